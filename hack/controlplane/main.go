@@ -1,0 +1,67 @@
+// Command controlplane is etcd, the Kubernetes control plane and the kubelet in
+// one binary, which acts as the component that its first argument or its own
+// file name says. One binary links once, which is most of what building the
+// components apart would cost.
+//
+// It is the upstream components, unchanged: tests, demo and lab run against
+// what users run. It has a module of its own, so that depending on Ortet does
+// not mean depending on Kubernetes' own components.
+package main
+
+import (
+	"context"
+	"fmt"
+	"os"
+	"path/filepath"
+
+	"github.com/spf13/cobra"
+	"go.etcd.io/etcd/server/v3/etcdmain"
+	"k8s.io/component-base/cli"
+	_ "k8s.io/component-base/logs/json/register"
+	_ "k8s.io/component-base/metrics/prometheus/clientgo"
+	_ "k8s.io/component-base/metrics/prometheus/version"
+	kubectl "k8s.io/kubectl/pkg/cmd"
+	apiserver "k8s.io/kubernetes/cmd/kube-apiserver/app"
+	controllermanager "k8s.io/kubernetes/cmd/kube-controller-manager/app"
+	scheduler "k8s.io/kubernetes/cmd/kube-scheduler/app"
+	kubelet "k8s.io/kubernetes/cmd/kubelet/app"
+)
+
+func main() {
+	os.Exit(run(os.Args))
+}
+
+// run acts as the component named by the file name or the first argument.
+func run(args []string) int {
+	name := filepath.Base(args[0])
+	if command := component(name); command == nil && name != "etcd" && len(args) > 1 {
+		name, args = args[1], args[1:]
+	}
+	if name == "etcd" {
+		etcdmain.Main(args) // exits by itself
+		return 0
+	}
+	command := component(name)
+	if command == nil {
+		fmt.Fprintln(os.Stderr, "controlplane: want etcd, kube-apiserver, kube-controller-manager, kube-scheduler, kubelet or kubectl as file name or first argument")
+		return 64
+	}
+	os.Args = args // the components read flags from here
+	return cli.Run(command)
+}
+
+func component(name string) *cobra.Command {
+	switch name {
+	case "kube-apiserver":
+		return apiserver.NewAPIServerCommand()
+	case "kube-controller-manager":
+		return controllermanager.NewControllerManagerCommand()
+	case "kube-scheduler":
+		return scheduler.NewSchedulerCommand()
+	case "kubelet":
+		return kubelet.NewKubeletCommand(context.Background())
+	case "kubectl":
+		return kubectl.NewDefaultKubectlCommand()
+	}
+	return nil
+}

@@ -1,0 +1,89 @@
+package wire
+
+import "time"
+
+// GeneralizeLine is one line of what `ortet-node generalize` prints on standard
+// output: either progress for the person who watches, or, last, the report.
+// Exactly one of the two is set.
+type GeneralizeLine struct {
+	Progress string            `json:"progress,omitempty"`
+	Report   *GeneralizeReport `json:"report,omitempty"`
+}
+
+// GeneralizeOutcome says how generalising a disk ended.
+type GeneralizeOutcome string
+
+const (
+	// Generalized: identity is removed and the scan found nothing that may not ship.
+	Generalized GeneralizeOutcome = "Generalized"
+	// SecretsFound: the scan refused the disk; Findings says what it found.
+	SecretsFound GeneralizeOutcome = "SecretsFound"
+	// DiskRefused: the disk is not what was expected, or cannot be worked on
+	// safely; nothing on it was changed. Message says why.
+	DiskRefused GeneralizeOutcome = "DiskRefused"
+	// GeneralizeFailed: something else went wrong. Message says what.
+	GeneralizeFailed GeneralizeOutcome = "Failed"
+)
+
+// GeneralizeReport is what became of one disk. It never holds a secret in the
+// clear: what had to be saved is sealed to the key that the caller gave.
+type GeneralizeReport struct {
+	Capture  string            `json:"capture"`           // the capture's name, as given
+	Donor    string            `json:"donor"`             // the donor's node name, as given
+	At       time.Time         `json:"at"`                // when the capture was begun, as given
+	Outcome  GeneralizeOutcome `json:"outcome"`           //
+	Message  string            `json:"message,omitempty"` // for a person; at most 2 KiB
+	OS       string            `json:"os,omitempty"`      // PRETTY_NAME of os-release
+	Removed  int               `json:"removed"`           // paths removed or emptied
+	Bytes    int64             `json:"bytes"`             // what they held
+	Findings []SecretFinding   `json:"findings,omitempty"`
+	// Joins lists the paths on the disk by which a clone can join by itself,
+	// without customData or extensions: a bootstrap kubeconfig, shared
+	// certificates, or a unit that asks for admission.
+	Joins []string `json:"joins,omitempty"`
+	// Saved is what cannot be read back from Azure once the model changes.
+	Saved []SealedItem `json:"saved,omitempty"`
+	// Unsaved names what should have been saved and could not, with the reason.
+	Unsaved []string `json:"unsaved,omitempty"`
+	// Ancestry is the line that was added to /var/log/ancestry.log.
+	Ancestry string `json:"ancestry,omitempty"`
+}
+
+// SecretClass says what may be done about a secret on the disk.
+type SecretClass string
+
+const (
+	// NodeIdentity would let a clone act as the donor. It always fails the scan.
+	NodeIdentity SecretClass = "NodeIdentity"
+	// PoolCredential is shared by the pool's nodes, and clones need it to join
+	// until there is attested admission. It fails the scan unless accepted.
+	PoolCredential SecretClass = "PoolCredential"
+)
+
+// SecretFinding is one secret that the scan found, by where it lies, never by
+// its value.
+type SecretFinding struct {
+	Path     string      `json:"path"` // on the disk, absolute
+	Class    SecretClass `json:"class"`
+	Rule     string      `json:"rule"`             // stable name of the rule, "kubelet-client-key"
+	Accepted bool        `json:"accepted"`         // by --accept-pool-credentials
+	Detail   string      `json:"detail,omitempty"` // "line 12", never the value
+}
+
+// SealedKind says what a SealedItem holds.
+type SealedKind string
+
+const (
+	CustomData        SealedKind = "customData"        // as the platform handed it over, decoded
+	ProtectedSettings SealedKind = "protectedSettings" // JSON of one extension's protected settings
+)
+
+// SealedItem is data for the caller's eyes only, sealed with crypto/hpke's Seal
+// (RFC 9180: DHKEM(X25519), HKDF-SHA256, AES-256-GCM; info
+// "ortet.io/saved/<kind>/<name>"), so that logs may carry it.
+type SealedItem struct {
+	Kind   SealedKind `json:"kind"`
+	Name   string     `json:"name"`   // "" for customData, else the extension handler's name
+	SHA256 string     `json:"sha256"` // of the plaintext, lower-case hex
+	Sealed []byte     `json:"sealed"` // encapsulated key followed by the ciphertext
+}
