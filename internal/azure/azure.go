@@ -1,0 +1,60 @@
+// Package azure is what Ortet asks of the cloud, in the fleet's words: the port,
+// its decorators (retry, limit, audit), and the contract suite that every
+// implementation passes. The adapter to Azure Resource Manager is azure/arm.
+//
+// Every method returns a *fleet.Error. Reads are fresh: nothing is cached, since
+// Azure says success where nothing happened and failure where it did, and only
+// a fresh GET tells.
+package azure
+
+import (
+	"context"
+
+	"github.com/ortet/ortet/internal/fleet"
+)
+
+// Reader observes. A missing resource is fleet.KindNotFound.
+type Reader interface {
+	// Pool gives a scale set and its model.
+	Pool(ctx context.Context, id fleet.ResourceID) (fleet.Pool, error)
+	// Instances lists a pool's instances with their instance views.
+	Instances(ctx context.Context, pool fleet.ResourceID) ([]fleet.Instance, error)
+	// Instance gives one instance with its instance view.
+	Instance(ctx context.Context, id fleet.ResourceID) (fleet.Instance, error)
+	Disk(ctx context.Context, id fleet.ResourceID) (fleet.Disk, error)
+	Snapshot(ctx context.Context, id fleet.ResourceID) (fleet.Snapshot, error)
+	Gallery(ctx context.Context, id fleet.ResourceID) (fleet.Gallery, error)
+	Definition(ctx context.Context, id fleet.ResourceID) (fleet.Definition, error)
+	// Versions lists a definition's versions with their replication status,
+	// in no order. A missing definition has none.
+	Versions(ctx context.Context, definition fleet.ResourceID) ([]fleet.ImageVersion, error)
+	// Uses lists who refers to the definition or one of its versions: models
+	// and instances of all scale sets, and virtual machines, of the
+	// definition's resource group.
+	Uses(ctx context.Context, definition fleet.ResourceID) ([]fleet.ImageUse, error)
+	// Size says what a VM size can do in a region.
+	Size(ctx context.Context, subscription, location, size string) (fleet.SizeInfo, error)
+	// Denied gives those of the actions ("Microsoft.Compute/disks/write") that
+	// the credentials may not do on the scope, by the permissions API: it tries
+	// nothing.
+	Denied(ctx context.Context, scope fleet.ResourceID, actions []string) ([]string, error)
+}
+
+// Changer changes. A change is long-running: Begin hands it over and gives a
+// token at once, Poll asks how far it is.
+type Changer interface {
+	// Begin starts the change. The token is "" where the change was complete at
+	// once, or was there already.
+	Begin(ctx context.Context, change fleet.Change) (fleet.Token, error)
+	// Poll asks once, without waiting. The error is the operation's own failed
+	// or cancelled end, or fleet.KindTransient and the like where asking
+	// failed. A token that the cloud has forgotten is fleet.KindNotFound:
+	// observe the target instead.
+	Poll(ctx context.Context, token fleet.Token) (fleet.Progress, error)
+}
+
+// Cloud is all of it.
+type Cloud interface {
+	Reader
+	Changer
+}

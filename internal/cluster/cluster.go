@@ -1,0 +1,186 @@
+// Package cluster is what Ortet asks of Kubernetes, in the fleet's words: the
+// port and the contract suite that every implementation passes. The adapter to
+// a real API server is cluster/kube.
+//
+// Every method returns a *fleet.Error. Reads are fresh and never list the whole
+// cluster into memory.
+package cluster
+
+import (
+	"context"
+	"iter"
+	"time"
+
+	"github.com/ortet/ortet/internal/fleet"
+	"github.com/ortet/ortet/internal/journal"
+)
+
+// Nodes observes and marks nodes. A missing node is fleet.KindNotFound.
+type Nodes interface {
+	Node(ctx context.Context, name string) (fleet.Node, error)
+	// Nodes walks all nodes, page by page.
+	Nodes(ctx context.Context) iter.Seq2[fleet.Node, error]
+	// Annotate sets annotations of a node; a nil value removes one. Setting
+	// what is there changes nothing.
+	Annotate(ctx context.Context, node string, annotations map[string]*string) error
+	// SetUnschedulable cordons or uncordons. It changes nothing where the node
+	// is so already.
+	SetUnschedulable(ctx context.Context, node string, unschedulable bool) error
+	// AnnotateMachine sets annotations of the Cluster API Machine that owns the
+	// node, where there is one: it reports the values before, and false where
+	// no Machine or no such API is known.
+	AnnotateMachine(ctx context.Context, node fleet.Node, annotations map[string]*string) (before map[string]*string, known bool, err error)
+}
+
+// DrainOptions are kubectl drain's.
+type DrainOptions struct {
+	GracePeriod time.Duration // of each pod
+	Deadline    time.Duration // for all evictions
+	// Force deletes what is left at the deadline, and pods that nothing would
+	// create again. Without it the drain fails, naming what blocked.
+	Force bool
+}
+
+// DrainEvent is something that a person who watches wants to see.
+type DrainEvent struct {
+	Pod     string // "namespace/name"
+	What    string // "evicting", "evicted", "blocked", "deleted by force"
+	Because string // the budget that blocks, "PodDisruptionBudget namespace/name"
+	Left    int    // pods still to go
+}
+
+// BlockedError says which pods a drain could not evict, and why.
+// It is wrapped in a *fleet.Error of KindBlocked.
+type BlockedError struct {
+	Node string
+	Pods []BlockedPod
+}
+
+// BlockedPod is one of them.
+type BlockedPod struct {
+	Pod    string // "namespace/name"
+	Budget string // "namespace/name"; "" where no budget is the reason
+	Why    string // in the API server's words
+}
+
+// Drainer evicts.
+type Drainer interface {
+	// Drain evicts the node's pods as kubectl drain does: DaemonSets' and mirror
+	// pods stay, emptyDir data goes, PodDisruptionBudgets hold. The node has to
+	// be cordoned. It returns when the pods are gone, and on ctx's end at once.
+	Drain(ctx context.Context, node string, options DrainOptions, report func(DrainEvent)) error
+}
+
+// Job is a pod that works on a disk attached to a node.
+type Job struct {
+	Name    string // of the pod; deterministic
+	Node    string // it runs there, bypassing the scheduler, tolerating everything
+	Image   string // container image with ortet-node
+	Command []string
+	// PullSecret names a Secret of the pod's namespace; may be empty.
+	PullSecret string
+	Labels     map[string]string
+	Deadline   time.Duration // activeDeadlineSeconds
+}
+
+// JobState is how far it is.
+type JobState struct {
+	Exists   bool
+	Done     bool
+	ExitCode int32
+	// Why is set where the pod cannot start or was lost, in Kubernetes' words.
+	Why string
+	// Output is what it printed on standard output, at most 4 MiB, complete
+	// once Done.
+	Output []byte
+}
+
+// Jobs runs pods on a workbench. The pod is privileged, sees the node's root at
+// /host, and has no service account token.
+type Jobs interface {
+	// StartJob creates the pod; one of that name that is there is left as it is.
+	StartJob(ctx context.Context, job Job) error
+	Job(ctx context.Context, name string) (JobState, error)
+	// DeleteJob removes the pod and returns when it is gone. A missing one is
+	// no error.
+	DeleteJob(ctx context.Context, name string) error
+}
+
+// Vault keeps what cannot be read back from Azure, in Secrets of Ortet's
+// namespace, keyed by the SHA-256 of the data.
+type Vault interface {
+	// Keep stores data under its kind and hash, and never overwrites.
+	Keep(ctx context.Context, item Kept) error
+	// Kept gives an item, or fleet.KindNotFound.
+	Kept(ctx context.Context, kind, sha256 string) (Kept, error)
+}
+
+// Kept is one item of the Vault.
+type Kept struct {
+	Kind   string // "customData", "protectedSettings"
+	Name   string // extension name; "" for customData
+	SHA256 string // lower-case hex, of Data
+	Data   fleet.Secret
+	Pool   fleet.ResourceID // for people: where it came from
+	Donor  string
+	At     time.Time
+}
+
+// Holding is somebody's hold on a pool.
+type Holding struct {
+	Holder  string // "host/pid/capture", for people
+	Since   time.Time
+	Renewed time.Time
+	// Took is true where this call took over a hold that had run out.
+	Took bool
+}
+
+// Leases keep captures of one pool apart.
+type Leases interface {
+	// Hold takes or renews the pool's Lease for the duration. Where another
+	// holder has it, the error is fleet.KindHeld and the Holding says who.
+	Hold(ctx context.Context, name, holder string, duration time.Duration) (Holding, error)
+	// Release gives it up where holder has it; else it changes nothing.
+	Release(ctx context.Context, name, holder string) error
+}
+
+// Neighbours are other controllers that have to wait meanwhile.
+type Neighbours interface {
+	// HoldReboots takes kured's lock for the holder, with a time to live, so
+	// that no node reboots beside an attached copy of its own disk. known is
+	// false where there is no kured. fleet.KindHeld where a node reboots now.
+	HoldReboots(ctx context.Context, holder string, ttl time.Duration) (known bool, err error)
+	// ReleaseReboots gives kured's lock back where the holder has it.
+	ReleaseReboots(ctx context.Context, holder string) error
+}
+
+// An Access is one thing that RBAC has to allow.
+type Access struct {
+	Verb, Group, Resource, Subresource, Namespace, Name string
+}
+
+// Accesses asks what the credentials may do.
+type Accesses interface {
+	// Denied gives those that are not allowed, by SelfSubjectAccessReview.
+	Denied(ctx context.Context, accesses []Access) ([]Access, error)
+}
+
+// Recorder tells the cluster's users what happens.
+type Recorder interface {
+	// Event records a Kubernetes Event on the node. Failing to is not an error
+	// for the caller's work: it is logged.
+	Event(ctx context.Context, node fleet.Node, warning bool, reason, message string)
+}
+
+// Cluster is all of it. Journals lie in the cluster, beside the Lease.
+type Cluster interface {
+	Nodes
+	Drainer
+	Jobs
+	Vault
+	Leases
+	Neighbours
+	Accesses
+	Recorder
+	Journals() journal.Store
+}

@@ -1,0 +1,184 @@
+package fleet
+
+import (
+	"encoding/json"
+	"fmt"
+	"time"
+)
+
+// A Change is one thing asked of the cloud. It is pure data, so that it can be
+// planned, written to the journal before it is begun, and shown to a person.
+// Repeating a Change whose effect is there succeeds and changes nothing.
+type Change interface {
+	// Target is the resource that changes.
+	Target() ResourceID
+	// Verb is the stable name of the change, "create snapshot".
+	Verb() string
+}
+
+// The changes. Names and tags are complete: an adapter adds nothing.
+type (
+	// StopInstance powers off in order, or deallocates.
+	StopInstance struct {
+		Instance   ResourceID
+		Deallocate bool `json:",omitempty"`
+	}
+	// StartInstance powers on.
+	StartInstance struct{ Instance ResourceID }
+	// ProtectInstance sets both of Azure's instance protections as given. It
+	// leaves the instance's other properties as they are.
+	ProtectInstance struct {
+		Instance   ResourceID
+		Protection Protection
+	}
+	// CreateSnapshot makes a full snapshot of a disk.
+	CreateSnapshot struct {
+		ID       ResourceID
+		Location string
+		Source   ResourceID
+		Tags     map[string]string
+	}
+	// DeleteSnapshot removes one; a missing one is no error.
+	DeleteSnapshot struct{ ID ResourceID }
+	// CreateDisk makes a disk from a snapshot.
+	CreateDisk struct {
+		ID       ResourceID
+		Location string
+		Zone     string `json:",omitempty"`
+		SKU      string
+		Source   ResourceID
+		Tags     map[string]string
+	}
+	// DeleteDisk removes one; a missing one is no error.
+	DeleteDisk struct{ ID ResourceID }
+	// AttachDisk attaches a data disk to an instance at a free LUN.
+	AttachDisk struct {
+		Instance, Disk ResourceID
+		LUN            int32
+	}
+	// DetachDisk detaches the disk, wherever it is on the instance.
+	DetachDisk struct{ Instance, Disk ResourceID }
+	// CreateGallery makes a gallery.
+	CreateGallery struct {
+		ID       ResourceID
+		Location string
+		Tags     map[string]string
+	}
+	// CreateDefinition makes an image definition.
+	CreateDefinition struct{ Definition Definition }
+	// CreateVersion makes an image version from a snapshot, in the definition's region.
+	CreateVersion struct {
+		ID                ResourceID
+		Location          string
+		Source            ResourceID
+		Replicas          int32
+		StorageType       string
+		ReplicationMode   string
+		ExcludeFromLatest bool `json:",omitempty"`
+		Tags              map[string]string
+	}
+	// TagVersion merges tags into a version's; an empty value removes the tag.
+	TagVersion struct {
+		ID   ResourceID
+		Tags map[string]string
+	}
+	// DeleteVersion removes one; a missing one is no error.
+	DeleteVersion struct{ ID ResourceID }
+	// PatchModel points the model at an exact image version, with publisher,
+	// offer, sku and version set to null. CustomData, where not nil, replaces
+	// the model's, in the clear here and base64 on the wire. A Marketplace
+	// image is restored by Image.Publisher and so on with ID "".
+	PatchModel struct {
+		Pool       ResourceID
+		Image      ImageReference
+		CustomData *Secret `json:",omitempty"`
+	}
+	// DeleteExtension removes an extension from the model; a missing one is no error.
+	DeleteExtension struct {
+		Pool ResourceID
+		Name string
+	}
+	// SetCapacity sets the scale set's capacity. Add up from a fresh GET, since
+	// an autoscaler may have changed it.
+	SetCapacity struct {
+		Pool     ResourceID
+		Capacity int64
+	}
+)
+
+func (c StopInstance) Target() ResourceID     { return c.Instance }
+func (c StartInstance) Target() ResourceID    { return c.Instance }
+func (c ProtectInstance) Target() ResourceID  { return c.Instance }
+func (c CreateSnapshot) Target() ResourceID   { return c.ID }
+func (c DeleteSnapshot) Target() ResourceID   { return c.ID }
+func (c CreateDisk) Target() ResourceID       { return c.ID }
+func (c DeleteDisk) Target() ResourceID       { return c.ID }
+func (c AttachDisk) Target() ResourceID       { return c.Instance }
+func (c DetachDisk) Target() ResourceID       { return c.Instance }
+func (c CreateGallery) Target() ResourceID    { return c.ID }
+func (c CreateDefinition) Target() ResourceID { return c.Definition.ID }
+func (c CreateVersion) Target() ResourceID    { return c.ID }
+func (c TagVersion) Target() ResourceID       { return c.ID }
+func (c DeleteVersion) Target() ResourceID    { return c.ID }
+func (c PatchModel) Target() ResourceID       { return c.Pool }
+func (c DeleteExtension) Target() ResourceID  { return c.Pool.Child("extensions", c.Name) }
+func (c SetCapacity) Target() ResourceID      { return c.Pool }
+
+func (c StopInstance) Verb() string {
+	if c.Deallocate {
+		return "deallocate instance"
+	}
+	return "stop instance"
+}
+func (StartInstance) Verb() string    { return "start instance" }
+func (ProtectInstance) Verb() string  { return "protect instance" }
+func (CreateSnapshot) Verb() string   { return "create snapshot" }
+func (DeleteSnapshot) Verb() string   { return "delete snapshot" }
+func (CreateDisk) Verb() string       { return "create disk" }
+func (DeleteDisk) Verb() string       { return "delete disk" }
+func (AttachDisk) Verb() string       { return "attach disk" }
+func (DetachDisk) Verb() string       { return "detach disk" }
+func (CreateGallery) Verb() string    { return "create gallery" }
+func (CreateDefinition) Verb() string { return "create image definition" }
+func (CreateVersion) Verb() string    { return "create image version" }
+func (TagVersion) Verb() string       { return "tag image version" }
+func (DeleteVersion) Verb() string    { return "delete image version" }
+func (PatchModel) Verb() string       { return "patch model" }
+func (DeleteExtension) Verb() string  { return "delete extension" }
+func (SetCapacity) Verb() string      { return "set capacity" }
+
+// A Token resumes an operation that was begun, also in another process. It is
+// opaque, printable, and holds no credentials.
+type Token string
+
+// Progress is how far an operation is.
+type Progress struct {
+	Done    bool
+	Percent int32         // 0–100; -1 where the cloud does not say
+	Wait    time.Duration // ask again after this; from Retry-After
+	Status  string        // the cloud's own word: "Creating", "InProgress"
+}
+
+// A Secret is text that must not be shown. It formats, logs and marshals as
+// "[redacted]"; Reveal is the only way to its value.
+type Secret struct{ value string }
+
+const redacted = "[redacted]"
+
+// NewSecret wraps a value.
+func NewSecret(value string) Secret { return Secret{value} }
+
+// Reveal gives the value.
+func (s Secret) Reveal() string { return s.value }
+
+// String hides the value.
+func (Secret) String() string { return redacted }
+
+// GoString hides the value.
+func (Secret) GoString() string { return redacted }
+
+// Format hides the value under every verb.
+func (Secret) Format(f fmt.State, _ rune) { _, _ = f.Write([]byte(redacted)) }
+
+// MarshalJSON hides the value.
+func (Secret) MarshalJSON() ([]byte, error) { return json.Marshal(redacted) }

@@ -1,0 +1,39 @@
+package fleet
+
+import "time"
+
+// A Node is a Kubernetes node, as far as Ortet cares.
+type Node struct {
+	Name          string
+	UID           string
+	ProviderID    string
+	OS            string // kubernetes.io/os, or nodeInfo
+	Architecture  string // "amd64", "arm64"
+	Zone          string // topology.kubernetes.io/zone, as it is
+	Ready         bool
+	ReadySince    time.Time // last transition of the Ready condition
+	NotReadyWhy   string    // reason and message where not Ready
+	Unschedulable bool
+	ControlPlane  bool
+	Annotations   map[string]string
+	Labels        map[string]string
+	Addresses     []string
+	BootID        string
+	MachineID     string
+	OSImage       string
+	Kubelet       string // version
+}
+
+// Annotations of other projects that matter.
+const (
+	AnnotationScaleDownDisabled = "cluster-autoscaler.kubernetes.io/scale-down-disabled"
+	AnnotationSkipRemediation   = "cluster.x-k8s.io/skip-remediation" // on CAPI Machines
+	AnnotationKuredReboot       = "weave.works/kured-reboot-in-progress"
+	AnnotationKuredNeeded       = "weave.works/kured-most-recent-reboot-needed"
+	AnnotationCapiMachine       = "cluster.x-k8s.io/machine"           // on Nodes: the Machine's name
+	AnnotationCapiNamespace     = "cluster.x-k8s.io/cluster-namespace" // on Nodes
+)
+
+// AnnotationCapture marks a donor while it is captured: the capture's name. It
+// tells what we did apart from what others did.
+const AnnotationCapture = "ortet.io/capture"
