@@ -1,0 +1,57 @@
+# Everything is built from Go modules and kept, keyed by version, outside the
+# checkout, so that a second run is quick.
+SHELL := /bin/bash
+.DEFAULT_GOAL := build
+
+export ORTET_CACHE ?= $(or $(XDG_CACHE_HOME),$(HOME)/.cache)/ortet
+
+VERSION ?= $(shell git describe --tags --always --dirty 2>/dev/null || echo dev)
+LDFLAGS := -s -w -X main.version=$(VERSION)
+GOLANGCI_VERSION := v2.15.0
+GOLANGCI := $(ORTET_CACHE)/tools/golangci-lint-$(GOLANGCI_VERSION)/golangci-lint
+# Test packages that share the machine's two cores with an API server of their
+# own run a few at a time.
+TESTFLAGS ?=
+SEEDS ?= 1000
+BENCH ?=
+
+.PHONY: build demo test lab bench lint arch controlplane helm image clean help
+
+build: ## bin/ortet, bin/ortet-node, bin/azsim
+	@mkdir -p bin
+	CGO_ENABLED=0 go build -trimpath -ldflags '$(LDFLAGS)' -o bin/ ./cmd/...
+
+demo: build controlplane ## capture a node of a simulated pool and see its clone come up
+	go run ./hack/demo
+
+test: lint build controlplane helm ## all that needs no root
+	go test $(TESTFLAGS) ./...
+
+lab: build controlplane helm image ## the same on real machines; root on Debian
+	hack/lab/run.sh
+
+bench: build controlplane ## a line per figure: name, value, unit, bound, ok or over
+	go run ./bench $(if $(BENCH),-only $(BENCH))
+
+lint: $(GOLANGCI) ## formatting, vet, linters; the architecture rules are tests
+	@test -z "$$(gofmt -l $$(git ls-files '*.go'))" || { echo 'not formatted; run gofmt -w on:'; gofmt -l $$(git ls-files '*.go'); exit 1; }
+	$(GOLANGCI) run ./...
+
+$(GOLANGCI):
+	@echo "building golangci-lint $(GOLANGCI_VERSION), once (some minutes)"
+	GOBIN=$(dir $@) go install github.com/golangci/golangci-lint/v2/cmd/golangci-lint@$(GOLANGCI_VERSION)
+
+controlplane: ## etcd, the Kubernetes control plane and the kubelet, built once
+	@hack/controlplane/build.sh >/dev/null
+
+helm: ## helm, built once
+	@hack/helm/build.sh >/dev/null
+
+image: build ## the container image of the two binaries, as an OCI archive
+	go run ./hack/image -out bin/ortet-image.tar -version $(VERSION) bin/ortet bin/ortet-node
+
+clean:
+	rm -rf bin
+
+help:
+	@grep -hE '^[a-z]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 16
