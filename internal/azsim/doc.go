@@ -1,3 +1,68 @@
 // Package azsim is a simulated Azure: one http.Handler that answers as Azure
 // Resource Manager does, whose zero value works.
+//
+// It serves three uses. Behind TLS it is a server for real clients (cmd/azsim).
+// Under the Azure SDK it is a transport in the same process:
+//
+//	var s azsim.Server
+//	defer s.Close()
+//	disks, err := armcompute.NewDisksClient(azsim.DefaultSubscription, s.Credential(""), s.ClientOptions())
+//
+// And inside testing/synctest the same takes no time: the server uses package
+// time plainly, every operation is one goroutine with one timer, nothing polls,
+// and Close ends them all. What it makes up (ids, durations, chance) comes from
+// Server.Seed, so that the same requests in the same order get the same answers.
+//
+// # What stands behind
+//
+// The server keeps resources and their states; a Substrate, if it has one, keeps
+// bytes and runs computers. Without one the server is paper only.
+//
+// # How a request goes
+//
+// ServeHTTP answers discovery and log-in (login.go), then takes an ARM request
+// through parsing (path.go), routing and the common checks (call.go: api-version,
+// token, subscription, version, permission, group, registration), and a fault if
+// it meets one (fault.go), to the handler of its resource type. Handlers run
+// under the server's one lock: they must neither wait nor call the Substrate.
+// What takes time goes into an operation (operation.go), whose run is called
+// without the lock and whose done is called under it; what must ask the
+// Substrate at once goes into reply.later. Replies are encoded under the lock, so
+// they may point at stored models.
+//
+// # How to add a resource type
+//
+// Return a resourceType from resourceTypes (types.go), or from scaleSetTypes for
+// what belongs to scale sets:
+//
+//	{
+//		name:     "Microsoft.Compute/disks", // the spelling of ARM; routing ignores case
+//		versions: diskVersions,
+//		global:   true,  // can be listed in the whole subscription
+//		put:      func(c *call) (*reply, error) { return put(c, diskHooks) },
+//		patch:    func(c *call) (*reply, error) { return patch(c, diskHooks) },
+//		remove:   func(c *call) (*reply, error) { return c.remove(check, work) },
+//		// get and list have defaults: the stored body, through render.
+//		render:   func(c *call, e *entry) any { … },   // hide, expand ($expand: c.expands)
+//		actions:  map[string]handler{"begingetaccess": …}, // POST id/beginGetAccess
+//		views:    map[string]handler{"instanceview": …},   // GET id/instanceView
+//	}
+//
+// put and patch are generic over the armcompute model: they decode strictly,
+// merge, refuse where an operation runs (409) or a parent is missing, check the
+// location, set id, name, type and provisioningState (Creating, Updating, then
+// Succeeded or Failed), store and answer with the headers of the operation. A
+// type adds hooks: check(c, old, next) to validate and fill in, and work(c, e,
+// old, next) to say how long it takes (c.s.duration("disk.create"), by Profile)
+// and what it does. Handlers that fit no hook use the parts: c.need, c.tree,
+// decode, fromTree, mergePatch, c.busy, c.begin, accepted, ok, c.page, c.pageOf,
+// c.remove, s.find, s.findID, load, s.insert, s.delete, s.children, s.ofType.
+// Refusals are *armError (refuse, badRequest, badParameter, notFound).
+//
+// Nested types ("…/virtualMachineScaleSets/virtualMachines") are stored under
+// their own id; their parent must be stored, and they go with it (drop tells).
+// entry.extra holds what a type keeps beside the model. s.preempt ends a running
+// operation as Canceled. c.authorizeLinked checks permission on a resource that
+// the body names. s.running counts goroutines: begin one only through c.begin or
+// with running.Add(1), and end it when s.ctx is done.
 package azsim

@@ -1,0 +1,153 @@
+package azsim
+
+import (
+	"crypto/sha256"
+	"fmt"
+	"net/http"
+	"strings"
+)
+
+// uuidOf makes a version-4-shaped UUID of the first 16 bytes.
+func uuidOf(b []byte) string {
+	var u [16]byte
+	copy(u[:], b)
+	u[6], u[8] = u[6]&0x0f|0x40, u[8]&0x3f|0x80
+	return fmt.Sprintf("%x-%x-%x-%x-%x", u[:4], u[4:6], u[6:8], u[8:10], u[10:])
+}
+
+// A role is a role definition.
+type role struct {
+	id         string // GUID
+	name       string
+	builtin    bool
+	actions    []string
+	notActions []string
+}
+
+// An assignment gives a role to a principal at a scope.
+type assignment struct {
+	id    string // GUID
+	role  *role
+	scope string // lower case
+	shown string // as spelled
+}
+
+// The GUIDs of the built-in roles are Azure's own (the built-in roles page of
+// its documentation).
+func builtinRoles() []*role {
+	return []*role{
+		{id: "8e3af657-a8ff-443c-a75c-2fe8c4bcb635", name: "Owner", builtin: true, actions: []string{"*"}},
+		{id: "b24988ac-6180-42a0-ab88-20f7382dd24c", name: "Contributor", builtin: true, actions: []string{"*"}, notActions: []string{
+			"Microsoft.Authorization/*/Delete", "Microsoft.Authorization/*/Write", "Microsoft.Authorization/elevateAccess/Action",
+			"Microsoft.Blueprint/blueprintAssignments/write", "Microsoft.Blueprint/blueprintAssignments/delete",
+			"Microsoft.Compute/galleries/share/action", "Microsoft.Purview/consents/write", "Microsoft.Purview/consents/delete",
+			"Microsoft.Resources/deploymentStacks/manageDenySetting/action"}},
+		{id: "acdd72a7-3385-48ef-bd42-f606fba81ae7", name: "Reader", builtin: true, actions: []string{"*/read"}},
+	}
+}
+
+// actionMatches says whether an action pattern, in which each * stands for any
+// text, covers an action. Letter case does not count.
+func actionMatches(pattern, action string) bool {
+	p, a := strings.ToLower(pattern), strings.ToLower(action)
+	parts := strings.Split(p, "*")
+	if len(parts) == 1 {
+		return p == a
+	}
+	if !strings.HasPrefix(a, parts[0]) {
+		return false
+	}
+	a = a[len(parts[0]):]
+	last := parts[len(parts)-1]
+	for _, mid := range parts[1 : len(parts)-1] {
+		i := strings.Index(a, mid)
+		if i < 0 {
+			return false
+		}
+		a = a[i+len(mid):]
+	}
+	return strings.HasSuffix(a, last)
+}
+
+// grant gives a principal a role. The caller holds the lock, or the server is
+// not yet in use.
+func (s *Server) grant(p *principal, g Grant) {
+	r := s.roleNamed(g.Role)
+	if len(g.Actions) > 0 || r == nil {
+		name := g.Role
+		if name == "" {
+			name = p.Name + " custom role"
+		}
+		sum := sha256.Sum256([]byte("role " + p.ClientID + fmt.Sprint(len(s.roles)) + name))
+		r = &role{id: uuidOf(sum[:]), name: name, actions: g.Actions, notActions: g.NotActions}
+		s.roles = append(s.roles, r)
+	}
+	scope := strings.TrimRight(g.Scope, "/")
+	if scope == "" {
+		scope = "/subscriptions/" + s.Subscription
+	}
+	sum := sha256.Sum256([]byte("assignment " + p.ObjectID + r.id + strings.ToLower(scope)))
+	p.grants = append(p.grants, &assignment{id: uuidOf(sum[:]), role: r, scope: strings.ToLower(scope), shown: scope})
+}
+
+func (s *Server) roleNamed(name string) *role {
+	if s.roles == nil {
+		s.roles = builtinRoles()
+	}
+	for _, r := range s.roles {
+		if strings.EqualFold(r.name, name) {
+			return r
+		}
+	}
+	return nil
+}
+
+// covers says whether an assignment's scope contains a resource.
+func (a *assignment) covers(key string) bool {
+	return key == a.scope || strings.HasPrefix(key, a.scope+"/")
+}
+
+// allowed says whether the principal may do the action on the resource.
+func (p *principal) allowed(action, key string) bool {
+	for _, a := range p.grants {
+		if a.covers(key) && a.role.allows(action) {
+			return true
+		}
+	}
+	return false
+}
+
+func (r *role) allows(action string) bool {
+	for _, no := range r.notActions {
+		if actionMatches(no, action) {
+			return false
+		}
+	}
+	for _, yes := range r.actions {
+		if actionMatches(yes, action) {
+			return true
+		}
+	}
+	return false
+}
+
+// authorize refuses what the principal may not do.
+func (c *call) authorize(action string, on resourceID) error {
+	if c.principal.allowed(action, on.key()) {
+		return nil
+	}
+	return refuse(http.StatusForbidden, "AuthorizationFailed",
+		"The client '%s' with object id '%s' does not have authorization to perform action '%s' over scope '%s' or the scope is invalid. If access was recently granted, please refresh your credentials.",
+		c.principal.ClientID, c.principal.ObjectID, action, on.String())
+}
+
+// authorizeLinked refuses a request that needs an action on another resource,
+// which the request's body names, if the principal may not do that.
+func (c *call) authorizeLinked(action string, on resourceID) error {
+	if c.principal.allowed(action, on.key()) {
+		return nil
+	}
+	return refuse(http.StatusForbidden, "LinkedAuthorizationFailed",
+		"The client '%s' with object id '%s' has permission to perform action '%s' on scope '%s'; however, it does not have permission to perform action(s) '%s' on the linked scope(s) '%s' or the linked scope(s) are invalid.",
+		c.principal.ClientID, c.principal.ObjectID, c.action, c.id.String(), action, on.String())
+}

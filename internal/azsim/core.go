@@ -1,0 +1,147 @@
+package azsim
+
+import (
+	"net/http"
+	"regexp"
+	"strings"
+)
+
+// routeCore finds the handler of what Resource Manager answers itself: tenants,
+// subscriptions, groups, providers and operations. It gives nil where the path
+// is a provider's.
+func (c *call) routeCore() (handler, string, error) {
+	id := c.id
+	tail := strings.ToLower(id.tail)
+	method := c.r.Method
+	get := method == http.MethodGet || method == http.MethodHead
+	const res = "Microsoft.Resources/"
+	switch {
+	case id.namespace == "" && len(id.types) > 0:
+		if get && strings.EqualFold(id.types[0], "operationresults") {
+			return operationHandler(id.names[0]), "", nil
+		}
+	case id.namespace == "" && id.subscription == "":
+		switch {
+		case get && tail == "subscriptions":
+			return listSubscriptions, "", nil
+		case get && tail == "tenants":
+			return listTenants, "", nil
+		case get && tail == "providers":
+			return listProviders, "", nil
+		}
+	case id.namespace == "" && id.group == "":
+		switch {
+		case get && tail == "":
+			return getSubscription, res + "subscriptions/read", nil
+		case get && tail == "locations":
+			return listLocations, res + "subscriptions/locations/read", nil
+		case get && tail == "resourcegroups":
+			return listGroups, res + "subscriptions/resourceGroups/read", nil
+		case get && tail == "resources":
+			return listResources, res + "subscriptions/resources/read", nil
+		case get && tail == "providers":
+			return listProviders, res + "subscriptions/providers/read", nil
+		}
+	case id.namespace == "":
+		const group = res + "subscriptions/resourceGroups/"
+		switch {
+		case get && tail == "resources":
+			return listResources, res + "subscriptions/resourceGroups/resources/read", nil
+		case tail != "":
+		case get:
+			return getGroup, group + "read", nil
+		case method == http.MethodPut:
+			return putGroup, group + "write", nil
+		case method == http.MethodPatch:
+			return patchGroup, group + "write", nil
+		case method == http.MethodDelete:
+			return deleteGroup, group + "delete", nil
+		}
+	case len(id.types) == 0:
+		switch {
+		case get && tail == "":
+			return getProvider, "", nil
+		case method == http.MethodPost && tail == "register", method == http.MethodPost && tail == "unregister":
+			return registerProvider(tail == "register"), id.namespace + "/" + tail + "/action", nil
+		}
+	case len(id.types) == 2 && strings.EqualFold(id.types[0], "locations") && tail == "" && get:
+		switch strings.ToLower(id.types[1]) {
+		case "operations", "diskoperations", "capsoperations":
+			return operationHandler(id.names[1]), id.namespace + "/locations/" + id.types[1] + "/read", nil
+		}
+	}
+	return nil, "", nil
+}
+
+func (c *call) isGroup() bool {
+	return c.id.group != "" && c.id.namespace == "" && len(c.id.types) == 0
+}
+
+func operationHandler(id string) handler {
+	return func(c *call) (*reply, error) { return c.showOperation(id) }
+}
+
+func listSubscriptions(c *call) (*reply, error) {
+	return c.pageOf([]any{c.s.subscriptionBody()}), nil
+}
+
+func getSubscription(c *call) (*reply, error) { return ok(c.s.subscriptionBody()), nil }
+
+func (s *Server) subscriptionBody() any {
+	return map[string]any{
+		"id": "/subscriptions/" + s.Subscription, "subscriptionId": s.Subscription, "tenantId": s.Tenant,
+		"displayName": "azsim", "state": "Enabled", "authorizationSource": "RoleBased", "managedByTenants": []any{},
+		"subscriptionPolicies": map[string]any{"locationPlacementId": "Public_2014-09-01", "quotaId": "PayAsYouGo_2014-09-01", "spendingLimit": "Off"},
+	}
+}
+
+func listTenants(c *call) (*reply, error) {
+	return c.pageOf([]any{map[string]any{
+		"id": "/tenants/" + c.s.Tenant, "tenantId": c.s.Tenant, "displayName": "azsim", "tenantCategory": "Home",
+		"defaultDomain": "azsim.invalid", "domains": []string{"azsim.invalid"},
+	}}), nil
+}
+
+func listLocations(c *call) (*reply, error) {
+	var items []any
+	for _, l := range c.s.Locations {
+		display := l.DisplayName
+		if display == "" {
+			display = l.Name
+		}
+		var zones []any
+		for _, z := range l.Zones {
+			zones = append(zones, map[string]any{"logicalZone": z, "physicalZone": l.Name + "-az" + z})
+		}
+		item := map[string]any{
+			"id": "/subscriptions/" + c.s.Subscription + "/locations/" + l.Name, "name": l.Name, "displayName": display, "type": "Region",
+			"regionalDisplayName": display, "metadata": map[string]any{"regionType": "Physical", "regionCategory": "Recommended"},
+		}
+		if zones != nil {
+			item["availabilityZoneMappings"] = zones
+		}
+		items = append(items, item)
+	}
+	return c.pageOf(items), nil
+}
+
+var dateVersion = regexp.MustCompile(`^20\d\d-\d\d-\d\d(-[a-z]+)?$`)
+
+// checkVersion refuses an API version that the type does not answer to.
+func (c *call) checkVersion() error {
+	if !dateVersion.MatchString(c.version) {
+		return badRequest("InvalidApiVersionParameter", "The api-version '%s' is invalid. The supported versions are '%s'.", c.version, "2025-04-01,2024-11-01,2022-09-01,2021-04-01,2020-06-01,2019-11-01,2016-06-01")
+	}
+	if c.rt == nil || len(c.rt.versions) == 0 {
+		return nil
+	}
+	for _, v := range c.rt.versions {
+		if v == c.version {
+			return nil
+		}
+	}
+	_, typ, _ := strings.Cut(c.rt.name, "/")
+	return badRequest("NoRegisteredProviderFound",
+		"No registered resource provider found for location '%s' and API version '%s' for type '%s'. The supported api-versions are '%s'. The supported locations are '%s'.",
+		c.s.Location, c.version, typ, strings.Join(c.rt.versions, ", "), strings.Join(c.s.locationNames(), ", "))
+}

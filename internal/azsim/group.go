@@ -1,0 +1,192 @@
+package azsim
+
+import (
+	"net/http"
+	"strings"
+	"time"
+)
+
+// A resource group is stored among the entries, with a group as its body.
+type group struct {
+	ID         string            `json:"id"`
+	Name       string            `json:"name"`
+	Type       string            `json:"type"`
+	Location   string            `json:"location"`
+	ManagedBy  string            `json:"managedBy,omitempty"`
+	Tags       map[string]string `json:"tags,omitempty"`
+	Properties struct {
+		State string `json:"provisioningState"`
+	} `json:"properties"`
+}
+
+func groupKey(id resourceID) string {
+	return strings.ToLower("/subscriptions/" + id.subscription + "/resourceGroups/" + id.group)
+}
+
+// putGroup makes a resource group at the server's start.
+func (s *Server) putGroup(name, location string, tags map[string]string) {
+	id := resourceID{subscription: s.Subscription, group: name}
+	g := &group{ID: id.String(), Name: name, Type: "Microsoft.Resources/resourceGroups", Location: location, Tags: tags}
+	g.Properties.State = stateSucceeded
+	s.insert(id, nil, g, s.born)
+}
+
+func (c *call) group() (*entry, *group, error) {
+	e, g := load[group](c.s, groupKey(c.id))
+	if e == nil {
+		return nil, nil, groupNotFound(c.id.group)
+	}
+	return e, g, nil
+}
+
+func getGroup(c *call) (*reply, error) {
+	_, g, err := c.group()
+	if c.r.Method == http.MethodHead {
+		if err != nil {
+			return &reply{status: http.StatusNotFound}, nil
+		}
+		return &reply{status: http.StatusNoContent}, nil
+	}
+	if err != nil {
+		return nil, err
+	}
+	return ok(g), nil
+}
+
+func putGroup(c *call) (*reply, error) {
+	in, err := decode[group](c)
+	if err != nil {
+		return nil, err
+	}
+	if len(c.id.group) > 90 || strings.HasSuffix(c.id.group, ".") {
+		return nil, badRequest("InvalidResourceGroup", "The provided resource group name '%s' is invalid: it has at most 90 characters and does not end with a period.", c.id.group)
+	}
+	l, found := c.s.location(in.Location)
+	if in.Location == "" {
+		return nil, badRequest("LocationRequired", "The location property is required for this definition.")
+	} else if !found {
+		return nil, badRequest("LocationNotAvailableForResourceGroup", "The provided location '%s' is not available for resource group. List of available regions is '%s'.", in.Location, strings.Join(c.s.locationNames(), ","))
+	}
+	e, g, err := c.group()
+	if err != nil {
+		c.s.putGroup(c.id.group, l.Name, in.Tags)
+		_, g, err = c.group()
+		return &reply{status: http.StatusCreated, body: g}, err
+	}
+	if err := c.busy(e); err != nil {
+		return nil, err
+	}
+	if g.Location != l.Name {
+		return nil, refuse(http.StatusConflict, "InvalidResourceGroupLocation", "Invalid resource group location '%s'. The Resource group already exists in location '%s'.", l.Name, g.Location)
+	}
+	g.Tags = in.Tags
+	return ok(g), nil
+}
+
+func patchGroup(c *call) (*reply, error) {
+	_, g, err := c.group()
+	if err != nil {
+		return nil, err
+	}
+	tree, err := c.tree()
+	if err != nil {
+		return nil, err
+	}
+	old, err := toTree(g)
+	if err != nil {
+		return nil, err
+	}
+	next, err := fromTree[group](mergePatch(old, tree, c.ignoreNull))
+	if err != nil {
+		return nil, err
+	}
+	g.Tags = next.Tags
+	return ok(g), nil
+}
+
+func deleteGroup(c *call) (*reply, error) {
+	e, g, err := c.group()
+	if err != nil {
+		return nil, err
+	}
+	if err := c.busy(e); err != nil {
+		return nil, err
+	}
+	g.Properties.State = stateDeleting
+	op := c.begin(e, work{span: c.s.duration("group.delete"), done: func(failure *armError) {
+		if failure != nil {
+			g.Properties.State = stateSucceeded
+			return
+		}
+		c.s.delete(e)
+	}})
+	op.segment = "operationresults"
+	return accepted(op), nil
+}
+
+func listGroups(c *call) (*reply, error) {
+	var items []any
+	for _, e := range c.s.order {
+		if g, isGroup := e.body.(*group); isGroup && tagFilter(c.query("$filter"), g.Tags) {
+			items = append(items, g)
+		}
+	}
+	return c.pageOf(items), nil
+}
+
+// tagFilter applies "tagName eq 'a' and tagValue eq 'b'"; it passes what it
+// does not know.
+func tagFilter(filter string, tags map[string]string) bool {
+	name, value := filterValue(filter, "tagName"), filterValue(filter, "tagValue")
+	if name == "" {
+		return true
+	}
+	got, has := tags[name]
+	return has && (value == "" || got == value)
+}
+
+// filterValue finds "member eq 'value'" in an OData filter.
+func filterValue(filter, member string) string {
+	lower := strings.ToLower(filter)
+	i := strings.Index(lower, strings.ToLower(member)+" eq '")
+	if i < 0 {
+		return ""
+	}
+	rest := filter[i+len(member)+len(" eq '"):]
+	value, _, _ := strings.Cut(rest, "'")
+	return value
+}
+
+// listResources lists the tracked resources of the subscription or a group.
+func listResources(c *call) (*reply, error) {
+	filter := c.query("$filter")
+	items := []any{}
+	for _, e := range c.s.order {
+		if e.rt == nil || !hasField(e.body, "Location") || c.id.group != "" && !strings.EqualFold(c.id.group, e.id.group) {
+			continue
+		}
+		if typ := filterValue(filter, "resourceType"); typ != "" && !strings.EqualFold(typ, e.rt.name) {
+			continue
+		}
+		tags := map[string]string{}
+		if v := field(e.body, "Tags", false); v.IsValid() {
+			if m, isTags := v.Interface().(map[string]*string); isTags {
+				for k, p := range m {
+					tags[k] = val(p)
+				}
+			}
+		}
+		if !tagFilter(filter, tags) {
+			continue
+		}
+		item := map[string]any{
+			"id": e.id.String(), "name": e.id.name(), "type": e.rt.name, "location": getField(e.body, "Location"),
+			"createdTime": e.since.UTC().Format(time.RFC3339), "provisioningState": stateOf(e.body),
+		}
+		if len(tags) > 0 {
+			item["tags"] = tags
+		}
+		items = append(items, item)
+	}
+	return c.pageOf(items), nil
+}

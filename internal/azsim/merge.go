@@ -1,0 +1,138 @@
+package azsim
+
+import (
+	"bytes"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"sort"
+	"strings"
+)
+
+// mergePatch applies ARM's PATCH rules to a decoded JSON value: a member that
+// is absent keeps its value, null removes it, an object is merged, and anything
+// else (arrays too) replaces the whole. With ignoreNull, null keeps the value:
+// the bug that some resource providers have.
+func mergePatch(target, patch any, ignoreNull bool) any {
+	p, ok := patch.(map[string]any)
+	if !ok {
+		return patch
+	}
+	t, _ := target.(map[string]any)
+	out := make(map[string]any, len(t)+len(p))
+	for k, v := range t {
+		out[k] = v
+	}
+	for k, v := range p {
+		if v == nil {
+			if !ignoreNull {
+				delete(out, k)
+			}
+			continue
+		}
+		out[k] = mergePatch(out[k], v, ignoreNull)
+	}
+	return out
+}
+
+// decodeJSON reads one JSON value with numbers kept exact.
+func decodeJSON(data []byte) (any, error) {
+	d := json.NewDecoder(bytes.NewReader(data))
+	d.UseNumber()
+	var v any
+	if err := d.Decode(&v); err != nil {
+		return nil, err
+	}
+	if _, err := d.Token(); !errors.Is(err, io.EOF) {
+		return nil, errors.New("more than one JSON value")
+	}
+	return v, nil
+}
+
+// toTree turns a model into what decodeJSON would read from its JSON.
+func toTree(model any) (any, error) {
+	data, err := json.Marshal(model)
+	if err != nil {
+		return nil, err
+	}
+	return decodeJSON(data)
+}
+
+// fromTree fills a new T from a decoded JSON value. A member that T does not
+// have is an error that names it, as Compute's deserialiser says it; a null
+// member counts as absent.
+func fromTree[T any](tree any) (*T, error) {
+	data, err := json.Marshal(tree)
+	if err != nil {
+		return nil, err
+	}
+	out := new(T)
+	if err := json.Unmarshal(data, out); err != nil {
+		return nil, badRequest("InvalidRequestContent", "The request content was invalid and could not be deserialized: '%s'.", err)
+	}
+	back, err := toTree(out)
+	if err != nil {
+		return nil, err
+	}
+	if name, path := lostMember(tree, back, ""); name != "" {
+		return nil, badRequest("BadRequest", "Could not find member '%s' on object of type '%s'. Path '%s'.", name, typeWord(out), path)
+	}
+	return out, nil
+}
+
+// lostMember finds the first member of in, in order of name, that out lacks.
+func lostMember(in, out any, path string) (name, at string) {
+	switch in := in.(type) {
+	case map[string]any:
+		o, ok := out.(map[string]any)
+		if !ok {
+			return "", ""
+		}
+		keys := make([]string, 0, len(in))
+		for k := range in {
+			keys = append(keys, k)
+		}
+		sort.Strings(keys)
+		for _, k := range keys {
+			if in[k] == nil {
+				continue
+			}
+			p := strings.TrimPrefix(path+"."+k, ".")
+			v, ok := o[k]
+			if !ok {
+				return k, p
+			}
+			if n, at := lostMember(in[k], v, p); n != "" {
+				return n, at
+			}
+		}
+	case []any:
+		o, ok := out.([]any)
+		if !ok {
+			return "", ""
+		}
+		for i := range min(len(in), len(o)) {
+			if n, at := lostMember(in[i], o[i], fmt.Sprintf("%s[%d]", path, i)); n != "" {
+				return n, at
+			}
+		}
+	}
+	return "", ""
+}
+
+// typeWord is the bare name of a model's type: "Disk".
+func typeWord(v any) string {
+	s := fmt.Sprintf("%T", v)
+	return s[strings.LastIndexByte(s, '.')+1:]
+}
+
+// clone copies a model deeply, through its JSON.
+func clone[T any](in *T) (*T, error) {
+	data, err := json.Marshal(in)
+	if err != nil {
+		return nil, err
+	}
+	out := new(T)
+	return out, json.Unmarshal(data, out)
+}

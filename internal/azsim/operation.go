@@ -1,0 +1,262 @@
+package azsim
+
+import (
+	"context"
+	"net/http"
+	"strings"
+	"time"
+)
+
+// The states of an operation and of a resource's provisioningState.
+const (
+	stateInProgress = "InProgress"
+	stateSucceeded  = "Succeeded"
+	stateFailed     = "Failed"
+	stateCanceled   = "Canceled"
+	stateCreating   = "Creating"
+	stateUpdating   = "Updating"
+	stateDeleting   = "Deleting"
+)
+
+// work is what a long-running operation does.
+type work struct {
+	// span is how long it takes in all; run's own time is part of it.
+	span time.Duration
+	// delay passes before run; it is part of span.
+	delay time.Duration
+	// run has the effect on the substrate. It is called without the lock, and
+	// may be nil. Its error fails the operation.
+	run func(ctx context.Context) error
+	// done has the effect on the resources: it is called once, under the lock,
+	// with nil or with what the operation failed of.
+	done func(failure *armError)
+	// output gives the body of the final answer of Location, under the lock;
+	// nil answers 200 without a body for a POST and 204 for a DELETE.
+	output func() any
+}
+
+// An operation is one long-running operation.
+type operation struct {
+	id       string
+	name     string // the action: "Microsoft.Compute/disks/write"
+	method   string
+	location string
+	segment  string // "operations"
+	ns       string
+	version  string
+	target   resourceID
+	start    time.Time
+	end      time.Time // zero while it runs
+	status   string
+	failure  *armError
+	output   func() any
+	cancel   chan struct{} // closed to preempt
+	preempt  *armError
+	ended    chan struct{} // closed at the end
+	progress func(now time.Time) float64
+}
+
+func (o *operation) running() bool { return o.end.IsZero() }
+
+// begin starts work on behalf of the call. Where on is not nil, the entry is
+// taken until the work ends. The caller holds the lock.
+func (c *call) begin(on *entry, w work) *operation {
+	s := c.s
+	op := &operation{
+		id: s.newUUID(), name: c.action, method: c.r.Method, ns: c.id.namespace, version: c.version,
+		location: s.locationOf(on), segment: "operations", target: c.id,
+		start: c.now, status: stateInProgress, output: w.output,
+		cancel: make(chan struct{}), ended: make(chan struct{}),
+	}
+	if c.rt != nil && c.rt.operations != "" {
+		op.segment = c.rt.operations
+	}
+	if op.ns == "" {
+		op.ns = "Microsoft.Resources"
+	}
+	s.operations[op.id] = op
+	if on != nil {
+		on.op = op
+	}
+	effect := c.opFault
+	s.running.Add(1)
+	go func() {
+		defer s.running.Done()
+		s.perform(op, on, w, effect)
+	}()
+	return op
+}
+
+// perform waits out and carries out an operation.
+func (s *Server) perform(op *operation, on *entry, w work, fault *Fault) {
+	var failure *armError
+	deadline := op.start.Add(w.span)
+	switch {
+	case fault.is(EffectNeverEnds):
+		s.wait(op, -1)
+		failure = op.preempted()
+	case fault.is(EffectFailAtEnd):
+		if failure = s.wait(op, time.Until(deadline)); failure == nil {
+			failure = fault.failure()
+		}
+	default:
+		if failure = s.wait(op, w.delay); failure == nil && w.run != nil {
+			if err := w.run(s.ctx); err != nil {
+				failure = asARM(err)
+			}
+		}
+		if failure == nil {
+			failure = s.wait(op, time.Until(deadline))
+		}
+	}
+	if s.ctx.Err() != nil {
+		return
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if on != nil && on.op == op {
+		on.op = nil
+	}
+	if w.done != nil {
+		w.done(failure)
+	}
+	if failure == nil && fault.is(EffectReportFailure) {
+		failure = fault.failure()
+	}
+	op.end = time.Now()
+	op.failure = failure
+	switch {
+	case failure == nil:
+		op.status = stateSucceeded
+	case failure == op.preempt:
+		op.status = stateCanceled
+	default:
+		op.status = stateFailed
+	}
+	close(op.ended)
+}
+
+// wait lets d pass (for ever if negative), or less if the operation is
+// preempted, whose error it then returns, or the server closes.
+func (s *Server) wait(op *operation, d time.Duration) *armError {
+	var tick <-chan time.Time
+	if d >= 0 {
+		if d == 0 {
+			return op.preempted()
+		}
+		t := time.NewTimer(d)
+		defer t.Stop()
+		tick = t.C
+	}
+	select {
+	case <-tick:
+	case <-op.cancel:
+		return op.preempt
+	case <-s.ctx.Done():
+	}
+	return nil
+}
+
+func (o *operation) preempted() *armError {
+	select {
+	case <-o.cancel:
+		return o.preempt
+	default:
+		return nil
+	}
+}
+
+// preempt ends a running operation as Canceled. The caller holds the lock.
+func (s *Server) preempt(op *operation, why *armError) {
+	if op == nil || !op.running() || op.preempted() != nil {
+		return
+	}
+	op.preempt = why
+	close(op.cancel)
+}
+
+// url is where the operation can be asked about.
+func (o *operation) url(base string, monitor bool) string {
+	u := base + "/subscriptions/" + o.target.subscription + "/providers/" + o.ns + "/locations/" + o.location + "/" + o.segment + "/" + o.id + "?p=" + o.id[:8]
+	if monitor {
+		u += "&monitor=true"
+	}
+	return u + "&api-version=" + o.version
+}
+
+// announce adds the headers by which a client follows the operation.
+func (o *operation) announce(s *Server, base string, h http.Header) {
+	h.Set("Azure-AsyncOperation", o.url(base, false))
+	if o.method != http.MethodPut && o.method != http.MethodPatch || o.segment != "operations" {
+		h.Set("Location", o.url(base, true))
+	}
+	setRetryAfter(h, s.pause(o))
+}
+
+// pause is how long a client should wait before it asks again: Azure's usual
+// 10 s (60 s for image versions), at the server's speed.
+func (s *Server) pause(o *operation) time.Duration {
+	d := 10 * time.Second
+	if strings.Contains(strings.ToLower(o.name), "galleries/images/versions") {
+		d = 60 * time.Second
+	}
+	return s.scaled(d)
+}
+
+// showOperation answers a question after an operation.
+func (c *call) showOperation(id string) (*reply, error) {
+	op := c.s.operations[strings.ToLower(id)]
+	if op == nil || !strings.EqualFold(op.target.subscription, c.id.subscription) {
+		return nil, refuse(http.StatusNotFound, "NotFound", "The entity was not found in this Azure location: operation '%s'.", id)
+	}
+	if c.query("monitor") == "true" || op.segment == "operationresults" {
+		return c.monitorOperation(op)
+	}
+	body := map[string]any{
+		"name":      op.id,
+		"startTime": op.start.UTC().Format(time.RFC3339Nano),
+		"status":    op.status,
+	}
+	r := ok(body)
+	if op.running() {
+		setRetryAfter(r.header(), c.s.pause(op))
+		return r, nil
+	}
+	body["endTime"] = op.end.UTC().Format(time.RFC3339Nano)
+	if op.failure != nil {
+		body["error"] = op.failure
+	} else if op.output != nil {
+		body["properties"] = map[string]any{"output": op.output()}
+	}
+	return r, nil
+}
+
+// monitorOperation answers at the operation's Location: 202 while it runs, then
+// what the request itself would have answered.
+func (c *call) monitorOperation(op *operation) (*reply, error) {
+	if op.running() {
+		r := &reply{status: http.StatusAccepted}
+		op.announce(c.s, c.base(), r.header())
+		r.header().Set("Location", op.url(c.base(), true))
+		return r, nil
+	}
+	if op.failure != nil {
+		e := *op.failure
+		if e.status < 400 || op.status == stateCanceled {
+			e.status = http.StatusConflict
+		}
+		return nil, &e
+	}
+	if op.output != nil {
+		return ok(op.output()), nil
+	}
+	if op.method == http.MethodDelete {
+		return &reply{status: http.StatusNoContent}, nil
+	}
+	if op.method == http.MethodPut || op.method == http.MethodPatch {
+		if e := c.s.find(op.target); e != nil {
+			return ok(c.render(e)), nil
+		}
+	}
+	return &reply{status: http.StatusOK}, nil
+}

@@ -1,0 +1,86 @@
+package azsim
+
+import (
+	"math/rand/v2"
+	"time"
+)
+
+// A Span is how long one kind of operation takes: a time between Min and Max.
+type Span struct {
+	Min, Max time.Duration
+}
+
+// A Profile gives the durations of operations, by what is done. An operation
+// that it does not name takes DefaultSpan.
+type Profile map[string]Span
+
+// DefaultSpan is what an operation takes that no profile names.
+var DefaultSpan = Span{2 * time.Second, 5 * time.Second}
+
+// DefaultProfile gives the published figures of reference/prototype-and-images.md
+// (stop, snapshot, image version: the logs that kamino's authors published), and
+// usual ones for the rest.
+func DefaultProfile() Profile {
+	const s, m = time.Second, time.Minute
+	return Profile{
+		"disk.create":         {3 * s, 10 * s},
+		"disk.update":         {1 * s, 5 * s},
+		"disk.delete":         {1 * s, 5 * s},
+		"snapshot.create":     {4 * s, 8 * s},
+		"snapshot.update":     {1 * s, 3 * s},
+		"snapshot.delete":     {1 * s, 5 * s},
+		"gallery.create":      {10 * s, 30 * s},
+		"gallery.update":      {5 * s, 15 * s},
+		"gallery.delete":      {10 * s, 30 * s},
+		"image.create":        {5 * s, 15 * s},
+		"image.update":        {5 * s, 15 * s},
+		"image.delete":        {10 * s, 30 * s},
+		"version.create":      {664 * s, 6266 * s},
+		"version.shallow":     {60 * s, 180 * s},
+		"version.update":      {30 * s, 90 * s},
+		"version.delete":      {60 * s, 300 * s},
+		"group.delete":        {30 * s, 120 * s},
+		"provider.register":   {10 * s, 30 * s},
+		"scaleset.create":     {5 * s, 15 * s}, // without its instances
+		"scaleset.update":     {5 * s, 20 * s},
+		"scaleset.delete":     {20 * s, 60 * s},
+		"instance.create":     {150 * s, 210 * s},
+		"instance.allocate":   {20 * s, 45 * s}, // of instance.create, before the boot
+		"instance.start":      {30 * s, 60 * s},
+		"instance.poweroff":   {114 * s, 183 * s},
+		"instance.deallocate": {114 * s, 183 * s},
+		"instance.restart":    {40 * s, 90 * s},
+		"instance.reimage":    {90 * s, 180 * s},
+		"instance.redeploy":   {180 * s, 300 * s},
+		"instance.delete":     {30 * s, 90 * s},
+		"instance.update":     {10 * s, 40 * s}, // attach, detach, protection
+		"instance.upgrade":    {60 * s, 180 * s},
+		"extension.create":    {20 * s, 60 * s},
+		"extension.delete":    {20 * s, 60 * s},
+	}
+}
+
+// duration draws how long the named thing takes, at the server's speed. The
+// caller holds the lock.
+func (s *Server) duration(name string) time.Duration {
+	span, ok := s.profile[name]
+	if !ok {
+		span = DefaultSpan
+	}
+	d := span.Min
+	if span.Max > span.Min {
+		d += time.Duration(s.rand.Int64N(int64(span.Max-span.Min) + 1))
+	}
+	return s.scaled(d)
+}
+
+// scaled divides d by the server's speed.
+func (s *Server) scaled(d time.Duration) time.Duration {
+	if s.Speed <= 0 || s.Speed == 1 {
+		return d
+	}
+	return time.Duration(float64(d) / s.Speed)
+}
+
+// newRand makes the one source of chance of a server.
+func newRand(seed uint64) *rand.Rand { return rand.New(rand.NewPCG(seed, 0x6f72746574)) } // #nosec G404 -- reproducible on purpose

@@ -1,0 +1,356 @@
+package azsim
+
+import (
+	"net/http"
+	"reflect"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+)
+
+// A handler answers one kind of request. It runs with the server's lock held,
+// so it must neither wait nor call the Substrate: what takes time goes into an
+// operation (call.begin) or into reply.later.
+type handler func(c *call) (*reply, error)
+
+// A resourceType is one ARM type: what it answers to each verb. See the package
+// documentation for how to add one.
+type resourceType struct {
+	name     string   // "Microsoft.Compute/galleries/images", as ARM spells it
+	versions []string // API versions it answers to, oldest first
+
+	put    handler
+	patch  handler
+	remove handler // DELETE
+	get    handler // nil: the stored body, rendered
+	list   handler // nil: the stored bodies, rendered; see call.listing
+
+	actions map[string]handler // POST to ID/<key>, lower case
+	views   map[string]handler // GET at ID/<key>, lower case
+
+	// render gives what a client may see of a stored body; nil: the body.
+	render func(c *call, e *entry) any
+	// listable says where a collection can be listed besides its parent:
+	// "subscription" too, or "" for the parent alone.
+	global bool
+	// operations is the segment of its operations' paths; "" means "operations".
+	operations string
+	// scoped marks an extension resource, which lies upon another resource.
+	scoped bool
+	// drop is told, under the lock, that an entry goes because its parent or
+	// group goes; may be nil.
+	drop func(s *Server, e *entry)
+}
+
+// An entry is one stored resource.
+type entry struct {
+	id    resourceID // as first spelled
+	rt    *resourceType
+	body  any        // pointer to an armcompute model, or a map
+	op    *operation // the one that runs on it, or nil
+	since time.Time  // created
+	extra any        // what its type keeps beside the body
+}
+
+// find gives the stored resource, nil if there is none. The caller holds the lock.
+func (s *Server) find(id resourceID) *entry { return s.entries[id.key()] }
+
+// findID is find for an id out of a body.
+func (s *Server) findID(id string) *entry {
+	return s.entries[strings.ToLower(strings.TrimRight(id, "/"))]
+}
+
+// load gives the stored resource of that id with its body as a T.
+func load[T any](s *Server, id string) (*entry, *T) {
+	e := s.findID(id)
+	if e == nil {
+		return nil, nil
+	}
+	body, ok := e.body.(*T)
+	if !ok {
+		return nil, nil
+	}
+	return e, body
+}
+
+// insert stores a new resource.
+func (s *Server) insert(id resourceID, rt *resourceType, body any, now time.Time) *entry {
+	id.tail = ""
+	e := &entry{id: id, rt: rt, body: body, since: now}
+	s.entries[id.key()] = e
+	s.order = append(s.order, e)
+	return e
+}
+
+// delete forgets a resource and all below it.
+func (s *Server) delete(e *entry) {
+	prefix := e.id.key()
+	s.deleteWhere(func(x *entry) bool {
+		return x == e || strings.HasPrefix(x.id.key(), prefix+"/")
+	})
+}
+
+func (s *Server) deleteWhere(match func(*entry) bool) {
+	s.order = slices.DeleteFunc(s.order, func(e *entry) bool {
+		if !match(e) {
+			return false
+		}
+		delete(s.entries, e.id.key())
+		if e.rt != nil && e.rt.drop != nil {
+			e.rt.drop(s, e)
+		}
+		return true
+	})
+}
+
+// children lists the stored resources directly below a parent, of one type, in
+// the order of their creation. typ is the last part: "images".
+func (s *Server) children(parent resourceID, typ string) []*entry {
+	prefix := parent.key() + "/" + strings.ToLower(typ) + "/"
+	var out []*entry
+	for _, e := range s.order {
+		if k := e.id.key(); strings.HasPrefix(k, prefix) && !strings.Contains(k[len(prefix):], "/") {
+			out = append(out, e)
+		}
+	}
+	return out
+}
+
+// ofType lists the stored resources of a type in a subscription, or in one of
+// its groups.
+func (s *Server) ofType(name, subscription, group string) []*entry {
+	var out []*entry
+	for _, e := range s.order {
+		if e.rt != nil && strings.EqualFold(e.rt.name, name) && strings.EqualFold(e.id.subscription, subscription) &&
+			(group == "" || strings.EqualFold(e.id.group, group)) {
+			out = append(out, e)
+		}
+	}
+	return out
+}
+
+// render is what the client may see of an entry.
+func (c *call) render(e *entry) any {
+	if e.rt != nil && e.rt.render != nil {
+		return e.rt.render(c, e)
+	}
+	return e.body
+}
+
+// busy is the conflict that a request meets while an operation runs on e.
+func (c *call) busy(e *entry) error {
+	if e == nil || e.op == nil || !e.op.running() {
+		return nil
+	}
+	return refuse(http.StatusConflict, "OperationNotAllowed",
+		"Operation '%s' is not allowed on '%s' since another operation ('%s', id %s) is in progress on it. Wait for it to end, then try again.",
+		c.action, e.id.String(), e.op.name, e.op.id)
+}
+
+// hooks are what a type adds to the common way of PUT and PATCH.
+type hooks[T any] struct {
+	// check validates next and fills in defaults and read-only members. old is
+	// nil for a new resource. It refuses by returning an *armError.
+	check func(c *call, old, next *T) error
+	// work says what the operation does; old is nil for a new resource. A nil
+	// field answers at once. e.body is next already; its provisioningState is
+	// set by the framework, before and after.
+	work func(c *call, e *entry, old, next *T) work
+	// accepted answers 202 instead of 201 and 200.
+	accepted bool
+}
+
+// put is the common PUT: decode, check, store, begin.
+func put[T any](c *call, h hooks[T]) (*reply, error) {
+	tree, err := c.tree()
+	if err != nil {
+		return nil, err
+	}
+	return write(c, tree, h)
+}
+
+// patch is the common PATCH: the stored body merged with the request's.
+func patch[T any](c *call, h hooks[T]) (*reply, error) {
+	e := c.s.find(c.id)
+	if e == nil {
+		return nil, notFound(c.id)
+	}
+	tree, err := c.tree()
+	if err != nil {
+		return nil, err
+	}
+	old, err := toTree(e.body)
+	if err != nil {
+		return nil, err
+	}
+	return write(c, mergePatch(old, tree, c.ignoreNull), h)
+}
+
+func write[T any](c *call, tree any, h hooks[T]) (*reply, error) {
+	s := c.s
+	next, err := fromTree[T](tree)
+	if err != nil {
+		return nil, err
+	}
+	e := s.find(c.id)
+	if err := c.busy(e); err != nil {
+		return nil, err
+	}
+	if err := c.precondition(e); err != nil {
+		return nil, err
+	}
+	var old *T
+	id, now := c.id, c.now
+	if e != nil {
+		old, id = e.body.(*T), e.id
+	} else if err := c.needParent(); err != nil {
+		return nil, err
+	}
+	stamp(next, id, c.rt.name)
+	if err := c.needLocation(old, next); err != nil {
+		return nil, err
+	}
+	s.stampEtag(next)
+	setField(next, "Properties.TimeCreated", &now)
+	if old != nil {
+		copyField(next, old, "Properties.TimeCreated")
+	}
+	if h.check != nil {
+		if err := h.check(c, old, next); err != nil {
+			return nil, err
+		}
+	}
+	status, state := http.StatusOK, stateUpdating
+	if e == nil {
+		e = s.insert(id, c.rt, next, now)
+		status, state = http.StatusCreated, stateCreating
+	} else {
+		e.body = next
+	}
+	if h.accepted {
+		status = http.StatusAccepted
+	}
+	if h.work == nil {
+		setState(next, stateSucceeded)
+		return &reply{status: status, body: c.render(e)}, nil
+	}
+	w := h.work(c, e, old, next)
+	done := w.done
+	w.done = func(failure *armError) {
+		body := e.body
+		if failure != nil {
+			setState(body, stateFailed)
+		} else {
+			setState(body, stateSucceeded)
+		}
+		if done != nil {
+			done(failure)
+		}
+	}
+	setState(next, state)
+	op := c.begin(e, w)
+	return &reply{status: status, body: c.render(e), op: op}, nil
+}
+
+// remove is the common DELETE. work's done is called before the entry goes;
+// after a failure it stays, with provisioningState Failed.
+func (c *call) remove(check func(e *entry) error, make func(e *entry) work) (*reply, error) {
+	e := c.s.find(c.id)
+	if e == nil {
+		return &reply{status: http.StatusNoContent}, nil
+	}
+	if err := c.busy(e); err != nil {
+		return nil, err
+	}
+	if err := c.precondition(e); err != nil {
+		return nil, err
+	}
+	if check != nil {
+		if err := check(e); err != nil {
+			return nil, err
+		}
+	}
+	w := make(e)
+	done := w.done
+	w.done = func(failure *armError) {
+		if done != nil {
+			done(failure)
+		}
+		if failure != nil {
+			setState(e.body, stateFailed)
+			return
+		}
+		c.s.delete(e)
+	}
+	setState(e.body, stateDeleting)
+	op := c.begin(e, w)
+	return &reply{status: http.StatusAccepted, op: op}, nil
+}
+
+// needParent refuses a resource whose group or parent does not exist.
+func (c *call) needParent() error {
+	if len(c.id.names) > 1 && c.s.find(c.id.parent()) == nil {
+		return parentNotFound(c.id)
+	}
+	return nil
+}
+
+// needLocation checks the location of a tracked resource: there, known, and
+// never changed.
+func (c *call) needLocation(old, next any) error {
+	if !hasField(next, "Location") {
+		return nil
+	}
+	where := getField(next, "Location")
+	if where == "" {
+		return badRequest("LocationRequired", "The location property is required for this definition.")
+	}
+	l, ok := c.s.location(where)
+	if !ok {
+		return badRequest("LocationNotAvailableForResourceType",
+			"The provided location '%s' is not available for resource type '%s'. List of available regions for the resource type is '%s'.",
+			where, c.rt.name, strings.Join(c.s.locationNames(), ","))
+	}
+	if !reflect.ValueOf(old).IsNil() {
+		if was := getField(old, "Location"); normLocation(was) != normLocation(where) {
+			return refuse(http.StatusConflict, "InvalidResourceLocation",
+				"The resource '%s' already exists in location '%s' in resource group '%s'. A resource with the same name cannot be created in location '%s'. Please select a new resource name.",
+				c.id.name(), was, c.id.group, where)
+		}
+	}
+	setField(next, "Location", l.Name)
+	return nil
+}
+
+func (s *Server) locationNames() []string {
+	var out []string
+	for _, l := range s.Locations {
+		out = append(out, l.Name)
+	}
+	return out
+}
+
+// precondition checks If-Match and If-None-Match against the entry, which is nil
+// where there is none yet.
+func (c *call) precondition(e *entry) error {
+	etag := ""
+	if e != nil {
+		etag = getField(e.body, "Etag")
+	}
+	failed := refuse(http.StatusPreconditionFailed, "PreconditionFailed",
+		"The condition of the request's If-Match or If-None-Match header does not hold for '%s'.", c.id.String())
+	if m := c.r.Header.Get("If-Match"); m != "" && (e == nil || m != "*" && m != etag) {
+		return failed
+	}
+	if m := c.r.Header.Get("If-None-Match"); m != "" && e != nil && (m == "*" || m == etag) {
+		return failed
+	}
+	return nil
+}
+
+// stampEtag gives a changed model its next ETag, if its type has them.
+func (s *Server) stampEtag(model any) {
+	s.etags++
+	setField(model, "Etag", strconv.Quote(strconv.FormatUint(s.etags, 10)))
+}

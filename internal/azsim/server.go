@@ -1,0 +1,189 @@
+package azsim
+
+import (
+	"context"
+	"fmt"
+	"log/slog"
+	"math/rand/v2"
+	"net/http"
+	"strings"
+	"sync"
+	"time"
+)
+
+// Defaults of a zero Server.
+const (
+	DefaultTenant        = "72f988bf-0000-4000-8000-000000000001"
+	DefaultSubscription  = "5ca1ab1e-0000-4000-8000-000000000002"
+	DefaultResourceGroup = "azsim"
+	DefaultLocation      = "westeurope"
+	DefaultClientID      = "c11e9700-0000-4000-8000-000000000003"
+	DefaultClientSecret  = "azsim-secret" // #nosec G101 -- of a simulation in this process
+)
+
+// A Location is one Azure region.
+type Location struct {
+	Name        string   `json:"name"`
+	DisplayName string   `json:"displayName,omitempty"`
+	Zones       []string `json:"zones,omitempty"` // none: ZRS is refused too
+}
+
+// A Server is a simulated Azure. It is an http.Handler; its zero value works
+// and has DefaultSubscription with DefaultResourceGroup in it. Fields are set
+// before the first request, except where they say otherwise. Close it in the
+// end: it ends every goroutine that it began.
+type Server struct {
+	Tenant        string // id; "" means DefaultTenant
+	Subscription  string // id; "" means DefaultSubscription
+	ResourceGroup string // made at the start; "" means DefaultResourceGroup
+	Location      string // of the resource group; "" means the first of Locations
+	Locations     []Location
+	Principals    []Principal // none: DefaultClientID is Owner of the subscription
+
+	// Unregistered lists resource providers that start unregistered.
+	Unregistered []string
+
+	Substrate Substrate     // nil: nothing runs
+	Profile   Profile       // durations that differ from DefaultProfile
+	Speed     float64       // divides durations and Retry-After; 0 means 1
+	Seed      uint64        // of every id and of chance
+	PageSize  int           // of lists; 0 means 50
+	TokenLife time.Duration // of tokens; 0 means an hour. Not divided by Speed.
+	Log       *slog.Logger  // nil discards
+
+	// SigningKey signs tokens; nil means one that anybody can know, which is
+	// right in a test and wrong on a network.
+	SigningKey []byte
+	// AdminToken opens the endpoints under /azsim/; "" opens them to requests
+	// that come from this computer only.
+	AdminToken string
+	// Base is the URL at which clients reach the server; "" takes it from each
+	// request.
+	Base string
+	// Faults that are on from the start.
+	Faults []Fault
+	// OnRequest is told of every request after its answer; it is called without
+	// a lock held, on the request's goroutine.
+	OnRequest func(Request)
+
+	once    sync.Once
+	ctx     context.Context
+	stop    context.CancelFunc
+	running sync.WaitGroup
+
+	mu         sync.Mutex // guards what follows, never held over a wait
+	rand       *rand.Rand
+	profile    Profile
+	types      map[string]*resourceType
+	providers  map[string]*provider
+	entries    map[string]*entry
+	order      []*entry
+	operations map[string]*operation
+	faults     []*Fault
+	principals []*principal
+	requests   []Request
+	count      int
+	etags      uint64
+	born       time.Time
+	roles      []*role
+	scaleSets  scaleSetState
+}
+
+// init prepares the server at first use.
+func (s *Server) init() {
+	s.once.Do(func() {
+		def := func(field *string, value string) {
+			if *field == "" {
+				*field = value
+			}
+		}
+		def(&s.Tenant, DefaultTenant)
+		def(&s.Subscription, DefaultSubscription)
+		def(&s.ResourceGroup, DefaultResourceGroup)
+		if len(s.Locations) == 0 {
+			s.Locations = []Location{
+				{DefaultLocation, "West Europe", []string{"1", "2", "3"}},
+				{"northeurope", "North Europe", []string{"1", "2", "3"}},
+				{"westcentralus", "West Central US", nil},
+			}
+		}
+		def(&s.Location, s.Locations[0].Name)
+		if s.PageSize <= 0 {
+			s.PageSize = 50
+		}
+		if s.TokenLife <= 0 {
+			s.TokenLife = time.Hour
+		}
+		if s.Log == nil {
+			s.Log = slog.New(slog.DiscardHandler)
+		}
+		if len(s.SigningKey) == 0 {
+			s.SigningKey = []byte("azsim")
+		}
+		s.ctx, s.stop = context.WithCancel(context.Background())
+		s.rand = newRand(s.Seed)
+		s.profile = DefaultProfile()
+		for k, v := range s.Profile {
+			s.profile[k] = v
+		}
+		s.born = time.Now()
+		s.entries = map[string]*entry{}
+		s.operations = map[string]*operation{}
+		s.types = map[string]*resourceType{}
+		for _, list := range [][]*resourceType{resourceTypes(), scaleSetTypes()} {
+			for _, t := range list {
+				s.types[strings.ToLower(t.name)] = t
+			}
+		}
+		s.providers = newProviders(s.types, s.Unregistered)
+		s.initPrincipals()
+		for _, f := range s.Faults {
+			if err := s.addFault(f); err != nil {
+				s.Log.Error("fault left out", "error", err)
+			}
+		}
+		s.putGroup(s.ResourceGroup, s.Location, nil)
+	})
+}
+
+// Close ends every operation as it is and waits for the server's goroutines.
+func (s *Server) Close() {
+	s.init()
+	s.stop()
+	s.running.Wait()
+}
+
+// newUUID draws the next id. The caller holds the lock.
+func (s *Server) newUUID() string {
+	a, b := s.rand.Uint64(), s.rand.Uint64()
+	a = a&^0xf000 | 0x4000
+	b = b&^(0xc<<60) | 0x8<<60
+	return fmt.Sprintf("%08x-%04x-%04x-%04x-%012x", a>>32, a>>16&0xffff, a&0xffff, b>>48, b&0xffffffffffff)
+}
+
+// location finds a region by either of its names, as clients may spell it.
+func (s *Server) location(name string) (Location, bool) {
+	norm := normLocation(name)
+	for _, l := range s.Locations {
+		if normLocation(l.Name) == norm {
+			return l, true
+		}
+	}
+	return Location{}, false
+}
+
+func normLocation(name string) string {
+	return strings.ToLower(strings.ReplaceAll(name, " ", ""))
+}
+
+// locationOf is the region of an entry, or the server's own.
+func (s *Server) locationOf(e *entry) string {
+	if e != nil {
+		if l := getField(e.body, "Location"); l != "" {
+			return normLocation(l)
+		}
+	}
+	return s.Location
+}
+
+var _ http.Handler = (*Server)(nil)

@@ -1,0 +1,6 @@
+package azsim
+
+// resourceTypes lists the types of this package but for the scale sets'.
+func resourceTypes() []*resourceType {
+	return []*resourceType{diskType()}
+}
