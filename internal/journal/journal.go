@@ -61,13 +61,16 @@ type End struct {
 	Message string    `json:"message"`
 }
 
-// Store keeps the newest record per pool and kind of key. Errors are
-// *fleet.Error: KindNotFound where there is none, KindConflict where the
-// record was written by somebody else since it was read.
+// Store keeps one record per pool, whose ARM id it compares without letter
+// case. Errors are *fleet.Error: KindNotFound where there is none, KindConflict
+// where the record was written by somebody else since it was read, KindInvalid
+// and KindUnsupported as Decode has them.
 type Store interface {
 	Load(ctx context.Context, pool string) (Record, error)
 	// Save writes the record whole and gives it back with its new revision. A
-	// record without a revision must not exist yet.
+	// record without a revision must not exist yet, and one with a revision must
+	// not have been deleted since. KindInvalid where it is over MaxSize. After
+	// KindTransient it may have been written: Load tells.
 	Save(ctx context.Context, r Record) (Record, error)
 	// Delete removes it; a missing one is no error.
 	Delete(ctx context.Context, pool string) error
