@@ -1,0 +1,138 @@
+//go:build linux
+
+package machine
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"net/netip"
+	"sync"
+)
+
+// serveFrontend listens in the fabric and passes connections on to the host.
+func (s *Substrate) serveFrontend(f Frontend) error {
+	host, port, err := net.SplitHostPort(f.Listen)
+	if err != nil {
+		return fmt.Errorf("frontend %q: %w", f.Listen, err)
+	}
+	if host == "" {
+		host = s.fabric.gateway().String()
+	}
+	addr, err := netip.ParseAddr(host)
+	if err != nil {
+		return fmt.Errorf("frontend %q: %w", f.Listen, err)
+	}
+	if addr != s.fabric.gateway() {
+		if err := ip(context.Background(), s.fabric.namespace(), fmt.Sprintf("addr replace %s/32 dev lo", addr)); err != nil {
+			return err
+		}
+	}
+	listener, err := listenIn(s.fabric.namespace(), net.JoinHostPort(host, port))
+	if err != nil {
+		return fmt.Errorf("frontend %q: %w", f.Listen, err)
+	}
+	var relay relay
+	relay.target = f.Target
+	relay.done.Go(func() { relay.serve(listener) })
+	s.closers = append(s.closers, func() error {
+		err := listener.Close()
+		relay.close()
+		return err
+	})
+	return nil
+}
+
+func listenIn(namespace, address string) (listener net.Listener, err error) {
+	err = within(namespace, func() (err error) {
+		listener, err = net.Listen("tcp", address)
+		return err
+	})
+	return listener, err
+}
+
+// A relay passes TCP connections on.
+type relay struct {
+	target string
+	done   sync.WaitGroup
+
+	mu     sync.Mutex
+	closed bool
+	open   map[net.Conn]bool
+}
+
+func (r *relay) serve(l net.Listener) {
+	for {
+		in, err := l.Accept()
+		if err != nil {
+			if errors.Is(err, net.ErrClosed) {
+				return
+			}
+			continue
+		}
+		r.done.Go(func() { r.pass(in) })
+	}
+}
+
+// pass connects one connection through. Whatever ends it, both sides see it
+// end; there is nobody to tell why.
+func (r *relay) pass(in net.Conn) {
+	if !r.keep(in) {
+		return
+	}
+	defer r.drop(in)
+	out, err := net.Dial("tcp", r.target)
+	if err != nil {
+		return
+	}
+	if !r.keep(out) {
+		return
+	}
+	defer r.drop(out)
+	var both sync.WaitGroup
+	both.Go(func() { stream(out, in) })
+	both.Go(func() { stream(in, out) })
+	both.Wait()
+}
+
+func stream(to, from net.Conn) {
+	_, err := io.Copy(to, from)
+	half, ok := to.(interface{ CloseWrite() error })
+	if err != nil || !ok || half.CloseWrite() != nil {
+		_ = to.Close()
+		_ = from.Close()
+	}
+}
+
+func (r *relay) keep(c net.Conn) bool {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if r.closed {
+		_ = c.Close()
+		return false
+	}
+	if r.open == nil {
+		r.open = map[net.Conn]bool{}
+	}
+	r.open[c] = true
+	return true
+}
+
+func (r *relay) drop(c net.Conn) {
+	_ = c.Close()
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	delete(r.open, c)
+}
+
+func (r *relay) close() {
+	r.mu.Lock()
+	r.closed = true
+	for c := range r.open {
+		_ = c.Close()
+	}
+	r.mu.Unlock()
+	r.done.Wait()
+}

@@ -1,0 +1,43 @@
+//go:build !linux
+
+package machine
+
+import (
+	"context"
+	"errors"
+	"log/slog"
+	"net/netip"
+
+	"github.com/ortet/ortet/internal/azsim"
+)
+
+var errUnsupported = errors.New("real machines need Linux")
+
+// Config is as on Linux.
+type Config struct {
+	Dir       string
+	Images    map[string]string
+	Subnet    netip.Prefix
+	Frontends []Frontend
+	Log       *slog.Logger
+}
+
+// A Frontend is as on Linux.
+type Frontend struct{ Listen, Target string }
+
+// Substrate is as on Linux; here there is none.
+type Substrate struct{ azsim.Substrate }
+
+// New fails: machines need Linux.
+func New(Config) (*Substrate, error) { return nil, errUnsupported }
+
+// Clean fails: machines need Linux.
+func Clean(string) error { return errUnsupported }
+
+// Close does nothing.
+func (*Substrate) Close() error { return nil }
+
+// Exec fails: machines need Linux.
+func (*Substrate) Exec(context.Context, string, []byte, ...string) ([]byte, error) {
+	return nil, errUnsupported
+}
