@@ -44,12 +44,18 @@ type Reader interface {
 // token at once, Poll asks how far it is.
 type Changer interface {
 	// Begin starts the change. The token is "" where the change was complete at
-	// once, or was there already.
+	// once, or was there already. Where somebody began the same creation
+	// before, the token follows theirs. What exists under the name but was made
+	// from something else is fleet.KindConflict, and so is anything under way
+	// on the target that the change cannot join. After an error the change may
+	// have begun all the same: observe before repeating.
 	Begin(ctx context.Context, change fleet.Change) (fleet.Token, error)
-	// Poll asks once, without waiting. The error is the operation's own failed
-	// or cancelled end, or fleet.KindTransient and the like where asking
-	// failed. A token that the cloud has forgotten is fleet.KindNotFound:
-	// observe the target instead.
+	// Poll asks once, without waiting. Progress.Done says that the operation
+	// has ended; an error beside it is its failed or cancelled end. An error
+	// without Done concerns the asking only, and the operation goes on: ask
+	// again where the kind allows. There, fleet.KindNotFound is an operation
+	// that the cloud has forgotten, and fleet.KindInvalid a token that cannot
+	// be read: observe the target instead.
 	Poll(ctx context.Context, token fleet.Token) (fleet.Progress, error)
 }
 

@@ -1,0 +1,362 @@
+package arm
+
+import (
+	"context"
+	"strconv"
+	"strings"
+
+	"github.com/Azure/azure-sdk-for-go/sdk/resourcemanager/compute/armcompute/v8"
+
+	"github.com/ortet/ortet/internal/fleet"
+)
+
+const (
+	typeGallery    = "galleries"
+	typeDefinition = "galleries/images"
+	typeVersion    = "galleries/images/versions"
+)
+
+// The features of an image definition that matter here.
+const (
+	featureSecurity    = "SecurityType"
+	featureController  = "DiskControllerTypes"
+	featureAccelerated = "IsAcceleratedNetworkSupported"
+)
+
+// Gallery gives a gallery.
+func (c *Cloud) Gallery(ctx context.Context, id fleet.ResourceID) (fleet.Gallery, error) {
+	const op = "get gallery"
+	p, err := c.at(id, typeGallery)
+	if err != nil {
+		return fleet.Gallery{}, failed(ctx, op, id, err)
+	}
+	r, err := p.NewGalleriesClient().Get(ctx, p.group, p.names[0], nil)
+	if err != nil {
+		return fleet.Gallery{}, failed(ctx, op, id, err)
+	}
+	return fleet.Gallery{ID: fleet.ResourceID(text(r.ID)), Location: text(r.Location), Tags: tagsOf(r.Tags)}, nil
+}
+
+// Definition gives an image definition.
+func (c *Cloud) Definition(ctx context.Context, id fleet.ResourceID) (fleet.Definition, error) {
+	const op = "get image definition"
+	p, err := c.at(id, typeDefinition)
+	if err != nil {
+		return fleet.Definition{}, failed(ctx, op, id, err)
+	}
+	r, err := p.NewGalleryImagesClient().Get(ctx, p.group, p.names[0], p.names[1], nil)
+	if err != nil {
+		return fleet.Definition{}, failed(ctx, op, id, err)
+	}
+	d := fleet.Definition{ID: fleet.ResourceID(text(r.ID)), Location: text(r.Location), Tags: tagsOf(r.Tags)}
+	q := r.Properties
+	if q == nil {
+		return d, nil
+	}
+	d.OSState = text(q.OSState)
+	d.Linux = strings.EqualFold(text(q.OSType), "Linux")
+	d.Generation = text(q.HyperVGeneration)
+	d.Architecture = text(q.Architecture)
+	d.ProvisioningState = text(q.ProvisioningState)
+	if i := q.Identifier; i != nil {
+		d.Publisher, d.Offer, d.SKU = text(i.Publisher), text(i.Offer), text(i.SKU)
+	}
+	if l := q.PurchasePlan; l != nil {
+		d.PlanName, d.PlanProduct, d.PlanPublisher = text(l.Name), text(l.Product), text(l.Publisher)
+	}
+	for _, f := range q.Features {
+		if f == nil {
+			continue
+		}
+		switch v := text(f.Value); {
+		case strings.EqualFold(text(f.Name), featureSecurity):
+			d.SecurityType = v
+		case strings.EqualFold(text(f.Name), featureController):
+			d.Controllers = v
+		case strings.EqualFold(text(f.Name), featureAccelerated):
+			d.Accelerated, _ = strconv.ParseBool(v) // anything else is no
+		}
+	}
+	return d, nil
+}
+
+func (c *Cloud) createGallery(ctx context.Context, ch fleet.CreateGallery) (fleet.Token, error) {
+	p, err := c.at(ch.ID, typeGallery)
+	if err != nil {
+		return "", failed(ctx, ch.Verb(), ch.ID, err)
+	}
+	_, err = c.Gallery(ctx, ch.ID)
+	return creating(ch, stateSucceeded, nil, err, func() (fleet.Token, error) {
+		op, err := p.NewGalleriesClient().BeginCreateOrUpdate(ctx, p.group, p.names[0], armcompute.Gallery{
+			Location:   ptr(ch.Location),
+			Tags:       toTags(ch.Tags),
+			Properties: &armcompute.GalleryProperties{},
+		}, nil)
+		return begun(ctx, ch, op, err)
+	})
+}
+
+// createDefinition states every immutable fact. What is left out gets defaults
+// that changed over time: from API 2025-03-03 on V2 and TrustedLaunchSupported.
+func (c *Cloud) createDefinition(ctx context.Context, ch fleet.CreateDefinition) (fleet.Token, error) {
+	d := ch.Definition
+	p, err := c.at(d.ID, typeDefinition)
+	if err != nil {
+		return "", failed(ctx, ch.Verb(), d.ID, err)
+	}
+	os := armcompute.OperatingSystemTypesWindows
+	if d.Linux {
+		os = armcompute.OperatingSystemTypesLinux
+	}
+	q := &armcompute.GalleryImageProperties{
+		OSType:           ptr(os),
+		OSState:          ptr(armcompute.OperatingSystemStateTypes(d.OSState)),
+		HyperVGeneration: ptr(armcompute.HyperVGeneration(d.Generation)),
+		Architecture:     ptr(armcompute.Architecture(d.Architecture)),
+		Identifier: &armcompute.GalleryImageIdentifier{
+			Publisher: ptr(d.Publisher), Offer: ptr(d.Offer), SKU: ptr(d.SKU),
+		},
+		Features: featuresOf(d),
+	}
+	if d.PlanName != "" || d.PlanProduct != "" || d.PlanPublisher != "" {
+		q.PurchasePlan = &armcompute.ImagePurchasePlan{
+			Name: orNil(d.PlanName), Product: orNil(d.PlanProduct), Publisher: orNil(d.PlanPublisher),
+		}
+	}
+	have, err := c.Definition(ctx, d.ID)
+	return creating(ch, have.ProvisioningState, nil, err, func() (fleet.Token, error) {
+		op, err := p.NewGalleryImagesClient().BeginCreateOrUpdate(ctx, p.group, p.names[0], p.names[1], armcompute.GalleryImage{
+			Location:   ptr(d.Location),
+			Tags:       toTags(d.Tags),
+			Properties: q,
+		}, nil)
+		return begun(ctx, ch, op, err)
+	})
+}
+
+func featuresOf(d fleet.Definition) []*armcompute.GalleryImageFeature {
+	var out []*armcompute.GalleryImageFeature
+	add := func(name, v string) {
+		if v != "" {
+			out = append(out, &armcompute.GalleryImageFeature{Name: ptr(name), Value: ptr(v)})
+		}
+	}
+	security := d.SecurityType
+	if security == "" && strings.EqualFold(d.Generation, "V2") {
+		security = "Standard" // "" would become TrustedLaunchSupported
+	}
+	add(featureSecurity, security)
+	add(featureController, d.Controllers)
+	if d.Accelerated {
+		add(featureAccelerated, "True")
+	}
+	return out
+}
+
+// Versions lists a definition's versions. The list has no replication status,
+// so that of a version that is not finished costs a request of its own.
+func (c *Cloud) Versions(ctx context.Context, definition fleet.ResourceID) ([]fleet.ImageVersion, error) {
+	const op = "list image versions"
+	p, err := c.at(definition, typeDefinition)
+	if err != nil {
+		return nil, failed(ctx, op, definition, err)
+	}
+	var out []fleet.ImageVersion
+	pager := p.NewGalleryImageVersionsClient().NewListByGalleryImagePager(p.group, p.names[0], p.names[1], nil)
+	for n := 0; pager.More(); n++ {
+		if n == maxPages {
+			return nil, endless(op, definition)
+		}
+		page, err := pager.NextPage(ctx)
+		if err = failed(ctx, op, definition, err); fleet.Is(err, fleet.KindNotFound) {
+			return nil, nil
+		} else if err != nil {
+			return nil, err
+		}
+		for _, v := range page.Value {
+			if v == nil {
+				continue
+			}
+			x := versionOf(v)
+			if !strings.EqualFold(x.ProvisioningState, stateSucceeded) {
+				full, err := c.version(ctx, x.ID)
+				if fleet.Is(err, fleet.KindNotFound) {
+					continue
+				}
+				if err != nil {
+					return nil, err
+				}
+				x = full
+			}
+			out = append(out, x)
+		}
+	}
+	return out, nil
+}
+
+// version gives one version with its replication status.
+func (c *Cloud) version(ctx context.Context, id fleet.ResourceID) (fleet.ImageVersion, error) {
+	const op = "get image version"
+	p, err := c.at(id, typeVersion)
+	if err != nil {
+		return fleet.ImageVersion{}, failed(ctx, op, id, err)
+	}
+	r, err := p.NewGalleryImageVersionsClient().Get(ctx, p.group, p.names[0], p.names[1], p.names[2],
+		&armcompute.GalleryImageVersionsClientGetOptions{Expand: ptr(armcompute.ReplicationStatusTypesReplicationStatus)})
+	if err != nil {
+		return fleet.ImageVersion{}, failed(ctx, op, id, err)
+	}
+	return versionOf(&r.GalleryImageVersion), nil
+}
+
+func versionOf(r *armcompute.GalleryImageVersion) fleet.ImageVersion {
+	v := fleet.ImageVersion{
+		ID:       fleet.ResourceID(text(r.ID)),
+		Name:     text(r.Name),
+		Location: text(r.Location),
+		Tags:     tagsOf(r.Tags),
+		Progress: -1,
+	}
+	q := r.Properties
+	if q == nil {
+		return v
+	}
+	v.ProvisioningState = text(q.ProvisioningState)
+	if s := q.PublishingProfile; s != nil {
+		v.Published = value(s.PublishedDate)
+		v.EndOfLife = value(s.EndOfLifeDate)
+		v.ExcludeFromLatest = value(s.ExcludeFromLatest)
+		v.Replicas = value(s.ReplicaCount)
+		v.StorageType = text(s.StorageAccountType)
+		v.ReplicationMode = text(s.ReplicationMode)
+		for _, t := range s.TargetRegions {
+			// What a region says for itself counts, first of all in the
+			// version's own region.
+			if t == nil || !sameRegion(text(t.Name), v.Location) {
+				continue
+			}
+			if t.RegionalReplicaCount != nil {
+				v.Replicas = *t.RegionalReplicaCount
+			}
+			if t.StorageAccountType != nil {
+				v.StorageType = string(*t.StorageAccountType)
+			}
+			v.ExcludeFromLatest = v.ExcludeFromLatest || value(t.ExcludeFromLatest)
+		}
+	}
+	if s := q.SafetyProfile; s != nil {
+		v.DeletionBlocked = value(s.BlockDeletionBeforeEndOfLife)
+	}
+	if s := q.StorageProfile; s != nil {
+		switch {
+		case s.OSDiskImage != nil && s.OSDiskImage.Source != nil && s.OSDiskImage.Source.ID != nil:
+			v.Source = fleet.ResourceID(*s.OSDiskImage.Source.ID)
+		case s.Source != nil && s.Source.ID != nil:
+			v.Source = fleet.ResourceID(*s.Source.ID)
+		case s.Source != nil:
+			v.Source = fleet.ResourceID(text(s.Source.VirtualMachineID))
+		}
+	}
+	if s := q.ReplicationStatus; s != nil {
+		for _, r := range s.Summary {
+			if r == nil {
+				continue
+			}
+			if r.Progress != nil && (v.Progress < 0 || *r.Progress < v.Progress) {
+				v.Progress = *r.Progress
+			}
+			if strings.EqualFold(text(r.State), "Failed") && text(r.Details) != "" {
+				v.FailureMessage = strings.TrimSpace(v.FailureMessage + " " + text(r.Region) + ": " + text(r.Details))
+			}
+		}
+	}
+	return v
+}
+
+// sameRegion compares region names, which Azure also gives as "West Europe".
+func sameRegion(a, b string) bool {
+	norm := func(s string) string { return strings.ReplaceAll(s, " ", "") }
+	return strings.EqualFold(norm(a), norm(b))
+}
+
+// createVersion makes a version in the definition's region alone: a copy in
+// another is for the operator to add.
+func (c *Cloud) createVersion(ctx context.Context, ch fleet.CreateVersion) (fleet.Token, error) {
+	p, err := c.at(ch.ID, typeVersion)
+	if err != nil {
+		return "", failed(ctx, ch.Verb(), ch.ID, err)
+	}
+	region := &armcompute.TargetRegion{Name: ptr(ch.Location), RegionalReplicaCount: orNil(ch.Replicas)}
+	profile := &armcompute.GalleryImageVersionPublishingProfile{
+		TargetRegions:     []*armcompute.TargetRegion{region},
+		ExcludeFromLatest: ptr(ch.ExcludeFromLatest),
+		ReplicaCount:      orNil(ch.Replicas),
+	}
+	if ch.ReplicationMode != "" {
+		profile.ReplicationMode = ptr(armcompute.ReplicationMode(ch.ReplicationMode))
+	}
+	if ch.StorageType != "" {
+		region.StorageAccountType = ptr(armcompute.StorageAccountType(ch.StorageType))
+		profile.StorageAccountType = ptr(armcompute.StorageAccountType(ch.StorageType))
+	}
+	have, err := c.version(ctx, ch.ID)
+	return creating(ch, have.ProvisioningState, sameSource(have.Source, ch.Source), err, func() (fleet.Token, error) {
+		op, err := p.NewGalleryImageVersionsClient().BeginCreateOrUpdate(ctx, p.group, p.names[0], p.names[1], p.names[2], armcompute.GalleryImageVersion{
+			Location: ptr(ch.Location),
+			Tags:     toTags(ch.Tags),
+			Properties: &armcompute.GalleryImageVersionProperties{
+				PublishingProfile: profile,
+				StorageProfile: &armcompute.GalleryImageVersionStorageProfile{
+					OSDiskImage: &armcompute.GalleryOSDiskImage{
+						Source: &armcompute.GalleryDiskImageSource{ID: ptr(string(ch.Source))},
+					},
+				},
+			},
+		}, nil)
+		return begun(ctx, ch, op, err)
+	})
+}
+
+// tagVersion sends all tags as they shall be, and null for those to remove:
+// right both where Azure replaces the tags and where it merges them.
+func (c *Cloud) tagVersion(ctx context.Context, ch fleet.TagVersion) (fleet.Token, error) {
+	p, err := c.at(ch.ID, typeVersion)
+	if err != nil {
+		return "", failed(ctx, ch.Verb(), ch.ID, err)
+	}
+	have, err := c.version(ctx, ch.ID)
+	if err != nil {
+		return "", failed(ctx, ch.Verb(), ch.ID, err)
+	}
+	tags := toTags(have.Tags)
+	if tags == nil {
+		tags = map[string]*string{}
+	}
+	changed := false
+	for k, v := range ch.Tags {
+		old, there := have.Tags[k]
+		switch {
+		case v == "" && there:
+			tags[k] = nil
+			changed = true
+		case v != "" && (!there || old != v):
+			tags[k] = ptr(v)
+			changed = true
+		}
+	}
+	if !changed {
+		return "", nil
+	}
+	op, err := p.NewGalleryImageVersionsClient().BeginUpdate(ctx, p.group, p.names[0], p.names[1], p.names[2],
+		armcompute.GalleryImageVersionUpdate{Tags: tags}, nil)
+	return begun(ctx, ch, op, err)
+}
+
+func (c *Cloud) deleteVersion(ctx context.Context, ch fleet.DeleteVersion) (fleet.Token, error) {
+	p, err := c.at(ch.ID, typeVersion)
+	if err != nil {
+		return "", failed(ctx, ch.Verb(), ch.ID, err)
+	}
+	op, err := p.NewGalleryImageVersionsClient().BeginDelete(ctx, p.group, p.names[0], p.names[1], p.names[2], nil)
+	return gone(begun(ctx, ch, op, err))
+}

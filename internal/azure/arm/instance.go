@@ -1,0 +1,242 @@
+package arm
+
+import (
+	"context"
+	"fmt"
+	"strings"
+
+	"github.com/Azure/azure-sdk-for-go/sdk/resourcemanager/compute/armcompute/v8"
+
+	"github.com/ortet/ortet/internal/fleet"
+)
+
+const (
+	typeScaleSet = "virtualMachineScaleSets"
+	typeInstance = "virtualMachineScaleSets/virtualMachines"
+)
+
+// Instances lists a pool's instances with their instance views.
+func (c *Cloud) Instances(ctx context.Context, pool fleet.ResourceID) ([]fleet.Instance, error) {
+	var out []fleet.Instance
+	err := c.eachInstance(ctx, pool, "instanceView", func(vm *armcompute.VirtualMachineScaleSetVM) {
+		out = append(out, instanceOf(vm))
+	})
+	if err != nil {
+		return nil, err
+	}
+	return out, nil
+}
+
+// eachInstance pages through a scale set's instances.
+func (c *Cloud) eachInstance(ctx context.Context, pool fleet.ResourceID, expand string, do func(*armcompute.VirtualMachineScaleSetVM)) error {
+	const op = "list instances"
+	p, err := c.at(pool, typeScaleSet)
+	if err != nil {
+		return failed(ctx, op, pool, err)
+	}
+	pager := p.NewVirtualMachineScaleSetVMsClient().NewListPager(p.group, p.names[0],
+		&armcompute.VirtualMachineScaleSetVMsClientListOptions{Expand: orNil(expand)})
+	for n := 0; pager.More(); n++ {
+		if n == maxPages {
+			return endless(op, pool)
+		}
+		page, err := pager.NextPage(ctx)
+		if err != nil {
+			return failed(ctx, op, pool, err)
+		}
+		for _, vm := range page.Value {
+			if vm != nil {
+				do(vm)
+			}
+		}
+	}
+	return nil
+}
+
+func endless(op string, on fleet.ResourceID) error {
+	return &fleet.Error{Op: op, Resource: string(on), Kind: fleet.KindInvalid, Err: fmt.Errorf("the list has more than %d pages", maxPages)}
+}
+
+// Instance gives one instance with its instance view.
+func (c *Cloud) Instance(ctx context.Context, id fleet.ResourceID) (fleet.Instance, error) {
+	const op = "get instance"
+	p, err := c.at(id, typeInstance)
+	if err != nil {
+		return fleet.Instance{}, failed(ctx, op, id, err)
+	}
+	vm, err := p.NewVirtualMachineScaleSetVMsClient().Get(ctx, p.group, p.names[0], p.names[1],
+		&armcompute.VirtualMachineScaleSetVMsClientGetOptions{Expand: ptr(armcompute.InstanceViewTypesInstanceView)})
+	if err != nil {
+		return fleet.Instance{}, failed(ctx, op, id, err)
+	}
+	return instanceOf(&vm.VirtualMachineScaleSetVM), nil
+}
+
+func instanceOf(vm *armcompute.VirtualMachineScaleSetVM) fleet.Instance {
+	i := fleet.Instance{
+		ID:         fleet.ResourceID(text(vm.ID)),
+		InstanceID: text(vm.InstanceID),
+		Name:       text(vm.Name),
+	}
+	if len(vm.Zones) > 0 {
+		i.Zone = text(vm.Zones[0])
+	}
+	if vm.SKU != nil {
+		i.Size = text(vm.SKU.Name)
+	}
+	p := vm.Properties
+	if p == nil {
+		return i
+	}
+	i.VMID = text(p.VMID)
+	i.ProvisioningState = text(p.ProvisioningState)
+	i.LatestModelApplied = value(p.LatestModelApplied)
+	if p.OSProfile != nil {
+		i.HostName = text(p.OSProfile.ComputerName)
+	}
+	if i.Size == "" && p.HardwareProfile != nil {
+		i.Size = text(p.HardwareProfile.VMSize)
+	}
+	if p.ProtectionPolicy != nil {
+		i.Protection = fleet.Protection{
+			ScaleIn:         value(p.ProtectionPolicy.ProtectFromScaleIn),
+			ScaleSetActions: value(p.ProtectionPolicy.ProtectFromScaleSetActions),
+		}
+	}
+	if p.SecurityProfile != nil {
+		i.SecurityType = text(p.SecurityProfile.SecurityType)
+	}
+	if s := p.StorageProfile; s != nil {
+		i.Image = imageOf(s.ImageReference)
+		if d := s.OSDisk; d != nil && d.DiffDiskSettings == nil && d.ManagedDisk != nil {
+			i.OSDisk = fleet.ResourceID(text(d.ManagedDisk.ID))
+		}
+		for _, d := range s.DataDisks {
+			if d != nil && d.ManagedDisk != nil {
+				i.DataDisks = append(i.DataDisks, fleet.AttachedDisk{LUN: value(d.Lun), Disk: fleet.ResourceID(text(d.ManagedDisk.ID))})
+			}
+		}
+	}
+	if v := p.InstanceView; v != nil {
+		i.Generation = text(v.HyperVGeneration)
+		for _, st := range v.Statuses {
+			if st == nil {
+				continue
+			}
+			if kind, state, ok := strings.Cut(text(st.Code), "/"); ok && strings.EqualFold(kind, "PowerState") {
+				i.Power = fleet.PowerState(strings.ToLower(state))
+			}
+		}
+	}
+	return i
+}
+
+func (c *Cloud) stop(ctx context.Context, ch fleet.StopInstance) (fleet.Token, error) {
+	p, err := c.at(ch.Instance, typeInstance)
+	if err != nil {
+		return "", failed(ctx, ch.Verb(), ch.Instance, err)
+	}
+	client := p.NewVirtualMachineScaleSetVMsClient()
+	if ch.Deallocate {
+		op, err := client.BeginDeallocate(ctx, p.group, p.names[0], p.names[1], nil)
+		return begun(ctx, ch, op, err)
+	}
+	op, err := client.BeginPowerOff(ctx, p.group, p.names[0], p.names[1],
+		&armcompute.VirtualMachineScaleSetVMsClientBeginPowerOffOptions{SkipShutdown: ptr(false)})
+	return begun(ctx, ch, op, err)
+}
+
+func (c *Cloud) start(ctx context.Context, ch fleet.StartInstance) (fleet.Token, error) {
+	p, err := c.at(ch.Instance, typeInstance)
+	if err != nil {
+		return "", failed(ctx, ch.Verb(), ch.Instance, err)
+	}
+	op, err := p.NewVirtualMachineScaleSetVMsClient().BeginStart(ctx, p.group, p.names[0], p.names[1], nil)
+	return begun(ctx, ch, op, err)
+}
+
+// protect puts the protection policy alone. Instances know no PATCH, but Azure
+// leaves alone what the PUT of an instance does not mention: its documentation
+// of instance protection shows this very body, and cloud-provider-azure relies
+// on it for data disks. What is read back must not be sent: a list of data disks
+// that a volume was attached to meanwhile would detach it, and a network
+// profile needs the right to join its subnets.
+func (c *Cloud) protect(ctx context.Context, ch fleet.ProtectInstance) (fleet.Token, error) {
+	now, err := c.Instance(ctx, ch.Instance)
+	if err != nil {
+		return "", failed(ctx, ch.Verb(), ch.Instance, err)
+	}
+	if now.Protection == ch.Protection {
+		return "", nil
+	}
+	p, err := c.at(ch.Instance, typeInstance)
+	if err != nil {
+		return "", failed(ctx, ch.Verb(), ch.Instance, err)
+	}
+	op, err := p.NewVirtualMachineScaleSetVMsClient().BeginUpdate(ctx, p.group, p.names[0], p.names[1], armcompute.VirtualMachineScaleSetVM{
+		Properties: &armcompute.VirtualMachineScaleSetVMProperties{
+			ProtectionPolicy: &armcompute.VirtualMachineScaleSetVMProtectionPolicy{
+				ProtectFromScaleIn:         ptr(ch.Protection.ScaleIn),
+				ProtectFromScaleSetActions: ptr(ch.Protection.ScaleSetActions),
+			},
+		},
+	}, nil)
+	return begun(ctx, ch, op, err)
+}
+
+// attach uses the action that adds one disk, and not the PUT of the instance
+// with the list of all, which races the cluster's own volumes.
+func (c *Cloud) attach(ctx context.Context, ch fleet.AttachDisk) (fleet.Token, error) {
+	now, err := c.Instance(ctx, ch.Instance)
+	if err != nil {
+		return "", failed(ctx, ch.Verb(), ch.Instance, err)
+	}
+	for _, d := range now.DataDisks {
+		switch same := d.Disk.Equal(ch.Disk); {
+		case same && d.LUN == ch.LUN:
+			return "", nil
+		case same:
+			return "", &fleet.Error{Op: ch.Verb(), Resource: string(ch.Instance), Kind: fleet.KindConflict,
+				Err: fmt.Errorf("%s is attached already, at LUN %d instead of %d", ch.Disk, d.LUN, ch.LUN)}
+		case d.LUN == ch.LUN:
+			return "", &fleet.Error{Op: ch.Verb(), Resource: string(ch.Instance), Kind: fleet.KindConflict,
+				Err: fmt.Errorf("LUN %d is taken by %s", ch.LUN, d.Disk)}
+		}
+	}
+	return c.attachDetach(ctx, ch, armcompute.AttachDetachDataDisksRequest{
+		DataDisksToAttach: []*armcompute.DataDisksToAttach{{
+			DiskID: ptr(string(ch.Disk)),
+			Lun:    ptr(ch.LUN),
+			// What is generalised is written once and then copied: a host cache
+			// could only hide the last writes from the copy.
+			Caching: ptr(armcompute.CachingTypesNone),
+		}},
+	})
+}
+
+func (c *Cloud) detach(ctx context.Context, ch fleet.DetachDisk) (fleet.Token, error) {
+	now, err := c.Instance(ctx, ch.Instance)
+	if fleet.Is(err, fleet.KindNotFound) {
+		return "", nil // and so it is attached to nothing
+	}
+	if err != nil {
+		return "", failed(ctx, ch.Verb(), ch.Instance, err)
+	}
+	for _, d := range now.DataDisks {
+		if d.Disk.Equal(ch.Disk) {
+			return c.attachDetach(ctx, ch, armcompute.AttachDetachDataDisksRequest{
+				DataDisksToDetach: []*armcompute.DataDisksToDetach{{DiskID: ptr(string(d.Disk))}},
+			})
+		}
+	}
+	return "", nil
+}
+
+func (c *Cloud) attachDetach(ctx context.Context, ch fleet.Change, body armcompute.AttachDetachDataDisksRequest) (fleet.Token, error) {
+	p, err := c.at(ch.Target(), typeInstance)
+	if err != nil {
+		return "", failed(ctx, ch.Verb(), ch.Target(), err)
+	}
+	op, err := p.NewVirtualMachineScaleSetVMsClient().BeginAttachDetachDataDisks(ctx, p.group, p.names[0], p.names[1], body, nil)
+	return begun(ctx, ch, op, err)
+}

@@ -1,0 +1,111 @@
+package arm
+
+import (
+	"context"
+	"fmt"
+	"net/http"
+	"net/url"
+	"strings"
+
+	"github.com/Azure/azure-sdk-for-go/sdk/azcore/runtime"
+
+	"github.com/ortet/ortet/internal/fleet"
+)
+
+// permissionVersion is the API version of the permissions list; see Azure's
+// REST reference, "Permissions - List For Resource".
+const permissionVersion = "2022-04-01"
+
+// A permission is what one role assignment gives.
+type permission struct {
+	Actions    []string `json:"actions"`
+	NotActions []string `json:"notActions"`
+}
+
+// Denied gives those of the actions that the credentials may not do on the
+// scope. An action is allowed if one assignment allows it: notActions take away
+// from their own assignment alone, they are no denial.
+func (c *Cloud) Denied(ctx context.Context, scope fleet.ResourceID, actions []string) ([]string, error) {
+	const op = "list permissions"
+	if !strings.HasPrefix(string(scope), "/subscriptions/") || strings.ContainsAny(string(scope), "?#") {
+		return nil, failed(ctx, op, scope, &fleet.Error{Kind: fleet.KindInvalid, Err: fmt.Errorf("%q is no scope", scope)})
+	}
+	u := url.URL{Path: strings.TrimRight(string(scope), "/") + "/providers/Microsoft.Authorization/permissions"}
+	next := runtime.JoinPaths(c.raw.Endpoint(), u.EscapedPath()) + "?api-version=" + permissionVersion
+	var all []permission
+	for n := 0; next != ""; n++ {
+		if n == maxPages {
+			return nil, endless(op, scope)
+		}
+		req, err := runtime.NewRequest(ctx, http.MethodGet, next)
+		if err != nil {
+			return nil, failed(ctx, op, scope, err)
+		}
+		req.Raw().Header.Set("Accept", "application/json")
+		resp, err := c.raw.Pipeline().Do(req)
+		if err != nil {
+			return nil, failed(ctx, op, scope, err)
+		}
+		if !runtime.HasStatusCode(resp, http.StatusOK) {
+			return nil, failed(ctx, op, scope, runtime.NewResponseError(resp))
+		}
+		var page struct {
+			Value    []permission `json:"value"`
+			NextLink string       `json:"nextLink"`
+		}
+		if err := runtime.UnmarshalAsJSON(resp, &page); err != nil {
+			return nil, failed(ctx, op, scope, err)
+		}
+		all = append(all, page.Value...)
+		next = page.NextLink
+	}
+	var denied []string
+	for _, a := range actions {
+		if !allowed(all, a) {
+			denied = append(denied, a)
+		}
+	}
+	return denied, nil
+}
+
+func allowed(all []permission, action string) bool {
+	for _, p := range all {
+		if anyMatches(p.Actions, action) && !anyMatches(p.NotActions, action) {
+			return true
+		}
+	}
+	return false
+}
+
+func anyMatches(patterns []string, action string) bool {
+	for _, p := range patterns {
+		if matches(strings.ToLower(p), strings.ToLower(action)) {
+			return true
+		}
+	}
+	return false
+}
+
+// matches compares with a pattern in which each * stands for any text,
+// slashes too.
+func matches(pattern, s string) bool {
+	head, rest, wild := strings.Cut(pattern, "*")
+	if !wild {
+		return pattern == s
+	}
+	if !strings.HasPrefix(s, head) {
+		return false
+	}
+	s = s[len(head):]
+	for {
+		part, more, again := strings.Cut(rest, "*")
+		if !again {
+			return strings.HasSuffix(s, rest)
+		}
+		i := strings.Index(s, part)
+		if i < 0 {
+			return false
+		}
+		s, rest = s[i+len(part):], more
+	}
+}

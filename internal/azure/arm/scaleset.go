@@ -1,0 +1,233 @@
+package arm
+
+import (
+	"context"
+	"encoding/base64"
+	"strings"
+
+	"github.com/Azure/azure-sdk-for-go/sdk/azcore"
+	"github.com/Azure/azure-sdk-for-go/sdk/resourcemanager/compute/armcompute/v8"
+
+	"github.com/ortet/ortet/internal/fleet"
+)
+
+// Pool gives a scale set and its model.
+func (c *Cloud) Pool(ctx context.Context, id fleet.ResourceID) (fleet.Pool, error) {
+	vmss, err := c.scaleSet(ctx, id)
+	if err != nil {
+		return fleet.Pool{}, err
+	}
+	return poolOf(vmss), nil
+}
+
+func (c *Cloud) scaleSet(ctx context.Context, id fleet.ResourceID) (*armcompute.VirtualMachineScaleSet, error) {
+	const op = "get scale set"
+	p, err := c.at(id, typeScaleSet)
+	if err != nil {
+		return nil, failed(ctx, op, id, err)
+	}
+	r, err := p.NewVirtualMachineScaleSetsClient().Get(ctx, p.group, p.names[0], nil)
+	if err != nil {
+		return nil, failed(ctx, op, id, err)
+	}
+	return &r.VirtualMachineScaleSet, nil
+}
+
+func poolOf(v *armcompute.VirtualMachineScaleSet) fleet.Pool {
+	pool := fleet.Pool{
+		ID:       fleet.ResourceID(text(v.ID)),
+		Name:     text(v.Name),
+		Location: text(v.Location),
+		Tags:     tagsOf(v.Tags),
+	}
+	for _, z := range v.Zones {
+		pool.Zones = append(pool.Zones, text(z))
+	}
+	if v.SKU != nil {
+		pool.Size = text(v.SKU.Name)
+		pool.Capacity = value(v.SKU.Capacity)
+	}
+	p := v.Properties
+	if p == nil {
+		return pool
+	}
+	pool.ProvisioningState = text(p.ProvisioningState)
+	pool.Orchestration = text(p.OrchestrationMode)
+	if pool.Orchestration == "" {
+		pool.Orchestration = fleet.Uniform // API versions before 2021-03-01 know no other
+	}
+	pool.Overprovision = value(p.Overprovision)
+	if p.UpgradePolicy != nil {
+		pool.UpgradeMode = text(p.UpgradePolicy.Mode)
+		if a := p.UpgradePolicy.AutomaticOSUpgradePolicy; a != nil {
+			pool.AutomaticOSUpgrade = value(a.EnableAutomaticOSUpgrade)
+		}
+	}
+	if p.AutomaticRepairsPolicy != nil {
+		pool.AutomaticRepairs = value(p.AutomaticRepairsPolicy.Enabled)
+	}
+	if m := p.VirtualMachineProfile; m != nil {
+		priority := text(m.Priority)
+		pool.Spot = strings.EqualFold(priority, "Spot") || strings.EqualFold(priority, "Low")
+		pool.EvictionPolicy = text(m.EvictionPolicy)
+		pool.Model = modelOf(m)
+	}
+	return pool
+}
+
+func modelOf(p *armcompute.VirtualMachineScaleSetVMProfile) fleet.Model {
+	var m fleet.Model
+	if s := p.StorageProfile; s != nil {
+		m.Image = imageOf(s.ImageReference)
+		m.NVMe = strings.EqualFold(text(s.DiskControllerType), "NVMe")
+		if d := s.OSDisk; d != nil {
+			m.EphemeralOS = d.DiffDiskSettings != nil
+			m.OSDiskSizeGB = value(d.DiskSizeGB)
+			m.Linux = strings.EqualFold(text(d.OSType), "Linux")
+			if d.ManagedDisk != nil {
+				m.OSDiskSKU = text(d.ManagedDisk.StorageAccountType)
+			}
+		}
+	}
+	if o := p.OSProfile; o != nil && o.LinuxConfiguration != nil {
+		m.Linux = true
+	}
+	if p.SecurityProfile != nil {
+		m.SecurityType = text(p.SecurityProfile.SecurityType)
+	}
+	if p.NetworkProfile != nil {
+		for _, n := range p.NetworkProfile.NetworkInterfaceConfigurations {
+			if n != nil && n.Properties != nil && value(n.Properties.EnableAcceleratedNetworking) {
+				m.Accelerated = true
+			}
+		}
+	}
+	if p.ExtensionProfile != nil {
+		for _, e := range p.ExtensionProfile.Extensions {
+			if e != nil {
+				m.Extensions = append(m.Extensions, extensionOf(e))
+			}
+		}
+	}
+	return m
+}
+
+func extensionOf(e *armcompute.VirtualMachineScaleSetExtension) fleet.Extension {
+	x := fleet.Extension{Name: text(e.Name)}
+	if p := e.Properties; p != nil {
+		x.Publisher = text(p.Publisher)
+		x.Type = text(p.Type)
+		x.Version = text(p.TypeHandlerVersion)
+		for _, a := range p.ProvisionAfterExtensions {
+			x.After = append(x.After, text(a))
+		}
+		x.HasProtectedSettings = p.ProtectedSettingsFromKeyVault != nil || usesProtectedSettings(x.Type)
+	}
+	return x
+}
+
+// usesProtectedSettings names the extension types that are of little use
+// without protected settings: they hold the command to run, or its secrets.
+func usesProtectedSettings(typ string) bool {
+	switch strings.ToLower(typ) {
+	case "customscript", "customscriptforlinux", "customscriptextension",
+		"capz.linux.bootstrapping", "capz.windows.bootstrapping",
+		"vmaccessforlinux", "omsagentforlinux", "azuremonitorlinuxagent", "linuxdiagnostic", "keyvaultforlinux":
+		return true
+	}
+	return false
+}
+
+func imageOf(r *armcompute.ImageReference) fleet.ImageReference {
+	if r == nil {
+		return fleet.ImageReference{}
+	}
+	i := fleet.ImageReference{
+		ID:        fleet.ResourceID(text(r.ID)),
+		Publisher: text(r.Publisher),
+		Offer:     text(r.Offer),
+		SKU:       text(r.SKU),
+		Version:   text(r.Version),
+	}
+	i.ExactVersion = text(r.ExactVersion)
+	// Images shared from elsewhere have ids of another form, which serve as
+	// well to tell what a model points at.
+	if i.ID == "" {
+		i.ID = fleet.ResourceID(text(r.SharedGalleryImageID))
+	}
+	if i.ID == "" {
+		i.ID = fleet.ResourceID(text(r.CommunityGalleryImageID))
+	}
+	return i
+}
+
+// patchModel sends what changes and nothing else. A model that is read and put
+// back would lose customData and protected settings, which never read back.
+func (c *Cloud) patchModel(ctx context.Context, ch fleet.PatchModel) (fleet.Token, error) {
+	p, err := c.at(ch.Pool, typeScaleSet)
+	if err != nil {
+		return "", failed(ctx, ch.Verb(), ch.Pool, err)
+	}
+	profile := &armcompute.VirtualMachineScaleSetUpdateVMProfile{}
+	if ch.Image != (fleet.ImageReference{}) {
+		profile.StorageProfile = &armcompute.VirtualMachineScaleSetUpdateStorageProfile{ImageReference: pointAt(ch.Image)}
+	}
+	if ch.CustomData != nil {
+		profile.OSProfile = &armcompute.VirtualMachineScaleSetUpdateOSProfile{
+			CustomData: ptr(base64.StdEncoding.EncodeToString([]byte(ch.CustomData.Reveal()))),
+		}
+	}
+	op, err := p.NewVirtualMachineScaleSetsClient().BeginUpdate(ctx, p.group, p.names[0], armcompute.VirtualMachineScaleSetUpdate{
+		Properties: &armcompute.VirtualMachineScaleSetUpdateProperties{VirtualMachineProfile: profile},
+	}, nil)
+	return begun(ctx, ch, op, err)
+}
+
+// pointAt gives all members of an image reference: in a PATCH, what is absent
+// stays, and Azure refuses an id beside a publisher.
+func pointAt(i fleet.ImageReference) *armcompute.ImageReference {
+	or := func(s string) *string {
+		if s == "" {
+			return azcore.NullValue[*string]()
+		}
+		return ptr(s)
+	}
+	r := &armcompute.ImageReference{ID: or(string(i.ID))}
+	if i.ID != "" {
+		r.Publisher, r.Offer, r.SKU, r.Version = or(""), or(""), or(""), or("")
+		return r
+	}
+	r.Publisher, r.Offer, r.SKU, r.Version = or(i.Publisher), or(i.Offer), or(i.SKU), or(i.Version)
+	return r
+}
+
+func (c *Cloud) deleteExtension(ctx context.Context, ch fleet.DeleteExtension) (fleet.Token, error) {
+	p, err := c.at(ch.Pool, typeScaleSet)
+	if err != nil {
+		return "", failed(ctx, ch.Verb(), ch.Target(), err)
+	}
+	op, err := p.NewVirtualMachineScaleSetExtensionsClient().BeginDelete(ctx, p.group, p.names[0], ch.Name, nil)
+	return gone(begun(ctx, ch, op, err))
+}
+
+// setCapacity changes the capacity alone; Azure wants the size's name with it.
+func (c *Cloud) setCapacity(ctx context.Context, ch fleet.SetCapacity) (fleet.Token, error) {
+	now, err := c.scaleSet(ctx, ch.Pool)
+	if err != nil {
+		return "", failed(ctx, ch.Verb(), ch.Pool, err)
+	}
+	sku := armcompute.SKU{Capacity: ptr(ch.Capacity)}
+	if now.SKU != nil {
+		if now.SKU.Capacity != nil && *now.SKU.Capacity == ch.Capacity {
+			return "", nil
+		}
+		sku.Name, sku.Tier = now.SKU.Name, now.SKU.Tier
+	}
+	p, err := c.at(ch.Pool, typeScaleSet)
+	if err != nil {
+		return "", failed(ctx, ch.Verb(), ch.Pool, err)
+	}
+	op, err := p.NewVirtualMachineScaleSetsClient().BeginUpdate(ctx, p.group, p.names[0],
+		armcompute.VirtualMachineScaleSetUpdate{SKU: &sku}, nil)
+	return begun(ctx, ch, op, err)
+}

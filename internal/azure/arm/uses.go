@@ -1,0 +1,88 @@
+package arm
+
+import (
+	"context"
+	"strings"
+
+	"github.com/Azure/azure-sdk-for-go/sdk/resourcemanager/compute/armcompute/v8"
+
+	"github.com/ortet/ortet/internal/fleet"
+)
+
+// Uses lists who refers to a definition or one of its versions.
+func (c *Cloud) Uses(ctx context.Context, definition fleet.ResourceID) ([]fleet.ImageUse, error) {
+	const op = "list who uses an image"
+	p, err := c.at(definition, typeDefinition)
+	if err != nil {
+		return nil, failed(ctx, op, definition, err)
+	}
+	var out []fleet.ImageUse
+	note := func(image *armcompute.ImageReference, by *string) {
+		if id := imageOf(image).ID; within(id, definition) {
+			out = append(out, fleet.ImageUse{Image: id, By: fleet.ResourceID(text(by))})
+		}
+	}
+
+	var sets []fleet.ResourceID
+	pager := p.NewVirtualMachineScaleSetsClient().NewListPager(p.group, nil)
+	for n := 0; pager.More(); n++ {
+		if n == maxPages {
+			return nil, endless(op, definition)
+		}
+		page, err := pager.NextPage(ctx)
+		if err != nil {
+			return nil, failed(ctx, op, definition, err)
+		}
+		for _, v := range page.Value {
+			if v == nil {
+				continue
+			}
+			flexible := false
+			if q := v.Properties; q != nil {
+				flexible = strings.EqualFold(text(q.OrchestrationMode), "Flexible")
+				if q.VirtualMachineProfile != nil && q.VirtualMachineProfile.StorageProfile != nil {
+					note(q.VirtualMachineProfile.StorageProfile.ImageReference, v.ID)
+				}
+			}
+			if !flexible { // a Flexible set's instances are virtual machines
+				sets = append(sets, fleet.ResourceID(text(v.ID)))
+			}
+		}
+	}
+	for _, set := range sets {
+		err := c.eachInstance(ctx, set, "", func(vm *armcompute.VirtualMachineScaleSetVM) {
+			if vm.Properties != nil && vm.Properties.StorageProfile != nil {
+				note(vm.Properties.StorageProfile.ImageReference, vm.ID)
+			}
+		})
+		if err != nil && !fleet.Is(err, fleet.KindNotFound) {
+			return nil, err
+		}
+	}
+
+	vms := p.NewVirtualMachinesClient().NewListPager(p.group, nil)
+	for n := 0; vms.More(); n++ {
+		if n == maxPages {
+			return nil, endless(op, definition)
+		}
+		page, err := vms.NextPage(ctx)
+		if err != nil {
+			return nil, failed(ctx, op, definition, err)
+		}
+		for _, vm := range page.Value {
+			if vm != nil && vm.Properties != nil && vm.Properties.StorageProfile != nil {
+				note(vm.Properties.StorageProfile.ImageReference, vm.ID)
+			}
+		}
+	}
+	return out, nil
+}
+
+// within reports whether an image is the definition or one of its versions.
+func within(image, definition fleet.ResourceID) bool {
+	if image.Equal(definition) {
+		return true
+	}
+	prefix := string(definition) + "/"
+	return len(image) > len(prefix) && strings.EqualFold(string(image[:len(prefix)]), prefix)
+}
