@@ -234,7 +234,7 @@ func (c *call) route() error {
 		c.spell()
 		switch method {
 		case http.MethodGet, http.MethodHead:
-			return c.to("read", or(rt.get, getStored))
+			return c.to("read", orElse(rt.get, getStored))
 		case http.MethodPut:
 			return c.to("write", rt.put)
 		case http.MethodPatch:
@@ -246,7 +246,7 @@ func (c *call) route() error {
 	}
 	if rt := c.s.types[strings.Trim(typ+"/"+strings.ToLower(id.tail), "/")]; rt != nil && method == http.MethodGet {
 		c.rt = rt
-		return c.to("read", or(rt.list, listStored))
+		return c.to("read", orElse(rt.list, listStored))
 	}
 	rt := c.s.types[typ]
 	if rt == nil {
@@ -295,7 +295,7 @@ func (c *call) spell() {
 	}
 }
 
-func or(h, fallback handler) handler {
+func orElse(h, fallback handler) handler {
 	if h != nil {
 		return h
 	}

@@ -1,87 +1,235 @@
 package azsim
 
 import (
-	"context"
+	"cmp"
 	"net/http"
-	"strings"
+	"regexp"
+	"slices"
+	"time"
 
 	"github.com/Azure/azure-sdk-for-go/sdk/resourcemanager/compute/armcompute/v8"
 )
 
-// diskVersions are API versions of disks and snapshots: those of the published
-// specifications, from what Debian's azure-cli 2.45 asks to what armcompute v8
-// asks.
-var diskVersions = []string{"2020-12-01", "2021-04-01", "2021-08-01", "2021-12-01", "2022-03-02", "2022-07-02",
-	"2023-01-02", "2023-04-02", "2023-10-02", "2024-03-02", "2025-01-02", "2026-03-02"}
+// diskVersions are the API versions of disks and snapshots: from those that the
+// CLI's older profiles ask for, over 2022-07-02 and 2022-03-02 of azure-cli 2.45,
+// to that of armcompute v8.3.
+func diskVersions() []string {
+	return []string{"2018-06-01", "2019-07-01", "2020-05-01", "2020-06-30", "2020-09-30", "2020-12-01", "2021-04-01", "2021-08-01",
+		"2021-12-01", "2022-03-02", "2022-07-02", "2023-01-02", "2023-04-02", "2023-10-02", "2024-03-02", "2025-01-02", "2026-03-02"}
+}
+
+// ephemeralOSDisk is the extra of a disk entry that is an ephemeral OS disk. The
+// API answers 404 for it (azure-docs pull request 71310), and it cannot be copied.
+const ephemeralOSDisk = "ephemeral"
+
+var diskName = regexp.MustCompile(`^[A-Za-z0-9_][A-Za-z0-9_.-]{0,78}[A-Za-z0-9_]$|^[A-Za-z0-9_]$`)
 
 func diskType() *resourceType {
 	h := hooks[armcompute.Disk]{accepted: true, check: checkDisk, work: diskWork}
+	seen := func(e *entry) bool { return e.extra != ephemeralOSDisk }
 	return &resourceType{
-		name: "Microsoft.Compute/disks", versions: diskVersions, global: true, operations: "DiskOperations",
+		name: "Microsoft.Compute/disks", versions: diskVersions(), global: true, operations: "DiskOperations",
 		put:    func(c *call) (*reply, error) { return put(c, h) },
 		patch:  func(c *call) (*reply, error) { return patch(c, h) },
 		remove: removeDisk,
-		drop:   dropVolume,
+		get: func(c *call) (*reply, error) {
+			if e := c.s.find(c.id); e != nil && seen(e) {
+				return ok(c.render(e)), nil
+			}
+			return nil, notFound(c.id)
+		},
+		list: func(c *call) (*reply, error) {
+			list := c.s.ofType("Microsoft.Compute/disks", c.id.subscription, c.id.group)
+			return c.page(slices.DeleteFunc(list, func(e *entry) bool { return !seen(e) })), nil
+		},
+		actions: map[string]handler{"begingetaccess": beginAccess, "endgetaccess": endAccess},
+		drop:    dropVolume,
 	}
-}
-
-// volume is the bytes of an entry.
-func (e *entry) volume() Volume { return Volume(e.id.key()) }
-
-// dropVolume deletes the bytes of a resource that goes with its group.
-func dropVolume(s *Server, e *entry) {
-	if s.Substrate == nil || s.ctx.Err() != nil {
-		return
-	}
-	s.running.Add(1)
-	go func() {
-		defer s.running.Done()
-		if err := s.Substrate.DeleteVolume(s.ctx, e.volume()); err != nil {
-			s.Log.Error("volume left behind", "volume", e.volume(), "error", err)
-		}
-	}()
 }
 
 func checkDisk(c *call, old, next *armcompute.Disk) error {
+	if !diskName.MatchString(c.id.name()) {
+		return badParameter("disk.name", "The entity name 'disk.name' is invalid according to its validation rule: ^[^_\\W][\\w-._]{0,79}(?<![-.])$.")
+	}
 	p := next.Properties
 	if p == nil || p.CreationData == nil || p.CreationData.CreateOption == nil {
 		return badParameter("disk.creationData", "Required parameter 'disk.creationData' is missing (null).")
 	}
-	if old == nil {
-		p.DiskState = ptr(armcompute.DiskStateUnattached)
-		p.UniqueID = ptr(c.s.newUUID())
+	if next.SKU == nil || next.SKU.Name == nil {
+		next.SKU = &armcompute.DiskSKU{Name: ptr(armcompute.DiskStorageAccountTypesStandardLRS)}
+		if old != nil {
+			next.SKU = old.SKU
+		}
+	}
+	next.SKU.Tier = ptr(skuTier(string(*next.SKU.Name)))
+	if err := c.checkZRS(string(*next.SKU.Name), val(next.Location)); err != nil {
+		return err
+	}
+	l, _ := c.s.location(val(next.Location))
+	for _, z := range next.Zones {
+		if !slices.Contains(l.Zones, val(z)) {
+			return badRequest("InvalidAvailabilityZone", "The zone(s) '%s' for resource '%s' is not supported. The supported zones for location '%s' are '%v'.", val(z), c.id.short(), l.Name, l.Zones)
+		}
+	}
+	if old != nil {
+		return changeDisk(old, next)
+	}
+	p.DiskState = ptr(armcompute.DiskStateUnattached)
+	p.UniqueID = ptr(c.s.newUUID())
+	next.ManagedBy, next.ManagedByExtended = nil, nil
+	cd := p.CreationData
+	switch *cd.CreateOption {
+	case armcompute.DiskCreateOptionEmpty:
+		if val(p.DiskSizeGB) <= 0 {
+			return badParameter("disk.diskSizeGB", "Required parameter 'disk.diskSizeGB' is missing (null).")
+		}
+	case armcompute.DiskCreateOptionCopy:
+		o, err := c.originOf(val(cd.SourceResourceID), "disk.creationData.sourceResourceId")
+		if err != nil {
+			return err
+		}
+		if normLocation(o.location) != normLocation(val(next.Location)) {
+			return badParameter("disk.creationData.sourceResourceId", "The source '%s' is in location '%s', not in '%s' as the disk to be made.", o.entry.id.String(), o.location, val(next.Location))
+		}
+		cd.SourceUniqueID = o.uniqueID
+		p.OSType, p.HyperVGeneration, p.SupportedCapabilities = cmp.Or(p.OSType, o.osType), cmp.Or(p.HyperVGeneration, o.generation), cmp.Or(p.SupportedCapabilities, o.capabilities)
+		if p.DiskSizeGB == nil {
+			p.DiskSizeGB = ptr(o.sizeGB)
+		} else if *p.DiskSizeGB < o.sizeGB {
+			return badParameter("disk.diskSizeGB", "The disk size %d GB is smaller than that of the source, %d GB.", *p.DiskSizeGB, o.sizeGB)
+		}
+	case armcompute.DiskCreateOptionFromImage:
+		if err := c.fromImage(next); err != nil {
+			return err
+		}
+	default:
+		return badParameter("disk.creationData.createOption", "The creation option '%s' is not simulated: use Empty, Copy or FromImage.", *cd.CreateOption)
+	}
+	p.DiskSizeBytes = ptr(int64(*p.DiskSizeGB) << 30)
+	return nil
+}
+
+// fromImage fills in a disk made of a gallery's image version.
+func (c *call) fromImage(next *armcompute.Disk) error {
+	ref := next.Properties.CreationData.GalleryImageReference
+	if ref == nil {
+		ref = next.Properties.CreationData.ImageReference
+	}
+	if ref == nil || ref.ID == nil {
+		return badParameter("disk.creationData.imageReference", "Required parameter 'disk.creationData.imageReference' is missing (null).")
+	}
+	e, v := load[armcompute.GalleryImageVersion](c.s, *ref.ID)
+	if e == nil {
+		return refuse(http.StatusNotFound, "GalleryImageNotFound", "The gallery image %s is not available in %s region. Please contact image owner to replicate to this region, or change your requested region.", *ref.ID, val(next.Location))
+	}
+	if err := c.authorizeLinked("Microsoft.Compute/galleries/images/versions/read", e.id); err != nil {
+		return err
+	}
+	p := next.Properties
+	if _, img := load[armcompute.GalleryImage](c.s, e.id.parent().String()); img != nil {
+		p.OSType, p.HyperVGeneration = img.Properties.OSType, img.Properties.HyperVGeneration
+	}
+	if p.DiskSizeGB == nil {
+		p.DiskSizeGB = v.Properties.StorageProfile.OSDiskImage.SizeInGB
+	}
+	if p.DiskSizeGB == nil {
+		p.DiskSizeGB = ptr(int32(30))
 	}
 	return nil
+}
+
+// changeDisk refuses changes that a disk does not allow.
+func changeDisk(old, next *armcompute.Disk) error {
+	was, p := old.Properties, next.Properties
+	if val(was.CreationData.CreateOption) != val(p.CreationData.CreateOption) ||
+		val(was.CreationData.SourceResourceID) != val(p.CreationData.SourceResourceID) {
+		return notChangeable("disk.creationData")
+	}
+	if p.HyperVGeneration != nil && was.HyperVGeneration != nil && *p.HyperVGeneration != *was.HyperVGeneration {
+		return notChangeable("disk.hyperVGeneration")
+	}
+	if p.DiskSizeGB == nil {
+		p.DiskSizeGB = was.DiskSizeGB
+	}
+	if *p.DiskSizeGB < *was.DiskSizeGB {
+		return badRequest("BadRequest", "Disk size cannot be reduced: it has %d GB, and %d GB are asked for.", *was.DiskSizeGB, *p.DiskSizeGB)
+	}
+	p.CreationData = was.CreationData
+	p.DiskSizeBytes = ptr(int64(*p.DiskSizeGB) << 30)
+	p.UniqueID, p.DiskState = was.UniqueID, was.DiskState
+	p.OSType, p.HyperVGeneration, p.SupportedCapabilities = cmp.Or(p.OSType, was.OSType), cmp.Or(p.HyperVGeneration, was.HyperVGeneration), cmp.Or(p.SupportedCapabilities, was.SupportedCapabilities)
+	next.ManagedBy, next.ManagedByExtended, next.Zones = old.ManagedBy, old.ManagedByExtended, old.Zones
+	return nil
+}
+
+// notChangeable is the refusal to change a member that is fixed at creation.
+func notChangeable(target string) *armError {
+	return refuse(http.StatusConflict, "PropertyChangeNotAllowed", "Changing property '%s' is not allowed.", target).withTarget(target)
+}
+
+func skuTier(name string) string {
+	switch {
+	case len(name) > 7 && name[:7] == "Premium":
+		return "Premium"
+	case len(name) > 5 && name[:5] == "Ultra":
+		return "Ultra"
+	}
+	return "Standard"
 }
 
 func diskWork(c *call, e *entry, old, next *armcompute.Disk) work {
 	if old != nil {
 		return work{span: c.s.duration("disk.update")}
 	}
-	return work{span: c.s.duration("disk.create"), run: func(ctx context.Context) error {
-		if c.s.Substrate == nil {
-			return nil
+	from := Source{SizeGB: val(next.Properties.DiskSizeGB)}
+	cd := next.Properties.CreationData
+	if src := c.s.findID(val(cd.SourceResourceID)); src != nil {
+		from.Volume = src.volume()
+	} else if ref := cmp.Or(cd.GalleryImageReference, cd.ImageReference); ref != nil {
+		if v := c.s.findID(val(ref.ID)); v != nil {
+			from.Volume = v.volume()
 		}
-		return c.s.Substrate.CreateVolume(ctx, e.volume(), Source{SizeGB: val(next.Properties.DiskSizeGB)})
-	}}
+	}
+	return work{span: c.s.duration("disk.create"), run: c.s.makeVolumes(copying{e.volume(), from})}
 }
 
 func removeDisk(c *call) (*reply, error) {
 	return c.remove(func(e *entry) error {
 		d := e.body.(*armcompute.Disk)
 		if by := val(d.ManagedBy); by != "" {
-			return refuse(http.StatusConflict, "OperationNotAllowed", "Disk %s is attached to VM %s.", e.id.name(), strings.TrimSpace(by))
+			return refuse(http.StatusConflict, "OperationNotAllowed", "Disk %s is attached to VM %s.", e.id.name(), by)
+		}
+		if e.extra == ephemeralOSDisk {
+			return notFound(e.id)
 		}
 		return nil
-	}, func(e *entry) work { return deleteWork(c.s, e, "disk.delete") })
+	}, func(e *entry) work {
+		return work{span: c.s.duration("disk.delete"), run: c.s.dropVolumes(volumesOf(e)...)}
+	})
 }
 
-// deleteWork deletes an entry's bytes; those of what lies below it go with it.
-func deleteWork(s *Server, e *entry, name string) work {
-	return work{span: s.duration(name), run: func(ctx context.Context) error {
-		if s.Substrate == nil {
-			return nil
-		}
-		return s.Substrate.DeleteVolume(ctx, e.volume())
-	}}
+// beginAccess answers POST disks/D/beginGetAccess and the same of snapshots: a
+// link to the bytes that leads nowhere, since the simulator has no blobs.
+func beginAccess(c *call) (*reply, error) {
+	e, err := c.need()
+	if err != nil {
+		return nil, err
+	}
+	if err := c.busy(e); err != nil {
+		return nil, err
+	}
+	link := c.base() + "/azsim/blobs/" + e.id.name() + "?se=" + c.now.Add(time.Hour).UTC().Format("2006-01-02T15:04:05Z")
+	op := c.begin(e, work{span: c.s.duration("disk.access"), output: func() any { return map[string]any{"accessSAS": link} }})
+	return accepted(op), nil
+}
+
+func endAccess(c *call) (*reply, error) {
+	e, err := c.need()
+	if err != nil {
+		return nil, err
+	}
+	if err := c.busy(e); err != nil {
+		return nil, err
+	}
+	return accepted(c.begin(e, work{span: c.s.duration("disk.access")})), nil
 }

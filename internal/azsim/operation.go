@@ -27,6 +27,9 @@ type work struct {
 	// run has the effect on the substrate. It is called without the lock, and
 	// may be nil. Its error fails the operation.
 	run func(ctx context.Context) error
+	// verify is a last look, under the lock, before done; its refusal fails the
+	// operation. May be nil.
+	verify func() *armError
 	// done has the effect on the resources: it is called once, under the lock,
 	// with nil or with what the operation failed of.
 	done func(failure *armError)
@@ -53,7 +56,6 @@ type operation struct {
 	cancel   chan struct{} // closed to preempt
 	preempt  *armError
 	ended    chan struct{} // closed at the end
-	progress func(now time.Time) float64
 }
 
 func (o *operation) running() bool { return o.end.IsZero() }
@@ -116,6 +118,9 @@ func (s *Server) perform(op *operation, on *entry, w work, fault *Fault) {
 	defer s.mu.Unlock()
 	if on != nil && on.op == op {
 		on.op = nil
+	}
+	if failure == nil && w.verify != nil {
+		failure = w.verify()
 	}
 	if w.done != nil {
 		w.done(failure)

@@ -26,6 +26,7 @@ func DefaultProfile() Profile {
 		"disk.create":         {3 * s, 10 * s},
 		"disk.update":         {1 * s, 5 * s},
 		"disk.delete":         {1 * s, 5 * s},
+		"disk.access":         {1 * s, 3 * s},
 		"snapshot.create":     {4 * s, 8 * s},
 		"snapshot.update":     {1 * s, 3 * s},
 		"snapshot.delete":     {1 * s, 5 * s},

@@ -51,6 +51,8 @@ type entry struct {
 	op    *operation // the one that runs on it, or nil
 	since time.Time  // created
 	extra any        // what its type keeps beside the body
+	// making is true until the operation that makes it has ended.
+	making bool
 }
 
 // find gives the stored resource, nil if there is none. The caller holds the lock.
@@ -83,25 +85,26 @@ func (s *Server) insert(id resourceID, rt *resourceType, body any, now time.Time
 	return e
 }
 
-// delete forgets a resource and all below it.
+// delete forgets a resource and all below it, and tells the types of what lies
+// below. The caller holds the lock.
 func (s *Server) delete(e *entry) {
-	prefix := e.id.key()
-	s.deleteWhere(func(x *entry) bool {
-		return x == e || strings.HasPrefix(x.id.key(), prefix+"/")
-	})
-}
-
-func (s *Server) deleteWhere(match func(*entry) bool) {
-	s.order = slices.DeleteFunc(s.order, func(e *entry) bool {
-		if !match(e) {
+	prefix := e.id.key() + "/"
+	var below []*entry
+	s.order = slices.DeleteFunc(s.order, func(x *entry) bool {
+		if x != e && !strings.HasPrefix(x.id.key(), prefix) {
 			return false
 		}
-		delete(s.entries, e.id.key())
-		if e.rt != nil && e.rt.drop != nil {
-			e.rt.drop(s, e)
+		delete(s.entries, x.id.key())
+		if x != e {
+			below = append(below, x)
 		}
 		return true
 	})
+	for _, x := range below {
+		if x.rt != nil && x.rt.drop != nil {
+			x.rt.drop(s, x)
+		}
+	}
 }
 
 // children lists the stored resources directly below a parent, of one type, in
@@ -157,7 +160,8 @@ type hooks[T any] struct {
 	// field answers at once. e.body is next already; its provisioningState is
 	// set by the framework, before and after.
 	work func(c *call, e *entry, old, next *T) work
-	// accepted answers 202 instead of 201 and 200.
+	// accepted answers 202 instead of 201 and 200, and "Updating" instead of
+	// "Creating", as disks and snapshots do.
 	accepted bool
 }
 
@@ -224,12 +228,13 @@ func write[T any](c *call, tree any, h hooks[T]) (*reply, error) {
 	status, state := http.StatusOK, stateUpdating
 	if e == nil {
 		e = s.insert(id, c.rt, next, now)
+		e.making = h.work != nil
 		status, state = http.StatusCreated, stateCreating
 	} else {
 		e.body = next
 	}
 	if h.accepted {
-		status = http.StatusAccepted
+		status, state = http.StatusAccepted, stateUpdating
 	}
 	if h.work == nil {
 		setState(next, stateSucceeded)
@@ -238,11 +243,11 @@ func write[T any](c *call, tree any, h hooks[T]) (*reply, error) {
 	w := h.work(c, e, old, next)
 	done := w.done
 	w.done = func(failure *armError) {
-		body := e.body
+		e.making = false
 		if failure != nil {
-			setState(body, stateFailed)
+			setState(e.body, stateFailed)
 		} else {
-			setState(body, stateSucceeded)
+			setState(e.body, stateSucceeded)
 		}
 		if done != nil {
 			done(failure)
