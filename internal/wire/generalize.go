@@ -47,6 +47,20 @@ type GeneralizeReport struct {
 	Unsaved []string `json:"unsaved,omitempty"`
 	// Ancestry is the line that was added to /var/log/ancestry.log.
 	Ancestry string `json:"ancestry,omitempty"`
+	// Resumed says that an earlier run of this capture had begun on this disk.
+	// Where Unsaved then says that it got to its end and its report is lost, the
+	// disk has to be made from the donor's snapshot again.
+	Resumed bool `json:"resumed,omitempty"`
+	// DryRun says that nothing was changed; the rest is what would be.
+	DryRun bool `json:"dryRun,omitempty"`
+	// HooksNotRun names cloud-init's clean.d hooks on the disk: they are programs
+	// of the donor's, and are not run beside the workbench's devices.
+	HooksNotRun []string `json:"hooksNotRun,omitempty"`
+	// Unscanned names image stores, whose layers came from registries.
+	Unscanned []string `json:"unscanned,omitempty"`
+	// Mentions names files outside configuration and state that name the donor.
+	// They are harmless and told for completeness.
+	Mentions []string `json:"mentions,omitempty"`
 }
 
 // SecretClass says what may be done about a secret on the disk.

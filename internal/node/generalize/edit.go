@@ -1,0 +1,218 @@
+package generalize
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"io/fs"
+	"net/netip"
+	"path"
+	"regexp"
+	"strings"
+
+	"github.com/ortet/ortet/internal/node/tree"
+)
+
+// maxConfig bounds every configuration file that is read whole.
+const maxConfig = 1 << 20
+
+var macAddress = regexp.MustCompile(`(?i)\b[0-9a-f]{2}(:[0-9a-f]{2}){5}\b`)
+
+// rewrite replaces a file by what change makes of it, where that differs.
+func (c *cleaner) rewrite(at string, change func(lines []string) []string) (tree.Count, error) {
+	data, err := c.t.ReadFile(at, maxConfig)
+	if err != nil {
+		if errors.Is(err, fs.ErrNotExist) || errors.Is(err, tree.ErrNotRegular) {
+			return tree.Count{}, nil
+		}
+		return tree.Count{}, err
+	}
+	changed := []byte(strings.Join(change(strings.Split(string(data), "\n")), "\n"))
+	if bytes.Equal(changed, data) {
+		return tree.Count{}, nil
+	}
+	if err := c.t.WriteFile(at, changed, 0o644); err != nil {
+		return tree.Count{}, err
+	}
+	return tree.Count{Paths: 1, Bytes: int64(max(0, len(data)-len(changed)))}, nil
+}
+
+func removeIfRegular(_ context.Context, c *cleaner, at string) (tree.Count, error) {
+	info, err := c.t.Lstat(at)
+	if err != nil || !info.Mode().IsRegular() {
+		return tree.Count{}, err
+	}
+	return c.t.Shred(at)
+}
+
+func removeIfMAC(_ context.Context, c *cleaner, at string) (tree.Count, error) {
+	data, err := c.t.ReadFile(at, maxConfig)
+	if err != nil {
+		if errors.Is(err, fs.ErrNotExist) || errors.Is(err, tree.ErrNotRegular) {
+			return tree.Count{}, nil
+		}
+		return tree.Count{}, err
+	}
+	if !macAddress.Match(data) {
+		return tree.Count{}, nil
+	}
+	return c.t.Remove(at)
+}
+
+func removeOnKubeadm(_ context.Context, c *cleaner, at string) (tree.Count, error) {
+	if !c.kubeadm {
+		return tree.Count{}, nil
+	}
+	return c.t.Shred(at)
+}
+
+var hwaddrLine = regexp.MustCompile(`^\s*(HWADDR|MACADDR|UUID)\s*=`)
+
+func dropHWAddr(_ context.Context, c *cleaner, at string) (tree.Count, error) {
+	return c.rewrite(at, func(lines []string) []string {
+		var kept []string
+		for _, l := range lines {
+			if !hwaddrLine.MatchString(l) {
+				kept = append(kept, l)
+			}
+		}
+		return kept
+	})
+}
+
+func dropDonorFromHosts(_ context.Context, c *cleaner, at string) (tree.Count, error) {
+	return c.rewrite(at, func(lines []string) []string {
+		var kept []string
+		for _, l := range lines {
+			if l, ok := hostsLine(l, c.donor); ok {
+				kept = append(kept, l)
+			}
+		}
+		return kept
+	})
+}
+
+// hostsLine is a line of hosts(5) without the donor's names; false when nothing
+// worth keeping is left of it. Lines that do not name the donor stay as they are.
+func hostsLine(line string, donor facts) (string, bool) {
+	text, comment, _ := strings.Cut(line, "#")
+	fields := strings.Fields(text)
+	if len(fields) < 2 {
+		return line, true
+	}
+	addr, err := netip.ParseAddr(fields[0])
+	if err == nil && donor.hasAddress(addr) {
+		return "", false
+	}
+	kept := fields[:1:1]
+	for _, name := range fields[1:] {
+		if !donor.isName(name) {
+			kept = append(kept, name)
+		}
+	}
+	switch {
+	case len(kept) == len(fields):
+		return line, true
+	case len(kept) == 1:
+		return "", false
+	case comment != "":
+		return strings.Join(kept, " ") + " #" + comment, true
+	default:
+		return strings.Join(kept, " "), true
+	}
+}
+
+// regenerateInitiator leaves what the distribution's own start-up turns into a
+// new name: Debian's open-iscsi looks for GenerateName=yes, others' iscsi-init
+// for a missing file.
+func regenerateInitiator(_ context.Context, c *cleaner, at string) (tree.Count, error) {
+	debian, err := c.t.Exists("/var/lib/dpkg/status")
+	if err != nil {
+		return tree.Count{}, err
+	}
+	if !debian {
+		return c.t.Remove(at)
+	}
+	return c.rewrite(at, func([]string) []string { return []string{"GenerateName=yes", ""} })
+}
+
+// rotated matches what logrotate and its like leave: a number, a date, or a
+// compressed file.
+var rotated = regexp.MustCompile(`(\.[0-9]+|-[0-9]{8}([.-][0-9]+)?|\.old|\.(gz|xz|bz2|zst))$`)
+
+func emptyLogs(ctx context.Context, c *cleaner, at string) (tree.Count, error) {
+	return c.emptyLogsIn(ctx, at, 0)
+}
+
+func (c *cleaner) emptyLogsIn(ctx context.Context, dir string, depth int) (tree.Count, error) {
+	var total tree.Count
+	if err := ctx.Err(); err != nil {
+		return total, err
+	}
+	entries, err := c.t.ReadDir(dir)
+	if err != nil {
+		if errors.Is(err, tree.ErrNotDirectory) {
+			return total, nil
+		}
+		return total, err
+	}
+	for _, e := range entries {
+		at := path.Join(dir, e.Name())
+		var n tree.Count
+		switch {
+		case at == ancestryFile:
+		case e.IsDir() && depth < 16:
+			n, err = c.emptyLogsIn(ctx, at, depth+1)
+		case !e.Type().IsRegular():
+		case rotated.MatchString(e.Name()):
+			n, err = c.t.Shred(at)
+		default:
+			n, err = c.emptyLog(at)
+		}
+		if err != nil {
+			return total, err
+		}
+		total.Add(n)
+	}
+	return total, nil
+}
+
+// emptyLog overwrites and empties one log. Sparse databases such as lastlog
+// are only emptied: overwriting would fill their holes.
+func (c *cleaner) emptyLog(at string) (tree.Count, error) {
+	if info, err := c.t.Lstat(at); err == nil && info.Size() <= 256<<20 && path.Base(at) != "lastlog" {
+		if err := c.t.ZeroFrom(at, 0); err != nil {
+			return tree.Count{}, err
+		}
+	}
+	return c.t.Truncate(at)
+}
+
+// wipeSwapFiles overwrites the swap files that fstab names, but for the page
+// that holds the header, so that swapon still takes them.
+func wipeSwapFiles(_ context.Context, c *cleaner, at string) (tree.Count, error) {
+	var total tree.Count
+	data, err := c.t.ReadFile(at, maxConfig)
+	if err != nil {
+		if errors.Is(err, fs.ErrNotExist) || errors.Is(err, tree.ErrNotRegular) {
+			return total, nil
+		}
+		return total, err
+	}
+	for line := range strings.Lines(string(data)) {
+		f := strings.Fields(line)
+		if len(f) < 3 || strings.HasPrefix(f[0], "#") || f[2] != "swap" || !strings.HasPrefix(f[0], "/") || strings.HasPrefix(f[0], "/dev/") {
+			continue
+		}
+		info, err := c.t.Stat(f[0])
+		if err != nil || !info.Mode().IsRegular() {
+			continue
+		}
+		const page = 4096
+		if err := c.t.ZeroFrom(f[0], page); err != nil {
+			return total, err
+		}
+		total.Add(tree.Count{Paths: 1, Bytes: max(0, info.Size()-page)})
+	}
+	return total, nil
+}

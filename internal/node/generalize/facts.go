@@ -1,0 +1,167 @@
+package generalize
+
+import (
+	"bytes"
+	"crypto/sha256"
+	"crypto/x509"
+	"encoding/base64"
+	"encoding/pem"
+	"errors"
+	"io/fs"
+	"net/netip"
+	"strings"
+
+	"github.com/ortet/ortet/internal/node/tree"
+)
+
+// facts is what tells the donor from other nodes, learnt before its traces are
+// removed so that the scan can look for them.
+type facts struct {
+	names      []string // node name and host names, lower case
+	addresses  []netip.Addr
+	machineID  string              // 32 hex digits, or ""
+	passwords  [][]byte            // values that are secrets by themselves: k3s' node password
+	nodeKeys   map[[32]byte]string // SHA-256 of a node certificate's public key → where it was
+	sshPublics [][]byte            // host keys' public halves, SSH wire format
+}
+
+func (f facts) isName(name string) bool {
+	name = strings.ToLower(strings.TrimSuffix(name, "."))
+	for _, n := range f.names {
+		if name == n || strings.HasPrefix(name, n+".") {
+			return true
+		}
+	}
+	return false
+}
+
+func (f facts) hasAddress(a netip.Addr) bool {
+	for _, x := range f.addresses {
+		if a.Unmap() == x.Unmap() {
+			return true
+		}
+	}
+	return false
+}
+
+// nodeCertificates are where a node's own certificates lie.
+func nodeCertificates() []string {
+	return []string{
+		"/var/lib/kubelet/pki/*",
+		"/var/lib/rancher/*/agent/client-kubelet.crt",
+		"/var/lib/rancher/*/agent/client-k3s-controller.crt",
+		"/var/lib/rancher/*/agent/serving-kubelet.crt",
+		"/etc/kubernetes/kubelet.conf",
+		"/var/lib/kubelet/kubeconfig",
+	}
+}
+
+func learn(t *tree.Tree, o Options) (facts, error) {
+	f := facts{names: []string{strings.ToLower(o.Donor)}, addresses: o.DonorAddresses, nodeKeys: map[[32]byte]string{}}
+	host, err := readOptional(t, "/etc/hostname", 4096)
+	if err != nil {
+		return f, err
+	}
+	if h := hostName(host); h != "" && h != "localhost" && !f.isName(h) {
+		f.names = append(f.names, h)
+	}
+	id, err := readOptional(t, "/etc/machine-id", 4096)
+	if err != nil {
+		return f, err
+	}
+	if id = bytes.TrimSpace(id); len(id) == 32 && len(bytes.Trim(id, "0123456789abcdef")) == 0 {
+		f.machineID = string(id)
+	}
+	pw, err := readOptional(t, "/etc/rancher/node/password", 4096)
+	if err != nil {
+		return f, err
+	}
+	if pw = bytes.TrimSpace(pw); len(pw) >= 8 {
+		f.passwords = append(f.passwords, pw)
+	}
+	for _, pattern := range nodeCertificates() {
+		if err := f.learnCertificates(t, pattern); err != nil {
+			return f, err
+		}
+	}
+	return f, f.learnHostKeys(t)
+}
+
+func (f *facts) learnCertificates(t *tree.Tree, pattern string) error {
+	paths, err := t.Glob(pattern)
+	if err != nil {
+		return err
+	}
+	for _, at := range paths {
+		data, err := readOptional(t, at, maxConfig)
+		if err != nil {
+			return err
+		}
+		if kc, err := parseKubeconfig(data); err == nil {
+			for _, u := range kc.Users {
+				data = append(append(data, '\n'), u.certificate()...)
+			}
+		}
+		for _, cert := range certificatesIn(data) {
+			f.nodeKeys[sha256.Sum256(cert.RawSubjectPublicKeyInfo)] = "/" + at
+		}
+	}
+	return nil
+}
+
+func (f *facts) learnHostKeys(t *tree.Tree) error {
+	paths, err := t.Glob("/etc/ssh/ssh_host_*.pub")
+	if err != nil {
+		return err
+	}
+	for _, at := range paths {
+		data, err := readOptional(t, at, maxConfig)
+		if err != nil {
+			return err
+		}
+		if fields := bytes.Fields(data); len(fields) >= 2 {
+			if blob, err := base64.StdEncoding.DecodeString(string(fields[1])); err == nil && len(blob) >= 32 {
+				f.sshPublics = append(f.sshPublics, blob)
+			}
+		}
+	}
+	return nil
+}
+
+// readOptional reads a file that need not be there, nor be a regular file.
+func readOptional(t *tree.Tree, name string, limit int64) ([]byte, error) {
+	data, err := t.ReadFile(name, limit)
+	if errors.Is(err, fs.ErrNotExist) || errors.Is(err, tree.ErrNotRegular) {
+		return nil, nil
+	}
+	return data, err
+}
+
+// hostName is the first word of a hostname file that is no comment, lower case.
+func hostName(data []byte) string {
+	for line := range strings.Lines(string(data)) {
+		line = strings.TrimSpace(line)
+		if line != "" && !strings.HasPrefix(line, "#") {
+			return strings.ToLower(strings.Fields(line)[0])
+		}
+	}
+	return ""
+}
+
+// certificatesIn returns the certificates among PEM blocks; what does not parse
+// is passed over.
+func certificatesIn(data []byte) []*x509.Certificate {
+	var certs []*x509.Certificate
+	for {
+		var block *pem.Block
+		if block, data = pem.Decode(data); block == nil {
+			return certs
+		}
+		if block.Type != "CERTIFICATE" {
+			continue
+		}
+		if cert, err := x509.ParseCertificate(block.Bytes); err == nil {
+			certs = append(certs, cert)
+		}
+	}
+}
