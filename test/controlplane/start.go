@@ -15,6 +15,8 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/rest"
+
+	"github.com/ortet/ortet/test/process"
 )
 
 const (
@@ -69,7 +71,7 @@ type ControlPlane struct {
 
 	ca        *authority
 	port      int
-	processes []*process // in order of their start
+	processes []*process.Process // in order of their start
 }
 
 // Start starts a control plane and returns when it serves: the API server is
@@ -255,7 +257,9 @@ func (l *layout) start(ctx context.Context, config Config) (_ *ControlPlane, err
 
 // run starts a component, to be stopped with the control plane.
 func (cp *ControlPlane) run(name string, args ...string) error {
-	p, err := startProcess(name, cp.Binary, cp.Dir, filepath.Join(cp.Dir, name+".log"), args...)
+	p, err := process.Start(process.Command{
+		Name: name, Binary: cp.Binary, Args: append([]string{name}, args...), Dir: cp.Dir, Log: filepath.Join(cp.Dir, name+".log"),
+	})
 	if err != nil {
 		return err
 	}
@@ -273,15 +277,15 @@ func (cp *ControlPlane) await(ctx context.Context, what string, check func(conte
 			return nil
 		}
 		for _, p := range cp.processes {
-			if p.exited() {
-				return fmt.Errorf("waiting for %s: %s ended (%v); its last words:\n%s", what, p.name, p.err, p.logTail(20))
+			if p.Exited() {
+				return fmt.Errorf("waiting for %s: %s ended (%v); its last words:\n%s", what, p.Name, p.Err(), p.LogTail(20))
 			}
 		}
 		select {
 		case <-ticker.C:
 		case <-ctx.Done():
 			last := cp.processes[len(cp.processes)-1]
-			return fmt.Errorf("waiting for %s: %w (last answer: %v); last words of %s:\n%s", what, context.Cause(ctx), err, last.name, last.logTail(20))
+			return fmt.Errorf("waiting for %s: %w (last answer: %v); last words of %s:\n%s", what, context.Cause(ctx), err, last.Name, last.LogTail(20))
 		}
 	}
 }
@@ -312,8 +316,8 @@ func ready(ctx context.Context, config *rest.Config) error {
 // by itself, or nil while all run.
 func (cp *ControlPlane) Failed() error {
 	for _, p := range cp.processes {
-		if p.exited() {
-			return fmt.Errorf("%s ended (%v); its last words:\n%s", p.name, p.err, p.logTail(20))
+		if p.Exited() {
+			return fmt.Errorf("%s ended (%v); its last words:\n%s", p.Name, p.Err(), p.LogTail(20))
 		}
 	}
 	return nil
@@ -323,7 +327,7 @@ func (cp *ControlPlane) Failed() error {
 func (cp *ControlPlane) Wait(ctx context.Context) error {
 	ended := make(chan struct{}, len(cp.processes))
 	for _, p := range cp.processes {
-		go func() { <-p.done; ended <- struct{}{} }()
+		go func() { <-p.Done(); ended <- struct{}{} }()
 	}
 	select {
 	case <-ended:
@@ -337,7 +341,7 @@ func (cp *ControlPlane) Wait(ctx context.Context) error {
 func (cp *ControlPlane) PIDs() []int {
 	pids := make([]int, 0, len(cp.processes))
 	for _, p := range cp.processes {
-		pids = append(pids, p.pid)
+		pids = append(pids, p.PID)
 	}
 	return pids
 }
@@ -348,7 +352,7 @@ func (cp *ControlPlane) PIDs() []int {
 func (cp *ControlPlane) Stop(ctx context.Context) error {
 	var errs []error
 	for i := len(cp.processes) - 1; i >= 0; i-- {
-		errs = append(errs, cp.processes[i].stop(ctx, 5*time.Second))
+		errs = append(errs, cp.processes[i].Stop(ctx, 5*time.Second))
 	}
 	return errors.Join(errs...)
 }
