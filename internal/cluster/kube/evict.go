@@ -1,0 +1,341 @@
+package kube
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net/http"
+	"sort"
+	"strings"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	policyv1 "k8s.io/api/policy/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/labels"
+	"k8s.io/client-go/discovery"
+	"k8s.io/client-go/kubernetes"
+	typedcore "k8s.io/client-go/kubernetes/typed/core/v1"
+	typedpolicy "k8s.io/client-go/kubernetes/typed/policy/v1"
+
+	"github.com/ortet/ortet/internal/cluster"
+	"github.com/ortet/ortet/internal/fleet"
+)
+
+// watched is the client that kubectl's drain works with. kubectl sleeps without
+// looking at the context after a refused eviction, drops a refusal's details,
+// gives up at one broken connection, and evicts whatever bears the pod's name by
+// then. Here evictions are repeated until the context ends and their refusals
+// kept, and a pod is evicted and deleted by its UID.
+type watched struct {
+	kubernetes.Interface
+	drain *drain
+}
+
+// Discovery asks for the eviction's version within the drain's context.
+func (w watched) Discovery() discovery.DiscoveryInterface {
+	return watchedDiscovery{w.Interface.Discovery()}
+}
+
+func (w watched) CoreV1() typedcore.CoreV1Interface {
+	return watchedCore{w.Interface.CoreV1(), w.drain}
+}
+
+func (w watched) PolicyV1() typedpolicy.PolicyV1Interface {
+	return watchedPolicy{w.Interface.PolicyV1(), w.drain}
+}
+
+// watchedDiscovery knows that every supported API server evicts by policy/v1
+// (Kubernetes 1.22 and later), which saves a request that no context bounds.
+type watchedDiscovery struct{ discovery.DiscoveryInterface }
+
+func (watchedDiscovery) ServerResourcesForGroupVersion(groupVersion string) (*metav1.APIResourceList, error) {
+	return &metav1.APIResourceList{GroupVersion: groupVersion, APIResources: []metav1.APIResource{{
+		Name: "pods/eviction", Kind: "Eviction", Namespaced: true, Group: policyv1.GroupName, Version: "v1",
+	}}}, nil
+}
+
+type watchedCore struct {
+	typedcore.CoreV1Interface
+	drain *drain
+}
+
+func (w watchedCore) Pods(namespace string) typedcore.PodInterface {
+	return watchedPods{w.CoreV1Interface.Pods(namespace), namespace, w.drain}
+}
+
+type watchedPods struct {
+	typedcore.PodInterface
+	namespace string
+	drain     *drain
+}
+
+// Get keeps what the poll for a pod's end sees, and does not let a passing
+// failure end the poll.
+func (w watchedPods) Get(ctx context.Context, name string, options metav1.GetOptions) (*corev1.Pod, error) {
+	for {
+		pod, err := w.PodInterface.Get(ctx, name, options)
+		if err == nil {
+			w.drain.saw(pod)
+			return pod, nil
+		}
+		again, wait := passingFailure(ctx, err)
+		if !again {
+			return pod, err
+		}
+		if err := pause(ctx, wait); err != nil {
+			return nil, err
+		}
+	}
+}
+
+// Delete deletes the pod that was meant, and not its successor of that name.
+func (w watchedPods) Delete(ctx context.Context, name string, options metav1.DeleteOptions) error {
+	key := podKey{w.namespace, name}
+	options.Preconditions = w.drain.precondition(key)
+	for {
+		err := w.PodInterface.Delete(ctx, name, options)
+		if err == nil {
+			w.drain.accepted(key)
+			return nil
+		}
+		if apierrors.IsConflict(err) && options.Preconditions != nil {
+			return notFound(name)
+		}
+		again, wait := passingFailure(ctx, err)
+		if !again {
+			return err
+		}
+		if err := pause(ctx, wait); err != nil {
+			return err
+		}
+	}
+}
+
+type watchedPolicy struct {
+	typedpolicy.PolicyV1Interface
+	drain *drain
+}
+
+func (w watchedPolicy) Evictions(string) typedpolicy.EvictionInterface { return evictions{w.drain} }
+
+type evictions struct{ drain *drain }
+
+// Evict asks until the pod is evicted or gone, the refusal is final, or the
+// context ends. Only final answers reach kubectl.
+func (e evictions) Evict(ctx context.Context, eviction *policyv1.Eviction) error {
+	d, key := e.drain, podKey{eviction.Namespace, eviction.Name}
+	if eviction.DeleteOptions == nil {
+		eviction.DeleteOptions = &metav1.DeleteOptions{}
+	}
+	eviction.DeleteOptions.Preconditions = d.precondition(key)
+	for {
+		// Without client-go's own repeats, which would hide a refusal for as
+		// long as its Retry-After says.
+		err := d.client.PolicyV1().RESTClient().Post().
+			AbsPath("/api/v1").Namespace(key.namespace).Resource("pods").Name(key.name).SubResource("eviction").
+			Body(eviction).MaxRetries(0).Do(ctx).Error()
+		if err == nil {
+			d.accepted(key)
+			return nil
+		}
+		if ctx.Err() != nil {
+			return context.Cause(ctx)
+		}
+		wait, final := d.judge(ctx, key, err)
+		if final != nil {
+			return final
+		}
+		if wait == 0 {
+			return nil
+		}
+		if err := pause(ctx, wait); err != nil {
+			return err
+		}
+	}
+}
+
+// judge says after a failed eviction how long to wait before the next, or what
+// kubectl shall hear. Both zero means that the pod terminates already.
+func (d *drain) judge(ctx context.Context, key podKey, err error) (wait time.Duration, final error) {
+	status := statusOf(err)
+	switch {
+	case apierrors.IsNotFound(err):
+		d.gone(key, true)
+		return 0, err
+	case apierrors.IsConflict(err):
+		// Another pod bears the name by now, or this one changed meanwhile.
+		return d.look(ctx, key, time.Second)
+	case apierrors.IsTooManyRequests(err):
+		if !apierrors.HasStatusCause(err, policyv1.DisruptionBudgetCause) {
+			// The API server's own throttling is no reason of the pod's.
+			return max(retryAfter(status), time.Second), nil
+		}
+		why, budget := d.budgets(ctx, key, status)
+		d.refuse(key, why, budget)
+		return max(retryAfter(status), evictAgain), nil
+	case apierrors.HasStatusCause(err, corev1.NamespaceTerminatingCause):
+		return d.look(ctx, key, evictAgain)
+	case apierrors.IsForbidden(err) && rbacDenied(err.Error()):
+		a := act{op: "evict pod", on: "pod " + key.String(), access: cluster.Access{Verb: "create", Resource: "pods", Subresource: "eviction"}}
+		denied := a.fail(ctx, err)
+		d.stop(denied)
+		return 0, denied
+	case status.Code == http.StatusInternalServerError && status.Reason == "":
+		// So the server answers where several budgets cover the pod, and
+		// eviction by them is then impossible.
+		if _, budget := d.budgets(ctx, key, status); strings.Contains(budget, ",") {
+			return d.never(key, status.Message, budget)
+		}
+		return time.Second, nil
+	}
+	if again, wait := passingFailure(ctx, err); again {
+		return wait, nil
+	}
+	// An admission webhook, or what nobody has thought of.
+	return d.never(key, err.Error(), "")
+}
+
+// never notes a refusal that waiting does not end. It ends the drain, unless
+// force is going to delete the pod at the deadline.
+func (d *drain) never(key podKey, why, budget string) (time.Duration, error) {
+	d.refuse(key, why, budget)
+	if d.options.Force {
+		return evictAgain, nil
+	}
+	d.stop(errRefused)
+	return 0, errRefused
+}
+
+// look reads the pod to tell whether it still has to be evicted.
+func (d *drain) look(ctx context.Context, key podKey, wait time.Duration) (time.Duration, error) {
+	precondition := d.precondition(key)
+	pod, err := d.client.CoreV1().Pods(key.namespace).Get(ctx, key.name, metav1.GetOptions{})
+	switch {
+	case apierrors.IsNotFound(err), err == nil && precondition != nil && pod.UID != *precondition.UID:
+		d.gone(key, true)
+		return 0, notFound(key.name)
+	case err == nil && pod.DeletionTimestamp != nil:
+		d.saw(pod)
+		return 0, nil
+	}
+	return wait, nil
+}
+
+// budgets names the PodDisruptionBudgets of the pod, and gives the API server's
+// reason. Several are joined by ", ". Where they cannot be read, the name is
+// taken from the API server's words.
+func (d *drain) budgets(ctx context.Context, key podKey, status metav1.Status) (why, names string) {
+	why = status.Message
+	var told string
+	if status.Details != nil {
+		for _, cause := range status.Details.Causes {
+			if cause.Type != policyv1.DisruptionBudgetCause {
+				continue
+			}
+			why += " " + cause.Message
+			if rest, ok := strings.CutPrefix(cause.Message, "The disruption budget "); ok {
+				told, _, _ = strings.Cut(rest, " ")
+			}
+		}
+	}
+	matching, err := d.matching(ctx, key)
+	if err != nil || len(matching) == 0 {
+		if err != nil && ctx.Err() == nil {
+			d.cluster.log.WarnContext(ctx, "budgets of a blocked pod cannot be read", "pod", key.String(), "error", err)
+		}
+		if told == "" {
+			return why, ""
+		}
+		return why, key.namespace + "/" + told
+	}
+	return why, strings.Join(matching, ", ")
+}
+
+// matching lists the budgets whose selector matches the pod.
+func (d *drain) matching(ctx context.Context, key podKey) ([]string, error) {
+	pod, err := d.client.CoreV1().Pods(key.namespace).Get(ctx, key.name, metav1.GetOptions{})
+	if err != nil {
+		return nil, fmt.Errorf("read pod: %w", err)
+	}
+	var names []string
+	options := metav1.ListOptions{Limit: podsPage}
+	for {
+		list, err := d.client.PolicyV1().PodDisruptionBudgets(key.namespace).List(ctx, options)
+		if err != nil {
+			return nil, fmt.Errorf("list budgets: %w", err)
+		}
+		for i := range list.Items {
+			selector, err := metav1.LabelSelectorAsSelector(list.Items[i].Spec.Selector)
+			if err == nil && selector.Matches(labels.Set(pod.Labels)) {
+				names = append(names, key.namespace+"/"+list.Items[i].Name)
+			}
+		}
+		if options.Continue = list.Continue; options.Continue == "" {
+			sort.Strings(names)
+			return names, nil
+		}
+	}
+}
+
+// precondition makes a request hold for the pod that was listed, and no other.
+func (d *drain) precondition(key podKey) *metav1.Preconditions {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	s := d.pods[key]
+	if s == nil || s.uid == "" {
+		return nil
+	}
+	uid := s.uid
+	return &metav1.Preconditions{UID: &uid}
+}
+
+// saw notes a pod's state, unless it is another pod of that name.
+func (d *drain) saw(pod *corev1.Pod) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	if s := d.pods[podKey{pod.Namespace, pod.Name}]; s != nil && s.uid == pod.UID {
+		d.note(pod)
+	}
+}
+
+func (d *drain) accepted(key podKey) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	if s := d.pods[key]; s != nil {
+		s.evicted, s.refused, s.budget = true, "", ""
+	}
+}
+
+// passingFailure says whether a request is worth repeating, and after how long.
+func passingFailure(ctx context.Context, err error) (bool, time.Duration) {
+	if ctx.Err() != nil {
+		return false, 0
+	}
+	switch classified := (act{}).fail(ctx, err); fleet.KindOf(classified) {
+	case fleet.KindTransient, fleet.KindThrottled:
+		return true, max(retryAfter(statusOf(err)), time.Second)
+	default:
+		return false, 0
+	}
+}
+
+func statusOf(err error) metav1.Status {
+	var status apierrors.APIStatus
+	if errors.As(err, &status) {
+		return status.Status()
+	}
+	return metav1.Status{}
+}
+
+func retryAfter(status metav1.Status) time.Duration {
+	if status.Details == nil {
+		return 0
+	}
+	return time.Duration(status.Details.RetryAfterSeconds) * time.Second
+}
+
+func notFound(name string) error {
+	return apierrors.NewNotFound(corev1.Resource("pods"), name)
+}

@@ -1,0 +1,248 @@
+package kube
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/ortet/ortet/internal/cluster"
+	"github.com/ortet/ortet/internal/fleet"
+)
+
+const (
+	// maxOutput bounds what is read of a pod's log.
+	maxOutput = 4 << 20
+	// outputLines keeps the end of the log, where the report is, if a pod
+	// prints without end. The kubelet counts a line over 16 KiB as several.
+	outputLines = 4000
+	// workContainer is the pod's only container.
+	workContainer = "work"
+	// lookAgain is the pause while a pod goes.
+	lookAgain = 500 * time.Millisecond
+)
+
+func (c *Cluster) onPod(op, verb, subresource, name string) act {
+	return act{op: op, on: "pod " + c.namespace + "/" + name,
+		access: cluster.Access{Verb: verb, Resource: "pods", Subresource: subresource, Namespace: c.namespace}}
+}
+
+// StartJob creates the pod. One of that name that somebody else made is
+// fleet.KindInvalid; one that is being deleted is fleet.KindConflict.
+func (c *Cluster) StartJob(ctx context.Context, job cluster.Job) error {
+	a := c.onPod("start job", "create", "", job.Name)
+	_, err := c.client.CoreV1().Pods(c.namespace).Create(ctx, c.pod(job), metav1.CreateOptions{FieldManager: fieldManager})
+	if !apierrors.IsAlreadyExists(err) {
+		return a.fail(ctx, err)
+	}
+	a = c.onPod("read job", "get", "", job.Name)
+	there, err := c.client.CoreV1().Pods(c.namespace).Get(ctx, job.Name, metav1.GetOptions{})
+	if err != nil {
+		return a.fail(ctx, err)
+	}
+	switch {
+	case there.Labels[labelManagedBy] != managedBy:
+		return &fleet.Error{Op: "start job", Resource: a.on, Kind: fleet.KindInvalid,
+			Err: errors.New("a pod of that name is there that Ortet did not make"), Remedy: "delete it, if nobody needs it"}
+	case there.DeletionTimestamp != nil:
+		return &fleet.Error{Op: "start job", Resource: a.on, Kind: fleet.KindConflict,
+			Err: errors.New("a pod of that name is still being deleted"), RetryAfter: lookAgain}
+	}
+	return nil
+}
+
+// pod bypasses the scheduler and the pod network: it works on a node that is
+// cordoned, tainted, full, or has no addresses left.
+func (c *Cluster) pod(job cluster.Job) *corev1.Pod {
+	meta := c.ours(job.Name, "capture")
+	for key, value := range job.Labels {
+		meta.Labels[key] = value
+	}
+	meta.Annotations["cluster-autoscaler.kubernetes.io/safe-to-evict"] = "false"
+	pod := &corev1.Pod{
+		ObjectMeta: meta,
+		Spec: corev1.PodSpec{
+			NodeName:                      job.Node,
+			RestartPolicy:                 corev1.RestartPolicyNever,
+			Tolerations:                   []corev1.Toleration{{Operator: corev1.TolerationOpExists}},
+			HostNetwork:                   true,
+			DNSPolicy:                     corev1.DNSDefault,
+			AutomountServiceAccountToken:  new(bool),
+			EnableServiceLinks:            new(bool),
+			TerminationGracePeriodSeconds: ptr(int64(30)),
+			Containers: []corev1.Container{{
+				Name: workContainer, Image: job.Image, Command: job.Command,
+				ImagePullPolicy:          corev1.PullIfNotPresent,
+				TerminationMessagePolicy: corev1.TerminationMessageReadFile,
+				SecurityContext:          &corev1.SecurityContext{Privileged: ptr(true), RunAsUser: ptr(int64(0))},
+				VolumeMounts:             []corev1.VolumeMount{{Name: "host", MountPath: "/host"}},
+			}},
+			Volumes: []corev1.Volume{{Name: "host", VolumeSource: corev1.VolumeSource{
+				HostPath: &corev1.HostPathVolumeSource{Path: "/", Type: ptr(corev1.HostPathDirectory)},
+			}}},
+		},
+	}
+	if job.Deadline > 0 {
+		pod.Spec.ActiveDeadlineSeconds = ptr(int64(seconds(job.Deadline)))
+	}
+	if job.PullSecret != "" {
+		pod.Spec.ImagePullSecrets = []corev1.LocalObjectReference{{Name: job.PullSecret}}
+	}
+	return pod
+}
+
+func ptr[T any](v T) *T { return &v }
+
+// Job reads the pod and its log. Standard error is in the log too: Kubernetes
+// does not tell them apart. While the pod runs, Output is what could be read.
+// ExitCode is -1 where no container's end was seen.
+func (c *Cluster) Job(ctx context.Context, name string) (cluster.JobState, error) {
+	pod, err := c.client.CoreV1().Pods(c.namespace).Get(ctx, name, metav1.GetOptions{})
+	if apierrors.IsNotFound(err) {
+		return cluster.JobState{}, nil
+	}
+	if err != nil {
+		return cluster.JobState{}, c.onPod("read job", "get", "", name).fail(ctx, err)
+	}
+	state, started := judgePod(pod)
+	if !started {
+		return state, nil
+	}
+	output, err := c.output(ctx, name)
+	if err != nil {
+		if state.Done && state.Why == "" {
+			// Its report is what everybody waits for.
+			return state, err
+		}
+		c.log.DebugContext(ctx, "log of a job cannot be read yet", "pod", name, "error", err)
+		return state, nil
+	}
+	state.Output = output
+	return state, nil
+}
+
+// judgePod says how far the pod is, and whether its container has begun.
+func judgePod(pod *corev1.Pod) (state cluster.JobState, started bool) {
+	state.Exists = true
+	var status corev1.ContainerStatus
+	for _, s := range pod.Status.ContainerStatuses {
+		if s.Name == workContainer {
+			status = s
+		}
+	}
+	switch end := status.State.Terminated; {
+	case end != nil:
+		state.Done, state.ExitCode, started = true, end.ExitCode, true
+		if end.ExitCode != 0 && end.Reason != "" && end.Reason != "Error" {
+			state.Why = joined(end.Reason, end.Message) // OOMKilled, ContainerCannotRun
+		}
+	case pod.Status.Phase == corev1.PodFailed, pod.Status.Phase == corev1.PodSucceeded:
+		// The kubelet refused the pod, or the node was lost.
+		state.Done, state.ExitCode = true, -1
+		state.Why = firstOf(joined(pod.Status.Reason, pod.Status.Message), "the pod ended, and nothing is known of its container")
+	case status.State.Running != nil:
+		started = true
+	case status.State.Waiting != nil:
+		switch status.State.Waiting.Reason {
+		case "ContainerCreating", "PodInitializing", "":
+		default:
+			state.Why = joined(status.State.Waiting.Reason, status.State.Waiting.Message)
+		}
+	}
+	if state.Done && pod.Status.Reason != "" {
+		state.Why = joined(pod.Status.Reason, pod.Status.Message) // DeadlineExceeded, Evicted, NodeLost
+	}
+	if state.Done {
+		return state, started
+	}
+	for _, condition := range pod.Status.Conditions {
+		switch {
+		case condition.Type == corev1.DisruptionTarget && condition.Status == corev1.ConditionTrue,
+			condition.Type == corev1.PodReady && condition.Reason == "NodeNotReady":
+			state.Why = joined(condition.Reason, condition.Message)
+		}
+	}
+	if pod.Status.Reason == "NodeLost" {
+		state.Why = joined(pod.Status.Reason, pod.Status.Message)
+	}
+	if pod.DeletionTimestamp != nil {
+		state.Why = firstOf(state.Why, "the pod is being deleted")
+	}
+	return state, started
+}
+
+func joined(reason, message string) string {
+	if message == "" {
+		return reason
+	}
+	if reason == "" {
+		return message
+	}
+	return reason + ": " + message
+}
+
+// output reads the end of the pod's log.
+func (c *Cluster) output(ctx context.Context, name string) (output []byte, err error) {
+	a := c.onPod("read the log of job", "get", "log", name)
+	stream, err := c.client.CoreV1().Pods(c.namespace).GetLogs(name, &corev1.PodLogOptions{
+		Container: workContainer, TailLines: ptr(int64(outputLines)), LimitBytes: ptr(int64(maxOutput)),
+	}).Stream(ctx)
+	if err != nil {
+		return nil, a.fail(ctx, err)
+	}
+	defer func() {
+		if closing := stream.Close(); err == nil && closing != nil {
+			err = a.fail(ctx, closing)
+		}
+	}()
+	output, err = io.ReadAll(io.LimitReader(stream, maxOutput))
+	if err != nil {
+		return nil, a.fail(ctx, fmt.Errorf("the log broke off: %w", err))
+	}
+	return output, nil
+}
+
+// DeleteJob deletes the pod and waits until it is gone. A pod on a node that
+// does not answer stays until the node is back or deleted: then the wait ends
+// with ctx, as fleet.KindTimedOut where that was a deadline. It is not deleted by
+// force, since its command may still hold the disk.
+func (c *Cluster) DeleteJob(ctx context.Context, name string) error {
+	a := c.onPod("delete job", "delete", "", name)
+	pod, err := c.client.CoreV1().Pods(c.namespace).Get(ctx, name, metav1.GetOptions{})
+	if apierrors.IsNotFound(err) {
+		return nil
+	}
+	if err != nil {
+		return c.onPod("read job", "get", "", name).fail(ctx, err)
+	}
+	if pod.Labels[labelManagedBy] != managedBy {
+		return &fleet.Error{Op: a.op, Resource: a.on, Kind: fleet.KindInvalid, Err: errors.New("Ortet did not make this pod")}
+	}
+	uid := pod.UID
+	err = c.client.CoreV1().Pods(c.namespace).Delete(ctx, name, metav1.DeleteOptions{Preconditions: &metav1.Preconditions{UID: &uid}})
+	if err != nil && !apierrors.IsNotFound(err) && !apierrors.IsConflict(err) {
+		return a.fail(ctx, err)
+	}
+	for {
+		pod, err := c.client.CoreV1().Pods(c.namespace).Get(ctx, name, metav1.GetOptions{})
+		if apierrors.IsNotFound(err) || err == nil && pod.UID != uid {
+			return nil
+		}
+		if err != nil {
+			return c.onPod("read job", "get", "", name).fail(ctx, err)
+		}
+		if err := pause(ctx, lookAgain); err != nil {
+			out := &fleet.Error{Op: a.op, Resource: a.on, Remedy: "look whether node " + pod.Spec.NodeName + " answers: its kubelet has to end the pod",
+				Err: fmt.Errorf("it is still terminating: %w", context.Cause(ctx))}
+			if errors.Is(ctx.Err(), context.DeadlineExceeded) {
+				out.Kind = fleet.KindTimedOut
+			}
+			return out
+		}
+	}
+}

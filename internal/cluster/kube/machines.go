@@ -1,0 +1,107 @@
+package kube
+
+import (
+	"context"
+	"encoding/json"
+	"net/http"
+
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/client-go/dynamic"
+
+	"github.com/ortet/ortet/internal/cluster"
+	"github.com/ortet/ortet/internal/fleet"
+)
+
+const machineGroup = "cluster.x-k8s.io"
+
+// AnnotateMachine finds the Machine by the annotations that Cluster API puts on
+// its nodes. It is not known where the node has none, where this API server
+// does not serve Cluster API (its management cluster is then another one), or
+// where no such Machine is there.
+func (c *Cluster) AnnotateMachine(ctx context.Context, node fleet.Node, annotations map[string]*string) (map[string]*string, bool, error) {
+	name, namespace := node.Annotations[fleet.AnnotationCapiMachine], node.Annotations[fleet.AnnotationCapiNamespace]
+	if name == "" || namespace == "" {
+		return nil, false, nil
+	}
+	version, err := c.machineVersion(ctx)
+	if err != nil || version == "" {
+		return nil, false, err
+	}
+	machines := c.dynamic.Resource(schema.GroupVersionResource{Group: machineGroup, Version: version, Resource: "machines"}).Namespace(namespace)
+	for range holdTries {
+		var before map[string]*string
+		before, err = annotateMachine(ctx, machines, namespace, name, annotations)
+		switch {
+		case err == nil:
+			return before, true, nil
+		case fleet.Is(err, fleet.KindNotFound):
+			return nil, false, nil
+		case !fleet.Is(err, fleet.KindConflict):
+			return nil, false, err
+		}
+		// Cluster API's controllers wrote meanwhile, as they often do.
+	}
+	return nil, false, err
+}
+
+func annotateMachine(ctx context.Context, machines dynamic.ResourceInterface, namespace, name string, annotations map[string]*string) (map[string]*string, error) {
+	a := act{op: "read machine", on: "machine " + namespace + "/" + name,
+		access: cluster.Access{Verb: "get", Group: machineGroup, Resource: "machines", Namespace: namespace}}
+	machine, err := machines.Get(ctx, name, metav1.GetOptions{})
+	if err != nil {
+		return nil, a.fail(ctx, err)
+	}
+	before := make(map[string]*string, len(annotations))
+	there := machine.GetAnnotations()
+	same := true
+	for key, want := range annotations {
+		before[key] = nil
+		value, ok := there[key]
+		if ok {
+			before[key] = &value
+		}
+		same = same && ok == (want != nil) && (want == nil || *want == value)
+	}
+	if same {
+		return before, nil
+	}
+	a.op, a.access.Verb = "annotate machine", "patch"
+	// With the revision, since what was there before is put back later.
+	body, err := json.Marshal(map[string]any{"metadata": map[string]any{
+		"annotations": annotations, "resourceVersion": machine.GetResourceVersion(),
+	}})
+	if err != nil {
+		return nil, a.fail(ctx, err)
+	}
+	if _, err := machines.Patch(ctx, name, types.MergePatchType, body, metav1.PatchOptions{FieldManager: fieldManager}); err != nil {
+		return nil, a.fail(ctx, err)
+	}
+	return before, nil
+}
+
+// machineVersion is the version of Cluster API that the server prefers; "" where
+// it serves none.
+func (c *Cluster) machineVersion(ctx context.Context) (string, error) {
+	var group metav1.APIGroup
+	body, err := c.client.Discovery().RESTClient().Get().AbsPath("/apis/"+machineGroup).
+		SetHeader("Accept", "application/json").Do(ctx).Raw()
+	if err != nil {
+		if apierrors.IsNotFound(err) || statusOf(err).Code == http.StatusNotFound {
+			return "", nil
+		}
+		return "", act{op: "discover Cluster API"}.fail(ctx, err)
+	}
+	if err := json.Unmarshal(body, &group); err != nil {
+		return "", &fleet.Error{Op: "discover Cluster API", Kind: fleet.KindInvalid, Err: err}
+	}
+	if v := group.PreferredVersion.Version; v != "" {
+		return v, nil
+	}
+	if len(group.Versions) > 0 {
+		return group.Versions[0].Version, nil
+	}
+	return "", nil
+}

@@ -1,0 +1,53 @@
+package kube
+
+import (
+	"net/http"
+	"time"
+)
+
+// readAgain sends a GET again that failed in passing: the connection broke, or a
+// load balancer or starting API server answered 502, 503 or 504 without saying
+// when to come back. Where Retry-After says so, client-go itself waits. Writes
+// are never repeated here: their effect may have happened.
+type readAgain struct {
+	next  http.RoundTripper
+	tries int
+}
+
+// firstPause doubles with every try.
+const firstPause = 100 * time.Millisecond
+
+// RoundTrip implements http.RoundTripper.
+func (r *readAgain) RoundTrip(request *http.Request) (*http.Response, error) {
+	ctx := request.Context()
+	wait := firstPause
+	for try := 0; ; try++ {
+		response, err := r.next.RoundTrip(request)
+		if request.Method != http.MethodGet || request.Body != nil || try == r.tries || ctx.Err() != nil || !passing(response, err) {
+			return response, err
+		}
+		if response != nil {
+			if err := response.Body.Close(); err != nil {
+				return nil, err
+			}
+		}
+		if err := pause(ctx, wait); err != nil {
+			return nil, err
+		}
+		wait *= 2
+	}
+}
+
+// WrappedRoundTripper lets client-go reach the transport beneath.
+func (r *readAgain) WrappedRoundTripper() http.RoundTripper { return r.next }
+
+func passing(response *http.Response, err error) bool {
+	if err != nil {
+		return transientNetwork(err)
+	}
+	switch response.StatusCode {
+	case http.StatusBadGateway, http.StatusServiceUnavailable, http.StatusGatewayTimeout:
+		return response.Header.Get("Retry-After") == ""
+	}
+	return false
+}
