@@ -16,6 +16,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/google/uuid"
 	"golang.org/x/sys/unix"
 
 	"github.com/ortet/ortet/internal/azsim"
@@ -43,24 +44,59 @@ func (s *Substrate) Boot(ctx context.Context, desc azsim.Computer) error {
 			return fmt.Errorf("boot %s: %w", desc.ID, err)
 		}
 	}
-	if err := s.awaitReady(ctx, c.run); err != nil {
-		return fmt.Errorf("boot %s: %w; its console says last: %s", desc.ID, err, c.lastWords())
+	for {
+		err := awaitReady(ctx, c.run)
+		if err == nil {
+			break
+		}
+		if !errors.Is(err, errRestart) {
+			return fmt.Errorf("boot %s: %w; its console says last: %s", desc.ID, err, c.lastWords())
+		}
+		if err := s.settle(ctx, c, c.run); err != nil {
+			return fmt.Errorf("boot %s: %w", desc.ID, err)
+		}
 	}
 	s.log.Info("machine is up", "computer", desc.ID, "host", desc.HostName, "address", s.fabric.nth(c.n).String())
 	return nil
 }
 
+// How a container's first process ends when the operating system asks the
+// kernel for a restart, see reboot(2) on process id namespaces: by SIGHUP.
+const restarted = 128 + int(unix.SIGHUP)
+
+var errRestart = errors.New("the operating system restarts")
+
 // awaitReady waits for the first process to say that everything which starts at
 // boot has started, cloud-init's last stage among it.
-func (s *Substrate) awaitReady(ctx context.Context, r *run) error {
+func awaitReady(ctx context.Context, r *run) error {
 	select {
 	case <-r.ready:
 		return nil
 	case <-r.exited:
+		if r.status == restarted {
+			return errRestart
+		}
 		return fmt.Errorf("the operating system stopped with status %d", r.status)
 	case <-ctx.Done():
 		return fmt.Errorf("the operating system runs, but has not started all of its units: %w", ctx.Err())
 	}
+}
+
+// settle does what a hypervisor does when the guest stops by itself: after a
+// restart it runs anew, after a power-off it is off. c.step is held.
+func (s *Substrate) settle(ctx context.Context, c *computer, r *run) error {
+	if c.run != r {
+		return nil // somebody else has seen to it
+	}
+	if err := s.powerOff(context.WithoutCancel(ctx), c); err != nil {
+		return err
+	}
+	if r.status != restarted {
+		s.log.Info("machine stopped by itself", "computer", c.id, "status", r.status)
+		return nil
+	}
+	s.log.Info("machine restarts", "computer", c.id)
+	return s.powerOn(ctx, c, false)
 }
 
 // powerOn starts the computer from its disk. Whatever fails, nothing stays.
@@ -80,6 +116,9 @@ func (s *Substrate) powerOn(ctx context.Context, c *computer, provision bool) (e
 	// No name server: the machines' network is closed. The kubelet wants one named.
 	resolver := fmt.Sprintf("nameserver %s\noptions timeout:1 attempts:1\n", s.fabric.gateway())
 	if err := os.WriteFile(filepath.Join(platform, "resolv.conf"), []byte(resolver), 0o644); err != nil { //nolint:gosec // all of the machine's users read it
+		return err
+	}
+	if err := os.WriteFile(filepath.Join(platform, "boot_id"), []byte(uuid.NewString()+"\n"), 0o444); err != nil { //nolint:gosec // as the kernel's own
 		return err
 	}
 	disk, err := s.volumes.claim(ctx, c.desc.OSDisk, c.id)
@@ -186,6 +225,11 @@ func (s *Substrate) start(ctx context.Context, c *computer, r *run, bundle strin
 		_ = read.Close()
 		r.status = cmd.ProcessState.ExitCode()
 		close(r.exited)
+		c.step.Lock()
+		defer c.step.Unlock()
+		if err := s.settle(context.WithoutCancel(ctx), c, r); err != nil {
+			s.log.Error("machine stopped by itself and cannot be seen to", "computer", c.id, "error", err)
+		}
 	}()
 
 	tick := time.NewTicker(10 * time.Millisecond)

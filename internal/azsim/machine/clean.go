@@ -29,13 +29,15 @@ func Clean(dir string) error {
 
 // clean finds leftovers by looking for what carries the folder's path or prefix.
 func clean(ctx context.Context, dir string) error {
-	errs := removeContainers(ctx, filepath.Join(dir, "runc"))
-	mounts, err := mountsUnder(dir)
-	errs = errors.Join(errs, err)
+	mounts, errs := mountsUnder(dir)
 	for _, m := range mounts {
-		// A process that died in the middle of a copy left the file system frozen,
-		// and then nobody could write to it or unmount it.
-		errs = errors.Join(errs, thaw(m), unmount(m))
+		// A process that died in the middle of a copy left the file system frozen:
+		// whoever writes to it cannot even be killed.
+		errs = errors.Join(errs, thaw(m))
+	}
+	errs = errors.Join(errs, removeContainers(ctx, filepath.Join(dir, "runc")))
+	for _, m := range mounts {
+		errs = errors.Join(errs, unmount(m))
 	}
 	loops, err := loopsUnder(dir)
 	errs = errors.Join(errs, err)

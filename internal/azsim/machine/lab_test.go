@@ -127,4 +127,3 @@ func TestMachineBoots(t *testing.T) {
 		t.Fatal(err)
 	}
 }
-

@@ -91,7 +91,7 @@ func scanLoop(ctx context.Context, name string) (*loopDisk, error) {
 	if err != nil || len(disk.Partitions) > 0 {
 		return disk, err
 	}
-	if err := exec.CommandContext(ctx, "partx", "--update", "/dev/"+name).Run(); err != nil { //nolint:gosec // a device's name
+	if err := exec.CommandContext(ctx, "partx", "--add", "/dev/"+name).Run(); err != nil { //nolint:gosec // a device's name
 		return disk, ctx.Err()
 	}
 	return readLoop(name)

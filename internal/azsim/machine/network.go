@@ -122,6 +122,14 @@ func (f fabric) hardware(n int) string {
 // disconnect takes the n-th machine's namespace and with it both ends of its
 // wire away; gone already is no error.
 func (f fabric) disconnect(ctx context.Context, n int) error {
+	// The kernel takes a namespace down after the fact. Deleting the wire first
+	// frees its name for the next boot.
+	if exists(filepath.Join(netnsFolder, f.namespace())) {
+		err := ip(ctx, f.namespace(), fmt.Sprintf("link delete m%d", n))
+		if err != nil && !strings.Contains(err.Error(), "Cannot find device") {
+			return err
+		}
+	}
 	return deleteNamespace(ctx, f.machineNamespace(n))
 }
 

@@ -11,7 +11,15 @@ type (
 		Root     ociRoot    `json:"root"`
 		Hostname string     `json:"hostname"`
 		Mounts   []ociMount `json:"mounts"`
+		Hooks    ociHooks   `json:"hooks"`
 		Linux    ociLinux   `json:"linux"`
+	}
+	ociHooks struct {
+		StartContainer []ociHook `json:"startContainer"`
+	}
+	ociHook struct {
+		Path string   `json:"path"`
+		Args []string `json:"args"`
 	}
 	ociProcess struct {
 		Terminal     bool            `json:"terminal"`
@@ -48,7 +56,6 @@ type (
 		Namespaces  []ociNamespace `json:"namespaces"`
 		Resources   ociResources   `json:"resources"`
 		CgroupsPath string         `json:"cgroupsPath"`
-		Devices     []ociDevice    `json:"devices,omitempty"`
 	}
 	ociNamespace struct {
 		Type string `json:"type"`
@@ -60,13 +67,6 @@ type (
 	ociDeviceRule struct {
 		Allow  bool   `json:"allow"`
 		Access string `json:"access"`
-	}
-	ociDevice struct {
-		Type     string `json:"type"`
-		Path     string `json:"path"`
-		Major    int64  `json:"major"`
-		Minor    int64  `json:"minor"`
-		FileMode uint32 `json:"fileMode"`
 	}
 )
 
@@ -89,6 +89,7 @@ var capabilities = []string{
 const (
 	platformFolder = "/run/platform"
 	seedFolder     = platformFolder + "/seed"
+	bootID         = platformFolder + "/boot_id"
 	notifySocket   = "@platform-ready" // abstract, so of the network namespace
 )
 
@@ -139,6 +140,13 @@ func (f frame) spec() ociSpec {
 			{Destination: platformFolder, Type: "bind", Source: f.Platform, Options: []string{"bind", "ro", "nosuid", "nodev"}},
 			{Destination: "/run/systemd/resolve/resolv.conf", Type: "bind", Source: f.Platform + "/resolv.conf", Options: []string{"bind", "ro"}},
 		},
+		// The kernel's boot id is the host's. Journal and kubelet tell boots apart
+		// by it, so a machine gets one for each of its own. runc refuses mounts
+		// in /proc but by a hook, which runs in the machine before systemd.
+		Hooks: ociHooks{StartContainer: []ociHook{{
+			Path: "/bin/mount",
+			Args: []string{"mount", "--bind", bootID, "/proc/sys/kernel/random/boot_id"},
+		}}},
 		Linux: ociLinux{
 			Namespaces: []ociNamespace{
 				{Type: "pid"}, {Type: "ipc"}, {Type: "uts"}, {Type: "mount"}, {Type: "cgroup"},
