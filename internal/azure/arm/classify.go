@@ -35,12 +35,12 @@ type refusal struct {
 
 func (r *refusal) Error() string {
 	var b strings.Builder
-	if r.status >= 300 {
+	if r.status > http.StatusOK { // the failed end of an operation comes with 200
 		fmt.Fprintf(&b, "%d ", r.status)
 	}
 	if r.code != "" {
 		b.WriteString(r.code)
-	} else if r.status >= 300 {
+	} else if r.status > http.StatusOK {
 		b.WriteString(http.StatusText(r.status))
 	}
 	if r.message != "" {
@@ -109,7 +109,7 @@ func classifyLocal(e *fleet.Error, err error) {
 	case errors.Is(err, errTooLarge):
 		e.Kind = fleet.KindInvalid
 		e.Remedy = "something other than Azure seems to answer: check the endpoint and any proxy"
-	case errors.As(err, &syntax), errors.As(err, &typ), errors.As(err, &parse):
+	case errors.As(err, &syntax), errors.As(err, &typ), errors.As(err, &parse), strings.HasPrefix(err.Error(), "unmarshalling type "):
 		// A proxy's page, or an answer cut short.
 		e.Kind = fleet.KindTransient
 		e.Err = fmt.Errorf("the answer is not what Azure sends: %w", err)

@@ -1,0 +1,115 @@
+package azure
+
+import (
+	"slices"
+
+	"github.com/ortet/ortet/internal/fleet"
+)
+
+// Changes lists a zero change of every verb: for tables, and for tests that
+// must leave none out.
+func Changes() []fleet.Change {
+	return []fleet.Change{
+		fleet.StopInstance{}, fleet.StopInstance{Deallocate: true}, fleet.StartInstance{}, fleet.ProtectInstance{},
+		fleet.CreateSnapshot{}, fleet.DeleteSnapshot{}, fleet.CreateDisk{}, fleet.DeleteDisk{},
+		fleet.AttachDisk{}, fleet.DetachDisk{},
+		fleet.CreateGallery{}, fleet.CreateDefinition{},
+		fleet.CreateVersion{}, fleet.TagVersion{}, fleet.DeleteVersion{},
+		fleet.PatchModel{}, fleet.DeleteExtension{}, fleet.SetCapacity{},
+	}
+}
+
+const (
+	instanceActions = "Microsoft.Compute/virtualMachineScaleSets/virtualMachines/"
+	versionActions  = "Microsoft.Compute/galleries/images/versions/"
+)
+
+// Actions gives the Azure actions that a change of that verb needs, with those
+// that it reads by, sorted; nil for an unknown verb. It is what
+// docs/azure-permissions.md documents, what preflight asks Reader.Denied for,
+// and what the denial tests take away one by one.
+//
+// The beginGetAccess actions are Azure's linked check that the caller may read
+// the bytes that it copies (documentation of disks and snapshots, "assign
+// permissions"); versions/read is the linked check on the image that a model
+// points at.
+func Actions(verb string) []string {
+	var a []string
+	switch verb {
+	case fleet.StopInstance{}.Verb():
+		a = []string{instanceActions + "powerOff/action"}
+	case fleet.StopInstance{Deallocate: true}.Verb():
+		a = []string{instanceActions + "deallocate/action"}
+	case fleet.StartInstance{}.Verb():
+		a = []string{instanceActions + "start/action"}
+	case fleet.ProtectInstance{}.Verb():
+		a = []string{instanceActions + "read", instanceActions + "write"}
+	case fleet.AttachDisk{}.Verb(), fleet.DetachDisk{}.Verb():
+		a = []string{instanceActions + "read", instanceActions + "attachDetachDataDisks/action",
+			"Microsoft.Compute/disks/read", "Microsoft.Compute/disks/write"}
+	case fleet.CreateSnapshot{}.Verb():
+		a = []string{"Microsoft.Compute/snapshots/read", "Microsoft.Compute/snapshots/write", "Microsoft.Compute/disks/beginGetAccess/action"}
+	case fleet.DeleteSnapshot{}.Verb():
+		a = []string{"Microsoft.Compute/snapshots/delete"}
+	case fleet.CreateDisk{}.Verb():
+		a = []string{"Microsoft.Compute/disks/read", "Microsoft.Compute/disks/write", "Microsoft.Compute/snapshots/beginGetAccess/action"}
+	case fleet.DeleteDisk{}.Verb():
+		a = []string{"Microsoft.Compute/disks/delete"}
+	case fleet.CreateGallery{}.Verb():
+		a = []string{"Microsoft.Compute/galleries/read", "Microsoft.Compute/galleries/write"}
+	case fleet.CreateDefinition{}.Verb():
+		a = []string{"Microsoft.Compute/galleries/images/read", "Microsoft.Compute/galleries/images/write"}
+	case fleet.CreateVersion{}.Verb():
+		a = []string{versionActions + "read", versionActions + "write", "Microsoft.Compute/snapshots/beginGetAccess/action"}
+	case fleet.TagVersion{}.Verb():
+		a = []string{versionActions + "read", versionActions + "write"}
+	case fleet.DeleteVersion{}.Verb():
+		a = []string{versionActions + "delete"}
+	case fleet.PatchModel{}.Verb():
+		a = []string{"Microsoft.Compute/virtualMachineScaleSets/write", versionActions + "read"}
+	case fleet.DeleteExtension{}.Verb():
+		a = []string{"Microsoft.Compute/virtualMachineScaleSets/extensions/delete"}
+	case fleet.SetCapacity{}.Verb():
+		a = []string{"Microsoft.Compute/virtualMachineScaleSets/read", "Microsoft.Compute/virtualMachineScaleSets/write"}
+	}
+	slices.Sort(a)
+	return a
+}
+
+// ReadActions gives the actions that Reader's methods need on the resource
+// group, sorted.
+func ReadActions() []string {
+	return []string{
+		"Microsoft.Authorization/permissions/read",
+		"Microsoft.Compute/disks/read",
+		"Microsoft.Compute/galleries/images/read",
+		"Microsoft.Compute/galleries/images/versions/read",
+		"Microsoft.Compute/galleries/read",
+		"Microsoft.Compute/snapshots/read",
+		"Microsoft.Compute/virtualMachineScaleSets/read",
+		"Microsoft.Compute/virtualMachineScaleSets/virtualMachines/read",
+		"Microsoft.Compute/virtualMachines/read",
+	}
+}
+
+// SubscriptionReadActions gives the actions that are needed on the subscription:
+// Reader.Size reads its catalogue of VM sizes.
+func SubscriptionReadActions() []string { return []string{"Microsoft.Compute/skus/read"} }
+
+// OperationActions gives the actions by which Changer.Poll asks after
+// operations, which Azure checks on the subscription. They are part of Reader
+// and Contributor; a custom role names them.
+func OperationActions() []string {
+	return []string{"Microsoft.Compute/locations/operations/read"}
+}
+
+// ActionsOf gives what reading and all the changes together need on the resource
+// group, sorted and without repetition.
+func ActionsOf(changes ...fleet.Change) []string {
+	all := ReadActions()
+	for _, c := range changes {
+		all = append(all, Actions(c.Verb())...)
+	}
+	slices.Sort(all)
+	return slices.Compact(all)
+}

@@ -1,0 +1,104 @@
+package azure
+
+import (
+	"context"
+
+	"github.com/ortet/ortet/internal/fleet"
+)
+
+// A request is one call of a Cloud's method, as the decorators see it.
+type request struct {
+	name   string       // "get scale set"
+	change fleet.Change // of Begin; else nil
+	poll   *fleet.Progress
+}
+
+// ended reports a Poll that failed because its operation did: asking again
+// gives the same.
+func (c request) ended() bool { return c.poll != nil && c.poll.Done }
+
+// A layer does something around every request.
+type layer interface {
+	around(ctx context.Context, c request, do func(context.Context) error) error
+}
+
+// around is a Cloud with a layer about it.
+type around struct {
+	next  Cloud
+	layer layer
+}
+
+var _ Cloud = around{}
+
+func call[T any](ctx context.Context, a around, name string, do func(context.Context) (T, error)) (T, error) {
+	var out T
+	err := a.layer.around(ctx, request{name: name}, func(ctx context.Context) (err error) {
+		out, err = do(ctx)
+		return err
+	})
+	return out, err
+}
+
+func (a around) Pool(ctx context.Context, id fleet.ResourceID) (fleet.Pool, error) {
+	return call(ctx, a, "get scale set", func(ctx context.Context) (fleet.Pool, error) { return a.next.Pool(ctx, id) })
+}
+
+func (a around) Instances(ctx context.Context, pool fleet.ResourceID) ([]fleet.Instance, error) {
+	return call(ctx, a, "list instances", func(ctx context.Context) ([]fleet.Instance, error) { return a.next.Instances(ctx, pool) })
+}
+
+func (a around) Instance(ctx context.Context, id fleet.ResourceID) (fleet.Instance, error) {
+	return call(ctx, a, "get instance", func(ctx context.Context) (fleet.Instance, error) { return a.next.Instance(ctx, id) })
+}
+
+func (a around) Disk(ctx context.Context, id fleet.ResourceID) (fleet.Disk, error) {
+	return call(ctx, a, "get disk", func(ctx context.Context) (fleet.Disk, error) { return a.next.Disk(ctx, id) })
+}
+
+func (a around) Snapshot(ctx context.Context, id fleet.ResourceID) (fleet.Snapshot, error) {
+	return call(ctx, a, "get snapshot", func(ctx context.Context) (fleet.Snapshot, error) { return a.next.Snapshot(ctx, id) })
+}
+
+func (a around) Gallery(ctx context.Context, id fleet.ResourceID) (fleet.Gallery, error) {
+	return call(ctx, a, "get gallery", func(ctx context.Context) (fleet.Gallery, error) { return a.next.Gallery(ctx, id) })
+}
+
+func (a around) Definition(ctx context.Context, id fleet.ResourceID) (fleet.Definition, error) {
+	return call(ctx, a, "get image definition", func(ctx context.Context) (fleet.Definition, error) { return a.next.Definition(ctx, id) })
+}
+
+func (a around) Versions(ctx context.Context, definition fleet.ResourceID) ([]fleet.ImageVersion, error) {
+	return call(ctx, a, "list image versions", func(ctx context.Context) ([]fleet.ImageVersion, error) { return a.next.Versions(ctx, definition) })
+}
+
+func (a around) Uses(ctx context.Context, definition fleet.ResourceID) ([]fleet.ImageUse, error) {
+	return call(ctx, a, "list who uses an image", func(ctx context.Context) ([]fleet.ImageUse, error) { return a.next.Uses(ctx, definition) })
+}
+
+func (a around) Size(ctx context.Context, subscription, location, size string) (fleet.SizeInfo, error) {
+	return call(ctx, a, "look up a VM size", func(ctx context.Context) (fleet.SizeInfo, error) {
+		return a.next.Size(ctx, subscription, location, size)
+	})
+}
+
+func (a around) Denied(ctx context.Context, scope fleet.ResourceID, actions []string) ([]string, error) {
+	return call(ctx, a, "list permissions", func(ctx context.Context) ([]string, error) { return a.next.Denied(ctx, scope, actions) })
+}
+
+func (a around) Begin(ctx context.Context, change fleet.Change) (fleet.Token, error) {
+	var out fleet.Token
+	err := a.layer.around(ctx, request{name: change.Verb(), change: change}, func(ctx context.Context) (err error) {
+		out, err = a.next.Begin(ctx, change)
+		return err
+	})
+	return out, err
+}
+
+func (a around) Poll(ctx context.Context, token fleet.Token) (fleet.Progress, error) {
+	var out fleet.Progress
+	err := a.layer.around(ctx, request{name: "poll", poll: &out}, func(ctx context.Context) (err error) {
+		out, err = a.next.Poll(ctx, token)
+		return err
+	})
+	return out, err
+}

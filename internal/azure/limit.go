@@ -1,0 +1,132 @@
+package azure
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"sync"
+	"time"
+
+	"github.com/ortet/ortet/internal/fleet"
+)
+
+// Limits bound the requests to one subscription. Azure Resource Manager gives
+// each principal and region a bucket per subscription: 250 reads, refilled by 25
+// a second; 200 writes, by 10; 200 deletes, by 10 (documentation of ARM request
+// limits, the limits since 2024). The cluster's own cloud provider may use the
+// same principal, so the zero value takes a part of them.
+type Limits struct {
+	// Concurrent is how many requests may be under way at once; 0 means 16.
+	Concurrent int
+	// Reads and Changes are how many a second; 0 means 10 and 2.
+	Reads, Changes float64
+	// Burst is how many may go at once after a quiet time; 0 means 40 reads and
+	// 20 changes. It must be at least 1 where it is set.
+	ReadBurst, ChangeBurst int
+}
+
+func (l Limits) withDefaults() Limits {
+	if l.Concurrent <= 0 {
+		l.Concurrent = 16
+	}
+	if l.Reads <= 0 {
+		l.Reads = 10
+	}
+	if l.Changes <= 0 {
+		l.Changes = 2
+	}
+	if l.ReadBurst <= 0 {
+		l.ReadBurst = 40
+	}
+	if l.ChangeBurst <= 0 {
+		l.ChangeBurst = 20
+	}
+	return l
+}
+
+// Limit keeps below Azure's limits by waiting before a request. It belongs
+// below Retry, so that tries count. A request whose turn cannot come before
+// ctx's deadline fails at once with fleet.KindThrottled.
+//
+// A list counts as one read though it has a request per page: its pages follow
+// each other, and lists are rare.
+func Limit(cloud Cloud, limits Limits) Cloud {
+	l := limits.withDefaults()
+	return around{cloud, &limiter{
+		slots:   make(chan struct{}, l.Concurrent),
+		reads:   bucket{rate: l.Reads, burst: float64(l.ReadBurst), level: float64(l.ReadBurst)},
+		changes: bucket{rate: l.Changes, burst: float64(l.ChangeBurst), level: float64(l.ChangeBurst)},
+	}}
+}
+
+type limiter struct {
+	slots          chan struct{}
+	reads, changes bucket
+}
+
+func (l *limiter) around(ctx context.Context, c request, do func(context.Context) error) error {
+	b := &l.reads
+	if c.change != nil {
+		b = &l.changes
+	}
+	if d := b.take(time.Now()); d > 0 {
+		if !sleep(ctx, d) {
+			b.giveBack()
+			return l.late(ctx, c, d)
+		}
+	}
+	select {
+	case l.slots <- struct{}{}:
+	case <-ctx.Done():
+		return l.late(ctx, c, 0)
+	}
+	defer func() { <-l.slots }()
+	return do(ctx)
+}
+
+func (l *limiter) late(ctx context.Context, c request, d time.Duration) error {
+	e := &fleet.Error{Op: c.name, Kind: fleet.KindThrottled, RetryAfter: d,
+		Err: fmt.Errorf("its turn under our own limit of requests comes in %s, after the deadline", d.Round(time.Millisecond))}
+	if c.change != nil {
+		e.Resource = string(c.change.Target())
+	}
+	if err := ctx.Err(); err != nil {
+		e.Kind, e.Err = fleet.KindUnknown, err
+		if errors.Is(err, context.DeadlineExceeded) {
+			e.Kind = fleet.KindTimedOut
+		}
+	}
+	return e
+}
+
+// A bucket lets rate a second through, and burst at once.
+type bucket struct {
+	mu          sync.Mutex
+	rate, burst float64
+	level       float64 // may be negative: turns that are promised
+	at          time.Time
+}
+
+// take gives how long to wait for the turn that it hands out.
+func (b *bucket) take(now time.Time) time.Duration {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	if !b.at.IsZero() && now.After(b.at) {
+		b.level = min(b.burst, b.level+b.rate*now.Sub(b.at).Seconds())
+	}
+	if b.at.IsZero() || now.After(b.at) {
+		b.at = now
+	}
+	b.level--
+	if b.level >= 0 {
+		return 0
+	}
+	return time.Duration(-b.level / b.rate * float64(time.Second))
+}
+
+// giveBack returns a turn that was not used.
+func (b *bucket) giveBack() {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	b.level = min(b.burst, b.level+1)
+}
