@@ -1,0 +1,146 @@
+package clustertest
+
+import (
+	"context"
+	"errors"
+	"strings"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/ortet/ortet/internal/cluster"
+	"github.com/ortet/ortet/internal/fleet"
+)
+
+func (w *world) job(node string) cluster.Job {
+	return cluster.Job{
+		Name: w.name + "-generalize", Node: node, Image: "example.invalid/ortet-node:1", Command: []string{"ortet-node", "generalize"},
+		PullSecret: "pull", Labels: map[string]string{"ortet.io/capture": "c1"}, Deadline: time.Hour,
+	}
+}
+
+// reportPod plays the kubelet's report of the job's pod.
+func (w *world) reportPod(name string, status corev1.PodStatus) {
+	w.Helper()
+	w.eventually("pod status", func() (string, bool) {
+		pod, err := w.admin.CoreV1().Pods(w.setup.Namespace).Get(w.ctx, name, metav1.GetOptions{})
+		w.must(err, "read the job's pod")
+		pod.Status = status
+		_, err = w.admin.CoreV1().Pods(w.setup.Namespace).UpdateStatus(w.ctx, pod, metav1.UpdateOptions{})
+		if err != nil && !apierrors.IsConflict(err) {
+			w.must(err, "report pod status")
+		}
+		return "conflict", err == nil
+	})
+}
+
+func jobLife(w *world) {
+	node := w.cordoned("")
+	w.kubelet(node)
+	job := w.job(node)
+	state, err := w.under.Job(w.ctx, job.Name)
+	w.must(err, "read a job that is not there")
+	if state.Exists {
+		w.Errorf("before the start: %+v", state)
+	}
+	w.must(w.under.DeleteJob(w.ctx, job.Name), "delete a job that is not there")
+
+	w.must(w.under.StartJob(w.ctx, job), "start")
+	pod, err := w.admin.CoreV1().Pods(w.setup.Namespace).Get(w.ctx, job.Name, metav1.GetOptions{})
+	w.must(err, "read the pod")
+	spec := pod.Spec
+	container := spec.Containers[0]
+	switch {
+	case spec.NodeName != node, spec.RestartPolicy != corev1.RestartPolicyNever,
+		spec.AutomountServiceAccountToken == nil || *spec.AutomountServiceAccountToken,
+		spec.ActiveDeadlineSeconds == nil || *spec.ActiveDeadlineSeconds != 3600,
+		len(spec.ImagePullSecrets) != 1 || spec.ImagePullSecrets[0].Name != "pull",
+		container.Image != job.Image || strings.Join(container.Command, " ") != "ortet-node generalize",
+		container.SecurityContext == nil || container.SecurityContext.Privileged == nil || !*container.SecurityContext.Privileged,
+		len(container.VolumeMounts) != 1 || container.VolumeMounts[0].MountPath != "/host",
+		len(spec.Volumes) != 1 || spec.Volumes[0].HostPath == nil || spec.Volumes[0].HostPath.Path != "/",
+		pod.Labels["ortet.io/capture"] != "c1":
+		w.Errorf("the pod is not what was asked for: %+v", pod)
+	}
+	tolerates := false
+	for _, t := range spec.Tolerations {
+		tolerates = tolerates || t.Operator == corev1.TolerationOpExists && t.Key == "" && t.Effect == ""
+	}
+	if !tolerates {
+		w.Errorf("it does not tolerate everything: %+v", spec.Tolerations)
+	}
+
+	other := job
+	other.Image = "example.invalid/other"
+	w.must(w.under.StartJob(w.ctx, other), "start again")
+	again, err := w.admin.CoreV1().Pods(w.setup.Namespace).Get(w.ctx, job.Name, metav1.GetOptions{})
+	w.must(err, "read the pod")
+	if again.UID != pod.UID || again.Spec.Containers[0].Image != job.Image {
+		w.Error("the second start changed the pod")
+	}
+	state, err = w.under.Job(w.ctx, job.Name)
+	w.must(err, "read")
+	if !state.Exists || state.Done || state.Why != "" {
+		w.Errorf("once started: %+v", state)
+	}
+	w.must(w.under.DeleteJob(w.ctx, job.Name), "delete")
+	if got := w.podsOn(node); got != "" {
+		w.Errorf("pods after the deletion: %q", got)
+	}
+	w.must(w.under.DeleteJob(w.ctx, job.Name), "delete again")
+}
+
+func jobStuck(w *world) {
+	node := w.cordoned("")
+	job := w.job(node)
+	w.must(w.under.StartJob(w.ctx, job), "start")
+	w.reportPod(job.Name, corev1.PodStatus{Phase: corev1.PodPending, ContainerStatuses: []corev1.ContainerStatus{{
+		Name: "work", State: corev1.ContainerState{Waiting: &corev1.ContainerStateWaiting{Reason: "ImagePullBackOff", Message: "no such image"}},
+	}}})
+	state, err := w.under.Job(w.ctx, job.Name)
+	w.must(err, "read")
+	if state.Done || !strings.Contains(state.Why, "ImagePullBackOff") || !strings.Contains(state.Why, "no such image") {
+		w.Errorf("%+v", state)
+	}
+	// Nobody ends the pod, so the deletion ends with the context.
+	ctx, cancel := context.WithTimeout(w.ctx, time.Second)
+	defer cancel()
+	err = w.under.DeleteJob(ctx, job.Name)
+	w.wantKind(err, fleet.KindTimedOut, "deletion on a silent node")
+	if !errors.Is(err, context.DeadlineExceeded) {
+		w.Errorf("deletion: %v", err)
+	}
+	w.wantKind(w.under.StartJob(w.ctx, job), fleet.KindConflict, "start while the former pod goes")
+	w.kubelet(node)
+	w.must(w.under.DeleteJob(w.ctx, job.Name), "deletion once the node is back")
+}
+
+func jobLost(w *world) {
+	node := w.cordoned("")
+	w.kubelet(node)
+	job := w.job(node)
+	w.must(w.under.StartJob(w.ctx, job), "start")
+	w.reportPod(job.Name, corev1.PodStatus{Phase: corev1.PodFailed, Reason: "Evicted", Message: "the node was low on memory"})
+	state, err := w.under.Job(w.ctx, job.Name)
+	w.must(err, "read")
+	if !state.Done || state.ExitCode == 0 || !strings.Contains(state.Why, "low on memory") {
+		w.Errorf("%+v", state)
+	}
+	w.must(w.under.DeleteJob(w.ctx, job.Name), "delete")
+}
+
+// jobForeign has a pod of the job's name that somebody else made.
+func jobForeign(w *world) {
+	node := w.cordoned("")
+	w.kubelet(node)
+	job := w.job(node)
+	w.pod(w.setup.Namespace, node, job.Name, metav1.OwnerReference{}, nil)
+	w.wantKind(w.under.StartJob(w.ctx, job), fleet.KindInvalid, "start")
+	w.wantKind(w.under.DeleteJob(w.ctx, job.Name), fleet.KindInvalid, "delete")
+	if got := w.podsOn(node); got != job.Name {
+		w.Errorf("pods: %q", got)
+	}
+	w.must(w.admin.CoreV1().Pods(w.setup.Namespace).Delete(w.ctx, job.Name, metav1.DeleteOptions{}), "clean up")
+}
