@@ -1,0 +1,65 @@
+package disk
+
+import (
+	"path"
+	"slices"
+	"strings"
+)
+
+// entry is one line of fstab(5) that mounts something below the root.
+type entry struct {
+	spec, dir, kind string
+}
+
+// maxEntries bounds how many lines of a disk's fstab are followed.
+const maxEntries = 64
+
+// parseFstab returns what a disk mounts below its root, outer ones first.
+func parseFstab(data []byte) []entry {
+	var found []entry
+	for line := range strings.Lines(string(data)) {
+		f := strings.Fields(line)
+		if len(f) < 3 || strings.HasPrefix(f[0], "#") || !strings.HasPrefix(f[1], "/") || f[2] == "swap" {
+			continue
+		}
+		dir := path.Clean(unescape(f[1]))
+		if dir == "/" || len(found) == maxEntries {
+			continue
+		}
+		found = append(found, entry{spec: unescape(f[0]), dir: dir, kind: f[2]})
+	}
+	slices.SortStableFunc(found, func(a, b entry) int { return strings.Count(a.dir, "/") - strings.Count(b.dir, "/") })
+	return found
+}
+
+// unescape undoes fstab's octal escapes of blanks and backslashes.
+func unescape(s string) string {
+	return strings.NewReplacer(`\040`, " ", `\011`, "\t", `\012`, "\n", `\134`, `\`).Replace(s)
+}
+
+// names says whether an entry's device is the partition with this superblock.
+func (e entry) names(sb Superblock) bool {
+	spec := e.spec
+	for _, p := range [][2]string{{"/dev/disk/by-uuid/", "UUID="}, {"/dev/disk/by-label/", "LABEL="}} {
+		if v, ok := strings.CutPrefix(spec, p[0]); ok {
+			spec = p[1] + v
+		}
+	}
+	if v, ok := strings.CutPrefix(spec, "UUID="); ok {
+		return sb.UUID != "" && strings.EqualFold(strings.Trim(v, `"`), sb.UUID)
+	}
+	if v, ok := strings.CutPrefix(spec, "LABEL="); ok {
+		return sb.Label != "" && strings.Trim(v, `"`) == sb.Label
+	}
+	return false
+}
+
+// holdsState says whether a directory on another disk would keep a node's
+// identity out of reach: then the copy cannot be generalised.
+func holdsState(dir string) bool {
+	switch dir {
+	case "/etc", "/var", "/var/lib", "/var/log", "/var/lib/kubelet", "/var/lib/cloud", "/var/lib/waagent", "/var/lib/rancher", "/root", "/home":
+		return true
+	}
+	return false
+}
