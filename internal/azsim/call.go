@@ -64,6 +64,10 @@ func (s *Server) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		return
 	}
 	c.body = data
+	if path, own := strings.CutPrefix(r.URL.Path, "/azsim/"); own {
+		c.finish(w, c.encoded(c.control(path)))
+		return
+	}
 	if c.aside(w) {
 		return
 	}
@@ -176,8 +180,10 @@ func (c *call) handle(routeErr error) (*reply, error) {
 	if c.version == "" {
 		return nil, badRequest("MissingApiVersionParameter", "The api-version query parameter (?api-version=) is required for all requests.")
 	}
-	if err := c.authenticate(); err != nil {
-		return nil, err
+	if c.principal == nil { // else it is the server's own
+		if err := c.authenticate(); err != nil {
+			return nil, err
+		}
 	}
 	if routeErr != nil {
 		return nil, routeErr
@@ -244,7 +250,7 @@ func (c *call) route() error {
 		}
 		return c.to("", nil)
 	}
-	if rt := c.s.types[strings.Trim(typ+"/"+strings.ToLower(id.tail), "/")]; rt != nil && method == http.MethodGet {
+	if rt := c.s.types[typ+"/"+strings.ToLower(id.tail)]; rt != nil && method == http.MethodGet {
 		c.rt = rt
 		return c.to("read", orElse(rt.list, listStored))
 	}

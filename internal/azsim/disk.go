@@ -55,11 +55,19 @@ func checkDisk(c *call, old, next *armcompute.Disk) error {
 	if p == nil || p.CreationData == nil || p.CreationData.CreateOption == nil {
 		return badParameter("disk.creationData", "Required parameter 'disk.creationData' is missing (null).")
 	}
+	canon(p.CreationData.CreateOption, armcompute.PossibleDiskCreateOptionValues()) // an unknown one is refused below
+	canon(p.OSType, armcompute.PossibleOperatingSystemTypesValues())
+	if !canon(p.HyperVGeneration, armcompute.PossibleHyperVGenerationValues()) {
+		return badParameter("disk.hyperVGeneration", "The value '%s' of parameter 'disk.hyperVGeneration' is not allowed. Allowed values are: V1,V2.", *p.HyperVGeneration)
+	}
 	if next.SKU == nil || next.SKU.Name == nil {
 		next.SKU = &armcompute.DiskSKU{Name: ptr(armcompute.DiskStorageAccountTypesStandardLRS)}
 		if old != nil {
 			next.SKU = old.SKU
 		}
+	}
+	if !canon(next.SKU.Name, armcompute.PossibleDiskStorageAccountTypesValues()) {
+		return badParameter("disk.sku", "The value '%s' of parameter 'disk.sku' is not allowed. Allowed values are: %v.", *next.SKU.Name, armcompute.PossibleDiskStorageAccountTypesValues())
 	}
 	next.SKU.Tier = ptr(skuTier(string(*next.SKU.Name)))
 	if err := c.checkZRS(string(*next.SKU.Name), val(next.Location)); err != nil {

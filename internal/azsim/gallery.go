@@ -77,7 +77,7 @@ func (c *call) childless(typ string) func(e *entry) error {
 }
 
 func imageType() *resourceType {
-	h := hooks[armcompute.GalleryImage]{check: checkImage, work: func(c *call, _ *entry, old, _ *armcompute.GalleryImage) work {
+	h := hooks[armcompute.GalleryImage]{check: checkDefinition, work: func(c *call, _ *entry, old, _ *armcompute.GalleryImage) work {
 		if old != nil {
 			return work{span: c.s.duration("image.update")}
 		}
@@ -105,7 +105,7 @@ func imageFeatures() map[string][]string {
 	}
 }
 
-func checkImage(c *call, old, next *armcompute.GalleryImage) error {
+func checkDefinition(c *call, old, next *armcompute.GalleryImage) error {
 	const at = "galleryImage.properties."
 	if !imageName.MatchString(c.id.name()) {
 		return badParameter("galleryImageName", "The entity name 'galleryImageName' is invalid according to its validation rule: ^[^_\\W][\\w-._]{0,79}(?<![-.])$.")
@@ -120,10 +120,16 @@ func checkImage(c *call, old, next *armcompute.GalleryImage) error {
 		return badParameter(at+"osState", "Required parameter 'osState' is missing (null).")
 	case p.Identifier == nil || val(p.Identifier.Publisher) == "" || val(p.Identifier.Offer) == "" || val(p.Identifier.SKU) == "":
 		return badParameter(at+"identifier", "Required parameter 'identifier' is missing: publisher, offer and sku are needed.")
-	case !slices.Contains(armcompute.PossibleOperatingSystemTypesValues(), *p.OSType):
+	case !canon(p.OSType, armcompute.PossibleOperatingSystemTypesValues()):
 		return badParameter(at+"osType", "The value '%s' of parameter 'osType' is not allowed. Allowed values are: Windows,Linux.", *p.OSType)
-	case !slices.Contains(armcompute.PossibleOperatingSystemStateTypesValues(), *p.OSState):
+	case !canon(p.OSState, armcompute.PossibleOperatingSystemStateTypesValues()):
 		return badParameter(at+"osState", "The value '%s' of parameter 'osState' is not allowed. Allowed values are: Generalized,Specialized.", *p.OSState)
+	}
+	if !canon(p.HyperVGeneration, armcompute.PossibleHyperVGenerationValues()) {
+		return badParameter(at+"hyperVGeneration", "The value '%s' of parameter 'hyperVGeneration' is not allowed. Allowed values are: V1,V2.", *p.HyperVGeneration)
+	}
+	if !canon(p.Architecture, armcompute.PossibleArchitectureValues()) {
+		return badParameter(at+"architecture", "The value '%s' of parameter 'architecture' is not allowed. Allowed values are: Arm64,x64.", *p.Architecture)
 	}
 	if old != nil {
 		if err := changeImage(old, next); err != nil {
@@ -131,9 +137,6 @@ func checkImage(c *call, old, next *armcompute.GalleryImage) error {
 		}
 	} else {
 		defaultImage(c.version, p)
-	}
-	if g := *p.HyperVGeneration; !slices.Contains(armcompute.PossibleHyperVGenerationValues(), g) {
-		return badParameter(at+"hyperVGeneration", "The value '%s' of parameter 'hyperVGeneration' is not allowed. Allowed values are: V1,V2.", g)
 	}
 	for _, f := range p.Features {
 		allowed, known := imageFeatures()[strings.ToLower(val(f.Name))]

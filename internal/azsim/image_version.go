@@ -94,12 +94,13 @@ func (c *call) checkPublishing(v *armcompute.GalleryImageVersion, pub *armcomput
 	const at = versionAt + "publishingProfile."
 	home := val(v.Location)
 	pub.ReplicationMode = cmp.Or(pub.ReplicationMode, ptr(armcompute.ReplicationModeFull))
-	if !slices.Contains(armcompute.PossibleReplicationModeValues(), *pub.ReplicationMode) {
+	if !canon(pub.ReplicationMode, armcompute.PossibleReplicationModeValues()) {
 		return badParameter(at+"replicationMode", "The value '%s' of parameter 'replicationMode' is not allowed. Allowed values are: Full,Shallow.", *pub.ReplicationMode)
 	}
 	pub.ReplicaCount = cmp.Or(pub.ReplicaCount, ptr(int32(1)))
 	pub.StorageAccountType = cmp.Or(pub.StorageAccountType, ptr(armcompute.StorageAccountTypeStandardLRS))
 	pub.ExcludeFromLatest = cmp.Or(pub.ExcludeFromLatest, ptr(false))
+	canon(pub.StorageAccountType, armcompute.PossibleStorageAccountTypeValues()) // checked with the regions'
 	if len(pub.TargetRegions) == 0 {
 		pub.TargetRegions = []*armcompute.TargetRegion{{Name: ptr(home)}}
 	}
@@ -111,11 +112,11 @@ func (c *call) checkPublishing(v *armcompute.GalleryImageVersion, pub *armcomput
 		}
 		r.Name = ptr(cmp.Or(l.DisplayName, l.Name)) // as Azure gives it back
 		r.RegionalReplicaCount = cmp.Or(r.RegionalReplicaCount, pub.ReplicaCount)
-		r.StorageAccountType = cmp.Or(r.StorageAccountType, pub.StorageAccountType)
+		r.StorageAccountType = ptr(*cmp.Or(r.StorageAccountType, pub.StorageAccountType))
 		if n := *r.RegionalReplicaCount; n < 1 || n > 100 {
 			return badParameter(at+"targetRegions", "The replica count %d of region '%s' is not allowed: it must be between 1 and 100.", n, *r.Name)
 		}
-		if !slices.Contains(armcompute.PossibleStorageAccountTypeValues(), *r.StorageAccountType) {
+		if !canon(r.StorageAccountType, armcompute.PossibleStorageAccountTypeValues()) {
 			return badParameter(at+"storageAccountType", "The value '%s' of parameter 'storageAccountType' is not allowed. Allowed values are: Premium_LRS,Standard_LRS,Standard_ZRS.", *r.StorageAccountType)
 		}
 		atHome = atHome || normLocation(l.Name) == normLocation(home)
@@ -202,7 +203,8 @@ func (c *call) changeVersion(old, next *armcompute.GalleryImageVersion) error {
 		}
 		return ""
 	}
-	if source(was.StorageProfile) != source(p.StorageProfile) {
+	// Clients of older API versions leave the source out when they update.
+	if src := source(p.StorageProfile); src != "" && src != source(was.StorageProfile) {
 		return notChangeable(versionAt + "storageProfile")
 	}
 	p.StorageProfile = was.StorageProfile

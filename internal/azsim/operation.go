@@ -98,7 +98,7 @@ func (s *Server) perform(op *operation, on *entry, w work, fault *Fault) {
 		s.wait(op, -1)
 		failure = op.preempted()
 	case fault.is(EffectFailAtEnd):
-		if failure = s.wait(op, time.Until(deadline)); failure == nil {
+		if failure = s.wait(op, max(0, time.Until(deadline))); failure == nil {
 			failure = fault.failure()
 		}
 	default:
@@ -108,7 +108,7 @@ func (s *Server) perform(op *operation, on *entry, w work, fault *Fault) {
 			}
 		}
 		if failure == nil {
-			failure = s.wait(op, time.Until(deadline))
+			failure = s.wait(op, max(0, time.Until(deadline)))
 		}
 	}
 	if s.ctx.Err() != nil {

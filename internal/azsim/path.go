@@ -23,15 +23,15 @@ type resourceID struct {
 	scope        string // what an extension resource lies upon; "" for others
 }
 
-// errPath is what parsePath returns for a path that ARM does not know.
-type errPath struct{ path, why string }
+// pathError is what parsePath returns for a path that ARM does not know.
+type pathError struct{ path, why string }
 
-func (e errPath) Error() string { return fmt.Sprintf("path %q: %s", e.path, e.why) }
+func (e pathError) Error() string { return fmt.Sprintf("path %q: %s", e.path, e.why) }
 
 // parsePath parses an escaped URL path below the root.
 func parsePath(escaped string) (resourceID, error) {
 	var id resourceID
-	bad := func(why string) (resourceID, error) { return resourceID{}, errPath{escaped, why} }
+	bad := func(why string) (resourceID, error) { return resourceID{}, pathError{escaped, why} }
 	trimmed := strings.Trim(escaped, "/")
 	if trimmed == "" {
 		return id, nil
@@ -118,10 +118,7 @@ func (id resourceID) hasGroup() bool { return id.group != "" }
 
 // typeName is "Microsoft.Compute/galleries/images", without the tail.
 func (id resourceID) typeName() string {
-	if id.namespace == "" {
-		return strings.Join(id.types, "/")
-	}
-	return id.namespace + "/" + strings.Join(id.types, "/")
+	return strings.Trim(id.namespace+"/"+strings.Join(id.types, "/"), "/")
 }
 
 // name is the last name in the path, "" without any.
@@ -201,14 +198,14 @@ func (id resourceID) child(typ, name string) resourceID {
 // collection.
 func parseID(s string) (resourceID, error) {
 	if !strings.HasPrefix(s, "/") {
-		return resourceID{}, errPath{s, "a resource id begins with '/'"}
+		return resourceID{}, pathError{s, "a resource id begins with '/'"}
 	}
 	id, err := parsePath(strings.ReplaceAll(s, "%", "%25"))
 	if err != nil {
 		return id, err
 	}
 	if id.tail != "" || id.subscription == "" || id.namespace == "" || len(id.names) == 0 {
-		return id, errPath{s, "not the id of a resource"}
+		return id, pathError{s, "not the id of a resource"}
 	}
 	return id, nil
 }

@@ -112,7 +112,7 @@ func readClaims(token string) (claims, error) {
 	var cl claims
 	parts := strings.Split(token, ".")
 	if len(parts) != 3 {
-		return cl, errPath{"token", "not a JWT"}
+		return cl, pathError{"token", "not a JWT"}
 	}
 	data, err := base64.RawURLEncoding.DecodeString(strings.TrimRight(parts[1], "="))
 	if err != nil {

@@ -260,7 +260,7 @@ func write[T any](c *call, tree any, h hooks[T]) (*reply, error) {
 
 // remove is the common DELETE. work's done is called before the entry goes;
 // after a failure it stays, with provisioningState Failed.
-func (c *call) remove(check func(e *entry) error, make func(e *entry) work) (*reply, error) {
+func (c *call) remove(check func(e *entry) error, begin func(e *entry) work) (*reply, error) {
 	e := c.s.find(c.id)
 	if e == nil {
 		return &reply{status: http.StatusNoContent}, nil
@@ -276,7 +276,7 @@ func (c *call) remove(check func(e *entry) error, make func(e *entry) work) (*re
 			return nil, err
 		}
 	}
-	w := make(e)
+	w := begin(e)
 	done := w.done
 	w.done = func(failure *armError) {
 		if done != nil {

@@ -84,6 +84,7 @@ type Server struct {
 	requests   []Request
 	count      int
 	etags      uint64
+	instant    bool // durations are nothing: a Spec's resources are being made
 	born       time.Time
 	roles      []*role
 	scaleSets  scaleSetState

@@ -39,6 +39,11 @@ func checkSnapshot(c *call, old, next *armcompute.Snapshot) error {
 	if p == nil || p.CreationData == nil || p.CreationData.CreateOption == nil {
 		return badParameter("snapshot.creationData", "Required parameter 'snapshot.creationData' is missing (null).")
 	}
+	canon(p.CreationData.CreateOption, armcompute.PossibleDiskCreateOptionValues()) // an unknown one is refused below
+	canon(p.OSType, armcompute.PossibleOperatingSystemTypesValues())
+	if !canon(p.HyperVGeneration, armcompute.PossibleHyperVGenerationValues()) {
+		return badParameter("snapshot.hyperVGeneration", "The value '%s' of parameter 'snapshot.hyperVGeneration' is not allowed. Allowed values are: V1,V2.", *p.HyperVGeneration)
+	}
 	location := val(next.Location)
 	if next.SKU == nil || next.SKU.Name == nil {
 		name := armcompute.SnapshotStorageAccountTypesStandardLRS
@@ -50,6 +55,9 @@ func checkSnapshot(c *call, old, next *armcompute.Snapshot) error {
 		if old != nil {
 			next.SKU = old.SKU
 		}
+	}
+	if !canon(next.SKU.Name, armcompute.PossibleSnapshotStorageAccountTypesValues()) {
+		return badParameter("snapshot.sku", "The value '%s' of parameter 'snapshot.sku' is not allowed. Allowed values are: %v.", *next.SKU.Name, armcompute.PossibleSnapshotStorageAccountTypesValues())
 	}
 	next.SKU.Tier = ptr(skuTier(string(*next.SKU.Name)))
 	if err := c.checkZRS(string(*next.SKU.Name), location); err != nil {

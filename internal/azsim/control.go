@@ -1,0 +1,94 @@
+package azsim
+
+import (
+	"encoding/json"
+	"net"
+	"net/http"
+	"strconv"
+	"strings"
+	"time"
+)
+
+// control answers the simulator's own endpoints:
+//
+//	GET    /azsim/faults         the faults that are on
+//	POST   /azsim/faults         switches a Fault on
+//	DELETE /azsim/faults[/NAME]  switches faults off
+//	GET    /azsim/requests       the last requests; ?since=SEQ leaves out older ones
+//	GET    /azsim/operations     the operations that run
+func (c *call) control(path string) *reply {
+	if !c.mayControl() {
+		return errorReply(refuse(http.StatusForbidden, "Forbidden", "The simulator's own endpoints are for this computer, or for the bearer of its admin token."))
+	}
+	s := c.s
+	name := ""
+	if rest, found := strings.CutPrefix(path, "faults/"); found {
+		path, name = "faults", rest
+	}
+	switch c.r.Method + " " + path {
+	case "GET faults":
+		return ok(map[string]any{"value": s.FaultsNow()})
+	case "POST faults":
+		var f Fault
+		d := json.NewDecoder(strings.NewReader(string(c.body)))
+		d.DisallowUnknownFields()
+		if err := d.Decode(&f); err != nil {
+			return errorReply(badRequest("InvalidFault", "The body is no fault: %v.", err))
+		}
+		if err := s.AddFault(f); err != nil {
+			return errorReply(badRequest("InvalidFault", "%v.", err))
+		}
+		return &reply{status: http.StatusCreated, body: map[string]any{"value": s.FaultsNow()}}
+	case "DELETE faults":
+		return ok(map[string]any{"removed": s.RemoveFault(name)})
+	case "GET requests":
+		since, _ := strconv.Atoi(c.query("since"))
+		list := []Request{}
+		for _, r := range s.Requests() {
+			if r.Seq > since {
+				list = append(list, r)
+			}
+		}
+		return ok(map[string]any{"value": list})
+	case "GET operations":
+		return ok(map[string]any{"value": s.runningOperations()})
+	}
+	return errorReply(refuse(http.StatusNotFound, "NotFound", "There is no %s /azsim/%s.", c.r.Method, path))
+}
+
+// mayControl says whether the request may use the simulator's own endpoints.
+func (c *call) mayControl() bool {
+	if c.s.AdminToken != "" {
+		_, token, _ := strings.Cut(c.r.Header.Get("Authorization"), " ")
+		return token == c.s.AdminToken
+	}
+	if c.r.RemoteAddr == "" { // a Transport
+		return true
+	}
+	host, _, err := net.SplitHostPort(c.r.RemoteAddr)
+	if err != nil {
+		return false
+	}
+	ip := net.ParseIP(host)
+	return ip != nil && ip.IsLoopback()
+}
+
+// Requests gives the last requests, oldest first.
+func (s *Server) Requests() []Request {
+	s.init()
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return append([]Request(nil), s.requests...)
+}
+
+func (s *Server) runningOperations() []any {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	out := []any{}
+	for _, e := range s.order {
+		if e.op != nil && e.op.running() {
+			out = append(out, map[string]any{"id": e.op.id, "name": e.op.name, "resource": e.id.String(), "startTime": e.op.start.UTC().Format(time.RFC3339Nano)})
+		}
+	}
+	return out
+}

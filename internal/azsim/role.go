@@ -1,0 +1,161 @@
+package azsim
+
+import (
+	"net/http"
+	"slices"
+	"strings"
+)
+
+// authorizationTypes lists the extension types that answer after roles and
+// permissions, at any scope.
+func authorizationTypes() []*resourceType {
+	versions := []string{"2015-07-01", "2018-01-01-preview", "2018-07-01", "2018-09-01-preview", "2020-04-01-preview", "2020-10-01-preview", "2022-04-01", "2022-05-01-preview"}
+	return []*resourceType{
+		{name: "Microsoft.Authorization/permissions", versions: versions, list: listPermissions},
+		{name: "Microsoft.Authorization/roleDefinitions", versions: versions, list: listRoleDefinitions, get: getRoleDefinition},
+		{name: "Microsoft.Authorization/roleAssignments", versions: versions, list: listRoleAssignments, get: getRoleAssignment,
+			put: putRoleAssignment, remove: removeRoleAssignment},
+	}
+}
+
+// listPermissions answers what the caller may do at the scope: the roles that
+// authorize itself asks.
+func listPermissions(c *call) (*reply, error) {
+	items := []any{}
+	for _, a := range c.principal.grants {
+		if a.covers(strings.ToLower(c.id.root())) {
+			items = append(items, a.role.permissions())
+		}
+	}
+	return c.pageOf(items), nil
+}
+
+func (r *role) permissions() map[string]any {
+	empty := []string{}
+	orEmpty := func(l []string) []string {
+		if l == nil {
+			return empty
+		}
+		return l
+	}
+	return map[string]any{"actions": orEmpty(r.actions), "notActions": orEmpty(r.notActions), "dataActions": empty, "notDataActions": empty}
+}
+
+func (r *role) path(s *Server) string {
+	return "/subscriptions/" + s.Subscription + "/providers/Microsoft.Authorization/roleDefinitions/" + r.id
+}
+
+func (r *role) body(s *Server) any {
+	kind, scope := "CustomRole", "/subscriptions/"+s.Subscription
+	if r.builtin {
+		kind, scope = "BuiltInRole", "/"
+	}
+	return map[string]any{
+		"id": r.path(s), "name": r.id, "type": "Microsoft.Authorization/roleDefinitions",
+		"properties": map[string]any{"roleName": r.name, "type": kind, "description": "", "assignableScopes": []string{scope}, "permissions": []any{r.permissions()}},
+	}
+}
+
+func listRoleDefinitions(c *call) (*reply, error) {
+	name := filterValue(c.query("$filter"), "roleName")
+	items := []any{}
+	for _, r := range c.s.roles {
+		if name == "" || strings.EqualFold(r.name, name) {
+			items = append(items, r.body(c.s))
+		}
+	}
+	return c.pageOf(items), nil
+}
+
+func getRoleDefinition(c *call) (*reply, error) {
+	for _, r := range c.s.roles {
+		if strings.EqualFold(r.id, c.id.name()) {
+			return ok(r.body(c.s)), nil
+		}
+	}
+	return nil, refuse(http.StatusNotFound, "RoleDefinitionDoesNotExist", "The specified role definition with ID '%s' does not exist.", c.id.name())
+}
+
+func (a *assignment) body(s *Server, p *principal) any {
+	return map[string]any{
+		"id": a.shown + "/providers/Microsoft.Authorization/roleAssignments/" + a.id, "name": a.id, "type": "Microsoft.Authorization/roleAssignments",
+		"properties": map[string]any{"roleDefinitionId": a.role.path(s), "principalId": p.ObjectID, "principalType": "ServicePrincipal", "scope": a.shown},
+	}
+}
+
+// listRoleAssignments lists what holds at the scope and, unless $filter asks for
+// atScope(), below it.
+func listRoleAssignments(c *call) (*reply, error) {
+	filter := strings.ToLower(c.query("$filter"))
+	scope := strings.ToLower(c.id.root())
+	items := []any{}
+	for _, p := range c.s.principals {
+		oid := strings.ToLower(p.ObjectID)
+		if (strings.Contains(filter, "principalid eq") || strings.Contains(filter, "assignedto(")) && !strings.Contains(filter, "'"+oid+"'") {
+			continue
+		}
+		for _, a := range p.grants {
+			below := strings.HasPrefix(a.scope, scope+"/")
+			if a.covers(scope) || below && !strings.Contains(filter, "atscope()") {
+				items = append(items, a.body(c.s, p))
+			}
+		}
+	}
+	return c.pageOf(items), nil
+}
+
+func (c *call) roleAssignment() (*principal, int) {
+	for _, p := range c.s.principals {
+		if i := slices.IndexFunc(p.grants, func(a *assignment) bool { return strings.EqualFold(a.id, c.id.name()) }); i >= 0 {
+			return p, i
+		}
+	}
+	return nil, 0
+}
+
+func getRoleAssignment(c *call) (*reply, error) {
+	p, i := c.roleAssignment()
+	if p == nil {
+		return nil, refuse(http.StatusNotFound, "RoleAssignmentNotFound", "The role assignment '%s' is not found.", c.id.name())
+	}
+	return ok(p.grants[i].body(c.s, p)), nil
+}
+
+func putRoleAssignment(c *call) (*reply, error) {
+	in, err := decode[struct {
+		Properties struct {
+			RoleDefinitionID string `json:"roleDefinitionId"`
+			PrincipalID      string `json:"principalId"`
+			PrincipalType    string `json:"principalType,omitempty"`
+			Description      string `json:"description,omitempty"`
+		} `json:"properties"`
+	}](c)
+	if err != nil {
+		return nil, err
+	}
+	p := c.s.principalOf(in.Properties.PrincipalID)
+	if p == nil {
+		return nil, badRequest("PrincipalNotFound", "Principal %s does not exist in the directory %s.", in.Properties.PrincipalID, c.s.Tenant)
+	}
+	guid := in.Properties.RoleDefinitionID[strings.LastIndexByte(in.Properties.RoleDefinitionID, '/')+1:]
+	i := slices.IndexFunc(c.s.roles, func(r *role) bool { return strings.EqualFold(r.id, guid) })
+	if i < 0 {
+		return nil, badRequest("RoleDefinitionDoesNotExist", "The specified role definition with ID '%s' does not exist.", guid)
+	}
+	if was, _ := c.roleAssignment(); was != nil {
+		return nil, refuse(http.StatusConflict, "RoleAssignmentExists", "The role assignment already exists.")
+	}
+	a := &assignment{id: c.id.name(), role: c.s.roles[i], shown: c.id.root(), scope: strings.ToLower(c.id.root())}
+	p.grants = append(p.grants, a)
+	return &reply{status: http.StatusCreated, body: a.body(c.s, p)}, nil
+}
+
+func removeRoleAssignment(c *call) (*reply, error) {
+	p, i := c.roleAssignment()
+	if p == nil {
+		return &reply{status: http.StatusNoContent}, nil
+	}
+	body := p.grants[i].body(c.s, p)
+	p.grants = slices.Delete(p.grants, i, i+1)
+	return ok(body), nil
+}
