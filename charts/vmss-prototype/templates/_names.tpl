@@ -29,9 +29,9 @@
 {{- end -}}
 
 {{- define "ortet.labels" -}}
-{{- range $k, $v := .Values.kamino.labels }}
+{{- range $k, $v := .Values.kamino.labels -}}
 {{ $k }}: {{ $v | quote }}
-{{- end }}
+{{ end -}}
 kamino: {{ include "ortet.job" . | quote }}
 app.kubernetes.io/name: {{ .Chart.Name }}
 app.kubernetes.io/instance: {{ .Release.Name }}

@@ -1,0 +1,209 @@
+package charts
+
+import (
+	"bytes"
+	"context"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"reflect"
+	"slices"
+	"strings"
+	"testing"
+
+	batchv1 "k8s.io/api/batch/v1"
+	rbacv1 "k8s.io/api/rbac/v1"
+	"sigs.k8s.io/yaml"
+
+	"github.com/ortet/ortet/internal/cli"
+	"github.com/ortet/ortet/internal/cluster/kube"
+)
+
+const node = "k8s-pool1-12345678-vmss000000"
+
+func helm(t *testing.T, args ...string) (string, error) {
+	t.Helper()
+	cache := os.Getenv("ORTET_CACHE")
+	if cache == "" {
+		base, err := os.UserCacheDir()
+		if err != nil {
+			t.Fatal(err)
+		}
+		cache = filepath.Join(base, "ortet")
+	}
+	path := filepath.Join(cache, "helm", "helm")
+	if _, err := os.Stat(path); err != nil {
+		t.Fatalf("helm is not built: run 'make helm' (%v)", err)
+	}
+	cmd := exec.Command(path, args...)
+	// Not this user's repositories, plugins or cluster.
+	cmd.Env = append(os.Environ(), "HELM_CONFIG_HOME="+t.TempDir(), "HELM_CACHE_HOME="+t.TempDir(), "HELM_DATA_HOME="+t.TempDir(), "KUBECONFIG=/dev/null")
+	out, err := cmd.CombinedOutput()
+	return string(out), err
+}
+
+// render gives the chart's objects by kind.
+func render(t *testing.T, args ...string) map[string][][]byte {
+	t.Helper()
+	out, err := helm(t, append([]string{"template", "r", "vmss-prototype", "--namespace", "default"}, args...)...)
+	if err != nil {
+		t.Fatalf("helm template: %v\n%s", err, out)
+	}
+	objects := map[string][][]byte{}
+	for _, doc := range strings.Split(out, "\n---\n") {
+		var kind struct{ Kind string }
+		if err := yaml.Unmarshal([]byte(doc), &kind); err != nil {
+			t.Fatalf("not YAML: %v\n%s", err, doc)
+		}
+		if kind.Kind != "" {
+			objects[kind.Kind] = append(objects[kind.Kind], []byte(doc))
+		}
+	}
+	return objects
+}
+
+func job(t *testing.T, args ...string) batchv1.Job {
+	t.Helper()
+	var j batchv1.Job
+	if err := yaml.UnmarshalStrict(render(t, args...)["Job"][0], &j); err != nil {
+		t.Fatal(err)
+	}
+	return j
+}
+
+func TestChartIsWellFormed(t *testing.T) {
+	if out, err := helm(t, "lint", "--strict", "vmss-prototype", "--set", "kamino.targetNode="+node); err != nil {
+		t.Errorf("helm lint: %v\n%s", err, out)
+	}
+}
+
+func TestChartGrantsExactlyWhatIsUsed(t *testing.T) {
+	for _, force := range []bool{false, true} {
+		args := []string{"--set", "kamino.targetNode=" + node}
+		if force {
+			args = append(args, "--set", "kamino.drain.force=true")
+		}
+		objects := render(t, args...)
+		granted := map[string][]rbacv1.PolicyRule{}
+		for _, doc := range objects["ClusterRole"] {
+			var r rbacv1.ClusterRole
+			if err := yaml.UnmarshalStrict(doc, &r); err != nil {
+				t.Fatal(err)
+			}
+			granted[""] = append(granted[""], r.Rules...)
+		}
+		for _, doc := range objects["Role"] {
+			var r rbacv1.Role
+			if err := yaml.UnmarshalStrict(doc, &r); err != nil {
+				t.Fatal(err)
+			}
+			granted[r.Namespace] = append(granted[r.Namespace], r.Rules...)
+		}
+		needs := kube.Everything("")
+		needs.Force = force
+		if got, want := spelled(granted), spelled(kube.PolicyRules(kube.Rules(needs))); !reflect.DeepEqual(got, want) {
+			t.Errorf("force=%v: the chart grants\n%s\nand the code uses\n%s", force, strings.Join(got, "\n"), strings.Join(want, "\n"))
+		}
+	}
+}
+
+func spelled(rules map[string][]rbacv1.PolicyRule) []string {
+	var all []string
+	for namespace, list := range rules {
+		for _, r := range list {
+			names := r.ResourceNames
+			if len(names) == 0 {
+				names = []string{"*"}
+			}
+			for _, g := range r.APIGroups {
+				for _, res := range r.Resources {
+					for _, n := range names {
+						for _, v := range r.Verbs {
+							all = append(all, strings.Join([]string{namespace, g, res, n, v}, "|"))
+						}
+					}
+				}
+			}
+		}
+	}
+	slices.Sort(all)
+	return slices.Compact(all)
+}
+
+// The Job's arguments are those of the command line, whatever the values say.
+func TestJobArgumentsAreTheCommandLines(t *testing.T) {
+	for name, args := range map[string][]string{
+		"defaults": {"--set", "kamino.targetNode=" + node},
+		"status":   nil,
+		"everything": {"--set", "kamino.targetNode=" + node, "--set", "kamino.drain.force=true,kamino.drain.gracePeriod=5,kamino.imageHistory=5,kamino.newUpdatedNodes=2,kamino.logLevel=VERBOSE",
+			"--set", "ortet.again=true,ortet.deallocate=true,ortet.dryRun=true,ortet.workbench=w,ortet.bootstrap=keep,ortet.extensions=default,kamino.container.pullSecret=p"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			container := job(t, args...).Spec.Template.Spec.Containers[0]
+			var out, complaint bytes.Buffer
+			code := cli.Run(context.Background(), append(container.Args, "--help"), cli.Process{Out: &out, Err: &complaint, Getenv: func(string) string { return "" }, Version: "test"})
+			if code != 0 {
+				t.Errorf("ortet %q: exit %d: %s", container.Args, code, complaint.String())
+			}
+		})
+	}
+}
+
+func TestKaminosValuesMeanTheSame(t *testing.T) {
+	j := job(t, "--set", "kamino.targetNode="+node, "--set", "kamino.drain.gracePeriod=5,kamino.drain.force=true,kamino.imageHistory=4,kamino.newUpdatedNodes=1,kamino.jobTtl=7,kamino.name=n,kamino.labels.app=l",
+		"--set", "kamino.container.imageRegistry=reg,kamino.container.imageRepository=repo,kamino.container.pullByHash=true,kamino.container.pullSecret=s,kamino.container.imageHash="+strings.Repeat("a", 64))
+	spec := j.Spec.Template.Spec
+	args := strings.Join(spec.Containers[0].Args, " ")
+	for _, want := range []string{"capture " + node, "--grace-period=5s", "--force", "--history=4", "--grow=1", "--bootstrap=baked", "--accept-pool-credentials", "--extensions=all", "--keep-extension=*AKSLinuxBilling*", "--azure-config=/etc/kubernetes/azure.json"} {
+		if !strings.Contains(args, want) {
+			t.Errorf("%q is not in %q", want, args)
+		}
+	}
+	if j.Name != "n-k8s-pool1-12345678-vmss" || j.Labels["app"] != "l" || *j.Spec.TTLSecondsAfterFinished != 7 {
+		t.Errorf("name %q, label %q, time to live %d", j.Name, j.Labels["app"], *j.Spec.TTLSecondsAfterFinished)
+	}
+	if want := "reg/repo@sha256:" + strings.Repeat("a", 64); spec.Containers[0].Image != want || spec.ImagePullSecrets[0].Name != "s" {
+		t.Errorf("image %q, pull secrets %v", spec.Containers[0].Image, spec.ImagePullSecrets)
+	}
+	for _, term := range spec.Affinity.NodeAffinity.RequiredDuringSchedulingIgnoredDuringExecution.NodeSelectorTerms {
+		if len(term.MatchFields) != 1 || term.MatchFields[0].Values[0] != node || term.MatchFields[0].Operator != "NotIn" {
+			t.Errorf("the Job may run on the node that it stops: %+v", term)
+		}
+	}
+}
+
+func TestScheduleOnControlPlane(t *testing.T) {
+	spec := job(t, "--set", "kamino.targetNode="+node+",kamino.scheduleOnControlPlane=true").Spec.Template.Spec
+	var keys []string
+	for _, term := range spec.Affinity.NodeAffinity.RequiredDuringSchedulingIgnoredDuringExecution.NodeSelectorTerms {
+		for _, e := range term.MatchExpressions {
+			if e.Key != "kubernetes.io/os" {
+				keys = append(keys, e.Key)
+			}
+		}
+		if len(term.MatchFields) != 1 {
+			t.Errorf("a term does not leave the target out: %+v", term)
+		}
+	}
+	if want := []string{"node-role.kubernetes.io/control-plane", "node-role.kubernetes.io/master", "kubernetes.io/role"}; !slices.Equal(keys, want) {
+		t.Errorf("terms ask for %v, want %v", keys, want)
+	}
+}
+
+func TestChartRefuses(t *testing.T) {
+	for name, c := range map[string]struct{ set, says string }{
+		"targetVMSS":        {"kamino.targetVMSS=ALL", "kamino.targetVMSS"},
+		"auto":              {"kamino.auto.minimumReadyTime=1h", "kamino.auto"},
+		"history":           {"kamino.imageHistory=1", "imageHistory"},
+		"log level":         {"kamino.logLevel=LOUD", "logLevel"},
+		"hash missing":      {"kamino.container.pullByHash=true", "imageHash"},
+		"node name invalid": {"kamino.targetNode=a;b", "targetNode"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			out, err := helm(t, "template", "r", "vmss-prototype", "--set", c.set)
+			if err == nil || !strings.Contains(out, c.says) {
+				t.Errorf("err %v, want a refusal that names %s; got:\n%s", err, c.says, out)
+			}
+		})
+	}
+}

@@ -1,0 +1,237 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"time"
+
+	appsv1 "k8s.io/api/apps/v1"
+	corev1 "k8s.io/api/core/v1"
+	policyv1 "k8s.io/api/policy/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/util/intstr"
+	"k8s.io/client-go/kubernetes"
+
+	"github.com/ortet/ortet/test/controlplane"
+	"github.com/ortet/ortet/test/simulation"
+)
+
+const (
+	pool = "k8s-pool1-12345678-vmss"
+	// speed makes a capture that takes Azure half an hour take half a minute.
+	speed   = 60
+	budget  = 10 * time.Minute // for the whole demo
+	workers = 3
+)
+
+// run tells the story; every step is something that a user would do.
+func run(ctx context.Context, out io.Writer) (err error) {
+	ctx, cancel := context.WithTimeout(ctx, budget)
+	defer cancel()
+	dir, err := os.MkdirTemp("", "ortet-demo-")
+	if err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, os.RemoveAll(dir)) }()
+
+	say(out, "Starting a Kubernetes control plane (etcd, API server, controllers, scheduler)")
+	binary, err := controlplane.Binary(ctx)
+	if err != nil {
+		return err
+	}
+	cp, err := controlplane.Start(ctx, controlplane.Config{Dir: filepath.Join(dir, "controlplane"), Binary: binary})
+	if err != nil {
+		return err
+	}
+	defer cleanly(&err, cp.Stop)
+
+	say(out, "Starting a simulated Azure, %d times as fast, with a pool of %d hollow nodes", speed, workers)
+	bootstrap, err := cp.BootstrapKubeconfig(ctx, cp.Server, time.Now().Add(time.Hour))
+	if err != nil {
+		return err
+	}
+	azure, err := simulation.Start(ctx, simulation.Config{
+		Dir: filepath.Join(dir, "azure"), Bin: "bin", Speed: speed, Kubeconfig: cp.Kubeconfig, Instances: simulation.Hollow,
+		Pools: []simulation.Pool{{Name: pool, Capacity: workers, CustomData: simulation.CloudConfig(map[string][]byte{
+			"/etc/kubernetes/bootstrap-kubelet.conf": bootstrap,
+		})}},
+	})
+	if err != nil {
+		return err
+	}
+	defer cleanly(&err, azure.Stop)
+
+	config, err := cp.RESTConfig()
+	if err != nil {
+		return err
+	}
+	client, err := kubernetes.NewForConfig(config)
+	if err != nil {
+		return err
+	}
+	nodes, err := ready(ctx, client, workers)
+	if err != nil {
+		return err
+	}
+	if err := deploy(ctx, client); err != nil {
+		return err
+	}
+	if err := kubectl(ctx, out, cp, "get", "nodes"); err != nil {
+		return err
+	}
+	before, err := azure.Model(ctx, pool)
+	if err != nil {
+		return err
+	}
+
+	donor := nodes[0]
+	if err := ortet(ctx, out, cp, azure, "capture", donor, "--bootstrap=baked", "--accept-pool-credentials", "--extensions=all", "--grace-period=30s"); err != nil {
+		return err
+	}
+	after, err := azure.Model(ctx, pool)
+	if err != nil {
+		return err
+	}
+	say(out, "What changed in the scale set's model")
+	difference(out, before, after)
+
+	say(out, "Scaling the pool out by one")
+	if err := azure.ScaleOut(ctx, pool, 1); err != nil {
+		return err
+	}
+	if _, err := ready(ctx, client, workers+1); err != nil {
+		return err
+	}
+	if err := kubectl(ctx, out, cp, "get", "nodes"); err != nil {
+		return err
+	}
+	if err := ortet(ctx, out, cp, azure, "status"); err != nil {
+		return err
+	}
+	say(out, "The new node is Ready, and it came from the prototype. Cleaning up")
+	return nil
+}
+
+// cleanly ends something even when ctx has ended, within bounds.
+func cleanly(err *error, stop func(context.Context) error) {
+	ctx, cancel := context.WithTimeout(context.Background(), 30*time.Second)
+	defer cancel()
+	*err = errors.Join(*err, stop(ctx))
+}
+
+func say(out io.Writer, format string, args ...any) {
+	fmt.Fprintf(out, "\n== %s\n", fmt.Sprintf(format, args...))
+}
+
+// ortet runs the real binary as its user would, on this terminal.
+func ortet(ctx context.Context, out io.Writer, cp *controlplane.ControlPlane, azure *simulation.Azure, args ...string) error {
+	say(out, "ortet %s", strings.Join(args, " "))
+	cmd := exec.CommandContext(ctx, filepath.Join("bin", "ortet"), append(args, "--azure-config="+azure.Endpoint.AzureConfig, "--kubeconfig="+cp.Kubeconfig)...)
+	cmd.Env = append(os.Environ(), "SSL_CERT_FILE="+azure.Endpoint.CAFile)
+	cmd.Stdin, cmd.Stdout, cmd.Stderr = os.Stdin, out, os.Stderr
+	// Ctrl-C reaches it from the terminal, and it gives the node back; only a
+	// time-out has to be passed on.
+	cmd.Cancel = func() error { return cmd.Process.Signal(os.Interrupt) }
+	cmd.WaitDelay = 2 * time.Minute
+	if err := cmd.Run(); err != nil {
+		return fmt.Errorf("ortet %s: %w", args[0], err)
+	}
+	return nil
+}
+
+func kubectl(ctx context.Context, out io.Writer, cp *controlplane.ControlPlane, args ...string) error {
+	say(out, "kubectl %s", strings.Join(args, " "))
+	cmd := exec.CommandContext(ctx, cp.Binary, append([]string{"kubectl", "--kubeconfig=" + cp.Kubeconfig}, args...)...)
+	cmd.Stdout, cmd.Stderr = out, os.Stderr
+	return cmd.Run()
+}
+
+// ready waits for so many Ready nodes and gives their names.
+func ready(ctx context.Context, client kubernetes.Interface, want int) ([]string, error) {
+	tick := time.NewTicker(500 * time.Millisecond)
+	defer tick.Stop()
+	for {
+		list, err := client.CoreV1().Nodes().List(ctx, metav1.ListOptions{})
+		if err != nil {
+			return nil, err
+		}
+		var names []string
+		for _, n := range list.Items {
+			for _, c := range n.Status.Conditions {
+				if c.Type == corev1.NodeReady && c.Status == corev1.ConditionTrue {
+					names = append(names, n.Name)
+				}
+			}
+		}
+		if len(names) >= want {
+			return names, nil
+		}
+		select {
+		case <-ctx.Done():
+			return nil, fmt.Errorf("wait for %d Ready nodes: %d are: %w", want, len(names), ctx.Err())
+		case <-tick.C:
+		}
+	}
+}
+
+// deploy gives the pool something to run, and a budget that the drain respects.
+func deploy(ctx context.Context, client kubernetes.Interface) error {
+	labels := map[string]string{"app": "web"}
+	replicas := int32(6)
+	if _, err := client.AppsV1().Deployments("default").Create(ctx, &appsv1.Deployment{
+		ObjectMeta: metav1.ObjectMeta{Name: "web"},
+		Spec: appsv1.DeploymentSpec{
+			Replicas: &replicas,
+			Selector: &metav1.LabelSelector{MatchLabels: labels},
+			Template: corev1.PodTemplateSpec{
+				ObjectMeta: metav1.ObjectMeta{Labels: labels},
+				Spec:       corev1.PodSpec{Containers: []corev1.Container{{Name: "web", Image: "example.invalid/web:1"}}},
+			},
+		},
+	}, metav1.CreateOptions{}); err != nil {
+		return err
+	}
+	two := intstr.FromInt32(2)
+	_, err := client.PolicyV1().PodDisruptionBudgets("default").Create(ctx, &policyv1.PodDisruptionBudget{
+		ObjectMeta: metav1.ObjectMeta{Name: "web"},
+		Spec:       policyv1.PodDisruptionBudgetSpec{MaxUnavailable: &two, Selector: &metav1.LabelSelector{MatchLabels: labels}},
+	}, metav1.CreateOptions{})
+	return err
+}
+
+// difference prints the lines of two indented texts that are not in both.
+func difference(out io.Writer, before, after string) {
+	old, now := strings.Split(before, "\n"), strings.Split(after, "\n")
+	// Longest common subsequence; the texts are short.
+	table := make([][]int, len(old)+1)
+	for i := range table {
+		table[i] = make([]int, len(now)+1)
+	}
+	for i := len(old) - 1; i >= 0; i-- {
+		for j := len(now) - 1; j >= 0; j-- {
+			if old[i] == now[j] {
+				table[i][j] = table[i+1][j+1] + 1
+			} else {
+				table[i][j] = max(table[i+1][j], table[i][j+1])
+			}
+		}
+	}
+	for i, j := 0, 0; i < len(old) || j < len(now); {
+		switch {
+		case i < len(old) && j < len(now) && old[i] == now[j]:
+			i, j = i+1, j+1
+		case j == len(now) || (i < len(old) && table[i+1][j] >= table[i][j+1]):
+			fmt.Fprintln(out, "  - "+old[i])
+			i++
+		default:
+			fmt.Fprintln(out, "  + "+now[j])
+			j++
+		}
+	}
+}

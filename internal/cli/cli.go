@@ -1,0 +1,162 @@
+// Package cli is the operator's command line: a file per command, which reads
+// its flags into one request, asks the engine, and shows the answer. Results go
+// to standard output, in the form that -o asks for; progress and messages go to
+// standard error, so that a result can be piped.
+package cli
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"log/slog"
+	"strings"
+
+	"github.com/spf13/cobra"
+
+	"github.com/ortet/ortet/internal/engine"
+)
+
+// ExitUsage is the exit code for a command line that cannot be read; the
+// engine has the others.
+const ExitUsage = 2
+
+// A Process is what the outside gives to a command.
+type Process struct {
+	In       io.Reader
+	Out, Err io.Writer
+	Getenv   func(string) string
+	Version  string
+	// Restore gives the terminal's signals back, so that a second Ctrl-C ends
+	// the process at once. It may be nil.
+	Restore func()
+}
+
+// usageError is a mistake in the command line.
+type usageError struct{ error }
+
+func (e usageError) Unwrap() error { return e.error }
+
+func usagef(format string, args ...any) error { return usageError{fmt.Errorf(format, args...)} }
+
+// Run carries out one command line and gives the exit code.
+func Run(ctx context.Context, args []string, process Process) int {
+	root := newRoot(process)
+	root.SetArgs(args)
+	err := root.ExecuteContext(ctx)
+	if err == nil {
+		return engine.ExitDone
+	}
+	var usage usageError
+	if errors.As(err, &usage) || isCobraUsage(err) {
+		fmt.Fprintf(process.Err, "ortet: %v\nSee 'ortet --help'.\n", err)
+		return ExitUsage
+	}
+	fmt.Fprintf(process.Err, "ortet: %v\n", err)
+	return engine.ExitCode(err)
+}
+
+// isCobraUsage tells cobra's own complaints, which have no type.
+func isCobraUsage(err error) bool {
+	for _, start := range []string{"unknown command", "unknown flag", "unknown shorthand", "flag needs an argument", "required flag", "accepts ", "requires at least", "if any flags in the group"} {
+		if strings.HasPrefix(err.Error(), start) {
+			return true
+		}
+	}
+	return false
+}
+
+// options are what every command takes.
+type options struct {
+	process     Process
+	azureConfig string
+	kubeconfig  string
+	context     string
+	namespace   string
+	output      string
+	logLevel    string
+	log         *slog.Logger
+}
+
+func newRoot(process Process) *cobra.Command {
+	o := &options{process: process}
+	root := &cobra.Command{
+		Use:   "ortet",
+		Short: "Make every new node of a pool like the best one that you have",
+		Long: `ortet captures the OS disk of a node that works and makes it the recipe for
+the new nodes of its scale set. It gives the node back as it was.`,
+		Version:           process.Version,
+		SilenceErrors:     true,
+		SilenceUsage:      true,
+		CompletionOptions: cobra.CompletionOptions{HiddenDefaultCmd: true},
+		PersistentPreRunE: func(*cobra.Command, []string) error { return o.complete() },
+	}
+	root.SetIn(process.In)
+	root.SetOut(process.Out)
+	root.SetErr(process.Err)
+	root.SetFlagErrorFunc(func(_ *cobra.Command, err error) error { return usageError{err} })
+	f := root.PersistentFlags()
+	f.StringVar(&o.azureConfig, "azure-config", "", "cloud provider's azure.json with credentials (default: workload identity, environment, /etc/kubernetes/azure.json, Azure CLI, whichever is there first)")
+	f.StringVar(&o.kubeconfig, "kubeconfig", "", "kubeconfig file (default: $KUBECONFIG, the pod's service account, ~/.kube/config)")
+	f.StringVar(&o.context, "context", "", "context of the kubeconfig")
+	f.StringVar(&o.namespace, "namespace", "ortet-system", "namespace for Ortet's journal, Lease, Secrets and pods")
+	f.StringVarP(&o.output, "output", "o", "table", "form of the result: table, json or yaml")
+	f.StringVar(&o.logLevel, "log-level", "WARNING", "DEBUG, INFO, WARNING, ERROR or CRITICAL; logs go to standard error")
+	root.AddCommand(newCapture(o), newStatus(o), newRollback(o))
+	return root
+}
+
+func (o *options) complete() error {
+	switch o.output {
+	case "table", "json", "yaml":
+	default:
+		return usagef("-o %s: want table, json or yaml", o.output)
+	}
+	level, warning, err := parseLevel(o.logLevel)
+	if err != nil {
+		return usageError{err}
+	}
+	o.log = slog.New(slog.NewTextHandler(o.process.Err, &slog.HandlerOptions{Level: level}))
+	if warning != "" {
+		o.log.Warn(warning)
+	}
+	return nil
+}
+
+// levelCritical is above all that Ortet logs but what ends it.
+const levelCritical = slog.LevelError + 4
+
+// parseLevel reads kamino's level names. Its documentation shows VERBOSE in an
+// example, though it never was one.
+func parseLevel(s string) (level slog.Level, warning string, err error) {
+	switch strings.ToUpper(s) {
+	case "DEBUG":
+		return slog.LevelDebug, "", nil
+	case "VERBOSE":
+		return slog.LevelDebug, "log level VERBOSE is not one of the levels; taken as DEBUG", nil
+	case "INFO":
+		return slog.LevelInfo, "", nil
+	case "WARNING", "WARN":
+		return slog.LevelWarn, "", nil
+	case "ERROR":
+		return slog.LevelError, "", nil
+	case "CRITICAL":
+		return levelCritical, "", nil
+	}
+	return 0, "", fmt.Errorf("--log-level %s: want DEBUG, INFO, WARNING, ERROR or CRITICAL", s)
+}
+
+// oneArgument is cobra.ExactArgs(1) in words that help.
+func oneArgument(what string) cobra.PositionalArgs {
+	return func(cmd *cobra.Command, args []string) error {
+		switch {
+		case len(args) == 0:
+			return usagef("%s: name %s", cmd.CommandPath(), what)
+		case len(args) > 1:
+			return usagef("%s: takes one argument, not %q", cmd.CommandPath(), args)
+		case strings.TrimSpace(args[0]) == "":
+			return usagef("%s: %s is empty", cmd.CommandPath(), what)
+		}
+		return nil
+	}
+}

@@ -1,0 +1,87 @@
+package cli
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"strings"
+
+	"k8s.io/client-go/rest"
+	"k8s.io/client-go/tools/clientcmd"
+
+	"github.com/ortet/ortet/internal/azure"
+	"github.com/ortet/ortet/internal/azure/arm"
+	"github.com/ortet/ortet/internal/azure/credential"
+	"github.com/ortet/ortet/internal/cluster/kube"
+	"github.com/ortet/ortet/internal/engine"
+)
+
+// defaultImage is this release's container image.
+const defaultImage = "ghcr.io/ortet/ortet:v0.1.0"
+
+// connect makes the engine from the flags and the environment. It sends
+// nothing yet but what finding credentials takes.
+func (o *options) connect(ctx context.Context, show *progress, image, pullSecret string) (*engine.Engine, error) {
+	config, err := o.kubernetes()
+	if err != nil {
+		return nil, err
+	}
+	holder := engine.LocalHolder()
+	c, err := kube.New(kube.Config{REST: config, Namespace: o.namespace, Logger: o.log, Identity: holder})
+	if err != nil {
+		return nil, err
+	}
+	who, err := credential.Load(ctx, credential.Config{File: o.azureConfig, Getenv: o.process.Getenv})
+	if err != nil {
+		return nil, err
+	}
+	o.log.Info("credentials found", "source", who.Source)
+	cloud, err := arm.New(arm.Options{Cloud: who.Cloud, Credential: who.TokenCredential, Transport: who.Transport, Version: o.process.Version})
+	if err != nil {
+		return nil, err
+	}
+	var reporter engine.Reporter
+	if show != nil {
+		reporter = show
+	}
+	return engine.New(engine.Config{
+		Cloud:      azure.Retry(azure.Limit(azure.Audit(cloud, o.log), azure.Limits{}), azure.RetryPolicy{}),
+		Cluster:    c,
+		Logger:     o.log,
+		Reporter:   reporter,
+		Version:    o.process.Version,
+		Image:      image,
+		PullSecret: pullSecret,
+		Namespace:  o.namespace,
+		SelfNode:   o.process.Getenv("NODE_NAME"),
+		Holder:     holder,
+	})
+}
+
+// kubernetes finds the API server as kubectl does: the flag, $KUBECONFIG, the
+// pod's service account, ~/.kube/config.
+func (o *options) kubernetes() (*rest.Config, error) {
+	rules := clientcmd.NewDefaultClientConfigLoadingRules()
+	rules.ExplicitPath = o.kubeconfig
+	if o.kubeconfig == "" && o.process.Getenv("KUBECONFIG") == "" && o.context == "" {
+		if config, err := rest.InClusterConfig(); err == nil {
+			return config, nil
+		} else if !errors.Is(err, rest.ErrNotInCluster) {
+			return nil, fmt.Errorf("use the pod's service account: %w", err)
+		}
+	}
+	config, err := clientcmd.NewNonInteractiveDeferredLoadingClientConfig(rules, &clientcmd.ConfigOverrides{CurrentContext: o.context}).ClientConfig()
+	if err != nil {
+		if clientcmd.IsEmptyConfig(err) {
+			err = fmt.Errorf("no kubeconfig in %s", strings.Join(rules.Precedence, ", "))
+			if o.kubeconfig != "" {
+				if _, statErr := os.Stat(o.kubeconfig); statErr != nil {
+					err = statErr
+				}
+			}
+		}
+		return nil, fmt.Errorf("find the Kubernetes API server: %w; name a file with --kubeconfig", err)
+	}
+	return config, nil
+}

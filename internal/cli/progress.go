@@ -1,0 +1,262 @@
+package cli
+
+import (
+	"fmt"
+	"io"
+	"os"
+	"strings"
+	"sync"
+	"time"
+
+	"golang.org/x/term"
+
+	"github.com/ortet/ortet/internal/engine"
+)
+
+// progress shows a person what happens: on a terminal, finished steps scroll
+// away above and the running ones are redrawn below; elsewhere, plain lines.
+// It is safe for concurrent use and never blocks on anything but its writer.
+type progress struct {
+	out  io.Writer
+	live bool
+	size func() int // columns
+
+	mu      sync.Mutex
+	running []*runningStep
+	drawn   int // lines that the running steps take on the screen
+	frame   int
+	closed  bool
+	quit    chan struct{}
+	ended   chan struct{}
+}
+
+type runningStep struct {
+	event   engine.Event
+	since   time.Time
+	printed time.Time // when a plain line was last written
+}
+
+// newProgress shows on out.
+func newProgress(out io.Writer, getenv func(string) string) *progress {
+	p := &progress{out: out, size: func() int { return 80 }, quit: make(chan struct{}), ended: make(chan struct{})}
+	if f, ok := out.(*os.File); ok && term.IsTerminal(int(f.Fd())) && getenv("TERM") != "dumb" {
+		p.live = true
+		p.size = func() int {
+			if w, _, err := term.GetSize(int(f.Fd())); err == nil && w > 0 {
+				return w
+			}
+			return 80
+		}
+		go p.animate()
+	} else {
+		close(p.ended)
+	}
+	return p
+}
+
+const (
+	frameEvery = 200 * time.Millisecond
+	// plainEvery is how often a running step is mentioned where nothing is redrawn.
+	plainEvery = 30 * time.Second
+)
+
+func (p *progress) animate() {
+	defer close(p.ended)
+	t := time.NewTicker(frameEvery)
+	defer t.Stop()
+	for {
+		select {
+		case <-p.quit:
+			return
+		case <-t.C:
+			p.mu.Lock()
+			p.frame++
+			p.redraw("")
+			p.mu.Unlock()
+		}
+	}
+}
+
+// Close ends the display and leaves what was shown on the screen. It may be
+// called more than once.
+func (p *progress) Close() {
+	p.mu.Lock()
+	if p.closed {
+		p.mu.Unlock()
+		return
+	}
+	p.closed = true
+	close(p.quit)
+	p.mu.Unlock()
+	<-p.ended
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if p.live {
+		p.running = nil
+		p.redraw("")
+	}
+}
+
+// Say writes a line among the steps.
+func (p *progress) Say(line string) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if p.live && !p.closed {
+		p.redraw(line + "\n")
+		return
+	}
+	fmt.Fprintln(p.out, line)
+}
+
+// Report shows an event.
+func (p *progress) Report(e engine.Event) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if p.closed {
+		return
+	}
+	step := p.step(e)
+	switch e.State {
+	case engine.StepStarted, engine.StepProgress:
+		if step == nil {
+			step = &runningStep{since: e.At.Add(-e.Elapsed)}
+			p.running = append(p.running, step)
+		}
+		fresh := step.event.Message != e.Message && e.Message != ""
+		if e.Message == "" {
+			e.Message = step.event.Message
+		}
+		step.event = e
+		if p.live {
+			p.redraw("")
+			return
+		}
+		if e.State == engine.StepStarted || (fresh && e.At.Sub(step.printed) >= time.Second) || e.At.Sub(step.printed) >= plainEvery {
+			step.printed = e.At
+			fmt.Fprintln(p.out, plainLine(e))
+		}
+	default:
+		for i, s := range p.running {
+			if s == step {
+				p.running = append(p.running[:i], p.running[i+1:]...)
+				break
+			}
+		}
+		if p.live {
+			p.redraw(endedLine(e, p.size()) + "\n")
+			return
+		}
+		fmt.Fprintln(p.out, plainLine(e))
+	}
+}
+
+func (p *progress) step(e engine.Event) *runningStep {
+	for _, s := range p.running {
+		if s.event.Step == e.Step {
+			return s
+		}
+	}
+	return nil
+}
+
+// redraw puts text above the running steps and draws these anew, in one write,
+// so that nothing flickers.
+func (p *progress) redraw(text string) {
+	if !p.live {
+		return
+	}
+	var b strings.Builder
+	if p.drawn > 0 {
+		fmt.Fprintf(&b, "\x1b[%dA", p.drawn)
+	}
+	b.WriteString("\r\x1b[J")
+	b.WriteString(text)
+	width := p.size()
+	for _, s := range p.running {
+		b.WriteString(runningLine(s, p.frame, width) + "\n")
+	}
+	p.drawn = len(p.running)
+	_, _ = io.WriteString(p.out, b.String())
+}
+
+func mark(s engine.State) string {
+	switch s {
+	case engine.StepDone:
+		return "✓"
+	case engine.StepFailed:
+		return "✗"
+	case engine.StepUndone:
+		return "↶"
+	}
+	return "-"
+}
+
+const spinner = "⠋⠙⠹⠸⠼⠴⠦⠧⠇⠏"
+
+func runningLine(s *runningStep, frame, width int) string {
+	frames := []rune(spinner)
+	elapsed := s.event.Elapsed
+	if passed := time.Since(s.event.At); passed > 0 {
+		elapsed += passed
+	}
+	right := duration(elapsed)
+	if s.event.Usual > 0 {
+		right += " of ~" + duration(s.event.Usual)
+	}
+	return columns(string(frames[frame%len(frames)]), s.event.Step, text(s.event), right, width)
+}
+
+func endedLine(e engine.Event, width int) string {
+	right := ""
+	if e.Elapsed >= 100*time.Millisecond {
+		right = duration(e.Elapsed)
+	}
+	return columns(mark(e.State), e.Step, text(e), right, width)
+}
+
+// text is what the event says, or else what the step is about.
+func text(e engine.Event) string {
+	t := e.Message
+	if t == "" {
+		t = e.Title
+	}
+	if e.Percent > 0 && e.State == engine.StepProgress {
+		t += fmt.Sprintf(" %d %%", e.Percent)
+	}
+	return strings.Join(strings.Fields(t), " ")
+}
+
+// columns lays one line out: sign, step, what it does, time at the right edge.
+// A line never reaches the last column, where some terminals would wrap.
+func columns(sign, step, what, right string, width int) string {
+	const stepWidth = 18
+	if width < 40 {
+		width = 40
+	}
+	left := fmt.Sprintf(" %s %-*s ", sign, stepWidth, step)
+	room := width - 2 - len([]rune(left)) - len([]rune(right))
+	if r := []rune(what); len(r) > room {
+		what = string(r[:max(0, room-1)]) + "…"
+	}
+	pad := room - len([]rune(what)) + 1
+	return left + what + strings.Repeat(" ", max(1, pad)) + right
+}
+
+func plainLine(e engine.Event) string {
+	at := e.At.UTC().Format("15:04:05")
+	took := ""
+	if e.Elapsed >= 100*time.Millisecond {
+		took = " after " + duration(e.Elapsed)
+	}
+	switch e.State {
+	case engine.StepStarted:
+		usual := ""
+		if e.Usual > 0 {
+			usual = " (usually " + duration(e.Usual) + ")"
+		}
+		return fmt.Sprintf("%s %s: %s%s", at, e.Step, text(e), usual)
+	case engine.StepProgress:
+		return fmt.Sprintf("%s %s: %s, %s", at, e.Step, text(e), duration(e.Elapsed))
+	}
+	return fmt.Sprintf("%s %s: %s%s: %s", at, e.Step, e.State, took, text(e))
+}
