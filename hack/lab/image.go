@@ -19,14 +19,14 @@ func BaseImage(ctx context.Context, dir, controlplane string, progress io.Writer
 	if err != nil {
 		return "", err
 	}
-	defer os.RemoveAll(work) //nolint:errcheck // a by-product
+	defer os.RemoveAll(work)
 	images := exec.CommandContext(ctx, "go", "run", "./hack/lab/images", "--out", work)
 	images.Dir, images.Stderr = dir, progress
 	if err := images.Run(); err != nil {
 		return "", fmt.Errorf("build the lab's container images: %w", err)
 	}
 	var out bytes.Buffer
-	rootfs := exec.CommandContext(ctx, filepath.Join(dir, "hack", "lab", "rootfs.sh"), "--controlplane", controlplane, "--images", work) //nolint:gosec // our own script
+	rootfs := exec.CommandContext(ctx, filepath.Join(dir, "hack", "lab", "rootfs.sh"), "--controlplane", controlplane, "--images", work)
 	rootfs.Stdout, rootfs.Stderr = &out, progress
 	// An interrupt lets the script unmount what it mounted; killing would not.
 	rootfs.Cancel = func() error { return rootfs.Process.Signal(os.Interrupt) }

@@ -14,6 +14,7 @@ import (
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/util/wait"
 	"k8s.io/client-go/kubernetes"
@@ -208,7 +209,7 @@ func awaitNode(ctx context.Context, t *testing.T, client kubernetes.Interface, n
 	err := wait.PollUntilContextTimeout(ctx, 200*time.Millisecond, time.Minute, true, func(ctx context.Context) (bool, error) {
 		var err error
 		if node, err = client.CoreV1().Nodes().Get(ctx, name, metav1.GetOptions{}); err != nil {
-			return false, nil
+			return false, ignoreNotFound(err)
 		}
 		for _, c := range node.Status.Conditions {
 			if c.Type == corev1.NodeReady && c.Status == corev1.ConditionTrue {
@@ -221,6 +222,13 @@ func awaitNode(ctx context.Context, t *testing.T, client kubernetes.Interface, n
 		t.Errorf("node %s is not Ready: %v: %+v", name, err, node.Status.Conditions)
 	}
 	return node
+}
+
+func ignoreNotFound(err error) error {
+	if apierrors.IsNotFound(err) {
+		return nil
+	}
+	return err
 }
 
 func awaitPod(ctx context.Context, t *testing.T, client kubernetes.Interface, node string) *corev1.Pod {

@@ -42,7 +42,7 @@ done
 mirror=${mirror:-http://deb.debian.org/debian}
 [ -x "$controlplane" ] || { echo "rootfs.sh: $controlplane is no program: build it with hack/controlplane/build.sh" >&2; exit 66; }
 [ "$(id -u)" = 0 ] || { echo "rootfs.sh: needs root, to install packages into a root file system and to mount it" >&2; exit 77; }
-for tool in debootstrap sfdisk mkfs.ext4 mkfs.vfat losetup; do
+for tool in debootstrap sfdisk partx mkfs.ext4 mkfs.vfat losetup; do
 	command -v "$tool" >/dev/null || { echo "rootfs.sh: $tool is missing: apt-get install $(grep -v '^#' "$here/packages.txt" | tr '\n' ' ')" >&2; exit 69; }
 done
 
@@ -130,10 +130,11 @@ label: gpt
 15 : size=60MiB, type=C12A7328-F81F-11D2-BA4B-00A0C93EC93B
 1 : type=0FC63DAF-8483-4772-8E79-3D69D8477DE4
 PARTITIONS
-part() { sfdisk --json "$disk" | python3 -c "
-import json, sys
-for p in json.load(sys.stdin)['partitiontable']['partitions']:
-    if p['node'].endswith('disk.raw$1'): print(p['start'] * 512, p['size'] * 512)"; }
+part() { # its start and size in bytes
+	local start sectors
+	read -r start sectors <<<"$(partx --noheadings --raw --output START,SECTORS --nr "$1" "$disk")"
+	echo "$((start * 512)) $((sectors * 512))"
+}
 read -r efi_at efi_size <<<"$(part 15)"
 read -r root_at root_size <<<"$(part 1)"
 truncate -s "$efi_size" "$work/efi.raw"

@@ -29,16 +29,19 @@ import (
 // its image was on the disk.
 const repository = "lab.ortet.invalid/"
 
-func main() {
+func main() { os.Exit(run(os.Args[1:])) }
+
+func run(args []string) int {
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt)
 	defer stop()
-	if err := run(ctx, os.Args[1:]); err != nil {
+	if err := buildAll(ctx, args); err != nil {
 		fmt.Fprintln(os.Stderr, "images:", err)
-		os.Exit(1)
+		return 1
 	}
+	return 0
 }
 
-func run(ctx context.Context, args []string) error {
+func buildAll(ctx context.Context, args []string) error {
 	flags := flag.NewFlagSet("images", flag.ContinueOnError)
 	out := flags.String("out", "", "folder for the tarballs")
 	if err := flags.Parse(args); err != nil {
@@ -60,14 +63,14 @@ func run(ctx context.Context, args []string) error {
 
 func build(ctx context.Context, program, file string) error {
 	binary := file + ".bin"
-	defer os.Remove(binary)                                                                                        //nolint:errcheck // a by-product
-	cmd := exec.CommandContext(ctx, "go", "build", "-trimpath", "-buildvcs=false", "-ldflags=-s -w", "-o", binary, //nolint:gosec // our own programs
+	defer os.Remove(binary)
+	cmd := exec.CommandContext(ctx, "go", "build", "-trimpath", "-buildvcs=false", "-ldflags=-s -w", "-o", binary,
 		"github.com/ortet/ortet/hack/lab/images/"+program)
 	cmd.Env = append(os.Environ(), "CGO_ENABLED=0", "GOOS=linux")
 	if text, err := cmd.CombinedOutput(); err != nil {
 		return fmt.Errorf("go build: %w: %s", err, text)
 	}
-	content, err := os.ReadFile(binary) //nolint:gosec // just built
+	content, err := os.ReadFile(binary)
 	if err != nil {
 		return err
 	}

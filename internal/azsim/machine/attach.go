@@ -111,7 +111,7 @@ func (c *computer) show(disk *loopDisk, links []string) error {
 	if err != nil {
 		return err
 	}
-	defer dev.Close() //nolint:errcheck // only named
+	defer dev.Close()
 	for _, b := range append([]blockDevice{disk.blockDevice}, disk.Partitions...) {
 		if err := mknod(dev, b); err != nil {
 			return err
@@ -131,7 +131,7 @@ func (c *computer) hide(disk *loopDisk, links []string) error {
 	if err != nil {
 		return err
 	}
-	defer dev.Close() //nolint:errcheck // only named
+	defer dev.Close()
 	var errs error
 	for _, b := range append([]blockDevice{disk.blockDevice}, disk.Partitions...) {
 		for _, name := range append(linkNames(b, links), b.Name) {
@@ -153,8 +153,8 @@ func mknod(dev *os.Root, b blockDevice) error {
 	if err != nil {
 		return err
 	}
-	defer dir.Close()                                                                                //nolint:errcheck // only named
-	err = unix.Mknodat(int(dir.Fd()), b.Name, unix.S_IFBLK|0o660, int(unix.Mkdev(b.Major, b.Minor))) //nolint:gosec // device numbers are small
+	defer dir.Close()
+	err = unix.Mknodat(int(dir.Fd()), b.Name, unix.S_IFBLK|0o660, int(unix.Mkdev(b.Major, b.Minor)))
 	if err != nil && !errors.Is(err, unix.EEXIST) {
 		return fmt.Errorf("make the node %s: %w", b.Name, err)
 	}

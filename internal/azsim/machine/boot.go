@@ -115,10 +115,10 @@ func (s *Substrate) powerOn(ctx context.Context, c *computer, provision bool) (e
 	}
 	// No name server: the machines' network is closed. The kubelet wants one named.
 	resolver := fmt.Sprintf("nameserver %s\noptions timeout:1 attempts:1\n", s.fabric.gateway())
-	if err := os.WriteFile(filepath.Join(platform, "resolv.conf"), []byte(resolver), 0o644); err != nil { //nolint:gosec // all of the machine's users read it
+	if err := os.WriteFile(filepath.Join(platform, "resolv.conf"), []byte(resolver), 0o644); err != nil {
 		return err
 	}
-	if err := os.WriteFile(filepath.Join(platform, "boot_id"), []byte(uuid.NewString()+"\n"), 0o444); err != nil { //nolint:gosec // as the kernel's own
+	if err := os.WriteFile(filepath.Join(platform, "boot_id"), []byte(uuid.NewString()+"\n"), 0o444); err != nil {
 		return err
 	}
 	disk, err := s.volumes.claim(ctx, c.desc.OSDisk, c.id)
@@ -200,7 +200,7 @@ func (s *Substrate) start(ctx context.Context, c *computer, r *run, bundle strin
 	if err := removeIfThere(pidFile); err != nil {
 		return errors.Join(err, read.Close(), terminal.Close())
 	}
-	cmd := exec.Command("runc", "--root", filepath.Join(s.dir, "runc"), "--log", filepath.Join(bundle, "runc.log"), //nolint:gosec,noctx // ctx is the start's, the machine outlives it
+	cmd := exec.Command("runc", "--root", filepath.Join(s.dir, "runc"), "--log", filepath.Join(bundle, "runc.log"),
 		"run", "--no-pivot", "--bundle", bundle, "--pid-file", pidFile, r.container)
 	cmd.Stdin, cmd.Stdout, cmd.Stderr = terminal, terminal, terminal
 	cmd.SysProcAttr = &unix.SysProcAttr{Setsid: true, Setctty: true}

@@ -15,10 +15,15 @@ import (
 
 // Clean takes away what a killed process left of its machines in dir: processes,
 // mounts, loop devices, network, control groups. Volumes stay. It is refused
-// while a process runs machines there. A folder without machines is no error.
+// while a process runs machines there. A folder without machines is no error,
+// nor one that is gone, whose machines may not be.
 func Clean(dir string) error {
 	if !exists(dir) {
-		return nil
+		abs, err := filepath.Abs(dir)
+		if err != nil {
+			return err
+		}
+		return clean(context.Background(), abs)
 	}
 	abs, lock, err := take(dir)
 	if err != nil {
@@ -59,10 +64,7 @@ func removeContainers(ctx context.Context, root string) error {
 	if !exists(root) {
 		return nil
 	}
-	if _, err := exec.LookPath("runc"); err != nil {
-		return nil // then none can run
-	}
-	out, err := exec.CommandContext(ctx, "runc", "--root", root, "list", "--quiet").Output() //nolint:gosec // our own folder
+	out, err := exec.CommandContext(ctx, "runc", "--root", root, "list", "--quiet").Output()
 	if err != nil {
 		return errors.Join(errors.New("list the machines of a former run"), err)
 	}
@@ -95,8 +97,8 @@ func awaitEnd(pid int) error {
 	if err != nil {
 		return err
 	}
-	defer unix.Close(fd)                                                            //nolint:errcheck // only waited for
-	_, err = unix.Poll([]unix.PollFd{{Fd: int32(fd), Events: unix.POLLIN}}, 10_000) //nolint:gosec // descriptors are small
+	defer unix.Close(fd)
+	_, err = unix.Poll([]unix.PollFd{{Fd: int32(fd), Events: unix.POLLIN}}, 10_000)
 	if errors.Is(err, unix.EINTR) {
 		return nil
 	}

@@ -72,7 +72,7 @@ func (c *console) read() ([]byte, error) {
 	if err != nil {
 		return nil, err
 	}
-	defer f.Close() //nolint:errcheck // only read
+	defer f.Close()
 	return io.ReadAll(io.NewSectionReader(f, max(0, c.size-consoleTail), consoleTail))
 }
 

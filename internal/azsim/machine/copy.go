@@ -23,7 +23,7 @@ func copySparse(ctx context.Context, from, to string, size int64) (err error) {
 	if err != nil {
 		return err
 	}
-	defer src.Close() //nolint:errcheck // only read
+	defer src.Close()
 	info, err := src.Stat()
 	if err != nil {
 		return err

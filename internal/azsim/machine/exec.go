@@ -20,7 +20,7 @@ func (s *Substrate) Exec(ctx context.Context, id string, stdin []byte, argv ...s
 	}
 	container := fmt.Sprintf("%s-%d", s.fabric.prefix, c.n)
 	args := append([]string{"--root", filepath.Join(s.dir, "runc"), "exec", container}, argv...)
-	cmd := exec.CommandContext(ctx, "runc", args...) //nolint:gosec // that is what it is for
+	cmd := exec.CommandContext(ctx, "runc", args...) //nolint:gosec // running the caller's command is what it is for
 	cmd.Stdin = bytes.NewReader(stdin)
 	var out, errs bytes.Buffer
 	cmd.Stdout, cmd.Stderr = &out, &errs

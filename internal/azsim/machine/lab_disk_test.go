@@ -32,7 +32,7 @@ func digest(t *testing.T, s *Substrate, v azsim.Volume) uint64 {
 	t.Helper()
 	f, err := os.Open(s.VolumeFile(v))
 	must(t, err)
-	defer f.Close() //nolint:errcheck // only read
+	defer f.Close()
 	var h maphash.Hash
 	h.SetSeed(seed)
 	block, zeros := make([]byte, 4096), make([]byte, 4096)
@@ -102,7 +102,7 @@ func rootCheck(t *testing.T, s *Substrate, v azsim.Volume) string {
 	defer func() { must(t, detachLoop(disk.Name)) }()
 	root, err := disk.root()
 	must(t, err)
-	out, _ := exec.CommandContext(t.Context(), "e2fsck", "-n", "/dev/"+root.Name).CombinedOutput() //nolint:gosec // a device's name
+	out, _ := exec.CommandContext(t.Context(), "e2fsck", "-n", "/dev/"+root.Name).CombinedOutput()
 	return string(out)
 }
 
@@ -274,7 +274,7 @@ func TestCleanAfterKill(t *testing.T) {
 	}
 	labImage(t)
 	dir := t.TempDir()
-	child := exec.Command(os.Args[0], "-test.run=^TestCleanAfterKill$", "-test.timeout=3m") //nolint:gosec,noctx // killed below
+	child := exec.Command(os.Args[0], "-test.run=^TestCleanAfterKill$", "-test.timeout=3m")
 	child.Env = append(os.Environ(), labChild+"="+dir)
 	must(t, child.Start())
 	for deadline := time.Now().Add(2 * time.Minute); !exists(filepath.Join(dir, "up")) && time.Now().Before(deadline); {
@@ -341,7 +341,7 @@ func TestCopyKeepsHoles(t *testing.T) {
 	}
 	g, err := os.Open(to)
 	must(t, err)
-	defer g.Close() //nolint:errcheck // only read
+	defer g.Close()
 	for _, at := range []int64{0, 300 << 20, 900 << 20} {
 		b := make([]byte, 5)
 		_, err := g.ReadAt(b, at)

@@ -36,12 +36,12 @@ func attachLoop(ctx context.Context, file string) (*loopDisk, error) {
 	if err != nil {
 		return nil, err
 	}
-	defer backing.Close() //nolint:errcheck // the kernel holds the file from here on
+	defer backing.Close()
 	control, err := os.OpenFile("/dev/loop-control", os.O_RDWR, 0)
 	if err != nil {
 		return nil, fmt.Errorf("loop devices are needed: %w", err)
 	}
-	defer control.Close() //nolint:errcheck // nothing is written
+	defer control.Close()
 	for {
 		if err := ctx.Err(); err != nil {
 			return nil, err
@@ -73,8 +73,8 @@ func configureLoop(n int, backing *os.File, file string) error {
 	if err != nil {
 		return err
 	}
-	defer device.Close()                                //nolint:errcheck // nothing is written
-	config := unix.LoopConfig{Fd: uint32(backing.Fd())} //nolint:gosec // descriptors are small
+	defer device.Close()
+	config := unix.LoopConfig{Fd: uint32(backing.Fd())}
 	config.Info.Flags = unix.LO_FLAGS_PARTSCAN
 	copy(config.Info.File_name[:len(config.Info.File_name)-1], filepath.Base(file))
 	if err := unix.IoctlLoopConfigure(int(device.Fd()), &config); err != nil {
@@ -91,7 +91,7 @@ func scanLoop(ctx context.Context, name string) (*loopDisk, error) {
 	if err != nil || len(disk.Partitions) > 0 {
 		return disk, err
 	}
-	if err := exec.CommandContext(ctx, "partx", "--add", "/dev/"+name).Run(); err != nil { //nolint:gosec // a device's name
+	if err := exec.CommandContext(ctx, "partx", "--add", "/dev/"+name).Run(); err != nil {
 		return disk, ctx.Err()
 	}
 	return readLoop(name)
@@ -112,9 +112,9 @@ func openBlock(name string, flag int) (*os.File, error) {
 	if err != nil {
 		return nil, err
 	}
-	defer os.RemoveAll(dir) //nolint:errcheck // an open device needs no node
+	defer os.RemoveAll(dir)
 	node := filepath.Join(dir, name)
-	if err := unix.Mknod(node, unix.S_IFBLK|0o600, int(unix.Mkdev(d.Major, d.Minor))); err != nil { //nolint:gosec // device numbers are small
+	if err := unix.Mknod(node, unix.S_IFBLK|0o600, int(unix.Mkdev(d.Major, d.Minor))); err != nil {
 		return nil, fmt.Errorf("make a node for %s: %w", name, err)
 	}
 	return os.OpenFile(node, flag, 0)
@@ -229,7 +229,7 @@ func detachLoop(name string) error {
 	if err != nil {
 		return err
 	}
-	defer f.Close() //nolint:errcheck // nothing is written
+	defer f.Close()
 	if err := unix.IoctlSetInt(int(f.Fd()), unix.LOOP_CLR_FD, 0); err != nil && !errors.Is(err, unix.ENXIO) {
 		return fmt.Errorf("take loop device %s away: %w", name, err)
 	}

@@ -30,7 +30,7 @@ type Config struct {
 	// image files. A version "latest" stands for all versions, "*" for all images.
 	Images map[string]string
 	// Subnet is the /24 of the machines, 10.n.m.0/24 with n at most 191; pods
-	// get 10.n+64.x.0/24. Zero means DefaultSubnet(Dir).
+	// get 10.n+64.x.0/24. Zero means one that the host has not.
 	Subnet netip.Prefix
 	// Frontends are addresses in the machines' network that lead to the host's,
 	// as an internal load balancer does: the API server, ARM.
@@ -69,13 +69,6 @@ func Prefix(dir string) string {
 	return "azm" + hex.EncodeToString(sum[:4])
 }
 
-// DefaultSubnet is the machines' network of a lab in dir, chosen so that labs
-// on one host seldom meet.
-func DefaultSubnet(dir string) netip.Prefix {
-	sum := sha256.Sum256([]byte(dir))
-	return netip.PrefixFrom(netip.AddrFrom4([4]byte{10, lastSubnet - sum[0]%64, 0, 0}), 24)
-}
-
 // New takes what a killed run left in config.Dir away, and makes the machines'
 // network. It fails where another process uses the folder, and where the host
 // cannot run machines, naming all that is missing.
@@ -91,13 +84,10 @@ func New(config Config) (_ *Substrate, err error) {
 	if err != nil {
 		return nil, err
 	}
-	if !config.Subnet.IsValid() {
-		config.Subnet = DefaultSubnet(dir)
-	}
 	s := &Substrate{
 		config:    config,
 		dir:       dir,
-		fabric:    fabric{prefix: Prefix(dir), subnet: config.Subnet},
+		fabric:    fabric{prefix: Prefix(dir)},
 		volumes:   newStore(filepath.Join(dir, "volumes"), config.Images),
 		log:       log,
 		lock:      lock,
@@ -108,10 +98,6 @@ func New(config Config) (_ *Substrate, err error) {
 			err = errors.Join(err, s.Close())
 		}
 	}()
-	a := config.Subnet.Masked().Addr()
-	if !a.Is4() || a.As4()[0] != 10 || config.Subnet.Bits() != 24 || a.As4()[1] > lastSubnet {
-		return nil, fmt.Errorf("machines' subnet %s: must be a /24 in 10.0.0.0 to 10.%d.255.0", config.Subnet, lastSubnet)
-	}
 	if err := clean(context.Background(), dir); err != nil {
 		return nil, err
 	}
@@ -120,7 +106,7 @@ func New(config Config) (_ *Substrate, err error) {
 			return nil, err
 		}
 	}
-	if err := free(config.Subnet); err != nil {
+	if s.fabric.subnet, err = chooseSubnet(config.Subnet, dir, net.InterfaceAddrs); err != nil {
 		return nil, err
 	}
 	if err := s.fabric.create(context.Background()); err != nil {
@@ -214,18 +200,4 @@ func take(dir string) (string, *os.File, error) {
 		return "", nil, errors.Join(fmt.Errorf("machines in %s: another process runs them: %w", abs, err), lock.Close())
 	}
 	return abs, lock, nil
-}
-
-// free refuses a subnet that the host has already.
-func free(subnet netip.Prefix) error {
-	all, err := net.InterfaceAddrs()
-	if err != nil {
-		return err
-	}
-	for _, a := range all {
-		if p, err := netip.ParsePrefix(a.String()); err == nil && p.Overlaps(subnet) {
-			return fmt.Errorf("machines' subnet %s: the host has %s already; set another in Config.Subnet", subnet, p)
-		}
-	}
-	return nil
 }

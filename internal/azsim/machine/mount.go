@@ -22,13 +22,13 @@ const (
 // mountRoot mounts a root partition, in the propagation that a container needs:
 // what is mounted in it does not come back to the host.
 func mountRoot(d blockDevice, dir string) error {
-	if err := os.MkdirAll(dir, 0o755); err != nil { //nolint:gosec // the root directory of a machine
+	if err := os.MkdirAll(dir, 0o755); err != nil {
 		return err
 	}
 	node := "/dev/" + d.Name
 	if _, err := os.Stat(node); errors.Is(err, os.ErrNotExist) {
 		node = dir + ".node"
-		if err := errors.Join(removeIfThere(node), unix.Mknod(node, unix.S_IFBLK|0o600, int(unix.Mkdev(d.Major, d.Minor)))); err != nil { //nolint:gosec // device numbers are small
+		if err := errors.Join(removeIfThere(node), unix.Mknod(node, unix.S_IFBLK|0o600, int(unix.Mkdev(d.Major, d.Minor)))); err != nil {
 			return fmt.Errorf("make a node for %s: %w", d.Name, err)
 		}
 	}
@@ -64,7 +64,7 @@ func fsRequest(mountpoint string, request uint, verb string, done error) error {
 	if err != nil {
 		return err
 	}
-	defer f.Close() //nolint:errcheck // nothing is written
+	defer f.Close()
 	if err := unix.IoctlSetInt(int(f.Fd()), request, 0); err != nil && !errors.Is(err, done) {
 		return fmt.Errorf("%s the file system at %s: %w", verb, mountpoint, err)
 	}
@@ -77,7 +77,7 @@ func mountsUnder(dir string) ([]string, error) {
 	if err != nil {
 		return nil, err
 	}
-	defer f.Close() //nolint:errcheck // only read
+	defer f.Close()
 	var found []string
 	for lines := bufio.NewScanner(f); lines.Scan(); {
 		fields := strings.Fields(lines.Text())

@@ -24,8 +24,6 @@ const (
 	bridgeName    = "fabric"
 	firstMachine  = 4 // Azure keeps the first addresses of a subnet for itself
 	lastMachine   = 250
-	podsOffset    = 64  // from the second number of the subnet to that of the pods
-	lastSubnet    = 191 // of that second number
 	netnsFolder   = "/run/netns"
 	machineDevice = "eth0"
 )
@@ -41,7 +39,7 @@ func (f fabric) namespace() string { return f.prefix }
 // nth is the subnet's n-th address.
 func (f fabric) nth(n int) netip.Addr {
 	a := f.subnet.Masked().Addr().As4()
-	a[3] += byte(n) //nolint:gosec // n < 256, and the subnet is a /24
+	a[3] += byte(n)
 	return netip.AddrFrom4(a)
 }
 
@@ -51,8 +49,8 @@ func (f fabric) gateway() netip.Addr { return f.nth(1) }
 // pods is the range of pod addresses that belongs to the n-th machine, as a
 // route table gives each node of a kubenet cluster one.
 func (f fabric) pods(n int) netip.Prefix {
-	a := f.subnet.Masked().Addr().As4()
-	return netip.PrefixFrom(netip.AddrFrom4([4]byte{a[0], a[1] + podsOffset, byte(n), 0}), 24) //nolint:gosec // n < 256
+	a := podRange(f.subnet).Addr().As4()
+	return netip.PrefixFrom(netip.AddrFrom4([4]byte{a[0], a[1], byte(n), 0}), 24)
 }
 
 // create makes the bridge and the host's way to it. What is there of a former
@@ -168,7 +166,7 @@ func ip(ctx context.Context, namespace string, commands ...string) error {
 	if namespace != "" {
 		args = append([]string{"-n", namespace}, args...)
 	}
-	cmd := exec.CommandContext(ctx, "ip", args...) //nolint:gosec // names of our own making
+	cmd := exec.CommandContext(ctx, "ip", args...)
 	cmd.Stdin = strings.NewReader(strings.Join(commands, "\n") + "\n")
 	var out bytes.Buffer
 	cmd.Stdout, cmd.Stderr = &out, &out
@@ -184,7 +182,7 @@ func within(namespace string, f func() error) error {
 	if err != nil {
 		return err
 	}
-	defer ns.Close() //nolint:errcheck // only named
+	defer ns.Close()
 	done := make(chan error, 1)
 	go func() {
 		// The thread is not unlocked: the runtime ends it with the goroutine, so

@@ -104,7 +104,7 @@ func leaveEnvironment(root string, c azsim.Computer) error {
 	if err != nil {
 		return err
 	}
-	defer disk.Close() //nolint:errcheck // only named
+	defer disk.Close()
 	if err := disk.MkdirAll("var/lib/waagent", 0o700); err != nil {
 		return err
 	}

@@ -104,7 +104,7 @@ func (s *Substrate) runc(ctx context.Context, args ...string) error {
 }
 
 func runc(ctx context.Context, root string, args ...string) error {
-	cmd := exec.CommandContext(ctx, "runc", append([]string{"--root", root}, args...)...) //nolint:gosec // commands of our own making
+	cmd := exec.CommandContext(ctx, "runc", append([]string{"--root", root}, args...)...)
 	out, err := cmd.CombinedOutput()
 	if err != nil {
 		return fmt.Errorf("runc %s: %w: %s", strings.Join(args, " "), err, strings.TrimSpace(string(out)))
