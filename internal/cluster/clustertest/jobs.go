@@ -3,6 +3,11 @@ package clustertest
 import (
 	"context"
 	"errors"
+	"io"
+	"net"
+	"net/http"
+	"net/http/httptest"
+	"strconv"
 	"strings"
 	"time"
 
@@ -143,4 +148,57 @@ func jobForeign(w *world) {
 		w.Errorf("pods: %q", got)
 	}
 	w.must(w.admin.CoreV1().Pods(w.setup.Namespace).Delete(w.ctx, job.Name, metav1.DeleteOptions{}), "clean up")
+}
+
+func jobOutput(w *world) {
+	job := w.job("")
+	pathOf := "/containerLogs/" + w.setup.Namespace + "/" + job.Name + "/"
+	const output = "progress\nreport\n"
+	printed := ""
+	kubelet := httptest.NewTLSServer(http.HandlerFunc(func(answer http.ResponseWriter, request *http.Request) {
+		if !strings.HasPrefix(request.URL.Path, pathOf) || printed == "" {
+			http.Error(answer, "no such container", http.StatusNotFound)
+			return
+		}
+		if _, err := io.WriteString(answer, printed); err != nil {
+			w.Errorf("kubelet: %v", err)
+		}
+	}))
+	defer kubelet.Close()
+	host, port, err := net.SplitHostPort(kubelet.Listener.Addr().String())
+	w.must(err, "address of the kubelet")
+	number, err := strconv.ParseInt(port, 10, 32)
+	w.must(err, "port of the kubelet")
+	job.Node = w.node("", func(n *corev1.Node) {
+		n.Spec.Unschedulable = true
+		n.Status.Addresses[0].Address = host
+		n.Status.DaemonEndpoints.KubeletEndpoint.Port = int32(number)
+	})
+	w.kubelet(job.Node)
+	w.must(w.under.StartJob(w.ctx, job), "start")
+	w.reportPod(job.Name, corev1.PodStatus{Phase: corev1.PodRunning, ContainerStatuses: []corev1.ContainerStatus{{
+		Name: "work", State: corev1.ContainerState{Running: &corev1.ContainerStateRunning{}},
+	}}})
+	state, err := w.under.Job(w.ctx, job.Name)
+	w.must(err, "read a running job whose log is not there yet")
+	if state.Done || len(state.Output) != 0 {
+		w.Errorf("%+v", state)
+	}
+	if printed = output; w.setup.Print != nil {
+		w.setup.Print(w.T, w.setup.Namespace, job.Name, output)
+	}
+	state, err = w.under.Job(w.ctx, job.Name)
+	w.must(err, "read a running job")
+	if state.Done || string(state.Output) != output {
+		w.Errorf("done %t, output %q", state.Done, state.Output)
+	}
+	w.reportPod(job.Name, corev1.PodStatus{Phase: corev1.PodFailed, ContainerStatuses: []corev1.ContainerStatus{{
+		Name: "work", State: corev1.ContainerState{Terminated: &corev1.ContainerStateTerminated{ExitCode: 3, Reason: "Error"}},
+	}}})
+	state, err = w.under.Job(w.ctx, job.Name)
+	w.must(err, "read an ended job")
+	if !state.Done || state.ExitCode != 3 || string(state.Output) != output {
+		w.Errorf("done %t, exit %d, output %q", state.Done, state.ExitCode, state.Output)
+	}
+	w.must(w.under.DeleteJob(w.ctx, job.Name), "delete")
 }

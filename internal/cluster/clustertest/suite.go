@@ -35,6 +35,12 @@ type Setup struct {
 	// Open gives the implementation, each time as another process would have
 	// it, with the clock given.
 	Open func(t *testing.T, now func() time.Time) cluster.Cluster
+	// Print makes what a job's container printed readable as the pod's log. nil
+	// means that the API server asks the node's kubelet, which the suite plays.
+	Print func(t *testing.T, namespace, pod, output string)
+	// ServeMachines begins to serve Cluster API's Machines under
+	// cluster.x-k8s.io/v1beta1, until the test ends.
+	ServeMachines func(t *testing.T)
 }
 
 // patience bounds what the suite waits for in the cluster.
@@ -83,9 +89,12 @@ func Run(t *testing.T, setup Setup) {
 		{"Drain/TwoBudgets", drainTwoBudgets},
 		{"Drain/Stuck", drainStuck},
 		{"Jobs/Life", jobLife},
+		{"Jobs/Output", jobOutput},
 		{"Jobs/Stuck", jobStuck},
 		{"Jobs/Lost", jobLost},
 		{"Jobs/Foreign", jobForeign},
+		{"Machines/Unknown", machineUnknown},
+		{"Machines/Annotate", machineAnnotate},
 		{"Vault/Keeps", vaultKeeps},
 		{"Vault/NeverOverwrites", vaultNeverOverwrites},
 		{"Leases/One", leaseOne},

@@ -141,7 +141,8 @@ func TestContract(t *testing.T) {
 
 	clustertest.Run(t, clustertest.Setup{
 		Admin: config, Namespace: namespace,
-		Open: func(t *testing.T, now func() time.Time) cluster.Cluster { return open(t, least, namespace, now) },
+		Open:          func(t *testing.T, now func() time.Time) cluster.Cluster { return open(t, least, namespace, now) },
+		ServeMachines: serveMachines(config),
 	})
 	t.Run("Journals", func(t *testing.T) {
 		journaltest.Run(t, "contract-", func(t *testing.T) journal.Store { return open(t, least, namespace, nil).Journals() })
