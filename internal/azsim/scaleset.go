@@ -1,7 +1,314 @@
 package azsim
 
+import (
+	"context"
+	"net/http"
+	"strings"
+
+	"github.com/Azure/azure-sdk-for-go/sdk/resourcemanager/compute/armcompute/v8"
+)
+
+// The types of this file and its neighbours.
+const (
+	setType         = "Microsoft.Compute/virtualMachineScaleSets"
+	instanceType    = setType + "/virtualMachines"
+	setExtType      = setType + "/extensions"
+	instanceExtType = instanceType + "/extensions"
+)
+
+// scaleSetVersions are API versions of scale sets: those of the published
+// specifications, from what cluster-autoscaler asks to what armcompute v8 asks.
+func scaleSetVersions() []string {
+	return []string{"2018-10-01", "2019-03-01", "2019-07-01", "2019-12-01", "2020-06-01", "2020-12-01", "2021-03-01", "2021-04-01",
+		"2021-07-01", "2021-11-01", "2022-03-01", "2022-08-01", "2022-11-01", "2023-03-01", "2023-07-01", "2023-09-01",
+		"2024-03-01", "2024-07-01", "2024-11-01", "2025-04-01", "2025-11-01", "2026-04-01"}
+}
+
 // scaleSetState is what the scale sets keep in a Server beside the entries.
-type scaleSetState struct{}
+type scaleSetState struct {
+	events map[string]*eventBoard // scheduled events, by the key of the scale set
+}
 
 // scaleSetTypes lists the types of scale sets, their instances and extensions.
-func scaleSetTypes() []*resourceType { return nil }
+func scaleSetTypes() []*resourceType {
+	types := []*resourceType{scaleSetType(), instanceResourceType(), setExtensionType(), instanceExtensionType()}
+	return append(types, sizeTypes()...)
+}
+
+func scaleSetType() *resourceType {
+	return &resourceType{
+		name: setType, versions: scaleSetVersions(), global: true,
+		put: putScaleSet, patch: patchScaleSet, remove: removeScaleSet, render: renderScaleSet,
+		views: map[string]handler{
+			"instanceview":     scaleSetInstanceView,
+			"skus":             scaleSetSKUs,
+			"osupgradehistory": emptyList,
+		},
+		actions: map[string]handler{
+			"start":         setAction(actStart),
+			"poweroff":      setAction(actPowerOff),
+			"deallocate":    setAction(actDeallocate),
+			"restart":       setAction(actRestart),
+			"redeploy":      setAction(actRedeploy),
+			"reimage":       setAction(actReimage),
+			"reimageall":    setAction(actReimage),
+			"manualupgrade": setAction(actUpgrade),
+			"delete":        deleteInstances,
+		},
+	}
+}
+
+// A scaleSet is what a scale set keeps beside its model.
+type scaleSet struct {
+	next int    // the id of the next instance
+	key  string // modelKey of the model as it is
+}
+
+func setOf(e *entry) (*scaleSet, *armcompute.VirtualMachineScaleSet) {
+	x, _ := e.extra.(*scaleSet)
+	if x == nil {
+		x = &scaleSet{}
+		e.extra = x
+	}
+	body, _ := e.body.(*armcompute.VirtualMachineScaleSet)
+	return x, body
+}
+
+// instancesOf lists a scale set's instances in the order of their creation.
+func (s *Server) instancesOf(set *entry) []*entry { return s.children(set.id, "virtualMachines") }
+
+func putScaleSet(c *call) (*reply, error) {
+	tree, err := c.tree()
+	if err != nil {
+		return nil, err
+	}
+	if err := c.checkLinked(tree); err != nil {
+		return nil, err
+	}
+	if e := c.s.find(c.id); e != nil {
+		old, err := toTree(e.body)
+		if err != nil {
+			return nil, err
+		}
+		tree = overlayPut(old, tree)
+	}
+	return write(c, tree, scaleSetHooks())
+}
+
+func patchScaleSet(c *call) (*reply, error) {
+	tree, err := c.tree()
+	if err != nil {
+		return nil, err
+	}
+	if c.s.find(c.id) != nil {
+		if err := c.checkLinked(tree); err != nil {
+			return nil, err
+		}
+	}
+	return patch(c, scaleSetHooks())
+}
+
+func scaleSetHooks() hooks[armcompute.VirtualMachineScaleSet] {
+	return hooks[armcompute.VirtualMachineScaleSet]{check: checkScaleSet, work: scaleSetWork}
+}
+
+// scaleSetWork carries out what a new model asks for: the instances that the
+// capacity wants, and with upgrade policy Automatic the new model everywhere.
+func scaleSetWork(c *call, e *entry, old, next *armcompute.VirtualMachineScaleSet) work {
+	s := c.s
+	x, _ := setOf(e)
+	was := x.key
+	x.key = modelKey(next)
+	name := "scaleset.update"
+	if old == nil {
+		name = "scaleset.create"
+	}
+	changed := old != nil && was != x.key
+	return work{
+		span: s.duration(name),
+		run: func(ctx context.Context) error {
+			if err := s.reconcile(ctx, e); err != nil {
+				return err
+			}
+			if changed {
+				return s.upgradeByPolicy(ctx, e)
+			}
+			return nil
+		},
+		output: func() any { return showScaleSet(next, false) },
+	}
+}
+
+func removeScaleSet(c *call) (*reply, error) {
+	return c.remove(nil, func(e *entry) work {
+		s := c.s
+		list := s.instancesOf(e)
+		for _, i := range list {
+			s.markDeleting(i)
+		}
+		return work{span: s.duration("scaleset.delete"), run: func(ctx context.Context) error {
+			return each(list, func(i *entry) error { return s.destroyInstance(ctx, i) })
+		}, done: func(*armError) { delete(s.scaleSets.events, e.id.key()) }}
+	})
+}
+
+// renderScaleSet hides what Azure never reads back.
+func renderScaleSet(c *call, e *entry) any {
+	_, body := setOf(e)
+	return showScaleSet(body, c.expands("userData"))
+}
+
+func emptyList(c *call) (*reply, error) {
+	if _, err := c.need(); err != nil {
+		return nil, err
+	}
+	return c.pageOf(nil), nil
+}
+
+// scaleSetSKUs lists the sizes that a scale set can change to.
+func scaleSetSKUs(c *call) (*reply, error) {
+	if _, err := c.need(); err != nil {
+		return nil, err
+	}
+	var items []any
+	for _, z := range vmSizes() {
+		tier, _, _ := strings.Cut(z.name, "_")
+		items = append(items, map[string]any{
+			"resourceType": setType,
+			"sku":          map[string]any{"name": z.name, "tier": tier},
+			"capacity":     map[string]any{"minimum": 0, "maximum": 1000, "defaultCapacity": 1, "scaleType": "Automatic"},
+		})
+	}
+	return c.pageOf(items), nil
+}
+
+// scaleSetInstanceView counts the states of a scale set's instances.
+func scaleSetInstanceView(c *call) (*reply, error) {
+	e, err := c.need()
+	if err != nil {
+		return nil, err
+	}
+	_, body := setOf(e)
+	var order []string
+	count := map[string]int{}
+	add := func(code string) {
+		if count[code] == 0 {
+			order = append(order, code)
+		}
+		count[code]++
+	}
+	extOrder := []string{}
+	extCount := map[string]map[string]int{}
+	for _, ie := range c.s.instancesOf(e) {
+		x, vm := instanceOf(ie)
+		add("ProvisioningState/" + strings.ToLower(stateOf(vm)))
+		if x.power != "" {
+			add("PowerState/" + x.power)
+		}
+		for _, ext := range x.extensions {
+			name := val(ext.Name)
+			if extCount[name] == nil {
+				extCount[name] = map[string]int{}
+				extOrder = append(extOrder, name)
+			}
+			extCount[name]["ProvisioningState/"+strings.ToLower(val(ext.Properties.ProvisioningState))]++
+		}
+	}
+	summary := []any{}
+	for _, code := range order {
+		summary = append(summary, map[string]any{"code": code, "count": count[code]})
+	}
+	exts := []any{}
+	for _, name := range extOrder {
+		codes := []any{}
+		for code, n := range extCount[name] {
+			codes = append(codes, map[string]any{"code": code, "count": n})
+		}
+		exts = append(exts, map[string]any{"name": name, "statusesSummary": codes})
+	}
+	return ok(map[string]any{
+		"virtualMachine": map[string]any{"statusesSummary": summary},
+		"extensions":     exts,
+		"statuses":       []any{provisioningStatus(stateOf(body), nil, c.now)},
+	}), nil
+}
+
+// checkLinked checks the permissions on what a request's body names, as Resource
+// Manager does before a provider sees the request.
+func (c *call) checkLinked(tree map[string]any) error {
+	var refused error
+	need := func(action, id string) {
+		on, err := parseID(id)
+		if err != nil || refused != nil {
+			return // the provider says what is wrong with the id
+		}
+		refused = c.authorizeLinked(action, on)
+	}
+	if ids, ok := at(tree, "identity", "userAssignedIdentities").(map[string]any); ok {
+		for id, v := range ids {
+			if v != nil {
+				need("Microsoft.ManagedIdentity/userAssignedIdentities/assign/action", id)
+			}
+		}
+	}
+	profile, _ := at(tree, "properties", "virtualMachineProfile").(map[string]any)
+	if id, ok := at(profile, "storageProfile", "imageReference", "id").(string); ok {
+		lower := strings.ToLower(id)
+		switch {
+		case strings.Contains(lower, "/galleries/") && strings.Contains(lower, "/versions/"):
+			need("Microsoft.Compute/galleries/images/versions/read", id)
+		case strings.Contains(lower, "/galleries/"):
+			need("Microsoft.Compute/galleries/images/read", id)
+		default:
+			need("Microsoft.Compute/images/read", id)
+		}
+	}
+	walk(at(profile, "networkProfile"), func(key string, v any) {
+		id, ok := v.(string)
+		if !ok || !strings.EqualFold(key, "id") {
+			return
+		}
+		lower := strings.ToLower(id)
+		switch {
+		case strings.Contains(lower, "/subnets/"):
+			need("Microsoft.Network/virtualNetworks/subnets/join/action", id)
+		case strings.Contains(lower, "/networksecuritygroups/"):
+			need("Microsoft.Network/networkSecurityGroups/join/action", id)
+		case strings.Contains(lower, "/backendaddresspools/") && strings.Contains(lower, "/loadbalancers/"):
+			need("Microsoft.Network/loadBalancers/backendAddressPools/join/action", id)
+		}
+	})
+	return refused
+}
+
+// at walks into a decoded JSON object by names; nil where the way ends.
+func at(v any, names ...string) any {
+	for _, n := range names {
+		m, ok := v.(map[string]any)
+		if !ok {
+			return nil
+		}
+		v = m[n]
+	}
+	return v
+}
+
+// walk visits every member of a decoded JSON value.
+func walk(v any, visit func(key string, v any)) {
+	switch v := v.(type) {
+	case map[string]any:
+		for k, inner := range v {
+			visit(k, inner)
+			walk(inner, visit)
+		}
+	case []any:
+		for _, inner := range v {
+			walk(inner, visit)
+		}
+	}
+}
+
+// conflict is Compute's 409.
+func conflict(format string, args ...any) *armError {
+	return refuse(http.StatusConflict, "OperationNotAllowed", format, args...)
+}

@@ -1,0 +1,230 @@
+package azsim
+
+import (
+	"encoding/json"
+	"fmt"
+	"net/http"
+	"net/url"
+	"slices"
+	"sort"
+	"strconv"
+	"strings"
+)
+
+// An imds answers as the Instance Metadata Service at 169.254.169.254 does, for
+// one instance. Rules and shapes: Microsoft's "Azure Instance Metadata Service".
+type imds struct {
+	// instance gives {"compute": …, "network": …} as it is now, or nil once the
+	// instance is gone.
+	instance func() map[string]any
+	// token issues a token of one of the instance's managed identities.
+	token func(q url.Values) (map[string]any, *imdsError)
+	// events gives the scheduled events that concern the instance.
+	events func() (incarnation int, events []scheduledEvent)
+	// approve lets events begin before their time.
+	approve func(eventIDs []string)
+}
+
+// An imdsError is the service's own shape of an error.
+type imdsError struct {
+	status      int
+	reason      string // "error"
+	description string // "error_description"; only token answers have it
+}
+
+// imdsVersions are the API versions of /metadata/instance, newest first.
+func imdsVersions() []string {
+	return []string{
+		"2025-04-07", "2023-11-15", "2023-07-01", "2021-12-13", "2021-11-15", "2021-11-01", "2021-10-01",
+		"2021-05-01", "2021-03-01", "2021-02-01", "2021-01-01", "2020-12-01", "2020-10-01", "2020-09-01",
+		"2020-07-15", "2020-06-01", "2019-11-01", "2019-08-15", "2019-08-01", "2019-06-04", "2019-06-01",
+		"2019-04-30", "2019-03-11", "2019-02-01", "2018-10-01", "2018-04-02", "2018-02-01", "2017-12-01",
+		"2017-10-01", "2017-08-01", "2017-04-02",
+	}
+}
+
+func (h imds) ServeHTTP(w http.ResponseWriter, r *http.Request) {
+	if r.Header.Get("X-Forwarded-For") != "" {
+		writeIMDS(w, http.StatusBadRequest, map[string]any{"error": "Bad request. X-Forwarded-For header is not allowed"})
+		return
+	}
+	if !strings.EqualFold(r.Header.Get("Metadata"), "true") {
+		writeIMDS(w, http.StatusBadRequest, map[string]any{"error": "Bad request. Required metadata header not specified"})
+		return
+	}
+	path := strings.Trim(strings.ToLower(r.URL.Path), "/")
+	switch {
+	case path == "metadata/instance" || strings.HasPrefix(path, "metadata/instance/"):
+		h.serveInstance(w, r, strings.Split(strings.Trim(r.URL.Path, "/"), "/")[2:])
+	case path == "metadata/versions":
+		writeIMDS(w, http.StatusOK, map[string]any{"apiVersions": imdsVersions()})
+	case path == "metadata/identity/oauth2/token":
+		h.serveToken(w, r)
+	case path == "metadata/scheduledevents":
+		h.serveEvents(w, r)
+	default:
+		writeIMDS(w, http.StatusNotFound, map[string]any{"error": "Not found"})
+	}
+}
+
+// serveInstance answers for the whole document or for the part that path names.
+func (h imds) serveInstance(w http.ResponseWriter, r *http.Request, path []string) {
+	q := r.URL.Query()
+	if r.Method != http.MethodGet {
+		writeIMDS(w, http.StatusMethodNotAllowed, map[string]any{"error": "Method not allowed"})
+		return
+	}
+	if !slices.Contains(imdsVersions(), q.Get("api-version")) {
+		writeIMDS(w, http.StatusBadRequest, map[string]any{
+			"error":           "Bad request. api-version is invalid or was not specified in the request.",
+			"newest-versions": imdsVersions()[:3],
+		})
+		return
+	}
+	document := h.instance()
+	if document == nil {
+		writeIMDS(w, http.StatusGone, map[string]any{"error": "Gone"})
+		return
+	}
+	var part any = document
+	for _, name := range path {
+		next, ok := descend(part, name)
+		if !ok {
+			writeIMDS(w, http.StatusNotFound, map[string]any{"error": "Not found"})
+			return
+		}
+		part = next
+	}
+	if q.Get("format") == "text" {
+		w.Header().Set("Content-Type", "text/plain; charset=utf-8")
+		_, _ = fmt.Fprint(w, imdsText(part))
+		return
+	}
+	switch part.(type) {
+	case map[string]any, []any:
+		writeIMDS(w, http.StatusOK, part)
+	default:
+		writeIMDS(w, http.StatusBadRequest, map[string]any{"error": "Bad request. A leaf needs format=text"})
+	}
+}
+
+// descend steps into an object by name, in any letter case, or into an array by
+// index.
+func descend(v any, name string) (any, bool) {
+	switch v := v.(type) {
+	case map[string]any:
+		for k, inner := range v {
+			if strings.EqualFold(k, name) {
+				return inner, true
+			}
+		}
+	case []any:
+		if i, err := strconv.Atoi(name); err == nil && i >= 0 && i < len(v) {
+			return v[i], true
+		}
+	}
+	return nil, false
+}
+
+// imdsText is a leaf as it is, and the names below an object or array, a line
+// each, with a slash where more lies below.
+func imdsText(v any) string {
+	below := func(name string, inner any) string {
+		switch inner.(type) {
+		case map[string]any, []any:
+			return name + "/"
+		}
+		return name
+	}
+	var lines []string
+	switch v := v.(type) {
+	case nil:
+		return ""
+	case string:
+		return v
+	case map[string]any:
+		for k, inner := range v {
+			lines = append(lines, below(k, inner))
+		}
+		sort.Strings(lines)
+	case []any:
+		for i, inner := range v {
+			lines = append(lines, below(strconv.Itoa(i), inner))
+		}
+	default:
+		return fmt.Sprint(v)
+	}
+	return strings.Join(lines, "\n")
+}
+
+func (h imds) serveToken(w http.ResponseWriter, r *http.Request) {
+	q := r.URL.Query()
+	switch {
+	case q.Get("api-version") == "":
+		writeIMDS(w, http.StatusBadRequest, map[string]any{"error": "invalid_request", "error_description": "Required query variable 'api-version' is missing"})
+		return
+	case q.Get("resource") == "":
+		writeIMDS(w, http.StatusBadRequest, map[string]any{"error": "invalid_request", "error_description": "Required query variable 'resource' is missing"})
+		return
+	}
+	token, refusal := h.token(q)
+	if refusal != nil {
+		writeIMDS(w, refusal.status, map[string]any{"error": refusal.reason, "error_description": refusal.description})
+		return
+	}
+	writeIMDS(w, http.StatusOK, token)
+}
+
+// A scheduledEvent is what the platform is about to do to an instance.
+type scheduledEvent struct {
+	EventID           string   `json:"EventId"`
+	EventType         string   `json:"EventType"` // "Preempt", "Terminate", …
+	ResourceType      string   `json:"ResourceType"`
+	Resources         []string `json:"Resources"`
+	EventStatus       string   `json:"EventStatus"` // "Scheduled", "Started"
+	NotBefore         string   `json:"NotBefore"`   // RFC 1123; "" once started
+	Description       string   `json:"Description"`
+	EventSource       string   `json:"EventSource"`
+	DurationInSeconds int      `json:"DurationInSeconds"` // -1: unknown
+}
+
+func (h imds) serveEvents(w http.ResponseWriter, r *http.Request) {
+	if r.URL.Query().Get("api-version") == "" {
+		writeIMDS(w, http.StatusBadRequest, map[string]any{"error": "Bad request. api-version is invalid or was not specified in the request."})
+		return
+	}
+	switch r.Method {
+	case http.MethodGet:
+		incarnation, events := h.events()
+		if events == nil {
+			events = []scheduledEvent{}
+		}
+		writeIMDS(w, http.StatusOK, map[string]any{"DocumentIncarnation": incarnation, "Events": events})
+	case http.MethodPost:
+		var body struct {
+			StartRequests []struct {
+				EventID string `json:"EventId"`
+			}
+		}
+		if err := json.NewDecoder(http.MaxBytesReader(w, r.Body, 64<<10)).Decode(&body); err != nil {
+			writeIMDS(w, http.StatusBadRequest, map[string]any{"error": "Bad request. The body is not an approval of events"})
+			return
+		}
+		var ids []string
+		for _, s := range body.StartRequests {
+			ids = append(ids, s.EventID)
+		}
+		h.approve(ids)
+		w.WriteHeader(http.StatusOK)
+	default:
+		writeIMDS(w, http.StatusMethodNotAllowed, map[string]any{"error": "Method not allowed"})
+	}
+}
+
+// writeIMDS ignores a client that hung up: there is nobody left to tell.
+func writeIMDS(w http.ResponseWriter, status int, body any) {
+	w.Header().Set("Content-Type", "application/json; charset=utf-8")
+	w.Header().Set("Server", "IMDS/150.870.65.1")
+	w.WriteHeader(status)
+	_ = json.NewEncoder(w).Encode(body)
+}

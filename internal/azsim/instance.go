@@ -1,0 +1,326 @@
+package azsim
+
+import (
+	"context"
+	"errors"
+	"net/http"
+	"strconv"
+	"sync"
+	"time"
+
+	"github.com/Azure/azure-sdk-for-go/sdk/resourcemanager/compute/armcompute/v8"
+)
+
+// The power states of an instance, as the codes of its instance view end.
+const (
+	powerStarting     = "starting"
+	powerRunning      = "running"
+	powerStopping     = "stopping"
+	powerStopped      = "stopped"
+	powerDeallocating = "deallocating"
+	powerDeallocated  = "deallocated"
+)
+
+// An instance is what an instance of a scale set keeps beside its ARM model,
+// which holds the data disks, tags and protection.
+type instance struct {
+	set      *entry
+	id       int
+	hostName string
+	vmID     string
+	zone     string
+	power    string // "" before the first start
+	powerAt  time.Time
+	failure  *armError // why provisioningState is Failed
+
+	// The recipe that the instance was made of, or was last changed to.
+	profile *armcompute.VirtualMachineScaleSetVMProfile
+	size    string
+	key     string // modelKey of that recipe
+	custom  bool   // the instance was changed on its own since
+	image   bootImage
+
+	osDisk     *entry // a disk; that of an ephemeral OS disk is hidden
+	extensions []*armcompute.VirtualMachineExtension
+
+	// provisioned is true once the OS has reported ready from its disk.
+	provisioned bool
+	gone        bool // deletion has begun
+
+	// alive ends when the instance is to be deleted; end ends it.
+	alive context.Context
+	end   context.CancelFunc
+	// turn is held while the Substrate works on the instance: one thing at a
+	// time. It is a channel, since a mutex that is held over a timer would stop
+	// virtual time.
+	turn chan struct{}
+}
+
+func instanceOf(e *entry) (*instance, *armcompute.VirtualMachineScaleSetVM) {
+	x, _ := e.extra.(*instance)
+	if x == nil {
+		x = &instance{}
+	}
+	body, _ := e.body.(*armcompute.VirtualMachineScaleSetVM)
+	if body == nil {
+		body = &armcompute.VirtualMachineScaleSetVM{Properties: &armcompute.VirtualMachineScaleSetVMProperties{}}
+	}
+	return x, body
+}
+
+func instanceResourceType() *resourceType {
+	return &resourceType{
+		name: instanceType, versions: scaleSetVersions(),
+		put: putInstance, remove: removeInstance, list: listInstances, render: renderInstance,
+		views: map[string]handler{"instanceview": getInstanceView},
+		actions: map[string]handler{
+			"start":                       instanceAction(actStart),
+			"poweroff":                    instanceAction(actPowerOff),
+			"deallocate":                  instanceAction(actDeallocate),
+			"restart":                     instanceAction(actRestart),
+			"redeploy":                    instanceAction(actRedeploy),
+			"reimage":                     instanceAction(actReimage),
+			"reimageall":                  instanceAction(actReimage),
+			"attachdetachdatadisks":       attachDetachDataDisks,
+			"retrievebootdiagnosticsdata": retrieveBootDiagnostics,
+			"simulateeviction":            simulateEviction,
+		},
+		drop: dropInstance,
+	}
+}
+
+// newInstance stores a new instance in state Creating. The caller holds the lock.
+func (s *Server) newInstance(set *entry, zone string, now time.Time) *entry {
+	x, body := setOf(set)
+	n := x.next
+	x.next++
+	id := set.id.child("virtualMachines", strconv.Itoa(n))
+	vm := &armcompute.VirtualMachineScaleSetVM{
+		ID: ptr(id.String()), Name: ptr(instanceName(set.id.name(), n)), Type: ptr(instanceType), InstanceID: ptr(strconv.Itoa(n)),
+		Location: body.Location, Tags: copyTags(body.Tags),
+		Properties: &armcompute.VirtualMachineScaleSetVMProperties{TimeCreated: ptr(now), ProvisioningState: ptr(stateCreating)},
+	}
+	if zone != "" {
+		vm.Zones = []*string{ptr(zone)}
+	}
+	e := s.insert(id, s.types[lowerInstanceType], vm, now)
+	in := &instance{set: set, id: n, vmID: s.newUUID(), zone: zone, turn: make(chan struct{}, 1)}
+	in.alive, in.end = context.WithCancel(s.ctx)
+	in.adopt(body)
+	in.hostName = computerName(prefixOf(set, in.profile), n)
+	vm.Properties.VMID = ptr(in.vmID)
+	e.extra = in
+	return e
+}
+
+const lowerInstanceType = "microsoft.compute/virtualmachinescalesets/virtualmachines"
+
+// prefixOf is the host name's prefix; a specialized image has its own host name,
+// for which the scale set's name must do.
+func prefixOf(set *entry, p *armcompute.VirtualMachineScaleSetVMProfile) string {
+	if p.OSProfile != nil && val(p.OSProfile.ComputerNamePrefix) != "" {
+		return *p.OSProfile.ComputerNamePrefix
+	}
+	return set.id.name()
+}
+
+// adopt takes over the scale set's recipe as it is now.
+func (x *instance) adopt(set *armcompute.VirtualMachineScaleSet) {
+	p, err := clone(profileOf(set))
+	if err != nil {
+		p = profileOf(set)
+	}
+	x.profile, x.size, x.key, x.custom = p, sizeOf(set), modelKey(set), false
+}
+
+func copyTags(in map[string]*string) map[string]*string {
+	if in == nil {
+		return nil
+	}
+	out := make(map[string]*string, len(in))
+	for k, v := range in {
+		out[k] = ptr(val(v))
+	}
+	return out
+}
+
+// each does do for all entries at once, and returns the first error in their
+// order.
+func each(list []*entry, do func(*entry) error) error {
+	errs := make([]error, len(list))
+	var wg sync.WaitGroup
+	for i, e := range list {
+		wg.Go(func() { errs[i] = do(e) })
+	}
+	wg.Wait()
+	for _, err := range errs {
+		if err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// pause lets d pass, or less if ctx ends, whose error it then returns.
+func pause(ctx context.Context, d time.Duration) error {
+	if d <= 0 {
+		return ctx.Err()
+	}
+	t := time.NewTimer(d)
+	defer t.Stop()
+	select {
+	case <-t.C:
+		return nil
+	case <-ctx.Done():
+		return ctx.Err()
+	}
+}
+
+// draw is duration with the lock taken.
+func (s *Server) draw(name string) time.Duration {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.duration(name)
+}
+
+// locked runs do under the lock.
+func (s *Server) locked(do func()) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	do()
+}
+
+// onSubstrate does something to the instance on the Substrate, alone. Without a
+// Substrate there is nothing to do.
+func (s *Server) onSubstrate(ctx context.Context, x *instance, do func(Substrate) error) error {
+	if s.Substrate == nil {
+		return nil
+	}
+	select {
+	case x.turn <- struct{}{}:
+	case <-ctx.Done():
+		return ctx.Err()
+	}
+	defer func() { <-x.turn }()
+	return do(s.Substrate)
+}
+
+// settle ends an instance's work: it becomes Succeeded, or Failed for the reason
+// given. A deletion that came in between is no failure.
+func (s *Server) settle(e *entry, err error) error {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	x, body := instanceOf(e)
+	if x.gone {
+		return nil
+	}
+	if err == nil {
+		x.failure = nil
+		setState(body, stateSucceeded)
+		return nil
+	}
+	if errors.Is(err, context.Canceled) && s.ctx.Err() != nil {
+		return err // the server closes
+	}
+	x.failure = asARM(err)
+	setState(body, stateFailed)
+	return x.failure
+}
+
+// createInstance makes a new instance run: disk, boot, extensions.
+func (s *Server) createInstance(e *entry) error {
+	x, _ := instanceOf(e)
+	return s.settle(e, s.bringUp(x.alive, e))
+}
+
+func (s *Server) bringUp(ctx context.Context, e *entry) error {
+	x, _ := instanceOf(e)
+	start := time.Now()
+	total := s.draw("instance.create")
+	if err := pause(ctx, s.draw("instance.allocate")); err != nil {
+		return err
+	}
+	if err := s.makeOSDisk(ctx, e); err != nil {
+		return err
+	}
+	if err := s.makeDataDisks(ctx, e); err != nil {
+		return err
+	}
+	s.locked(func() { x.setPower(powerRunning) })
+	if err := s.boot(ctx, e); err != nil {
+		return err
+	}
+	if err := pause(ctx, total-time.Since(start)); err != nil {
+		return err
+	}
+	return s.provisionExtensions(ctx, e)
+}
+
+// boot starts the computer and waits for it to be ready. The reasons that it is
+// not are reported as Azure does.
+func (s *Server) boot(ctx context.Context, e *entry) error {
+	x, body := instanceOf(e)
+	var c Computer
+	var fault *Fault
+	s.locked(func() {
+		c = s.computerOf(e)
+		fault = s.innerFault(instanceType+"/provision", e.id)
+	})
+	if fault != nil {
+		return fault.failure()
+	}
+	err := s.onSubstrate(ctx, x, func(sub Substrate) error { return sub.Boot(ctx, c) })
+	if err == nil {
+		s.locked(func() { x.provisioned = true })
+		return nil
+	}
+	if ctx.Err() != nil {
+		return ctx.Err()
+	}
+	s.Log.Warn("instance did not boot", "instance", val(body.Name), "provision", c.Provision, "error", err)
+	if !c.Provision {
+		return refuse(http.StatusConflict, "VMStartTimedOut", "VM '%s' did not start in the allotted time. The VM may still start successfully. Please check the power state later. (%v)", val(body.Name), err)
+	}
+	return osProvisioningTimedOut(val(body.Name), err)
+}
+
+// osProvisioningTimedOut is Azure's word for an OS that did not report ready.
+func osProvisioningTimedOut(name string, cause error) *armError {
+	e := refuse(http.StatusConflict, "OSProvisioningTimedOut",
+		"OS Provisioning for VM '%s' did not finish in the allotted time. The VM may still finish provisioning successfully. Please check provisioning state later. For details on how to check current provisioning state of Windows VMs, refer to https://aka.ms/WindowsVMLifecycle and Linux VMs, refer to https://aka.ms/LinuxVMLifecycle.", name)
+	if cause != nil {
+		e.details = []*armError{{code: "SubstrateError", message: cause.Error()}}
+	}
+	return e
+}
+
+// setPower notes a new power state. The caller holds the lock.
+func (x *instance) setPower(p string) { x.power, x.powerAt = p, time.Now() }
+
+// innerFault finds the fault that a step within an operation meets: a fault of
+// effect "error" whose action names that step, which ends in "/provision". The
+// caller holds the lock.
+func (s *Server) innerFault(action string, on resourceID) *Fault {
+	for _, f := range s.faults {
+		if f.Effect != EffectError || f.Action == "" || f.Method != "" || !isProvision(f.Action) || !actionMatches(f.Action, action) ||
+			f.path != nil && !f.path.MatchString(on.String()) {
+			continue
+		}
+		f.Matched++
+		if f.Matched <= f.Skip || f.Count > 0 && f.Met >= f.Count {
+			continue
+		}
+		if f.Probability > 0 && f.Probability < 1 && s.rand.Float64() >= f.Probability {
+			continue
+		}
+		f.Met++
+		met := *f
+		return &met
+	}
+	return nil
+}
+
+func isProvision(action string) bool {
+	const suffix = "/provision"
+	return len(action) >= len(suffix) && equalFold(action[len(action)-len(suffix):], suffix)
+}

@@ -1,0 +1,132 @@
+package azsim
+
+import (
+	"context"
+	"fmt"
+	"net/http"
+	"strings"
+	"time"
+
+	"github.com/Azure/azure-sdk-for-go/sdk/resourcemanager/compute/armcompute/v8"
+)
+
+func equalFold(a, b string) bool { return strings.EqualFold(a, b) }
+
+// preempted is how an operation ends that a newer one overtakes.
+func preempted() *armError {
+	return refuse(http.StatusConflict, "OperationPreempted", "Operation execution has been preempted by a more recent operation.")
+}
+
+// markDeleting begins an instance's deletion: what runs on it ends, and it takes
+// no more requests. The caller holds the lock.
+func (s *Server) markDeleting(e *entry) {
+	x, body := instanceOf(e)
+	if x.gone {
+		return
+	}
+	x.gone = true
+	if e.op != nil && e.op.target.key() == e.id.key() {
+		s.preempt(e.op, preempted())
+	}
+	x.end()
+	setState(body, stateDeleting)
+}
+
+// destroyInstance deletes an instance that is marked: the computer, its OS disk
+// and the data disks that were made with it. Attached disks are let go.
+func (s *Server) destroyInstance(ctx context.Context, e *entry) error {
+	x, body := instanceOf(e)
+	start := time.Now()
+	span := s.draw("instance.delete")
+	err := s.onSubstrate(ctx, x, func(sub Substrate) error { return sub.Remove(ctx, e.id.key()) })
+	if err != nil {
+		s.locked(func() { setState(body, stateFailed) })
+		return fmt.Errorf("remove %s: %w", e.id.String(), err)
+	}
+	var doomed []*entry
+	s.locked(func() {
+		if x.osDisk != nil {
+			doomed = append(doomed, x.osDisk)
+		}
+		for _, d := range dataDisksOf(body) {
+			de, disk := load[armcompute.Disk](s, diskIDOf(d))
+			if disk == nil {
+				continue
+			}
+			release(disk)
+			if val(d.DeleteOption) == armcompute.DiskDeleteOptionTypesDelete {
+				doomed = append(doomed, de)
+			}
+		}
+	})
+	var volumes []Volume
+	for _, d := range doomed {
+		volumes = append(volumes, d.volume())
+	}
+	if run := s.dropVolumes(volumes...); run != nil {
+		if err := run(ctx); err != nil {
+			return err
+		}
+	}
+	if err := pause(ctx, span-time.Since(start)); err != nil {
+		return err
+	}
+	s.locked(func() {
+		for _, d := range doomed {
+			s.delete(d)
+		}
+		s.delete(e)
+	})
+	return nil
+}
+
+// dropInstance ends the computer of an instance that goes with its resource
+// group, without Azure's ceremony. The caller holds the lock.
+func dropInstance(s *Server, e *entry) {
+	x, _ := instanceOf(e)
+	if x.gone || x.end == nil {
+		return
+	}
+	x.gone = true
+	x.end()
+	if s.Substrate == nil || s.ctx.Err() != nil {
+		return
+	}
+	s.running.Add(1)
+	go func() {
+		defer s.running.Done()
+		err := s.onSubstrate(s.ctx, x, func(sub Substrate) error { return sub.Remove(s.ctx, e.id.key()) })
+		if err != nil {
+			s.Log.Error("computer left behind", "instance", e.id.String(), "error", err)
+		}
+	}()
+}
+
+// removeInstance is DELETE of one instance. The capacity falls with it.
+func removeInstance(c *call) (*reply, error) {
+	s := c.s
+	e := s.find(c.id)
+	if e == nil {
+		return &reply{status: http.StatusNoContent}, nil
+	}
+	if err := c.precondition(e); err != nil {
+		return nil, err
+	}
+	x, _ := instanceOf(e)
+	if x.gone {
+		return nil, conflict("VM '%s' is marked for deletion. Wait for the deletion to end.", instanceName(x.set.id.name(), x.id))
+	}
+	s.markDeleting(e)
+	lowerCapacity(x.set, 1)
+	op := c.begin(nil, work{span: 0, run: func(ctx context.Context) error { return s.destroyInstance(ctx, e) }})
+	return accepted(op), nil
+}
+
+// lowerCapacity notes instances that were deleted one by one.
+func lowerCapacity(set *entry, n int) {
+	_, body := setOf(set)
+	if body == nil || body.SKU == nil {
+		return
+	}
+	body.SKU.Capacity = ptr(max(0, val(body.SKU.Capacity)-int64(n)))
+}

@@ -1,0 +1,246 @@
+package azsim
+
+import (
+	"context"
+	"fmt"
+	"strings"
+	"time"
+
+	"github.com/Azure/azure-sdk-for-go/sdk/resourcemanager/compute/armcompute/v8"
+)
+
+// dataDisksOf lists the data disks that an instance has now.
+func dataDisksOf(body *armcompute.VirtualMachineScaleSetVM) []*armcompute.DataDisk {
+	if body.Properties.StorageProfile == nil {
+		return nil
+	}
+	return body.Properties.StorageProfile.DataDisks
+}
+
+// diskIDOf is the id of the disk behind a data disk; "" before it is made.
+func diskIDOf(d *armcompute.DataDisk) string {
+	if d.ManagedDisk == nil {
+		return ""
+	}
+	return val(d.ManagedDisk.ID)
+}
+
+// release notes that a disk is attached to nothing.
+func release(d *armcompute.Disk) {
+	d.ManagedBy = nil
+	d.Properties.DiskState = ptr(armcompute.DiskStateUnattached)
+	d.Properties.LastOwnershipUpdateTime = ptr(time.Now())
+}
+
+// hold notes that a disk is attached to an instance.
+func hold(d *armcompute.Disk, by resourceID, running bool) {
+	d.ManagedBy = ptr(by.String())
+	d.Properties.DiskState = ptr(armcompute.DiskStateAttached)
+	if !running {
+		d.Properties.DiskState = ptr(armcompute.DiskStateReserved)
+	}
+	d.Properties.LastOwnershipUpdateTime = ptr(time.Now())
+}
+
+// maxDiskName is the longest name of a disk; Azure cuts the name of the scale
+// set so that the rest fits.
+const maxDiskName = 80
+
+func (s *Server) diskNameFor(set string, id int, part string) string {
+	tail := fmt.Sprintf("_%d_%s_%s", id, part, strings.ReplaceAll(s.newUUID(), "-", ""))
+	head := set + "_" + set
+	return head[:min(len(head), maxDiskName-len(tail))] + tail
+}
+
+// insertDisk stores a disk that the platform makes for an instance. The caller
+// holds the lock.
+func (s *Server) insertDisk(e *entry, name, sku string, p *armcompute.DiskProperties) *entry {
+	x, body := instanceOf(e)
+	id := resourceID{subscription: e.id.subscription, group: e.id.group, namespace: "Microsoft.Compute", types: []string{"disks"}, names: []string{name}}
+	rt := s.types["microsoft.compute/disks"]
+	now := time.Now()
+	p.ProvisioningState, p.TimeCreated, p.UniqueID = ptr(stateSucceeded), ptr(now), ptr(s.newUUID())
+	p.DiskSizeBytes = ptr(int64(val(p.DiskSizeGB)) << 30)
+	d := &armcompute.Disk{Location: body.Location, Zones: body.Zones, Properties: p, SKU: &armcompute.DiskSKU{
+		Name: ptr(armcompute.DiskStorageAccountTypes(sku)), Tier: ptr(strings.SplitN(sku, "_", 2)[0]),
+	}}
+	stamp(d, id, "Microsoft.Compute/disks")
+	hold(d, e.id, x.power != powerDeallocated)
+	return s.insert(id, rt, d, now)
+}
+
+// makeOSDisk resolves the recipe's image as it is now and makes the instance's OS
+// disk of it. A disk that the instance had before is deleted.
+func (s *Server) makeOSDisk(ctx context.Context, e *entry) error {
+	x, body := instanceOf(e)
+	var img bootImage
+	var fresh, before *entry
+	var failed error
+	s.locked(func() {
+		img, failed = s.resolveImage(imageOf(x.profile), val(body.Location))
+		if failed != nil {
+			return
+		}
+		size, _ := findSize(x.size)
+		if failed = checkBootImage(img, size, x.profile); failed != nil {
+			return
+		}
+		o := x.profile.StorageProfile.OSDisk
+		img.source.SizeGB = max(val(o.DiskSizeGB), img.sizeGB)
+		before = x.osDisk
+		fresh = s.insertDisk(e, s.diskNameFor(x.set.id.name(), x.id, "OsDisk_1"), string(*o.ManagedDisk.StorageAccountType), &armcompute.DiskProperties{
+			OSType: o.OSType, HyperVGeneration: ptr(armcompute.HyperVGeneration(img.generation)), DiskSizeGB: ptr(img.source.SizeGB),
+			CreationData:          originData(img),
+			SupportedCapabilities: &armcompute.SupportedCapabilities{Architecture: ptr(armcompute.Architecture(img.arch)), AcceleratedNetwork: ptr(size.accelerated)},
+		})
+		if isEphemeral(x.profile) {
+			fresh.extra = ephemeralOSDisk
+		}
+	})
+	if failed != nil {
+		return failed
+	}
+	drop := func(d *entry) error {
+		if d == nil {
+			return nil
+		}
+		if run := s.dropVolumes(d.volume()); run != nil {
+			if err := run(ctx); err != nil {
+				return err
+			}
+		}
+		s.locked(func() { s.delete(d) })
+		return nil
+	}
+	err := s.onSubstrate(ctx, x, func(sub Substrate) error { return sub.CreateVolume(ctx, fresh.volume(), img.source) })
+	if err != nil {
+		if ctx.Err() == nil {
+			s.Log.Error("OS disk not made", "instance", val(body.Name), "source", img.source, "error", err)
+		}
+		s.locked(func() { s.delete(fresh) })
+		return fmt.Errorf("make OS disk of %s: %w", val(body.Name), err)
+	}
+	s.locked(func() { x.osDisk, x.image, x.provisioned = fresh, img, false })
+	return drop(before)
+}
+
+// originData is a disk's creationData for an image.
+func originData(img bootImage) *armcompute.CreationData {
+	c := &armcompute.CreationData{CreateOption: ptr(armcompute.DiskCreateOptionFromImage)}
+	ref := &armcompute.ImageDiskReference{ID: img.ref.ID}
+	switch {
+	case img.source.Platform != "":
+		p := strings.Split(img.source.Platform, ":")
+		ref.ID = ptr("/Subscriptions/00000000-0000-0000-0000-000000000000/Providers/Microsoft.Compute/Locations/global/Publishers/" + p[0] + "/ArtifactTypes/VMImage/Offers/" + p[1] + "/Skus/" + p[2] + "/Versions/" + p[3])
+		c.ImageReference = ref
+	case strings.Contains(string(img.source.Volume), "/galleries/"):
+		c.GalleryImageReference = ref
+	default:
+		c.ImageReference = ref
+	}
+	return c
+}
+
+// makeDataDisks makes the empty data disks of the recipe.
+func (s *Server) makeDataDisks(ctx context.Context, e *entry) error {
+	x, body := instanceOf(e)
+	if x.profile.StorageProfile == nil {
+		return nil
+	}
+	for _, want := range x.profile.StorageProfile.DataDisks {
+		var fresh *entry
+		lun := val(want.Lun)
+		s.locked(func() {
+			sku := string(armcompute.StorageAccountTypesPremiumLRS)
+			if want.ManagedDisk != nil && want.ManagedDisk.StorageAccountType != nil {
+				sku = string(*want.ManagedDisk.StorageAccountType)
+			}
+			fresh = s.insertDisk(e, s.diskNameFor(x.set.id.name(), x.id, fmt.Sprintf("disk%d", lun+2)), sku, &armcompute.DiskProperties{
+				DiskSizeGB: want.DiskSizeGB, CreationData: &armcompute.CreationData{CreateOption: ptr(armcompute.DiskCreateOptionEmpty)},
+			})
+		})
+		err := s.onSubstrate(ctx, x, func(sub Substrate) error {
+			return sub.CreateVolume(ctx, fresh.volume(), Source{SizeGB: val(want.DiskSizeGB)})
+		})
+		if err != nil {
+			s.locked(func() { s.delete(fresh) })
+			return fmt.Errorf("make data disk %d of %s: %w", lun, val(body.Name), err)
+		}
+		s.locked(func() {
+			if body.Properties.StorageProfile == nil {
+				body.Properties.StorageProfile = &armcompute.StorageProfile{}
+			}
+			sp := body.Properties.StorageProfile
+			sp.DataDisks = append(sp.DataDisks, &armcompute.DataDisk{
+				Lun: ptr(lun), Name: ptr(fresh.id.name()), CreateOption: ptr(armcompute.DiskCreateOptionTypesEmpty), Caching: want.Caching,
+				DiskSizeGB: want.DiskSizeGB, DeleteOption: ptr(armcompute.DiskDeleteOptionTypesDelete),
+				ManagedDisk: &armcompute.ManagedDiskParameters{ID: ptr(fresh.id.String())},
+			})
+		})
+	}
+	return nil
+}
+
+// renew brings an instance to the scale set's model as it is now. With reimage
+// the OS disk is made anew in any case; without, only if the model's image or OS
+// disk is another than the instance's. An instance that does not run is not
+// started, but for a reimage.
+func (s *Server) renew(ctx context.Context, e *entry, reimage bool, o actionOptions) error {
+	begun := time.Now()
+	x, body := instanceOf(e)
+	var newDisk, newSize, run bool
+	var failed error
+	var before *armcompute.VirtualMachineScaleSetVMProfile
+	s.locked(func() {
+		_, set := setOf(x.set)
+		img, err := s.resolveImage(imageOf(profileOf(set)), val(body.Location))
+		if err == nil {
+			size, _ := findSize(sizeOf(set))
+			err = checkBootImage(img, size, profileOf(set))
+		}
+		if failed = err; failed != nil {
+			return
+		}
+		newDisk = reimage || !sameImage(x.image, img)
+		newSize = x.size != sizeOf(set)
+		before = x.profile
+		run = x.power == powerRunning || x.power == powerStarting || reimage
+		x.adopt(set)
+		body.SKU = nil
+	})
+	if failed != nil {
+		return failed
+	}
+	if newDisk || newSize {
+		err := s.onSubstrate(ctx, x, func(sub Substrate) error { return sub.Shutdown(ctx, e.id.key(), true) })
+		if err != nil {
+			return err
+		}
+		if newDisk {
+			if err := s.makeOSDisk(ctx, e); err != nil {
+				return err
+			}
+		}
+		if run {
+			if err := s.boot(ctx, e); err != nil {
+				return err
+			}
+		}
+	}
+	if err := pause(ctx, time.Until(begun.Add(o.span))); err != nil {
+		return err
+	}
+	if run {
+		s.locked(func() { x.setPower(powerRunning) })
+	}
+	if newDisk {
+		s.locked(func() { x.extensions = nil })
+		before = &armcompute.VirtualMachineScaleSetVMProfile{}
+	}
+	return s.syncExtensions(ctx, e, before)
+}
+
+// sameImage tells whether two resolved images are the same bytes.
+func sameImage(a, b bootImage) bool {
+	return a.source.Volume == b.source.Volume && a.source.Platform == b.source.Platform
+}

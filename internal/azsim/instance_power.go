@@ -1,0 +1,367 @@
+package azsim
+
+import (
+	"bytes"
+	"context"
+	"strings"
+	"time"
+
+	"github.com/Azure/azure-sdk-for-go/sdk/resourcemanager/compute/armcompute/v8"
+)
+
+// An action is something that is done to instances, one by one or through the
+// scale set.
+type action struct {
+	name string // as Azure's messages name it
+	span string // its duration in the profile
+	// passing is the power state while it lasts; "" leaves it.
+	passing string
+	// check refuses it, under the lock; may be nil.
+	check func(x *instance, name string) error
+	// idle says, under the lock, that there is nothing to do; may be nil.
+	idle func(x *instance) bool
+	// run does it within about span, without the lock.
+	run func(ctx context.Context, s *Server, e *entry, o actionOptions) error
+}
+
+type actionOptions struct {
+	span         time.Duration
+	skipShutdown bool
+}
+
+func actStart() action {
+	return action{
+		name: "start", span: "instance.start", passing: powerStarting,
+		idle: func(x *instance) bool { return x.power == powerRunning },
+		run: func(ctx context.Context, s *Server, e *entry, o actionOptions) error {
+			begun := time.Now()
+			if err := s.boot(ctx, e); err != nil {
+				return err
+			}
+			return s.reach(ctx, e, powerRunning, begun.Add(o.span))
+		},
+	}
+}
+
+func actPowerOff() action {
+	return action{
+		name: "powerOff", span: "instance.poweroff", passing: powerStopping,
+		check: func(x *instance, name string) error {
+			if x.power == powerDeallocated {
+				return conflict("Operation 'powerOff' is not allowed on VM '%s' since the VM is either deallocated or marked to be deallocated.", name)
+			}
+			return refuseEphemeral(x, "powerOff", name)
+		},
+		idle: func(x *instance) bool { return x.power == powerStopped },
+		run:  stopTo(powerStopped),
+	}
+}
+
+func actDeallocate() action {
+	return action{
+		name: "deallocate", span: "instance.deallocate", passing: powerDeallocating,
+		check: func(x *instance, name string) error { return refuseEphemeral(x, "deallocate", name) },
+		idle:  func(x *instance) bool { return x.power == powerDeallocated },
+		run:   stopTo(powerDeallocated),
+	}
+}
+
+func actRestart() action {
+	return action{
+		name: "restart", span: "instance.restart",
+		check: needsRunning,
+		run:   func(ctx context.Context, s *Server, e *entry, o actionOptions) error { return s.cycle(ctx, e, true, o) },
+	}
+}
+
+func actRedeploy() action {
+	return action{
+		name: "redeploy", span: "instance.redeploy", passing: powerStarting,
+		check: func(x *instance, name string) error {
+			if isEphemeral(x.profile) { // a new host has no OS disk: Azure makes a new one
+				return refuseEphemeral(x, "redeploy", name)
+			}
+			return needsRunning(x, name)
+		},
+		run: func(ctx context.Context, s *Server, e *entry, o actionOptions) error {
+			return s.cycle(ctx, e, false, o)
+		},
+	}
+}
+
+func actReimage() action {
+	return action{
+		name: "reimage", span: "instance.reimage",
+		check: func(x *instance, name string) error {
+			if x.power == powerDeallocated {
+				return needsRunning(x, name)
+			}
+			return nil
+		},
+		run: func(ctx context.Context, s *Server, e *entry, o actionOptions) error { return s.renew(ctx, e, true, o) },
+	}
+}
+
+func actUpgrade() action {
+	return action{
+		name: "manualUpgrade", span: "instance.upgrade",
+		run: func(ctx context.Context, s *Server, e *entry, o actionOptions) error {
+			return s.renew(ctx, e, false, o)
+		},
+	}
+}
+
+func needsRunning(x *instance, _ string) error {
+	if x.power != powerRunning {
+		return conflict("The operation requires the VM to be running (or set to run).")
+	}
+	return nil
+}
+
+// refuseEphemeral refuses what would lose an OS disk that lies on the host.
+func refuseEphemeral(x *instance, what, name string) error {
+	if !isEphemeral(x.profile) {
+		return nil
+	}
+	return conflict("Operation '%s' is not supported on VM '%s' since it has an ephemeral OS disk.", what, name)
+}
+
+// stopTo shuts the computer down, in order unless the request says otherwise.
+func stopTo(power string) func(context.Context, *Server, *entry, actionOptions) error {
+	return func(ctx context.Context, s *Server, e *entry, o actionOptions) error {
+		begun := time.Now()
+		x, _ := instanceOf(e)
+		err := s.onSubstrate(ctx, x, func(sub Substrate) error { return sub.Shutdown(ctx, e.id.key(), !o.skipShutdown) })
+		if err != nil {
+			return err
+		}
+		span := o.span
+		if o.skipShutdown {
+			span /= 4
+		}
+		return s.reach(ctx, e, power, begun.Add(span))
+	}
+}
+
+// cycle stops the computer and starts it again.
+func (s *Server) cycle(ctx context.Context, e *entry, graceful bool, o actionOptions) error {
+	begun := time.Now()
+	x, _ := instanceOf(e)
+	err := s.onSubstrate(ctx, x, func(sub Substrate) error { return sub.Shutdown(ctx, e.id.key(), graceful) })
+	if err != nil {
+		return err
+	}
+	if err := s.boot(ctx, e); err != nil {
+		return err
+	}
+	return s.reach(ctx, e, powerRunning, begun.Add(o.span))
+}
+
+// reach waits for the time given, then notes the power state.
+func (s *Server) reach(ctx context.Context, e *entry, power string, when time.Time) error {
+	if err := pause(ctx, time.Until(when)); err != nil {
+		return err
+	}
+	s.locked(func() {
+		x, _ := instanceOf(e)
+		x.setPower(power)
+	})
+	return nil
+}
+
+// instanceAction is POST of an action on one instance.
+func instanceAction(make func() action) handler {
+	return func(c *call) (*reply, error) {
+		e, err := c.need()
+		if err != nil {
+			return nil, err
+		}
+		o := actionOptions{skipShutdown: strings.EqualFold(c.query("skipShutdown"), "true")}
+		return c.act(make(), []*entry{e}, o)
+	}
+}
+
+// setAction is POST of an action on a scale set: on the instances that the body
+// names, or on all.
+func setAction(make func() action) handler {
+	return func(c *call) (*reply, error) {
+		set, err := c.need()
+		if err != nil {
+			return nil, err
+		}
+		a := make()
+		list, named, err := c.chosen(set)
+		if err != nil {
+			return nil, err
+		}
+		if !named && a.name == "manualUpgrade" {
+			return nil, badParameter("instanceIds", "Required parameter 'instanceIds' is missing (null).")
+		}
+		var free []*entry
+		for _, e := range list {
+			_, body := instanceOf(e)
+			switch {
+			case !protectedFromActions(body):
+				free = append(free, e)
+			case named:
+				return nil, conflict("Operation '%s' is not allowed on VM '%s' since it is protected from scale set actions. Clear 'protectFromScaleSetActions' in the instance's protection policy, or act on the instance itself.",
+					a.name, val(body.Name))
+			}
+		}
+		return c.act(a, free, actionOptions{skipShutdown: strings.EqualFold(c.query("skipShutdown"), "true")})
+	}
+}
+
+func protectedFromActions(body *armcompute.VirtualMachineScaleSetVM) bool {
+	p := body.Properties.ProtectionPolicy
+	return p != nil && val(p.ProtectFromScaleSetActions)
+}
+
+func protectedFromScaleIn(body *armcompute.VirtualMachineScaleSetVM) bool {
+	p := body.Properties.ProtectionPolicy
+	return p != nil && (val(p.ProtectFromScaleIn) || val(p.ProtectFromScaleSetActions))
+}
+
+// chosen gives the instances that a request's body names by instanceIds; all of
+// them, with named false, where it names none.
+func (c *call) chosen(set *entry) (list []*entry, named bool, err error) {
+	all := c.s.instancesOf(set)
+	if len(bytes.TrimSpace(c.body)) == 0 {
+		return all, false, nil
+	}
+	tree, err := c.tree()
+	if err != nil {
+		return nil, false, err
+	}
+	ids, ok := tree["instanceIds"].([]any)
+	if !ok {
+		return all, false, nil
+	}
+	for _, raw := range ids {
+		id, _ := raw.(string)
+		if id == "*" {
+			return all, true, nil
+		}
+		e := c.s.find(set.id.child("virtualMachines", id))
+		if _, isID := parseInstanceID(id); !isID || e == nil {
+			return nil, true, notActive(id)
+		}
+		list = append(list, e)
+	}
+	return list, true, nil
+}
+
+// notActive is the refusal of an instance id that does not exist.
+func notActive(id string) *armError {
+	return badParameter("instanceIds", "The provided instanceId %s is not an active Virtual Machine Scale Set VM instanceId.", id)
+}
+
+// act begins an action on instances as one operation. Each instance takes its own
+// time; the operation fails with the first instance that does.
+func (c *call) act(a action, list []*entry, o actionOptions) (*reply, error) {
+	s := c.s
+	for _, e := range list {
+		x, body := instanceOf(e)
+		if x.gone {
+			return nil, conflict("Operation '%s' is not allowed on VM '%s' since the VM is marked for deletion. You can only retry the Delete operation (or wait for an ongoing one to complete).", a.name, val(body.Name))
+		}
+		if err := c.busy(e); err != nil {
+			return nil, err
+		}
+		if a.check != nil {
+			if err := a.check(x, val(body.Name)); err != nil {
+				return nil, err
+			}
+		}
+	}
+	type turn struct {
+		e    *entry
+		was  string
+		span time.Duration
+	}
+	var turns []turn
+	longest := time.Duration(0)
+	for _, e := range list {
+		x, body := instanceOf(e)
+		if a.idle != nil && a.idle(x) {
+			continue
+		}
+		t := turn{e, x.power, s.duration(a.span)}
+		longest = max(longest, t.span)
+		turns = append(turns, t)
+		setState(body, stateUpdating)
+		if a.passing != "" {
+			x.setPower(a.passing)
+		}
+	}
+	var op *operation
+	free := func(t turn) {
+		if t.e.op == op {
+			t.e.op = nil
+		}
+	}
+	op = c.begin(nil, work{
+		span: longest,
+		run: func(context.Context) error {
+			entries := make([]*entry, len(turns))
+			spans := make(map[*entry]turn, len(turns))
+			for i, t := range turns {
+				entries[i], spans[t.e] = t.e, t
+			}
+			return each(entries, func(e *entry) error {
+				x, _ := instanceOf(e)
+				mine := o
+				mine.span = spans[e].span
+				err := s.settle(e, a.run(x.alive, s, e, mine))
+				s.locked(func() { free(spans[e]) })
+				return err
+			})
+		},
+		done: func(failure *armError) {
+			for _, t := range turns {
+				x, body := instanceOf(t.e)
+				free(t)
+				if failure == nil || x.gone {
+					continue
+				}
+				if x.power == a.passing && a.passing != "" {
+					x.setPower(t.was)
+				}
+				if stateOf(body) == stateUpdating {
+					setState(body, stateFailed)
+				}
+			}
+		},
+	})
+	for _, t := range turns {
+		t.e.op = op
+	}
+	return accepted(op), nil
+}
+
+// deleteInstances is POST of delete on a scale set. Protection does not stop it.
+func deleteInstances(c *call) (*reply, error) {
+	s := c.s
+	set, err := c.need()
+	if err != nil {
+		return nil, err
+	}
+	list, named, err := c.chosen(set)
+	if err != nil {
+		return nil, err
+	}
+	if !named {
+		return nil, badParameter("instanceIds", "Required parameter 'instanceIds' is missing (null).")
+	}
+	var doomed []*entry
+	for _, e := range list {
+		if x, _ := instanceOf(e); !x.gone {
+			s.markDeleting(e)
+			doomed = append(doomed, e)
+		}
+	}
+	lowerCapacity(set, len(doomed))
+	return accepted(c.begin(nil, work{run: func(ctx context.Context) error {
+		return each(doomed, func(e *entry) error { return s.destroyInstance(ctx, e) })
+	}})), nil
+}

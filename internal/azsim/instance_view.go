@@ -1,0 +1,298 @@
+package azsim
+
+import (
+	"fmt"
+	"regexp"
+	"strings"
+	"time"
+
+	"github.com/Azure/azure-sdk-for-go/sdk/resourcemanager/compute/armcompute/v8"
+)
+
+// renderInstance is what a GET or list shows of an instance.
+func renderInstance(c *call, e *entry) any {
+	vm := c.s.showInstance(e, c.expands("instanceView"))
+	if c.expands("userData") {
+		x, _ := instanceOf(e)
+		vm.Properties.UserData = x.profile.UserData
+	}
+	return vm
+}
+
+// showInstance is an instance as clients may see it. The caller holds the lock.
+func (s *Server) showInstance(e *entry, view bool) *armcompute.VirtualMachineScaleSetVM {
+	x, body := instanceOf(e)
+	setX, set := setOf(x.set)
+	if setX.key == "" {
+		setX.key = modelKey(set)
+	}
+	out := *body
+	props := *body.Properties
+	out.Properties = &props
+	size, _ := findSize(x.size)
+	out.SKU = &armcompute.SKU{Name: ptr(x.size), Tier: ptr("Standard")}
+	if set != nil {
+		out.Identity = instanceIdentity(set)
+	}
+	props.LatestModelApplied = ptr(!x.custom && x.key == setX.key)
+	props.ModelDefinitionApplied = ptr("VirtualMachineScaleSet")
+	if x.custom {
+		props.ModelDefinitionApplied = ptr("VirtualMachine")
+	}
+	p, err := clone(x.profile)
+	if err != nil {
+		p = x.profile
+	}
+	props.HardwareProfile = &armcompute.HardwareProfile{}
+	props.DiagnosticsProfile, props.SecurityProfile, props.LicenseType = p.DiagnosticsProfile, p.SecurityProfile, p.LicenseType
+	props.StorageProfile = x.storage(p, dataDisksOf(body), size)
+	if o := p.OSProfile; o != nil {
+		props.OSProfile = &armcompute.OSProfile{
+			ComputerName: ptr(x.hostName), AdminUsername: o.AdminUsername, LinuxConfiguration: o.LinuxConfiguration, WindowsConfiguration: o.WindowsConfiguration,
+			Secrets: o.Secrets, AllowExtensionOperations: o.AllowExtensionOperations, RequireGuestProvisionSignal: o.RequireGuestProvisionSignal,
+		}
+	}
+	if n := p.NetworkProfile; n != nil {
+		props.NetworkProfile = &armcompute.NetworkProfile{}
+		for _, nic := range n.NetworkInterfaceConfigurations {
+			ref := &armcompute.NetworkInterfaceReference{ID: ptr(e.id.String() + "/networkInterfaces/" + val(nic.Name))}
+			if nic.Properties != nil && nic.Properties.Primary != nil {
+				ref.Properties = &armcompute.NetworkInterfaceReferenceProperties{Primary: nic.Properties.Primary}
+			}
+			props.NetworkProfile.NetworkInterfaces = append(props.NetworkProfile.NetworkInterfaces, ref)
+		}
+		props.NetworkProfileConfiguration = &armcompute.VirtualMachineScaleSetVMNetworkProfileConfiguration{NetworkInterfaceConfigurations: n.NetworkInterfaceConfigurations}
+	}
+	out.Resources = nil
+	for _, ext := range x.extensions {
+		shown := *ext
+		ep := *ext.Properties
+		ep.ProtectedSettings, ep.InstanceView = nil, nil
+		shown.Properties = &ep
+		out.Resources = append(out.Resources, &shown)
+	}
+	props.InstanceView = nil
+	if view {
+		props.InstanceView = x.instanceView(body, time.Now())
+	}
+	return &out
+}
+
+func instanceIdentity(set *armcompute.VirtualMachineScaleSet) *armcompute.VirtualMachineIdentity {
+	if set.Identity == nil {
+		return nil
+	}
+	return &armcompute.VirtualMachineIdentity{Type: set.Identity.Type, PrincipalID: set.Identity.PrincipalID, TenantID: set.Identity.TenantID,
+		UserAssignedIdentities: set.Identity.UserAssignedIdentities}
+}
+
+// storage is an instance's storage profile: what it was made of, and the disks
+// that it has.
+func (x *instance) storage(p *armcompute.VirtualMachineScaleSetVMProfile, data []*armcompute.DataDisk, size vmSize) *armcompute.StorageProfile {
+	out := &armcompute.StorageProfile{DataDisks: data}
+	if data == nil {
+		out.DataDisks = []*armcompute.DataDisk{}
+	}
+	if p.StorageProfile == nil {
+		return out
+	}
+	if x.image.ref.ID != nil || x.image.ref.Publisher != nil {
+		ref := x.image.ref
+		out.ImageReference = &ref
+	} else {
+		out.ImageReference = p.StorageProfile.ImageReference
+	}
+	out.DiskControllerType = ptr(armcompute.DiskControllerTypesSCSI)
+	if wantsNVMe(size, p) {
+		out.DiskControllerType = ptr(armcompute.DiskControllerTypesNVMe)
+	}
+	d := p.StorageProfile.OSDisk
+	if d == nil {
+		return out
+	}
+	out.OSDisk = &armcompute.OSDisk{
+		OSType: d.OSType, CreateOption: d.CreateOption, Caching: d.Caching, DiffDiskSettings: d.DiffDiskSettings, DiskSizeGB: d.DiskSizeGB,
+		WriteAcceleratorEnabled: d.WriteAcceleratorEnabled, DeleteOption: d.DeleteOption,
+		ManagedDisk: &armcompute.ManagedDiskParameters{StorageAccountType: d.ManagedDisk.StorageAccountType, DiskEncryptionSet: d.ManagedDisk.DiskEncryptionSet},
+	}
+	if x.osDisk != nil {
+		out.OSDisk.Name = ptr(x.osDisk.id.name())
+		out.OSDisk.ManagedDisk.ID = ptr(x.osDisk.id.String())
+		if disk, ok := x.osDisk.body.(*armcompute.Disk); ok {
+			out.OSDisk.DiskSizeGB = disk.Properties.DiskSizeGB
+		}
+	}
+	return out
+}
+
+// status is one status of an instance view.
+func status(code, display string, level armcompute.StatusLevelTypes, at time.Time) *armcompute.InstanceViewStatus {
+	st := &armcompute.InstanceViewStatus{Code: ptr(code), DisplayStatus: ptr(display), Level: ptr(level)}
+	if !at.IsZero() {
+		st.Time = ptr(at)
+	}
+	return st
+}
+
+// provisioningStatus is the status of a provisioning state; a failure adds its
+// code, as Azure does.
+func provisioningStatus(state string, failure *armError, at time.Time) *armcompute.InstanceViewStatus {
+	code := "ProvisioningState/" + strings.ToLower(state)
+	st := status(code, "Provisioning "+strings.ToLower(state), armcompute.StatusLevelTypesInfo, at)
+	switch state {
+	case stateFailed:
+		st.Level = ptr(armcompute.StatusLevelTypesError)
+		if failure != nil {
+			st.Code, st.Message = ptr("ProvisioningState/failed/"+failure.code), ptr(failure.message)
+		}
+	case stateCreating, stateUpdating, stateDeleting:
+		st.DisplayStatus = ptr(state)
+	}
+	return st
+}
+
+// instanceView is the instance's state in detail.
+func (x *instance) instanceView(body *armcompute.VirtualMachineScaleSetVM, now time.Time) *armcompute.VirtualMachineScaleSetVMInstanceView {
+	const info = armcompute.StatusLevelTypesInfo
+	created := val(body.Properties.TimeCreated)
+	v := &armcompute.VirtualMachineScaleSetVMInstanceView{
+		PlatformUpdateDomain: ptr(int32(x.id % 5)), PlatformFaultDomain: ptr(int32(x.id % 5)),
+		Statuses: []*armcompute.InstanceViewStatus{provisioningStatus(stateOf(body), x.failure, created)},
+	}
+	if x.zone != "" {
+		v.PlatformFaultDomain = ptr(int32(0))
+	}
+	if x.image.generation != "" {
+		v.HyperVGeneration = ptr(armcompute.HyperVGeneration(x.image.generation))
+	}
+	if x.power != "" {
+		v.Statuses = append(v.Statuses, status("PowerState/"+x.power, "VM "+x.power, info, time.Time{}))
+	}
+	if d := x.profile.DiagnosticsProfile; d != nil && d.BootDiagnostics != nil && val(d.BootDiagnostics.Enabled) {
+		v.BootDiagnostics = &armcompute.BootDiagnosticsInstanceView{}
+	}
+	if x.osDisk != nil {
+		v.Disks = append(v.Disks, &armcompute.DiskInstanceView{Name: ptr(x.osDisk.id.name()),
+			Statuses: []*armcompute.InstanceViewStatus{status("ProvisioningState/succeeded", "Provisioning succeeded", info, x.osDisk.since)}})
+	}
+	for _, d := range dataDisksOf(body) {
+		v.Disks = append(v.Disks, &armcompute.DiskInstanceView{Name: d.Name,
+			Statuses: []*armcompute.InstanceViewStatus{status("ProvisioningState/succeeded", "Provisioning succeeded", info, time.Time{})}})
+	}
+	for _, ext := range x.extensions {
+		v.Extensions = append(v.Extensions, extensionView(ext))
+	}
+	if x.power != powerRunning {
+		return v
+	}
+	v.AssignedHost = nil
+	agent := &armcompute.VirtualMachineAgentInstanceView{VMAgentVersion: ptr("2.11.1.12"), ExtensionHandlers: []*armcompute.VirtualMachineExtensionHandlerInstanceView{}}
+	if x.provisioned {
+		v.ComputerName, v.OSName, v.OSVersion = ptr(x.hostName), ptr("ubuntu"), ptr("24.04")
+		st := status("ProvisioningState/succeeded", "Ready", info, now)
+		st.Message = ptr("Guest Agent is running")
+		agent.Statuses = []*armcompute.InstanceViewStatus{st}
+	} else {
+		agent.VMAgentVersion = ptr("Unknown")
+		st := status("ProvisioningState/Unavailable", "Not Ready", armcompute.StatusLevelTypesWarning, now)
+		st.Message = ptr("VM status blob is found but not yet populated.")
+		agent.Statuses = []*armcompute.InstanceViewStatus{st}
+	}
+	v.VMAgent = agent
+	return v
+}
+
+// extensionView is the state of an extension on an instance.
+func extensionView(ext *armcompute.VirtualMachineExtension) *armcompute.VirtualMachineExtensionInstanceView {
+	if ext.Properties.InstanceView != nil {
+		return ext.Properties.InstanceView
+	}
+	return &armcompute.VirtualMachineExtensionInstanceView{Name: ext.Name, Type: ptr(val(ext.Properties.Publisher) + "." + val(ext.Properties.Type)),
+		TypeHandlerVersion: ext.Properties.TypeHandlerVersion,
+		Statuses:           []*armcompute.InstanceViewStatus{provisioningStatus(val(ext.Properties.ProvisioningState), nil, time.Time{})}}
+}
+
+// getInstanceView is GET of an instance's instanceView.
+func getInstanceView(c *call) (*reply, error) {
+	e, err := c.need()
+	if err != nil {
+		return nil, err
+	}
+	return ok(c.s.showInstance(e, true).Properties.InstanceView), nil
+}
+
+// listInstances is the list of a scale set's instances, with $filter, $expand
+// and $select as far as clients use them.
+func listInstances(c *call) (*reply, error) {
+	parent := c.s.find(c.id)
+	if parent == nil {
+		return nil, notFound(c.id)
+	}
+	keep, err := instanceFilter(c.query("$filter"))
+	if err != nil {
+		return nil, err
+	}
+	var list []*entry
+	for _, e := range c.s.instancesOf(parent) {
+		x, body := instanceOf(e)
+		if keep(x, c.s.showInstance(e, false), body) {
+			list = append(list, e)
+		}
+	}
+	return c.page(list), nil
+}
+
+type instancePredicate func(x *instance, shown, body *armcompute.VirtualMachineScaleSetVM) bool
+
+// The terms of $filter that the documentation of the list gives as examples.
+var (
+	filterStatus = regexp.MustCompile(`(?i)^startswith\(instanceView/statuses/code,\s*'([^']*)'\)(?:\s+eq\s+true)?$`)
+	filterModel  = regexp.MustCompile(`(?i)^properties/latestModelApplied\s+eq\s+(true|false)$`)
+	filterState  = regexp.MustCompile(`(?i)^properties/provisioningState\s+(eq|ne)\s+'([^']*)'$`)
+	filterAnd    = regexp.MustCompile(`(?i)\s+and\s+`)
+)
+
+// instanceFilter compiles $filter.
+func instanceFilter(filter string) (instancePredicate, error) {
+	all := func(*instance, *armcompute.VirtualMachineScaleSetVM, *armcompute.VirtualMachineScaleSetVM) bool {
+		return true
+	}
+	if strings.TrimSpace(filter) == "" {
+		return all, nil
+	}
+	var terms []instancePredicate
+	for _, term := range filterAnd.Split(strings.TrimSpace(filter), -1) {
+		if m := filterStatus.FindStringSubmatch(term); m != nil {
+			terms = append(terms, func(x *instance, _, body *armcompute.VirtualMachineScaleSetVM) bool {
+				for _, st := range x.instanceView(body, time.Time{}).Statuses {
+					if strings.HasPrefix(strings.ToLower(val(st.Code)), strings.ToLower(m[1])) {
+						return true
+					}
+				}
+				return false
+			})
+			continue
+		}
+		if m := filterModel.FindStringSubmatch(term); m != nil {
+			terms = append(terms, func(_ *instance, shown, _ *armcompute.VirtualMachineScaleSetVM) bool {
+				return fmt.Sprint(val(shown.Properties.LatestModelApplied)) == strings.ToLower(m[1])
+			})
+			continue
+		}
+		if m := filterState.FindStringSubmatch(term); m != nil {
+			terms = append(terms, func(_ *instance, _, body *armcompute.VirtualMachineScaleSetVM) bool {
+				return strings.EqualFold(stateOf(body), m[2]) == strings.EqualFold(m[1], "eq")
+			})
+			continue
+		}
+		return nil, badRequest("InvalidParameter", "The filter '%s' is not supported: azsim knows startswith(instanceView/statuses/code, …), properties/latestModelApplied eq … and properties/provisioningState eq ….", filter)
+	}
+	return func(x *instance, shown, body *armcompute.VirtualMachineScaleSetVM) bool {
+		for _, t := range terms {
+			if !t(x, shown, body) {
+				return false
+			}
+		}
+		return true
+	}, nil
+}

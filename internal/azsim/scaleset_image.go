@@ -1,0 +1,313 @@
+package azsim
+
+import (
+	"net/http"
+	"regexp"
+	"slices"
+	"strings"
+
+	"github.com/Azure/azure-sdk-for-go/sdk/resourcemanager/compute/armcompute/v8"
+)
+
+// A bootImage is an image reference resolved to what an instance boots from.
+type bootImage struct {
+	ref         armcompute.ImageReference // with ExactVersion
+	source      Source
+	generation  string // "V1" or "V2"
+	arch        string // "x64" or "Arm64"
+	security    string // feature SecurityType: "", "TrustedLaunch", "TrustedLaunchSupported", …
+	controllers string // "SCSI" or "SCSI,NVMe"
+	specialized bool
+	sizeGB      int32
+}
+
+// resolveImage finds what an image reference stands for in a region now. The
+// caller holds the lock. The refusals are Azure's: a platform image that is not
+// there is 400 PlatformImageNotFound's text under InvalidParameter, a gallery
+// image is 404 GalleryImageNotFound.
+func (s *Server) resolveImage(ref *armcompute.ImageReference, location string) (bootImage, error) {
+	if ref == nil {
+		return bootImage{}, badParameter("imageReference", "Required parameter 'imageReference' is missing (null).")
+	}
+	if val(ref.SharedGalleryImageID) != "" || val(ref.CommunityGalleryImageID) != "" {
+		return bootImage{}, galleryImageNotFound(val(ref.SharedGalleryImageID)+val(ref.CommunityGalleryImageID), location)
+	}
+	if val(ref.ID) == "" {
+		return platformImage(ref)
+	}
+	id, err := parseID(val(ref.ID))
+	if err != nil || !strings.EqualFold(id.namespace, "Microsoft.Compute") {
+		return bootImage{}, badParameter("imageReference.id", "The value of parameter imageReference.id is invalid.")
+	}
+	switch strings.ToLower(strings.Join(id.types, "/")) {
+	case "images":
+		return s.managedImage(ref, id)
+	case "galleries/images":
+		version := s.latestVersion(id, location)
+		if version == nil {
+			return bootImage{}, galleryImageNotFound(val(ref.ID), location)
+		}
+		return s.galleryImage(ref, version.id, location)
+	case "galleries/images/versions":
+		if strings.EqualFold(id.name(), "latest") {
+			version := s.latestVersion(id.parent(), location)
+			if version == nil {
+				return bootImage{}, galleryImageNotFound(val(ref.ID), location)
+			}
+			return s.galleryImage(ref, version.id, location)
+		}
+		return s.galleryImage(ref, id, location)
+	}
+	return bootImage{}, badParameter("imageReference.id", "The value of parameter imageReference.id is invalid.")
+}
+
+func galleryImageNotFound(id, location string) *armError {
+	e := refuse(http.StatusNotFound, "GalleryImageNotFound",
+		"\"The gallery image %s is not available in %s region. Please contact image owner to replicate to this region, or change your requested region.\"", id, location)
+	e.target = "imageReference"
+	return e
+}
+
+// galleryImage resolves one version of a gallery's image definition.
+func (s *Server) galleryImage(ref *armcompute.ImageReference, id resourceID, location string) (bootImage, error) {
+	ve, version := load[armcompute.GalleryImageVersion](s, id.String())
+	_, def := load[armcompute.GalleryImage](s, id.parent().String())
+	if version == nil || def == nil || def.Properties == nil || !servesRegion(version, location) {
+		return bootImage{}, galleryImageNotFound(val(ref.ID), location)
+	}
+	p := def.Properties
+	img := bootImage{
+		ref: *ref, source: Source{Volume: ve.volume()}, generation: "V1", arch: "x64", controllers: "SCSI",
+		specialized: val(p.OSState) == armcompute.OperatingSystemStateTypesSpecialized,
+	}
+	img.ref.ExactVersion = ptr(id.name())
+	if p.HyperVGeneration != nil {
+		img.generation = string(*p.HyperVGeneration)
+	}
+	if p.Architecture != nil {
+		img.arch = string(*p.Architecture)
+	}
+	for _, f := range p.Features {
+		switch strings.ToLower(val(f.Name)) {
+		case "securitytype":
+			img.security = val(f.Value)
+		case "diskcontrollertypes":
+			img.controllers = strings.ReplaceAll(val(f.Value), " ", "")
+		}
+	}
+	if sp := version.Properties.StorageProfile; sp != nil && sp.OSDiskImage != nil {
+		img.sizeGB = val(sp.OSDiskImage.SizeInGB)
+	}
+	return img, nil
+}
+
+// servesRegion says whether a version is whole and replicated to the region.
+func servesRegion(v *armcompute.GalleryImageVersion, location string) bool {
+	if v.Properties == nil {
+		return false
+	}
+	state := val(v.Properties.ProvisioningState)
+	if state != armcompute.GalleryProvisioningStateSucceeded && state != armcompute.GalleryProvisioningStateUpdating {
+		return false
+	}
+	if normLocation(val(v.Location)) == normLocation(location) {
+		return true
+	}
+	if pub := v.Properties.PublishingProfile; pub != nil {
+		for _, r := range pub.TargetRegions {
+			if normLocation(val(r.Name)) == normLocation(location) {
+				return true
+			}
+		}
+	}
+	return false
+}
+
+// managedImage resolves a Microsoft.Compute/images resource.
+func (s *Server) managedImage(ref *armcompute.ImageReference, id resourceID) (bootImage, error) {
+	e, image := load[armcompute.Image](s, id.String())
+	if image == nil {
+		err := notFound(id)
+		err.target = "imageReference"
+		return bootImage{}, err
+	}
+	img := bootImage{ref: *ref, source: Source{Volume: e.volume()}, generation: "V1", arch: "x64", controllers: "SCSI"}
+	if p := image.Properties; p != nil {
+		if p.HyperVGeneration != nil {
+			img.generation = string(*p.HyperVGeneration)
+		}
+		if p.StorageProfile != nil && p.StorageProfile.OSDisk != nil {
+			img.sizeGB = val(p.StorageProfile.OSDisk.DiskSizeGB)
+			img.specialized = val(p.StorageProfile.OSDisk.OSState) == armcompute.OperatingSystemStateTypesSpecialized
+		}
+	}
+	return img, nil
+}
+
+var platformVersion = regexp.MustCompile(`^\d+\.\d+\.\d+$`)
+
+// platformLatest is the version that "latest" of every marketplace image stands
+// for in the simulated regions.
+const platformLatest = "24.04.202601150"
+
+// platformImage resolves a marketplace image. Every publisher, offer and SKU
+// exists; what the SKU's name says of generation and architecture holds.
+func platformImage(ref *armcompute.ImageReference) (bootImage, error) {
+	publisher, offer, sku, version := val(ref.Publisher), val(ref.Offer), val(ref.SKU), val(ref.Version)
+	for name, v := range map[string]string{"publisher": publisher, "offer": offer, "sku": sku, "version": version} {
+		if v == "" {
+			return bootImage{}, badParameter("imageReference."+name, "Required parameter 'imageReference.%s' is missing (null).", name)
+		}
+	}
+	if strings.EqualFold(version, "latest") {
+		version = platformLatest
+	} else if !platformVersion.MatchString(version) {
+		return bootImage{}, badParameter("imageReference",
+			"The platform image '%s:%s:%s:%s' is not available. Verify that all fields in the storage profile are correct. For more details about storage profile information, please refer to https://aka.ms/storageprofile",
+			publisher, offer, sku, version)
+	}
+	img := bootImage{
+		ref: *ref, source: Source{Platform: publisher + ":" + offer + ":" + sku + ":" + version},
+		generation: "V1", arch: "x64", controllers: "SCSI", sizeGB: 30,
+	}
+	img.ref.ExactVersion = ptr(version)
+	lower := strings.ToLower(sku)
+	newOffer := strings.HasPrefix(strings.ToLower(offer), "ubuntu-2")
+	switch {
+	case strings.Contains(lower, "arm64"):
+		img.generation, img.arch, img.controllers = "V2", "Arm64", "SCSI,NVMe"
+	case strings.Contains(lower, "gen1"):
+	case strings.Contains(lower, "gen2"), strings.HasSuffix(lower, "-g2"), newOffer:
+		img.generation, img.controllers, img.security = "V2", "SCSI,NVMe", "TrustedLaunchSupported"
+	}
+	return img, nil
+}
+
+// checkRecipe refuses a model from which no instance could be made: Azure looks
+// at size, image and disk settings when it takes the model.
+func (c *call) checkRecipe(old, next *armcompute.VirtualMachineScaleSet) error {
+	p := profileOf(next)
+	size, ok := findSize(sizeOf(next))
+	if !ok {
+		return badParameter("vmSize", "The value %s provided for the VM size is not valid. The valid sizes in the current region are: %s. Find out more on the valid VM sizes in each region at https://aka.ms/azure-regions.",
+			sizeOf(next), sizeNames())
+	}
+	if isSpot(p) && !size.spot {
+		return badRequest("BadRequest", "Azure Spot Virtual Machine is not supported for this VM size %s.", size.name)
+	}
+	ref := imageOf(p)
+	if ref != nil && val(ref.ID) != "" && (val(ref.Publisher) != "" || val(ref.Offer) != "" || val(ref.SKU) != "" || val(ref.Version) != "") && !c.ignoreNull {
+		return badParameter("imageReference", "Parameter 'imageReference.id' is not allowed together with 'publisher', 'offer', 'sku' and 'version'.")
+	}
+	// The image is looked at where it matters: a new reference, a new size, or
+	// more instances. A policy can be changed while the image is gone.
+	if old != nil && modelKey(old) == modelKey(next) && capacityOf(next) <= capacityOf(old) {
+		return nil
+	}
+	img, err := c.s.resolveImage(ref, val(next.Location))
+	if err != nil {
+		return err
+	}
+	return checkBootImage(img, size, p)
+}
+
+// checkBootImage refuses an image that cannot boot on the size with the profile's
+// settings. The texts are Azure's.
+func checkBootImage(img bootImage, size vmSize, p *armcompute.VirtualMachineScaleSetVMProfile) error {
+	if !size.boots(img.generation) {
+		g := strings.TrimPrefix(img.generation, "V")
+		return badRequest("BadRequest",
+			"The selected VM size '%s' cannot boot Hypervisor Generation '%s'. If this was a Create operation please check that the Hypervisor Generation of the Image matches the Hypervisor Generation of the selected VM Size. If this was an Update operation please select a Hypervisor Generation '%s' VM Size. For more information, see https://aka.ms/azuregen2vm",
+			size.name, g, g)
+	}
+	if !strings.EqualFold(img.arch, size.arch) {
+		return badRequest("BadRequest",
+			"Cannot create a VM of size '%s' because this VM size only supports a CPU Architecture of '%s', but an image or disk with CPU Architecture '%s' was given. Please check that the CPU Architecture of the image or disk is compatible with that of the VM size.",
+			size.name, size.arch, img.arch)
+	}
+	if err := checkController(img, size, p); err != nil {
+		return err
+	}
+	if err := checkSecurity(img, size, p); err != nil {
+		return err
+	}
+	if img.specialized && p.OSProfile != nil {
+		return badParameter("osProfile", "Parameter 'osProfile' is not allowed.")
+	}
+	if !img.specialized && p.OSProfile == nil {
+		return badParameter("osProfile", "Required parameter 'osProfile' is missing (null).")
+	}
+	return checkEphemeral(img, size, p)
+}
+
+// wantsNVMe tells on which controller the OS disk is.
+func wantsNVMe(size vmSize, p *armcompute.VirtualMachineScaleSetVMProfile) bool {
+	if p.StorageProfile != nil && val(p.StorageProfile.DiskControllerType) != "" {
+		return strings.EqualFold(*p.StorageProfile.DiskControllerType, "NVMe")
+	}
+	return size.onlyNVMe()
+}
+
+func checkController(img bootImage, size vmSize, p *armcompute.VirtualMachineScaleSetVMProfile) error {
+	want := "SCSI"
+	if wantsNVMe(size, p) {
+		want = "NVMe"
+	}
+	if !size.hasController(want) {
+		return badParameter("diskControllerType", "The VM size '%s' does not support the disk controller type '%s'. Supported disk controller types: '%s'.", size.name, want, size.controllers)
+	}
+	if !slices.ContainsFunc(strings.Split(img.controllers, ","), func(have string) bool { return strings.EqualFold(have, want) }) {
+		return badParameter("diskControllerType",
+			"The VM size '%s' cannot boot with OS image or disk. Please check that disk controller types supported by the OS image or disk is one of the supported disk controller types for the VM size '%s'. Please query sku api at https://aka.ms/azure-compute-skus to determine supported disk controller types for the VM size.",
+			size.name, size.name)
+	}
+	return nil
+}
+
+func checkSecurity(img bootImage, size vmSize, p *armcompute.VirtualMachineScaleSetVMProfile) error {
+	want := ""
+	if p.SecurityProfile != nil && p.SecurityProfile.SecurityType != nil {
+		want = string(*p.SecurityProfile.SecurityType)
+	}
+	switch want {
+	case "", "Standard":
+		if img.security == "TrustedLaunch" || img.security == "ConfidentialVM" {
+			return badRequest("BadRequest", "The provided gallery image only supports creation of VMs and VM Scale Sets with '%s' security type.", img.security)
+		}
+	case "TrustedLaunch":
+		if !size.trusted {
+			return badRequest("BadRequest", "The VM size '%s' is not supported for creation of VMs and Virtual Machine Scale Set with 'TrustedLaunch' security type.", size.name)
+		}
+		if img.generation != "V2" || !strings.HasPrefix(img.security, "TrustedLaunch") {
+			return badRequest("BadRequest", "Use of TrustedLaunch setting is not supported for the provided image. Please select Trusted Launch Supported Gen2 OS Image. For more information, see https://aka.ms/TrustedLaunch-FAQ.")
+		}
+	case "ConfidentialVM":
+		if !size.conf {
+			return badRequest("BadRequest", "The VM size '%s' is not supported for creation of VMs and Virtual Machine Scale Set with 'ConfidentialVM' security type.", size.name)
+		}
+		if !strings.Contains(img.security, "Confidential") {
+			return badRequest("BadRequest", "Use of ConfidentialVM setting is not supported for the provided image.")
+		}
+	}
+	return nil
+}
+
+// checkEphemeral refuses an OS disk on the host where there is no room for it.
+func checkEphemeral(img bootImage, size vmSize, p *armcompute.VirtualMachineScaleSetVMProfile) error {
+	if !isEphemeral(p) {
+		return nil
+	}
+	d := p.StorageProfile.OSDisk
+	where := val(d.DiffDiskSettings.Placement)
+	room := size.cacheGB
+	if where == armcompute.DiffDiskPlacementResourceDisk || where == "" && size.cacheGB == 0 {
+		where, room = armcompute.DiffDiskPlacementResourceDisk, size.tempMB/1024
+	} else if where == "" {
+		where = armcompute.DiffDiskPlacementCacheDisk
+	}
+	need := max(val(d.DiskSizeGB), img.sizeGB)
+	if room == 0 || need > room {
+		return badRequest("NotSupported", "OS disk of Ephemeral VM with size greater than %d GB is not allowed for VM size %s when the DiffDiskPlacement is %s.", room, size.name, where)
+	}
+	return nil
+}

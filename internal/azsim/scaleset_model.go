@@ -1,0 +1,192 @@
+package azsim
+
+import (
+	"crypto/sha256"
+	"encoding/hex"
+	"encoding/json"
+	"strings"
+
+	"github.com/Azure/azure-sdk-for-go/sdk/resourcemanager/compute/armcompute/v8"
+)
+
+// overlayPut is what a PUT of an existing scale set leaves: members of the body
+// and of its properties that are absent keep their value, since clients
+// (cluster-autoscaler is one) change the capacity by a PUT of name, sku and
+// location alone. Each member that is there replaces the old one as a whole.
+func overlayPut(old any, tree map[string]any) map[string]any {
+	was, _ := old.(map[string]any)
+	out := overlay(was, tree)
+	wasProps, _ := was["properties"].(map[string]any)
+	props, _ := tree["properties"].(map[string]any)
+	if wasProps != nil || props != nil {
+		out["properties"] = overlay(wasProps, props)
+	}
+	wasSKU, _ := was["sku"].(map[string]any)
+	sku, _ := tree["sku"].(map[string]any)
+	if wasSKU != nil || sku != nil {
+		out["sku"] = overlay(wasSKU, sku)
+	}
+	return out
+}
+
+func overlay(old, tree map[string]any) map[string]any {
+	out := make(map[string]any, len(old)+len(tree))
+	for k, v := range old {
+		out[k] = v
+	}
+	for k, v := range tree {
+		if v == nil {
+			delete(out, k)
+			continue
+		}
+		out[k] = v
+	}
+	return out
+}
+
+// modelKey identifies the part of a scale set's model that its instances are
+// made from: two models with the same key make the same instances. Capacity,
+// tags and policies are no part of it.
+func modelKey(set *armcompute.VirtualMachineScaleSet) string {
+	part := struct {
+		Size    string
+		Profile *armcompute.VirtualMachineScaleSetVMProfile
+	}{sizeOf(set), profileOf(set)}
+	data, err := json.Marshal(part)
+	if err != nil {
+		return ""
+	}
+	// The names of members and ids are compared as they are: ARM, too, sees a
+	// changed model where only the letter case of an id has changed.
+	sum := sha256.Sum256(data)
+	return hex.EncodeToString(sum[:])
+}
+
+func sizeOf(set *armcompute.VirtualMachineScaleSet) string {
+	if set == nil || set.SKU == nil {
+		return ""
+	}
+	return val(set.SKU.Name)
+}
+
+func capacityOf(set *armcompute.VirtualMachineScaleSet) int {
+	if set == nil || set.SKU == nil {
+		return 0
+	}
+	return int(val(set.SKU.Capacity))
+}
+
+// profileOf gives the model's recipe for instances, never nil.
+func profileOf(set *armcompute.VirtualMachineScaleSet) *armcompute.VirtualMachineScaleSetVMProfile {
+	if set == nil || set.Properties == nil || set.Properties.VirtualMachineProfile == nil {
+		return &armcompute.VirtualMachineScaleSetVMProfile{}
+	}
+	return set.Properties.VirtualMachineProfile
+}
+
+// imageOf is the recipe's image reference, nil without one.
+func imageOf(p *armcompute.VirtualMachineScaleSetVMProfile) *armcompute.ImageReference {
+	if p.StorageProfile == nil {
+		return nil
+	}
+	return p.StorageProfile.ImageReference
+}
+
+func extensionsOf(p *armcompute.VirtualMachineScaleSetVMProfile) []*armcompute.VirtualMachineScaleSetExtension {
+	if p.ExtensionProfile == nil {
+		return nil
+	}
+	return p.ExtensionProfile.Extensions
+}
+
+func zonesOf(list []*string) []string {
+	var out []string
+	for _, z := range list {
+		out = append(out, val(z))
+	}
+	return out
+}
+
+// isEphemeral tells whether the recipe's OS disk lies on the host.
+func isEphemeral(p *armcompute.VirtualMachineScaleSetVMProfile) bool {
+	return p.StorageProfile != nil && p.StorageProfile.OSDisk != nil && p.StorageProfile.OSDisk.DiffDiskSettings != nil &&
+		val(p.StorageProfile.OSDisk.DiffDiskSettings.Option) == armcompute.DiffDiskOptionsLocal
+}
+
+func isSpot(p *armcompute.VirtualMachineScaleSetVMProfile) bool {
+	v := val(p.Priority)
+	return v == armcompute.VirtualMachinePriorityTypesSpot || v == armcompute.VirtualMachinePriorityTypesLow
+}
+
+// showScaleSet is a scale set as clients may see it: without custom data,
+// passwords and protected settings, which no answer of Azure ever holds, and
+// without user data unless that is asked for.
+func showScaleSet(body *armcompute.VirtualMachineScaleSet, userData bool) any {
+	out, err := clone(body)
+	if err != nil {
+		return body
+	}
+	p := profileOf(out)
+	if p.OSProfile != nil {
+		p.OSProfile.CustomData, p.OSProfile.AdminPassword = nil, nil
+	}
+	if !userData {
+		p.UserData = nil
+	}
+	for _, x := range extensionsOf(p) {
+		if x.Properties != nil {
+			x.Properties.ProtectedSettings = nil
+		}
+	}
+	return out
+}
+
+// carrySecrets keeps what a client cannot read back and therefore does not send
+// again: the custom data, the password, and the protected settings of an
+// extension of the same name.
+func carrySecrets(old, next *armcompute.VirtualMachineScaleSet) {
+	was, now := profileOf(old), profileOf(next)
+	if was.OSProfile != nil && now.OSProfile != nil {
+		if now.OSProfile.CustomData == nil {
+			now.OSProfile.CustomData = was.OSProfile.CustomData
+		}
+		if now.OSProfile.AdminPassword == nil {
+			now.OSProfile.AdminPassword = was.OSProfile.AdminPassword
+		}
+	}
+	if now.UserData == nil {
+		now.UserData = was.UserData
+	}
+	for _, x := range extensionsOf(now) {
+		before := findSetExtension(was, val(x.Name))
+		if before == nil || before.Properties == nil || x.Properties == nil || x.Properties.ProtectedSettings != nil {
+			continue
+		}
+		x.Properties.ProtectedSettings = before.Properties.ProtectedSettings
+	}
+}
+
+// findSetExtension finds an extension of the recipe by name, in any letter case.
+func findSetExtension(p *armcompute.VirtualMachineScaleSetVMProfile, name string) *armcompute.VirtualMachineScaleSetExtension {
+	for _, x := range extensionsOf(p) {
+		if strings.EqualFold(val(x.Name), name) {
+			return x
+		}
+	}
+	return nil
+}
+
+// extensionNeeds gives the recipe's extensions as extensionOrder takes them.
+func extensionNeeds(p *armcompute.VirtualMachineScaleSetVMProfile) []extensionNeed {
+	var out []extensionNeed
+	for _, x := range extensionsOf(p) {
+		n := extensionNeed{name: val(x.Name)}
+		if x.Properties != nil {
+			for _, a := range x.Properties.ProvisionAfterExtensions {
+				n.after = append(n.after, val(a))
+			}
+		}
+		out = append(out, n)
+	}
+	return out
+}

@@ -1,0 +1,161 @@
+package azsim
+
+import (
+	"context"
+	"fmt"
+	"time"
+
+	"github.com/Azure/azure-sdk-for-go/sdk/resourcemanager/compute/armcompute/v8"
+)
+
+// livingOf lists the instances that are not being deleted, and what balancing
+// needs to know of them. The caller holds the lock.
+func (s *Server) livingOf(set *entry) (list []*entry, members []member) {
+	for _, e := range s.instancesOf(set) {
+		x, body := instanceOf(e)
+		if x.gone {
+			continue
+		}
+		list = append(list, e)
+		members = append(members, member{id: x.id, zone: x.zone, protected: protectedFromScaleIn(body)})
+	}
+	return list, members
+}
+
+// reconcile makes as many instances as the capacity says, all at once, or
+// deletes surplus ones by the scale-in policy. It ends with the first failure of
+// one, when all are done.
+func (s *Server) reconcile(ctx context.Context, set *entry) error {
+	var born, doomed []*entry
+	doom := map[*entry]bool{}
+	var short error
+	s.locked(func() {
+		_, body := setOf(set)
+		list, members := s.livingOf(set)
+		want := capacityOf(body)
+		for _, zone := range placeZones(zonesOf(body.Zones), members, max(0, want-len(list))) {
+			e := s.newInstance(set, zone, time.Now())
+			e.op = set.op
+			born = append(born, e)
+		}
+		if surplus := len(list) - want; surplus > 0 {
+			byID := map[int]*entry{}
+			for _, e := range list {
+				x, _ := instanceOf(e)
+				byID[x.id] = e
+			}
+			victims := scaleInVictims(members, surplus, scaleInRules(body))
+			for _, id := range victims {
+				s.markDeleting(byID[id])
+				doomed, doom[byID[id]] = append(doomed, byID[id]), true
+			}
+			if kept := surplus - len(victims); kept > 0 {
+				body.SKU.Capacity = ptr(int64(want + kept))
+				short = conflict("Scale set '%s' cannot be scaled in to %d instances: %d instances are protected from scale-in.", set.id.name(), want, kept)
+			}
+		}
+	})
+	err := each(append(born, doomed...), func(e *entry) error {
+		if doom[e] {
+			return s.destroyInstance(ctx, e)
+		}
+		err := s.createInstance(e)
+		s.locked(func() { e.op = nil })
+		return err
+	})
+	if err != nil {
+		return err
+	}
+	return short
+}
+
+func scaleInRules(body *armcompute.VirtualMachineScaleSet) []string {
+	var out []string
+	if p := body.Properties.ScaleInPolicy; p != nil {
+		for _, r := range p.Rules {
+			out = append(out, string(val(r)))
+		}
+	}
+	return out
+}
+
+// upgradeByPolicy brings a new model to the instances where the upgrade policy
+// does that by itself: all at once with Automatic, in batches with Rolling.
+func (s *Server) upgradeByPolicy(ctx context.Context, set *entry) error {
+	var mode armcompute.UpgradeMode
+	var rolling *armcompute.RollingUpgradePolicy
+	var old []*entry
+	s.locked(func() {
+		x, body := setOf(set)
+		mode, rolling = val(body.Properties.UpgradePolicy.Mode), body.Properties.UpgradePolicy.RollingUpgradePolicy
+		list, _ := s.livingOf(set)
+		for _, e := range list {
+			if i, vm := instanceOf(e); i.key != x.key && !protectedFromActions(vm) && e.op == nil {
+				e.op = set.op
+				old = append(old, e)
+			}
+		}
+	})
+	all := old
+	defer s.locked(func() {
+		for _, e := range all {
+			e.op = nil
+		}
+	})
+	size, gap := len(old), time.Duration(0)
+	switch mode {
+	case armcompute.UpgradeModeAutomatic:
+	case armcompute.UpgradeModeRolling:
+		percent := 20
+		if rolling != nil && rolling.MaxBatchInstancePercent != nil {
+			percent = int(*rolling.MaxBatchInstancePercent)
+		}
+		size = max(1, len(old)*percent/100)
+		if rolling != nil {
+			gap = isoSeconds(val(rolling.PauseTimeBetweenBatches))
+		}
+	default:
+		return nil
+	}
+	for len(old) > 0 {
+		batch := old[:min(size, len(old))]
+		old = old[len(batch):]
+		if err := each(batch, func(e *entry) error { return s.upgradeOne(ctx, e) }); err != nil {
+			return fmt.Errorf("upgrade of scale set %s stopped: %w", set.id.name(), err)
+		}
+		if len(old) > 0 {
+			if err := pause(ctx, gap); err != nil {
+				return err
+			}
+		}
+	}
+	return nil
+}
+
+func (s *Server) upgradeOne(_ context.Context, e *entry) error {
+	x, body := instanceOf(e)
+	var span time.Duration
+	s.locked(func() {
+		span = s.duration("instance.upgrade")
+		setState(body, stateUpdating)
+	})
+	return s.settle(e, s.renew(x.alive, e, false, actionOptions{span: span}))
+}
+
+// isoSeconds reads the seconds-and-minutes form of an ISO 8601 duration that the
+// rolling upgrade policy uses ("PT30S", "PT5M"); 0 for anything else.
+func isoSeconds(s string) time.Duration {
+	var h, m, sec int
+	for _, form := range []struct {
+		text string
+		args []any
+	}{
+		{"PT%dH%dM%dS", []any{&h, &m, &sec}}, {"PT%dM%dS", []any{&m, &sec}}, {"PT%dM", []any{&m}}, {"PT%dS", []any{&sec}}, {"PT%dH", []any{&h}},
+	} {
+		h, m, sec = 0, 0, 0
+		if n, err := fmt.Sscanf(s, form.text, form.args...); err == nil && n == len(form.args) {
+			return time.Duration(h)*time.Hour + time.Duration(m)*time.Minute + time.Duration(sec)*time.Second
+		}
+	}
+	return 0
+}

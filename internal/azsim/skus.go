@@ -1,0 +1,73 @@
+package azsim
+
+import (
+	"regexp"
+	"strings"
+)
+
+// sizeTypes are the lists that Microsoft.Compute gives of VM sizes, and of scale
+// sets in a region.
+func sizeTypes() []*resourceType {
+	return []*resourceType{
+		{name: "Microsoft.Compute/skus", global: true, versions: []string{"2017-03-30", "2017-09-01", "2019-04-01", "2021-07-01"}, list: listSKUs},
+		{name: "Microsoft.Compute/locations/vmSizes", versions: scaleSetVersions(), list: listSizes},
+		{name: "Microsoft.Compute/locations/virtualMachineScaleSets", versions: scaleSetVersions(), list: listScaleSetsIn},
+	}
+}
+
+var skuFilter = regexp.MustCompile(`(?i)^\s*location\s+eq\s+'([^']*)'\s*$`)
+
+// listSKUs lists the sizes of all regions, or of that of $filter.
+func listSKUs(c *call) (*reply, error) {
+	where := ""
+	if f := c.query("$filter"); f != "" {
+		m := skuFilter.FindStringSubmatch(f)
+		if m == nil {
+			return nil, badRequest("InvalidParameter", "The filter '%s' is not supported. Only location eq '…' is.", f)
+		}
+		where = m[1]
+	}
+	items := []any{}
+	for _, l := range c.s.Locations {
+		if where != "" && normLocation(where) != normLocation(l.Name) {
+			continue
+		}
+		for _, z := range vmSizes() {
+			items = append(items, z.sku(l.Name, l.Zones))
+		}
+	}
+	return ok(map[string]any{"value": items}), nil
+}
+
+func listSizes(c *call) (*reply, error) {
+	if err := c.knownLocation(); err != nil {
+		return nil, err
+	}
+	items := []any{}
+	for _, z := range vmSizes() {
+		items = append(items, z.entry())
+	}
+	return ok(map[string]any{"value": items}), nil
+}
+
+func listScaleSetsIn(c *call) (*reply, error) {
+	if err := c.knownLocation(); err != nil {
+		return nil, err
+	}
+	var list []*entry
+	for _, e := range c.s.ofType(setType, c.id.subscription, "") {
+		if c.s.locationOf(e) == normLocation(c.id.name()) {
+			list = append(list, e)
+		}
+	}
+	return c.page(list), nil
+}
+
+// knownLocation refuses a region that does not exist.
+func (c *call) knownLocation() error {
+	if _, ok := c.s.location(c.id.name()); !ok {
+		return badRequest("NoRegisteredProviderFound", "No registered resource provider found for location '%s' and API version '%s' for type '%s'. The supported locations are '%s'.",
+			c.id.name(), c.version, strings.Join(append(c.id.types, c.id.tail), "/"), strings.Join(c.s.locationNames(), ", "))
+	}
+	return nil
+}
