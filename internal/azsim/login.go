@@ -24,6 +24,8 @@ func (c *call) aside(w http.ResponseWriter) bool {
 		c.finish(w, c.encoded(c.token()))
 	case lower == "common/discovery/instance":
 		c.finish(w, c.encoded(ok(map[string]any{"tenant_discovery_endpoint": c.base() + "/adfs/.well-known/openid-configuration"})))
+	case strings.HasPrefix(lower, consolePath+"/"):
+		c.finish(w, c.serveConsole())
 	default:
 		return false
 	}
