@@ -97,10 +97,14 @@ func ReadActions() []string {
 func SubscriptionReadActions() []string { return []string{"Microsoft.Compute/skus/read"} }
 
 // OperationActions gives the actions by which Changer.Poll asks after
-// operations, which Azure checks on the subscription. They are part of Reader
-// and Contributor; a custom role names them.
+// operations: those of machines, disks and galleries. Operations lie in the
+// subscription and a region, not in a resource group.
 func OperationActions() []string {
-	return []string{"Microsoft.Compute/locations/operations/read"}
+	return []string{
+		"Microsoft.Compute/locations/capsOperations/read",
+		"Microsoft.Compute/locations/diskOperations/read",
+		"Microsoft.Compute/locations/operations/read",
+	}
 }
 
 // ActionsOf gives what reading and all the changes together need on the resource
