@@ -1,0 +1,150 @@
+package main
+
+import (
+	"errors"
+	"fmt"
+	"log/slog"
+	"net/netip"
+	"os"
+	"path/filepath"
+	"strings"
+
+	"github.com/ortet/ortet/internal/azsim"
+	"github.com/ortet/ortet/internal/azsim/hollow"
+	"github.com/ortet/ortet/internal/azsim/machine"
+	"github.com/spf13/pflag"
+)
+
+// A substrate is an azsim.Substrate that holds resources of this computer.
+type substrate interface {
+	azsim.Substrate
+	Close() error
+}
+
+// instanceOptions are the flags that concern what instances are.
+type instanceOptions struct {
+	kind string
+
+	// hollow
+	programs  []string
+	clientCA  string
+	bootstrap string
+
+	// machine
+	images    []string
+	frontends []string
+	subnet    string
+}
+
+// The kinds of instances.
+const (
+	kindNone    = "none"
+	kindHollow  = "hollow"
+	kindMachine = "machine"
+)
+
+func (o *instanceOptions) addFlags(f *pflag.FlagSet) {
+	f.StringVar(&o.kind, "instances", "", "what instances are: hollow (a Node without a computer), machine (a real operating system; root on Debian), none (paper only); by default hollow with a kubeconfig, else none")
+	f.StringArrayVar(&o.programs, "program", nil, "hollow: NAME=PATH of a command that pods really run")
+	f.StringVar(&o.clientCA, "client-ca", "", "hollow: PEM file of the authority whose client certificates the kubelets accept")
+	f.StringVar(&o.bootstrap, "bootstrap-kubeconfig", "", "hollow: kubeconfig that node preparation leaves on a new node")
+	f.StringArrayVar(&o.images, "image", nil, "machine: PUBLISHER:OFFER:SKU:VERSION=FILE of a raw disk image; '*' stands for every image")
+	f.StringArrayVar(&o.frontends, "frontend", nil, "machine: LISTEN=TARGET, an address in the machines' network that leads to one of the host")
+	f.StringVar(&o.subnet, "subnet", "", "machine: the machines' network, a /24 such as 10.90.1.0/24")
+}
+
+func (o *instanceOptions) validate(kubeconfig string) error {
+	if o.kind == "" {
+		o.kind = kindNone
+		if kubeconfig != "" {
+			o.kind = kindHollow
+		}
+	}
+	var problems []error
+	switch o.kind {
+	case kindNone, kindHollow, kindMachine:
+	default:
+		problems = append(problems, fmt.Errorf("--instances %q: want hollow, machine or none", o.kind))
+	}
+	for flag, list := range map[string][]string{"--program": o.programs, "--image": o.images, "--frontend": o.frontends} {
+		if _, err := pairs(flag, list); err != nil {
+			problems = append(problems, err)
+		}
+	}
+	if o.subnet != "" {
+		if _, err := netip.ParsePrefix(o.subnet); err != nil {
+			problems = append(problems, fmt.Errorf("--subnet: %w", err))
+		}
+	}
+	return errors.Join(problems...)
+}
+
+// pairs reads flags of the form KEY=VALUE.
+func pairs(flag string, list []string) (map[string]string, error) {
+	out := make(map[string]string, len(list))
+	for _, p := range list {
+		k, v, found := strings.Cut(p, "=")
+		if !found || k == "" || v == "" {
+			return nil, fmt.Errorf("%s %q: want KEY=VALUE", flag, p)
+		}
+		out[k] = v
+	}
+	return out, nil
+}
+
+// open makes the substrate, nil for none.
+func (o *instanceOptions) open(serve serveOptions, point *endpoint, log *slog.Logger) (substrate, error) {
+	switch o.kind {
+	case kindHollow:
+		return o.openHollow(serve, point, log)
+	case kindMachine:
+		return o.openMachine(serve, log)
+	}
+	return nil, nil
+}
+
+func (o *instanceOptions) openHollow(serve serveOptions, point *endpoint, log *slog.Logger) (substrate, error) {
+	programs, err := pairs("--program", o.programs)
+	if err != nil {
+		return nil, usageError{err}
+	}
+	var clientCA, bootstrap []byte
+	for path, into := range map[string]*[]byte{o.clientCA: &clientCA, o.bootstrap: &bootstrap} {
+		if path == "" {
+			continue
+		}
+		if *into, err = os.ReadFile(path); err != nil {
+			return nil, usageError{err}
+		}
+	}
+	s, err := hollow.New(hollow.Config{
+		Dir: filepath.Join(serve.dir, "hollow"), Kubeconfig: serve.kubeconfig, BootstrapKubeconfig: bootstrap,
+		AzureJSON: point.azureJSON, Programs: programs, ClientCA: clientCA, Logger: log,
+	})
+	if err != nil {
+		return nil, fmt.Errorf("hollow instances: %w", err)
+	}
+	return s, nil
+}
+
+func (o *instanceOptions) openMachine(serve serveOptions, log *slog.Logger) (substrate, error) {
+	images, err := pairs("--image", o.images)
+	if err != nil {
+		return nil, usageError{err}
+	}
+	c := machine.Config{Dir: filepath.Join(serve.dir, "machine"), Images: images, Log: log}
+	for _, f := range o.frontends {
+		listen, target, _ := strings.Cut(f, "=")
+		c.Frontends = append(c.Frontends, machine.Frontend{Listen: listen, Target: target})
+	}
+	if o.subnet != "" {
+		if c.Subnet, err = netip.ParsePrefix(o.subnet); err != nil {
+			return nil, usageError{fmt.Errorf("--subnet: %w", err)}
+		}
+	}
+	s, err := machine.New(c)
+	if err != nil {
+		return nil, fmt.Errorf("machine instances: %w", err)
+	}
+	return s, nil
+}
