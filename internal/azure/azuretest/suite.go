@@ -65,6 +65,7 @@ func Cases() []Case {
 		{"Capacity", capacity},
 		{"Resume", resume},
 		{"Denied", denied},
+		{"Actions", actions},
 	}
 }
 
@@ -539,89 +540,4 @@ func resume(t *testing.T, f Fixture) {
 	if p, err := f.Cloud.Poll(t.Context(), tok); !p.Done {
 		t.Errorf("after the end: %+v, %v", p, err)
 	}
-}
-
-// Roles lists the action lists that Fixture.Restricted is asked for, for
-// implementations that must know before.
-func Roles() [][]string {
-	all := documented()
-	roles := [][]string{all, wildcards(), irrelevant()}
-	for _, a := range all {
-		roles = append(roles, without(all, a))
-	}
-	return roles
-}
-
-// documented are all the actions that docs/azure-permissions.md asks for.
-func documented() []string {
-	all := azure.ActionsOf(azure.Changes()...)
-	all = append(all, azure.SubscriptionReadActions()...)
-	return append(all, azure.OperationActions()...)
-}
-
-func wildcards() []string  { return []string{"microsoft.compute/*", "*/read"} }
-func irrelevant() []string { return []string{"Microsoft.Storage/storageAccounts/read"} }
-
-func without(all []string, action string) []string {
-	return slices.DeleteFunc(slices.Clone(all), func(a string) bool { return a == action })
-}
-
-// denied takes the documented actions away one by one: with all of them
-// everything works, and without one preflight says which.
-func denied(t *testing.T, f Fixture) {
-	all := documented()
-	exact := f
-	exact.Cloud = f.Restricted(t, all)
-	exact.Another = exact.Cloud
-	if got, err := exact.Cloud.Denied(t.Context(), f.Pool.Group(), all); err != nil || len(got) > 0 {
-		t.Fatalf("denied %v, %v", got, err)
-	}
-	reads(t, exact)
-	everyChange(t, exact)
-
-	for _, action := range all {
-		if action == "Microsoft.Authorization/permissions/read" {
-			continue // without it there is no preflight
-		}
-		less := f.Restricted(t, without(all, action))
-		got, err := less.Denied(t.Context(), f.Pool.Group(), all)
-		if err != nil || !slices.Equal(got, []string{action}) {
-			t.Errorf("without %s: denied %v, %v", action, got, err)
-		}
-	}
-	wild := f.Restricted(t, wildcards())
-	if got, err := wild.Denied(t.Context(), f.Pool.Group(), append(all, "Microsoft.Network/virtualNetworks/write")); err != nil || !slices.Equal(got, []string{"Microsoft.Network/virtualNetworks/write"}) {
-		t.Errorf("with wildcards: denied %v, %v", got, err)
-	}
-	nothing := f.Restricted(t, irrelevant())
-	_, err := nothing.Pool(t.Context(), f.Pool)
-	wantKind(t, err, fleet.KindDenied)
-	if err != nil && !strings.Contains(err.Error(), "Microsoft.Compute/virtualMachineScaleSets/read") {
-		t.Errorf("the error does not name the action: %v", err)
-	}
-}
-
-// everyChange makes every change once.
-func everyChange(t *testing.T, f Fixture) {
-	t.Helper()
-	protection(t, f)
-	def, snapshot := definition(t, f)
-	i := instances(t, f, 2)[0]
-	v := fleet.CreateVersion{ID: def.Child("versions", "1.0.0"), Location: f.Location, Source: snapshot, Replicas: 1, StorageType: fleet.LRS, ReplicationMode: fleet.ReplicationShallow}
-	for _, ch := range []fleet.Change{
-		fleet.StopInstance{Instance: i.ID}, fleet.StopInstance{Instance: i.ID, Deallocate: true}, fleet.StartInstance{Instance: i.ID},
-		fleet.DetachDisk{Instance: i.ID, Disk: f.Pool.In("disks", "volume")}, fleet.DeleteDisk{ID: f.Pool.In("disks", "volume")},
-		v, fleet.TagVersion{ID: v.ID, Tags: map[string]string{"x": "y"}}, fleet.PatchModel{Pool: f.Pool, Image: fleet.ImageReference{ID: v.ID}},
-		fleet.DeleteExtension{Pool: f.Pool, Name: "second"}, fleet.SetCapacity{Pool: f.Pool, Capacity: 3},
-		fleet.DeleteSnapshot{ID: snapshot},
-	} {
-		if err := try(t, f, f.Cloud, ch); err != nil {
-			t.Errorf("%s: %v", ch.Verb(), err)
-		}
-	}
-	unused := v
-	unused.ID = def.Child("versions", "2.0.0")
-	finish(t, f, fleet.CreateSnapshot{ID: snapshot, Location: f.Location, Source: f.instance(t, i.ID).OSDisk})
-	finish(t, f, unused)
-	finish(t, f, fleet.DeleteVersion{ID: unused.ID})
 }

@@ -1,0 +1,138 @@
+package azuretest
+
+import (
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/ortet/ortet/internal/azure"
+	"github.com/ortet/ortet/internal/fleet"
+)
+
+// Roles lists the action lists that Fixture.Restricted is asked for, for
+// implementations that must know before.
+func Roles() [][]string {
+	all := documented()
+	roles := [][]string{all, wildcards(), irrelevant()}
+	for _, a := range all {
+		roles = append(roles, without(all, a))
+	}
+	for _, ch := range azure.Changes() {
+		need := needed(ch)
+		roles = append(roles, need)
+		for _, a := range azure.Actions(ch.Verb()) {
+			roles = append(roles, without(need, a))
+		}
+	}
+	return roles
+}
+
+// documented are all the actions that docs/azure-permissions.md asks for.
+func documented() []string {
+	all := azure.ActionsOf(azure.Changes()...)
+	all = append(all, azure.SubscriptionReadActions()...)
+	return append(all, azure.OperationActions()...)
+}
+
+// needed are those of one change alone.
+func needed(ch fleet.Change) []string {
+	return append(azure.Actions(ch.Verb()), azure.OperationActions()...)
+}
+
+func wildcards() []string  { return []string{"microsoft.compute/*", "*/read"} }
+func irrelevant() []string { return []string{"Microsoft.Storage/storageAccounts/read"} }
+
+func without(all []string, action string) []string {
+	return slices.DeleteFunc(slices.Clone(all), func(a string) bool { return a == action })
+}
+
+// denied takes the documented actions away one by one: preflight says which.
+func denied(t *testing.T, f Fixture) {
+	all := documented()
+	exact := f
+	exact.Cloud = f.Restricted(t, all)
+	exact.Another = exact.Cloud
+	if got, err := exact.Cloud.Denied(t.Context(), f.Pool.Group(), all); err != nil || len(got) > 0 {
+		t.Fatalf("denied %v, %v", got, err)
+	}
+	reads(t, exact)
+
+	for _, action := range all {
+		if action == "Microsoft.Authorization/permissions/read" {
+			continue // without it there is no preflight
+		}
+		less := f.Restricted(t, without(all, action))
+		got, err := less.Denied(t.Context(), f.Pool.Group(), all)
+		if err != nil || !slices.Equal(got, []string{action}) {
+			t.Errorf("without %s: denied %v, %v", action, got, err)
+		}
+	}
+	wild := f.Restricted(t, wildcards())
+	if got, err := wild.Denied(t.Context(), f.Pool.Group(), append(all, "Microsoft.Network/virtualNetworks/write")); err != nil || !slices.Equal(got, []string{"Microsoft.Network/virtualNetworks/write"}) {
+		t.Errorf("with wildcards: denied %v, %v", got, err)
+	}
+	nothing := f.Restricted(t, irrelevant())
+	_, err := nothing.Pool(t.Context(), f.Pool)
+	wantKind(t, err, fleet.KindDenied)
+	if err != nil && !strings.Contains(err.Error(), "Microsoft.Compute/virtualMachineScaleSets/read") {
+		t.Errorf("the error does not name the action: %v", err)
+	}
+}
+
+// actions makes every change with exactly its own actions, after it was refused
+// without any one of them.
+func actions(t *testing.T, f Fixture) {
+	i := instances(t, f, 2)[0]
+	d := look(t, func() (fleet.Disk, error) { return f.Cloud.Disk(t.Context(), i.OSDisk) })
+	snapshot, disk := f.Pool.In("snapshots", "s"), f.Pool.In("disks", "d")
+	gallery := f.Pool.In("galleries", "SIG_test")
+	def := gallery.Child("images", "img")
+	version := func(name string) fleet.CreateVersion {
+		return fleet.CreateVersion{ID: def.Child("versions", name), Location: f.Location, Source: snapshot, Replicas: 1, StorageType: fleet.LRS, ReplicationMode: fleet.ReplicationShallow}
+	}
+	made := map[string]bool{}
+	for _, ch := range []fleet.Change{
+		fleet.ProtectInstance{Instance: i.ID, Protection: fleet.Protection{ScaleIn: true, ScaleSetActions: true}},
+		fleet.StopInstance{Instance: i.ID}, fleet.StartInstance{Instance: i.ID}, fleet.StopInstance{Instance: i.ID, Deallocate: true}, fleet.StartInstance{Instance: i.ID},
+		fleet.CreateSnapshot{ID: snapshot, Location: f.Location, Source: i.OSDisk},
+		fleet.CreateDisk{ID: disk, Location: f.Location, Zone: i.Zone, SKU: "Premium_LRS", Source: snapshot},
+		fleet.AttachDisk{Instance: i.ID, Disk: disk, LUN: 1}, fleet.DetachDisk{Instance: i.ID, Disk: disk}, fleet.DeleteDisk{ID: disk},
+		fleet.CreateGallery{ID: gallery, Location: f.Location},
+		fleet.CreateDefinition{Definition: fleet.Definition{ID: def, Location: f.Location, Publisher: "p", Offer: "o", SKU: "s", OSState: "Generalized",
+			Linux: true, Generation: i.Generation, Architecture: d.Architecture}},
+		version("1.0.0"), version("2.0.0"), fleet.DeleteSnapshot{ID: snapshot},
+		fleet.TagVersion{ID: version("1.0.0").ID, Tags: map[string]string{"x": "y"}}, fleet.DeleteVersion{ID: version("2.0.0").ID},
+		fleet.PatchModel{Pool: f.Pool, Image: fleet.ImageReference{ID: version("1.0.0").ID}},
+		fleet.DeleteExtension{Pool: f.Pool, Name: "second"}, fleet.SetCapacity{Pool: f.Pool, Capacity: 3},
+	} {
+		made[ch.Verb()] = true
+		need := needed(ch)
+		for _, a := range azure.Actions(ch.Verb()) {
+			if linkedDisk(ch, a) {
+				continue
+			}
+			err := try(t, f, f.Restricted(t, without(need, a)), ch)
+			if !fleet.Is(err, fleet.KindDenied) || !strings.Contains(strings.ToLower(err.Error()), strings.ToLower(a)) {
+				t.Errorf("%s without %s: %v", ch.Verb(), a, err)
+			}
+		}
+		if err := try(t, f, f.Restricted(t, need), ch); err != nil {
+			t.Errorf("%s with all that it needs: %v", ch.Verb(), err)
+		}
+	}
+	for _, ch := range azure.Changes() {
+		if !made[ch.Verb()] {
+			t.Errorf("%s was not tried", ch.Verb())
+		}
+	}
+}
+
+// linkedDisk tells the rights on the disk itself that Azure's documentation of
+// attaching asks for, which the simulation does not check.
+func linkedDisk(ch fleet.Change, action string) bool {
+	switch ch.(type) {
+	case fleet.AttachDisk, fleet.DetachDisk:
+		return strings.HasPrefix(action, "Microsoft.Compute/disks/")
+	}
+	return false
+}
