@@ -39,6 +39,9 @@ type Config struct {
 	// can be known, so that a restart need not wait for the Lease of a dead
 	// process to run out; nil means LocalLiveness.
 	Liveness func(holder string) Liveness
+	// Accesses is what RBAC has to allow, asked in preflight: the cluster
+	// adapter's own list. nil means CaptureAccesses and RollbackAccesses.
+	Accesses []cluster.Access
 	// LeaseFor is how long a hold lasts without renewal; 0 means 30 s.
 	LeaseFor time.Duration
 }

@@ -1,0 +1,230 @@
+package engine
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/ortet/ortet/internal/fleet"
+	"github.com/ortet/ortet/internal/journal"
+)
+
+// maxTries is how often a change is begun whose operation fails, or is said to
+// have worked and has not.
+const maxTries = 5
+
+// A check looks whether the world is as a change wants it.
+type check func(ctx context.Context) (bool, error)
+
+// change makes a change true. It looks first and last, so a change that is
+// there is not made again, one that was begun by a process that died is waited
+// for, an answer of success without effect is not believed, and neither is a
+// failure with one. key names the intent in the journal.
+func (t *task) change(ctx context.Context, key string, c fleet.Change, done check) error {
+	var last error
+	spent := "" // the token that has been waited for
+	for tries, pause := 0, 0; ; {
+		ok, err := done(ctx)
+		if err != nil {
+			return err
+		}
+		if ok {
+			return nil
+		}
+		token := t.r.token(key, c)
+		fresh := false // begun by this very call
+		if token == "" || token == spent {
+			if tries == maxTries {
+				return t.unchanged(c, last)
+			}
+			if tries > 0 {
+				// Effects may show late: look once more before repeating.
+				if err := t.backoff(ctx, tries-1, last); err != nil {
+					return t.ended(ctx, c, last)
+				}
+				if ok, err := done(ctx); err != nil || ok {
+					return err
+				}
+			}
+			token, err = t.begin(ctx, key, c)
+			if err != nil {
+				last = err
+				switch {
+				case ctx.Err() != nil:
+					return t.ended(ctx, c, err)
+				case passing(err) || t.patient(err):
+					if t.backoff(ctx, pause, err) != nil {
+						return t.ended(ctx, c, err)
+					}
+					pause++
+					continue
+				}
+				// The effect may be there all the same.
+				if ok, lookErr := done(ctx); lookErr == nil && ok {
+					return nil
+				}
+				return err
+			}
+			tries++
+			fresh = true
+			if token == "" {
+				last = nil
+				continue
+			}
+		}
+		spent = token
+		last = t.poll(ctx, c, fleet.Token(token), done)
+		switch {
+		case last == nil, fleet.Is(last, fleet.KindNotFound):
+		case ctx.Err() != nil:
+			return t.ended(ctx, c, last)
+		case !fresh: // an earlier process's: what kept that may be gone
+		case fleet.Is(last, fleet.KindUnsupported), fleet.Is(last, fleet.KindInvalid), fleet.Is(last, fleet.KindDenied):
+			if ok, err := done(ctx); err == nil && ok {
+				return nil
+			}
+			return last
+		}
+	}
+}
+
+// begin writes the intent down, begins, and writes the token down.
+func (t *task) begin(ctx context.Context, key string, c fleet.Change) (string, error) {
+	if err := t.r.fence(ctx); err != nil {
+		return "", err
+	}
+	err := t.r.write(func(rec *journal.Record, _ *facts) {
+		old := rec.Intents[key]
+		rec.Intents[key] = journal.Intent{
+			Verb: c.Verb(), Target: string(c.Target()), At: t.r.e.now(), Tries: old.Tries + 1, Note: old.Note,
+		}
+	})
+	if err != nil {
+		return "", err
+	}
+	token, err := t.r.e.cloud.Begin(ctx, c)
+	if err != nil || token == "" {
+		return "", err
+	}
+	t.r.e.log.Debug("begun", "step", t.step.ID, "change", c.Verb(), "target", c.Target())
+	err = t.r.write(func(rec *journal.Record, _ *facts) {
+		intent := rec.Intents[key]
+		intent.Token = string(token)
+		rec.Intents[key] = intent
+	})
+	if err != nil {
+		// What was begun goes on; without its token it is found by looking.
+		t.r.e.log.Warn("cannot write the resume token down", "step", t.step.ID, "error", err)
+		if fleet.Is(err, fleet.KindHeld) {
+			return "", err
+		}
+	}
+	return string(token), nil
+}
+
+// token gives the token of an intent for the same change, or "".
+func (r *run) token(key string, c fleet.Change) string {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	intent := r.record.Intents[key]
+	if intent.Verb == c.Verb() && fleet.ResourceID(intent.Target).Equal(c.Target()) {
+		return intent.Token
+	}
+	return ""
+}
+
+// intended reports whether a change was ever about to be begun under the key.
+func (r *run) intended(key string) bool {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return r.record.Intents[key].Tries > 0
+}
+
+// forget takes intents out of the journal, so that they can be made anew.
+func (r *run) forget(keys ...string) error {
+	return r.write(func(rec *journal.Record, _ *facts) {
+		for _, k := range keys {
+			delete(rec.Intents, k)
+		}
+	})
+}
+
+// poll waits for an operation's end. An operation that says for long that it
+// goes on is not believed either: the world is looked at from time to time.
+func (t *task) poll(ctx context.Context, c fleet.Change, token fleet.Token, done check) error {
+	begun, looked := t.r.e.now(), 0
+	doubt := max(3*t.step.Usual, 5*time.Minute)
+	for n := 0; ; {
+		p, err := t.r.e.cloud.Poll(ctx, token)
+		if err == nil && p.Percent < 0 && t.percent != nil {
+			p.Percent = t.percent(ctx)
+		}
+		switch {
+		case err == nil:
+			n = 0
+		case !passing(err) && !t.patient(err), fleet.Is(err, fleet.KindConflict):
+			return err // the operation's own end
+		case n == maxTries:
+			// Either the cloud cannot be asked, or this is how the operation
+			// ended: looking at the world tells.
+			return err
+		default:
+			if t.backoff(ctx, n, err) != nil {
+				return err
+			}
+			n++
+			continue
+		}
+		if p.Done {
+			return nil
+		}
+		t.progress(p.Percent, "Azure: %s: %s", c.Verb(), p.Status)
+		if t.r.e.now().Sub(begun) > doubt {
+			if looked++; looked%5 == 1 {
+				if ok, err := done(ctx); err == nil && ok {
+					return nil
+				}
+			}
+		}
+		who, d := forCloud, p.Wait
+		if d <= 0 {
+			who, d = forOwn, 2*time.Second
+		}
+		if err := t.wait(ctx, d, who); err != nil {
+			return err
+		}
+	}
+}
+
+// unchanged is the error of a change that does not come true.
+func (t *task) unchanged(c fleet.Change, last error) error {
+	if last == nil || fleet.Is(last, fleet.KindNotFound) {
+		last = fmt.Errorf("Azure said %d times that it was done, and it is not", maxTries)
+	}
+	kind := fleet.KindOf(last)
+	if kind == fleet.KindUnknown || passing(last) {
+		kind = fleet.KindInvalid
+	}
+	return &fleet.Error{Op: c.Verb(), Resource: string(c.Target()), Kind: kind, Err: last}
+}
+
+// ended is the error of a change that ctx's end cut off.
+func (t *task) ended(ctx context.Context, c fleet.Change, last error) error {
+	return t.timedOut(ctx, c.Verb(), string(c.Target()), last)
+}
+
+// timedOut names what was being waited for when ctx ended.
+func (t *task) timedOut(ctx context.Context, op, on string, last error) error {
+	if !errors.Is(ctx.Err(), context.DeadlineExceeded) {
+		if cause := context.Cause(ctx); cause != nil {
+			return cause
+		}
+		return last
+	}
+	err := fmt.Errorf("not done within %s", t.step.Deadline)
+	if last != nil && !errors.Is(last, context.DeadlineExceeded) {
+		err = fmt.Errorf("%w; at last: %w", err, last)
+	}
+	return &fleet.Error{Op: op, Resource: on, Kind: fleet.KindTimedOut, Err: err}
+}

@@ -1,0 +1,517 @@
+package engine
+
+import (
+	"bufio"
+	"bytes"
+	"context"
+	"encoding/base64"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"maps"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/ortet/ortet/internal/cluster"
+	"github.com/ortet/ortet/internal/fleet"
+	"github.com/ortet/ortet/internal/journal"
+	"github.com/ortet/ortet/internal/plan"
+	"github.com/ortet/ortet/internal/wire"
+)
+
+// tags say of everything that is made who made it, from what, and why.
+func (r *run) tags(more map[string]string) map[string]string {
+	f := r.get()
+	tags := map[string]string{
+		fleet.TagCapture:   r.captureName(),
+		fleet.TagCreatedBy: "ortet " + r.e.config.Version,
+		fleet.TagReason:    "prototype of " + f.Names.Definition.Name() + " from node " + r.donorName(),
+		fleet.TagBuiltFrom: r.donorName(),
+	}
+	if !f.BuiltAt.IsZero() {
+		tags[fleet.TagBuiltAt] = f.BuiltAt.UTC().Format(fleet.BuiltAtLayout)
+	}
+	maps.Copy(tags, more)
+	return tags
+}
+
+func (r *run) captureName() string {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return r.record.Capture
+}
+
+// snapshot copies the stopped donor's OS disk. One that was begun while the
+// donor was stopped counts; one of which that is not known is made anew.
+func snapshot(ctx context.Context, t *task) error {
+	r := t.r
+	f := r.get()
+	if f.SnapshotTaken {
+		return needless("it is taken")
+	}
+	if there, ok, err := t.snapshotAt(ctx, f.Names.Snapshot); err != nil {
+		return err
+	} else if ok && there.Tags[fleet.TagCapture] != r.captureName() {
+		if err := t.deleteStaleSnapshot(ctx, f.Names.Snapshot, there); err != nil {
+			return err
+		}
+	}
+	err := r.write(func(rec *journal.Record, f *facts) {
+		addUndo(rec, undoSnapshot, nil)
+		if f.BuiltAt.IsZero() {
+			f.BuiltAt = r.e.now()
+		}
+	})
+	if err != nil {
+		return err
+	}
+	change := fleet.CreateSnapshot{ID: f.Names.Snapshot, Location: f.Location, Source: f.Disk, Tags: r.tags(nil)}
+	err = t.change(ctx, plan.StepSnapshot, change, func(ctx context.Context) (bool, error) { return t.snapshotDone(ctx, f.Names.Snapshot) })
+	if err != nil {
+		return err
+	}
+	i, err := t.instance(ctx, f.Instance)
+	if err != nil {
+		return err
+	}
+	if !down(i) {
+		return fmt.Errorf("the donor is %s: somebody started it while its disk was copied", i.Power)
+	}
+	return r.write(func(_ *journal.Record, f *facts) { f.SnapshotTaken = true })
+}
+
+func (t *task) snapshotAt(ctx context.Context, id fleet.ResourceID) (fleet.Snapshot, bool, error) {
+	return found(ctx, t, func(ctx context.Context) (fleet.Snapshot, error) { return t.r.e.cloud.Snapshot(ctx, id) })
+}
+
+// snapshotDone reports whether our snapshot is complete. One that failed is
+// taken away, so that it is made anew.
+func (t *task) snapshotDone(ctx context.Context, id fleet.ResourceID) (bool, error) {
+	s, ok, err := t.snapshotAt(ctx, id)
+	if err != nil || !ok {
+		return false, err
+	}
+	if s.Tags[fleet.TagCapture] != t.r.captureName() {
+		return false, &fleet.Error{Op: "create snapshot", Resource: string(id), Kind: fleet.KindInvalid, Err: errors.New("a snapshot of this name is there that this capture did not make")}
+	}
+	return s.ProvisioningState == plan.Succeeded, nil
+}
+
+func (t *task) deleteStaleSnapshot(ctx context.Context, id fleet.ResourceID, s fleet.Snapshot) error {
+	if s.Tags[fleet.TagCapture] == "" {
+		return &fleet.Error{Op: "create snapshot", Resource: string(id), Kind: fleet.KindInvalid,
+			Err: errors.New("a snapshot of this name is there that Ortet did not make"), Remedy: "delete it if nobody needs it"}
+	}
+	return t.deleteSnapshot(ctx, id)
+}
+
+func (t *task) deleteSnapshot(ctx context.Context, id fleet.ResourceID) error {
+	return t.change(ctx, "delete/"+string(id), fleet.DeleteSnapshot{ID: id}, func(ctx context.Context) (bool, error) {
+		_, ok, err := t.snapshotAt(ctx, id)
+		return err == nil && !ok, err
+	})
+}
+
+// holdReboots keeps kured from rebooting a node: one that boots beside a copy
+// of its own disk may boot from the copy.
+func holdReboots(ctx context.Context, t *task) error {
+	r := t.r
+	if err := r.write(func(rec *journal.Record, _ *facts) { addUndo(rec, undoReboots, nil) }); err != nil {
+		return err
+	}
+	const ttl = 3 * time.Hour // the deadlines of all steps in which it is held
+	for n := 0; ; n++ {
+		known, err := r.e.cluster.HoldReboots(ctx, r.captureName(), ttl)
+		switch {
+		case err == nil && !known:
+			r.drop(undoReboots)
+			return needless("there is no kured")
+		case err == nil:
+			return nil
+		case fleet.Is(err, fleet.KindHeld):
+			t.progress(-1, "waiting for a reboot to end: %v", err)
+			if t.wait(ctx, 10*time.Second, forWorld) != nil {
+				return t.timedOut(ctx, "hold reboots", "", err)
+			}
+		case !passing(err) || t.backoff(ctx, n, err) != nil:
+			return err
+		}
+	}
+}
+
+func releaseReboots(ctx context.Context, t *task) error {
+	if _, ours := t.r.undo(undoReboots); !ours {
+		return needless("they were not held")
+	}
+	if err := do(ctx, t, func(ctx context.Context) error { return t.r.e.cluster.ReleaseReboots(ctx, t.r.captureName()) }); err != nil {
+		return err
+	}
+	t.r.drop(undoReboots)
+	return nil
+}
+
+// workDiskSKU is a disk that every VM size can attach.
+const workDiskSKU = "StandardSSD_LRS"
+
+func workDisk(ctx context.Context, t *task) error {
+	r := t.r
+	f := r.get()
+	if d, ok, err := t.disk(ctx, f.Names.WorkDisk); err != nil {
+		return err
+	} else if ok && d.Tags[fleet.TagCapture] != r.captureName() {
+		if d.Tags[fleet.TagCapture] == "" || d.ManagedBy != "" {
+			return &fleet.Error{Op: "create disk", Resource: string(d.ID), Kind: fleet.KindInvalid, Err: errors.New("a disk of this name is there that is not this capture's"), Remedy: "detach and delete it if nobody needs it"}
+		}
+		if err := t.deleteDisk(ctx, f.Names.WorkDisk); err != nil {
+			return err
+		}
+	}
+	if err := r.write(func(rec *journal.Record, _ *facts) { addUndo(rec, undoWorkDisk, nil) }); err != nil {
+		return err
+	}
+	change := fleet.CreateDisk{
+		ID: f.Names.WorkDisk, Location: f.Location, Zone: f.Bench.Zone, SKU: workDiskSKU, Source: f.Names.Snapshot, Tags: r.tags(nil),
+	}
+	return t.change(ctx, plan.StepWorkDisk, change, func(ctx context.Context) (bool, error) {
+		d, ok, err := t.disk(ctx, f.Names.WorkDisk)
+		return ok && d.ProvisioningState == plan.Succeeded, err
+	})
+}
+
+func (t *task) disk(ctx context.Context, id fleet.ResourceID) (fleet.Disk, bool, error) {
+	return found(ctx, t, func(ctx context.Context) (fleet.Disk, error) { return t.r.e.cloud.Disk(ctx, id) })
+}
+
+func (t *task) deleteDisk(ctx context.Context, id fleet.ResourceID) error {
+	return t.change(ctx, "delete/"+string(id), fleet.DeleteDisk{ID: id}, func(ctx context.Context) (bool, error) {
+		_, ok, err := t.disk(ctx, id)
+		return err == nil && !ok, err
+	})
+}
+
+func attach(ctx context.Context, t *task) error {
+	r := t.r
+	f := r.get()
+	i, err := t.instance(ctx, f.Bench.Instance)
+	if err != nil {
+		return err
+	}
+	lun, there := f.Bench.LUN, false
+	taken := map[int32]bool{}
+	for _, d := range i.DataDisks {
+		taken[d.LUN] = true
+		if d.Disk.Equal(f.Names.WorkDisk) {
+			lun, there = d.LUN, true
+		}
+	}
+	for !there && taken[lun] && lun > 0 { // somebody took it since
+		lun--
+	}
+	if err := r.write(func(rec *journal.Record, f *facts) {
+		addUndo(rec, undoAttach, nil)
+		f.Bench.LUN = lun
+	}); err != nil {
+		return err
+	}
+	return t.change(ctx, plan.StepAttach, fleet.AttachDisk{Instance: f.Bench.Instance, Disk: f.Names.WorkDisk, LUN: lun}, func(ctx context.Context) (bool, error) {
+		i, err := t.instance(ctx, f.Bench.Instance)
+		return err == nil && attached(i, f.Names.WorkDisk) && !busy(i.ProvisioningState), err
+	})
+}
+
+// busy reports whether a change is still under way.
+func busy(state string) bool {
+	return state != "" && state != plan.Succeeded && state != plan.Failed
+}
+
+func attached(i fleet.Instance, disk fleet.ResourceID) bool {
+	for _, d := range i.DataDisks {
+		if d.Disk.Equal(disk) {
+			return true
+		}
+	}
+	return false
+}
+
+func detach(ctx context.Context, t *task) error {
+	f := t.r.get()
+	if _, ours := t.r.undo(undoAttach); !ours {
+		return needless("it is attached to nothing")
+	}
+	err := t.change(ctx, plan.StepDetach, fleet.DetachDisk{Instance: f.Bench.Instance, Disk: f.Names.WorkDisk}, func(ctx context.Context) (bool, error) {
+		i, err := t.instance(ctx, f.Bench.Instance)
+		if fleet.Is(err, fleet.KindNotFound) { // the workbench is gone, and the disk with it or free
+			return true, nil
+		}
+		if err != nil || attached(i, f.Names.WorkDisk) {
+			return false, err
+		}
+		d, ok, err := t.disk(ctx, f.Names.WorkDisk)
+		return err == nil && (!ok || d.ManagedBy == ""), err
+	})
+	if err != nil {
+		return err
+	}
+	// Forgotten, so that a copy that is made anew is attached anew.
+	return t.r.write(func(rec *journal.Record, _ *facts) {
+		dropUndo(rec, undoAttach)
+		delete(rec.Intents, plan.StepAttach)
+		delete(rec.Intents, plan.StepDetach)
+	})
+}
+
+func deletePod(ctx context.Context, t *task) error {
+	if _, ours := t.r.undo(undoJob); !ours {
+		return needless("there is none")
+	}
+	if err := do(ctx, t, func(ctx context.Context) error { return t.r.e.cluster.DeleteJob(ctx, t.r.get().Names.Job) }); err != nil {
+		return err
+	}
+	t.r.drop(undoJob)
+	return nil
+}
+
+func deleteWorkDisk(ctx context.Context, t *task) error {
+	if _, ours := t.r.undo(undoWorkDisk); !ours {
+		return needless("there is none")
+	}
+	if err := t.deleteDisk(ctx, t.r.get().Names.WorkDisk); err != nil {
+		return err
+	}
+	return t.r.write(func(rec *journal.Record, _ *facts) {
+		dropUndo(rec, undoWorkDisk)
+		delete(rec.Intents, plan.StepWorkDisk)
+	})
+}
+
+// generalizedSnapshot copies the generalised copy. Its tag says that it may
+// become a version.
+func generalizedSnapshot(ctx context.Context, t *task) error {
+	r := t.r
+	f := r.get()
+	if !f.Saved {
+		return errors.New("the copy of the disk was not generalised")
+	}
+	if there, ok, err := t.snapshotAt(ctx, f.Names.Generalized); err != nil {
+		return err
+	} else if ok && there.Tags[fleet.TagCapture] != r.captureName() {
+		if err := t.deleteStaleSnapshot(ctx, f.Names.Generalized, there); err != nil {
+			return err
+		}
+	}
+	if err := r.write(func(rec *journal.Record, _ *facts) { addUndo(rec, undoGeneralized, nil) }); err != nil {
+		return err
+	}
+	change := fleet.CreateSnapshot{ID: f.Names.Generalized, Location: f.Location, Source: f.Names.WorkDisk, Tags: r.imageTags()}
+	return t.change(ctx, plan.StepGeneralizedSnapshot, change, func(ctx context.Context) (bool, error) {
+		return t.snapshotDone(ctx, f.Names.Generalized)
+	})
+}
+
+// imageTags are those of the generalised snapshot and the version.
+func (r *run) imageTags() map[string]string {
+	f := r.get()
+	more := map[string]string{fleet.TagGeneralized: r.captureName()}
+	if f.CustomData != "" {
+		more[fleet.TagCustomData] = f.CustomData
+	}
+	return r.tags(more)
+}
+
+// generalize has a pod on the workbench remove the donor's identity from the
+// copy. A pod that was lost leaves a copy behind of which nothing is known, so
+// that the next pod gets a new one.
+func generalize(ctx context.Context, t *task) error {
+	r := t.r
+	if r.get().Saved {
+		return needless("it is done, and what had to be saved is saved")
+	}
+	for try := 0; ; try++ {
+		report, err := t.runJob(ctx)
+		if err == nil {
+			return judge(t, report)
+		}
+		var lost *lostJob
+		if !errors.As(err, &lost) || try == 2 {
+			return err
+		}
+		t.progress(-1, "%v: with a new copy again", lost)
+		for _, act := range []act{deletePodNow, detach, deleteWorkDisk, workDisk, attach} {
+			var not needless
+			if err := act(ctx, t); err != nil && !errors.As(err, &not) {
+				return err
+			}
+		}
+		if err := r.forget(plan.StepGeneralize); err != nil {
+			return err
+		}
+	}
+}
+
+func deletePodNow(ctx context.Context, t *task) error {
+	return do(ctx, t, func(ctx context.Context) error { return t.r.e.cluster.DeleteJob(ctx, t.r.get().Names.Job) })
+}
+
+// A lostJob is a pod that ended without a report.
+type lostJob struct{ why string }
+
+func (e *lostJob) Error() string { return "the pod on the workbench was lost: " + e.why }
+
+// runJob starts the pod, or finds the one that an earlier process started, and
+// waits for its report.
+func (t *task) runJob(ctx context.Context) (wire.GeneralizeReport, error) {
+	r := t.r
+	f := r.get()
+	job, err := r.job()
+	if err != nil {
+		return wire.GeneralizeReport{}, err
+	}
+	started := r.intended(plan.StepGeneralize)
+	if !started {
+		err := r.write(func(rec *journal.Record, _ *facts) {
+			addUndo(rec, undoJob, nil)
+			rec.Intents[plan.StepGeneralize] = journal.Intent{Verb: "start job", Target: job.Name, At: r.e.now(), Tries: 1}
+		})
+		if err != nil {
+			return wire.GeneralizeReport{}, err
+		}
+	} else if s, err := t.job(ctx, job.Name); err != nil {
+		return wire.GeneralizeReport{}, err
+	} else if !s.Exists {
+		return wire.GeneralizeReport{}, &lostJob{"it is gone"}
+	}
+	if !started {
+		if err := do(ctx, t, func(ctx context.Context) error { return r.e.cluster.StartJob(ctx, job) }); err != nil {
+			return wire.GeneralizeReport{}, err
+		}
+	}
+	said := ""
+	for {
+		s, err := t.job(ctx, job.Name)
+		if err != nil {
+			return wire.GeneralizeReport{}, err
+		}
+		progress, report := readOutput(s.Output)
+		switch {
+		case !s.Exists:
+			return wire.GeneralizeReport{}, &lostJob{"it is gone"}
+		case s.Done && report != nil && report.Capture == r.captureName():
+			return *report, nil
+		case s.Done && s.ExitCode == 64:
+			return wire.GeneralizeReport{}, fmt.Errorf("ortet-node generalize does not take its flags: is %s of this version? it printed: %s", r.e.config.Image, tail(s.Output))
+		case s.Done:
+			return wire.GeneralizeReport{}, &lostJob{fmt.Sprintf("it ended with code %d and no report (%s); it printed: %s", s.ExitCode, first(s.Why, "no reason given"), tail(s.Output))}
+		}
+		if text := first(s.Why, progress, "the pod is starting on "+f.Bench.Node); text != said {
+			t.progress(-1, "%s", text)
+			said = text
+		}
+		if err := t.wait(ctx, lookEvery, forWorld); err != nil {
+			return wire.GeneralizeReport{}, t.timedOut(ctx, "generalize", "pod "+job.Name, errors.New(first(said, "it does not end")))
+		}
+	}
+}
+
+func (t *task) job(ctx context.Context, name string) (cluster.JobState, error) {
+	return ask(ctx, t, func(ctx context.Context) (cluster.JobState, error) { return t.r.e.cluster.Job(ctx, name) })
+}
+
+// job is the pod that generalises.
+func (r *run) job() (cluster.Job, error) {
+	f := r.get()
+	public, err := publicKey(f.PrivateKey)
+	if err != nil {
+		return cluster.Job{}, err
+	}
+	r.mu.Lock()
+	o, begun := optionsOf(r.record), r.record.Begun
+	r.mu.Unlock()
+	bootstrap := BootstrapKeep
+	if o.Bake {
+		bootstrap = BootstrapBaked
+	}
+	command := []string{
+		"ortet-node", "generalize", "--host", "/host", "--lun", strconv.Itoa(int(f.Bench.LUN)),
+		"--capture", r.captureName(), "--donor", r.donorName(), "--at", begun.UTC().Format(time.RFC3339),
+		"--bootstrap", bootstrap, "--seal-to", base64.StdEncoding.EncodeToString(public),
+	}
+	if len(f.Addresses) > 0 {
+		command = append(command, "--donor-address", strings.Join(f.Addresses, ","))
+	}
+	if o.AcceptPoolCredentials {
+		command = append(command, "--accept-pool-credentials")
+	}
+	return cluster.Job{
+		Name: f.Names.Job, Node: f.Bench.Node, Image: r.e.config.Image, PullSecret: r.e.config.PullSecret, Command: command,
+		Labels:   map[string]string{"app.kubernetes.io/name": "ortet", "app.kubernetes.io/component": "generalize", "ortet.io/capture": r.captureName()},
+		Deadline: time.Hour,
+	}, nil
+}
+
+// readOutput gives the last progress and the report among the lines that a pod
+// printed. Logs of others are mixed in, and are passed over.
+func readOutput(output []byte) (progress string, report *wire.GeneralizeReport) {
+	lines := bufio.NewScanner(bytes.NewReader(output))
+	lines.Buffer(nil, 4<<20)
+	for lines.Scan() {
+		text := bytes.TrimSpace(lines.Bytes())
+		if len(text) == 0 || text[0] != '{' {
+			continue
+		}
+		var line wire.GeneralizeLine
+		decoder := json.NewDecoder(bytes.NewReader(text))
+		decoder.DisallowUnknownFields()
+		if decoder.Decode(&line) != nil {
+			continue
+		}
+		if line.Report != nil {
+			report = line.Report
+		} else if line.Progress != "" {
+			progress = line.Progress
+		}
+	}
+	return progress, report
+}
+
+// tail gives the end of what a pod printed, for a person.
+func tail(output []byte) string {
+	const most = 400
+	text := strings.TrimSpace(string(output))
+	if len(text) > most {
+		text = "…" + strings.ToValidUTF8(text[len(text)-most:], "")
+	}
+	return strconv.Quote(text)
+}
+
+// judge says what a report means.
+func judge(t *task, report wire.GeneralizeReport) error {
+	r := t.r
+	switch report.Outcome {
+	case wire.Generalized:
+	case wire.SecretsFound:
+		var lines []string
+		for _, f := range report.Findings {
+			if !f.Accepted {
+				lines = append(lines, fmt.Sprintf("%s (%s, %s)", f.Path, f.Class, f.Rule))
+			}
+		}
+		return &fleet.Error{Op: "generalize", Resource: "the copy of the disk", Kind: fleet.KindInvalid,
+			Err:    fmt.Errorf("it holds secrets that may not be in an image: %s", strings.Join(lines, "; ")),
+			Remedy: "remove them from the donor; --accept-pool-credentials accepts those of class PoolCredential"}
+	case wire.DiskRefused:
+		return &fleet.Error{Op: "generalize", Resource: "the copy of the disk", Kind: fleet.KindInvalid, Err: errors.New(first(report.Message, "the disk was refused"))}
+	default:
+		return &fleet.Error{Op: "generalize", Resource: "the copy of the disk", Kind: fleet.KindInvalid, Err: errors.New(first(report.Message, "it failed without a reason"))}
+	}
+	r.mu.Lock()
+	o := optionsOf(r.record)
+	r.mu.Unlock()
+	if o.Bake && len(report.Joins) == 0 {
+		return &fleet.Error{Op: "generalize", Resource: "the copy of the disk", Kind: fleet.KindInvalid,
+			Err:    errors.New("nothing on it lets a clone join, and --bootstrap baked leaves it nothing else"),
+			Remedy: "say --bootstrap keep, or let the disk hold a bootstrap kubeconfig"}
+	}
+	t.progress(100, "removed %d paths; %s", report.Removed, first(report.OS, "an unknown system"))
+	return nil
+}

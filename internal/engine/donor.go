@@ -1,0 +1,381 @@
+package engine
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/ortet/ortet/internal/cluster"
+	"github.com/ortet/ortet/internal/fleet"
+	"github.com/ortet/ortet/internal/journal"
+	"github.com/ortet/ortet/internal/plan"
+)
+
+// The value of the annotations that keep autoscalers and health checks away.
+const annotationYes = "true"
+
+// donor reads the donor afresh.
+func (t *task) donor(ctx context.Context) (fleet.Node, error) {
+	return ask(ctx, t, func(ctx context.Context) (fleet.Node, error) { return t.r.e.cluster.Node(ctx, t.r.donorName()) })
+}
+
+func (r *run) donorName() string {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return r.record.Donor
+}
+
+func (t *task) instance(ctx context.Context, id fleet.ResourceID) (fleet.Instance, error) {
+	return ask(ctx, t, func(ctx context.Context) (fleet.Instance, error) { return t.r.e.cloud.Instance(ctx, id) })
+}
+
+// protect keeps autoscalers, health checks and upgrades off the donor. What was
+// there before is written down first; what others set already stays theirs.
+func protect(ctx context.Context, t *task) error {
+	r := t.r
+	node, err := t.donor(ctx)
+	if err != nil {
+		return err
+	}
+	f := r.get()
+	instance, err := t.instance(ctx, f.Instance)
+	if err != nil {
+		return err
+	}
+	capture := r.captureName()
+	scaleDown, guarded := node.Annotations[fleet.AnnotationScaleDownDisabled]
+	mark := node.Annotations[fleet.AnnotationCapture]
+	full := fleet.Protection{ScaleIn: true, ScaleSetActions: true}
+	ourMark := mark == capture
+	err = r.write(func(rec *journal.Record, f *facts) {
+		if f.BootID == "" {
+			f.BootID = node.BootID
+		}
+		addUndo(rec, undoMark, capture)
+		// The mark is set together with the annotation: where the mark is ours,
+		// so is the annotation, whatever it was before.
+		if !ourMark && scaleDown != annotationYes {
+			addUndo(rec, undoScaleDown, optional(scaleDown, guarded))
+		}
+		if instance.Protection != full {
+			addUndo(rec, undoProtection, instance.Protection)
+		}
+		addUndo(rec, undoMachine, nil)
+	})
+	if err != nil {
+		return err
+	}
+	if scaleDown == annotationYes && !ourMark {
+		r.note("node %s had %s=true before, and still has", node.Name, fleet.AnnotationScaleDownDisabled)
+	}
+	yes := annotationYes
+	if err := do(ctx, t, func(ctx context.Context) error {
+		return r.e.cluster.Annotate(ctx, node.Name, map[string]*string{fleet.AnnotationCapture: &capture, fleet.AnnotationScaleDownDisabled: &yes})
+	}); err != nil {
+		return err
+	}
+	if err := t.protectMachine(ctx, node); err != nil {
+		return err
+	}
+	return t.setProtection(ctx, plan.StepProtect, f.Instance, full)
+}
+
+// optional is a value that may be missing.
+func optional(value string, there bool) *string {
+	if !there {
+		return nil
+	}
+	return &value
+}
+
+// protectMachine keeps a MachineHealthCheck from replacing the donor while it
+// is stopped. Our own mark, set in the same write, tells later what we set from
+// what others did. The port tells the value from before only as it is replaced:
+// where the process dies between that and the journal, the undo removes an
+// annotation that others may have set.
+func (t *task) protectMachine(ctx context.Context, node fleet.Node) error {
+	yes, capture := annotationYes, t.r.captureName()
+	var before map[string]*string
+	known, err := ask(ctx, t, func(ctx context.Context) (known bool, err error) {
+		now, known, err := t.r.e.cluster.AnnotateMachine(ctx, node, map[string]*string{
+			fleet.AnnotationSkipRemediation: &yes, fleet.AnnotationCapture: &capture,
+		})
+		if before == nil {
+			before = now
+		}
+		return known, err
+	})
+	if err != nil {
+		return err
+	}
+	if !known {
+		t.r.drop(undoMachine)
+		return nil
+	}
+	if mark := before[fleet.AnnotationCapture]; mark != nil && *mark == capture {
+		return nil // set by an earlier try, which wrote down what was before
+	}
+	old, err := json.Marshal(before[fleet.AnnotationSkipRemediation])
+	if err != nil {
+		return err
+	}
+	if before[fleet.AnnotationSkipRemediation] != nil {
+		t.r.note("the Machine of %s had %s before, and still has", node.Name, fleet.AnnotationSkipRemediation)
+	}
+	return t.r.write(func(rec *journal.Record, _ *facts) {
+		for i := range rec.Undo {
+			if rec.Undo[i].Name == undoMachine {
+				rec.Undo[i].What = old
+			}
+		}
+	})
+}
+
+func (t *task) setProtection(ctx context.Context, key string, id fleet.ResourceID, want fleet.Protection) error {
+	return t.change(ctx, key, fleet.ProtectInstance{Instance: id, Protection: want}, func(ctx context.Context) (bool, error) {
+		i, err := t.instance(ctx, id)
+		return err == nil && i.Protection == want, err
+	})
+}
+
+func cordon(ctx context.Context, t *task) error {
+	node, err := t.donor(ctx)
+	if err != nil {
+		return err
+	}
+	if _, ours := t.r.undo(undoCordon); node.Unschedulable && !ours {
+		t.r.note("node %s was cordoned before, and still is", node.Name)
+		return needless("it is cordoned already, and stays so")
+	}
+	if err := t.r.write(func(rec *journal.Record, _ *facts) { addUndo(rec, undoCordon, false) }); err != nil {
+		return err
+	}
+	return do(ctx, t, func(ctx context.Context) error { return t.r.e.cluster.SetUnschedulable(ctx, node.Name, true) })
+}
+
+func drain(ctx context.Context, t *task) error {
+	r := t.r
+	f := r.get()
+	if f.Drained {
+		i, err := t.instance(ctx, f.Instance)
+		if err != nil {
+			return err
+		}
+		if i.Power != fleet.PowerRunning {
+			return needless("it is drained, and " + string(i.Power))
+		}
+	}
+	var o plan.Options
+	r.look(func(rec *journal.Record, _ *facts) { o = optionsOf(*rec) })
+	begun := r.e.now()
+	err := r.e.cluster.Drain(ctx, r.donorName(), cluster.DrainOptions{
+		GracePeriod: o.GracePeriod, Deadline: 3 * o.GracePeriod, Force: o.ForceDrain,
+	}, func(e cluster.DrainEvent) {
+		text := e.What + " " + e.Pod
+		if e.Because != "" {
+			text += " (" + e.Because + ")"
+		}
+		t.progress(-1, "%s, %d to go", text, e.Left)
+	})
+	t.mu.Lock()
+	t.timing.World += r.e.now().Sub(begun)
+	t.mu.Unlock()
+	if err != nil {
+		return err
+	}
+	return r.write(func(_ *journal.Record, f *facts) { f.Drained = true })
+}
+
+// down reports whether an instance does not run, its memory gone.
+func down(i fleet.Instance) bool {
+	return i.Power == fleet.PowerStopped || i.Power == fleet.PowerDeallocated
+}
+
+func stop(ctx context.Context, t *task) error {
+	r := t.r
+	f := r.get()
+	var o plan.Options
+	r.look(func(rec *journal.Record, _ *facts) { o = optionsOf(*rec) })
+	if f.SnapshotTaken {
+		return needless("the snapshot is taken")
+	}
+	if err := r.write(func(rec *journal.Record, _ *facts) { addUndo(rec, undoStop, nil) }); err != nil {
+		return err
+	}
+	err := t.change(ctx, plan.StepStop, fleet.StopInstance{Instance: f.Instance, Deallocate: o.Deallocate}, func(ctx context.Context) (bool, error) {
+		i, err := t.instance(ctx, f.Instance)
+		return err == nil && down(i) && (!o.Deallocate || i.Power == fleet.PowerDeallocated), err
+	})
+	if err != nil {
+		return err
+	}
+	return r.write(func(_ *journal.Record, f *facts) { f.Stopped = true })
+}
+
+// start powers the donor on where we stopped it, or may have.
+func start(ctx context.Context, t *task) error {
+	r := t.r
+	if _, ours := r.undo(undoStop); !ours {
+		return needless("it was not stopped")
+	}
+	f := r.get()
+	begunStop := r.intended(plan.StepStop)
+	if begunStop && !f.Stopped {
+		// The stop may still be under way, or may have been carried out by now.
+		if i, err := t.instance(ctx, f.Instance); err == nil && down(i) {
+			if err := r.write(func(_ *journal.Record, f *facts) { f.Stopped = true }); err != nil {
+				r.e.log.Warn("cannot write down that the donor is stopped", "error", err)
+			}
+		} else {
+			// A start queues behind a stop that is under way, and is nothing on
+			// an instance that runs.
+			if _, err := t.begin(ctx, plan.StepStart, fleet.StartInstance{Instance: f.Instance}); err != nil && !passing(err) {
+				return err
+			}
+		}
+	}
+	return t.change(ctx, plan.StepStart, fleet.StartInstance{Instance: f.Instance}, func(ctx context.Context) (bool, error) {
+		i, err := t.instance(ctx, f.Instance)
+		return err == nil && i.Power == fleet.PowerRunning, err
+	})
+}
+
+// settle is how long a node has to stay Ready where it is not known whether its
+// stop took place: longer than Kubernetes takes to notice that a kubelet is
+// gone (node-monitor-grace-period, 50 s).
+const settle = 60 * time.Second
+
+// ready waits until the donor has booted and is Ready.
+func ready(ctx context.Context, t *task) error {
+	r := t.r
+	if _, ours := r.undo(undoStop); !ours {
+		return needless("it was not stopped")
+	}
+	f := r.get()
+	stopped, begun := f.Stopped, r.e.now()
+	maybe := r.intended(plan.StepStop)
+	why, said := "", ""
+	for {
+		node, err := t.donor(ctx)
+		switch {
+		case err != nil && ctx.Err() != nil:
+			return t.timedOut(ctx, "wait until the donor is Ready", "node "+r.donorName(), errors.New(first(why, err.Error())))
+		case fleet.Is(err, fleet.KindNotFound):
+			why = "the node is gone from the cluster"
+		case err != nil:
+			return err
+		case !node.Ready:
+			why = "not Ready: " + node.NotReadyWhy
+		case node.BootID != f.BootID || !maybe:
+			// What undid the stop is done with: the donor booted, or never went.
+			return r.write(func(rec *journal.Record, f *facts) { dropUndo(rec, undoStop) })
+		case stopped:
+			why = "has not said that it booted"
+		case r.e.now().Sub(begun) >= settle:
+			return r.write(func(rec *journal.Record, f *facts) { dropUndo(rec, undoStop) })
+		default:
+			why = "is Ready; making sure that it stays so"
+		}
+		if why != said {
+			t.progress(-1, "node %s: %s", r.donorName(), why)
+			said = why
+		}
+		if err := t.wait(ctx, lookEvery, forWorld); err != nil {
+			return t.timedOut(ctx, "wait until the donor is Ready", "node "+r.donorName(), errors.New(why))
+		}
+	}
+}
+
+func uncordon(ctx context.Context, t *task) error {
+	if _, ours := t.r.undo(undoCordon); !ours {
+		return needless("we did not cordon it")
+	}
+	err := do(ctx, t, func(ctx context.Context) error {
+		return ignoreMissing(t.r.e.cluster.SetUnschedulable(ctx, t.r.donorName(), false))
+	})
+	if err != nil {
+		return err
+	}
+	t.r.drop(undoCordon)
+	return nil
+}
+
+// unprotect puts back what protect changed, each as it was. One that fails does
+// not keep the others.
+func unprotect(ctx context.Context, t *task) error {
+	r := t.r
+	var failed []error
+	keep := func(what string, err error) {
+		if err != nil {
+			failed = append(failed, fmt.Errorf("%s: %w", what, err))
+		}
+	}
+	if entry, ours := r.undo(undoProtection); ours {
+		var before fleet.Protection
+		err := json.Unmarshal(entry.What, &before)
+		if err == nil {
+			err = ignoreMissing(t.setProtection(ctx, plan.StepUnprotect, r.get().Instance, before))
+		}
+		if err == nil {
+			r.drop(undoProtection)
+		}
+		keep("instance protection", err)
+	}
+	keep("Machine", t.unprotectMachine(ctx))
+	keep("annotations", t.unmark(ctx))
+	return errors.Join(failed...)
+}
+
+func (t *task) unprotectMachine(ctx context.Context) error {
+	r := t.r
+	entry, ours := r.undo(undoMachine)
+	if !ours {
+		return nil
+	}
+	var before *string
+	if len(entry.What) > 0 {
+		if err := json.Unmarshal(entry.What, &before); err != nil {
+			return err
+		}
+	}
+	node, err := t.donor(ctx)
+	if err == nil {
+		err = do(ctx, t, func(ctx context.Context) error {
+			_, _, err := r.e.cluster.AnnotateMachine(ctx, node, map[string]*string{
+				fleet.AnnotationSkipRemediation: before, fleet.AnnotationCapture: nil,
+			})
+			return err
+		})
+	}
+	if err = ignoreMissing(err); err == nil {
+		r.drop(undoMachine)
+	}
+	return err
+}
+
+func (t *task) unmark(ctx context.Context) error {
+	r := t.r
+	scaleDown, oursToo := r.undo(undoScaleDown)
+	if _, ours := r.undo(undoMark); !ours && !oursToo {
+		return nil
+	}
+	back := map[string]*string{fleet.AnnotationCapture: nil}
+	if oursToo {
+		var before *string
+		if err := json.Unmarshal(scaleDown.What, &before); err != nil {
+			return err
+		}
+		back[fleet.AnnotationScaleDownDisabled] = before
+	}
+	err := do(ctx, t, func(ctx context.Context) error {
+		return ignoreMissing(r.e.cluster.Annotate(ctx, r.donorName(), back))
+	})
+	if err != nil {
+		return err
+	}
+	r.drop(undoMark, undoScaleDown)
+	r.e.cluster.Event(ctx, r.node, false, "CaptureGaveBack", "given back after its disk was captured ("+r.captureName()+")")
+	return nil
+}

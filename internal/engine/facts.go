@@ -1,0 +1,228 @@
+package engine
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"maps"
+	"slices"
+	"time"
+
+	"github.com/ortet/ortet/internal/fleet"
+	"github.com/ortet/ortet/internal/journal"
+	"github.com/ortet/ortet/internal/plan"
+)
+
+// schema of the facts and the request in a journal record.
+const schema = 1
+
+// facts are what was observed or chosen and cannot be observed again.
+type facts struct {
+	// Writer and Seq mark each save, so that one whose answer was lost is known
+	// again.
+	Writer string `json:"writer"`
+	Seq    int64  `json:"seq"`
+
+	Names    plan.Names       `json:"names"`
+	Pool     fleet.ResourceID `json:"pool"` // as Azure spells it
+	Location string           `json:"location"`
+	Instance fleet.ResourceID `json:"instance"`
+	Disk     fleet.ResourceID `json:"disk"`
+	Zone     string           `json:"zone,omitempty"`
+	Start    plan.Start       `json:"start"`
+	// BootID of the donor before it was stopped; another one says that it booted.
+	BootID     string           `json:"bootId,omitempty"`
+	Addresses  []string         `json:"addresses,omitempty"`
+	Definition fleet.Definition `json:"definition"`
+	Bench      benchFacts       `json:"bench"`
+	// PrivateKey opens what the workbench's pod seals.
+	PrivateKey []byte    `json:"privateKey,omitempty"`
+	BuiltAt    time.Time `json:"builtAt"`
+
+	Drained       bool `json:"drained,omitempty"`
+	Stopped       bool `json:"stopped,omitempty"`       // the donor was seen stopped
+	SnapshotTaken bool `json:"snapshotTaken,omitempty"` // while it was
+	Saved         bool `json:"saved,omitempty"`         // the copy is generalised, its secrets kept
+	// CustomData is the SHA-256 of the customData that goes with the version,
+	// Restore that of the donor's; "" where there was none to be found.
+	CustomData string `json:"customData,omitempty"`
+	Restore    string `json:"restore,omitempty"`
+	// Doomed names the extensions that were to go when the capture began.
+	Doomed []string `json:"doomed,omitempty"`
+	// Unsaved is what could not be kept, Credentials what the image holds.
+	Unsaved     []string `json:"unsaved,omitempty"`
+	Credentials []string `json:"credentials,omitempty"`
+	StorageType string   `json:"storageType,omitempty"`
+	// Before is the model's image before it was changed; ModelChanged is true
+	// from when the model was seen to use the new one.
+	Before       fleet.ImageReference `json:"before"`
+	ModelChanged bool                 `json:"modelChanged,omitempty"`
+	GrowFrom     int64                `json:"growFrom,omitempty"`
+	GrowTo       int64                `json:"growTo,omitempty"`
+	// Undoing says why all is being put back; "" while the capture goes on.
+	Undoing string `json:"undoing,omitempty"`
+	// Return is a rollback's.
+	Return *returnFacts `json:"return,omitempty"`
+	// BuiltFrom is the node of today's version where that was there already.
+	BuiltFrom string `json:"builtFrom,omitempty"`
+}
+
+type benchFacts struct {
+	Node     string           `json:"node,omitempty"`
+	Instance fleet.ResourceID `json:"instance,omitempty"`
+	Zone     string           `json:"zone,omitempty"`
+	LUN      int32            `json:"lun"`
+}
+
+// The names on the undo list.
+const (
+	undoScaleDown   = "annotation/" + fleet.AnnotationScaleDownDisabled
+	undoMark        = "annotation/" + fleet.AnnotationCapture
+	undoMachine     = "machine/" + fleet.AnnotationSkipRemediation
+	undoProtection  = "protection"
+	undoCordon      = "cordon"
+	undoStop        = "stop"
+	undoSnapshot    = "snapshot"
+	undoReboots     = "reboots"
+	undoWorkDisk    = "work-disk"
+	undoAttach      = "attach"
+	undoJob         = "job"
+	undoGeneralized = "generalized-snapshot"
+	undoVersion     = "version"
+	undoModel       = "model"
+)
+
+// donorUndos are those that keep the donor from being as it was found.
+var donorUndos = []string{undoScaleDown, undoMark, undoMachine, undoProtection, undoCordon, undoStop}
+
+// look reads the record and facts; what look gets must not be changed.
+func (r *run) look(f func(rec *journal.Record, f *facts)) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	f(&r.record, &r.facts)
+}
+
+func (r *run) get() facts {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return r.facts
+}
+
+// write changes the record by change and saves it; where saving fails, nothing
+// has changed. It outlives the cancellation of the step that calls it, so that
+// what was begun is written down.
+func (r *run) write(change func(rec *journal.Record, f *facts)) error {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	rec, f := r.record, r.facts
+	rec.Intents, rec.Undo = maps.Clone(rec.Intents), slices.Clone(rec.Undo)
+	if rec.Intents == nil {
+		rec.Intents = map[string]journal.Intent{}
+	}
+	change(&rec, &f)
+	f.Writer, f.Seq = r.e.config.Holder, f.Seq+1
+	raw, err := json.Marshal(f)
+	if err != nil {
+		return fmt.Errorf("write the journal: %w", err)
+	}
+	rec.Facts = raw
+	ctx, cancel := context.WithTimeout(r.care, time.Minute)
+	defer cancel()
+	saved, err := r.e.save(ctx, rec)
+	if err != nil {
+		return err
+	}
+	r.record, r.facts = saved, f
+	return nil
+}
+
+// save writes a record. One whose answer was lost is recognised by its mark,
+// so that it is not taken for somebody else's.
+func (e *Engine) save(ctx context.Context, rec journal.Record) (journal.Record, error) {
+	store := e.cluster.Journals()
+	for wait := 100 * time.Millisecond; ; wait = min(2*wait, 5*time.Second) {
+		saved, err := store.Save(ctx, rec)
+		if err == nil {
+			return saved, nil
+		}
+		switch fleet.KindOf(err) {
+		case fleet.KindConflict:
+			there, loadErr := store.Load(ctx, rec.Pool)
+			if loadErr == nil && sameSave(there.Facts, rec.Facts) {
+				return there, nil
+			}
+			if loadErr == nil || fleet.Is(loadErr, fleet.KindNotFound) {
+				return journal.Record{}, &fleet.Error{Op: "write the journal", Resource: rec.Pool, Kind: fleet.KindHeld, Err: err,
+					Remedy: "somebody else works on this pool: see ortet status"}
+			}
+		case fleet.KindTransient, fleet.KindThrottled, fleet.KindTimedOut:
+		default:
+			return journal.Record{}, err
+		}
+		if sleep(ctx, max(wait, retryAfter(err))) != nil {
+			return journal.Record{}, err
+		}
+	}
+}
+
+func sameSave(a, b json.RawMessage) bool {
+	var x, y facts
+	if json.Unmarshal(a, &x) != nil || json.Unmarshal(b, &y) != nil {
+		return false
+	}
+	return x.Writer != "" && x.Writer == y.Writer && x.Seq == y.Seq
+}
+
+// addUndo puts an entry on the undo list, once: what was there before the first
+// time is what has to come back.
+func addUndo(rec *journal.Record, name string, what any) {
+	if hasUndo(rec, name) {
+		return
+	}
+	raw, err := json.Marshal(what)
+	if err != nil { // strings, booleans and structs of them
+		raw = nil
+	}
+	rec.Undo = append(rec.Undo, journal.Undo{Name: name, What: raw})
+}
+
+func hasUndo(rec *journal.Record, names ...string) bool {
+	return slices.ContainsFunc(rec.Undo, func(u journal.Undo) bool { return slices.Contains(names, u.Name) })
+}
+
+func dropUndo(rec *journal.Record, names ...string) {
+	rec.Undo = slices.DeleteFunc(rec.Undo, func(u journal.Undo) bool { return slices.Contains(names, u.Name) })
+}
+
+// undo gives an entry and whether it is there.
+func (r *run) undo(name string) (journal.Undo, bool) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	for _, u := range r.record.Undo {
+		if u.Name == name {
+			return u, true
+		}
+	}
+	return journal.Undo{}, false
+}
+
+// donorOut reports whether something of ours keeps the donor from being as found.
+func (r *run) donorOut() bool {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return hasUndo(&r.record, donorUndos...)
+}
+
+// drop takes entries off the undo list, since they are put back. Failing to is
+// logged alone: what is put back twice is put back.
+func (r *run) drop(names ...string) {
+	r.mu.Lock()
+	there := hasUndo(&r.record, names...)
+	r.mu.Unlock()
+	if !there {
+		return
+	}
+	if err := r.write(func(rec *journal.Record, _ *facts) { dropUndo(rec, names...) }); err != nil {
+		r.e.log.Warn("cannot write to the journal that something is put back", "names", names, "error", err)
+	}
+}

@@ -1,0 +1,265 @@
+package engine
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strings"
+	"time"
+
+	"github.com/ortet/ortet/internal/fleet"
+	"github.com/ortet/ortet/internal/journal"
+	"github.com/ortet/ortet/internal/plan"
+)
+
+func gallery(ctx context.Context, t *task) error {
+	r := t.r
+	f := r.get()
+	change := fleet.CreateGallery{ID: f.Names.Gallery, Location: f.Location, Tags: map[string]string{
+		fleet.TagCreatedBy: "ortet " + r.e.config.Version, fleet.TagReason: "prototypes of scale sets in " + f.Pool.Segment("resourceGroups"),
+	}}
+	return t.change(ctx, plan.StepGallery, change, func(ctx context.Context) (bool, error) {
+		_, ok, err := found(ctx, t, func(ctx context.Context) (fleet.Gallery, error) { return r.e.cloud.Gallery(ctx, f.Names.Gallery) })
+		return ok, err
+	})
+}
+
+func definition(ctx context.Context, t *task) error {
+	r := t.r
+	f := r.get()
+	return t.change(ctx, plan.StepDefinition, fleet.CreateDefinition{Definition: f.Definition}, func(ctx context.Context) (bool, error) {
+		d, ok, err := found(ctx, t, func(ctx context.Context) (fleet.Definition, error) {
+			return r.e.cloud.Definition(ctx, f.Names.Definition)
+		})
+		return ok && !busy(d.ProvisioningState), err
+	})
+}
+
+// versionAt finds a version among its definition's, as it is now.
+func (t *task) versionAt(ctx context.Context, id fleet.ResourceID) (fleet.ImageVersion, bool, error) {
+	versions, err := t.versions(ctx, id.Parent())
+	v, ok := plan.FindVersion(versions, id)
+	return v, ok, err
+}
+
+func (t *task) versions(ctx context.Context, definition fleet.ResourceID) ([]fleet.ImageVersion, error) {
+	return ask(ctx, t, func(ctx context.Context) ([]fleet.ImageVersion, error) {
+		versions, err := t.r.e.cloud.Versions(ctx, definition)
+		return versions, ignoreMissing(err)
+	})
+}
+
+// A failedVersion is one that Azure could not build.
+type failedVersion struct{ why string }
+
+func (e *failedVersion) Error() string {
+	return "the image version is Failed: " + first(e.why, "Azure does not say why")
+}
+
+// builds is how often a version is built that Azure fails to build.
+const builds = 3
+
+// version builds the image version: zone-redundant, or else not. One in the
+// making is adopted, one that is Failed is deleted and made anew.
+func version(ctx context.Context, t *task) error {
+	r := t.r
+	id := r.get().Names.Version
+	t.percent = func(ctx context.Context) int32 {
+		if versions, err := r.e.cloud.Versions(ctx, id.Parent()); err == nil {
+			if v, ok := plan.FindVersion(versions, id); ok {
+				return v.Progress
+			}
+		}
+		return -1
+	}
+	for try := 1; ; try++ {
+		err := t.buildVersion(ctx)
+		var failed *failedVersion
+		switch {
+		case err == nil:
+			r.drop(undoVersion)
+			return nil
+		case fleet.Is(err, fleet.KindUnsupported) && r.get().StorageType != fleet.LRS:
+			t.progress(-1, "zone-redundant images are not supported here: %v", err)
+			if err := t.deleteVersion(ctx, id, true); err != nil {
+				return err
+			}
+			err := r.write(func(rec *journal.Record, f *facts) {
+				f.StorageType = fleet.LRS
+				delete(rec.Intents, plan.StepVersion)
+			})
+			if err != nil {
+				return err
+			}
+		case errors.As(err, &failed) && try < builds:
+			t.progress(-1, "%v: deleting it, to build it anew", err)
+			if err := t.deleteVersion(ctx, id, true); err != nil {
+				return err
+			}
+			if err := r.forget(plan.StepVersion); err != nil {
+				return err
+			}
+		default:
+			return err
+		}
+	}
+}
+
+func (t *task) buildVersion(ctx context.Context) error {
+	r := t.r
+	f := r.get()
+	id := f.Names.Version
+	for n := 0; ; n++ {
+		v, ok, err := t.versionAt(ctx, id)
+		switch {
+		case err != nil:
+			return err
+		case ok && plan.RolledBack(v):
+			return &fleet.Error{Op: "create image version", Resource: string(id), Kind: fleet.KindInvalid, Err: errors.New("it was rolled back meanwhile"), Remedy: "say --again to make another"}
+		case ok && v.ProvisioningState == plan.Succeeded:
+			return nil
+		case ok && v.ProvisioningState == plan.Failed:
+			return &failedVersion{v.FailureMessage}
+		case ok && (v.ProvisioningState == plan.Deleting || v.Tags[fleet.TagCapture] != r.captureName()):
+			// Somebody else's, in the making or going: its end is waited for.
+			if n == 0 && v.ProvisioningState != plan.Deleting {
+				t.progress(v.Progress, "adopted version %s, which is %s", v.Name, v.ProvisioningState)
+			} else {
+				t.progress(v.Progress, "Azure: %s", v.ProvisioningState)
+			}
+			if err := t.wait(ctx, 15*time.Second, forWorld); err != nil {
+				return t.timedOut(ctx, "wait for image version", string(id), err)
+			}
+		default:
+			return t.createVersion(ctx)
+		}
+	}
+}
+
+// createVersion makes the version from the generalised snapshot, and from no other.
+func (t *task) createVersion(ctx context.Context) error {
+	r := t.r
+	f := r.get()
+	id := f.Names.Version
+	source, ok, err := t.snapshotAt(ctx, f.Names.Generalized)
+	if err != nil {
+		return err
+	}
+	if !ok || source.Tags[fleet.TagGeneralized] == "" || source.Tags[fleet.TagCapture] == "" {
+		return &fleet.Error{Op: "create image version", Resource: string(id), Kind: fleet.KindInvalid,
+			Err: fmt.Errorf("there is no snapshot %s of a generalised disk to make it from", f.Names.Generalized.Name())}
+	}
+	r.mu.Lock()
+	o := optionsOf(r.record)
+	r.mu.Unlock()
+	tags := r.tags(nil)
+	for _, k := range []string{fleet.TagGeneralized, fleet.TagCustomData, fleet.TagBuiltFrom, fleet.TagBuiltAt} {
+		if v := source.Tags[k]; v != "" {
+			tags[k] = v
+		}
+	}
+	change := fleet.CreateVersion{
+		ID: id, Location: f.Location, Source: f.Names.Generalized, Replicas: o.Replicas,
+		StorageType: first(f.StorageType, fleet.ZRS), ReplicationMode: fleet.ReplicationFull,
+		ExcludeFromLatest: o.ExcludeFromLatest, Tags: tags,
+	}
+	if o.Shallow {
+		change.Replicas, change.StorageType, change.ReplicationMode = 1, fleet.LRS, fleet.ReplicationShallow
+	}
+	if err := r.write(func(rec *journal.Record, _ *facts) { addUndo(rec, undoVersion, nil) }); err != nil {
+		return err
+	}
+	return t.change(ctx, plan.StepVersion, change, func(ctx context.Context) (bool, error) {
+		v, ok, err := t.versionAt(ctx, id)
+		if err == nil && ok && v.ProvisioningState == plan.Failed {
+			err = &failedVersion{v.FailureMessage}
+		}
+		return ok && v.ProvisioningState == plan.Succeeded, err
+	})
+}
+
+// deleteVersion deletes a version; with onlyFailed, one that is Failed and ours.
+func (t *task) deleteVersion(ctx context.Context, id fleet.ResourceID, onlyFailed bool) error {
+	if v, ok, err := t.versionAt(ctx, id); err != nil || !ok {
+		return err
+	} else if onlyFailed && (v.ProvisioningState != plan.Failed && v.ProvisioningState != plan.Deleting || !plan.Ours(v.Tags)) {
+		return fmt.Errorf("image version %s is %s, and not ours to delete", v.Name, v.ProvisioningState)
+	}
+	return t.change(ctx, "delete/"+string(id), fleet.DeleteVersion{ID: id}, func(ctx context.Context) (bool, error) {
+		_, ok, err := t.versionAt(ctx, id)
+		return err == nil && !ok, err
+	})
+}
+
+// deleteSnapshots takes away both snapshots, and what an earlier capture left
+// under their names.
+func deleteSnapshots(ctx context.Context, t *task) error {
+	f := t.r.get()
+	var failed []error
+	for name, id := range map[string]fleet.ResourceID{undoSnapshot: f.Names.Snapshot, undoGeneralized: f.Names.Generalized} {
+		s, ok, err := t.snapshotAt(ctx, id)
+		if err == nil && ok && s.Tags[fleet.TagCapture] != "" {
+			err = t.deleteSnapshot(ctx, id)
+		}
+		if err != nil {
+			failed = append(failed, err)
+			continue
+		}
+		t.r.drop(name)
+	}
+	return errors.Join(failed...)
+}
+
+// pruneOne bounds the deletion of one version.
+const pruneOne = 15 * time.Minute
+
+// prune deletes what lies beyond the history. What cannot be deleted is named,
+// and is no failure.
+func prune(ctx context.Context, t *task) error {
+	r := t.r
+	f := r.get()
+	r.mu.Lock()
+	o := optionsOf(r.record)
+	r.mu.Unlock()
+	tried := map[string]bool{}
+	for {
+		versions, err := t.versions(ctx, f.Names.Definition)
+		if err != nil {
+			return err
+		}
+		// Who refers to what is asked anew before each deletion.
+		uses, err := ask(ctx, t, func(ctx context.Context) ([]fleet.ImageUse, error) { return r.e.cloud.Uses(ctx, f.Names.Definition) })
+		if err != nil {
+			return err
+		}
+		doomed, spared := plan.Prune(versions, uses, f.Names.Version, o.History)
+		var next *fleet.ImageVersion
+		for i := range doomed {
+			if !tried[strings.ToLower(doomed[i].Name)] {
+				next = &doomed[i]
+			}
+		}
+		if next == nil {
+			r.mu.Lock()
+			defer r.mu.Unlock()
+			for _, s := range spared {
+				r.kept = append(r.kept, s.Version.Name+": "+s.Why)
+			}
+			return nil
+		}
+		tried[strings.ToLower(next.Name)] = true
+		one, cancel := context.WithTimeout(ctx, pruneOne)
+		err = t.deleteVersion(one, next.ID, false)
+		cancel()
+		if ctx.Err() != nil {
+			return err
+		}
+		r.mu.Lock()
+		if err != nil {
+			r.kept = append(r.kept, next.Name+": "+err.Error())
+		} else {
+			r.pruned = append(r.pruned, next.Name)
+		}
+		r.mu.Unlock()
+	}
+}

@@ -1,0 +1,160 @@
+package engine
+
+import (
+	"context"
+	"crypto/sha256"
+	"encoding/hex"
+	"errors"
+	"fmt"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/ortet/ortet/internal/cluster"
+	"github.com/ortet/ortet/internal/fleet"
+	"github.com/ortet/ortet/internal/plan"
+)
+
+// errLost ends everything: another process may be at work on the pool.
+var errLost = errors.New("the hold on the pool was lost")
+
+// leaseName names a pool's Lease: readable, and unique for its ARM id.
+func leaseName(pool fleet.ResourceID) string {
+	sum := sha256.Sum256([]byte(strings.ToLower(string(pool))))
+	name := strings.Map(func(r rune) rune {
+		if r >= 'a' && r <= 'z' || r >= '0' && r <= '9' {
+			return r
+		}
+		return '-'
+	}, strings.ToLower(pool.Name()))
+	return "ortet-" + strings.Trim(name, "-") + "-" + hex.EncodeToString(sum[:4])
+}
+
+// A hold keeps others off a pool, and is renewed until it is released.
+type hold struct {
+	e    *Engine
+	name string
+	done chan struct{} // closed when renewing has ended
+	end  context.CancelFunc
+
+	mu      sync.Mutex
+	expires time.Time
+}
+
+// renewals is how often a hold is renewed before it would run out.
+const renewals = 6
+
+// take holds the pool for this process. Where a process that is known to be
+// dead has it, it is taken from it; where nobody renews it, it is waited for
+// until it runs out; where somebody renews it, the pool is refused.
+func (e *Engine) take(ctx context.Context, t *task, pool fleet.ResourceID) (*hold, error) {
+	h := &hold{e: e, name: leaseName(pool)}
+	var first cluster.Holding
+	for n := 0; ; n++ {
+		began := e.now()
+		holding, err := e.cluster.Hold(ctx, h.name, e.config.Holder, e.config.LeaseFor)
+		if err == nil {
+			h.expires = began.Add(e.config.LeaseFor)
+			if holding.Took {
+				t.progress(-1, "took over from a process that is gone")
+			}
+			return h, nil
+		}
+		if !fleet.Is(err, fleet.KindHeld) {
+			if !passing(err) {
+				return nil, err
+			}
+			if t.backoff(ctx, n, err) != nil {
+				return nil, err
+			}
+			continue
+		}
+		alive := e.config.Liveness(holding.Holder)
+		if n > 0 && holding.Holder == first.Holder && holding.Renewed.After(first.Renewed) {
+			alive = Alive
+		}
+		switch alive {
+		case Alive:
+			return nil, &Refused{Problems: []plan.Problem{{
+				Code: "Held", On: string(pool),
+				What:   fmt.Sprintf("%s holds it since %s, and is at work", holding.Holder, holding.Since.UTC().Format(time.RFC3339)),
+				WayOut: "wait until it is done; ortet status shows how far it is",
+			}}}
+		case Dead:
+			if err := e.cluster.Release(ctx, h.name, holding.Holder); err == nil {
+				t.progress(-1, "%s is gone: taking over", holding.Holder)
+			}
+			if n > 0 {
+				if err := t.wait(ctx, time.Second, forOwn); err != nil {
+					return nil, err
+				}
+			}
+		default:
+			t.progress(-1, "%s holds the pool since %s, last renewed %s: taking over when that runs out",
+				holding.Holder, holding.Since.UTC().Format(time.RFC3339), holding.Renewed.UTC().Format(time.RFC3339))
+			if err := t.wait(ctx, time.Second, forOwn); err != nil {
+				return nil, err
+			}
+		}
+		if n == 0 || holding.Holder != first.Holder {
+			first = holding
+		}
+	}
+}
+
+// keep renews the hold until release. lost is called, once, when another has
+// it or it could have run out.
+func (h *hold) keep(ctx context.Context, lost func(error)) {
+	ctx, h.end = context.WithCancel(ctx)
+	h.done = make(chan struct{})
+	every := h.e.config.LeaseFor / renewals
+	go func() {
+		defer close(h.done)
+		for sleep(ctx, every) == nil {
+			began := h.e.now()
+			try, cancel := context.WithTimeout(ctx, 2*every)
+			_, err := h.e.cluster.Hold(try, h.name, h.e.config.Holder, h.e.config.LeaseFor)
+			cancel()
+			switch {
+			case ctx.Err() != nil:
+				return
+			case err == nil:
+				h.mu.Lock()
+				h.expires = began.Add(h.e.config.LeaseFor)
+				h.mu.Unlock()
+			case fleet.Is(err, fleet.KindHeld), !h.valid(h.e.now()):
+				lost(fmt.Errorf("%w: %w", errLost, err))
+				return
+			default:
+				h.e.log.Warn("cannot renew the hold on the pool", "lease", h.name, "error", err)
+			}
+		}
+	}()
+}
+
+// valid reports whether nobody else can have the pool yet.
+func (h *hold) valid(now time.Time) bool {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	return now.Before(h.expires)
+}
+
+// release gives the pool up. Failing to is logged alone: the hold runs out.
+func (h *hold) release(ctx context.Context) {
+	if h.end != nil {
+		h.end()
+		<-h.done
+	}
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), h.e.config.LeaseFor)
+	defer cancel()
+	for n := 0; ; n++ {
+		err := h.e.cluster.Release(ctx, h.name, h.e.config.Holder)
+		if err == nil {
+			return
+		}
+		if n == 3 || !passing(err) || sleep(ctx, time.Second<<n) != nil {
+			h.e.log.Warn("cannot release the hold on the pool: it runs out by itself", "lease", h.name, "error", err)
+			return
+		}
+	}
+}

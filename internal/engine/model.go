@@ -1,0 +1,211 @@
+package engine
+
+import (
+	"context"
+	"errors"
+	"strings"
+
+	"github.com/ortet/ortet/internal/fleet"
+	"github.com/ortet/ortet/internal/journal"
+	"github.com/ortet/ortet/internal/plan"
+)
+
+func (t *task) pool(ctx context.Context, id fleet.ResourceID) (fleet.Pool, error) {
+	return ask(ctx, t, func(ctx context.Context) (fleet.Pool, error) { return t.r.e.cloud.Pool(ctx, id) })
+}
+
+// pinned reports whether a model's image is exactly the version, with nothing
+// left of a marketplace image.
+func pinned(image fleet.ImageReference, id fleet.ResourceID) bool {
+	return image.ID.Equal(id) && image.Publisher == "" && image.Offer == "" && image.SKU == "" && image.Version == ""
+}
+
+// model points the pool's model at the new version.
+func model(ctx context.Context, t *task) error {
+	r := t.r
+	f := r.get()
+	r.mu.Lock()
+	o := optionsOf(r.record)
+	r.mu.Unlock()
+	var customData *fleet.Secret
+	if o.Bake {
+		s := fleet.NewSecret(noop)
+		customData = &s
+	}
+	if err := t.usable(ctx, f.Names.Version); err != nil {
+		return err
+	}
+	return t.point(ctx, fleet.PatchModel{
+		Pool: f.Pool, Image: fleet.ImageReference{ID: f.Names.Version}, CustomData: customData,
+	}, o.AllowRolling, o.ExcludeFromLatest, o.AllowOwned)
+}
+
+// usable refuses a version that a new instance could not be made from.
+func (t *task) usable(ctx context.Context, id fleet.ResourceID) error {
+	v, ok, err := t.versionAt(ctx, id)
+	switch {
+	case err != nil:
+		return err
+	case !ok:
+		err = errors.New("it is gone")
+	case v.ProvisioningState != plan.Succeeded:
+		err = errors.New("it is " + v.ProvisioningState)
+	case plan.RolledBack(v) && t.r.get().Return == nil:
+		err = errors.New("it was rolled back meanwhile")
+	default:
+		return nil
+	}
+	return &fleet.Error{Op: "patch model", Resource: string(id), Kind: fleet.KindInvalid, Err: err}
+}
+
+// point changes the model's image, once the pool is seen to allow it still.
+func (t *task) point(ctx context.Context, patch fleet.PatchModel, allowRolling, excludeFromLatest, allowOwned bool) error {
+	r := t.r
+	pool, err := t.pool(ctx, patch.Pool)
+	if err != nil {
+		return err
+	}
+	if problems := plan.ModelProblems(pool, allowRolling, excludeFromLatest, allowOwned); len(problems) > 0 {
+		return &fleet.Error{Op: patch.Verb(), Resource: string(patch.Pool), Kind: fleet.KindInvalid, Err: errors.New(problems[0].What), Remedy: problems[0].WayOut}
+	}
+	err = r.write(func(rec *journal.Record, f *facts) {
+		if !hasUndo(rec, undoModel) {
+			f.Before = pool.Model.Image
+		}
+		addUndo(rec, undoModel, nil)
+	})
+	if err != nil {
+		return err
+	}
+	err = t.change(ctx, plan.StepModel, patch, func(ctx context.Context) (bool, error) {
+		p, err := t.pool(ctx, patch.Pool)
+		return err == nil && pinned(p.Model.Image, patch.Image.ID), err
+	})
+	if err != nil {
+		return err
+	}
+	return r.write(func(rec *journal.Record, f *facts) {
+		f.ModelChanged = true
+		dropUndo(rec, undoModel)
+	})
+}
+
+// unpoint makes sure that a model whose change failed is as it was.
+func unpoint(ctx context.Context, t *task) error {
+	r := t.r
+	f := r.get()
+	p, err := t.pool(ctx, f.Pool)
+	if err != nil {
+		return err
+	}
+	same := func(i fleet.ImageReference) bool {
+		return i.ID.Equal(f.Before.ID) && i.Publisher == f.Before.Publisher && i.Offer == f.Before.Offer && i.SKU == f.Before.SKU && i.Version == f.Before.Version
+	}
+	if same(p.Model.Image) {
+		r.drop(undoModel)
+		return nil
+	}
+	image := f.Before
+	image.ExactVersion = ""
+	patch := fleet.PatchModel{Pool: f.Pool, Image: image}
+	if f.Restore != "" && f.Restore != f.CustomData {
+		kept, err := ask(ctx, t, func(ctx context.Context) (fleet.Secret, error) {
+			k, err := r.e.cluster.Kept(ctx, "customData", f.Restore)
+			return k.Data, err
+		})
+		switch {
+		case err == nil:
+			patch.CustomData = &kept
+		case !fleet.Is(err, fleet.KindNotFound):
+			return err
+		}
+	}
+	err = t.change(ctx, "undo/"+plan.StepModel, patch, func(ctx context.Context) (bool, error) {
+		p, err := t.pool(ctx, f.Pool)
+		return err == nil && same(p.Model.Image), err
+	})
+	if err == nil {
+		r.drop(undoModel)
+	}
+	return err
+}
+
+// rounds is how often the extensions are listed again after all were deleted.
+const rounds = 5
+
+// extensions deletes what bootstrapped the donor, dependents first, until a
+// fresh list has none of them.
+func extensions(ctx context.Context, t *task) error {
+	r := t.r
+	f := r.get()
+	r.mu.Lock()
+	o := optionsOf(r.record)
+	r.mu.Unlock()
+	for round := 0; ; round++ {
+		p, err := t.pool(ctx, f.Pool)
+		if err != nil {
+			return err
+		}
+		doomed, kept := o.Extensions.Doomed(p.Model.Extensions)
+		if len(doomed) == 0 {
+			return nil
+		}
+		if len(kept) > 0 || round == rounds {
+			why := "they are there again"
+			if len(kept) > 0 {
+				why = strings.Join(kept, "; ")
+			}
+			return &fleet.Error{Op: "delete extensions", Resource: string(f.Pool), Kind: fleet.KindInvalid, Err: errors.New(why)}
+		}
+		for _, e := range doomed {
+			t.progress(-1, "deleting extension %s", e.Name)
+			err := t.change(ctx, plan.StepExtensions+"/"+e.Name, fleet.DeleteExtension{Pool: f.Pool, Name: e.Name}, func(ctx context.Context) (bool, error) {
+				p, err := t.pool(ctx, f.Pool)
+				return err == nil && !hasExtension(p.Model.Extensions, e.Name), err
+			})
+			if err != nil {
+				return err
+			}
+		}
+	}
+}
+
+func hasExtension(extensions []fleet.Extension, name string) bool {
+	for _, e := range extensions {
+		if strings.EqualFold(e.Name, name) {
+			return true
+		}
+	}
+	return false
+}
+
+// grow adds new nodes, once: the capacity to reach is written down before it is
+// asked for, since an autoscaler changes it, too.
+func grow(ctx context.Context, t *task) error {
+	r := t.r
+	r.mu.Lock()
+	o := optionsOf(r.record)
+	r.mu.Unlock()
+	f := r.get()
+	p, err := t.pool(ctx, f.Pool)
+	if err != nil {
+		return err
+	}
+	switch {
+	case f.GrowTo == 0:
+		if err := r.write(func(_ *journal.Record, f *facts) { f.GrowFrom, f.GrowTo = p.Capacity, p.Capacity+o.NewNodes }); err != nil {
+			return err
+		}
+		f = r.get()
+	case p.Capacity != f.GrowFrom:
+		// An earlier process asked for it, or an autoscaler decided since.
+		if p.Capacity < f.GrowTo {
+			r.note("the capacity was changed to %d by somebody else meanwhile", p.Capacity)
+		}
+		return nil
+	}
+	return t.change(ctx, plan.StepGrow, fleet.SetCapacity{Pool: f.Pool, Capacity: f.GrowTo}, func(ctx context.Context) (bool, error) {
+		p, err := t.pool(ctx, f.Pool)
+		return err == nil && p.Capacity >= f.GrowTo && !busy(p.ProvisioningState), err
+	})
+}

@@ -1,0 +1,101 @@
+package engine
+
+import (
+	"context"
+	"net/netip"
+
+	"github.com/ortet/ortet/internal/fleet"
+	"github.com/ortet/ortet/internal/journal"
+	"github.com/ortet/ortet/internal/plan"
+)
+
+func isIP(s string) bool {
+	_, err := netip.ParseAddr(s)
+	return err == nil
+}
+
+// resumeSteps says what is left of a capture that another process began, by
+// what the world shows. What must not be left alone is put back at once where
+// it is of no more use.
+func (r *run) resumeSteps(t *task) ([]plan.Step, error) {
+	ctx, cancel := context.WithTimeout(r.work, preflightDeadline)
+	defer cancel()
+	f := r.get()
+	r.mu.Lock()
+	options := optionsOf(r.record)
+	r.mu.Unlock()
+	pool, err := t.pool(ctx, f.Pool)
+	if err != nil {
+		return nil, err
+	}
+	versions, err := t.versions(ctx, f.Names.Definition)
+	if err != nil {
+		return nil, err
+	}
+	uses, err := ask(ctx, t, func(ctx context.Context) ([]fleet.ImageUse, error) {
+		uses, err := r.e.cloud.Uses(ctx, f.Names.Definition)
+		return uses, ignoreMissing(err)
+	})
+	if err != nil {
+		return nil, err
+	}
+	_, hasGallery, err := found(ctx, t, func(ctx context.Context) (fleet.Gallery, error) { return r.e.cloud.Gallery(ctx, f.Names.Gallery) })
+	if err != nil {
+		return nil, err
+	}
+	_, hasDefinition, err := found(ctx, t, func(ctx context.Context) (fleet.Definition, error) {
+		return r.e.cloud.Definition(ctx, f.Names.Definition)
+	})
+	if err != nil {
+		return nil, err
+	}
+	generalized, hasGeneralized, err := t.snapshotAt(ctx, f.Names.Generalized)
+	if err != nil {
+		return nil, err
+	}
+	_, hasSnapshot, err := t.snapshotAt(ctx, f.Names.Snapshot)
+	if err != nil {
+		return nil, err
+	}
+
+	in := plan.CaptureInput{
+		Names: f.Names, Options: options, Pool: pool, Workbench: f.Bench.Node, DonorOut: r.donorOut(),
+		Saved: f.Saved, HasGallery: hasGallery, HasDefinition: hasDefinition || f.Definition.ID == "",
+		InModel:  pinned(pool.Model.Image, f.Names.Version) && (f.ModelChanged || !r.intended(plan.StepModel)),
+		Prunable: prunable(versions, uses, f.Names.Version, options.History),
+	}
+	in.Doomed, _ = options.Extensions.Doomed(pool.Model.Extensions)
+	switch v, ok := plan.FindVersion(versions, f.Names.Version); {
+	case ok && v.ProvisioningState != plan.Failed && v.ProvisioningState != plan.Deleting:
+		in.Course = plan.Course{Start: plan.AtVersion, Version: &v}
+	case hasGeneralized && f.Saved && generalized.ProvisioningState == plan.Succeeded && generalized.Tags[fleet.TagGeneralized] != "" &&
+		(generalized.Tags[fleet.TagCapture] == r.captureName() || f.Start >= plan.AtGeneralized):
+		in.Course.Start = plan.AtGeneralized
+	case f.SnapshotTaken && (hasSnapshot || f.Saved):
+		in.Course.Start = plan.AtSnapshot
+	case f.SnapshotTaken:
+		// Somebody deleted it: the donor has to be stopped again.
+		if err := r.write(func(rec *journal.Record, f *facts) {
+			f.SnapshotTaken, f.Stopped, f.Drained = false, false, false
+			dropUndo(rec, undoSnapshot)
+			for _, k := range []string{plan.StepSnapshot, plan.StepStop, plan.StepStart, plan.StepWorkDisk} {
+				delete(rec.Intents, k)
+			}
+		}); err != nil {
+			return nil, err
+		}
+	}
+	if in.Course.Start >= plan.AtGeneralized {
+		if left := r.tidy(r.care, undoJob, undoAttach, undoReboots, undoWorkDisk); len(left) > 0 {
+			r.e.log.Warn("what is left is tried again at the end", "left", left)
+		}
+	}
+	if in.Course.Start == plan.AtVersion {
+		for name, id := range map[string]fleet.ResourceID{undoSnapshot: f.Names.Snapshot, undoGeneralized: f.Names.Generalized} {
+			if _, there := r.undo(name); there {
+				in.Course.Stale = append(in.Course.Stale, id)
+			}
+		}
+	}
+	return plan.CaptureSteps(in), nil
+}

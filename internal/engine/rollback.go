@@ -1,0 +1,327 @@
+package engine
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/ortet/ortet/internal/cluster"
+	"github.com/ortet/ortet/internal/fleet"
+	"github.com/ortet/ortet/internal/journal"
+	"github.com/ortet/ortet/internal/plan"
+)
+
+// returnFacts is what a rollback has decided.
+type returnFacts struct {
+	From    fleet.ResourceID `json:"from,omitempty"`
+	To      fleet.ResourceID `json:"to"`
+	TagFrom fleet.ResourceID `json:"tagFrom,omitempty"`
+	Untag   bool             `json:"untag,omitempty"`
+	// CustomData is the SHA-256 of what the model's is replaced by; "" leaves it.
+	CustomData string `json:"customData,omitempty"`
+}
+
+// A comeback is a rollback that was looked at.
+type comeback struct {
+	pool  fleet.Pool
+	back  plan.Return
+	facts returnFacts
+	plan  plan.Plan
+}
+
+// lookBack observes and decides, and changes nothing.
+func (e *Engine) lookBack(ctx context.Context, t *task, q RollbackRequest) (c comeback, err error) {
+	c.plan = plan.Plan{Kind: plan.KindRollback}
+	problem := func(p plan.Problem) { c.plan.Problems = append(c.plan.Problems, p) }
+	id, err := t.poolOf(ctx, q)
+	if err != nil {
+		problem(plan.Problem{Code: "NoPool", On: first(string(q.Pool), "node "+q.Node), What: err.Error(), WayOut: "name a pool, or a node of one"})
+		return c, nil
+	}
+	if c.pool, err = t.pool(ctx, id); err != nil {
+		problem(plan.Problem{Code: "Unreadable", On: string(id), What: "it cannot be read: " + err.Error(), WayOut: "check its name and the credentials"})
+		return c, nil
+	}
+	c.plan.Pool = c.pool.ID
+	for _, m := range plan.ModelProblems(c.pool, q.AllowRolling, true, q.AllowOwned) {
+		problem(m)
+	}
+	definition := plan.DefinitionOf(c.pool.ID)
+	versions, err := t.versions(ctx, definition)
+	if err != nil {
+		problem(plan.Problem{Code: "Unreadable", On: string(definition), What: "its versions cannot be read: " + err.Error(), WayOut: "check the credentials"})
+		return c, nil
+	}
+	denied, err := ask(ctx, t, func(ctx context.Context) ([]string, error) {
+		return e.cloud.Denied(ctx, c.pool.ID.Group(), plan.RollbackActions())
+	})
+	if err != nil {
+		problem(plan.Problem{Code: "Unreadable", On: string(c.pool.ID.Group()), What: "what these credentials may do cannot be read: " + err.Error(), WayOut: "let them read their own permissions"})
+	}
+	w := &watcher{e: e, t: t}
+	w.deniedAmong(ctx, e.accesses(RollbackAccesses(e.config.Namespace)))
+	w.o.DeniedAzure, w.o.Pool = denied, &c.pool
+	c.plan.Problems = append(c.plan.Problems, plan.DeniedProblems(w.o)...)
+	c.plan.Problems = append(c.plan.Problems, w.o.Unreadable...)
+
+	back, refusal := plan.ReturnTo(versions, c.pool, q.To)
+	if refusal != nil {
+		problem(*refusal)
+		return c, nil
+	}
+	c.back = back
+	c.facts = returnFacts{From: c.pool.Model.Image.ID, To: back.To.ID, TagFrom: back.TagFrom, Untag: back.Untag}
+	current, _ := plan.FindVersion(versions, c.pool.Model.Image.ID)
+	if want := back.To.Tags[fleet.TagCustomData]; want != "" && want != current.Tags[fleet.TagCustomData] && !back.NothingToDo {
+		c.facts.CustomData = want
+		if want != sha(noop) {
+			_, ok, err := found(ctx, t, func(ctx context.Context) (cluster.Kept, error) { return e.cluster.Kept(ctx, "customData", want) })
+			if err != nil || !ok {
+				problem(plan.Problem{Code: "CustomDataLost", On: string(back.To.ID),
+					What:   "it needs customData that is not kept (SHA-256 " + want + ")",
+					WayOut: "name a version that was made with --bootstrap baked, or capture a node again"})
+			}
+		}
+		c.plan.Notes = append(c.plan.Notes, "the model's customData becomes what goes with "+back.To.Name)
+	}
+	if len(current.Tags) > 0 && back.TagFrom != "" {
+		c.plan.Notes = append(c.plan.Notes, "extensions that were deleted for "+current.Name+" are not brought back")
+	}
+	c.plan.Version = back.To.ID
+	c.plan.Steps = plan.RollbackSteps(c.pool, back)
+	c.plan.NothingToDo = back.NothingToDo
+	return c, nil
+}
+
+func (e *Engine) accesses(all []cluster.Access) []cluster.Access {
+	if e.config.Accesses != nil {
+		return e.config.Accesses
+	}
+	return all
+}
+
+// poolOf finds the pool that a request names.
+func (t *task) poolOf(ctx context.Context, q RollbackRequest) (fleet.ResourceID, error) {
+	if q.Pool != "" {
+		return q.Pool, nil
+	}
+	if q.Node == "" {
+		return "", errors.New("neither a pool nor a node is named")
+	}
+	n, err := ask(ctx, t, func(ctx context.Context) (fleet.Node, error) { return t.r.e.cluster.Node(ctx, q.Node) })
+	if err != nil {
+		return "", err
+	}
+	id, err := fleet.ParseProviderID(n.ProviderID)
+	return id.Parent(), err
+}
+
+// PlanRollback implements Doors.
+func (e *Engine) PlanRollback(ctx context.Context, q RollbackRequest) (plan.Plan, error) {
+	r, done := e.begin(ctx)
+	defer done()
+	t := r.task(plan.Step{ID: plan.StepPreflight, Title: "Look for all reasons not to"})
+	c, err := e.lookBack(ctx, t, q)
+	if err != nil || c.plan.Pool == "" {
+		return c.plan, err
+	}
+	if rec, open, err := r.load(ctx, t, c.plan.Pool); err == nil && open {
+		c.plan.Resumes = rec.Kind == plan.KindRollback
+		c.plan.Notes = append(c.plan.Notes, resumption(rec, ""))
+	}
+	return c.plan, nil
+}
+
+// Rollback implements Doors.
+func (e *Engine) Rollback(ctx context.Context, q RollbackRequest) (result RollbackResult, err error) {
+	r, done := e.begin(ctx)
+	defer func() {
+		done()
+		r.timing.End = e.now()
+		result.Timing = r.timing
+		r.mu.Lock()
+		defer r.mu.Unlock()
+		result.Notes = append(result.Notes, r.notes...)
+	}()
+	heads := plan.RollbackSteps(fleet.Pool{}, plan.Return{})
+	var c comeback
+	look := func() error {
+		return r.carry(r.work, heads[0], func(ctx context.Context, t *task) (err error) {
+			if c, err = e.lookBack(ctx, t, q); err == nil && len(c.plan.Problems) > 0 {
+				err = &Refused{Problems: c.plan.Problems}
+			}
+			return err
+		})
+	}
+	t := r.task(heads[0])
+	id, err := t.poolOf(r.work, q)
+	if err != nil {
+		return result, &Refused{Problems: []plan.Problem{{Code: "NoPool", On: first(string(q.Pool), "node "+q.Node), What: err.Error(), WayOut: "name a pool, or a node of one"}}}
+	}
+	result.Pool = id
+	_, open, err := r.load(r.work, t, id)
+	if err != nil {
+		return result, r.unbegun(plan.StepPreflight, err)
+	}
+	if !open {
+		if err := look(); err != nil {
+			return result, r.unbegun(plan.StepPreflight, err)
+		}
+		result.From, result.To, result.NothingToDo = c.facts.From, c.facts.To, c.plan.NothingToDo
+		for _, n := range c.plan.Notes {
+			r.note("%s", n)
+		}
+		if c.plan.NothingToDo {
+			return result, nil
+		}
+	}
+	err = r.carry(r.work, heads[1], func(ctx context.Context, t *task) (err error) {
+		hold, err := e.take(ctx, t, id)
+		if err == nil {
+			r.hold = hold
+			hold.keep(r.care, func(err error) { r.giveUp(err) })
+		}
+		return err
+	})
+	if err != nil {
+		return result, r.unbegun(plan.StepHold, err)
+	}
+	goesOn, err := r.openRollback(heads[2], q, id, &c, look)
+	if err != nil {
+		return result, err
+	}
+	result.Resumed = goesOn
+	f := r.get()
+	result.From, result.To = f.Return.From, f.Return.To
+	if c.plan.NothingToDo && !goesOn {
+		result.NothingToDo = true
+		return result, nil
+	}
+	steps := plan.RollbackSteps(c.pool, c.back)
+	acts := map[string]act{plan.StepModel: goBack, plan.StepTag: tagBack, plan.StepEnd: end}
+	for i := range steps {
+		steps[i].Skip = "" // the acts look for themselves
+	}
+	out := r.walk(steps, acts, nil, r.onFailure)
+	return result, r.conclude(out)
+}
+
+// openRollback begins a record, or takes up the one that is open.
+func (r *run) openRollback(step plan.Step, q RollbackRequest, id fleet.ResourceID, c *comeback, look func() error) (goesOn bool, err error) {
+	var (
+		rec  journal.Record
+		open bool
+	)
+	err = r.carry(r.work, step, func(ctx context.Context, t *task) (err error) {
+		rec, open, err = r.load(ctx, t, id)
+		return err
+	})
+	if err != nil {
+		return false, r.unbegun(plan.StepJournal, err)
+	}
+	if open {
+		if err := r.adopt(rec); err != nil {
+			return false, &NeedsPerson{Step: plan.StepJournal, Err: err, Left: []string{"the journal was written by another version of Ortet: finish with that"}}
+		}
+		wanted := rec.Kind == plan.KindRollback && r.facts.Return != nil && r.facts.Undoing == "" &&
+			(q.To == "" || q.To == Previous || q.To == r.facts.Return.To.Name())
+		if wanted {
+			r.note("finished what was begun at %s as %s", rec.Begun.UTC().Format(time.RFC3339), rec.Capture)
+			c.pool = fleet.Pool{ID: r.facts.Pool, Name: r.facts.Pool.Name()}
+			c.back = plan.Return{To: fleet.ImageVersion{ID: r.facts.Return.To, Name: r.facts.Return.To.Name()}, TagFrom: r.facts.Return.TagFrom, Untag: r.facts.Return.Untag}
+			return true, nil
+		}
+		if err := r.undoAll(fmt.Sprintf("%s %s of %s was not finished", rec.Kind, rec.Capture, first(rec.Donor, rec.Pool))); err != nil {
+			return false, err
+		}
+		rec = r.record
+		c.plan.Pool = ""
+	}
+	if c.plan.Pool == "" {
+		if err := look(); err != nil {
+			return false, r.unbegun(plan.StepPreflight, err)
+		}
+	}
+	request, err := json.Marshal(q)
+	if err != nil {
+		return false, err
+	}
+	r.mu.Lock()
+	r.record = journal.Record{
+		Revision: rec.Revision, Schema: schema, Capture: plan.CaptureName(r.e.now(), rec.Capture), Kind: plan.KindRollback,
+		Pool: journalKey(c.pool.ID), Begun: r.e.now(), Request: request,
+	}
+	back := c.facts
+	r.facts = facts{
+		Names: plan.Names{Definition: back.To.Parent(), Version: back.To}, Pool: c.pool.ID, Location: c.pool.Location,
+		Before: c.pool.Model.Image, Return: &back,
+	}
+	r.mu.Unlock()
+	if c.plan.NothingToDo {
+		return false, nil
+	}
+	if err := r.write(func(*journal.Record, *facts) {}); err != nil {
+		return false, r.unbegun(plan.StepJournal, err)
+	}
+	return false, nil
+}
+
+// goBack points the model at the version, with the customData that goes with it.
+func goBack(ctx context.Context, t *task) error {
+	r := t.r
+	f := r.get()
+	var q RollbackRequest
+	r.mu.Lock()
+	err := json.Unmarshal(r.record.Request, &q)
+	r.mu.Unlock()
+	if err != nil {
+		return fmt.Errorf("read the journal: %w", err)
+	}
+	if err := t.usable(ctx, f.Return.To); err != nil {
+		return err
+	}
+	patch := fleet.PatchModel{Pool: f.Pool, Image: fleet.ImageReference{ID: f.Return.To}}
+	switch f.Return.CustomData {
+	case "":
+	case sha(noop):
+		s := fleet.NewSecret(noop)
+		patch.CustomData = &s
+	default:
+		kept, err := ask(ctx, t, func(ctx context.Context) (cluster.Kept, error) {
+			return r.e.cluster.Kept(ctx, "customData", f.Return.CustomData)
+		})
+		if err != nil {
+			return err
+		}
+		patch.CustomData = &kept.Data
+	}
+	return t.point(ctx, patch, q.AllowRolling, true, q.AllowOwned)
+}
+
+// tagBack tags the version that the model comes back from, so that the same
+// day's capture does not bring it back, and takes the tag off the other.
+func tagBack(ctx context.Context, t *task) error {
+	f := t.r.get()
+	if f.Return.TagFrom == "" && !f.Return.Untag {
+		return needless("there is nothing to tag")
+	}
+	if id := f.Return.TagFrom; id != "" {
+		if err := t.tagVersion(ctx, id, t.r.e.now().UTC().Format(time.RFC3339)); err != nil {
+			return err
+		}
+	}
+	if f.Return.Untag {
+		return t.tagVersion(ctx, f.Return.To, "")
+	}
+	return nil
+}
+
+func (t *task) tagVersion(ctx context.Context, id fleet.ResourceID, rolledBack string) error {
+	change := fleet.TagVersion{ID: id, Tags: map[string]string{fleet.TagRolledBack: rolledBack}}
+	return t.change(ctx, plan.StepTag+"/"+id.Name(), change, func(ctx context.Context) (bool, error) {
+		v, ok, err := t.versionAt(ctx, id)
+		return !ok || plan.RolledBack(v) == (rolledBack != ""), err
+	})
+}

@@ -1,0 +1,262 @@
+package engine
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"sync"
+	"time"
+
+	"github.com/ortet/ortet/internal/fleet"
+	"github.com/ortet/ortet/internal/journal"
+	"github.com/ortet/ortet/internal/plan"
+)
+
+// A run is one capture or rollback under way.
+type run struct {
+	e    *Engine
+	hold *hold
+	// caller is the caller's context.
+	caller context.Context
+	// care lasts until the pool is lost to somebody else; work ends with the
+	// caller's context, too, and with the first failure.
+	care context.Context
+	work context.Context
+	stop context.CancelCauseFunc // of work
+	// giveUp ends care.
+	giveUp context.CancelCauseFunc
+
+	mu     sync.Mutex
+	record journal.Record
+	facts  facts
+
+	timing   Timing
+	timingMu sync.Mutex
+	node     fleet.Node // the donor, for Events
+
+	// What is told at the end; under mu.
+	notes, pruned, kept []string
+}
+
+// An act carries a step out.
+type act func(ctx context.Context, t *task) error
+
+// A task is a step under way.
+type task struct {
+	r     *run
+	step  plan.Step
+	begun time.Time
+
+	// percent says how far a change is where its operation does not; may be nil.
+	percent func(ctx context.Context) int32
+
+	mu     sync.Mutex
+	timing StepTiming
+}
+
+func (r *run) task(step plan.Step) *task {
+	now := r.e.now()
+	return &task{r: r, step: step, begun: now, timing: StepTiming{Step: step.ID, After: step.After, Begin: now}}
+}
+
+// report tells what became of the step.
+func (t *task) report(state State, percent int32, message string) {
+	now := t.r.e.now()
+	t.r.e.reporter.Report(Event{
+		At: now, Step: t.step.ID, Title: t.step.Title, State: state, Message: message,
+		Percent: percent, Elapsed: now.Sub(t.begun), Usual: t.step.Usual,
+	})
+}
+
+// progress tells what is going on; percent is -1 where nobody knows.
+func (t *task) progress(percent int32, format string, args ...any) {
+	t.report(StepProgress, percent, fmt.Sprintf(format, args...))
+}
+
+// note keeps what is worth telling at the end.
+func (r *run) note(format string, args ...any) {
+	text := fmt.Sprintf(format, args...)
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if !slices.Contains(r.notes, text) {
+		r.notes = append(r.notes, text)
+	}
+}
+
+// fence gives an error where the pool may be somebody else's by now: nothing
+// may be begun then.
+func (r *run) fence(ctx context.Context) error {
+	if err := context.Cause(r.care); err != nil {
+		return err
+	}
+	if r.hold != nil && !r.hold.valid(r.e.now()) {
+		return errLost
+	}
+	if ctx.Err() != nil {
+		return context.Cause(ctx)
+	}
+	return nil
+}
+
+// needless is what an act returns that found nothing to do, with the reason.
+type needless string
+
+func (n needless) Error() string { return string(n) }
+
+// carry carries one step out, within its deadline.
+func (r *run) carry(ctx context.Context, step plan.Step, what act) error {
+	ctx, cancel := context.WithTimeout(ctx, step.Deadline)
+	defer cancel()
+	t := r.task(step)
+	t.report(StepStarted, -1, "")
+	err := r.fence(ctx)
+	if err == nil {
+		err = what(ctx, t)
+	}
+	t.mu.Lock()
+	t.timing.End = r.e.now()
+	timing := t.timing
+	t.mu.Unlock()
+	r.timingMu.Lock()
+	r.timing.Steps = append(r.timing.Steps, timing)
+	r.timingMu.Unlock()
+	var not needless
+	if errors.As(err, &not) {
+		t.report(StepSkipped, -1, string(not))
+		return nil
+	}
+	if err != nil {
+		if errors.Is(err, context.DeadlineExceeded) && fleet.KindOf(err) == fleet.KindUnknown {
+			err = t.timedOut(ctx, step.ID, "", err)
+		}
+		t.report(StepFailed, -1, err.Error())
+		return err
+	}
+	t.report(StepDone, 100, "")
+	return nil
+}
+
+// outcome is how a walk over the steps ended.
+type outcome struct {
+	step   string // the first that failed; "" where none did
+	err    error
+	lost   error    // why the donor does not come back; nil where it does
+	tidied []string // steps that failed and hold nothing up
+	left   []string // what a person has to put right
+}
+
+type result struct {
+	step plan.Step
+	err  error
+}
+
+// walk carries the steps out, each as soon as those before it are done. At the
+// first failure nothing more is begun but what gives the donor back and what
+// puts the rest back (tidy), both at once. tolerated are steps whose failure
+// holds nothing up.
+func (r *run) walk(steps []plan.Step, acts map[string]act, tolerated []string, tidy func(ctx context.Context) []string) outcome {
+	var (
+		out     outcome
+		settled = map[string]bool{} // done, skipped, or not to be waited for
+		begun   = map[string]bool{}
+		running = map[string]bool{}
+		results = make(chan result)
+		tidying bool
+	)
+	launch := func(s plan.Step) {
+		begun[s.ID] = true
+		if s.Skip != "" || acts[s.ID] == nil {
+			if s.Skip != "" {
+				r.task(s).report(StepSkipped, -1, s.Skip)
+			}
+			settled[s.ID] = true
+			return
+		}
+		ctx := r.work
+		if s.GivesBack {
+			ctx = r.care
+		}
+		running[s.ID] = true
+		go func() { results <- result{s, r.carry(ctx, s, acts[s.ID])} }()
+	}
+	ready := func(s plan.Step) bool {
+		for _, a := range s.After {
+			if !settled[a] && (out.err == nil || givesBack(steps, a)) {
+				return false
+			}
+		}
+		return true
+	}
+	for {
+		failed := out.err != nil
+		others := 0
+		for id := range running {
+			if id != "tidy" && !givesBack(steps, id) {
+				others++
+			}
+		}
+		for again := true; again; {
+			again = false
+			for _, s := range steps {
+				switch {
+				case begun[s.ID] || !ready(s):
+				case failed && (!s.GivesBack || others > 0 || out.skips(s)):
+					if s.GivesBack && out.skips(s) {
+						begun[s.ID], settled[s.ID], again = true, true, true
+					}
+				case failed && s.Skip == "" || !failed:
+					launch(s)
+					again = again || settled[s.ID]
+				default:
+					begun[s.ID], settled[s.ID], again = true, true, true
+				}
+			}
+		}
+		if failed && !tidying && others == 0 && tidy != nil {
+			tidying = true
+			running["tidy"] = true
+			go func() {
+				out.left = tidy(r.care) // read only after its result
+				results <- result{step: plan.Step{ID: "tidy"}}
+			}()
+		}
+		if len(running) == 0 {
+			return out
+		}
+		res := <-results
+		delete(running, res.step.ID)
+		switch {
+		case res.err == nil:
+			settled[res.step.ID] = true
+		case slices.Contains(tolerated, res.step.ID) && r.work.Err() == nil:
+			out.tidied = append(out.tidied, res.step.ID)
+			settled[res.step.ID] = true
+			r.note("step %s: %v", res.step.ID, res.err)
+		default:
+			if res.step.GivesBack {
+				settled[res.step.ID] = true
+				if out.lost == nil && (res.step.ID == plan.StepStart || res.step.ID == plan.StepReady) {
+					out.lost = res.err
+				}
+				if res.step.ID == plan.StepUncordon || res.step.ID == plan.StepUnprotect {
+					out.left = append(out.left, fmt.Sprintf("%s: %v", res.step.Title, res.err))
+				}
+			}
+			if out.err == nil {
+				out.step, out.err = res.step.ID, res.err
+				r.stop(res.err)
+			}
+		}
+	}
+}
+
+// skips reports whether a step that gives the donor back is left out, since
+// the donor did not come back: it stays cordoned, and is unprotected.
+func (o *outcome) skips(s plan.Step) bool {
+	return o.lost != nil && (s.ID == plan.StepReady || s.ID == plan.StepUncordon)
+}
+
+func givesBack(steps []plan.Step, id string) bool {
+	return slices.ContainsFunc(steps, func(s plan.Step) bool { return s.ID == id && s.GivesBack })
+}

@@ -1,0 +1,177 @@
+package engine
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/ortet/ortet/internal/fleet"
+	"github.com/ortet/ortet/internal/journal"
+	"github.com/ortet/ortet/internal/plan"
+)
+
+// A putter puts one entry of the undo list back.
+type putter struct {
+	undo     string
+	step     string
+	title    string
+	deadline time.Duration
+	act      act
+	// byHand says what a person can do where it fails.
+	byHand func(f facts) string
+}
+
+// putters, in the order in which they are carried out. The pod goes before its
+// disk, so that nothing writes to a disk that is torn away, but the disk goes
+// even where the pod does not: a workbench must not reboot beside it.
+func putters() []putter {
+	az := func(what string, id func(f facts) fleet.ResourceID) func(f facts) string {
+		return func(f facts) string { return "az " + what + " delete --ids " + string(id(f)) }
+	}
+	return []putter{
+		{undoJob, plan.StepGeneralize, "Remove the pod from the workbench", 90 * time.Second, deletePodAndForget,
+			func(f facts) string { return "kubectl delete pod " + f.Names.Job }},
+		{undoAttach, plan.StepAttach, "Detach the copy from the workbench", 20 * time.Minute, detach,
+			func(f facts) string {
+				return fmt.Sprintf("detach %s from %s before it reboots: az vmss disk detach", f.Names.WorkDisk, f.Bench.Instance)
+			}},
+		{undoReboots, plan.StepHoldReboots, "Let kured reboot again", 5 * time.Minute, releaseReboots,
+			func(facts) string { return "kured's lock is held until it runs out" }},
+		{undoWorkDisk, plan.StepWorkDisk, "Delete the copy of the disk", 15 * time.Minute, deleteWorkDisk,
+			az("disk", func(f facts) fleet.ResourceID { return f.Names.WorkDisk })},
+		{undoVersion, plan.StepVersion, "Delete the half-made version", 30 * time.Minute, deleteHalfMade,
+			az("sig image-version", func(f facts) fleet.ResourceID { return f.Names.Version })},
+		{undoGeneralized, plan.StepGeneralizedSnapshot, "Delete the snapshot of the generalised copy", 15 * time.Minute, deleteGeneralizedSnapshot,
+			az("snapshot", func(f facts) fleet.ResourceID { return f.Names.Generalized })},
+		{undoSnapshot, plan.StepSnapshot, "Delete the snapshot of the donor's disk", 15 * time.Minute, deleteDonorSnapshot,
+			az("snapshot", func(f facts) fleet.ResourceID { return f.Names.Snapshot })},
+		{undoModel, plan.StepModel, "Make sure that the model is as it was", 30 * time.Minute, unpoint,
+			func(f facts) string { return "set the image of " + string(f.Pool) + " to " + imageName(f.Before) }},
+	}
+}
+
+// tidy puts back what is named, or all where nothing is, and says what a person
+// has to put back where that fails.
+func (r *run) tidy(ctx context.Context, names ...string) (left []string) {
+	for _, p := range putters() {
+		if _, there := r.undo(p.undo); !there || len(names) > 0 && !contains(names, p.undo) {
+			continue
+		}
+		if err := r.putBack(ctx, p); err != nil {
+			left = append(left, fmt.Sprintf("%s failed (%v): %s", p.title, err, p.byHand(r.get())))
+		}
+	}
+	return left
+}
+
+func contains(names []string, name string) bool {
+	for _, n := range names {
+		if n == name {
+			return true
+		}
+	}
+	return false
+}
+
+func (r *run) putBack(ctx context.Context, p putter) error {
+	t := r.task(plan.Step{ID: p.step, Title: p.title, Deadline: p.deadline})
+	ctx, cancel := context.WithTimeout(ctx, p.deadline)
+	defer cancel()
+	err := r.fence(ctx)
+	if err == nil {
+		err = p.act(ctx, t)
+	}
+	var not needless
+	if errors.As(err, &not) {
+		r.drop(p.undo)
+		return nil
+	}
+	if err != nil {
+		t.report(StepFailed, -1, err.Error())
+		return err
+	}
+	t.report(StepUndone, 100, p.title)
+	return nil
+}
+
+// unfinished is what an interruption puts back: what must not be left alone, and
+// what a resume cannot go on from. The rest is kept for it.
+func (r *run) unfinished() []string {
+	f := r.get()
+	names := []string{undoJob, undoAttach, undoReboots}
+	if !f.Saved {
+		names = append(names, undoWorkDisk)
+	}
+	if !f.SnapshotTaken {
+		names = append(names, undoSnapshot)
+	}
+	return names
+}
+
+// spent is what is of no more use once the model is changed.
+var spent = []string{undoJob, undoAttach, undoReboots, undoWorkDisk, undoGeneralized, undoSnapshot}
+
+func deletePodAndForget(ctx context.Context, t *task) error {
+	if err := deletePodNow(ctx, t); err != nil {
+		return err
+	}
+	return t.r.write(func(rec *journal.Record, f *facts) {
+		dropUndo(rec, undoJob)
+		if !f.Saved {
+			delete(rec.Intents, plan.StepGeneralize)
+		}
+	})
+}
+
+func deleteDonorSnapshot(ctx context.Context, t *task) error {
+	return t.deleteOurSnapshot(ctx, undoSnapshot, plan.StepSnapshot, t.r.get().Names.Snapshot)
+}
+
+func deleteGeneralizedSnapshot(ctx context.Context, t *task) error {
+	return t.deleteOurSnapshot(ctx, undoGeneralized, plan.StepGeneralizedSnapshot, t.r.get().Names.Generalized)
+}
+
+func (t *task) deleteOurSnapshot(ctx context.Context, undo, step string, id fleet.ResourceID) error {
+	s, ok, err := t.snapshotAt(ctx, id)
+	if err == nil && ok && s.Tags[fleet.TagCapture] != "" {
+		err = t.deleteSnapshot(ctx, id)
+	}
+	if err != nil {
+		return err
+	}
+	return t.r.write(func(rec *journal.Record, f *facts) {
+		dropUndo(rec, undo)
+		delete(rec.Intents, step)
+		if undo == undoSnapshot {
+			f.SnapshotTaken, f.BuiltAt, f.Stopped, f.Drained = false, time.Time{}, false, false
+			delete(rec.Intents, plan.StepStop)
+			delete(rec.Intents, plan.StepStart)
+		}
+	})
+}
+
+// deleteHalfMade deletes the version that we began where it did not succeed;
+// one that did is a good image, and stays.
+func deleteHalfMade(ctx context.Context, t *task) error {
+	id := t.r.get().Names.Version
+	v, ok, err := t.versionAt(ctx, id)
+	if err == nil && ok && v.ProvisioningState != plan.Succeeded && v.Tags[fleet.TagCapture] == t.r.captureName() {
+		err = t.deleteVersion(ctx, id, false)
+	}
+	if err != nil {
+		return err
+	}
+	return t.r.write(func(rec *journal.Record, _ *facts) {
+		dropUndo(rec, undoVersion)
+		delete(rec.Intents, plan.StepVersion)
+	})
+}
+
+// imageName names an image for people.
+func imageName(i fleet.ImageReference) string {
+	if i.ID != "" {
+		return string(i.ID)
+	}
+	return i.Publisher + ":" + i.Offer + ":" + i.SKU + ":" + i.Version
+}

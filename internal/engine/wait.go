@@ -1,0 +1,122 @@
+package engine
+
+import (
+	"context"
+	"errors"
+	"time"
+
+	"github.com/ortet/ortet/internal/fleet"
+)
+
+// waits says who asked for a wait.
+type waits int
+
+const (
+	forCloud waits = iota // Retry-After
+	forWorld              // a node boots, a pod works
+	forOwn                // nobody: we back off
+)
+
+// lookEvery is how often a node or pod is looked at that is being waited for.
+// The port has no watch; one GET of one object twice a second is cheaper for an
+// API server than a watch with its own connection, and wastes a quarter of a
+// second on average.
+const lookEvery = 500 * time.Millisecond
+
+// preflightDeadline bounds what is looked at before anything is done.
+const preflightDeadline = 5 * time.Minute
+
+// sleep is the only place where the engine sleeps.
+func sleep(ctx context.Context, d time.Duration) error {
+	if d <= 0 {
+		return ctx.Err()
+	}
+	timer := time.NewTimer(d)
+	defer timer.Stop()
+	select {
+	case <-timer.C:
+		return nil
+	case <-ctx.Done():
+		return context.Cause(ctx)
+	}
+}
+
+// wait sleeps and books the time.
+func (t *task) wait(ctx context.Context, d time.Duration, who waits) error {
+	begin := t.r.e.now()
+	err := sleep(ctx, d)
+	slept := min(max(t.r.e.now().Sub(begin), 0), d)
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	switch who {
+	case forCloud:
+		t.timing.Cloud += slept
+	case forWorld:
+		t.timing.World += slept
+	case forOwn:
+		t.timing.Own += slept
+	}
+	return err
+}
+
+// backoff waits before the n-th repeat, counted from 0: as long as the service
+// asked, or else 1 s, 2 s, 4 s … 30 s.
+func (t *task) backoff(ctx context.Context, n int, err error) error {
+	if d := retryAfter(err); d > 0 {
+		return t.wait(ctx, d, forCloud)
+	}
+	return t.wait(ctx, min(time.Second<<min(n, 5), 30*time.Second), forOwn)
+}
+
+func retryAfter(err error) time.Duration {
+	var e *fleet.Error
+	if errors.As(err, &e) {
+		return e.RetryAfter
+	}
+	return 0
+}
+
+// passing reports whether an error may be gone at the next try.
+func passing(err error) bool {
+	switch fleet.KindOf(err) {
+	case fleet.KindTransient, fleet.KindThrottled, fleet.KindConflict, fleet.KindTimedOut:
+		return true
+	}
+	return false
+}
+
+// ask repeats a read, or something else that may be repeated, for as long as
+// its errors may pass and ctx lasts.
+func ask[T any](ctx context.Context, t *task, read func(ctx context.Context) (T, error)) (T, error) {
+	for n := 0; ; n++ {
+		v, err := read(ctx)
+		if err == nil || !passing(err) && !t.patient(err) || ctx.Err() != nil {
+			return v, err
+		}
+		if waitErr := t.backoff(ctx, n, err); waitErr != nil {
+			return v, err
+		}
+	}
+}
+
+// patient reports whether an error is waited out where the donor's return
+// depends on it, though it would end other steps: credentials are rotated, and
+// a node is worth the wait.
+func (t *task) patient(err error) bool {
+	return t.step.GivesBack && fleet.Is(err, fleet.KindUnauthenticated)
+}
+
+// do is ask for what gives nothing back.
+func do(ctx context.Context, t *task, act func(ctx context.Context) error) error {
+	_, err := ask(ctx, t, func(ctx context.Context) (struct{}, error) { return struct{}{}, act(ctx) })
+	return err
+}
+
+// found turns a read's KindNotFound into false.
+func found[T any](ctx context.Context, t *task, read func(ctx context.Context) (T, error)) (T, bool, error) {
+	v, err := ask(ctx, t, read)
+	if fleet.Is(err, fleet.KindNotFound) {
+		return v, false, nil
+	}
+	return v, err == nil, err
+}

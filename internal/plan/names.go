@@ -1,0 +1,140 @@
+package plan
+
+import (
+	"fmt"
+	"strings"
+	"time"
+
+	"github.com/ortet/ortet/internal/fleet"
+)
+
+// Names are those of everything that a capture makes. They are deterministic,
+// so that a repeat finds what was made before, and kamino's where kamino has
+// one, so that an existing gallery is adopted.
+type Names struct {
+	Gallery     fleet.ResourceID `json:"gallery"`
+	Definition  fleet.ResourceID `json:"definition"`
+	Version     fleet.ResourceID `json:"version"`
+	Snapshot    fleet.ResourceID `json:"snapshot"`    // of the donor's disk
+	WorkDisk    fleet.ResourceID `json:"workDisk"`    // made from Snapshot, generalised
+	Generalized fleet.ResourceID `json:"generalized"` // snapshot of WorkDisk
+	Job         string           `json:"job"`         // pod on the workbench
+}
+
+// maxGalleryName is Azure's limit of a gallery's name.
+const maxGalleryName = 80
+
+// DefinitionOf gives the pool's image definition.
+func DefinitionOf(pool fleet.ResourceID) fleet.ResourceID {
+	group := strings.NewReplacer("-", "_", "(", "_", ")", "_").Replace(pool.Segment("resourceGroups"))
+	gallery := "SIG_" + group
+	if len(gallery) > maxGalleryName {
+		gallery = gallery[:maxGalleryName]
+	}
+	return pool.In("galleries", gallery).Child("images", "kamino-"+pool.Name()+"-prototype")
+}
+
+// NamesOf gives the names of one capture of the pool, for a version's name.
+func NamesOf(pool fleet.ResourceID, capture, version string) Names {
+	definition := DefinitionOf(pool)
+	return Names{
+		Gallery:     definition.Parent(),
+		Definition:  definition,
+		Version:     definition.Child("versions", version),
+		Snapshot:    pool.In("snapshots", "snapshot_"+pool.Name()),
+		WorkDisk:    pool.In("disks", "disk_"+pool.Name()+"_work"),
+		Generalized: pool.In("snapshots", "snapshot_"+pool.Name()+"_generalized"),
+		Job:         JobName(pool, capture),
+	}
+}
+
+// maxPodName is what fits in a label too.
+const maxPodName = 63
+
+// JobName names the pod that generalises: lower-case letters, digits and
+// dashes, unique for the capture and, but for very long names, the pool.
+func JobName(pool fleet.ResourceID, capture string) string {
+	clean := func(s string) string {
+		return strings.Trim(strings.Map(func(r rune) rune {
+			if r >= 'a' && r <= 'z' || r >= '0' && r <= '9' {
+				return r
+			}
+			return '-'
+		}, strings.ToLower(s)), "-")
+	}
+	end := "-" + clean(capture)
+	begin := "ortet-generalize-" + clean(pool.Name())
+	if len(begin)+len(end) > maxPodName {
+		begin = strings.TrimRight(begin[:maxPodName-len(end)], "-")
+	}
+	return begin + end
+}
+
+// VersionName gives the day's version, YYYY.MM.DD in UTC, or with again one
+// that no other second has, YYYY.MMDD.HHMMSS.
+func VersionName(now time.Time, again bool) string {
+	if again {
+		return now.UTC().Format("2006.0102.150405")
+	}
+	return now.UTC().Format("2006.01.02")
+}
+
+// CaptureName names a capture that begins now, unlike the pool's previous one.
+func CaptureName(now time.Time, previous string) string {
+	name := now.UTC().Format("20060102-150405")
+	if previous != name && !strings.HasPrefix(previous, name+"-") {
+		return name
+	}
+	n := 1
+	if _, err := fmt.Sscanf(strings.TrimPrefix(previous, name), "-%d", &n); err != nil {
+		n = 1
+	}
+	return fmt.Sprintf("%s-%d", name, n+1)
+}
+
+// NewDefinition gives the pool's image definition, fitting the donor. All
+// features are set, since Azure's defaults changed with its API versions.
+func NewDefinition(id fleet.ResourceID, pool fleet.Pool, instance fleet.Instance, disk fleet.Disk, size fleet.SizeInfo, tags map[string]string) fleet.Definition {
+	d := fleet.Definition{
+		ID: id, Location: pool.Location,
+		Publisher: "VMSS-Prototype-Pattern", Offer: pool.ID.Segment("resourceGroups"), SKU: pool.Name,
+		OSState: "Generalized", Linux: true,
+		Generation:   generation(instance, disk),
+		Architecture: architecture(disk, size),
+		Accelerated:  pool.Model.Accelerated,
+		Tags:         tags,
+	}
+	d.Controllers = "SCSI"
+	if d.Generation == "V2" {
+		d.SecurityType = "Standard"
+		if strings.EqualFold(securityType(pool, instance, disk), "TrustedLaunch") {
+			d.SecurityType = "TrustedLaunch"
+		}
+		if pool.Model.NVMe || strings.Contains(strings.ToUpper(disk.Controllers), "NVME") {
+			d.Controllers = "SCSI, NVMe"
+		}
+	}
+	return d
+}
+
+func generation(instance fleet.Instance, disk fleet.Disk) string {
+	return first(disk.Generation, instance.Generation, "V1")
+}
+
+func architecture(disk fleet.Disk, size fleet.SizeInfo) string {
+	return first(disk.Architecture, size.Architecture, "x64")
+}
+
+func securityType(pool fleet.Pool, instance fleet.Instance, disk fleet.Disk) string {
+	return first(instance.SecurityType, disk.SecurityType, pool.Model.SecurityType, "Standard")
+}
+
+// first gives the first that is not empty.
+func first(values ...string) string {
+	for _, v := range values {
+		if v != "" {
+			return v
+		}
+	}
+	return ""
+}

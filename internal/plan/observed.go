@@ -1,0 +1,69 @@
+package plan
+
+import (
+	"time"
+
+	"github.com/ortet/ortet/internal/fleet"
+)
+
+// Options are what was asked for, as far as decisions need it. All are set.
+type Options struct {
+	Node                  string
+	Again                 bool
+	Deallocate            bool
+	GracePeriod           time.Duration
+	ForceDrain            bool
+	History               int
+	Replicas              int32
+	Shallow               bool
+	Bake                  bool // customData is replaced by the no-op
+	AcceptPoolCredentials bool
+	Extensions            ExtensionRule
+	NewNodes              int64
+	AllowRolling          bool
+	ExcludeFromLatest     bool
+	AllowOwned            bool
+}
+
+// Observed is the world before a capture. What could not be observed, because
+// what leads there is missing, is nil.
+type Observed struct {
+	// Donor is nil where there is no such node.
+	Donor *fleet.Node
+	// InstanceID is from the donor's provider id; "" with NotInstance saying why.
+	InstanceID  fleet.ResourceID
+	NotInstance error
+	Pool        *fleet.Pool
+	Instance    *fleet.Instance
+	Disk        *fleet.Disk // the donor's OS disk
+	Size        *fleet.SizeInfo
+	Gallery     *fleet.Gallery
+	Definition  *fleet.Definition
+	Versions    []fleet.ImageVersion
+	Uses        []fleet.ImageUse
+	Snapshot    *fleet.Snapshot // of Names.Snapshot
+	Generalized *fleet.Snapshot // of Names.Generalized
+	WorkDisk    *fleet.Disk     // of Names.WorkDisk
+	// Workbench is nil where none fits, with NoWorkbench saying why.
+	Workbench   *Workbench
+	NoWorkbench string
+	// SelfNode is the node that this process runs on.
+	SelfNode string
+	// DeniedAzure and DeniedCluster are the permissions that lack.
+	DeniedAzure   []string
+	DeniedCluster []string
+	// Unreadable says what could not be observed for another reason than that
+	// it is not there.
+	Unreadable []Problem
+}
+
+// DonorOf finds the names of other nodes that claim the same instance.
+func DonorOf(nodes []fleet.Node, id fleet.ResourceID, donor string) (others []string) {
+	for _, n := range nodes {
+		other, err := fleet.ParseProviderID(n.ProviderID)
+		if err == nil && n.Name != donor && other.Equal(id) {
+			others = append(others, n.Name)
+		}
+	}
+	return others
+}

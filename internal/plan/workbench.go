@@ -1,0 +1,113 @@
+package plan
+
+import (
+	"cmp"
+	"fmt"
+	"slices"
+	"sort"
+	"strings"
+
+	"github.com/ortet/ortet/internal/fleet"
+)
+
+// A Workbench is a node on which a copy of the donor's disk is worked on.
+type Workbench struct {
+	Node     fleet.Node
+	Instance fleet.Instance
+	LUN      int32 // free on it
+}
+
+// CannotServe says why a node cannot be the donor's workbench, as far as
+// Kubernetes knows; "" means that it may. The words are for counting.
+func CannotServe(donor, node fleet.Node) string {
+	if node.Name == donor.Name {
+		return "is the donor"
+	}
+	if _, err := fleet.ParseProviderID(node.ProviderID); err != nil {
+		return "is not an instance of a Uniform scale set"
+	}
+	_, marked := node.Annotations[fleet.AnnotationCapture]
+	switch {
+	case !strings.EqualFold(node.OS, "linux"):
+		return "is not Linux"
+	case node.Architecture != donor.Architecture:
+		return "has another architecture"
+	case !node.Ready:
+		return "is not Ready"
+	case node.Unschedulable:
+		return "is cordoned"
+	case marked:
+		return "is being captured"
+	case node.Annotations[fleet.AnnotationKuredReboot] != "":
+		return "is about to reboot"
+	}
+	return ""
+}
+
+// RankWorkbenches sorts candidates, the best first: of the donor's pool, no
+// control plane, then by name.
+func RankWorkbenches(pool fleet.ResourceID, candidates []fleet.Node) {
+	rank := func(n fleet.Node) int {
+		r := 0
+		if id, err := fleet.ParseProviderID(n.ProviderID); err != nil || !id.Parent().Equal(pool) {
+			r += 2
+		}
+		if n.ControlPlane {
+			r++
+		}
+		return r
+	}
+	slices.SortFunc(candidates, func(a, b fleet.Node) int {
+		return cmp.Or(cmp.Compare(rank(a), rank(b)), cmp.Compare(a.Name, b.Name))
+	})
+}
+
+// BenchLUN gives a free LUN of an instance that may be the donor's workbench,
+// or why it cannot serve. The highest is taken, since volume drivers take the
+// lowest, so that the two do not race for one.
+func BenchLUN(donor, instance fleet.Instance, size fleet.SizeInfo) (lun int32, why string) {
+	switch {
+	case instance.Zone != donor.Zone:
+		return 0, "is in another zone"
+	case instance.Power != fleet.PowerRunning:
+		return 0, "is " + string(instance.Power)
+	case instance.ProvisioningState != "" && instance.ProvisioningState != Succeeded && instance.ProvisioningState != Updating:
+		return 0, "is " + instance.ProvisioningState
+	}
+	taken := map[int32]bool{}
+	for _, d := range instance.DataDisks {
+		taken[d.LUN] = true
+	}
+	limit := size.MaxDataDisks
+	if limit > 64 {
+		limit = 64
+	}
+	if int32(len(taken)) >= limit { //nolint:gosec // a VM has at most 64 data disks
+		return 0, "has no room for a disk"
+	}
+	for lun := limit - 1; lun >= 0; lun-- {
+		if !taken[lun] {
+			return lun, ""
+		}
+	}
+	return 0, "has no room for a disk"
+}
+
+// Tally counts reasons: "2 are in another zone" would need grammar, so it
+// gives "is in another zone (2), is not Ready (1)", most frequent first.
+func Tally(reasons map[string]int) string {
+	words := make([]string, 0, len(reasons))
+	for w := range reasons {
+		words = append(words, w)
+	}
+	sort.Slice(words, func(i, j int) bool {
+		if reasons[words[i]] != reasons[words[j]] {
+			return reasons[words[i]] > reasons[words[j]]
+		}
+		return words[i] < words[j]
+	})
+	for i, w := range words {
+		words[i] = fmt.Sprintf("%s (%d)", w, reasons[w])
+	}
+	return strings.Join(words, ", ")
+}
