@@ -79,9 +79,15 @@ func espKind(t *testing.T) string {
 func newImage(t *testing.T, kind Kind) string {
 	t.Helper()
 	image := filepath.Join(t.TempDir(), "image")
-	command(t, "", "truncate", "-s", "400M", image)
-	command(t, "label: gpt\nstart=1MiB, size=360MiB, type=linux\nsize=20MiB, type=uefi\n", "sfdisk", "-q", image)
-	root, boot := attach(t, image, 1), attach(t, image, 2)
+	size := int64(64 << 20)
+	if kind == XFS {
+		size = 320 << 20 // the least that mkfs.xfs takes
+	}
+	if err := errors.Join(os.WriteFile(image, nil, 0o600), os.Truncate(image, size+26<<20)); err != nil {
+		t.Fatal(err)
+	}
+	command(t, fmt.Sprintf("label: gpt\nstart=1MiB, size=20MiB, type=uefi\nsize=%dMiB, type=linux\n", size>>20), "sfdisk", "-q", image)
+	boot, root := attach(t, image, 1), attach(t, image, 2)
 	switch kind {
 	case Ext4:
 		command(t, "", "mkfs.ext4", "-q", "-U", twinUUID, root)
@@ -122,9 +128,13 @@ func attach(t *testing.T, image string, partition int) string {
 	args := []string{"-f", "--show", image}
 	switch partition {
 	case 1:
-		args = append(args, "-o", "1MiB", "--sizelimit", "360MiB")
+		args = append(args, "-o", "1MiB", "--sizelimit", "20MiB")
 	case 2:
-		args = append(args, "-o", "361MiB", "--sizelimit", "20MiB")
+		info, err := os.Stat(image)
+		if err != nil {
+			t.Fatal(err)
+		}
+		args = append(args, "-o", "21MiB", "--sizelimit", fmt.Sprint(info.Size()-26<<20))
 	}
 	loop := command(t, "", "losetup", args...)
 	t.Cleanup(func() { _ = exec.Command("losetup", "-d", loop).Run() })
@@ -134,7 +144,7 @@ func attach(t *testing.T, image string, partition int) string {
 // inside mounts the root of an image while do runs.
 func inside(t *testing.T, image string, do func(dir string)) {
 	t.Helper()
-	loop := attach(t, image, 1)
+	loop := attach(t, image, 2)
 	dir := mountAt(t, loop, "ext4")
 	do(dir)
 	if err := unix.Unmount(dir, 0); err != nil {
@@ -244,7 +254,7 @@ func TestTwinOfAMountedDisk(t *testing.T) {
 	for _, kind := range []Kind{Ext4, XFS} {
 		t.Run(string(kind), func(t *testing.T) {
 			original := newImage(t, kind)
-			dir := mountAt(t, attach(t, original, 1), string(kind))
+			dir := mountAt(t, attach(t, original, 2), string(kind))
 			write(t, dir, map[string]string{"var/lib/late": "written just before the copy"})
 			command(t, "", "sync", "-f", dir)
 			copied := filepath.Join(t.TempDir(), "copy")
@@ -277,7 +287,7 @@ func TestTwinOfAMountedDisk(t *testing.T) {
 				t.Error("the disk was changed without a check")
 			}
 			idle(t, loop)
-			root := attach(t, copied, 1)
+			root := attach(t, copied, 2)
 			if kind == Ext4 {
 				command(t, "", "e2fsck", "-f", "-n", root)
 			} else {
@@ -287,7 +297,7 @@ func TestTwinOfAMountedDisk(t *testing.T) {
 			if got, err := os.ReadFile(back + "/etc/done"); err != nil || string(got) != "yes" {
 				t.Errorf("after it: %q, %v", got, err)
 			}
-			esp := mountAt(t, attach(t, copied, 2), espKind(t))
+			esp := mountAt(t, attach(t, copied, 1), espKind(t))
 			if _, err := os.Stat(esp + "/loader/random-seed"); !errors.Is(err, os.ErrNotExist) {
 				t.Errorf("the ESP still has its random seed: %v", err)
 			}

@@ -4,7 +4,6 @@ import (
 	"context"
 	"fmt"
 	"log/slog"
-	"strings"
 
 	"github.com/ortet/ortet/internal/node/tree"
 )
@@ -27,32 +26,40 @@ type cleaner struct {
 // once.
 type editor func(ctx context.Context, c *cleaner, at string) (tree.Count, error)
 
-// clean works off the rows that are, or are not, Last. Where dry is set it only
-// notes what it would do.
-func (c *cleaner) clean(ctx context.Context, rows []Row, last, dry bool) error {
+// condition says whether a ShredIf row applies to a path.
+type condition func(c *cleaner, at string) (bool, error)
+
+// job is one row applied to one path.
+type job struct {
+	row Row
+	at  string
+}
+
+// plan finds what the rows that are, or are not, Last apply to, before anything
+// of it changes: conditions read what other rows remove.
+func (c *cleaner) plan(rows []Row, last bool) ([]job, error) {
+	var jobs []job
 	for _, row := range rows {
 		if row.Last != last || (row.When != "" && row.When != c.o.Bootstrap) {
 			continue
 		}
-		if err := ctx.Err(); err != nil {
-			return err
-		}
 		paths, err := c.match(row.Path)
 		if err != nil {
-			return err
+			return nil, err
 		}
 		for _, at := range paths {
-			n, err := c.apply(ctx, row, at, dry)
-			if err != nil {
-				return fmt.Errorf("%s /%s: %w", row.Action, at, err)
+			ok := true
+			if row.Action == ShredIf {
+				if ok, err = row.cond(c, at); err != nil {
+					return nil, fmt.Errorf("judging /%s: %w", at, err)
+				}
 			}
-			if n.Paths > 0 {
-				c.log.Debug("cleaned", "path", "/"+at, "action", string(row.Action), "paths", n.Paths, "bytes", n.Bytes, "dryRun", dry)
+			if ok {
+				jobs = append(jobs, job{row, at})
 			}
-			c.total.Add(n)
 		}
 	}
-	return nil
+	return jobs, nil
 }
 
 func (c *cleaner) match(pattern string) ([]string, error) {
@@ -62,63 +69,88 @@ func (c *cleaner) match(pattern string) ([]string, error) {
 	return c.t.Glob(pattern)
 }
 
-func (c *cleaner) apply(ctx context.Context, row Row, at string, dry bool) (tree.Count, error) {
-	if dry {
-		if row.Action == Edit {
-			return tree.Count{}, nil // what an edit would change is not counted
-		}
-		c.doomed[at] = true
-		return c.t.Measure(at)
+// clean works off the rows that are, or are not, Last.
+func (c *cleaner) clean(ctx context.Context, rows []Row, last bool) error {
+	jobs, err := c.plan(rows, last)
+	if err != nil {
+		return err
 	}
-	switch row.Action {
-	case Remove:
-		return c.t.Remove(at)
-	case Shred:
-		return c.t.Shred(at)
+	// All that is shredded is overwritten first, and written out together.
+	for _, j := range jobs {
+		if j.row.Action == Shred || j.row.Action == ShredIf {
+			if err := c.t.Wipe(j.at); err != nil {
+				return err
+			}
+		}
+	}
+	if err := c.t.Sync(); err != nil {
+		return err
+	}
+	for _, j := range jobs {
+		if err := ctx.Err(); err != nil {
+			return err
+		}
+		n, err := c.apply(ctx, j)
+		if err != nil {
+			return fmt.Errorf("%s /%s: %w", j.row.Action, j.at, err)
+		}
+		if n.Paths > 0 {
+			c.log.Debug("cleaned", "path", "/"+j.at, "action", string(j.row.Action), "paths", n.Paths, "bytes", n.Bytes)
+		}
+		c.total.Add(n)
+	}
+	return nil
+}
+
+func (c *cleaner) apply(ctx context.Context, j job) (tree.Count, error) {
+	switch j.row.Action {
+	case Remove, Shred, ShredIf:
+		return c.t.Remove(j.at)
 	case Truncate:
-		return c.t.Truncate(at)
+		return c.t.Truncate(j.at)
 	case Edit:
-		return row.edit(ctx, c, at)
+		return j.row.edit(ctx, c, j.at)
 	default:
-		return tree.Count{}, fmt.Errorf("the table has an unknown action %q", row.Action)
+		return tree.Count{}, fmt.Errorf("the table has an unknown action %q", j.row.Action)
 	}
 }
 
-// doom notes what the Last rows are going to take, so that the scan, which
-// comes before them, does not report it.
-func (c *cleaner) doom(rows []Row) error {
-	for _, row := range rows {
-		if !row.Last {
+// doom notes what rows are going to take, so that a scan that comes before them
+// passes over it. What an Edit would change is not counted.
+func (c *cleaner) doom(rows []Row, last, count bool) error {
+	jobs, err := c.plan(rows, last)
+	if err != nil {
+		return err
+	}
+	for _, j := range jobs {
+		if j.row.Action == Edit {
 			continue
 		}
-		paths, err := c.match(row.Path)
+		c.doomed[j.at] = true
+		if !count {
+			continue
+		}
+		n, err := c.t.Measure(j.at)
 		if err != nil {
 			return err
 		}
-		for _, at := range paths {
-			c.doomed[at] = true
-		}
+		c.total.Add(n)
 	}
 	return nil
 }
 
 // left lists what Last rows were to remove and is still there.
 func (c *cleaner) left(rows []Row) ([]string, error) {
+	jobs, err := c.plan(rows, true)
+	if err != nil {
+		return nil, err
+	}
 	var left []string
-	for _, row := range rows {
-		if !row.Last || row.Action == Edit {
+	for _, j := range jobs {
+		if info, err := c.t.Stat(j.at); j.row.Action == Truncate && err == nil && info.Size() == 0 {
 			continue
 		}
-		paths, err := c.match(row.Path)
-		if err != nil {
-			return nil, err
-		}
-		for _, at := range paths {
-			if info, err := c.t.Stat(at); row.Action == Truncate && err == nil && info.Size() == 0 {
-				continue
-			}
-			left = append(left, "/"+strings.TrimPrefix(at, "/"))
-		}
+		left = append(left, "/"+j.at)
 	}
 	return left, nil
 }

@@ -196,7 +196,7 @@ func (c *cleaner) dropSnapshots(store string) (map[string]bool, tree.Count, erro
 		if folders[e.Name()] {
 			continue
 		}
-		n, err := c.t.Shred(store + "/snapshots/" + e.Name())
+		n, err := c.t.Remove(store + "/snapshots/" + e.Name())
 		if err != nil {
 			return nil, total, err
 		}

@@ -55,7 +55,7 @@ func cleanDocker(_ context.Context, c *cleaner, _ string) (tree.Count, error) {
 			return total, err
 		}
 		for _, at := range paths {
-			n, err := c.t.Shred(at)
+			n, err := c.t.Remove(at)
 			if err != nil {
 				return total, err
 			}
@@ -71,7 +71,7 @@ func (c *cleaner) dropDockerLayer(at string) (tree.Count, error) {
 	if err != nil {
 		return tree.Count{}, err
 	}
-	total, err := c.t.Shred(at)
+	total, err := c.t.Remove(at)
 	if err != nil {
 		return total, err
 	}
@@ -126,7 +126,7 @@ func cleanCRIO(_ context.Context, c *cleaner, _ string) (tree.Count, error) {
 	}
 	for id := range gone {
 		for _, at := range []string{root + "/overlay/" + id, root + "/overlay-layers/" + id + ".tar-split.gz"} {
-			n, err := c.t.Shred(at)
+			n, err := c.t.Remove(at)
 			if err != nil {
 				return total, err
 			}
@@ -142,7 +142,7 @@ func cleanCRIO(_ context.Context, c *cleaner, _ string) (tree.Count, error) {
 		if strings.HasSuffix(at, ".lock") {
 			continue
 		}
-		n, err := c.t.Shred(at)
+		n, err := c.t.Remove(at)
 		if err != nil {
 			return total, err
 		}

@@ -37,34 +37,17 @@ func (c *cleaner) rewrite(at string, change func(lines []string) []string) (tree
 	return tree.Count{Paths: 1, Bytes: int64(max(0, len(data)-len(changed)))}, nil
 }
 
-func removeIfRegular(_ context.Context, c *cleaner, at string) (tree.Count, error) {
+func isRegular(c *cleaner, at string) (bool, error) {
 	info, err := c.t.Lstat(at)
-	if err != nil || !info.Mode().IsRegular() {
-		return tree.Count{}, err
-	}
-	return c.t.Shred(at)
+	return err == nil && info.Mode().IsRegular(), err
 }
 
-func removeIfMAC(_ context.Context, c *cleaner, at string) (tree.Count, error) {
-	data, err := c.t.ReadFile(at, maxConfig)
-	if err != nil {
-		if errors.Is(err, fs.ErrNotExist) || errors.Is(err, tree.ErrNotRegular) {
-			return tree.Count{}, nil
-		}
-		return tree.Count{}, err
-	}
-	if !macAddress.Match(data) {
-		return tree.Count{}, nil
-	}
-	return c.t.Remove(at)
+func holdsMAC(c *cleaner, at string) (bool, error) {
+	data, err := readOptional(c.t, at, maxConfig)
+	return macAddress.Match(data), err
 }
 
-func removeOnKubeadm(_ context.Context, c *cleaner, at string) (tree.Count, error) {
-	if !c.kubeadm {
-		return tree.Count{}, nil
-	}
-	return c.t.Shred(at)
-}
+func joinedByKubeadm(c *cleaner, _ string) (bool, error) { return c.kubeadm, nil }
 
 var hwaddrLine = regexp.MustCompile(`^\s*(HWADDR|MACADDR|UUID)\s*=`)
 
@@ -165,9 +148,9 @@ func (c *cleaner) emptyLogsIn(ctx context.Context, dir string, depth int) (tree.
 			n, err = c.emptyLogsIn(ctx, at, depth+1)
 		case !e.Type().IsRegular():
 		case rotated.MatchString(e.Name()):
-			n, err = c.t.Shred(at)
+			n, err = c.t.Remove(at)
 		default:
-			n, err = c.emptyLog(at)
+			n, err = c.t.Truncate(at)
 		}
 		if err != nil {
 			return total, err
@@ -175,17 +158,6 @@ func (c *cleaner) emptyLogsIn(ctx context.Context, dir string, depth int) (tree.
 		total.Add(n)
 	}
 	return total, nil
-}
-
-// emptyLog overwrites and empties one log. Sparse databases such as lastlog
-// are only emptied: overwriting would fill their holes.
-func (c *cleaner) emptyLog(at string) (tree.Count, error) {
-	if info, err := c.t.Lstat(at); err == nil && info.Size() <= 256<<20 && path.Base(at) != "lastlog" {
-		if err := c.t.ZeroFrom(at, 0); err != nil {
-			return tree.Count{}, err
-		}
-	}
-	return c.t.Truncate(at)
 }
 
 // wipeSwapFiles overwrites the swap files that fstab names, but for the page

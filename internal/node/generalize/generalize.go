@@ -14,6 +14,9 @@ import (
 // maxMessage is what a report's message may be long, in bytes.
 const maxMessage = 2 << 10
 
+// maxListed bounds each of a report's lists.
+const maxListed = 200
+
 // Run generalises the tree and reports. It always returns a report; what went
 // wrong is its Outcome and Message. progress is called with short lines for the
 // person who watches.
@@ -24,7 +27,14 @@ func Run(ctx context.Context, t *tree.Tree, o Options, progress func(string), lo
 		return Fail(r, refuse("%v", err))
 	}
 	if err := run(ctx, t, o, &r, progress, log); err != nil {
-		return Fail(r, err)
+		r = Fail(r, err)
+	}
+	// Names on the disk may hold anything; the report may not.
+	for _, list := range []*[]string{&r.Joins, &r.Unsaved, &r.HooksNotRun, &r.Unscanned, &r.Mentions} {
+		*list = (*list)[:min(len(*list), maxListed)]
+		for i, s := range *list {
+			(*list)[i] = printable(s, 1024)
+		}
 	}
 	return r
 }
@@ -66,20 +76,25 @@ func run(ctx context.Context, t *tree.Tree, o Options, r *wire.GeneralizeReport,
 	progress("removing the donor's identity")
 	rows := Table()
 	c := &cleaner{t: t, o: o, donor: found.donor, log: log, kubeadm: found.kubeadm, doomed: map[string]bool{}}
-	if err := c.clean(ctx, rows, false, o.DryRun); err != nil {
+	if o.DryRun {
+		err = c.doom(rows, false, true)
+	} else {
+		err = c.clean(ctx, rows, false)
+	}
+	if err != nil {
 		return err
 	}
-	r.Removed, r.Bytes = c.total.Paths, c.total.Bytes
 	if r.Joins, err = findJoins(t); err != nil {
 		return err
 	}
 	if o.Bootstrap == Baked && len(r.Joins) == 0 {
 		return errors.New("after cleaning nothing is left on the disk by which a clone could join, although --bootstrap baked needs it")
 	}
-	if err := c.doom(rows); err != nil {
+	if err := c.doom(rows, true, o.DryRun); err != nil {
 		return err
 	}
 
+	r.Removed, r.Bytes = c.total.Paths, c.total.Bytes
 	progress("scanning what is left for secrets")
 	s, err := scan(ctx, t, o, found.donor, c.doomed, progress)
 	if err != nil {
@@ -91,7 +106,7 @@ func run(ctx context.Context, t *tree.Tree, o Options, r *wire.GeneralizeReport,
 	}
 
 	progress("removing what the run itself had read")
-	if err := c.clean(ctx, rows, true, false); err != nil {
+	if err := c.clean(ctx, rows, true); err != nil {
 		return err
 	}
 	left, err := c.left(rows)

@@ -1,7 +1,6 @@
 package generalize
 
 import (
-	"context"
 	"encoding/base64"
 	"errors"
 	"path"
@@ -95,28 +94,24 @@ func (u kubeconfigUser) isNodes(t *tree.Tree, dir string) (bool, error) {
 	return false, nil
 }
 
-// removeNodeKubeconfig removes a kubeconfig by which a clone could act as the
-// donor. What is no kubeconfig is left; the scan judges it.
-func removeNodeKubeconfig(_ context.Context, c *cleaner, at string) (tree.Count, error) {
+// isNodeKubeconfig says whether a file is a kubeconfig by which a clone could
+// act as the donor. What is no kubeconfig is left; the scan judges it.
+func isNodeKubeconfig(c *cleaner, at string) (bool, error) {
 	data, err := readOptional(c.t, at, maxConfig)
+	if errors.Is(err, tree.ErrTooLarge) {
+		return false, nil
+	}
 	if err != nil {
-		if errors.Is(err, tree.ErrTooLarge) {
-			return tree.Count{}, nil
-		}
-		return tree.Count{}, err
+		return false, err
 	}
 	kc, err := parseKubeconfig(data)
 	if err != nil {
-		return tree.Count{}, nil //nolint:nilerr // no kubeconfig: not this row's matter
+		return false, nil //nolint:nilerr // no kubeconfig: not this row's matter
 	}
 	for _, u := range kc.Users {
-		node, err := u.isNodes(c.t, path.Dir(at))
-		if err != nil {
-			return tree.Count{}, err
-		}
-		if node {
-			return c.t.Shred(at)
+		if node, err := u.isNodes(c.t, path.Dir(at)); err != nil || node {
+			return node, err
 		}
 	}
-	return tree.Count{}, nil
+	return false, nil
 }

@@ -7,11 +7,14 @@ const (
 	// Remove removes the path and all below it.
 	Remove Action = "remove"
 	// Shred overwrites the files with zeros before removing them, since a
-	// snapshot copies freed blocks too.
+	// snapshot copies freed blocks too. What is large and no key is removed only,
+	// and its blocks are given back to the disk at the end.
 	Shred Action = "shred"
 	// Truncate keeps the file, with its owner and mode, and empties it.
 	Truncate Action = "empty"
-	// Edit changes what the row's Edit says.
+	// ShredIf shreds the path where the row's condition holds.
+	ShredIf Action = "shred if"
+	// Edit changes what the row's What says.
 	Edit Action = "edit"
 )
 
@@ -20,11 +23,12 @@ type Row struct {
 	Group  string
 	Path   string // absolute; path.Match patterns in any component
 	Action Action
-	Edit   string    // what an Edit does, in a few words
+	What   string    // what an Edit does, or the condition of a ShredIf
 	Why    string    // what goes wrong when it stays
 	When   Bootstrap // "" always, else only with this bootstrap
 	Last   bool      // only after the scan: the run itself reads it
 	edit   editor
+	cond   condition
 }
 
 // Groups of the table, in its order.
@@ -48,18 +52,18 @@ func Table() []Row {
 		// client ids and systemd's own ids with the donor.
 		{Group: groupOS, Path: "/etc/machine-id", Action: Truncate, Last: true,
 			Why: "two nodes with one machine-id share DHCP client ids and journals; missing or \"uninitialized\" would count as a first boot, and unit presets would be applied again"},
-		{Group: groupOS, Path: "/var/lib/dbus/machine-id", Action: Edit, Edit: "remove where it is a regular file", Last: true, edit: removeIfRegular,
+		{Group: groupOS, Path: "/var/lib/dbus/machine-id", Action: ShredIf, What: "it is a regular file", Last: true, cond: isRegular,
 			Why: "systemd takes the machine-id from it when /etc/machine-id is empty, and the duplicate is back"},
 		{Group: groupOS, Path: "/etc/hostname", Action: Shred, Last: true,
 			Why: "a clone would ask DHCP and DNS for the donor's name before it gets its own"},
-		{Group: groupOS, Path: "/etc/hosts", Action: Edit, Edit: "drop the donor's names and addresses", edit: dropDonorFromHosts,
+		{Group: groupOS, Path: "/etc/hosts", Action: Edit, What: "drop the donor's names and addresses", edit: dropDonorFromHosts,
 			Why: "a clone would resolve the donor's name to itself"},
 		{Group: groupOS, Path: "/var/lib/systemd/random-seed", Action: Shred, Why: "clones would start from the same entropy"},
 		{Group: groupOS, Path: "/boot/efi/loader/random-seed", Action: Shred, Why: "clones would start from the same entropy"},
 		{Group: groupOS, Path: "/efi/loader/random-seed", Action: Shred, Why: "clones would start from the same entropy"},
 		{Group: groupOS, Path: "/boot/loader/random-seed", Action: Shred, Why: "clones would start from the same entropy"},
 		{Group: groupOS, Path: "/var/lib/systemd/credential.secret", Action: Shred, Why: "systemd's credentials of one host could be opened on every clone"},
-		{Group: groupOS, Path: "/etc/ssh/ssh_host_*", Action: Shred, Why: "whoever holds one clone could pose as any other; cloud-init or sshd's unit makes new ones"},
+		{Group: groupOS, Path: "/etc/ssh/ssh_host_*", Action: Shred, Last: true, Why: "whoever holds one clone could pose as any other; cloud-init or sshd's unit makes new ones"},
 
 		{Group: groupNetwork, Path: "/var/lib/dhcp/*", Action: Remove, Why: "the donor's leases name its address"},
 		{Group: groupNetwork, Path: "/var/lib/dhclient/*", Action: Remove, Why: "the donor's leases name its address"},
@@ -70,14 +74,14 @@ func Table() []Row {
 		{Group: groupNetwork, Path: "/var/lib/NetworkManager/secret_key", Action: Shred, Why: "stable connection and interface ids are derived from it"},
 		{Group: groupNetwork, Path: "/var/lib/systemd/network/*", Action: Remove, Why: "leases kept by systemd-networkd"},
 		{Group: groupNetwork, Path: "/etc/udev/rules.d/70-persistent-net.rules", Action: Remove, Why: "binds interface names to the donor's MAC"},
-		{Group: groupNetwork, Path: "/etc/udev/rules.d/75-persistent-net-generator.rules", Action: Edit, Edit: "remove where it holds a MAC", edit: removeIfMAC, Why: "binds interface names to the donor's MAC"},
+		{Group: groupNetwork, Path: "/etc/udev/rules.d/75-persistent-net-generator.rules", Action: ShredIf, What: "it holds a MAC", cond: holdsMAC, Why: "binds interface names to the donor's MAC"},
 		{Group: groupNetwork, Path: "/etc/netplan/50-cloud-init.yaml", Action: Remove, Why: "holds the donor's MAC; cloud-init writes it for each instance"},
-		{Group: groupNetwork, Path: "/etc/netplan/90-hotplug-azure.yaml", Action: Edit, Edit: "remove where it holds a MAC", edit: removeIfMAC, Why: "holds the donor's MAC"},
-		{Group: groupNetwork, Path: "/etc/systemd/network/10-cloud-init-*.network", Action: Edit, Edit: "remove where it holds a MAC", edit: removeIfMAC, Why: "matches the donor's MAC only"},
-		{Group: groupNetwork, Path: "/etc/systemd/network/10-netplan-*", Action: Edit, Edit: "remove where it holds a MAC", edit: removeIfMAC, Why: "matches the donor's MAC only"},
-		{Group: groupNetwork, Path: "/etc/network/interfaces.d/50-cloud-init*", Action: Edit, Edit: "remove where it holds a MAC", edit: removeIfMAC, Why: "matches the donor's MAC only"},
-		{Group: groupNetwork, Path: "/etc/NetworkManager/system-connections/cloud-init-*.nmconnection", Action: Edit, Edit: "remove where it holds a MAC", edit: removeIfMAC, Why: "matches the donor's MAC only"},
-		{Group: groupNetwork, Path: "/etc/sysconfig/network-scripts/ifcfg-*", Action: Edit, Edit: "drop HWADDR and UUID", edit: dropHWAddr, Why: "the interface would not come up with another MAC"},
+		{Group: groupNetwork, Path: "/etc/netplan/90-hotplug-azure.yaml", Action: ShredIf, What: "it holds a MAC", cond: holdsMAC, Why: "holds the donor's MAC"},
+		{Group: groupNetwork, Path: "/etc/systemd/network/10-cloud-init-*.network", Action: ShredIf, What: "it holds a MAC", cond: holdsMAC, Why: "matches the donor's MAC only"},
+		{Group: groupNetwork, Path: "/etc/systemd/network/10-netplan-*", Action: ShredIf, What: "it holds a MAC", cond: holdsMAC, Why: "matches the donor's MAC only"},
+		{Group: groupNetwork, Path: "/etc/network/interfaces.d/50-cloud-init*", Action: ShredIf, What: "it holds a MAC", cond: holdsMAC, Why: "matches the donor's MAC only"},
+		{Group: groupNetwork, Path: "/etc/NetworkManager/system-connections/cloud-init-*.nmconnection", Action: ShredIf, What: "it holds a MAC", cond: holdsMAC, Why: "matches the donor's MAC only"},
+		{Group: groupNetwork, Path: "/etc/sysconfig/network-scripts/ifcfg-*", Action: Edit, What: "drop HWADDR and UUID", edit: dropHWAddr, Why: "the interface would not come up with another MAC"},
 
 		{Group: groupCloud, Path: "/var/lib/cloud/*", Action: Shred, Last: true, Why: "cloud-init would hold the clone for the donor, and its previous host name would deregister the donor's DNS record"},
 		{Group: groupCloud, Path: "/run/cloud-init/*", Action: Remove, Why: "what cloud-init knew of the donor, where /run is kept on the disk"},
@@ -111,22 +115,22 @@ func Table() []Row {
 		{Group: groupCloud, Path: "/var/lib/azure/*", Action: Remove, Why: "per-VM state of provisioning agents"},
 		{Group: groupCloud, Path: "/var/lib/azure-init/*", Action: Remove, Why: "per-VM provisioning marks"},
 
-		{Group: groupKube, Path: "/etc/kubernetes/*.conf", Action: Edit, Edit: "remove a kubeconfig of the donor's identity", edit: removeNodeKubeconfig,
+		{Group: groupKube, Path: "/etc/kubernetes/*.conf", Action: ShredIf, What: "it is a kubeconfig of a node's identity", Last: true, cond: isNodeKubeconfig,
 			Why: "a clone that holds it can act as the donor's Node; a bootstrap kubeconfig stays"},
-		{Group: groupKube, Path: "/etc/kubernetes/*kubeconfig*", Action: Edit, Edit: "remove a kubeconfig of the donor's identity", edit: removeNodeKubeconfig, Why: "as above"},
-		{Group: groupKube, Path: "/var/lib/kubelet/*kubeconfig*", Action: Edit, Edit: "remove a kubeconfig of the donor's identity", edit: removeNodeKubeconfig, Why: "as above"},
-		{Group: groupKube, Path: "/var/lib/kubelet/*.conf", Action: Edit, Edit: "remove a kubeconfig of the donor's identity", edit: removeNodeKubeconfig, Why: "as above"},
-		{Group: groupKube, Path: "/root/.kube/config", Action: Edit, Edit: "remove a kubeconfig of the donor's identity", edit: removeNodeKubeconfig, Why: "as above"},
-		{Group: groupKube, Path: "/home/*/.kube/config", Action: Edit, Edit: "remove a kubeconfig of the donor's identity", edit: removeNodeKubeconfig, Why: "as above"},
+		{Group: groupKube, Path: "/etc/kubernetes/*kubeconfig*", Action: ShredIf, What: "it is a kubeconfig of a node's identity", Last: true, cond: isNodeKubeconfig, Why: "as above"},
+		{Group: groupKube, Path: "/var/lib/kubelet/*kubeconfig*", Action: ShredIf, What: "it is a kubeconfig of a node's identity", Last: true, cond: isNodeKubeconfig, Why: "as above"},
+		{Group: groupKube, Path: "/var/lib/kubelet/*.conf", Action: ShredIf, What: "it is a kubeconfig of a node's identity", Last: true, cond: isNodeKubeconfig, Why: "as above"},
+		{Group: groupKube, Path: "/root/.kube/config", Action: ShredIf, What: "it is a kubeconfig of a node's identity", Last: true, cond: isNodeKubeconfig, Why: "as above"},
+		{Group: groupKube, Path: "/home/*/.kube/config", Action: ShredIf, What: "it is a kubeconfig of a node's identity", Last: true, cond: isNodeKubeconfig, Why: "as above"},
 		{Group: groupKube, Path: "/root/.kube/cache", Action: Remove, Why: "discovery caches"},
-		{Group: groupKube, Path: "/var/lib/kubelet/pki/*", Action: Shred, Why: "the kubelet's client and serving keys"},
-		{Group: groupKube, Path: "/etc/kubernetes/bootstrap-kubelet.conf", Action: Edit, Edit: "remove on a node that kubeadm joined", When: Keep, edit: removeOnKubeadm,
+		{Group: groupKube, Path: "/var/lib/kubelet/pki/*", Action: Shred, Last: true, Why: "the kubelet's client and serving keys"},
+		{Group: groupKube, Path: "/etc/kubernetes/bootstrap-kubelet.conf", Action: ShredIf, What: "kubeadm joined the node", When: Keep, cond: joinedByKubeadm,
 			Why: "kubeadm join refuses a node that has it, and brings its own"},
-		{Group: groupKube, Path: "/etc/kubernetes/pki/ca.crt", Action: Edit, Edit: "remove on a node that kubeadm joined", When: Keep, edit: removeOnKubeadm,
+		{Group: groupKube, Path: "/etc/kubernetes/pki/ca.crt", Action: ShredIf, What: "kubeadm joined the node", When: Keep, cond: joinedByKubeadm,
 			Why: "kubeadm join refuses a node that has it, and fetches it anew"},
-		{Group: groupKube, Path: "/var/lib/kubelet/kubeadm-flags.env", Action: Edit, Edit: "remove on a node that kubeadm joined", When: Keep, edit: removeOnKubeadm,
+		{Group: groupKube, Path: "/var/lib/kubelet/kubeadm-flags.env", Action: ShredIf, What: "kubeadm joined the node", When: Keep, cond: joinedByKubeadm,
 			Why: "may name the donor; kubeadm join writes it"},
-		{Group: groupKube, Path: "/var/lib/kubelet/pods/*", Action: Shred, Why: "volumes of the donor's pods"},
+		{Group: groupKube, Path: "/var/lib/kubelet/pods/*", Action: Remove, Why: "volumes of the donor's pods"},
 		{Group: groupKube, Path: "/var/lib/kubelet/plugins/*", Action: Remove, Why: "sockets and mounts of the donor's drivers; they are registered anew"},
 		{Group: groupKube, Path: "/var/lib/kubelet/plugins_registry/*", Action: Remove, Why: "sockets of drivers that do not run yet"},
 		{Group: groupKube, Path: "/var/lib/kubelet/device-plugins/*", Action: Remove, Why: "device allocations of the donor's pods"},
@@ -149,39 +153,39 @@ func Table() []Row {
 		{Group: groupKube, Path: "/var/log/pods/*", Action: Remove, Why: "logs of the donor's pods"},
 		{Group: groupKube, Path: "/var/log/containers/*", Action: Remove, Why: "links to logs of the donor's pods"},
 
-		{Group: groupK3s, Path: "/etc/rancher/node/*", Action: Shred, Why: "the node password: the server refuses a name with another password, and a clone could act as the donor"},
+		{Group: groupK3s, Path: "/etc/rancher/node/*", Action: Shred, Last: true, Why: "the node password: the server refuses a name with another password, and a clone could act as the donor"},
 		{Group: groupK3s, Path: "/var/lib/rancher/*/agent/*.key", Action: Shred, Why: "the agent's client and serving keys"},
-		{Group: groupK3s, Path: "/var/lib/rancher/*/agent/*.crt", Action: Shred, Why: "the agent's certificates; fetched anew with the token"},
+		{Group: groupK3s, Path: "/var/lib/rancher/*/agent/*.crt", Action: Shred, Last: true, Why: "the agent's certificates; fetched anew with the token"},
 		{Group: groupK3s, Path: "/var/lib/rancher/*/agent/*.kubeconfig", Action: Shred, Why: "kubeconfigs of the donor's identity; written anew"},
 		{Group: groupK3s, Path: "/var/lib/rancher/*/agent/pod-manifests/.cache", Action: Remove, Why: "the donor's static pods"},
 		{Group: groupK3s, Path: "/var/lib/rancher/*/agent/logs/*", Action: Remove, Why: "the donor's logs"},
 
-		{Group: groupImages, Path: "/", Action: Edit, Edit: "containerd: drop containers, sandboxes, leases and their writable snapshots; keep images, layers and committed snapshots", edit: cleanContainerd,
+		{Group: groupImages, Path: "/", Action: Edit, What: "containerd: drop containers, sandboxes, leases and their writable snapshots; keep images, layers and committed snapshots", edit: cleanContainerd,
 			Why: "a runtime would try to bring the donor's pods back, and their writable layers may hold secrets; the pre-pulled images are the point"},
-		{Group: groupImages, Path: "/", Action: Edit, Edit: "Docker: drop containers, their writable layers and volumes; keep images", edit: cleanDocker, Why: "as above"},
-		{Group: groupImages, Path: "/", Action: Edit, Edit: "CRI-O: drop containers and their writable layers; keep images", edit: cleanCRIO, Why: "as above"},
+		{Group: groupImages, Path: "/", Action: Edit, What: "Docker: drop containers, their writable layers and volumes; keep images", edit: cleanDocker, Why: "as above"},
+		{Group: groupImages, Path: "/", Action: Edit, What: "CRI-O: drop containers and their writable layers; keep images", edit: cleanCRIO, Why: "as above"},
 		{Group: groupImages, Path: "/var/lib/docker/engine-id", Action: Remove, Why: "Docker's identity"},
 		{Group: groupImages, Path: "/etc/docker/key.json", Action: Shred, Why: "Docker's identity key"},
 		{Group: groupImages, Path: "/var/lib/docker/swarm", Action: Shred, Why: "Swarm's node key"},
 		{Group: groupImages, Path: "/var/lib/dockershim/sandbox/*", Action: Remove, Why: "sandboxes of the donor's pods"},
 		{Group: groupImages, Path: "/run/containerd/*", Action: Remove, Why: "runtime state, where /run is kept on the disk"},
 
-		{Group: groupHygiene, Path: "/var/log/journal/*", Action: Shred, Why: "the donor's journal, kept under its machine-id, would pile up with each generation"},
-		{Group: groupHygiene, Path: "/var/log", Action: Edit, Edit: "remove rotated logs, empty the others, keep ancestry.log", edit: emptyLogs, Why: "logs name the donor and may hold secrets"},
-		{Group: groupHygiene, Path: "/tmp/*", Action: Shred, Why: "left-overs of the donor"},
-		{Group: groupHygiene, Path: "/tmp/.[!.]*", Action: Shred, Why: "left-overs of the donor"},
-		{Group: groupHygiene, Path: "/var/tmp/*", Action: Shred, Why: "left-overs of the donor"},
-		{Group: groupHygiene, Path: "/var/crash/*", Action: Shred, Why: "memory of the donor's processes"},
-		{Group: groupHygiene, Path: "/var/lib/systemd/coredump/*", Action: Shred, Why: "memory of the donor's processes"},
+		{Group: groupHygiene, Path: "/var/log/journal/*", Action: Remove, Why: "the donor's journal, kept under its machine-id, would pile up with each generation"},
+		{Group: groupHygiene, Path: "/var/log", Action: Edit, What: "remove rotated logs, empty the others, keep ancestry.log", edit: emptyLogs, Why: "logs name the donor and may hold secrets"},
+		{Group: groupHygiene, Path: "/tmp/*", Action: Remove, Why: "left-overs of the donor"},
+		{Group: groupHygiene, Path: "/tmp/.[!.]*", Action: Remove, Why: "left-overs of the donor"},
+		{Group: groupHygiene, Path: "/var/tmp/*", Action: Remove, Why: "left-overs of the donor"},
+		{Group: groupHygiene, Path: "/var/crash/*", Action: Remove, Why: "memory of the donor's processes"},
+		{Group: groupHygiene, Path: "/var/lib/systemd/coredump/*", Action: Remove, Why: "memory of the donor's processes"},
 		{Group: groupHygiene, Path: "/root/.*_history", Action: Shred, Why: "typed commands may hold secrets"},
 		{Group: groupHygiene, Path: "/home/*/.*_history", Action: Shred, Why: "typed commands may hold secrets"},
 		{Group: groupHygiene, Path: "/root/.ssh/authorized_keys", Action: Remove, Why: "keys of the scale set's profile are provisioned on each instance"},
 		{Group: groupHygiene, Path: "/home/*/.ssh/authorized_keys", Action: Remove, Why: "keys of the scale set's profile are provisioned on each instance"},
-		{Group: groupHygiene, Path: "/etc/fstab", Action: Edit, Edit: "overwrite the content of swap files that it names", edit: wipeSwapFiles, Why: "a swap file holds memory of the donor's processes"},
+		{Group: groupHygiene, Path: "/etc/fstab", Action: Edit, What: "overwrite the content of swap files that it names", edit: wipeSwapFiles, Why: "a swap file holds memory of the donor's processes"},
 
 		{Group: groupAgents, Path: "/etc/nvme/hostid", Action: Remove, Why: "NVMe targets tell hosts apart by it"},
 		{Group: groupAgents, Path: "/etc/nvme/hostnqn", Action: Remove, Why: "NVMe targets tell hosts apart by it"},
-		{Group: groupAgents, Path: "/etc/iscsi/initiatorname.iscsi", Action: Edit, Edit: "GenerateName=yes on Debian, else remove", edit: regenerateInitiator, Why: "iSCSI targets tell hosts apart by it; open-iscsi makes a new one at its start"},
+		{Group: groupAgents, Path: "/etc/iscsi/initiatorname.iscsi", Action: Edit, What: "GenerateName=yes on Debian, else remove", edit: regenerateInitiator, Why: "iSCSI targets tell hosts apart by it; open-iscsi makes a new one at its start"},
 		{Group: groupAgents, Path: "/opt/CrowdStrike/falconstore*", Action: Shred, Why: "Falcon's agent id"},
 		{Group: groupAgents, Path: "/etc/opt/microsoft/azuremonitoragent/config-cache/*", Action: Shred, Why: "the Azure Monitor agent's configuration and keys for the donor"},
 		{Group: groupAgents, Path: "/etc/opt/microsoft/omsagent/*/certs/*", Action: Shred, Why: "the Log Analytics agent's key"},

@@ -76,14 +76,24 @@ func (t *Tree) Remove(name string) (Count, error) {
 // and then removes it. A snapshot copies blocks, freed ones too, so a key that
 // was only unlinked could be read from a clone's free space.
 func (t *Tree) Shred(name string) (Count, error) {
+	if err := t.Wipe(name); err != nil {
+		return Count{}, err
+	}
+	if err := t.Sync(); err != nil {
+		return Count{}, err
+	}
+	return t.Remove(name)
+}
+
+// Wipe is Shred's first half: the zeros are on the disk after the next Sync, and
+// only what is removed after that is gone for good. It serves many paths that
+// share one Sync. What is not there counts as done.
+func (t *Tree) Wipe(name string) error {
 	at, err := t.Resolve(name, false)
 	if err != nil {
-		return Count{}, ignoreAbsent(err)
+		return ignoreAbsent(err)
 	}
-	if err := t.wipe(at, 0); err != nil {
-		return Count{}, ignoreAbsent(err)
-	}
-	return t.Remove(at)
+	return ignoreAbsent(t.wipe(at, 0))
 }
 
 func (t *Tree) wipe(at string, depth int) error {
@@ -120,7 +130,7 @@ func (t *Tree) zero(at string, from int64) error {
 		_, err = f.WriteAt(zeros[:n], off)
 		off += n
 	}
-	if err == nil {
+	if err == nil && !t.syncs(info) {
 		err = f.Sync()
 	}
 	if err := errors.Join(err, f.Close()); err != nil {

@@ -1,0 +1,34 @@
+package tree
+
+import (
+	"errors"
+	"fmt"
+	"io/fs"
+	"syscall"
+
+	"golang.org/x/sys/unix"
+)
+
+// Sync writes out what was changed on the file system of the tree's top.
+func (t *Tree) Sync() error {
+	top, err := t.root.Open(".")
+	if err != nil {
+		return err
+	}
+	if err := errors.Join(unix.Syncfs(int(top.Fd())), top.Close()); err != nil {
+		return fmt.Errorf("writing out %s: %w", t.dir, err)
+	}
+	return nil
+}
+
+// syncs says whether Sync covers a file, which may lie on a file system that is
+// mounted in the tree.
+func (t *Tree) syncs(info fs.FileInfo) bool {
+	top, err := t.root.Lstat(".")
+	if err != nil {
+		return false
+	}
+	a, ok1 := top.Sys().(*syscall.Stat_t)
+	b, ok2 := info.Sys().(*syscall.Stat_t)
+	return ok1 && ok2 && a.Dev == b.Dev
+}

@@ -1,0 +1,61 @@
+package wire
+
+import (
+	"encoding/json"
+	"strings"
+	"testing"
+)
+
+const sha = "e3b0c44298fc1c149afbf4c8996fb92427ae41e4649b934ca495991b7852b855"
+
+func TestParseGeneralizeLine(t *testing.T) {
+	sealed := `"` + strings.Repeat("A", 64) + `"`
+	for _, c := range []struct {
+		name, line string
+		ok         bool
+	}{
+		{"progress", `{"progress":"looking"}`, true},
+		{"report", `{"report":{"capture":"c","donor":"d","at":"2026-11-21T00:00:00Z","outcome":"Generalized","removed":3,"bytes":9}}`, true},
+		{"accepted finding", `{"report":{"outcome":"Generalized","findings":[{"path":"/a","class":"PoolCredential","rule":"r","accepted":true}]}}`, true},
+		{"sealed", `{"report":{"outcome":"Generalized","saved":[{"kind":"customData","sha256":"` + sha + `","sealed":` + sealed + `}]}}`, true},
+		{"empty", ``, false},
+		{"neither", `{}`, false},
+		{"both", `{"progress":"x","report":{"outcome":"Generalized"}}`, false},
+		{"unknown field", `{"progress":"x","more":1}`, false},
+		{"two objects", `{"progress":"x"}{"progress":"y"}`, false},
+		{"terminal escape", `{"progress":"\u001b[2J"}`, false},
+		{"unknown outcome", `{"report":{"outcome":"Fine"}}`, false},
+		{"unaccepted finding in a generalized disk", `{"report":{"outcome":"Generalized","findings":[{"path":"/a","class":"PoolCredential","rule":"r"}]}}`, false},
+		{"accepted identity", `{"report":{"outcome":"SecretsFound","findings":[{"path":"/a","class":"NodeIdentity","rule":"r","accepted":true}]}}`, false},
+		{"relative path", `{"report":{"outcome":"SecretsFound","findings":[{"path":"a","class":"NodeIdentity","rule":"r"}]}}`, false},
+		{"short seal", `{"report":{"outcome":"Generalized","saved":[{"kind":"customData","sha256":"` + sha + `","sealed":"AAAA"}]}}`, false},
+		{"bad hash", `{"report":{"outcome":"Generalized","saved":[{"kind":"customData","sha256":"x","sealed":` + sealed + `}]}}`, false},
+		{"settings without a name", `{"report":{"outcome":"Generalized","saved":[{"kind":"protectedSettings","sha256":"` + sha + `","sealed":` + sealed + `}]}}`, false},
+		{"long message", `{"report":{"outcome":"Failed","message":"` + strings.Repeat("x", maxText+1) + `"}}`, false},
+		{"negative", `{"report":{"outcome":"Failed","removed":-1}}`, false},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			if _, err := ParseGeneralizeLine([]byte(c.line)); (err == nil) != c.ok {
+				t.Errorf("error %v, want none: %v", err, c.ok)
+			}
+		})
+	}
+}
+
+func FuzzParseGeneralizeLine(f *testing.F) {
+	f.Add([]byte(`{"progress":"looking"}`))
+	f.Add([]byte(`{"report":{"outcome":"Generalized","findings":[{"path":"/a","class":"PoolCredential","rule":"r","accepted":true}]}}`))
+	f.Fuzz(func(t *testing.T, line []byte) {
+		l, err := ParseGeneralizeLine(line)
+		if err != nil {
+			return
+		}
+		again, err := json.Marshal(l)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if _, err := ParseGeneralizeLine(again); err != nil {
+			t.Errorf("what was accepted does not come back: %v", err)
+		}
+	})
+}
