@@ -255,6 +255,37 @@ func (s *Substrate) running(id string) bool {
 	return c.run != nil
 }
 
+// A computer that cannot start leaves nothing; one that is slow goes on starting.
+func TestBootsThatFail(t *testing.T) {
+	s, ctx := newLab(t), t.Context()
+	empty := instance(1)
+	must(t, s.CreateVolume(ctx, empty.OSDisk, azsim.Source{SizeGB: 1}))
+	if err := s.Boot(ctx, empty); err == nil || !strings.Contains(err.Error(), "partition table") {
+		t.Errorf("booting an empty disk: %v", err)
+	}
+	unknown := instance(2)
+	if err := s.Boot(ctx, unknown); err == nil || !strings.Contains(err.Error(), "no such volume") {
+		t.Errorf("booting without a disk: %v", err)
+	}
+	if loops, err := loopsUnder(s.volumes.dir); err != nil || len(loops) > 0 {
+		t.Errorf("left: %v, %v", loops, err)
+	}
+	if left, _ := filepath.Glob(filepath.Join(netnsFolder, s.fabric.prefix+"-*")); len(left) > 0 {
+		t.Errorf("left: %v", left)
+	}
+
+	slow := instance(3)
+	slow.CustomData = []byte("#cloud-config\nruncmd:\n- while [ ! -e /run/go-on ]; do sleep 0.1; done\n")
+	must(t, s.CreateVolume(ctx, slow.OSDisk, platform))
+	short, cancel := context.WithTimeout(ctx, 5*time.Second)
+	defer cancel()
+	if err := s.Boot(short, slow); !errors.Is(err, context.DeadlineExceeded) {
+		t.Fatalf("a boot without end: %v", err)
+	}
+	command(ctx, t, s, slow.ID, "touch", "/run/go-on")
+	boot(ctx, t, s, slow, platform)
+}
+
 // labChild makes the test binary play a process that runs a machine until it is
 // killed.
 const labChild = "ORTET_LAB_CHILD"
@@ -273,7 +304,9 @@ func TestCleanAfterKill(t *testing.T) {
 		<-t.Context().Done()
 	}
 	labImage(t)
-	dir := t.TempDir()
+	dir := labDir(t)
+	must(t, Clean(dir))
+	must(t, os.RemoveAll(dir))
 	child := exec.Command(os.Args[0], "-test.run=^TestCleanAfterKill$", "-test.timeout=3m")
 	child.Env = append(os.Environ(), labChild+"="+dir)
 	must(t, child.Start())

@@ -8,6 +8,7 @@ import (
 	"log/slog"
 	"net/http"
 	"os"
+	"path/filepath"
 	"strings"
 	"testing"
 	"time"
@@ -26,10 +27,23 @@ func labImage(t *testing.T) string {
 	return image
 }
 
+// labDir is a test's folder. Its name is the same in every run, so that the next
+// run takes away what a killed one left.
+func labDir(t *testing.T) string {
+	t.Helper()
+	dir := filepath.Join(os.TempDir(), "ortet-machine-"+t.Name())
+	t.Cleanup(func() {
+		if err := os.RemoveAll(dir); err != nil {
+			t.Error(err)
+		}
+	})
+	return dir
+}
+
 func newLab(t *testing.T, frontends ...Frontend) *Substrate {
 	t.Helper()
 	s, err := New(Config{
-		Dir:       t.TempDir(),
+		Dir:       labDir(t),
 		Images:    map[string]string{"*": labImage(t)},
 		Frontends: frontends,
 		Log:       slog.New(slog.NewTextHandler(testWriter{t}, nil)),
@@ -66,6 +80,9 @@ func instance(n int) azsim.Computer {
 		OSDisk:     azsim.Volume(fmt.Sprintf("/disks/pool1_%d_osdisk", n)),
 		CustomData: []byte("#cloud-config\nwrite_files:\n- {path: /etc/pool, content: from custom data}\nruncmd:\n- [touch, /var/lib/runcmd-ran]\n"),
 		Provision:  true,
+
+		AdminUsername: "azureuser",
+		SSHKeys:       []string{"ssh-ed25519 AAAAC3NzaC1lZDI1NTE5AAAAIBbb test"},
 		IMDS: http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
 			_, _ = fmt.Fprintf(w, `{"compute":{"resourceId":%q,"location":"westeurope","zone":"1","name":"pool1_%d"}}`, id, n)
 		}),
@@ -79,7 +96,7 @@ func boot(ctx context.Context, t *testing.T, s *Substrate, c azsim.Computer, fro
 			t.Fatal(err)
 		}
 	}
-	ctx, cancel := context.WithTimeout(ctx, 3*time.Minute)
+	ctx, cancel := context.WithTimeout(ctx, 5*time.Minute)
 	defer cancel()
 	if err := s.Boot(ctx, c); err != nil {
 		t.Fatal(err)
@@ -110,6 +127,7 @@ func TestMachineBoots(t *testing.T) {
 		{"ls /etc/ssh/ssh_host_ed25519_key", "/etc/ssh/ssh_host_ed25519_key"},
 		{"curl -s -H Metadata:true http://169.254.169.254/metadata/instance | grep -c pool1_1", "1"},
 		{"grep -c '<CustomData>' /var/lib/waagent/ovf-env.xml", "1"},
+		{"grep -c AAAAIBbb /home/azureuser/.ssh/authorized_keys", "1"},
 		{"systemctl list-units --failed --plain --no-legend", ""},
 	} {
 		if got := command(ctx, t, s, c.ID, "sh", "-c", tc.command); got != tc.want {
