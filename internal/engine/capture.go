@@ -95,7 +95,10 @@ func (e *Engine) begin(caller context.Context) (r *run, done func()) {
 	care, giveUp := context.WithCancelCause(context.WithoutCancel(caller))
 	work, stop := context.WithCancelCause(care)
 	unhook := context.AfterFunc(caller, func() { stop(context.Cause(caller)) })
-	r = &run{e: e, caller: caller, care: care, work: work, stop: stop, giveUp: giveUp}
+	r = &run{
+		e: e, holder: fmt.Sprintf("%s/%d", e.config.Holder, e.runs.Add(1)),
+		caller: caller, care: care, work: work, stop: stop, giveUp: giveUp,
+	}
 	r.timing.Begin = e.now()
 	return r, func() {
 		if r.hold != nil {
@@ -279,7 +282,7 @@ func (e *Engine) Capture(ctx context.Context, q CaptureRequest) (result CaptureR
 	}
 	t := r.task(head(plan.StepPreflight))
 	looking, stopLooking := context.WithTimeout(r.work, head(plan.StepPreflight).Deadline)
-	_, open, err := r.openRecord(looking, t, q.Node)
+	last, open, err := r.openRecord(looking, t, q.Node)
 	stopLooking()
 	if err != nil {
 		return result, r.unbegun(plan.StepPreflight, err)
@@ -289,6 +292,7 @@ func (e *Engine) Capture(ctx context.Context, q CaptureRequest) (result CaptureR
 			return result, r.unbegun(plan.StepPreflight, err)
 		}
 		if prep.plan.NothingToDo {
+			r.letGo(last)
 			result.NothingToDo, result.Pool, result.Version = true, prep.plan.Pool, prep.plan.Version
 			if v := prep.input.Course.Version; v != nil {
 				result.BuiltFrom = v.Tags[fleet.TagBuiltFrom]
@@ -303,7 +307,7 @@ func (e *Engine) Capture(ctx context.Context, q CaptureRequest) (result CaptureR
 		pool = id.Parent()
 	}
 	err = r.carry(r.work, head(plan.StepHold), func(ctx context.Context, t *task) (err error) {
-		hold, err := e.take(ctx, t, pool)
+		hold, err := e.take(ctx, t, pool, r.holder)
 		if err == nil {
 			r.hold = hold
 			hold.keep(r.care, func(err error) { r.giveUp(err) })

@@ -69,7 +69,12 @@ func (t *task) change(ctx context.Context, key string, c fleet.Change, done chec
 			tries++
 			fresh = true
 			if token == "" {
+				// Complete at once, or already under way by one whose token died
+				// with its process.
 				last = nil
+				if err := t.watch(ctx, done); err != nil {
+					return t.ended(ctx, c, err)
+				}
 				continue
 			}
 		}
@@ -85,6 +90,21 @@ func (t *task) change(ctx context.Context, key string, c fleet.Change, done chec
 				return nil
 			}
 			return last
+		}
+	}
+}
+
+// watch looks until the world is as it should be, for a few times as long as
+// that usually takes.
+func (t *task) watch(ctx context.Context, done check) error {
+	begun, limit := t.r.e.now(), max(3*t.step.Usual, 30*time.Second)
+	for pause := time.Second; ; pause = min(2*pause, 15*time.Second) {
+		ok, err := done(ctx)
+		if err != nil || ok || t.r.e.now().Sub(begun) >= limit {
+			return err
+		}
+		if err := t.wait(ctx, pause, forOwn); err != nil {
+			return err
 		}
 	}
 }

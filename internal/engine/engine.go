@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"log/slog"
+	"sync/atomic"
 	"time"
 
 	"github.com/ortet/ortet/internal/azure"
@@ -33,7 +34,7 @@ type Config struct {
 	// It is refused as a donor.
 	SelfNode string
 	// Holder names this process for the Lease, unique among all processes:
-	// see LocalHolder.
+	// see LocalHolder. Each capture and rollback adds a number of its own.
 	Holder string
 	// Liveness says whether another holder's process still runs, where that
 	// can be known, so that a restart need not wait for the Lease of a dead
@@ -55,6 +56,7 @@ type Engine struct {
 	reporter Reporter
 	now      func() time.Time
 	config   Config
+	runs     atomic.Int64
 }
 
 // New checks the configuration and gives an Engine. It asks nothing of anybody.

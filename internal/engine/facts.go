@@ -120,7 +120,7 @@ func (r *run) write(change func(rec *journal.Record, f *facts)) error {
 		rec.Intents = map[string]journal.Intent{}
 	}
 	change(&rec, &f)
-	f.Writer, f.Seq = r.e.config.Holder, f.Seq+1
+	f.Writer, f.Seq = r.holder, f.Seq+1
 	raw, err := json.Marshal(f)
 	if err != nil {
 		return fmt.Errorf("write the journal: %w", err)

@@ -2,40 +2,40 @@ package engine
 
 import (
 	"context"
-	"crypto/sha256"
-	"encoding/hex"
+	"encoding/json"
 	"errors"
 	"fmt"
-	"strings"
 	"sync"
 	"time"
 
 	"github.com/ortet/ortet/internal/cluster"
 	"github.com/ortet/ortet/internal/fleet"
+	"github.com/ortet/ortet/internal/journal"
 	"github.com/ortet/ortet/internal/plan"
 )
 
 // errLost ends everything: another process may be at work on the pool.
 var errLost = errors.New("the hold on the pool was lost")
 
-// leaseName names a pool's Lease: readable, and unique for its ARM id.
-func leaseName(pool fleet.ResourceID) string {
-	sum := sha256.Sum256([]byte(strings.ToLower(string(pool))))
-	name := strings.Map(func(r rune) rune {
-		if r >= 'a' && r <= 'z' || r >= '0' && r <= '9' {
-			return r
-		}
-		return '-'
-	}, strings.ToLower(pool.Name()))
-	return "ortet-" + strings.Trim(name, "-") + "-" + hex.EncodeToString(sum[:4])
+// letGo releases the hold of a run that ended its record and died before it
+// could: nobody else can have a hold by its name.
+func (r *run) letGo(last journal.Record) {
+	var f facts
+	if last.Ended == nil || json.Unmarshal(last.Facts, &f) != nil || f.Writer == "" {
+		return
+	}
+	if err := r.e.cluster.Release(r.work, last.Pool, f.Writer); err != nil {
+		r.e.log.Debug("cannot release what an earlier run held", "holder", f.Writer, "error", err)
+	}
 }
 
 // A hold keeps others off a pool, and is renewed until it is released.
 type hold struct {
-	e    *Engine
-	name string
-	done chan struct{} // closed when renewing has ended
-	end  context.CancelFunc
+	e      *Engine
+	name   string // the pool's ARM id
+	holder string
+	done   chan struct{} // closed when renewing has ended
+	end    context.CancelFunc
 
 	mu      sync.Mutex
 	expires time.Time
@@ -47,12 +47,12 @@ const renewals = 6
 // take holds the pool for this process. Where a process that is known to be
 // dead has it, it is taken from it; where nobody renews it, it is waited for
 // until it runs out; where somebody renews it, the pool is refused.
-func (e *Engine) take(ctx context.Context, t *task, pool fleet.ResourceID) (*hold, error) {
-	h := &hold{e: e, name: leaseName(pool)}
+func (e *Engine) take(ctx context.Context, t *task, pool fleet.ResourceID, holder string) (*hold, error) {
+	h := &hold{e: e, name: journalKey(pool), holder: holder}
 	var first cluster.Holding
 	for n := 0; ; n++ {
 		began := e.now()
-		holding, err := e.cluster.Hold(ctx, h.name, e.config.Holder, e.config.LeaseFor)
+		holding, err := e.cluster.Hold(ctx, h.name, h.holder, e.config.LeaseFor)
 		if err == nil {
 			h.expires = began.Add(e.config.LeaseFor)
 			if holding.Took {
@@ -113,7 +113,7 @@ func (h *hold) keep(ctx context.Context, lost func(error)) {
 		for sleep(ctx, every) == nil {
 			began := h.e.now()
 			try, cancel := context.WithTimeout(ctx, 2*every)
-			_, err := h.e.cluster.Hold(try, h.name, h.e.config.Holder, h.e.config.LeaseFor)
+			_, err := h.e.cluster.Hold(try, h.name, h.holder, h.e.config.LeaseFor)
 			cancel()
 			switch {
 			case ctx.Err() != nil:
@@ -148,7 +148,7 @@ func (h *hold) release(ctx context.Context) {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), h.e.config.LeaseFor)
 	defer cancel()
 	for n := 0; ; n++ {
-		err := h.e.cluster.Release(ctx, h.name, h.e.config.Holder)
+		err := h.e.cluster.Release(ctx, h.name, h.holder)
 		if err == nil {
 			return
 		}

@@ -161,7 +161,7 @@ func (e *Engine) Rollback(ctx context.Context, q RollbackRequest) (result Rollba
 		return result, &Refused{Problems: []plan.Problem{{Code: "NoPool", On: first(string(q.Pool), "node "+q.Node), What: err.Error(), WayOut: "name a pool, or a node of one"}}}
 	}
 	result.Pool = id
-	_, open, err := r.load(r.work, t, id)
+	last, open, err := r.load(r.work, t, id)
 	if err != nil {
 		return result, r.unbegun(plan.StepPreflight, err)
 	}
@@ -174,11 +174,12 @@ func (e *Engine) Rollback(ctx context.Context, q RollbackRequest) (result Rollba
 			r.note("%s", n)
 		}
 		if c.plan.NothingToDo {
+			r.letGo(last)
 			return result, nil
 		}
 	}
 	err = r.carry(r.work, heads[1], func(ctx context.Context, t *task) (err error) {
-		hold, err := e.take(ctx, t, id)
+		hold, err := e.take(ctx, t, id, r.holder)
 		if err == nil {
 			r.hold = hold
 			hold.keep(r.care, func(err error) { r.giveUp(err) })

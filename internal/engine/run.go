@@ -17,6 +17,9 @@ import (
 type run struct {
 	e    *Engine
 	hold *hold
+	// holder is this run's name for the Lease: no two runs have the same, also in
+	// one process.
+	holder string
 	// caller is the caller's context.
 	caller context.Context
 	// care lasts until the pool is lost to somebody else; work ends with the
