@@ -151,7 +151,7 @@ func (d *drain) helper(ctx context.Context) *kubectl.Helper {
 		GracePeriodSeconds:   seconds(d.options.GracePeriod),
 		IgnoreAllDaemonSets:  true,
 		DeleteEmptyDirData:   true,
-		Timeout:              d.options.Deadline,
+		Timeout:              0, // the context has the deadline, and its cause
 		EvictErrorRetryDelay: evictAgain,
 		ChunkSize:            podsPage,
 		Out:                  io.Discard,
@@ -212,7 +212,6 @@ func (d *drain) force(ctx context.Context) error {
 		helper := d.helper(limited)
 		helper.DisableEviction = true
 		helper.GracePeriodSeconds = seconds(pass.grace)
-		helper.Timeout = pass.grace + forcedMargin
 		err := helper.DeleteOrEvictPods(pods)
 		expired := limited.Err() != nil
 		release()

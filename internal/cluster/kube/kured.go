@@ -13,6 +13,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/ortet/ortet/internal/cluster"
+	"github.com/ortet/ortet/internal/cluster/kube/kured"
 	"github.com/ortet/ortet/internal/fleet"
 )
 
@@ -30,15 +31,16 @@ func (c *Cluster) HoldReboots(ctx context.Context, holder string, ttl time.Durat
 	if holder == "" || ttl <= 0 {
 		return false, &fleet.Error{Op: "hold kured's lock", Kind: fleet.KindInvalid, Err: errors.New("a lock needs a holder and a time to live")}
 	}
-	return c.changeLock(ctx, "hold kured's lock", func(settings kuredSettings, value string) (string, bool, error) {
-		return settings.take(value, kuredHolder+holder, c.now(), ttl)
+	return c.changeLock(ctx, "hold kured's lock", func(settings kured.Settings, value string) (string, bool, error) {
+		value, err := settings.Take(value, kuredHolder+holder, c.now(), ttl)
+		return value, err == nil, err
 	})
 }
 
 // ReleaseReboots gives the lock back where the holder has it.
 func (c *Cluster) ReleaseReboots(ctx context.Context, holder string) error {
-	_, err := c.changeLock(ctx, "release kured's lock", func(settings kuredSettings, value string) (string, bool, error) {
-		return settings.release(value, kuredHolder+holder)
+	_, err := c.changeLock(ctx, "release kured's lock", func(settings kured.Settings, value string) (string, bool, error) {
+		return settings.Release(value, kuredHolder+holder)
 	})
 	return err
 }
@@ -46,7 +48,7 @@ func (c *Cluster) ReleaseReboots(ctx context.Context, holder string) error {
 // changeLock changes the lock's annotation as decide says, and only as long as
 // the DaemonSet is as it was read. decide gives the new value, "" to remove it,
 // and whether anything changes.
-func (c *Cluster) changeLock(ctx context.Context, op string, decide func(kuredSettings, string) (string, bool, error)) (bool, error) {
+func (c *Cluster) changeLock(ctx context.Context, op string, decide func(kured.Settings, string) (string, bool, error)) (bool, error) {
 	for range holdTries {
 		daemonSet, err := c.findKured(ctx)
 		if err != nil || daemonSet == nil {
@@ -54,14 +56,14 @@ func (c *Cluster) changeLock(ctx context.Context, op string, decide func(kuredSe
 		}
 		on := "daemonset " + daemonSet.Namespace + "/" + daemonSet.Name
 		settings := settingsOf(daemonSet)
-		value, change, err := decide(settings, daemonSet.Annotations[settings.annotation])
+		value, change, err := decide(settings, daemonSet.Annotations[settings.Annotation])
 		if err != nil {
 			out := &fleet.Error{Op: op, Resource: on, Kind: fleet.KindInvalid, Err: err,
-				Remedy: "look at its annotation " + settings.annotation}
-			var held *lockHeldError
+				Remedy: "look at its annotation " + settings.Annotation}
+			var held *kured.HeldError
 			if errors.As(err, &held) {
-				out.Kind, out.RetryAfter = fleet.KindHeld, held.left
-				out.Remedy = "wait until that node has rebooted; if it never does, remove the annotation " + settings.annotation
+				out.Kind, out.RetryAfter = fleet.KindHeld, held.Left
+				out.Remedy = "wait until that node has rebooted; if it never does, remove the annotation " + settings.Annotation
 			}
 			return true, out
 		}
@@ -74,7 +76,7 @@ func (c *Cluster) changeLock(ctx context.Context, op string, decide func(kuredSe
 		}
 		a := act{op: op, on: on, access: cluster.Access{Verb: "patch", Group: "apps", Resource: "daemonsets", Namespace: daemonSet.Namespace, Name: daemonSet.Name}}
 		body, err := json.Marshal(map[string]any{"metadata": map[string]any{
-			"annotations": map[string]any{settings.annotation: annotation}, "resourceVersion": daemonSet.ResourceVersion,
+			"annotations": map[string]any{settings.Annotation: annotation}, "resourceVersion": daemonSet.ResourceVersion,
 		}})
 		if err != nil {
 			return true, a.fail(ctx, err)
@@ -89,6 +91,19 @@ func (c *Cluster) changeLock(ctx context.Context, op string, decide func(kuredSe
 		// Its status is written often; look again.
 	}
 	return true, &fleet.Error{Op: op, Kind: fleet.KindConflict, Err: errors.New("kured's DaemonSet is written all the time")}
+}
+
+// settingsOf reads the flags of kured's container.
+func settingsOf(daemonSet *appsv1.DaemonSet) kured.Settings {
+	var words []string
+	environment := map[string]string{}
+	for _, container := range daemonSet.Spec.Template.Spec.Containers {
+		words = append(append(words, container.Command...), container.Args...)
+		for _, variable := range container.Env {
+			environment[variable.Name] = variable.Value
+		}
+	}
+	return kured.ReadSettings(words, environment)
 }
 
 // findKured gives kured's DaemonSet, or nil where there is none.
