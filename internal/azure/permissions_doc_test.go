@@ -40,7 +40,7 @@ func TestPermissionsAreDocumented(t *testing.T) {
 	if !update {
 		t.Fatalf("%s is not what the code needs: run go test ./internal/azure -run Documented -args update", permissionsDoc)
 	}
-	if err := os.WriteFile(permissionsDoc, []byte(want), 0o644); err != nil { //nolint:gosec // a page of documentation
+	if err := os.WriteFile(permissionsDoc, []byte(want), 0o644); err != nil {
 		t.Fatal(err)
 	}
 }

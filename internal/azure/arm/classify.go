@@ -93,7 +93,7 @@ func failed(ctx context.Context, op string, on fleet.ResourceID, err error) erro
 func classifyLocal(e *fleet.Error, err error) {
 	var (
 		denied  *azidentity.AuthenticationFailedError
-		foreign errForeign
+		foreign foreignError
 		network net.Error
 		syntax  *json.SyntaxError
 		typ     *json.UnmarshalTypeError

@@ -1,6 +1,7 @@
 package arm_test
 
 import (
+	"net/http"
 	"strings"
 	"testing"
 	"testing/synctest"
@@ -76,7 +77,7 @@ func TestFaults(t *testing.T) {
 		}
 		puts := 0
 		for _, r := range s.Requests() {
-			if r.Method == "PUT" && strings.HasSuffix(r.Path, "/snapshots/s") {
+			if r.Method == http.MethodPut && strings.HasSuffix(r.Path, "/snapshots/s") {
 				puts++
 			}
 		}
@@ -190,7 +191,7 @@ func TestFaults(t *testing.T) {
 		gallery, snapshot := f.Pool.In("galleries", "far"), f.Pool.In("snapshots", "far")
 		def := gallery.Child("images", "img")
 		version := fleet.CreateVersion{ID: def.Child("versions", "1.0.0"), Location: where, Source: snapshot, Replicas: 1, StorageType: fleet.ZRS, ReplicationMode: fleet.ReplicationFull}
-		make := func(ch fleet.Change) error {
+		change := func(ch fleet.Change) error {
 			tok, err := f.Cloud.Begin(t.Context(), ch)
 			if err != nil || tok == "" {
 				return err
@@ -203,11 +204,11 @@ func TestFaults(t *testing.T) {
 			fleet.CreateGallery{ID: gallery, Location: where},
 			fleet.CreateDefinition{Definition: fleet.Definition{ID: def, Location: where, Publisher: "p", Offer: "o", SKU: "s", OSState: "Generalized", Linux: true, Generation: "V2", Architecture: "x64"}},
 		} {
-			if err := make(ch); err != nil {
+			if err := change(ch); err != nil {
 				t.Fatal(err)
 			}
 		}
-		if err := make(version); !fleet.Is(err, fleet.KindUnsupported) {
+		if err := change(version); !fleet.Is(err, fleet.KindUnsupported) {
 			t.Errorf("%v", err)
 		}
 		list, err := f.Cloud.Versions(t.Context(), def)
@@ -216,7 +217,7 @@ func TestFaults(t *testing.T) {
 		}
 		version.StorageType = fleet.LRS
 		for _, ch := range []fleet.Change{fleet.DeleteVersion{ID: version.ID}, version} {
-			if err := make(ch); err != nil {
+			if err := change(ch); err != nil {
 				t.Fatal(err)
 			}
 		}

@@ -19,7 +19,7 @@ import (
 
 // tokenPrefix names the form of a token. A later form gets another number, and
 // this one stays readable.
-const tokenPrefix = "ortet-arm-1."
+const tokenPrefix = "ortet-arm-1." // #nosec G101 -- of an operation, not of a log-in
 
 // maxToken bounds a token that is read back; the SDK's holds three URLs.
 const maxToken = 32 << 10
@@ -128,7 +128,7 @@ func begun[T any](ctx context.Context, change fleet.Change, p *runtime.Poller[T]
 	}
 	if p.Done() {
 		// Done pollers answer with the response that they have.
-		resp, err := p.Poll(ctx)
+		resp, err := p.Poll(ctx) //nolint:bodyclose // the SDK has read and closed it
 		if err != nil {
 			return "", failed(ctx, change.Verb(), change.Target(), err)
 		}
@@ -226,7 +226,7 @@ func (c *Cloud) Poll(ctx context.Context, tok fleet.Token) (fleet.Progress, erro
 		return none, &fleet.Error{Op: t.Verb, Resource: string(t.Target), Kind: fleet.KindInvalid,
 			Err: fmt.Errorf("bad token: %w", err), Remedy: "observe the target instead"}
 	}
-	resp, err := op.Poll(ctx)
+	resp, err := op.Poll(ctx) //nolint:bodyclose // the SDK has read and closed it
 	if err != nil {
 		return none, failed(ctx, t.Verb, t.Target, err)
 	}
@@ -289,7 +289,7 @@ func (c *Cloud) sdkTokenAtHome(sdk string) error {
 				return nil
 			}
 			if u, err := url.Parse(v); err != nil || !home.atHome(u) {
-				return errForeign{"another host", c.endpoint.Host}
+				return foreignError{"another host", c.endpoint.Host}
 			}
 		}
 		return nil

@@ -42,7 +42,7 @@ func (c *Cloud) Denied(ctx context.Context, scope fleet.ResourceID, actions []st
 			return nil, failed(ctx, op, scope, err)
 		}
 		req.Raw().Header.Set("Accept", "application/json")
-		resp, err := c.raw.Pipeline().Do(req)
+		resp, err := c.raw.Pipeline().Do(req) //nolint:bodyclose // the SDK has read and closed it
 		if err != nil {
 			return nil, failed(ctx, op, scope, err)
 		}

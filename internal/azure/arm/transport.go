@@ -49,15 +49,15 @@ func (b *boundedBody) Read(p []byte) (int, error) {
 	return n, err
 }
 
-// errForeign keeps the bearer token at home.
-type errForeign struct{ host, home string }
+// foreignError keeps the bearer token at home.
+type foreignError struct{ host, home string }
 
-func (e errForeign) Error() string {
+func (e foreignError) Error() string {
 	return fmt.Sprintf("refused to send credentials to %s, which is not Azure Resource Manager at %s", e.host, e.home)
 }
 
 // NonRetriable tells the SDK's retry policy.
-func (errForeign) NonRetriable() {}
+func (foreignError) NonRetriable() {}
 
 // A homePolicy lets requests go to Azure Resource Manager alone. The URLs of
 // operations and next pages come from answers and from resume tokens that were
@@ -66,7 +66,7 @@ type homePolicy struct{ endpoint *url.URL }
 
 func (p *homePolicy) Do(r *policy.Request) (*http.Response, error) {
 	if u := r.Raw().URL; !p.atHome(u) {
-		return nil, errForeign{u.Scheme + "://" + u.Host, p.endpoint.Host}
+		return nil, foreignError{u.Scheme + "://" + u.Host, p.endpoint.Host}
 	}
 	return r.Next()
 }

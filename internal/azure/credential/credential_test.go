@@ -9,6 +9,7 @@ import (
 	"encoding/json"
 	"encoding/pem"
 	"errors"
+	"fmt"
 	"math/big"
 	"net/http"
 	"net/http/httptest"
@@ -352,7 +353,7 @@ func TestNothingFound(t *testing.T) {
 		}
 	}
 	out := func(context.Context, string, ...string) ([]byte, error) {
-		return nil, errors.New("exit status 1: Please run 'az login' to setup account.")
+		return nil, fmt.Errorf("exit status 1: %s", "Please run 'az login' to setup account.")
 	}
 	if _, err := credential.Load(t.Context(), credential.Config{Run: out, DefaultFile: "/nonexistent"}); err == nil || !strings.Contains(err.Error(), "Please run 'az login'") {
 		t.Errorf("%v", err)
