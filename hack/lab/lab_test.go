@@ -112,7 +112,7 @@ func TestMachinesJoinAndRunPods(t *testing.T) {
 	machines, err := machine.New(machine.Config{
 		Dir:       dir,
 		Images:    map[string]string{"*": image},
-		Frontends: []machine.Frontend{{Listen: "10.96.0.1:443", Target: fmt.Sprintf("127.0.0.1:%d", cp.Port())}},
+		Frontends: []machine.Frontend{{Listen: lab.APIServerFrontend, Target: fmt.Sprintf("127.0.0.1:%d", cp.Port())}},
 		Log:       slog.New(slog.NewTextHandler(testWriter{t}, nil)),
 	})
 	if err != nil {

@@ -1,5 +1,15 @@
 // Package lab is what a pool of real machines is made from: the disk image that
 // plays the marketplace's, and the custom data that makes a node of it.
+//
+// It needs root on Debian and the packages in packages.txt. The machines
+// themselves are internal/azsim/machine. By hand:
+//
+//	go run ./hack/lab/images --out DIR
+//	hack/lab/rootfs.sh --controlplane FILE --images DIR
+//
+// Its test boots machines that join a real control plane:
+//
+//	ORTET_LAB=1 go test ./hack/lab/
 package lab
 
 import (
@@ -13,10 +23,13 @@ import (
 //go:embed customdata.yaml.tmpl
 var customData string
 
-// APIServer is the API server's URL as machines see it, by the address of the
-// service "kubernetes", which every control plane's certificate carries. A
-// frontend of the machines' network has to lead from it to the API server.
-const APIServer = "https://10.96.0.1:443"
+// The API server as machines and pods see it: by the address of the service
+// "kubernetes", which every control plane's certificate carries. A frontend of
+// the machines' network has to lead from there to the API server.
+const (
+	APIServerFrontend = "10.96.0.1:443"
+	APIServer         = "https://" + APIServerFrontend
+)
 
 // Images that the disk image holds. No registry has them.
 const (

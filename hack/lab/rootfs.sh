@@ -54,18 +54,24 @@ mkdir -p "$cache"
 exec 9>"$cache/rootfs.lock"
 flock 9
 
-# Whatever happens, nothing stays mounted and no half-made tree stays.
-work=$(mktemp -d "$cache/rootfs-work.XXXXXX")
-loop=''
-cleanup() {
-	local m
+# discard takes away a work folder with all that is mounted in it.
+discard() {
+	local work=$1 m l
 	for m in "$work"/mnt/run "$work"/mnt/proc "$work"/mnt "$work"/tree/proc; do
 		if mountpoint -q "$m"; then umount "$m" || umount -l "$m"; fi
 	done
-	if [ -n "$loop" ]; then losetup -d "$loop" || true; fi
+	for l in $(losetup --noheadings --output NAME --associated "$work/disk.raw" 2>/dev/null); do
+		losetup -d "$l" || true
+	done
 	rm -rf --one-file-system "$work"
 }
-trap cleanup EXIT
+# Whatever happens, nothing stays mounted and no half-made tree stays. What a
+# killed run left is nobody's, since this one holds the lock.
+for old in "$cache"/rootfs-work.*; do
+	if [ -d "$old" ]; then discard "$old"; fi
+done
+work=$(mktemp -d "$cache/rootfs-work.XXXXXX")
+trap 'discard "$work"' EXIT
 trap 'exit 130' INT TERM
 
 wanted=$(grep -v '^#' "$here/rootfs-packages.txt")
@@ -205,11 +211,13 @@ fi
 
 umount "$mnt"
 losetup -d "$loop"
-loop=''
 mkdir -p "$out"
 mv "$disk" "$out/disk.raw.part"
 mv "$out/disk.raw.part" "$out/disk.raw"
-# Superseded images are of no use; the two newest stay, for another checkout.
-ls -1dt "$cache"/rootfs-*/ | grep -v rootfs-work | tail -n +3 | while read -r old; do rm -rf "$old"; done
+# Superseded ones are of no use; the two newest stay, for another checkout.
+for kind in 'rootfs-*/disk.raw' 'rootfs-packages-*.tar'; do
+	# shellcheck disable=SC2012,SC2086 # names of our own making
+	(cd "$cache" && ls -1t $kind) | tail -n +3 | while read -r old; do rm -rf "$cache/${old%/disk.raw}"; done
+done
 say "done: $(du -sm "$out/disk.raw" | cut -f1) MB in a disk of $size GB"
 echo "$out/disk.raw"

@@ -12,8 +12,10 @@ import (
 	"sync"
 )
 
-// serveFrontend listens in the fabric and passes connections on to the host.
-func (s *Substrate) serveFrontend(f Frontend) error {
+// AddFrontend listens in the fabric and passes connections on to the host, until
+// Close. Its address may be any that machines need not reach otherwise, so a
+// certificate can name it beforehand. A second one at an address is an error.
+func (s *Substrate) AddFrontend(f Frontend) error {
 	host, port, err := net.SplitHostPort(f.Listen)
 	if err != nil {
 		return fmt.Errorf("frontend %q: %w", f.Listen, err)
@@ -34,9 +36,10 @@ func (s *Substrate) serveFrontend(f Frontend) error {
 	if err != nil {
 		return fmt.Errorf("frontend %q: %w", f.Listen, err)
 	}
-	var relay relay
-	relay.target = f.Target
+	relay := relay{target: f.Target}
 	relay.done.Go(func() { relay.serve(listener) })
+	s.mu.Lock()
+	defer s.mu.Unlock()
 	s.closers = append(s.closers, func() error {
 		err := listener.Close()
 		relay.close()

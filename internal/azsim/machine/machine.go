@@ -54,9 +54,9 @@ type Substrate struct {
 	volumes *store
 	log     *slog.Logger
 	lock    *os.File
-	closers []func() error
 
 	mu        sync.Mutex
+	closers   []func() error
 	computers map[string]*computer
 }
 
@@ -113,7 +113,7 @@ func New(config Config) (_ *Substrate, err error) {
 		return nil, fmt.Errorf("make the machines' network: %w", err)
 	}
 	for _, f := range config.Frontends {
-		if err := s.serveFrontend(f); err != nil {
+		if err := s.AddFrontend(f); err != nil {
 			return nil, err
 		}
 	}
@@ -127,15 +127,16 @@ func (s *Substrate) Close() error {
 	for _, c := range s.computers {
 		all = append(all, c)
 	}
+	closers := s.closers
+	s.closers = nil
 	s.mu.Unlock()
 	var errs error
 	for _, c := range all {
 		errs = errors.Join(errs, s.Remove(context.Background(), c.id))
 	}
-	for _, f := range s.closers {
+	for _, f := range closers {
 		errs = errors.Join(errs, f())
 	}
-	s.closers = nil
 	return errors.Join(errs, clean(context.Background(), s.dir), s.lock.Close())
 }
 

@@ -37,6 +37,18 @@ func Clean(string) error { return errUnsupported }
 // Close does nothing.
 func (*Substrate) Close() error { return nil }
 
+// AddFrontend fails: machines need Linux.
+func (*Substrate) AddFrontend(Frontend) error { return errUnsupported }
+
+// Gateway returns no address.
+func (*Substrate) Gateway() netip.Addr { return netip.Addr{} }
+
+// Address fails: machines need Linux.
+func (*Substrate) Address(string) (netip.Addr, error) { return netip.Addr{}, errUnsupported }
+
+// VolumeFile returns no file.
+func (*Substrate) VolumeFile(azsim.Volume) string { return "" }
+
 // Exec fails: machines need Linux.
 func (*Substrate) Exec(context.Context, string, []byte, ...string) ([]byte, error) {
 	return nil, errUnsupported
