@@ -190,8 +190,13 @@ func (s *scanner) pemBlocks(p piece) {
 		}
 		rest = rest[i:]
 		at := len(p.data) - len(rest)
-		block, _ := pem.Decode(rest[:min(len(rest), overlap)])
-		if block != nil {
+		// Up to the next beginning only: pieces are looked at once, whatever a
+		// file is full of.
+		own := rest[:min(len(rest), overlap)]
+		if next := bytes.Index(own[len(pemBegin):], pemBegin); next >= 0 {
+			own = own[:len(pemBegin)+next]
+		}
+		if block, _ := pem.Decode(own); block != nil {
 			s.pemBlock(p, block, at)
 		}
 		rest = rest[len(pemBegin):]
