@@ -249,6 +249,16 @@ func kindOf(status int, code, message string) fleet.Kind {
 		return fleet.KindInvalid
 	}
 	switch {
+	case has(code, "SubscriptionNotFound"):
+		// What the credentials may not see is not there, says Azure. Nothing
+		// must be taken for deleted because of that.
+		return fleet.KindDenied
+	case has(message, "not an active Virtual Machine Scale Set VM instanceId"):
+		return fleet.KindNotFound // a 400 for some requests
+	case has(code, "InvalidResourceType", "InvalidResourceNamespace"):
+		return fleet.KindUnsupported
+	case status == http.StatusNotFound && code == "":
+		return fleet.KindTransient // of a proxy: Azure gives a code
 	case status == http.StatusUnauthorized:
 		return fleet.KindUnauthenticated
 	case status == http.StatusForbidden:
@@ -290,6 +300,10 @@ var reAction = regexp.MustCompile(`(?:perform action|permission to perform actio
 
 func remedy(kind fleet.Kind, r *refusal) string {
 	switch {
+	case has(r.code, "SubscriptionNotFound"):
+		return "the credentials cannot see the subscription: check its id, the tenant, and their role"
+	case kind == fleet.KindTransient && r.status == http.StatusNotFound:
+		return "if this stays, check the endpoint and any proxy"
 	case kind == fleet.KindDenied && has(r.code, "Policy"):
 		return "an Azure Policy forbids this: ask its owner for an exemption"
 	case kind == fleet.KindDenied:

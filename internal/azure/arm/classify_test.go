@@ -27,6 +27,10 @@ func TestClassify(t *testing.T) {
 	}{
 		{name: "not found", answer: refusal(404, "ResourceNotFound", "The Resource was not found."), kind: fleet.KindNotFound, code: "ResourceNotFound"},
 		{name: "no group", answer: refusal(404, "ResourceGroupNotFound", "x"), kind: fleet.KindNotFound, code: "ResourceGroupNotFound"},
+		{name: "not to be seen", answer: refusal(404, "SubscriptionNotFound", "no"), kind: fleet.KindDenied, code: "SubscriptionNotFound", says: "cannot see the subscription"},
+		{name: "no such type", answer: refusal(404, "InvalidResourceType", "no"), kind: fleet.KindUnsupported, code: "InvalidResourceType"},
+		{name: "no such instance", answer: refusal(400, "InvalidParameter", "The provided instanceId 4 is not an active Virtual Machine Scale Set VM instanceId."), kind: fleet.KindNotFound, code: "InvalidParameter"},
+		{name: "a proxy's 404", answer: answer{status: 404, body: "<html>"}, kind: fleet.KindTransient, says: "proxy"},
 		{name: "denied", answer: refusal(403, "AuthorizationFailed", denied), kind: fleet.KindDenied, code: "AuthorizationFailed",
 			says: "grant Microsoft.Compute/disks/read on /subscriptions/s/x"},
 		{name: "linked", answer: refusal(403, "LinkedAuthorizationFailed", linked), kind: fleet.KindDenied, code: "LinkedAuthorizationFailed",
