@@ -9,6 +9,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/ortet/ortet/internal/azure"
 	"github.com/ortet/ortet/internal/fleet"
 	"github.com/ortet/ortet/internal/journal"
 	"github.com/ortet/ortet/internal/plan"
@@ -129,7 +130,7 @@ func (e *Engine) prepare(ctx context.Context, t *task, q CaptureRequest) (prepar
 	if o.Pool != nil {
 		course = plan.CourseOf(o, names, options, e.now())
 		denied, err := ask(ctx, t, func(ctx context.Context) ([]string, error) {
-			return e.cloud.Denied(ctx, o.Pool.ID.Group(), plan.CaptureActions(options, course))
+			return e.cloud.Denied(ctx, o.Pool.ID.Group(), azure.ActionsOf(plan.CaptureChanges(options, course)...))
 		})
 		o.DeniedAzure = denied
 		if err != nil {

@@ -329,7 +329,11 @@ func TestCaptureSurvives(t *testing.T) {
 // TestInterrupted: wherever the caller stops it, the donor is given back before
 // Capture returns, and the same command finishes.
 func TestInterrupted(t *testing.T) {
+	moments := []time.Duration{210 * time.Second, 213 * time.Second, 216 * time.Second, 219 * time.Second, 222 * time.Second, 225 * time.Second}
 	for after := time.Second; after < 52*time.Minute; after += after/4 + 11*time.Second {
+		moments = append(moments, after)
+	}
+	for _, after := range moments {
 		t.Run(after.String(), func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				w := newWorld()

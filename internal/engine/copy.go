@@ -5,7 +5,6 @@ import (
 	"bytes"
 	"context"
 	"encoding/base64"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"maps"
@@ -459,10 +458,8 @@ func readOutput(output []byte) (progress string, report *wire.GeneralizeReport) 
 		if len(text) == 0 || text[0] != '{' {
 			continue
 		}
-		var line wire.GeneralizeLine
-		decoder := json.NewDecoder(bytes.NewReader(text))
-		decoder.DisallowUnknownFields()
-		if decoder.Decode(&line) != nil {
+		line, err := wire.ParseGeneralizeLine(text)
+		if err != nil {
 			continue
 		}
 		if line.Report != nil {

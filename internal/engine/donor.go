@@ -201,6 +201,19 @@ func stop(ctx context.Context, t *task) error {
 	if f.SnapshotTaken {
 		return needless("the snapshot is taken")
 	}
+	if _, begun := r.undo(undoSnapshot); begun {
+		// Begun by a process that died. Where the donor runs again, nobody knows
+		// what of that is in it.
+		i, err := t.instance(ctx, f.Instance)
+		if err != nil {
+			return err
+		}
+		if !down(i) {
+			if err := deleteDonorSnapshot(ctx, t); err != nil {
+				return err
+			}
+		}
+	}
 	if err := r.write(func(rec *journal.Record, _ *facts) { addUndo(rec, undoStop, nil) }); err != nil {
 		return err
 	}

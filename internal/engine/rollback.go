@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"time"
 
+	"github.com/ortet/ortet/internal/azure"
 	"github.com/ortet/ortet/internal/cluster"
 	"github.com/ortet/ortet/internal/fleet"
 	"github.com/ortet/ortet/internal/journal"
@@ -55,7 +56,7 @@ func (e *Engine) lookBack(ctx context.Context, t *task, q RollbackRequest) (c co
 		return c, nil
 	}
 	denied, err := ask(ctx, t, func(ctx context.Context) ([]string, error) {
-		return e.cloud.Denied(ctx, c.pool.ID.Group(), plan.RollbackActions())
+		return e.cloud.Denied(ctx, c.pool.ID.Group(), azure.ActionsOf(plan.RollbackChanges()...))
 	})
 	if err != nil {
 		problem(plan.Problem{Code: "Unreadable", On: string(c.pool.ID.Group()), What: "what these credentials may do cannot be read: " + err.Error(), WayOut: "let them read their own permissions"})

@@ -13,11 +13,11 @@ import (
 	"github.com/ortet/ortet/internal/cluster"
 	"github.com/ortet/ortet/internal/fleet"
 	"github.com/ortet/ortet/internal/journal"
+	"github.com/ortet/ortet/internal/plan"
 	"github.com/ortet/ortet/internal/wire"
 )
 
-// noop is customData that does nothing, kamino's.
-const noop = "#cloud-config\n"
+const noop = plan.NoopCustomData
 
 func sha(data string) string {
 	sum := sha256.Sum256([]byte(data))

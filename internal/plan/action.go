@@ -1,60 +1,31 @@
 package plan
 
-import "slices"
+import "github.com/ortet/ortet/internal/fleet"
 
-// CaptureActions gives the Azure actions that a capture of the course needs on
-// the pool's resource group, each once, sorted.
-func CaptureActions(options Options, course Course) []string {
-	actions := []string{
-		"Microsoft.Compute/virtualMachineScaleSets/read",
-		"Microsoft.Compute/virtualMachineScaleSets/write",
-		"Microsoft.Compute/virtualMachineScaleSets/virtualMachines/read",
-		"Microsoft.Compute/virtualMachineScaleSets/virtualMachines/instanceView/read",
-		"Microsoft.Compute/disks/read",
-		"Microsoft.Compute/snapshots/read",
-		"Microsoft.Compute/snapshots/delete",
-		"Microsoft.Compute/galleries/read",
-		"Microsoft.Compute/galleries/images/read",
-		"Microsoft.Compute/galleries/images/versions/read",
-		"Microsoft.Compute/galleries/images/versions/delete",
-	}
+// CaptureChanges gives a zero change of every verb that a capture of the course
+// may ask for, so that preflight knows which permissions it needs. Undoing
+// needs no others.
+func CaptureChanges(options Options, course Course) []fleet.Change {
+	changes := []fleet.Change{fleet.DeleteSnapshot{}, fleet.DeleteVersion{}, fleet.PatchModel{}}
 	if !options.Extensions.None {
-		actions = append(actions,
-			"Microsoft.Compute/virtualMachineScaleSets/extensions/read",
-			"Microsoft.Compute/virtualMachineScaleSets/extensions/delete")
+		changes = append(changes, fleet.DeleteExtension{})
+	}
+	if options.NewNodes > 0 {
+		changes = append(changes, fleet.SetCapacity{})
 	}
 	if course.Start < AtVersion {
-		actions = append(actions,
-			"Microsoft.Compute/galleries/write",
-			"Microsoft.Compute/galleries/images/write",
-			"Microsoft.Compute/galleries/images/versions/write")
+		changes = append(changes, fleet.CreateGallery{}, fleet.CreateDefinition{}, fleet.CreateVersion{})
 	}
 	if course.NeedsWorkbench() {
-		actions = append(actions,
-			"Microsoft.Compute/snapshots/write",
-			"Microsoft.Compute/disks/write",
-			"Microsoft.Compute/disks/delete",
-			"Microsoft.Compute/virtualMachineScaleSets/virtualMachines/write")
+		changes = append(changes, fleet.CreateSnapshot{}, fleet.CreateDisk{}, fleet.DeleteDisk{}, fleet.AttachDisk{}, fleet.DetachDisk{})
 	}
 	if course.FromDonor() {
-		stop := "Microsoft.Compute/virtualMachineScaleSets/virtualMachines/powerOff/action"
-		if options.Deallocate {
-			stop = "Microsoft.Compute/virtualMachineScaleSets/virtualMachines/deallocate/action"
-		}
-		actions = append(actions, stop, "Microsoft.Compute/virtualMachineScaleSets/virtualMachines/start/action")
+		changes = append(changes, fleet.ProtectInstance{}, fleet.StopInstance{Deallocate: options.Deallocate}, fleet.StartInstance{})
 	}
-	slices.Sort(actions)
-	return actions
+	return changes
 }
 
-// RollbackActions gives those that a rollback needs.
-func RollbackActions() []string {
-	return []string{
-		"Microsoft.Compute/galleries/images/read",
-		"Microsoft.Compute/galleries/images/versions/read",
-		"Microsoft.Compute/galleries/images/versions/write",
-		"Microsoft.Compute/galleries/read",
-		"Microsoft.Compute/virtualMachineScaleSets/read",
-		"Microsoft.Compute/virtualMachineScaleSets/write",
-	}
+// RollbackChanges gives those of a rollback.
+func RollbackChanges() []fleet.Change {
+	return []fleet.Change{fleet.PatchModel{}, fleet.TagVersion{}}
 }

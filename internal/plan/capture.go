@@ -153,7 +153,7 @@ func CaptureSteps(in CaptureInput) []Step {
 		{ID: StepModel, Title: "Point " + in.Pool.Name + "'s model at " + version, Usual: 30 * time.Second, Deadline: 30 * moment, Skip: model, Irreversible: losses},
 		{ID: StepExtensions, Title: "Delete extensions from the model" + orNone(": ", extensionNames(in.Doomed)), Usual: time.Duration(len(in.Doomed)) * 30 * time.Second, Deadline: 60 * moment, Skip: skipIf(len(in.Doomed) == 0, "there are none to delete"), Irreversible: lost},
 		{ID: StepGrow, Title: fmt.Sprintf("Add %d new node(s)", o.NewNodes), Usual: 2 * time.Minute, Deadline: 60 * moment, Skip: skipIf(o.NewNodes == 0, "none were asked for")},
-		{ID: StepEnd, Title: "Close the journal and let go of the pool", Deadline: 2 * moment},
+		{ID: StepEnd, Title: "Close the journal and let go of the pool", Deadline: 30 * moment},
 	}
 	after := map[string][]string{
 		StepHold: {StepPreflight}, StepJournal: {StepHold}, StepGallery: {StepJournal}, StepDefinition: {StepGallery},

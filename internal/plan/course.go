@@ -1,12 +1,23 @@
 package plan
 
 import (
+	"crypto/sha256"
+	"encoding/hex"
 	"fmt"
 	"strings"
 	"time"
 
 	"github.com/ortet/ortet/internal/fleet"
 )
+
+// NoopCustomData does nothing at boot; kamino's.
+const NoopCustomData = "#cloud-config\n"
+
+// noopSHA is what a version's TagCustomData is that needs no customData.
+func noopSHA() string {
+	sum := sha256.Sum256([]byte(NoopCustomData))
+	return hex.EncodeToString(sum[:])
+}
 
 // Start is where a capture's work begins.
 type Start int
@@ -62,6 +73,10 @@ func CourseOf(o Observed, names Names, options Options, now time.Time) Course {
 			return c
 		default:
 			c.Start, c.Version = AtVersion, &v
+			if custom := v.Tags[fleet.TagCustomData]; options.Bake && custom != "" && custom != noopSHA() {
+				refuse(v.ID, "OtherBootstrap", "today's version was made with --bootstrap keep: its nodes need the model's customData to join",
+					"say --again to make another today, or --bootstrap keep")
+			}
 			if from := v.Tags[fleet.TagBuiltFrom]; from != "" && !strings.EqualFold(from, options.Node) {
 				c.Notes = append(c.Notes, fmt.Sprintf("today's version %s was built from %s; say --again to make one from %s", v.Name, from, options.Node))
 			}

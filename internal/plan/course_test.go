@@ -1,0 +1,229 @@
+package plan
+
+import (
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/ortet/ortet/internal/fleet"
+)
+
+// good is a world in which nothing speaks against a capture.
+func good() Observed {
+	donor := fleet.Node{Name: "pool1000000", OS: "linux", Architecture: "amd64", Ready: true, Labels: map[string]string{}, Annotations: map[string]string{}}
+	id := pool.Child("virtualMachines", "0")
+	disk := fleet.Disk{ID: "d", Generation: "V2", Architecture: "x64"}
+	return Observed{
+		Donor: &donor, InstanceID: id, Disk: &disk, SelfNode: "elsewhere",
+		Pool:      &fleet.Pool{ID: pool, Name: "pool1", Orchestration: fleet.Uniform, UpgradeMode: fleet.Manual, Tags: map[string]string{}, Model: fleet.Model{Linux: true}},
+		Instance:  &fleet.Instance{ID: id, Power: fleet.PowerRunning, OSDisk: "d", Generation: "V2"},
+		Workbench: &Workbench{},
+	}
+}
+
+func codes(problems []Problem) (out []string) {
+	for _, p := range problems {
+		out = append(out, p.Code)
+	}
+	slices.Sort(out)
+	return out
+}
+
+func TestCaptureProblems(t *testing.T) {
+	definition := func(change func(d *fleet.Definition)) func(o *Observed, q *Options) {
+		return func(o *Observed, _ *Options) {
+			d := NewDefinition(DefinitionOf(pool), *o.Pool, *o.Instance, *o.Disk, fleet.SizeInfo{}, nil)
+			change(&d)
+			o.Definition = &d
+		}
+	}
+	for name, c := range map[string]struct {
+		change func(o *Observed, q *Options)
+		want   string
+	}{
+		"none":                {func(*Observed, *Options) {}, ""},
+		"no node":             {func(o *Observed, _ *Options) { *o = Observed{} }, "NodeNotFound"},
+		"no instance":         {func(o *Observed, _ *Options) { *o = Observed{Donor: o.Donor, NotInstance: errText("no")} }, "NotAnInstance"},
+		"windows":             {func(o *Observed, _ *Options) { o.Donor.OS = "windows" }, "NotLinux"},
+		"not ready":           {func(o *Observed, _ *Options) { o.Donor.Ready = false }, "NodeNotReady"},
+		"own node":            {func(o *Observed, _ *Options) { o.SelfNode = "pool1000000" }, "OwnNode"},
+		"rebooting":           {func(o *Observed, _ *Options) { o.Donor.Annotations[fleet.AnnotationKuredReboot] = "now" }, "RebootPending"},
+		"stopped":             {func(o *Observed, _ *Options) { o.Instance.Power = fleet.PowerStopped }, "InstanceNotRunning"},
+		"flexible":            {func(o *Observed, _ *Options) { o.Pool.Orchestration = "Flexible" }, "NotUniform"},
+		"ephemeral":           {func(o *Observed, _ *Options) { o.Pool.Model.EphemeralOS, o.Disk, o.Instance.OSDisk = true, nil, "" }, "EphemeralDisk"},
+		"automatic":           {func(o *Observed, _ *Options) { o.Pool.UpgradeMode = "automatic" }, "AutomaticUpgrade"},
+		"rolling":             {func(o *Observed, _ *Options) { o.Pool.UpgradeMode = fleet.Rolling }, "RollingUpgrade"},
+		"rolling, allowed":    {func(o *Observed, q *Options) { o.Pool.UpgradeMode = fleet.Rolling; q.AllowRolling = true }, ""},
+		"OS upgrade":          {func(o *Observed, _ *Options) { o.Pool.AutomaticOSUpgrade = true }, "AutomaticOSUpgrade"},
+		"OS upgrade, allowed": {func(o *Observed, q *Options) { o.Pool.AutomaticOSUpgrade = true; q.ExcludeFromLatest = true }, ""},
+		"repairs":             {func(o *Observed, _ *Options) { o.Pool.AutomaticRepairs = true }, "AutomaticRepairs"},
+		"spot":                {func(o *Observed, _ *Options) { o.Pool.Spot = true }, ""},
+		"spot, deallocated":   {func(o *Observed, q *Options) { o.Pool.Spot = true; q.Deallocate = true }, "SpotDeallocate"},
+		"AKS by tag":          {func(o *Observed, _ *Options) { o.Pool.Tags["aks-managed-poolName"] = "p" }, "ManagedByAKS"},
+		"AKS by label":        {func(o *Observed, _ *Options) { o.Donor.Labels["kubernetes.azure.com/cluster"] = "MC_a_b_c" }, "ManagedByAKS"},
+		"AKS Engine":          {func(o *Observed, _ *Options) { o.Donor.Labels["kubernetes.azure.com/cluster"] = "my-group" }, ""},
+		"CAPZ":                {func(o *Observed, _ *Options) { o.Pool.Tags[tagCAPZ+"mine"] = "owned" }, "OwnedByClusterAPI"},
+		"CAPZ, allowed":       {func(o *Observed, q *Options) { o.Pool.Tags[tagCAPZ+"mine"] = "owned"; q.AllowOwned = true }, ""},
+		"no workbench":        {func(o *Observed, _ *Options) { o.Workbench = nil }, "NoWorkbench"},
+		"short history":       {func(_ *Observed, q *Options) { q.History = 1 }, "HistoryTooShort"},
+		"confidential":        {func(o *Observed, _ *Options) { o.Instance.SecurityType = "ConfidentialVM" }, "ConfidentialDisk"},
+		"denied":              {func(o *Observed, _ *Options) { o.DeniedAzure = []string{"a"}; o.DeniedCluster = []string{"b"} }, "AzureDenied ClusterDenied"},
+		"fitting definition":  {definition(func(*fleet.Definition) {}), ""},
+		"generation":          {definition(func(d *fleet.Definition) { d.Generation = "V1" }), "DefinitionMismatch"},
+		"architecture":        {definition(func(d *fleet.Definition) { d.Architecture = "Arm64" }), "DefinitionMismatch"},
+		"security":            {definition(func(d *fleet.Definition) { d.SecurityType = "TrustedLaunch" }), "DefinitionMismatch"},
+		"security, supported": {definition(func(d *fleet.Definition) { d.SecurityType = "TrustedLaunchSupported" }), ""},
+		"specialized":         {definition(func(d *fleet.Definition) { d.OSState = "Specialized" }), "DefinitionMismatch"},
+		"NVMe": {func(o *Observed, q *Options) {
+			definition(func(*fleet.Definition) {})(o, q)
+			o.Pool.Model.NVMe = true
+		}, "DefinitionMismatch"},
+		"extension needed": {func(o *Observed, _ *Options) {
+			o.Pool.Model.Extensions = []fleet.Extension{{Name: "cse", Type: "CustomScript"}, {Name: "x", After: []string{"cse"}}}
+		}, "ExtensionNeeded"},
+		"four at once": {func(o *Observed, _ *Options) {
+			o.Pool.UpgradeMode, o.Pool.Model.EphemeralOS, o.Donor.Ready = fleet.Automatic, true, false
+			o.DeniedAzure = []string{"x"}
+		}, "AutomaticUpgrade AzureDenied EphemeralDisk NodeNotReady"},
+	} {
+		o, q := good(), options()
+		c.change(&o, &q)
+		problems := CaptureProblems(o, q, Course{})
+		if got := strings.Join(codes(problems), " "); got != c.want {
+			t.Errorf("%s: %q, want %q", name, got, c.want)
+		}
+		for _, p := range problems {
+			if p.WayOut == "" || p.On == "" || p.What == "" {
+				t.Errorf("%s: %+v leaves something out", name, p)
+			}
+		}
+	}
+}
+
+type errText string
+
+func (e errText) Error() string { return string(e) }
+
+func TestCourse(t *testing.T) {
+	n := NamesOf(pool, "c", "2026.11.21")
+	snapshot := func(id fleet.ResourceID, built string, tags ...string) *fleet.Snapshot {
+		s := &fleet.Snapshot{ID: id, ProvisioningState: Succeeded, Tags: map[string]string{
+			fleet.TagCapture: "old", fleet.TagBuiltFrom: "pool1000000", fleet.TagBuiltAt: built,
+		}}
+		for _, k := range tags {
+			s.Tags[k] = "old"
+		}
+		return s
+	}
+	const today, yesterday = "2026-11-21 08:00:00.000000", "2026-11-20 23:59:59.000000"
+	for name, c := range map[string]struct {
+		change func(o *Observed, q *Options)
+		start  Start
+		code   string
+		stale  int
+	}{
+		"nothing there":     {func(*Observed, *Options) {}, AtDonor, "", 0},
+		"version":           {func(o *Observed, _ *Options) { o.Versions = []fleet.ImageVersion{ver("2026.11.21", 0, Succeeded)} }, AtVersion, "", 0},
+		"version, creating": {func(o *Observed, _ *Options) { o.Versions = []fleet.ImageVersion{ver("2026.11.21", 0, Updating)} }, AtVersion, "", 0},
+		"version, failed":   {func(o *Observed, _ *Options) { o.Versions = []fleet.ImageVersion{ver("2026.11.21", 0, Failed)} }, AtDonor, "", 0},
+		"version, back": {func(o *Observed, _ *Options) {
+			o.Versions = []fleet.ImageVersion{ver("2026.11.21", 0, Succeeded, fleet.TagRolledBack)}
+		}, AtVersion, "RolledBack", 0},
+		"yesterday's version": {func(o *Observed, _ *Options) { o.Versions = []fleet.ImageVersion{ver("2026.11.20", -1, Succeeded)} }, AtDonor, "", 0},
+		"foreign version": {func(o *Observed, _ *Options) {
+			v := ver("2026.11.21", 0, Succeeded)
+			v.Tags = nil
+			o.Versions = []fleet.ImageVersion{v}
+		}, AtVersion, "ForeignVersion", 0},
+		"snapshot":         {func(o *Observed, _ *Options) { o.Snapshot = snapshot(n.Snapshot, today) }, AtSnapshot, "", 0},
+		"yesterday's":      {func(o *Observed, _ *Options) { o.Snapshot = snapshot(n.Snapshot, yesterday) }, AtDonor, "", 1},
+		"snapshot, again":  {func(o *Observed, q *Options) { o.Snapshot = snapshot(n.Snapshot, today); q.Again = true }, AtDonor, "", 1},
+		"of another node":  {func(o *Observed, q *Options) { o.Snapshot = snapshot(n.Snapshot, today); q.Node = "other" }, AtDonor, "", 1},
+		"foreign snapshot": {func(o *Observed, _ *Options) { o.Snapshot = &fleet.Snapshot{ID: n.Snapshot} }, AtDonor, "ForeignSnapshot", 0},
+		"not generalised":  {func(o *Observed, _ *Options) { o.Generalized = snapshot(n.Generalized, today) }, AtDonor, "", 1},
+		"generalised":      {func(o *Observed, _ *Options) { o.Generalized = snapshot(n.Generalized, today, fleet.TagGeneralized) }, AtGeneralized, "", 0},
+		"foreign disk":     {func(o *Observed, _ *Options) { o.WorkDisk = &fleet.Disk{ID: n.WorkDisk} }, AtDonor, "ForeignDisk", 0},
+	} {
+		o, q := good(), options()
+		c.change(&o, &q)
+		got := CourseOf(o, n, q, noon)
+		if got.Start != c.start || strings.Join(codes(got.Problems), " ") != c.code || len(got.Stale) != c.stale {
+			t.Errorf("%s: starts at %d with %v, %d stale; want %d with %q, %d", name, got.Start, codes(got.Problems), len(got.Stale), c.start, c.code, c.stale)
+		}
+	}
+}
+
+func TestReturnTo(t *testing.T) {
+	versions := []fleet.ImageVersion{
+		ver("2026.11.19", -2, Succeeded), ver("2026.11.20", -1, Succeeded), ver("2026.11.21", 0, Succeeded),
+		ver("2026.1120.100000", -1, Failed), ver("2026.11.18", -3, Succeeded, fleet.TagRolledBack),
+	}
+	at := func(name string) fleet.Pool {
+		return fleet.Pool{ID: pool, Model: fleet.Model{Image: fleet.ImageReference{ID: DefinitionOf(pool).Child("versions", name)}}}
+	}
+	for name, c := range map[string]struct {
+		pool             fleet.Pool
+		to, want, tagged string
+		untag, nothing   bool
+		code             string
+	}{
+		"previous":           {at("2026.11.21"), "", "2026.11.20", "2026.11.21", false, false, ""},
+		"by name":            {at("2026.11.21"), "2026.11.19", "2026.11.19", "2026.11.21", false, false, ""},
+		"forward":            {at("2026.11.19"), "2026.11.21", "2026.11.21", "", false, false, ""},
+		"there already":      {at("2026.11.20"), "2026.11.20", "2026.11.20", "", false, true, ""},
+		"wanted again":       {at("2026.11.21"), "2026.11.18", "2026.11.18", "2026.11.21", true, false, ""},
+		"none older":         {at("2026.11.19"), "previous", "", "", false, false, "NoPrevious"},
+		"no such":            {at("2026.11.21"), "1.2.3", "", "", false, false, "NoVersion"},
+		"failed":             {at("2026.11.21"), "2026.1120.100000", "", "", false, false, "VersionNotReady"},
+		"from a marketplace": {fleet.Pool{ID: pool}, "", "2026.11.21", "", false, false, ""},
+	} {
+		r, problem := ReturnTo(versions, c.pool, c.to)
+		code := ""
+		if problem != nil {
+			code = problem.Code
+		}
+		tagged := ""
+		if r.TagFrom != "" {
+			tagged = r.TagFrom.Name()
+		}
+		if r.To.Name != c.want || tagged != c.tagged || r.Untag != c.untag || r.NothingToDo != c.nothing || code != c.code {
+			t.Errorf("%s: %+v, %v", name, r, problem)
+		}
+	}
+}
+
+func TestWorkbench(t *testing.T) {
+	donor := fleet.Node{Name: "d", Architecture: "amd64"}
+	fit := fleet.Node{Name: "n", OS: "linux", Architecture: "amd64", Ready: true, ProviderID: "azure://" + string(pool.Child("virtualMachines", "1"))}
+	for name, c := range map[string]struct {
+		change func(n *fleet.Node)
+		want   string
+	}{
+		"fits":         {func(*fleet.Node) {}, ""},
+		"donor":        {func(n *fleet.Node) { n.Name = "d" }, "is the donor"},
+		"not ready":    {func(n *fleet.Node) { n.Ready = false }, "is not Ready"},
+		"arm":          {func(n *fleet.Node) { n.Architecture = "arm64" }, "has another architecture"},
+		"cordoned":     {func(n *fleet.Node) { n.Unschedulable = true }, "is cordoned"},
+		"captured":     {func(n *fleet.Node) { n.Annotations = map[string]string{fleet.AnnotationCapture: "x"} }, "is being captured"},
+		"reboots":      {func(n *fleet.Node) { n.Annotations = map[string]string{fleet.AnnotationKuredReboot: "x"} }, "is about to reboot"},
+		"not in Azure": {func(n *fleet.Node) { n.ProviderID = "k3s://x" }, "is not an instance of a Uniform scale set"},
+	} {
+		n := fit
+		c.change(&n)
+		if got := CannotServe(donor, n); got != c.want {
+			t.Errorf("%s: %q, want %q", name, got, c.want)
+		}
+	}
+	i := fleet.Instance{Power: fleet.PowerRunning, Zone: "1", DataDisks: []fleet.AttachedDisk{{LUN: 3}}}
+	if lun, why := BenchLUN(fleet.Instance{Zone: "1"}, i, fleet.SizeInfo{MaxDataDisks: 4}); lun != 2 || why != "" {
+		t.Errorf("LUN %d, %q", lun, why)
+	}
+	for _, bad := range []struct {
+		donor fleet.Instance
+		size  fleet.SizeInfo
+	}{{fleet.Instance{Zone: "2"}, fleet.SizeInfo{MaxDataDisks: 4}}, {fleet.Instance{Zone: "1"}, fleet.SizeInfo{MaxDataDisks: 1}}} {
+		if _, why := BenchLUN(bad.donor, i, bad.size); why == "" {
+			t.Errorf("%+v is taken", bad)
+		}
+	}
+}

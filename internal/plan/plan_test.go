@@ -1,0 +1,211 @@
+package plan
+
+import (
+	"flag"
+	"fmt"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/ortet/ortet/internal/fleet"
+)
+
+var update = flag.Bool("update", false, "rewrite the golden files")
+
+const pool = fleet.ResourceID("/subscriptions/s/resourceGroups/my-group/providers/Microsoft.Compute/virtualMachineScaleSets/pool1")
+
+var noon = time.Date(2026, 11, 21, 12, 0, 0, 0, time.UTC)
+
+func golden(t *testing.T, name, got string) {
+	t.Helper()
+	file := filepath.Join("testdata", name)
+	if *update {
+		if err := os.WriteFile(file, []byte(got), 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	want, err := os.ReadFile(file)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if got != string(want) {
+		t.Errorf("%s differs; go test -update rewrites it. Got:\n%s", file, got)
+	}
+}
+
+func table(steps []Step) string {
+	var b strings.Builder
+	for _, s := range steps {
+		fmt.Fprintf(&b, "%-21s %-70s", s.ID, s.Title)
+		if s.Skip != "" {
+			fmt.Fprintf(&b, " [skipped: %s]", s.Skip)
+		} else {
+			fmt.Fprintf(&b, " usual %s, at most %s", s.Usual, s.Deadline)
+		}
+		if len(s.After) > 0 {
+			fmt.Fprintf(&b, ", after %s", strings.Join(s.After, " "))
+		}
+		b.WriteString("\n")
+		for _, i := range s.Irreversible {
+			fmt.Fprintf(&b, "%22s! %s\n", "", i)
+		}
+	}
+	return b.String()
+}
+
+func options() Options {
+	return Options{Node: "pool1000000", GracePeriod: 300 * time.Second, History: 3, Replicas: 3, Bake: true}
+}
+
+func input(start Start) CaptureInput {
+	return CaptureInput{
+		Names: NamesOf(pool, "c", "2026.11.21"), Options: options(), Pool: fleet.Pool{ID: pool, Name: "pool1"},
+		Course: Course{Start: start}, Workbench: "pool1000001",
+		Doomed: []fleet.Extension{{Name: "cse", Type: "CustomScript"}}, Prunable: []string{"2026.11.18"},
+	}
+}
+
+func TestCaptureStepsReadAsATableOfContents(t *testing.T) {
+	golden(t, "capture.txt", table(CaptureSteps(input(AtDonor))))
+	golden(t, "capture-from-snapshot.txt", table(CaptureSteps(input(AtSnapshot))))
+	in := input(AtVersion)
+	in.Course.Version = &fleet.ImageVersion{Name: "2026.11.21", ProvisioningState: Succeeded}
+	in.HasGallery, in.HasDefinition = true, true
+	golden(t, "capture-from-version.txt", table(CaptureSteps(in)))
+	golden(t, "rollback.txt", table(RollbackSteps(fleet.Pool{ID: pool, Name: "pool1"}, Return{
+		To: fleet.ImageVersion{ID: pool + "/versions/2026.11.20", Name: "2026.11.20"}, TagFrom: "x/versions/2026.11.21",
+	})))
+}
+
+// TestStepsCanBeWalked: every step comes after those it waits for, which exist.
+func TestStepsCanBeWalked(t *testing.T) {
+	for start := AtDonor; start <= AtVersion; start++ {
+		seen := map[string]bool{}
+		for _, s := range CaptureSteps(input(start)) {
+			for _, a := range s.After {
+				if !seen[a] {
+					t.Errorf("step %s waits for %s, which does not come before it", s.ID, a)
+				}
+			}
+			if seen[s.ID] || s.Deadline <= 0 || s.Deadline < s.Usual || s.Title == "" {
+				t.Errorf("step %+v", s)
+			}
+			seen[s.ID] = true
+		}
+	}
+}
+
+func TestNames(t *testing.T) {
+	n := NamesOf(pool, "20261121-120000", "2026.11.21")
+	for got, want := range map[string]string{
+		n.Gallery.Name(): "SIG_my_group", n.Definition.Name(): "kamino-pool1-prototype", n.Version.Name(): "2026.11.21",
+		n.Snapshot.Name(): "snapshot_pool1", n.Generalized.Name(): "snapshot_pool1_generalized", n.Job: "ortet-generalize-pool1-20261121-120000",
+		VersionName(noon, false): "2026.11.21", VersionName(noon, true): "2026.1121.120000",
+		CaptureName(noon, ""): "20261121-120000", CaptureName(noon, "20261121-120000"): "20261121-120000-2", CaptureName(noon, "20261121-120000-2"): "20261121-120000-3",
+	} {
+		if got != want {
+			t.Errorf("%q, want %q", got, want)
+		}
+	}
+	if n.Version.Parent() != n.Definition || n.Definition.Parent() != n.Gallery {
+		t.Errorf("%+v do not lie in each other", n)
+	}
+	long := JobName(pool+fleet.ResourceID(strings.Repeat("X", 80)), "20261121-120000")
+	if len(long) > 63 || !strings.HasSuffix(long, "-20261121-120000") || strings.ToLower(long) != long {
+		t.Errorf("%q is no name for a pod", long)
+	}
+}
+
+func ver(name string, day int, state string, tags ...string) fleet.ImageVersion {
+	v := fleet.ImageVersion{
+		ID: DefinitionOf(pool).Child("versions", name), Name: name, ProvisioningState: state,
+		Published: noon.AddDate(0, 0, day), Tags: map[string]string{fleet.TagBuiltFrom: "n"},
+	}
+	for _, k := range tags {
+		v.Tags[k] = "x"
+	}
+	return v
+}
+
+func names(versions []fleet.ImageVersion) (out []string) {
+	for _, v := range versions {
+		out = append(out, v.Name)
+	}
+	return out
+}
+
+func TestPrune(t *testing.T) {
+	foreign := ver("2026.1.1", -300, Succeeded)
+	foreign.Tags = nil
+	blocked := ver("2026.11.10", -11, Succeeded)
+	blocked.DeletionBlocked = true
+	all := []fleet.ImageVersion{
+		ver("2026.11.21", 0, Succeeded), ver("2026.1120.230000", -1, Succeeded), ver("2026.11.20", -1, Succeeded), ver("2026.11.15", -6, Succeeded),
+		ver("2026.11.14", -7, Failed), ver("2026.11.13", -8, Updating), ver("2026.11.12", -9, Succeeded), blocked, foreign,
+	}
+	uses := []fleet.ImageUse{{Image: fleet.ResourceID(strings.ToUpper(string(all[6].ID))), By: pool}}
+	doomed, spared := Prune(all, uses, all[0].ID, 3)
+	if got, want := names(doomed), []string{"2026.11.15", "2026.11.14"}; !slices.Equal(got, want) {
+		t.Errorf("doomed %v, want %v", got, want)
+	}
+	var why []string
+	for _, s := range spared {
+		why = append(why, s.Version.Name)
+	}
+	if want := []string{"2026.11.13", "2026.11.12", "2026.11.10", "2026.1.1"}; !slices.Equal(why, want) {
+		t.Errorf("spared %v, want %v", why, want)
+	}
+	// The new version is kept also where Azure dates it before others, and the
+	// latest where somebody refers to the definition.
+	doomed, _ = Prune(all, []fleet.ImageUse{{Image: DefinitionOf(pool), By: pool}}, all[3].ID, 2)
+	if slices.Contains(names(doomed), "2026.11.15") {
+		t.Errorf("the current version is doomed: %v", names(doomed))
+	}
+	doomed, _ = Prune(all, []fleet.ImageUse{{Image: DefinitionOf(pool), By: pool}}, all[0].ID, 1)
+	if slices.Contains(names(doomed), "2026.1120.230000") {
+		t.Errorf("the highest version by number is doomed while somebody uses the latest: %v", names(doomed))
+	}
+}
+
+func TestNewestIsByDate(t *testing.T) {
+	got := names(NewestFirst([]fleet.ImageVersion{ver("2026.1121.090000", -5, Succeeded), ver("2026.11.22", 1, Succeeded), ver("2026.11.9", -12, Succeeded)}))
+	if want := []string{"2026.11.22", "2026.1121.090000", "2026.11.9"}; !slices.Equal(got, want) {
+		t.Errorf("%v, want %v", got, want)
+	}
+}
+
+func TestExtensions(t *testing.T) {
+	all := []fleet.Extension{
+		{Name: "cse", Type: "CustomScript"}, {Name: "second", Type: "customScript", After: []string{"CSE"}},
+		{Name: "capz", Type: "CAPZ.Linux.Bootstrapping"}, {Name: "myAKSLinuxBilling", Type: "Compute.AKS-Engine.Linux.Billing"},
+		{Name: "monitor", Type: "AzureMonitorLinuxAgent"},
+	}
+	for name, c := range map[string]struct {
+		rule   ExtensionRule
+		add    []fleet.Extension
+		doomed []string
+		kept   int
+	}{
+		"default":       {ExtensionRule{}, nil, []string{"capz", "second", "cse"}, 0},
+		"none":          {ExtensionRule{None: true}, nil, nil, 0},
+		"kamino":        {ExtensionRule{AllBut: []string{"*AKSLinuxBilling*"}}, nil, []string{"capz", "monitor", "second", "cse"}, 0},
+		"keep one":      {ExtensionRule{Keep: []string{"capz"}}, nil, []string{"second", "cse"}, 0},
+		"kept depends":  {ExtensionRule{}, []fleet.Extension{{Name: "x", Type: "y", After: []string{"cse"}}}, []string{"capz", "second", "cse"}, 1},
+		"keep a second": {ExtensionRule{Keep: []string{"second"}}, nil, []string{"capz", "cse"}, 1},
+	} {
+		doomed, kept := c.rule.Doomed(append(slices.Clone(all), c.add...))
+		if got := extensionNames(doomed); !slices.Equal(got, c.doomed) && len(got)+len(c.doomed) > 0 || len(kept) != c.kept {
+			t.Errorf("%s: doomed %v, kept %v; want %v, %d", name, got, kept, c.doomed, c.kept)
+		}
+	}
+	circle := []fleet.Extension{{Name: "a", Type: "CustomScript", After: []string{"b"}}, {Name: "b", Type: "CustomScript", After: []string{"a"}}}
+	if doomed, _ := (ExtensionRule{}).Doomed(circle); len(doomed) != 2 {
+		t.Errorf("a circle gives %v", doomed)
+	}
+	if (ExtensionRule{AllBut: []string{"["}}).Check() == nil {
+		t.Error("a pattern that cannot be read is taken")
+	}
+}
