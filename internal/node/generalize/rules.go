@@ -21,25 +21,57 @@ import (
 
 // Names of the rules. They are stable: reports and documentation use them.
 const (
-	ruleKubeletKey   = "kubelet-client-key"    // a private key of a certificate for system:node:…
-	ruleKubeletFile  = "kubelet-pki-file"      // anything left in the kubelet's pki folder
-	ruleNodeKubecfg  = "node-kubeconfig"       // a kubeconfig of a node's identity
-	ruleSSHHostKey   = "ssh-host-key"          //
-	ruleNodePassword = "k3s-node-password"     //
-	ruleRandomSeed   = "random-seed"           // also systemd's credential secret
-	ruleMachineID    = "donor-machine-id"      // its value, where configuration or state lies
-	ruleName         = "donor-name"            // likewise
-	ruleAddress      = "donor-address"         // likewise
-	ruleSAToken      = "service-account-token" // a Kubernetes service account's token
-	ruleUnreadable   = "unreadable"            // could not be read, so counts as a secret
-	ruleUnscanned    = "not-scanned"           // lies beyond the scan's bounds
-	ruleAzureJSON    = "azure-client-secret"   // the cloud provider's service principal
-	ruleKubecfgKey   = "kubeconfig-key"        // a kubeconfig with a key, of no node
-	ruleKubecfgToken = "kubeconfig-token"      // a kubeconfig with a token or password: bootstrap
-	ruleBootstrap    = "bootstrap-token"       // a kubeadm token elsewhere
-	ruleK3sToken     = "k3s-token"             //
-	rulePrivateKey   = "private-key"           // any other private key
+	ruleKubeletKey   = "kubelet-client-key"
+	ruleKubeletFile  = "kubelet-pki-file"
+	ruleNodeKubecfg  = "node-kubeconfig"
+	ruleSSHHostKey   = "ssh-host-key"
+	ruleNodePassword = "k3s-node-password" //nolint:gosec // a rule's name
+	ruleRandomSeed   = "random-seed"
+	ruleMachineID    = "donor-machine-id"
+	ruleName         = "donor-name"
+	ruleAddress      = "donor-address"
+	ruleSAToken      = "service-account-token"
+	ruleUnreadable   = "unreadable"
+	ruleUnscanned    = "not-scanned"
+	ruleAzureJSON    = "azure-client-secret"
+	ruleKubecfgKey   = "kubeconfig-key"
+	ruleKubecfgToken = "kubeconfig-token"
+	ruleBootstrap    = "bootstrap-token"
+	ruleK3sToken     = "k3s-token"
+	rulePrivateKey   = "private-key"
 )
+
+// Rule is one rule of the scan, for people.
+type Rule struct {
+	Name  string
+	Class wire.SecretClass
+	Finds string
+}
+
+// Rules lists the scan's rules.
+func Rules() []Rule {
+	const node, pool = wire.NodeIdentity, wire.PoolCredential
+	return []Rule{
+		{ruleKubeletKey, node, "a private key, anywhere and in any wrapping, that belongs to a certificate of a system:node: name"},
+		{ruleKubeletFile, node, "anything left in the kubelet's pki folder"},
+		{ruleNodeKubecfg, node, "a kubeconfig of a node's identity, or one that cannot be read and holds a key"},
+		{ruleSSHHostKey, node, "an SSH host key, also a copy elsewhere"},
+		{ruleNodePassword, node, "k3s' or RKE2's node password, also a copy elsewhere"},
+		{ruleRandomSeed, node, "systemd's random seed or credential secret"},
+		{ruleMachineID, node, "the donor's machine-id in configuration or state"},
+		{ruleName, node, "the donor's node or host name in configuration or state"},
+		{ruleAddress, node, "the donor's address in configuration or state"},
+		{ruleSAToken, node, "a Kubernetes service account's token: it was a pod's on the donor"},
+		{ruleUnreadable, node, "a file or folder that cannot be read"},
+		{ruleUnscanned, node, "a file that lies beyond the scan's bounds"},
+		{ruleAzureJSON, pool, "a service principal's secret in a cloud provider's configuration (azure.json)"},
+		{ruleKubecfgKey, pool, "a kubeconfig with an embedded key that is no node's"},
+		{ruleKubecfgToken, pool, "a kubeconfig with a token or password: a bootstrap kubeconfig"},
+		{ruleBootstrap, pool, "a bootstrap token in another file"},
+		{ruleK3sToken, pool, "k3s' or RKE2's token"},
+		{rulePrivateKey, pool, "any other private key (AKS Engine's shared client key, a local web server's): every clone would hold it"},
+	}
+}
 
 // state lists where the donor's names may not be left: what a clone reads at
 // its start. Elsewhere a mention is only told.
