@@ -46,7 +46,11 @@ type world struct {
 
 func newWorld(t *testing.T, change ...func(*hollow.Config)) *world {
 	t.Helper()
-	cp := controlplane.Shared(t)
+	return newWorldOn(t, controlplane.Shared(t), change...)
+}
+
+func newWorldOn(t *testing.T, cp *controlplane.ControlPlane, change ...func(*hollow.Config)) *world {
+	t.Helper()
 	rest, err := cp.RESTConfig()
 	if err != nil {
 		t.Fatal(err)
@@ -136,7 +140,7 @@ func (w *world) boot(i int, from azsim.Source, change ...func(*azsim.Computer)) 
 func (w *world) eventually(what string, check func(context.Context) error) {
 	w.Helper()
 	last := errors.New("never looked")
-	err := wait.PollUntilContextTimeout(w.Context(), 100*time.Millisecond, 90*time.Second, true, func(ctx context.Context) (bool, error) {
+	err := wait.PollUntilContextTimeout(w.Context(), 100*time.Millisecond, 4*time.Minute, true, func(ctx context.Context) (bool, error) {
 		last = check(ctx)
 		return last == nil, nil
 	})
