@@ -170,6 +170,12 @@ func (w *world) work(q *pod, job cluster.Job) {
 	}
 	q.done = true
 	switch {
+	case w.onWork != nil:
+		if err := w.onWork(job.Node); err != nil {
+			report.Outcome, report.Message = wire.DiskRefused, err.Error()
+		} else {
+			report.Joins = []string{"/etc/kubernetes/bootstrap-kubelet.conf"}
+		}
 	case w.outcome == "lost":
 		w.outcome = ""
 		q.exit, q.why = 137, "OOMKilled"

@@ -52,6 +52,12 @@ type world struct {
 	outcome     string                  // of the pod: "", "secrets", "lost", "nojoin"
 	hangs       map[string]bool         // verb → an operation that never ends, with effect
 
+	// Where Azure is another: OS disks by instance, what is attached, and what a
+	// pod does to it.
+	osDisks  map[string]string
+	attached string
+	onWork   func(node string) error
+
 	drained, stops, builds, jobs int
 	began                        []string
 }
