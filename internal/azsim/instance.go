@@ -109,6 +109,7 @@ func (s *Server) newInstance(set *entry, zone string, now time.Time) *entry {
 	in.adopt(body)
 	in.hostName = computerName(prefixOf(set, in.profile), n)
 	vm.Properties.VMID = ptr(in.vmID)
+	s.stampEtag(vm)
 	e.extra = in
 	return e
 }

@@ -198,8 +198,16 @@ func setAction(make func() action) handler {
 			return nil, badParameter("instanceIds", "Required parameter 'instanceIds' is missing (null).")
 		}
 		var free []*entry
+		var refused error
 		for _, e := range list {
-			_, body := instanceOf(e)
+			x, body := instanceOf(e)
+			if !named && a.check != nil {
+				// An action on the whole set passes over what cannot take it.
+				if err := a.check(x, val(body.Name)); err != nil {
+					refused = err
+					continue
+				}
+			}
 			switch {
 			case !protectedFromActions(body):
 				free = append(free, e)
@@ -207,6 +215,9 @@ func setAction(make func() action) handler {
 				return nil, conflict("Operation '%s' is not allowed on VM '%s' since it is protected from scale set actions. Clear 'protectFromScaleSetActions' in the instance's protection policy, or act on the instance itself.",
 					a.name, val(body.Name))
 			}
+		}
+		if len(free) == 0 && refused != nil {
+			return nil, refused
 		}
 		return c.act(a, free, actionOptions{skipShutdown: strings.EqualFold(c.query("skipShutdown"), "true")})
 	}

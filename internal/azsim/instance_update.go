@@ -45,6 +45,7 @@ func putInstance(c *call) (*reply, error) {
 		}
 	}
 	apply := func() {
+		s.stampEtag(body)
 		if next.Tags != nil {
 			body.Tags = next.Tags
 		}

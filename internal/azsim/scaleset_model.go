@@ -9,22 +9,29 @@ import (
 	"github.com/Azure/azure-sdk-for-go/sdk/resourcemanager/compute/armcompute/v8"
 )
 
-// overlayPut is what a PUT of an existing scale set leaves: members of the body
-// and of its properties that are absent keep their value, since clients
-// (cluster-autoscaler is one) change the capacity by a PUT of name, sku and
-// location alone. Each member that is there replaces the old one as a whole.
+// overlayPut is what a PUT of an existing scale set leaves. Members of the levels
+// named here that are absent keep their value: cluster-autoscaler changes the
+// capacity by a PUT of name, sku and location alone, and azure-cli leaves the
+// image reference out of every PUT that does not change it. A member that is
+// there replaces the old one as a whole.
 func overlayPut(old any, tree map[string]any) map[string]any {
+	return overlayAt(old, tree, putLevels())
+}
+
+// A putLevel is an object within which a PUT keeps absent members.
+type putLevel map[string]putLevel
+
+func putLevels() putLevel {
+	return putLevel{"sku": {}, "properties": {"upgradePolicy": {}, "virtualMachineProfile": {"storageProfile": {}}}}
+}
+
+func overlayAt(old any, tree map[string]any, level putLevel) map[string]any {
 	was, _ := old.(map[string]any)
 	out := overlay(was, tree)
-	wasProps, _ := was["properties"].(map[string]any)
-	props, _ := tree["properties"].(map[string]any)
-	if wasProps != nil || props != nil {
-		out["properties"] = overlay(wasProps, props)
-	}
-	wasSKU, _ := was["sku"].(map[string]any)
-	sku, _ := tree["sku"].(map[string]any)
-	if wasSKU != nil || sku != nil {
-		out["sku"] = overlay(wasSKU, sku)
+	for name, below := range level {
+		if part, ok := tree[name].(map[string]any); ok {
+			out[name] = overlayAt(was[name], part, below)
+		}
 	}
 	return out
 }
@@ -35,11 +42,9 @@ func overlay(old, tree map[string]any) map[string]any {
 		out[k] = v
 	}
 	for k, v := range tree {
-		if v == nil {
-			delete(out, k)
-			continue
+		if v != nil {
+			out[k] = v
 		}
-		out[k] = v
 	}
 	return out
 }
@@ -48,10 +53,14 @@ func overlay(old, tree map[string]any) map[string]any {
 // made from: two models with the same key make the same instances. Capacity,
 // tags and policies are no part of it.
 func modelKey(set *armcompute.VirtualMachineScaleSet) string {
+	profile := *profileOf(set)
+	if len(extensionsOf(&profile)) == 0 {
+		profile.ExtensionProfile = nil // an empty list is none
+	}
 	part := struct {
 		Size    string
 		Profile *armcompute.VirtualMachineScaleSetVMProfile
-	}{sizeOf(set), profileOf(set)}
+	}{sizeOf(set), &profile}
 	data, err := json.Marshal(part)
 	if err != nil {
 		return ""

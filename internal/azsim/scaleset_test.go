@@ -96,6 +96,13 @@ func TestScaleSetPutKeepsTheModel(t *testing.T) {
 		if c := l.sub.computer(t, "pool1000002"); string(c.CustomData) != "#cloud-config\n" {
 			t.Errorf("customData after get, modify, put: %q", c.CustomData)
 		}
+		// The CLI leaves the image reference out.
+		back = l.set("pool1")
+		back.Properties.VirtualMachineProfile.StorageProfile.ImageReference = nil
+		back.Properties.VirtualMachineProfile.ExtensionProfile = &armcompute.VirtualMachineScaleSetExtensionProfile{Extensions: []*armcompute.VirtualMachineScaleSetExtension{}}
+		if got := l.create("pool1", back); val(got.Properties.VirtualMachineProfile.StorageProfile.ImageReference.Offer) == "" {
+			t.Error("the image reference was lost")
+		}
 		for _, id := range []string{"0", "1", "2"} {
 			if !val(l.vm("pool1", id).Properties.LatestModelApplied) {
 				t.Errorf("instance %s: a change of capacity changed the model", id)
@@ -317,8 +324,13 @@ func FuzzOverlayPut(f *testing.F) {
 		}
 		out := overlayPut(old, tree)
 		for k, v := range tree {
-			if k != "properties" && k != "sku" && v != nil && out[k] == nil {
+			if v != nil && out[k] == nil {
 				t.Errorf("%s was lost", k)
+			}
+		}
+		for k, v := range old {
+			if v != nil && out[k] == nil {
+				t.Errorf("%s was not kept", k)
 			}
 		}
 	})
