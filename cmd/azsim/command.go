@@ -30,7 +30,6 @@ func run(ctx context.Context, args []string, stdout, stderr io.Writer) int {
 		Short:         "A simulated Azure: Resource Manager, log-in, scale sets, disks, galleries",
 		SilenceUsage:  true,
 		SilenceErrors: true,
-		Args:          cobra.NoArgs,
 	}
 	root.SetArgs(args)
 	root.SetOut(stdout)

@@ -1,0 +1,245 @@
+package main
+
+import (
+	"bytes"
+	"context"
+	"crypto/tls"
+	"crypto/x509"
+	"encoding/base64"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"net/http"
+	"os"
+	"path/filepath"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/Azure/azure-sdk-for-go/sdk/azcore"
+	"github.com/Azure/azure-sdk-for-go/sdk/azcore/arm"
+	"github.com/Azure/azure-sdk-for-go/sdk/azcore/policy"
+	"github.com/Azure/azure-sdk-for-go/sdk/azidentity"
+	"github.com/Azure/azure-sdk-for-go/sdk/resourcemanager/compute/armcompute/v8"
+	"github.com/ortet/ortet/internal/azsim"
+)
+
+// output is a buffer that a running server writes to.
+type output struct {
+	mu  sync.Mutex
+	buf bytes.Buffer
+}
+
+func (o *output) Write(p []byte) (int, error) {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	return o.buf.Write(p)
+}
+
+func (o *output) String() string {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	return o.buf.String()
+}
+
+// start runs azsim serve until the test ends, and waits until it is ready.
+func start(t *testing.T, spec string, args ...string) endpoint {
+	t.Helper()
+	dir := t.TempDir()
+	if spec != "" {
+		path := filepath.Join(dir, "spec.yaml")
+		if err := os.WriteFile(path, []byte(spec), 0o600); err != nil {
+			t.Fatal(err)
+		}
+		args = append(args, "--spec", path)
+	}
+	dir = filepath.Join(dir, "azsim")
+	ctx, cancel := context.WithCancel(context.Background())
+	var out output
+	ended := make(chan int, 1)
+	go func() { ended <- run(ctx, append([]string{"serve", "--dir", dir}, args...), &out, &out) }()
+	t.Cleanup(func() {
+		cancel()
+		if code := <-ended; code != exitDone {
+			t.Errorf("exit %d:\n%s", code, out.String())
+		}
+		if _, err := os.Stat(filepath.Join(dir, endpointFile)); !errors.Is(err, os.ErrNotExist) {
+			t.Errorf("%s is left behind: %v", endpointFile, err)
+		}
+	})
+	deadline := time.After(30 * time.Second)
+	for {
+		data, err := os.ReadFile(filepath.Join(dir, endpointFile))
+		if err == nil {
+			var e endpoint
+			if err := json.Unmarshal(data, &e); err != nil {
+				t.Fatal(err)
+			}
+			return e
+		}
+		select {
+		case code := <-ended:
+			ended <- code
+			t.Fatalf("exit %d:\n%s", code, out.String())
+		case <-deadline:
+			t.Fatalf("not ready:\n%s", out.String())
+		case <-time.After(20 * time.Millisecond):
+		}
+	}
+}
+
+// trusting is a client that trusts the server's authority alone.
+func (e endpoint) trusting(t *testing.T) *http.Client {
+	t.Helper()
+	pem, err := os.ReadFile(e.CAFile)
+	if err != nil {
+		t.Fatal(err)
+	}
+	pool := x509.NewCertPool()
+	pool.AppendCertsFromPEM(pem)
+	tr := &http.Transport{TLSClientConfig: &tls.Config{RootCAs: pool, MinVersion: tls.VersionTLS12}}
+	t.Cleanup(tr.CloseIdleConnections)
+	return &http.Client{Transport: tr}
+}
+
+func (e endpoint) options(t *testing.T) policy.ClientOptions {
+	o := policy.ClientOptions{Cloud: azsim.Cloud(e.ResourceManager), Transport: e.trusting(t)}
+	o.Cloud.ActiveDirectoryAuthorityHost = e.ActiveDirectory
+	return o
+}
+
+func (e endpoint) secret(t *testing.T, tenant, secret string) azcore.TokenCredential {
+	t.Helper()
+	c, err := azidentity.NewClientSecretCredential(tenant, e.ClientID, secret, &azidentity.ClientSecretCredentialOptions{
+		ClientOptions: e.options(t), DisableInstanceDiscovery: true,
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return c
+}
+
+func makeDisk(t *testing.T, e endpoint, cred azcore.TokenCredential) error {
+	t.Helper()
+	c, err := armcompute.NewDisksClient(e.Subscription, cred, &arm.ClientOptions{ClientOptions: e.options(t)})
+	if err != nil {
+		t.Fatal(err)
+	}
+	ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
+	defer cancel()
+	empty, size := armcompute.DiskCreateOptionEmpty, int32(4)
+	p, err := c.BeginCreateOrUpdate(ctx, e.ResourceGroup, "d", armcompute.Disk{
+		Location: &e.Location, Properties: &armcompute.DiskProperties{DiskSizeGB: &size, CreationData: &armcompute.CreationData{CreateOption: &empty}},
+	}, nil)
+	if err != nil {
+		return err
+	}
+	_, err = p.PollUntilDone(ctx, nil)
+	return err
+}
+
+func TestSDKOverTLS(t *testing.T) {
+	e := start(t, "", "--speed", "1000")
+	for name, tenant := range map[string]string{"AD FS": e.Tenant, "tenant id": azsim.DefaultTenant} {
+		t.Run(name, func(t *testing.T) {
+			began := time.Now()
+			if err := makeDisk(t, e, e.secret(t, tenant, e.ClientSecret)); err != nil {
+				t.Fatal(err)
+			}
+			t.Logf("log-in and a disk took %v", time.Since(began))
+		})
+	}
+	if err := makeDisk(t, e, e.secret(t, e.Tenant, "wrong")); err == nil || !strings.Contains(err.Error(), "AADSTS7000215") {
+		t.Errorf("a wrong secret: %v", err)
+	}
+}
+
+func TestWorkloadIdentity(t *testing.T) {
+	e := start(t, `principals: [{clientId: 00000000-0000-4000-8000-000000000009, subject: "system:serviceaccount:ns:sa", roles: [{role: Contributor}]}]`, "--speed", "1000")
+	assert := func(subject string) azcore.TokenCredential {
+		enc := base64.RawURLEncoding.EncodeToString
+		token := enc([]byte(`{"alg":"RS256"}`)) + "." + enc(fmt.Appendf(nil, `{"sub":%q,"exp":%d}`, subject, time.Now().Add(time.Hour).Unix())) + "." + enc([]byte("signature"))
+		path := filepath.Join(t.TempDir(), "token")
+		if err := os.WriteFile(path, []byte(token), 0o600); err != nil {
+			t.Fatal(err)
+		}
+		c, err := azidentity.NewWorkloadIdentityCredential(&azidentity.WorkloadIdentityCredentialOptions{
+			ClientOptions: e.options(t), DisableInstanceDiscovery: true, ClientID: e.ClientID, TenantID: azsim.DefaultTenant, TokenFilePath: path,
+		})
+		if err != nil {
+			t.Fatal(err)
+		}
+		return c
+	}
+	if err := makeDisk(t, e, assert("system:serviceaccount:ns:sa")); err != nil {
+		t.Fatal(err)
+	}
+	if err := makeDisk(t, e, assert("system:serviceaccount:ns:other")); err == nil || !strings.Contains(err.Error(), "AADSTS700213") {
+		t.Errorf("another subject: %v", err)
+	}
+}
+
+func TestFilesOfTheServer(t *testing.T) {
+	e := start(t, "")
+	dir := filepath.Dir(e.CAFile)
+	for _, name := range []string{endpointFile, caFile, "azure.json", "azurestackcloud.json"} {
+		info, err := os.Stat(filepath.Join(dir, name))
+		if err != nil {
+			t.Fatal(err)
+		}
+		if info.Mode().Perm() != 0o600 {
+			t.Errorf("%s has mode %v", name, info.Mode())
+		}
+	}
+	data, err := os.ReadFile(e.AzureConfig)
+	if err != nil {
+		t.Fatal(err)
+	}
+	var config struct{ Cloud, TenantID, AADClientID, AADClientSecret string }
+	if err := json.Unmarshal(data, &config); err != nil {
+		t.Fatal(err)
+	}
+	if config.Cloud != "AzureStackCloud" || config.TenantID != e.Tenant || config.AADClientID != e.ClientID || config.AADClientSecret != e.ClientSecret {
+		t.Errorf("azure.json: %s", data)
+	}
+	// Without the authority's certificate nobody gets in.
+	r, err := http.NewRequestWithContext(context.Background(), http.MethodGet, e.ResourceManager+"/metadata/endpoints", nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if resp, err := http.DefaultClient.Do(r); err == nil {
+		_ = resp.Body.Close()
+		t.Error("a client that does not know the authority gets an answer")
+	}
+}
+
+func TestUsageErrors(t *testing.T) {
+	dir := t.TempDir()
+	bad := filepath.Join(dir, "bad.yaml")
+	if err := os.WriteFile(bad, []byte("nothing: 1\nfaults: [{effect: none}]\n"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	for _, c := range []struct {
+		args []string
+		want []string
+	}{
+		{[]string{"serve"}, []string{"--dir is missing"}},
+		{[]string{"serve", "--wrong"}, []string{"--wrong"}},
+		{[]string{"serve", "more", "--dir", dir}, []string{"more"}},
+		{[]string{"nothing"}, []string{"nothing"}},
+		{[]string{"serve", "--dir", dir, "--speed", "0", "--instances", "paper", "--listen", "x", "--kubeconfig", dir + "/none"}, []string{"--speed", "--instances", "--listen", "--kubeconfig"}},
+		{[]string{"serve", "--dir", dir, "--spec", bad}, []string{"nothing", "none"}},
+		{[]string{"serve", "--dir", dir, "--log-level", "loud"}, []string{"--log-level"}},
+	} {
+		var out, errs bytes.Buffer
+		if code := run(context.Background(), c.args, &out, &errs); code != exitUsage {
+			t.Errorf("%v: exit %d", c.args, code)
+		}
+		for _, w := range c.want {
+			if !strings.Contains(errs.String(), w) {
+				t.Errorf("%v: %q is not in %s", c.args, w, errs.String())
+			}
+		}
+	}
+}
