@@ -3,7 +3,8 @@
 // a real API server is cluster/kube.
 //
 // Every method returns a *fleet.Error. Reads are fresh and never list the whole
-// cluster into memory.
+// cluster into memory. What writes into Ortet's namespace is fleet.KindInvalid,
+// with the remedy, where that namespace does not exist.
 package cluster
 
 import (
@@ -27,17 +28,19 @@ type Nodes interface {
 	// is so already.
 	SetUnschedulable(ctx context.Context, node string, unschedulable bool) error
 	// AnnotateMachine sets annotations of the Cluster API Machine that owns the
-	// node, where there is one: it reports the values before, and false where
-	// no Machine or no such API is known.
+	// node, where there is one: it reports the values before, nil for an absent
+	// one, and false where no Machine or no such API is known.
 	AnnotateMachine(ctx context.Context, node fleet.Node, annotations map[string]*string) (before map[string]*string, known bool, err error)
 }
 
 // DrainOptions are kubectl drain's.
 type DrainOptions struct {
-	GracePeriod time.Duration // of each pod
-	Deadline    time.Duration // for all evictions
+	GracePeriod time.Duration // of each pod; negative means its own
+	Deadline    time.Duration // for all evictions; has to be positive
 	// Force deletes what is left at the deadline, and pods that nothing would
-	// create again. Without it the drain fails, naming what blocked.
+	// create again; it may take a grace period and a minute beyond the deadline.
+	// Without it the drain fails, naming what blocked: at the deadline, or at
+	// once where waiting cannot help.
 	Force bool
 }
 
@@ -59,7 +62,7 @@ type BlockedError struct {
 // BlockedPod is one of them.
 type BlockedPod struct {
 	Pod    string // "namespace/name"
-	Budget string // "namespace/name"; "" where no budget is the reason
+	Budget string // "namespace/name", several joined by ", "; "" where no budget is the reason
 	Why    string // in the API server's words
 }
 
@@ -67,7 +70,10 @@ type BlockedPod struct {
 type Drainer interface {
 	// Drain evicts the node's pods as kubectl drain does: DaemonSets' and mirror
 	// pods stay, emptyDir data goes, PodDisruptionBudgets hold. The node has to
-	// be cordoned. It returns when the pods are gone, and on ctx's end at once.
+	// be cordoned, or it is fleet.KindInvalid. It returns when the pods are gone,
+	// and on ctx's end at once: then no request follows, and what had blocked
+	// until then is in the error's chain as a *BlockedError. report, which may be
+	// nil, is called by one goroutine at a time.
 	Drain(ctx context.Context, node string, options DrainOptions, report func(DrainEvent)) error
 }
 
@@ -87,11 +93,13 @@ type Job struct {
 type JobState struct {
 	Exists   bool
 	Done     bool
-	ExitCode int32
+	ExitCode int32 // -1 where no container's end was seen
 	// Why is set where the pod cannot start or was lost, in Kubernetes' words.
 	Why string
-	// Output is what it printed on standard output, at most 4 MiB, complete
-	// once Done.
+	// Output is what it printed, on standard error too, since a pod's log does
+	// not tell them apart: the last 4,000 lines and at most 4 MiB. While the job
+	// runs it is what could be read; it is complete once Done. Where the pod was
+	// lost it may be empty, and Why says so.
 	Output []byte
 }
 
@@ -99,10 +107,13 @@ type JobState struct {
 // /host, and has no service account token.
 type Jobs interface {
 	// StartJob creates the pod; one of that name that is there is left as it is.
+	// It is fleet.KindConflict while that one is being deleted, and
+	// fleet.KindInvalid where Ortet did not make it.
 	StartJob(ctx context.Context, job Job) error
 	Job(ctx context.Context, name string) (JobState, error)
 	// DeleteJob removes the pod and returns when it is gone. A missing one is
-	// no error.
+	// no error. On a node that does not answer it goes on until ctx ends, so
+	// give it a deadline: then it is fleet.KindTimedOut.
 	DeleteJob(ctx context.Context, name string) error
 }
 
@@ -137,8 +148,11 @@ type Holding struct {
 
 // Leases keep captures of one pool apart.
 type Leases interface {
-	// Hold takes or renews the pool's Lease for the duration. Where another
-	// holder has it, the error is fleet.KindHeld and the Holding says who.
+	// Hold takes or renews the pool's Lease for the duration, which is at least a
+	// second. Where another holder has it, the error is fleet.KindHeld, the
+	// Holding says who, and RetryAfter when it will have run out unless renewed:
+	// that it ran out is known by watching it, so ask again through the same
+	// Leases. name is the pool's ARM id, compared without letter case.
 	Hold(ctx context.Context, name, holder string, duration time.Duration) (Holding, error)
 	// Release gives it up where holder has it; else it changes nothing.
 	Release(ctx context.Context, name, holder string) error
@@ -148,7 +162,8 @@ type Leases interface {
 type Neighbours interface {
 	// HoldReboots takes kured's lock for the holder, with a time to live, so
 	// that no node reboots beside an attached copy of its own disk. known is
-	// false where there is no kured. fleet.KindHeld where a node reboots now.
+	// false where there is no kured. fleet.KindHeld where a node reboots now, or
+	// another holder has it. Again by the same holder, the time begins anew.
 	HoldReboots(ctx context.Context, holder string, ttl time.Duration) (known bool, err error)
 	// ReleaseReboots gives kured's lock back where the holder has it.
 	ReleaseReboots(ctx context.Context, holder string) error

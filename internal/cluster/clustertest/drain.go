@@ -39,9 +39,9 @@ func (s *telling) heard(pod, what string) (cluster.DrainEvent, bool) {
 	return cluster.DrainEvent{}, false
 }
 
-func (w *world) cordoned(suffix string) string {
+func (w *world) cordoned() string {
 	w.Helper()
-	return w.node(suffix, func(n *corev1.Node) { n.Spec.Unschedulable = true })
+	return w.node("", func(n *corev1.Node) { n.Spec.Unschedulable = true })
 }
 
 // blockedBy ends the test where the error is not a BlockedError, and gives it.
@@ -71,7 +71,7 @@ func drainUncordoned(w *world) {
 // drainLeaves asserts which pods go and which stay.
 func drainLeaves(w *world) {
 	ns, owner := w.namespace()
-	name, other := w.cordoned(""), w.node("-other", nil)
+	name, other := w.cordoned(), w.node("-other", nil)
 	w.kubelet(name)
 	_, err := w.admin.AppsV1().DaemonSets(ns).Create(w.ctx, &appsv1.DaemonSet{
 		ObjectMeta: metav1.ObjectMeta{Name: "agent"},
@@ -128,11 +128,11 @@ func drainLeaves(w *world) {
 
 func drainBudget(w *world) {
 	ns, owner := w.namespace()
-	name := w.cordoned("")
+	name := w.cordoned()
 	w.kubelet(name)
 	w.pod(ns, name, "db", owner, nil)
 	w.pod(ns, name, "web", owner, nil)
-	w.budget(ns, "db-stays", "db", 1, 1, 0)
+	w.budget(ns, "db-stays", 1, 1, 0)
 
 	var told telling
 	err := w.under.Drain(w.ctx, name, cluster.DrainOptions{GracePeriod: time.Second, Deadline: 4 * time.Second}, told.hear)
@@ -157,10 +157,10 @@ func drainBudget(w *world) {
 // drainBudgetLifted lifts the budget while the drain waits for it.
 func drainBudgetLifted(w *world) {
 	ns, owner := w.namespace()
-	name := w.cordoned("")
+	name := w.cordoned()
 	w.kubelet(name)
 	w.pod(ns, name, "db", owner, nil)
-	w.budget(ns, "db-stays", "db", 1, 1, 0)
+	w.budget(ns, "db-stays", 1, 1, 0)
 	var lifted sync.Once
 	var told telling
 	err := w.under.Drain(w.ctx, name, cluster.DrainOptions{GracePeriod: time.Second, Deadline: patience}, func(e cluster.DrainEvent) {
@@ -183,10 +183,10 @@ func drainBudgetLifted(w *world) {
 // though the budget would allow it.
 func drainCancelled(w *world) {
 	ns, owner := w.namespace()
-	name := w.cordoned("")
+	name := w.cordoned()
 	w.kubelet(name)
 	w.pod(ns, name, "db", owner, nil)
-	w.budget(ns, "db-stays", "db", 1, 1, 0)
+	w.budget(ns, "db-stays", 1, 1, 0)
 	ctx, cancel := context.WithCancel(w.ctx)
 	defer cancel()
 	err := w.under.Drain(ctx, name, cluster.DrainOptions{GracePeriod: time.Second, Deadline: patience}, func(e cluster.DrainEvent) {
@@ -212,11 +212,11 @@ func drainCancelled(w *world) {
 
 func drainForced(w *world) {
 	ns, owner := w.namespace()
-	name := w.cordoned("")
+	name := w.cordoned()
 	w.kubelet(name)
 	w.pod(ns, name, "db", owner, nil)
 	w.pod(ns, name, "alone", metav1.OwnerReference{}, nil)
-	w.budget(ns, "db-stays", "db", 1, 1, 0)
+	w.budget(ns, "db-stays", 1, 1, 0)
 	var told telling
 	w.must(w.under.Drain(w.ctx, name, cluster.DrainOptions{GracePeriod: time.Second, Deadline: 3 * time.Second, Force: true}, told.hear), "forced drain")
 	if got := w.podsOn(name); got != "" {
@@ -232,7 +232,7 @@ func drainForced(w *world) {
 
 func drainUnmanaged(w *world) {
 	ns, owner := w.namespace()
-	name := w.cordoned("")
+	name := w.cordoned()
 	w.kubelet(name)
 	w.pod(ns, name, "alone", metav1.OwnerReference{}, nil)
 	w.pod(ns, name, "alone2", metav1.OwnerReference{}, nil)
@@ -255,11 +255,11 @@ func drainUnmanaged(w *world) {
 
 func drainTwoBudgets(w *world) {
 	ns, owner := w.namespace()
-	name := w.cordoned("")
+	name := w.cordoned()
 	w.kubelet(name)
 	w.pod(ns, name, "db", owner, nil)
-	w.budget(ns, "one", "db", 0, 1, 1)
-	w.budget(ns, "two", "db", 0, 1, 1)
+	w.budget(ns, "one", 0, 1, 1)
+	w.budget(ns, "two", 0, 1, 1)
 	blocked := w.blockedBy(w.under.Drain(w.ctx, name, cluster.DrainOptions{GracePeriod: time.Second, Deadline: patience}, nil))
 	if want := ns + "/one, " + ns + "/two"; len(blocked.Pods) != 1 || blocked.Pods[0].Budget != want {
 		w.Errorf("blocked: %+v, want %s", blocked.Pods, want)
@@ -272,7 +272,7 @@ func drainTwoBudgets(w *world) {
 // drainStuck has a pod that is evicted and does not end.
 func drainStuck(w *world) {
 	ns, owner := w.namespace()
-	name := w.cordoned("")
+	name := w.cordoned()
 	w.kubelet(name)
 	w.pod(ns, name, "slow", owner, func(p *corev1.Pod) { p.Annotations = map[string]string{stuck: ""} })
 	blocked := w.blockedBy(w.under.Drain(w.ctx, name, cluster.DrainOptions{GracePeriod: time.Second, Deadline: 3 * time.Second}, nil))

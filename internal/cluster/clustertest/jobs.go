@@ -42,7 +42,7 @@ func (w *world) reportPod(name string, status corev1.PodStatus) {
 }
 
 func jobLife(w *world) {
-	node := w.cordoned("")
+	node := w.cordoned()
 	w.kubelet(node)
 	job := w.job(node)
 	state, err := w.under.Job(w.ctx, job.Name)
@@ -98,7 +98,7 @@ func jobLife(w *world) {
 }
 
 func jobStuck(w *world) {
-	node := w.cordoned("")
+	node := w.cordoned()
 	job := w.job(node)
 	w.must(w.under.StartJob(w.ctx, job), "start")
 	w.reportPod(job.Name, corev1.PodStatus{Phase: corev1.PodPending, ContainerStatuses: []corev1.ContainerStatus{{
@@ -123,7 +123,7 @@ func jobStuck(w *world) {
 }
 
 func jobLost(w *world) {
-	node := w.cordoned("")
+	node := w.cordoned()
 	w.kubelet(node)
 	job := w.job(node)
 	w.must(w.under.StartJob(w.ctx, job), "start")
@@ -138,7 +138,7 @@ func jobLost(w *world) {
 
 // jobForeign has a pod of the job's name that somebody else made.
 func jobForeign(w *world) {
-	node := w.cordoned("")
+	node := w.cordoned()
 	w.kubelet(node)
 	job := w.job(node)
 	w.pod(w.setup.Namespace, node, job.Name, metav1.OwnerReference{}, nil)

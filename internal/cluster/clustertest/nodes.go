@@ -70,7 +70,8 @@ func nodesWalk(w *world) {
 			w.Errorf("node %d was seen %d times", i, n)
 		}
 	}
-	for range w.under.Nodes(w.ctx) {
+	for _, err := range w.under.Nodes(w.ctx) {
+		w.must(err, "walk")
 		break // it can be left at any time
 	}
 	ctx, cancel := context.WithCancel(w.ctx)

@@ -68,15 +68,15 @@ func (w *world) pod(namespace, node, name string, owner metav1.OwnerReference, c
 	return made
 }
 
-// budget makes a PodDisruptionBudget for pods with the label app, and waits
+// budget makes a PodDisruptionBudget for the pod "db", and waits
 // until it counts as many healthy ones and allows as many disruptions as said.
-func (w *world) budget(namespace, name, app string, minAvailable, healthy, allowed int32) {
+func (w *world) budget(namespace, name string, minAvailable, healthy, allowed int32) {
 	w.Helper()
 	_, err := w.admin.PolicyV1().PodDisruptionBudgets(namespace).Create(w.ctx, &policyv1.PodDisruptionBudget{
 		ObjectMeta: metav1.ObjectMeta{Name: name},
 		Spec: policyv1.PodDisruptionBudgetSpec{
 			MinAvailable: ptr(intstr.FromInt32(minAvailable)),
-			Selector:     &metav1.LabelSelector{MatchLabels: map[string]string{"app": app}},
+			Selector:     &metav1.LabelSelector{MatchLabels: map[string]string{"app": "db"}},
 		},
 	}, metav1.CreateOptions{})
 	w.must(err, "make budget")

@@ -28,6 +28,12 @@ const evictAgain = 5 * time.Second
 // forcedMargin is what a deletion may take beyond its grace period.
 const forcedMargin = 30 * time.Second
 
+// What a drain may ask of the API server in a second: as kubectl does.
+const (
+	drainQPS   = 50
+	drainBurst = 300
+)
+
 // podsPage is kubectl drain's own page.
 const podsPage = 500
 
@@ -56,8 +62,13 @@ func (c *Cluster) Drain(ctx context.Context, node string, options cluster.DrainO
 	if !found.Unschedulable {
 		return &fleet.Error{Op: a.op, Resource: a.on, Kind: fleet.KindInvalid, Err: errors.New("it is schedulable, so pods would come back"), Remedy: "cordon it first"}
 	}
-	// Its own request budget: see defaultQPS.
-	client, err := kubernetes.NewForConfigAndClient(rest.CopyConfig(c.config), c.http)
+	// Its own request budget, so that the polls of a hundred terminating pods
+	// never stand before the request that uncordons.
+	config := rest.CopyConfig(c.config)
+	if c.ownQPS {
+		config.QPS, config.Burst = drainQPS, drainBurst
+	}
+	client, err := kubernetes.NewForConfigAndClient(config, c.http)
 	if err != nil {
 		return a.fail(ctx, err)
 	}
@@ -239,7 +250,7 @@ func (d *drain) expect(pods []corev1.Pod) {
 }
 
 // note records what was read of a pod. The caller holds d.mu.
-func (d *drain) note(pod *corev1.Pod) *podState {
+func (d *drain) note(pod *corev1.Pod) {
 	key := podKey{pod.Namespace, pod.Name}
 	s := d.pods[key]
 	if s == nil || s.uid != pod.UID {
@@ -253,7 +264,6 @@ func (d *drain) note(pod *corev1.Pod) *podState {
 		s.deleting = pod.DeletionTimestamp.Time
 	}
 	s.finalizers = pod.Finalizers
-	return s
 }
 
 // left gives the pods that are still there.
@@ -327,6 +337,10 @@ func (d *drain) refusedByKubectl(errs []error) error {
 		why, pods := text, ""
 		if i := strings.LastIndex(text, ": "); i >= 0 {
 			why, pods = text[:i], text[i+2:]
+		}
+		if rbacDenied(why) {
+			a := act{op: d.a.op, on: d.a.on, access: cluster.Access{Verb: "get", Group: "apps", Resource: "daemonsets"}}
+			return &fleet.Error{Op: a.op, Resource: a.on, Kind: fleet.KindDenied, Remedy: a.remedyOfDenial(why), Err: err}
 		}
 		for pod := range strings.SplitSeq(pods, ", ") {
 			blocked.Pods = append(blocked.Pods, cluster.BlockedPod{Pod: pod, Why: why})

@@ -394,3 +394,29 @@ func TestDrainForce(t *testing.T) {
 		}
 	})
 }
+
+// A DaemonSet that could not be read for a moment does not make its pods a
+// reason to give up.
+func TestDrainOutlastsUnreadDaemonSets(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := newSmall("agent", "web")
+		s.pods["agent"].OwnerReferences[0] = metav1.OwnerReference{APIVersion: "apps/v1", Kind: "DaemonSet", Name: "agents", Controller: ptr(true)}
+		reads := 0
+		s.fault = func(r *http.Request, _ int) (*http.Response, error) {
+			if !strings.HasSuffix(r.URL.Path, "/daemonsets/agents") {
+				return nil, nil
+			}
+			if reads++; reads < 3 {
+				return refuse(http.StatusInternalServerError, metav1.StatusReasonInternalError, "etcdserver: leader changed")
+			}
+			return &http.Response{StatusCode: http.StatusOK, Header: http.Header{"Content-Type": {"application/json"}},
+				Body: io.NopCloser(strings.NewReader(`{"apiVersion":"apps/v1","kind":"DaemonSet","metadata":{"name":"agents"}}`))}, nil
+		}
+		if err := s.open(t).Drain(t.Context(), "n", usual, nil); err != nil {
+			t.Fatal(err)
+		}
+		if len(s.pods) != 1 || s.pods["agent"] == nil {
+			t.Errorf("left: %v", s.pods)
+		}
+	})
+}

@@ -9,6 +9,7 @@ import (
 	"strings"
 	"time"
 
+	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
 	policyv1 "k8s.io/api/policy/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
@@ -16,6 +17,7 @@ import (
 	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/client-go/discovery"
 	"k8s.io/client-go/kubernetes"
+	typedapps "k8s.io/client-go/kubernetes/typed/apps/v1"
 	typedcore "k8s.io/client-go/kubernetes/typed/core/v1"
 	typedpolicy "k8s.io/client-go/kubernetes/typed/policy/v1"
 
@@ -41,6 +43,8 @@ func (w watched) Discovery() discovery.DiscoveryInterface {
 func (w watched) CoreV1() typedcore.CoreV1Interface {
 	return watchedCore{w.Interface.CoreV1(), w.drain}
 }
+
+func (w watched) AppsV1() typedapps.AppsV1Interface { return watchedApps{w.Interface.AppsV1()} }
 
 func (w watched) PolicyV1() typedpolicy.PolicyV1Interface {
 	return watchedPolicy{w.Interface.PolicyV1(), w.drain}
@@ -74,18 +78,44 @@ type watchedPods struct {
 // Get keeps what the poll for a pod's end sees, and does not let a passing
 // failure end the poll.
 func (w watchedPods) Get(ctx context.Context, name string, options metav1.GetOptions) (*corev1.Pod, error) {
+	pod, err := outlast(ctx, func() (*corev1.Pod, error) { return w.PodInterface.Get(ctx, name, options) })
+	if err == nil {
+		w.drain.saw(pod)
+	}
+	return pod, err
+}
+
+func (w watchedPods) List(ctx context.Context, options metav1.ListOptions) (*corev1.PodList, error) {
+	return outlast(ctx, func() (*corev1.PodList, error) { return w.PodInterface.List(ctx, options) })
+}
+
+// watchedApps reads DaemonSets: kubectl takes a failed read for a pod that may
+// not go.
+type watchedApps struct{ typedapps.AppsV1Interface }
+
+func (w watchedApps) DaemonSets(namespace string) typedapps.DaemonSetInterface {
+	return watchedDaemonSets{w.AppsV1Interface.DaemonSets(namespace)}
+}
+
+type watchedDaemonSets struct{ typedapps.DaemonSetInterface }
+
+func (w watchedDaemonSets) Get(ctx context.Context, name string, options metav1.GetOptions) (*appsv1.DaemonSet, error) {
+	return outlast(ctx, func() (*appsv1.DaemonSet, error) { return w.DaemonSetInterface.Get(ctx, name, options) })
+}
+
+// outlast repeats a read until it succeeds, fails for good, or the context ends.
+func outlast[T any](ctx context.Context, read func() (T, error)) (T, error) {
 	for {
-		pod, err := w.PodInterface.Get(ctx, name, options)
+		got, err := read()
 		if err == nil {
-			w.drain.saw(pod)
-			return pod, nil
+			return got, nil
 		}
 		again, wait := passingFailure(ctx, err)
 		if !again {
-			return pod, err
+			return got, err
 		}
 		if err := pause(ctx, wait); err != nil {
-			return nil, err
+			return got, err
 		}
 	}
 }
@@ -94,23 +124,16 @@ func (w watchedPods) Get(ctx context.Context, name string, options metav1.GetOpt
 func (w watchedPods) Delete(ctx context.Context, name string, options metav1.DeleteOptions) error {
 	key := podKey{w.namespace, name}
 	options.Preconditions = w.drain.precondition(key)
-	for {
-		err := w.PodInterface.Delete(ctx, name, options)
-		if err == nil {
-			w.drain.accepted(key)
-			return nil
-		}
-		if apierrors.IsConflict(err) && options.Preconditions != nil {
-			return notFound(name)
-		}
-		again, wait := passingFailure(ctx, err)
-		if !again {
-			return err
-		}
-		if err := pause(ctx, wait); err != nil {
-			return err
-		}
+	_, err := outlast(ctx, func() (struct{}, error) {
+		return struct{}{}, w.PodInterface.Delete(ctx, name, options)
+	})
+	switch {
+	case err == nil:
+		w.drain.accepted(key)
+	case apierrors.IsConflict(err) && options.Preconditions != nil:
+		return notFound(name)
 	}
+	return err
 }
 
 type watchedPolicy struct {

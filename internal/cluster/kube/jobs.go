@@ -221,7 +221,7 @@ func (c *Cluster) DeleteJob(ctx context.Context, name string) error {
 		return c.onPod("read job", "get", "", name).fail(ctx, err)
 	}
 	if pod.Labels[labelManagedBy] != managedBy {
-		return &fleet.Error{Op: a.op, Resource: a.on, Kind: fleet.KindInvalid, Err: errors.New("Ortet did not make this pod")}
+		return &fleet.Error{Op: a.op, Resource: a.on, Kind: fleet.KindInvalid, Err: errors.New("a pod of that name is there that Ortet did not make")}
 	}
 	uid := pod.UID
 	err = c.client.CoreV1().Pods(c.namespace).Delete(ctx, name, metav1.DeleteOptions{Preconditions: &metav1.Preconditions{UID: &uid}})

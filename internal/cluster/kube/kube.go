@@ -40,9 +40,8 @@ import (
 // pods.
 const DefaultNamespace = "ortet-system"
 
-// What a client may ask of the API server in a second, where the rest.Config
-// does not say. A drain has its own budget of the same size, so that the polls
-// of a hundred terminating pods never stand before the request that uncordons.
+// What the adapter may ask of the API server in a second, where the rest.Config
+// does not say. A drain has a budget of its own: see drainQPS.
 const (
 	defaultQPS   = 30
 	defaultBurst = 60
@@ -76,6 +75,7 @@ type Config struct {
 // goroutines.
 type Cluster struct {
 	config    *rest.Config
+	ownQPS    bool // the requests per second are not the caller's
 	http      *http.Client
 	client    kubernetes.Interface
 	dynamic   dynamic.Interface
@@ -116,7 +116,8 @@ func New(c Config) (*Cluster, error) {
 	config.ContentType = runtime.ContentTypeProtobuf
 	config.AcceptContentTypes = runtime.ContentTypeProtobuf + "," + runtime.ContentTypeJSON
 	config.WarningHandlerWithContext = warnings{c.Logger}
-	if config.QPS == 0 {
+	ownQPS := config.QPS == 0
+	if ownQPS {
 		config.QPS, config.Burst = defaultQPS, defaultBurst
 	}
 	if config.Timeout == 0 {
@@ -145,7 +146,7 @@ func New(c Config) (*Cluster, error) {
 		return fail(err)
 	}
 	return &Cluster{
-		config: config, http: client, client: typed, dynamic: untyped,
+		config: config, ownQPS: ownQPS, http: client, client: typed, dynamic: untyped,
 		namespace: c.Namespace, log: c.Logger, identity: c.Identity, now: c.Now, kured: c.Kured,
 	}, nil
 }

@@ -26,7 +26,7 @@ func (c *Cluster) EnsureNamespace(ctx context.Context) error {
 	if err == nil || apierrors.IsForbidden(err) {
 		// Who may not look at namespaces may still work in this one; if it is
 		// missing, the first write says so.
-		return nil //nolint:nilerr // see above
+		return nil
 	}
 	if !apierrors.IsNotFound(err) {
 		return a.fail(ctx, err)

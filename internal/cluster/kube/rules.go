@@ -27,6 +27,7 @@ type Needs struct {
 	Force     bool   // drains with force
 	Reboots   bool   // holds kured's lock
 	Machines  bool   // annotates Cluster API's Machines
+	Kured     string // name of kured's DaemonSet; "" means "kured"
 }
 
 // Everything is what a chart grants where its values leave nothing out.
@@ -61,7 +62,7 @@ func Rules(needs Needs) []Rule {
 	if needs.Reboots {
 		rules = append(rules,
 			Rule{Group: "apps", Resource: "daemonsets", Verbs: []string{"list"}, Why: "find kured"},
-			Rule{Group: "apps", Resource: "daemonsets", Names: []string{"kured"}, Verbs: []string{"patch"}, Why: "hold kured's lock"})
+			Rule{Group: "apps", Resource: "daemonsets", Names: []string{firstOf(needs.Kured, "kured")}, Verbs: []string{"patch"}, Why: "hold kured's lock"})
 	}
 	if needs.Machines {
 		rules = append(rules, Rule{Group: machineGroup, Resource: "machines", Verbs: []string{"get", "patch"}, Why: "keep MachineHealthChecks from replacing the donor"})
