@@ -78,10 +78,10 @@ func (s *Server) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 func (c *call) finish(w http.ResponseWriter, r *reply) {
 	c.s.mu.Lock()
 	h := r.header()
-	h.Set("X-Ms-Request-Id", c.s.newUUID())
+	h.Set("X-Ms-Request-Id", drawUUID(c.s.traceIDs))
 	correlation := c.r.Header.Get("X-Ms-Correlation-Request-Id")
 	if correlation == "" {
-		correlation = c.s.newUUID()
+		correlation = drawUUID(c.s.traceIDs)
 	}
 	c.s.mu.Unlock()
 	h.Set("X-Ms-Correlation-Request-Id", correlation)

@@ -25,10 +25,11 @@ const (
 	EffectReportSuccess Effect = "reportSuccess" // not done, and said to have succeeded
 	EffectIgnoreNull    Effect = "ignoreNull"    // a PATCH's null keeps the value
 	EffectExpireToken   Effect = "expireToken"   // 401 ExpiredAuthenticationToken
+	EffectStale         Effect = "stale"         // a GET answers as the same GET was answered before
 )
 
 var effects = []Effect{EffectThrottle, EffectError, EffectDropBefore, EffectDropAfter, EffectHang, EffectNeverEnds,
-	EffectFailAtEnd, EffectReportFailure, EffectReportSuccess, EffectIgnoreNull, EffectExpireToken}
+	EffectFailAtEnd, EffectReportFailure, EffectReportSuccess, EffectIgnoreNull, EffectExpireToken, EffectStale}
 
 // A Fault is a rule: requests that match meet its effect. Of several that match,
 // the first is met. Fields that are empty match everything.
@@ -159,14 +160,14 @@ func (c *call) meet() {
 			f.Action != "" && !actionMatches(f.Action, c.action) {
 			continue
 		}
-		if f.Effect == EffectIgnoreNull && c.r.Method != http.MethodPatch {
+		if f.Effect == EffectIgnoreNull && c.r.Method != http.MethodPatch || f.Effect == EffectStale && c.r.Method != http.MethodGet {
 			continue
 		}
 		f.Matched++
 		if f.Matched <= f.Skip || f.Count > 0 && f.Met >= f.Count {
 			continue
 		}
-		if f.Probability > 0 && f.Probability < 1 && c.s.rand.Float64() >= f.Probability {
+		if f.Probability > 0 && f.Probability < 1 && c.s.chance.Float64() >= f.Probability {
 			continue
 		}
 		f.Met++
@@ -207,11 +208,40 @@ func (c *call) after(r *reply) *reply {
 	if c.fault.is(EffectDropAfter) {
 		return dropped()
 	}
+	if c.r.Method == http.MethodGet && r.status == http.StatusOK {
+		r = c.remembered(r)
+	}
 	// An operation says so itself at its end.
 	if c.fault.is(EffectReportFailure) && r.op == nil && r.status < 400 {
 		return c.encoded(errorReply(c.fault.failure()))
 	}
 	return r
+}
+
+// remembered keeps the answer to a GET, once a fault could want it, and gives
+// the kept one instead where the request meets that fault. With nothing kept the
+// answer is fresh.
+func (c *call) remembered(fresh *reply) *reply {
+	s := c.s
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	wanted := c.fault.is(EffectStale)
+	for _, f := range s.faults {
+		wanted = wanted || f.Effect == EffectStale
+	}
+	if !wanted {
+		return fresh
+	}
+	if s.stale == nil {
+		s.stale = map[string]*reply{}
+	}
+	key := strings.ToLower(c.r.URL.Path) + "?" + c.r.URL.RawQuery
+	kept := s.stale[key]
+	if c.fault.is(EffectStale) && kept != nil {
+		return &reply{status: kept.status, raw: kept.raw, head: kept.head.Clone()}
+	}
+	s.stale[key] = &reply{status: fresh.status, raw: fresh.raw, head: fresh.head.Clone()}
+	return fresh
 }
 
 // pretend answers as a success would be answered, and does nothing.

@@ -155,6 +155,25 @@ func TestPatchRules(t *testing.T) {
 	})
 }
 
+func TestStaleRead(t *testing.T) {
+	stale := Fault{Action: "Microsoft.Compute/disks/read", Effect: EffectStale, Skip: 2, Count: 1}
+	inVirtualTime(t, withFault(stale), func(b *bench) {
+		d := b.disk("d", 4) // the first read
+		tag := func() string {
+			r, err := b.f.NewDisksClient().Get(b.ctx, b.group, "d", nil)
+			if err != nil {
+				t.Fatal(err)
+			}
+			return val(r.Tags["a"])
+		}
+		before := tag()
+		b.sendAbsolute(http.MethodPatch, *d.ID, "2022-07-02", `{"tags":{"a":"1"}}`)
+		if got := []string{before, tag(), tag()}; got[0] != "" || got[1] != "" || got[2] != "1" {
+			t.Errorf("got %q", got)
+		}
+	})
+}
+
 func TestFaultsAtRunTime(t *testing.T) {
 	inVirtualTime(t, nil, func(b *bench) {
 		r := b.sendAbsolute(http.MethodPost, "/azsim/faults", "", `{"name":"x","method":"GET","path":"/disks$","skip":1,"count":1,"effect":"error"}`)

@@ -86,5 +86,7 @@ func (s *Server) scaled(d time.Duration) time.Duration {
 	return time.Duration(float64(d) / s.Speed)
 }
 
-// newRand makes the one source of chance of a server.
-func newRand(seed uint64) *rand.Rand { return rand.New(rand.NewPCG(seed, 0x6f72746574)) } // #nosec G404 -- reproducible on purpose
+// newRand makes one of a server's sources of chance.
+func newRand(seed, stream uint64) *rand.Rand {
+	return rand.New(rand.NewPCG(seed, stream))
+}

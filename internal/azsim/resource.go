@@ -46,6 +46,7 @@ type resourceType struct {
 // An entry is one stored resource.
 type entry struct {
 	id    resourceID // as first spelled
+	key   string     // id's key
 	rt    *resourceType
 	body  any        // pointer to an armcompute model, or a map
 	op    *operation // the one that runs on it, or nil
@@ -79,8 +80,8 @@ func load[T any](s *Server, id string) (*entry, *T) {
 // insert stores a new resource.
 func (s *Server) insert(id resourceID, rt *resourceType, body any, now time.Time) *entry {
 	id.tail = ""
-	e := &entry{id: id, rt: rt, body: body, since: now}
-	s.entries[id.key()] = e
+	e := &entry{id: id, key: id.key(), rt: rt, body: body, since: now}
+	s.entries[e.key] = e
 	s.order = append(s.order, e)
 	return e
 }
@@ -88,13 +89,13 @@ func (s *Server) insert(id resourceID, rt *resourceType, body any, now time.Time
 // delete forgets a resource and all below it, and tells the types of what lies
 // below. The caller holds the lock.
 func (s *Server) delete(e *entry) {
-	prefix := e.id.key() + "/"
+	prefix := e.key + "/"
 	var below []*entry
 	s.order = slices.DeleteFunc(s.order, func(x *entry) bool {
-		if x != e && !strings.HasPrefix(x.id.key(), prefix) {
+		if x != e && !strings.HasPrefix(x.key, prefix) {
 			return false
 		}
-		delete(s.entries, x.id.key())
+		delete(s.entries, x.key)
 		if x != e {
 			below = append(below, x)
 		}
@@ -113,7 +114,7 @@ func (s *Server) children(parent resourceID, typ string) []*entry {
 	prefix := parent.key() + "/" + strings.ToLower(typ) + "/"
 	var out []*entry
 	for _, e := range s.order {
-		if k := e.id.key(); strings.HasPrefix(k, prefix) && !strings.Contains(k[len(prefix):], "/") {
+		if strings.HasPrefix(e.key, prefix) && !strings.Contains(e.key[len(prefix):], "/") {
 			out = append(out, e)
 		}
 	}

@@ -72,7 +72,10 @@ type Server struct {
 	running sync.WaitGroup
 
 	mu         sync.Mutex // guards what follows, never held over a wait
-	rand       *rand.Rand
+	rand       *rand.Rand // of ids and durations
+	chance     *rand.Rand // of faults
+	traceIDs   *rand.Rand // of requests: what is asked must not change what is made
+	stale      map[string]*reply
 	profile    Profile
 	types      map[string]*resourceType
 	providers  map[string]*provider
@@ -122,7 +125,7 @@ func (s *Server) init() {
 			s.SigningKey = []byte("azsim")
 		}
 		s.ctx, s.stop = context.WithCancel(context.Background())
-		s.rand = newRand(s.Seed)
+		s.rand, s.chance, s.traceIDs = newRand(s.Seed, 1), newRand(s.Seed, 2), newRand(s.Seed, 3)
 		s.profile = DefaultProfile()
 		for k, v := range s.Profile {
 			s.profile[k] = v
@@ -154,9 +157,12 @@ func (s *Server) Close() {
 	s.running.Wait()
 }
 
-// newUUID draws the next id. The caller holds the lock.
-func (s *Server) newUUID() string {
-	a, b := s.rand.Uint64(), s.rand.Uint64()
+// newUUID draws the next id of a resource or an operation. The caller holds the
+// lock.
+func (s *Server) newUUID() string { return drawUUID(s.rand) }
+
+func drawUUID(from *rand.Rand) string {
+	a, b := from.Uint64(), from.Uint64()
 	a = a&^0xf000 | 0x4000
 	b = b&^(0xc<<60) | 0x8<<60
 	return fmt.Sprintf("%08x-%04x-%04x-%04x-%012x", a>>32, a>>16&0xffff, a&0xffff, b>>48, b&0xffffffffffff)
