@@ -3,6 +3,7 @@ package disk
 import (
 	"errors"
 	"fmt"
+	"io"
 	"os"
 	"path"
 	"path/filepath"
@@ -110,13 +111,13 @@ func (b *bench) parts(name string) ([]part, error) {
 		disk = append(disk, p...)
 	}
 	if len(names) > 0 {
-		return probeAll(disk[1:])
+		return b.probeAll(disk[1:])
 	}
 	f, err := os.OpenFile(disk[0].node, os.O_RDWR|unix.O_EXCL, 0)
 	if err != nil {
 		return nil, fmt.Errorf("opening %s: %w", name, err)
 	}
-	size, err := f.Seek(0, 2)
+	size, err := f.Seek(0, io.SeekEnd)
 	var table []extent
 	if err == nil {
 		table, err = readTable(f, size)
@@ -125,19 +126,19 @@ func (b *bench) parts(name string) ([]part, error) {
 		if err := errors.Join(err, f.Close()); err != nil {
 			return nil, fmt.Errorf("reading %s: %w", name, err)
 		}
-		return probeAll(disk)
+		return b.probeAll(disk)
 	}
 	// Held open: a mount of a loop device does not claim the disk below it.
 	b.held = append(b.held, f)
 	var parts []part
 	for _, e := range table {
-		p, err := b.loop(f, name, e)
+		p, err := b.loop(f, fmt.Sprintf("%s-part%d", name, e.number), e)
 		if err != nil {
 			return nil, err
 		}
 		parts = append(parts, p)
 	}
-	return probeAll(parts)
+	return b.probeAll(parts)
 }
 
 // open refuses a device that anything uses and makes its node.
@@ -216,10 +217,10 @@ func (b *bench) mountedAt(number string) string {
 // last user does.
 func (b *bench) loop(disk *os.File, name string, e extent) (part, error) {
 	fail := func(err error) (part, error) {
-		return part{}, fmt.Errorf("laying a loop device over partition %d of %s: %w", e.number, name, err)
+		return part{}, fmt.Errorf("laying a loop device over %s: %w", name, err)
 	}
 	control := filepath.Join(b.dir, "loop-control")
-	const miscMajor, loopControl, loopMajor = 10, 237, 7 // linux/miscdevice.h, linux/major.h
+	const miscMajor, loopControl = 10, 237 // linux/miscdevice.h
 	if err := unix.Mknod(control, unix.S_IFCHR|0o600, int(unix.Mkdev(miscMajor, loopControl))); err != nil && !errors.Is(err, unix.EEXIST) {
 		return fail(err)
 	}
@@ -240,8 +241,13 @@ func (b *bench) loop(disk *os.File, name string, e extent) (part, error) {
 		if err != nil {
 			return fail(err)
 		}
-		p := part{name: fmt.Sprintf("%s-part%d", name, e.number)}
-		if p.node, err = b.node(p.name+"-loop"+strconv.Itoa(n), unix.Mkdev(loopMajor, uint32(n))); err != nil { //nolint:gosec // a minor number
+		p := part{name: name}
+		free := "loop" + strconv.Itoa(n)
+		number, err := b.number(free) // its minor number need not be n
+		if err != nil {
+			return fail(err)
+		}
+		if p.node, err = b.node(free, number); err != nil {
 			return fail(err)
 		}
 		f, err := os.OpenFile(p.node, os.O_RDWR, 0)
@@ -260,16 +266,69 @@ func (b *bench) loop(disk *os.File, name string, e extent) (part, error) {
 	return fail(unix.EBUSY)
 }
 
-func probeAll(parts []part) ([]part, error) {
-	for i, p := range parts {
-		f, err := os.Open(p.node)
+// probeAll reads what each partition holds, and takes physical volumes of LVM
+// apart into their volumes.
+func (b *bench) probeAll(parts []part) ([]part, error) {
+	var all []part
+	for _, p := range parts {
+		if err := p.probe(); err != nil {
+			return nil, err
+		}
+		all = append(all, p)
+		if p.sb.Kind != LVM {
+			continue
+		}
+		volumes, err := b.volumes(p)
 		if err != nil {
-			return nil, fmt.Errorf("reading %s: %w", p.name, err)
+			return nil, err
 		}
-		parts[i].sb, err = Probe(f)
-		if err := errors.Join(err, f.Close()); err != nil {
-			return nil, fmt.Errorf("reading %s: %w", p.name, err)
+		all = append(all, volumes...)
+	}
+	return all, nil
+}
+
+func (p *part) probe() error {
+	f, err := os.Open(p.node)
+	if err != nil {
+		return fmt.Errorf("reading %s: %w", p.name, err)
+	}
+	p.sb, err = Probe(f)
+	if err := errors.Join(err, f.Close()); err != nil {
+		return fmt.Errorf("reading %s: %w", p.name, err)
+	}
+	return nil
+}
+
+// volumes lays loop devices over the logical volumes of a physical volume.
+func (b *bench) volumes(pv part) ([]part, error) {
+	// Held exclusively, so that nothing activates the volume group meanwhile.
+	f, err := os.OpenFile(pv.node, os.O_RDWR|unix.O_EXCL, 0)
+	if err != nil {
+		return nil, fmt.Errorf("reading %s: %w", pv.name, err)
+	}
+	b.held = append(b.held, f)
+	size, err := f.Seek(0, io.SeekEnd)
+	if err != nil {
+		return nil, fmt.Errorf("reading %s: %w", pv.name, err)
+	}
+	found, scattered, err := readVolumes(f, size)
+	if err != nil {
+		return nil, refuse("%s is an LVM physical volume: %v", pv.name, err)
+	}
+	if len(scattered) > 0 {
+		return nil, refuse("%s holds LVM volumes that are not in one piece (%s): they cannot be reached without activating a volume group that has the UUIDs of the donor's", pv.name, strings.Join(scattered, ", "))
+	}
+	var parts []part
+	for _, v := range found {
+		p, err := b.loop(f, v.group+"/"+v.name, extent{offset: v.offset, bytes: v.bytes})
+		if err != nil {
+			return nil, err
 		}
+		p.aliases = v.names()
+		if err := p.probe(); err != nil {
+			return nil, err
+		}
+		parts = append(parts, p)
 	}
 	return parts, nil
 }

@@ -7,6 +7,7 @@ import (
 	"os"
 	"path/filepath"
 	"runtime"
+	"slices"
 	"strings"
 
 	"golang.org/x/sys/unix"
@@ -19,6 +20,8 @@ type part struct {
 	name string // for a person, "sdc1"
 	node string // its device node, for this process
 	sb   Superblock
+	// aliases are other paths by which an fstab can call it: LVM's.
+	aliases []string
 }
 
 // withDevice does Check and Work on the disk that was found.
@@ -116,10 +119,7 @@ func findRoot(r Request, parts []part, dir string) (part, error) {
 		}
 	}
 	for _, p := range parts {
-		switch p.sb.Kind {
-		case LVM:
-			return part{}, refuse("%s is an LVM physical volume: its volume group has the UUIDs of the donor's, and where this node has the same, activating one would take the other; disks with LVM cannot be generalised yet (%s)", p.name, strings.Join(seen, ", "))
-		case LUKS:
+		if p.sb.Kind == LUKS {
 			return part{}, refuse("%s is encrypted, and there is no key here (%s)", p.name, strings.Join(seen, ", "))
 		}
 	}
@@ -196,7 +196,7 @@ func (b *bench) mountNext(ctx context.Context, parts []part, root part, t *tree.
 	}
 	e, rest := rest[0], rest[1:]
 	for _, p := range parts {
-		if p.name == root.name || !e.names(p.sb) {
+		if p.name == root.name || !(e.names(p.sb) || slices.Contains(p.aliases, e.spec)) {
 			continue
 		}
 		if p.sb.Kind != Ext4 && p.sb.Kind != XFS && p.sb.Kind != VFAT {
