@@ -14,8 +14,24 @@ import (
 // capacity by a PUT of name, sku and location alone, and azure-cli leaves the
 // image reference out of every PUT that does not change it. A member that is
 // there replaces the old one as a whole.
+//
+// Within the image reference, "az vmss update --set …imageReference.version=V"
+// sends the version alone, and one of a gallery sends the id alone: the first
+// keeps publisher, offer and SKU, the second takes them away.
 func overlayPut(old any, tree map[string]any) map[string]any {
-	return overlayAt(old, tree, putLevels())
+	out := overlayAt(old, tree, putLevels())
+	ref, _ := at(tree, "properties", "virtualMachineProfile", "storageProfile", "imageReference").(map[string]any)
+	was, _ := at(old, "properties", "virtualMachineProfile", "storageProfile", "imageReference").(map[string]any)
+	storage, _ := at(out, "properties", "virtualMachineProfile", "storageProfile").(map[string]any)
+	if ref == nil || ref["id"] != nil || storage == nil {
+		return out
+	}
+	merged := overlay(was, ref)
+	if len(ref) > 0 {
+		delete(merged, "id")
+	}
+	storage["imageReference"] = merged
+	return out
 }
 
 // A putLevel is an object within which a PUT keeps absent members.

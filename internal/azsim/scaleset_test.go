@@ -4,6 +4,7 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
+	"reflect"
 	"strings"
 	"testing"
 	"testing/synctest"
@@ -291,6 +292,33 @@ func TestFailedBoot(t *testing.T) {
 		done(t, rp, err)
 		wantList(t, "reimaged", l.ids("pool1"), "0 Succeeded running", "1 Succeeded running")
 	})
+}
+
+func TestOverlayPutOfAnImage(t *testing.T) {
+	whole := func(ref string) map[string]any {
+		var out map[string]any
+		if err := json.Unmarshal([]byte(`{"properties":{"virtualMachineProfile":{"storageProfile":{"imageReference":`+ref+`}}}}`), &out); err != nil {
+			t.Fatal(err)
+		}
+		return out
+	}
+	platform := `{"publisher":"p","offer":"o","sku":"s","version":"latest"}`
+	for _, c := range []struct{ name, old, put, want string }{
+		{"the version alone", platform, `{"version":"2"}`, `{"publisher":"p","offer":"o","sku":"s","version":"2"}`},
+		{"a gallery's id", platform, `{"id":"/x"}`, `{"id":"/x"}`},
+		{"back from a gallery", `{"id":"/x"}`, platform, platform},
+		{"the id with nulls", platform, `{"id":"/x","publisher":null}`, `{"id":"/x","publisher":null}`},
+		{"nothing", platform, `null`, platform},
+	} {
+		got, err := json.Marshal(at(overlayPut(whole(c.old), whole(c.put)), "properties", "virtualMachineProfile", "storageProfile", "imageReference"))
+		if err != nil {
+			t.Fatal(err)
+		}
+		var a, b any
+		if json.Unmarshal(got, &a) != nil || json.Unmarshal([]byte(c.want), &b) != nil || !reflect.DeepEqual(a, b) {
+			t.Errorf("%s: %s, want %s", c.name, got, c.want)
+		}
+	}
 }
 
 func TestModelKeyKnowsWhatMatters(t *testing.T) {
