@@ -2,10 +2,12 @@ package arm
 
 import (
 	"context"
+	"crypto/tls"
 	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
+	"io/fs"
 	"net"
 	"net/http"
 	"regexp"
@@ -98,6 +100,8 @@ func classifyLocal(e *fleet.Error, err error) {
 		syntax  *json.SyntaxError
 		typ     *json.UnmarshalTypeError
 		parse   *time.ParseError
+		cert    *tls.CertificateVerificationError
+		file    *fs.PathError
 	)
 	switch {
 	case errors.As(err, &denied):
@@ -106,6 +110,11 @@ func classifyLocal(e *fleet.Error, err error) {
 		e.Kind = fleet.KindInvalid
 		e.Err = foreign
 		e.Remedy = "check the resource manager endpoint in the cloud's configuration"
+	case errors.As(err, &cert):
+		e.Kind = fleet.KindInvalid
+		e.Remedy = distrusted
+	case errors.As(err, &file): // a federated token or a certificate
+		e.Kind = fleet.KindUnauthenticated
 	case errors.Is(err, errTooLarge):
 		e.Kind = fleet.KindInvalid
 		e.Remedy = "something other than Azure seems to answer: check the endpoint and any proxy"
@@ -127,14 +136,14 @@ func classifyLocal(e *fleet.Error, err error) {
 	}
 }
 
-// unreachable gives a hint where a connection can never come about.
+const distrusted = "if the cloud has its own certificate authority, give its certificates"
+
+// unreachable gives a hint where a name is not known. It may be soon, so the
+// error is transient.
 func unreachable(err error) string {
 	var dns *net.DNSError
 	if errors.As(err, &dns) && dns.IsNotFound {
 		return "check the cloud's endpoint, DNS and proxy"
-	}
-	if strings.Contains(err.Error(), "x509:") || strings.Contains(err.Error(), "tls:") {
-		return "if the cloud has its own certificate authority, give its certificates"
 	}
 	return ""
 }
@@ -144,14 +153,31 @@ func classifyLogIn(e *fleet.Error, err *azidentity.AuthenticationFailedError) {
 	e.Remedy = "check the credentials: their secret, tenant, expiry, and the clock"
 	if err.RawResponse == nil {
 		// The token endpoint did not answer, or there is none.
-		if s := err.Error(); strings.Contains(s, "connection") || strings.Contains(s, "dial ") || strings.Contains(s, "EOF") ||
+		if s := err.Error(); strings.Contains(s, "x509:") {
+			e.Kind = fleet.KindInvalid
+			e.Remedy = distrusted
+		} else if strings.Contains(s, "connection") || strings.Contains(s, "dial ") || strings.Contains(s, "EOF") ||
 			strings.Contains(s, "timeout") || strings.Contains(s, "deadline exceeded") {
 			e.Kind = fleet.KindTransient
 			e.Remedy = "the log-in service cannot be reached: check the network and the cloud's log-in endpoint"
 		}
 		return
 	}
-	switch s := err.RawResponse.StatusCode; {
+	// The SDK's text has many lines; what the log-in service says is one.
+	r := &refusal{status: err.RawResponse.StatusCode}
+	if body, readErr := runtime.Payload(err.RawResponse); readErr == nil {
+		var said struct {
+			Error       string `json:"error"`
+			Description string `json:"error_description"`
+		}
+		if json.Unmarshal(body, &said) == nil {
+			r.code = said.Error
+			r.message, _, _ = strings.Cut(strings.TrimSpace(said.Description), "\n")
+			r.message = shortened(strings.TrimSpace(r.message))
+		}
+	}
+	e.Code, e.Err = r.code, fmt.Errorf("log in: %w", r)
+	switch s := r.status; {
 	case s == http.StatusTooManyRequests:
 		e.Kind = fleet.KindThrottled
 		e.RetryAfter, _ = retryAfter(err.RawResponse.Header)
@@ -214,10 +240,14 @@ func readARMError(body []byte) (code, message string) {
 			message = strings.TrimSpace(message + " " + d.Message)
 		}
 	}
+	return inner.Code, shortened(message)
+}
+
+func shortened(message string) string {
 	if len(message) > maxMessage {
-		message = strings.ToValidUTF8(message[:maxMessage], "") + "…"
+		return strings.ToValidUTF8(message[:maxMessage], "") + "…"
 	}
-	return inner.Code, message
+	return message
 }
 
 // has reports whether s contains any of the words, in any letter case.

@@ -137,7 +137,7 @@ func TestServicePrincipalOfAzureJSON(t *testing.T) {
 		write(t, filepath.Join(dir, "azure.json"), object(t, azureJSON(map[string]any{"aadClientSecret": "wr0ng-secret"})))
 		write(t, filepath.Join(dir, "azurestackcloud.json"), object(t, stackFile(base)))
 		err := works(t, load(t, credential.Config{File: filepath.Join(dir, "azure.json"), CAFile: ca}))
-		if !fleet.Is(err, fleet.KindUnauthenticated) || strings.Contains(err.Error(), "wr0ng-secret") {
+		if !fleet.Is(err, fleet.KindUnauthenticated) || strings.Contains(err.Error(), "wr0ng-secret") || strings.Contains(err.Error(), "\n") || !strings.Contains(err.Error(), "401 invalid_client: AADSTS7000215") {
 			t.Errorf("%v", err)
 		}
 	})
@@ -145,8 +145,8 @@ func TestServicePrincipalOfAzureJSON(t *testing.T) {
 		dir := t.TempDir()
 		write(t, filepath.Join(dir, "azure.json"), object(t, azureJSON(nil)))
 		write(t, filepath.Join(dir, "azurestackcloud.json"), object(t, stackFile(base)))
-		if err := works(t, load(t, credential.Config{File: filepath.Join(dir, "azure.json")})); err == nil {
-			t.Error("an unknown authority is trusted")
+		if err := works(t, load(t, credential.Config{File: filepath.Join(dir, "azure.json")})); !fleet.Is(err, fleet.KindInvalid) || !strings.Contains(err.Error(), "certificate authority") {
+			t.Errorf("an unknown authority: %v", err)
 		}
 	})
 }
@@ -260,6 +260,16 @@ func TestWorkloadIdentity(t *testing.T) {
 			t.Error(err)
 		}
 	})
+	t.Run("token that is gone", func(t *testing.T) {
+		write(t, token, jwt(t, "system:serviceaccount:kube-system:ortet"))
+		cr := load(t, credential.Config{CAFile: ca, Getenv: env(map[string]string{"AZURE_FEDERATED_TOKEN_FILE": token, "AZURE_CLIENT_ID": id, "AZURE_TENANT_ID": "adfs", "AZURE_ENVIRONMENT_FILEPATH": stack})})
+		if err := os.Remove(token); err != nil {
+			t.Fatal(err)
+		}
+		if err := works(t, cr); !fleet.Is(err, fleet.KindUnauthenticated) {
+			t.Errorf("%v", err)
+		}
+	})
 	t.Run("somebody else's token", func(t *testing.T) {
 		write(t, token, jwt(t, "system:serviceaccount:default:other"))
 		cr := load(t, credential.Config{CAFile: ca, Getenv: env(map[string]string{"AZURE_FEDERATED_TOKEN_FILE": token, "AZURE_CLIENT_ID": id, "AZURE_TENANT_ID": "adfs", "AZURE_ENVIRONMENT_FILEPATH": stack})})
@@ -267,6 +277,22 @@ func TestWorkloadIdentity(t *testing.T) {
 			t.Errorf("%v", err)
 		}
 	})
+}
+
+// A log-in service that is down is worth another try; wrong credentials are not.
+func TestLogInServiceIsDown(t *testing.T) {
+	gone := httptest.NewTLSServer(http.NotFoundHandler())
+	gone.Close()
+	broken := httptest.NewTLSServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { w.WriteHeader(http.StatusServiceUnavailable) }))
+	defer broken.Close()
+	for name, base := range map[string]string{"refused": gone.URL, "unavailable": broken.URL} {
+		stack := filepath.Join(t.TempDir(), "stack.json")
+		write(t, stack, object(t, stackFile(base)))
+		cr := load(t, credential.Config{Transport: broken.Client(), EnvironmentFile: stack, Getenv: env(map[string]string{"AZURE_CLIENT_ID": "c", "AZURE_TENANT_ID": "adfs", "AZURE_CLIENT_SECRET": "s3cret"})})
+		if err := works(t, cr); !fleet.Is(err, fleet.KindTransient) || strings.Contains(err.Error(), "s3cret") {
+			t.Errorf("%s: %v", name, err)
+		}
+	}
 }
 
 func TestEnvironment(t *testing.T) {
