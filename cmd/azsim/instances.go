@@ -9,10 +9,11 @@ import (
 	"path/filepath"
 	"strings"
 
+	"github.com/spf13/pflag"
+
 	"github.com/ortet/ortet/internal/azsim"
 	"github.com/ortet/ortet/internal/azsim/hollow"
 	"github.com/ortet/ortet/internal/azsim/machine"
-	"github.com/spf13/pflag"
 )
 
 // A substrate is an azsim.Substrate that holds resources of this computer.

@@ -14,8 +14,9 @@ import (
 	"path/filepath"
 	"time"
 
-	"github.com/ortet/ortet/internal/azsim"
 	"github.com/spf13/cobra"
+
+	"github.com/ortet/ortet/internal/azsim"
 )
 
 // serveOptions are the flags of azsim serve.

@@ -89,13 +89,14 @@ func (c *call) finish(w http.ResponseWriter, r *reply) {
 		h.Set("X-Ms-Client-Request-Id", id)
 	}
 	h.Set("Cache-Control", "no-cache")
-	left := "X-Ms-Ratelimit-Remaining-Subscription-Writes"
-	if c.r.Method == http.MethodGet {
-		left = "X-Ms-Ratelimit-Remaining-Subscription-Reads"
-	} else if c.r.Method == http.MethodDelete {
-		left = "X-Ms-Ratelimit-Remaining-Subscription-Deletes"
+	kind := "Writes"
+	switch c.r.Method {
+	case http.MethodGet, http.MethodHead:
+		kind = "Reads"
+	case http.MethodDelete:
+		kind = "Deletes"
 	}
-	h.Set(left, "11999")
+	h.Set("X-Ms-Ratelimit-Remaining-Subscription-"+kind, "11999")
 	c.remember(r)
 	if r.status == 0 {
 		panic(http.ErrAbortHandler)
@@ -219,9 +220,9 @@ func (c *call) route() error {
 		return refuse(http.StatusNotFound, "InvalidResourceId", "The request URL is not a valid resource id: %v.", err)
 	}
 	c.id = id
-	if run, action, err := c.routeCore(); run != nil || err != nil {
+	if run, action := c.routeCore(); run != nil {
 		c.run, c.action = run, action
-		return err
+		return nil
 	}
 	if id.namespace == "" {
 		return refuse(http.StatusNotFound, "NotFound", "The requested URI does not represent any resource on the server.")

@@ -210,21 +210,21 @@ func TestDiskRefusals(t *testing.T) {
 func TestIncrementalSnapshotsAreLimited(t *testing.T) {
 	inVirtualTime(t, func(s *Server) { s.Profile = Profile{"snapshot.create": {time.Second, time.Second}} }, func(b *bench) {
 		d := b.disk("d", 4)
-		make := func(i int) (*runtime.Poller[armcompute.SnapshotsClientCreateOrUpdateResponse], error) {
+		begin := func(i int) (*runtime.Poller[armcompute.SnapshotsClientCreateOrUpdateResponse], error) {
 			return b.f.NewSnapshotsClient().BeginCreateOrUpdate(b.ctx, b.group, fmt.Sprint("s", i), armcompute.Snapshot{
 				Location: ptr(DefaultLocation), Properties: &armcompute.SnapshotProperties{CreationData: copyOf(*d.ID), Incremental: ptr(true)},
 			}, nil)
 		}
 		for i := range incrementalPerSpell {
-			p, err := make(i)
+			p, err := begin(i)
 			if s := await(b, p, err); *s.SKU.Name != armcompute.SnapshotStorageAccountTypesStandardZRS {
 				t.Errorf("an incremental snapshot is kept in %s", *s.SKU.Name)
 			}
 		}
-		p, err := make(100)
+		p, err := begin(100)
 		awaitRefusal(b, "OperationNotAllowed", p, err)
 		time.Sleep(incrementalSpell)
-		p, err = make(101)
+		p, err = begin(101)
 		await(b, p, err)
 	})
 }

@@ -9,7 +9,7 @@ import (
 // routeCore finds the handler of what Resource Manager answers itself: tenants,
 // subscriptions, groups, providers and operations. It gives nil where the path
 // is a provider's.
-func (c *call) routeCore() (handler, string, error) {
+func (c *call) routeCore() (handler, string) {
 	id := c.id
 	tail := strings.ToLower(id.tail)
 	method := c.r.Method
@@ -18,59 +18,59 @@ func (c *call) routeCore() (handler, string, error) {
 	switch {
 	case id.namespace == "" && len(id.types) > 0:
 		if get && strings.EqualFold(id.types[0], "operationresults") {
-			return operationHandler(id.names[0]), "", nil
+			return operationHandler(id.names[0]), ""
 		}
 	case id.namespace == "" && id.subscription == "":
 		switch {
 		case get && tail == "subscriptions":
-			return listSubscriptions, "", nil
+			return listSubscriptions, ""
 		case get && tail == "tenants":
-			return listTenants, "", nil
+			return listTenants, ""
 		case get && tail == "providers":
-			return listProviders, "", nil
+			return listProviders, ""
 		}
 	case id.namespace == "" && id.group == "":
 		switch {
 		case get && tail == "":
-			return getSubscription, res + "subscriptions/read", nil
+			return getSubscription, res + "subscriptions/read"
 		case get && tail == "locations":
-			return listLocations, res + "subscriptions/locations/read", nil
+			return listLocations, res + "subscriptions/locations/read"
 		case get && tail == "resourcegroups":
-			return listGroups, res + "subscriptions/resourceGroups/read", nil
+			return listGroups, res + "subscriptions/resourceGroups/read"
 		case get && tail == "resources":
-			return listResources, res + "subscriptions/resources/read", nil
+			return listResources, res + "subscriptions/resources/read"
 		case get && tail == "providers":
-			return listProviders, res + "subscriptions/providers/read", nil
+			return listProviders, res + "subscriptions/providers/read"
 		}
 	case id.namespace == "":
 		const group = res + "subscriptions/resourceGroups/"
 		switch {
 		case get && tail == "resources":
-			return listResources, res + "subscriptions/resourceGroups/resources/read", nil
+			return listResources, res + "subscriptions/resourceGroups/resources/read"
 		case tail != "":
 		case get:
-			return getGroup, group + "read", nil
+			return getGroup, group + "read"
 		case method == http.MethodPut:
-			return putGroup, group + "write", nil
+			return putGroup, group + "write"
 		case method == http.MethodPatch:
-			return patchGroup, group + "write", nil
+			return patchGroup, group + "write"
 		case method == http.MethodDelete:
-			return deleteGroup, group + "delete", nil
+			return deleteGroup, group + "delete"
 		}
 	case len(id.types) == 0:
 		switch {
 		case get && tail == "":
-			return getProvider, "", nil
+			return getProvider, ""
 		case method == http.MethodPost && tail == "register", method == http.MethodPost && tail == "unregister":
-			return registerProvider(tail == "register"), id.namespace + "/" + tail + "/action", nil
+			return registerProvider(tail == "register"), id.namespace + "/" + tail + "/action"
 		}
 	case len(id.types) == 2 && strings.EqualFold(id.types[0], "locations") && tail == "" && get:
 		switch strings.ToLower(id.types[1]) {
 		case "operations", "diskoperations", "capsoperations":
-			return operationHandler(id.names[1]), id.namespace + "/locations/" + id.types[1] + "/read", nil
+			return operationHandler(id.names[1]), id.namespace + "/locations/" + id.types[1] + "/read"
 		}
 	}
-	return nil, "", nil
+	return nil, ""
 }
 
 func (c *call) isGroup() bool {

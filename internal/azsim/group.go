@@ -40,9 +40,9 @@ func (c *call) group() (*entry, *group, error) {
 }
 
 func getGroup(c *call) (*reply, error) {
-	_, g, err := c.group()
+	e, g, err := c.group()
 	if c.r.Method == http.MethodHead {
-		if err != nil {
+		if e == nil {
 			return &reply{status: http.StatusNotFound}, nil
 		}
 		return &reply{status: http.StatusNoContent}, nil

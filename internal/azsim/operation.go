@@ -95,8 +95,7 @@ func (s *Server) perform(op *operation, on *entry, w work, fault *Fault) {
 	deadline := op.start.Add(w.span)
 	switch {
 	case fault.is(EffectNeverEnds):
-		s.wait(op, -1)
-		failure = op.preempted()
+		failure = s.wait(op, -1)
 	case fault.is(EffectFailAtEnd):
 		if failure = s.wait(op, max(0, time.Until(deadline))); failure == nil {
 			failure = fault.failure()
@@ -130,10 +129,10 @@ func (s *Server) perform(op *operation, on *entry, w work, fault *Fault) {
 	}
 	op.end = time.Now()
 	op.failure = failure
-	switch {
-	case failure == nil:
+	switch failure {
+	case nil:
 		op.status = stateSucceeded
-	case failure == op.preempt:
+	case op.preempt:
 		op.status = stateCanceled
 	default:
 		op.status = stateFailed

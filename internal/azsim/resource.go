@@ -36,8 +36,6 @@ type resourceType struct {
 	global bool
 	// operations is the segment of its operations' paths; "" means "operations".
 	operations string
-	// scoped marks an extension resource, which lies upon another resource.
-	scoped bool
 	// drop is told, under the lock, that an entry goes because its parent or
 	// group goes; may be nil.
 	drop func(s *Server, e *entry)

@@ -99,7 +99,7 @@ func TestPathsInAnyCaseKeepTheFirstSpelling(t *testing.T) {
 		d := b.disk("MyDisk", 4)
 		r := b.sendAbsolute("GET", "/SUBSCRIPTIONS/"+strings.ToUpper(DefaultSubscription)+"/RESOURCEGROUPS/AZSIM/PROVIDERS/MICROSOFT.COMPUTE/DISKS/MYDISK", "2022-07-02", "")
 		var got struct{ ID, Name, Type string }
-		if err := json.NewDecoder(r.Body).Decode(&got); err != nil || r.StatusCode != 200 {
+		if err := json.NewDecoder(r.Body).Decode(&got); err != nil || r.StatusCode != http.StatusOK {
 			t.Fatal(r.StatusCode, err)
 		}
 		if got.ID != *d.ID || got.Name != "MyDisk" || got.Type != "Microsoft.Compute/disks" {
