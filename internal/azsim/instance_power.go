@@ -170,26 +170,26 @@ func (s *Server) reach(ctx context.Context, e *entry, power string, when time.Ti
 }
 
 // instanceAction is POST of an action on one instance.
-func instanceAction(make func() action) handler {
+func instanceAction(get func() action) handler {
 	return func(c *call) (*reply, error) {
 		e, err := c.need()
 		if err != nil {
 			return nil, err
 		}
 		o := actionOptions{skipShutdown: strings.EqualFold(c.query("skipShutdown"), "true")}
-		return c.act(make(), []*entry{e}, o)
+		return c.act(get(), []*entry{e}, o)
 	}
 }
 
 // setAction is POST of an action on a scale set: on the instances that the body
 // names, or on all.
-func setAction(make func() action) handler {
+func setAction(get func() action) handler {
 	return func(c *call) (*reply, error) {
 		set, err := c.need()
 		if err != nil {
 			return nil, err
 		}
-		a := make()
+		a := get()
 		list, named, err := c.chosen(set)
 		if err != nil {
 			return nil, err

@@ -47,7 +47,7 @@ func (s vmSize) onlyNVMe() bool { return s.controllers == "NVMe" }
 // vmSizes is the table of sizes that the simulated regions offer.
 func vmSizes() []vmSize {
 	const both, g1, g2 = "V1,V2", "V1", "V2"
-	const scsi, nvme, any = "SCSI", "NVMe", "SCSI,NVMe"
+	const scsi, nvme, either = "SCSI", "NVMe", "SCSI,NVMe"
 	const x64, arm = "x64", "Arm64"
 	const gb = 1024
 	return []vmSize{
@@ -82,9 +82,9 @@ func vmSizes() []vmSize {
 		{"Standard_D2s_v6", "standardDSv6Family", 2, 8 * gb, 8, 0, 0, g2, x64, nvme, true, true, true, false},
 		{"Standard_D4s_v6", "standardDSv6Family", 4, 16 * gb, 12, 0, 0, g2, x64, nvme, true, true, true, false},
 		{"Standard_D2ds_v6", "standardDDSv6Family", 2, 8 * gb, 8, 110 * gb, 0, g2, x64, nvme, true, true, true, false},
-		{"Standard_D2as_v6", "standardDASv6Family", 2, 8 * gb, 4, 0, 0, g2, x64, any, true, true, true, false},
-		{"Standard_D2ads_v6", "standardDADSv6Family", 2, 8 * gb, 4, 110 * gb, 0, g2, x64, any, true, true, true, false},
-		{"Standard_D4ads_v6", "standardDADSv6Family", 4, 16 * gb, 8, 220 * gb, 0, g2, x64, any, true, true, true, false},
+		{"Standard_D2as_v6", "standardDASv6Family", 2, 8 * gb, 4, 0, 0, g2, x64, either, true, true, true, false},
+		{"Standard_D2ads_v6", "standardDADSv6Family", 2, 8 * gb, 4, 110 * gb, 0, g2, x64, either, true, true, true, false},
+		{"Standard_D4ads_v6", "standardDADSv6Family", 4, 16 * gb, 8, 220 * gb, 0, g2, x64, either, true, true, true, false},
 		{"Standard_D2ps_v5", "standardDPSv5Family", 2, 8 * gb, 4, 0, 0, g2, arm, scsi, true, true, false, false},
 		{"Standard_D4ps_v5", "standardDPSv5Family", 4, 16 * gb, 8, 0, 0, g2, arm, scsi, true, true, false, false},
 		{"Standard_D2pds_v5", "standardDPDSv5Family", 2, 8 * gb, 4, 75 * gb, 0, g2, arm, scsi, true, true, false, false},
@@ -92,7 +92,7 @@ func vmSizes() []vmSize {
 		{"Standard_E2s_v5", "standardESv5Family", 2, 16 * gb, 4, 0, 0, both, x64, scsi, true, true, true, false},
 		{"Standard_E4s_v5", "standardESv5Family", 4, 32 * gb, 8, 0, 0, both, x64, scsi, true, true, true, false},
 		{"Standard_E8s_v5", "standardESv5Family", 8, 64 * gb, 16, 0, 0, both, x64, scsi, true, true, true, false},
-		{"Standard_E2bs_v5", "standardEBSv5Family", 2, 16 * gb, 4, 0, 0, both, x64, any, true, true, true, false},
+		{"Standard_E2bs_v5", "standardEBSv5Family", 2, 16 * gb, 4, 0, 0, both, x64, either, true, true, true, false},
 		{"Standard_F2s_v2", "standardFSv2Family", 2, 4 * gb, 4, 16 * gb, 31, both, x64, scsi, true, true, true, false},
 		{"Standard_F4s_v2", "standardFSv2Family", 4, 8 * gb, 8, 32 * gb, 63, both, x64, scsi, true, true, true, false},
 		{"Standard_L8s_v3", "standardLSv3Family", 8, 64 * gb, 16, 80 * gb, 0, both, x64, scsi, true, true, true, false},
