@@ -16,7 +16,7 @@ import (
 func generalizeDisk(ctx context.Context, f generalizeFlags, o generalize.Options, progress func(string), log *slog.Logger) wire.GeneralizeReport {
 	report := generalize.NewReport(o)
 	if runtime.GOOS != "linux" {
-		return generalize.Fail(report, &generalize.Refusal{Reason: "disks are generalised on Linux only; this is " + runtime.GOOS})
+		return generalize.Fail(report, &generalize.RefusedError{Reason: "disks are generalised on Linux only; this is " + runtime.GOOS})
 	}
 	work := func(t *tree.Tree) error {
 		report = generalize.Run(ctx, t, o, progress, log)
@@ -39,8 +39,8 @@ func generalizeDisk(ctx context.Context, f generalizeFlags, o generalize.Options
 	// A disk that could not be given back as it should counts as failed, also
 	// where the work on it was done.
 	if err != nil {
-		if refusal := (*disk.Refusal)(nil); errors.As(err, &refusal) {
-			err = &generalize.Refusal{Reason: refusal.Reason}
+		if refusal := (*disk.RefusedError)(nil); errors.As(err, &refusal) {
+			err = &generalize.RefusedError{Reason: refusal.Reason}
 		}
 		return generalize.Fail(report, err)
 	}
@@ -50,7 +50,7 @@ func generalizeDisk(ctx context.Context, f generalizeFlags, o generalize.Options
 func withRoot(dir string, work func(*tree.Tree) error) error {
 	t, err := tree.Open(dir)
 	if err != nil {
-		return &generalize.Refusal{Reason: err.Error()}
+		return &generalize.RefusedError{Reason: err.Error()}
 	}
 	return errors.Join(work(t), t.Close())
 }

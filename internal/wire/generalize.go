@@ -14,14 +14,14 @@ type GeneralizeLine struct {
 type GeneralizeOutcome string
 
 const (
-	// Generalized: identity is removed and the scan found nothing that may not ship.
+	// Generalized means: identity is removed and the scan found nothing that may not ship.
 	Generalized GeneralizeOutcome = "Generalized"
-	// SecretsFound: the scan refused the disk; Findings says what it found.
+	// SecretsFound means: the scan refused the disk; Findings says what it found.
 	SecretsFound GeneralizeOutcome = "SecretsFound"
-	// DiskRefused: the disk is not what was expected, or cannot be worked on
+	// DiskRefused means: the disk is not what was expected, or cannot be worked on
 	// safely; nothing on it was changed. Message says why.
 	DiskRefused GeneralizeOutcome = "DiskRefused"
-	// GeneralizeFailed: something else went wrong. Message says what.
+	// GeneralizeFailed means: something else went wrong. Message says what.
 	GeneralizeFailed GeneralizeOutcome = "Failed"
 )
 
@@ -71,7 +71,7 @@ const (
 	NodeIdentity SecretClass = "NodeIdentity"
 	// PoolCredential is shared by the pool's nodes, and clones need it to join
 	// until there is attested admission. It fails the scan unless accepted.
-	PoolCredential SecretClass = "PoolCredential"
+	PoolCredential SecretClass = "PoolCredential" //nolint:gosec // a class's name
 )
 
 // SecretFinding is one secret that the scan found, by where it lies, never by
@@ -87,6 +87,7 @@ type SecretFinding struct {
 // SealedKind says what a SealedItem holds.
 type SealedKind string
 
+// The kinds of what is saved.
 const (
 	CustomData        SealedKind = "customData"        // as the platform handed it over, decoded
 	ProtectedSettings SealedKind = "protectedSettings" // JSON of one extension's protected settings

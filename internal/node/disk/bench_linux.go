@@ -59,7 +59,7 @@ func (b *bench) close() error {
 // node makes a block device node and returns its path for this process.
 func (b *bench) node(name string, number uint64) (string, error) {
 	at := filepath.Join(b.dir, name)
-	err := unix.Mknod(at, unix.S_IFBLK|0o600, int(number)) //nolint:gosec // a device number
+	err := unix.Mknod(at, unix.S_IFBLK|0o600, int(number))
 	if err != nil && !errors.Is(err, unix.EEXIST) {
 		return "", fmt.Errorf("making a device node for %s: %w; is this a privileged pod?", name, err)
 	}
@@ -228,8 +228,8 @@ func (b *bench) loop(disk *os.File, name string, e extent) (part, error) {
 	if err != nil {
 		return fail(err)
 	}
-	defer func() { _ = c.Close() }()                                        // only asked
-	config := unix.LoopConfig{Fd: uint32(disk.Fd()), Info: unix.LoopInfo64{ //nolint:gosec // a file descriptor; sizes of a disk
+	defer func() { _ = c.Close() }() // only asked
+	config := unix.LoopConfig{Fd: uint32(disk.Fd()), Info: unix.LoopInfo64{
 		Offset: uint64(e.offset), Sizelimit: uint64(e.bytes), Flags: unix.LO_FLAGS_AUTOCLEAR,
 	}}
 	if b.r.ReadOnly {

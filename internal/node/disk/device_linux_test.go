@@ -202,7 +202,7 @@ func hostWith(t *testing.T, loop string) string {
 		if err := unix.Stat(node, &st); err != nil {
 			t.Fatal(err)
 		}
-		if err := unix.Mknod(filepath.Join(dev, filepath.Base(node)), st.Mode, int(st.Rdev)); err != nil { //nolint:gosec // a device number
+		if err := unix.Mknod(filepath.Join(dev, filepath.Base(node)), st.Mode, int(st.Rdev)); err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -362,7 +362,7 @@ func TestStateOnAnotherDisk(t *testing.T) {
 	loop := attach(t, image, 0)
 	r := realRequest(hostWith(t, loop))
 	r.Work = func(*tree.Tree) error { return errors.New("worked on") }
-	refusal := (*Refusal)(nil)
+	refusal := (*RefusedError)(nil)
 	if err := With(t.Context(), r); !errors.As(err, &refusal) {
 		t.Fatalf("error %v, want a refusal", err)
 	}
@@ -387,7 +387,7 @@ func TestMountPointsStayOnTheDisk(t *testing.T) {
 			return errors.New("the partition covers this machine's /etc")
 		}
 		if ok, err := tr.Exists("/etc/loader/random-seed"); err != nil || !ok {
-			return fmt.Errorf("the link leads elsewhere than to the disk's own /etc: %v, %v", ok, err)
+			return fmt.Errorf("the link leads elsewhere than to the disk's own /etc: %v, %w", ok, err)
 		}
 		return nil
 	}
@@ -409,7 +409,7 @@ func TestMountedDiskIsRefused(t *testing.T) {
 	mountAt(t, loop, "ext4")
 	r := realRequest(hostWith(t, loop))
 	r.Work = func(*tree.Tree) error { return errors.New("worked on") }
-	refusal := (*Refusal)(nil)
+	refusal := (*RefusedError)(nil)
 	if err := With(t.Context(), r); !errors.As(err, &refusal) || !strings.Contains(err.Error(), "is mounted at") {
 		t.Fatalf("error %v, want a refusal that names the mount point", err)
 	}

@@ -50,16 +50,18 @@ type Request struct {
 	Log      *slog.Logger
 }
 
-// Refusal says why a disk is not worked on. Nothing on it was changed.
-type Refusal struct{ Reason string }
+// RefusedError says why a disk is not worked on. Nothing on it was changed.
+type RefusedError struct{ Reason string }
 
-func (r *Refusal) Error() string { return r.Reason }
+func (r *RefusedError) Error() string { return r.Reason }
 
-func refuse(format string, args ...any) error { return &Refusal{Reason: fmt.Sprintf(format, args...)} }
+func refuse(format string, args ...any) error {
+	return &RefusedError{Reason: fmt.Sprintf(format, args...)}
+}
 
 // With finds the disk, checks it, lends it to Work and gives it back unmounted.
 // Errors of Check and Work come back as they are; a disk that is in use, is not
-// understood or is unsafe to mount is a *Refusal. Ending ctx unmounts as well.
+// understood or is unsafe to mount is a *RefusedError. Ending ctx unmounts as well.
 func With(ctx context.Context, r Request) error {
 	found, err := await(ctx, r)
 	if err != nil {

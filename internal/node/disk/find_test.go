@@ -82,14 +82,14 @@ func TestFind(t *testing.T) {
 		controller Controller
 		device     string
 		dir        bool
-		want       error // nil, errAbsent, or any Refusal
+		want       error // nil, errAbsent, or any RefusedError
 	}{
 		{name: "SCSI by the controller's id, not the OS disk at the same LUN", files: sysfs, lun: 0, controller: SCSI, device: "sdc"},
 		{name: "SCSI at LUN 7", files: sysfs, lun: 7, controller: Auto, device: "sdd"},
 		{name: "not Azure's disk", files: sysfs, lun: 9, controller: Auto, want: errAbsent},
 		{name: "NVMe by its namespace", files: sysfs, lun: 3, controller: Auto, device: "nvme0n5"},
 		{name: "a local NVMe disk is none", files: sysfs, lun: 4, controller: Auto, want: errAbsent},
-		{name: "both kinds at one LUN", files: sysfs, lun: 0, controller: Auto, want: &Refusal{}},
+		{name: "both kinds at one LUN", files: sysfs, lun: 0, controller: Auto, want: &RefusedError{}},
 		{name: "both kinds, one asked for", files: sysfs, lun: 0, controller: NVMe, device: "nvme0n2"},
 		{name: "a directory is the disk's tree", lun: 4, controller: Auto, dir: true,
 			files: map[string]string{"disks/copy/etc/": "", "dev/disk/azure/scsi1/lun4": "->/disks/copy"}},
@@ -99,12 +99,12 @@ func TestFind(t *testing.T) {
 			files: map[string]string{"dev/disk/azure/scsi1/lun4": "->../../../sdx"}},
 		{name: "SCSI links do not count for NVMe", lun: 4, controller: NVMe, want: errAbsent,
 			files: map[string]string{"disks/copy/etc/": "", "dev/disk/azure/scsi1/lun4": "->/disks/copy"}},
-		{name: "a file is refused", lun: 4, controller: Auto, want: &Refusal{},
+		{name: "a file is refused", lun: 4, controller: Auto, want: &RefusedError{},
 			files: map[string]string{"dev/disk/azure/scsi1/lun4": "x"}},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			found, err := find(request(fakeHost(t, c.files), c.lun, c.controller))
-			refusal := (*Refusal)(nil)
+			refusal := (*RefusedError)(nil)
 			switch {
 			case c.want == nil && err != nil, errors.Is(c.want, errAbsent) && !errors.Is(err, errAbsent):
 				t.Fatalf("error %v, want %v", err, c.want)
@@ -121,7 +121,7 @@ func TestFind(t *testing.T) {
 func TestAwaitGivesUp(t *testing.T) {
 	r := request(t.TempDir(), 3, Auto)
 	r.Wait = time.Millisecond
-	refusal := (*Refusal)(nil)
+	refusal := (*RefusedError)(nil)
 	if err := With(t.Context(), r); !errors.As(err, &refusal) {
 		t.Fatalf("error %v, want a refusal that says where it looked", err)
 	}

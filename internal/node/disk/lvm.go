@@ -156,17 +156,17 @@ func volumesOf(top section, id string, size int64) (found []volume, scattered []
 
 // inOnePiece gives a logical volume's first extent on the physical volume and
 // how many there are, where its segments follow each other there.
-func (lv section) inOnePiece(pv string) (first, count int64, ok bool) {
+func (s section) inOnePiece(pv string) (first, count int64, ok bool) {
 	const most = 1 << 24 // extents; keeps sums far from overflowing
-	segments, _ := lv["segment_count"].(int64)
+	segments, _ := s["segment_count"].(int64)
 	if segments < 1 || segments > 1000 {
 		return 0, 0, false
 	}
 	for i := range segments {
-		s := lv.section(fmt.Sprintf("segment%d", i+1))
-		n, _ := s["extent_count"].(int64)
-		stripes, _ := s["stripes"].([]any)
-		if s.text("type") != "striped" || n <= 0 || n > most || len(stripes) != 2 || stripes[0] != any(pv) {
+		seg := s.section(fmt.Sprintf("segment%d", i+1))
+		n, _ := seg["extent_count"].(int64)
+		stripes, _ := seg["stripes"].([]any)
+		if seg.text("type") != "striped" || n <= 0 || n > most || len(stripes) != 2 || stripes[0] != any(pv) {
 			return 0, 0, false
 		}
 		at, isNumber := stripes[1].(int64)

@@ -123,7 +123,7 @@ func TestScatteredVolumesAreRefused(t *testing.T) {
 	}
 	loop := attach(t, image, 0)
 	withVolumes(t, loop, map[string][][2]int{"rootlv": {{0, 4}, {8, 4}}})
-	refusal := (*Refusal)(nil)
+	refusal := (*RefusedError)(nil)
 	if err := With(t.Context(), realRequest(hostWith(t, loop))); !errors.As(err, &refusal) || !strings.Contains(err.Error(), "ortet-test/rootlv") {
 		t.Fatalf("error %v, want a refusal that names the volume", err)
 	}

@@ -84,7 +84,7 @@ func isLVM(at func(int, int) []byte) bool {
 }
 
 func fat(at func(int, int) []byte) Superblock {
-	serial, label := 0, 0
+	var serial, label int
 	switch {
 	case string(at(82, 5)) == "FAT32":
 		serial, label = 67, 71

@@ -43,7 +43,7 @@ func readGPT(r io.ReaderAt, head []byte, sector, size int64) ([]extent, error) {
 		return nil, nil // no table that could be right
 	}
 	table := make([]byte, int(min(count, maxPartitions))*int(each))
-	if _, err := r.ReadAt(table, int64(first)*sector); err != nil { //nolint:gosec // bounded by the disk's size
+	if _, err := r.ReadAt(table, int64(first)*sector); err != nil {
 		return nil, err
 	}
 	var found []extent
@@ -84,5 +84,5 @@ func appendExtent(found []extent, number int, first, end uint64, sector, size in
 	if first == 0 || end <= first || end > uint64(size/sector) {
 		return found
 	}
-	return append(found, extent{number, int64(first) * sector, int64(end-first) * sector}) //nolint:gosec // bounded by the disk's size
+	return append(found, extent{number, int64(first) * sector, int64(end-first) * sector})
 }

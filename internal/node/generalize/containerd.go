@@ -69,7 +69,15 @@ func imageStores(t *tree.Tree) ([]string, error) {
 		"/var/lib/containers/storage/overlay", "/var/lib/containers/storage/overlay-images",
 	}
 	for _, r := range roots {
-		patterns = append(patterns, r+"/io.containerd.content.v1.content/blobs", r+"/io.containerd.snapshotter.v1.*/snapshots")
+		patterns = append(patterns, r+"/io.containerd.content.v1.content/blobs")
+		// Without its database nothing was told apart: then all of it is scanned.
+		databases, err := t.Glob(r + "/io.containerd.snapshotter.v1.*/metadata.db")
+		if err != nil {
+			return nil, err
+		}
+		for _, db := range databases {
+			patterns = append(patterns, path.Dir(db)+"/snapshots")
+		}
 	}
 	var stores []string
 	for _, p := range patterns {

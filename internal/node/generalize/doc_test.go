@@ -20,7 +20,7 @@ func TestDocumentation(t *testing.T) {
 	file := filepath.Join("..", "..", "..", "docs", "generalize.md")
 	want := documentation()
 	if *update {
-		if err := os.WriteFile(file, []byte(want), 0o644); err != nil { //nolint:gosec // a page for everybody
+		if err := os.WriteFile(file, []byte(want), 0o644); err != nil {
 			t.Fatal(err)
 		}
 	}

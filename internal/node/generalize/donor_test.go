@@ -8,7 +8,7 @@ import (
 	"crypto/elliptic"
 	"crypto/rand"
 	"crypto/rsa"
-	"crypto/sha1" //nolint:gosec // Azure names certificates by SHA-1
+	"crypto/sha1" // Azure names certificates by it
 	"crypto/x509"
 	"crypto/x509/pkix"
 	"encoding/base64"
@@ -200,7 +200,7 @@ func (d *donor) azureAgent(customData string, settings map[string]string) *donor
 	if err != nil {
 		d.t.Fatal(err)
 	}
-	thumb := fmt.Sprintf("%X", sha1.Sum(cert.Raw)) //nolint:gosec // Azure's thumbprint
+	thumb := fmt.Sprintf("%X", sha1.Sum(cert.Raw))
 	plain, err := json.Marshal(settings)
 	if err != nil {
 		d.t.Fatal(err)

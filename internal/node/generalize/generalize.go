@@ -44,10 +44,10 @@ func NewReport(o Options) wire.GeneralizeReport {
 	return wire.GeneralizeReport{Capture: o.Capture, Donor: o.Donor, At: o.At, DryRun: o.DryRun, Outcome: wire.GeneralizeFailed}
 }
 
-// Fail turns an error into a report's outcome: a *Refusal is DiskRefused.
+// Fail turns an error into a report's outcome: a *RefusedError is DiskRefused.
 func Fail(r wire.GeneralizeReport, err error) wire.GeneralizeReport {
 	r.Outcome = wire.GeneralizeFailed
-	if refusal := (*Refusal)(nil); errors.As(err, &refusal) {
+	if refusal := (*RefusedError)(nil); errors.As(err, &refusal) {
 		r.Outcome = wire.DiskRefused
 	}
 	r.Message = printable(err.Error(), maxMessage)

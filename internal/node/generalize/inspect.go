@@ -14,13 +14,15 @@ import (
 	"github.com/ortet/ortet/internal/node/tree"
 )
 
-// Refusal says that the disk cannot be generalised, and that nothing on it was
+// RefusedError says that the disk cannot be generalised, and that nothing on it was
 // changed.
-type Refusal struct{ Reason string }
+type RefusedError struct{ Reason string }
 
-func (r *Refusal) Error() string { return r.Reason }
+func (r *RefusedError) Error() string { return r.Reason }
 
-func refuse(format string, args ...any) error { return &Refusal{Reason: fmt.Sprintf(format, args...)} }
+func refuse(format string, args ...any) error {
+	return &RefusedError{Reason: fmt.Sprintf(format, args...)}
+}
 
 // inspection is what a look at the disk found before anything changed.
 type inspection struct {
@@ -31,7 +33,7 @@ type inspection struct {
 	resumed bool // an earlier run of this capture began on this disk
 }
 
-// CheckDonor says, as a *Refusal, why the tree is not the donor's system disk;
+// CheckDonor says, as a *RefusedError, why the tree is not the donor's system disk;
 // nil when it is. It changes nothing.
 func CheckDonor(t *tree.Tree, o Options) error {
 	if ok, err := IsSystem(t); err != nil {
@@ -89,7 +91,7 @@ func IsSystem(t *tree.Tree) (bool, error) {
 }
 
 // inspect looks at everything that can make the disk refused, and names all of
-// it in one *Refusal.
+// it in one *RefusedError.
 func inspect(t *tree.Tree, o Options) (inspection, error) {
 	var found inspection
 	if err := CheckDonor(t, o); err != nil {

@@ -54,9 +54,6 @@ func parseKubeconfig(data []byte) (kubeconfig, error) {
 // certificate is the embedded client certificate in PEM, or nil.
 func (u kubeconfigUser) certificate() []byte { return decodeBase64(u.User.CertificateData) }
 
-// key is the embedded client key in PEM, or nil.
-func (u kubeconfigUser) key() []byte { return decodeBase64(u.User.KeyData) }
-
 func decodeBase64(s string) []byte {
 	data, err := base64.StdEncoding.DecodeString(strings.Join(strings.Fields(s), ""))
 	if err != nil {

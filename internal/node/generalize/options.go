@@ -14,10 +14,10 @@ import (
 type Bootstrap string
 
 const (
-	// Keep: the model's customData and extensions run on each clone, as they
+	// Keep means: the model's customData and extensions run on each clone, as they
 	// ran on the donor.
 	Keep Bootstrap = "keep"
-	// Baked: clones join by what is on the disk, without customData.
+	// Baked means: clones join by what is on the disk, without customData.
 	Baked Bootstrap = "baked"
 )
 

@@ -35,7 +35,7 @@ const (
 	ruleUnscanned    = "not-scanned"
 	ruleAzureJSON    = "azure-client-secret"
 	ruleKubecfgKey   = "kubeconfig-key"
-	ruleKubecfgToken = "kubeconfig-token"
+	ruleKubecfgToken = "kubeconfig-token" //nolint:gosec // a rule's name
 	ruleBootstrap    = "bootstrap-token"
 	ruleK3sToken     = "k3s-token"
 	rulePrivateKey   = "private-key"
@@ -77,7 +77,7 @@ func Rules() []Rule {
 // its start. Elsewhere a mention is only told.
 func state() []string {
 	return []string{
-		"etc/", "boot/", "var/lib/kubelet/", "var/lib/cloud/", "var/lib/waagent/", "var/lib/rancher/",
+		"etc/", "var/lib/kubelet/", "var/lib/cloud/", "var/lib/waagent/", "var/lib/rancher/",
 		"var/lib/cni/", "var/lib/calico/", "var/lib/dhcp/", "var/lib/dhclient/", "var/lib/NetworkManager/", "var/spool/cron/",
 	}
 }

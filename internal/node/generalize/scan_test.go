@@ -142,6 +142,12 @@ func TestImageStoresAreNamed(t *testing.T) {
 }
 
 func TestScanFailsClosed(t *testing.T) {
+	t.Run("snapshots without their database", func(t *testing.T) {
+		d := newDonor(t)
+		cert, key := d.nodeCertificate()
+		d.write(map[string]string{"var/lib/containerd/io.containerd.snapshotter.v1.overlayfs/snapshots/1/fs/x": cert + key})
+		wantOutcome(t, d.run(accept), wire.SecretsFound)
+	})
 	t.Run("beyond its bound", func(t *testing.T) {
 		d := newDonor(t)
 		r := d.run(func(o *Options) { o.Limits.Bytes = 10 })

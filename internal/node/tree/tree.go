@@ -258,18 +258,18 @@ func (t *Tree) Glob(pattern string) ([]string, error) {
 }
 
 func (t *Tree) step(dir, part string, last bool) ([]string, error) {
-	real, err := t.Resolve(dir, true)
+	resolved, err := t.Resolve(dir, true)
 	if err != nil {
 		return nil, ignoreAbsent(err)
 	}
 	if !strings.ContainsAny(part, `*?[\`) {
-		at := path.Join(real, part)
+		at := path.Join(resolved, part)
 		if _, err := t.root.Lstat(at); err != nil {
 			return nil, ignoreAbsent(err)
 		}
 		return []string{at}, nil
 	}
-	entries, err := readDir(t.root, real)
+	entries, err := readDir(t.root, resolved)
 	if err != nil {
 		return nil, ignoreAbsent(err)
 	}
@@ -280,7 +280,7 @@ func (t *Tree) step(dir, part string, last bool) ([]string, error) {
 			return nil, err
 		}
 		if ok && (last || e.IsDir() || e.Type()&fs.ModeSymlink != 0) {
-			found = append(found, path.Join(real, e.Name()))
+			found = append(found, path.Join(resolved, e.Name()))
 		}
 	}
 	return found, nil
