@@ -41,7 +41,7 @@ func (s *Substrate) Attach(ctx context.Context, id string, lun int32, v azsim.Vo
 // Detach implements azsim.Substrate. A disk that is still mounted in the
 // computer is refused, since its bytes would go on changing; Azure's detach
 // waits for the guest in the same way. An empty LUN is no error.
-func (s *Substrate) Detach(_ context.Context, id string, lun int32) error {
+func (s *Substrate) Detach(ctx context.Context, id string, lun int32) error {
 	c := s.known(id)
 	if c == nil {
 		return nil
@@ -53,7 +53,7 @@ func (s *Substrate) Detach(_ context.Context, id string, lun int32) error {
 		return nil
 	}
 	if c.run != nil && c.run.running() {
-		if err := s.unplug(c, lun, v); err != nil {
+		if err := s.unplug(ctx, c, lun, v); err != nil {
 			return fmt.Errorf("detach LUN %d of %s: %w", lun, id, err)
 		}
 	}
@@ -68,13 +68,13 @@ func (s *Substrate) plug(ctx context.Context, c *computer, lun int32, v azsim.Vo
 		return err
 	}
 	if err := c.show(disk, lunLinks(c.desc.NVMe, lun)); err != nil {
-		return errors.Join(err, c.hide(disk, lunLinks(c.desc.NVMe, lun)), s.volumes.release(v))
+		return errors.Join(err, c.hide(disk, lunLinks(c.desc.NVMe, lun)), s.volumes.release(context.WithoutCancel(ctx), v))
 	}
 	return nil
 }
 
 // unplug takes a volume out of a running computer.
-func (s *Substrate) unplug(c *computer, lun int32, v azsim.Volume) error {
+func (s *Substrate) unplug(ctx context.Context, c *computer, lun int32, v azsim.Volume) error {
 	locked, unlock := s.volumes.lock(v)
 	disk := locked[0].disk
 	unlock()
@@ -88,7 +88,7 @@ func (s *Substrate) unplug(c *computer, lun int32, v azsim.Volume) error {
 	if busy {
 		return fmt.Errorf("%s (%s) is mounted in the computer, or in a pod there; unmount it first", disk.Name, v)
 	}
-	return errors.Join(c.hide(disk, lunLinks(c.desc.NVMe, lun)), s.volumes.release(v))
+	return errors.Join(c.hide(disk, lunLinks(c.desc.NVMe, lun)), s.volumes.release(ctx, v))
 }
 
 // lunLinks are the names, under /dev/disk/azure, that the udev rules of Azure's

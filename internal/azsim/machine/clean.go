@@ -47,7 +47,7 @@ func clean(ctx context.Context, dir string) error {
 	loops, err := loopsUnder(dir)
 	errs = errors.Join(errs, err)
 	for _, l := range loops {
-		errs = errors.Join(errs, l.flush(), detachLoop(l.Name))
+		errs = errors.Join(errs, l.flush(), detachLoop(ctx, l.Name, l.File))
 	}
 	errs = errors.Join(errs, fabric{prefix: Prefix(dir)}.remove(ctx), removeCgroups("/"+Prefix(dir)))
 	parts, err := filepath.Glob(filepath.Join(dir, "volumes", "*.part"))

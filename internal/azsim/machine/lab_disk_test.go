@@ -99,7 +99,7 @@ func rootCheck(t *testing.T, s *Substrate, v azsim.Volume) string {
 	t.Helper()
 	disk, err := attachLoop(t.Context(), s.VolumeFile(v))
 	must(t, err)
-	defer func() { must(t, detachLoop(disk.Name)) }()
+	defer func() { must(t, detachLoop(context.Background(), disk.Name, disk.File)) }()
 	root, err := disk.root()
 	must(t, err)
 	out, _ := exec.CommandContext(t.Context(), "e2fsck", "-n", "/dev/"+root.Name).CombinedOutput()

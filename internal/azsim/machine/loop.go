@@ -11,6 +11,7 @@ import (
 	"path/filepath"
 	"strconv"
 	"strings"
+	"time"
 
 	"golang.org/x/sys/unix"
 )
@@ -60,7 +61,7 @@ func attachLoop(ctx context.Context, file string) (*loopDisk, error) {
 		name := fmt.Sprintf("loop%d", n)
 		disk, err := scanLoop(ctx, name)
 		if err != nil {
-			return nil, errors.Join(err, detachLoop(name))
+			return nil, errors.Join(err, detachLoop(context.WithoutCancel(ctx), name, file))
 		}
 		disk.File = file
 		return disk, nil
@@ -219,21 +220,51 @@ func (d *loopDisk) inUse() (bool, error) {
 	return false, nil
 }
 
-// detachLoop takes the device away; one that is gone is no error. A device that
-// is still mounted somewhere goes when that ends.
-func detachLoop(name string) error {
-	f, err := openBlock(name, os.O_RDWR)
-	if errors.Is(err, os.ErrNotExist) {
-		return nil
+// detachPatience bounds the wait for the kernel to let go of a device.
+const detachPatience = 30 * time.Second
+
+// detachLoop takes the device away, and returns when it is gone; one that is
+// gone is no error. The kernel takes mount namespaces down after the last of
+// their processes has ended: until then the file system is still mounted there,
+// and the file behind it not yet what it will be.
+func detachLoop(ctx context.Context, name, file string) error {
+	ctx, cancel := context.WithTimeout(ctx, detachPatience)
+	defer cancel()
+	tick := time.NewTicker(5 * time.Millisecond)
+	defer tick.Stop()
+	for {
+		if gone, err := clearLoop(name, file); gone || err != nil {
+			return err
+		}
+		select {
+		case <-tick.C:
+		case <-ctx.Done():
+			return fmt.Errorf("take loop device %s of %s away: something still has it mounted or open: %w", name, file, ctx.Err())
+		}
+	}
+}
+
+// clearLoop asks for the device to be taken away, and says whether it is.
+func clearLoop(name, file string) (gone bool, err error) {
+	disk, err := readLoop(name)
+	if errors.Is(err, os.ErrNotExist) || err == nil && disk.File != file {
+		return true, nil
 	}
 	if err != nil {
-		return err
+		return false, err
+	}
+	f, err := openBlock(name, os.O_RDWR)
+	if errors.Is(err, os.ErrNotExist) {
+		return true, nil
+	}
+	if err != nil {
+		return false, err
 	}
 	defer f.Close()
-	if err := unix.IoctlSetInt(int(f.Fd()), unix.LOOP_CLR_FD, 0); err != nil && !errors.Is(err, unix.ENXIO) {
-		return fmt.Errorf("take loop device %s away: %w", name, err)
+	if err := unix.IoctlSetInt(int(f.Fd()), unix.LOOP_CLR_FD, 0); err != nil && !errors.Is(err, unix.ENXIO) && !errors.Is(err, unix.EBUSY) {
+		return false, fmt.Errorf("take loop device %s away: %w", name, err)
 	}
-	return nil
+	return false, nil // it goes when f is closed; the next look will tell
 }
 
 // loopsUnder lists the loop devices whose files lie in dir.

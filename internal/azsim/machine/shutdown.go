@@ -90,10 +90,10 @@ func (s *Substrate) powerOff(ctx context.Context, c *computer) error {
 	}
 	errs = errors.Join(errs, s.runc(ctx, "delete", "--force", fmt.Sprintf("%s-%d", s.fabric.prefix, c.n)))
 	for _, v := range c.luns {
-		errs = errors.Join(errs, s.volumes.release(v))
+		errs = errors.Join(errs, s.volumes.release(ctx, v))
 	}
 	if c.desc.OSDisk != "" {
-		errs = errors.Join(errs, s.volumes.release(c.desc.OSDisk))
+		errs = errors.Join(errs, s.volumes.release(ctx, c.desc.OSDisk))
 	}
 	return errors.Join(errs, s.fabric.disconnect(ctx, c.n), removeCgroups(s.cgroup(c)))
 }

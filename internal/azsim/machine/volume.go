@@ -230,8 +230,9 @@ func (s *store) mount(v azsim.Volume, dir string) error {
 	return nil
 }
 
-// release unmounts v and takes its block device away.
-func (s *store) release(v azsim.Volume) error {
+// release unmounts v and takes its block device away. When it returns, the file
+// holds all that the computer wrote, and nobody writes to it.
+func (s *store) release(ctx context.Context, v azsim.Volume) error {
 	locked, unlock := s.lock(v)
 	defer unlock()
 	own := locked[0]
@@ -244,7 +245,7 @@ func (s *store) release(v azsim.Volume) error {
 	if own.disk == nil {
 		return nil
 	}
-	if err := errors.Join(own.disk.flush(), detachLoop(own.disk.Name)); err != nil {
+	if err := errors.Join(own.disk.flush(), detachLoop(ctx, own.disk.Name, own.disk.File)); err != nil {
 		return fmt.Errorf("volume %s: %w", v, err)
 	}
 	own.disk, own.holder = nil, ""
