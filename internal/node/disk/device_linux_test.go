@@ -414,3 +414,38 @@ func TestMountedDiskIsRefused(t *testing.T) {
 		t.Fatalf("error %v, want a refusal that names the mount point", err)
 	}
 }
+
+// Partitions that the kernel knows are used as they are, and one of them that is
+// mounted makes the disk refused.
+func TestKernelPartitions(t *testing.T) {
+	if !ownNamespace(t) {
+		return
+	}
+	if _, err := exec.LookPath("partx"); err != nil {
+		t.Skip("NOT TESTED: partx is not installed")
+	}
+	image := newImage(t, Ext4)
+	loop := attach(t, image, 0)
+	command(t, "", "partx", "-a", loop)
+	t.Cleanup(func() { _ = exec.Command("partx", "-d", loop).Run() })
+	host := hostWith(t, loop)
+	r := realRequest(host)
+	r.Work = func(tr *tree.Tree) error {
+		if ok, err := tr.Exists("/boot/efi/loader/random-seed"); err != nil || !ok {
+			return fmt.Errorf("the second partition is not mounted: %v, %w", ok, err)
+		}
+		return tr.WriteFile("/etc/done", []byte("yes"), 0o600)
+	}
+	if err := With(t.Context(), r); err != nil {
+		t.Fatal(err)
+	}
+	idle(t, loop)
+	dir := mountAt(t, loop+"p2", "ext4")
+	if got, err := os.ReadFile(dir + "/etc/done"); err != nil || string(got) != "yes" {
+		t.Errorf("afterwards: %q, %v", got, err)
+	}
+	refusal := (*RefusedError)(nil)
+	if err := With(t.Context(), r); !errors.As(err, &refusal) {
+		t.Errorf("error %v with a partition mounted, want a refusal", err)
+	}
+}

@@ -1,0 +1,39 @@
+package main
+
+import (
+	"context"
+	"fmt"
+	"io"
+)
+
+// Exit codes that every subcommand shares. A subcommand's own are in its file.
+const (
+	exitOK    = 0
+	exitUsage = 64
+)
+
+// stdio is where a command reads and writes.
+type stdio struct {
+	out, err io.Writer
+}
+
+// command is one subcommand.
+type command struct {
+	name, summary string
+	run           func(ctx context.Context, args []string, std stdio) int
+}
+
+// commands is the table of subcommands; each has a file of its own.
+func commands() []command {
+	return []command{
+		{"generalize", "remove a node's identity from a copy of its disk", runGeneralize},
+	}
+}
+
+func usage(w io.Writer) {
+	_, _ = fmt.Fprint(w, "Usage: ortet-node COMMAND [FLAGS]\n\nCommands:\n")
+	for _, c := range commands() {
+		_, _ = fmt.Fprintf(w, "  %-12s %s\n", c.name, c.summary)
+	}
+	_, _ = fmt.Fprint(w, "\nortet-node COMMAND --help tells a command's flags and exit codes.\n")
+}
