@@ -186,7 +186,7 @@ func skuTier(name string) string {
 }
 
 func diskWork(c *call, e *entry, old, next *armcompute.Disk) work {
-	if old != nil {
+	if old != nil && stateOf(old) != stateFailed {
 		return work{span: c.s.duration("disk.update")}
 	}
 	from := Source{SizeGB: val(next.Properties.DiskSizeGB)}

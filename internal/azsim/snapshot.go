@@ -136,9 +136,10 @@ func changeSnapshot(old, next *armcompute.Snapshot) error {
 }
 
 func snapshotWork(c *call, e *entry, old, next *armcompute.Snapshot) work {
-	if old != nil {
+	// A snapshot whose making failed is made anew, while its source is there.
+	src := c.s.findID(val(next.Properties.CreationData.SourceResourceID))
+	if old != nil && stateOf(old) != stateFailed || src == nil {
 		return work{span: c.s.duration("snapshot.update")}
 	}
-	src := c.s.findID(val(next.Properties.CreationData.SourceResourceID))
 	return work{span: c.s.duration("snapshot.create"), run: c.s.makeVolumes(copying{e.volume(), Source{Volume: src.volume()}})}
 }
