@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"io/fs"
 	"net"
 	"os"
 	"path/filepath"
@@ -102,7 +101,7 @@ func (s *Substrate) Boot(ctx context.Context, wanted azsim.Computer) error {
 	disks := map[int32]azsim.Volume{}
 	for lun, v := range wanted.DataDisks {
 		if err := r.plug(lun, v); err != nil {
-			return fmt.Errorf("boot %s: %w", wanted.ID, err)
+			return errors.Join(fmt.Errorf("boot %s: %w", wanted.ID, err), s.unmount(root))
 		}
 		disks[lun] = v
 	}
@@ -111,7 +110,7 @@ func (s *Substrate) Boot(ctx context.Context, wanted azsim.Computer) error {
 	}
 	if s.client != nil {
 		if err := s.kubelet.listen(r); err != nil {
-			return fmt.Errorf("boot %s: %w", wanted.ID, err)
+			return errors.Join(fmt.Errorf("boot %s: %w", wanted.ID, err), s.unmount(root))
 		}
 	}
 	r.ctx, r.cancel = context.WithCancel(s.ctx)
@@ -124,7 +123,7 @@ func (s *Substrate) Boot(ctx context.Context, wanted azsim.Computer) error {
 	s.mu.Unlock()
 	if closed {
 		r.cancel()
-		return errors.New("hollow instances are closed")
+		return errors.Join(errors.New("hollow instances are closed"), s.unmount(root))
 	}
 	go func() {
 		defer close(r.lived)
@@ -208,7 +207,7 @@ func (s *Substrate) halt(c *computer) error {
 		errs = append(errs, ignoreClosed(r.listener.Close()))
 	}
 	r.console.printf("[%12.6f] reboot: Power down", s.now().Sub(r.bootedAt).Seconds())
-	return errors.Join(append(errs, r.tree.unmount())...)
+	return errors.Join(append(errs, s.unmount(r.tree))...)
 }
 
 func ignoreClosed(err error) error {
@@ -236,74 +235,6 @@ func (r *running) shutDownInOrder(ctx context.Context) {
 	if err := r.endPods(ctx); err != nil {
 		r.console.printf("kubelet: end pods: %s", err)
 	}
-}
-
-// Attach implements azsim.Substrate.
-func (s *Substrate) Attach(_ context.Context, id string, lun int32, v azsim.Volume) error {
-	c, err := s.computer(id)
-	if err != nil {
-		return err
-	}
-	c.acting.Lock()
-	defer c.acting.Unlock()
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	if there, ok := c.disks[lun]; ok && there != v {
-		return fmt.Errorf("attach %s to %s: LUN %d holds %s", v, id, lun, there)
-	}
-	if c.run != nil {
-		if err := c.run.plug(lun, v); err != nil {
-			return fmt.Errorf("attach to %s: %w", id, err)
-		}
-	}
-	c.disks[lun] = v
-	return nil
-}
-
-// Detach implements azsim.Substrate.
-func (s *Substrate) Detach(_ context.Context, id string, lun int32) error {
-	s.mu.Lock()
-	c, ok := s.computers[id]
-	s.mu.Unlock()
-	if !ok {
-		return nil
-	}
-	c.acting.Lock()
-	defer c.acting.Unlock()
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	if c.run != nil {
-		if err := c.run.tree.remove(c.run.device(lun)); err != nil {
-			return fmt.Errorf("detach LUN %d of %s: %w", lun, id, err)
-		}
-	}
-	delete(c.disks, lun)
-	return nil
-}
-
-// device is the name under which Azure's udev rules show the disk at lun.
-func (r *running) device(lun int32) string {
-	if r.computer.NVMe {
-		return fmt.Sprintf("/dev/disk/azure/data/by-lun/%d", lun)
-	}
-	return fmt.Sprintf("/dev/disk/azure/scsi1/lun%d", lun)
-}
-
-// plug makes v appear at lun: where a real computer shows a block device, a
-// hollow one shows the volume's tree.
-func (r *running) plug(lun int32, v azsim.Volume) error {
-	dir := r.substrate.volumeDir(v)
-	if _, err := os.Stat(dir); err != nil {
-		return fmt.Errorf("disk %s for LUN %d: %w", v, lun, err)
-	}
-	link := filepath.Join(string(r.tree), r.device(lun))
-	if err := os.MkdirAll(filepath.Dir(link), 0o755); err != nil {
-		return err
-	}
-	if err := os.Remove(link); err != nil && !errors.Is(err, fs.ErrNotExist) {
-		return err
-	}
-	return os.Symlink(dir, link)
 }
 
 // scratch holds what is not on any disk: pods' other volumes.

@@ -159,6 +159,15 @@ func TestProgramWorksOnAttachedDisk(t *testing.T) {
 			if nvme {
 				device = "/host/dev/disk/azure/data/by-lun/5"
 			}
+			// A program that keeps to the host's tree finds the disk in it.
+			if inside, err := os.OpenInRoot(w.substrate.Tree(bench.OSDisk), strings.TrimPrefix(device, "/host/")); err != nil {
+				t.Error(err)
+			} else if err := inside.Close(); err != nil {
+				t.Error(err)
+			}
+			if err := w.substrate.DeleteVolume(t.Context(), copied); err == nil {
+				t.Error("an attached disk was deleted")
+			}
 			pod := worker(bench.HostName, "work")
 			pod.Spec.Containers[0].Args = []string{"--root", device}
 			name := w.create(pod)

@@ -15,6 +15,7 @@ import (
 	"io/fs"
 	"net"
 	"path"
+	"slices"
 	"strings"
 	"time"
 
@@ -27,7 +28,7 @@ import (
 // boot does to the tree what Linux, cloud-init and the Azure agent do to the disk
 // when the computer starts.
 func (r *running) boot() error {
-	if err := r.tree.unmount(); err != nil { // left by a death without a shutdown
+	if err := r.substrate.unmount(r.tree); err != nil { // left by a boot that failed
 		return err
 	}
 	r.console.printf("[    0.000000] Linux version 6.8.0-1021-azure (%s)", r.computer.Size)
@@ -358,6 +359,9 @@ func macAddress(vmID string) net.HardwareAddr {
 	return net.HardwareAddr{0x00, 0x0d, 0x3a, digest[0], digest[1], digest[2]}
 }
 
+// azureJSON is the cloud provider's configuration.
+const azureJSON = "/etc/kubernetes/azure.json"
+
 // prepareNode is the part of a pool's customData or extensions that makes a
 // kubelet able to join. We run no commands of it, so its effect is done here.
 // What customData wrote itself is left alone.
@@ -367,21 +371,15 @@ func (r *running) prepareNode() error {
 	if err := t.writeFile("/var/lib/kubelet/config.yaml", []byte(kubeletConfig), 0o644); err != nil {
 		return err
 	}
-	for _, f := range []struct {
-		name    string
-		content []byte
-	}{
-		{bootstrapKubeconfigs[0], r.substrate.bootstrap},
-		{"/etc/kubernetes/azure.json", r.substrate.config.AzureJSON},
-	} {
-		if len(f.content) == 0 || t.exists(f.name) {
-			continue
-		}
-		if err := t.writeFile(f.name, f.content, 0o600); err != nil {
+	if len(r.substrate.config.AzureJSON) > 0 && !t.exists(azureJSON) {
+		if err := t.writeFile(azureJSON, r.substrate.config.AzureJSON, 0o600); err != nil {
 			return err
 		}
 	}
-	return nil
+	if len(r.substrate.bootstrap) == 0 || slices.ContainsFunc(slices.Concat(kubeconfigs, bootstrapKubeconfigs), t.exists) {
+		return nil
+	}
+	return t.writeFile(bootstrapKubeconfigs[0], r.substrate.bootstrap, 0o600)
 }
 
 // validate says what c lacks to be booted.

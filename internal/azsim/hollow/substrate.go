@@ -67,6 +67,8 @@ type Substrate struct {
 	cancel context.CancelFunc
 	wait   sync.WaitGroup
 
+	moving sync.RWMutex // held while a volume is moved; for reading, while it is copied
+
 	mu        sync.Mutex
 	closed    bool
 	computers map[string]*computer  // by Computer.ID
@@ -123,6 +125,9 @@ func New(config Config) (*Substrate, error) {
 		if err := os.MkdirAll(filepath.Join(dir, sub), 0o700); err != nil {
 			return nil, err
 		}
+	}
+	if err := s.recover(); err != nil {
+		return nil, fmt.Errorf("volumes of an earlier run in %s: %w", dir, err)
 	}
 	s.ctx, s.cancel = context.WithCancel(context.Background())
 	if config.Kubeconfig == "" {

@@ -30,7 +30,7 @@ func (s *Substrate) volumeDir(v azsim.Volume) string {
 	if len(name) > 80 {
 		name = name[:80]
 	}
-	return filepath.Join(s.config.Dir, "volumes", fmt.Sprintf("%s-%s", name, hex.EncodeToString(digest[:6])))
+	return filepath.Join(s.volumes(), fmt.Sprintf("%s-%s", name, hex.EncodeToString(digest[:6])))
 }
 
 // Tree returns the folder of v's files, for tests and for people who look.
@@ -51,7 +51,7 @@ func (s *Substrate) CreateVolume(ctx context.Context, v azsim.Volume, from azsim
 	content := filepath.Join(fresh, "tree")
 	switch {
 	case from.Volume != "":
-		err = copyTree(ctx, s.volumeDir(from.Volume), content)
+		err = s.copyVolume(ctx, from.Volume, content)
 	case from.Platform != "":
 		err = tree(content).layPlatform(from.Platform)
 	default:
@@ -71,12 +71,16 @@ func (s *Substrate) CreateVolume(ctx context.Context, v azsim.Volume, from azsim
 
 // DeleteVolume implements azsim.Substrate.
 func (s *Substrate) DeleteVolume(_ context.Context, v azsim.Volume) error {
+	home := s.volumeDir(v)
+	if at, err := os.Readlink(home); err == nil {
+		return fmt.Errorf("delete volume %s: it is attached, at %s", v, at)
+	}
 	// Renamed first, so that nobody sees half of it.
-	trash, err := os.MkdirTemp(filepath.Join(s.config.Dir, "volumes"), ".old-")
+	trash, err := os.MkdirTemp(s.volumes(), ".old-")
 	if err != nil {
 		return fmt.Errorf("delete volume %s: %w", v, err)
 	}
-	err = os.Rename(s.volumeDir(v), filepath.Join(trash, "tree"))
+	err = os.Rename(home, filepath.Join(trash, "tree"))
 	if errors.Is(err, fs.ErrNotExist) {
 		err = nil
 	}
@@ -84,6 +88,17 @@ func (s *Substrate) DeleteVolume(_ context.Context, v azsim.Volume) error {
 		return fmt.Errorf("delete volume %s: %w", v, err)
 	}
 	return nil
+}
+
+// copyVolume copies a volume, wherever it lies.
+func (s *Substrate) copyVolume(ctx context.Context, from azsim.Volume, to string) error {
+	s.moving.RLock()
+	defer s.moving.RUnlock()
+	source, err := filepath.EvalSymlinks(s.volumeDir(from))
+	if err != nil {
+		return err
+	}
+	return copyTree(ctx, source, to)
 }
 
 // copyTree copies a tree with modes, links and times, without what is mounted

@@ -162,3 +162,47 @@ func TestBootWithoutCluster(t *testing.T) {
 		t.Errorf("machine-id %q (%v), want D-Bus' %q", got, err, id)
 	}
 }
+
+// A disk that was attached when the process died is there for the next one.
+func TestAttachedDiskSurvivesDeath(t *testing.T) {
+	dir := t.TempDir()
+	start := func() *hollow.Substrate {
+		t.Helper()
+		s, err := hollow.New(hollow.Config{Dir: dir})
+		if err != nil {
+			t.Fatal(err)
+		}
+		t.Cleanup(func() {
+			if err := s.Close(); err != nil {
+				t.Error(err)
+			}
+		})
+		return s
+	}
+	s := start()
+	create(t, s, "/disks/os", azsim.Source{Platform: image})
+	data := create(t, s, "/disks/data", azsim.Source{})
+	if err := os.WriteFile(filepath.Join(data, "precious"), nil, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	c := azsim.Computer{ID: "/vm/0", ResourceID: "/vm/0", VMID: "v", HostName: "host0", OSDisk: "/disks/os", Provision: true, DataDisks: map[int32]azsim.Volume{3: "/disks/data"}}
+	if err := s.Boot(t.Context(), c); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := os.Stat(filepath.Join(s.Tree("/disks/os"), "dev/disk/azure/scsi1/lun3/precious")); err != nil {
+		t.Errorf("at its LUN: %v", err)
+	}
+	create(t, s, "/disks/copy", azsim.Source{Volume: "/disks/data"})
+	again := start()
+	for _, v := range []azsim.Volume{"/disks/data", "/disks/copy"} {
+		if _, err := os.Stat(filepath.Join(again.Tree(v), "precious")); err != nil {
+			t.Errorf("%s: %v", v, err)
+		}
+	}
+	if info, err := os.Lstat(again.Tree("/disks/data")); err != nil || !info.IsDir() {
+		t.Errorf("the disk is not where it belongs: %v (%v)", info, err)
+	}
+	if err := again.DeleteVolume(t.Context(), "/disks/os"); err != nil {
+		t.Error(err)
+	}
+}
