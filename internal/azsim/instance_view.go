@@ -1,6 +1,7 @@
 package azsim
 
 import (
+	"encoding/json"
 	"fmt"
 	"regexp"
 	"strings"
@@ -39,10 +40,7 @@ func (s *Server) showInstance(e *entry, view bool) *armcompute.VirtualMachineSca
 	if x.custom {
 		props.ModelDefinitionApplied = ptr("VirtualMachine")
 	}
-	p, err := clone(x.profile)
-	if err != nil {
-		p = x.profile
-	}
+	p := x.profile // parts of it are shown as they are: answers are encoded under the lock
 	props.HardwareProfile = &armcompute.HardwareProfile{}
 	props.DiagnosticsProfile, props.SecurityProfile, props.LicenseType = p.DiagnosticsProfile, p.SecurityProfile, p.LicenseType
 	props.StorageProfile = x.storage(p, dataDisksOf(body), size)
@@ -232,15 +230,25 @@ func listInstances(c *call) (*reply, error) {
 	if err != nil {
 		return nil, err
 	}
-	var list []*entry
-	for _, e := range c.s.instancesOf(parent) {
+	all := c.s.instancesOf(parent)
+	var items []any
+	for _, e := range all {
 		x, body := instanceOf(e)
-		if keep(x, c.s.showInstance(e, false), body) {
-			list = append(list, e)
+		if keep == nil || keep(x, c.s.showInstance(e, false), body) {
+			items = append(items, listedInstance{c, e})
 		}
 	}
-	return c.page(list), nil
+	return c.pageOf(items), nil
 }
+
+// A listedInstance is rendered when its page is encoded, so that a page of a
+// large scale set does not cost the rendering of all of it.
+type listedInstance struct {
+	c *call
+	e *entry
+}
+
+func (l listedInstance) MarshalJSON() ([]byte, error) { return json.Marshal(renderInstance(l.c, l.e)) }
 
 type instancePredicate func(x *instance, shown, body *armcompute.VirtualMachineScaleSetVM) bool
 
