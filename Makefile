@@ -5,6 +5,10 @@ SHELL := /bin/bash
 
 export ORTET_CACHE ?= $(or $(XDG_CACHE_HOME),$(HOME)/.cache)/ortet
 
+# One set of flags for building and testing, so that nothing is compiled twice.
+export CGO_ENABLED := 0
+export GOFLAGS := $(GOFLAGS) -trimpath
+
 VERSION ?= $(shell git describe --tags --always --dirty 2>/dev/null || echo dev)
 LDFLAGS := -s -w -X main.version=$(VERSION)
 GOLANGCI_VERSION := v2.15.0
@@ -19,7 +23,7 @@ BENCH ?=
 
 build: ## bin/ortet, bin/ortet-node, bin/azsim
 	@mkdir -p bin
-	CGO_ENABLED=0 go build -trimpath -ldflags '$(LDFLAGS)' -o bin/ ./cmd/...
+	go build -ldflags '$(LDFLAGS)' -o bin/ ./cmd/...
 
 demo: build controlplane ## capture a node of a simulated pool and see its clone come up
 	go run ./hack/demo

@@ -24,8 +24,8 @@ import (
 
 const (
 	pool = "k8s-pool1-12345678-vmss"
-	// speed makes a capture that takes Azure half an hour take half a minute.
-	speed   = 60
+	// speed makes a capture that takes Azure an hour or two take half a minute.
+	speed   = 300
 	budget  = 10 * time.Minute // for the whole demo
 	workers = 3
 )
@@ -91,7 +91,7 @@ func run(ctx context.Context, out io.Writer) (err error) {
 	}
 
 	donor := nodes[0]
-	if err := ortet(ctx, out, cp, azure, "capture", donor, "--bootstrap=baked", "--accept-pool-credentials", "--extensions=all", "--grace-period=30s"); err != nil {
+	if err := ortet(ctx, out, cp, azure, "capture", donor, "--bootstrap=baked", "--accept-pool-credentials", "--extensions=all", "--keep-extension=*AKSLinuxBilling*", "--grace-period=30s"); err != nil {
 		return err
 	}
 	after, err := azure.Model(ctx, pool)

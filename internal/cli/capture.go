@@ -3,6 +3,7 @@ package cli
 import (
 	"fmt"
 	"io"
+	"slices"
 	"strings"
 	"time"
 
@@ -142,7 +143,7 @@ func writeCapture(w io.Writer, r engine.CaptureResult) {
 	list(w, "Deleted, beyond the history", r.Pruned)
 	list(w, "Kept beyond the history", r.Kept)
 	list(w, "Gone and not saved", r.Irreversible)
-	list(w, "The pool's credentials on the image", r.PoolCredentials)
+	list(w, "The pool's credentials on the image", slices.Compact(slices.Sorted(slices.Values(r.PoolCredentials))))
 	list(w, "Note", r.Notes)
 	if d := r.Timing.End.Sub(r.Timing.Begin); !r.NothingToDo && d > 0 {
 		fmt.Fprintf(w, "It took %s.\n", duration(d))

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"math/rand/v2"
 	"os"
 	"strings"
 
@@ -46,7 +47,7 @@ func (o *options) connect(ctx context.Context, show *progress, image, pullSecret
 		reporter = show
 	}
 	return engine.New(engine.Config{
-		Cloud:      azure.Retry(azure.Limit(azure.Audit(cloud, o.log), azure.Limits{}), azure.RetryPolicy{}),
+		Cloud:      azure.Audit(azure.Retry(azure.Limit(cloud, azure.Limits{}), azure.RetryPolicy{Jitter: rand.Float64}), o.log),
 		Cluster:    c,
 		Logger:     o.log,
 		Reporter:   reporter,

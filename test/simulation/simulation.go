@@ -27,6 +27,7 @@ import (
 	"github.com/Azure/azure-sdk-for-go/sdk/resourcemanager/compute/armcompute/v8"
 	"sigs.k8s.io/yaml"
 
+	"github.com/ortet/ortet/internal/azsim"
 	"github.com/ortet/ortet/test/process"
 )
 
@@ -259,7 +260,7 @@ func (p Pool) body() map[string]any {
 		},
 		"networkProfile": map[string]any{"networkInterfaceConfigurations": []any{map[string]any{
 			"name": "nic", "properties": map[string]any{"primary": true, "enableAcceleratedNetworking": false, "ipConfigurations": []any{map[string]any{
-				"name": "ip", "properties": map[string]any{"primary": true, "subnet": map[string]any{"id": "/subscriptions/s/resourceGroups/g/providers/Microsoft.Network/virtualNetworks/v/subnets/nodes"}},
+				"name": "ip", "properties": map[string]any{"primary": true, "subnet": map[string]any{"id": "/subscriptions/" + azsim.DefaultSubscription + "/resourceGroups/" + azsim.DefaultResourceGroup + "/providers/Microsoft.Network/virtualNetworks/vnet/subnets/nodes"}},
 			}}},
 		}}},
 		"diagnosticsProfile": map[string]any{"bootDiagnostics": map[string]any{"enabled": true}},
@@ -268,7 +269,7 @@ func (p Pool) body() map[string]any {
 				"publisher": "Microsoft.Azure.Extensions", "type": "CustomScript", "typeHandlerVersion": "2.1", "autoUpgradeMinorVersion": true,
 				"settings": map[string]any{}, "protectedSettings": map[string]any{"commandToExecute": "/opt/azure/containers/provision.sh"},
 			}},
-			map[string]any{"name": p.Name + "-computeAksLinuxBilling", "properties": map[string]any{
+			map[string]any{"name": p.Name + "-computeAKSLinuxBilling", "properties": map[string]any{
 				"publisher": "Microsoft.AKS", "type": "Compute.AKS-Engine.Linux.Billing", "typeHandlerVersion": "1.0", "autoUpgradeMinorVersion": true, "settings": map[string]any{},
 			}},
 		}},

@@ -100,7 +100,17 @@ func (c *Cluster) tryHold(ctx context.Context, key, name, holder string, duratio
 		meta.Annotations[annotationPool] = name
 		lease = &coordinationv1.Lease{ObjectMeta: meta}
 		take(lease, holder, duration, now)
-		lease, err = leases.Create(ctx, lease, metav1.CreateOptions{FieldManager: fieldManager})
+		lease, err = leases.Create(ctx, lease.DeepCopy(), metav1.CreateOptions{FieldManager: fieldManager})
+		if apierrors.IsNotFound(err) {
+			// Only a missing namespace makes a Create NotFound. The Lease is the
+			// first thing that is ever written in it.
+			if err := c.EnsureNamespace(ctx); err != nil {
+				return cluster.Holding{}, err
+			}
+			lease = &coordinationv1.Lease{ObjectMeta: meta}
+			take(lease, holder, duration, now)
+			lease, err = leases.Create(ctx, lease, metav1.CreateOptions{FieldManager: fieldManager})
+		}
 		if err != nil {
 			return cluster.Holding{}, c.onLease("take lease", "create", key).fail(ctx, err)
 		}
