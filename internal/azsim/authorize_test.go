@@ -208,3 +208,17 @@ func (b *bench) as(clientID, method, path, version, body string) *http.Response 
 	b.Cleanup(func() { _ = resp.Body.Close() })
 	return resp
 }
+
+// The SDK's own way with an unregistered provider: it registers it and goes on.
+func TestSDKRegistersTheProvider(t *testing.T) {
+	inVirtualTime(t, func(s *Server) { s.Unregistered = []string{"Microsoft.Compute"} }, func(b *bench) {
+		o := b.s.ClientOptions()
+		o.DisableRPRegistration = false
+		c, err := armcompute.NewGalleriesClient(DefaultSubscription, b.s.Credential(""), o)
+		if err != nil {
+			t.Fatal(err)
+		}
+		p, err := c.BeginCreateOrUpdate(b.ctx, b.group, "g", armcompute.Gallery{Location: ptr(DefaultLocation)}, nil)
+		await(b, p, err)
+	})
+}

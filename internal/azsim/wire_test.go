@@ -128,3 +128,41 @@ func TestListsComeInPages(t *testing.T) {
 		}
 	})
 }
+
+func TestConditionalPut(t *testing.T) {
+	inVirtualTime(t, nil, func(b *bench) {
+		d := b.disk("d", 4)
+		put := func(path, header string) int {
+			r, err := http.NewRequestWithContext(b.ctx, http.MethodPut, InProcess+path+"?api-version=2022-07-02",
+				strings.NewReader(`{"location":"westeurope","properties":{"diskSizeGB":4,"creationData":{"createOption":"Empty"}}}`))
+			if err != nil {
+				t.Fatal(err)
+			}
+			token, err := b.s.Credential("").GetToken(b.ctx, policy.TokenRequestOptions{})
+			if err != nil {
+				t.Fatal(err)
+			}
+			r.Header.Set("Authorization", "Bearer "+token.Token)
+			r.Header.Set(header, "*")
+			resp, err := b.s.Transport().Do(r)
+			if err != nil {
+				t.Fatal(err)
+			}
+			defer resp.Body.Close()
+			return resp.StatusCode
+		}
+		for _, c := range []struct {
+			path, header string
+			want         int
+		}{
+			{*d.ID, "If-None-Match", http.StatusPreconditionFailed},
+			{*d.ID + "2", "If-Match", http.StatusPreconditionFailed},
+			{*d.ID + "2", "If-None-Match", http.StatusAccepted},
+			{*d.ID, "If-Match", http.StatusAccepted},
+		} {
+			if got := put(c.path, c.header); got != c.want {
+				t.Errorf("%s: * on %s: %d, want %d", c.header, c.path[len(c.path)-2:], got, c.want)
+			}
+		}
+	})
+}
