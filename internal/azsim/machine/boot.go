@@ -189,8 +189,10 @@ func (s *Substrate) cgroup(c *computer) string {
 	return fmt.Sprintf("/%s/%d", s.fabric.prefix, c.n)
 }
 
-// start runs the container as a child, whose end and reason we so get to know,
-// and returns when its first process is there.
+// start runs the container, whose root is pivoted to (the host's must not be a
+// ramfs): a machine that kept the host's mounts beneath would hold the disks of
+// all machines that ran when it started. It is a child, whose end and reason we
+// so get to know. start returns when its first process is there.
 func (s *Substrate) start(ctx context.Context, c *computer, r *run, bundle string) error {
 	read, terminal, err := openTerminal()
 	if err != nil {
@@ -201,7 +203,7 @@ func (s *Substrate) start(ctx context.Context, c *computer, r *run, bundle strin
 		return errors.Join(err, read.Close(), terminal.Close())
 	}
 	cmd := exec.Command("runc", "--root", filepath.Join(s.dir, "runc"), "--log", filepath.Join(bundle, "runc.log"),
-		"run", "--no-pivot", "--bundle", bundle, "--pid-file", pidFile, r.container)
+		"run", "--bundle", bundle, "--pid-file", pidFile, r.container)
 	cmd.Stdin, cmd.Stdout, cmd.Stderr = terminal, terminal, terminal
 	cmd.SysProcAttr = &unix.SysProcAttr{Setsid: true, Setctty: true}
 	err = cmd.Start()

@@ -122,6 +122,11 @@ func TestSnapshotOfRunningMachine(t *testing.T) {
 	if got := command(ctx, t, s, clone.ID, "cat", "/var/lib/marker"); got != "before" {
 		t.Errorf("the snapshot holds %q", got)
 	}
+	// The clone started while the donor's disk was mounted, and must not hold it.
+	must(t, s.Shutdown(ctx, c.ID, true))
+	if out := rootCheck(t, s, c.OSDisk); !strings.Contains(out, "clean") {
+		t.Errorf("the disk of a machine that stopped beside another is not clean: %s", out)
+	}
 }
 
 // A disk that was generalised by hand boots as somebody else; one that was not
