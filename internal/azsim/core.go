@@ -67,7 +67,9 @@ func (c *call) routeCore() (handler, string) {
 	case len(id.types) == 2 && strings.EqualFold(id.types[0], "locations") && tail == "" && get:
 		switch strings.ToLower(id.types[1]) {
 		case "operations", "diskoperations", "capsoperations":
-			return operationHandler(id.names[1]), id.namespace + "/locations/" + id.types[1] + "/read"
+			// Operations lie in the subscription, yet who may change one resource
+			// group and nothing else can follow what it began there.
+			return operationHandler(id.names[1]), ""
 		}
 	}
 	return nil, ""

@@ -96,17 +96,6 @@ func ReadActions() []string {
 // Reader.Size reads its catalogue of VM sizes.
 func SubscriptionReadActions() []string { return []string{"Microsoft.Compute/skus/read"} }
 
-// OperationActions gives the actions by which Changer.Poll asks after
-// operations: those of machines, disks and galleries. Operations lie in the
-// subscription and a region, not in a resource group.
-func OperationActions() []string {
-	return []string{
-		"Microsoft.Compute/locations/capsOperations/read",
-		"Microsoft.Compute/locations/diskOperations/read",
-		"Microsoft.Compute/locations/operations/read",
-	}
-}
-
 // ActionsOf gives what reading and all the changes together need on the resource
 // group, sorted and without repetition.
 func ActionsOf(changes ...fleet.Change) []string {

@@ -30,13 +30,13 @@ func Roles() [][]string {
 // documented are all the actions that docs/azure-permissions.md asks for.
 func documented() []string {
 	all := azure.ActionsOf(azure.Changes()...)
-	all = append(all, azure.SubscriptionReadActions()...)
-	return append(all, azure.OperationActions()...)
+	return append(all, azure.SubscriptionReadActions()...)
 }
 
 // needed are those of one change alone.
 func needed(ch fleet.Change) []string {
-	return append(azure.Actions(ch.Verb()), azure.OperationActions()...)
+	// A role without any action would be no role.
+	return append(azure.Actions(ch.Verb()), irrelevant()...)
 }
 
 func wildcards() []string  { return []string{"microsoft.compute/*", "*/read"} }
