@@ -23,15 +23,21 @@ import (
 )
 
 func main() {
+	os.Exit(exitCode(os.Args[1:]))
+}
+
+func exitCode(args []string) int {
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
 	defer stop()
-	if err := run(ctx, os.Args[1:], os.Stdout); err != nil {
-		if errors.Is(err, flag.ErrHelp) {
-			os.Exit(64)
-		}
-		fmt.Fprintln(os.Stderr, "cluster:", err)
-		os.Exit(1)
+	err := run(ctx, args, os.Stdout)
+	switch {
+	case err == nil:
+		return 0
+	case errors.Is(err, flag.ErrHelp):
+		return 64
 	}
+	fmt.Fprintln(os.Stderr, "cluster:", err)
+	return 1
 }
 
 func run(ctx context.Context, args []string, out io.Writer) (err error) {
@@ -78,7 +84,7 @@ func run(ctx context.Context, args []string, out io.Writer) (err error) {
 	}
 	path := filepath.Join(*dir, "kubeconfig")
 	temporary := path + ".new"
-	if err := errors.Join(os.WriteFile(temporary, content, 0o600), os.Rename(temporary, path)); err != nil {
+	if err := errors.Join(os.WriteFile(temporary, content, 0o600), os.Rename(temporary, path)); err != nil { // #nosec G703 -- the folder that the caller named
 		return err
 	}
 	if _, err := fmt.Fprintf(out, "ready: %s\nexport KUBECONFIG=%s\n", cp.Server, path); err != nil {

@@ -17,7 +17,7 @@ import (
 // working directory upwards.
 func Binary(ctx context.Context) (string, error) {
 	if path := os.Getenv("ORTET_CONTROLPLANE"); path != "" {
-		if _, err := os.Stat(path); err != nil {
+		if _, err := os.Stat(path); err != nil { // #nosec G703 -- the caller's own variable
 			return "", fmt.Errorf("the control plane that ORTET_CONTROLPLANE names: %w", err)
 		}
 		return filepath.Abs(path)

@@ -278,14 +278,14 @@ func (cp *ControlPlane) await(ctx context.Context, what string, check func(conte
 		}
 		for _, p := range cp.processes {
 			if p.Exited() {
-				return fmt.Errorf("waiting for %s: %s ended (%v); its last words:\n%s", what, p.Name, p.Err(), p.LogTail(20))
+				return fmt.Errorf("waiting for %s: %w", what, ended(p))
 			}
 		}
 		select {
 		case <-ticker.C:
 		case <-ctx.Done():
 			last := cp.processes[len(cp.processes)-1]
-			return fmt.Errorf("waiting for %s: %w (last answer: %v); last words of %s:\n%s", what, context.Cause(ctx), err, last.Name, last.LogTail(20))
+			return fmt.Errorf("waiting for %s: %w (last answer: %w); last words of %s:\n%s", what, context.Cause(ctx), err, last.Name, last.LogTail(20))
 		}
 	}
 }
@@ -317,7 +317,7 @@ func ready(ctx context.Context, config *rest.Config) error {
 func (cp *ControlPlane) Failed() error {
 	for _, p := range cp.processes {
 		if p.Exited() {
-			return fmt.Errorf("%s ended (%v); its last words:\n%s", p.Name, p.Err(), p.LogTail(20))
+			return ended(p)
 		}
 	}
 	return nil
@@ -346,6 +346,15 @@ func (cp *ControlPlane) PIDs() []int {
 	return pids
 }
 
+// ended quotes a component that has.
+func ended(p *process.Process) error {
+	err := p.Err()
+	if err == nil {
+		err = errors.New("exit status 0")
+	}
+	return fmt.Errorf("%s ended (%w); its last words:\n%s", p.Name, err, p.LogTail(20))
+}
+
 // Stop ends the components, the last started first: asked, and killed when they
 // take longer than a few seconds or ctx ends. Files stay. Stopping again does
 // nothing.
@@ -364,7 +373,7 @@ func freePorts(n int) (ports []int, err error) {
 		if err != nil {
 			return nil, err
 		}
-		defer listener.Close() //nolint:errcheck // held only so that the ports differ
+		defer listener.Close() // held only so that the ports differ
 		address, ok := listener.Addr().(*net.TCPAddr)
 		if !ok {
 			return nil, fmt.Errorf("listening on %s gave no TCP address", listener.Addr())

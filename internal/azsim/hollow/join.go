@@ -14,6 +14,7 @@ import (
 	"io/fs"
 	"net/http"
 	"path"
+	"slices"
 	"strings"
 	"time"
 
@@ -52,7 +53,7 @@ func (r *running) credentials(ctx context.Context) (*rest.Config, error) {
 		if err == nil && usable(config, r.now()) {
 			return config, nil
 		}
-		r.say("kubelet", "%s is unusable, trying to bootstrap: %v", name, err)
+		r.say("%s is unusable, trying to bootstrap: %v", name, err)
 	}
 	for _, name := range bootstrapKubeconfigs {
 		if r.tree.exists(name) {
@@ -164,7 +165,7 @@ func (r *running) bootstrapTLS(ctx context.Context, name string) (*rest.Config, 
 	if err != nil {
 		return nil, err
 	}
-	pair := append(certificate, pem.EncodeToMemory(&pem.Block{Type: "EC PRIVATE KEY", Bytes: keyDER})...)
+	pair := slices.Concat(certificate, pem.EncodeToMemory(&pem.Block{Type: "EC PRIVATE KEY", Bytes: keyDER}))
 	if err := r.keepCertificate(pair, config); err != nil {
 		return nil, err
 	}
@@ -191,10 +192,10 @@ func (r *running) keepCertificate(pair []byte, bootstrap *rest.Config) error {
 	)
 }
 
-// say writes to console and journal what an administrator would look for there.
-func (r *running) say(unit, format string, args ...any) {
-	r.console.printf("%s: "+format, append([]any{unit}, args...)...)
-	if err := r.journal(unit, format, args...); err != nil && !errors.Is(err, fs.ErrNotExist) {
+// say writes to console and journal what the kubelet says and an administrator would look for there.
+func (r *running) say(format string, args ...any) {
+	r.console.printf("kubelet: "+format, args...)
+	if err := r.journal("kubelet", format, args...); err != nil && !errors.Is(err, fs.ErrNotExist) {
 		r.substrate.log.Warn("journal of a computer", "computer", r.computer.ID, "error", err)
 	}
 }

@@ -185,7 +185,7 @@ func (l *containerLog) copy(ctx context.Context, w io.Writer, options logOptions
 	if err != nil {
 		return err
 	}
-	defer file.Close() //nolint:errcheck // read only
+	defer file.Close()
 	written, ended, grown := l.state()
 	skip := int64(0)
 	if options.tail >= 0 {

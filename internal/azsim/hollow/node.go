@@ -41,7 +41,7 @@ func (r *running) live(ctx context.Context) {
 		}
 		if err.Error() != last { // said once, not at each attempt
 			last = err.Error()
-			r.say("kubelet", "cannot join the cluster as %s: %s", r.nodeName, err)
+			r.say("cannot join the cluster as %s: %s", r.nodeName, err)
 		}
 		timer := time.NewTimer(retry)
 		select {
@@ -85,12 +85,12 @@ func (r *running) join(ctx context.Context) error {
 		return fmt.Errorf("register node %s: %w", r.nodeName, err)
 	}
 	if created.Spec.ProviderID != node.Spec.ProviderID {
-		r.say("kubelet", "node %s is registered already for %s", r.nodeName, created.Spec.ProviderID)
+		r.say("node %s is registered already for %s", r.nodeName, created.Spec.ProviderID)
 	}
 	r.mu.Lock()
 	r.joined, r.nodeUID = true, created.UID
 	r.mu.Unlock()
-	r.say("kubelet", "Successfully registered node %s", r.nodeName)
+	r.say("Successfully registered node %s", r.nodeName)
 	return nil
 }
 
@@ -98,6 +98,9 @@ func (r *running) join(ctx context.Context) error {
 func (r *running) beat(ctx context.Context) {
 	s := r.substrate
 	lease, problem := r.renew(ctx, nil)
+	if problem != nil && ctx.Err() == nil {
+		s.log.Warn("lease of a hollow node", "node", r.nodeName, "error", problem)
+	}
 	// Nodes that booted together must not beat together.
 	offset := fnv.New32a()
 	_, _ = offset.Write([]byte(r.computer.ID)) // never fails
@@ -244,7 +247,7 @@ func (r *running) node(ready bool, message string) *corev1.Node {
 			NodeInfo: corev1.NodeSystemInfo{
 				MachineID: r.machineID, SystemUUID: c.VMID, BootID: r.bootID,
 				KernelVersion: "6.8.0-1021-azure", OSImage: r.tree.prettyName(),
-				ContainerRuntimeVersion: containerRuntime, KubeletVersion: kubeletVersion, KubeProxyVersion: "",
+				ContainerRuntimeVersion: containerRuntime, KubeletVersion: kubeletVersion,
 				OperatingSystem: "linux", Architecture: arch,
 			},
 			Images: r.tree.images(),

@@ -131,7 +131,10 @@ func (w *world) gone(pod string) {
 		if apierrors.IsNotFound(err) {
 			return nil
 		}
-		return fmt.Errorf("still there (%v)", err)
+		if err == nil {
+			err = errors.New("still there")
+		}
+		return err
 	})
 }
 
