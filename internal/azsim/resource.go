@@ -192,6 +192,9 @@ func patch[T any](c *call, h hooks[T]) (*reply, error) {
 
 func write[T any](c *call, tree any, h hooks[T]) (*reply, error) {
 	s := c.s
+	if err := checkTags(tree); err != nil {
+		return nil, err
+	}
 	next, err := fromTree[T](tree)
 	if err != nil {
 		return nil, err
