@@ -57,7 +57,7 @@ func run(ctx context.Context, out io.Writer) (err error) {
 		return err
 	}
 	azure, err := simulation.Start(ctx, simulation.Config{
-		Dir: filepath.Join(dir, "azure"), Bin: "bin", Speed: speed, Kubeconfig: cp.Kubeconfig, Instances: simulation.Hollow,
+		Dir: filepath.Join(dir, "azure"), Bin: "bin", Speed: speed, Kubeconfig: cp.Kubeconfig, Instances: simulation.Hollow, ClientCA: cp.CAFile,
 		Pools: []simulation.Pool{{Name: pool, Capacity: workers, CustomData: simulation.CloudConfig(map[string][]byte{
 			"/etc/kubernetes/bootstrap-kubelet.conf": bootstrap,
 		})}},

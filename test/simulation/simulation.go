@@ -44,6 +44,7 @@ type Config struct {
 	Speed      float64
 	Kubeconfig string
 	Instances  string // Hollow or Machine
+	ClientCA   string // PEM file: who may ask hollow kubelets; "" lets everybody on this machine
 	Listen     string // "" means a free port on loopback
 	Pools      []Pool
 	Spec       map[string]any // more of the spec: faults, principals, profile
@@ -118,6 +119,9 @@ func Start(ctx context.Context, c Config) (_ *Azure, err error) {
 		"--kubeconfig", c.Kubeconfig, "--instances", c.Instances}, c.Args...)
 	if c.Instances == Hollow {
 		args = append(args, "--program", "ortet-node="+filepath.Join(bin, "ortet-node"))
+		if c.ClientCA != "" {
+			args = append(args, "--client-ca", c.ClientCA)
+		}
 	}
 	a := &Azure{Dir: c.Dir}
 	a.process, err = process.Start(process.Command{

@@ -1,0 +1,300 @@
+package main
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/resource"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/client-go/kubernetes"
+
+	"golang.org/x/sync/errgroup"
+
+	"github.com/ortet/ortet/internal/engine"
+	"github.com/ortet/ortet/test/controlplane"
+	"github.com/ortet/ortet/test/simulation"
+)
+
+const pool = "bench-pool1-vmss"
+
+// speed shortens Azure's durations. What Ortet adds does not shrink with it, so
+// the share that is measured is ten times what it would be at Azure's own pace.
+const speed = 10
+
+// world is a control plane and a simulated Azure with a pool of hollow nodes.
+type world struct {
+	cp     *controlplane.ControlPlane
+	azure  *simulation.Azure
+	client *kubernetes.Clientset
+	bin    string
+	end    []func(context.Context) error
+}
+
+func (w *world) close(err *error) {
+	ctx, cancel := context.WithTimeout(context.Background(), 2*time.Minute)
+	defer cancel()
+	for i := len(w.end) - 1; i >= 0; i-- {
+		*err = errors.Join(*err, w.end[i](ctx))
+	}
+}
+
+// newWorld starts it and waits for the nodes. The version takes the least time
+// that kamino's published logs show, which makes the share of everything else
+// the greatest.
+func newWorld(ctx context.Context, bin string, speed float64) (_ *world, err error) {
+	w := &world{bin: bin}
+	defer func() {
+		if err != nil {
+			w.close(&err)
+		}
+	}()
+	dir, err := os.MkdirTemp("", "ortet-bench-")
+	if err != nil {
+		return nil, err
+	}
+	w.end = append(w.end, func(context.Context) error { return os.RemoveAll(dir) })
+	binary, err := controlplane.Binary(ctx)
+	if err != nil {
+		return nil, err
+	}
+	w.cp, err = controlplane.Start(ctx, controlplane.Config{Dir: filepath.Join(dir, "cp"), Binary: binary})
+	if err != nil {
+		return nil, err
+	}
+	w.end = append(w.end, w.cp.Stop)
+	bootstrap, err := w.cp.BootstrapKubeconfig(ctx, w.cp.Server, time.Now().Add(time.Hour))
+	if err != nil {
+		return nil, err
+	}
+	w.azure, err = simulation.Start(ctx, simulation.Config{
+		Dir: filepath.Join(dir, "azure"), Bin: bin, Speed: speed, Kubeconfig: w.cp.Kubeconfig, Instances: simulation.Hollow, ClientCA: w.cp.CAFile,
+		Spec: map[string]any{"profile": map[string]any{"version.create": map[string]any{"min": "664s"}}},
+		Pools: []simulation.Pool{{Name: pool, Capacity: 3, CustomData: simulation.CloudConfig(map[string][]byte{
+			"/etc/kubernetes/bootstrap-kubelet.conf": bootstrap,
+		})}},
+	})
+	if err != nil {
+		return nil, err
+	}
+	w.end = append(w.end, w.azure.Stop)
+	config, err := w.cp.RESTConfig()
+	if err != nil {
+		return nil, err
+	}
+	config.QPS, config.Burst = 500, 1000
+	if w.client, err = kubernetes.NewForConfig(config); err != nil {
+		return nil, err
+	}
+	return w, w.ready(ctx, 3)
+}
+
+func (w *world) ready(ctx context.Context, want int) error {
+	tick := time.NewTicker(500 * time.Millisecond)
+	defer tick.Stop()
+	for {
+		nodes, err := w.client.CoreV1().Nodes().List(ctx, metav1.ListOptions{})
+		if err != nil {
+			return err
+		}
+		n := 0
+		for _, node := range nodes.Items {
+			for _, c := range node.Status.Conditions {
+				if c.Type == corev1.NodeReady && c.Status == corev1.ConditionTrue {
+					n++
+				}
+			}
+		}
+		if n >= want {
+			return nil
+		}
+		select {
+		case <-ctx.Done():
+			return fmt.Errorf("wait for %d Ready nodes: %w", want, ctx.Err())
+		case <-tick.C:
+		}
+	}
+}
+
+// capture runs the real binary and gives its result and its peak of anonymous
+// memory in bytes.
+func (w *world) capture(ctx context.Context) (engine.CaptureResult, int64, error) {
+	var result engine.CaptureResult
+	cmd := exec.CommandContext(ctx, filepath.Join(w.bin, "ortet"), "capture", pool+"000000", "--bootstrap=baked", "--accept-pool-credentials",
+		"--grace-period=30s", "-o", "json", "--azure-config="+w.azure.Endpoint.AzureConfig, "--kubeconfig="+w.cp.Kubeconfig)
+	cmd.Env = append(os.Environ(), "SSL_CERT_FILE="+w.azure.Endpoint.CAFile)
+	var out, complaint strings.Builder
+	cmd.Stdout, cmd.Stderr = &out, &complaint
+	if err := cmd.Start(); err != nil {
+		return result, 0, err
+	}
+	ended := make(chan struct{})
+	peak := make(chan int64, 1)
+	go func() { peak <- watchMemory(cmd.Process.Pid, ended) }()
+	err := cmd.Wait()
+	close(ended)
+	most := <-peak
+	if err != nil {
+		return result, most, fmt.Errorf("ortet capture: %w:\n%s", err, complaint.String())
+	}
+	return result, most, json.Unmarshal([]byte(out.String()), &result)
+}
+
+// watchMemory gives the greatest RssAnon that it saw.
+func watchMemory(pid int, ended <-chan struct{}) int64 {
+	tick := time.NewTicker(10 * time.Millisecond)
+	defer tick.Stop()
+	var most int64
+	for {
+		if text, err := os.ReadFile(fmt.Sprintf("/proc/%d/status", pid)); err == nil {
+			for line := range strings.Lines(string(text)) {
+				if rest, ok := strings.CutPrefix(line, "RssAnon:"); ok {
+					if kb, err := strconv.ParseInt(strings.Fields(rest)[0], 10, 64); err == nil {
+						most = max(most, kb<<10)
+					}
+				}
+			}
+		}
+		select {
+		case <-ended:
+			return most
+		case <-tick.C:
+		}
+	}
+}
+
+// captureOverhead measures what Ortet adds to a capture: the wall-clock less
+// what the cloud and the cluster took on the critical path.
+func captureOverhead(ctx context.Context, bin string) (_ []figure, err error) {
+	w, err := newWorld(ctx, bin, speed)
+	if err != nil {
+		return nil, err
+	}
+	defer w.close(&err)
+	result, _, err := w.capture(ctx)
+	if err != nil {
+		return nil, err
+	}
+	wall := result.Timing.End.Sub(result.Timing.Begin)
+	path := criticalPath(result.Timing.Steps)
+	var cloud, cluster, own time.Duration
+	for _, s := range path {
+		cloud, cluster, own = cloud+s.Cloud, cluster+s.World, own+s.Own
+	}
+	added := wall - cloud - cluster
+	return []figure{
+		{"wall-clock", wall.Seconds(), "s", -1},
+		{"cloud", cloud.Seconds(), "s", -1},
+		{"cluster", cluster.Seconds(), "s", -1},
+		{"added", added.Seconds(), "s", 2},
+		{"added-share", 100 * added.Seconds() / wall.Seconds(), "%", 1},
+		{"added-share-at-azure's-pace", 100 * added.Seconds() / (added + speed*(wall-added)).Seconds(), "%", 1},
+		{"own-sleep", own.Seconds(), "s", 0},
+		{"steps-on-path", float64(len(path)), "", -1},
+	}, nil
+}
+
+// criticalPath gives the chain of steps that ended last, first to last: from
+// the last step back, always to the dependency that ended last.
+func criticalPath(steps []engine.StepTiming) []engine.StepTiming {
+	byID := map[string]engine.StepTiming{}
+	var last engine.StepTiming
+	for _, s := range steps {
+		byID[s.Step] = s
+		if s.End.After(last.End) {
+			last = s
+		}
+	}
+	var path []engine.StepTiming
+	for s, ok := last, len(steps) > 0; ok; {
+		path = append([]engine.StepTiming{s}, path...)
+		var next engine.StepTiming
+		ok = false
+		for _, id := range s.After {
+			if d, there := byID[id]; there && d.End.After(next.End) {
+				next, ok = d, true
+			}
+		}
+		s = next
+	}
+	return path
+}
+
+const (
+	manyNodes = 1000
+	manyPods  = 10000
+)
+
+// captureMemory measures a capture in a large cluster. The other nodes are
+// objects without anything behind them, which is all that Ortet sees of them.
+func captureMemory(ctx context.Context, bin string) (_ []figure, err error) {
+	w, err := newWorld(ctx, bin, 300)
+	if err != nil {
+		return nil, err
+	}
+	defer w.close(&err)
+	if err := w.crowd(ctx); err != nil {
+		return nil, err
+	}
+	_, most, err := w.capture(ctx)
+	if err != nil {
+		return nil, err
+	}
+	return []figure{{"anonymous-peak", float64(most) / 1e6, "MB", 60}}, nil
+}
+
+func (w *world) crowd(ctx context.Context) error {
+	g, ctx := errgroup.WithContext(ctx)
+	g.SetLimit(16)
+	for n := range manyNodes - 3 {
+		name := fmt.Sprintf("other-%04d", n)
+		g.Go(func() error {
+			_, err := w.client.CoreV1().Nodes().Create(ctx, &corev1.Node{
+				ObjectMeta: metav1.ObjectMeta{Name: name, Labels: map[string]string{"kubernetes.io/os": "linux", "kubernetes.io/arch": "amd64", "kubernetes.io/hostname": name, "topology.kubernetes.io/zone": "westeurope-1"}},
+				Spec:       corev1.NodeSpec{ProviderID: fmt.Sprintf("azure:///subscriptions/s/resourceGroups/g/providers/Microsoft.Compute/virtualMachineScaleSets/other/virtualMachines/%d", n)},
+				Status:     corev1.NodeStatus{Images: someImages()},
+			}, metav1.CreateOptions{})
+			return err
+		})
+	}
+	if err := g.Wait(); err != nil {
+		return err
+	}
+	g, ctx = errgroup.WithContext(context.WithoutCancel(ctx))
+	g.SetLimit(16)
+	for n := range manyPods {
+		g.Go(func() error {
+			_, err := w.client.CoreV1().Pods("default").Create(ctx, &corev1.Pod{
+				ObjectMeta: metav1.ObjectMeta{Name: fmt.Sprintf("pod-%05d", n), Labels: map[string]string{"app": "crowd"}},
+				Spec: corev1.PodSpec{
+					NodeName:    fmt.Sprintf("other-%04d", n%(manyNodes-3)),
+					Tolerations: []corev1.Toleration{{Operator: corev1.TolerationOpExists}},
+					Containers: []corev1.Container{{Name: "c", Image: "example.invalid/c:1",
+						Resources: corev1.ResourceRequirements{Requests: corev1.ResourceList{corev1.ResourceCPU: resource.MustParse("1m")}}}},
+				},
+			}, metav1.CreateOptions{})
+			return err
+		})
+	}
+	return g.Wait()
+}
+
+// someImages is as much as a kubelet reports: the 50 largest images.
+func someImages() []corev1.ContainerImage {
+	images := make([]corev1.ContainerImage, 50)
+	for i := range images {
+		images[i] = corev1.ContainerImage{
+			Names:     []string{fmt.Sprintf("registry.example.invalid/team/service-%02d@sha256:%064d", i, i), fmt.Sprintf("registry.example.invalid/team/service-%02d:v1.%d", i, i)},
+			SizeBytes: int64(i) << 20,
+		}
+	}
+	return images
+}

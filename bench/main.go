@@ -1,0 +1,99 @@
+// Command bench measures what docs promise, on this machine, and prints a line
+// per figure: name, value, unit, bound, and "ok" or "over". It exits with 1 if
+// any figure is over its bound.
+//
+// Figures are ratios and differences within one run, CPU time, counts and
+// bytes, since machines are shared and their clocks' speed is not ours.
+package main
+
+import (
+	"context"
+	"flag"
+	"fmt"
+	"os"
+	"os/signal"
+	"sort"
+	"strings"
+	"syscall"
+	"text/tabwriter"
+)
+
+// A figure is one thing measured. Bound is an upper one; a negative bound means
+// that there is none.
+type figure struct {
+	name  string
+	value float64
+	unit  string
+	bound float64
+}
+
+func (f figure) verdict() string {
+	switch {
+	case f.bound < 0:
+		return "-"
+	case f.value > f.bound:
+		return "over"
+	}
+	return "ok"
+}
+
+type benchmark func(ctx context.Context, bin string) ([]figure, error)
+
+func benchmarks() map[string]benchmark {
+	return map[string]benchmark{
+		"capture-overhead": captureOverhead,
+		"capture-memory":   captureMemory,
+	}
+}
+
+func main() {
+	only := flag.String("only", "", "name of the one benchmark to run")
+	bin := flag.String("bin", "bin", "folder with the binaries, as 'make build' leaves them")
+	flag.Parse()
+	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
+	code := run(ctx, *bin, *only)
+	stop()
+	os.Exit(code)
+}
+
+func run(ctx context.Context, bin, only string) int {
+	all := benchmarks()
+	var names []string
+	for name := range all {
+		if only == "" || only == name {
+			names = append(names, name)
+		}
+	}
+	if len(names) == 0 {
+		for name := range all {
+			names = append(names, name)
+		}
+		sort.Strings(names)
+		fmt.Fprintf(os.Stderr, "bench: there is no %q; there are %s\n", only, strings.Join(names, ", "))
+		return 2
+	}
+	sort.Strings(names)
+	code := 0
+	t := tabwriter.NewWriter(os.Stdout, 0, 0, 2, ' ', 0)
+	for _, name := range names {
+		fmt.Fprintf(os.Stderr, "bench: %s\n", name)
+		figures, err := all[name](ctx, bin)
+		if err != nil {
+			fmt.Fprintf(os.Stderr, "bench: %s: %v\n", name, err)
+			code = 1
+			continue
+		}
+		for _, f := range figures {
+			bound := "-"
+			if f.bound >= 0 {
+				bound = fmt.Sprintf("%.6g", f.bound)
+			}
+			fmt.Fprintf(t, "%s/%s\t%.6g\t%s\t%s\t%s\n", name, f.name, f.value, f.unit, bound, f.verdict())
+			if f.verdict() == "over" {
+				code = 1
+			}
+		}
+		_ = t.Flush()
+	}
+	return code
+}
