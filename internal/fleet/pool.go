@@ -64,6 +64,7 @@ type Extension struct {
 // "deallocated", or a transition between them. "" is unknown.
 type PowerState string
 
+// The power states.
 const (
 	PowerRunning      PowerState = "running"
 	PowerStarting     PowerState = "starting"
