@@ -1,10 +1,8 @@
 package cli
 
 import (
-	"fmt"
 	"io"
 	"slices"
-	"strings"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -131,14 +129,14 @@ func writeCapture(w io.Writer, r engine.CaptureResult) {
 	version := r.Version.Name()
 	switch {
 	case r.NothingToDo:
-		fmt.Fprintf(w, "Nothing to do: %s is there and the model of %s uses it.\n", version, r.Pool.Name())
+		say(w, "Nothing to do: %s is there and the model of %s uses it.", version, r.Pool.Name())
 	case r.Resumed:
-		fmt.Fprintf(w, "The interrupted capture is finished: new nodes of %s come from %s.\n", r.Pool.Name(), version)
+		say(w, "The interrupted capture is finished: new nodes of %s come from %s.", r.Pool.Name(), version)
 	default:
-		fmt.Fprintf(w, "New nodes of %s come from %s.\n", r.Pool.Name(), version)
+		say(w, "New nodes of %s come from %s.", r.Pool.Name(), version)
 	}
 	if r.BuiltFrom != "" && r.BuiltFrom != r.Donor {
-		fmt.Fprintf(w, "It was made from %s, not from %s. Use --again to make another today.\n", r.BuiltFrom, r.Donor)
+		say(w, "It was made from %s, not from %s. Use --again to make another today.", r.BuiltFrom, r.Donor)
 	}
 	list(w, "Deleted, beyond the history", r.Pruned)
 	list(w, "Kept beyond the history", r.Kept)
@@ -146,16 +144,6 @@ func writeCapture(w io.Writer, r engine.CaptureResult) {
 	list(w, "The pool's credentials on the image", slices.Compact(slices.Sorted(slices.Values(r.PoolCredentials))))
 	list(w, "Note", r.Notes)
 	if d := r.Timing.End.Sub(r.Timing.Begin); !r.NothingToDo && d > 0 {
-		fmt.Fprintf(w, "It took %s.\n", duration(d))
-	}
-}
-
-func list(w io.Writer, title string, items []string) {
-	switch len(items) {
-	case 0:
-	case 1:
-		fmt.Fprintf(w, "%s: %s\n", title, items[0])
-	default:
-		fmt.Fprintf(w, "%s:\n  - %s\n", title, strings.Join(items, "\n  - "))
+		say(w, "It took %s.", duration(d))
 	}
 }

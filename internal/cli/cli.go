@@ -52,7 +52,7 @@ func Run(ctx context.Context, args []string, process Process) int {
 		fmt.Fprintf(process.Err, "ortet: %v\nSee 'ortet --help'.\n", err)
 		return ExitUsage
 	}
-	fmt.Fprintf(process.Err, "ortet: %v\n", err)
+	writeError(process.Err, err)
 	return engine.ExitCode(err)
 }
 

@@ -16,13 +16,15 @@ import (
 	"github.com/ortet/ortet/internal/azure/credential"
 	"github.com/ortet/ortet/internal/cluster/kube"
 	"github.com/ortet/ortet/internal/engine"
+	"github.com/ortet/ortet/internal/fleet"
 )
 
 // defaultImage is this release's container image.
 const defaultImage = "ghcr.io/ortet/ortet:v0.1.0"
 
-// connect makes the engine from the flags and the environment. It sends
-// nothing yet but what finding credentials takes.
+// connect makes the engine from the flags and the environment, and logs in:
+// wrong credentials are told at once, rather than waited for as ones that are
+// being renewed.
 func (o *options) connect(ctx context.Context, show *progress, image, pullSecret string) (*engine.Engine, error) {
 	config, err := o.kubernetes()
 	if err != nil {
@@ -41,6 +43,9 @@ func (o *options) connect(ctx context.Context, show *progress, image, pullSecret
 	cloud, err := arm.New(arm.Options{Cloud: who.Cloud, Credential: who.TokenCredential, Transport: who.Transport, Version: o.process.Version})
 	if err != nil {
 		return nil, err
+	}
+	if err := cloud.LogIn(ctx); fleet.Is(err, fleet.KindUnauthenticated) {
+		return nil, fmt.Errorf("credentials of %s: %w", who.Source, err)
 	}
 	var reporter engine.Reporter
 	if show != nil {

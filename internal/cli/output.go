@@ -50,17 +50,21 @@ func writePlan(w io.Writer, p plan.Plan) {
 	if p.Donor != "" {
 		what += " of " + p.Donor
 	}
-	fmt.Fprintf(w, "%s (pool %s). Nothing is changed now.\n", what, p.Pool.Name())
+	say(w, "%s (pool %s). Nothing is changed now.", what, p.Pool.Name())
 	if p.Resumes {
-		fmt.Fprintln(w, "It goes on where an earlier one was interrupted.")
+		say(w, "It goes on where an earlier one was interrupted.")
 	}
 	if p.NothingToDo {
-		fmt.Fprintln(w, "Nothing to do.")
+		say(w, "Nothing to do.")
 	}
 	if p.Workbench != "" {
-		fmt.Fprintf(w, "The copied disk is prepared on %s.\n", p.Workbench)
+		say(w, "The copied disk is prepared on %s.", p.Workbench)
 	}
 	fmt.Fprintln(w)
+	id := 0
+	for _, s := range p.Steps {
+		id = max(id, len(s.ID))
+	}
 	for i, s := range p.Steps {
 		usual := ""
 		if s.Usual > 0 {
@@ -70,11 +74,8 @@ func writePlan(w io.Writer, p plan.Plan) {
 		if s.Skip != "" {
 			usual, title = "skip", title+": "+s.Skip
 		}
-		lines := wrap(title, 52)
-		fmt.Fprintf(w, "%3d %-12s %7s  %s\n", i+1, s.ID, usual, lines[0])
-		for _, more := range lines[1:] {
-			fmt.Fprintf(w, "%25s %s\n", "", more)
-		}
+		left := fmt.Sprintf("%3d %-*s %7s  ", i+1, id, s.ID, usual)
+		paragraph(w, left, strings.Repeat(" ", len(left)), title)
 	}
 	if all := p.Irreversible(); len(all) > 0 {
 		fmt.Fprintln(w)
@@ -83,6 +84,36 @@ func writePlan(w io.Writer, p plan.Plan) {
 	if len(p.Notes) > 0 {
 		fmt.Fprintln(w)
 		list(w, "Note", p.Notes)
+	}
+}
+
+// width is how many columns results take: the least that terminals have.
+const width = 80
+
+// say writes a sentence, over several lines where it is long.
+func say(w io.Writer, format string, args ...any) {
+	paragraph(w, "", "", fmt.Sprintf(format, args...))
+}
+
+// paragraph writes text after begin, and further lines of it after next. A word
+// that is too long for a line, such as an ARM id, is not broken.
+func paragraph(w io.Writer, begin, next, text string) {
+	for _, l := range wrap(text, width-len([]rune(begin))) {
+		fmt.Fprintln(w, begin+l)
+		begin = next
+	}
+}
+
+func list(w io.Writer, title string, items []string) {
+	switch len(items) {
+	case 0:
+	case 1:
+		paragraph(w, "", "  ", title+": "+items[0])
+	default:
+		fmt.Fprintln(w, title+":")
+		for _, item := range items {
+			paragraph(w, "  - ", "    ", item)
+		}
 	}
 }
 

@@ -214,9 +214,10 @@ func endedLine(e engine.Event, width int) string {
 	return columns(mark(e.State), e.Step, text(e), right, width)
 }
 
-// text is what the event says, or else what the step is about.
+// text is what the event says, or else what the step is about: the first line,
+// since the end tells the rest.
 func text(e engine.Event) string {
-	t := e.Message
+	t, _, _ := strings.Cut(strings.TrimSpace(e.Message), "\n")
 	if t == "" {
 		t = e.Title
 	}

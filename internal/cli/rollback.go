@@ -1,7 +1,6 @@
 package cli
 
 import (
-	"fmt"
 	"io"
 	"strings"
 
@@ -66,13 +65,13 @@ is put back where the earlier version needs it.`,
 
 func writeRollback(w io.Writer, r engine.RollbackResult) {
 	if r.NothingToDo {
-		fmt.Fprintf(w, "Nothing to do: the model of %s uses %s.\n", r.Pool.Name(), r.To.Name())
+		say(w, "Nothing to do: the model of %s uses %s.", r.Pool.Name(), r.To.Name())
 	} else {
 		from := r.From.Name()
 		if from == "" {
 			from = "an image that is not a prototype"
 		}
-		fmt.Fprintf(w, "New nodes of %s come from %s again, no longer from %s.\n", r.Pool.Name(), r.To.Name(), from)
+		say(w, "New nodes of %s come from %s again, no longer from %s.", r.Pool.Name(), r.To.Name(), from)
 	}
 	list(w, "Note", r.Notes)
 }

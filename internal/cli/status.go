@@ -11,6 +11,7 @@ import (
 
 	"github.com/ortet/ortet/internal/engine"
 	"github.com/ortet/ortet/internal/fleet"
+	"github.com/ortet/ortet/internal/plan"
 )
 
 func newStatus(o *options) *cobra.Command {
@@ -44,54 +45,78 @@ an argument it shows all pools that the cluster's nodes are in.`,
 					if i > 0 {
 						fmt.Fprintln(w)
 					}
-					writeStatus(w, s)
+					writeStatus(w, s, time.Now())
 				}
 			})
 		},
 	}
 }
 
-func writeStatus(w io.Writer, s engine.PoolStatus) {
-	fmt.Fprintf(w, "%s  %s, %s, %d instance(s)\n", s.Pool.Name, s.Pool.Location, s.Pool.Size, len(s.Instances))
+func writeStatus(w io.Writer, s engine.PoolStatus, now time.Time) {
+	say(w, "%s: %s, %s, %d instance(s)", s.Pool.Name, s.Pool.Location, s.Pool.Size, len(s.Instances))
 	if s.Problem != "" {
-		fmt.Fprintf(w, "  could not read all: %s\n", s.Problem)
+		paragraph(w, "  ", "    ", "could not read all: "+s.Problem)
 	}
 	if c := s.Capture; c != nil {
 		writeLast(w, c)
 	}
-	model := ""
+	inModel := false
 	t := tabwriter.NewWriter(w, 0, 0, 2, ' ', 0)
 	if len(s.Versions) > 0 {
-		fmt.Fprintln(t, "  VERSION\tSTATE\tBUILT FROM\tBUILT\tNODES\tMODEL")
+		fmt.Fprintln(t, "  VERSION\tBUILT FROM\tAGE\tNODES\tSTATE")
 		for _, v := range s.Versions {
-			built := "-"
-			if !v.BuiltAt.IsZero() {
-				built = v.BuiltAt.UTC().Format("2006-01-02 15:04")
-			}
-			mark := ""
-			if v.InModel {
-				mark, model = "*", v.Name
-			}
-			state := v.ProvisioningState
-			if v.RolledBack {
-				state = "RolledBack"
-			}
-			fmt.Fprintf(t, "  %s\t%s\t%s\t%s\t%d\t%s\n", v.Name, state, dash(v.BuiltFrom), built, v.Instances, mark)
+			inModel = inModel || v.InModel
+			fmt.Fprintf(t, "  %s\t%s\t%s\t%d\t%s\n", v.Name, dash(v.BuiltFrom), age(v.BuiltAt, now), v.Instances, versionState(v))
 		}
 		_ = t.Flush()
 	} else {
 		fmt.Fprintln(w, "  no prototype yet")
 	}
-	if model == "" {
-		fmt.Fprintf(w, "  the model uses %s\n", imageText(s.Pool.Model.Image))
+	if !inModel {
+		paragraph(w, "  ", "    ", "new nodes come from "+imageText(s.Pool.Model.Image))
 	}
 	if len(s.Instances) > 0 {
-		fmt.Fprintln(t, "  INSTANCE\tNODE\tPOWER\tMADE FROM\tLATEST MODEL")
+		fmt.Fprintln(t, "  ID\tNODE\tMADE FROM\tLATEST")
 		for _, i := range s.Instances {
-			fmt.Fprintf(t, "  %s\t%s\t%s\t%s\t%s\n", i.InstanceID, strings.ToLower(i.HostName), dash(string(i.Power)), dash(i.Image), yes(i.LatestModel))
+			power := ""
+			if i.Power != fleet.PowerRunning {
+				power = " (" + dash(string(i.Power)) + ")"
+			}
+			fmt.Fprintf(t, "  %s\t%s\t%s\t%s\n", i.InstanceID, strings.ToLower(i.HostName), dash(i.Image), yes(i.LatestModel)+power)
 		}
 		_ = t.Flush()
 	}
+}
+
+// versionState tells what is worth knowing of a version in a word or two.
+func versionState(v engine.VersionStatus) string {
+	state := ""
+	switch {
+	case v.ProvisioningState != plan.Succeeded:
+		state = v.ProvisioningState
+	case v.RolledBack:
+		state = "rolled back"
+	}
+	if v.InModel {
+		state = strings.TrimSuffix("in use, "+state, ", ")
+	}
+	return state
+}
+
+// age is how long ago something was, in one unit: "5m", "3h", "12d".
+func age(at, now time.Time) string {
+	d := now.Sub(at)
+	switch {
+	case at.IsZero():
+		return "-"
+	case d < time.Minute:
+		return fmt.Sprintf("%ds", max(0, int(d.Seconds())))
+	case d < time.Hour:
+		return fmt.Sprintf("%dm", int(d.Minutes()))
+	case d < 48*time.Hour:
+		return fmt.Sprintf("%dh", int(d.Hours()))
+	}
+	return fmt.Sprintf("%dd", int(d.Hours()/24))
 }
 
 func writeLast(w io.Writer, c *engine.CaptureStatus) {
@@ -99,16 +124,18 @@ func writeLast(w io.Writer, c *engine.CaptureStatus) {
 	if c.Donor != "" {
 		what += " of " + c.Donor
 	}
-	begun := c.Begun.UTC().Format("2006-01-02 15:04:05")
+	what += ", begun " + c.Begun.UTC().Format("2006-01-02 15:04:05") + ", "
 	switch {
 	case c.Ended == nil:
-		fmt.Fprintf(w, "  %s, begun %s, runs or can be resumed\n", what, begun)
-		list(w, "  still to be put back", c.Undo)
+		what += "runs or can be resumed"
 	case c.Ended.Exit == 0:
-		fmt.Fprintf(w, "  last: %s, begun %s, took %s\n", what, begun, duration(c.Ended.At.Sub(c.Begun)))
+		what = "last: " + what + "took " + duration(c.Ended.At.Sub(c.Begun))
 	default:
-		fmt.Fprintf(w, "  last: %s, begun %s, ended with %d: %s\n", what, begun, c.Ended.Exit, c.Ended.Message)
-		list(w, "  still to be put back", c.Undo)
+		what = "last: " + what + fmt.Sprintf("ended with %d: %s", c.Ended.Exit, c.Ended.Message)
+	}
+	paragraph(w, "  ", "    ", what)
+	if len(c.Undo) > 0 && (c.Ended == nil || c.Ended.Exit != 0) {
+		paragraph(w, "  ", "    ", "still to be put back: "+strings.Join(c.Undo, ", "))
 	}
 }
 

@@ -9,6 +9,7 @@
 package arm
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"net/http"
@@ -60,6 +61,7 @@ type Cloud struct {
 	options    *azarm.ClientOptions
 	raw        *azarm.Client
 	endpoint   *url.URL
+	audience   string // of tokens
 
 	mu        sync.Mutex
 	factories map[string]*armcompute.ClientFactory // by subscription, lower case
@@ -95,7 +97,7 @@ func New(o Options) (*Cloud, error) {
 	if version == "" {
 		version = "dev"
 	}
-	c := &Cloud{credential: o.Credential, endpoint: endpoint, factories: map[string]*armcompute.ClientFactory{}}
+	c := &Cloud{credential: o.Credential, endpoint: endpoint, audience: o.Cloud.Services[cloud.ResourceManager].Audience, factories: map[string]*armcompute.ClientFactory{}}
 	c.options = &azarm.ClientOptions{
 		// Registering a provider changes the subscription: that is the
 		// operator's to do.
@@ -114,6 +116,14 @@ func New(o Options) (*Cloud, error) {
 		return fail(err)
 	}
 	return c, nil
+}
+
+// LogIn gets a token, which the credential keeps for the requests that follow,
+// so that credentials which are wrong are known before anything else is asked.
+// Its error is fleet.KindUnauthenticated where they are refused.
+func (c *Cloud) LogIn(ctx context.Context) error {
+	_, err := c.credential.GetToken(ctx, policy.TokenRequestOptions{Scopes: []string{c.audience + "/.default"}})
+	return failed(ctx, "log in", "", err)
 }
 
 // compute gives the clients of the id's subscription.

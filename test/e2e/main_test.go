@@ -1,0 +1,56 @@
+package e2e
+
+import (
+	"os"
+	"testing"
+	"time"
+
+	"github.com/ortet/ortet/test/controlplane"
+)
+
+func TestMain(m *testing.M) { os.Exit(controlplane.Main(m)) }
+
+// TestOrtet is one test, so that everything in it shares one world; run a part
+// of it by its path: go test ./test/e2e -run TestOrtet/story.
+func TestOrtet(t *testing.T) {
+	if testing.Short() {
+		t.Skip("skipped: -short, and this starts a control plane")
+	}
+	awaitDay(t)
+	w := newWorld(t, []poolSpec{
+		{short: "story", capacity: 2},
+		{short: "chain", capacity: 2},
+		{short: "begun", capacity: 2},
+		{short: "ctrlc", capacity: 2},
+		{short: "budget", capacity: 2},
+		{short: "wrong", capacity: 2},
+		{short: "auto", capacity: 2, denied: []string{"Microsoft.Compute/snapshots/write"}, change: automaticAndEphemeral},
+	})
+	for name, run := range map[string]func(*testing.T, *world){
+		"story":     story,
+		"killed":    killedAfterEachStep,
+		"begun":     killedAtEachStep,
+		"interrupt": interrupted,
+		"budget":    blockedByBudget,
+		"refused":   refusedForAllReasons,
+		"wrong":     wrongInput,
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			run(t, w)
+		})
+	}
+}
+
+// awaitDay lets midnight pass, by which versions are named: these tests make
+// several captures "on the same day".
+func awaitDay(t *testing.T) {
+	t.Helper()
+	const enough = 5 * time.Minute
+	now := time.Now().UTC()
+	midnight := now.Truncate(24 * time.Hour).Add(24 * time.Hour)
+	if left := midnight.Sub(now); left < enough {
+		t.Logf("it is %s before midnight UTC: waiting for the new day", left.Round(time.Second))
+		time.Sleep(left)
+	}
+}
