@@ -1,0 +1,73 @@
+package kube
+
+import (
+	"flag"
+	"fmt"
+	"os"
+	"slices"
+	"strings"
+	"testing"
+)
+
+const permissionsDoc = "../../../docs/kubernetes-permissions.md"
+
+// The documentation says what the code does. With the argument "update" the test
+// writes its table again.
+func TestRulesAreDocumented(t *testing.T) {
+	data, err := os.ReadFile(permissionsDoc)
+	if err != nil {
+		t.Fatal(err)
+	}
+	head, rest, ok := strings.Cut(string(data), "<!-- rules -->\n")
+	_, tail, end := strings.Cut(rest, "<!-- end -->")
+	if !ok || !end {
+		t.Fatalf("%s: no place for the rules", permissionsDoc)
+	}
+	want := head + "<!-- rules -->\n" + rulesTable() + "<!-- end -->" + tail
+	if want == string(data) {
+		return
+	}
+	if !slices.Contains(flag.Args(), "update") {
+		t.Fatalf("%s is not what the code needs: run go test ./internal/cluster/kube -run Documented -args update", permissionsDoc)
+	}
+	if err := os.WriteFile(permissionsDoc, []byte(want), 0o644); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// rulesTable has a row for each rule, and says which only some runs need.
+func rulesTable() string {
+	var b strings.Builder
+	b.WriteString("| where | resource | verbs | what for | needed |\n|---|---|---|---|---|\n")
+	always := Rules(Needs{})
+	for _, r := range Rules(Everything("")) {
+		where, resource, needed := "whole cluster", r.Resource, "always"
+		if r.Namespace != "" {
+			where = "`" + r.Namespace + "`"
+		}
+		if r.Group != "" {
+			resource += "." + r.Group
+		}
+		if len(r.Names) > 0 {
+			resource += " named " + strings.Join(r.Names, ", ")
+		}
+		if !slices.ContainsFunc(always, func(o Rule) bool { return o.Why == r.Why && o.Resource == r.Resource }) {
+			needed = conditionOf(r)
+		}
+		fmt.Fprintf(&b, "| %s | %s | %s | %s | %s |\n", where, resource, strings.Join(r.Verbs, ", "), r.Why, needed)
+	}
+	return b.String()
+}
+
+// conditionOf finds the need that brings a rule in.
+func conditionOf(rule Rule) string {
+	for _, n := range []struct {
+		needs Needs
+		name  string
+	}{{Needs{Force: true}, "force"}, {Needs{Reboots: true}, "kured"}, {Needs{Machines: true}, "Cluster API"}} {
+		if slices.ContainsFunc(Rules(n.needs), func(o Rule) bool { return o.Why == rule.Why && o.Resource == rule.Resource }) {
+			return n.name
+		}
+	}
+	return "unknown"
+}
