@@ -190,6 +190,10 @@ func captureOverhead(ctx context.Context, bin string) (_ []figure, err error) {
 		cloud, cluster, own = cloud+s.Cloud, cluster+s.World, own+s.Own
 	}
 	added := wall - cloud - cluster
+	for _, s := range path {
+		fmt.Fprintf(os.Stderr, "bench:   %-22s from %8.3f s: %8.3f s, of which cloud %8.3f, cluster %8.3f, added %7.3f\n",
+			s.Step, s.Begin.Sub(result.Timing.Begin).Seconds(), s.End.Sub(s.Begin).Seconds(), s.Cloud.Seconds(), s.World.Seconds(), (s.End.Sub(s.Begin) - s.Cloud - s.World).Seconds())
+	}
 	return []figure{
 		{"wall-clock", wall.Seconds(), "s", -1},
 		{"cloud", cloud.Seconds(), "s", -1},

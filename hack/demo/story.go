@@ -99,7 +99,9 @@ func run(ctx context.Context, out io.Writer) (err error) {
 		return err
 	}
 	say(out, "What changed in the scale set's model")
-	difference(out, before, after)
+	// Where everything lies is the same for all, and long.
+	short := strings.NewReplacer("/subscriptions/"+azure.Endpoint.Subscription+"/resourceGroups/"+azure.Endpoint.ResourceGroup+"/providers/Microsoft.Compute", "…")
+	difference(out, short.Replace(before), short.Replace(after))
 
 	say(out, "Scaling the pool out by one")
 	if err := azure.ScaleOut(ctx, pool, 1); err != nil {

@@ -222,7 +222,7 @@ func text(e engine.Event) string {
 		t = e.Title
 	}
 	if e.Percent > 0 && e.State == engine.StepProgress {
-		t += fmt.Sprintf(" %d %%", e.Percent)
+		t = fmt.Sprintf("%d %%, %s", e.Percent, t)
 	}
 	return strings.Join(strings.Fields(t), " ")
 }
@@ -230,7 +230,7 @@ func text(e engine.Event) string {
 // columns lays one line out: sign, step, what it does, time at the right edge.
 // A line never reaches the last column, where some terminals would wrap.
 func columns(sign, step, what, right string, width int) string {
-	const stepWidth = 18
+	const stepWidth = 20 // the longest id of a step
 	if width < 40 {
 		width = 40
 	}
