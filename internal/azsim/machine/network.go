@@ -62,7 +62,10 @@ func (f fabric) create(ctx context.Context) error {
 	}
 	if err := ip(ctx, f.namespace(),
 		"link set lo up",
-		"link add "+bridgeName+" type bridge",
+		// An address of its own: otherwise the bridge has that of one of its ports,
+		// and another whenever a machine goes, which cuts all others off from their
+		// gateway until they ask anew who it is.
+		fmt.Sprintf("link add %s address %s type bridge", bridgeName, f.hardware(1)),
 		fmt.Sprintf("addr add %s/%d dev %s", f.gateway(), f.subnet.Bits(), bridgeName),
 		"link set "+bridgeName+" up",
 	); err != nil {

@@ -1,0 +1,465 @@
+//go:build linux
+
+package lab
+
+import (
+	"bufio"
+	"context"
+	"encoding/base64"
+	"fmt"
+	"maps"
+	"os"
+	"path"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/Azure/azure-sdk-for-go/sdk/resourcemanager/compute/armcompute/v8"
+	batchv1 "k8s.io/api/batch/v1"
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+)
+
+// TestCaptureOnRealMachines is the whole story: a pool of three real machines;
+// one is captured by the Job of the Helm chart, in a pod on a real kubelet; the
+// pool is scaled out by two, and both clones are nodes of their own.
+func TestCaptureOnRealMachines(t *testing.T) {
+	ctx, cancel := context.WithTimeout(t.Context(), 18*time.Minute)
+	defer cancel()
+	line := newTimeline(t)
+	l := newLab(ctx, t, line)
+
+	line.begin("pool of three machines boots and joins")
+	l.createPool(ctx, t)
+	nodes := l.awaitNodes(ctx, t, workers)
+	donor, others := nodes[0], nodes[1:]
+
+	line.begin("images are pulled, pods run")
+	l.pull(ctx, t, "ortet", nodes...)
+	l.pull(ctx, t, "prepulled", donor)
+	l.runPod(ctx, t, "prepulled-on-donor", donor, prepulledImage)
+	for _, o := range others {
+		if got := l.machines.sh(ctx, t, o, "ctr --namespace k8s.io images list --quiet | grep prepulled || true"); got != "" {
+			t.Fatalf("%s has %s too: the clones would prove nothing", o, got)
+		}
+	}
+	l.deploy(ctx, t)
+	before := l.observe(ctx, t, donor)
+	if len(before.pods) == 0 {
+		t.Fatalf("no pod of the Deployment runs on %s", donor)
+	}
+
+	evicted := watchEvictions(ctx, t, l.client)
+	snapshot := make(chan opened, 1)
+	go func() {
+		f, err := l.machines.openWhenMade(ctx, "snapshot_"+poolName)
+		snapshot <- opened{f, err}
+	}()
+	line.begin("the chart's Job captures " + donor)
+	l.install(ctx, t, donor)
+	line.begin("the Job is done; what it left is looked at")
+
+	t.Run("the donor is given back as it was", func(t *testing.T) { l.checkDonor(ctx, t, donor, before) })
+	t.Run("its disk was not changed", func(t *testing.T) { l.checkDisk(t, before, snapshot) })
+	t.Run("its pods were evicted and ran elsewhere", func(t *testing.T) { l.checkPods(ctx, t, donor, before, evicted) })
+	t.Run("nothing temporary is left", func(t *testing.T) { l.checkTemporary(ctx, t, nodes) })
+	var version string
+	t.Run("the model is the prototype's", func(t *testing.T) { version = l.checkModel(ctx, t) })
+	if t.Failed() {
+		line.print()
+		t.FailNow()
+	}
+
+	line.begin("two clones boot and join by themselves")
+	if err := l.azure.ScaleOut(ctx, poolName, 2); err != nil {
+		t.Fatal(err)
+	}
+	clones := slices.DeleteFunc(l.awaitNodes(ctx, t, workers+2), func(n string) bool { return slices.Contains(nodes, n) })
+	line.begin("the clones are looked at")
+	t.Run("clones come from the prototype", func(t *testing.T) { l.checkOrigin(ctx, t, clones, version) })
+	t.Run("clones are machines of their own", func(t *testing.T) { l.checkIdentity(ctx, t, donor, clones) })
+	t.Run("what the donor had pulled is there", func(t *testing.T) {
+		for i, c := range clones {
+			l.runPod(ctx, t, fmt.Sprintf("prepulled-on-clone-%d", i), c, prepulledImage)
+		}
+	})
+	t.Run("no unit failed that does not fail on the platform's image", func(t *testing.T) {
+		for _, n := range append([]string{donor}, clones...) {
+			for _, unit := range l.machines.failedUnits(ctx, t, n) {
+				if !slices.Contains(before.failed, unit) {
+					t.Errorf("%s: %s: %s", n, unit, l.machines.sh(ctx, t, n, "journalctl --boot --no-pager --unit "+unit+" | tail -20"))
+				}
+			}
+		}
+	})
+	line.print()
+}
+
+type opened struct {
+	file *os.File
+	err  error
+}
+
+// An observation is what a donor was before the capture.
+type observation struct {
+	node     *corev1.Node
+	identity map[string]string
+	tree     []string
+	failed   []string // units; the machine booted from the platform's image
+	pods     []corev1.Pod
+	disk     *os.File // its OS disk, as it was written until it stopped
+}
+
+func (l *lab) observe(ctx context.Context, t *testing.T, donor string) observation {
+	t.Helper()
+	o := observation{
+		node:     l.node(ctx, t, donor),
+		identity: l.machines.identity(ctx, t, donor),
+		tree:     l.machines.tree(ctx, t, donor),
+		failed:   l.machines.failedUnits(ctx, t, donor),
+	}
+	for _, p := range l.webPods(ctx, t) {
+		if p.Spec.NodeName == donor {
+			o.pods = append(o.pods, p)
+		}
+	}
+	vm := l.instances(ctx, t)[donor]
+	if vm == nil {
+		t.Fatalf("no instance of the pool is %s", donor)
+	}
+	file, err := l.machines.volumeFile(*vm.Properties.StorageProfile.OSDisk.ManagedDisk.ID)
+	if err != nil || file == "" {
+		t.Fatalf("the donor's OS disk: %q, %v", file, err)
+	}
+	if o.disk, err = os.Open(file); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = o.disk.Close() })
+	t.Logf("donor %s: %d files, %d pods, failed units %v", donor, len(o.tree), len(o.pods), o.failed)
+	return o
+}
+
+// install installs the chart as its users do, follows the Job's log and returns
+// when it has succeeded.
+func (l *lab) install(ctx context.Context, t *testing.T, donor string) {
+	t.Helper()
+	helm := strings.TrimSpace(l.run(ctx, t, "hack/helm/build.sh"))
+	l.run(ctx, t, helm, "install", "prototype", "charts/vmss-prototype", "--kubeconfig", l.cp.Kubeconfig, "--namespace", "default",
+		"--set", "kamino.targetNode="+donor, "--set", "kamino.drain.gracePeriod=30")
+	pods := l.client.CoreV1().Pods("default")
+	const job = "kamino-gen-" + poolName
+	var name, status string
+	defer func() {
+		if t.Failed() {
+			l.explain(t, name, status)
+		}
+	}()
+	poll(ctx, t, "the Job's pod to run", time.Minute, func(ctx context.Context) (bool, error) {
+		list, err := pods.List(ctx, metav1.ListOptions{LabelSelector: "batch.kubernetes.io/job-name=" + job})
+		if err != nil || len(list.Items) == 0 {
+			return false, err
+		}
+		p := list.Items[0]
+		name, status = p.Name, fmt.Sprintf("%+v", p.Status)
+		return p.Status.Phase != corev1.PodPending, nil
+	})
+	if n := l.pod(ctx, t, name).Spec.NodeName; n == donor {
+		t.Fatalf("the Job runs on the node that it captures, %s", n)
+	}
+	log, err := pods.GetLogs(name, &corev1.PodLogOptions{Follow: true}).Stream(ctx)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer log.Close()
+	for lines := bufio.NewScanner(log); lines.Scan(); {
+		t.Log("job: " + lines.Text())
+	}
+	poll(ctx, t, "the end of the Job", time.Minute, func(ctx context.Context) (bool, error) {
+		j, err := l.client.BatchV1().Jobs("default").Get(ctx, job, metav1.GetOptions{})
+		if err != nil {
+			return false, err
+		}
+		for _, c := range j.Status.Conditions {
+			if c.Status == corev1.ConditionTrue && c.Type == batchv1.JobFailed {
+				return false, fmt.Errorf("the Job failed: %s: %s", c.Reason, c.Message)
+			}
+			if c.Status == corev1.ConditionTrue && c.Type == batchv1.JobComplete {
+				return true, nil
+			}
+		}
+		return false, nil
+	})
+	list, err := pods.List(ctx, metav1.ListOptions{LabelSelector: "batch.kubernetes.io/job-name=" + job})
+	if err != nil || len(list.Items) != 1 {
+		t.Errorf("the Job took %d pods, want 1; %v", len(list.Items), err)
+	}
+}
+
+func (l *lab) pod(ctx context.Context, t *testing.T, name string) *corev1.Pod {
+	t.Helper()
+	p, err := l.client.CoreV1().Pods("default").Get(ctx, name, metav1.GetOptions{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return p
+}
+
+// explain shows what a person would look at when the Job did not succeed.
+func (l *lab) explain(t *testing.T, pod, status string) {
+	ctx, cancel := context.WithTimeout(context.Background(), 20*time.Second)
+	defer cancel()
+	t.Logf("pod %s: %s", pod, status)
+	events, err := l.client.CoreV1().Events("").List(ctx, metav1.ListOptions{})
+	if err != nil {
+		t.Log(err)
+		return
+	}
+	for _, e := range events.Items {
+		if e.Type != corev1.EventTypeNormal {
+			t.Logf("event %s/%s %s: %s", e.InvolvedObject.Kind, e.InvolvedObject.Name, e.Reason, e.Message)
+		}
+	}
+}
+
+func (l *lab) checkDonor(ctx context.Context, t *testing.T, donor string, before observation) {
+	now := l.node(ctx, t, donor)
+	if now.UID != before.node.UID || !ready(*now) || now.Spec.Unschedulable {
+		t.Errorf("ready %v, unschedulable %v, the same Node %v", ready(*now), now.Spec.Unschedulable, now.UID == before.node.UID)
+	}
+	if now.Status.NodeInfo.BootID == before.node.Status.NodeInfo.BootID {
+		t.Error("it was not stopped: its boot id is the same")
+	}
+	if len(now.Spec.Taints) != len(before.node.Spec.Taints) {
+		t.Errorf("taints %v, before %v", now.Spec.Taints, before.node.Spec.Taints)
+	}
+	if !maps.Equal(now.Annotations, before.node.Annotations) {
+		t.Errorf("annotations %v, before %v", now.Annotations, before.node.Annotations)
+	}
+	if !maps.Equal(now.Labels, before.node.Labels) {
+		t.Errorf("labels %v, before %v", now.Labels, before.node.Labels)
+	}
+	vm := l.instances(ctx, t)[donor]
+	if p := vm.Properties.ProtectionPolicy; p != nil && (isTrue(p.ProtectFromScaleIn) || isTrue(p.ProtectFromScaleSetActions)) {
+		t.Error("the instance is still protected")
+	}
+	for mark, value := range l.machines.identity(ctx, t, donor) {
+		if value != before.identity[mark] {
+			t.Errorf("%s: %s, before %s", mark, value, before.identity[mark])
+		}
+	}
+	after := l.machines.tree(ctx, t, donor)
+	for _, line := range onlyIn(before.tree, after) {
+		t.Errorf("was: %s", line)
+	}
+	for _, line := range onlyIn(after, before.tree) {
+		t.Errorf("is:  %s", line)
+	}
+}
+
+func isTrue(b *bool) bool { return b != nil && *b }
+
+// checkDisk compares the donor's disk as it was when the donor was off with the
+// snapshot, after all that was done with copies of it.
+func (l *lab) checkDisk(t *testing.T, before observation, snapshot <-chan opened) {
+	got := <-snapshot
+	if got.err != nil {
+		t.Fatal(got.err)
+	}
+	defer got.file.Close()
+	disk, err := digest(before.disk)
+	if err != nil {
+		t.Fatal(err)
+	}
+	copied, err := digest(got.file)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if disk != copied {
+		t.Errorf("the donor's disk when it was off has digest %s, its snapshot %s", disk, copied)
+	}
+	t.Logf("digest %s", disk)
+}
+
+func (l *lab) checkPods(ctx context.Context, t *testing.T, donor string, before observation, evicted *evictions) {
+	l.awaitDeployment(ctx, t)
+	now := l.webPods(ctx, t)
+	if len(now) != replicas {
+		t.Errorf("%d pods, want %d", len(now), replicas)
+	}
+	for _, p := range now {
+		if p.Spec.NodeName == donor {
+			t.Errorf("%s runs on %s: nothing moves pods back", p.Name, donor)
+		}
+	}
+	for _, p := range before.pods {
+		poll(ctx, t, "the eviction of "+p.Name+" to be seen", 10*time.Second, func(context.Context) (bool, error) {
+			return evicted.evicted(p.Name), nil
+		})
+	}
+}
+
+// checkTemporary looks for what a capture makes and takes away.
+func (l *lab) checkTemporary(ctx context.Context, t *testing.T, nodes []string) {
+	f, err := l.azure.Clients()
+	if err != nil {
+		t.Fatal(err)
+	}
+	for snapshots := f.NewSnapshotsClient().NewListByResourceGroupPager(l.azure.Endpoint.ResourceGroup, nil); snapshots.More(); {
+		page, err := snapshots.NextPage(ctx)
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, s := range page.Value {
+			t.Errorf("snapshot %s", *s.Name)
+		}
+	}
+	disks := 0
+	for list := f.NewDisksClient().NewListByResourceGroupPager(l.azure.Endpoint.ResourceGroup, nil); list.More(); {
+		page, err := list.NextPage(ctx)
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, d := range page.Value {
+			disks++
+			if d.ManagedBy == nil {
+				t.Errorf("disk %s, which nobody has", *d.Name)
+			}
+		}
+	}
+	if disks != workers {
+		t.Errorf("%d disks, want one for each of %d machines", disks, workers)
+	}
+	for name, vm := range l.instances(ctx, t) {
+		if n := len(vm.Properties.StorageProfile.DataDisks); n != 0 {
+			t.Errorf("%s has %d data disks", name, n)
+		}
+	}
+	for _, n := range nodes {
+		for key := range l.node(ctx, t, n).Annotations {
+			if strings.Contains(key, "ortet") {
+				t.Errorf("%s has the annotation %s", n, key)
+			}
+		}
+		if got := l.machines.sh(ctx, t, n, "ls /dev/disk/azure/scsi1 2>/dev/null || true; findmnt --noheadings --output TARGET --raw | grep -i -e ortet -e generalize || true"); got != "" {
+			t.Errorf("on %s: %s", n, got)
+		}
+	}
+	pods, err := l.client.CoreV1().Pods("ortet-system").List(ctx, metav1.ListOptions{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, p := range pods.Items {
+		t.Errorf("pod %s", p.Name)
+	}
+	leases, err := l.client.CoordinationV1().Leases("ortet-system").List(ctx, metav1.ListOptions{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, lease := range leases.Items {
+		if h := lease.Spec.HolderIdentity; h != nil && *h != "" {
+			t.Errorf("Lease %s is held by %s", lease.Name, *h)
+		}
+	}
+}
+
+// checkModel gives the version that the model points at.
+func (l *lab) checkModel(ctx context.Context, t *testing.T) string {
+	set, err := l.azure.Pool(ctx, poolName)
+	if err != nil {
+		t.Fatal(err)
+	}
+	profile := set.Properties.VirtualMachineProfile
+	image := profile.StorageProfile.ImageReference
+	if image.ID == nil || image.Publisher != nil || image.SKU != nil {
+		t.Fatalf("the model's image is %+v", image)
+	}
+	want := "/galleries/SIG_" + strings.ReplaceAll(l.azure.Endpoint.ResourceGroup, "-", "_") + "/images/kamino-" + poolName + "-prototype/versions/"
+	if !strings.Contains(*image.ID, want) {
+		t.Errorf("the model's image is %s, want one in %s", *image.ID, want)
+	}
+	for _, e := range profile.ExtensionProfile.Extensions {
+		if !strings.HasSuffix(*e.Name, "AKSLinuxBilling") {
+			t.Errorf("extension %s is still in the model", *e.Name)
+		}
+	}
+	f, err := l.azure.Clients()
+	if err != nil {
+		t.Fatal(err)
+	}
+	version, err := f.NewGalleryImageVersionsClient().Get(ctx, l.azure.Endpoint.ResourceGroup, path.Base(path.Dir(path.Dir(path.Dir(path.Dir(*image.ID))))),
+		path.Base(path.Dir(path.Dir(*image.ID))), path.Base(*image.ID), nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if s := version.Properties.ProvisioningState; s == nil || *s != armcompute.GalleryProvisioningStateSucceeded {
+		t.Errorf("version %s is %v", *version.ID, s)
+	}
+	return *image.ID
+}
+
+func (l *lab) checkOrigin(ctx context.Context, t *testing.T, clones []string, version string) {
+	if len(clones) != 2 {
+		t.Fatalf("clones %v, want 2", clones)
+	}
+	instances := l.instances(ctx, t)
+	for _, c := range clones {
+		vm := instances[c]
+		if vm == nil {
+			t.Errorf("%s is no instance of the pool", c)
+			continue
+		}
+		if id := vm.Properties.StorageProfile.ImageReference.ID; id == nil || !strings.EqualFold(*id, version) {
+			t.Errorf("%s was made from %v, want %s", c, id, version)
+		}
+		if want := "azure://" + *vm.ID; !strings.EqualFold(l.node(ctx, t, c).Spec.ProviderID, want) {
+			t.Errorf("%s: provider id %q, want %q", c, l.node(ctx, t, c).Spec.ProviderID, want)
+		}
+		// What the platform handed over could not have made a node of it.
+		data := l.machines.sh(ctx, t, c, "cat /run/platform/seed/user-data")
+		if plain, err := base64.StdEncoding.DecodeString(data); err == nil {
+			data = string(plain)
+		}
+		if len(data) > 200 || strings.Contains(data, "kubelet") {
+			t.Errorf("%s was given custom data of %d bytes: %.200s", c, len(data), data)
+		}
+		if got := l.machines.sh(ctx, t, c, "ls /opt/azure /var/lib/waagent/custom-script 2>/dev/null || true"); got != "" {
+			t.Errorf("%s: an extension was here: %s", c, got)
+		}
+	}
+}
+
+// checkIdentity compares every mark of every machine with those of the others.
+func (l *lab) checkIdentity(ctx context.Context, t *testing.T, donor string, clones []string) {
+	type owner struct{ host, value string }
+	seen := map[string][]owner{}
+	for _, n := range append([]string{donor}, clones...) {
+		marks := l.machines.identity(ctx, t, n)
+		if marks["host name"] != n || marks["/etc/hostname"] != n {
+			t.Errorf("%s has the host name %s", n, marks["host name"])
+		}
+		for mark, value := range marks {
+			for _, o := range seen[mark] {
+				if o.value == value {
+					t.Errorf("%s: %s and %s both have %s", mark, o.host, n, value)
+				}
+			}
+			seen[mark] = append(seen[mark], owner{n, value})
+		}
+	}
+	for mark, owners := range seen {
+		if len(owners) != 1+len(clones) {
+			t.Errorf("%s: only %v have it", mark, owners)
+		}
+	}
+	uids := map[string]string{}
+	for _, n := range append([]string{donor}, clones...) {
+		info := l.node(ctx, t, n).Status.NodeInfo
+		for kind, v := range map[string]string{"machine id": info.MachineID, "boot id": info.BootID} {
+			if other := uids[kind+v]; other != "" {
+				t.Errorf("the Nodes %s and %s say the same %s", other, n, kind)
+			}
+			uids[kind+v] = n
+		}
+	}
+}

@@ -1,0 +1,16 @@
+// Package lab captures a prototype on real machines, from end to end: the Helm
+// chart's Job runs in a pod on a real kubelet, reaches azsim over TLS as it would
+// reach Azure, and what it made boots and joins by itself.
+//
+// It needs root on Debian and some minutes; see hack/lab for what machines are
+// made from. Run it as
+//
+//	make lab
+//
+// or, with what that builds in the cache, alone:
+//
+//	ORTET_LAB=1 go test -v -timeout 20m ./test/lab/
+//
+// Everything lies in one folder whose name is the same in every run, so that a
+// run takes away what a killed one left.
+package lab

@@ -1,0 +1,268 @@
+//go:build linux
+
+package lab
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"net"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"testing"
+	"time"
+
+	"github.com/Azure/azure-sdk-for-go/sdk/resourcemanager/compute/armcompute/v8"
+	"golang.org/x/sync/errgroup"
+	"k8s.io/client-go/kubernetes"
+
+	rootfs "github.com/ortet/ortet/hack/lab"
+	"github.com/ortet/ortet/internal/azsim/machine"
+	"github.com/ortet/ortet/test/controlplane"
+	"github.com/ortet/ortet/test/simulation"
+)
+
+const (
+	poolName = "k8s-pool1-12345678-vmss"
+	workers  = 3
+	// speed makes Azure's own operations take seconds; what machines really do
+	// takes as long as it takes.
+	speed = 300
+	// ARM as machines and their pods see it.
+	armAddress = "10.96.0.2"
+	// ortetImage is what the chart names unless told otherwise.
+	ortetImage = "ghcr.io/ortet/ortet:v0.1.0"
+	// prepulledImage is on the donor alone. No registry has it.
+	prepulledImage = "lab.ortet.invalid/prepulled:1"
+)
+
+// A lab is a cluster whose pool are real machines of a simulated Azure.
+type lab struct {
+	checkout string
+	dir      string
+	bin      string
+	cp       *controlplane.ControlPlane
+	client   kubernetes.Interface
+	azure    *simulation.Azure
+	machines *machines
+}
+
+// newLab starts all but the pool. What it started ends with the test; what is
+// left on the host then fails it.
+func newLab(ctx context.Context, t *testing.T, line *timeline) *lab {
+	t.Helper()
+	if os.Getenv("ORTET_LAB") != "1" {
+		t.Skip("NOT RUN: real machines need root on Debian and ORTET_LAB=1; see make lab")
+	}
+	if os.Geteuid() != 0 {
+		t.Fatal("ORTET_LAB=1 asks for real machines, which need root")
+	}
+	checkout, err := filepath.Abs("../..")
+	if err != nil {
+		t.Fatal(err)
+	}
+	l := &lab{checkout: checkout, dir: filepath.Join(os.TempDir(), "ortet-lab-capture")}
+	l.machines = &machines{dir: filepath.Join(l.dir, "azure", "machine")}
+	l.bin = filepath.Join(l.dir, "bin")
+
+	line.begin("binaries, container images, the machines' disk image")
+	// Refused while another run uses the folder. What is mounted beneath it has
+	// to be gone before it is deleted.
+	if err := machine.Clean(l.machines.dir); err != nil {
+		t.Fatalf("take away what a former run left: %v", err)
+	}
+	assertNothingLeft(t, l.machines.dir)
+	if t.Failed() {
+		t.FailNow()
+	}
+	if err := errors.Join(os.RemoveAll(l.dir), os.MkdirAll(l.bin, 0o700)); err != nil {
+		t.Fatal(err)
+	}
+	binary, err := controlplane.Binary(ctx)
+	if err != nil {
+		t.Fatal(err)
+	}
+	l.build(ctx, t)
+	disk, err := rootfs.BaseImage(ctx, checkout, binary, testWriter{t})
+	if err != nil {
+		t.Fatal(err)
+	}
+
+	line.begin("control plane and azsim")
+	l.cp, err = controlplane.Start(ctx, controlplane.Config{Dir: filepath.Join(l.dir, "cp"), Binary: binary})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { end(t, l.cp.Stop) })
+	config, err := l.cp.RESTConfig()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if l.client, err = kubernetes.NewForConfig(config); err != nil {
+		t.Fatal(err)
+	}
+	arm, err := freeAddress()
+	if err != nil {
+		t.Fatal(err)
+	}
+	l.azure, err = simulation.Start(ctx, simulation.Config{
+		Dir: filepath.Join(l.dir, "azure"), Bin: l.bin, Speed: speed, Kubeconfig: l.cp.Kubeconfig,
+		Instances: simulation.Machine, Listen: arm,
+		Args: []string{
+			"--name", armAddress, "--image", "*=" + disk,
+			"--frontend", fmt.Sprintf("%s=127.0.0.1:%d", rootfs.APIServerFrontend, l.cp.Port()),
+			"--frontend", net.JoinHostPort(armAddress, "443") + "=" + arm,
+		},
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		end(t, l.azure.Stop)
+		assertNothingLeft(t, l.machines.dir)
+		if t.Failed() {
+			t.Logf("the last of azsim's log:\n%s", l.azure.Log())
+			return // the logs stay for whoever looks
+		}
+		if err := os.RemoveAll(l.dir); err != nil {
+			t.Error(err)
+		}
+	})
+	return l
+}
+
+// end ends something within bounds, even when the test's context has ended.
+func end(t *testing.T, stop func(context.Context) error) {
+	ctx, cancel := context.WithTimeout(context.Background(), 2*time.Minute)
+	defer cancel()
+	if err := stop(ctx); err != nil {
+		t.Error(err)
+	}
+}
+
+// freeAddress gives a free address on loopback. Machines are told of it before
+// azsim listens there.
+func freeAddress() (string, error) {
+	listener, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		return "", err
+	}
+	return listener.Addr().String(), listener.Close()
+}
+
+// build makes the binaries and the images that no registry has.
+func (l *lab) build(ctx context.Context, t *testing.T) {
+	t.Helper()
+	l.run(ctx, t, "go", "build", "-trimpath", "-o", l.bin+"/", "./cmd/...")
+	l.run(ctx, t, "go", "build", "-trimpath", "-o", filepath.Join(l.bin, "prepulled"), "./hack/lab/images/web")
+	l.run(ctx, t, "go", "run", "./hack/image", "-name", ortetImage, "-out", l.image("ortet"),
+		filepath.Join(l.bin, "ortet"), filepath.Join(l.bin, "ortet-node"))
+	l.run(ctx, t, "go", "run", "./hack/image", "-name", prepulledImage, "-out", l.image("prepulled"), filepath.Join(l.bin, "prepulled"))
+}
+
+func (l *lab) image(name string) string { return filepath.Join(l.dir, name+".tar") }
+
+// run runs a program in the checkout and gives its standard output.
+func (l *lab) run(ctx context.Context, t *testing.T, argv ...string) string {
+	t.Helper()
+	cmd := exec.CommandContext(ctx, argv[0], argv[1:]...)
+	cmd.Dir = l.checkout
+	cmd.Env = append(os.Environ(), "CGO_ENABLED=0")
+	var out, errs bytes.Buffer
+	cmd.Stdout, cmd.Stderr = &out, &errs
+	if err := cmd.Run(); err != nil {
+		t.Fatalf("%v: %v: %s%s", argv, err, errs.Bytes(), out.Bytes())
+	}
+	return out.String()
+}
+
+// createPool makes the pool as an operator of a cluster without managed nodes
+// does: a scale set of the platform's image, and custom data that makes nodes
+// of it. It returns when its machines have booted.
+func (l *lab) createPool(ctx context.Context, t *testing.T) {
+	t.Helper()
+	bootstrap, err := l.cp.BootstrapKubeconfig(ctx, rootfs.APIServer, time.Now().Add(time.Hour))
+	if err != nil {
+		t.Fatal(err)
+	}
+	pool := rootfs.Pool{BootstrapKubeconfig: bootstrap, CA: l.cp.CA()}
+	for _, f := range []struct{ path, mode, from string }{
+		{"/etc/kubernetes/azure.json", "0600", l.azure.Endpoint.AzureConfig},
+		{"/etc/kubernetes/azurestackcloud.json", "0600", filepath.Join(l.azure.Dir, "azurestackcloud.json")},
+		{"/etc/ssl/certs/ca-certificates.crt", "0644", l.azure.Endpoint.CAFile},
+	} {
+		content, err := os.ReadFile(f.from)
+		if err != nil {
+			t.Fatal(err)
+		}
+		content = bytes.ReplaceAll(content, []byte(l.azure.Endpoint.ResourceManager), []byte("https://"+armAddress))
+		pool.Files = append(pool.Files, rootfs.File{Path: f.path, Mode: f.mode, Content: content})
+	}
+	data, err := rootfs.CustomData(pool)
+	if err != nil {
+		t.Fatal(err)
+	}
+	ctx, cancel := context.WithTimeout(ctx, 5*time.Minute)
+	defer cancel()
+	if err := l.azure.Create(ctx, simulation.Pool{Name: poolName, Capacity: workers, CustomData: string(data)}); err != nil {
+		t.Fatalf("create the pool: %v", err)
+	}
+}
+
+// pull puts an image into a machine's image store, in a registry's stead.
+func (l *lab) pull(ctx context.Context, t *testing.T, name string, hosts ...string) {
+	t.Helper()
+	content, err := os.ReadFile(l.image(name))
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, h := range hosts { // finds the machines, before they are used side by side
+		if _, err := l.machines.container(ctx, h); err != nil {
+			t.Fatal(err)
+		}
+	}
+	var group errgroup.Group
+	for _, h := range hosts {
+		group.Go(func() error {
+			id, err := l.machines.container(ctx, h)
+			if err != nil {
+				return err
+			}
+			_, err = l.machines.runc(ctx, content, "exec", id, "ctr", "--namespace", "k8s.io", "images", "import", "-")
+			return err
+		})
+	}
+	if err := group.Wait(); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// instances gives the pool's instances by their node's name.
+func (l *lab) instances(ctx context.Context, t *testing.T) map[string]*armcompute.VirtualMachineScaleSetVM {
+	t.Helper()
+	f, err := l.azure.Clients()
+	if err != nil {
+		t.Fatal(err)
+	}
+	all := map[string]*armcompute.VirtualMachineScaleSetVM{}
+	pager := f.NewVirtualMachineScaleSetVMsClient().NewListPager(l.azure.Endpoint.ResourceGroup, poolName, nil)
+	for pager.More() {
+		page, err := pager.NextPage(ctx)
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, vm := range page.Value {
+			all[*vm.Properties.OSProfile.ComputerName] = vm
+		}
+	}
+	return all
+}
+
+type testWriter struct{ t *testing.T }
+
+func (w testWriter) Write(p []byte) (int, error) {
+	w.t.Log(string(bytes.TrimSpace(p)))
+	return len(p), nil
+}
