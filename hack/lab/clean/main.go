@@ -1,0 +1,39 @@
+//go:build linux
+
+// Command clean takes away what labs that were killed left on the host:
+// machines, mounts, loop devices, network namespaces. Labs that run are left
+// alone.
+//
+//	go run ./hack/lab/clean
+package main
+
+import (
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+
+	"github.com/ortet/ortet/internal/azsim/machine"
+)
+
+func main() {
+	if err := clean(os.TempDir()); err != nil {
+		fmt.Fprintln(os.Stderr, "clean:", err)
+		os.Exit(1)
+	}
+}
+
+// clean looks for folders of machines where the lab's tests make them. Each has
+// a lock, by which Clean refuses those in use. Files stay: logs tell what
+// happened, and the next run deletes them.
+func clean(temporary string) error {
+	var errs error
+	for _, pattern := range []string{"ortet-lab-*/lock", "ortet-machine-*/lock", "ortet-lab-*/azure/machine/lock"} {
+		locks, err := filepath.Glob(filepath.Join(temporary, pattern))
+		errs = errors.Join(errs, err)
+		for _, lock := range locks {
+			errs = errors.Join(errs, machine.Clean(filepath.Dir(lock)))
+		}
+	}
+	return errs
+}

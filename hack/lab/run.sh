@@ -1,0 +1,74 @@
+#!/usr/bin/env bash
+# run.sh is `make lab`: every test that needs root on Debian, real machines among
+# them. It builds what is missing, shows progress, and ends with the test
+# runner's own closing lines and the list of what did not run. It exits 0 when
+# nothing failed.
+#
+#   hack/lab/run.sh                 everything
+#   hack/lab/run.sh -run REGEXP     those tests; any flag of `go test` will do
+set -euo pipefail
+cd "$(dirname "$0")/../.."
+
+export CGO_ENABLED=0 GOFLAGS="${GOFLAGS:-} -trimpath"
+packages=(
+	./internal/node/...
+	./cmd/ortet-node
+	./internal/azsim/machine
+	./hack/lab
+	./test/lab
+)
+began=$(date +%s)
+say() { printf '\n== %s (%d s)\n' "$*" "$(($(date +%s) - began))"; }
+
+if [ "$(id -u)" != 0 ] || [ ! -e /etc/debian_version ]; then
+	echo "lab: NOT RUN: real machines need root on Debian" >&2
+	exit 1
+fi
+missing=()
+for p in $(sed -e 's/#.*//' hack/lab/packages.txt); do
+	dpkg-query -W -f '${Status}' "$p" 2>/dev/null | grep -q 'ok installed' || missing+=("$p")
+done
+if [ ${#missing[@]} -gt 0 ]; then
+	echo "lab: NOT RUN: packages are missing: apt-get install ${missing[*]}" >&2
+	exit 1
+fi
+
+work=$(mktemp -d)
+# A test that is killed cannot clean up after itself.
+finish() {
+	local status=$?
+	rm -rf "$work"
+	if [ $status != 0 ]; then
+		go run ./hack/lab/clean || echo "lab: something may be left on this host; see above" >&2
+	fi
+}
+trap finish EXIT
+trap 'exit 130' INT TERM
+
+say "control plane, helm, the machines' disk image"
+controlplane=$(hack/controlplane/build.sh)/controlplane
+hack/helm/build.sh >/dev/null
+go run ./hack/lab/images --out "$work/images"
+ORTET_LAB_IMAGE=$(hack/lab/rootfs.sh --controlplane "$controlplane" --images "$work/images")
+export ORTET_LAB_IMAGE ORTET_LAB=1
+# What a killed run left would cost this one memory and processors.
+go run ./hack/lab/clean
+
+say "compiling tests"
+go list -deps -test -export "${packages[@]}" >/dev/null
+
+say "tests"
+# One package after the other, whose output then comes as it is written.
+status=0
+go test -p 1 -count=1 -v -timeout 20m "$@" "${packages[@]}" 2>&1 | tee "$work/log" |
+	grep --line-buffered -v -E '^=== (RUN|PAUSE|CONT|NAME)|^ +--- PASS|no test files' || status=${PIPESTATUS[0]}
+
+# The reason stands before the line that says that a test was skipped.
+skipped=$(awk '/^ *--- SKIP/ { sub(/^ +/, ""); print "  " $3 ": " reason } /^ +[a-z_0-9]+\.go:[0-9]+: / { reason = $0; sub(/^ +[^ ]+ /, "", reason) }' "$work/log")
+if [ -n "$skipped" ]; then
+	say "did NOT run"
+	printf '%s\n' "$skipped"
+fi
+say "in the end"
+grep -E '^(ok|FAIL|panic:)|^ *--- FAIL' "$work/log" || true
+exit "$status"
