@@ -1,6 +1,7 @@
 package cli
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"io"
@@ -10,24 +11,49 @@ import (
 	"github.com/ortet/ortet/internal/fleet"
 )
 
-// writeError tells a person why a command ended otherwise than it should.
+// writeError tells a person why a command ended otherwise than it should. Lines
+// are broken where w is a terminal; in a log, a message stays in one line.
 func writeError(w io.Writer, err error) {
-	var refused *engine.Refused
-	if !errors.As(err, &refused) {
-		fmt.Fprintf(w, "ortet: %v\n", err)
+	width := columnsOf(w)
+	var (
+		refused     *engine.Refused
+		interrupted *engine.Interrupted
+	)
+	switch {
+	case errors.As(err, &refused):
+		reasons := "1 reason"
+		if n := len(refused.Problems); n != 1 {
+			reasons = fmt.Sprintf("%d reasons", n)
+		}
+		fmt.Fprintf(w, "ortet: refused for %s, nothing was changed\n", reasons)
+		for _, p := range refused.Problems {
+			paragraph(w, width, "  - ", "    ", shortly(p.On)+": "+p.What)
+			if p.WayOut != "" {
+				paragraph(w, width, "    -> ", "       ", p.WayOut)
+			}
+		}
+		return
+	case errors.As(err, &interrupted) && stopped(interrupted.Err):
+		// That a request was cut short is what was asked for.
+		text := "interrupted at step " + interrupted.Step
+		if interrupted.Donor != "" {
+			text += "; " + interrupted.Donor
+		}
+		paragraph(w, width, "ortet: ", "  ", text+"; the same command goes on from here")
 		return
 	}
-	reasons := "1 reason"
-	if n := len(refused.Problems); n != 1 {
-		reasons = fmt.Sprintf("%d reasons", n)
+	begin := "ortet: "
+	for l := range strings.Lines(err.Error()) {
+		rest := strings.TrimLeft(l, " ")
+		begin += l[:len(l)-len(rest)]
+		paragraph(w, width, begin, strings.Repeat(" ", len(l)-len(rest)+2), rest)
+		begin = ""
 	}
-	say(w, "ortet: refused for %s, nothing was changed", reasons)
-	for _, p := range refused.Problems {
-		paragraph(w, "  - ", "    ", shortly(p.On)+": "+p.What)
-		if p.WayOut != "" {
-			paragraph(w, "    -> ", "       ", p.WayOut)
-		}
-	}
+}
+
+// stopped reports whether an error is no more than the trace of a signal.
+func stopped(err error) bool {
+	return errors.Is(err, context.Canceled) || err != nil && strings.HasSuffix(err.Error(), " signal received")
 }
 
 // shortly is an ARM id in words, "instance 3 of scale set pool1", and anything

@@ -13,8 +13,9 @@ func (o *options) explainInterrupt(ctx context.Context, show *progress) (stop fu
 			if o.process.Restore != nil {
 				o.process.Restore()
 			}
-			show.Say("Interrupted: giving the node back, which takes as long as it takes to start.\n" +
-				"Press Ctrl-C again to end at once; the same command then puts it right.")
+			show.Say("Interrupted. If the node is out of service it is given back first, which takes\n" +
+				"as long as its start. Press Ctrl-C again to end at once; the same command\n" +
+				"then puts it right.")
 		}
 	}()
 	return func() { close(ended) }

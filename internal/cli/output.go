@@ -75,7 +75,7 @@ func writePlan(w io.Writer, p plan.Plan) {
 			usual, title = "skip", title+": "+s.Skip
 		}
 		left := fmt.Sprintf("%3d %-*s %7s  ", i+1, id, s.ID, usual)
-		paragraph(w, left, strings.Repeat(" ", len(left)), title)
+		paragraph(w, resultWidth, left, strings.Repeat(" ", len(left)), title)
 	}
 	if all := p.Irreversible(); len(all) > 0 {
 		fmt.Fprintln(w)
@@ -87,49 +87,50 @@ func writePlan(w io.Writer, p plan.Plan) {
 	}
 }
 
-// width is how many columns results take: the least that terminals have.
-const width = 80
+// resultWidth is how many columns results take: the least that terminals have.
+const resultWidth = 80
 
-// say writes a sentence, over several lines where it is long.
+// say writes a sentence of a result, over several lines where it is long.
 func say(w io.Writer, format string, args ...any) {
-	paragraph(w, "", "", fmt.Sprintf(format, args...))
+	paragraph(w, resultWidth, "", "", fmt.Sprintf(format, args...))
 }
 
-// paragraph writes text after begin, and further lines of it after next. A word
-// that is too long for a line, such as an ARM id, is not broken.
-func paragraph(w io.Writer, begin, next, text string) {
-	for _, l := range wrap(text, width-len([]rune(begin))) {
-		fmt.Fprintln(w, begin+l)
-		begin = next
+// paragraph writes text after begin, and further lines of it after next; 0
+// columns mean one line. A word that is too long for a line, such as an ARM id,
+// is not broken.
+func paragraph(w io.Writer, columns int, begin, next, text string) {
+	for {
+		room := columns - len([]rune(begin))
+		if columns == 0 {
+			room = len(text)
+		}
+		line, rest := breakLine(text, room)
+		fmt.Fprintln(w, begin+line)
+		if begin, text = next, rest; rest == "" {
+			return
+		}
 	}
+}
+
+// breakLine takes as many words as fit, and at least one.
+func breakLine(text string, width int) (line, rest string) {
+	words := strings.Fields(text)
+	for len(words) > 0 && (line == "" || len([]rune(line))+1+len([]rune(words[0])) <= width) {
+		line = strings.TrimPrefix(line+" "+words[0], " ")
+		words = words[1:]
+	}
+	return line, strings.Join(words, " ")
 }
 
 func list(w io.Writer, title string, items []string) {
 	switch len(items) {
 	case 0:
 	case 1:
-		paragraph(w, "", "  ", title+": "+items[0])
+		paragraph(w, resultWidth, "", "  ", title+": "+items[0])
 	default:
 		fmt.Fprintln(w, title+":")
 		for _, item := range items {
-			paragraph(w, "  - ", "    ", item)
+			paragraph(w, resultWidth, "  - ", "    ", item)
 		}
 	}
-}
-
-// wrap breaks text into lines of at most width characters where it can.
-func wrap(text string, width int) []string {
-	var lines []string
-	line := ""
-	for _, word := range strings.Fields(text) {
-		if line != "" && len([]rune(line))+1+len([]rune(word)) > width {
-			lines = append(lines, line)
-			line = ""
-		}
-		if line != "" {
-			line += " "
-		}
-		line += word
-	}
-	return append(lines, line)
 }

@@ -38,20 +38,26 @@ type runningStep struct {
 
 // newProgress shows on out.
 func newProgress(out io.Writer, getenv func(string) string) *progress {
-	p := &progress{out: out, size: func() int { return 80 }, quit: make(chan struct{}), ended: make(chan struct{})}
-	if f, ok := out.(*os.File); ok && term.IsTerminal(int(f.Fd())) && getenv("TERM") != "dumb" {
+	p := &progress{out: out, size: func() int { return columnsOf(out) }, quit: make(chan struct{}), ended: make(chan struct{})}
+	if columnsOf(out) > 0 && getenv("TERM") != "dumb" {
 		p.live = true
-		p.size = func() int {
-			if w, _, err := term.GetSize(int(f.Fd())); err == nil && w > 0 {
-				return w
-			}
-			return 80
-		}
 		go p.animate()
 	} else {
 		close(p.ended)
 	}
 	return p
+}
+
+// columnsOf is how wide a terminal is; 0 for what is none.
+func columnsOf(out io.Writer) int {
+	f, ok := out.(*os.File)
+	if !ok || !term.IsTerminal(int(f.Fd())) {
+		return 0
+	}
+	if w, _, err := term.GetSize(int(f.Fd())); err == nil && w > 0 {
+		return w
+	}
+	return 80
 }
 
 const (
@@ -218,6 +224,9 @@ func endedLine(e engine.Event, width int) string {
 // since the end tells the rest.
 func text(e engine.Event) string {
 	t, _, _ := strings.Cut(strings.TrimSpace(e.Message), "\n")
+	if e.State == engine.StepFailed && (strings.HasSuffix(t, "context canceled") || strings.HasSuffix(t, "signal received")) {
+		t = "interrupted" // the request that was cut short tells nobody anything
+	}
 	if t == "" {
 		t = e.Title
 	}

@@ -55,7 +55,7 @@ an argument it shows all pools that the cluster's nodes are in.`,
 func writeStatus(w io.Writer, s engine.PoolStatus, now time.Time) {
 	say(w, "%s: %s, %s, %d instance(s)", s.Pool.Name, s.Pool.Location, s.Pool.Size, len(s.Instances))
 	if s.Problem != "" {
-		paragraph(w, "  ", "    ", "could not read all: "+s.Problem)
+		paragraph(w, resultWidth, "  ", "    ", "could not read all: "+s.Problem)
 	}
 	if c := s.Capture; c != nil {
 		writeLast(w, c)
@@ -73,18 +73,22 @@ func writeStatus(w io.Writer, s engine.PoolStatus, now time.Time) {
 		fmt.Fprintln(w, "  no prototype yet")
 	}
 	if !inModel {
-		paragraph(w, "  ", "    ", "new nodes come from "+imageText(s.Pool.Model.Image))
+		paragraph(w, resultWidth, "  ", "    ", "new nodes come from "+imageText(s.Pool.Model.Image))
 	}
 	if len(s.Instances) > 0 {
 		fmt.Fprintln(t, "  ID\tNODE\tMADE FROM\tLATEST")
+		var off []string
 		for _, i := range s.Instances {
-			power := ""
+			node := strings.ToLower(i.HostName)
 			if i.Power != fleet.PowerRunning {
-				power = " (" + dash(string(i.Power)) + ")"
+				off = append(off, node+" ("+first(string(i.Power), "power state unknown")+")")
 			}
-			fmt.Fprintf(t, "  %s\t%s\t%s\t%s\n", i.InstanceID, strings.ToLower(i.HostName), dash(i.Image), yes(i.LatestModel)+power)
+			fmt.Fprintf(t, "  %s\t%s\t%s\t%s\n", i.InstanceID, node, dash(i.Image), yes(i.LatestModel))
 		}
 		_ = t.Flush()
+		if len(off) > 0 {
+			paragraph(w, resultWidth, "  ", "    ", "not running: "+strings.Join(off, ", "))
+		}
 	}
 }
 
@@ -133,9 +137,9 @@ func writeLast(w io.Writer, c *engine.CaptureStatus) {
 	default:
 		what = "last: " + what + fmt.Sprintf("ended with %d: %s", c.Ended.Exit, c.Ended.Message)
 	}
-	paragraph(w, "  ", "    ", what)
+	paragraph(w, resultWidth, "  ", "    ", what)
 	if len(c.Undo) > 0 && (c.Ended == nil || c.Ended.Exit != 0) {
-		paragraph(w, "  ", "    ", "still to be put back: "+strings.Join(c.Undo, ", "))
+		paragraph(w, resultWidth, "  ", "    ", "still to be put back: "+strings.Join(c.Undo, ", "))
 	}
 }
 
@@ -146,9 +150,11 @@ func imageText(i fleet.ImageReference) string {
 	return strings.Join([]string{i.Publisher, i.Offer, i.SKU, i.Version}, ":")
 }
 
-func dash(s string) string {
+func dash(s string) string { return first(s, "-") }
+
+func first(s, otherwise string) string {
 	if s == "" {
-		return "-"
+		return otherwise
 	}
 	return s
 }

@@ -3,6 +3,7 @@ package e2e
 import (
 	"os"
 	"slices"
+	"strings"
 	"testing"
 	"time"
 )
@@ -16,14 +17,26 @@ func interrupted(t *testing.T, w *world) {
 	p.run2pods(t, "app", donor, "example.invalid/app:"+p.short)
 	before := p.node(t, donor)
 	args := baked("capture", donor, "--workbench="+bench)
-	for _, step := range []string{"drain", "stop", "version"} {
+	interrupt := func(step string) {
 		o := p.ortet(t, on(step, "started", os.Interrupt), args...).exits(t, exitInterrupted)
-		o.says(t, "Interrupted", "same command")
+		o.says(t, "Interrupted", "is in service as it was found", "the same command goes on")
 		p.whole(t, donor, before)
-		if got := p.versions(t); step != "version" && len(got) > 0 {
-			t.Errorf("interrupted at %s, there are versions %v", step, got)
-		}
 	}
+	interrupt("drain")
+	interrupt("stop")
+	if got := p.versions(t); len(got) > 0 {
+		t.Errorf("interrupted before there was a snapshot, there are versions %v", got)
+	}
+
+	// A second Ctrl-C ends it at once, whatever state that leaves.
+	once := on("stop", "started", os.Interrupt)
+	p.ortet(t, func(l line) os.Signal {
+		if strings.HasPrefix(l.text, "Interrupted") {
+			return os.Interrupt
+		}
+		return once(l)
+	}, args...).exits(t, exitKilled)
+	interrupt("version")
 
 	// While a capture runs, another says who holds the pool.
 	var other outcome
@@ -32,7 +45,7 @@ func interrupted(t *testing.T, w *world) {
 		if !asked && l.step == "hold" && l.state == "done" {
 			asked = true
 			var err error
-			if other, err = p.try(t.Context(), nil, append(args, "--azure-config="+p.azureConfig, "--kubeconfig="+p.cp.Kubeconfig)...); err != nil {
+			if other, err = p.try(t.Context(), func(*os.Process) func(line) os.Signal { return nil }, append(args, p.access()...)...); err != nil {
 				t.Error(err)
 			}
 		}

@@ -31,13 +31,13 @@ type outcome struct {
 	args           []string
 	code           int
 	stdout, stderr string
-	lines          []line // of progress
+	lines          []line // of standard error
 }
 
-// A line is one of progress on standard error.
+// A line is one on standard error.
 type line struct {
 	at   time.Time // when the test read it
-	step string
+	step string    // "" for what is no progress
 	// state is "started" for a step's first line, else done, skipped, failed,
 	// undone, or "" for news of a running step.
 	state string
@@ -46,23 +46,28 @@ type line struct {
 
 var progressLine = regexp.MustCompile(`^\d\d:\d\d:\d\d ([a-z-]+): (?:(done|skipped|failed|undone)\b)?`)
 
-// ortet runs the command. watch, which may be nil, sees each line of progress as
-// it is written, and can send the process a signal by what it returns.
+// ortet runs the command. watch, which may be nil, sees each line of standard
+// error as it is written, and can send the process a signal by what it returns.
 func (p *pool) ortet(t *testing.T, watch func(line) os.Signal, args ...string) outcome {
 	t.Helper()
-	return p.run(t, watch, append(args, "--azure-config="+p.azureConfig, "--kubeconfig="+p.cp.Kubeconfig)...)
+	return p.run(t, watch, append(args, p.access()...)...)
+}
+
+// access are the flags by which the test's principal reaches Azure and the cluster.
+func (p *pool) access() []string {
+	return []string{"--azure-config=" + p.azureConfig, "--kubeconfig=" + p.cp.Kubeconfig}
 }
 
 // run runs the command with no arguments but these.
 func (p *pool) run(t *testing.T, watch func(line) os.Signal, args ...string) outcome {
 	t.Helper()
-	o, err := p.try(t.Context(), watch, args...)
+	o, err := p.try(t.Context(), func(*os.Process) func(line) os.Signal { return watch }, args...)
 	must(t, err)
 	return o
 }
 
-// try is run for goroutines that cannot end a test.
-func (p *pool) try(ctx context.Context, watch func(line) os.Signal, args ...string) (outcome, error) {
+// try is run where the process itself is wanted, or where a test cannot be ended.
+func (p *pool) try(ctx context.Context, started func(*os.Process) func(line) os.Signal, args ...string) (outcome, error) {
 	ctx, cancel := context.WithTimeout(ctx, patience)
 	defer cancel()
 	cmd := exec.CommandContext(ctx, filepath.Join(p.bin, "ortet"), args...)
@@ -77,17 +82,17 @@ func (p *pool) try(ctx context.Context, watch func(line) os.Signal, args ...stri
 	if err := cmd.Start(); err != nil {
 		return outcome{}, err
 	}
+	watch := started(cmd.Process)
 	o := outcome{args: args}
 	begun := map[string]bool{}
 	for in := bufio.NewScanner(pipe); in.Scan(); {
 		stderr.WriteString(in.Text() + "\n")
-		m := progressLine.FindStringSubmatch(in.Text())
-		if m == nil {
-			continue
-		}
-		l := line{at: time.Now(), step: m[1], state: m[2], text: in.Text()}
-		if l.state == "" && !begun[l.step] {
-			begun[l.step], l.state = true, "started"
+		l := line{at: time.Now(), text: in.Text()}
+		if m := progressLine.FindStringSubmatch(l.text); m != nil {
+			l.step, l.state = m[1], m[2]
+			if l.state == "" && !begun[l.step] {
+				begun[l.step], l.state = true, "started"
+			}
 		}
 		o.lines = append(o.lines, l)
 		if watch == nil {
