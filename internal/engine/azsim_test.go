@@ -321,3 +321,35 @@ func TestCaptureOnSimulatedAzure(t *testing.T) {
 		}
 	})
 }
+
+// TestKilledOnSimulatedAzure: as TestKilledAnywhere, where tokens are the SDK's
+// and conflicts are Azure's.
+func TestKilledOnSimulatedAzure(t *testing.T) {
+	const every = 17
+	for at := 5; ; at += every {
+		died := false
+		synctest.Test(t, func(t *testing.T) {
+			x := simulate(t)
+			q := request()
+			q.Node = x.node(t)
+			e, p, ctx := x.process(t, "killed", at)
+			_, _ = e.Capture(ctx, q)
+			if died = p.dead; !died {
+				return
+			}
+			e, _, ctx = x.process(t, "next", 0)
+			result, err := e.Capture(ctx, q)
+			if err != nil {
+				t.Errorf("killed at %d, %s: %v", at, p.trace[len(p.trace)-1], err)
+				return
+			}
+			x.check(t, q.Node, result.Version.Name())
+			if x.stops != 1 {
+				t.Errorf("killed at %d, %s: the donor was stopped %d times", at, p.trace[len(p.trace)-1], x.stops)
+			}
+		})
+		if !died {
+			return
+		}
+	}
+}

@@ -9,7 +9,6 @@ import (
 	"strings"
 	"time"
 
-	"github.com/ortet/ortet/internal/azure"
 	"github.com/ortet/ortet/internal/fleet"
 	"github.com/ortet/ortet/internal/journal"
 	"github.com/ortet/ortet/internal/plan"
@@ -67,27 +66,6 @@ func (r *run) captureActs() map[string]act {
 // Steps whose failure holds nothing up: the end looks at them again.
 var tolerated = []string{plan.StepDeletePod, plan.StepReleaseReboots, plan.StepDeleteWorkDisk, plan.StepDeleteSnapshots, plan.StepPrune}
 
-// A leftover is what the end could not put away.
-type leftover struct{ left []string }
-
-func (e *leftover) Error() string { return "not all that was temporary could be taken away" }
-
-// end takes away what is still there and closes the journal.
-func end(ctx context.Context, t *task) error {
-	if left := t.r.tidy(ctx, spent...); len(left) > 0 {
-		return &leftover{left}
-	}
-	return t.r.close(0, "done")
-}
-
-// close ends the journal's record.
-func (r *run) close(exit int, message string) error {
-	return r.write(func(rec *journal.Record, f *facts) {
-		rec.Ended = &journal.End{At: r.e.now(), Exit: exit, Message: message}
-		f.PrivateKey = nil
-	})
-}
-
 // journalKey is the pool's ARM id as journals and Leases are kept by.
 func journalKey(pool fleet.ResourceID) string { return strings.ToLower(string(pool)) }
 
@@ -109,124 +87,6 @@ func (e *Engine) begin(caller context.Context) (r *run, done func()) {
 		stop(nil)
 		giveUp(nil)
 	}
-}
-
-// preparation is what was found before a capture.
-type preparation struct {
-	observed plan.Observed
-	input    plan.CaptureInput
-	steps    []plan.Step
-	plan     plan.Plan
-}
-
-// prepare observes and decides, and changes nothing.
-func (e *Engine) prepare(ctx context.Context, t *task, q CaptureRequest) (preparation, error) {
-	o, names := e.observe(ctx, t, q)
-	if ctx.Err() != nil {
-		return preparation{}, context.Cause(ctx)
-	}
-	options := q.options()
-	course := plan.Course{}
-	if o.Pool != nil {
-		course = plan.CourseOf(o, names, options, e.now())
-		denied, err := ask(ctx, t, func(ctx context.Context) ([]string, error) {
-			return e.cloud.Denied(ctx, o.Pool.ID.Group(), azure.ActionsOf(plan.CaptureChanges(options, course)...))
-		})
-		o.DeniedAzure = denied
-		if err != nil {
-			o.Unreadable = append(o.Unreadable, plan.Problem{
-				Code: "Unreadable", On: string(o.Pool.ID.Group()), What: "what these credentials may do cannot be read: " + err.Error(),
-				WayOut: "let them read their own permissions",
-			})
-		}
-	}
-	p := preparation{observed: o, plan: plan.Plan{Kind: plan.KindCapture, Donor: q.Node, Notes: course.Notes}}
-	p.plan.Problems = plan.CaptureProblems(o, options, course)
-	p.plan.Problems = append(p.plan.Problems, e.requestProblems(q, course)...)
-	if o.Pool == nil {
-		return p, nil
-	}
-	p.plan.Pool, p.plan.Version = o.Pool.ID, names.Version
-	p.input = plan.CaptureInput{
-		Names: names, Options: options, Pool: *o.Pool, Course: course,
-		HasGallery: o.Gallery != nil, HasDefinition: o.Definition != nil,
-		InModel: pinned(o.Pool.Model.Image, names.Version),
-	}
-	if o.Workbench != nil {
-		p.input.Workbench = o.Workbench.Node.Name
-		p.plan.Workbench = o.Workbench.Node.Name
-	}
-	p.input.Doomed, _ = options.Extensions.Doomed(o.Pool.Model.Extensions)
-	p.input.Prunable = prunable(o.Versions, o.Uses, names.Version, options.History)
-	p.steps = plan.CaptureSteps(p.input)
-	p.plan.Steps = p.steps
-	p.plan.NothingToDo = plan.NothingToDo(p.input)
-	if p.plan.NothingToDo && q.NewNodes > 0 {
-		p.plan.Notes = append(p.plan.Notes, "no nodes were added, since nothing else was to do")
-	}
-	if o.Donor != nil && o.Donor.Unschedulable {
-		p.plan.Notes = append(p.plan.Notes, "node "+q.Node+" is cordoned, and stays so")
-	}
-	return p, nil
-}
-
-// prunable names what will be pruned once the version is there.
-func prunable(versions []fleet.ImageVersion, uses []fleet.ImageUse, id fleet.ResourceID, history int) []string {
-	if _, there := plan.FindVersion(versions, id); !there {
-		history--
-	}
-	doomed, _ := plan.Prune(versions, uses, id, history)
-	var names []string
-	for _, v := range doomed {
-		if !v.ID.Equal(id) {
-			names = append(names, v.Name)
-		}
-	}
-	return names
-}
-
-// requestProblems are those that only the engine's own request has.
-func (e *Engine) requestProblems(q CaptureRequest, course plan.Course) []plan.Problem {
-	var problems []plan.Problem
-	if q.Bootstrap != BootstrapKeep && q.Bootstrap != BootstrapBaked {
-		problems = append(problems, plan.Problem{Code: "BadBootstrap", On: "--bootstrap", What: fmt.Sprintf("%q is neither keep nor baked", q.Bootstrap), WayOut: "say one of them"})
-	}
-	if e.config.Image == "" && course.NeedsWorkbench() {
-		problems = append(problems, plan.Problem{Code: "NoContainerImage", On: "--image", What: "the container image with ortet-node is not known", WayOut: "name it"})
-	}
-	return problems
-}
-
-// Plan implements Doors.
-func (e *Engine) Plan(ctx context.Context, q CaptureRequest) (plan.Plan, error) {
-	q = q.withDefaults()
-	r, done := e.begin(ctx)
-	defer done()
-	t := r.task(plan.Step{ID: plan.StepPreflight, Title: "Look for all reasons not to"})
-	rec, open, err := r.openRecord(ctx, t, q.Node)
-	if err != nil {
-		return plan.Plan{}, err
-	}
-	p, err := e.prepare(ctx, t, q)
-	if err != nil {
-		return plan.Plan{}, err
-	}
-	if open {
-		p.plan.Resumes = true
-		p.plan.NothingToDo = false
-		p.plan.Notes = append(p.plan.Notes, resumption(rec, q.Node))
-	}
-	return p.plan, nil
-}
-
-func resumption(rec journal.Record, node string) string {
-	var f facts
-	_ = json.Unmarshal(rec.Facts, &f) // what cannot be read is left out of the sentence
-	what := "is finished first"
-	if rec.Kind != plan.KindCapture || rec.Donor != node || f.Undoing != "" {
-		what = "is put back first"
-	}
-	return fmt.Sprintf("%s %s of %s, begun %s, has not ended and %s", rec.Kind, rec.Capture, first(rec.Donor, rec.Pool), rec.Begun.UTC().Format(time.RFC3339), what)
 }
 
 // openRecord finds the pool's journal record by the donor; open is true where
@@ -286,6 +146,11 @@ func (e *Engine) Capture(ctx context.Context, q CaptureRequest) (result CaptureR
 	last, open, err := r.openRecord(looking, t, q.Node)
 	stopLooking()
 	if err != nil {
+		// Where the journal cannot be read for want of a permission, all that is
+		// wanting is told at once.
+		if refused := new(Refused); errors.As(prepare(), &refused) {
+			return result, refused
+		}
 		return result, r.unbegun(plan.StepPreflight, err)
 	}
 	if !open {
@@ -368,7 +233,7 @@ func (r *run) openJournal(step plan.Step, q CaptureRequest, pool fleet.ResourceI
 	if err := r.open(rec, q, *prep); err != nil {
 		return nil, r.unbegun(plan.StepJournal, err)
 	}
-	r.e.cluster.Event(r.care, r.node, false, "CaptureBegun", "its OS disk becomes a prototype of its pool ("+r.captureName()+")")
+	r.event(false, "CaptureBegun", "its OS disk becomes a prototype of its pool ("+r.captureName()+")")
 	return prep.steps, nil
 }
 
@@ -460,22 +325,6 @@ func (r *run) adopt(rec journal.Record) error {
 	return nil
 }
 
-// onFailure puts back what a failure or an interruption leaves behind.
-func (r *run) onFailure(ctx context.Context) []string {
-	f := r.get()
-	switch {
-	case f.ModelChanged:
-		return r.tidy(ctx, spent...)
-	case r.caller.Err() != nil:
-		return r.tidy(ctx, r.unfinished()...)
-	}
-	err := r.write(func(_ *journal.Record, f *facts) { f.Undoing = "a step failed" })
-	if err != nil {
-		r.e.log.Warn("cannot write down that all is put back", "error", err)
-	}
-	return r.tidy(ctx)
-}
-
 // undoAll puts back what a capture that does not go on has left.
 func (r *run) undoAll(why string) error {
 	if err := r.write(func(_ *journal.Record, f *facts) { f.Undoing = why }); err != nil {
@@ -512,67 +361,6 @@ func (r *run) undoAll(why string) error {
 		return r.conclude(out)
 	}
 	return r.close(ExitFailed, why+", and was put back")
-}
-
-// unbegun is the error of what failed before anything was changed.
-func (r *run) unbegun(step string, err error) error {
-	var (
-		refused     *Refused
-		needsPerson *NeedsPerson
-	)
-	switch {
-	case errors.As(err, &refused), errors.As(err, &needsPerson):
-		return err
-	case r.caller.Err() != nil, errors.Is(err, errLost), fleet.Is(err, fleet.KindHeld):
-		return &Interrupted{Step: step, Err: err}
-	}
-	return &Failed{Step: step, Err: err}
-}
-
-// conclude says how a walk ended, and ends the record where it has ended.
-func (r *run) conclude(out outcome) error {
-	f := r.get()
-	donor := r.donorName()
-	var (
-		rest    *leftover
-		refused *Refused
-	)
-	if errors.As(out.err, &rest) {
-		out.left = append(out.left, rest.left...)
-	}
-	switch {
-	case out.err == nil:
-		return nil
-	case context.Cause(r.care) != nil:
-		return &Interrupted{Step: out.step, Err: context.Cause(r.care)}
-	case errors.As(out.err, &refused):
-		return refused
-	case out.lost != nil:
-		out.left = append([]string{fmt.Sprintf(
-			"node %s did not come back (%v): it is left cordoned, and is not protected any more; look at the instance %s in Azure (az vmss get-instance-view), and start or replace it; then run the same command again, or kubectl uncordon %s",
-			donor, out.lost, f.Instance, donor)}, out.left...)
-		r.e.cluster.Event(r.care, r.node, true, "CaptureDonorLost", "did not come back after its disk was captured: "+out.lost.Error())
-		return &NeedsPerson{Step: out.step, Left: out.left, Err: out.err}
-	case r.caller.Err() != nil && (errors.Is(out.err, context.Canceled) || errors.Is(out.err, context.Cause(r.caller)) || errors.Is(out.err, r.caller.Err())):
-		state := "node " + donor + " is in service as it was found"
-		if r.donorOut() {
-			state = "node " + donor + " is not yet as it was found: " + strings.Join(out.left, "; ")
-		}
-		return &Interrupted{Step: out.step, Donor: state, Err: out.err}
-	case f.ModelChanged:
-		left := append(out.left, fmt.Sprintf("the model uses %s, but step %s is not done: see why, and run the same command again", f.Names.Version.Name(), out.step))
-		return &NeedsPerson{Step: out.step, Left: left, Err: out.err}
-	case len(out.left) > 0 || r.donorOut():
-		if len(out.left) == 0 {
-			out.left = []string{"node " + donor + " is not as it was found: see kubectl describe node " + donor}
-		}
-		return &NeedsPerson{Step: out.step, Left: out.left, Err: out.err}
-	}
-	if err := r.close(ExitFailed, out.err.Error()); err != nil {
-		return &NeedsPerson{Step: out.step, Err: out.err, Left: []string{fmt.Sprintf("all is put back, but the journal cannot be closed (%v): run the same command again", err)}}
-	}
-	r.e.cluster.Event(r.care, r.node, true, "CaptureFailed", "its disk was not captured; step "+out.step+": "+out.err.Error())
-	return &Failed{Step: out.step, Err: out.err}
 }
 
 // fill tells in the result what the run found out.

@@ -214,9 +214,9 @@ func TestCaptureKeepsWhatOthersSet(t *testing.T) {
 // TestCaptureFails: whatever fails before the model changes, all is put back.
 func TestCaptureFails(t *testing.T) {
 	for name, c := range map[string]struct {
-		break_ func(w *world)
-		exit   int
-		says   string
+		spoil func(w *world)
+		exit  int
+		says  string
 	}{
 		"drain blocked":   {func(w *world) { w.blocked = true }, ExitFailed, "PodDisruptionBudget default/keep-a"},
 		"secrets":         {func(w *world) { w.outcome = "secrets" }, ExitFailed, "/etc/kubernetes/azure.json"},
@@ -232,7 +232,7 @@ func TestCaptureFails(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				w := newWorld()
-				c.break_(w)
+				c.spoil(w)
 				e, _, ctx, _ := w.process(t, "a", 0)
 				_, err := e.Capture(ctx, request())
 				if ExitCode(err) != c.exit || !strings.Contains(err.Error(), c.says) {

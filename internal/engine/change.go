@@ -53,12 +53,17 @@ func (t *task) change(ctx context.Context, key string, c fleet.Change, done chec
 				switch {
 				case ctx.Err() != nil:
 					return t.ended(ctx, c, err)
-				case passing(err) || t.patient(err):
+				case passing(err) || t.patient(err, pause):
 					if t.backoff(ctx, pause, err) != nil {
 						return t.ended(ctx, c, err)
 					}
 					pause++
 					continue
+				case fleet.KindOf(err) == fleet.KindUnknown:
+					// Nobody knows what it means: tried again, but not for ever.
+					if tries++; tries < maxTries {
+						continue
+					}
 				}
 				// The effect may be there all the same.
 				if ok, lookErr := done(ctx); lookErr == nil && ok {
@@ -183,7 +188,7 @@ func (t *task) poll(ctx context.Context, c fleet.Change, token fleet.Token, done
 		switch {
 		case err == nil:
 			n = 0
-		case !passing(err) && !t.patient(err), fleet.Is(err, fleet.KindConflict):
+		case !passing(err) && !t.patient(err, n), fleet.Is(err, fleet.KindConflict):
 			return err // the operation's own end
 		case n == maxTries:
 			// Either the cloud cannot be asked, or this is how the operation
@@ -220,7 +225,7 @@ func (t *task) poll(ctx context.Context, c fleet.Change, token fleet.Token, done
 // unchanged is the error of a change that does not come true.
 func (t *task) unchanged(c fleet.Change, last error) error {
 	if last == nil || fleet.Is(last, fleet.KindNotFound) {
-		last = fmt.Errorf("Azure said %d times that it was done, and it is not", maxTries)
+		last = fmt.Errorf("it was said %d times to be done, and it is not", maxTries)
 	}
 	kind := fleet.KindOf(last)
 	if kind == fleet.KindUnknown || passing(last) {

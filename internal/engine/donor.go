@@ -389,6 +389,6 @@ func (t *task) unmark(ctx context.Context) error {
 		return err
 	}
 	r.drop(undoMark, undoScaleDown)
-	r.e.cluster.Event(ctx, r.node, false, "CaptureGaveBack", "given back after its disk was captured ("+r.captureName()+")")
+	r.event(false, "CaptureGaveBack", "given back after its disk was captured ("+r.captureName()+")")
 	return nil
 }

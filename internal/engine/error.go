@@ -39,7 +39,7 @@ func ExitCode(err error) int {
 }
 
 // Refused means that nothing was begun, and why: all reasons at once.
-type Refused struct {
+type Refused struct { //nolint:errname // callers read the outcome: *engine.Refused
 	Problems []plan.Problem
 }
 
@@ -53,7 +53,7 @@ func (e *Refused) Error() string {
 }
 
 // Failed means that a step failed and all that was changed is put back.
-type Failed struct {
+type Failed struct { //nolint:errname // callers read the outcome: *engine.Failed
 	Step string // plan.Step's ID
 	Err  error
 }
@@ -67,7 +67,7 @@ func (e *Failed) Unwrap() error { return e.Err }
 
 // NeedsPerson means that something is left that only a person can put right.
 // The same command again puts back what is left once that is done.
-type NeedsPerson struct {
+type NeedsPerson struct { //nolint:errname // callers read the outcome: *engine.NeedsPerson
 	Step string   // plan.Step's ID
 	Left []string // what is left, each with what to do
 	Err  error
@@ -86,7 +86,7 @@ func (e *NeedsPerson) Error() string {
 func (e *NeedsPerson) Unwrap() error { return e.Err }
 
 // Interrupted means that the work was stopped and the same command goes on.
-type Interrupted struct {
+type Interrupted struct { //nolint:errname // callers read the outcome: *engine.Interrupted
 	Step  string // where it was
 	Donor string // what became of the donor
 	Err   error

@@ -121,7 +121,7 @@ func (r *run) write(change func(rec *journal.Record, f *facts)) error {
 	}
 	change(&rec, &f)
 	f.Writer, f.Seq = r.holder, f.Seq+1
-	raw, err := json.Marshal(f)
+	raw, err := json.Marshal(f) //nolint:gosec // the key lies in the cluster's Secret, beside the journal, until the record is closed
 	if err != nil {
 		return fmt.Errorf("write the journal: %w", err)
 	}

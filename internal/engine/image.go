@@ -49,10 +49,10 @@ func (t *task) versions(ctx context.Context, definition fleet.ResourceID) ([]fle
 	})
 }
 
-// A failedVersion is one that Azure could not build.
-type failedVersion struct{ why string }
+// A failedVersionError is one that Azure could not build.
+type failedVersionError struct{ why string }
 
-func (e *failedVersion) Error() string {
+func (e *failedVersionError) Error() string {
 	return "the image version is Failed: " + first(e.why, "Azure does not say why")
 }
 
@@ -74,7 +74,7 @@ func version(ctx context.Context, t *task) error {
 	}
 	for try := 1; ; try++ {
 		err := t.buildVersion(ctx)
-		var failed *failedVersion
+		var failed *failedVersionError
 		switch {
 		case err == nil:
 			r.drop(undoVersion)
@@ -119,7 +119,7 @@ func (t *task) buildVersion(ctx context.Context) error {
 		case ok && v.ProvisioningState == plan.Succeeded:
 			return nil
 		case ok && v.ProvisioningState == plan.Failed:
-			return &failedVersion{v.FailureMessage}
+			return &failedVersionError{v.FailureMessage}
 		case ok && (v.ProvisioningState == plan.Deleting || v.Tags[fleet.TagCapture] != r.captureName()):
 			// Somebody else's, in the making or going: its end is waited for.
 			if n == 0 && v.ProvisioningState != plan.Deleting {
@@ -172,7 +172,7 @@ func (t *task) createVersion(ctx context.Context) error {
 	return t.change(ctx, plan.StepVersion, change, func(ctx context.Context) (bool, error) {
 		v, ok, err := t.versionAt(ctx, id)
 		if err == nil && ok && v.ProvisioningState == plan.Failed {
-			err = &failedVersion{v.FailureMessage}
+			err = &failedVersionError{v.FailureMessage}
 		}
 		return ok && v.ProvisioningState == plan.Succeeded, err
 	})

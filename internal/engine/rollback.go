@@ -33,17 +33,18 @@ type comeback struct {
 }
 
 // lookBack observes and decides, and changes nothing.
-func (e *Engine) lookBack(ctx context.Context, t *task, q RollbackRequest) (c comeback, err error) {
+func (e *Engine) lookBack(ctx context.Context, t *task, q RollbackRequest) (c comeback) {
 	c.plan = plan.Plan{Kind: plan.KindRollback}
 	problem := func(p plan.Problem) { c.plan.Problems = append(c.plan.Problems, p) }
 	id, err := t.poolOf(ctx, q)
 	if err != nil {
 		problem(plan.Problem{Code: "NoPool", On: first(string(q.Pool), "node "+q.Node), What: err.Error(), WayOut: "name a pool, or a node of one"})
-		return c, nil
+		return c
 	}
-	if c.pool, err = t.pool(ctx, id); err != nil {
+	c.pool, err = t.pool(ctx, id)
+	if err != nil {
 		problem(plan.Problem{Code: "Unreadable", On: string(id), What: "it cannot be read: " + err.Error(), WayOut: "check its name and the credentials"})
-		return c, nil
+		return c
 	}
 	c.plan.Pool = c.pool.ID
 	for _, m := range plan.ModelProblems(c.pool, q.AllowRolling, true, q.AllowOwned) {
@@ -53,7 +54,7 @@ func (e *Engine) lookBack(ctx context.Context, t *task, q RollbackRequest) (c co
 	versions, err := t.versions(ctx, definition)
 	if err != nil {
 		problem(plan.Problem{Code: "Unreadable", On: string(definition), What: "its versions cannot be read: " + err.Error(), WayOut: "check the credentials"})
-		return c, nil
+		return c
 	}
 	denied, err := ask(ctx, t, func(ctx context.Context) ([]string, error) {
 		return e.cloud.Denied(ctx, c.pool.ID.Group(), azure.ActionsOf(plan.RollbackChanges()...))
@@ -70,7 +71,7 @@ func (e *Engine) lookBack(ctx context.Context, t *task, q RollbackRequest) (c co
 	back, refusal := plan.ReturnTo(versions, c.pool, q.To)
 	if refusal != nil {
 		problem(*refusal)
-		return c, nil
+		return c
 	}
 	c.back = back
 	c.facts = returnFacts{From: c.pool.Model.Image.ID, To: back.To.ID, TagFrom: back.TagFrom, Untag: back.Untag}
@@ -93,7 +94,7 @@ func (e *Engine) lookBack(ctx context.Context, t *task, q RollbackRequest) (c co
 	c.plan.Version = back.To.ID
 	c.plan.Steps = plan.RollbackSteps(c.pool, back)
 	c.plan.NothingToDo = back.NothingToDo
-	return c, nil
+	return c
 }
 
 func (e *Engine) accesses(all []cluster.Access) []cluster.Access {
@@ -124,9 +125,9 @@ func (e *Engine) PlanRollback(ctx context.Context, q RollbackRequest) (plan.Plan
 	r, done := e.begin(ctx)
 	defer done()
 	t := r.task(plan.Step{ID: plan.StepPreflight, Title: "Look for all reasons not to"})
-	c, err := e.lookBack(ctx, t, q)
-	if err != nil || c.plan.Pool == "" {
-		return c.plan, err
+	c := e.lookBack(ctx, t, q)
+	if c.plan.Pool == "" {
+		return c.plan, ctx.Err()
 	}
 	if rec, open, err := r.load(ctx, t, c.plan.Pool); err == nil && open {
 		c.plan.Resumes = rec.Kind == plan.KindRollback
@@ -149,11 +150,15 @@ func (e *Engine) Rollback(ctx context.Context, q RollbackRequest) (result Rollba
 	heads := plan.RollbackSteps(fleet.Pool{}, plan.Return{})
 	var c comeback
 	look := func() error {
-		return r.carry(r.work, heads[0], func(ctx context.Context, t *task) (err error) {
-			if c, err = e.lookBack(ctx, t, q); err == nil && len(c.plan.Problems) > 0 {
-				err = &Refused{Problems: c.plan.Problems}
+		return r.carry(r.work, heads[0], func(ctx context.Context, t *task) error {
+			c = e.lookBack(ctx, t, q)
+			switch {
+			case ctx.Err() != nil:
+				return context.Cause(ctx)
+			case len(c.plan.Problems) > 0:
+				return &Refused{Problems: c.plan.Problems}
 			}
-			return err
+			return nil
 		})
 	}
 	t := r.task(heads[0])

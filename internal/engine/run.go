@@ -38,6 +38,10 @@ type run struct {
 	timingMu sync.Mutex
 	node     fleet.Node // the donor, for Events
 
+	// interrupted is true once a failure was seen to be the caller's; under mu.
+	interrupted bool
+	// swept is true once the end has tried to take away what is left; under mu.
+	swept bool
 	// What is told at the end; under mu.
 	notes, pruned, kept []string
 }
@@ -84,6 +88,13 @@ func (r *run) note(format string, args ...any) {
 	defer r.mu.Unlock()
 	if !slices.Contains(r.notes, text) {
 		r.notes = append(r.notes, text)
+	}
+}
+
+// event tells the cluster's users what happens to the donor.
+func (r *run) event(warning bool, reason, message string) {
+	if r.node.Name != "" {
+		r.e.cluster.Event(r.care, r.node, warning, reason, message)
 	}
 }
 

@@ -90,7 +90,7 @@ func passing(err error) bool {
 func ask[T any](ctx context.Context, t *task, read func(ctx context.Context) (T, error)) (T, error) {
 	for n := 0; ; n++ {
 		v, err := read(ctx)
-		if err == nil || !passing(err) && !t.patient(err) || ctx.Err() != nil {
+		if err == nil || !passing(err) && !t.patient(err, n) || ctx.Err() != nil {
 			return v, err
 		}
 		if waitErr := t.backoff(ctx, n, err); waitErr != nil {
@@ -99,11 +99,14 @@ func ask[T any](ctx context.Context, t *task, read func(ctx context.Context) (T,
 	}
 }
 
-// patient reports whether an error is waited out where the donor's return
-// depends on it, though it would end other steps: credentials are rotated, and
-// a node is worth the wait.
-func (t *task) patient(err error) bool {
-	return t.step.GivesBack && fleet.Is(err, fleet.KindUnauthenticated)
+// rotation is how many tries, a minute in all, credentials are given to be
+// renewed.
+const rotation = 6
+
+// patient reports whether refused credentials are waited out at the n-th try:
+// they are rotated and renewed, and a donor's return is worth any wait.
+func (t *task) patient(err error, n int) bool {
+	return fleet.Is(err, fleet.KindUnauthenticated) && (t.step.GivesBack || n < rotation)
 }
 
 // do is ask for what gives nothing back.

@@ -208,7 +208,7 @@ func (w *world) effect(c fleet.Change) (first, last func(), err error) {
 			}
 		}, nil
 	case fleet.CreateGallery:
-		return nil, func() { w.galleries[low(c.ID)] = fleet.Gallery{ID: c.ID, Location: c.Location, Tags: c.Tags} }, nil
+		return nil, func() { w.galleries[low(c.ID)] = fleet.Gallery(c) }, nil
 	case fleet.CreateDefinition:
 		d := c.Definition
 		d.ProvisioningState = plan.Succeeded

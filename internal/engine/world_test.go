@@ -92,7 +92,6 @@ type event struct {
 
 type pod struct {
 	command []string
-	end     time.Time
 	output  []byte
 	exit    int32
 	done    bool

@@ -43,7 +43,7 @@ func TestCaptureProblems(t *testing.T) {
 	}{
 		"none":                {func(*Observed, *Options) {}, ""},
 		"no node":             {func(o *Observed, _ *Options) { *o = Observed{} }, "NodeNotFound"},
-		"no instance":         {func(o *Observed, _ *Options) { *o = Observed{Donor: o.Donor, NotInstance: errText("no")} }, "NotAnInstance"},
+		"no instance":         {func(o *Observed, _ *Options) { *o = Observed{Donor: o.Donor, NotInstance: textError("no")} }, "NotAnInstance"},
 		"windows":             {func(o *Observed, _ *Options) { o.Donor.OS = "windows" }, "NotLinux"},
 		"not ready":           {func(o *Observed, _ *Options) { o.Donor.Ready = false }, "NodeNotReady"},
 		"own node":            {func(o *Observed, _ *Options) { o.SelfNode = "pool1000000" }, "OwnNode"},
@@ -100,9 +100,9 @@ func TestCaptureProblems(t *testing.T) {
 	}
 }
 
-type errText string
+type textError string
 
-func (e errText) Error() string { return string(e) }
+func (e textError) Error() string { return string(e) }
 
 func TestCourse(t *testing.T) {
 	n := NamesOf(pool, "c", "2026.11.21")

@@ -82,7 +82,7 @@ func BenchLUN(donor, instance fleet.Instance, size fleet.SizeInfo) (lun int32, w
 	if limit > 64 {
 		limit = 64
 	}
-	if int32(len(taken)) >= limit { //nolint:gosec // a VM has at most 64 data disks
+	if int32(len(taken)) >= limit {
 		return 0, "has no room for a disk"
 	}
 	for lun := limit - 1; lun >= 0; lun-- {

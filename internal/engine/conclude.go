@@ -1,0 +1,123 @@
+package engine
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strings"
+
+	"github.com/ortet/ortet/internal/fleet"
+	"github.com/ortet/ortet/internal/journal"
+)
+
+// A leftover is what the end could not put away.
+type leftover struct{ left []string }
+
+func (e *leftover) Error() string { return "not all that was temporary could be taken away" }
+
+// end takes away what is still there and closes the journal.
+func end(ctx context.Context, t *task) error {
+	if left := t.r.tidy(ctx, spent...); len(left) > 0 {
+		t.r.mu.Lock()
+		t.r.swept = true
+		t.r.mu.Unlock()
+		return &leftover{left}
+	}
+	return t.r.close(0, "done")
+}
+
+// close ends the journal's record.
+func (r *run) close(exit int, message string) error {
+	return r.write(func(rec *journal.Record, f *facts) {
+		rec.Ended = &journal.End{At: r.e.now(), Exit: exit, Message: message}
+		f.PrivateKey = nil
+	})
+}
+
+// onFailure puts back what a failure or an interruption leaves behind.
+func (r *run) onFailure(ctx context.Context) []string {
+	f := r.get()
+	interrupted := r.caller.Err() != nil
+	r.mu.Lock()
+	swept := r.swept
+	r.interrupted = interrupted
+	r.mu.Unlock()
+	switch {
+	case swept:
+		return nil // tried a moment ago, and told in the error
+	case f.ModelChanged:
+		return r.tidy(ctx, spent...)
+	case interrupted:
+		return r.tidy(ctx, r.unfinished()...)
+	}
+	err := r.write(func(_ *journal.Record, f *facts) { f.Undoing = "a step failed" })
+	if err != nil {
+		r.e.log.Warn("cannot write down that all is put back", "error", err)
+	}
+	return r.tidy(ctx)
+}
+
+// unbegun is the error of what failed before anything was changed.
+func (r *run) unbegun(step string, err error) error {
+	var (
+		refused     *Refused
+		needsPerson *NeedsPerson
+	)
+	switch {
+	case errors.As(err, &refused), errors.As(err, &needsPerson):
+		return err
+	case r.caller.Err() != nil, errors.Is(err, errLost), fleet.Is(err, fleet.KindHeld):
+		return &Interrupted{Step: step, Err: err}
+	}
+	return &Failed{Step: step, Err: err}
+}
+
+// conclude says how a walk ended, and ends the record where it has ended.
+func (r *run) conclude(out outcome) error {
+	f := r.get()
+	donor := r.donorName()
+	var (
+		rest    *leftover
+		refused *Refused
+	)
+	if errors.As(out.err, &rest) {
+		out.left = append(out.left, rest.left...)
+	}
+	switch {
+	case out.err == nil:
+		return nil
+	case context.Cause(r.care) != nil:
+		return &Interrupted{Step: out.step, Err: context.Cause(r.care)}
+	case errors.As(out.err, &refused):
+		return refused
+	case out.lost != nil:
+		out.left = append([]string{fmt.Sprintf(
+			"node %s did not come back (%v): it is left cordoned, and is not protected any more; look at the instance %s in Azure (az vmss get-instance-view), and start or replace it; then run the same command again, or kubectl uncordon %s",
+			donor, out.lost, f.Instance, donor)}, out.left...)
+		r.event(true, "CaptureDonorLost", "did not come back after its disk was captured: "+out.lost.Error())
+		return &NeedsPerson{Step: out.step, Left: out.left, Err: out.err}
+	case r.interrupted:
+		state := ""
+		switch {
+		case donor == "":
+		case !r.donorOut():
+			state = "node " + donor + " is in service as it was found"
+		default:
+			state = "node " + donor + " is not yet as it was found: " + strings.Join(out.left, "; ")
+		}
+		return &Interrupted{Step: out.step, Donor: state, Err: out.err}
+	case f.ModelChanged:
+		out.left = append(out.left, fmt.Sprintf("the model uses %s, but step %s is not done: see why, and run the same command again", f.Names.Version.Name(), out.step))
+		return &NeedsPerson{Step: out.step, Left: out.left, Err: out.err}
+	case len(out.left) > 0 || r.donorOut():
+		if len(out.left) == 0 {
+			out.left = []string{"node " + donor + " is not as it was found: see kubectl describe node " + donor}
+		}
+		return &NeedsPerson{Step: out.step, Left: out.left, Err: out.err}
+	}
+	if err := r.close(ExitFailed, out.err.Error()); err != nil {
+		return &NeedsPerson{Step: out.step, Err: out.err, Left: []string{fmt.Sprintf("all is put back, but the journal cannot be closed (%v): run the same command again", err)}}
+	}
+	r.event(true, "CaptureFailed", "its disk was not captured; step "+out.step+": "+out.err.Error())
+	return &Failed{Step: out.step, Err: out.err}
+}

@@ -1,0 +1,131 @@
+package engine
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"time"
+
+	"github.com/ortet/ortet/internal/azure"
+	"github.com/ortet/ortet/internal/fleet"
+	"github.com/ortet/ortet/internal/journal"
+	"github.com/ortet/ortet/internal/plan"
+)
+
+// preparation is what was found before a capture.
+type preparation struct {
+	observed plan.Observed
+	input    plan.CaptureInput
+	steps    []plan.Step
+	plan     plan.Plan
+}
+
+// prepare observes and decides, and changes nothing.
+func (e *Engine) prepare(ctx context.Context, t *task, q CaptureRequest) (preparation, error) {
+	o, names := e.observe(ctx, t, q)
+	if ctx.Err() != nil {
+		return preparation{}, context.Cause(ctx)
+	}
+	options := q.options()
+	course := plan.Course{}
+	if o.Pool != nil {
+		course = plan.CourseOf(o, names, options, e.now())
+		denied, err := ask(ctx, t, func(ctx context.Context) ([]string, error) {
+			return e.cloud.Denied(ctx, o.Pool.ID.Group(), azure.ActionsOf(plan.CaptureChanges(options, course)...))
+		})
+		o.DeniedAzure = denied
+		if err != nil {
+			o.Unreadable = append(o.Unreadable, plan.Problem{
+				Code: "Unreadable", On: string(o.Pool.ID.Group()), What: "what these credentials may do cannot be read: " + err.Error(),
+				WayOut: "let them read their own permissions",
+			})
+		}
+	}
+	p := preparation{observed: o, plan: plan.Plan{Kind: plan.KindCapture, Donor: q.Node, Notes: course.Notes}}
+	p.plan.Problems = plan.CaptureProblems(o, options, course)
+	p.plan.Problems = append(p.plan.Problems, e.requestProblems(q, course)...)
+	if o.Pool == nil {
+		return p, nil
+	}
+	p.plan.Pool, p.plan.Version = o.Pool.ID, names.Version
+	p.input = plan.CaptureInput{
+		Names: names, Options: options, Pool: *o.Pool, Course: course,
+		HasGallery: o.Gallery != nil, HasDefinition: o.Definition != nil,
+		InModel: pinned(o.Pool.Model.Image, names.Version),
+	}
+	if o.Workbench != nil {
+		p.input.Workbench = o.Workbench.Node.Name
+		p.plan.Workbench = o.Workbench.Node.Name
+	}
+	p.input.Doomed, _ = options.Extensions.Doomed(o.Pool.Model.Extensions)
+	p.input.Prunable = prunable(o.Versions, o.Uses, names.Version, options.History)
+	p.steps = plan.CaptureSteps(p.input)
+	p.plan.Steps = p.steps
+	p.plan.NothingToDo = plan.NothingToDo(p.input)
+	if p.plan.NothingToDo && q.NewNodes > 0 {
+		p.plan.Notes = append(p.plan.Notes, "no nodes were added, since nothing else was to do")
+	}
+	if o.Donor != nil && o.Donor.Unschedulable {
+		p.plan.Notes = append(p.plan.Notes, "node "+q.Node+" is cordoned, and stays so")
+	}
+	return p, nil
+}
+
+// prunable names what will be pruned once the version is there.
+func prunable(versions []fleet.ImageVersion, uses []fleet.ImageUse, id fleet.ResourceID, history int) []string {
+	if _, there := plan.FindVersion(versions, id); !there {
+		history--
+	}
+	doomed, _ := plan.Prune(versions, uses, id, history)
+	var names []string
+	for _, v := range doomed {
+		if !v.ID.Equal(id) {
+			names = append(names, v.Name)
+		}
+	}
+	return names
+}
+
+// requestProblems are those that only the engine's own request has.
+func (e *Engine) requestProblems(q CaptureRequest, course plan.Course) []plan.Problem {
+	var problems []plan.Problem
+	if q.Bootstrap != BootstrapKeep && q.Bootstrap != BootstrapBaked {
+		problems = append(problems, plan.Problem{Code: "BadBootstrap", On: "--bootstrap", What: fmt.Sprintf("%q is neither keep nor baked", q.Bootstrap), WayOut: "say one of them"})
+	}
+	if e.config.Image == "" && course.NeedsWorkbench() {
+		problems = append(problems, plan.Problem{Code: "NoContainerImage", On: "--image", What: "the container image with ortet-node is not known", WayOut: "name it"})
+	}
+	return problems
+}
+
+// Plan implements Doors.
+func (e *Engine) Plan(ctx context.Context, q CaptureRequest) (plan.Plan, error) {
+	q = q.withDefaults()
+	r, done := e.begin(ctx)
+	defer done()
+	t := r.task(plan.Step{ID: plan.StepPreflight, Title: "Look for all reasons not to"})
+	rec, open, err := r.openRecord(ctx, t, q.Node)
+	if err != nil {
+		return plan.Plan{}, err
+	}
+	p, err := e.prepare(ctx, t, q)
+	if err != nil {
+		return plan.Plan{}, err
+	}
+	if open {
+		p.plan.Resumes = true
+		p.plan.NothingToDo = false
+		p.plan.Notes = append(p.plan.Notes, resumption(rec, q.Node))
+	}
+	return p.plan, nil
+}
+
+func resumption(rec journal.Record, node string) string {
+	var f facts
+	_ = json.Unmarshal(rec.Facts, &f) // what cannot be read is left out of the sentence
+	what := "is finished first"
+	if rec.Kind != plan.KindCapture || rec.Donor != node || f.Undoing != "" {
+		what = "is put back first"
+	}
+	return fmt.Sprintf("%s %s of %s, begun %s, has not ended and %s", rec.Kind, rec.Capture, first(rec.Donor, rec.Pool), rec.Begun.UTC().Format(time.RFC3339), what)
+}
