@@ -8,6 +8,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"slices"
 	"strconv"
 	"strings"
 	"time"
@@ -25,10 +26,6 @@ import (
 )
 
 const pool = "bench-pool1-vmss"
-
-// speed shortens Azure's durations. What Ortet adds does not shrink with it, so
-// the share that is measured is ten times what it would be at Azure's own pace.
-const speed = 10
 
 // world is a control plane and a simulated Azure with a pool of hollow nodes.
 type world struct {
@@ -172,9 +169,11 @@ func watchMemory(pid int, ended <-chan struct{}) int64 {
 }
 
 // captureOverhead measures what Ortet adds to a capture: the wall-clock less
-// what the cloud and the cluster took on the critical path.
-func captureOverhead(ctx context.Context, bin string) (_ []figure, err error) {
-	w, err := newWorld(ctx, bin, speed)
+// what the cloud and the cluster took on the critical path. What it adds does
+// not shrink when Azure is made faster, so its share is of what the wall-clock
+// would be at Azure's own pace.
+func captureOverhead(ctx context.Context, o options) (_ []figure, err error) {
+	w, err := newWorld(ctx, o.bin, o.speed)
 	if err != nil {
 		return nil, err
 	}
@@ -199,35 +198,34 @@ func captureOverhead(ctx context.Context, bin string) (_ []figure, err error) {
 		{"cloud", cloud.Seconds(), "s", -1},
 		{"cluster", cluster.Seconds(), "s", -1},
 		{"added", added.Seconds(), "s", 2},
-		{"added-share", 100 * added.Seconds() / wall.Seconds(), "%", 1},
-		{"added-share-at-azure's-pace", 100 * added.Seconds() / (added + speed*(wall-added)).Seconds(), "%", 1},
+		{"added-share", 100 * added.Seconds() / (added.Seconds() + o.speed*(wall-added).Seconds()), "%", 1},
+		{"speed", o.speed, "x", -1},
 		{"own-sleep", own.Seconds(), "s", 0},
 		{"steps-on-path", float64(len(path)), "", -1},
 	}, nil
 }
 
-// criticalPath gives the chain of steps that ended last, first to last: from
-// the last step back, always to the dependency that ended last.
+// criticalPath gives the chain of steps that the end waited for, first to last:
+// from the last step back, always to the one that ended last before it began.
 func criticalPath(steps []engine.StepTiming) []engine.StepTiming {
-	byID := map[string]engine.StepTiming{}
-	var last engine.StepTiming
-	for _, s := range steps {
-		byID[s.Step] = s
-		if s.End.After(last.End) {
-			last = s
-		}
-	}
 	var path []engine.StepTiming
-	for s, ok := last, len(steps) > 0; ok; {
-		path = append([]engine.StepTiming{s}, path...)
-		var next engine.StepTiming
-		ok = false
-		for _, id := range s.After {
-			if d, there := byID[id]; there && d.End.After(next.End) {
-				next, ok = d, true
+	latest := func(before time.Time) (engine.StepTiming, bool) {
+		var best engine.StepTiming
+		found := false
+		for _, s := range steps {
+			used := slices.ContainsFunc(path, func(p engine.StepTiming) bool { return p.Step == s.Step })
+			if !used && !s.End.After(before) && s.End.After(best.End) {
+				best, found = s, true
 			}
 		}
-		s = next
+		return best, found
+	}
+	for before, more := time.Unix(1<<40, 0), true; more; {
+		var s engine.StepTiming
+		if s, more = latest(before); more {
+			path = append([]engine.StepTiming{s}, path...)
+			before = s.Begin
+		}
 	}
 	return path
 }
@@ -239,8 +237,8 @@ const (
 
 // captureMemory measures a capture in a large cluster. The other nodes are
 // objects without anything behind them, which is all that Ortet sees of them.
-func captureMemory(ctx context.Context, bin string) (_ []figure, err error) {
-	w, err := newWorld(ctx, bin, 300)
+func captureMemory(ctx context.Context, o options) (_ []figure, err error) {
+	w, err := newWorld(ctx, o.bin, 300)
 	if err != nil {
 		return nil, err
 	}

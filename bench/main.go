@@ -37,7 +37,13 @@ func (f figure) verdict() string {
 	return "ok"
 }
 
-type benchmark func(ctx context.Context, bin string) ([]figure, error)
+// options are what a person may choose.
+type options struct {
+	bin   string  // folder with the binaries
+	speed float64 // how many times faster than Azure the simulated one is
+}
+
+type benchmark func(ctx context.Context, o options) ([]figure, error)
 
 func benchmarks() map[string]benchmark {
 	return map[string]benchmark{
@@ -48,15 +54,17 @@ func benchmarks() map[string]benchmark {
 
 func main() {
 	only := flag.String("only", "", "name of the one benchmark to run")
-	bin := flag.String("bin", "bin", "folder with the binaries, as 'make build' leaves them")
+	var o options
+	flag.StringVar(&o.bin, "bin", "bin", "folder with the binaries, as 'make build' leaves them")
+	flag.Float64Var(&o.speed, "speed", 10, "how many times faster than Azure the simulated one is; 1 takes about 20 minutes")
 	flag.Parse()
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
-	code := run(ctx, *bin, *only)
+	code := run(ctx, o, *only)
 	stop()
 	os.Exit(code)
 }
 
-func run(ctx context.Context, bin, only string) int {
+func run(ctx context.Context, o options, only string) int {
 	all := benchmarks()
 	var names []string
 	for name := range all {
@@ -77,7 +85,7 @@ func run(ctx context.Context, bin, only string) int {
 	t := tabwriter.NewWriter(os.Stdout, 0, 0, 2, ' ', 0)
 	for _, name := range names {
 		fmt.Fprintf(os.Stderr, "bench: %s\n", name)
-		figures, err := all[name](ctx, bin)
+		figures, err := all[name](ctx, o)
 		if err != nil {
 			fmt.Fprintf(os.Stderr, "bench: %s: %v\n", name, err)
 			code = 1
