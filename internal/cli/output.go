@@ -55,7 +55,9 @@ func writePlan(w io.Writer, p plan.Plan) {
 		say(w, "It goes on where an earlier one was interrupted.")
 	}
 	if p.NothingToDo {
-		say(w, "Nothing to do.")
+		say(w, "Nothing to do: new nodes come from %s.", p.Version.Name())
+		list(w, "Note", p.Notes)
+		return
 	}
 	if p.Workbench != "" {
 		say(w, "The copied disk is prepared on %s.", p.Workbench)

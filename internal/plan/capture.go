@@ -138,7 +138,7 @@ func CaptureSteps(in CaptureInput) []Step {
 
 		{ID: StepHoldReboots, Title: "Hold kured's reboots", Deadline: 30 * moment, Skip: work},
 		{ID: StepWorkDisk, Title: "Make a copy of the disk from the snapshot", Usual: 10 * time.Second, Deadline: 30 * moment, Skip: work},
-		{ID: StepAttach, Title: "Attach the copy to the workbench " + in.Workbench, Usual: 30 * time.Second, Deadline: 20 * moment, Skip: work},
+		{ID: StepAttach, Title: strings.TrimSpace("Attach the copy to the workbench " + in.Workbench), Usual: 30 * time.Second, Deadline: 20 * moment, Skip: work},
 		{ID: StepGeneralize, Title: "Remove the donor's identity from the copy, and scan it for secrets", Usual: 2 * time.Minute, Deadline: 60 * moment, Skip: work},
 		{ID: StepSave, Title: "Save what cannot be read back from Azure", Deadline: 5 * moment, Skip: work},
 		{ID: StepDetach, Title: "Detach the copy from the workbench", Usual: 30 * time.Second, Deadline: 20 * moment, Skip: copied},

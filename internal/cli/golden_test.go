@@ -1,0 +1,192 @@
+package cli
+
+import (
+	"encoding/json"
+	"errors"
+	"flag"
+	"io"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"sigs.k8s.io/yaml"
+
+	"github.com/ortet/ortet/internal/engine"
+	"github.com/ortet/ortet/internal/fleet"
+	"github.com/ortet/ortet/internal/plan"
+)
+
+var update = flag.Bool("update", false, "write the golden texts anew")
+
+// goes asks a rule for one extension; vmssCSE is a CustomScript.
+func goes(rule plan.ExtensionRule, name string) bool {
+	e := fleet.Extension{Name: name, Type: "Monitor"}
+	if name == "vmssCSE" {
+		e.Type = "CustomScript"
+	}
+	doomed, _ := rule.Doomed([]fleet.Extension{e})
+	return len(doomed) == 1
+}
+
+func golden(t *testing.T, name, got string) {
+	t.Helper()
+	path := filepath.Join("testdata", name+".txt")
+	if *update {
+		if err := os.WriteFile(path, []byte(got), 0o644); err != nil {
+			t.Fatal(err)
+		}
+	}
+	want, err := os.ReadFile(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if got != string(want) {
+		t.Errorf("%s is shown differently; if that is meant, run this test with -update.\nnow:\n%s\nwanted:\n%s", name, got, want)
+	}
+}
+
+const (
+	pool1   = fleet.ResourceID(somePool)
+	donor   = "k8s-pool1-12345678-vmss000000"
+	capture = "20261121-120000"
+)
+
+// input is a capture of a pool that never was captured.
+func input(options plan.Options) plan.CaptureInput {
+	options.Node, options.History, options.GracePeriod = donor, 3, 5*time.Minute
+	return plan.CaptureInput{
+		Names: plan.NamesOf(pool1, capture, "2026.11.21"), Options: options,
+		Pool: fleet.Pool{ID: pool1, Name: pool1.Name()}, Workbench: "k8s-pool1-12345678-vmss000001",
+	}
+}
+
+func thePlan(in plan.CaptureInput) plan.Plan {
+	return plan.Plan{Kind: plan.KindCapture, Pool: pool1, Donor: donor, Workbench: in.Workbench, Version: in.Names.Version, Steps: plan.CaptureSteps(in)}
+}
+
+func version(name, from string, at time.Time, tags map[string]string) engine.VersionStatus {
+	v := fleet.ImageVersion{ID: plan.DefinitionOf(pool1).Child("versions", name), Name: name, ProvisioningState: plan.Succeeded, Published: at, Tags: tags}
+	return engine.VersionStatus{ImageVersion: v, BuiltFrom: from, BuiltAt: at, RolledBack: plan.RolledBack(v)}
+}
+
+func TestShown(t *testing.T) {
+	first := input(plan.Options{})
+	baked := input(plan.Options{Bake: true, NewNodes: 2})
+	baked.Doomed = []fleet.Extension{{Name: "vmssCSE", Type: "CustomScript"}}
+	baked.Prunable = []string{"2026.11.02", "2026.11.01"}
+	done := input(plan.Options{})
+	done.Course = plan.Course{Start: plan.AtVersion, Version: &fleet.ImageVersion{ProvisioningState: plan.Succeeded}}
+	done.HasGallery, done.HasDefinition, done.InModel, done.Workbench = true, true, true, ""
+	nothing := thePlan(done)
+	nothing.NothingToDo = plan.NothingToDo(done)
+	resumed := thePlan(baked)
+	resumed.Resumes = true
+	resumed.Notes = []string{"capture " + capture + " of " + donor + ", begun 2026-11-21T12:00:00Z, has not ended and is finished first", "node " + donor + " is cordoned, and stays so"}
+
+	newest := version("2026.11.21", donor, noon.Add(-3*time.Hour), nil)
+	newest.InModel, newest.Instances = true, 1
+	left := version("2026.1120.180000", "k8s-pool1-12345678-vmss00000a", noon.Add(-18*time.Hour), map[string]string{fleet.TagRolledBack: "2026-11-20T19:00:00Z"})
+	broken := version("2026.11.19", "", time.Time{}, nil)
+	broken.ProvisioningState = plan.Failed
+	full := engine.PoolStatus{
+		Pool:     fleet.Pool{ID: pool1, Name: pool1.Name(), Location: "westeurope", Size: "Standard_D2s_v5"},
+		Versions: []engine.VersionStatus{newest, left, broken},
+		Instances: []engine.InstanceStatus{
+			{InstanceID: "0", HostName: "K8S-POOL1-12345678-VMSS000000", Power: fleet.PowerRunning, Image: "Debian:debian-12:12-gen2:latest"},
+			{InstanceID: "3", HostName: "k8s-pool1-12345678-vmss000003", Power: fleet.PowerRunning, Image: "2026.11.21", LatestModel: true},
+			{InstanceID: "4", HostName: "k8s-pool1-12345678-vmss000004", Power: fleet.PowerStopped, Image: "2026.11.21", LatestModel: true},
+		},
+		Capture: &engine.CaptureStatus{Name: capture, Kind: plan.KindCapture, Donor: donor, Begun: noon.Add(-4 * time.Hour), Ended: &engine.Ending{At: noon.Add(-3 * time.Hour)}},
+	}
+	fresh := engine.PoolStatus{
+		Pool: fleet.Pool{ID: pool1, Name: pool1.Name(), Location: "westeurope", Size: "Standard_D2s_v5",
+			Model: fleet.Model{Image: fleet.ImageReference{Publisher: "Debian", Offer: "debian-12", SKU: "12-gen2", Version: "latest"}}},
+	}
+	underway := fresh
+	underway.Problem = "GET versions: 403 AuthorizationFailed"
+	underway.Capture = &engine.CaptureStatus{Name: capture, Kind: plan.KindCapture, Donor: donor, Begun: noon, Undo: []string{"cordon", "stop", "protection"}}
+
+	for name, show := range map[string]func(io.Writer){
+		"plan-first":   func(w io.Writer) { writePlan(w, thePlan(first)) },
+		"plan-resumed": func(w io.Writer) { writePlan(w, resumed) },
+		"plan-nothing": func(w io.Writer) { writePlan(w, nothing) },
+		"plan-refused": func(w io.Writer) {
+			p := thePlan(first)
+			p.Problems = []plan.Problem{{Code: "NodeNotReady", On: "node n", What: "it is not Ready"}}
+			writePlan(w, p)
+		},
+		"plan-rollback": func(w io.Writer) {
+			r := plan.Return{To: left.ImageVersion, TagFrom: newest.ID, Untag: true}
+			writePlan(w, plan.Plan{Kind: plan.KindRollback, Pool: pool1, Version: left.ID, Steps: plan.RollbackSteps(first.Pool, r),
+				Notes: []string{"extensions that were deleted for 2026.11.21 are not brought back"}})
+		},
+		"status":          func(w io.Writer) { writeStatus(w, full, noon) },
+		"status-fresh":    func(w io.Writer) { writeStatus(w, fresh, noon) },
+		"status-underway": func(w io.Writer) { writeStatus(w, underway, noon) },
+		"capture": func(w io.Writer) {
+			writeCapture(w, engine.CaptureResult{
+				Pool: pool1, Donor: donor, Version: first.Names.Version, BuiltFrom: donor, Pruned: []string{"2026.11.01"},
+				Kept:         []string{"2026.11.02: " + string(pool1.Child("virtualMachines", "7")) + " refers to it", "2026.11.03: its deletion is blocked until its end of life"},
+				Irreversible: []string{"protectedSettings of Microsoft.Azure.Extensions.CustomScript: no certificate decrypts them"},
+				// The scan may find two secrets in one file.
+				PoolCredentials: []string{"/etc/kubernetes/bootstrap-kubelet.conf", "/etc/kubernetes/azure.json", "/etc/kubernetes/bootstrap-kubelet.conf"},
+				Timing:          engine.Timing{Begin: noon, End: noon.Add(72 * time.Minute)},
+			})
+		},
+		"capture-nothing": func(w io.Writer) {
+			writeCapture(w, engine.CaptureResult{Pool: pool1, Donor: donor, Version: first.Names.Version, BuiltFrom: "k8s-pool1-12345678-vmss000001", NothingToDo: true,
+				Timing: engine.Timing{Begin: noon, End: noon.Add(time.Second)}})
+		},
+		"capture-resumed": func(w io.Writer) {
+			writeCapture(w, engine.CaptureResult{Pool: pool1, Donor: donor, Version: first.Names.Version, BuiltFrom: donor, Resumed: true,
+				Notes: []string{"finished what was begun at 2026-11-21T12:00:00Z as " + capture}})
+		},
+		"rollback": func(w io.Writer) {
+			writeRollback(w, engine.RollbackResult{Pool: pool1, From: newest.ID, To: left.ID, Notes: []string{"the model's customData becomes what goes with 2026.1120.180000"}})
+		},
+		"rollback-nothing": func(w io.Writer) {
+			writeRollback(w, engine.RollbackResult{Pool: pool1, To: left.ID, NothingToDo: true})
+		},
+		"rollback-marketplace": func(w io.Writer) { writeRollback(w, engine.RollbackResult{Pool: pool1, To: left.ID}) },
+	} {
+		t.Run(name, func(t *testing.T) {
+			var b strings.Builder
+			show(&b)
+			golden(t, name, b.String())
+			for l := range strings.Lines(b.String()) {
+				if n := len([]rune(strings.TrimSuffix(l, "\n"))); n > resultWidth && !strings.Contains(l, "/subscriptions/") {
+					t.Errorf("%d columns: %s", n, l)
+				}
+			}
+		})
+	}
+}
+
+// A plan in JSON or YAML is whole, also where it is refused, which is the
+// command's answer too.
+func TestPlanForPrograms(t *testing.T) {
+	p := thePlan(input(plan.Options{}))
+	p.Problems = []plan.Problem{{Code: "NodeNotReady", What: "it is not Ready", On: "node n", WayOut: "wait"}}
+	for form, decode := range map[string]func([]byte, any) error{
+		"json": json.Unmarshal,
+		"yaml": func(data []byte, v any) error { return yaml.UnmarshalStrict(data, v) },
+	} {
+		var out strings.Builder
+		o := &options{output: form, process: Process{Out: &out}}
+		err := o.printPlan(p)
+		var refused *engine.Refused
+		if !errors.As(err, &refused) || len(refused.Problems) != 1 {
+			t.Errorf("%s: a plan with problems ends with %v", form, err)
+		}
+		var back plan.Plan
+		if err := decode([]byte(out.String()), &back); err != nil {
+			t.Errorf("%s: %v\n%s", form, err, out.String())
+			continue
+		}
+		if len(back.Steps) != len(p.Steps) || len(back.Problems) != 1 || back.Problems[0] != p.Problems[0] || back.Version != p.Version {
+			t.Errorf("%s: what comes back is not what went out:\n%s", form, out.String())
+		}
+	}
+}

@@ -1,0 +1,199 @@
+package cli
+
+import (
+	"context"
+	"log/slog"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/spf13/pflag"
+
+	"github.com/ortet/ortet/internal/engine"
+)
+
+// run carries out a command line without an environment.
+func run(t *testing.T, args ...string) (code int, out, err string) {
+	t.Helper()
+	t.Setenv("KUBECONFIG", "") // client-go reads these by itself
+	t.Setenv("HOME", t.TempDir())
+	var stdout, stderr strings.Builder
+	code = Run(t.Context(), args, Process{
+		In: strings.NewReader(""), Out: &stdout, Err: &stderr, Getenv: func(string) string { return "" }, Version: "v0-test",
+	})
+	return code, stdout.String(), stderr.String()
+}
+
+func TestUsageErrors(t *testing.T) {
+	for _, c := range []struct{ args, says string }{
+		{"capture", "name the node to capture"},
+		{"capture a b", `takes one argument, not ["a" "b"]`},
+		{"capture n --history 1", "--history 1: at least 2 versions are kept"},
+		{"capture n --history x", "invalid argument"},
+		{"capture n --replicas 0", "--replicas 0: want 1 to 100"},
+		{"capture n --replicas 101", "--replicas 101: want 1 to 100"},
+		{"capture n --grace-period 25h", "--grace-period 25h0m0s: want 0s to 24h"},
+		{"capture n --grace-period -1s", "--grace-period -1s: want 0s to 24h"},
+		{"capture n --grace-period 300", "missing unit in duration"},
+		{"capture n --grow -1", "--grow -1: want 0 to 1000"},
+		{"capture n --bootstrap yes", "--bootstrap yes: want keep or baked"},
+		{"capture n --extensions some", "--extensions some: want default, all or none"},
+		{"capture n --keep-extension [", "syntax error in pattern"},
+		{"capture n --image=", "--image is empty"},
+		{"capture n -o xml", "-o xml: want table, json or yaml"},
+		{"capture n --log-level LOUD", "--log-level LOUD: want DEBUG, INFO, WARNING, ERROR or CRITICAL"},
+		{"capture n --nonsense", "unknown flag: --nonsense"},
+		{"status pool1", `"pool1" is not the ARM id of a scale set`},
+		{"rollback", "name a node of the pool, or the scale set's ARM id"},
+		{"rollback n --to", "flag needs an argument"},
+		{"prune", `unknown command "prune"`},
+	} {
+		code, out, err := run(t, strings.Fields(c.args)...)
+		if code != ExitUsage || out != "" || !strings.Contains(err, c.says) || !strings.Contains(err, "ortet --help") {
+			t.Errorf("ortet %s: code %d, want %d with %q\nout: %s\nerr: %s", c.args, code, ExitUsage, c.says, out, err)
+		}
+	}
+	if code, _, err := run(t, "capture", " "); code != ExitUsage || !strings.Contains(err, "is empty") {
+		t.Errorf("an empty node: code %d, %s", code, err)
+	}
+}
+
+// What is wrong with the surroundings is no mistake in the command line.
+func TestNoClusterIsNoUsageError(t *testing.T) {
+	missing := filepath.Join(t.TempDir(), "kubeconfig")
+	code, _, err := run(t, "status", "--kubeconfig", missing)
+	if code != engine.ExitFailed || !strings.Contains(err, missing) || !strings.Contains(err, "--kubeconfig") {
+		t.Errorf("code %d, want %d and what to do: %s", code, engine.ExitFailed, err)
+	}
+	code, _, err = run(t, "status")
+	if code != engine.ExitFailed || !strings.Contains(err, "find the Kubernetes API server") {
+		t.Errorf("code %d, want %d: %s", code, engine.ExitFailed, err)
+	}
+}
+
+func TestHelpAndVersion(t *testing.T) {
+	code, out, err := run(t, "--version")
+	if code != 0 || !strings.Contains(out, "v0-test") || err != "" {
+		t.Errorf("--version: %d %q %q", code, out, err)
+	}
+	for _, command := range []string{"capture", "status", "rollback"} {
+		if code, out, _ := run(t, command, "--help"); code != 0 || !strings.Contains(out, "ortet "+command) {
+			t.Errorf("%s --help: code %d\n%s", command, code, out)
+		}
+	}
+}
+
+func TestLevels(t *testing.T) {
+	for name, want := range map[string]slog.Level{
+		"DEBUG": slog.LevelDebug, "debug": slog.LevelDebug, "VERBOSE": slog.LevelDebug, "INFO": slog.LevelInfo,
+		"WARNING": slog.LevelWarn, "warn": slog.LevelWarn, "ERROR": slog.LevelError, "CRITICAL": levelCritical,
+	} {
+		got, warning, err := parseLevel(name)
+		if err != nil || got != want {
+			t.Errorf("%s: %v, %v; want %v", name, got, err, want)
+		}
+		if (warning != "") != (name == "VERBOSE") {
+			t.Errorf("%s: warning %q", name, warning)
+		}
+	}
+	if _, _, err := parseLevel(""); err == nil {
+		t.Error("an empty level is taken")
+	}
+	_, _, stderr := run(t, "status", "--log-level", "VERBOSE", "--kubeconfig", "/nonexistent")
+	if !strings.Contains(stderr, "level=WARN") || !strings.Contains(stderr, "VERBOSE") || !strings.Contains(stderr, "DEBUG") {
+		t.Errorf("VERBOSE is taken without a warning:\n%s", stderr)
+	}
+}
+
+func TestExtensionFlags(t *testing.T) {
+	for _, c := range []struct {
+		extensions string
+		keep       []string
+		goes       map[string]bool // by name; type CustomScript where the name is vmssCSE
+	}{
+		{"default", nil, map[string]bool{"vmssCSE": true, "monitor": false}},
+		{"default", []string{"vmss*"}, map[string]bool{"vmssCSE": false, "monitor": false}},
+		{"all", nil, map[string]bool{"vmssCSE": true, "monitor": true}},
+		{"all", []string{"*MON*"}, map[string]bool{"vmssCSE": true, "monitor": false}},
+		{"none", nil, map[string]bool{"vmssCSE": false, "monitor": false}},
+	} {
+		f := captureFlags{extensions: c.extensions, keep: c.keep, image: "i",
+			request: engine.CaptureRequest{History: 3, Replicas: 3, Bootstrap: engine.BootstrapKeep}}
+		if err := f.complete("n"); err != nil {
+			t.Fatal(err)
+		}
+		for name, want := range c.goes {
+			if got := goes(f.request.Extensions, name); got != want {
+				t.Errorf("--extensions %s --keep-extension %v: %s goes is %v, want %v", c.extensions, c.keep, name, got, want)
+			}
+		}
+	}
+}
+
+// Every flag of capture is on its page.
+func TestFlagsAreDocumented(t *testing.T) {
+	page, err := os.ReadFile("../../docs/capture.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	root := newRoot(Process{})
+	capture, _, err := root.Find([]string{"capture"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	n := 0
+	check := func(f *pflag.Flag) {
+		n++
+		if !strings.Contains(string(page), "`--"+f.Name+"`") && !strings.Contains(string(page), "`-o`, `--"+f.Name+"`") {
+			t.Errorf("docs/capture.md does not tell of --%s", f.Name)
+		}
+	}
+	capture.LocalNonPersistentFlags().VisitAll(check)
+	root.PersistentFlags().VisitAll(check)
+	if n < 20 {
+		t.Errorf("only %d flags were seen", n)
+	}
+}
+
+func TestInterruptIsExplained(t *testing.T) {
+	var out, restored strings.Builder
+	said := make(chan struct{})
+	o := &options{process: Process{Restore: func() { restored.WriteString("restored") }}}
+	show := newProgress(&notifying{&out, said}, func(string) string { return "" })
+	ctx, cancel := context.WithCancel(t.Context())
+	stop := o.explainInterrupt(ctx, show)
+	cancel()
+	<-said
+	stop()
+	show.Close()
+	if restored.String() != "restored" {
+		t.Error("the signals were not given back: a second Ctrl-C would not end it")
+	}
+	for _, want := range []string{"given back first", "Ctrl-C again", "same command"} {
+		if !strings.Contains(out.String(), want) {
+			t.Errorf("it does not say %q:\n%s", want, out.String())
+		}
+	}
+	for l := range strings.Lines(out.String()) {
+		if len(l) > 80 {
+			t.Errorf("%d columns: %s", len(l)-1, l)
+		}
+	}
+}
+
+// notifying is a writer that tells of its first write.
+type notifying struct {
+	to   *strings.Builder
+	said chan struct{}
+}
+
+func (n *notifying) Write(p []byte) (int, error) {
+	defer func() {
+		if n.said != nil {
+			close(n.said)
+			n.said = nil
+		}
+	}()
+	return n.to.Write(p)
+}
