@@ -9,8 +9,8 @@ import (
 	"fmt"
 	"maps"
 	"os"
-	"path"
 	"slices"
+	"strconv"
 	"strings"
 	"testing"
 	"time"
@@ -56,12 +56,13 @@ func TestCaptureOnRealMachines(t *testing.T) {
 		f, err := l.machines.openWhenMade(ctx, "snapshot_"+poolName)
 		snapshot <- opened{f, err}
 	}()
+	assertLeftoversAreSeen(t, l.machines.dir)
 	line.begin("the chart's Job captures " + donor)
 	l.install(ctx, t, donor)
 	line.begin("the Job is done; what it left is looked at")
 
 	t.Run("the donor is given back as it was", func(t *testing.T) { l.checkDonor(ctx, t, donor, before) })
-	t.Run("its disk was not changed", func(t *testing.T) { l.checkDisk(t, before, snapshot) })
+	t.Run("its disk was not changed", func(t *testing.T) { l.checkDisk(ctx, t, donor, before, snapshot) })
 	t.Run("its pods were evicted and ran elsewhere", func(t *testing.T) { l.checkPods(ctx, t, donor, before, evicted) })
 	t.Run("nothing temporary is left", func(t *testing.T) { l.checkTemporary(ctx, t, nodes) })
 	var version string
@@ -70,6 +71,8 @@ func TestCaptureOnRealMachines(t *testing.T) {
 		line.print()
 		t.FailNow()
 	}
+	line.begin("the same chart again")
+	t.Run("a second capture has nothing to do", func(t *testing.T) { l.checkAgain(ctx, t, donor, version) })
 
 	line.begin("two clones boot and join by themselves")
 	if err := l.azure.ScaleOut(ctx, poolName, 2); err != nil {
@@ -84,6 +87,7 @@ func TestCaptureOnRealMachines(t *testing.T) {
 			l.runPod(ctx, t, fmt.Sprintf("prepulled-on-clone-%d", i), c, prepulledImage)
 		}
 	})
+	t.Run("the donor runs pods again", func(t *testing.T) { l.runPod(ctx, t, "prepulled-on-donor-again", donor, prepulledImage) })
 	t.Run("no unit failed that does not fail on the platform's image", func(t *testing.T) {
 		for _, n := range append([]string{donor}, clones...) {
 			for _, unit := range l.machines.failedUnits(ctx, t, n) {
@@ -140,12 +144,18 @@ func (l *lab) observe(ctx context.Context, t *testing.T, donor string) observati
 	return o
 }
 
-// install installs the chart as its users do, follows the Job's log and returns
-// when it has succeeded.
-func (l *lab) install(ctx context.Context, t *testing.T, donor string) {
+// helm runs it, and gives its standard output.
+func (l *lab) helm(ctx context.Context, t *testing.T, args ...string) string {
 	t.Helper()
-	helm := strings.TrimSpace(l.run(ctx, t, "hack/helm/build.sh"))
-	l.run(ctx, t, helm, "install", "prototype", "charts/vmss-prototype", "--kubeconfig", l.cp.Kubeconfig, "--namespace", "default",
+	binary := strings.TrimSpace(l.run(ctx, t, "hack/helm/build.sh"))
+	return l.run(ctx, t, append([]string{binary, "--kubeconfig", l.cp.Kubeconfig, "--namespace", "default"}, args...)...)
+}
+
+// install installs the chart as its users do, follows the Job's log and returns
+// it when the Job has succeeded.
+func (l *lab) install(ctx context.Context, t *testing.T, donor string) string {
+	t.Helper()
+	l.helm(ctx, t, "install", "prototype", "charts/vmss-prototype",
 		"--set", "kamino.targetNode="+donor, "--set", "kamino.drain.gracePeriod=30")
 	pods := l.client.CoreV1().Pods("default")
 	const job = "kamino-gen-" + poolName
@@ -172,8 +182,10 @@ func (l *lab) install(ctx context.Context, t *testing.T, donor string) {
 		t.Fatal(err)
 	}
 	defer log.Close()
+	var said strings.Builder
 	for lines := bufio.NewScanner(log); lines.Scan(); {
 		t.Log("job: " + lines.Text())
+		said.WriteString(lines.Text() + "\n")
 	}
 	poll(ctx, t, "the end of the Job", time.Minute, func(ctx context.Context) (bool, error) {
 		j, err := l.client.BatchV1().Jobs("default").Get(ctx, job, metav1.GetOptions{})
@@ -194,6 +206,7 @@ func (l *lab) install(ctx context.Context, t *testing.T, donor string) {
 	if err != nil || len(list.Items) != 1 {
 		t.Errorf("the Job took %d pods, want 1; %v", len(list.Items), err)
 	}
+	return said.String()
 }
 
 func (l *lab) pod(ctx context.Context, t *testing.T, name string) *corev1.Pod {
@@ -260,8 +273,9 @@ func (l *lab) checkDonor(ctx context.Context, t *testing.T, donor string, before
 func isTrue(b *bool) bool { return b != nil && *b }
 
 // checkDisk compares the donor's disk as it was when the donor was off with the
-// snapshot, after all that was done with copies of it.
-func (l *lab) checkDisk(t *testing.T, before observation, snapshot <-chan opened) {
+// snapshot, after all that was done with copies of it; and asks the file system
+// whether anybody but the donor mounted it.
+func (l *lab) checkDisk(ctx context.Context, t *testing.T, donor string, before observation, snapshot <-chan opened) {
 	got := <-snapshot
 	if got.err != nil {
 		t.Fatal(got.err)
@@ -278,7 +292,65 @@ func (l *lab) checkDisk(t *testing.T, before observation, snapshot <-chan opened
 	if disk != copied {
 		t.Errorf("the donor's disk when it was off has digest %s, its snapshot %s", disk, copied)
 	}
-	t.Logf("digest %s", disk)
+	off, err := mounts(ctx, before.disk)
+	if err != nil {
+		t.Fatalf("the donor's disk when it was off: %v", err)
+	}
+	now, err := mountCount(l.machines.sh(ctx, t, donor, `dumpe2fs -h "$(findmnt --noheadings --output SOURCE /)" 2>/dev/null`))
+	if err != nil {
+		t.Fatal(err)
+	}
+	n, err := strconv.Atoi(off)
+	if err != nil || now != strconv.Itoa(n+1) {
+		t.Errorf("the file system counts %s mounts, and %s when the donor was off: want one more, the donor's own", now, off)
+	}
+	t.Logf("digest %s; mounts %s and then %s", disk, off, now)
+}
+
+// checkAgain installs the chart once more, on the same day.
+func (l *lab) checkAgain(ctx context.Context, t *testing.T, donor, version string) {
+	boot := l.node(ctx, t, donor).Status.NodeInfo.BootID
+	l.helm(ctx, t, "uninstall", "prototype", "--wait")
+	if log := l.install(ctx, t, donor); !strings.Contains(log, "Nothing to do") {
+		t.Error("the Job did not say that there was nothing to do")
+	}
+	set, err := l.azure.Pool(ctx, poolName)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if id := *set.Properties.VirtualMachineProfile.StorageProfile.ImageReference.ID; id != version {
+		t.Errorf("the model's image is now %s, and was %s", id, version)
+	}
+	n := l.node(ctx, t, donor)
+	if n.Status.NodeInfo.BootID != boot || n.Spec.Unschedulable {
+		t.Errorf("the donor was touched: unschedulable %v, boot id %s, before %s", n.Spec.Unschedulable, n.Status.NodeInfo.BootID, boot)
+	}
+	f, err := l.azure.Clients()
+	if err != nil {
+		t.Fatal(err)
+	}
+	v := resource(version)
+	versions := 0
+	list := f.NewGalleryImageVersionsClient().NewListByGalleryImagePager(l.azure.Endpoint.ResourceGroup, v.gallery, v.image, nil)
+	for list.More() {
+		page, err := list.NextPage(ctx)
+		if err != nil {
+			t.Fatal(err)
+		}
+		versions += len(page.Value)
+	}
+	if versions != 1 {
+		t.Errorf("%d versions, want 1", versions)
+	}
+}
+
+// A versionName is an image version's id, taken apart.
+type versionName struct{ gallery, image, version string }
+
+func resource(id string) versionName {
+	parts := strings.Split(id, "/") // …/galleries/G/images/I/versions/V
+	n := len(parts)
+	return versionName{gallery: parts[n-5], image: parts[n-3], version: parts[n-1]}
 }
 
 func (l *lab) checkPods(ctx context.Context, t *testing.T, donor string, before observation, evicted *evictions) {
@@ -376,7 +448,7 @@ func (l *lab) checkModel(ctx context.Context, t *testing.T) string {
 	}
 	want := "/galleries/SIG_" + strings.ReplaceAll(l.azure.Endpoint.ResourceGroup, "-", "_") + "/images/kamino-" + poolName + "-prototype/versions/"
 	if !strings.Contains(*image.ID, want) {
-		t.Errorf("the model's image is %s, want one in %s", *image.ID, want)
+		t.Fatalf("the model's image is %s, want one in %s", *image.ID, want)
 	}
 	for _, e := range profile.ExtensionProfile.Extensions {
 		if !strings.HasSuffix(*e.Name, "AKSLinuxBilling") {
@@ -387,8 +459,8 @@ func (l *lab) checkModel(ctx context.Context, t *testing.T) string {
 	if err != nil {
 		t.Fatal(err)
 	}
-	version, err := f.NewGalleryImageVersionsClient().Get(ctx, l.azure.Endpoint.ResourceGroup, path.Base(path.Dir(path.Dir(path.Dir(path.Dir(*image.ID))))),
-		path.Base(path.Dir(path.Dir(*image.ID))), path.Base(*image.ID), nil)
+	v := resource(*image.ID)
+	version, err := f.NewGalleryImageVersionsClient().Get(ctx, l.azure.Endpoint.ResourceGroup, v.gallery, v.image, v.version, nil)
 	if err != nil {
 		t.Fatal(err)
 	}

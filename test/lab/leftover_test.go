@@ -4,9 +4,11 @@ package lab
 
 import (
 	"context"
+	"fmt"
 	"os"
 	"os/exec"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -14,10 +16,9 @@ import (
 	"github.com/ortet/ortet/internal/azsim/machine"
 )
 
-// assertNothingLeft looks for what machines make on the host: mounts, loop
-// devices, network namespaces and devices, control groups, containers.
-func assertNothingLeft(t *testing.T, dir string) {
-	t.Helper()
+// leftovers lists what machines in a folder have made on the host: mounts, loop
+// devices, network namespaces and devices, control groups, containers, processes.
+func leftovers(dir string) (found []string, err error) {
 	// Not the test's context, which has ended when clean-ups run.
 	ctx, cancel := context.WithTimeout(context.Background(), 10*time.Second)
 	defer cancel()
@@ -25,13 +26,13 @@ func assertNothingLeft(t *testing.T, dir string) {
 	mentions := func(what, text, part string) {
 		for line := range strings.Lines(text) {
 			if strings.Contains(line, part) {
-				t.Errorf("left behind: %s: %s", what, strings.TrimSpace(line))
+				found = append(found, what+": "+strings.TrimSpace(line))
 			}
 		}
 	}
 	mounts, err := os.ReadFile("/proc/self/mountinfo")
 	if err != nil {
-		t.Fatal(err)
+		return nil, err
 	}
 	mentions("mount", string(mounts), dir)
 	for what, argv := range map[string][]string{
@@ -41,39 +42,58 @@ func assertNothingLeft(t *testing.T, dir string) {
 	} {
 		out, err := exec.CommandContext(ctx, argv[0], argv[1:]...).CombinedOutput()
 		if err != nil {
-			t.Errorf("%v: %v: %s", argv, err, out)
+			return nil, fmt.Errorf("%v: %w: %s", argv, err, out)
 		}
 		mentions(what, string(out), prefix)
 	}
-	loops, err := filepath.Glob("/sys/block/loop*/loop/backing_file")
-	if err != nil {
-		t.Fatal(err)
-	}
-	for _, l := range loops {
-		file, err := os.ReadFile(l)
+	for what, f := range map[string]struct{ pattern, part string }{
+		"loop device": {"/sys/block/loop*/loop/backing_file", dir},
+		"process":     {"/proc/[0-9]*/cmdline", dir},
+	} {
+		files, err := filepath.Glob(f.pattern)
 		if err != nil {
-			continue // detached meanwhile
+			return nil, err
 		}
-		mentions("loop device", string(file), dir)
+		for _, file := range files {
+			content, err := os.ReadFile(file)
+			if err != nil {
+				continue // gone meanwhile
+			}
+			mentions(what+" "+file, strings.ReplaceAll(string(content), "\x00", " "), f.part)
+		}
 	}
 	for _, pattern := range []string{"/sys/fs/cgroup/*/" + prefix, "/sys/fs/cgroup/" + prefix, filepath.Join(dir, "runc", "*")} {
-		found, err := filepath.Glob(pattern)
+		files, err := filepath.Glob(pattern)
 		if err != nil {
-			t.Fatal(err)
+			return nil, err
 		}
-		for _, f := range found {
-			t.Errorf("left behind: %s", f)
-		}
+		found = append(found, files...)
 	}
-	processes, err := filepath.Glob("/proc/[0-9]*/cmdline")
+	return found, nil
+}
+
+func assertNothingLeft(t *testing.T, dir string) {
+	t.Helper()
+	found, err := leftovers(dir)
+	if err != nil {
+		t.Error(err)
+	}
+	for _, f := range found {
+		t.Errorf("left behind: %s", f)
+	}
+}
+
+// assertLeftoversAreSeen is for a time at which machines run: what is then found
+// nowhere would be missed in the end too.
+func assertLeftoversAreSeen(t *testing.T, dir string) {
+	t.Helper()
+	found, err := leftovers(dir)
 	if err != nil {
 		t.Fatal(err)
 	}
-	for _, p := range processes {
-		line, err := os.ReadFile(p)
-		if err != nil {
-			continue // ended meanwhile
+	for _, kind := range []string{"mount:", "loop device ", "network namespace:", "network device:", "route:", "/sys/fs/cgroup/", dir + "/runc/"} {
+		if !slices.ContainsFunc(found, func(f string) bool { return strings.HasPrefix(f, kind) }) {
+			t.Errorf("machines run, and nothing of the kind %q is found", kind)
 		}
-		mentions("process "+filepath.Base(filepath.Dir(p)), strings.ReplaceAll(string(line), "\x00", " "), dir)
 	}
 }
