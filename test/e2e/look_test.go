@@ -206,8 +206,8 @@ func (p *pool) whole(t *testing.T, name string, before kept) {
 	switch {
 	case now.spec.Unschedulable != before.spec.Unschedulable:
 		t.Fatalf("node %s: unschedulable is %v, was %v", name, now.spec.Unschedulable, before.spec.Unschedulable)
-	case now.protected:
-		t.Fatalf("instance of node %s is still protected", name)
+	case now.protected != before.protected:
+		t.Fatalf("instance of node %s: protected is %v, was %v", name, now.protected, before.protected)
 	case now.power != "running":
 		t.Fatalf("instance of node %s is %q", name, now.power)
 	case !maps.Equal(now.annotations, before.annotations):
@@ -215,10 +215,10 @@ func (p *pool) whole(t *testing.T, name string, before kept) {
 	case !maps.Equal(now.labels, before.labels):
 		t.Fatalf("labels of node %s are %v, were %v", name, now.labels, before.labels)
 	}
-	eventually(t, "node "+name+" to be Ready and without taints", func() bool {
+	eventually(t, "node "+name+" to be Ready, with the taints that it had", func() bool {
 		n, err := p.kube.CoreV1().Nodes().Get(t.Context(), name, metav1.GetOptions{})
 		must(t, err)
-		return isReady(n) && len(n.Spec.Taints) == 0
+		return isReady(n) && len(n.Spec.Taints) == len(before.spec.Taints)
 	})
 }
 
@@ -326,7 +326,7 @@ func (w *world) control(t *testing.T, method, what string, in, out any) {
 	must(t, err)
 	answer, err := w.web.Do(request)
 	must(t, err)
-	defer answer.Body.Close() //nolint:errcheck // read only
+	defer answer.Body.Close()
 	if answer.StatusCode >= http.StatusBadRequest {
 		t.Fatalf("%s %s: %s", method, what, answer.Status)
 	}

@@ -24,6 +24,7 @@ func TestOrtet(t *testing.T) {
 		{short: "storm", capacity: 2},
 		{short: "other", capacity: 3},
 		{short: "faulty", capacity: 2},
+		{short: "found", capacity: 2},
 		{short: "ctrlc", capacity: 2},
 		{short: "budget", capacity: 2},
 		{short: "wrong", capacity: 2},
@@ -35,6 +36,7 @@ func TestOrtet(t *testing.T) {
 		run  func(*testing.T, *world)
 	}{
 		{"faulty", faulty},
+		{"found", asFound},
 		{"story", story},
 		{"killed", killedAfterEachStep},
 		{"begun", killedAtEachStep},

@@ -168,7 +168,7 @@ func wrongInput(t *testing.T, w *world) {
 		{"no command", exitUsage, []string{"ortet"}, []string{"captur"}},
 		{"no node", exitUsage, []string{"name the node"}, []string{"capture"}},
 		{"two nodes", exitUsage, []string{"one argument"}, []string{"capture", donor, p.nodes[1]}},
-		{"unknown flag", exitUsage, []string{"--agian", "--help"}, []string{"capture", donor, "--agian"}},
+		{"unknown flag", exitUsage, []string{"--agein", "--help"}, []string{"capture", donor, "--agein"}},
 		{"flag without value", exitUsage, []string{"--workbench"}, []string{"capture", donor, "--workbench"}},
 		{"no such output", exitUsage, []string{"xml", "json"}, []string{"capture", donor, "-o", "xml"}},
 		{"short history", exitUsage, []string{"--history", "at least 2"}, []string{"capture", donor, "--history=1"}},

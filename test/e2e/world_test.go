@@ -178,13 +178,24 @@ func (p *pool) ready(t *testing.T, want int) []string {
 		must(t, err)
 		names = nil
 		for i := range list.Items {
-			if n := &list.Items[i]; strings.HasPrefix(n.Name, p.name) && isReady(n) && len(n.Spec.Taints) == 0 && n.Labels["beta.kubernetes.io/os"] != "" {
+			if n := &list.Items[i]; strings.HasPrefix(n.Name, p.name) && isReady(n) && settledIn(n) {
 				names = append(names, n.Name)
 			}
 		}
 		return len(names) >= want
 	})
 	return names
+}
+
+// settledIn reports whether the node controllers have labelled a new node and
+// taken their taints off.
+func settledIn(n *corev1.Node) bool {
+	for _, taint := range n.Spec.Taints {
+		if taint.Key != corev1.TaintNodeUnschedulable {
+			return false
+		}
+	}
+	return n.Labels["beta.kubernetes.io/os"] != ""
 }
 
 func isReady(n *corev1.Node) bool {
