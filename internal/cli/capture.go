@@ -7,6 +7,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/ortet/ortet/internal/cluster/kube"
 	"github.com/ortet/ortet/internal/engine"
 	"github.com/ortet/ortet/internal/plan"
 )
@@ -103,7 +104,9 @@ func (f *captureFlags) run(cmd *cobra.Command, o *options, node string) error {
 	ctx := cmd.Context()
 	show := newProgress(o.process.Err, o.process.Getenv)
 	defer show.Close()
-	e, err := o.connect(ctx, show, f.image, f.pullSecret)
+	needs := kube.Everything(o.namespace)
+	needs.Force = f.request.ForceDrain
+	e, err := o.connect(ctx, show, work{image: f.image, pullSecret: f.pullSecret, needs: &needs})
 	if err != nil {
 		return err
 	}

@@ -14,6 +14,7 @@ import (
 	"github.com/ortet/ortet/internal/azure"
 	"github.com/ortet/ortet/internal/azure/arm"
 	"github.com/ortet/ortet/internal/azure/credential"
+	"github.com/ortet/ortet/internal/cluster"
 	"github.com/ortet/ortet/internal/cluster/kube"
 	"github.com/ortet/ortet/internal/engine"
 	"github.com/ortet/ortet/internal/fleet"
@@ -22,10 +23,18 @@ import (
 // defaultImage is this release's container image.
 const defaultImage = "ghcr.io/ortet/ortet:v0.1.0"
 
+// work is what a command is going to do, as far as connecting goes.
+type work struct {
+	image, pullSecret string // of the pod that prepares the disk
+	// needs is what Kubernetes has to allow, for preflight; nil leaves the list
+	// to the engine.
+	needs *kube.Needs
+}
+
 // connect makes the engine from the flags and the environment, and logs in:
 // wrong credentials are told at once, rather than waited for as ones that are
 // being renewed.
-func (o *options) connect(ctx context.Context, show *progress, image, pullSecret string) (*engine.Engine, error) {
+func (o *options) connect(ctx context.Context, show *progress, w work) (*engine.Engine, error) {
 	config, err := o.kubernetes()
 	if err != nil {
 		return nil, err
@@ -51,14 +60,19 @@ func (o *options) connect(ctx context.Context, show *progress, image, pullSecret
 	if show != nil {
 		reporter = show
 	}
+	var accesses []cluster.Access
+	if w.needs != nil {
+		accesses = kube.Accesses(kube.Rules(*w.needs))
+	}
 	return engine.New(engine.Config{
 		Cloud:      azure.Audit(azure.Retry(azure.Limit(cloud, azure.Limits{}), azure.RetryPolicy{Jitter: rand.Float64}), o.log),
 		Cluster:    c,
 		Logger:     o.log,
 		Reporter:   reporter,
 		Version:    o.process.Version,
-		Image:      image,
-		PullSecret: pullSecret,
+		Image:      w.image,
+		PullSecret: w.pullSecret,
+		Accesses:   accesses,
 		Namespace:  o.namespace,
 		SelfNode:   o.process.Getenv("NODE_NAME"),
 		Holder:     holder,

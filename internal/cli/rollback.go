@@ -35,7 +35,7 @@ is put back where the earlier version needs it.`,
 			ctx := cmd.Context()
 			show := newProgress(o.process.Err, o.process.Getenv)
 			defer show.Close()
-			e, err := o.connect(ctx, show, defaultImage, "")
+			e, err := o.connect(ctx, show, work{})
 			if err != nil {
 				return err
 			}

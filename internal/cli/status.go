@@ -29,7 +29,7 @@ an argument it shows all pools that the cluster's nodes are in.`,
 				}
 				pools = append(pools, fleet.ResourceID(a))
 			}
-			e, err := o.connect(cmd.Context(), nil, defaultImage, "")
+			e, err := o.connect(cmd.Context(), nil, work{})
 			if err != nil {
 				return err
 			}

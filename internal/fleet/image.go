@@ -78,8 +78,9 @@ const (
 	TagRolledBack  = "ortet.io_rolled-back" // value: RFC 3339; such a version is not brought back by itself
 	TagCreatedBy   = "ortet.io_created-by"  // value: "ortet <version>"
 	TagReason      = "ortet.io_reason"      // for people
-	// TagCustomData is the SHA-256 of the customData that the model had when
-	// this version was made, so that a rollback knows what to restore.
+	// TagCustomData is the SHA-256 of the customData that goes with the version
+	// (the no-op's, for one that brings all on its disk), so that a rollback
+	// knows what to restore.
 	TagCustomData = "ortet.io_custom-data"
 )
 
