@@ -3,8 +3,9 @@
 // a real API server is cluster/kube.
 //
 // Every method returns a *fleet.Error. Reads are fresh and never list the whole
-// cluster into memory. What writes into Ortet's namespace is fleet.KindInvalid,
-// with the remedy, where that namespace does not exist.
+// cluster into memory. Leases.Hold makes Ortet's namespace where it is missing
+// and that is allowed; what else writes there is fleet.KindInvalid, with the
+// remedy, where it does not exist.
 package cluster
 
 import (
