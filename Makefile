@@ -15,7 +15,7 @@ GOLANGCI_VERSION := v2.15.0
 GOLANGCI := $(ORTET_CACHE)/tools/golangci-lint-$(GOLANGCI_VERSION)/golangci-lint
 # Test packages that share the machine's two cores with an API server of their
 # own run a few at a time.
-TESTFLAGS ?=
+TESTFLAGS ?= -timeout 20m
 SEEDS ?= 1000
 BENCH ?=
 
