@@ -39,7 +39,7 @@ while [ $# -gt 0 ]; do
 	esac
 done
 [ -n "$controlplane" ] && [ -n "$images" ] || usage
-mirror=${mirror:-http://deb.debian.org/debian}
+[ -n "$mirror" ] || { echo "rootfs.sh: no Debian mirror in apt's sources: name one with --mirror URL" >&2; exit 66; }
 [ -x "$controlplane" ] || { echo "rootfs.sh: $controlplane is no program: build it with hack/controlplane/build.sh" >&2; exit 66; }
 [ "$(id -u)" = 0 ] || { echo "rootfs.sh: needs root, to install packages into a root file system and to mount it" >&2; exit 77; }
 for tool in debootstrap sfdisk partx mkfs.ext4 mkfs.vfat losetup; do
