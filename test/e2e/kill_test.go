@@ -5,6 +5,7 @@ import (
 	"net/http"
 	"net/url"
 	"os"
+	"path"
 	"slices"
 	"strings"
 	"syscall"
@@ -40,6 +41,35 @@ func killedAnywhere(t *testing.T, w *world) {
 		time.AfterFunc(after, func() { _ = process.Kill() }) // it may have ended
 		return after.Round(time.Millisecond).String(), nil
 	})
+}
+
+// killedOnce kills a fresh capture at one place, and says the same command once
+// more: that alone finishes it.
+func killedOnce(t *testing.T, w *world) {
+	p := w.pool(t, "once", 2)
+	donor, bench := p.nodes[0], p.nodes[1]
+	p.run2pods(t, "app", donor, "example.invalid/app:"+p.short)
+	before := p.node(t, donor)
+	args := baked("capture", donor, "--workbench="+bench, "--again", "--history=100")
+	for i, at := range []struct{ step, state string }{
+		{"drain", "started"}, {"stop", "started"}, {"snapshot", "started"}, {"start", "started"}, {"attach", "done"},
+		{"generalize", "started"}, {"generalized-snapshot", "started"}, {"version", "started"}, {"model", "started"},
+	} {
+		p.ortet(t, on(at.step, at.state, syscall.SIGKILL), args...).exits(t, exitKilled)
+		var result struct {
+			Version string
+			Resumed bool
+		}
+		p.ortet(t, nil, append(args, "-o", "json")...).exits(t, exitDone).json(t, &result)
+		versions := p.versions(t)
+		if len(versions) != i+1 || lastOf(versions) != path.Base(result.Version) {
+			t.Fatalf("killed at %s %s, versions are %v, the newest is said to be %s", at.step, at.state, versions, result.Version)
+		}
+		t.Logf("killed at %s %s: resumed %v", at.step, at.state, result.Resumed)
+		p.pinned(t, path.Base(result.Version))
+		p.whole(t, donor, before)
+		p.clean(t)
+	}
 }
 
 // chain kills at each line that want picks, at each step once.

@@ -23,6 +23,7 @@ func TestOrtet(t *testing.T) {
 		{short: "begun", capacity: 2},
 		{short: "storm", capacity: 2},
 		{short: "other", capacity: 3},
+		{short: "once", capacity: 2},
 		{short: "faulty", capacity: 2},
 		{short: "found", capacity: 2},
 		{short: "ctrlc", capacity: 2},
@@ -36,6 +37,7 @@ func TestOrtet(t *testing.T) {
 		run  func(*testing.T, *world)
 	}{
 		{"faulty", faulty},
+		{"once", killedOnce},
 		{"found", asFound},
 		{"story", story},
 		{"killed", killedAfterEachStep},
