@@ -3,7 +3,6 @@
 package lab
 
 import (
-	"bufio"
 	"context"
 	"encoding/base64"
 	"fmt"
@@ -16,7 +15,6 @@ import (
 	"time"
 
 	"github.com/Azure/azure-sdk-for-go/sdk/resourcemanager/compute/armcompute/v8"
-	batchv1 "k8s.io/api/batch/v1"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 )
@@ -59,6 +57,9 @@ func TestCaptureOnRealMachines(t *testing.T) {
 	assertLeftoversAreSeen(t, l.machines.dir)
 	line.begin("the chart's Job captures " + donor)
 	l.install(ctx, t, donor)
+	if job := l.follow(ctx, t, donor, nil); len(job.pods) != 1 {
+		t.Errorf("the Job took the pods %v, want one", job.pods)
+	}
 	line.begin("the Job is done; what it left is looked at")
 
 	t.Run("the donor is given back as it was", func(t *testing.T) { l.checkDonor(ctx, t, donor, before) })
@@ -79,6 +80,9 @@ func TestCaptureOnRealMachines(t *testing.T) {
 		t.Fatal(err)
 	}
 	clones := slices.DeleteFunc(l.awaitNodes(ctx, t, workers+2), func(n string) bool { return slices.Contains(nodes, n) })
+	if len(clones) != 2 {
+		t.Fatalf("clones %v, want 2", clones)
+	}
 	line.begin("the clones are looked at")
 	t.Run("clones come from the prototype", func(t *testing.T) { l.checkOrigin(ctx, t, clones, version) })
 	t.Run("clones are machines of their own", func(t *testing.T) { l.checkIdentity(ctx, t, donor, clones) })
@@ -97,6 +101,14 @@ func TestCaptureOnRealMachines(t *testing.T) {
 			}
 		}
 	})
+
+	line.begin("another capture, whose pod is killed, by the next pod")
+	second := ""
+	t.Run("what a killed pod began the next one ends", func(t *testing.T) { second = l.checkKilled(ctx, t, donor, version) })
+	if !t.Failed() {
+		line.begin("rollback, and another instance")
+		t.Run("a rollback holds for the next instance", func(t *testing.T) { l.checkRollback(ctx, t, donor, version, second) })
+	}
 	line.print()
 }
 
@@ -144,97 +156,6 @@ func (l *lab) observe(ctx context.Context, t *testing.T, donor string) observati
 	return o
 }
 
-// helm runs it, and gives its standard output.
-func (l *lab) helm(ctx context.Context, t *testing.T, args ...string) string {
-	t.Helper()
-	binary := strings.TrimSpace(l.run(ctx, t, "hack/helm/build.sh"))
-	return l.run(ctx, t, append([]string{binary, "--kubeconfig", l.cp.Kubeconfig, "--namespace", "default"}, args...)...)
-}
-
-// install installs the chart as its users do, follows the Job's log and returns
-// it when the Job has succeeded.
-func (l *lab) install(ctx context.Context, t *testing.T, donor string) string {
-	t.Helper()
-	l.helm(ctx, t, "install", "prototype", "charts/vmss-prototype",
-		"--set", "kamino.targetNode="+donor, "--set", "kamino.drain.gracePeriod=30")
-	pods := l.client.CoreV1().Pods("default")
-	const job = "kamino-gen-" + poolName
-	var name, status string
-	defer func() {
-		if t.Failed() {
-			l.explain(t, name, status)
-		}
-	}()
-	poll(ctx, t, "the Job's pod to run", time.Minute, func(ctx context.Context) (bool, error) {
-		list, err := pods.List(ctx, metav1.ListOptions{LabelSelector: "batch.kubernetes.io/job-name=" + job})
-		if err != nil || len(list.Items) == 0 {
-			return false, err
-		}
-		p := list.Items[0]
-		name, status = p.Name, fmt.Sprintf("%+v", p.Status)
-		return p.Status.Phase != corev1.PodPending, nil
-	})
-	if n := l.pod(ctx, t, name).Spec.NodeName; n == donor {
-		t.Fatalf("the Job runs on the node that it captures, %s", n)
-	}
-	log, err := pods.GetLogs(name, &corev1.PodLogOptions{Follow: true}).Stream(ctx)
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer log.Close()
-	var said strings.Builder
-	for lines := bufio.NewScanner(log); lines.Scan(); {
-		t.Log("job: " + lines.Text())
-		said.WriteString(lines.Text() + "\n")
-	}
-	poll(ctx, t, "the end of the Job", time.Minute, func(ctx context.Context) (bool, error) {
-		j, err := l.client.BatchV1().Jobs("default").Get(ctx, job, metav1.GetOptions{})
-		if err != nil {
-			return false, err
-		}
-		for _, c := range j.Status.Conditions {
-			if c.Status == corev1.ConditionTrue && c.Type == batchv1.JobFailed {
-				return false, fmt.Errorf("the Job failed: %s: %s", c.Reason, c.Message)
-			}
-			if c.Status == corev1.ConditionTrue && c.Type == batchv1.JobComplete {
-				return true, nil
-			}
-		}
-		return false, nil
-	})
-	list, err := pods.List(ctx, metav1.ListOptions{LabelSelector: "batch.kubernetes.io/job-name=" + job})
-	if err != nil || len(list.Items) != 1 {
-		t.Errorf("the Job took %d pods, want 1; %v", len(list.Items), err)
-	}
-	return said.String()
-}
-
-func (l *lab) pod(ctx context.Context, t *testing.T, name string) *corev1.Pod {
-	t.Helper()
-	p, err := l.client.CoreV1().Pods("default").Get(ctx, name, metav1.GetOptions{})
-	if err != nil {
-		t.Fatal(err)
-	}
-	return p
-}
-
-// explain shows what a person would look at when the Job did not succeed.
-func (l *lab) explain(t *testing.T, pod, status string) {
-	ctx, cancel := context.WithTimeout(context.Background(), 20*time.Second)
-	defer cancel()
-	t.Logf("pod %s: %s", pod, status)
-	events, err := l.client.CoreV1().Events("").List(ctx, metav1.ListOptions{})
-	if err != nil {
-		t.Log(err)
-		return
-	}
-	for _, e := range events.Items {
-		if e.Type != corev1.EventTypeNormal {
-			t.Logf("event %s/%s %s: %s", e.InvolvedObject.Kind, e.InvolvedObject.Name, e.Reason, e.Message)
-		}
-	}
-}
-
 func (l *lab) checkDonor(ctx context.Context, t *testing.T, donor string, before observation) {
 	now := l.node(ctx, t, donor)
 	if now.UID != before.node.UID || !ready(*now) || now.Spec.Unschedulable {
@@ -252,10 +173,7 @@ func (l *lab) checkDonor(ctx context.Context, t *testing.T, donor string, before
 	if !maps.Equal(now.Labels, before.node.Labels) {
 		t.Errorf("labels %v, before %v", now.Labels, before.node.Labels)
 	}
-	vm := l.instances(ctx, t)[donor]
-	if p := vm.Properties.ProtectionPolicy; p != nil && (isTrue(p.ProtectFromScaleIn) || isTrue(p.ProtectFromScaleSetActions)) {
-		t.Error("the instance is still protected")
-	}
+	l.checkUnprotected(ctx, t, donor)
 	for mark, value := range l.machines.identity(ctx, t, donor) {
 		if value != before.identity[mark] {
 			t.Errorf("%s: %s, before %s", mark, value, before.identity[mark])
@@ -267,6 +185,14 @@ func (l *lab) checkDonor(ctx context.Context, t *testing.T, donor string, before
 	}
 	for _, line := range onlyIn(after, before.tree) {
 		t.Errorf("is:  %s", line)
+	}
+}
+
+func (l *lab) checkUnprotected(ctx context.Context, t *testing.T, donor string) {
+	t.Helper()
+	vm := l.instances(ctx, t)[donor]
+	if p := vm.Properties.ProtectionPolicy; p != nil && (isTrue(p.ProtectFromScaleIn) || isTrue(p.ProtectFromScaleSetActions)) {
+		t.Error("the instance is still protected")
 	}
 }
 
@@ -311,37 +237,42 @@ func (l *lab) checkDisk(ctx context.Context, t *testing.T, donor string, before 
 func (l *lab) checkAgain(ctx context.Context, t *testing.T, donor, version string) {
 	boot := l.node(ctx, t, donor).Status.NodeInfo.BootID
 	l.helm(ctx, t, "uninstall", "prototype", "--wait")
-	if log := l.install(ctx, t, donor); !strings.Contains(log, "Nothing to do") {
+	l.install(ctx, t, donor)
+	if job := l.follow(ctx, t, donor, nil); !strings.Contains(job.log, "Nothing to do") {
 		t.Error("the Job did not say that there was nothing to do")
 	}
-	set, err := l.azure.Pool(ctx, poolName)
-	if err != nil {
-		t.Fatal(err)
-	}
-	if id := *set.Properties.VirtualMachineProfile.StorageProfile.ImageReference.ID; id != version {
+	if id := l.checkModel(ctx, t); id != version {
 		t.Errorf("the model's image is now %s, and was %s", id, version)
 	}
 	n := l.node(ctx, t, donor)
 	if n.Status.NodeInfo.BootID != boot || n.Spec.Unschedulable {
 		t.Errorf("the donor was touched: unschedulable %v, boot id %s, before %s", n.Spec.Unschedulable, n.Status.NodeInfo.BootID, boot)
 	}
+	if all := l.versions(ctx, t, version); len(all) != 1 {
+		t.Errorf("versions %v, want 1", all)
+	}
+}
+
+// versions lists those of the image definition that a version belongs to.
+func (l *lab) versions(ctx context.Context, t *testing.T, of string) []string {
+	t.Helper()
 	f, err := l.azure.Clients()
 	if err != nil {
 		t.Fatal(err)
 	}
-	v := resource(version)
-	versions := 0
+	var all []string
+	v := resource(of)
 	list := f.NewGalleryImageVersionsClient().NewListByGalleryImagePager(l.azure.Endpoint.ResourceGroup, v.gallery, v.image, nil)
 	for list.More() {
 		page, err := list.NextPage(ctx)
 		if err != nil {
 			t.Fatal(err)
 		}
-		versions += len(page.Value)
+		for _, v := range page.Value {
+			all = append(all, *v.Name)
+		}
 	}
-	if versions != 1 {
-		t.Errorf("%d versions, want 1", versions)
-	}
+	return all
 }
 
 // A versionName is an image version's id, taken apart.
@@ -399,10 +330,11 @@ func (l *lab) checkTemporary(ctx context.Context, t *testing.T, nodes []string) 
 			}
 		}
 	}
-	if disks != workers {
-		t.Errorf("%d disks, want one for each of %d machines", disks, workers)
+	instances := l.instances(ctx, t)
+	if disks != len(instances) {
+		t.Errorf("%d disks, want one for each of %d machines", disks, len(instances))
 	}
-	for name, vm := range l.instances(ctx, t) {
+	for name, vm := range instances {
 		if n := len(vm.Properties.StorageProfile.DataDisks); n != 0 {
 			t.Errorf("%s has %d data disks", name, n)
 		}
@@ -471,9 +403,6 @@ func (l *lab) checkModel(ctx context.Context, t *testing.T) string {
 }
 
 func (l *lab) checkOrigin(ctx context.Context, t *testing.T, clones []string, version string) {
-	if len(clones) != 2 {
-		t.Fatalf("clones %v, want 2", clones)
-	}
 	instances := l.instances(ctx, t)
 	for _, c := range clones {
 		vm := instances[c]
