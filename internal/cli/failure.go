@@ -9,6 +9,7 @@ import (
 
 	"github.com/ortet/ortet/internal/engine"
 	"github.com/ortet/ortet/internal/fleet"
+	"github.com/ortet/ortet/internal/plan"
 )
 
 // writeError tells a person why a command ended otherwise than it should. Lines
@@ -54,6 +55,36 @@ func writeError(w io.Writer, err error) {
 // stopped reports whether an error is no more than the trace of a signal.
 func stopped(err error) bool {
 	return errors.Is(err, context.Canceled) || err != nil && strings.HasSuffix(err.Error(), " signal received")
+}
+
+// failure is what a program that reads -o json gets where a command did not end
+// well: as far as it came, and why it ended.
+type failure struct {
+	Result   any            `json:"result"`
+	Exit     int            `json:"exit"`
+	Error    string         `json:"error"`
+	Problems []plan.Problem `json:"problems,omitempty"` // where it was refused
+	Left     []string       `json:"left,omitempty"`     // what needs a person
+}
+
+// printFailure writes a failure in the form that -o asks for and gives err back,
+// which is told on standard error in any form.
+func (o *options) printFailure(result any, err error) error {
+	if o.output == "table" {
+		return err
+	}
+	f := failure{Result: result, Exit: engine.ExitCode(err), Error: err.Error()}
+	var (
+		refused     *engine.Refused
+		needsPerson *engine.NeedsPerson
+	)
+	if errors.As(err, &refused) {
+		f.Problems = refused.Problems
+	}
+	if errors.As(err, &needsPerson) {
+		f.Left = needsPerson.Left
+	}
+	return errors.Join(err, o.print(f, nil))
 }
 
 // shortly is an ARM id in words, "instance 3 of scale set pool1", and anything

@@ -4,6 +4,7 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
+	"slices"
 	"time"
 
 	"github.com/ortet/ortet/internal/azure"
@@ -111,6 +112,10 @@ func (e *Engine) Plan(ctx context.Context, q CaptureRequest) (plan.Plan, error) 
 	p, err := e.prepare(ctx, t, q)
 	if err != nil {
 		return plan.Plan{}, err
+	}
+	willScan := slices.ContainsFunc(p.plan.Steps, func(s plan.Step) bool { return s.ID == plan.StepGeneralize && s.Skip == "" })
+	if willScan && !q.AcceptPoolCredentials {
+		p.plan.Notes = append(p.plan.Notes, "credentials that the pool's nodes share (azure.json, a bootstrap kubeconfig) end the capture when they are found on the copied disk, after the node was stopped once; --accept-pool-credentials lets them be on the image")
 	}
 	if open {
 		p.plan.Resumes = true

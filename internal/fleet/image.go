@@ -4,28 +4,31 @@ import "time"
 
 // A Gallery holds image definitions.
 type Gallery struct {
-	ID       ResourceID
-	Location string
-	Tags     map[string]string
+	ID       ResourceID        `json:"id"`
+	Location string            `json:"location,omitempty"`
+	Tags     map[string]string `json:"tags,omitempty"`
 }
 
 // A Definition groups image versions and fixes what they can boot on. All but
 // the tags is immutable.
 type Definition struct {
-	ID                    ResourceID
-	Location              string
-	Publisher, Offer, SKU string
-	OSState               string // "Generalized"
-	Linux                 bool
-	Generation            string // "V1" or "V2"
-	Architecture          string // "x64" or "Arm64"
-	SecurityType          string // feature SecurityType; "" where absent
-	Controllers           string // feature DiskControllerTypes; "" where absent means SCSI
-	Accelerated           bool
-	PlanName, PlanProduct string
-	PlanPublisher         string
-	Tags                  map[string]string
-	ProvisioningState     string
+	ID                ResourceID        `json:"id"`
+	Location          string            `json:"location,omitempty"`
+	Publisher         string            `json:"publisher,omitempty"`
+	Offer             string            `json:"offer,omitempty"`
+	SKU               string            `json:"sku,omitempty"`
+	OSState           string            `json:"osState,omitempty"` // "Generalized"
+	Linux             bool              `json:"linux"`
+	Generation        string            `json:"generation,omitempty"`   // "V1" or "V2"
+	Architecture      string            `json:"architecture,omitempty"` // "x64" or "Arm64"
+	SecurityType      string            `json:"securityType,omitempty"` // feature SecurityType; "" where absent
+	Controllers       string            `json:"controllers,omitempty"`  // feature DiskControllerTypes; "" where absent means SCSI
+	Accelerated       bool              `json:"accelerated"`
+	PlanName          string            `json:"planName,omitempty"`
+	PlanProduct       string            `json:"planProduct,omitempty"`
+	PlanPublisher     string            `json:"planPublisher,omitempty"`
+	Tags              map[string]string `json:"tags,omitempty"`
+	ProvisioningState string            `json:"provisioningState,omitempty"`
 }
 
 // ReplicationMode is how a version's copies are made.
@@ -42,30 +45,30 @@ const (
 
 // An ImageVersion is one image, with its replication status.
 type ImageVersion struct {
-	ID                ResourceID
-	Name              string // "2026.11.21"
-	Location          string
-	ProvisioningState string // Creating, Updating, Succeeded, Failed, Deleting, Migrating
-	Published         time.Time
-	EndOfLife         time.Time // zero: none
-	ExcludeFromLatest bool
-	DeletionBlocked   bool // safetyProfile.blockDeletionBeforeEndOfLife
-	Replicas          int32
-	StorageType       string
-	ReplicationMode   string
-	Source            ResourceID
-	Tags              map[string]string
+	ID                ResourceID        `json:"id"`
+	Name              string            `json:"name"` // "2026.11.21"
+	Location          string            `json:"location,omitempty"`
+	ProvisioningState string            `json:"provisioningState,omitempty"` // Creating, Updating, Succeeded, Failed, Deleting, Migrating
+	Published         time.Time         `json:"published,omitzero"`
+	EndOfLife         time.Time         `json:"endOfLife,omitzero"` // zero: none
+	ExcludeFromLatest bool              `json:"excludeFromLatest"`
+	DeletionBlocked   bool              `json:"deletionBlocked"` // safetyProfile.blockDeletionBeforeEndOfLife
+	Replicas          int32             `json:"replicas"`
+	StorageType       string            `json:"storageType,omitempty"`
+	ReplicationMode   string            `json:"replicationMode,omitempty"`
+	Source            ResourceID        `json:"source,omitempty"`
+	Tags              map[string]string `json:"tags,omitempty"`
 	// Progress is the lowest replication progress of its regions, in percent;
 	// -1 where Azure did not say.
-	Progress int32
+	Progress int32 `json:"progress"`
 	// FailureMessage is what Azure says of a Failed version, where it does.
-	FailureMessage string
+	FailureMessage string `json:"failureMessage,omitempty"`
 }
 
 // An ImageUse says who refers to an image: a model or an instance.
 type ImageUse struct {
-	Image ResourceID // a version, or a definition (which means its latest)
-	By    ResourceID
+	Image ResourceID `json:"image,omitempty"` // a version, or a definition (which means its latest)
+	By    ResourceID `json:"by,omitempty"`
 }
 
 // Tags that Ortet reads and writes. Azure forbids "/" in tag names, so the

@@ -13,51 +13,57 @@ const (
 
 // A Pool is a scale set whose instances are nodes, as a fresh GET shows it.
 type Pool struct {
-	ID       ResourceID
-	Name     string
-	Location string
-	Zones    []string
-	Tags     map[string]string
-	Size     string // "Standard_D2s_v5"
-	Capacity int64
+	ID       ResourceID        `json:"id"`
+	Name     string            `json:"name"`
+	Location string            `json:"location,omitempty"`
+	Zones    []string          `json:"zones,omitempty"`
+	Tags     map[string]string `json:"tags,omitempty"`
+	Size     string            `json:"size,omitempty"` // "Standard_D2s_v5"
+	Capacity int64             `json:"capacity"`
 
-	Orchestration      string // Uniform or Flexible
-	UpgradeMode        string // Manual, Automatic, Rolling
-	AutomaticOSUpgrade bool
-	AutomaticRepairs   bool
-	Overprovision      bool
-	Spot               bool // priority Spot or Low
-	EvictionPolicy     string
-	ProvisioningState  string
+	Orchestration      string `json:"orchestration,omitempty"` // Uniform or Flexible
+	UpgradeMode        string `json:"upgradeMode,omitempty"`   // Manual, Automatic, Rolling
+	AutomaticOSUpgrade bool   `json:"automaticOSUpgrade"`
+	AutomaticRepairs   bool   `json:"automaticRepairs"`
+	Overprovision      bool   `json:"overprovision"`
+	Spot               bool   `json:"spot"` // priority Spot or Low
+	EvictionPolicy     string `json:"evictionPolicy,omitempty"`
+	ProvisioningState  string `json:"provisioningState,omitempty"`
 
-	Model Model
+	Model Model `json:"model"`
 }
 
 // A Model is the recipe for the pool's new instances.
 type Model struct {
-	Image        ImageReference
-	Extensions   []Extension
-	EphemeralOS  bool   // diffDiskSettings is set
-	SecurityType string // "", Standard, TrustedLaunch, ConfidentialVM
-	NVMe         bool   // storageProfile.diskControllerType is NVMe
-	OSDiskSizeGB int32  // 0: the image's
-	OSDiskSKU    string // "Premium_LRS"
-	Accelerated  bool   // accelerated networking on any interface
-	Linux        bool
+	Image        ImageReference `json:"image"`
+	Extensions   []Extension    `json:"extensions,omitempty"`
+	EphemeralOS  bool           `json:"ephemeralOS"`            // diffDiskSettings is set
+	SecurityType string         `json:"securityType,omitempty"` // "", Standard, TrustedLaunch, ConfidentialVM
+	NVMe         bool           `json:"nvme"`                   // storageProfile.diskControllerType is NVMe
+	OSDiskSizeGB int32          `json:"osDiskSizeGB"`           // 0: the image's
+	OSDiskSKU    string         `json:"osDiskSku,omitempty"`    // "Premium_LRS"
+	Accelerated  bool           `json:"accelerated"`            // accelerated networking on any interface
+	Linux        bool           `json:"linux"`
 }
 
 // An ImageReference is either a gallery image (ID) or a marketplace one.
 type ImageReference struct {
-	ID                             ResourceID
-	Publisher, Offer, SKU, Version string
-	ExactVersion                   string // of a marketplace image, where Azure says
+	ID           ResourceID `json:"id"`
+	Publisher    string     `json:"publisher,omitempty"`
+	Offer        string     `json:"offer,omitempty"`
+	SKU          string     `json:"sku,omitempty"`
+	Version      string     `json:"version,omitempty"`
+	ExactVersion string     `json:"exactVersion,omitempty"` // of a marketplace image, where Azure says
 }
 
 // An Extension of the model. Its protected settings never read back.
 type Extension struct {
-	Name, Publisher, Type, Version string
-	After                          []string // provisionAfterExtensions
-	HasProtectedSettings           bool     // Azure does not say; true where the type is known to use them
+	Name                 string   `json:"name"`
+	Publisher            string   `json:"publisher,omitempty"`
+	Type                 string   `json:"type,omitempty"`
+	Version              string   `json:"version,omitempty"`
+	After                []string `json:"after,omitempty"`      // provisionAfterExtensions
+	HasProtectedSettings bool     `json:"hasProtectedSettings"` // Azure does not say; true where the type is known to use them
 }
 
 // PowerState is what an instance view says: "running", "stopped",
@@ -76,72 +82,72 @@ const (
 
 // An Instance is one computer of a Uniform pool, with its instance view.
 type Instance struct {
-	ID                 ResourceID
-	InstanceID         string // "3"
-	Name               string // "pool1_3"
-	HostName           string // "pool1000003"; Node names are lower case
-	VMID               string
-	Zone               string // "" without zones
-	Size               string
-	ProvisioningState  string
-	Power              PowerState
-	LatestModelApplied bool
-	Protection         Protection
-	Image              ImageReference // what it was made from
-	Generation         string         // "V1" or "V2"
-	SecurityType       string
-	OSDisk             ResourceID // "" for an ephemeral one
-	DataDisks          []AttachedDisk
+	ID                 ResourceID     `json:"id"`
+	InstanceID         string         `json:"instanceId,omitempty"` // "3"
+	Name               string         `json:"name"`                 // "pool1_3"
+	HostName           string         `json:"hostName,omitempty"`   // "pool1000003"; Node names are lower case
+	VMID               string         `json:"vmId,omitempty"`
+	Zone               string         `json:"zone,omitempty"` // "" without zones
+	Size               string         `json:"size,omitempty"`
+	ProvisioningState  string         `json:"provisioningState,omitempty"`
+	Power              PowerState     `json:"power,omitempty"`
+	LatestModelApplied bool           `json:"latestModelApplied"`
+	Protection         Protection     `json:"protection"`
+	Image              ImageReference `json:"image"`                // what it was made from
+	Generation         string         `json:"generation,omitempty"` // "V1" or "V2"
+	SecurityType       string         `json:"securityType,omitempty"`
+	OSDisk             ResourceID     `json:"osDisk,omitempty"` // "" for an ephemeral one
+	DataDisks          []AttachedDisk `json:"dataDisks,omitempty"`
 }
 
 // Protection is Azure's instance protection.
 type Protection struct {
-	ScaleIn         bool // protectFromScaleIn
-	ScaleSetActions bool // protectFromScaleSetActions
+	ScaleIn         bool `json:"scaleIn"`         // protectFromScaleIn
+	ScaleSetActions bool `json:"scaleSetActions"` // protectFromScaleSetActions
 }
 
 // An AttachedDisk is a data disk of an instance.
 type AttachedDisk struct {
-	LUN  int32
-	Disk ResourceID
+	LUN  int32      `json:"lun"`
+	Disk ResourceID `json:"disk,omitempty"`
 }
 
 // A Disk is a managed disk.
 type Disk struct {
-	ID                ResourceID
-	Location          string
-	Zone              string
-	SizeGB            int32
-	SKU               string
-	Generation        string // "V1" or "V2"
-	Architecture      string // "x64" or "Arm64"
-	Source            ResourceID
-	ManagedBy         ResourceID // "" where it is attached to nothing
-	ProvisioningState string
-	Tags              map[string]string
+	ID                ResourceID        `json:"id"`
+	Location          string            `json:"location,omitempty"`
+	Zone              string            `json:"zone,omitempty"`
+	SizeGB            int32             `json:"sizeGB"`
+	SKU               string            `json:"sku,omitempty"`
+	Generation        string            `json:"generation,omitempty"`   // "V1" or "V2"
+	Architecture      string            `json:"architecture,omitempty"` // "x64" or "Arm64"
+	Source            ResourceID        `json:"source,omitempty"`
+	ManagedBy         ResourceID        `json:"managedBy,omitempty"` // "" where it is attached to nothing
+	ProvisioningState string            `json:"provisioningState,omitempty"`
+	Tags              map[string]string `json:"tags,omitempty"`
 	// Controllers it can be attached by: "SCSI", "SCSI, NVMe".
-	Controllers  string
-	SecurityType string
-	Created      time.Time
+	Controllers  string    `json:"controllers,omitempty"`
+	SecurityType string    `json:"securityType,omitempty"`
+	Created      time.Time `json:"created,omitzero"`
 }
 
 // A Snapshot is a copy of a disk at a time.
 type Snapshot struct {
-	ID                ResourceID
-	Source            ResourceID // disk
-	ProvisioningState string
-	Tags              map[string]string
-	Created           time.Time
-	Generation        string
-	Architecture      string
-	SizeGB            int32
+	ID                ResourceID        `json:"id"`
+	Source            ResourceID        `json:"source,omitempty"` // disk
+	ProvisioningState string            `json:"provisioningState,omitempty"`
+	Tags              map[string]string `json:"tags,omitempty"`
+	Created           time.Time         `json:"created,omitzero"`
+	Generation        string            `json:"generation,omitempty"`
+	Architecture      string            `json:"architecture,omitempty"`
+	SizeGB            int32             `json:"sizeGB"`
 }
 
 // A SizeInfo is what the region's catalogue says of a VM size.
 type SizeInfo struct {
-	Name         string
-	Architecture string   // "x64" or "Arm64"
-	Generations  []string // "V1", "V2"
-	Controllers  []string // "SCSI", "NVMe"
-	MaxDataDisks int32
+	Name         string   `json:"name"`
+	Architecture string   `json:"architecture,omitempty"` // "x64" or "Arm64"
+	Generations  []string `json:"generations,omitempty"`  // "V1", "V2"
+	Controllers  []string `json:"controllers,omitempty"`  // "SCSI", "NVMe"
+	MaxDataDisks int32    `json:"maxDataDisks"`
 }

@@ -22,8 +22,8 @@ import (
 )
 
 var (
-	scaleNodes = flag.Int("hollow.nodes", 200, "nodes of TestScale")
-	scalePods  = flag.Int("hollow.pods", 2000, "pods of TestScale")
+	scaleNodes = flag.Int("hollow.nodes", 60, "nodes of TestScale")
+	scalePods  = flag.Int("hollow.pods", 600, "pods of TestScale")
 	scaleIdle  = flag.Duration("hollow.idle", 10*time.Second, "how long TestScale watches what the nodes cost at rest")
 )
 

@@ -1,0 +1,43 @@
+package cli
+
+import (
+	"bytes"
+	"encoding/json"
+	"errors"
+	"testing"
+
+	"github.com/ortet/ortet/internal/engine"
+	"github.com/ortet/ortet/internal/plan"
+)
+
+// A program that asked for JSON gets JSON, however the command ends.
+func TestFailuresAreJSONToo(t *testing.T) {
+	for name, c := range map[string]struct {
+		err  error
+		want failure
+	}{
+		"refused": {&engine.Refused{Problems: []plan.Problem{{Code: "NodeNotReady", What: "w", On: "node n"}}},
+			failure{Exit: 3, Problems: []plan.Problem{{Code: "NodeNotReady"}}}},
+		"needs a person": {&engine.NeedsPerson{Step: "ready", Left: []string{"node n"}, Err: errors.New("x")}, failure{Exit: 4, Left: []string{"node n"}}},
+		"failed":         {&engine.Failed{Step: "drain", Err: errors.New("x")}, failure{Exit: 1}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			var out bytes.Buffer
+			o := &options{output: "json", process: Process{Out: &out}}
+			err := o.printFailure(engine.CaptureResult{Donor: "n"}, c.err)
+			if !errors.Is(err, c.err) || engine.ExitCode(err) != c.want.Exit {
+				t.Errorf("gives %v back, with exit code %d", err, engine.ExitCode(err))
+			}
+			var got failure
+			if err := json.Unmarshal(out.Bytes(), &got); err != nil {
+				t.Fatalf("not JSON: %v\n%s", err, out.String())
+			}
+			if got.Exit != c.want.Exit || got.Error == "" || len(got.Problems) != len(c.want.Problems) || len(got.Left) != len(c.want.Left) {
+				t.Errorf("got %+v", got)
+			}
+			if len(got.Problems) == 1 && got.Problems[0].Code != c.want.Problems[0].Code {
+				t.Errorf("problem %+v", got.Problems[0])
+			}
+		})
+	}
+}
