@@ -1,6 +1,8 @@
 package e2e
 
 import (
+	"flag"
+	"fmt"
 	"os"
 	"testing"
 	"time"
@@ -8,7 +10,18 @@ import (
 	"github.com/ortet/ortet/test/controlplane"
 )
 
-func TestMain(m *testing.M) { os.Exit(controlplane.Main(m)) }
+// atOnce is how many of these tests run beside each other: they wait for the
+// world most of their time, so more than there are processors.
+const atOnce = "4"
+
+func TestMain(m *testing.M) {
+	flag.Parse()
+	if err := flag.Set("test.parallel", atOnce); err != nil {
+		fmt.Fprintln(os.Stderr, err)
+		os.Exit(1)
+	}
+	os.Exit(controlplane.Main(m))
+}
 
 // TestOrtet is one test, so that everything in it shares one world; run a part
 // of it by its path: go test ./test/e2e -run TestOrtet/story.
