@@ -111,9 +111,46 @@ func (r *run) load(ctx context.Context, t *task, pool fleet.ResourceID) (rec jou
 	return rec, ok && rec.Ended == nil, err
 }
 
-// Capture implements Doors.
-func (e *Engine) Capture(ctx context.Context, q CaptureRequest) (result CaptureResult, err error) {
+// Capture implements Doors. Where the cluster cannot be reached for so long that
+// the hold on the pool runs out, it ends what it does, and goes on by itself once
+// the cluster answers again: a donor must not stay stopped for want of a person.
+func (e *Engine) Capture(ctx context.Context, q CaptureRequest) (CaptureResult, error) {
 	q = q.withDefaults()
+	result, err := e.captureOnce(ctx, q)
+	for n := 0; n < maxTries && errors.Is(err, errLost) && !fleet.Is(err, fleet.KindHeld) && e.answers(ctx, q.Node); n++ {
+		e.log.Warn("the cluster could not be reached, and answers again: going on", "error", err)
+		more, moreErr := e.captureOnce(ctx, q)
+		if refused := new(Refused); errors.As(moreErr, &refused) {
+			// "Nothing was changed" would not be true of the whole.
+			return result, fmt.Errorf("%w; then: %w", err, moreErr)
+		}
+		more.Timing.Begin, more.Timing.Steps = result.Timing.Begin, append(result.Timing.Steps, more.Timing.Steps...)
+		result, err = more, moreErr
+	}
+	return result, err
+}
+
+// outageLimit is how long an unreachable cluster is waited for.
+const outageLimit = time.Hour
+
+// answers waits until the cluster answers; false where it does not, or where
+// the caller gives up.
+func (e *Engine) answers(ctx context.Context, node string) bool {
+	ctx, cancel := context.WithTimeout(ctx, outageLimit)
+	defer cancel()
+	for n := 0; ; n++ {
+		_, err := e.cluster.Node(ctx, node)
+		if ctx.Err() != nil || err == nil || !passing(err) {
+			return ctx.Err() == nil
+		}
+		if sleep(ctx, max(retryAfter(err), min(time.Second<<min(n, 5), 30*time.Second))) != nil {
+			return false
+		}
+	}
+}
+
+// captureOnce is a capture under one hold.
+func (e *Engine) captureOnce(ctx context.Context, q CaptureRequest) (result CaptureResult, err error) {
 	r, done := e.begin(ctx)
 	defer func() {
 		done()
@@ -351,6 +388,10 @@ func (r *run) undoAll(why string) error {
 	var out outcome
 	if r.donorOut() {
 		out = r.walk(back, r.captureActs(), nil, nil)
+		if errors.Is(out.err, errDonorGone) && !r.donorOut() {
+			r.note("node %s was deleted meanwhile", r.donorName())
+			out.step, out.err = "", nil
+		}
 	}
 	<-tidied
 	out.left = append(out.left, left...)

@@ -87,7 +87,11 @@ func (r *run) conclude(out outcome) error {
 	case out.err == nil:
 		return nil
 	case context.Cause(r.care) != nil:
-		return &Interrupted{Step: out.step, Err: context.Cause(r.care)}
+		state := ""
+		if donor != "" && r.donorOut() {
+			state = "node " + donor + " is out of service"
+		}
+		return &Interrupted{Step: out.step, Donor: state, Err: context.Cause(r.care)}
 	case errors.As(out.err, &refused):
 		return refused
 	case out.lost != nil:

@@ -227,8 +227,36 @@ func stop(ctx context.Context, t *task) error {
 	return r.write(func(_ *journal.Record, f *facts) { f.Stopped = true })
 }
 
+// errDonorGone is a donor that somebody deleted: nothing of it is left to give back.
+var errDonorGone = errors.New("the donor was deleted meanwhile")
+
+// gone turns what was not found into errDonorGone where the instance is not in
+// its scale set any more. It takes the stop off the undo list, so that the pool
+// is not held up by it for ever.
+func (t *task) gone(ctx context.Context, err error) error {
+	if !fleet.Is(err, fleet.KindNotFound) {
+		return err
+	}
+	f := t.r.get()
+	if _, poolErr := t.pool(ctx, f.Pool); poolErr != nil {
+		return err
+	}
+	_, there, readErr := found(ctx, t, func(ctx context.Context) (fleet.Instance, error) { return t.r.e.cloud.Instance(ctx, f.Instance) })
+	if there || readErr != nil {
+		return err
+	}
+	if writeErr := t.r.write(func(rec *journal.Record, _ *facts) { dropUndo(rec, undoStop) }); writeErr != nil {
+		return writeErr
+	}
+	return fmt.Errorf("%w: %w", errDonorGone, err)
+}
+
 // start powers the donor on where we stopped it, or may have.
 func start(ctx context.Context, t *task) error {
+	return t.gone(ctx, startDonor(ctx, t))
+}
+
+func startDonor(ctx context.Context, t *task) error {
 	r := t.r
 	if _, ours := r.undo(undoStop); !ours {
 		return needless("it was not stopped")
@@ -277,6 +305,9 @@ func ready(ctx context.Context, t *task) error {
 			return t.timedOut(ctx, "wait until the donor is Ready", "node "+r.donorName(), errors.New(first(why, err.Error())))
 		case fleet.Is(err, fleet.KindNotFound):
 			why = "the node is gone from the cluster"
+			if err := t.gone(ctx, err); errors.Is(err, errDonorGone) {
+				return err
+			}
 		case err != nil:
 			return err
 		case !node.Ready:

@@ -250,7 +250,7 @@ func (r *run) walk(steps []plan.Step, acts map[string]act, tolerated []string, t
 		default:
 			if res.step.GivesBack {
 				settled[res.step.ID] = true
-				if out.lost == nil && (res.step.ID == plan.StepStart || res.step.ID == plan.StepReady) {
+				if out.lost == nil && !errors.Is(res.err, errDonorGone) && (res.step.ID == plan.StepStart || res.step.ID == plan.StepReady) {
 					out.lost = res.err
 				}
 				if res.step.ID == plan.StepUncordon || res.step.ID == plan.StepUnprotect {

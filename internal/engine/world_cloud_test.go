@@ -110,6 +110,9 @@ func (w *world) effect(c fleet.Change) (first, last func(), err error) {
 	conflict := func(why string) (func(), func(), error) {
 		return nil, nil, &fleet.Error{Op: c.Verb(), Resource: string(c.Target()), Kind: fleet.KindConflict, Err: errors.New(why)}
 	}
+	if on := c.Target(); on.Segment("virtualMachines") != "" && w.instances[low(on)] == nil {
+		return nil, nil, missing(c.Verb(), on)
+	}
 	switch c := c.(type) {
 	case fleet.StopInstance:
 		i := w.instances[low(c.Instance)]
@@ -120,7 +123,7 @@ func (w *world) effect(c fleet.Change) (first, last func(), err error) {
 			w.stops++
 			i.Power = fleet.PowerStopped
 			w.in(40*time.Second, func() {
-				if n := w.nodes[i.HostName]; i.Power == fleet.PowerStopped {
+				if n := w.nodes[i.HostName]; n != nil && i.Power == fleet.PowerStopped {
 					n.Ready, n.NotReadyWhy = false, "kubelet stopped posting"
 				}
 			})
@@ -136,6 +139,9 @@ func (w *world) effect(c fleet.Change) (first, last func(), err error) {
 		return func() { i.Power = fleet.PowerStarting }, func() {
 			i.Power = fleet.PowerRunning
 			n := w.nodes[i.HostName]
+			if n == nil || w.instances[low(i.ID)] == nil { // deleted meanwhile
+				return
+			}
 			if w.neverBack {
 				n.Ready, n.NotReadyWhy = false, "kubelet stopped posting"
 				return
