@@ -170,6 +170,18 @@ func TestPrune(t *testing.T) {
 	}
 }
 
+// TestPruneKeepsWhatOneCanGoBackTo: also where the history is full of
+// versions that were rolled back from.
+func TestPruneKeepsWhatOneCanGoBackTo(t *testing.T) {
+	bad := ver("2026.11.20", -1, Succeeded)
+	bad.Tags = map[string]string{fleet.TagCapture: "x", fleet.TagRolledBack: "2026-11-20T10:00:00Z"}
+	all := []fleet.ImageVersion{ver("2026.11.21", 0, Succeeded), bad, ver("2026.11.19", -2, Succeeded), ver("2026.11.18", -3, Succeeded)}
+	doomed, _ := Prune(all, nil, all[0].ID, 2)
+	if got, want := names(doomed), []string{"2026.11.18"}; !slices.Equal(got, want) {
+		t.Errorf("doomed %v, want %v", got, want)
+	}
+}
+
 func TestNewestIsByDate(t *testing.T) {
 	got := names(NewestFirst([]fleet.ImageVersion{ver("2026.1121.090000", -5, Succeeded), ver("2026.11.22", 1, Succeeded), ver("2026.11.9", -12, Succeeded)}))
 	if want := []string{"2026.11.22", "2026.1121.090000", "2026.11.9"}; !slices.Equal(got, want) {

@@ -74,8 +74,12 @@ type Spared struct {
 	Why     string
 }
 
+// leastGood is how many versions are kept that nobody rolled back from: the
+// newest, and one to go back to.
+const leastGood = 2
+
 // Prune says which versions go when the newest history are kept. Never goes:
-// the version named current, one that a model or instance refers to (or that
+// the version named current, the one to go back to from it, one that a model or instance refers to (or that
 // "latest" would give to one that refers to the definition), one whose
 // deletion Azure blocks, one that is in the making, and one that neither Ortet
 // nor kamino made.
@@ -85,12 +89,18 @@ func Prune(versions []fleet.ImageVersion, uses []fleet.ImageUse, current fleet.R
 		used[strings.ToLower(string(u.Image))] = u.By
 	}
 	latest := latestOf(versions)
-	kept := 0
+	kept, good := 0, 0
+	if _, there := FindVersion(versions, current); !there {
+		good = 1 // it is about to be made
+	}
 	for _, v := range NewestFirst(versions) {
 		spare := func(why string) { spared = append(spared, Spared{Version: v, Why: why}) }
 		counts := v.ProvisioningState == Succeeded && Ours(v.Tags)
-		if counts && kept < history || v.ID.Equal(current) {
+		if v.ID.Equal(current) || counts && (kept < history || good < leastGood && !RolledBack(v)) {
 			kept++
+			if !RolledBack(v) {
+				good++
+			}
 			continue
 		}
 		by, isUsed := used[strings.ToLower(string(v.ID))]
