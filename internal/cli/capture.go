@@ -2,7 +2,6 @@ package cli
 
 import (
 	"io"
-	"slices"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -144,7 +143,7 @@ func writeCapture(w io.Writer, r engine.CaptureResult) {
 	list(w, "Deleted, beyond the history", r.Pruned)
 	list(w, "Kept beyond the history", r.Kept)
 	list(w, "Gone and not saved", r.Irreversible)
-	list(w, "The pool's credentials on the image", slices.Compact(slices.Sorted(slices.Values(r.PoolCredentials))))
+	list(w, "The pool's credentials on the image", r.PoolCredentials)
 	list(w, "Note", r.Notes)
 	if d := r.Timing.End.Sub(r.Timing.Begin); !r.NothingToDo && d > 0 {
 		say(w, "It took %s.", duration(d))

@@ -131,7 +131,7 @@ func TestShown(t *testing.T) {
 				Kept:         []string{"2026.11.02: " + string(pool1.Child("virtualMachines", "7")) + " refers to it", "2026.11.03: its deletion is blocked until its end of life"},
 				Irreversible: []string{"protectedSettings of Microsoft.Azure.Extensions.CustomScript: no certificate decrypts them"},
 				// The scan may find two secrets in one file.
-				PoolCredentials: []string{"/etc/kubernetes/bootstrap-kubelet.conf", "/etc/kubernetes/azure.json", "/etc/kubernetes/bootstrap-kubelet.conf"},
+				PoolCredentials: []string{"/etc/kubernetes/azure.json", "/etc/kubernetes/bootstrap-kubelet.conf"},
 				Timing:          engine.Timing{Begin: noon, End: noon.Add(72 * time.Minute)},
 			})
 		},

@@ -414,7 +414,8 @@ func (r *run) fill(result *CaptureResult) {
 	if r.record.Capture == "" {
 		return
 	}
-	result.Capture, result.Pool, result.PoolCredentials = r.record.Capture, f.Pool, f.Credentials
+	result.Capture, result.Pool = r.record.Capture, f.Pool
+	result.PoolCredentials = slices.Compact(slices.Sorted(slices.Values(f.Credentials)))
 	if f.ModelChanged {
 		result.Version, result.Irreversible = f.Names.Version, f.Unsaved
 		if result.BuiltFrom == "" {

@@ -59,6 +59,7 @@ func TestCaptureProblems(t *testing.T) {
 		"repairs":             {func(o *Observed, _ *Options) { o.Pool.AutomaticRepairs = true }, "AutomaticRepairs"},
 		"spot":                {func(o *Observed, _ *Options) { o.Pool.Spot = true }, ""},
 		"spot, deallocated":   {func(o *Observed, q *Options) { o.Pool.Spot = true; q.Deallocate = true }, "SpotDeallocate"},
+		"control plane":       {func(o *Observed, _ *Options) { o.Donor.ControlPlane = true }, "ControlPlane"},
 		"AKS by tag":          {func(o *Observed, _ *Options) { o.Pool.Tags["aks-managed-poolName"] = "p" }, "ManagedByAKS"},
 		"AKS by label":        {func(o *Observed, _ *Options) { o.Donor.Labels["kubernetes.azure.com/cluster"] = "MC_a_b_c" }, "ManagedByAKS"},
 		"AKS Engine":          {func(o *Observed, _ *Options) { o.Donor.Labels["kubernetes.azure.com/cluster"] = "my-group" }, ""},

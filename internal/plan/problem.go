@@ -87,6 +87,11 @@ func donorProblems(o Observed, options Options, course Course, add adder) {
 	if !strings.EqualFold(d.OS, "linux") {
 		add(on, "NotLinux", fmt.Sprintf("its operating system is %q", d.OS), "name a Linux node")
 	}
+	if d.ControlPlane {
+		// Its disk holds the cluster's own keys, which no image may hold, and
+		// stopping it may take the API server away, which is needed to start it.
+		add(on, "ControlPlane", "it is a control plane node", "name a worker")
+	}
 	if why := managed(d, o.Pool); why != "" {
 		add(on, "ManagedByAKS", "AKS manages this pool ("+why+"), and does not support changes to its scale sets",
 			"use AKS's own node images, or a pool of your own")
