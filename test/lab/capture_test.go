@@ -235,6 +235,9 @@ func (l *lab) checkDisk(ctx context.Context, t *testing.T, donor string, before 
 
 // checkAgain installs the chart once more, on the same day.
 func (l *lab) checkAgain(ctx context.Context, t *testing.T, donor, version string) {
+	if today := time.Now().UTC().Format("2006.01.02"); resource(version).version != today {
+		t.Skipf("NOT TESTED: midnight came between, the first capture made %s", resource(version).version)
+	}
 	boot := l.node(ctx, t, donor).Status.NodeInfo.BootID
 	l.helm(ctx, t, "uninstall", "prototype", "--wait")
 	l.install(ctx, t, donor)

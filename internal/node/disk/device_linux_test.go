@@ -9,6 +9,7 @@ import (
 	"strings"
 	"syscall"
 	"testing"
+	"time"
 
 	"golang.org/x/sys/unix"
 
@@ -138,7 +139,30 @@ func attach(t *testing.T, image string, partition int) string {
 	}
 	loop := command(t, "", "losetup", args...)
 	t.Cleanup(func() { _ = exec.Command("losetup", "-d", loop).Run() })
+	// A device keeps the partitions that a killed test told the kernel of.
+	forgetPartitions(t, loop)
 	return loop
+}
+
+// forgetPartitions makes the kernel forget a disk's partitions. The one that was
+// unmounted last may be busy for a moment more.
+func forgetPartitions(t *testing.T, loop string) {
+	t.Helper()
+	name := filepath.Base(loop)
+	for deadline := time.Now().Add(10 * time.Second); ; time.Sleep(20 * time.Millisecond) {
+		known, err := filepath.Glob("/sys/block/" + name + "/" + name + "p*")
+		if err != nil {
+			t.Fatal(err)
+		}
+		if len(known) == 0 {
+			return
+		}
+		out, err := exec.Command("partx", "-d", loop).CombinedOutput()
+		if time.Now().After(deadline) {
+			t.Errorf("the kernel still knows %v: partx -d %s: %v: %s", known, loop, err, out)
+			return
+		}
+	}
 }
 
 // inside mounts the root of an image while do runs.
@@ -427,7 +451,7 @@ func TestKernelPartitions(t *testing.T) {
 	image := newImage(t, Ext4)
 	loop := attach(t, image, 0)
 	command(t, "", "partx", "-a", loop)
-	t.Cleanup(func() { _ = exec.Command("partx", "-d", loop).Run() })
+	t.Cleanup(func() { forgetPartitions(t, loop) })
 	host := hostWith(t, loop)
 	r := realRequest(host)
 	r.Work = func(tr *tree.Tree) error {
