@@ -174,6 +174,9 @@ func OpenRegularIn(root *os.Root, at string, flag int) (*os.File, fs.FileInfo, e
 		return nil, nil, fmt.Errorf("%s: %w", at, ErrNotRegular)
 	}
 	f, err := root.OpenFile(at, flag|openFlags, 0)
+	if errors.Is(err, fs.ErrPermission) && flag&(os.O_WRONLY|os.O_RDWR) != 0 && info.Mode()&0o200 == 0 {
+		f, err = openReadOnly(root, at, flag, info.Mode())
+	}
 	if err != nil {
 		return nil, nil, err
 	}
@@ -185,6 +188,23 @@ func OpenRegularIn(root *os.Root, at string, flag int) (*os.File, fs.FileInfo, e
 		return nil, nil, errors.Join(err, f.Close())
 	}
 	return f, info, nil
+}
+
+// openReadOnly opens a file for writing that its mode forbids its owner to
+// write, such as /etc/machine-id, and leaves the mode as it was. Root needs no
+// such thing; the owner of a tree that is no file system does.
+func openReadOnly(root *os.Root, at string, flag int, mode fs.FileMode) (*os.File, error) {
+	if err := root.Chmod(at, mode|0o200); err != nil {
+		return nil, err
+	}
+	f, err := root.OpenFile(at, flag|openFlags, 0)
+	if err := errors.Join(err, root.Chmod(at, mode)); err != nil {
+		if f != nil {
+			err = errors.Join(err, f.Close())
+		}
+		return nil, err
+	}
+	return f, nil
 }
 
 // ReadFile reads a whole regular file of at most limit bytes.
