@@ -91,34 +91,8 @@ func newWorld(ctx context.Context, bin string, speed float64) (_ *world, err err
 	if w.client, err = kubernetes.NewForConfig(config); err != nil {
 		return nil, err
 	}
-	return w, w.ready(ctx, 3)
-}
-
-func (w *world) ready(ctx context.Context, want int) error {
-	tick := time.NewTicker(500 * time.Millisecond)
-	defer tick.Stop()
-	for {
-		nodes, err := w.client.CoreV1().Nodes().List(ctx, metav1.ListOptions{})
-		if err != nil {
-			return err
-		}
-		n := 0
-		for _, node := range nodes.Items {
-			for _, c := range node.Status.Conditions {
-				if c.Type == corev1.NodeReady && c.Status == corev1.ConditionTrue {
-					n++
-				}
-			}
-		}
-		if n >= want {
-			return nil
-		}
-		select {
-		case <-ctx.Done():
-			return fmt.Errorf("wait for %d Ready nodes: %w", want, ctx.Err())
-		case <-tick.C:
-		}
-	}
+	_, err = simulation.AwaitReady(ctx, w.client, 3)
+	return w, err
 }
 
 // capture runs the real binary and gives its result and its peak of anonymous

@@ -75,7 +75,7 @@ func run(ctx context.Context, out io.Writer) (err error) {
 	if err != nil {
 		return err
 	}
-	nodes, err := ready(ctx, client, workers)
+	nodes, err := simulation.AwaitReady(ctx, client, workers)
 	if err != nil {
 		return err
 	}
@@ -107,7 +107,7 @@ func run(ctx context.Context, out io.Writer) (err error) {
 	if err := azure.ScaleOut(ctx, pool, 1); err != nil {
 		return err
 	}
-	if _, err := ready(ctx, client, workers+1); err != nil {
+	if _, err := simulation.AwaitReady(ctx, client, workers+1); err != nil {
 		return err
 	}
 	if err := kubectl(ctx, out, cp, "get", "nodes"); err != nil {
@@ -152,34 +152,6 @@ func kubectl(ctx context.Context, out io.Writer, cp *controlplane.ControlPlane, 
 	cmd := exec.CommandContext(ctx, cp.Binary, append([]string{"kubectl", "--kubeconfig=" + cp.Kubeconfig}, args...)...)
 	cmd.Stdout, cmd.Stderr = out, os.Stderr
 	return cmd.Run()
-}
-
-// ready waits for so many Ready nodes and gives their names.
-func ready(ctx context.Context, client kubernetes.Interface, want int) ([]string, error) {
-	tick := time.NewTicker(500 * time.Millisecond)
-	defer tick.Stop()
-	for {
-		list, err := client.CoreV1().Nodes().List(ctx, metav1.ListOptions{})
-		if err != nil {
-			return nil, err
-		}
-		var names []string
-		for _, n := range list.Items {
-			for _, c := range n.Status.Conditions {
-				if c.Type == corev1.NodeReady && c.Status == corev1.ConditionTrue {
-					names = append(names, n.Name)
-				}
-			}
-		}
-		if len(names) >= want {
-			return names, nil
-		}
-		select {
-		case <-ctx.Done():
-			return nil, fmt.Errorf("wait for %d Ready nodes: %d are: %w", want, len(names), ctx.Err())
-		case <-tick.C:
-		}
-	}
 }
 
 // deploy gives the pool something to run, and a budget that the drain respects.
