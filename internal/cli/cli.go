@@ -95,6 +95,9 @@ the new nodes of its scale set. It gives the node back as it was.`,
 	root.SetOut(process.Out)
 	root.SetErr(process.Err)
 	root.SetFlagErrorFunc(func(_ *cobra.Command, err error) error { return usageError{err} })
+	// As wide as the terminal that everything else fits.
+	root.SetUsageTemplate(strings.NewReplacer(".LocalFlags.FlagUsages", ".LocalFlags.FlagUsagesWrapped 80",
+		".InheritedFlags.FlagUsages", ".InheritedFlags.FlagUsagesWrapped 80").Replace(root.UsageTemplate()))
 	f := root.PersistentFlags()
 	f.StringVar(&o.azureConfig, "azure-config", "", "cloud provider's azure.json with credentials (default: workload identity, environment, /etc/kubernetes/azure.json, Azure CLI, whichever is there first)")
 	f.StringVar(&o.kubeconfig, "kubeconfig", "", "kubeconfig file (default: $KUBECONFIG, the pod's service account, ~/.kube/config)")
