@@ -40,14 +40,14 @@ Flags:
 
 // generalizeFlags is the command line, still unchecked.
 type generalizeFlags struct {
-	root, host, controller string
-	lun                    int
-	capture, donor, at     string
-	bootstrap, sealTo      string
-	addresses              []netip.Addr
-	accept, dryRun         bool
-	wait                   time.Duration
-	verbose                bool
+	root, host, controller  string
+	lun                     int
+	capture, donor, at      string
+	bootstrap, sealTo       string
+	addresses               []netip.Addr
+	accept, dryRun, inspect bool
+	wait                    time.Duration
+	verbose                 bool
 }
 
 func (f *generalizeFlags) define(fs *flag.FlagSet) {
@@ -73,6 +73,7 @@ func (f *generalizeFlags) define(fs *flag.FlagSet) {
 	})
 	fs.BoolVar(&f.accept, "accept-pool-credentials", false, "let credentials pass that all nodes of the pool share")
 	fs.BoolVar(&f.dryRun, "dry-run", false, "change nothing; report what would be removed and found")
+	fs.BoolVar(&f.inspect, "inspect", false, "change nothing and scan nothing; report at once whether the disk would be refused, such as for preserve_hostname")
 	fs.BoolVar(&f.verbose, "verbose", false, "log every path that is removed")
 }
 
@@ -80,7 +81,7 @@ func (f *generalizeFlags) define(fs *flag.FlagSet) {
 func (f *generalizeFlags) options() (generalize.Options, error) {
 	o := generalize.Options{
 		Capture: f.capture, Donor: f.donor, DonorAddresses: f.addresses,
-		AcceptPoolCredentials: f.accept, Bootstrap: generalize.Bootstrap(f.bootstrap), DryRun: f.dryRun,
+		AcceptPoolCredentials: f.accept, Bootstrap: generalize.Bootstrap(f.bootstrap), DryRun: f.dryRun || f.inspect, Inspect: f.inspect,
 	}
 	var problems []error
 	if f.at != "" {

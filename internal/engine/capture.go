@@ -267,6 +267,9 @@ func (r *run) openJournal(step plan.Step, q CaptureRequest, pool fleet.ResourceI
 			return nil, r.unbegun(plan.StepPreflight, err)
 		}
 	}
+	if err := r.lookBefore(q, *prep); err != nil {
+		return nil, r.unbegun("look", err)
+	}
 	if err := r.open(rec, q, *prep); err != nil {
 		return nil, r.unbegun(plan.StepJournal, err)
 	}

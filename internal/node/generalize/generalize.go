@@ -64,6 +64,10 @@ func run(ctx context.Context, t *tree.Tree, o Options, r *wire.GeneralizeReport,
 	if r.HooksNotRun, err = hooks(t); err != nil {
 		return err
 	}
+	if o.Inspect {
+		r.DryRun, r.Outcome = true, wire.Generalized
+		return nil
+	}
 	if !o.DryRun {
 		if r.Ancestry, err = appendAncestry(t, o); err != nil {
 			return err

@@ -274,6 +274,21 @@ func TestDryRunChangesNothing(t *testing.T) {
 	}
 }
 
+func TestInspectOnlyLooks(t *testing.T) {
+	d := newDonor(t).capz()
+	before := d.snapshot()
+	r := d.run(func(o *Options) { o.Inspect = true })
+	wantOutcome(t, r, wire.Generalized)
+	if !r.DryRun || r.Removed != 0 || len(r.Findings) != 0 || r.OS == "" {
+		t.Errorf("report %+v; want that it looked, and no more", r)
+	}
+	if d.snapshot() != before {
+		t.Error("looking changed the disk")
+	}
+	d.write(map[string]string{"etc/cloud/cloud.cfg.d/99.cfg": "preserve_hostname: true\n"})
+	wantOutcome(t, d.run(func(o *Options) { o.Inspect = true }), wire.DiskRefused)
+}
+
 // snapshot is a hash over all paths, modes and contents.
 func (d *donor) snapshot() string {
 	d.t.Helper()

@@ -31,6 +31,7 @@ type Options struct {
 	Bootstrap             Bootstrap
 	SealTo                *ecdh.PublicKey // X25519; nil: nothing can be saved
 	DryRun                bool            // look, count and scan; change nothing
+	Inspect               bool            // only look whether the disk would be refused; change nothing
 	Limits                Limits
 }
 

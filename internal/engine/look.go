@@ -1,0 +1,88 @@
+package engine
+
+import (
+	"context"
+	"errors"
+	"time"
+
+	"github.com/ortet/ortet/internal/cluster"
+	"github.com/ortet/ortet/internal/plan"
+	"github.com/ortet/ortet/internal/wire"
+)
+
+// lookFor bounds the look at the donor's disk.
+const lookFor = time.Minute
+
+// lookStep is how the look is told. It is part of preflight, and no step of a
+// plan: it changes nothing, and leaves nothing that a resume would need.
+func lookStep() plan.Step {
+	return plan.Step{ID: "look", Title: "Look at the donor's disk for what would stop the capture later", Usual: 5 * time.Second, Deadline: 2 * lookFor}
+}
+
+// lookBefore finds what only the disk shows, such as cloud-init's preserve_hostname or
+// that nothing on it lets a clone join, before the donor is touched: a pod on
+// the donor reads a few files. Where it cannot look, that is a note and no
+// reason to refuse: the same is found on the copy, later.
+func (r *run) lookBefore(q CaptureRequest, prep preparation) error {
+	if !prep.input.Course.FromDonor() || prep.observed.Donor == nil {
+		return nil
+	}
+	return r.carry(r.work, lookStep(), func(ctx context.Context, t *task) error {
+		report, err := t.lookAt(ctx, q, prep)
+		switch {
+		case r.work.Err() != nil:
+			return context.Cause(r.work)
+		case err != nil:
+			r.note("the donor's disk could not be looked at beforehand: %v", err)
+			return needless("it could not be looked at: " + err.Error())
+		case report.Outcome == wire.DiskRefused:
+			return &Refused{Problems: []plan.Problem{{
+				Code: "DiskRefused", On: "node " + q.Node, What: first(report.Message, "its disk cannot be captured"), WayOut: "mend it on the node",
+			}}}
+		}
+		return nil
+	})
+}
+
+func (t *task) lookAt(ctx context.Context, q CaptureRequest, prep preparation) (report wire.GeneralizeReport, err error) {
+	r := t.r
+	jobs, name := r.e.cluster, plan.JobName(prep.plan.Pool, "look")
+	command := []string{
+		"ortet-node", "generalize", "--root", "/host", "--inspect", "--capture", "look", "--donor", q.Node,
+		"--at", r.e.now().UTC().Format(time.RFC3339), "--bootstrap", q.Bootstrap,
+	}
+	// One that a killed process left may be of another donor.
+	if err := jobs.DeleteJob(ctx, name); err != nil {
+		return report, err
+	}
+	// However this ends, even when the caller gave up, the pod goes.
+	defer func() {
+		care, cancel := context.WithTimeout(r.care, lookFor)
+		defer cancel()
+		err = errors.Join(err, jobs.DeleteJob(care, name))
+	}()
+	err = jobs.StartJob(ctx, cluster.Job{
+		Name: name, Node: q.Node, Image: r.e.config.Image, PullSecret: r.e.config.PullSecret, Command: command, Deadline: lookFor,
+		Labels: map[string]string{"app.kubernetes.io/name": "ortet", "app.kubernetes.io/component": "look"},
+	})
+	if err != nil {
+		return report, err
+	}
+	ctx, cancel := context.WithTimeout(ctx, lookFor)
+	defer cancel()
+	for {
+		s, err := jobs.Job(ctx, name)
+		if err != nil {
+			return report, err
+		}
+		if _, said := readOutput(s.Output); s.Done && said != nil {
+			return *said, nil
+		}
+		if s.Done || !s.Exists {
+			return report, errors.New("the pod ended without a report: " + first(s.Why, tail(s.Output)))
+		}
+		if err := t.wait(ctx, lookEvery, forWorld); err != nil {
+			return report, errors.New(first(s.Why, "the pod does not end"))
+		}
+	}
+}
