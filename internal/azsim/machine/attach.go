@@ -4,10 +4,13 @@ package machine
 
 import (
 	"context"
+	"encoding/binary"
 	"errors"
 	"fmt"
+	"io"
 	"os"
 	"path"
+	"strings"
 
 	"golang.org/x/sys/unix"
 
@@ -101,8 +104,62 @@ func lunLinks(nvme bool, lun int32) []string {
 	return []string{byLUN, fmt.Sprintf("scsi1/lun%d", lun)}
 }
 
-// showOSDisk gives the computer the names of the disk that it runs from.
-func (c *computer) showOSDisk(disk *loopDisk) error { return c.show(disk, []string{"root", "os"}) }
+// showOSDisk gives the computer the names of the disk that it runs from, with
+// those by the labels of its file systems. udev would make the latter; without
+// them mount looks at every disk of the host for the label in /etc/fstab, and
+// misses its own while another comes or goes.
+func (c *computer) showOSDisk(disk *loopDisk) error {
+	if err := c.show(disk, []string{"root", "os"}); err != nil {
+		return err
+	}
+	dev, err := c.dev()
+	if err != nil {
+		return err
+	}
+	defer dev.Close()
+	for _, b := range disk.Partitions {
+		label, err := extLabel(dev, b.Name)
+		if err != nil {
+			return fmt.Errorf("read the label of %s: %w", b.Name, err)
+		}
+		if label == "" {
+			continue
+		}
+		name := "disk/by-label/" + label
+		if err := dev.MkdirAll(path.Dir(name), 0o755); err != nil {
+			return err
+		}
+		if err := dev.Symlink("../../"+b.Name, name); err != nil && !errors.Is(err, os.ErrExist) {
+			return err
+		}
+	}
+	return nil
+}
+
+// extLabel reads the label of an ext2, 3 or 4 file system from its superblock;
+// "" where there is another file system, no label, or one that is no file name.
+func extLabel(dev *os.Root, name string) (string, error) {
+	f, err := dev.Open(name)
+	if err != nil {
+		return "", err
+	}
+	defer f.Close()
+	super := make([]byte, 1024)
+	if n, err := f.ReadAt(super, 1024); n < len(super) {
+		if errors.Is(err, io.EOF) {
+			return "", nil // smaller than any file system
+		}
+		return "", err
+	}
+	if binary.LittleEndian.Uint16(super[56:]) != 0xef53 {
+		return "", nil
+	}
+	label, _, _ := strings.Cut(string(super[120:136]), "\x00")
+	if strings.ContainsAny(label, "/ ") || label == "." || label == ".." {
+		return "", nil
+	}
+	return label, nil
+}
 
 // show makes a disk's nodes in the computer's /dev, and links to them. Nodes
 // keep the kernel's names, by which programs find a disk's particulars in /sys.
