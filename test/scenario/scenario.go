@@ -1,0 +1,165 @@
+package scenario
+
+import "time"
+
+// A Scenario is one story. Its zero value is not complete: Parse and Generate
+// fill in the defaults that are said at the fields.
+type Scenario struct {
+	Comment []string // the lines at the top, without "# "
+	// Seed decides latencies, durations, and what Chance comes to.
+	Seed   uint64
+	Pool   Pool
+	Donor  Donor
+	Asks   []Ask // one after the other; at least one
+	Chance Chance
+	Events []Event // in no order
+	Expect []Expectation
+}
+
+// Pool is the scale set at the start, and what else there is of Azure.
+type Pool struct {
+	Instances int // nodes; default 3, 2 to 1,000
+	Zones     int // instances are spread over so many; default 0
+	// Versions are prototypes that earlier captures left, oldest first; default
+	// 0. Where there are some, the model uses the newest, unless Marketplace.
+	Versions    int
+	Marketplace bool // the model uses a Marketplace image though there are versions
+	// Old says how many instances were made from an older version than the
+	// model's, each from another, as far as there are.
+	Old        int
+	Extensions []string // of "cse", "billing", "monitor", each after the one before; default cse
+	Upgrade    string   // "Manual" (default), "Rolling"
+	Machines   bool     // Cluster API has a Machine for each node
+	Kured      bool     // kured is installed
+	NoZRS      bool     // the region has no zone-redundant storage
+}
+
+// Donor is what is on and of instance 0, before anything is asked.
+type Donor struct {
+	Pods      int // of a ReplicaSet without a budget; default 2
+	Budgeted  int // of a ReplicaSet whose budget allows one to go at a time
+	Daemons   int // of DaemonSets
+	Mirrors   int
+	Unmanaged int  // pods that nothing would create again
+	Blocked   bool // a budget never lets one pod go
+	// Slow is how long a pod takes to end; default 2 s.
+	Slow      time.Duration
+	Cordoned  bool // by others
+	ScaleDown bool // others set cluster-autoscaler's annotation
+	Skip      bool // others set skip-remediation on its Machine
+	Protected bool // others set protectFromScaleIn
+	// Disk is what is found on the copy: "joins" (default), "secrets" (pool-wide
+	// credentials), "nojoin", "preserve" (preserve_hostname), "lost" (the pod
+	// is killed once).
+	Disk string
+}
+
+// Verbs of an Ask.
+const (
+	Capture  = "capture"
+	Rollback = "rollback"
+	Wait     = "wait" // a time passes
+)
+
+// An Ask is one thing that the operator asks for.
+type Ask struct {
+	Verb string
+	Node int // capture: instance number, default 0; rollback: any node of the pool
+	// Of a capture, as in engine.CaptureRequest.
+	Again, Deallocate, Force, Bake, Accept, Rolling bool
+	History                                         int // 0 means the product's default
+	NewNodes                                        int
+	// Of a rollback: a version's name, "" meaning the one before.
+	To string
+	// Of a wait.
+	For time.Duration
+	// Rival asks at the same time from another process, for the same pool: -1
+	// (default, and as absent) nobody, else the node it wants to capture.
+	Rival int
+	// Unknown hides from the next process that the one before is dead, so that
+	// it has to wait for its Lease to run out.
+	Unknown bool
+}
+
+// Chance decides at every request whether something happens: with the
+// probability Rate in a million for a fault, Death for the end of the process
+// and World for a change that others make. Most bounds how many happen in all;
+// 0 means no bound.
+type Chance struct {
+	Rate, Death, World int
+	Most               int
+}
+
+// Sides of an Event's request.
+const (
+	Azure = "azure"
+	Kube  = "kube"
+)
+
+// An Event is a happening at a request.
+type Event struct {
+	Side    string // Azure or Kube
+	Request string // its name
+	Count   int    // from 1
+	What    What
+	// Args of What, as its documentation says.
+	Args []string
+}
+
+// What happens.
+type What string
+
+// Faults of Azure, which azsim has under the same names, and of Kubernetes, where
+// it says so.
+const (
+	Throttle      What = "throttle"      // both; Args: seconds of Retry-After
+	Error         What = "error"         // both; Args: status, code or reason
+	DropBefore    What = "dropBefore"    // both
+	DropAfter     What = "dropAfter"     // both
+	Hang          What = "hang"          // both; no answer until the client gives up
+	ReportFailure What = "reportFailure" // both: done, and answered with 500
+	Stale         What = "stale"         // both: a GET answers as it did before
+	NeverEnds     What = "neverEnds"     // Azure: its operation
+	FailAtEnd     What = "failAtEnd"     // Azure: its operation
+	ReportSuccess What = "reportSuccess" // Azure: not done, and said to have succeeded
+	IgnoreNull    What = "ignoreNull"    // Azure: a PATCH's null keeps the value
+	ExpireToken   What = "expireToken"   // both: 401
+	Conflict      What = "conflict"      // Kubernetes: 409, as where others wrote meanwhile
+)
+
+// What becomes of the process that sends the request.
+const (
+	KillBefore What = "killBefore" // it dies, and the request is not sent
+	KillAfter  What = "killAfter"  // it dies, and the request has its effect
+	Interrupt  What = "interrupt"  // its operator presses Ctrl-C
+)
+
+// What others do just before the request is served.
+const (
+	ScaleOut       What = "scaleOut"       // Args: by how many
+	DeleteInstance What = "deleteInstance" // Args: "donor", "bench" or "other"
+	StopInstance   What = "stopInstance"   // Args: as above: powered off, by whoever
+	DeleteSnapshot What = "deleteSnapshot" // the operator deletes the donor's snapshot
+	DeleteCopy     What = "deleteCopy"     // … the snapshot of the generalised copy
+	DeleteDisk     What = "deleteDisk"     // … the temporary disk, where it is free
+	DeleteVersion  What = "deleteVersion"  // … today's version, or the newest
+	DeleteGallery  What = "deleteGallery"  // … with all that is in it, as far as Azure lets them
+	NodeNotReady   What = "nodeNotReady"   // Args: as above, seconds
+	NodeGone       What = "nodeGone"       // Args: as above: the Node object is deleted; its kubelet makes it anew after a minute
+	Cordon         What = "cordon"         // Args: as above: by somebody else
+	Uncordon       What = "uncordon"       // Args: as above
+	Clock          What = "clock"          // Args: seconds by which the process's clock jumps, also back
+	KubeOutage     What = "kubeOutage"     // Args: seconds in which the API server refuses connections
+	AzureOutage    What = "azureOutage"    // Args: seconds in which ARM answers 503
+	ExpireLogin    What = "expireLogin"    // Args: seconds in which ARM answers 401
+)
+
+// An Expectation is what a kept scenario has to come to, beyond the invariants,
+// which always hold.
+type Expectation struct {
+	// Exit is the exit code of the last process of the Ask (from 0) that it is
+	// about; Says is a part of what it says, "" for anything.
+	Ask  int
+	Exit int
+	Says string
+}
