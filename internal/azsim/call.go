@@ -77,13 +77,18 @@ func (s *Server) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 // finish sends the reply and remembers the request.
 func (c *call) finish(w http.ResponseWriter, r *reply) {
 	c.s.mu.Lock()
-	h := r.header()
-	h.Set("X-Ms-Request-Id", drawUUID(c.s.traceIDs))
+	id := drawUUID(c.s.traceIDs)
 	correlation := c.r.Header.Get("X-Ms-Correlation-Request-Id")
 	if correlation == "" {
 		correlation = drawUUID(c.s.traceIDs)
 	}
 	c.s.mu.Unlock()
+	c.remember(r)
+	if r.status == 0 {
+		panic(http.ErrAbortHandler)
+	}
+	h := w.Header()
+	h.Set("X-Ms-Request-Id", id)
 	h.Set("X-Ms-Correlation-Request-Id", correlation)
 	if id := c.r.Header.Get("X-Ms-Client-Request-Id"); id != "" && strings.EqualFold(c.r.Header.Get("X-Ms-Return-Client-Request-Id"), "true") {
 		h.Set("X-Ms-Client-Request-Id", id)
@@ -97,10 +102,6 @@ func (c *call) finish(w http.ResponseWriter, r *reply) {
 		kind = "Deletes"
 	}
 	h.Set("X-Ms-Ratelimit-Remaining-Subscription-"+kind, "11999")
-	c.remember(r)
-	if r.status == 0 {
-		panic(http.ErrAbortHandler)
-	}
 	r.send(w)
 }
 

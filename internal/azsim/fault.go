@@ -1,6 +1,7 @@
 package azsim
 
 import (
+	"context"
 	"fmt"
 	"net/http"
 	"regexp"
@@ -80,6 +81,26 @@ func (f *Fault) compile() error {
 	return nil
 }
 
+// Check says what is wrong with a fault, nil if AddFault and WithFault take it.
+func (f Fault) Check() error { return f.compile() }
+
+type faultKey struct{}
+
+// WithFault makes the requests that come with the context meet this fault and no
+// other, whatever faults the server has: for a test that decides itself what
+// happens at which request, through a Transport, which keeps a request's context.
+// Of f only the effect with its details (Status, Code, Message,
+// RetryAfterSeconds) and the name count; "" is named after the effect. A fault
+// that Check refuses is answered with 500 InvalidFault. EffectStale needs
+// Server.KeepAnswers. What a request cannot meet (EffectIgnoreNull but for a
+// PATCH, EffectStale but for a GET) does nothing.
+func WithFault(ctx context.Context, f Fault) context.Context {
+	if f.Name == "" {
+		f.Name = string(f.Effect)
+	}
+	return context.WithValue(ctx, faultKey{}, &f)
+}
+
 // is says whether f is a fault of that effect; a nil f is none.
 func (f *Fault) is(e Effect) bool { return f != nil && f.Effect == e }
 
@@ -151,16 +172,20 @@ func (s *Server) FaultsNow() []Fault {
 	return out
 }
 
-// meet finds the fault that the request meets. It runs under the lock.
+// meet finds the fault that the request meets: that of its context, else one of
+// the server's. It runs under the lock.
 func (c *call) meet() {
+	if own, _ := c.r.Context().Value(faultKey{}).(*Fault); own != nil {
+		if f := *own; f.Check() != nil || c.canMeet(&f) {
+			c.meets(f)
+		}
+		return
+	}
 	path := c.r.URL.Path
 	for _, f := range c.s.faults {
 		if f.Method != "" && !strings.EqualFold(f.Method, c.r.Method) ||
 			f.path != nil && !f.path.MatchString(path) ||
-			f.Action != "" && !actionMatches(f.Action, c.action) {
-			continue
-		}
-		if f.Effect == EffectIgnoreNull && c.r.Method != http.MethodPatch || f.Effect == EffectStale && c.r.Method != http.MethodGet {
+			f.Action != "" && !actionMatches(f.Action, c.action) || !c.canMeet(f) {
 			continue
 		}
 		f.Matched++
@@ -171,22 +196,41 @@ func (c *call) meet() {
 			continue
 		}
 		f.Met++
-		met := *f
-		c.fault = &met
-		switch f.Effect {
-		case EffectNeverEnds, EffectFailAtEnd, EffectReportFailure:
-			c.opFault = &met
-		case EffectIgnoreNull:
-			c.ignoreNull = true
-		}
+		c.meets(*f)
 		return
+	}
+}
+
+// canMeet says whether the effect means anything to the request.
+func (c *call) canMeet(f *Fault) bool {
+	switch f.Effect {
+	case EffectIgnoreNull:
+		return c.r.Method == http.MethodPatch
+	case EffectStale:
+		return c.r.Method == http.MethodGet
+	}
+	return true
+}
+
+func (c *call) meets(f Fault) {
+	c.fault = &f
+	switch f.Effect {
+	case EffectNeverEnds, EffectFailAtEnd, EffectReportFailure:
+		c.opFault = &f
+	case EffectIgnoreNull:
+		c.ignoreNull = true
 	}
 }
 
 // before is what the request meets instead of being handled, or nil.
 func (c *call) before() *reply {
+	if c.fault == nil {
+		return nil
+	}
+	if err := c.fault.Check(); err != nil { // of a context; the server's are checked when they are added
+		return errorReply(refuse(http.StatusInternalServerError, "InvalidFault", "The request's context holds an invalid fault: %v.", err))
+	}
 	switch {
-	case c.fault == nil:
 	case c.fault.Effect == EffectThrottle, c.fault.Effect == EffectError:
 		return errorReply(c.fault.failure())
 	case c.fault.Effect == EffectDropBefore:
@@ -208,7 +252,7 @@ func (c *call) after(r *reply) *reply {
 	if c.fault.is(EffectDropAfter) {
 		return dropped()
 	}
-	if c.r.Method == http.MethodGet && r.status == http.StatusOK {
+	if c.r.Method == http.MethodGet && (r.status == http.StatusOK || r.status == http.StatusNotFound) {
 		r = c.remembered(r)
 	}
 	// An operation says so itself at its end.
@@ -219,13 +263,13 @@ func (c *call) after(r *reply) *reply {
 }
 
 // remembered keeps the answer to a GET, once a fault could want it, and gives
-// the kept one instead where the request meets that fault. With nothing kept the
-// answer is fresh.
+// the kept one instead where the request meets that fault: also of a resource
+// that has been made, or deleted, since. With nothing kept the answer is fresh.
 func (c *call) remembered(fresh *reply) *reply {
 	s := c.s
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	wanted := c.fault.is(EffectStale)
+	wanted := s.KeepAnswers || c.fault.is(EffectStale)
 	for _, f := range s.faults {
 		wanted = wanted || f.Effect == EffectStale
 	}
@@ -238,9 +282,9 @@ func (c *call) remembered(fresh *reply) *reply {
 	key := strings.ToLower(c.r.URL.Path) + "?" + c.r.URL.RawQuery
 	kept := s.stale[key]
 	if c.fault.is(EffectStale) && kept != nil {
-		return &reply{status: kept.status, raw: kept.raw, head: kept.head.Clone()}
+		return kept
 	}
-	s.stale[key] = &reply{status: fresh.status, raw: fresh.raw, head: fresh.head.Clone()}
+	s.stale[key] = fresh // neither is changed any more
 	return fresh
 }
 

@@ -61,8 +61,12 @@ func toTree(model any) (any, error) {
 
 // fromTree fills a new T from a decoded JSON value. A member that T does not
 // have is an error that names it, as Compute's deserialiser says it; a null
-// member counts as absent.
+// member counts as absent, and a null in an array is an error: the models' lists
+// hold no holes.
 func fromTree[T any](tree any) (*T, error) {
+	if at, hole := findHole(tree, ""); hole {
+		return nil, badRequest("InvalidRequestContent", "The request content was invalid and could not be deserialized: '%s' is null.", at)
+	}
 	data, err := json.Marshal(tree)
 	if err != nil {
 		return nil, err
@@ -79,6 +83,29 @@ func fromTree[T any](tree any) (*T, error) {
 		return nil, badRequest("BadRequest", "Could not find member '%s' on object of type '%s'. Path '%s'.", name, typeWord(out), path)
 	}
 	return out, nil
+}
+
+// findHole finds a null in an array.
+func findHole(tree any, path string) (at string, hole bool) {
+	switch tree := tree.(type) {
+	case map[string]any:
+		for k, v := range tree {
+			if at, hole := findHole(v, path+"."+k); hole {
+				return at, true
+			}
+		}
+	case []any:
+		for i, v := range tree {
+			at := fmt.Sprintf("%s[%d]", path, i)
+			if v == nil {
+				return strings.TrimPrefix(at, "."), true
+			}
+			if at, hole := findHole(v, at); hole {
+				return at, true
+			}
+		}
+	}
+	return "", false
 }
 
 // lostMember finds the first member of in, in order of name, that out lacks.

@@ -62,6 +62,9 @@ type Server struct {
 	Base string
 	// Faults that are on from the start.
 	Faults []Fault
+	// KeepAnswers keeps the last answer to every GET from the start, so that any
+	// later one can be stale; else they are kept once a fault could want them.
+	KeepAnswers bool
 	// OnRequest is told of every request after its answer; it is called without
 	// a lock held, on the request's goroutine.
 	OnRequest func(Request)
@@ -87,7 +90,7 @@ type Server struct {
 	requests   []Request
 	count      int
 	etags      uint64
-	instant    bool // durations are nothing: a Spec's resources are being made
+	instant    bool // durations are nothing
 	born       time.Time
 	roles      []*role
 	scaleSets  scaleSetState
@@ -155,6 +158,16 @@ func (s *Server) Close() {
 	s.init()
 	s.stop()
 	s.running.Wait()
+}
+
+// Instant makes operations that begin from now on take no time, or the time of
+// their Profile again: so that a test sets its world up at once. A Substrate
+// takes its own time all the same.
+func (s *Server) Instant(on bool) {
+	s.init()
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.instant = on
 }
 
 // newUUID draws the next id of a resource or an operation. The caller holds the

@@ -241,6 +241,7 @@ func (spec *Spec) Apply(s *Server) error {
 func (s *Server) Create(ctx context.Context, spec *Spec) error {
 	s.init()
 	s.mu.Lock()
+	was := s.instant
 	s.instant = true
 	for _, g := range spec.ResourceGroups {
 		id := resourceID{subscription: s.Subscription, group: g.Name}
@@ -254,9 +255,7 @@ func (s *Server) Create(ctx context.Context, spec *Spec) error {
 	}
 	s.mu.Unlock()
 	defer func() {
-		s.mu.Lock()
-		s.instant = false
-		s.mu.Unlock()
+		s.Instant(was)
 	}()
 	var problems []error
 	for _, r := range spec.list() {
