@@ -3,6 +3,8 @@ package fleet
 import (
 	"fmt"
 	"strings"
+	"unicode"
+	"unicode/utf8"
 )
 
 // A ResourceID is an ARM id as Azure spelled it. Azure ignores letter case in
@@ -98,7 +100,7 @@ func ParseProviderID(providerID string) (ResourceID, error) {
 		switch {
 		case w != "" && !strings.EqualFold(parts[i], w):
 			return fail("not the id of a scale set's instance")
-		case w == "" && i > 0 && !validSegment(parts[i]):
+		case w == "" && i > 0 && !ValidName(parts[i]):
 			return fail(fmt.Sprintf("%q is not a valid name", parts[i]))
 		case i == 0 && parts[i] != "":
 			return fail("not the id of a scale set's instance")
@@ -107,17 +109,18 @@ func ParseProviderID(providerID string) (ResourceID, error) {
 	return ResourceID(path), nil
 }
 
-// validSegment accepts what Azure allows in subscription, group, scale set and
-// instance names.
-func validSegment(s string) bool {
-	if s == "" || len(s) > 90 || s == "." || s == ".." {
+// ValidName reports whether s can stand as one segment in an ARM id: it is what
+// Azure allows in the names of subscriptions, groups and compute resources, so
+// that no id leads elsewhere than it seems to.
+func ValidName(s string) bool {
+	if s == "" || len(s) > 90 || s == "." || s == ".." || !utf8.ValidString(s) {
 		return false
 	}
 	for _, r := range s {
 		switch {
 		case r >= 'a' && r <= 'z', r >= 'A' && r <= 'Z', r >= '0' && r <= '9':
 		case strings.ContainsRune("-_.()", r):
-		case r > 127: // resource groups may have letters of any script
+		case r > 127 && (unicode.IsLetter(r) || unicode.IsDigit(r) || unicode.IsMark(r)): // of resource groups
 		default:
 			return false
 		}

@@ -169,7 +169,7 @@ func (c *Cloud) at(id fleet.ResourceID, typ string) (place, error) {
 		p.names = append(p.names, parts[7+2*i])
 	}
 	for _, s := range append([]string{parts[1], parts[3]}, p.names...) {
-		if s == "" {
+		if !fleet.ValidName(s) {
 			return place{}, wrong
 		}
 	}

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"net/http"
 	"net/url"
+	"slices"
 	"strings"
 
 	"github.com/Azure/azure-sdk-for-go/sdk/azcore/runtime"
@@ -27,7 +28,7 @@ type permission struct {
 // from their own assignment alone, they are no denial.
 func (c *Cloud) Denied(ctx context.Context, scope fleet.ResourceID, actions []string) ([]string, error) {
 	const op = "list permissions"
-	if !strings.HasPrefix(string(scope), "/subscriptions/") || strings.ContainsAny(string(scope), "?#") {
+	if rest, ok := strings.CutPrefix(string(scope), "/subscriptions/"); !ok || slices.ContainsFunc(strings.Split(rest, "/"), func(s string) bool { return !fleet.ValidName(s) }) {
 		return nil, failed(ctx, op, scope, &fleet.Error{Kind: fleet.KindInvalid, Err: fmt.Errorf("%q is no scope", scope)})
 	}
 	u := url.URL{Path: strings.TrimRight(string(scope), "/") + "/providers/Microsoft.Authorization/permissions"}

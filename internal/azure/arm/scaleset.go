@@ -202,11 +202,11 @@ func pointAt(i fleet.ImageReference) *armcompute.ImageReference {
 }
 
 func (c *Cloud) deleteExtension(ctx context.Context, ch fleet.DeleteExtension) (fleet.Token, error) {
-	p, err := c.at(ch.Pool, typeScaleSet)
+	p, err := c.at(ch.Target(), typeScaleSet+"/extensions")
 	if err != nil {
 		return "", failed(ctx, ch.Verb(), ch.Target(), err)
 	}
-	op, err := p.NewVirtualMachineScaleSetExtensionsClient().BeginDelete(ctx, p.group, p.names[0], ch.Name, nil)
+	op, err := p.NewVirtualMachineScaleSetExtensionsClient().BeginDelete(ctx, p.group, p.names[0], p.names[1], nil)
 	return gone(begun(ctx, ch, op, err))
 }
 

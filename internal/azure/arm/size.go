@@ -25,7 +25,7 @@ const skuVersion = "2021-07-01"
 func (c *Cloud) Size(ctx context.Context, subscription, location, size string) (fleet.SizeInfo, error) {
 	const op = "look up a VM size"
 	on := fleet.ResourceID("/subscriptions/" + subscription + "/providers/Microsoft.Compute/skus")
-	if subscription == "" || strings.ContainsAny(subscription, "/?#") {
+	if !fleet.ValidName(subscription) {
 		return fleet.SizeInfo{}, failed(ctx, op, on, &fleet.Error{Kind: fleet.KindInvalid, Err: fmt.Errorf("%q is no subscription", subscription)})
 	}
 	if strings.ContainsAny(location, "'") {
