@@ -7,14 +7,6 @@ import (
 	"strings"
 )
 
-// uuidOf makes a version-4-shaped UUID of the first 16 bytes.
-func uuidOf(b []byte) string {
-	var u [16]byte
-	copy(u[:], b)
-	u[6], u[8] = u[6]&0x0f|0x40, u[8]&0x3f|0x80
-	return fmt.Sprintf("%x-%x-%x-%x-%x", u[:4], u[4:6], u[6:8], u[8:10], u[10:])
-}
-
 // A role is a role definition.
 type role struct {
 	id         string // GUID

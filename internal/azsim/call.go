@@ -77,12 +77,13 @@ func (s *Server) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 // finish sends the reply and remembers the request.
 func (c *call) finish(w http.ResponseWriter, r *reply) {
 	c.s.mu.Lock()
-	id := drawUUID(c.s.traceIDs)
+	trace := c.s.draw(c.r.Method, c.r.URL.Path)
+	c.s.mu.Unlock()
+	id := trace.uuid()
 	correlation := c.r.Header.Get("X-Ms-Correlation-Request-Id")
 	if correlation == "" {
-		correlation = drawUUID(c.s.traceIDs)
+		correlation = trace.uuid()
 	}
-	c.s.mu.Unlock()
 	c.remember(r)
 	if r.status == 0 {
 		panic(http.ErrAbortHandler)

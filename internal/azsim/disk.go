@@ -83,7 +83,7 @@ func checkDisk(c *call, old, next *armcompute.Disk) error {
 		return changeDisk(old, next)
 	}
 	p.DiskState = ptr(armcompute.DiskStateUnattached)
-	p.UniqueID = ptr(c.s.newUUID())
+	p.UniqueID = ptr(c.s.newUUID("disk", c.id.key()))
 	next.ManagedBy, next.ManagedByExtended = nil, nil
 	cd := p.CreationData
 	switch *cd.CreateOption {
@@ -187,7 +187,7 @@ func skuTier(name string) string {
 
 func diskWork(c *call, e *entry, old, next *armcompute.Disk) work {
 	if old != nil && stateOf(old) != stateFailed {
-		return work{span: c.s.duration("disk.update")}
+		return work{span: c.duration("disk.update")}
 	}
 	from := Source{SizeGB: val(next.Properties.DiskSizeGB)}
 	cd := next.Properties.CreationData
@@ -198,7 +198,7 @@ func diskWork(c *call, e *entry, old, next *armcompute.Disk) work {
 			from.Volume = v.volume()
 		}
 	}
-	return work{span: c.s.duration("disk.create"), run: c.s.makeVolumes(copying{e.volume(), from})}
+	return work{span: c.duration("disk.create"), run: c.s.makeVolumes(copying{e.volume(), from})}
 }
 
 func removeDisk(c *call) (*reply, error) {
@@ -212,7 +212,7 @@ func removeDisk(c *call) (*reply, error) {
 		}
 		return nil
 	}, func(e *entry) work {
-		return work{span: c.s.duration("disk.delete"), run: c.s.dropVolumes(volumesOf(e)...)}
+		return work{span: c.duration("disk.delete"), run: c.s.dropVolumes(volumesOf(e)...)}
 	})
 }
 
@@ -227,7 +227,7 @@ func beginAccess(c *call) (*reply, error) {
 		return nil, err
 	}
 	link := c.base() + "/azsim/blobs/" + e.id.name() + "?se=" + c.now.Add(time.Hour).UTC().Format("2006-01-02T15:04:05Z")
-	op := c.begin(e, work{span: c.s.duration("disk.access"), output: func() any { return map[string]any{"accessSAS": link} }})
+	op := c.begin(e, work{span: c.duration("disk.access"), output: func() any { return map[string]any{"accessSAS": link} }})
 	return accepted(op), nil
 }
 
@@ -239,5 +239,5 @@ func endAccess(c *call) (*reply, error) {
 	if err := c.busy(e); err != nil {
 		return nil, err
 	}
-	return accepted(c.begin(e, work{span: c.s.duration("disk.access")})), nil
+	return accepted(c.begin(e, work{span: c.duration("disk.access")})), nil
 }

@@ -11,7 +11,8 @@
 // And inside testing/synctest the same takes no time: the server uses package
 // time plainly, every operation is one goroutine with one timer, nothing polls,
 // and Close ends them all. What it makes up (ids, durations, chance) comes from
-// Server.Seed, so that the same requests in the same order get the same answers.
+// Server.Seed and from what it is for (chance.go), so that the same requests get
+// the same answers, in whatever order goroutines run that wake at one instant.
 //
 // # What stands behind
 //
@@ -53,7 +54,7 @@
 // location, set id, name, type and provisioningState (Creating, Updating, then
 // Succeeded or Failed), store and answer with the headers of the operation. A
 // type adds hooks: check(c, old, next) to validate and fill in, and work(c, e,
-// old, next) to say how long it takes (c.s.duration("disk.create"), by Profile)
+// old, next) to say how long it takes (c.duration("disk.create"), by Profile)
 // and what it does. Handlers that fit no hook use the parts: c.need, c.tree,
 // decode, fromTree, mergePatch, c.busy, c.begin, accepted, ok, c.page, c.pageOf,
 // c.remove, s.find, s.findID, load, s.insert, s.delete, s.children, s.ofType.

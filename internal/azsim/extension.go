@@ -204,7 +204,7 @@ func (s *Server) syncExtensions(ctx context.Context, e *entry, before *armcomput
 		}
 	})
 	for _, name := range gone {
-		if err := pause(ctx, s.draw("extension.delete")); err != nil {
+		if err := pause(ctx, s.takes("extension.delete", e)); err != nil {
 			return err
 		}
 		s.locked(func() { x.dropExtension(name) })

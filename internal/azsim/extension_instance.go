@@ -60,7 +60,7 @@ func (s *Server) provisionExtension(ctx context.Context, e *entry, ext *armcompu
 		}
 		x.extensions = append(x.extensions, ext)
 	})
-	if err := pause(ctx, s.draw("extension.create")); err != nil {
+	if err := pause(ctx, s.takes("extension.create", e)); err != nil {
 		return err
 	}
 	var failure *armError
@@ -240,7 +240,7 @@ func removeInstanceExtension(c *call) (*reply, error) {
 	if waiting := dependents(needs, name); len(waiting) > 0 {
 		return nil, missingDependency(x.set.id.name(), waiting[0], name)
 	}
-	return accepted(c.begin(e, work{span: s.duration("extension.delete"), done: func(failure *armError) {
+	return accepted(c.begin(e, work{span: c.duration("extension.delete"), done: func(failure *armError) {
 		if failure == nil {
 			x.dropExtension(name)
 		}

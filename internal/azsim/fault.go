@@ -192,13 +192,19 @@ func (c *call) meet() {
 		if f.Matched <= f.Skip || f.Count > 0 && f.Met >= f.Count {
 			continue
 		}
-		if f.Probability > 0 && f.Probability < 1 && c.s.chance.Float64() >= f.Probability {
+		if f.Probability > 0 && f.Probability < 1 && !c.s.meets(f, c.r.Method+" "+strings.ToLower(path)) {
 			continue
 		}
 		f.Met++
 		c.meets(*f)
 		return
 	}
+}
+
+// meets lets chance decide on the next of what key names.
+func (s *Server) meets(f *Fault, key string) bool {
+	r := s.draw("fault "+f.Name, key)
+	return r.chance(f.Probability)
 }
 
 // canMeet says whether the effect means anything to the request.
@@ -294,7 +300,7 @@ func (c *call) pretend() (*reply, error) {
 	case http.MethodGet, http.MethodHead:
 		return c.run(c)
 	case http.MethodDelete, http.MethodPost:
-		return accepted(c.begin(nil, work{span: c.s.duration("pretend")})), nil
+		return accepted(c.begin(nil, work{span: c.duration("pretend")})), nil
 	}
 	tree, err := c.tree()
 	if err != nil {
@@ -310,5 +316,5 @@ func (c *call) pretend() (*reply, error) {
 		body, status = mergePatch(was, tree, false), http.StatusOK
 	}
 	body = mergePatch(body, map[string]any{"properties": map[string]any{"provisioningState": stateUpdating}}, false)
-	return &reply{status: status, body: body, op: c.begin(nil, work{span: c.s.duration("pretend")})}, nil
+	return &reply{status: status, body: body, op: c.begin(nil, work{span: c.duration("pretend")})}, nil
 }

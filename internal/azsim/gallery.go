@@ -30,16 +30,16 @@ var (
 func galleryType() *resourceType {
 	h := hooks[armcompute.Gallery]{check: checkGallery, work: func(c *call, _ *entry, old, _ *armcompute.Gallery) work {
 		if old != nil {
-			return work{span: c.s.duration("gallery.update")}
+			return work{span: c.duration("gallery.update")}
 		}
-		return work{span: c.s.duration("gallery.create")}
+		return work{span: c.duration("gallery.create")}
 	}}
 	return &resourceType{
 		name: "Microsoft.Compute/galleries", versions: galleryVersions(), global: true, operations: "capsOperations",
 		put:   func(c *call) (*reply, error) { return put(c, h) },
 		patch: func(c *call) (*reply, error) { return patch(c, h) },
 		remove: func(c *call) (*reply, error) {
-			return c.remove(c.childless("images"), func(*entry) work { return work{span: c.s.duration("gallery.delete")} })
+			return c.remove(c.childless("images"), func(*entry) work { return work{span: c.duration("gallery.delete")} })
 		},
 	}
 }
@@ -79,16 +79,16 @@ func (c *call) childless(typ string) func(e *entry) error {
 func imageType() *resourceType {
 	h := hooks[armcompute.GalleryImage]{check: checkDefinition, work: func(c *call, _ *entry, old, _ *armcompute.GalleryImage) work {
 		if old != nil {
-			return work{span: c.s.duration("image.update")}
+			return work{span: c.duration("image.update")}
 		}
-		return work{span: c.s.duration("image.create")}
+		return work{span: c.duration("image.create")}
 	}}
 	return &resourceType{
 		name: "Microsoft.Compute/galleries/images", versions: galleryVersions(), operations: "capsOperations",
 		put:   func(c *call) (*reply, error) { return put(c, h) },
 		patch: func(c *call) (*reply, error) { return patch(c, h) },
 		remove: func(c *call) (*reply, error) {
-			return c.remove(c.childless("versions"), func(*entry) work { return work{span: c.s.duration("image.delete")} })
+			return c.remove(c.childless("versions"), func(*entry) work { return work{span: c.duration("image.delete")} })
 		},
 	}
 }

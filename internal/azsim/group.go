@@ -113,7 +113,7 @@ func deleteGroup(c *call) (*reply, error) {
 		return nil, err
 	}
 	g.Properties.State = stateDeleting
-	op := c.begin(e, work{span: c.s.duration("group.delete"), done: func(failure *armError) {
+	op := c.begin(e, work{span: c.duration("group.delete"), done: func(failure *armError) {
 		if failure != nil {
 			g.Properties.State = stateSucceeded
 			return

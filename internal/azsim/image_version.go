@@ -247,7 +247,7 @@ func removeVersion(c *call) (*reply, error) {
 		}
 		return nil
 	}, func(e *entry) work {
-		return work{span: c.s.duration("version.delete"), run: c.s.dropVolumes(volumesOf(e)...)}
+		return work{span: c.duration("version.delete"), run: c.s.dropVolumes(volumesOf(e)...)}
 	})
 }
 
@@ -277,7 +277,7 @@ func versionWork(c *call, e *entry, old, next *armcompute.GalleryImageVersion) w
 	if len(fresh) > 0 && !isNew {
 		span = "version.create"
 	}
-	w := work{span: s.duration(span)}
+	w := work{span: c.duration(span)}
 	failure := ""
 	for i, r := range fresh {
 		part := regionCopy{name: *r.Name, begin: c.now, end: c.now.Add(w.span * time.Duration(i+1) / time.Duration(len(fresh)))}

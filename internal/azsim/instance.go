@@ -104,12 +104,12 @@ func (s *Server) newInstance(set *entry, zone string, now time.Time) *entry {
 		vm.Zones = []*string{ptr(zone)}
 	}
 	e := s.insert(id, s.types[lowerInstanceType], vm, now)
-	in := &instance{set: set, id: n, vmID: s.newUUID(), zone: zone, turn: make(chan struct{}, 1)}
+	in := &instance{set: set, id: n, vmID: s.newUUID("vm", id.key()), zone: zone, turn: make(chan struct{}, 1)}
 	in.alive, in.end = context.WithCancel(s.ctx)
 	in.adopt(body)
 	in.hostName = computerName(prefixOf(set, in.profile), n)
 	vm.Properties.VMID = ptr(in.vmID)
-	s.stampEtag(vm)
+	s.stampEtag(vm, e.key)
 	e.extra = in
 	return e
 }
@@ -177,13 +177,6 @@ func pause(ctx context.Context, d time.Duration) error {
 	}
 }
 
-// draw is duration with the lock taken.
-func (s *Server) draw(name string) time.Duration {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	return s.duration(name)
-}
-
 // locked runs do under the lock.
 func (s *Server) locked(do func()) {
 	s.mu.Lock()
@@ -237,8 +230,8 @@ func (s *Server) createInstance(e *entry) error {
 func (s *Server) bringUp(ctx context.Context, e *entry) error {
 	x, _ := instanceOf(e)
 	start := time.Now()
-	total := s.draw("instance.create")
-	if err := pause(ctx, s.draw("instance.allocate")); err != nil {
+	total := s.takes("instance.create", e)
+	if err := pause(ctx, s.takes("instance.allocate", e)); err != nil {
 		return err
 	}
 	if err := s.makeOSDisk(ctx, e); err != nil {
@@ -311,7 +304,7 @@ func (s *Server) innerFault(action string, on resourceID) *Fault {
 		if f.Matched <= f.Skip || f.Count > 0 && f.Met >= f.Count {
 			continue
 		}
-		if f.Probability > 0 && f.Probability < 1 && s.rand.Float64() >= f.Probability {
+		if f.Probability > 0 && f.Probability < 1 && !s.meets(f, on.key()) {
 			continue
 		}
 		f.Met++

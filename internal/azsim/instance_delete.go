@@ -37,7 +37,7 @@ func (s *Server) markDeleting(e *entry) {
 func (s *Server) destroyInstance(ctx context.Context, e *entry) error {
 	x, body := instanceOf(e)
 	start := time.Now()
-	span := s.draw("instance.delete")
+	span := s.takes("instance.delete", e)
 	err := s.onSubstrate(ctx, x, func(sub Substrate) error { return sub.Remove(ctx, e.id.key()) })
 	if err != nil {
 		s.locked(func() { setState(body, stateFailed) })

@@ -46,8 +46,8 @@ func hold(d *armcompute.Disk, by resourceID, running bool) {
 // set so that the rest fits.
 const maxDiskName = 80
 
-func (s *Server) diskNameFor(set string, id int, part string) string {
-	tail := fmt.Sprintf("_%d_%s_%s", id, part, strings.ReplaceAll(s.newUUID(), "-", ""))
+func (s *Server) diskNameFor(set, key string, id int, part string) string {
+	tail := fmt.Sprintf("_%d_%s_%s", id, part, strings.ReplaceAll(s.newUUID("disk name", key), "-", ""))
 	head := set + "_" + set
 	return head[:min(len(head), maxDiskName-len(tail))] + tail
 }
@@ -59,7 +59,7 @@ func (s *Server) insertDisk(e *entry, name, sku string, p *armcompute.DiskProper
 	id := resourceID{subscription: e.id.subscription, group: e.id.group, namespace: "Microsoft.Compute", types: []string{"disks"}, names: []string{name}}
 	rt := s.types["microsoft.compute/disks"]
 	now := time.Now()
-	p.ProvisioningState, p.TimeCreated, p.UniqueID = ptr(stateSucceeded), ptr(now), ptr(s.newUUID())
+	p.ProvisioningState, p.TimeCreated, p.UniqueID = ptr(stateSucceeded), ptr(now), ptr(s.newUUID("disk", id.key()))
 	p.DiskSizeBytes = ptr(int64(val(p.DiskSizeGB)) << 30)
 	d := &armcompute.Disk{Location: body.Location, Zones: body.Zones, Properties: p, SKU: &armcompute.DiskSKU{
 		Name: ptr(armcompute.DiskStorageAccountTypes(sku)), Tier: ptr(strings.SplitN(sku, "_", 2)[0]),
@@ -88,7 +88,7 @@ func (s *Server) makeOSDisk(ctx context.Context, e *entry) error {
 		o := x.profile.StorageProfile.OSDisk
 		img.source.SizeGB = max(val(o.DiskSizeGB), img.sizeGB)
 		before = x.osDisk
-		fresh = s.insertDisk(e, s.diskNameFor(x.set.id.name(), x.id, "OsDisk_1"), string(*o.ManagedDisk.StorageAccountType), &armcompute.DiskProperties{
+		fresh = s.insertDisk(e, s.diskNameFor(x.set.id.name(), e.key, x.id, "OsDisk_1"), string(*o.ManagedDisk.StorageAccountType), &armcompute.DiskProperties{
 			OSType: o.OSType, HyperVGeneration: ptr(armcompute.HyperVGeneration(img.generation)), DiskSizeGB: ptr(img.source.SizeGB),
 			CreationData:          originData(img),
 			SupportedCapabilities: &armcompute.SupportedCapabilities{Architecture: ptr(armcompute.Architecture(img.arch)), AcceleratedNetwork: ptr(size.accelerated)},
@@ -155,7 +155,7 @@ func (s *Server) makeDataDisks(ctx context.Context, e *entry) error {
 			if want.ManagedDisk != nil && want.ManagedDisk.StorageAccountType != nil {
 				sku = string(*want.ManagedDisk.StorageAccountType)
 			}
-			fresh = s.insertDisk(e, s.diskNameFor(x.set.id.name(), x.id, fmt.Sprintf("disk%d", lun+2)), sku, &armcompute.DiskProperties{
+			fresh = s.insertDisk(e, s.diskNameFor(x.set.id.name(), e.key, x.id, fmt.Sprintf("disk%d", lun+2)), sku, &armcompute.DiskProperties{
 				DiskSizeGB: want.DiskSizeGB, CreationData: &armcompute.CreationData{CreateOption: ptr(armcompute.DiskCreateOptionEmpty)},
 			})
 		})

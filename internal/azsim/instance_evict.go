@@ -93,7 +93,7 @@ func (s *Server) evict(e *entry) error {
 	now := time.Now()
 	b := s.boardOf(x.set)
 	p := &postedEvent{approved: make(chan struct{}), scheduledEvent: scheduledEvent{
-		EventID: s.newUUID(), EventType: "Preempt", ResourceType: "VirtualMachine", Resources: []string{val(body.Name)}, EventStatus: "Scheduled",
+		EventID: s.newUUID("event", e.key), EventType: "Preempt", ResourceType: "VirtualMachine", Resources: []string{val(body.Name)}, EventStatus: "Scheduled",
 		NotBefore: now.Add(preemptNotice).UTC().Format(http.TimeFormat), EventSource: "Platform", DurationInSeconds: -1,
 	}}
 	b.events = append(b.events, p)

@@ -297,7 +297,7 @@ func (c *call) act(a action, list []*entry, o actionOptions) (*reply, error) {
 		if a.idle != nil && a.idle(x) {
 			continue
 		}
-		t := turn{e, x.power, s.duration(a.span)}
+		t := turn{e, x.power, s.duration(a.span, e.key)}
 		longest = max(longest, t.span)
 		turns = append(turns, t)
 		setState(body, stateUpdating)

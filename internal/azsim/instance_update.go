@@ -45,7 +45,7 @@ func putInstance(c *call) (*reply, error) {
 		}
 	}
 	apply := func() {
-		s.stampEtag(body)
+		s.stampEtag(body, e.key)
 		if next.Tags != nil {
 			body.Tags = next.Tags
 		}
@@ -59,7 +59,7 @@ func putInstance(c *call) (*reply, error) {
 		}
 	}
 	op := c.begin(e, work{
-		span: s.duration("instance.update"),
+		span: c.duration("instance.update"),
 		run:  func(ctx context.Context) error { return s.moveDisks(ctx, e, plan) },
 		done: func(failure *armError) {
 			if x.gone {
@@ -319,7 +319,7 @@ func attachDetachDataDisks(c *call) (*reply, error) {
 	}
 	setState(body, stateUpdating)
 	return accepted(c.begin(e, work{
-		span: c.s.duration("instance.update"),
+		span: c.duration("instance.update"),
 		run:  func(ctx context.Context) error { return c.s.moveDisks(ctx, e, plan) },
 		done: func(failure *armError) {
 			if x.gone {

@@ -65,7 +65,7 @@ func (o *operation) running() bool { return o.end.IsZero() }
 func (c *call) begin(on *entry, w work) *operation {
 	s := c.s
 	op := &operation{
-		id: s.newUUID(), name: c.action, method: c.r.Method, ns: c.id.namespace, version: c.version,
+		id: s.newUUID("operation", c.action+" "+c.id.key()), name: c.action, method: c.r.Method, ns: c.id.namespace, version: c.version,
 		location: s.locationOf(on), segment: "operations", target: c.id,
 		start: c.now, status: stateInProgress, output: w.output,
 		cancel: make(chan struct{}), ended: make(chan struct{}),

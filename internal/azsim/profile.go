@@ -1,9 +1,6 @@
 package azsim
 
-import (
-	"math/rand/v2"
-	"time"
-)
+import "time"
 
 // A Span is how long one kind of operation takes: a time between Min and Max.
 type Span struct {
@@ -61,32 +58,10 @@ func DefaultProfile() Profile {
 	}
 }
 
-// duration draws how long the named thing takes, at the server's speed. The
-// caller holds the lock.
-func (s *Server) duration(name string) time.Duration {
-	if s.instant {
-		return 0
-	}
-	span, ok := s.profile[name]
-	if !ok {
-		span = DefaultSpan
-	}
-	d := span.Min
-	if span.Max > span.Min {
-		d += time.Duration(s.rand.Int64N(int64(span.Max-span.Min) + 1))
-	}
-	return s.scaled(d)
-}
-
 // scaled divides d by the server's speed.
 func (s *Server) scaled(d time.Duration) time.Duration {
 	if s.Speed <= 0 || s.Speed == 1 {
 		return d
 	}
 	return time.Duration(float64(d) / s.Speed)
-}
-
-// newRand makes one of a server's sources of chance.
-func newRand(seed, stream uint64) *rand.Rand {
-	return rand.New(rand.NewPCG(seed, stream))
 }

@@ -99,7 +99,7 @@ func registerProvider(on bool) handler {
 			p.state = "NotRegistered"
 		case p.state == "NotRegistered":
 			p.state = "Registering"
-			c.begin(nil, work{span: c.s.duration("provider.register"), done: func(*armError) { p.state = registered }})
+			c.begin(nil, work{span: c.duration("provider.register"), done: func(*armError) { p.state = registered }})
 		}
 		return ok(p.body(c.s)), nil
 	}

@@ -1,6 +1,7 @@
 package azsim
 
 import (
+	"cmp"
 	"net/http"
 	"reflect"
 	"slices"
@@ -75,12 +76,16 @@ func load[T any](s *Server, id string) (*entry, *T) {
 	return e, body
 }
 
-// insert stores a new resource.
+// insert stores a new resource: in the order of creation, those of one instant by
+// id.
 func (s *Server) insert(id resourceID, rt *resourceType, body any, now time.Time) *entry {
 	id.tail = ""
 	e := &entry{id: id, key: id.key(), rt: rt, body: body, since: now}
 	s.entries[e.key] = e
-	s.order = append(s.order, e)
+	at, _ := slices.BinarySearchFunc(s.order, e, func(a, b *entry) int {
+		return cmp.Or(a.since.Compare(b.since), natural(a.key, b.key))
+	})
+	s.order = slices.Insert(s.order, at, e)
 	return e
 }
 
@@ -217,7 +222,7 @@ func write[T any](c *call, tree any, h hooks[T]) (*reply, error) {
 	if err := c.needLocation(old, next); err != nil {
 		return nil, err
 	}
-	s.stampEtag(next)
+	s.stampEtag(next, id.key())
 	setField(next, "Properties.TimeCreated", &now)
 	if old != nil {
 		copyField(next, old, "Properties.TimeCreated")
@@ -357,7 +362,10 @@ func (c *call) precondition(e *entry) error {
 }
 
 // stampEtag gives a changed model its next ETag, if its type has them.
-func (s *Server) stampEtag(model any) {
-	s.etags++
-	setField(model, "Etag", strconv.Quote(strconv.FormatUint(s.etags, 10)))
+func (s *Server) stampEtag(model any, key string) {
+	if !hasField(model, "Etag") {
+		return
+	}
+	r := s.draw("etag", key)
+	setField(model, "Etag", strconv.Quote(r.uuid()))
 }

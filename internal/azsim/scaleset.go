@@ -125,7 +125,7 @@ func scaleSetWork(c *call, e *entry, old, next *armcompute.VirtualMachineScaleSe
 	}
 	changed := old != nil && was != x.key
 	return work{
-		span: s.duration(name),
+		span: c.duration(name),
 		run: func(ctx context.Context) error {
 			if err := s.reconcile(ctx, e); err != nil {
 				return err
@@ -146,7 +146,7 @@ func removeScaleSet(c *call) (*reply, error) {
 		for _, i := range list {
 			s.markDeleting(i)
 		}
-		return work{span: s.duration("scaleset.delete"), run: func(ctx context.Context) error {
+		return work{span: c.duration("scaleset.delete"), run: func(ctx context.Context) error {
 			return each(list, func(i *entry) error { return s.destroyInstance(ctx, i) })
 		}, done: func(*armError) { delete(s.scaleSets.events, e.id.key()) }}
 	})
@@ -221,8 +221,8 @@ func scaleSetInstanceView(c *call) (*reply, error) {
 	exts := []any{}
 	for _, name := range extOrder {
 		codes := []any{}
-		for code, n := range extCount[name] {
-			codes = append(codes, map[string]any{"code": code, "count": n})
+		for _, code := range sortedKeys(extCount[name]) {
+			codes = append(codes, map[string]any{"code": code, "count": extCount[name][code]})
 		}
 		exts = append(exts, map[string]any{"name": name, "statusesSummary": codes})
 	}
@@ -245,8 +245,8 @@ func (c *call) checkLinked(tree map[string]any) error {
 		refused = c.authorizeLinked(action, on)
 	}
 	if ids, ok := at(tree, "identity", "userAssignedIdentities").(map[string]any); ok {
-		for id, v := range ids {
-			if v != nil {
+		for _, id := range sortedKeys(ids) {
+			if ids[id] != nil {
 				need("Microsoft.ManagedIdentity/userAssignedIdentities/assign/action", id)
 			}
 		}
@@ -293,13 +293,13 @@ func at(v any, names ...string) any {
 	return v
 }
 
-// walk visits every member of a decoded JSON value.
+// walk visits every member of a decoded JSON value, in the order of names.
 func walk(v any, visit func(key string, v any)) {
 	switch v := v.(type) {
 	case map[string]any:
-		for k, inner := range v {
-			visit(k, inner)
-			walk(inner, visit)
+		for _, k := range sortedKeys(v) {
+			visit(k, v[k])
+			walk(v[k], visit)
 		}
 	case []any:
 		for _, inner := range v {

@@ -202,9 +202,12 @@ func checkExtensions(_ *call, next *armcompute.VirtualMachineScaleSet) error {
 		if name == "" || x.Properties == nil {
 			return badParameter("extension.name", "Required parameter 'extension.name' is missing (null).")
 		}
-		for member, v := range map[string]*string{"publisher": x.Properties.Publisher, "type": x.Properties.Type, "typeHandlerVersion": x.Properties.TypeHandlerVersion} {
-			if val(v) == "" {
-				return badParameter("extension."+member, "Required parameter 'extension.%s' is missing (null).", member)
+		for _, m := range []struct {
+			name string
+			v    *string
+		}{{"publisher", x.Properties.Publisher}, {"type", x.Properties.Type}, {"typeHandlerVersion", x.Properties.TypeHandlerVersion}} {
+			if val(m.v) == "" {
+				return badParameter("extension."+m.name, "Required parameter 'extension.%s' is missing (null).", m.name)
 			}
 		}
 		if seen[strings.ToLower(name)] {
@@ -215,8 +218,8 @@ func checkExtensions(_ *call, next *armcompute.VirtualMachineScaleSet) error {
 		x.ID = ptr(val(next.ID) + "/extensions/" + name)
 	}
 	_, missing, cycle := extensionOrder(extensionNeeds(p))
-	for name, gone := range missing {
-		return missingDependency(val(next.Name), name, gone)
+	for _, name := range sortedKeys(missing) {
+		return missingDependency(val(next.Name), name, missing[name])
 	}
 	if len(cycle) > 0 {
 		return badRequest("BadRequest", "The provisionAfterExtensions properties of the extensions '%s' form a cycle.", strings.Join(cycle, "', '"))
@@ -240,7 +243,7 @@ func (c *call) fillScaleSet(old, next *armcompute.VirtualMachineScaleSet) error 
 		p.UniqueID = old.Properties.UniqueID
 	}
 	if p.UniqueID == nil {
-		p.UniqueID = ptr(c.s.newUUID())
+		p.UniqueID = ptr(c.s.newUUID("scale set", c.id.key()))
 	}
 	p.Overprovision = orDefault(p.Overprovision, true)
 	if p.PlatformFaultDomainCount == nil {
@@ -287,12 +290,13 @@ func (c *call) fillIdentity(old, next *armcompute.VirtualMachineScaleSet) error 
 		if old != nil && old.Identity != nil && old.Identity.PrincipalID != nil {
 			id.PrincipalID = old.Identity.PrincipalID
 		} else {
-			sp := &principal{Principal: Principal{Name: val(next.Name), ClientID: c.s.newUUID(), ObjectID: c.s.newUUID()}}
+			sp := &principal{Principal: Principal{Name: val(next.Name), ClientID: c.s.newUUID("client", c.id.key()), ObjectID: c.s.newUUID("object", c.id.key())}}
 			c.s.principals = append(c.s.principals, sp)
 			id.PrincipalID = ptr(sp.ObjectID)
 		}
 	}
-	for rid, v := range id.UserAssignedIdentities {
+	for _, rid := range sortedKeys(id.UserAssignedIdentities) {
+		v := id.UserAssignedIdentities[rid]
 		p := c.s.identityAt(rid)
 		if p == nil {
 			return badRequest("FailedIdentityOperation",

@@ -154,9 +154,9 @@ const platformLatest = "24.04.202601150"
 // exists; what the SKU's name says of generation and architecture holds.
 func platformImage(ref *armcompute.ImageReference) (bootImage, error) {
 	publisher, offer, sku, version := val(ref.Publisher), val(ref.Offer), val(ref.SKU), val(ref.Version)
-	for name, v := range map[string]string{"publisher": publisher, "offer": offer, "sku": sku, "version": version} {
-		if v == "" {
-			return bootImage{}, badParameter("imageReference."+name, "Required parameter 'imageReference.%s' is missing (null).", name)
+	for _, m := range [][2]string{{"publisher", publisher}, {"offer", offer}, {"sku", sku}, {"version", version}} {
+		if m[1] == "" {
+			return bootImage{}, badParameter("imageReference."+m[0], "Required parameter 'imageReference.%s' is missing (null).", m[0])
 		}
 	}
 	if strings.EqualFold(version, "latest") {

@@ -136,7 +136,7 @@ func (s *Server) upgradeOne(_ context.Context, e *entry) error {
 	x, body := instanceOf(e)
 	var span time.Duration
 	s.locked(func() {
-		span = s.duration("instance.upgrade")
+		span = s.duration("instance.upgrade", e.key)
 		setState(body, stateUpdating)
 	})
 	return s.settle(e, s.renew(x.alive, e, false, actionOptions{span: span}))

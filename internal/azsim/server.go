@@ -2,9 +2,7 @@ package azsim
 
 import (
 	"context"
-	"fmt"
 	"log/slog"
-	"math/rand/v2"
 	"net/http"
 	"strings"
 	"sync"
@@ -74,10 +72,8 @@ type Server struct {
 	stop    context.CancelFunc
 	running sync.WaitGroup
 
-	mu         sync.Mutex // guards what follows, never held over a wait
-	rand       *rand.Rand // of ids and durations
-	chance     *rand.Rand // of faults
-	traceIDs   *rand.Rand // of requests: what is asked must not change what is made
+	mu         sync.Mutex        // guards what follows, never held over a wait
+	drawn      map[string]uint32 // how often each stream of chance was begun
 	stale      map[string]*reply
 	profile    Profile
 	types      map[string]*resourceType
@@ -89,7 +85,6 @@ type Server struct {
 	principals []*principal
 	requests   []Request
 	count      int
-	etags      uint64
 	instant    bool // durations are nothing
 	born       time.Time
 	roles      []*role
@@ -128,7 +123,7 @@ func (s *Server) init() {
 			s.SigningKey = []byte("azsim")
 		}
 		s.ctx, s.stop = context.WithCancel(context.Background())
-		s.rand, s.chance, s.traceIDs = newRand(s.Seed, 1), newRand(s.Seed, 2), newRand(s.Seed, 3)
+		s.drawn = map[string]uint32{}
 		s.profile = DefaultProfile()
 		for k, v := range s.Profile {
 			s.profile[k] = v
@@ -168,17 +163,6 @@ func (s *Server) Instant(on bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.instant = on
-}
-
-// newUUID draws the next id of a resource or an operation. The caller holds the
-// lock.
-func (s *Server) newUUID() string { return drawUUID(s.rand) }
-
-func drawUUID(from *rand.Rand) string {
-	a, b := from.Uint64(), from.Uint64()
-	a = a&^0xf000 | 0x4000
-	b = b&^(0xc<<60) | 0x8<<60
-	return fmt.Sprintf("%08x-%04x-%04x-%04x-%012x", a>>32, a>>16&0xffff, a&0xffff, b>>48, b&0xffffffffffff)
 }
 
 // location finds a region by either of its names, as clients may spell it.

@@ -23,7 +23,7 @@ func snapshotType() *resourceType {
 		patch: func(c *call) (*reply, error) { return patch(c, h) },
 		remove: func(c *call) (*reply, error) {
 			return c.remove(nil, func(e *entry) work {
-				return work{span: c.s.duration("snapshot.delete"), run: c.s.dropVolumes(e.volume())}
+				return work{span: c.duration("snapshot.delete"), run: c.s.dropVolumes(e.volume())}
 			})
 		},
 		actions: map[string]handler{"begingetaccess": beginAccess, "endgetaccess": endAccess},
@@ -83,7 +83,7 @@ func checkSnapshot(c *call, old, next *armcompute.Snapshot) error {
 		p.IncrementalSnapshotFamilyID = ptr(val(o.uniqueID))
 	}
 	p.CreationData.SourceUniqueID = o.uniqueID
-	p.UniqueID = ptr(c.s.newUUID())
+	p.UniqueID = ptr(c.s.newUUID("snapshot", c.id.key()))
 	p.DiskState = ptr(armcompute.DiskStateUnattached)
 	p.OSType, p.HyperVGeneration, p.SupportedCapabilities = cmp.Or(p.OSType, o.osType), cmp.Or(p.HyperVGeneration, o.generation), cmp.Or(p.SupportedCapabilities, o.capabilities)
 	p.DiskSizeGB = ptr(max(o.sizeGB, val(p.DiskSizeGB)))
@@ -139,7 +139,7 @@ func snapshotWork(c *call, e *entry, old, next *armcompute.Snapshot) work {
 	// A snapshot whose making failed is made anew, while its source is there.
 	src := c.s.findID(val(next.Properties.CreationData.SourceResourceID))
 	if old != nil && stateOf(old) != stateFailed || src == nil {
-		return work{span: c.s.duration("snapshot.update")}
+		return work{span: c.duration("snapshot.update")}
 	}
-	return work{span: c.s.duration("snapshot.create"), run: c.s.makeVolumes(copying{e.volume(), Source{Volume: src.volume()}})}
+	return work{span: c.duration("snapshot.create"), run: c.s.makeVolumes(copying{e.volume(), Source{Volume: src.volume()}})}
 }

@@ -1,9 +1,6 @@
 package azsim
 
-import (
-	"slices"
-	"strings"
-)
+import "strings"
 
 // What Azure allows of tags (documentation of Azure Resource Manager, "Use tags",
 // limitations).
@@ -22,8 +19,8 @@ func checkTags(tree any) error {
 		return badRequest("TooManyTags", "Invalid operation for resource. The number of tags %d has exceeded the maximum number of tags allowed (%d).", len(tags), maxTags)
 	}
 	var reserved []string
-	for name, value := range tags {
-		text, _ := value.(string)
+	for _, name := range sortedKeys(tags) {
+		text, _ := tags[name].(string)
 		switch {
 		case strings.ContainsAny(name, tagNameReserved) || strings.ContainsFunc(name, func(r rune) bool { return r < ' ' }):
 			reserved = append(reserved, name)
@@ -34,7 +31,6 @@ func checkTags(tree any) error {
 		}
 	}
 	if len(reserved) > 0 {
-		slices.Sort(reserved)
 		return badRequest("InvalidTagNameCharacters", "The tag names '%s' have reserved characters '<,>,%%,&,\\,?,/' or control characters.", strings.Join(reserved, ","))
 	}
 	return nil
