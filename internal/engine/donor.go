@@ -337,6 +337,9 @@ func uncordon(ctx context.Context, t *task) error {
 		return needless("we did not cordon it")
 	}
 	err := do(ctx, t, func(ctx context.Context) error {
+		if flawCordon {
+			return nil
+		}
 		return ignoreMissing(t.r.e.cluster.SetUnschedulable(ctx, t.r.donorName(), false))
 	})
 	if err != nil {

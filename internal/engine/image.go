@@ -191,21 +191,32 @@ func (t *task) deleteVersion(ctx context.Context, id fleet.ResourceID, onlyFaile
 	})
 }
 
+// A temporary is a resource that a capture makes for the time of its work, and
+// its entry on the undo list.
+type temporary struct {
+	undo string
+	id   fleet.ResourceID
+}
+
+func (f facts) snapshots() []temporary {
+	return []temporary{{undoSnapshot, f.Names.Snapshot}, {undoGeneralized, f.Names.Generalized}}
+}
+
 // deleteSnapshots takes away both snapshots, and what an earlier capture left
 // under their names.
 func deleteSnapshots(ctx context.Context, t *task) error {
 	f := t.r.get()
 	var failed []error
-	for name, id := range map[string]fleet.ResourceID{undoSnapshot: f.Names.Snapshot, undoGeneralized: f.Names.Generalized} {
-		s, ok, err := t.snapshotAt(ctx, id)
-		if err == nil && ok && s.Tags[fleet.TagCapture] != "" {
-			err = t.deleteSnapshot(ctx, id)
+	for _, s := range f.snapshots() {
+		there, ok, err := t.snapshotAt(ctx, s.id)
+		if err == nil && ok && there.Tags[fleet.TagCapture] != "" {
+			err = t.deleteSnapshot(ctx, s.id)
 		}
 		if err != nil {
 			failed = append(failed, err)
 			continue
 		}
-		t.r.drop(name)
+		t.r.drop(s.undo)
 	}
 	return errors.Join(failed...)
 }
@@ -231,6 +242,9 @@ func prune(ctx context.Context, t *task) error {
 		uses, err := ask(ctx, t, func(ctx context.Context) ([]fleet.ImageUse, error) { return r.e.cloud.Uses(ctx, f.Names.Definition) })
 		if err != nil {
 			return err
+		}
+		if flawPrune {
+			uses = nil
 		}
 		doomed, spared := plan.Prune(versions, uses, f.Names.Version, o.History)
 		var next *fleet.ImageVersion

@@ -147,7 +147,7 @@ func extensions(ctx context.Context, t *task) error {
 			return err
 		}
 		doomed, kept := o.Extensions.Doomed(p.Model.Extensions)
-		if len(doomed) == 0 {
+		if len(doomed) == 0 || flawExtension && round > 0 {
 			return nil
 		}
 		if len(kept) > 0 || round == rounds {
@@ -159,7 +159,12 @@ func extensions(ctx context.Context, t *task) error {
 		}
 		for _, e := range doomed {
 			t.progress(-1, "deleting extension %s", e.Name)
+			asked := false
 			err := t.change(ctx, plan.StepExtensions+"/"+e.Name, fleet.DeleteExtension{Pool: f.Pool, Name: e.Name}, func(ctx context.Context) (bool, error) {
+				if flawExtension && asked {
+					return true, nil
+				}
+				asked = true
 				p, err := t.pool(ctx, f.Pool)
 				return err == nil && !hasExtension(p.Model.Extensions, e.Name), err
 			})

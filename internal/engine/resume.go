@@ -91,9 +91,9 @@ func (r *run) resumeSteps(t *task) ([]plan.Step, error) {
 		}
 	}
 	if in.Course.Start == plan.AtVersion {
-		for name, id := range map[string]fleet.ResourceID{undoSnapshot: f.Names.Snapshot, undoGeneralized: f.Names.Generalized} {
-			if _, there := r.undo(name); there {
-				in.Course.Stale = append(in.Course.Stale, id)
+		for _, s := range f.snapshots() {
+			if _, there := r.undo(s.undo); there {
+				in.Course.Stale = append(in.Course.Stale, s.id)
 			}
 		}
 	}
