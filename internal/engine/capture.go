@@ -349,12 +349,12 @@ func (r *run) open(old journal.Record, q CaptureRequest, prep preparation) error
 
 // adopt takes up a record that another process wrote.
 func (r *run) adopt(rec journal.Record) error {
-	var f facts
 	if rec.Schema > schema {
 		return fmt.Errorf("the journal has schema %d, this version reads up to %d", rec.Schema, schema)
 	}
-	if err := json.Unmarshal(rec.Facts, &f); err != nil {
-		return fmt.Errorf("read the journal: %w", err)
+	f, err := factsOf(rec)
+	if err != nil {
+		return err
 	}
 	r.mu.Lock()
 	defer r.mu.Unlock()

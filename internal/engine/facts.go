@@ -74,6 +74,54 @@ type benchFacts struct {
 	LUN      int32            `json:"lun"`
 }
 
+// factsOf reads a record's facts. Those that name anything but the pool's own are
+// refused: a journal lies in a Secret, and who can write one must not have us
+// change or delete what is not the pool's.
+func factsOf(rec journal.Record) (facts, error) {
+	var f facts
+	if err := json.Unmarshal(rec.Facts, &f); err != nil {
+		return facts{}, fmt.Errorf("read the journal: %w", err)
+	}
+	foreign := func(what string, id fleet.ResourceID) (facts, error) {
+		return facts{}, fmt.Errorf("read the journal: %s %q is not of the pool %s", what, id, rec.Pool)
+	}
+	if !f.Pool.Equal(fleet.ResourceID(rec.Pool)) {
+		return foreign("the pool", f.Pool)
+	}
+	n, definition := f.Names, plan.DefinitionOf(f.Pool)
+	back := returnFacts{}
+	if f.Return != nil {
+		back = *f.Return
+	}
+	for _, x := range []struct {
+		what string
+		id   fleet.ResourceID
+		want fleet.ResourceID
+	}{
+		{"the instance", f.Instance, f.Pool.Child("virtualMachines", f.Instance.Name())},
+		{"the gallery", n.Gallery, definition.Parent()},
+		{"the image definition", n.Definition, definition},
+		{"the image definition", f.Definition.ID, definition},
+		{"the version", n.Version, definition.Child("versions", n.Version.Name())},
+		{"the version", back.To, definition.Child("versions", back.To.Name())},
+		{"the version", back.TagFrom, definition.Child("versions", back.TagFrom.Name())},
+		{"the snapshot", n.Snapshot, f.Pool.In("snapshots", n.Snapshot.Name())},
+		{"the snapshot", n.Generalized, f.Pool.In("snapshots", n.Generalized.Name())},
+		{"the disk", n.WorkDisk, f.Pool.In("disks", n.WorkDisk.Name())},
+	} {
+		if x.id != "" && (!x.id.Equal(x.want) || !fleet.ValidName(x.id.Name())) {
+			return foreign(x.what, x.id)
+		}
+	}
+	// The workbench may be of another pool.
+	if id := f.Bench.Instance; id != "" {
+		if _, err := fleet.ParseProviderID("azure://" + string(id)); err != nil {
+			return facts{}, fmt.Errorf("read the journal: the workbench: %w", err)
+		}
+	}
+	return f, nil
+}
+
 // The names on the undo list.
 const (
 	undoScaleDown   = "annotation/" + fleet.AnnotationScaleDownDisabled

@@ -1,6 +1,8 @@
 package plan
 
 import (
+	"crypto/sha256"
+	"encoding/hex"
 	"fmt"
 	"strings"
 	"time"
@@ -21,17 +23,35 @@ type Names struct {
 	Job         string           `json:"job"`         // pod on the workbench
 }
 
-// maxGalleryName is Azure's limit of a gallery's name.
-const maxGalleryName = 80
+// maxName is Azure's limit of the names of galleries, image definitions,
+// snapshots and disks. Resource groups may have 90 characters, and scale sets 64.
+const maxName = 80
 
-// DefinitionOf gives the pool's image definition.
+// DefinitionOf gives the pool's image definition. A group's name may have
+// letters, dashes and parentheses that a gallery's may not.
 func DefinitionOf(pool fleet.ResourceID) fleet.ResourceID {
-	group := strings.NewReplacer("-", "_", "(", "_", ")", "_").Replace(pool.Segment("resourceGroups"))
-	gallery := "SIG_" + group
-	if len(gallery) > maxGalleryName {
-		gallery = gallery[:maxGalleryName]
+	gallery := "SIG_" + strings.Map(func(r rune) rune {
+		if r >= 'a' && r <= 'z' || r >= 'A' && r <= 'Z' || r >= '0' && r <= '9' || r == '_' || r == '.' {
+			return r
+		}
+		return '_'
+	}, pool.Segment("resourceGroups"))
+	if len(gallery) > maxName {
+		gallery = gallery[:maxName]
 	}
-	return pool.In("galleries", gallery).Child("images", "kamino-"+pool.Name()+"-prototype")
+	return pool.In("galleries", gallery).Child("images", fit("kamino-", pool.Name(), "-prototype"))
+}
+
+// fit puts a pool's name between two others, shortened where it has to be, and
+// then with a hash that keeps it apart from others that begin alike.
+func fit(before, name, after string) string {
+	if len(before)+len(name)+len(after) <= maxName {
+		return before + name + after
+	}
+	sum := sha256.Sum256([]byte(strings.ToLower(name)))
+	hash := "-" + hex.EncodeToString(sum[:4])
+	most := maxName - len(before) - len(hash) - len(after)
+	return before + strings.ToValidUTF8(name[:most], "") + hash + after
 }
 
 // NamesOf gives the names of one capture of the pool, for a version's name.
@@ -41,9 +61,9 @@ func NamesOf(pool fleet.ResourceID, capture, version string) Names {
 		Gallery:     definition.Parent(),
 		Definition:  definition,
 		Version:     definition.Child("versions", version),
-		Snapshot:    pool.In("snapshots", "snapshot_"+pool.Name()),
-		WorkDisk:    pool.In("disks", "disk_"+pool.Name()+"_work"),
-		Generalized: pool.In("snapshots", "snapshot_"+pool.Name()+"_generalized"),
+		Snapshot:    pool.In("snapshots", fit("snapshot_", pool.Name(), "")),
+		WorkDisk:    pool.In("disks", fit("disk_", pool.Name(), "_work")),
+		Generalized: pool.In("snapshots", fit("snapshot_", pool.Name(), "_generalized")),
 		Job:         JobName(pool, capture),
 	}
 }
