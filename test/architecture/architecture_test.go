@@ -44,6 +44,7 @@ var rooms = map[string][]string{
 	"bench":            {"internal", "test"},
 	"hack":             {"internal", "test"},
 	"test":             {"internal", "test", "hack"},
+	"test/kubesim":     {},
 	"charts":           {"internal"},
 }
 

@@ -9,6 +9,8 @@ import (
 	"net/http/httptest"
 	"strconv"
 	"strings"
+	"sync/atomic"
+	"testing"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
@@ -150,29 +152,18 @@ func jobForeign(w *world) {
 	w.must(w.admin.CoreV1().Pods(w.setup.Namespace).Delete(w.ctx, job.Name, metav1.DeleteOptions{}), "clean up")
 }
 
+// jobOutput reads what a job prints: from the node's kubelet, which is played
+// here, unless Setup.Print says that the API server asks none.
 func jobOutput(w *world) {
 	job := w.job("")
-	pathOf := "/containerLogs/" + w.setup.Namespace + "/" + job.Name + "/"
 	const output = "progress\nreport\n"
-	printed := ""
-	kubelet := httptest.NewTLSServer(http.HandlerFunc(func(answer http.ResponseWriter, request *http.Request) {
-		if !strings.HasPrefix(request.URL.Path, pathOf) || printed == "" {
-			http.Error(answer, "no such container", http.StatusNotFound)
-			return
-		}
-		if _, err := io.WriteString(answer, printed); err != nil {
-			w.Errorf("kubelet: %v", err)
-		}
-	}))
-	defer kubelet.Close()
-	host, port, err := net.SplitHostPort(kubelet.Listener.Addr().String())
-	w.must(err, "address of the kubelet")
-	number, err := strconv.ParseInt(port, 10, 32)
-	w.must(err, "port of the kubelet")
+	printing, asKubelet := w.setup.Print, func(*corev1.Node) {}
+	if printing == nil {
+		printing, asKubelet = w.printingKubelet(job.Name)
+	}
 	job.Node = w.node("", func(n *corev1.Node) {
 		n.Spec.Unschedulable = true
-		n.Status.Addresses[0].Address = host
-		n.Status.DaemonEndpoints.KubeletEndpoint.Port = int32(number)
+		asKubelet(n)
 	})
 	w.kubelet(job.Node)
 	w.must(w.under.StartJob(w.ctx, job), "start")
@@ -184,9 +175,7 @@ func jobOutput(w *world) {
 	if state.Done || len(state.Output) != 0 {
 		w.Errorf("%+v", state)
 	}
-	if printed = output; w.setup.Print != nil {
-		w.setup.Print(w.T, w.setup.Namespace, job.Name, output)
-	}
+	printing(w.T, w.setup.Namespace, job.Name, output)
 	state, err = w.under.Job(w.ctx, job.Name)
 	w.must(err, "read a running job")
 	if state.Done || string(state.Output) != output {
@@ -201,4 +190,31 @@ func jobOutput(w *world) {
 		w.Errorf("done %t, exit %d, output %q", state.Done, state.ExitCode, state.Output)
 	}
 	w.must(w.under.DeleteJob(w.ctx, job.Name), "delete")
+}
+
+// printingKubelet serves what a pod printed, as a node's kubelet does. It gives
+// how to print, and how the node says where its kubelet is.
+func (w *world) printingKubelet(pod string) (printing func(t *testing.T, namespace, pod, output string), as func(*corev1.Node)) {
+	w.Helper()
+	pathOf := "/containerLogs/" + w.setup.Namespace + "/" + pod + "/"
+	var printed atomic.Value
+	kubelet := httptest.NewTLSServer(http.HandlerFunc(func(answer http.ResponseWriter, request *http.Request) {
+		output, ok := printed.Load().(string)
+		if !strings.HasPrefix(request.URL.Path, pathOf) || !ok {
+			http.Error(answer, "no such container", http.StatusNotFound)
+			return
+		}
+		if _, err := io.WriteString(answer, output); err != nil {
+			w.Errorf("kubelet: %v", err)
+		}
+	}))
+	w.Cleanup(kubelet.Close)
+	host, port, err := net.SplitHostPort(kubelet.Listener.Addr().String())
+	w.must(err, "address of the kubelet")
+	number, err := strconv.ParseInt(port, 10, 32)
+	w.must(err, "port of the kubelet")
+	return func(_ *testing.T, _, _, output string) { printed.Store(output) }, func(n *corev1.Node) {
+		n.Status.Addresses[0].Address = host
+		n.Status.DaemonEndpoints.KubeletEndpoint.Port = int32(number)
+	}
 }

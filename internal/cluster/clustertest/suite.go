@@ -41,6 +41,10 @@ type Setup struct {
 	// ServeMachines begins to serve Cluster API's Machines under
 	// cluster.x-k8s.io/v1beta1, until the test ends.
 	ServeMachines func(t *testing.T)
+	// Within runs one test of the suite: in a bubble of testing/synctest, say,
+	// if nothing that the implementation waits for is outside. nil runs it as it
+	// is.
+	Within func(t *testing.T, test func(t *testing.T))
 }
 
 // patience bounds what the suite waits for in the cluster.
@@ -108,12 +112,18 @@ func Run(t *testing.T, setup Setup) {
 		{"Recorder/Event", recorderEvent},
 	} {
 		t.Run(c.name, func(t *testing.T) {
-			ctx, cancel := context.WithTimeout(t.Context(), 4*patience)
-			defer cancel()
-			w := &world{T: t, ctx: ctx, setup: setup, admin: admin, dynamic: untyped,
-				name: fmt.Sprintf("ct-%d-%d", run, count.Add(1))}
-			w.under = setup.Open(t, time.Now)
-			c.test(w)
+			within := setup.Within
+			if within == nil {
+				within = func(t *testing.T, test func(*testing.T)) { test(t) }
+			}
+			within(t, func(t *testing.T) {
+				ctx, cancel := context.WithTimeout(t.Context(), 4*patience)
+				defer cancel()
+				w := &world{T: t, ctx: ctx, setup: setup, admin: admin, dynamic: untyped,
+					name: fmt.Sprintf("ct-%d-%d", run, count.Add(1))}
+				w.under = setup.Open(t, time.Now)
+				c.test(w)
+			})
 		})
 	}
 }
