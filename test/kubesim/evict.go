@@ -28,12 +28,8 @@ func (s *Server) evict(c *call, t *table) (answer, error) {
 	if !ok {
 		return answer{}, apierrors.NewNotFound(t.kind.groupResource(), c.Name)
 	}
-	if status, err := s.disrupt(pod); status != nil || err != nil {
-		if err != nil {
-			return answer{}, err
-		}
-		// It says so in the answer's body alone.
-		return said(c.accept, http.StatusCreated, schema.GroupVersionKind{Version: "v1", Kind: "Status"}, status), nil
+	if err := s.disrupt(pod); err != nil {
+		return answer{}, err
 	}
 	options := metav1.DeleteOptions{}
 	if eviction.DeleteOptions != nil {
@@ -76,30 +72,30 @@ func disrupted(status *corev1.PodStatus, at metav1.Time) {
 	status.Conditions = append(status.Conditions, condition)
 }
 
-// disrupt asks the pod's budget. It gives what is refused: as an error, or, for
-// several budgets, as the status that is no error of HTTP.
-func (s *Server) disrupt(pod *corev1.Pod) (*metav1.Status, error) {
+// disrupt asks the pod's budget.
+func (s *Server) disrupt(pod *corev1.Pod) error {
 	switch {
 	case pod.DeletionTimestamp != nil, pod.Status.Phase == corev1.PodPending, pod.Status.Phase == corev1.PodSucceeded, pod.Status.Phase == corev1.PodFailed:
-		return nil, nil
+		return nil
 	}
 	covering := s.budgetsOf(pod)
 	if len(covering) == 0 {
-		return nil, nil
+		return nil
 	}
 	if len(covering) > 1 {
-		return &metav1.Status{Status: metav1.StatusFailure, Code: http.StatusInternalServerError,
-			Message: "This pod has more than one PodDisruptionBudget, which the eviction subresource does not support."}, nil
+		// So says the API server, without a reason.
+		return &apierrors.StatusError{ErrStatus: metav1.Status{Status: metav1.StatusFailure, Code: http.StatusInternalServerError,
+			Message: "This pod has more than one PodDisruptionBudget, which the eviction subresource does not support."}}
 	}
 	budget, status := covering[0], covering[0].Status
 	if !ready(pod) {
 		policy := budget.Spec.UnhealthyPodEvictionPolicy
 		if policy != nil && *policy == policyv1.AlwaysAllow || status.CurrentHealthy >= status.DesiredHealthy && status.DesiredHealthy > 0 {
-			return nil, nil
+			return nil
 		}
 	}
 	if status.DisruptionsAllowed > 0 {
-		return nil, nil
+		return nil
 	}
 	refused := apierrors.NewTooManyRequests("Cannot evict pod as it would violate the pod's disruption budget.", 0)
 	why := fmt.Sprintf("The disruption budget %s does not allow evicting pods currently", budget.Name)
@@ -107,7 +103,7 @@ func (s *Server) disrupt(pod *corev1.Pod) (*metav1.Status, error) {
 		why = fmt.Sprintf("The disruption budget %s needs %d healthy pods and has %d currently", budget.Name, status.DesiredHealthy, status.CurrentHealthy)
 	}
 	refused.ErrStatus.Details.Causes = []metav1.StatusCause{{Type: policyv1.DisruptionBudgetCause, Message: why}}
-	return nil, refused
+	return refused
 }
 
 func ready(pod *corev1.Pod) bool {

@@ -8,6 +8,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/equality"
 	apivalidation "k8s.io/apimachinery/pkg/api/validation"
+	"k8s.io/apimachinery/pkg/api/validation/path"
 	metavalidation "k8s.io/apimachinery/pkg/apis/meta/v1/validation"
 	"k8s.io/apimachinery/pkg/util/validation/field"
 )
@@ -20,8 +21,11 @@ func validate(k *kind, o, was object) field.ErrorList {
 	var errs field.ErrorList
 	if was == nil {
 		name := apivalidation.NameIsDNSSubdomain
-		if k.resource == "namespaces" {
+		switch k.resource {
+		case "namespaces":
 			name = apivalidation.NameIsDNSLabel
+		case "events":
+			name = path.ValidatePathSegmentName
 		}
 		errs = apivalidation.ValidateObjectMetaAccessor(o, k.namespaced, name, metadata)
 	} else {

@@ -124,8 +124,8 @@ func lean(n *corev1.Node) fleet.Node {
 			out.Ready, out.ReadySince, out.NotReadyWhy = true, condition.LastTransitionTime.Time, ""
 			continue
 		}
-		out.ReadySince = condition.LastTransitionTime.Time
-		out.NotReadyWhy = condition.Reason + ": " + condition.Message
+		out.Ready, out.ReadySince = false, condition.LastTransitionTime.Time
+		out.NotReadyWhy = firstOf(joined(condition.Reason, condition.Message), "its kubelet gives no reason")
 	}
 	return out
 }
