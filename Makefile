@@ -18,8 +18,9 @@ GOLANGCI := $(ORTET_CACHE)/tools/golangci-lint-$(GOLANGCI_VERSION)/golangci-lint
 TESTFLAGS ?= -timeout 20m
 SEEDS ?= 1000
 BENCH ?=
+FUZZTIME ?= 10s
 
-.PHONY: build demo test lab bench lint arch controlplane helm image clean help
+.PHONY: build demo test fuzz lab bench lint arch controlplane helm image clean help
 
 build: ## bin/ortet, bin/ortet-node, bin/azsim
 	@mkdir -p bin
@@ -30,6 +31,9 @@ demo: build controlplane ## capture a node of a simulated pool and see its clone
 
 test: lint build controlplane helm ## all that needs no root
 	go test $(TESTFLAGS) ./...
+
+fuzz: ## every fuzzer for FUZZTIME, one after the other
+	hack/fuzz.sh $(FUZZTIME:s=)
 
 lab: build controlplane helm image ## the same on real machines; root on Debian
 	hack/lab/run.sh

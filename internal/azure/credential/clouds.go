@@ -80,8 +80,8 @@ func parseEndpoints(data []byte) (endpoints, error) {
 func stack(resourceManager, activeDirectory, audience string) (endpoints, error) {
 	e := endpoints{own: true}
 	for name, s := range map[string]string{"resourceManagerEndpoint": resourceManager, "activeDirectoryEndpoint": activeDirectory} {
-		if u, err := url.Parse(s); err != nil || u.Scheme != "https" || u.Host == "" {
-			return endpoints{}, fmt.Errorf("%s %q is no https URL", name, s)
+		if err := checkEndpoint(s); err != nil {
+			return endpoints{}, fmt.Errorf("%s: %w", name, err)
 		}
 	}
 	if audience == "" {
@@ -102,14 +102,27 @@ func stack(resourceManager, activeDirectory, audience string) (endpoints, error)
 	return e, nil
 }
 
+// checkEndpoint refuses what is no address of a cloud. A user in it would be sent
+// along, and shown in errors.
+func checkEndpoint(s string) error {
+	u, err := url.Parse(s)
+	switch {
+	case strings.Contains(s, "@"):
+		return errors.New("an endpoint has no user and no @ in it")
+	case err != nil || u.Scheme != "https" || u.Host == "" || strings.ContainsAny(s, "?#"):
+		return fmt.Errorf("%q is no https URL of an endpoint", s)
+	}
+	return nil
+}
+
 // discover asks a resource manager to describe its cloud.
 func (c Config) discover(ctx context.Context, resourceManager string) (endpoints, error) {
+	if err := checkEndpoint(resourceManager); err != nil {
+		return endpoints{}, fmt.Errorf("resourceManagerEndpoint: %w", err)
+	}
 	base := strings.TrimRight(resourceManager, "/")
 	fail := func(err error) (endpoints, error) {
 		return endpoints{}, fmt.Errorf("ask %s for its endpoints: %w", base, err)
-	}
-	if u, err := url.Parse(base); err != nil || u.Scheme != "https" {
-		return fail(errors.New("no https URL"))
 	}
 	ctx, cancel := context.WithTimeout(ctx, 30*time.Second)
 	defer cancel()
