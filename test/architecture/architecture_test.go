@@ -44,8 +44,11 @@ var rooms = map[string][]string{
 	"bench":            {"internal", "test"},
 	"hack":             {"internal", "test"},
 	"test":             {"internal", "test", "hack"},
-	"test/kubesim":     {},
-	"charts":           {"internal"},
+	// Scenarios are text; only those who play them know what they are about.
+	"test/scenario":      {},
+	"test/scenario/play": {"internal", "test"},
+	"test/kubesim":       {},
+	"charts":             {"internal"},
 }
 
 // mayNot lists what a room may not import although its row's prefix allows it.

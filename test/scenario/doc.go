@@ -13,12 +13,12 @@
 //	# The answer to the power-off is lost, and the process dies.
 //	seed 4711
 //	pool instances=5 versions=2 extensions=cse,billing
-//	donor pods=3 budgets=1
+//	donor pods=3 budgeted=1
 //	capture node=0 history=2
 //	at azure "POST virtualMachineScaleSets/pool1/virtualMachines/0/poweroff" 1 dropAfter
 //	at kube "PATCH nodes/pool1000000" 2 error 500
 //	at kube "PUT ortet-system/leases/*" 9 killAfter
-//	expect exit 0
+//	expect exit=0
 //
 // # What happens, and when
 //

@@ -83,8 +83,10 @@ type Ask struct {
 
 // Chance decides at every request whether something happens: with the
 // probability Rate in a million for a fault, Death for the end of the process
-// and World for a change that others make. Most bounds how many happen in all;
-// 0 means no bound.
+// and World for a change that others make. That is so at requests that change
+// something in Azure; at changes in Kubernetes it is half as much, at reads
+// three twentieths, and a twentieth where a Lease is renewed. Most bounds how
+// many happen by chance; 0 means no bound. More than 200 never happen.
 type Chance struct {
 	Rate, Death, World int
 	Most               int
@@ -102,7 +104,7 @@ type Event struct {
 	Request string // its name
 	Count   int    // from 1
 	What    What
-	// Args of What, as its documentation says.
+	// Args of What, as its documentation says. Error's code may be left out.
 	Args []string
 }
 

@@ -1,0 +1,215 @@
+package scenario
+
+import (
+	"crypto/sha256"
+	"encoding/binary"
+	"fmt"
+	"slices"
+	"strconv"
+	"strings"
+	"sync"
+)
+
+// A Chooser says what happens at requests: what the scenario lists, and what its
+// chance comes to. It is for one playing; At is to be called once for each
+// request, in the order in which they are sent. It may be called by several
+// goroutines.
+type Chooser struct {
+	seed       uint64
+	chance     Chance
+	listed     map[requestKey][]Event
+	happenings []happening
+
+	mu       sync.Mutex
+	happened []Event
+	byChance int
+}
+
+// requestKey says which request it is.
+type requestKey struct {
+	side, request string
+	count         int
+}
+
+// NewChooser gives one for a playing of s.
+func NewChooser(s Scenario) *Chooser {
+	c := &Chooser{seed: s.Seed, chance: s.Chance, listed: map[requestKey][]Event{}, happenings: happenings()}
+	for _, e := range s.Events {
+		k := requestKey{e.Side, e.Request, e.Count}
+		c.listed[k] = append(c.listed[k], e)
+	}
+	return c
+}
+
+// At gives what happens at the count-th request of that name: what is listed, in
+// the order of the list, and at most one thing by chance. get is true where the
+// request changes nothing.
+//
+// Chance goes by the seed, the side, the name and the count alone, so what
+// happens at a request does not depend on the requests before it, but for the
+// bound Chance.Most. No happening comes by chance once 200 have happened, so
+// that what happened can be printed.
+func (c *Chooser) At(side, request string, count int, get bool) []Event {
+	out := slices.Clone(c.listed[requestKey{side, request, count}])
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if (c.chance.Most == 0 || c.byChance < c.chance.Most) && len(c.happened)+len(out) < MaxEvents {
+		e, ok := c.byFate(side, request, count, get)
+		if ok && !slices.ContainsFunc(out, func(o Event) bool { return o.What == e.What }) {
+			out = append(out, e)
+			c.byChance++
+		}
+	}
+	c.happened = append(c.happened, out...)
+	return out
+}
+
+// Happened gives all that At gave so far, in that order: a scenario that lists
+// them and has no chance plays the same.
+func (c *Chooser) Happened() []Event {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return slices.Clone(c.happened)
+}
+
+// How likely chance is, by kinds of requests, of the likelihood at a change in
+// Azure: most requests are reads, polls and renewals, and little hurts there,
+// while a capture changes Azure some twenty times.
+const (
+	fullWeight    = 20
+	kubeWeight    = 10
+	readWeight    = 3
+	renewalWeight = 1
+)
+
+func weightOf(side, request string, get bool) int {
+	switch {
+	case side == Kube && !get && strings.Contains(request, "/leases/"):
+		return renewalWeight
+	case get:
+		return readWeight
+	case side == Kube:
+		return kubeWeight
+	}
+	return fullWeight
+}
+
+func (c *Chooser) byFate(side, request string, count int, get bool) (Event, bool) {
+	if c.chance.Rate+c.chance.Death+c.chance.World == 0 || checkRequest(request) != nil {
+		return Event{}, false
+	}
+	hash := sha256.New()
+	fmt.Fprintf(hash, "%d\x00%s\x00%s\x00%d", c.seed, side, request, count)
+	sum := hash.Sum(nil)
+	d := roll(binary.BigEndian.Uint64(sum), binary.BigEndian.Uint64(sum[8:]))
+
+	// The roll is stretched, not the rates shrunk, so that small rates stay exact.
+	at := d.n(million) * fullWeight / weightOf(side, request, get)
+	e := Event{Side: side, Request: request, Count: count}
+	switch {
+	case at < c.chance.Rate:
+		e.What, e.Args = c.faultAt(d, side, request)
+	case at < c.chance.Rate+c.chance.Death:
+		e.What = pick(d, []weighted[What]{{4, KillBefore}, {4, KillAfter}, {2, Interrupt}})
+	case at < c.chance.Rate+c.chance.Death+c.chance.World:
+		e.What, e.Args = change(d)
+	default:
+		return Event{}, false
+	}
+	return e, true
+}
+
+// faultAt chooses a fault that fits the request.
+func (c *Chooser) faultAt(d dice, side, request string) (What, []string) {
+	m := method(request)
+	var fitting []weighted[What]
+	for _, w := range []weighted[What]{
+		{3, Throttle}, {5, Error}, {2, DropBefore}, {4, DropAfter}, {1, Hang}, {3, ReportFailure}, {3, Stale}, {1, NeverEnds},
+		{3, FailAtEnd}, {2, ReportSuccess}, {6, IgnoreNull}, {1, ExpireToken}, {2, Conflict},
+	} {
+		if h, ok := named(c.happenings, w.of); !ok || h.fits(side, request) != nil {
+			continue
+		}
+		if m == "GET" && w.of == ReportFailure {
+			continue // the same as an error
+		}
+		fitting = append(fitting, w)
+	}
+	what := pick(d, fitting)
+	switch what {
+	case Throttle:
+		return what, numbers(d.spread(1, 60))
+	case Error:
+		return what, errorAt(d, side, m)
+	}
+	return what, nil
+}
+
+func numbers(all ...int) []string {
+	var out []string
+	for _, n := range all {
+		out = append(out, strconv.Itoa(n))
+	}
+	return out
+}
+
+// errorAt chooses an error that such a request may meet.
+func errorAt(d dice, side, m string) []string {
+	type e = weighted[[]string]
+	is := func(weight int, status, code string) e { return e{weight, []string{status, code}} }
+	if side == Kube {
+		all := []e{
+			is(6, "500", "InternalError"), is(4, "503", "ServiceUnavailable"), is(4, "504", "Timeout"), is(3, "429", "TooManyRequests"),
+			is(1, "403", "Forbidden"), is(1, "400", "BadRequest"),
+		}
+		if m == "GET" || m == "PATCH" || m == "DELETE" {
+			all = append(all, is(1, "404", "NotFound"))
+		}
+		if m != "GET" {
+			all = append(all, is(3, "409", "Conflict"))
+		}
+		return pick(d, all)
+	}
+	all := []e{
+		is(8, "500", "InternalServerError"), is(3, "502", "BadGateway"), is(6, "503", "ServiceUnavailable"), is(3, "504", "GatewayTimeout"),
+		is(3, "429", "TooManyRequests"), is(1, "403", "AuthorizationFailed"),
+	}
+	if m == "GET" {
+		all = append(all, is(1, "404", "ResourceNotFound"))
+	} else {
+		all = append(all, is(5, "409", "Conflict"), is(5, "409", "OperationNotAllowed"), is(2, "412", "PreconditionFailed"), is(1, "400", "InvalidParameter"))
+	}
+	return pick(d, all)
+}
+
+// change chooses something that others do. What hurts comes more often.
+func change(d dice) (What, []string) {
+	what := pick(d, []weighted[What]{
+		{4, ScaleOut}, {8, DeleteInstance}, {4, StopInstance}, {4, DeleteSnapshot}, {4, DeleteCopy}, {2, DeleteDisk},
+		{5, DeleteVersion}, {3, DeleteGallery}, {5, NodeNotReady}, {5, NodeGone}, {3, Cordon}, {3, Uncordon}, {4, Clock},
+		{4, KubeOutage}, {4, AzureOutage}, {3, ExpireLogin},
+	})
+	whom := pick(d, []weighted[string]{{4, donor}, {4, bench}, {3, other}})
+	switch what {
+	case ScaleOut:
+		return what, numbers(d.in(1, 3))
+	case DeleteInstance:
+		// An autoscaler spares the donor, which is annotated; people may not.
+		return what, []string{pick(d, []weighted[string]{{1, donor}, {4, bench}, {4, other}})}
+	case StopInstance, NodeGone, Cordon, Uncordon:
+		return what, []string{whom}
+	case NodeNotReady:
+		return what, append([]string{whom}, numbers(d.spread(10, 30*minute))...)
+	case Clock:
+		jump := d.spread(2, 2*hour)
+		if d.percent(50) {
+			jump = -jump
+		}
+		return what, numbers(jump)
+	case KubeOutage, AzureOutage:
+		return what, numbers(d.spread(5, 40*minute))
+	case ExpireLogin:
+		return what, numbers(d.spread(5, 10*minute))
+	}
+	return what, nil
+}

@@ -1,0 +1,194 @@
+package scenario
+
+import (
+	"slices"
+	"time"
+)
+
+// Generate makes a scenario from a seed alone: the same on every platform. Most
+// are captures of small pools that succeed where nothing happens; about one in
+// ten is to be refused or to fail by itself. Nothing is listed in it: what
+// happens is chance.
+func Generate(seed uint64) Scenario {
+	d := roll(seed, 0x6f72746574) // a stream apart from chance's
+	s := Default()
+	s.Seed = seed
+	s.Pool = generatePool(d)
+	s.Donor = generateDonor(d, s.Pool)
+	s.Asks = generateAsks(d, &s)
+	s.Chance = generateChance(d, len(s.Asks))
+	return s
+}
+
+func generatePool(d dice) Pool {
+	p := Default().Pool
+	switch at := d.n(100); {
+	case at < 1:
+		p.Instances = d.in(100, 300)
+	case at < 11:
+		p.Instances = d.in(9, 40)
+	default:
+		p.Instances = d.in(2, 8)
+	}
+	// The donor needs another node of its zone, which smaller pools do not have.
+	if p.Instances >= 6 && d.percent(45) || d.percent(1) {
+		p.Zones = 3
+	}
+	if d.percent(60) {
+		p.Versions = d.in(1, 5)
+		p.Marketplace = d.percent(10)
+	}
+	if p.Versions > 1 && d.percent(50) {
+		p.Old = min(d.in(1, 3), p.Instances-1)
+	}
+	// What stays must not need what goes, which is cse: it is the last.
+	p.Extensions = slices.Clone(pick(d, []weighted[[]string]{
+		{40, []string{"cse"}}, {25, []string{"billing", "cse"}}, {12, []string{"monitor", "billing", "cse"}},
+		{8, []string{"monitor", "cse"}}, {7, []string{"billing"}}, {6, nil}, {1, []string{"cse", "billing"}}, {1, []string{"cse", "monitor"}},
+	}))
+	if d.percent(8) {
+		p.Upgrade = "Rolling"
+	}
+	p.Machines = d.percent(20)
+	p.Kured = d.percent(25)
+	p.NoZRS = d.percent(10)
+	return p
+}
+
+func generateDonor(d dice, p Pool) Donor {
+	o := Default().Donor
+	if d.percent(60) {
+		o.Pods = d.in(0, 6)
+	}
+	if d.percent(35) {
+		o.Budgeted = d.in(1, 4)
+	}
+	if d.percent(50) {
+		o.Daemons = d.in(1, 3)
+	}
+	if d.percent(15) {
+		o.Mirrors = d.in(1, 2)
+	}
+	if d.percent(3) {
+		o.Unmanaged = d.in(1, 2)
+	}
+	o.Blocked = d.percent(2)
+	if d.percent(30) {
+		o.Slow = time.Duration(d.spread(1, 300)) * time.Second
+	}
+	o.Cordoned = d.percent(5)
+	o.ScaleDown = d.percent(10)
+	o.Skip = p.Machines && d.percent(20)
+	o.Protected = d.percent(10)
+	o.Disk = pick(d, []weighted[string]{{91, "joins"}, {4, "secrets"}, {1, "nojoin"}, {1, "preserve"}, {3, "lost"}})
+	return o
+}
+
+// mild makes an ask one that such a pool and donor allow, mostly.
+func mild(d dice, s *Scenario, a *Ask) {
+	a.Rolling = s.Pool.Upgrade == "Rolling" && d.percent(85)
+	a.Unknown = d.percent(33)
+	if a.Verb != Capture {
+		return
+	}
+	a.Accept = d.percent(3) || s.Donor.Disk == "secrets" && d.percent(60)
+	hard := s.Donor.Blocked || s.Donor.Unmanaged > 0
+	a.Force = d.percent(7) || hard && d.percent(60)
+	a.Deallocate = d.percent(15)
+	a.Bake = d.percent(12)
+	if d.percent(40) {
+		a.History = d.in(2, 4)
+	}
+	if d.percent(25) {
+		a.NewNodes = d.in(1, 3)
+	}
+	if d.percent(12) {
+		a.Node = d.n(s.Pool.Instances)
+	}
+}
+
+// generateAsks may give the pool a version more, where an ask needs one.
+func generateAsks(d dice, s *Scenario) []Ask {
+	first := newAsk(Capture)
+	mild(d, s, &first)
+	if d.percent(10) {
+		first.Rival = first.Node
+		if d.percent(50) {
+			first.Rival = d.n(s.Pool.Instances)
+		}
+	}
+	asks := []Ask{first}
+	same := first
+	same.Rival = -1
+	rollback := func() Ask {
+		a := newAsk(Rollback)
+		mild(d, s, &a)
+		a.Node = d.n(s.Pool.Instances)
+		if d.percent(20) {
+			a.To = "previous"
+		}
+		return a
+	}
+	switch at := d.n(100); {
+	case at < 60:
+	case at < 68: // nothing to do
+		asks = append(asks, same)
+	case at < 77:
+		a := newAsk(Capture)
+		mild(d, s, &a)
+		a.Node = d.n(s.Pool.Instances)
+		w := newAsk(Wait)
+		if d.percent(30) {
+			w.For = time.Duration(d.spread(1, 72)) * time.Hour
+		}
+		asks = append(asks, w, a)
+	case at < 84:
+		same.Again = true
+		asks = append(asks, same)
+	default:
+		if d.percent(90) {
+			s.Pool.Versions = max(s.Pool.Versions, 1)
+		}
+		r := rollback()
+		if d.percent(5) {
+			r.Rival = d.n(s.Pool.Instances)
+		}
+		asks = append(asks, r)
+		if d.percent(35) {
+			asks = append(asks, rollback())
+		}
+	}
+	return asks
+}
+
+// changesAsWeighed is about what the requests of a capture come to in changes of
+// Azure, the others counted by their weight.
+const changesAsWeighed = 60
+
+// generateChance aims at a number of happenings that is mostly the bound, and
+// spreads them over the capture: rates that reach the bound at once would try
+// its beginning only.
+func generateChance(d dice, asks int) Chance {
+	var c Chance
+	switch at := d.n(100); {
+	case at < 5:
+		return c
+	case at < 35:
+		c.Most = 1
+	case at < 70:
+		c.Most = d.in(2, 4)
+	case at < 90:
+		c.Most = d.in(5, 12)
+	default:
+		c.Most = 30
+	}
+	wanted := c.Most * d.in(70, 300) // in hundredths
+	if asks > 1 {
+		wanted = wanted * 2 / 3
+	}
+	total := min(wanted*(million/100)/changesAsWeighed, million*3/10)
+	faults, deaths, changes := d.in(1, 6), d.n(4), d.n(4)
+	parts := faults + deaths + changes
+	c.Rate, c.Death, c.World = total*faults/parts, total*deaths/parts, total*changes/parts
+	return c
+}

@@ -1,0 +1,166 @@
+package scenario
+
+import (
+	"strconv"
+	"time"
+)
+
+// Bounds of a scenario, and so of what playing one may take.
+const (
+	MaxText         = 64 << 10 // bytes
+	MaxEvents       = 200
+	MaxAsks         = 20
+	MaxInstances    = 1000
+	maxExpectations = 40
+	maxComment      = 200 // lines
+	maxRequest      = 300 // bytes of a name
+	maxCount        = 1_000_000
+	minWait         = time.Second
+	maxWait         = 60 * 24 * time.Hour
+	million         = 1_000_000
+)
+
+// The settings of each kind of line, in the order in which they are printed.
+
+func poolSettings() []setting[Pool] {
+	return []setting[Pool]{
+		number("instances", 3, 2, MaxInstances, func(p *Pool) *int { return &p.Instances }, "the pool's nodes"),
+		number("zones", 0, 0, 3, func(p *Pool) *int { return &p.Zones }, "availability zones that the instances are spread over; 0: a regional pool"),
+		number("versions", 0, 0, 20, func(p *Pool) *int { return &p.Versions }, "prototypes that earlier captures left; the model uses the newest"),
+		flag("marketplace", func(p *Pool) *bool { return &p.Marketplace }, "the model uses a Marketplace image though there are versions"),
+		number("old", 0, 0, 20, func(p *Pool) *int { return &p.Old }, "instances made from older versions than the model's, each from another, as far as there are"),
+		list("extensions", "cse", func(p *Pool) *[]string { return &p.Extensions }, "the model's extensions, each provisioned after the one before", "cse", "billing", "monitor"),
+		choice("upgrade", func(p *Pool) *string { return &p.Upgrade }, "the upgrade mode", "Manual", "Rolling"),
+		flag("machines", func(p *Pool) *bool { return &p.Machines }, "Cluster API has a Machine for each node"),
+		flag("kured", func(p *Pool) *bool { return &p.Kured }, "kured is installed"),
+		flag("nozrs", func(p *Pool) *bool { return &p.NoZRS }, "the region has no zone-redundant storage"),
+	}
+}
+
+func donorSettings() []setting[Donor] {
+	return []setting[Donor]{
+		number("pods", 2, 0, 100, func(d *Donor) *int { return &d.Pods }, "pods of a ReplicaSet without a budget"),
+		number("budgeted", 0, 0, 100, func(d *Donor) *int { return &d.Budgeted }, "pods of a ReplicaSet whose budget lets one go at a time"),
+		number("daemons", 0, 0, 50, func(d *Donor) *int { return &d.Daemons }, "pods of DaemonSets"),
+		number("mirrors", 0, 0, 20, func(d *Donor) *int { return &d.Mirrors }, "mirror pods"),
+		number("unmanaged", 0, 0, 20, func(d *Donor) *int { return &d.Unmanaged }, "pods that nothing would create again"),
+		flag("blocked", func(d *Donor) *bool { return &d.Blocked }, "a budget never lets one pod go"),
+		duration("slow", 2*time.Second, 0, 2*time.Hour, func(d *Donor) *time.Duration { return &d.Slow }, "how long a pod takes to end"),
+		flag("cordoned", func(d *Donor) *bool { return &d.Cordoned }, "others have cordoned it"),
+		flag("scaledown", func(d *Donor) *bool { return &d.ScaleDown }, "others have set cluster-autoscaler's annotation"),
+		flag("skip", func(d *Donor) *bool { return &d.Skip }, "others have set skip-remediation on its Machine"),
+		flag("protected", func(d *Donor) *bool { return &d.Protected }, "others have set protectFromScaleIn"),
+		choice("disk", func(d *Donor) *string { return &d.Disk },
+			"what is found on the copy: clones join, it has the pool's credentials, clones do not join, it has `preserve_hostname`, the pod is lost once",
+			"joins", "secrets", "nojoin", "preserve", "lost"),
+	}
+}
+
+const nodes = 9999 // numbers of instances
+
+func nodeSetting(does string) setting[Ask] {
+	return number("node", 0, 0, nodes, func(a *Ask) *int { return &a.Node }, does)
+}
+
+func askedSettings() []setting[Ask] {
+	return []setting[Ask]{
+		flag("rolling", func(a *Ask) *bool { return &a.Rolling }, "`--allow-rolling`"),
+		number("rival", -1, -1, nodes, func(a *Ask) *int { return &a.Rival }, "another process asks at the same time to capture that instance; -1: nobody does"),
+		flag("unknown", func(a *Ask) *bool { return &a.Unknown }, "the next process cannot know that a process before it is dead, and waits for its Lease to run out"),
+	}
+}
+
+func captureSettings() []setting[Ask] {
+	return append([]setting[Ask]{
+		nodeSetting("the instance to capture"),
+		flag("again", func(a *Ask) *bool { return &a.Again }, "`--again`"),
+		flag("deallocate", func(a *Ask) *bool { return &a.Deallocate }, "`--deallocate`"),
+		flag("force", func(a *Ask) *bool { return &a.Force }, "`--force`"),
+		flag("bake", func(a *Ask) *bool { return &a.Bake }, "`--bootstrap baked`"),
+		flag("accept", func(a *Ask) *bool { return &a.Accept }, "`--accept-pool-credentials`"),
+		number("history", 0, 0, 100, func(a *Ask) *int { return &a.History }, "versions to keep; 0: Ortet's default"),
+		number("newnodes", 0, 0, 100, func(a *Ask) *int { return &a.NewNodes }, "nodes to add"),
+	}, askedSettings()...)
+}
+
+func rollbackSettings() []setting[Ask] {
+	return append([]setting[Ask]{
+		nodeSetting("any instance of the pool"),
+		text("to", 40, "a version's name, or previous", func(a *Ask) *string { return &a.To },
+			func(r rune) bool { return r == '.' || r >= '0' && r <= '9' || r >= 'a' && r <= 'z' }, "the version; none: the one before"),
+	}, askedSettings()...)
+}
+
+// settingsOf gives those of an ask with that verb; false where there is no such
+// verb. A wait has none, but what follows it on its line.
+func settingsOf(verb string) ([]setting[Ask], bool) {
+	switch verb {
+	case Capture:
+		return captureSettings(), true
+	case Rollback:
+		return rollbackSettings(), true
+	case Wait:
+		return nil, true
+	}
+	return nil, false
+}
+
+func chanceSettings() []setting[Chance] {
+	return []setting[Chance]{
+		number("rate", 0, 0, million, func(c *Chance) *int { return &c.Rate }, "faults in a million requests"),
+		number("death", 0, 0, million, func(c *Chance) *int { return &c.Death }, "ends of the process in a million requests"),
+		number("world", 0, 0, million, func(c *Chance) *int { return &c.World }, "changes that others make in a million requests"),
+		number("most", 0, 0, MaxEvents, func(c *Chance) *int { return &c.Most }, "how many happen in all; 0: no bound but 200"),
+	}
+}
+
+// lastAsk is how "the last" is said while the asks are not known.
+const lastAsk = -1
+
+func expectSettings() []setting[Expectation] {
+	exit := number("exit", 0, 0, 255, func(e *Expectation) *int { return &e.Exit }, "the exit code of its last process")
+	exit.def, exit.must = "", true
+	ask := number("ask", lastAsk, 0, MaxAsks-1, func(e *Expectation) *int { return &e.Ask }, "which one, from 0, waits included; none: the last")
+	get, set := ask.get, ask.set
+	ask.def = ""
+	ask.get = func(e *Expectation) string {
+		if e.Ask == lastAsk {
+			return ""
+		}
+		return get(e)
+	}
+	ask.set = func(e *Expectation, v string) error {
+		if v == "" {
+			e.Ask = lastAsk
+			return nil
+		}
+		return set(e, v)
+	}
+	return []setting[Expectation]{
+		ask, exit,
+		text("says", 400, "a text in quotes", func(e *Expectation) *string { return &e.Says }, strconv.IsPrint, "a part of what it says"),
+	}
+}
+
+// Default is the shortest story: node 0 of three is captured, and nothing
+// happens.
+func Default() Scenario {
+	var s Scenario
+	reset(&s.Pool, poolSettings())
+	reset(&s.Donor, donorSettings())
+	reset(&s.Chance, chanceSettings())
+	s.Asks = []Ask{newAsk(Capture)}
+	return s
+}
+
+// newAsk gives one with nothing but defaults.
+func newAsk(verb string) Ask {
+	a := Ask{}
+	reset(&a, captureSettings())
+	reset(&a, rollbackSettings())
+	a.Verb = verb
+	if verb == Wait {
+		a.For = 24 * time.Hour
+	}
+	return a
+}
