@@ -161,10 +161,7 @@ func (c *call) changeModel(change func(*armcompute.VirtualMachineScaleSetExtensi
 		return nil, parentNotFound(c.id)
 	}
 	_, body := setOf(set)
-	next, err := clone(body)
-	if err != nil {
-		return nil, err
-	}
+	next := clone(body)
 	p := profileOf(next)
 	if p.ExtensionProfile == nil {
 		p.ExtensionProfile = &armcompute.VirtualMachineScaleSetExtensionProfile{}

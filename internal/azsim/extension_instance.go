@@ -2,7 +2,6 @@ package azsim
 
 import (
 	"context"
-	"encoding/json"
 	"net/http"
 	"slices"
 	"time"
@@ -92,8 +91,8 @@ func (s *Server) provisionExtension(ctx context.Context, e *entry, ext *armcompu
 }
 
 func sameJSON(a, b any) bool {
-	x, errX := json.Marshal(a)
-	y, errY := json.Marshal(b)
+	x, errX := encodeJSON(a)
+	y, errY := encodeJSON(b)
 	return errX == nil && errY == nil && string(x) == string(y)
 }
 

@@ -127,11 +127,7 @@ func prefixOf(set *entry, p *armcompute.VirtualMachineScaleSetVMProfile) string 
 
 // adopt takes over the scale set's recipe as it is now.
 func (x *instance) adopt(set *armcompute.VirtualMachineScaleSet) {
-	p, err := clone(profileOf(set))
-	if err != nil {
-		p = profileOf(set)
-	}
-	x.profile, x.size, x.key, x.custom = p, sizeOf(set), modelKey(set), false
+	x.profile, x.size, x.key, x.custom = clone(profileOf(set)), sizeOf(set), modelKey(set), false
 }
 
 func copyTags(in map[string]*string) map[string]*string {

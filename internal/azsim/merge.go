@@ -52,7 +52,7 @@ func decodeJSON(data []byte) (any, error) {
 
 // toTree turns a model into what decodeJSON would read from its JSON.
 func toTree(model any) (any, error) {
-	data, err := json.Marshal(model)
+	data, err := encodeJSON(model)
 	if err != nil {
 		return nil, err
 	}
@@ -67,7 +67,7 @@ func fromTree[T any](tree any) (*T, error) {
 	if at, hole := findHole(tree, ""); hole {
 		return nil, badRequest("InvalidRequestContent", "The request content was invalid and could not be deserialized: '%s' is null.", at)
 	}
-	data, err := json.Marshal(tree)
+	data, err := encodeJSON(tree)
 	if err != nil {
 		return nil, err
 	}
@@ -152,14 +152,4 @@ func lostMember(in, out any, path string) (name, at string) {
 func typeWord(v any) string {
 	s := fmt.Sprintf("%T", v)
 	return s[strings.LastIndexByte(s, '.')+1:]
-}
-
-// clone copies a model deeply, through its JSON.
-func clone[T any](in *T) (*T, error) {
-	data, err := json.Marshal(in)
-	if err != nil {
-		return nil, err
-	}
-	out := new(T)
-	return out, json.Unmarshal(data, out)
 }

@@ -2,7 +2,6 @@ package azsim
 
 import (
 	"context"
-	"encoding/json"
 	"net/http"
 	"strconv"
 	"time"
@@ -41,7 +40,7 @@ func (r *reply) encode(c *call) error {
 	if r.raw != nil || r.body == nil {
 		return nil
 	}
-	data, err := json.Marshal(r.body)
+	data, err := encodeJSON(r.body)
 	if err != nil {
 		return err
 	}

@@ -3,7 +3,7 @@ package azsim
 import (
 	"crypto/sha256"
 	"encoding/hex"
-	"encoding/json"
+	"slices"
 	"strings"
 
 	"github.com/Azure/azure-sdk-for-go/sdk/resourcemanager/compute/armcompute/v8"
@@ -73,11 +73,7 @@ func modelKey(set *armcompute.VirtualMachineScaleSet) string {
 	if len(extensionsOf(&profile)) == 0 {
 		profile.ExtensionProfile = nil // an empty list is none
 	}
-	part := struct {
-		Size    string
-		Profile *armcompute.VirtualMachineScaleSetVMProfile
-	}{sizeOf(set), &profile}
-	data, err := json.Marshal(part)
+	data, err := encodeJSON(map[string]any{"size": sizeOf(set), "profile": &profile})
 	if err != nil {
 		return ""
 	}
@@ -147,23 +143,34 @@ func isSpot(p *armcompute.VirtualMachineScaleSetVMProfile) bool {
 // passwords and protected settings, which no answer of Azure ever holds, and
 // without user data unless that is asked for.
 func showScaleSet(body *armcompute.VirtualMachineScaleSet, userData bool) any {
-	out, err := clone(body)
-	if err != nil {
-		return body
+	out := *body
+	if body.Properties == nil || body.Properties.VirtualMachineProfile == nil {
+		return &out
 	}
-	p := profileOf(out)
+	// Copied is what differs; answers are encoded under the lock.
+	props, p := *body.Properties, *body.Properties.VirtualMachineProfile
+	out.Properties, props.VirtualMachineProfile = &props, &p
 	if p.OSProfile != nil {
-		p.OSProfile.CustomData, p.OSProfile.AdminPassword = nil, nil
+		os := *p.OSProfile
+		os.CustomData, os.AdminPassword = nil, nil
+		p.OSProfile = &os
 	}
 	if !userData {
 		p.UserData = nil
 	}
-	for _, x := range extensionsOf(p) {
-		if x.Properties != nil {
-			x.Properties.ProtectedSettings = nil
+	if p.ExtensionProfile != nil {
+		exts := *p.ExtensionProfile
+		exts.Extensions = slices.Clone(exts.Extensions)
+		for i, x := range exts.Extensions {
+			if x.Properties != nil && x.Properties.ProtectedSettings != nil {
+				shown, ep := *x, *x.Properties
+				ep.ProtectedSettings, shown.Properties = nil, &ep
+				exts.Extensions[i] = &shown
+			}
 		}
+		p.ExtensionProfile = &exts
 	}
-	return out
+	return &out
 }
 
 // carrySecrets keeps what a client cannot read back and therefore does not send
