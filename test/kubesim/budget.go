@@ -1,6 +1,9 @@
 package kubesim
 
 import (
+	"fmt"
+	"time"
+
 	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
 	policyv1 "k8s.io/api/policy/v1"
@@ -47,94 +50,128 @@ func (s *Server) recount(t *table, e *entry) *entry {
 	return s.replace(t, e, next)
 }
 
+// count counts as the disruption controller does. What it cannot count allows
+// nothing.
 func (s *Server) count(budget *policyv1.PodDisruptionBudget) policyv1.PodDisruptionBudgetStatus {
 	status := *budget.Status.DeepCopy()
-	status.ObservedGeneration = budget.Generation
-	status.DisruptedPods = nil
+	condition := metav1.Condition{Type: policyv1.DisruptionAllowedCondition, ObservedGeneration: budget.Generation}
+	going := map[string]metav1.Time{}
+	expected, wanted, healthy, err := s.expect(budget, going)
+	if err != nil {
+		status.DisruptionsAllowed = 0
+		condition.Status, condition.Reason, condition.Message = metav1.ConditionFalse, policyv1.SyncFailedReason, err.Error()
+	} else {
+		status.ObservedGeneration, status.ExpectedPods, status.DesiredHealthy, status.CurrentHealthy = budget.Generation, expected, wanted, healthy
+		status.DisruptionsAllowed = max(0, healthy-wanted)
+		status.DisruptedPods = going
+		if len(going) == 0 {
+			status.DisruptedPods = nil
+		}
+		if expected <= 0 {
+			// So that a budget is safe while its first pods come.
+			status.DisruptionsAllowed = 0
+		}
+		condition.Status, condition.Reason = metav1.ConditionFalse, policyv1.InsufficientPodsReason
+		if status.DisruptionsAllowed > 0 {
+			condition.Status, condition.Reason = metav1.ConditionTrue, policyv1.SufficientPodsReason
+		}
+	}
+	condition.LastTransitionTime = now()
+	for _, c := range budget.Status.Conditions {
+		if c.Type == condition.Type && c.Status == condition.Status {
+			condition.LastTransitionTime = c.LastTransitionTime
+		}
+	}
+	status.Conditions = []metav1.Condition{condition}
+	return status
+}
+
+// failure says why a budget could not be counted.
+func failure(status policyv1.PodDisruptionBudgetStatus) string {
+	for _, c := range status.Conditions {
+		if c.Type == policyv1.DisruptionAllowedCondition && c.Reason == policyv1.SyncFailedReason {
+			return c.Message
+		}
+	}
+	return ""
+}
+
+// disruptionLasts is how long a pod whose eviction a budget allowed counts as
+// gone, if it does not go.
+const disruptionLasts = 2 * time.Minute
+
+// expect gives how many pods there shall be, how many of them have to be
+// healthy, and how many are. It adds the pods that are about to go.
+func (s *Server) expect(budget *policyv1.PodDisruptionBudget, going map[string]metav1.Time) (expected, wanted, healthy int32, err error) {
 	selector, err := metav1.LabelSelectorAsSelector(budget.Spec.Selector)
 	if err != nil {
-		selector = labels.Nothing()
+		return 0, 0, 0, err
 	}
-	pods, healthy := 0, int32(0)
-	scale := map[types.UID]int{} // of the pods' controllers
+	spec := budget.Spec
+	byScale := spec.MaxUnavailable != nil || spec.MinAvailable != nil && spec.MinAvailable.Type == intstr.String
+	pods, scale := int32(0), map[types.UID]int32{} // of the pods' controllers
 	for _, e := range s.tables["pods"].within(budget.Namespace) {
 		pod, ok := e.object.(*corev1.Pod)
 		if !ok || !selector.Matches(labels.Set(pod.Labels)) {
 			continue
 		}
 		pods++
-		if pod.DeletionTimestamp == nil && ready(pod) {
+		since, goes := budget.Status.DisruptedPods[pod.Name]
+		switch goes = goes && time.Since(since.Time) < disruptionLasts; {
+		case pod.DeletionTimestamp != nil:
+		case goes:
+			going[pod.Name] = since
+		case ready(pod):
 			healthy++
 		}
-		if owner := metav1.GetControllerOf(pod); owner != nil {
-			if n, ok := s.replicas(pod.Namespace, owner); ok {
-				scale[owner.UID] = n
-			} else {
-				scale[owner.UID]++
+		if owner := metav1.GetControllerOf(pod); owner != nil && byScale {
+			if err := s.addScale(scale, pod, owner); err != nil {
+				return 0, 0, 0, err
 			}
 		}
 	}
-	expected := pods
-	var wanted int
-	switch spec := budget.Spec; {
-	case spec.MaxUnavailable != nil:
-		expected = total(scale)
-		if wanted, err = intstr.GetScaledValueFromIntOrPercent(spec.MaxUnavailable, expected, true); err == nil {
-			wanted = max(0, expected-wanted)
+	expected = pods
+	if byScale {
+		expected = 0
+		for _, n := range scale {
+			expected += n
 		}
-	case spec.MinAvailable != nil:
-		if spec.MinAvailable.Type == intstr.String {
-			expected = total(scale)
-		}
-		wanted, err = intstr.GetScaledValueFromIntOrPercent(spec.MinAvailable, expected, true)
 	}
+	value := spec.MinAvailable
+	if spec.MaxUnavailable != nil {
+		value = spec.MaxUnavailable
+	}
+	if value == nil {
+		return expected, 0, healthy, nil
+	}
+	n, err := intstr.GetScaledValueFromIntOrPercent(value, int(expected), true)
 	if err != nil {
-		wanted = pods // as where the controller fails: nothing may go
+		return 0, 0, 0, err
 	}
-	status.ExpectedPods, status.DesiredHealthy, status.CurrentHealthy = int32(expected), int32(wanted), healthy
-	status.DisruptionsAllowed = max(0, healthy-int32(wanted))
-	if expected <= 0 {
-		status.DisruptionsAllowed = 0
+	wanted = int32(n)
+	if spec.MaxUnavailable != nil {
+		wanted = max(0, expected-wanted)
 	}
-	allowed(&status)
-	return status
+	return expected, wanted, healthy, nil
 }
 
-// allowed sets the condition that says whether a pod may go.
-func allowed(status *policyv1.PodDisruptionBudgetStatus) {
-	condition := metav1.Condition{Type: policyv1.DisruptionAllowedCondition, Status: metav1.ConditionFalse, Reason: policyv1.InsufficientPodsReason,
-		ObservedGeneration: status.ObservedGeneration, LastTransitionTime: now()}
-	if status.DisruptionsAllowed > 0 {
-		condition.Status, condition.Reason = metav1.ConditionTrue, policyv1.SufficientPodsReason
+// addScale adds how many pods the controller of one shall have: a ReplicaSet
+// says it, and of other kinds that have a scale, which are not served here, the
+// pods that there are count.
+func (s *Server) addScale(scale map[types.UID]int32, pod *corev1.Pod, owner *metav1.OwnerReference) error {
+	switch owner.Kind {
+	case "ReplicaSet", "StatefulSet", "ReplicationController":
+	default:
+		return fmt.Errorf("found no controllers for pod %q", pod.Name)
 	}
-	for _, c := range status.Conditions {
-		if c.Type == condition.Type && c.Status == condition.Status {
-			condition.LastTransitionTime = c.LastTransitionTime
-		}
+	e := s.tables["replicasets"].entries[keyOf(pod.Namespace, owner.Name)]
+	if owner.Kind != "ReplicaSet" || e == nil || e.object.GetUID() != owner.UID {
+		scale[owner.UID]++
+		return nil
 	}
-	status.Conditions = []metav1.Condition{condition}
-}
-
-// replicas is how many pods a controller shall have, where that is known.
-func (s *Server) replicas(namespace string, owner *metav1.OwnerReference) (int, bool) {
-	if owner.Kind != "ReplicaSet" {
-		return 0, false
+	scale[owner.UID] = 1
+	if set, ok := e.object.(*appsv1.ReplicaSet); ok && set.Spec.Replicas != nil {
+		scale[owner.UID] = *set.Spec.Replicas
 	}
-	e := s.tables["replicasets"].entries[keyOf(namespace, owner.Name)]
-	if e == nil || e.object.GetUID() != owner.UID {
-		return 0, false
-	}
-	set, ok := e.object.(*appsv1.ReplicaSet)
-	if !ok || set.Spec.Replicas == nil {
-		return 1, ok
-	}
-	return int(*set.Spec.Replicas), true
-}
-
-func total(scale map[types.UID]int) int {
-	sum := 0
-	for _, n := range scale {
-		sum += n
-	}
-	return sum
+	return nil
 }

@@ -28,7 +28,8 @@ func (s *Server) evict(c *call, t *table) (answer, error) {
 	if !ok {
 		return answer{}, apierrors.NewNotFound(t.kind.groupResource(), c.Name)
 	}
-	if err := s.disrupt(pod); err != nil {
+	unhealthyOf, err := s.disrupt(pod)
+	if err != nil {
 		return answer{}, err
 	}
 	options := metav1.DeleteOptions{}
@@ -36,6 +37,11 @@ func (s *Server) evict(c *call, t *table) (answer, error) {
 		options = *eviction.DeleteOptions
 	}
 	if p := options.Preconditions; p != nil && p.UID != nil && *p.UID != pod.UID {
+		if unhealthyOf != "" && p.ResourceVersion == nil {
+			// It takes any conflict for one with its own precondition that the
+			// pod is still not ready.
+			return answer{}, refusedBy(fmt.Sprintf("The disruption budget %s is still being processed by the server.", unhealthyOf), 10)
+		}
 		return answer{}, apierrors.NewConflict(schema.GroupResource{Resource: "Pod"}, pod.Name,
 			fmt.Errorf("the UID in the precondition (%s) does not match the UID in record (%s). The object might have been deleted and then recreated", *p.UID, pod.UID))
 	}
@@ -72,36 +78,54 @@ func disrupted(status *corev1.PodStatus, at metav1.Time) {
 	status.Conditions = append(status.Conditions, condition)
 }
 
-// disrupt asks the pod's budget.
-func (s *Server) disrupt(pod *corev1.Pod) error {
+// disrupt asks the pod's budget, before anything else of the eviction is looked
+// at. It names the budget of a pod that may go since it is not ready.
+func (s *Server) disrupt(pod *corev1.Pod) (unhealthyOf string, err error) {
 	switch {
 	case pod.DeletionTimestamp != nil, pod.Status.Phase == corev1.PodPending, pod.Status.Phase == corev1.PodSucceeded, pod.Status.Phase == corev1.PodFailed:
-		return nil
+		return "", nil
 	}
 	covering := s.budgetsOf(pod)
 	if len(covering) == 0 {
-		return nil
+		return "", nil
 	}
 	if len(covering) > 1 {
 		// So says the API server, without a reason.
-		return &apierrors.StatusError{ErrStatus: metav1.Status{Status: metav1.StatusFailure, Code: http.StatusInternalServerError,
+		return "", &apierrors.StatusError{ErrStatus: metav1.Status{Status: metav1.StatusFailure, Code: http.StatusInternalServerError,
 			Message: "This pod has more than one PodDisruptionBudget, which the eviction subresource does not support."}}
 	}
 	budget, status := covering[0], covering[0].Status
 	if !ready(pod) {
 		policy := budget.Spec.UnhealthyPodEvictionPolicy
 		if policy != nil && *policy == policyv1.AlwaysAllow || status.CurrentHealthy >= status.DesiredHealthy && status.DesiredHealthy > 0 {
-			return nil
+			return budget.Name, nil
 		}
 	}
 	if status.DisruptionsAllowed > 0 {
-		return nil
+		// From here on the pod counts as gone, whether or not it goes.
+		next := budget.DeepCopy()
+		if next.Status.DisruptedPods == nil {
+			next.Status.DisruptedPods = map[string]metav1.Time{}
+		}
+		next.Status.DisruptedPods[pod.Name] = now()
+		t := s.tables["poddisruptionbudgets"]
+		s.replace(t, t.entries[keyOf(budget.Namespace, budget.Name)], next)
+		return "", nil
 	}
-	refused := apierrors.NewTooManyRequests("Cannot evict pod as it would violate the pod's disruption budget.", 0)
 	why := fmt.Sprintf("The disruption budget %s does not allow evicting pods currently", budget.Name)
-	if status.CurrentHealthy <= status.DesiredHealthy {
+	failed := failure(status)
+	switch {
+	case failed != "":
+		why += " because it failed sync: " + failed
+	case status.CurrentHealthy <= status.DesiredHealthy:
 		why = fmt.Sprintf("The disruption budget %s needs %d healthy pods and has %d currently", budget.Name, status.DesiredHealthy, status.CurrentHealthy)
 	}
+	return "", refusedBy(why, 0)
+}
+
+// refusedBy is how a budget refuses.
+func refusedBy(why string, retryAfter int) error {
+	refused := apierrors.NewTooManyRequests("Cannot evict pod as it would violate the pod's disruption budget.", retryAfter)
 	refused.ErrStatus.Details.Causes = []metav1.StatusCause{{Type: policyv1.DisruptionBudgetCause, Message: why}}
 	return refused
 }

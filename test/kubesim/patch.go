@@ -11,6 +11,7 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/apimachinery/pkg/util/strategicpatch"
+	"k8s.io/apimachinery/pkg/util/validation/field"
 	sigsjson "sigs.k8s.io/json"
 )
 
@@ -32,6 +33,10 @@ func (s *Server) patch(c *call, t *table) (answer, error) {
 	if o.GetName() != c.Name || o.GetNamespace() != c.storedNamespace() {
 		return answer{}, apierrors.NewBadRequest("the name or namespace of the object does not match the URL")
 	}
+	if uid := o.GetUID(); uid != old.object.GetUID() {
+		return answer{}, apierrors.NewInvalid(t.kind.groupKind(), c.Name, field.ErrorList{
+			field.Invalid(field.NewPath("metadata", "uid"), string(uid), "field is immutable")})
+	}
 	e, err := s.change(t, old, o, c.Subresource)
 	if err != nil {
 		return answer{}, err
@@ -51,6 +56,9 @@ func patched(c *call, k *kind, was object, patch map[string]any) (object, error)
 	before, err := runtime.DefaultUnstructuredConverter.ToUnstructured(was)
 	if err != nil {
 		return nil, err
+	}
+	if k.custom {
+		before = runtime.DeepCopyJSON(before) // it is the object's own map
 	}
 	after := before
 	if kind == types.MergePatchType {

@@ -62,6 +62,7 @@ func (w *world) pod(namespace, node, name string, owner metav1.OwnerReference, c
 	}
 	made, err := w.admin.CoreV1().Pods(namespace).Create(w.ctx, pod, metav1.CreateOptions{})
 	w.must(err, "make pod")
+	made.ResourceVersion = "" // the scheduler may write meanwhile
 	made.Status = corev1.PodStatus{Phase: corev1.PodRunning, Conditions: []corev1.PodCondition{{Type: corev1.PodReady, Status: corev1.ConditionTrue}}}
 	made, err = w.admin.CoreV1().Pods(namespace).UpdateStatus(w.ctx, made, metav1.UpdateOptions{})
 	w.must(err, "report pod status")

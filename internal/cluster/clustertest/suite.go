@@ -110,6 +110,14 @@ func Run(t *testing.T, setup Setup) {
 		{"Neighbours/KuredOfSeveral", kuredSeveral},
 		{"Accesses/Denied", accessesDenied},
 		{"Recorder/Event", recorderEvent},
+		{"Server/Create", serverCreate},
+		{"Server/Update", serverUpdate},
+		{"Server/Patch", serverPatch},
+		{"Server/List", serverList},
+		{"Server/Delete", serverDelete},
+		{"Server/Evict", serverEvict},
+		{"Server/Daemons", serverDaemons},
+		{"Server/Machines", serverMachines},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			within := setup.Within
