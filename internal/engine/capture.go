@@ -76,7 +76,7 @@ func (e *Engine) begin(caller context.Context) (r *run, done func()) {
 	unhook := context.AfterFunc(caller, func() { stop(context.Cause(caller)) })
 	r = &run{
 		e: e, holder: fmt.Sprintf("%s/%d", e.config.Holder, e.runs.Add(1)),
-		caller: caller, care: care, work: work, stop: stop, giveUp: giveUp,
+		caller: caller, care: care, work: work, stop: stop, giveUp: giveUp, writing: make(chan struct{}, 1),
 	}
 	r.timing.Begin = e.now()
 	return r, func() {

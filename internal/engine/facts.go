@@ -158,11 +158,14 @@ func (r *run) get() facts {
 
 // write changes the record by change and saves it; where saving fails, nothing
 // has changed. It outlives the cancellation of the step that calls it, so that
-// what was begun is written down.
+// what was begun is written down. One write follows the other; what is in the
+// record can be read meanwhile.
 func (r *run) write(change func(rec *journal.Record, f *facts)) error {
+	r.writing <- struct{}{}
+	defer func() { <-r.writing }()
 	r.mu.Lock()
-	defer r.mu.Unlock()
 	rec, f := r.record, r.facts
+	r.mu.Unlock()
 	rec.Intents, rec.Undo = maps.Clone(rec.Intents), slices.Clone(rec.Undo)
 	if rec.Intents == nil {
 		rec.Intents = map[string]journal.Intent{}
@@ -180,6 +183,8 @@ func (r *run) write(change func(rec *journal.Record, f *facts)) error {
 	if err != nil {
 		return err
 	}
+	r.mu.Lock()
+	defer r.mu.Unlock()
 	r.record, r.facts = saved, f
 	return nil
 }

@@ -30,6 +30,9 @@ type run struct {
 	// giveUp ends care.
 	giveUp context.CancelCauseFunc
 
+	// writing is taken, by sending, for as long as the journal is written.
+	writing chan struct{}
+
 	mu     sync.Mutex
 	record journal.Record
 	facts  facts
