@@ -179,6 +179,40 @@ func drainBudgetLifted(w *world) {
 	}
 }
 
+// drainSuccessor has a pod that a budget keeps die while the drain waits, and run
+// elsewhere under its name: the budget still refuses, and the node is empty.
+func drainSuccessor(w *world) {
+	ns, owner := w.namespace()
+	name, other := w.cordoned(), w.node("-other", nil)
+	w.kubelet(name)
+	w.pod(ns, name, "db", owner, nil)
+	w.budget(ns, "db-stays", 1, 1, 0)
+	blocked, drained := make(chan struct{}, 1), make(chan error, 1)
+	go func() {
+		drained <- w.under.Drain(w.ctx, name, cluster.DrainOptions{GracePeriod: time.Second, Deadline: patience}, func(e cluster.DrainEvent) {
+			if e.What == "blocked" {
+				select {
+				case blocked <- struct{}{}:
+				default:
+				}
+			}
+		})
+	}()
+	var err error
+	select {
+	case <-blocked:
+		w.must(w.admin.CoreV1().Pods(ns).Delete(w.ctx, "db", grace(0)), "let the pod die")
+		w.pod(ns, other, "db", owner, nil)
+		err = <-drained
+	case err = <-drained:
+		w.Fatalf("the budget did not block: %v", err)
+	}
+	w.must(err, "drain")
+	if here, there := w.podsOn(name), w.podsOn(other); here != "" || there != "db" {
+		w.Errorf("pods on the node: %q, on the other: %q", here, there)
+	}
+}
+
 // drainCancelled asserts that after a cancelled drain returned, no pod goes
 // though the budget would allow it.
 func drainCancelled(w *world) {

@@ -87,6 +87,7 @@ func Run(t *testing.T, setup Setup) {
 		{"Drain/Uncordoned", drainUncordoned},
 		{"Drain/Budget", drainBudget},
 		{"Drain/BudgetLifted", drainBudgetLifted},
+		{"Drain/Successor", drainSuccessor},
 		{"Drain/Cancelled", drainCancelled},
 		{"Drain/Forced", drainForced},
 		{"Drain/Unmanaged", drainUnmanaged},

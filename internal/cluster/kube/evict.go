@@ -189,17 +189,31 @@ func (d *drain) judge(ctx context.Context, key podKey, err error) (wait time.Dur
 		return 0, err
 	case apierrors.IsConflict(err):
 		// Another pod bears the name by now, or this one changed meanwhile.
-		return d.look(ctx, key, time.Second)
+		_, over, final := d.still(ctx, key)
+		if over {
+			return 0, final
+		}
+		return time.Second, nil
 	case apierrors.IsTooManyRequests(err):
 		if !apierrors.HasStatusCause(err, policyv1.DisruptionBudgetCause) {
 			// The API server's own throttling is no reason of the pod's.
 			return max(retryAfter(status), time.Second), nil
 		}
-		why, budget := d.budgets(ctx, key, status)
+		// A budget is asked before the precondition is looked at, so it may be
+		// the successor's that refuses.
+		pod, over, final := d.still(ctx, key)
+		if over {
+			return 0, final
+		}
+		why, budget := d.budgets(ctx, pod, key, status)
 		d.refuse(key, why, budget)
 		return max(retryAfter(status), evictAgain), nil
 	case apierrors.HasStatusCause(err, corev1.NamespaceTerminatingCause):
-		return d.look(ctx, key, evictAgain)
+		_, over, final := d.still(ctx, key)
+		if over {
+			return 0, final
+		}
+		return evictAgain, nil
 	case apierrors.IsForbidden(err) && rbacDenied(err.Error()):
 		a := act{op: "evict pod", on: "pod " + key.String(), access: cluster.Access{Verb: "create", Resource: "pods", Subresource: "eviction"}}
 		denied := a.fail(ctx, err)
@@ -208,7 +222,11 @@ func (d *drain) judge(ctx context.Context, key podKey, err error) (wait time.Dur
 	case status.Code == http.StatusInternalServerError && status.Reason == "":
 		// So the server answers where several budgets cover the pod, and
 		// eviction by them is then impossible.
-		if _, budget := d.budgets(ctx, key, status); strings.Contains(budget, ",") {
+		pod, over, final := d.still(ctx, key)
+		if over {
+			return 0, final
+		}
+		if _, budget := d.budgets(ctx, pod, key, status); strings.Contains(budget, ",") {
 			return d.never(key, status.Message, budget)
 		}
 		return time.Second, nil
@@ -231,25 +249,32 @@ func (d *drain) never(key podKey, why, budget string) (time.Duration, error) {
 	return 0, errRefused
 }
 
-// look reads the pod to tell whether it still has to be evicted.
-func (d *drain) look(ctx context.Context, key podKey, wait time.Duration) (time.Duration, error) {
+// still reads the pod to tell whether it has to be evicted still. If not, over
+// is true and final is what kubectl shall hear. pod is nil where it could not be
+// read.
+func (d *drain) still(ctx context.Context, key podKey) (pod *corev1.Pod, over bool, final error) {
 	precondition := d.precondition(key)
 	pod, err := d.client.CoreV1().Pods(key.namespace).Get(ctx, key.name, metav1.GetOptions{})
 	switch {
 	case apierrors.IsNotFound(err), err == nil && precondition != nil && pod.UID != *precondition.UID:
 		d.gone(key, true)
-		return 0, notFound(key.name)
-	case err == nil && pod.DeletionTimestamp != nil:
+		return nil, true, notFound(key.name)
+	case err != nil:
+		if ctx.Err() == nil {
+			d.cluster.log.WarnContext(ctx, "pod whose eviction was refused cannot be read", "pod", key.String(), "error", err)
+		}
+		return nil, false, nil
+	case pod.DeletionTimestamp != nil:
 		d.saw(pod)
-		return 0, nil
+		return pod, true, nil
 	}
-	return wait, nil
+	return pod, false, nil
 }
 
 // budgets names the PodDisruptionBudgets of the pod, and gives the API server's
-// reason. Several are joined by ", ". Where they cannot be read, the name is
-// taken from the API server's words.
-func (d *drain) budgets(ctx context.Context, key podKey, status metav1.Status) (why, names string) {
+// reason. Several are joined by ", ". Where they cannot be read, or the pod is
+// nil, the name is taken from the API server's words.
+func (d *drain) budgets(ctx context.Context, pod *corev1.Pod, key podKey, status metav1.Status) (why, names string) {
 	why = status.Message
 	var told string
 	if status.Details != nil {
@@ -263,7 +288,7 @@ func (d *drain) budgets(ctx context.Context, key podKey, status metav1.Status) (
 			}
 		}
 	}
-	matching, err := d.matching(ctx, key)
+	matching, err := d.matching(ctx, pod)
 	if err != nil || len(matching) == 0 {
 		if err != nil && ctx.Err() == nil {
 			d.cluster.log.WarnContext(ctx, "budgets of a blocked pod cannot be read", "pod", key.String(), "error", err)
@@ -277,22 +302,21 @@ func (d *drain) budgets(ctx context.Context, key podKey, status metav1.Status) (
 }
 
 // matching lists the budgets whose selector matches the pod.
-func (d *drain) matching(ctx context.Context, key podKey) ([]string, error) {
-	pod, err := d.client.CoreV1().Pods(key.namespace).Get(ctx, key.name, metav1.GetOptions{})
-	if err != nil {
-		return nil, fmt.Errorf("read pod: %w", err)
+func (d *drain) matching(ctx context.Context, pod *corev1.Pod) ([]string, error) {
+	if pod == nil {
+		return nil, nil
 	}
 	var names []string
 	options := metav1.ListOptions{Limit: podsPage}
 	for {
-		list, err := d.client.PolicyV1().PodDisruptionBudgets(key.namespace).List(ctx, options)
+		list, err := d.client.PolicyV1().PodDisruptionBudgets(pod.Namespace).List(ctx, options)
 		if err != nil {
 			return nil, fmt.Errorf("list budgets: %w", err)
 		}
 		for i := range list.Items {
 			selector, err := metav1.LabelSelectorAsSelector(list.Items[i].Spec.Selector)
 			if err == nil && selector.Matches(labels.Set(pod.Labels)) {
-				names = append(names, key.namespace+"/"+list.Items[i].Name)
+				names = append(names, pod.Namespace+"/"+list.Items[i].Name)
 			}
 		}
 		if options.Continue = list.Continue; options.Continue == "" {
