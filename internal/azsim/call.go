@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"errors"
 	"io"
+	"log/slog"
 	"net/http"
 	"net/url"
 	"slices"
@@ -20,6 +21,7 @@ type call struct {
 	s         *Server
 	r         *http.Request
 	body      []byte
+	values    url.Values // the query; nil before it is asked for
 	id        resourceID // tail is set for a collection, an action or a view
 	rt        *resourceType
 	verb      string // "read", "write", "delete", or the POST's action
@@ -55,7 +57,11 @@ const keptRequests = 4096
 func (s *Server) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	s.init()
 	c := &call{s: s, r: r, now: time.Now()}
-	data, err := io.ReadAll(http.MaxBytesReader(w, r.Body, maxBody))
+	var data []byte
+	var err error
+	if r.Body != http.NoBody {
+		data, err = io.ReadAll(http.MaxBytesReader(w, r.Body, maxBody))
+	}
 	if err != nil {
 		var tooBig *http.MaxBytesError
 		if errors.As(err, &tooBig) {
@@ -131,7 +137,9 @@ func (c *call) remember(r *reply) {
 	if s.OnRequest != nil {
 		s.OnRequest(req)
 	}
-	s.Log.Debug("request", "method", req.Method, "path", req.Path, "status", req.Status, "code", req.Code, "fault", req.Fault)
+	if s.Log.Enabled(c.r.Context(), slog.LevelDebug) {
+		s.Log.Debug("request", "method", req.Method, "path", req.Path, "status", req.Status, "code", req.Code, "fault", req.Fault)
+	}
 }
 
 // dropped is the reply that closes the connection instead.
@@ -322,11 +330,13 @@ func (c *call) unknownType() error {
 
 // query reads a query parameter, whose name ARM takes in any letter case.
 func (c *call) query(name string) string {
-	q := c.r.URL.Query()
-	if v := q.Get(name); v != "" {
+	if c.values == nil {
+		c.values = c.r.URL.Query()
+	}
+	if v := c.values.Get(name); v != "" {
 		return v
 	}
-	for k, v := range q {
+	for k, v := range c.values {
 		if strings.EqualFold(k, name) && len(v) > 0 {
 			return v[0]
 		}
@@ -336,7 +346,7 @@ func (c *call) query(name string) string {
 
 // expands says whether $expand names what.
 func (c *call) expands(what string) bool {
-	for _, e := range strings.Split(c.query("$expand"), ",") {
+	for e := range strings.SplitSeq(c.query("$expand"), ",") {
 		if strings.EqualFold(strings.TrimSpace(e), what) {
 			return true
 		}

@@ -81,21 +81,12 @@ func (c *call) authenticate() error {
 	if token == "" {
 		return refuse(http.StatusUnauthorized, "AuthenticationFailed", "Authentication failed. The 'Authorization' header is missing.")
 	}
-	invalid := refuse(http.StatusUnauthorized, "InvalidAuthenticationToken", "The access token is invalid.")
 	if !strings.EqualFold(scheme, "Bearer") {
 		return refuse(http.StatusUnauthorized, "AuthenticationFailed", "Authentication failed. The 'Authorization' header is provided in an invalid format.")
 	}
-	i := strings.LastIndexByte(token, '.')
-	if i < 0 {
-		return invalid
-	}
-	mac, err := base64.RawURLEncoding.DecodeString(token[i+1:])
-	if err != nil || !hmac.Equal(mac, c.s.sign(token[:i])) {
-		return invalid
-	}
-	cl, err := readClaims(token)
-	if err != nil {
-		return invalid
+	cl, ok := c.s.verified(token)
+	if !ok {
+		return refuse(http.StatusUnauthorized, "InvalidAuthenticationToken", "The access token is invalid.")
 	}
 	if c.now.Unix() >= cl.Exp {
 		return expiredToken(time.Unix(cl.Exp, 0))
@@ -105,6 +96,34 @@ func (c *call) authenticate() error {
 		return refuse(http.StatusUnauthorized, "InvalidAuthenticationToken", "The access token is invalid: its principal '%s' does not exist any more.", cl.AppID)
 	}
 	return nil
+}
+
+// keptTokens is how many tokens whose signature was found right are remembered.
+const keptTokens = 256
+
+// verified gives the claims of a token that the server has signed. The caller
+// holds the lock.
+func (s *Server) verified(token string) (claims, bool) {
+	if cl, known := s.tokens[token]; known {
+		return cl, true
+	}
+	i := strings.LastIndexByte(token, '.')
+	if i < 0 {
+		return claims{}, false
+	}
+	mac, err := base64.RawURLEncoding.DecodeString(token[i+1:])
+	if err != nil || !hmac.Equal(mac, s.sign(token[:i])) {
+		return claims{}, false
+	}
+	cl, err := readClaims(token)
+	if err != nil {
+		return claims{}, false
+	}
+	if len(s.tokens) >= keptTokens {
+		clear(s.tokens)
+	}
+	s.tokens[token] = cl
+	return cl, true
 }
 
 // readClaims reads a JWT's payload without a look at its signature.

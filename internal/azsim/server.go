@@ -74,6 +74,7 @@ type Server struct {
 
 	mu         sync.Mutex        // guards what follows, never held over a wait
 	drawn      map[string]uint32 // how often each stream of chance was begun
+	tokens     map[string]claims // of tokens that were found right
 	stale      map[string]*reply
 	profile    Profile
 	types      map[string]*resourceType
@@ -123,7 +124,7 @@ func (s *Server) init() {
 			s.SigningKey = []byte("azsim")
 		}
 		s.ctx, s.stop = context.WithCancel(context.Background())
-		s.drawn = map[string]uint32{}
+		s.drawn, s.tokens = map[string]uint32{}, map[string]claims{}
 		s.profile = DefaultProfile()
 		for k, v := range s.Profile {
 			s.profile[k] = v

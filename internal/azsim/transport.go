@@ -34,7 +34,7 @@ func (t *Transport) Do(r *http.Request) (*http.Response, error) {
 	if err := r.Context().Err(); err != nil {
 		return nil, err
 	}
-	in := r.Clone(r.Context())
+	in := r.WithContext(r.Context()) // a copy, whose header the server only reads
 	if in.Body == nil {
 		in.Body = http.NoBody
 	}

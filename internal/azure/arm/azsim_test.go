@@ -37,21 +37,15 @@ func (x site) cloud(t *testing.T, s *azsim.Server, client string) azure.Cloud {
 	return c
 }
 
-// fixture makes the pool that the suite wants.
-func (x site) fixture(t *testing.T, s *azsim.Server) azuretest.Fixture {
-	t.Helper()
-	o := s.ClientOptions()
-	sets, err := armcompute.NewVirtualMachineScaleSetsClient(azsim.DefaultSubscription, s.Credential(""), o)
-	if err != nil {
-		t.Fatal(err)
-	}
+// fixturePool is the body of the pool that the suite wants.
+func fixturePool(instances int64) armcompute.VirtualMachineScaleSet {
 	ext := func(name string, after ...*string) *armcompute.VirtualMachineScaleSetExtension {
 		return &armcompute.VirtualMachineScaleSetExtension{Name: ptr(name), Properties: &armcompute.VirtualMachineScaleSetExtensionProperties{
 			Publisher: ptr("Microsoft.Azure.Extensions"), Type: ptr("CustomScript"), TypeHandlerVersion: ptr("2.1"), ProvisionAfterExtensions: after,
 		}}
 	}
-	p, err := sets.BeginCreateOrUpdate(t.Context(), azsim.DefaultResourceGroup, "pool1", armcompute.VirtualMachineScaleSet{
-		Location: ptr("westeurope"), Zones: []*string{ptr("1"), ptr("2")}, SKU: &armcompute.SKU{Name: ptr("Standard_D2s_v5"), Capacity: ptr(int64(2))},
+	return armcompute.VirtualMachineScaleSet{
+		Location: ptr("westeurope"), Zones: []*string{ptr("1"), ptr("2")}, SKU: &armcompute.SKU{Name: ptr("Standard_D2s_v5"), Capacity: ptr(instances)},
 		Properties: &armcompute.VirtualMachineScaleSetProperties{
 			Overprovision: ptr(false),
 			UpgradePolicy: &armcompute.UpgradePolicy{Mode: ptr(armcompute.UpgradeModeManual)},
@@ -63,7 +57,18 @@ func (x site) fixture(t *testing.T, s *azsim.Server) azuretest.Fixture {
 				ExtensionProfile: &armcompute.VirtualMachineScaleSetExtensionProfile{Extensions: []*armcompute.VirtualMachineScaleSetExtension{ext("first"), ext("second", ptr("first"))}},
 			},
 		},
-	}, nil)
+	}
+}
+
+// fixture makes the pool that the suite wants.
+func (x site) fixture(t *testing.T, s *azsim.Server) azuretest.Fixture {
+	t.Helper()
+	o := s.ClientOptions()
+	sets, err := armcompute.NewVirtualMachineScaleSetsClient(azsim.DefaultSubscription, s.Credential(""), o)
+	if err != nil {
+		t.Fatal(err)
+	}
+	p, err := sets.BeginCreateOrUpdate(t.Context(), azsim.DefaultResourceGroup, "pool1", fixturePool(2), nil)
 	if err != nil {
 		t.Fatal(err)
 	}

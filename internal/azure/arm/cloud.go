@@ -4,8 +4,8 @@
 // It does not retry and does not wait: each read is as many requests as Azure
 // needs to answer it, each Begin at most a GET and the change, each Poll one
 // request. Retrying is the azure package's decorator, waiting the engine's.
-// Nothing outlives a call: no goroutines, and no connections but those of the
-// transport that it is given.
+// Nothing outlives a call: no goroutines, no answers, and no connections but
+// those of the transport that it is given.
 package arm
 
 import (
@@ -65,6 +65,7 @@ type Cloud struct {
 
 	mu        sync.Mutex
 	factories map[string]*armcompute.ClientFactory // by subscription, lower case
+	pollers   map[fleet.Token]*poller              // of operations that run
 }
 
 var _ azure.Cloud = (*Cloud)(nil)
@@ -97,7 +98,7 @@ func New(o Options) (*Cloud, error) {
 	if version == "" {
 		version = "dev"
 	}
-	c := &Cloud{credential: o.Credential, endpoint: endpoint, audience: o.Cloud.Services[cloud.ResourceManager].Audience, factories: map[string]*armcompute.ClientFactory{}}
+	c := &Cloud{credential: o.Credential, endpoint: endpoint, audience: o.Cloud.Services[cloud.ResourceManager].Audience, factories: map[string]*armcompute.ClientFactory{}, pollers: map[fleet.Token]*poller{}}
 	c.options = &azarm.ClientOptions{
 		// Registering a provider changes the subscription: that is the
 		// operator's to do.

@@ -77,6 +77,39 @@ type operation interface {
 	Done() bool
 }
 
+// A poller is a running operation between two questions after it.
+type poller struct {
+	verb   string
+	target fleet.ResourceID
+	op     operation
+}
+
+// keptPollers bounds the pollers that are kept; a process follows a few
+// operations at a time.
+const keptPollers = 32
+
+// take gives the poller that was kept for a token, for this caller alone. It is
+// nil where there is none: the poller is rebuilt from the token, which costs as
+// much as the request.
+func (c *Cloud) take(tok fleet.Token) *poller {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	p := c.pollers[tok]
+	delete(c.pollers, tok)
+	return p
+}
+
+// keep keeps a poller whose last question was answered. After an error none is
+// kept: the token says how to begin again.
+func (c *Cloud) keep(tok fleet.Token, p *poller) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if len(c.pollers) >= keptPollers {
+		clear(c.pollers)
+	}
+	c.pollers[tok] = p
+}
+
 // resume rebuilds the SDK's poller from its token.
 func resume[T any](c *Cloud, sdk string) (operation, error) {
 	return runtime.NewPollerFromResumeToken[T](sdk, c.raw.Pipeline(), nil)
@@ -209,6 +242,9 @@ func ended(verb string, on fleet.ResourceID, resp *http.Response) error {
 
 // Poll asks once how far an operation is.
 func (c *Cloud) Poll(ctx context.Context, tok fleet.Token) (fleet.Progress, error) {
+	if kept := c.take(tok); kept != nil {
+		return c.ask(ctx, tok, kept)
+	}
 	none := fleet.Progress{Percent: -1}
 	t, err := decodeToken(tok)
 	if err != nil {
@@ -218,27 +254,44 @@ func (c *Cloud) Poll(ctx context.Context, tok fleet.Token) (fleet.Progress, erro
 	if t.Watch {
 		return c.watch(ctx, t)
 	}
+	op, err := c.resumed(ctx, t)
+	if err != nil {
+		return none, err
+	}
+	return c.ask(ctx, tok, &poller{t.Verb, t.Target, op})
+}
+
+// resumed rebuilds an operation from its token.
+func (c *Cloud) resumed(ctx context.Context, t token) (operation, error) {
 	if err := c.sdkTokenAtHome(t.Operation); err != nil {
-		return none, failed(ctx, t.Verb, t.Target, err)
+		return nil, failed(ctx, t.Verb, t.Target, err)
 	}
 	op, err := c.resumeVerb(t)
 	if err != nil {
-		return none, &fleet.Error{Op: t.Verb, Resource: string(t.Target), Kind: fleet.KindInvalid,
+		return nil, &fleet.Error{Op: t.Verb, Resource: string(t.Target), Kind: fleet.KindInvalid,
 			Err: fmt.Errorf("bad token: %w", err), Remedy: "observe the target instead"}
 	}
+	return op, nil
+}
+
+// ask asks once after an operation, and keeps its poller if it goes on.
+func (c *Cloud) ask(ctx context.Context, tok fleet.Token, t *poller) (fleet.Progress, error) {
+	none := fleet.Progress{Percent: -1}
+	op := t.op
 	resp, err := op.Poll(ctx) //nolint:bodyclose // the SDK has read and closed it
 	if err != nil {
-		return none, failed(ctx, t.Verb, t.Target, err)
+		return none, failed(ctx, t.verb, t.target, err)
 	}
 	if resp.StatusCode >= 400 && asksFailed(resp.StatusCode) {
-		return none, failed(ctx, t.Verb, t.Target, runtime.NewResponseError(resp))
+		return none, failed(ctx, t.verb, t.target, runtime.NewResponseError(resp))
 	}
 	state, percent := readStatus(resp)
 	progress := fleet.Progress{Done: op.Done(), Percent: percent, Status: state, Wait: waitOf(resp.Header)}
 	if progress.Done {
 		progress.Wait = 0
-		return progress, ended(t.Verb, t.Target, resp)
+		return progress, ended(t.verb, t.target, resp)
 	}
+	c.keep(tok, t)
 	return progress, nil
 }
 
