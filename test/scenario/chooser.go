@@ -17,11 +17,13 @@ import (
 type Chooser struct {
 	seed       uint64
 	chance     Chance
+	all        []Event
 	listed     map[requestKey][]Event
 	happenings []happening
 
 	mu       sync.Mutex
 	happened []Event
+	met      map[requestKey]bool // of those listed
 	byChance int
 }
 
@@ -31,31 +33,38 @@ type requestKey struct {
 	count         int
 }
 
+func keyOf(e Event) requestKey { return requestKey{e.Side, e.Request, e.Count} }
+
 // NewChooser gives one for a playing of s.
 func NewChooser(s Scenario) *Chooser {
-	c := &Chooser{seed: s.Seed, chance: s.Chance, listed: map[requestKey][]Event{}, happenings: happenings()}
+	c := &Chooser{
+		seed: s.Seed, chance: s.Chance, all: slices.Clone(s.Events), listed: map[requestKey][]Event{},
+		happenings: happenings(), met: map[requestKey]bool{},
+	}
 	for _, e := range s.Events {
-		k := requestKey{e.Side, e.Request, e.Count}
-		c.listed[k] = append(c.listed[k], e)
+		c.listed[keyOf(e)] = append(c.listed[keyOf(e)], e)
 	}
 	return c
 }
 
 // At gives what happens at the count-th request of that name: what is listed, in
-// the order of the list, and at most one thing by chance. get is true where the
-// request changes nothing.
+// the order of the list, or else at most one thing by chance. get is true where
+// the request changes nothing.
 //
 // Chance goes by the seed, the side, the name and the count alone, so what
 // happens at a request does not depend on the requests before it, but for the
 // bound Chance.Most. No happening comes by chance once 200 have happened, so
 // that what happened can be printed.
 func (c *Chooser) At(side, request string, count int, get bool) []Event {
-	out := slices.Clone(c.listed[requestKey{side, request, count}])
+	key := requestKey{side, request, count}
+	out := slices.Clone(c.listed[key])
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	if (c.chance.Most == 0 || c.byChance < c.chance.Most) && len(c.happened)+len(out) < MaxEvents {
-		e, ok := c.byFate(side, request, count, get)
-		if ok && !slices.ContainsFunc(out, func(o Event) bool { return o.What == e.What }) {
+	if len(out) > 0 {
+		c.met[key] = true
+	}
+	if len(out) == 0 && (c.chance.Most == 0 || c.byChance < c.chance.Most) && len(c.happened) < MaxEvents {
+		if e, ok := c.byFate(side, request, count, get); ok {
 			out = append(out, e)
 			c.byChance++
 		}
@@ -70,6 +79,21 @@ func (c *Chooser) Happened() []Event {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	return slices.Clone(c.happened)
+}
+
+// Missed gives the listed happenings whose request did not come so far, in the
+// order of the list: a kept scenario that misses some no longer tests what it
+// was kept for.
+func (c *Chooser) Missed() []Event {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	var missed []Event
+	for _, e := range c.all {
+		if !c.met[keyOf(e)] {
+			missed = append(missed, e)
+		}
+	}
+	return missed
 }
 
 // How likely chance is, by kinds of requests, of the likelihood at a change in

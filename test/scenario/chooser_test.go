@@ -81,6 +81,16 @@ func TestWithoutChanceOnlyTheListHappens(t *testing.T) {
 	}
 }
 
+func TestWhatIsMissedIsTold(t *testing.T) {
+	s := parse(t, "capture\nat kube \"PUT x\" 2 conflict\nat kube \"PUT y\" 1 hang\nat azure \"PUT x\" 1 hang\n")
+	c := NewChooser(s)
+	c.At(Kube, "PUT x", 1, false)
+	c.At(Kube, "PUT y", 1, false)
+	if got, want := c.Missed(), []Event{s.Events[0], s.Events[2]}; !reflect.DeepEqual(got, want) {
+		t.Errorf("missed %v, want %v", got, want)
+	}
+}
+
 func TestNoMoreHappensThanCanBePrinted(t *testing.T) {
 	s := Default()
 	s.Chance = Chance{Rate: million}

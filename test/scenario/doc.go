@@ -8,16 +8,17 @@
 // A scenario is lines of words. The first word says what the line is about;
 // what follows are settings, key=value, in any order, each with a default, and
 // those at their default are not printed. A line that begins with # is a
-// comment: those at the top say why the scenario is kept.
+// comment: those at the top say why the scenario is kept. docs/simulation.md
+// lists the settings and happenings.
 //
 //	# The answer to the power-off is lost, and the process dies.
 //	seed 4711
-//	pool instances=5 versions=2 extensions=cse,billing
+//	pool instances=5 versions=2 extensions=billing,cse
 //	donor pods=3 budgeted=1
-//	capture node=0 history=2
+//	capture history=2
 //	at azure "POST virtualMachineScaleSets/pool1/virtualMachines/0/poweroff" 1 dropAfter
 //	at kube "PATCH nodes/pool1000000" 2 error 500
-//	at kube "PUT ortet-system/leases/*" 9 killAfter
+//	at kube "PATCH nodes/pool1000000" 3 killAfter
 //	expect exit=0
 //
 // # What happens, and when
@@ -28,7 +29,9 @@
 // request that began them, "GET operation of PUT snapshots/s"), "METHOD
 // namespace/resource/name" in Kubernetes. All requests of all processes count
 // together. So a happening means the same however the requests of parallel steps
-// interleave, and a happening whose request never comes does nothing.
+// interleave, and a happening whose request never comes does nothing. Names are
+// taken literally. A request meets at most one fault, and its process ends at
+// most once; others may do any number of things before it.
 //
 // # Chance
 //

@@ -27,13 +27,13 @@ func poolSettings() []setting[Pool] {
 		number("instances", 3, 2, MaxInstances, func(p *Pool) *int { return &p.Instances }, "the pool's nodes"),
 		number("zones", 0, 0, 3, func(p *Pool) *int { return &p.Zones }, "availability zones that the instances are spread over; 0: a regional pool"),
 		number("versions", 0, 0, 20, func(p *Pool) *int { return &p.Versions }, "prototypes that earlier captures left; the model uses the newest"),
-		flag("marketplace", func(p *Pool) *bool { return &p.Marketplace }, "the model uses a Marketplace image though there are versions"),
+		onOff("marketplace", func(p *Pool) *bool { return &p.Marketplace }, "the model uses a Marketplace image though there are versions"),
 		number("old", 0, 0, 20, func(p *Pool) *int { return &p.Old }, "instances made from older versions than the model's, each from another, as far as there are"),
 		list("extensions", "cse", func(p *Pool) *[]string { return &p.Extensions }, "the model's extensions, each provisioned after the one before", "cse", "billing", "monitor"),
 		choice("upgrade", func(p *Pool) *string { return &p.Upgrade }, "the upgrade mode", "Manual", "Rolling"),
-		flag("machines", func(p *Pool) *bool { return &p.Machines }, "Cluster API has a Machine for each node"),
-		flag("kured", func(p *Pool) *bool { return &p.Kured }, "kured is installed"),
-		flag("nozrs", func(p *Pool) *bool { return &p.NoZRS }, "the region has no zone-redundant storage"),
+		onOff("machines", func(p *Pool) *bool { return &p.Machines }, "Cluster API has a Machine for each node"),
+		onOff("kured", func(p *Pool) *bool { return &p.Kured }, "kured is installed"),
+		onOff("nozrs", func(p *Pool) *bool { return &p.NoZRS }, "the region has no zone-redundant storage"),
 	}
 }
 
@@ -44,12 +44,12 @@ func donorSettings() []setting[Donor] {
 		number("daemons", 0, 0, 50, func(d *Donor) *int { return &d.Daemons }, "pods of DaemonSets"),
 		number("mirrors", 0, 0, 20, func(d *Donor) *int { return &d.Mirrors }, "mirror pods"),
 		number("unmanaged", 0, 0, 20, func(d *Donor) *int { return &d.Unmanaged }, "pods that nothing would create again"),
-		flag("blocked", func(d *Donor) *bool { return &d.Blocked }, "a budget never lets one pod go"),
+		onOff("blocked", func(d *Donor) *bool { return &d.Blocked }, "a budget never lets one pod go"),
 		duration("slow", 2*time.Second, 0, 2*time.Hour, func(d *Donor) *time.Duration { return &d.Slow }, "how long a pod takes to end"),
-		flag("cordoned", func(d *Donor) *bool { return &d.Cordoned }, "others have cordoned it"),
-		flag("scaledown", func(d *Donor) *bool { return &d.ScaleDown }, "others have set cluster-autoscaler's annotation"),
-		flag("skip", func(d *Donor) *bool { return &d.Skip }, "others have set skip-remediation on its Machine"),
-		flag("protected", func(d *Donor) *bool { return &d.Protected }, "others have set protectFromScaleIn"),
+		onOff("cordoned", func(d *Donor) *bool { return &d.Cordoned }, "others have cordoned it"),
+		onOff("scaledown", func(d *Donor) *bool { return &d.ScaleDown }, "others have set cluster-autoscaler's annotation"),
+		onOff("skip", func(d *Donor) *bool { return &d.Skip }, "others have set skip-remediation on its Machine"),
+		onOff("protected", func(d *Donor) *bool { return &d.Protected }, "others have set protectFromScaleIn"),
 		choice("disk", func(d *Donor) *string { return &d.Disk },
 			"what is found on the copy: clones join, it has the pool's credentials, clones do not join, it has `preserve_hostname`, the pod is lost once",
 			"joins", "secrets", "nojoin", "preserve", "lost"),
@@ -64,20 +64,20 @@ func nodeSetting(does string) setting[Ask] {
 
 func askedSettings() []setting[Ask] {
 	return []setting[Ask]{
-		flag("rolling", func(a *Ask) *bool { return &a.Rolling }, "`--allow-rolling`"),
-		number("rival", -1, -1, nodes, func(a *Ask) *int { return &a.Rival }, "another process asks at the same time to capture that instance; -1: nobody does"),
-		flag("unknown", func(a *Ask) *bool { return &a.Unknown }, "the next process cannot know that a process before it is dead, and waits for its Lease to run out"),
+		onOff("rolling", func(a *Ask) *bool { return &a.Rolling }, "`--allow-rolling`"),
+		number("rival", -1, -1, nodes, func(a *Ask) *int { return &a.Rival }, "another process asks the same meanwhile, of that instance; -1: nobody does"),
+		onOff("unknown", func(a *Ask) *bool { return &a.Unknown }, "the next process cannot know that a process before it is dead, and waits for its Lease to run out"),
 	}
 }
 
 func captureSettings() []setting[Ask] {
 	return append([]setting[Ask]{
 		nodeSetting("the instance to capture"),
-		flag("again", func(a *Ask) *bool { return &a.Again }, "`--again`"),
-		flag("deallocate", func(a *Ask) *bool { return &a.Deallocate }, "`--deallocate`"),
-		flag("force", func(a *Ask) *bool { return &a.Force }, "`--force`"),
-		flag("bake", func(a *Ask) *bool { return &a.Bake }, "`--bootstrap baked`"),
-		flag("accept", func(a *Ask) *bool { return &a.Accept }, "`--accept-pool-credentials`"),
+		onOff("again", func(a *Ask) *bool { return &a.Again }, "`--again`"),
+		onOff("deallocate", func(a *Ask) *bool { return &a.Deallocate }, "`--deallocate`"),
+		onOff("force", func(a *Ask) *bool { return &a.Force }, "`--force`"),
+		onOff("bake", func(a *Ask) *bool { return &a.Bake }, "`--bootstrap baked`"),
+		onOff("accept", func(a *Ask) *bool { return &a.Accept }, "`--accept-pool-credentials`"),
 		number("history", 0, 0, 100, func(a *Ask) *int { return &a.History }, "versions to keep; 0: Ortet's default"),
 		number("newnodes", 0, 0, 100, func(a *Ask) *int { return &a.NewNodes }, "nodes to add"),
 	}, askedSettings()...)

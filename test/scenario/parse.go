@@ -49,6 +49,7 @@ type parser struct {
 	once       map[string]int // what may be there once, and the line where it is
 	begun      bool           // the comment at the top is over
 	happenings []happening
+	at         []int // the lines of s.Events
 	expected   []int // the lines of s.Expect
 }
 
@@ -270,10 +271,11 @@ func (p *parser) event(first word, rest []word) {
 		return
 	}
 	e := Event{Side: side.text, Request: request.text, Count: n, What: h.what, Args: args}
-	if p.twice(first, e.String()) {
+	if p.twice(first, e.String()) || p.contradicts(first, h, e) {
 		return
 	}
 	p.s.Events = append(p.s.Events, e)
+	p.at = append(p.at, p.number)
 }
 
 // twice fails where the same line was there before.
@@ -283,6 +285,24 @@ func (p *parser) twice(first word, line string) bool {
 		return true
 	}
 	p.once[line] = p.number
+	return false
+}
+
+// contradicts fails where a request meets two faults, or the process ends twice.
+// What others do may be any number of things.
+func (p *parser) contradicts(first word, h happening, e Event) bool {
+	if h.kind == world {
+		return false
+	}
+	for i, o := range p.s.Events {
+		if o.Side != e.Side || o.Request != e.Request || o.Count != e.Count {
+			continue
+		}
+		if before, ok := named(p.happenings, o.What); ok && before.kind == h.kind {
+			p.fail(first.column, "%s cannot be where %s is, in line %d", e.What, o.What, p.at[i])
+			return true
+		}
+	}
 	return false
 }
 

@@ -130,7 +130,7 @@ func whole(v string, low, high int) (int, error) {
 	return n, nil
 }
 
-func flag[T any](key string, at func(*T) *bool, does string) setting[T] {
+func onOff[T any](key string, at func(*T) *bool, does string) setting[T] {
 	return setting[T]{
 		key: key, def: "false", allowed: "true or false", flag: true, does: does,
 		set: func(t *T, v string) error {

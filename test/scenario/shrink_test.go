@@ -112,7 +112,7 @@ func TestShrinkIsOneMinimal(t *testing.T) {
 
 // Arguments that would make two happenings the same stay different.
 func TestShrinkKeepsHappeningsApart(t *testing.T) {
-	s := parse(t, "capture\nat kube \"PUT x\" 1 nodeNotReady donor 50\nat kube \"PUT x\" 1 nodeNotReady donor 60\nat kube \"PUT x\" 1 error 503\nat kube \"PUT x\" 1 error 503 X\n")
+	s := parse(t, "capture\nat kube \"PUT x\" 1 nodeNotReady donor 50\nat kube \"PUT x\" 1 nodeNotReady donor 60\nat kube \"PUT x\" 1 scaleOut 3\nat kube \"PUT x\" 1 scaleOut 2\n")
 	got := Shrink(s, func(s Scenario) bool { return len(s.Events) == 4 })
 	if !reflect.DeepEqual(parse(t, got.String()), got) {
 		t.Errorf("shrunk to\n%s", got)
