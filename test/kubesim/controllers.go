@@ -161,6 +161,7 @@ func (s *Server) place(of, on *entry) {
 	case wanted && there == nil:
 		pod := &corev1.Pod{ObjectMeta: *set.Spec.Template.ObjectMeta.DeepCopy(), Spec: *set.Spec.Template.Spec.DeepCopy()}
 		begun(pod)
+		complete(pod)
 		pod.Namespace, pod.GenerateName, pod.Name = set.Namespace, set.Name+"-", s.generatedName(set.Name+"-")
 		pod.Spec.NodeName = place.node
 		pod.OwnerReferences = []metav1.OwnerReference{*metav1.NewControllerRef(set, appsv1.SchemeGroupVersion.WithKind("DaemonSet"))}

@@ -25,6 +25,7 @@ func (s *Server) Put(o runtime.Object) {
 	if !ok {
 		panic(fmt.Sprintf("kubesim: %T has no metadata", o))
 	}
+	complete(copied)
 	t := s.tableFor(copied)
 	if t.kind.namespaced {
 		if copied.GetNamespace() == "" {

@@ -66,6 +66,7 @@ func (s *Server) make(c *call, t *table, o object) (*entry, error) {
 	o.SetDeletionGracePeriodSeconds(nil)
 	o.SetGeneration(0)
 	begun(o)
+	complete(o)
 	if errs := validate(t.kind, o, nil); len(errs) > 0 {
 		return nil, apierrors.NewInvalid(t.kind.groupKind(), o.GetName(), errs)
 	}
@@ -80,6 +81,21 @@ func begun(o object) {
 	switch o := o.(type) {
 	case *corev1.Pod:
 		o.Status = corev1.PodStatus{Phase: corev1.PodPending, QOSClass: corev1.PodQOSBestEffort}
+	case *corev1.Namespace:
+		o.Status = corev1.NamespaceStatus{Phase: corev1.NamespaceActive}
+	case *appsv1.DaemonSet:
+		o.Status = appsv1.DaemonSetStatus{}
+	case *appsv1.ReplicaSet:
+		o.Status = appsv1.ReplicaSetStatus{}
+	case *policyv1.PodDisruptionBudget:
+		o.Status = policyv1.PodDisruptionBudgetStatus{}
+	}
+}
+
+// complete fills in what is never absent.
+func complete(o object) {
+	switch o := o.(type) {
+	case *corev1.Pod:
 		if o.Spec.RestartPolicy == "" {
 			o.Spec.RestartPolicy = corev1.RestartPolicyAlways
 		}
@@ -87,19 +103,11 @@ func begun(o object) {
 			thirty := int64(corev1.DefaultTerminationGracePeriodSeconds)
 			o.Spec.TerminationGracePeriodSeconds = &thirty
 		}
-	case *corev1.Namespace:
-		o.Status = corev1.NamespaceStatus{Phase: corev1.NamespaceActive}
 	case *corev1.Secret:
 		written(o)
 		if o.Type == "" {
 			o.Type = corev1.SecretTypeOpaque
 		}
-	case *appsv1.DaemonSet:
-		o.Status = appsv1.DaemonSetStatus{}
-	case *appsv1.ReplicaSet:
-		o.Status = appsv1.ReplicaSetStatus{}
-	case *policyv1.PodDisruptionBudget:
-		o.Status = policyv1.PodDisruptionBudgetStatus{}
 	}
 }
 

@@ -3,6 +3,7 @@ package kube_test
 import (
 	"context"
 	"os"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -21,6 +22,7 @@ import (
 	"github.com/ortet/ortet/internal/journal"
 	"github.com/ortet/ortet/internal/journal/journaltest"
 	"github.com/ortet/ortet/test/controlplane"
+	"github.com/ortet/ortet/test/kubesim"
 )
 
 func TestMain(m *testing.M) {
@@ -130,6 +132,46 @@ func allowed(t testing.TB, c *kube.Cluster, accesses []cluster.Access) {
 	}
 }
 
+// A server is an API server to test on.
+type server struct {
+	config *rest.Config // the administrator's
+	// namespace makes a namespace.
+	namespace func(t testing.TB, name string)
+	// user gives somebody who may do what the rules say.
+	user func(t testing.TB, name string, rules []kube.Rule) *rest.Config
+}
+
+// onBoth tests on a real API server and on the one in memory.
+func onBoth(t *testing.T, test func(t *testing.T, on server)) {
+	t.Helper()
+	t.Run("Real", func(t *testing.T) {
+		config, admin := cp(t)
+		test(t, server{
+			config:    config,
+			namespace: func(t testing.TB, name string) { t.Helper(); makeNamespace(t, admin, name) },
+			user: func(t testing.TB, name string, rules []kube.Rule) *rest.Config {
+				t.Helper()
+				return user(t, admin, name, rules)
+			},
+		})
+	})
+	t.Run("InMemory", func(t *testing.T) {
+		s := &kubesim.Server{Users: map[string][]kubesim.Grant{"admin": {kubesim.Administrator()}}}
+		test(t, server{
+			config: s.Config("admin"),
+			namespace: func(_ testing.TB, name string) {
+				s.Put(&corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: name}})
+			},
+			user: func(_ testing.TB, name string, rules []kube.Rule) *rest.Config {
+				// Kubernetes' own role gives everybody this one.
+				rules = append(slices.Clone(rules), kube.Rule{Group: "authorization.k8s.io", Resource: "selfsubjectaccessreviews", Verbs: []string{"create"}})
+				s.Users[name] = kubesim.Grants(kube.PolicyRules(rules))
+				return s.Config(name)
+			},
+		})
+	})
+}
+
 // TestContract runs the suites as a user who may do what Rules says, and no more.
 func TestContract(t *testing.T) {
 	config, admin := cp(t)
@@ -145,21 +187,27 @@ func TestContract(t *testing.T) {
 		ServeMachines: serveMachines(config),
 	})
 	t.Run("Journals", func(t *testing.T) {
-		journaltest.Run(t, "contract-", func(t *testing.T) journal.Store { return open(t, least, namespace, nil).Journals() })
+		journaltest.Run(t, "contract-", func(t *testing.T) journal.Store { return open(t, least, namespace, nil).Journals() }, func(t *testing.T, pool string) {
+			t.Helper()
+			if err := admin.CoreV1().Secrets(namespace).Delete(t.Context(), kube.JournalName(pool), metav1.DeleteOptions{}); err != nil {
+				t.Fatal(err)
+			}
+		})
 	})
 }
 
 // TestDeniedNamesWhatIsMissing takes one access away after the other.
-func TestDeniedNamesWhatIsMissing(t *testing.T) {
-	_, admin := cp(t)
+func TestDeniedNamesWhatIsMissing(t *testing.T) { onBoth(t, deniedNamesWhatIsMissing) }
+
+func deniedNamesWhatIsMissing(t *testing.T, on server) {
 	const namespace = "ortet-denied"
-	makeNamespace(t, admin, namespace)
+	on.namespace(t, namespace)
 	rules := kube.Rules(kube.Everything(namespace))
 	for i, missing := range rules {
 		// Another rule may grant the same in a wider place.
 		rest := append(append([]kube.Rule(nil), rules[:i]...), rules[i+1:]...)
 		name := "ortet-denied-" + strings.ReplaceAll(strings.ReplaceAll(missing.Resource, "/", "-"), ".", "-") + "-" + missing.Verbs[0]
-		c := open(t, user(t, admin, name, rest), namespace, nil)
+		c := open(t, on.user(t, name, rest), namespace, nil)
 		if missing.Resource == "selfsubjectaccessreviews" {
 			continue // Kubernetes' own role grants it
 		}
@@ -185,41 +233,49 @@ func TestDeniedNamesWhatIsMissing(t *testing.T) {
 }
 
 // TestDenialSaysWhatToGrant has a user who may do nothing.
-func TestDenialSaysWhatToGrant(t *testing.T) {
-	_, admin := cp(t)
+func TestDenialSaysWhatToGrant(t *testing.T) { onBoth(t, denialSaysWhatToGrant) }
+
+func denialSaysWhatToGrant(t *testing.T, on server) {
 	const namespace = "ortet-nobody"
-	makeNamespace(t, admin, namespace)
-	c := open(t, user(t, admin, "ortet-nobody", nil), namespace, nil)
+	on.namespace(t, namespace)
+	c := open(t, on.user(t, "ortet-nobody", nil), namespace, nil)
 	ctx := t.Context()
 	_, nodeErr := c.Node(ctx, "n")
 	_, holdErr := c.Hold(ctx, "pool", "me", time.Minute)
 	_, kuredErr := c.HoldReboots(ctx, "me", time.Minute)
+	cannot := `User "ortet-nobody" cannot `
 	for what, c := range map[string]struct {
-		err  error
-		want string
+		err         error
+		rbac, grant string
 	}{
-		"read node": {nodeErr, "grant get nodes to"},
-		"cordon":    {c.SetUnschedulable(ctx, "n", true), "grant patch nodes to"},
-		"start job": {c.StartJob(ctx, cluster.Job{Name: "j", Node: "n", Image: "i"}), "grant create pods in namespace " + namespace},
-		"hold":      {holdErr, "grant get leases.coordination.k8s.io in namespace " + namespace},
-		"kured":     {kuredErr, "grant get daemonsets.apps in namespace kube-system"},
+		"read node": {nodeErr, `nodes "n" is forbidden: ` + cannot + `get resource "nodes" in API group "" at the cluster scope`, "grant get nodes to"},
+		"cordon":    {c.SetUnschedulable(ctx, "n", true), `nodes "n" is forbidden: ` + cannot + `patch resource "nodes" in API group "" at the cluster scope`, "grant patch nodes to"},
+		"start job": {c.StartJob(ctx, cluster.Job{Name: "j", Node: "n", Image: "i"}), `pods is forbidden: ` + cannot + `create resource "pods" in API group "" in the namespace "` + namespace + `"`,
+			"grant create pods in namespace " + namespace},
+		"hold":  {holdErr, cannot + `get resource "leases" in API group "coordination.k8s.io" in the namespace`, "grant get leases.coordination.k8s.io in namespace " + namespace},
+		"kured": {kuredErr, `daemonsets.apps "kured" is forbidden: ` + cannot + `get resource "daemonsets" in API group "apps" in the namespace "kube-system"`, "grant get daemonsets.apps in namespace kube-system"},
 	} {
-		if !fleet.Is(c.err, fleet.KindDenied) || !strings.Contains(c.err.Error(), c.want) {
-			t.Errorf("%s: %v (kind %q), want %q", what, c.err, fleet.KindOf(c.err), c.want)
+		if !fleet.Is(c.err, fleet.KindDenied) || !strings.Contains(c.err.Error(), c.grant) || !strings.Contains(c.err.Error(), c.rbac) {
+			t.Errorf("%s: %v (kind %q), want %q and %q", what, c.err, fleet.KindOf(c.err), c.rbac, c.grant)
 		}
 	}
 	c.Event(ctx, fleet.Node{Name: "n"}, false, "Test", "nobody may record this, and nothing fails")
 }
 
-func TestEnsureNamespace(t *testing.T) {
-	config, admin := cp(t)
+func TestEnsureNamespace(t *testing.T) { onBoth(t, ensureNamespace) }
+
+func ensureNamespace(t *testing.T, on server) {
 	const namespace = "ortet-ensured"
-	c := open(t, config, namespace, nil)
+	admin, err := kubernetes.NewForConfig(on.config)
+	if err != nil {
+		t.Fatal(err)
+	}
+	c := open(t, on.config, namespace, nil)
 	ctx := t.Context()
 
 	// Who may write Leases anywhere, but make no namespace, is told who has to.
 	leases := []kube.Rule{{Group: "coordination.k8s.io", Resource: "leases", Verbs: []string{"create", "delete", "get", "update"}}}
-	poor := open(t, user(t, admin, "ortet-ensured-leases", leases), namespace, nil)
+	poor := open(t, on.user(t, "ortet-ensured-leases", leases), namespace, nil)
 	allowed(t, poor, kube.Accesses(leases))
 	_, holdErr := poor.Hold(ctx, "pool", "me", time.Minute)
 	for what, err := range map[string]error{"start job": c.StartJob(ctx, cluster.Job{Name: "j", Node: "n", Image: "i"}), "hold": holdErr} {
@@ -230,7 +286,7 @@ func TestEnsureNamespace(t *testing.T) {
 	if _, err := c.Journals().Load(ctx, "pool"); !fleet.Is(err, fleet.KindNotFound) {
 		t.Errorf("journal without a namespace: %v", err)
 	}
-	nobody := open(t, user(t, admin, "ortet-ensured-nobody", nil), namespace, nil)
+	nobody := open(t, on.user(t, "ortet-ensured-nobody", nil), namespace, nil)
 	if err := nobody.EnsureNamespace(ctx); err != nil {
 		t.Errorf("who may not look goes on: %v", err)
 	}

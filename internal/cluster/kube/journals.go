@@ -84,12 +84,3 @@ func (j journals) Save(ctx context.Context, r journal.Record) (journal.Record, e
 	}
 	return journal.Record{}, failed
 }
-
-func (j journals) Delete(ctx context.Context, pool string) error {
-	name := JournalName(pool)
-	err := j.client.CoreV1().Secrets(j.namespace).Delete(ctx, name, metav1.DeleteOptions{})
-	if apierrors.IsNotFound(err) {
-		return nil
-	}
-	return j.onSecret("delete journal", "delete", name).fail(ctx, err)
-}

@@ -52,6 +52,8 @@ func TestContractInMemory(t *testing.T) {
 		Within: synctest.Test,
 	})
 	t.Run("Journals", func(t *testing.T) {
-		journaltest.Run(t, "contract-", func(t *testing.T) journal.Store { return open(t, least, namespace, nil).Journals() })
+		journaltest.Run(t, "contract-", func(t *testing.T) journal.Store { return open(t, least, namespace, nil).Journals() }, func(_ *testing.T, pool string) {
+			s.Remove("secrets", namespace, kube.JournalName(pool))
+		})
 	})
 }

@@ -54,7 +54,7 @@ func Rules(needs Needs) []Rule {
 		{Namespace: namespace, Group: "coordination.k8s.io", Resource: "leases", Verbs: []string{"create", "delete", "get", "update"}, Why: "one capture of a pool at a time"},
 		{Namespace: namespace, Resource: "pods", Verbs: []string{"create", "delete"}, Why: "the workbench's pod"},
 		{Namespace: namespace, Resource: "pods/log", Verbs: []string{"get"}, Why: "what the workbench's pod reports"},
-		{Namespace: namespace, Resource: "secrets", Verbs: []string{"create", "delete", "get", "update"}, Why: "the journal, and what Azure does not give back"},
+		{Namespace: namespace, Resource: "secrets", Verbs: []string{"create", "get", "update"}, Why: "the journal, and what Azure does not give back"},
 	}
 	if needs.Force {
 		rules = append(rules, Rule{Resource: "pods", Verbs: []string{"delete"}, Why: "drain with force: what is left at the deadline"})
