@@ -29,7 +29,7 @@ func CaptureAccesses(namespace string, force bool) []cluster.Access {
 	add("default", "", "events", "create")
 	add(namespace, "", "pods", "create", "delete")
 	add(namespace, "", "pods/log", "get")
-	add(namespace, "", "secrets", "get", "create", "update", "delete")
+	add(namespace, "", "secrets", "get", "create", "update")
 	add(namespace, "coordination.k8s.io", "leases", "get", "create", "update", "delete")
 	return all
 }
@@ -37,7 +37,7 @@ func CaptureAccesses(namespace string, force bool) []cluster.Access {
 // RollbackAccesses gives what RBAC has to allow for a rollback.
 func RollbackAccesses(namespace string) []cluster.Access {
 	var all []cluster.Access
-	for _, v := range []string{"get", "create", "update", "delete"} {
+	for _, v := range []string{"get", "create", "update"} {
 		all = append(all, cluster.Access{Verb: v, Resource: "secrets", Namespace: namespace})
 	}
 	for _, v := range []string{"get", "create", "update", "delete"} {

@@ -105,13 +105,16 @@ func (e *Engine) Plan(ctx context.Context, q CaptureRequest) (plan.Plan, error) 
 	r, done := e.begin(ctx)
 	defer done()
 	t := r.task(plan.Step{ID: plan.StepPreflight, Title: "Look for all reasons not to"})
-	rec, open, err := r.openRecord(ctx, t, q.Node)
-	if err != nil {
-		return plan.Plan{}, err
-	}
+	rec, open, journalErr := r.openRecord(ctx, t, q.Node)
 	p, err := e.prepare(ctx, t, q)
 	if err != nil {
 		return plan.Plan{}, err
+	}
+	if journalErr != nil {
+		if len(p.plan.Problems) > 0 {
+			return p.plan, nil // the permission that lacks is among them
+		}
+		return plan.Plan{}, journalErr
 	}
 	willScan := slices.ContainsFunc(p.plan.Steps, func(s plan.Step) bool { return s.ID == plan.StepGeneralize && s.Skip == "" })
 	if willScan && !q.AcceptPoolCredentials {

@@ -169,6 +169,10 @@ func (e *Engine) Rollback(ctx context.Context, q RollbackRequest) (result Rollba
 	result.Pool = id
 	last, open, err := r.load(r.work, t, id)
 	if err != nil {
+		// As for a capture: what is wanting is told at once.
+		if refused := new(Refused); errors.As(look(), &refused) {
+			return result, refused
+		}
 		return result, r.unbegun(plan.StepPreflight, err)
 	}
 	if !open {

@@ -349,7 +349,3 @@ func (p procJournals) Save(ctx context.Context, r journal.Record) (saved journal
 	})
 	return saved, err
 }
-
-func (p procJournals) Delete(ctx context.Context, pool string) error {
-	return p.act(ctx, "delete journal", func() error { return p.w.journals.Delete(ctx, pool) })
-}

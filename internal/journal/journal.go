@@ -72,6 +72,4 @@ type Store interface {
 	// not have been deleted since. KindInvalid where it is over MaxSize. After
 	// KindTransient it may have been written: Load tells.
 	Save(ctx context.Context, r Record) (Record, error)
-	// Delete removes it; a missing one is no error.
-	Delete(ctx context.Context, pool string) error
 }

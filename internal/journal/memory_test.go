@@ -9,5 +9,5 @@ import (
 
 func TestMemory(t *testing.T) {
 	var store journal.Memory
-	journaltest.Run(t, "memory-", func(*testing.T) journal.Store { return &store })
+	journaltest.Run(t, "memory-", func(*testing.T) journal.Store { return &store }, func(_ *testing.T, pool string) { store.Delete(pool) })
 }

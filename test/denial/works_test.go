@@ -1,0 +1,126 @@
+package denial
+
+import (
+	"maps"
+	"slices"
+	"strings"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/ortet/ortet/internal/engine"
+	"github.com/ortet/ortet/internal/fleet"
+)
+
+// conditions are those of the rules that only some runs need; together they are
+// what the chart grants.
+var conditions = []string{"force", "kured", "Cluster API"}
+
+// fullRequest is a capture that needs all that can be needed, but that a donor
+// is either powered off or deallocated.
+func fullRequest(deallocate bool) engine.CaptureRequest {
+	return engine.CaptureRequest{
+		Node: donor, GracePeriod: 10 * time.Second, ForceDrain: true, History: 2, NewNodes: 1, Deallocate: deallocate, Replicas: 1,
+	}
+}
+
+// linked are documented actions that no request of Ortet's bears as its own:
+// Azure checks them on what a request names besides its target. That they are
+// needed all the same shows in the contract suite of package azuretest, which
+// makes each change with exactly its own actions after it was refused without
+// any one of them, and in TestLinkedActionsAreNeeded.
+var linked = map[string]string{
+	"Microsoft.Compute/disks/beginGetAccess/action":     "of the disk that a snapshot copies",
+	"Microsoft.Compute/snapshots/beginGetAccess/action": "of the snapshot that a disk or a version copies",
+}
+
+// TestDocumentedPermissionsSuffice: with exactly what is documented, a capture,
+// one by another way, one with pruning and a rollback succeed; and each
+// documented permission was used.
+func TestDocumentedPermissionsSuffice(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		onGroup, onSubscription := documentedActions(t)
+		rules := documentedRules(t, conditions...)
+		w := newWorld(t, onGroup, onSubscription, rules)
+		day := func() { time.Sleep(25 * time.Hour) }
+
+		// The first finds no kured, so it looks everywhere for one.
+		q := fullRequest(false)
+		q.NewNodes = 0 // a node made from it would keep its version
+		first := capture(w, q)
+		day()
+		w.addKured()
+		w.fill()
+		q = fullRequest(true)
+		q.Bootstrap = engine.BootstrapBaked
+		second := capture(w, q)
+		day()
+		q = fullRequest(true)
+		q.Node, q.NewNodes = "pool1000001", 0
+		third := capture(w, q)
+		if !slices.Contains(third.Pruned, first.Version.Name()) {
+			t.Errorf("pruned %v, not %s", third.Pruned, first.Version.Name())
+		}
+		back, err := w.open(nil).Rollback(t.Context(), engine.RollbackRequest{Node: donor})
+		must(t, err)
+		if !back.To.Equal(second.Version) {
+			t.Errorf("went back to %s, not %s", back.To, second.Version)
+		}
+		if nodes := w.nodes(); nodes != 4 {
+			t.Errorf("%d nodes, not 3 and the one that was asked for", nodes)
+		}
+
+		used := map[string]bool{}
+		for _, r := range w.actions {
+			if r.Status < 400 || r.Status == 404 {
+				used[strings.ToLower(r.Action)] = true
+			}
+			if r.Status == 403 {
+				t.Errorf("%s %s was refused", r.Method, r.Path)
+			}
+		}
+		for _, a := range append(slices.Clone(onGroup), onSubscription...) {
+			switch why, only := linked[a]; {
+			case only && used[strings.ToLower(a)]:
+				t.Errorf("%s was asked for by itself, and is said to be %s", a, why)
+			case !only && !used[strings.ToLower(a)]:
+				t.Errorf("%s is documented, and nothing needed it", a)
+			}
+		}
+		asked := map[string]bool{}
+		for _, r := range w.asks {
+			if r.Status == 403 {
+				t.Errorf("%+v was refused", r)
+			}
+			resource := r.Resource
+			if r.Subresource != "" {
+				resource += "/" + r.Subresource
+			}
+			for _, v := range verbsOf(rules) {
+				if v.verb == r.Verb && v.rule.Resource == resource && v.rule.Group == r.Group && (v.rule.Namespace == "" || v.rule.Namespace == r.Namespace) &&
+					(len(v.rule.Names) == 0 || slices.Contains(v.rule.Names, r.Name)) {
+					asked[v.String()] = true
+				}
+			}
+		}
+		for _, v := range verbsOf(rules) {
+			if !asked[v.String()] {
+				t.Errorf("%s is documented, and nothing needed it; used: %q", v, slices.Sorted(maps.Keys(asked)))
+			}
+		}
+	})
+}
+
+func capture(w *world, q engine.CaptureRequest) engine.CaptureResult {
+	w.t.Helper()
+	result, err := w.open(documentedRules(w.t, conditions...)).Capture(w.t.Context(), q)
+	must(w.t, err)
+	if result.NothingToDo || result.Version == "" {
+		w.t.Errorf("%+v", result)
+	}
+	n := w.kube.Node(q.Node)
+	if _, marked := n.Annotations[fleet.AnnotationCapture]; n.Spec.Unschedulable || marked {
+		w.t.Errorf("the donor is not as it was found: %+v", n)
+	}
+	return result
+}
