@@ -95,13 +95,11 @@ func (s *logStream) Write(p []byte) (int, error) {
 	s.rest = append(s.rest, p...)
 	for {
 		line, rest, whole := bytes.Cut(s.rest, []byte("\n"))
-		if !whole && len(s.rest) < maxLogLine {
-			return len(p), nil
+		if !whole && len(s.rest) <= maxLogLine {
+			return len(p), nil // an end of the line may follow, or the stream's
 		}
 		if len(line) > maxLogLine {
 			line, rest, whole = s.rest[:maxLogLine], s.rest[maxLogLine:], false
-		} else if !whole {
-			rest = nil
 		}
 		if err := s.log.add(s.name, line, whole); err != nil {
 			return 0, err

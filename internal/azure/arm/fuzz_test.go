@@ -62,7 +62,7 @@ func (p *parrot) cloud(t *testing.T) *arm.Cloud {
 func (p *parrot) wantHome(t *testing.T, within fleet.ResourceID) {
 	t.Helper()
 	for _, r := range p.sent {
-		if r.URL.Scheme != "https" || r.URL.Host != "arm.invalid" && !strings.HasSuffix(r.URL.Host, ".arm.invalid") || r.URL.User != nil {
+		if host := strings.ToLower(r.URL.Host); r.URL.Scheme != "https" || host != "arm.invalid" && !strings.HasSuffix(host, ".arm.invalid") || r.URL.User != nil {
 			t.Errorf("sent to %s", r.URL)
 		}
 		if within == "" {
