@@ -91,18 +91,16 @@ func rollbackSettings() []setting[Ask] {
 	}, askedSettings()...)
 }
 
-// settingsOf gives those of an ask with that verb; false where there is no such
-// verb. A wait has none, but what follows it on its line.
-func settingsOf(verb string) ([]setting[Ask], bool) {
+// settingsOf gives those of an ask with that verb. A wait has none, but what
+// follows it on its line.
+func settingsOf(verb string) []setting[Ask] {
 	switch verb {
 	case Capture:
-		return captureSettings(), true
+		return captureSettings()
 	case Rollback:
-		return rollbackSettings(), true
-	case Wait:
-		return nil, true
+		return rollbackSettings()
 	}
-	return nil, false
+	return nil
 }
 
 func chanceSettings() []setting[Chance] {

@@ -218,7 +218,7 @@ func (p *parser) ask(first word, rest []word) {
 			return
 		}
 		a.For = d
-	} else if settings, _ := settingsOf(a.Verb); !assignAll(p, first, rest, &a, settings) {
+	} else if !assignAll(p, first, rest, &a, settingsOf(a.Verb)) {
 		return
 	}
 	p.s.Asks = append(p.s.Asks, a)

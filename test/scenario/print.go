@@ -48,8 +48,7 @@ func (a Ask) String() string {
 	if a.Verb == Wait {
 		return Wait + " " + span(a.For)
 	}
-	settings, _ := settingsOf(a.Verb)
-	return strings.Join(slices.Insert(words(&a, settings), 0, a.Verb), " ")
+	return strings.Join(slices.Insert(words(&a, settingsOf(a.Verb)), 0, a.Verb), " ")
 }
 
 // String gives the line of a happening.

@@ -105,8 +105,7 @@ func (r *shrinker) settings() {
 			}
 			continue
 		}
-		settings, _ := settingsOf(r.best.Asks[i].Verb)
-		simplify(r, settings, func(s *Scenario) *Ask { return &s.Asks[i] })
+		simplify(r, settingsOf(r.best.Asks[i].Verb), func(s *Scenario) *Ask { return &s.Asks[i] })
 	}
 }
 
