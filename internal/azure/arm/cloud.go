@@ -108,7 +108,7 @@ func New(o Options) (*Cloud, error) {
 			Transport:        &boundedTransport{next: o.Transport, max: o.MaxBody},
 			Retry:            policy.RetryOptions{MaxRetries: -1, TryTimeout: o.RequestTimeout},
 			Telemetry:        policy.TelemetryOptions{ApplicationID: "ortet/" + version},
-			PerCallPolicies:  []policy.Policy{&homePolicy{endpoint}},
+			PerCallPolicies:  []policy.Policy{&homePolicy{endpoint}, answerPolicy{}},
 			PerRetryPolicies: nil,
 		},
 	}

@@ -1,9 +1,11 @@
 package arm
 
 import (
+	"cmp"
 	"context"
 	"strconv"
 	"strings"
+	"time"
 
 	"github.com/Azure/azure-sdk-for-go/sdk/resourcemanager/compute/armcompute/v8"
 
@@ -167,13 +169,14 @@ func (c *Cloud) Versions(ctx context.Context, definition fleet.ResourceID) ([]fl
 		if n == maxPages {
 			return nil, endless(op, definition)
 		}
-		page, err := pager.NextPage(ctx)
+		var list page[versionAnswer]
+		_, err := pager.NextPage(reading(ctx, &list))
 		if err = failed(ctx, op, definition, err); fleet.Is(err, fleet.KindNotFound) {
 			return nil, nil
 		} else if err != nil {
 			return nil, err
 		}
-		for _, v := range page.Value {
+		for _, v := range list.Value {
 			if v == nil {
 				continue
 			}
@@ -201,73 +204,57 @@ func (c *Cloud) version(ctx context.Context, id fleet.ResourceID) (fleet.ImageVe
 	if err != nil {
 		return fleet.ImageVersion{}, failed(ctx, op, id, err)
 	}
-	r, err := p.NewGalleryImageVersionsClient().Get(ctx, p.group, p.names[0], p.names[1], p.names[2],
+	var v versionAnswer
+	_, err = p.NewGalleryImageVersionsClient().Get(reading(ctx, &v), p.group, p.names[0], p.names[1], p.names[2],
 		&armcompute.GalleryImageVersionsClientGetOptions{Expand: ptr(armcompute.ReplicationStatusTypesReplicationStatus)})
 	if err != nil {
 		return fleet.ImageVersion{}, failed(ctx, op, id, err)
 	}
-	return versionOf(&r.GalleryImageVersion), nil
+	return versionOf(&v), nil
 }
 
-func versionOf(r *armcompute.GalleryImageVersion) fleet.ImageVersion {
+func versionOf(r *versionAnswer) fleet.ImageVersion {
+	q := &r.Properties
+	pub := &q.PublishingProfile
 	v := fleet.ImageVersion{
-		ID:       fleet.ResourceID(text(r.ID)),
-		Name:     text(r.Name),
-		Location: text(r.Location),
-		Tags:     tagsOf(r.Tags),
-		Progress: -1,
+		ID:                fleet.ResourceID(r.ID),
+		Name:              r.Name,
+		Location:          r.Location,
+		ProvisioningState: q.ProvisioningState,
+		Published:         time.Time(pub.PublishedDate),
+		EndOfLife:         time.Time(pub.EndOfLifeDate),
+		ExcludeFromLatest: pub.ExcludeFromLatest,
+		Replicas:          pub.ReplicaCount,
+		StorageType:       pub.StorageAccountType,
+		ReplicationMode:   pub.ReplicationMode,
+		DeletionBlocked:   q.SafetyProfile.BlockDeletionBeforeEndOfLife,
+		Source:            fleet.ResourceID(cmp.Or(q.StorageProfile.OSDiskImage.Source.ID, q.StorageProfile.Source.ID, q.StorageProfile.Source.VirtualMachineID)),
+		Progress:          -1,
 	}
-	q := r.Properties
-	if q == nil {
-		return v
+	if len(r.Tags) > 0 {
+		v.Tags = r.Tags
 	}
-	v.ProvisioningState = text(q.ProvisioningState)
-	if s := q.PublishingProfile; s != nil {
-		v.Published = value(s.PublishedDate)
-		v.EndOfLife = value(s.EndOfLifeDate)
-		v.ExcludeFromLatest = value(s.ExcludeFromLatest)
-		v.Replicas = value(s.ReplicaCount)
-		v.StorageType = text(s.StorageAccountType)
-		v.ReplicationMode = text(s.ReplicationMode)
-		for _, t := range s.TargetRegions {
-			// What a region says for itself counts, first of all in the
-			// version's own region.
-			if t == nil || !sameRegion(text(t.Name), v.Location) {
-				continue
-			}
-			if t.RegionalReplicaCount != nil {
-				v.Replicas = *t.RegionalReplicaCount
-			}
-			if t.StorageAccountType != nil {
-				v.StorageType = string(*t.StorageAccountType)
-			}
-			v.ExcludeFromLatest = v.ExcludeFromLatest || value(t.ExcludeFromLatest)
+	for _, t := range pub.TargetRegions {
+		// What a region says for itself counts, first of all in the version's
+		// own region.
+		if t == nil || !sameRegion(t.Name, v.Location) {
+			continue
 		}
-	}
-	if s := q.SafetyProfile; s != nil {
-		v.DeletionBlocked = value(s.BlockDeletionBeforeEndOfLife)
-	}
-	if s := q.StorageProfile; s != nil {
-		switch {
-		case s.OSDiskImage != nil && s.OSDiskImage.Source != nil && s.OSDiskImage.Source.ID != nil:
-			v.Source = fleet.ResourceID(*s.OSDiskImage.Source.ID)
-		case s.Source != nil && s.Source.ID != nil:
-			v.Source = fleet.ResourceID(*s.Source.ID)
-		case s.Source != nil:
-			v.Source = fleet.ResourceID(text(s.Source.VirtualMachineID))
+		if t.RegionalReplicaCount != nil {
+			v.Replicas = *t.RegionalReplicaCount
 		}
+		v.StorageType = cmp.Or(t.StorageAccountType, v.StorageType)
+		v.ExcludeFromLatest = v.ExcludeFromLatest || t.ExcludeFromLatest
 	}
-	if s := q.ReplicationStatus; s != nil {
-		for _, r := range s.Summary {
-			if r == nil {
-				continue
-			}
-			if r.Progress != nil && (v.Progress < 0 || *r.Progress < v.Progress) {
-				v.Progress = *r.Progress
-			}
-			if strings.EqualFold(text(r.State), "Failed") && text(r.Details) != "" {
-				v.FailureMessage = strings.TrimSpace(v.FailureMessage + " " + text(r.Region) + ": " + text(r.Details))
-			}
+	for _, r := range q.ReplicationStatus.Summary {
+		if r == nil {
+			continue
+		}
+		if r.Progress != nil && (v.Progress < 0 || *r.Progress < v.Progress) {
+			v.Progress = *r.Progress
+		}
+		if strings.EqualFold(r.State, "Failed") && r.Details != "" {
+			v.FailureMessage = strings.TrimSpace(v.FailureMessage + " " + r.Region + ": " + r.Details)
 		}
 	}
 	return v

@@ -1,6 +1,7 @@
 package arm
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"strings"
@@ -18,7 +19,7 @@ const (
 // Instances lists a pool's instances with their instance views.
 func (c *Cloud) Instances(ctx context.Context, pool fleet.ResourceID) ([]fleet.Instance, error) {
 	var out []fleet.Instance
-	err := c.eachInstance(ctx, pool, "instanceView", func(vm *armcompute.VirtualMachineScaleSetVM) {
+	err := c.eachInstance(ctx, pool, "instanceView", func(vm *instanceAnswer) {
 		out = append(out, instanceOf(vm))
 	})
 	if err != nil {
@@ -28,7 +29,7 @@ func (c *Cloud) Instances(ctx context.Context, pool fleet.ResourceID) ([]fleet.I
 }
 
 // eachInstance pages through a scale set's instances.
-func (c *Cloud) eachInstance(ctx context.Context, pool fleet.ResourceID, expand string, do func(*armcompute.VirtualMachineScaleSetVM)) error {
+func (c *Cloud) eachInstance(ctx context.Context, pool fleet.ResourceID, expand string, do func(*instanceAnswer)) error {
 	const op = "list instances"
 	p, err := c.at(pool, typeScaleSet)
 	if err != nil {
@@ -40,11 +41,11 @@ func (c *Cloud) eachInstance(ctx context.Context, pool fleet.ResourceID, expand 
 		if n == maxPages {
 			return endless(op, pool)
 		}
-		page, err := pager.NextPage(ctx)
-		if err != nil {
+		var list page[instanceAnswer]
+		if _, err := pager.NextPage(reading(ctx, &list)); err != nil {
 			return failed(ctx, op, pool, err)
 		}
-		for _, vm := range page.Value {
+		for _, vm := range list.Value {
 			if vm != nil {
 				do(vm)
 			}
@@ -64,68 +65,48 @@ func (c *Cloud) Instance(ctx context.Context, id fleet.ResourceID) (fleet.Instan
 	if err != nil {
 		return fleet.Instance{}, failed(ctx, op, id, err)
 	}
-	vm, err := p.NewVirtualMachineScaleSetVMsClient().Get(ctx, p.group, p.names[0], p.names[1],
+	var vm instanceAnswer
+	_, err = p.NewVirtualMachineScaleSetVMsClient().Get(reading(ctx, &vm), p.group, p.names[0], p.names[1],
 		&armcompute.VirtualMachineScaleSetVMsClientGetOptions{Expand: ptr(armcompute.InstanceViewTypesInstanceView)})
 	if err != nil {
 		return fleet.Instance{}, failed(ctx, op, id, err)
 	}
-	return instanceOf(&vm.VirtualMachineScaleSetVM), nil
+	return instanceOf(&vm), nil
 }
 
-func instanceOf(vm *armcompute.VirtualMachineScaleSetVM) fleet.Instance {
+func instanceOf(vm *instanceAnswer) fleet.Instance {
+	p := &vm.Properties
 	i := fleet.Instance{
-		ID:         fleet.ResourceID(text(vm.ID)),
-		InstanceID: text(vm.InstanceID),
-		Name:       text(vm.Name),
+		ID:                 fleet.ResourceID(vm.ID),
+		InstanceID:         vm.InstanceID,
+		Name:               vm.Name,
+		Size:               cmp.Or(vm.SKU.Name, p.HardwareProfile.VMSize),
+		VMID:               p.VMID,
+		ProvisioningState:  p.ProvisioningState,
+		LatestModelApplied: p.LatestModelApplied,
+		HostName:           p.OSProfile.ComputerName,
+		Protection:         fleet.Protection{ScaleIn: p.ProtectionPolicy.ProtectFromScaleIn, ScaleSetActions: p.ProtectionPolicy.ProtectFromScaleSetActions},
+		SecurityType:       p.SecurityProfile.SecurityType,
+		Image:              imageOf(p.StorageProfile.ImageReference),
+		Generation:         p.InstanceView.HyperVGeneration,
 	}
 	if len(vm.Zones) > 0 {
-		i.Zone = text(vm.Zones[0])
+		i.Zone = vm.Zones[0]
 	}
-	if vm.SKU != nil {
-		i.Size = text(vm.SKU.Name)
+	if d := p.StorageProfile.OSDisk; d.DiffDiskSettings == nil {
+		i.OSDisk = fleet.ResourceID(d.ManagedDisk.ID)
 	}
-	p := vm.Properties
-	if p == nil {
-		return i
-	}
-	i.VMID = text(p.VMID)
-	i.ProvisioningState = text(p.ProvisioningState)
-	i.LatestModelApplied = value(p.LatestModelApplied)
-	if p.OSProfile != nil {
-		i.HostName = text(p.OSProfile.ComputerName)
-	}
-	if i.Size == "" && p.HardwareProfile != nil {
-		i.Size = text(p.HardwareProfile.VMSize)
-	}
-	if p.ProtectionPolicy != nil {
-		i.Protection = fleet.Protection{
-			ScaleIn:         value(p.ProtectionPolicy.ProtectFromScaleIn),
-			ScaleSetActions: value(p.ProtectionPolicy.ProtectFromScaleSetActions),
+	for _, d := range p.StorageProfile.DataDisks {
+		if d != nil && d.ManagedDisk != nil {
+			i.DataDisks = append(i.DataDisks, fleet.AttachedDisk{LUN: d.LUN, Disk: fleet.ResourceID(d.ManagedDisk.ID)})
 		}
 	}
-	if p.SecurityProfile != nil {
-		i.SecurityType = text(p.SecurityProfile.SecurityType)
-	}
-	if s := p.StorageProfile; s != nil {
-		i.Image = imageOf(s.ImageReference)
-		if d := s.OSDisk; d != nil && d.DiffDiskSettings == nil && d.ManagedDisk != nil {
-			i.OSDisk = fleet.ResourceID(text(d.ManagedDisk.ID))
+	for _, st := range p.InstanceView.Statuses {
+		if st == nil {
+			continue
 		}
-		for _, d := range s.DataDisks {
-			if d != nil && d.ManagedDisk != nil {
-				i.DataDisks = append(i.DataDisks, fleet.AttachedDisk{LUN: value(d.Lun), Disk: fleet.ResourceID(text(d.ManagedDisk.ID))})
-			}
-		}
-	}
-	if v := p.InstanceView; v != nil {
-		i.Generation = text(v.HyperVGeneration)
-		for _, st := range v.Statuses {
-			if st == nil {
-				continue
-			}
-			if kind, state, ok := strings.Cut(text(st.Code), "/"); ok && strings.EqualFold(kind, "PowerState") {
-				i.Power = fleet.PowerState(strings.ToLower(state))
-			}
+		if kind, state, ok := strings.Cut(st.Code, "/"); ok && strings.EqualFold(kind, "PowerState") {
+			i.Power = fleet.PowerState(strings.ToLower(state))
 		}
 	}
 	return i

@@ -50,10 +50,8 @@ func (c *Cloud) Uses(ctx context.Context, definition fleet.ResourceID) ([]fleet.
 		}
 	}
 	for _, set := range sets {
-		err := c.eachInstance(ctx, set, "", func(vm *armcompute.VirtualMachineScaleSetVM) {
-			if vm.Properties != nil && vm.Properties.StorageProfile != nil {
-				note(vm.Properties.StorageProfile.ImageReference, vm.ID)
-			}
+		err := c.eachInstance(ctx, set, "", func(vm *instanceAnswer) {
+			note(vm.Properties.StorageProfile.ImageReference, &vm.ID)
 		})
 		if err != nil && !fleet.Is(err, fleet.KindNotFound) {
 			return nil, err
