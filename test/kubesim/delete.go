@@ -18,7 +18,13 @@ import (
 func (c *call) options() (metav1.DeleteOptions, error) {
 	var o metav1.DeleteOptions
 	if len(c.body) > 0 {
-		return o, decode(c.header.Get("Content-Type"), c.body, &o)
+		if err := decode(c.header.Get("Content-Type"), c.body, &o); err != nil {
+			return o, err
+		}
+		if len(o.DryRun) > 0 {
+			return o, apierrors.NewBadRequest("this server knows no dry runs")
+		}
+		return o, nil
 	}
 	if text := c.parameter("gracePeriodSeconds"); text != "" {
 		n, err := strconv.ParseInt(text, 10, 64)
@@ -100,7 +106,9 @@ func (s *Server) deleteOne(t *table, old *entry, options metav1.DeleteOptions, o
 	if pending {
 		return old, nil
 	}
-	of.Pod, of.Grace = pod, time.Duration(grace)*time.Second
+	if of.Grace = time.Duration(grace) * time.Second; of.Pod == nil {
+		of.Pod = pod
+	}
 	left := s.terminate(t, old, grace)
 	of.Gone = left == nil
 	s.deletions = append(s.deletions, of)

@@ -55,7 +55,7 @@ func (s *Server) evict(c *call, t *table) (answer, error) {
 		}
 		p.ResourceVersion = &marked.ResourceVersion
 	}
-	if _, err := s.deleteOne(t, old, options, Deletion{User: c.User, Eviction: true}); err != nil {
+	if _, err := s.deleteOne(t, old, options, Deletion{User: c.User, Eviction: true, Pod: pod}); err != nil {
 		return answer{}, err
 	}
 	return said(c.accept, http.StatusCreated, schema.GroupVersionKind{Version: "v1", Kind: "Status"},

@@ -31,8 +31,8 @@ type kind struct {
 	group, version, resource, name string
 	namespaced                     bool
 	fresh                          func() object
-	// custom resources have no protocol buffers, and no status of their own.
-	custom bool
+	custom                         bool // it has no protocol buffers
+	status                         bool // it has a status of its own
 	// generation: metadata.generation counts changes of the spec.
 	generation bool
 	// createOnUpdate: a PUT of what is missing makes it.
@@ -63,17 +63,17 @@ func (k *kind) of(o object) object {
 // it needs a resourceVersion, is as each kind's strategy in Kubernetes has it.
 func kinds() []*kind {
 	all := []*kind{
-		{version: "v1", resource: "nodes", name: "Node", fresh: func() object { return new(corev1.Node) }},
-		{version: "v1", resource: "pods", name: "Pod", namespaced: true, generation: true, fresh: func() object { return new(corev1.Pod) }},
-		{version: "v1", resource: "namespaces", name: "Namespace", fresh: func() object { return new(corev1.Namespace) }},
+		{version: "v1", resource: "nodes", name: "Node", status: true, fresh: func() object { return new(corev1.Node) }},
+		{version: "v1", resource: "pods", name: "Pod", status: true, namespaced: true, generation: true, fresh: func() object { return new(corev1.Pod) }},
+		{version: "v1", resource: "namespaces", name: "Namespace", status: true, fresh: func() object { return new(corev1.Namespace) }},
 		{version: "v1", resource: "secrets", name: "Secret", namespaced: true, fresh: func() object { return new(corev1.Secret) }},
 		{version: "v1", resource: "configmaps", name: "ConfigMap", namespaced: true, fresh: func() object { return new(corev1.ConfigMap) }},
 		{version: "v1", resource: "serviceaccounts", name: "ServiceAccount", namespaced: true, fresh: func() object { return new(corev1.ServiceAccount) }},
 		{version: "v1", resource: "events", name: "Event", namespaced: true, createOnUpdate: true, fresh: func() object { return new(corev1.Event) }},
 		{group: "coordination.k8s.io", version: "v1", resource: "leases", name: "Lease", namespaced: true, createOnUpdate: true, conditional: true, fresh: func() object { return new(coordinationv1.Lease) }},
-		{group: "apps", version: "v1", resource: "daemonsets", name: "DaemonSet", namespaced: true, generation: true, fresh: func() object { return new(appsv1.DaemonSet) }},
-		{group: "apps", version: "v1", resource: "replicasets", name: "ReplicaSet", namespaced: true, generation: true, fresh: func() object { return new(appsv1.ReplicaSet) }},
-		{group: "policy", version: "v1", resource: "poddisruptionbudgets", name: "PodDisruptionBudget", namespaced: true, generation: true, conditional: true, fresh: func() object { return new(policyv1.PodDisruptionBudget) }},
+		{group: "apps", version: "v1", resource: "daemonsets", name: "DaemonSet", status: true, namespaced: true, generation: true, fresh: func() object { return new(appsv1.DaemonSet) }},
+		{group: "apps", version: "v1", resource: "replicasets", name: "ReplicaSet", status: true, namespaced: true, generation: true, fresh: func() object { return new(appsv1.ReplicaSet) }},
+		{group: "policy", version: "v1", resource: "poddisruptionbudgets", name: "PodDisruptionBudget", status: true, namespaced: true, generation: true, conditional: true, fresh: func() object { return new(policyv1.PodDisruptionBudget) }},
 		{group: machineGroup, version: "v1beta1", resource: "machines", name: "Machine", namespaced: true, generation: true, conditional: true, custom: true, fresh: func() object { return new(unstructured.Unstructured) }},
 	}
 	for _, k := range all {

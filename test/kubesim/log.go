@@ -31,13 +31,21 @@ func (s *Server) log(c *call, t *table) (answer, error) {
 	if !known {
 		return answer{}, apierrors.NewBadRequest(fmt.Sprintf("container %s is not valid for pod %s", container, c.Name))
 	}
-	var printed []byte
-	if s.Log != nil {
-		printed = s.Log(pod.Namespace, pod.Name)
-	}
-	if printed == nil {
-		return answer{}, apierrors.NewBadRequest(fmt.Sprintf("container %q in pod %q is waiting to start: ContainerCreating", container, c.Name))
-	}
+	hook := s.Log
+	return answer{later: func() (answer, error) {
+		var printed []byte
+		if hook != nil {
+			printed = hook(pod.Namespace, pod.Name)
+		}
+		if printed == nil {
+			return answer{}, apierrors.NewBadRequest(fmt.Sprintf("container %q in pod %q is waiting to start: ContainerCreating", container, pod.Name))
+		}
+		return c.part(printed)
+	}}, nil
+}
+
+// part gives as much of a log as is asked for.
+func (c *call) part(printed []byte) (answer, error) {
 	if text := c.parameter("tailLines"); text != "" {
 		lines, err := strconv.Atoi(text)
 		if err != nil || lines < 0 {

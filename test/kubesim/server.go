@@ -23,7 +23,8 @@ const maxBody = 3 << 20
 
 // Server is the API server. Its zero value is a new cluster, where everybody may
 // do everything. Its fields may be changed while no request is under way. The
-// hooks are called without the lock, on the goroutine of the request.
+// hooks are called without the lock, on the goroutine of the request, so they may
+// use the server.
 type Server struct {
 	// Users says what each user may do. Who is not in it may do nothing. nil
 	// lets everybody do everything.
@@ -206,6 +207,8 @@ type answer struct {
 	contentType string
 	body        []byte
 	retryAfter  int // seconds
+	// later gives the answer instead, once the lock is given back.
+	later func() (answer, error)
 }
 
 func (a answer) header() http.Header {
@@ -251,6 +254,9 @@ func refusal(accept string, err error) answer {
 func (s *Server) serve(request *http.Request, user string, body []byte) answer {
 	c := s.parse(request, user, body)
 	a, err := s.answer(c)
+	if err == nil && a.later != nil {
+		a, err = a.later()
+	}
 	if err != nil {
 		a = refusal(c.accept, err)
 	}
@@ -273,6 +279,9 @@ func (s *Server) answer(c *call) (answer, error) {
 	if err := s.authorize(c); err != nil {
 		return answer{}, err
 	}
+	if c.parameter("dryRun") != "" {
+		return answer{}, apierrors.NewBadRequest("this server knows no dry runs")
+	}
 	if c.Group == "authorization.k8s.io" {
 		return s.review(c)
 	}
@@ -287,7 +296,7 @@ func (s *Server) answer(c *call) (answer, error) {
 			"only the following media types are accepted: "+contentJSON+", "+contentProto, 0, false)
 	}
 	switch {
-	case c.Subresource == "" || c.Subresource == "status" && (c.Verb == "get" || c.Verb == "update" || c.Verb == "patch"):
+	case c.Subresource == "" || c.Subresource == "status" && t.kind.status && (c.Verb == "get" || c.Verb == "update" || c.Verb == "patch"):
 		return s.stored(c, t)
 	case c.Resource == "pods" && c.Subresource == "eviction" && c.Verb == "create":
 		return s.evict(c, t)

@@ -386,7 +386,13 @@ func (f tripper) RoundTrip(r *http.Request) (*http.Response, error) { return f(r
 
 func TestLog(t *testing.T) {
 	printed := []byte("one\ntwo\nthree\n")
-	s := kubesim.Server{Log: func(string, string) []byte { return printed }}
+	var s kubesim.Server
+	s.Log = func(namespace, name string) []byte {
+		if s.Pod(namespace, name) == nil { // so it may ask
+			t.Errorf("no pod %s/%s", namespace, name)
+		}
+		return printed
+	}
 	s.Put(pod("ns", "p", "n"))
 	pods := client(t, &s, "me").CoreV1().Pods("ns")
 	for want, options := range map[string]*corev1.PodLogOptions{

@@ -63,9 +63,7 @@ func serverPatch(w *world) {
 	_, err = w.patchNode(name, `{"metadata":{"annotations":{"not a key":"y"}}}`)
 	w.says(err, metav1.StatusReasonInvalid, "metadata.annotations")
 	_, err = w.patchNode(name, `{"metadata":{"annotations":{"x":1}}}`)
-	if err == nil {
-		w.Error("an annotation is a number")
-	}
+	w.says(err, metav1.StatusReasonInvalid, "")
 	_, err = w.patchNode(w.name+"-none", `{"metadata":{"annotations":{"x":"y"}}}`)
 	w.says(err, metav1.StatusReasonNotFound, fmt.Sprintf("nodes %q not found", w.name+"-none"))
 
@@ -155,6 +153,9 @@ func serverCreate(w *world) {
 	w.says(err, metav1.StatusReasonInvalid, "may not be more than 1048576 bytes")
 	_, err = secrets.Create(w.ctx, &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Name: w.name}, Data: map[string][]byte{"a": make([]byte, 4<<20)}}, metav1.CreateOptions{})
 	w.says(err, metav1.StatusReasonRequestEntityTooLarge, "limit is 3145728")
+
+	_, err = secrets.Create(w.ctx, &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Name: w.name, ResourceVersion: "1"}}, metav1.CreateOptions{})
+	w.says(err, metav1.StatusReasonUnknown, "resourceVersion should not be set on objects to be created")
 
 	made, err := secrets.Create(w.ctx, &corev1.Secret{
 		ObjectMeta: metav1.ObjectMeta{GenerateName: w.name + "-", UID: "ours"}, Data: map[string][]byte{"a": []byte("b")}, Immutable: ptr(true),
