@@ -48,6 +48,7 @@ var rooms = map[string][]string{
 	"test/scenario":      {},
 	"test/scenario/play": {"internal", "test"},
 	"test/kubesim":       {},
+	"test/denial":        {"internal", "test"},
 	"charts":             {"internal"},
 }
 

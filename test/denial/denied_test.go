@@ -195,7 +195,12 @@ func TestRollbackDeniedInCluster(t *testing.T) {
 		t.Run("without "+v.String(), func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				w := captured(t, actions, nil, without(rules, v))
-				_, err := w.open(nil).Rollback(t.Context(), engine.RollbackRequest{Node: donor})
+				p, err := w.open(nil).PlanRollback(t.Context(), engine.RollbackRequest{Node: donor})
+				must(t, err)
+				if len(p.Problems) == 0 {
+					t.Error("the plan sees no problem")
+				}
+				_, err = w.open(nil).Rollback(t.Context(), engine.RollbackRequest{Node: donor})
 				w.refused(err, v.verb+" "+v.resource())
 			})
 		})

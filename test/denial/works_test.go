@@ -1,6 +1,7 @@
 package denial
 
 import (
+	"context"
 	"maps"
 	"slices"
 	"strings"
@@ -8,6 +9,10 @@ import (
 	"testing/synctest"
 	"time"
 
+	corev1 "k8s.io/api/core/v1"
+
+	"github.com/ortet/ortet/internal/azure"
+	"github.com/ortet/ortet/internal/cluster/kube"
 	"github.com/ortet/ortet/internal/engine"
 	"github.com/ortet/ortet/internal/fleet"
 )
@@ -26,9 +31,7 @@ func fullRequest(deallocate bool) engine.CaptureRequest {
 
 // linked are documented actions that no request of Ortet's bears as its own:
 // Azure checks them on what a request names besides its target. That they are
-// needed all the same shows in the contract suite of package azuretest, which
-// makes each change with exactly its own actions after it was refused without
-// any one of them, and in TestLinkedActionsAreNeeded.
+// needed all the same shows in TestLinkedActionsAreNeeded.
 var linked = map[string]string{
 	"Microsoft.Compute/disks/beginGetAccess/action":     "of the disk that a snapshot copies",
 	"Microsoft.Compute/snapshots/beginGetAccess/action": "of the snapshot that a disk or a version copies",
@@ -123,4 +126,52 @@ func capture(w *world, q engine.CaptureRequest) engine.CaptureResult {
 		w.t.Errorf("the donor is not as it was found: %+v", n)
 	}
 	return result
+}
+
+// trusting is a cloud whose preflight sees nothing.
+type trusting struct{ azure.Cloud }
+
+func (trusting) Denied(context.Context, fleet.ResourceID, []string) ([]string, error) {
+	return nil, nil
+}
+
+// TestLinkedActionsAreNeeded: without a linked action, and with a preflight that
+// does not see it, the capture fails at Azure's own check, which names it, and
+// gives the donor back.
+func TestLinkedActionsAreNeeded(t *testing.T) {
+	onGroup, onSubscription := documentedActions(t)
+	rules := documentedRules(t, conditions...)
+	for action := range linked {
+		t.Run("without "+short(action), func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				w := newWorld(t, less(onGroup, action), onSubscription, rules)
+				before := w.kube.Node(donor)
+				_, err := w.openOn(rules, func(c azure.Cloud) azure.Cloud { return trusting{c} }).Capture(t.Context(), fullRequest(false))
+				if engine.ExitCode(err) != engine.ExitFailed || !strings.Contains(err.Error(), action) {
+					t.Errorf("exit code %d: %v", engine.ExitCode(err), err)
+				}
+				if after := w.kube.Node(donor); after.Spec.Unschedulable || !maps.Equal(after.Annotations, before.Annotations) || after.Status.Conditions[0].Status != corev1.ConditionTrue {
+					t.Errorf("the donor was %+v, and is %+v", before, after)
+				}
+			})
+		})
+	}
+}
+
+// TestStatusNeedsLess: what the documentation says that looking needs is enough
+// for it.
+func TestStatusNeedsLess(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := captured(t, azure.ReadActions(), nil, []kube.Rule{
+			{Resource: "nodes", Verbs: []string{"list"}}, {Namespace: kube.DefaultNamespace, Resource: "secrets", Verbs: []string{"get"}},
+		})
+		pools, err := w.open(nil).Status(t.Context(), nil)
+		must(t, err)
+		if len(pools) != 1 || pools[0].Problem != "" || len(pools[0].Versions) != 2 || pools[0].Capture == nil {
+			t.Errorf("%+v", pools)
+		}
+		if wrote := w.wrote(); len(wrote) > 0 {
+			t.Errorf("looking asks for changes: %q", wrote)
+		}
+	})
 }

@@ -324,13 +324,19 @@ func (m machines) Shutdown(_ context.Context, id string, _ bool) error {
 // that preflight asks for, which are nil for a rollback.
 func (w *world) open(asked []kube.Rule) *engine.Engine {
 	w.t.Helper()
+	return w.openOn(asked, func(c azure.Cloud) azure.Cloud { return c })
+}
+
+// openOn does so with a cloud of another kind.
+func (w *world) openOn(asked []kube.Rule, change func(azure.Cloud) azure.Cloud) *engine.Engine {
+	w.t.Helper()
 	cloud, err := arm.New(arm.Options{Cloud: azsim.Cloud(azsim.InProcess), Credential: w.azure.Credential(w.client), Transport: w.azure.Transport()})
 	must(w.t, err)
 	c, err := kube.New(kube.Config{REST: w.kube.Config(user)})
 	must(w.t, err)
 	quiet := slog.New(slog.DiscardHandler)
 	e, err := engine.New(engine.Config{
-		Cloud:   azure.Audit(azure.Retry(azure.Limit(cloud, azure.Limits{}), azure.RetryPolicy{}), quiet),
+		Cloud:   change(azure.Audit(azure.Retry(azure.Limit(cloud, azure.Limits{}), azure.RetryPolicy{}), quiet)),
 		Cluster: c, Logger: quiet, Version: "test", Image: "ortet:test", Namespace: kube.DefaultNamespace, Holder: "test",
 		Accesses: kube.Accesses(asked), Liveness: func(string) engine.Liveness { return engine.Unknown },
 	})
