@@ -45,6 +45,8 @@ func appendJSON(b []byte, v any) ([]byte, error) {
 		return appendString(b, v), nil
 	case bool:
 		return strconv.AppendBool(b, v), nil
+	case json.RawMessage:
+		return append(b, v...), nil
 	case int:
 		return strconv.AppendInt(b, int64(v), 10), nil
 	case map[string]any:

@@ -260,13 +260,10 @@ var (
 	filterAnd    = regexp.MustCompile(`(?i)\s+and\s+`)
 )
 
-// instanceFilter compiles $filter.
+// instanceFilter compiles $filter; it is nil for none.
 func instanceFilter(filter string) (instancePredicate, error) {
-	all := func(*instance, *armcompute.VirtualMachineScaleSetVM, *armcompute.VirtualMachineScaleSetVM) bool {
-		return true
-	}
 	if strings.TrimSpace(filter) == "" {
-		return all, nil
+		return nil, nil
 	}
 	var terms []instancePredicate
 	for _, term := range filterAnd.Split(strings.TrimSpace(filter), -1) {

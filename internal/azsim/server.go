@@ -75,6 +75,7 @@ type Server struct {
 	mu         sync.Mutex        // guards what follows, never held over a wait
 	drawn      map[string]uint32 // how often each stream of chance was begun
 	tokens     map[string]claims // of tokens that were found right
+	skus       map[string][]any  // encoded, by region
 	stale      map[string]*reply
 	profile    Profile
 	types      map[string]*resourceType
@@ -125,6 +126,7 @@ func (s *Server) init() {
 		}
 		s.ctx, s.stop = context.WithCancel(context.Background())
 		s.drawn, s.tokens = map[string]uint32{}, map[string]claims{}
+		s.skus = map[string][]any{}
 		s.profile = DefaultProfile()
 		for k, v := range s.Profile {
 			s.profile[k] = v

@@ -4,6 +4,7 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+	"sync"
 )
 
 // A vmSize is what matters of a VM size when an image is to boot on it. The
@@ -100,14 +101,19 @@ func vmSizes() []vmSize {
 	}
 }
 
+// sizesByName are all sizes by their lower-case name, and never change.
+var sizesByName = sync.OnceValue(func() map[string]vmSize {
+	out := map[string]vmSize{}
+	for _, s := range vmSizes() {
+		out[strings.ToLower(s.name)] = s
+	}
+	return out
+})
+
 // findSize looks a size up in any letter case.
 func findSize(name string) (vmSize, bool) {
-	for _, s := range vmSizes() {
-		if strings.EqualFold(s.name, name) {
-			return s, true
-		}
-	}
-	return vmSize{}, false
+	s, ok := sizesByName()[strings.ToLower(name)]
+	return s, ok
 }
 
 // sizeNames lists all sizes, as the refusal of an unknown one does.

@@ -1,6 +1,7 @@
 package azsim
 
 import (
+	"encoding/json"
 	"regexp"
 	"strings"
 )
@@ -32,11 +33,31 @@ func listSKUs(c *call) (*reply, error) {
 		if where != "" && normLocation(where) != normLocation(l.Name) {
 			continue
 		}
-		for _, z := range vmSizes() {
-			items = append(items, z.sku(l.Name, l.Zones))
+		skus, err := c.s.skusOf(l)
+		if err != nil {
+			return nil, err
 		}
+		items = append(items, skus...)
 	}
 	return ok(map[string]any{"value": items}), nil
+}
+
+// skusOf encodes the sizes of a region, which never change, once. The caller
+// holds the lock.
+func (s *Server) skusOf(l Location) ([]any, error) {
+	if known := s.skus[l.Name]; known != nil {
+		return known, nil
+	}
+	var out []any
+	for _, z := range vmSizes() {
+		data, err := encodeJSON(z.sku(l.Name, l.Zones))
+		if err != nil {
+			return nil, err
+		}
+		out = append(out, json.RawMessage(data))
+	}
+	s.skus[l.Name] = out
+	return out, nil
 }
 
 func listSizes(c *call) (*reply, error) {

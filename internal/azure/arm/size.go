@@ -12,7 +12,6 @@ import (
 	"strings"
 
 	"github.com/Azure/azure-sdk-for-go/sdk/azcore/runtime"
-	"github.com/Azure/azure-sdk-for-go/sdk/resourcemanager/compute/armcompute/v8"
 
 	"github.com/ortet/ortet/internal/fleet"
 )
@@ -38,10 +37,10 @@ func (c *Cloud) Size(ctx context.Context, subscription, location, size string) (
 		if n == maxPages {
 			return fleet.SizeInfo{}, endless(op, on)
 		}
-		var found *armcompute.ResourceSKU
+		var found *skuAnswer
 		var err error
-		next, err = c.streamSKUs(ctx, next, func(sku *armcompute.ResourceSKU) bool {
-			if !strings.EqualFold(text(sku.ResourceType), "virtualMachines") || !strings.EqualFold(text(sku.Name), size) || !offered(sku, location) {
+		next, err = c.streamSKUs(ctx, next, func(sku *skuAnswer) bool {
+			if !strings.EqualFold(sku.ResourceType, "virtualMachines") || !strings.EqualFold(sku.Name, size) || !offered(sku, location) {
 				return true
 			}
 			found = sku
@@ -58,9 +57,20 @@ func (c *Cloud) Size(ctx context.Context, subscription, location, size string) (
 		Err: fmt.Errorf("%s is not offered in %s", size, location)}
 }
 
-func offered(sku *armcompute.ResourceSKU, location string) bool {
+// skuAnswer is what is wanted of a ResourceSKU.
+type skuAnswer struct {
+	ResourceType string   `json:"resourceType"`
+	Name         string   `json:"name"`
+	Locations    []string `json:"locations"`
+	Capabilities []struct {
+		Name  string `json:"name"`
+		Value string `json:"value"`
+	} `json:"capabilities"`
+}
+
+func offered(sku *skuAnswer, location string) bool {
 	for _, l := range sku.Locations {
-		if sameRegion(text(l), location) {
+		if sameRegion(l, location) {
 			return true
 		}
 	}
@@ -69,7 +79,7 @@ func offered(sku *armcompute.ResourceSKU, location string) bool {
 
 // streamSKUs reads one page and gives the address of the next. yield returns
 // false to end the reading.
-func (c *Cloud) streamSKUs(ctx context.Context, address string, yield func(*armcompute.ResourceSKU) bool) (next string, err error) {
+func (c *Cloud) streamSKUs(ctx context.Context, address string, yield func(*skuAnswer) bool) (next string, err error) {
 	req, err := runtime.NewRequest(ctx, http.MethodGet, address)
 	if err != nil {
 		return "", err
@@ -99,7 +109,7 @@ func (c *Cloud) streamSKUs(ctx context.Context, address string, yield func(*armc
 				return "", err
 			}
 			for d.More() {
-				var sku armcompute.ResourceSKU
+				var sku skuAnswer
 				if err := d.Decode(&sku); err != nil {
 					return "", err
 				}
@@ -143,8 +153,8 @@ func expect(d *json.Decoder, want json.Delim) error {
 	return nil
 }
 
-func sizeOf(sku *armcompute.ResourceSKU) fleet.SizeInfo {
-	s := fleet.SizeInfo{Name: text(sku.Name)}
+func sizeOf(sku *skuAnswer) fleet.SizeInfo {
+	s := fleet.SizeInfo{Name: sku.Name}
 	list := func(v string) []string {
 		var out []string
 		for _, x := range strings.Split(v, ",") {
@@ -155,10 +165,7 @@ func sizeOf(sku *armcompute.ResourceSKU) fleet.SizeInfo {
 		return out
 	}
 	for _, k := range sku.Capabilities {
-		if k == nil {
-			continue
-		}
-		switch v := text(k.Value); text(k.Name) {
+		switch v := k.Value; k.Name {
 		case "CpuArchitectureType":
 			s.Architecture = v
 		case "HyperVGenerations":
