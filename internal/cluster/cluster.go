@@ -43,6 +43,9 @@ type DrainOptions struct {
 	// Without it the drain fails, naming what blocked: at the deadline, or at
 	// once where waiting cannot help.
 	Force bool
+	// Leave names pods in Ortet's namespace that stay, whatever they are: they end
+	// by themselves.
+	Leave []string
 }
 
 // DrainEvent is something that a person who watches wants to see.

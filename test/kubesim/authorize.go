@@ -67,7 +67,7 @@ func (s *Server) authorize(c *call) error {
 		return nil
 	}
 	if c.Path != "" {
-		return apierrors.NewForbidden(schema.GroupResource{}, "", fmt.Errorf("User %q cannot %s path %q", c.User, c.Verb, c.Path))
+		return apierrors.NewForbidden(schema.GroupResource{}, "", words("User %q cannot %s path %q", c.User, c.Verb, c.Path))
 	}
 	resource := c.Resource
 	if c.Subresource != "" {
@@ -78,7 +78,7 @@ func (s *Server) authorize(c *call) error {
 		where = fmt.Sprintf("in the namespace %q", c.Namespace)
 	}
 	return apierrors.NewForbidden(schema.GroupResource{Group: c.Group, Resource: c.Resource}, c.Name,
-		fmt.Errorf("User %q cannot %s resource %q in API group %q %s", c.User, c.Verb, resource, c.Group, where))
+		words("User %q cannot %s resource %q in API group %q %s", c.User, c.Verb, resource, c.Group, where))
 }
 
 // review answers a user who asks what he may do.

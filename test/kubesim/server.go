@@ -234,6 +234,13 @@ func Refuse(request *http.Request, err error) *http.Response {
 	return refusal(accepted(request.Header.Get("Accept"), true), err).response(request)
 }
 
+// wordsError is what the API server says, in its own way of writing errors.
+type wordsError string
+
+func (w wordsError) Error() string { return string(w) }
+
+func words(format string, values ...any) error { return wordsError(fmt.Sprintf(format, values...)) }
+
 // refusal writes an error as the API server does.
 func refusal(accept string, err error) answer {
 	var status apierrors.APIStatus

@@ -3,12 +3,12 @@ package kubesim
 import (
 	"bytes"
 	"maps"
+	"strings"
 
 	coordinationv1 "k8s.io/api/coordination/v1"
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/equality"
 	apivalidation "k8s.io/apimachinery/pkg/api/validation"
-	"k8s.io/apimachinery/pkg/api/validation/path"
 	metavalidation "k8s.io/apimachinery/pkg/apis/meta/v1/validation"
 	"k8s.io/apimachinery/pkg/util/validation/field"
 )
@@ -25,7 +25,7 @@ func validate(k *kind, o, was object) field.ErrorList {
 		case "namespaces":
 			name = apivalidation.NameIsDNSLabel
 		case "events":
-			name = path.ValidatePathSegmentName
+			name = segment
 		}
 		errs = apivalidation.ValidateObjectMetaAccessor(o, k.namespaced, name, metadata)
 	} else {
@@ -60,6 +60,14 @@ func validate(k *kind, o, was object) field.ErrorList {
 		errs = append(errs, validatePod(o, before)...)
 	}
 	return errs
+}
+
+// segment is all that an Event's name has to be: a part of an address.
+func segment(name string, _ bool) []string {
+	if name == "." || name == ".." || strings.ContainsAny(name, "/%") {
+		return []string{"may not be '.' or '..', and not contain '/' or '%'"}
+	}
+	return nil
 }
 
 func validateSecret(o, was *corev1.Secret) (errs field.ErrorList) {

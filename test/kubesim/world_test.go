@@ -228,7 +228,7 @@ func TestListExpires(t *testing.T) {
 		if !apierrors.IsResourceExpired(err) {
 			t.Fatalf("%v", err)
 		}
-		rest, err := nodes.List(t.Context(), metav1.ListOptions{Continue: err.(apierrors.APIStatus).Status().Continue}) //nolint:errorlint // as the client made it
+		rest, err := nodes.List(t.Context(), metav1.ListOptions{Continue: err.(apierrors.APIStatus).Status().Continue})
 		must(t, err)
 		var names []string
 		for i := range rest.Items {

@@ -140,7 +140,7 @@ func (s *Server) update(c *call, t *table) (answer, error) {
 			return answer{}, apierrors.NewNotFound(t.kind.groupResource(), c.Name)
 		}
 		if uid := o.GetUID(); uid != "" {
-			return answer{}, conflict(t.kind, c.Name, fmt.Errorf("Precondition failed: UID in precondition: %s, UID in object meta: ", uid))
+			return answer{}, conflict(t.kind, c.Name, words("Precondition failed: UID in precondition: %s, UID in object meta: ", uid))
 		}
 		o.SetResourceVersion("")
 		e, err := s.make(c, t, o)
@@ -173,7 +173,7 @@ func conflict(k *kind, name string, err error) error {
 func (s *Server) change(t *table, old *entry, o object, subresource string) (*entry, error) {
 	was := old.object
 	if uid := o.GetUID(); uid != "" && uid != was.GetUID() {
-		return nil, conflict(t.kind, was.GetName(), fmt.Errorf("Precondition failed: UID in precondition: %s, UID in object meta: %s", uid, was.GetUID()))
+		return nil, conflict(t.kind, was.GetName(), words("Precondition failed: UID in precondition: %s, UID in object meta: %s", uid, was.GetUID()))
 	}
 	if revision := o.GetResourceVersion(); revision != "" && revision != was.GetResourceVersion() {
 		return nil, conflict(t.kind, was.GetName(), errModified)

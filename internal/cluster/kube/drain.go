@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"slices"
 	"sort"
 	"strings"
 	"sync"
@@ -167,6 +168,7 @@ func (d *drain) helper(ctx context.Context) *kubectl.Helper {
 		ChunkSize:            podsPage,
 		Out:                  io.Discard,
 		ErrOut:               io.Discard,
+		AdditionalFilters:    []kubectl.PodFilter{d.leave},
 		OnPodDeletionOrEvictionStarted: func(pod *corev1.Pod, eviction bool) {
 			what := "evicting"
 			if !eviction {
@@ -180,6 +182,14 @@ func (d *drain) helper(ctx context.Context) *kubectl.Helper {
 			}
 		},
 	}
+}
+
+// leave passes over the pods that are to stay.
+func (d *drain) leave(pod corev1.Pod) kubectl.PodDeleteStatus {
+	if pod.Namespace == d.cluster.namespace && slices.Contains(d.options.Leave, pod.Name) {
+		return kubectl.MakePodDeleteStatusSkip()
+	}
+	return kubectl.MakePodDeleteStatusOkay()
 }
 
 // seconds rounds up, since 0 would mean at once.
