@@ -113,3 +113,34 @@ func TestSecretIsNotShown(t *testing.T) {
 		t.Error("Reveal gives another value")
 	}
 }
+
+// FuzzResourceID asserts that ids from anywhere can be taken apart, and that
+// what is made of a pool's id stays in its group.
+func FuzzResourceID(f *testing.F) {
+	f.Add("/subscriptions/s/resourceGroups/g/providers/Microsoft.Compute/disks/d", "x")
+	f.Add("//", "")
+	f.Add("resourceGroups", "/")
+	f.Add("/subscriptions/a/subscriptions/b/resourceGroups/", "..")
+	f.Fuzz(func(t *testing.T, s, name string) {
+		id := ResourceID(s)
+		if !id.Equal(id) || !id.Equal(ResourceID(strings.ToUpper(s))) && s == strings.ToLower(s) && isASCII(s) {
+			t.Error("it is not itself")
+		}
+		if strings.Contains(id.Name(), "/") || len(id.Parent()) > len(id) {
+			t.Errorf("name %q, parent %q", id.Name(), id.Parent())
+		}
+		if child := id.Child("kind", name); !strings.Contains(name, "/") && (child.Name() != name || s != "" && child.Parent() != id) {
+			t.Errorf("child %q has the name %q and the parent %q", child, child.Name(), child.Parent())
+		}
+		if in := id.In("disks", name); !strings.HasPrefix(string(in), string(id.Group())+"/") || in.Group() != id.Group() {
+			t.Errorf("%q is not in %q", in, id.Group())
+		}
+		if ValidName(name) && strings.ContainsAny(name, "/?#%\\ \t\n'\"") || (name == "." || name == "..") && ValidName(name) {
+			t.Errorf("%q is taken for a name", name)
+		}
+	})
+}
+
+func isASCII(s string) bool {
+	return !strings.ContainsFunc(s, func(r rune) bool { return r > 127 })
+}

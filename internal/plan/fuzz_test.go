@@ -60,3 +60,89 @@ func FuzzNames(f *testing.F) {
 		}
 	})
 }
+
+// FuzzVersions decides over any versions that a gallery may list: what goes is
+// never what is referred to, in the making, blocked, somebody else's, the one in
+// use, or the last to go back to; and what is gone back to was made and not left.
+func FuzzVersions(f *testing.F) {
+	f.Add("2026.11.19 2026.11.20 2026.11.21", []byte{0, 0, 0}, uint8(2), 2, "previous")
+	f.Add("1.0.0 1.0.99999999999999999999 x..y 2.0.0 2.0.0", []byte{1, 8, 3, 200, 17}, uint8(0), 0, "x..y")
+	f.Add("2026.11.21 2026.1121.090000 2027.01.01 2027.01.02", []byte{4, 0, 2, 64}, uint8(3), -1, "")
+	f.Add("", []byte{}, uint8(9), 3, "previous")
+	const pool = fleet.ResourceID("/subscriptions/s/resourceGroups/g/providers/Microsoft.Compute/virtualMachineScaleSets/p")
+	definition := DefinitionOf(pool)
+	f.Fuzz(func(t *testing.T, names string, bits []byte, current uint8, history int, to string) {
+		states := []string{Succeeded, Succeeded, Succeeded, Succeeded, Failed, Creating, Deleting, ""}
+		var versions []fleet.ImageVersion
+		var uses []fleet.ImageUse
+		seen := map[string]bool{}
+		for i, name := range strings.Fields(names) {
+			if len(versions) == 20 || seen[strings.ToLower(name)] {
+				continue
+			}
+			seen[strings.ToLower(name)] = true
+			b := byte(0)
+			if i < len(bits) {
+				b = bits[i]
+			}
+			v := fleet.ImageVersion{ID: definition.Child("versions", name), Name: name, ProvisioningState: states[b&7], Tags: map[string]string{}}
+			v.Published = time.Unix(int64(b>>5)*1000, 0)
+			v.DeletionBlocked = b%11 == 10
+			if b&8 == 0 {
+				v.Tags[fleet.TagBuiltFrom] = "n"
+			}
+			if b%13 == 12 {
+				v.Tags[fleet.TagRolledBack] = name
+			}
+			if b%7 == 6 {
+				uses = append(uses, fleet.ImageUse{Image: fleet.ResourceID(strings.ToUpper(string(v.ID))), By: pool})
+			}
+			versions = append(versions, v)
+		}
+		inUse := definition.Child("versions", "none")
+		if int(current) < len(versions) {
+			inUse = versions[current].ID
+		}
+		doomed, spared := Prune(versions, uses, inUse, history)
+		goes := map[string]bool{}
+		for _, v := range doomed {
+			goes[v.Name] = true
+			if v.ID.Equal(inUse) || !Ours(v.Tags) || v.DeletionBlocked || v.ProvisioningState != Succeeded && v.ProvisioningState != Failed {
+				t.Errorf("%+v goes", v)
+			}
+			for _, u := range uses {
+				if u.Image.Equal(v.ID) {
+					t.Errorf("%s goes, which %s refers to", v.Name, u.By)
+				}
+			}
+		}
+		// The one in use is made by now, whatever this list says: pruning is for then.
+		good, left := 1, 1
+		for _, v := range versions {
+			if !v.ID.Equal(inUse) && v.ProvisioningState == Succeeded && Ours(v.Tags) && !RolledBack(v) {
+				good++
+				if !goes[v.Name] {
+					left++
+				}
+			}
+		}
+		if left < min(good, leastGood) {
+			t.Errorf("%d good versions of %d are left", left, good)
+		}
+		if len(doomed)+len(spared) > len(versions) {
+			t.Errorf("%d go and %d are spared, of %d", len(doomed), len(spared), len(versions))
+		}
+
+		p := fleet.Pool{ID: pool, Model: fleet.Model{Image: fleet.ImageReference{ID: inUse}}}
+		r, problem := ReturnTo(versions, p, to)
+		if problem != nil {
+			if problem.What == "" || problem.WayOut == "" {
+				t.Errorf("%+v", problem)
+			}
+			return
+		}
+		if r.To.ProvisioningState != Succeeded || (to == "" || to == Previous) && (RolledBack(r.To) || r.To.ID.Equal(inUse)) || r.TagFrom != "" && !r.TagFrom.Equal(inUse) {
+			t.Errorf("goes back to %+v", r)
+		}
+	})
+}

@@ -1,9 +1,11 @@
 package wire
 
 import (
+	"bytes"
 	"encoding/json"
 	"strings"
 	"testing"
+	"unicode"
 )
 
 const sha = "e3b0c44298fc1c149afbf4c8996fb92427ae41e4649b934ca495991b7852b855"
@@ -42,7 +44,26 @@ func TestParseGeneralizeLine(t *testing.T) {
 	}
 }
 
+// eachText calls do for every text in decoded JSON.
+func eachText(tree any, do func(string)) {
+	switch v := tree.(type) {
+	case string:
+		do(v)
+	case []any:
+		for _, x := range v {
+			eachText(x, do)
+		}
+	case map[string]any:
+		for k, x := range v {
+			do(k)
+			eachText(x, do)
+		}
+	}
+}
+
 func FuzzParseGeneralizeLine(f *testing.F) {
+	f.Add([]byte(`{"report":{"outcome":"SecretsFound","at":"2026-11-21T10:00:00.5+01:00","saved":[{"kind":"protectedSettings","name":"x","sha256":"` + sha + `","sealed":"` + strings.Repeat("A", 64) + `"}],"unsaved":["a\u2028b"],"bytes":9223372036854775807}}`))
+	f.Add([]byte(`{"PROGRESS":"x","progress":"y"}`))
 	f.Add([]byte(`{"progress":"looking"}`))
 	f.Add([]byte(`{"report":{"outcome":"Generalized","findings":[{"path":"/a","class":"PoolCredential","rule":"r","accepted":true}]}}`))
 	f.Fuzz(func(t *testing.T, line []byte) {
@@ -54,8 +75,22 @@ func FuzzParseGeneralizeLine(f *testing.F) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		if _, err := ParseGeneralizeLine(again); err != nil {
-			t.Errorf("what was accepted does not come back: %v", err)
+		once, err := ParseGeneralizeLine(again)
+		if err != nil {
+			t.Fatalf("what was accepted does not come back: %v", err)
 		}
+		if twice, err := json.Marshal(once); err != nil || !bytes.Equal(again, twice) {
+			t.Errorf("%s\nbecame\n%s (%v)", again, twice, err)
+		}
+		// It can be shown: nothing in it moves a cursor.
+		var tree any
+		if err := json.Unmarshal(again, &tree); err != nil {
+			t.Fatal(err)
+		}
+		eachText(tree, func(s string) {
+			if strings.ContainsFunc(s, unicode.IsControl) {
+				t.Errorf("%q was accepted", s)
+			}
+		})
 	})
 }
