@@ -24,11 +24,15 @@ const ephemeralOSDisk = "ephemeral"
 
 var diskName = regexp.MustCompile(`^[A-Za-z0-9_][A-Za-z0-9_.-]{0,78}[A-Za-z0-9_]$|^[A-Za-z0-9_]$`)
 
+// diskOperations is where operations on disks and snapshots are asked about; their
+// changes are answered with 202.
+const diskOperations = "DiskOperations"
+
 func diskType() *resourceType {
 	h := hooks[armcompute.Disk]{accepted: true, check: checkDisk, work: diskWork}
 	seen := func(e *entry) bool { return e.extra != ephemeralOSDisk }
 	return &resourceType{
-		name: "Microsoft.Compute/disks", versions: diskVersions(), global: true, operations: "DiskOperations",
+		name: "Microsoft.Compute/disks", versions: diskVersions(), global: true, operations: diskOperations,
 		put:    func(c *call) (*reply, error) { return put(c, h) },
 		patch:  func(c *call) (*reply, error) { return patch(c, h) },
 		remove: removeDisk,

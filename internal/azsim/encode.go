@@ -171,11 +171,13 @@ func appendStruct(b []byte, v reflect.Value, sh *shape) ([]byte, error) {
 		}
 		first = false
 		b = append(b, f.key...)
-		if at, isTime := x.Interface().(*time.Time); f.time && isTime {
-			b = append(b, '"')
-			b = at.UTC().AppendFormat(b, time.RFC3339Nano)
-			b = append(b, '"')
-			continue
+		if f.time {
+			if at, ok := x.Interface().(*time.Time); ok {
+				b = append(b, '"')
+				b = at.UTC().AppendFormat(b, time.RFC3339Nano)
+				b = append(b, '"')
+				continue
+			}
 		}
 		if b, err = appendValue(b, x); err != nil {
 			return b, err

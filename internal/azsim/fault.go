@@ -315,6 +315,9 @@ func (c *call) pretend() (*reply, error) {
 		}
 		body, status = mergePatch(was, tree, false), http.StatusOK
 	}
+	if c.rt != nil && c.rt.operations == diskOperations { // as hooks.accepted has it
+		status = http.StatusAccepted
+	}
 	body = mergePatch(body, map[string]any{"properties": map[string]any{"provisioningState": stateUpdating}}, false)
 	return &reply{status: status, body: body, op: c.begin(nil, work{span: c.duration("pretend")})}, nil
 }

@@ -18,7 +18,7 @@ const (
 func snapshotType() *resourceType {
 	h := hooks[armcompute.Snapshot]{accepted: true, check: checkSnapshot, work: snapshotWork}
 	return &resourceType{
-		name: "Microsoft.Compute/snapshots", versions: diskVersions(), global: true, operations: "DiskOperations",
+		name: "Microsoft.Compute/snapshots", versions: diskVersions(), global: true, operations: diskOperations,
 		put:   func(c *call) (*reply, error) { return put(c, h) },
 		patch: func(c *call) (*reply, error) { return patch(c, h) },
 		remove: func(c *call) (*reply, error) {

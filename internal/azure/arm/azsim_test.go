@@ -1,16 +1,22 @@
 package arm_test
 
 import (
+	"bytes"
+	"encoding/json"
 	"fmt"
+	"net/http"
 	"net/http/httptest"
+	"regexp"
 	"slices"
 	"testing"
 	"testing/synctest"
 	"time"
 
+	"github.com/Azure/azure-sdk-for-go/sdk/azcore"
 	"github.com/Azure/azure-sdk-for-go/sdk/azcore/cloud"
 	"github.com/Azure/azure-sdk-for-go/sdk/azcore/policy"
 	"github.com/Azure/azure-sdk-for-go/sdk/azcore/runtime"
+	"github.com/Azure/azure-sdk-for-go/sdk/azidentity"
 	"github.com/Azure/azure-sdk-for-go/sdk/resourcemanager/compute/armcompute/v8"
 
 	"github.com/ortet/ortet/internal/azsim"
@@ -26,11 +32,20 @@ type site struct {
 	where     cloud.Configuration
 	transport policy.Transporter
 	speed     float64
+	// credential logs in as a client; nil needs no log-in.
+	credential func(client string) (azcore.TokenCredential, error)
 }
 
 func (x site) cloud(t *testing.T, s *azsim.Server, client string) azure.Cloud {
 	t.Helper()
-	c, err := arm.New(arm.Options{Cloud: x.where, Credential: s.Credential(client), Transport: x.transport, Version: "test"})
+	credential := s.Credential(client)
+	if x.credential != nil {
+		var err error
+		if credential, err = x.credential(client); err != nil {
+			t.Fatal(err)
+		}
+	}
+	c, err := arm.New(arm.Options{Cloud: x.where, Credential: credential, Transport: x.transport, Version: "test"})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -76,7 +91,7 @@ func (x site) fixture(t *testing.T, s *azsim.Server) azuretest.Fixture {
 		t.Fatal(err)
 	}
 	return azuretest.Fixture{
-		Cloud: x.cloud(t, s, ""), Another: x.cloud(t, s, ""),
+		Cloud: x.cloud(t, s, azsim.DefaultClientID), Another: x.cloud(t, s, azsim.DefaultClientID),
 		Pool:     "/subscriptions/" + azsim.DefaultSubscription + "/resourceGroups/" + azsim.DefaultResourceGroup + "/providers/Microsoft.Compute/virtualMachineScaleSets/pool1",
 		Location: "westeurope", Size: "Standard_D2s_v5",
 		Restricted: func(t *testing.T, actions []string) azure.Cloud {
@@ -89,7 +104,18 @@ func (x site) fixture(t *testing.T, s *azsim.Server) azuretest.Fixture {
 			return nil
 		},
 		Wait: func(d time.Duration) { time.Sleep(d) },
+		Fault: func(t *testing.T, f azuretest.Fault) {
+			if err := s.AddFault(faultOf(f)); err != nil {
+				t.Fatal(err)
+			}
+		},
 	}
+}
+
+// faultOf is the suite's fault as azsim takes it.
+func faultOf(f azuretest.Fault) azsim.Fault {
+	return azsim.Fault{Method: f.Method, Path: regexp.QuoteMeta(string(f.Resource)) + "$", Count: 1, Effect: azsim.Effect(f.Effect),
+		Status: f.Status, Code: f.Code, RetryAfterSeconds: int(f.RetryAfter / time.Second)}
 }
 
 func inProcess(s *azsim.Server) site {
@@ -109,7 +135,25 @@ func TestContractInProcess(t *testing.T) {
 	}
 }
 
-// The suite over a network with TLS, where Azure runs fast.
+// switchOn adds a fault by the control API, as one does to bin/azsim.
+func switchOn(t *testing.T, web *httptest.Server, f azsim.Fault) {
+	t.Helper()
+	body, err := json.Marshal(f)
+	if err != nil {
+		t.Fatal(err)
+	}
+	resp, err := web.Client().Post(web.URL+"/azsim/faults", "application/json", bytes.NewReader(body))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer func() { _ = resp.Body.Close() }() // only its status counts
+	if resp.StatusCode != http.StatusCreated {
+		t.Fatalf("adding a fault: %s", resp.Status)
+	}
+}
+
+// The suite over a network with TLS, where Azure runs fast and clients log in by
+// their secret.
 func TestContractTLS(t *testing.T) {
 	azuretest.Run(t, func(t *testing.T) azuretest.Fixture {
 		s := &azsim.Server{Principals: principals(), Speed: 20000}
@@ -119,10 +163,24 @@ func TestContractTLS(t *testing.T) {
 			s.Close()
 		})
 		x := site{where: azsim.Cloud(web.URL), transport: web.Client(), speed: s.Speed}
+		x.credential = func(client string) (azcore.TokenCredential, error) {
+			return azidentity.NewClientSecretCredential(azsim.DefaultTenant, client, secretOf(client), &azidentity.ClientSecretCredentialOptions{
+				ClientOptions: policy.ClientOptions{Cloud: x.where, Transport: web.Client()}, DisableInstanceDiscovery: true,
+			})
+		}
 		f := x.fixture(t, s)
 		f.Wait = func(d time.Duration) { time.Sleep(min(d, 20*time.Millisecond)) }
+		f.Fault = func(t *testing.T, f azuretest.Fault) { switchOn(t, web, faultOf(f)) }
 		return f
 	})
+}
+
+// secretOf is the client secret of a principal.
+func secretOf(client string) string {
+	if client == azsim.DefaultClientID {
+		return azsim.DefaultClientSecret
+	}
+	return "secret of " + client
 }
 
 // principals are an owner, and one for each role that the suite wants: a
@@ -130,7 +188,8 @@ func TestContractTLS(t *testing.T) {
 func principals() []azsim.Principal {
 	out := []azsim.Principal{{Name: "owner", ClientID: azsim.DefaultClientID, Secret: azsim.DefaultClientSecret, Roles: []azsim.Grant{{Role: "Owner"}}}}
 	for i, actions := range azuretest.Roles() {
-		out = append(out, azsim.Principal{Name: fmt.Sprintf("role %d", i), ClientID: fmt.Sprintf("aaaaaaaa-0000-4000-8000-%012d", i), Roles: []azsim.Grant{{Actions: actions}}})
+		id := fmt.Sprintf("aaaaaaaa-0000-4000-8000-%012d", i)
+		out = append(out, azsim.Principal{Name: fmt.Sprintf("role %d", i), ClientID: id, Secret: secretOf(id), Roles: []azsim.Grant{{Actions: actions}}})
 	}
 	return out
 }

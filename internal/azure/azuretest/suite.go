@@ -32,6 +32,10 @@ type Fixture struct {
 	Location string
 	Size     string
 
+	// Fault makes something go wrong; nil where the cloud is one that cannot be
+	// told to.
+	Fault func(t *testing.T, f Fault)
+
 	// Wait lets that much of the cloud's time pass, less being no harm.
 	Wait func(time.Duration)
 }
@@ -66,6 +70,7 @@ func Cases() []Case {
 		{"Resume", resume},
 		{"Denied", denied},
 		{"Actions", actions},
+		{"Faults", faults},
 	}
 }
 
