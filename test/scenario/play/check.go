@@ -1,0 +1,549 @@
+package play
+
+import (
+	"bytes"
+	"encoding/json"
+	"fmt"
+	"io"
+	"maps"
+	"net/http"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/Azure/azure-sdk-for-go/sdk/resourcemanager/compute/armcompute/v8"
+	appsv1 "k8s.io/api/apps/v1"
+	coordinationv1 "k8s.io/api/coordination/v1"
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime"
+
+	"github.com/ortet/ortet/internal/azsim"
+	"github.com/ortet/ortet/internal/engine"
+	"github.com/ortet/ortet/internal/fleet"
+	"github.com/ortet/ortet/internal/plan"
+	"github.com/ortet/ortet/test/kubesim"
+	"github.com/ortet/ortet/test/scenario"
+)
+
+// found is a node as others have it: what has to be there in the end.
+type found struct {
+	unschedulable bool
+	either        bool // others cordoned or uncordoned it while we had it cordoned
+	annotations   map[string]string
+	protection    fleet.Protection
+	skip          string // its Machine's skip-remediation
+}
+
+// remember looks how everything is before anything is asked.
+func (w *world) remember() {
+	for _, name := range w.nodeNames() {
+		n := w.kube.Get("nodes", "", name).(*corev1.Node)
+		w.found[name] = found{unschedulable: n.Spec.Unschedulable, annotations: maps.Clone(n.Annotations)}
+	}
+	donor := w.found[w.nodeOf(0)]
+	donor.protection.ScaleIn = w.story.Donor.Protected
+	if w.story.Donor.Skip && w.story.Pool.Machines {
+		donor.skip = "true"
+	}
+	w.found[w.nodeOf(0)] = donor
+}
+
+func (w *world) setAsk(a scenario.Ask) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.force = a.Force
+}
+
+// judgeDeletion: no pod is deleted outside the rules of a drain.
+func (w *world) judgeDeletion(d kubesim.Deletion) {
+	if d.User != ortetUser {
+		return
+	}
+	p := d.Pod
+	name := p.Namespace + "/" + p.Name
+	if p.Namespace == namespace {
+		if p.Labels["app.kubernetes.io/managed-by"] == "" {
+			w.broken("pod %s was deleted, which is not Ortet's", name)
+		}
+		return
+	}
+	w.mu.Lock()
+	force := w.force
+	donors := map[string]bool{}
+	for _, o := range w.processes {
+		donors[w.nodeOf(o.ask.Node)] = true
+	}
+	w.mu.Unlock()
+	owner := metav1.GetControllerOf(p)
+	_, mirror := p.Annotations[corev1.MirrorPodAnnotationKey]
+	n, _ := w.kube.Get("nodes", "", p.Spec.NodeName).(*corev1.Node)
+	switch {
+	case !donors[p.Spec.NodeName]:
+		w.broken("pod %s was deleted on node %s, which is no donor", name, p.Spec.NodeName)
+	case n != nil && !n.Spec.Unschedulable:
+		w.broken("pod %s was deleted on a node that is schedulable", name)
+	case mirror, owner != nil && owner.Kind == "DaemonSet":
+		w.broken("pod %s of a DaemonSet or a static pod's mirror was deleted", name)
+	case !d.Eviction && !force:
+		w.broken("pod %s was deleted, not evicted, without --force-drain", name)
+	case owner == nil && !force:
+		w.broken("pod %s, which nothing would create again, was deleted without --force-drain", name)
+	}
+}
+
+// judgeRequest looks at what a process is about to change in Azure.
+func (w *world) judgeRequest(p *process, r *http.Request) {
+	if r.Method == http.MethodGet || strings.HasSuffix(strings.ToLower(r.URL.Path), "begingetaccess") {
+		return
+	}
+	p.mu.Lock()
+	p.changes++
+	p.mu.Unlock()
+	id := fleet.ResourceID(r.URL.Path)
+	switch {
+	case r.Method == http.MethodDelete && strings.Contains(low(id), "/versions/"):
+		if by := w.references(id); by != "" {
+			w.broken("%s deletes image version %s, which %s refers to", p.name, id.Name(), by)
+		}
+	case r.Method == http.MethodPatch && id.Equal(w.pool):
+		w.judgeModel(p, r)
+	}
+	if r.Method == http.MethodDelete && !strings.Contains(low(id), "/extensions/") {
+		if tags, there := w.tagsOf(id); there && tags[fleet.TagCapture] == nil {
+			w.broken("%s deletes %s, which Ortet did not make", p.name, id.Name())
+		}
+	}
+}
+
+// judgeModel: what others set of the capacity is not lowered.
+func (w *world) judgeModel(p *process, r *http.Request) {
+	body, err := io.ReadAll(r.Body)
+	r.Body = io.NopCloser(bytes.NewReader(body))
+	var patch struct {
+		SKU *struct {
+			Capacity *int64 `json:"capacity"`
+		} `json:"sku"`
+	}
+	if err != nil || json.Unmarshal(body, &patch) != nil || patch.SKU == nil || patch.SKU.Capacity == nil {
+		return
+	}
+	w.azure.View(func(v *azsim.View) {
+		set, ok := v.Get(string(w.pool)).(*armcompute.VirtualMachineScaleSet)
+		if ok && set.SKU != nil && set.SKU.Capacity != nil && *set.SKU.Capacity > *patch.SKU.Capacity {
+			w.broken("%s lowers the pool's capacity from %d to %d", p.name, *set.SKU.Capacity, *patch.SKU.Capacity)
+		}
+	})
+}
+
+// references says who refers to a version: a model or an instance. "" is nobody.
+func (w *world) references(id fleet.ResourceID) (by string) {
+	w.azure.View(func(v *azsim.View) {
+		if set, ok := v.Get(string(w.pool)).(*armcompute.VirtualMachineScaleSet); ok && fleet.ResourceID(imageOf(set)).Equal(id) {
+			by = "the model"
+		}
+		v.Each("Microsoft.Compute/virtualMachineScaleSets/virtualMachines", func(vm string, _ any) {
+			if i, ok := v.Instance(vm); ok && fleet.ResourceID(i.Image).Equal(id) {
+				by = "instance " + fleet.ResourceID(vm).Name()
+			}
+		})
+	})
+	return by
+}
+
+func imageOf(set *armcompute.VirtualMachineScaleSet) string {
+	p := set.Properties
+	if p == nil || p.VirtualMachineProfile == nil || p.VirtualMachineProfile.StorageProfile == nil ||
+		p.VirtualMachineProfile.StorageProfile.ImageReference == nil || p.VirtualMachineProfile.StorageProfile.ImageReference.ID == nil {
+		return ""
+	}
+	return *p.VirtualMachineProfile.StorageProfile.ImageReference.ID
+}
+
+// model gives the id of the image that the model uses, "" for a Marketplace image.
+func (w *world) model() (id fleet.ResourceID) {
+	w.azure.View(func(v *azsim.View) {
+		if set, ok := v.Get(string(w.pool)).(*armcompute.VirtualMachineScaleSet); ok {
+			id = fleet.ResourceID(imageOf(set))
+		}
+	})
+	return id
+}
+
+func (w *world) tagsOf(id fleet.ResourceID) (tags map[string]*string, there bool) {
+	w.azure.View(func(v *azsim.View) {
+		switch r := v.Get(string(id)).(type) {
+		case *armcompute.Snapshot:
+			tags, there = r.Tags, true
+		case *armcompute.Disk:
+			tags, there = r.Tags, true
+		case *armcompute.GalleryImageVersion:
+			tags, there = r.Tags, true
+		}
+	})
+	return tags, there
+}
+
+// stateOf gives a version's provisioning state, "" where there is none.
+func (w *world) stateOf(id fleet.ResourceID) (state string) {
+	w.azure.View(func(v *azsim.View) {
+		if r, ok := v.Get(string(id)).(*armcompute.GalleryImageVersion); ok && r.Properties != nil && r.Properties.ProvisioningState != nil {
+			state = string(*r.Properties.ProvisioningState)
+		}
+	})
+	return state
+}
+
+// checkModel: the model always points at an image that exists and succeeded.
+func (w *world) checkModel() {
+	id := w.model()
+	if id == "" {
+		return
+	}
+	w.mu.Lock()
+	theirs := w.othersGone[low(id)]
+	w.mu.Unlock()
+	if state := w.stateOf(id); state != plan.Succeeded && state != "Updating" && !theirs {
+		w.broken("the model uses image version %s, which is %q", id.Name(), state)
+	}
+}
+
+// busy reports whether another process is at work.
+func (w *world) busy(but *process) bool {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	for _, p := range w.processes {
+		if p == but {
+			continue
+		}
+		p.mu.Lock()
+		at := !p.ended && !p.cut
+		p.mu.Unlock()
+		if at {
+			return true
+		}
+	}
+	return false
+}
+
+// unfinished reports whether an earlier process left something open.
+func (w *world) unfinished(but *process) bool {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	for _, p := range w.processes {
+		if p != but && (p.isCut() || p.wasInterrupted() || engine.ExitCode(p.err) == engine.ExitNeedsPerson || engine.ExitCode(p.err) == engine.ExitInterrupted) {
+			return true
+		}
+	}
+	return false
+}
+
+// checkEnd looks at the world when a process has ended: what it says has to be
+// what the world shows.
+func (w *world) checkEnd(p *process) {
+	code := engine.ExitCode(p.err)
+	w.mu.Lock()
+	switch code {
+	case engine.ExitRefused:
+		w.stats.Refused++
+	case engine.ExitFailed:
+		w.stats.GaveBack++
+	case engine.ExitNeedsPerson:
+		w.stats.Person++
+	}
+	w.mu.Unlock()
+	if w.busy(p) {
+		return
+	}
+	switch code {
+	case engine.ExitDone:
+		w.checkDone(p)
+		w.whole(p)
+		w.clean(p)
+	case engine.ExitFailed:
+		w.whole(p)
+		w.clean(p)
+	case engine.ExitRefused:
+		p.mu.Lock()
+		changes := p.changes
+		p.mu.Unlock()
+		if !w.unfinished(p) {
+			if changes > 0 {
+				w.broken("%s was refused, and changed something %d times: %v", p.name, changes, p.err)
+			}
+			w.whole(p)
+			w.clean(p)
+		}
+	case engine.ExitNeedsPerson:
+		for _, l := range append(w.hurt(), w.litter(p)...) {
+			if !strings.Contains(p.err.Error(), l.name) {
+				w.broken("%s ends with exit 4 and does not name %s (%s): %v", p.name, l.name, l.what, p.err)
+			}
+		}
+	case engine.ExitInterrupted:
+		if strings.Contains(p.err.Error(), "is in service as it was found") {
+			w.whole(p)
+		}
+	}
+}
+
+// checkDone: what a success reports.
+func (w *world) checkDone(p *process) {
+	version := p.capture.Version
+	if p.ask.Verb == scenario.Rollback {
+		version = p.rollback.To
+	}
+	if id := w.model(); !id.Equal(version) {
+		w.broken("%s reports that the model uses %q, and it uses %q", p.name, version.Name(), id.Name())
+	}
+	w.mu.Lock()
+	theirs := w.othersGone[low(version)]
+	w.mu.Unlock()
+	if state := w.stateOf(version); state != plan.Succeeded && state != "Updating" && !theirs {
+		w.broken("%s reports version %s, which is %q", p.name, version.Name(), state)
+	}
+	p.mu.Lock()
+	changes := p.changes
+	p.mu.Unlock()
+	nothing := p.capture.NothingToDo || p.rollback.NothingToDo
+	if nothing && changes > 0 {
+		w.broken("%s reports that there was nothing to do, and changed something %d times", p.name, changes)
+	}
+	for _, name := range p.capture.Pruned {
+		if state := w.stateOf(w.names.Definition.Child("versions", name)); state != "" {
+			w.broken("%s reports that version %s is pruned, and it is %s", p.name, name, state)
+		}
+	}
+	if p.ask.Verb == scenario.Capture && !nothing {
+		w.mu.Lock()
+		w.stats.Captures++
+		w.mu.Unlock()
+	}
+}
+
+// A lack is something that is not as it has to be.
+type lack struct{ name, what string }
+
+// whole: every node is as others have it.
+func (w *world) whole(p *process) {
+	for _, l := range w.hurt() {
+		w.broken("%s ended with exit %d, and %s is %s; it says: %v", p.name, engine.ExitCode(p.err), l.name, l.what, p.err)
+	}
+}
+
+// hurt lists what is not as others have it, of nodes and instances.
+func (w *world) hurt() (all []lack) {
+	for _, name := range w.nodeNames() {
+		n, ok := w.kube.Get("nodes", "", name).(*corev1.Node)
+		if !ok {
+			continue
+		}
+		w.mu.Lock()
+		f := w.found[name]
+		w.mu.Unlock()
+		if n.Spec.Unschedulable != f.unschedulable && !f.either {
+			all = append(all, lack{name, fmt.Sprintf("unschedulable=%t, and was %t", n.Spec.Unschedulable, f.unschedulable)})
+		}
+		for k, v := range n.Annotations {
+			if old, there := f.annotations[k]; (!there || old != v) && !strings.HasPrefix(k, "cluster.x-k8s.io/") {
+				all = append(all, lack{name, fmt.Sprintf("annotated %s=%s", k, v)})
+			}
+		}
+		for k := range f.annotations {
+			if _, there := n.Annotations[k]; !there {
+				all = append(all, lack{name, "without the annotation " + k + ", which others set"})
+			}
+		}
+		if m, ok := w.kube.Get("machines", work, name).(*unstructured.Unstructured); ok {
+			a := m.GetAnnotations()
+			if a[fleet.AnnotationSkipRemediation] != f.skip || a[fleet.AnnotationCapture] != "" {
+				all = append(all, lack{name, fmt.Sprintf("of a Machine annotated %v", a)})
+			}
+		}
+	}
+	w.azure.View(func(v *azsim.View) {
+		v.Each("Microsoft.Compute/virtualMachineScaleSets/virtualMachines", func(id string, body any) {
+			i, ok := body.(*armcompute.VirtualMachineScaleSetVM)
+			if !ok || i.Properties == nil {
+				return
+			}
+			w.mu.Lock()
+			c := w.computers[strings.ToLower(id)]
+			var f found
+			node, running, touched := "", false, false
+			if c != nil {
+				node, running = strings.ToLower(c.HostName), c.running
+				f, touched = w.found[node], w.touched[node]
+			}
+			w.mu.Unlock()
+			if c == nil || v.Running(id) && touched {
+				return
+			}
+			var p fleet.Protection
+			if policy := i.Properties.ProtectionPolicy; policy != nil {
+				p.ScaleIn = policy.ProtectFromScaleIn != nil && *policy.ProtectFromScaleIn
+				p.ScaleSetActions = policy.ProtectFromScaleSetActions != nil && *policy.ProtectFromScaleSetActions
+			}
+			if p != f.protection {
+				all = append(all, lack{node, fmt.Sprintf("protected as %+v, and was %+v", p, f.protection)})
+			}
+			if !running && !touched {
+				all = append(all, lack{node, "stopped"})
+			}
+		})
+	})
+	return all
+}
+
+// clean: nothing of ours is left.
+func (w *world) clean(p *process) {
+	for _, l := range w.litter(p) {
+		w.broken("%s ended with exit %d, and %s is left: %s; it says: %v", p.name, engine.ExitCode(p.err), l.name, l.what, p.err)
+	}
+}
+
+// litter lists what captures make for the time of their work, and is there.
+func (w *world) litter(p *process) (all []lack) {
+	for _, id := range []fleet.ResourceID{w.names.Snapshot, w.names.Generalized, w.names.WorkDisk} {
+		if _, there := w.tagsOf(id); there {
+			all = append(all, lack{id.Name(), "a temporary resource"})
+		}
+	}
+	w.azure.View(func(v *azsim.View) {
+		v.Each("Microsoft.Compute/galleries/images/versions", func(id string, body any) {
+			r, ok := body.(*armcompute.GalleryImageVersion)
+			if ok && r.Properties != nil && r.Properties.ProvisioningState != nil && *r.Properties.ProvisioningState == armcompute.GalleryProvisioningStateFailed {
+				all = append(all, lack{fleet.ResourceID(id).Name(), "a half-made version"})
+			}
+		})
+	})
+	w.mu.Lock()
+	for _, c := range w.computers {
+		if len(c.luns) > 0 {
+			all = append(all, lack{strings.ToLower(c.HostName), "a disk is attached to it"})
+		}
+	}
+	w.mu.Unlock()
+	w.kube.Each("pods", func(o runtime.Object) bool {
+		pod := o.(*corev1.Pod)
+		named := slices.ContainsFunc(p.capture.Notes, func(note string) bool { return strings.Contains(note, pod.Name) })
+		if pod.Namespace == namespace && pod.DeletionTimestamp == nil && !named {
+			all = append(all, lack{pod.Name, "a pod of ours"})
+		}
+		return true
+	})
+	w.kube.Each("leases", func(o runtime.Object) bool {
+		l := o.(*coordinationv1.Lease)
+		if h := l.Spec.HolderIdentity; h != nil && strings.HasPrefix(*h, p.name+"/") && !w.kubeIsDown() {
+			all = append(all, lack{l.Name, "a Lease that is held by " + *h})
+		}
+		return true
+	})
+	if d, ok := w.kube.Get("daemonsets", "kube-system", "kured").(*appsv1.DaemonSet); ok {
+		for k, v := range d.Annotations {
+			if strings.Contains(v, "ortet/") {
+				all = append(all, lack{"kured", "its lock " + k + "=" + v})
+			}
+		}
+	}
+	return all
+}
+
+func (w *world) kubeIsDown() bool {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	o, down := w.down[scenario.Kube]
+	return down && time.Now().Before(o.until)
+}
+
+// excused reports whether what was asked cannot come to an end by others' doing.
+func (w *world) excused() bool {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	return len(w.touched) > 0
+}
+
+// checkOver looks when all is over, and all that went on has ended.
+func (w *world) checkOver() {
+	if len(w.processes) == 0 {
+		return
+	}
+	p := w.processes[len(w.processes)-1]
+	switch engine.ExitCode(p.err) {
+	case engine.ExitDone, engine.ExitFailed:
+		if p.isCut() {
+			return
+		}
+		time.Sleep(time.Hour)
+		w.whole(p)
+		w.clean(p)
+		w.checkModel()
+	}
+}
+
+// A bucket is what is left of a limit.
+type bucket struct {
+	level float64
+	at    time.Time
+}
+
+// limits are those of Azure Resource Manager, of a subscription and principal
+// (documentation of ARM request limits), and of Compute, of one scale set or
+// instance (documentation of Compute throttling limits): so many at once,
+// refilled by so many a second.
+var limits = map[string][2]float64{
+	"reads": {250, 25}, "writes": {200, 10}, "deletes": {200, 10},
+	"read": {36, 12. / 60}, "update": {12, 4. / 60}, "delete or stop": {12, 4. / 60},
+}
+
+// watchLimits: no more requests than Azure's published limits allow.
+func (w *world) watchLimits(side string, r *http.Request) {
+	if side != scenario.Azure {
+		return
+	}
+	all, one := "writes", "update"
+	switch r.Method {
+	case http.MethodGet:
+		all, one = "reads", "read"
+	case http.MethodDelete:
+		all, one = "deletes", "delete or stop"
+	}
+	w.take(all, "")
+	_, resource, of := strings.Cut(strings.ToLower(r.URL.Path), "/providers/microsoft.compute/virtualmachinescalesets/")
+	if !of {
+		return
+	}
+	parts := strings.Split(resource, "/")
+	switch last := parts[len(parts)-1]; {
+	case len(parts) == 2: // the list of instances has no limit of its own
+		return
+	case last == "poweroff", last == "deallocate":
+		one = "delete or stop"
+	case len(parts) > 1 && parts[1] == "extensions" && one == "delete or stop":
+		one = "update"
+	}
+	name := parts[0]
+	if len(parts) > 2 && parts[1] == "virtualmachines" {
+		name += "/" + parts[2]
+	}
+	w.take(one, name)
+}
+
+func (w *world) take(kind, of string) {
+	most, rate := limits[kind][0], limits[kind][1]
+	w.mu.Lock()
+	b := w.buckets[kind+of]
+	now := time.Now()
+	if b == nil {
+		b = &bucket{level: most, at: now}
+		w.buckets[kind+of] = b
+	}
+	b.level = min(most, b.level+rate*now.Sub(b.at).Seconds()) - 1
+	b.at = now
+	over := b.level < 0
+	w.mu.Unlock()
+	if over {
+		w.broken("more requests to %s %s than Azure allows", kind, of)
+	}
+}

@@ -1,0 +1,156 @@
+package play
+
+import (
+	"context"
+	"fmt"
+	"strings"
+	"time"
+
+	"github.com/ortet/ortet/internal/azsim"
+)
+
+// A disk knows what was done to what is on it.
+type disk struct {
+	host        string // computer whose identity is on it; "" for none
+	generalized bool   // identity removed, all of it
+	partly      bool   // removal begun, and not ended
+	running     bool   // copied from a disk that was in use
+	user        string // computer that has it as its OS disk, by lower-case id
+	writes      int
+}
+
+// A computer is an instance as the substrate has it.
+type computer struct {
+	azsim.Computer
+	running bool
+	life    int // counts boots and ends
+	luns    map[int32]azsim.Volume
+	booted  time.Time
+}
+
+// machines is the world as azsim.Substrate.
+type machines world
+
+func (m *machines) world() *world { return (*world)(m) }
+
+func (m *machines) CreateVolume(_ context.Context, v azsim.Volume, from azsim.Source) error {
+	w := m.world()
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	if _, there := w.disks[v]; there {
+		return nil
+	}
+	d := &disk{generalized: from.Platform != "" || from.Volume == ""}
+	if from.Volume != "" {
+		source := w.disks[from.Volume]
+		if source == nil {
+			return fmt.Errorf("no volume %s", from.Volume)
+		}
+		*d = disk{host: source.host, generalized: source.generalized, partly: source.partly, running: source.running}
+		if c := w.computers[source.user]; c != nil && c.running {
+			d.running = true
+		}
+	}
+	w.disks[v] = d
+	if strings.Contains(string(v), "/versions/") && (!d.generalized || d.partly || d.running || d.host != "") {
+		w.mu.Unlock()
+		w.broken("image %s was made from a disk that is not generalised: %+v", v[strings.LastIndex(string(v), "/")+1:], *d)
+		w.mu.Lock()
+	}
+	return nil
+}
+
+func (m *machines) DeleteVolume(_ context.Context, v azsim.Volume) error {
+	w := m.world()
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	delete(w.disks, v)
+	return nil
+}
+
+func (m *machines) Boot(_ context.Context, c azsim.Computer) error {
+	w := m.world()
+	w.mu.Lock()
+	d := w.disks[c.OSDisk]
+	if d == nil {
+		w.mu.Unlock()
+		return fmt.Errorf("%s: no volume %s", c.Name, c.OSDisk)
+	}
+	d.user, d.host, d.generalized = c.ID, c.HostName, false
+	there := w.computers[c.ID]
+	if there == nil {
+		there = &computer{luns: map[int32]azsim.Volume{}}
+		w.computers[c.ID] = there
+	}
+	if there.running {
+		w.mu.Unlock()
+		return nil
+	}
+	there.Computer, there.running, there.booted = c, true, time.Now()
+	there.life++
+	for lun, v := range c.DataDisks {
+		there.luns[lun] = v
+	}
+	w.mu.Unlock()
+	w.booted(there)
+	return nil
+}
+
+func (m *machines) Shutdown(_ context.Context, id string, _ bool) error {
+	w := m.world()
+	w.mu.Lock()
+	c := w.computers[id]
+	if c == nil || !c.running {
+		w.mu.Unlock()
+		return nil
+	}
+	c.running = false
+	c.life++
+	w.mu.Unlock()
+	w.halted(c)
+	return nil
+}
+
+func (m *machines) Remove(ctx context.Context, id string) error {
+	if err := m.Shutdown(ctx, id, false); err != nil {
+		return err
+	}
+	w := m.world()
+	w.mu.Lock()
+	c := w.computers[id]
+	delete(w.computers, id)
+	w.mu.Unlock()
+	if c != nil {
+		w.removed(c)
+	}
+	return nil
+}
+
+func (m *machines) Attach(_ context.Context, id string, lun int32, v azsim.Volume) error {
+	w := m.world()
+	w.mu.Lock()
+	c, d := w.computers[id], w.disks[v]
+	if c == nil || d == nil {
+		w.mu.Unlock()
+		return fmt.Errorf("attach %s to %s: not both are there", v, id)
+	}
+	c.luns[lun] = v
+	used := d.user != ""
+	w.mu.Unlock()
+	if used {
+		w.broken("the OS disk %s was attached to another computer", v)
+	}
+	return nil
+}
+
+func (m *machines) Detach(_ context.Context, id string, lun int32) error {
+	w := m.world()
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	if c := w.computers[id]; c != nil {
+		delete(c.luns, lun)
+	}
+	return nil
+}
+
+func (m *machines) Console(context.Context, string) ([]byte, error) { return nil, nil }

@@ -1,0 +1,545 @@
+package play
+
+import (
+	"crypto/ecdh"
+	"crypto/hpke"
+	"crypto/sha256"
+	"encoding/base64"
+	"encoding/hex"
+	"encoding/json"
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+	"time"
+
+	appsv1 "k8s.io/api/apps/v1"
+	corev1 "k8s.io/api/core/v1"
+	policyv1 "k8s.io/api/policy/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/apimachinery/pkg/util/intstr"
+
+	"github.com/ortet/ortet/internal/fleet"
+	"github.com/ortet/ortet/internal/wire"
+	"github.com/ortet/ortet/test/kubesim"
+)
+
+// Times of kubelets and controllers.
+const (
+	bootTime     = 15 * time.Second // from the OS's start to a Ready node
+	noticed      = 40 * time.Second // node-monitor-grace-period
+	nodeGoes     = time.Minute      // until the cloud's node controller sees that an instance is gone
+	podStarts    = 2 * time.Second
+	generalizing = 20 * time.Second // at most: short, since it is polled all the while
+)
+
+const unreachable = "node.kubernetes.io/unreachable"
+
+// booted makes the computer's node, or has it come back, after a while.
+func (w *world) booted(c *computer) {
+	name, life := strings.ToLower(c.HostName), c.life
+	ready := func() {
+		if !w.lives(c, life) {
+			return
+		}
+		w.report(name, c, true)
+		w.ends(name)
+	}
+	if time.Since(w.begin) == 0 { // the world is being set up
+		ready()
+		return
+	}
+	w.after(w.between(bootTime, 2*bootTime, "boot", name, life), ready)
+}
+
+// lives reports whether the computer has been running since then.
+func (w *world) lives(c *computer, life int) bool {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	return c.life == life && c.running
+}
+
+// report is what a kubelet says of its node: it makes the Node where that is
+// missing.
+func (w *world) report(name string, c *computer, ready bool) {
+	w.mu.Lock()
+	life := c.life
+	w.mu.Unlock()
+	status := corev1.NodeStatus{
+		NodeInfo: corev1.NodeSystemInfo{
+			OperatingSystem: "linux", Architecture: "amd64", BootID: fmt.Sprintf("boot-%s-%d", name, life), OSImage: "Debian", KubeletVersion: "v1.36.3",
+		},
+		Conditions: []corev1.NodeCondition{{Type: corev1.NodeReady, Status: corev1.ConditionFalse, Reason: "KubeletNotReady", Message: "container runtime is down", LastTransitionTime: metav1.Now()}},
+		Addresses:  []corev1.NodeAddress{{Type: corev1.NodeInternalIP, Address: "10.0.0.4"}},
+	}
+	if ready {
+		status.Conditions[0] = corev1.NodeCondition{Type: corev1.NodeReady, Status: corev1.ConditionTrue, Reason: "KubeletReady", LastTransitionTime: metav1.Now()}
+	}
+	there := w.kube.Change("nodes", "", name, func(o runtime.Object) {
+		n := o.(*corev1.Node)
+		n.Status = status
+		if ready {
+			n.Spec.Taints = slices.DeleteFunc(n.Spec.Taints, func(t corev1.Taint) bool { return t.Key == unreachable })
+		}
+	})
+	if there {
+		return
+	}
+	node := &corev1.Node{
+		ObjectMeta: metav1.ObjectMeta{Name: name, Labels: map[string]string{corev1.LabelHostname: name, corev1.LabelOSStable: "linux", corev1.LabelArchStable: "amd64"}},
+		Spec:       corev1.NodeSpec{ProviderID: "azure://" + c.ResourceID}, Status: status,
+	}
+	if c.Zone != "" {
+		node.Labels[corev1.LabelTopologyZone] = location + "-" + c.Zone
+	}
+	if w.story.Pool.Machines {
+		node.Annotations = map[string]string{fleet.AnnotationCapiMachine: name, fleet.AnnotationCapiNamespace: work}
+	}
+	w.kube.Put(node)
+}
+
+// halted is what the cluster sees of a computer that stopped.
+func (w *world) halted(c *computer) {
+	name, life := strings.ToLower(c.HostName), c.life
+	w.after(noticed+w.between(0, 10*time.Second, "halt", name, life), func() {
+		w.mu.Lock()
+		back := c.life != life
+		w.mu.Unlock()
+		if back {
+			return
+		}
+		w.kube.Change("nodes", "", name, func(o runtime.Object) {
+			n := o.(*corev1.Node)
+			n.Status.Conditions = []corev1.NodeCondition{{Type: corev1.NodeReady, Status: corev1.ConditionUnknown, Reason: "NodeStatusUnknown", Message: "Kubelet stopped posting node status.", LastTransitionTime: metav1.Now()}}
+			n.Spec.Taints = append(n.Spec.Taints, corev1.Taint{Key: unreachable, Effect: corev1.TaintEffectNoSchedule})
+		})
+	})
+}
+
+// removed is what the cluster sees of an instance that is gone.
+func (w *world) removed(c *computer) {
+	name := strings.ToLower(c.HostName)
+	w.after(nodeGoes, func() {
+		if n, ok := w.kube.Get("nodes", "", name).(*corev1.Node); !ok || !strings.EqualFold(n.Spec.ProviderID, "azure://"+c.ResourceID) {
+			return
+		}
+		w.kube.Remove("nodes", "", name)
+		var pods []*corev1.Pod
+		w.kube.Each("pods", func(o runtime.Object) bool {
+			if p := o.(*corev1.Pod); p.Spec.NodeName == name {
+				pods = append(pods, p)
+			}
+			return true
+		})
+		for _, p := range pods {
+			w.kube.Remove("pods", p.Namespace, p.Name)
+		}
+	})
+}
+
+// node gives the name of the n-th instance's node, "" where there is none.
+func (w *world) node(n int) string {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	if c := w.computers[low(w.instance(n))]; c != nil {
+		return strings.ToLower(c.HostName)
+	}
+	return ""
+}
+
+func (w *world) nodeNames() (names []string) {
+	w.kube.Each("nodes", func(o runtime.Object) bool {
+		names = append(names, o.(*corev1.Node).Name)
+		return true
+	})
+	return names
+}
+
+// computerOf gives the computer of a node.
+func (w *world) computerOf(node string) *computer {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	for _, c := range w.computers {
+		if strings.EqualFold(c.HostName, node) {
+			return c
+		}
+	}
+	return nil
+}
+
+// populate puts the workload on the donor, and what others set on it.
+func (w *world) populate() {
+	d := w.story.Donor
+	donor := w.node(0)
+	for _, ns := range []string{work, "kube-system", namespace} {
+		w.kube.Put(&corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: ns}})
+	}
+	if w.story.Pool.Kured {
+		w.kube.Put(&appsv1.DaemonSet{ObjectMeta: metav1.ObjectMeta{Namespace: "kube-system", Name: "kured"},
+			Spec: appsv1.DaemonSetSpec{
+				Selector: &metav1.LabelSelector{MatchLabels: map[string]string{"name": "kured"}},
+				Template: corev1.PodTemplateSpec{Spec: corev1.PodSpec{Containers: []corev1.Container{{Name: "kured", Image: "kured"}},
+					NodeSelector: map[string]string{"none": "none"}}},
+			}})
+	}
+	if w.story.Pool.Machines {
+		for _, name := range w.nodeNames() {
+			m := &unstructured.Unstructured{Object: object{"apiVersion": "cluster.x-k8s.io/v1beta1", "kind": "Machine",
+				"metadata": object{"namespace": work, "name": name}, "spec": object{}}}
+			if d.Skip && name == donor {
+				m.SetAnnotations(map[string]string{fleet.AnnotationSkipRemediation: "true"})
+			}
+			w.kube.Put(m)
+		}
+	}
+	w.kube.Change("nodes", "", donor, func(o runtime.Object) {
+		n := o.(*corev1.Node)
+		n.Spec.Unschedulable = d.Cordoned
+		if d.Cordoned {
+			n.Spec.Taints = append(n.Spec.Taints, corev1.Taint{Key: corev1.TaintNodeUnschedulable, Effect: corev1.TaintEffectNoSchedule})
+		}
+		if n.Annotations == nil {
+			n.Annotations = map[string]string{}
+		}
+		n.Annotations["example.com/owner"] = "others"
+		if d.ScaleDown {
+			n.Annotations[fleet.AnnotationScaleDownDisabled] = "true"
+		}
+	})
+	for i := range d.Pods {
+		w.putPod(donor, "web", i, nil)
+	}
+	for i := range d.Budgeted {
+		w.putPod(donor, "db", i, nil)
+	}
+	for i := range d.Daemons {
+		w.putPod(donor, "agent", i, func(p *corev1.Pod) {
+			p.OwnerReferences[0].Kind = "DaemonSet"
+			w.kube.Put(&appsv1.DaemonSet{ObjectMeta: metav1.ObjectMeta{Namespace: work, Name: p.OwnerReferences[0].Name, UID: p.OwnerReferences[0].UID},
+				Spec: appsv1.DaemonSetSpec{Selector: &metav1.LabelSelector{MatchLabels: map[string]string{"app": "agent"}},
+					Template: corev1.PodTemplateSpec{Spec: corev1.PodSpec{NodeSelector: map[string]string{"none": "none"}}}}})
+		})
+	}
+	for i := range d.Mirrors {
+		w.putPod(donor, "static", i, func(p *corev1.Pod) {
+			p.OwnerReferences[0] = metav1.OwnerReference{APIVersion: "v1", Kind: "Node", Name: donor, UID: "node", Controller: yes()}
+			p.Annotations = map[string]string{corev1.MirrorPodAnnotationKey: "x"}
+		})
+	}
+	for i := range d.Unmanaged {
+		w.putPod(donor, "alone", i, func(p *corev1.Pod) { p.OwnerReferences = nil })
+	}
+	one := intstr.FromInt32(1)
+	none := intstr.FromInt32(0)
+	if d.Budgeted > 0 {
+		w.putBudget("db", &one)
+	}
+	if d.Blocked {
+		w.putPod(donor, "stays", 0, nil)
+		w.putBudget("stays", &none)
+	}
+}
+
+func yes() *bool { b := true; return &b }
+
+func (w *world) putBudget(app string, unavailable *intstr.IntOrString) {
+	w.kube.Put(&policyv1.PodDisruptionBudget{ObjectMeta: metav1.ObjectMeta{Namespace: work, Name: app}, Spec: policyv1.PodDisruptionBudgetSpec{
+		Selector: &metav1.LabelSelector{MatchLabels: map[string]string{"app": app}}, MaxUnavailable: unavailable,
+	}})
+}
+
+func (w *world) putPod(node, app string, i int, change func(*corev1.Pod)) {
+	p := &corev1.Pod{
+		ObjectMeta: metav1.ObjectMeta{
+			Namespace: work, Name: fmt.Sprintf("%s-%d", app, i), Labels: map[string]string{"app": app},
+			OwnerReferences: []metav1.OwnerReference{{APIVersion: "apps/v1", Kind: "ReplicaSet", Name: app, UID: types.UID("owner-" + app), Controller: yes()}},
+		},
+		Spec: corev1.PodSpec{NodeName: node, Containers: []corev1.Container{{Name: "c", Image: app}}},
+		Status: corev1.PodStatus{Phase: corev1.PodRunning, Conditions: []corev1.PodCondition{
+			{Type: corev1.PodReady, Status: corev1.ConditionTrue},
+		}},
+	}
+	if change != nil {
+		change(p)
+	}
+	w.kube.Put(p)
+}
+
+// podEnds is how long the kubelet takes to end a pod: for ever while its
+// computer is off.
+func (w *world) podEnds(p *corev1.Pod, grace time.Duration) time.Duration {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	for _, c := range w.computers {
+		if !strings.EqualFold(c.HostName, p.Spec.NodeName) {
+			continue
+		}
+		switch {
+		case !c.running:
+			return -1
+		case p.Namespace == namespace:
+			return min(time.Second, grace)
+		}
+		return min(w.story.Donor.Slow, grace)
+	}
+	return -1
+}
+
+// ends has a kubelet that is back end what was being deleted meanwhile.
+func (w *world) ends(node string) {
+	var going []*corev1.Pod
+	w.kube.Each("pods", func(o runtime.Object) bool {
+		if p := o.(*corev1.Pod); p.Spec.NodeName == node && p.DeletionTimestamp != nil {
+			going = append(going, p)
+		}
+		return true
+	})
+	for _, p := range going {
+		w.kube.Remove("pods", p.Namespace, p.Name)
+	}
+}
+
+// podGoes looks at who deletes a pod, and has its controller make another.
+func (w *world) podGoes(d kubesim.Deletion) {
+	w.judgeDeletion(d)
+	owner := metav1.GetControllerOf(d.Pod)
+	if owner == nil || owner.Kind != "ReplicaSet" || d.Pod.DeletionTimestamp != nil {
+		return
+	}
+	app := d.Pod.Labels["app"]
+	w.mu.Lock()
+	w.born++
+	n := 1000 + w.born
+	w.mu.Unlock()
+	w.after(w.between(2*time.Second, 20*time.Second, "replace", d.Pod.Name), func() {
+		node := ""
+		w.kube.Each("nodes", func(o runtime.Object) bool {
+			if n := o.(*corev1.Node); !n.Spec.Unschedulable && len(n.Spec.Taints) == 0 && n.Name != d.Pod.Spec.NodeName {
+				node = n.Name
+			}
+			return node == ""
+		})
+		if node != "" {
+			w.putPod(node, app, n, nil)
+		}
+	})
+}
+
+// kubeServed plays the kubelet of a pod of Ortet's that was made.
+func (w *world) kubeServed(r kubesim.Request) {
+	if r.Verb != "create" || r.Resource != "pods" || r.Subresource != "" || r.Status >= 300 {
+		return
+	}
+	var begun []*corev1.Pod
+	w.kube.Each("pods", func(o runtime.Object) bool {
+		p := o.(*corev1.Pod)
+		w.mu.Lock()
+		defer w.mu.Unlock()
+		if p.Namespace == namespace && !w.begun[p.UID] {
+			w.begun[p.UID] = true
+			begun = append(begun, p)
+		}
+		return true
+	})
+	for _, p := range begun {
+		w.after(w.between(podStarts, 2*podStarts, "pod", p.Name, p.UID), func() { w.podStarts(p) })
+	}
+}
+
+// runs reports whether the very pod is there, on a computer that runs.
+func (w *world) runs(p *corev1.Pod) (*computer, bool) {
+	now, ok := w.kube.Get("pods", p.Namespace, p.Name).(*corev1.Pod)
+	if !ok || now.UID != p.UID || now.DeletionTimestamp != nil {
+		return nil, false
+	}
+	c := w.computerOf(p.Spec.NodeName)
+	if c == nil {
+		return nil, false
+	}
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	return c, c.running
+}
+
+func (w *world) podStarts(p *corev1.Pod) {
+	c, ok := w.runs(p)
+	if !ok {
+		return
+	}
+	if d := p.Spec.ActiveDeadlineSeconds; d != nil {
+		w.after(time.Duration(*d)*time.Second, func() { w.overdue(p) })
+	}
+	w.status(p, corev1.PodStatus{Phase: corev1.PodRunning, ContainerStatuses: []corev1.ContainerStatus{{
+		Name: p.Spec.Containers[0].Name, State: corev1.ContainerState{Running: &corev1.ContainerStateRunning{}},
+	}}})
+	command := p.Spec.Containers[0].Command
+	if slices.Contains(command, "--inspect") {
+		w.after(time.Second, func() {
+			if _, ok := w.runs(p); ok {
+				w.inspect(p, command)
+			}
+		})
+		return
+	}
+	w.mu.Lock()
+	life := c.life
+	d := w.attachedDisk(c)
+	if d != nil {
+		if d.user != "" {
+			defer w.broken("the pod %s was let loose on an OS disk in use", p.Name)
+		}
+		d.writes++
+		if !d.generalized {
+			d.partly = true
+		}
+	}
+	w.mu.Unlock()
+	w.after(w.between(generalizing/4, generalizing, "generalize", p.Name, p.UID), func() { w.generalized(p, c, life, d, command) })
+}
+
+// overdue ends a pod that has reached its activeDeadlineSeconds.
+func (w *world) overdue(p *corev1.Pod) {
+	if _, ok := w.runs(p); !ok {
+		return
+	}
+	w.kube.Change("pods", p.Namespace, p.Name, func(o runtime.Object) {
+		if now := o.(*corev1.Pod); now.Status.Phase == corev1.PodRunning {
+			now.Status = corev1.PodStatus{Phase: corev1.PodFailed, Reason: "DeadlineExceeded", Message: "Pod was active on the node longer than the specified deadline"}
+		}
+	})
+}
+
+// attachedDisk is the one disk that hangs on the computer.
+func (w *world) attachedDisk(c *computer) *disk {
+	for _, lun := range slices.Sorted(maps.Keys(c.luns)) {
+		return w.disks[c.luns[lun]]
+	}
+	return nil
+}
+
+func (w *world) status(p *corev1.Pod, s corev1.PodStatus) {
+	w.kube.Change("pods", p.Namespace, p.Name, func(o runtime.Object) { o.(*corev1.Pod).Status = s })
+}
+
+// ended is a pod whose container ended.
+func (w *world) ended(p *corev1.Pod, code int32, reason string, output any) {
+	text, err := json.Marshal(output)
+	if err != nil {
+		w.broken("%v", err)
+	}
+	w.mu.Lock()
+	w.logs[p.Namespace+"/"+p.Name] = append(text, '\n')
+	w.mu.Unlock()
+	phase := corev1.PodSucceeded
+	if code != 0 {
+		phase = corev1.PodFailed
+	}
+	w.status(p, corev1.PodStatus{Phase: phase, ContainerStatuses: []corev1.ContainerStatus{{
+		Name: p.Spec.Containers[0].Name, State: corev1.ContainerState{Terminated: &corev1.ContainerStateTerminated{ExitCode: code, Reason: reason}},
+	}}})
+}
+
+func (w *world) log(namespace, pod string) []byte {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	return w.logs[namespace+"/"+pod]
+}
+
+func flagOf(command []string, name string) string {
+	if i := slices.Index(command, name); i >= 0 && i+1 < len(command) {
+		return command[i+1]
+	}
+	return ""
+}
+
+// inspect is what ortet-node generalize --inspect says of the donor's disk.
+func (w *world) inspect(p *corev1.Pod, command []string) {
+	report := wire.GeneralizeReport{Capture: flagOf(command, "--capture"), Donor: flagOf(command, "--donor"), Outcome: wire.Generalized, DryRun: true}
+	code := int32(0)
+	if w.story.Donor.Disk == "preserve" {
+		report.Outcome, report.Message, code = wire.DiskRefused, "/etc/cloud/cloud.cfg sets preserve_hostname: true", 3
+	}
+	w.ended(p, code, "", wire.GeneralizeLine{Report: &report})
+}
+
+// generalized is the end of ortet-node generalize.
+func (w *world) generalized(p *corev1.Pod, c *computer, life int, d *disk, command []string) {
+	if _, ok := w.runs(p); !ok || !w.lives(c, life) {
+		w.podLost(p, 0)
+		return
+	}
+	report := wire.GeneralizeReport{Capture: flagOf(command, "--capture"), Donor: flagOf(command, "--donor"), Outcome: wire.Generalized, Removed: 10, OS: "Debian"}
+	w.mu.Lock()
+	kill := w.story.Donor.Disk == "lost" && !w.lost
+	w.lost = w.lost || kill
+	there := d != nil && w.attachedDisk(c) == d
+	stale := there && d.generalized
+	if there && !kill && !stale && w.story.Donor.Disk != "secrets" {
+		d.generalized, d.partly, d.host = true, false, ""
+	}
+	w.mu.Unlock()
+	code := int32(0)
+	switch {
+	case kill:
+		w.ended(p, 137, "OOMKilled", "killed")
+		return
+	case !there:
+		report.Outcome, report.Message, code = wire.DiskRefused, "there is no disk at the LUN", 3
+	case stale:
+		report.Outcome, report.Message, code = wire.DiskRefused, "it is generalised already", 3
+	case w.story.Donor.Disk == "secrets" && !slices.Contains(command, "--accept-pool-credentials"):
+		report.Outcome, code = wire.SecretsFound, 3
+		report.Findings = []wire.SecretFinding{{Path: "/etc/kubernetes/azure.json", Class: wire.PoolCredential, Rule: "azure-json"}}
+	default:
+		if w.story.Donor.Disk == "secrets" {
+			w.mu.Lock()
+			d.generalized, d.partly, d.host = true, false, ""
+			w.mu.Unlock()
+			report.Findings = []wire.SecretFinding{{Path: "/etc/kubernetes/azure.json", Class: wire.PoolCredential, Rule: "azure-json", Accepted: true}}
+		}
+		if w.story.Donor.Disk != "nojoin" {
+			report.Joins = []string{"/etc/kubernetes/bootstrap-kubelet.conf"}
+		}
+		item, err := seal(flagOf(command, "--seal-to"))
+		if err != nil {
+			w.broken("seal customData: %v", err)
+		}
+		report.Saved = []wire.SealedItem{item}
+	}
+	w.ended(p, code, "", wire.GeneralizeLine{Report: &report})
+}
+
+// podLost has a kubelet that comes back say that the pod is no more.
+func (w *world) podLost(p *corev1.Pod, tries int) {
+	now, ok := w.kube.Get("pods", p.Namespace, p.Name).(*corev1.Pod)
+	if !ok || now.UID != p.UID || tries > 100 {
+		return
+	}
+	if _, ok := w.runs(p); !ok {
+		w.after(30*time.Second, func() { w.podLost(p, tries+1) })
+		return
+	}
+	w.status(p, corev1.PodStatus{Phase: corev1.PodFailed, Reason: "Terminated", Message: "Pod was terminated in response to imminent node shutdown."})
+}
+
+// seal is what ortet-node does with customData.
+func seal(to string) (wire.SealedItem, error) {
+	raw, err := base64.StdEncoding.DecodeString(to)
+	if err != nil {
+		return wire.SealedItem{}, err
+	}
+	key, err := ecdh.X25519().NewPublicKey(raw)
+	if err != nil {
+		return wire.SealedItem{}, err
+	}
+	public, err := hpke.NewDHKEMPublicKey(key)
+	if err != nil {
+		return wire.SealedItem{}, err
+	}
+	sealed, err := hpke.Seal(public, hpke.HKDFSHA256(), hpke.AES256GCM(), []byte("ortet.io/saved/customData/"), []byte(customData))
+	sum := sha256.Sum256([]byte(customData))
+	return wire.SealedItem{Kind: wire.CustomData, SHA256: hex.EncodeToString(sum[:]), Sealed: sealed}, err
+}

@@ -1,0 +1,238 @@
+package play
+
+import (
+	"context"
+	"fmt"
+	"strings"
+	"time"
+
+	"github.com/ortet/ortet/internal/engine"
+	"github.com/ortet/ortet/test/scenario"
+)
+
+const (
+	// patience is how many processes may fail to end what is asked before the
+	// world is let be.
+	patience = 4
+	// calmTries is how many may then.
+	calmTries = 4
+	// longest bounds a process: the deadlines of a capture's steps, one after the
+	// other, and an hour's outage.
+	longest = 36 * time.Hour
+	// drowns bounds how long a process that is cut off goes on.
+	drowns = 2 * time.Hour
+)
+
+// Stats count what was played.
+type Stats struct {
+	Azure, Kube       int // requests of Ortet's
+	Faults, Deaths    int
+	World             int // changes that others made
+	Processes         int
+	Captures          int // ended with a new version in the model
+	Virtual           time.Duration
+	Refused, GaveBack int // ends with exit code 3, and 1
+	Person            int // … 4
+}
+
+// Add adds what another playing counted.
+func (s *Stats) Add(o Stats) {
+	s.Azure += o.Azure
+	s.Kube += o.Kube
+	s.Faults += o.Faults
+	s.Deaths += o.Deaths
+	s.World += o.World
+	s.Processes += o.Processes
+	s.Captures += o.Captures
+	s.Virtual += o.Virtual
+	s.Refused += o.Refused
+	s.GaveBack += o.GaveBack
+	s.Person += o.Person
+}
+
+// A Result is what came of a playing.
+type Result struct {
+	// Listed is the scenario with what happened as events, and no chance: it
+	// plays the same.
+	Listed     scenario.Scenario
+	Violations []string
+	Trace      string
+	Stats      Stats
+}
+
+// Play plays a scenario. It has to be called in a bubble of testing/synctest,
+// and nothing that it began outlives it.
+func Play(s scenario.Scenario) (result Result) {
+	w, err := newWorld(s)
+	if err != nil {
+		return Result{Listed: s, Violations: []string{"the world cannot be set up: " + err.Error()}}
+	}
+	defer func() {
+		w.finish()
+		result = w.result()
+	}()
+	for i, ask := range s.Asks {
+		if ask.Verb == scenario.Wait {
+			time.Sleep(ask.For)
+			continue
+		}
+		w.attend(i, ask)
+	}
+	return result
+}
+
+// attend is an operator who asks for one thing until it has come to an end.
+func (w *world) attend(i int, ask scenario.Ask) {
+	w.setAsk(ask)
+	var rival *process
+	if ask.Rival >= 0 {
+		other := ask
+		other.Node, other.Rival = ask.Rival, -1
+		w.after(w.between(0, 20*time.Minute, "rival", i), func() {
+			p, err := w.start(other)
+			if err != nil {
+				w.broken("a rival cannot begin: %v", err)
+				return
+			}
+			w.mu.Lock()
+			rival = p
+			w.mu.Unlock()
+		})
+	}
+	last := w.pursue(i, ask)
+	w.mu.Lock()
+	r := rival
+	w.mu.Unlock()
+	if r != nil {
+		w.await(r)
+		if !r.isCut() {
+			w.checkEnd(r)
+		}
+		// Whatever the rival left open is taken up by whoever comes next.
+		w.mu.Lock()
+		w.calm = true
+		w.mu.Unlock()
+		last = w.pursue(i, ask)
+	}
+	w.expect(i, last)
+	w.mu.Lock()
+	w.calm = false
+	w.mu.Unlock()
+}
+
+// pursue starts processes until one has come to an end, and gives that.
+func (w *world) pursue(i int, ask scenario.Ask) *process {
+	for try := 1; ; try++ {
+		w.mu.Lock()
+		if try > patience {
+			w.calm = true
+		}
+		calm, happened := w.calm, len(w.chooser.Happened())
+		w.mu.Unlock()
+		p, err := w.start(ask)
+		if err != nil {
+			w.broken("a process cannot begin: %v", err)
+			return nil
+		}
+		if !w.await(p) {
+			time.Sleep(w.between(time.Second, 90*time.Second, "restart", i, try))
+			continue
+		}
+		w.checkEnd(p)
+		w.mu.Lock()
+		undisturbed := calm || len(w.chooser.Happened()) == happened
+		w.mu.Unlock()
+		switch code := engine.ExitCode(p.err); {
+		case code == engine.ExitDone:
+			return p
+		case (code == engine.ExitFailed || code == engine.ExitRefused) && undisturbed:
+			return p
+		case try >= patience+calmTries:
+			if !w.excused() {
+				w.broken("ask %d does not come to an end though nothing goes wrong any more: exit %d, %v", i, code, p.err)
+			}
+			return p
+		}
+		time.Sleep(w.between(time.Second, 10*time.Minute, "again", i, try))
+	}
+}
+
+// await waits until the process has ended; false where it died.
+func (w *world) await(p *process) bool {
+	timer := time.NewTimer(longest)
+	defer timer.Stop()
+	select {
+	case <-p.done:
+		return !p.isCut()
+	case <-p.dead:
+		return false
+	case <-timer.C:
+		w.broken("%s does not end within %s", p.name, longest)
+		p.die()
+		return false
+	}
+}
+
+// finish lets all that goes on come to its end, and looks a last time.
+func (w *world) finish() {
+	for _, p := range w.processes {
+		ctx, cancel := context.WithTimeout(w.over, drowns)
+		select {
+		case <-p.done:
+		case <-ctx.Done():
+			w.broken("%s goes on %s after it was cut off", p.name, drowns)
+		}
+		cancel()
+	}
+	if len(w.violations) == 0 {
+		w.checkOver()
+	}
+	w.mu.Lock()
+	w.stats.Virtual = time.Since(w.begin)
+	w.mu.Unlock()
+	w.close()
+	for _, p := range w.processes {
+		p.cancel()
+		<-p.done
+	}
+}
+
+func (w *world) result() Result {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	listed := w.story
+	listed.Chance = scenario.Chance{}
+	listed.Events = w.chooser.Happened()
+	for _, e := range listed.Events {
+		switch e.What {
+		case scenario.KillBefore, scenario.KillAfter:
+			w.stats.Deaths++
+		case scenario.ScaleOut, scenario.DeleteInstance, scenario.StopInstance, scenario.DeleteSnapshot, scenario.DeleteCopy, scenario.DeleteDisk,
+			scenario.DeleteVersion, scenario.DeleteGallery, scenario.NodeNotReady, scenario.NodeGone, scenario.Cordon, scenario.Uncordon, scenario.Clock, scenario.Interrupt:
+			w.stats.World++
+		default:
+			w.stats.Faults++
+		}
+	}
+	return Result{Listed: listed, Violations: w.violations, Trace: w.text(), Stats: w.stats}
+}
+
+// expect looks whether a kept scenario came to what it says.
+func (w *world) expect(i int, p *process) {
+	for _, e := range w.story.Expect {
+		if e.Ask != i || p == nil {
+			continue
+		}
+		code := engine.ExitCode(p.err)
+		text := fmt.Sprint(p.err)
+		if p.err == nil {
+			text = strings.Join(append(p.capture.Notes, p.rollback.Notes...), "\n")
+		}
+		if code != e.Exit {
+			w.broken("ask %d ends with exit %d, expected %d: %s", i, code, e.Exit, text)
+		}
+		if !strings.Contains(text, e.Says) {
+			w.broken("ask %d does not say %q: %s", i, e.Says, text)
+		}
+	}
+}

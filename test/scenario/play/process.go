@@ -1,0 +1,207 @@
+package play
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/Azure/azure-sdk-for-go/sdk/azcore/policy"
+	"k8s.io/client-go/rest"
+
+	"github.com/ortet/ortet/internal/azsim"
+	"github.com/ortet/ortet/internal/azure"
+	"github.com/ortet/ortet/internal/azure/arm"
+	"github.com/ortet/ortet/internal/cluster/kube"
+	"github.com/ortet/ortet/internal/engine"
+	"github.com/ortet/ortet/test/scenario"
+)
+
+var tokenOptions = policy.TokenRequestOptions{Scopes: []string{azsim.InProcess + "//.default"}}
+
+// A process is one ortet at work.
+type process struct {
+	w      *world
+	name   string // "p1", "p2", …
+	ask    scenario.Ask
+	engine *engine.Engine
+	ctx    context.Context
+	cancel context.CancelFunc
+
+	done chan struct{} // closed when the engine returned
+	dead chan struct{} // closed when it died
+
+	mu          sync.Mutex
+	cut         bool
+	cutAt       time.Time
+	ended       bool
+	interrupted bool
+	skew        time.Duration
+	changes     int // requests that changed something
+	reported    map[string]int
+
+	// Once done.
+	capture  engine.CaptureResult
+	rollback engine.RollbackResult
+	err      error
+	began    time.Time
+	returned time.Time
+}
+
+// leaseFor is longer than ortet's own 30 s: renewals are most of what a process
+// sends while Azure works.
+const leaseFor = time.Minute
+
+// start begins a process. What it does goes on until it ends or dies.
+func (w *world) start(ask scenario.Ask) (*process, error) {
+	ctx, cancel := context.WithCancel(w.over)
+	p := &process{w: w, ask: ask, ctx: ctx, cancel: cancel, done: make(chan struct{}), dead: make(chan struct{}), began: time.Now(), reported: map[string]int{}}
+	w.mu.Lock()
+	w.processes = append(w.processes, p)
+	p.name = fmt.Sprintf("p%d", len(w.processes))
+	w.stats.Processes++
+	w.mu.Unlock()
+	cloud, err := arm.New(arm.Options{Cloud: azsim.Cloud(azsim.InProcess), Credential: w.azure.Credential(""), Transport: azureWire{p}, Version: "test"})
+	if err != nil {
+		return nil, err
+	}
+	c, err := kube.New(kube.Config{
+		REST:      &rest.Config{Host: "http://kubesim.invalid", Transport: kubeWire{p}, BearerToken: ortetUser},
+		Namespace: namespace, Identity: p.name, Now: p.now, ReadRetries: -1,
+	})
+	if err != nil {
+		return nil, err
+	}
+	p.engine, err = engine.New(engine.Config{
+		Cloud: azure.Retry(azure.Limit(cloud, azure.Limits{}), azure.RetryPolicy{}), Cluster: c,
+		Logger: slog.New(slog.DiscardHandler), Reporter: engine.ReporterFunc(p.report), Now: p.now, Version: "test",
+		Image: "ortet:test", Namespace: namespace, Holder: p.name, Liveness: p.liveness, LeaseFor: leaseFor,
+	})
+	if err != nil {
+		return nil, err
+	}
+	w.write("%s begins: %s", p.name, ask.Verb)
+	go p.run()
+	return p, nil
+}
+
+func (p *process) run() {
+	defer close(p.done)
+	switch p.ask.Verb {
+	case scenario.Capture:
+		p.capture, p.err = p.engine.Capture(p.ctx, p.request())
+	case scenario.Rollback:
+		q := engine.RollbackRequest{Pool: p.w.pool, To: p.ask.To, AllowRolling: p.ask.Rolling}
+		p.rollback, p.err = p.engine.Rollback(p.ctx, q)
+	}
+	p.mu.Lock()
+	p.ended, p.returned = true, time.Now()
+	cut := p.cut
+	p.mu.Unlock()
+	if !cut {
+		p.w.write("%s ends: %d %s", p.name, engine.ExitCode(p.err), firstLine(p.err))
+	}
+}
+
+func firstLine(err error) string {
+	if err == nil {
+		return ""
+	}
+	text := err.Error()
+	// Problems are found by parallel reads, in no order.
+	if refused := new(engine.Refused); errors.As(err, &refused) {
+		return fmt.Sprintf("refused for %d reasons", len(refused.Problems))
+	}
+	text, _, _ = strings.Cut(text, "\n")
+	return text
+}
+
+func (p *process) request() engine.CaptureRequest {
+	a := p.ask
+	q := engine.CaptureRequest{
+		Node: p.w.nodeOf(a.Node), Again: a.Again, Deallocate: a.Deallocate, ForceDrain: a.Force, History: a.History,
+		AcceptPoolCredentials: a.Accept, NewNodes: int64(a.NewNodes), AllowRolling: a.Rolling,
+	}
+	if a.Bake {
+		q.Bootstrap = engine.BootstrapBaked
+	}
+	return q
+}
+
+// now is the process's own clock.
+func (p *process) now() time.Time {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return time.Now().Add(p.skew)
+}
+
+// report is where steps that begin together are drawn apart: see the package's
+// documentation.
+func (p *process) report(e engine.Event) {
+	if e.State != engine.StepStarted {
+		return
+	}
+	p.mu.Lock()
+	p.reported[e.Step]++
+	n := p.reported[e.Step]
+	p.mu.Unlock()
+	_ = nap(p.w.over, p.w.between(time.Microsecond, time.Millisecond, p.name, e.Step, n)) // ended is as good as waited
+}
+
+// liveness is what this machine knows of another process.
+func (p *process) liveness(holder string) engine.Liveness {
+	if p.ask.Unknown {
+		return engine.Unknown
+	}
+	name, _, _ := strings.Cut(holder, "/")
+	p.w.mu.Lock()
+	defer p.w.mu.Unlock()
+	for _, other := range p.w.processes {
+		if other.name != name {
+			continue
+		}
+		other.mu.Lock()
+		defer other.mu.Unlock()
+		if other.cut || other.ended {
+			return engine.Dead
+		}
+		return engine.Alive
+	}
+	return engine.Unknown
+}
+
+// die ends the process: nothing that it does has any effect from now on.
+func (p *process) die() {
+	p.mu.Lock()
+	already := p.cut
+	p.cut, p.cutAt = true, time.Now()
+	p.mu.Unlock()
+	if already {
+		return
+	}
+	close(p.dead)
+	p.cancel()
+}
+
+func (p *process) isCut() bool {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return p.cut
+}
+
+// interrupt is Ctrl-C.
+func (p *process) interrupt() {
+	p.mu.Lock()
+	p.interrupted = true
+	p.mu.Unlock()
+	p.cancel()
+}
+
+func (p *process) wasInterrupted() bool {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return p.interrupted
+}

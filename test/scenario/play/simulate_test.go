@@ -1,0 +1,225 @@
+package play_test
+
+import (
+	"flag"
+	"fmt"
+	"os"
+	"runtime"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"syscall"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/ortet/ortet/test/scenario"
+	"github.com/ortet/ortet/test/scenario/play"
+)
+
+var (
+	seeds = flag.Uint64("seeds", 0, "play so many seeds; 0: a fixed set and fresh ones, as CI does")
+	from  = flag.Uint64("from", 1, "the first of the seeds")
+	fails = flag.Int("failures", 1, "stop after so many seeds that fail")
+	pace  = flag.Uint64("pace", 0, "measure so many captures")
+	show  = flag.String("show", "", "play the scenario in this file, or of this seed (seed:4711), and print its trace")
+)
+
+// What CI plays: the same seeds every time, and some that nobody has played.
+const (
+	fixedSeeds = 600
+	freshSeeds = 600
+)
+
+// played is one playing, in a bubble of its own.
+func played(t *testing.T, s scenario.Scenario) (r play.Result) {
+	t.Helper()
+	synctest.Test(t, func(*testing.T) { r = play.Play(s) })
+	return r
+}
+
+// simulate plays seeds on all cores and gives what came of them; it ends at
+// as many as -failures whose invariants are broken.
+func simulate(t *testing.T, first, count uint64) (stats play.Stats, failed []uint64) {
+	t.Helper()
+	var (
+		mu   sync.Mutex
+		next atomic.Uint64
+	)
+	next.Store(first)
+	workers := runtime.GOMAXPROCS(0)
+	t.Run("seeds", func(t *testing.T) {
+		for i := range workers {
+			t.Run(fmt.Sprint(i), func(t *testing.T) {
+				t.Parallel()
+				for {
+					seed := next.Add(1) - 1
+					mu.Lock()
+					stop := len(failed) >= *fails
+					mu.Unlock()
+					if stop || seed-first >= count {
+						return
+					}
+					r := played(t, scenario.Generate(seed))
+					mu.Lock()
+					stats.Add(r.Stats)
+					if len(r.Violations) > 0 {
+						failed = append(failed, seed)
+					}
+					mu.Unlock()
+				}
+			})
+		}
+	})
+	return stats, failed
+}
+
+// report prints the figures, by lines that a person reads.
+func report(what string, first, count uint64, stats play.Stats, failed []uint64, took, cpu time.Duration) {
+	fmt.Printf("%s: seeds %d to %d on %d cores\n", what, first, first+count-1, runtime.GOMAXPROCS(0))
+	fmt.Printf("  %.1f seeds a second, %.1f captures a second of CPU\n", float64(count)/took.Seconds(), float64(stats.Captures)/cpu.Seconds())
+	fmt.Printf("  %d faults injected, %d crashes, %d changes by others\n", stats.Faults, stats.Deaths, stats.World)
+	fmt.Printf("  %d processes, %d captures done, %d given back, %d refused, %d left to a person\n",
+		stats.Processes, stats.Captures, stats.GaveBack, stats.Refused, stats.Person)
+	fmt.Printf("  %d requests to Azure and %d to Kubernetes in %.0f simulated hours\n", stats.Azure, stats.Kube, stats.Virtual.Hours())
+	fmt.Printf("  %d violations\n", len(failed))
+}
+
+func cpuTime() time.Duration {
+	var u syscall.Rusage
+	_ = syscall.Getrusage(syscall.RUSAGE_SELF, &u) // a figure, and no test of anything
+	return time.Duration(u.Utime.Nano() + u.Stime.Nano())
+}
+
+// TestSimulate plays seeds; a failing one is printed, shrunk, as a scenario that
+// can be kept.
+func TestSimulate(t *testing.T) {
+	type stretch struct {
+		name         string
+		first, count uint64
+	}
+	fresh := uint64(time.Now().UnixNano()) //nolint:gosec // any number will do
+	stretches := []stretch{{"fixed", 1, fixedSeeds}, {"fresh", fresh, freshSeeds}}
+	switch {
+	case *seeds > 0:
+		stretches = []stretch{{"simulate", *from, *seeds}}
+	case testing.Short():
+		stretches = []stretch{{"fixed", 1, fixedSeeds / 10}}
+	}
+	for _, s := range stretches {
+		began, used := time.Now(), cpuTime()
+		stats, failed := simulate(t, s.first, s.count)
+		report(s.name, s.first, s.count, stats, failed, time.Since(began), cpuTime()-used)
+		for _, seed := range failed {
+			explain(t, seed)
+		}
+	}
+}
+
+// explain fails the test with what a seed shows, shrunk.
+func explain(t *testing.T, seed uint64) {
+	t.Helper()
+	r := played(t, scenario.Generate(seed))
+	if len(r.Violations) == 0 {
+		t.Errorf("seed %d breaks an invariant at one playing and not at the next: it is not deterministic", seed)
+		return
+	}
+	t.Errorf("seed %d:\n  %s", seed, strings.Join(r.Violations, "\n  "))
+	small := shrunk(t, r.Listed)
+	again := played(t, small)
+	t.Errorf("shrunk to %d happenings:\n\n%s\n%s\nkeep it in testdata/kept as a regression test", len(small.Events), small, strings.Join(again.Violations, "\n"))
+}
+
+func shrunk(t *testing.T, s scenario.Scenario) scenario.Scenario {
+	t.Helper()
+	return scenario.Shrink(s, func(s scenario.Scenario) bool { return len(played(t, s).Violations) > 0 })
+}
+
+// TestPace plays captures in which nothing goes wrong, one after the other, and
+// prints what one costs: its world made, its donor drained, stopped, copied and
+// started, the copy generalised, the version built, the model changed.
+func TestPace(t *testing.T) {
+	if *pace == 0 {
+		t.Skip("no pace is measured: say -pace=100")
+	}
+	var stats play.Stats
+	used := cpuTime()
+	for i := range *pace {
+		s := scenario.Default()
+		s.Seed = i
+		r := played(t, s)
+		for _, v := range r.Violations {
+			t.Error(v)
+		}
+		stats.Add(r.Stats)
+	}
+	used = cpuTime() - used
+	if stats.Captures != int(*pace) { //nolint:gosec // a small count
+		t.Fatalf("%d captures of %d were done", stats.Captures, *pace)
+	}
+	fmt.Printf("simulated-captures %.1f a second of CPU\n", float64(stats.Captures)/used.Seconds())
+	fmt.Printf("requests-per-capture %.0f: %.0f to Azure, %.0f to Kubernetes\n",
+		float64(stats.Azure+stats.Kube)/float64(stats.Captures), float64(stats.Azure)/float64(stats.Captures), float64(stats.Kube)/float64(stats.Captures))
+}
+
+// TestShow prints a trace, for whoever looks into a seed.
+func TestShow(t *testing.T) {
+	if *show == "" {
+		t.Skip("nothing to show: say -show=seed:4711 or -show=FILE")
+	}
+	s, err := named(*show)
+	if err != nil {
+		t.Fatal(err)
+	}
+	r := played(t, s)
+	fmt.Printf("%s\n%s%+v\n", r.Listed, r.Trace, r.Stats)
+	for _, v := range r.Violations {
+		t.Error(v)
+	}
+}
+
+func named(what string) (scenario.Scenario, error) {
+	if number, ok := strings.CutPrefix(what, "seed:"); ok {
+		var seed uint64
+		if _, err := fmt.Sscan(number, &seed); err != nil {
+			return scenario.Scenario{}, err
+		}
+		return scenario.Generate(seed), nil
+	}
+	text, err := os.ReadFile(what)
+	if err != nil {
+		return scenario.Scenario{}, err
+	}
+	return scenario.Parse(string(text))
+}
+
+// TestSameAtEveryRun: the canonical trace of a seed is the same each time, and so
+// is that of the scenario which lists what happened.
+func TestSameAtEveryRun(t *testing.T) {
+	n := uint64(150)
+	if testing.Short() {
+		n = 20
+	}
+	for seed := range n {
+		first := played(t, scenario.Generate(seed))
+		second := played(t, scenario.Generate(seed))
+		if a, b := differ(first.Trace, second.Trace); a != b {
+			t.Errorf("seed %d: two playings differ:\n%s\n%s", seed, a, b)
+		}
+		listed := played(t, first.Listed)
+		if a, b := differ(first.Trace, listed.Trace); a != b {
+			t.Errorf("seed %d: what is listed plays otherwise:\n%s\n%s", seed, a, b)
+		}
+	}
+}
+
+// differ gives the first lines in which two texts differ.
+func differ(a, b string) (string, string) {
+	x, y := strings.Split(a, "\n"), strings.Split(b, "\n")
+	for i := range min(len(x), len(y)) {
+		if x[i] != y[i] {
+			return x[i], y[i]
+		}
+	}
+	return fmt.Sprint(len(x), " lines"), fmt.Sprint(len(y), " lines")
+}

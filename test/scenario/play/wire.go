@@ -1,0 +1,339 @@
+package play
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"net/http"
+	"net/url"
+	"path"
+	"strconv"
+	"strings"
+	"time"
+
+	authorizationv1 "k8s.io/api/authorization/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+
+	"github.com/ortet/ortet/internal/azsim"
+	"github.com/ortet/ortet/test/scenario"
+)
+
+// errCut is what a request ends with whose process is dead, or whose connection
+// broke.
+var errCut = errors.New("connection reset by peer")
+
+// latencies of a request. They are short beside all else that takes time, and
+// apart from each other by far more than a nanosecond.
+const (
+	leastLatency = time.Millisecond
+	mostLatency  = 40 * time.Millisecond
+)
+
+// send takes one request of a process over the wire.
+func (p *process) send(side, name string, r *http.Request, serve func(r *http.Request, fault *scenario.Event) (*http.Response, error)) (*http.Response, error) {
+	w, ctx := p.w, r.Context()
+	n := w.number(side, name)
+	if err := nap(ctx, w.between(leastLatency, mostLatency, side, name, n)); err != nil {
+		return nil, err
+	}
+	if p.isCut() {
+		<-ctx.Done()
+		return nil, context.Cause(ctx)
+	}
+	w.watchLimits(side, r)
+	var fault *scenario.Event
+	killed := false
+	for _, e := range w.happens(side, name, n, r.Method == http.MethodGet) {
+		switch e.What {
+		case scenario.KillBefore:
+			w.write("%s %q %d: %s dies", side, name, n, p.name)
+			p.die()
+			<-ctx.Done()
+			return nil, context.Cause(ctx)
+		case scenario.KillAfter:
+			killed = true
+		case scenario.Interrupt:
+			p.interrupt()
+		default:
+			if !w.others(e, p) {
+				fault = &e
+			}
+		}
+	}
+	answer, err := w.refused(side, name, fault)
+	if answer == nil && err == nil {
+		answer, err = serve(r, fault)
+	}
+	w.write("%s %s %q %d: %s%s", p.name, side, name, n, said(answer, err), met(fault))
+	if side == scenario.Azure && r.Method != http.MethodGet {
+		w.checkModel()
+	}
+	if killed {
+		w.write("%s dies", p.name)
+		p.die()
+		<-ctx.Done()
+		return nil, context.Cause(ctx)
+	}
+	return answer, err
+}
+
+func met(e *scenario.Event) string {
+	if e == nil {
+		return ""
+	}
+	return " [" + strings.Join(append([]string{string(e.What)}, e.Args...), " ") + "]"
+}
+
+func said(answer *http.Response, err error) string {
+	if err != nil {
+		return "no answer"
+	}
+	return strconv.Itoa(answer.StatusCode)
+}
+
+// nap waits, or gives the context's cause.
+func nap(ctx context.Context, d time.Duration) error {
+	timer := time.NewTimer(d)
+	defer timer.Stop()
+	select {
+	case <-timer.C:
+		return nil
+	case <-ctx.Done():
+		return context.Cause(ctx)
+	}
+}
+
+// number counts a request, from 1.
+func (w *world) number(side, name string) int {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.counts[side+" "+name]++
+	if side == scenario.Azure {
+		w.stats.Azure++
+	} else {
+		w.stats.Kube++
+	}
+	return w.counts[side+" "+name]
+}
+
+// happens asks the scenario.
+func (w *world) happens(side, name string, n int, get bool) []scenario.Event {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	if w.calm {
+		return nil
+	}
+	return w.chooser.At(side, name, n, get)
+}
+
+// refused answers for a side that is down.
+func (w *world) refused(side, name string, fault *scenario.Event) (*http.Response, error) {
+	w.mu.Lock()
+	o, down := w.down[side]
+	if down && !time.Now().Before(o.until) {
+		delete(w.down, side)
+		down = false
+	}
+	w.mu.Unlock()
+	switch {
+	case !down:
+		return nil, nil
+	case o.status == 0:
+		return nil, &url.Error{Op: "dial", URL: name, Err: errors.New("connection refused")}
+	case o.status == http.StatusUnauthorized:
+		return armAnswer(o.status, "ExpiredAuthenticationToken", 0), nil
+	}
+	return armAnswer(o.status, "ServiceUnavailable", 0), nil
+}
+
+// argument is the n-th of an event, as a number.
+func argument(e scenario.Event, n int) int {
+	if n >= len(e.Args) {
+		return 0
+	}
+	v, _ := strconv.Atoi(e.Args[n]) // checked when the scenario was read
+	return v
+}
+
+// azureWire is the way of a process to Azure: policy.Transporter.
+type azureWire struct{ p *process }
+
+// Do implements policy.Transporter.
+func (a azureWire) Do(r *http.Request) (*http.Response, error) {
+	w := a.p.w
+	name := w.azureName(r)
+	return a.p.send(scenario.Azure, name, r, func(r *http.Request, fault *scenario.Event) (*http.Response, error) {
+		w.judgeRequest(a.p, r)
+		ctx := r.Context()
+		if fault != nil {
+			f := azsim.Fault{Name: string(fault.What), Effect: azsim.Effect(fault.What), Skip: 0}
+			switch fault.What {
+			case scenario.Throttle:
+				f.RetryAfterSeconds = max(1, argument(*fault, 0))
+			case scenario.Error:
+				f.Status = argument(*fault, 0)
+				if len(fault.Args) > 1 {
+					f.Code = fault.Args[1]
+				}
+			}
+			ctx = azsim.WithFault(ctx, f)
+		}
+		answer, err := w.azure.Transport().Do(r.WithContext(ctx))
+		if err == nil {
+			w.remembers(name, answer)
+		}
+		return answer, err
+	})
+}
+
+// remembers keeps which request an operation belongs to.
+func (w *world) remembers(name string, answer *http.Response) {
+	link := answer.Header.Get("Azure-AsyncOperation")
+	if link == "" || strings.HasPrefix(name, "GET operation") {
+		return
+	}
+	u, err := url.Parse(link)
+	if err != nil {
+		return
+	}
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.operations[path.Base(u.Path)] = name
+}
+
+// azureName is a request's name: its method, and its path without what is the
+// same everywhere.
+func (w *world) azureName(r *http.Request) string {
+	parts := strings.Split(strings.Trim(r.URL.Path, "/"), "/")
+	last := parts[len(parts)-1]
+	for i := len(parts) - 1; i >= 0; i-- {
+		if strings.EqualFold(parts[i], "providers") && i+2 < len(parts) {
+			parts = parts[i+2:]
+			break
+		}
+	}
+	if parts[0] == "locations" && len(parts) == 4 {
+		w.mu.Lock()
+		defer w.mu.Unlock()
+		return r.Method + " operation of " + w.operations[last]
+	}
+	return r.Method + " " + strings.Join(parts, "/")
+}
+
+// kubeWire is the way of a process to Kubernetes: http.RoundTripper.
+type kubeWire struct{ p *process }
+
+// RoundTrip implements http.RoundTripper.
+func (k kubeWire) RoundTrip(r *http.Request) (*http.Response, error) {
+	w := k.p.w
+	return k.p.send(scenario.Kube, kubeName(r), r, func(r *http.Request, fault *scenario.Event) (*http.Response, error) {
+		if fault == nil {
+			return w.kube.RoundTrip(r)
+		}
+		switch fault.What {
+		case scenario.Throttle:
+			return kubeAnswer(http.StatusTooManyRequests, metav1.StatusReasonTooManyRequests, max(1, argument(*fault, 0))), nil
+		case scenario.Error:
+			status := argument(*fault, 0)
+			return kubeAnswer(status, reasonOf(status), 0), nil
+		case scenario.Conflict:
+			return kubeAnswer(http.StatusConflict, metav1.StatusReasonConflict, 0), nil
+		case scenario.ExpireToken:
+			return kubeAnswer(http.StatusUnauthorized, metav1.StatusReasonUnauthorized, 0), nil
+		case scenario.Hang:
+			<-r.Context().Done()
+			return nil, context.Cause(r.Context())
+		case scenario.DropBefore:
+			return nil, errCut
+		}
+		answer, err := w.kube.RoundTrip(r)
+		if err != nil {
+			return nil, err
+		}
+		_ = answer.Body.Close()
+		if fault.What == scenario.ReportFailure {
+			return kubeAnswer(http.StatusInternalServerError, metav1.StatusReasonInternalError, 0), nil
+		}
+		return nil, errCut // dropAfter
+	})
+}
+
+// CancelRequest is what an http.Client with a timeout calls; the request's context
+// has ended by then.
+func (k kubeWire) CancelRequest(*http.Request) {}
+
+// kubeName is a request's name.
+func kubeName(r *http.Request) string {
+	parts := strings.Split(strings.Trim(r.URL.Path, "/"), "/")
+	switch {
+	case parts[0] == "api" && len(parts) > 2:
+		parts = parts[2:]
+	case parts[0] == "apis" && len(parts) > 3:
+		parts = parts[3:]
+	}
+	if len(parts) > 2 && parts[0] == "namespaces" {
+		parts = parts[1:]
+	}
+	name := r.Method + " " + strings.Join(parts, "/")
+	if parts[0] == "selfsubjectaccessreviews" {
+		name += " of " + reviewed(r)
+	}
+	return name
+}
+
+// reviewed says what an access review asks, since many are asked at once.
+func reviewed(r *http.Request) string {
+	body, err := io.ReadAll(r.Body)
+	r.Body = io.NopCloser(bytes.NewReader(body))
+	var (
+		envelope runtime.Unknown
+		review   authorizationv1.SelfSubjectAccessReview
+	)
+	const magic = 4 // "k8s\0" stands before protobuf
+	if err != nil || len(body) < magic || envelope.Unmarshal(body[magic:]) != nil || review.Unmarshal(envelope.Raw) != nil || review.Spec.ResourceAttributes == nil {
+		return "something"
+	}
+	a := review.Spec.ResourceAttributes
+	return strings.Join(strings.Fields(a.Verb+" "+a.Namespace+" "+a.Resource+" "+a.Subresource+" "+a.Name), " ")
+}
+
+var kubeReasons = map[int]metav1.StatusReason{
+	400: metav1.StatusReasonBadRequest, 401: metav1.StatusReasonUnauthorized, 403: metav1.StatusReasonForbidden, 404: metav1.StatusReasonNotFound,
+	409: metav1.StatusReasonConflict, 429: metav1.StatusReasonTooManyRequests, 500: metav1.StatusReasonInternalError,
+	503: metav1.StatusReasonServiceUnavailable, 504: metav1.StatusReasonTimeout,
+}
+
+func reasonOf(status int) metav1.StatusReason {
+	if r, ok := kubeReasons[status]; ok {
+		return r
+	}
+	return metav1.StatusReasonUnknown
+}
+
+func kubeAnswer(status int, reason metav1.StatusReason, retryAfter int) *http.Response {
+	s := metav1.Status{TypeMeta: metav1.TypeMeta{APIVersion: "v1", Kind: "Status"}, Status: metav1.StatusFailure, Code: int32(status), Reason: reason, Message: "as the scenario has it"} //nolint:gosec // a status
+	if retryAfter > 0 {
+		s.Details = &metav1.StatusDetails{RetryAfterSeconds: int32(retryAfter)} //nolint:gosec // seconds of a scenario, bounded
+	}
+	body, _ := json.Marshal(s) // of strings and numbers
+	return answer(status, body, retryAfter)
+}
+
+func armAnswer(status int, code string, retryAfter int) *http.Response {
+	return answer(status, fmt.Appendf(nil, `{"error":{"code":%q,"message":"as the scenario has it"}}`, code), retryAfter)
+}
+
+func answer(status int, body []byte, retryAfter int) *http.Response {
+	h := http.Header{"Content-Type": {"application/json"}}
+	if retryAfter > 0 {
+		h.Set("Retry-After", strconv.Itoa(retryAfter))
+	}
+	return &http.Response{
+		Status: strconv.Itoa(status) + " " + http.StatusText(status), StatusCode: status, Proto: "HTTP/1.1", ProtoMajor: 1, ProtoMinor: 1,
+		Header: h, Body: io.NopCloser(bytes.NewReader(body)), ContentLength: int64(len(body)),
+	}
+}
