@@ -108,7 +108,11 @@ func (r *run) load(ctx context.Context, t *task, pool fleet.ResourceID) (rec jou
 	rec, ok, err := found(ctx, t, func(ctx context.Context) (journal.Record, error) {
 		return r.e.cluster.Journals().Load(ctx, journalKey(pool))
 	})
-	return rec, ok && rec.Ended == nil, err
+	open = ok && rec.Ended == nil
+	r.mu.Lock()
+	r.nothingOpen = err == nil && !open
+	r.mu.Unlock()
+	return rec, open, err
 }
 
 // Capture implements Doors. Where the cluster cannot be reached for so long that
@@ -153,6 +157,7 @@ func (e *Engine) answers(ctx context.Context, node string) bool {
 func (e *Engine) captureOnce(ctx context.Context, q CaptureRequest) (result CaptureResult, err error) {
 	r, done := e.begin(ctx)
 	defer func() {
+		r.endLook()
 		done()
 		r.timing.End = e.now()
 		result.Timing = r.timing
@@ -404,7 +409,10 @@ func (r *run) undoAll(why string) error {
 		}
 		return r.conclude(out)
 	}
-	return r.close(ExitFailed, why+", and was put back")
+	if err := r.close(ExitFailed, why+", and was put back"); err != nil {
+		return r.unbegun(plan.StepJournal, err)
+	}
+	return nil
 }
 
 // fill tells in the result what the run found out.

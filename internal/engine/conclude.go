@@ -28,10 +28,16 @@ func end(ctx context.Context, t *task) error {
 
 // close ends the journal's record.
 func (r *run) close(exit int, message string) error {
-	return r.write(func(rec *journal.Record, f *facts) {
+	err := r.write(func(rec *journal.Record, f *facts) {
 		rec.Ended = &journal.End{At: r.e.now(), Exit: exit, Message: message}
 		f.PrivateKey = nil
 	})
+	if err == nil {
+		r.mu.Lock()
+		r.nothingOpen = true
+		r.mu.Unlock()
+	}
+	return err
 }
 
 // onFailure puts back what a failure or an interruption leaves behind.
@@ -57,7 +63,9 @@ func (r *run) onFailure(ctx context.Context) []string {
 	return r.tidy(ctx)
 }
 
-// unbegun is the error of what failed before anything was changed.
+// unbegun is the error of what failed before this run changed anything. Where an
+// earlier one may have left something, it is Interrupted: only the same command
+// can put that right.
 func (r *run) unbegun(step string, err error) error {
 	var (
 		refused     *Refused
@@ -66,7 +74,7 @@ func (r *run) unbegun(step string, err error) error {
 	switch {
 	case errors.As(err, &refused), errors.As(err, &needsPerson):
 		return err
-	case r.caller.Err() != nil, errors.Is(err, errLost), fleet.Is(err, fleet.KindHeld):
+	case r.caller.Err() != nil, errors.Is(err, errLost), fleet.Is(err, fleet.KindHeld), !r.settled():
 		return &Interrupted{Step: step, Err: err}
 	}
 	return &Failed{Step: step, Err: err}

@@ -171,7 +171,7 @@ func drain(ctx context.Context, t *task) error {
 	r.look(func(rec *journal.Record, _ *facts) { o = optionsOf(*rec) })
 	begun := r.e.now()
 	err := r.e.cluster.Drain(ctx, r.donorName(), cluster.DrainOptions{
-		GracePeriod: o.GracePeriod, Deadline: 3 * o.GracePeriod, Force: o.ForceDrain,
+		GracePeriod: o.GracePeriod, Deadline: 3 * o.GracePeriod, Force: o.ForceDrain, Leave: []string{lookName(f.Pool)},
 	}, func(e cluster.DrainEvent) {
 		text := e.What + " " + e.Pod
 		if e.Because != "" {

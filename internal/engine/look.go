@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/ortet/ortet/internal/cluster"
+	"github.com/ortet/ortet/internal/fleet"
 	"github.com/ortet/ortet/internal/plan"
 	"github.com/ortet/ortet/internal/wire"
 )
@@ -44,9 +45,29 @@ func (r *run) lookBefore(q CaptureRequest, prep preparation) error {
 	})
 }
 
+// lookName names the pod that looks.
+func lookName(pool fleet.ResourceID) string { return plan.JobName(pool, "look") }
+
+// endLook tries again to take away a pod that looked and would not go, and says
+// so where that fails: it has ended by itself by then, and the next capture of
+// the pool takes it away.
+func (r *run) endLook() {
+	r.mu.Lock()
+	name := r.lookLeft
+	r.mu.Unlock()
+	if name == "" {
+		return
+	}
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(r.caller), lookFor)
+	defer cancel()
+	if err := r.e.cluster.DeleteJob(ctx, name); err != nil {
+		r.note("the pod %s, which looked at the donor's disk, could not be removed (%v): kubectl delete pod -n %s %s", name, err, r.e.config.Namespace, name)
+	}
+}
+
 func (t *task) lookAt(ctx context.Context, q CaptureRequest, prep preparation) (report wire.GeneralizeReport, err error) {
 	r := t.r
-	jobs, name := r.e.cluster, plan.JobName(prep.plan.Pool, "look")
+	jobs, name := r.e.cluster, lookName(prep.plan.Pool)
 	command := []string{
 		"ortet-node", "generalize", "--root", "/host", "--inspect", "--capture", "look", "--donor", q.Node,
 		"--at", r.e.now().UTC().Format(time.RFC3339), "--bootstrap", q.Bootstrap,
@@ -59,7 +80,12 @@ func (t *task) lookAt(ctx context.Context, q CaptureRequest, prep preparation) (
 	defer func() {
 		care, cancel := context.WithTimeout(r.care, lookFor)
 		defer cancel()
-		err = errors.Join(err, jobs.DeleteJob(care, name))
+		if goneErr := jobs.DeleteJob(care, name); goneErr != nil {
+			err = errors.Join(err, goneErr)
+			r.mu.Lock()
+			r.lookLeft = name
+			r.mu.Unlock()
+		}
 	}()
 	err = jobs.StartJob(ctx, cluster.Job{
 		Name: name, Node: q.Node, Image: r.e.config.Image, PullSecret: r.e.config.PullSecret, Command: command, Deadline: lookFor,

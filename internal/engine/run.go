@@ -41,12 +41,24 @@ type run struct {
 	timingMu sync.Mutex
 	node     fleet.Node // the donor, for Events
 
+	// lookLeft is the pod that looked and is still there; under mu.
+	lookLeft string
+	// nothingOpen is true once the journal was seen to have no record that has
+	// not ended; under mu.
+	nothingOpen bool
 	// interrupted is true once a failure was seen to be the caller's; under mu.
 	interrupted bool
 	// swept is true once the end has tried to take away what is left; under mu.
 	swept bool
 	// What is told at the end; under mu.
 	notes, pruned, kept []string
+}
+
+// settled reports whether no earlier run is known to have left something.
+func (r *run) settled() bool {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return r.nothingOpen
 }
 
 // An act carries a step out.

@@ -168,7 +168,6 @@ func (d *drain) helper(ctx context.Context) *kubectl.Helper {
 		ChunkSize:            podsPage,
 		Out:                  io.Discard,
 		ErrOut:               io.Discard,
-		AdditionalFilters:    []kubectl.PodFilter{d.leave},
 		OnPodDeletionOrEvictionStarted: func(pod *corev1.Pod, eviction bool) {
 			what := "evicting"
 			if !eviction {
@@ -184,12 +183,9 @@ func (d *drain) helper(ctx context.Context) *kubectl.Helper {
 	}
 }
 
-// leave passes over the pods that are to stay.
-func (d *drain) leave(pod corev1.Pod) kubectl.PodDeleteStatus {
-	if pod.Namespace == d.cluster.namespace && slices.Contains(d.options.Leave, pod.Name) {
-		return kubectl.MakePodDeleteStatusSkip()
-	}
-	return kubectl.MakePodDeleteStatusOkay()
+// stays says of a pod that the drain leaves it.
+func (d *drain) stays(pod corev1.Pod) bool {
+	return pod.Namespace == d.cluster.namespace && slices.Contains(d.options.Leave, pod.Name)
 }
 
 // seconds rounds up, since 0 would mean at once.
