@@ -126,6 +126,28 @@ func drainLeaves(w *world) {
 	w.must(w.under.Drain(w.ctx, name, cluster.DrainOptions{GracePeriod: time.Second, Deadline: patience}, nil), "drain of a drained node")
 }
 
+// drainLeavesNamed has a pod of Ortet's own that nothing would create again, and
+// one of that name elsewhere.
+func drainLeavesNamed(w *world) {
+	ns, owner := w.namespace()
+	name := w.cordoned()
+	w.kubelet(name)
+	job := w.name + "-job"
+	w.pod(w.setup.Namespace, name, job, metav1.OwnerReference{}, nil)
+	w.pod(ns, name, job, owner, nil)
+	w.pod(ns, name, "web", owner, nil)
+	w.must(w.under.Drain(w.ctx, name, cluster.DrainOptions{GracePeriod: time.Second, Deadline: patience, Leave: []string{job}}, nil), "drain")
+	if got := w.podsOn(name); got != job {
+		w.Errorf("pods: %q, want %s alone", got, job)
+	}
+	left, err := w.admin.CoreV1().Pods(w.setup.Namespace).Get(w.ctx, job, metav1.GetOptions{})
+	w.must(err, "read the pod that was to stay")
+	if left.DeletionTimestamp != nil {
+		w.Error("the pod that was to stay is being deleted")
+	}
+	w.must(w.admin.CoreV1().Pods(w.setup.Namespace).Delete(w.ctx, job, grace(0)), "clean up")
+}
+
 func drainBudget(w *world) {
 	ns, owner := w.namespace()
 	name := w.cordoned()

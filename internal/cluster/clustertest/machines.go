@@ -34,6 +34,9 @@ func machineUnknown(w *world) {
 		if known || before != nil {
 			w.Errorf("%s: known %t, before %v", node.Name, known, before)
 		}
+		if read, known, err := w.under.Machine(w.ctx, node); known || read != nil || err != nil {
+			w.Errorf("%s: read %v, %t, %v", node.Name, read, known, err)
+		}
 	}
 }
 
@@ -68,6 +71,9 @@ func machineAnnotate(w *world) {
 		}
 		got, err := machines.Get(w.ctx, "m1", metav1.GetOptions{})
 		w.must(err, "read machine")
+		if read, known, err := w.under.Machine(w.ctx, node); !known || err != nil || fmt.Sprint(read) != fmt.Sprint(step.want) {
+			w.Errorf("step %d: read %v, %t, %v", i, read, known, err)
+		}
 		if fmt.Sprint(got.GetAnnotations()) != fmt.Sprint(step.want) {
 			w.Errorf("step %d: %v, want %v", i, got.GetAnnotations(), step.want)
 		}

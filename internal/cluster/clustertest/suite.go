@@ -85,6 +85,7 @@ func Run(t *testing.T, setup Setup) {
 		{"Nodes/Annotate", nodeAnnotate},
 		{"Nodes/Cordon", nodeCordon},
 		{"Drain/Leaves", drainLeaves},
+		{"Drain/LeavesNamed", drainLeavesNamed},
 		{"Drain/Uncordoned", drainUncordoned},
 		{"Drain/Budget", drainBudget},
 		{"Drain/BudgetLifted", drainBudgetLifted},

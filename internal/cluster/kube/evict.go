@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"net/http"
+	"slices"
 	"sort"
 	"strings"
 	"time"
@@ -85,8 +86,14 @@ func (w watchedPods) Get(ctx context.Context, name string, options metav1.GetOpt
 	return pod, err
 }
 
+// List hides the pods that are to stay: kubectl's own filters come before any
+// other, and refuse to drain a node for a pod that nothing would create again.
 func (w watchedPods) List(ctx context.Context, options metav1.ListOptions) (*corev1.PodList, error) {
-	return outlast(ctx, func() (*corev1.PodList, error) { return w.PodInterface.List(ctx, options) })
+	list, err := outlast(ctx, func() (*corev1.PodList, error) { return w.PodInterface.List(ctx, options) })
+	if err == nil {
+		list.Items = slices.DeleteFunc(list.Items, w.drain.stays)
+	}
+	return list, err
 }
 
 // watchedApps reads DaemonSets: kubectl takes a failed read for a pod that may
