@@ -11,6 +11,7 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"net/http"
 	"slices"
 	"strings"
 	"sync"
@@ -198,10 +199,10 @@ func (w *world) kubelet(r kubesim.Request) {
 	w.mu.Lock()
 	w.asks = append(w.asks, r)
 	w.mu.Unlock()
-	if r.Resource == "poddisruptionbudgets" && r.Verb == "list" && r.Status == 200 {
+	if r.Resource == "poddisruptionbudgets" && r.Verb == "list" && r.Status == http.StatusOK {
 		w.kube.Remove("poddisruptionbudgets", "default", "budget")
 	}
-	if r.Resource != "pods" || r.Subresource != "" || r.Namespace != kube.DefaultNamespace || r.Verb != "create" || r.Status != 201 {
+	if r.Resource != "pods" || r.Subresource != "" || r.Namespace != kube.DefaultNamespace || r.Verb != "create" || r.Status != http.StatusCreated {
 		return
 	}
 	w.kube.Each("pods", func(o runtime.Object) bool {
@@ -351,7 +352,7 @@ func (w *world) wrote() []string {
 	defer w.mu.Unlock()
 	var all []string
 	for _, r := range w.actions {
-		if r.Method != "GET" && r.Action != "" {
+		if r.Method != http.MethodGet && r.Action != "" {
 			all = append(all, fmt.Sprintf("%s %s: %d", r.Method, r.Path, r.Status))
 		}
 	}

@@ -56,7 +56,7 @@ func FuzzLoad(f *testing.F) {
 				if r.URL.Scheme != "https" || r.Method != http.MethodGet || r.Header.Get("Authorization") != "" && r.URL.User == nil {
 					t.Errorf("asked %s %s", r.Method, r.URL)
 				}
-				return &http.Response{StatusCode: 200, Status: "200 OK", Header: http.Header{}, Body: io.NopCloser(strings.NewReader(answer)), Request: r}, nil
+				return &http.Response{StatusCode: http.StatusOK, Status: "200 OK", Header: http.Header{}, Body: io.NopCloser(strings.NewReader(answer)), Request: r}, nil
 			}),
 			Run: func(_ context.Context, name string, args ...string) ([]byte, error) {
 				if name != "az" {

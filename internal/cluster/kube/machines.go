@@ -3,12 +3,15 @@ package kube
 import (
 	"context"
 	"encoding/json"
+	"fmt"
 	"net/http"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/apimachinery/pkg/util/validation"
 	"k8s.io/client-go/dynamic"
 
 	"github.com/ortet/ortet/internal/cluster"
@@ -20,17 +23,13 @@ const machineGroup = "cluster.x-k8s.io"
 // AnnotateMachine finds the Machine by the annotations that Cluster API puts on
 // its nodes. It is not known where the node has none, where this API server
 // does not serve Cluster API (its management cluster is then another one), or
-// where no such Machine is there.
+// where no such Machine is there or can be: a kubelet may write what it likes
+// into its node's annotations.
 func (c *Cluster) AnnotateMachine(ctx context.Context, node fleet.Node, annotations map[string]*string) (map[string]*string, bool, error) {
-	name, namespace := node.Annotations[fleet.AnnotationCapiMachine], node.Annotations[fleet.AnnotationCapiNamespace]
-	if name == "" || namespace == "" {
-		return nil, false, nil
-	}
-	version, err := c.machineVersion(ctx)
-	if err != nil || version == "" {
+	machines, namespace, name, err := c.machineOf(ctx, node)
+	if err != nil || machines == nil {
 		return nil, false, err
 	}
-	machines := c.dynamic.Resource(schema.GroupVersionResource{Group: machineGroup, Version: version, Resource: "machines"}).Namespace(namespace)
 	for range holdTries {
 		var before map[string]*string
 		before, err = annotateMachine(ctx, machines, namespace, name, annotations)
@@ -47,12 +46,49 @@ func (c *Cluster) AnnotateMachine(ctx context.Context, node fleet.Node, annotati
 	return nil, false, err
 }
 
-func annotateMachine(ctx context.Context, machines dynamic.ResourceInterface, namespace, name string, annotations map[string]*string) (map[string]*string, error) {
-	a := act{op: "read machine", on: "machine " + namespace + "/" + name,
-		access: cluster.Access{Verb: "get", Group: machineGroup, Resource: "machines", Namespace: namespace}}
+// Machine reads it.
+func (c *Cluster) Machine(ctx context.Context, node fleet.Node) (map[string]string, bool, error) {
+	machines, namespace, name, err := c.machineOf(ctx, node)
+	if err != nil || machines == nil {
+		return nil, false, err
+	}
+	machine, err := readMachine(ctx, machines, namespace, name)
+	if fleet.Is(err, fleet.KindNotFound) {
+		return nil, false, nil
+	}
+	if err != nil {
+		return nil, false, err
+	}
+	return machine.GetAnnotations(), true, nil
+}
+
+// machineOf says where the node's Machine is; the first result is nil where none
+// is known.
+func (c *Cluster) machineOf(ctx context.Context, node fleet.Node) (machines dynamic.ResourceInterface, namespace, name string, err error) {
+	name, namespace = node.Annotations[fleet.AnnotationCapiMachine], node.Annotations[fleet.AnnotationCapiNamespace]
+	if name == "" || namespace == "" {
+		return nil, "", "", nil
+	}
+	version, err := c.machineVersion(ctx)
+	if err != nil || version == "" {
+		return nil, "", "", err
+	}
+	return c.dynamic.Resource(schema.GroupVersionResource{Group: machineGroup, Version: version, Resource: "machines"}).Namespace(namespace), namespace, name, nil
+}
+
+func readMachine(ctx context.Context, machines dynamic.ResourceInterface, namespace, name string) (*unstructured.Unstructured, error) {
 	machine, err := machines.Get(ctx, name, metav1.GetOptions{})
 	if err != nil {
-		return nil, a.fail(ctx, err)
+		return nil, act{op: "read machine", on: "machine " + namespace + "/" + name,
+			access: cluster.Access{Verb: "get", Group: machineGroup, Resource: "machines", Namespace: namespace}}.fail(ctx, err)
+	}
+	return machine, nil
+}
+
+func annotateMachine(ctx context.Context, machines dynamic.ResourceInterface, namespace, name string, annotations map[string]*string) (map[string]*string, error) {
+	machine, err := readMachine(ctx, machines, namespace, name)
+	if err != nil {
+		return nil, err
 	}
 	before := make(map[string]*string, len(annotations))
 	there := machine.GetAnnotations()
@@ -68,7 +104,8 @@ func annotateMachine(ctx context.Context, machines dynamic.ResourceInterface, na
 	if same {
 		return before, nil
 	}
-	a.op, a.access.Verb = "annotate machine", "patch"
+	a := act{op: "annotate machine", on: "machine " + namespace + "/" + name,
+		access: cluster.Access{Verb: "patch", Group: machineGroup, Resource: "machines", Namespace: namespace}}
 	// With the revision, since what was there before is put back later.
 	body, err := json.Marshal(map[string]any{"metadata": map[string]any{
 		"annotations": annotations, "resourceVersion": machine.GetResourceVersion(),
@@ -97,11 +134,15 @@ func (c *Cluster) machineVersion(ctx context.Context) (string, error) {
 	if err := json.Unmarshal(body, &group); err != nil {
 		return "", &fleet.Error{Op: "discover Cluster API", Kind: fleet.KindInvalid, Err: err}
 	}
-	if v := group.PreferredVersion.Version; v != "" {
-		return v, nil
+	version := group.PreferredVersion.Version
+	if version == "" && len(group.Versions) > 0 {
+		version = group.Versions[0].Version
 	}
-	if len(group.Versions) > 0 {
-		return group.Versions[0].Version, nil
+	if version == "" {
+		return "", nil
 	}
-	return "", nil
+	if wrong := validation.IsDNS1035Label(version); len(wrong) > 0 {
+		return "", &fleet.Error{Op: "discover Cluster API", Kind: fleet.KindInvalid, Err: fmt.Errorf("%q is no version: %s", version, wrong[0])}
+	}
+	return version, nil
 }
