@@ -28,6 +28,9 @@ type Nodes interface {
 	// SetUnschedulable cordons or uncordons. It changes nothing where the node
 	// is so already.
 	SetUnschedulable(ctx context.Context, node string, unschedulable bool) error
+	// Machine gives the annotations of the Cluster API Machine that owns the node,
+	// and false where no Machine or no such API is known.
+	Machine(ctx context.Context, node fleet.Node) (annotations map[string]string, known bool, err error)
 	// AnnotateMachine sets annotations of the Cluster API Machine that owns the
 	// node, where there is one: it reports the values before, nil for an absent
 	// one, and false where no Machine or no such API is known.

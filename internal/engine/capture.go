@@ -201,6 +201,7 @@ func (e *Engine) captureOnce(ctx context.Context, q CaptureRequest) (result Capt
 		}
 		if prep.plan.NothingToDo {
 			r.letGo(last)
+			r.sweepLook(prep.plan.Pool)
 			result.NothingToDo, result.Pool, result.Version = true, prep.plan.Pool, prep.plan.Version
 			if v := prep.input.Course.Version; v != nil {
 				result.BuiltFrom = v.Tags[fleet.TagBuiltFrom]
@@ -236,6 +237,7 @@ func (e *Engine) captureOnce(ctx context.Context, q CaptureRequest) (result Capt
 // openJournal begins a record, or takes up the one that is open.
 func (r *run) openJournal(step plan.Step, q CaptureRequest, pool fleet.ResourceID, prep *preparation, prepare func() error, result *CaptureResult) ([]plan.Step, error) {
 	t := r.task(step)
+	r.sweepLook(pool)
 	var (
 		rec  journal.Record
 		open bool

@@ -44,7 +44,13 @@ func protect(ctx context.Context, t *task) error {
 	if err != nil {
 		return err
 	}
+	machine, hasMachine, err := t.machine(ctx, node)
+	if err != nil {
+		return err
+	}
 	capture := r.captureName()
+	skip, skipped := machine[fleet.AnnotationSkipRemediation]
+	ourMachine := machine[fleet.AnnotationCapture] == capture
 	scaleDown, guarded := node.Annotations[fleet.AnnotationScaleDownDisabled]
 	mark := node.Annotations[fleet.AnnotationCapture]
 	full := fleet.Protection{ScaleIn: true, ScaleSetActions: true}
@@ -62,10 +68,19 @@ func protect(ctx context.Context, t *task) error {
 		if instance.Protection != full {
 			addUndo(rec, undoProtection, instance.Protection)
 		}
-		addUndo(rec, undoMachine, nil)
+		if hasMachine && !ourMachine {
+			addUndo(rec, undoMachine, optional(skip, skipped))
+			f.Machine = map[string]string{}
+			for _, k := range []string{fleet.AnnotationCapiMachine, fleet.AnnotationCapiNamespace} {
+				f.Machine[k] = node.Annotations[k]
+			}
+		}
 	})
 	if err != nil {
 		return err
+	}
+	if hasMachine && skipped && !ourMachine {
+		r.note("the Machine of %s had %s before, and still has", node.Name, fleet.AnnotationSkipRemediation)
 	}
 	if scaleDown == annotationYes && !ourMark {
 		r.note("node %s had %s=true before, and still has", node.Name, fleet.AnnotationScaleDownDisabled)
@@ -76,8 +91,10 @@ func protect(ctx context.Context, t *task) error {
 	}); err != nil {
 		return err
 	}
-	if err := t.protectMachine(ctx, node); err != nil {
-		return err
+	if hasMachine {
+		if err := t.annotateMachine(ctx, node, &yes, &capture); err != nil {
+			return err
+		}
 	}
 	return t.setProtection(ctx, plan.StepProtect, f.Instance, full)
 }
@@ -90,46 +107,23 @@ func optional(value string, there bool) *string {
 	return &value
 }
 
-// protectMachine keeps a MachineHealthCheck from replacing the donor while it
-// is stopped. Our own mark, set in the same write, tells later what we set from
-// what others did. The port tells the value from before only as it is replaced:
-// where the process dies between that and the journal, the undo removes an
-// annotation that others may have set.
-func (t *task) protectMachine(ctx context.Context, node fleet.Node) error {
-	yes, capture := annotationYes, t.r.captureName()
-	var before map[string]*string
-	known, err := ask(ctx, t, func(ctx context.Context) (known bool, err error) {
-		now, known, err := t.r.e.cluster.AnnotateMachine(ctx, node, map[string]*string{
-			fleet.AnnotationSkipRemediation: &yes, fleet.AnnotationCapture: &capture,
-		})
-		if before == nil {
-			before = now
-		}
-		return known, err
+// machine reads the annotations of the donor's Machine.
+func (t *task) machine(ctx context.Context, node fleet.Node) (annotations map[string]string, known bool, err error) {
+	annotations, err = ask(ctx, t, func(ctx context.Context) (a map[string]string, err error) {
+		a, known, err = t.r.e.cluster.Machine(ctx, node)
+		return a, err
 	})
-	if err != nil {
+	return annotations, known, err
+}
+
+// annotateMachine sets or removes what keeps a MachineHealthCheck from replacing
+// the donor while it is stopped, and our own mark beside it.
+func (t *task) annotateMachine(ctx context.Context, node fleet.Node, skip, mark *string) error {
+	return do(ctx, t, func(ctx context.Context) error {
+		_, _, err := t.r.e.cluster.AnnotateMachine(ctx, node, map[string]*string{
+			fleet.AnnotationSkipRemediation: skip, fleet.AnnotationCapture: mark,
+		})
 		return err
-	}
-	if !known {
-		t.r.drop(undoMachine)
-		return nil
-	}
-	if mark := before[fleet.AnnotationCapture]; mark != nil && *mark == capture {
-		return nil // set by an earlier try, which wrote down what was before
-	}
-	old, err := json.Marshal(before[fleet.AnnotationSkipRemediation])
-	if err != nil {
-		return err
-	}
-	if before[fleet.AnnotationSkipRemediation] != nil {
-		t.r.note("the Machine of %s had %s before, and still has", node.Name, fleet.AnnotationSkipRemediation)
-	}
-	return t.r.write(func(rec *journal.Record, _ *facts) {
-		for i := range rec.Undo {
-			if rec.Undo[i].Name == undoMachine {
-				rec.Undo[i].What = old
-			}
-		}
 	})
 }
 
@@ -350,29 +344,36 @@ func uncordon(ctx context.Context, t *task) error {
 }
 
 // unprotect puts back what protect changed, each as it was. One that fails does
-// not keep the others.
+// not keep the others, and does not use up their time.
 func unprotect(ctx context.Context, t *task) error {
-	r := t.r
 	var failed []error
-	keep := func(what string, err error) {
-		if err != nil {
+	within := func(what string, part time.Duration, act func(ctx context.Context) error) {
+		ctx, cancel := context.WithTimeout(ctx, part)
+		defer cancel()
+		if err := act(ctx); err != nil {
 			failed = append(failed, fmt.Errorf("%s: %w", what, err))
 		}
 	}
-	if entry, ours := r.undo(undoProtection); ours {
-		var before fleet.Protection
-		err := json.Unmarshal(entry.What, &before)
-		if err == nil {
-			err = ignoreMissing(t.setProtection(ctx, plan.StepUnprotect, r.get().Instance, before))
-		}
-		if err == nil {
-			r.drop(undoProtection)
-		}
-		keep("instance protection", err)
-	}
-	keep("Machine", t.unprotectMachine(ctx))
-	keep("annotations", t.unmark(ctx))
+	within("Machine", t.step.Deadline/4, t.unprotectMachine)
+	within("annotations", t.step.Deadline/4, t.unmark)
+	within("instance protection", t.step.Deadline, t.unprotectInstance)
 	return errors.Join(failed...)
+}
+
+func (t *task) unprotectInstance(ctx context.Context) error {
+	entry, ours := t.r.undo(undoProtection)
+	if !ours {
+		return nil
+	}
+	var before fleet.Protection
+	if err := json.Unmarshal(entry.What, &before); err != nil {
+		return err
+	}
+	if err := ignoreMissing(t.setProtection(ctx, plan.StepUnprotect, t.r.get().Instance, before)); err != nil {
+		return err
+	}
+	t.r.drop(undoProtection)
+	return nil
 }
 
 func (t *task) unprotectMachine(ctx context.Context) error {
@@ -382,24 +383,16 @@ func (t *task) unprotectMachine(ctx context.Context) error {
 		return nil
 	}
 	var before *string
-	if len(entry.What) > 0 {
-		if err := json.Unmarshal(entry.What, &before); err != nil {
-			return err
-		}
+	if err := json.Unmarshal(entry.What, &before); err != nil {
+		return err
 	}
-	node, err := t.donor(ctx)
-	if err == nil {
-		err = do(ctx, t, func(ctx context.Context) error {
-			_, _, err := r.e.cluster.AnnotateMachine(ctx, node, map[string]*string{
-				fleet.AnnotationSkipRemediation: before, fleet.AnnotationCapture: nil,
-			})
-			return err
-		})
+	// The node may be gone by now; its Machine is found by what it said.
+	node := fleet.Node{Name: r.donorName(), Annotations: r.get().Machine}
+	if err := ignoreMissing(t.annotateMachine(ctx, node, before, nil)); err != nil {
+		return err
 	}
-	if err = ignoreMissing(err); err == nil {
-		r.drop(undoMachine)
-	}
-	return err
+	r.drop(undoMachine)
+	return nil
 }
 
 func (t *task) unmark(ctx context.Context) error {

@@ -31,10 +31,12 @@ type facts struct {
 	Zone     string           `json:"zone,omitempty"`
 	Start    plan.Start       `json:"start"`
 	// BootID of the donor before it was stopped; another one says that it booted.
-	BootID     string           `json:"bootId,omitempty"`
-	Addresses  []string         `json:"addresses,omitempty"`
-	Definition fleet.Definition `json:"definition"`
-	Bench      benchFacts       `json:"bench"`
+	BootID string `json:"bootId,omitempty"`
+	// Machine is the donor's annotations that name its Cluster API Machine.
+	Machine    map[string]string `json:"machine,omitempty"`
+	Addresses  []string          `json:"addresses,omitempty"`
+	Definition fleet.Definition  `json:"definition"`
+	Bench      benchFacts        `json:"bench"`
 	// PrivateKey opens what the workbench's pod seals.
 	PrivateKey []byte    `json:"privateKey,omitempty"`
 	BuiltAt    time.Time `json:"builtAt"`

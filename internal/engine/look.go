@@ -48,6 +48,24 @@ func (r *run) lookBefore(q CaptureRequest, prep preparation) error {
 // lookName names the pod that looks.
 func lookName(pool fleet.ResourceID) string { return plan.JobName(pool, "look") }
 
+// sweepLook takes away a pod that looked for a run which died. One that may be
+// looking now for another process is left to it.
+func (r *run) sweepLook(pool fleet.ResourceID) {
+	ctx, cancel := context.WithTimeout(r.work, lookFor)
+	defer cancel()
+	name := lookName(pool)
+	s, err := r.e.cluster.Job(ctx, name)
+	if err == nil && s.Exists && (s.Done || r.hold != nil) {
+		err = r.e.cluster.DeleteJob(ctx, name)
+	}
+	if err != nil {
+		r.e.log.Debug("cannot take away a pod that looked at a disk", "pod", name, "error", err)
+		r.mu.Lock()
+		r.lookLeft = name
+		r.mu.Unlock()
+	}
+}
+
 // endLook tries again to take away a pod that looked and would not go, and says
 // so where that fails: it has ended by itself by then, and the next capture of
 // the pool takes it away.
@@ -71,10 +89,6 @@ func (t *task) lookAt(ctx context.Context, q CaptureRequest, prep preparation) (
 	command := []string{
 		"ortet-node", "generalize", "--root", "/host", "--inspect", "--capture", "look", "--donor", q.Node,
 		"--at", r.e.now().UTC().Format(time.RFC3339), "--bootstrap", q.Bootstrap,
-	}
-	// One that a killed process left may be of another donor.
-	if err := jobs.DeleteJob(ctx, name); err != nil {
-		return report, err
 	}
 	// However this ends, even when the caller gave up, the pod goes.
 	defer func() {

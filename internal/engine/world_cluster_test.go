@@ -88,6 +88,14 @@ func (p clusterProc) SetUnschedulable(ctx context.Context, node string, unschedu
 	})
 }
 
+func (p clusterProc) Machine(ctx context.Context, _ fleet.Node) (annotations map[string]string, known bool, err error) {
+	annotations, err = read(ctx, p.proc, "machine", func() (map[string]string, bool) {
+		known = p.w.machine != nil
+		return maps.Clone(p.w.machine), true
+	})
+	return annotations, known, err
+}
+
 func (p clusterProc) AnnotateMachine(ctx context.Context, _ fleet.Node, annotations map[string]*string) (before map[string]*string, known bool, err error) {
 	err = p.act(ctx, "annotate machine", func() error {
 		if known = p.w.machine != nil; !known {
