@@ -53,6 +53,7 @@ type operation struct {
 	status   string
 	failure  *armError
 	output   func() any
+	hung     bool          // a fault keeps it from its end
 	cancel   chan struct{} // closed to preempt
 	preempt  *armError
 	ended    chan struct{} // closed at the end
@@ -81,6 +82,7 @@ func (c *call) begin(on *entry, w work) *operation {
 		on.op = op
 	}
 	effect := c.opFault
+	op.hung = effect.is(EffectNeverEnds)
 	s.running.Add(1)
 	go func() {
 		defer s.running.Done()
@@ -177,6 +179,19 @@ func (s *Server) preempt(op *operation, why *armError) {
 	}
 	op.preempt = why
 	close(op.cancel)
+}
+
+// EndHung ends every operation that a fault keeps from its end, as Canceled:
+// what comes of one in the long run. It may be called at any time.
+func (s *Server) EndHung() {
+	s.init()
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	for _, op := range s.operations {
+		if op.hung {
+			s.preempt(op, refuse(http.StatusConflict, "OperationPreempted", "The operation '%s' did not come to an end and was canceled.", op.id))
+		}
+	}
 }
 
 // url is where the operation can be asked about.

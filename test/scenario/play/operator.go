@@ -109,9 +109,7 @@ func (w *world) attend(i int, ask scenario.Ask) {
 			w.checkEnd(r)
 		}
 		// Whatever the rival left open is taken up by whoever comes next.
-		w.mu.Lock()
-		w.calm = true
-		w.mu.Unlock()
+		w.letBe()
 		last = w.pursue(i, ask)
 	}
 	w.expect(i, last)
@@ -123,10 +121,10 @@ func (w *world) attend(i int, ask scenario.Ask) {
 // pursue starts processes until one has come to an end, and gives that.
 func (w *world) pursue(i int, ask scenario.Ask) *process {
 	for try := 1; ; try++ {
-		w.mu.Lock()
 		if try > patience {
-			w.calm = true
+			w.letBe()
 		}
+		w.mu.Lock()
 		calm, happened := w.calm, len(w.chooser.Happened())
 		w.mu.Unlock()
 		p, err := w.start(ask)
@@ -155,6 +153,15 @@ func (w *world) pursue(i int, ask scenario.Ask) *process {
 		}
 		time.Sleep(w.between(time.Second, 10*time.Minute, "again", i, try))
 	}
+}
+
+// letBe ends what goes wrong, and what hangs in Azure for it.
+func (w *world) letBe() {
+	w.mu.Lock()
+	w.calm = true
+	clear(w.down)
+	w.mu.Unlock()
+	w.azure.EndHung()
 }
 
 // await waits until the process has ended; false where it died.
