@@ -42,7 +42,7 @@ func (r *stream) next() uint64 {
 
 // below draws a number from 0 to n-1; n is far below 1<<63, so that the remainder
 // is as good as fair.
-func (r *stream) below(n int64) int64 { return int64(r.next() >> 1 % uint64(n)) } // #nosec G115 -- of 63 bits
+func (r *stream) below(n int64) int64 { return int64(r.next() >> 1 % uint64(n)) }
 
 // chance says yes with the probability p.
 func (r *stream) chance(p float64) bool { return float64(r.next()>>11)/(1<<53) < p }

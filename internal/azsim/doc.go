@@ -14,6 +14,17 @@
 // Server.Seed and from what it is for (chance.go), so that the same requests get
 // the same answers, in whatever order goroutines run that wake at one instant.
 //
+// What depends on the order of two requests at one instant, or of a request and
+// the end of an operation at one instant, is the caller's to order: a simulation
+// gives each request a latency of its own.
+//
+// # Simulation
+//
+// A test that plays many schedules decides itself what each request meets:
+// WithFault puts a fault into the request's context. View looks at what is stored
+// without a request, Instant sets a world up at once, and KeepAnswers makes any
+// read able to be stale from the start.
+//
 // # What stands behind
 //
 // The server keeps resources and their states; a Substrate, if it has one, keeps

@@ -34,7 +34,7 @@ type shapeField struct {
 
 // encodeJSON gives the JSON of a reply's body, a model, or a tree of maps and
 // lists of them.
-func encodeJSON(v any) ([]byte, error) { return appendJSON(make([]byte, 0, 2048), v) }
+func encodeJSON(v any) ([]byte, error) { return appendJSON(make([]byte, 0, 1024), v) }
 
 func appendJSON(b []byte, v any) ([]byte, error) {
 	var err error

@@ -55,9 +55,11 @@ func BenchmarkRequests(b *testing.B) {
 			finish(fleet.CreateGallery{ID: gallery, Location: "westeurope"})
 			finish(fleet.CreateDefinition{Definition: fleet.Definition{ID: def, Location: "westeurope", Publisher: "p", Offer: "o", SKU: "s", OSState: "Generalized", Linux: true, Generation: "V2", Architecture: "x64"}})
 			finish(fleet.CreateVersion{ID: version, Location: "westeurope", Source: snapshot.ID, Replicas: 1, StorageType: fleet.ZRS, ReplicationMode: fleet.ReplicationFull, Tags: snapshot.Tags})
-			s.Instant(false)
-			running := begin(fleet.CreateSnapshot{ID: pool.In("snapshots", "slow"), Location: "westeurope", Source: list[0].OSDisk})
-			s.Instant(true)
+			running, err := c.Begin(azsim.WithFault(ctx, azsim.Fault{Effect: azsim.EffectNeverEnds}),
+				fleet.CreateSnapshot{ID: pool.In("snapshots", "slow"), Location: "westeurope", Source: list[0].OSDisk})
+			if err != nil {
+				b.Fatal(err)
+			}
 
 			for _, what := range []struct {
 				name string
