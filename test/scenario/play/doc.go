@@ -31,8 +31,8 @@
 // # The same at every run
 //
 // All that a seed decides is keyed by what it is about. Every request takes a
-// latency that is a hash of the seed, its name and its count, and every step
-// begins after one of its own, so that no two things happen in the same virtual
+// latency that is a hash of the seed, its name and when it is sent, and every
+// step begins and ends with one of its own, so that no two things happen in the same virtual
 // instant unless one caused the other; what the Go scheduler decides then shows
 // nowhere. The trace lists requests by virtual time.
 package play

@@ -41,7 +41,6 @@ type process struct {
 	interrupted bool
 	skew        time.Duration
 	changes     int // requests that changed something
-	reported    map[string]int
 
 	// Once done.
 	capture  engine.CaptureResult
@@ -58,7 +57,7 @@ const leaseFor = time.Minute
 // start begins a process. What it does goes on until it ends or dies.
 func (w *world) start(ask scenario.Ask) (*process, error) {
 	ctx, cancel := context.WithCancel(w.over)
-	p := &process{w: w, ask: ask, ctx: ctx, cancel: cancel, done: make(chan struct{}), dead: make(chan struct{}), began: time.Now(), reported: map[string]int{}}
+	p := &process{w: w, ask: ask, ctx: ctx, cancel: cancel, done: make(chan struct{}), dead: make(chan struct{}), began: time.Now()}
 	w.mu.Lock()
 	w.processes = append(w.processes, p)
 	p.name = fmt.Sprintf("p%d", len(w.processes))
@@ -138,17 +137,13 @@ func (p *process) now() time.Time {
 	return time.Now().Add(p.skew)
 }
 
-// report is where steps that begin together are drawn apart: see the package's
-// documentation.
+// report is where steps that begin or end together are drawn apart: see the
+// package's documentation.
 func (p *process) report(e engine.Event) {
-	if e.State != engine.StepStarted {
+	if e.State == engine.StepProgress {
 		return
 	}
-	p.mu.Lock()
-	p.reported[e.Step]++
-	n := p.reported[e.Step]
-	p.mu.Unlock()
-	_ = nap(p.w.over, p.w.between(time.Microsecond, time.Millisecond, p.name, e.Step, n)) // ended is as good as waited
+	_ = nap(p.w.over, p.w.between(time.Microsecond, time.Millisecond, p.name, e.Step, e.State, time.Since(p.w.begin))) // ended is as good as waited
 }
 
 // liveness is what this machine knows of another process.

@@ -21,6 +21,7 @@ var (
 	seeds = flag.Uint64("seeds", 0, "play so many seeds; 0: a fixed set and fresh ones, as CI does")
 	from  = flag.Uint64("from", 1, "the first of the seeds")
 	fails = flag.Int("failures", 1, "stop after so many seeds that fail")
+	same  = flag.Uint64("same", 25, "play so many seeds three times, and compare")
 	pace  = flag.Uint64("pace", 0, "measure so many captures")
 	show  = flag.String("show", "", "play the scenario in this file, or of this seed (seed:4711), and print its trace")
 )
@@ -196,9 +197,9 @@ func named(what string) (scenario.Scenario, error) {
 // TestSameAtEveryRun: the canonical trace of a seed is the same each time, and so
 // is that of the scenario which lists what happened.
 func TestSameAtEveryRun(t *testing.T) {
-	n := uint64(150)
+	n := *same
 	if testing.Short() {
-		n = 20
+		n = 5
 	}
 	for seed := range n {
 		first := played(t, scenario.Generate(seed))

@@ -36,14 +36,16 @@ const (
 // send takes one request of a process over the wire.
 func (p *process) send(side, name string, r *http.Request, serve func(r *http.Request, fault *scenario.Event) (*http.Response, error)) (*http.Response, error) {
 	w, ctx := p.w, r.Context()
-	n := w.number(side, name)
-	if err := nap(ctx, w.between(leastLatency, mostLatency, side, name, n)); err != nil {
+	// By the time at which it is sent: a count would be changed by requests that
+	// are given up in the instant in which a process dies.
+	if err := nap(ctx, w.between(leastLatency, mostLatency, p.name, side, name, time.Since(w.begin))); err != nil {
 		return nil, err
 	}
 	if p.isCut() {
 		<-ctx.Done()
 		return nil, context.Cause(ctx)
 	}
+	n := w.number(side, name)
 	w.watchLimits(side, r)
 	var fault *scenario.Event
 	killed := false
@@ -107,7 +109,7 @@ func nap(ctx context.Context, d time.Duration) error {
 	}
 }
 
-// number counts a request, from 1.
+// number counts a request that arrives, from 1.
 func (w *world) number(side, name string) int {
 	w.mu.Lock()
 	defer w.mu.Unlock()
