@@ -4,6 +4,8 @@ import (
 	"bytes"
 	"context"
 	"errors"
+	"maps"
+	"slices"
 
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
@@ -66,7 +68,7 @@ func (j journals) Save(ctx context.Context, r journal.Record) (journal.Record, e
 		saved, err = secrets.Update(ctx, secret, metav1.UpdateOptions{FieldManager: fieldManager})
 	}
 	if err == nil {
-		return recordOf(r.Pool, saved)
+		return savedAs(r, data, saved)
 	}
 	if r.Revision != "" && apierrors.IsNotFound(err) {
 		return journal.Record{}, &fleet.Error{Op: a.op, Resource: a.on, Kind: fleet.KindConflict, Err: errors.New("somebody deleted it since it was read")}
@@ -80,7 +82,18 @@ func (j journals) Save(ctx context.Context, r journal.Record) (journal.Record, e
 	// one we began from.
 	there, err := secrets.Get(ctx, name, metav1.GetOptions{})
 	if err == nil && there.ResourceVersion != r.Revision && bytes.Equal(there.Data[journalKey], data) {
-		return recordOf(r.Pool, there)
+		return savedAs(r, data, there)
 	}
 	return journal.Record{}, failed
+}
+
+// savedAs is the record as the Secret has it: most often the bytes that were
+// sent, which need not be read again.
+func savedAs(r journal.Record, data []byte, secret *corev1.Secret) (journal.Record, error) {
+	if !bytes.Equal(secret.Data[journalKey], data) {
+		return recordOf(r.Pool, secret)
+	}
+	r.Schema, r.Revision = journal.Schema, secret.ResourceVersion
+	r.Intents, r.Undo = maps.Clone(r.Intents), slices.Clone(r.Undo)
+	return r, nil
 }

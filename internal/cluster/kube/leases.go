@@ -27,6 +27,9 @@ const holdTries = 4
 type observations struct {
 	mu     sync.Mutex
 	byName map[string]observation
+	// own are the Leases as this Cluster wrote them last, so that renewing one
+	// that nobody else wrote takes one request.
+	own map[string]*coordinationv1.Lease
 }
 
 type observation struct {
@@ -49,10 +52,28 @@ func (o *observations) unrenewed(name, revision string, now time.Time) time.Dura
 	return now.Sub(seen.since)
 }
 
-func (o *observations) forget(name string) {
+// wrote remembers a Lease that this Cluster wrote.
+func (o *observations) wrote(lease *coordinationv1.Lease) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
-	delete(o.byName, name)
+	if o.own == nil {
+		o.own = map[string]*coordinationv1.Lease{}
+	}
+	o.own[lease.Name] = lease
+	delete(o.byName, lease.Name)
+}
+
+// takeOwn gives the Lease as it was written last for the holder, nil for none. It
+// is given once: who writes it again says so.
+func (o *observations) takeOwn(name, holder string) *coordinationv1.Lease {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	lease := o.own[name]
+	if lease == nil || deref(lease.Spec.HolderIdentity) != holder {
+		return nil
+	}
+	delete(o.own, name)
+	return lease
 }
 
 // LeaseName is the Lease that keeps captures of the pool apart; the pool's ARM
@@ -79,6 +100,12 @@ func (c *Cluster) Hold(ctx context.Context, name, holder string, duration time.D
 		return cluster.Holding{}, &fleet.Error{Op: a.op, Resource: a.on, Kind: fleet.KindInvalid, Err: errors.New("a hold needs a holder, and at least a second")}
 	}
 	var err error
+	if lease := c.leases.takeOwn(key, holder); lease != nil {
+		holding, err := c.renew(ctx, lease, duration)
+		if !fleet.Is(err, fleet.KindConflict) {
+			return holding, err
+		}
+	}
 	for range holdTries {
 		var holding cluster.Holding
 		holding, err = c.tryHold(ctx, key, name, holder, duration)
@@ -114,6 +141,7 @@ func (c *Cluster) tryHold(ctx context.Context, key, name, holder string, duratio
 		if err != nil {
 			return cluster.Holding{}, c.onLease("take lease", "create", key).fail(ctx, err)
 		}
+		c.leases.wrote(lease)
 		return holdingOf(lease), nil
 	case err != nil:
 		return cluster.Holding{}, c.onLease("read lease", "get", key).fail(ctx, err)
@@ -122,8 +150,7 @@ func (c *Cluster) tryHold(ctx context.Context, key, name, holder string, duratio
 	took := false
 	switch before.Holder {
 	case holder:
-		lease.Spec.RenewTime = ptr(metav1.NewMicroTime(now))
-		lease.Spec.LeaseDurationSeconds = ptr(int32(seconds(duration)))
+		return c.renew(ctx, lease, duration)
 	case "":
 		take(lease, holder, duration, now)
 	default:
@@ -136,8 +163,23 @@ func (c *Cluster) tryHold(ctx context.Context, key, name, holder string, duratio
 		took = true
 		take(lease, holder, duration, now)
 	}
-	// The Lease's resourceVersion makes this hold only for what was read.
-	lease, err = leases.Update(ctx, lease, metav1.UpdateOptions{FieldManager: fieldManager})
+	holding, err := c.update(ctx, lease)
+	holding.Took = took && err == nil
+	return holding, err
+}
+
+// renew writes our own Lease anew.
+func (c *Cluster) renew(ctx context.Context, lease *coordinationv1.Lease, duration time.Duration) (cluster.Holding, error) {
+	lease.Spec.RenewTime = ptr(metav1.NewMicroTime(c.now()))
+	lease.Spec.LeaseDurationSeconds = ptr(int32(seconds(duration)))
+	return c.update(ctx, lease)
+}
+
+// update writes a Lease, as long as it is as it was read: its resourceVersion
+// sees to that.
+func (c *Cluster) update(ctx context.Context, lease *coordinationv1.Lease) (cluster.Holding, error) {
+	key := lease.Name
+	lease, err := c.client.CoordinationV1().Leases(c.namespace).Update(ctx, lease, metav1.UpdateOptions{FieldManager: fieldManager})
 	if apierrors.IsNotFound(err) {
 		// It was released between our look and our write.
 		return cluster.Holding{}, &fleet.Error{Op: "hold lease", Resource: "lease " + c.namespace + "/" + key, Kind: fleet.KindConflict, Err: err}
@@ -145,10 +187,8 @@ func (c *Cluster) tryHold(ctx context.Context, key, name, holder string, duratio
 	if err != nil {
 		return cluster.Holding{}, c.onLease("renew lease", "update", key).fail(ctx, err)
 	}
-	c.leases.forget(key)
-	holding := holdingOf(lease)
-	holding.Took = took
-	return holding, nil
+	c.leases.wrote(lease)
+	return holdingOf(lease), nil
 }
 
 // leftOf says how long another's hold still has, at least.
