@@ -31,6 +31,7 @@ import (
 type found struct {
 	unschedulable bool
 	either        bool // others cordoned or uncordoned it while we had it cordoned
+	uncordoned    bool // by others, at any time
 	annotations   map[string]string
 	protection    fleet.Protection
 	skip          string // its Machine's skip-remediation
@@ -70,7 +71,7 @@ func (w *world) judgeDeletion(d kubesim.Deletion) {
 		return
 	}
 	w.mu.Lock()
-	force := w.force
+	force, uncordoned := w.force, w.found[p.Spec.NodeName].uncordoned
 	donors := map[string]bool{}
 	for _, o := range w.processes {
 		donors[w.nodeOf(o.ask.Node)] = true
@@ -82,7 +83,7 @@ func (w *world) judgeDeletion(d kubesim.Deletion) {
 	switch {
 	case !donors[p.Spec.NodeName]:
 		w.broken("pod %s was deleted on node %s, which is no donor", name, p.Spec.NodeName)
-	case n != nil && !n.Spec.Unschedulable:
+	case n != nil && !n.Spec.Unschedulable && !uncordoned:
 		w.broken("pod %s was deleted on a node that is schedulable", name)
 	case mirror, owner != nil && owner.Kind == "DaemonSet":
 		w.broken("pod %s of a DaemonSet or a static pod's mirror was deleted", name)
@@ -428,7 +429,10 @@ func (w *world) litter(p *process) (all []lack) {
 	w.kube.Each("pods", func(o runtime.Object) bool {
 		pod := o.(*corev1.Pod)
 		named := slices.ContainsFunc(p.capture.Notes, func(note string) bool { return strings.Contains(note, pod.Name) })
-		if pod.Namespace == namespace && pod.DeletionTimestamp == nil && !named {
+		// One that looked for a process which died has ended by itself, and goes when
+		// a capture holds the pool next.
+		looked := strings.HasSuffix(pod.Name, "-look") && p.err != nil && w.unfinished(p)
+		if pod.Namespace == namespace && pod.DeletionTimestamp == nil && !named && !looked {
 			all = append(all, lack{pod.Name, "a pod of ours"})
 		}
 		return true

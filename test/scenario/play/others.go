@@ -211,7 +211,9 @@ func (w *world) nodeGone(node string) {
 	}
 	w.mu.Lock()
 	life := c.life
-	w.found[node] = found{}
+	f := w.found[node]
+	f.unschedulable, f.either, f.annotations = false, false, nil
+	w.found[node] = f
 	w.mu.Unlock()
 	w.after(time.Minute, func() {
 		if w.lives(c, life) {
@@ -231,6 +233,7 @@ func (w *world) cordon(node string, on bool) {
 	f.unschedulable = on
 	// Whose cordon it is on a node that is cordoned already cannot be known.
 	f.either = f.either || ours
+	f.uncordoned = f.uncordoned || !on
 	w.found[node] = f
 	w.mu.Unlock()
 	w.kube.Change("nodes", "", node, func(o runtime.Object) { o.(*corev1.Node).Spec.Unschedulable = on })

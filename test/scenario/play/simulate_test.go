@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"os"
 	"runtime"
+	"runtime/debug"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -31,6 +32,12 @@ const (
 	fixedSeeds = 600
 	freshSeeds = 600
 )
+
+func TestMain(m *testing.M) {
+	// Worlds come and go: collecting them less often is a quarter of the time.
+	debug.SetGCPercent(400)
+	os.Exit(m.Run())
+}
 
 // played is one playing, in a bubble of its own.
 func played(t *testing.T, s scenario.Scenario) (r play.Result) {
@@ -173,7 +180,7 @@ func TestShow(t *testing.T) {
 		t.Fatal(err)
 	}
 	r := played(t, s)
-	fmt.Printf("%s\n%s%+v\n", r.Listed, r.Trace, r.Stats)
+	fmt.Printf("%s\n%s%s%+v\n", r.Listed, r.Trace, r.Told, r.Stats)
 	for _, v := range r.Violations {
 		t.Error(v)
 	}

@@ -54,6 +54,7 @@ type world struct {
 	operations map[string]string // operation ids, and what began them
 	lines      []line
 	stats      Stats
+	told       string // at the end, to people
 	violations []string
 	timers     []*time.Timer
 	calm       bool              // nothing goes wrong any more
@@ -252,12 +253,12 @@ func (w *world) setUpGallery(versions []fleet.ResourceID, settle func(method str
 	}
 	puts := []put{
 		{empty, disksYear, object{"location": location, "sku": object{"name": "StandardSSD_LRS"}, "properties": object{
-			"creationData": object{"createOption": "Empty"}, "diskSizeGB": 30, "osType": "Linux", "hyperVGeneration": "V1",
+			"creationData": object{"createOption": "Empty"}, "diskSizeGB": 30, "osType": "Linux", "hyperVGeneration": "V2",
 		}}},
 		{snapshot, disksYear, object{"location": location, "properties": object{"creationData": object{"createOption": "Copy", "sourceResourceId": string(empty)}, "incremental": true}}},
 		{w.names.Gallery, galleries, object{"location": location, "tags": tags, "properties": object{}}},
 		{w.names.Definition, galleries, object{"location": location, "tags": tags, "properties": object{
-			"osType": "Linux", "osState": "Generalized", "hyperVGeneration": "V1", "architecture": "x64",
+			"osType": "Linux", "osState": "Generalized", "hyperVGeneration": "V2", "architecture": "x64",
 			"identifier": object{"publisher": "VMSS-Prototype-Pattern", "offer": azsim.DefaultResourceGroup, "sku": poolName},
 		}}},
 	}
