@@ -58,6 +58,10 @@ type Result struct {
 	Violations []string
 	Trace      string
 	Stats      Stats
+	// Missed are the listed happenings whose request did not come.
+	Missed []scenario.Event
+	// Told is what a person sees of it: how each process ended, and the pool.
+	Told string
 }
 
 // Play plays a scenario. It has to be called in a bubble of testing/synctest,
@@ -197,6 +201,7 @@ func (w *world) finish() {
 	w.mu.Lock()
 	w.stats.Virtual = time.Since(w.begin)
 	w.mu.Unlock()
+	w.told = w.tell()
 	w.close()
 	for _, p := range w.processes {
 		p.cancel()
@@ -221,7 +226,7 @@ func (w *world) result() Result {
 			w.stats.Faults++
 		}
 	}
-	return Result{Listed: listed, Violations: w.violations, Trace: w.text(), Stats: w.stats}
+	return Result{Listed: listed, Violations: w.violations, Trace: w.text(), Stats: w.stats, Missed: w.chooser.Missed(), Told: w.told}
 }
 
 // expect looks whether a kept scenario came to what it says.
