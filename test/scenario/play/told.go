@@ -17,6 +17,9 @@ import (
 	"github.com/ortet/ortet/test/scenario"
 )
 
+// mostNodes are named one by one.
+const mostNodes = 20
+
 // tell is what a person sees of a playing: how each process ended and what it
 // said, and how the pool is in the end. Of what a change of latencies would
 // change it shows nothing.
@@ -70,9 +73,17 @@ func (w *world) tell() string {
 		}
 	})
 	b.WriteString("\n    nodes:")
-	for _, name := range w.nodeNames() {
-		fmt.Fprintf(&b, " %s", name)
-		if n, ok := w.kube.Get("nodes", "", name).(*corev1.Node); ok && n.Spec.Unschedulable {
+	names := w.nodeNames()
+	if len(names) > mostNodes {
+		fmt.Fprintf(&b, " %d of them;", len(names))
+	}
+	for _, name := range names {
+		n, ok := w.kube.Get("nodes", "", name).(*corev1.Node)
+		cordoned := ok && n.Spec.Unschedulable
+		if len(names) <= mostNodes || cordoned {
+			fmt.Fprintf(&b, " %s", name)
+		}
+		if cordoned {
 			b.WriteString(" (cordoned)")
 		}
 	}
