@@ -8,8 +8,9 @@ import (
 
 // A request is one call of a Cloud's method, as the decorators see it.
 type request struct {
-	name   string       // "get scale set"
-	change fleet.Change // of Begin; else nil
+	name   string           // "get scale set"
+	on     fleet.ResourceID // the one scale set or instance that is read or changed; "" for others
+	change fleet.Change     // of Begin; else nil
 	poll   *fleet.Progress
 }
 
@@ -31,8 +32,12 @@ type around struct {
 var _ Cloud = around{}
 
 func call[T any](ctx context.Context, a around, name string, do func(context.Context) (T, error)) (T, error) {
+	return callOn(ctx, a, name, "", do)
+}
+
+func callOn[T any](ctx context.Context, a around, name string, on fleet.ResourceID, do func(context.Context) (T, error)) (T, error) {
 	var out T
-	err := a.layer.around(ctx, request{name: name}, func(ctx context.Context) (err error) {
+	err := a.layer.around(ctx, request{name: name, on: on}, func(ctx context.Context) (err error) {
 		out, err = do(ctx)
 		return err
 	})
@@ -40,7 +45,7 @@ func call[T any](ctx context.Context, a around, name string, do func(context.Con
 }
 
 func (a around) Pool(ctx context.Context, id fleet.ResourceID) (fleet.Pool, error) {
-	return call(ctx, a, "get scale set", func(ctx context.Context) (fleet.Pool, error) { return a.next.Pool(ctx, id) })
+	return callOn(ctx, a, "get scale set", id, func(ctx context.Context) (fleet.Pool, error) { return a.next.Pool(ctx, id) })
 }
 
 func (a around) Instances(ctx context.Context, pool fleet.ResourceID) ([]fleet.Instance, error) {
@@ -48,7 +53,7 @@ func (a around) Instances(ctx context.Context, pool fleet.ResourceID) ([]fleet.I
 }
 
 func (a around) Instance(ctx context.Context, id fleet.ResourceID) (fleet.Instance, error) {
-	return call(ctx, a, "get instance", func(ctx context.Context) (fleet.Instance, error) { return a.next.Instance(ctx, id) })
+	return callOn(ctx, a, "get instance", id, func(ctx context.Context) (fleet.Instance, error) { return a.next.Instance(ctx, id) })
 }
 
 func (a around) Disk(ctx context.Context, id fleet.ResourceID) (fleet.Disk, error) {
@@ -87,11 +92,20 @@ func (a around) Denied(ctx context.Context, scope fleet.ResourceID, actions []st
 
 func (a around) Begin(ctx context.Context, change fleet.Change) (fleet.Token, error) {
 	var out fleet.Token
-	err := a.layer.around(ctx, request{name: change.Verb(), change: change}, func(ctx context.Context) (err error) {
+	err := a.layer.around(ctx, request{name: change.Verb(), on: scaleSetOrInstance(change.Target()), change: change}, func(ctx context.Context) (err error) {
 		out, err = a.next.Begin(ctx, change)
 		return err
 	})
 	return out, err
+}
+
+// scaleSetOrInstance gives the id where it is one of a scale set or of one of
+// its instances.
+func scaleSetOrInstance(id fleet.ResourceID) fleet.ResourceID {
+	if id.Segment("virtualMachineScaleSets") == "" {
+		return ""
+	}
+	return id
 }
 
 func (a around) Poll(ctx context.Context, token fleet.Token) (fleet.Progress, error) {

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"strings"
 	"sync"
 	"time"
 
@@ -23,6 +24,15 @@ type Limits struct {
 	// Burst is how many may go at once after a quiet time; 0 means 40 reads and
 	// 20 changes. It must be at least 1 where it is set.
 	ReadBurst, ChangeBurst int
+	// One scale set or instance has limits of its own in Compute: 36 reads at
+	// once, refilled by 12 a minute, and 12 changes, by 4 (documentation of Compute
+	// throttling limits). Half of that is taken, so that two processes, or a cluster
+	// autoscaler beside one, stay below it. These say how many a minute, and at
+	// once; 0 means 6, 18, 2 and 6.
+	EachReads       float64
+	EachReadBurst   int
+	EachChanges     float64
+	EachChangeBurst int
 }
 
 func (l Limits) withDefaults() Limits {
@@ -41,6 +51,18 @@ func (l Limits) withDefaults() Limits {
 	if l.ChangeBurst <= 0 {
 		l.ChangeBurst = 20
 	}
+	if l.EachReads <= 0 {
+		l.EachReads = 6
+	}
+	if l.EachReadBurst <= 0 {
+		l.EachReadBurst = 18
+	}
+	if l.EachChanges <= 0 {
+		l.EachChanges = 2
+	}
+	if l.EachChangeBurst <= 0 {
+		l.EachChangeBurst = 6
+	}
 	return l
 }
 
@@ -54,25 +76,49 @@ func Limit(cloud Cloud, limits Limits) Cloud {
 	l := limits.withDefaults()
 	return around{cloud, &limiter{
 		slots:   make(chan struct{}, l.Concurrent),
-		reads:   bucket{rate: l.Reads, burst: float64(l.ReadBurst), level: float64(l.ReadBurst)},
-		changes: bucket{rate: l.Changes, burst: float64(l.ChangeBurst), level: float64(l.ChangeBurst)},
+		reads:   newBucket(l.Reads, l.ReadBurst),
+		changes: newBucket(l.Changes, l.ChangeBurst),
+		limits:  l,
+		each:    map[string]*bucket{},
 	}}
 }
 
 type limiter struct {
 	slots          chan struct{}
-	reads, changes bucket
+	reads, changes *bucket
+	limits         Limits
+
+	mu   sync.Mutex
+	each map[string]*bucket // of one scale set or instance
+}
+
+// buckets are those that the request takes from.
+func (l *limiter) buckets(c request) []*bucket {
+	all, what, rate, burst := l.reads, "read ", l.limits.EachReads, l.limits.EachReadBurst
+	if c.change != nil {
+		all, what, rate, burst = l.changes, "change ", l.limits.EachChanges, l.limits.EachChangeBurst
+	}
+	if c.on == "" {
+		return []*bucket{all}
+	}
+	key := what + strings.ToLower(string(c.on))
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	one := l.each[key]
+	if one == nil {
+		one = newBucket(rate/60, burst)
+		l.each[key] = one
+	}
+	return []*bucket{one, all}
 }
 
 func (l *limiter) around(ctx context.Context, c request, do func(context.Context) error) error {
-	b := &l.reads
-	if c.change != nil {
-		b = &l.changes
-	}
-	if d := b.take(time.Now()); d > 0 {
-		if !sleep(ctx, d) {
-			b.giveBack()
-			return l.late(ctx, c, d)
+	for _, b := range l.buckets(c) {
+		if d := b.take(time.Now()); d > 0 {
+			if !sleep(ctx, d) {
+				b.giveBack()
+				return l.late(ctx, c, d)
+			}
 		}
 	}
 	select {
@@ -105,6 +151,10 @@ type bucket struct {
 	rate, burst float64
 	level       float64 // may be negative: turns that are promised
 	at          time.Time
+}
+
+func newBucket(rate float64, burst int) *bucket {
+	return &bucket{rate: rate, burst: float64(burst), level: float64(burst)}
 }
 
 // take gives how long to wait for the turn that it hands out.

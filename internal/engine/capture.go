@@ -215,7 +215,7 @@ func (e *Engine) captureOnce(ctx context.Context, q CaptureRequest) (result Capt
 	} else if id, err := fleet.ParseProviderID(r.node.ProviderID); err == nil {
 		pool = id.Parent()
 	}
-	err = r.carry(r.work, head(plan.StepHold), func(ctx context.Context, t *task) (err error) {
+	err = r.carry(r.work, e.holdStep(head(plan.StepHold)), func(ctx context.Context, t *task) (err error) {
 		hold, err := e.take(ctx, t, pool, r.holder)
 		if err == nil {
 			r.hold = hold

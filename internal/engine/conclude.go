@@ -91,6 +91,12 @@ func (r *run) conclude(out outcome) error {
 	if errors.As(out.err, &rest) {
 		out.left = append(out.left, rest.left...)
 	}
+	person := func() error {
+		if names := r.remains(); len(names) > 0 {
+			out.left = append(out.left, "the journal still has, for the same command to go on with or take away: "+strings.Join(names, ", "))
+		}
+		return &NeedsPerson{Step: out.step, Left: out.left, Err: out.err}
+	}
 	switch {
 	case out.err == nil:
 		return nil
@@ -107,7 +113,7 @@ func (r *run) conclude(out outcome) error {
 			"node %s did not come back (%v): it is left cordoned, and is not protected any more; look at the instance %s in Azure (az vmss get-instance-view), and start or replace it; then run the same command again, or kubectl uncordon %s",
 			donor, out.lost, f.Instance, donor)}, out.left...)
 		r.event(true, "CaptureDonorLost", "did not come back after its disk was captured: "+out.lost.Error())
-		return &NeedsPerson{Step: out.step, Left: out.left, Err: out.err}
+		return person()
 	case r.interrupted:
 		state := ""
 		switch {
@@ -120,12 +126,12 @@ func (r *run) conclude(out outcome) error {
 		return &Interrupted{Step: out.step, Donor: state, Err: out.err}
 	case f.ModelChanged:
 		out.left = append(out.left, fmt.Sprintf("the model uses %s, but step %s is not done: see why, and run the same command again", f.Names.Version.Name(), out.step))
-		return &NeedsPerson{Step: out.step, Left: out.left, Err: out.err}
+		return person()
 	case len(out.left) > 0 || r.donorOut():
 		if len(out.left) == 0 {
 			out.left = []string{"node " + donor + " is not as it was found: see kubectl describe node " + donor}
 		}
-		return &NeedsPerson{Step: out.step, Left: out.left, Err: out.err}
+		return person()
 	}
 	if err := r.close(ExitFailed, out.err.Error()); err != nil {
 		return &NeedsPerson{Step: out.step, Err: out.err, Left: []string{fmt.Sprintf("all is put back, but the journal cannot be closed (%v): run the same command again", err)}}

@@ -41,6 +41,12 @@ type hold struct {
 	expires time.Time
 }
 
+// holdStep gives the step the time to see another's hold run out.
+func (e *Engine) holdStep(step plan.Step) plan.Step {
+	step.Deadline = max(step.Deadline, 2*e.config.LeaseFor)
+	return step
+}
+
 // renewals is how often a hold is renewed before it would run out.
 const renewals = 6
 
@@ -152,7 +158,8 @@ func (h *hold) release(ctx context.Context) {
 		if err == nil {
 			return
 		}
-		if n == 3 || !passing(err) || sleep(ctx, time.Second<<n) != nil {
+		again := passing(err) || fleet.Is(err, fleet.KindUnauthenticated)
+		if n == 5 || !again || sleep(ctx, time.Second<<n) != nil {
 			h.e.log.Warn("cannot release the hold on the pool: it runs out by itself", "lease", h.name, "error", err)
 			return
 		}

@@ -58,6 +58,23 @@ func (r *run) resumeSteps(t *task) ([]plan.Step, error) {
 		return nil, err
 	}
 
+	disk, hasDisk, err := t.disk(ctx, f.Names.WorkDisk)
+	if err != nil {
+		return nil, err
+	}
+	if f.Saved && !(hasDisk && disk.Tags[fleet.TagCapture] == r.captureName()) && !hasGeneralized {
+		// Somebody deleted the generalised copy, or it was of no more use: it is made anew.
+		if err := r.write(func(rec *journal.Record, f *facts) {
+			f.Saved = false
+			for _, k := range []string{plan.StepGeneralize, plan.StepWorkDisk, plan.StepAttach, plan.StepDetach, plan.StepGeneralizedSnapshot} {
+				delete(rec.Intents, k)
+			}
+		}); err != nil {
+			return nil, err
+		}
+		f = r.get()
+	}
+
 	in := plan.CaptureInput{
 		Names: f.Names, Options: options, Pool: pool, Workbench: f.Bench.Node, DonorOut: r.donorOut(),
 		Saved: f.Saved, HasGallery: hasGallery, HasDefinition: hasDefinition || f.Definition.ID == "",
@@ -73,7 +90,7 @@ func (r *run) resumeSteps(t *task) ([]plan.Step, error) {
 		in.Course.Start = plan.AtGeneralized
 	case f.SnapshotTaken && (hasSnapshot || f.Saved):
 		in.Course.Start = plan.AtSnapshot
-	case f.SnapshotTaken:
+	case f.SnapshotTaken || f.Start >= plan.AtSnapshot:
 		// Somebody deleted it: the donor has to be stopped again.
 		if err := r.write(func(rec *journal.Record, f *facts) {
 			f.SnapshotTaken, f.Stopped, f.Drained = false, false, false

@@ -192,6 +192,7 @@ func (r *run) walk(steps []plan.Step, acts map[string]act, tolerated []string, t
 		running = map[string]bool{}
 		results = make(chan result)
 		tidying bool
+		untidy  []string // what tidy left; read only after its result
 	)
 	launch := func(s plan.Step) {
 		begun[s.ID] = true
@@ -246,7 +247,7 @@ func (r *run) walk(steps []plan.Step, acts map[string]act, tolerated []string, t
 			tidying = true
 			running["tidy"] = true
 			go func() {
-				out.left = tidy(r.care) // read only after its result
+				untidy = tidy(r.care)
 				results <- result{step: plan.Step{ID: "tidy"}}
 			}()
 		}
@@ -255,6 +256,9 @@ func (r *run) walk(steps []plan.Step, acts map[string]act, tolerated []string, t
 		}
 		res := <-results
 		delete(running, res.step.ID)
+		if res.step.ID == "tidy" {
+			out.left = append(out.left, untidy...)
+		}
 		switch {
 		case res.err == nil:
 			settled[res.step.ID] = true

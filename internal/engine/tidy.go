@@ -75,7 +75,8 @@ func contains(names []string, name string) bool {
 }
 
 func (r *run) putBack(ctx context.Context, p putter) error {
-	t := r.task(plan.Step{ID: p.step, Title: p.title, Deadline: p.deadline})
+	// Patient as with a donor: what is left behind needs a person.
+	t := r.task(plan.Step{ID: p.step, Title: p.title, Deadline: p.deadline, GivesBack: true})
 	ctx, cancel := context.WithTimeout(ctx, p.deadline)
 	defer cancel()
 	err := r.fence(ctx)
@@ -93,6 +94,38 @@ func (r *run) putBack(ctx context.Context, p putter) error {
 	}
 	t.report(StepUndone, 100, p.title)
 	return nil
+}
+
+// remains names what is still on the undo list, for a person who is told that
+// not all is well: the same command takes it away, or goes on with it.
+func (r *run) remains() []string {
+	f := r.get()
+	var names []string
+	for _, p := range putters() {
+		if _, there := r.undo(p.undo); !there {
+			continue
+		}
+		switch p.undo {
+		case undoJob:
+			names = append(names, "pod "+f.Names.Job)
+		case undoAttach:
+			names = append(names, fmt.Sprintf("%s at instance %s (node %s)", f.Names.WorkDisk.Name(), f.Bench.Instance.Name(), f.Bench.Node))
+		case undoReboots:
+			names = append(names, "kured's lock")
+		case undoWorkDisk:
+			names = append(names, "disk "+f.Names.WorkDisk.Name())
+		case undoVersion:
+			names = append(names, "image version "+f.Names.Version.Name())
+		case undoGeneralized:
+			names = append(names, "snapshot "+f.Names.Generalized.Name())
+		case undoSnapshot:
+			names = append(names, "snapshot "+f.Names.Snapshot.Name())
+		}
+	}
+	if r.donorOut() {
+		names = append(names, "what keeps node "+r.donorName()+" from being as it was found")
+	}
+	return names
 }
 
 // unfinished is what an interruption puts back: what must not be left alone, and
