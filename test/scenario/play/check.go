@@ -278,7 +278,7 @@ func (w *world) checkEnd(p *process) {
 		}
 	case engine.ExitNeedsPerson:
 		for _, l := range append(w.hurt(), w.litter(p)...) {
-			if !strings.Contains(p.err.Error(), l.name) {
+			if !strings.Contains(p.err.Error(), l.name) && !(l.instance != "" && strings.Contains(p.err.Error(), l.instance)) {
 				w.broken("%s ends with exit 4 and does not name %s (%s): %v", p.name, l.name, l.what, p.err)
 			}
 		}
@@ -324,7 +324,10 @@ func (w *world) checkDone(p *process) {
 }
 
 // A lack is something that is not as it has to be.
-type lack struct{ name, what string }
+type lack struct {
+	name, what string
+	instance   string // that name is the node of, where that may be named instead
+}
 
 // whole: every node is as others have it.
 func (w *world) whole(p *process) {
@@ -344,22 +347,22 @@ func (w *world) hurt() (all []lack) {
 		f := w.found[name]
 		w.mu.Unlock()
 		if n.Spec.Unschedulable != f.unschedulable && !f.either {
-			all = append(all, lack{name, fmt.Sprintf("unschedulable=%t, and was %t", n.Spec.Unschedulable, f.unschedulable)})
+			all = append(all, lack{name: name, what: fmt.Sprintf("unschedulable=%t, and was %t", n.Spec.Unschedulable, f.unschedulable)})
 		}
 		for k, v := range n.Annotations {
 			if old, there := f.annotations[k]; (!there || old != v) && !strings.HasPrefix(k, "cluster.x-k8s.io/") {
-				all = append(all, lack{name, fmt.Sprintf("annotated %s=%s", k, v)})
+				all = append(all, lack{name: name, what: fmt.Sprintf("annotated %s=%s", k, v)})
 			}
 		}
 		for k := range f.annotations {
 			if _, there := n.Annotations[k]; !there {
-				all = append(all, lack{name, "without the annotation " + k + ", which others set"})
+				all = append(all, lack{name: name, what: "without the annotation " + k + ", which others set"})
 			}
 		}
 		if m, ok := w.kube.Get("machines", work, name).(*unstructured.Unstructured); ok {
 			a := m.GetAnnotations()
 			if a[fleet.AnnotationSkipRemediation] != f.skip || a[fleet.AnnotationCapture] != "" {
-				all = append(all, lack{name, fmt.Sprintf("of a Machine annotated %v", a)})
+				all = append(all, lack{name: name, what: fmt.Sprintf("of a Machine annotated %v", a)})
 			}
 		}
 	}
@@ -387,10 +390,10 @@ func (w *world) hurt() (all []lack) {
 				p.ScaleSetActions = policy.ProtectFromScaleSetActions != nil && *policy.ProtectFromScaleSetActions
 			}
 			if p != f.protection {
-				all = append(all, lack{node, fmt.Sprintf("protected as %+v, and was %+v", p, f.protection)})
+				all = append(all, lack{name: node, what: fmt.Sprintf("protected as %+v, and was %+v", p, f.protection)})
 			}
 			if !running && !touched {
-				all = append(all, lack{node, "stopped"})
+				all = append(all, lack{name: node, what: "stopped"})
 			}
 		})
 	})
@@ -408,21 +411,21 @@ func (w *world) clean(p *process) {
 func (w *world) litter(p *process) (all []lack) {
 	for _, id := range []fleet.ResourceID{w.names.Snapshot, w.names.Generalized, w.names.WorkDisk} {
 		if _, there := w.tagsOf(id); there {
-			all = append(all, lack{id.Name(), "a temporary resource"})
+			all = append(all, lack{name: id.Name(), what: "a temporary resource"})
 		}
 	}
 	w.azure.View(func(v *azsim.View) {
 		v.Each("Microsoft.Compute/galleries/images/versions", func(id string, body any) {
 			r, ok := body.(*armcompute.GalleryImageVersion)
 			if ok && r.Properties != nil && r.Properties.ProvisioningState != nil && *r.Properties.ProvisioningState == armcompute.GalleryProvisioningStateFailed {
-				all = append(all, lack{fleet.ResourceID(id).Name(), "a half-made version"})
+				all = append(all, lack{name: fleet.ResourceID(id).Name(), what: "a half-made version"})
 			}
 		})
 	})
 	w.mu.Lock()
 	for _, c := range w.computers {
 		if len(c.luns) > 0 {
-			all = append(all, lack{strings.ToLower(c.HostName), "a disk is attached to it"})
+			all = append(all, lack{name: strings.ToLower(c.HostName), what: "a disk is attached to it", instance: c.ResourceID})
 		}
 	}
 	w.mu.Unlock()
@@ -433,25 +436,35 @@ func (w *world) litter(p *process) (all []lack) {
 		// a capture holds the pool next.
 		looked := strings.HasSuffix(pod.Name, "-look") && p.err != nil && w.unfinished(p)
 		if pod.Namespace == namespace && pod.DeletionTimestamp == nil && !named && !looked {
-			all = append(all, lack{pod.Name, "a pod of ours"})
+			all = append(all, lack{name: pod.Name, what: "a pod of ours"})
 		}
 		return true
 	})
 	w.kube.Each("leases", func(o runtime.Object) bool {
 		l := o.(*coordinationv1.Lease)
-		if h := l.Spec.HolderIdentity; h != nil && strings.HasPrefix(*h, p.name+"/") && !w.kubeIsDown() {
-			all = append(all, lack{l.Name, "a Lease that is held by " + *h})
+		if h := l.Spec.HolderIdentity; h != nil && strings.HasPrefix(*h, p.name+"/") && !w.kubeIsDown() && !w.runsOut() {
+			all = append(all, lack{name: l.Name, what: "a Lease that is held by " + *h})
 		}
 		return true
 	})
 	if d, ok := w.kube.Get("daemonsets", "kube-system", "kured").(*appsv1.DaemonSet); ok {
 		for k, v := range d.Annotations {
 			if strings.Contains(v, "ortet/") {
-				all = append(all, lack{"kured", "its lock " + k + "=" + v})
+				all = append(all, lack{name: "kured", what: "its lock " + k + "=" + v})
 			}
 		}
 	}
 	return all
+}
+
+// runsOut reports whether something kept a process from releasing its Lease,
+// which then runs out by itself.
+func (w *world) runsOut() bool {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	return slices.ContainsFunc(w.chooser.Happened(), func(e scenario.Event) bool {
+		return e.What == scenario.KubeOutage || e.Side == scenario.Kube && strings.Contains(e.Request, "/leases/")
+	})
 }
 
 func (w *world) kubeIsDown() bool {
