@@ -45,11 +45,12 @@ var rooms = map[string][]string{
 	"hack":             {"internal", "test"},
 	"test":             {"internal", "test", "hack"},
 	// Scenarios are text; only those who play them know what they are about.
-	"test/scenario":      {},
-	"test/scenario/play": {"internal", "test"},
-	"test/kubesim":       {},
-	"test/denial":        {"internal", "test"},
-	"charts":             {"internal"},
+	"test/scenario":       {},
+	"test/scenario/play":  {"internal", "test"},
+	"test/scenario/fault": {"test/scenario"},
+	"test/kubesim":        {},
+	"test/denial":         {"internal", "test"},
+	"charts":              {"internal"},
 }
 
 // mayNot lists what a room may not import although its row's prefix allows it.

@@ -3,7 +3,6 @@ package play
 import (
 	"bytes"
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
@@ -14,17 +13,10 @@ import (
 	"strings"
 	"time"
 
-	authorizationv1 "k8s.io/api/authorization/v1"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/runtime"
-
 	"github.com/ortet/ortet/internal/azsim"
 	"github.com/ortet/ortet/test/scenario"
+	"github.com/ortet/ortet/test/scenario/fault"
 )
-
-// errCut is what a request ends with whose process is dead, or whose connection
-// broke.
-var errCut = errors.New("connection reset by peer")
 
 // latencies of a request. They are short beside all else that takes time, and
 // apart from each other by far more than a nanosecond.
@@ -232,98 +224,14 @@ type kubeWire struct{ p *process }
 // RoundTrip implements http.RoundTripper.
 func (k kubeWire) RoundTrip(r *http.Request) (*http.Response, error) {
 	w := k.p.w
-	return k.p.send(scenario.Kube, kubeName(r), r, func(r *http.Request, fault *scenario.Event) (*http.Response, error) {
-		if fault == nil {
-			return w.kube.RoundTrip(r)
-		}
-		switch fault.What {
-		case scenario.Throttle:
-			return kubeAnswer(http.StatusTooManyRequests, metav1.StatusReasonTooManyRequests, max(1, argument(*fault, 0))), nil
-		case scenario.Error:
-			status := argument(*fault, 0)
-			return kubeAnswer(status, reasonOf(status), 0), nil
-		case scenario.Conflict:
-			return kubeAnswer(http.StatusConflict, metav1.StatusReasonConflict, 0), nil
-		case scenario.ExpireToken:
-			return kubeAnswer(http.StatusUnauthorized, metav1.StatusReasonUnauthorized, 0), nil
-		case scenario.Hang:
-			<-r.Context().Done()
-			return nil, context.Cause(r.Context())
-		case scenario.DropBefore:
-			return nil, errCut
-		}
-		answer, err := w.kube.RoundTrip(r)
-		if err != nil {
-			return nil, err
-		}
-		_ = answer.Body.Close()
-		if fault.What == scenario.ReportFailure {
-			return kubeAnswer(http.StatusInternalServerError, metav1.StatusReasonInternalError, 0), nil
-		}
-		return nil, errCut // dropAfter
+	return k.p.send(scenario.Kube, fault.Name(r), r, func(r *http.Request, met *scenario.Event) (*http.Response, error) {
+		return w.faults.Serve(met, r, w.kube.RoundTrip)
 	})
 }
 
 // CancelRequest is what an http.Client with a timeout calls; the request's context
 // has ended by then.
 func (k kubeWire) CancelRequest(*http.Request) {}
-
-// kubeName is a request's name.
-func kubeName(r *http.Request) string {
-	parts := strings.Split(strings.Trim(r.URL.Path, "/"), "/")
-	switch {
-	case parts[0] == "api" && len(parts) > 2:
-		parts = parts[2:]
-	case parts[0] == "apis" && len(parts) > 3:
-		parts = parts[3:]
-	}
-	if len(parts) > 2 && parts[0] == "namespaces" {
-		parts = parts[1:]
-	}
-	name := r.Method + " " + strings.Join(parts, "/")
-	if parts[0] == "selfsubjectaccessreviews" {
-		name += " of " + reviewed(r)
-	}
-	return name
-}
-
-// reviewed says what an access review asks, since many are asked at once.
-func reviewed(r *http.Request) string {
-	body, err := io.ReadAll(r.Body)
-	r.Body = io.NopCloser(bytes.NewReader(body))
-	var (
-		envelope runtime.Unknown
-		review   authorizationv1.SelfSubjectAccessReview
-	)
-	const magic = 4 // "k8s\0" stands before protobuf
-	if err != nil || len(body) < magic || envelope.Unmarshal(body[magic:]) != nil || review.Unmarshal(envelope.Raw) != nil || review.Spec.ResourceAttributes == nil {
-		return "something"
-	}
-	a := review.Spec.ResourceAttributes
-	return strings.Join(strings.Fields(a.Verb+" "+a.Namespace+" "+a.Resource+" "+a.Subresource+" "+a.Name), " ")
-}
-
-var kubeReasons = map[int]metav1.StatusReason{
-	400: metav1.StatusReasonBadRequest, 401: metav1.StatusReasonUnauthorized, 403: metav1.StatusReasonForbidden, 404: metav1.StatusReasonNotFound,
-	409: metav1.StatusReasonConflict, 429: metav1.StatusReasonTooManyRequests, 500: metav1.StatusReasonInternalError,
-	503: metav1.StatusReasonServiceUnavailable, 504: metav1.StatusReasonTimeout,
-}
-
-func reasonOf(status int) metav1.StatusReason {
-	if r, ok := kubeReasons[status]; ok {
-		return r
-	}
-	return metav1.StatusReasonUnknown
-}
-
-func kubeAnswer(status int, reason metav1.StatusReason, retryAfter int) *http.Response {
-	s := metav1.Status{TypeMeta: metav1.TypeMeta{APIVersion: "v1", Kind: "Status"}, Status: metav1.StatusFailure, Code: int32(status), Reason: reason, Message: "as the scenario has it"} //nolint:gosec // a status
-	if retryAfter > 0 {
-		s.Details = &metav1.StatusDetails{RetryAfterSeconds: int32(retryAfter)} //nolint:gosec // seconds of a scenario, bounded
-	}
-	body, _ := json.Marshal(s) // of strings and numbers
-	return answer(status, body, retryAfter)
-}
 
 func armAnswer(status int, code string, retryAfter int) *http.Response {
 	return answer(status, fmt.Appendf(nil, `{"error":{"code":%q,"message":"as the scenario has it"}}`, code), retryAfter)

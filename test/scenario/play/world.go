@@ -22,6 +22,7 @@ import (
 	"github.com/ortet/ortet/internal/plan"
 	"github.com/ortet/ortet/test/kubesim"
 	"github.com/ortet/ortet/test/scenario"
+	"github.com/ortet/ortet/test/scenario/fault"
 )
 
 const (
@@ -41,6 +42,7 @@ type world struct {
 	story   scenario.Scenario
 	azure   *azsim.Server
 	kube    *kubesim.Server
+	faults  fault.Faults // that requests to kube meet
 	chooser *scenario.Chooser
 	begin   time.Time
 	over    context.Context // ends with the world
