@@ -172,6 +172,20 @@ func (w *world) model() (id fleet.ResourceID) {
 	return id
 }
 
+// bootstraps reports whether the model has an extension that goes with a capture.
+func (w *world) bootstraps() (there bool) {
+	w.azure.View(func(v *azsim.View) {
+		set, ok := v.Get(string(w.pool)).(*armcompute.VirtualMachineScaleSet)
+		if !ok || set.Properties == nil || set.Properties.VirtualMachineProfile == nil || set.Properties.VirtualMachineProfile.ExtensionProfile == nil {
+			return
+		}
+		for _, e := range set.Properties.VirtualMachineProfile.ExtensionProfile.Extensions {
+			there = there || e.Properties != nil && e.Properties.Type != nil && *e.Properties.Type == "CustomScript"
+		}
+	})
+	return there
+}
+
 func (w *world) tagsOf(id fleet.ResourceID) (tags map[string]*string, there bool) {
 	w.azure.View(func(v *azsim.View) {
 		switch r := v.Get(string(id)).(type) {
@@ -315,6 +329,9 @@ func (w *world) checkDone(p *process) {
 		if state := w.stateOf(w.names.Definition.Child("versions", name)); state != "" {
 			w.broken("%s reports that version %s is pruned, and it is %s", p.name, name, state)
 		}
+	}
+	if p.ask.Verb == scenario.Capture && w.bootstraps() {
+		w.broken("%s reports that it is done, and the model still has the extension that bootstrapped the donor", p.name)
 	}
 	if p.ask.Verb == scenario.Capture && !nothing {
 		w.mu.Lock()
