@@ -30,7 +30,7 @@ func TestOrtet(t *testing.T) {
 		t.Skip("skipped: -short, and this starts a control plane")
 	}
 	awaitDay(t)
-	w := newWorld(t, []poolSpec{
+	pools := []poolSpec{
 		{short: "story", capacity: 2},
 		{short: "chain", capacity: 2},
 		{short: "begun", capacity: 2},
@@ -43,12 +43,17 @@ func TestOrtet(t *testing.T) {
 		{short: "budget", capacity: 2},
 		{short: "wrong", capacity: 2},
 		{short: "auto", capacity: 2, denied: []string{"Microsoft.Compute/snapshots/write"}, change: automaticAndEphemeral},
-	})
+	}
+	for _, f := range faultedStories(t) {
+		pools = append(pools, poolSpec{short: f.short, capacity: int64(f.story.Pool.Instances)})
+	}
+	w := newWorld(t, pools)
 	// The longest first, since they run some at a time.
 	for _, c := range []struct {
 		name string
 		run  func(*testing.T, *world)
 	}{
+		{"faults", faultsOnTheWay},
 		{"faulty", faulty},
 		{"once", killedOnce},
 		{"found", asFound},

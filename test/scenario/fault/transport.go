@@ -20,7 +20,8 @@ type Transport struct {
 	Chooser *scenario.Chooser
 	Now     func() time.Time // nil means time.Now
 	// Served, which may be nil, is told of each request when it is over: its
-	// name and count, what it met, nil for nothing, and 0 for no answer.
+	// name and count, what it met, nil for nothing, an outage where that began
+	// there, and 0 for no answer.
 	Served func(name string, count int, met *scenario.Event, status int)
 
 	faults Faults
@@ -85,20 +86,27 @@ func (t *Transport) meets(name string, r *http.Request) (n int, met *scenario.Ev
 	}
 	t.counts[name]++
 	n = t.counts[name]
+	var begins *scenario.Event
 	for _, e := range t.Chooser.At(scenario.Kube, name, n, r.Method == http.MethodGet) {
 		if err := Supports(e); err != nil {
 			return n, nil, err
 		}
 		if e.What == scenario.KubeOutage {
-			t.until = later(t.until, now().Add(time.Duration(max(1, number(e, 0)))*time.Second))
+			t.until = later(t.until, now().Add(Outage(e)))
+			begins = &e
 			continue
 		}
 		met = &e
 	}
 	if now().Before(t.until) {
-		return n, nil, &net.OpError{Op: "dial", Net: "tcp", Err: os.NewSyscallError("connect", syscall.ECONNREFUSED)}
+		return n, begins, &net.OpError{Op: "dial", Net: "tcp", Err: os.NewSyscallError("connect", syscall.ECONNREFUSED)}
 	}
 	return n, met, nil
+}
+
+// Outage is how long an outage lasts.
+func Outage(e scenario.Event) time.Duration {
+	return time.Duration(max(1, number(e, 0))) * time.Second
 }
 
 func later(a, b time.Time) time.Time {
