@@ -146,6 +146,10 @@ func (l login) RoundTrip(request *http.Request) (*http.Response, error) {
 	return l.server.roundTrip(request, l.user)
 }
 
+// CancelRequest is what an http.Client with a timeout calls; the request's context
+// has ended by then.
+func (l login) CancelRequest(*http.Request) {}
+
 // bearer gives the user whom a bearer token names: the token is the name.
 func bearer(request *http.Request) string {
 	user, ok := strings.CutPrefix(request.Header.Get("Authorization"), "Bearer ")

@@ -62,19 +62,50 @@ type world struct {
 	under   cluster.Cluster
 }
 
+// A suite is one run, in which every test has a world of its own.
+type suite struct {
+	setup   Setup
+	admin   kubernetes.Interface
+	dynamic dynamic.Interface
+	run     int64
+	count   atomic.Int64
+}
+
+func (s Setup) connect() (*suite, error) {
+	admin, err := kubernetes.NewForConfig(s.Admin)
+	if err != nil {
+		return nil, err
+	}
+	untyped, err := dynamic.NewForConfig(s.Admin)
+	if err != nil {
+		return nil, err
+	}
+	return &suite{setup: s, admin: admin, dynamic: untyped, run: time.Now().UnixNano() % 1e9}, nil
+}
+
+// within runs one test.
+func (s *suite) within(t *testing.T, test func(*world)) {
+	t.Helper()
+	within := s.setup.Within
+	if within == nil {
+		within = func(t *testing.T, test func(*testing.T)) { test(t) }
+	}
+	within(t, func(t *testing.T) {
+		ctx, cancel := context.WithTimeout(t.Context(), 4*patience)
+		defer cancel()
+		w := &world{T: t, ctx: ctx, setup: s.setup, admin: s.admin, dynamic: s.dynamic, name: fmt.Sprintf("ct-%d-%d", s.run, s.count.Add(1))}
+		w.under = s.setup.Open(t, time.Now)
+		test(w)
+	})
+}
+
 // Run runs the suite.
 func Run(t *testing.T, setup Setup) {
 	t.Helper()
-	admin, err := kubernetes.NewForConfig(setup.Admin)
+	s, err := setup.connect()
 	if err != nil {
 		t.Fatal(err)
 	}
-	untyped, err := dynamic.NewForConfig(setup.Admin)
-	if err != nil {
-		t.Fatal(err)
-	}
-	run := time.Now().UnixNano() % 1e9
-	var count atomic.Int64
 	for _, c := range []struct {
 		name string
 		test func(*world)
@@ -122,20 +153,7 @@ func Run(t *testing.T, setup Setup) {
 		{"Server/Daemons", serverDaemons},
 		{"Server/Machines", serverMachines},
 	} {
-		t.Run(c.name, func(t *testing.T) {
-			within := setup.Within
-			if within == nil {
-				within = func(t *testing.T, test func(*testing.T)) { test(t) }
-			}
-			within(t, func(t *testing.T) {
-				ctx, cancel := context.WithTimeout(t.Context(), 4*patience)
-				defer cancel()
-				w := &world{T: t, ctx: ctx, setup: setup, admin: admin, dynamic: untyped,
-					name: fmt.Sprintf("ct-%d-%d", run, count.Add(1))}
-				w.under = setup.Open(t, time.Now)
-				c.test(w)
-			})
-		})
+		t.Run(c.name, func(t *testing.T) { s.within(t, c.test) })
 	}
 }
 

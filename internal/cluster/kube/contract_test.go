@@ -2,6 +2,8 @@ package kube_test
 
 import (
 	"context"
+	"flag"
+	"fmt"
 	"os"
 	"slices"
 	"strings"
@@ -28,6 +30,13 @@ import (
 func TestMain(m *testing.M) {
 	if os.Getenv(childEnv) != "" {
 		os.Exit(child())
+	}
+	flag.Parse()
+	// Tests that run beside each other wait most of their time, so that more of
+	// them can than there are processors.
+	if err := flag.Set("test.parallel", "12"); err != nil {
+		fmt.Fprintln(os.Stderr, err)
+		os.Exit(1)
 	}
 	os.Exit(controlplane.Main(m))
 }

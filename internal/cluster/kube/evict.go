@@ -45,7 +45,9 @@ func (w watched) CoreV1() typedcore.CoreV1Interface {
 	return watchedCore{w.Interface.CoreV1(), w.drain}
 }
 
-func (w watched) AppsV1() typedapps.AppsV1Interface { return watchedApps{w.Interface.AppsV1()} }
+func (w watched) AppsV1() typedapps.AppsV1Interface {
+	return watchedApps{w.Interface.AppsV1(), w.drain}
+}
 
 func (w watched) PolicyV1() typedpolicy.PolicyV1Interface {
 	return watchedPolicy{w.Interface.PolicyV1(), w.drain}
@@ -83,6 +85,7 @@ func (w watchedPods) Get(ctx context.Context, name string, options metav1.GetOpt
 	if err == nil {
 		w.drain.saw(pod)
 	}
+	w.drain.unread(ctx, cluster.Access{Verb: "get", Resource: "pods"}, err)
 	return pod, err
 }
 
@@ -98,16 +101,33 @@ func (w watchedPods) List(ctx context.Context, options metav1.ListOptions) (*cor
 
 // watchedApps reads DaemonSets: kubectl takes a failed read for a pod that may
 // not go.
-type watchedApps struct{ typedapps.AppsV1Interface }
-
-func (w watchedApps) DaemonSets(namespace string) typedapps.DaemonSetInterface {
-	return watchedDaemonSets{w.AppsV1Interface.DaemonSets(namespace)}
+type watchedApps struct {
+	typedapps.AppsV1Interface
+	drain *drain
 }
 
-type watchedDaemonSets struct{ typedapps.DaemonSetInterface }
+func (w watchedApps) DaemonSets(namespace string) typedapps.DaemonSetInterface {
+	return watchedDaemonSets{w.AppsV1Interface.DaemonSets(namespace), w.drain}
+}
+
+type watchedDaemonSets struct {
+	typedapps.DaemonSetInterface
+	drain *drain
+}
 
 func (w watchedDaemonSets) Get(ctx context.Context, name string, options metav1.GetOptions) (*appsv1.DaemonSet, error) {
-	return outlast(ctx, func() (*appsv1.DaemonSet, error) { return w.DaemonSetInterface.Get(ctx, name, options) })
+	daemonSet, err := outlast(ctx, func() (*appsv1.DaemonSet, error) { return w.DaemonSetInterface.Get(ctx, name, options) })
+	w.drain.unread(ctx, cluster.Access{Verb: "get", Group: "apps", Resource: "daemonsets"}, err)
+	return daemonSet, err
+}
+
+// unread ends the drain with what a read failed with for good: of kubectl one
+// hears only the words, or that a pod may not go.
+func (d *drain) unread(ctx context.Context, access cluster.Access, err error) {
+	if err == nil || apierrors.IsNotFound(err) || ctx.Err() != nil {
+		return
+	}
+	d.stop(act{op: d.a.op, on: d.a.on, access: access}.fail(ctx, err))
 }
 
 // outlast repeats a read until it succeeds, fails for good, or the context ends.
@@ -221,7 +241,7 @@ func (d *drain) judge(ctx context.Context, key podKey, err error) (wait time.Dur
 			return 0, final
 		}
 		return evictAgain, nil
-	case apierrors.IsForbidden(err) && rbacDenied(err.Error()):
+	case apierrors.IsForbidden(err) && rbacDenied(err.Error()), apierrors.IsUnauthorized(err):
 		a := act{op: "evict pod", on: "pod " + key.String(), access: cluster.Access{Verb: "create", Resource: "pods", Subresource: "eviction"}}
 		denied := a.fail(ctx, err)
 		d.stop(denied)

@@ -224,12 +224,16 @@ func (c *Cluster) DeleteJob(ctx context.Context, name string) error {
 		return &fleet.Error{Op: a.op, Resource: a.on, Kind: fleet.KindInvalid, Err: errors.New("a pod of that name is there that Ortet did not make")}
 	}
 	uid := pod.UID
-	err = c.client.CoreV1().Pods(c.namespace).Delete(ctx, name, metav1.DeleteOptions{Preconditions: &metav1.Preconditions{UID: &uid}})
-	if err != nil && !apierrors.IsNotFound(err) && !apierrors.IsConflict(err) {
-		return a.fail(ctx, err)
-	}
 	for {
-		pod, err := c.client.CoreV1().Pods(c.namespace).Get(ctx, name, metav1.GetOptions{})
+		if pod.DeletionTimestamp == nil {
+			// Another pod may bear the name by now, which the next look tells from one
+			// that only changed meanwhile.
+			err = c.client.CoreV1().Pods(c.namespace).Delete(ctx, name, metav1.DeleteOptions{Preconditions: &metav1.Preconditions{UID: &uid}})
+			if err != nil && !apierrors.IsNotFound(err) && !apierrors.IsConflict(err) {
+				return a.fail(ctx, err)
+			}
+		}
+		pod, err = c.client.CoreV1().Pods(c.namespace).Get(ctx, name, metav1.GetOptions{})
 		if apierrors.IsNotFound(err) || err == nil && pod.UID != uid {
 			return nil
 		}

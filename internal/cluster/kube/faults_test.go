@@ -1,0 +1,164 @@
+package kube_test
+
+import (
+	"errors"
+	"flag"
+	"net"
+	"net/http"
+	"os"
+	"strings"
+	"sync"
+	"syscall"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/client-go/rest"
+
+	"github.com/ortet/ortet/internal/cluster"
+	"github.com/ortet/ortet/internal/cluster/clustertest"
+	"github.com/ortet/ortet/internal/cluster/kube"
+	"github.com/ortet/ortet/test/kubesim"
+	"github.com/ortet/ortet/test/scenario"
+	"github.com/ortet/ortet/test/scenario/fault"
+)
+
+var updateFaults = flag.Bool("update-faults", false, "rewrite testdata/faults.txt by the API server in memory")
+
+// unanswered is how long a request of these tests waits for its answer.
+const unanswered = 3 * time.Second
+
+// nthMeets is a way to an API server on which one request meets a fault.
+type nthMeets struct {
+	next  http.RoundTripper
+	event scenario.Event
+	nth   int
+
+	mu     sync.Mutex
+	begun  bool
+	count  int
+	faults fault.Faults
+}
+
+func (n *nthMeets) RoundTrip(r *http.Request) (*http.Response, error) {
+	n.mu.Lock()
+	var met *scenario.Event
+	if n.begun {
+		if n.count++; n.count == n.nth {
+			met = &n.event
+		}
+	}
+	n.mu.Unlock()
+	answer, err := n.faults.Serve(met, r, n.next.RoundTrip)
+	if errors.Is(err, fault.ErrDropped) {
+		err = &net.OpError{Op: "read", Net: "tcp", Err: os.NewSyscallError("read", syscall.ECONNRESET)}
+	}
+	return answer, err
+}
+
+func (n *nthMeets) WrappedRoundTripper() http.RoundTripper { return n.next }
+
+func (n *nthMeets) begin() {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	n.begun = true
+}
+
+func (n *nthMeets) met() bool {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	return n.count >= n.nth
+}
+
+// faultKinds are the faults of Kubernetes.
+func faultKinds() []string {
+	return []string{
+		"throttle 1", "error 400", "error 403", "error 409", "error 500", "error 503", "error 504",
+		"expireToken", "hang", "dropBefore", "dropAfter", "reportFailure",
+	}
+}
+
+func failing(config *rest.Config, namespace string) func(t *testing.T, kind string, nth int) clustertest.Faulted {
+	return func(t *testing.T, kind string, nth int) clustertest.Faulted {
+		t.Helper()
+		words := strings.Fields(kind)
+		n := &nthMeets{nth: nth, event: scenario.Event{Side: scenario.Kube, What: scenario.What(words[0]), Args: words[1:]}}
+		config := rest.CopyConfig(config)
+		config.Timeout = unanswered
+		config.Wrap(func(next http.RoundTripper) http.RoundTripper {
+			n.next = next
+			return n
+		})
+		return clustertest.Faulted{Under: open(t, config, namespace, nil), Begin: n.begin, Met: n.met}
+	}
+}
+
+// came compares what came of faults with what is kept, which is so on every API
+// server.
+func came(t *testing.T, got string) {
+	t.Helper()
+	const file = "testdata/faults.txt"
+	if *updateFaults {
+		if err := os.WriteFile(file, []byte(got), 0o644); err != nil { //nolint:gosec // it is test data
+			t.Fatal(err)
+		}
+	}
+	want, err := os.ReadFile(file)
+	if err != nil {
+		t.Fatal(err)
+	}
+	a, b := strings.Split(string(want), "\n"), strings.Split(got, "\n")
+	if len(a) != len(b) {
+		t.Fatalf("%d outcomes, want %d: -update-faults rewrites them", len(b), len(a))
+	}
+	for i := range a {
+		if a[i] != b[i] {
+			t.Errorf("got  %s\nwant %s", b[i], a[i])
+		}
+	}
+}
+
+// TestFaultsInMemory and TestFaults have each request of what Ortet asks most
+// meet each fault, on the API server in memory and on a real one: the same comes
+// of it.
+func TestFaultsInMemory(t *testing.T) {
+	const namespace = "ortet-faults"
+	s := &kubesim.Server{}
+	s.Put(&corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: namespace}})
+	s.Users = map[string][]kubesim.Grant{
+		"admin": {kubesim.Administrator()},
+		"least": kubesim.Grants(kube.PolicyRules(kube.Rules(kube.Everything(namespace)))),
+	}
+	least := s.Config("least")
+	came(t, clustertest.RunFaults(t, clustertest.Faults{
+		Setup: clustertest.Setup{
+			Admin: s.Config("admin"), Namespace: namespace,
+			Open: func(t *testing.T, now func() time.Time) cluster.Cluster { return open(t, least, namespace, now) },
+			ServeMachines: func(t *testing.T) {
+				s.Machines = true
+				t.Cleanup(func() { s.Machines = false })
+			},
+			Within: synctest.Test,
+		},
+		Kinds: faultKinds(), Fail: failing(least, namespace),
+	}))
+}
+
+func TestFaults(t *testing.T) {
+	config, admin := cp(t)
+	const namespace = "ortet-faults"
+	makeNamespace(t, admin, namespace)
+	rules := kube.Rules(kube.Everything(namespace))
+	least := user(t, admin, "ortet-faults", rules)
+	allowed(t, open(t, least, namespace, nil), kube.Accesses(rules))
+	came(t, clustertest.RunFaults(t, clustertest.Faults{
+		Setup: clustertest.Setup{
+			Admin: config, Namespace: namespace,
+			Open:          func(t *testing.T, now func() time.Time) cluster.Cluster { return open(t, least, namespace, now) },
+			ServeMachines: serveMachines(config),
+		},
+		Kinds: faultKinds(), Fail: failing(least, namespace),
+	}))
+}
