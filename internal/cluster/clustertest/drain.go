@@ -68,30 +68,36 @@ func drainUncordoned(w *world) {
 	w.wantKind(w.under.Drain(w.ctx, w.name+"-none", cluster.DrainOptions{Deadline: patience}, nil), fleet.KindNotFound, "drain of no node")
 }
 
-// drainLeaves asserts which pods go and which stay.
-func drainLeaves(w *world) {
-	ns, owner := w.namespace()
-	name, other := w.cordoned(), w.node("-other", nil)
-	w.kubelet(name)
-	_, err := w.admin.AppsV1().DaemonSets(ns).Create(w.ctx, &appsv1.DaemonSet{
+// daemon makes a DaemonSet for the node, and gives the name of its pod there.
+func (w *world) daemon(namespace, node string) (pod string) {
+	w.Helper()
+	_, err := w.admin.AppsV1().DaemonSets(namespace).Create(w.ctx, &appsv1.DaemonSet{
 		ObjectMeta: metav1.ObjectMeta{Name: "agent"},
 		Spec: appsv1.DaemonSetSpec{
 			Selector: &metav1.LabelSelector{MatchLabels: map[string]string{"app": "agent"}},
 			Template: corev1.PodTemplateSpec{
 				ObjectMeta: metav1.ObjectMeta{Labels: map[string]string{"app": "agent"}},
 				Spec: corev1.PodSpec{
-					NodeSelector: map[string]string{corev1.LabelHostname: name},
+					NodeSelector: map[string]string{corev1.LabelHostname: node},
 					Containers:   []corev1.Container{{Name: "c", Image: "example.invalid/c"}},
 				},
 			},
 		},
 	}, metav1.CreateOptions{})
 	w.must(err, "make DaemonSet")
-	var agent string
 	w.eventually("pod of the DaemonSet", func() (string, bool) {
-		agent = w.podsOn(name)
-		return "none", agent != ""
+		pod = w.podsOn(node)
+		return "none", pod != ""
 	})
+	return pod
+}
+
+// drainLeaves asserts which pods go and which stay.
+func drainLeaves(w *world) {
+	ns, owner := w.namespace()
+	name, other := w.cordoned(), w.node("-other", nil)
+	w.kubelet(name)
+	agent := w.daemon(ns, name)
 	w.pod(ns, name, "mirror", metav1.OwnerReference{}, func(p *corev1.Pod) {
 		p.Annotations = map[string]string{corev1.MirrorPodAnnotationKey: "x"}
 	})
@@ -102,7 +108,7 @@ func drainLeaves(w *world) {
 	})
 	done := w.pod(ns, name, "done", metav1.OwnerReference{}, nil)
 	done.Status.Phase = corev1.PodSucceeded
-	_, err = w.admin.CoreV1().Pods(ns).UpdateStatus(w.ctx, done, metav1.UpdateOptions{})
+	_, err := w.admin.CoreV1().Pods(ns).UpdateStatus(w.ctx, done, metav1.UpdateOptions{})
 	w.must(err, "end a pod")
 
 	var told telling

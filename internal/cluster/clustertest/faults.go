@@ -41,8 +41,8 @@ type Faults struct {
 
 // An operation is something that is asked once, with one request meeting a fault.
 type operation struct {
-	name     string
-	requests int // how many of them are tried
+	name        string
+	first, last int // of its requests that are tried
 	// prepare makes what is needed, by w.under, which meets none, and gives what is
 	// asked and what the cluster then shows, in words in which no names are.
 	prepare func(w *world, under cluster.Cluster) (ask func(ctx context.Context) error, state func() string)
@@ -68,7 +68,7 @@ func RunFaults(t *testing.T, f Faults) string {
 			whole := new(string)
 			t.Run(op.name, func(t *testing.T) { setup.once(t, f, op, "", 0, whole, nil) })
 			for _, kind := range f.Kinds {
-				for nth := 1; nth <= op.requests; nth++ {
+				for nth := op.first; nth <= op.last; nth++ {
 					line := new(string)
 					lines = append(lines, line)
 					t.Run(fmt.Sprintf("%s/%s/%d", op.name, kind, nth), func(t *testing.T) {
@@ -128,20 +128,20 @@ func (s *suite) once(t *testing.T, f Faults, op operation, kind string, nth int,
 func operations() []operation {
 	type asked = func(ctx context.Context) error
 	return []operation{
-		{"Annotate", 1, func(w *world, under cluster.Cluster) (asked, func() string) {
+		{"Annotate", 1, 1, func(w *world, under cluster.Cluster) (asked, func() string) {
 			node := w.node("", nil)
 			return func(ctx context.Context) error {
 					return under.Annotate(ctx, node, map[string]*string{"ours": ptr("1")})
 				},
 				func() string { return fmt.Sprintf("annotation %q", w.readNode(node).Annotations["ours"]) }
 		}},
-		{"SetUnschedulable", 1, func(w *world, under cluster.Cluster) (asked, func() string) {
+		{"SetUnschedulable", 1, 1, func(w *world, under cluster.Cluster) (asked, func() string) {
 			node := w.node("", nil)
 			return func(ctx context.Context) error { return under.SetUnschedulable(ctx, node, true) },
 				func() string { return fmt.Sprintf("unschedulable %t", w.readNode(node).Spec.Unschedulable) }
 		}},
-		{"AnnotateMachine", 3, annotatesMachine},
-		{"Drain", 4, func(w *world, under cluster.Cluster) (asked, func() string) {
+		{"AnnotateMachine", 1, 3, annotatesMachine},
+		{"Drain", 1, 4, func(w *world, under cluster.Cluster) (asked, func() string) {
 			ns, owner := w.namespace()
 			node := w.cordoned()
 			w.kubelet(node)
@@ -151,16 +151,28 @@ func operations() []operation {
 				},
 				func() string { return w.settled(ns, "web") }
 		}},
-		{"StartJob", 1, func(w *world, under cluster.Cluster) (asked, func() string) {
+		// The request before the eviction reads whose pod it is.
+		{"Drain beside a DaemonSet", 3, 3, func(w *world, under cluster.Cluster) (asked, func() string) {
+			ns, owner := w.namespace()
+			node := w.cordoned()
+			w.kubelet(node)
+			w.daemon(ns, node)
+			w.pod(ns, node, "web", owner, nil)
+			return func(ctx context.Context) error {
+					return under.Drain(ctx, node, cluster.DrainOptions{GracePeriod: time.Second, Deadline: limit}, nil)
+				},
+				func() string { return w.settled(ns, "web") }
+		}},
+		{"StartJob", 1, 1, func(w *world, under cluster.Cluster) (asked, func() string) {
 			job := w.faultedJob()
 			return func(ctx context.Context) error { return under.StartJob(ctx, job) }, func() string { return w.settled(w.setup.Namespace, job.Name) }
 		}},
-		{"StartJob again", 2, func(w *world, under cluster.Cluster) (asked, func() string) {
+		{"StartJob again", 1, 2, func(w *world, under cluster.Cluster) (asked, func() string) {
 			job := w.faultedJob()
 			w.must(w.under.StartJob(w.ctx, job), "start")
 			return func(ctx context.Context) error { return under.StartJob(ctx, job) }, func() string { return w.settled(w.setup.Namespace, job.Name) }
 		}},
-		{"Job", 1, func(w *world, under cluster.Cluster) (asked, func() string) {
+		{"Job", 1, 1, func(w *world, under cluster.Cluster) (asked, func() string) {
 			job := w.faultedJob()
 			w.must(w.under.StartJob(w.ctx, job), "start")
 			var state cluster.JobState
@@ -169,52 +181,52 @@ func operations() []operation {
 					return fmt.Sprintf("said to exist: %t; %s", state.Exists, w.settled(w.setup.Namespace, job.Name))
 				}
 		}},
-		{"DeleteJob", 3, func(w *world, under cluster.Cluster) (asked, func() string) {
+		{"DeleteJob", 1, 3, func(w *world, under cluster.Cluster) (asked, func() string) {
 			job := w.faultedJob()
 			w.kubelet(job.Node)
 			w.must(w.under.StartJob(w.ctx, job), "start")
 			return func(ctx context.Context) error { return under.DeleteJob(ctx, job.Name) },
 				func() string { return w.settled(w.setup.Namespace, job.Name) }
 		}},
-		{"Hold", 2, func(w *world, under cluster.Cluster) (asked, func() string) {
+		{"Hold", 1, 2, func(w *world, under cluster.Cluster) (asked, func() string) {
 			return func(ctx context.Context) error { return w.hold(ctx, under) }, w.holds
 		}},
-		{"Hold again", 1, func(w *world, under cluster.Cluster) (asked, func() string) {
+		{"Hold again", 1, 1, func(w *world, under cluster.Cluster) (asked, func() string) {
 			w.must(w.hold(w.ctx, under), "hold")
 			return func(ctx context.Context) error { return w.hold(ctx, under) }, w.holds
 		}},
-		{"Hold of another process", 2, func(w *world, under cluster.Cluster) (asked, func() string) {
+		{"Hold of another process", 1, 2, func(w *world, under cluster.Cluster) (asked, func() string) {
 			w.must(w.hold(w.ctx, w.under), "hold")
 			return func(ctx context.Context) error { return w.hold(ctx, under) }, w.holds
 		}},
-		{"Release", 2, func(w *world, under cluster.Cluster) (asked, func() string) {
+		{"Release", 1, 2, func(w *world, under cluster.Cluster) (asked, func() string) {
 			w.must(w.hold(w.ctx, under), "hold")
 			return func(ctx context.Context) error { return under.Release(ctx, w.pool(), w.name+"/holder") }, w.holds
 		}},
-		{"Keep", 1, func(w *world, under cluster.Cluster) (asked, func() string) {
+		{"Keep", 1, 1, func(w *world, under cluster.Cluster) (asked, func() string) {
 			item := w.item(w.name)
 			return func(ctx context.Context) error { return under.Keep(ctx, item) }, func() string { return w.keeps(item) }
 		}},
-		{"Keep again", 2, func(w *world, under cluster.Cluster) (asked, func() string) {
+		{"Keep again", 1, 2, func(w *world, under cluster.Cluster) (asked, func() string) {
 			item := w.item(w.name)
 			w.must(w.under.Keep(w.ctx, item), "keep")
 			return func(ctx context.Context) error { return under.Keep(ctx, item) }, func() string { return w.keeps(item) }
 		}},
-		{"Kept", 1, func(w *world, under cluster.Cluster) (asked, func() string) {
+		{"Kept", 1, 1, func(w *world, under cluster.Cluster) (asked, func() string) {
 			item := w.item(w.name)
 			w.must(w.under.Keep(w.ctx, item), "keep")
 			return func(ctx context.Context) error { _, err := under.Kept(ctx, item.Kind, item.SHA256); return err }, func() string { return w.keeps(item) }
 		}},
-		{"Save of a new journal", 1, func(w *world, under cluster.Cluster) (asked, func() string) {
+		{"Save of a new journal", 1, 1, func(w *world, under cluster.Cluster) (asked, func() string) {
 			return func(ctx context.Context) error { _, err := under.Journals().Save(ctx, w.record("")); return err }, w.journal
 		}},
-		{"Save", 1, func(w *world, under cluster.Cluster) (asked, func() string) {
+		{"Save", 1, 1, func(w *world, under cluster.Cluster) (asked, func() string) {
 			saved, err := w.under.Journals().Save(w.ctx, w.record(""))
 			w.must(err, "save")
 			saved.Donor = "another"
 			return func(ctx context.Context) error { _, err := under.Journals().Save(ctx, saved); return err }, w.journal
 		}},
-		{"Load", 1, func(w *world, under cluster.Cluster) (asked, func() string) {
+		{"Load", 1, 1, func(w *world, under cluster.Cluster) (asked, func() string) {
 			_, err := w.under.Journals().Save(w.ctx, w.record(""))
 			w.must(err, "save")
 			return func(ctx context.Context) error { _, err := under.Journals().Load(ctx, w.pool()); return err }, w.journal
