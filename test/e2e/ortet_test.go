@@ -22,6 +22,7 @@ const (
 	exitFailed      = 1
 	exitUsage       = 2
 	exitRefused     = 3
+	exitNeedsPerson = 4
 	exitInterrupted = 5
 	exitKilled      = -1
 )
