@@ -6,4 +6,8 @@
 // principal and a workbench of its own, so that they can run beside each other
 // and still count what they alone have changed. The environment variable
 // ORTET_BIN names a folder with the three binaries; without it they are built.
+//
+// The scenarios of test/scenario/testdata/real are played here through a proxy
+// that has faults come to requests to Kubernetes, and come to the same end as in
+// memory.
 package e2e

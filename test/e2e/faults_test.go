@@ -172,7 +172,7 @@ func (p *pool) populate(t *testing.T, donor string, d scenario.Donor) []string {
 	})
 	labels := map[string]string{"app": "web"}
 	spec := corev1.PodSpec{Containers: []corev1.Container{{Name: "c", Image: "example.invalid/web:1"}}}
-	replicas := int32(d.Pods) //nolint:gosec // at most 100
+	replicas := int32(d.Pods)
 	var names []string
 	for i := range d.Pods {
 		bound := spec

@@ -49,7 +49,7 @@ type operation struct {
 }
 
 // limit bounds what is asked, so that what is repeated until the end ends.
-const limit = 20 * time.Second
+const limit = patience
 
 // RunFaults asks for what Ortet asks most, with each fault at each of the first
 // requests, and gives what came of it, a line for each: the same on every API

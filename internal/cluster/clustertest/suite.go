@@ -1,7 +1,8 @@
 // Package clustertest is the contract of cluster.Cluster as a suite, which runs
 // on a real API server and on whatever stands in for one. It asserts what is in
 // the cluster afterwards, not which requests were sent. Its last part asks the
-// API server itself what implementations rely on.
+// API server itself what implementations rely on. RunFaults has requests meet
+// faults, and gives what comes of each.
 //
 // The suite plays the kubelet of the nodes that it makes; nothing else may. The
 // cluster needs Kubernetes' own controllers for disruption budgets, DaemonSets

@@ -166,11 +166,11 @@ func usual(status int) metav1.StatusReason {
 func Answer(status int, reason metav1.StatusReason, retryAfter int) *http.Response {
 	s := metav1.Status{
 		TypeMeta: metav1.TypeMeta{APIVersion: "v1", Kind: "Status"}, Status: metav1.StatusFailure,
-		Code: int32(status), Reason: reason, Message: "as the scenario has it", //nolint:gosec // a status
+		Code: int32(status), Reason: reason, Message: "as the scenario has it",
 	}
 	header := http.Header{"Content-Type": {"application/json"}}
 	if retryAfter > 0 {
-		s.Details = &metav1.StatusDetails{RetryAfterSeconds: int32(retryAfter)} //nolint:gosec // seconds of a scenario, bounded
+		s.Details = &metav1.StatusDetails{RetryAfterSeconds: int32(retryAfter)}
 		header.Set("Retry-After", strconv.Itoa(retryAfter))
 	}
 	body, _ := json.Marshal(s) // of strings and numbers
