@@ -20,7 +20,7 @@ SEEDS ?= 1000
 BENCH ?=
 FUZZTIME ?= 10s
 
-.PHONY: build demo test fuzz lab bench lint arch controlplane helm image clean help
+.PHONY: build demo test simulate fuzz lab bench lint arch controlplane helm image clean help
 
 build: ## bin/ortet, bin/ortet-node, bin/azsim
 	@mkdir -p bin
@@ -34,6 +34,9 @@ test: lint build controlplane helm ## all that needs no root
 
 fuzz: ## every fuzzer for FUZZTIME, one after the other
 	hack/fuzz.sh $(FUZZTIME:s=)
+
+simulate: ## play SEEDS=N captures that go wrong, in virtual time
+	go test -count=1 -v -timeout 0 -run '^TestSimulate$$' ./test/scenario/play -args -seeds=$(SEEDS)
 
 lab: build controlplane helm image ## the same on real machines; root on Debian
 	hack/lab/run.sh

@@ -236,18 +236,18 @@ func (c *call) before() *reply {
 	if err := c.fault.Check(); err != nil { // of a context; the server's are checked when they are added
 		return errorReply(refuse(http.StatusInternalServerError, "InvalidFault", "The request's context holds an invalid fault: %v.", err))
 	}
-	switch {
-	case c.fault.Effect == EffectThrottle, c.fault.Effect == EffectError:
+	switch c.fault.Effect {
+	case EffectThrottle, EffectError:
 		return errorReply(c.fault.failure())
-	case c.fault.Effect == EffectDropBefore:
+	case EffectDropBefore:
 		return dropped()
-	case c.fault.Effect == EffectHang:
+	case EffectHang:
 		select {
 		case <-c.r.Context().Done():
 		case <-c.s.ctx.Done():
 		}
 		return dropped()
-	case c.fault.Effect == EffectExpireToken:
+	case EffectExpireToken:
 		return errorReply(expiredToken(c.now))
 	}
 	return nil

@@ -3,6 +3,7 @@ package azuretest
 import (
 	"context"
 	"errors"
+	"net/http"
 	"testing"
 	"time"
 
@@ -57,17 +58,17 @@ func faults(t *testing.T, f Fixture) {
 		{name: "fails-passing", fault: Fault{Method: "PUT", Effect: "failAtEnd"}, kind: fleet.KindTransient, begun: true, state: "Failed"},
 		{name: "reported-failure", fault: Fault{Method: "PUT", Effect: "reportFailure"}, kind: fleet.KindTransient, begun: true, state: "Succeeded"},
 		{name: "reported-success", fault: Fault{Method: "PUT", Effect: "reportSuccess"}, begun: true},
-		{name: "deletion-dropped-before", fault: Fault{Method: "DELETE", Effect: "dropBefore"}, kind: fleet.KindTransient, state: "Succeeded"},
-		{name: "deletion-dropped-after", fault: Fault{Method: "DELETE", Effect: "dropAfter"}, kind: fleet.KindTransient},
-		{name: "deletion-throttled", fault: Fault{Method: "DELETE", Effect: "throttle", RetryAfter: time.Second}, kind: fleet.KindThrottled, retryAfter: time.Second, state: "Succeeded"},
-		{name: "deletion-fails-at-end", fault: Fault{Method: "DELETE", Effect: "failAtEnd"}, kind: fleet.KindTransient, begun: true, state: "Failed"},
-		{name: "deletion-reported-failure", fault: Fault{Method: "DELETE", Effect: "reportFailure"}, kind: fleet.KindTransient, begun: true},
-		{name: "deletion-reported-success", fault: Fault{Method: "DELETE", Effect: "reportSuccess"}, begun: true, state: "Succeeded"},
+		{name: "deletion-dropped-before", fault: Fault{Method: http.MethodDelete, Effect: "dropBefore"}, kind: fleet.KindTransient, state: "Succeeded"},
+		{name: "deletion-dropped-after", fault: Fault{Method: http.MethodDelete, Effect: "dropAfter"}, kind: fleet.KindTransient},
+		{name: "deletion-throttled", fault: Fault{Method: http.MethodDelete, Effect: "throttle", RetryAfter: time.Second}, kind: fleet.KindThrottled, retryAfter: time.Second, state: "Succeeded"},
+		{name: "deletion-fails-at-end", fault: Fault{Method: http.MethodDelete, Effect: "failAtEnd"}, kind: fleet.KindTransient, begun: true, state: "Failed"},
+		{name: "deletion-reported-failure", fault: Fault{Method: http.MethodDelete, Effect: "reportFailure"}, kind: fleet.KindTransient, begun: true},
+		{name: "deletion-reported-success", fault: Fault{Method: http.MethodDelete, Effect: "reportSuccess"}, begun: true, state: "Succeeded"},
 	} {
 		id := f.Pool.In("snapshots", c.name)
 		create := fleet.CreateSnapshot{ID: id, Location: f.Location, Source: disk}
 		var change fleet.Change = create
-		if c.fault.Method == "DELETE" {
+		if c.fault.Method == http.MethodDelete {
 			finish(t, f, create)
 			change = fleet.DeleteSnapshot{ID: id}
 		}
@@ -97,7 +98,7 @@ func faults(t *testing.T, f Fixture) {
 		// Nothing is left of it: the change, made again, does what it is for.
 		finish(t, f, change)
 		want := "Succeeded"
-		if c.fault.Method == "DELETE" {
+		if c.fault.Method == http.MethodDelete {
 			want = ""
 		}
 		if got := settled(t, f, id); got != want {

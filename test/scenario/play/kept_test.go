@@ -76,7 +76,7 @@ func playFile(t *testing.T, file string) {
 	}
 	out := strings.TrimSuffix(file, ".txt") + ".out"
 	if *update {
-		if err := os.WriteFile(out, []byte(r.Told), 0o644); err != nil { //nolint:gosec // it is test data
+		if err := os.WriteFile(out, []byte(r.Told), 0o644); err != nil {
 			t.Fatal(err)
 		}
 		return

@@ -52,7 +52,7 @@ type process struct {
 
 // leaseFor is longer than ortet's own 30 s: renewals are most of what a process
 // sends while Azure works.
-const leaseFor = time.Minute
+const leaseFor = 5 * time.Minute
 
 // start begins a process. What it does goes on until it ends or dies.
 func (w *world) start(ask scenario.Ask) (*process, error) {

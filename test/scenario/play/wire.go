@@ -58,7 +58,7 @@ func (p *process) send(side, name string, r *http.Request, serve func(r *http.Re
 			}
 		}
 	}
-	answer, err := w.refused(side, name, fault)
+	answer, err := w.refused(side, name)
 	if answer == nil && err == nil {
 		answer, err = serve(r, fault)
 	}
@@ -125,7 +125,7 @@ func (w *world) happens(side, name string, n int, get bool) []scenario.Event {
 }
 
 // refused answers for a side that is down.
-func (w *world) refused(side, name string, fault *scenario.Event) (*http.Response, error) {
+func (w *world) refused(side, name string) (*http.Response, error) {
 	w.mu.Lock()
 	o, down := w.down[side]
 	if down && !time.Now().Before(o.until) {

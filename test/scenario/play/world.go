@@ -68,7 +68,6 @@ type world struct {
 	found      map[string]found     // nodes by name, as others have them
 	processes  []*process
 	othersGone map[string]bool // lower-case ids that others deleted
-	donor      string          // node of the ask under way
 	force      bool            // the ask under way allows deleting pods
 	buckets    map[string]*bucket
 	touched    map[string]bool    // what others did to the donor, so that how it ends is theirs
@@ -98,7 +97,7 @@ func (w *world) hash(words ...any) uint64 {
 
 // between gives a duration from the hash of the words.
 func (w *world) between(least, most time.Duration, words ...any) time.Duration {
-	return least + time.Duration(w.hash(words...)%uint64(most-least+1)) //nolint:gosec // both are positive
+	return least + time.Duration(w.hash(words...)%uint64(most-least+1))
 }
 
 // newWorld makes the world of the scenario's beginning.
