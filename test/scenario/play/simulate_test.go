@@ -47,7 +47,7 @@ func played(t *testing.T, s scenario.Scenario) (r play.Result) {
 
 // simulate plays seeds on all cores and gives what came of them; it ends at
 // as many as -failures whose invariants are broken.
-func simulate(t *testing.T, first, count uint64) (stats play.Stats, failed []uint64) {
+func simulate(t *testing.T, first, count uint64) (stats play.Stats, done uint64, failed []uint64) {
 	t.Helper()
 	var (
 		mu   sync.Mutex
@@ -70,6 +70,7 @@ func simulate(t *testing.T, first, count uint64) (stats play.Stats, failed []uin
 					r := played(t, scenario.Generate(seed))
 					mu.Lock()
 					stats.Add(r.Stats)
+					done++
 					if len(r.Violations) > 0 {
 						failed = append(failed, seed)
 					}
@@ -78,13 +79,13 @@ func simulate(t *testing.T, first, count uint64) (stats play.Stats, failed []uin
 			})
 		}
 	})
-	return stats, failed
+	return stats, done, failed
 }
 
 // report prints the figures, by lines that a person reads.
-func report(what string, first, count uint64, stats play.Stats, failed []uint64, took, cpu time.Duration) {
-	fmt.Printf("%s: seeds %d to %d on %d cores\n", what, first, first+count-1, runtime.GOMAXPROCS(0))
-	fmt.Printf("  %.1f seeds a second, %.1f captures a second of CPU\n", float64(count)/took.Seconds(), float64(stats.Captures)/cpu.Seconds())
+func report(what string, first, count, done uint64, stats play.Stats, failed []uint64, took, cpu time.Duration) {
+	fmt.Printf("%s: %d of the seeds %d to %d on %d cores\n", what, done, first, first+count-1, runtime.GOMAXPROCS(0))
+	fmt.Printf("  %.1f seeds a second, %.1f captures a second of CPU\n", float64(done)/took.Seconds(), float64(stats.Captures)/cpu.Seconds())
 	fmt.Printf("  %d faults injected, %d crashes, %d changes by others\n", stats.Faults, stats.Deaths, stats.World)
 	fmt.Printf("  %d processes, %d captures done, %d given back, %d refused, %d left to a person\n",
 		stats.Processes, stats.Captures, stats.GaveBack, stats.Refused, stats.Person)
@@ -117,8 +118,8 @@ func TestSimulate(t *testing.T) {
 	}
 	for _, s := range stretches {
 		began, used := time.Now(), cpuTime()
-		stats, failed := simulate(t, s.first, s.count)
-		report(s.name, s.first, s.count, stats, failed, time.Since(began), cpuTime()-used)
+		stats, done, failed := simulate(t, s.first, s.count)
+		report(s.name, s.first, s.count, done, stats, failed, time.Since(began), cpuTime()-used)
 		for _, seed := range failed {
 			explain(t, seed)
 		}

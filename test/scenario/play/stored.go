@@ -1,0 +1,80 @@
+package play
+
+import (
+	"github.com/Azure/azure-sdk-for-go/sdk/resourcemanager/compute/armcompute/v8"
+
+	"github.com/ortet/ortet/internal/azsim"
+	"github.com/ortet/ortet/internal/fleet"
+)
+
+// references says who refers to a version: a model or an instance. "" is nobody.
+func (w *world) references(id fleet.ResourceID) (by string) {
+	w.azure.View(func(v *azsim.View) {
+		if set, ok := v.Get(string(w.pool)).(*armcompute.VirtualMachineScaleSet); ok && fleet.ResourceID(imageOf(set)).Equal(id) {
+			by = "the model"
+		}
+		v.Each("Microsoft.Compute/virtualMachineScaleSets/virtualMachines", func(vm string, _ any) {
+			if i, ok := v.Instance(vm); ok && fleet.ResourceID(i.Image).Equal(id) {
+				by = "instance " + fleet.ResourceID(vm).Name()
+			}
+		})
+	})
+	return by
+}
+
+func imageOf(set *armcompute.VirtualMachineScaleSet) string {
+	p := set.Properties
+	if p == nil || p.VirtualMachineProfile == nil || p.VirtualMachineProfile.StorageProfile == nil ||
+		p.VirtualMachineProfile.StorageProfile.ImageReference == nil || p.VirtualMachineProfile.StorageProfile.ImageReference.ID == nil {
+		return ""
+	}
+	return *p.VirtualMachineProfile.StorageProfile.ImageReference.ID
+}
+
+// model gives the id of the image that the model uses, "" for a Marketplace image.
+func (w *world) model() (id fleet.ResourceID) {
+	w.azure.View(func(v *azsim.View) {
+		if set, ok := v.Get(string(w.pool)).(*armcompute.VirtualMachineScaleSet); ok {
+			id = fleet.ResourceID(imageOf(set))
+		}
+	})
+	return id
+}
+
+// bootstraps reports whether the model has an extension that goes with a capture.
+func (w *world) bootstraps() (there bool) {
+	w.azure.View(func(v *azsim.View) {
+		set, ok := v.Get(string(w.pool)).(*armcompute.VirtualMachineScaleSet)
+		if !ok || set.Properties == nil || set.Properties.VirtualMachineProfile == nil || set.Properties.VirtualMachineProfile.ExtensionProfile == nil {
+			return
+		}
+		for _, e := range set.Properties.VirtualMachineProfile.ExtensionProfile.Extensions {
+			there = there || e.Properties != nil && e.Properties.Type != nil && *e.Properties.Type == "CustomScript"
+		}
+	})
+	return there
+}
+
+func (w *world) tagsOf(id fleet.ResourceID) (tags map[string]*string, there bool) {
+	w.azure.View(func(v *azsim.View) {
+		switch r := v.Get(string(id)).(type) {
+		case *armcompute.Snapshot:
+			tags, there = r.Tags, true
+		case *armcompute.Disk:
+			tags, there = r.Tags, true
+		case *armcompute.GalleryImageVersion:
+			tags, there = r.Tags, true
+		}
+	})
+	return tags, there
+}
+
+// stateOf gives a version's provisioning state, "" where there is none.
+func (w *world) stateOf(id fleet.ResourceID) (state string) {
+	w.azure.View(func(v *azsim.View) {
+		if r, ok := v.Get(string(id)).(*armcompute.GalleryImageVersion); ok && r.Properties != nil && r.Properties.ProvisioningState != nil {
+			state = string(*r.Properties.ProvisioningState)
+		}
+	})
+	return state
+}

@@ -1,0 +1,235 @@
+package play
+
+import (
+	"crypto/ecdh"
+	"crypto/hpke"
+	"crypto/sha256"
+	"encoding/base64"
+	"encoding/hex"
+	"encoding/json"
+	"maps"
+	"slices"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+
+	"github.com/ortet/ortet/internal/wire"
+	"github.com/ortet/ortet/test/kubesim"
+)
+
+// kubeServed plays the kubelet of a pod of Ortet's that was made.
+func (w *world) kubeServed(r kubesim.Request) {
+	if r.Verb != "create" || r.Resource != "pods" || r.Subresource != "" || r.Status >= 300 {
+		return
+	}
+	var begun []*corev1.Pod
+	w.kube.Each("pods", func(o runtime.Object) bool {
+		p := o.(*corev1.Pod)
+		w.mu.Lock()
+		defer w.mu.Unlock()
+		if p.Namespace == namespace && !w.begun[p.UID] {
+			w.begun[p.UID] = true
+			begun = append(begun, p)
+		}
+		return true
+	})
+	for _, p := range begun {
+		w.after(w.between(podStarts, 2*podStarts, "pod", p.Name, p.UID), func() { w.podStarts(p) })
+	}
+}
+
+// runs reports whether the very pod is there, on a computer that runs.
+func (w *world) runs(p *corev1.Pod) (*computer, bool) {
+	now, ok := w.kube.Get("pods", p.Namespace, p.Name).(*corev1.Pod)
+	if !ok || now.UID != p.UID || now.DeletionTimestamp != nil {
+		return nil, false
+	}
+	c := w.computerOf(p.Spec.NodeName)
+	if c == nil {
+		return nil, false
+	}
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	return c, c.running
+}
+
+func (w *world) podStarts(p *corev1.Pod) {
+	c, ok := w.runs(p)
+	if !ok {
+		return
+	}
+	if d := p.Spec.ActiveDeadlineSeconds; d != nil {
+		w.after(time.Duration(*d)*time.Second, func() { w.overdue(p) })
+	}
+	w.status(p, corev1.PodStatus{Phase: corev1.PodRunning, ContainerStatuses: []corev1.ContainerStatus{{
+		Name: p.Spec.Containers[0].Name, State: corev1.ContainerState{Running: &corev1.ContainerStateRunning{}},
+	}}})
+	command := p.Spec.Containers[0].Command
+	if slices.Contains(command, "--inspect") {
+		w.after(time.Second, func() {
+			if _, ok := w.runs(p); ok {
+				w.inspect(p, command)
+			}
+		})
+		return
+	}
+	w.mu.Lock()
+	life := c.life
+	d := w.attachedDisk(c)
+	if d != nil {
+		if d.user != "" {
+			defer w.broken("the pod %s was let loose on an OS disk in use", p.Name)
+		}
+		d.writes++
+		if !d.generalized {
+			d.partly = true
+		}
+	}
+	w.mu.Unlock()
+	w.after(w.between(generalizing/4, generalizing, "generalize", p.Name, p.UID), func() { w.generalized(p, c, life, d, command) })
+}
+
+// overdue ends a pod that has reached its activeDeadlineSeconds.
+func (w *world) overdue(p *corev1.Pod) {
+	if _, ok := w.runs(p); !ok {
+		return
+	}
+	w.kube.Change("pods", p.Namespace, p.Name, func(o runtime.Object) {
+		if now := o.(*corev1.Pod); now.Status.Phase == corev1.PodRunning {
+			now.Status = corev1.PodStatus{Phase: corev1.PodFailed, Reason: "DeadlineExceeded", Message: "Pod was active on the node longer than the specified deadline"}
+		}
+	})
+}
+
+// attachedDisk is the one disk that hangs on the computer.
+func (w *world) attachedDisk(c *computer) *disk {
+	for _, lun := range slices.Sorted(maps.Keys(c.luns)) {
+		return w.disks[c.luns[lun]]
+	}
+	return nil
+}
+
+func (w *world) status(p *corev1.Pod, s corev1.PodStatus) {
+	w.kube.Change("pods", p.Namespace, p.Name, func(o runtime.Object) { o.(*corev1.Pod).Status = s })
+}
+
+// ended is a pod whose container ended.
+func (w *world) ended(p *corev1.Pod, code int32, reason string, output any) {
+	text, err := json.Marshal(output)
+	if err != nil {
+		w.broken("%v", err)
+	}
+	w.mu.Lock()
+	w.logs[p.Namespace+"/"+p.Name] = append(text, '\n')
+	w.mu.Unlock()
+	phase := corev1.PodSucceeded
+	if code != 0 {
+		phase = corev1.PodFailed
+	}
+	w.status(p, corev1.PodStatus{Phase: phase, ContainerStatuses: []corev1.ContainerStatus{{
+		Name: p.Spec.Containers[0].Name, State: corev1.ContainerState{Terminated: &corev1.ContainerStateTerminated{ExitCode: code, Reason: reason}},
+	}}})
+}
+
+func (w *world) log(namespace, pod string) []byte {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	return w.logs[namespace+"/"+pod]
+}
+
+func flagOf(command []string, name string) string {
+	if i := slices.Index(command, name); i >= 0 && i+1 < len(command) {
+		return command[i+1]
+	}
+	return ""
+}
+
+// inspect is what ortet-node generalize --inspect says of the donor's disk.
+func (w *world) inspect(p *corev1.Pod, command []string) {
+	report := wire.GeneralizeReport{Capture: flagOf(command, "--capture"), Donor: flagOf(command, "--donor"), Outcome: wire.Generalized, DryRun: true}
+	code := int32(0)
+	if w.story.Donor.Disk == "preserve" {
+		report.Outcome, report.Message, code = wire.DiskRefused, "/etc/cloud/cloud.cfg sets preserve_hostname: true", 3
+	}
+	w.ended(p, code, "", wire.GeneralizeLine{Report: &report})
+}
+
+// generalized is the end of ortet-node generalize.
+func (w *world) generalized(p *corev1.Pod, c *computer, life int, d *disk, command []string) {
+	if _, ok := w.runs(p); !ok || !w.lives(c, life) {
+		w.podLost(p, 0)
+		return
+	}
+	report := wire.GeneralizeReport{Capture: flagOf(command, "--capture"), Donor: flagOf(command, "--donor"), Outcome: wire.Generalized, Removed: 10, OS: "Debian"}
+	w.mu.Lock()
+	kill := w.story.Donor.Disk == "lost" && !w.lost
+	w.lost = w.lost || kill
+	there := d != nil && w.attachedDisk(c) == d
+	stale := there && d.generalized
+	if there && !kill && !stale && w.story.Donor.Disk != "secrets" {
+		d.generalized, d.partly, d.host = true, false, ""
+	}
+	w.mu.Unlock()
+	code := int32(0)
+	switch {
+	case kill:
+		w.ended(p, 137, "OOMKilled", "killed")
+		return
+	case !there:
+		report.Outcome, report.Message, code = wire.DiskRefused, "there is no disk at the LUN", 3
+	case stale:
+		report.Outcome, report.Message, code = wire.DiskRefused, "it is generalised already", 3
+	case w.story.Donor.Disk == "secrets" && !slices.Contains(command, "--accept-pool-credentials"):
+		report.Outcome, code = wire.SecretsFound, 3
+		report.Findings = []wire.SecretFinding{{Path: "/etc/kubernetes/azure.json", Class: wire.PoolCredential, Rule: "azure-json"}}
+	default:
+		if w.story.Donor.Disk == "secrets" {
+			w.mu.Lock()
+			d.generalized, d.partly, d.host = true, false, ""
+			w.mu.Unlock()
+			report.Findings = []wire.SecretFinding{{Path: "/etc/kubernetes/azure.json", Class: wire.PoolCredential, Rule: "azure-json", Accepted: true}}
+		}
+		if w.story.Donor.Disk != "nojoin" {
+			report.Joins = []string{"/etc/kubernetes/bootstrap-kubelet.conf"}
+		}
+		item, err := seal(flagOf(command, "--seal-to"))
+		if err != nil {
+			w.broken("seal customData: %v", err)
+		}
+		report.Saved = []wire.SealedItem{item}
+	}
+	w.ended(p, code, "", wire.GeneralizeLine{Report: &report})
+}
+
+// podLost has a kubelet that comes back say that the pod is no more.
+func (w *world) podLost(p *corev1.Pod, tries int) {
+	now, ok := w.kube.Get("pods", p.Namespace, p.Name).(*corev1.Pod)
+	if !ok || now.UID != p.UID || tries > 100 {
+		return
+	}
+	if _, ok := w.runs(p); !ok {
+		w.after(30*time.Second, func() { w.podLost(p, tries+1) })
+		return
+	}
+	w.status(p, corev1.PodStatus{Phase: corev1.PodFailed, Reason: "Terminated", Message: "Pod was terminated in response to imminent node shutdown."})
+}
+
+// seal is what ortet-node does with customData.
+func seal(to string) (wire.SealedItem, error) {
+	raw, err := base64.StdEncoding.DecodeString(to)
+	if err != nil {
+		return wire.SealedItem{}, err
+	}
+	key, err := ecdh.X25519().NewPublicKey(raw)
+	if err != nil {
+		return wire.SealedItem{}, err
+	}
+	public, err := hpke.NewDHKEMPublicKey(key)
+	if err != nil {
+		return wire.SealedItem{}, err
+	}
+	sealed, err := hpke.Seal(public, hpke.HKDFSHA256(), hpke.AES256GCM(), []byte("ortet.io/saved/customData/"), []byte(customData))
+	sum := sha256.Sum256([]byte(customData))
+	return wire.SealedItem{Kind: wire.CustomData, SHA256: hex.EncodeToString(sum[:]), Sealed: sealed}, err
+}
