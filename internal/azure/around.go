@@ -76,6 +76,10 @@ func (a around) Versions(ctx context.Context, definition fleet.ResourceID) ([]fl
 	return call(ctx, a, "list image versions", func(ctx context.Context) ([]fleet.ImageVersion, error) { return a.next.Versions(ctx, definition) })
 }
 
+func (a around) Version(ctx context.Context, id fleet.ResourceID) (fleet.ImageVersion, error) {
+	return call(ctx, a, "get image version", func(ctx context.Context) (fleet.ImageVersion, error) { return a.next.Version(ctx, id) })
+}
+
 func (a around) Uses(ctx context.Context, definition fleet.ResourceID) ([]fleet.ImageUse, error) {
 	return call(ctx, a, "list who uses an image", func(ctx context.Context) ([]fleet.ImageUse, error) { return a.next.Uses(ctx, definition) })
 }

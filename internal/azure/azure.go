@@ -28,6 +28,9 @@ type Reader interface {
 	// Versions lists a definition's versions with their replication status,
 	// in no order. A missing definition has none.
 	Versions(ctx context.Context, definition fleet.ResourceID) ([]fleet.ImageVersion, error)
+	// Version gives one version with its replication status, for one request
+	// however many the definition has.
+	Version(ctx context.Context, id fleet.ResourceID) (fleet.ImageVersion, error)
 	// Uses lists who refers to the definition or one of its versions: models
 	// and instances of all scale sets, and virtual machines, of the
 	// definition's resource group.

@@ -35,11 +35,9 @@ func definition(ctx context.Context, t *task) error {
 	})
 }
 
-// versionAt finds a version among its definition's, as it is now.
+// versionAt reads a version as it is now.
 func (t *task) versionAt(ctx context.Context, id fleet.ResourceID) (fleet.ImageVersion, bool, error) {
-	versions, err := t.versions(ctx, id.Parent())
-	v, ok := plan.FindVersion(versions, id)
-	return v, ok, err
+	return found(ctx, t, func(ctx context.Context) (fleet.ImageVersion, error) { return t.r.e.cloud.Version(ctx, id) })
 }
 
 func (t *task) versions(ctx context.Context, definition fleet.ResourceID) ([]fleet.ImageVersion, error) {
@@ -65,10 +63,8 @@ func version(ctx context.Context, t *task) error {
 	r := t.r
 	id := r.get().Names.Version
 	t.percent = func(ctx context.Context) int32 {
-		if versions, err := r.e.cloud.Versions(ctx, id.Parent()); err == nil {
-			if v, ok := plan.FindVersion(versions, id); ok {
-				return v.Progress
-			}
+		if v, err := r.e.cloud.Version(ctx, id); err == nil {
+			return v.Progress
 		}
 		return -1
 	}
@@ -141,7 +137,7 @@ func (t *task) createVersion(ctx context.Context) error {
 	r := t.r
 	f := r.get()
 	id := f.Names.Version
-	source, ok, err := t.snapshotAt(ctx, f.Names.Generalized)
+	source, ok, err := t.heldSnapshot(ctx, f.Names.Generalized)
 	if err != nil {
 		return err
 	}
@@ -208,7 +204,7 @@ func deleteSnapshots(ctx context.Context, t *task) error {
 	f := t.r.get()
 	var failed []error
 	for _, s := range f.snapshots() {
-		there, ok, err := t.snapshotAt(ctx, s.id)
+		there, ok, err := t.heldSnapshot(ctx, s.id)
 		if err == nil && ok && there.Tags[fleet.TagCapture] != "" {
 			err = t.deleteSnapshot(ctx, s.id)
 		}

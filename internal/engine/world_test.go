@@ -325,6 +325,18 @@ func (p *proc) Versions(ctx context.Context, definition fleet.ResourceID) ([]fle
 	})
 }
 
+func (p *proc) Version(ctx context.Context, id fleet.ResourceID) (fleet.ImageVersion, error) {
+	return read(ctx, p, id, func() (fleet.ImageVersion, bool) {
+		kept, ok := p.w.versions[low(id)]
+		if !ok {
+			return fleet.ImageVersion{}, false
+		}
+		v := kept.ImageVersion
+		v.Tags = maps.Clone(v.Tags)
+		return v, true
+	})
+}
+
 func (p *proc) Uses(ctx context.Context, definition fleet.ResourceID) ([]fleet.ImageUse, error) {
 	return read(ctx, p, definition, func() (all []fleet.ImageUse, ok bool) {
 		if id := p.w.pool.Model.Image.ID; id != "" {

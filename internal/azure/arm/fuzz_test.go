@@ -89,6 +89,7 @@ func readers() []func(context.Context, azure.Cloud) (any, error) {
 		func(ctx context.Context, c azure.Cloud) (any, error) { return c.Gallery(ctx, gallery) },
 		func(ctx context.Context, c azure.Cloud) (any, error) { return c.Definition(ctx, image) },
 		func(ctx context.Context, c azure.Cloud) (any, error) { return c.Versions(ctx, image) },
+		func(ctx context.Context, c azure.Cloud) (any, error) { return c.Version(ctx, version) },
 		func(ctx context.Context, c azure.Cloud) (any, error) { return c.Uses(ctx, image) },
 		func(ctx context.Context, c azure.Cloud) (any, error) { return c.Size(ctx, "s", "l", "x") },
 		func(ctx context.Context, c azure.Cloud) (any, error) {
@@ -275,6 +276,7 @@ func FuzzTarget(f *testing.F) {
 			func() error { _, err := c.Gallery(t.Context(), id); return err },
 			func() error { _, err := c.Definition(t.Context(), id); return err },
 			func() error { _, err := c.Versions(t.Context(), id); return err },
+			func() error { _, err := c.Version(t.Context(), id); return err },
 			func() error { _, err := c.Uses(t.Context(), id); return err },
 		} {
 			if err := read(); err != nil {

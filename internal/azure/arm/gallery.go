@@ -182,7 +182,7 @@ func (c *Cloud) Versions(ctx context.Context, definition fleet.ResourceID) ([]fl
 			}
 			x := versionOf(v)
 			if !strings.EqualFold(x.ProvisioningState, stateSucceeded) {
-				full, err := c.version(ctx, x.ID)
+				full, err := c.Version(ctx, x.ID)
 				if fleet.Is(err, fleet.KindNotFound) {
 					continue
 				}
@@ -197,8 +197,8 @@ func (c *Cloud) Versions(ctx context.Context, definition fleet.ResourceID) ([]fl
 	return out, nil
 }
 
-// version gives one version with its replication status.
-func (c *Cloud) version(ctx context.Context, id fleet.ResourceID) (fleet.ImageVersion, error) {
+// Version gives one version with its replication status.
+func (c *Cloud) Version(ctx context.Context, id fleet.ResourceID) (fleet.ImageVersion, error) {
 	const op = "get image version"
 	p, err := c.at(id, typeVersion)
 	if err != nil {
@@ -286,7 +286,7 @@ func (c *Cloud) createVersion(ctx context.Context, ch fleet.CreateVersion) (flee
 		region.StorageAccountType = ptr(armcompute.StorageAccountType(ch.StorageType))
 		profile.StorageAccountType = ptr(armcompute.StorageAccountType(ch.StorageType))
 	}
-	have, err := c.version(ctx, ch.ID)
+	have, err := c.Version(ctx, ch.ID)
 	return creating(ch, have.ProvisioningState, sameSource(have.Source, ch.Source), err, func() (fleet.Token, error) {
 		op, err := p.NewGalleryImageVersionsClient().BeginCreateOrUpdate(ctx, p.group, p.names[0], p.names[1], p.names[2], armcompute.GalleryImageVersion{
 			Location: ptr(ch.Location),
@@ -311,7 +311,7 @@ func (c *Cloud) tagVersion(ctx context.Context, ch fleet.TagVersion) (fleet.Toke
 	if err != nil {
 		return "", failed(ctx, ch.Verb(), ch.ID, err)
 	}
-	have, err := c.version(ctx, ch.ID)
+	have, err := c.Version(ctx, ch.ID)
 	if err != nil {
 		return "", failed(ctx, ch.Verb(), ch.ID, err)
 	}

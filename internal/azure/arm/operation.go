@@ -370,7 +370,7 @@ func (c *Cloud) watch(ctx context.Context, t token) (fleet.Progress, error) {
 		p.Status = d.ProvisioningState
 	case fleet.CreateVersion{}.Verb():
 		var v fleet.ImageVersion
-		v, err = c.version(ctx, t.Target)
+		v, err = c.Version(ctx, t.Target)
 		p.Status, p.Percent, message = v.ProvisioningState, v.Progress, v.FailureMessage
 	default:
 		return p, &fleet.Error{Op: t.Verb, Resource: string(t.Target), Kind: fleet.KindInvalid,
