@@ -137,7 +137,7 @@ func (t *task) createVersion(ctx context.Context) error {
 	r := t.r
 	f := r.get()
 	id := f.Names.Version
-	source, ok, err := t.heldSnapshot(ctx, f.Names.Generalized)
+	source, ok, err := t.snapshotAt(ctx, f.Names.Generalized)
 	if err != nil {
 		return err
 	}
@@ -204,7 +204,7 @@ func deleteSnapshots(ctx context.Context, t *task) error {
 	f := t.r.get()
 	var failed []error
 	for _, s := range f.snapshots() {
-		there, ok, err := t.heldSnapshot(ctx, s.id)
+		there, ok, err := t.snapshotAt(ctx, s.id)
 		if err == nil && ok && there.Tags[fleet.TagCapture] != "" {
 			err = t.deleteSnapshot(ctx, s.id)
 		}
