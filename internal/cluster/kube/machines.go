@@ -92,21 +92,16 @@ func annotateMachine(ctx context.Context, machines dynamic.ResourceInterface, na
 	}
 	before := make(map[string]*string, len(annotations))
 	there := machine.GetAnnotations()
-	same := true
-	for key, want := range annotations {
+	for key := range annotations {
 		before[key] = nil
-		value, ok := there[key]
-		if ok {
+		if value, ok := there[key]; ok {
 			before[key] = &value
 		}
-		same = same && ok == (want != nil) && (want == nil || *want == value)
-	}
-	if same {
-		return before, nil
 	}
 	a := act{op: "annotate machine", on: "machine " + namespace + "/" + name,
 		access: cluster.Access{Verb: "patch", Group: machineGroup, Resource: "machines", Namespace: namespace}}
-	// With the revision, since what was there before is put back later.
+	// With the revision, since what was there before is put back later, and also
+	// where nothing would change: only then it is known that the read was not old.
 	body, err := json.Marshal(map[string]any{"metadata": map[string]any{
 		"annotations": annotations, "resourceVersion": machine.GetResourceVersion(),
 	}})

@@ -419,11 +419,12 @@ func (w *world) kubeIsDown() bool {
 	return down && time.Now().Before(o.until)
 }
 
-// excused reports whether what was asked cannot come to an end by others' doing.
-func (w *world) excused() bool {
+// excused reports whether what was asked cannot come to an end by others'
+// doing: they stopped or deleted the donor.
+func (w *world) excused(ask scenario.Ask) bool {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	return len(w.touched) > 0
+	return ask.Verb == scenario.Capture && len(w.touched) > 0
 }
 
 // checkOver looks when all is over, and all that went on has ended.

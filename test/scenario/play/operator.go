@@ -88,26 +88,26 @@ func Play(s scenario.Scenario) (result Result) {
 // attend is an operator who asks for one thing until it has come to an end.
 func (w *world) attend(i int, ask scenario.Ask) {
 	w.setAsk(ask)
-	var rival *process
+	var rival chan *process
 	if ask.Rival >= 0 {
 		other := ask
 		other.Node, other.Rival = ask.Rival, -1
+		rival = make(chan *process, 1)
 		w.after(w.between(0, 20*time.Minute, "rival", i), func() {
 			p, err := w.start(other)
 			if err != nil {
 				w.broken("a rival cannot begin: %v", err)
-				return
 			}
-			w.mu.Lock()
-			rival = p
-			w.mu.Unlock()
+			rival <- p
 		})
 	}
 	last := w.pursue(i, ask)
-	w.mu.Lock()
-	r := rival
-	w.mu.Unlock()
-	if r != nil {
+	if rival == nil {
+		w.settle(i, last)
+		return
+	}
+	// It may begin only after the other has ended.
+	if r := <-rival; r != nil {
 		w.await(r)
 		if !r.isCut() {
 			w.checkEnd(r)
@@ -116,6 +116,11 @@ func (w *world) attend(i int, ask scenario.Ask) {
 		w.letBe()
 		last = w.pursue(i, ask)
 	}
+	w.settle(i, last)
+}
+
+// settle ends what was asked: things may go wrong again.
+func (w *world) settle(i int, last *process) {
 	w.expect(i, last)
 	w.mu.Lock()
 	w.calm = false
@@ -150,7 +155,7 @@ func (w *world) pursue(i int, ask scenario.Ask) *process {
 		case (code == engine.ExitFailed || code == engine.ExitRefused) && undisturbed:
 			return p
 		case try >= patience+calmTries:
-			if !w.excused() {
+			if !w.excused(ask) {
 				w.broken("ask %d does not come to an end though nothing goes wrong any more: exit %d, %v", i, code, p.err)
 			}
 			return p
