@@ -85,7 +85,7 @@ func (t *task) runJob(ctx context.Context) (wire.GeneralizeReport, error) {
 			return wire.GeneralizeReport{}, err
 		}
 	}
-	said := ""
+	said, begun := "", r.e.now()
 	for {
 		s, err := t.job(ctx, job.Name)
 		if err != nil {
@@ -106,7 +106,7 @@ func (t *task) runJob(ctx context.Context) (wire.GeneralizeReport, error) {
 			t.progress(-1, "%s", text)
 			said = text
 		}
-		if err := t.wait(ctx, lookEvery, forWorld); err != nil {
+		if err := t.wait(ctx, lookAfter(r.e.now().Sub(begun)), forWorld); err != nil {
 			return wire.GeneralizeReport{}, t.timedOut(ctx, "generalize", "pod "+job.Name, errors.New(first(said, "it does not end")))
 		}
 	}

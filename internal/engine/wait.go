@@ -23,6 +23,13 @@ const (
 // second on average.
 const lookEvery = 500 * time.Millisecond
 
+// lookAfter is the pause before the next look at a pod that has worked for so
+// long: an eighth of that, at least lookEvery and at most two seconds. A look
+// also reads the pod's log through the kubelet, and a disk takes minutes.
+func lookAfter(worked time.Duration) time.Duration {
+	return min(max(worked/8, lookEvery), 2*time.Second)
+}
+
 // preflightDeadline bounds what is looked at before anything is done.
 const preflightDeadline = 5 * time.Minute
 
