@@ -59,8 +59,9 @@ func (t *task) change(ctx context.Context, key string, c fleet.Change, done chec
 					}
 					pause++
 					continue
-				case fleet.KindOf(err) == fleet.KindUnknown:
-					// Nobody knows what it means: tried again, but not for ever.
+				case fleet.KindOf(err) == fleet.KindUnknown, fleet.Is(err, fleet.KindNotFound):
+					// Nobody knows what it means, or something is said not to be there,
+					// though the look above was answered: tried again, but not for ever.
 					if tries++; tries < maxTries {
 						continue
 					}

@@ -77,6 +77,11 @@ func (t *task) snapshotAt(ctx context.Context, id fleet.ResourceID) (fleet.Snaps
 	return found(ctx, t, func(ctx context.Context) (fleet.Snapshot, error) { return t.r.e.cloud.Snapshot(ctx, id) })
 }
 
+// heldSnapshot is snapshotAt for one that we made.
+func (t *task) heldSnapshot(ctx context.Context, id fleet.ResourceID) (fleet.Snapshot, bool, error) {
+	return held(ctx, t, func(ctx context.Context) (fleet.Snapshot, error) { return t.r.e.cloud.Snapshot(ctx, id) })
+}
+
 // snapshotDone reports whether our snapshot is complete. One that failed is
 // taken away, so that it is made anew.
 func (t *task) snapshotDone(ctx context.Context, id fleet.ResourceID) (bool, error) {
@@ -102,10 +107,9 @@ func (t *task) deleteStaleSnapshot(ctx context.Context, id fleet.ResourceID, s f
 }
 
 func (t *task) deleteSnapshot(ctx context.Context, id fleet.ResourceID) error {
-	return t.change(ctx, "delete/"+string(id), fleet.DeleteSnapshot{ID: id}, func(ctx context.Context) (bool, error) {
-		_, ok, err := t.snapshotAt(ctx, id)
-		return err == nil && !ok, err
-	})
+	return t.change(ctx, "delete/"+string(id), fleet.DeleteSnapshot{ID: id}, deleted(t, func(ctx context.Context) (fleet.Snapshot, error) {
+		return t.r.e.cloud.Snapshot(ctx, id)
+	}))
 }
 
 // holdReboots keeps kured from rebooting a node: one that boots beside a copy
@@ -181,11 +185,15 @@ func (t *task) disk(ctx context.Context, id fleet.ResourceID) (fleet.Disk, bool,
 	return found(ctx, t, func(ctx context.Context) (fleet.Disk, error) { return t.r.e.cloud.Disk(ctx, id) })
 }
 
+// heldDisk is disk for one that we made.
+func (t *task) heldDisk(ctx context.Context, id fleet.ResourceID) (fleet.Disk, bool, error) {
+	return held(ctx, t, func(ctx context.Context) (fleet.Disk, error) { return t.r.e.cloud.Disk(ctx, id) })
+}
+
 func (t *task) deleteDisk(ctx context.Context, id fleet.ResourceID) error {
-	return t.change(ctx, "delete/"+string(id), fleet.DeleteDisk{ID: id}, func(ctx context.Context) (bool, error) {
-		_, ok, err := t.disk(ctx, id)
-		return err == nil && !ok, err
-	})
+	return t.change(ctx, "delete/"+string(id), fleet.DeleteDisk{ID: id}, deleted(t, func(ctx context.Context) (fleet.Disk, error) {
+		return t.r.e.cloud.Disk(ctx, id)
+	}))
 }
 
 func attach(ctx context.Context, t *task) error {
@@ -239,13 +247,12 @@ func detach(ctx context.Context, t *task) error {
 	}
 	err := t.change(ctx, plan.StepDetach, fleet.DetachDisk{Instance: f.Bench.Instance, Disk: f.Names.WorkDisk}, func(ctx context.Context) (bool, error) {
 		i, err := t.instance(ctx, f.Bench.Instance)
-		if fleet.Is(err, fleet.KindNotFound) { // the workbench is gone, and the disk with it or free
-			return true, nil
-		}
-		if err != nil || attached(i, f.Names.WorkDisk) {
+		if ignoreMissing(err) != nil || attached(i, f.Names.WorkDisk) {
 			return false, err
 		}
-		d, ok, err := t.disk(ctx, f.Names.WorkDisk)
+		// Where the workbench is gone, the disk is gone with it, or free. Where the
+		// disk is neither, the workbench is there, whatever was said of it.
+		d, ok, err := t.heldDisk(ctx, f.Names.WorkDisk)
 		return err == nil && (!ok || d.ManagedBy == ""), err
 	})
 	if err != nil {

@@ -56,9 +56,15 @@ func protect(ctx context.Context, t *task) error {
 	full := fleet.Protection{ScaleIn: true, ScaleSetActions: true}
 	ourMark := mark == capture
 	err = r.write(func(rec *journal.Record, f *facts) {
-		if f.BootID == "" {
+		// As they are now, also where an earlier process began here: the donor may
+		// have booted since, and from another disk, as Azure replaces it.
+		if instance.OSDisk != "" {
+			f.Disk = instance.OSDisk
+		}
+		if f.BootID == "" || !hasUndo(rec, undoStop) {
 			f.BootID = node.BootID
 		}
+		f.meet(rec, node)
 		addUndo(rec, undoMark, capture)
 		// The mark is set together with the annotation: where the mark is ours,
 		// so is the annotation, whatever it was before.
@@ -117,36 +123,55 @@ func (t *task) machine(ctx context.Context, node fleet.Node) (annotations map[st
 }
 
 // annotateMachine sets or removes what keeps a MachineHealthCheck from replacing
-// the donor while it is stopped, and our own mark beside it.
+// the donor while it is stopped, and our own mark beside it. That the Machine is not
+// known any more is believed only where it cannot be read either.
 func (t *task) annotateMachine(ctx context.Context, node fleet.Node, skip, mark *string) error {
 	return do(ctx, t, func(ctx context.Context) error {
-		_, _, err := t.r.e.cluster.AnnotateMachine(ctx, node, map[string]*string{
+		_, known, err := t.r.e.cluster.AnnotateMachine(ctx, node, map[string]*string{
 			fleet.AnnotationSkipRemediation: skip, fleet.AnnotationCapture: mark,
 		})
-		return err
+		if err != nil || known {
+			return err
+		}
+		if _, known, err = t.r.e.cluster.Machine(ctx, node); err != nil || !known {
+			return err
+		}
+		return &fleet.Error{Op: "annotate machine", Resource: "the Machine of node " + node.Name, Kind: fleet.KindTransient,
+			Err: errors.New("it is there, and was said not to be")}
 	})
 }
 
 func (t *task) setProtection(ctx context.Context, key string, id fleet.ResourceID, want fleet.Protection) error {
 	return t.change(ctx, key, fleet.ProtectInstance{Instance: id, Protection: want}, func(ctx context.Context) (bool, error) {
-		i, err := t.instance(ctx, id)
+		i, err := surely(ctx, t, func(ctx context.Context) (fleet.Instance, error) { return t.r.e.cloud.Instance(ctx, id) })
 		return err == nil && i.Protection == want, err
 	})
 }
 
 func cordon(ctx context.Context, t *task) error {
-	node, err := t.donor(ctx)
-	if err != nil {
-		return err
-	}
-	if _, ours := t.r.undo(undoCordon); node.Unschedulable && !ours {
-		t.r.note("node %s was cordoned before, and still is", node.Name)
-		return needless("it is cordoned already, and stays so")
-	}
-	if err := t.r.write(func(rec *journal.Record, _ *facts) { addUndo(rec, undoCordon, false) }); err != nil {
-		return err
-	}
-	return do(ctx, t, func(ctx context.Context) error { return t.r.e.cluster.SetUnschedulable(ctx, node.Name, true) })
+	// The Node is read at each try: between two it may be made anew.
+	return do(ctx, t, func(ctx context.Context) error {
+		node, err := t.r.e.cluster.Node(ctx, t.r.donorName())
+		if err != nil {
+			return err
+		}
+		f := t.r.get()
+		_, ours := t.r.undo(undoCordon)
+		if ours = ours && !f.madeAnew(node, t.r.captureName()); node.Unschedulable && !ours {
+			t.r.note("node %s was cordoned before, and still is", node.Name)
+			return needless("it is cordoned already, and stays so")
+		}
+		if !ours {
+			err := t.r.write(func(rec *journal.Record, f *facts) {
+				f.meet(rec, node)
+				addUndo(rec, undoCordon, false)
+			})
+			if err != nil {
+				return err
+			}
+		}
+		return t.r.e.cluster.SetUnschedulable(ctx, node.Name, true)
+	})
 }
 
 func drain(ctx context.Context, t *task) error {
@@ -326,21 +351,63 @@ func ready(ctx context.Context, t *task) error {
 	}
 }
 
+// onNode are what we change of the donor's Node object. It is gone with it: the
+// one that a kubelet makes anew is others' as it is.
+var onNode = []string{undoCordon, undoMark, undoScaleDown}
+
+// madeAnew reports whether the Node is another than the one that we changed, and
+// bears no mark of ours.
+func (f *facts) madeAnew(node fleet.Node, capture string) bool {
+	return f.NodeUID != "" && node.UID != f.NodeUID && node.Annotations[fleet.AnnotationCapture] != capture
+}
+
+// meet remembers the Node that is about to be changed.
+func (f *facts) meet(rec *journal.Record, node fleet.Node) {
+	if f.madeAnew(node, rec.Capture) {
+		dropUndo(rec, onNode...)
+	}
+	f.NodeUID = node.UID
+}
+
 func uncordon(ctx context.Context, t *task) error {
+	if err := t.forgetOldNode(ctx); err != nil {
+		return err
+	}
 	if _, ours := t.r.undo(undoCordon); !ours {
 		return needless("we did not cordon it")
 	}
-	err := do(ctx, t, func(ctx context.Context) error {
+	err := t.onDonor(ctx, func(ctx context.Context) error {
 		if flawCordon {
 			return nil
 		}
-		return ignoreMissing(t.r.e.cluster.SetUnschedulable(ctx, t.r.donorName(), false))
+		return t.r.e.cluster.SetUnschedulable(ctx, t.r.donorName(), false)
 	})
 	if err != nil {
 		return err
 	}
 	t.r.drop(undoCordon)
 	return nil
+}
+
+// forgetOldNode takes what we changed of the donor's Node off the undo list where
+// that was deleted, and made anew since.
+func (t *task) forgetOldNode(ctx context.Context) error {
+	r := t.r
+	r.mu.Lock()
+	there := hasUndo(&r.record, onNode...)
+	r.mu.Unlock()
+	if !there {
+		return nil
+	}
+	node, err := t.donor(ctx)
+	if err != nil {
+		return ignoreMissing(err)
+	}
+	if f := r.get(); !f.madeAnew(node, r.captureName()) {
+		return nil
+	}
+	r.note("node %s was deleted meanwhile, and made anew by its kubelet: it is left as it is", node.Name)
+	return r.write(func(rec *journal.Record, _ *facts) { dropUndo(rec, onNode...) })
 }
 
 // unprotect puts back what protect changed, each as it was. One that fails does
@@ -388,7 +455,7 @@ func (t *task) unprotectMachine(ctx context.Context) error {
 	}
 	// The node may be gone by now; its Machine is found by what it said.
 	node := fleet.Node{Name: r.donorName(), Annotations: r.get().Machine}
-	if err := ignoreMissing(t.annotateMachine(ctx, node, before, nil)); err != nil {
+	if err := t.annotateMachine(ctx, node, before, nil); err != nil {
 		return err
 	}
 	r.drop(undoMachine)
@@ -409,9 +476,7 @@ func (t *task) unmark(ctx context.Context) error {
 		}
 		back[fleet.AnnotationScaleDownDisabled] = before
 	}
-	err := do(ctx, t, func(ctx context.Context) error {
-		return ignoreMissing(r.e.cluster.Annotate(ctx, r.donorName(), back))
-	})
+	err := t.onDonor(ctx, func(ctx context.Context) error { return r.e.cluster.Annotate(ctx, r.donorName(), back) })
 	if err != nil {
 		return err
 	}

@@ -32,6 +32,8 @@ type facts struct {
 	Start    plan.Start       `json:"start"`
 	// BootID of the donor before it was stopped; another one says that it booted.
 	BootID string `json:"bootId,omitempty"`
+	// NodeUID is the donor's Node that we marked and cordoned.
+	NodeUID string `json:"nodeUid,omitempty"`
 	// Machine is the donor's annotations that name its Cluster API Machine.
 	Machine    map[string]string `json:"machine,omitempty"`
 	Addresses  []string          `json:"addresses,omitempty"`

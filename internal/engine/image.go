@@ -40,6 +40,11 @@ func (t *task) versionAt(ctx context.Context, id fleet.ResourceID) (fleet.ImageV
 	return found(ctx, t, func(ctx context.Context) (fleet.ImageVersion, error) { return t.r.e.cloud.Version(ctx, id) })
 }
 
+// heldVersion is versionAt for one that was there.
+func (t *task) heldVersion(ctx context.Context, id fleet.ResourceID) (fleet.ImageVersion, bool, error) {
+	return held(ctx, t, func(ctx context.Context) (fleet.ImageVersion, error) { return t.r.e.cloud.Version(ctx, id) })
+}
+
 func (t *task) versions(ctx context.Context, definition fleet.ResourceID) ([]fleet.ImageVersion, error) {
 	return ask(ctx, t, func(ctx context.Context) ([]fleet.ImageVersion, error) {
 		versions, err := t.r.e.cloud.Versions(ctx, definition)
@@ -137,7 +142,7 @@ func (t *task) createVersion(ctx context.Context) error {
 	r := t.r
 	f := r.get()
 	id := f.Names.Version
-	source, ok, err := t.snapshotAt(ctx, f.Names.Generalized)
+	source, ok, err := t.heldSnapshot(ctx, f.Names.Generalized)
 	if err != nil {
 		return err
 	}
@@ -176,15 +181,14 @@ func (t *task) createVersion(ctx context.Context) error {
 
 // deleteVersion deletes a version; with onlyFailed, one that is Failed and ours.
 func (t *task) deleteVersion(ctx context.Context, id fleet.ResourceID, onlyFailed bool) error {
-	if v, ok, err := t.versionAt(ctx, id); err != nil || !ok {
+	if v, ok, err := t.heldVersion(ctx, id); err != nil || !ok {
 		return err
 	} else if onlyFailed && (v.ProvisioningState != plan.Failed && v.ProvisioningState != plan.Deleting || !plan.Ours(v.Tags)) {
 		return fmt.Errorf("image version %s is %s, and not ours to delete", v.Name, v.ProvisioningState)
 	}
-	return t.change(ctx, "delete/"+string(id), fleet.DeleteVersion{ID: id}, func(ctx context.Context) (bool, error) {
-		_, ok, err := t.versionAt(ctx, id)
-		return err == nil && !ok, err
-	})
+	return t.change(ctx, "delete/"+string(id), fleet.DeleteVersion{ID: id}, deleted(t, func(ctx context.Context) (fleet.ImageVersion, error) {
+		return t.r.e.cloud.Version(ctx, id)
+	}))
 }
 
 // A temporary is a resource that a capture makes for the time of its work, and
@@ -204,7 +208,7 @@ func deleteSnapshots(ctx context.Context, t *task) error {
 	f := t.r.get()
 	var failed []error
 	for _, s := range f.snapshots() {
-		there, ok, err := t.snapshotAt(ctx, s.id)
+		there, ok, err := t.heldSnapshot(ctx, s.id)
 		if err == nil && ok && there.Tags[fleet.TagCapture] != "" {
 			err = t.deleteSnapshot(ctx, s.id)
 		}

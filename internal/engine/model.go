@@ -42,7 +42,7 @@ func model(ctx context.Context, t *task) error {
 
 // usable refuses a version that a new instance could not be made from.
 func (t *task) usable(ctx context.Context, id fleet.ResourceID) error {
-	v, ok, err := t.versionAt(ctx, id)
+	v, ok, err := t.heldVersion(ctx, id)
 	switch {
 	case err != nil:
 		return err

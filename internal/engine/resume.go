@@ -49,16 +49,16 @@ func (r *run) resumeSteps(t *task) ([]plan.Step, error) {
 	if err != nil {
 		return nil, err
 	}
-	generalized, hasGeneralized, err := t.snapshotAt(ctx, f.Names.Generalized)
+	generalized, hasGeneralized, err := t.heldSnapshot(ctx, f.Names.Generalized)
 	if err != nil {
 		return nil, err
 	}
-	_, hasSnapshot, err := t.snapshotAt(ctx, f.Names.Snapshot)
+	_, hasSnapshot, err := t.heldSnapshot(ctx, f.Names.Snapshot)
 	if err != nil {
 		return nil, err
 	}
 
-	disk, hasDisk, err := t.disk(ctx, f.Names.WorkDisk)
+	disk, hasDisk, err := t.heldDisk(ctx, f.Names.WorkDisk)
 	if err != nil {
 		return nil, err
 	}

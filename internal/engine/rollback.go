@@ -332,7 +332,7 @@ func tagBack(ctx context.Context, t *task) error {
 func (t *task) tagVersion(ctx context.Context, id fleet.ResourceID, rolledBack string) error {
 	change := fleet.TagVersion{ID: id, Tags: map[string]string{fleet.TagRolledBack: rolledBack}}
 	return t.change(ctx, plan.StepTag+"/"+id.Name(), change, func(ctx context.Context) (bool, error) {
-		v, ok, err := t.versionAt(ctx, id)
+		v, ok, err := t.heldVersion(ctx, id)
 		return !ok || plan.RolledBack(v) == (rolledBack != ""), err
 	})
 }

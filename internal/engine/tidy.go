@@ -166,7 +166,7 @@ func deleteGeneralizedSnapshot(ctx context.Context, t *task) error {
 }
 
 func (t *task) deleteOurSnapshot(ctx context.Context, undo, step string, id fleet.ResourceID) error {
-	s, ok, err := t.snapshotAt(ctx, id)
+	s, ok, err := t.heldSnapshot(ctx, id)
 	if err == nil && ok && s.Tags[fleet.TagCapture] != "" {
 		err = t.deleteSnapshot(ctx, id)
 	}
@@ -188,7 +188,7 @@ func (t *task) deleteOurSnapshot(ctx context.Context, undo, step string, id flee
 // one that did is a good image, and stays.
 func deleteHalfMade(ctx context.Context, t *task) error {
 	id := t.r.get().Names.Version
-	v, ok, err := t.versionAt(ctx, id)
+	v, ok, err := t.heldVersion(ctx, id)
 	if err == nil && ok && v.ProvisioningState != plan.Succeeded && v.Tags[fleet.TagCapture] == t.r.captureName() {
 		err = t.deleteVersion(ctx, id, false)
 	}

@@ -210,10 +210,14 @@ func (c *Cluster) output(ctx context.Context, name string) (output []byte, err e
 // DeleteJob deletes the pod and waits until it is gone. A pod on a node that
 // does not answer stays until the node is back or deleted: then the wait ends
 // with ctx, as fleet.KindTimedOut where that was a deadline. It is not deleted by
-// force, since its command may still hold the disk.
+// force, since its command may still hold the disk. That it is not there has to be
+// said twice.
 func (c *Cluster) DeleteJob(ctx context.Context, name string) error {
 	a := c.onPod("delete job", "delete", "", name)
 	pod, err := c.client.CoreV1().Pods(c.namespace).Get(ctx, name, metav1.GetOptions{})
+	if apierrors.IsNotFound(err) && pause(ctx, lookAgain) == nil {
+		pod, err = c.client.CoreV1().Pods(c.namespace).Get(ctx, name, metav1.GetOptions{})
+	}
 	if apierrors.IsNotFound(err) {
 		return nil
 	}

@@ -37,12 +37,17 @@ func (c *Cluster) HoldReboots(ctx context.Context, holder string, ttl time.Durat
 	})
 }
 
-// ReleaseReboots gives the lock back where the holder has it.
+// ReleaseReboots gives the lock back where the holder has it. That there is no
+// kured any more has to be found twice.
 func (c *Cluster) ReleaseReboots(ctx context.Context, holder string) error {
-	_, err := c.changeLock(ctx, "release kured's lock", func(settings kured.Settings, value string) (string, bool, error) {
-		return settings.Release(value, kuredHolder+holder)
-	})
-	return err
+	for again := false; ; again = true {
+		known, err := c.changeLock(ctx, "release kured's lock", func(settings kured.Settings, value string) (string, bool, error) {
+			return settings.Release(value, kuredHolder+holder)
+		})
+		if known || err != nil || again || pause(ctx, lookAgain) != nil {
+			return err
+		}
+	}
 }
 
 // changeLock changes the lock's annotation as decide says, and only as long as
