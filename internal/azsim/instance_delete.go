@@ -117,16 +117,17 @@ func removeInstance(c *call) (*reply, error) {
 		return nil, conflict("VM '%s' is marked for deletion. Wait for the deletion to end.", instanceName(x.set.id.name(), x.id))
 	}
 	s.markDeleting(e)
-	lowerCapacity(x.set, 1)
+	s.lowerCapacity(x.set, 1)
 	op := c.begin(nil, work{span: 0, run: func(ctx context.Context) error { return s.destroyInstance(ctx, e) }})
 	return accepted(op), nil
 }
 
 // lowerCapacity notes instances that were deleted one by one.
-func lowerCapacity(set *entry, n int) {
+func (s *Server) lowerCapacity(set *entry, n int) {
 	_, body := setOf(set)
 	if body == nil || body.SKU == nil {
 		return
 	}
 	body.SKU.Capacity = ptr(max(0, val(body.SKU.Capacity)-int64(n)))
+	s.stampEtag(body, set.key)
 }

@@ -125,7 +125,7 @@ func (s *Server) carryOut(e *entry, b *eventBoard, p *postedEvent) {
 		}
 		if remove = val(x.profile.EvictionPolicy) == armcompute.VirtualMachineEvictionPolicyTypesDelete; remove {
 			s.markDeleting(e)
-			lowerCapacity(x.set, 1)
+			s.lowerCapacity(x.set, 1)
 			return
 		}
 		x.setPower(powerDeallocating)

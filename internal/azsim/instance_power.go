@@ -371,7 +371,7 @@ func deleteInstances(c *call) (*reply, error) {
 			doomed = append(doomed, e)
 		}
 	}
-	lowerCapacity(set, len(doomed))
+	s.lowerCapacity(set, len(doomed))
 	return accepted(c.begin(nil, work{run: func(ctx context.Context) error {
 		return each(doomed, func(e *entry) error { return s.destroyInstance(ctx, e) })
 	}})), nil

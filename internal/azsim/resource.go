@@ -350,13 +350,11 @@ func (c *call) precondition(e *entry) error {
 	if e != nil {
 		etag = getField(e.body, "Etag")
 	}
-	failed := refuse(http.StatusPreconditionFailed, "PreconditionFailed",
-		"The condition of the request's If-Match or If-None-Match header does not hold for '%s'.", c.id.String())
 	if m := c.r.Header.Get("If-Match"); m != "" && (e == nil || m != "*" && m != etag) {
-		return failed
+		return refuse(http.StatusPreconditionFailed, "PreconditionFailed", "Etag provided in if-match header %s does not match etag %s of resource.", m, etag)
 	}
 	if m := c.r.Header.Get("If-None-Match"); m != "" && e != nil && (m == "*" || m == etag) {
-		return failed
+		return refuse(http.StatusPreconditionFailed, "PreconditionFailed", "The condition of the request's If-None-Match header does not hold for '%s'.", c.id.String())
 	}
 	return nil
 }

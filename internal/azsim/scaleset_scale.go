@@ -51,6 +51,7 @@ func (s *Server) reconcile(ctx context.Context, set *entry) error {
 			}
 			if kept := surplus - len(victims); kept > 0 {
 				body.SKU.Capacity = ptr(int64(want + kept))
+				s.stampEtag(body, set.key)
 				short = conflict("Scale set '%s' cannot be scaled in to %d instances: %d instances are protected from scale-in.", set.id.name(), want, kept)
 			}
 		}

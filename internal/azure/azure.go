@@ -50,8 +50,9 @@ type Changer interface {
 	// once, or was there already. Where somebody began the same creation
 	// before, the token follows theirs. What exists under the name but was made
 	// from something else is fleet.KindConflict, and so is anything under way
-	// on the target that the change cannot join. After an error the change may
-	// have begun all the same: observe before repeating.
+	// on the target that the change cannot join. A change whose Etag is not the
+	// target's any more is fleet.KindStale. After an error the change may have
+	// begun all the same, but for KindStale: observe before repeating.
 	Begin(ctx context.Context, change fleet.Change) (fleet.Token, error)
 	// Poll asks once, without waiting. Progress.Done says that the operation
 	// has ended; an error beside it is its failed or cancelled end. An error

@@ -86,6 +86,9 @@ func TestRetry(t *testing.T) {
 		{name: "jitter", errs: []error{transient}, policy: azure.RetryPolicy{Jitter: func() float64 { return 0.5 }}, at: []time.Duration{0, 1250 * time.Millisecond}},
 		{name: "longest", errs: []error{transient, transient, transient}, policy: azure.RetryPolicy{Longest: 2 * s}, at: []time.Duration{0, s, 3 * s, 5 * s}},
 		{name: "conflict", errs: []error{fail(fleet.KindConflict, 0)}, at: []time.Duration{0}, kind: fleet.KindConflict, fails: true},
+		{name: "stale", errs: []error{fail(fleet.KindStale, 0)}, at: []time.Duration{0}, kind: fleet.KindStale, fails: true},
+		{name: "stale by itself perhaps", errs: []error{transient, fail(fleet.KindStale, 0)}, at: []time.Duration{0, s}, kind: fleet.KindTransient, fails: true},
+		{name: "stale by others", errs: []error{throttled, fail(fleet.KindStale, 0)}, at: []time.Duration{0, 17 * s}, kind: fleet.KindStale, fails: true},
 		{name: "denied", errs: []error{fail(fleet.KindDenied, 0)}, at: []time.Duration{0}, kind: fleet.KindDenied, fails: true},
 		{name: "not ours", errs: []error{errors.New("?")}, at: []time.Duration{0}, fails: true},
 	} {

@@ -64,7 +64,9 @@ func (p RetryPolicy) wait(try int, err error, asked time.Duration) (time.Duratio
 // fleet.Change is idempotent: repeating one whose effect is there changes
 // nothing, and a repeated creation joins the first. What a Begin may not hide is
 // that its first try had an effect in spite of its error; the error of the last
-// try says so by its kind, and the caller observes.
+// try says so by its kind, and the caller observes. KindStale would not: after a
+// try whose answer was lost it may be that try's own effect, so that try's error is
+// given instead.
 func Retry(cloud Cloud, policy RetryPolicy) Cloud {
 	return around{cloud, &retrier{policy.withDefaults()}}
 }
@@ -72,10 +74,17 @@ func Retry(cloud Cloud, policy RetryPolicy) Cloud {
 type retrier struct{ policy RetryPolicy }
 
 func (r *retrier) around(ctx context.Context, c request, do func(context.Context) error) error {
+	var lost error // of a try that may have had an effect
 	for try := 1; ; try++ {
 		err := do(ctx)
 		if err == nil || c.ended() {
 			return err
+		}
+		switch {
+		case fleet.Is(err, fleet.KindTransient):
+			lost = err
+		case lost != nil && fleet.Is(err, fleet.KindStale):
+			return lost
 		}
 		d, again := r.policy.wait(try, err, retryAfter(err))
 		if !again || !sleep(ctx, d) {

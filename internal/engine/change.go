@@ -100,6 +100,20 @@ func (t *task) change(ctx context.Context, key string, c fleet.Change, done chec
 	}
 }
 
+// anew repeats what is computed from the pool and sent on the condition that the
+// pool is as it was, for as long as somebody else is quicker.
+func (t *task) anew(ctx context.Context, act func() error) error {
+	for n := 0; ; n++ {
+		err := act()
+		if !fleet.Is(err, fleet.KindStale) {
+			return err
+		}
+		if t.backoff(ctx, n, err) != nil {
+			return t.timedOut(ctx, t.step.ID, string(t.r.get().Pool), err)
+		}
+	}
+}
+
 // watch looks until the world is as it should be, for a few times as long as
 // that usually takes.
 func (t *task) watch(ctx context.Context, done check) error {
@@ -130,6 +144,10 @@ func (t *task) begin(ctx context.Context, key string, c fleet.Change) (string, e
 		return "", err
 	}
 	token, err := t.r.e.cloud.Begin(ctx, c)
+	switch fleet.KindOf(err) {
+	case fleet.KindUnknown, fleet.KindTransient, fleet.KindTimedOut: // nil among them
+		t.asked = true
+	}
 	if err != nil || token == "" {
 		return "", err
 	}

@@ -3,6 +3,7 @@ package engine
 import (
 	"context"
 	"errors"
+	"fmt"
 	"strings"
 
 	"github.com/ortet/ortet/internal/fleet"
@@ -60,6 +61,15 @@ func (t *task) usable(ctx context.Context, id fleet.ResourceID) error {
 
 // point changes the model's image, once the pool is seen to allow it still.
 func (t *task) point(ctx context.Context, patch fleet.PatchModel, allowRolling, excludeFromLatest, allowOwned bool) error {
+	earlier := t.r.intended(plan.StepModel)
+	return t.anew(ctx, func() error {
+		return t.pointOnce(ctx, patch, earlier, allowRolling, excludeFromLatest, allowOwned)
+	})
+}
+
+// pointOnce is point on the condition that the pool stays as it is seen. earlier
+// says whether a process that died may have asked for it.
+func (t *task) pointOnce(ctx context.Context, patch fleet.PatchModel, earlier, allowRolling, excludeFromLatest, allowOwned bool) error {
 	r := t.r
 	pool, err := t.pool(ctx, patch.Pool)
 	if err != nil {
@@ -69,7 +79,7 @@ func (t *task) point(ctx context.Context, patch fleet.PatchModel, allowRolling, 
 		return &fleet.Error{Op: patch.Verb(), Resource: string(patch.Pool), Kind: fleet.KindInvalid, Err: errors.New(problems[0].What), Remedy: problems[0].WayOut}
 	}
 	err = r.write(func(rec *journal.Record, f *facts) {
-		if !hasUndo(rec, undoModel) {
+		if !hasUndo(rec, undoModel) || !earlier && !t.asked { // not ours yet
 			f.Before = pool.Model.Image
 		}
 		addUndo(rec, undoModel, nil)
@@ -77,6 +87,7 @@ func (t *task) point(ctx context.Context, patch fleet.PatchModel, allowRolling, 
 	if err != nil {
 		return err
 	}
+	patch.Etag = pool.Etag
 	err = t.change(ctx, plan.StepModel, patch, func(ctx context.Context) (bool, error) {
 		p, err := t.pool(ctx, patch.Pool)
 		return err == nil && pinned(p.Model.Image, patch.Image.ID), err
@@ -92,6 +103,10 @@ func (t *task) point(ctx context.Context, patch fleet.PatchModel, allowRolling, 
 
 // unpoint makes sure that a model whose change failed is as it was.
 func unpoint(ctx context.Context, t *task) error {
+	return t.anew(ctx, func() error { return t.unpointOnce(ctx) })
+}
+
+func (t *task) unpointOnce(ctx context.Context) error {
 	r := t.r
 	f := r.get()
 	p, err := t.pool(ctx, f.Pool)
@@ -107,7 +122,7 @@ func unpoint(ctx context.Context, t *task) error {
 	}
 	image := f.Before
 	image.ExactVersion = ""
-	patch := fleet.PatchModel{Pool: f.Pool, Image: image}
+	patch := fleet.PatchModel{Pool: f.Pool, Image: image, Etag: p.Etag}
 	if f.Restore != "" && f.Restore != f.CustomData {
 		kept, err := ask(ctx, t, func(ctx context.Context) (fleet.Secret, error) {
 			k, err := r.e.cluster.Kept(ctx, "customData", f.Restore)
@@ -185,8 +200,14 @@ func hasExtension(extensions []fleet.Extension, name string) bool {
 }
 
 // grow adds new nodes, once: the capacity to reach is written down before it is
-// asked for, since an autoscaler changes it, too.
+// asked for. An autoscaler changes it, too, so it is asked for on the condition
+// that the pool is as it was read, and computed anew where it is not.
 func grow(ctx context.Context, t *task) error {
+	earlier := t.r.intended(plan.StepGrow) // it may have been asked for by a process that died
+	return t.anew(ctx, func() error { return t.growOnce(ctx, earlier) })
+}
+
+func (t *task) growOnce(ctx context.Context, earlier bool) error {
 	r := t.r
 	r.mu.Lock()
 	o := optionsOf(r.record)
@@ -197,20 +218,26 @@ func grow(ctx context.Context, t *task) error {
 		return err
 	}
 	switch {
-	case f.GrowTo == 0:
-		if err := r.write(func(_ *journal.Record, f *facts) { f.GrowFrom, f.GrowTo = p.Capacity, p.Capacity+o.NewNodes }); err != nil {
-			return err
-		}
-		f = r.get()
-	case p.Capacity != f.GrowFrom:
-		// An earlier process asked for it, or an autoscaler decided since.
+	case f.GrowTo != 0 && p.Capacity == f.GrowFrom:
+	case f.GrowTo != 0 && (earlier || t.asked):
+		// It was asked for, and this may be what came of it; or an autoscaler
+		// decided since. Nodes are not added twice.
 		if p.Capacity < f.GrowTo {
 			r.note("the capacity was changed to %d by somebody else meanwhile", p.Capacity)
 		}
 		return nil
+	default:
+		if err := r.write(func(_ *journal.Record, f *facts) { f.GrowFrom, f.GrowTo = p.Capacity, p.Capacity+o.NewNodes }); err != nil {
+			return err
+		}
+		f = r.get()
 	}
-	return t.change(ctx, plan.StepGrow, fleet.SetCapacity{Pool: f.Pool, Capacity: f.GrowTo}, func(ctx context.Context) (bool, error) {
+	return t.change(ctx, plan.StepGrow, fleet.SetCapacity{Pool: f.Pool, Capacity: f.GrowTo, Etag: p.Etag}, func(ctx context.Context) (bool, error) {
 		p, err := t.pool(ctx, f.Pool)
+		if err == nil && p.Capacity != f.GrowFrom && !earlier && !t.asked {
+			return false, &fleet.Error{Op: "set capacity", Resource: string(f.Pool), Kind: fleet.KindStale,
+				Err: fmt.Errorf("somebody else changed it from %d to %d", f.GrowFrom, p.Capacity)}
+		}
 		return err == nil && p.Capacity >= f.GrowTo && !busy(p.ProvisioningState), err
 	})
 }

@@ -72,6 +72,8 @@ type task struct {
 
 	// percent says how far a change is where its operation does not; may be nil.
 	percent func(ctx context.Context) int32
+	// asked is true once a change of this task was begun, or may have been.
+	asked bool
 
 	mu     sync.Mutex
 	timing StepTiming

@@ -87,11 +87,14 @@ type (
 	// PatchModel points the model at an exact image version, with publisher,
 	// offer, sku and version set to null. CustomData, where not nil, replaces
 	// the model's, in the clear here and base64 on the wire. A Marketplace
-	// image is restored by Image.Publisher and so on with ID "".
+	// image is restored by Image.Publisher and so on with ID "". Etag, where not
+	// "", is that of the Pool that this was decided on: once the scale set is
+	// another, the change is KindStale.
 	PatchModel struct {
 		Pool       ResourceID
 		Image      ImageReference
 		CustomData *Secret `json:",omitempty"`
+		Etag       string  `json:",omitempty"`
 	}
 	// DeleteExtension removes an extension from the model; a missing one is no error.
 	DeleteExtension struct {
@@ -99,10 +102,12 @@ type (
 		Name string
 	}
 	// SetCapacity sets the scale set's capacity. Add up from a fresh GET, since
-	// an autoscaler may have changed it.
+	// an autoscaler may have changed it, and give its Etag, since one may yet:
+	// as for PatchModel.
 	SetCapacity struct {
 		Pool     ResourceID
 		Capacity int64
+		Etag     string `json:",omitempty"`
 	}
 )
 

@@ -19,6 +19,10 @@ const (
 	// KindConflict means that something else is under way on the resource, or
 	// it changed since it was read. Observe again and retry.
 	KindConflict Kind = "Conflict"
+	// KindStale means that the resource changed since it was read by what the
+	// change was computed from, and that the change had no effect: see
+	// Pool.Etag. Read again and compute anew; the same request cannot succeed.
+	KindStale Kind = "Stale"
 	// KindThrottled means that the service asks to wait; see Error.RetryAfter.
 	KindThrottled Kind = "Throttled"
 	// KindTransient means that a later try may succeed: 5xx, dropped connections.

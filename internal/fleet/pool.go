@@ -30,6 +30,10 @@ type Pool struct {
 	EvictionPolicy     string `json:"evictionPolicy,omitempty"`
 	ProvisioningState  string `json:"provisioningState,omitempty"`
 
+	// Etag names this state of the scale set; any change gives another. "" where
+	// the cloud gives none: Compute's API does from 2023-09-01 on.
+	Etag string `json:"etag,omitempty"`
+
 	Model Model `json:"model"`
 }
 

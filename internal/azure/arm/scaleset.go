@@ -3,6 +3,8 @@ package arm
 import (
 	"context"
 	"encoding/base64"
+	"errors"
+	"net/http"
 	"strings"
 
 	"github.com/Azure/azure-sdk-for-go/sdk/azcore"
@@ -39,6 +41,7 @@ func poolOf(v *armcompute.VirtualMachineScaleSet) fleet.Pool {
 		Name:     text(v.Name),
 		Location: text(v.Location),
 		Tags:     tagsOf(v.Tags),
+		Etag:     text(v.Etag),
 	}
 	for _, z := range v.Zones {
 		pool.Zones = append(pool.Zones, text(z))
@@ -179,8 +182,29 @@ func (c *Cloud) patchModel(ctx context.Context, ch fleet.PatchModel) (fleet.Toke
 	}
 	op, err := p.NewVirtualMachineScaleSetsClient().BeginUpdate(ctx, p.group, p.names[0], armcompute.VirtualMachineScaleSetUpdate{
 		Properties: &armcompute.VirtualMachineScaleSetUpdateProperties{VirtualMachineProfile: profile},
-	}, nil)
-	return begun(ctx, ch, op, err)
+	}, ifStill(ch.Etag))
+	return conditional(begun(ctx, ch, op, err))
+}
+
+// ifStill makes an update depend on the scale set being as it was read.
+func ifStill(etag string) *armcompute.VirtualMachineScaleSetsClientBeginUpdateOptions {
+	return &armcompute.VirtualMachineScaleSetsClientBeginUpdateOptions{IfMatch: orNil(etag)}
+}
+
+// conditional gives the answer to an update with a condition that does not hold
+// its kind. Azure says 412 PreconditionFailed, "Etag provided in if-match header
+// … does not match etag … of resource".
+func conditional(tok fleet.Token, err error) (fleet.Token, error) {
+	var (
+		e *fleet.Error
+		r *refusal
+	)
+	if errors.As(err, &e) && errors.As(e.Err, &r) && r.status == http.StatusPreconditionFailed {
+		stale := *e
+		stale.Kind = fleet.KindStale
+		return tok, &stale
+	}
+	return tok, err
 }
 
 // pointAt gives all members of an image reference: in a PATCH, what is absent
@@ -218,7 +242,8 @@ func (c *Cloud) setCapacity(ctx context.Context, ch fleet.SetCapacity) (fleet.To
 	}
 	sku := armcompute.SKU{Capacity: ptr(ch.Capacity)}
 	if now.SKU != nil {
-		if now.SKU.Capacity != nil && *now.SKU.Capacity == ch.Capacity {
+		still := ch.Etag == "" || ch.Etag == text(now.Etag)
+		if still && now.SKU.Capacity != nil && *now.SKU.Capacity == ch.Capacity {
 			return "", nil
 		}
 		sku.Name, sku.Tier = now.SKU.Name, now.SKU.Tier
@@ -228,6 +253,6 @@ func (c *Cloud) setCapacity(ctx context.Context, ch fleet.SetCapacity) (fleet.To
 		return "", failed(ctx, ch.Verb(), ch.Pool, err)
 	}
 	op, err := p.NewVirtualMachineScaleSetsClient().BeginUpdate(ctx, p.group, p.names[0],
-		armcompute.VirtualMachineScaleSetUpdate{SKU: &sku}, nil)
-	return begun(ctx, ch, op, err)
+		armcompute.VirtualMachineScaleSetUpdate{SKU: &sku}, ifStill(ch.Etag))
+	return conditional(begun(ctx, ch, op, err))
 }

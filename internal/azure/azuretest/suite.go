@@ -67,6 +67,7 @@ func Cases() []Case {
 		{"Image", images},
 		{"Extensions", extensions},
 		{"Capacity", capacity},
+		{"Conditions", conditions},
 		{"Resume", resume},
 		{"Denied", denied},
 		{"Actions", actions},
@@ -464,7 +465,7 @@ func images(t *testing.T, f Fixture) {
 	if im := now.Model.Image; !im.ID.Equal(v1.ID) || im.Publisher != "" || im.Offer != "" || im.SKU != "" || im.Version != "" {
 		t.Errorf("model's image %+v", im)
 	}
-	now.Model.Image = before.Model.Image
+	now.Model.Image, now.Etag = before.Model.Image, before.Etag
 	if fmt.Sprint(now) != fmt.Sprint(before) {
 		t.Errorf("something else changed:\n%+v\n%+v", before, now)
 	}

@@ -118,7 +118,8 @@ func (w *world) judgeRequest(p *process, r *http.Request) {
 	}
 }
 
-// judgeModel: what others set of the capacity is not lowered.
+// judgeModel: what others set of the capacity is not lowered, nor would it be for
+// want of a condition.
 func (w *world) judgeModel(p *process, r *http.Request) {
 	body, err := io.ReadAll(r.Body)
 	r.Body = io.NopCloser(bytes.NewReader(body))
@@ -132,6 +133,9 @@ func (w *world) judgeModel(p *process, r *http.Request) {
 	}
 	w.azure.View(func(v *azsim.View) {
 		set, ok := v.Get(string(w.pool)).(*armcompute.VirtualMachineScaleSet)
+		if match := r.Header.Get("If-Match"); ok && match != "" && set.Etag != nil && match != *set.Etag {
+			return // refused, since others were quicker
+		}
 		if ok && set.SKU != nil && set.SKU.Capacity != nil && *set.SKU.Capacity > *patch.SKU.Capacity {
 			w.broken("%s lowers the pool's capacity from %d to %d", p.name, *set.SKU.Capacity, *patch.SKU.Capacity)
 		}

@@ -4,7 +4,6 @@ import (
 	"flag"
 	"os"
 	"path/filepath"
-	"slices"
 	"strings"
 	"testing"
 
@@ -20,13 +19,6 @@ const (
 	kept   = "../testdata/kept"
 )
 
-// parked are scenarios that show a defect which is not mended yet.
-func parked() []string {
-	return []string{
-		"autoscaler-races-capacity", // our capacity may be lower than what the autoscaler set meanwhile
-	}
-}
-
 func TestGolden(t *testing.T) { playAll(t, golden) }
 
 func TestKept(t *testing.T) { playAll(t, kept) }
@@ -40,9 +32,6 @@ func playAll(t *testing.T, dir string) {
 	for _, file := range files {
 		name := strings.TrimSuffix(filepath.Base(file), ".txt")
 		t.Run(name, func(t *testing.T) {
-			if slices.Contains(parked(), name) {
-				t.Skip("PARKED: this shows a defect that is not mended yet")
-			}
 			t.Parallel()
 			playFile(t, file)
 		})
@@ -101,11 +90,6 @@ func TestNothingStrays(t *testing.T) {
 			if _, err := os.Stat(strings.TrimSuffix(out, ".out") + ".txt"); err != nil {
 				t.Errorf("%s: %v", out, err)
 			}
-		}
-	}
-	for _, name := range parked() {
-		if _, err := os.Stat(filepath.Join(golden, name+".txt")); err != nil {
-			t.Errorf("%s is parked: %v", name, err)
 		}
 	}
 }
