@@ -17,6 +17,7 @@ GOLANGCI := $(ORTET_CACHE)/tools/golangci-lint-$(GOLANGCI_VERSION)/golangci-lint
 # own run a few at a time.
 TESTFLAGS ?= -timeout 20m
 SEEDS ?= 1000
+FROM ?= 1
 BENCH ?=
 FUZZTIME ?= 10s
 
@@ -35,8 +36,8 @@ test: lint build controlplane helm ## all that needs no root
 fuzz: ## every fuzzer for FUZZTIME, one after the other
 	hack/fuzz.sh $(FUZZTIME:s=)
 
-simulate: ## play SEEDS=N captures that go wrong, in virtual time
-	go test -count=1 -v -timeout 0 -run '^TestSimulate$$' ./test/scenario/play -args -seeds=$(SEEDS)
+simulate: ## play captures that go wrong, in virtual time: SEEDS=N of them, FROM=M on
+	go test -count=1 -v -timeout 0 -run '^TestSimulate$$' ./test/scenario/play -args -seeds=$(SEEDS) -from=$(FROM)
 
 lab: build controlplane helm image ## the same on real machines; root on Debian
 	hack/lab/run.sh

@@ -17,10 +17,10 @@ import (
 	"github.com/ortet/ortet/test/scenario"
 )
 
-// nodeOf names the node of the n-th instance as Azure does, whether or not it
-// is still there.
+// nodeOf names the node of the n-th instance as its kubelet does, by the host
+// name in lower case, whether or not it is still there.
 func (w *world) nodeOf(n int) string {
-	return fmt.Sprintf("%s%06s", poolName, strings.ToUpper(strconv.FormatInt(int64(n), 36)))
+	return fmt.Sprintf("%s%06s", poolName, strconv.FormatInt(int64(n), 36))
 }
 
 // others does what an event has others do just before a request is served; it

@@ -1,9 +1,11 @@
 package play_test
 
 import (
+	"context"
 	"flag"
 	"fmt"
 	"os"
+	"os/signal"
 	"runtime"
 	"runtime/debug"
 	"strings"
@@ -19,17 +21,15 @@ import (
 )
 
 var (
-	seeds = flag.Uint64("seeds", 0, "play so many seeds; 0: a fixed set, and -fresh ones")
+	seeds = flag.Uint64("seeds", 0, "play so many seeds; 0: a fixed set")
 	from  = flag.Uint64("from", 1, "the first of the seeds")
 	fails = flag.Int("failures", 1, "stop after so many seeds that fail")
-	fresh = flag.Uint64("fresh", 0, "beside the fixed seeds, play so many that nobody has played")
 	same  = flag.Uint64("same", 25, "play so many seeds three times, and compare")
 	pace  = flag.Uint64("pace", 0, "measure so many captures")
 	show  = flag.String("show", "", "play the scenario in this file, or of this seed (seed:4711), and print its trace")
 )
 
-// What is played where no number is given: the same seeds every time. Seeds that
-// nobody has played are asked for by -fresh.
+// What is played where no number is given: the same seeds every time.
 const fixedSeeds = 600
 
 func TestMain(m *testing.M) {
@@ -45,8 +45,11 @@ func played(t *testing.T, s scenario.Scenario) (r play.Result) {
 	return r
 }
 
+// told is how often a long simulation says how far it is.
+const told = 30 * time.Second
+
 // simulate plays seeds on all cores and gives what came of them; it ends at
-// as many as -failures whose invariants are broken.
+// as many as -failures whose invariants are broken, and at Ctrl-C.
 func simulate(t *testing.T, first, count uint64) (stats play.Stats, done uint64, failed []uint64) {
 	t.Helper()
 	var (
@@ -55,6 +58,24 @@ func simulate(t *testing.T, first, count uint64) (stats play.Stats, done uint64,
 	)
 	next.Store(first)
 	workers := runtime.GOMAXPROCS(0)
+	interrupted, unhook := signal.NotifyContext(context.Background(), os.Interrupt)
+	defer unhook()
+	ticker := time.NewTicker(told)
+	defer ticker.Stop()
+	over := make(chan struct{})
+	defer close(over)
+	go func() {
+		for {
+			select {
+			case <-over:
+				return
+			case <-ticker.C:
+				mu.Lock()
+				fmt.Printf("  %d of %d seeds, %d with violations\n", done, count, len(failed))
+				mu.Unlock()
+			}
+		}
+	}()
 	t.Run("seeds", func(t *testing.T) {
 		for i := range workers {
 			t.Run(fmt.Sprint(i), func(t *testing.T) {
@@ -62,7 +83,7 @@ func simulate(t *testing.T, first, count uint64) (stats play.Stats, done uint64,
 				for {
 					seed := next.Add(1) - 1
 					mu.Lock()
-					stop := len(failed) >= *fails
+					stop := len(failed) >= *fails || interrupted.Err() != nil
 					mu.Unlock()
 					if stop || seed-first >= count {
 						return
@@ -83,8 +104,8 @@ func simulate(t *testing.T, first, count uint64) (stats play.Stats, done uint64,
 }
 
 // report prints the figures, by lines that a person reads.
-func report(what string, first, count, done uint64, stats play.Stats, failed []uint64, took, cpu time.Duration) {
-	fmt.Printf("%s: %d of the seeds %d to %d on %d cores\n", what, done, first, first+count-1, runtime.GOMAXPROCS(0))
+func report(first, count, done uint64, stats play.Stats, failed []uint64, took, cpu time.Duration) {
+	fmt.Printf("simulate: %d of the seeds %d to %d on %d cores\n", done, first, first+count-1, runtime.GOMAXPROCS(0))
 	fmt.Printf("  %.1f seeds a second, %.1f captures a second of CPU\n", float64(done)/took.Seconds(), float64(stats.Captures)/cpu.Seconds())
 	fmt.Printf("  %d faults injected, %d crashes, %d changes by others\n", stats.Faults, stats.Deaths, stats.World)
 	fmt.Printf("  %d processes, %d captures done, %d given back, %d refused, %d left to a person\n",
@@ -102,27 +123,19 @@ func cpuTime() time.Duration {
 // TestSimulate plays seeds; a failing one is printed, shrunk, as a scenario that
 // can be kept.
 func TestSimulate(t *testing.T) {
-	type stretch struct {
-		name         string
-		first, count uint64
-	}
-	stretches := []stretch{{"fixed", 1, fixedSeeds}}
-	if *fresh > 0 {
-		stretches = append(stretches, stretch{"fresh", uint64(time.Now().UnixNano()), *fresh})
-	}
+	first, count := *from, *seeds
 	switch {
-	case *seeds > 0:
-		stretches = []stretch{{"simulate", *from, *seeds}}
+	case count > 0:
 	case testing.Short():
-		stretches = []stretch{{"fixed", 1, fixedSeeds / 10}}
+		first, count = 1, fixedSeeds/10
+	default:
+		first, count = 1, fixedSeeds
 	}
-	for _, s := range stretches {
-		began, used := time.Now(), cpuTime()
-		stats, done, failed := simulate(t, s.first, s.count)
-		report(s.name, s.first, s.count, done, stats, failed, time.Since(began), cpuTime()-used)
-		for _, seed := range failed {
-			explain(t, seed)
-		}
+	began, used := time.Now(), cpuTime()
+	stats, done, failed := simulate(t, first, count)
+	report(first, count, done, stats, failed, time.Since(began), cpuTime()-used)
+	for _, seed := range failed {
+		explain(t, seed)
 	}
 }
 
@@ -134,7 +147,7 @@ func explain(t *testing.T, seed uint64) {
 		t.Errorf("seed %d breaks an invariant at one playing and not at the next: it is not deterministic", seed)
 		return
 	}
-	t.Errorf("seed %d:\n  %s", seed, strings.Join(r.Violations, "\n  "))
+	t.Errorf("seed %d (make simulate SEEDS=1 FROM=%d):\n  %s", seed, seed, strings.Join(r.Violations, "\n  "))
 	small := shrunk(t, r.Listed)
 	again := played(t, small)
 	t.Errorf("shrunk to %d happenings:\n\n%s\n%s\nkeep it in testdata/kept as a regression test", len(small.Events), small, strings.Join(again.Violations, "\n"))

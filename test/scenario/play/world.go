@@ -202,6 +202,7 @@ func (w *world) setUp() error {
 		if err := w.setUpGallery(versions, settle); err != nil {
 			return err
 		}
+		w.begin = time.Now()
 	}
 	// Instances of older versions first, then the rest of the model's.
 	var steps []setStep
@@ -278,6 +279,7 @@ func (w *world) setUpGallery(versions []fleet.ResourceID, settle func(method str
 		}})
 	}
 	for _, p := range puts {
+		time.Sleep(time.Second) // no two versions are published in the same one
 		if err := settle(http.MethodPut, p.id, p.version, p.body); err != nil {
 			return err
 		}
@@ -307,7 +309,7 @@ func (w *world) setBody(image fleet.ResourceID, capacity int) object {
 	before := ""
 	for _, e := range p.Extensions {
 		properties := object{"publisher": kinds[e][0], "type": kinds[e][1], "typeHandlerVersion": "1.0", "settings": object{}}
-		if before != "" && e == "cse" {
+		if before != "" {
 			properties["provisionAfterExtensions"] = []string{names[before]}
 		}
 		extensions = append(extensions, object{"name": names[e], "properties": properties})
