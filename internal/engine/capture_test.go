@@ -171,6 +171,15 @@ func TestCapture(t *testing.T) {
 		if own != 0 {
 			t.Errorf("%s of waits of our own", own)
 		}
+		rec, err := w.journals.Load(ctx, string(result.Pool))
+		if err != nil || len(rec.Intents) == 0 {
+			t.Fatalf("the journal has %d intents: %v", len(rec.Intents), err)
+		}
+		for key, intent := range rec.Intents {
+			if intent.Token != "" {
+				t.Errorf("the token of %s, which is done, is still in the journal", key)
+			}
+		}
 		v := w.versions[low(result.Version)]
 		if v.Tags[fleet.TagBuiltFrom] != donorName || v.Tags[fleet.TagGeneralized] != result.Capture || v.Tags[fleet.TagCustomData] != sha(noop) || v.Replicas != 0 {
 			t.Errorf("the version's tags are %v", v.Tags)

@@ -22,6 +22,14 @@ type check func(ctx context.Context) (bool, error)
 // for, an answer of success without effect is not believed, and neither is a
 // failure with one. key names the intent in the journal.
 func (t *task) change(ctx context.Context, key string, c fleet.Change, done check) error {
+	err := t.makeTrue(ctx, key, c, done)
+	if err == nil {
+		t.r.spend(key)
+	}
+	return err
+}
+
+func (t *task) makeTrue(ctx context.Context, key string, c fleet.Change, done check) error {
 	var last error
 	spent := "" // the token that has been waited for
 	for tries, pause := 0, 0; ; {
@@ -176,6 +184,20 @@ func (r *run) token(key string, c fleet.Change) string {
 		return intent.Token
 	}
 	return ""
+}
+
+// spend has the next write leave out the token of a change that was seen done:
+// nobody will ask after its operation again, and a token is a kilobyte and a half
+// in each write of all that follow.
+func (r *run) spend(key string) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if token := r.record.Intents[key].Token; token != "" {
+		if r.spent == nil {
+			r.spent = map[string]string{}
+		}
+		r.spent[key] = token
+	}
 }
 
 // intended reports whether a change was ever about to be begun under the key.

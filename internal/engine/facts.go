@@ -169,10 +169,18 @@ func (r *run) write(change func(rec *journal.Record, f *facts)) error {
 	defer func() { <-r.writing }()
 	r.mu.Lock()
 	rec, f := r.record, r.facts
+	spent := r.spent
+	r.spent = nil
 	r.mu.Unlock()
 	rec.Intents, rec.Undo = maps.Clone(rec.Intents), slices.Clone(rec.Undo)
 	if rec.Intents == nil {
 		rec.Intents = map[string]journal.Intent{}
+	}
+	for key, token := range spent {
+		if intent := rec.Intents[key]; intent.Token == token {
+			intent.Token = ""
+			rec.Intents[key] = intent
+		}
 	}
 	change(&rec, &f)
 	f.Writer, f.Seq = r.holder, f.Seq+1

@@ -50,6 +50,9 @@ type run struct {
 	interrupted bool
 	// swept is true once the end has tried to take away what is left; under mu.
 	swept bool
+	// spent has the tokens of changes that were seen done, by their keys: the next
+	// write leaves them out; under mu.
+	spent map[string]string
 	// What is told at the end; under mu.
 	notes, pruned, kept []string
 }

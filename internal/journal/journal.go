@@ -37,7 +37,8 @@ type Record struct {
 	Ended *End `json:"ended,omitempty"`
 }
 
-// An Intent is recorded before a change is begun; its token straight after.
+// An Intent is recorded before a change is begun; its token straight after. A
+// later write may leave the token out once the change was seen done.
 type Intent struct {
 	Verb   string    `json:"verb"`
 	Target string    `json:"target"`
