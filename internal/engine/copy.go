@@ -270,10 +270,32 @@ func deletePod(ctx context.Context, t *task) error {
 	if _, ours := t.r.undo(undoJob); !ours {
 		return needless("there is none")
 	}
-	if err := do(ctx, t, func(ctx context.Context) error { return t.r.e.cluster.DeleteJob(ctx, t.r.get().Names.Job) }); err != nil {
+	if err := t.letPodGo(ctx); err != nil {
 		return err
 	}
 	t.r.drop(undoJob)
+	return nil
+}
+
+// letPodGo deletes the pod. One that is deleted, and whose node does not answer, is
+// left to that: its kubelet ends it when it is back, and Kubernetes when the node
+// is deleted. Nobody can do more, and the disk is detached all the same.
+func (t *task) letPodGo(ctx context.Context) error {
+	r := t.r
+	err := deletePodNow(ctx, t)
+	if !fleet.Is(err, fleet.KindTimedOut) {
+		return err
+	}
+	f := r.get()
+	look, cancel := context.WithTimeout(r.care, lookFor)
+	defer cancel()
+	node, readErr := r.e.cluster.Node(look, f.Bench.Node)
+	if readErr == nil && node.Ready || ignoreMissing(readErr) != nil {
+		return err
+	}
+	left := fmt.Sprintf("pod %s is deleted, and ends when node %s, which does not answer, is back or deleted", f.Names.Job, f.Bench.Node)
+	t.progress(-1, "%s", left)
+	r.note("%s", left)
 	return nil
 }
 

@@ -238,6 +238,14 @@ func (r *run) openRollback(step plan.Step, q RollbackRequest, id fleet.ResourceI
 		}
 		wanted := rec.Kind == plan.KindRollback && r.facts.Return != nil && r.facts.Undoing == "" &&
 			(q.To == "" || q.To == Previous || q.To == r.facts.Return.To.Name())
+		if to := r.facts.Return; wanted && r.facts.ModelChanged {
+			// Somebody may have deleted it since the model uses it.
+			_, there, err := r.task(step).heldVersion(r.work, to.To)
+			if err != nil {
+				return false, r.unbegun(plan.StepJournal, err)
+			}
+			wanted = there
+		}
 		if wanted {
 			r.note("finished what was begun at %s as %s", rec.Begun.UTC().Format(time.RFC3339), rec.Capture)
 			c.pool = fleet.Pool{ID: r.facts.Pool, Name: r.facts.Pool.Name()}

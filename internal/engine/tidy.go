@@ -146,7 +146,7 @@ func (r *run) unfinished() []string {
 var spent = []string{undoJob, undoAttach, undoReboots, undoWorkDisk, undoGeneralized, undoSnapshot}
 
 func deletePodAndForget(ctx context.Context, t *task) error {
-	if err := deletePodNow(ctx, t); err != nil {
+	if err := t.letPodGo(ctx); err != nil {
 		return err
 	}
 	return t.r.write(func(rec *journal.Record, f *facts) {

@@ -105,7 +105,13 @@ func (w *world) judgeRequest(p *process, r *http.Request) {
 	id := fleet.ResourceID(r.URL.Path)
 	switch {
 	case r.Method == http.MethodDelete && strings.Contains(low(id), "/versions/"):
-		if by := w.references(id); by != "" {
+		w.mu.Lock()
+		theirs := w.othersGone[low(id)]
+		w.mu.Unlock()
+		// One that others deleted under the model, and whose making anew failed, has
+		// to go before it can be made once more.
+		anew := theirs && w.stateOf(id) == plan.Failed
+		if by := w.references(id); by != "" && !anew {
 			w.broken("%s deletes image version %s, which %s refers to", p.name, id.Name(), by)
 		}
 	case r.Method == http.MethodPatch && id.Equal(w.pool):
