@@ -1,0 +1,16 @@
+// Package verdict knows why nodes do not come up: it judges what was seen of a
+// boot (Facts) and gives a reason, who can mend it, whether to try again, what
+// to do, and the lines that show it. It is pure: it reads no files, runs
+// nothing, and knows no clock; the agent (internal/node/bootstrap) gathers the
+// facts, and the operator's side explains reasons with the same catalogue.
+//
+// Reasons are names that do not change their meaning (docs/reasons.md, which is
+// made from the catalogue and tested against it). A label is given only on
+// evidence: lines or codes that cannot mean something else. Where there are
+// only signs of failure the reason is Unknown, with the raw lines, since a wrong
+// label costs more than none: AKS once counted 211 "network timeouts" that were
+// a missing binary (Azure/AgentBaker#7907).
+//
+// The most specific evidence wins, and the earliest in the boot among equals:
+// a missing containerd makes kubeadm's preflight fail too, and is the reason.
+package verdict

@@ -1,0 +1,102 @@
+package verdict
+
+// Facts are what was seen of one boot of one node, when it was over or at the
+// deadline. All text is as it was read, cut to bounds, and not redacted yet:
+// Judge redacts what it quotes.
+type Facts struct {
+	// Sentinel says that the bootstrap provider said it succeeded.
+	Sentinel bool
+	// Deadline says that the time was up before the boot came to an end.
+	Deadline bool
+	// Windows says that the node runs it; its stages are others.
+	Windows bool
+	// CloudInit is nil where cloud-init left no trace.
+	CloudInit *CloudInit
+	// Provision is AKS's provision.json, nil where there is none.
+	Provision *Provision
+	// Units are those that failed, and those that were asked about.
+	Units []Unit
+	// Kubelet says how its health was last.
+	Kubelet Kubelet
+	// Logs are the ends of what was written, by where it comes from:
+	// "/var/log/cloud-init-output.log", "journal kubelet.service", "journal
+	// containerd.service", "journal kernel".
+	Logs []Log
+}
+
+// A Log is the end of one log.
+type Log struct {
+	Source string
+	Lines  []string
+	Cut    bool // there was more before
+}
+
+// CloudInit is what its status.json and result.json say. Stages that have not
+// begun are left out.
+type CloudInit struct {
+	Stages []Stage // in the order in which they run
+	// Done says that result.json is there: all stages are over.
+	Done bool
+	// Datasource is the one that it found, "" for none.
+	Datasource string
+	// Unreadable says why its files could not be read, "" where they could.
+	Unreadable string
+}
+
+// Stage is one of cloud-init's: "init-local", "init", "modules-config",
+// "modules-final".
+type Stage struct {
+	Name string
+	// Begin and End are milliseconds after the kernel's start; End is 0 while it
+	// runs.
+	Begin, End int64
+	Errors     []string
+	// Recoverable are those that it goes on after, by level ("WARNING", "ERROR",
+	// "DEPRECATED"); since cloud-init 23.4.
+	Recoverable map[string][]string
+}
+
+// Provision is AKS's provision.json; its values are texts, some of numbers.
+type Provision struct {
+	ExitCode                string
+	Output, Error           string
+	ExecDuration            string // seconds
+	KernelStartTime         string
+	CloudInitLocalStartTime string
+	CloudInitStartTime      string
+	CloudFinalStartTime     string
+	NetworkdStartTime       string
+	CSEStartTime            string
+	GuestAgentStartTime     string
+	KubeletStartTime        string // of BootDatapoints
+	SystemdSummary          string
+}
+
+// Unit is a systemd unit, or a Windows service.
+type Unit struct {
+	Name       string
+	Asked      bool   // by the operator, to be waited for
+	Active     string // systemd's ActiveState
+	Sub        string // SubState, as "auto-restart"
+	Result     string // as "exit-code", "timeout", "oom-kill"
+	ExitCode   int    // ExecMainStatus
+	Restarts   int    // NRestarts
+	LoadError  string // as "org.freedesktop.systemd1.NoSuchUnit"
+	Missing    bool   // there is no such unit
+	Conditions bool   // it was skipped for an unmet condition
+}
+
+// Kubelet is its health as seen on its own port.
+type Kubelet struct {
+	// Wanted says that this node is to run one.
+	Wanted bool
+	// Healthy says that /healthz answered 200 last.
+	Healthy bool
+	// EverHealthy says that it did at any time.
+	EverHealthy bool
+	// Last is what was met where it is not healthy, as "connection refused".
+	Last string
+	// Registered says that its log or its API said that the node is known to the
+	// API server.
+	Registered bool
+}
