@@ -233,7 +233,11 @@ func (w *watcher) bench(ctx context.Context, wanted string, candidates []fleet.N
 	for _, i := range siblings {
 		known[strings.ToLower(string(i.ID))] = i
 	}
+	// Azure lists all sizes of a region at once, megabytes: each is asked for once.
 	sizes := map[string]fleet.SizeInfo{}
+	if w.o.Size != nil {
+		sizes[first(w.o.Instance.Size, w.o.Pool.Size)] = *w.o.Size
+	}
 	asked := 0
 	for _, n := range candidates {
 		id, err := fleet.ParseProviderID(n.ProviderID)

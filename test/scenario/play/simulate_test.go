@@ -35,6 +35,10 @@ const fixedSeeds = 600
 func TestMain(m *testing.M) {
 	// Worlds come and go: collecting them less often is a quarter of the time.
 	debug.SetGCPercent(400)
+	flag.Parse()
+	if flag.Lookup("test.memprofile").Value.String() == "" {
+		runtime.MemProfileRate = 0 // what nobody asks for
+	}
 	os.Exit(m.Run())
 }
 

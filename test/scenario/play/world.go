@@ -10,6 +10,7 @@ import (
 	"io"
 	"net/http"
 	"slices"
+	"strconv"
 	"strings"
 	"sync"
 	"testing/synctest"
@@ -81,13 +82,23 @@ type outage struct {
 	status int // 0: connections are refused
 }
 
-// hash gives a number that the seed and the words alone decide.
+// hash gives a number that the seed and the words alone decide. It is asked of
+// each request twice.
 func (w *world) hash(words ...any) uint64 {
-	h := fnv.New64a()
-	fmt.Fprint(h, w.story.Seed)
+	text := strconv.AppendUint(make([]byte, 0, 256), w.story.Seed, 10)
 	for _, word := range words {
-		fmt.Fprintf(h, "\x00%v", word)
+		text = append(text, 0)
+		switch word := word.(type) {
+		case string:
+			text = append(text, word...)
+		case time.Duration:
+			text = append(text, word.String()...)
+		default:
+			text = fmt.Append(text, word)
+		}
 	}
+	h := fnv.New64a()
+	_, _ = h.Write(text) // never fails
 	// fnv's low bits are good; mix the high ones into them.
 	v := h.Sum64()
 	v ^= v >> 32
