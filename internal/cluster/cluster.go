@@ -122,6 +122,10 @@ type Jobs interface {
 	// no error. On a node that does not answer it goes on until ctx ends, so
 	// give it a deadline: then it is fleet.KindTimedOut.
 	DeleteJob(ctx context.Context, name string) error
+	// ForceDeleteJob removes the pod without its kubelet. What the pod does may go
+	// on: only for a node whose machine is known to be off. A missing one is no
+	// error.
+	ForceDeleteJob(ctx context.Context, name string) error
 }
 
 // Vault keeps what cannot be read back from Azure, in Secrets of Ortet's

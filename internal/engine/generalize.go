@@ -48,10 +48,6 @@ func generalize(ctx context.Context, t *task) error {
 	}
 }
 
-func deletePodNow(ctx context.Context, t *task) error {
-	return do(ctx, t, func(ctx context.Context) error { return t.r.e.cluster.DeleteJob(ctx, t.r.get().Names.Job) })
-}
-
 // A lostJobError is a pod that ended without a report.
 type lostJobError struct{ why string }
 
@@ -86,6 +82,7 @@ func (t *task) runJob(ctx context.Context) (wire.GeneralizeReport, error) {
 		}
 	}
 	said, begun := "", r.e.now()
+	bench := silence{looked: begun}
 	for {
 		s, err := t.job(ctx, job.Name)
 		if err != nil {
@@ -105,6 +102,9 @@ func (t *task) runJob(ctx context.Context) (wire.GeneralizeReport, error) {
 		if text := first(s.Why, progress, "the pod is starting on "+f.Bench.Node); text != said {
 			t.progress(-1, "%s", text)
 			said = text
+		}
+		if err := t.awaitBench(ctx, &bench); err != nil {
+			return wire.GeneralizeReport{}, err
 		}
 		if err := t.wait(ctx, lookAfter(r.e.now().Sub(begun)), forWorld); err != nil {
 			return wire.GeneralizeReport{}, t.timedOut(ctx, "generalize", "pod "+job.Name, errors.New(first(said, "it does not end")))

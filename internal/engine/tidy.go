@@ -18,26 +18,28 @@ type putter struct {
 	title    string
 	deadline time.Duration
 	act      act
-	// byHand says what a person can do where it fails.
-	byHand func(f facts) string
+	// byHand says what a person can do where it fails; pods are in the namespace.
+	byHand func(f facts, namespace string) string
 }
 
 // putters, in the order in which they are carried out. The pod goes before its
 // disk, so that nothing writes to a disk that is torn away, but the disk goes
 // even where the pod does not: a workbench must not reboot beside it.
 func putters() []putter {
-	az := func(what string, id func(f facts) fleet.ResourceID) func(f facts) string {
-		return func(f facts) string { return "az " + what + " delete --ids " + string(id(f)) }
+	az := func(what string, id func(f facts) fleet.ResourceID) func(facts, string) string {
+		return func(f facts, _ string) string { return "az " + what + " delete --ids " + string(id(f)) }
 	}
 	return []putter{
 		{undoJob, plan.StepGeneralize, "Remove the pod from the workbench", 90 * time.Second, deletePodAndForget,
-			func(f facts) string { return "kubectl delete pod " + f.Names.Job }},
+			func(f facts, namespace string) string {
+				return fmt.Sprintf("see kubectl describe pod -n %s %s; once node %s is known to be off: kubectl delete pod -n %s %s --force --grace-period=0", namespace, f.Names.Job, f.Bench.Node, namespace, f.Names.Job)
+			}},
 		{undoAttach, plan.StepAttach, "Detach the copy from the workbench", 20 * time.Minute, detach,
-			func(f facts) string {
+			func(f facts, _ string) string {
 				return fmt.Sprintf("detach %s from %s before it reboots: az vmss disk detach", f.Names.WorkDisk, f.Bench.Instance)
 			}},
 		{undoReboots, plan.StepHoldReboots, "Let kured reboot again", 5 * time.Minute, releaseReboots,
-			func(facts) string { return "kured's lock is held until it runs out" }},
+			func(facts, string) string { return "kured's lock is held until it runs out" }},
 		{undoWorkDisk, plan.StepWorkDisk, "Delete the copy of the disk", 15 * time.Minute, deleteWorkDisk,
 			az("disk", func(f facts) fleet.ResourceID { return f.Names.WorkDisk })},
 		{undoVersion, plan.StepVersion, "Delete the half-made version", 30 * time.Minute, deleteHalfMade,
@@ -47,7 +49,9 @@ func putters() []putter {
 		{undoSnapshot, plan.StepSnapshot, "Delete the snapshot of the donor's disk", 15 * time.Minute, deleteDonorSnapshot,
 			az("snapshot", func(f facts) fleet.ResourceID { return f.Names.Snapshot })},
 		{undoModel, plan.StepModel, "Make sure that the model is as it was", 30 * time.Minute, unpoint,
-			func(f facts) string { return "set the image of " + string(f.Pool) + " to " + imageName(f.Before) }},
+			func(f facts, _ string) string {
+				return "set the image of " + string(f.Pool) + " to " + imageName(f.Before)
+			}},
 	}
 }
 
@@ -59,7 +63,7 @@ func (r *run) tidy(ctx context.Context, names ...string) (left []string) {
 			continue
 		}
 		if err := r.putBack(ctx, p); err != nil {
-			left = append(left, fmt.Sprintf("%s failed (%v): %s", p.title, err, p.byHand(r.get())))
+			left = append(left, fmt.Sprintf("%s failed (%v): %s", p.title, err, p.byHand(r.get(), r.e.config.Namespace)))
 		}
 	}
 	return left

@@ -260,6 +260,10 @@ func (p clusterProc) DeleteJob(ctx context.Context, name string) error {
 	return p.act(ctx, "delete job", func() error { delete(p.w.pods, name); return nil })
 }
 
+func (p clusterProc) ForceDeleteJob(ctx context.Context, name string) error {
+	return p.DeleteJob(ctx, name)
+}
+
 func (p clusterProc) Keep(ctx context.Context, item cluster.Kept) error {
 	return p.act(ctx, "keep "+item.Kind, func() error {
 		if key := item.Kind + "/" + item.SHA256; p.w.vault[key] == "" {

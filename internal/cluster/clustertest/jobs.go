@@ -124,6 +124,29 @@ func jobStuck(w *world) {
 	w.must(w.under.DeleteJob(w.ctx, job.Name), "deletion once the node is back")
 }
 
+// jobForced has nobody to end the pod: it goes all the same, also after it was asked
+// to go in order.
+func jobForced(w *world) {
+	w.must(w.under.ForceDeleteJob(w.ctx, w.job("").Name), "delete by force what is not there")
+	node := w.cordoned()
+	job := w.job(node)
+	for _, asked := range []bool{false, true} {
+		w.must(w.under.StartJob(w.ctx, job), "start")
+		w.reportPod(job.Name, corev1.PodStatus{Phase: corev1.PodRunning, ContainerStatuses: []corev1.ContainerStatus{{
+			Name: "work", State: corev1.ContainerState{Running: &corev1.ContainerStateRunning{}},
+		}}})
+		if asked {
+			ctx, cancel := context.WithTimeout(w.ctx, time.Second)
+			w.wantKind(w.under.DeleteJob(ctx, job.Name), fleet.KindTimedOut, "deletion on a silent node")
+			cancel()
+		}
+		w.must(w.under.ForceDeleteJob(w.ctx, job.Name), "delete by force")
+		if got := w.podsOn(node); got != "" {
+			w.Errorf("pods after the deletion by force: %q", got)
+		}
+	}
+}
+
 func jobLost(w *world) {
 	node := w.cordoned()
 	w.kubelet(node)
@@ -146,6 +169,7 @@ func jobForeign(w *world) {
 	w.pod(w.setup.Namespace, node, job.Name, metav1.OwnerReference{}, nil)
 	w.wantKind(w.under.StartJob(w.ctx, job), fleet.KindInvalid, "start")
 	w.wantKind(w.under.DeleteJob(w.ctx, job.Name), fleet.KindInvalid, "delete")
+	w.wantKind(w.under.ForceDeleteJob(w.ctx, job.Name), fleet.KindInvalid, "delete by force")
 	if got := w.podsOn(node); got != job.Name {
 		w.Errorf("pods: %q", got)
 	}

@@ -130,6 +130,7 @@ func Run(t *testing.T, setup Setup) {
 		{"Jobs/Life", jobLife},
 		{"Jobs/Output", jobOutput},
 		{"Jobs/Stuck", jobStuck},
+		{"Jobs/Forced", jobForced},
 		{"Jobs/Lost", jobLost},
 		{"Jobs/Foreign", jobForeign},
 		{"Machines/Unknown", machineUnknown},

@@ -88,6 +88,7 @@ func FuzzAnswer(f *testing.F) {
 			return err
 		},
 		func(ctx context.Context, _ *testing.T, c *Cluster) error { return c.DeleteJob(ctx, "j") },
+		func(ctx context.Context, _ *testing.T, c *Cluster) error { return c.ForceDeleteJob(ctx, "j") },
 		func(ctx context.Context, _ *testing.T, c *Cluster) error {
 			_, err := c.Hold(ctx, fuzzPool, "me", time.Minute)
 			return err

@@ -213,6 +213,16 @@ func (c *Cluster) output(ctx context.Context, name string) (output []byte, err e
 // force, since its command may still hold the disk. That it is not there has to be
 // said twice.
 func (c *Cluster) DeleteJob(ctx context.Context, name string) error {
+	return c.deleteJob(ctx, name, nil)
+}
+
+// ForceDeleteJob takes the pod away as kubectl delete --force --grace-period=0 does.
+func (c *Cluster) ForceDeleteJob(ctx context.Context, name string) error {
+	return c.deleteJob(ctx, name, ptr(int64(0)))
+}
+
+// deleteJob deletes the pod with a grace period, or its own where that is nil.
+func (c *Cluster) deleteJob(ctx context.Context, name string, grace *int64) error {
 	a := c.onPod("delete job", "delete", "", name)
 	pod, err := c.client.CoreV1().Pods(c.namespace).Get(ctx, name, metav1.GetOptions{})
 	if apierrors.IsNotFound(err) && pause(ctx, lookAgain) == nil {
@@ -229,10 +239,12 @@ func (c *Cluster) DeleteJob(ctx context.Context, name string) error {
 	}
 	uid := pod.UID
 	for {
-		if pod.DeletionTimestamp == nil {
+		if pod.DeletionTimestamp == nil || grace != nil {
 			// Another pod may bear the name by now, which the next look tells from one
 			// that only changed meanwhile.
-			err = c.client.CoreV1().Pods(c.namespace).Delete(ctx, name, metav1.DeleteOptions{Preconditions: &metav1.Preconditions{UID: &uid}})
+			err = c.client.CoreV1().Pods(c.namespace).Delete(ctx, name, metav1.DeleteOptions{
+				GracePeriodSeconds: grace, Preconditions: &metav1.Preconditions{UID: &uid},
+			})
 			if err != nil && !apierrors.IsNotFound(err) && !apierrors.IsConflict(err) {
 				return a.fail(ctx, err)
 			}
