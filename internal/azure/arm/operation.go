@@ -429,10 +429,20 @@ func sameSource(have, want fleet.ResourceID) error {
 	return fmt.Errorf("one of that name exists, made from %s instead of %s", have, want)
 }
 
-// gone makes a deletion repeatable: what is not there need not be deleted.
+// gone makes a deletion repeatable: what is not there need not be deleted. That is
+// so where the code says that the target, or what it lies in, is missing. Azure also
+// says 404 where something else is: GalleryImageNotFound for an extension of a model
+// whose image was deleted.
 func gone(tok fleet.Token, err error) (fleet.Token, error) {
-	if fleet.Is(err, fleet.KindNotFound) {
+	var e *fleet.Error
+	if !fleet.Is(err, fleet.KindNotFound) || !errors.As(err, &e) {
+		return tok, err
+	}
+	switch strings.ToLower(e.Code) {
+	case "", "notfound", "resourcenotfound", "parentresourcenotfound", "resourcegroupnotfound":
 		return "", nil
 	}
-	return tok, err
+	other := *e
+	other.Kind = fleet.KindInvalid
+	return tok, &other
 }

@@ -125,7 +125,7 @@ func TestBegin(t *testing.T) {
 	})
 	t.Run("deletion of what is not there", func(t *testing.T) {
 		for _, ch := range []fleet.Change{fleet.DeleteSnapshot{ID: snapshot}, fleet.DeleteDisk{ID: disk}, fleet.DeleteVersion{ID: version}, fleet.DeleteExtension{Pool: pool, Name: "x"}} {
-			for _, a := range []answer{{status: 204}, refusal(404, "ResourceNotFound", "no")} {
+			for _, a := range []answer{{status: 204}, refusal(404, "ResourceNotFound", "no"), refusal(404, "ParentResourceNotFound", "no"), refusal(404, "NotFound", "no")} {
 				c, _ := newCloud(t, a)
 				if tok, err := c.Begin(t.Context(), ch); tok != "" || err != nil {
 					t.Errorf("%s: %q, %v", ch.Verb(), tok, err)
@@ -292,4 +292,13 @@ func FuzzOperationStatus(f *testing.F) {
 			t.Errorf("%d %q is taken for a success", code, body)
 		}
 	})
+}
+
+// A 404 may be of something else than what is to be deleted.
+func TestDeletionOfWhatNeedsWhatIsMissing(t *testing.T) {
+	c, _ := newCloud(t, refusal(404, "GalleryImageNotFound", "The gallery image /x/versions/1.0.0 is not available."))
+	_, err := c.Begin(t.Context(), fleet.DeleteExtension{Pool: pool, Name: "vmssCSE"})
+	if !fleet.Is(err, fleet.KindInvalid) || !strings.Contains(err.Error(), "GalleryImageNotFound") {
+		t.Errorf("%v", err)
+	}
 }
