@@ -431,10 +431,10 @@ func (w *world) kubeIsDown() bool {
 
 // excused reports whether what was asked cannot come to an end by others'
 // doing: they stopped or deleted the donor.
-func (w *world) excused(_ scenario.Ask) bool {
+func (w *world) excused(ask scenario.Ask) bool {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	return len(w.touched) > 0
+	return ask.Verb == scenario.Capture && w.touched[w.nodeOf(ask.Node)]
 }
 
 // checkOver looks when all is over, and all that went on has ended.
