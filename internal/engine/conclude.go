@@ -2,6 +2,7 @@ package engine
 
 import (
 	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"strings"
@@ -110,8 +111,8 @@ func (r *run) conclude(out outcome) error {
 		return refused
 	case out.lost != nil:
 		out.left = append([]string{fmt.Sprintf(
-			"node %s did not come back (%v): it is left cordoned, and is not protected any more; look at the instance %s in Azure (az vmss get-instance-view), and start or replace it; then run the same command again, or kubectl uncordon %s",
-			donor, out.lost, f.Instance, donor)}, out.left...)
+			"node %s did not come back (%v): it is left cordoned, and %s; look at the instance %s in Azure (az vmss get-instance-view), and start or replace it; then run the same command again, or kubectl uncordon %s",
+			donor, out.lost, r.protection(), f.Instance, donor)}, out.left...)
 		r.event(true, "CaptureDonorLost", "did not come back after its disk was captured: "+out.lost.Error())
 		return person()
 	case r.interrupted:
@@ -138,4 +139,20 @@ func (r *run) conclude(out outcome) error {
 	}
 	r.event(true, "CaptureFailed", "its disk was not captured; step "+out.step+": "+out.err.Error())
 	return &Failed{Step: out.step, Err: out.err}
+}
+
+// protection says whether a donor that did not come back is still protected, and
+// how it is not: Azure may refuse to change an instance that it works on.
+func (r *run) protection() string {
+	entry, there := r.undo(undoProtection)
+	if !there {
+		return "is not protected any more"
+	}
+	id := r.get().Instance
+	var before fleet.Protection
+	if err := json.Unmarshal(entry.What, &before); err != nil {
+		return "is still protected from scale-in and from scale set actions"
+	}
+	return fmt.Sprintf("is still protected from scale-in and from scale set actions, which the same command takes off later, or az vmss update -g %s -n %s --instance-id %s --protect-from-scale-in %t --protect-from-scale-set-actions %t",
+		id.Group().Name(), id.Parent().Name(), id.Name(), before.ScaleIn, before.ScaleSetActions)
 }
