@@ -11,15 +11,15 @@ import (
 	"github.com/Azure/azure-sdk-for-go/sdk/azcore/policy"
 	"github.com/Azure/azure-sdk-for-go/sdk/azcore/runtime"
 	"github.com/Azure/azure-sdk-for-go/sdk/azcore/runtime/datetime"
-	"github.com/Azure/azure-sdk-for-go/sdk/resourcemanager/compute/armcompute/v8"
 )
 
 // The models of armcompute read their JSON anew at every level of it, which for
 // an instance with its view takes a third of a millisecond: a third of a second
 // for the instances of a large pool, each time they are listed, in a pod that may
-// have a tenth of a processor. So of instances and image versions, which are asked
-// for most, the members that are wanted are read in one pass; the request, its
-// paging and its errors stay those of the SDK's clients.
+// have a tenth of a processor. So of what is asked for most (scale sets, their
+// instances, disks, snapshots and image versions) the members that are wanted are
+// read in one pass; the request, its paging and its errors stay those of the SDK's
+// clients.
 
 type answerKey struct{}
 
@@ -98,7 +98,7 @@ type instanceAnswer struct {
 			SecurityType string `json:"securityType"`
 		} `json:"securityProfile"`
 		StorageProfile struct {
-			ImageReference *armcompute.ImageReference `json:"imageReference"`
+			ImageReference *imageAnswer `json:"imageReference"`
 			OSDisk         struct {
 				DiffDiskSettings *struct{}  `json:"diffDiskSettings"`
 				ManagedDisk      diskAnswer `json:"managedDisk"`
@@ -119,6 +119,132 @@ type instanceAnswer struct {
 
 type diskAnswer struct {
 	ID string `json:"id"`
+}
+
+// imageAnswer is an ImageReference.
+type imageAnswer struct {
+	ID           string `json:"id"`
+	Publisher    string `json:"publisher"`
+	Offer        string `json:"offer"`
+	SKU          string `json:"sku"`
+	Version      string `json:"version"`
+	ExactVersion string `json:"exactVersion"`
+	Shared       string `json:"sharedGalleryImageId"`
+	Community    string `json:"communityGalleryImageId"`
+}
+
+// setAnswer is what is wanted of a VirtualMachineScaleSet.
+type setAnswer struct {
+	ID       string            `json:"id"`
+	Name     string            `json:"name"`
+	Location string            `json:"location"`
+	Etag     string            `json:"etag"`
+	Tags     map[string]string `json:"tags"`
+	Zones    []string          `json:"zones"`
+	SKU      *struct {
+		Name     string `json:"name"`
+		Tier     string `json:"tier"`
+		Capacity *int64 `json:"capacity"`
+	} `json:"sku"`
+	Properties *struct {
+		ProvisioningState string `json:"provisioningState"`
+		OrchestrationMode string `json:"orchestrationMode"`
+		Overprovision     bool   `json:"overprovision"`
+		UpgradePolicy     struct {
+			Mode                     string `json:"mode"`
+			AutomaticOSUpgradePolicy struct {
+				EnableAutomaticOSUpgrade bool `json:"enableAutomaticOSUpgrade"`
+			} `json:"automaticOSUpgradePolicy"`
+		} `json:"upgradePolicy"`
+		AutomaticRepairsPolicy struct {
+			Enabled bool `json:"enabled"`
+		} `json:"automaticRepairsPolicy"`
+		VirtualMachineProfile *profileAnswer `json:"virtualMachineProfile"`
+	} `json:"properties"`
+}
+
+// profileAnswer is what is wanted of a scale set's model.
+type profileAnswer struct {
+	Priority       string `json:"priority"`
+	EvictionPolicy string `json:"evictionPolicy"`
+	StorageProfile struct {
+		ImageReference     *imageAnswer `json:"imageReference"`
+		DiskControllerType string       `json:"diskControllerType"`
+		OSDisk             struct {
+			DiffDiskSettings *struct{} `json:"diffDiskSettings"`
+			DiskSizeGB       int32     `json:"diskSizeGB"`
+			OSType           string    `json:"osType"`
+			ManagedDisk      struct {
+				StorageAccountType string `json:"storageAccountType"`
+			} `json:"managedDisk"`
+		} `json:"osDisk"`
+	} `json:"storageProfile"`
+	OSProfile struct {
+		LinuxConfiguration *struct{} `json:"linuxConfiguration"`
+	} `json:"osProfile"`
+	SecurityProfile struct {
+		SecurityType string `json:"securityType"`
+	} `json:"securityProfile"`
+	NetworkProfile struct {
+		NetworkInterfaceConfigurations []*struct {
+			Properties struct {
+				EnableAcceleratedNetworking bool `json:"enableAcceleratedNetworking"`
+			} `json:"properties"`
+		} `json:"networkInterfaceConfigurations"`
+	} `json:"networkProfile"`
+	ExtensionProfile struct {
+		Extensions []*extensionAnswer `json:"extensions"`
+	} `json:"extensionProfile"`
+}
+
+// extensionAnswer is what is wanted of an extension of a model.
+type extensionAnswer struct {
+	Name       string `json:"name"`
+	Properties *struct {
+		Publisher                     string    `json:"publisher"`
+		Type                          string    `json:"type"`
+		TypeHandlerVersion            string    `json:"typeHandlerVersion"`
+		ProvisionAfterExtensions      []string  `json:"provisionAfterExtensions"`
+		ProtectedSettingsFromKeyVault *struct{} `json:"protectedSettingsFromKeyVault"`
+	} `json:"properties"`
+}
+
+// storedAnswer is what is wanted of a Disk or a Snapshot.
+type storedAnswer struct {
+	ID        string            `json:"id"`
+	Location  string            `json:"location"`
+	ManagedBy string            `json:"managedBy"`
+	Tags      map[string]string `json:"tags"`
+	Zones     []string          `json:"zones"`
+	SKU       struct {
+		Name string `json:"name"`
+	} `json:"sku"`
+	Properties struct {
+		DiskSizeGB        int32            `json:"diskSizeGB"`
+		HyperVGeneration  string           `json:"hyperVGeneration"`
+		ProvisioningState string           `json:"provisioningState"`
+		TimeCreated       datetime.RFC3339 `json:"timeCreated"`
+		CreationData      struct {
+			SourceResourceID      *string     `json:"sourceResourceId"`
+			GalleryImageReference *diskAnswer `json:"galleryImageReference"`
+			ImageReference        *diskAnswer `json:"imageReference"`
+		} `json:"creationData"`
+		SupportedCapabilities struct {
+			Architecture        string `json:"architecture"`
+			DiskControllerTypes string `json:"diskControllerTypes"`
+		} `json:"supportedCapabilities"`
+		SecurityProfile struct {
+			SecurityType string `json:"securityType"`
+		} `json:"securityProfile"`
+	} `json:"properties"`
+}
+
+// tagged is nil for no tags, as the SDK's models have it.
+func tagged(tags map[string]string) map[string]string {
+	if len(tags) == 0 {
+		return nil
+	}
+	return tags
 }
 
 // versionAnswer is what is wanted of a GalleryImageVersion.

@@ -57,7 +57,7 @@ func TestClassify(t *testing.T) {
 		{name: "proxy page", answer: answer{status: 200, body: "<html>Please log in</html>"}, kind: fleet.KindTransient, says: "not what Azure sends"},
 		{name: "proxy error", answer: answer{status: 502, body: "<html>Bad gateway</html>"}, kind: fleet.KindTransient},
 		{name: "cut short", answer: answer{status: 200, body: `{"name": "d"`}, kind: fleet.KindTransient},
-		{name: "wrong types", answer: answer{status: 200, body: `{"name": 7}`}, kind: fleet.KindTransient, says: "not what Azure sends"},
+		{name: "wrong types", answer: answer{status: 200, body: `{"id": 7}`}, kind: fleet.KindTransient, says: "not what Azure sends"},
 		{name: "bad date", answer: answer{status: 200, body: `{"properties":{"timeCreated":"yesterday"}}`}, kind: fleet.KindTransient},
 		{name: "too large", answer: answer{status: 200, body: `{"name":"` + strings.Repeat("x", 1<<17) + `"}`}, kind: fleet.KindInvalid, says: "larger than allowed"},
 		{name: "dropped", answer: answer{err: syscall.ECONNRESET}, kind: fleet.KindTransient},

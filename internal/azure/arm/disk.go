@@ -2,6 +2,7 @@ package arm
 
 import (
 	"context"
+	"time"
 
 	"github.com/Azure/azure-sdk-for-go/sdk/resourcemanager/compute/armcompute/v8"
 
@@ -15,49 +16,40 @@ func (c *Cloud) Disk(ctx context.Context, id fleet.ResourceID) (fleet.Disk, erro
 	if err != nil {
 		return fleet.Disk{}, failed(ctx, op, id, err)
 	}
-	r, err := p.NewDisksClient().Get(ctx, p.group, p.names[0], nil)
-	if err != nil {
+	var r storedAnswer
+	if _, err := p.NewDisksClient().Get(reading(ctx, &r), p.group, p.names[0], nil); err != nil {
 		return fleet.Disk{}, failed(ctx, op, id, err)
 	}
+	q := &r.Properties
 	d := fleet.Disk{
-		ID:        fleet.ResourceID(text(r.ID)),
-		Location:  text(r.Location),
-		ManagedBy: fleet.ResourceID(text(r.ManagedBy)),
-		Tags:      tagsOf(r.Tags),
+		ID:                fleet.ResourceID(r.ID),
+		Location:          r.Location,
+		ManagedBy:         fleet.ResourceID(r.ManagedBy),
+		Tags:              tagged(r.Tags),
+		SKU:               r.SKU.Name,
+		SizeGB:            q.DiskSizeGB,
+		Generation:        q.HyperVGeneration,
+		ProvisioningState: q.ProvisioningState,
+		Created:           time.Time(q.TimeCreated),
+		Source:            sourceOf(&r),
+		Architecture:      q.SupportedCapabilities.Architecture,
+		Controllers:       q.SupportedCapabilities.DiskControllerTypes,
+		SecurityType:      q.SecurityProfile.SecurityType,
 	}
 	if len(r.Zones) > 0 {
-		d.Zone = text(r.Zones[0])
-	}
-	if r.SKU != nil {
-		d.SKU = text(r.SKU.Name)
-	}
-	if q := r.Properties; q != nil {
-		d.SizeGB = value(q.DiskSizeGB)
-		d.Generation = text(q.HyperVGeneration)
-		d.ProvisioningState = text(q.ProvisioningState)
-		d.Created = value(q.TimeCreated)
-		d.Source = sourceOf(q.CreationData)
-		if q.SupportedCapabilities != nil {
-			d.Architecture = text(q.SupportedCapabilities.Architecture)
-			d.Controllers = text(q.SupportedCapabilities.DiskControllerTypes)
-		}
-		if q.SecurityProfile != nil {
-			d.SecurityType = text(q.SecurityProfile.SecurityType)
-		}
+		d.Zone = r.Zones[0]
 	}
 	return d, nil
 }
 
-func sourceOf(d *armcompute.CreationData) fleet.ResourceID {
-	switch {
-	case d == nil:
-		return ""
+func sourceOf(r *storedAnswer) fleet.ResourceID {
+	switch d := &r.Properties.CreationData; {
 	case d.SourceResourceID != nil:
 		return fleet.ResourceID(*d.SourceResourceID)
 	case d.GalleryImageReference != nil:
-		return fleet.ResourceID(text(d.GalleryImageReference.ID))
+		return fleet.ResourceID(d.GalleryImageReference.ID)
 	case d.ImageReference != nil:
-		return fleet.ResourceID(text(d.ImageReference.ID))
+		return fleet.ResourceID(d.ImageReference.ID)
 	}
 	return ""
 }
@@ -69,22 +61,21 @@ func (c *Cloud) Snapshot(ctx context.Context, id fleet.ResourceID) (fleet.Snapsh
 	if err != nil {
 		return fleet.Snapshot{}, failed(ctx, op, id, err)
 	}
-	r, err := p.NewSnapshotsClient().Get(ctx, p.group, p.names[0], nil)
-	if err != nil {
+	var r storedAnswer
+	if _, err := p.NewSnapshotsClient().Get(reading(ctx, &r), p.group, p.names[0], nil); err != nil {
 		return fleet.Snapshot{}, failed(ctx, op, id, err)
 	}
-	s := fleet.Snapshot{ID: fleet.ResourceID(text(r.ID)), Tags: tagsOf(r.Tags)}
-	if q := r.Properties; q != nil {
-		s.SizeGB = value(q.DiskSizeGB)
-		s.Generation = text(q.HyperVGeneration)
-		s.ProvisioningState = text(q.ProvisioningState)
-		s.Created = value(q.TimeCreated)
-		s.Source = sourceOf(q.CreationData)
-		if q.SupportedCapabilities != nil {
-			s.Architecture = text(q.SupportedCapabilities.Architecture)
-		}
-	}
-	return s, nil
+	q := &r.Properties
+	return fleet.Snapshot{
+		ID:                fleet.ResourceID(r.ID),
+		Tags:              tagged(r.Tags),
+		SizeGB:            q.DiskSizeGB,
+		Generation:        q.HyperVGeneration,
+		ProvisioningState: q.ProvisioningState,
+		Created:           time.Time(q.TimeCreated),
+		Source:            sourceOf(&r),
+		Architecture:      q.SupportedCapabilities.Architecture,
+	}, nil
 }
 
 // createSnapshot makes a full snapshot: an incremental one saves money only in

@@ -1,6 +1,7 @@
 package arm
 
 import (
+	"cmp"
 	"context"
 	"encoding/base64"
 	"errors"
@@ -22,107 +23,87 @@ func (c *Cloud) Pool(ctx context.Context, id fleet.ResourceID) (fleet.Pool, erro
 	return poolOf(vmss), nil
 }
 
-func (c *Cloud) scaleSet(ctx context.Context, id fleet.ResourceID) (*armcompute.VirtualMachineScaleSet, error) {
+func (c *Cloud) scaleSet(ctx context.Context, id fleet.ResourceID) (*setAnswer, error) {
 	const op = "get scale set"
 	p, err := c.at(id, typeScaleSet)
 	if err != nil {
 		return nil, failed(ctx, op, id, err)
 	}
-	r, err := p.NewVirtualMachineScaleSetsClient().Get(ctx, p.group, p.names[0], nil)
-	if err != nil {
+	var set setAnswer
+	if _, err := p.NewVirtualMachineScaleSetsClient().Get(reading(ctx, &set), p.group, p.names[0], nil); err != nil {
 		return nil, failed(ctx, op, id, err)
 	}
-	return &r.VirtualMachineScaleSet, nil
+	return &set, nil
 }
 
-func poolOf(v *armcompute.VirtualMachineScaleSet) fleet.Pool {
+func poolOf(v *setAnswer) fleet.Pool {
 	pool := fleet.Pool{
-		ID:       fleet.ResourceID(text(v.ID)),
-		Name:     text(v.Name),
-		Location: text(v.Location),
-		Tags:     tagsOf(v.Tags),
-		Etag:     text(v.Etag),
+		ID:       fleet.ResourceID(v.ID),
+		Name:     v.Name,
+		Location: v.Location,
+		Tags:     tagged(v.Tags),
+		Etag:     v.Etag,
 	}
-	for _, z := range v.Zones {
-		pool.Zones = append(pool.Zones, text(z))
+	if len(v.Zones) > 0 {
+		pool.Zones = v.Zones
 	}
 	if v.SKU != nil {
-		pool.Size = text(v.SKU.Name)
+		pool.Size = v.SKU.Name
 		pool.Capacity = value(v.SKU.Capacity)
 	}
 	p := v.Properties
 	if p == nil {
 		return pool
 	}
-	pool.ProvisioningState = text(p.ProvisioningState)
-	pool.Orchestration = text(p.OrchestrationMode)
+	pool.ProvisioningState = p.ProvisioningState
+	pool.Orchestration = p.OrchestrationMode
 	if pool.Orchestration == "" {
 		pool.Orchestration = fleet.Uniform // API versions before 2021-03-01 know no other
 	}
-	pool.Overprovision = value(p.Overprovision)
-	if p.UpgradePolicy != nil {
-		pool.UpgradeMode = text(p.UpgradePolicy.Mode)
-		if a := p.UpgradePolicy.AutomaticOSUpgradePolicy; a != nil {
-			pool.AutomaticOSUpgrade = value(a.EnableAutomaticOSUpgrade)
-		}
-	}
-	if p.AutomaticRepairsPolicy != nil {
-		pool.AutomaticRepairs = value(p.AutomaticRepairsPolicy.Enabled)
-	}
+	pool.Overprovision = p.Overprovision
+	pool.UpgradeMode = p.UpgradePolicy.Mode
+	pool.AutomaticOSUpgrade = p.UpgradePolicy.AutomaticOSUpgradePolicy.EnableAutomaticOSUpgrade
+	pool.AutomaticRepairs = p.AutomaticRepairsPolicy.Enabled
 	if m := p.VirtualMachineProfile; m != nil {
-		priority := text(m.Priority)
-		pool.Spot = strings.EqualFold(priority, "Spot") || strings.EqualFold(priority, "Low")
-		pool.EvictionPolicy = text(m.EvictionPolicy)
+		pool.Spot = strings.EqualFold(m.Priority, "Spot") || strings.EqualFold(m.Priority, "Low")
+		pool.EvictionPolicy = m.EvictionPolicy
 		pool.Model = modelOf(m)
 	}
 	return pool
 }
 
-func modelOf(p *armcompute.VirtualMachineScaleSetVMProfile) fleet.Model {
-	var m fleet.Model
-	if s := p.StorageProfile; s != nil {
-		m.Image = imageOf(s.ImageReference)
-		m.NVMe = strings.EqualFold(text(s.DiskControllerType), "NVMe")
-		if d := s.OSDisk; d != nil {
-			m.EphemeralOS = d.DiffDiskSettings != nil
-			m.OSDiskSizeGB = value(d.DiskSizeGB)
-			m.Linux = strings.EqualFold(text(d.OSType), "Linux")
-			if d.ManagedDisk != nil {
-				m.OSDiskSKU = text(d.ManagedDisk.StorageAccountType)
-			}
+func modelOf(p *profileAnswer) fleet.Model {
+	d := &p.StorageProfile.OSDisk
+	m := fleet.Model{
+		Image:        imageOf(p.StorageProfile.ImageReference),
+		NVMe:         strings.EqualFold(p.StorageProfile.DiskControllerType, "NVMe"),
+		EphemeralOS:  d.DiffDiskSettings != nil,
+		OSDiskSizeGB: d.DiskSizeGB,
+		Linux:        strings.EqualFold(d.OSType, "Linux") || p.OSProfile.LinuxConfiguration != nil,
+		OSDiskSKU:    d.ManagedDisk.StorageAccountType,
+		SecurityType: p.SecurityProfile.SecurityType,
+	}
+	for _, n := range p.NetworkProfile.NetworkInterfaceConfigurations {
+		if n != nil && n.Properties.EnableAcceleratedNetworking {
+			m.Accelerated = true
 		}
 	}
-	if o := p.OSProfile; o != nil && o.LinuxConfiguration != nil {
-		m.Linux = true
-	}
-	if p.SecurityProfile != nil {
-		m.SecurityType = text(p.SecurityProfile.SecurityType)
-	}
-	if p.NetworkProfile != nil {
-		for _, n := range p.NetworkProfile.NetworkInterfaceConfigurations {
-			if n != nil && n.Properties != nil && value(n.Properties.EnableAcceleratedNetworking) {
-				m.Accelerated = true
-			}
-		}
-	}
-	if p.ExtensionProfile != nil {
-		for _, e := range p.ExtensionProfile.Extensions {
-			if e != nil {
-				m.Extensions = append(m.Extensions, extensionOf(e))
-			}
+	for _, e := range p.ExtensionProfile.Extensions {
+		if e != nil {
+			m.Extensions = append(m.Extensions, extensionOf(e))
 		}
 	}
 	return m
 }
 
-func extensionOf(e *armcompute.VirtualMachineScaleSetExtension) fleet.Extension {
-	x := fleet.Extension{Name: text(e.Name)}
+func extensionOf(e *extensionAnswer) fleet.Extension {
+	x := fleet.Extension{Name: e.Name}
 	if p := e.Properties; p != nil {
-		x.Publisher = text(p.Publisher)
-		x.Type = text(p.Type)
-		x.Version = text(p.TypeHandlerVersion)
-		for _, a := range p.ProvisionAfterExtensions {
-			x.After = append(x.After, text(a))
+		x.Publisher = p.Publisher
+		x.Type = p.Type
+		x.Version = p.TypeHandlerVersion
+		if len(p.ProvisionAfterExtensions) > 0 {
+			x.After = p.ProvisionAfterExtensions
 		}
 		x.HasProtectedSettings = p.ProtectedSettingsFromKeyVault != nil || usesProtectedSettings(x.Type)
 	}
@@ -141,27 +122,20 @@ func usesProtectedSettings(typ string) bool {
 	return false
 }
 
-func imageOf(r *armcompute.ImageReference) fleet.ImageReference {
+func imageOf(r *imageAnswer) fleet.ImageReference {
 	if r == nil {
 		return fleet.ImageReference{}
 	}
-	i := fleet.ImageReference{
-		ID:        fleet.ResourceID(text(r.ID)),
-		Publisher: text(r.Publisher),
-		Offer:     text(r.Offer),
-		SKU:       text(r.SKU),
-		Version:   text(r.Version),
+	return fleet.ImageReference{
+		// Images shared from elsewhere have ids of another form, which serve as
+		// well to tell what a model points at.
+		ID:           fleet.ResourceID(cmp.Or(r.ID, r.Shared, r.Community)),
+		Publisher:    r.Publisher,
+		Offer:        r.Offer,
+		SKU:          r.SKU,
+		Version:      r.Version,
+		ExactVersion: r.ExactVersion,
 	}
-	i.ExactVersion = text(r.ExactVersion)
-	// Images shared from elsewhere have ids of another form, which serve as
-	// well to tell what a model points at.
-	if i.ID == "" {
-		i.ID = fleet.ResourceID(text(r.SharedGalleryImageID))
-	}
-	if i.ID == "" {
-		i.ID = fleet.ResourceID(text(r.CommunityGalleryImageID))
-	}
-	return i
 }
 
 // patchModel sends what changes and nothing else. A model that is read and put
@@ -242,11 +216,11 @@ func (c *Cloud) setCapacity(ctx context.Context, ch fleet.SetCapacity) (fleet.To
 	}
 	sku := armcompute.SKU{Capacity: ptr(ch.Capacity)}
 	if now.SKU != nil {
-		still := ch.Etag == "" || ch.Etag == text(now.Etag)
+		still := ch.Etag == "" || ch.Etag == now.Etag
 		if still && now.SKU.Capacity != nil && *now.SKU.Capacity == ch.Capacity {
 			return "", nil
 		}
-		sku.Name, sku.Tier = now.SKU.Name, now.SKU.Tier
+		sku.Name, sku.Tier = orNil(now.SKU.Name), orNil(now.SKU.Tier)
 	}
 	p, err := c.at(ch.Pool, typeScaleSet)
 	if err != nil {

@@ -4,8 +4,6 @@ import (
 	"context"
 	"strings"
 
-	"github.com/Azure/azure-sdk-for-go/sdk/resourcemanager/compute/armcompute/v8"
-
 	"github.com/ortet/ortet/internal/fleet"
 )
 
@@ -17,9 +15,9 @@ func (c *Cloud) Uses(ctx context.Context, definition fleet.ResourceID) ([]fleet.
 		return nil, failed(ctx, op, definition, err)
 	}
 	var out []fleet.ImageUse
-	note := func(image *armcompute.ImageReference, by *string) {
+	note := func(image *imageAnswer, by string) {
 		if id := imageOf(image).ID; within(id, definition) {
-			out = append(out, fleet.ImageUse{Image: id, By: fleet.ResourceID(text(by))})
+			out = append(out, fleet.ImageUse{Image: id, By: fleet.ResourceID(by)})
 		}
 	}
 
@@ -29,29 +27,29 @@ func (c *Cloud) Uses(ctx context.Context, definition fleet.ResourceID) ([]fleet.
 		if n == maxPages {
 			return nil, endless(op, definition)
 		}
-		page, err := pager.NextPage(ctx)
-		if err != nil {
+		var list page[setAnswer]
+		if _, err := pager.NextPage(reading(ctx, &list)); err != nil {
 			return nil, failed(ctx, op, definition, err)
 		}
-		for _, v := range page.Value {
+		for _, v := range list.Value {
 			if v == nil {
 				continue
 			}
 			flexible := false
 			if q := v.Properties; q != nil {
-				flexible = strings.EqualFold(text(q.OrchestrationMode), "Flexible")
-				if q.VirtualMachineProfile != nil && q.VirtualMachineProfile.StorageProfile != nil {
+				flexible = strings.EqualFold(q.OrchestrationMode, "Flexible")
+				if q.VirtualMachineProfile != nil {
 					note(q.VirtualMachineProfile.StorageProfile.ImageReference, v.ID)
 				}
 			}
 			if !flexible { // a Flexible set's instances are virtual machines
-				sets = append(sets, fleet.ResourceID(text(v.ID)))
+				sets = append(sets, fleet.ResourceID(v.ID))
 			}
 		}
 	}
 	for _, set := range sets {
 		err := c.eachInstance(ctx, set, "", func(vm *instanceAnswer) {
-			note(vm.Properties.StorageProfile.ImageReference, &vm.ID)
+			note(vm.Properties.StorageProfile.ImageReference, vm.ID)
 		})
 		if err != nil && !fleet.Is(err, fleet.KindNotFound) {
 			return nil, err
@@ -63,12 +61,12 @@ func (c *Cloud) Uses(ctx context.Context, definition fleet.ResourceID) ([]fleet.
 		if n == maxPages {
 			return nil, endless(op, definition)
 		}
-		page, err := vms.NextPage(ctx)
-		if err != nil {
+		var list page[instanceAnswer]
+		if _, err := vms.NextPage(reading(ctx, &list)); err != nil {
 			return nil, failed(ctx, op, definition, err)
 		}
-		for _, vm := range page.Value {
-			if vm != nil && vm.Properties != nil && vm.Properties.StorageProfile != nil {
+		for _, vm := range list.Value {
+			if vm != nil {
 				note(vm.Properties.StorageProfile.ImageReference, vm.ID)
 			}
 		}
