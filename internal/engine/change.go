@@ -280,13 +280,19 @@ func (t *task) ended(ctx context.Context, c fleet.Change, last error) error {
 	return t.timedOut(ctx, c.Verb(), string(c.Target()), last)
 }
 
-// timedOut names what was being waited for when ctx ended.
+// timedOut names what was being waited for when ctx ended, or else what kept failing
+// until then.
 func (t *task) timedOut(ctx context.Context, op, on string, last error) error {
 	if !errors.Is(ctx.Err(), context.DeadlineExceeded) {
 		if cause := context.Cause(ctx); cause != nil {
 			return cause
 		}
 		return last
+	}
+	if last == nil || errors.Is(last, context.DeadlineExceeded) {
+		t.mu.Lock()
+		last = t.trouble
+		t.mu.Unlock()
 	}
 	err := fmt.Errorf("not done within %s", t.step.Deadline)
 	if last != nil && !errors.Is(last, context.DeadlineExceeded) {

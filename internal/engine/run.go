@@ -80,6 +80,14 @@ type task struct {
 
 	mu     sync.Mutex
 	timing StepTiming
+	// trouble is why what is asked again and again fails; nil once it works.
+	trouble error
+}
+
+func (t *task) setTrouble(err error) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	t.trouble = err
 }
 
 func (r *run) task(step plan.Step) *task {

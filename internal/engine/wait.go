@@ -98,8 +98,12 @@ func ask[T any](ctx context.Context, t *task, read func(ctx context.Context) (T,
 	for n := 0; ; n++ {
 		v, err := read(ctx)
 		if err == nil || !passing(err) && !t.patient(err, n) || ctx.Err() != nil {
+			if err == nil && n > 0 {
+				t.setTrouble(nil)
+			}
 			return v, err
 		}
+		t.setTrouble(err)
 		if waitErr := t.backoff(ctx, n, err); waitErr != nil {
 			return v, err
 		}
