@@ -168,14 +168,14 @@ func captureOverhead(ctx context.Context, o options) (_ []figure, err error) {
 			s.Step, s.Begin.Sub(result.Timing.Begin).Seconds(), s.End.Sub(s.Begin).Seconds(), s.Cloud.Seconds(), s.World.Seconds(), (s.End.Sub(s.Begin) - s.Cloud - s.World).Seconds())
 	}
 	return []figure{
-		{"wall-clock", wall.Seconds(), "s", -1},
-		{"cloud", cloud.Seconds(), "s", -1},
-		{"cluster", cluster.Seconds(), "s", -1},
-		{"added", added.Seconds(), "s", 2},
-		{"added-share", 100 * added.Seconds() / (added.Seconds() + o.speed*(wall-added).Seconds()), "%", 1},
-		{"speed", o.speed, "x", -1},
-		{"own-sleep", own.Seconds(), "s", 0},
-		{"steps-on-path", float64(len(path)), "", -1},
+		free("wall-clock", wall.Seconds(), "s"),
+		free("cloud", cloud.Seconds(), "s"),
+		free("cluster", cluster.Seconds(), "s"),
+		atMost("added", added.Seconds(), "s", 2),
+		atMost("added-share", 100*added.Seconds()/(added.Seconds()+o.speed*(wall-added).Seconds()), "%", 1),
+		free("speed", o.speed, "x"),
+		atMost("own-sleep", own.Seconds(), "s", 0),
+		free("steps-on-path", float64(len(path)), ""),
 	}, nil
 }
 
@@ -224,7 +224,7 @@ func captureMemory(ctx context.Context, o options) (_ []figure, err error) {
 	if err != nil {
 		return nil, err
 	}
-	return []figure{{"anonymous-peak", float64(most) / 1e6, "MB", 60}}, nil
+	return []figure{atMost("anonymous-peak", float64(most)/1e6, "MB", 60)}, nil
 }
 
 func (w *world) crowd(ctx context.Context) error {

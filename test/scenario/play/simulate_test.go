@@ -162,33 +162,6 @@ func shrunk(t *testing.T, s scenario.Scenario) scenario.Scenario {
 	return scenario.Shrink(s, func(s scenario.Scenario) bool { return len(played(t, s).Violations) > 0 })
 }
 
-// TestPace plays captures in which nothing goes wrong, one after the other, and
-// prints what one costs: its world made, its donor drained, stopped, copied and
-// started, the copy generalised, the version built, the model changed.
-func TestPace(t *testing.T) {
-	if *pace == 0 {
-		t.Skip("no pace is measured: say -pace=100")
-	}
-	var stats play.Stats
-	used := cpuTime()
-	for i := range *pace {
-		s := scenario.Default()
-		s.Seed = i
-		r := played(t, s)
-		for _, v := range r.Violations {
-			t.Error(v)
-		}
-		stats.Add(r.Stats)
-	}
-	used = cpuTime() - used
-	if stats.Captures != int(*pace) {
-		t.Fatalf("%d captures of %d were done", stats.Captures, *pace)
-	}
-	fmt.Printf("simulated-captures %.1f a second of CPU\n", float64(stats.Captures)/used.Seconds())
-	fmt.Printf("requests-per-capture %.0f: %.0f to Azure, %.0f to Kubernetes\n",
-		float64(stats.Azure+stats.Kube)/float64(stats.Captures), float64(stats.Azure)/float64(stats.Captures), float64(stats.Kube)/float64(stats.Captures))
-}
-
 // TestShow prints a trace, for whoever looks into a seed.
 func TestShow(t *testing.T) {
 	if *show == "" {
