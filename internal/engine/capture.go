@@ -402,6 +402,13 @@ func (r *run) undoAll(why string) error {
 			r.note("node %s was deleted meanwhile", r.donorName())
 			out.step, out.err = "", nil
 		}
+		select {
+		case <-tidied:
+			if len(left) > 0 && !r.donorOut() { // as at a walk's end
+				left = r.tidy(r.care)
+			}
+		default:
+		}
 	}
 	<-tidied
 	out.left = append(out.left, left...)

@@ -278,6 +278,14 @@ func (r *run) donorOut() bool {
 	return hasUndo(&r.record, donorUndos...)
 }
 
+// holdsNothingUp reports whether a run that was begun can wait: the donor is as it
+// was found, and the cluster's nodes may reboot.
+func (r *run) holdsNothingUp() bool {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return r.record.Capture != "" && r.record.Ended == nil && !hasUndo(&r.record, donorUndos...) && !hasUndo(&r.record, undoReboots)
+}
+
 // drop takes entries off the undo list, since they are put back. Failing to is
 // logged alone: what is put back twice is put back.
 func (r *run) drop(names ...string) {

@@ -195,8 +195,9 @@ type result struct {
 
 // walk carries the steps out, each as soon as those before it are done. At the
 // first failure nothing more is begun but what gives the donor back and what
-// puts the rest back (tidy), both at once. tolerated are steps whose failure
-// holds nothing up.
+// puts the rest back (tidy), both at once. Where the donor comes back later than
+// tidy gave up, what was in its way may be gone, so that it is tried once more.
+// tolerated are steps whose failure holds nothing up.
 func (r *run) walk(steps []plan.Step, acts map[string]act, tolerated []string, tidy func(ctx context.Context) []string) outcome {
 	var (
 		out     outcome
@@ -205,6 +206,7 @@ func (r *run) walk(steps []plan.Step, acts map[string]act, tolerated []string, t
 		running = map[string]bool{}
 		results = make(chan result)
 		tidying bool
+		sooner  bool     // tidy ended before the donor was back
 		untidy  []string // what tidy left; read only after its result
 	)
 	launch := func(s plan.Step) {
@@ -265,12 +267,16 @@ func (r *run) walk(steps []plan.Step, acts map[string]act, tolerated []string, t
 			}()
 		}
 		if len(running) == 0 {
+			if sooner && len(untidy) > 0 && !r.donorOut() {
+				untidy = tidy(r.care)
+			}
+			out.left = append(out.left, untidy...)
 			return out
 		}
 		res := <-results
 		delete(running, res.step.ID)
 		if res.step.ID == "tidy" {
-			out.left = append(out.left, untidy...)
+			sooner = len(running) > 0
 		}
 		switch {
 		case res.err == nil:

@@ -115,9 +115,21 @@ func ask[T any](ctx context.Context, t *task, read func(ctx context.Context) (T,
 const rotation = 6
 
 // patient reports whether refused credentials are waited out at the n-th try:
-// they are rotated and renewed, and a donor's return is worth any wait.
+// they are rotated and renewed, and a donor's return is worth any wait. So is what
+// is built already, as with a service that does not answer, where the donor is back
+// and nothing else waits. Before anything is begun, a person who mistyped them waits.
 func (t *task) patient(err error, n int) bool {
-	return fleet.Is(err, fleet.KindUnauthenticated) && (t.step.GivesBack || n < rotation)
+	if !fleet.Is(err, fleet.KindUnauthenticated) {
+		return false
+	}
+	if n < rotation {
+		return true
+	}
+	patient := t.step.GivesBack || t.r.holdsNothingUp()
+	if patient && n == rotation {
+		t.progress(-1, "the credentials are refused: waiting until they are renewed (%v)", err)
+	}
+	return patient
 }
 
 // do is ask for what gives nothing back.
