@@ -57,6 +57,10 @@ func (c *Cluster) Drain(ctx context.Context, node string, options cluster.DrainO
 		return &fleet.Error{Op: a.op, Resource: a.on, Kind: fleet.KindInvalid, Err: errors.New("a drain needs a deadline")}
 	}
 	found, err := c.Node(ctx, node)
+	if err == nil && !found.Unschedulable && pause(ctx, lookAgain) == nil {
+		// Its cordon may be so fresh that this answer is older.
+		found, err = c.Node(ctx, node)
+	}
 	if err != nil {
 		return err
 	}
