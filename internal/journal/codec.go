@@ -58,27 +58,34 @@ func Decode(pool string, data []byte) (Record, error) {
 	if len(data) > MaxSize {
 		return fail(fleet.KindInvalid, fmt.Errorf("the record has %d bytes, more than the %d that Ortet writes", len(data), MaxSize), byHand)
 	}
-	var version struct {
-		Schema int `json:"schema"`
-	}
-	if err := json.Unmarshal(data, &version); err != nil {
-		return fail(fleet.KindInvalid, fmt.Errorf("not a record: %w", err), byHand)
-	}
-	if version.Schema > Schema {
-		return fail(fleet.KindUnsupported, fmt.Errorf("it has schema %d, and this build knows %d", version.Schema, Schema),
-			"use the version of ortet that began the capture, or a newer one")
-	}
-	if version.Schema < 1 {
-		return fail(fleet.KindInvalid, fmt.Errorf("it has schema %d", version.Schema), byHand)
-	}
+	var r Record
 	decoder := json.NewDecoder(bytes.NewReader(data))
 	decoder.DisallowUnknownFields()
-	var r Record
-	if err := decoder.Decode(&r); err != nil {
-		return fail(fleet.KindInvalid, fmt.Errorf("not a record: %w", err), byHand)
+	err := decoder.Decode(&r)
+	if err == nil {
+		if _, end := decoder.Token(); !errors.Is(end, io.EOF) {
+			err = errors.New("something follows it")
+		}
 	}
-	if _, err := decoder.Token(); !errors.Is(err, io.EOF) {
-		return fail(fleet.KindInvalid, errors.New("not a record: something follows it"), byHand)
+	if err != nil || r.Schema != Schema {
+		// A newer schema may have fields that are not known here: its number comes
+		// before what is wrong with the rest.
+		var version struct {
+			Schema int `json:"schema"`
+		}
+		if err := json.Unmarshal(data, &version); err != nil {
+			return fail(fleet.KindInvalid, fmt.Errorf("not a record: %w", err), byHand)
+		}
+		if version.Schema > Schema {
+			return fail(fleet.KindUnsupported, fmt.Errorf("it has schema %d, and this build knows %d", version.Schema, Schema),
+				"use the version of ortet that began the capture, or a newer one")
+		}
+		if version.Schema < 1 {
+			return fail(fleet.KindInvalid, fmt.Errorf("it has schema %d", version.Schema), byHand)
+		}
+	}
+	if err != nil {
+		return fail(fleet.KindInvalid, fmt.Errorf("not a record: %w", err), byHand)
 	}
 	if r.Capture == "" {
 		return fail(fleet.KindInvalid, errors.New("the record names no capture"), byHand)

@@ -33,8 +33,9 @@ var (
 const fixedSeeds = 600
 
 func TestMain(m *testing.M) {
-	// Worlds come and go: collecting them less often is a quarter of the time.
-	debug.SetGCPercent(400)
+	// Worlds come and go: collecting them less often is a quarter of the time, for
+	// some 150 MB.
+	debug.SetGCPercent(800)
 	flag.Parse()
 	if flag.Lookup("test.memprofile").Value.String() == "" {
 		runtime.MemProfileRate = 0 // what nobody asks for
