@@ -386,11 +386,10 @@ func (w *world) litter(p *process) (all []lack) {
 	w.mu.Unlock()
 	w.kube.Each("pods", func(o runtime.Object) bool {
 		pod := o.(*corev1.Pod)
-		named := slices.ContainsFunc(p.capture.Notes, func(note string) bool { return strings.Contains(note, pod.Name) })
-		// One that looked for a process which died has ended by itself, and goes when
-		// a capture holds the pool next.
-		looked := strings.HasSuffix(pod.Name, "-look") && p.err != nil && w.unfinished(p)
-		if pod.Namespace == namespace && pod.DeletionTimestamp == nil && !named && !looked {
+		// One that looked for a process which died, or which told that it could not
+		// take it away, has ended by itself, and goes when a capture holds the pool next.
+		looked := strings.HasSuffix(pod.Name, "-look") && p.err != nil && (w.unfinished(p) || w.named(pod.Name))
+		if pod.Namespace == namespace && pod.DeletionTimestamp == nil && !looked && !names(p, pod.Name) {
 			all = append(all, lack{name: pod.Name, what: "a pod of ours"})
 		}
 		return true
@@ -410,6 +409,22 @@ func (w *world) litter(p *process) (all []lack) {
 		}
 	}
 	return all
+}
+
+// names reports whether a process told of a thing, beside its error.
+func names(p *process, thing string) bool {
+	return slices.ContainsFunc(p.capture.Notes, func(note string) bool { return strings.Contains(note, thing) })
+}
+
+// named reports whether any process did.
+func (w *world) named(thing string) bool {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	return slices.ContainsFunc(w.processes, func(p *process) bool {
+		p.mu.Lock()
+		defer p.mu.Unlock()
+		return p.ended && names(p, thing)
+	})
 }
 
 // runsOut reports whether something kept a process from releasing its Lease,

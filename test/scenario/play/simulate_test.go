@@ -99,6 +99,7 @@ func simulate(t *testing.T, first, count uint64) (stats play.Stats, done uint64,
 					done++
 					if len(r.Violations) > 0 {
 						failed = append(failed, seed)
+						fmt.Printf("  seed %d breaks an invariant: %s\n", seed, r.Violations[0])
 					}
 					mu.Unlock()
 				}
