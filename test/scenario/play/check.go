@@ -445,11 +445,14 @@ func (w *world) kubeIsDown() bool {
 }
 
 // excused reports whether what was asked cannot come to an end by others'
-// doing: they stopped or deleted the donor.
+// doing: they stopped or deleted the donor, or all who could work on its copy.
 func (w *world) excused(ask scenario.Ask) bool {
+	names := w.nodeNames()
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	return ask.Verb == scenario.Capture && w.touched[w.nodeOf(ask.Node)]
+	donor := w.nodeOf(ask.Node)
+	benches := slices.ContainsFunc(names, func(n string) bool { return n != donor && !w.touched[n] })
+	return ask.Verb == scenario.Capture && (w.touched[donor] || !benches)
 }
 
 // checkOver looks when all is over, and all that went on has ended.
