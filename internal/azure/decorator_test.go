@@ -88,6 +88,7 @@ func TestRetry(t *testing.T) {
 		{name: "conflict", errs: []error{fail(fleet.KindConflict, 0)}, at: []time.Duration{0}, kind: fleet.KindConflict, fails: true},
 		{name: "stale", errs: []error{fail(fleet.KindStale, 0)}, at: []time.Duration{0}, kind: fleet.KindStale, fails: true},
 		{name: "stale by itself perhaps", errs: []error{transient, fail(fleet.KindStale, 0)}, at: []time.Duration{0, s}, kind: fleet.KindTransient, fails: true},
+		{name: "in its own way perhaps", errs: []error{transient, fail(fleet.KindConflict, 0)}, at: []time.Duration{0, s}, kind: fleet.KindTransient, fails: true},
 		{name: "stale by others", errs: []error{throttled, fail(fleet.KindStale, 0)}, at: []time.Duration{0, 17 * s}, kind: fleet.KindStale, fails: true},
 		{name: "denied", errs: []error{fail(fleet.KindDenied, 0)}, at: []time.Duration{0}, kind: fleet.KindDenied, fails: true},
 		{name: "not ours", errs: []error{errors.New("?")}, at: []time.Duration{0}, fails: true},

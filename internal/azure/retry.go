@@ -64,9 +64,9 @@ func (p RetryPolicy) wait(try int, err error, asked time.Duration) (time.Duratio
 // fleet.Change is idempotent: repeating one whose effect is there changes
 // nothing, and a repeated creation joins the first. What a Begin may not hide is
 // that its first try had an effect in spite of its error; the error of the last
-// try says so by its kind, and the caller observes. KindStale would not: after a
-// try whose answer was lost it may be that try's own effect, so that try's error is
-// given instead.
+// try says so by its kind, and the caller observes. KindStale and KindConflict would
+// not: after a try whose answer was lost they may be of that try's own effect, so that
+// try's error is given instead.
 func Retry(cloud Cloud, policy RetryPolicy) Cloud {
 	return around{cloud, &retrier{policy.withDefaults()}}
 }
@@ -83,7 +83,7 @@ func (r *retrier) around(ctx context.Context, c request, do func(context.Context
 		switch {
 		case fleet.Is(err, fleet.KindTransient):
 			lost = err
-		case lost != nil && fleet.Is(err, fleet.KindStale):
+		case lost != nil && (fleet.Is(err, fleet.KindStale) || fleet.Is(err, fleet.KindConflict)):
 			return lost
 		}
 		d, again := r.policy.wait(try, err, retryAfter(err))

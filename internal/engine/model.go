@@ -225,7 +225,10 @@ func (t *task) growOnce(ctx context.Context, earlier bool) error {
 		if p.Capacity < f.GrowTo {
 			r.note("the capacity was changed to %d by somebody else meanwhile", p.Capacity)
 		}
-		return nil
+		return t.watch(ctx, func(ctx context.Context) (bool, error) {
+			p, err := t.pool(ctx, f.Pool)
+			return err == nil && !busy(p.ProvisioningState), err
+		})
 	default:
 		if err := r.write(func(_ *journal.Record, f *facts) { f.GrowFrom, f.GrowTo = p.Capacity, p.Capacity+o.NewNodes }); err != nil {
 			return err
