@@ -139,8 +139,15 @@ func (t *task) unpointOnce(ctx context.Context) error {
 		p, err := t.pool(ctx, f.Pool)
 		return err == nil && same(p.Model.Image), err
 	})
-	if err == nil {
+	switch {
+	case err == nil:
 		r.drop(undoModel)
+	case fleet.Is(err, fleet.KindNotFound) && f.Before.ID.Parent().Equal(f.Names.Definition):
+		if _, there, lookErr := t.heldVersion(ctx, f.Before.ID); lookErr == nil && !there {
+			// Nobody can put that back. It is said once, and holds up nobody after that.
+			r.drop(undoModel)
+			return fmt.Errorf("the model is left with %s, since somebody deleted what it used before: %w", imageName(p.Model.Image), err)
+		}
 	}
 	return err
 }
