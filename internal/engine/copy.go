@@ -156,17 +156,25 @@ const workDiskSKU = "StandardSSD_LRS"
 func workDisk(ctx context.Context, t *task) error {
 	r := t.r
 	f := r.get()
-	if d, ok, err := t.disk(ctx, f.Names.WorkDisk); err != nil {
+	d, ours, err := t.disk(ctx, f.Names.WorkDisk)
+	if err != nil {
 		return err
-	} else if ok && d.Tags[fleet.TagCapture] != r.captureName() {
+	}
+	if ours && d.Tags[fleet.TagCapture] != r.captureName() {
 		if d.Tags[fleet.TagCapture] == "" || d.ManagedBy != "" {
 			return &fleet.Error{Op: "create disk", Resource: string(d.ID), Kind: fleet.KindInvalid, Err: errors.New("a disk of this name is there that is not this capture's"), Remedy: "detach and delete it if nobody needs it"}
 		}
 		if err := t.deleteDisk(ctx, f.Names.WorkDisk); err != nil {
 			return err
 		}
+		ours = false
 	}
-	if err := r.write(func(rec *journal.Record, _ *facts) { addUndo(rec, undoWorkDisk, nil) }); err != nil {
+	if err := r.write(func(rec *journal.Record, _ *facts) {
+		addUndo(rec, undoWorkDisk, nil)
+		if !ours { // no pod has worked on the copy that is made now
+			delete(rec.Intents, plan.StepGeneralize)
+		}
+	}); err != nil {
 		return err
 	}
 	change := fleet.CreateDisk{

@@ -63,6 +63,12 @@ func (t *task) runJob(ctx context.Context) (wire.GeneralizeReport, error) {
 		return wire.GeneralizeReport{}, err
 	}
 	started := r.intended(plan.StepGeneralize)
+	if _, left := r.undo(undoJob); left && !started {
+		// It worked on a copy that is gone: what it reports is not about this one.
+		if err := deletePodNow(ctx, t); err != nil {
+			return wire.GeneralizeReport{}, err
+		}
+	}
 	if !started {
 		err := r.write(func(rec *journal.Record, _ *facts) {
 			addUndo(rec, undoJob, nil)
