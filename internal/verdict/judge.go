@@ -1,0 +1,290 @@
+package verdict
+
+import (
+	"strconv"
+	"strings"
+
+	"github.com/ortet/ortet/internal/wire"
+)
+
+// A Judgement is what became of one boot, and why. Its fields are those of
+// wire.Verdict, within its bounds and without secrets; whose boot it was, and
+// when, is for the caller to add.
+type Judgement struct {
+	Outcome   wire.Outcome
+	Reason    string // "" where Succeeded
+	Owner     wire.Owner
+	Retryable bool
+	Message   string
+	Remedy    string
+	Stage     string
+	Module    string
+	Phase     string
+	ExitCode  *int
+	Ignored   []string
+	Stages    []wire.StageTime
+	Evidence  []wire.Excerpt
+}
+
+// Verdict is the judgement as it crosses; Node, VMID, BootID, At and Uptime are
+// the caller's.
+func (j Judgement) Verdict() wire.Verdict {
+	return wire.Verdict{
+		Outcome: j.Outcome, Reason: j.Reason, Owner: j.Owner, Retryable: j.Retryable, Message: j.Message, Remedy: j.Remedy,
+		Stage: j.Stage, Module: j.Module, Phase: j.Phase, ExitCode: j.ExitCode, Ignored: j.Ignored, Stages: j.Stages, Evidence: j.Evidence,
+	}
+}
+
+// inquiry is the work of one Judge.
+type inquiry struct {
+	facts  Facts
+	logs   []log
+	came   bool // the bootstrap said that it succeeded
+	early  bool
+	within kind // whose logs may hold the cause
+	found  []finding
+}
+
+// Judge says what became of a boot that is over, or whose time was up. It gives
+// a reason only on evidence, Unknown with the raw lines otherwise. The same
+// facts give the same judgement.
+//
+// The logs are read only where something is wrong: a boot that succeeded is
+// judged at once.
+func Judge(f Facts) Judgement {
+	code := f.Provision.code()
+	c := inquiry{facts: f, came: f.Sentinel || code != nil && *code == 0, early: f.CloudInit.early(), within: anywhere}
+	broken, ignored := c.structure()
+	if c.came && len(broken) == 0 {
+		return c.cameUp(ignored)
+	}
+	c.found = broken
+	if c.came {
+		// What went wrong before the bootstrap succeeded was got over.
+		c.within = kubelet | k3s | runtime | kernel | elsewhere
+	}
+	c.logs = readLogs(f)
+	c.look()
+	best := c.best()
+	j := c.explain(best)
+	j.Outcome = wire.Failed
+	if f.Deadline && !c.definite(broken) {
+		j.Outcome = wire.TimedOut
+	}
+	j.Message = c.message(j, best)
+	j.Evidence = c.evidence(best)
+	if c.came {
+		j.Ignored = bounded(ignored)
+	}
+	return j
+}
+
+// structure is what the facts give without the logs: what broke the boot, and
+// what, once the bootstrap has succeeded, did not.
+func (c *inquiry) structure() (broken []finding, ignored []finding) {
+	f := c.facts
+	for _, s := range stageFindings(f.CloudInit) {
+		if c.came {
+			ignored = append(ignored, s)
+		} else {
+			broken = append(broken, s)
+		}
+	}
+	if !c.came {
+		broken = append(broken, provisionFindings(f)...)
+	}
+	for _, u := range f.Units {
+		found, ok := unitFinding(f, u, c.came)
+		switch {
+		case !ok || u.isKubelet() && f.Kubelet.Wanted && f.Kubelet.Healthy: // it was started anew, and works now
+		case !c.came || u.Asked || (u.isKubelet() || u.isK3s()) && f.Kubelet.Wanted:
+			broken = append(broken, found)
+		case u.failed():
+			ignored = append(ignored, found)
+		}
+	}
+	if c.came {
+		broken = append(broken, c.kubeletFindings(broken)...)
+		return broken, ignored
+	}
+	if ci := f.CloudInit; ci != nil && ci.Done {
+		broken = append(broken, finding{reason: "SentinelMissing", rank: rankSign, log: -1, order: cloudInit})
+	} else if stage := ci.running(); stage != "" && f.Deadline {
+		broken = append(broken, finding{reason: "CloudInitHung", rank: rankSign, log: -1, order: cloudInit, stage: stage})
+	}
+	return broken, ignored
+}
+
+// kubeletFindings are what is wrong with the kubelet of a node whose bootstrap
+// succeeded.
+func (c *inquiry) kubeletFindings(broken []finding) []finding {
+	k := c.facts.Kubelet
+	if !k.Wanted || len(broken) > 0 {
+		return nil
+	}
+	switch {
+	case !k.Healthy:
+		return []finding{{reason: "KubeletUnhealthy", rank: rankSign, log: -1, order: kubelet, stage: "kubelet", text: k.Last}}
+	case c.facts.Deadline && !k.Registered:
+		return []finding{{reason: "NodeNotRegistered", rank: rankSign, log: -1, order: kubelet, stage: "node"}}
+	}
+	return nil
+}
+
+// definite says whether a boot had failed when its time was up.
+func (c *inquiry) definite(broken []finding) bool {
+	for _, f := range broken {
+		switch f.reason {
+		case "KubeletUnhealthy", "NodeNotRegistered", "NodeNotReady", "CloudInitHung", "UnitHung":
+		default:
+			return true
+		}
+	}
+	return false
+}
+
+// best is the finding that the verdict is made of.
+func (c *inquiry) best() finding {
+	best := finding{reason: wire.ReasonUnknown, rank: rankNone, log: -1}
+	for _, f := range c.found {
+		if best.rank == rankNone || f.before(best) {
+			best = f
+		}
+	}
+	return best
+}
+
+// explain fills in what the reason and the findings say.
+func (c *inquiry) explain(best finding) Judgement {
+	r, ok := Lookup(best.reason)
+	if !ok {
+		r, _ = Lookup(wire.ReasonUnknown)
+	}
+	j := Judgement{
+		Reason: r.Name, Owner: r.Owner, Retryable: r.Retryable, Remedy: r.Remedy,
+		Stage: best.stage, Module: best.module, Phase: best.phase, ExitCode: best.exit, Stages: stageTimes(c.facts.CloudInit),
+	}
+	// Where it broke is also known by what is farther from the cause.
+	for _, f := range c.found {
+		if f.log < 0 && (f.order == best.order || f.order&(cloudInit|provision) != 0 && best.order&(scripts|runtime|kernel) != 0) {
+			if j.Stage == "" {
+				j.Stage = f.stage
+			}
+			if j.Module == "" && f.stage == j.Stage {
+				j.Module = f.module
+			}
+		}
+		if j.Phase == "" && best.order == f.order {
+			j.Phase = f.phase
+		}
+	}
+	if j.Stage == "" {
+		switch {
+		case best.order == kubelet:
+			j.Stage = "kubelet"
+		case !c.came:
+			j.Stage = c.facts.CloudInit.running()
+		}
+	}
+	if j.Stage != "" && j.Stage == c.facts.CloudInit.running() && j.Module == "" {
+		j.Module = runningModule(c.logs)
+	}
+	switch code := c.facts.Provision.code(); {
+	case c.came:
+	case code != nil && *code != 0:
+		j.ExitCode = code
+	case j.ExitCode == nil && best.order&scripts != 0:
+		j.ExitCode = scriptExit(c.logs)
+	}
+	j.Stage, j.Module, j.Phase = name(j.Stage), name(j.Module), name(j.Phase)
+	return j
+}
+
+// message is what happened, in a line for a person.
+func (c *inquiry) message(j Judgement, best finding) string {
+	r, _ := Lookup(j.Reason)
+	var b strings.Builder
+	if j.Outcome == wire.TimedOut {
+		b.WriteString("at the deadline: ")
+	}
+	b.WriteString(r.Summary)
+	switch {
+	case j.Module != "" && j.Stage != "":
+		b.WriteString(" (" + j.Stage + ", " + j.Module + ")")
+	case j.Phase != "":
+		b.WriteString(" (kubeadm " + j.Phase + ")")
+	case j.Stage != "":
+		b.WriteString(" (" + j.Stage + ")")
+	}
+	said := best.text
+	if best.log >= 0 {
+		l := &c.logs[best.log]
+		from := max(0, best.line-maxKeyLines)
+		shown := Redact(l.lines[from : best.line+1])
+		said = withoutPrefix(shown[len(shown)-1])
+	}
+	if said = strings.TrimSpace(RedactText(said)); said != "" {
+		b.WriteString(": " + said)
+	}
+	if j.ExitCode != nil && *j.ExitCode != 0 && !strings.Contains(said, "exit code") {
+		b.WriteString(" (exit code " + strconv.Itoa(*j.ExitCode) + ")")
+	}
+	return cut(b.String())
+}
+
+// withoutPrefix takes the time, host and program off a line of a journal.
+func withoutPrefix(s string) string {
+	for _, mark := range [...]string{"]: ", "] "} {
+		if i := strings.Index(s, mark); i > 0 && i < 120 && !strings.Contains(s[:i], "[ERROR ") && strings.HasSuffix(strings.TrimRight(s[:i], "0123456789"), "[") {
+			return strings.TrimSpace(s[i+len(mark):])
+		}
+	}
+	return strings.TrimSpace(s)
+}
+
+// cameUp is the judgement of a node that works.
+func (c *inquiry) cameUp(ignored []finding) Judgement {
+	j := Judgement{Outcome: wire.Succeeded, Stages: stageTimes(c.facts.CloudInit)}
+	ignored = append(ignored, c.recoverable()...)
+	if len(ignored) == 0 {
+		j.Message = "the node came up"
+		return j
+	}
+	c.found = ignored
+	best := c.best()
+	lines := bounded(ignored)
+	j = c.explain(best)
+	j.Outcome, j.Ignored = wire.Degraded, lines
+	j.Message = cut("the node came up, with " + strconv.Itoa(len(lines)) + " ignored errors; " + c.message(j, best))
+	return j
+}
+
+// recoverable are the errors that cloud-init says it went on after. What is
+// only deprecated is no error.
+func (c *inquiry) recoverable() []finding {
+	ci := c.facts.CloudInit
+	if ci == nil {
+		return nil
+	}
+	var found []finding
+	for _, s := range ci.Stages {
+		for _, level := range [...]string{"CRITICAL", "ERROR", "WARNING"} {
+			for i, e := range s.Recoverable[level] {
+				f := finding{reason: "CloudInitModuleFailed", rank: rankSign, log: -1, line: i, order: cloudInit, text: e, stage: s.Name}
+				low := strings.ToLower(plain(e))
+				for r := range rules {
+					if rule := &rules[r]; rule.in&cloudInit != 0 && rule.when == always && rule.matches(low) {
+						known, _ := Lookup(rule.reason)
+						if known.rank > f.rank {
+							f.reason, f.rank = rule.reason, known.rank
+						} else if f.reason == "CloudInitModuleFailed" {
+							f.reason = rule.reason
+						}
+					}
+				}
+				found = append(found, f)
+			}
+		}
+	}
+	return found
+}

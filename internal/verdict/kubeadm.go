@@ -1,0 +1,141 @@
+package verdict
+
+import "strings"
+
+// A KubeadmCode is an exit code of kubeadm.
+type KubeadmCode struct {
+	Code    int
+	Reason  string
+	Meaning string
+}
+
+// KubeadmCodes are kubeadm's exit codes. 2 and 3 were given up: kubeadm 1.36
+// exits with 1 for every error (cmd/kubeadm/app/util/errors), so what its
+// output says goes before them.
+func KubeadmCodes() []KubeadmCode {
+	return []KubeadmCode{
+		{1, "KubeadmFailed", "any error; in recent versions the only code"},
+		{2, "KubeadmPreflight", "a preflight check failed"},
+		{3, "KubeadmConfigInvalid", "the configuration was not valid"},
+	}
+}
+
+// A KubeadmPhase is a phase of kubeadm, with the reason that its failure gives
+// where its output says no more.
+type KubeadmPhase struct {
+	Phase  string
+	Reason string
+}
+
+// KubeadmPhases are those of kubeadm join and init. Source of fact: kubeadm 1.36,
+// cmd/kubeadm/app/cmd/phases.
+func KubeadmPhases() []KubeadmPhase {
+	return append([]KubeadmPhase(nil), kubeadmPhases[:]...)
+}
+
+var kubeadmPhases = [...]KubeadmPhase{
+	{"preflight", "KubeadmPreflight"},
+	{"control-plane-prepare", "KubeadmFailed"},
+	{"control-plane-prepare/download-certs", "KubeadmFailed"},
+	{"control-plane-prepare/certs", "KubeadmFailed"},
+	{"control-plane-prepare/kubeconfig", "KubeadmFailed"},
+	{"control-plane-prepare/control-plane", "KubeadmFailed"},
+	{"kubelet-start", "KubeadmFailed"},
+	{"kubelet-wait-bootstrap", "KubeletStartTimeout"},
+	{"check-etcd", "EtcdJoinFailed"},
+	{"etcd-join", "EtcdJoinFailed"},
+	{"control-plane-join", "KubeadmFailed"},
+	{"control-plane-join/etcd", "EtcdJoinFailed"},
+	{"control-plane-join/mark-control-plane", "KubeadmFailed"},
+	{"wait-control-plane", "ControlPlaneNotHealthy"},
+	{"certs", "KubeadmFailed"},
+	{"kubeconfig", "KubeadmFailed"},
+	{"etcd", "KubeadmFailed"},
+	{"control-plane", "KubeadmFailed"},
+	{"upload-config", "KubeadmFailed"},
+	{"upload-certs", "KubeadmFailed"},
+	{"mark-control-plane", "KubeadmFailed"},
+	{"bootstrap-token", "KubeadmFailed"},
+	{"kubelet-finalize", "KubeadmFailed"},
+	{"addon", "KubeadmFailed"},
+}
+
+// phaseOf finds the phase in "error execution phase NAME: …" of a line in lower
+// case.
+func phaseOf(s string) string {
+	const mark = "error execution phase "
+	_, rest, ok := strings.Cut(s, mark)
+	if !ok {
+		return ""
+	}
+	for i := 0; i < len(rest); i++ {
+		if c := rest[i]; (c < 'a' || c > 'z') && (c < '0' || c > '9') && c != '-' && c != '/' {
+			rest = rest[:i]
+			break
+		}
+	}
+	return rest
+}
+
+func phaseReason(phase string) string {
+	for i := range kubeadmPhases {
+		if kubeadmPhases[i].Phase == phase {
+			return kubeadmPhases[i].Reason
+		}
+	}
+	return "KubeadmFailed"
+}
+
+// check finds what a preflight check found: "[ERROR NAME]: …" of a line in lower
+// case. leftover says that an earlier try leaves the same.
+func check(s string) (reason string, leftover bool) {
+	_, rest, ok := strings.Cut(s, "[error ")
+	if !ok {
+		return "", false
+	}
+	name, said, ok := strings.Cut(rest, "]: ")
+	if !ok {
+		return "", false
+	}
+	has := func(begin string) bool { return strings.HasPrefix(name, begin) }
+	switch {
+	case has("port-"):
+		return "PortInUse", true
+	case has("fileavailable-"), has("diravailable-"):
+		return "NodeNotClean", true
+	case name == "swap":
+		return "SwapOn", false
+	case has("fileexisting-") && strings.Contains(said, "not found in system path"):
+		return "BinaryMissing", false
+	case has("filecontent-"):
+		return "KernelSettingMissing", false
+	case name == "systemverification":
+		if hasAny(said, "cgroup v1", "cgroups v1") {
+			return "CgroupV1Refused", false
+		}
+		return "KernelUnsupported", false
+	case name == "numcpu", name == "mem":
+		return "MachineTooSmall", false
+	case name == "cri", name == "containerruntimeversion":
+		return runtimeReason(said), false
+	case name == "kubeletversion":
+		if hasAny(said, "executable file not found", "cannot execute 'kubelet") {
+			return "KubeletMissing", false
+		}
+		return "VersionSkew", false
+	case name == "kubernetesversion":
+		return "VersionSkew", false
+	case name == "imagepull":
+		return pullReason(s), false
+	case name == "isprivilegeduser":
+		return "NotRoot", false
+	}
+	return "KubeadmPreflight", false
+}
+
+func runtimeReason(s string) string {
+	if hasAny(s, "unknown service runtime", "runtime api is not implemented") {
+		return "ContainerRuntimeDisabled"
+	}
+	return "ContainerRuntimeUnavailable"
+}

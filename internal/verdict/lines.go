@@ -1,0 +1,281 @@
+package verdict
+
+import "strings"
+
+// A rule gives a reason to a line: all of all, one of any, none of not. The
+// words are in lower case, as the programs write them.
+type rule struct {
+	reason string
+	in     kind // whose logs
+	all    string
+	any    []string
+	not    []string
+	rank   rank // where it is another than the reason's
+	when   when
+}
+
+// when restricts a rule to a state of the boot.
+type when uint8
+
+const (
+	always when = iota
+	joined      // only where the bootstrap succeeded: before that it is usual
+	early       // only where cloud-init did not come beyond its stage init
+)
+
+const scripts = output | provision | elsewhere | cloudInit
+
+// rules is a table that nobody writes to.
+var rules = [...]rule{
+	// The machine.
+	{reason: "DiskFull", in: anywhere, all: "no space left on device", not: []string{"inotify", "fsnotify", "/sys/fs/cgroup", "watch"}},
+	{reason: "DiskFull", in: anywhere, any: []string{"you don't have enough free space in /var", "there is not enough space on the disk"}},
+	{reason: "OutOfMemory", in: kernel | elsewhere, all: "killed process", any: []string{"(kubelet)", "(containerd)", "(kubeadm)", "(k3s", "(rke2", "(runc", "(cloud-init)", "(crio)", "(dockerd)"}},
+	{reason: "DiskErrors", in: kernel | elsewhere, any: []string{"i/o error, dev ", "buffer i/o error on dev"}, not: []string{"dev fd0", "dev sr0", "dev loop", "discard", "device fd0", "device sr0"}},
+	{reason: "FilesystemReadOnly", in: kernel | elsewhere, any: []string{"remounting filesystem read-only", "filesystem has been shut down", "log i/o error detected. shutting down filesystem"}},
+	{reason: "FilesystemCorrupt", in: kernel | elsewhere, any: []string{"run fsck manually", "unable to mount root fs", "corruption detected. unmount and run xfs_repair", "bad magic number in super-block"}},
+	{reason: "KernelPanic", in: kernel | elsewhere, all: "kernel panic - not syncing"},
+	{reason: "EmergencyMode", in: kernel | elsewhere, all: "you are in emergency mode"},
+	{reason: "DeviceMissing", in: anywhere &^ (runtime | kubelet | k3s), any: []string{"timed out waiting for device"}},
+	{reason: "DeviceMissing", in: scripts, all: "special device ", any: []string{"does not exist"}},
+	{reason: "ClockWrong", in: scripts, all: "is not valid yet (invalid for another", rank: rankStep},
+
+	// Network.
+	{reason: "DHCPFailed", in: cloudInit | output | elsewhere, when: early, any: []string{"failed to obtain dhcp lease", "unable to find a dhcp lease", "no dhcp lease", "dhcp timed out", "no dhcpoffers received"}},
+	{reason: "NetworkNotOnline", in: elsewhere | kernel | cloudInit, any: []string{"timeout occurred while waiting for network connectivity", "timed out waiting for network connectivity"}},
+	{reason: "IMDSUnreachable", in: cloudInit | output, when: early, all: "169.254.169.254", any: []string{"timed out", "connect timeout", "no route to host", "network is unreachable", "connection refused", "max retries exceeded"}},
+	{reason: "WireServerUnreachable", in: cloudInit | output | elsewhere, when: early, all: "168.63.129.16", any: []string{"timed out", "connect timeout", "no route to host", "network is unreachable", "connection refused", "max retries exceeded"}, not: []string{":53"}},
+	{reason: "DNSFailed", in: scripts, rank: rankStep, any: []string{"temporary failure in name resolution", "temporary failure resolving"}},
+	{reason: "ProxyFailed", in: scripts, rank: rankStep, any: []string{"407 proxy authentication required", "invalid response from proxy"}},
+
+	// cloud-init.
+	{reason: "DatasourceNotFound", in: cloudInit | output | elsewhere, any: []string{"datasourcenotfoundexception", "no instance datasource found", "did not find any data source", "no datasource found!"}},
+	{reason: "ProvisioningMediaFailed", in: cloudInit | output, when: early, any: []string{"no ovf-env.xml", "failed to read ovf-env.xml", "brokenazuredatasource", "failure reading ovf", "did not find provisioning media"}},
+	{reason: "CloudInitDisabled", in: cloudInit | output | elsewhere | kernel, any: []string{"cloud-init is disabled", "cloud-init disabled by", "disabled by marker file", "disabled by kernel command line: cloud-init=disabled", "disabled by cloud-init-generator"}},
+	{reason: "UserDataInvalid", in: cloudInit | output | elsewhere, any: []string{"failed loading yaml blob", "failed at merging in cloud config part"}},
+	{reason: "UserDataSchemaInvalid", in: cloudInit | output | elsewhere, any: []string{"invalid cloud-config provided", "cloud-config failed schema validation"}},
+	{reason: "UserDataUnhandled", in: cloudInit | output | elsewhere, all: "unhandled non-multipart", any: []string{"userdata", "user-data"}},
+	{reason: "RuncmdFailed", in: cloudInit | output, any: []string{"failed to shellify"}, not: []string{"bootcmd"}},
+	{reason: "CloudbaseInitPluginFailed", in: cloudInit | elsewhere, all: "plugin '", any: []string{"failed with error"}},
+
+	// Packages.
+	{reason: "PackageNotFound", in: scripts, any: []string{"unable to locate package", "has no installation candidate", "no match for argument", "unable to find a match", "no package matches", "no package available"}},
+	{reason: "PackageNotFound", in: scripts, all: "version '", any: []string{"' was not found"}},
+	{reason: "PackageManagerBusy", in: scripts, any: []string{"could not get lock /var/lib/", "unable to acquire the dpkg frontend lock", "could not open lock file /var/lib/"}, not: []string{"permission denied", "waiting for cache lock"}},
+	{reason: "PackageSignatureInvalid", in: scripts, any: []string{"no_pubkey", "expkeysig", "the following signatures couldn't be verified", "gpg check failed", "gpg: can't check signature"}},
+	{reason: "PackageRepositoryUnreachable", in: scripts, any: []string{"e: failed to fetch", "w: failed to fetch", "could not connect to", "unable to connect to"}, not: []string{"temporary failure resolving", "404  not found", "404 not found", "403  forbidden", "clock", "gpg", "not signed", "unix", "api server", "docker daemon", "localhost", "bus"}},
+	{reason: "PackageRepositoryUnreachable", in: scripts, all: "cannot download repomd.xml"},
+
+	// Programs and settings.
+	{reason: "KubeletMissing", in: anywhere, any: []string{"failed to locate executable /usr/bin/kubelet", "failed to locate executable /usr/local/bin/kubelet", "kubelet: command not found", "kubelet: not found", "unit kubelet.service not found", "unit kubelet.service could not be found", "unit file kubelet.service does not exist", "kubelet service does not exist"}},
+	{reason: "ContainerdMissing", in: anywhere, any: []string{"failed to locate executable /usr/bin/containerd", "failed to locate executable /usr/local/bin/containerd", "containerd: command not found", "containerd: not found", "unit containerd.service not found", "unit containerd.service could not be found", "unit file containerd.service does not exist"}},
+	{reason: "RuncMissing", in: anywhere, any: []string{`exec: "runc": executable file not found`, `exec: \"runc\": executable file not found`, "runc: command not found"}},
+	{reason: "BinaryMissing", in: scripts, any: []string{
+		"kubeadm: command not found", "kubeadm: not found", "crictl: command not found", "crictl: not found", "ctr: command not found", "ctr: not found",
+		"kubectl: command not found", "kubectl: not found", "k3s: command not found", "k3s: not found", "rke2: command not found", "rke2: not found",
+		"oras: command not found", "oras: no such file or directory", "conntrack: command not found", "iptables: command not found", "iptables: not found",
+		"jq: command not found", "jq: not found", "curl: command not found", "curl: not found", "/usr/bin/kubeadm: no such file", "/usr/local/bin/kubeadm: no such file"}},
+	{reason: "BinaryMissing", in: scripts | runtime | kubelet | k3s, any: []string{"executable file not found in $path", "executable file not found in %path%"}, not: []string{`"runc"`, `runc\"`, "liveness", "readiness", "poststart", "prestop", "oci runtime"}},
+	{reason: "BinaryWrongArchitecture", in: anywhere, any: []string{"exec format error", "cannot execute binary file"}, not: []string{"oci runtime", "pod="}},
+	{reason: "SwapOn", in: kubelet | k3s | elsewhere | output, all: "running with swap on is not supported"},
+	{reason: "KernelSettingMissing", in: scripts, all: "modprobe: fatal: module ", any: []string{"br_netfilter not found", "overlay not found", "ip_vs not found", "nf_conntrack not found"}},
+	{reason: "KernelSettingMissing", in: scripts, all: "sysctl: cannot stat /proc/sys/net/", any: []string{"bridge-nf-call", "ip_forward"}, rank: rankStep},
+	{reason: "CgroupV1Refused", in: kubelet | k3s, all: "cgroup v1", any: []string{"not run on a host using cgroup v1", `err="cgroup v1 detected`, "failed to run kubelet", "to an unsupported cgroup v1"}},
+	{reason: "CgroupDriverMismatch", in: kubelet | k3s | runtime, all: "kubelet cgroup driver", any: []string{"is different from"}},
+	{reason: "CgroupDriverMismatch", in: kubelet | k3s | runtime, all: "expected cgroupspath to be of format"},
+
+	// Container runtime.
+	{reason: "ContainerdConfigInvalid", in: runtime | output, any: []string{"containerd: failed to load toml", "failed to load toml:", "containerd: toml:", "invalid plugin config", "invalid disabled plugin uri", "containerd: expected containerd config version", "failed to load config from"}},
+	{reason: "ContainerRuntimeDisabled", in: anywhere, any: []string{"unknown service runtime.v1", "unknown service runtime.v1alpha2"}},
+	{reason: "CNIPluginMissing", in: runtime | kubelet | k3s, all: "failed to find plugin ", any: []string{"in path"}},
+
+	// kubeadm, where the words stand by themselves.
+	{reason: "BootstrapTokenUnknown", in: scripts, any: []string{"is invalid for this cluster or it has expired", "could not find a jws signature in the cluster-info configmap"}},
+	{reason: "BootstrapTokenSecretWrong", in: scripts, all: "failed to verify jws signature of received cluster info object"},
+	{reason: "BootstrapTokenMalformed", in: scripts, all: "was not of the form", any: []string{"bootstrap token", "the token "}},
+	{reason: "CAHashMismatch", in: scripts, all: "none of the public keys", any: []string{"are pinned"}},
+	{reason: "ClusterInfoUnreadable", in: scripts, any: []string{`"cluster-info" not found`, `"cluster-info" is forbidden`, "key in the cluster-info configmap", "kubeconfig in the cluster-info configmap", "kubeconfig file in the cluster-info configmap", `"kubeadm-config" not found`, `"kubeadm-config" is forbidden`, `"kubelet-config" not found`, `"kubelet-config" is forbidden`}},
+	{reason: "CertificateKeyExpired", in: scripts, all: `secret "kubeadm-certs"`, any: []string{"not found"}},
+	{reason: "CertificateKeyWrong", in: scripts, any: []string{"error decoding certificate key", "error decoding secret data with provided key", "cipher: message authentication failed"}},
+	{reason: "HostnameInvalid", in: scripts | kubelet | k3s, all: "rfc 1123 subdomain must consist of", any: []string{"node", "hostname"}, not: []string{"pod="}},
+	{reason: "KubeadmConfigInvalid", in: scripts, any: []string{"invalid discovery token ca certificate hash", "no joinconfiguration found in the supplied config", "no initconfiguration or clusterconfiguration kind was found", "your configuration file uses an old api spec", "can not mix '--config' with arguments", "[discovery.bootstraptoken: invalid value", "discovery: invalid value", "discovery.bootstraptoken", "controlplaneendpoint: invalid value", "networking.podsubnet: invalid value", "noderegistration.crisocket: invalid value"}, not: []string{"was not of the form"}},
+	{reason: "KubeadmConfigInvalid", in: scripts, all: "error: unknown flag: --", not: []string{"kubelet flag"}},
+	{reason: "KubeadmConfigInvalid", in: scripts, all: "kubeadm.k8s.io", any: []string{"unknown apiversion", "unknown field", "strict decoding error", "no kind ", "is not supported"}, not: []string{"warning:"}},
+	{reason: "VersionSkew", in: scripts, any: []string{"this version of kubeadm only supports", "is lower than kubeadm can support", "the kubelet version is higher than the control plane version"}},
+	{reason: "NodeExists", in: scripts, all: "a node with name ", any: []string{"already exists in the cluster"}},
+	{reason: "KubeletStartTimeout", in: scripts, any: []string{"[kubelet-check] the kubelet is not healthy after", "failed while waiting for the kubelet to start", "[kubelet-check] it seems like the kubelet isn't running or healthy"}},
+	{reason: "TLSBootstrapTimeout", in: scripts, all: "failed while waiting for tls bootstrap"},
+	{reason: "CSRNotApproved", in: kubelet | k3s, any: []string{"certificate request was not signed", "certificate signing request is denied", "certificate signing request failed, reason"}},
+
+	// kubelet.
+	{reason: "KubeletConfigMissing", in: kubelet, when: joined, all: "failed to load kubelet config file", any: []string{"no such file or directory", "cannot find the file"}, rank: rankCause},
+	{reason: "KubeletConfigInvalid", in: kubelet | k3s, any: []string{"failed to load kubelet config file", "failed to validate kubelet configuration", "failed to load kubelet dropin file", "failed to merge kubelet configs", "-reserved value failed to parse", "invalid configuration: cgroups-per-qos", "strict decoding error: unknown field"}, not: []string{"no such file or directory", "cannot find the file", "falling back"}},
+	{reason: "KubeletFlagUnknown", in: kubelet | k3s, all: "failed to parse kubelet flag"},
+	{reason: "KubeletFlagUnknown", in: kubelet, any: []string{"unknown flag: --", "unknown shorthand flag"}},
+	{reason: "FeatureGateUnknown", in: kubelet | k3s | output, any: []string{"unrecognized feature gate"}, not: []string{"feature_gate.go", "level=warn", "warning"}},
+	{reason: "FeatureGateUnknown", in: kubelet | k3s, all: "cannot set feature gate", any: []string{"locked to"}},
+	{reason: "NodeLabelsInvalid", in: kubelet | k3s, any: []string{"labels specified with --node-labels", "invalid node labels:"}},
+	{reason: "NodeIPInvalid", in: kubelet | k3s, any: []string{"bad --node-ip", "not found in the host's network interfaces", "nodeip can't be ", "nodeip must be a valid ip"}},
+	{reason: "CloudProviderInvalid", in: kubelet | k3s, any: []string{"unknown cloud provider", "unsupported value for --cloud-provider", "built-in cloud providers are disabled", "could not init cloud provider"}},
+	{reason: "CredentialProviderMissing", in: kubelet | k3s, all: "plugin binary ", any: []string{"did not exist"}},
+	{reason: "KubeletBootstrapKubeconfigMissing", in: kubelet, when: joined, all: "unable to load bootstrap kubeconfig", any: []string{"no such file or directory", "cannot find the file"}, rank: rankEffect},
+	{reason: "KubeletCertificateExpired", in: kubelet | k3s, all: "existing bootstrap client certificate in", any: []string{"is expired"}},
+	{reason: "KubeletCAMissing", in: kubelet, when: joined, all: "unable to load client ca file", rank: rankCause},
+	{reason: "PortInUse", in: kubelet | k3s, all: "address already in use", any: []string{":10250", ":10248", ":10255"}},
+	{reason: "NodeNotReady", in: kubelet | k3s, when: joined, all: "node not becoming ready in time after startup"},
+
+	// k3s and RKE2.
+	{reason: "CAHashMismatch", in: k3s | elsewhere | output, all: "token ca hash does not match the cluster ca certificate hash"},
+	{reason: "NodePasswordRejected", in: k3s | elsewhere | output, any: []string{"node password rejected", "node password not set", "unable to verify password for node"}},
+	{reason: "K3sTokenMalformed", in: k3s | output, any: []string{"failed to normalize token", "failed to normalize server token", "invalid token format", "token format is invalid"}},
+	{reason: "K3sTokenRejected", in: k3s, any: []string{"not authorized", "token is not valid", "invalid token cluster hash"}},
+	{reason: "K3sConfigInvalid", in: k3s | output, any: []string{"flag provided but not defined", "--server is required", "--token is required", "server is required", "level=fatal msg=\"failed to parse config", "failed to parse config file"}, not: []string{"kubelet flag", "kubeadm"}},
+
+	// Units, as systemd names them to the console and in the journal.
+	{reason: "UnitDependencyFailed", in: elsewhere | kernel, all: "dependency failed for "},
+	{reason: "UnitHung", in: elsewhere | kernel, all: "a start job is running for "},
+}
+
+// matches says whether a rule gives its reason to a line in lower case.
+func (r *rule) matches(s string) bool {
+	if !strings.Contains(s, r.all) {
+		return false
+	}
+	if len(r.any) > 0 && !hasAny(s, r.any...) {
+		return false
+	}
+	return !hasAny(s, r.not...)
+}
+
+// runtimeSocket says whether a line in lower case is of a container runtime that
+// does not answer.
+func runtimeSocket(s string) bool {
+	return hasAny(s, "containerd.sock", "crio.sock", "cri-dockerd.sock", "pipe/containerd-containerd") &&
+		hasAny(s, "no such file or directory", "connection refused", "cannot find the file", "context deadline exceeded", "could not connect to the container runtime")
+}
+
+// look finds what the lines of the logs say.
+func (c *inquiry) look() {
+	for at := range c.logs {
+		l := &c.logs[at]
+		if l.kind&c.within == 0 {
+			continue
+		}
+		c.lookAt(at, l)
+	}
+}
+
+func (c *inquiry) lookAt(at int, l *log) {
+	var found []finding
+	add := func(reason string, r rank, line int, phase string) {
+		known, ok := Lookup(reason)
+		if !ok {
+			return
+		}
+		if r == rankNone {
+			r = known.rank
+		}
+		found = append(found, finding{reason: reason, rank: r, log: at, line: line, order: l.kind, phase: phase})
+	}
+	phase, try := "", 0
+	for i, s := range l.low {
+		switch {
+		case s == "":
+			continue
+		case l.kind&(scripts|k3s|kubelet) != 0 && hasAny(s, "this node has joined the cluster", "successfully registered node", "as it just became ready"):
+			found = settled(found) // what went wrong before was got over
+		case strings.Contains(s, "[preflight] running pre-flight checks"):
+			// A script that tries again: what counts is the last try.
+			if try++; try > 1 {
+				found = retried(found)
+			}
+		}
+		for r := range rules {
+			if rule := &rules[r]; rule.in&l.kind != 0 && c.applies(rule.when) && rule.matches(s) {
+				add(rule.reason, rule.rank, i, "")
+			}
+		}
+		if runtimeSocket(s) {
+			add(runtimeReason(s), rankNone, i, "")
+		}
+		if l.kind&scripts != 0 {
+			if reason := download(s); reason != "" {
+				add(reason, rankStep, i, "")
+			}
+			if reason, leftover := check(s); reason != "" && (!leftover || try < 2) {
+				add(reason, rankNone, i, "preflight")
+			}
+			if p := phaseOf(s); p != "" {
+				phase = p
+				reason := phaseReason(p)
+				if p == "preflight" && strings.Contains(s, "couldn't validate the identity of the api server") {
+					reason = "KubeadmDiscoveryFailed"
+				}
+				add(reason, rankPhase-1, i, p) // what it says besides goes before
+			}
+		}
+		if pull(s) && !strings.Contains(s, "[error ") {
+			r := rankStep
+			if nodeImage(s) {
+				r = rankCause
+			}
+			add(pullReason(s), r, i, "")
+		} else if apiRequest(s, l.kind) {
+			if reason := faultOf(s).ofAPIServer(s, l.kind); reason != "" {
+				add(reason, rankCause, i, phaseOf(s))
+			}
+		}
+	}
+	// kubeadm names its phase after what its checks found.
+	for i := range found {
+		if found[i].phase == "" && phase != "" && l.kind&scripts != 0 && kubeadms(found[i].reason) {
+			found[i].phase = phase
+		}
+	}
+	c.found = append(c.found, found...)
+}
+
+// kubeadms says whether a reason is one that kubeadm's output gives, and so has
+// its phase.
+func kubeadms(reason string) bool {
+	switch reason {
+	case "BootstrapTokenUnknown", "BootstrapTokenSecretWrong", "BootstrapTokenMalformed", "CAHashMismatch", "ClusterInfoUnreadable", "CertificateKeyExpired",
+		"CertificateKeyWrong", "KubeadmConfigInvalid", "VersionSkew", "NodeExists", "KubeletStartTimeout", "TLSBootstrapTimeout", "ContainerRuntimeUnavailable",
+		"ContainerRuntimeDisabled", "HostnameInvalid":
+		return true
+	}
+	return false
+}
+
+// settled leaves what a node that joined did not get over: what is wrong with
+// the machine.
+func settled(found []finding) []finding {
+	kept := found[:0]
+	for _, f := range found {
+		if f.rank == rankHost {
+			kept = append(kept, f)
+		}
+	}
+	return kept
+}
+
+// retried leaves out what kubeadm said when it was tried before.
+func retried(found []finding) []finding {
+	kept := found[:0]
+	for _, f := range found {
+		if f.phase == "" && !kubeadms(f.reason) {
+			kept = append(kept, f)
+		}
+	}
+	return kept
+}
+
+func (c *inquiry) applies(w when) bool {
+	switch w {
+	case joined:
+		return c.came
+	case early:
+		return c.early
+	}
+	return true
+}

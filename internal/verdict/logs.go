@@ -1,0 +1,127 @@
+package verdict
+
+import "strings"
+
+// maxLooked is how many of a log's last lines are looked at.
+const maxLooked = 5000
+
+// kind says who wrote a log, as a bit. Their order is that of the boot: of
+// findings of the same rank the one of the earlier kind is the verdict's.
+type kind uint16
+
+const (
+	kernel kind = 1 << iota
+	elsewhere
+	cloudInit // its own log
+	output    // what cloud-init's scripts printed
+	provision // what AKS's script printed
+	runtime   // containerd's or CRI-O's journal
+	kubelet
+	k3s           // or RKE2: agent, kubelet and runtime in one
+	anywhere kind = 1<<iota - 1
+)
+
+func kindOf(source string) kind {
+	s := strings.ToLower(source)
+	has := func(words ...string) bool {
+		for _, w := range words {
+			if strings.Contains(s, w) {
+				return true
+			}
+		}
+		return false
+	}
+	switch {
+	case has("kernel", "dmesg"):
+		return kernel
+	case has("k3s", "rke2"):
+		return k3s
+	case has("kubelet"):
+		return kubelet
+	case has("containerd", "crio", "cri-o", "docker"):
+		return runtime
+	case has("cluster-provision", "provision.json", "cse"):
+		return provision
+	case has("cloud-init-output"):
+		return output
+	case has("cloud-init", "cloudbase-init"):
+		return cloudInit
+	}
+	return elsewhere
+}
+
+// log is one of the facts' logs, of this boot only.
+type log struct {
+	source string
+	kind   kind
+	lines  []string // as they are
+	low    []string // in lower case, without what a terminal would obey
+	cut    bool
+}
+
+func readLogs(f Facts) []log {
+	logs := make([]log, 0, len(f.Logs)+2)
+	for _, l := range f.Logs {
+		logs = append(logs, newLog(l.Source, kindOf(l.Source), l.Lines, l.Cut))
+	}
+	if p := f.Provision; p != nil {
+		for _, text := range [...]string{p.Output, p.Error} {
+			if text != "" {
+				logs = append(logs, newLog(provisionFile, provision, strings.Split(text, "\n"), false))
+			}
+		}
+	}
+	return logs
+}
+
+func newLog(source string, k kind, lines []string, cut bool) log {
+	if n := len(lines) - maxLooked; n > 0 {
+		lines, cut = lines[n:], true
+	}
+	if k == output || k == cloudInit {
+		if from := thisBoot(lines); from > 0 {
+			lines = lines[from:]
+		}
+	}
+	l := log{source: source, kind: k, lines: lines, cut: cut, low: make([]string, len(lines))}
+	for i, text := range lines {
+		l.low[i] = strings.ToLower(plain(text))
+	}
+	return l
+}
+
+// thisBoot is where cloud-init began last: its files go on over reboots.
+func thisBoot(lines []string) int {
+	for i := len(lines) - 1; i > 0; i-- {
+		if strings.Contains(lines[i], "Cloud-init v. ") && strings.Contains(lines[i], "running 'init-local'") {
+			return i
+		}
+	}
+	return 0
+}
+
+// finding is a reason with what shows it.
+type finding struct {
+	reason string
+	rank   rank
+	log    int // which of the logs, -1 where it is not in one
+	line   int
+	order  kind   // when in the boot
+	text   string // in words, where it is not in a log
+	stage  string
+	module string
+	phase  string
+	exit   *int
+}
+
+// before says whether f is to be preferred to g: nearer to the cause, or
+// earlier.
+func (f finding) before(g finding) bool {
+	if f.rank != g.rank {
+		return f.rank > g.rank
+	}
+	if f.order != g.order {
+		return f.order < g.order
+	}
+	return f.line < g.line
+}

@@ -1,0 +1,593 @@
+package verdict
+
+import (
+	"strings"
+	"unicode"
+	"unicode/utf8"
+)
+
+const (
+	hidden = "[redacted]"
+	// maxShown is how long a line may be, in bytes; wire allows no more.
+	maxShown = 1 << 10
+	// maxRead is how much of a line is looked at: what is beyond is not shown.
+	maxRead = 16 << 10
+	// maxKeyLines is how long a PEM block may be, so that one whose end is
+	// missing does not hide a whole log. An RSA key of 16384 bits has 200 lines.
+	maxKeyLines = 256
+)
+
+// Redact makes lines fit to be shown and stored, one for one: secrets are
+// replaced, control characters and escape sequences are removed, what is not
+// UTF-8 is replaced, and each line is cut to 1 KiB. Lines must be given in
+// their order, since a private key goes over several. It hides rather too much
+// than too little.
+func Redact(lines []string) []string {
+	out := make([]string, len(lines))
+	inKey := 0
+	for i, l := range lines {
+		l = plain(l)
+		if inKey > 0 {
+			inKey--
+			if end := strings.Index(l, "-----END"); end >= 0 {
+				inKey = 0
+				out[i] = hidden + cut(redactLine(afterMark(l[end:])))
+				continue
+			}
+			out[i] = hidden
+			continue
+		}
+		open := false
+		l, open = hideKeys(l)
+		if open {
+			inKey = maxKeyLines
+		}
+		out[i] = cut(redactLine(l))
+	}
+	return out
+}
+
+// RedactText is Redact for a text of one line; line breaks become blanks.
+func RedactText(s string) string {
+	lines := Redact(strings.Split(strings.TrimRight(s, "\r\n"), "\n"))
+	return cut(strings.Join(lines, " "))
+}
+
+// plain removes what a terminal would obey and what is not UTF-8.
+func plain(s string) string {
+	if len(s) > maxRead {
+		// The last word may be the first half of a secret, which nothing would know.
+		s = s[:maxRead]
+		if i := strings.LastIndexAny(s, " \t"); i >= 0 {
+			s = s[:i]
+		} else {
+			s = ""
+		}
+		s += " …"
+	}
+	clean := true
+	for i := 0; i < len(s); i++ {
+		if s[i] < 0x20 || s[i] >= 0x7f {
+			clean = false
+			break
+		}
+	}
+	if clean {
+		return s
+	}
+	var b strings.Builder
+	b.Grow(len(s))
+	for i := 0; i < len(s); {
+		if s[i] == 0x1b {
+			i += escape(s[i:])
+			continue
+		}
+		r, n := utf8.DecodeRuneInString(s[i:])
+		i += n
+		switch {
+		case r == '\t' || r == '\n' || r == '\r' && i < len(s), r == '\u2028', r == '\u2029':
+			b.WriteByte(' ')
+		case r == utf8.RuneError && n <= 1:
+			b.WriteRune(utf8.RuneError)
+		case unicode.IsControl(r):
+		default:
+			b.WriteRune(r)
+		}
+	}
+	return b.String()
+}
+
+// escape is how long the escape sequence is that s begins with: CSI to its
+// final byte, OSC to its terminator, others two bytes.
+func escape(s string) int {
+	if len(s) < 2 {
+		return len(s)
+	}
+	switch s[1] {
+	case '[':
+		for i := 2; i < len(s); i++ {
+			if s[i] >= 0x40 && s[i] <= 0x7e {
+				return i + 1
+			}
+			if s[i] < 0x20 || s[i] > 0x7e {
+				return i // broken off: what comes is text
+			}
+		}
+		return len(s)
+	case ']':
+		for i := 2; i < len(s); i++ {
+			if s[i] == 0x07 {
+				return i + 1
+			}
+			if s[i] == 0x1b {
+				return i // its terminator is an escape sequence too
+			}
+		}
+		return len(s)
+	}
+	if s[1] < 0x20 || s[1] > 0x7e {
+		return 1
+	}
+	return 2
+}
+
+func cut(s string) string {
+	if len(s) <= maxShown {
+		return s
+	}
+	const mark = "…"
+	n := maxShown - len(mark)
+	for n > 0 && !utf8.RuneStart(s[n]) {
+		n--
+	}
+	return s[:n] + mark
+}
+
+// hideKeys hides PEM private keys within a line; open says that one goes on in
+// the next.
+func hideKeys(s string) (out string, open bool) {
+	const begin = "-----BEGIN "
+	for from := 0; ; {
+		i := strings.Index(s[from:], begin)
+		if i < 0 {
+			return s, false
+		}
+		i += from
+		rest := s[i+len(begin):]
+		kind, _, _ := strings.Cut(rest, "-----")
+		if !strings.Contains(kind, "PRIVATE") {
+			from = i + len(begin)
+			continue
+		}
+		end := strings.Index(rest, "-----END")
+		if end < 0 {
+			return s[:i] + hidden, true
+		}
+		after := afterMark(rest[end:])
+		s = s[:i] + hidden + after
+		from = i + len(hidden)
+	}
+}
+
+// afterMark is what follows the end mark of a PEM block that s begins with.
+func afterMark(s string) string {
+	s = strings.TrimPrefix(s, "-----END")
+	if i := strings.Index(s, "-----"); i >= 0 {
+		return s[i+len("-----"):]
+	}
+	return ""
+}
+
+// redactLine hides secrets within a line that plain has seen.
+func redactLine(s string) string {
+	hide := make([]span, 0, 8)
+	hide = namedSecrets(s, hide)
+	hide = knownTokens(s, hide)
+	hide = urlPasswords(s, hide)
+	hide = bootstrapTokens(s, hide)
+	hide = longRuns(s, hide)
+	if len(hide) == 0 {
+		return s
+	}
+	return without(s, hide)
+}
+
+type span struct{ from, to int }
+
+// without replaces spans, which may overlap and are in no order.
+func without(s string, hide []span) string {
+	// A line has few: insertion keeps sort out of the agent's start.
+	for i := 1; i < len(hide); i++ {
+		for j := i; j > 0 && hide[j].from < hide[j-1].from; j-- {
+			hide[j], hide[j-1] = hide[j-1], hide[j]
+		}
+	}
+	var b strings.Builder
+	at := 0
+	for _, h := range hide {
+		if h.to <= at {
+			continue
+		}
+		if h.from > at || at == 0 {
+			b.WriteString(s[at:h.from])
+			b.WriteString(hidden)
+		}
+		at = h.to
+	}
+	b.WriteString(s[at:])
+	return b.String()
+}
+
+func isNameByte(c byte) bool {
+	return c >= 'a' && c <= 'z' || c >= 'A' && c <= 'Z' || c >= '0' && c <= '9' || c == '_' || c == '-' || c == '.'
+}
+
+// namedSecrets finds values by the name before them: password=…, "token": "…",
+// --certificate-key …, Authorization: ….
+func namedSecrets(s string, hide []span) []span {
+	for i := 0; i < len(s); {
+		if !isNameByte(s[i]) {
+			i++
+			continue
+		}
+		from := i
+		for i < len(s) && isNameByte(s[i]) {
+			i++
+		}
+		whole := secretName(s[from:i])
+		if whole == notSecret {
+			continue
+		}
+		flag := strings.HasPrefix(s[from:i], "-") && (from == 0 || isBreak(s[from-1]))
+		v, ok := valueAt(s, i, flag)
+		if !ok {
+			continue
+		}
+		if whole == secretToEnd {
+			v.to = len(s)
+		} else if query := from > 0 && (s[from-1] == '?' || s[from-1] == '&'); query {
+			if n := strings.IndexByte(s[v.from:v.to], '&'); n >= 0 {
+				v.to = v.from + n
+			}
+		}
+		if v.to > v.from {
+			hide = append(hide, v)
+		}
+		i = max(i, v.to)
+	}
+	return hide
+}
+
+const (
+	notSecret = iota
+	secretValue
+	secretToEnd // what follows has blanks within
+)
+
+// secretName says whether a name is one of a secret: by its end, without regard
+// to case, dashes, underscores and dots (client-secret, AZURE_CLIENT_SECRET).
+func secretName(name string) int {
+	var buf [64]byte
+	if len(name) > len(buf) {
+		name = name[len(name)-len(buf):]
+	}
+	n := 0
+	for i := 0; i < len(name); i++ {
+		c := name[i]
+		switch {
+		case c >= 'A' && c <= 'Z':
+			c += 'a' - 'A'
+		case c == '-' || c == '_' || c == '.':
+			continue
+		}
+		buf[n] = c
+		n++
+	}
+	flat := string(buf[:n])
+	switch flat {
+	case "sig", "sas", "auth", "identitytoken", "pwd", "pass":
+		return secretValue
+	case "authorization", "proxyauthorization", "cookie", "setcookie":
+		return secretToEnd
+	}
+	for _, end := range [...]string{
+		"password", "passwd", "passphrase", "secret", "token", "accountkey", "accesskey", "apikey", "certificatekey",
+		"clientkeydata", "privatekey", "storagekey", "encryptionkey", "sharedkey", "masterkey", "hostkey", "accesssignature",
+		"sastoken", "protectedsettings", "customdata", "userdata", "dockerconfigjson", "hashedpasswd", "secretdata", "credential",
+	} {
+		if strings.HasSuffix(flat, end) {
+			return secretValue
+		}
+	}
+	if strings.HasSuffix(flat, "connectionstring") {
+		return secretToEnd
+	}
+	return notSecret
+}
+
+func isBreak(c byte) bool {
+	return c == ' ' || c == '"' || c == '\'' || c == '[' || c == '(' || c == ',' || c == '`' || c == '='
+}
+
+// valueAt finds the value of the name that ends at i: after = or :, with quotes
+// (also escaped ones, and those of a list of arguments), or, for a flag, after
+// a blank.
+func valueAt(s string, i int, flag bool) (span, bool) {
+	name := i
+	i = skipQuotes(s, i)
+	quoted := i > name
+	i = skipBlanks(s, i)
+	blank := !quoted && i > name
+	switch {
+	case i < len(s) && (s[i] == '=' || s[i] == ':'):
+		i++
+		if i < len(s) && s[i] == '=' { // :=
+			i++
+		}
+	case strings.HasPrefix(strings.ToLower(s[i:min(len(s), i+3)]), "%3d"):
+		i += 3
+		to := i
+		for to < len(s) && s[to] != ' ' && s[to] != '"' && s[to] != '\'' && !strings.HasPrefix(s[to:], "%26") {
+			to++
+		}
+		return span{i, to}, true
+	case flag && quoted && i < len(s) && s[i] == ',': // ["--token", "…"]
+		i++
+	case flag && blank: // --token …
+	case flag && quoted && i < len(s): // '--token' '…'
+	default:
+		return span{}, false
+	}
+	i = skipBlanks(s, i)
+	if i >= len(s) {
+		return span{}, false
+	}
+	from := i
+	if n := skipQuotes(s, i); n > i {
+		quote := s[n-1]
+		escaped := n-i > 1
+		from, i = n, n
+		for i < len(s) {
+			if s[i] == quote && (escaped || s[i-1] != '\\' || i == from) {
+				break
+			}
+			i++
+		}
+		if escaped && i > from && s[i-1] == '\\' {
+			i--
+		}
+		return span{from, i}, true
+	}
+	if s[i] == '{' || s[i] == '[' { // an object: what is within has names too
+		return span{}, false
+	}
+	for i < len(s) && s[i] != ' ' && s[i] != '"' && s[i] != '\'' {
+		i++
+	}
+	to := i
+	// A value may begin with a scheme: token: Bearer ….
+	if isScheme(s[from:to]) {
+		if at := skipBlanks(s, to); at < len(s) {
+			to = at
+			for to < len(s) && s[to] != ' ' && s[to] != '"' && s[to] != '\'' {
+				to++
+			}
+		}
+	}
+	return span{from, to}, true
+}
+
+func isScheme(s string) bool {
+	return strings.EqualFold(s, "bearer") || strings.EqualFold(s, "basic")
+}
+
+func skipBlanks(s string, i int) int {
+	for i < len(s) && s[i] == ' ' {
+		i++
+	}
+	return i
+}
+
+// skipQuotes skips one quote, with the backslashes before it.
+func skipQuotes(s string, i int) int {
+	at := i
+	for at < len(s) && s[at] == '\\' {
+		at++
+	}
+	if at < len(s) && (s[at] == '"' || s[at] == '\'') {
+		return at + 1
+	}
+	return i
+}
+
+// knownTokens finds secrets by how they begin: k3s tokens, JWTs, bearers, and
+// the tokens of registries and forges; and Azure's client secrets by what they
+// have within.
+func knownTokens(s string, hide []span) []span {
+	for _, mark := range [...]string{"::server:", "::node:", "::agent:"} {
+		for at := 0; ; {
+			i := strings.Index(s[at:], mark)
+			if i < 0 {
+				break
+			}
+			i += at
+			from, to := i, i+len(mark)
+			for from > 0 && isNameByte(s[from-1]) {
+				from--
+			}
+			for to < len(s) && !endsValue(s[to]) {
+				to++
+			}
+			hide = append(hide, span{from, to})
+			at = to
+		}
+	}
+	for _, mark := range [...]string{"eyJ", "ghp_", "gho_", "ghs_", "github_pat_", "glpat-", "dckr_pat_"} {
+		for at := 0; ; {
+			i := strings.Index(s[at:], mark)
+			if i < 0 {
+				break
+			}
+			i += at
+			to := i
+			for to < len(s) && isNameByte(s[to]) {
+				to++
+			}
+			if to-i >= len(mark)+16 {
+				hide = append(hide, span{i, to})
+			}
+			at = max(to, i+1)
+		}
+	}
+	for at := 0; ; {
+		i := strings.Index(s[at:], "Q~")
+		if i < 0 {
+			break
+		}
+		i += at
+		from, to := i, i+2
+		for from > 0 && (isNameByte(s[from-1]) || s[from-1] == '~') {
+			from--
+		}
+		for to < len(s) && (isNameByte(s[to]) || s[to] == '~') {
+			to++
+		}
+		if to-from >= 30 {
+			hide = append(hide, span{from, to})
+		}
+		at = to
+	}
+	for at := 0; ; {
+		i := indexFold(s[at:], "bearer")
+		if i < 0 {
+			return hide
+		}
+		i += at + len("bearer")
+		at = i
+		for i < len(s) && (s[i] == ' ' || s[i] == ':' || s[i] == '"' || s[i] == '=') {
+			i++
+		}
+		to := i
+		for to < len(s) && !endsValue(s[to]) {
+			to++
+		}
+		if to-i >= 16 {
+			hide = append(hide, span{i, to})
+			at = to
+		}
+	}
+}
+
+// indexFold is strings.Index without regard to the case of ASCII letters;
+// word is in lower case.
+func indexFold(s, word string) int {
+	for i := 0; i+len(word) <= len(s); i++ {
+		if s[i]|0x20 == word[0] && strings.EqualFold(s[i:i+len(word)], word) {
+			return i
+		}
+	}
+	return -1
+}
+
+func endsValue(c byte) bool {
+	return c == ' ' || c == '"' || c == '\'' || c == ',' || c == ';' || c == '\\' || c == ')' || c == ']' || c == '}'
+}
+
+// urlPasswords finds what stands between a user's name and the host.
+func urlPasswords(s string, hide []span) []span {
+	for at := 0; ; {
+		i := strings.Index(s[at:], "://")
+		if i < 0 {
+			return hide
+		}
+		from := at + i + len("://")
+		at = from
+		end := from
+		for end < len(s) && s[end] != '/' && s[end] != ' ' && s[end] != '"' && s[end] != '\'' && s[end] != '?' {
+			end++
+		}
+		host := strings.LastIndexByte(s[from:end], '@')
+		if host < 0 { // a password may hold a slash, though it should not
+			for end < len(s) && s[end] != ' ' && s[end] != '"' && s[end] != '\'' {
+				end++
+			}
+			if host = strings.LastIndexByte(s[from:end], '@'); host < 0 {
+				continue
+			}
+		}
+		if colon := strings.IndexByte(s[from:from+host], ':'); colon >= 0 {
+			hide = append(hide, span{from + colon + 1, from + host})
+		}
+	}
+}
+
+func isTokenByte(c byte) bool { return c >= 'a' && c <= 'z' || c >= '0' && c <= '9' }
+
+// bootstrapTokens finds [a-z0-9]{6}.[a-z0-9]{16}. The six before the dot are
+// shown: they are the token's public name, by which it is looked for.
+func bootstrapTokens(s string, hide []span) []span {
+	for i := 6; i < len(s); i++ {
+		if s[i] != '.' {
+			continue
+		}
+		from, to := i, i+1
+		for from > 0 && i-from < 7 && isTokenByte(s[from-1]) {
+			from--
+		}
+		digit := false
+		for to < len(s) && isTokenByte(s[to]) {
+			digit = digit || s[to] <= '9'
+			to++
+		}
+		left, right := i-from, to-i-1
+		// Longer runs are most often names of hosts and files, but a token may stand
+		// right beside other letters.
+		if left == 6 && right == 16 || left >= 6 && right >= 16 && digit {
+			hide = append(hide, span{i + 1, to})
+		}
+	}
+	return hide
+}
+
+// longRuns finds keys and encoded files: long runs of base64 or base64url with
+// letters of both cases and digits. Digests and identifiers in hexadecimal are
+// no secrets and stay.
+func longRuns(s string, hide []span) []span {
+	const least = 48
+	for i := 0; i < len(s); {
+		if !isBase64(s[i]) {
+			i++
+			continue
+		}
+		from := i
+		var upper, lower, digit, slash, dash int
+		for i < len(s) && isBase64(s[i]) {
+			switch c := s[i]; {
+			case c >= 'A' && c <= 'Z':
+				upper++
+			case c >= 'a' && c <= 'z':
+				lower++
+			case c >= '0' && c <= '9':
+				digit++
+			case c == '/':
+				slash++
+			case c == '-' || c == '_':
+				dash++
+			}
+			i++
+		}
+		n := i - from
+		switch {
+		case n < least || upper == 0 || lower == 0 || digit == 0:
+		case n < 256 && slash*10 > n: // a path
+		case n < 256 && dash*8 > n: // a name
+		default:
+			hide = append(hide, span{from, i})
+		}
+	}
+	return hide
+}
+
+func isBase64(c byte) bool {
+	return c >= 'a' && c <= 'z' || c >= 'A' && c <= 'Z' || c >= '0' && c <= '9' || c == '+' || c == '/' || c == '=' || c == '-' || c == '_'
+}

@@ -1,0 +1,199 @@
+package verdict
+
+import "strings"
+
+// fault is what went wrong with a request, in the words of the program that
+// made it.
+type fault int
+
+const (
+	noFault fault = iota
+	proxyFault
+	notYetValid
+	expired
+	untrusted
+	wrongName
+	noSuchHost
+	resolverFault
+	refused
+	unreachable
+	unauthorized
+	forbidden
+	unavailable
+	rateLimited
+	notFound
+)
+
+func hasAny(s string, words ...string) bool {
+	for _, w := range words {
+		if strings.Contains(s, w) {
+			return true
+		}
+	}
+	return false
+}
+
+// faultOf reads a line in lower case. A line that only says that time was up is
+// no fault of the network unless it says of what request.
+func faultOf(s string) fault {
+	request := hasAny(s, `"https://`, `"http://`, `\"https://`, `\"http://`, "dial tcp", "read tcp", "https://", "http://")
+	switch {
+	case hasAny(s, "proxyconnect tcp", "proxy authentication required", "received http code 407 from proxy", "proxy connect aborted", "from proxy after connect"):
+		return proxyFault
+	case strings.Contains(s, "x509:"):
+		switch {
+		case hasAny(s, "not yet valid: current time", "or is not yet valid") && strings.Contains(s, " is before "):
+			return notYetValid
+		case strings.Contains(s, "has expired") && !strings.Contains(s, " is before "):
+			return expired
+		case hasAny(s, "unknown authority", "not trusted"):
+			return untrusted
+		case hasAny(s, "certificate is valid for", "doesn't contain any ip sans", "not valid for any names"):
+			return wrongName
+		}
+		return noFault
+	case strings.Contains(s, "no such host"):
+		return noSuchHost
+	case hasAny(s, "temporary failure in name resolution", "temporary failure resolving", "server misbehaving"):
+		return resolverFault
+	case strings.Contains(s, "lookup ") && hasAny(s, "i/o timeout", "connection refused", "read udp", "no answer from dns"):
+		return resolverFault
+	case hasAny(s, "connection refused", "actively refused"):
+		return refused
+	case hasAny(s, "no route to host", "network is unreachable"):
+		return unreachable
+	case request && hasAny(s, "i/o timeout", "client.timeout", "context deadline exceeded", "tls handshake timeout", "connection reset by peer",
+		"connection timed out", "operation timed out", ": eof", "unexpected eof", "connectex: a connection attempt failed"):
+		return unreachable
+	case hasAny(s, "toomanyrequests", "429 too many requests", "too many requests"):
+		return rateLimited
+	case hasAny(s, "unauthorized", "must be logged in to the server"):
+		return unauthorized
+	case hasAny(s, "is forbidden:", "403 forbidden", "is not allowed to "):
+		return forbidden
+	case hasAny(s, "currently unable to handle the request", "etcdserver: ", "503 service unavailable", "502 bad gateway", "504 gateway", "internal server error", "apiserver not ready", "an error on the server ("):
+		return unavailable
+	}
+	return noFault
+}
+
+// apiRequest says whether a line in lower case is of a request to the API server
+// (or, for k3s and RKE2, their supervisor).
+func apiRequest(s string, k kind) bool {
+	if pull(s) || hasAny(s, "169.254.169.254", "127.0.0.1:10248", "localhost:10248", "dial unix") {
+		return false
+	}
+	if hasAny(s, "error execution phase", "cluster-info configmap", "with api server", "apiserver", "api server", "/api/v1", "/apis/", ":6443/", ":6443:",
+		"certificatesigningrequest", "certificate signing request", "ensure lease exists", "reflector.go", "k8s.io/client-go") {
+		return true
+	}
+	return k == k3s && hasAny(s, "connection to cluster at", "/cacerts", ":6444", ":9345", "agent config", "/v1-k3s/", "/v1-rke2/", "server is not ready")
+}
+
+// ofAPIServer is a failed request's reason.
+func (f fault) ofAPIServer(s string, k kind) string {
+	switch f {
+	case proxyFault:
+		return "ProxyFailed"
+	case notYetValid:
+		return "ClockWrong"
+	case expired:
+		return "APIServerCertificateExpired"
+	case untrusted:
+		return "APIServerCertificateUntrusted"
+	case wrongName:
+		return "APIServerCertificateNameMismatch"
+	case noSuchHost:
+		return "APIServerNameUnknown"
+	case resolverFault:
+		return "DNSFailed"
+	case refused:
+		// The agent's own load balancer refuses for want of a server.
+		if k == k3s && hasAny(s, "127.0.0.1:6444", "[::1]:6444") {
+			return "APIServerUnreachable"
+		}
+		return "APIServerRefused"
+	case unreachable:
+		return "APIServerUnreachable"
+	case unauthorized:
+		if k == k3s {
+			return "K3sTokenRejected"
+		}
+		return "APIServerUnauthorized"
+	case forbidden:
+		return "APIServerForbidden"
+	case unavailable:
+		return "APIServerUnavailable"
+	}
+	return ""
+}
+
+// pull says whether a line in lower case is of a failed image pull.
+func pull(s string) bool {
+	if !hasAny(s, "pull", "resolve reference", "/v2/") || !hasAny(s, "fail", "error", "errimagepull", "unable") {
+		return false
+	}
+	return hasAny(s, "failed to pull", "pulling image", "pullimage", "errimagepull", "resolve reference", "[error imagepull]", "pull image", "pull and unpack", "failed to resolve", "sandbox image", "/v2/")
+}
+
+func pullReason(s string) string {
+	switch faultOf(s) {
+	case proxyFault:
+		return "ProxyFailed"
+	case notYetValid:
+		return "ClockWrong"
+	case expired, untrusted, wrongName:
+		return "RegistryCertificateUntrusted"
+	case noSuchHost:
+		return "RegistryNameUnknown"
+	case resolverFault:
+		return "DNSFailed"
+	case refused, unreachable:
+		return "RegistryUnreachable"
+	case rateLimited:
+		return "ImagePullRateLimited"
+	case unauthorized, forbidden:
+		return "ImagePullUnauthorized"
+	}
+	switch {
+	case hasAny(s, "pull access denied", "insufficient_scope", "authorization failed", "authentication required"):
+		return "ImagePullUnauthorized"
+	case hasAny(s, "manifest unknown", "name unknown", ": not found", "not found: manifest"):
+		return "ImageNotFound"
+	case hasAny(s, "no space left on device"):
+		return "DiskFull"
+	}
+	return "ImagePullFailed"
+}
+
+// nodeImage says whether an image is one that a node needs to become ready.
+func nodeImage(s string) bool {
+	return hasAny(s, "sandbox image", "/pause", "calico", "cilium", "azure-cni", "azure-cns", "azure-npm", "flannel", "kube-proxy", "antrea", "canal", "weave", "cloud-node-manager")
+}
+
+// download is the reason of what curl and wget say, "" where they say nothing,
+// or only of this host, which scripts ask until it answers.
+func download(s string) string {
+	if hasAny(s, "localhost", "127.0.0.1", "[::1]", ":6443", "healthz", "readyz") {
+		return ""
+	}
+	switch {
+	case hasAny(s, "169.254.169.254") && hasAny(s, "curl: (7)", "curl: (28)", "timed out", "failed to connect", "no route to host", "connection refused"):
+		return "IMDSUnreachable"
+	case hasAny(s, "168.63.129.16") && !hasAny(s, ":53") && hasAny(s, "curl: (7)", "curl: (28)", "timed out", "failed to connect", "no route to host", "connection refused"):
+		return "WireServerUnreachable"
+	case hasAny(s, "curl: (5)", "curl: (97)") || strings.Contains(s, "curl: (56)") && strings.Contains(s, "proxy"):
+		return "ProxyFailed"
+	case hasAny(s, "curl: (6)", "wget: unable to resolve host address"):
+		return "DownloadNameUnresolved"
+	case hasAny(s, "curl: (7)", "curl: (28)", "curl: (35)", "curl: (52)", "curl: (56)"):
+		return "DownloadUnreachable"
+	case strings.Contains(s, "curl: (22)") && strings.Contains(s, " error: 4"):
+		return "DownloadRefused"
+	case strings.Contains(s, "error 403: ") || strings.Contains(s, "error 404: not found"):
+		return "DownloadRefused"
+	case hasAny(s, "[error]  download failed", "[error]  failed to download", "error: download failed"):
+		return "DownloadFailed"
+	}
+	return ""
+}

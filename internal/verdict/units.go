@@ -1,0 +1,153 @@
+package verdict
+
+import (
+	"fmt"
+	"strings"
+)
+
+// failed says whether a unit does not do its work.
+func (u Unit) failed() bool {
+	if u.Missing {
+		return false
+	}
+	return u.Active == "failed" || u.Sub == "auto-restart" || u.Active != "active" && u.Result != "" && u.Result != "success"
+}
+
+// base is a unit's name without its suffix.
+func (u Unit) base() string { return strings.TrimSuffix(u.Name, ".service") }
+
+func (u Unit) isKubelet() bool { return u.base() == "kubelet" }
+
+func (u Unit) isK3s() bool {
+	return strings.HasPrefix(u.base(), "k3s") || strings.HasPrefix(u.base(), "rke2")
+}
+
+func (u Unit) isRuntime() bool {
+	switch u.base() {
+	case "containerd", "crio", "docker":
+		return true
+	}
+	return false
+}
+
+// words say how a unit is, in one line.
+func (u Unit) words() string {
+	if u.Missing {
+		return fmt.Sprintf("%s: there is no such unit", u.Name)
+	}
+	var b strings.Builder
+	fmt.Fprintf(&b, "%s: %s (%s)", u.Name, u.Active, u.Sub)
+	if u.Result != "" {
+		fmt.Fprintf(&b, ", result %s", u.Result)
+	}
+	if u.ExitCode != 0 {
+		fmt.Fprintf(&b, ", exit code %d", u.ExitCode)
+	}
+	if u.Restarts > 0 {
+		fmt.Fprintf(&b, ", %d restarts", u.Restarts)
+	}
+	if u.Conditions {
+		b.WriteString(", skipped for an unmet condition")
+	}
+	if u.LoadError != "" {
+		fmt.Fprintf(&b, ", %s", u.LoadError)
+	}
+	return b.String()
+}
+
+// unitFinding is what a unit gives, ok where it gives anything.
+func unitFinding(f Facts, u Unit, came bool) (found finding, ok bool) {
+	reason, r := "", rankNone
+	switch {
+	case u.Missing && u.isKubelet() && (u.Asked || f.Kubelet.Wanted):
+		reason = "KubeletMissing"
+	case u.Missing && u.base() == "containerd" && (u.Asked || !otherRuntime(f)):
+		reason = "ContainerdMissing"
+	case u.Missing && u.Asked:
+		reason = "UnitMissing"
+	case u.Missing:
+		return finding{}, false
+	case u.Conditions && u.Asked && u.Active != "active":
+		reason = "UnitSkipped"
+	case u.failed():
+		// Until a node has joined the kubelet has no configuration and ends over and
+		// over: that is usual.
+		if u.isKubelet() && !came && !u.Asked && u.Result != "oom-kill" {
+			return finding{}, false
+		}
+		reason, r = unitReason(f, u)
+	case f.Deadline && u.Active == "activating":
+		reason = "UnitHung"
+		if u.Asked {
+			r = rankStage
+		}
+	default:
+		return finding{}, false
+	}
+	known, _ := Lookup(reason)
+	if r == rankNone {
+		r = known.rank
+	}
+	found = finding{reason: reason, rank: r, log: -1, order: elsewhere, text: u.words(), stage: u.Name}
+	switch {
+	case u.isKubelet():
+		found.stage, found.order = "kubelet", kubelet
+	case u.isRuntime():
+		found.order = runtime
+	}
+	if u.ExitCode != 0 {
+		code := u.ExitCode
+		found.exit = &code
+	}
+	return found, true
+}
+
+func unitReason(f Facts, u Unit) (string, rank) {
+	mayMatter := rankNone
+	if !u.Asked {
+		mayMatter = rankSign
+	}
+	switch {
+	case u.Result == "oom-kill":
+		if u.Asked || u.isKubelet() || u.isRuntime() || u.isK3s() || strings.HasPrefix(u.Name, "cloud-") {
+			return "OutOfMemory", rankNone
+		}
+		return "OutOfMemory", rankSign
+	case u.isKubelet():
+		return "KubeletCrashLoop", rankNone
+	case u.isK3s():
+		return "K3sAgentFailed", rankNone
+	case u.base() == "containerd" && (u.Asked || !otherRuntime(f)):
+		return "ContainerdFailed", rankNone
+	case strings.HasSuffix(u.Name, "-wait-online.service"):
+		return "NetworkNotOnline", mayMatter
+	case strings.HasSuffix(u.Name, ".mount"):
+		return "MountFailed", mayMatter
+	case strings.HasPrefix(u.Name, "cloud-init") || strings.HasPrefix(u.Name, "cloud-config") || strings.HasPrefix(u.Name, "cloud-final"):
+		if len(stageFindings(f.CloudInit)) > 0 { // they say it better
+			return "UnitFailed", rankSign
+		}
+		return "CloudInitCrashed", rankNone
+	case u.Result == "timeout" || u.Result == "watchdog":
+		return "UnitTimedOut", mayMatter
+	case u.Asked:
+		return "UnitFailed", rankStage
+	}
+	return "UnitFailed", rankNone
+}
+
+// otherRuntime says whether the node has a container runtime besides
+// containerd's own unit.
+func otherRuntime(f Facts) bool {
+	for _, u := range f.Units {
+		if !u.Missing && (u.isK3s() || u.base() == "crio" || u.base() == "docker") {
+			return true
+		}
+	}
+	for _, l := range f.Logs {
+		if kindOf(l.Source) == k3s && len(l.Lines) > 0 {
+			return true
+		}
+	}
+	return false
+}
