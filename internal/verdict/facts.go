@@ -99,4 +99,7 @@ type Kubelet struct {
 	// Registered says that its log or its API said that the node is known to the
 	// API server.
 	Registered bool
+	// NotReady says that the node is known, and has not become ready although it
+	// should have: its log says "Node not becoming ready in time after startup".
+	NotReady bool
 }

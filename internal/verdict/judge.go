@@ -125,10 +125,32 @@ func (c *inquiry) kubeletFindings(broken []finding) []finding {
 	switch {
 	case !k.Healthy:
 		return []finding{{reason: "KubeletUnhealthy", rank: rankSign, log: -1, order: kubelet, stage: "kubelet", text: k.Last}}
+	case k.NotReady || c.facts.Deadline && late(c.facts.Logs):
+		return []finding{{reason: "NodeNotReady", rank: rankSign, log: -1, order: kubelet, stage: "node"}}
 	case c.facts.Deadline && !k.Registered:
 		return []finding{{reason: "NodeNotRegistered", rank: rankSign, log: -1, order: kubelet, stage: "node"}}
 	}
 	return nil
+}
+
+// late says whether the kubelet's log says that the node is late, and not that
+// it became ready afterwards.
+func late(logs []Log) bool {
+	is := false
+	for _, l := range logs {
+		if kindOf(l.Source)&(kubelet|k3s) == 0 {
+			continue
+		}
+		for _, text := range l.Lines {
+			switch {
+			case strings.Contains(text, "Node not becoming ready in time after startup"):
+				is = true
+			case strings.Contains(text, "as it just became ready"):
+				is = false
+			}
+		}
+	}
+	return is
 }
 
 // definite says whether a boot had failed when its time was up.

@@ -167,6 +167,8 @@ func (c *inquiry) look() {
 
 func (c *inquiry) lookAt(at int, l *log) {
 	var found []finding
+	var tries []int // of kubeadm, by which each was found
+	try, left := 0, -1
 	add := func(reason string, r rank, line int, phase string) {
 		known, ok := Lookup(reason)
 		if !ok {
@@ -176,19 +178,19 @@ func (c *inquiry) lookAt(at int, l *log) {
 			r = known.rank
 		}
 		found = append(found, finding{reason: reason, rank: r, log: at, line: line, order: l.kind, phase: phase})
+		tries = append(tries, try)
 	}
-	phase, try := "", 0
+	phase := ""
 	for i, s := range l.low {
 		switch {
 		case s == "":
 			continue
 		case l.kind&(scripts|k3s|kubelet) != 0 && hasAny(s, "this node has joined the cluster", "successfully registered node", "as it just became ready"):
-			found = settled(found) // what went wrong before was got over
+			found, tries = settled(found), nil // what went wrong before was got over
+			tries = make([]int, len(found))
 		case strings.Contains(s, "[preflight] running pre-flight checks"):
 			// A script that tries again: what counts is the last try.
-			if try++; try > 1 {
-				found = retried(found)
-			}
+			try++
 		}
 		for r := range rules {
 			if rule := &rules[r]; rule.in&l.kind != 0 && c.applies(rule.when) && rule.matches(s) {
@@ -202,7 +204,9 @@ func (c *inquiry) lookAt(at int, l *log) {
 			if reason := download(s); reason != "" {
 				add(reason, rankStep, i, "")
 			}
-			if reason, leftover := check(s); reason != "" && (!leftover || try < 2) {
+			if reason, leftover := check(s); leftover && try > 1 {
+				left = try
+			} else if reason != "" {
 				add(reason, rankNone, i, "preflight")
 			}
 			if p := phaseOf(s); p != "" {
@@ -232,7 +236,28 @@ func (c *inquiry) lookAt(at int, l *log) {
 			found[i].phase = phase
 		}
 	}
-	c.found = append(c.found, found...)
+	c.found = append(c.found, lastTry(found, tries, left)...)
+	if c.came && l.kind&(kubelet|k3s) != 0 {
+		c.network(at, l)
+	}
+}
+
+// network finds why a node that is late is so, where its log says that it has no
+// pod network. Before it is late that is usual.
+func (c *inquiry) network(at int, l *log) {
+	late := c.facts.Kubelet.NotReady
+	for _, f := range c.found {
+		late = late || f.log == at && f.reason == "NodeNotReady"
+	}
+	if !late {
+		return
+	}
+	for i := len(l.low) - 1; i >= 0; i-- {
+		if hasAny(l.low[i], "cni plugin not initialized", "networkpluginnotready", "cni config uninitialized") {
+			c.found = append(c.found, finding{reason: "CNINotReady", rank: rankEffect, log: at, line: i, order: l.kind})
+			return
+		}
+	}
 }
 
 // kubeadms says whether a reason is one that kubeadm's output gives, and so has
@@ -259,16 +284,26 @@ func settled(found []finding) []finding {
 	return kept
 }
 
-// retried leaves out what kubeadm said when it was tried before.
-func retried(found []finding) []finding {
+// lastTry leaves out what kubeadm said in all tries but the last: a script that
+// tries again does so because of what may pass. A try that only met what an
+// earlier one left (left, -1 for none) says nothing.
+func lastTry(found []finding, tries []int, left int) []finding {
+	last := 0
+	for i, f := range found {
+		if ofKubeadm(f) && !(tries[i] == left && f.reason == "KubeadmPreflight") {
+			last = max(last, tries[i])
+		}
+	}
 	kept := found[:0]
-	for _, f := range found {
-		if f.phase == "" && !kubeadms(f.reason) {
+	for i, f := range found {
+		if !ofKubeadm(f) || tries[i] == last {
 			kept = append(kept, f)
 		}
 	}
 	return kept
 }
+
+func ofKubeadm(f finding) bool { return f.phase != "" || kubeadms(f.reason) }
 
 func (c *inquiry) applies(w when) bool {
 	switch w {
