@@ -26,6 +26,7 @@ type command struct {
 // commands is the table of subcommands; each has a file of its own.
 func commands() []command {
 	return []command{
+		{"wait", "wait until it is known whether this node came up, and say why not", runWait},
 		{"generalize", "remove a node's identity from a copy of its disk", runGeneralize},
 	}
 }

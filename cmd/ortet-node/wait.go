@@ -1,0 +1,196 @@
+package main
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"flag"
+	"fmt"
+	"io"
+	"log/slog"
+	"strings"
+
+	"github.com/ortet/ortet/internal/node/bootstrap"
+	"github.com/ortet/ortet/internal/wire"
+)
+
+// exitDeadline is wait's exit code where time was up; others are the failing
+// program's own, or exitFailed.
+const exitDeadline = 124
+
+const waitHelp = `Usage: ortet-node wait [FLAGS]
+
+Waits until it is known whether this boot came to a working node, says so, and
+if not, why, who can mend it, and the lines that show it. A verdict of this boot
+that was given before is given again at once.
+
+Exit codes: 0 succeeded, also with errors that were ignored; 124 the deadline
+passed; 64 wrong usage; else the code of the program that failed, 1 where that is
+not known.
+
+Flags:
+`
+
+// waitFlags is the command line.
+type waitFlags struct {
+	bootstrap.Options
+	output  string
+	verbose bool
+}
+
+func (f *waitFlags) define(fs *flag.FlagSet) {
+	f.Options = bootstrap.Defaults()
+	fs.DurationVar(&f.Deadline, "deadline", f.Deadline, "how long to wait at most")
+	fs.StringVar(&f.Sentinel, "sentinel", f.Sentinel, "`PATH` of Cluster API's sentinel, or none where nothing writes one (default its contract's path)")
+	fs.Func("unit", "a systemd `UNIT` that has to be active; may be repeated or comma-separated", func(s string) error {
+		for name := range strings.SplitSeq(s, ",") {
+			f.Units = append(f.Units, strings.TrimSpace(name))
+		}
+		return nil
+	})
+	fs.Func("kubelet", "whether the kubelet has to be healthy: `auto|yes|no`; auto: where the node has a unit that runs one", func(s string) error {
+		f.Kubelet = bootstrap.Kubelet(s)
+		if s == "" {
+			return errors.New("want auto, yes or no")
+		}
+		return nil
+	})
+	fs.DurationVar(&f.Settle, "settle", f.Settle, "how long the kubelet has to have been healthy without a restart")
+	fs.DurationVar(&f.Grace, "grace", f.Grace, "how long after the boot's end the kubelet may take to become healthy")
+	fs.StringVar(&f.Root, "root", "", "the node's root is `DIR`; for tests")
+	fs.StringVar(&f.State, "state", "", "keep the verdict in `FILE` (default /var/lib/ortet/verdict.json, on Windows C:\\ProgramData\\Ortet\\verdict.json)")
+	fs.StringVar(&f.Console, "console", f.Console, "tell the verdict on the serial console `DEVICE`; empty for none")
+	fs.StringVar(&f.ReportURL, "report-url", "", "post the verdict to `URL`, https")
+	fs.StringVar(&f.CAFile, "report-ca", "", "`FILE` with the certificates that the server of --report-url is checked against (default the system's)")
+	fs.StringVar(&f.output, "o", "text", "what to print: `text|json`")
+	fs.BoolVar(&f.verbose, "verbose", false, "log what is seen on the way")
+}
+
+func runWait(ctx context.Context, args []string, std stdio) int {
+	var f waitFlags
+	fs := flag.NewFlagSet("wait", flag.ContinueOnError)
+	fs.SetOutput(std.err)
+	fs.Usage = func() {
+		_, _ = io.WriteString(std.err, waitHelp)
+		fs.PrintDefaults()
+	}
+	f.define(fs)
+	if err := fs.Parse(args); err != nil {
+		if errors.Is(err, flag.ErrHelp) {
+			return exitOK
+		}
+		return exitUsage
+	}
+	err := f.Validate()
+	if f.output != "text" && f.output != "json" {
+		err = errors.Join(err, fmt.Errorf("-o %q: want text or json", f.output))
+	}
+	if fs.NArg() > 0 {
+		err = errors.Join(err, fmt.Errorf("unexpected argument %q", fs.Arg(0)))
+	}
+	if err != nil {
+		_, _ = fmt.Fprintf(std.err, "ortet-node wait: %v\n", err)
+		return exitUsage
+	}
+	level := slog.LevelWarn
+	if f.verbose {
+		level = slog.LevelDebug
+	}
+	v, err := bootstrap.Wait(ctx, f.Options, slog.New(slog.NewTextHandler(std.err, &slog.HandlerOptions{Level: level})))
+	if err != nil {
+		_, _ = fmt.Fprintf(std.err, "ortet-node wait: there is no verdict: %v\n", err)
+		return exitFailed
+	}
+	if f.output == "json" {
+		err = json.NewEncoder(std.out).Encode(v)
+	} else {
+		_, err = io.WriteString(std.out, verdictText(v))
+	}
+	if err != nil {
+		_, _ = fmt.Fprintf(std.err, "ortet-node wait: printing the verdict: %v\n", err)
+	}
+	return waitExit(v)
+}
+
+// waitExit is the exit code of a verdict.
+func waitExit(v wire.Verdict) int {
+	switch {
+	case v.Outcome == wire.Succeeded || v.Outcome == wire.Degraded:
+		return exitOK
+	case v.Outcome == wire.TimedOut:
+		return exitDeadline
+	case v.ExitCode != nil && *v.ExitCode > 0 && *v.ExitCode < 256:
+		return *v.ExitCode
+	default:
+		return exitFailed
+	}
+}
+
+// textWidth is how wide a verdict is printed for a person. Quoted lines are not
+// broken, since they are searched for.
+const textWidth = 80
+
+// verdictText is a verdict for a person.
+func verdictText(v wire.Verdict) string {
+	var b strings.Builder
+	field := func(name, text string) {
+		if text != "" {
+			wrap(&b, fmt.Sprintf("%-9s", name), text)
+		}
+	}
+	field("outcome", string(v.Outcome))
+	field("reason", v.Reason)
+	owner := string(v.Owner)
+	if v.Outcome != wire.Succeeded && v.Retryable {
+		owner = strings.TrimPrefix(owner+"; trying again may help", "; ")
+	}
+	field("owner", owner)
+	var where []string
+	for _, part := range []struct{ name, text string }{{"stage", v.Stage}, {"module", v.Module}, {"kubeadm phase", v.Phase}} {
+		if part.text != "" {
+			where = append(where, part.name+" "+part.text)
+		}
+	}
+	if v.ExitCode != nil {
+		where = append(where, fmt.Sprintf("exit code %d", *v.ExitCode))
+	}
+	field("where", strings.Join(where, ", "))
+	field("what", v.Message)
+	field("do", v.Remedy)
+	for _, s := range v.Ignored {
+		field("ignored", s)
+	}
+	for _, e := range v.Evidence {
+		more := ""
+		if e.Cut {
+			more = " (the end of it)"
+		}
+		_, _ = fmt.Fprintf(&b, "\n%s%s\n", e.Source, more)
+		for _, line := range e.Lines {
+			_, _ = fmt.Fprintf(&b, "  %s\n", line)
+		}
+	}
+	return b.String()
+}
+
+// wrap writes words in lines of textWidth, the first after a label, the others
+// below its text.
+func wrap(b *strings.Builder, label, text string) {
+	b.WriteString(label)
+	at := len(label)
+	for i, word := range strings.Fields(text) {
+		n := len([]rune(word))
+		switch {
+		case i == 0:
+		case at+1+n > textWidth:
+			b.WriteString("\n" + strings.Repeat(" ", len(label)))
+			at = len(label)
+		default:
+			b.WriteByte(' ')
+			at++
+		}
+		b.WriteString(word)
+		at += n
+	}
+	b.WriteByte('\n')
+}

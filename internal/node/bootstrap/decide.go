@@ -1,0 +1,219 @@
+package bootstrap
+
+import (
+	"time"
+
+	"github.com/ortet/ortet/internal/verdict"
+)
+
+// crashLoop is how many times the kubelet, or a unit that is asked for, may be
+// restarted by systemd after the boot's end until that is called a loop: one
+// start may fail because the runtime was not up yet, and be well the next time.
+const crashLoop = 3
+
+// kubeletEvery is how often the kubelet is asked while that matters.
+const kubeletEvery = time.Second
+
+// rules are what decide goes by.
+type rules struct {
+	deadline time.Time
+	sentinel bool // one is expected
+	units    []string
+	settle   time.Duration
+	grace    time.Duration
+}
+
+// seen is what was found in one look at the node.
+type seen struct {
+	sentinel bool // the file is there
+	// otherSign says that this boot's end shows otherwise than by a sentinel: AKS's
+	// provision.json, or a cloud-init that ran its commands in an earlier boot.
+	otherSign string
+	cloudInit *verdict.CloudInit
+	// cloudInitRuns says that cloud-init is enabled in this boot.
+	cloudInitRuns bool
+	// cloudInitDied is the unit that ended cloud-init before its result.
+	cloudInitDied string
+	provision     *verdict.Provision
+	provisionRuns bool // AKS's provisioning is on this node
+	units         map[string]unitSeen
+	kubelet       kubeletSeen
+}
+
+// unitSeen is a unit as systemd tells of it.
+type unitSeen struct {
+	verdict.Unit
+	since time.Time // when it became active, zero where that is not known
+}
+
+// crashes is how often systemd has restarted it, or is about to.
+func (u unitSeen) crashes() int {
+	if u.Sub == "auto-restart" {
+		return u.Restarts + 1
+	}
+	return u.Restarts
+}
+
+// kubeletSeen is the kubelet as its port and its unit tell of it.
+type kubeletSeen struct {
+	wanted  bool
+	unit    unitSeen // the one that runs it; without a name where there is none
+	asked   time.Time
+	healthy bool // so it was when it was asked
+	last    string
+}
+
+// state is what decide remembers from look to look.
+type state struct {
+	finished     time.Time      // when the boot's end was first seen
+	crashesThen  map[string]int // of units, at that time
+	healthySince time.Time
+	everHealthy  bool
+}
+
+// decision is what decide comes to.
+type decision struct {
+	over     bool
+	deadline bool   // it is over because time is up
+	came     bool   // it came up
+	why      string // for the log
+	// next is when to look again if nothing happens; zero is at the deadline.
+	next       time.Time
+	askKubelet bool
+	loops      bool // the kubelet crash-loops: it is not healthy, whatever it says
+}
+
+// decide says whether it is known how the boot ended. It is pure; the table that
+// it implements is in the package's documentation.
+func decide(r rules, st state, s seen, now time.Time) (state, decision) {
+	sign, failed := end(r, s)
+	switch {
+	case failed != "":
+		return st, decision{over: true, why: failed}
+	case sign == "" && !st.finished.IsZero():
+		// The sentinel was taken away again; that it was there is enough.
+		sign = "it was seen before"
+	}
+	if sign == "" {
+		return st, untilDeadline(r, now)
+	}
+	if st.finished.IsZero() {
+		st.finished = now
+		st.crashesThen = map[string]int{}
+		for name, u := range s.units {
+			st.crashesThen[name] = u.crashes()
+		}
+	}
+	for _, name := range r.units {
+		if u, ok := s.units[name]; ok && (u.Active == "failed" || u.crashes()-st.crashesThen[name] >= crashLoop) {
+			return st, decision{over: true, why: name + " failed"}
+		}
+	}
+	st, d := decideKubelet(r, st, s, now)
+	if d.over && !d.came {
+		return st, d
+	}
+	for _, name := range r.units {
+		if s.units[name].Active != "active" {
+			d.over, d.came = false, false
+		}
+	}
+	if d.over {
+		d.why = sign
+		return st, d
+	}
+	if wait := untilDeadline(r, now); wait.over {
+		return st, wait
+	}
+	return st, d
+}
+
+func untilDeadline(r rules, now time.Time) decision {
+	if now.Before(r.deadline) {
+		return decision{}
+	}
+	return decision{over: true, deadline: true, why: "time is up"}
+}
+
+// end says by what sign the boot is over, or why it failed.
+func end(r rules, s seen) (sign, failed string) {
+	if s.provision != nil && s.provision.ExitCode != "0" {
+		return "", "provision.json says that it failed"
+	}
+	if s.sentinel {
+		return "the sentinel is there", ""
+	}
+	if s.provision != nil {
+		return "provision.json says that it succeeded", ""
+	}
+	done := s.cloudInit != nil && s.cloudInit.Done
+	if !done && s.cloudInitDied != "" {
+		return "", s.cloudInitDied + " ended before cloud-init's result"
+	}
+	if r.sentinel && s.otherSign == "" {
+		if done {
+			return "", "cloud-init is done, and there is no sentinel"
+		}
+		return "", ""
+	}
+	switch {
+	case s.provisionRuns:
+		return "", ""
+	case done:
+		return "cloud-init is done", ""
+	case s.cloudInitRuns || s.cloudInit != nil:
+		return "", ""
+	}
+	// Nothing but the units and the kubelet can tell.
+	return "nothing else is to be waited for", ""
+}
+
+// decideKubelet says whether the kubelet lets the boot count as a success, after
+// its end.
+func decideKubelet(r rules, st state, s seen, now time.Time) (state, decision) {
+	k := s.kubelet
+	if !k.wanted {
+		return st, decision{over: true, came: true}
+	}
+	if name := k.unit.Name; name != "" {
+		if k.unit.Active == "failed" {
+			return st, decision{over: true, loops: true, why: name + " failed"}
+		}
+		if k.unit.crashes()-st.crashesThen[name] >= crashLoop {
+			return st, decision{over: true, loops: true, why: name + " crash-loops"}
+		}
+	}
+	// An answer from before the end says nothing about what came of it.
+	answered := !k.asked.IsZero() && !k.asked.Before(st.finished)
+	down := k.unit.Name != "" && k.unit.Active != "active" && k.unit.Active != "reloading"
+	if !answered || !k.healthy || down {
+		st.healthySince = time.Time{}
+		if answered && now.Sub(st.finished) >= r.grace {
+			return st, decision{over: true, why: "the kubelet did not become healthy in time"}
+		}
+		return st, decision{askKubelet: !answered || now.Sub(k.asked) >= kubeletEvery, next: nextAsk(k, answered, now)}
+	}
+	st.everHealthy = true
+	if st.healthySince.IsZero() {
+		st.healthySince = k.asked
+	}
+	since := st.healthySince
+	if !k.unit.since.IsZero() && k.unit.since.Before(since) {
+		since = k.unit.since // it has been up since then without a restart
+	}
+	if settled := since.Add(r.settle); now.Before(settled) {
+		next := nextAsk(k, answered, now)
+		if settled.Before(next) {
+			next = settled
+		}
+		return st, decision{askKubelet: now.Sub(k.asked) >= kubeletEvery, next: next}
+	}
+	return st, decision{over: true, came: true}
+}
+
+func nextAsk(k kubeletSeen, answered bool, now time.Time) time.Time {
+	if !answered || now.Sub(k.asked) >= kubeletEvery {
+		return now.Add(kubeletEvery)
+	}
+	return k.asked.Add(kubeletEvery)
+}

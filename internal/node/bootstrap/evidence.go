@@ -1,0 +1,148 @@
+package bootstrap
+
+import (
+	"context"
+	"errors"
+	"io/fs"
+	"os"
+	"os/exec"
+	"slices"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/ortet/ortet/internal/verdict"
+)
+
+// Bounds of what is gathered.
+const (
+	journalRows    = "400"
+	journalTimeout = 3 * time.Second
+	maxJournals    = 8
+)
+
+// logFiles are those whose ends tell what happened, on Linux and on Windows;
+// those that are not there are left out.
+func logFiles() []string {
+	return []string{
+		"/var/log/cloud-init-output.log", "/var/log/cloud-init.log",
+		"/var/log/azure/cluster-provision.log",
+		"/AzureData/CustomDataSetupScript.log", "/Program Files/Cloudbase Solutions/Cloudbase-Init/log/cloudbase-init.log",
+		"/k/kubelet.err.log", "/var/log/kubelet/kubelet.exe.ERROR",
+	}
+}
+
+// gatherLogs reads the ends of logs. One that cannot be read is a line that says
+// so, since that is evidence too.
+func gatherLogs(o Options) []verdict.Log {
+	var logs []verdict.Log
+	for _, path := range logFiles() {
+		l, err := tail(o.under(path), path)
+		if errors.Is(err, fs.ErrNotExist) {
+			continue
+		}
+		if err != nil {
+			l = verdict.Log{Source: path, Lines: []string{"cannot be read: " + harmlessText(err.Error())}}
+		}
+		if len(l.Lines) > 0 {
+			logs = append(logs, l)
+		}
+	}
+	return logs
+}
+
+// journals are the ends of the journals of kubelet and containerd, of units that
+// failed, and of the kernel, read at once and bounded in time. Without
+// journalctl there are none.
+func journals(ctx context.Context, program string, units []verdict.Unit) []verdict.Log {
+	if program == "" {
+		return nil
+	}
+	names := []string{"kubelet.service", "containerd.service"}
+	for _, u := range units {
+		if !u.Missing && !slices.Contains(names, u.Name) && len(names) < maxJournals {
+			names = append(names, u.Name)
+		}
+	}
+	logs := make([]verdict.Log, len(names)+1)
+	var reading sync.WaitGroup
+	for i, name := range names {
+		reading.Go(func() { logs[i] = journal(ctx, program, "journal "+name, "--unit="+name) })
+	}
+	reading.Go(func() { logs[len(names)] = journal(ctx, program, "journal kernel", "--dmesg") })
+	reading.Wait()
+	return slices.DeleteFunc(logs, func(l verdict.Log) bool { return len(l.Lines) == 0 })
+}
+
+func journal(ctx context.Context, program, source, which string) verdict.Log {
+	ctx, cancel := context.WithTimeout(ctx, journalTimeout)
+	defer cancel()
+	cmd := exec.CommandContext(ctx, program, "--boot", "--no-pager", "--quiet", "--output=short-monotonic", "--lines="+journalRows, which)
+	cmd.Env = []string{"LC_ALL=C.UTF-8", "SYSTEMD_COLORS=0"}
+	cmd.WaitDelay = journalTimeout / 4
+	end := &lastBytes{most: maxTail}
+	cmd.Stdout = end
+	// What came counts, also where it ended badly.
+	_ = cmd.Run()
+	return lastLines(end.bytes(), source, end.cut)
+}
+
+// lastBytes keeps the end of what is written to it.
+type lastBytes struct {
+	most int
+	kept []byte
+	cut  bool
+}
+
+func (l *lastBytes) Write(p []byte) (int, error) {
+	l.kept = append(l.kept, p...)
+	if len(l.kept) > 2*l.most {
+		l.kept = append(l.kept[:0], l.kept[len(l.kept)-l.most:]...)
+		l.cut = true
+	}
+	return len(p), nil
+}
+
+func (l *lastBytes) bytes() []byte {
+	if len(l.kept) > l.most {
+		l.cut = true
+		return l.kept[len(l.kept)-l.most:]
+	}
+	return l.kept
+}
+
+// journalProgram is journalctl of this system; "" where there is none, or where
+// the node's root is another than ours.
+func journalProgram(o Options) string {
+	if o.Root != "/" {
+		return ""
+	}
+	for _, p := range []string{"/usr/bin/journalctl", "/bin/journalctl"} {
+		if info, err := os.Stat(p); err == nil && info.Mode().IsRegular() {
+			return p
+		}
+	}
+	return ""
+}
+
+// harmlessText is a text on one line that can be printed.
+func harmlessText(s string) string {
+	return harmless([]byte(strings.ReplaceAll(strings.TrimSpace(s), "\n", "; ")))
+}
+
+// commandsRanEarlier says whether cloud-init passed over the user's commands in
+// this boot, since they ran in an earlier one: then nobody writes a sentinel.
+// Source: canonical/cloud-init cloudinit/helpers.py, cloudinit/config/modules.py.
+func commandsRanEarlier(l verdict.Log) bool {
+	said := false
+	for _, line := range l.Lines {
+		if strings.Contains(line, "running 'modules:final'") || strings.Contains(line, "running 'init-local'") {
+			said = false // a boot begins anew
+		}
+		if strings.Contains(line, "config-scripts-user already ran") || strings.Contains(line, "config-scripts_user already ran") ||
+			strings.Contains(line, "config-scripts-user previously ran") || strings.Contains(line, "config-scripts_user previously ran") {
+			said = true
+		}
+	}
+	return said
+}

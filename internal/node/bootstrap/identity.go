@@ -1,0 +1,73 @@
+package bootstrap
+
+import (
+	"encoding/hex"
+	"os"
+	"strconv"
+	"strings"
+	"time"
+)
+
+// whoAmI is what tells this node and this boot from others.
+type whoAmI struct {
+	node, vmID, bootID string
+}
+
+func identifyNode(o Options) whoAmI {
+	var w whoAmI
+	if name, err := os.Hostname(); err == nil {
+		w.node = strings.ToLower(harmless([]byte(name)))
+	}
+	if id := small(o.under("/proc/sys/kernel/random/boot_id")); len(id) == 36 {
+		w.bootID = strings.ToLower(id)
+	}
+	w.vmID = azureVMID(o)
+	return w
+}
+
+// azureChassis is the chassis's asset tag of every Azure VM.
+// Source: canonical/cloud-init cloudinit/sources/azure/identity.py.
+const azureChassis = "7783-7084-3265-9085-8269-3286-77"
+
+// azureVMID is the VM's id as the metadata service tells it; "" elsewhere than on
+// Azure. The firmware of generation 1, without EFI, gives its first three parts
+// in the other byte order.
+func azureVMID(o Options) string {
+	if small(o.under("/sys/class/dmi/id/chassis_asset_tag")) != azureChassis {
+		return ""
+	}
+	id := strings.ToLower(small(o.under("/sys/class/dmi/id/product_uuid")))
+	raw, err := hex.DecodeString(strings.ReplaceAll(id, "-", ""))
+	if err != nil || len(raw) != 16 {
+		return ""
+	}
+	if _, err := os.Stat(o.under("/sys/firmware/efi")); err != nil {
+		raw = []byte{raw[3], raw[2], raw[1], raw[0], raw[5], raw[4], raw[7], raw[6], raw[8], raw[9], raw[10], raw[11], raw[12], raw[13], raw[14], raw[15]}
+	}
+	s := hex.EncodeToString(raw)
+	return s[:8] + "-" + s[8:12] + "-" + s[12:16] + "-" + s[16:20] + "-" + s[20:]
+}
+
+// uptime is how long the kernel runs; 0 where nobody says.
+func uptime(o Options) time.Duration {
+	first, _, _ := strings.Cut(small(o.under("/proc/uptime")), " ")
+	if s, err := strconv.ParseFloat(first, 64); err == nil && s >= 0 && s < 1e9 {
+		return time.Duration(s * float64(time.Second))
+	}
+	return systemUptime()
+}
+
+// small reads a file of the kernel's, which has no size.
+func small(path string) string {
+	f, _, err := openRegular(path)
+	if err != nil {
+		return ""
+	}
+	defer func() { _ = f.Close() }()
+	var buf [256]byte
+	n, err := f.Read(buf[:])
+	if err != nil {
+		return ""
+	}
+	return strings.TrimSpace(string(buf[:n]))
+}

@@ -1,0 +1,12 @@
+package bootstrap
+
+import (
+	"time"
+
+	"golang.org/x/sys/windows"
+)
+
+func systemUptime() time.Duration { return windows.DurationSinceBoot() }
+
+// onWindows says that this node runs it.
+const onWindows = true

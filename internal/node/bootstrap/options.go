@@ -1,0 +1,133 @@
+package bootstrap
+
+import (
+	"errors"
+	"fmt"
+	"net"
+	"net/url"
+	"path/filepath"
+	"runtime"
+	"slices"
+	"strings"
+	"time"
+)
+
+// Kubelet says whether the kubelet's health counts.
+type Kubelet string
+
+// The values of Kubelet.
+const (
+	KubeletAuto Kubelet = "auto" // it counts where the node has a unit that runs one
+	KubeletYes  Kubelet = "yes"
+	KubeletNo   Kubelet = "no"
+)
+
+// NoSentinel as Options.Sentinel says that nothing writes one: cloud-init's end,
+// AKS's provision.json or the units that are asked for say that a boot is over.
+const NoSentinel = "none"
+
+// Options are what to wait for, and where to say what came of it. Paths are
+// absolute; those of the node (all but State and CAFile) are taken below Root.
+type Options struct {
+	Root     string        // the node's root; "" is this system's
+	Sentinel string        // Cluster API's sentinel, or NoSentinel; "" is the contract's path
+	Units    []string      // systemd units that have to be active
+	Kubelet  Kubelet       // "" is KubeletAuto
+	Deadline time.Duration // from the call on; more than 0
+	// Settle is how long the kubelet has to have been healthy, without a restart.
+	Settle time.Duration
+	// Grace is how long after the boot's end the kubelet may take to become healthy.
+	Grace     time.Duration
+	State     string // the verdict's file; "" is the default below Root
+	Console   string // a serial console; "" is none
+	ReportURL string // where to post the verdict; "" is nowhere
+	CAFile    string // PEM certificates that the server of ReportURL is checked against; "" is the system's
+}
+
+// DefaultRoot is this system's root.
+func DefaultRoot() string {
+	if runtime.GOOS == "windows" {
+		return `C:\`
+	}
+	return "/"
+}
+
+// Defaults are the options of a node of which nothing special is known.
+func Defaults() Options {
+	o := Options{Kubelet: KubeletAuto, Deadline: 20 * time.Minute, Settle: 10 * time.Second, Grace: 2 * time.Minute}
+	if runtime.GOOS != "windows" {
+		o.Console = "/dev/console"
+	}
+	return o
+}
+
+// complete fills in what may be left out, and says all that is wrong at once.
+func (o Options) complete() (Options, error) {
+	if o.Root == "" {
+		o.Root = DefaultRoot()
+	}
+	if o.Sentinel == "" {
+		o.Sentinel = "/run/cluster-api/bootstrap-success.complete"
+	}
+	if o.State == "" {
+		o.State = o.under(defaultState)
+	}
+	if o.Kubelet == "" {
+		o.Kubelet = KubeletAuto
+	}
+	var problems []error
+	if !slices.Contains([]Kubelet{KubeletAuto, KubeletYes, KubeletNo}, o.Kubelet) {
+		problems = append(problems, fmt.Errorf("--kubelet %q: want auto, yes or no", o.Kubelet))
+	}
+	if o.Sentinel != NoSentinel && !absolute(o.Sentinel) {
+		problems = append(problems, fmt.Errorf("--sentinel %q: want an absolute path, or %q", o.Sentinel, NoSentinel))
+	}
+	if o.Deadline <= 0 || o.Settle < 0 || o.Grace < 0 {
+		problems = append(problems, errors.New("--deadline has to be more than 0, --settle and --grace not less"))
+	}
+	units := make([]string, 0, len(o.Units))
+	for _, u := range o.Units {
+		if u == "" || len(u) > 255 || strings.ContainsFunc(u, func(r rune) bool { return r <= ' ' || r > '~' || r == '/' }) {
+			problems = append(problems, fmt.Errorf("--unit %q: want the name of a unit", u))
+		}
+		if !strings.Contains(u, ".") {
+			u += ".service"
+		}
+		units = append(units, u)
+	}
+	o.Units = units
+	if o.ReportURL != "" {
+		problems = append(problems, checkURL(o.ReportURL))
+	}
+	return o, errors.Join(problems...)
+}
+
+// Validate says all that is wrong at once.
+func (o Options) Validate() error {
+	_, err := o.complete()
+	return err
+}
+
+func checkURL(text string) error {
+	u, err := url.Parse(text)
+	if err != nil || u.Host == "" || u.User != nil {
+		return fmt.Errorf("--report-url %q: want https://HOST[:PORT]/PATH", text)
+	}
+	ip := net.ParseIP(u.Hostname())
+	if u.Scheme == "https" || u.Scheme == "http" && ip != nil && ip.IsLoopback() {
+		return nil
+	}
+	return fmt.Errorf("--report-url %q: want https", text)
+}
+
+// absolute takes the node's notation, which with a root elsewhere may be another
+// than this system's.
+func absolute(path string) bool {
+	return strings.HasPrefix(path, "/") || filepath.IsAbs(path)
+}
+
+// under is where a path of the node lies.
+func (o Options) under(path string) string {
+	path = path[len(filepath.VolumeName(path)):]
+	return filepath.Join(o.Root, filepath.FromSlash(path))
+}

@@ -1,0 +1,112 @@
+package bootstrap
+
+import (
+	"context"
+	"crypto/tls"
+	"crypto/x509"
+	"errors"
+	"fmt"
+	"net"
+	"net/url"
+	"os"
+	"time"
+
+	"github.com/ortet/ortet/internal/wire"
+)
+
+const (
+	consoleTimeout = 2 * time.Second
+	postTries      = 3
+	postTimeout    = 5 * time.Second
+	postPause      = time.Second
+)
+
+// tellConsole writes the verdict's line in one write, on a line of its own. A
+// console that takes nothing is given up on.
+func tellConsole(path string, v wire.Verdict) error {
+	line := v.ConsoleLine()
+	if line == "" {
+		return errors.New("the verdict does not fit a console's line")
+	}
+	// It is written to only if it is there: no console is no reason for a file.
+	f, err := os.OpenFile(path, os.O_WRONLY|os.O_APPEND|openFlags, 0)
+	if err != nil {
+		return err
+	}
+	err = f.SetWriteDeadline(time.Now().Add(consoleTimeout))
+	if err == nil || errors.Is(err, os.ErrNoDeadline) {
+		_, err = f.WriteString("\n" + line + "\n")
+	}
+	return errors.Join(err, f.Close())
+}
+
+// post sends the verdict to the admission server, with a few tries.
+func post(ctx context.Context, target, caFile string, body []byte) error {
+	u, err := url.Parse(target)
+	if err != nil {
+		return err
+	}
+	config := &tls.Config{MinVersion: tls.VersionTLS12, ServerName: u.Hostname()}
+	if caFile != "" {
+		pem, err := os.ReadFile(caFile)
+		if err != nil {
+			return fmt.Errorf("reading the certificates for %s: %w", u.Host, err)
+		}
+		config.RootCAs = x509.NewCertPool()
+		if !config.RootCAs.AppendCertsFromPEM(pem) {
+			return fmt.Errorf("%s holds no PEM certificate", caFile)
+		}
+	}
+	for try := 1; ; try++ {
+		code, err := postOnce(ctx, u, config, body)
+		if err == nil && code/100 == 2 {
+			return nil
+		}
+		if err == nil {
+			err = fmt.Errorf("%s answered %d", u.Host, code)
+		}
+		// What was refused is refused the next time too.
+		if refused := code/100 == 4 && code != 408 && code != 429; refused || try == postTries {
+			return fmt.Errorf("posting the verdict to %s, try %d: %w", u.Host, try, err)
+		}
+		pause := time.NewTimer(postPause << (try - 1))
+		select {
+		case <-ctx.Done():
+			pause.Stop()
+			return errors.Join(err, ctx.Err())
+		case <-pause.C:
+		}
+	}
+}
+
+// postOnce is one HTTP request, by hand as in healthz.
+func postOnce(ctx context.Context, u *url.URL, config *tls.Config, body []byte) (code int, err error) {
+	ctx, cancel := context.WithTimeout(ctx, postTimeout)
+	defer cancel()
+	port := u.Port()
+	dial := (&tls.Dialer{Config: config}).DialContext
+	if u.Scheme == "http" {
+		dial = new(net.Dialer).DialContext
+		if port == "" {
+			port = "80"
+		}
+	} else if port == "" {
+		port = "443"
+	}
+	conn, err := dial(ctx, "tcp", net.JoinHostPort(u.Hostname(), port))
+	if err != nil {
+		return 0, err
+	}
+	defer func() { _ = conn.Close() }()
+	deadline, _ := ctx.Deadline()
+	if err := conn.SetDeadline(deadline); err != nil {
+		return 0, err
+	}
+	head := fmt.Sprintf("POST %s HTTP/1.1\r\nHost: %s\r\nUser-Agent: ortet-node\r\nContent-Type: application/json\r\nContent-Length: %d\r\nConnection: close\r\n\r\n",
+		u.RequestURI(), u.Host, len(body))
+	if _, err := conn.Write(append([]byte(head), body...)); err != nil {
+		return 0, err
+	}
+	code, _, err = readStatus(conn)
+	return code, err
+}

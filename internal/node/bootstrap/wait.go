@@ -1,0 +1,351 @@
+package bootstrap
+
+import (
+	"context"
+	"errors"
+	"io/fs"
+	"log/slog"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/ortet/ortet/internal/verdict"
+	"github.com/ortet/ortet/internal/wire"
+)
+
+// provisionFile is what AKS's provisioning leaves, in a folder that is there
+// before it runs.
+const provisionFile = "/var/log/azure/aks/provision.json"
+
+// Wait waits until it is known how this boot ended, writes the verdict to
+// Options.State, tells it on the console and to the admission server, and
+// returns it. A verdict of this boot that is kept already is returned at once
+// and told nobody again, but for TimedOut: such a node may have come up since.
+//
+// What cannot be told in one of the ways is logged, and the verdict returned all
+// the same. An error says that there is no verdict: wrong options (the same as
+// Validate's), no notifications from the kernel, or that ctx ended.
+func Wait(ctx context.Context, o Options, log *slog.Logger) (wire.Verdict, error) {
+	o, err := o.complete()
+	if err != nil {
+		return wire.Verdict{}, err
+	}
+	me := identifyNode(o)
+	spare := o.under(spareState)
+	var earlier wire.Verdict
+	for _, path := range []string{o.State, spare} {
+		v, err := load(path)
+		if err != nil {
+			if !errors.Is(err, fs.ErrNotExist) {
+				log.Warn("cannot use a verdict that was kept", "path", path, "error", err)
+			}
+			continue
+		}
+		if sameBoot(v, me, time.Now(), uptime(o)) {
+			if v.Outcome != wire.TimedOut {
+				return v, nil
+			}
+			continue
+		}
+		if earlier.Outcome == "" {
+			earlier = v
+		}
+	}
+	n := &node{o: o, me: me, earlier: earlier, log: log, pokes: make(chan struct{}, 1)}
+	v, err := n.wait(ctx)
+	if err != nil {
+		return wire.Verdict{}, err
+	}
+	n.tell(ctx, v, spare)
+	return v, nil
+}
+
+// node is one that is waited for.
+type node struct {
+	o       Options
+	me      whoAmI
+	earlier wire.Verdict // of an earlier boot; without an outcome where there is none
+	log     *slog.Logger
+	pokes   chan struct{}
+
+	files     []string
+	cloudInit cloudInitFiles
+	watcher   *watcher
+	units     unitSource
+	kubelet   *kubeletCheck
+	busThere  bool
+	// ranEarlier is whether the commands ran in an earlier boot; looked up once
+	// cloud-init is done.
+	ranEarlier *bool
+}
+
+// poke lets the loop look again. It never blocks.
+func (n *node) poke() {
+	select {
+	case n.pokes <- struct{}{}:
+	default:
+	}
+}
+
+func (n *node) wait(ctx context.Context) (wire.Verdict, error) {
+	ctx, stop := context.WithCancel(ctx)
+	defer stop()
+	began := time.Now()
+	n.files = watchedFiles(n.o)
+	n.cloudInit = newCloudInitFiles(n.o)
+	var err error
+	if n.watcher, err = newWatcher(n.poke); err != nil {
+		return wire.Verdict{}, err
+	}
+	defer n.watcher.close()
+	n.busThere = exists(n.o.under(busSocket))
+	n.units = watchUnits(n.o, watchedUnits(n.o.Units), n.poke, n.log)
+	defer n.units.close()
+	n.kubelet = &kubeletCheck{address: kubeletAddress, poke: n.poke}
+	// Before that, what it may be busy with has to be told to stop.
+	defer func() { stop(); n.kubelet.wait() }()
+	r := rules{
+		deadline: began.Add(n.o.Deadline), sentinel: n.o.Sentinel != NoSentinel, units: n.o.Units,
+		settle: n.o.Settle, grace: n.o.Grace,
+	}
+	st, s, d, err := n.loop(ctx, r)
+	if err != nil {
+		return wire.Verdict{}, err
+	}
+	n.log.Info("it is known how the boot ended", "why", d.why, "after", time.Since(began).Round(time.Millisecond))
+	return n.judge(ctx, st, s, d), nil
+}
+
+// loop looks whenever something happened, and at the times that decide gives.
+func (n *node) loop(ctx context.Context, r rules) (st state, s seen, d decision, err error) {
+	timer := time.NewTimer(time.Until(r.deadline))
+	defer timer.Stop()
+	for {
+		n.cover()
+		s = n.look()
+		now := time.Now()
+		if st, d = decide(r, st, s, now); d.over {
+			return st, s, d, nil
+		}
+		if d.askKubelet {
+			n.kubelet.start(ctx)
+		}
+		next := r.deadline
+		if !d.next.IsZero() && d.next.Before(next) {
+			next = d.next
+		}
+		timer.Reset(next.Sub(now))
+		select {
+		case <-ctx.Done():
+			return st, s, d, context.Cause(ctx)
+		case <-n.pokes:
+		case <-timer.C:
+		}
+	}
+}
+
+// cover has every folder watched that is to be, the ones too that came to be
+// meanwhile; what happened before is found by looking afterwards.
+func (n *node) cover() {
+	for range maxDepth {
+		changed, err := n.watcher.cover(n.files)
+		if err != nil {
+			n.log.Warn("cannot watch everything; what is missed is found at the next event, or at the deadline", "error", err)
+			return
+		}
+		if !changed {
+			return
+		}
+	}
+	n.poke() // folders come and go: look again soon
+}
+
+// maxDepth bounds how often watches follow folders that are being made.
+const maxDepth = 16
+
+// look gathers what decide goes by. The order matters: a sign that is written
+// before another is read after it, so that of both being there one is never
+// missed.
+func (n *node) look() seen {
+	var s seen
+	if there := exists(n.o.under(busSocket)); there != n.busThere {
+		n.busThere = there
+		n.units.retry()
+	}
+	units, known := n.units.look()
+	s.units = units
+	if u := units[cloudInitUnits()[0]]; known && u.Active == "failed" {
+		s.cloudInitDied = u.Name
+	}
+	up := uptime(n.o)
+	s.cloudInit = n.cloudInit.look(time.Now().Add(-up), up)
+	s.cloudInitRuns = exists(n.o.under("/run/cloud-init/enabled"))
+	s.provisionRuns = isDir(filepath.Dir(n.o.under(provisionFile)))
+	s.provision = n.lookProvision()
+	if s.provisionRuns {
+		s.otherSign = "AKS's provisioning"
+	}
+	if n.o.Sentinel != NoSentinel {
+		mode, there := fileKind(n.o.under(n.o.Sentinel))
+		s.sentinel = there && mode.IsRegular()
+		if !s.sentinel && s.cloudInit != nil && s.cloudInit.Done && n.commandsRanEarlier() {
+			s.otherSign = "the commands ran in an earlier boot"
+		}
+	}
+	s.kubelet = n.lookKubelet(units, known)
+	return s
+}
+
+func (n *node) lookProvision() *verdict.Provision {
+	text, err := readWhole(n.o.under(provisionFile))
+	if err != nil {
+		return nil
+	}
+	p, err := parseProvision(text)
+	if err != nil {
+		n.log.Debug("provision.json is not whole yet", "error", err)
+		return nil
+	}
+	return &p
+}
+
+// commandsRanEarlier says whether nobody will write a sentinel since that was
+// done in an earlier boot of this machine.
+func (n *node) commandsRanEarlier() bool {
+	if n.ranEarlier == nil {
+		l, err := tail(n.o.under("/var/log/cloud-init.log"), "")
+		ran := err == nil && commandsRanEarlier(l)
+		if e := n.earlier; e.Outcome == wire.Succeeded || e.Outcome == wire.Degraded {
+			ran = ran || n.me.vmID != "" && e.VMID == n.me.vmID
+		}
+		n.ranEarlier = &ran
+	}
+	return *n.ranEarlier
+}
+
+func (n *node) lookKubelet(units map[string]unitSeen, known bool) kubeletSeen {
+	var k kubeletSeen
+	for _, name := range kubeletUnits() {
+		if u, ok := units[name]; ok && !u.Missing && u.Active != "" && (k.unit.Name == "" || k.unit.Active == "inactive") {
+			k.unit = u
+		}
+	}
+	switch n.o.Kubelet {
+	case KubeletYes:
+		k.wanted = true
+	case KubeletAuto:
+		k.wanted = known && k.unit.Name != "" || kubeletOnDisk(n.o)
+	}
+	k.asked, k.healthy, k.last = n.kubelet.answer()
+	return k
+}
+
+// judge has the facts judged, and adds whose they are. The logs of a node that
+// came up are not read.
+func (n *node) judge(ctx context.Context, st state, s seen, d decision) wire.Verdict {
+	now, up := time.Now(), uptime(n.o)
+	f := n.facts(st, s, d)
+	j := verdict.Judge(f)
+	if !d.came || j.Outcome == wire.Failed || j.Outcome == wire.TimedOut {
+		for _, u := range n.units.failed() {
+			if !slices.ContainsFunc(f.Units, func(k verdict.Unit) bool { return k.Name == u.Name }) {
+				f.Units = append(f.Units, u.Unit)
+			}
+		}
+		f.Logs = append(f.Logs, gatherLogs(n.o)...)
+		f.Logs = append(f.Logs, journals(ctx, journalProgram(n.o), f.Units)...)
+		f.Kubelet.Registered = f.Kubelet.Registered || registered(f.Logs)
+		j = verdict.Judge(f)
+	}
+	v := j.Verdict()
+	v.Node, v.VMID, v.BootID = n.me.node, n.me.vmID, n.me.bootID
+	v.At, v.Uptime = now.UTC(), up.Milliseconds()
+	if mode, there := fileKind(n.o.under(n.o.Sentinel)); there && !mode.IsRegular() && n.o.Sentinel != NoSentinel && v.Outcome != wire.Succeeded {
+		said := n.o.Sentinel + " is " + kind(mode) + ", not a file, and says nothing"
+		v.Message = harmless([]byte(v.Message + "; " + said))
+		v.Evidence = append([]wire.Excerpt{{Source: n.o.Sentinel, Lines: []string{said}}}, v.Evidence[:min(len(v.Evidence), 15)]...)
+	}
+	if err := v.Validate(); err != nil {
+		// What was quoted must not keep the rest from being told.
+		n.log.Error("the verdict's evidence is out of bounds and left out", "error", err)
+		v = wire.Verdict{Outcome: v.Outcome, Reason: v.Reason, Owner: v.Owner, Retryable: v.Retryable, ExitCode: v.ExitCode, BootID: v.BootID, At: v.At, Uptime: v.Uptime}
+	}
+	return v
+}
+
+func (n *node) facts(st state, s seen, d decision) verdict.Facts {
+	f := verdict.Facts{
+		Sentinel: !st.finished.IsZero(), Deadline: d.deadline, Windows: onWindows,
+		CloudInit: s.cloudInit, Provision: s.provision,
+		Kubelet: verdict.Kubelet{
+			Wanted: s.kubelet.wanted, Healthy: s.kubelet.healthy && !d.loops && s.kubelet.unit.Active != "failed",
+			EverHealthy: st.everHealthy, Last: s.kubelet.last,
+		},
+	}
+	if d.loops {
+		f.Kubelet.Last = d.why
+	}
+	// A kubelet that came up is one that said so for long enough; who else knows it
+	// is not asked then.
+	f.Kubelet.Registered = d.came
+	for _, name := range watchedUnits(n.o.Units) {
+		u, ok := s.units[name]
+		if !ok {
+			continue
+		}
+		u.Asked = slices.Contains(n.o.Units, name)
+		if u.Asked || u.Active == "failed" || u.Name == s.kubelet.unit.Name && !d.came && s.kubelet.wanted && !st.finished.IsZero() {
+			f.Units = append(f.Units, u.Unit)
+		}
+	}
+	return f
+}
+
+// registered says whether the kubelet's journal tells that the API server knows
+// the node. Source: kubernetes pkg/kubelet/kubelet_node_status.go.
+func registered(logs []verdict.Log) bool {
+	for _, l := range logs {
+		if !strings.Contains(l.Source, "kubelet") {
+			continue
+		}
+		for _, line := range l.Lines {
+			if strings.Contains(line, "Successfully registered node") || strings.Contains(line, "was previously registered") {
+				return true
+			}
+		}
+	}
+	return false
+}
+
+// tell writes the verdict and tells it. Each way is taken whatever became of the
+// others.
+func (n *node) tell(ctx context.Context, v wire.Verdict, spare string) {
+	text, err := encode(v)
+	if err != nil {
+		n.log.Error("cannot write the verdict as JSON", "error", err)
+		return
+	}
+	if err := keep(n.o.State, text); err != nil {
+		n.log.Error("cannot keep the verdict; it will be lost in a reboot", "path", n.o.State, "error", err)
+		if err := keep(spare, text); err != nil {
+			n.log.Error("cannot keep the verdict until the reboot either", "path", spare, "error", err)
+		}
+	}
+	if n.o.Console != "" {
+		if err := tellConsole(n.o.Console, v); err != nil {
+			n.log.Warn("cannot tell the verdict on the console", "path", n.o.Console, "error", err)
+		}
+	}
+	if n.o.ReportURL != "" {
+		if err := post(ctx, n.o.ReportURL, n.o.CAFile, text); err != nil {
+			n.log.Warn("cannot tell the verdict to the admission server", "error", err)
+		}
+	}
+}
+
+func exists(path string) bool {
+	_, err := os.Stat(path)
+	return err == nil
+}
