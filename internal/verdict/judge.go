@@ -156,9 +156,9 @@ func late(logs []Log) bool {
 // definite says whether a boot had failed when its time was up.
 func (c *inquiry) definite(broken []finding) bool {
 	for _, f := range broken {
-		switch f.reason {
-		case "KubeletUnhealthy", "NodeNotRegistered", "NodeNotReady", "CloudInitHung", "UnitHung":
-		default:
+		switch {
+		case f.reason == "UnitHung":
+		case f.rank > rankSign, f.reason == "SentinelMissing":
 			return true
 		}
 	}
@@ -204,6 +204,10 @@ func (c *inquiry) explain(best finding) Judgement {
 		switch {
 		case best.order == kubelet:
 			j.Stage = "kubelet"
+		case best.order&(k3s|elsewhere) != 0 && best.log >= 0:
+			if unit, ok := strings.CutPrefix(c.logs[best.log].source, "journal "); ok {
+				j.Stage = unit
+			}
 		case !c.came:
 			j.Stage = c.facts.CloudInit.running()
 		}
@@ -251,17 +255,59 @@ func (c *inquiry) message(j Judgement, best finding) string {
 	if j.ExitCode != nil && *j.ExitCode != 0 && !strings.Contains(said, "exit code") {
 		b.WriteString(" (exit code " + strconv.Itoa(*j.ExitCode) + ")")
 	}
+	if best.rank <= rankStage || best.order == provision && best.log < 0 {
+		if last := c.lastOutput(); last != "" {
+			b.WriteString("; the last output was: " + last)
+		}
+	}
 	return cut(b.String())
 }
 
-// withoutPrefix takes the time, host and program off a line of a journal.
-func withoutPrefix(s string) string {
-	for _, mark := range [...]string{"]: ", "] "} {
-		if i := strings.Index(s, mark); i > 0 && i < 120 && !strings.Contains(s[:i], "[ERROR ") && strings.HasSuffix(strings.TrimRight(s[:i], "0123456789"), "[") {
-			return strings.TrimSpace(s[i+len(mark):])
+// lastOutput is the last line that a script printed: most often it says why.
+func (c *inquiry) lastOutput() string {
+	for _, k := range [...]kind{provision, output} {
+		for at := range c.logs {
+			l := &c.logs[at]
+			if l.kind&k&c.within == 0 {
+				continue
+			}
+			for i := len(l.low) - 1; i >= 0; i-- {
+				if s := l.low[i]; strings.TrimSpace(s) == "" || hasAny(s, "cloud-init v. ", "cc_scripts_user.py", "util.py[", "ci-info: ") {
+					continue
+				}
+				shown := Redact(l.lines[max(0, i-maxKeyLines) : i+1])
+				return strings.TrimSpace(shown[len(shown)-1])
+			}
 		}
 	}
-	return strings.TrimSpace(s)
+	return ""
+}
+
+// withoutPrefix takes the time, host and program off a line: of a journal, of
+// cloud-init's logger, of klog and of logrus.
+func withoutPrefix(s string) string {
+	s = strings.TrimSpace(s)
+	for range 2 {
+		i := strings.Index(s, "] ")
+		if j := strings.Index(s, "]: "); j >= 0 && (i < 0 || j < i) {
+			i = j + 1
+		}
+		if i <= 0 || i > 120 {
+			break
+		}
+		head := strings.TrimRight(s[:i], "]:")
+		pid := strings.HasSuffix(strings.TrimRight(head, "0123456789"), "[")
+		dated := len(s) > 5 && s[0] >= '0' && s[0] <= '9' && s[4] == '-'
+		klog := len(s) > 5 && strings.IndexByte("IWEF", s[0]) >= 0 && strings.Trim(s[1:5], "0123456789") == "" && s[5] == ' '
+		if !pid && !dated && !klog {
+			break
+		}
+		s = strings.TrimSpace(strings.TrimPrefix(s[i+1:], ":"))
+	}
+	if i := strings.Index(s, ` msg="`); i >= 0 && strings.HasPrefix(s, "time=") {
+		s = s[i+len(" msg="):]
+	}
+	return s
 }
 
 // cameUp is the judgement of a node that works.
@@ -277,7 +323,11 @@ func (c *inquiry) cameUp(ignored []finding) Judgement {
 	lines := bounded(ignored)
 	j = c.explain(best)
 	j.Outcome, j.Ignored = wire.Degraded, lines
-	j.Message = cut("the node came up, with " + strconv.Itoa(len(lines)) + " ignored errors; " + c.message(j, best))
+	errs := " ignored errors; "
+	if len(lines) == 1 {
+		errs = " ignored error; "
+	}
+	j.Message = cut("the node came up, with " + strconv.Itoa(len(lines)) + errs + c.message(j, best))
 	return j
 }
 

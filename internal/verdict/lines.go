@@ -180,7 +180,7 @@ func (c *inquiry) lookAt(at int, l *log) {
 		found = append(found, finding{reason: reason, rank: r, log: at, line: line, order: l.kind, phase: phase})
 		tries = append(tries, try)
 	}
-	phase := ""
+	phases := map[int]string{} // by try
 	for i, s := range l.low {
 		switch {
 		case s == "":
@@ -210,7 +210,7 @@ func (c *inquiry) lookAt(at int, l *log) {
 				add(reason, rankNone, i, "preflight")
 			}
 			if p := phaseOf(s); p != "" {
-				phase = p
+				phases[try] = p
 				reason := phaseReason(p)
 				if p == "preflight" && strings.Contains(s, "couldn't validate the identity of the api server") {
 					reason = "KubeadmDiscoveryFailed"
@@ -232,7 +232,7 @@ func (c *inquiry) lookAt(at int, l *log) {
 	}
 	// kubeadm names its phase after what its checks found.
 	for i := range found {
-		if found[i].phase == "" && phase != "" && l.kind&scripts != 0 && kubeadms(found[i].reason) {
+		if phase := phases[tries[i]]; found[i].phase == "" && phase != "" && l.kind&scripts != 0 && kubeadms(found[i].reason) {
 			found[i].phase = phase
 		}
 	}

@@ -293,14 +293,16 @@ func secretName(name string) int {
 	for _, end := range [...]string{
 		"password", "passwd", "passphrase", "secret", "token", "accountkey", "accesskey", "apikey", "certificatekey",
 		"clientkeydata", "privatekey", "storagekey", "encryptionkey", "sharedkey", "masterkey", "hostkey", "accesssignature",
-		"sastoken", "protectedsettings", "customdata", "userdata", "dockerconfigjson", "hashedpasswd", "secretdata", "credential",
+		"sastoken", "dockerconfigjson", "hashedpasswd", "secretdata", "credential",
 	} {
 		if strings.HasSuffix(flat, end) {
 			return secretValue
 		}
 	}
-	if strings.HasSuffix(flat, "connectionstring") {
-		return secretToEnd
+	for _, end := range [...]string{"connectionstring", "protectedsettings", "customdata", "userdata"} {
+		if strings.HasSuffix(flat, end) {
+			return secretToEnd
+		}
 	}
 	return notSecret
 }
@@ -324,13 +326,6 @@ func valueAt(s string, i int, flag bool) (span, bool) {
 		if i < len(s) && s[i] == '=' { // :=
 			i++
 		}
-	case strings.HasPrefix(strings.ToLower(s[i:min(len(s), i+3)]), "%3d"):
-		i += 3
-		to := i
-		for to < len(s) && s[to] != ' ' && s[to] != '"' && s[to] != '\'' && !strings.HasPrefix(s[to:], "%26") {
-			to++
-		}
-		return span{i, to}, true
 	case flag && quoted && i < len(s) && s[i] == ',': // ["--token", "…"]
 		i++
 	case flag && blank: // --token …
@@ -339,7 +334,7 @@ func valueAt(s string, i int, flag bool) (span, bool) {
 		return span{}, false
 	}
 	i = skipBlanks(s, i)
-	if i >= len(s) {
+	if i >= len(s) || strings.HasPrefix(s[i:], "Invalid value: ") { // Kubernetes names the field, then what is wrong
 		return span{}, false
 	}
 	from := i
@@ -422,6 +417,14 @@ func knownTokens(s string, hide []span) []span {
 			at = to
 		}
 	}
+	// kubeadm quotes a token whose form is wrong, which may be a token but for a
+	// letter.
+	if _, after, ok := strings.Cut(s, `ootstrap token "`); ok {
+		from := len(s) - len(after)
+		if n := strings.IndexByte(after, '"'); n > 0 {
+			hide = append(hide, span{from, from + n})
+		}
+	}
 	for _, mark := range [...]string{"eyJ", "ghp_", "gho_", "ghs_", "github_pat_", "glpat-", "dckr_pat_"} {
 		for at := 0; ; {
 			i := strings.Index(s[at:], mark)
@@ -455,6 +458,20 @@ func knownTokens(s string, hide []span) []span {
 		if to-from >= 30 {
 			hide = append(hide, span{from, to})
 		}
+		at = to
+	}
+	// A SAS within a URL within a URL.
+	for at := 0; ; {
+		i := indexFold(s[at:], "sig%3d")
+		if i < 0 {
+			break
+		}
+		i += at + len("sig%3d")
+		to := i
+		for to < len(s) && !endsValue(s[to]) && !strings.HasPrefix(s[to:], "%26") {
+			to++
+		}
+		hide = append(hide, span{i, to})
 		at = to
 	}
 	for at := 0; ; {
