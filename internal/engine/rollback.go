@@ -339,8 +339,13 @@ func tagBack(ctx context.Context, t *task) error {
 
 func (t *task) tagVersion(ctx context.Context, id fleet.ResourceID, rolledBack string) error {
 	change := fleet.TagVersion{ID: id, Tags: map[string]string{fleet.TagRolledBack: rolledBack}}
-	return t.change(ctx, plan.StepTag+"/"+id.Name(), change, func(ctx context.Context) (bool, error) {
+	key := plan.StepTag + "/" + id.Name()
+	whole := t.r.intended(key) // it was, before we asked
+	return t.change(ctx, key, change, func(ctx context.Context) (bool, error) {
 		v, ok, err := t.heldVersion(ctx, id)
-		return !ok || plan.RolledBack(v) == (rolledBack != ""), err
+		whole = whole || ok && v.ProvisioningState == plan.Succeeded
+		// An update that fails may set the tag, and leaves a version that nothing can
+		// be made from: the next one that succeeds mends it.
+		return !ok || plan.RolledBack(v) == (rolledBack != "") && !(whole && v.ProvisioningState == plan.Failed), err
 	})
 }

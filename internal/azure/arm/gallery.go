@@ -319,7 +319,8 @@ func (c *Cloud) tagVersion(ctx context.Context, ch fleet.TagVersion) (fleet.Toke
 	if tags == nil {
 		tags = map[string]*string{}
 	}
-	changed := false
+	// A version whose last update failed may have the tags; another update mends it.
+	changed := have.ProvisioningState == string(armcompute.GalleryProvisioningStateFailed)
 	for k, v := range ch.Tags {
 		old, there := have.Tags[k]
 		switch {
