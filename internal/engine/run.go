@@ -90,6 +90,16 @@ func (t *task) setTrouble(err error) {
 	t.trouble = err
 }
 
+// troubled gives why what is asked fails, or the error where nothing did.
+func (t *task) troubled(err error) error {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	if t.trouble != nil {
+		return t.trouble
+	}
+	return err
+}
+
 func (r *run) task(step plan.Step) *task {
 	now := r.e.now()
 	return &task{r: r, step: step, begun: now, timing: StepTiming{Step: step.ID, After: step.After, Begin: now}}

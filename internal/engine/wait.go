@@ -5,6 +5,7 @@ import (
 	"errors"
 	"time"
 
+	"github.com/ortet/ortet/internal/azure"
 	"github.com/ortet/ortet/internal/fleet"
 )
 
@@ -103,8 +104,12 @@ func ask[T any](ctx context.Context, t *task, read func(ctx context.Context) (T,
 			}
 			return v, err
 		}
+		pause := err
+		if errors.Is(err, azure.ErrTurn) {
+			err = t.troubled(err) // what used up the time says more
+		}
 		t.setTrouble(err)
-		if waitErr := t.backoff(ctx, n, err); waitErr != nil {
+		if waitErr := t.backoff(ctx, n, pause); waitErr != nil {
 			return v, err
 		}
 	}

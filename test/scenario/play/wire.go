@@ -55,6 +55,11 @@ func (p *process) send(side, name string, r *http.Request, serve func(r *http.Re
 		default:
 			if !w.others(e, p) {
 				fault = &e
+				continue
+			}
+			// What they began gets under way before the request does, at every run.
+			if err := nap(ctx, w.between(time.Microsecond, time.Millisecond, "others", side, name, n)); err != nil {
+				return nil, err
 			}
 		}
 	}
