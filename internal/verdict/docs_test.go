@@ -3,6 +3,7 @@ package verdict
 import (
 	"fmt"
 	"os"
+	"strconv"
 	"strings"
 	"testing"
 
@@ -66,7 +67,7 @@ The tables are made from the catalogue in ` + "`internal/verdict`" + ` (go test
 		if r.Retryable {
 			retry = "yes"
 		}
-		fmt.Fprintf(&b, "| `%s` | %s | %s | %s | %s | %s |\n", r.Name, owner, retry, cell(r.Summary), cell(r.Evidence), cell(r.Remedy))
+		fmt.Fprintf(&b, "| `%s` | %s | %s | %s | %s | %s |\n", r.Name, owner, retry, cell(r.Summary), cell(r.Evidence+codesOf(r.Name)), cell(r.Remedy))
 	}
 	b.WriteString(`
 ## kubeadm
@@ -101,6 +102,20 @@ again and again.
 		fmt.Fprintf(&b, "| %d | `%s` | `%s` |\n", c.Code, c.Name, c.Reason)
 	}
 	return b.String()
+}
+
+// codesOf are the codes of AKS that give a reason.
+func codesOf(reason string) string {
+	var codes []string
+	for _, c := range AKSCodes() {
+		if c.Reason == reason {
+			codes = append(codes, strconv.Itoa(c.Code))
+		}
+	}
+	if len(codes) == 0 {
+		return ""
+	}
+	return "; AKS " + strings.Join(codes, ", ")
 }
 
 func cell(s string) string { return strings.ReplaceAll(s, "|", "\\|") }

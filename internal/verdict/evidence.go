@@ -43,6 +43,9 @@ func (c *inquiry) evidence(best finding) []wire.Excerpt {
 			units = append(units, f.text)
 		}
 	}
+	if ci := c.facts.CloudInit; ci != nil && ci.Unreadable != "" {
+		status = append(status, "not read: "+ci.Unreadable)
+	}
 	q.text(statusFile, status)
 	q.text(systemd, units)
 	if p := c.facts.Provision; p != nil && !c.came {

@@ -41,6 +41,7 @@ type inquiry struct {
 	logs   []log
 	came   bool // the bootstrap said that it succeeded
 	early  bool
+	ends   bool // the kubelet does, over and over
 	within kind // whose logs may hold the cause
 	found  []finding
 }
@@ -53,12 +54,20 @@ type inquiry struct {
 // judged at once.
 func Judge(f Facts) Judgement {
 	code := f.Provision.code()
-	c := inquiry{facts: f, came: f.Sentinel || code != nil && *code == 0, early: f.CloudInit.early(), within: anywhere}
+	// A script of AKS's that failed has failed, whatever was written before.
+	came := f.Sentinel
+	if code != nil {
+		came = *code == 0
+	}
+	c := inquiry{facts: f, came: came, early: f.CloudInit.early(), within: anywhere}
 	broken, ignored := c.structure()
 	if c.came && len(broken) == 0 {
 		return c.cameUp(ignored)
 	}
 	c.found = broken
+	for _, found := range broken {
+		c.ends = c.ends || found.reason == "KubeletCrashLoop"
+	}
 	if c.came {
 		// What went wrong before the bootstrap succeeded was got over.
 		c.within = kubelet | k3s | runtime | kernel | elsewhere

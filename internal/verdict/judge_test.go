@@ -118,6 +118,8 @@ func TestDeadline(t *testing.T) {
 		"had failed":         {Facts{Deadline: true, CloudInit: failing}, wire.Failed, "BootcmdFailed"},
 		"another unit fails": {Facts{Deadline: true, CloudInit: running, Units: []Unit{{Name: "x.service", Active: "failed"}}}, wire.TimedOut, ""},
 		"asked unit fails":   {Facts{Deadline: true, Units: []Unit{{Name: "x.service", Asked: true, Active: "failed"}}}, wire.Failed, "UnitFailed"},
+		"asked unit waits":   {Facts{Deadline: true, Sentinel: true, Units: []Unit{{Name: "x.service", Asked: true, Active: "inactive"}}}, wire.TimedOut, "UnitHung"},
+		"AKS says it failed": {Facts{Sentinel: true, Provision: &Provision{ExitCode: "50"}}, wire.Failed, "OutboundBlocked"},
 		"came, no node":      {Facts{Deadline: true, Sentinel: true, Kubelet: Kubelet{Wanted: true, Healthy: true}}, wire.TimedOut, "NodeNotRegistered"},
 		"came, not ready":    {Facts{Deadline: true, Sentinel: true, Kubelet: Kubelet{Wanted: true, Healthy: true, Registered: true, NotReady: true}}, wire.TimedOut, "NodeNotReady"},
 		"came, all well":     {Facts{Deadline: true, Sentinel: true, Kubelet: Kubelet{Wanted: true, Healthy: true, Registered: true}}, wire.Succeeded, ""},

@@ -128,7 +128,7 @@ var rules = [...]rule{
 	{reason: "CAHashMismatch", in: k3s | elsewhere | output, all: "token ca hash does not match the cluster ca certificate hash"},
 	{reason: "NodePasswordRejected", in: k3s | elsewhere | output, any: []string{"node password rejected", "node password not set", "unable to verify password for node"}},
 	{reason: "K3sTokenMalformed", in: k3s | output, any: []string{"failed to normalize token", "failed to normalize server token", "invalid token format", "token format is invalid"}},
-	{reason: "K3sTokenRejected", in: k3s, any: []string{"not authorized", "token is not valid", "invalid token cluster hash"}},
+	{reason: "K3sTokenRejected", in: k3s, all: "not authorized", any: []string{"https://", "agent config", `msg="not authorized"`, "server is not ready"}},
 	{reason: "K3sConfigInvalid", in: k3s | output, any: []string{"flag provided but not defined", "--server is required", "--token is required", "server is required", "level=fatal msg=\"failed to parse config", "failed to parse config file"}, not: []string{"kubelet flag", "kubeadm"}},
 
 	// Units, as systemd names them to the console and in the journal.
@@ -226,7 +226,11 @@ func (c *inquiry) lookAt(at int, l *log) {
 			add(pullReason(s), r, i, "")
 		} else if apiRequest(s, l.kind) {
 			if reason := faultOf(s).ofAPIServer(s, l.kind); reason != "" {
-				add(reason, rankCause, i, phaseOf(s))
+				r := rankCause
+				if c.ends && l.kind == kubelet && !hasAny(s, "command failed", "failed to run kubelet") {
+					r = rankSign // a kubelet that cannot reach the API server waits; it does not end
+				}
+				add(reason, r, i, phaseOf(s))
 			}
 		}
 	}

@@ -109,7 +109,7 @@ func escape(s string) int {
 			if s[i] >= 0x40 && s[i] <= 0x7e {
 				return i + 1
 			}
-			if s[i] < 0x20 || s[i] > 0x7e {
+			if s[i] <= 0x20 || s[i] > 0x7e {
 				return i // broken off: what comes is text
 			}
 		}

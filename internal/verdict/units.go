@@ -76,7 +76,7 @@ func unitFinding(f Facts, u Unit, came bool) (found finding, ok bool) {
 			return finding{}, false
 		}
 		reason, r = unitReason(f, u)
-	case f.Deadline && u.Active == "activating":
+	case f.Deadline && (u.Active == "activating" || u.Asked && u.Active != "active"):
 		reason = "UnitHung"
 		if u.Asked {
 			r = rankStage
