@@ -8,6 +8,9 @@ type Facts struct {
 	Sentinel bool
 	// Deadline says that the time was up before the boot came to an end.
 	Deadline bool
+	// Why says in words why the caller holds that the boot failed, as "x.service
+	// failed"; "" where it does not. With it the outcome is never a success.
+	Why string
 	// Windows says that the node runs it; its stages are others.
 	Windows bool
 	// CloudInit is nil where cloud-init left no trace.
@@ -81,6 +84,7 @@ type Unit struct {
 	Result     string // as "exit-code", "timeout", "oom-kill"
 	ExitCode   int    // ExecMainStatus
 	Restarts   int    // NRestarts
+	Loops      bool   // it was restarted over and over, whatever its state is now
 	LoadError  string // as "org.freedesktop.systemd1.NoSuchUnit"
 	Missing    bool   // there is no such unit
 	Conditions bool   // it was skipped for an unmet condition
@@ -99,6 +103,9 @@ type Kubelet struct {
 	// Registered says that its log or its API said that the node is known to the
 	// API server.
 	Registered bool
+	// Loops says that it was restarted over and over after the bootstrap had
+	// succeeded.
+	Loops bool
 	// NotReady says that the node is known, and has not become ready although it
 	// should have: its log says "Node not becoming ready in time after startup".
 	NotReady bool

@@ -62,7 +62,10 @@ func Judge(f Facts) Judgement {
 	c := inquiry{facts: f, came: came, early: f.CloudInit.early(), within: anywhere}
 	broken, ignored := c.structure()
 	if c.came && len(broken) == 0 {
-		return c.cameUp(ignored)
+		if f.Why == "" {
+			return c.cameUp(ignored)
+		}
+		broken = []finding{{reason: wire.ReasonUnknown, rank: rankNone, log: -1, text: f.Why}}
 	}
 	c.found = broken
 	for _, found := range broken {
@@ -105,7 +108,7 @@ func (c *inquiry) structure() (broken []finding, ignored []finding) {
 	for _, u := range f.Units {
 		found, ok := unitFinding(f, u, c.came)
 		switch {
-		case !ok || u.isKubelet() && f.Kubelet.Wanted && f.Kubelet.Healthy: // it was started anew, and works now
+		case !ok || u.isKubelet() && f.Kubelet.Wanted && f.Kubelet.Healthy && !f.Kubelet.Loops: // it was started anew, and works now
 		case !c.came || u.Asked || (u.isKubelet() || u.isK3s()) && f.Kubelet.Wanted:
 			broken = append(broken, found)
 		case u.failed():
@@ -132,6 +135,8 @@ func (c *inquiry) kubeletFindings(broken []finding) []finding {
 		return nil
 	}
 	switch {
+	case k.Loops:
+		return []finding{{reason: "KubeletCrashLoop", rank: rankStage, log: -1, order: kubelet, stage: "kubelet", text: k.Last}}
 	case !k.Healthy:
 		return []finding{{reason: "KubeletUnhealthy", rank: rankSign, log: -1, order: kubelet, stage: "kubelet", text: k.Last}}
 	case k.NotReady || c.facts.Deadline && late(c.facts.Logs):
@@ -171,12 +176,12 @@ func (c *inquiry) definite(broken []finding) bool {
 			return true
 		}
 	}
-	return false
+	return c.facts.Why != ""
 }
 
 // best is the finding that the verdict is made of.
 func (c *inquiry) best() finding {
-	best := finding{reason: wire.ReasonUnknown, rank: rankNone, log: -1}
+	best := finding{reason: wire.ReasonUnknown, rank: rankNone, log: -1, text: c.facts.Why}
 	for _, f := range c.found {
 		if best.rank == rankNone || f.before(best) {
 			best = f
@@ -296,7 +301,7 @@ func (c *inquiry) lastOutput() string {
 // cloud-init's logger, of klog and of logrus.
 func withoutPrefix(s string) string {
 	s = strings.TrimSpace(s)
-	for range 2 {
+	for range 3 {
 		i := strings.Index(s, "] ")
 		if j := strings.Index(s, "]: "); j >= 0 && (i < 0 || j < i) {
 			i = j + 1
@@ -308,7 +313,8 @@ func withoutPrefix(s string) string {
 		pid := strings.HasSuffix(strings.TrimRight(head, "0123456789"), "[")
 		dated := len(s) > 5 && s[0] >= '0' && s[0] <= '9' && s[4] == '-'
 		klog := len(s) > 5 && strings.IndexByte("IWEF", s[0]) >= 0 && strings.Trim(s[1:5], "0123456789") == "" && s[5] == ' '
-		if !pid && !dated && !klog {
+		uptime := s[0] == '[' && strings.Trim(s[1:i], " 0123456789.]") == ""
+		if !pid && !dated && !klog && !uptime {
 			break
 		}
 		s = strings.TrimSpace(strings.TrimPrefix(s[i+1:], ":"))

@@ -10,7 +10,7 @@ func (u Unit) failed() bool {
 	if u.Missing {
 		return false
 	}
-	return u.Active == "failed" || u.Sub == "auto-restart" || u.Active != "active" && u.Result != "" && u.Result != "success"
+	return u.Loops || u.Active == "failed" || u.Sub == "auto-restart" || u.Active != "active" && u.Result != "" && u.Result != "success"
 }
 
 // base is a unit's name without its suffix.
@@ -42,6 +42,9 @@ func (u Unit) words() string {
 	}
 	if u.ExitCode != 0 {
 		fmt.Fprintf(&b, ", exit code %d", u.ExitCode)
+	}
+	if u.Loops {
+		b.WriteString(", started over and over")
 	}
 	if u.Restarts > 0 {
 		fmt.Fprintf(&b, ", %d restarts", u.Restarts)
