@@ -53,7 +53,8 @@ func Wait(ctx context.Context, o Options, log *slog.Logger) (wire.Verdict, error
 			earlier = v
 		}
 	}
-	n := &node{o: o, me: me, earlier: earlier, log: log, pokes: make(chan struct{}, 1)}
+	n := newNode(o, me, log)
+	n.earlier = earlier
 	v, err := n.wait(ctx)
 	if err != nil {
 		return wire.Verdict{}, err
@@ -76,9 +77,18 @@ type node struct {
 	units     unitSource
 	kubelet   *kubeletCheck
 	busThere  bool
+	journalctl string
 	// ranEarlier is whether the commands ran in an earlier boot; looked up once
 	// cloud-init is done.
 	ranEarlier *bool
+}
+
+func newNode(o Options, me whoAmI, log *slog.Logger) *node {
+	n := &node{o: o, me: me, log: log, pokes: make(chan struct{}, 1)}
+	n.files, n.cloudInit = watchedFiles(o), newCloudInitFiles(o)
+	n.kubelet = &kubeletCheck{address: kubeletAddress, poke: n.poke}
+	n.journalctl = journalProgram(o)
+	return n
 }
 
 // poke lets the loop look again. It never blocks.
@@ -93,8 +103,6 @@ func (n *node) wait(ctx context.Context) (wire.Verdict, error) {
 	ctx, stop := context.WithCancel(ctx)
 	defer stop()
 	began := time.Now()
-	n.files = watchedFiles(n.o)
-	n.cloudInit = newCloudInitFiles(n.o)
 	var err error
 	if n.watcher, err = newWatcher(n.poke); err != nil {
 		return wire.Verdict{}, err
@@ -103,7 +111,6 @@ func (n *node) wait(ctx context.Context) (wire.Verdict, error) {
 	n.busThere = exists(n.o.under(busSocket))
 	n.units = watchUnits(n.o, watchedUnits(n.o.Units), n.poke, n.log)
 	defer n.units.close()
-	n.kubelet = &kubeletCheck{address: kubeletAddress, poke: n.poke}
 	// Before that, what it may be busy with has to be told to stop.
 	defer func() { stop(); n.kubelet.wait() }()
 	r := rules{
@@ -255,7 +262,7 @@ func (n *node) judge(ctx context.Context, st state, s seen, d decision) wire.Ver
 			}
 		}
 		f.Logs = append(f.Logs, gatherLogs(n.o)...)
-		f.Logs = append(f.Logs, journals(ctx, journalProgram(n.o), f.Units)...)
+		f.Logs = append(f.Logs, journals(ctx, n.journalctl, f.Units)...)
 		f.Kubelet.Registered = f.Kubelet.Registered || registered(f.Logs)
 		j = verdict.Judge(f)
 	}
@@ -281,11 +288,14 @@ func (n *node) facts(st state, s seen, d decision) verdict.Facts {
 		CloudInit: s.cloudInit, Provision: s.provision,
 		Kubelet: verdict.Kubelet{
 			Wanted: s.kubelet.wanted, Healthy: s.kubelet.healthy && !d.loops && s.kubelet.unit.Active != "failed",
-			EverHealthy: st.everHealthy, Last: s.kubelet.last,
+			EverHealthy: st.everHealthy, Last: s.kubelet.last, Loops: d.loops,
 		},
 	}
 	if d.loops {
 		f.Kubelet.Last = d.why
+	}
+	if !d.came && !d.deadline {
+		f.Why = d.why
 	}
 	// A kubelet that came up is one that said so for long enough; who else knows it
 	// is not asked then.
@@ -296,6 +306,7 @@ func (n *node) facts(st state, s seen, d decision) verdict.Facts {
 			continue
 		}
 		u.Asked = slices.Contains(n.o.Units, name)
+		u.Loops = !st.finished.IsZero() && u.crashes()-st.crashesThen[name] >= crashLoop
 		if u.Asked || u.Active == "failed" || u.Name == s.kubelet.unit.Name && !d.came && s.kubelet.wanted && !st.finished.IsZero() {
 			f.Units = append(f.Units, u.Unit)
 		}
