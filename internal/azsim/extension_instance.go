@@ -64,7 +64,7 @@ func (s *Server) provisionExtension(ctx context.Context, e *entry, ext *armcompu
 	}
 	var failure *armError
 	s.locked(func() {
-		f := s.innerFault(instanceExtType+"/provision", e.id.child("extensions", name))
+		f := s.innerFault(e.rt.name+"/extensions/provision", e.id.child("extensions", name))
 		state, message := stateSucceeded, "Enable succeeded: \n[stdout]\n\n[stderr]\n"
 		if f != nil {
 			state, message = stateFailed, f.Message
@@ -106,7 +106,7 @@ func (c *call) showInstanceExtension(e *entry, ext *armcompute.VirtualMachineExt
 		props.InstanceView = extensionView(ext)
 	}
 	return &armcompute.VirtualMachineScaleSetVMExtension{
-		ID: ptr(e.id.child("extensions", val(ext.Name)).String()), Name: ext.Name, Type: ptr(instanceExtType), Location: ext.Location, Properties: &props,
+		ID: ptr(e.id.child("extensions", val(ext.Name)).String()), Name: ext.Name, Type: ptr(e.rt.name + "/extensions"), Location: ext.Location, Properties: &props,
 	}
 }
 
@@ -137,6 +137,13 @@ func listInstanceExtensions(c *call) (*reply, error) {
 }
 
 func putInstanceExtension(c *call) (*reply, error) {
+	if c.rt.name == machineExtType {
+		in, err := decode[armcompute.VirtualMachineExtension](c)
+		if err != nil {
+			return nil, err
+		}
+		return c.changeInstanceExtension(in.Properties)
+	}
 	in, err := decode[armcompute.VirtualMachineScaleSetVMExtension](c)
 	if err != nil {
 		return nil, err

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"net/http"
 	"strconv"
+	"strings"
 	"sync"
 	"time"
 
@@ -25,7 +26,8 @@ const (
 // which holds the data disks, tags and protection.
 type instance struct {
 	set      *entry
-	id       int
+	id       int  // of a Uniform set's instance its name, of a Flexible set's only its turn
+	flex     bool // a virtual machine of its own, in a Flexible set
 	hostName string
 	vmID     string
 	zone     string
@@ -69,23 +71,32 @@ func instanceOf(e *entry) (*instance, *armcompute.VirtualMachineScaleSetVM) {
 }
 
 func instanceResourceType() *resourceType {
-	return &resourceType{
+	rt := &resourceType{
 		name: instanceType, versions: scaleSetVersions(),
-		put: putInstance, remove: removeInstance, list: listInstances, render: renderInstance,
-		views: map[string]handler{"instanceview": getInstanceView},
-		actions: map[string]handler{
-			"start":                       instanceAction(actStart),
-			"poweroff":                    instanceAction(actPowerOff),
-			"deallocate":                  instanceAction(actDeallocate),
-			"restart":                     instanceAction(actRestart),
-			"redeploy":                    instanceAction(actRedeploy),
-			"reimage":                     instanceAction(actReimage),
-			"reimageall":                  instanceAction(actReimage),
-			"attachdetachdatadisks":       attachDetachDataDisks,
-			"retrievebootdiagnosticsdata": retrieveBootDiagnostics,
-			"simulateeviction":            simulateEviction,
-		},
-		drop: dropInstance,
+		get: numbered(getStored), put: numbered(putInstance), remove: numbered(removeInstance), list: listInstances, render: renderInstance,
+		views:   map[string]handler{"instanceview": numbered(getInstanceView)},
+		actions: instanceActions(),
+		drop:    dropInstance,
+	}
+	rt.actions["reimageall"] = instanceAction(actReimage)
+	for name, h := range rt.actions {
+		rt.actions[name] = numbered(h)
+	}
+	return rt
+}
+
+// instanceActions are the POSTs that an instance knows whatever its set is.
+func instanceActions() map[string]handler {
+	return map[string]handler{
+		"start":                       instanceAction(actStart),
+		"poweroff":                    instanceAction(actPowerOff),
+		"deallocate":                  instanceAction(actDeallocate),
+		"restart":                     instanceAction(actRestart),
+		"redeploy":                    instanceAction(actRedeploy),
+		"reimage":                     instanceAction(actReimage),
+		"attachdetachdatadisks":       attachDetachDataDisks,
+		"retrievebootdiagnosticsdata": retrieveBootDiagnostics,
+		"simulateeviction":            simulateEviction,
 	}
 }
 
@@ -94,27 +105,33 @@ func (s *Server) newInstance(set *entry, zone string, now time.Time) *entry {
 	x, body := setOf(set)
 	n := x.next
 	x.next++
-	id := set.id.child("virtualMachines", strconv.Itoa(n))
+	id, instanceID, name, typ := set.id.child("virtualMachines", strconv.Itoa(n)), strconv.Itoa(n), instanceName(set.id.name(), n), instanceType
+	flex := isFlexible(set)
+	if flex {
+		name = s.memberName(set, n)
+		id, instanceID, typ = memberID(set, name), name, machineType
+	}
 	vm := &armcompute.VirtualMachineScaleSetVM{
-		ID: ptr(id.String()), Name: ptr(instanceName(set.id.name(), n)), Type: ptr(instanceType), InstanceID: ptr(strconv.Itoa(n)),
+		ID: ptr(id.String()), Name: ptr(name), Type: ptr(typ), InstanceID: ptr(instanceID),
 		Location: body.Location, Tags: copyTags(body.Tags),
 		Properties: &armcompute.VirtualMachineScaleSetVMProperties{TimeCreated: ptr(now), ProvisioningState: ptr(stateCreating)},
 	}
 	if zone != "" {
 		vm.Zones = []*string{ptr(zone)}
 	}
-	e := s.insert(id, s.types[lowerInstanceType], vm, now)
-	in := &instance{set: set, id: n, vmID: s.newUUID("vm", id.key()), zone: zone, turn: make(chan struct{}, 1)}
+	e := s.insert(id, s.types[strings.ToLower(typ)], vm, now)
+	in := &instance{set: set, id: n, flex: flex, vmID: s.newUUID("vm", id.key()), zone: zone, turn: make(chan struct{}, 1)}
 	in.alive, in.end = context.WithCancel(s.ctx)
 	in.adopt(body)
 	in.hostName = computerName(prefixOf(set, in.profile), n)
+	if flex {
+		in.hostName = s.memberHostName(prefixOf(set, in.profile), id)
+	}
 	vm.Properties.VMID = ptr(in.vmID)
 	s.stampEtag(vm, e.key)
 	e.extra = in
 	return e
 }
-
-const lowerInstanceType = "microsoft.compute/virtualmachinescalesets/virtualmachines"
 
 // prefixOf is the host name's prefix; a specialized image has its own host name,
 // for which the scale set's name must do.
@@ -254,7 +271,7 @@ func (s *Server) boot(ctx context.Context, e *entry) error {
 	var fault *Fault
 	s.locked(func() {
 		c = s.computerOf(e)
-		fault = s.innerFault(instanceType+"/provision", e.id)
+		fault = s.innerFault(e.rt.name+"/provision", e.id)
 	})
 	if fault != nil {
 		return fault.failure()

@@ -112,9 +112,9 @@ func removeInstance(c *call) (*reply, error) {
 	if err := c.precondition(e); err != nil {
 		return nil, err
 	}
-	x, _ := instanceOf(e)
+	x, body := instanceOf(e)
 	if x.gone {
-		return nil, conflict("VM '%s' is marked for deletion. Wait for the deletion to end.", instanceName(x.set.id.name(), x.id))
+		return nil, conflict("VM '%s' is marked for deletion. Wait for the deletion to end.", val(body.Name))
 	}
 	s.markDeleting(e)
 	s.lowerCapacity(x.set, 1)

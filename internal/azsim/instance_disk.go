@@ -46,9 +46,13 @@ func hold(d *armcompute.Disk, by resourceID, running bool) {
 // set so that the rest fits.
 const maxDiskName = 80
 
-func (s *Server) diskNameFor(set, key string, id int, part string) string {
-	tail := fmt.Sprintf("_%d_%s_%s", id, part, strings.ReplaceAll(s.newUUID("disk name", key), "-", ""))
-	head := set + "_" + set
+func (s *Server) diskNameFor(e *entry, part string) string {
+	x, body := instanceOf(e)
+	set := x.set.id.name()
+	head, tail := set+"_"+set, fmt.Sprintf("_%d_%s_%s", x.id, part, strings.ReplaceAll(s.newUUID("disk name", e.key), "-", ""))
+	if x.flex {
+		head, tail = val(body.Name), tail[strings.Index(tail[1:], "_")+1:]
+	}
 	return head[:min(len(head), maxDiskName-len(tail))] + tail
 }
 
@@ -88,7 +92,7 @@ func (s *Server) makeOSDisk(ctx context.Context, e *entry) error {
 		o := x.profile.StorageProfile.OSDisk
 		img.source.SizeGB = max(val(o.DiskSizeGB), img.sizeGB)
 		before = x.osDisk
-		fresh = s.insertDisk(e, s.diskNameFor(x.set.id.name(), e.key, x.id, "OsDisk_1"), string(*o.ManagedDisk.StorageAccountType), &armcompute.DiskProperties{
+		fresh = s.insertDisk(e, s.diskNameFor(e, "OsDisk_1"), string(*o.ManagedDisk.StorageAccountType), &armcompute.DiskProperties{
 			OSType: o.OSType, HyperVGeneration: ptr(armcompute.HyperVGeneration(img.generation)), DiskSizeGB: ptr(img.source.SizeGB),
 			CreationData:          originData(img),
 			SupportedCapabilities: &armcompute.SupportedCapabilities{Architecture: ptr(armcompute.Architecture(img.arch)), AcceleratedNetwork: ptr(size.accelerated)},
@@ -155,7 +159,7 @@ func (s *Server) makeDataDisks(ctx context.Context, e *entry) error {
 			if want.ManagedDisk != nil && want.ManagedDisk.StorageAccountType != nil {
 				sku = string(*want.ManagedDisk.StorageAccountType)
 			}
-			fresh = s.insertDisk(e, s.diskNameFor(x.set.id.name(), e.key, x.id, fmt.Sprintf("disk%d", lun+2)), sku, &armcompute.DiskProperties{
+			fresh = s.insertDisk(e, s.diskNameFor(e, fmt.Sprintf("disk%d", lun+2)), sku, &armcompute.DiskProperties{
 				DiskSizeGB: want.DiskSizeGB, CreationData: &armcompute.CreationData{CreateOption: ptr(armcompute.DiskCreateOptionEmpty)},
 			})
 		})

@@ -253,8 +253,8 @@ func (c *call) chosen(set *entry) (list []*entry, named bool, err error) {
 		if id == "*" {
 			return all, true, nil
 		}
-		e := c.s.find(set.id.child("virtualMachines", id))
-		if _, isID := parseInstanceID(id); !isID || e == nil {
+		e := c.s.instanceNamed(set, id)
+		if e == nil {
 			return nil, true, notActive(id)
 		}
 		list = append(list, e)

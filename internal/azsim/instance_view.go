@@ -54,6 +54,9 @@ func (s *Server) showInstance(e *entry, view bool) *armcompute.VirtualMachineSca
 		props.NetworkProfile = &armcompute.NetworkProfile{}
 		for _, nic := range n.NetworkInterfaceConfigurations {
 			ref := &armcompute.NetworkInterfaceReference{ID: ptr(e.id.String() + "/networkInterfaces/" + val(nic.Name))}
+			if x.flex {
+				ref.ID = ptr(memberNIC(e, val(nic.Name)))
+			}
 			if nic.Properties != nil && nic.Properties.Primary != nil {
 				ref.Properties = &armcompute.NetworkInterfaceReferenceProperties{Primary: nic.Properties.Primary}
 			}
@@ -229,6 +232,9 @@ func listInstances(c *call) (*reply, error) {
 	keep, err := instanceFilter(c.query("$filter"))
 	if err != nil {
 		return nil, err
+	}
+	if isFlexible(parent) {
+		return c.listFlexible(parent)
 	}
 	all := c.s.instancesOf(parent)
 	var items []any

@@ -40,19 +40,19 @@ func scaleSetType() *resourceType {
 		name: setType, versions: scaleSetVersions(), global: true,
 		put: putScaleSet, patch: patchScaleSet, remove: removeScaleSet, render: renderScaleSet,
 		views: map[string]handler{
-			"instanceview":     scaleSetInstanceView,
+			"instanceview":     uniformOnly("instanceView.GET", scaleSetInstanceView),
 			"skus":             scaleSetSKUs,
 			"osupgradehistory": emptyList,
 		},
 		actions: map[string]handler{
-			"start":         setAction(actStart),
-			"poweroff":      setAction(actPowerOff),
-			"deallocate":    setAction(actDeallocate),
-			"restart":       setAction(actRestart),
-			"redeploy":      setAction(actRedeploy),
-			"reimage":       setAction(actReimage),
-			"reimageall":    setAction(actReimage),
-			"manualupgrade": setAction(actUpgrade),
+			"start":         uniformOnly("start.POST", setAction(actStart)),
+			"poweroff":      uniformOnly("powerOff.POST", setAction(actPowerOff)),
+			"deallocate":    uniformOnly("deallocate.POST", setAction(actDeallocate)),
+			"restart":       uniformOnly("restart.POST", setAction(actRestart)),
+			"redeploy":      uniformOnly("redeploy.POST", setAction(actRedeploy)),
+			"reimage":       uniformOnly("reimage.POST", setAction(actReimage)),
+			"reimageall":    uniformOnly("reimageAll.POST", setAction(actReimage)),
+			"manualupgrade": uniformOnly("manualUpgrade.POST", setAction(actUpgrade)),
 			"delete":        deleteInstances,
 		},
 	}
@@ -75,7 +75,12 @@ func setOf(e *entry) (*scaleSet, *armcompute.VirtualMachineScaleSet) {
 }
 
 // instancesOf lists a scale set's instances in the order of their creation.
-func (s *Server) instancesOf(set *entry) []*entry { return s.children(set.id, "virtualMachines") }
+func (s *Server) instancesOf(set *entry) []*entry {
+	if isFlexible(set) {
+		return s.membersOf(set)
+	}
+	return s.children(set.id, "virtualMachines")
+}
 
 func putScaleSet(c *call) (*reply, error) {
 	tree, err := c.tree()

@@ -19,10 +19,10 @@ func checkScaleSet(c *call, old, next *armcompute.VirtualMachineScaleSet) error 
 		return badRequest("BadRequest", "Required parameter 'properties' is missing (null).")
 	}
 	p := next.Properties
-	if val(p.OrchestrationMode) == armcompute.OrchestrationModeFlexible {
-		return badParameter("orchestrationMode", "azsim does not simulate orchestration mode 'Flexible' yet. Set 'properties.orchestrationMode' to 'Uniform'.")
+	p.OrchestrationMode = orDefault(p.OrchestrationMode, armcompute.OrchestrationModeUniform)
+	if !slices.Contains(armcompute.PossibleOrchestrationModeValues(), *p.OrchestrationMode) {
+		return badParameter("orchestrationMode", "The value of parameter orchestrationMode is invalid.")
 	}
-	p.OrchestrationMode = ptr(armcompute.OrchestrationModeUniform)
 	if next.SKU == nil || val(next.SKU.Name) == "" {
 		return badParameter("sku.name", "Required parameter 'sku.name' is missing (null).")
 	}
@@ -36,7 +36,7 @@ func checkScaleSet(c *call, old, next *armcompute.VirtualMachineScaleSet) error 
 		}
 	}
 	for _, check := range []func(*call, *armcompute.VirtualMachineScaleSet) error{
-		checkCapacity, checkZones, checkUpgradePolicy, checkOSProfile, checkExtensions,
+		checkFlexible, checkCapacity, checkZones, checkUpgradePolicy, checkOSProfile, checkExtensions,
 	} {
 		if err := check(c, next); err != nil {
 			return err
@@ -57,6 +57,9 @@ func checkUnchanged(old, next *armcompute.VirtualMachineScaleSet) error {
 		e := refuse(http.StatusConflict, "PropertyChangeNotAllowed", "Changing property '%s' is not allowed.", name)
 		e.target = name
 		return e
+	}
+	if err := fixed("orchestrationMode", val(old.Properties.OrchestrationMode) == val(next.Properties.OrchestrationMode)); err != nil {
+		return err
 	}
 	wasZones, nowZones := zonesOf(old.Zones), zonesOf(next.Zones)
 	for _, z := range wasZones { // zones may be added, not taken
@@ -245,7 +248,7 @@ func (c *call) fillScaleSet(old, next *armcompute.VirtualMachineScaleSet) error 
 	if p.UniqueID == nil {
 		p.UniqueID = ptr(c.s.newUUID("scale set", c.id.key()))
 	}
-	p.Overprovision = orDefault(p.Overprovision, true)
+	p.Overprovision = orDefault(p.Overprovision, val(p.OrchestrationMode) == armcompute.OrchestrationModeUniform)
 	if p.PlatformFaultDomainCount == nil {
 		p.PlatformFaultDomainCount = ptr(int32(5))
 		if len(next.Zones) > 0 {

@@ -177,9 +177,9 @@ func TestScaleSetRefusals(t *testing.T) {
 			change     func(*armcompute.VirtualMachineScaleSet)
 			code, text string
 		}{
-			{"flexible", func(b *armcompute.VirtualMachineScaleSet) {
-				b.Properties.OrchestrationMode = ptr(armcompute.OrchestrationModeFlexible)
-			}, "InvalidParameter", "Uniform"},
+			{"no such mode", func(b *armcompute.VirtualMachineScaleSet) {
+				b.Properties.OrchestrationMode = ptr(armcompute.OrchestrationMode("Both"))
+			}, "InvalidParameter", "orchestrationMode"},
 			{"no such size", func(b *armcompute.VirtualMachineScaleSet) { b.SKU.Name = ptr("Standard_Z9") }, "InvalidParameter", "The value Standard_Z9 provided for the VM size is not valid"},
 			{"generation", func(b *armcompute.VirtualMachineScaleSet) { b.SKU.Name = ptr("Standard_D2_v3") }, "BadRequest", "cannot boot Hypervisor Generation '2'"},
 			{"architecture", func(b *armcompute.VirtualMachineScaleSet) { b.SKU.Name = ptr("Standard_D2ps_v5") }, "BadRequest", "only supports a CPU Architecture of 'Arm64'"},

@@ -2,6 +2,6 @@ package azsim
 
 // resourceTypes lists the types of this package but for the scale sets'.
 func resourceTypes() []*resourceType {
-	types := []*resourceType{diskType(), snapshotType(), galleryType(), imageType(), versionType(), virtualMachineType()}
+	types := []*resourceType{diskType(), snapshotType(), galleryType(), imageType(), versionType(), virtualMachineType(), machineExtensionType()}
 	return append(types, authorizationTypes()...)
 }
