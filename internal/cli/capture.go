@@ -122,7 +122,7 @@ func (f *captureFlags) run(cmd *cobra.Command, o *options, node string) error {
 	result, err := e.Capture(ctx, f.request)
 	show.Close()
 	if err != nil {
-		return o.printFailure(result, err)
+		return o.printFailure(result, result.Notes, err)
 	}
 	return o.print(result, func(w io.Writer) { writeCapture(w, result) })
 }

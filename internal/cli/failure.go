@@ -68,17 +68,22 @@ type failure struct {
 }
 
 // printFailure writes a failure in the form that -o asks for and gives err back,
-// which is told on standard error in any form.
-func (o *options) printFailure(result any, err error) error {
-	if o.output == "table" {
-		return err
-	}
-	f := failure{Result: result, Exit: engine.ExitCode(err), Error: err.Error()}
+// which is told on standard error in any form. In a table the notes, which are
+// part of the result, come before it; a refusal says all by itself.
+func (o *options) printFailure(result any, notes []string, err error) error {
 	var (
 		refused     *engine.Refused
 		needsPerson *engine.NeedsPerson
 	)
-	if errors.As(err, &refused) {
+	is := errors.As(err, &refused)
+	if o.output == "table" {
+		if !is {
+			list(o.process.Err, "Note", notes)
+		}
+		return err
+	}
+	f := failure{Result: result, Exit: engine.ExitCode(err), Error: err.Error()}
+	if is {
 		f.Problems = refused.Problems
 	}
 	if errors.As(err, &needsPerson) {

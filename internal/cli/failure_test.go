@@ -24,7 +24,7 @@ func TestFailuresAreJSONToo(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			var out bytes.Buffer
 			o := &options{output: "json", process: Process{Out: &out}}
-			err := o.printFailure(engine.CaptureResult{Donor: "n"}, c.err)
+			err := o.printFailure(engine.CaptureResult{Donor: "n"}, nil, c.err)
 			if !errors.Is(err, c.err) || engine.ExitCode(err) != c.want.Exit {
 				t.Errorf("gives %v back, with exit code %d", err, engine.ExitCode(err))
 			}
@@ -39,5 +39,16 @@ func TestFailuresAreJSONToo(t *testing.T) {
 				t.Errorf("problem %+v", got.Problems[0])
 			}
 		})
+	}
+}
+
+// What is noted is told also where a command fails, but beside a refusal.
+func TestNotesOfAFailure(t *testing.T) {
+	for text, err := range map[string]error{"Note: pod p is left to node n\n": &engine.Failed{Step: "drain", Err: errors.New("x")}, "": &engine.Refused{}} {
+		var out, stderr bytes.Buffer
+		o := &options{output: "table", process: Process{Out: &out, Err: &stderr}}
+		if got := o.printFailure(engine.CaptureResult{}, []string{"pod p is left to node n"}, err); !errors.Is(got, err) || out.Len() > 0 || stderr.String() != text {
+			t.Errorf("%v: %v, %q, %q", err, got, out.String(), stderr.String())
+		}
 	}
 }

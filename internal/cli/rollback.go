@@ -50,7 +50,7 @@ is put back where the earlier version needs it.`,
 			result, err := e.Rollback(ctx, request)
 			show.Close()
 			if err != nil {
-				return o.printFailure(result, err)
+				return o.printFailure(result, result.Notes, err)
 			}
 			return o.print(result, func(w io.Writer) { writeRollback(w, result) })
 		},

@@ -216,6 +216,9 @@ func (e *Engine) save(ctx context.Context, rec journal.Record) (journal.Record, 
 			if loadErr == nil && sameSave(there.Facts, rec.Facts) {
 				return there, nil
 			}
+			if loadErr == nil && rec.Revision != "" && there.Revision == rec.Revision {
+				break // nobody wrote: it was refused for another reason
+			}
 			if loadErr == nil || fleet.Is(loadErr, fleet.KindNotFound) {
 				return journal.Record{}, &fleet.Error{Op: "write the journal", Resource: rec.Pool, Kind: fleet.KindHeld, Err: err,
 					Remedy: "somebody else works on this pool: see ortet status"}
