@@ -71,12 +71,12 @@ type node struct {
 	log     *slog.Logger
 	pokes   chan struct{}
 
-	files     []string
-	cloudInit cloudInitFiles
-	watcher   *watcher
-	units     unitSource
-	kubelet   *kubeletCheck
-	busThere  bool
+	files      []string
+	cloudInit  cloudInitFiles
+	watcher    *watcher
+	units      unitSource
+	kubelet    *kubeletCheck
+	busThere   bool
 	journalctl string
 	// ranEarlier is whether the commands ran in an earlier boot; looked up once
 	// cloud-init is done.

@@ -1,0 +1,256 @@
+package bootstrap
+
+import (
+	"bytes"
+	"errors"
+	"fmt"
+	"os"
+	"strings"
+	"testing"
+	"time"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/ortet/ortet/internal/wire"
+)
+
+// Whatever cloud-init's files hold, that they are there decides, and a verdict is
+// given. Each is put in the place of status.json, result.json and the logs.
+func TestHostileFiles(t *testing.T) {
+	plain := func(content string) func(root, string) {
+		return func(r root, path string) { r.write(path, content) }
+	}
+	for name, put := range map[string]func(root, string){
+		"empty":        plain(""),
+		"truncated":    plain(`{"v1":{"datasource":"DataSourceAz`),
+		"binary":       plain("\x7fELF\x00\xff\xfe\x1b[2J" + strings.Repeat("\x00\x90", 4000)),
+		"endless line": plain(strings.Repeat("x", 3<<20)),
+		"deep":         plain(strings.Repeat(`{"v1":`, 200_000)),
+		"a GB": func(r root, path string) {
+			r.write(path, "begin\n")
+			if err := os.Truncate(r.path(path), 1<<30); err != nil {
+				r.t.Fatal(err)
+			}
+		},
+		"a link out of the folder": func(r root, path string) {
+			r.write("/root/secret", "not to be read: s3cr3t")
+			r.link(r.path("/root/secret"), path)
+		},
+		"a link to itself": func(r root, path string) { r.link(r.path(path), path) },
+		"a directory":      func(r root, path string) { r.folder(path) },
+		"a FIFO": func(r root, path string) {
+			r.folder(path[:strings.LastIndex(path, "/")])
+			if err := unix.Mkfifo(r.path(path), 0o600); err != nil {
+				r.t.Fatal(err)
+			}
+		},
+		"without permission": func(r root, path string) {
+			r.write(path, "x")
+			if err := os.Chmod(r.path(path), 0); err != nil {
+				r.t.Fatal(err)
+			}
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			r := newRoot(t)
+			for _, path := range []string{runPath + "status.json", runPath + "result.json", outputLog, "/var/log/cloud-init.log", provisionFile[:len("/var/log/azure")] + "/cluster-provision.log"} {
+				put(r, path)
+				if name == "a link out of the folder" {
+					if err := os.Remove(r.path("/root/secret")); err != nil {
+						t.Fatal(err)
+					}
+				}
+			}
+			if name == "a link out of the folder" {
+				r.write("/root/secret", "not to be read: s3cr3t")
+			}
+			v := r.wait(r.options())
+			if v.Outcome != wire.Failed || v.Reason == "" {
+				t.Errorf("%+v, want it Failed: there is a result, and no sentinel", v)
+			}
+			if strings.Contains(fmt.Sprintf("%+v", v), "s3cr3t") {
+				t.Error("a file outside of the folder is quoted")
+			}
+		})
+	}
+	for name, put := range map[string]func(root){
+		"a truncated provision.json": func(r root) { r.write(provisionFile, `{"ExitCode":"5`) },
+		"provision.json is a FIFO": func(r root) {
+			r.folder("/var/log/azure/aks")
+			if err := unix.Mkfifo(r.path(provisionFile), 0o600); err != nil {
+				r.t.Fatal(err)
+			}
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			r := newRoot(t)
+			put(r)
+			o := r.options()
+			o.Deadline = 30 * time.Millisecond
+			if v := r.wait(o); v.Outcome != wire.TimedOut {
+				t.Errorf("%+v", v)
+			}
+		})
+	}
+}
+
+// A log of a gigabyte costs no more than its end.
+func TestTailOfAHugeLog(t *testing.T) {
+	r := newRoot(t)
+	r.write(outputLog, "begin\n")
+	f, err := os.OpenFile(r.path(outputLog), os.O_WRONLY, 0)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := f.WriteAt([]byte("\nthe last line\n"), 1<<30); err != nil {
+		t.Fatal(err)
+	}
+	if err := f.Close(); err != nil {
+		t.Fatal(err)
+	}
+	var before, after unix.Rusage
+	if err := unix.Getrusage(unix.RUSAGE_SELF, &before); err != nil {
+		t.Fatal(err)
+	}
+	l, err := tail(r.path(outputLog), outputLog)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := unix.Getrusage(unix.RUSAGE_SELF, &after); err != nil {
+		t.Fatal(err)
+	}
+	if !l.Cut || len(l.Lines) == 0 || l.Lines[len(l.Lines)-1] != "the last line" {
+		t.Errorf("cut %v, %d lines", l.Cut, len(l.Lines))
+	}
+	if kib := after.Maxrss - before.Maxrss; kib > 64<<10 {
+		t.Errorf("reading it took %d KiB", kib)
+	}
+}
+
+// A file that is rewritten in place again and again, while it is read, gives a
+// verdict all the same, and no torn status once it is left alone.
+func TestStatusThatIsRewritten(t *testing.T) {
+	r := newRoot(t)
+	whole, err := os.ReadFile("testdata/status-25.1.json")
+	if err != nil {
+		t.Fatal(err)
+	}
+	r.folder(runPath)
+	v := r.whileWaiting(r.options(), func() {
+		for i := range 300 {
+			text := whole
+			if i%2 == 0 {
+				text = bytes.Repeat([]byte("["), i)
+			}
+			if err := os.WriteFile(r.path(runPath+"status.json"), text, 0o600); err != nil {
+				t.Error(err)
+			}
+		}
+		r.write(runPath+"result.json", `{"v1":{"datasource":null,"errors":[]}}`)
+	})
+	if v.Outcome != wire.Failed || v.Module != "runcmd" {
+		t.Errorf("%+v, want what the last status says", v)
+	}
+}
+
+func TestFullDisk(t *testing.T) {
+	if os.Getuid() != 0 {
+		t.Skip("NOT RUN: a file system of its own needs root")
+	}
+	r := newRoot(t)
+	r.folder("/var/lib/ortet")
+	if err := unix.Mount("tmpfs", r.path("/var/lib/ortet"), "tmpfs", 0, "size=4k"); err != nil {
+		if errors.Is(err, unix.EPERM) {
+			t.Skip("NOT RUN: this root may not mount")
+		}
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		if err := unix.Unmount(r.path("/var/lib/ortet"), 0); err != nil {
+			t.Error(err)
+		}
+	})
+	if err := os.WriteFile(r.path("/var/lib/ortet/filler"), make([]byte, 4096), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	r.write(sentinelPath, "")
+	r.write("/console", "")
+	o := r.options()
+	o.Console = r.path("/console")
+	v, err := Wait(t.Context(), o, quiet())
+	if err != nil || v.Outcome != wire.Succeeded {
+		t.Fatalf("%+v, %v", v, err)
+	}
+	if files, err := os.ReadDir(r.path("/var/lib/ortet")); err != nil || len(files) != 1 {
+		t.Errorf("left behind: %v, %v", files, err)
+	}
+	said, err := os.ReadFile(r.path("/console"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if on, ok := wire.FindVerdict(said); !ok || on.Outcome != wire.Succeeded {
+		t.Errorf("on the console: %q", said)
+	}
+	if spare, err := load(r.path(spareState)); err != nil || spare.Outcome != wire.Succeeded {
+		t.Errorf("kept elsewhere: %+v, %v", spare, err)
+	}
+	// It is told again from there.
+	if again, err := Wait(t.Context(), o, quiet()); err != nil || !again.At.Equal(v.At) {
+		t.Errorf("again: %+v, %v", again, err)
+	}
+}
+
+// A clock that jumps back changes no deadline, and an earlier verdict from the
+// future is not taken for this boot's.
+func TestClockSetBack(t *testing.T) {
+	r := newRoot(t)
+	future := wire.Verdict{Outcome: wire.Failed, Reason: wire.ReasonUnknown, BootID: bootB, At: time.Now().Add(1000 * time.Hour)}
+	text, err := encode(future)
+	if err != nil {
+		t.Fatal(err)
+	}
+	r.write(defaultState, string(text))
+	// By this clock the boot's stages lie in the future.
+	r.write(runPath+"status.json", fmt.Sprintf(`{"v1":{"init":{"errors":[],"start":%d.5,"finished":%d}}}`, time.Now().Unix()+90_000, time.Now().Unix()+80_000))
+	r.write(sentinelPath, "")
+	v := r.wait(r.options())
+	if v.Outcome != wire.Succeeded || len(v.Stages) != 1 || v.Stages[0].End > 20_500+1 {
+		t.Errorf("%+v", v)
+	}
+}
+
+func TestConsoleThatTakesNothing(t *testing.T) {
+	r := newRoot(t)
+	v := wire.Verdict{Outcome: wire.Succeeded, At: time.Now()}
+	fifo := r.path("/console")
+	if err := tellConsole(fifo, v); err == nil {
+		t.Error("no console, and no error")
+	}
+	if _, err := os.Stat(fifo); err == nil {
+		t.Error("a file was made for a console that is not there")
+	}
+	if err := unix.Mkfifo(fifo, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	if err := tellConsole(fifo, v); err == nil {
+		t.Error("nobody reads, and there is no error")
+	}
+	reader, err := os.OpenFile(fifo, os.O_RDWR|unix.O_NONBLOCK, 0)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer func() {
+		if err := reader.Close(); err != nil {
+			t.Error(err)
+		}
+	}()
+	if err := reader.SetWriteDeadline(time.Now().Add(50 * time.Millisecond)); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := reader.Write(make([]byte, 1<<20)); !errors.Is(err, os.ErrDeadlineExceeded) {
+		t.Fatalf("the pipe is not full: %v", err)
+	}
+	if err := tellConsole(fifo, v); !errors.Is(err, os.ErrDeadlineExceeded) {
+		t.Errorf("a full console: %v, want to give up", err)
+	}
+}

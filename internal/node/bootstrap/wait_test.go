@@ -1,0 +1,428 @@
+package bootstrap
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"log/slog"
+	"net"
+	"net/http"
+	"net/http/httptest"
+	"os"
+	"path/filepath"
+	"runtime"
+	"strings"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/ortet/ortet/internal/wire"
+)
+
+const (
+	sentinelPath = "/run/cluster-api/bootstrap-success.complete"
+	runPath      = "/run/cloud-init/"
+	dataPath     = "/var/lib/cloud/data/"
+	outputLog    = "/var/log/cloud-init-output.log"
+	bootA        = "11111111-1111-1111-1111-111111111111"
+	bootB        = "22222222-2222-2222-2222-222222222222"
+)
+
+// root is a node's root in a folder.
+type root struct {
+	t   testing.TB
+	dir string
+}
+
+func newRoot(t testing.TB) root {
+	t.Helper()
+	r := root{t, t.TempDir()}
+	r.write("/proc/sys/kernel/random/boot_id", bootA+"\n")
+	r.write("/proc/uptime", "20.50 30.00\n")
+	return r
+}
+
+func (r root) path(name string) string { return filepath.Join(r.dir, filepath.FromSlash(name)) }
+
+func (r root) folder(name string) {
+	r.t.Helper()
+	if err := os.MkdirAll(r.path(name), 0o755); err != nil {
+		r.t.Fatal(err)
+	}
+}
+
+// write makes a file as cloud-init does: whole, by a rename.
+func (r root) write(name, content string) {
+	r.t.Helper()
+	r.folder(filepath.Dir(name))
+	if err := os.WriteFile(r.path(name)+".new", []byte(content), 0o600); err != nil {
+		r.t.Fatal(err)
+	}
+	if err := os.Rename(r.path(name)+".new", r.path(name)); err != nil {
+		r.t.Fatal(err)
+	}
+}
+
+func (r root) link(target, name string) {
+	r.t.Helper()
+	r.folder(filepath.Dir(name))
+	if err := os.Symlink(target, r.path(name)); err != nil {
+		r.t.Fatal(err)
+	}
+}
+
+// cloudInit writes one of its files with the link to it, from a fixture.
+func (r root) cloudInit(name, fixture string) {
+	r.t.Helper()
+	text, err := os.ReadFile(filepath.Join("testdata", fixture))
+	if err != nil {
+		r.t.Fatal(err)
+	}
+	r.write(dataPath+name, string(text))
+	r.link("../../var/lib/cloud/data/"+name, runPath+name)
+}
+
+func (r root) options() Options {
+	o := Defaults()
+	o.Root, o.Kubelet, o.Console, o.Deadline = r.dir, KubeletNo, "", time.Minute
+	return o
+}
+
+func quiet() *slog.Logger { return slog.New(slog.DiscardHandler) }
+
+// wait gives the verdict, and fails where it is not one that can be read again.
+func (r root) wait(o Options) wire.Verdict {
+	r.t.Helper()
+	v, err := Wait(r.t.Context(), o, quiet())
+	if err != nil {
+		r.t.Fatal(err)
+	}
+	text, err := json.Marshal(v)
+	if err != nil {
+		r.t.Fatal(err)
+	}
+	if _, err := wire.ParseVerdict(text); err != nil {
+		r.t.Errorf("the verdict is not valid: %v", err)
+	}
+	kept, err := load(r.path(defaultState))
+	if err != nil || kept.Outcome != v.Outcome || kept.Reason != v.Reason {
+		r.t.Errorf("kept is %+v (%v), want %s %s", kept, err, v.Outcome, v.Reason)
+	}
+	r.nothingRuns()
+	return v
+}
+
+// nothingRuns fails where something of this package is still at work.
+func (r root) nothingRuns() {
+	r.t.Helper()
+	for try := 0; ; try++ {
+		buf := make([]byte, 1<<20)
+		buf = buf[:runtime.Stack(buf, true)]
+		left := ""
+		for stack := range bytes.SplitSeq(buf, []byte("\n\n")) {
+			s := string(stack)
+			if strings.Contains(s, "internal/node/bootstrap.") && !strings.Contains(s, "testing.tRunner") && !strings.Contains(s, "bootstrap.Test") && !strings.Contains(s, "bootstrap.root") {
+				left = s
+			}
+		}
+		if left == "" {
+			return
+		}
+		if try == 100 {
+			r.t.Errorf("still at work:\n%s", left)
+			return
+		}
+		time.Sleep(10 * time.Millisecond) // a goroutine that ends is seen for a moment
+	}
+}
+
+// whileWaiting runs f once the wait has begun, and gives the verdict.
+func (r root) whileWaiting(o Options, f func()) wire.Verdict {
+	r.t.Helper()
+	o, err := o.complete()
+	if err != nil {
+		r.t.Fatal(err)
+	}
+	acted := make(chan struct{})
+	began := make(chan struct{})
+	n := newNode(o, identifyNode(o), slog.New(notice{began: began, once: new(atomic.Bool)}))
+	go func() {
+		defer close(acted)
+		<-began
+		f()
+	}()
+	v, err := n.wait(r.t.Context())
+	if err != nil {
+		r.t.Fatal(err)
+	}
+	<-acted
+	n.tell(r.t.Context(), v, o.under(spareState))
+	r.nothingRuns()
+	return v
+}
+
+// notice tells that the wait has begun by the first thing that is logged: that
+// units cannot be watched, since there is no systemd.
+type notice struct {
+	slog.Handler
+	began chan struct{}
+	once  *atomic.Bool
+}
+
+func (n notice) Enabled(context.Context, slog.Level) bool { return true }
+
+func (n notice) Handle(context.Context, slog.Record) error {
+	if n.once.CompareAndSwap(false, true) {
+		close(n.began)
+	}
+	return nil
+}
+
+func TestSentinel(t *testing.T) {
+	t.Run("there before", func(t *testing.T) {
+		r := newRoot(t)
+		r.write(sentinelPath, "success\n")
+		if v := r.wait(r.options()); v.Outcome != wire.Succeeded || v.BootID != bootA || v.Uptime != 20500 {
+			t.Errorf("%+v", v)
+		}
+	})
+	for _, c := range []struct{ name, folder string }{
+		{"folder is there", "/run/cluster-api"}, {"folder comes with it", "/run"}, {"nothing is there", "/"},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			r := newRoot(t)
+			r.folder(c.folder)
+			if v := r.whileWaiting(r.options(), func() { r.write(sentinelPath, "success\n") }); v.Outcome != wire.Succeeded {
+				t.Errorf("%+v", v)
+			}
+		})
+	}
+	t.Run("folder is replaced", func(t *testing.T) {
+		r := newRoot(t)
+		r.folder("/run/cluster-api")
+		v := r.whileWaiting(r.options(), func() {
+			if err := os.Remove(r.path("/run/cluster-api")); err != nil {
+				t.Error(err)
+			}
+			r.write(sentinelPath, "success\n")
+		})
+		if v.Outcome != wire.Succeeded {
+			t.Errorf("%+v", v)
+		}
+	})
+	t.Run("a directory", func(t *testing.T) {
+		r := newRoot(t)
+		r.folder(sentinelPath)
+		o := r.options()
+		o.Deadline = 50 * time.Millisecond
+		v := r.wait(o)
+		if v.Outcome != wire.TimedOut || !strings.Contains(v.Message, "a directory") || len(v.Evidence) == 0 || v.Evidence[0].Source != sentinelPath {
+			t.Errorf("%+v, want to be told of the directory", v)
+		}
+	})
+	t.Run("a link elsewhere", func(t *testing.T) {
+		r := newRoot(t)
+		r.write("/etc/passwd", "x")
+		r.link("/etc/passwd", sentinelPath)
+		o := r.options()
+		o.Deadline = 50 * time.Millisecond
+		if v := r.wait(o); v.Outcome != wire.TimedOut || !strings.Contains(v.Message, "a link") {
+			t.Errorf("%+v", v)
+		}
+	})
+	t.Run("another path", func(t *testing.T) {
+		r := newRoot(t)
+		r.write("/run/other", "")
+		o := r.options()
+		o.Sentinel = "/run/other"
+		if v := r.wait(o); v.Outcome != wire.Succeeded {
+			t.Errorf("%+v", v)
+		}
+	})
+}
+
+func TestResultWithoutSentinel(t *testing.T) {
+	r := newRoot(t)
+	r.write(outputLog, "[preflight] Running pre-flight checks\nerror execution phase preflight: [preflight] Some fatal errors occurred:\n\t[ERROR FileAvailable--etc-kubernetes-kubelet.conf]: /etc/kubernetes/kubelet.conf already exists\n")
+	r.cloudInit("status.json", "status-25.1.json")
+	v := r.whileWaiting(r.options(), func() { r.cloudInit("result.json", "result-runcmd.json") })
+	if v.Outcome != wire.Failed || v.Module != "runcmd" || v.Phase != "preflight" || len(v.Evidence) == 0 {
+		t.Errorf("%+v", v)
+	}
+}
+
+func TestRecoverableErrorsDegrade(t *testing.T) {
+	r := newRoot(t)
+	r.cloudInit("status.json", "status-23.4.json")
+	r.cloudInit("result.json", "result-good.json")
+	r.write(sentinelPath, "")
+	if v := r.wait(r.options()); v.Outcome != wire.Degraded || len(v.Ignored) != 1 {
+		t.Errorf("%+v", v)
+	}
+}
+
+// The data of an earlier boot lie on the disk until cloud-init takes them away.
+func TestResultOfAnEarlierBoot(t *testing.T) {
+	r := newRoot(t)
+	r.write(dataPath+"result.json", `{"v1":{"datasource":null,"errors":["old"]}}`)
+	v := r.whileWaiting(r.options(), func() { r.write(sentinelPath, "") })
+	if v.Outcome != wire.Succeeded {
+		t.Errorf("%+v", v)
+	}
+}
+
+// After a reboot cloud-init does not run the commands again, and nobody writes a
+// sentinel.
+func TestReboot(t *testing.T) {
+	r := newRoot(t)
+	r.write(sentinelPath, "")
+	first := r.wait(r.options())
+
+	r.write(outputLog, "much happened since\n")
+	r.cloudInit("result.json", "result-runcmd.json")
+	if err := os.Remove(r.path(sentinelPath)); err != nil {
+		t.Fatal(err)
+	}
+	if again := r.wait(r.options()); !again.At.Equal(first.At) || again.Outcome != wire.Succeeded {
+		t.Errorf("in the same boot: %+v, want the first verdict", again)
+	}
+
+	r.write("/proc/sys/kernel/random/boot_id", bootB+"\n")
+	o := r.options()
+	if v := r.wait(o); v.Outcome != wire.Failed || v.BootID != bootB {
+		t.Errorf("in another boot: %+v, want it judged anew", v)
+	}
+	r.write("/proc/sys/kernel/random/boot_id", bootA+"\n")
+	r.write("/var/log/cloud-init.log", "cc[DEBUG]: Cloud-init v. 22.4.2 running 'modules:final' at x. Up 9.1 seconds.\nhelpers.py[DEBUG]: config-scripts-user already ran (freq=once-per-instance)\n")
+	if v := r.wait(o); v.Outcome == wire.Failed {
+		t.Errorf("where the commands ran in an earlier boot: %+v", v)
+	}
+}
+
+func TestTimedOutIsWaitedForAgain(t *testing.T) {
+	r := newRoot(t)
+	o := r.options()
+	o.Deadline = 20 * time.Millisecond
+	if v := r.wait(o); v.Outcome != wire.TimedOut {
+		t.Fatalf("%+v", v)
+	}
+	r.write(sentinelPath, "")
+	if v := r.wait(o); v.Outcome != wire.Succeeded {
+		t.Errorf("%+v", v)
+	}
+}
+
+func TestProvisionOnAKS(t *testing.T) {
+	r := newRoot(t)
+	r.folder("/var/log/azure/aks")
+	r.cloudInit("result.json", "result-good.json")
+	v := r.whileWaiting(r.options(), func() {
+		text, err := os.ReadFile("testdata/provision-50.json")
+		if err != nil {
+			t.Error(err)
+		}
+		// As AKS does it: in place, and here in two parts.
+		f, err := os.Create(r.path(provisionFile))
+		if err != nil {
+			t.Error(err)
+			return
+		}
+		for _, part := range [][]byte{text[:100], text[100:]} {
+			if _, err := f.Write(part); err != nil {
+				t.Error(err)
+			}
+		}
+		if err := f.Close(); err != nil {
+			t.Error(err)
+		}
+	})
+	if v.Outcome != wire.Failed || v.ExitCode == nil || *v.ExitCode != 50 {
+		t.Errorf("%+v", v)
+	}
+}
+
+// A kubelet of the test's own.
+func kubelet(t *testing.T, healthy *atomic.Bool) string {
+	t.Helper()
+	s := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, q *http.Request) {
+		if q.URL.Path != "/healthz" || !healthy.Load() {
+			http.Error(w, "not yet", http.StatusInternalServerError)
+		}
+	}))
+	t.Cleanup(s.Close)
+	return s.Listener.Addr().String()
+}
+
+func (r root) withKubelet(o Options, address string) wire.Verdict {
+	r.t.Helper()
+	o, err := o.complete()
+	if err != nil {
+		r.t.Fatal(err)
+	}
+	n := newNode(o, identifyNode(o), quiet())
+	n.kubelet.address = address
+	v, err := n.wait(r.t.Context())
+	if err != nil {
+		r.t.Fatal(err)
+	}
+	return v
+}
+
+func TestKubeletHealth(t *testing.T) {
+	var healthy atomic.Bool
+	healthy.Store(true)
+	address := kubelet(t, &healthy)
+	r := newRoot(t)
+	r.write(sentinelPath, "")
+	r.write("/etc/systemd/system/kubelet.service", "[Service]\n")
+	o := r.options()
+	o.Kubelet, o.Settle = KubeletAuto, 10*time.Millisecond
+	if v := r.withKubelet(o, address); v.Outcome != wire.Succeeded {
+		t.Errorf("healthy: %+v", v)
+	}
+	healthy.Store(false)
+	o.Grace = time.Millisecond
+	if v := r.withKubelet(o, address); v.Outcome != wire.Failed || v.Stage != "kubelet" {
+		t.Errorf("unhealthy: %+v", v)
+	}
+	// Nobody listens.
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	address = l.Addr().String()
+	if err := l.Close(); err != nil {
+		t.Fatal(err)
+	}
+	v := r.withKubelet(o, address)
+	if v.Outcome != wire.Failed || !strings.Contains(v.Message, "connection refused") {
+		t.Errorf("nobody listens: %+v", v)
+	}
+	r.nothingRuns()
+}
+
+func TestStops(t *testing.T) {
+	r := newRoot(t)
+	ctx, cancel := context.WithCancel(t.Context())
+	cancel()
+	if v, err := Wait(ctx, r.options(), quiet()); err == nil {
+		t.Errorf("%+v, want no verdict", v)
+	}
+	r.nothingRuns()
+	if _, err := os.Stat(r.path(defaultState)); err == nil {
+		t.Error("a verdict was kept")
+	}
+}
+
+func TestOptionsSayAllThatIsWrong(t *testing.T) {
+	o := Options{Sentinel: "run/x", Units: []string{"a b"}, Kubelet: "maybe", ReportURL: "http://example.com"}
+	err := o.Validate()
+	for _, want := range []string{"--sentinel", "--unit", "--kubelet", "--deadline", "--report-url"} {
+		if err == nil || !strings.Contains(err.Error(), want) {
+			t.Errorf("%v, want %s named", err, want)
+		}
+	}
+	if err := Defaults().Validate(); err != nil {
+		t.Error(err)
+	}
+}
