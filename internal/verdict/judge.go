@@ -357,14 +357,14 @@ func (c *inquiry) recoverable() []finding {
 	for _, s := range ci.Stages {
 		for _, level := range [...]string{"CRITICAL", "ERROR", "WARNING"} {
 			for i, e := range s.Recoverable[level] {
-				f := finding{reason: "CloudInitModuleFailed", rank: rankSign, log: -1, line: i, order: cloudInit, text: e, stage: s.Name}
+				f := finding{reason: "CloudInitRecovered", rank: rankSign, log: -1, line: i, order: cloudInit, text: e, stage: s.Name}
 				low := strings.ToLower(plain(e))
 				for r := range rules {
 					if rule := &rules[r]; rule.in&cloudInit != 0 && rule.when == always && rule.matches(low) {
 						known, _ := Lookup(rule.reason)
 						if known.rank > f.rank {
 							f.reason, f.rank = rule.reason, known.rank
-						} else if f.reason == "CloudInitModuleFailed" {
+						} else if f.reason == "CloudInitRecovered" {
 							f.reason = rule.reason
 						}
 					}

@@ -41,16 +41,17 @@ var rules = [...]rule{
 	{reason: "ClockWrong", in: scripts, all: "is not valid yet (invalid for another", rank: rankStep},
 
 	// Network.
-	{reason: "DHCPFailed", in: cloudInit | output | elsewhere, when: early, any: []string{"failed to obtain dhcp lease", "unable to find a dhcp lease", "no dhcp lease", "dhcp timed out", "no dhcpoffers received"}},
+	{reason: "DHCPFailed", in: cloudInit | output | elsewhere, when: early, any: []string{"failed to obtain dhcp lease", "unable to find a dhcp lease", "no dhcp lease", "no dhcpoffers received", "failure to obtain dhcp lease", "failure to find dhcp interface", "failure to find primary dhcp interface"}},
 	{reason: "NetworkNotOnline", in: elsewhere | kernel | cloudInit, any: []string{"timeout occurred while waiting for network connectivity", "timed out waiting for network connectivity"}},
 	{reason: "IMDSUnreachable", in: cloudInit | output, when: early, all: "169.254.169.254", any: []string{"timed out", "connect timeout", "no route to host", "network is unreachable", "connection refused", "max retries exceeded"}},
+	{reason: "IMDSUnreachable", in: cloudInit | output | elsewhere, when: early, any: []string{"connection timeout querying imds", "connection error querying imds", "read timeout querying imds"}},
 	{reason: "WireServerUnreachable", in: cloudInit | output | elsewhere, when: early, all: "168.63.129.16", any: []string{"timed out", "connect timeout", "no route to host", "network is unreachable", "connection refused", "max retries exceeded"}, not: []string{":53"}},
 	{reason: "DNSFailed", in: scripts, rank: rankStep, any: []string{"temporary failure in name resolution", "temporary failure resolving"}},
 	{reason: "ProxyFailed", in: scripts, rank: rankStep, any: []string{"407 proxy authentication required", "invalid response from proxy"}},
 
 	// cloud-init.
 	{reason: "DatasourceNotFound", in: cloudInit | output | elsewhere, any: []string{"datasourcenotfoundexception", "no instance datasource found", "did not find any data source", "no datasource found!"}},
-	{reason: "ProvisioningMediaFailed", in: cloudInit | output, when: early, any: []string{"no ovf-env.xml", "failed to read ovf-env.xml", "brokenazuredatasource", "failure reading ovf", "did not find provisioning media"}},
+	{reason: "ProvisioningMediaFailed", in: cloudInit | output, when: early, any: []string{"no ovf-env.xml", "failed to read ovf-env.xml", "brokenazuredatasource", "error parsing ovf-env.xml", "unexpected metadata parsing ovf-env.xml"}},
 	{reason: "CloudInitDisabled", in: cloudInit | output | elsewhere | kernel, any: []string{"cloud-init is disabled", "cloud-init disabled by", "disabled by marker file", "disabled by kernel command line: cloud-init=disabled", "disabled by cloud-init-generator"}},
 	{reason: "UserDataInvalid", in: cloudInit | output | elsewhere, any: []string{"failed loading yaml blob", "failed at merging in cloud config part"}},
 	{reason: "UserDataSchemaInvalid", in: cloudInit | output | elsewhere, any: []string{"invalid cloud-config provided", "cloud-config failed schema validation"}},
@@ -85,7 +86,7 @@ var rules = [...]rule{
 	{reason: "CgroupDriverMismatch", in: kubelet | k3s | runtime, all: "expected cgroupspath to be of format"},
 
 	// Container runtime.
-	{reason: "ContainerdConfigInvalid", in: runtime | output, any: []string{"containerd: failed to load toml", "failed to load toml:", "containerd: toml:", "invalid plugin config", "invalid disabled plugin uri", "containerd: expected containerd config version", "failed to load config from"}},
+	{reason: "ContainerdConfigInvalid", in: runtime | output, any: []string{"containerd: failed to load toml", "failed to load toml:", "containerd: toml:", "invalid plugin config", "invalid disabled plugin uri", "invalid plugin key uri"}},
 	{reason: "ContainerRuntimeDisabled", in: anywhere, any: []string{"unknown service runtime.v1", "unknown service runtime.v1alpha2"}},
 	{reason: "CNIPluginMissing", in: runtime | kubelet | k3s, all: "failed to find plugin ", any: []string{"in path"}},
 

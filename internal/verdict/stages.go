@@ -97,7 +97,8 @@ func (ci *CloudInit) early() bool {
 		return true
 	}
 	for _, s := range ci.Stages {
-		if strings.HasPrefix(s.Name, "modules") && (s.Begin > 0 || s.End > 0) {
+		// Without a source of data the later stages begin only to say so.
+		if strings.HasPrefix(s.Name, "modules") && (s.Begin > 0 || s.End > 0) && !strings.Contains(strings.Join(s.Errors, " "), "no datasource found") {
 			return false
 		}
 	}
