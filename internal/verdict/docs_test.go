@@ -41,9 +41,10 @@ met the failure; where there is only a sign that something is wrong the reason i
 Unknown, with the raw lines.
 
 Of several reasons the one whose evidence is nearest to the cause is the
-verdict's: the machine itself (a full disk) before a cause that a program names (a
-token that is unknown) before a component that does not work (containerd) before
-a program's phase before a part of the boot. Of equals it is the earliest in the
+verdict's: a no of the cluster itself (a token that it does not know) before the
+machine (a full disk) before a cause that a program names (a program that is not
+installed) before a component that does not work (containerd) before a program's
+phase before a part of the boot. Of equals it is the earliest in the
 boot. If kubeadm was tried more than once, the last try counts, but for what an
 earlier one left behind. What was got over (a node that joined in spite of it) is
 no reason.

@@ -25,6 +25,16 @@ const (
 
 const scripts = output | provision | elsewhere | cloudInit
 
+// tools are programs that the scripts of nodes call, as a shell says that they
+// are not there.
+var tools = [...]string{
+	"crictl: command not found", "crictl: not found", "ctr: command not found", "ctr: not found", "kubectl: command not found", "kubectl: not found",
+	"oras: command not found", "oras: no such file or directory", "conntrack: command not found", "conntrack: not found",
+	"iptables: command not found", "iptables: not found", "jq: command not found", "jq: not found", "curl: command not found", "curl: not found",
+}
+
+var notOnPath = [...]string{"executable file not found in $path", "executable file not found in %path%"}
+
 // rules is a table that nobody writes to.
 var rules = [...]rule{
 	// The machine.
@@ -72,14 +82,15 @@ var rules = [...]rule{
 	{reason: "ContainerdMissing", in: anywhere, any: []string{"failed to locate executable /usr/bin/containerd", "failed to locate executable /usr/local/bin/containerd", "containerd: command not found", "containerd: not found", "unit containerd.service not found", "unit containerd.service could not be found", "unit file containerd.service does not exist"}},
 	{reason: "RuncMissing", in: anywhere, any: []string{`exec: "runc": executable file not found`, `exec: \"runc\": executable file not found`, "runc: command not found"}},
 	{reason: "BinaryMissing", in: scripts, any: []string{
-		"kubeadm: command not found", "kubeadm: not found", "crictl: command not found", "crictl: not found", "ctr: command not found", "ctr: not found",
-		"kubectl: command not found", "kubectl: not found", "k3s: command not found", "k3s: not found", "rke2: command not found", "rke2: not found",
-		"oras: command not found", "oras: no such file or directory", "conntrack: command not found", "iptables: command not found", "iptables: not found",
-		"jq: command not found", "jq: not found", "curl: command not found", "curl: not found", "/usr/bin/kubeadm: no such file", "/usr/local/bin/kubeadm: no such file"}},
-	{reason: "BinaryMissing", in: scripts | runtime | kubelet | k3s, any: []string{"executable file not found in $path", "executable file not found in %path%"}, not: []string{`"runc"`, `runc\"`, "liveness", "readiness", "poststart", "prestop", "oci runtime"}},
+		"kubeadm: command not found", "kubeadm: not found", "/usr/bin/kubeadm: no such file", "/usr/local/bin/kubeadm: no such file",
+		"k3s: command not found", "k3s: not found", "rke2: command not found", "rke2: not found"}},
+	{reason: "BinaryMissing", in: provision, any: tools[:]},
+	{reason: "BinaryMissing", in: scripts &^ provision, any: tools[:], rank: rankStep}, // a script may go on without
+	{reason: "BinaryMissing", in: provision | runtime | kubelet | k3s, any: notOnPath[:], not: []string{`"runc"`, `runc\"`, "liveness", "readiness", "poststart", "prestop", "oci runtime"}},
+	{reason: "BinaryMissing", in: scripts &^ provision, any: notOnPath[:], not: []string{`"runc"`, `runc\"`}, rank: rankStep},
 	{reason: "BinaryWrongArchitecture", in: anywhere, any: []string{"exec format error", "cannot execute binary file"}, not: []string{"oci runtime", "pod="}},
 	{reason: "SwapOn", in: kubelet | k3s | elsewhere | output, all: "running with swap on is not supported"},
-	{reason: "KernelSettingMissing", in: scripts, all: "modprobe: fatal: module ", any: []string{"br_netfilter not found", "overlay not found", "ip_vs not found", "nf_conntrack not found"}},
+	{reason: "KernelSettingMissing", in: scripts, all: "modprobe: fatal: module ", any: []string{"br_netfilter not found", "overlay not found", "ip_vs not found", "nf_conntrack not found"}, rank: rankStep},
 	{reason: "KernelSettingMissing", in: scripts, all: "sysctl: cannot stat /proc/sys/net/", any: []string{"bridge-nf-call", "ip_forward"}, rank: rankStep},
 	{reason: "CgroupV1Refused", in: kubelet | k3s, all: "cgroup v1", any: []string{"not run on a host using cgroup v1", `err="cgroup v1 detected`, "failed to run kubelet", "to an unsupported cgroup v1"}},
 	{reason: "CgroupDriverMismatch", in: kubelet | k3s | runtime, all: "kubelet cgroup driver", any: []string{"is different from"}},
@@ -221,13 +232,16 @@ func (c *inquiry) lookAt(at int, l *log) {
 		}
 		if pull(s) && !strings.Contains(s, "[error ") {
 			r := rankStep
-			if nodeImage(s) {
+			if nodeImage(s) && l.kind&scripts == 0 {
 				r = rankCause
 			}
 			add(pullReason(s), r, i, "")
 		} else if apiRequest(s, l.kind) {
 			if reason := faultOf(s).ofAPIServer(s, l.kind); reason != "" {
 				r := rankCause
+				if l.kind&scripts != 0 && !hasAny(s, "error execution phase", "error: ") {
+					r = rankStep // said on the way to another try
+				}
 				if c.ends && l.kind == kubelet && !hasAny(s, "command failed", "failed to run kubelet") {
 					r = rankSign // a kubelet that cannot reach the API server waits; it does not end
 				}

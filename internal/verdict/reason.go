@@ -27,6 +27,7 @@ const (
 	rankEffect rank = 50 // a component that others depend on does not work
 	rankCause  rank = 60 // the cause, in the words of the program that met it
 	rankHost   rank = 70 // the machine itself is broken: all else follows from it
+	rankAnswer rank = 80 // the cluster itself said no: what came before was got over
 )
 
 // Reasons is the catalogue, in the order of docs/reasons.md.
