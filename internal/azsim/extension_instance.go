@@ -4,6 +4,7 @@ import (
 	"context"
 	"net/http"
 	"slices"
+	"strings"
 	"time"
 
 	"github.com/Azure/azure-sdk-for-go/sdk/resourcemanager/compute/armcompute/v8"
@@ -43,6 +44,7 @@ func (x *instance) findExtension(name string) *armcompute.VirtualMachineExtensio
 }
 
 func (x *instance) dropExtension(name string) {
+	delete(x.reports, strings.ToLower(name))
 	x.extensions = slices.DeleteFunc(x.extensions, func(ext *armcompute.VirtualMachineExtension) bool { return equalFold(val(ext.Name), name) })
 }
 
@@ -52,6 +54,7 @@ func (s *Server) provisionExtension(ctx context.Context, e *entry, ext *armcompu
 	x, body := instanceOf(e)
 	name := val(ext.Name)
 	s.locked(func() {
+		delete(x.reports, strings.ToLower(name)) // of the settings before
 		ext.Properties.ProvisioningState = ptr(stateCreating)
 		if i := slices.IndexFunc(x.extensions, func(o *armcompute.VirtualMachineExtension) bool { return equalFold(val(o.Name), name) }); i >= 0 {
 			x.extensions[i] = ext
@@ -62,12 +65,20 @@ func (s *Server) provisionExtension(ctx context.Context, e *entry, ext *armcompu
 	if err := pause(ctx, s.takes("extension.create", e)); err != nil {
 		return err
 	}
+	told, err := s.outcome(x, ext)
+	if err != nil {
+		s.locked(func() { ext.Properties.ProvisioningState = ptr(stateFailed) })
+		return err
+	}
 	var failure *armError
 	s.locked(func() {
 		f := s.innerFault(e.rt.name+"/extensions/provision", e.id.child("extensions", name))
 		state, message := stateSucceeded, "Enable succeeded: \n[stdout]\n\n[stderr]\n"
-		if f != nil {
-			state, message = stateFailed, f.Message
+		if f != nil || told.Status == StatusError {
+			state, message = stateFailed, told.Message
+			if f != nil {
+				message = f.Message
+			}
 			if message == "" {
 				message = "Enable failed: failed to execute command: command terminated with exit status=1"
 			}
@@ -79,8 +90,11 @@ func (s *Server) provisionExtension(ctx context.Context, e *entry, ext *armcompu
 		st := provisioningStatus(state, nil, time.Now())
 		st.Message = ptr(message)
 		ext.Properties.ProvisioningState = ptr(state)
+		if f == nil && told.Status != "" { // the view is what it told
+			return
+		}
 		ext.Properties.InstanceView = &armcompute.VirtualMachineExtensionInstanceView{
-			Name: ext.Name, Type: ptr(val(ext.Properties.Publisher) + "." + val(ext.Properties.Type)),
+			Name: ext.Name, Type: ptr(handlerName(ext)),
 			TypeHandlerVersion: ext.Properties.TypeHandlerVersion, Statuses: []*armcompute.InstanceViewStatus{st},
 		}
 	})

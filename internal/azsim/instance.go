@@ -49,6 +49,12 @@ type instance struct {
 	provisioned bool
 	gone        bool // deletion has begun
 
+	// What the agent told, of itself (nil: nothing) and by extension in lower
+	// case; told is closed with the next report where somebody waits for it.
+	agent   *AgentReport
+	reports map[string]ExtensionReport
+	told    chan struct{}
+
 	// alive ends when the instance is to be deleted; end ends it.
 	alive context.Context
 	end   context.CancelFunc

@@ -24,6 +24,11 @@ func (s *Server) computerOf(e *entry) Computer {
 		Architecture: x.image.arch, Generation: x.image.generation, NVMe: wantsNVMe(size, x.profile),
 		DataDisks: map[int32]Volume{}, Tags: map[string]string{}, Provision: !x.provisioned,
 		IMDS: s.imdsOf(e),
+		Report: func(r Report) error {
+			s.mu.Lock()
+			defer s.mu.Unlock()
+			return s.report(e, r)
+		},
 	}
 	if x.osDisk != nil {
 		c.OSDisk = x.osDisk.volume()

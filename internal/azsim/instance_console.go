@@ -9,6 +9,8 @@ import (
 	"strconv"
 	"strings"
 	"time"
+
+	"github.com/Azure/azure-sdk-for-go/sdk/resourcemanager/compute/armcompute/v8"
 )
 
 // consolePath is below which the server itself serves serial console logs, as
@@ -23,9 +25,12 @@ func retrieveBootDiagnostics(c *call) (*reply, error) {
 		return nil, err
 	}
 	x, body := instanceOf(e)
-	d := x.profile.DiagnosticsProfile
-	if d == nil || d.BootDiagnostics == nil || !val(d.BootDiagnostics.Enabled) {
+	d := x.bootDiagnostics()
+	if d == nil {
 		return nil, conflict("Boot diagnostics is not enabled for VM '%s'. Enable 'diagnosticsProfile.bootDiagnostics' in the model of scale set '%s'.", val(body.Name), x.set.id.name())
+	}
+	if d.storage != "" {
+		return nil, conflict("Boot diagnostics of VM '%s' is stored in the storage account '%s', not in a managed one. Its blobs are named in the VM's instance view.", val(body.Name), d.storage)
 	}
 	life := 2 * time.Hour
 	if q := c.query("sasUriExpirationTimeInMinutes"); q != "" {
@@ -42,9 +47,44 @@ func retrieveBootDiagnostics(c *call) (*reply, error) {
 	}
 	name := val(body.Name) + "." + x.vmID
 	return ok(map[string]any{
-		"consoleScreenshotBlobUri": link(name + ".screenshot.bmp"),
-		"serialConsoleLogBlobUri":  link(name + ".serialconsole.log"),
+		"consoleScreenshotBlobUri": link(name + screenshotBlob),
+		"serialConsoleLogBlobUri":  link(name + serialLogBlob),
 	}), nil
+}
+
+const (
+	screenshotBlob = ".screenshot.bmp"
+	serialLogBlob  = ".serialconsole.log"
+)
+
+// bootDiagnostics says where an instance's console is written.
+type bootDiagnostics struct {
+	storage string // the user's storage account; "" is a managed one
+}
+
+// bootDiagnostics is nil where it is off.
+func (x *instance) bootDiagnostics() *bootDiagnostics {
+	d := x.profile.DiagnosticsProfile
+	if d == nil || d.BootDiagnostics == nil || !val(d.BootDiagnostics.Enabled) {
+		return nil
+	}
+	return &bootDiagnostics{storage: strings.TrimRight(val(d.BootDiagnostics.StorageURI), "/")}
+}
+
+// view names the blobs of a storage account of the user's, without a permission
+// to read them; those of a managed one are never shown (azure-cli issue 14539).
+func (d *bootDiagnostics) view(name, vmID string) *armcompute.BootDiagnosticsInstanceView {
+	if d.storage == "" {
+		return &armcompute.BootDiagnosticsInstanceView{}
+	}
+	plain := strings.Map(func(r rune) rune {
+		if r >= 'a' && r <= 'z' || r >= '0' && r <= '9' {
+			return r
+		}
+		return -1
+	}, strings.ToLower(name))
+	blob := d.storage + "/bootdiagnostics-" + plain[:min(9, len(plain))] + "-" + vmID + "/" + name + "." + vmID
+	return &armcompute.BootDiagnosticsInstanceView{ConsoleScreenshotBlobURI: ptr(blob + screenshotBlob), SerialConsoleLogBlobURI: ptr(blob + serialLogBlob)}
 }
 
 func (s *Server) signLink(path, expiry string) string {
@@ -68,7 +108,7 @@ func (c *call) serveConsole() *reply {
 	c.s.mu.Lock()
 	e := c.s.findID("/" + rest[:i])
 	c.s.mu.Unlock()
-	if e == nil || !strings.HasSuffix(rest, ".serialconsole.log") {
+	if e == nil || !strings.HasSuffix(rest, serialLogBlob) {
 		return blobError(http.StatusNotFound, "BlobNotFound", "The specified blob does not exist.")
 	}
 	data, err := c.s.consoleOf(c.r.Context(), e)

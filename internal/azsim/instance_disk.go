@@ -124,7 +124,10 @@ func (s *Server) makeOSDisk(ctx context.Context, e *entry) error {
 		s.locked(func() { s.delete(fresh) })
 		return fmt.Errorf("make OS disk of %s: %w", val(body.Name), err)
 	}
-	s.locked(func() { x.osDisk, x.image, x.provisioned = fresh, img, false })
+	s.locked(func() {
+		x.osDisk, x.image, x.provisioned = fresh, img, false
+		x.agent, x.reports = nil, nil // they were of the disk before
+	})
 	return drop(before)
 }
 

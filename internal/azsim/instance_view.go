@@ -169,8 +169,8 @@ func (x *instance) instanceView(body *armcompute.VirtualMachineScaleSetVM, now t
 	if x.power != "" {
 		v.Statuses = append(v.Statuses, status("PowerState/"+x.power, "VM "+x.power, info, time.Time{}))
 	}
-	if d := x.profile.DiagnosticsProfile; d != nil && d.BootDiagnostics != nil && val(d.BootDiagnostics.Enabled) {
-		v.BootDiagnostics = &armcompute.BootDiagnosticsInstanceView{}
+	if d := x.bootDiagnostics(); d != nil {
+		v.BootDiagnostics = d.view(val(body.Name), x.vmID)
 	}
 	if x.osDisk != nil {
 		v.Disks = append(v.Disks, &armcompute.DiskInstanceView{Name: ptr(x.osDisk.id.name()),
@@ -187,19 +187,10 @@ func (x *instance) instanceView(body *armcompute.VirtualMachineScaleSetVM, now t
 		return v
 	}
 	v.AssignedHost = nil
-	agent := &armcompute.VirtualMachineAgentInstanceView{VMAgentVersion: ptr("2.11.1.12"), ExtensionHandlers: []*armcompute.VirtualMachineExtensionHandlerInstanceView{}}
 	if x.provisioned {
 		v.ComputerName, v.OSName, v.OSVersion = ptr(x.hostName), ptr("ubuntu"), ptr("24.04")
-		st := status("ProvisioningState/succeeded", "Ready", info, now)
-		st.Message = ptr("Guest Agent is running")
-		agent.Statuses = []*armcompute.InstanceViewStatus{st}
-	} else {
-		agent.VMAgentVersion = ptr("Unknown")
-		st := status("ProvisioningState/Unavailable", "Not Ready", armcompute.StatusLevelTypesWarning, now)
-		st.Message = ptr("VM status blob is found but not yet populated.")
-		agent.Statuses = []*armcompute.InstanceViewStatus{st}
 	}
-	v.VMAgent = agent
+	v.VMAgent = x.agentView(now)
 	return v
 }
 
@@ -208,7 +199,7 @@ func extensionView(ext *armcompute.VirtualMachineExtension) *armcompute.VirtualM
 	if ext.Properties.InstanceView != nil {
 		return ext.Properties.InstanceView
 	}
-	return &armcompute.VirtualMachineExtensionInstanceView{Name: ext.Name, Type: ptr(val(ext.Properties.Publisher) + "." + val(ext.Properties.Type)),
+	return &armcompute.VirtualMachineExtensionInstanceView{Name: ext.Name, Type: ptr(handlerName(ext)),
 		TypeHandlerVersion: ext.Properties.TypeHandlerVersion,
 		Statuses:           []*armcompute.InstanceViewStatus{provisioningStatus(val(ext.Properties.ProvisioningState), nil, time.Time{})}}
 }

@@ -151,7 +151,7 @@ func isoSeconds(s string) time.Duration {
 		text string
 		args []any
 	}{
-		{"PT%dH%dM%dS", []any{&h, &m, &sec}}, {"PT%dM%dS", []any{&m, &sec}}, {"PT%dM", []any{&m}}, {"PT%dS", []any{&sec}}, {"PT%dH", []any{&h}},
+		{"PT%dH%dM%dS", []any{&h, &m, &sec}}, {"PT%dH%dM", []any{&h, &m}}, {"PT%dM%dS", []any{&m, &sec}}, {"PT%dM", []any{&m}}, {"PT%dS", []any{&sec}}, {"PT%dH", []any{&h}},
 	} {
 		h, m, sec = 0, 0, 0
 		if n, err := fmt.Sscanf(s, form.text, form.args...); err == nil && n == len(form.args) {

@@ -81,6 +81,10 @@ type Computer struct {
 	// hands CustomData and HostName over, and waits for the ready report.
 	Provision bool
 
+	// Report takes what the computer's agent says of itself and of its
+	// extensions: see Server.Report. It may be called while the computer runs.
+	Report func(Report) error
+
 	// IMDS answers what the computer asks at 169.254.169.254.
 	IMDS http.Handler
 }
