@@ -210,7 +210,7 @@ func (c *inquiry) explain(best finding) Judgement {
 				j.Module = f.module
 			}
 		}
-		if j.Phase == "" && best.order == f.order {
+		if j.Phase == "" && !c.came {
 			j.Phase = f.phase
 		}
 	}
@@ -233,7 +233,7 @@ func (c *inquiry) explain(best finding) Judgement {
 	case c.came:
 	case code != nil && *code != 0:
 		j.ExitCode = code
-	case j.ExitCode == nil && best.order&scripts != 0:
+	case j.ExitCode == nil:
 		j.ExitCode = scriptExit(c.logs)
 	}
 	j.Stage, j.Module, j.Phase = name(j.Stage), name(j.Module), name(j.Phase)

@@ -188,6 +188,8 @@ func download(s string) string {
 		return "DownloadNameUnresolved"
 	case hasAny(s, "curl: (7)", "curl: (28)", "curl: (35)", "curl: (52)", "curl: (56)"):
 		return "DownloadUnreachable"
+	case strings.Contains(s, "connecting to ") && hasAny(s, "... failed: connection", "... failed: no route", "... failed: network"): // wget
+		return "DownloadUnreachable"
 	case strings.Contains(s, "curl: (22)") && strings.Contains(s, " error: 4"):
 		return "DownloadRefused"
 	case strings.Contains(s, "error 403: ") || strings.Contains(s, "error 404: not found"):
