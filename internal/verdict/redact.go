@@ -24,9 +24,13 @@ const (
 // than too little.
 func Redact(lines []string) []string {
 	out := make([]string, len(lines))
-	inKey := 0
+	inKey, announced := 0, false
 	for i, l := range lines {
 		l = plain(l)
+		if announced && strings.TrimSpace(l) != "" {
+			l, announced = hidden, false
+		}
+		announced = announced || strings.HasSuffix(strings.TrimSpace(l), "sing certificate key:") // kubeadm gives it in the next line
 		if inKey > 0 {
 			inKey--
 			if end := strings.Index(l, "-----END"); end >= 0 {
@@ -186,6 +190,9 @@ func redactLine(s string) string {
 	hide = urlPasswords(s, hide)
 	hide = bootstrapTokens(s, hide)
 	hide = longRuns(s, hide)
+	if i := strings.Index(s, "| chpasswd"); i > 0 {
+		hide = append(hide, span{0, i})
+	}
 	if len(hide) == 0 {
 		return s
 	}
@@ -234,14 +241,24 @@ func namedSecrets(s string, hide []span) []span {
 		for i < len(s) && isNameByte(s[i]) {
 			i++
 		}
+		flag := strings.HasPrefix(s[from:i], "-") && (from == 0 || isBreak(s[from-1]))
 		whole := secretName(s[from:i])
+		if flag && whole == notSecret {
+			whole = secretFlag(s, s[from:i])
+		}
 		if whole == notSecret {
 			continue
 		}
-		flag := strings.HasPrefix(s[from:i], "-") && (from == 0 || isBreak(s[from-1]))
 		v, ok := valueAt(s, i, flag)
 		if !ok {
 			continue
+		}
+		if whole == secretAfterColon {
+			n := strings.IndexByte(s[v.from:v.to], ':')
+			if n < 0 {
+				continue
+			}
+			v.from += n + 1
 		}
 		if whole == secretToEnd {
 			v.to = len(s)
@@ -261,8 +278,22 @@ func namedSecrets(s string, hide []span) []span {
 const (
 	notSecret = iota
 	secretValue
-	secretToEnd // what follows has blanks within
+	secretToEnd      // what follows has blanks within
+	secretAfterColon // user:password
 )
+
+// secretFlag says the same of a flag that is too short to tell by itself.
+func secretFlag(line, flag string) int {
+	switch flag {
+	case "-u", "--user", "--proxy-user", "-U":
+		return secretAfterColon
+	case "-p":
+		if strings.Contains(line, "login") || strings.Contains(line, "sshpass") {
+			return secretValue
+		}
+	}
+	return notSecret
+}
 
 // secretName says whether a name is one of a secret: by its end, without regard
 // to case, dashes, underscores and dots (client-secret, AZURE_CLIENT_SECRET).
@@ -293,7 +324,7 @@ func secretName(name string) int {
 	for _, end := range [...]string{
 		"password", "passwd", "passphrase", "secret", "token", "accountkey", "accesskey", "apikey", "certificatekey",
 		"clientkeydata", "privatekey", "storagekey", "encryptionkey", "sharedkey", "masterkey", "hostkey", "accesssignature",
-		"sastoken", "dockerconfigjson", "hashedpasswd", "secretdata", "credential",
+		"sastoken", "secretkey", "signingkey", "clientkey", "subscriptionkey", "functionskey", "workspacekey", "primarykey", "secondarykey", "dockerconfigjson", "hashedpasswd", "secretdata", "credential",
 	} {
 		if strings.HasSuffix(flat, end) {
 			return secretValue

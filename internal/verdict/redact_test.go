@@ -37,6 +37,7 @@ var named = []string{
 	"    token: %", `token: "%"`, "token: Bearer %", "Authorization: Basic %", "authorization: token %", `-H "Authorization: Bearer %"`, "AccountKey=%;EndpointSuffix=core.windows.net",
 	"DefaultEndpointsProtocol=https;AccountName=a;AccountKey=%", "SharedAccessKey=%", "connectionString: Endpoint=sb://a/;SharedAccessKeyName=b;SharedAccessKey=%", `"protectedSettings": "%"`,
 	"https://h/p?x=1&sig=%&y=2", "?sig=%", "db-password := %", "passphrase: %", "api_key=%", "apiKey: %", ".dockerconfigjson: %", `"auth": "%"`, "Cookie: session=%", "hashed_passwd: %",
+	"curl -u bob:% https://h/", "curl --proxy-user 'bob:%' https://h/", "docker login -u bob -p % corp.azurecr.io", `echo "root:%" | chpasswd`, "Ocp-Apim-Subscription-Key: %",
 	"customData: b'%'", "https://user:%@host/", "registry://:%@host",
 }
 
@@ -113,6 +114,15 @@ func TestPrivateKeysDoNotSurvive(t *testing.T) {
 	}
 }
 
+// kubeadm gives the certificate key in a line of its own.
+func TestAnnouncedKey(t *testing.T) {
+	key := "9f8e7d6c5b4a39281706f5e4d3c2b1a09f8e7d6c5b4a39281706f5e4d3c2b1a0"
+	got := Redact([]string{"[upload-certs] Using certificate key:", key, "next " + key})
+	if got[1] != hidden || got[2] != "next "+key {
+		t.Errorf("%q", got)
+	}
+}
+
 // Lines that show a cause must stay as they are.
 func TestRedactLeavesEvidence(t *testing.T) {
 	for _, l := range []string{
@@ -127,6 +137,7 @@ func TestRedactLeavesEvidence(t *testing.T) {
 		`--discovery-token-ca-cert-hash sha256:4b1f7d0d2b35c0f1a9c3e0b0f6f2f0a7e2b7bd4c9d7c0c9a8b7a6f5e4d3c2b1a`,
 		`Unable to register node with API server" err="Post \"https://10.0.0.4:6443/api/v1/nodes\": Unauthorized"`,
 		`E: Failed to fetch https://pkgs.k8s.io/core:/stable:/v1.34/deb/InRelease  Could not connect to pkgs.k8s.io:443 (34.107.204.206)`,
+		`mkdir -p /etc/kubernetes && systemctl --user status`,
 		`kernel: EXT4-fs (sda1): Remounting filesystem read-only`,
 		`Node password rejected, duplicate hostname or contents of '/etc/rancher/node/password' may not match server node-passwd entry`,
 	} {
