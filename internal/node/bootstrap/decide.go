@@ -1,6 +1,7 @@
 package bootstrap
 
 import (
+	"maps"
 	"time"
 
 	"github.com/ortet/ortet/internal/verdict"
@@ -66,7 +67,7 @@ type kubeletSeen struct {
 // state is what decide remembers from look to look.
 type state struct {
 	finished     time.Time      // when the boot's end was first seen
-	crashesThen  map[string]int // of units, at that time
+	crashesThen  map[string]int // of units, when they were first seen since
 	healthySince time.Time
 	everHealthy  bool
 }
@@ -99,11 +100,8 @@ func decide(r rules, st state, s seen, now time.Time) (state, decision) {
 	}
 	if st.finished.IsZero() {
 		st.finished = now
-		st.crashesThen = map[string]int{}
-		for name, u := range s.units {
-			st.crashesThen[name] = u.crashes()
-		}
 	}
+	st.crashesThen = firstCrashes(st.crashesThen, s.units)
 	for _, name := range r.units {
 		if u, ok := s.units[name]; ok && (u.Active == "failed" || u.crashes()-st.crashesThen[name] >= crashLoop) {
 			return st, decision{over: true, why: name + " failed"}
@@ -126,6 +124,21 @@ func decide(r rules, st state, s seen, now time.Time) (state, decision) {
 		return st, wait
 	}
 	return st, d
+}
+
+// firstCrashes adds the units that are seen for the first time since the boot's
+// end: how often they had crashed until then does not count.
+func firstCrashes(then map[string]int, units map[string]unitSeen) map[string]int {
+	then = maps.Clone(then)
+	for name, u := range units {
+		if _, ok := then[name]; !ok {
+			if then == nil {
+				then = map[string]int{}
+			}
+			then[name] = u.crashes()
+		}
+	}
+	return then
 }
 
 func untilDeadline(r rules, now time.Time) decision {

@@ -131,6 +131,23 @@ func TestDecideOnTheKubelet(t *testing.T) {
 	}
 }
 
+// Units that systemd tells of only after the boot's end have their crashes
+// counted from then on.
+func TestUnitsThatAreSeenLate(t *testing.T) {
+	k := kubeletSeen{wanted: true, asked: at(1)}
+	st, _ := decide(capiRules(), state{}, seen{sentinel: true, kubelet: k}, at(1))
+	k.unit = unit("kubelet.service", "activating", "auto-restart", 40)
+	s := seen{sentinel: true, kubelet: k, units: map[string]unitSeen{"kubelet.service": k.unit}}
+	st, d := decide(capiRules(), st, s, at(2))
+	if d.over {
+		t.Fatalf("%+v, for what was before", d)
+	}
+	s.kubelet.unit.Restarts = 43
+	if _, d = decide(capiRules(), st, s, at(30)); !d.over || d.came {
+		t.Errorf("%+v, want a crash loop", d)
+	}
+}
+
 // While a boot goes on there is nothing to look for but notifications.
 func TestNoWakeupsBeforeTheEnd(t *testing.T) {
 	s := seen{cloudInit: &verdict.CloudInit{}, kubelet: kubeletSeen{wanted: true, unit: unit("kubelet.service", "active", "running", 0)}}

@@ -34,28 +34,25 @@ func sameBoot(v wire.Verdict, me whoAmI, now time.Time, up time.Duration) bool {
 	return apart.Abs() < time.Minute
 }
 
-// encode is the verdict's JSON, at most wire.MaxVerdict of it: evidence is left
-// out from its beginning, since what matters is written last.
+// encode is the verdict's JSON, at most wire.MaxVerdict of it: each excerpt is halved
+// from its beginning until all fit, since what matters is written last.
 func encode(v wire.Verdict) ([]byte, error) {
 	for {
 		text, err := json.MarshalIndent(v, "", " ")
 		if err != nil || len(text) < wire.MaxVerdict {
 			return append(text, '\n'), err
 		}
-		longest := -1
-		for i, e := range v.Evidence {
-			if longest < 0 || len(e.Lines) > len(v.Evidence[longest].Lines) {
-				longest = i
+		evidence, left := append([]wire.Excerpt(nil), v.Evidence...), false
+		for i := range evidence {
+			if e := &evidence[i]; len(e.Lines) > 0 {
+				e.Lines, e.Cut, left = e.Lines[(len(e.Lines)+1)/2:], true, true
 			}
 		}
-		if longest < 0 || len(v.Evidence[longest].Lines) == 0 {
+		if !left {
 			v.Evidence, v.Stages, v.Ignored = nil, nil, nil
 			text, err = json.MarshalIndent(v, "", " ")
 			return append(text, '\n'), err
 		}
-		evidence := append([]wire.Excerpt(nil), v.Evidence...)
-		e := &evidence[longest]
-		e.Lines, e.Cut = e.Lines[(len(e.Lines)+3)/4:], true
 		v.Evidence = evidence
 	}
 }

@@ -110,7 +110,7 @@ func (b *busUnits) follow(ctx context.Context) error {
 		}
 		conn, err := connect(ctx, a)
 		if err == nil {
-			err = b.followOn(ctx, conn)
+			err = b.followOn(ctx, conn, a.hello)
 			_ = conn.Close() // it was lost, or is of no use any more
 			b.mu.Lock()
 			b.conn, b.units = nil, nil
@@ -147,10 +147,9 @@ func connect(ctx context.Context, a address) (*dbus.Conn, error) {
 	return conn, nil
 }
 
-func (b *busUnits) followOn(ctx context.Context, conn *dbus.Conn) error {
+func (b *busUnits) followOn(ctx context.Context, conn *dbus.Conn, isBus bool) error {
 	signals := make(chan *dbus.Signal, maxBusSignals)
 	conn.Signal(signals)
-	isBus := len(conn.Names()) > 0
 	paths := map[dbus.ObjectPath]string{}
 	for _, name := range b.names {
 		path := unitPath(name)

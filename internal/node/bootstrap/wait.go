@@ -129,7 +129,7 @@ func (n *node) wait(ctx context.Context) (wire.Verdict, error) {
 func (n *node) loop(ctx context.Context, r rules) (st state, s seen, d decision, err error) {
 	timer := time.NewTimer(time.Until(r.deadline))
 	defer timer.Stop()
-	for {
+	for looks := 0; ; looks++ {
 		n.cover()
 		s = n.look()
 		now := time.Now()
@@ -144,6 +144,9 @@ func (n *node) loop(ctx context.Context, r rules) (st state, s seen, d decision,
 			next = d.next
 		}
 		timer.Reset(next.Sub(now))
+		if looks == 0 {
+			n.log.Info("waiting", "until", r.deadline.UTC())
+		}
 		select {
 		case <-ctx.Done():
 			return st, s, d, context.Cause(ctx)

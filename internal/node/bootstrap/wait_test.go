@@ -121,7 +121,7 @@ func (r root) nothingRuns() {
 		left := ""
 		for stack := range bytes.SplitSeq(buf, []byte("\n\n")) {
 			s := string(stack)
-			if strings.Contains(s, "internal/node/bootstrap.") && !strings.Contains(s, "testing.tRunner") && !strings.Contains(s, "bootstrap.Test") && !strings.Contains(s, "bootstrap.root") {
+			if strings.Contains(s, "internal/node/bootstrap.") && !strings.Contains(s, "testing.tRunner") && !strings.Contains(s, "bootstrap.Test") && !strings.Contains(s, "bootstrap.root") && !strings.Contains(s, "ystemd)") && !strings.Contains(s, "newSystemd") {
 				left = s
 			}
 		}
