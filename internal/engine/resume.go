@@ -49,16 +49,27 @@ func (r *run) resumeSteps(t *task) ([]plan.Step, error) {
 	if err != nil {
 		return nil, err
 	}
-	generalized, hasGeneralized, err := t.heldSnapshot(ctx, f.Names.Generalized)
+	// What was never made is not asked for twice.
+	snapshotOf, diskOf := t.snapshotAt, t.disk
+	if _, made := r.undo(undoGeneralized); made || f.Start >= plan.AtGeneralized {
+		snapshotOf = t.heldSnapshot
+	}
+	generalized, hasGeneralized, err := snapshotOf(ctx, f.Names.Generalized)
 	if err != nil {
 		return nil, err
 	}
-	_, hasSnapshot, err := t.heldSnapshot(ctx, f.Names.Snapshot)
+	snapshotOf = t.snapshotAt
+	if _, made := r.undo(undoSnapshot); made || f.Start >= plan.AtSnapshot {
+		snapshotOf = t.heldSnapshot
+	}
+	_, hasSnapshot, err := snapshotOf(ctx, f.Names.Snapshot)
 	if err != nil {
 		return nil, err
 	}
-
-	disk, hasDisk, err := t.heldDisk(ctx, f.Names.WorkDisk)
+	if _, made := r.undo(undoWorkDisk); made {
+		diskOf = t.heldDisk
+	}
+	disk, hasDisk, err := diskOf(ctx, f.Names.WorkDisk)
 	if err != nil {
 		return nil, err
 	}

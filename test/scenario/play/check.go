@@ -388,7 +388,7 @@ func (w *world) litter(p *process) (all []lack) {
 		pod := o.(*corev1.Pod)
 		// One that looked for a process which died, or which told that it could not
 		// take it away, has ended by itself, and goes when a capture holds the pool next.
-		looked := strings.HasSuffix(pod.Name, "-look") && p.err != nil && (w.unfinished(p) || w.named(pod.Name))
+		looked := strings.HasSuffix(pod.Name, "-look") && (p.err != nil || p.ask.Verb == scenario.Rollback) && (w.unfinished(p) || w.named(pod.Name))
 		if pod.Namespace == namespace && pod.DeletionTimestamp == nil && !looked && !names(p, pod.Name) {
 			all = append(all, lack{name: pod.Name, what: "a pod of ours"})
 		}
