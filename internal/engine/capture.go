@@ -126,7 +126,7 @@ func (e *Engine) Capture(ctx context.Context, q CaptureRequest) (CaptureResult, 
 		more, moreErr := e.captureOnce(ctx, q)
 		if refused := new(Refused); errors.As(moreErr, &refused) {
 			// "Nothing was changed" would not be true of the whole.
-			return result, fmt.Errorf("%w; then: %w", err, moreErr)
+			return result, fmt.Errorf("%w; then: %v", err, moreErr) //nolint:errorlint // it is not the outcome
 		}
 		more.Timing.Begin, more.Timing.Steps = result.Timing.Begin, append(result.Timing.Steps, more.Timing.Steps...)
 		result, err = more, moreErr
