@@ -73,14 +73,18 @@ func (l Limits) withDefaults() Limits {
 // A list counts as one read though it has a request per page: its pages follow
 // each other, and lists are rare.
 func Limit(cloud Cloud, limits Limits) Cloud {
+	return around{cloud, newLimiter(limits)}
+}
+
+func newLimiter(limits Limits) *limiter {
 	l := limits.withDefaults()
-	return around{cloud, &limiter{
+	return &limiter{
 		slots:   make(chan struct{}, l.Concurrent),
 		reads:   newBucket(l.Reads, l.ReadBurst),
 		changes: newBucket(l.Changes, l.ChangeBurst),
 		limits:  l,
 		each:    map[string]*bucket{},
-	}}
+	}
 }
 
 type limiter struct {

@@ -63,6 +63,12 @@ type Cloud struct {
 	endpoint   *url.URL
 	audience   string // of tokens
 
+	// For storage, which is not asked through the pipeline with our token.
+	transport policy.Transporter
+	agent     string
+	timeout   time.Duration
+	maxBody   int64
+
 	mu        sync.Mutex
 	factories map[string]*armcompute.ClientFactory // by subscription, lower case
 	pollers   map[fleet.Token]*poller              // of operations that run
@@ -98,7 +104,8 @@ func New(o Options) (*Cloud, error) {
 	if version == "" {
 		version = "dev"
 	}
-	c := &Cloud{credential: o.Credential, endpoint: endpoint, audience: o.Cloud.Services[cloud.ResourceManager].Audience, factories: map[string]*armcompute.ClientFactory{}, pollers: map[fleet.Token]*poller{}}
+	c := &Cloud{credential: o.Credential, endpoint: endpoint, audience: o.Cloud.Services[cloud.ResourceManager].Audience, factories: map[string]*armcompute.ClientFactory{}, pollers: map[fleet.Token]*poller{},
+		transport: o.Transport, agent: "ortet/" + version, timeout: o.RequestTimeout, maxBody: o.MaxBody}
 	c.options = &azarm.ClientOptions{
 		// Registering a provider changes the subscription: that is the
 		// operator's to do.
