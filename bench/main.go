@@ -81,6 +81,10 @@ func benchmarks() map[string]benchmark {
 	return map[string]benchmark{
 		"capture-overhead":   captureOverhead,
 		"capture-memory":     captureMemory,
+		"bootstrap-verdict":  bootstrapVerdict,
+		"bootstrap-failure":  bootstrapFailure,
+		"agent-size":         agentSize,
+		"agent-waiting":      agentWaiting,
 		"simulated-captures": simulated,
 	}
 }

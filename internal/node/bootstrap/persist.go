@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"runtime"
 	"time"
 
 	"github.com/ortet/ortet/internal/wire"
@@ -57,7 +58,10 @@ func encode(v wire.Verdict) ([]byte, error) {
 	}
 }
 
-// keep writes a file so that after a crash it is there wholly or not at all.
+// keep writes a file that others find there wholly or not at all, at once, and
+// that is on the disk when keep returns. It is seen before it is on the disk,
+// since that may take long on a node that boots: a power cut in between leaves a
+// file that is no verdict, and the next boot is waited for anew in any case.
 func keep(path string, text []byte) (err error) {
 	dir := filepath.Dir(path)
 	if err := os.MkdirAll(dir, 0o700); err != nil {
@@ -67,23 +71,31 @@ func keep(path string, text []byte) (err error) {
 	if err != nil {
 		return err
 	}
+	name := f.Name()
 	defer func() {
 		if err != nil {
-			err = errors.Join(fmt.Errorf("keeping the verdict: %w", err), os.Remove(f.Name()))
+			err = errors.Join(fmt.Errorf("keeping the verdict: %w", err), os.Remove(name))
 		}
 	}()
-	_, err = f.Write(text)
-	if err == nil {
-		err = f.Sync()
+	if _, err := f.Write(text); err != nil {
+		return errors.Join(err, f.Close())
 	}
-	if err = errors.Join(err, f.Close()); err != nil {
-		return err
+	if runtime.GOOS == "windows" {
+		// An open file cannot be renamed there.
+		if err := errors.Join(f.Sync(), f.Close()); err != nil {
+			return err
+		}
+		return os.Rename(name, path)
 	}
-	if err = os.Rename(f.Name(), path); err != nil {
+	if err := os.Rename(name, path); err != nil {
+		return errors.Join(err, f.Close())
+	}
+	name = path
+	if err := errors.Join(f.Sync(), f.Close()); err != nil {
 		return err
 	}
 	if d, openErr := os.Open(dir); openErr == nil {
-		// Not every file system can; the rename itself is done.
+		// Not every file system can; the file itself is on the disk.
 		_ = d.Sync()
 		_ = d.Close()
 	}

@@ -33,9 +33,8 @@ func Wait(ctx context.Context, o Options, log *slog.Logger) (wire.Verdict, error
 		return wire.Verdict{}, err
 	}
 	me := identifyNode(o)
-	spare := o.under(spareState)
 	var earlier wire.Verdict
-	for _, path := range []string{o.State, spare} {
+	for _, path := range []string{o.State, o.under(spareState)} {
 		v, err := load(path)
 		if err != nil {
 			if !errors.Is(err, fs.ErrNotExist) {
@@ -55,12 +54,7 @@ func Wait(ctx context.Context, o Options, log *slog.Logger) (wire.Verdict, error
 	}
 	n := newNode(o, me, log)
 	n.earlier = earlier
-	v, err := n.wait(ctx)
-	if err != nil {
-		return wire.Verdict{}, err
-	}
-	n.tell(ctx, v, spare)
-	return v, nil
+	return n.wait(ctx)
 }
 
 // node is one that is waited for.
@@ -99,6 +93,7 @@ func (n *node) poke() {
 	}
 }
 
+// wait waits for the verdict, tells it and returns it.
 func (n *node) wait(ctx context.Context) (wire.Verdict, error) {
 	ctx, stop := context.WithCancel(ctx)
 	defer stop()
@@ -121,8 +116,10 @@ func (n *node) wait(ctx context.Context) (wire.Verdict, error) {
 	if err != nil {
 		return wire.Verdict{}, err
 	}
+	v := n.judge(ctx, st, s, d)
+	n.tell(ctx, v)
 	n.log.Info("it is known how the boot ended", "why", d.why, "after", time.Since(began).Round(time.Millisecond))
-	return n.judge(ctx, st, s, d), nil
+	return v, nil
 }
 
 // loop looks whenever something happened, and at the times that decide gives.
@@ -335,7 +332,7 @@ func registered(logs []verdict.Log) bool {
 
 // tell writes the verdict and tells it. Each way is taken whatever became of the
 // others.
-func (n *node) tell(ctx context.Context, v wire.Verdict, spare string) {
+func (n *node) tell(ctx context.Context, v wire.Verdict) {
 	text, err := encode(v)
 	if err != nil {
 		n.log.Error("cannot write the verdict as JSON", "error", err)
@@ -343,6 +340,7 @@ func (n *node) tell(ctx context.Context, v wire.Verdict, spare string) {
 	}
 	if err := keep(n.o.State, text); err != nil {
 		n.log.Error("cannot keep the verdict; it will be lost in a reboot", "path", n.o.State, "error", err)
+		spare := n.o.under(spareState)
 		if err := keep(spare, text); err != nil {
 			n.log.Error("cannot keep the verdict until the reboot either", "path", spare, "error", err)
 		}

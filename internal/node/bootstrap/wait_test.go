@@ -156,7 +156,6 @@ func (r root) whileWaiting(o Options, f func()) wire.Verdict {
 		r.t.Fatal(err)
 	}
 	<-acted
-	n.tell(r.t.Context(), v, o.under(spareState))
 	r.nothingRuns()
 	return v
 }
