@@ -180,6 +180,7 @@ func (b *busUnits) followOn(ctx context.Context, conn *dbus.Conn, isBus bool) er
 		units[name] = b.read(ctx, conn, name)
 	}
 	b.set(units)
+	b.log.Debug("units are watched", "units", len(units))
 	for {
 		select {
 		case <-ctx.Done():

@@ -12,8 +12,8 @@ import (
 	"path/filepath"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"testing"
-	"time"
 
 	"github.com/godbus/dbus/v5"
 
@@ -31,7 +31,6 @@ type systemd struct {
 	mu    sync.Mutex
 	conns []net.Conn
 	props map[string]map[string]any // of units by name
-	asked chan string               // what was called
 }
 
 func newSystemd(t *testing.T, r root, units map[string]map[string]any) *systemd {
@@ -41,7 +40,7 @@ func newSystemd(t *testing.T, r root, units map[string]map[string]any) *systemd 
 	if err != nil {
 		t.Fatal(err)
 	}
-	s := &systemd{t: t, listen: l, props: units, asked: make(chan string, 1000)}
+	s := &systemd{t: t, listen: l, props: units}
 	s.work.Go(func() {
 		for {
 			c, err := l.Accept()
@@ -141,10 +140,6 @@ func (s *systemd) send(c net.Conn, m *dbus.Message, serial uint32) error {
 func (s *systemd) answer(m *dbus.Message) []any {
 	member, _ := m.Headers[dbus.FieldMember].Value().(string)
 	path, _ := m.Headers[dbus.FieldPath].Value().(dbus.ObjectPath)
-	select {
-	case s.asked <- member:
-	default:
-	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	switch member {
@@ -211,23 +206,6 @@ func (s *systemd) change(name string, props map[string]any) {
 	}
 }
 
-// ready waits until all units were read once.
-func (s *systemd) ready(units []string) {
-	s.t.Helper()
-	late := time.After(5 * time.Second)
-	for left := len(watchedUnits(units)); left > 0; {
-		select {
-		case member := <-s.asked:
-			if member == "LoadUnit" {
-				left--
-			}
-		case <-late:
-			s.t.Error("the units were not asked for")
-			return
-		}
-	}
-}
-
 func running(restarts uint32) map[string]any {
 	return map[string]any{"LoadState": "loaded", "ActiveState": "active", "SubState": "running", "NRestarts": restarts, "Result": "success", "ExecMainStatus": int32(0)}
 }
@@ -237,18 +215,19 @@ func crashed(restarts uint32) map[string]any {
 }
 
 // withUnits waits, and runs f once the units are watched.
-func (r root) withUnits(o Options, s *systemd, address string, f func()) wire.Verdict {
+func (r root) withUnits(o Options, address string, f func()) wire.Verdict {
 	r.t.Helper()
 	o, err := o.complete()
 	if err != nil {
 		r.t.Fatal(err)
 	}
-	n := newNode(o, identifyNode(o), slog.New(slog.NewTextHandler(r.t.Output(), &slog.HandlerOptions{Level: slog.LevelDebug})))
+	watched := make(chan struct{})
+	n := newNode(o, identifyNode(o), slog.New(notice{said: "units are watched", began: watched, once: new(atomic.Bool)}))
 	n.kubelet.address = address
 	acted := make(chan struct{})
 	go func() {
 		defer close(acted)
-		s.ready(o.Units)
+		<-watched
 		f()
 	}()
 	v, err := n.wait(r.t.Context())
@@ -272,7 +251,7 @@ func TestKubeletCrashLoopsAfterTheSentinel(t *testing.T) {
 		http.Error(w, "not yet", http.StatusInternalServerError)
 	}))
 	defer port.Close()
-	v := r.withUnits(o, s, port.Listener.Addr().String(), func() {
+	v := r.withUnits(o, port.Listener.Addr().String(), func() {
 		r.write(sentinelPath, "")
 		<-asked // it knows of the sentinel, and how often the kubelet had crashed till then
 		s.change("kubelet.service", crashed(4))
@@ -291,18 +270,18 @@ func TestUnitThatIsAskedFor(t *testing.T) {
 	s := newSystemd(t, r, map[string]map[string]any{"app.service": {"LoadState": "loaded", "ActiveState": "activating", "SubState": "start"}})
 	o := r.options()
 	o.Units, o.Sentinel = []string{"app"}, NoSentinel
-	v := r.withUnits(o, s, "", func() { s.change("app.service", running(0)) })
+	v := r.withUnits(o, "", func() { s.change("app.service", running(0)) })
 	if v.Outcome != wire.Succeeded {
 		t.Errorf("it became active: %+v", v)
 	}
 
-	v = r.withUnits(o, s, "", func() {})
+	v = r.withUnits(o, "", func() {})
 	if v.Outcome != wire.Succeeded {
 		t.Errorf("it was active before: %+v", v)
 	}
 
 	s.change("app.service", map[string]any{"ActiveState": "activating", "SubState": "start"})
-	v = r.withUnits(o, s, "", func() {
+	v = r.withUnits(o, "", func() {
 		s.change("app.service", map[string]any{"ActiveState": "failed", "SubState": "failed", "Result": "exit-code", "ExecMainStatus": int32(7)})
 	})
 	if v.Outcome != wire.Failed || v.Stage != "app.service" || v.ExitCode == nil || *v.ExitCode != 7 {
@@ -313,7 +292,7 @@ func TestUnitThatIsAskedFor(t *testing.T) {
 func TestCloudFinalDies(t *testing.T) {
 	r := newRoot(t)
 	s := newSystemd(t, r, map[string]map[string]any{"cloud-final.service": {"LoadState": "loaded", "ActiveState": "activating", "SubState": "start"}})
-	v := r.withUnits(r.options(), s, "", func() {
+	v := r.withUnits(r.options(), "", func() {
 		s.change("cloud-final.service", map[string]any{"ActiveState": "failed", "SubState": "failed", "Result": "oom-kill", "ExecMainStatus": int32(9)})
 	})
 	if v.Outcome != wire.Failed {
@@ -325,7 +304,7 @@ func TestCloudFinalDies(t *testing.T) {
 func TestConnectionToSystemdIsLost(t *testing.T) {
 	r := newRoot(t)
 	s := newSystemd(t, r, map[string]map[string]any{})
-	v := r.withUnits(r.options(), s, "", func() {
+	v := r.withUnits(r.options(), "", func() {
 		s.hangUp()
 		r.write(sentinelPath, "")
 	})

@@ -145,7 +145,7 @@ func (r root) whileWaiting(o Options, f func()) wire.Verdict {
 	}
 	acted := make(chan struct{})
 	began := make(chan struct{})
-	n := newNode(o, identifyNode(o), slog.New(notice{began: began, once: new(atomic.Bool)}))
+	n := newNode(o, identifyNode(o), slog.New(notice{said: "waiting", began: began, once: new(atomic.Bool)}))
 	go func() {
 		defer close(acted)
 		<-began
@@ -160,18 +160,18 @@ func (r root) whileWaiting(o Options, f func()) wire.Verdict {
 	return v
 }
 
-// notice tells that the wait has begun by the first thing that is logged: that
-// units cannot be watched, since there is no systemd.
+// notice tells when something is logged for the first time.
 type notice struct {
 	slog.Handler
+	said  string
 	began chan struct{}
 	once  *atomic.Bool
 }
 
 func (n notice) Enabled(context.Context, slog.Level) bool { return true }
 
-func (n notice) Handle(context.Context, slog.Record) error {
-	if n.once.CompareAndSwap(false, true) {
+func (n notice) Handle(_ context.Context, r slog.Record) error {
+	if r.Message == n.said && n.once.CompareAndSwap(false, true) {
 		close(n.began)
 	}
 	return nil
