@@ -9,6 +9,7 @@ import (
 	"io"
 	"log/slog"
 	"strings"
+	"unicode/utf8"
 
 	"github.com/ortet/ortet/internal/node/bootstrap"
 	"github.com/ortet/ortet/internal/wire"
@@ -126,8 +127,8 @@ func waitExit(v wire.Verdict) int {
 	}
 }
 
-// textWidth is how wide a verdict is printed for a person. Quoted lines are not
-// broken, since they are searched for.
+// textWidth is how wide a verdict is printed for a person. JSON has the lines as
+// they are.
 const textWidth = 80
 
 // verdictText is a verdict for a person.
@@ -146,7 +147,7 @@ func verdictText(v wire.Verdict) string {
 	}
 	field("owner", owner)
 	var where []string
-	for _, part := range []struct{ name, text string }{{"stage", v.Stage}, {"module", v.Module}, {"kubeadm phase", v.Phase}} {
+	for _, part := range []struct{ name, text string }{{"stage", v.Stage}, {"module", v.Module}, {"phase", v.Phase}} {
 		if part.text != "" {
 			where = append(where, part.name+" "+part.text)
 		}
@@ -167,7 +168,7 @@ func verdictText(v wire.Verdict) string {
 		}
 		_, _ = fmt.Fprintf(&b, "\n%s%s\n", e.Source, more)
 		for _, line := range e.Lines {
-			_, _ = fmt.Fprintf(&b, "  %s\n", line)
+			quote(&b, line)
 		}
 	}
 	return b.String()
@@ -179,7 +180,7 @@ func wrap(b *strings.Builder, label, text string) {
 	b.WriteString(label)
 	at := len(label)
 	for i, word := range strings.Fields(text) {
-		n := len([]rune(word))
+		n := utf8.RuneCountInString(word)
 		switch {
 		case i == 0:
 		case at+1+n > textWidth:
@@ -193,4 +194,17 @@ func wrap(b *strings.Builder, label, text string) {
 		at += n
 	}
 	b.WriteByte('\n')
+}
+
+// quote writes a line as it is, broken where it is too long.
+func quote(b *strings.Builder, line string) {
+	indent := "  "
+	for runes := []rune(line); ; {
+		n := min(len(runes), textWidth-len(indent))
+		b.WriteString(indent + string(runes[:n]) + "\n")
+		if runes = runes[n:]; len(runes) == 0 {
+			return
+		}
+		indent = "      "
+	}
 }

@@ -7,9 +7,10 @@
 //   - cloud-init's status.json and result.json in /run/cloud-init and
 //     /var/lib/cloud/data,
 //   - AKS's /var/log/azure/aks/provision.json,
-//   - systemd units that are named, over D-Bus,
+//   - systemd units that are named, and those that run a kubelet or end
+//     cloud-init, over D-Bus,
 //   - and, once the node says that it is done, the kubelet's health, which alone
-//     has to be asked for.
+//     has to be asked for, once a second.
 //
 // Folders that are not there yet are waited for at the nearest parent that is;
 // what happened before the watch began is found by looking after it has.
@@ -17,21 +18,65 @@
 // # How it is decided
 //
 // decide is pure: what was seen so far and the time give the verdict, or nothing
-// yet. cloud-init's result without a sentinel is a failure at once, where a
-// sentinel is expected. A sentinel is a success only once the kubelet has been
-// healthy for as long as is asked; a kubelet that crash-loops after it is a
-// failure. At the deadline what there is is judged. The reason, its owner and
-// the lines that show it come from internal/verdict.
+// yet. The first row that fits counts.
+//
+//	before the boot's end
+//	  provision.json with an ExitCode other than 0        failed
+//	  the sentinel is a file                              the end
+//	  provision.json with ExitCode 0                      the end
+//	  cloud-final.service failed, there is no result      failed
+//	  a sentinel is expected: result without it           failed, at once
+//	  a sentinel is expected: else                        wait
+//	  none is, AKS provisions this node                   wait
+//	  none is, cloud-init's result                        the end
+//	  none is, cloud-init is enabled or has begun         wait
+//	  none is, nothing of these is on the node            the end
+//	after it
+//	  a unit asked for failed, or crash-loops             failed
+//	  the kubelet does not count                          came up
+//	  its unit failed, or crash-loops                     failed
+//	  not healthy for --grace (2 min) after the end       failed
+//	  not healthy, or not yet for --settle (10 s)         wait
+//	  healthy for --settle                                came up
+//	  a unit asked for is not active yet                  wait, in place of came up
+//	at the deadline                                       time is up
+//
+// A sentinel is expected unless --sentinel none says otherwise, or AKS's folder
+// is there, or cloud-init passed over the user's commands, which ran in an
+// earlier boot (its log says so, or a verdict of that boot). /run is empty after a
+// reboot, and nobody writes the sentinel again.
+//
+// cloud-init writes result.json after the commands that write the sentinel have
+// ended, and decide's caller reads the sentinel after the result: that it is
+// missing then is no matter of time. The links in /run/cloud-init tell the files
+// of this boot from what an earlier one left in /var/lib/cloud/data.
+//
+// A crash loop is three restarts by systemd after the boot's end: before it, a
+// kubelet that is on the image and not configured yet restarts all the time, and
+// one restart may be for a runtime that came up later. How long the kubelet has
+// been healthy counts from its unit's start where systemd tells that, so a
+// kubelet that has been up for --settle when the sentinel comes costs one question
+// and no waiting.
+//
+// What became of the boot, the reason, its owner and the lines that show it are
+// judged by internal/verdict from what was seen and the ends of the logs.
 //
 // # What it leaves
 //
 // The verdict is written to /var/lib/ortet/verdict.json (on Windows
 // C:\ProgramData\Ortet\verdict.json), by a new file and a rename, with the
 // boot's id: a later boot waits anew, and the same boot tells the same verdict
-// at once. It is told on the serial console in one line (wire.ConsoleLine), and
-// posted to the admission server where one is known. A full disk keeps nothing
-// from being told in the other ways.
+// at once, unless it was TimedOut, since such a node may have come up meanwhile.
+// It is told on the serial console in one line (wire.ConsoleLine), and posted to
+// the admission server where one is known. A full disk keeps nothing from being
+// told in the other ways; then the file is in /run/ortet until the reboot.
 //
 // Files are read as hostile: bounded, whatever their size, not followed through
-// links out of their folder, and read again where they changed meanwhile.
+// links out of their folder, nothing but regular files, and read again where they
+// changed meanwhile.
+//
+// # Windows
+//
+// Sentinel, deadline and kubelet are the same there; cloud-init and systemd are
+// not, and services are not watched.
 package bootstrap
