@@ -103,7 +103,8 @@ func (m *moment) UnmarshalJSON(data []byte) error {
 		return nil //nolint:nilerr // no time is known then
 	}
 	for _, layout := range []string{time.RFC3339Nano, "2006-01-02T15:04:05.999999999"} { // without a zone it is UTC
-		if t, err := time.Parse(layout, s); err == nil && t.Year() > 1 {
+		// .NET's zero, and what JSON cannot hold, is no time.
+		if t, err := time.Parse(layout, s); err == nil && t.UTC().Year() > 1 && t.UTC().Year() < 9999 {
 			m.Time = t.UTC()
 			return nil
 		}

@@ -2,8 +2,11 @@ package arm_test
 
 import (
 	"context"
+	"encoding/json"
 	"fmt"
 	"net/http/httptest"
+	"net/url"
+	"reflect"
 	"slices"
 	"strconv"
 	"strings"
@@ -12,8 +15,10 @@ import (
 	"testing"
 	"testing/synctest"
 	"time"
+	"unicode/utf8"
 
 	"github.com/Azure/azure-sdk-for-go/sdk/azcore"
+	"github.com/Azure/azure-sdk-for-go/sdk/azcore/cloud"
 	"github.com/Azure/azure-sdk-for-go/sdk/azcore/policy"
 	"github.com/Azure/azure-sdk-for-go/sdk/azcore/runtime"
 	"github.com/Azure/azure-sdk-for-go/sdk/azidentity"
@@ -21,6 +26,7 @@ import (
 
 	"github.com/ortet/ortet/internal/azsim"
 	"github.com/ortet/ortet/internal/azure"
+	"github.com/ortet/ortet/internal/azure/arm"
 	"github.com/ortet/ortet/internal/azure/azuretest"
 	"github.com/ortet/ortet/internal/fleet"
 )
@@ -203,5 +209,121 @@ func TestBootsContractTLS(t *testing.T) {
 			each = 101
 		}
 		return x.bootFixture(t, s, asked, each)
+	})
+}
+
+// view is an answer of Azure's, cut down from its documentation of instance
+// views, with what has been seen to be missing or odd.
+const view = `{"value":[null,{"id":"` + string(instance) + `","name":"p_3","zones":["2"],"properties":{"vmId":"5e8f","provisioningState":"Failed",
+	"timeCreated":"2026-11-21T07:00:00.5+00:00","osProfile":{"computerName":"p000003"},
+	"diagnosticsProfile":{"bootDiagnostics":{"enabled":true,"storageUri":"https://mine.invalid/"}},
+	"instanceView":{"statuses":[null,{"code":"ProvisioningState/failed/OSProvisioningTimedOut","level":"Error","displayStatus":"Provisioning failed","message":"did not finish","time":"2026-11-21T08:00:00Z"},
+	{"code":"PowerState/Running","level":"Info","time":null}],
+	"vmAgent":{"vmAgentVersion":"Unknown","statuses":[{"code":"ProvisioningState/Unavailable","level":"Warning","displayStatus":"Not Ready","message":"no status blob","time":"soon"}],"extensionHandlers":[]},
+	"extensions":[null,{"name":"boot","type":"Ortet.NodeBootstrap","typeHandlerVersion":"1.0","statuses":[],"substatuses":[{"code":"ComponentStatus/kubelet/failed/3","level":"Error","time":"2026-11-21T08:00:01"}]}]}}}]}`
+
+func TestBootOnTheWire(t *testing.T) {
+	c, s := newCloud(t, answer{status: 200, body: view})
+	got, err := c.Boots(t.Context(), fleet.Pool{ID: pool})
+	if err != nil {
+		t.Fatal(err)
+	}
+	at := time.Date(2026, 11, 21, 8, 0, 0, 0, time.UTC)
+	want := []fleet.Boot{{
+		Instance: instance, Pool: pool, Name: "p_3", VMID: "5e8f", HostName: "p000003", Zone: "2", Created: time.Date(2026, 11, 21, 7, 0, 0, 5e8, time.UTC),
+		ProvisioningState: "Failed", Power: fleet.PowerRunning, ConsoleStorage: "https://mine.invalid/",
+		Provisioning: fleet.BootStatus{Code: "ProvisioningState/failed/OSProvisioningTimedOut", State: "failed", Reason: "OSProvisioningTimedOut", Level: "Error", Display: "Provisioning failed", Message: "did not finish", Time: at},
+		Agent:        fleet.Agent{Version: "Unknown", Message: "no status blob"},
+		Extensions: []fleet.ExtensionStatus{{Name: "boot", Type: "Ortet.NodeBootstrap", Version: "1.0",
+			Substatuses: []fleet.BootStatus{{Code: "ComponentStatus/kubelet/failed/3", Name: "kubelet", State: "failed", Reason: "3", Level: "Error", Time: at.Add(time.Second)}}}},
+	}}
+	if !reflect.DeepEqual(got, want) {
+		t.Errorf("%+v\nwant %+v", got, want)
+	}
+	if q := s.sent[0].query; !strings.Contains(q, "expand=instanceView") {
+		t.Errorf("asked %s", q)
+	}
+
+	// Machines of other sets are passed over, should Azure ignore the filter.
+	c, s = newCloud(t, answer{status: 200, body: `{"value":[{"name":"mine","properties":{"virtualMachineScaleSet":{"id":"` + strings.ToUpper(string(pool)) + `"}}},
+		{"name":"yours","properties":{"virtualMachineScaleSet":{"id":"` + string(pool) + `2"}}}]}`})
+	got, err = c.Boots(t.Context(), fleet.Pool{ID: pool, Orchestration: fleet.Flexible})
+	if err != nil || len(got) != 1 || got[0].Name != "mine" || !got[0].Flexible {
+		t.Errorf("%+v, %v", got, err)
+	}
+	q, err := url.ParseQuery(s.sent[0].query)
+	if err != nil || q.Get("$filter") != "'virtualMachineScaleSet/id' eq '"+string(pool)+"'" || q.Get("$expand") != "instanceView" || s.sent[0].path != comp+"/virtualMachines" {
+		t.Errorf("asked %s?%s", s.sent[0].path, s.sent[0].query)
+	}
+}
+
+// However much a machine says, a bounded part of it is kept.
+func TestBootIsBounded(t *testing.T) {
+	many := func(n int, item string) string { return "[" + strings.Repeat(item+",", n-1) + item + "]" }
+	status := `{"code":"ComponentStatus/` + strings.Repeat("a/", 900) + `succeeded","message":"` + strings.Repeat("é", 20000) + `"}`
+	body := `{"value":[{"properties":{"instanceView":{"extensions":` + many(100, `{"statuses":`+many(3, `{}`)+`,"substatuses":`+many(200, `{"code":"x"}`)+`}`) + `,
+		"vmAgent":{"statuses":[` + status + `]}}}}]}`
+	p := &parrot{status: 200, body: body, most: 1}
+	c, err := arm.New(arm.Options{
+		Cloud: cloud.Configuration{ActiveDirectoryAuthorityHost: base + "/",
+			Services: map[cloud.ServiceName]cloud.ServiceConfiguration{cloud.ResourceManager: {Endpoint: base, Audience: base}}},
+		Credential: static{}, Transport: p,
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	list, err := c.Boots(t.Context(), fleet.Pool{ID: pool})
+	if err != nil || len(list) != 1 {
+		t.Fatalf("%d, %v", len(list), err)
+	}
+	b := list[0]
+	if n := len(b.Agent.Message); n > 32<<10 || n < 32<<10-2 || !utf8.ValidString(b.Agent.Message) {
+		t.Errorf("a message of %d bytes", n)
+	}
+	if len(b.Extensions) != 64 || len(b.Extensions[0].Statuses) != 3 || len(b.Extensions[0].Substatuses) != 64 {
+		t.Errorf("%d extensions, %d substatuses", len(b.Extensions), len(b.Extensions[0].Substatuses))
+	}
+}
+
+func FuzzBoots(f *testing.F) {
+	f.Add(view)
+	f.Add(`{"value":[{}]}`)
+	f.Add(`{"value":[{"properties":{"instanceView":{"statuses":[{"code":"PowerState/"}],"extensions":[{},null]}}}],"nextLink":"https://evil.invalid/x"}`)
+	f.Add(`{"value":[{"properties":{"timeCreated":1,"instanceView":{"extensions":[{"statuses":[{"code":"a/b/c","message":"é","time":"9999-12-31T23:59:59-14:00"}]}]}}}]}`)
+	f.Fuzz(func(t *testing.T, body string) {
+		for _, mode := range []string{fleet.Uniform, fleet.Flexible} {
+			p := &parrot{status: 200, body: body, most: 3}
+			list, err := p.cloud(t).Boots(t.Context(), fleet.Pool{ID: pool, Orchestration: mode})
+			p.wantHome(t, "")
+			if err != nil {
+				wantError(t, err)
+				continue
+			}
+			for _, b := range list {
+				if b.Pool != pool || b.Flexible != (mode == fleet.Flexible) || len(b.Extensions) > 64 || b.Console && b.ConsoleStorage != "" {
+					t.Errorf("%+v", b)
+				}
+				all := []fleet.BootStatus{b.Provisioning}
+				for _, e := range b.Extensions {
+					if len(e.Statuses) > 64 || len(e.Substatuses) > 64 {
+						t.Errorf("%d and %d statuses", len(e.Statuses), len(e.Substatuses))
+					}
+					all = append(append(all, e.Statuses...), e.Substatuses...)
+				}
+				for _, st := range all {
+					if len(st.Message) > 32<<10 || len(st.Code) > 1024 || !utf8.ValidString(st.Message) || st.State != strings.ToLower(st.State) {
+						t.Errorf("%+v", st)
+					}
+				}
+				data, err := json.Marshal(b)
+				if err != nil {
+					t.Errorf("%+v: %v", b, err)
+				}
+				var again fleet.Boot
+				if err := json.Unmarshal(data, &again); err != nil {
+					t.Errorf("%s: %v", data, err)
+				}
+			}
+		}
 	})
 }
