@@ -10,10 +10,8 @@ import (
 	"encoding/hex"
 	"encoding/json"
 	"encoding/pem"
-	"encoding/xml"
 	"errors"
 	"fmt"
-	"io"
 	"path"
 	"regexp"
 	"slices"
@@ -111,24 +109,44 @@ func isNoop(data []byte) bool {
 }
 
 // customDataOf finds CustomData in an OVF environment, whatever its namespace,
-// and decodes it. Missing or empty is nil without an error.
+// and decodes it. Missing or empty is nil without an error. The little of XML
+// that this takes is read by hand: a package for all of it is a hundredth of the
+// agent.
 func customDataOf(ovf []byte) ([]byte, error) {
-	d := xml.NewDecoder(bytes.NewReader(ovf))
-	for {
-		tok, err := d.Token()
-		if errors.Is(err, io.EOF) {
+	open := 0
+	for rest := string(ovf); ; {
+		at := strings.IndexByte(rest, '<')
+		if at < 0 {
+			if open != 0 {
+				return nil, errors.New("reading XML: it is cut off")
+			}
 			return nil, nil
 		}
+		markup, after, err := cutMarkup(rest[at:])
 		if err != nil {
-			return nil, fmt.Errorf("reading XML: %w", err)
+			return nil, err
 		}
-		start, ok := tok.(xml.StartElement)
-		if !ok || start.Name.Local != "CustomData" {
+		rest = after
+		switch {
+		case markup[1] == '!' || markup[1] == '?' || strings.HasSuffix(markup, "/>"):
+		case markup[1] == '/':
+			open--
+		default:
+			open++
+		}
+		name := markup[1:]
+		if i := strings.IndexAny(name, " \t\r\n/>"); i >= 0 {
+			name = name[:i]
+		}
+		if name[strings.LastIndexByte(name, ':')+1:] != "CustomData" {
 			continue
 		}
-		var text string
-		if err := d.DecodeElement(&text, &start); err != nil {
-			return nil, fmt.Errorf("reading CustomData: %w", err)
+		if strings.HasSuffix(markup, "/>") {
+			return nil, nil
+		}
+		text, end, ok := strings.Cut(rest, "<")
+		if !ok || !strings.HasPrefix(end, "/") {
+			return nil, errors.New("reading XML: CustomData does not end")
 		}
 		data, err := base64.StdEncoding.DecodeString(strings.Join(strings.Fields(text), ""))
 		if err != nil {
@@ -136,6 +154,34 @@ func customDataOf(ovf []byte) ([]byte, error) {
 		}
 		return data, nil
 	}
+}
+
+// cutMarkup cuts a tag, comment, instruction or section off the text that begins
+// with it.
+func cutMarkup(text string) (markup, rest string, err error) {
+	for begin, end := range map[string]string{"<!--": "-->", "<![CDATA[": "]]>", "<?": "?>"} {
+		if strings.HasPrefix(text, begin) {
+			if i := strings.Index(text[len(begin):], end); i >= 0 {
+				n := len(begin) + i + len(end)
+				return text[:n], text[n:], nil
+			}
+			return "", "", fmt.Errorf("reading XML: no %s after %s", end, begin)
+		}
+	}
+	var quote byte
+	for i := 0; i < len(text); i++ {
+		switch c := text[i]; {
+		case quote != 0:
+			if c == quote {
+				quote = 0
+			}
+		case c == '"' || c == '\'':
+			quote = c
+		case c == '>':
+			return text[:i+1], text[i+1:], nil
+		}
+	}
+	return "", "", errors.New("reading XML: a tag does not end")
 }
 
 // runtimeSettings is the shape of an extension's N.settings.
