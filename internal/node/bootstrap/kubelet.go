@@ -8,6 +8,7 @@ import (
 	"io"
 	"net"
 	"os"
+	"strconv"
 	"strings"
 	"sync"
 	"syscall"
@@ -121,7 +122,8 @@ func readStatus(r io.Reader) (code int, status string, err error) {
 	}
 	line = harmless([]byte(strings.TrimSpace(line)))
 	protocol, rest, _ := strings.Cut(line, " ")
-	if _, err := fmt.Sscanf(rest, "%3d", &code); err != nil || !strings.HasPrefix(protocol, "HTTP/1.") {
+	number, _, _ := strings.Cut(rest, " ")
+	if code, err = strconv.Atoi(number); err != nil || code < 100 || code > 999 || !strings.HasPrefix(protocol, "HTTP/1.") {
 		return 0, "", fmt.Errorf("not an HTTP answer: %q", line)
 	}
 	return code, rest, nil

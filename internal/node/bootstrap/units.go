@@ -27,11 +27,3 @@ type unitSource interface {
 
 // maxFailedUnits bounds what is told of failed units.
 const maxFailedUnits = 8
-
-// noUnits is the source where there is no systemd.
-type noUnits struct{}
-
-func (noUnits) look() (map[string]unitSeen, bool) { return nil, false }
-func (noUnits) failed() []unitSeen                { return nil }
-func (noUnits) retry()                            {}
-func (noUnits) close()                            {}

@@ -290,11 +290,11 @@ func atMonotonic(us uint64) time.Time {
 	if us == 0 || unix.ClockGettime(unix.CLOCK_MONOTONIC, &ts) != nil {
 		return time.Time{}
 	}
-	now := uint64(ts.Nano()) / 1000 //nolint:gosec // the time since the start is not negative
+	now := uint64(ts.Nano()) / 1000
 	if us > now {
 		return time.Time{}
 	}
-	return time.Now().Add(-time.Duration(now-us) * time.Microsecond) //nolint:gosec // less than now is
+	return time.Now().Add(-time.Duration(now-us) * time.Microsecond)
 }
 
 func (b *busUnits) failed() []unitSeen {

@@ -352,3 +352,29 @@ func TestCrashes(t *testing.T) {
 		}
 	}
 }
+
+// At a boot's beginning there may be no bus yet.
+func TestBusThatComesLater(t *testing.T) {
+	r := newRoot(t)
+	o := r.options()
+	o.Units, o.Sentinel = []string{"app.service"}, NoSentinel
+	o, err := o.complete()
+	if err != nil {
+		t.Fatal(err)
+	}
+	alone := make(chan struct{})
+	n := newNode(o, identifyNode(o), slog.New(notice{said: "units cannot be watched at present", began: alone, once: new(atomic.Bool)}))
+	come := make(chan struct{})
+	go func() {
+		defer close(come)
+		<-alone
+		newSystemd(t, r, map[string]map[string]any{"app.service": running(0)})
+		r.write(busSocket, "")
+	}()
+	v, err := n.wait(t.Context())
+	<-come
+	if err != nil || v.Outcome != wire.Succeeded {
+		t.Errorf("%+v, %v", v, err)
+	}
+	r.nothingRuns()
+}

@@ -66,7 +66,7 @@ func (w *watcher) cover(files []string) (changed bool, err error) {
 			continue
 		}
 		// An error says that the folder is gone, and the watch with it.
-		_, _ = unix.InotifyRmWatch(w.fd, uint32(old.wd)) //nolint:gosec // as the kernel gave it
+		_, _ = unix.InotifyRmWatch(w.fd, uint32(old.wd))
 		delete(w.folders, dir)
 	}
 	var problems []error
