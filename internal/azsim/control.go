@@ -16,6 +16,7 @@ import (
 //	DELETE /azsim/faults[/NAME]  switches faults off
 //	GET    /azsim/requests       the last requests; ?since=SEQ leaves out older ones
 //	GET    /azsim/operations     the operations that run
+//	POST   /azsim/status         ?instance=ID&extension=NAME: a handler's status file, reported
 func (c *call) control(path string) *reply {
 	if !c.mayControl() {
 		return errorReply(refuse(http.StatusForbidden, "Forbidden", "The simulator's own endpoints are for this computer, or for the bearer of its admin token."))
@@ -50,6 +51,16 @@ func (c *call) control(path string) *reply {
 			}
 		}
 		return ok(map[string]any{"value": list})
+	case "POST status":
+		told, err := ParseStatusFile(c.body)
+		if err != nil {
+			return errorReply(badRequest("InvalidStatus", "%v.", err))
+		}
+		told.Name = c.query("extension")
+		if err := s.Report(c.query("instance"), Report{Extensions: []ExtensionReport{told}}); err != nil {
+			return errorReply(badRequest("InvalidStatus", "%v.", err))
+		}
+		return &reply{status: http.StatusNoContent}
 	case "GET operations":
 		return ok(map[string]any{"value": s.runningOperations()})
 	}

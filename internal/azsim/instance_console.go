@@ -101,6 +101,9 @@ func (c *call) serveConsole() *reply {
 	if err != nil || !hmac.Equal([]byte(want), []byte(q.Get("sig"))) || c.now.After(until) {
 		return blobError(http.StatusForbidden, "AuthenticationFailed", "Server failed to authenticate the request. Make sure the value of Authorization header is formed correctly including the signature.")
 	}
+	if c.r.Header.Get("Authorization") != "" { // as storage does: a link and a token are one permission too many
+		return blobError(http.StatusUnauthorized, "InvalidAuthenticationInfo", "Authentication information is not given in the correct format. Check the value of Authorization header.")
+	}
 	i := strings.LastIndexByte(rest, '/')
 	if i < 0 || c.r.Method != http.MethodGet && c.r.Method != http.MethodHead {
 		return blobError(http.StatusNotFound, "BlobNotFound", "The specified blob does not exist.")

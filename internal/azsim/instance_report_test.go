@@ -2,6 +2,8 @@ package azsim
 
 import (
 	"context"
+	"net/http"
+	"net/url"
 	"reflect"
 	"strings"
 	"testing"
@@ -217,6 +219,44 @@ func TestExtensionsOfAMachine(t *testing.T) {
 const statusFile = `[{"version":1,"timestampUTC":"2026-11-21T08:00:00Z","status":{"name":"boot","operation":"Enable","configurationAppliedTime":"2026-11-21T07:59:00Z",
 	"status":"error","code":7,"formattedMessage":{"lang":"en-US","message":"no"},
 	"substatus":[{"name":"kubelet","status":"transitioning","code":"3","formattedMessage":{"lang":"en-US","message":"starts"}}]}},{"status":{"status":"success"}}]`
+
+// A status file can be reported over the network, too.
+func TestStatusFilesAreTaken(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := &Server{}
+		defer s.Close()
+		l := newLab(t, s)
+		s.Instant(true)
+		l.create("u", withExtension(pool(1), "boot"))
+		post := func(query, body string) int {
+			r, err := http.NewRequestWithContext(context.Background(), http.MethodPost, InProcess+"/azsim/status?"+query, strings.NewReader(body))
+			if err != nil {
+				t.Fatal(err)
+			}
+			resp, err := s.Transport().Do(r)
+			if err != nil {
+				t.Fatal(err)
+			}
+			if err := resp.Body.Close(); err != nil {
+				t.Error(err)
+			}
+			return resp.StatusCode
+		}
+		where := url.Values{"instance": {val(l.vm("u", "0").ID)}, "extension": {"boot"}}.Encode()
+		if n := post(where, statusFile); n != http.StatusNoContent {
+			t.Errorf("status %d", n)
+		}
+		ext := l.vm("u", "0").Properties.InstanceView.Extensions[0]
+		if val(ext.Statuses[0].Code) != "ProvisioningState/failed/7" || val(ext.Substatuses[0].Code) != "ComponentStatus/kubelet/transitioning/3" {
+			t.Errorf("%s, %s", val(ext.Statuses[0].Code), val(ext.Substatuses[0].Code))
+		}
+		for query, body := range map[string]string{where: "{}", where + "x": statusFile, "extension=boot": statusFile} {
+			if n := post(query, body); n != http.StatusBadRequest {
+				t.Errorf("%s with %.10s: status %d", query, body, n)
+			}
+		}
+	})
+}
 
 func TestParseStatusFile(t *testing.T) {
 	got, err := ParseStatusFile([]byte(statusFile))

@@ -233,10 +233,14 @@ func TestBootDiagnostics(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
+		token := ""
 		get := func(url string) (int, string) {
 			r, err := http.NewRequestWithContext(context.Background(), http.MethodGet, url, nil)
 			if err != nil {
 				t.Fatal(err)
+			}
+			if token != "" {
+				r.Header.Set("Authorization", token)
 			}
 			resp, err := l.s.Transport().Do(r)
 			if err != nil {
@@ -254,6 +258,11 @@ func TestBootDiagnostics(t *testing.T) {
 		if st, body := get(strings.Replace(val(links.SerialConsoleLogBlobURI), "sig=", "sig=x", 1)); st != 403 {
 			t.Errorf("with a wrong signature: %d %q", st, body)
 		}
+		token = "Bearer x"
+		if st, body := get(val(links.SerialConsoleLogBlobURI)); st != 401 {
+			t.Errorf("with a token: %d %q", st, body)
+		}
+		token = ""
 		time.Sleep(3 * time.Hour)
 		if st, _ := get(val(links.SerialConsoleLogBlobURI)); st != 403 {
 			t.Errorf("an old link: %d", st)

@@ -212,6 +212,30 @@ func TestBootsContractTLS(t *testing.T) {
 	})
 }
 
+// A node of a Flexible pool is refused in words that say why, and its pool is in
+// nobody's way.
+func TestFlexiblePoolsAreLeftAlone(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s, asked := newBootServer()
+		defer s.Close()
+		f := inProcess(s).bootFixture(t, s, asked, 2)
+		list, err := f.Boots.Boots(t.Context(), f.Flexible)
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, b := range list {
+			_, err := fleet.ParseProviderID("azure://" + string(b.Instance))
+			if !fleet.Is(err, fleet.KindInvalid) || !strings.Contains(err.Error(), "of a Flexible scale set, not an instance of a Uniform scale set") {
+				t.Errorf("%v", err)
+			}
+		}
+		c := inProcess(s).cloud(t, s, azsim.DefaultClientID)
+		if uses, err := c.Uses(t.Context(), f.Flexible.ID.In("galleries", "g").Child("images", "i")); err != nil || len(uses) > 0 {
+			t.Errorf("%v, %v", uses, err)
+		}
+	})
+}
+
 // view is an answer of Azure's, cut down from its documentation of instance
 // views, with what has been seen to be missing or odd.
 const view = `{"value":[null,{"id":"` + string(instance) + `","name":"p_3","zones":["2"],"properties":{"vmId":"5e8f","provisioningState":"Failed",
