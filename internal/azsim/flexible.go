@@ -62,15 +62,8 @@ func memberID(set *entry, name string) resourceID {
 // memberNIC is the id of a member's network interface, which is a resource of its
 // own; azsim keeps none.
 func memberNIC(e *entry, config string) string {
-	_, digits, _ := cutLast(e.id.name(), "_")
-	return e.id.root() + "/providers/Microsoft.Network/networkInterfaces/" + config + "-" + digits
-}
-
-func cutLast(s, sep string) (before, after string, found bool) {
-	if i := strings.LastIndex(s, sep); i >= 0 {
-		return s[:i], s[i+len(sep):], true
-	}
-	return s, "", false
+	name := e.id.name()
+	return e.id.root() + "/providers/Microsoft.Network/networkInterfaces/" + config + "-" + name[strings.LastIndexByte(name, '_')+1:]
 }
 
 // instanceNamed finds an instance by its instance id, which in a Flexible set is

@@ -12,6 +12,7 @@ import (
 	"strings"
 	"sync/atomic"
 	"testing"
+	"time"
 
 	"github.com/Azure/azure-sdk-for-go/sdk/azcore/cloud"
 	"github.com/Azure/azure-sdk-for-go/sdk/azcore/policy"
@@ -28,6 +29,7 @@ type blobStore struct {
 	storage *httptest.Server
 	serve   http.HandlerFunc // of storage
 	link    string           // "" leads to storage
+	limit   time.Duration    // of one request; 0 is the usual one
 	asked   atomic.Int64     // storage
 }
 
@@ -73,7 +75,7 @@ func (b *blobStore) cloud(transport policy.Transporter) azure.Boots {
 			ActiveDirectoryAuthorityHost: base + "/",
 			Services:                     map[cloud.ServiceName]cloud.ServiceConfiguration{cloud.ResourceManager: {Endpoint: b.web.URL, Audience: base}},
 		},
-		Credential: static{}, Transport: transport, MaxBody: 8 << 20,
+		Credential: static{}, Transport: transport, MaxBody: 8 << 20, RequestTimeout: b.limit,
 	})
 	if err != nil {
 		b.t.Fatal(err)
@@ -226,6 +228,14 @@ func TestSerialLogErrors(t *testing.T) {
 	})
 	_, err = b.cloud(nil).SerialLog(ctx, instance)
 	wantLogError(t, err, fleet.KindUnknown)
+}
+
+// A storage service that hangs is given up as one that may come back.
+func TestSerialLogHasATimeLimit(t *testing.T) {
+	b := newBlobStore(t, func(_ http.ResponseWriter, r *http.Request) { <-r.Context().Done() })
+	b.limit = 50 * time.Millisecond
+	_, err := b.cloud(nil).SerialLog(t.Context(), instance)
+	wantLogError(t, err, fleet.KindTransient)
 }
 
 // A log that is not kept is told from a conflict.
