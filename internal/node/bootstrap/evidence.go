@@ -16,9 +16,12 @@ import (
 
 // Bounds of what is gathered.
 const (
-	journalRows    = "400"
-	journalTimeout = 3 * time.Second
-	maxJournals    = 8
+	journalRows = "400"
+	maxJournals = 8
+	// A failed boot is told of within a second, with what of the journals came by
+	// then. Where the kubelet failed after it they hold the cause.
+	journalTimeBefore = 700 * time.Millisecond
+	journalTimeAfter  = 2 * time.Second
 )
 
 // logFiles are those whose ends tell what happened, on Linux and on Windows;
@@ -54,7 +57,7 @@ func gatherLogs(o Options) []verdict.Log {
 // journals are the ends of the journals of kubelet and containerd, of units that
 // failed, and of the kernel, read at once and bounded in time. Without
 // journalctl there are none.
-func journals(ctx context.Context, program string, units []verdict.Unit) []verdict.Log {
+func journals(ctx context.Context, program string, within time.Duration, units []verdict.Unit) []verdict.Log {
 	if program == "" {
 		return nil
 	}
@@ -67,19 +70,27 @@ func journals(ctx context.Context, program string, units []verdict.Unit) []verdi
 	logs := make([]verdict.Log, len(names)+1)
 	var reading sync.WaitGroup
 	for i, name := range names {
-		reading.Go(func() { logs[i] = journal(ctx, program, "journal "+name, "--unit="+name) })
+		reading.Go(func() { logs[i] = journal(ctx, program, within, "journal "+name, "--unit="+name) })
 	}
-	reading.Go(func() { logs[len(names)] = journal(ctx, program, "journal kernel", "--dmesg") })
+	reading.Go(func() { logs[len(names)] = journal(ctx, program, within, "journal kernel", "--dmesg") })
 	reading.Wait()
 	return slices.DeleteFunc(logs, func(l verdict.Log) bool { return len(l.Lines) == 0 })
 }
 
-func journal(ctx context.Context, program, source, which string) verdict.Log {
-	ctx, cancel := context.WithTimeout(ctx, journalTimeout)
+// journalTime is how long journals may take.
+func journalTime(st state) time.Duration {
+	if st.finished.IsZero() {
+		return journalTimeBefore
+	}
+	return journalTimeAfter
+}
+
+func journal(ctx context.Context, program string, within time.Duration, source, which string) verdict.Log {
+	ctx, cancel := context.WithTimeout(ctx, within)
 	defer cancel()
 	cmd := exec.CommandContext(ctx, program, "--boot", "--no-pager", "--quiet", "--output=short-monotonic", "--lines="+journalRows, which)
 	cmd.Env = []string{"LC_ALL=C.UTF-8", "SYSTEMD_COLORS=0"}
-	cmd.WaitDelay = journalTimeout / 4
+	cmd.WaitDelay = within / 4
 	end := &lastBytes{most: maxTail}
 	cmd.Stdout = end
 	// What came counts, also where it ended badly.

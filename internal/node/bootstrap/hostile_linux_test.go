@@ -254,3 +254,24 @@ func TestConsoleThatTakesNothing(t *testing.T) {
 		t.Errorf("a full console: %v, want to give up", err)
 	}
 }
+
+// A folder that is made anew at once may get the old one's inode number; its
+// watch is another all the same.
+func TestFolderIsReplacedAgainAndAgain(t *testing.T) {
+	for range 30 {
+		r := newRoot(t)
+		r.folder("/run/cluster-api")
+		v := r.whileWaiting(r.options(), func() {
+			for range 5 {
+				if err := os.Remove(r.path("/run/cluster-api")); err != nil {
+					t.Error(err)
+				}
+				r.folder("/run/cluster-api")
+			}
+			r.write(sentinelPath, "")
+		})
+		if v.Outcome != wire.Succeeded || v.At.IsZero() {
+			t.Fatalf("%+v", v)
+		}
+	}
+}

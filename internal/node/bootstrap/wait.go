@@ -26,7 +26,7 @@ const provisionFile = "/var/log/azure/aks/provision.json"
 //
 // What cannot be told in one of the ways is logged, and the verdict returned all
 // the same. An error says that there is no verdict: wrong options (the same as
-// Validate's), no notifications from the kernel, or that ctx ended.
+// Validate's), or that ctx ended.
 func Wait(ctx context.Context, o Options, log *slog.Logger) (wire.Verdict, error) {
 	o, err := o.complete()
 	if err != nil {
@@ -65,9 +65,12 @@ type node struct {
 	log     *slog.Logger
 	pokes   chan struct{}
 
-	files      []string
-	cloudInit  cloudInitFiles
-	watcher    *watcher
+	files     []string
+	cloudInit cloudInitFiles
+	watcher   *watcher // nil where there are no notifications
+	// blind says that not all is told of: then it is looked for every second.
+	blind      bool
+	newWatcher func(poke func()) (*watcher, error)
 	units      unitSource
 	kubelet    *kubeletCheck
 	busThere   bool
@@ -82,6 +85,7 @@ func newNode(o Options, me whoAmI, log *slog.Logger) *node {
 	n.files, n.cloudInit = watchedFiles(o), newCloudInitFiles(o)
 	n.kubelet = &kubeletCheck{address: kubeletAddress, poke: n.poke}
 	n.journalctl = journalProgram(o)
+	n.newWatcher = newWatcher
 	return n
 }
 
@@ -98,11 +102,13 @@ func (n *node) wait(ctx context.Context) (wire.Verdict, error) {
 	ctx, stop := context.WithCancel(ctx)
 	defer stop()
 	began := time.Now()
-	var err error
-	if n.watcher, err = newWatcher(n.poke); err != nil {
-		return wire.Verdict{}, err
+	if w, err := n.newWatcher(n.poke); err != nil {
+		n.log.Warn("looking every second instead of being told", "error", err)
+		n.blind = true
+	} else {
+		n.watcher = w
+		defer w.close()
 	}
-	defer n.watcher.close()
 	n.busThere = exists(n.o.under(busSocket))
 	n.units = watchUnits(n.o, watchedUnits(n.o.Units), n.poke, n.log)
 	defer n.units.close()
@@ -140,6 +146,9 @@ func (n *node) loop(ctx context.Context, r rules) (st state, s seen, d decision,
 		if !d.next.IsZero() && d.next.Before(next) {
 			next = d.next
 		}
+		if blind := now.Add(blindEvery); n.blind && blind.Before(next) {
+			next = blind
+		}
 		timer.Reset(next.Sub(now))
 		if looks == 0 {
 			n.log.Info("waiting", "until", r.deadline.UTC())
@@ -156,10 +165,16 @@ func (n *node) loop(ctx context.Context, r rules) (st state, s seen, d decision,
 // cover has every folder watched that is to be, the ones too that came to be
 // meanwhile; what happened before is found by looking afterwards.
 func (n *node) cover() {
+	if n.watcher == nil {
+		return
+	}
 	for range maxDepth {
 		changed, err := n.watcher.cover(n.files)
 		if err != nil {
-			n.log.Warn("cannot watch everything; what is missed is found at the next event, or at the deadline", "error", err)
+			if !n.blind {
+				n.log.Warn("looking every second, since not all can be watched", "error", err)
+			}
+			n.blind = true
 			return
 		}
 		if !changed {
@@ -168,6 +183,10 @@ func (n *node) cover() {
 	}
 	n.poke() // folders come and go: look again soon
 }
+
+// blindEvery is how often it is looked where the kernel tells of nothing, as where
+// its watches are used up.
+const blindEvery = time.Second
 
 // maxDepth bounds how often watches follow folders that are being made.
 const maxDepth = 16
@@ -262,7 +281,7 @@ func (n *node) judge(ctx context.Context, st state, s seen, d decision) wire.Ver
 			}
 		}
 		f.Logs = append(f.Logs, gatherLogs(n.o)...)
-		f.Logs = append(f.Logs, journals(ctx, n.journalctl, f.Units)...)
+		f.Logs = append(f.Logs, journals(ctx, n.journalctl, journalTime(st), f.Units)...)
 		f.Kubelet.Registered = f.Kubelet.Registered || registered(f.Logs)
 		j = verdict.Judge(f)
 	}

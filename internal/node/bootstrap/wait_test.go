@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"context"
 	"encoding/json"
+	"errors"
 	"log/slog"
 	"net"
 	"net/http"
@@ -84,7 +85,7 @@ func (r root) cloudInit(name, fixture string) {
 
 func (r root) options() Options {
 	o := Defaults()
-	o.Root, o.Kubelet, o.Console, o.Deadline = r.dir, KubeletNo, "", time.Minute
+	o.Root, o.Kubelet, o.Console, o.Deadline = r.dir, KubeletNo, "", time.Hour // what is missed hangs, and is seen
 	return o
 }
 
@@ -398,6 +399,25 @@ func TestKubeletHealth(t *testing.T) {
 		t.Errorf("nobody listens: %+v", v)
 	}
 	r.nothingRuns()
+}
+
+// Where the kernel's watches are used up there is a verdict all the same.
+func TestNoNotifications(t *testing.T) {
+	r := newRoot(t)
+	o, err := r.options().complete()
+	if err != nil {
+		t.Fatal(err)
+	}
+	waiting := make(chan struct{})
+	n := newNode(o, identifyNode(o), slog.New(notice{said: "waiting", began: waiting, once: new(atomic.Bool)}))
+	n.newWatcher = func(func()) (*watcher, error) { return nil, errors.New("too many") }
+	go func() {
+		<-waiting
+		r.write(sentinelPath, "")
+	}()
+	if v, err := n.wait(t.Context()); err != nil || v.Outcome != wire.Succeeded {
+		t.Errorf("%+v, %v", v, err)
+	}
 }
 
 func TestStops(t *testing.T) {

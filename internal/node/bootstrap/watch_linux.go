@@ -1,10 +1,11 @@
 package bootstrap
 
 import (
+	"encoding/binary"
 	"errors"
 	"fmt"
 	"os"
-	"unsafe"
+	"sync"
 
 	"golang.org/x/sys/unix"
 )
@@ -23,11 +24,17 @@ type watcher struct {
 	fd      int
 	folders map[string]watch
 	done    chan struct{}
+
+	mu sync.Mutex
+	// ended are watches that the kernel has ended, or that lead elsewhere now. A
+	// folder's inode does not tell: a new folder may get the old one's number.
+	ended map[int32]bool
+	lost  bool // events were lost: any watch may have ended
 }
 
 // watch is one on a folder; the inode tells whether another has its name now.
 type watch struct {
-	wd   int
+	wd   int32
 	near bool
 	info os.FileInfo
 }
@@ -37,32 +44,63 @@ func newWatcher(poke func()) (*watcher, error) {
 	if err != nil {
 		return nil, fmt.Errorf("asking the kernel for file notifications: %w", err)
 	}
-	w := &watcher{file: os.NewFile(uintptr(fd), "inotify"), fd: fd, folders: map[string]watch{}, done: make(chan struct{})}
+	w := &watcher{file: os.NewFile(uintptr(fd), "inotify"), fd: fd, folders: map[string]watch{}, done: make(chan struct{}), ended: map[int32]bool{}}
 	go func() {
 		defer close(w.done)
-		var buf [8 * (unsafe.Sizeof(unix.InotifyEvent{}) + unix.NAME_MAX + 1)]byte
+		var buf [8 * (unix.SizeofInotifyEvent + unix.NAME_MAX + 1)]byte
 		for {
-			if _, err := w.file.Read(buf[:]); err != nil {
+			n, err := w.file.Read(buf[:])
+			if err != nil {
 				if errors.Is(err, unix.EINTR) {
 					continue
 				}
 				return // closed
 			}
+			w.note(buf[:n])
 			poke() // whatever it was, a queue that overflowed too: look at everything
 		}
 	}()
 	return w, nil
 }
 
+// note keeps what events say of the watches themselves.
+func (w *watcher) note(events []byte) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	for len(events) >= unix.SizeofInotifyEvent {
+		// Source: inotify(7), struct inotify_event.
+		wd := int32(binary.NativeEndian.Uint32(events))
+		mask, name := binary.NativeEndian.Uint32(events[4:]), int(binary.NativeEndian.Uint32(events[12:]))
+		if mask&(unix.IN_IGNORED|unix.IN_DELETE_SELF|unix.IN_MOVE_SELF|unix.IN_UNMOUNT) != 0 {
+			w.ended[wd] = true
+		}
+		if mask&unix.IN_Q_OVERFLOW != 0 {
+			w.lost = true
+		}
+		events = events[min(unix.SizeofInotifyEvent+name, len(events)):]
+	}
+}
+
+// take gives what note kept, and forgets it.
+func (w *watcher) take() (ended map[int32]bool, lost bool) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	ended, lost = w.ended, w.lost
+	w.ended, w.lost = map[int32]bool{}, false
+	return ended, lost
+}
+
 // cover watches what has to be watched for the files now, and says whether that
 // is other than before: then it has to be looked again, since the watch may be
 // later than what it is for.
 func (w *watcher) cover(files []string) (changed bool, err error) {
+	// Before it is looked which folders there are: what ends later is told again.
+	ended, lost := w.take()
 	want := folders(files)
 	for dir, old := range w.folders {
 		info, err := os.Stat(dir)
 		near, wanted := want[dir]
-		if wanted && near == old.near && err == nil && os.SameFile(info, old.info) {
+		if wanted && near == old.near && !ended[old.wd] && !lost && err == nil && os.SameFile(info, old.info) {
 			continue
 		}
 		// An error says that the folder is gone, and the watch with it.
@@ -92,7 +130,7 @@ func (w *watcher) cover(files []string) (changed bool, err error) {
 			problems = append(problems, fmt.Errorf("watching %s: %w", dir, err))
 			continue
 		}
-		w.folders[dir] = watch{wd, near, info}
+		w.folders[dir] = watch{int32(wd), near, info}
 		changed = true
 	}
 	return changed, errors.Join(problems...)
