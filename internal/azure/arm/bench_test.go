@@ -3,7 +3,9 @@ package arm_test
 import (
 	"context"
 	"fmt"
+	"math"
 	"runtime"
+	"strings"
 	"testing"
 
 	"github.com/Azure/azure-sdk-for-go/sdk/resourcemanager/compute/armcompute/v8"
@@ -114,4 +116,41 @@ func poolOf(b *testing.B, s *azsim.Server, n int64) fleet.ResourceID {
 		}
 	}
 	return "/subscriptions/" + azsim.DefaultSubscription + "/resourceGroups/" + azsim.DefaultResourceGroup + "/providers/Microsoft.Compute/virtualMachineScaleSets/pool1"
+}
+
+// A look at all boots of a large pool, with azsim's part in it; and of one page
+// of 50 instances without.
+func BenchmarkBoots(b *testing.B) {
+	s := &azsim.Server{PageSize: 50}
+	b.Cleanup(s.Close)
+	s.Instant(true)
+	c, err := arm.New(arm.Options{Cloud: azsim.Cloud(azsim.InProcess), Credential: s.Credential(""), Transport: s.Transport(), Version: "test"})
+	if err != nil {
+		b.Fatal(err)
+	}
+	p := fleet.Pool{ID: poolOf(b, s, 1000), Orchestration: fleet.Uniform}
+	b.Run("instances=1000", func(b *testing.B) {
+		b.ReportAllocs()
+		for b.Loop() {
+			list, err := c.Boots(context.Background(), p)
+			if err != nil || len(list) != 1000 {
+				b.Fatal(len(list), err)
+			}
+		}
+	})
+	b.Run("page", func(b *testing.B) {
+		one := strings.TrimSuffix(strings.TrimPrefix(view, `{"value":[null,`), `]}`)
+		page := &parrot{status: 200, body: `{"value":[` + strings.Repeat(one+",", 49) + one + `]}`, most: math.MaxInt}
+		c, err := arm.New(arm.Options{Cloud: azsim.Cloud(azsim.InProcess), Credential: s.Credential(""), Transport: page, Version: "test"})
+		if err != nil {
+			b.Fatal(err)
+		}
+		b.ReportAllocs()
+		for b.Loop() {
+			page.sent = page.sent[:0]
+			if list, err := c.Boots(context.Background(), p); err != nil || len(list) != 50 {
+				b.Fatal(len(list), err)
+			}
+		}
+	})
 }
