@@ -40,7 +40,7 @@ const (
 // An ExtensionReport is the content of a handler's status file in the file's own
 // words (WALinuxAgent, exthandlers.py).
 type ExtensionReport struct {
-	Name      string // of the extension on the instance
+	Name      string // of the extension on the instance, or of its handler: "Publisher.Type"
 	Operation string
 	Status    string
 	Code      int
@@ -84,11 +84,12 @@ func (s *Server) report(e *entry, r Report) error {
 	if x.gone || x.power != powerRunning {
 		return errors.New("it does not run")
 	}
-	for _, ext := range r.Extensions {
-		if x.findExtension(ext.Name) == nil {
-			return fmt.Errorf("it has no extension %q", ext.Name)
+	exts := make([]*armcompute.VirtualMachineExtension, len(r.Extensions))
+	for i, told := range r.Extensions {
+		if exts[i] = x.handledBy(told.Name); exts[i] == nil {
+			return fmt.Errorf("it has no extension or handler %q", told.Name)
 		}
-		if err := ext.check(); err != nil {
+		if err := told.check(); err != nil {
 			return err
 		}
 	}
@@ -100,17 +101,16 @@ func (s *Server) report(e *entry, r Report) error {
 		}
 		x.agent = &a
 	}
-	for _, told := range r.Extensions {
+	for i, told := range r.Extensions {
 		if told.Time.IsZero() {
 			told.Time = now
 		}
 		told.Substatus = slices.Clone(told.Substatus)
-		ext := x.findExtension(told.Name)
 		if x.reports == nil {
 			x.reports = map[string]ExtensionReport{}
 		}
-		x.reports[strings.ToLower(told.Name)] = told
-		ext.Properties.InstanceView = told.view(ext)
+		x.reports[strings.ToLower(val(exts[i].Name))] = told
+		exts[i].Properties.InstanceView = told.view(exts[i])
 	}
 	if x.told != nil { // somebody waits for it
 		close(x.told)
@@ -164,6 +164,19 @@ func (r ExtensionReport) view(ext *armcompute.VirtualMachineExtension) *armcompu
 		v.Substatuses = append(v.Substatuses, one("ComponentStatus/"+sub.Name, sub.Status, sub.Code, sub.Message))
 	}
 	return v
+}
+
+// handledBy finds an extension by its name, else by its handler's.
+func (x *instance) handledBy(name string) *armcompute.VirtualMachineExtension {
+	if ext := x.findExtension(name); ext != nil {
+		return ext
+	}
+	for _, ext := range x.extensions {
+		if equalFold(handlerName(ext), name) {
+			return ext
+		}
+	}
+	return nil
 }
 
 func handlerName(ext *armcompute.VirtualMachineExtension) string {

@@ -242,7 +242,7 @@ func TestStatusFilesAreTaken(t *testing.T) {
 			}
 			return resp.StatusCode
 		}
-		where := url.Values{"instance": {val(l.vm("u", "0").ID)}, "extension": {"boot"}}.Encode()
+		where := url.Values{"instance": {val(l.vm("u", "0").ID)}, "extension": {"Ortet.NodeBootstrap"}}.Encode()
 		if n := post(where, statusFile); n != http.StatusNoContent {
 			t.Errorf("status %d", n)
 		}

@@ -30,12 +30,12 @@ func (c *Cloud) SerialLog(ctx context.Context, instance fleet.ResourceID) ([]byt
 		return nil, failed(ctx, op, instance, noConsole(failed(ctx, op, instance, err)))
 	}
 	if link == "" {
-		return nil, failed(ctx, op, instance, &fleet.Error{Kind: fleet.KindNotFound, Err: errors.New("Azure names no serial log")})
+		return nil, failed(ctx, op, instance, &fleet.Error{Kind: fleet.KindNotFound, Err: errors.New("no serial log is named by Azure")})
 	}
 	u, err := url.Parse(link)
 	if err != nil || u.Scheme != "https" || u.Host == "" || u.User != nil {
 		// The link is a secret: it is not told.
-		return nil, failed(ctx, op, instance, &fleet.Error{Kind: fleet.KindInvalid, Err: errors.New("Azure's link to the serial log is no https URL")})
+		return nil, failed(ctx, op, instance, &fleet.Error{Kind: fleet.KindInvalid, Err: errors.New("what Azure gave as link to the serial log is no https URL")})
 	}
 	within, cancel := context.WithTimeout(ctx, c.timeout)
 	defer cancel()
@@ -77,24 +77,27 @@ func noConsole(err error) error {
 
 // tail reads the last bytes of a blob, at most that many.
 func (c *Cloud) tail(ctx context.Context, u *url.URL, most int64) ([]byte, error) {
-	resp, err := c.blob(ctx, u, 0)
+	whole, err := c.blob(ctx, u, 0)
 	if err != nil {
 		return nil, err
 	}
-	if size := resp.ContentLength; size > most {
-		closeBody(resp)
-		if resp, err = c.blob(ctx, u, size-most); err != nil {
-			return nil, err
-		}
+	defer func() { _ = whole.Body.Close() }() // what was wanted of it has been read
+	size := whole.ContentLength
+	if size <= most { // or unknown
+		return c.readTail(whole.Body, most)
 	}
-	defer closeBody(resp)
-	return readTail(&boundedBody{ReadCloser: resp.Body, left: c.maxBody, max: c.maxBody}, most)
+	part, err := c.blob(ctx, u, size-most)
+	if err != nil {
+		return nil, err
+	}
+	defer func() { _ = part.Body.Close() }() // the same
+	return c.readTail(part.Body, most)
 }
 
-func closeBody(r *http.Response) { _ = r.Body.Close() } // what was wanted of it has been read
-
-// readTail reads to the end and keeps the last bytes, at most that many.
-func readTail(r io.Reader, most int64) ([]byte, error) {
+// readTail reads to the end, if that comes, and keeps the last bytes, at most that
+// many.
+func (c *Cloud) readTail(body io.ReadCloser, most int64) ([]byte, error) {
+	r := &boundedBody{ReadCloser: body, left: c.maxBody, max: c.maxBody}
 	kept := make([]byte, 0, 64<<10)
 	buf := make([]byte, 32<<10)
 	for {
@@ -118,7 +121,7 @@ func (c *Cloud) blob(ctx context.Context, u *url.URL, from int64) (*http.Respons
 	// Nothing of the pipeline to Resource Manager is used: it would add our token.
 	r, err := http.NewRequestWithContext(ctx, http.MethodGet, u.String(), nil)
 	if err != nil {
-		return nil, errors.New("Azure's link to the serial log cannot be asked")
+		return nil, errors.New("what Azure gave as link to the serial log cannot be asked")
 	}
 	r.Header.Set("User-Agent", c.agent)
 	if from > 0 {
@@ -136,7 +139,7 @@ func (c *Cloud) blob(ctx context.Context, u *url.URL, from int64) (*http.Respons
 	if answered && (resp.StatusCode == http.StatusOK || resp.StatusCode == http.StatusPartialContent) {
 		return resp, nil
 	}
-	defer closeBody(resp)
+	defer func() { _ = resp.Body.Close() }() // only its status counts
 	e := &fleet.Error{Err: &refusal{status: resp.StatusCode, code: short(resp.Header.Get("X-Ms-Error-Code")), message: "asked " + u.Host + " for the serial log"}}
 	e.RetryAfter, _ = retryAfter(resp.Header)
 	switch s := resp.StatusCode; {
