@@ -115,7 +115,7 @@ var aksCodes = [...]AKSCode{
 	{160, "ERR_HTTP_PROXY_CA_CONVERT", "CertificateInstallFailed"},
 	{161, "ERR_UPDATE_CA_CERTS", "CertificateInstallFailed"},
 	{169, "ERR_SECURE_TLS_BOOTSTRAP_CLIENT_DOWNLOAD_ERROR", "SecureTLSBootstrapFailed"},
-	{170, "ERR_DISBALE_IPTABLES", "FirewallSetupFailed"},
+	{170, "ERR_DISBALE_IPTABLES", "FirewallSetupFailed"}, //nolint:misspell // AKS spells it so
 	{172, "ERR_DISABLE_SSH", "SSHSetupFailed"},
 	{173, "ERR_PRIMARY_NIC_IP_NOT_FOUND", "NICSetupFailed"},
 	{174, "ERR_INSERT_IMDS_RESTRICTION_RULE_INTO_MANGLE_TABLE", "FirewallSetupFailed"},

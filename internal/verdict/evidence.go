@@ -161,10 +161,10 @@ func (q *quoter) text(source string, lines []string) {
 func cost(s string) int {
 	n := 4
 	for _, r := range s {
-		switch {
-		case r == '<' || r == '>' || r == '&':
+		switch r {
+		case '<', '>', '&':
 			n += 6
-		case r == '"' || r == '\\':
+		case '"', '\\':
 			n += 2
 		default:
 			n += utf8.RuneLen(r)

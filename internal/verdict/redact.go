@@ -41,8 +41,7 @@ func Redact(lines []string) []string {
 			out[i] = hidden
 			continue
 		}
-		open := false
-		l, open = hideKeys(l)
+		l, open := hideKeys(l)
 		if open {
 			inKey = maxKeyLines
 		}

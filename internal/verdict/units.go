@@ -60,7 +60,8 @@ func (u Unit) words() string {
 
 // unitFinding is what a unit gives, ok where it gives anything.
 func unitFinding(f Facts, u Unit, came bool) (found finding, ok bool) {
-	reason, r := "", rankNone
+	var reason string
+	r := rankNone
 	switch {
 	case u.Missing && u.isKubelet() && (u.Asked || f.Kubelet.Wanted):
 		reason = "KubeletMissing"
