@@ -38,6 +38,13 @@ type Boot struct {
 	ConsoleStorage string `json:"consoleStorage,omitempty"`
 }
 
+// Became reports whether a Node is this instance, by the Node's spec.providerID,
+// in any letter case. Node names are reused, provider ids of Uniform pools too:
+// of machines with the same id, the vmId tells which.
+func (b Boot) Became(providerID string) bool {
+	return b.Instance != "" && strings.EqualFold(providerID, "azure://"+string(b.Instance))
+}
+
 // An Agent is the Azure agent on an instance, as the platform last heard of it.
 // It is zero where the platform says nothing: before the start, and of a machine
 // that does not run.

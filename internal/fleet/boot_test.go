@@ -27,6 +27,25 @@ func TestParseStatusCode(t *testing.T) {
 	}
 }
 
+func TestBootBecameNode(t *testing.T) {
+	const group = "/subscriptions/s/resourceGroups/G/providers/Microsoft.Compute/"
+	for _, tc := range []struct {
+		instance   ResourceID
+		providerID string
+		want       bool
+	}{
+		{group + "virtualMachineScaleSets/p/virtualMachines/3", "azure:///subscriptions/s/resourceGroups/g/providers/Microsoft.Compute/virtualMachineScaleSets/p/virtualMachines/3", true},
+		{group + "virtualMachines/p_1c0ffee0", "azure:///subscriptions/s/resourceGroups/g/providers/Microsoft.Compute/virtualMachines/p_1c0ffee0", true},
+		{group + "virtualMachines/p_1c0ffee0", "azure:///subscriptions/s/resourceGroups/g/providers/Microsoft.Compute/virtualMachines/p_1c0ffee1", false},
+		{group + "virtualMachines/p_1c0ffee0", "", false},
+		{"", "azure://", false},
+	} {
+		if got := (Boot{Instance: tc.instance}).Became(tc.providerID); got != tc.want {
+			t.Errorf("%s, %s: %v", tc.instance, tc.providerID, got)
+		}
+	}
+}
+
 func FuzzParseStatusCode(f *testing.F) {
 	f.Add("ComponentStatus/kubelet/failed/7")
 	f.Add("ProvisioningState/failed/x/y")
