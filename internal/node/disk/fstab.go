@@ -2,7 +2,7 @@ package disk
 
 import (
 	"path"
-	"slices"
+	"sort"
 	"strings"
 )
 
@@ -28,7 +28,7 @@ func parseFstab(data []byte) []entry {
 		}
 		found = append(found, entry{spec: unescape(f[0]), dir: dir, kind: f[2]})
 	}
-	slices.SortStableFunc(found, func(a, b entry) int { return strings.Count(a.dir, "/") - strings.Count(b.dir, "/") })
+	sort.Stable(byDepth(found))
 	return found
 }
 
@@ -62,4 +62,13 @@ func holdsState(dir string) bool {
 		return true
 	}
 	return false
+}
+
+// byDepth orders mounts so that what holds others comes first.
+type byDepth []entry
+
+func (e byDepth) Len() int      { return len(e) }
+func (e byDepth) Swap(i, j int) { e[i], e[j] = e[j], e[i] }
+func (e byDepth) Less(i, j int) bool {
+	return strings.Count(e[i].dir, "/") < strings.Count(e[j].dir, "/")
 }
