@@ -1,0 +1,116 @@
+package extension
+
+import (
+	"bytes"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"path/filepath"
+	"time"
+
+	"github.com/ortet/ortet/internal/node/bootstrap"
+)
+
+// maxDeadline is more than any of Azure's: an operation on a scale set with
+// extensions ends after at most 2 hours (extensionsTimeBudget).
+const maxDeadline = 24 * time.Hour
+
+// Settings are what the operator configured.
+type Settings struct {
+	Deadline time.Duration
+	Units    []string
+	Sentinel string
+	Kubelet  bootstrap.Kubelet
+	// Protected says that there are protected settings, which we have no use for
+	// and do not decrypt.
+	Protected bool
+}
+
+// parseSettings reads N.settings. Of the public settings each field has to be
+// known: a misspelt one would be waited for in vain. An empty file is how the
+// agent says that there are none. Source: WALinuxAgent, update_settings.
+func parseSettings(text []byte) (Settings, error) {
+	s := Settings{Deadline: bootstrap.Defaults().Deadline}
+	text = bytes.TrimSpace(withoutMark(text))
+	if len(text) == 0 {
+		return s, nil
+	}
+	var file struct {
+		Runtime []struct {
+			Handler struct {
+				Public    json.RawMessage `json:"publicSettings"`
+				Protected json.RawMessage `json:"protectedSettings"`
+			} `json:"handlerSettings"`
+		} `json:"runtimeSettings"`
+	}
+	if err := json.Unmarshal(text, &file); err != nil {
+		return s, fmt.Errorf("reading JSON: %w", err)
+	}
+	if len(file.Runtime) == 0 {
+		return s, errors.New("it has no runtimeSettings")
+	}
+	h := file.Runtime[0].Handler
+	switch string(h.Protected) {
+	case "", "null", `""`, "{}":
+	default:
+		s.Protected = true
+	}
+	if len(h.Public) == 0 || string(h.Public) == "null" {
+		return s, nil
+	}
+	var public struct {
+		Deadline *string  `json:"deadline"`
+		Units    []string `json:"units"`
+		Sentinel string   `json:"sentinel"`
+		Kubelet  string   `json:"kubelet"`
+	}
+	d := json.NewDecoder(bytes.NewReader(h.Public))
+	d.DisallowUnknownFields()
+	if err := d.Decode(&public); err != nil {
+		return s, fmt.Errorf("the public settings: %w; known are deadline, units, sentinel and kubelet", err)
+	}
+	if public.Deadline != nil {
+		var err error
+		if s.Deadline, err = time.ParseDuration(*public.Deadline); err != nil || s.Deadline <= 0 || s.Deadline > maxDeadline {
+			return s, fmt.Errorf(`the public settings: deadline %.100q: want a time such as "20m", more than 0 and at most %s`, *public.Deadline, maxDeadline)
+		}
+	}
+	s.Units, s.Sentinel, s.Kubelet = public.Units, public.Sentinel, bootstrap.Kubelet(public.Kubelet)
+	if err := s.options("", 0).Validate(); err != nil {
+		return s, fmt.Errorf("the public settings: %w", err)
+	}
+	return s, nil
+}
+
+// options are what is waited for; root is the node's, "" for this system's. Of the
+// deadline, spent has gone.
+func (s Settings) options(root string, spent time.Duration) bootstrap.Options {
+	o := bootstrap.Defaults()
+	o.Root, o.Units, o.Sentinel = root, s.Units, s.Sentinel
+	if root != "" {
+		o.Console = "" // not the host's
+	}
+	if s.Kubelet != "" {
+		o.Kubelet = s.Kubelet
+	}
+	// A clock that was set may say anything.
+	o.Deadline = s.Deadline
+	if spent > 0 {
+		o.Deadline = max(s.Deadline-spent, time.Second)
+	}
+	return o
+}
+
+// readSettings reads the settings of one number.
+func (h *Handler) readSettings(c Call) (Settings, error) {
+	path := filepath.Join(h.env.Config, c.file("settings"))
+	text, err := readBounded(path)
+	if err != nil {
+		return Settings{}, fmt.Errorf("reading the settings: %w", err)
+	}
+	s, err := parseSettings(text)
+	if err != nil {
+		return Settings{}, fmt.Errorf("%s: %w", path, err)
+	}
+	return s, nil
+}
