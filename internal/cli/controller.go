@@ -1,0 +1,199 @@
+package cli
+
+import (
+	"context"
+	"fmt"
+	"math/rand/v2"
+	"net/http"
+	"net/url"
+	"strings"
+	"time"
+
+	"github.com/Azure/azure-sdk-for-go/sdk/azcore/cloud"
+	"github.com/Azure/azure-sdk-for-go/sdk/azcore/policy"
+	"github.com/spf13/cobra"
+
+	"github.com/ortet/ortet/internal/azure"
+	"github.com/ortet/ortet/internal/azure/arm"
+	"github.com/ortet/ortet/internal/azure/credential"
+	"github.com/ortet/ortet/internal/controller"
+	"github.com/ortet/ortet/internal/engine"
+	"github.com/ortet/ortet/internal/fleet"
+)
+
+// controllerFlags are those of ortet controller.
+type controllerFlags struct {
+	pools, groups   []string
+	interval        time.Duration
+	reads           int
+	deadline        time.Duration
+	keep            time.Duration
+	most            int
+	metrics, health string
+	elect           bool
+}
+
+func newController(o *options) *cobra.Command {
+	var f controllerFlags
+	c := &cobra.Command{
+		Use:   "controller",
+		Short: "Tell the cluster whether its nodes came up, and why not",
+		Long: `controller runs in the cluster. It looks at the instances of the scale sets that
+the cluster's nodes are in, tells whether each came up, and if not, why: in the
+condition ortet.io/BootSucceeded of Nodes and of Cluster API's machines, in
+Events, in metrics, and in ConfigMaps that outlive the machine. It changes nothing
+in Azure.`,
+		Args: cobra.NoArgs,
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			if err := f.check(); err != nil {
+				return err
+			}
+			return o.runController(cmd.Context(), f)
+		},
+	}
+	p := c.Flags()
+	p.StringArrayVar(&f.pools, "pool", nil, "ARM id of a scale set to look at, instead of all; may be repeated")
+	p.StringArrayVar(&f.groups, "resource-group", nil, "ARM id of a resource group whose scale sets to look at besides those of the nodes; may be repeated")
+	p.DurationVar(&f.interval, "interval", controller.DefaultInterval, "how often a pool in which something happens is listed")
+	p.IntVar(&f.reads, "arm-reads", controller.DefaultReads, "requests to Azure Resource Manager a minute at most")
+	p.DurationVar(&f.deadline, "boot-deadline", 25*time.Minute, "how long an instance may take to become a Ready node or to say something")
+	p.DurationVar(&f.keep, "keep", controller.DefaultKeep, "how long evidence of boots that failed is kept")
+	p.IntVar(&f.most, "max-evidence", controller.DefaultMaxEvidence, "how many boots have their evidence kept; the oldest goes first")
+	p.StringVar(&f.metrics, "metrics-address", ":8080", "where metrics are served; 0 is nowhere")
+	p.StringVar(&f.health, "health-address", ":8081", "where /healthz and /readyz are served; 0 is nowhere")
+	p.BoolVar(&f.elect, "leader-elect", true, "work only while holding the Lease "+controller.LeaseName)
+	return c
+}
+
+func (f controllerFlags) check() error {
+	if _, err := scaleSets(f.pools); err != nil {
+		return err
+	}
+	if _, err := groups(f.groups); err != nil {
+		return err
+	}
+	switch {
+	case f.interval < time.Second || f.interval > time.Hour:
+		return usagef("--interval %s: want 1s to 1h", f.interval)
+	case f.reads < 5 || f.reads > 6000:
+		return usagef("--arm-reads %d: want 5 to 6000", f.reads)
+	case f.deadline < time.Minute || f.deadline > 24*time.Hour:
+		return usagef("--boot-deadline %s: want 1m to 24h", f.deadline)
+	case f.keep < time.Minute:
+		return usagef("--keep %s: want 1m at least", f.keep)
+	case f.most < 1 || f.most > 10000:
+		return usagef("--max-evidence %d: want 1 to 10000", f.most)
+	}
+	return nil
+}
+
+// scaleSets reads ARM ids of scale sets.
+func scaleSets(list []string) ([]fleet.ResourceID, error) {
+	var out []fleet.ResourceID
+	for _, s := range list {
+		id := fleet.ResourceID(s)
+		if !strings.HasPrefix(s, "/subscriptions/") || id.Segment("virtualMachineScaleSets") == "" || id.Name() != id.Segment("virtualMachineScaleSets") {
+			return nil, usagef("--pool %q is not the ARM id of a scale set (/subscriptions/…)", s)
+		}
+		out = append(out, id)
+	}
+	return out, nil
+}
+
+// groups reads ARM ids of resource groups.
+func groups(list []string) ([]fleet.ResourceID, error) {
+	var out []fleet.ResourceID
+	for _, s := range list {
+		id := fleet.ResourceID(strings.TrimRight(s, "/"))
+		if !id.Equal(id.Group()) || !fleet.ValidName(id.Segment("subscriptions")) || !fleet.ValidName(id.Name()) {
+			return nil, usagef("--resource-group %q is not the ARM id of a resource group (/subscriptions/…/resourceGroups/…)", s)
+		}
+		out = append(out, id)
+	}
+	return out, nil
+}
+
+func (o *options) runController(ctx context.Context, f controllerFlags) error {
+	config, err := o.kubernetes()
+	if err != nil {
+		return err
+	}
+	budget := controller.NewBudget(f.reads, time.Now)
+	look, err := o.connectBoots(ctx, budget)
+	if err != nil {
+		return err
+	}
+	pools, err := scaleSets(f.pools)
+	if err != nil {
+		return err
+	}
+	also, err := groups(f.groups)
+	if err != nil {
+		return err
+	}
+	if look.group != "" && len(pools) == 0 {
+		also = append(also, look.group)
+	}
+	return controller.Run(ctx, controller.Config{
+		REST: config, Namespace: o.namespace, Identity: engine.LocalHolder(), Boots: look.boots, Budget: budget, Metered: look.metered,
+		Pools: pools, Groups: also, Interval: f.interval, Deadlines: controller.Deadlines{Boot: f.deadline}, Keep: f.keep, MaxEvidence: f.most,
+		Metrics: f.metrics, Health: f.health, Elect: f.elect, Log: o.log,
+	})
+}
+
+// lookout is a way to look at instances.
+type lookout struct {
+	boots   azure.Boots
+	metered bool             // the budget counts what is sent
+	group   fleet.ResourceID // that the credentials' file names; "" where none does
+}
+
+// connectBoots logs in to Azure to look at boots. The budget counts the requests
+// where it is not nil.
+func (o *options) connectBoots(ctx context.Context, budget *controller.Budget) (lookout, error) {
+	who, err := credential.Load(ctx, credential.Config{File: o.azureConfig, Getenv: o.process.Getenv})
+	if err != nil {
+		return lookout{}, err
+	}
+	o.log.Info("credentials found", "source", who.Source)
+	var l lookout
+	transport := who.Transport
+	if budget != nil {
+		transport, l.metered = meter(budget, who)
+	}
+	c, err := arm.New(arm.Options{Cloud: who.Cloud, Credential: who.TokenCredential, Transport: transport, Version: o.process.Version})
+	if err != nil {
+		return lookout{}, err
+	}
+	if err := c.LogIn(ctx); fleet.Is(err, fleet.KindUnauthenticated) {
+		return lookout{}, fmt.Errorf("credentials of %s: %w", who.Source, err)
+	}
+	if fleet.ValidName(who.Subscription) && fleet.ValidName(who.ResourceGroup) {
+		l.group = fleet.ResourceID("/subscriptions/" + who.Subscription + "/resourceGroups/" + who.ResourceGroup)
+	}
+	l.boots = azure.RetryBoots(azure.LimitBoots(c, azure.Limits{}), azure.RetryPolicy{Jitter: rand.Float64})
+	return l, nil
+}
+
+// meter makes the budget count what the credentials' transport sends to Azure
+// Resource Manager, as far as the transport is one of package http.
+func meter(budget *controller.Budget, who credential.Credentials) (policy.Transporter, bool) {
+	base, ok := who.Transport.(*http.Client)
+	if !ok && who.Transport != nil {
+		return who.Transport, false
+	}
+	if base == nil {
+		base = &http.Client{}
+	}
+	metered := *base
+	next := base.Transport
+	if next == nil {
+		next = http.DefaultTransport
+	}
+	endpoint, err := url.Parse(who.Cloud.Services[cloud.ResourceManager].Endpoint)
+	if err != nil || endpoint.Host == "" {
+		return who.Transport, false
+	}
+	metered.Transport = budget.Meter(next, endpoint.Host)
+	return &metered, true
+}

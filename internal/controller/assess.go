@@ -1,0 +1,420 @@
+package controller
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/ortet/ortet/internal/fleet"
+	"github.com/ortet/ortet/internal/verdict"
+	"github.com/ortet/ortet/internal/wire"
+)
+
+// A State is where an instance stands: the outcome of its boot, or why it has
+// none.
+type State string
+
+// The states.
+const (
+	Succeeded = State(wire.Succeeded)
+	Failed    = State(wire.Failed)
+	Degraded  = State(wire.Degraded)
+	TimedOut  = State(wire.TimedOut)
+
+	Booting  State = "Booting"  // it runs, and its time is not up
+	Stopped  State = "Stopped"  // it does not run, so it cannot come up
+	Deleting State = "Deleting" // it goes
+)
+
+// Final reports a state that is the outcome of a boot.
+func (s State) Final() bool {
+	switch s {
+	case Succeeded, Failed, Degraded, TimedOut:
+		return true
+	}
+	return false
+}
+
+// Bad reports a boot that did not bring a node.
+func (s State) Bad() bool { return s == Failed || s == TimedOut }
+
+// A Source is where a verdict comes from.
+type Source string
+
+// The sources. What a node says goes before what is judged from outside.
+const (
+	FromExtension Source = "extension" // the node's own, in what an extension reported
+	FromConsole   Source = "console"   // the node's own, on its serial console
+	FromNode      Source = "node"      // the Node is Ready, or never came
+	FromPlatform  Source = "platform"  // Azure, or an extension, says that it failed
+	FromLog       Source = "log"       // judged by the serial log
+)
+
+// own reports a verdict that the node gave itself.
+func (s Source) own() bool { return s == FromExtension || s == FromConsole }
+
+// A NodeView is as much of a Node as is looked at. Times are zero where unknown.
+type NodeView struct {
+	Name       string
+	UID        string
+	ProviderID string
+	BootID     string // the kernel's, of the boot that the kubelet last reported
+	Created    time.Time
+	Ready      bool
+	ReadySince time.Time // when Ready last changed
+	Why        string    // reason and message where it is not Ready
+	// CameUp tells that our condition on it says that its boot succeeded.
+	CameUp bool
+}
+
+// Deadlines bound waiting.
+type Deadlines struct {
+	// Boot is how long an instance may take to become a Ready node, or to say
+	// something. It should be longer than the deadline on the node (20 minutes), so
+	// that the node's own verdict is waited for; 0 means 25 minutes.
+	Boot time.Duration
+	// Settle is how long a node that says it failed must stay Ready to be held as
+	// one that came up in spite of it: longer than a dead kubelet's node stays
+	// Ready; 0 means 2 minutes.
+	Settle time.Duration
+}
+
+func (d Deadlines) withDefaults() Deadlines {
+	if d.Boot <= 0 {
+		d.Boot = 25 * time.Minute
+	}
+	if d.Settle <= 0 {
+		d.Settle = 2 * time.Minute
+	}
+	return d
+}
+
+// An Assessment is what is held of one instance's boot.
+type Assessment struct {
+	Instance fleet.ResourceID `json:"instance"`
+	Pool     fleet.ResourceID `json:"pool"`
+	Name     string           `json:"name"`           // of the instance, "pool1_3"
+	HostName string           `json:"hostName"`       // in lower case; the Node's name where it has one
+	Node     string           `json:"node,omitempty"` // "" where there is none
+	VMID     string           `json:"vmId,omitempty"`
+	Created  time.Time        `json:"created,omitzero"` // the instance
+	State    State            `json:"state"`
+	Source   Source           `json:"source,omitempty"`
+	// Verdict is nil where State is not final.
+	Verdict *wire.Verdict `json:"verdict,omitempty"`
+	// Note says in words what led to the state where the verdict alone does not.
+	Note string `json:"note,omitempty"`
+	// Since is when it came into the state: the node's time where it is credible.
+	Since time.Time `json:"since,omitzero"`
+	// Next is when to assess it again though nothing changes; zero is never.
+	Next time.Time `json:"-"`
+
+	Began time.Time `json:"began,omitzero"`  // of this start, as far as it is known
+	Basis string    `json:"basis,omitempty"` // what a verdict from outside is based on
+	Seen  time.Time `json:"seen,omitzero"`   // when the node's own verdict was first read
+}
+
+// Reason is the catalogue's name for why, "" where there is none.
+func (a Assessment) Reason() string {
+	if a.Verdict == nil {
+		return ""
+	}
+	return a.Verdict.Reason
+}
+
+// Owner says who can mend it, "" where nobody knows.
+func (a Assessment) Owner() wire.Owner {
+	if a.Verdict == nil {
+		return ""
+	}
+	return a.Verdict.Owner
+}
+
+// Message says what happened, for a person.
+func (a Assessment) Message() string {
+	switch {
+	case a.Verdict == nil || a.Verdict.Message == "":
+		return a.Note
+	case a.Note == "":
+		return a.Verdict.Message
+	}
+	return a.Note + "; " + a.Verdict.Message
+}
+
+// Same reports whether two assessments would be told alike.
+func (a Assessment) Same(b Assessment) bool {
+	return a.State == b.State && a.Source == b.Source && a.Node == b.Node && a.Reason() == b.Reason() && a.Message() == b.Message()
+}
+
+// Assess decides what became of an instance. The node is nil where it has none,
+// serial is nil where the log was not read this time, and previous is what was
+// decided last of the same instance, zero if nothing was. It is pure.
+//
+//   - The node's own verdict of this boot counts first, the latest of those that
+//     are found. Verdicts of another machine or an earlier boot count for nothing.
+//   - A node that is Ready without having said anything succeeded by being Ready,
+//     and has once and for all: what goes wrong later is no failure of its boot.
+//   - Then what Azure and extensions say, what the serial log shows beyond doubt,
+//     and at the deadline all that there is. Such a judgement is made anew each
+//     time: Azure takes back what it said.
+func Assess(boot fleet.Boot, node *NodeView, serial []byte, previous Assessment, now time.Time, deadlines Deadlines) Assessment {
+	d := deadlines.withDefaults()
+	if !strings.EqualFold(previous.VMID, boot.VMID) || !previous.Instance.Equal(boot.Instance) {
+		previous = Assessment{}
+	}
+	a := Assessment{
+		Instance: boot.Instance, Pool: boot.Pool, Name: boot.Name, HostName: strings.ToLower(boot.HostName), VMID: strings.ToLower(boot.VMID),
+		Created: boot.Created, Began: previous.Began,
+	}
+	if node != nil {
+		a.Node = node.Name
+	}
+	if a.Began.IsZero() {
+		a.Began = boot.Created
+	}
+	if a.Began.IsZero() || previous.State == Stopped && running(boot) {
+		a.Began = now
+	}
+	if strings.EqualFold(boot.ProvisioningState, "Deleting") {
+		a.State = Deleting
+		return a.since(previous, now)
+	}
+	switch t := newest(boot, node, serial, previous, now); {
+	case t.verdict != nil:
+		a.told(t, node, now, d)
+	case node != nil && (node.Ready || node.CameUp) || node == nil && previous.State == Succeeded && previous.Source == FromNode:
+		a.cameUp(boot, node, previous)
+	case !running(boot):
+		a.State, a.Note = Stopped, "the instance does not run ("+string(boot.Power)+")"
+	default:
+		a.outside(boot, node, serial, previous, now, d)
+	}
+	return a.since(previous, now)
+}
+
+// since keeps the time of a state that goes on.
+func (a Assessment) since(previous Assessment, now time.Time) Assessment {
+	switch {
+	case previous.State == a.State && !previous.Since.IsZero():
+		a.Since = previous.Since
+	case a.Since.IsZero():
+		a.Since = now
+	}
+	return a
+}
+
+// running is what an instance is held to be until the cloud says otherwise.
+func running(boot fleet.Boot) bool {
+	switch boot.Power {
+	case fleet.PowerStopped, fleet.PowerDeallocated, fleet.PowerDeallocating, fleet.PowerStopping:
+		return false
+	}
+	return true
+}
+
+// word is what a node said, and where.
+type word struct {
+	verdict *wire.Verdict
+	source  Source
+	seen    time.Time
+}
+
+// newest gives the node's own last word on this boot.
+func newest(boot fleet.Boot, node *NodeView, serial []byte, previous Assessment, now time.Time) word {
+	var best word
+	consider := func(v wire.Verdict, source Source, seen time.Time) {
+		if !concerns(v, boot, node) {
+			return
+		}
+		if best.verdict != nil && !later(v, *best.verdict) {
+			return
+		}
+		best = word{&v, source, seen}
+	}
+	if previous.Source.own() && previous.Verdict != nil {
+		consider(*previous.Verdict, previous.Source, previous.Seen)
+	}
+	eachMessage(boot, func(st fleet.BootStatus) {
+		if v, ok := wire.FindVerdict([]byte(st.Message)); ok {
+			seen := st.Time
+			if seen.IsZero() || seen.After(now) {
+				seen = now
+			}
+			if len(v.Stages) == 0 { // they do not fit the line
+				v.Stages = stagesOf(boot)
+			}
+			consider(v, FromExtension, seen)
+		}
+	})
+	if v, ok := wire.FindVerdict(serial); ok {
+		consider(v, FromConsole, now)
+	}
+	return best
+}
+
+// eachMessage goes through all that extensions reported.
+func eachMessage(boot fleet.Boot, do func(fleet.BootStatus)) {
+	for _, e := range boot.Extensions {
+		for _, st := range e.Statuses {
+			do(st)
+		}
+		for _, st := range e.Substatuses {
+			do(st)
+		}
+	}
+}
+
+// concerns tells whether a verdict is of this machine and, as far as it is known,
+// of its present boot. A disk that was captured brings its donor's along.
+func concerns(v wire.Verdict, boot fleet.Boot, node *NodeView) bool {
+	switch {
+	case v.VMID != "" && boot.VMID != "":
+		if !strings.EqualFold(v.VMID, boot.VMID) {
+			return false
+		}
+	case v.Node != "" && boot.HostName != "":
+		if !strings.EqualFold(v.Node, boot.HostName) {
+			return false
+		}
+	}
+	// The kubelet tells its boot as soon as it runs, so a Ready node's is the
+	// present one; one that is not may have rebooted since.
+	return node == nil || !node.Ready || node.BootID == "" || v.BootID == "" || strings.EqualFold(node.BootID, v.BootID)
+}
+
+// later orders two verdicts of one machine: within a boot by its uptime, which no
+// clock disturbs.
+func later(v, than wire.Verdict) bool {
+	if v.BootID != "" && v.BootID == than.BootID {
+		return v.Uptime > than.Uptime
+	}
+	return v.At.After(than.At)
+}
+
+// told takes the node's word, unless the node is Ready all the same.
+func (a *Assessment) told(t word, node *NodeView, now time.Time, d Deadlines) {
+	v := *t.verdict
+	a.State, a.Source, a.Verdict, a.Seen = State(v.Outcome), t.source, &v, t.seen
+	at := t.seen
+	// The node's clock may be wrong; within the machine's life it is believed.
+	if !v.At.Before(a.Created) && !v.At.After(now) {
+		at = v.At
+	}
+	a.Since = at
+	if !a.State.Bad() || node == nil || !node.Ready {
+		return
+	}
+	switch settled := latest(at, node.ReadySince).Add(d.Settle); {
+	case node.ReadySince.After(at):
+		a.State, a.Note = Degraded, "the node is Ready since, in spite of what it said"
+	case !now.Before(settled):
+		a.State, a.Note = Degraded, "the node stays Ready, in spite of what it said"
+	default:
+		a.Next = settled
+		return
+	}
+	v.Outcome = wire.Degraded
+}
+
+func latest(a, b time.Time) time.Time {
+	if b.After(a) {
+		return b
+	}
+	return a
+}
+
+// cameUp is for a node that is Ready, or was.
+func (a *Assessment) cameUp(boot fleet.Boot, node *NodeView, previous Assessment) {
+	a.State, a.Source = Succeeded, FromNode
+	v := wire.Verdict{Outcome: wire.Succeeded, Message: "the node became Ready", Node: a.HostName, VMID: a.VMID}
+	if previous.State == Succeeded && previous.Verdict != nil {
+		v.At, v.BootID = previous.Verdict.At, previous.Verdict.BootID
+	}
+	if node != nil {
+		a.Since = node.ReadySince
+		if v.At.IsZero() {
+			v.At, v.BootID = node.ReadySince, node.BootID
+		}
+	}
+	if v.At.IsZero() {
+		v.At = boot.Created
+	}
+	a.Verdict = &v
+	// An error of an extension did not keep the node from coming up. It is told,
+	// but not as the node's failure: many do not belong to the boot.
+	var bad []string
+	for _, e := range boot.Extensions {
+		if slices.ContainsFunc(e.Statuses, fleet.BootStatus.Failed) {
+			bad = append(bad, e.Name)
+		}
+	}
+	if len(bad) > 0 {
+		a.Note = "failed extensions: " + strings.Join(bad, ", ")
+	}
+}
+
+// outside judges an instance that has said nothing, and whose node never was
+// Ready.
+func (a *Assessment) outside(boot fleet.Boot, node *NodeView, serial []byte, previous Assessment, now time.Time, d Deadlines) {
+	deadline := a.Began.Add(d.Boot)
+	sign, why := broken(boot)
+	source := FromPlatform
+	facts := verdict.Facts{Why: why, Kubelet: verdict.Kubelet{Wanted: true, Registered: node != nil, NotReady: node != nil}}
+	if sign == "" && len(serial) > 0 && stuck(serial) {
+		sign, source = "console", FromLog
+	}
+	if sign == "" && previous.Basis == "console" {
+		sign, source = previous.Basis, FromLog // a kernel that stopped stays so
+	}
+	if sign == "" && !now.Before(deadline) {
+		sign, source = "deadline", FromNode
+		facts.Deadline = true
+		facts.Why = ""
+	}
+	if sign == "" {
+		a.State, a.Next = Booting, deadline
+		return
+	}
+	a.Basis = sign
+	// Without a log a judgement by one is not made worse.
+	if serial == nil && previous.Basis == sign && previous.Verdict != nil {
+		a.State, a.Source, a.Verdict, a.Note = previous.State, previous.Source, previous.Verdict, previous.Note
+		return
+	}
+	facts.Logs = logsOf(boot, serial)
+	facts.Provision = provisionOf(boot)
+	j := verdict.Judge(facts)
+	v := j.Verdict()
+	v.Node, v.VMID, v.At = a.HostName, a.VMID, now
+	switch sign {
+	case "deadline":
+		v.Outcome = wire.TimedOut
+		a.Note = fmt.Sprintf("no Node %s after it was started", d.Boot)
+		if node != nil {
+			a.Note = fmt.Sprintf("the Node was not Ready %s after it was started", d.Boot)
+			if node.Why != "" {
+				a.Note += " (" + verdict.RedactText(node.Why) + ")"
+			}
+		}
+		if v.Reason == wire.ReasonUnknown {
+			known(&v, "NodeNotRegistered", node == nil)
+			known(&v, "NodeNotReady", node != nil)
+		}
+	default:
+		a.Note = clip(verdict.RedactText(why), maxNote)
+	}
+	if v.Reason != wire.ReasonUnknown && len(serial) > 0 && source != FromPlatform {
+		source = FromLog
+	}
+	a.State, a.Source, a.Verdict = State(v.Outcome), source, &v
+}
+
+// known gives a verdict a reason of the catalogue which is evident from outside.
+func known(v *wire.Verdict, reason string, is bool) {
+	r, ok := verdict.Lookup(reason)
+	if !is || !ok {
+		return
+	}
+	v.Reason, v.Owner, v.Retryable, v.Remedy, v.Message, v.Stage = r.Name, r.Owner, r.Retryable, r.Remedy, r.Summary, "node"
+}

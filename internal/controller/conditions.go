@@ -1,0 +1,164 @@
+package controller
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/types"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+)
+
+// tellNode sets the condition on a Node, unless it says that already.
+func (r *reconciler) tellNode(ctx context.Context, node *corev1.Node, a Assessment) (changed bool, err error) {
+	if node == nil {
+		return false, nil
+	}
+	now := metav1.NewTime(r.config.Now())
+	want := corev1.NodeCondition{
+		Type: ConditionType, Status: corev1.ConditionStatus(statusOf(a)), Reason: reasonOf(a), Message: messageOf(a),
+		LastTransitionTime: now, LastHeartbeatTime: now,
+	}
+	for _, c := range node.Status.Conditions {
+		if c.Type != ConditionType {
+			continue
+		}
+		if c.Status == want.Status && c.Reason == want.Reason && c.Message == want.Message {
+			return false, nil
+		}
+		changed = c.Status != want.Status || c.Reason != want.Reason
+		if c.Status == want.Status {
+			want.LastTransitionTime = c.LastTransitionTime
+		}
+	}
+	if found := conditionOf(node); found == nil {
+		changed = true
+	}
+	// By server-side apply we own this condition of the list and no other. The UID
+	// keeps it off a Node that was made anew.
+	body, err := json.Marshal(map[string]any{
+		"apiVersion": "v1", "kind": "Node", "metadata": map[string]any{"name": node.Name, "uid": node.UID},
+		"status": map[string]any{"conditions": []corev1.NodeCondition{want}},
+	})
+	if err != nil {
+		return false, fmt.Errorf("condition of Node %s: %w", node.Name, err)
+	}
+	err = r.client.Status().Patch(ctx, &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: node.Name}}, client.RawPatch(types.ApplyPatchType, body),
+		client.FieldOwner(fieldManager), client.ForceOwnership)
+	if apierrors.IsConflict(err) { // another Node of that name: we shall be told of it
+		return false, nil
+	}
+	if err := ignoreGone(err); err != nil {
+		return false, fmt.Errorf("set the condition %s of Node %s: %w", ConditionType, node.Name, err)
+	}
+	return changed, nil
+}
+
+func conditionOf(node *corev1.Node) *corev1.NodeCondition {
+	for i, c := range node.Status.Conditions {
+		if c.Type == ConditionType {
+			return &node.Status.Conditions[i]
+		}
+	}
+	return nil
+}
+
+// writes is how often a condition is tried where others write at the same time.
+const writes = 5
+
+// tellMember sets the condition on a Machine or one of Azure's machines, unless
+// it says that already.
+//
+// The lists of conditions of older API versions are written as a whole, by server
+// and client alike. So the list is read, our condition is put in, and the rest is
+// sent back as it was, on condition that nobody wrote meanwhile.
+func (r *reconciler) tellMember(ctx context.Context, m member, a Assessment) (changed bool, err error) {
+	if m.told.status == statusOf(a) && m.told.reason == reasonOf(a) && m.told.message == messageOf(a) {
+		return false, nil
+	}
+	on := m.gvk.Kind + " " + m.namespace + "/" + m.name
+	for range writes {
+		u := &unstructured.Unstructured{}
+		u.SetGroupVersionKind(m.gvk)
+		if err := r.client.Get(ctx, types.NamespacedName{Namespace: m.namespace, Name: m.name}, u); err != nil {
+			if err = ignoreGone(err); err != nil {
+				err = fmt.Errorf("read %s: %w", on, err)
+			}
+			return false, err
+		}
+		if u.GetUID() != m.uid {
+			return false, nil
+		}
+		list, changed := withCondition(u, a, r.config.Now())
+		if list == nil {
+			return false, nil
+		}
+		body, err := json.Marshal(map[string]any{
+			"metadata": map[string]any{"resourceVersion": u.GetResourceVersion()}, "status": map[string]any{"conditions": list},
+		})
+		if err != nil {
+			return false, fmt.Errorf("condition of %s: %w", on, err)
+		}
+		err = r.client.Status().Patch(ctx, u, client.RawPatch(types.MergePatchType, body), client.FieldOwner(fieldManager))
+		if apierrors.IsConflict(err) {
+			continue
+		}
+		if err := ignoreGone(err); err != nil {
+			return false, fmt.Errorf("set the condition %s of %s: %w", ConditionType, on, err)
+		}
+		return changed, nil
+	}
+	return false, fmt.Errorf("set the condition %s of %s: others write it all the time", ConditionType, on)
+}
+
+// withCondition gives an object's conditions with ours as it should be; nil where
+// it is so already. Others' are as they were found.
+func withCondition(u *unstructured.Unstructured, a Assessment, now time.Time) (list []any, changed bool) {
+	old, _, _ := unstructured.NestedSlice(u.Object, "status", "conditions") //nolint:errcheck // another type is as good as none
+	status, reason, message := statusOf(a), reasonOf(a), messageOf(a)
+	want := map[string]any{"type": ConditionType, "status": status, "reason": reason, "lastTransitionTime": now.UTC().Format(time.RFC3339)}
+	if message != "" || !severities(u) {
+		want["message"] = message
+	}
+	if severities(u) && a.State.Bad() {
+		want["severity"] = "Error"
+	}
+	changed = true
+	at := -1
+	for i, c := range old {
+		m, ok := c.(map[string]any)
+		if !ok || m["type"] != ConditionType {
+			continue
+		}
+		at = i
+		if m["status"] == status {
+			want["lastTransitionTime"] = m["lastTransitionTime"]
+			if m["reason"] == reason {
+				changed = false
+				if text, _ := m["message"].(string); text == message {
+					return nil, false
+				}
+			}
+		}
+	}
+	if at < 0 {
+		return append(old, want), true
+	}
+	old[at] = want
+	return old, changed
+}
+
+// severities tells Cluster API's own conditions of its API versions up to v1beta1
+// from those of Kubernetes that follow.
+func severities(u *unstructured.Unstructured) bool {
+	switch u.GroupVersionKind().Version {
+	case "v1alpha3", "v1alpha4", "v1beta1":
+		return true
+	}
+	return false
+}

@@ -1,0 +1,205 @@
+package controller
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"time"
+
+	"github.com/go-logr/logr"
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/client-go/kubernetes"
+	clientgoscheme "k8s.io/client-go/kubernetes/scheme"
+	"k8s.io/client-go/rest"
+	"k8s.io/client-go/tools/leaderelection/resourcelock"
+	"sigs.k8s.io/controller-runtime/pkg/cache"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	ctrlconfig "sigs.k8s.io/controller-runtime/pkg/config"
+	ctrl "sigs.k8s.io/controller-runtime/pkg/controller"
+	"sigs.k8s.io/controller-runtime/pkg/healthz"
+	ctrllog "sigs.k8s.io/controller-runtime/pkg/log"
+	"sigs.k8s.io/controller-runtime/pkg/manager"
+	metricsserver "sigs.k8s.io/controller-runtime/pkg/metrics/server"
+
+	"github.com/ortet/ortet/internal/azure"
+	"github.com/ortet/ortet/internal/fleet"
+)
+
+// LeaseName is the Lease by which controllers elect the one that works.
+const LeaseName = "ortet-controller"
+
+// Defaults of Config.
+const (
+	DefaultKeep        = 7 * 24 * time.Hour
+	DefaultMaxEvidence = 500
+)
+
+// Config is what the controller needs. REST, Boots and Budget are required.
+type Config struct {
+	REST      *rest.Config
+	Namespace string // of its Lease and the evidence; it has to exist
+	Identity  string // of this process among those that want the Lease
+	Boots     azure.Boots
+	Budget    *Budget
+	Metered   bool // see PollerConfig
+	// Groups are looked at besides the resource groups that the cluster's Nodes
+	// lie in. Pools, where there are any, are looked at instead of all.
+	Groups, Pools []fleet.ResourceID
+	Interval      time.Duration // 0 is DefaultInterval
+	Deadlines     Deadlines
+	Keep          time.Duration // how long evidence is kept; 0 is DefaultKeep
+	MaxEvidence   int           // how many pieces at most; 0 is DefaultMaxEvidence
+	// Metrics and Health are addresses to listen on; "0" listens not.
+	Metrics, Health string
+	// Elect makes it work only while it holds the Lease.
+	Elect bool
+	Log   *slog.Logger
+	Now   func() time.Time // nil is time.Now
+}
+
+func (c Config) withDefaults() (Config, error) {
+	if c.REST == nil || c.Boots == nil || c.Budget == nil {
+		return c, &fleet.Error{Op: "start the controller", Kind: fleet.KindInvalid, Err: errors.New("no API server, no cloud or no budget")}
+	}
+	if c.Log == nil {
+		c.Log = slog.New(slog.DiscardHandler)
+	}
+	if c.Now == nil {
+		c.Now = time.Now
+	}
+	if c.Keep <= 0 {
+		c.Keep = DefaultKeep
+	}
+	if c.MaxEvidence <= 0 {
+		c.MaxEvidence = DefaultMaxEvidence
+	}
+	if c.Interval <= 0 {
+		c.Interval = DefaultInterval
+	}
+	c.Deadlines = c.Deadlines.withDefaults()
+	return c, nil
+}
+
+// What the controller may ask of the API server in a second: when it first comes,
+// every Node gets a condition.
+const (
+	clientQPS   = 40
+	clientBurst = 80
+	reconcilers = 4
+)
+
+// Run works until ctx ends, which is no error.
+func Run(ctx context.Context, config Config) error {
+	c, err := config.withDefaults()
+	if err != nil {
+		return err
+	}
+	fail := func(what string, err error) error {
+		return &fleet.Error{Op: "start the controller", Resource: what, Err: err}
+	}
+	// The library has one logger for the whole process, and complains without it.
+	handler := logr.FromSlogHandler(c.Log.Handler())
+	ctrllog.SetLogger(handler)
+	scheme := runtime.NewScheme()
+	if err := clientgoscheme.AddToScheme(scheme); err != nil {
+		return fail("scheme", err)
+	}
+	kubeconfig := rest.CopyConfig(c.REST)
+	if kubeconfig.QPS == 0 {
+		kubeconfig.QPS, kubeconfig.Burst = clientQPS, clientBurst
+	}
+	kubeconfig.UserAgent = first(kubeconfig.UserAgent, "ortet-controller")
+	options := manager.Options{
+		Scheme: scheme, Logger: handler, Cache: cache.Options{DefaultTransform: trim},
+		Metrics:                metricsserver.Options{BindAddress: first(c.Metrics, "0")},
+		HealthProbeBindAddress: first(c.Health, "0"),
+		Controller:             ctrlconfig.Controller{SkipNameValidation: ptr(true)},
+	}
+	if c.Elect {
+		options.LeaderElection, options.LeaderElectionReleaseOnCancel = true, true
+		options.LeaderElectionID, options.LeaderElectionNamespace = LeaseName, c.Namespace
+		options.LeaderElectionResourceLockInterface, err = lease(kubeconfig, c)
+		if err != nil {
+			return fail("Lease "+LeaseName, err)
+		}
+	}
+	m, err := manager.New(kubeconfig, options)
+	if err != nil {
+		return fail("manager", err)
+	}
+	direct, err := client.New(kubeconfig, client.Options{Scheme: scheme, HTTPClient: m.GetHTTPClient(), Mapper: m.GetRESTMapper()})
+	if err != nil {
+		return fail("client", err)
+	}
+	if c.Health != "" && c.Health != "0" {
+		if err := errors.Join(m.AddHealthzCheck("ping", healthz.Ping), m.AddReadyzCheck("ping", healthz.Ping)); err != nil {
+			return fail("health", err)
+		}
+	}
+	r, err := newReconciler(ctx, c, m, direct)
+	if err != nil {
+		return fail("reconciler", err)
+	}
+	defer r.meters.close()
+	if err := m.Start(ctx); err != nil {
+		return &fleet.Error{Op: "run the controller", Err: err}
+	}
+	return nil
+}
+
+// lease is the lock of an election without Events of it: they would need a
+// permission of their own.
+func lease(config *rest.Config, c Config) (resourcelock.Interface, error) {
+	k, err := kubernetes.NewForConfig(config)
+	if err != nil {
+		return nil, err
+	}
+	return &resourcelock.LeaseLock{
+		LeaseMeta:  metav1.ObjectMeta{Name: LeaseName, Namespace: c.Namespace},
+		Client:     k.CoordinationV1(),
+		LockConfig: resourcelock.ResourceLockConfig{Identity: first(c.Identity, "ortet")},
+	}, nil
+}
+
+func newReconciler(ctx context.Context, c Config, m manager.Manager, direct client.Client) (*reconciler, error) {
+	r := &reconciler{
+		config: c, client: direct, nodes: m.GetCache(), fleet: NewFleet(), members: newMembers(),
+		evidence: newEvidence(direct, c), changed: make(chan []Key, 256), done: ctx.Done(),
+	}
+	var err error
+	if r.meters, err = newMeters(r.fleet, c); err != nil {
+		return nil, err
+	}
+	r.poller = NewPoller(PollerConfig{
+		Boots: c.Boots, Budget: c.Budget, Metered: c.Metered, Fleet: r.fleet, Groups: c.Groups, Pools: c.Pools, Interval: c.Interval,
+		Log: c.Log, Now: c.Now, Changed: r.enqueue, Asked: r.meters.asked,
+	})
+	r.controller, err = ctrl.New("boot", m, ctrl.Options{Reconciler: r, MaxConcurrentReconciles: reconcilers})
+	if err != nil {
+		return nil, fmt.Errorf("the reconciler: %w", err)
+	}
+	if err := m.GetFieldIndexer().IndexField(ctx, &corev1.Node{}, nodeKeyField, nodeKey); err != nil {
+		return nil, fmt.Errorf("index of Nodes: %w", err)
+	}
+	if err := r.watchNodes(m.GetCache()); err != nil {
+		return nil, fmt.Errorf("watch Nodes: %w", err)
+	}
+	if err := r.watchChanged(); err != nil {
+		return nil, fmt.Errorf("watch instances: %w", err)
+	}
+	for _, do := range []func(context.Context) error{
+		func(ctx context.Context) error { r.poller.Run(ctx); return nil },
+		r.evidence.run,
+		func(ctx context.Context) error { return r.watchKinds(ctx, m) },
+	} {
+		if err := m.Add(manager.RunnableFunc(do)); err != nil { // runs only while it is elected
+			return nil, err
+		}
+	}
+	return r, nil
+}
+
+func ptr[T any](v T) *T { return &v }

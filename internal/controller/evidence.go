@@ -1,0 +1,311 @@
+package controller
+
+import (
+	"cmp"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"hash/fnv"
+	"log/slog"
+	"slices"
+	"strings"
+	"sync"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/ortet/ortet/internal/fleet"
+	"github.com/ortet/ortet/internal/verdict"
+)
+
+// Evidence is a ConfigMap for each machine whose boot did not end well. It has no
+// owner, so that it outlives the machine.
+const (
+	// EvidenceLabel selects them.
+	EvidenceLabel = "ortet.io/evidence"
+	EvidenceValue = "boot"
+	// EvidenceUntil says when it is deleted.
+	EvidenceUntil = "ortet.io/until"
+
+	labelVM   = "ortet.io/vm-id"
+	labelPool = "ortet.io/pool"
+	digest    = "ortet.io/digest"
+
+	// KeyAssessment, KeyInstance and KeyConsole are the parts: the Assessment and
+	// the fleet.Boot as JSON, and what matters of the serial log.
+	KeyAssessment = "assessment.json"
+	KeyInstance   = "instance.json"
+	KeyConsole    = "console.txt"
+)
+
+// Bounds of one piece of evidence; together below 64 KiB.
+const (
+	maxAssessment  = 24 << 10
+	maxInstance    = 12 << 10
+	maxConsoleText = 24 << 10
+)
+
+// pruneEvery is how often evidence is looked through for what is too old.
+const pruneEvery = 10 * time.Minute
+
+type evidence struct {
+	client    client.Client
+	namespace string
+	keepFor   time.Duration
+	most      int
+	now       func() time.Time
+	log       *slog.Logger
+
+	mu     sync.Mutex
+	loaded bool
+	all    map[string]piece
+}
+
+type piece struct {
+	until  time.Time
+	digest string // of what is told
+}
+
+func newEvidence(c client.Client, config Config) *evidence {
+	return &evidence{client: c, namespace: config.Namespace, keepFor: config.Keep, most: config.MaxEvidence, now: config.Now, log: config.Log, all: map[string]piece{}}
+}
+
+// evidenceName is a name for one machine, which may have none of its own.
+func evidenceName(a Assessment) string {
+	h := fnv.New64a()
+	fmt.Fprintf(h, "%s|%s", KeyOf(a.Instance), a.VMID)
+	host := strings.Map(func(r rune) rune {
+		if r >= 'a' && r <= 'z' || r >= '0' && r <= '9' || r == '-' {
+			return r
+		}
+		return '-'
+	}, strings.ToLower(first(a.HostName, a.Name)))
+	return fmt.Sprintf("boot-%s-%016x", strings.Trim(host[:min(len(host), 60)], "-"), h.Sum64())
+}
+
+// keep writes what shows why a boot did not end well, once for each verdict; of
+// one that did it writes only where something was told before. It says whether
+// that is new.
+func (e *evidence) keep(ctx context.Context, known Known, a Assessment) (fresh bool, err error) {
+	if err := e.load(ctx); err != nil {
+		return false, err
+	}
+	name, told := evidenceName(a), strings.Join([]string{string(a.State), a.Reason(), string(a.Source)}, "/")
+	e.mu.Lock()
+	was, ok := e.all[name]
+	e.mu.Unlock()
+	if was.digest == told && len(known.Serial) == 0 || !ok && a.State == Succeeded {
+		return false, nil
+	}
+	data, err := parts(known, a)
+	if err != nil {
+		return false, fmt.Errorf("evidence of %s: %w", a.Name, err)
+	}
+	until := e.now().Add(e.keepFor)
+	m := &corev1.ConfigMap{
+		ObjectMeta: metav1.ObjectMeta{
+			Name: name, Namespace: e.namespace,
+			Labels:      map[string]string{EvidenceLabel: EvidenceValue, labelVM: labelText(a.VMID), labelPool: labelText(a.Pool.Name()), "app.kubernetes.io/managed-by": "ortet"},
+			Annotations: map[string]string{EvidenceUntil: until.UTC().Format(time.RFC3339), digest: told},
+		},
+		Data: data,
+	}
+	if ok {
+		// What was read of the console then may be gone by now.
+		var old corev1.ConfigMap
+		if err := e.client.Get(ctx, client.ObjectKeyFromObject(m), &old); err == nil && data[KeyConsole] == "" && old.Data[KeyConsole] != "" {
+			m.Data[KeyConsole] = old.Data[KeyConsole]
+		}
+		err = e.client.Update(ctx, m, client.FieldOwner(fieldManager))
+	} else {
+		err = e.client.Create(ctx, m, client.FieldOwner(fieldManager))
+	}
+	switch {
+	case apierrors.IsAlreadyExists(err), apierrors.IsNotFound(err) && ok:
+		e.mu.Lock()
+		e.loaded = false
+		e.mu.Unlock()
+		return false, fmt.Errorf("keep the evidence %s/%s: %w", e.namespace, name, err)
+	case err != nil:
+		return false, fmt.Errorf("keep the evidence %s/%s: %w", e.namespace, name, err)
+	}
+	e.mu.Lock()
+	e.all[name] = piece{until, told}
+	e.mu.Unlock()
+	return was.digest != told, nil
+}
+
+// parts is what is kept, without secrets and within bounds.
+func parts(known Known, a Assessment) (map[string]string, error) {
+	b := known.Boot
+	b.Provisioning.Message = verdict.RedactText(b.Provisioning.Message)
+	b.Agent.Message = verdict.RedactText(b.Agent.Message)
+	b.Extensions = slices.Clone(b.Extensions)
+	for i := range b.Extensions {
+		x := &b.Extensions[i]
+		x.Statuses, x.Substatuses = redacted(x.Statuses), redacted(x.Substatuses)
+	}
+	for range 4 { // messages are most of it
+		text, err := json.MarshalIndent(b, "", " ")
+		if err != nil {
+			return nil, err
+		}
+		if len(text) <= maxInstance {
+			break
+		}
+		for i := range b.Extensions {
+			halve(b.Extensions[i].Statuses)
+			halve(b.Extensions[i].Substatuses)
+		}
+	}
+	instance, err := json.MarshalIndent(b, "", " ")
+	if err != nil {
+		return nil, err
+	}
+	if len(instance) > maxInstance {
+		b.Extensions = nil
+		if instance, err = json.MarshalIndent(b, "", " "); err != nil {
+			return nil, err
+		}
+	}
+	if a.Verdict != nil {
+		v := *a.Verdict
+		a.Verdict = &v
+	}
+	assessment, err := json.MarshalIndent(a, "", " ")
+	for err == nil && len(assessment) > maxAssessment && len(a.Verdict.Evidence) > 0 {
+		a.Verdict.Evidence = a.Verdict.Evidence[:len(a.Verdict.Evidence)-1]
+		assessment, err = json.MarshalIndent(a, "", " ")
+	}
+	if err != nil {
+		return nil, err
+	}
+	data := map[string]string{KeyAssessment: string(assessment), KeyInstance: string(instance)}
+	if len(known.Serial) > 0 {
+		lines := Relevant(known.Serial, maxConsole)
+		size := 0
+		for i := len(lines) - 1; i >= 0; i-- { // the end tells most
+			if size += len(lines[i]) + 1; size > maxConsoleText {
+				lines = append([]string{"[…]"}, lines[i+1:]...)
+				break
+			}
+		}
+		data[KeyConsole] = strings.Join(lines, "\n") + "\n"
+	}
+	return data, nil
+}
+
+func redacted(list []fleet.BootStatus) []fleet.BootStatus {
+	list = slices.Clone(list)
+	for i := range list {
+		text := strings.Split(list[i].Message, "\n")
+		list[i].Message = strings.Join(verdict.Redact(text), "\n")
+	}
+	return list
+}
+
+func halve(list []fleet.BootStatus) {
+	for i, st := range list {
+		if n := len(st.Message); n > 128 {
+			list[i].Message = strings.ToValidUTF8(st.Message[n/2:], "")
+		}
+	}
+}
+
+// labelText makes a text fit a label.
+func labelText(s string) string {
+	s = strings.Map(func(r rune) rune {
+		if r >= 'a' && r <= 'z' || r >= 'A' && r <= 'Z' || r >= '0' && r <= '9' || r == '-' || r == '.' || r == '_' {
+			return r
+		}
+		return '-'
+	}, s)
+	return strings.Trim(s[:min(len(s), 63)], "-._")
+}
+
+// load learns what is kept already.
+func (e *evidence) load(ctx context.Context) error {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	if e.loaded {
+		return nil
+	}
+	list := &metav1.PartialObjectMetadataList{}
+	list.SetGroupVersionKind(corev1.SchemeGroupVersion.WithKind("ConfigMapList"))
+	if err := e.client.List(ctx, list, client.InNamespace(e.namespace), client.MatchingLabels{EvidenceLabel: EvidenceValue}); err != nil {
+		return fmt.Errorf("list the evidence in %s: %w", e.namespace, err)
+	}
+	e.all = map[string]piece{}
+	for _, m := range list.Items {
+		until, err := time.Parse(time.RFC3339, m.Annotations[EvidenceUntil])
+		if err != nil {
+			until = m.CreationTimestamp.Add(e.keepFor)
+		}
+		e.all[m.Name] = piece{until, m.Annotations[digest]}
+	}
+	e.loaded = true
+	return nil
+}
+
+// count is how many pieces are kept.
+func (e *evidence) count() int {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	return len(e.all)
+}
+
+// run deletes now and then what is too old, or too much.
+func (e *evidence) run(ctx context.Context) error {
+	ticker := time.NewTicker(pruneEvery)
+	defer ticker.Stop()
+	for {
+		if err := e.prune(ctx); err != nil && ctx.Err() == nil {
+			e.log.WarnContext(ctx, "evidence not pruned", "namespace", e.namespace, "error", err)
+		}
+		select {
+		case <-ctx.Done():
+			return nil
+		case <-ticker.C:
+		}
+	}
+}
+
+func (e *evidence) prune(ctx context.Context) error {
+	if err := e.load(ctx); err != nil {
+		return err
+	}
+	var errs []error
+	for _, name := range e.doomed() {
+		err := e.client.Delete(ctx, &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Name: name, Namespace: e.namespace}})
+		if err := ignoreGone(err); err != nil {
+			errs = append(errs, fmt.Errorf("delete the evidence %s/%s: %w", e.namespace, name, err))
+			continue
+		}
+		e.mu.Lock()
+		delete(e.all, name)
+		e.mu.Unlock()
+	}
+	return errors.Join(errs...)
+}
+
+// doomed are the names of what goes: what is over, and the oldest of what is too
+// much.
+func (e *evidence) doomed() []string {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	var names []string
+	for n := range e.all {
+		names = append(names, n)
+	}
+	slices.SortFunc(names, func(a, b string) int { return cmp.Or(e.all[a].until.Compare(e.all[b].until), cmp.Compare(a, b)) })
+	now := e.now()
+	n := max(0, len(names)-e.most)
+	for n < len(names) && !e.all[names[n]].until.After(now) {
+		n++
+	}
+	return names[:n]
+}

@@ -1,0 +1,82 @@
+package controller
+
+import (
+	"strings"
+	"time"
+
+	"github.com/ortet/ortet/internal/fleet"
+)
+
+// When an instance's serial log is read. A boot that goes well needs none: it ends
+// with a Ready node long before the first look.
+const (
+	firstLook = 4 * time.Minute  // after the start, where nothing is wrong
+	backOff   = time.Minute      // between the first two of one situation; then twice as long
+	slowLook  = 10 * time.Minute // the longest that it gets
+	maxLooks  = 8                // in one situation
+)
+
+// looks is what is known of the reading of one instance's serial log.
+type looks struct {
+	situation string // when it changes, there may be more to read
+	begun     time.Time
+	n         int
+	last      time.Time
+	never     bool // there is no log that could be read
+	busy      bool
+}
+
+// situationOf tells what may have led to more in the log.
+func situationOf(b fleet.Boot, a Assessment) string {
+	return strings.Join([]string{b.VMID, b.ProvisioningState, b.Provisioning.Reason, string(b.Power), a.Basis, a.Node, yesNo(a.State == Succeeded)}, "|")
+}
+
+func yesNo(b bool) string {
+	if b {
+		return "yes"
+	}
+	return "no"
+}
+
+// wants tells whether an instance's serial log could say more than is known.
+func (l *looks) wants(b fleet.Boot, a Assessment) bool {
+	switch {
+	case l.never || l.busy || !b.Console || a.State == "":
+		return false
+	case a.Source.own(): // the node has said it
+		return false
+	case a.State == Succeeded, a.State == Deleting, a.State == Stopped, a.State == Degraded:
+		return false
+	}
+	return l.n < maxLooks
+}
+
+// due gives when to read next. It is for instances that want it, and notes a new
+// situation.
+func (l *looks) due(b fleet.Boot, a Assessment, now time.Time) time.Time {
+	if s := situationOf(b, a); s != l.situation {
+		l.situation, l.begun, l.n = s, now, 0
+	}
+	switch {
+	case l.n == 0 && a.State.Bad():
+		return l.begun
+	case l.n == 0:
+		return a.Began.Add(firstLook)
+	}
+	wait := backOff << min(l.n-1, 10)
+	next := l.last.Add(min(wait, slowLook))
+	// What there is at the deadline is in the verdict.
+	if deadline := a.Next; !deadline.IsZero() && deadline.After(l.last) && deadline.Before(next) {
+		next = deadline
+	}
+	return next
+}
+
+// LogWanted tells whether an instance's serial log could say more than what was
+// assessed without it.
+func LogWanted(a Assessment, now time.Time) bool {
+	if a.Source.own() {
+		return false
+	}
+	return a.State.Bad() || a.State == Booting && !now.Before(a.Began.Add(firstLook))
+}

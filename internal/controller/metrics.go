@@ -1,0 +1,126 @@
+package controller
+
+import (
+	"fmt"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+	corev1 "k8s.io/api/core/v1"
+	ctrlmetrics "sigs.k8s.io/controller-runtime/pkg/metrics"
+
+	"github.com/ortet/ortet/internal/fleet"
+)
+
+// meters are the controller's figures, in the library's registry, whose server
+// shows them.
+type meters struct {
+	fleet    *Fleet
+	budget   *Budget
+	all      []prometheus.Collector
+	verdicts *prometheus.CounterVec
+	failures *prometheus.CounterVec
+	boots    *prometheus.HistogramVec
+	stages   *prometheus.HistogramVec
+	calls    *prometheus.CounterVec
+	now      func() time.Time
+}
+
+var (
+	instancesDesc = prometheus.NewDesc("ortet_instances", "Instances by pool and state of their boot.", []string{"pool", "state"}, nil)
+	requestsDesc  = prometheus.NewDesc("ortet_arm_requests_total", "Requests sent to Azure Resource Manager, pages and tries included.", nil, nil)
+	listedDesc    = prometheus.NewDesc("ortet_pool_listed_seconds", "Seconds since a pool was last listed.", []string{"pool"}, nil)
+)
+
+// newMeters registers them; close takes them out again.
+func newMeters(f *Fleet, c Config) (*meters, error) {
+	buckets := []float64{5, 10, 20, 30, 45, 60, 90, 120, 180, 300, 600, 1200}
+	m := &meters{fleet: f, budget: c.Budget, now: c.Now,
+		verdicts: prometheus.NewCounterVec(prometheus.CounterOpts{Name: "ortet_boot_verdicts_total", Help: "Boots that ended, by outcome and where the verdict is from."}, []string{"pool", "outcome", "source"}),
+		failures: prometheus.NewCounterVec(prometheus.CounterOpts{Name: "ortet_boot_failures_total", Help: "Boots that did not end well, by reason and who can mend it."}, []string{"pool", "outcome", "reason", "owner"}),
+		boots:    prometheus.NewHistogramVec(prometheus.HistogramOpts{Name: "ortet_boot_duration_seconds", Help: "From the instance's creation to its Ready Node.", Buckets: buckets}, []string{"pool"}),
+		stages:   prometheus.NewHistogramVec(prometheus.HistogramOpts{Name: "ortet_boot_stage_seconds", Help: "How long a stage of the boot took, as the node tells it.", Buckets: append([]float64{0.5, 1, 2}, buckets...)}, []string{"pool", "stage"}),
+		calls:    prometheus.NewCounterVec(prometheus.CounterOpts{Name: "ortet_cloud_calls_total", Help: "Calls of the cloud by what was asked and how it went."}, []string{"call", "result"}),
+	}
+	for _, c := range []prometheus.Collector{m.verdicts, m.failures, m.boots, m.stages, m.calls, m} {
+		if err := ctrlmetrics.Registry.Register(c); err != nil {
+			m.close()
+			return nil, fmt.Errorf("register metrics: %w", err)
+		}
+		m.all = append(m.all, c)
+	}
+	return m, nil
+}
+
+func (m *meters) close() {
+	for _, c := range m.all {
+		ctrlmetrics.Registry.Unregister(c)
+	}
+}
+
+// Describe names what Collect gives.
+func (m *meters) Describe(out chan<- *prometheus.Desc) {
+	out <- instancesDesc
+	out <- requestsDesc
+	out <- listedDesc
+}
+
+// Collect gives what is read when it is asked for.
+func (m *meters) Collect(out chan<- prometheus.Metric) {
+	for pool, states := range m.fleet.counts() {
+		for _, s := range []State{Succeeded, Failed, Degraded, TimedOut, Booting, Stopped, Deleting} {
+			out <- prometheus.MustNewConstMetric(instancesDesc, prometheus.GaugeValue, float64(states[s]), pool, string(s))
+		}
+	}
+	for pool, at := range m.fleet.listed() {
+		out <- prometheus.MustNewConstMetric(listedDesc, prometheus.GaugeValue, m.now().Sub(at).Seconds(), pool)
+	}
+	out <- prometheus.MustNewConstMetric(requestsDesc, prometheus.CounterValue, float64(m.budget.Spent()))
+}
+
+// asked counts a call of the cloud.
+func (m *meters) asked(what string, err error) {
+	result := "ok"
+	if err != nil {
+		if result = string(fleet.KindOf(err)); result == "" {
+			result = "Unknown"
+		}
+	}
+	m.calls.WithLabelValues(what, result).Inc()
+}
+
+// maxBoot is what a first boot takes at most: a Node that became Ready anew later
+// tells nothing of it.
+const maxBoot = 2 * time.Hour
+
+// ended counts the outcome of a boot, once.
+func (m *meters) ended(a Assessment, node *corev1.Node, fresh bool) {
+	pool := a.Pool.Name()
+	m.verdicts.WithLabelValues(pool, string(a.State), string(a.Source)).Inc()
+	if fresh && a.State != Succeeded {
+		m.failures.WithLabelValues(pool, string(a.State), a.Reason(), string(a.Owner())).Inc()
+	}
+	if node != nil && a.State == Succeeded {
+		if v := ViewOf(node); v.Ready && !v.CameUp && !a.Created.IsZero() {
+			if d := v.ReadySince.Sub(a.Created); d > 0 && d < maxBoot {
+				m.boots.WithLabelValues(pool).Observe(d.Seconds())
+			}
+		}
+	}
+	if a.Verdict == nil {
+		return
+	}
+	for _, s := range a.Verdict.Stages {
+		if s.End > s.Begin {
+			m.stages.WithLabelValues(pool, stageLabel(s.Name)).Observe(float64(s.End-s.Begin) / 1000)
+		}
+	}
+}
+
+// stageLabel keeps the names that nodes give from becoming any number of series.
+func stageLabel(name string) string {
+	switch name {
+	case "init-local", "init", "modules-config", "modules-final", "kubelet", "node":
+		return name
+	}
+	return "other"
+}

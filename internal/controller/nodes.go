@@ -1,0 +1,206 @@
+package controller
+
+import (
+	"context"
+	"strings"
+
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/client-go/util/workqueue"
+	"sigs.k8s.io/controller-runtime/pkg/cache"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/event"
+	"sigs.k8s.io/controller-runtime/pkg/handler"
+	"sigs.k8s.io/controller-runtime/pkg/reconcile"
+	"sigs.k8s.io/controller-runtime/pkg/source"
+
+	"github.com/ortet/ortet/internal/fleet"
+)
+
+// ConditionType is the type of our condition on Nodes, Machines and Azure's
+// machines. Nobody else writes it, and we write no other.
+const ConditionType = "ortet.io/BootSucceeded"
+
+// nodeKeyField indexes Nodes by the instance that they are.
+const nodeKeyField = "ortet.key"
+
+func nodeKey(o client.Object) []string {
+	n, ok := o.(*corev1.Node)
+	if !ok {
+		return nil
+	}
+	if id, ok := InstanceOf(n.Spec.ProviderID); ok {
+		return []string{string(KeyOf(id))}
+	}
+	return nil
+}
+
+// InstanceOf reads a provider id of an instance of a Uniform scale set or of a
+// virtual machine, as Nodes, Machines and Azure's machines have them.
+func InstanceOf(providerID string) (fleet.ResourceID, bool) {
+	if id, err := fleet.ParseProviderID(providerID); err == nil {
+		return id, true
+	}
+	path, ok := strings.CutPrefix(providerID, "azure://")
+	if !ok || len(path) > 1024 {
+		return "", false
+	}
+	parts := strings.Split(path, "/")
+	want := []string{"", "subscriptions", "", "resourceGroups", "", "providers", "Microsoft.Compute", "virtualMachines", ""}
+	if len(parts) != len(want) || parts[0] != "" {
+		return "", false
+	}
+	for i, w := range want {
+		if w != "" && !strings.EqualFold(parts[i], w) || w == "" && i > 0 && !fleet.ValidName(parts[i]) {
+			return "", false
+		}
+	}
+	return fleet.ResourceID(path), true
+}
+
+// ViewOf gives as much of a Node as is looked at.
+func ViewOf(n *corev1.Node) *NodeView {
+	v := &NodeView{
+		Name: n.Name, UID: string(n.UID), ProviderID: n.Spec.ProviderID, BootID: n.Status.NodeInfo.BootID, Created: n.CreationTimestamp.Time,
+		Why: "its kubelet has not reported yet",
+	}
+	for _, c := range n.Status.Conditions {
+		switch c.Type {
+		case corev1.NodeReady:
+			v.Ready, v.ReadySince, v.Why = c.Status == corev1.ConditionTrue, c.LastTransitionTime.Time, ""
+			if !v.Ready {
+				v.Why = strings.Trim(c.Reason+": "+c.Message, ": ")
+			}
+		case ConditionType:
+			v.CameUp = c.Status == corev1.ConditionTrue
+		}
+	}
+	return v
+}
+
+// trim keeps what is looked at of what the cache holds: a Node with its images
+// takes some 15 KiB.
+func trim(o any) (any, error) {
+	switch x := o.(type) {
+	case *corev1.Node:
+		out := &corev1.Node{ObjectMeta: trimmed(x.ObjectMeta)}
+		out.Spec.ProviderID = x.Spec.ProviderID
+		out.Status.NodeInfo.BootID = x.Status.NodeInfo.BootID
+		for _, c := range x.Status.Conditions {
+			if c.Type == corev1.NodeReady || c.Type == ConditionType {
+				// Heartbeats would make every report of a kubelet a change.
+				c.LastHeartbeatTime = metav1.Time{}
+				out.Status.Conditions = append(out.Status.Conditions, c)
+			}
+		}
+		return out, nil
+	case *unstructured.Unstructured:
+		return trimMember(x), nil
+	}
+	return o, nil
+}
+
+func trimmed(m metav1.ObjectMeta) metav1.ObjectMeta {
+	return metav1.ObjectMeta{Name: m.Name, Namespace: m.Namespace, UID: m.UID, ResourceVersion: m.ResourceVersion, CreationTimestamp: m.CreationTimestamp}
+}
+
+// nodeOf finds the Node that an instance is: by its provider id, or by its name
+// as long as it has none.
+func (r *reconciler) nodeOf(ctx context.Context, b fleet.Boot) (*corev1.Node, error) {
+	var list corev1.NodeList
+	if err := r.nodes.List(ctx, &list, client.MatchingFields{nodeKeyField: string(KeyOf(b.Instance))}); err != nil {
+		return nil, err
+	}
+	if len(list.Items) > 0 {
+		return &list.Items[0], nil
+	}
+	if b.HostName == "" {
+		return nil, nil
+	}
+	var n corev1.Node
+	if err := r.nodes.Get(ctx, types.NamespacedName{Name: strings.ToLower(b.HostName)}, &n); err != nil {
+		return nil, client.IgnoreNotFound(err)
+	}
+	if n.Spec.ProviderID != "" { // of another machine
+		return nil, nil
+	}
+	return &n, nil
+}
+
+type queue = workqueue.TypedRateLimitingInterface[reconcile.Request]
+
+func request(k Key) reconcile.Request {
+	return reconcile.Request{NamespacedName: types.NamespacedName{Name: string(k)}}
+}
+
+// watchNodes assesses an instance again when its Node changes.
+func (r *reconciler) watchNodes(c cache.Cache) error {
+	touch := func(n *corev1.Node, hurry bool, q queue) {
+		if n == nil {
+			return
+		}
+		key, ok := r.fleet.ByHost(n.Name)
+		if id, is := InstanceOf(n.Spec.ProviderID); is {
+			if len(r.config.Pools) == 0 {
+				r.poller.AddGroup(id.Group())
+			}
+			key, ok = KeyOf(id), true
+		}
+		if !ok {
+			return
+		}
+		if known, is := r.fleet.Get(key); is && hurry {
+			r.poller.Hurry(known.Boot.Pool)
+		}
+		q.Add(request(key))
+	}
+	return r.controller.Watch(source.Kind(c, &corev1.Node{}, handler.TypedFuncs[*corev1.Node, reconcile.Request]{
+		CreateFunc: func(_ context.Context, e event.TypedCreateEvent[*corev1.Node], q queue) { touch(e.Object, false, q) },
+		UpdateFunc: func(_ context.Context, e event.TypedUpdateEvent[*corev1.Node], q queue) {
+			was, is := ViewOf(e.ObjectOld), ViewOf(e.ObjectNew)
+			if *was == *is && e.ObjectOld.UID == e.ObjectNew.UID {
+				return
+			}
+			touch(e.ObjectNew, was.Ready && !is.Ready, q)
+		},
+		DeleteFunc: func(_ context.Context, e event.TypedDeleteEvent[*corev1.Node], q queue) { touch(e.Object, true, q) },
+	}))
+}
+
+// enqueue is told by the Poller.
+func (r *reconciler) enqueue(keys []Key) {
+	select {
+	case r.changed <- keys:
+	case <-r.done:
+	}
+}
+
+// watchChanged assesses instances of which the cloud said something new.
+func (r *reconciler) watchChanged() error {
+	return r.controller.Watch(source.Func(func(ctx context.Context, q queue) error {
+		go func() {
+			for {
+				select {
+				case <-ctx.Done():
+					return
+				case keys := <-r.changed:
+					for _, k := range keys {
+						q.Add(request(k))
+					}
+				}
+			}
+		}()
+		return nil
+	}))
+}
+
+// ignoreGone is for changes of what may have been deleted, or replaced, meanwhile.
+func ignoreGone(err error) error {
+	if apierrors.IsNotFound(err) {
+		return nil
+	}
+	return err
+}

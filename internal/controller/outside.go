@@ -1,0 +1,231 @@
+package controller
+
+import (
+	"bytes"
+	"encoding/json"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/ortet/ortet/internal/fleet"
+	"github.com/ortet/ortet/internal/verdict"
+	"github.com/ortet/ortet/internal/wire"
+)
+
+// Bounds of what is kept in words.
+const (
+	maxNote    = 1 << 10
+	maxQuoted  = 8 << 10 // of what an extension reported
+	maxConsole = 400     // lines of a serial log that are kept as evidence
+)
+
+// bootstrapTypes are parts of the types of extensions that make a node: their
+// failure is the boot's. CAPZ's is a clone of CustomScript (CAPZ
+// azure/services/scalesets; publisher Microsoft.Azure.ContainerUpstream).
+var bootstrapTypes = [...]string{"customscript", "capz.linux.bootstrapping", "capz.windows.bootstrapping", "ortet"}
+
+func makesNode(e fleet.ExtensionStatus) bool {
+	kind := strings.ToLower(e.Type)
+	for _, t := range bootstrapTypes {
+		if strings.Contains(kind, t) {
+			return true
+		}
+	}
+	return false
+}
+
+// broken tells whether Azure, or an extension that makes the node, says that the
+// boot failed: the sign changes with what it is based on, and is "" where nothing
+// is. The text is not redacted.
+func broken(boot fleet.Boot) (sign, why string) {
+	for _, e := range boot.Extensions {
+		if !makesNode(e) {
+			continue
+		}
+		for _, st := range e.Statuses {
+			if st.Failed() {
+				return "extension " + e.Name + " " + st.Reason, "extension " + e.Name + " failed: " + oneLine(st.Message)
+			}
+		}
+	}
+	if strings.EqualFold(boot.ProvisioningState, fleetFailed) || boot.Provisioning.State == "failed" {
+		what := first(boot.Provisioning.Reason, first(boot.Provisioning.Display, "provisioning failed"))
+		return "provisioning " + boot.Provisioning.Reason, "Azure says " + what + ": " + oneLine(boot.Provisioning.Message)
+	}
+	return "", ""
+}
+
+const fleetFailed = "Failed" // a provisioning state
+
+// logsOf gives what was written in the form that the judge reads.
+func logsOf(boot fleet.Boot, serial []byte) []verdict.Log {
+	var logs []verdict.Log
+	if len(serial) > 0 {
+		logs = append(logs, verdict.Log{Source: "serial console", Lines: lastBoot(serial)})
+	}
+	for _, e := range boot.Extensions {
+		var text strings.Builder
+		for _, st := range append(slices.Clone(e.Statuses), e.Substatuses...) {
+			if st.Message != "" && (st.Failed() || makesNode(e)) {
+				text.WriteString(st.Message)
+				text.WriteByte('\n')
+			}
+		}
+		if text.Len() > 0 {
+			logs = append(logs, verdict.Log{Source: "extension " + e.Name, Lines: lines([]byte(text.String()))})
+		}
+	}
+	return logs
+}
+
+// stuck tells whether a serial log shows that the boot cannot go on.
+func stuck(serial []byte) bool {
+	j := verdict.Judge(verdict.Facts{Logs: []verdict.Log{{Source: "serial console kernel", Lines: lastBoot(serial)}}})
+	switch j.Reason {
+	case "KernelPanic", "EmergencyMode", "FilesystemCorrupt":
+		return true
+	}
+	return false
+}
+
+// lastBoot gives the lines of a serial log from where the kernel last began.
+func lastBoot(serial []byte) []string {
+	if i := bytes.LastIndex(serial, []byte("] Linux version ")); i >= 0 {
+		serial = serial[bytes.LastIndexByte(serial[:i], '\n')+1:]
+	}
+	return lines(serial)
+}
+
+// lines breaks a text that may hold anything: serial consoles end lines with
+// carriage returns, and nobody promises UTF-8 or an end of line.
+func lines(text []byte) []string {
+	var out []string
+	for l := range bytes.Lines(text) {
+		l = bytes.TrimRight(l, "\r\n")
+		if i := bytes.LastIndexByte(l, '\r'); i >= 0 { // what was overwritten is not seen
+			l = l[i+1:]
+		}
+		for {
+			part := l[:min(len(l), maxQuoted)]
+			out = append(out, strings.Clone(strings.ToValidUTF8(string(part), "�")))
+			if l = l[len(part):]; len(l) == 0 {
+				break
+			}
+		}
+	}
+	return out
+}
+
+// Relevant gives the part of a serial log that is worth showing, redacted: the
+// end of the last boot, at most n lines of it, and of what was before them those
+// that the judge would quote.
+func Relevant(serial []byte, n int) []string {
+	all := lastBoot(serial)
+	var out []string
+	if cut := len(all) - n; cut > 0 {
+		j := verdict.Judge(verdict.Facts{Deadline: true, Logs: []verdict.Log{{Source: "serial console", Lines: all}}})
+		for _, e := range j.Evidence {
+			out = append(out, e.Lines...)
+		}
+		if len(out) > 0 {
+			out = append(out, "[…]")
+		}
+		all = all[cut:]
+	}
+	out = append(out, verdict.Redact(all)...)
+	for i, l := range out {
+		out[i] = printable(l)
+	}
+	return out
+}
+
+// printable takes out what a terminal would obey.
+func printable(s string) string {
+	var b strings.Builder
+	skip := false
+	for i, r := range s {
+		switch {
+		case skip: // in an escape sequence: up to its final letter
+			skip = r == '[' && s[i-1] == 0x1b || r >= 0x20 && r < 0x40
+		case r == 0x1b:
+			skip = true
+		case r == '\t':
+			b.WriteByte(' ')
+		case r < 0x20 || r >= 0x7f && r < 0xa0 || r == '\u2028' || r == '\u2029' || r >= '\u202a' && r <= '\u202e' || r >= '\u2066' && r <= '\u2069':
+		default:
+			b.WriteRune(r)
+		}
+	}
+	return b.String()
+}
+
+// provisionOf finds the answer of AKS's provisioning script in what an extension
+// reported: it prints what it writes to provision.json.
+func provisionOf(boot fleet.Boot) *verdict.Provision {
+	var found *verdict.Provision
+	eachMessage(boot, func(st fleet.BootStatus) {
+		at := strings.Index(st.Message, `"ExitCode"`)
+		if at < 0 {
+			return
+		}
+		at = strings.LastIndexByte(st.Message[:at], '{')
+		if at < 0 {
+			return
+		}
+		var p struct{ ExitCode, Output, Error string }
+		if json.NewDecoder(strings.NewReader(st.Message[at:])).Decode(&p) == nil && p.ExitCode != "" {
+			found = &verdict.Provision{ExitCode: p.ExitCode, Output: p.Output, Error: p.Error}
+		}
+	})
+	return found
+}
+
+// stagesOf reads when stages ran from the substatuses that our extension reports:
+// "took 1.2s, until 34s after the kernel's start".
+func stagesOf(boot fleet.Boot) []wire.StageTime {
+	var out []wire.StageTime
+	for _, e := range boot.Extensions {
+		for _, st := range e.Substatuses {
+			rest, ok := strings.CutPrefix(st.Message, "took ")
+			if !ok || len(out) == 16 {
+				continue
+			}
+			took, rest, _ := strings.Cut(rest, ", until ")
+			until, _, _ := strings.Cut(rest, " ")
+			d, errTook := time.ParseDuration(took)
+			end, errEnd := time.ParseDuration(until)
+			if errTook != nil || errEnd != nil || d < 0 || end < d || end > 24*time.Hour || st.Name == "" || len(st.Name) > 63 {
+				continue
+			}
+			out = append(out, wire.StageTime{Name: st.Name, Begin: (end - d).Milliseconds(), End: end.Milliseconds()})
+		}
+	}
+	return out
+}
+
+// oneLine makes a message fit a sentence.
+func oneLine(s string) string { return clip(strings.Join(strings.Fields(flat(s)), " "), maxNote) }
+
+// flat keeps the ends of lines apart before what is unprintable goes.
+func flat(s string) string {
+	return printable(strings.Map(func(r rune) rune {
+		if r == '\n' || r == '\r' {
+			return ' '
+		}
+		return r
+	}, s))
+}
+
+func clip(s string, n int) string {
+	if len(s) <= n {
+		return s
+	}
+	return strings.ToValidUTF8(s[:n-len("…")], "") + "…"
+}
+
+func first(s, otherwise string) string {
+	if s == "" {
+		return otherwise
+	}
+	return s
+}

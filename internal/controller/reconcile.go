@@ -1,0 +1,169 @@
+package controller
+
+import (
+	"context"
+	"fmt"
+	"hash/fnv"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	ctrl "sigs.k8s.io/controller-runtime/pkg/controller"
+	"sigs.k8s.io/controller-runtime/pkg/reconcile"
+)
+
+// fieldManager is who the API server says has written our fields.
+const fieldManager = "ortet-controller"
+
+// A reconciler assesses one instance at a time, and publishes what it finds. What
+// is published already is not written again, so it may be repeated.
+type reconciler struct {
+	config     Config
+	client     client.Client // without a cache
+	nodes      client.Reader // of the cache
+	controller ctrl.Controller
+	fleet      *Fleet
+	members    *members
+	poller     *Poller
+	evidence   *evidence
+	meters     *meters
+	changed    chan []Key
+	done       <-chan struct{}
+}
+
+// Reconcile assesses the instance whose key is the request's name.
+func (r *reconciler) Reconcile(ctx context.Context, request reconcile.Request) (reconcile.Result, error) {
+	key := Key(request.Name)
+	known, ok := r.fleet.Get(key)
+	if !ok {
+		return reconcile.Result{}, nil // gone, or not seen yet
+	}
+	node, err := r.nodeOf(ctx, known.Boot)
+	if err != nil {
+		return reconcile.Result{}, fmt.Errorf("find the Node of %s: %w", known.Boot.Name, err)
+	}
+	var view *NodeView
+	if node != nil {
+		view = ViewOf(node)
+	}
+	now := r.config.Now()
+	a := Assess(known.Boot, view, known.Serial, known.Previous, now, r.config.Deadlines)
+	err = r.publish(ctx, known, node, a)
+	judged := known.Serial
+	if err != nil {
+		judged = nil
+	} else if a.Verdict != nil { // it is in the evidence now, and would fill the memory
+		v := *a.Verdict
+		v.Evidence = nil
+		a.Verdict = &v
+	}
+	r.fleet.Decided(key, a, judged)
+	if a.State != known.Previous.State {
+		r.config.Log.InfoContext(ctx, "instance assessed", "instance", a.Name, "node", a.Node, "state", string(a.State), "reason", a.Reason(), "source", string(a.Source))
+		r.poller.Wake() // there may be a log to read
+	}
+	if err != nil {
+		return reconcile.Result{}, fmt.Errorf("publish the verdict of %s: %w", a.Name, err)
+	}
+	if a.Next.IsZero() {
+		return reconcile.Result{}, nil
+	}
+	return reconcile.Result{RequeueAfter: max(a.Next.Sub(now), time.Second)}, nil
+}
+
+// publish tells what has an outcome.
+func (r *reconciler) publish(ctx context.Context, known Known, node *corev1.Node, a Assessment) error {
+	if !a.State.Final() {
+		return nil
+	}
+	fresh, err := r.evidence.keep(ctx, known, a)
+	if err != nil {
+		return err
+	}
+	changed, err := r.tellNode(ctx, node, a)
+	if err != nil {
+		return err
+	}
+	for _, m := range r.members.of(KeyOf(a.Instance)) {
+		told, err := r.tellMember(ctx, m, a)
+		if err != nil {
+			return err
+		}
+		if told {
+			if err := r.event(ctx, m.reference(), m.namespace, a); err != nil {
+				return err
+			}
+		}
+	}
+	if fresh || changed {
+		r.meters.ended(a, node, fresh)
+		name := first(a.Node, a.HostName)
+		// As the kubelet does: a Node's Events lie in default, and have its name for
+		// a UID.
+		on := corev1.ObjectReference{Kind: "Node", APIVersion: "v1", Name: name, UID: types.UID(name)}
+		if name != "" {
+			return r.event(ctx, on, metav1.NamespaceDefault, a)
+		}
+	}
+	return nil
+}
+
+// maxMessage bounds a condition's message; an Event's may have as much.
+const maxMessage = 1 << 10
+
+// reasonOf is a condition's reason, which may not be empty.
+func reasonOf(a Assessment) string {
+	if r := a.Reason(); r != "" {
+		return r
+	}
+	return string(a.State)
+}
+
+// messageOf is what happened, who can mend it and how.
+func messageOf(a Assessment) string {
+	text := a.Message()
+	if v := a.Verdict; v != nil && v.Reason != "" {
+		if v.Owner != "" {
+			text += " [" + string(v.Owner) + "]"
+		}
+		if v.Remedy != "" && len(text)+len(v.Remedy) < maxMessage-2 {
+			text += " " + v.Remedy
+		}
+	}
+	return clip(printable(text), maxMessage)
+}
+
+func statusOf(a Assessment) string {
+	if a.State.Bad() {
+		return string(metav1.ConditionFalse)
+	}
+	return string(metav1.ConditionTrue)
+}
+
+// event tells once: its name is made of what it says, so that a second is refused.
+func (r *reconciler) event(ctx context.Context, on corev1.ObjectReference, namespace string, a Assessment) error {
+	if a.State == Succeeded {
+		return nil
+	}
+	h := fnv.New64a()
+	fmt.Fprintf(h, "%s|%s|%s|%s|%s", on.Kind, a.VMID, a.State, a.Source, reasonOf(a))
+	now := metav1.NewTime(r.config.Now())
+	e := &corev1.Event{
+		ObjectMeta:     metav1.ObjectMeta{Name: fmt.Sprintf("%s.%016x", clip(on.Name, 200), h.Sum64()), Namespace: namespace},
+		InvolvedObject: on, Reason: "Boot" + string(a.State), Message: clip(reasonOf(a)+": "+messageOf(a), maxMessage), Type: corev1.EventTypeWarning, Count: 1,
+		FirstTimestamp: now, LastTimestamp: now,
+		Source: corev1.EventSource{Component: fieldManager}, ReportingController: "ortet.io/controller", ReportingInstance: first(r.config.Identity, "ortet"),
+	}
+	e.InvolvedObject.Namespace = ""
+	if namespace != metav1.NamespaceDefault || on.Kind != "Node" {
+		e.InvolvedObject.Namespace = namespace
+	}
+	err := r.client.Create(ctx, e, client.FieldOwner(fieldManager))
+	if err != nil && !apierrors.IsAlreadyExists(err) {
+		return fmt.Errorf("record an Event on %s %s: %w", on.Kind, on.Name, err)
+	}
+	return nil
+}
