@@ -20,8 +20,9 @@ SEEDS ?= 1000
 FROM ?= 1
 BENCH ?=
 FUZZTIME ?= 10s
+EXTENSIONS ?= linux-amd64 linux-arm64 windows-amd64 windows-arm64
 
-.PHONY: build demo test simulate fuzz lab bench lint arch controlplane helm image clean help
+.PHONY: build demo test simulate fuzz lab bench lint arch controlplane helm image extension clean help
 
 build: ## bin/ortet, bin/ortet-node, bin/azsim
 	@mkdir -p bin
@@ -61,6 +62,13 @@ helm: ## helm, built once
 
 image: build ## the container image of the two binaries, as an OCI archive
 	go run ./hack/image -out bin/ortet-image.tar -version $(VERSION) bin/ortet bin/ortet-node
+
+extension: ## the packages of the Azure VM extension: bin/ortet-extension-OS-ARCH.zip
+	@for target in $(EXTENSIONS); do \
+		os=$${target%-*} arch=$${target#*-} suffix=; [ $$os != windows ] || suffix=.exe; \
+		GOOS=$$os GOARCH=$$arch go build -ldflags '$(LDFLAGS)' -o bin/$$target/ortet-node$$suffix ./cmd/ortet-node && \
+		go run ./hack/extension -out bin/ortet-extension-$$target.zip -manifest deploy/extension/$$os/HandlerManifest.json -program bin/$$target/ortet-node$$suffix || exit 1; \
+	done; ls -l bin/ortet-extension-*.zip
 
 clean:
 	rm -rf bin

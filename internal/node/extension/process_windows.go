@@ -39,7 +39,7 @@ func bootID() string { return "" }
 // startOf is when a process started, in 100 ns of the calendar; an error where
 // there is none or it has ended already.
 func startOf(pid int) (string, error) {
-	p, err := windows.OpenProcess(windows.PROCESS_QUERY_LIMITED_INFORMATION, false, uint32(pid)) //nolint:gosec // process numbers are unsigned there
+	p, err := windows.OpenProcess(windows.PROCESS_QUERY_LIMITED_INFORMATION, false, uint32(pid))
 	if err != nil {
 		return "", err
 	}

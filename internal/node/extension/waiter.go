@@ -98,7 +98,7 @@ func (h *Handler) launch(ctx context.Context, c Call) error {
 		h.log.Warn("systemd began no service; a process of its own session waits instead", "unit", w.Unit, "error", err)
 		w.Unit = ""
 	}
-	cmd := exec.Command(h.o.Program, h.record(c, w, args)...) //nolint:gosec // our own program
+	cmd := exec.Command(h.o.Program, h.record(c, w, args)...)
 	cmd.Dir = filepath.VolumeName(h.dir) + string(filepath.Separator)
 	if err := startDetached(cmd); err != nil {
 		return fmt.Errorf("leaving %s behind: %w", h.o.Program, err)
@@ -132,7 +132,7 @@ func (h *Handler) service(ctx context.Context, unit string, args []string) error
 		"--quiet", "--collect", "--unit=" + unit, "--description=Ortet waits until it is known whether this node came up",
 		"--property=Type=exec", "--property=Restart=on-failure", "--property=RestartSec=10", "--", h.o.Program,
 	}
-	out, err := exec.CommandContext(ctx, h.o.SystemdRun, append(run, args...)...).CombinedOutput() //nolint:gosec // systemd's own
+	out, err := exec.CommandContext(ctx, h.o.SystemdRun, append(run, args...)...).CombinedOutput()
 	if err != nil {
 		return fmt.Errorf("%s: %w: %.500q", filepath.Base(h.o.SystemdRun), err, strings.TrimSpace(string(out)))
 	}
