@@ -113,6 +113,8 @@ type Assessment struct {
 	Began time.Time `json:"began,omitzero"`  // of this start, as far as it is known
 	Basis string    `json:"basis,omitempty"` // what a verdict from outside is based on
 	Seen  time.Time `json:"seen,omitzero"`   // when the node's own verdict was first read
+	// Told is the outcome that the node gave, where another is held.
+	Told wire.Outcome `json:"told,omitempty"`
 }
 
 // Reason is the catalogue's name for why, "" where there is none.
@@ -233,7 +235,11 @@ func newest(boot fleet.Boot, node *NodeView, serial []byte, previous Assessment,
 		best = word{&v, source, seen}
 	}
 	if previous.Source.own() && previous.Verdict != nil {
-		consider(*previous.Verdict, previous.Source, previous.Seen)
+		v := *previous.Verdict
+		if previous.Told != "" {
+			v.Outcome = previous.Told
+		}
+		consider(v, previous.Source, previous.Seen)
 	}
 	eachMessage(boot, func(st fleet.BootStatus) {
 		if v, ok := wire.FindVerdict([]byte(st.Message)); ok {
@@ -314,7 +320,7 @@ func (a *Assessment) told(t word, node *NodeView, now time.Time, d Deadlines) {
 		a.Next = settled
 		return
 	}
-	v.Outcome = wire.Degraded
+	a.Told, v.Outcome = v.Outcome, wire.Degraded
 }
 
 func latest(a, b time.Time) time.Time {

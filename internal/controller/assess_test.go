@@ -1,0 +1,246 @@
+package controller
+
+import (
+	"encoding/json"
+	"fmt"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/ortet/ortet/internal/fleet"
+	"github.com/ortet/ortet/internal/wire"
+)
+
+const (
+	somePool = fleet.ResourceID("/subscriptions/0b1f6471-1bf0-4dda-aec3-cb9272f09590/resourceGroups/rg/providers/Microsoft.Compute/virtualMachineScaleSets/pool1")
+	someVM   = "11111111-2222-4333-8444-555555555555"
+)
+
+var noon = time.Date(2026, 11, 21, 12, 0, 0, 0, time.UTC)
+
+func aBoot(change ...func(*fleet.Boot)) fleet.Boot {
+	b := fleet.Boot{
+		Instance: somePool.Child("virtualMachines", "3"), Pool: somePool, Name: "pool1_3", HostName: "POOL1000003", VMID: someVM,
+		Created: noon, ProvisioningState: "Succeeded", Power: fleet.PowerRunning, Console: true,
+	}
+	for _, c := range change {
+		c(&b)
+	}
+	return b
+}
+
+func aNode(change ...func(*NodeView)) *NodeView {
+	n := &NodeView{Name: "pool1000003", UID: "u", BootID: "boot-a", Created: noon.Add(time.Minute), Ready: true, ReadySince: noon.Add(2 * time.Minute)}
+	for _, c := range change {
+		c(n)
+	}
+	return n
+}
+
+func notReady(n *NodeView) {
+	n.Ready, n.Why = false, "KubeletNotReady: cni plugin not initialized"
+}
+
+func aVerdict(outcome wire.Outcome, at time.Duration, change ...func(*wire.Verdict)) wire.Verdict {
+	v := wire.Verdict{Outcome: outcome, Node: "pool1000003", VMID: someVM, BootID: "boot-a", At: noon.Add(at), Uptime: at.Milliseconds(), Message: "as it was"}
+	if outcome != wire.Succeeded {
+		v.Reason, v.Owner, v.Remedy = "BootstrapTokenUnknown", wire.OwnerUser, "Make a new token."
+	}
+	for _, c := range change {
+		c(&v)
+	}
+	return v
+}
+
+// console is a serial log that ends with a verdict.
+func console(v wire.Verdict) []byte {
+	return []byte("[    0.000000] Linux version 6.1.0\r\n[   12.3] cloud-init[411]: x\r\n[   14.0] " + v.ConsoleLine() + "\r\n[   14.1] audit: y\r\n")
+}
+
+func saying(kind, code, message string) func(*fleet.Boot) {
+	return func(b *fleet.Boot) {
+		st := fleet.BootStatus{Code: code, Message: message, Time: noon.Add(3 * time.Minute)}
+		st.Name, st.State, st.Reason = fleet.ParseStatusCode(code)
+		b.Extensions = append(b.Extensions, fleet.ExtensionStatus{Name: "ext", Type: kind, Statuses: []fleet.BootStatus{st}})
+	}
+}
+
+func TestAssess(t *testing.T) {
+	failed := aVerdict(wire.Failed, 90*time.Second)
+	type want struct {
+		state  State
+		source Source
+		reason string
+		says   string
+	}
+	for name, c := range map[string]struct {
+		boot     fleet.Boot
+		node     *NodeView
+		serial   []byte
+		previous Assessment
+		after    time.Duration // now, after the creation
+		want     want
+	}{
+		"booting":                  {boot: aBoot(), after: time.Minute, want: want{state: Booting}},
+		"no node at the deadline":  {boot: aBoot(), after: 26 * time.Minute, want: want{TimedOut, FromNode, "NodeNotRegistered", "no Node"}},
+		"node not ready, in time":  {boot: aBoot(), node: aNode(notReady), after: 5 * time.Minute, want: want{state: Booting}},
+		"node not ready, too late": {boot: aBoot(), node: aNode(notReady), after: 26 * time.Minute, want: want{TimedOut, FromNode, "NodeNotReady", "cni plugin"}},
+		"ready":                    {boot: aBoot(), node: aNode(), after: 3 * time.Minute, want: want{Succeeded, FromNode, "", "Ready"}},
+		"ready once is enough":     {boot: aBoot(), node: aNode(notReady, func(n *NodeView) { n.CameUp = true }), after: 26 * time.Hour, want: want{Succeeded, FromNode, "", ""}},
+		"node deleted after success": {boot: aBoot(), previous: Assessment{Instance: aBoot().Instance, VMID: someVM, State: Succeeded, Source: FromNode},
+			after: 26 * time.Hour, want: want{Succeeded, FromNode, "", ""}},
+		"told on the console": {boot: aBoot(), serial: console(failed), after: 2 * time.Minute, want: want{Failed, FromConsole, "BootstrapTokenUnknown", "as it was"}},
+		"told by the extension": {boot: aBoot(saying("X.Ortet", "ProvisioningState/failed/1", "Failed\n"+failed.ConsoleLine())), after: 2 * time.Minute,
+			want: want{Failed, FromExtension, "BootstrapTokenUnknown", ""}},
+		"told by CustomScript": {boot: aBoot(saying("Microsoft.Azure.Extensions.CustomScript", "ProvisioningState/failed/1", "Enable failed\n[stdout]\n"+failed.ConsoleLine()+"\n[stderr]\n")), after: 2 * time.Minute,
+			want: want{Failed, FromExtension, "BootstrapTokenUnknown", ""}},
+		"of the donor": {boot: aBoot(), serial: console(aVerdict(wire.Failed, time.Minute, func(v *wire.Verdict) { v.VMID = "99999999-2222-4333-8444-555555555555" })), after: 2 * time.Minute,
+			want: want{state: Booting}},
+		"of an earlier boot": {boot: aBoot(), node: aNode(func(n *NodeView) { n.BootID = "boot-b" }), serial: console(failed), after: time.Hour, want: want{Succeeded, FromNode, "", ""}},
+		"the last word counts": {boot: aBoot(), serial: append(console(failed), console(aVerdict(wire.Succeeded, 3*time.Minute))...), after: 4 * time.Minute,
+			want: want{Succeeded, FromConsole, "", ""}},
+		"the later of two sources": {boot: aBoot(saying("X.Ortet", "ProvisioningState/succeeded", aVerdict(wire.Succeeded, time.Minute).ConsoleLine())),
+			serial: console(failed), after: 4 * time.Minute, want: want{Failed, FromConsole, "BootstrapTokenUnknown", ""}},
+		"what was told before stays": {boot: aBoot(), previous: Assessment{Instance: aBoot().Instance, VMID: someVM, State: Failed, Source: FromConsole, Verdict: &failed, Seen: noon.Add(2 * time.Minute)},
+			after: time.Hour, want: want{Failed, FromConsole, "BootstrapTokenUnknown", ""}},
+		"another machine of the name": {boot: aBoot(func(b *fleet.Boot) { b.VMID = "aaaaaaaa-2222-4333-8444-555555555555" }),
+			previous: Assessment{Instance: aBoot().Instance, VMID: someVM, State: Failed, Source: FromConsole, Verdict: &failed}, after: time.Minute, want: want{state: Booting}},
+		"ready in spite of it": {boot: aBoot(), node: aNode(func(n *NodeView) { n.ReadySince = noon.Add(5 * time.Minute) }), serial: console(failed), after: 6 * time.Minute,
+			want: want{Degraded, FromConsole, "BootstrapTokenUnknown", "in spite"}},
+		"ready before it failed": {boot: aBoot(), node: aNode(func(n *NodeView) { n.ReadySince = noon.Add(time.Minute) }), serial: console(failed), after: 2 * time.Minute,
+			want: want{Failed, FromConsole, "BootstrapTokenUnknown", ""}},
+		"ready and stays so": {boot: aBoot(), node: aNode(func(n *NodeView) { n.ReadySince = noon.Add(time.Minute) }), serial: console(failed), after: 10 * time.Minute,
+			want: want{Degraded, FromConsole, "BootstrapTokenUnknown", "stays Ready"}},
+		"degraded": {boot: aBoot(), node: aNode(), serial: console(aVerdict(wire.Degraded, time.Minute)), after: 3 * time.Minute, want: want{Degraded, FromConsole, "BootstrapTokenUnknown", ""}},
+		"stopped":  {boot: aBoot(func(b *fleet.Boot) { b.Power = fleet.PowerDeallocated }), after: 26 * time.Hour, want: want{state: Stopped, says: "deallocated"}},
+		"deleting": {boot: aBoot(func(b *fleet.Boot) { b.ProvisioningState = "Deleting" }), serial: console(failed), after: time.Hour, want: want{state: Deleting}},
+		"started again": {boot: aBoot(), previous: Assessment{Instance: aBoot().Instance, VMID: someVM, State: Stopped}, after: 26 * time.Hour,
+			want: want{state: Booting}},
+		"provisioning failed": {boot: aBoot(func(b *fleet.Boot) {
+			b.ProvisioningState = "Failed"
+			b.Provisioning = fleet.BootStatus{State: "failed", Reason: "OSProvisioningTimedOut", Message: "OS Provisioning did not finish\nin the allotted time.", Level: "Error"}
+		}), after: 21 * time.Minute, want: want{Failed, FromPlatform, wire.ReasonUnknown, "OSProvisioningTimedOut"}},
+		"provisioning failed, the log tells": {boot: aBoot(func(b *fleet.Boot) { b.ProvisioningState = "Failed" }),
+			serial: []byte("[ 9.1] Kernel panic - not syncing: VFS\n"), after: 21 * time.Minute, want: want{Failed, FromPlatform, "KernelPanic", ""}},
+		"extension of the boot failed": {boot: aBoot(saying("Microsoft.Azure.Extensions.CustomScript", "ProvisioningState/failed/1", "Enable failed: exit status=7\n[stdout]\n\n[stderr]\nbash: line 3: kubeadm: command not found\n")),
+			after: 3 * time.Minute, want: want{Failed, FromPlatform, "BinaryMissing", "exit status=7"}},
+		"AKS's exit code": {boot: aBoot(saying("Microsoft.Azure.Extensions.CustomScript", "ProvisioningState/failed/1", `Enable failed: [stdout] {"ExitCode": "50", "Output": "curl timed out", "Error": ""} [stderr]`)),
+			after: 3 * time.Minute, want: want{Failed, FromPlatform, "OutboundBlocked", ""}},
+		"another extension failed":            {boot: aBoot(saying("Microsoft.Azure.Monitor.AzureMonitorLinuxAgent", "ProvisioningState/failed/1", "no")), after: 3 * time.Minute, want: want{state: Booting}},
+		"an extension failed on a Ready node": {boot: aBoot(saying("Microsoft.Azure.Extensions.CustomScript", "ProvisioningState/failed/1", "no")), node: aNode(), after: 3 * time.Minute, want: want{Succeeded, FromNode, "", "failed extensions: ext"}},
+		"the kernel stopped":                  {boot: aBoot(), serial: []byte("[ 0.1] Linux version 6\n[ 9.1] Kernel panic - not syncing: VFS: Unable to mount root fs on unknown-block(0,0)\n"), after: 5 * time.Minute, want: want{state: Failed, source: FromLog}},
+		"a panic of an earlier boot":          {boot: aBoot(), serial: []byte("[ 9.1] Kernel panic - not syncing: x\n[    0.000000] Linux version 6\n[ 1.0] fine\n"), after: 5 * time.Minute, want: want{state: Booting}},
+		"the log tells at the deadline": {boot: aBoot(), serial: []byte("cloud-init[9]: [2026-11-21] error execution phase preflight: couldn't validate the identity of the API Server: Get \"https://10.0.0.4:6443\": dial tcp 10.0.0.4:6443: i/o timeout\n"),
+			after: 26 * time.Minute, want: want{TimedOut, FromLog, "APIServerUnreachable", "no Node"}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			now := noon.Add(c.after)
+			a := Assess(c.boot, c.node, c.serial, c.previous, now, Deadlines{})
+			if a.State != c.want.state || c.want.source != "" && a.Source != c.want.source || c.want.reason != "" && a.Reason() != c.want.reason || !strings.Contains(a.Message(), c.want.says) {
+				t.Fatalf("%s from %q, reason %q: %q\nwant %+v", a.State, a.Source, a.Reason(), a.Message(), c.want)
+			}
+			if a.State.Final() != (a.Verdict != nil) {
+				t.Errorf("%s with verdict %+v", a.State, a.Verdict)
+			}
+			if a.Verdict != nil {
+				if err := a.Verdict.Validate(); err != nil {
+					t.Errorf("verdict: %v", err)
+				}
+				if wire.Outcome(a.State) != a.Verdict.Outcome {
+					t.Errorf("state %s, outcome %s", a.State, a.Verdict.Outcome)
+				}
+			}
+			if !a.Next.IsZero() && !a.Next.After(now) {
+				t.Errorf("to be assessed again at %s, which is past", a.Next)
+			}
+			// Looked at again without the log it is the same; so it is after a
+			// restart that left the evidence alone.
+			again := Assess(c.boot, c.node, nil, a, now, Deadlines{})
+			if !again.Same(a) || !again.Since.Equal(a.Since) {
+				t.Errorf("the second time: %s %s %q since %s, not %s %s %q since %s", again.State, again.Reason(), again.Message(), again.Since, a.State, a.Reason(), a.Message(), a.Since)
+			}
+			text, err := json.Marshal(a)
+			if err != nil {
+				t.Fatal(err)
+			}
+			var stored Assessment
+			if err := json.Unmarshal(text, &stored); err != nil {
+				t.Fatal(err)
+			}
+			if again := Assess(c.boot, c.node, nil, stored, now, Deadlines{}); !again.Same(a) {
+				t.Errorf("from what was stored: %s %s %q", again.State, again.Reason(), again.Message())
+			}
+		})
+	}
+}
+
+// What Azure takes back is taken back.
+func TestAssessFollowsAzure(t *testing.T) {
+	bad := aBoot(func(b *fleet.Boot) { b.ProvisioningState = "Failed" })
+	a := Assess(bad, nil, nil, Assessment{}, noon.Add(time.Minute), Deadlines{})
+	if a.State != Failed {
+		t.Fatalf("%+v", a)
+	}
+	a = Assess(aBoot(), nil, nil, a, noon.Add(2*time.Minute), Deadlines{})
+	if a.State != Booting {
+		t.Errorf("Azure made it good, and it is %s", a.State)
+	}
+	a = Assess(aBoot(), nil, nil, a, noon.Add(30*time.Minute), Deadlines{})
+	if a.State != TimedOut {
+		t.Errorf("%s at the deadline", a.State)
+	}
+	a = Assess(aBoot(), aNode(func(n *NodeView) { n.ReadySince = noon.Add(31 * time.Minute) }), nil, a, noon.Add(32*time.Minute), Deadlines{})
+	if a.State != Succeeded {
+		t.Errorf("%s though it became Ready", a.State)
+	}
+}
+
+func FuzzAssess(f *testing.F) {
+	v := aVerdict(wire.Failed, time.Minute)
+	f.Add(console(v), "boom", uint16(3), true)
+	f.Add([]byte("\x00\xff[9]\x1b[31m"), `{"ExitCode": "50"}`, uint16(30), false)
+	f.Add([]byte("Kernel panic - not syncing"), "ortet.io/verdict {", uint16(60), false)
+	f.Fuzz(func(t *testing.T, serial []byte, message string, minutes uint16, node bool) {
+		var n *NodeView
+		if node {
+			n = aNode(notReady, func(n *NodeView) { n.Why = message })
+		}
+		b := aBoot(saying("CustomScript", "ProvisioningState/failed/"+message, message))
+		a := Assess(b, n, serial, Assessment{}, noon.Add(time.Duration(minutes)*time.Minute), Deadlines{})
+		if a.Verdict != nil {
+			if err := a.Verdict.Validate(); err != nil {
+				t.Errorf("a verdict that cannot be sent: %v", err)
+			}
+		}
+		if m := messageOf(a); len(m) > maxMessage || strings.ContainsAny(m, "\x1b\x00\n") {
+			t.Errorf("message %q", m)
+		}
+		data, err := parts(Known{Boot: compact(b), Serial: serial}, a)
+		if err != nil {
+			t.Fatal(err)
+		}
+		size := 0
+		for k, text := range data {
+			size += len(k) + len(text)
+		}
+		if size > 64<<10 {
+			t.Errorf("evidence of %d bytes", size)
+		}
+	})
+}
+
+func TestRelevantHidesSecrets(t *testing.T) {
+	var b strings.Builder
+	for i := range 1000 {
+		fmt.Fprintf(&b, "[%8d.0] something \x1b[1mhappened\x1b[0m %d\r\n", i, i)
+	}
+	b.WriteString("kubeadm join 10.0.0.4:6443 --token abcdef.0123456789abcdef --discovery-token-ca-cert-hash sha256:x\r\n")
+	lines := Relevant([]byte(b.String()), 40)
+	all := strings.Join(lines, "\n")
+	if strings.Contains(all, "0123456789abcdef") || strings.Contains(all, "\x1b") || !strings.Contains(all, "kubeadm join") {
+		t.Errorf("shown:\n%s", all)
+	}
+	if len(lines) > 400 {
+		t.Errorf("%d lines", len(lines))
+	}
+}
