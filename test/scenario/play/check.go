@@ -49,6 +49,7 @@ func (w *world) remember() {
 		donor.skip = "true"
 	}
 	w.found[w.nodeOf(0)] = donor
+	w.model0, _, w.capacity0 = w.modelNow()
 }
 
 func (w *world) setAsk(a scenario.Ask) {
@@ -89,6 +90,8 @@ func (w *world) judgeDeletion(d kubesim.Deletion) {
 		w.broken("pod %s of a DaemonSet or a static pod's mirror was deleted", name)
 	case !d.Eviction && !force:
 		w.broken("pod %s was deleted, not evicted, without --force-drain", name)
+	case !d.Eviction && owner != nil && !w.patient():
+		w.broken("pod %s was deleted before the drain had the time to evict it", name)
 	case owner == nil && !force:
 		w.broken("pod %s, which nothing would create again, was deleted without --force-drain", name)
 	}
@@ -103,6 +106,7 @@ func (w *world) judgeRequest(p *process, r *http.Request) {
 	p.changes++
 	p.mu.Unlock()
 	id := fleet.ResourceID(r.URL.Path)
+	w.judgeHold(p, id)
 	switch {
 	case r.Method == http.MethodDelete && strings.Contains(low(id), "/versions/"):
 		w.mu.Lock()
@@ -114,13 +118,18 @@ func (w *world) judgeRequest(p *process, r *http.Request) {
 		if by := w.references(id); by != "" && !anew {
 			w.broken("%s deletes image version %s, which %s refers to", p.name, id.Name(), by)
 		}
+		w.judgePruning(p, id)
 	case r.Method == http.MethodPatch && id.Equal(w.pool):
 		w.judgeModel(p, r)
+	case r.Method == http.MethodPost && (strings.EqualFold(id.Name(), "poweroff") || strings.EqualFold(id.Name(), "deallocate")):
+		w.judgeStop(p, id[:strings.LastIndex(string(id), "/")])
 	}
-	if r.Method == http.MethodDelete && !strings.Contains(low(id), "/extensions/") {
-		if tags, there := w.tagsOf(id); there && tags[fleet.TagCapture] == nil {
-			w.broken("%s deletes %s, which Ortet did not make", p.name, id.Name())
-		}
+	if tags, there := w.tagsOf(id); there && tags[fleet.TagCapture] == nil && (r.Method == http.MethodDelete || r.Method == http.MethodPut) {
+		w.broken("%s changes %s, which Ortet did not make", p.name, id.Name())
+	}
+	if parts := strings.Split(strings.ToLower(string(id)), "/"); r.Method == http.MethodDelete &&
+		!slices.Contains([]string{"snapshots", "disks", "versions", "extensions"}, parts[len(parts)-2]) {
+		w.broken("%s deletes %s, which no capture does", p.name, id.Name())
 	}
 }
 
@@ -137,6 +146,7 @@ func (w *world) judgeModel(p *process, r *http.Request) {
 	if err != nil || json.Unmarshal(body, &patch) != nil || patch.SKU == nil || patch.SKU.Capacity == nil {
 		return
 	}
+	w.judgeGrowth(p, *patch.SKU.Capacity)
 	w.azure.View(func(v *azsim.View) {
 		set, ok := v.Get(string(w.pool)).(*armcompute.VirtualMachineScaleSet)
 		if match := r.Header.Get("If-Match"); ok && match != "" && set.Etag != nil && match != *set.Etag {
@@ -212,9 +222,11 @@ func (w *world) checkEnd(p *process) {
 	switch code {
 	case engine.ExitDone:
 		w.checkDone(p)
+		w.checkClosed(p)
 		w.whole(p)
 		w.clean(p)
 	case engine.ExitFailed:
+		w.checkClosed(p)
 		w.whole(p)
 		w.clean(p)
 	case engine.ExitRefused:
@@ -229,6 +241,7 @@ func (w *world) checkEnd(p *process) {
 			w.clean(p)
 		}
 	case engine.ExitNeedsPerson:
+		w.checkLost(p)
 		for _, l := range append(w.hurt(), w.litter(p)...) {
 			if !strings.Contains(p.err.Error(), l.name) && !(l.instance != "" && strings.Contains(p.err.Error(), l.instance)) {
 				w.broken("%s ends with exit 4 and does not name %s (%s): %v", p.name, l.name, l.what, p.err)
@@ -238,6 +251,7 @@ func (w *world) checkEnd(p *process) {
 		if strings.Contains(p.err.Error(), "is in service as it was found") {
 			w.whole(p)
 		}
+		w.checkInterrupted(p)
 	}
 }
 
@@ -272,6 +286,7 @@ func (w *world) checkDone(p *process) {
 		w.broken("%s reports that it is done, and the model still has the extension that bootstrapped the donor", p.name)
 	}
 	if p.ask.Verb == scenario.Capture && !nothing {
+		w.checkGrown(p)
 		w.mu.Lock()
 		w.stats.Captures++
 		w.mu.Unlock()
@@ -352,7 +367,7 @@ func (w *world) hurt() (all []lack) {
 			}
 		})
 	})
-	return all
+	return append(all, w.hurtModel()...)
 }
 
 // clean: nothing of ours is left.
@@ -364,11 +379,15 @@ func (w *world) clean(p *process) {
 
 // litter lists what captures make for the time of their work, and is there.
 func (w *world) litter(p *process) (all []lack) {
-	for _, id := range []fleet.ResourceID{w.names.Snapshot, w.names.Generalized, w.names.WorkDisk} {
-		if _, there := w.tagsOf(id); there {
-			all = append(all, lack{name: id.Name(), what: "a temporary resource"})
+	w.azure.View(func(v *azsim.View) {
+		temporary := func(id string, tags map[string]*string) {
+			if tags[fleet.TagCapture] != nil {
+				all = append(all, lack{name: fleet.ResourceID(id).Name(), what: "a temporary resource"})
+			}
 		}
-	}
+		v.Each("Microsoft.Compute/snapshots", func(id string, body any) { temporary(id, body.(*armcompute.Snapshot).Tags) })
+		v.Each("Microsoft.Compute/disks", func(id string, body any) { temporary(id, body.(*armcompute.Disk).Tags) })
+	})
 	w.azure.View(func(v *azsim.View) {
 		v.Each("Microsoft.Compute/galleries/images/versions", func(id string, body any) {
 			r, ok := body.(*armcompute.GalleryImageVersion)

@@ -115,6 +115,9 @@ func (w *world) scaleOut(by int) {
 			capacity = *set.SKU.Capacity
 		}
 	})
+	w.mu.Lock()
+	w.scaledOut += int64(by)
+	w.mu.Unlock()
 	_ = w.request(http.MethodPatch, string(w.pool), apiYear, object{"sku": object{"name": "Standard_D2s_v5", "tier": "Standard", "capacity": capacity + int64(by)}})
 }
 

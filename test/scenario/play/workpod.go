@@ -184,6 +184,9 @@ func (w *world) generalized(p *corev1.Pod, c *computer, life int, d *disk, comma
 		report.Outcome, code = wire.SecretsFound, 3
 		report.Findings = []wire.SecretFinding{{Path: "/etc/kubernetes/azure.json", Class: wire.PoolCredential, Rule: "azure-json"}}
 	default:
+		if slices.Contains(command, "--accept-pool-credentials") && !w.accepts() {
+			w.broken("the pod %s accepts the pool's credentials, and nobody who asked does", p.Name)
+		}
 		if w.story.Donor.Disk == "secrets" {
 			w.mu.Lock()
 			d.generalized, d.partly, d.host = true, false, ""
@@ -200,6 +203,13 @@ func (w *world) generalized(p *corev1.Pod, c *computer, life int, d *disk, comma
 		report.Saved = []wire.SealedItem{item}
 	}
 	w.ended(p, code, "", wire.GeneralizeLine{Report: &report})
+}
+
+// accepts reports whether anybody asked for the pool's credentials in the image.
+func (w *world) accepts() bool {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	return slices.ContainsFunc(w.processes, func(p *process) bool { return p.ask.Accept })
 }
 
 // podLost has a kubelet that comes back say that the pod is no more.
@@ -229,7 +239,7 @@ func seal(to string) (wire.SealedItem, error) {
 	if err != nil {
 		return wire.SealedItem{}, err
 	}
-	sealed, err := hpke.Seal(public, hpke.HKDFSHA256(), hpke.AES256GCM(), []byte("ortet.io/saved/customData/"), []byte(customData))
-	sum := sha256.Sum256([]byte(customData))
+	sealed, err := hpke.Seal(public, hpke.HKDFSHA256(), hpke.AES256GCM(), []byte("ortet.io/saved/customData/"), []byte(firstCustomData))
+	sum := sha256.Sum256([]byte(firstCustomData))
 	return wire.SealedItem{Kind: wire.CustomData, SHA256: hex.EncodeToString(sum[:]), Sealed: sealed}, err
 }

@@ -67,6 +67,10 @@ type world struct {
 	logs       map[string][]byte    // of pods
 	lost       bool                 // the pod that is lost once was lost
 	found      map[string]found     // nodes by name, as others have them
+	model0     string               // what of the model no capture changes
+	capacity0  int64                // at the beginning
+	scaledOut  int64                // nodes that others asked for
+	grown      map[string]int64     // nodes that captures may add which asked for some, by their names
 	processes  []*process
 	othersGone map[string]bool // lower-case ids that others deleted
 	force      bool            // the ask under way allows deleting pods
@@ -118,7 +122,7 @@ func newWorld(s scenario.Scenario) (*world, error) {
 		counts: map[string]int{}, operations: map[string]string{}, down: map[string]outage{},
 		disks: map[azsim.Volume]*disk{}, computers: map[string]*computer{}, logs: map[string][]byte{},
 		found: map[string]found{}, othersGone: map[string]bool{}, touched: map[string]bool{},
-		buckets: map[string]*bucket{}, begun: map[types.UID]bool{},
+		buckets: map[string]*bucket{}, begun: map[types.UID]bool{}, grown: map[string]int64{},
 		pool: "/subscriptions/" + azsim.DefaultSubscription + "/resourceGroups/" + azsim.DefaultResourceGroup + "/providers/Microsoft.Compute/virtualMachineScaleSets/" + poolName,
 	}
 	w.names = plan.NamesOf(w.pool, "", "")
@@ -303,7 +307,7 @@ func (w *world) setUpGallery(versions []fleet.ResourceID, settle func(method str
 	return nil
 }
 
-const customData = "#cloud-config\nruncmd: [join]\n"
+const firstCustomData = "#cloud-config\nruncmd: [join]\n"
 
 func (w *world) setBody(image fleet.ResourceID, capacity int) object {
 	p := w.story.Pool
@@ -340,7 +344,7 @@ func (w *world) setBody(image fleet.ResourceID, capacity int) object {
 			"virtualMachineProfile": object{
 				"osProfile": object{
 					"computerNamePrefix": poolName, "adminUsername": "azureuser", "adminPassword": "Corr3ct-horse",
-					"customData": base64.StdEncoding.EncodeToString([]byte(customData)),
+					"customData": base64.StdEncoding.EncodeToString([]byte(firstCustomData)),
 				},
 				"storageProfile":   object{"imageReference": reference},
 				"extensionProfile": object{"extensions": extensions},
