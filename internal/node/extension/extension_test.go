@@ -1,0 +1,270 @@
+package extension
+
+import (
+	"context"
+	"errors"
+	"log/slog"
+	"os"
+	"path/filepath"
+	"runtime"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/ortet/ortet/internal/node/bootstrap"
+	"github.com/ortet/ortet/internal/wire"
+)
+
+func discard() *slog.Logger { return slog.New(slog.DiscardHandler) }
+
+func TestNext(t *testing.T) {
+	for _, c := range []struct {
+		name  string
+		taken bool
+		state string
+		runs  bool
+		want  action
+	}{
+		{"the first", false, "", false, waitAnew},
+		{"it waits already", true, transitioning, true, nothing},
+		{"it waits, and the number was not recorded", false, transitioning, true, nothing},
+		{"whoever waited is gone", true, transitioning, false, waitAnew},
+		{"it succeeded", true, success, false, nothing},
+		{"it failed", true, failure, false, nothing},
+		{"the status is lost", true, "", false, waitAnew},
+		{"another's status by the same number", false, success, false, waitAnew},
+		{"a status of somebody else's", true, warning, false, waitAnew},
+	} {
+		if got := next(c.taken, c.state, c.runs); got != c.want {
+			t.Errorf("%s: %d, want %d", c.name, got, c.want)
+		}
+	}
+}
+
+// open makes a handler's folder with settings 0.
+func open(t *testing.T, o Options) *Handler {
+	t.Helper()
+	o.Dir = filepath.Join(t.TempDir(), "X-1")
+	for _, dir := range []string{"config", "status", "log"} {
+		if err := os.MkdirAll(filepath.Join(o.Dir, dir), 0o755); err != nil {
+			t.Fatal(err)
+		}
+	}
+	slash := filepath.ToSlash(o.Dir)
+	for name, text := range map[string]string{
+		environmentFile:     `[{"name":"X","version":1.0,"handlerEnvironment":{"logFolder":"` + slash + `/log","configFolder":"` + slash + `/config","statusFolder":"` + slash + `/status","heartbeatFile":"` + slash + `/heartbeat.log"}}]`,
+		"config/0.settings": "",
+	} {
+		if err := os.WriteFile(filepath.Join(o.Dir, name), []byte(text), 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if o.Now == nil {
+		o.Now = func() time.Time { return time.Unix(1e9, 0) }
+	}
+	o.ExitCode = func(wire.Verdict) int { return 9 }
+	h, err := Open(o)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return h
+}
+
+// A service of systemd's is asked for with what brings it back if it is killed,
+// and where systemd refuses a process of its own waits.
+func TestWaiterIsAServiceWhereThereIsSystemd(t *testing.T) {
+	if runtime.GOOS != "linux" {
+		t.Skip("NOT TESTED: systemd is on Linux only")
+	}
+	dir := t.TempDir()
+	script := filepath.Join(dir, "systemd-run")
+	program := filepath.Join(dir, "program")
+	for name, text := range map[string]string{
+		script:  "#!/bin/sh\nprintf '%s\\n' \"$@\" >" + dir + "/asked\n[ ! -e " + dir + "/refuse ]\n",
+		program: "#!/bin/sh\nprintf '%s\\n' \"$@\" >" + dir + "/begun.new && mv " + dir + "/begun.new " + dir + "/begun\n",
+	} {
+		if err := os.WriteFile(name, []byte(text), 0o700); err != nil {
+			t.Fatal(err)
+		}
+	}
+	h := open(t, Options{Program: program, SystemdRun: script})
+	if err := h.Enable(t.Context(), "", "0"); err != nil {
+		t.Fatal(err)
+	}
+	asked, err := os.ReadFile(filepath.Join(dir, "asked"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, arg := range []string{"--collect", "--unit=ortet-extension-0.service", "--property=Type=exec", "--property=Restart=on-failure", program, "extension\nwait", "--sequence\n0"} {
+		if !strings.Contains(string(asked), arg+"\n") {
+			t.Errorf("systemd-run was not asked for %q: %s", arg, asked)
+		}
+	}
+	if _, err := os.Stat(filepath.Join(dir, "begun")); err == nil {
+		t.Error("a process waits besides the service")
+	}
+	if err := os.WriteFile(filepath.Join(dir, "refuse"), nil, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	if err := h.Enable(t.Context(), "", "0"); err != nil {
+		t.Fatal(err)
+	}
+	for end := time.Now().Add(10 * time.Second); ; time.Sleep(5 * time.Millisecond) {
+		if begun, err := os.ReadFile(filepath.Join(dir, "begun")); err == nil {
+			if !strings.HasPrefix(string(begun), "extension\nwait\n") {
+				t.Errorf("left behind: %s", begun)
+			}
+			break
+		}
+		if time.Now().After(end) {
+			t.Fatal("nobody waits where systemd refuses")
+		}
+	}
+}
+
+// A waiter that is begun again has what is left of its time, whatever the clock
+// says.
+func TestDeadlineGoesOnAcrossWaiters(t *testing.T) {
+	var now time.Time
+	var got bootstrap.Options
+	h := open(t, Options{
+		Now: func() time.Time { return now },
+		Wait: func(_ context.Context, o bootstrap.Options, _ *slog.Logger) (wire.Verdict, error) {
+			got = o
+			return wire.Verdict{Outcome: wire.TimedOut, Reason: wire.ReasonUnknown, At: time.Unix(1e9, 0)}, nil
+		},
+	})
+	begun := time.Unix(1e9, 0)
+	for after, want := range map[time.Duration]time.Duration{0: 20 * time.Minute, 5 * time.Minute: 15 * time.Minute, time.Hour: time.Second, -time.Hour: 20 * time.Minute} {
+		now = begun.Add(after)
+		if err := h.recordWaiter("", waiter{Begun: begun}); err != nil {
+			t.Fatal(err)
+		}
+		if err := h.Wait(t.Context(), "", "0", false); err != nil {
+			t.Fatal(err)
+		}
+		if got.Deadline != want {
+			t.Errorf("%s later: a deadline of %s, want %s", after, got.Deadline, want)
+		}
+		if s := h.state(Call{}); s != failure {
+			t.Errorf("status %q", s)
+		}
+	}
+}
+
+// Nobody waits who is not wanted, and no failure goes untold.
+func TestWaiterThatIsNotWanted(t *testing.T) {
+	waited := 0
+	h := open(t, Options{Wait: func(context.Context, bootstrap.Options, *slog.Logger) (wire.Verdict, error) {
+		waited++
+		return wire.Verdict{}, errors.New("no notifications")
+	}})
+	if err := h.Wait(t.Context(), "", "0", false); err != nil || waited != 0 {
+		t.Errorf("disabled: %v, waited %d times", err, waited)
+	}
+	if err := h.recordWaiter("", waiter{Sequence: 1}); err != nil {
+		t.Fatal(err)
+	}
+	if err := h.Wait(t.Context(), "", "0", false); err != nil || waited != 0 {
+		t.Errorf("of another number: %v, waited %d times", err, waited)
+	}
+	if err := os.Remove(h.waiterPath("")); err != nil {
+		t.Fatal(err)
+	}
+	if err := h.Wait(t.Context(), "", "0", true); err != nil || waited != 1 || h.state(Call{}) != failure {
+		t.Errorf("without room for a record: %v, waited %d times, %q", err, waited, h.state(Call{}))
+	}
+}
+
+// A process that was told to end leaves the status as it is: it is waited for
+// after the reboot.
+func TestWaiterThatIsInterrupted(t *testing.T) {
+	ctx, stop := context.WithCancel(t.Context())
+	h := open(t, Options{Wait: func(ctx context.Context, _ bootstrap.Options, _ *slog.Logger) (wire.Verdict, error) {
+		stop()
+		return wire.Verdict{}, context.Cause(ctx)
+	}})
+	if err := h.recordWaiter("", waiter{}); err != nil {
+		t.Fatal(err)
+	}
+	if err := h.Wait(ctx, "", "0", false); err != nil || h.state(Call{}) != "" {
+		t.Errorf("%v, status %q", err, h.state(Call{}))
+	}
+}
+
+func TestSettings(t *testing.T) {
+	file := func(public string) string {
+		return `{"runtimeSettings":[{"handlerSettings":{"publicSettings":` + public + `}}]}`
+	}
+	s, err := parseSettings([]byte(file(`{"deadline":"90m","units":["a","b.service"],"sentinel":"none","kubelet":"yes"}`)))
+	if o := s.options("", 0); err != nil || o.Deadline != 90*time.Minute || len(o.Units) != 2 || o.Sentinel != "none" || o.Kubelet != bootstrap.KubeletYes {
+		t.Errorf("%+v, %v", s, err)
+	}
+	for _, text := range []string{"", "\n", "\xef\xbb\xbf" + file("{}"), file("null"), file(`{"deadline":null}`), `{"runtimeSettings":[{"handlerSettings":{"protectedSettings":null,"new":1}}],"new":1}`} {
+		if s, err := parseSettings([]byte(text)); err != nil || s.options("", 0).Deadline != bootstrap.Defaults().Deadline || s.Protected {
+			t.Errorf("%q: %+v, %v", text, s, err)
+		}
+	}
+	for _, text := range []string{
+		"{", "[]", "null", `{"runtimeSettings":[]}`, file(`"{}"`), file(`{"deadline":"soon"}`), file(`{"deadline":20}`), file(`{"deadline":"-1m"}`), file(`{"deadline":"25h"}`),
+		file(`{"units":["../x"]}`), file(`{"units":"x"}`), file(`{"sentinel":"relative"}`), file(`{"kubelet":"perhaps"}`), file(`{"x":1}`),
+	} {
+		if s, err := parseSettings([]byte(text)); err == nil {
+			t.Errorf("%q is let through: %+v", text, s)
+		}
+	}
+}
+
+func TestFindFolder(t *testing.T) {
+	h := open(t, Options{})
+	bin := filepath.Join(h.dir, "bin")
+	if err := os.MkdirAll(bin, 0o755); err != nil {
+		t.Fatal(err)
+	}
+	program := filepath.Join(bin, "ortet-node")
+	if err := os.WriteFile(program, nil, 0o700); err != nil {
+		t.Fatal(err)
+	}
+	want, err := filepath.EvalSymlinks(h.dir)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if got, err := FindFolder(program); err != nil || got != want {
+		t.Errorf("%s, %v; want %s", got, err, want)
+	}
+	if _, err := FindFolder(filepath.Join(t.TempDir(), "x", "y", "z")); err == nil || !strings.Contains(err.Error(), "--dir") {
+		t.Errorf("no folder: %v", err)
+	}
+}
+
+func FuzzSettings(f *testing.F) {
+	f.Add([]byte(`{"runtimeSettings":[{"handlerSettings":{"publicSettings":{"deadline":"20m","units":["a"],"sentinel":"/x","kubelet":"auto"},"protectedSettings":"MIIB"}}]}`))
+	f.Add([]byte(`{"runtimeSettings":[{"handlerSettings":{"publicSettings":{"dedline":"20m"}}}]}`))
+	f.Add([]byte("\xef\xbb\xbf"))
+	f.Fuzz(func(t *testing.T, text []byte) {
+		s, err := parseSettings(text)
+		if err != nil {
+			return
+		}
+		if err := s.options("", 0).Validate(); err != nil || s.Deadline <= 0 || s.Deadline > maxDeadline {
+			t.Errorf("%+v, %v", s, err)
+		}
+	})
+}
+
+func FuzzEnvironment(f *testing.F) {
+	f.Add([]byte(`[{"name":"X","version":1.0,"handlerEnvironment":{"logFolder":"/l","configFolder":"/c","statusFolder":"/s","heartbeatFile":"/h"}}]`))
+	f.Add([]byte(`[{}]`))
+	f.Add([]byte(`[null]`))
+	f.Fuzz(func(t *testing.T, text []byte) {
+		e, err := parseEnvironment(text)
+		if err != nil {
+			return
+		}
+		for _, path := range []string{e.Log, e.Config, e.Status} {
+			if !filepath.IsAbs(path) {
+				t.Errorf("%q", path)
+			}
+		}
+	})
+}
