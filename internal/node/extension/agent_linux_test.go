@@ -14,7 +14,8 @@ import (
 	"time"
 )
 
-// agentCode is a folder with the Azure Linux Agent's own Python code.
+// agentCode is a folder with the Azure Linux Agent's own Python code: Debian's, or
+// another that ORTET_WAAGENT names.
 func agentCode(t *testing.T) string {
 	t.Helper()
 	if dir := os.Getenv("ORTET_WAAGENT"); dir != "" {

@@ -33,10 +33,6 @@ class Protocol(object):
     def get_endpoint(self):
         return "127.0.0.1"
 
-    def download_ext_handler_pkg(self, uri, destination, headers=None, use_verify_header=True):
-        shutil.copyfile(os.path.join(packages, uri), destination)
-        return True
-
 
 def instance(request):
     handler = restapi.Extension(name="Ortet.Node.Linux")
@@ -73,6 +69,10 @@ def carry_out(request):
     of, setting = instance(request)
     handlers = exthandlers.ExtHandlersHandler(of.protocol)
     if do == "enable":
+        # A package that is there is not fetched.
+        there = os.path.join(lib, of.get_extension_package_zipfile_name())
+        if not os.path.exists(there):
+            shutil.copyfile(os.path.join(packages, of.pkg.uris[0]), there)
         handlers.handle_enable(of, setting)
     elif do == "uninstall":
         handlers.handle_uninstall(of, setting)
