@@ -15,6 +15,7 @@ import (
 	clientgoscheme "k8s.io/client-go/kubernetes/scheme"
 	"k8s.io/client-go/rest"
 	"k8s.io/client-go/tools/leaderelection/resourcelock"
+	"k8s.io/klog/v2"
 	"sigs.k8s.io/controller-runtime/pkg/cache"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	ctrlconfig "sigs.k8s.io/controller-runtime/pkg/config"
@@ -100,9 +101,11 @@ func Run(ctx context.Context, config Config) error {
 	fail := func(what string, err error) error {
 		return &fleet.Error{Op: "start the controller", Resource: what, Err: err}
 	}
-	// The library has one logger for the whole process, and complains without it.
+	// The libraries have one logger for the whole process: one complains without it,
+	// and the other writes past it.
 	handler := logr.FromSlogHandler(c.Log.Handler())
 	ctrllog.SetLogger(handler)
+	klog.SetSlogLogger(c.Log)
 	scheme := runtime.NewScheme()
 	if err := clientgoscheme.AddToScheme(scheme); err != nil {
 		return fail("scheme", err)

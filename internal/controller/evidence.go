@@ -87,6 +87,36 @@ func evidenceName(a Assessment) string {
 	return fmt.Sprintf("boot-%s-%016x", strings.Trim(host[:min(len(host), 60)], "-"), h.Sum64())
 }
 
+// recall gives what was found out of a machine before, by this controller or the
+// one before it; zero where nothing was kept.
+func (e *evidence) recall(ctx context.Context, b fleet.Boot) (Assessment, error) {
+	if err := e.load(ctx); err != nil {
+		return Assessment{}, err
+	}
+	name := evidenceName(Assessment{Instance: b.Instance, VMID: strings.ToLower(b.VMID), HostName: strings.ToLower(b.HostName), Name: b.Name})
+	e.mu.Lock()
+	_, ok := e.all[name]
+	e.mu.Unlock()
+	if !ok {
+		return Assessment{}, nil
+	}
+	var m corev1.ConfigMap
+	if err := e.client.Get(ctx, client.ObjectKey{Namespace: e.namespace, Name: name}, &m); err != nil {
+		return Assessment{}, ignoreGone(err)
+	}
+	var a Assessment
+	if err := json.Unmarshal([]byte(m.Data[KeyAssessment]), &a); err != nil {
+		return Assessment{}, nil //nolint:nilerr // somebody changed it: it is found out anew
+	}
+	if a.Verdict != nil {
+		if a.Verdict.Validate() != nil {
+			return Assessment{}, nil
+		}
+		a.Verdict.Evidence = nil
+	}
+	return a, nil
+}
+
 // keep writes what shows why a boot did not end well, once for each verdict; of
 // one that did it writes only where something was told before. It says whether
 // that is new.

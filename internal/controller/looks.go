@@ -72,6 +72,25 @@ func (l *looks) due(b fleet.Boot, a Assessment, now time.Time) time.Time {
 	return next
 }
 
+// lookPatience bounds how long a failure is held back for its serial log.
+const lookPatience = 2 * time.Minute
+
+// lookPending tells whether an instance is held to have failed, for what can be
+// seen from outside, and its serial log will be read soon and may tell more.
+func (f *Fleet) lookPending(key Key, a Assessment, now time.Time) bool {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	s := f.all[key]
+	if s == nil || !a.State.Bad() || len(s.serial) > 0 || now.Sub(a.Since) >= lookPatience {
+		return false
+	}
+	busy := s.looks.busy
+	s.looks.busy = false
+	wants := s.looks.wants(s.boot, a)
+	s.looks.busy = busy
+	return wants && (s.looks.n == 0 || s.looks.situation != situationOf(s.boot, a))
+}
+
 // LogWanted tells whether an instance's serial log could say more than what was
 // assessed without it.
 func LogWanted(a Assessment, now time.Time) bool {

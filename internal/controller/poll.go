@@ -459,7 +459,5 @@ func (p *Poller) readSerial(ctx context.Context, key Key) {
 			s.serial = log
 		}
 	})
-	if err == nil && len(log) > 0 {
-		p.tell([]Key{key})
-	}
+	p.tell([]Key{key}) // also that there was nothing to read
 }

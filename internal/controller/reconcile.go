@@ -49,8 +49,19 @@ func (r *reconciler) Reconcile(ctx context.Context, request reconcile.Request) (
 	if node != nil {
 		view = ViewOf(node)
 	}
+	if known.Previous.State == "" { // after a restart, what was found out before is known
+		if known.Previous, err = r.evidence.recall(ctx, known.Boot); err != nil {
+			return reconcile.Result{}, err
+		}
+	}
 	now := r.config.Now()
 	a := Assess(known.Boot, view, known.Serial, known.Previous, now, r.config.Deadlines)
+	if r.fleet.lookPending(key, a, now) {
+		// Whoever acts on the condition may delete the machine, and its log with it.
+		r.fleet.Decided(key, a, nil)
+		r.poller.Wake()
+		return reconcile.Result{RequeueAfter: lookPatience / 4}, nil
+	}
 	err = r.publish(ctx, known, node, a)
 	judged := known.Serial
 	if err != nil {

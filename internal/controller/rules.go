@@ -1,0 +1,32 @@
+package controller
+
+// A Rule is what RBAC has to allow the controller of one resource. It uses what
+// is listed and nothing else; the chart grants exactly these.
+type Rule struct {
+	Namespace string // "" means the whole cluster
+	Group     string
+	Resource  string // with its subresource, "nodes/status"
+	Verbs     []string
+	Why       string // for the documentation
+	Needed    string // "always", or where it is
+}
+
+// Rules gives what the controller needs, whose own namespace is the one given.
+func Rules(namespace string) []Rule {
+	const always, capi, azureMachines = "always", "Cluster API", "Cluster API's provider for Azure"
+	rules := []Rule{
+		{Resource: "nodes", Verbs: []string{"list", "watch"}, Why: "see which instances became Ready Nodes", Needed: always},
+		{Resource: "nodes/status", Verbs: []string{"patch"}, Why: "the condition " + ConditionType, Needed: always},
+		{Resource: "events", Verbs: []string{"create"}, Why: "tell of boots that failed, on Nodes and Machines", Needed: always},
+		{Namespace: namespace, Resource: "configmaps", Verbs: []string{"create", "delete", "get", "list", "update"}, Why: "evidence, which outlives the machine", Needed: always},
+		{Namespace: namespace, Group: "coordination.k8s.io", Resource: "leases", Verbs: []string{"create", "get", "update"}, Why: "one controller works at a time", Needed: always},
+		{Group: machineGroup, Resource: "machines", Verbs: []string{"get", "list", "watch"}, Why: "find an instance's Machine", Needed: capi},
+		{Group: machineGroup, Resource: "machines/status", Verbs: []string{"patch"}, Why: "the condition " + ConditionType, Needed: capi},
+	}
+	for _, r := range []string{"azuremachines", "azuremachinepoolmachines"} {
+		rules = append(rules,
+			Rule{Group: azureGroup, Resource: r, Verbs: []string{"get", "list", "watch"}, Why: "find an instance's machine", Needed: azureMachines},
+			Rule{Group: azureGroup, Resource: r + "/status", Verbs: []string{"patch"}, Why: "the condition " + ConditionType, Needed: azureMachines})
+	}
+	return rules
+}
