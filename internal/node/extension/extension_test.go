@@ -200,6 +200,9 @@ func TestSettings(t *testing.T) {
 	if o := s.options("", 0); err != nil || o.Deadline != 90*time.Minute || len(o.Units) != 2 || o.Sentinel != "none" || o.Kubelet != bootstrap.KubeletYes {
 		t.Errorf("%+v, %v", s, err)
 	}
+	if s, err := parseSettings([]byte(file(`{"units":"a, b.service,"}`))); err != nil || strings.Join(s.Units, " ") != "a b.service" {
+		t.Errorf("units in one text: %q, %v", s.Units, err)
+	}
 	for _, text := range []string{"", "\n", "\xef\xbb\xbf" + file("{}"), file("null"), file(`{"deadline":null}`), `{"runtimeSettings":[{"handlerSettings":{"protectedSettings":null,"new":1}}],"new":1}`} {
 		if s, err := parseSettings([]byte(text)); err != nil || s.options("", 0).Deadline != bootstrap.Defaults().Deadline || s.Protected {
 			t.Errorf("%q: %+v, %v", text, s, err)
@@ -207,7 +210,7 @@ func TestSettings(t *testing.T) {
 	}
 	for _, text := range []string{
 		"{", "[]", "null", `{"runtimeSettings":[]}`, file(`"{}"`), file(`{"deadline":"soon"}`), file(`{"deadline":20}`), file(`{"deadline":"-1m"}`), file(`{"deadline":"25h"}`),
-		file(`{"units":["../x"]}`), file(`{"units":"x"}`), file(`{"sentinel":"relative"}`), file(`{"kubelet":"perhaps"}`), file(`{"x":1}`),
+		file(`{"units":["../x"]}`), file(`{"units":"a b"}`), file(`{"units":{}}`), file(`{"sentinel":"relative"}`), file(`{"kubelet":"perhaps"}`), file(`{"x":1}`),
 	} {
 		if s, err := parseSettings([]byte(text)); err == nil {
 			t.Errorf("%q is let through: %+v", text, s)

@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"path/filepath"
+	"strings"
 	"time"
 
 	"github.com/ortet/ortet/internal/node/bootstrap"
@@ -59,10 +60,10 @@ func parseSettings(text []byte) (Settings, error) {
 		return s, nil
 	}
 	var public struct {
-		Deadline *string  `json:"deadline"`
-		Units    []string `json:"units"`
-		Sentinel string   `json:"sentinel"`
-		Kubelet  string   `json:"kubelet"`
+		Deadline *string `json:"deadline"`
+		Units    list    `json:"units"`
+		Sentinel string  `json:"sentinel"`
+		Kubelet  string  `json:"kubelet"`
 	}
 	d := json.NewDecoder(bytes.NewReader(h.Public))
 	d.DisallowUnknownFields()
@@ -80,6 +81,28 @@ func parseSettings(text []byte) (Settings, error) {
 		return s, fmt.Errorf("the public settings: %w", err)
 	}
 	return s, nil
+}
+
+// list is names in an array, or in one text with commas between them: Cluster API's
+// provider for Azure lets settings be texts only.
+type list []string
+
+// UnmarshalJSON reads either.
+func (l *list) UnmarshalJSON(text []byte) error {
+	if len(text) == 0 || text[0] != '"' {
+		return json.Unmarshal(text, (*[]string)(l))
+	}
+	var all string
+	if err := json.Unmarshal(text, &all); err != nil {
+		return err
+	}
+	*l = nil
+	for name := range strings.SplitSeq(all, ",") {
+		if name = strings.TrimSpace(name); name != "" {
+			*l = append(*l, name)
+		}
+	}
+	return nil
 }
 
 // options are what is waited for; root is the node's, "" for this system's. Of the
