@@ -1,0 +1,28 @@
+{{- define "ortet.name" -}}
+{{- printf "%s-controller" .Release.Name | trunc 63 | trimSuffix "-" -}}
+{{- end -}}
+
+{{/* Cluster-wide names carry the release's, so that two releases do not collide. */}}
+{{- define "ortet.clusterName" -}}
+{{- printf "ortet:%s:%s" .Release.Namespace .Release.Name -}}
+{{- end -}}
+
+{{- define "ortet.image" -}}
+{{- if .Values.image.digest -}}
+{{- printf "%s@%s" .Values.image.repository .Values.image.digest -}}
+{{- else -}}
+{{- printf "%s:%s" .Values.image.repository (required "set image.tag or image.digest" .Values.image.tag) -}}
+{{- end -}}
+{{- end -}}
+
+{{- define "ortet.selector" -}}
+app.kubernetes.io/name: {{ .Chart.Name }}
+app.kubernetes.io/instance: {{ .Release.Name }}
+app.kubernetes.io/component: controller
+{{- end -}}
+
+{{- define "ortet.labels" -}}
+{{ include "ortet.selector" . }}
+app.kubernetes.io/managed-by: {{ .Release.Service }}
+helm.sh/chart: {{ .Chart.Name }}-{{ .Chart.Version }}
+{{- end -}}
