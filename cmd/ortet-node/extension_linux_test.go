@@ -13,6 +13,8 @@ import (
 	"testing"
 	"time"
 
+	"golang.org/x/sys/unix"
+
 	"github.com/ortet/ortet/internal/wire"
 )
 
@@ -438,4 +440,56 @@ func TestExtensionOfSeveralInstances(t *testing.T) {
 			t.Errorf("%s is %q, %v; want %s", name, text, err, want)
 		}
 	}
+}
+
+// On a full disk the verdict is told all the same, in the block that the status has.
+func TestExtensionOnAFullDisk(t *testing.T) {
+	if os.Getuid() != 0 {
+		t.Skip("NOT TESTED: a full disk needs root, to mount one")
+	}
+	v := newVM(t)
+	disk := v.dir
+	if err := unix.Mount("tmpfs", disk, "tmpfs", 0, "size=64k"); err != nil {
+		t.Skipf("NOT TESTED: no file system can be mounted: %v", err)
+	}
+	// Before the temporary folder is removed, and after the waiters have ended.
+	t.Cleanup(func() {
+		v.command("uninstall")
+		if err := unix.Unmount(disk, unix.MNT_DETACH); err != nil {
+			t.Error(err)
+		}
+	})
+	for _, dir := range []string{"config", "status", "log"} {
+		if err := os.Mkdir(v.path(dir), 0o755); err != nil {
+			t.Fatal(err)
+		}
+	}
+	v.environment()
+	v.settings("0.settings", `{}`)
+	v.must("enable", "ConfigSequenceNumber=0")
+	v.waiting("waiter.json")
+	if err := os.WriteFile(v.path("filler"), make([]byte, 1<<20), 0o600); !errors.Is(err, unix.ENOSPC) {
+		t.Fatalf("filling the disk: %v", err)
+	}
+	v.sentinel()
+	if s := v.untilStatus("0.status", "success"); !strings.HasPrefix(s.FormattedMessage.Message, "Succeeded") {
+		t.Errorf("%+v", s)
+	}
+	// Where there is not even room to say that it is waited for, it is.
+	if err := os.Remove(v.path("status/0.status")); err != nil {
+		t.Fatal(err)
+	}
+	if err := os.WriteFile(v.path("filler2"), make([]byte, 1<<20), 0o600); !errors.Is(err, unix.ENOSPC) {
+		t.Fatalf("filling the disk: %v", err)
+	}
+	if code, said := v.command("enable", "ConfigSequenceNumber=0"); code != exitOK {
+		t.Errorf("exit %d: %s", code, said)
+	}
+	for _, filler := range []string{"filler", "filler2"} {
+		if err := os.Remove(v.path(filler)); err != nil {
+			t.Fatal(err)
+		}
+	}
+	v.must("enable", "ConfigSequenceNumber=0")
+	v.untilStatus("0.status", "success")
 }

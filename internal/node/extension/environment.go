@@ -29,8 +29,8 @@ type Environment struct {
 // FindFolder finds the handler's folder from where its program lies: the folder
 // itself, or the one that holds it.
 func FindFolder(program string) (string, error) {
-	if real, err := filepath.EvalSymlinks(program); err == nil {
-		program = real
+	if target, err := filepath.EvalSymlinks(program); err == nil {
+		program = target
 	}
 	dir := filepath.Dir(program)
 	for _, d := range []string{dir, filepath.Dir(dir)} {

@@ -157,8 +157,11 @@ func (h *Handler) stop(ctx context.Context, name string) error {
 		wait time.Duration
 	}{{askToEnd, stopTimeout}, {(*os.Process).Kill, lastStop}} {
 		p, err := os.FindProcess(w.PID)
-		if err != nil || !w.runs() {
+		if !w.runs() {
 			return nil // it has just ended
+		}
+		if err != nil {
+			return fmt.Errorf("process %d, which waits: %w", w.PID, err)
 		}
 		// On Linux p holds the process itself, so its number cannot have passed to
 		// another since it was looked at.
