@@ -48,7 +48,7 @@ type facts struct {
 	SnapshotTaken bool `json:"snapshotTaken,omitempty"` // while it was
 	Saved         bool `json:"saved,omitempty"`         // the copy is generalised, its secrets kept
 	// CustomData is the SHA-256 of the customData that goes with the version,
-	// Restore that of the donor's; "" where there was none to be found.
+	// Restore that of what the model's was, as far as it is known; "" leaves it.
 	CustomData string `json:"customData,omitempty"`
 	Restore    string `json:"restore,omitempty"`
 	// Doomed names the extensions that were to go when the capture began.

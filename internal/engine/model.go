@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"strings"
 
+	"github.com/ortet/ortet/internal/cluster"
 	"github.com/ortet/ortet/internal/fleet"
 	"github.com/ortet/ortet/internal/journal"
 	"github.com/ortet/ortet/internal/plan"
@@ -36,9 +37,50 @@ func model(ctx context.Context, t *task) error {
 	if err := t.usable(ctx, f.Names.Version); err != nil {
 		return err
 	}
+	if !o.Bake {
+		var err error
+		if customData, err = t.unbaked(ctx); err != nil {
+			return err
+		}
+	}
 	return t.point(ctx, fleet.PatchModel{
 		Pool: f.Pool, Image: fleet.ImageReference{ID: f.Names.Version}, CustomData: customData,
 	}, o.AllowRolling, o.ExcludeFromLatest, o.AllowOwned)
+}
+
+// unbaked gives the customData that the version's nodes need, where the model has
+// the no-op of an earlier capture with --bootstrap baked; nil leaves the model's.
+func (t *task) unbaked(ctx context.Context) (*fleet.Secret, error) {
+	r := t.r
+	f := r.get()
+	if !f.Before.ID.Parent().Equal(f.Names.Definition) {
+		return nil, nil
+	}
+	goes := func(id fleet.ResourceID) (string, error) {
+		v, _, err := t.heldVersion(ctx, id)
+		return v.Tags[fleet.TagCustomData], err
+	}
+	if has, err := goes(f.Before.ID); err != nil || has != sha(noop) {
+		return nil, err
+	}
+	want, err := goes(f.Names.Version)
+	if err != nil || want == "" || want == sha(noop) {
+		return nil, err
+	}
+	kept, err := ask(ctx, t, func(ctx context.Context) (cluster.Kept, error) { return r.e.cluster.Kept(ctx, "customData", want) })
+	if fleet.Is(err, fleet.KindNotFound) {
+		return nil, &fleet.Error{Op: "patch model", Resource: string(f.Names.Version), Kind: fleet.KindInvalid,
+			Err:    fmt.Errorf("the model uses %s, whose nodes need no customData, and this version's need some that is not kept (SHA-256 %s)", f.Before.ID.Name(), want),
+			Remedy: "capture with --bootstrap baked"}
+	}
+	if err != nil {
+		return nil, err
+	}
+	r.note("the model's customData becomes what %s came with: %s needed none", r.donorName(), f.Before.ID.Name())
+	if err := r.write(func(_ *journal.Record, f *facts) { f.Restore = sha(noop) }); err != nil {
+		return nil, err
+	}
+	return &kept.Data, nil
 }
 
 // usable refuses a version that a new instance could not be made from.
@@ -123,7 +165,12 @@ func (t *task) unpointOnce(ctx context.Context) error {
 	image := f.Before
 	image.ExactVersion = ""
 	patch := fleet.PatchModel{Pool: f.Pool, Image: image, Etag: p.Etag}
-	if f.Restore != "" && f.Restore != f.CustomData {
+	switch {
+	case f.Restore == "" || f.Restore == f.CustomData:
+	case f.Restore == sha(noop):
+		s := fleet.NewSecret(noop)
+		patch.CustomData = &s
+	default:
 		kept, err := ask(ctx, t, func(ctx context.Context) (fleet.Secret, error) {
 			k, err := r.e.cluster.Kept(ctx, "customData", f.Restore)
 			return k.Data, err

@@ -1,7 +1,9 @@
 package play
 
 import (
+	"crypto/sha256"
 	"encoding/base64"
+	"encoding/hex"
 	"encoding/json"
 	"fmt"
 	"path"
@@ -89,6 +91,13 @@ func (w *world) hurtModel() (all []lack) {
 	noop := base64.StdEncoding.EncodeToString([]byte(plan.NoopCustomData))
 	if customData != was && (!baked || customData != noop) {
 		all = append(all, lack{name: poolName, what: fmt.Sprintf("with the customData %q", customData)})
+	}
+	// A version's nodes need the customData that it was tagged with.
+	if tags, there := w.tagsOf(w.model()); there && tags[fleet.TagCustomData] != nil {
+		text, _ := base64.StdEncoding.DecodeString(customData)
+		if sum := sha256.Sum256(text); hex.EncodeToString(sum[:]) != *tags[fleet.TagCustomData] {
+			all = append(all, lack{name: poolName, what: fmt.Sprintf("with the customData %q, which %s does not go with", text, w.model().Name())})
+		}
 	}
 	return all
 }
