@@ -393,27 +393,59 @@ func nonNil[T any](list []T) []T {
 
 func writeNodes(w io.Writer, list []nodeStory, now time.Time) {
 	rows := [][]string{{"NODE", "POOL", "VERDICT", "REASON", "OWNER", "AGE"}}
-	without := 0
+	legend := map[string]bool{}
 	for _, n := range list {
-		title := n.title()
+		mark := ""
 		if n.Gone {
-			title += " (gone)"
+			mark = "+"
 		} else if n.Node == "" {
-			title += " *"
-			without++
+			mark = "*"
 		}
+		legend[mark] = true
 		at := n.Created
 		if at.IsZero() {
 			at = n.Since
 		}
-		rows = append(rows, []string{title, dash(n.Pool.Name()), dash(string(n.State)), dash(n.Reason()), dash(string(n.Owner())), age(at, now)})
+		rows = append(rows, []string{n.title() + mark, dash(n.Pool.Name()), dash(string(n.State)), dash(n.Reason()), dash(string(n.Owner())), age(at, now)})
 	}
-	// What is too wide gives way: first the pool, which node names usually begin
-	// with, then the reason, then the node.
-	fit(rows, resultWidth, []shrink{{1, 8}, {3, 16}, {0, 20}, {1, 4}})
-	writeRows(w, rows)
-	if without > 0 {
+	if total(rows) <= resultWidth {
+		writeRows(w, rows)
+	} else {
+		writeByPool(w, rows)
+	}
+	if legend["*"] {
 		fmt.Fprintln(w, "* has no Node")
+	}
+	if legend["+"] {
+		fmt.Fprintln(w, "+ is gone, and its evidence was kept")
+	}
+}
+
+// writeByPool writes a table for each pool, where one for all would be too wide.
+func writeByPool(w io.Writer, rows [][]string) {
+	var narrow [][]string
+	for _, r := range rows {
+		narrow = append(narrow, append(slices.Clone(r[:1]), r[2:]...))
+	}
+	// What is too wide all the same gives way: the reason goes before the node.
+	fit(narrow, resultWidth, []shrink{{2, 16}, {0, 20}, {2, 8}})
+	wide := widths(narrow)
+	for i := 1; i < len(rows); {
+		end := i
+		for end < len(rows) && rows[end][1] == rows[i][1] {
+			end++
+		}
+		if i > 1 {
+			fmt.Fprintln(w)
+		}
+		if rows[i][1] == "-" {
+			fmt.Fprintln(w, "no pool")
+		} else {
+			fmt.Fprintln(w, "pool "+rows[i][1])
+		}
+		writeColumns(w, narrow[:1], wide)
+		writeColumns(w, narrow[i:end], wide)
+		i = end
 	}
 }
 
@@ -423,14 +455,11 @@ type shrink struct{ column, least int }
 // fit cuts columns, which stand two apart, until a row fits the width.
 func fit(rows [][]string, width int, order []shrink) {
 	for _, s := range order {
-		total := -2
-		for _, w := range widths(rows) {
-			total += w + 2
-		}
-		if total <= width {
+		over := total(rows) - width
+		if over <= 0 {
 			return
 		}
-		room := max(s.least, widths(rows)[s.column]-(total-width))
+		room := max(s.least, widths(rows)[s.column]-over)
 		for _, r := range rows {
 			r[s.column] = middle(r[s.column], room)
 		}
@@ -447,6 +476,15 @@ func middle(s string, n int) string {
 	return string(r[:head]) + "…" + string(r[len(r)-(n-1-head):])
 }
 
+// total is how wide rows are.
+func total(rows [][]string) int {
+	sum := -2
+	for _, w := range widths(rows) {
+		sum += w + 2
+	}
+	return sum
+}
+
 func widths(rows [][]string) []int {
 	var out []int
 	for _, r := range rows {
@@ -460,8 +498,9 @@ func widths(rows [][]string) []int {
 	return out
 }
 
-func writeRows(w io.Writer, rows [][]string) {
-	wide := widths(rows)
+func writeRows(w io.Writer, rows [][]string) { writeColumns(w, rows, widths(rows)) }
+
+func writeColumns(w io.Writer, rows [][]string, wide []int) {
 	for _, r := range rows {
 		var b strings.Builder
 		for i, c := range r {
@@ -519,10 +558,10 @@ func writeNode(w io.Writer, n nodeStory, now time.Time) {
 	if r := n.Reason(); r != "" {
 		head += ", " + r
 	}
-	if n.Gone {
-		head += " (the machine is gone)"
-	}
 	fmt.Fprintln(w, head)
+	if n.Gone {
+		fmt.Fprintln(w, "  The machine is gone; this is what was kept of it.")
+	}
 	if text := n.Message(); text != "" {
 		paragraph(w, resultWidth, "  ", "  ", text)
 	}

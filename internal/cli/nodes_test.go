@@ -1,0 +1,178 @@
+package cli
+
+import (
+	"encoding/json"
+	"fmt"
+	"io"
+	"os"
+	"strings"
+	"testing"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	"sigs.k8s.io/yaml"
+
+	"github.com/ortet/ortet/internal/controller"
+	"github.com/ortet/ortet/internal/fleet"
+	"github.com/ortet/ortet/internal/wire"
+)
+
+// aStory is an instance of pool1, some hours old.
+func aStory(n int, state controller.State, reason string, owner wire.Owner, node bool) nodeStory {
+	host := fmt.Sprintf("k8s-pool1-12345678-vmss%06d", n)
+	a := controller.Assessment{
+		Instance: pool1.Child("virtualMachines", fmt.Sprint(n)), Pool: pool1, Name: fmt.Sprintf("%s_%d", pool1.Name(), n), HostName: host,
+		VMID: fmt.Sprintf("%d1111111-2222-4333-8444-555555555555", n), Created: noon.Add(-time.Duration(n+1) * time.Hour), State: state, Since: noon.Add(-time.Hour),
+	}
+	if node {
+		a.Node = host
+	}
+	if state.Final() {
+		a.Source = controller.FromConsole
+		a.Verdict = &wire.Verdict{Outcome: wire.Outcome(state), Reason: reason, Owner: owner, At: noon.Add(-time.Hour), Message: "something happened that takes a while to tell, since it is long"}
+	}
+	return nodeStory{Assessment: a}
+}
+
+func stories() []nodeStory {
+	seven := 7
+	failed := aStory(2, controller.Failed, "BootstrapTokenUnknown", wire.OwnerUser, false)
+	failed.Verdict.Retryable = true
+	failed.Verdict.Remedy = "Make a new token (kubeadm token create), and put it into the model's customData."
+	failed.Verdict.Stage, failed.Verdict.Module, failed.Verdict.Phase, failed.Verdict.ExitCode = "modules-final", "scripts-user", "preflight", &seven
+	failed.Verdict.Stages = []wire.StageTime{{Name: "init-local", Begin: 2100, End: 2900}, {Name: "modules-final", Begin: 9000}}
+	failed.Verdict.Evidence = []wire.Excerpt{{Source: "/var/log/cloud-init-output.log", Lines: []string{"error execution phase preflight: token id [redacted] is invalid"}}}
+	failed.Boot = &fleet.Boot{ProvisioningState: "Failed", Power: fleet.PowerRunning, Agent: fleet.Agent{Version: "2.15.0.1", Message: "Guest Agent is running"},
+		Extensions: []fleet.ExtensionStatus{{Name: "ortet", Statuses: []fleet.BootStatus{{State: "failed", Display: "Provisioning failed", Reason: "7"}}}, {Name: "monitor"}}}
+	failed.Console = []string{"[    0.000000] Linux version 6.1.0", "[   14.0] cloud-init[411]: error execution phase preflight"}
+	gone := aStory(9, controller.TimedOut, "APIServerCertificateNameMismatch", wire.OwnerUser, false)
+	gone.Gone = true
+	other := nodeStory{Assessment: controller.Assessment{Node: "control-plane-0", HostName: "control-plane-0", State: controller.Succeeded, Created: noon.Add(-90 * 24 * time.Hour)}}
+	return []nodeStory{
+		other, aStory(0, controller.Succeeded, "", "", true), aStory(1, controller.Degraded, "CloudInitRecovered", wire.OwnerUser, true), failed,
+		aStory(3, controller.Booting, "", "", false), aStory(4, controller.Failed, wire.ReasonUnknown, "", false), gone,
+	}
+}
+
+func TestNodesShown(t *testing.T) {
+	all := stories()
+	short := []nodeStory{{Assessment: controller.Assessment{Node: "n1", Pool: pool1.Parent(), State: controller.Succeeded, Created: noon.Add(-time.Minute)}}}
+	for name, show := range map[string]func(io.Writer){
+		"nodes":       func(w io.Writer) { writeNodes(w, all, noon) },
+		"nodes-short": func(w io.Writer) { writeNodes(w, short, noon) },
+		"node-failed": func(w io.Writer) { writeNode(w, all[3], noon) },
+		"node-well":   func(w io.Writer) { writeNode(w, all[1], noon) },
+		"node-gone":   func(w io.Writer) { writeNode(w, all[6], noon) },
+	} {
+		t.Run(name, func(t *testing.T) {
+			var b strings.Builder
+			show(&b)
+			golden(t, name, b.String())
+			for l := range strings.Lines(b.String()) {
+				if n := len([]rune(strings.TrimSuffix(l, "\n"))); n > resultWidth && !strings.Contains(l, "/subscriptions/") {
+					t.Errorf("%d columns: %s", n, l)
+				}
+			}
+		})
+	}
+}
+
+func TestNodesForPrograms(t *testing.T) {
+	for form, decode := range map[string]func([]byte, any) error{
+		"json": json.Unmarshal,
+		"yaml": func(data []byte, v any) error { return yaml.Unmarshal(data, v) },
+	} {
+		var out strings.Builder
+		o := &options{output: form, process: Process{Out: &out, Err: io.Discard}}
+		if err := o.printNodes(survey{stories: stories(), now: noon}, true); err != nil {
+			t.Fatal(err)
+		}
+		var back struct {
+			Nodes []nodeStory
+			Notes []string
+		}
+		if err := decode([]byte(out.String()), &back); err != nil {
+			t.Fatalf("%s: %v\n%s", form, err, out.String())
+		}
+		if len(back.Nodes) != 4 || back.Nodes[1].Reason() != "BootstrapTokenUnknown" || back.Notes == nil {
+			t.Errorf("%s: what comes back:\n%s", form, out.String())
+		}
+		out.Reset()
+		if err := o.printNode(survey{stories: stories(), now: noon}, "K8S-pool1-12345678-VMSS000002"); err != nil || !strings.Contains(out.String(), "init-local") {
+			t.Errorf("%s of one: %v\n%s", form, err, out.String())
+		}
+	}
+	o := &options{output: "table", process: Process{Out: io.Discard, Err: io.Discard}}
+	err := o.printNode(survey{stories: stories(), notes: []string{"Azure was not asked"}}, "nobody")
+	if err == nil || !strings.Contains(err.Error(), "nobody") || !strings.Contains(err.Error(), "Azure was not asked") {
+		t.Errorf("of a node that is not there: %v", err)
+	}
+}
+
+// What a controller kept is shown of machines that are gone, and of Nodes that
+// Azure was not asked about what the Node tells.
+func TestRestOfTheNodes(t *testing.T) {
+	kept := stories()[3]
+	text, err := json.Marshal(kept.Assessment)
+	if err != nil {
+		t.Fatal(err)
+	}
+	n, ok := readEvidence(&corev1.ConfigMap{Data: map[string]string{controller.KeyAssessment: string(text), controller.KeyConsole: "a\nb\n"}})
+	if !ok || len(n.Console) != 2 || n.VMID != kept.VMID {
+		t.Fatalf("%+v", n)
+	}
+	if _, ok := readEvidence(&corev1.ConfigMap{Data: map[string]string{controller.KeyAssessment: "{"}}); ok {
+		t.Error("half of a piece of evidence is taken")
+	}
+	s := survey{now: noon}
+	s.rest([]controller.NodeView{
+		{Name: "a", Ready: true, ProviderID: "azure://" + string(pool1.Child("virtualMachines", "7"))},
+		{Name: "b", Why: "KubeletNotReady"},
+	}, []nodeStory{n})
+	if len(s.stories) != 3 || !s.stories[0].Gone || s.stories[1].State != controller.Succeeded || s.stories[1].Pool != pool1 || s.stories[2].State != "" || s.stories[2].Note != "KubeletNotReady" {
+		t.Errorf("%+v", s.stories)
+	}
+}
+
+func TestNodesUsage(t *testing.T) {
+	for _, c := range []struct{ args, says string }{
+		{"nodes a b", "takes one argument"},
+		{"nodes --pool p", `--pool "p" is not the ARM id of a scale set`},
+		{"nodes --resource-group /subscriptions/s", "is not the ARM id of a resource group"},
+		{"controller x", "unknown command"},
+		{"controller --pool p", "is not the ARM id of a scale set"},
+		{"controller --interval 1ms", "--interval 1ms: want 1s to 1h"},
+		{"controller --arm-reads 1", "--arm-reads 1: want 5 to 6000"},
+		{"controller --keep 1s", "--keep 1s: want 1m at least"},
+		{"controller --boot-deadline 1s", "--boot-deadline 1s: want 1m to 24h"},
+		{"controller --max-evidence 0", "--max-evidence 0: want 1 to 10000"},
+	} {
+		code, out, err := run(t, strings.Fields(c.args)...)
+		if code != ExitUsage || out != "" || !strings.Contains(err, c.says) {
+			t.Errorf("ortet %s: code %d, want %d with %q\nerr: %s", c.args, code, ExitUsage, c.says, err)
+		}
+	}
+}
+
+// Every flag of the two is on their page.
+func TestNodesFlagsAreDocumented(t *testing.T) {
+	text, err := os.ReadFile("../../docs/verdict.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	page := string(text)
+	root := newRoot(Process{})
+	for _, name := range []string{"nodes", "controller"} {
+		c, _, err := root.Find([]string{name})
+		if err != nil {
+			t.Fatal(err)
+		}
+		for l := range strings.Lines(c.LocalNonPersistentFlags().FlagUsages()) {
+			_, flag, ok := strings.Cut(l, "--")
+			flag, _, _ = strings.Cut(flag, " ")
+			if ok && flag != "help" && !strings.Contains(page, "`--"+flag) {
+				t.Errorf("docs/verdict.md does not tell of ortet %s --%s", name, flag)
+			}
+		}
+	}
+}
