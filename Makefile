@@ -38,7 +38,7 @@ fuzz: ## every fuzzer for FUZZTIME, one after the other
 	hack/fuzz.sh $(FUZZTIME:s=)
 
 simulate: ## play captures that go wrong, in virtual time: SEEDS=N of them, FROM=M on
-	go test -count=1 -v -timeout 0 -run '^TestSimulate$$' ./test/scenario/play -args -seeds=$(SEEDS) -from=$(FROM)
+	@cd test/scenario/play && go test -count=1 -timeout 0 -run '^TestSimulate$$' -seeds=$(SEEDS) -from=$(FROM)
 
 lab: build controlplane helm image ## the same on real machines; root on Debian
 	hack/lab/run.sh

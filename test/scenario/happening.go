@@ -155,6 +155,7 @@ func happenings() []happening {
 		{what: ScaleOut, kind: world, args: []arg{amount("N", 1, 100)}, does: "the pool grows by that many"},
 		{what: DeleteInstance, kind: world, args: []arg{who()}, does: "the instance is deleted"},
 		{what: StopInstance, kind: world, args: []arg{who()}, does: "the instance is powered off"},
+		{what: StartInstance, kind: world, args: []arg{who()}, does: "the instance is started, where it is stopped"},
 		{what: DeleteSnapshot, kind: world, does: "the operator deletes the donor's snapshot"},
 		{what: DeleteCopy, kind: world, does: "… the snapshot of the generalised copy"},
 		{what: DeleteDisk, kind: world, does: "… the temporary disk, where it is free"},

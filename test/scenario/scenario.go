@@ -141,6 +141,7 @@ const (
 	ScaleOut       What = "scaleOut"       // Args: by how many
 	DeleteInstance What = "deleteInstance" // Args: "donor", "bench" or "other"
 	StopInstance   What = "stopInstance"   // Args: as above: powered off, by whoever
+	StartInstance  What = "startInstance"  // Args: as above: started, by whoever
 	DeleteSnapshot What = "deleteSnapshot" // the operator deletes the donor's snapshot
 	DeleteCopy     What = "deleteCopy"     // … the snapshot of the generalised copy
 	DeleteDisk     What = "deleteDisk"     // … the temporary disk, where it is free

@@ -224,7 +224,7 @@ func (w *world) result() Result {
 		switch e.What {
 		case scenario.KillBefore, scenario.KillAfter:
 			w.stats.Deaths++
-		case scenario.ScaleOut, scenario.DeleteInstance, scenario.StopInstance, scenario.DeleteSnapshot, scenario.DeleteCopy, scenario.DeleteDisk,
+		case scenario.ScaleOut, scenario.DeleteInstance, scenario.StopInstance, scenario.StartInstance, scenario.DeleteSnapshot, scenario.DeleteCopy, scenario.DeleteDisk,
 			scenario.DeleteVersion, scenario.DeleteGallery, scenario.NodeNotReady, scenario.NodeGone, scenario.Cordon, scenario.Uncordon, scenario.Clock, scenario.Interrupt:
 			w.stats.World++
 		default:

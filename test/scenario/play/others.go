@@ -32,6 +32,10 @@ func (w *world) others(e scenario.Event, p *process) bool {
 		w.scaleOut(max(1, argument(e, 0)))
 	case scenario.DeleteInstance, scenario.StopInstance:
 		w.instanceGoes(e, p)
+	case scenario.StartInstance:
+		if c := w.computerOf(w.target(e, p)); c != nil {
+			_ = w.request(http.MethodPost, c.ResourceID+"/start", apiYear, nil)
+		}
 	case scenario.DeleteSnapshot:
 		w.deleted(w.names.Snapshot, disksYear)
 	case scenario.DeleteCopy:

@@ -116,7 +116,8 @@ func report(first, count, done uint64, stats play.Stats, failed []uint64, took, 
 	fmt.Printf("  %d faults injected, %d crashes, %d changes by others\n", stats.Faults, stats.Deaths, stats.World)
 	fmt.Printf("  %d processes, %d captures done, %d given back, %d refused, %d left to a person\n",
 		stats.Processes, stats.Captures, stats.GaveBack, stats.Refused, stats.Person)
-	fmt.Printf("  %d requests to Azure and %d to Kubernetes in %.0f simulated hours\n", stats.Azure, stats.Kube, stats.Virtual.Hours())
+	fmt.Printf("  %d requests to Azure, %d to Kubernetes\n", stats.Azure, stats.Kube)
+	fmt.Printf("  %.0f simulated hours\n", stats.Virtual.Hours())
 	fmt.Printf("  %d violations\n", len(failed))
 }
 
