@@ -121,14 +121,17 @@ func (a *azureAgent) must(request map[string]any) answer {
 }
 
 // pack makes a package of our program and our manifest, which has the node's root
-// added to its commands.
-func (a *azureAgent) pack(version, program, root string) {
+// added to its commands, and a heartbeat promised where it says so.
+func (a *azureAgent) pack(version, program, root string, heartbeat bool) {
 	a.t.Helper()
 	manifest, err := os.ReadFile("../../../deploy/extension/linux/HandlerManifest.json")
 	if err != nil {
 		a.t.Fatal(err)
 	}
 	text := string(manifest)
+	if heartbeat {
+		text = strings.Replace(text, `"reportHeartbeat": false`, `"reportHeartbeat": true`, 1)
+	}
 	for _, verb := range []string{"install", "uninstall", "update", "enable", "disable"} {
 		text = strings.Replace(text, " extension "+verb+`"`, " extension "+verb+" --root "+root+`"`, 1)
 	}
@@ -189,8 +192,8 @@ func TestAzureAgentRunsTheExtension(t *testing.T) {
 	if err := os.WriteFile(filepath.Join(root, "proc/sys/kernel/random/boot_id"), []byte("11111111-2222-3333-4444-555555555555\n"), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	a.pack("1.0.0", program, root)
-	a.pack("1.1.0", program, root)
+	a.pack("1.0.0", program, root, false)
+	a.pack("1.1.0", program, root, true)
 	one := func(do string, sequence int, version string) map[string]any {
 		return map[string]any{"do": do, "version": version, "sequence": sequence, "settings": map[string]any{"deadline": "10m", "kubelet": "no"}}
 	}
@@ -207,7 +210,7 @@ func TestAzureAgentRunsTheExtension(t *testing.T) {
 	if _, err := os.Stat(filepath.Join(a.lib, "Ortet.Node.Linux-1.0.0")); !os.IsNotExist(err) {
 		t.Errorf("the old version's folder: %v", err)
 	}
-	if got := a.must(one("status", 0, "1.1.0")); got.Status != transitioning {
+	if got := a.must(one("status", 0, "1.1.0")); got.Status != transitioning || got.Heartbeat["status"] != "Ready" {
 		t.Errorf("after the update: %+v", got)
 	}
 	if err := os.WriteFile(filepath.Join(root, "run/cluster-api/bootstrap-success.complete"), nil, 0o600); err != nil {
