@@ -130,9 +130,12 @@ func (t *task) pointOnce(ctx context.Context, patch fleet.PatchModel, earlier, a
 		return err
 	}
 	patch.Etag = pool.Etag
+	// Azure does not show customData: where the image is there already, since the
+	// version was made anew under the model, it is asked for all the same.
+	unseen := patch.CustomData != nil && !earlier && pinned(pool.Model.Image, patch.Image.ID)
 	err = t.change(ctx, plan.StepModel, patch, func(ctx context.Context) (bool, error) {
 		p, err := t.pool(ctx, patch.Pool)
-		return err == nil && pinned(p.Model.Image, patch.Image.ID), err
+		return err == nil && pinned(p.Model.Image, patch.Image.ID) && (!unseen || t.asked), err
 	})
 	if err != nil {
 		return err

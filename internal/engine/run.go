@@ -256,8 +256,8 @@ func (r *run) walk(steps []plan.Step, acts map[string]act, tolerated []string, t
 			for _, s := range steps {
 				switch {
 				case begun[s.ID] || !ready(s):
-				case failed && (!s.GivesBack || others > 0 || out.skips(s)):
-					if s.GivesBack && out.skips(s) {
+				case failed && (!s.GivesBack || others > 0 || out.skips(s) || !r.donorOut()):
+					if s.GivesBack && others == 0 { // nothing to give back
 						begun[s.ID], settled[s.ID], again = true, true, true
 					}
 				case failed && s.Skip == "" || !failed:

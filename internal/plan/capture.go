@@ -111,7 +111,7 @@ func CaptureSteps(in CaptureInput) []Step {
 	}
 
 	var losses []string
-	model := skipIf(in.InModel, "the model uses "+version)
+	model := skipIf(in.InModel && in.Course.Start == AtVersion, "the model uses "+version)
 	if o.Bake {
 		losses = append(losses, "the model's customData cannot be read back: it is kept in Ortet's Secrets where the donor's disk still has it, else it is lost")
 	}

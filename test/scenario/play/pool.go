@@ -93,7 +93,13 @@ func (w *world) hurtModel() (all []lack) {
 		all = append(all, lack{name: poolName, what: fmt.Sprintf("with the customData %q", customData)})
 	}
 	// A version's nodes need the customData that it was tagged with.
-	if tags, there := w.tagsOf(w.model()); there && tags[fleet.TagCustomData] != nil {
+	// What the model has of one that others deleted and that was made anew, nobody
+	// can read.
+	w.mu.Lock()
+	anew := w.othersGone[low(w.model())]
+	w.mu.Unlock()
+	noopSum := sha256.Sum256([]byte(plan.NoopCustomData))
+	if tags, there := w.tagsOf(w.model()); there && tags[fleet.TagCustomData] != nil && (!anew || *tags[fleet.TagCustomData] == hex.EncodeToString(noopSum[:])) {
 		text, _ := base64.StdEncoding.DecodeString(customData)
 		if sum := sha256.Sum256(text); hex.EncodeToString(sum[:]) != *tags[fleet.TagCustomData] {
 			all = append(all, lack{name: poolName, what: fmt.Sprintf("with the customData %q, which %s does not go with", text, w.model().Name())})
