@@ -184,7 +184,7 @@ func Assess(boot fleet.Boot, node *NodeView, serial []byte, previous Assessment,
 	}
 	switch t := newest(boot, node, serial, previous, now); {
 	case t.verdict != nil:
-		a.told(t, node, now, d)
+		a.told(t, node, previous, now, d)
 	case node != nil && (node.Ready || node.CameUp) || node == nil && previous.State == Succeeded && previous.Source == FromNode:
 		a.cameUp(boot, node, previous)
 	case !running(boot):
@@ -284,10 +284,18 @@ func concerns(v wire.Verdict, boot fleet.Boot, node *NodeView) bool {
 			return false
 		}
 	}
-	// The kubelet tells its boot as soon as it runs, so a Ready node's is the
-	// present one; one that is not may have rebooted since.
-	return node == nil || !node.Ready || node.BootID == "" || v.BootID == "" || strings.EqualFold(node.BootID, v.BootID)
+	if node == nil || node.BootID == "" || v.BootID == "" || strings.EqualFold(node.BootID, v.BootID) {
+		return true
+	}
+	// The kubelet tells its boot as soon as it runs, so a Ready node's is the present
+	// one. One that is not Ready may have rebooted since; then the verdict is about as
+	// new as that, or newer.
+	return !node.Ready && v.At.After(node.ReadySince.Add(-rebootSlack))
 }
+
+// rebootSlack is how much earlier than the cluster misses a node its next boot may
+// have ended.
+const rebootSlack = 2 * time.Minute
 
 // later orders two verdicts of one machine: within a boot by its uptime, which no
 // clock disturbs.
@@ -299,7 +307,7 @@ func later(v, than wire.Verdict) bool {
 }
 
 // told takes the node's word, unless the node is Ready all the same.
-func (a *Assessment) told(t word, node *NodeView, now time.Time, d Deadlines) {
+func (a *Assessment) told(t word, node *NodeView, previous Assessment, now time.Time, d Deadlines) {
 	v := *t.verdict
 	a.State, a.Source, a.Verdict, a.Seen = State(v.Outcome), t.source, &v, t.seen
 	at := t.seen
@@ -308,7 +316,16 @@ func (a *Assessment) told(t word, node *NodeView, now time.Time, d Deadlines) {
 		at = v.At
 	}
 	a.Since = at
-	if !a.State.Bad() || node == nil || !node.Ready {
+	if !a.State.Bad() {
+		return
+	}
+	// What came up in spite of it has come up, whatever becomes of it later.
+	if p := previous.Verdict; previous.Told == v.Outcome && p != nil && p.BootID == v.BootID && p.Uptime == v.Uptime && p.At.Equal(v.At) {
+		a.State, a.Note = Degraded, previous.Note
+		a.Told, v.Outcome = v.Outcome, wire.Degraded
+		return
+	}
+	if node == nil || !node.Ready {
 		return
 	}
 	switch settled := latest(at, node.ReadySince).Add(d.Settle); {

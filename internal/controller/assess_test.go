@@ -111,6 +111,13 @@ func TestAssess(t *testing.T) {
 			want: want{Failed, FromConsole, "BootstrapTokenUnknown", ""}},
 		"ready and stays so": {boot: aBoot(), node: aNode(func(n *NodeView) { n.ReadySince = noon.Add(time.Minute) }), serial: console(failed), after: 10 * time.Minute,
 			want: want{Degraded, FromConsole, "BootstrapTokenUnknown", "stays Ready"}},
+		"came up in spite of it, and is not Ready later": {boot: aBoot(), node: aNode(notReady), previous: func() Assessment {
+			return Assess(aBoot(), aNode(func(n *NodeView) { n.ReadySince = noon.Add(time.Minute) }), console(failed), Assessment{}, noon.Add(time.Hour), Deadlines{})
+		}(), after: 9 * time.Hour, want: want{Degraded, FromConsole, "BootstrapTokenUnknown", "stays Ready"}},
+		"of an earlier boot, and not Ready later": {boot: aBoot(saying("X.Ortet", "ProvisioningState/failed/1", failed.ConsoleLine())),
+			node: aNode(notReady, func(n *NodeView) { n.BootID, n.CameUp, n.ReadySince = "boot-b", true, noon.Add(9*time.Hour) }), after: 10 * time.Hour, want: want{Succeeded, FromNode, "", ""}},
+		"rebooted, and did not come up": {boot: aBoot(), serial: console(aVerdict(wire.Failed, 9*time.Hour, func(v *wire.Verdict) { v.BootID = "boot-b" })),
+			node: aNode(notReady, func(n *NodeView) { n.CameUp, n.ReadySince = true, noon.Add(9*time.Hour+40*time.Second) }), after: 10 * time.Hour, want: want{Failed, FromConsole, "BootstrapTokenUnknown", ""}},
 		"degraded": {boot: aBoot(), node: aNode(), serial: console(aVerdict(wire.Degraded, time.Minute)), after: 3 * time.Minute, want: want{Degraded, FromConsole, "BootstrapTokenUnknown", ""}},
 		"stopped":  {boot: aBoot(func(b *fleet.Boot) { b.Power = fleet.PowerDeallocated }), after: 26 * time.Hour, want: want{state: Stopped, says: "deallocated"}},
 		"deleting": {boot: aBoot(func(b *fleet.Boot) { b.ProvisioningState = "Deleting" }), serial: console(failed), after: time.Hour, want: want{state: Deleting}},

@@ -292,7 +292,7 @@ func (s *site) installCRDs(t *testing.T) {
 }
 
 func conditionIn(u *unstructured.Unstructured, kind string) map[string]any {
-	list, _, _ := unstructured.NestedSlice(u.Object, "status", "conditions") //nolint:errcheck // none is none
+	list, _, _ := unstructured.NestedSlice(u.Object, "status", "conditions")
 	for _, c := range list {
 		if m, ok := c.(map[string]any); ok && m["type"] == kind {
 			return m

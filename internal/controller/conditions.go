@@ -119,7 +119,7 @@ func (r *reconciler) tellMember(ctx context.Context, m member, a Assessment) (ch
 // withCondition gives an object's conditions with ours as it should be; nil where
 // it is so already. Others' are as they were found.
 func withCondition(u *unstructured.Unstructured, a Assessment, now time.Time) (list []any, changed bool) {
-	old, _, _ := unstructured.NestedSlice(u.Object, "status", "conditions") //nolint:errcheck // another type is as good as none
+	old, _, _ := unstructured.NestedSlice(u.Object, "status", "conditions") // another type is as good as none
 	status, reason, message := statusOf(a), reasonOf(a), messageOf(a)
 	want := map[string]any{"type": ConditionType, "status": status, "reason": reason, "lastTransitionTime": now.UTC().Format(time.RFC3339)}
 	if message != "" || !severities(u) {

@@ -109,10 +109,10 @@ func (e *evidence) recall(ctx context.Context, b fleet.Boot) (Assessment, error)
 		return Assessment{}, nil //nolint:nilerr // somebody changed it: it is found out anew
 	}
 	if a.Verdict != nil {
-		if a.Verdict.Validate() != nil {
-			return Assessment{}, nil
-		}
 		a.Verdict.Evidence = nil
+	}
+	if a.State.Final() != (a.Verdict != nil) {
+		return Assessment{}, nil
 	}
 	return a, nil
 }
@@ -279,13 +279,6 @@ func (e *evidence) load(ctx context.Context) error {
 	}
 	e.loaded = true
 	return nil
-}
-
-// count is how many pieces are kept.
-func (e *evidence) count() int {
-	e.mu.Lock()
-	defer e.mu.Unlock()
-	return len(e.all)
 }
 
 // run deletes now and then what is too old, or too much.

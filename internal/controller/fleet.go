@@ -106,7 +106,7 @@ func Sort(list []Assessment) {
 
 // took puts in what a pool's list said, and gives the instances of which
 // something changed, and those that are gone.
-func (f *Fleet) took(pool Key, boots []fleet.Boot, now time.Time) (changed, gone []Key) {
+func (f *Fleet) took(pool Key, boots []fleet.Boot) (changed, gone []Key) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	seen := make(map[Key]bool, len(boots))

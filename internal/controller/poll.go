@@ -427,7 +427,7 @@ func (p *Poller) listBoots(ctx context.Context, key Key) {
 	if err != nil && !missing {
 		return
 	}
-	changed, gone := p.c.Fleet.took(key, list, now)
+	changed, gone := p.c.Fleet.took(key, list)
 	p.tell(append(changed, gone...))
 }
 
