@@ -262,9 +262,10 @@ func (w *world) checkClosed(p *process) {
 // usualHistory is how many versions are kept where nobody says.
 const usualHistory = 3
 
-// judgePruning: as many versions are left as are to be kept.
+// judgePruning: as many versions are left as are to be kept. The newest goes where
+// the capture that made it failed after all.
 func (w *world) judgePruning(p *process, id fleet.ResourceID) {
-	if w.stateOf(id) != plan.Succeeded {
+	if w.stateOf(id) != plan.Succeeded || w.newestVersion().Equal(id) {
 		return
 	}
 	least := usualHistory
