@@ -85,6 +85,7 @@ func benchmarks() map[string]benchmark {
 		"bootstrap-failure":  bootstrapFailure,
 		"agent-size":         agentSize,
 		"agent-waiting":      agentWaiting,
+		"controller-cost":    controllerCost,
 		"simulated-captures": simulated,
 	}
 }

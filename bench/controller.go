@@ -1,0 +1,287 @@
+package main
+
+import (
+	"context"
+	"encoding/json"
+	"encoding/pem"
+	"errors"
+	"fmt"
+	"net/http/httptest"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"sync"
+	"syscall"
+	"time"
+
+	"github.com/Azure/azure-sdk-for-go/sdk/azcore/runtime"
+	"github.com/Azure/azure-sdk-for-go/sdk/azcore/to"
+	"github.com/Azure/azure-sdk-for-go/sdk/resourcemanager/compute/armcompute/v8"
+	"golang.org/x/sync/errgroup"
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/client-go/kubernetes"
+	"k8s.io/client-go/rest"
+
+	"github.com/ortet/ortet/internal/azsim"
+	"github.com/ortet/ortet/test/controlplane"
+)
+
+const (
+	controllerPools  = 50
+	controllerEach   = 100
+	controllerOver   = 7 * time.Minute // a look at all pools takes four
+	controllerFails  = 50              // one of so many never joins, and Azure says that it failed
+	controllerReads  = 60
+	controllerMemory = 150 << 20
+)
+
+// controllerCost is what the controller asks of Azure, and keeps in memory, with
+// thousands of instances that have Nodes as large as real ones: a real `ortet
+// controller` before a simulated Azure and a real API server, from its start on.
+func controllerCost(ctx context.Context, o options) (_ []figure, err error) {
+	dir, err := os.MkdirTemp("", "ortet-bench-")
+	if err != nil {
+		return nil, err
+	}
+	defer func() { err = errors.Join(err, os.RemoveAll(dir)) }()
+	binary, err := controlplane.Binary(ctx)
+	if err != nil {
+		return nil, err
+	}
+	cp, err := controlplane.Start(ctx, controlplane.Config{Dir: filepath.Join(dir, "controlplane"), Binary: binary, NodeMonitorGracePeriod: 24 * time.Hour})
+	if err != nil {
+		return nil, err
+	}
+	defer func() {
+		stop, cancel := context.WithTimeout(context.WithoutCancel(ctx), time.Minute)
+		defer cancel()
+		err = errors.Join(err, cp.Stop(stop))
+	}()
+	var (
+		mu    sync.Mutex
+		times []time.Time
+	)
+	cloud := &azsim.Server{OnRequest: func(r azsim.Request) {
+		if r.Action != "" {
+			mu.Lock()
+			times = append(times, time.Now())
+			mu.Unlock()
+		}
+	}}
+	defer cloud.Close()
+	if err := makePools(ctx, cloud); err != nil {
+		return nil, err
+	}
+	web := httptest.NewTLSServer(cloud)
+	defer web.Close()
+	if err := makeNodes(ctx, cp); err != nil {
+		return nil, err
+	}
+	if err := azureFiles(dir, web); err != nil {
+		return nil, err
+	}
+	mu.Lock()
+	times = nil
+	mu.Unlock()
+	run, cancel := context.WithTimeout(ctx, controllerOver+time.Minute)
+	defer cancel()
+	cmd := exec.CommandContext(run, filepath.Join(o.bin, "ortet"), "controller", "--kubeconfig", cp.Kubeconfig, "--azure-config", filepath.Join(dir, "azure.json"),
+		"--namespace", "default", "--metrics-address", "0", "--health-address", "0", "--arm-reads", strconv.Itoa(controllerReads))
+	cmd.Env = append(os.Environ(), "SSL_CERT_FILE="+filepath.Join(dir, "ca.pem"), "AZURE_ENVIRONMENT_FILEPATH="+filepath.Join(dir, "azurestackcloud.json"))
+	cmd.Stderr = os.Stderr
+	if err := cmd.Start(); err != nil {
+		return nil, err
+	}
+	timer := time.NewTimer(controllerOver)
+	defer timer.Stop()
+	select {
+	case <-ctx.Done():
+	case <-timer.C:
+	}
+	peak, memErr := peakMemory(cmd.Process.Pid)
+	told, toldErr := nodesTold(ctx, cp)
+	_ = cmd.Process.Signal(syscall.SIGTERM) // it may have ended, which Wait tells
+	if err := errors.Join(memErr, toldErr, cmd.Wait(), ctx.Err()); err != nil {
+		return nil, err
+	}
+	mu.Lock()
+	defer mu.Unlock()
+	most := 0
+	for i := range times {
+		n := 0
+		for j := i; j < len(times) && times[j].Sub(times[i]) < time.Minute; j++ {
+			n++
+		}
+		most = max(most, n)
+	}
+	return []figure{
+		atMost("requests-in-any-minute", float64(most), "requests", controllerReads),
+		atMost("peak-memory", float64(peak)/(1<<20), "MiB", controllerMemory>>20),
+		atLeast("nodes-told", float64(told), "nodes", controllerPools*controllerEach*(controllerFails-1)/controllerFails),
+	}, nil
+}
+
+// peakMemory is the most that a process ever had resident.
+func peakMemory(pid int) (int64, error) {
+	text, err := os.ReadFile(fmt.Sprintf("/proc/%d/status", pid))
+	if err != nil {
+		return 0, err
+	}
+	for l := range strings.Lines(string(text)) {
+		if rest, ok := strings.CutPrefix(l, "VmHWM:"); ok {
+			kb, err := strconv.ParseInt(strings.TrimSuffix(strings.TrimSpace(rest), " kB"), 10, 64)
+			return kb << 10, err
+		}
+	}
+	return 0, errors.New("the kernel does not say how much memory the process had")
+}
+
+func makePools(ctx context.Context, s *azsim.Server) error {
+	s.Instant(true)
+	defer s.Instant(false)
+	sets, err := armcompute.NewVirtualMachineScaleSetsClient(azsim.DefaultSubscription, s.Credential(""), s.ClientOptions())
+	if err != nil {
+		return err
+	}
+	var g errgroup.Group // they are asked after only now and then
+	for i := range controllerPools {
+		g.Go(func() error {
+			name := fmt.Sprintf("pool%02d", i)
+			p, err := sets.BeginCreateOrUpdate(ctx, azsim.DefaultResourceGroup, name, benchPool(name), nil)
+			if err != nil {
+				return err
+			}
+			_, err = p.PollUntilDone(ctx, &runtime.PollUntilDoneOptions{Frequency: time.Second})
+			return err
+		})
+	}
+	return g.Wait()
+}
+
+func benchPool(name string) armcompute.VirtualMachineScaleSet {
+	subnet := "/subscriptions/" + azsim.DefaultSubscription + "/resourceGroups/" + azsim.DefaultResourceGroup + "/providers/Microsoft.Network/virtualNetworks/vnet/subnets/nodes"
+	return armcompute.VirtualMachineScaleSet{
+		Location: to.Ptr("westeurope"),
+		SKU:      &armcompute.SKU{Name: to.Ptr("Standard_D2s_v5"), Tier: to.Ptr("Standard"), Capacity: to.Ptr[int64](controllerEach)},
+		Properties: &armcompute.VirtualMachineScaleSetProperties{
+			OrchestrationMode: to.Ptr(armcompute.OrchestrationModeUniform), Overprovision: to.Ptr(false), SinglePlacementGroup: to.Ptr(true),
+			UpgradePolicy: &armcompute.UpgradePolicy{Mode: to.Ptr(armcompute.UpgradeModeManual)},
+			VirtualMachineProfile: &armcompute.VirtualMachineScaleSetVMProfile{
+				DiagnosticsProfile: &armcompute.DiagnosticsProfile{BootDiagnostics: &armcompute.BootDiagnostics{Enabled: to.Ptr(true)}},
+				OSProfile: &armcompute.VirtualMachineScaleSetOSProfile{
+					ComputerNamePrefix: to.Ptr(name), AdminUsername: to.Ptr("azureuser"),
+					LinuxConfiguration: &armcompute.LinuxConfiguration{DisablePasswordAuthentication: to.Ptr(true), SSH: &armcompute.SSHConfiguration{PublicKeys: []*armcompute.SSHPublicKey{{
+						Path: to.Ptr("/home/azureuser/.ssh/authorized_keys"), KeyData: to.Ptr("ssh-ed25519 AAAAC3NzaC1lZDI1NTE5AAAAIA7kUYRTzmHqVg0m9bN8h1v3sQ2o5fJ4c6dWxXeYzabc operator"),
+					}}}},
+				},
+				StorageProfile: &armcompute.VirtualMachineScaleSetStorageProfile{
+					ImageReference: &armcompute.ImageReference{Publisher: to.Ptr("Debian"), Offer: to.Ptr("debian-12"), SKU: to.Ptr("12-gen2"), Version: to.Ptr("latest")},
+					OSDisk:         &armcompute.VirtualMachineScaleSetOSDisk{CreateOption: to.Ptr(armcompute.DiskCreateOptionTypesFromImage), OSType: to.Ptr(armcompute.OperatingSystemTypesLinux), DiskSizeGB: to.Ptr[int32](30)},
+				},
+				NetworkProfile: &armcompute.VirtualMachineScaleSetNetworkProfile{NetworkInterfaceConfigurations: []*armcompute.VirtualMachineScaleSetNetworkConfiguration{{
+					Name: to.Ptr("nic"), Properties: &armcompute.VirtualMachineScaleSetNetworkConfigurationProperties{
+						Primary: to.Ptr(true), IPConfigurations: []*armcompute.VirtualMachineScaleSetIPConfiguration{{
+							Name: to.Ptr("ip"), Properties: &armcompute.VirtualMachineScaleSetIPConfigurationProperties{Primary: to.Ptr(true), Subnet: &armcompute.APIEntityReference{ID: to.Ptr(subnet)}},
+						}},
+					},
+				}}},
+			},
+		},
+	}
+}
+
+// makeNodes makes a Node, with the images that a real one names, of all instances
+// but one of so many.
+func makeNodes(ctx context.Context, cp *controlplane.ControlPlane) error {
+	config, err := cp.RESTConfig()
+	if err != nil {
+		return err
+	}
+	config = rest.CopyConfig(config)
+	config.QPS, config.Burst = -1, 0 // no limit
+	client, err := kubernetes.NewForConfig(config)
+	if err != nil {
+		return err
+	}
+	var images []corev1.ContainerImage
+	for i := range 50 {
+		images = append(images, corev1.ContainerImage{SizeBytes: int64(i) << 20, Names: []string{
+			fmt.Sprintf("registry.example.com/team-%d/some-service@sha256:%064x", i, i), fmt.Sprintf("registry.example.com/team-%d/some-service:v1.2.%d", i, i),
+		}})
+	}
+	var g errgroup.Group
+	g.SetLimit(8)
+	for i := range controllerPools {
+		for j := range controllerEach {
+			if j%controllerFails == 7 {
+				continue
+			}
+			g.Go(func() error {
+				now := metav1.Now()
+				_, err := client.CoreV1().Nodes().Create(ctx, &corev1.Node{
+					ObjectMeta: metav1.ObjectMeta{Name: fmt.Sprintf("pool%02d-%06d", i, j)},
+					Spec: corev1.NodeSpec{ProviderID: fmt.Sprintf("azure:///subscriptions/%s/resourceGroups/%s/providers/Microsoft.Compute/virtualMachineScaleSets/pool%02d/virtualMachines/%d",
+						azsim.DefaultSubscription, azsim.DefaultResourceGroup, i, j)},
+					Status: corev1.NodeStatus{Images: images, NodeInfo: corev1.NodeSystemInfo{BootID: "11111111-2222-4333-8444-555555555555"}, Conditions: []corev1.NodeCondition{
+						{Type: corev1.NodeReady, Status: corev1.ConditionTrue, Reason: "KubeletReady", Message: "kubelet is posting ready status", LastTransitionTime: now, LastHeartbeatTime: now},
+					}},
+				}, metav1.CreateOptions{})
+				return err
+			})
+		}
+	}
+	return g.Wait()
+}
+
+// nodesTold is how many Nodes have the condition.
+func nodesTold(ctx context.Context, cp *controlplane.ControlPlane) (int, error) {
+	config, err := cp.RESTConfig()
+	if err != nil {
+		return 0, err
+	}
+	client, err := kubernetes.NewForConfig(config)
+	if err != nil {
+		return 0, err
+	}
+	told := 0
+	for options := (metav1.ListOptions{Limit: 500}); ; {
+		page, err := client.CoreV1().Nodes().List(ctx, options)
+		if err != nil {
+			return 0, err
+		}
+		for _, n := range page.Items {
+			for _, c := range n.Status.Conditions {
+				if c.Type == "ortet.io/BootSucceeded" && c.Status == corev1.ConditionTrue {
+					told++
+				}
+			}
+		}
+		if options.Continue = page.Continue; options.Continue == "" {
+			return told, nil
+		}
+	}
+}
+
+// azureFiles writes what ortet reads to find the simulated Azure.
+func azureFiles(dir string, web *httptest.Server) error {
+	files := map[string]any{
+		"azure.json": map[string]any{"cloud": "AzureStackCloud", "identitySystem": "adfs", "tenantId": "adfs", "subscriptionId": azsim.DefaultSubscription,
+			"resourceGroup": azsim.DefaultResourceGroup, "aadClientId": azsim.DefaultClientID, "aadClientSecret": azsim.DefaultClientSecret, "resourceManagerEndpoint": web.URL + "/"},
+		"azurestackcloud.json": map[string]any{"name": "AzureStackCloud", "resourceManagerEndpoint": web.URL + "/", "activeDirectoryEndpoint": web.URL + "/", "tokenAudience": web.URL + "/",
+			"serviceManagementEndpoint": web.URL + "/", "graphEndpoint": web.URL + "/graph/"},
+	}
+	for name, content := range files {
+		text, err := json.Marshal(content)
+		if err != nil {
+			return err
+		}
+		if err := os.WriteFile(filepath.Join(dir, name), text, 0o600); err != nil {
+			return err
+		}
+	}
+	ca := pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: web.Certificate().Raw})
+	return os.WriteFile(filepath.Join(dir, "ca.pem"), ca, 0o600)
+}
