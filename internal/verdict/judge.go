@@ -85,6 +85,9 @@ func Judge(f Facts) Judgement {
 	}
 	j.Message = c.message(j, best)
 	j.Evidence = c.evidence(best)
+	if j.Reason == wire.ReasonUnknown && len(j.Evidence) == 0 {
+		j.Remedy = "Look at the node's console and journal: it wrote nothing where it was looked for."
+	}
 	if c.came {
 		j.Ignored = bounded(ignored)
 	}
@@ -240,6 +243,14 @@ func (c *inquiry) explain(best finding) Judgement {
 	return j
 }
 
+// absent says which signs of a bootstrap never came; "" where one did.
+func (f Facts) absent() string {
+	if f.Sentinel || f.CloudInit != nil || f.Provision != nil {
+		return ""
+	}
+	return "there is no sentinel, no trace of cloud-init and no provision.json"
+}
+
 // message is what happened, in a line for a person.
 func (c *inquiry) message(j Judgement, best finding) string {
 	r, _ := Lookup(j.Reason)
@@ -257,6 +268,9 @@ func (c *inquiry) message(j Judgement, best finding) string {
 		b.WriteString(" (" + j.Stage + ")")
 	}
 	said := best.text
+	if said == "" && j.Reason == wire.ReasonUnknown {
+		said = c.facts.absent()
+	}
 	if best.log >= 0 {
 		l := &c.logs[best.log]
 		from := max(0, best.line-maxKeyLines)
@@ -286,7 +300,7 @@ func (c *inquiry) lastOutput() string {
 				continue
 			}
 			for i := len(l.low) - 1; i >= 0; i-- {
-				if s := l.low[i]; strings.TrimSpace(s) == "" || hasAny(s, "cloud-init v. ", "cc_scripts_user.py", "util.py[", "ci-info: ") {
+				if s := l.low[i]; strings.TrimSpace(s) == "" || hasAny(s, "cloud-init v. ", "cc_scripts_user.py", "util.py[", "ci-info: ", "ssh host key ", "ssh-rsa aaaa", "ssh-ed25519 aaaa", "ecdsa-sha2-nistp256 aaaa") {
 					continue
 				}
 				shown := Redact(l.lines[max(0, i-maxKeyLines) : i+1])

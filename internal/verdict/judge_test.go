@@ -261,3 +261,11 @@ func BenchmarkJudgeFailed(b *testing.B) {
 		Judge(f)
 	}
 }
+
+// Where nothing ever came, it says what did not, and points to no lines.
+func TestNothingEverCame(t *testing.T) {
+	j := Judge(Facts{Deadline: true})
+	if j.Reason != wire.ReasonUnknown || !strings.Contains(j.Message, "no trace of cloud-init") || strings.Contains(j.Remedy, "quoted") {
+		t.Errorf("%+v", j)
+	}
+}
