@@ -2,6 +2,8 @@ package main
 
 import (
 	"context"
+	"errors"
+	"flag"
 	"fmt"
 	"io"
 )
@@ -30,6 +32,29 @@ func commands() []command {
 		{"extension", "the commands of the Azure VM extension", runExtension},
 		{"generalize", "remove a node's identity from a copy of its disk", runGeneralize},
 	}
+}
+
+// flagsOf makes a command's flags, whose help is told on standard error.
+func flagsOf(name, help string, std stdio) *flag.FlagSet {
+	fs := flag.NewFlagSet(name, flag.ContinueOnError)
+	fs.SetOutput(std.err)
+	fs.Usage = func() {
+		_, _ = io.WriteString(std.err, help)
+		fs.PrintDefaults()
+	}
+	return fs
+}
+
+// parse reads a command line. Where ok is false it has told what is wrong, or
+// the help, and code is what to exit with.
+func parse(fs *flag.FlagSet, args []string) (code int, ok bool) {
+	switch err := fs.Parse(args); {
+	case err == nil:
+		return exitOK, true
+	case errors.Is(err, flag.ErrHelp):
+		return exitOK, false
+	}
+	return exitUsage, false
 }
 
 func usage(w io.Writer) {

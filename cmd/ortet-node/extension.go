@@ -3,9 +3,7 @@ package main
 import (
 	"context"
 	"errors"
-	"flag"
 	"fmt"
-	"io"
 	"log/slog"
 	"os"
 	"os/exec"
@@ -41,12 +39,7 @@ func runExtension(ctx context.Context, args []string, std stdio) int {
 		sequence:     os.Getenv("ConfigSequenceNumber"),
 		updatingFrom: os.Getenv("AZURE_GUEST_AGENT_UPDATING_FROM_VERSION"),
 	}
-	fs := flag.NewFlagSet("extension", flag.ContinueOnError)
-	fs.SetOutput(std.err)
-	fs.Usage = func() {
-		_, _ = io.WriteString(std.err, extensionHelp)
-		fs.PrintDefaults()
-	}
+	fs := flagsOf("extension", extensionHelp, std)
 	fs.StringVar(&f.Dir, "dir", "", "the handler's folder is `DIR` (default where this program lies)")
 	fs.StringVar(&f.Root, "root", "", "the node's root is `DIR`; for tests")
 	fs.StringVar(&f.sequence, "sequence", f.sequence, "the configuration's `NUMBER` (default what the agent says, else the newest)")
@@ -56,11 +49,8 @@ func runExtension(ctx context.Context, args []string, std stdio) int {
 	if len(args) > 0 && args[0] != "" && args[0][0] != '-' {
 		verb, args = args[0], args[1:]
 	}
-	if err := fs.Parse(args); err != nil {
-		if errors.Is(err, flag.ErrHelp) {
-			return exitOK
-		}
-		return exitUsage
+	if code, ok := parse(fs, args); !ok {
+		return code
 	}
 	if fs.NArg() > 0 || verb == "" {
 		_, _ = fmt.Fprintf(std.err, "ortet-node extension: want one command of install, enable, update, disable, uninstall; got %q\n", append([]string{verb}, fs.Args()...))

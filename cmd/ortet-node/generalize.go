@@ -8,7 +8,6 @@ import (
 	"errors"
 	"flag"
 	"fmt"
-	"io"
 	"log/slog"
 	"net/netip"
 	"strings"
@@ -111,18 +110,10 @@ func (f *generalizeFlags) options() (generalize.Options, error) {
 
 func runGeneralize(ctx context.Context, args []string, std stdio) int {
 	var f generalizeFlags
-	fs := flag.NewFlagSet("generalize", flag.ContinueOnError)
-	fs.SetOutput(std.err)
-	fs.Usage = func() {
-		_, _ = io.WriteString(std.err, generalizeHelp)
-		fs.PrintDefaults()
-	}
+	fs := flagsOf("generalize", generalizeHelp, std)
 	f.define(fs)
-	if err := fs.Parse(args); err != nil {
-		if errors.Is(err, flag.ErrHelp) {
-			return exitOK
-		}
-		return exitUsage
+	if code, ok := parse(fs, args); !ok {
+		return code
 	}
 	o, err := f.options()
 	if fs.NArg() > 0 {

@@ -69,18 +69,10 @@ func (f *waitFlags) define(fs *flag.FlagSet) {
 
 func runWait(ctx context.Context, args []string, std stdio) int {
 	var f waitFlags
-	fs := flag.NewFlagSet("wait", flag.ContinueOnError)
-	fs.SetOutput(std.err)
-	fs.Usage = func() {
-		_, _ = io.WriteString(std.err, waitHelp)
-		fs.PrintDefaults()
-	}
+	fs := flagsOf("wait", waitHelp, std)
 	f.define(fs)
-	if err := fs.Parse(args); err != nil {
-		if errors.Is(err, flag.ErrHelp) {
-			return exitOK
-		}
-		return exitUsage
+	if code, ok := parse(fs, args); !ok {
+		return code
 	}
 	err := f.Validate()
 	if f.output != "text" && f.output != "json" {
