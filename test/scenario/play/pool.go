@@ -303,7 +303,8 @@ func (w *world) checkInterrupted(p *process) {
 	}
 	w.whole(p)
 	for _, l := range w.litter(p) {
-		if l.what != "a temporary resource" {
+		// Those are for the next who goes on, who takes them away or uses them.
+		if l.what != "a temporary resource" && l.what != "a half-made version" {
 			w.broken("%s was interrupted, and %s is left: %s; it says: %v", p.name, l.name, l.what, p.err)
 		}
 	}
