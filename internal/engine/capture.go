@@ -93,8 +93,8 @@ func (e *Engine) begin(caller context.Context) (r *run, done func()) {
 // it has not ended.
 func (r *run) openRecord(ctx context.Context, t *task, node string) (rec journal.Record, open bool, err error) {
 	n, ok, err := found(ctx, t, func(ctx context.Context) (fleet.Node, error) { return r.e.cluster.Node(ctx, node) })
-	if err != nil || !ok {
-		return journal.Record{}, false, nil //nolint:nilerr // preflight says what is wrong with the node
+	if err != nil || !ok { // of one that is not there, preflight says so
+		return journal.Record{}, false, err
 	}
 	id, err := fleet.ParseProviderID(n.ProviderID)
 	if err != nil {

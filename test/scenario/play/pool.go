@@ -93,10 +93,13 @@ func (w *world) hurtModel() (all []lack) {
 		all = append(all, lack{name: poolName, what: fmt.Sprintf("with the customData %q", customData)})
 	}
 	// A version's nodes need the customData that it was tagged with.
-	// What the model has of one that others deleted and that was made anew, nobody
-	// can read.
+	// Where others deleted a version, nobody can read what it went with, and so what
+	// the model has.
 	w.mu.Lock()
-	anew := w.othersGone[low(w.model())]
+	anew := false
+	for id := range w.othersGone {
+		anew = anew || strings.Contains(id, "/versions/")
+	}
 	w.mu.Unlock()
 	noopSum := sha256.Sum256([]byte(plan.NoopCustomData))
 	if tags, there := w.tagsOf(w.model()); there && tags[fleet.TagCustomData] != nil && (!anew || *tags[fleet.TagCustomData] == hex.EncodeToString(noopSum[:])) {
