@@ -148,7 +148,12 @@ func (w *world) judgeStop(p *process, instance fleet.ResourceID) {
 		pod := o.(*corev1.Pod)
 		owner := metav1.GetControllerOf(pod)
 		_, mirror := pod.Annotations[corev1.MirrorPodAnnotationKey]
-		if pod.Spec.NodeName == node && pod.Namespace == work && !mirror && (owner == nil || owner.Kind != "DaemonSet") {
+		// One of which the API server said that it is gone is believed to be, as by
+		// kubectl drain.
+		denied := slices.ContainsFunc(w.chooser.Happened(), func(e scenario.Event) bool {
+			return e.What == scenario.Error && len(e.Args) > 0 && e.Args[0] == "404" && e.Request == "GET "+pod.Namespace+"/pods/"+pod.Name
+		})
+		if pod.Spec.NodeName == node && pod.Namespace == work && !mirror && !denied && (owner == nil || owner.Kind != "DaemonSet") {
 			w.broken("%s stops %s while pod %s is on it", p.name, node, pod.Name)
 		}
 		return true
