@@ -1,0 +1,330 @@
+package cli
+
+import (
+	"errors"
+	"fmt"
+	"io"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/ortet/ortet/internal/controller"
+	"github.com/ortet/ortet/internal/fleet"
+	"github.com/ortet/ortet/internal/wire"
+)
+
+// printNodes shows all, or those that did not come up well.
+func (o *options) printNodes(s survey, failed bool) error {
+	list := s.stories
+	if failed {
+		list = slices.DeleteFunc(slices.Clone(list), nodeStory.well)
+	}
+	for i := range list { // the whole story has its own command
+		list[i].Console = nil
+	}
+	err := o.print(map[string]any{"nodes": nonNil(list), "notes": nonNil(s.notes)}, func(w io.Writer) {
+		if len(list) == 0 {
+			fmt.Fprintln(w, "No instance or node to show.")
+			return
+		}
+		writeNodes(w, list, s.now)
+	})
+	o.tellNotes(s)
+	return err
+}
+
+// tellNotes says what could not be seen where a table does not.
+func (o *options) tellNotes(s survey) {
+	if o.output != "table" {
+		return
+	}
+	for _, n := range s.notes {
+		paragraph(o.process.Err, columnsOf(o.process.Err), "note: ", "  ", n)
+	}
+}
+
+func nonNil[T any](list []T) []T {
+	if list == nil {
+		return []T{}
+	}
+	return list
+}
+
+func writeNodes(w io.Writer, list []nodeStory, now time.Time) {
+	rows := [][]string{{"NODE", "POOL", "VERDICT", "REASON", "OWNER", "AGE"}}
+	legend := map[string]bool{}
+	for _, n := range list {
+		mark := ""
+		if n.Gone {
+			mark = "+"
+		} else if n.Node == "" {
+			mark = "*"
+		}
+		legend[mark] = true
+		at := n.Created
+		if at.IsZero() {
+			at = n.Since
+		}
+		rows = append(rows, []string{n.title() + mark, dash(n.Pool.Name()), dash(string(n.State)), dash(n.Reason()), dash(string(n.Owner())), age(at, now)})
+	}
+	if total(rows) <= resultWidth {
+		writeRows(w, rows)
+	} else {
+		writeByPool(w, rows)
+	}
+	if legend["*"] {
+		fmt.Fprintln(w, "* has no Node")
+	}
+	if legend["+"] {
+		fmt.Fprintln(w, "+ is gone, and its evidence was kept")
+	}
+}
+
+// writeByPool writes a table for each pool, where one for all would be too wide.
+func writeByPool(w io.Writer, rows [][]string) {
+	var narrow [][]string
+	for _, r := range rows {
+		narrow = append(narrow, append(slices.Clone(r[:1]), r[2:]...))
+	}
+	// What is too wide all the same gives way: the reason goes before the node.
+	fit(narrow, resultWidth, []shrink{{2, 16}, {0, 20}, {2, 8}})
+	wide := widths(narrow)
+	for i := 1; i < len(rows); {
+		end := i
+		for end < len(rows) && rows[end][1] == rows[i][1] {
+			end++
+		}
+		if i > 1 {
+			fmt.Fprintln(w)
+		}
+		if rows[i][1] == "-" {
+			fmt.Fprintln(w, "no pool")
+		} else {
+			fmt.Fprintln(w, "pool "+rows[i][1])
+		}
+		writeColumns(w, narrow[:1], wide)
+		writeColumns(w, narrow[i:end], wide)
+		i = end
+	}
+}
+
+// A shrink says how narrow a column may become.
+type shrink struct{ column, least int }
+
+// fit cuts columns, which stand two apart, until a row fits the width.
+func fit(rows [][]string, width int, order []shrink) {
+	for _, s := range order {
+		over := total(rows) - width
+		if over <= 0 {
+			return
+		}
+		room := max(s.least, widths(rows)[s.column]-over)
+		for _, r := range rows {
+			r[s.column] = middle(r[s.column], room)
+		}
+	}
+}
+
+// middle cuts a text in its middle: beginnings and ends of names tell most.
+func middle(s string, n int) string {
+	r := []rune(s)
+	if len(r) <= n {
+		return s
+	}
+	head := (n - 1) / 2
+	return string(r[:head]) + "…" + string(r[len(r)-(n-1-head):])
+}
+
+// total is how wide rows are.
+func total(rows [][]string) int {
+	sum := -2
+	for _, w := range widths(rows) {
+		sum += w + 2
+	}
+	return sum
+}
+
+func widths(rows [][]string) []int {
+	var out []int
+	for _, r := range rows {
+		for i, c := range r {
+			if i == len(out) {
+				out = append(out, 0)
+			}
+			out[i] = max(out[i], len([]rune(c)))
+		}
+	}
+	return out
+}
+
+func writeRows(w io.Writer, rows [][]string) { writeColumns(w, rows, widths(rows)) }
+
+func writeColumns(w io.Writer, rows [][]string, wide []int) {
+	for _, r := range rows {
+		var b strings.Builder
+		for i, c := range r {
+			b.WriteString(c)
+			if i < len(r)-1 {
+				b.WriteString(strings.Repeat(" ", wide[i]-len([]rune(c))+2))
+			}
+		}
+		fmt.Fprintln(w, strings.TrimRight(b.String(), " "))
+	}
+}
+
+func (o *options) printNode(s survey, name string) error {
+	var found []nodeStory
+	for _, n := range s.stories {
+		if n.named(name) {
+			found = append(found, n)
+		}
+	}
+	if len(found) == 0 {
+		return errors.Join(append([]error{&fleet.Error{Op: "find the node", Resource: name, Kind: fleet.KindNotFound, Err: errors.New("no node or instance has that name"),
+			Remedy: "ortet nodes lists all that there are"}}, noteErrors(s.notes)...)...)
+	}
+	// Those that are there go before those that were.
+	slices.SortStableFunc(found, func(a, b nodeStory) int {
+		if a.Gone != b.Gone {
+			if a.Gone {
+				return 1
+			}
+			return -1
+		}
+		return b.Since.Compare(a.Since)
+	})
+	err := o.print(found[0], func(w io.Writer) {
+		writeNode(w, found[0], s.now)
+		if n := len(found) - 1; n > 0 {
+			fmt.Fprintf(w, "\n%d earlier machine(s) of that name: -o json of ortet nodes has their ids.\n", n)
+		}
+	})
+	o.tellNotes(s)
+	return err
+}
+
+func noteErrors(notes []string) []error {
+	var out []error
+	for _, n := range notes {
+		out = append(out, errors.New(n))
+	}
+	return out
+}
+
+// writeNode tells the whole story.
+func writeNode(w io.Writer, n nodeStory, now time.Time) {
+	head := n.title() + ": " + first(string(n.State), "no verdict")
+	if r := n.Reason(); r != "" {
+		head += ", " + r
+	}
+	fmt.Fprintln(w, head)
+	if n.Gone {
+		fmt.Fprintln(w, "  The machine is gone; this is what was kept of it.")
+	}
+	if text := n.Message(); text != "" {
+		paragraph(w, resultWidth, "  ", "  ", text)
+	}
+	field := func(name, text string) {
+		if text != "" && text != "-" {
+			paragraph(w, resultWidth, fmt.Sprintf("  %-9s ", name), strings.Repeat(" ", 12), text)
+		}
+	}
+	v := n.Verdict
+	if v == nil {
+		v = &wire.Verdict{}
+	}
+	fmt.Fprintln(w)
+	field("owner", string(n.Owner()))
+	field("remedy", v.Remedy)
+	if v.Retryable {
+		field("retry", "the same boot may succeed if it is tried again")
+	}
+	field("where", where(*v))
+	field("told by", sourceText(n.Source))
+	field("since", moment(n.Since, now))
+	field("created", moment(n.Created, now))
+	if n.Node == "" {
+		field("node", "none")
+	} else if n.Node != n.title() {
+		field("node", n.Node)
+	}
+	field("pool", n.Pool.Name())
+	field("instance", string(n.Instance))
+	field("vm id", n.VMID)
+	if b := n.Boot; b != nil {
+		field("azure", strings.Trim(b.ProvisioningState+", "+string(b.Power), ", "))
+		field("agent", strings.Trim(b.Agent.Version+" "+b.Agent.Message, " "))
+		for _, e := range b.Extensions {
+			field("extension", e.Name+": "+extensionText(e))
+		}
+	}
+	for _, ignored := range v.Ignored {
+		field("ignored", ignored)
+	}
+	if len(v.Stages) > 0 {
+		rows := [][]string{{"  STAGE", "BEGAN", "TOOK"}}
+		for _, s := range v.Stages {
+			took := "never ended"
+			if s.End > 0 {
+				took = duration(time.Duration(s.End-s.Begin) * time.Millisecond)
+			}
+			rows = append(rows, []string{"  " + s.Name, duration(time.Duration(s.Begin) * time.Millisecond), took})
+		}
+		fmt.Fprintln(w)
+		writeRows(w, rows)
+	}
+	for _, e := range v.Evidence {
+		fmt.Fprintf(w, "\n%s\n", e.Source)
+		for _, l := range e.Lines {
+			fmt.Fprintln(w, "  "+l)
+		}
+	}
+	if len(n.Console) > 0 && n.State != controller.Succeeded {
+		fmt.Fprintln(w, "\nserial console")
+		for _, l := range n.Console {
+			fmt.Fprintln(w, "  "+l)
+		}
+	}
+}
+
+func where(v wire.Verdict) string {
+	parts := []string{v.Stage, v.Module}
+	if v.Phase != "" {
+		parts = append(parts, "kubeadm "+v.Phase)
+	}
+	if v.ExitCode != nil {
+		parts = append(parts, fmt.Sprintf("exit code %d", *v.ExitCode))
+	}
+	return strings.Join(slices.DeleteFunc(parts, func(s string) bool { return s == "" }), ", ")
+}
+
+func sourceText(s controller.Source) string {
+	switch s {
+	case controller.FromExtension:
+		return "the node, by an extension's status"
+	case controller.FromConsole:
+		return "the node, on its serial console"
+	case controller.FromNode:
+		return "the Node object"
+	case controller.FromPlatform:
+		return "Azure"
+	case controller.FromLog:
+		return "the serial log, as judged from outside"
+	}
+	return string(s)
+}
+
+func moment(at, now time.Time) string {
+	if at.IsZero() {
+		return ""
+	}
+	return at.UTC().Format("2006-01-02 15:04:05") + "Z (" + age(at, now) + " ago)"
+}
+
+func extensionText(e fleet.ExtensionStatus) string {
+	if len(e.Statuses) == 0 {
+		return "has not reported"
+	}
+	st := e.Statuses[0]
+	return strings.Trim(first(st.Display, st.State)+" "+st.Reason, " ")
+}
