@@ -5,7 +5,6 @@ import (
 	"encoding/json"
 	"slices"
 	"strings"
-	"time"
 
 	"github.com/ortet/ortet/internal/fleet"
 	"github.com/ortet/ortet/internal/verdict"
@@ -180,28 +179,22 @@ func provisionOf(boot fleet.Boot) *verdict.Provision {
 	return found
 }
 
-// stagesOf reads when stages ran from the substatuses that our extension reports:
-// "took 1.2s, until 34s after the kernel's start".
+// stagesOf reads when stages ran from the substatuses that our extension reports,
+// as the agent says it (wire.StageTime.Text).
 func stagesOf(boot fleet.Boot) []wire.StageTime {
 	var out []wire.StageTime
 	for _, e := range boot.Extensions {
 		for _, st := range e.Substatuses {
-			rest, ok := strings.CutPrefix(st.Message, "took ")
-			if !ok || len(out) == 16 {
-				continue
+			if s, ok := wire.ParseStageTime(st.Name, st.Message); ok && len(out) < maxStages {
+				out = append(out, s)
 			}
-			took, rest, _ := strings.Cut(rest, ", until ")
-			until, _, _ := strings.Cut(rest, " ")
-			d, errTook := time.ParseDuration(took)
-			end, errEnd := time.ParseDuration(until)
-			if errTook != nil || errEnd != nil || d < 0 || end < d || end > 24*time.Hour || st.Name == "" || len(st.Name) > 63 {
-				continue
-			}
-			out = append(out, wire.StageTime{Name: st.Name, Begin: (end - d).Milliseconds(), End: end.Milliseconds()})
 		}
 	}
 	return out
 }
+
+// maxStages bounds what is taken over of them.
+const maxStages = 16
 
 // oneLine makes a message fit a sentence.
 func oneLine(s string) string { return clip(strings.Join(strings.Fields(flat(s)), " "), maxNote) }

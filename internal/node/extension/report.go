@@ -126,10 +126,11 @@ func stageParts(v wire.Verdict, code int) []subpart {
 			p.State, p.Code, p.Message = failure, code, say(strings.TrimSpace(v.Reason+": "+v.Message))
 		case name == v.Stage:
 			p.State, p.Message = warning, say(v.Message)
-		case timed && t.End > 0:
-			p.Message = say("took " + seconds(t.End-t.Begin) + ", until " + seconds(t.End) + " after the kernel's start")
 		case timed:
-			p.State, p.Message = warning, say("began "+seconds(t.Begin)+" after the kernel's start and has not ended")
+			p.Message = say(t.Text()) // wire.ParseStageTime reads it
+			if t.End <= 0 {
+				p.State = warning
+			}
 		case name == "node" && came:
 			p.Message = say("came up " + seconds(v.Uptime) + " after the kernel's start")
 		case name == "node":

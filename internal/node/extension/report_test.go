@@ -4,6 +4,7 @@ import (
 	"encoding/json"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -139,5 +140,21 @@ func TestStatusWithoutRoomForANewFile(t *testing.T) {
 	}
 	if err := overwrite(filepath.Join(dir, "1.status"), text); err == nil {
 		t.Error("a file that is not there was written over")
+	}
+}
+
+// When stages ran is read from the statuses by the controller.
+func TestStageTimesAreReadBack(t *testing.T) {
+	v := wire.Verdict{Outcome: wire.Succeeded, At: time.Unix(1.7e9, 0), Uptime: 61_000, Stages: []wire.StageTime{
+		{Name: "init-local", Begin: 4100, End: 4900}, {Name: "init", Begin: 6300, End: 7000}, {Name: "modules-config", Begin: 8100, End: 8900}, {Name: "modules-final", Begin: 9100, End: 141_500},
+	}}
+	var read []wire.StageTime
+	for _, p := range report(v, 0, "").Subparts {
+		if s, ok := wire.ParseStageTime(p.Name, p.Message.Text); ok {
+			read = append(read, s)
+		}
+	}
+	if !slices.Equal(read, v.Stages) {
+		t.Errorf("read back %+v, want %+v", read, v.Stages)
 	}
 }
