@@ -56,8 +56,15 @@ func (f *waitFlags) define(fs *flag.FlagSet) {
 		}
 		return nil
 	})
+	fs.Func("node", "how far the node has to come in the cluster, as the API server tells the kubelet: `ready|registered|no`; it counts where the kubelet does", func(s string) error {
+		f.Node = bootstrap.Node(s)
+		if s == "" {
+			return errors.New("want ready, registered or no")
+		}
+		return nil
+	})
 	fs.DurationVar(&f.Settle, "settle", f.Settle, "how long the kubelet has to have been healthy without a restart")
-	fs.DurationVar(&f.Grace, "grace", f.Grace, "how long after the boot's end the kubelet may take to become healthy")
+	fs.DurationVar(&f.Grace, "grace", f.Grace, "how long after the boot's end the kubelet may take to become healthy, and then the node to be in the cluster")
 	fs.StringVar(&f.Root, "root", "", "the node's root is `DIR`; for tests")
 	fs.StringVar(&f.State, "state", "", "keep the verdict in `FILE` (default /var/lib/ortet/verdict.json, on Windows C:\\ProgramData\\Ortet\\verdict.json)")
 	fs.StringVar(&f.Console, "console", f.Console, "tell the verdict on the serial console `DEVICE`; empty for none")

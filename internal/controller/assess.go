@@ -421,8 +421,11 @@ func (a *Assessment) outside(boot fleet.Boot, node *NodeView, serial []byte, pre
 			}
 		}
 		if v.Reason == wire.ReasonUnknown {
-			known(&v, "NodeNotRegistered", node == nil)
-			known(&v, "NodeNotReady", node != nil)
+			reason := "NodeNotRegistered"
+			if node != nil {
+				reason = verdict.NotReadyReason(node.Why) // as the node itself would say
+			}
+			known(&v, reason)
 		}
 	default:
 		a.Note = clip(verdict.RedactText(why), maxNote)
@@ -434,9 +437,9 @@ func (a *Assessment) outside(boot fleet.Boot, node *NodeView, serial []byte, pre
 }
 
 // known gives a verdict a reason of the catalogue which is evident from outside.
-func known(v *wire.Verdict, reason string, is bool) {
+func known(v *wire.Verdict, reason string) {
 	r, ok := verdict.Lookup(reason)
-	if !is || !ok {
+	if !ok {
 		return
 	}
 	v.Reason, v.Owner, v.Retryable, v.Remedy, v.Message, v.Stage = r.Name, r.Owner, r.Retryable, r.Remedy, r.Summary, "node"

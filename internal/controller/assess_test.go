@@ -84,7 +84,7 @@ func TestAssess(t *testing.T) {
 		"booting":                  {boot: aBoot(), after: time.Minute, want: want{state: Booting}},
 		"no node at the deadline":  {boot: aBoot(), after: 26 * time.Minute, want: want{TimedOut, FromNode, "NodeNotRegistered", "no Node"}},
 		"node not ready, in time":  {boot: aBoot(), node: aNode(notReady), after: 5 * time.Minute, want: want{state: Booting}},
-		"node not ready, too late": {boot: aBoot(), node: aNode(notReady), after: 26 * time.Minute, want: want{TimedOut, FromNode, "NodeNotReady", "cni plugin"}},
+		"node not ready, too late": {boot: aBoot(), node: aNode(notReady), after: 26 * time.Minute, want: want{TimedOut, FromNode, "CNINotReady", "cni plugin"}},
 		"ready":                    {boot: aBoot(), node: aNode(), after: 3 * time.Minute, want: want{Succeeded, FromNode, "", "Ready"}},
 		"ready once is enough":     {boot: aBoot(), node: aNode(notReady, func(n *NodeView) { n.CameUp = true }), after: 26 * time.Hour, want: want{Succeeded, FromNode, "", ""}},
 		"node deleted after success": {boot: aBoot(), previous: Assessment{Instance: aBoot().Instance, VMID: someVM, State: Succeeded, Source: FromNode},

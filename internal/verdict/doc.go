@@ -13,13 +13,14 @@
 //
 // The most specific evidence wins, and the earliest in the boot among equals:
 // a missing containerd makes kubeadm's preflight fail too, and is the reason.
+// A unit that failed is a reason only where it is tied to the boot (Unit.tied).
 // What was got over is none: what a node met before it joined, what kubeadm said
 // in all tries but the last.
 //
 // Whatever is quoted goes through Redact, which hides rather too much than too
 // little.
 //
-// A new reason is an entry in catalogue.go, what gives it (most often a rule in
-// lines.go), and a fixture of its name in testdata; -update writes the golden
-// judgement and docs/reasons.md.
+// A new reason is an entry in catalogue.go and one in evidences.go, what gives it
+// (most often a rule in lines.go), and a fixture of its name in testdata; -update
+// writes the golden judgement and docs/reasons.md.
 package verdict

@@ -68,7 +68,7 @@ The tables are made from the catalogue in ` + "`internal/verdict`" + ` (go test
 		if r.Retryable {
 			retry = "yes"
 		}
-		fmt.Fprintf(&b, "| `%s` | %s | %s | %s | %s | %s |\n", r.Name, owner, retry, cell(r.Summary), cell(r.Evidence+codesOf(r.Name)), cell(r.Remedy))
+		fmt.Fprintf(&b, "| `%s` | %s | %s | %s | %s | %s |\n", r.Name, owner, retry, cell(r.Summary), cell(EvidenceOf(r.Name)+codesOf(r.Name)), cell(r.Remedy))
 	}
 	b.WriteString(`
 ## kubeadm
@@ -133,7 +133,7 @@ func TestCatalogue(t *testing.T) {
 		if (r.Owner == "") != (r.Name == wire.ReasonUnknown) {
 			t.Errorf("%s: owner %q", r.Name, r.Owner)
 		}
-		if r.Summary == "" || r.Remedy == "" || r.Evidence == "" || strings.Contains(r.Remedy, "\n") || len(r.Remedy) > 200 || len(r.Summary) > 120 {
+		if r.Summary == "" || r.Remedy == "" || EvidenceOf(r.Name) == "" || strings.Contains(r.Remedy, "\n") || len(r.Remedy) > 200 || len(r.Summary) > 120 {
 			t.Errorf("%s is not written out, or too long: %+v", r.Name, r)
 		}
 		v := wire.Verdict{Outcome: wire.Failed, Reason: r.Name, Owner: r.Owner, Remedy: r.Remedy, Message: r.Summary, At: verdictOf(Judgement{}).At}

@@ -36,6 +36,8 @@ func (c *inquiry) evidence(best finding) []wire.Excerpt {
 	for _, f := range c.found {
 		switch {
 		case f.log >= 0 || f.text == "":
+		case f.source != "":
+			q.text(f.source, []string{f.text})
 		case f.order == cloudInit:
 			status = append(status, f.stage+": "+f.text)
 		case f.order == provision:
@@ -47,7 +49,7 @@ func (c *inquiry) evidence(best finding) []wire.Excerpt {
 		status = append(status, "not read: "+ci.Unreadable)
 	}
 	q.text(statusFile, status)
-	q.text(systemd, units)
+	q.text(systemd, append(units, c.beside...))
 	if p := c.facts.Provision; p != nil && !c.came {
 		q.text(provisionFile, []string{"ExitCode: " + p.ExitCode, "SystemdSummary: " + p.SystemdSummary})
 	}
@@ -65,7 +67,7 @@ func (c *inquiry) evidence(best finding) []wire.Excerpt {
 			lines int
 		}{{output, 40}, {provision, 40}, {kubelet, 25}, {k3s, 25}, {runtime, 15}, {elsewhere, 15}, {kernel, 10}, {cloudInit, 10}} {
 			for i := range c.logs {
-				if l := &c.logs[i]; l.kind == tail.kind && l.kind&c.within != 0 && len(l.lines) > 0 {
+				if l := &c.logs[i]; l.kind == tail.kind && l.kind&c.within != 0 && !l.aside && len(l.lines) > 0 {
 					q.around(l, len(l.lines)-1, tail.lines-1, 0)
 				}
 			}

@@ -79,6 +79,7 @@ type Provision struct {
 type Unit struct {
 	Name       string
 	Asked      bool   // by the operator, to be waited for
+	Needed     bool   // one that makes the node requires it: kubelet, container runtime, cloud-init
 	Active     string // systemd's ActiveState
 	Sub        string // SubState, as "auto-restart"
 	Result     string // as "exit-code", "timeout", "oom-kill"
@@ -107,6 +108,18 @@ type Kubelet struct {
 	// succeeded.
 	Loops bool
 	// NotReady says that the node is known, and has not become ready although it
-	// should have: its log says "Node not becoming ready in time after startup".
+	// should have: its condition says so, or its log "Node not becoming ready in time
+	// after startup".
 	NotReady bool
+	// Condition is reason and message of the Node's condition Ready where it is not
+	// True, "KubeletNotReady: container runtime network not ready: …"; "" where it is
+	// not known.
+	Condition string
+	// Unregistered says that the node is known not to be in the cluster.
+	Unregistered bool
+	// Mute says that the API server was asked for the node again and again, and gave
+	// no answer that tells of it.
+	Mute bool
+	// Unsigned says that the kubelet has no client certificate yet.
+	Unsigned bool
 }

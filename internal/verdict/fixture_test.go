@@ -24,8 +24,9 @@ var update = flag.Bool("update", false, "rewrite the golden judgements and docs/
 //	error STAGE TEXT
 //	recoverable STAGE LEVEL TEXT
 //	provision KEY VALUE
-//	unit NAME [asked] [missing] [skipped] [active=…] [sub=…] [result=…] [exit=…] [restarts=…]
-//	kubelet [wanted] [healthy] [registered] [last=…]
+//	unit NAME [asked] [needed] [missing] [skipped] [active=…] [sub=…] [result=…] [exit=…] [restarts=…]
+//	kubelet [wanted] [healthy] [registered] [unregistered] [mute] [unsigned] [notready] [last=…]
+//	condition TEXT
 func readFixture(t testing.TB, text string) Facts {
 	t.Helper()
 	var f Facts
@@ -103,10 +104,20 @@ func readFixture(t testing.TB, text string) Facts {
 					f.Kubelet.Healthy, f.Kubelet.EverHealthy = true, true
 				case "registered":
 					f.Kubelet.Registered = true
+				case "unregistered":
+					f.Kubelet.Unregistered = true
+				case "mute":
+					f.Kubelet.Mute = true
+				case "unsigned":
+					f.Kubelet.Unsigned = true
+				case "notready":
+					f.Kubelet.NotReady = true
 				default:
 					f.Kubelet.Last = strings.TrimPrefix(w, "last=")
 				}
 			}
+		case "condition":
+			f.Kubelet.Condition = rest(1)
 		default:
 			t.Fatalf("a fixture's line %q", l)
 		}
@@ -122,6 +133,8 @@ func readUnit(t testing.TB, words []string) Unit {
 		switch key {
 		case "asked":
 			u.Asked = true
+		case "needed":
+			u.Needed = true
 		case "missing":
 			u.Missing, u.LoadError = true, "org.freedesktop.systemd1.NoSuchUnit"
 		case "skipped":

@@ -44,6 +44,7 @@ type inquiry struct {
 	ends   bool // the kubelet does, over and over
 	within kind // whose logs may hold the cause
 	found  []finding
+	beside []string // units that failed and have nothing to do with it
 }
 
 // Judge says what became of a boot that is over, or whose time was up. It gives
@@ -76,6 +77,9 @@ func Judge(f Facts) Judgement {
 		c.within = kubelet | k3s | runtime | kernel | elsewhere
 	}
 	c.logs = readLogs(f)
+	for i := range c.logs {
+		c.logs[i].aside = c.aside(c.logs[i].source)
+	}
 	c.look()
 	best := c.best()
 	j := c.explain(best)
@@ -112,6 +116,8 @@ func (c *inquiry) structure() (broken []finding, ignored []finding) {
 		found, ok := unitFinding(f, u, c.came)
 		switch {
 		case !ok || u.isKubelet() && f.Kubelet.Wanted && f.Kubelet.Healthy && !f.Kubelet.Loops: // it was started anew, and works now
+		case !u.tied(f):
+			c.beside = append(c.beside, found.text)
 		case !c.came || u.Asked || (u.isKubelet() || u.isK3s()) && f.Kubelet.Wanted:
 			broken = append(broken, found)
 		case u.failed():
@@ -143,11 +149,33 @@ func (c *inquiry) kubeletFindings(broken []finding) []finding {
 	case !k.Healthy:
 		return []finding{{reason: "KubeletUnhealthy", rank: rankSign, log: -1, order: kubelet, stage: "kubelet", text: k.Last}}
 	case k.NotReady || c.facts.Deadline && late(c.facts.Logs):
-		return []finding{{reason: "NodeNotReady", rank: rankSign, log: -1, order: kubelet, stage: "node"}}
-	case c.facts.Deadline && !k.Registered:
+		reason := NotReadyReason(k.Condition)
+		f := finding{reason: reason, rank: rankSign, log: -1, order: kubelet, stage: "node", text: k.Condition, source: nodeCondition, late: true}
+		if known, _ := Lookup(reason); reason != "NodeNotReady" {
+			f.rank = known.rank
+		}
+		return []finding{f}
+	case k.Unsigned && (k.Unregistered || c.facts.Deadline):
+		return []finding{{reason: "TLSBootstrapTimeout", rank: rankSign, log: -1, order: kubelet, stage: "node"}}
+	case k.Mute:
+		return []finding{{reason: wire.ReasonUnknown, rank: rankNone, log: -1, order: kubelet, stage: "node", text: "the API server did not tell of the node"}}
+	case k.Unregistered || c.facts.Deadline && !k.Registered:
 		return []finding{{reason: "NodeNotRegistered", rank: rankSign, log: -1, order: kubelet, stage: "node"}}
 	}
 	return nil
+}
+
+// NotReadyReason is the reason that the Node's condition Ready gives where it is
+// not True, by its message; NodeNotReady where it says nothing that is known.
+// Source: kubernetes pkg/kubelet/nodestatus/setters.go, pkg/kubelet/runtime.go.
+func NotReadyReason(condition string) string {
+	switch s := strings.ToLower(condition); {
+	case hasAny(s, "networkpluginnotready", "cni plugin not initialized", "cni config uninitialized"):
+		return "CNINotReady"
+	case hasAny(s, "container runtime is down", "container runtime not ready"):
+		return "ContainerRuntimeUnavailable"
+	}
+	return "NodeNotReady"
 }
 
 // late says whether the kubelet's log says that the node is late, and not that
@@ -174,7 +202,7 @@ func late(logs []Log) bool {
 func (c *inquiry) definite(broken []finding) bool {
 	for _, f := range broken {
 		switch {
-		case f.reason == "UnitHung":
+		case f.reason == "UnitHung", f.late:
 		case f.rank > rankSign, f.reason == "SentinelMissing":
 			return true
 		}

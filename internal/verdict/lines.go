@@ -52,7 +52,7 @@ var rules = [...]rule{
 
 	// Network.
 	{reason: "DHCPFailed", in: cloudInit | output | elsewhere, when: early, any: []string{"failed to obtain dhcp lease", "unable to find a dhcp lease", "no dhcp lease", "no dhcpoffers received", "failure to obtain dhcp lease", "failure to find dhcp interface", "failure to find primary dhcp interface"}},
-	{reason: "NetworkNotOnline", in: elsewhere | kernel | cloudInit, any: []string{"timeout occurred while waiting for network connectivity", "timed out waiting for network connectivity"}},
+	{reason: "NetworkNotOnline", in: elsewhere | kernel | cloudInit, when: early, any: []string{"timeout occurred while waiting for network connectivity", "timed out waiting for network connectivity"}},
 	{reason: "IMDSUnreachable", in: cloudInit | output, when: early, all: "169.254.169.254", any: []string{"timed out", "connect timeout", "no route to host", "network is unreachable", "connection refused", "max retries exceeded"}},
 	{reason: "IMDSUnreachable", in: cloudInit | output | elsewhere, when: early, any: []string{"connection timeout querying imds", "connection error querying imds", "read timeout querying imds"}},
 	{reason: "WireServerUnreachable", in: cloudInit | output | elsewhere, when: early, all: "168.63.129.16", any: []string{"timed out", "connect timeout", "no route to host", "network is unreachable", "connection refused", "max retries exceeded"}, not: []string{":53"}},
@@ -142,10 +142,6 @@ var rules = [...]rule{
 	{reason: "K3sTokenMalformed", in: k3s | output, any: []string{"failed to normalize token", "failed to normalize server token", "invalid token format", "token format is invalid"}},
 	{reason: "K3sTokenRejected", in: k3s, all: "not authorized", any: []string{"https://", "agent config", `msg="not authorized"`, "server is not ready"}},
 	{reason: "K3sConfigInvalid", in: k3s | output, any: []string{"flag provided but not defined", "--server is required", "--token is required", "server is required", "level=fatal msg=\"failed to parse config", "failed to parse config file"}, not: []string{"kubelet flag", "kubeadm"}},
-
-	// Units, as systemd names them to the console and in the journal.
-	{reason: "UnitDependencyFailed", in: elsewhere | kernel, all: "dependency failed for "},
-	{reason: "UnitHung", in: elsewhere | kernel, all: "a start job is running for "},
 }
 
 // matches says whether a rule gives its reason to a line in lower case.
@@ -164,6 +160,22 @@ func (r *rule) matches(s string) bool {
 func runtimeSocket(s string) bool {
 	return hasAny(s, "containerd.sock", "crio.sock", "cri-dockerd.sock", "pipe/containerd-containerd") &&
 		hasAny(s, "no such file or directory", "connection refused", "cannot find the file", "context deadline exceeded", "could not connect to the container runtime")
+}
+
+// systemdReason is what systemd says of a unit to the console and in the journal,
+// where it is one that matters.
+func (c *inquiry) systemdReason(s string) string {
+	reason := ""
+	switch {
+	case strings.Contains(s, "dependency failed for "):
+		reason = "UnitDependencyFailed"
+	case strings.Contains(s, "a start job is running for "):
+		reason = "UnitHung"
+	}
+	if reason == "" || !c.names(s) {
+		return ""
+	}
+	return reason
 }
 
 // look finds what the lines of the logs say.
@@ -189,6 +201,9 @@ func (c *inquiry) lookAt(at int, l *log) {
 		if r == rankNone {
 			r = known.rank
 		}
+		if l.aside && r < rankHost {
+			return // it has a reason of its own
+		}
 		found = append(found, finding{reason: reason, rank: r, log: at, line: line, order: l.kind, phase: phase})
 		tries = append(tries, try)
 	}
@@ -207,6 +222,11 @@ func (c *inquiry) lookAt(at int, l *log) {
 		for r := range rules {
 			if rule := &rules[r]; rule.in&l.kind != 0 && c.applies(rule.when) && rule.matches(s) {
 				add(rule.reason, rule.rank, i, "")
+			}
+		}
+		if l.kind&(elsewhere|kernel) != 0 {
+			if reason := c.systemdReason(s); reason != "" {
+				add(reason, rankNone, i, "")
 			}
 		}
 		if runtimeSocket(s) {

@@ -54,6 +54,7 @@ func kindOf(source string) kind {
 type log struct {
 	source string
 	kind   kind
+	aside  bool     // of a unit that has nothing to do with the boot
 	lines  []string // as they are
 	low    []string // in lower case, without what a terminal would obey
 	cut    bool
@@ -108,6 +109,8 @@ type finding struct {
 	line   int
 	order  kind   // when in the boot
 	text   string // in words, where it is not in a log
+	source string // of the text, "" for the one of its order
+	late   bool   // it may come yet: at the deadline it is no failure
 	stage  string
 	module string
 	phase  string

@@ -9,7 +9,6 @@ type Reason struct {
 	Retryable bool       // the same boot may succeed if it is tried again
 	Summary   string     // what happened, in a few words
 	Remedy    string     // what to do, one line
-	Evidence  string     // what gives this label
 
 	rank rank
 }

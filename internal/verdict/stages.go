@@ -9,6 +9,7 @@ const (
 	statusFile    = "/run/cloud-init/status.json"
 	provisionFile = "/var/log/azure/aks/provision.json"
 	systemd       = "systemd"
+	nodeCondition = "condition Ready of the Node"
 )
 
 // moduleOf finds cloud-init's module in an error of status.json:

@@ -30,6 +30,51 @@ func (u Unit) isRuntime() bool {
 	return false
 }
 
+func (u Unit) isCloudInit() bool {
+	return strings.HasPrefix(u.Name, "cloud-init") || strings.HasPrefix(u.Name, "cloud-config") || strings.HasPrefix(u.Name, "cloud-final")
+}
+
+// tied says whether a unit's failure has to do with the boot. Others fail on
+// nodes that work: what updates firmware or package lists, what remounts in a
+// container, what waits for an interface that is not used. They are shown, and
+// are no reason.
+func (u Unit) tied(f Facts) bool {
+	switch {
+	case u.Asked, u.Needed, u.isKubelet(), u.isK3s(), u.isCloudInit(), u.base() == "crio":
+		return true
+	case u.base() == "containerd":
+		return !otherRuntime(f)
+	case strings.HasSuffix(u.Name, "-wait-online.service"):
+		return f.CloudInit.early() // without a network there is no source of data
+	}
+	return false
+}
+
+// aside says whether a log is the journal of a unit that is not tied to the boot.
+func (c *inquiry) aside(source string) bool {
+	name, ok := strings.CutPrefix(source, "journal ")
+	for _, u := range c.facts.Units {
+		if ok && u.Name == name {
+			return !u.tied(c.facts)
+		}
+	}
+	return false
+}
+
+// names says whether a line of systemd's, in lower case, is of a unit that has to
+// do with the boot: it gives the unit's name, or older ones its description.
+func (c *inquiry) names(s string) bool {
+	if hasAny(s, "kubelet", "containerd", "container runtime", "cri-o", "crio.service", "k3s", "rke2", "cloud-init", "cloud-config.", "cloud-final.", "cloud init", "local-fs.target", "local file systems") {
+		return true
+	}
+	for _, u := range c.facts.Units {
+		if (u.Asked || u.Needed) && strings.Contains(s, strings.ToLower(u.Name)) {
+			return true
+		}
+	}
+	return false
+}
+
 // words say how a unit is, in one line.
 func (u Unit) words() string {
 	if u.Missing {
@@ -113,7 +158,7 @@ func unitReason(f Facts, u Unit) (string, rank) {
 	}
 	switch {
 	case u.Result == "oom-kill":
-		if u.Asked || u.isKubelet() || u.isRuntime() || u.isK3s() || strings.HasPrefix(u.Name, "cloud-") {
+		if u.Asked || u.isKubelet() || u.isRuntime() || u.isK3s() || u.isCloudInit() {
 			return "OutOfMemory", rankNone
 		}
 		return "OutOfMemory", rankSign
@@ -127,7 +172,7 @@ func unitReason(f Facts, u Unit) (string, rank) {
 		return "NetworkNotOnline", mayMatter
 	case strings.HasSuffix(u.Name, ".mount"):
 		return "MountFailed", mayMatter
-	case strings.HasPrefix(u.Name, "cloud-init") || strings.HasPrefix(u.Name, "cloud-config") || strings.HasPrefix(u.Name, "cloud-final"):
+	case u.isCloudInit():
 		if len(stageFindings(f.CloudInit)) > 0 { // they say it better
 			return "UnitFailed", rankSign
 		}

@@ -12,14 +12,20 @@ import (
 // start may fail because the runtime was not up yet, and be well the next time.
 const crashLoop = 3
 
-// kubeletEvery is how often the kubelet is asked while that matters.
-const kubeletEvery = time.Second
+// While it matters kubelet and API server are asked every second for the first
+// minute after the boot's end, when most nodes get ready, and then less often.
+const (
+	askEvery = time.Second
+	eagerFor = time.Minute
+	askLater = 5 * time.Second
+)
 
 // rules are what decide goes by.
 type rules struct {
 	deadline time.Time
 	sentinel bool // one is expected
 	units    []string
+	node     Node
 	settle   time.Duration
 	grace    time.Duration
 }
@@ -39,6 +45,7 @@ type seen struct {
 	provisionRuns bool // AKS's provisioning is on this node
 	units         map[string]unitSeen
 	kubelet       kubeletSeen
+	node          nodeSeen
 }
 
 // unitSeen is a unit as systemd tells of it.
@@ -64,12 +71,23 @@ type kubeletSeen struct {
 	last    string
 }
 
+// nodeSeen is what the API server said of the node last.
+type nodeSeen struct {
+	membership
+	asked time.Time // zero is never
+}
+
 // state is what decide remembers from look to look.
 type state struct {
 	finished     time.Time      // when the boot's end was first seen
 	crashesThen  map[string]int // of units, when they were first seen since
 	healthySince time.Time
 	everHealthy  bool
+	// settledSince is since when the kubelet has been healthy for long enough.
+	settledSince time.Time
+	// downSince is since when it was not, after it had settled, or never had.
+	downSince  time.Time
+	registered bool // the API server had the node
 }
 
 // decision is what decide comes to.
@@ -81,7 +99,11 @@ type decision struct {
 	// next is when to look again if nothing happens; zero is at the deadline.
 	next       time.Time
 	askKubelet bool
+	askNode    bool
 	loops      bool // the kubelet crash-loops: it is not healthy, whatever it says
+	// unregistered says that the API server does not have the node. unsure says
+	// that it gave no answer to us: what the kubelet said of it counts then.
+	unregistered, unsure bool
 }
 
 // decide says whether it is known how the boot ended. It is pure; the table that
@@ -196,15 +218,24 @@ func decideKubelet(r rules, st state, s seen, now time.Time) (state, decision) {
 			return st, decision{over: true, loops: true, why: name + " crash-loops"}
 		}
 	}
+	d := decision{next: later(st, k.asked, now), askKubelet: due(st, k.asked, now)}
 	// An answer from before the end says nothing about what came of it.
 	answered := !k.asked.IsZero() && !k.asked.Before(st.finished)
 	down := k.unit.Name != "" && k.unit.Active != "active" && k.unit.Active != "reloading"
 	if !answered || !k.healthy || down {
-		st.healthySince = time.Time{}
-		if answered && now.Sub(st.finished) >= r.grace {
+		if st.downSince.IsZero() {
+			st.downSince = st.finished
+			if !st.settledSince.IsZero() {
+				st.downSince = now
+			}
+		}
+		st.healthySince, st.settledSince = time.Time{}, time.Time{}
+		if answered && now.Sub(st.downSince) >= r.grace {
 			return st, decision{over: true, why: "the kubelet did not become healthy in time"}
 		}
-		return st, decision{askKubelet: !answered || now.Sub(k.asked) >= kubeletEvery, next: nextAsk(k, answered, now)}
+		// Both are asked at once the first time: most often both are well.
+		d.askNode = r.node != NodeNo && s.node.asked.IsZero()
+		return st, d
 	}
 	st.everHealthy = true
 	if st.healthySince.IsZero() {
@@ -215,18 +246,55 @@ func decideKubelet(r rules, st state, s seen, now time.Time) (state, decision) {
 		since = k.unit.since // it has been up since then without a restart
 	}
 	if settled := since.Add(r.settle); now.Before(settled) {
-		next := nextAsk(k, answered, now)
-		if settled.Before(next) {
-			next = settled
+		if settled.Before(d.next) {
+			d.next = settled
 		}
-		return st, decision{askKubelet: now.Sub(k.asked) >= kubeletEvery, next: next}
+		return st, d
 	}
-	return st, decision{over: true, came: true}
+	st.downSince = time.Time{}
+	if st.settledSince.IsZero() {
+		st.settledSince = now
+	}
+	return decideNode(r, st, s.node, d, now)
 }
 
-func nextAsk(k kubeletSeen, answered bool, now time.Time) time.Time {
-	if !answered || now.Sub(k.asked) >= kubeletEvery {
-		return now.Add(kubeletEvery)
+// decideNode says whether the cluster lets the boot count as a success, once the
+// kubelet has settled. d is what to do as far as the kubelet is concerned.
+func decideNode(r rules, st state, n nodeSeen, d decision, now time.Time) (state, decision) {
+	answered := !n.asked.IsZero() && !n.asked.Before(st.finished)
+	if r.node == NodeNo || answered && n.cannot {
+		return st, decision{over: true, came: true}
 	}
-	return k.asked.Add(kubeletEvery)
+	st.registered = st.registered || answered && n.registered
+	switch {
+	case st.registered && (r.node == NodeRegistered || answered && n.ready):
+		return st, decision{over: true, came: true}
+	case answered && !st.registered && now.Sub(st.settledSince) >= r.grace:
+		return st, decision{over: true, why: "the API server does not tell of the node", unregistered: true, unsure: !n.answered && !n.unsigned}
+	}
+	d.askNode = due(st, n.asked, now)
+	if next := later(st, n.asked, now); next.Before(d.next) {
+		d.next = next
+	}
+	return st, d
+}
+
+// due says whether somebody who answered at asked is to be asked again.
+func due(st state, asked, now time.Time) bool {
+	return asked.Before(st.finished) || now.Sub(asked) >= every(st, now)
+}
+
+// later is when he is to be asked next, or his answer to be looked for.
+func later(st state, asked, now time.Time) time.Time {
+	if due(st, asked, now) {
+		return now.Add(every(st, now))
+	}
+	return asked.Add(every(st, now))
+}
+
+func every(st state, now time.Time) time.Duration {
+	if now.Sub(st.finished) < eagerFor {
+		return askEvery
+	}
+	return askLater
 }

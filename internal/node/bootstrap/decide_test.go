@@ -14,7 +14,7 @@ func at(seconds float64) time.Time {
 }
 
 func capiRules() rules {
-	return rules{deadline: at(1200), sentinel: true, settle: 10 * time.Second, grace: 120 * time.Second}
+	return rules{deadline: at(1200), sentinel: true, node: NodeNo, settle: 10 * time.Second, grace: 120 * time.Second}
 }
 
 func unit(name, active, sub string, restarts int) unitSeen {

@@ -9,8 +9,9 @@
 //   - AKS's /var/log/azure/aks/provision.json,
 //   - systemd units that are named, and those that run a kubelet or end
 //     cloud-init, over D-Bus,
-//   - and, once the node says that it is done, the kubelet's health, which alone
-//     has to be asked for, once a second.
+//   - and, once the node says that it is done, the kubelet's health and the Node in
+//     the cluster, which alone have to be asked for: once a second, and after a
+//     minute every five.
 //
 // Folders that are not there yet are waited for at the nearest parent that is;
 // what happened before the watch began is found by looking after it has.
@@ -35,9 +36,14 @@
 //	  a unit asked for failed, or crash-loops             failed
 //	  the kubelet does not count                          came up
 //	  its unit failed, or crash-loops                     failed
-//	  not healthy for --grace (2 min) after the end       failed
+//	  not healthy for --grace (2 min)                     failed
 //	  not healthy, or not yet for --settle (10 s)         wait
-//	  healthy for --settle                                came up
+//	  --node no, or the API server cannot be asked        came up
+//	  the Node is there and Ready                         came up
+//	  it is there, and --node registered                  came up
+//	  it was not there for --grace since the kubelet      failed
+//	  settled
+//	  it is not there yet, or not Ready                   wait
 //	  a unit asked for is not active yet                  wait, in place of came up
 //	at the deadline                                       time is up
 //
@@ -57,6 +63,28 @@
 // been healthy counts from its unit's start where systemd tells that, so a
 // kubelet that has been up for --settle when the sentinel comes costs one question
 // and no waiting.
+//
+// # The node in its cluster
+//
+// /healthz of a kubelet tells that its loops run, and no more. Whether the
+// cluster has the node, and calls it Ready, is asked of the API server with the
+// kubelet's own address, CA and client certificate (its kubeconfig): what it says
+// to us is what it says to the kubelet, so a wrong CA, a firewall, a certificate
+// that was never signed or a Forbidden show in the same words. One Node is read,
+// and nothing is changed. A Node of another boot id does not count, since a
+// reboot or an earlier machine of this name left it.
+//
+// A node that is not registered within --grace has failed: kubelets do that
+// within seconds of reaching the API server. One that is registered and not Ready
+// may only wait for its network, which a DaemonSet brings minutes later: it is
+// waited for up to the deadline and then TimedOut, as the controller does, with
+// the reason in the Node's condition (CNINotReady, ContainerRuntimeUnavailable,
+// NodeNotReady). A kubelet that restarts meanwhile has --grace again.
+//
+// Where the API server gives us no answer the kubelet's journal counts: one that
+// registered did so in a way that we do not know, as by a proxy. Where there is no
+// kubeconfig, or one with tokens or programs in place of a certificate, nobody is
+// asked, and nothing is held against the node.
 //
 // What became of the boot, the reason, its owner and the lines that show it are
 // judged by internal/verdict from what was seen and the ends of the logs.

@@ -85,10 +85,11 @@ func journalTime(st state) time.Duration {
 	return journalTimeAfter
 }
 
-func journal(ctx context.Context, program string, within time.Duration, source, which string) verdict.Log {
+func journal(ctx context.Context, program string, within time.Duration, source string, which ...string) verdict.Log {
 	ctx, cancel := context.WithTimeout(ctx, within)
 	defer cancel()
-	cmd := exec.CommandContext(ctx, program, "--boot", "--no-pager", "--quiet", "--output=short-monotonic", "--lines="+journalRows, which)
+	args := append([]string{"--boot", "--no-pager", "--quiet", "--output=short-monotonic", "--lines=" + journalRows}, which...)
+	cmd := exec.CommandContext(ctx, program, args...)
 	cmd.Env = []string{"LC_ALL=C.UTF-8", "SYSTEMD_COLORS=0"}
 	cmd.WaitDelay = within / 4
 	end := &lastBytes{most: maxTail}
@@ -96,6 +97,44 @@ func journal(ctx context.Context, program string, within time.Duration, source, 
 	// What came counts, also where it ended badly.
 	_ = cmd.Run()
 	return lastLines(end.bytes(), source, end.cut)
+}
+
+// saidRegistered says whether a kubelet's journal of this boot tells anywhere,
+// and not only at its end, that the API server knows the node.
+func saidRegistered(ctx context.Context, program string, within time.Duration) bool {
+	if program == "" {
+		return false
+	}
+	which := []string{"--grep=" + strings.Join(registrations(), "|")}
+	for _, unit := range kubeletUnits() {
+		which = append(which, "--unit="+unit)
+	}
+	// A line of its own that no entry was found is not of them.
+	return registered([]verdict.Log{journal(ctx, program, within, "journal kubelet", which...)})
+}
+
+// registrations are the kubelet's words that the API server knows the node.
+// Source: kubernetes pkg/kubelet/kubelet_node_status.go.
+func registrations() []string {
+	return []string{"Successfully registered node", "was previously registered"}
+}
+
+// registered says whether the kubelet's journal tells that the API server knows
+// the node.
+func registered(logs []verdict.Log) bool {
+	for _, l := range logs {
+		if !slices.ContainsFunc([]string{"kubelet", "k3s", "rke2"}, func(s string) bool { return strings.Contains(l.Source, s) }) || l.Source == nodeSource {
+			continue
+		}
+		for _, line := range l.Lines {
+			for _, words := range registrations() {
+				if strings.Contains(line, words) {
+					return true
+				}
+			}
+		}
+	}
+	return false
 }
 
 // lastBytes keeps the end of what is written to it.

@@ -4,10 +4,12 @@ import (
 	"os"
 	"path/filepath"
 	"strings"
+	"sync/atomic"
 	"testing"
 	"time"
 
 	"github.com/ortet/ortet/internal/verdict"
+	"github.com/ortet/ortet/internal/wire"
 )
 
 // script is a journalctl of the test's own.
@@ -29,6 +31,41 @@ func TestJournals(t *testing.T) {
 	want := "journal kubelet.service: [1.0] of --unit=kubelet.service|bell ?\njournal containerd.service: [1.0] of --unit=containerd.service|bell ?\njournal a.service: [1.0] of --unit=a.service|bell ?\njournal kernel: [1.0] of --dmesg|bell ?"
 	if got := strings.Join(all, "\n"); got != want {
 		t.Errorf("%s\nwant\n%s", got, want)
+	}
+}
+
+// Where the API server gives us no answer the kubelet's word counts, however long
+// ago it gave it.
+func TestKubeletBehindAProxy(t *testing.T) {
+	var healthy atomic.Bool
+	healthy.Store(true)
+	s := newAPIServer(t)
+	s.server.Close()
+	for name, c := range map[string]struct {
+		journal string
+		outcome wire.Outcome
+		reason  string
+	}{
+		"registered by a way of its own": {`for a; do case $a in --grep=*) echo '[9.1] I1121 kubelet_node_status.go:78] "Successfully registered node" node="pool1000003"';; esac; done`, wire.Succeeded, ""},
+		"says nothing of it":             {`for a; do case $a in --unit=kubelet.service) echo '[9.1] I1121 kubelet_node_status.go:75] "Attempting to register node" node="pool1000003"';; esac; done`, wire.Failed, "APIServerRefused"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			r := newRoot(t)
+			s.login(r, "system:node:pool1000003")
+			r.write(sentinelPath, "")
+			r.write("/etc/systemd/system/kubelet.service", "[Service]\n")
+			o := r.options()
+			o.Kubelet, o.Settle, o.Grace = KubeletAuto, time.Millisecond, 50*time.Millisecond
+			o, err := o.complete()
+			if err != nil {
+				t.Fatal(err)
+			}
+			n := newNode(o, identifyNode(o), quiet())
+			n.kubelet.address, n.journalctl = kubelet(t, &healthy), script(t, c.journal)
+			if v, err := n.wait(t.Context()); err != nil || v.Outcome != c.outcome || v.Reason != c.reason {
+				t.Errorf("%+v, %v", v, err)
+			}
+		})
 	}
 }
 

@@ -1,16 +1,12 @@
 package bootstrap
 
 import (
-	"bufio"
 	"context"
 	"errors"
 	"fmt"
-	"io"
 	"net"
+	"net/url"
 	"os"
-	"strconv"
-	"strings"
-	"sync"
 	"syscall"
 	"time"
 )
@@ -43,67 +39,41 @@ func kubeletOnDisk(o Options) bool {
 	return false
 }
 
-// kubeletCheck asks the kubelet for its health, at most once at a time, and
-// remembers the last answer. Its zero value is not ready: set address and poke.
+// kubeletCheck asks the kubelet for its health, and remembers the last answer. Its
+// zero value is not ready: set address and poke.
 type kubeletCheck struct {
+	question
 	address string
-	poke    func()
 
-	mu      sync.Mutex
-	busy    bool
-	asked   time.Time
 	healthy bool
-	last    string
-	asking  sync.WaitGroup
+	met     string // what was met where it is not, as "connection refused"
 }
 
-// start asks, and pokes when there is an answer.
-func (k *kubeletCheck) start(ctx context.Context) {
-	k.mu.Lock()
-	defer k.mu.Unlock()
-	if k.busy {
-		return
-	}
-	k.busy = true
-	k.asking.Go(func() {
-		err := healthz(ctx, k.address)
-		k.mu.Lock()
-		k.busy, k.asked, k.healthy, k.last = false, time.Now(), err == nil, ""
+func (k *kubeletCheck) ask(ctx context.Context) func() {
+	err := healthz(ctx, k.address)
+	return func() {
+		k.healthy, k.met = err == nil, ""
 		if err != nil {
-			k.last = plainError(err)
+			k.met = plainError(err)
 		}
-		k.mu.Unlock()
-		k.poke()
-	})
+	}
 }
 
-// answer is the last one; asked is zero where there is none.
-func (k *kubeletCheck) answer() (asked time.Time, healthy bool, last string) {
+// last is the last answer and when it came; zero where there is none.
+func (k *kubeletCheck) last() (asked time.Time, healthy bool, met string) {
 	k.mu.Lock()
 	defer k.mu.Unlock()
-	return k.asked, k.healthy, k.last
+	return k.asked, k.healthy, k.met
 }
 
-// wait returns when no question is under way.
-func (k *kubeletCheck) wait() { k.asking.Wait() }
-
-// healthz is one HTTP request, by hand: net/http would make the agent half again
-// as large.
+// healthz is one HTTP request.
 func healthz(ctx context.Context, address string) error {
-	ctx, cancel := context.WithTimeout(ctx, kubeletTimeout)
-	defer cancel()
-	conn, err := new(net.Dialer).DialContext(ctx, "tcp", address)
+	request := fmt.Sprintf("GET /healthz HTTP/1.0\r\nHost: %s\r\n\r\n", address)
+	conn, err := exchange(ctx, &url.URL{Scheme: "http", Host: address}, nil, kubeletTimeout, []byte(request))
 	if err != nil {
 		return err
 	}
-	defer func() { _ = conn.Close() }()
-	deadline, _ := ctx.Deadline()
-	if err := conn.SetDeadline(deadline); err != nil {
-		return err
-	}
-	if _, err := fmt.Fprintf(conn, "GET /healthz HTTP/1.0\r\nHost: %s\r\n\r\n", address); err != nil {
-		return err
-	}
+	defer func() { _ = conn.Close() }() // it was only read
 	code, status, err := readStatus(conn)
 	if err != nil {
 		return err
@@ -112,21 +82,6 @@ func healthz(ctx context.Context, address string) error {
 		return errors.New(status)
 	}
 	return nil
-}
-
-// readStatus reads the first line of an HTTP answer.
-func readStatus(r io.Reader) (code int, status string, err error) {
-	line, err := bufio.NewReaderSize(io.LimitReader(r, 1<<10), 1<<10).ReadString('\n')
-	if err != nil && (line == "" || !errors.Is(err, io.EOF)) {
-		return 0, "", fmt.Errorf("reading an HTTP answer: %w", err)
-	}
-	line = harmless([]byte(strings.TrimSpace(line)))
-	protocol, rest, _ := strings.Cut(line, " ")
-	number, _, _ := strings.Cut(rest, " ")
-	if code, err = strconv.Atoi(number); err != nil || code < 100 || code > 999 || !strings.HasPrefix(protocol, "HTTP/1.") {
-		return 0, "", fmt.Errorf("not an HTTP answer: %q", line)
-	}
-	return code, rest, nil
 }
 
 // plainError is what people know it as, without addresses.

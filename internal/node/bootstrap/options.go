@@ -22,6 +22,18 @@ const (
 	KubeletNo   Kubelet = "no"
 )
 
+// Node says how far the node has to come in its cluster. It counts where the
+// kubelet's health does, and where the API server can be asked with the
+// kubelet's own client certificate.
+type Node string
+
+// The values of Node.
+const (
+	NodeReady      Node = "ready"      // its condition Ready is True
+	NodeRegistered Node = "registered" // there is a Node of this boot
+	NodeNo         Node = "no"         // nobody is asked
+)
+
 // NoSentinel as Options.Sentinel says that nothing writes one: cloud-init's end,
 // AKS's provision.json or the units that are asked for say that a boot is over.
 const NoSentinel = "none"
@@ -33,10 +45,12 @@ type Options struct {
 	Sentinel string        // Cluster API's sentinel, or NoSentinel; "" is the contract's path
 	Units    []string      // systemd units that have to be active
 	Kubelet  Kubelet       // "" is KubeletAuto
+	Node     Node          // "" is NodeReady
 	Deadline time.Duration // from the call on; more than 0
 	// Settle is how long the kubelet has to have been healthy, without a restart.
 	Settle time.Duration
-	// Grace is how long after the boot's end the kubelet may take to become healthy.
+	// Grace is how long after the boot's end the kubelet may take to become healthy,
+	// and how long after that the node to be in the cluster.
 	Grace     time.Duration
 	State     string // the verdict's file; "" is the default below Root
 	Console   string // a serial console; "" is none
@@ -54,7 +68,7 @@ func DefaultRoot() string {
 
 // Defaults are the options of a node of which nothing special is known.
 func Defaults() Options {
-	o := Options{Kubelet: KubeletAuto, Deadline: 20 * time.Minute, Settle: 10 * time.Second, Grace: 2 * time.Minute}
+	o := Options{Kubelet: KubeletAuto, Node: NodeReady, Deadline: 20 * time.Minute, Settle: 10 * time.Second, Grace: 2 * time.Minute}
 	if runtime.GOOS != "windows" {
 		o.Console = "/dev/console"
 	}
@@ -75,9 +89,15 @@ func (o Options) complete() (Options, error) {
 	if o.Kubelet == "" {
 		o.Kubelet = KubeletAuto
 	}
+	if o.Node == "" {
+		o.Node = NodeReady
+	}
 	var problems []error
 	if !slices.Contains([]Kubelet{KubeletAuto, KubeletYes, KubeletNo}, o.Kubelet) {
 		problems = append(problems, fmt.Errorf("--kubelet %q: want auto, yes or no", o.Kubelet))
+	}
+	if !slices.Contains([]Node{NodeReady, NodeRegistered, NodeNo}, o.Node) {
+		problems = append(problems, fmt.Errorf("--node %q: want ready, registered or no", o.Node))
 	}
 	if o.Sentinel != NoSentinel && !absolute(o.Sentinel) {
 		problems = append(problems, fmt.Errorf("--sentinel %q: want an absolute path, or %q", o.Sentinel, NoSentinel))

@@ -6,7 +6,6 @@ import (
 	"crypto/x509"
 	"errors"
 	"fmt"
-	"net"
 	"net/url"
 	"os"
 	"time"
@@ -79,34 +78,15 @@ func post(ctx context.Context, target, caFile string, body []byte) error {
 	}
 }
 
-// postOnce is one HTTP request, by hand as in healthz.
+// postOnce is one HTTP request.
 func postOnce(ctx context.Context, u *url.URL, config *tls.Config, body []byte) (code int, err error) {
-	ctx, cancel := context.WithTimeout(ctx, postTimeout)
-	defer cancel()
-	port := u.Port()
-	dial := (&tls.Dialer{Config: config}).DialContext
-	if u.Scheme == "http" {
-		dial = new(net.Dialer).DialContext
-		if port == "" {
-			port = "80"
-		}
-	} else if port == "" {
-		port = "443"
-	}
-	conn, err := dial(ctx, "tcp", net.JoinHostPort(u.Hostname(), port))
+	head := fmt.Sprintf("POST %s HTTP/1.1\r\nHost: %s\r\nUser-Agent: ortet-node\r\nContent-Type: application/json\r\nContent-Length: %d\r\nConnection: close\r\n\r\n",
+		u.RequestURI(), u.Host, len(body))
+	conn, err := exchange(ctx, u, config, postTimeout, append([]byte(head), body...))
 	if err != nil {
 		return 0, err
 	}
-	defer func() { _ = conn.Close() }()
-	deadline, _ := ctx.Deadline()
-	if err := conn.SetDeadline(deadline); err != nil {
-		return 0, err
-	}
-	head := fmt.Sprintf("POST %s HTTP/1.1\r\nHost: %s\r\nUser-Agent: ortet-node\r\nContent-Type: application/json\r\nContent-Length: %d\r\nConnection: close\r\n\r\n",
-		u.RequestURI(), u.Host, len(body))
-	if _, err := conn.Write(append([]byte(head), body...)); err != nil {
-		return 0, err
-	}
+	defer func() { _ = conn.Close() }() // what was sent was answered, or not
 	code, _, err = readStatus(conn)
 	return code, err
 }

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"log/slog"
 	"os"
+	"slices"
 	"sync"
 	"time"
 
@@ -325,11 +326,59 @@ func (b *busUnits) failed() []unitSeen {
 	if err != nil {
 		b.log.Debug("cannot list failed units", "error", err)
 	}
+	needed := map[string]bool{}
+	if len(names) > 0 {
+		needed = b.needed(conn)
+	}
 	var units []unitSeen
-	for _, name := range names[:min(len(names), maxFailedUnits)] {
-		units = append(units, b.read(context.Background(), conn, name))
+	for _, matters := range []bool{true, false} { // of many, those that matter
+		for _, name := range names {
+			if matters == (needed[name] || slices.Contains(makers(), name)) && len(units) < maxFailedUnits {
+				u := b.read(context.Background(), conn, name)
+				u.Needed = needed[name]
+				units = append(units, u)
+			}
+		}
 	}
 	return units
+}
+
+// makers are the units that make a node.
+func makers() []string {
+	return slices.Concat(kubeletUnits(), cloudInitUnits(), []string{
+		"containerd.service", "crio.service", "cloud-config.service", "cloud-init.service", "cloud-init-network.service", "cloud-init-main.service", "cloud-init-local.service",
+	})
+}
+
+// maxNeeded bounds what one unit requires.
+const maxNeeded = 256
+
+// needed are the units without which those that make a node do not start.
+func (b *busUnits) needed(conn *dbus.Conn) map[string]bool {
+	all := map[string]bool{}
+	for _, name := range makers() {
+		err := b.call(context.Background(), func(ctx context.Context) error {
+			var path dbus.ObjectPath
+			if err := conn.Object(systemdName, systemdPath).CallWithContext(ctx, managerIface+".GetUnit", 0, name).Store(&path); err != nil {
+				return err // it is not loaded, so it requires nothing
+			}
+			for _, property := range []string{"Requires", "Requisite", "BindsTo"} {
+				var v dbus.Variant
+				if err := conn.Object(systemdName, path).CallWithContext(ctx, propertyIface+".Get", 0, unitIface, property).Store(&v); err != nil {
+					return err
+				}
+				required, _ := v.Value().([]string)
+				for _, r := range required[:min(len(required), maxNeeded)] {
+					all[r] = true
+				}
+			}
+			return nil
+		})
+		if err != nil {
+			b.log.Debug("cannot tell what a unit requires", "unit", name, "error", err)
+		}
+	}
+	return all
 }
 
 // unitPath is the object of a unit: systemd escapes all but letters and digits.

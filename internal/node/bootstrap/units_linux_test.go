@@ -148,6 +148,12 @@ func (s *systemd) answer(m *dbus.Message) []any {
 	case "LoadUnit":
 		name, _ := m.Body[0].(string)
 		return []any{unitPath(name)}
+	case "GetUnit":
+		name, _ := m.Body[0].(string)
+		if s.props[name] == nil {
+			return nil
+		}
+		return []any{unitPath(name)}
 	case "Get":
 		property, _ := m.Body[1].(string)
 		for name, props := range s.props {
@@ -297,6 +303,37 @@ func TestCloudFinalDies(t *testing.T) {
 	})
 	if v.Outcome != wire.Failed {
 		t.Errorf("%+v", v)
+	}
+}
+
+// A unit that failed is the reason only where what makes the node requires it;
+// others are quoted.
+func TestUnitsThatFailedBesides(t *testing.T) {
+	failed := func(result string) map[string]any {
+		return map[string]any{"LoadState": "loaded", "ActiveState": "failed", "SubState": "failed", "Result": result, "ExecMainStatus": int32(3)}
+	}
+	for name, c := range map[string]struct {
+		requires []string
+		reason   string
+	}{
+		"required by the kubelet": {[]string{"sysinit.target", "site-disks.service"}, "UnitFailed"},
+		"required by nothing":     {[]string{"sysinit.target"}, "SentinelMissing"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			r := newRoot(t)
+			kubelet := running(0)
+			kubelet["Requires"], kubelet["Requisite"], kubelet["BindsTo"] = c.requires, []string{}, []string{}
+			units := map[string]map[string]any{"kubelet.service": kubelet, "site-disks.service": failed("exit-code")}
+			for i := range 2 * maxFailedUnits {
+				units[fmt.Sprintf("another%d.service", i)] = failed("timeout")
+			}
+			newSystemd(t, r, units)
+			r.folder(runPath)
+			v := r.withUnits(r.options(), "", func() { r.write(runPath+"result.json", `{"v1":{"datasource":null,"errors":[]}}`) })
+			if v.Outcome != wire.Failed || v.Reason != c.reason || !strings.Contains(fmt.Sprint(v.Evidence), "another") {
+				t.Errorf("%+v, want %s with the others beside it", v, c.reason)
+			}
+		})
 	}
 }
 

@@ -8,7 +8,6 @@ import (
 	"os"
 	"path/filepath"
 	"slices"
-	"strings"
 	"time"
 
 	"github.com/ortet/ortet/internal/verdict"
@@ -73,6 +72,7 @@ type node struct {
 	newWatcher func(poke func()) (*watcher, error)
 	units      unitSource
 	kubelet    *kubeletCheck
+	member     *memberCheck
 	busThere   bool
 	journalctl string
 	// ranEarlier is whether the commands ran in an earlier boot; looked up once
@@ -83,7 +83,8 @@ type node struct {
 func newNode(o Options, me whoAmI, log *slog.Logger) *node {
 	n := &node{o: o, me: me, log: log, pokes: make(chan struct{}, 1)}
 	n.files, n.cloudInit = watchedFiles(o), newCloudInitFiles(o)
-	n.kubelet = &kubeletCheck{address: kubeletAddress, poke: n.poke}
+	n.kubelet = &kubeletCheck{address: kubeletAddress, question: question{poke: n.poke}}
+	n.member = &memberCheck{question: question{poke: n.poke}}
 	n.journalctl = journalProgram(o)
 	n.newWatcher = newWatcher
 	return n
@@ -113,10 +114,10 @@ func (n *node) wait(ctx context.Context) (wire.Verdict, error) {
 	n.units = watchUnits(n.o, watchedUnits(n.o.Units), n.poke, n.log)
 	defer n.units.close()
 	// Before that, what it may be busy with has to be told to stop.
-	defer func() { stop(); n.kubelet.wait() }()
+	defer func() { stop(); n.kubelet.wait(); n.member.wait() }()
 	r := rules{
 		deadline: began.Add(n.o.Deadline), sentinel: n.o.Sentinel != NoSentinel, units: n.o.Units,
-		settle: n.o.Settle, grace: n.o.Grace,
+		node: n.o.Node, settle: n.o.Settle, grace: n.o.Grace,
 	}
 	st, s, d, err := n.loop(ctx, r)
 	if err != nil {
@@ -140,7 +141,13 @@ func (n *node) loop(ctx context.Context, r rules) (st state, s seen, d decision,
 			return st, s, d, nil
 		}
 		if d.askKubelet {
-			n.kubelet.start(ctx)
+			n.kubelet.start(ctx, n.kubelet.ask)
+		}
+		if d.askNode {
+			n.member.start(ctx, func(ctx context.Context) func() {
+				m := askMembership(ctx, n.o, n.me.bootID)
+				return func() { n.member.answer = m }
+			})
 		}
 		next := r.deadline
 		if !d.next.IsZero() && d.next.Before(next) {
@@ -221,6 +228,8 @@ func (n *node) look() seen {
 		}
 	}
 	s.kubelet = n.lookKubelet(units, known)
+	s.node.asked, s.node.membership = n.member.last()
+	s.node.said, s.node.condition = harmlessText(s.node.said), harmlessText(s.node.condition)
 	return s
 }
 
@@ -264,7 +273,7 @@ func (n *node) lookKubelet(units map[string]unitSeen, known bool) kubeletSeen {
 	case KubeletAuto:
 		k.wanted = known && k.unit.Name != "" || kubeletOnDisk(n.o)
 	}
-	k.asked, k.healthy, k.last = n.kubelet.answer()
+	k.asked, k.healthy, k.last = n.kubelet.last()
 	return k
 }
 
@@ -283,6 +292,12 @@ func (n *node) judge(ctx context.Context, st state, s seen, d decision) wire.Ver
 		f.Logs = append(f.Logs, gatherLogs(n.o)...)
 		f.Logs = append(f.Logs, journals(ctx, n.journalctl, journalTime(st), f.Units)...)
 		f.Kubelet.Registered = f.Kubelet.Registered || registered(f.Logs)
+		if d.unsure {
+			// Who cannot ask, as from behind a proxy that the kubelet knows, believes the
+			// kubelet.
+			f.Kubelet.Registered = f.Kubelet.Registered || saidRegistered(ctx, n.journalctl, journalTime(st))
+			f.Kubelet.Mute = !f.Kubelet.Registered
+		}
 		j = verdict.Judge(f)
 	}
 	v := j.Verdict()
@@ -313,12 +328,18 @@ func (n *node) facts(st state, s seen, d decision) verdict.Facts {
 	if d.loops {
 		f.Kubelet.Last = d.why
 	}
-	if !d.came && !d.deadline {
+	if !d.came && !d.deadline && !d.unsure {
 		f.Why = d.why
 	}
-	// A kubelet that came up is one that said so for long enough; who else knows it
-	// is not asked then.
-	f.Kubelet.Registered = d.came
+	// Of a node that came up it is known, or does not count.
+	f.Kubelet.Registered = d.came || st.registered
+	f.Kubelet.Unregistered = d.unregistered && !d.unsure
+	f.Kubelet.Unsigned = s.node.unsigned && !f.Kubelet.Registered
+	f.Kubelet.NotReady = !d.came && st.registered && !s.node.ready && n.o.Node == NodeReady
+	f.Kubelet.Condition = s.node.condition
+	if said := s.node.said; said != "" && !s.node.cannot && !d.came {
+		f.Logs = append(f.Logs, verdict.Log{Source: nodeSource, Lines: []string{said}})
+	}
 	for _, name := range watchedUnits(n.o.Units) {
 		u, ok := s.units[name]
 		if !ok {
@@ -331,22 +352,6 @@ func (n *node) facts(st state, s seen, d decision) verdict.Facts {
 		}
 	}
 	return f
-}
-
-// registered says whether the kubelet's journal tells that the API server knows
-// the node. Source: kubernetes pkg/kubelet/kubelet_node_status.go.
-func registered(logs []verdict.Log) bool {
-	for _, l := range logs {
-		if !strings.Contains(l.Source, "kubelet") {
-			continue
-		}
-		for _, line := range l.Lines {
-			if strings.Contains(line, "Successfully registered node") || strings.Contains(line, "was previously registered") {
-				return true
-			}
-		}
-	}
-	return false
 }
 
 // tell writes the verdict and tells it. Each way is taken whatever became of the

@@ -434,9 +434,9 @@ func TestStops(t *testing.T) {
 }
 
 func TestOptionsSayAllThatIsWrong(t *testing.T) {
-	o := Options{Sentinel: "run/x", Units: []string{"a b"}, Kubelet: "maybe", ReportURL: "http://example.com"}
+	o := Options{Sentinel: "run/x", Units: []string{"a b"}, Kubelet: "maybe", Node: "perhaps", ReportURL: "http://example.com"}
 	err := o.Validate()
-	for _, want := range []string{"--sentinel", "--unit", "--kubelet", "--deadline", "--report-url"} {
+	for _, want := range []string{"--sentinel", "--unit", "--kubelet", "--node", "--deadline", "--report-url"} {
 		if err == nil || !strings.Contains(err.Error(), want) {
 			t.Errorf("%v, want %s named", err, want)
 		}

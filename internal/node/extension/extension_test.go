@@ -196,8 +196,8 @@ func TestSettings(t *testing.T) {
 	file := func(public string) string {
 		return `{"runtimeSettings":[{"handlerSettings":{"publicSettings":` + public + `}}]}`
 	}
-	s, err := parseSettings([]byte(file(`{"deadline":"90m","units":["a","b.service"],"sentinel":"none","kubelet":"yes"}`)))
-	if o := s.options("", 0); err != nil || o.Deadline != 90*time.Minute || len(o.Units) != 2 || o.Sentinel != "none" || o.Kubelet != bootstrap.KubeletYes {
+	s, err := parseSettings([]byte(file(`{"deadline":"90m","units":["a","b.service"],"sentinel":"none","kubelet":"yes","node":"registered"}`)))
+	if o := s.options("", 0); err != nil || o.Deadline != 90*time.Minute || len(o.Units) != 2 || o.Sentinel != "none" || o.Kubelet != bootstrap.KubeletYes || o.Node != bootstrap.NodeRegistered {
 		t.Errorf("%+v, %v", s, err)
 	}
 	if s, err := parseSettings([]byte(file(`{"units":"a, b.service,"}`))); err != nil || strings.Join(s.Units, " ") != "a b.service" {
@@ -210,7 +210,7 @@ func TestSettings(t *testing.T) {
 	}
 	for _, text := range []string{
 		"{", "[]", "null", `{"runtimeSettings":[]}`, file(`"{}"`), file(`{"deadline":"soon"}`), file(`{"deadline":20}`), file(`{"deadline":"-1m"}`), file(`{"deadline":"25h"}`),
-		file(`{"units":["../x"]}`), file(`{"units":"a b"}`), file(`{"units":{}}`), file(`{"sentinel":"relative"}`), file(`{"kubelet":"perhaps"}`), file(`{"x":1}`),
+		file(`{"units":["../x"]}`), file(`{"units":"a b"}`), file(`{"units":{}}`), file(`{"sentinel":"relative"}`), file(`{"kubelet":"perhaps"}`), file(`{"node":"maybe"}`), file(`{"x":1}`),
 	} {
 		if s, err := parseSettings([]byte(text)); err == nil {
 			t.Errorf("%q is let through: %+v", text, s)

@@ -22,6 +22,7 @@ type Settings struct {
 	Units    []string
 	Sentinel string
 	Kubelet  bootstrap.Kubelet
+	Node     bootstrap.Node
 	// Protected says that there are protected settings, which we have no use for
 	// and do not decrypt.
 	Protected bool
@@ -64,11 +65,12 @@ func parseSettings(text []byte) (Settings, error) {
 		Units    list    `json:"units"`
 		Sentinel string  `json:"sentinel"`
 		Kubelet  string  `json:"kubelet"`
+		Node     string  `json:"node"`
 	}
 	d := json.NewDecoder(bytes.NewReader(h.Public))
 	d.DisallowUnknownFields()
 	if err := d.Decode(&public); err != nil {
-		return s, fmt.Errorf("the public settings: %w; known are deadline, units, sentinel and kubelet", err)
+		return s, fmt.Errorf("the public settings: %w; known are deadline, units, sentinel, kubelet and node", err)
 	}
 	if public.Deadline != nil {
 		var err error
@@ -76,7 +78,7 @@ func parseSettings(text []byte) (Settings, error) {
 			return s, fmt.Errorf(`the public settings: deadline %.100q: want a time such as "20m", more than 0 and at most %s`, *public.Deadline, maxDeadline)
 		}
 	}
-	s.Units, s.Sentinel, s.Kubelet = public.Units, public.Sentinel, bootstrap.Kubelet(public.Kubelet)
+	s.Units, s.Sentinel, s.Kubelet, s.Node = public.Units, public.Sentinel, bootstrap.Kubelet(public.Kubelet), bootstrap.Node(public.Node)
 	if err := s.options("", 0).Validate(); err != nil {
 		return s, fmt.Errorf("the public settings: %w", err)
 	}
@@ -115,6 +117,9 @@ func (s Settings) options(root string, spent time.Duration) bootstrap.Options {
 	}
 	if s.Kubelet != "" {
 		o.Kubelet = s.Kubelet
+	}
+	if s.Node != "" {
+		o.Node = s.Node
 	}
 	// A clock that was set may say anything.
 	o.Deadline = s.Deadline

@@ -1,0 +1,132 @@
+package bootstrap
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"strings"
+	"time"
+)
+
+const (
+	nodeTimeout = 5 * time.Second
+	// nodeSource is where a failed question to the API server is quoted from.
+	nodeSource = "API server, asked as the kubelet"
+)
+
+// membership is what the API server says of this node, asked with the kubelet's
+// own credentials: what it says to us it says to the kubelet.
+type membership struct {
+	// cannot says that it cannot be asked: there is no kubeconfig that can be used.
+	// Nothing is known then.
+	cannot bool
+	// answered says that the API server told of the node, or that it has none.
+	answered   bool
+	unsigned   bool   // the kubelet has no certificate to ask with yet
+	registered bool   // it has the node, of this boot
+	ready      bool   // its condition Ready is True
+	condition  string // reason and message of Ready where it is not
+	said       string // the question and what came of it, where that is not the node
+}
+
+// memberCheck asks for the membership, and remembers the last answer.
+type memberCheck struct {
+	question
+	answer membership
+}
+
+func (m *memberCheck) last() (time.Time, membership) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	return m.asked, m.answer
+}
+
+// askMembership asks for the node once. It changes nothing there.
+func askMembership(ctx context.Context, o Options, bootID string) membership {
+	k, u, err := readKubeconfig(o)
+	if err != nil {
+		return membership{cannot: true, said: err.Error()}
+	}
+	config, name, err := k.login(o)
+	if err != nil {
+		unsigned := errors.Is(err, errUnsigned)
+		return membership{cannot: !unsigned, unsigned: unsigned, said: err.Error()}
+	}
+	u.Path, u.RawPath = strings.TrimSuffix(u.Path, "/")+"/api/v1/nodes/"+name, ""
+	if config.ServerName == "" {
+		config.ServerName = u.Hostname()
+	}
+	asked := "GET " + u.String() + ": "
+	request := fmt.Sprintf("GET %s HTTP/1.0\r\nHost: %s\r\nUser-Agent: ortet-node\r\nAccept: application/json\r\n\r\n", u.RequestURI(), u.Host)
+	conn, err := exchange(ctx, u, config, nodeTimeout, []byte(request))
+	if err != nil {
+		return membership{said: asked + err.Error()}
+	}
+	text, err := io.ReadAll(io.LimitReader(conn, maxAnswer))
+	_ = conn.Close() // it was only read
+	// Some servers end a connection without saying so.
+	if err != nil && (len(text) == 0 || !errors.Is(err, io.ErrUnexpectedEOF)) {
+		return membership{said: asked + err.Error()}
+	}
+	m := parseMembership(text, bootID)
+	if m.said != "" {
+		m.said = asked + m.said
+	}
+	return m
+}
+
+// nodeAnswer is a Node, or a Status that says why not.
+type nodeAnswer struct {
+	Kind    string `json:"kind"`
+	Message string `json:"message"`
+	Status  json.RawMessage
+}
+
+type nodeStatus struct {
+	Conditions []struct{ Type, Status, Reason, Message string } `json:"conditions"`
+	NodeInfo   struct {
+		BootID string `json:"bootID"`
+	} `json:"nodeInfo"`
+}
+
+// parseMembership reads the API server's answer. A Node that an earlier boot of
+// this machine, or another machine of its name, has left is not this boot's: its
+// kubelet has not told of itself yet.
+func parseMembership(answer []byte, bootID string) membership {
+	code, status, body, err := parseAnswer(answer)
+	if err != nil {
+		return membership{said: err.Error()}
+	}
+	var a nodeAnswer
+	problem := json.Unmarshal(body, &a)
+	switch {
+	case code == 404 && problem == nil && a.Kind == "Status":
+		return membership{answered: true, said: status + ": " + clip(a.Message)}
+	case code != 200:
+		return membership{said: strings.TrimSuffix(status+": "+clip(a.Message), ": ")}
+	case problem != nil:
+		return membership{said: status + ", and not the JSON of a Node: " + problem.Error()}
+	case a.Kind != "Node":
+		return membership{said: status + ", and a " + clip(a.Kind) + ", not a Node"}
+	}
+	var s nodeStatus
+	if err := json.Unmarshal(a.Status, &s); err != nil {
+		return membership{said: status + ", and a Node with a status that cannot be read: " + err.Error()}
+	}
+	if other := s.NodeInfo.BootID; bootID != "" && !strings.EqualFold(other, bootID) {
+		return membership{answered: true, said: status + ", and the Node is of another boot: " + clip(other)}
+	}
+	m := membership{answered: true, registered: true}
+	for _, c := range s.Conditions {
+		if c.Type != "Ready" {
+			continue
+		}
+		m.ready = c.Status == "True"
+		if !m.ready {
+			m.condition = c.Reason + ": " + c.Message
+		}
+	}
+	return m
+}
