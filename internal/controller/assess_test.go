@@ -1,11 +1,14 @@
 package controller
 
 import (
+	"bytes"
 	"encoding/json"
 	"fmt"
 	"strings"
 	"testing"
 	"time"
+	"unicode"
+	"unicode/utf8"
 
 	"github.com/ortet/ortet/internal/fleet"
 	"github.com/ortet/ortet/internal/wire"
@@ -233,6 +236,55 @@ func FuzzAssess(f *testing.F) {
 		if size > 64<<10 {
 			t.Errorf("evidence of %d bytes", size)
 		}
+	})
+}
+
+// What extensions report, and serial logs, are read whatever they hold.
+func FuzzOutside(f *testing.F) {
+	f.Add([]byte("[    0.000000] Linux version 6.8\r\nx\ry\x1b[31m\n"), "init", "took 1.2s, until 34s after the kernel's start", uint8(3))
+	f.Add([]byte("\xff\xfe\x00"), "X", `prefix {"ExitCode": "50", "Output": "x"}`, uint8(0))
+	f.Add(bytes.Repeat([]byte("a"), 3*maxQuoted), "", `{"ExitCode"`, uint8(255))
+	f.Fuzz(func(t *testing.T, serial []byte, name, message string, n uint8) {
+		st := fleet.BootStatus{Name: name, State: "failed", Message: message}
+		b := fleet.Boot{Extensions: []fleet.ExtensionStatus{{Name: name, Type: "CustomScript", Statuses: []fleet.BootStatus{st}, Substatuses: []fleet.BootStatus{st}}}}
+		if p := provisionOf(b); p != nil && p.ExitCode == "" {
+			t.Error("a provisioning without an exit code")
+		}
+		if stages := stagesOf(b); len(stages) > maxStages {
+			t.Errorf("%d stages", len(stages))
+		}
+		for _, l := range logsOf(b, serial) {
+			for _, text := range l.Lines {
+				if len(text) > 3*maxQuoted || !utf8.ValidString(text) || strings.ContainsAny(text, "\n\r") {
+					t.Errorf("%s: %q", l.Source, text)
+				}
+			}
+		}
+		for _, text := range Relevant(serial, int(n)) {
+			if strings.ContainsFunc(text, unicode.IsControl) {
+				t.Errorf("%q", text)
+			}
+		}
+		stuck(serial)
+	})
+}
+
+// What was kept may have been changed by anybody who can write ConfigMaps.
+func FuzzAssessment(f *testing.F) {
+	v := aVerdict(wire.Failed, time.Minute)
+	text, err := json.Marshal(Assessment{State: Failed, Verdict: &v, Source: FromConsole})
+	if err != nil {
+		f.Fatal(err)
+	}
+	f.Add(text)
+	f.Add([]byte(`{"state":"Failed","verdict":{"outcome":"Succeeded"}}`))
+	f.Add([]byte(`{"instance":"/x","since":"0001-01-01T00:00:00Z"}`))
+	f.Fuzz(func(t *testing.T, text []byte) {
+		a := parseAssessment(text)
+		if a.Verdict != nil && a.Verdict.Validate() != nil || a.State.Final() != (a.Verdict != nil) {
+			t.Errorf("%+v", a)
+		}
+		Assess(aBoot(), nil, nil, a, noon, Deadlines{})
 	})
 }
 

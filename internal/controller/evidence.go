@@ -104,17 +104,26 @@ func (e *evidence) recall(ctx context.Context, b fleet.Boot) (Assessment, error)
 	if err := e.client.Get(ctx, client.ObjectKey{Namespace: e.namespace, Name: name}, &m); err != nil {
 		return Assessment{}, ignoreGone(err)
 	}
+	return parseAssessment([]byte(m.Data[KeyAssessment])), nil
+}
+
+// parseAssessment reads what was kept; zero where it is none any more: somebody
+// changed it, and it is found out anew.
+func parseAssessment(text []byte) Assessment {
 	var a Assessment
-	if err := json.Unmarshal([]byte(m.Data[KeyAssessment]), &a); err != nil {
-		return Assessment{}, nil //nolint:nilerr // somebody changed it: it is found out anew
+	if err := json.Unmarshal(text, &a); err != nil {
+		return Assessment{}
+	}
+	if a.State.Final() != (a.Verdict != nil) {
+		return Assessment{}
 	}
 	if a.Verdict != nil {
 		a.Verdict.Evidence = nil
+		if err := a.Verdict.Validate(); err != nil || a.State != State(a.Verdict.Outcome) {
+			return Assessment{}
+		}
 	}
-	if a.State.Final() != (a.Verdict != nil) {
-		return Assessment{}, nil
-	}
-	return a, nil
+	return a
 }
 
 // keep writes what shows why a boot did not end well, once for each verdict; of

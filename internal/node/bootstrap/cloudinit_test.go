@@ -4,12 +4,14 @@ import (
 	"os"
 	"path/filepath"
 	"reflect"
+	"strconv"
 	"strings"
 	"testing"
 	"time"
 	"unicode/utf8"
 
 	"github.com/ortet/ortet/internal/verdict"
+	"github.com/ortet/ortet/internal/wire"
 )
 
 // booted is when the fixtures' machines were started, by their clocks.
@@ -26,12 +28,20 @@ func TestStatusOfEachVersion(t *testing.T) {
 			{Name: "init-local", Begin: 7226, End: 7280}, {Name: "init", Begin: 9222, End: 9360}, {Name: "modules-config", Begin: 10334, End: 10504},
 			{Name: "modules-final", Begin: 11808, End: 11904, Errors: []string{"('scripts-user', RuntimeError('Runparts: 1 failures (runcmd) in 1 attempted commands',))"}},
 		}, "DataSourceAzure [seed=/dev/sr0]"},
+		{"status-21.4.json", []verdict.Stage{
+			{Name: "init-local", Begin: 7226, End: 7280}, {Name: "init", Begin: 9222, End: 9360}, {Name: "modules-config", Begin: 10334, End: 10504},
+			{Name: "modules-final", Begin: 11808, End: 11904, Errors: []string{"('scripts-user', RuntimeError('Runparts: 1 failures (runcmd) in 1 attempted commands'))"}},
+		}, "DataSourceAzure [seed=/dev/sr0]"},
 		{"status-22.4.json", []verdict.Stage{
 			{Name: "init-local", Begin: 7226, End: 7280}, {Name: "init", Begin: 9222, End: 9360}, {Name: "modules-config", Begin: 10334},
 		}, "DataSourceNoCloud [seed=/var/lib/cloud/seed/nocloud-net][dsmode=net]"},
 		{"status-23.4.json", []verdict.Stage{
 			{Name: "init-local", Begin: 7226, End: 7280}, {Name: "init", Begin: 9222, End: 9360, Recoverable: map[string][]string{"WARNING": {"Could not match supplied host pattern, ignoring: all"}}},
 			{Name: "modules-config", Begin: 10334, End: 10504}, {Name: "modules-final", Begin: 11808, End: 11904},
+		}, "DataSourceAzure [seed=/dev/sr0]"},
+		{"status-24.4.json", []verdict.Stage{
+			{Name: "init-local", Begin: 4120, End: 4870}, {Name: "init", Begin: 6310, End: 7020}, {Name: "modules-config", Begin: 8140, End: 8930},
+			{Name: "modules-final", Begin: 9120, End: 41480, Errors: []string{"('scripts_user', RuntimeError('Runparts: 1 failures (runcmd) in 1 attempted commands'))"}, Recoverable: map[string][]string{"WARNING": {"Failed to run module scripts_user (scripts in /var/lib/cloud/instance/scripts)"}}},
 		}, "DataSourceAzure [seed=/dev/sr0]"},
 		{"status-25.1.json", []verdict.Stage{
 			{Name: "init-local", Begin: 2550, End: 2900}, {Name: "init", Begin: 4760, End: 5330},
@@ -55,6 +65,43 @@ func TestStatusOfEachVersion(t *testing.T) {
 				t.Errorf("datasource %q, stages\n%+v, want\n%q\n%+v", got.Datasource, got.Stages, c.source, c.stages)
 			}
 		})
+	}
+}
+
+// Of each version a boot that ended without its sentinel gets its verdict, with
+// what it knows of stages.
+func TestVerdictOfEachVersion(t *testing.T) {
+	files, err := filepath.Glob("testdata/status-*.json")
+	if err != nil {
+		t.Fatal(err)
+	}
+	majors := map[string]bool{}
+	for _, file := range files {
+		name := filepath.Base(file)
+		majors[name[len("status-"):len("status-20")]] = true
+		t.Run(name, func(t *testing.T) {
+			r := newRoot(t)
+			r.write("/proc/uptime", "600.00 30.00\n")
+			r.cloudInit("status.json", name)
+			r.cloudInit("result.json", "result-good.json")
+			v := r.wait(r.options())
+			text, err := os.ReadFile(file)
+			if err != nil {
+				t.Fatal(err)
+			}
+			reason, module := "SentinelMissing", ""
+			if strings.Contains(string(text), "Runparts") {
+				reason, module = "RuncmdFailed", "runcmd"
+			}
+			if v.Outcome != wire.Failed || v.Reason != reason || v.Module != module || len(v.Stages) < 3 || v.Stages[0].Name != "init-local" {
+				t.Errorf("%+v, want %s", v, reason)
+			}
+		})
+	}
+	for major := 20; major <= 26; major++ {
+		if !majors[strconv.Itoa(major)] {
+			t.Errorf("no status of %d", major)
+		}
 	}
 }
 

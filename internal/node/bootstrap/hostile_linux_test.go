@@ -4,8 +4,11 @@ import (
 	"bytes"
 	"errors"
 	"fmt"
+	"net/http"
 	"os"
 	"strings"
+	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -92,6 +95,145 @@ func TestHostileFiles(t *testing.T) {
 			}
 		})
 	}
+}
+
+// Whatever stands where the kubelet's credentials should, nobody is asked then, and
+// nothing is held against a node whose kubelet is healthy.
+func TestHostileCredentials(t *testing.T) {
+	var healthy atomic.Bool
+	healthy.Store(true)
+	address := kubelet(t, &healthy)
+	s := newAPIServer(t)
+	s.answer.Store(nodeReady)
+	for name, put := range map[string]func(r root, path string){
+		"empty":     func(r root, path string) { r.write(path, "") },
+		"binary":    func(r root, path string) { r.write(path, "\x7fELF\x00\xff"+strings.Repeat("\x00\x90", 4000)) },
+		"truncated": func(r root, path string) { r.write(path, "-----BEGIN CERTIFICATE-----\nMIIB") },
+		"endless":   func(r root, path string) { r.write(path, strings.Repeat("x", 900<<10)) },
+		"deep":      func(r root, path string) { r.write(path, strings.Repeat("[", 500<<10)) },
+		"a GB": func(r root, path string) {
+			r.write(path, "clusters:\n")
+			if err := os.Truncate(r.path(path), 1<<30); err != nil {
+				r.t.Fatal(err)
+			}
+		},
+		"a directory": func(r root, path string) { r.folder(path) },
+		"a FIFO": func(r root, path string) {
+			if err := unix.Mkfifo(r.path(path), 0o600); err != nil {
+				r.t.Fatal(err)
+			}
+		},
+		"a link to itself": func(r root, path string) { r.link(r.path(path), path) },
+	} {
+		for _, path := range []string{"/etc/kubernetes/kubelet.conf", "/etc/kubernetes/pki/ca.crt", "/var/lib/kubelet/pki/kubelet-client-current.pem"} {
+			t.Run(name+" "+path, func(t *testing.T) {
+				r := newRoot(t)
+				s.login(r, "system:node:pool1000003")
+				if err := os.Remove(r.path(path)); err != nil {
+					t.Fatal(err)
+				}
+				put(r, path)
+				r.write(sentinelPath, "")
+				r.write("/etc/systemd/system/kubelet.service", "[Service]\n")
+				o := r.options()
+				o.Kubelet, o.Settle = KubeletAuto, time.Millisecond
+				if v := r.withKubelet(o, address); v.Outcome != wire.Succeeded {
+					t.Errorf("%+v", v)
+				}
+			})
+		}
+	}
+}
+
+// Whatever answers in the API server's place, there is a verdict in time.
+func TestHostileAPIServer(t *testing.T) {
+	var healthy atomic.Bool
+	healthy.Store(true)
+	address := kubelet(t, &healthy)
+	for name, serve := range map[string]http.HandlerFunc{
+		"garbage": func(w http.ResponseWriter, _ *http.Request) { _, _ = w.Write([]byte("\x00\xff{")) },
+		"endless": func(w http.ResponseWriter, _ *http.Request) {
+			for {
+				if _, err := w.Write(bytes.Repeat([]byte("{"), 64<<10)); err != nil {
+					return
+				}
+			}
+		},
+		"hangs up": func(http.ResponseWriter, *http.Request) { panic(http.ErrAbortHandler) },
+		"an escape": func(w http.ResponseWriter, _ *http.Request) {
+			w.WriteHeader(http.StatusInternalServerError)
+			_, _ = w.Write([]byte(`{"kind":"Status","message":"\u001b[2J\nnext"}`))
+		},
+		"redirects": func(w http.ResponseWriter, q *http.Request) {
+			http.Redirect(w, q, "https://elsewhere.example/", http.StatusFound)
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			s := newAPIServer(t)
+			s.server.Config.Handler = serve
+			r := newRoot(t)
+			s.login(r, "system:node:pool1000003")
+			r.write(sentinelPath, "")
+			r.write("/etc/systemd/system/kubelet.service", "[Service]\n")
+			o := r.options()
+			o.Kubelet, o.Settle, o.Grace = KubeletAuto, time.Millisecond, time.Millisecond
+			v := r.withKubelet(o, address)
+			if v.Outcome != wire.Failed || len(v.Evidence) == 0 {
+				t.Errorf("%+v", v)
+			}
+			if err := v.Validate(); err != nil {
+				t.Error(err)
+			}
+			r.nothingRuns()
+		})
+	}
+}
+
+// Logs that are written, cut and exchanged while they are read give what of them
+// could be had.
+func TestLogsThatAreRewritten(t *testing.T) {
+	r := newRoot(t)
+	r.write(outputLog, "begin\n")
+	stop := make(chan struct{})
+	var writing sync.WaitGroup
+	writing.Go(func() {
+		for i := 0; ; i++ {
+			select {
+			case <-stop:
+				return
+			default:
+			}
+			var err error
+			switch i % 4 {
+			case 0:
+				err = os.WriteFile(r.path(outputLog), bytes.Repeat([]byte("line\n"), 60_000), 0o600)
+			case 1:
+				err = os.Truncate(r.path(outputLog), 3)
+			case 2:
+				err = os.Rename(r.path(outputLog), r.path(outputLog)+".1")
+			case 3:
+				err = os.Symlink(r.path(outputLog), r.path(outputLog))
+				if err == nil {
+					err = os.Remove(r.path(outputLog))
+				}
+			}
+			if err != nil {
+				t.Error(err)
+				return
+			}
+		}
+	})
+	for i := range 20 {
+		r.write("/proc/sys/kernel/random/boot_id", fmt.Sprintf("%08d-1111-1111-1111-111111111111\n", i))
+		if i == 0 {
+			r.write(runPath+"result.json", `{"v1":{"datasource":null,"errors":[]}}`)
+		}
+		if v := r.wait(r.options()); v.Outcome != wire.Failed || v.Reason != "SentinelMissing" {
+			t.Errorf("%+v", v)
+		}
+	}
+	close(stop)
+	writing.Wait()
 }
 
 // A log of a gigabyte costs no more than its end.

@@ -10,14 +10,22 @@ import (
 
 // whoAmI is what tells this node and this boot from others.
 type whoAmI struct {
-	node, vmID, bootID string
+	vmID, bootID string
+}
+
+// nodeName is the host name in lower case. It is asked for when it is told, since
+// in a first boot it comes after the waiter; what an image is called until then is
+// nobody's name.
+func nodeName() string {
+	name, err := os.Hostname()
+	if err != nil || name == "localhost" || strings.HasPrefix(name, "localhost.") {
+		return ""
+	}
+	return strings.ToLower(harmless([]byte(name)))
 }
 
 func identifyNode(o Options) whoAmI {
 	var w whoAmI
-	if name, err := os.Hostname(); err == nil {
-		w.node = strings.ToLower(harmless([]byte(name)))
-	}
 	if id := small(o.under("/proc/sys/kernel/random/boot_id")); len(id) == 36 {
 		w.bootID = strings.ToLower(id)
 	}
@@ -36,12 +44,17 @@ func azureVMID(o Options) string {
 	if small(o.under("/sys/class/dmi/id/chassis_asset_tag")) != azureChassis {
 		return ""
 	}
-	id := strings.ToLower(small(o.under("/sys/class/dmi/id/product_uuid")))
-	raw, err := hex.DecodeString(strings.ReplaceAll(id, "-", ""))
+	_, err := os.Stat(o.under("/sys/firmware/efi"))
+	return vmIDOf(small(o.under("/sys/class/dmi/id/product_uuid")), err == nil)
+}
+
+// vmIDOf is the VM's id by what the firmware says; "" where that is none.
+func vmIDOf(id string, efi bool) string {
+	raw, err := hex.DecodeString(strings.ReplaceAll(strings.ToLower(id), "-", ""))
 	if err != nil || len(raw) != 16 {
 		return ""
 	}
-	if _, err := os.Stat(o.under("/sys/firmware/efi")); err != nil {
+	if !efi {
 		raw = []byte{raw[3], raw[2], raw[1], raw[0], raw[5], raw[4], raw[7], raw[6], raw[8], raw[9], raw[10], raw[11], raw[12], raw[13], raw[14], raw[15]}
 	}
 	s := hex.EncodeToString(raw)
@@ -50,11 +63,18 @@ func azureVMID(o Options) string {
 
 // uptime is how long the kernel runs; 0 where nobody says.
 func uptime(o Options) time.Duration {
-	first, _, _ := strings.Cut(small(o.under("/proc/uptime")), " ")
-	if s, err := strconv.ParseFloat(first, 64); err == nil && s >= 0 && s < 1e9 {
-		return time.Duration(s * float64(time.Second))
+	if up, ok := uptimeOf(small(o.under("/proc/uptime"))); ok {
+		return up
 	}
 	return systemUptime()
+}
+
+func uptimeOf(text string) (time.Duration, bool) {
+	first, _, _ := strings.Cut(text, " ")
+	if s, err := strconv.ParseFloat(first, 64); err == nil && s >= 0 && s < 1e9 {
+		return time.Duration(s * float64(time.Second)), true
+	}
+	return 0, false
 }
 
 // small reads a file of the kernel's, which has no size.

@@ -1,6 +1,7 @@
 package bootstrap
 
 import (
+	"bytes"
 	"encoding/pem"
 	"io"
 	"net/http"
@@ -11,6 +12,7 @@ import (
 	"sync/atomic"
 	"testing"
 	"time"
+	"unicode"
 
 	"github.com/ortet/ortet/internal/wire"
 )
@@ -109,6 +111,34 @@ func TestVerdictFitsItsBounds(t *testing.T) {
 	if len(v.Evidence[0].Lines) != 200 {
 		t.Error("the caller's verdict was changed")
 	}
+}
+
+func FuzzIdentity(f *testing.F) {
+	f.Add("CD184545-21D4-4B5E-86D6-7B8BD5A1F6D5", true)
+	f.Add("cd18454521d44b5e86d67b8bd5a1f6d5", false)
+	f.Add("20.50 30.00", false)
+	f.Add("NaN", false)
+	f.Fuzz(func(t *testing.T, text string, efi bool) {
+		if id := vmIDOf(text, efi); id != "" && (len(id) != 36 || strings.Trim(id, "0123456789abcdef-") != "") {
+			t.Errorf("%q", id)
+		}
+		if up, ok := uptimeOf(text); up < 0 || !ok && up != 0 {
+			t.Errorf("%s", up)
+		}
+	})
+}
+
+// The answers of kubelet and admission server, of which the first line counts.
+func FuzzReadStatus(f *testing.F) {
+	f.Add([]byte("HTTP/1.0 200 OK\r\n\r\nok"))
+	f.Add([]byte("HTTP/1.1 503"))
+	f.Add(bytes.Repeat([]byte("x"), 2<<10))
+	f.Fuzz(func(t *testing.T, answer []byte) {
+		code, status, err := readStatus(bytes.NewReader(answer))
+		if err == nil && (code < 100 || code > 999 || len(status) > maxTailLine || strings.ContainsFunc(status, unicode.IsControl)) {
+			t.Errorf("%d %q", code, status)
+		}
+	})
 }
 
 func TestAzureVMID(t *testing.T) {

@@ -2,6 +2,7 @@ package bootstrap
 
 import (
 	"bufio"
+	"bytes"
 	"encoding/binary"
 	"errors"
 	"fmt"
@@ -362,6 +363,44 @@ func TestBusThatSaysNothing(t *testing.T) {
 	if v := r.wait(r.options()); v.Outcome != wire.Succeeded {
 		t.Errorf("%+v", v)
 	}
+}
+
+// What comes over the bus is read whatever it holds.
+func FuzzBusSignal(f *testing.F) {
+	changed := map[string]dbus.Variant{"NRestarts": dbus.MakeVariant(uint32(7)), "ActiveState": dbus.MakeVariant("failed")}
+	for _, body := range [][]any{{unitIface, changed, []string{}}, {unitIface}, {uint32(1), []string{"x"}, changed}} {
+		m := &dbus.Message{Type: dbus.TypeSignal, Body: body, Headers: map[dbus.HeaderField]dbus.Variant{
+			dbus.FieldPath: dbus.MakeVariant(unitPath("kubelet.service")), dbus.FieldInterface: dbus.MakeVariant(propertyIface),
+			dbus.FieldMember: dbus.MakeVariant("PropertiesChanged"), dbus.FieldSignature: dbus.MakeVariant(dbus.SignatureOf(body...)),
+		}}
+		var b strings.Builder
+		if err := m.EncodeTo(&b, binary.LittleEndian); err != nil {
+			f.Fatal(err)
+		}
+		raw := []byte(b.String())
+		binary.LittleEndian.PutUint32(raw[8:], 1)
+		f.Add(raw)
+	}
+	f.Fuzz(func(t *testing.T, raw []byte) {
+		m, err := dbus.DecodeMessage(bytes.NewReader(raw))
+		if err != nil {
+			return
+		}
+		if u := withSignal(unitSeen{}, m.Body); u.Restarts < 0 || u.Restarts > 1<<20 {
+			t.Errorf("%d restarts", u.Restarts)
+		}
+	})
+}
+
+func FuzzUnitPath(f *testing.F) {
+	f.Add("kubelet.service")
+	f.Add("a\\x2db.mount")
+	f.Add("1\x00é")
+	f.Fuzz(func(t *testing.T, name string) {
+		if path := unitPath(name); name != "" && !path.IsValid() {
+			t.Errorf("%q: %q", name, path)
+		}
+	})
 }
 
 func TestUnitPath(t *testing.T) {

@@ -220,6 +220,14 @@ func TestSentinel(t *testing.T) {
 			t.Errorf("%+v, want to be told of the directory", v)
 		}
 	})
+	t.Run("a directory, and cloud-init is done", func(t *testing.T) {
+		r := newRoot(t)
+		r.folder(sentinelPath)
+		r.cloudInit("result.json", "result-good.json")
+		if v := r.wait(r.options()); v.Outcome != wire.Failed || v.Reason != "SentinelMissing" || !strings.Contains(v.Message, "a directory") {
+			t.Errorf("%+v", v)
+		}
+	})
 	t.Run("a link elsewhere", func(t *testing.T) {
 		r := newRoot(t)
 		r.write("/etc/passwd", "x")

@@ -93,24 +93,31 @@ func reportsHeartbeat(dir string) bool {
 	if err != nil {
 		return false
 	}
+	return promisesHeartbeat(text)
+}
+
+func promisesHeartbeat(manifest []byte) bool {
 	var all []struct {
 		Manifest struct {
 			Heartbeat bool `json:"reportHeartbeat"`
 		} `json:"handlerManifest"`
 	}
-	return json.Unmarshal(withoutMark(text), &all) == nil && len(all) > 0 && all[0].Manifest.Heartbeat
+	return json.Unmarshal(withoutMark(manifest), &all) == nil && len(all) > 0 && all[0].Manifest.Heartbeat
 }
 
 // readBounded reads a file of the agent's or our own.
 func readBounded(path string) ([]byte, error) {
+	// A FIFO would hold whoever opens it.
+	if info, err := os.Stat(path); err != nil {
+		return nil, err
+	} else if !info.Mode().IsRegular() {
+		return nil, fmt.Errorf("%s is not a regular file", path)
+	}
 	f, err := os.Open(path)
 	if err != nil {
 		return nil, err
 	}
 	defer func() { _ = f.Close() }() // it was only read
-	if info, err := f.Stat(); err != nil || !info.Mode().IsRegular() {
-		return nil, errors.Join(err, fmt.Errorf("%s is not a regular file", path))
-	}
 	text, err := io.ReadAll(io.LimitReader(f, maxFile+1))
 	if err == nil && len(text) > maxFile {
 		err = fmt.Errorf("%s has more than %d bytes", path, maxFile)

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"log/slog"
 	"os"
+	"os/exec"
 	"path/filepath"
 	"runtime"
 	"strings"
@@ -253,6 +254,77 @@ func FuzzSettings(f *testing.F) {
 			t.Errorf("%+v, %v", s, err)
 		}
 	})
+}
+
+// The manifest beside us, the status that is there already, and the record of
+// who waits: whatever they hold, they say something or nothing.
+func FuzzOwnFiles(f *testing.F) {
+	f.Add([]byte(`[{"version":1.0,"handlerManifest":{"reportHeartbeat":true}}]`))
+	f.Add([]byte(`[{"version":1,"timestampUTC":"2026-11-21T07:00:00Z","status":{"status":"success","code":0}}]`))
+	f.Add([]byte(`{"pid":7,"began":"1234"}`))
+	f.Add([]byte("\xef\xbb\xbf[null]"))
+	f.Fuzz(func(t *testing.T, text []byte) {
+		_, _ = promisesHeartbeat(text), stateIn(text)
+		dir := t.TempDir()
+		h := &Handler{dir: dir, env: Environment{Config: dir}, log: discard()}
+		if err := os.WriteFile(h.waiterPath(""), text, 0o600); err != nil {
+			t.Fatal(err)
+		}
+		if err := os.WriteFile(filepath.Join(dir, mrseq), text, 0o600); err != nil {
+			t.Fatal(err)
+		}
+		h.waiterOf("")
+		if taken, err := h.taken(Call{Sequence: 3}); err != nil || taken && strings.Trim(string(text), "0 \t\r\n\v\f\u0085\u00a0\u2000\u2001\u2002\u2003\u2004\u2005\u2006\u2007\u2008\u2009\u200a\u2028\u2029\u202f\u205f\u3000\u1680+") != "3" {
+			t.Errorf("taken %v, %v", taken, err)
+		}
+	})
+}
+
+// Names of files in the agent's folder, and of instances.
+func FuzzSequence(f *testing.F) {
+	f.Add("3.settings", "")
+	f.Add("NAME.12.settings", "NAME")
+	f.Add("../3.settings", "..")
+	f.Fuzz(func(t *testing.T, file, instance string) {
+		if checkName(instance) != nil {
+			return
+		}
+		n, ok := sequenceOf(file, instance)
+		if !ok {
+			return
+		}
+		// What it stands for is what it is called, but for leading zeros.
+		if c := (Call{instance, n}); filepath.Base(c.file("settings")) != c.file("settings") || len(c.file("settings")) > len(file) {
+			t.Errorf("%q of %q is %d: %q", file, instance, n, c.file("settings"))
+		}
+	})
+}
+
+// What stands in the place of a file of the agent's is not waited for.
+func TestFilesThatAreNone(t *testing.T) {
+	dir := t.TempDir()
+	if _, err := readBounded(dir); err == nil {
+		t.Error("a folder was read")
+	}
+	if runtime.GOOS == "linux" {
+		fifo := filepath.Join(dir, "fifo")
+		if out, err := exec.CommandContext(t.Context(), "mkfifo", fifo).CombinedOutput(); err != nil {
+			t.Fatalf("%s: %v", out, err)
+		}
+		if _, err := readBounded(fifo); err == nil {
+			t.Error("a FIFO was read")
+		}
+	}
+	huge := filepath.Join(dir, "huge")
+	if err := os.WriteFile(huge, nil, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	if err := os.Truncate(huge, 1<<30); err != nil {
+		t.Fatal(err)
+	}
+	if text, err := readBounded(huge); err == nil || len(text) > maxFile+1 {
+		t.Errorf("%d bytes, %v", len(text), err)
+	}
 }
 
 func FuzzEnvironment(f *testing.F) {

@@ -91,6 +91,11 @@ func (h *Handler) state(c Call) string {
 	if err != nil {
 		return ""
 	}
+	return stateIn(text)
+}
+
+// stateIn is what a status file's text says.
+func stateIn(text []byte) string {
 	var file statusFile
 	if err := json.Unmarshal(withoutMark(text), &file); err != nil || len(file) == 0 {
 		return ""
