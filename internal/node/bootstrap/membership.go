@@ -64,7 +64,9 @@ func askMembership(ctx context.Context, o Options, bootID string) membership {
 	if err != nil {
 		return membership{said: asked + err.Error()}
 	}
+	hangUp := context.AfterFunc(ctx, func() { _ = conn.Close() }) // nobody waits for an answer then
 	text, err := io.ReadAll(io.LimitReader(conn, maxAnswer))
+	hangUp()
 	_ = conn.Close() // it was only read
 	// Some servers end a connection without saying so.
 	if err != nil && (len(text) == 0 || !errors.Is(err, io.ErrUnexpectedEOF)) {
