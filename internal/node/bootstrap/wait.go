@@ -301,7 +301,7 @@ func (n *node) judge(ctx context.Context, st state, s seen, d decision) wire.Ver
 		j = verdict.Judge(f)
 	}
 	v := j.Verdict()
-	v.Node, v.VMID, v.BootID = n.me.node, n.me.vmID, n.me.bootID
+	v.Node, v.VMID, v.BootID = nodeName(), n.me.vmID, n.me.bootID
 	v.At, v.Uptime = now.UTC(), up.Milliseconds()
 	if mode, there := fileKind(n.o.under(n.o.Sentinel)); there && !mode.IsRegular() && n.o.Sentinel != NoSentinel && v.Outcome != wire.Succeeded {
 		said := n.o.Sentinel + " is " + kind(mode) + ", not a file, and says nothing"
