@@ -49,7 +49,11 @@ func (c *inquiry) evidence(best finding) []wire.Excerpt {
 		status = append(status, "not read: "+ci.Unreadable)
 	}
 	q.text(statusFile, status)
-	q.text(systemd, append(units, c.beside...))
+	if c.facts.Windows {
+		q.text(services, append(units, c.beside...))
+	} else {
+		q.text(systemd, append(units, c.beside...))
+	}
 	if p := c.facts.Provision; p != nil && !c.came {
 		q.text(provisionFile, []string{"ExitCode: " + p.ExitCode, "SystemdSummary: " + p.SystemdSummary})
 	}

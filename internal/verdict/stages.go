@@ -9,6 +9,7 @@ const (
 	statusFile    = "/run/cloud-init/status.json"
 	provisionFile = "/var/log/azure/aks/provision.json"
 	systemd       = "systemd"
+	services      = "services" // Windows's
 	nodeCondition = "condition Ready of the Node"
 )
 

@@ -31,7 +31,7 @@ func (u Unit) isRuntime() bool {
 }
 
 func (u Unit) isCloudInit() bool {
-	return strings.HasPrefix(u.Name, "cloud-init") || strings.HasPrefix(u.Name, "cloud-config") || strings.HasPrefix(u.Name, "cloud-final")
+	return strings.HasPrefix(u.Name, "cloud-init") || strings.HasPrefix(u.Name, "cloud-config") || strings.HasPrefix(u.Name, "cloud-final") || u.Name == "cloudbase-init"
 }
 
 // tied says whether a unit's failure has to do with the boot. Others fail on

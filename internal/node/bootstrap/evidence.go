@@ -24,28 +24,21 @@ const (
 	journalTimeAfter  = 2 * time.Second
 )
 
-// logFiles are those whose ends tell what happened, on Linux and on Windows;
-// those that are not there are left out.
-func logFiles() []string {
-	return []string{
-		"/var/log/cloud-init-output.log", "/var/log/cloud-init.log",
-		"/var/log/azure/cluster-provision.log",
-		"/AzureData/CustomDataSetupScript.log", "/Program Files/Cloudbase Solutions/Cloudbase-Init/log/cloudbase-init.log",
-		"/k/kubelet.err.log", "/var/log/kubelet/kubelet.exe.ERROR",
-	}
-}
-
-// gatherLogs reads the ends of logs. One that cannot be read is a line that says
-// so, since that is evidence too.
+// gatherLogs reads the ends of logs; those that are not there are left out. One
+// that cannot be read is a line that says so, since that is evidence too.
 func gatherLogs(o Options) []verdict.Log {
 	var logs []verdict.Log
 	for _, path := range logFiles() {
-		l, err := tail(o.under(path), path)
+		source := path
+		if onWindows {
+			source = o.under(path) // as people there write it
+		}
+		l, err := tail(o.under(path), source)
 		if errors.Is(err, fs.ErrNotExist) {
 			continue
 		}
 		if err != nil {
-			l = verdict.Log{Source: path, Lines: []string{"cannot be read: " + harmlessText(err.Error())}}
+			l = verdict.Log{Source: source, Lines: []string{"cannot be read: " + harmlessText(err.Error())}}
 		}
 		if len(l.Lines) > 0 {
 			logs = append(logs, l)

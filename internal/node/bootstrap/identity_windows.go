@@ -10,3 +10,6 @@ func systemUptime() time.Duration { return windows.DurationSinceBoot() }
 
 // onWindows says that this node runs it.
 const onWindows = true
+
+// errRefused says that nobody listens on a port.
+const errRefused = windows.WSAECONNREFUSED

@@ -7,7 +7,6 @@ import (
 	"net"
 	"net/url"
 	"os"
-	"syscall"
 	"time"
 )
 
@@ -16,11 +15,6 @@ const (
 	kubeletAddress = "127.0.0.1:10248"
 	kubeletTimeout = time.Second
 )
-
-// kubeletUnits run a kubelet, in the order in which they are looked for.
-func kubeletUnits() []string {
-	return []string{"kubelet.service", "k3s.service", "k3s-agent.service", "rke2-server.service", "rke2-agent.service"}
-}
 
 // kubeletOnDisk says whether the node has a unit, or on Windows a program, that
 // runs a kubelet.
@@ -88,7 +82,7 @@ func healthz(ctx context.Context, address string) error {
 func plainError(err error) string {
 	var timeout net.Error
 	switch {
-	case errors.Is(err, syscall.ECONNREFUSED):
+	case errors.Is(err, errRefused):
 		return "connection refused"
 	case errors.As(err, &timeout) && timeout.Timeout():
 		return "no answer in " + kubeletTimeout.String()

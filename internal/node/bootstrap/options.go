@@ -43,7 +43,7 @@ const NoSentinel = "none"
 type Options struct {
 	Root     string        // the node's root; "" is this system's
 	Sentinel string        // Cluster API's sentinel, or NoSentinel; "" is the contract's path
-	Units    []string      // systemd units that have to be active
+	Units    []string      // systemd units, or Windows services, that have to be active
 	Kubelet  Kubelet       // "" is KubeletAuto
 	Node     Node          // "" is NodeReady
 	Deadline time.Duration // from the call on; more than 0
@@ -107,13 +107,10 @@ func (o Options) complete() (Options, error) {
 	}
 	units := make([]string, 0, len(o.Units))
 	for _, u := range o.Units {
-		if u == "" || len(u) > 255 || strings.ContainsFunc(u, func(r rune) bool { return r <= ' ' || r > '~' || r == '/' }) {
+		if u == "" || len(u) > 255 || strings.ContainsFunc(u, func(r rune) bool { return r <= ' ' || r > '~' || r == '/' || onWindows && r == '\\' }) {
 			problems = append(problems, fmt.Errorf("--unit %q: want the name of a unit", u))
 		}
-		if !strings.Contains(u, ".") {
-			u += ".service"
-		}
-		units = append(units, u)
+		units = append(units, unitName(u))
 	}
 	o.Units = units
 	if o.ReportURL != "" {
@@ -146,8 +143,12 @@ func absolute(path string) bool {
 	return strings.HasPrefix(path, "/") || filepath.IsAbs(path)
 }
 
-// under is where a path of the node lies.
+// under is where a path of the node lies. A drive that is named is meant, unless
+// the node's root is another than this system's.
 func (o Options) under(path string) string {
+	if o.Root == DefaultRoot() && filepath.VolumeName(path) != "" {
+		return filepath.Clean(path)
+	}
 	path = path[len(filepath.VolumeName(path)):]
 	return filepath.Join(o.Root, filepath.FromSlash(path))
 }

@@ -2,13 +2,9 @@ package bootstrap
 
 import "slices"
 
-// cloudInitUnits are cloud-init's, by the names of 20 to 26. After these nothing
-// of it runs.
-func cloudInitUnits() []string { return []string{"cloud-final.service"} }
-
 // watchedUnits are those that are told of, without repetition.
 func watchedUnits(asked []string) []string {
-	all := slices.Concat(asked, kubeletUnits(), cloudInitUnits(), []string{"containerd.service"})
+	all := slices.Concat(asked, kubeletUnits(), cloudInitUnits(), runtimeUnits())
 	slices.Sort(all)
 	return slices.Compact(all)
 }

@@ -215,6 +215,10 @@ func (n *node) look() seen {
 	up := uptime(n.o)
 	s.cloudInit = n.cloudInit.look(time.Now().Add(-up), up)
 	s.cloudInitRuns = exists(n.o.under("/run/cloud-init/enabled"))
+	if s.cloudInit == nil {
+		ended, runs := serviceCloudInit(units)
+		s.cloudInit, s.cloudInitRuns = ended, s.cloudInitRuns || runs
+	}
 	s.provisionRuns = isDir(filepath.Dir(n.o.under(provisionFile)))
 	s.provision = n.lookProvision()
 	if s.provisionRuns {

@@ -1,0 +1,37 @@
+//go:build !windows
+
+package bootstrap
+
+import (
+	"strings"
+
+	"github.com/ortet/ortet/internal/verdict"
+)
+
+// unitName is the name of a unit that systemd knows.
+func unitName(name string) string {
+	if !strings.Contains(name, ".") {
+		name += ".service"
+	}
+	return name
+}
+
+// kubeletUnits run a kubelet, in the order in which they are looked for.
+func kubeletUnits() []string {
+	return []string{"kubelet.service", "k3s.service", "k3s-agent.service", "rke2-server.service", "rke2-agent.service"}
+}
+
+// cloudInitUnits are cloud-init's, by the names of 20 to 26. After these nothing
+// of it runs.
+func cloudInitUnits() []string { return []string{"cloud-final.service"} }
+
+// runtimeUnits run containers.
+func runtimeUnits() []string { return []string{"containerd.service"} }
+
+// serviceCloudInit tells of nothing: cloud-init's own files do.
+func serviceCloudInit(map[string]unitSeen) (c *verdict.CloudInit, runs bool) { return nil, false }
+
+// logFiles are those whose ends tell what happened, besides the journal.
+func logFiles() []string {
+	return []string{"/var/log/cloud-init-output.log", "/var/log/cloud-init.log", "/var/log/azure/cluster-provision.log"}
+}

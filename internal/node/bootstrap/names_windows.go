@@ -1,0 +1,61 @@
+package bootstrap
+
+import (
+	"strings"
+	"time"
+
+	"github.com/ortet/ortet/internal/verdict"
+)
+
+// unitName is a service's name as it is told: Windows does not mind its case, and
+// one setting may serve pools of Linux too.
+func unitName(name string) string {
+	return strings.ToLower(strings.TrimSuffix(name, ".service"))
+}
+
+// cloudbaseInit is what cloud-init is on Windows.
+const cloudbaseInit = "cloudbase-init"
+
+// cloudbaseReboots is how long after its end cloudbase-init may have the machine
+// reboot, which it does at once: until then its end is not the boot's.
+const cloudbaseReboots = 30 * time.Second
+
+// kubeletUnits run a kubelet, in the order in which they are looked for.
+func kubeletUnits() []string { return []string{"kubelet", "rke2"} }
+
+// cloudInitUnits are those after which nothing of the user's commands runs.
+func cloudInitUnits() []string { return []string{cloudbaseInit} }
+
+// runtimeUnits run containers.
+func runtimeUnits() []string { return []string{"containerd"} }
+
+// serviceCloudInit is what the service that runs the user's commands says of
+// them: it ends when they are done, and does not tell how they went.
+func serviceCloudInit(units map[string]unitSeen) (c *verdict.CloudInit, runs bool) {
+	u, ok := units[cloudbaseInit]
+	switch {
+	case !ok || u.Missing:
+		return nil, false
+	case u.Active == "inactive" && u.Sub == "dead":
+		return &verdict.CloudInit{Done: true}, true
+	}
+	return nil, u.Active != "inactive"
+}
+
+// logFiles are those whose ends tell what happened. The kubelet and containerd
+// have no journal there: what runs them as services says where they write. The
+// event log is not read. Sources: kubernetes-sigs/image-builder (nssm.yml,
+// cloudbase-init.conf), kubernetes-sigs/sig-windows-tools (PrepareNode.ps1),
+// cluster-api-provider-azure (azure_logcollector.go), Azure/AgentBaker
+// (kubeletfunc.ps1, containerdfunc.ps1, collect-windows-logs.ps1).
+func logFiles() []string {
+	return []string{
+		"/Program Files/Cloudbase Solutions/Cloudbase-Init/log/cloudbase-init.log",
+		"/Program Files/Cloudbase Solutions/Cloudbase-Init/log/cloudbase-init-unattend.log",
+		"/AzureData/CustomDataSetupScript.log", "/AzureData/CSEResult.log",
+		"/var/log/kubelet/kubelet.err.log", "/var/log/kubelet/kubelet.log", "/var/log/kubelet/kubelet.out.log",
+		"/var/log/kubelet/kubelet.exe.ERROR", "/var/log/kubelet/kubelet.exe.INFO",
+		"/k/kubelet.err.log", "/k/kubelet.log",
+		"/k/containerd.err.log", "/k/containerd.log", "/ProgramData/containerd/root/panic.log",
+	}
+}
