@@ -213,7 +213,7 @@ func FuzzJudge(f *testing.F) {
 		lines := strings.Split(text, "\n")
 		on := func(n int) bool { return bits>>n&1 == 1 }
 		x := Facts{
-			Sentinel: on(0), Deadline: on(1), Windows: on(2), Kubelet: Kubelet{Wanted: on(3), Healthy: on(4), Registered: on(5), Last: source},
+			Sentinel: on(0), Deadline: on(1), Windows: on(2), Kubelet: Kubelet{Wanted: on(3), Healthy: on(4), Registered: on(5), NotReady: on(13), Unregistered: on(14), Unsigned: on(15), Mute: on(14) && on(15), Condition: code, Last: source},
 			Logs: []Log{{Source: source, Lines: lines, Cut: on(6)}, {Source: "journal kubelet.service", Lines: lines}, {Source: "/var/log/cloud-init-output.log", Lines: lines}},
 		}
 		if on(7) {
@@ -223,7 +223,7 @@ func FuzzJudge(f *testing.F) {
 			x.CloudInit = &CloudInit{Done: on(9), Stages: []Stage{{Name: source, Begin: int64(bits) - 9, Errors: lines, Recoverable: map[string][]string{"ERROR": lines, "WARNING": {text}}}}}
 		}
 		if on(10) {
-			x.Units = []Unit{{Name: source, Asked: on(11), Missing: on(12), Active: code, Result: text, Sub: source, ExitCode: int(bits)}, {Name: "kubelet.service", Active: "failed", Result: source}}
+			x.Units = []Unit{{Name: source, Asked: on(11), Needed: on(13), Missing: on(12), Active: code, Result: text, Sub: source, ExitCode: int(bits)}, {Name: "kubelet.service", Active: "failed", Result: source}}
 		}
 		v := verdictOf(Judge(x))
 		out, err := json.Marshal(v)
