@@ -361,7 +361,7 @@ func TestNodeInTheCluster(t *testing.T) {
 			o := r.options()
 			o.Kubelet, o.Settle, o.Grace = KubeletAuto, time.Millisecond, 50*time.Millisecond
 			if c.outcome == wire.TimedOut {
-				o.Deadline = 300 * time.Millisecond
+				o.Deadline = 3 * time.Second
 			}
 			if c.change != nil {
 				c.change(s, r, &o)
@@ -396,7 +396,7 @@ func TestNodeBecomesReady(t *testing.T) {
 		}
 		s.answer.Store(nodeReady)
 	}()
-	if v := r.withKubelet(o, kubelet(t, &healthy)); v.Outcome != wire.Succeeded || s.asked.Load() != 2 {
+	if v := r.withKubelet(o, kubelet(t, &healthy)); v.Outcome != wire.Succeeded || s.asked.Load() < 2 {
 		t.Errorf("%+v after %d questions", v, s.asked.Load())
 	}
 }
