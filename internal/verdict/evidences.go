@@ -22,7 +22,7 @@ var evidences = [...]struct{ reason, text string }{
 	{"FilesystemCorrupt", "fsck's “RUN fsck MANUALLY”, XFS's “Corruption”, EXT4's “bad magic number” or “VFS: Unable to mount root fs”"},
 	{"KernelPanic", "“Kernel panic - not syncing”"},
 	{"EmergencyMode", "“You are in emergency mode”"},
-	{"DeviceMissing", "systemd's “Timed out waiting for device …”, or mount's “special device … does not exist”"},
+	{"DeviceMissing", "systemd's “Timed out waiting for device …” where the boot did not go on without it, or mount's “special device … does not exist”"},
 	{"ClockWrong", "x509 “is not yet valid: current time … is before …”; apt's “is not valid yet”"},
 	{"DHCPFailed", "cloud-init's or networkd's words that no DHCP lease was obtained"},
 	{"NetworkNotOnline", "systemd-networkd-wait-online's timeout, or its unit failed, and cloud-init did not find its data"},

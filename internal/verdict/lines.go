@@ -178,6 +178,17 @@ func (c *inquiry) systemdReason(s string) string {
 	return reason
 }
 
+// stopped says whether a log tells that the boot did not go on, or not to what
+// makes the node.
+func (c *inquiry) stopped(l *log) bool {
+	for _, s := range l.low {
+		if strings.Contains(s, "emergency mode") || strings.Contains(s, "dependency failed for ") && c.names(s) {
+			return true
+		}
+	}
+	return false
+}
+
 // look finds what the lines of the logs say.
 func (c *inquiry) look() {
 	for at := range c.logs {
@@ -268,6 +279,16 @@ func (c *inquiry) lookAt(at int, l *log) {
 				add(reason, r, i, phaseOf(s))
 			}
 		}
+	}
+	if l.kind&(elsewhere|kernel) != 0 && !c.stopped(l) {
+		// A disk that need not be there (nofail) is waited for as well.
+		kept, of := found[:0], tries[:0]
+		for i, f := range found {
+			if f.reason != "DeviceMissing" {
+				kept, of = append(kept, f), append(of, tries[i])
+			}
+		}
+		found, tries = kept, of
 	}
 	// kubeadm names its phase after what its checks found.
 	for i := range found {
