@@ -105,6 +105,8 @@
 //
 // # Windows
 //
-// Sentinel, deadline and kubelet are the same there; cloud-init and systemd are
-// not, and services are not watched.
+// Sentinel, deadline, kubelet and the node in its cluster are the same there. The
+// service control manager tells of services in place of units, and the end of
+// cloudbase-init stands for cloud-init's; it tells of no stages. Boots have no
+// ids, so a Node counts whatever boot it is of.
 package bootstrap
