@@ -177,19 +177,31 @@ func (w *wine) services(t *testing.T) {
 	})
 }
 
-// What runs the user's commands ended, and there is no sentinel.
+// What runs the user's commands, on its own: it hangs, and it ends without the
+// sentinel.
 func (w *wine) cloudbase(t *testing.T) {
 	const log = "Program Files/Cloudbase Solutions/Cloudbase-Init/log/cloudbase-init.log"
 	w.create(t, "cloudbase-init")
 	// Not started yet: it is waited for.
 	w.came(t, w.wait(t, nil, "--deadline", "100ms"), exitDeadline, wire.TimedOut, wire.ReasonUnknown)
 	w.fresh(t)
-	w.write(t, log, "2026-11-21 06:58:14.402 1820 ERROR cloudbaseinit.init [-] plugin 'UserDataPlugin' failed with error 'Malformed MIME data'\r\n")
 	w.service(t, "start", "cloudbase-init")
+	w.write(t, log, "2026-11-21 06:57:31.007 1712 INFO cloudbaseinit.init [-] Executing plugin 'UserDataPlugin'\r\n")
+	v := w.came(t, w.wait(t, nil, "--deadline", "100ms"), exitDeadline, wire.TimedOut, "CloudInitHung")
+	if v.Stage != "cloudbase-init" || len(v.Stages) != 1 || v.Stages[0].Begin == 0 || !quoted(v, `\log\cloudbase-init.log`, "Executing plugin") {
+		t.Errorf("%+v", v)
+	}
+	// As it logs what a script printed.
+	w.write(t, log, "2026-11-21 06:58:14.402 1712 DEBUG cloudbaseinit.plugins.common.userdatautils [-] User_data stderr:\r\n"+
+		`b'[preflight] Running pre-flight checks\r\nerror execution phase preflight: [preflight] Some fatal errors occurred:\r\n\t[ERROR FileAvailable--etc-kubernetes-kubelet.conf]: \\etc\\kubernetes\\kubelet.conf already exists\r\n' execute_user_data_script C:\x\userdatautils.py:106`+"\r\n"+
+		"2026-11-21 06:58:14.402 1712 INFO cloudbaseinit.plugins.common.userdatautils [-] User_data script ended with return code: 1\r\n")
 	// Longer than it may take to have the machine reboot.
-	v := w.came(t, w.wait(t, func() { w.service(t, "tell", "cloudbase-init", "200") }, "--deadline", "50s"), exitFailed, wire.Failed, "CloudbaseInitPluginFailed")
-	if !quoted(v, "cloudbase-init.log", "Malformed MIME data") {
-		t.Errorf("%+v", v.Evidence)
+	v = w.came(t, w.wait(t, func() { w.service(t, "tell", "cloudbase-init", "200") }, "--deadline", "50s"), exitFailed, wire.Failed, "NodeNotClean")
+	if v.Phase != "preflight" || v.ExitCode == nil || *v.ExitCode != 1 || !quoted(v, "cloudbase-init.log", `[ERROR FileAvailable--etc-kubernetes-kubelet.conf]: \etc\kubernetes\kubelet.conf already exists`) {
+		t.Errorf("%+v", v)
+	}
+	if len(v.Stages) != 1 || v.Stages[0].End <= v.Stages[0].Begin {
+		t.Errorf("%+v, want when it began and ended", v.Stages)
 	}
 }
 

@@ -67,6 +67,8 @@ var rules = [...]rule{
 	{reason: "UserDataSchemaInvalid", in: cloudInit | output | elsewhere, any: []string{"invalid cloud-config provided", "cloud-config failed schema validation"}},
 	{reason: "UserDataUnhandled", in: cloudInit | output | elsewhere, all: "unhandled non-multipart", any: []string{"userdata", "user-data"}},
 	{reason: "RuncmdFailed", in: cloudInit | output, any: []string{"failed to shellify"}, not: []string{"bootcmd"}},
+	// 1001 to 1003 ask for a reboot.
+	{reason: "UserScriptFailed", in: cloudInit, all: "cloudbaseinit.plugins.common.userdatautils", any: []string{"user_data script ended with return code: "}, not: []string{"return code: 0", "return code: 1001", "return code: 1002", "return code: 1003"}},
 	{reason: "CloudbaseInitPluginFailed", in: cloudInit | elsewhere, all: "plugin '", any: []string{"failed with error"}},
 
 	// Packages.

@@ -94,6 +94,9 @@ func newLog(source string, k kind, lines []string, cut bool) log {
 // thisBoot is where cloud-init began last: its files go on over reboots.
 func thisBoot(lines []string) int {
 	for i := len(lines) - 1; i > 0; i-- {
+		if strings.Contains(lines[i], "cloudbaseinit.init [-] Cloudbase-Init version: ") {
+			return i
+		}
 		if strings.Contains(lines[i], "Cloud-init v. ") && strings.Contains(lines[i], "running 'init-local'") {
 			return i
 		}

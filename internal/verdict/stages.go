@@ -137,7 +137,7 @@ func runningModule(logs []log) string {
 
 // scriptExit is the exit code of the script that failed, by cloud-init's own
 // words: "Failed running …/scripts/runcmd [2]", or "Exit code: 2" below the
-// command.
+// command; by cloudbase-init's, "User_data script ended with return code: 2".
 func scriptExit(logs []log) *int {
 	var code *int
 	for i := range logs {
@@ -147,6 +147,13 @@ func scriptExit(logs []log) *int {
 		command := false
 		for _, s := range logs[i].low {
 			switch {
+			case strings.Contains(s, "user_data script ended with return code: "): // cloudbase-init's
+				_, text, _ := strings.Cut(s, "return code: ")
+				switch text, _, _ = strings.Cut(text, " "); text {
+				case "0", "1001", "1002", "1003": // the latter ask for a reboot
+				default:
+					code = number(text, code)
+				}
 			case strings.Contains(s, "failed running /var/lib/cloud/"):
 				if _, rest, ok := strings.Cut(s, " ["); ok {
 					if text, _, ok := strings.Cut(lastCut(rest), "]"); ok {

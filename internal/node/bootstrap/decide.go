@@ -52,6 +52,7 @@ type seen struct {
 type unitSeen struct {
 	verdict.Unit
 	since time.Time // when it became active, zero where that is not known
+	ended time.Time // when a Windows service was seen to have ended, zero where not
 }
 
 // crashes is how often systemd has restarted it, or is about to.

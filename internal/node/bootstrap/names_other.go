@@ -2,11 +2,7 @@
 
 package bootstrap
 
-import (
-	"strings"
-
-	"github.com/ortet/ortet/internal/verdict"
-)
+import "strings"
 
 // unitName is the name of a unit that systemd knows.
 func unitName(name string) string {
@@ -27,9 +23,6 @@ func cloudInitUnits() []string { return []string{"cloud-final.service"} }
 
 // runtimeUnits run containers.
 func runtimeUnits() []string { return []string{"containerd.service"} }
-
-// serviceCloudInit tells of nothing: cloud-init's own files do.
-func serviceCloudInit(map[string]unitSeen) (c *verdict.CloudInit, runs bool) { return nil, false }
 
 // logFiles are those whose ends tell what happened, besides the journal.
 func logFiles() []string {

@@ -1,24 +1,12 @@
 package bootstrap
 
-import (
-	"strings"
-	"time"
-
-	"github.com/ortet/ortet/internal/verdict"
-)
+import "strings"
 
 // unitName is a service's name as it is told: Windows does not mind its case, and
 // one setting may serve pools of Linux too.
 func unitName(name string) string {
 	return strings.ToLower(strings.TrimSuffix(name, ".service"))
 }
-
-// cloudbaseInit is what cloud-init is on Windows.
-const cloudbaseInit = "cloudbase-init"
-
-// cloudbaseReboots is how long after its end cloudbase-init may have the machine
-// reboot, which it does at once: until then its end is not the boot's.
-const cloudbaseReboots = 30 * time.Second
 
 // kubeletUnits run a kubelet, in the order in which they are looked for.
 func kubeletUnits() []string { return []string{"kubelet", "rke2"} }
@@ -28,19 +16,6 @@ func cloudInitUnits() []string { return []string{cloudbaseInit} }
 
 // runtimeUnits run containers.
 func runtimeUnits() []string { return []string{"containerd"} }
-
-// serviceCloudInit is what the service that runs the user's commands says of
-// them: it ends when they are done, and does not tell how they went.
-func serviceCloudInit(units map[string]unitSeen) (c *verdict.CloudInit, runs bool) {
-	u, ok := units[cloudbaseInit]
-	switch {
-	case !ok || u.Missing:
-		return nil, false
-	case u.Active == "inactive" && u.Sub == "dead":
-		return &verdict.CloudInit{Done: true}, true
-	}
-	return nil, u.Active != "inactive"
-}
 
 // logFiles are those whose ends tell what happened. The kubelet and containerd
 // have no journal there: what runs them as services says where they write. The

@@ -139,6 +139,9 @@ func tail(path, source string) (verdict.Log, error) {
 	if err != nil {
 		return verdict.Log{}, err
 	}
+	if ofCloudbase(path) {
+		text = pythonBytes(text, at > 0)
+	}
 	return lastLines(text, source, at > 0), nil
 }
 

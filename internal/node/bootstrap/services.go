@@ -81,6 +81,7 @@ type serviceHistory struct {
 	seen     bool      // it was looked at
 	ran      bool      // in this boot
 	restarts int       // since it is watched
+	begun    time.Time // when its process started, zero where that is not known
 	ended    time.Time // when it was first seen stopped after it ran, zero while it is not
 }
 

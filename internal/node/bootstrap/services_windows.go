@@ -250,9 +250,12 @@ func (m *manager) look(services []*service, now time.Time) (units map[string]uni
 			problems = append(problems, fmt.Errorf("service %s: %w", s.name, err))
 		}
 		u := s.history.unit(s.name, s.recovery)
-		if s.name == cloudbaseInit && s.history.mayReboot(cloudbaseReboots, now) {
-			u.Active, u.Sub = "deactivating", "stop"
-			next = soonest(next, s.history.ended.Add(cloudbaseReboots))
+		if s.name == cloudbaseInit {
+			u.since, u.ended = s.history.begun, s.history.ended
+			if s.history.mayReboot(cloudbaseReboots, now) {
+				u.Active, u.Sub = "deactivating", "stop"
+				next = soonest(next, s.history.ended.Add(cloudbaseReboots))
+			}
 		}
 		missing = missing || u.Missing
 		units[s.name] = u
@@ -270,6 +273,7 @@ type service struct {
 	asked    *serviceNotice // nil while nobody is to tell
 	history  serviceHistory
 	recovery recovery
+	timed    uint32 // the process whose start history has
 }
 
 // rereads bounds how often a service is looked at that changes meanwhile.
@@ -295,6 +299,9 @@ func (s *service) look(scm windows.Handle, now time.Time) error {
 			return fmt.Errorf("asking how it is: %w", err)
 		}
 		s.history = s.history.next(status, now)
+		if pid := status.pid; pid != 0 && pid != s.timed {
+			s.timed, s.history.begun = pid, startOf(pid)
+		}
 		if status.state == serviceStopped {
 			s.history.auto, s.recovery = s.config() // who installs a service says so last
 		}
@@ -317,6 +324,20 @@ func (s *service) look(scm windows.Handle, now time.Time) error {
 		s.close()
 	}
 	return errors.New("it changes faster than it can be looked at")
+}
+
+// startOf is when a process started; zero where that cannot be learned.
+func startOf(pid uint32) time.Time {
+	p, err := windows.OpenProcess(windows.PROCESS_QUERY_LIMITED_INFORMATION, false, pid)
+	if err != nil {
+		return time.Time{}
+	}
+	defer func() { _ = windows.CloseHandle(p) }()
+	var created, ended, kernel, user windows.Filetime
+	if err := windows.GetProcessTimes(p, &created, &ended, &kernel, &user); err != nil {
+		return time.Time{}
+	}
+	return time.Unix(0, created.Nanoseconds())
 }
 
 // everyState are the states that are told of, and that it is to be deleted.

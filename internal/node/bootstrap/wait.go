@@ -215,9 +215,8 @@ func (n *node) look() seen {
 	up := uptime(n.o)
 	s.cloudInit = n.cloudInit.look(time.Now().Add(-up), up)
 	s.cloudInitRuns = exists(n.o.under("/run/cloud-init/enabled"))
-	if s.cloudInit == nil {
-		ended, runs := serviceCloudInit(units)
-		s.cloudInit, s.cloudInitRuns = ended, s.cloudInitRuns || runs
+	if onWindows {
+		s.cloudInit, s.cloudInitRuns = cloudbaseSeen(units, time.Now().Add(-up))
 	}
 	s.provisionRuns = isDir(filepath.Dir(n.o.under(provisionFile)))
 	s.provision = n.lookProvision()

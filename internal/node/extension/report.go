@@ -23,9 +23,10 @@ const (
 	evidencePart = "evidence"
 )
 
-// bootStages are the stages that a Linux node's boot goes through, in order.
+// bootStages are the stages that a node's boot goes through, in order: cloud-init's
+// on Linux, or cloudbase-init on Windows, and then the same on both.
 func bootStages() []string {
-	return []string{"init-local", "init", "modules-config", "modules-final", "kubelet", "node"}
+	return []string{"init-local", "init", "modules-config", "modules-final", "cloudbase-init", "kubelet", "node"}
 }
 
 // stateOf is the state that a verdict gives a status: a node that came up with
