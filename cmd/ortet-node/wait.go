@@ -43,13 +43,13 @@ func (f *waitFlags) define(fs *flag.FlagSet) {
 	f.Options = bootstrap.Defaults()
 	fs.DurationVar(&f.Deadline, "deadline", f.Deadline, "how long to wait at most")
 	fs.StringVar(&f.Sentinel, "sentinel", f.Sentinel, "`PATH` of Cluster API's sentinel, or none where nothing writes one (default its contract's path)")
-	fs.Func("unit", "a systemd `UNIT` that has to be active; may be repeated or comma-separated", func(s string) error {
+	fs.Func("unit", "a systemd `UNIT`, on Windows a service, that has to be active; may be repeated or comma-separated", func(s string) error {
 		for name := range strings.SplitSeq(s, ",") {
 			f.Units = append(f.Units, strings.TrimSpace(name))
 		}
 		return nil
 	})
-	fs.Func("kubelet", "whether the kubelet has to be healthy: `auto|yes|no`; auto: where the node has a unit that runs one", func(s string) error {
+	fs.Func("kubelet", "whether the kubelet has to be healthy: `auto|yes|no`; auto: where the node has a unit or service that runs one", func(s string) error {
 		f.Kubelet = bootstrap.Kubelet(s)
 		if s == "" {
 			return errors.New("want auto, yes or no")

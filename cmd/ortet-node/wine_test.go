@@ -173,7 +173,7 @@ func (w *wine) write(t *testing.T, name, text string) {
 // fresh takes away what an earlier boot left.
 func (w *wine) fresh(t *testing.T) {
 	t.Helper()
-	for _, name := range []string{"run", "ProgramData/Ortet", "k", "var", "Program Files/Cloudbase Solutions"} {
+	for _, name := range []string{"run", "ProgramData/Ortet", "k", "var", "etc", "Program Files/Cloudbase Solutions"} {
 		if err := os.RemoveAll(w.path(name)); err != nil {
 			t.Fatal(err)
 		}
@@ -327,6 +327,7 @@ func TestWindowsUnderWine(t *testing.T) {
 	})
 	sub("paths", w.paths)
 	sub("kubelet", w.kubelets)
+	sub("node", w.members)
 	sub("services", w.services)
 	sub("cloudbase-init", w.cloudbase)
 	sub("extension", w.extension)

@@ -8,7 +8,7 @@
 //     /var/lib/cloud/data,
 //   - AKS's /var/log/azure/aks/provision.json,
 //   - systemd units that are named, and those that run a kubelet or end
-//     cloud-init, over D-Bus,
+//     cloud-init, over D-Bus; on Windows services,
 //   - and, once the node says that it is done, the kubelet's health and the Node in
 //     the cluster, which alone have to be asked for: once a second, and after a
 //     minute every five.
@@ -105,8 +105,23 @@
 //
 // # Windows
 //
-// Sentinel, deadline, kubelet and the node in its cluster are the same there. The
-// service control manager tells of services in place of units, and the end of
-// cloudbase-init stands for cloud-init's; it tells of no stages. Boots have no
-// ids, so a Node counts whatever boot it is of.
+// Sentinel, deadline, kubelet and the node in its cluster are the same there. What
+// is another:
+//
+//   - Services stand for systemd's units, by the service control manager: RUNNING
+//     is active, a pending state or PAUSED activating, STOPPED with a code of its
+//     own failed, unless its recovery actions start it anew (auto-restart). Windows
+//     does not count starts, so they are counted here, those too that a wrapper
+//     such as NSSM tells of while its own process goes on. A kubelet that such a
+//     wrapper starts anew without a word shows in /healthz alone. Changes are
+//     notified of; where that is refused, services are asked once a second.
+//   - The end of cloudbase-init's service stands for cloud-init's result, 30 s
+//     later, since a plugin may have the machine reboot. It tells of no stages and
+//     no errors, and the log's tail is what there is to judge by.
+//   - C:\run is a folder like others: a sentinel outlives the boot, and says that
+//     the bootstrap succeeded once.
+//   - Boots have no ids: one is known again by when it began, and a Node counts
+//     whatever boot it is of. There is no console line.
+//   - The kubelet's and containerd's files stand for the journal; the event log is
+//     not read.
 package bootstrap

@@ -140,7 +140,7 @@ func checkURL(text string) error {
 // absolute takes the node's notation, which with a root elsewhere may be another
 // than this system's.
 func absolute(path string) bool {
-	return strings.HasPrefix(path, "/") || filepath.IsAbs(path)
+	return strings.HasPrefix(path, "/") || filepath.IsAbs(path) || onWindows && strings.HasPrefix(path, `\`)
 }
 
 // under is where a path of the node lies. A drive that is named is meant, unless
