@@ -1,6 +1,7 @@
 package engine
 
 import (
+	"bytes"
 	"context"
 	"encoding/json"
 	"errors"
@@ -126,7 +127,14 @@ func (e *Engine) Capture(ctx context.Context, q CaptureRequest) (CaptureResult, 
 		more, moreErr := e.captureOnce(ctx, q)
 		if refused := new(Refused); errors.As(moreErr, &refused) {
 			// "Nothing was changed" would not be true of the whole.
-			return result, fmt.Errorf("%w; then: %v", err, moreErr) //nolint:errorlint // it is not the outcome
+			if more.open {
+				return result, fmt.Errorf("%w; then: %v", err, moreErr) //nolint:errorlint // it is not the outcome
+			}
+			problems := make([]string, 0, len(refused.Problems))
+			for _, p := range refused.Problems {
+				problems = append(problems, p.String())
+			}
+			return more, &Failed{Step: plan.StepPreflight, Err: fmt.Errorf("%w, and when the cluster answered again there were reasons not to begin anew: %s", errLost, strings.Join(problems, "; "))}
 		}
 		more.Timing.Begin, more.Timing.Steps = result.Timing.Begin, append(result.Timing.Steps, more.Timing.Steps...)
 		result, err = more, moreErr
@@ -162,6 +170,7 @@ func (e *Engine) captureOnce(ctx context.Context, q CaptureRequest) (result Capt
 		r.timing.End = e.now()
 		result.Timing = r.timing
 		r.fill(&result)
+		result.open = !r.ended()
 	}()
 	result.Donor = q.Node
 	heads := plan.CaptureSteps(plan.CaptureInput{Options: q.options()})
@@ -256,6 +265,9 @@ func (r *run) openJournal(step plan.Step, q CaptureRequest, pool fleet.ResourceI
 		if rec.Kind == plan.KindCapture && plan.GoesOn(r.facts.Undoing != "", rec.Donor == q.Node, r.facts.SnapshotTaken || r.donorOut(), r.e.now().Sub(rec.Begun)) {
 			result.Resumed = true
 			r.note("finished what was begun at %s as %s", rec.Begun.UTC().Format(time.RFC3339), rec.Capture)
+			if asked, err := json.Marshal(q); err == nil && !sameJSON(asked, rec.Request) {
+				r.note("the options that it was begun with were used; this command's are others, and were not")
+			}
 			steps, err := r.resumeSteps(t)
 			if err != nil {
 				return nil, &Interrupted{Step: plan.StepJournal, Err: err}
@@ -282,6 +294,11 @@ func (r *run) openJournal(step plan.Step, q CaptureRequest, pool fleet.ResourceI
 	}
 	r.event(false, "CaptureBegun", "its OS disk becomes a prototype of its pool ("+r.captureName()+")")
 	return prep.steps, nil
+}
+
+func sameJSON(a, b []byte) bool {
+	var compactA, compactB bytes.Buffer
+	return json.Compact(&compactA, a) == nil && json.Compact(&compactB, b) == nil && bytes.Equal(compactA.Bytes(), compactB.Bytes())
 }
 
 // open writes a new record over the one that ended.

@@ -307,6 +307,15 @@ func startDonor(ctx context.Context, t *task) error {
 // gone (node-monitor-grace-period, 50 s).
 const settle = 60 * time.Second
 
+// donorIsBack notes that what undid the stop is done with. Whoever takes the
+// capture up again, without a snapshot, has to drain and stop the donor anew.
+func donorIsBack(rec *journal.Record, f *facts) {
+	dropUndo(rec, undoStop)
+	f.Stopped, f.Drained = false, false
+	delete(rec.Intents, plan.StepStop)
+	delete(rec.Intents, plan.StepStart)
+}
+
 // ready waits until the donor has booted and is Ready.
 func ready(ctx context.Context, t *task) error {
 	r := t.r
@@ -333,11 +342,11 @@ func ready(ctx context.Context, t *task) error {
 			why = "not Ready: " + node.NotReadyWhy
 		case node.BootID != f.BootID || !maybe:
 			// What undid the stop is done with: the donor booted, or never went.
-			return r.write(func(rec *journal.Record, f *facts) { dropUndo(rec, undoStop) })
+			return r.write(donorIsBack)
 		case stopped:
 			why = "has not said that it booted"
 		case r.e.now().Sub(begun) >= settle:
-			return r.write(func(rec *journal.Record, f *facts) { dropUndo(rec, undoStop) })
+			return r.write(donorIsBack)
 		default:
 			why = "is Ready; making sure that it stays so"
 		}

@@ -165,6 +165,8 @@ type CaptureResult struct {
 	// PoolCredentials lists the paths of accepted credentials in the image.
 	PoolCredentials []string `json:"poolCredentials,omitempty"`
 	Timing          Timing   `json:"timing"`
+
+	open bool // the journal may hold something that has not ended
 }
 
 // Previous asks for the version before the one that the model uses, by

@@ -64,6 +64,13 @@ func (r *run) settled() bool {
 	return r.nothingOpen
 }
 
+// ended reports whether nothing is open in the journal, as far as this run knows.
+func (r *run) ended() bool {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return r.nothingOpen || r.record.Ended != nil
+}
+
 // An act carries a step out.
 type act func(ctx context.Context, t *task) error
 

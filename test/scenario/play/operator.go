@@ -3,6 +3,7 @@ package play
 import (
 	"context"
 	"fmt"
+	"slices"
 	"strings"
 	"time"
 
@@ -109,7 +110,7 @@ func (w *world) attend(i int, ask scenario.Ask) {
 	// It may begin only after the other has ended.
 	if r := <-rival; r != nil {
 		w.await(r)
-		if !r.isCut() {
+		if !r.isCut() && !w.overtaken(r) {
 			w.checkEnd(r)
 		}
 		// Whatever the rival left open is taken up by whoever comes next.
@@ -117,6 +118,14 @@ func (w *world) attend(i int, ask scenario.Ask) {
 		last = w.pursue(i, ask)
 	}
 	w.settle(i, last)
+}
+
+// overtaken tells that another process began after this one had ended, which may
+// have changed what it reported.
+func (w *world) overtaken(p *process) bool {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	return slices.ContainsFunc(w.processes, func(other *process) bool { return other != p && !other.began.Before(p.returned) })
 }
 
 // settle ends what was asked: things may go wrong again.

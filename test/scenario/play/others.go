@@ -237,9 +237,10 @@ func (w *world) cordon(node string, on bool) {
 	_, ours := n.Annotations[fleet.AnnotationCapture]
 	w.mu.Lock()
 	f := w.found[node]
+	// Whose cordon it is on a node that is cordoned already cannot be known, also
+	// where our mark is gone and our cordon could not be taken off yet.
+	f.either = f.either || ours || on && n.Spec.Unschedulable && !f.unschedulable
 	f.unschedulable = on
-	// Whose cordon it is on a node that is cordoned already cannot be known.
-	f.either = f.either || ours
 	f.uncordoned = f.uncordoned || !on
 	w.found[node] = f
 	w.mu.Unlock()

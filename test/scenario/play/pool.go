@@ -235,7 +235,7 @@ func (w *world) judgeGrowth(p *process, to int64) {
 		return
 	}
 	w.mu.Lock()
-	w.grown[rec.Capture] = int64(p.ask.NewNodes)
+	w.grown[rec.Capture] = begunWith(rec)
 	most := w.capacity0 + w.scaledOut
 	for _, n := range w.grown {
 		most += n
@@ -252,12 +252,30 @@ func (w *world) checkGrown(p *process) {
 	theirs := slices.ContainsFunc(w.chooser.Happened(), func(e scenario.Event) bool {
 		return e.What == scenario.ScaleOut || e.What == scenario.DeleteInstance
 	})
+	rec, ok := w.record()
+	if !ok {
+		return // checkClosed says so
+	}
 	w.mu.Lock()
 	_, grown := w.grown[p.capture.Capture]
 	w.mu.Unlock()
-	if p.ask.NewNodes > 0 && !grown && !theirs {
-		w.broken("%s reports that it is done, and never asked for %d new nodes", p.name, p.ask.NewNodes)
+	n := int64(p.ask.NewNodes)
+	if p.capture.Resumed {
+		n = begunWith(rec)
 	}
+	if n > 0 && !grown && !theirs {
+		w.broken("%s reports that it is done, and never asked for %d new nodes", p.name, n)
+	}
+}
+
+// begunWith is how many nodes the capture on record adds: as many as who began it
+// asked for, who may be another than who finishes it.
+func begunWith(rec journal.Record) int64 {
+	var asked struct{ NewNodes int64 }
+	if json.Unmarshal(rec.Request, &asked) != nil {
+		return 0
+	}
+	return asked.NewNodes
 }
 
 // checkClosed: what has come to an end is not open in the journal.
