@@ -255,13 +255,9 @@ func listBoots(ctx context.Context, look lookout, pools, more []fleet.ResourceID
 
 // assess puts in the instances that there are.
 func (s *survey) assess(ctx context.Context, look lookout, boots []fleet.Boot, nodes []controller.NodeView, kept []nodeStory, deadlines controller.Deadlines, named string) {
-	var g errgroup.Group
-	g.SetLimit(4)
-	var mu sync.Mutex
-	reads := 0
+	begin := len(s.stories)
 	for i := range boots {
 		b := &boots[i]
-		node := nodeFor(nodes, b)
 		n := nodeStory{Boot: b}
 		var previous controller.Assessment
 		for _, k := range kept {
@@ -269,32 +265,65 @@ func (s *survey) assess(ctx context.Context, look lookout, boots []fleet.Boot, n
 				previous, n.Console = k.Assessment, k.Console
 			}
 		}
-		n.Assessment = controller.Assess(*b, node, nil, previous, s.now, deadlines)
-		isNamed := named != "" && n.named(named)
-		if !b.Console || !isNamed && (named != "" || !controller.LogWanted(n.Assessment, s.now) || reads == maxSerialReads) {
-			mu.Lock()
-			s.stories = append(s.stories, n)
-			mu.Unlock()
-			continue
-		}
-		reads++
+		n.Assessment = controller.Assess(*b, nodeFor(nodes, b), nil, previous, s.now, deadlines)
+		s.stories = append(s.stories, n)
+	}
+	wanted := logsWanted(s.stories[begin:], named, s.now)
+	if more := len(wanted) - maxSerialReads; more > 0 {
+		wanted = wanted[:maxSerialReads]
+		s.notes = append(s.notes, fmt.Sprintf("the serial logs of %d more instances were not read; name one to see what it says", more))
+	}
+	var g errgroup.Group
+	g.SetLimit(4)
+	var mu sync.Mutex
+	for _, n := range wanted {
 		g.Go(func() error {
-			log, err := look.boots.SerialLog(ctx, b.Instance)
-			mu.Lock()
-			defer mu.Unlock()
-			if err != nil && !fleet.Is(err, fleet.KindNotFound) && !fleet.Is(err, fleet.KindUnsupported) {
-				s.notes = append(s.notes, err.Error())
-			}
+			log, err := look.boots.SerialLog(ctx, n.Instance)
 			if err == nil && len(log) > 0 {
-				n.Assessment = controller.Assess(*b, node, log, n.Assessment, s.now, deadlines)
+				n.Assessment = controller.Assess(*n.Boot, nodeFor(nodes, n.Boot), log, n.Assessment, s.now, deadlines)
 				n.Console = controller.Relevant(log, 60)
 			}
-			s.stories = append(s.stories, n)
+			if err != nil && !fleet.Is(err, fleet.KindNotFound) && !fleet.Is(err, fleet.KindUnsupported) {
+				mu.Lock()
+				defer mu.Unlock()
+				s.notes = append(s.notes, err.Error())
+			}
 			return nil
 		})
 	}
-	_ = g.Wait()
+	_ = g.Wait() // what cannot be read is told in the notes
 }
+
+// logsWanted are the stories to which a serial log could add something: that of
+// the instance that is named; without a name those that failed and do not say why
+// themselves, then those that boot, the oldest first, and those that became Ready
+// lately, since it may have cost them something, or not last. A controller would
+// let a boot take some minutes before it looks; who asks now wants to know now.
+func logsWanted(stories []nodeStory, named string, now time.Time) []*nodeStory {
+	var failed, booting, ready []*nodeStory
+	for i := range stories {
+		n := &stories[i]
+		switch {
+		case !n.Boot.Console:
+		case named != "":
+			if n.named(named) {
+				failed = append(failed, n)
+			}
+		case n.State == controller.Booting:
+			booting = append(booting, n)
+		case controller.LogWanted(n.Assessment, now):
+			failed = append(failed, n)
+		case n.Source == controller.FromNode && now.Sub(n.Began) < lately:
+			ready = append(ready, n)
+		}
+	}
+	slices.SortStableFunc(booting, func(a, b *nodeStory) int { return a.Began.Compare(b.Began) })
+	slices.SortStableFunc(ready, func(a, b *nodeStory) int { return b.Began.Compare(a.Began) })
+	return slices.Concat(failed, booting, ready)
+}
+
+// lately is how long after its start a node's boot is still news.
+const lately = 30 * time.Minute
 
 func nodeFor(nodes []controller.NodeView, b *fleet.Boot) *controller.NodeView {
 	var byName *controller.NodeView

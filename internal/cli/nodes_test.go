@@ -77,6 +77,40 @@ func TestNodesShown(t *testing.T) {
 	}
 }
 
+func TestSerialLogsThatAreRead(t *testing.T) {
+	with := func(n nodeStory, source controller.Source, began time.Duration) nodeStory {
+		n.Source, n.Began, n.Boot = source, noon.Add(-began), &fleet.Boot{Console: true}
+		return n
+	}
+	all := []nodeStory{
+		with(aStory(0, controller.Succeeded, "", "", true), controller.FromNode, 9*time.Minute),
+		with(aStory(1, controller.Booting, "", "", false), "", time.Minute),
+		with(aStory(2, controller.Failed, wire.ReasonUnknown, "", false), controller.FromPlatform, 2*time.Hour),
+		with(aStory(3, controller.Booting, "", "", false), "", 8*time.Minute),
+		with(aStory(4, controller.Succeeded, "", "", true), controller.FromNode, 3*time.Hour),
+		with(aStory(5, controller.Failed, "DiskFull", wire.OwnerUser, false), controller.FromConsole, time.Minute),
+		with(aStory(6, controller.Succeeded, "", "", true), controller.FromNode, 2*time.Minute),
+	}
+	off := with(aStory(7, controller.Booting, "", "", false), "", time.Minute)
+	off.Boot = &fleet.Boot{}
+	all = append(all, off)
+	for _, c := range []struct {
+		named, want string
+	}{
+		{"", "pool1_2 pool1_3 pool1_1 pool1_6 pool1_0"}, // failed, booting, Ready lately
+		{all[4].HostName, "pool1_4"},
+		{"nobody", ""},
+	} {
+		var got []string
+		for _, n := range logsWanted(all, c.named, noon) {
+			got = append(got, strings.Replace(n.Name, pool1.Name(), "pool1", 1))
+		}
+		if strings.Join(got, " ") != c.want {
+			t.Errorf("with name %q the logs of %v are read, want %s", c.named, got, c.want)
+		}
+	}
+}
+
 func TestNodesForPrograms(t *testing.T) {
 	for form, decode := range map[string]func([]byte, any) error{
 		"json": json.Unmarshal,

@@ -82,7 +82,7 @@ func plain(s string) string {
 	b.Grow(len(s))
 	for i := 0; i < len(s); {
 		if s[i] == 0x1b {
-			i += escape(s[i:])
+			i += EscapeLen(s[i:])
 			continue
 		}
 		r, n := utf8.DecodeRuneInString(s[i:])
@@ -100,9 +100,10 @@ func plain(s string) string {
 	return b.String()
 }
 
-// escape is how long the escape sequence is that s begins with: CSI to its
-// final byte, OSC to its terminator, others two bytes.
-func escape(s string) int {
+// EscapeLen is how long the terminal's escape sequence is that s begins with, of
+// which the first byte is ESC: CSI to its final byte, OSC to its terminator,
+// others two bytes.
+func EscapeLen(s string) int {
 	if len(s) < 2 {
 		return len(s)
 	}

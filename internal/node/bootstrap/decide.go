@@ -48,6 +48,15 @@ type seen struct {
 	node          nodeSeen
 }
 
+// cloudInitGoesOn tells that cloud-init has more to do: the commands after those
+// that join, which may break what came up.
+func (s seen) cloudInitGoesOn() bool {
+	if s.cloudInit != nil && s.cloudInit.Done || s.cloudInitDied != "" {
+		return false
+	}
+	return s.cloudInitRuns || s.cloudInit != nil
+}
+
 // unitSeen is a unit as systemd tells of it.
 type unitSeen struct {
 	verdict.Unit
@@ -138,6 +147,9 @@ func decide(r rules, st state, s seen, now time.Time) (state, decision) {
 		if s.units[name].Active != "active" {
 			d.over, d.came = false, false
 		}
+	}
+	if patience := st.finished.Add(r.grace); d.over && s.cloudInitGoesOn() && now.Before(patience) && now.Before(r.deadline) {
+		return st, decision{next: patience}
 	}
 	if d.over {
 		d.why = sign

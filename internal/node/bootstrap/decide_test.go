@@ -39,6 +39,9 @@ func TestDecideAtOneLook(t *testing.T) {
 		{"a result, and the commands ran in an earlier boot", nil, seen{cloudInit: done(), otherSign: "earlier"}, true, true},
 		{"cloud-final died", nil, seen{cloudInit: &verdict.CloudInit{}, cloudInitDied: "cloud-final.service"}, true, false},
 		{"cloud-final failed after its result and the sentinel", nil, seen{cloudInit: done(), sentinel: true, cloudInitDied: "cloud-final.service"}, true, true},
+		{"the sentinel, and cloud-init goes on", nil, seen{cloudInit: &verdict.CloudInit{}, sentinel: true}, false, false},
+		{"the sentinel, and cloud-init is enabled", nil, seen{cloudInitRuns: true, sentinel: true}, false, false},
+		{"the sentinel, and cloud-final failed before its result", nil, seen{cloudInitRuns: true, sentinel: true, cloudInitDied: "cloud-final.service"}, true, true},
 		{"AKS's provisioning under way", nil, seen{cloudInit: done(), provisionRuns: true, otherSign: "AKS"}, false, false},
 		{"AKS's provisioning failed", nil, seen{provisionRuns: true, provision: &verdict.Provision{ExitCode: "50"}}, true, false},
 		{"AKS's provisioning succeeded", nil, seen{provisionRuns: true, provision: &verdict.Provision{ExitCode: "0"}}, true, true},
@@ -64,10 +67,28 @@ func TestDecideAtOneLook(t *testing.T) {
 				t.Errorf("over %v, came up %v (%s), want %v, %v", d.over, d.came, d.why, c.over, c.came)
 			}
 			r.deadline = began
-			if _, d := decide(r, state{}, c.seen, began); !d.over || d.deadline == c.over {
+			// What came up is not held against it then that cloud-init goes on.
+			inTime := c.over || c.seen.sentinel && c.seen.cloudInitGoesOn()
+			if _, d := decide(r, state{}, c.seen, began); !d.over || d.deadline == inTime {
 				t.Errorf("at the deadline: over %v, for the time %v", d.over, d.deadline)
 			}
 		})
+	}
+}
+
+func TestDecideAfterCloudInit(t *testing.T) {
+	r, going := capiRules(), seen{cloudInit: &verdict.CloudInit{}, sentinel: true}
+	st, d := decide(r, state{}, going, at(1))
+	if d.over || !d.next.Equal(at(121)) {
+		t.Fatalf("while cloud-init goes on: over %v, the next look at %v", d.over, d.next)
+	}
+	if _, d := decide(r, st, going, at(121)); !d.over || !d.came {
+		t.Errorf("commands that never end keep a node from having come up: %v", d.why)
+	}
+	broken := going
+	broken.cloudInit, broken.kubelet = done(), kubeletSeen{wanted: true, unit: unit("kubelet.service", "failed", "failed", 3)}
+	if _, d := decide(r, st, broken, at(9)); !d.over || d.came {
+		t.Error("a command after the sentinel broke the kubelet, and the node counts as come up")
 	}
 }
 

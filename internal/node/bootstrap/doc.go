@@ -45,6 +45,7 @@
 //	  settled
 //	  it is not there yet, or not Ready                   wait
 //	  a unit asked for is not active yet                  wait, in place of came up
+//	  cloud-init goes on, for --grace after the end       wait, in place of came up
 //	at the deadline                                       time is up
 //
 // A sentinel is expected unless --sentinel none says otherwise, or AKS's folder
@@ -56,6 +57,11 @@
 // ended, and decide's caller reads the sentinel after the result: that it is
 // missing then is no matter of time. The links in /run/cloud-init tell the files
 // of this boot from what an earlier one left in /var/lib/cloud/data.
+//
+// The sentinel is not the last that cloud-init does: commands that come after it
+// may break the kubelet, or fail themselves, which is told as Degraded. So as long
+// as cloud-init goes on nothing is called a success; --grace bounds that for those
+// whose commands never end.
 //
 // A crash loop is three restarts by systemd after the boot's end: before it, a
 // kubelet that is on the image and not configured yet restarts all the time, and

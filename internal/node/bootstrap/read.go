@@ -166,8 +166,8 @@ func lastLines(text []byte, source string, cut bool) verdict.Log {
 	return l
 }
 
-// harmless is a line that can be printed: no control characters, valid UTF-8,
-// bounded. What a carriage return overwrote (progress bars) is left out.
+// harmless is a line that can be printed: no colours, no control characters,
+// valid UTF-8, bounded. What a carriage return overwrote (progress bars) is left out.
 func harmless(line []byte) string {
 	line = bytes.TrimRight(line, "\r")
 	if i := bytes.LastIndexByte(line, '\r'); i >= 0 {
@@ -179,6 +179,10 @@ func harmless(line []byte) string {
 	}
 	var b strings.Builder
 	for len(line) > 0 && b.Len() < maxTailLine-utf8.UTFMax-len("…") {
+		if line[0] == 0x1b {
+			line = line[verdict.EscapeLen(string(line)):]
+			continue
+		}
 		r, n := utf8.DecodeRune(line)
 		line = line[n:]
 		switch {
