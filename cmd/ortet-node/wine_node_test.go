@@ -51,7 +51,7 @@ func (w *wine) kubelets(t *testing.T) {
 	var healthy atomic.Bool
 	w.kubelet(t, &healthy)
 	node(t)
-	if v := w.came(t, w.wait(t, nil, "--grace", "0s"), exitFailed, wire.Failed, "KubeletUnhealthy"); !strings.Contains(v.Message, "500") {
+	if v := w.came(t, w.wait(t, nil, "--grace", "3s"), exitFailed, wire.Failed, "KubeletUnhealthy"); !strings.Contains(v.Message, "500") {
 		t.Errorf("unhealthy: %s", v.Message)
 	}
 	node(t)
@@ -166,12 +166,13 @@ func (w *wine) services(t *testing.T) {
 		w.service(t, "start", "Kubelet")
 		node(t)
 		v = w.came(t, w.wait(t, func() {
-			for range 3 {
+			// What comes and goes between two looks may be missed on a busy machine.
+			for range 12 {
 				w.service(t, "tell", "Kubelet", "198")
 				w.service(t, "tell", "Kubelet", "197")
 			}
 		}), exitFailed, wire.Failed, "KubeletCrashLoop")
-		if !strings.Contains(v.Message, "kubelet crash-loops") && !quoted(v, "services", "3 restarts") {
+		if !quoted(v, "services", "kubelet crash-loops") && !quoted(v, "services", " restarts") {
 			t.Errorf("%s %+v", v.Message, v.Evidence)
 		}
 	})

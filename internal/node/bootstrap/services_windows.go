@@ -284,6 +284,9 @@ const rereads = 4
 func (s *service) look(scm windows.Handle, now time.Time) error {
 	if n := s.asked; n != nil && n.came {
 		s.asked = nil
+		if then, ok := statusOf(&n.ServiceStatus); ok && n.NotificationStatus == 0 {
+			s.history = s.history.next(then, now) // it may be past already
+		}
 		if n.NotificationStatus != 0 || n.NotificationTriggered&windows.SERVICE_NOTIFY_DELETE_PENDING != 0 {
 			s.close() // it is being deleted, or we lag behind: begin anew
 		}
@@ -382,11 +385,18 @@ func (s *service) status() (serviceStatus, error) {
 	if err := windows.QueryServiceStatusEx(s.handle, windows.SC_STATUS_PROCESS_INFO, (*byte)(unsafe.Pointer(&p)), uint32(unsafe.Sizeof(p)), &need); err != nil {
 		return serviceStatus{}, err
 	}
-	state := serviceState(p.CurrentState)
-	if state < serviceStopped || state > servicePaused {
+	status, ok := statusOf(&p)
+	if !ok {
 		return serviceStatus{}, fmt.Errorf("it is in state %d, which is unknown", p.CurrentState)
 	}
-	return serviceStatus{state: state, exit: p.Win32ExitCode, specific: p.ServiceSpecificExitCode, pid: p.ProcessId}, nil
+	return status, nil
+}
+
+// statusOf is a status as Windows gives it; false where its state is unknown.
+func statusOf(p *windows.SERVICE_STATUS_PROCESS) (serviceStatus, bool) {
+	state := serviceState(p.CurrentState)
+	return serviceStatus{state: state, exit: p.Win32ExitCode, specific: p.ServiceSpecificExitCode, pid: p.ProcessId},
+		state >= serviceStopped && state <= servicePaused
 }
 
 // config says whether Windows starts the service by itself, and what it does when

@@ -76,10 +76,14 @@ func run(args []string) (int, error) {
 		}
 		// One that ends at once does not answer.
 		_, _ = s.Control(svc.Cmd(command))
-		if command > 198 {
-			return 0, until(s, svc.Stopped)
+		want := svc.Stopped
+		switch command {
+		case 197:
+			want = svc.Running
+		case 198:
+			want = svc.Paused
 		}
-		return 0, nil
+		return 0, until(s, want)
 	case "state":
 		q, err := s.Query()
 		fmt.Printf("%+v\n", q)
