@@ -2,8 +2,6 @@ package bootstrap
 
 import (
 	"bytes"
-	"path/filepath"
-	"strings"
 	"time"
 
 	"github.com/ortet/ortet/internal/verdict"
@@ -45,11 +43,6 @@ func cloudbaseSeen(units map[string]unitSeen, booted time.Time) (c *verdict.Clou
 		return c, true
 	}
 	return nil, u.Active == "activating"
-}
-
-// ofCloudbase says whether a log is cloudbase-init's.
-func ofCloudbase(path string) bool {
-	return strings.HasPrefix(filepath.Base(filepath.FromSlash(path)), cloudbaseInit)
 }
 
 // pythonBytes writes out what cloudbase-init logs of the user's commands: all

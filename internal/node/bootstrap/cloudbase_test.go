@@ -1,8 +1,6 @@
 package bootstrap
 
 import (
-	"os"
-	"path/filepath"
 	"strings"
 	"testing"
 	"time"
@@ -73,15 +71,11 @@ func TestPythonBytes(t *testing.T) {
 // What a script printed is told line by line, also where it is more than a line
 // may have.
 func TestCloudbaseLogHasLines(t *testing.T) {
-	path := filepath.Join(t.TempDir(), "cloudbase-init.log")
 	text := "2026-11-21 06:58:14.402 1820 DEBUG cloudbaseinit.plugins.common.userdatautils [-] User_data stdout:\nb'" +
 		strings.Repeat(`a line that is printed over and over\r\n`, 100) + `error execution phase preflight: no luck\r\n' execute_user_data_script` + "\n"
-	if err := os.WriteFile(path, []byte(text), 0o600); err != nil {
-		t.Fatal(err)
-	}
-	l, err := tail(path, path)
-	if err != nil || len(l.Lines) < 100 || !strings.Contains(strings.Join(l.Lines, "\n"), "\nerror execution phase preflight: no luck\n") {
-		t.Errorf("%d lines, %v: %s", len(l.Lines), err, strings.Join(l.Lines, "\n"))
+	l := lastLines(pythonBytes([]byte(text), false), "cloudbase-init.log", false)
+	if len(l.Lines) < 100 || !strings.Contains(strings.Join(l.Lines, "\n"), "\nerror execution phase preflight: no luck\n") {
+		t.Errorf("%d lines: %s", len(l.Lines), strings.Join(l.Lines, "\n"))
 	}
 }
 

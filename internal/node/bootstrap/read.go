@@ -139,7 +139,7 @@ func tail(path, source string) (verdict.Log, error) {
 	if err != nil {
 		return verdict.Log{}, err
 	}
-	if ofCloudbase(path) {
+	if onWindows && strings.HasPrefix(filepath.Base(path), cloudbaseInit) {
 		text = pythonBytes(text, at > 0)
 	}
 	return lastLines(text, source, at > 0), nil

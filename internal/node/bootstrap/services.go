@@ -81,7 +81,6 @@ type serviceHistory struct {
 	seen     bool      // it was looked at
 	ran      bool      // in this boot
 	restarts int       // since it is watched
-	begun    time.Time // when its process started, zero where that is not known
 	ended    time.Time // when it was first seen stopped after it ran, zero while it is not
 }
 
@@ -159,8 +158,9 @@ func (h serviceHistory) unit(name string, r recovery) unitSeen {
 	return u
 }
 
-// mayReboot says that a service that ended may still have the machine reboot:
-// until then its end tells nothing.
-func (h serviceHistory) mayReboot(within time.Duration, now time.Time) bool {
-	return !h.ended.IsZero() && now.Before(h.ended.Add(within))
+// mayReboot says until when a service that ended, as cloudbase-init does, may
+// still have the machine reboot: until then its end tells nothing.
+func (h serviceHistory) mayReboot(now time.Time) (until time.Time, may bool) {
+	until = h.ended.Add(cloudbaseReboots)
+	return until, !h.ended.IsZero() && now.Before(until)
 }

@@ -103,14 +103,18 @@ func TestRecoveryFollows(t *testing.T) {
 func TestServiceMayReboot(t *testing.T) {
 	at := func(s int64) time.Time { return time.Unix(s, 0) }
 	h := serviceHistory{}.next(serviceStatus{state: serviceStopped, exit: errNeverStarted}, at(0))
-	if h.mayReboot(time.Minute, at(1)) {
+	if _, may := h.mayReboot(at(1)); may {
 		t.Error("one that never ran")
 	}
-	h = h.next(serviceStatus{state: serviceRunning}, at(1)).next(serviceStatus{state: serviceStopped}, at(10)).next(serviceStatus{state: serviceStopped}, at(50))
-	if !h.mayReboot(time.Minute, at(69)) || h.mayReboot(time.Minute, at(70)) {
+	h = h.next(serviceStatus{state: serviceRunning}, at(1)).next(serviceStatus{state: serviceStopped}, at(10)).next(serviceStatus{state: serviceStopped}, at(20))
+	end := at(10).Add(cloudbaseReboots)
+	if until, may := h.mayReboot(end.Add(-1)); !may || !until.Equal(end) {
+		t.Errorf("until %v, %t", until, may)
+	}
+	if _, may := h.mayReboot(end); may {
 		t.Errorf("ended at %v", h.ended)
 	}
-	if h = h.next(serviceStatus{state: serviceRunning}, at(60)); h.mayReboot(time.Minute, at(61)) {
+	if _, may := h.next(serviceStatus{state: serviceRunning}, at(30)).mayReboot(at(31)); may {
 		t.Error("one that runs")
 	}
 }

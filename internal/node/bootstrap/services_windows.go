@@ -204,13 +204,16 @@ func (m *manager) open() error {
 	}
 	if n := m.created; n != nil && n.came {
 		if n.ServiceNames != nil {
-			_, _ = windows.LocalFree(windows.Handle(unsafe.Pointer(n.ServiceNames)))
+			_, _ = windows.LocalFree(windows.Handle(unsafe.Pointer(n.ServiceNames))) // #nosec G103 -- Windows allocated it
 		}
 		m.created = nil
 	}
 	if m.created == nil {
 		n := newServiceNotice()
 		if err := windows.NotifyServiceStatusChange(m.handle, windows.SERVICE_NOTIFY_CREATED, &n.SERVICE_NOTIFY); err != nil {
+			if errors.Is(err, windows.ERROR_SERVICE_NOTIFY_CLIENT_LAGGING) {
+				m.close() // and begin anew
+			}
 			return fmt.Errorf("asking to be told of new services: %w", err)
 		}
 		m.created = n
@@ -251,10 +254,10 @@ func (m *manager) look(services []*service, now time.Time) (units map[string]uni
 		}
 		u := s.history.unit(s.name, s.recovery)
 		if s.name == cloudbaseInit {
-			u.since, u.ended = s.history.begun, s.history.ended
-			if s.history.mayReboot(cloudbaseReboots, now) {
+			u.since, u.ended = s.started, s.history.ended
+			if until, may := s.history.mayReboot(now); may {
 				u.Active, u.Sub = "deactivating", "stop"
-				next = soonest(next, s.history.ended.Add(cloudbaseReboots))
+				next = soonest(next, until)
 			}
 		}
 		missing = missing || u.Missing
@@ -273,7 +276,8 @@ type service struct {
 	asked    *serviceNotice // nil while nobody is to tell
 	history  serviceHistory
 	recovery recovery
-	timed    uint32 // the process whose start history has
+	timed    uint32    // its last process
+	started  time.Time // when that was started, zero where that is not known
 }
 
 // rereads bounds how often a service is looked at that changes meanwhile.
@@ -303,7 +307,7 @@ func (s *service) look(scm windows.Handle, now time.Time) error {
 		}
 		s.history = s.history.next(status, now)
 		if pid := status.pid; pid != 0 && pid != s.timed {
-			s.timed, s.history.begun = pid, startOf(pid)
+			s.timed, s.started = pid, startOf(pid)
 		}
 		if status.state == serviceStopped {
 			s.history.auto, s.recovery = s.config() // who installs a service says so last
@@ -315,6 +319,7 @@ func (s *service) look(scm windows.Handle, now time.Time) error {
 		// Of the state that it is in nothing is to be told.
 		mask := uint32(everyState) &^ (1 << (status.state - 1))
 		if err := windows.NotifyServiceStatusChange(s.handle, mask, &n.SERVICE_NOTIFY); err != nil {
+			s.close() // we lag behind, or it is being deleted: begin anew
 			return fmt.Errorf("asking to be told of its changes: %w", err)
 		}
 		s.asked = n
@@ -382,6 +387,7 @@ func (s *service) close() {
 func (s *service) status() (serviceStatus, error) {
 	var p windows.SERVICE_STATUS_PROCESS
 	var need uint32
+	// #nosec G103 -- the call fills in this structure
 	if err := windows.QueryServiceStatusEx(s.handle, windows.SC_STATUS_PROCESS_INFO, (*byte)(unsafe.Pointer(&p)), uint32(unsafe.Sizeof(p)), &need); err != nil {
 		return serviceStatus{}, err
 	}
@@ -404,7 +410,7 @@ func statusOf(p *windows.SERVICE_STATUS_PROCESS) (serviceStatus, bool) {
 func (s *service) config() (auto bool, r recovery) {
 	const most = 8 << 10 // bytes, by the documentation of the calls
 	buf := make([]uint64, most/8)
-	at := unsafe.Pointer(&buf[0])
+	at := unsafe.Pointer(&buf[0]) // #nosec G103 -- the calls fill in structures that point into it
 	var need uint32
 	if err := windows.QueryServiceConfig(s.handle, (*windows.QUERY_SERVICE_CONFIG)(at), most, &need); err == nil {
 		auto = (*windows.QUERY_SERVICE_CONFIG)(at).StartType == windows.SERVICE_AUTO_START
@@ -412,7 +418,7 @@ func (s *service) config() (auto bool, r recovery) {
 	if err := windows.QueryServiceConfig2(s.handle, windows.SERVICE_CONFIG_FAILURE_ACTIONS, (*byte)(at), most, &need); err == nil {
 		actions := (*windows.SERVICE_FAILURE_ACTIONS)(at)
 		if actions.Actions != nil {
-			for _, a := range unsafe.Slice(actions.Actions, min(actions.ActionsCount, 64)) {
+			for _, a := range unsafe.Slice(actions.Actions, min(actions.ActionsCount, 64)) { // #nosec G103 -- as above
 				r.restarts = append(r.restarts, a.Type == windows.SC_ACTION_RESTART)
 			}
 		}
