@@ -30,6 +30,9 @@ func identifyNode(o Options) whoAmI {
 		w.bootID = strings.ToLower(id)
 	}
 	w.vmID = azureVMID(o)
+	if onWindows {
+		w.vmID = smbiosVMID(firmwareTable())
+	}
 	return w
 }
 
