@@ -1,5 +1,5 @@
 #!/bin/sh
-# Builds etcd, the Kubernetes control plane, the kubelet and kubectl as one
+# Builds etcd, the Kubernetes control plane, the kubelet, kubeadm and kubectl as one
 # binary into a cache folder outside the checkout, once per version of its
 # inputs, and prints that folder's path on standard output.
 #
@@ -11,7 +11,7 @@
 set -eu
 
 version=1.36.3
-components='etcd kube-apiserver kube-controller-manager kube-scheduler kubelet kubectl'
+components='etcd kube-apiserver kube-controller-manager kube-scheduler kubelet kubeadm kubectl'
 
 cd "$(dirname "$0")"
 

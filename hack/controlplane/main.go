@@ -1,6 +1,6 @@
-// Command controlplane is etcd, the Kubernetes control plane and the kubelet in
-// one binary, which acts as the component that its first argument or its own
-// file name says. One binary links once, which is most of what building the
+// Command controlplane is etcd, the Kubernetes control plane, the kubelet and
+// kubeadm in one binary, which acts as the component that its first argument or
+// its own file name says. One binary links once, which is most of what building the
 // components apart would cost.
 //
 // It is the upstream components, unchanged: tests, demo and lab run against
@@ -24,6 +24,8 @@ import (
 	apiserver "k8s.io/kubernetes/cmd/kube-apiserver/app"
 	controllermanager "k8s.io/kubernetes/cmd/kube-controller-manager/app"
 	scheduler "k8s.io/kubernetes/cmd/kube-scheduler/app"
+	kubeadm "k8s.io/kubernetes/cmd/kubeadm/app"
+	kubeadmerrors "k8s.io/kubernetes/cmd/kubeadm/app/util/errors"
 	kubelet "k8s.io/kubernetes/cmd/kubelet/app"
 )
 
@@ -34,21 +36,30 @@ func main() {
 // run acts as the component named by the file name or the first argument.
 func run(args []string) int {
 	name := filepath.Base(args[0])
-	if command := component(name); command == nil && name != "etcd" && len(args) > 1 {
+	if command := component(name); command == nil && !standalone(name) && len(args) > 1 {
 		name, args = args[1], args[1:]
 	}
-	if name == "etcd" {
+	switch name {
+	case "etcd":
 		etcdmain.Main(args) // exits by itself
+		return 0
+	case "kubeadm":
+		os.Args = args
+		kubeadmerrors.HandleError(kubeadm.Run()) // exits by itself where it failed
 		return 0
 	}
 	command := component(name)
 	if command == nil {
-		fmt.Fprintln(os.Stderr, "controlplane: want etcd, kube-apiserver, kube-controller-manager, kube-scheduler, kubelet or kubectl as file name or first argument")
+		fmt.Fprintln(os.Stderr, "controlplane: want etcd, kube-apiserver, kube-controller-manager, kube-scheduler, kubelet, kubeadm or kubectl as file name or first argument")
 		return 64
 	}
 	os.Args = args // the components read flags from here
 	return cli.Run(command)
 }
+
+// standalone are the components that are no cobra command of Kubernetes' own
+// kind.
+func standalone(name string) bool { return name == "etcd" || name == "kubeadm" }
 
 func component(name string) *cobra.Command {
 	switch name {

@@ -35,3 +35,15 @@ func BaseImage(ctx context.Context, dir, controlplane string, progress io.Writer
 	}
 	return strings.TrimSpace(out.String()), nil
 }
+
+// Overlay makes a disk image out of another: the same disk with a folder's files
+// copied over its root file system, owned by root, as whoever bakes something
+// into an image does. It needs root, and the checkout at dir.
+func Overlay(ctx context.Context, dir, disk, folder, out string) error {
+	cmd := exec.CommandContext(ctx, filepath.Join(dir, "hack", "lab", "overlay.sh"), disk, folder, out)
+	cmd.Cancel = func() error { return cmd.Process.Signal(os.Interrupt) }
+	if text, err := cmd.CombinedOutput(); err != nil {
+		return fmt.Errorf("copy %s over %s: %w: %s", folder, disk, err, bytes.TrimSpace(text))
+	}
+	return nil
+}

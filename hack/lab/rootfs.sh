@@ -14,7 +14,7 @@ export LC_ALL=C DEBIAN_FRONTEND=noninteractive
 usage() {
 	cat >&2 <<'USAGE'
 usage: rootfs.sh --controlplane FILE --images DIR [--size GB] [--mirror URL]
-  --controlplane  the multi-call binary that hack/controlplane/build.sh builds; it becomes the kubelet
+  --controlplane  the multi-call binary that hack/controlplane/build.sh builds; it becomes the kubelet and kubeadm
   --images        folder of OCI tarballs (hack/lab/images) to be preloaded
   --size          size of the disk in GB; 4 unless told
   --mirror        Debian mirror; the host's own unless told
@@ -161,6 +161,7 @@ say "adding the kubelet and the platform's settings"
 cp -R --no-preserve=ownership "$here/rootfs/." "$mnt/"
 install -m 755 "$controlplane" "$mnt/usr/local/bin/kubelet"
 ln -s kubelet "$mnt/usr/local/bin/kubectl"
+ln -s kubelet "$mnt/usr/local/bin/kubeadm"
 cat >"$mnt/etc/fstab" <<'FSTAB'
 LABEL=cloudimg-rootfs / ext4 defaults,errors=remount-ro 0 1
 FSTAB

@@ -288,6 +288,27 @@ func FuzzAssessment(f *testing.F) {
 	})
 }
 
+func TestRelevantTellsOnce(t *testing.T) {
+	early := "[ERROR Swap]: running with swap on is not supported. Please disable swap"
+	for _, c := range []struct {
+		name string
+		at   int
+	}{{"the cause before the end", 10}, {"the cause at its end", 95}} {
+		var b strings.Builder
+		for i := range 100 {
+			if i == c.at {
+				fmt.Fprintf(&b, "%s\r\n", early)
+			}
+			fmt.Fprintf(&b, "line %d\r\n", i)
+		}
+		lines := Relevant([]byte(b.String()+aVerdict(wire.Failed, time.Minute).ConsoleLine()), 40)
+		all := strings.Join(lines, "\n")
+		if strings.Count(all, early) != 1 || strings.Count(all, "line 97\n") != 1 || !strings.HasSuffix(strings.TrimSpace(all), "line 99") {
+			t.Errorf("%s:\n%s", c.name, all)
+		}
+	}
+}
+
 func TestRelevantHidesSecrets(t *testing.T) {
 	var b strings.Builder
 	for i := range 1000 {

@@ -117,21 +117,28 @@ func lines(text []byte) []string {
 
 // Relevant gives the part of a serial log that is worth showing, redacted: the
 // end of the last boot, at most n lines of it, and of what was before them those
-// that the judge would quote.
+// that the judge would quote. The line of a verdict is for programs, and left out.
 func Relevant(serial []byte, n int) []string {
-	all := lastBoot(serial)
+	all := slices.DeleteFunc(lastBoot(serial), func(l string) bool {
+		_, ok := wire.FindVerdict([]byte(l))
+		return ok
+	})
+	end := verdict.Redact(all[max(0, len(all)-n):])
 	var out []string
-	if cut := len(all) - n; cut > 0 {
+	if len(end) < len(all) {
 		j := verdict.Judge(verdict.Facts{Deadline: true, Logs: []verdict.Log{{Source: "serial console", Lines: all}}})
 		for _, e := range j.Evidence {
-			out = append(out, e.Lines...)
+			for _, l := range e.Lines {
+				if !slices.Contains(end, l) {
+					out = append(out, l)
+				}
+			}
 		}
 		if len(out) > 0 {
 			out = append(out, "[…]")
 		}
-		all = all[cut:]
 	}
-	out = append(out, verdict.Redact(all)...)
+	out = append(out, end...)
 	for i, l := range out {
 		out[i] = printable(l)
 	}

@@ -26,7 +26,9 @@ func TestCaptureOnRealMachines(t *testing.T) {
 	ctx, cancel := context.WithTimeout(t.Context(), 18*time.Minute)
 	defer cancel()
 	line := newTimeline(t)
-	l := newLab(ctx, t, line)
+	l := newLab(ctx, t, line, "capture", nil)
+	line.begin("container images")
+	l.buildImages(ctx, t)
 
 	line.begin("pool of three machines boots and joins")
 	l.createPool(ctx, t)

@@ -1,6 +1,7 @@
 // Package lab captures a prototype on real machines, from end to end: the Helm
 // chart's Job runs in a pod on a real kubelet, reaches azsim over TLS as it would
-// reach Azure, and what it made boots and joins by itself.
+// reach Azure, and what it made boots and joins by itself. And it boots machines
+// that come up and machines that do not, and asks ortet nodes what became of each.
 //
 // It needs root on Debian and some minutes; see hack/lab for what machines are
 // made from. Run it as

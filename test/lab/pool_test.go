@@ -49,9 +49,10 @@ type lab struct {
 	machines *machines
 }
 
-// newLab starts all but the pool. What it started ends with the test; what is
-// left on the host then fails it.
-func newLab(ctx context.Context, t *testing.T, line *timeline) *lab {
+// newLab starts all but the pool, in a folder of that name. bake makes the
+// machines' disk image from the platform's, where it is not nil. What newLab
+// started ends with the test; what is left on the host then fails it.
+func newLab(ctx context.Context, t *testing.T, line *timeline, name string, bake func(l *lab, disk string) string) *lab {
 	t.Helper()
 	if os.Getenv("ORTET_LAB") != "1" {
 		t.Skip("NOT RUN: real machines need root on Debian and ORTET_LAB=1; see make lab")
@@ -63,11 +64,11 @@ func newLab(ctx context.Context, t *testing.T, line *timeline) *lab {
 	if err != nil {
 		t.Fatal(err)
 	}
-	l := &lab{checkout: checkout, dir: filepath.Join(os.TempDir(), "ortet-lab-capture")}
+	l := &lab{checkout: checkout, dir: filepath.Join(os.TempDir(), "ortet-lab-"+name)}
 	l.machines = &machines{dir: filepath.Join(l.dir, "azure", "machine")}
 	l.bin = filepath.Join(l.dir, "bin")
 
-	line.begin("binaries, container images, the machines' disk image")
+	line.begin("binaries, the machines' disk image")
 	// Refused while another run uses the folder. What is mounted beneath it has
 	// to be gone before it is deleted.
 	if err := machine.Clean(l.machines.dir); err != nil {
@@ -84,10 +85,13 @@ func newLab(ctx context.Context, t *testing.T, line *timeline) *lab {
 	if err != nil {
 		t.Fatal(err)
 	}
-	l.build(ctx, t)
+	l.run(ctx, t, "go", "build", "-trimpath", "-o", l.bin+"/", "./cmd/...")
 	disk, err := rootfs.BaseImage(ctx, checkout, binary, testWriter{t})
 	if err != nil {
 		t.Fatal(err)
+	}
+	if bake != nil {
+		disk = bake(l, disk)
 	}
 
 	line.begin("control plane and azsim")
@@ -152,10 +156,9 @@ func freeAddress() (string, error) {
 	return listener.Addr().String(), listener.Close()
 }
 
-// build makes the binaries and the images that no registry has.
-func (l *lab) build(ctx context.Context, t *testing.T) {
+// buildImages makes the images that no registry has.
+func (l *lab) buildImages(ctx context.Context, t *testing.T) {
 	t.Helper()
-	l.run(ctx, t, "go", "build", "-trimpath", "-o", l.bin+"/", "./cmd/...")
 	l.run(ctx, t, "go", "build", "-trimpath", "-o", filepath.Join(l.bin, "prepulled"), "./hack/lab/images/web")
 	l.run(ctx, t, "go", "run", "./hack/image", "-name", ortetImage, "-out", l.image("ortet"),
 		filepath.Join(l.bin, "ortet"), filepath.Join(l.bin, "ortet-node"))
