@@ -165,12 +165,12 @@ func bakeAgent(ctx context.Context, t *testing.T) func(l *lab, disk string) stri
 			"usr/local/sbin/kubeadm": {[]byte("#!/bin/sh\n/usr/local/bin/kubeadm \"$@\"\nstatus=$?\ndate +%s.%N >/run/kubeadm-ended\nexit $status\n"), 0o755},
 		} {
 			path = filepath.Join(tree, path)
-			if err := errors.Join(os.MkdirAll(filepath.Dir(path), 0o755), os.WriteFile(path, f.content, f.mode)); err != nil { //nolint:gosec // of an image
+			if err := errors.Join(os.MkdirAll(filepath.Dir(path), 0o755), os.WriteFile(path, f.content, f.mode)); err != nil {
 				t.Fatal(err)
 			}
 		}
 		wants := filepath.Join(tree, "etc/systemd/system/multi-user.target.wants")
-		if err := errors.Join(os.MkdirAll(wants, 0o755), os.Symlink("/usr/lib/systemd/system/ortet-wait.service", filepath.Join(wants, "ortet-wait.service"))); err != nil { //nolint:gosec // of an image
+		if err := errors.Join(os.MkdirAll(wants, 0o755), os.Symlink("/usr/lib/systemd/system/ortet-wait.service", filepath.Join(wants, "ortet-wait.service"))); err != nil {
 			t.Fatal(err)
 		}
 		out := filepath.Join(l.dir, "disk.raw")
