@@ -7,10 +7,13 @@ import (
 	"github.com/ortet/ortet/internal/fleet"
 )
 
-// When an instance's serial log is read. A boot that goes well needs none: it ends
-// with a Ready node long before the first look.
+// When an instance's serial log is read. A boot that goes well is looked at once,
+// when nothing else is to be done: what it cost, or that it did not last, only the
+// node itself tells.
 const (
 	firstLook = 4 * time.Minute  // after the start, where nothing is wrong
+	readyLook = 2 * time.Minute  // after the node became Ready
+	newFor    = 25 * time.Minute // after the start, what a node became Ready from is news
 	backOff   = time.Minute      // between the first two of one situation; then twice as long
 	slowLook  = 10 * time.Minute // the longest that it gets
 	maxLooks  = 8                // in one situation
@@ -39,13 +42,16 @@ func yesNo(b bool) string {
 }
 
 // wants tells whether an instance's serial log could say more than is known.
-func (l *looks) wants(b fleet.Boot, a Assessment) bool {
+func (l *looks) wants(b fleet.Boot, a Assessment, now time.Time) bool {
 	switch {
 	case l.never || l.busy || !b.Console || a.State == "":
 		return false
 	case a.Source.own(): // the node has said it
 		return false
-	case a.State == Succeeded, a.State == Deleting, a.State == Stopped, a.State == Degraded:
+	case a.State == Succeeded:
+		// By being Ready: it has said nothing itself, as far as is known.
+		return now.Sub(a.Began) < newFor && (l.n == 0 || l.situation != situationOf(b, a))
+	case a.State == Deleting, a.State == Stopped, a.State == Degraded:
 		return false
 	}
 	return l.n < maxLooks
@@ -60,6 +66,8 @@ func (l *looks) due(b fleet.Boot, a Assessment, now time.Time) time.Time {
 	switch {
 	case l.n == 0 && a.State.Bad():
 		return l.begun
+	case a.State == Succeeded:
+		return a.Since.Add(readyLook)
 	case l.n == 0:
 		return a.Began.Add(firstLook)
 	}
@@ -86,7 +94,7 @@ func (f *Fleet) lookPending(key Key, a Assessment, now time.Time) bool {
 	}
 	busy := s.looks.busy
 	s.looks.busy = false
-	wants := s.looks.wants(s.boot, a)
+	wants := s.looks.wants(s.boot, a, now)
 	s.looks.busy = busy
 	return wants && (s.looks.n == 0 || s.looks.situation != situationOf(s.boot, a))
 }

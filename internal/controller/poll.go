@@ -228,6 +228,7 @@ const (
 	classLively
 	classSilent // the serial log of one that says nothing
 	classQuiet
+	classReady // the serial log of one that came up
 )
 
 // next chooses what to do now; where there is nothing, it says when there will be.
@@ -241,7 +242,7 @@ func (p *Poller) next(now time.Time) (*task, time.Time) {
 			}
 			return
 		}
-		if now.Sub(t.due) > patience {
+		if now.Sub(t.due) > patience && t.class != classReady {
 			t.class = min(t.class, classWanted)
 		}
 		best := &list
@@ -267,12 +268,15 @@ func (p *Poller) next(now time.Time) (*task, time.Time) {
 		if !a.State.Final() && a.State != Stopped {
 			lively[KeyOf(s.boot.Pool)] = true
 		}
-		if !s.looks.wants(s.boot, a) {
+		if !s.looks.wants(s.boot, a, now) {
 			continue
 		}
 		class := classSilent
-		if a.State.Bad() {
+		switch {
+		case a.State.Bad():
 			class = classFailed
+		case a.State == Succeeded:
+			class = classReady
 		}
 		offer(task{class: class, due: s.looks.due(s.boot, a, now), cost: 1, serial: true,
 			mark: func(b bool) { p.onInstance(key, func(s *instanceState) { s.looks.busy = b }) },
@@ -301,8 +305,9 @@ func (p *Poller) next(now time.Time) (*task, time.Time) {
 			mark: func(b bool) { p.onPool(key, func(s *poolState) { s.busy = b }) },
 			do:   func(ctx context.Context) { p.listBoots(ctx, key) }})
 	}
-	// Neither serial logs nor lists keep the other from their turn.
-	if serial == nil || list != nil && (list.class == classGroup || p.turn) {
+	// Neither serial logs nor lists keep the other from their turn, but for the logs
+	// of what came up.
+	if serial == nil || list != nil && (list.class == classGroup || serial.class == classReady || p.turn) {
 		return list, soon
 	}
 	return serial, soon

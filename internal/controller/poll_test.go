@@ -289,7 +289,12 @@ func TestBudgetWithManyInstances(t *testing.T) {
 		if n := w.most(); n > 60 {
 			t.Errorf("%d requests in a minute", n)
 		}
-		// Nothing happens.
+		// What came up is looked at once while it is news, when nothing else is to be
+		// done; then nothing happens.
+		time.Sleep(30 * time.Minute)
+		if n := w.most(); n > 60 {
+			t.Errorf("%d requests in a minute", n)
+		}
 		w.forget()
 		time.Sleep(30 * time.Minute)
 		w.mu.Lock()
@@ -298,6 +303,47 @@ func TestBudgetWithManyInstances(t *testing.T) {
 		t.Logf("quiet: %.1f requests a minute, at most %d in one", float64(n)/30, w.most())
 		if w.most() > 60 || n == 0 {
 			t.Errorf("%d requests in half an hour, %d in a minute", n, w.most())
+		}
+	})
+}
+
+// What a boot cost that ended with a Ready node, or that it did not last, is found
+// on the serial console where no extension tells it.
+func TestReadyNodesAreLookedAtOnce(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld(t, 1, 3, 60)
+		defer w.azure.Close()
+		ctx, cancel := context.WithCancel(t.Context())
+		done := make(chan struct{})
+		go func() { w.poller.Run(ctx); close(done) }()
+		defer func() { cancel(); <-done }()
+		for !w.poller.Complete() {
+			time.Sleep(time.Second)
+		}
+		keys := w.all()
+		for i, outcome := range []wire.Outcome{wire.Succeeded, wire.Degraded, wire.Failed} {
+			known, _ := w.fleet.Get(keys[i])
+			w.ready(keys[i])
+			v := aVerdict(outcome, time.Minute, func(v *wire.Verdict) { v.VMID, v.Node, v.At = known.Boot.VMID, "", time.Now() })
+			w.consoles.write(keys[i], v.ConsoleLine()+"\r\n")
+		}
+		w.mu.Lock()
+		w.nodes[keys[2]] = &NodeView{Name: string(keys[2]), CameUp: true, ReadySince: time.Now()} // its kubelet crash-loops
+		w.mu.Unlock()
+		time.Sleep(5 * time.Minute)
+		for i, want := range []State{Succeeded, Degraded, Failed} {
+			known, _ := w.fleet.Get(keys[i])
+			if a := known.Previous; a.State != want || a.Source != FromConsole {
+				t.Errorf("%s by %s, want %s by the console", a.State, a.Source, want)
+			}
+		}
+		w.forget()
+		time.Sleep(time.Hour)
+		w.mu.Lock()
+		n := len(w.times)
+		w.mu.Unlock()
+		if n > 160 { // groups every 30 s, the pool every 5 min
+			t.Errorf("%d requests in an hour in which nothing happened", n)
 		}
 	})
 }
