@@ -158,6 +158,16 @@ func (v *vm) gone(pid int) {
 	v.until("process "+strconv.Itoa(pid)+" has ended", func() bool { return !lives(pid) })
 }
 
+// idle waits until the process that told the last status has ended.
+func (v *vm) idle() {
+	v.t.Helper()
+	v.until("nobody waits", func() bool {
+		var w struct{ PID int }
+		text, err := os.ReadFile(v.path("waiter.json"))
+		return err != nil || json.Unmarshal(text, &w) == nil && !lives(w.PID)
+	})
+}
+
 func lives(pid int) bool {
 	text, err := os.ReadFile("/proc/" + strconv.Itoa(pid) + "/stat")
 	return err == nil && !strings.Contains(string(text), ") Z ")
@@ -212,6 +222,7 @@ func TestExtensionTellsThatTheNodeCameUp(t *testing.T) {
 		v.must("enable", "ConfigSequenceNumber="+n)
 		v.untilStatus(n+".status", "success")
 	}
+	v.idle()
 	if err := os.Remove(v.path("status/3.status")); err != nil {
 		t.Fatal(err)
 	}

@@ -8,6 +8,7 @@ import (
 	"fmt"
 	"io"
 	"log/slog"
+	"os"
 	"strings"
 	"unicode/utf8"
 
@@ -42,7 +43,7 @@ type waitFlags struct {
 func (f *waitFlags) define(fs *flag.FlagSet) {
 	f.Options = bootstrap.Defaults()
 	fs.DurationVar(&f.Deadline, "deadline", f.Deadline, "how long to wait at most")
-	fs.StringVar(&f.Sentinel, "sentinel", f.Sentinel, "`PATH` of Cluster API's sentinel, or none where nothing writes one (default its contract's path)")
+	fs.StringVar(&f.Sentinel, "sentinel", f.Sentinel, "`PATH` of Cluster API's sentinel, or none where nothing writes one (default its contract's path, where something on the node promises it)")
 	fs.Func("unit", "a systemd `UNIT`, on Windows a service, that has to be active; may be repeated or comma-separated", func(s string) error {
 		for name := range strings.SplitSeq(s, ",") {
 			f.Units = append(f.Units, strings.TrimSpace(name))
@@ -104,12 +105,28 @@ func runWait(ctx context.Context, args []string, std stdio) int {
 	if f.output == "json" {
 		err = json.NewEncoder(std.out).Encode(v)
 	} else {
-		_, err = io.WriteString(std.out, verdictText(v))
+		text := verdictText(v)
+		if !isTerminal(std.out) {
+			// For who runs this on a node from afar, such as CustomScript, of whose output
+			// the first or last part is all that gets out.
+			text = v.ConsoleLine() + "\n" + text
+		}
+		_, err = io.WriteString(std.out, text)
 	}
 	if err != nil {
 		_, _ = fmt.Fprintf(std.err, "ortet-node wait: printing the verdict: %v\n", err)
 	}
 	return waitExit(v)
+}
+
+// isTerminal says whether a person looks at it.
+func isTerminal(w io.Writer) bool {
+	f, ok := w.(*os.File)
+	if !ok {
+		return false
+	}
+	info, err := f.Stat()
+	return err == nil && info.Mode()&os.ModeCharDevice != 0
 }
 
 // waitExit is the exit code of a verdict.

@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -41,8 +42,8 @@ func TestWaitExitCodes(t *testing.T) {
 		says  string
 	}{
 		{"came up", map[string]string{sentinel: ""}, nil, exitOK, "Succeeded"},
-		{"with ignored errors", map[string]string{sentinel: "", "run/cloud-init/status.json": `{"v1":{"modules-config":{"errors":["('ntp', OSError('x'))"],"start":1,"finished":2}}}`}, nil, exitOK, "Degraded"},
-		{"failed", map[string]string{result: `{"v1":{"errors":[]}}`}, nil, exitFailed, "Failed"},
+		{"with ignored errors", map[string]string{sentinel: "", result: `{"v1":{"errors":[]}}`, "run/cloud-init/status.json": `{"v1":{"modules-config":{"errors":["('ntp', OSError('x'))"],"start":1,"finished":2}}}`}, nil, exitOK, "Degraded"},
+		{"failed", map[string]string{"run/cluster-api/placeholder": "", result: `{"v1":{"errors":[]}}`}, nil, exitFailed, "Failed"},
 		{"failed with a code", map[string]string{"var/log/azure/aks/provision.json": `{"ExitCode":"51"}`}, nil, 51, "Failed"},
 		{"the deadline", nil, []string{"--deadline", "10ms"}, exitDeadline, "TimedOut"},
 		{"as JSON", map[string]string{sentinel: ""}, []string{"-o", "json"}, exitOK, `"outcome":"Succeeded"`},
@@ -64,6 +65,10 @@ func TestWaitExitCodes(t *testing.T) {
 			}
 			if !strings.Contains(out.String(), c.says) {
 				t.Errorf("printed %q, want %q in it", out.String(), c.says)
+			}
+			// What CustomScript and Run Command report of it, as deploy/ has it cut.
+			if v, ok := wire.FindVerdict(out.Bytes()[:min(out.Len(), 3800)]); c.says != "" && !slices.Contains(c.args, "json") && (!ok || string(v.Outcome) != c.says) {
+				t.Errorf("its output does not carry the verdict: %q", out.String())
 			}
 		})
 	}

@@ -46,6 +46,16 @@ type CloudInit struct {
 	Unreadable string
 }
 
+// Failed says whether a stage met an error that it did not get over.
+func (c *CloudInit) Failed() bool {
+	for _, s := range c.Stages {
+		if len(s.Errors) > 0 {
+			return true
+		}
+	}
+	return false
+}
+
 // Stage is one of cloud-init's: "init-local", "init", "modules-config",
 // "modules-final".
 type Stage struct {

@@ -36,6 +36,9 @@ type seen struct {
 	// otherSign says that this boot's end shows otherwise than by a sentinel: AKS's
 	// provision.json, or a cloud-init that ran its commands in an earlier boot.
 	otherSign string
+	// assumed says that nothing tells of this boot's end: what is asked of a node is
+	// that it works in its cluster, and nothing is called a failure for being late.
+	assumed   bool
 	cloudInit *verdict.CloudInit
 	// cloudInitRuns says that cloud-init is enabled in this boot.
 	cloudInitRuns bool
@@ -133,6 +136,9 @@ func decide(r rules, st state, s seen, now time.Time) (state, decision) {
 	if st.finished.IsZero() {
 		st.finished = now
 	}
+	if s.assumed {
+		r.grace = max(r.grace, r.deadline.Sub(st.finished)+time.Second) // the deadline comes before
+	}
 	st.crashesThen = firstCrashes(st.crashesThen, s.units)
 	for _, name := range r.units {
 		if u, ok := s.units[name]; ok && (u.Active == "failed" || u.crashes()-st.crashesThen[name] >= crashLoop) {
@@ -140,7 +146,7 @@ func decide(r rules, st state, s seen, now time.Time) (state, decision) {
 		}
 	}
 	st, d := decideKubelet(r, st, s, now)
-	if d.over && !d.came {
+	if d.over && !d.came && !d.unsure {
 		return st, d
 	}
 	for _, name := range r.units {
@@ -152,7 +158,9 @@ func decide(r rules, st state, s seen, now time.Time) (state, decision) {
 		return st, decision{next: patience}
 	}
 	if d.over {
-		d.why = sign
+		if d.came {
+			d.why = sign
+		}
 		return st, d
 	}
 	if wait := untilDeadline(r, now); wait.over {

@@ -49,9 +49,14 @@
 //	at the deadline                                       time is up
 //
 // A sentinel is expected unless --sentinel none says otherwise, or AKS's folder
-// is there, or cloud-init passed over the user's commands, which ran in an
-// earlier boot (its log says so, or a verdict of that boot). /run is empty after a
-// reboot, and nobody writes the sentinel again.
+// is there, or nobody will write one in this boot: cloud-init passed over the
+// user's commands, which ran in an earlier boot (its log says so, or a verdict of
+// that boot; /run is empty after a reboot, and nobody writes the sentinel again);
+// or neither its folder nor its name in what cloud-init was given promises it, as
+// on a clone that joins by itself, or a node of k3s's own installer. In the last
+// three cases, and where provision.json is of an earlier boot, the end is only
+// assumed: nothing is called a failure for being late then, but only at the
+// deadline. Errors of cloud-init's own keep that from applying.
 //
 // cloud-init writes result.json after the commands that write the sentinel have
 // ended, and decide's caller reads the sentinel after the result: that it is

@@ -34,6 +34,9 @@ const (
 	NodeNo         Node = "no"         // nobody is asked
 )
 
+// defaultSentinel is that of Cluster API's bootstrap contract.
+const defaultSentinel = "/run/cluster-api/bootstrap-success.complete"
+
 // NoSentinel as Options.Sentinel says that nothing writes one: cloud-init's end,
 // AKS's provision.json or the units that are asked for say that a boot is over.
 const NoSentinel = "none"
@@ -81,7 +84,7 @@ func (o Options) complete() (Options, error) {
 		o.Root = DefaultRoot()
 	}
 	if o.Sentinel == "" {
-		o.Sentinel = "/run/cluster-api/bootstrap-success.complete"
+		o.Sentinel = defaultSentinel
 	}
 	if o.State == "" {
 		o.State = o.under(defaultState)

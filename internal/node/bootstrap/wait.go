@@ -1,6 +1,7 @@
 package bootstrap
 
 import (
+	"bytes"
 	"context"
 	"errors"
 	"io/fs"
@@ -218,22 +219,60 @@ func (n *node) look() seen {
 	if onWindows {
 		s.cloudInit, s.cloudInitRuns = cloudbaseSeen(units, time.Now().Add(-up))
 	}
-	s.provisionRuns = isDir(filepath.Dir(n.o.under(provisionFile)))
-	s.provision = n.lookProvision()
-	if s.provisionRuns {
+	if info, err := os.Stat(n.o.under(provisionFile)); err == nil && up > 0 && info.ModTime().Before(time.Now().Add(-up-rebootSlack)) {
+		s.otherSign, s.assumed = "AKS provisioned this node in an earlier boot", true
+	} else if s.provisionRuns = isDir(filepath.Dir(n.o.under(provisionFile))); s.provisionRuns {
 		s.otherSign = "AKS's provisioning"
+		s.provision = n.lookProvision()
 	}
+	s.kubelet = n.lookKubelet(units, known)
 	if n.o.Sentinel != NoSentinel {
 		mode, there := fileKind(n.o.under(n.o.Sentinel))
 		s.sentinel = there && mode.IsRegular()
-		if !s.sentinel && s.cloudInit != nil && s.cloudInit.Done && n.commandsRanEarlier() {
-			s.otherSign = "the commands ran in an earlier boot"
+		if why := n.noSentinelComes(s); !s.sentinel && s.otherSign == "" && why != "" {
+			s.otherSign, s.assumed = why, s.cloudInit == nil || !s.cloudInit.Failed()
 		}
 	}
-	s.kubelet = n.lookKubelet(units, known)
 	s.node.asked, s.node.membership = n.member.last()
 	s.node.said, s.node.condition = harmlessText(s.node.said), harmlessText(s.node.condition)
 	return s
+}
+
+// rebootSlack is how far the clock may have been set at the boot.
+const rebootSlack = time.Minute
+
+// noSentinelComes says why nobody will write a sentinel in this boot; "" where
+// somebody may.
+func (n *node) noSentinelComes(s seen) string {
+	done := s.cloudInit != nil && s.cloudInit.Done
+	switch {
+	case onWindows:
+	case done && n.commandsRanEarlier():
+		return "the commands ran in an earlier boot"
+	case s.cloudInit == nil && !s.cloudInitRuns && n.cameUpEarlier():
+		return "this machine came up in an earlier boot"
+	case done && (s.kubelet.wanted || !s.cloudInit.Failed()) && !n.sentinelPromised():
+		return "nothing on this node writes a sentinel"
+	}
+	return ""
+}
+
+// promises are where cloud-init keeps what is to be run on this machine.
+var promises = [...]string{"scripts/runcmd", "cloud-config.txt", "user-data.txt"}
+
+// sentinelPromised says whether something on this node is to write the sentinel:
+// its folder is made beforehand, or what cloud-init was given names it.
+func (n *node) sentinelPromised() bool {
+	if n.o.Sentinel != defaultSentinel || isDir(filepath.Dir(n.o.under(n.o.Sentinel))) {
+		return true
+	}
+	for _, name := range promises {
+		text, err := readWhole(n.o.under("/var/lib/cloud/instance/" + name))
+		if err == nil && bytes.Contains(text, []byte(filepath.Base(defaultSentinel))) {
+			return true
+		}
+	}
+	return false
 }
 
 func (n *node) lookProvision() *verdict.Provision {
@@ -255,12 +294,16 @@ func (n *node) commandsRanEarlier() bool {
 	if n.ranEarlier == nil {
 		l, err := tail(n.o.under("/var/log/cloud-init.log"), "")
 		ran := err == nil && commandsRanEarlier(l)
-		if e := n.earlier; e.Outcome == wire.Succeeded || e.Outcome == wire.Degraded {
-			ran = ran || n.me.vmID != "" && e.VMID == n.me.vmID
-		}
+		ran = ran || n.cameUpEarlier()
 		n.ranEarlier = &ran
 	}
 	return *n.ranEarlier
+}
+
+// cameUpEarlier says whether this machine came up in an earlier boot.
+func (n *node) cameUpEarlier() bool {
+	e := n.earlier
+	return (e.Outcome == wire.Succeeded || e.Outcome == wire.Degraded) && n.me.vmID != "" && e.VMID == n.me.vmID
 }
 
 func (n *node) lookKubelet(units map[string]unitSeen, known bool) kubeletSeen {
@@ -335,7 +378,7 @@ func (n *node) facts(st state, s seen, d decision) verdict.Facts {
 		f.Why = d.why
 	}
 	// Of a node that came up it is known, or does not count.
-	f.Kubelet.Registered = d.came || st.registered
+	f.Kubelet.Registered = d.came || st.registered || n.o.Node == NodeNo
 	f.Kubelet.Unregistered = d.unregistered && !d.unsure
 	f.Kubelet.Unsigned = s.node.unsigned && !f.Kubelet.Registered
 	f.Kubelet.NotReady = !d.came && st.registered && !s.node.ready && n.o.Node == NodeReady
@@ -345,10 +388,14 @@ func (n *node) facts(st state, s seen, d decision) verdict.Facts {
 	}
 	for _, name := range watchedUnits(n.o.Units) {
 		u, ok := s.units[name]
+		asked := slices.Contains(n.o.Units, name)
+		if !ok && asked && d.deadline {
+			u.Name, u.Active, ok = name, "not seen", true
+		}
 		if !ok {
 			continue
 		}
-		u.Asked = slices.Contains(n.o.Units, name)
+		u.Asked = asked
 		u.Loops = !st.finished.IsZero() && u.crashes()-st.crashesThen[name] >= crashLoop
 		if u.Asked || u.Active == "failed" || u.Name == s.kubelet.unit.Name && !d.came && s.kubelet.wanted && !st.finished.IsZero() {
 			f.Units = append(f.Units, u.Unit)

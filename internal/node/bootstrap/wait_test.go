@@ -40,6 +40,8 @@ func newRoot(t testing.TB) root {
 	r := root{t, t.TempDir()}
 	r.write("/proc/sys/kernel/random/boot_id", bootA+"\n")
 	r.write("/proc/uptime", "20.50 30.00\n")
+	// What Cluster API gave to cloud-init.
+	r.write("/var/lib/cloud/instance/scripts/runcmd", "kubeadm join && echo success > "+defaultSentinel+"\n")
 	return r
 }
 
@@ -60,6 +62,13 @@ func (r root) write(name, content string) {
 		r.t.Fatal(err)
 	}
 	if err := os.Rename(r.path(name)+".new", r.path(name)); err != nil {
+		r.t.Fatal(err)
+	}
+}
+
+func (r root) remove(name string) {
+	r.t.Helper()
+	if err := os.Remove(r.path(name)); err != nil {
 		r.t.Fatal(err)
 	}
 }
@@ -451,5 +460,77 @@ func TestOptionsSayAllThatIsWrong(t *testing.T) {
 	}
 	if err := Defaults().Validate(); err != nil {
 		t.Error(err)
+	}
+}
+
+// Nothing on a clone that joins by itself, or on a node of k3s's own installer,
+// writes a sentinel: that it works in its cluster is what counts, however late.
+func TestNobodyWritesASentinel(t *testing.T) {
+	clone := func(t *testing.T) root {
+		r := newRoot(t)
+		r.remove("/var/lib/cloud/instance/scripts/runcmd")
+		r.write("/var/lib/cloud/instance/user-data.txt", "#cloud-config\n")
+		r.write("/run/cloud-init/enabled", "")
+		return r
+	}
+	result := func(r root, errs string) { r.write("/run/cloud-init/result.json", `{"v1":{"errors":[`+errs+`]}}`) }
+	t.Run("it came up", func(t *testing.T) {
+		r := clone(t)
+		result(r, "")
+		if v := r.wait(r.options()); v.Outcome != wire.Succeeded {
+			t.Errorf("%+v", v)
+		}
+	})
+	t.Run("its kubelet is late", func(t *testing.T) {
+		r := clone(t)
+		result(r, "")
+		o := r.options()
+		o.Kubelet, o.Grace, o.Deadline = KubeletYes, 0, 3*time.Second
+		if v := r.wait(o); v.Outcome != wire.TimedOut || v.Reason == "SentinelMissing" {
+			t.Errorf("%s %s, want it waited for until the deadline", v.Outcome, v.Reason)
+		}
+	})
+	t.Run("a command failed", func(t *testing.T) {
+		r := clone(t)
+		result(r, `"('scripts_user', RuntimeError('Runparts: 1 failures (runcmd) in 1 attempted commands'))"`)
+		if v := r.wait(r.options()); v.Outcome != wire.Failed || v.Module != "runcmd" {
+			t.Errorf("%+v, want it Failed: nothing else tells", v)
+		}
+	})
+	t.Run("a sentinel is promised", func(t *testing.T) {
+		for _, promise := range []string{"/run/cluster-api/placeholder", "/var/lib/cloud/instance/cloud-config.txt"} {
+			r := clone(t)
+			r.write(promise, "runcmd: [touch "+defaultSentinel+"]")
+			result(r, "")
+			if v := r.wait(r.options()); v.Outcome != wire.Failed || v.Reason != "SentinelMissing" {
+				t.Errorf("%s: %s %s", promise, v.Outcome, v.Reason)
+			}
+		}
+	})
+	t.Run("a unit that nobody can see", func(t *testing.T) {
+		r := clone(t)
+		result(r, "")
+		o := r.options()
+		o.Units, o.Deadline = []string{"x.service"}, 2*time.Second
+		if v := r.wait(o); v.Outcome != wire.TimedOut || v.Reason != "UnitHung" {
+			t.Errorf("%s %s: what was asked for was never seen", v.Outcome, v.Reason)
+		}
+	})
+}
+
+// What AKS's provisioning left in an earlier boot says nothing of this one.
+func TestProvisionedInAnEarlierBoot(t *testing.T) {
+	for _, code := range []string{"0", "50"} {
+		r := newRoot(t)
+		r.remove("/var/lib/cloud/instance/scripts/runcmd")
+		r.write("/run/cloud-init/result.json", `{"v1":{"errors":[]}}`)
+		r.write(provisionFile, `{"ExitCode":"`+code+`"}`)
+		old := time.Now().Add(-time.Hour)
+		if err := os.Chtimes(r.path(provisionFile), old, old); err != nil {
+			t.Fatal(err)
+		}
+		if v := r.wait(r.options()); v.Outcome != wire.Succeeded {
+			t.Errorf("exit code %s of an earlier boot: %s %s", code, v.Outcome, v.Reason)
+		}
 	}
 }
