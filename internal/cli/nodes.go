@@ -265,7 +265,7 @@ func (s *survey) assess(ctx context.Context, look lookout, boots []fleet.Boot, n
 				previous, n.Console = k.Assessment, k.Console
 			}
 		}
-		n.Assessment = controller.Assess(*b, nodeFor(nodes, b), nil, previous, s.now, deadlines)
+		n.Assessment = controller.Assess(*b, controller.NodeFor(nodes, *b), nil, previous, s.now, deadlines)
 		s.stories = append(s.stories, n)
 	}
 	wanted := logsWanted(s.stories[begin:], named, s.now)
@@ -280,7 +280,7 @@ func (s *survey) assess(ctx context.Context, look lookout, boots []fleet.Boot, n
 		g.Go(func() error {
 			log, err := look.boots.SerialLog(ctx, n.Instance)
 			if err == nil && len(log) > 0 {
-				n.Assessment = controller.Assess(*n.Boot, nodeFor(nodes, n.Boot), log, n.Assessment, s.now, deadlines)
+				n.Assessment = controller.Assess(*n.Boot, controller.NodeFor(nodes, *n.Boot), log, n.Assessment, s.now, deadlines)
 				n.Console = controller.Relevant(log, 60)
 			}
 			if err != nil && !fleet.Is(err, fleet.KindNotFound) && !fleet.Is(err, fleet.KindUnsupported) {
@@ -324,19 +324,6 @@ func logsWanted(stories []nodeStory, named string, now time.Time) []*nodeStory {
 
 // lately is how long after its start a node's boot is still news.
 const lately = 30 * time.Minute
-
-func nodeFor(nodes []controller.NodeView, b *fleet.Boot) *controller.NodeView {
-	var byName *controller.NodeView
-	for i := range nodes {
-		n := &nodes[i]
-		if id, ok := controller.InstanceOf(n.ProviderID); ok && id.Equal(b.Instance) {
-			return n
-		} else if !ok && n.ProviderID == "" && strings.EqualFold(n.Name, b.HostName) {
-			byName = n
-		}
-	}
-	return byName
-}
 
 // rest puts in Nodes that are no instances that were seen, and what was kept of
 // machines that are gone.

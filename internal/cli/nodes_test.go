@@ -77,6 +77,27 @@ func TestNodesShown(t *testing.T) {
 	}
 }
 
+// A distribution with a cloud provider of its own gives its Nodes ids that tell
+// nothing of Azure: the machine is shown once, with its Node.
+func TestNodesOfOtherProviders(t *testing.T) {
+	b := fleet.Boot{Instance: pool1.Child("virtualMachines", "1"), Pool: pool1, Name: "pool1_1", HostName: "pool1000001", VMID: "11111111-2222-4333-8444-555555555555",
+		Created: noon.Add(-time.Hour), ProvisioningState: "Succeeded", Power: fleet.PowerRunning}
+	for _, provider := range []string{"", "k3s://pool1000001", "rke2://pool1000001", "aws:///eu-west-1a/i-1", "AZURE://" + string(b.Instance)} {
+		t.Run(provider, func(t *testing.T) {
+			nodes := []controller.NodeView{{Name: "pool1000001", ProviderID: provider, Ready: true, ReadySince: noon.Add(-50 * time.Minute)}}
+			s := survey{now: noon}
+			s.assess(t.Context(), lookout{}, []fleet.Boot{b}, nodes, nil, controller.Deadlines{}, "")
+			s.rest(nodes, nil)
+			if len(s.stories) != 1 {
+				t.Fatalf("the machine is shown %d times", len(s.stories))
+			}
+			if n := s.stories[0]; n.State != controller.Succeeded || n.Node != "pool1000001" {
+				t.Errorf("it is %s, Node %q: %s", n.State, n.Node, n.Message())
+			}
+		})
+	}
+}
+
 func TestSerialLogsThatAreRead(t *testing.T) {
 	with := func(n nodeStory, source controller.Source, began time.Duration) nodeStory {
 		n.Source, n.Began, n.Boot = source, noon.Add(-began), &fleet.Boot{Console: true}

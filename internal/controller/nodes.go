@@ -38,14 +38,21 @@ func nodeKey(o client.Object) []string {
 	return nil
 }
 
+// azureScheme begins the provider ids that Azure's cloud provider gives, in any
+// letter case.
+const azureScheme = "azure://"
+
 // InstanceOf reads a provider id of an instance of a Uniform scale set or of a
 // virtual machine, as Nodes, Machines and Azure's machines have them.
 func InstanceOf(providerID string) (fleet.ResourceID, bool) {
-	if id, err := fleet.ParseProviderID(providerID); err == nil {
+	if len(providerID) < len(azureScheme) || !strings.EqualFold(providerID[:len(azureScheme)], azureScheme) {
+		return "", false
+	}
+	path := providerID[len(azureScheme):]
+	if id, err := fleet.ParseProviderID(azureScheme + path); err == nil {
 		return id, true
 	}
-	path, ok := strings.CutPrefix(providerID, "azure://")
-	if !ok || len(path) > 1024 {
+	if len(path) > 1024 {
 		return "", false
 	}
 	parts := strings.Split(path, "/")
@@ -59,6 +66,25 @@ func InstanceOf(providerID string) (fleet.ResourceID, bool) {
 		}
 	}
 	return fleet.ResourceID(path), true
+}
+
+// NodeFor finds the Node that an instance is: the one whose provider id names it,
+// or else the one of its host name, unless that names another machine of Azure.
+// Distributions that bring their own cloud provider (k3s://NAME, rke2://NAME), and
+// those that have none, tell nothing of Azure's instance. nil where there is none.
+func NodeFor(nodes []NodeView, b fleet.Boot) *NodeView {
+	var byName *NodeView
+	for i := range nodes {
+		n := &nodes[i]
+		id, named := InstanceOf(n.ProviderID)
+		switch {
+		case named && id.Equal(b.Instance):
+			return n
+		case !named && b.HostName != "" && strings.EqualFold(n.Name, b.HostName):
+			byName = n
+		}
+	}
+	return byName
 }
 
 // ViewOf gives as much of a Node as is looked at.
@@ -107,8 +133,7 @@ func trimmed(m metav1.ObjectMeta) metav1.ObjectMeta {
 	return metav1.ObjectMeta{Name: m.Name, Namespace: m.Namespace, UID: m.UID, ResourceVersion: m.ResourceVersion, CreationTimestamp: m.CreationTimestamp}
 }
 
-// nodeOf finds the Node that an instance is: by its provider id, or by its name
-// as long as it has none.
+// nodeOf finds the Node that an instance is, by the rule of NodeFor, in the cache.
 func (r *reconciler) nodeOf(ctx context.Context, b fleet.Boot) (*corev1.Node, error) {
 	var list corev1.NodeList
 	if err := r.nodes.List(ctx, &list, client.MatchingFields{nodeKeyField: string(KeyOf(b.Instance))}); err != nil {
@@ -124,7 +149,7 @@ func (r *reconciler) nodeOf(ctx context.Context, b fleet.Boot) (*corev1.Node, er
 	if err := r.nodes.Get(ctx, types.NamespacedName{Name: strings.ToLower(b.HostName)}, &n); err != nil {
 		return nil, client.IgnoreNotFound(err)
 	}
-	if n.Spec.ProviderID != "" { // of another machine
+	if NodeFor([]NodeView{*ViewOf(&n)}, b) == nil { // another machine
 		return nil, nil
 	}
 	return &n, nil
