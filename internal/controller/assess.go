@@ -64,8 +64,11 @@ type NodeView struct {
 	Ready      bool
 	ReadySince time.Time // when Ready last changed
 	Why        string    // reason and message where it is not Ready
-	// CameUp tells that our condition on it says that its boot succeeded.
-	CameUp bool
+	// CameUp tells that our condition on it says that its boot succeeded, since when,
+	// for which reason, and when that was written last.
+	CameUp                  bool
+	CameUpSince, CameUpTold time.Time
+	CameUpReason            string
 }
 
 // Deadlines bound waiting.
@@ -178,6 +181,11 @@ func Assess(boot fleet.Boot, node *NodeView, serial []byte, previous Assessment,
 	if a.Began.IsZero() || previous.State == Stopped && running(boot) {
 		a.Began = now
 	}
+	// A Node that registered long after the start of its instance tells of another
+	// start, unless it is only the late end of one that was told to have failed.
+	if node != nil && !previous.State.Bad() && !held(node, previous) && node.Created.After(a.Began.Add(d.Boot)) && !node.Created.After(now) {
+		a.Began = node.Created
+	}
 	if strings.EqualFold(boot.ProvisioningState, "Deleting") {
 		a.State = Deleting
 		return a.since(previous, now)
@@ -185,7 +193,7 @@ func Assess(boot fleet.Boot, node *NodeView, serial []byte, previous Assessment,
 	switch t := newest(boot, node, serial, previous, now); {
 	case t.verdict != nil:
 		a.told(t, node, previous, now, d)
-	case node != nil && (node.Ready || node.CameUp) || node == nil && previous.State == Succeeded && previous.Source == FromNode:
+	case node != nil && (node.Ready || node.CameUp), held(node, previous):
 		a.cameUp(boot, node, previous)
 	case !running(boot):
 		a.State, a.Note = Stopped, "the instance does not run ("+string(boot.Power)+")"
@@ -193,6 +201,24 @@ func Assess(boot fleet.Boot, node *NodeView, serial []byte, previous Assessment,
 		a.outside(boot, node, serial, previous, now, d)
 	}
 	return a.since(previous, now)
+}
+
+// held tells whether the node is known to have come up in the boot that it is in,
+// whatever its Node is now: it may have been deleted, and be registered anew.
+func held(node *NodeView, previous Assessment) bool {
+	if previous.State != Succeeded && previous.State != Degraded {
+		return false
+	}
+	if node == nil || previous.Verdict == nil {
+		return true
+	}
+	was := previous.Verdict.BootID
+	if was == "" || node.BootID == "" || strings.EqualFold(was, node.BootID) {
+		return true
+	}
+	// Another boot of the Node that came up is no failure of its boot. A Node that
+	// another boot registered has yet to come up.
+	return !node.Created.After(previous.Since)
 }
 
 // since keeps the time of a state that goes on.
@@ -347,6 +373,14 @@ func latest(a, b time.Time) time.Time {
 	return a
 }
 
+// earliest of two times leaves out those that are not known.
+func earliest(a, b time.Time) time.Time {
+	if a.IsZero() || !b.IsZero() && b.Before(a) {
+		return b
+	}
+	return a
+}
+
 // cameUp is for a node that is Ready, or was.
 func (a *Assessment) cameUp(boot fleet.Boot, node *NodeView, previous Assessment) {
 	a.State, a.Source = Succeeded, FromNode
@@ -355,9 +389,16 @@ func (a *Assessment) cameUp(boot fleet.Boot, node *NodeView, previous Assessment
 		v.At, v.BootID = previous.Verdict.At, previous.Verdict.BootID
 	}
 	if node != nil {
-		a.Since = node.ReadySince
+		at := node.ReadySince
+		if !node.Ready { // that is when it ceased to be
+			at = earliest(node.CameUpSince, node.Created)
+		}
+		a.Since = at
 		if v.At.IsZero() {
-			v.At, v.BootID = node.ReadySince, node.BootID
+			v.At = at
+		}
+		if v.BootID == "" || node.Ready && node.BootID != "" {
+			v.BootID = node.BootID
 		}
 	}
 	if v.At.IsZero() {

@@ -205,6 +205,55 @@ func TestAssessFollowsAzure(t *testing.T) {
 	}
 }
 
+// A Node that was deleted and is registered again is not Ready for a moment.
+func TestAssessNodeRegisteredAgain(t *testing.T) {
+	later := noon.Add(240 * time.Hour)
+	told := console(aVerdict(wire.Failed, time.Minute))
+	for name, c := range map[string]struct {
+		serial []byte
+		boot   string // of the Node that is registered again
+		after  time.Duration
+		want   State
+	}{
+		"the same boot":                      {nil, "boot-a", time.Second, Succeeded},
+		"the same boot, and long not Ready":  {nil, "boot-a", time.Hour, Succeeded},
+		"its boot is not told yet":           {nil, "", time.Second, Succeeded},
+		"degraded, the same boot":            {told, "boot-a", time.Second, Degraded},
+		"another boot has its time":          {nil, "boot-b", time.Second, Booting},
+		"another boot that does not come up": {nil, "boot-b", 26 * time.Minute, TimedOut},
+	} {
+		t.Run(name, func(t *testing.T) {
+			a := Assess(aBoot(), aNode(func(n *NodeView) { n.ReadySince = noon.Add(3 * time.Minute) }), c.serial, Assessment{}, noon.Add(time.Hour), Deadlines{})
+			if a.State.Bad() {
+				t.Fatalf("%s at first", a.State)
+			}
+			before := a.State
+			if a = Assess(aBoot(), nil, nil, a, later, Deadlines{}); a.State != before {
+				t.Fatalf("%s without its Node", a.State)
+			}
+			n := aNode(notReady, func(n *NodeView) {
+				n.UID, n.BootID, n.Created, n.ReadySince = "v", c.boot, later.Add(time.Minute), later.Add(time.Minute)
+			})
+			for _, after := range []time.Duration{time.Second, c.after} {
+				a = Assess(aBoot(), n, nil, a, n.Created.Add(after), Deadlines{})
+			}
+			if a.State != c.want {
+				t.Errorf("%s: %s, want %s", a.State, a.Message(), c.want)
+			}
+		})
+	}
+	// The controller was installed, or has forgotten, in that moment.
+	n := aNode(notReady, func(n *NodeView) { n.Created, n.ReadySince = later, later })
+	if a := Assess(aBoot(), n, nil, Assessment{}, later.Add(time.Second), Deadlines{}); a.State != Booting {
+		t.Errorf("first seen just after it was registered again, it is %s: %s", a.State, a.Message())
+	}
+	// What was told to have failed does not begin anew with a late Node.
+	a := Assess(aBoot(), nil, nil, Assessment{}, later, Deadlines{})
+	if a = Assess(aBoot(), n, nil, a, later.Add(time.Second), Deadlines{}); a.State != TimedOut {
+		t.Errorf("a late Node makes %s of what timed out", a.State)
+	}
+}
+
 func FuzzAssess(f *testing.F) {
 	v := aVerdict(wire.Failed, time.Minute)
 	f.Add(console(v), "boom", uint16(3), true)

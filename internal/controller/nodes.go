@@ -101,7 +101,9 @@ func ViewOf(n *corev1.Node) *NodeView {
 				v.Why = strings.Trim(c.Reason+": "+c.Message, ": ")
 			}
 		case ConditionType:
-			v.CameUp = c.Status == corev1.ConditionTrue
+			if v.CameUp = c.Status == corev1.ConditionTrue; v.CameUp {
+				v.CameUpSince, v.CameUpTold, v.CameUpReason = c.LastTransitionTime.Time, latest(c.LastTransitionTime.Time, c.LastHeartbeatTime.Time), c.Reason
+			}
 		}
 	}
 	return v
@@ -117,8 +119,11 @@ func trim(o any) (any, error) {
 		out.Status.NodeInfo.BootID = x.Status.NodeInfo.BootID
 		for _, c := range x.Status.Conditions {
 			if c.Type == corev1.NodeReady || c.Type == ConditionType {
-				// Heartbeats would make every report of a kubelet a change.
-				c.LastHeartbeatTime = metav1.Time{}
+				// Heartbeats would make every report of a kubelet a change. Our own tell
+				// when we wrote.
+				if c.Type == corev1.NodeReady {
+					c.LastHeartbeatTime = metav1.Time{}
+				}
 				out.Status.Conditions = append(out.Status.Conditions, c)
 			}
 		}
