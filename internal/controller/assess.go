@@ -160,6 +160,19 @@ func (a Assessment) Same(b Assessment) bool {
 //     are found. Verdicts of another machine or an earlier boot count for nothing.
 //   - A node that is Ready without having said anything succeeded by being Ready,
 //     and has once and for all: what goes wrong later is no failure of its boot.
+//   - That it succeeded is known from previous, of the same boot as far as boots are
+//     known, whatever became of the Node; from our condition on the Node; and, when
+//     it is first looked at while it is not Ready, from the Node itself: its Ready
+//     condition changed last after the time for the boot was up, and not as the Node
+//     was registered. A kubelet registers a Node that is not Ready, and the
+//     condition's lastTransitionTime stays until the status changes: to True, or to
+//     Unknown when the kubelet falls silent. So one that was never Ready, and whose
+//     kubelet fell silent only after its time, cannot be told from one that worked;
+//     it is spared, unless it was told before to have failed. Where the condition
+//     changed in time, or never since the Node was registered, or no kubelet ever
+//     reported (NodeStatusNeverUpdated), nothing is known, and the deadline counts.
+//   - The deadline counts from the instance's creation or start, or from when its
+//     Node was registered, if that is so late that it must have been another start.
 //   - Then what Azure and extensions say, what the serial log shows beyond doubt,
 //     and at the deadline all that there is. Such a judgement is made anew each
 //     time: Azure takes back what it said.
@@ -193,7 +206,7 @@ func Assess(boot fleet.Boot, node *NodeView, serial []byte, previous Assessment,
 	switch t := newest(boot, node, serial, previous, now); {
 	case t.verdict != nil:
 		a.told(t, node, previous, now, d)
-	case node != nil && (node.Ready || node.CameUp), held(node, previous):
+	case node != nil && (node.Ready || node.CameUp || wasReady(node, a.Began, previous, d)), held(node, previous):
 		a.cameUp(boot, node, previous)
 	case !running(boot):
 		a.State, a.Note = Stopped, "the instance does not run ("+string(boot.Power)+")"
@@ -219,6 +232,17 @@ func held(node *NodeView, previous Assessment) bool {
 	// Another boot of the Node that came up is no failure of its boot. A Node that
 	// another boot registered has yet to come up.
 	return !node.Created.After(previous.Since)
+}
+
+// registering is how long after its Node's creation a kubelet that stops at once is
+// missed: the node controller's grace period, and some for clocks that differ.
+const registering = 2 * time.Minute
+
+// wasReady tells whether a Node that is not Ready shows that it was, when nothing
+// was told of it before: see Assess.
+func wasReady(node *NodeView, began time.Time, previous Assessment, d Deadlines) bool {
+	return !previous.State.Bad() && !node.Created.IsZero() && !strings.HasPrefix(node.Why, "NodeStatusNeverUpdated") &&
+		node.ReadySince.After(began.Add(d.Boot)) && node.ReadySince.After(node.Created.Add(registering))
 }
 
 // since keeps the time of a state that goes on.

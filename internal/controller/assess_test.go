@@ -254,6 +254,57 @@ func TestAssessNodeRegisteredAgain(t *testing.T) {
 	}
 }
 
+// The controller is installed, or has forgotten, while a node is not Ready.
+func TestAssessNotReadyAtFirstSight(t *testing.T) {
+	const long = 2400 * time.Hour
+	silent := "NodeStatusUnknown: Kubelet stopped posting node status."
+	for name, c := range map[string]struct {
+		created, changed time.Duration // of the Node, and its Ready condition, after the instance's
+		why              string
+		boot             func(*fleet.Boot)
+		previous         State
+		after            time.Duration // now, after the condition changed
+		want             State
+	}{
+		"it works since long, and reboots":      {time.Minute, long, silent, nil, "", time.Minute, Succeeded},
+		"it is back, and not Ready yet":         {time.Minute, long, "KubeletNotReady: container runtime is down", nil, "", time.Minute, Succeeded},
+		"as it boots":                           {time.Minute, long, silent, nil, Booting, time.Minute, Succeeded},
+		"an extension failed in an update":      {time.Minute, long, silent, saying("CustomScript", "ProvisioningState/failed/1", "no"), "", time.Minute, Succeeded},
+		"never Ready since it was registered":   {time.Minute, time.Minute + time.Second, "KubeletNotReady: cni plugin not initialized", nil, "", long, TimedOut},
+		"no kubelet ever reported":              {time.Minute, long, "NodeStatusNeverUpdated: Kubelet never posted node status.", nil, "", time.Minute, TimedOut},
+		"it changed in time":                    {time.Minute, 20 * time.Minute, silent, nil, "", long, TimedOut},
+		"registered late, and its kubelet died": {time.Hour, time.Hour + time.Minute, silent, nil, "", long, TimedOut},
+		"it was told to have failed":            {time.Minute, long, silent, nil, TimedOut, time.Minute, TimedOut},
+	} {
+		t.Run(name, func(t *testing.T) {
+			b := aBoot()
+			if c.boot != nil {
+				c.boot(&b)
+			}
+			n := aNode(func(n *NodeView) {
+				n.Ready, n.Why, n.Created, n.ReadySince = false, c.why, noon.Add(c.created), noon.Add(c.changed)
+			})
+			var previous Assessment
+			if c.previous != "" {
+				previous = Assess(b, nil, nil, Assessment{}, noon.Add(26*time.Minute), Deadlines{})
+				if c.previous == Booting {
+					previous = Assess(b, nil, nil, Assessment{}, noon.Add(time.Minute), Deadlines{})
+				}
+				if previous.State != c.previous {
+					t.Fatalf("%s before", previous.State)
+				}
+			}
+			a := Assess(b, n, nil, previous, n.ReadySince.Add(c.after), Deadlines{})
+			if a.State != c.want {
+				t.Errorf("%s: %s", a.State, a.Message())
+			}
+			if a.State == Succeeded && !a.Since.Equal(n.Created) {
+				t.Errorf("since %s, when it ceased to be Ready", a.Since)
+			}
+		})
+	}
+}
+
 func FuzzAssess(f *testing.F) {
 	v := aVerdict(wire.Failed, time.Minute)
 	f.Add(console(v), "boom", uint16(3), true)
