@@ -158,6 +158,8 @@ func (a Assessment) Same(b Assessment) bool {
 //
 //   - The node's own verdict of this boot counts first, the latest of those that
 //     are found. Verdicts of another machine or an earlier boot count for nothing.
+//     One that failed and came up all the same is Degraded, as previous or our
+//     condition on the Node tells, whatever the Node is now.
 //   - A node that is Ready without having said anything succeeded by being Ready,
 //     and has once and for all: what goes wrong later is no failure of its boot.
 //   - That it succeeded is known from previous, of the same boot as far as boots are
@@ -376,6 +378,10 @@ func (a *Assessment) told(t word, node *NodeView, previous Assessment, now time.
 		return
 	}
 	if node == nil || !node.Ready {
+		if node != nil && node.spite(v, at, d) {
+			a.State, a.Note = Degraded, "the node came up in spite of what it said"
+			a.Told, v.Outcome = v.Outcome, wire.Degraded
+		}
 		return
 	}
 	switch settled := latest(at, node.ReadySince).Add(d.Settle); {
@@ -388,6 +394,20 @@ func (a *Assessment) told(t word, node *NodeView, previous Assessment, now time.
 		return
 	}
 	a.Told, v.Outcome = v.Outcome, wire.Degraded
+}
+
+// spite tells whether our condition on the Node says that it came up in spite of a
+// verdict, given when: it was written after that with the verdict's own reason, as
+// for one that is Degraded, or so long after that it was no race with a node that
+// was Ready for a moment.
+func (n *NodeView) spite(v wire.Verdict, at time.Time, d Deadlines) bool {
+	if !n.CameUp {
+		return false
+	}
+	if n.CameUpReason == v.Reason {
+		return n.CameUpTold.After(at)
+	}
+	return n.CameUpTold.After(at.Add(d.Settle))
 }
 
 func latest(a, b time.Time) time.Time {

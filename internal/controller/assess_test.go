@@ -10,6 +10,9 @@ import (
 	"unicode"
 	"unicode/utf8"
 
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
 	"github.com/ortet/ortet/internal/fleet"
 	"github.com/ortet/ortet/internal/wire"
 )
@@ -300,6 +303,46 @@ func TestAssessNotReadyAtFirstSight(t *testing.T) {
 			}
 			if a.State == Succeeded && !a.Since.Equal(n.Created) {
 				t.Errorf("since %s, when it ceased to be Ready", a.Since)
+			}
+		})
+	}
+}
+
+// A node came up in spite of its verdict, and the controller has forgotten it: the
+// condition tells, also while the node is not Ready.
+func TestAssessConditionOutlivesEvidence(t *testing.T) {
+	const reason = "CNINotReady"
+	said := aVerdict(wire.TimedOut, 20*time.Minute, func(v *wire.Verdict) { v.Reason = reason })
+	b := aBoot(saying("X.Ortet", "ProvisioningState/failed/1", said.ConsoleLine()))
+	for name, c := range map[string]struct {
+		status  string
+		reason  string
+		written time.Duration // after the creation
+		want    State
+	}{
+		"told Degraded after the verdict":     {"True", reason, 21 * time.Minute, Degraded},
+		"held to be good, long after it":      {"True", "Succeeded", 30 * time.Minute, Degraded},
+		"it was Ready for a moment before it": {"True", "Succeeded", 19 * time.Minute, TimedOut},
+		"and that was written a bit late":     {"True", "Succeeded", 20*time.Minute + 30*time.Second, TimedOut},
+		"Degraded was another boot":           {"True", reason, -time.Hour, TimedOut},
+		"it was told":                         {"False", reason, 21 * time.Minute, TimedOut},
+	} {
+		t.Run(name, func(t *testing.T) {
+			at := metav1.NewTime(noon.Add(c.written))
+			n := ViewOf(&corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: "pool1000003", CreationTimestamp: metav1.NewTime(noon.Add(time.Minute))}, Status: corev1.NodeStatus{
+				NodeInfo: corev1.NodeSystemInfo{BootID: "boot-a"},
+				Conditions: []corev1.NodeCondition{
+					{Type: corev1.NodeReady, Status: corev1.ConditionFalse, Reason: "KubeletNotReady", LastTransitionTime: metav1.NewTime(noon.Add(240 * time.Hour))},
+					// True since long before, where the status did not change.
+					{Type: ConditionType, Status: corev1.ConditionStatus(c.status), Reason: c.reason, LastTransitionTime: metav1.NewTime(noon.Add(-2 * time.Hour)), LastHeartbeatTime: at},
+				},
+			}})
+			a := Assess(b, n, nil, Assessment{}, noon.Add(241*time.Hour), Deadlines{})
+			if a.State != c.want || a.Reason() != reason {
+				t.Errorf("%s, %s: %s", a.State, a.Reason(), a.Message())
+			}
+			if again := Assess(b, n, nil, a, noon.Add(242*time.Hour), Deadlines{}); !again.Same(a) {
+				t.Errorf("the second time: %s: %s", again.State, again.Message())
 			}
 		})
 	}

@@ -180,6 +180,7 @@ func newReconciler(ctx context.Context, c Config, m manager.Manager, direct clie
 		Boots: c.Boots, Budget: c.Budget, Metered: c.Metered, Fleet: r.fleet, Groups: c.Groups, Pools: c.Pools, Interval: c.Interval,
 		Log: c.Log, Now: c.Now, Changed: r.enqueue, Asked: r.meters.asked,
 	})
+	r.evidence.live = func() (map[string]bool, bool) { return r.fleet.evidenceNames(), r.poller.Complete() }
 	r.controller, err = ctrl.New("boot", m, ctrl.Options{Reconciler: r, MaxConcurrentReconciles: reconcilers})
 	if err != nil {
 		return nil, fmt.Errorf("the reconciler: %w", err)

@@ -59,6 +59,9 @@ type evidence struct {
 	most      int
 	now       func() time.Time
 	log       *slog.Logger
+	// live gives the names of the evidence of the instances that there are; false
+	// as long as not all are known. nil is none.
+	live func() (names map[string]bool, all bool)
 
 	mu     sync.Mutex
 	loaded bool
@@ -87,13 +90,17 @@ func evidenceName(a Assessment) string {
 	return fmt.Sprintf("boot-%s-%016x", strings.Trim(host[:min(len(host), 60)], "-"), h.Sum64())
 }
 
+func evidenceNameOf(b fleet.Boot) string {
+	return evidenceName(Assessment{Instance: b.Instance, VMID: strings.ToLower(b.VMID), HostName: strings.ToLower(b.HostName), Name: b.Name})
+}
+
 // recall gives what was found out of a machine before, by this controller or the
 // one before it; zero where nothing was kept.
 func (e *evidence) recall(ctx context.Context, b fleet.Boot) (Assessment, error) {
 	if err := e.load(ctx); err != nil {
 		return Assessment{}, err
 	}
-	name := evidenceName(Assessment{Instance: b.Instance, VMID: strings.ToLower(b.VMID), HostName: strings.ToLower(b.HostName), Name: b.Name})
+	name := evidenceNameOf(b)
 	e.mu.Lock()
 	_, ok := e.all[name]
 	e.mu.Unlock()
@@ -324,9 +331,14 @@ func (e *evidence) prune(ctx context.Context) error {
 	return errors.Join(errs...)
 }
 
-// doomed are the names of what goes: what is over, and the oldest of what is too
-// much.
+// doomed are the names of what goes: the oldest of what is too much, and what is
+// over of machines that are gone. What is known of one that is there is needed to
+// judge it alike after a restart.
 func (e *evidence) doomed() []string {
+	live, all := map[string]bool(nil), true
+	if e.live != nil {
+		live, all = e.live()
+	}
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	var names []string
@@ -334,10 +346,12 @@ func (e *evidence) doomed() []string {
 		names = append(names, n)
 	}
 	slices.SortFunc(names, func(a, b string) int { return cmp.Or(e.all[a].until.Compare(e.all[b].until), cmp.Compare(a, b)) })
-	now := e.now()
-	n := max(0, len(names)-e.most)
-	for n < len(names) && !e.all[names[n]].until.After(now) {
-		n++
+	now, out := e.now(), max(0, len(names)-e.most)
+	doomed := slices.Clone(names[:out])
+	for _, n := range names[out:] {
+		if all && !live[n] && !e.all[n].until.After(now) {
+			doomed = append(doomed, n)
+		}
 	}
-	return names[:n]
+	return doomed
 }

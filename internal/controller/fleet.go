@@ -207,6 +207,17 @@ func extensionsOf(b fleet.Boot) []fleet.ExtensionStatus {
 	return out
 }
 
+// evidenceNames are the names that evidence of the instances has, or would have.
+func (f *Fleet) evidenceNames() map[string]bool {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	out := make(map[string]bool, len(f.all))
+	for _, s := range f.all {
+		out[evidenceNameOf(s.boot)] = true
+	}
+	return out
+}
+
 // counts gives how many instances of each pool are in each state.
 func (f *Fleet) counts() map[string]map[State]int {
 	f.mu.Lock()

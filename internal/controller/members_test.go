@@ -76,6 +76,33 @@ func TestEvidenceIsBounded(t *testing.T) {
 	if got := strings.Join(e.doomed(), " "); got != "0" {
 		t.Errorf("what is over: %s", got)
 	}
+	// What is over stays while its machine does, or may, unless it is too much.
+	var all bool
+	live := map[string]bool{"0": true}
+	e.live = func() (map[string]bool, bool) { return live, all }
+	if got := e.doomed(); len(got) > 0 {
+		t.Errorf("before all machines are known there go %v", got)
+	}
+	if all = true; len(e.doomed()) > 0 {
+		t.Errorf("of a machine that is there goes %v", e.doomed())
+	}
+	if e.most = 4; strings.Join(e.doomed(), " ") != "0" {
+		t.Errorf("of five, where four are allowed, there go %v", e.doomed())
+	}
+	if e.most, live = 10, nil; strings.Join(e.doomed(), " ") != "0" {
+		t.Errorf("of a machine that is gone goes %v", e.doomed())
+	}
+}
+
+// A Fleet knows the evidence of its instances by the name that it is kept under.
+func TestEvidenceOfFleet(t *testing.T) {
+	f := NewFleet()
+	b := aBoot()
+	f.took(KeyOf(somePool), []fleet.Boot{b})
+	a := Assess(b, nil, nil, Assessment{}, noon.Add(time.Hour), Deadlines{})
+	if names := f.evidenceNames(); len(names) != 1 || !names[evidenceName(a)] {
+		t.Errorf("%v, not %s", names, evidenceName(a))
+	}
 }
 
 func TestBudgetIsKept(t *testing.T) {

@@ -139,16 +139,18 @@ func (p *Poller) Wake() {
 	}
 }
 
-// Complete reports whether every pool was listed once.
+// Complete reports whether every pool was listed once, and that there is something
+// to look at.
 func (p *Poller) Complete() bool {
 	p.mu.Lock()
+	listed := len(p.groups) > 0
 	for _, g := range p.groups {
-		if !g.listed {
-			p.mu.Unlock()
-			return false
-		}
+		listed = listed && g.listed
 	}
 	p.mu.Unlock()
+	if !listed {
+		return false
+	}
 	f := p.c.Fleet
 	f.mu.Lock()
 	defer f.mu.Unlock()
