@@ -14,7 +14,13 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 )
 
-// tellNode sets the condition on a Node, unless it says that already.
+// says tells whether a condition has the status and the reason of an assessment.
+func says(c *corev1.NodeCondition, a Assessment) bool {
+	return c != nil && string(c.Status) == statusOf(a) && c.Reason == reasonOf(a)
+}
+
+// tellNode sets the condition on a Node, unless it says that already. It tells
+// whether its status is another now.
 func (r *reconciler) tellNode(ctx context.Context, node *corev1.Node, a Assessment) (changed bool, err error) {
 	if node == nil {
 		return false, nil
@@ -24,20 +30,14 @@ func (r *reconciler) tellNode(ctx context.Context, node *corev1.Node, a Assessme
 		Type: ConditionType, Status: corev1.ConditionStatus(statusOf(a)), Reason: reasonOf(a), Message: messageOf(a),
 		LastTransitionTime: now, LastHeartbeatTime: now,
 	}
-	for _, c := range node.Status.Conditions {
-		if c.Type != ConditionType {
-			continue
-		}
-		if c.Status == want.Status && c.Reason == want.Reason && c.Message == want.Message {
+	changed = true
+	if c := conditionOf(node); c != nil {
+		if says(c, a) && c.Message == want.Message {
 			return false, nil
 		}
-		changed = c.Status != want.Status || c.Reason != want.Reason
 		if c.Status == want.Status {
-			want.LastTransitionTime = c.LastTransitionTime
+			changed, want.LastTransitionTime = false, c.LastTransitionTime
 		}
-	}
-	if found := conditionOf(node); found == nil {
-		changed = true
 	}
 	// By server-side apply we own this condition of the list and no other. The UID
 	// keeps it off a Node that was made anew.
@@ -77,9 +77,9 @@ const writes = 5
 // The lists of conditions of older API versions are written as a whole, by server
 // and client alike. So the list is read, our condition is put in, and the rest is
 // sent back as it was, on condition that nobody wrote meanwhile.
-func (r *reconciler) tellMember(ctx context.Context, m member, a Assessment) (changed bool, err error) {
+func (r *reconciler) tellMember(ctx context.Context, m member, a Assessment) error {
 	if m.told.status == statusOf(a) && m.told.reason == reasonOf(a) && m.told.message == messageOf(a) {
-		return false, nil
+		return nil
 	}
 	on := m.gvk.Kind + " " + m.namespace + "/" + m.name
 	for range writes {
@@ -89,36 +89,36 @@ func (r *reconciler) tellMember(ctx context.Context, m member, a Assessment) (ch
 			if err = ignoreGone(err); err != nil {
 				err = fmt.Errorf("read %s: %w", on, err)
 			}
-			return false, err
+			return err
 		}
 		if u.GetUID() != m.uid {
-			return false, nil
+			return nil
 		}
-		list, changed := withCondition(u, a, r.config.Now())
+		list := withCondition(u, a, r.config.Now())
 		if list == nil {
-			return false, nil
+			return nil
 		}
 		body, err := json.Marshal(map[string]any{
 			"metadata": map[string]any{"resourceVersion": u.GetResourceVersion()}, "status": map[string]any{"conditions": list},
 		})
 		if err != nil {
-			return false, fmt.Errorf("condition of %s: %w", on, err)
+			return fmt.Errorf("condition of %s: %w", on, err)
 		}
 		err = r.client.Status().Patch(ctx, u, client.RawPatch(types.MergePatchType, body), client.FieldOwner(fieldManager))
 		if apierrors.IsConflict(err) {
 			continue
 		}
 		if err := ignoreGone(err); err != nil {
-			return false, fmt.Errorf("set the condition %s of %s: %w", ConditionType, on, err)
+			return fmt.Errorf("set the condition %s of %s: %w", ConditionType, on, err)
 		}
-		return changed, nil
+		return nil
 	}
-	return false, fmt.Errorf("set the condition %s of %s: others write it all the time", ConditionType, on)
+	return fmt.Errorf("set the condition %s of %s: others write it all the time", ConditionType, on)
 }
 
 // withCondition gives an object's conditions with ours as it should be; nil where
 // it is so already. Others' are as they were found.
-func withCondition(u *unstructured.Unstructured, a Assessment, now time.Time) (list []any, changed bool) {
+func withCondition(u *unstructured.Unstructured, a Assessment, now time.Time) []any {
 	old, _, _ := unstructured.NestedSlice(u.Object, "status", "conditions") // another type is as good as none
 	status, reason, message := statusOf(a), reasonOf(a), messageOf(a)
 	want := map[string]any{"type": ConditionType, "status": status, "reason": reason, "lastTransitionTime": now.UTC().Format(time.RFC3339)}
@@ -128,7 +128,6 @@ func withCondition(u *unstructured.Unstructured, a Assessment, now time.Time) (l
 	if severities(u) && a.State.Bad() {
 		want["severity"] = "Error"
 	}
-	changed = true
 	at := -1
 	for i, c := range old {
 		m, ok := c.(map[string]any)
@@ -138,19 +137,16 @@ func withCondition(u *unstructured.Unstructured, a Assessment, now time.Time) (l
 		at = i
 		if m["status"] == status {
 			want["lastTransitionTime"] = m["lastTransitionTime"]
-			if m["reason"] == reason {
-				changed = false
-				if text, _ := m["message"].(string); text == message {
-					return nil, false
-				}
+			if text, _ := m["message"].(string); m["reason"] == reason && text == message {
+				return nil
 			}
 		}
 	}
 	if at < 0 {
-		return append(old, want), true
+		return append(old, want)
 	}
 	old[at] = want
-	return old, changed
+	return old
 }
 
 // severities tells Cluster API's own conditions of its API versions up to v1beta1

@@ -133,30 +133,47 @@ func parseAssessment(text []byte) Assessment {
 	return a
 }
 
+// digestOf is what was told of a boot, its outcome first.
+func digestOf(a Assessment) string {
+	return strings.Join([]string{string(a.State), a.Reason(), string(a.Source)}, "/")
+}
+
+// A record is a piece of evidence that was written, of a verdict that may have to
+// be told yet.
+type record struct {
+	// fresh is that it was not told wholly before.
+	fresh bool
+	// was is the outcome that was told before of this boot, "" if none.
+	was State
+	of  *corev1.ConfigMap // nil where there is nothing to be recorded
+}
+
 // keep writes what shows why a boot did not end well, once for each verdict; of
-// one that did it writes only where something was told before. It says whether
-// that is new.
-func (e *evidence) keep(ctx context.Context, known Known, a Assessment) (fresh bool, err error) {
+// one that did it writes only where something was told before. That a verdict was
+// told is recorded by told, so until then it stays fresh.
+func (e *evidence) keep(ctx context.Context, known Known, a Assessment) (record, error) {
 	if err := e.load(ctx); err != nil {
-		return false, err
+		return record{}, err
 	}
-	name, told := evidenceName(a), strings.Join([]string{string(a.State), a.Reason(), string(a.Source)}, "/")
+	name, told := evidenceName(a), digestOf(a)
 	e.mu.Lock()
 	was, ok := e.all[name]
 	e.mu.Unlock()
-	if was.digest == told && len(known.Serial) == 0 || !ok && a.State == Succeeded {
-		return false, nil
+	outcome, _, _ := strings.Cut(was.digest, "/")
+	rec := record{fresh: was.digest != told, was: State(outcome)}
+	if !rec.fresh && len(known.Serial) == 0 || !ok && a.State == Succeeded {
+		return record{was: rec.was}, nil
 	}
 	data, err := parts(known, a)
 	if err != nil {
-		return false, fmt.Errorf("evidence of %s: %w", a.Name, err)
+		return record{}, fmt.Errorf("evidence of %s: %w", a.Name, err)
 	}
 	until := e.now().Add(e.keepFor)
 	m := &corev1.ConfigMap{
 		ObjectMeta: metav1.ObjectMeta{
 			Name: name, Namespace: e.namespace,
 			Labels:      map[string]string{EvidenceLabel: EvidenceValue, labelVM: labelText(a.VMID), labelPool: labelText(a.Pool.Name()), "app.kubernetes.io/managed-by": "ortet"},
-			Annotations: map[string]string{EvidenceUntil: until.UTC().Format(time.RFC3339), digest: told},
+			Annotations: map[string]string{EvidenceUntil: until.UTC().Format(time.RFC3339), digest: was.digest},
 		},
 		Data: data,
 	}
@@ -170,19 +187,43 @@ func (e *evidence) keep(ctx context.Context, known Known, a Assessment) (fresh b
 	} else {
 		err = e.client.Create(ctx, m, client.FieldOwner(fieldManager))
 	}
-	switch {
-	case apierrors.IsAlreadyExists(err), apierrors.IsNotFound(err) && ok:
+	if err != nil {
+		return record{}, e.unwritten(m, err)
+	}
+	e.mu.Lock()
+	e.all[name] = piece{until, was.digest}
+	e.mu.Unlock()
+	rec.of = m
+	return rec, nil
+}
+
+// told records that a verdict was told wholly, so that it is not told again.
+func (e *evidence) told(ctx context.Context, rec record, a Assessment) error {
+	if !rec.fresh || rec.of == nil {
+		return nil
+	}
+	m := rec.of.DeepCopy()
+	m.Annotations[digest] = digestOf(a)
+	if err := e.client.Update(ctx, m, client.FieldOwner(fieldManager)); err != nil {
+		return e.unwritten(m, err)
+	}
+	e.mu.Lock()
+	if p, ok := e.all[m.Name]; ok {
+		e.all[m.Name] = piece{p.until, digestOf(a)}
+	}
+	e.mu.Unlock()
+	return nil
+}
+
+// unwritten is an error of a write. Where another wrote or deleted meanwhile, what
+// is there is read anew.
+func (e *evidence) unwritten(m *corev1.ConfigMap, err error) error {
+	if apierrors.IsAlreadyExists(err) || apierrors.IsNotFound(err) || apierrors.IsConflict(err) {
 		e.mu.Lock()
 		e.loaded = false
 		e.mu.Unlock()
-		return false, fmt.Errorf("keep the evidence %s/%s: %w", e.namespace, name, err)
-	case err != nil:
-		return false, fmt.Errorf("keep the evidence %s/%s: %w", e.namespace, name, err)
 	}
-	e.mu.Lock()
-	e.all[name] = piece{until, told}
-	e.mu.Unlock()
-	return was.digest != told, nil
+	return fmt.Errorf("keep the evidence %s/%s: %w", m.Namespace, m.Name, err)
 }
 
 // parts is what is kept, without secrets and within bounds.

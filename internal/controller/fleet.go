@@ -31,6 +31,7 @@ type instanceState struct {
 	assessment Assessment
 	serial     []byte // read, and not judged yet
 	looks      looks
+	counted    []State // outcomes that are in the metrics
 }
 
 // NewFleet makes an empty one.
@@ -77,6 +78,21 @@ func (f *Fleet) Decided(key Key, a Assessment, judged []byte) bool {
 	if len(judged) > 0 && len(s.serial) == len(judged) && &s.serial[0] == &judged[0] {
 		s.serial = nil
 	}
+	return true
+}
+
+// count tells whether an instance's outcome is to be counted, once for each.
+func (f *Fleet) count(key Key, a Assessment) bool {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	s := f.all[key]
+	if s == nil || !strings.EqualFold(s.boot.VMID, a.VMID) {
+		return true // gone meanwhile, so that it is not asked again
+	}
+	if slices.Contains(s.counted, a.State) {
+		return false
+	}
+	s.counted = append(s.counted, a.State)
 	return true
 }
 

@@ -35,7 +35,7 @@ var (
 func newMeters(f *Fleet, c Config) (*meters, error) {
 	buckets := []float64{5, 10, 20, 30, 45, 60, 90, 120, 180, 300, 600, 1200}
 	m := &meters{fleet: f, budget: c.Budget, now: c.Now,
-		verdicts: prometheus.NewCounterVec(prometheus.CounterOpts{Name: "ortet_boot_verdicts_total", Help: "Boots that ended, by outcome and where the verdict is from."}, []string{"pool", "outcome", "source"}),
+		verdicts: prometheus.NewCounterVec(prometheus.CounterOpts{Name: "ortet_boot_verdicts_total", Help: "Boots that ended, once for each outcome that they were told to have, and where the verdict was first from."}, []string{"pool", "outcome", "source"}),
 		failures: prometheus.NewCounterVec(prometheus.CounterOpts{Name: "ortet_boot_failures_total", Help: "Boots that did not end well, by reason and who can mend it."}, []string{"pool", "outcome", "reason", "owner"}),
 		boots:    prometheus.NewHistogramVec(prometheus.HistogramOpts{Name: "ortet_boot_duration_seconds", Help: "From the instance's creation to its Ready Node.", Buckets: buckets}, []string{"pool"}),
 		stages:   prometheus.NewHistogramVec(prometheus.HistogramOpts{Name: "ortet_boot_stage_seconds", Help: "How long a stage of the boot took, as the node tells it.", Buckets: append([]float64{0.5, 1, 2}, buckets...)}, []string{"pool", "stage"}),
@@ -92,11 +92,11 @@ func (m *meters) asked(what string, err error) {
 // tells nothing of it.
 const maxBoot = 2 * time.Hour
 
-// ended counts the outcome of a boot, once.
-func (m *meters) ended(a Assessment, node *corev1.Node, fresh bool) {
+// ended counts the outcome of a boot.
+func (m *meters) ended(a Assessment, node *corev1.Node) {
 	pool := a.Pool.Name()
 	m.verdicts.WithLabelValues(pool, string(a.State), string(a.Source)).Inc()
-	if fresh && a.State != Succeeded {
+	if a.State != Succeeded {
 		m.failures.WithLabelValues(pool, string(a.State), a.Reason(), string(a.Owner())).Inc()
 	}
 	if node != nil && a.State == Succeeded {

@@ -85,39 +85,49 @@ func (r *reconciler) Reconcile(ctx context.Context, request reconcile.Request) (
 	return reconcile.Result{RequeueAfter: max(a.Next.Sub(now), time.Second)}, nil
 }
 
-// publish tells what has an outcome.
+// publish tells what has an outcome. Each part may be repeated, and that all was
+// told is recorded last: what an error left out is told the next time. In the same
+// way the boot is counted once all was told.
 func (r *reconciler) publish(ctx context.Context, known Known, node *corev1.Node, a Assessment) error {
 	if !a.State.Final() {
 		return nil
 	}
-	fresh, err := r.evidence.keep(ctx, known, a)
-	if err != nil {
-		return err
-	}
-	changed, err := r.tellNode(ctx, node, a)
+	rec, err := r.evidence.keep(ctx, known, a)
 	if err != nil {
 		return err
 	}
 	for _, m := range r.members.of(KeyOf(a.Instance)) {
-		told, err := r.tellMember(ctx, m, a)
-		if err != nil {
-			return err
-		}
-		if told {
+		// First the Event: who acts on the condition may delete the machine.
+		if rec.fresh || m.told.status != statusOf(a) || m.told.reason != reasonOf(a) {
 			if err := r.event(ctx, m.reference(), m.namespace, a); err != nil {
 				return err
 			}
 		}
+		if err := r.tellMember(ctx, m, a); err != nil {
+			return err
+		}
 	}
-	if fresh || changed {
-		r.meters.ended(a, node, fresh)
-		name := first(a.Node, a.HostName)
+	// The Node's condition is all that records a boot that went well, so it is last.
+	name := first(a.Node, a.HostName)
+	if name != "" && (rec.fresh || node != nil && !says(conditionOf(node), a)) {
 		// As the kubelet does: a Node's Events lie in default, and have its name for
 		// a UID.
 		on := corev1.ObjectReference{Kind: "Node", APIVersion: "v1", Name: name, UID: types.UID(name)}
-		if name != "" {
-			return r.event(ctx, on, metav1.NamespaceDefault, a)
+		if err := r.event(ctx, on, metav1.NamespaceDefault, a); err != nil {
+			return err
 		}
+	}
+	came, err := r.tellNode(ctx, node, a)
+	if err != nil {
+		return err
+	}
+	if err := r.evidence.told(ctx, rec, a); err != nil {
+		return err
+	}
+	// A boot counts once for each outcome that it is told to have; of those that went
+	// well at once only the Node's condition tells whether they were counted.
+	if rec.was != a.State && (rec.fresh || a.State == Succeeded && came) && r.fleet.count(KeyOf(a.Instance), a) {
+		r.meters.ended(a, node)
 	}
 	return nil
 }
