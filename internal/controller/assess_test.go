@@ -467,3 +467,32 @@ func TestRelevantHidesSecrets(t *testing.T) {
 		t.Errorf("%d lines", len(lines))
 	}
 }
+
+// A secret that lies where a long text is cut is not shown for want of its name.
+func TestCutsHideSecrets(t *testing.T) {
+	const secret = "hunter2hunter2"
+	for _, name := range []string{"password=", "--password ", "Authorization: Bearer ", "password: "} {
+		for at := maxQuoted - 40; at <= maxQuoted+4; at += 5 {
+			line := strings.Repeat("x ", at/2)[:at-1] + " " + name + secret + " and more"
+			if all := strings.Join(Relevant([]byte(line+"\r\nnext\r\n"), 40), "\n"); strings.Contains(all, secret[7:]) || !strings.Contains(all, "next") {
+				t.Fatalf("of a serial log, %q at %d: %q", name, at, all[max(0, len(all)-80):])
+			}
+			// The end of a message is kept.
+			message := strings.Repeat("y\n", 1000) + name + secret + " " + strings.Repeat("z ", 400) + "\n" + strings.Repeat("w\n", (at-800)/2)
+			b := compact(aBoot(saying("CustomScript", "ProvisioningState/failed/1", message)))
+			data, err := parts(Known{Boot: b}, Assess(b, nil, nil, Assessment{}, noon.Add(time.Minute), Deadlines{}))
+			if err != nil {
+				t.Fatal(err)
+			}
+			if all := fmt.Sprint(data); strings.Contains(all, secret[7:]) {
+				t.Fatalf("of a message, %q at %d", name, at)
+			}
+		}
+	}
+	// The verdict in a long message is found all the same.
+	v := aVerdict(wire.Failed, time.Minute)
+	b := compact(aBoot(saying("CustomScript", "ProvisioningState/failed/1", strings.Repeat("some line\n", 2000)+v.ConsoleLine()+"\n[stderr]\n")))
+	if a := Assess(b, nil, nil, Assessment{}, noon.Add(2*time.Minute), Deadlines{}); a.Source != FromExtension || a.Reason() != v.Reason {
+		t.Errorf("%s, %s", a.Source, a.Reason())
+	}
+}

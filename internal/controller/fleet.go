@@ -184,9 +184,9 @@ func shorten(list []fleet.BootStatus, makes, whole bool) []fleet.BootStatus {
 		case !told && !whole && !st.Failed() && !makes:
 			st.Message = ""
 		case !told && !whole && !st.Failed():
-			st.Message = strings.Clone(clip(st.Message, 256))
+			st.Message = string(head([]byte(st.Message), 256))
 		case len(st.Message) > maxQuoted: // the end tells most
-			st.Message = strings.Clone(strings.ToValidUTF8(st.Message[len(st.Message)-maxQuoted:], ""))
+			st.Message = strings.Clone(strings.ToValidUTF8(tail(st.Message, maxQuoted), ""))
 		}
 		out = append(out, st)
 	}

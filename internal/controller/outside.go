@@ -104,15 +104,40 @@ func lines(text []byte) []string {
 		if i := bytes.LastIndexByte(l, '\r'); i >= 0 { // what was overwritten is not seen
 			l = l[i+1:]
 		}
-		for {
-			part := l[:min(len(l), maxQuoted)]
-			out = append(out, strings.Clone(strings.ToValidUTF8(string(part), "�")))
-			if l = l[len(part):]; len(l) == 0 {
-				break
-			}
-		}
+		out = append(out, strings.Clone(strings.ToValidUTF8(string(head(l, maxQuoted)), "�")))
 	}
 	return out
+}
+
+// head is the beginning of a line that may be long, without the word that a cut
+// goes through, which may be the first half of a secret. The rest is left out: a
+// secret in it may have its name before the cut, and would not be known for one.
+func head(line []byte, n int) []byte {
+	if len(line) <= n {
+		return line
+	}
+	return append(slices.Clone(line[:bytes.LastIndexAny(line[:n], " \t")+1]), "…"...)
+}
+
+// tail is the end of a text that may be long, in whole lines: secrets are known by
+// what is before them, also in lines before, so they are redacted first. The
+// verdict's line has none, and stays.
+func tail(text string, n int) string {
+	if len(text) <= n {
+		return text
+	}
+	all := strings.Split(text, "\n")
+	size := 0
+	shown := verdict.Redact(all)
+	for i := len(all) - 1; i >= 0; i-- {
+		if strings.Contains(all[i], verdictMark) {
+			shown[i] = all[i]
+		}
+		if size += len(shown[i]) + 1; size > n {
+			return strings.Join(shown[i+1:], "\n")
+		}
+	}
+	return strings.Join(shown, "\n")
 }
 
 // Relevant gives the part of a serial log that is worth showing, redacted: the
