@@ -47,8 +47,8 @@ type CloudInit struct {
 }
 
 // Failed says whether a stage met an error that it did not get over.
-func (c *CloudInit) Failed() bool {
-	for _, s := range c.Stages {
+func (ci *CloudInit) Failed() bool {
+	for _, s := range ci.Stages {
 		if len(s.Errors) > 0 {
 			return true
 		}
