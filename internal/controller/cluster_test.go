@@ -24,6 +24,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/dynamic"
 	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/rest"
@@ -215,7 +216,7 @@ func (s *site) node(t *testing.T, b fleet.Boot, ready bool) {
 	t.Helper()
 	name := strings.ToLower(b.HostName)
 	nodes := s.admin.CoreV1().Nodes()
-	n, err := nodes.Create(t.Context(), &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: name}, Spec: corev1.NodeSpec{ProviderID: "azure://" + strings.ToLower(string(b.Instance))}}, metav1.CreateOptions{})
+	_, err := nodes.Create(t.Context(), &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: name}, Spec: corev1.NodeSpec{ProviderID: "azure://" + strings.ToLower(string(b.Instance))}}, metav1.CreateOptions{})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -224,9 +225,22 @@ func (s *site) node(t *testing.T, b fleet.Boot, ready bool) {
 	if ready {
 		c.Status, c.Reason = corev1.ConditionTrue, "KubeletReady"
 	}
-	n.Status.Conditions = append(n.Status.Conditions, c)
-	n.Status.NodeInfo.BootID = "boot-a"
-	if _, err := nodes.UpdateStatus(t.Context(), n, metav1.UpdateOptions{}); err != nil {
+	s.asKubelet(t, name, corev1.NodeStatus{Conditions: []corev1.NodeCondition{c}, NodeInfo: corev1.NodeSystemInfo{BootID: "boot-a"}})
+}
+
+// asKubelet merges into a Node's status as the kubelet does: without the version of what it
+// read, since controllers write to the Node as well.
+func (s *site) asKubelet(t *testing.T, node string, status corev1.NodeStatus) {
+	t.Helper()
+	patch := map[string]any{"conditions": status.Conditions}
+	if status.NodeInfo.BootID != "" {
+		patch["nodeInfo"] = map[string]any{"bootID": status.NodeInfo.BootID}
+	}
+	body, err := json.Marshal(map[string]any{"status": patch})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := s.admin.CoreV1().Nodes().PatchStatus(t.Context(), node, body); err != nil {
 		t.Fatal(err)
 	}
 }
@@ -323,8 +337,11 @@ func (s *site) create(t *testing.T, resource schema.GroupVersionResource, text, 
 	if err := yaml.Unmarshal([]byte(status), &st); err != nil {
 		t.Fatal(err)
 	}
-	u.Object["status"] = st
-	if _, err := in.UpdateStatus(t.Context(), u, metav1.UpdateOptions{}); err != nil {
+	body, err := json.Marshal(map[string]any{"status": st})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := in.Patch(t.Context(), u.GetName(), types.MergePatchType, body, metav1.PatchOptions{}, "status"); err != nil {
 		t.Fatal(err)
 	}
 }
@@ -511,18 +528,7 @@ func TestClusterIsTold(t *testing.T) {
 	s.cloud.boots = s.cloud.boots[:2]
 	s.cloud.mu.Unlock()
 	// Later it came up in spite of it: that is told, and no health check acts on it.
-	n, err := s.admin.CoreV1().Nodes().Get(t.Context(), "pool1000001", metav1.GetOptions{})
-	if err != nil {
-		t.Fatal(err)
-	}
-	for i := range n.Status.Conditions {
-		if c := &n.Status.Conditions[i]; c.Type == corev1.NodeReady {
-			c.Status, c.LastTransitionTime = corev1.ConditionTrue, metav1.Now()
-		}
-	}
-	if _, err := s.admin.CoreV1().Nodes().UpdateStatus(t.Context(), n, metav1.UpdateOptions{}); err != nil {
-		t.Fatal(err)
-	}
+	s.asKubelet(t, "pool1000001", corev1.NodeStatus{Conditions: []corev1.NodeCondition{{Type: corev1.NodeReady, Status: corev1.ConditionTrue, Reason: "KubeletReady", LastTransitionTime: metav1.Now(), LastHeartbeatTime: metav1.Now()}}})
 	s.hasNodeCondition(t, lame, corev1.ConditionTrue, "CNINotReady")
 	stop()
 	if kept(lost) == nil {
