@@ -17,7 +17,6 @@ import (
 	"time"
 
 	"github.com/Azure/azure-sdk-for-go/sdk/azcore/runtime"
-	"github.com/Azure/azure-sdk-for-go/sdk/azcore/to"
 	"github.com/Azure/azure-sdk-for-go/sdk/resourcemanager/compute/armcompute/v8"
 	"golang.org/x/sync/errgroup"
 	corev1 "k8s.io/api/core/v1"
@@ -27,6 +26,7 @@ import (
 
 	"github.com/ortet/ortet/internal/azsim"
 	"github.com/ortet/ortet/test/controlplane"
+	"github.com/ortet/ortet/test/simulation"
 )
 
 const (
@@ -150,7 +150,11 @@ func makePools(ctx context.Context, s *azsim.Server) error {
 	for i := range controllerPools {
 		g.Go(func() error {
 			name := fmt.Sprintf("pool%02d", i)
-			p, err := sets.BeginCreateOrUpdate(ctx, azsim.DefaultResourceGroup, name, benchPool(name), nil)
+			set, err := simulation.Pool{Name: name, Capacity: controllerEach, Change: simulation.Bare}.ScaleSet()
+			if err != nil {
+				return err
+			}
+			p, err := sets.BeginCreateOrUpdate(ctx, azsim.DefaultResourceGroup, name, set, nil)
 			if err != nil {
 				return err
 			}
@@ -159,38 +163,6 @@ func makePools(ctx context.Context, s *azsim.Server) error {
 		})
 	}
 	return g.Wait()
-}
-
-func benchPool(name string) armcompute.VirtualMachineScaleSet {
-	subnet := "/subscriptions/" + azsim.DefaultSubscription + "/resourceGroups/" + azsim.DefaultResourceGroup + "/providers/Microsoft.Network/virtualNetworks/vnet/subnets/nodes"
-	return armcompute.VirtualMachineScaleSet{
-		Location: to.Ptr("westeurope"),
-		SKU:      &armcompute.SKU{Name: to.Ptr("Standard_D2s_v5"), Tier: to.Ptr("Standard"), Capacity: to.Ptr[int64](controllerEach)},
-		Properties: &armcompute.VirtualMachineScaleSetProperties{
-			OrchestrationMode: to.Ptr(armcompute.OrchestrationModeUniform), Overprovision: to.Ptr(false), SinglePlacementGroup: to.Ptr(true),
-			UpgradePolicy: &armcompute.UpgradePolicy{Mode: to.Ptr(armcompute.UpgradeModeManual)},
-			VirtualMachineProfile: &armcompute.VirtualMachineScaleSetVMProfile{
-				DiagnosticsProfile: &armcompute.DiagnosticsProfile{BootDiagnostics: &armcompute.BootDiagnostics{Enabled: to.Ptr(true)}},
-				OSProfile: &armcompute.VirtualMachineScaleSetOSProfile{
-					ComputerNamePrefix: to.Ptr(name), AdminUsername: to.Ptr("azureuser"),
-					LinuxConfiguration: &armcompute.LinuxConfiguration{DisablePasswordAuthentication: to.Ptr(true), SSH: &armcompute.SSHConfiguration{PublicKeys: []*armcompute.SSHPublicKey{{
-						Path: to.Ptr("/home/azureuser/.ssh/authorized_keys"), KeyData: to.Ptr("ssh-ed25519 AAAAC3NzaC1lZDI1NTE5AAAAIA7kUYRTzmHqVg0m9bN8h1v3sQ2o5fJ4c6dWxXeYzabc operator"),
-					}}}},
-				},
-				StorageProfile: &armcompute.VirtualMachineScaleSetStorageProfile{
-					ImageReference: &armcompute.ImageReference{Publisher: to.Ptr("Debian"), Offer: to.Ptr("debian-12"), SKU: to.Ptr("12-gen2"), Version: to.Ptr("latest")},
-					OSDisk:         &armcompute.VirtualMachineScaleSetOSDisk{CreateOption: to.Ptr(armcompute.DiskCreateOptionTypesFromImage), OSType: to.Ptr(armcompute.OperatingSystemTypesLinux), DiskSizeGB: to.Ptr[int32](30)},
-				},
-				NetworkProfile: &armcompute.VirtualMachineScaleSetNetworkProfile{NetworkInterfaceConfigurations: []*armcompute.VirtualMachineScaleSetNetworkConfiguration{{
-					Name: to.Ptr("nic"), Properties: &armcompute.VirtualMachineScaleSetNetworkConfigurationProperties{
-						Primary: to.Ptr(true), IPConfigurations: []*armcompute.VirtualMachineScaleSetIPConfiguration{{
-							Name: to.Ptr("ip"), Properties: &armcompute.VirtualMachineScaleSetIPConfigurationProperties{Primary: to.Ptr(true), Subnet: &armcompute.APIEntityReference{ID: to.Ptr(subnet)}},
-						}},
-					},
-				}}},
-			},
-		},
-	}
 }
 
 // makeNodes makes a Node, with the images that a real one names, of all instances

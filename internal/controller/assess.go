@@ -25,6 +25,9 @@ const (
 	Booting  State = "Booting"  // it runs, and its time is not up
 	Stopped  State = "Stopped"  // it does not run, so it cannot come up
 	Deleting State = "Deleting" // it goes
+	// Unclear is a Node that is not Ready after its time, and may have been before it
+	// was first looked at: whether its boot went well is not known, and not told.
+	Unclear State = "Unclear"
 )
 
 // Final reports a state that is the outcome of a boot.
@@ -118,6 +121,9 @@ type Assessment struct {
 	Seen  time.Time `json:"seen,omitzero"`   // when the node's own verdict was first read
 	// Told is the outcome that the node gave, where another is held.
 	Told wire.Outcome `json:"told,omitempty"`
+
+	watched time.Time // when it was first assessed by this process
+	missed  bool      // its Node may have been Ready in this start before that
 }
 
 // Reason is the catalogue's name for why, "" where there is none.
@@ -171,8 +177,18 @@ func (a Assessment) Same(b Assessment) bool {
 //     Unknown when the kubelet falls silent. So one that was never Ready, and whose
 //     kubelet fell silent only after its time, cannot be told from one that worked;
 //     it is spared, unless it was told before to have failed. Where the condition
-//     changed in time, or never since the Node was registered, or no kubelet ever
-//     reported (NodeStatusNeverUpdated), nothing is known, and the deadline counts.
+//     never changed since the Node was registered, or no kubelet ever reported
+//     (NodeStatusNeverUpdated), it did not come up, and the deadline counts.
+//   - Where the condition changed in time, but before it was first looked at, it may
+//     have been Ready, or have failed and fallen silent: nothing contradicts either.
+//     A boot that is watched is known in any case, since becoming Ready would have
+//     been seen. So at the deadline it is Unclear, and nothing is published, until the
+//     node is Ready, or its own word is found (the serial log is read for it), or
+//     Azure or an extension says that it failed.
+//   - A Node that is older than its machine tells of an earlier one that had its name
+//     or its provider id, as in a pool that was deleted and made again. What was told
+//     on it before the machine was made does not count, nor that it is still Ready
+//     until the cluster would have missed the earlier kubelet.
 //   - The deadline counts from the instance's creation or start, or from when its
 //     Node was registered, if that is so late that it must have been another start.
 //   - Then what Azure and extensions say, what the serial log shows beyond doubt,
@@ -183,9 +199,13 @@ func Assess(boot fleet.Boot, node *NodeView, serial []byte, previous Assessment,
 	if !strings.EqualFold(previous.VMID, boot.VMID) || !previous.Instance.Equal(boot.Instance) {
 		previous = Assessment{}
 	}
+	node, stale := node.of(boot.Created, now)
 	a := Assessment{
 		Instance: boot.Instance, Pool: boot.Pool, Name: boot.Name, HostName: strings.ToLower(boot.HostName), VMID: strings.ToLower(boot.VMID),
-		Created: boot.Created, Began: previous.Began,
+		Created: boot.Created, Began: previous.Began, watched: previous.watched,
+	}
+	if a.watched.IsZero() {
+		a.watched = now
 	}
 	if node != nil {
 		a.Node = node.Name
@@ -201,6 +221,7 @@ func Assess(boot fleet.Boot, node *NodeView, serial []byte, previous Assessment,
 	if node != nil && !previous.State.Bad() && !held(node, previous) && node.Created.After(a.Began.Add(d.Boot)) && !node.Created.After(now) {
 		a.Began = node.Created
 	}
+	a.missed = previous.missed && a.Began.Equal(previous.Began) || node != nil && node.changedSince(a.Began) && !node.ReadySince.After(a.watched)
 	if strings.EqualFold(boot.ProvisioningState, "Deleting") {
 		a.State = Deleting
 		return a.since(previous, now)
@@ -215,8 +236,31 @@ func Assess(boot fleet.Boot, node *NodeView, serial []byte, previous Assessment,
 	default:
 		a.outside(boot, node, serial, previous, now, d)
 	}
+	if stale && a.State == Booting {
+		a.Next = earliest(a.Next, boot.Created.Add(registering))
+	}
 	return a.since(previous, now)
 }
+
+// of leaves out what a Node tells of an earlier machine than the one that was made
+// then; stale is that it is called Ready for that alone. Both times are the API
+// server's and Azure's, since a node's own clock may be wrong as it boots.
+func (n *NodeView) of(made, now time.Time) (_ *NodeView, stale bool) {
+	if n == nil || made.IsZero() || n.Created.IsZero() || !n.Created.Before(made.Add(-clocks)) {
+		return n, false
+	}
+	v := *n
+	if v.CameUp && !v.CameUpTold.IsZero() && v.CameUpTold.Before(made.Add(-clocks)) {
+		v.CameUp = false
+	}
+	if v.Ready && v.ReadySince.Before(made) && now.Before(made.Add(registering)) {
+		v.Ready, v.Why, stale = false, "its kubelet has not reported yet", true
+	}
+	return &v, stale
+}
+
+// clocks is how far Azure's and the API server's are apart at most.
+const clocks = 2 * time.Minute
 
 // held tells whether the node is known to have come up in the boot that it is in,
 // whatever its Node is now: it may have been deleted, and be registered anew.
@@ -243,8 +287,14 @@ const registering = 2 * time.Minute
 // wasReady tells whether a Node that is not Ready shows that it was, when nothing
 // was told of it before: see Assess.
 func wasReady(node *NodeView, began time.Time, previous Assessment, d Deadlines) bool {
-	return !previous.State.Bad() && !node.Created.IsZero() && !strings.HasPrefix(node.Why, "NodeStatusNeverUpdated") &&
-		node.ReadySince.After(began.Add(d.Boot)) && node.ReadySince.After(node.Created.Add(registering))
+	return !previous.State.Bad() && previous.State != Unclear && node.changedSince(began.Add(d.Boot))
+}
+
+// changedSince tells whether the Ready condition of a Node that is not Ready changed
+// after that time, and not as the Node was registered.
+func (n *NodeView) changedSince(t time.Time) bool {
+	return !n.Ready && !n.Created.IsZero() && !strings.HasPrefix(n.Why, "NodeStatusNeverUpdated") &&
+		n.ReadySince.After(t) && n.ReadySince.After(n.Created.Add(registering))
 }
 
 // since keeps the time of a state that goes on.
@@ -394,6 +444,13 @@ func (a *Assessment) outside(boot fleet.Boot, node *NodeView, serial []byte, pre
 		return
 	}
 	a.Basis = sign
+	if sign == "deadline" && a.missed && previous.State != TimedOut {
+		a.State, a.Note = Unclear, "the Node is not Ready; whether it was before it was first looked at is not known"
+		if node != nil && node.Why != "" {
+			a.Note += " (" + verdict.RedactText(node.Why) + ")"
+		}
+		return
+	}
 	// Without a log a judgement by one is not made worse.
 	if serial == nil && previous.Basis == sign && previous.Verdict != nil {
 		a.State, a.Source, a.Verdict, a.Note = previous.State, previous.Source, previous.Verdict, previous.Note

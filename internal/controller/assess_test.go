@@ -275,7 +275,12 @@ func TestAssessNotReadyAtFirstSight(t *testing.T) {
 		"an extension failed in an update":      {time.Minute, long, silent, saying("CustomScript", "ProvisioningState/failed/1", "no"), "", time.Minute, Succeeded},
 		"never Ready since it was registered":   {time.Minute, time.Minute + time.Second, "KubeletNotReady: cni plugin not initialized", nil, "", long, TimedOut},
 		"no kubelet ever reported":              {time.Minute, long, "NodeStatusNeverUpdated: Kubelet never posted node status.", nil, "", time.Minute, TimedOut},
-		"it changed in time":                    {time.Minute, 20 * time.Minute, silent, nil, "", long, TimedOut},
+		"it changed in time, and fell silent":   {time.Minute, 20 * time.Minute, silent, nil, "", long, Unclear},
+		"it changed in time, and is not Ready":  {time.Minute, 9 * time.Minute, "KubeletNotReady: PLEG is not healthy", nil, "", long, Unclear},
+		"it changed in time, Azure says why":    {time.Minute, 20 * time.Minute, silent, saying("CustomScript", "ProvisioningState/failed/1", "no"), "", long, Failed},
+		"in time, it says that it came up":      {time.Minute, 20 * time.Minute, silent, saying("X.Ortet", "ProvisioningState/succeeded", aVerdict(wire.Succeeded, 3*time.Minute).ConsoleLine()), "", long, Succeeded},
+		"its time is not up yet":                {time.Minute, 9 * time.Minute, silent, nil, "", time.Minute, Booting},
+		"it was watched all the time":           {2 * time.Minute, 20 * time.Minute, silent, nil, Booting, long, TimedOut},
 		"registered late, and its kubelet died": {time.Hour, time.Hour + time.Minute, silent, nil, "", long, TimedOut},
 		"it was told to have failed":            {time.Minute, long, silent, nil, TimedOut, time.Minute, TimedOut},
 	} {
@@ -301,10 +306,81 @@ func TestAssessNotReadyAtFirstSight(t *testing.T) {
 			if a.State != c.want {
 				t.Errorf("%s: %s", a.State, a.Message())
 			}
-			if a.State == Succeeded && !a.Since.Equal(n.Created) {
+			if a.State == Succeeded && a.Source == FromNode && !a.Since.Equal(n.Created) {
 				t.Errorf("since %s, when it ceased to be Ready", a.Since)
 			}
 		})
+	}
+}
+
+// Whether a node that stopped being Ready before it was looked at came up is not
+// known, also at its deadline and when its kubelet is back; that it is Ready tells.
+func TestAssessUnclear(t *testing.T) {
+	silent := func(at time.Duration) *NodeView {
+		return aNode(notReady, func(n *NodeView) { n.Why, n.ReadySince = "NodeStatusUnknown: x", noon.Add(at) })
+	}
+	b := aBoot()
+	a := Assess(b, silent(8*time.Minute), nil, Assessment{}, noon.Add(10*time.Minute), Deadlines{})
+	if a.State != Booting {
+		t.Fatalf("%s at first", a.State)
+	}
+	back := aNode(notReady, func(n *NodeView) { n.ReadySince = noon.Add(12 * time.Minute) })
+	a = Assess(b, back, nil, a, noon.Add(12*time.Minute), Deadlines{})
+	for _, n := range []*NodeView{back, silent(40 * time.Minute), nil} {
+		if a = Assess(b, n, nil, a, noon.Add(41*time.Minute), Deadlines{}); a.State != Unclear || a.Verdict != nil || a.State.Final() {
+			t.Fatalf("%s: %s", a.State, a.Message())
+		}
+	}
+	if !LogWanted(a, noon.Add(time.Hour)) || !(&looks{}).wants(b, a, noon.Add(time.Hour)) {
+		t.Error("the serial log, which may tell, is not read")
+	}
+	failed := console(aVerdict(wire.Failed, 5*time.Minute, func(v *wire.Verdict) { v.BootID = "" }))
+	if told := Assess(b, back, failed, a, noon.Add(time.Hour), Deadlines{}); told.State != Failed || told.Source != FromConsole {
+		t.Errorf("with its own word it is %s", told.State)
+	}
+	if up := Assess(b, aNode(func(n *NodeView) { n.ReadySince = noon.Add(time.Hour) }), nil, a, noon.Add(time.Hour), Deadlines{}); up.State != Succeeded {
+		t.Errorf("Ready, it is %s", up.State)
+	}
+	// Started again, it has its time, and nothing is unclear any more.
+	off := Assess(aBoot(func(b *fleet.Boot) { b.Power = fleet.PowerStopped }), silent(40*time.Minute), nil, a, noon.Add(2*time.Hour), Deadlines{})
+	on := Assess(b, silent(40*time.Minute), nil, off, noon.Add(3*time.Hour), Deadlines{})
+	if on.State != Booting {
+		t.Fatalf("started again, it is %s", on.State)
+	}
+	if on = Assess(b, silent(40*time.Minute), nil, on, noon.Add(4*time.Hour), Deadlines{}); on.State != TimedOut {
+		t.Errorf("started again, and not up: %s", on.State)
+	}
+}
+
+// In a pool that was deleted and made again machines have the names and ids of
+// earlier ones, whose Nodes may be there still, and say that they came up.
+func TestAssessNodeOfEarlierMachine(t *testing.T) {
+	told := func(n *NodeView) {
+		n.Created, n.BootID = noon.Add(-240*time.Hour), "boot-z"
+		n.CameUp, n.CameUpSince, n.CameUpTold = true, noon.Add(-239*time.Hour), noon.Add(-239*time.Hour)
+	}
+	ready := aNode(told, func(n *NodeView) { n.ReadySince = noon.Add(-239 * time.Hour) })
+	gone := aNode(told, notReady, func(n *NodeView) { n.ReadySince = noon.Add(-time.Hour) })
+	a := Assess(aBoot(), ready, nil, Assessment{}, noon.Add(20*time.Second), Deadlines{})
+	if a.State != Booting || a.Next.After(noon.Add(3*time.Minute)) {
+		t.Errorf("as it is made, it is %s, and looked at again at %s", a.State, a.Next)
+	}
+	if a := Assess(aBoot(), ready, nil, a, noon.Add(5*time.Minute), Deadlines{}); a.State != Succeeded {
+		t.Errorf("it stays Ready, and is %s", a.State)
+	}
+	for _, previous := range []Assessment{{}, a} {
+		if a := Assess(aBoot(), gone, nil, previous, noon.Add(5*time.Minute), Deadlines{}); a.State != Booting {
+			t.Errorf("it is %s: %s", a.State, a.Message())
+		}
+		if a := Assess(aBoot(), gone, nil, previous, noon.Add(26*time.Minute), Deadlines{}); a.State != TimedOut {
+			t.Errorf("it never came, and is %s: %s", a.State, a.Message())
+		}
+	}
+	if a := Assess(aBoot(), aNode(told, func(n *NodeView) { n.BootID = "boot-a" }), nil, Assessment{}, noon.Add(3*time.Minute), Deadlines{}); a.State != Succeeded {
+		t.Errorf("it is Ready, and %s", a.State)
+	}
+	if a := Assess(aBoot(), aNode(told, notReady, func(n *NodeView) { n.CameUpTold = noon.Add(3 * time.Minute) }), nil, Assessment{}, noon.Add(time.Hour), Deadlines{}); a.State != Succeeded {
+		t.Errorf("it was told that this one came up, and it is %s", a.State)
 	}
 }
 

@@ -31,7 +31,7 @@ func (r *reconciler) tellNode(ctx context.Context, node *corev1.Node, a Assessme
 		LastTransitionTime: now, LastHeartbeatTime: now,
 	}
 	changed = true
-	if c := conditionOf(node); c != nil {
+	if c := conditionFor(node, a); c != nil {
 		if says(c, a) && c.Message == want.Message {
 			return false, nil
 		}
@@ -57,6 +57,20 @@ func (r *reconciler) tellNode(ctx context.Context, node *corev1.Node, a Assessme
 		return false, fmt.Errorf("set the condition %s of Node %s: %w", ConditionType, node.Name, err)
 	}
 	return changed, nil
+}
+
+// conditionFor is our condition on a Node, unless it was told of an earlier machine
+// than the one that was assessed: see Assess.
+func conditionFor(node *corev1.Node, a Assessment) *corev1.NodeCondition {
+	c := conditionOf(node)
+	if c == nil || a.Created.IsZero() {
+		return c
+	}
+	made := a.Created.Add(-clocks)
+	if node.CreationTimestamp.Time.Before(made) && latest(c.LastTransitionTime.Time, c.LastHeartbeatTime.Time).Before(made) {
+		return nil
+	}
+	return c
 }
 
 func conditionOf(node *corev1.Node) *corev1.NodeCondition {

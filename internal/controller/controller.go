@@ -15,6 +15,7 @@ import (
 	clientgoscheme "k8s.io/client-go/kubernetes/scheme"
 	"k8s.io/client-go/rest"
 	"k8s.io/client-go/tools/leaderelection/resourcelock"
+	"k8s.io/client-go/util/workqueue"
 	"k8s.io/klog/v2"
 	"sigs.k8s.io/controller-runtime/pkg/cache"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -24,6 +25,7 @@ import (
 	ctrllog "sigs.k8s.io/controller-runtime/pkg/log"
 	"sigs.k8s.io/controller-runtime/pkg/manager"
 	metricsserver "sigs.k8s.io/controller-runtime/pkg/metrics/server"
+	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 
 	"github.com/ortet/ortet/internal/azure"
 	"github.com/ortet/ortet/internal/fleet"
@@ -167,6 +169,12 @@ func lease(config *rest.Config, c Config) (resourcelock.Interface, error) {
 	}, nil
 }
 
+// retries is how long after an error an instance is tried again: within a minute,
+// however long the API server was away. The library's would take 16.
+func retries() workqueue.TypedRateLimiter[reconcile.Request] {
+	return workqueue.NewTypedItemExponentialFailureRateLimiter[reconcile.Request](50*time.Millisecond, time.Minute)
+}
+
 func newReconciler(ctx context.Context, c Config, m manager.Manager, direct client.Client) (*reconciler, error) {
 	r := &reconciler{
 		config: c, client: direct, nodes: m.GetCache(), fleet: NewFleet(), members: newMembers(),
@@ -180,8 +188,11 @@ func newReconciler(ctx context.Context, c Config, m manager.Manager, direct clie
 		Boots: c.Boots, Budget: c.Budget, Metered: c.Metered, Fleet: r.fleet, Groups: c.Groups, Pools: c.Pools, Interval: c.Interval,
 		Log: c.Log, Now: c.Now, Changed: r.enqueue, Asked: r.meters.asked,
 	})
-	r.evidence.live = func() (map[string]bool, bool) { return r.fleet.evidenceNames(), r.poller.Complete() }
-	r.controller, err = ctrl.New("boot", m, ctrl.Options{Reconciler: r, MaxConcurrentReconciles: reconcilers})
+	lately := max(unlisted, 3*quietTimes*c.Interval)
+	r.evidence.live = func() (map[string]bool, bool) {
+		return r.fleet.evidenceNames(c.Now().Add(-lately)), r.poller.Complete()
+	}
+	r.controller, err = ctrl.New("boot", m, ctrl.Options{Reconciler: r, MaxConcurrentReconciles: reconcilers, RateLimiter: retries()})
 	if err != nil {
 		return nil, fmt.Errorf("the reconciler: %w", err)
 	}

@@ -18,6 +18,28 @@
 // evidence in ConfigMaps that outlive the machine. The command line (ortet nodes)
 // asks the same functions without a controller.
 //
+// # What is not known is not told
+//
+// A node that is not Ready when it is first looked at may have come up and stopped.
+// Our condition on it, the evidence of its boot, what an extension reported and its
+// serial log are asked first, then when its Ready condition last changed: since its
+// time was up, it worked that long; never since its registration, it did not come
+// up; in between, it is Unclear, and nothing is published. Only what never came, or
+// was seen not to become Ready, is TimedOut. See Assess.
+//
+// # What is kept
+//
+// Evidence is a ConfigMap for each boot that did not end well. It goes when it is
+// older than Config.Keep, unless its machine is there: then it is needed to judge
+// that alike after a restart. A machine is held to be there if its pool was listed
+// within two hours, so that a group that was deleted, or may not be read any more,
+// keeps nothing for ever. Of more than Config.MaxEvidence there goes first what can
+// be found out again: that of machines that are there an hour after it was written.
+// Then the oldest goes, whether or not its machine is there. Were it always the
+// evidence of what is there that goes, a wave of failures that fills the bound would
+// leave nothing of the next one: each new machine is there until whoever acts on the
+// condition deletes it, and its evidence would be gone by then.
+//
 // # What it never does
 //
 // It changes nothing in the cloud. It deletes no node: that is for whoever acts

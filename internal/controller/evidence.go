@@ -8,6 +8,7 @@ import (
 	"fmt"
 	"hash/fnv"
 	"log/slog"
+	"maps"
 	"slices"
 	"strings"
 	"sync"
@@ -59,13 +60,17 @@ type evidence struct {
 	most      int
 	now       func() time.Time
 	log       *slog.Logger
-	// live gives the names of the evidence of the instances that there are; false
-	// as long as not all are known. nil is none.
+	// live gives the names of the evidence of the instances that there are, as far as
+	// they were seen lately; false where some pools were never listed. nil is none.
 	live func() (names map[string]bool, all bool)
 
 	mu     sync.Mutex
 	loaded bool
 	all    map[string]piece
+	began  time.Time // when run did, zero before
+	// dropped is what was told of instances that are there, and whose evidence was
+	// too much: their digests.
+	dropped map[string]string
 }
 
 type piece struct {
@@ -74,7 +79,7 @@ type piece struct {
 }
 
 func newEvidence(c client.Client, config Config) *evidence {
-	return &evidence{client: c, namespace: config.Namespace, keepFor: config.Keep, most: config.MaxEvidence, now: config.Now, log: config.Log, all: map[string]piece{}}
+	return &evidence{client: c, namespace: config.Namespace, keepFor: config.Keep, most: config.MaxEvidence, now: config.Now, log: config.Log, all: map[string]piece{}, dropped: map[string]string{}}
 }
 
 // evidenceName is a name for one machine, which may have none of its own.
@@ -158,10 +163,13 @@ func (e *evidence) keep(ctx context.Context, known Known, a Assessment) (record,
 	name, told := evidenceName(a), digestOf(a)
 	e.mu.Lock()
 	was, ok := e.all[name]
+	if !ok {
+		was.digest = e.dropped[name]
+	}
 	e.mu.Unlock()
 	outcome, _, _ := strings.Cut(was.digest, "/")
 	rec := record{fresh: was.digest != told, was: State(outcome)}
-	if !rec.fresh && len(known.Serial) == 0 || !ok && a.State == Succeeded {
+	if !rec.fresh && (len(known.Serial) == 0 || !ok) || !ok && a.State == Succeeded {
 		return record{was: rec.was}, nil
 	}
 	data, err := parts(known, a)
@@ -192,6 +200,7 @@ func (e *evidence) keep(ctx context.Context, known Known, a Assessment) (record,
 	}
 	e.mu.Lock()
 	e.all[name] = piece{until, was.digest}
+	delete(e.dropped, name)
 	e.mu.Unlock()
 	rec.of = m
 	return rec, nil
@@ -340,6 +349,9 @@ func (e *evidence) load(ctx context.Context) error {
 
 // run deletes now and then what is too old, or too much.
 func (e *evidence) run(ctx context.Context) error {
+	e.mu.Lock()
+	e.began = e.now()
+	e.mu.Unlock()
 	ticker := time.NewTicker(pruneEvery)
 	defer ticker.Stop()
 	for {
@@ -358,41 +370,71 @@ func (e *evidence) prune(ctx context.Context) error {
 	if err := e.load(ctx); err != nil {
 		return err
 	}
+	live, all := map[string]bool(nil), true
+	if e.live != nil {
+		live, all = e.live()
+	}
+	e.mu.Lock()
+	maps.DeleteFunc(e.dropped, func(name, _ string) bool { return !live[name] })
+	e.mu.Unlock()
 	var errs []error
-	for _, name := range e.doomed() {
+	for _, name := range e.doomed(live, all) {
 		err := e.client.Delete(ctx, &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Name: name, Namespace: e.namespace}})
 		if err := ignoreGone(err); err != nil {
 			errs = append(errs, fmt.Errorf("delete the evidence %s/%s: %w", e.namespace, name, err))
 			continue
 		}
 		e.mu.Lock()
+		if live[name] {
+			e.dropped[name] = e.all[name].digest
+		}
 		delete(e.all, name)
 		e.mu.Unlock()
 	}
 	return errors.Join(errs...)
 }
 
-// doomed are the names of what goes: the oldest of what is too much, and what is
-// over of machines that are gone. What is known of one that is there is needed to
-// judge it alike after a restart.
-func (e *evidence) doomed() []string {
-	live, all := map[string]bool(nil), true
-	if e.live != nil {
-		live, all = e.live()
-	}
+// unlisted is how long a machine that is not seen any more, since its pool cannot be
+// listed, is held to be there.
+const unlisted = 2 * time.Hour
+
+// lingers is how long after its evidence was written a machine is held to be one
+// that nobody is about to delete.
+const lingers = time.Hour
+
+// doomed are the names of what goes: what is over of machines that are gone, and
+// what is too much of the rest. What is known of a machine that is there is needed
+// to judge it alike after a restart, so it is not over. Where some pools cannot be
+// listed, what was not seen for a while after the beginning is held to be gone.
+//
+// Of what is too much there go first, the oldest first, those of machines that are
+// there long after: their serial logs can be read still, and nobody seems to act on
+// them. Then the oldest of all others. Those that failed lately stay, though their
+// machines are there: whoever acts on the condition is about to delete these, and
+// while much fails their evidence is needed most.
+func (e *evidence) doomed(live map[string]bool, all bool) []string {
 	e.mu.Lock()
 	defer e.mu.Unlock()
-	var names []string
-	for n := range e.all {
-		names = append(names, n)
-	}
-	slices.SortFunc(names, func(a, b string) int { return cmp.Or(e.all[a].until.Compare(e.all[b].until), cmp.Compare(a, b)) })
-	now, out := e.now(), max(0, len(names)-e.most)
-	doomed := slices.Clone(names[:out])
-	for _, n := range names[out:] {
-		if all && !live[n] && !e.all[n].until.After(now) {
+	now := e.now()
+	all = all || !e.began.IsZero() && !now.Before(e.began.Add(unlisted))
+	var names, doomed []string
+	for n, p := range e.all {
+		if all && !live[n] && !p.until.After(now) {
 			doomed = append(doomed, n)
+		} else {
+			names = append(names, n)
 		}
 	}
+	stays := func(n string) int {
+		if live[n] && !e.all[n].until.After(now.Add(e.keepFor-lingers)) {
+			return 0
+		}
+		return 1
+	}
+	slices.SortFunc(names, func(a, b string) int {
+		return cmp.Or(cmp.Compare(stays(a), stays(b)), e.all[a].until.Compare(e.all[b].until), cmp.Compare(a, b))
+	})
+	doomed = append(doomed, names[:max(0, len(names)-e.most)]...)
+	slices.Sort(doomed)
 	return doomed
 }

@@ -223,13 +223,16 @@ func extensionsOf(b fleet.Boot) []fleet.ExtensionStatus {
 	return out
 }
 
-// evidenceNames are the names that evidence of the instances has, or would have.
-func (f *Fleet) evidenceNames() map[string]bool {
+// evidenceNames are the names that evidence has, or would have, of the instances
+// whose pools were listed since then.
+func (f *Fleet) evidenceNames(since time.Time) map[string]bool {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	out := make(map[string]bool, len(f.all))
 	for _, s := range f.all {
-		out[evidenceNameOf(s.boot)] = true
+		if p := f.pools[KeyOf(s.boot.Pool)]; p != nil && !p.last.Before(since) {
+			out[evidenceNameOf(s.boot)] = true
+		}
 	}
 	return out
 }
@@ -254,14 +257,15 @@ func (f *Fleet) counts() map[string]map[State]int {
 	return out
 }
 
-// listed gives when each pool was last listed.
+// listed gives when each pool was last listed, of those of one name the one that was
+// not for longest.
 func (f *Fleet) listed() map[string]time.Time {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	out := map[string]time.Time{}
 	for _, s := range f.pools {
 		if !s.last.IsZero() {
-			out[s.pool.Name] = s.last
+			out[s.pool.Name] = earliest(s.last, out[s.pool.Name])
 		}
 	}
 	return out

@@ -15,6 +15,7 @@ const (
 	readyLook = 2 * time.Minute  // after the node became Ready
 	newFor    = 25 * time.Minute // after the start, what a node became Ready from is news
 	backOff   = time.Minute      // between the first two of one situation; then twice as long
+	tryAgain  = 15 * time.Second // after the first that Azure did not answer; then twice as long
 	slowLook  = 10 * time.Minute // the longest that it gets
 	maxLooks  = 8                // in one situation
 )
@@ -24,6 +25,7 @@ type looks struct {
 	situation string // when it changes, there may be more to read
 	begun     time.Time
 	n         int
+	failed    int // how often Azure did not answer since, as when it asked to wait
 	last      time.Time
 	never     bool // there is no log that could be read
 	busy      bool
@@ -54,16 +56,18 @@ func (l *looks) wants(b fleet.Boot, a Assessment, now time.Time) bool {
 	case a.State == Deleting, a.State == Stopped, a.State == Degraded:
 		return false
 	}
-	return l.n < maxLooks
+	return l.n < maxLooks && l.failed < maxLooks
 }
 
 // due gives when to read next. It is for instances that want it, and notes a new
 // situation.
 func (l *looks) due(b fleet.Boot, a Assessment, now time.Time) time.Time {
 	if s := situationOf(b, a); s != l.situation {
-		l.situation, l.begun, l.n = s, now, 0
+		l.situation, l.begun, l.n, l.failed = s, now, 0, 0
 	}
 	switch {
+	case l.failed > 0:
+		return l.last.Add(min(tryAgain<<min(l.failed-1, 10), slowLook))
 	case l.n == 0 && a.State.Bad():
 		return l.begun
 	case a.State == Succeeded:
@@ -105,5 +109,5 @@ func LogWanted(a Assessment, now time.Time) bool {
 	if a.Source.own() {
 		return false
 	}
-	return a.State.Bad() || a.State == Booting && !now.Before(a.Began.Add(firstLook))
+	return a.State.Bad() || a.State == Unclear || a.State == Booting && !now.Before(a.Began.Add(firstLook))
 }

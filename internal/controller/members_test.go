@@ -1,7 +1,6 @@
 package controller
 
 import (
-	"fmt"
 	"slices"
 	"strings"
 	"testing"
@@ -60,48 +59,6 @@ func TestMembersAreFound(t *testing.T) {
 	x.remove(memberOf(machine).id())
 	if names() != "" || len(x.all) != 1 || len(x.byInstance) != 1 || len(x.machines) != 0 {
 		t.Errorf("left: %+v", x)
-	}
-}
-
-// Evidence goes when its time is over, and the oldest when it is too much.
-func TestEvidenceIsBounded(t *testing.T) {
-	e := newEvidence(nil, Config{Keep: time.Hour, MaxEvidence: 3, Now: func() time.Time { return noon }})
-	for i, d := range []time.Duration{-time.Hour, time.Minute, 2 * time.Minute, 3 * time.Minute, 4 * time.Minute} {
-		e.all[fmt.Sprint(i)] = piece{until: noon.Add(d)}
-	}
-	if got := strings.Join(e.doomed(), " "); got != "0 1" {
-		t.Errorf("what goes: %s", got)
-	}
-	e.most = 10
-	if got := strings.Join(e.doomed(), " "); got != "0" {
-		t.Errorf("what is over: %s", got)
-	}
-	// What is over stays while its machine does, or may, unless it is too much.
-	var all bool
-	live := map[string]bool{"0": true}
-	e.live = func() (map[string]bool, bool) { return live, all }
-	if got := e.doomed(); len(got) > 0 {
-		t.Errorf("before all machines are known there go %v", got)
-	}
-	if all = true; len(e.doomed()) > 0 {
-		t.Errorf("of a machine that is there goes %v", e.doomed())
-	}
-	if e.most = 4; strings.Join(e.doomed(), " ") != "0" {
-		t.Errorf("of five, where four are allowed, there go %v", e.doomed())
-	}
-	if e.most, live = 10, nil; strings.Join(e.doomed(), " ") != "0" {
-		t.Errorf("of a machine that is gone goes %v", e.doomed())
-	}
-}
-
-// A Fleet knows the evidence of its instances by the name that it is kept under.
-func TestEvidenceOfFleet(t *testing.T) {
-	f := NewFleet()
-	b := aBoot()
-	f.took(KeyOf(somePool), []fleet.Boot{b})
-	a := Assess(b, nil, nil, Assessment{}, noon.Add(time.Hour), Deadlines{})
-	if names := f.evidenceNames(); len(names) != 1 || !names[evidenceName(a)] {
-		t.Errorf("%v, not %s", names, evidenceName(a))
 	}
 }
 

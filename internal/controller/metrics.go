@@ -67,7 +67,7 @@ func (m *meters) Describe(out chan<- *prometheus.Desc) {
 // Collect gives what is read when it is asked for.
 func (m *meters) Collect(out chan<- prometheus.Metric) {
 	for pool, states := range m.fleet.counts() {
-		for _, s := range []State{Succeeded, Failed, Degraded, TimedOut, Booting, Stopped, Deleting} {
+		for _, s := range []State{Succeeded, Failed, Degraded, TimedOut, Booting, Stopped, Deleting, Unclear} {
 			out <- prometheus.MustNewConstMetric(instancesDesc, prometheus.GaugeValue, float64(states[s]), pool, string(s))
 		}
 	}
@@ -100,7 +100,7 @@ func (m *meters) ended(a Assessment, node *corev1.Node) {
 		m.failures.WithLabelValues(pool, string(a.State), a.Reason(), string(a.Owner())).Inc()
 	}
 	if node != nil && a.State == Succeeded {
-		if v := ViewOf(node); v.Ready && !v.CameUp && !a.Created.IsZero() {
+		if v, _ := ViewOf(node).of(a.Created, m.now()); v.Ready && !v.CameUp && !a.Created.IsZero() {
 			if d := v.ReadySince.Sub(a.Created); d > 0 && d < maxBoot {
 				m.boots.WithLabelValues(pool).Observe(d.Seconds())
 			}

@@ -1,6 +1,7 @@
 package controller
 
 import (
+	"cmp"
 	"context"
 	"strings"
 
@@ -71,20 +72,39 @@ func InstanceOf(providerID string) (fleet.ResourceID, bool) {
 // NodeFor finds the Node that an instance is: the one whose provider id names it,
 // or else the one of its host name, unless that names another machine of Azure.
 // Distributions that bring their own cloud provider (k3s://NAME, rke2://NAME), and
-// those that have none, tell nothing of Azure's instance. nil where there is none.
+// those that have none, tell nothing of Azure's instance. Of several with its
+// provider id it is the one of its host name, or else one that is Ready, or the
+// youngest: Nodes of an earlier pool of the same name stay, since Azure has an
+// instance of their id. nil where there is none.
 func NodeFor(nodes []NodeView, b fleet.Boot) *NodeView {
-	var byName *NodeView
+	var byID, byName *NodeView
 	for i := range nodes {
 		n := &nodes[i]
 		id, named := InstanceOf(n.ProviderID)
 		switch {
 		case named && id.Equal(b.Instance):
-			return n
+			if byID == nil || n.rather(byID, b) {
+				byID = n
+			}
 		case !named && b.HostName != "" && strings.EqualFold(n.Name, b.HostName):
 			byName = n
 		}
 	}
+	if byID != nil {
+		return byID
+	}
 	return byName
+}
+
+// rather tells which of two Nodes that have an instance's provider id is it.
+func (n *NodeView) rather(than *NodeView, b fleet.Boot) bool {
+	if a, b := strings.EqualFold(n.Name, b.HostName), strings.EqualFold(than.Name, b.HostName); a != b {
+		return a
+	}
+	if n.Ready != than.Ready {
+		return n.Ready
+	}
+	return cmp.Or(n.Created.Compare(than.Created), cmp.Compare(n.Name, than.Name)) > 0
 }
 
 // ViewOf gives as much of a Node as is looked at.
@@ -144,8 +164,14 @@ func (r *reconciler) nodeOf(ctx context.Context, b fleet.Boot) (*corev1.Node, er
 	if err := r.nodes.List(ctx, &list, client.MatchingFields{nodeKeyField: string(KeyOf(b.Instance))}); err != nil {
 		return nil, err
 	}
-	if len(list.Items) > 0 {
-		return &list.Items[0], nil
+	var best *corev1.Node
+	for i := range list.Items {
+		if best == nil || ViewOf(&list.Items[i]).rather(ViewOf(best), b) {
+			best = &list.Items[i]
+		}
+	}
+	if best != nil {
+		return best, nil
 	}
 	if b.HostName == "" {
 		return nil, nil

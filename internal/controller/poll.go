@@ -30,7 +30,8 @@ const (
 type poolState struct {
 	pool   fleet.Pool
 	last   time.Time // when it was listed, zero before
-	failed time.Time // when that failed last
+	failed time.Time // when that failed last, zero where it did not
+	fails  int       // how often since it was listed
 	wanted bool      // something changed: list it now
 	busy   bool
 	cost   int // requests of a list
@@ -78,6 +79,7 @@ type groupState struct {
 	busy   bool
 	cost   int
 	listed bool // once at least
+	fails  int  // how often it was not, since it was
 }
 
 // NewPoller makes a Poller. It asks nothing before Run.
@@ -257,7 +259,7 @@ func (p *Poller) next(now time.Time) (*task, time.Time) {
 	}
 	for _, g := range p.groups {
 		if !g.busy {
-			offer(task{class: classGroup, due: g.last.Add(p.c.Interval), cost: g.cost,
+			offer(task{class: classGroup, due: g.last.Add(p.pause(g.fails)), cost: g.cost,
 				mark: func(b bool) { g.busy = b }, do: func(ctx context.Context) { p.listPools(ctx, g) }})
 		}
 	}
@@ -267,7 +269,7 @@ func (p *Poller) next(now time.Time) (*task, time.Time) {
 	lively := map[Key]bool{}
 	for key, s := range f.all {
 		a := s.assessment
-		if !a.State.Final() && a.State != Stopped {
+		if !a.State.Final() && a.State != Stopped && a.State != Unclear {
 			lively[KeyOf(s.boot.Pool)] = true
 		}
 		if !s.looks.wants(s.boot, a, now) {
@@ -297,7 +299,7 @@ func (p *Poller) next(now time.Time) (*task, time.Time) {
 		case s.wanted || lively[key]:
 			class, due = classLively, s.last.Add(p.c.Interval)
 		}
-		if again := s.failed.Add(p.c.Interval); !s.failed.IsZero() && again.After(due) {
+		if again := s.failed.Add(p.pause(s.fails)); !s.failed.IsZero() && again.After(due) {
 			due = again
 		}
 		if due.IsZero() {
@@ -332,6 +334,12 @@ func (p *Poller) onInstance(key Key, do func(*instanceState)) {
 	}
 }
 
+// pause is how long after so many failures something is asked again: where access
+// was taken away, what cannot be read must not use up the budget of what can.
+func (p *Poller) pause(fails int) time.Duration {
+	return min(p.c.Interval<<min(max(fails-1, 0), 10), quietTimes*p.c.Interval)
+}
+
 // asked does what follows from any call.
 func (p *Poller) asked(ctx context.Context, what string, on fleet.ResourceID, err error) {
 	if !p.c.Metered {
@@ -362,7 +370,9 @@ func (p *Poller) listPools(ctx context.Context, g *groupState) {
 	p.mu.Lock()
 	g.last = now
 	if err == nil || fleet.Is(err, fleet.KindNotFound) {
-		g.listed = true
+		g.listed, g.fails = true, 0
+	} else {
+		g.fails++
 	}
 	if n := p.c.Budget.Spent() - before; err == nil && p.n == 1 && n > 0 {
 		g.cost = int(n)
@@ -423,11 +433,12 @@ func (p *Poller) listBoots(ctx context.Context, key Key) {
 	now := p.c.Now()
 	missing := fleet.Is(err, fleet.KindNotFound)
 	p.onPool(key, func(s *poolState) {
-		s.failed = time.Time{}
 		if err != nil && !missing {
 			s.failed, s.wanted = now, true
+			s.fails++
 			return
 		}
+		s.failed, s.fails = time.Time{}, 0
 		s.last = now
 		s.cost = max(1, (len(list)+instancesPerPage-1)/instancesPerPage)
 	})
@@ -458,10 +469,16 @@ func (p *Poller) readSerial(ctx context.Context, key Key) {
 		p.asked(ctx, "serial", known.Boot.Instance, err)
 	}
 	now := p.c.Now()
+	denied := fleet.Is(err, fleet.KindDenied)
 	p.onInstance(key, func(s *instanceState) {
-		s.looks.n++
 		s.looks.last = now
-		s.looks.never = unsupported || fleet.Is(err, fleet.KindDenied)
+		if err != nil && !unsupported && !missing && !denied {
+			s.looks.failed++
+			return
+		}
+		s.looks.n++
+		s.looks.failed = 0
+		s.looks.never = unsupported || denied
 		if err == nil && len(log) > 0 {
 			s.serial = log
 		}

@@ -11,7 +11,6 @@ import (
 	"time"
 
 	azruntime "github.com/Azure/azure-sdk-for-go/sdk/azcore/runtime"
-	"github.com/Azure/azure-sdk-for-go/sdk/azcore/to"
 	"github.com/Azure/azure-sdk-for-go/sdk/resourcemanager/compute/armcompute/v8"
 
 	"github.com/ortet/ortet/internal/azsim"
@@ -19,6 +18,7 @@ import (
 	"github.com/ortet/ortet/internal/azure/arm"
 	"github.com/ortet/ortet/internal/fleet"
 	"github.com/ortet/ortet/internal/wire"
+	"github.com/ortet/ortet/test/simulation"
 )
 
 // consoles is a Substrate whose computers write what they are told to their serial
@@ -65,46 +65,17 @@ func newPools(t testing.TB, s *azsim.Server, pools, each int) {
 	}
 	for i := range pools {
 		name := fmt.Sprintf("pool%02d", i)
-		p, err := sets.BeginCreateOrUpdate(t.Context(), azsim.DefaultResourceGroup, name, poolBody(name, int64(each)), nil)
+		set, err := simulation.Pool{Name: name, Capacity: int64(each), Change: simulation.Bare}.ScaleSet()
+		if err != nil {
+			t.Fatal(err)
+		}
+		p, err := sets.BeginCreateOrUpdate(t.Context(), azsim.DefaultResourceGroup, name, set, nil)
 		if err != nil {
 			t.Fatal(err)
 		}
 		if _, err := p.PollUntilDone(t.Context(), &azruntime.PollUntilDoneOptions{Frequency: time.Second}); err != nil {
 			t.Fatal(err)
 		}
-	}
-}
-
-func poolBody(name string, capacity int64) armcompute.VirtualMachineScaleSet {
-	return armcompute.VirtualMachineScaleSet{
-		Location: to.Ptr("westeurope"),
-		SKU:      &armcompute.SKU{Name: to.Ptr("Standard_D2s_v5"), Tier: to.Ptr("Standard"), Capacity: to.Ptr(capacity)},
-		Properties: &armcompute.VirtualMachineScaleSetProperties{
-			OrchestrationMode: to.Ptr(armcompute.OrchestrationModeUniform), Overprovision: to.Ptr(false), SinglePlacementGroup: to.Ptr(true),
-			UpgradePolicy: &armcompute.UpgradePolicy{Mode: to.Ptr(armcompute.UpgradeModeManual)},
-			VirtualMachineProfile: &armcompute.VirtualMachineScaleSetVMProfile{
-				DiagnosticsProfile: &armcompute.DiagnosticsProfile{BootDiagnostics: &armcompute.BootDiagnostics{Enabled: to.Ptr(true)}},
-				OSProfile: &armcompute.VirtualMachineScaleSetOSProfile{
-					ComputerNamePrefix: to.Ptr(name), AdminUsername: to.Ptr("azureuser"),
-					LinuxConfiguration: &armcompute.LinuxConfiguration{DisablePasswordAuthentication: to.Ptr(true), SSH: &armcompute.SSHConfiguration{PublicKeys: []*armcompute.SSHPublicKey{{
-						Path: to.Ptr("/home/azureuser/.ssh/authorized_keys"), KeyData: to.Ptr("ssh-ed25519 AAAAC3NzaC1lZDI1NTE5AAAAIA7kUYRTzmHqVg0m9bN8h1v3sQ2o5fJ4c6dWxXeYzabc operator"),
-					}}}},
-				},
-				StorageProfile: &armcompute.VirtualMachineScaleSetStorageProfile{
-					ImageReference: &armcompute.ImageReference{Publisher: to.Ptr("Debian"), Offer: to.Ptr("debian-12"), SKU: to.Ptr("12-gen2"), Version: to.Ptr("latest")},
-					OSDisk:         &armcompute.VirtualMachineScaleSetOSDisk{CreateOption: to.Ptr(armcompute.DiskCreateOptionTypesFromImage), OSType: to.Ptr(armcompute.OperatingSystemTypesLinux), DiskSizeGB: to.Ptr[int32](30)},
-				},
-				NetworkProfile: &armcompute.VirtualMachineScaleSetNetworkProfile{NetworkInterfaceConfigurations: []*armcompute.VirtualMachineScaleSetNetworkConfiguration{{
-					Name: to.Ptr("nic"), Properties: &armcompute.VirtualMachineScaleSetNetworkConfigurationProperties{
-						Primary: to.Ptr(true), IPConfigurations: []*armcompute.VirtualMachineScaleSetIPConfiguration{{
-							Name: to.Ptr("ip"), Properties: &armcompute.VirtualMachineScaleSetIPConfigurationProperties{
-								Primary: to.Ptr(true), Subnet: &armcompute.APIEntityReference{ID: to.Ptr(string(someGroup) + "/providers/Microsoft.Network/virtualNetworks/vnet/subnets/nodes")},
-							},
-						}},
-					},
-				}}},
-			},
-		},
 	}
 }
 
@@ -344,6 +315,116 @@ func TestReadyNodesAreLookedAtOnce(t *testing.T) {
 		w.mu.Unlock()
 		if n > 160 { // groups every 30 s, the pool every 5 min
 			t.Errorf("%d requests in an hour in which nothing happened", n)
+		}
+	})
+}
+
+// busy is an Azure that asks to wait before it gives a serial log.
+type busy struct {
+	*cloud
+	refuse int
+	asked  []time.Time
+}
+
+func (b *busy) SerialLog(ctx context.Context, id fleet.ResourceID) ([]byte, error) {
+	b.asked = append(b.asked, time.Now())
+	if len(b.asked) <= b.refuse {
+		return nil, &fleet.Error{Op: "read serial log", Kind: fleet.KindThrottled, RetryAfter: 10 * time.Second}
+	}
+	return b.cloud.SerialLog(ctx, id)
+}
+
+// A failure waits for its serial log also where Azure asked to wait first, which is
+// no reading of it.
+func TestSerialLogIsAskedForAgain(t *testing.T) {
+	for _, c := range []struct {
+		refuse int
+		tells  bool // in time
+	}{{1, true}, {3, true}, {100, false}} {
+		synctest.Test(t, func(t *testing.T) {
+			b := aBoot(func(b *fleet.Boot) { b.ProvisioningState, b.Created = "Failed", time.Now() })
+			boots := &busy{cloud: &cloud{boots: []fleet.Boot{b}, logs: map[fleet.ResourceID]string{b.Instance: "[ 1.0] hello\r\n"}}, refuse: c.refuse}
+			f := NewFleet()
+			f.pools[KeyOf(somePool)] = &poolState{}
+			f.took(KeyOf(somePool), boots.boots)
+			a := Assess(b, nil, nil, Assessment{}, time.Now(), Deadlines{})
+			f.Decided(KeyOf(b.Instance), a, nil)
+			p := NewPoller(PollerConfig{Boots: boots, Budget: NewBudget(60, time.Now), Fleet: f, Groups: []fleet.ResourceID{someGroup}, Now: time.Now})
+			ctx, cancel := context.WithCancel(t.Context())
+			done := make(chan struct{})
+			go func() { p.Run(ctx); close(done) }()
+			begin := time.Now()
+			for f.lookPending(KeyOf(b.Instance), a, time.Now()) {
+				time.Sleep(time.Second)
+			}
+			known, ok := f.Get(KeyOf(b.Instance))
+			if waited := time.Since(begin); !ok || (len(known.Serial) > 0) != c.tells || waited > lookPatience {
+				t.Errorf("refused %d times: told after %s, with a log of %d bytes", c.refuse, waited, len(known.Serial))
+			}
+			time.Sleep(24 * time.Hour)
+			if !c.tells && len(boots.asked) > 2*maxLooks {
+				t.Errorf("asked %d times for what is always refused", len(boots.asked))
+			}
+			cancel()
+			<-done
+		})
+	}
+}
+
+// denied is an Azure that lists scale sets and does not let anybody look at them.
+type denied struct {
+	sets  int
+	mu    sync.Mutex
+	lists map[fleet.ResourceID]int
+}
+
+func (d *denied) Pools(context.Context, fleet.ResourceID) ([]fleet.Pool, error) {
+	var out []fleet.Pool
+	for i := range d.sets {
+		id := someGroup.In("virtualMachineScaleSets", fmt.Sprint("pool", i))
+		out = append(out, fleet.Pool{ID: id, Name: id.Name()})
+	}
+	return out, nil
+}
+
+func (d *denied) Boots(_ context.Context, pool fleet.Pool) ([]fleet.Boot, error) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	d.lists[pool.ID]++
+	if pool.Name == "pool0" { // in which something happens
+		return []fleet.Boot{aBoot(func(b *fleet.Boot) {
+			b.Instance, b.Pool, b.Console = pool.ID.Child("virtualMachines", "0"), pool.ID, false
+		})}, nil
+	}
+	return nil, &fleet.Error{Op: "list instances", Kind: fleet.KindDenied}
+}
+
+func (*denied) SerialLog(context.Context, fleet.ResourceID) ([]byte, error) {
+	return nil, &fleet.Error{Op: "read serial log", Kind: fleet.KindDenied}
+}
+
+// What may not be read is asked for rarely, and does not keep the rest waiting.
+func TestDeniedPoolsAreAskedForRarely(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		boots := &denied{sets: 50, lists: map[fleet.ResourceID]int{}}
+		p := NewPoller(PollerConfig{Boots: boots, Budget: NewBudget(60, time.Now), Fleet: NewFleet(), Groups: []fleet.ResourceID{someGroup}, Now: time.Now})
+		ctx, cancel := context.WithCancel(t.Context())
+		done := make(chan struct{})
+		go func() { p.Run(ctx); close(done) }()
+		time.Sleep(30 * time.Minute)
+		boots.mu.Lock()
+		clear(boots.lists)
+		boots.mu.Unlock()
+		time.Sleep(time.Hour)
+		cancel()
+		<-done
+		all := 0
+		for _, n := range boots.lists {
+			all += n
+		}
+		lively := boots.lists[someGroup.In("virtualMachineScaleSets", "pool0")]
+		if all-lively > 49*13 || lively < 110 {
+			t.Errorf("in an hour %d lists that are denied, and %d of the pool in which something happens", all-lively, lively)
 		}
 	})
 }

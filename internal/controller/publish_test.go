@@ -189,3 +189,41 @@ func TestPublishCountsABootOnce(t *testing.T) {
 		t.Errorf("registered again, Succeeded is counted %v times", n)
 	}
 }
+
+// A Node that was an earlier machine's has its condition; of the machine that is it
+// now all is told and counted anew.
+func TestPublishOnTheNodeOfAnEarlierMachine(t *testing.T) {
+	p := newPublisher(t, 0)
+	known := Known{Boot: aBoot()}
+	p.fleet.took(KeyOf(somePool), []fleet.Boot{known.Boot})
+	before := metav1.NewTime(noon.Add(-240 * time.Hour))
+	ready := corev1.NodeCondition{Type: corev1.NodeReady, Status: corev1.ConditionTrue, LastTransitionTime: metav1.NewTime(noon.Add(2 * time.Minute))}
+	if err := p.client.Create(t.Context(), &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: "pool1000003", CreationTimestamp: before}, Status: corev1.NodeStatus{Conditions: []corev1.NodeCondition{
+		ready, {Type: ConditionType, Status: corev1.ConditionTrue, Reason: "Succeeded", Message: "the node became Ready", LastTransitionTime: before, LastHeartbeatTime: before},
+	}}}); err != nil {
+		t.Fatal(err)
+	}
+	a := Assess(known.Boot, ViewOf(p.node(t)), nil, Assessment{}, noon.Add(time.Hour), Deadlines{})
+	for range 2 {
+		if err := p.publish(t.Context(), known, p.node(t), a); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if c := conditionOf(p.node(t)); c == nil || c.LastTransitionTime.Time.Before(noon) || p.writes != 2 {
+		t.Errorf("the condition after %d writes: %+v", p.writes, c)
+	}
+	if n := p.counted(t, Succeeded, FromNode); n != 1 {
+		t.Errorf("counted %v times", n)
+	}
+}
+
+// However long the API server was away, what is to be told is told within a minute.
+func TestRetriesAreSoon(t *testing.T) {
+	r, longest := retries(), time.Duration(0)
+	for range 100 {
+		longest = max(longest, r.When(request("x")))
+	}
+	if longest != time.Minute {
+		t.Errorf("it waits up to %s", longest)
+	}
+}

@@ -109,7 +109,7 @@ func (r *reconciler) publish(ctx context.Context, known Known, node *corev1.Node
 	}
 	// The Node's condition is all that records a boot that went well, so it is last.
 	name := first(a.Node, a.HostName)
-	if name != "" && (rec.fresh || node != nil && !says(conditionOf(node), a)) {
+	if name != "" && (rec.fresh || node != nil && !says(conditionFor(node, a), a)) {
 		// As the kubelet does: a Node's Events lie in default, and have its name for
 		// a UID.
 		on := corev1.ObjectReference{Kind: "Node", APIVersion: "v1", Name: name, UID: types.UID(name)}

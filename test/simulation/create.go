@@ -12,13 +12,9 @@ import (
 // has done it: its instances have booted. For pools whose customData names what
 // is known only of an Azure that runs, such as its certificates.
 func (a *Azure) Create(ctx context.Context, p Pool) error {
-	text, err := json.Marshal(p.body())
+	set, err := p.ScaleSet()
 	if err != nil {
 		return err
-	}
-	var set armcompute.VirtualMachineScaleSet
-	if err := json.Unmarshal(text, &set); err != nil {
-		return fmt.Errorf("read the body of scale set %s: %w", p.Name, err)
 	}
 	f, err := a.Clients()
 	if err != nil {
@@ -30,4 +26,26 @@ func (a *Azure) Create(ctx context.Context, p Pool) error {
 	}
 	_, err = poller.PollUntilDone(ctx, nil)
 	return err
+}
+
+// ScaleSet is the pool as Azure's client gives it to ARM, for those who have an Azure
+// of their own.
+func (p Pool) ScaleSet() (set armcompute.VirtualMachineScaleSet, err error) {
+	text, err := json.Marshal(p.body())
+	if err != nil {
+		return set, fmt.Errorf("write the body of scale set %s: %w", p.Name, err)
+	}
+	if err := json.Unmarshal(text, &set); err != nil {
+		return set, fmt.Errorf("read the body of scale set %s: %w", p.Name, err)
+	}
+	return set, nil
+}
+
+// Bare is a Change to a pool without extensions, whose machines nobody makes nodes.
+func Bare(body map[string]any) {
+	if properties, ok := body["properties"].(map[string]any); ok {
+		if profile, ok := properties["virtualMachineProfile"].(map[string]any); ok {
+			delete(profile, "extensionProfile")
+		}
+	}
 }
