@@ -1,0 +1,543 @@
+package source
+
+import (
+	"bytes"
+	"encoding/binary"
+	"encoding/json"
+	"errors"
+	"io"
+	"strings"
+
+	"github.com/ortet/ortet/internal/wire"
+)
+
+const (
+	sourceJournal = "journal"
+	sourceSystemd = "systemd"
+	maxField      = 64 << 20 // bytes of a binary field; journald allows 768 MiB, of which none is of use here
+	maxFieldName  = 64
+)
+
+// Message ids of systemd. Source: systemd, src/systemd/sd-messages.h.
+const (
+	idStarting  = "7d4958e842da4a758f6c1cdc7b36dcc5"
+	idStarted   = "39f53479d3a045ac8e11786248231fbf"
+	idFailed    = "be02cf6855d2428ba40df7e9d022f03d"
+	idStopping  = "de5b426a63be47a7b6ac3eaac82e2f6f"
+	idStopped   = "9d1aaa27d60140bd96365438aad20286"
+	idDone      = "7ad2d189f7e94e70a38c781354912448" // deactivated successfully
+	idResult    = "d9b373ed55a64feb8242e02dbe79a49c" // failed with result
+	idSkipped   = "0e4284a0caca4bfc81c0bb6786972673" // a condition was not met
+	idFinished  = "b07a249cd024414a82dd00cd181378ff"
+	idTimeSet   = "c7a787079b354eaaa9e77b371893cd27"
+	idRestarted = "5eb03494b6584870a536b337290809b3"
+)
+
+// entry is what is of use of a journal's entry. Its slices are good until the
+// next one is read.
+type entry struct {
+	real, mono             wire.Micros
+	sourceReal             wire.Micros
+	kernel, initrd, uspace wire.Micros
+	hasMono, finished      bool
+	boot, id, unit         []byte
+	message, ident, host   []byte
+	result                 []byte
+}
+
+func (e *entry) reset() {
+	*e = entry{boot: e.boot[:0], id: e.id[:0], unit: e.unit[:0], message: e.message[:0], ident: e.ident[:0], host: e.host[:0], result: e.result[:0]}
+}
+
+// set takes a field over, where it is of use.
+func (e *entry) set(name, value []byte) {
+	keep := func(to *[]byte) { *to = append((*to)[:0], value[:min(len(value), maxLine)]...) }
+	number := func(to *wire.Micros) bool {
+		v, ok := micros(value)
+		if ok {
+			*to = v
+		}
+		return ok
+	}
+	switch string(name) { // no allocation
+	case "__REALTIME_TIMESTAMP":
+		number(&e.real)
+	case "__MONOTONIC_TIMESTAMP":
+		e.hasMono = number(&e.mono)
+	case "_SOURCE_REALTIME_TIMESTAMP":
+		number(&e.sourceReal)
+	case "_BOOT_ID":
+		keep(&e.boot)
+	case "MESSAGE_ID":
+		keep(&e.id)
+	case "UNIT":
+		keep(&e.unit)
+	case "MESSAGE":
+		keep(&e.message)
+	case "SYSLOG_IDENTIFIER":
+		keep(&e.ident)
+	case "_HOSTNAME":
+		keep(&e.host)
+	case "UNIT_RESULT", "JOB_RESULT":
+		keep(&e.result)
+	case "KERNEL_USEC":
+		number(&e.kernel)
+	case "INITRD_USEC":
+		number(&e.initrd)
+	case "USERSPACE_USEC":
+		e.finished = number(&e.uspace)
+	}
+}
+
+// at is when it was sent, on the monotonic clock: journald notes when it received
+// it, which for what is sent while it starts, or is busy, is later.
+func (e *entry) at() wire.Micros {
+	if late := e.real - e.sourceReal; e.sourceReal > 0 && late > 0 && late < 120*second && late < e.mono {
+		return e.mono - late
+	}
+	return e.mono
+}
+
+// Journal reads a journal as `journalctl -o export` or `-o json` prints it: a
+// report for each boot in it, in their order, by what systemd says of units and
+// what is known of other programs' messages (docs/boot.md). Of entries without
+// a boot's id, nothing is kept.
+//
+// Times are when a message was sent, which is up to about a millisecond after
+// what it tells of (Grain); systemd's own times (SystemctlShow) are better.
+func Journal(r io.Reader, o Options) []wire.BootReport {
+	in := newLines(r, o)
+	j := newJournal(o)
+	first, _ := in.r.Peek(64)
+	if first = bytes.TrimLeft(first, " \r\n"); len(first) > 0 && first[0] == '{' {
+		j.readJSON(in)
+	} else {
+		j.readExport(in)
+	}
+	return j.reports(in.source(sourceJournal, o))
+}
+
+// readExport reads the export format. Source of fact: systemd's
+// docs/JOURNAL_EXPORT_FORMATS.md.
+func (j *journal) readExport(in *lines) {
+	var e entry
+	var name [maxFieldName]byte
+	fields, lost := 0, false
+	end := func() {
+		if fields > 0 && !lost {
+			j.take(in, &e)
+		} else if lost {
+			in.bad++
+		}
+		e.reset()
+		fields, lost = 0, false
+	}
+	for in.next() {
+		line := in.line
+		if len(line) == 0 {
+			end()
+			continue
+		}
+		if in.from.gap { // what comes is some middle of an entry
+			in.from.gap = false
+			lost = true
+		}
+		if lost {
+			if !bytes.HasPrefix(line, []byte("__CURSOR=")) {
+				continue
+			}
+			end()
+		}
+		if key, value, ok := bytes.Cut(line, []byte("=")); ok && isField(key) {
+			e.set(key, value)
+			fields++
+			continue
+		}
+		if !isField(line) {
+			lost = true
+			continue
+		}
+		n := copy(name[:], line)
+		if !j.binary(in, &e, name[:n]) {
+			lost = true
+			continue
+		}
+		fields++
+	}
+	if fields > 0 {
+		// It ends within an entry, of which the rest may have been of use.
+		if e.id != nil && len(e.boot) > 0 {
+			j.take(in, &e)
+		}
+		if in.from.stopped != nil {
+			in.bad++
+		}
+	}
+}
+
+// isField tells whether s can be the name of a journal's field.
+func isField(s []byte) bool {
+	if len(s) == 0 || len(s) > maxFieldName {
+		return false
+	}
+	for _, c := range s {
+		if (c < 'A' || c > 'Z') && (c < '0' || c > '9') && c != '_' {
+			return false
+		}
+	}
+	return true
+}
+
+// binary reads the value of a field that is given by its length: eight bytes of
+// it, lowest first, the value, a line's end.
+func (j *journal) binary(in *lines, e *entry, name []byte) bool {
+	var head [8]byte
+	if _, err := io.ReadFull(in.r, head[:]); err != nil {
+		return false
+	}
+	size := binary.LittleEndian.Uint64(head[:])
+	if size > maxField {
+		return false
+	}
+	keep := int(min(size, maxLine))
+	if cap(j.value) < keep {
+		j.value = make([]byte, maxLine)
+	}
+	value := j.value[:keep]
+	if _, err := io.ReadFull(in.r, value); err != nil {
+		return false
+	}
+	for rest := int(size) - keep; rest > 0; {
+		n, err := in.r.Discard(min(rest, 1<<20))
+		rest -= n
+		if err != nil {
+			return false
+		}
+	}
+	e.set(name, value)
+	c, err := in.r.ReadByte()
+	return err == nil && c == '\n'
+}
+
+// readJSON reads an object a line, as `-o json` prints it; values that are no
+// text are lists of bytes, repeated fields lists of values, and what is too long
+// is null.
+func (j *journal) readJSON(in *lines) {
+	type object struct {
+		Real       json.RawMessage `json:"__REALTIME_TIMESTAMP"`
+		Mono       json.RawMessage `json:"__MONOTONIC_TIMESTAMP"`
+		SourceReal json.RawMessage `json:"_SOURCE_REALTIME_TIMESTAMP"`
+		Boot       json.RawMessage `json:"_BOOT_ID"`
+		ID         json.RawMessage `json:"MESSAGE_ID"`
+		Unit       json.RawMessage `json:"UNIT"`
+		Message    json.RawMessage `json:"MESSAGE"`
+		Ident      json.RawMessage `json:"SYSLOG_IDENTIFIER"`
+		Host       json.RawMessage `json:"_HOSTNAME"`
+		Result     json.RawMessage `json:"UNIT_RESULT"`
+		JobResult  json.RawMessage `json:"JOB_RESULT"`
+		Kernel     json.RawMessage `json:"KERNEL_USEC"`
+		InitRD     json.RawMessage `json:"INITRD_USEC"`
+		Userspace  json.RawMessage `json:"USERSPACE_USEC"`
+	}
+	var e entry
+	for in.next() {
+		line := bytes.TrimLeft(bytes.TrimSpace(in.line), "\x1e") // json-seq
+		if len(line) == 0 {
+			continue
+		}
+		var v object
+		if err := json.Unmarshal(line, &v); err != nil {
+			// One whose value is of another kind than expected has the rest.
+			var kind *json.UnmarshalTypeError
+			if !errors.As(err, &kind) {
+				in.bad++
+				continue
+			}
+		}
+		e.reset()
+		for _, f := range [...]struct {
+			name  string
+			value json.RawMessage
+		}{
+			{"__REALTIME_TIMESTAMP", v.Real}, {"__MONOTONIC_TIMESTAMP", v.Mono}, {"_SOURCE_REALTIME_TIMESTAMP", v.SourceReal},
+			{"_BOOT_ID", v.Boot}, {"MESSAGE_ID", v.ID}, {"UNIT", v.Unit}, {"MESSAGE", v.Message}, {"SYSLOG_IDENTIFIER", v.Ident},
+			{"_HOSTNAME", v.Host}, {"UNIT_RESULT", v.Result}, {"JOB_RESULT", v.JobResult}, {"KERNEL_USEC", v.Kernel}, {"INITRD_USEC", v.InitRD}, {"USERSPACE_USEC", v.Userspace},
+		} {
+			if value := fieldOf(f.value); value != nil {
+				e.set([]byte(f.name), value)
+			}
+		}
+		j.take(in, &e)
+	}
+}
+
+// fieldOf is a field's value, of whichever of the JSON layouts.
+func fieldOf(raw json.RawMessage) []byte {
+	if len(raw) == 0 {
+		return nil
+	}
+	switch raw[0] {
+	case '"':
+		if plain := raw[1 : len(raw)-1]; bytes.IndexByte(plain, '\\') < 0 {
+			return plain
+		}
+		var s string
+		if json.Unmarshal(raw, &s) != nil {
+			return nil
+		}
+		return []byte(s)
+	case '[':
+		var list []json.RawMessage
+		if json.Unmarshal(raw, &list) != nil || len(list) == 0 {
+			return nil
+		}
+		if list[0][0] == '"' || list[0][0] == '[' {
+			return fieldOf(list[0])
+		}
+		var numbers []uint8
+		text := make([]byte, 0, len(list))
+		for _, n := range list {
+			var v uint8
+			if json.Unmarshal(n, &v) != nil {
+				return nil
+			}
+			text = append(text, v)
+		}
+		_ = numbers
+		return text
+	case 'n':
+		return nil
+	}
+	return raw
+}
+
+// journal sorts a journal's entries by boots.
+type journal struct {
+	o     Options
+	boots []*journalBoot
+	last  *journalBoot // of the last entry
+	value []byte
+}
+
+func newJournal(o Options) *journal { return &journal{o: o} }
+
+// take takes an entry over.
+func (j *journal) take(in *lines, e *entry) {
+	if !e.hasMono || len(e.boot) == 0 || e.mono > maxMonotonic || e.real > maxWall {
+		in.bad++
+		return
+	}
+	if j.o.BootID != "" && !j.o.wants(string(e.boot)) {
+		in.other++
+		return
+	}
+	in.good++
+	j.of(e).take(e)
+}
+
+// of is the boot of an entry.
+func (j *journal) of(e *entry) *journalBoot {
+	if j.last != nil && j.last.id == string(e.boot) {
+		return j.last
+	}
+	for _, b := range j.boots {
+		if b.id == string(e.boot) {
+			j.last = b
+			return b
+		}
+	}
+	b := newJournalBoot(string(e.boot))
+	if len(j.boots) >= maxBoots { // the oldest makes room
+		oldest := 0
+		for i, b := range j.boots {
+			if b.firstWall < j.boots[oldest].firstWall {
+				oldest = i
+			}
+		}
+		j.boots = append(j.boots[:oldest], j.boots[oldest+1:]...)
+	}
+	j.boots = append(j.boots, b)
+	j.last = b
+	return b
+}
+
+// reports are the boots, by when they began.
+func (j *journal) reports(s wire.BootSource) []wire.BootReport {
+	if len(j.boots) == 0 {
+		if s.State == wire.SourceRead {
+			s = nothing(s, "no entry is in it")
+		}
+		return []wire.BootReport{newBoot().done(s)}
+	}
+	for i := 1; i < len(j.boots); i++ { // there are few
+		for k := i; k > 0 && j.boots[k].firstWall < j.boots[k-1].firstWall; k-- {
+			j.boots[k], j.boots[k-1] = j.boots[k-1], j.boots[k]
+		}
+	}
+	reports := make([]wire.BootReport, 0, len(j.boots))
+	for _, b := range j.boots {
+		reports = append(reports, b.done(s))
+	}
+	return reports
+}
+
+// journalBoot gathers what a journal says of one boot.
+type journalBoot struct {
+	*boot
+	id        string
+	firstWall wire.Micros
+	lastMono  wire.Micros
+	starts    map[string][]start // of units, in their order
+	clocks    clockFilter
+	marks     marks
+}
+
+// start is one of a unit's starts.
+type start struct {
+	starting, started, stopping, stopped wire.Micros
+	result                               string
+	oneshot                              bool
+}
+
+// maxStarts bounds how many of a unit's starts are looked at.
+const maxStarts = 16
+
+func newJournalBoot(id string) *journalBoot {
+	b := &journalBoot{boot: newBoot(), id: id, starts: map[string][]start{}}
+	b.report.BootID = dashed(id)
+	return b
+}
+
+func (b *journalBoot) take(e *entry) {
+	if b.firstWall == 0 || e.real < b.firstWall {
+		b.firstWall = e.real
+	}
+	b.lastMono = max(b.lastMono, e.mono)
+	if b.report.Node == "" && len(e.host) > 0 && string(e.host) != "localhost" {
+		b.report.Node = strings.ToLower(shorten(string(e.host), maxWord))
+	}
+	if e.real > 0 {
+		b.clocks.take(wire.ClockReading{Monotonic: e.mono, Wall: e.real})
+	}
+	if len(e.id) == 32 && b.unitSays(e) {
+		return
+	}
+	b.marks.take(b.boot, e)
+}
+
+// unitSays takes over what systemd says of a unit, or of itself.
+func (b *journalBoot) unitSays(e *entry) bool {
+	switch string(e.id) {
+	case idFinished:
+		if e.finished && b.report.System.Finish == 0 {
+			t := &b.report.System
+			t.Userspace = e.kernel + e.initrd
+			if e.initrd > 0 {
+				t.InitRD = e.kernel
+			}
+			t.Finish = t.Userspace + e.uspace
+		}
+		return true
+	case idTimeSet:
+		b.span(wire.BootSpan{Source: sourceClock, Name: "set", Clock: wire.ClockMonotonic, Start: e.at(), End: e.at(), Grain: millisecond, Detail: string(e.message)})
+		return true
+	}
+	if len(e.unit) == 0 {
+		return false
+	}
+	list, known := b.starts[string(e.unit)]
+	if !known && (len(b.starts) >= 4*wire.MaxBootUnits || !isUnit(string(e.unit))) {
+		return false
+	}
+	at := e.at()
+	var last *start
+	if len(list) > 0 {
+		last = &list[len(list)-1]
+	}
+	fresh := func() *start {
+		if len(list) < maxStarts {
+			list = append(list, start{})
+		} else {
+			list[len(list)-1] = start{}
+		}
+		return &list[len(list)-1]
+	}
+	switch string(e.id) {
+	case idStarting:
+		fresh().starting = at
+	case idStarted:
+		if last == nil || last.started > 0 || last.stopped > 0 {
+			last = fresh() // it has no starting of its own
+			last.starting = at
+		}
+		last.started = at
+		last.oneshot = bytes.HasPrefix(e.message, []byte("Finished "))
+	case idFailed, idResult:
+		if last == nil {
+			last = fresh()
+		}
+		last.stopped = at
+		if last.result == "" {
+			last.result = "failed"
+		}
+		if len(e.result) > 0 && string(e.result) != "done" && string(e.id) == idResult {
+			last.result = shorten(string(e.result), maxWord)
+		}
+	case idStopping:
+		if last == nil {
+			last = fresh()
+		}
+		last.stopping = at
+	case idStopped, idDone:
+		if last == nil {
+			last = fresh()
+		}
+		last.stopped = at
+	case idSkipped:
+		if u := b.unit(string(e.unit)); u != nil {
+			u.Skipped = true
+		}
+		return true
+	case idRestarted:
+		return true
+	default:
+		return false
+	}
+	b.starts[string(e.unit)] = list
+	return true
+}
+
+// done is the boot's report: of each unit its first start of the system's own
+// userspace, since those in the initrd are of other instances of it, and since
+// later ones are no part of the boot.
+func (b *journalBoot) done(s wire.BootSource) wire.BootReport {
+	names := make([]string, 0, len(b.starts))
+	for name := range b.starts {
+		names = append(names, name)
+	}
+	sortStrings(names)
+	for _, name := range names {
+		list := b.starts[name]
+		pick := -1
+		for i := range list {
+			if begun := max(list[i].starting, list[i].started); begun > 0 && begun >= b.report.System.Userspace {
+				pick = i
+				break
+			}
+		}
+		if pick < 0 {
+			pick = len(list) - 1
+		}
+		u := b.unit(name)
+		if u == nil {
+			continue
+		}
+		l := list[pick]
+		u.Activating, u.Activated, u.Deactivating, u.Deactivated = l.starting, l.started, l.stopping, l.stopped
+		u.Result, u.Oneshot, u.Grain = l.result, l.oneshot, millisecond
+		u.Restarts = len(list) - pick - 1
+	}
+	b.marks.done(b.boot, b.lastMono)
+	b.report.Clocks = b.clocks.readings()
+	return b.boot.done(s)
+}

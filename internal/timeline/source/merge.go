@@ -1,0 +1,440 @@
+package source
+
+import (
+	"sort"
+	"strings"
+	"time"
+
+	"github.com/ortet/ortet/internal/wire"
+)
+
+// Merge puts together what sources say of one boot. What they contradict each
+// other in is taken from the finest: units' times from the source with the
+// smallest Grain, a span that two sources tell from the finer. The result passes
+// wire's Validate, and ParseBootReport takes its JSON, whatever was given: what
+// cannot be, or is too much, is left out, details first. Whose boot it is, is not
+// looked at (Join).
+func Merge(reports ...wire.BootReport) wire.BootReport {
+	ranked := append([]wire.BootReport(nil), reports...)
+	sort.Stable(byRank(ranked))
+	place(ranked)
+	m := newBoot()
+	to := &m.report
+	for i := range ranked {
+		r := &ranked[i]
+		fill(&to.Node, strings.ToLower(word(r.Node)))
+		fill(&to.VMID, strings.ToLower(word(r.VMID)))
+		fill(&to.BootID, dashed(word(r.BootID)))
+		fill(&to.Image, shorten(r.Image, 1024))
+		if r.At.After(to.At) && r.At.Year() <= 9999 {
+			to.At = r.At
+		}
+		fillSystem(&to.System, r.System)
+		for _, u := range r.Units {
+			m.mergeUnit(u)
+		}
+		for _, s := range r.Spans {
+			m.span(tidySpan(s))
+		}
+		for _, s := range r.Sources {
+			if len(to.Sources) < wire.MaxBootSources && known(s.State) {
+				to.Sources = append(to.Sources, wire.BootSource{Name: orUnknown(word(s.Name)), Path: shorten(s.Path, 1024), State: s.State, Detail: detail(s.Detail)})
+			}
+		}
+	}
+	to.Clocks = mergeClocks(ranked)
+	sortSpans(to.Spans)
+	to.Spans = distinct(to.Spans)
+	tidySystem(&to.System)
+	fit(to)
+	return *to
+}
+
+func fill(to *string, s string) {
+	if *to == "" {
+		*to = s
+	}
+}
+
+func orUnknown(s string) string {
+	if s == "" {
+		return "unknown"
+	}
+	return s
+}
+
+func known(s wire.SourceState) bool {
+	switch s {
+	case wire.SourceRead, wire.SourcePartial, wire.SourceMissing, wire.SourceOther:
+		return true
+	}
+	return false
+}
+
+// rank orders reports by how well their source knows systemd's times and the
+// clocks: those that the manager gave first.
+func rank(r *wire.BootReport) int {
+	switch {
+	case len(r.Sources) == 0:
+		return 3
+	case r.System.Relative:
+		return 6
+	}
+	switch r.Sources[0].Name {
+	case sourceSystemd, sourceShow:
+		return 0
+	case sourcePlot:
+		return 1
+	case sourceJournal:
+		return 2
+	case sourceDump:
+		return 4
+	case sourceCloudInit:
+		return 5
+	}
+	return 3
+}
+
+type byRank []wire.BootReport
+
+func (s byRank) Len() int           { return len(s) }
+func (s byRank) Swap(i, j int)      { s[i], s[j] = s[j], s[i] }
+func (s byRank) Less(i, j int) bool { return rank(&s[i]) < rank(&s[j]) }
+
+// place brings reports whose times count from the start of userspace to the
+// kernel's start, where another report tells when userspace started, or has one
+// of their units; where all are relative they stay so. Those that cannot be
+// placed lose their units, and say so.
+func place(reports []wire.BootReport) {
+	var absolute []*wire.BootReport
+	for i := range reports {
+		if r := &reports[i]; !r.System.Relative && (len(r.Units) > 0 || r.System.Userspace > 0) {
+			absolute = append(absolute, r)
+		}
+	}
+	if len(absolute) == 0 {
+		return
+	}
+	for i := range reports {
+		r := &reports[i]
+		if !r.System.Relative {
+			continue
+		}
+		by, ok := userspaceOf(absolute, r)
+		if !ok {
+			r.Units, r.Spans = nil, nil
+			r.System = wire.SystemTimes{}
+			for k := range r.Sources {
+				r.Sources[k].State = wire.SourcePartial
+				r.Sources[k].Detail = join(r.Sources[k].Detail, "when userspace started is not known, so its times cannot be placed beside the others'")
+			}
+			continue
+		}
+		shift(r, by)
+	}
+}
+
+// userspaceOf is when userspace started, by the manager's times or by a unit.
+func userspaceOf(absolute []*wire.BootReport, r *wire.BootReport) (wire.Micros, bool) {
+	for _, a := range absolute {
+		if a.System.Userspace > 0 {
+			return a.System.Userspace, true
+		}
+	}
+	times := map[string]wire.Micros{}
+	for i := range r.Units {
+		times[r.Units[i].Name] = r.Units[i].Activating
+	}
+	for _, a := range absolute {
+		for i := range a.Units {
+			u := &a.Units[i]
+			if at := times[u.Name]; at > 0 && u.Activating >= at {
+				return u.Activating - at, true
+			}
+		}
+	}
+	return 0, false
+}
+
+// shift makes a relative report one whose times count from the kernel's start.
+func shift(r *wire.BootReport, by wire.Micros) {
+	move := func(t *wire.Micros) {
+		if *t > 0 {
+			*t += by
+		}
+	}
+	r.Units = append([]wire.BootUnit(nil), r.Units...)
+	for i := range r.Units {
+		u := &r.Units[i]
+		move(&u.Activating)
+		move(&u.Activated)
+		move(&u.Deactivating)
+		move(&u.Deactivated)
+	}
+	r.Spans = append([]wire.BootSpan(nil), r.Spans...)
+	for i := range r.Spans {
+		if r.Spans[i].Clock == wire.ClockMonotonic {
+			r.Spans[i].Start += by
+			r.Spans[i].End += by
+		}
+	}
+	t := &r.System
+	t.Relative = false
+	for _, at := range [...]*wire.Micros{&t.SecurityStart, &t.SecurityFinish, &t.GeneratorsStart, &t.GeneratorsFinish, &t.UnitsLoadStart, &t.UnitsLoadFinish, &t.Finish, &t.SoftReboot} {
+		move(at)
+	}
+	t.Userspace = by
+}
+
+func fillSystem(to *wire.SystemTimes, from wire.SystemTimes) {
+	if from.Relative {
+		// All are relative: else it was placed.
+		to.Relative = true
+	}
+	for _, f := range [...]struct {
+		to   *wire.Micros
+		from wire.Micros
+	}{
+		{&to.Firmware, from.Firmware}, {&to.Loader, from.Loader}, {&to.InitRD, from.InitRD}, {&to.Userspace, from.Userspace},
+		{&to.SecurityStart, from.SecurityStart}, {&to.SecurityFinish, from.SecurityFinish},
+		{&to.GeneratorsStart, from.GeneratorsStart}, {&to.GeneratorsFinish, from.GeneratorsFinish},
+		{&to.UnitsLoadStart, from.UnitsLoadStart}, {&to.UnitsLoadFinish, from.UnitsLoadFinish},
+		{&to.Finish, from.Finish}, {&to.SoftReboot, from.SoftReboot},
+	} {
+		if *f.to == 0 {
+			*f.to = f.from
+		}
+	}
+}
+
+func tidySystem(t *wire.SystemTimes) {
+	for _, at := range [...]*wire.Micros{&t.Firmware, &t.Loader, &t.InitRD, &t.Userspace, &t.SecurityStart, &t.SecurityFinish, &t.GeneratorsStart, &t.GeneratorsFinish, &t.UnitsLoadStart, &t.UnitsLoadFinish, &t.Finish, &t.SoftReboot} {
+		clamp(at)
+	}
+	if t.Relative {
+		t.Userspace = 0
+	}
+}
+
+// clamp makes a time that cannot be an unknown one.
+func clamp(t *wire.Micros) {
+	if *t < 0 || *t > maxMonotonic {
+		*t = 0
+	}
+}
+
+func (b *boot) mergeUnit(u wire.BootUnit) {
+	for _, t := range [...]*wire.Micros{&u.Activating, &u.Activated, &u.Deactivating, &u.Deactivated, &u.Grain} {
+		clamp(t)
+	}
+	_, was := b.units[u.Name]
+	to := b.unit(u.Name)
+	if to == nil {
+		return
+	}
+	begun, known := u.Activating > 0 || u.Activated > 0, to.Activating > 0 || to.Activated > 0
+	if !was || begun && (!known || u.Grain < to.Grain) {
+		to.Activating, to.Activated, to.Deactivating, to.Deactivated, to.Grain = u.Activating, u.Activated, u.Deactivating, u.Deactivated, u.Grain
+	}
+	to.After = edges(to.After, u.After)
+	to.TriggeredBy = edges(to.TriggeredBy, u.TriggeredBy)
+	fill(&to.Result, word(u.Result))
+	to.Restarts = max(to.Restarts, min(u.Restarts, 1<<30))
+	to.Skipped = to.Skipped || u.Skipped
+	to.Oneshot = to.Oneshot || u.Oneshot
+}
+
+// edges are the names of both lists that can be units', each once.
+func edges(a, b []string) []string {
+	if len(b) == 0 {
+		return a
+	}
+	seen := make(map[string]bool, len(a)+len(b))
+	kept := make([]string, 0, len(a)+len(b))
+	for _, list := range [...][]string{a, b} {
+		for _, name := range list {
+			if !seen[name] && isUnit(name) && len(kept) < wire.MaxUnitEdges {
+				seen[name] = true
+				kept = append(kept, name)
+			}
+		}
+	}
+	return kept
+}
+
+func tidySpan(s wire.BootSpan) wire.BootSpan {
+	switch s.Clock {
+	case wire.ClockMonotonic, wire.ClockWall, wire.ClockCloud, wire.ClockCluster:
+	default:
+		s.Name = "" // left out
+	}
+	s.Source, s.Name, s.Parent, s.Result = orUnknown(word(s.Source)), shortName(s.Name), shortName(s.Parent), word(s.Result)
+	if s.Unit != "" && !isUnit(s.Unit) {
+		s.Unit = ""
+	}
+	clamp(&s.Grain)
+	return s
+}
+
+// shortName is a span's name within wire's bound. Its words were redacted when
+// it was made.
+func shortName(s string) string { return strings.TrimSpace(shorten(s, maxUnit-1)) }
+
+// mergeClocks are the readings of the sources that read both clocks at once;
+// cloud-init's, which does not, are taken where there are no others.
+func mergeClocks(ranked []wire.BootReport) []wire.ClockReading {
+	var all, rough []wire.ClockReading
+	for i := range ranked {
+		r := &ranked[i]
+		to := &all
+		if rank(r) >= 4 {
+			to = &rough
+		}
+		for _, c := range r.Clocks {
+			if c.Monotonic >= 0 && c.Monotonic <= maxMonotonic && c.Wall >= 0 && c.Wall <= maxWall {
+				*to = append(*to, c)
+			}
+		}
+	}
+	if len(all) == 0 {
+		all = rough
+	}
+	sortClocks(all)
+	if len(all) <= wire.MaxBootClocks {
+		return all
+	}
+	var f clockFilter
+	for _, c := range all {
+		f.take(c)
+	}
+	return f.readings()
+}
+
+// distinct leaves out spans that another source tells too: of the same source and
+// name, that begin at the same time but for what is rounded. spans are sorted.
+func distinct(spans []wire.BootSpan) []wire.BootSpan {
+	last := make(map[string]int, len(spans)) // by source, clock and name: where it was kept
+	kept := spans[:0]
+	for _, s := range spans {
+		key := s.Source + "\x00" + string(s.Clock) + "\x00" + s.Name
+		i, seen := last[key]
+		if seen && s.Start-kept[i].Start <= max(s.Grain, kept[i].Grain, 2*millisecond) && s.Detail+s.Result != "" == (kept[i].Detail+kept[i].Result != "") {
+			if kept[i].Open && !s.Open || kept[i].Open == s.Open && s.Grain < kept[i].Grain {
+				kept[i] = s
+			}
+			continue
+		}
+		last[key] = len(kept)
+		kept = append(kept, s)
+	}
+	return kept
+}
+
+// fit makes a report's JSON fit its bound.
+func fit(r *wire.BootReport) {
+	if size(r) <= wire.MaxBootReport {
+		return
+	}
+	for i := range r.Spans {
+		r.Spans[i].Detail = ""
+	}
+	for i := range r.Sources {
+		r.Sources[i].Detail = ""
+	}
+	if size(r) > wire.MaxBootReport {
+		here := make(map[string]bool, len(r.Units))
+		for i := range r.Units {
+			here[r.Units[i].Name] = true
+		}
+		for i := range r.Units {
+			kept := r.Units[i].After[:0]
+			for _, name := range r.Units[i].After {
+				if here[name] {
+					kept = append(kept, name)
+				}
+			}
+			r.Units[i].After = kept
+		}
+	}
+	for most := wire.MaxUnitEdges / 2; most > 0 && size(r) > wire.MaxBootReport; most /= 2 {
+		for i := range r.Units {
+			r.Units[i].After = r.Units[i].After[:min(most, len(r.Units[i].After))]
+			r.Units[i].TriggeredBy = r.Units[i].TriggeredBy[:min(most, len(r.Units[i].TriggeredBy))]
+		}
+	}
+	for size(r) > wire.MaxBootReport {
+		r.Spans = r.Spans[:len(r.Spans)/2]
+		r.Units = r.Units[:len(r.Units)/2]
+		r.Sources = r.Sources[:(len(r.Sources)+1)/2]
+		if len(r.Spans) == 0 && len(r.Units) == 0 {
+			break
+		}
+	}
+	if len(r.Sources) < wire.MaxBootSources {
+		r.Sources = append(r.Sources, wire.BootSource{Name: "report", State: wire.SourcePartial, Detail: "its sources said more than a report holds"})
+	}
+}
+
+// size is how long a report's JSON is at most. A byte may become six.
+func size(r *wire.BootReport) int {
+	text := func(s string) int {
+		n := len(s) + 24
+		for _, c := range []byte(s) {
+			if c < 0x20 || c == '<' || c == '>' || c == '&' || c == '"' || c == '\\' || c >= 0x80 {
+				n += 5
+			}
+		}
+		return n
+	}
+	n := 4096 + len(r.Clocks)*64 + text(r.Image)
+	for i := range r.Units {
+		u := &r.Units[i]
+		n += 320 + text(u.Name) + text(u.Result)
+		for _, name := range u.After {
+			n += text(name) - 20
+		}
+		for _, name := range u.TriggeredBy {
+			n += text(name) - 20
+		}
+	}
+	for i := range r.Spans {
+		s := &r.Spans[i]
+		n += 160 + text(s.Source) + text(s.Name) + text(s.Unit) + text(s.Parent) + text(s.Result) + text(s.Detail)
+	}
+	for i := range r.Sources {
+		s := &r.Sources[i]
+		n += 64 + text(s.Name) + text(s.Path) + text(s.Detail)
+	}
+	return n
+}
+
+// Wall is what is known of a report's times of day: the first and the last that
+// it gives; zero where it gives none.
+func Wall(r wire.BootReport) (first, last time.Time) {
+	lo, hi := wall(&r)
+	if hi == 0 {
+		return time.Time{}, time.Time{}
+	}
+	return time.UnixMicro(int64(lo)).UTC(), time.UnixMicro(int64(hi)).UTC()
+}
+
+func wall(r *wire.BootReport) (first, last wire.Micros) {
+	take := func(from, to wire.Micros) {
+		if from <= 0 {
+			return
+		}
+		if first == 0 || from < first {
+			first = from
+		}
+		last = max(last, to)
+	}
+	for _, c := range r.Clocks {
+		take(c.Wall, c.Wall)
+	}
+	for i := range r.Spans {
+		if s := &r.Spans[i]; s.Clock == wire.ClockWall {
+			take(s.Start, s.End)
+		}
+	}
+	return first, last
+}

@@ -1,0 +1,162 @@
+package source
+
+import (
+	"bufio"
+	"bytes"
+	"errors"
+	"fmt"
+	"io"
+	"strings"
+
+	"github.com/ortet/ortet/internal/wire"
+)
+
+// ErrUnknown says that a file is nothing that is known here.
+var ErrUnknown = errors.New("not a file that tells of a boot")
+
+// Names of sources that are files of systemd's.
+const (
+	sourceShow = "systemd-show"
+	sourcePlot = "systemd-plot"
+	sourceDump = "systemd-dump"
+)
+
+// peeked is how much of a file is looked at to find out what it is.
+const peeked = 64 << 10
+
+// reader is how a kind of file is told and read.
+type reader struct {
+	name string
+	is   func(head []byte) bool
+	read func(io.Reader, Options) []wire.BootReport
+}
+
+// readers are all kinds, by how sure their signs are.
+func readers() []reader {
+	return []reader{
+		{"a journal's export", func(h []byte) bool {
+			return lineStarts(h, "__CURSOR=") || lineStarts(h, "__REALTIME_TIMESTAMP=")
+		}, Journal},
+		{"a journal's JSON", func(h []byte) bool {
+			return object(h) && bytes.Contains(h, []byte(`"__MONOTONIC_TIMESTAMP"`))
+		}, Journal},
+		{"cloud-init's log", isCloudInitLog, CloudInitLog},
+	}
+}
+
+// Read reads a file that was taken from a machine, whatever it is called: what is
+// in it tells what it is. name is told in the reports, and in errors. There is a
+// report for each boot in it, oldest first where its source knows their order; a
+// file without anything of the boot that is wanted gives one report, whose
+// BootSource says so. Join puts the reports of several files together by boots.
+//
+// A file that is nothing that is known here gives ErrUnknown, with what was
+// looked for; what is broken within a file is no error.
+func Read(name string, r io.Reader, o Options) ([]wire.BootReport, error) {
+	o.Path = name
+	head := bufio.NewReaderSize(r, peeked)
+	text, err := head.Peek(peeked)
+	if err != nil && !errors.Is(err, io.EOF) {
+		return nil, fmt.Errorf("reading %s: %w", name, err)
+	}
+	text = append([]byte(nil), text...)
+	var from io.Reader = head
+	if s, ok := r.(io.Seeker); ok {
+		if _, err := s.Seek(0, io.SeekStart); err == nil {
+			from = r
+		}
+	}
+	if what := packed(text); what != "" {
+		return nil, fmt.Errorf("%s is %s: %w", name, what, ErrUnknown)
+	}
+	if object(text) && bytes.Contains(text, []byte(`"version"`)) && (bytes.Contains(text, []byte(`"system"`)) || bytes.Contains(text, []byte(`"sources"`))) {
+		return readReport(name, from)
+	}
+	kinds := readers()
+	for _, k := range kinds {
+		if k.is(text) {
+			reports := k.read(from, o)
+			for i := range reports {
+				reports[i] = Merge(reports[i])
+			}
+			return reports, nil
+		}
+	}
+	// A chain may come after much else, so only reading tells whether there is one.
+	if !bytes.Contains(text, []byte{0}) {
+		if reports := CriticalChains(from, o); len(reports[0].Units) > 0 {
+			for i := range reports {
+				reports[i] = Merge(reports[i])
+			}
+			return reports, nil
+		}
+	}
+	names := make([]string, 0, len(kinds)+1)
+	for _, k := range kinds {
+		names = append(names, k.name)
+	}
+	names = append(names, "a text with a chain of systemd-analyze critical-chain")
+	return nil, fmt.Errorf("%s: %w: it is none of %s", name, ErrUnknown, strings.Join(names, ", "))
+}
+
+func readReport(name string, r io.Reader) ([]wire.BootReport, error) {
+	text, err := io.ReadAll(io.LimitReader(r, wire.MaxBootReport+1))
+	if err != nil {
+		return nil, fmt.Errorf("reading %s: %w", name, err)
+	}
+	report, err := wire.ParseBootReport(text)
+	if err != nil {
+		return nil, fmt.Errorf("%s: %w", name, err)
+	}
+	return []wire.BootReport{report}, nil
+}
+
+// packed says what has to be unpacked, and how.
+func packed(head []byte) string {
+	switch {
+	case bytes.HasPrefix(head, []byte("\x1f\x8b")):
+		return "packed by gzip (unpack it with gunzip)"
+	case bytes.HasPrefix(head, []byte("\x28\xb5\x2f\xfd")):
+		return "packed by zstd (unpack it with unzstd)"
+	case bytes.HasPrefix(head, []byte("\xfd7zXZ\x00")):
+		return "packed by xz (unpack it with unxz)"
+	case bytes.HasPrefix(head, []byte("LPKSHHRH")):
+		return "a journal's own file (print it with journalctl --file FILE -o export)"
+	}
+	return ""
+}
+
+func object(head []byte) bool {
+	head = bytes.TrimLeft(head, " \t\r\n\ufeff\x1e")
+	return len(head) > 0 && head[0] == '{'
+}
+
+func array(head []byte) bool {
+	head = bytes.TrimLeft(head, " \t\r\n\ufeff")
+	return len(head) > 0 && head[0] == '['
+}
+
+func lineStarts(head []byte, with string) bool {
+	return bytes.HasPrefix(head, []byte(with)) || bytes.Contains(head, []byte("\n"+with))
+}
+
+// anyLine tells whether one of the lines is such a one; the last, which may be cut
+// off, is looked at too.
+func anyLine(head []byte, is func(line string) bool) bool {
+	for len(head) > 0 {
+		line, rest, _ := bytes.Cut(head, []byte("\n"))
+		head = rest
+		if len(line) <= 4096 && is(strings.TrimRight(string(line), "\r")) {
+			return true
+		}
+	}
+	return false
+}
+
+func isCloudInitLog(head []byte) bool {
+	return anyLine(head, func(line string) bool {
+		_, _, rest, ok := stamp(line)
+		where, _, found := strings.Cut(strings.TrimPrefix(rest, " - "), "]: ")
+		return ok && found && strings.HasPrefix(rest, " - ") && strings.Contains(where, ".py[")
+	})
+}
