@@ -165,29 +165,9 @@ func Relevant(serial []byte, n int) []string {
 	}
 	out = append(out, end...)
 	for i, l := range out {
-		out[i] = printable(l)
+		out[i] = flat(l)
 	}
 	return out
-}
-
-// printable takes out what a terminal would obey.
-func printable(s string) string {
-	var b strings.Builder
-	skip := false
-	for i, r := range s {
-		switch {
-		case skip: // in an escape sequence: up to its final letter
-			skip = r == '[' && s[i-1] == 0x1b || r >= 0x20 && r < 0x40
-		case r == 0x1b:
-			skip = true
-		case r == '\t':
-			b.WriteByte(' ')
-		case r < 0x20 || r >= 0x7f && r < 0xa0 || r == '\u2028' || r == '\u2029' || r >= '\u202a' && r <= '\u202e' || r >= '\u2066' && r <= '\u2069':
-		default:
-			b.WriteRune(r)
-		}
-	}
-	return b.String()
 }
 
 // provisionOf finds the answer of AKS's provisioning script in what an extension
@@ -229,17 +209,10 @@ func stagesOf(boot fleet.Boot) []wire.StageTime {
 const maxStages = 16
 
 // oneLine makes a message fit a sentence.
-func oneLine(s string) string { return clip(strings.Join(strings.Fields(flat(s)), " "), maxNote) }
+func oneLine(s string) string { return strings.Join(strings.Fields(flat(s)), " ") }
 
-// flat keeps the ends of lines apart before what is unprintable goes.
-func flat(s string) string {
-	return printable(strings.Map(func(r rune) rune {
-		if r == '\n' || r == '\r' {
-			return ' '
-		}
-		return r
-	}, s))
-}
+// flat makes a text one line that can be printed.
+func flat(s string) string { return verdict.Plain(s, maxNote) }
 
 func clip(s string, n int) string {
 	if len(s) <= n {

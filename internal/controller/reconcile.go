@@ -154,7 +154,7 @@ func messageOf(a Assessment) string {
 			text += " " + v.Remedy
 		}
 	}
-	return clip(printable(text), maxMessage)
+	return clip(flat(text), maxMessage)
 }
 
 func statusOf(a Assessment) string {

@@ -124,9 +124,10 @@ func (q *quoter) around(l *log, line, before, after int) {
 	if from >= to || len(q.excerpts) == mostExcerpts {
 		return
 	}
-	// A private key may have begun above.
+	// A private key may have begun above; the line below may show that the last one
+	// has a secret.
 	top := max(0, from-maxKeyLines)
-	shown := Redact(l.lines[top:to])[from-top:]
+	shown := Redact(l.lines[top:min(to+1, len(l.lines))])[from-top : to-top]
 	at := min(max(line-from, 0), len(shown)-1)
 	first, last := at, at+1
 	room := q.left - cost(shown[at]) - cost(l.source) - 64

@@ -400,7 +400,7 @@ func (c *inquiry) recoverable() []finding {
 		for _, level := range [...]string{"CRITICAL", "ERROR", "WARNING"} {
 			for i, e := range s.Recoverable[level] {
 				f := finding{reason: "CloudInitRecovered", rank: rankSign, log: -1, line: i, order: cloudInit, text: e, stage: s.Name}
-				low := strings.ToLower(plain(e))
+				low := strings.ToLower(Plain(e, maxRead))
 				for r := range rules {
 					if rule := &rules[r]; rule.in&cloudInit != 0 && rule.when == always && rule.matches(low) {
 						known, _ := Lookup(rule.reason)

@@ -202,103 +202,116 @@ func (c *inquiry) look() {
 	}
 }
 
-func (c *inquiry) lookAt(at int, l *log) {
-	var found []finding
-	var tries []int // of kubeadm, by which each was found
-	try, left := 0, -1
-	add := func(reason string, r rank, line int, phase string) {
-		known, ok := Lookup(reason)
-		if !ok {
-			return
-		}
-		if r == rankNone {
-			r = known.rank
-		}
-		if l.aside && r < rankHost {
-			return // it has a reason of its own
-		}
-		found = append(found, finding{reason: reason, rank: r, log: at, line: line, order: l.kind, phase: phase})
-		tries = append(tries, try)
+// reading is what is found in a log while it is read.
+type reading struct {
+	at    int
+	log   *log
+	found []finding
+	tries []int // of kubeadm, by which each was found
+	try   int
+}
+
+func (r *reading) add(reason string, of rank, line int, phase string) {
+	known, ok := Lookup(reason)
+	if !ok {
+		return
 	}
+	if of == rankNone {
+		of = known.rank
+	}
+	if r.log.aside && of < rankHost {
+		return // it has a reason of its own
+	}
+	r.found = append(r.found, finding{reason: reason, rank: of, log: r.at, line: line, order: r.log.kind, phase: phase})
+	r.tries = append(r.tries, r.try)
+}
+
+func (c *inquiry) lookAt(at int, l *log) {
+	r := reading{at: at, log: l}
+	left := -1
 	phases := map[int]string{} // by try
 	for i, s := range l.low {
 		switch {
 		case s == "":
 			continue
 		case l.kind&(scripts|k3s|kubelet) != 0 && hasAny(s, "this node has joined the cluster", "successfully registered node", "as it just became ready"):
-			found, tries = settled(found), nil // what went wrong before was got over
-			tries = make([]int, len(found))
+			// What went wrong before was got over, but what is wrong with the machine.
+			r.found = keep(r.found, func(i int) bool { return r.found[i].rank == rankHost })
+			r.tries = make([]int, len(r.found))
 		case strings.Contains(s, "[preflight] running pre-flight checks"):
 			// A script that tries again: what counts is the last try.
-			try++
+			r.try++
 		}
-		for r := range rules {
-			if rule := &rules[r]; rule.in&l.kind != 0 && c.applies(rule.when) && rule.matches(s) {
-				add(rule.reason, rule.rank, i, "")
+		for n := range rules {
+			if rule := &rules[n]; rule.in&l.kind != 0 && c.applies(rule.when) && rule.matches(s) {
+				r.add(rule.reason, rule.rank, i, "")
 			}
 		}
 		if l.kind&(elsewhere|kernel) != 0 {
 			if reason := c.systemdReason(s); reason != "" {
-				add(reason, rankNone, i, "")
+				r.add(reason, rankNone, i, "")
 			}
 		}
 		if runtimeSocket(s) {
-			add(runtimeReason(s), rankNone, i, "")
+			r.add(runtimeReason(s), rankNone, i, "")
 		}
 		if l.kind&scripts != 0 {
 			if reason := download(s); reason != "" {
-				add(reason, rankStep, i, "")
+				r.add(reason, rankStep, i, "")
 			}
-			if reason, leftover := check(s); leftover && try > 1 {
-				left = try
+			if reason, leftover := check(s); leftover && r.try > 1 {
+				left = r.try
 			} else if reason != "" {
-				add(reason, rankNone, i, "preflight")
+				r.add(reason, rankNone, i, "preflight")
 			}
 			if p := phaseOf(s); p != "" {
-				phases[try] = p
+				phases[r.try] = p
 				reason := phaseReason(p)
 				if p == "preflight" && strings.Contains(s, "couldn't validate the identity of the api server") {
 					reason = "KubeadmDiscoveryFailed"
 				}
-				add(reason, rankPhase-1, i, p) // what it says besides goes before
+				r.add(reason, rankPhase-1, i, p) // what it says besides goes before
 			}
 		}
 		if pull(s) && !strings.Contains(s, "[error ") {
-			r := rankStep
+			rank := rankStep
 			if nodeImage(s) && l.kind&scripts == 0 {
-				r = rankCause
+				rank = rankCause
 			}
-			add(pullReason(s), r, i, "")
+			r.add(pullReason(s), rank, i, "")
 		} else if apiRequest(s, l.kind) {
 			if reason := faultOf(s).ofAPIServer(s, l.kind); reason != "" {
-				r := rankCause
+				rank := rankCause
 				if l.kind&scripts != 0 && !hasAny(s, "error execution phase", "error: ") {
-					r = rankStep // said on the way to another try
+					rank = rankStep // said on the way to another try
 				}
 				if c.ends && l.kind == kubelet && !hasAny(s, "command failed", "failed to run kubelet") {
-					r = rankSign // a kubelet that cannot reach the API server waits; it does not end
+					rank = rankSign // a kubelet that cannot reach the API server waits; it does not end
 				}
-				add(reason, r, i, phaseOf(s))
+				r.add(reason, rank, i, phaseOf(s))
 			}
 		}
 	}
 	if l.kind&(elsewhere|kernel) != 0 && !c.stopped(l) {
 		// A disk that need not be there (nofail) is waited for as well.
-		kept, of := found[:0], tries[:0]
-		for i, f := range found {
-			if f.reason != "DeviceMissing" {
-				kept, of = append(kept, f), append(of, tries[i])
+		tries := r.tries[:0]
+		r.found = keep(r.found, func(i int) bool {
+			if r.found[i].reason == "DeviceMissing" {
+				return false
 			}
-		}
-		found, tries = kept, of
+			tries = append(tries, r.tries[i])
+			return true
+		})
+		r.tries = tries
 	}
 	// kubeadm names its phase after what its checks found.
-	for i := range found {
-		if phase := phases[tries[i]]; found[i].phase == "" && phase != "" && l.kind&scripts != 0 && kubeadms(found[i].reason) {
-			found[i].phase = phase
+	for i := range r.found {
+		f := &r.found[i]
+		if phase := phases[r.tries[i]]; f.phase == "" && phase != "" && l.kind&scripts != 0 && kubeadms(f.reason) {
+			f.phase = phase
 		}
 	}
-	c.found = append(c.found, lastTry(found, tries, left)...)
+	c.found = append(c.found, lastTry(r.found, r.tries, left)...)
 	if c.came && l.kind&(kubelet|k3s) != 0 {
 		c.network(at, l)
 	}
@@ -323,7 +336,9 @@ func (c *inquiry) network(at int, l *log) {
 }
 
 // kubeadms says whether a reason is one that kubeadm's output gives, and so has
-// its phase.
+// its phase. Put in wherever it is called it would make the agent 4 KiB larger.
+//
+//go:noinline
 func kubeadms(reason string) bool {
 	switch reason {
 	case "BootstrapTokenUnknown", "BootstrapTokenSecretWrong", "BootstrapTokenMalformed", "CAHashMismatch", "ClusterInfoUnreadable", "CertificateKeyExpired",
@@ -334,16 +349,17 @@ func kubeadms(reason string) bool {
 	return false
 }
 
-// settled leaves what a node that joined did not get over: what is wrong with
-// the machine.
-func settled(found []finding) []finding {
-	kept := found[:0]
-	for _, f := range found {
-		if f.rank == rankHost {
-			kept = append(kept, f)
+// keep leaves those in place that are kept. They are moved as parts of a slice:
+// the code that copies one finding, field by field, is long.
+func keep(found []finding, kept func(i int) bool) []finding {
+	n := 0
+	for i := range found {
+		if kept(i) {
+			copy(found[n:], found[i:i+1])
+			n++
 		}
 	}
-	return kept
+	return found[:n]
 }
 
 // lastTry leaves out what kubeadm said in all tries but the last: a script that
@@ -351,21 +367,15 @@ func settled(found []finding) []finding {
 // earlier one left (left, -1 for none) says nothing.
 func lastTry(found []finding, tries []int, left int) []finding {
 	last := 0
-	for i, f := range found {
-		if ofKubeadm(f) && !(tries[i] == left && f.reason == "KubeadmPreflight") {
+	for i := range found {
+		if f := &found[i]; f.ofKubeadm() && !(tries[i] == left && f.reason == "KubeadmPreflight") {
 			last = max(last, tries[i])
 		}
 	}
-	kept := found[:0]
-	for i, f := range found {
-		if !ofKubeadm(f) || tries[i] == last {
-			kept = append(kept, f)
-		}
-	}
-	return kept
+	return keep(found, func(i int) bool { return !found[i].ofKubeadm() || tries[i] == last })
 }
 
-func ofKubeadm(f finding) bool { return f.phase != "" || kubeadms(f.reason) }
+func (f *finding) ofKubeadm() bool { return f.phase != "" || kubeadms(f.reason) }
 
 func (c *inquiry) applies(w when) bool {
 	switch w {

@@ -86,7 +86,7 @@ func newLog(source string, k kind, lines []string, cut bool) log {
 	}
 	l := log{source: source, kind: k, lines: lines, cut: cut, low: make([]string, len(lines))}
 	for i, text := range lines {
-		l.low[i] = strings.ToLower(plain(text))
+		l.low[i] = strings.ToLower(Plain(text, maxRead))
 	}
 	return l
 }

@@ -15,25 +15,35 @@ const (
 	// maxKeyLines is how long a PEM block may be, so that one whose end is
 	// missing does not hide a whole log. An RSA key of 16384 bits has 200 lines.
 	maxKeyLines = 256
+	// maxHereLines is the same of a here-document.
+	maxHereLines = 32
 )
 
 // Redact makes lines fit to be shown and stored, one for one: secrets are
 // replaced, control characters and escape sequences are removed, what is not
 // UTF-8 is replaced, and each line is cut to 1 KiB. Lines must be given in
 // their order, since a private key goes over several. It hides rather too much
-// than too little.
+// than too little. What it gave it gives again, and it takes time in proportion
+// to what it is given.
 func Redact(lines []string) []string {
 	out := make([]string, len(lines))
 	inKey, announced := 0, false
+	until := ""                // what ends a here-document
+	said, read := false, false // whether the line before was the trace of an echo, of a program that reads secrets
 	for i, l := range lines {
-		l = plain(l)
+		l = Plain(l, maxRead)
 		if announced && strings.TrimSpace(l) != "" {
 			l, announced = hidden, false
 		}
 		announced = announced || strings.HasSuffix(strings.TrimSpace(l), "sing certificate key:") // kubeadm gives it in the next line
 		if inKey > 0 {
 			inKey--
-			if end := strings.Index(l, "-----END"); end >= 0 {
+			if until != "" && strings.HasSuffix(l, until) {
+				inKey, until = 0, ""
+				out[i] = cut(redactLine(l))
+				continue
+			}
+			if end := strings.Index(l, "-----END"); end >= 0 && until == "" {
 				inKey = 0
 				out[i] = hidden + cut(redactLine(afterMark(l[end:])))
 				continue
@@ -43,8 +53,20 @@ func Redact(lines []string) []string {
 		}
 		l, open := hideKeys(l)
 		if open {
-			inKey = maxKeyLines
+			inKey, until = maxKeyLines, ""
+		} else if until = hereDocument(l); until != "" {
+			inKey = maxHereLines
 		}
+		// The shell traces a pipe's programs in lines of their own, in any order.
+		echo, reads := traced(l)
+		if echo > 0 && read {
+			l = l[:echo] + hidden
+		}
+		if reads && said {
+			before, _ := traced(out[i-1])
+			out[i-1] = out[i-1][:before] + hidden
+		}
+		said, read = echo > 0, reads
 		out[i] = cut(redactLine(l))
 	}
 	return out
@@ -56,54 +78,46 @@ func RedactText(s string) string {
 	return cut(strings.Join(lines, " "))
 }
 
-// plain removes what a terminal would obey and what is not UTF-8.
-func plain(s string) string {
-	if len(s) > maxRead {
-		// The last word may be the first half of a secret, which nothing would know.
-		s = s[:maxRead]
-		if i := strings.LastIndexAny(s, " \t"); i >= 0 {
-			s = s[:i]
-		} else {
-			s = ""
-		}
-		s += " …"
-	}
-	clean := true
-	for i := 0; i < len(s); i++ {
-		if s[i] < 0x20 || s[i] >= 0x7f {
-			clean = false
-			break
-		}
+// Plain makes a text one line that can be printed: what a terminal would obey is
+// removed, blanks of other kinds become blanks, what is not UTF-8 is replaced. It
+// has most bytes at most; of what is longer the last word is left out, since it
+// may be the first half of a secret, which nothing would know.
+func Plain(s string, most int) string {
+	clean := len(s) <= most
+	for i := 0; i < len(s) && clean; i++ {
+		clean = s[i] >= 0x20 && s[i] < 0x7f
 	}
 	if clean {
 		return s
 	}
-	var b strings.Builder
-	b.Grow(len(s))
-	for i := 0; i < len(s); {
+	b := make([]byte, 0, min(len(s), most))
+	for i := 0; i < len(s) && len(b) <= most; {
 		if s[i] == 0x1b {
-			i += EscapeLen(s[i:])
+			i += escapeLen(s[i:])
 			continue
 		}
 		r, n := utf8.DecodeRuneInString(s[i:])
 		i += n
 		switch {
 		case r == '\t' || r == '\n' || r == '\r' && i < len(s), r == '\u2028', r == '\u2029':
-			b.WriteByte(' ')
-		case r == utf8.RuneError && n <= 1:
-			b.WriteRune(utf8.RuneError)
-		case unicode.IsControl(r):
+			b = append(b, ' ')
+		case unicode.IsControl(r), r == '\ufeff':
+		case r >= '\u200b' && r <= '\u200f', r >= '\u202a' && r <= '\u202e', r >= '\u2060' && r <= '\u206f': // nothing to see, or the order of what is seen
 		default:
-			b.WriteRune(r)
+			b = utf8.AppendRune(b, r)
 		}
 	}
-	return b.String()
+	if len(b) <= most {
+		return string(b)
+	}
+	kept := string(b[:most-len(" …")])
+	return kept[:max(strings.LastIndexByte(kept, ' '), 0)] + " …"
 }
 
-// EscapeLen is how long the terminal's escape sequence is that s begins with, of
+// escapeLen is how long the terminal's escape sequence is that s begins with, of
 // which the first byte is ESC: CSI to its final byte, OSC to its terminator,
 // others two bytes.
-func EscapeLen(s string) int {
+func escapeLen(s string) int {
 	if len(s) < 2 {
 		return len(s)
 	}

@@ -7,12 +7,12 @@ func redactLine(s string) string {
 	hide := make([]span, 0, 8)
 	hide = namedSecrets(s, hide)
 	hide = knownTokens(s, hide)
+	hide = passwordHashes(s, hide)
 	hide = urlPasswords(s, hide)
+	hide = webhooks(s, hide)
 	hide = bootstrapTokens(s, hide)
 	hide = longRuns(s, hide)
-	if i := strings.Index(s, "| chpasswd"); i > 0 {
-		hide = append(hide, span{0, i})
-	}
+	hide = inputs(s, hide)
 	if len(hide) == 0 {
 		return s
 	}
@@ -50,10 +50,19 @@ func isNameByte(c byte) bool {
 }
 
 // namedSecrets finds values by the name before them: password=…, "token": "…",
-// --certificate-key …, Authorization: ….
+// --certificate-key …, Authorization: …; by the program that is given them with a
+// flag of one letter: useradd -p …; and {"name": "TOKEN", "value": "…"}.
 func namedSecrets(s string, hide []span) []span {
+	var (
+		letter      byte // of the flag that gives the program a secret, 0 where there is none
+		pro, attach bool // after "pro", "pro attach"
+		asked       = -1 // where the name of a secret ended that has no value beside it
+	)
 	for i := 0; i < len(s); {
 		if !isNameByte(s[i]) {
+			if s[i] == ';' || s[i] == '|' || strings.HasPrefix(s[i:], "&&") {
+				letter, attach = 0, false
+			}
 			i++
 			continue
 		}
@@ -61,64 +70,146 @@ func namedSecrets(s string, hide []span) []span {
 		for i < len(s) && isNameByte(s[i]) {
 			i++
 		}
-		flag := strings.HasPrefix(s[from:i], "-") && (from == 0 || isBreak(s[from-1]))
-		whole := secretName(s[from:i])
-		if flag && whole == notSecret {
-			whole = secretFlag(s, s[from:i])
-		}
-		if whole == notSecret {
-			continue
-		}
-		v, ok := valueAt(s, i, flag)
-		if !ok {
-			continue
-		}
-		if whole == secretAfterColon {
-			n := strings.IndexByte(s[v.from:v.to], ':')
-			if n < 0 {
+		name := s[from:i]
+		flag := name[0] == '-' && (from == 0 || isBreak(s[from-1]))
+		var buf [64]byte
+		flat := string(flatten(&buf, name))
+		kind := secretName(flat)
+		blank := flag
+		switch {
+		case attach && !flag:
+			attach = false
+			if !ordinary(name) {
+				kind, i = notSecret, wordAt(s, from).to
+				hide = append(hide, span{from, i})
+			}
+		case flat == "value" && asked >= 0 && from-asked < 8 && strings.Contains(s[asked:from], ","):
+			kind = secretValue
+		case flag && kind == notSecret:
+			kind = secretFlag(flat)
+			if letter == 0 || len(name) < 2 || name[1]|0x20 != letter {
+				break
+			}
+			kind = secretValue
+			if letter == 'u' {
+				kind = secretAfterColon
+			}
+			// The value may stand right beside: -pX, -p'X'.
+			quoted := from > 0 && (s[from-1] == '"' || s[from-1] == '\'')
+			if len(name) > 2 || !quoted && skipQuotes(s, i) > i {
+				hide, i = found(s, wordAt(s, from+2), kind, hide, i)
 				continue
 			}
-			v.from += n + 1
+		case flag:
+		case kind == notSecret:
+			if isShouted(name) && i < len(s) && (s[i] == '=' || s[i] == ':' && !strings.HasSuffix(name, "LICENSE")) {
+				kind = secretValue
+			}
+			if l := flagOf(flat); l != 0 {
+				letter = l
+			}
+			attach = pro && flat == "attach"
+			pro = flat == "pro" || flat == "ua" || flat == "ubuntuadvantage"
+		default:
+			// Some take it after a blank; of others the name is in sentences too.
+			blank = strings.HasSuffix(name, ".psk") || strings.HasSuffix(name, "-psk") || kind == secretArgument
+			if at := skipBlanks(s, i); kind == secretArgument && (at == i || at == len(s) || s[at] == ':' || flat[0] == 'c' && s[at] >= 'a' && ordinary(s[at:wordEnd(s, at)])) {
+				kind = notSecret
+			}
 		}
-		if whole == secretToEnd {
-			v.to = len(s)
-		} else if query := from > 0 && (s[from-1] == '?' || s[from-1] == '&'); query {
+		if kind == notSecret {
+			continue
+		}
+		v, ok := valueAt(s, i, blank)
+		if !ok {
+			asked = i
+			continue
+		}
+		if query := from > 0 && (s[from-1] == '?' || s[from-1] == '&'); query && kind == secretValue {
 			if n := strings.IndexByte(s[v.from:v.to], '&'); n >= 0 {
 				v.to = v.from + n
 			}
 		}
-		if v.to > v.from {
-			hide = append(hide, v)
-		}
-		i = max(i, v.to)
+		hide, i = found(s, v, kind, hide, i)
 	}
 	return hide
+}
+
+// found takes over the value of a name that ends at i, and gives where to go on.
+func found(s string, v span, kind int, hide []span, i int) ([]span, int) {
+	switch kind {
+	case secretAfterColon:
+		n := strings.IndexByte(s[v.from:v.to], ':')
+		if n < 0 {
+			return hide, i
+		}
+		v.from += n + 1
+	case secretToEnd, secretArgument:
+		v.to = len(s)
+	}
+	if v.to > v.from {
+		hide = append(hide, v)
+	}
+	return hide, max(i, v.to)
 }
 
 const (
 	notSecret = iota
 	secretValue
 	secretToEnd      // what follows has blanks within
+	secretArgument   // the same, after a blank only
 	secretAfterColon // user:password
 )
 
 // secretFlag says the same of a flag that is too short to tell by itself.
-func secretFlag(line, flag string) int {
-	switch flag {
-	case "-u", "--user", "--proxy-user", "-U":
+func secretFlag(flat string) int {
+	switch {
+	case flat == "u", flat == "user", flat == "proxyuser", strings.HasSuffix(flat, "creds"):
 		return secretAfterColon
-	case "-p":
-		if strings.Contains(line, "login") || strings.Contains(line, "sshpass") {
-			return secretValue
-		}
+	case flat == "license":
+		return secretValue
 	}
 	return notSecret
 }
 
-// secretName says whether a name is one of a secret: by its end, without regard
-// to case, dashes, underscores and dots (client-secret, AZURE_CLIENT_SECRET).
-func secretName(name string) int {
-	var buf [64]byte
+// flagOf is the letter of the flag by which a program is given a secret.
+func flagOf(program string) byte {
+	for _, p := range [...]string{
+		"plogin", "psshpass", "pmysql", "pmariadb", "puseradd", "pusermod", "pmongo", "ucurl", "sonboardagent", "somsa", "arediscli", "wldap",
+	} {
+		if strings.HasPrefix(program, p[1:]) {
+			return p[0]
+		}
+	}
+	return 0
+}
+
+// isShouted says whether a name is one of a secret in the environment.
+func isShouted(name string) bool {
+	if strings.HasSuffix(name, "PUBLIC_KEY") {
+		return false
+	}
+	for i := 0; i < len(name); i++ {
+		if name[i] >= 'a' && name[i] <= 'z' {
+			return false
+		}
+	}
+	return strings.HasSuffix(name, "_KEY") || strings.HasSuffix(name, "_PASS") || strings.HasSuffix(name, "_PWD") || strings.HasSuffix(name, "LICENSE")
+}
+
+// ordinary says whether a word may be one of a sentence, rather than a token.
+func ordinary(word string) bool {
+	for i := 0; i < len(word); i++ {
+		if c := word[i]; c >= '0' && c <= '9' || i > 0 && c >= 'A' && c <= 'Z' {
+			return false
+		}
+	}
+	return true
+}
+
+// flatten makes a name one without regard to case, dashes, underscores and dots
+// (client-secret, AZURE_CLIENT_SECRET); of long ones the end.
+func flatten(buf *[64]byte, name string) []byte {
 	if len(name) > len(buf) {
 		name = name[len(name)-len(buf):]
 	}
@@ -134,17 +225,33 @@ func secretName(name string) int {
 		buf[n] = c
 		n++
 	}
-	flat := string(buf[:n])
+	return buf[:n]
+}
+
+// secretName says whether a name, made flat, is one of a secret: by its end.
+func secretName(flat string) int {
+	flat = strings.TrimPrefix(flat, "u0026") // & in JSON
 	switch flat {
 	case "sig", "sas", "auth", "identitytoken", "pwd", "pass":
 		return secretValue
 	case "authorization", "proxyauthorization", "cookie", "setcookie":
 		return secretToEnd
+	case "converttosecurestring", "wpapassphrase":
+		return secretArgument
+	}
+	if stem, ok := strings.CutSuffix(flat, "key"); ok {
+		for _, end := range [...]string{
+			"account", "access", "api", "certificate", "private", "storage", "encryption", "shared", "master", "host", "secret", "signing", "client", "subscription",
+			"functions", "workspace", "primary", "secondary", "auth", "activation", "license", "product", "registration", "agent", "instrumentation",
+		} {
+			if strings.HasSuffix(stem, end) {
+				return secretValue
+			}
+		}
+		return notSecret
 	}
 	for _, end := range [...]string{
-		"password", "passwd", "passphrase", "secret", "token", "accountkey", "accesskey", "apikey", "certificatekey",
-		"clientkeydata", "privatekey", "storagekey", "encryptionkey", "sharedkey", "masterkey", "hostkey", "accesssignature",
-		"sastoken", "secretkey", "signingkey", "clientkey", "subscriptionkey", "functionskey", "workspacekey", "primarykey", "secondarykey", "dockerconfigjson", "hashedpasswd", "secretdata", "credential",
+		"password", "passwd", "passphrase", "secret", "token", "clientkeydata", "accesssignature", "dockerconfigjson", "secretdata", "credential", "psk",
 	} {
 		if strings.HasSuffix(flat, end) {
 			return secretValue
@@ -188,39 +295,46 @@ func valueAt(s string, i int, flag bool) (span, bool) {
 	if i >= len(s) || strings.HasPrefix(s[i:], "Invalid value: ") { // Kubernetes names the field, then what is wrong
 		return span{}, false
 	}
-	from := i
-	if n := skipQuotes(s, i); n > i {
-		quote := s[n-1]
-		escaped := n-i > 1
-		from, i = n, n
-		for i < len(s) {
-			if s[i] == quote && (escaped || s[i-1] != '\\' || i == from) {
-				break
-			}
-			i++
-		}
-		if escaped && i > from && s[i-1] == '\\' {
-			i--
-		}
-		return span{from, i}, true
-	}
-	if s[i] == '{' || s[i] == '[' { // an object: what is within has names too
+	// An object: what is within has names too. So has what makes one of a text.
+	if s[i] == '{' || s[i] == '[' || hasFold(strings.TrimPrefix(s[i:], "("), "convertto-") {
 		return span{}, false
 	}
+	v := wordAt(s, i)
+	// A value may begin with a scheme: token: Bearer ….
+	if isScheme(s[v.from:v.to]) && v.from == i {
+		if at := skipBlanks(s, v.to); at < len(s) {
+			v.to = wordEnd(s, at)
+		}
+	}
+	return v, true
+}
+
+// wordAt is the word that begins at i, within its quotes.
+func wordAt(s string, i int) span {
+	n := skipQuotes(s, i)
+	if n == i {
+		return span{i, wordEnd(s, i)}
+	}
+	quote := s[n-1]
+	escaped := n-i > 1
+	for i = n; i < len(s); i++ {
+		if quote == '\'' && strings.HasPrefix(s[i:], `'\''`) { // a quote within, as shells write it
+			i += len(`'\''`) - 1
+		} else if s[i] == quote && (escaped || s[i-1] != '\\' || i == n) {
+			break
+		}
+	}
+	if escaped && i > n && s[i-1] == '\\' {
+		i--
+	}
+	return span{n, min(i, len(s))}
+}
+
+func wordEnd(s string, i int) int {
 	for i < len(s) && s[i] != ' ' && s[i] != '"' && s[i] != '\'' {
 		i++
 	}
-	to := i
-	// A value may begin with a scheme: token: Bearer ….
-	if isScheme(s[from:to]) {
-		if at := skipBlanks(s, to); at < len(s) {
-			to = at
-			for to < len(s) && s[to] != ' ' && s[to] != '"' && s[to] != '\'' {
-				to++
-			}
-		}
-	}
-	return span{from, to}, true
+	return i
 }
 
 func isScheme(s string) bool {
@@ -276,7 +390,7 @@ func knownTokens(s string, hide []span) []span {
 			hide = append(hide, span{from, from + n})
 		}
 	}
-	for _, mark := range [...]string{"eyJ", "ghp_", "gho_", "ghs_", "github_pat_", "glpat-", "dckr_pat_"} {
+	for _, mark := range [...]string{"eyJ", "ghp_", "gho_", "ghs_", "github_pat_", "glpat-", "dckr_pat_", "tskey-", "xox", "hvs."} {
 		for at := 0; ; {
 			i := strings.Index(s[at:], mark)
 			if i < 0 {
@@ -347,46 +461,176 @@ func knownTokens(s string, hide []span) []span {
 }
 
 // indexFold is strings.Index without regard to the case of ASCII letters;
-// word is in lower case.
+// word is in lower case and begins with what | 0x20 leaves as it is.
 func indexFold(s, word string) int {
 	for i := 0; i+len(word) <= len(s); i++ {
-		if s[i]|0x20 == word[0] && strings.EqualFold(s[i:i+len(word)], word) {
+		if s[i]|0x20 == word[0] && hasFold(s[i:], word) {
 			return i
 		}
 	}
 	return -1
 }
 
+// hasFold is the same of strings.HasPrefix.
+func hasFold(s, word string) bool {
+	return len(s) >= len(word) && strings.EqualFold(s[:len(word)], word)
+}
+
 func endsValue(c byte) bool {
 	return c == ' ' || c == '"' || c == '\'' || c == ',' || c == ';' || c == '\\' || c == ')' || c == ']' || c == '}'
 }
 
-// urlPasswords finds what stands between a user's name and the host.
+// urlPasswords finds what stands between a user's name and the host, and a token
+// that stands for both.
 func urlPasswords(s string, hide []span) []span {
+	word, last := 0, -1 // the end of the word that was looked at, and its last @
 	for at := 0; ; {
 		i := strings.Index(s[at:], "://")
 		if i < 0 {
 			return hide
 		}
-		from := at + i + len("://")
+		i += at
+		from := i + len("://")
 		at = from
+		if from >= word {
+			word = wordEnd(s, from)
+			last = from + strings.LastIndexByte(s[from:word], '@')
+		}
 		end := from
-		for end < len(s) && s[end] != '/' && s[end] != ' ' && s[end] != '"' && s[end] != '\'' && s[end] != '?' {
+		for end < word && s[end] != '/' && s[end] != '?' {
 			end++
 		}
-		host := strings.LastIndexByte(s[from:end], '@')
-		if host < 0 { // a password may hold a slash, though it should not
-			for end < len(s) && s[end] != ' ' && s[end] != '"' && s[end] != '\'' {
-				end++
-			}
-			if host = strings.LastIndexByte(s[from:end], '@'); host < 0 {
+		host := from + strings.LastIndexByte(s[from:end], '@')
+		within := host >= from
+		if !within { // a password may hold a slash, though it should not
+			if host = last; host < from {
 				continue
 			}
 		}
-		if colon := strings.IndexByte(s[from:from+host], ':'); colon >= 0 {
-			hide = append(hide, span{from + colon + 1, from + host})
+		user, password, colon := strings.Cut(s[from:host], ":")
+		web := i >= 4 && (hasFold(s[i-4:], "http") || hasFold(s[max(i-5, 0):], "https"))
+		switch {
+		case colon && password != "" && password != "x-oauth-basic":
+			hide = append(hide, span{from + len(user) + 1, host})
+		case web && within && user != "git":
+			hide = append(hide, span{from, from + len(user)})
 		}
 	}
+}
+
+// webhooks finds addresses whose path is the secret.
+func webhooks(s string, hide []span) []span {
+	for _, mark := range [...]string{"hooks.slack.com", "webhook.office.com", "/webhookb2", "/api/webhooks", "telegram.org"} {
+		for at := 0; ; {
+			i := indexFold(s[at:], mark)
+			if i < 0 {
+				break
+			}
+			at += i + len(mark)
+			if from := at; from < len(s) && (s[from] == '/' || s[from] == '\\') {
+				at = wordEnd(s, from)
+				hide = append(hide, span{from + 1, at})
+			}
+		}
+	}
+	return hide
+}
+
+// passwordHashes finds what crypt(5) makes: $6$salt$hash.
+func passwordHashes(s string, hide []span) []span {
+	for i := 0; i < len(s); i++ {
+		if s[i] != '$' {
+			continue
+		}
+		at := i + 1
+		for at < len(s) && at < i+9 && isTokenByte(s[at]) {
+			at++
+		}
+		to, more := at, 0
+		for to < len(s) && (isBase64(s[to]) || s[to] == '.' || s[to] == ',' || s[to] == '$' || s[to] == '\\') {
+			if s[to] == '$' {
+				more++
+			}
+			to++
+		}
+		if at > i+1 && more > 1 && to-at >= 20 && (s[at] == '$' || s[at] == '\\') {
+			hide = append(hide, span{i, to})
+		}
+		i = max(i, to-1)
+	}
+	return hide
+}
+
+// reader is where the last program or flag is named that reads a secret from its
+// input, -1 where there is none.
+func reader(s string) int {
+	at := -1
+	for _, mark := range [...]string{"chpasswd", " passwd", "|passwd", "bin/passwd", "-stdin", "sudo -s", "securestring", "cryptsetup", " kinit"} {
+		for from := 0; ; {
+			i := indexFold(s[from:], mark)
+			if i < 0 {
+				break
+			}
+			at = max(at, from+i)
+			from += i + len(mark)
+		}
+	}
+	return at
+}
+
+// inputs finds what such a program is given: echo … | chpasswd, and <<< ….
+func inputs(s string, hide []span) []span {
+	mark := reader(s)
+	if mark < 0 {
+		return hide
+	}
+	for i := mark; i > 0; i-- {
+		if s[i] != '|' {
+			continue
+		}
+		if s[i-1] != '|' {
+			hide = append(hide, span{0, i})
+			break
+		}
+		i-- // an or
+	}
+	for _, begin := range [...]string{"<<<", "<("} {
+		if i := strings.Index(s, begin); i >= 0 {
+			hide = append(hide, span{i + len(begin), len(s)})
+		}
+	}
+	return hide
+}
+
+// hereDocument is the word that ends the one that such a program is given from
+// the next line on; "" where there is none.
+func hereDocument(s string) string {
+	_, word, ok := strings.Cut(s, "<<")
+	if !ok || reader(s) < 0 {
+		return ""
+	}
+	word = strings.TrimLeft(word, "-'\"\\ ")
+	n := 0
+	for n < len(word) && isNameByte(word[n]) {
+		n++
+	}
+	return word[:n]
+}
+
+// traced says of a line of the shell's trace where what an echo gives begins, 0
+// where there is no echo, and whether it is of a program that reads a secret.
+func traced(s string) (echo int, reads bool) {
+	i := strings.Index(s, "+ ")
+	if i < 0 {
+		return 0, false
+	}
+	i += len("+ ")
+	for _, program := range [...]string{"echo ", "printf "} {
+		if strings.HasPrefix(s[i:], program) {
+			return i + len(program), false
+		}
+	}
+	return 0, reader(s[i-1:]) >= 0 && !strings.Contains(s[i:], "|")
 }
 
 func isTokenByte(c byte) bool { return c >= 'a' && c <= 'z' || c >= '0' && c <= '9' }

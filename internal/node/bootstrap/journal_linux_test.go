@@ -28,7 +28,7 @@ func TestJournals(t *testing.T) {
 	for _, l := range logs {
 		all = append(all, l.Source+": "+strings.Join(l.Lines, "|"))
 	}
-	want := "journal kubelet.service: [1.0] of --unit=kubelet.service|bell ?\njournal containerd.service: [1.0] of --unit=containerd.service|bell ?\njournal a.service: [1.0] of --unit=a.service|bell ?\njournal kernel: [1.0] of --dmesg|bell ?"
+	want := "journal kubelet.service: [1.0] of --unit=kubelet.service|bell \njournal containerd.service: [1.0] of --unit=containerd.service|bell \njournal a.service: [1.0] of --unit=a.service|bell \njournal kernel: [1.0] of --dmesg|bell "
 	if got := strings.Join(all, "\n"); got != want {
 		t.Errorf("%s\nwant\n%s", got, want)
 	}

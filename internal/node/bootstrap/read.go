@@ -10,8 +10,6 @@ import (
 	"path/filepath"
 	"strings"
 	"time"
-	"unicode"
-	"unicode/utf8"
 
 	"github.com/ortet/ortet/internal/verdict"
 )
@@ -166,36 +164,12 @@ func lastLines(text []byte, source string, cut bool) verdict.Log {
 	return l
 }
 
-// harmless is a line that can be printed: no colours, no control characters,
-// valid UTF-8, bounded. What a carriage return overwrote (progress bars) is left out.
+// harmless is a line that can be printed, within bounds. What a carriage return
+// overwrote (progress bars) is left out.
 func harmless(line []byte) string {
 	line = bytes.TrimRight(line, "\r")
 	if i := bytes.LastIndexByte(line, '\r'); i >= 0 {
 		line = line[i+1:]
 	}
-	cut := false
-	if len(line) > maxTailLine {
-		line, cut = line[:maxTailLine-len("…")], true
-	}
-	var b strings.Builder
-	for len(line) > 0 && b.Len() < maxTailLine-utf8.UTFMax-len("…") {
-		if line[0] == 0x1b {
-			line = line[verdict.EscapeLen(string(line)):]
-			continue
-		}
-		r, n := utf8.DecodeRune(line)
-		line = line[n:]
-		switch {
-		case r == '\t':
-			b.WriteByte(' ')
-		case r == utf8.RuneError && n == 1, !unicode.IsPrint(r):
-			b.WriteByte('?')
-		default:
-			b.WriteRune(r)
-		}
-	}
-	if cut || len(line) > 0 {
-		b.WriteString("…")
-	}
-	return b.String()
+	return verdict.Plain(string(line), maxTailLine)
 }
