@@ -58,7 +58,7 @@ in Azure.`,
 	p.IntVar(&f.reads, "arm-reads", controller.DefaultReads, "requests to Azure Resource Manager a minute at most")
 	p.DurationVar(&f.deadline, "boot-deadline", 25*time.Minute, "how long an instance may take to become a Ready node or to say something")
 	p.DurationVar(&f.keep, "keep", controller.DefaultKeep, "how long evidence of boots that failed is kept")
-	p.IntVar(&f.most, "max-evidence", controller.DefaultMaxEvidence, "how many boots have their evidence kept; the oldest goes first")
+	p.IntVar(&f.most, "max-evidence", controller.DefaultMaxEvidence, "how many boots have their evidence kept; beyond that the oldest goes, first of machines that are still there")
 	p.StringVar(&f.metrics, "metrics-address", ":8080", "where metrics are served; 0 is nowhere")
 	p.StringVar(&f.health, "health-address", ":8081", "where /healthz and /readyz are served; 0 is nowhere")
 	p.BoolVar(&f.elect, "leader-elect", true, "work only while holding the Lease "+controller.LeaseName)
