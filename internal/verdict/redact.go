@@ -23,8 +23,7 @@ const (
 // replaced, control characters and escape sequences are removed, what is not
 // UTF-8 is replaced, and each line is cut to 1 KiB. Lines must be given in
 // their order, since a private key goes over several. It hides rather too much
-// than too little. What it gave it gives again, and it takes time in proportion
-// to what it is given.
+// than too little. The time it takes is in proportion to what it is given.
 func Redact(lines []string) []string {
 	out := make([]string, len(lines))
 	inKey, announced := 0, false

@@ -87,6 +87,9 @@ func namedSecrets(s string, hide []span) []span {
 			kind = secretValue
 		case flag && kind == notSecret:
 			kind = secretFlag(flat)
+			if letter == 'u' && name[len(name)-1] == 'u' { // -fsSLu u:…
+				kind = secretAfterColon
+			}
 			if letter == 0 || len(name) < 2 || name[1]|0x20 != letter {
 				break
 			}
@@ -120,15 +123,16 @@ func namedSecrets(s string, hide []span) []span {
 		if kind == notSecret {
 			continue
 		}
-		v, ok := valueAt(s, i, blank)
+		until := len(s)
+		if query := from > 0 && (s[from-1] == '?' || s[from-1] == '&'); query && kind == secretValue {
+			if n := strings.IndexByte(s[i:], '&'); n >= 0 {
+				until = i + n
+			}
+		}
+		v, ok := valueAt(s[:until], i, blank)
 		if !ok {
 			asked = i
 			continue
-		}
-		if query := from > 0 && (s[from-1] == '?' || s[from-1] == '&'); query && kind == secretValue {
-			if n := strings.IndexByte(s[v.from:v.to], '&'); n >= 0 {
-				v.to = v.from + n
-			}
 		}
 		hide, i = found(s, v, kind, hide, i)
 	}
@@ -238,6 +242,8 @@ func secretName(flat string) int {
 		return secretToEnd
 	case "converttosecurestring", "wpapassphrase":
 		return secretArgument
+	case "chpasswd": // a program
+		return notSecret
 	}
 	if stem, ok := strings.CutSuffix(flat, "key"); ok {
 		for _, end := range [...]string{
@@ -284,7 +290,7 @@ func valueAt(s string, i int, flag bool) (span, bool) {
 		if i < len(s) && s[i] == '=' { // :=
 			i++
 		}
-	case flag && quoted && i < len(s) && s[i] == ',': // ["--token", "…"]
+	case flag && i < len(s) && s[i] == ',': // ["--token", "…"]
 		i++
 	case flag && blank: // --token …
 	case flag && quoted && i < len(s): // '--token' '…'
@@ -294,6 +300,9 @@ func valueAt(s string, i int, flag bool) (span, bool) {
 	i = skipBlanks(s, i)
 	if i >= len(s) || strings.HasPrefix(s[i:], "Invalid value: ") { // Kubernetes names the field, then what is wrong
 		return span{}, false
+	}
+	if s[i] == '[' && skipQuotes(s, i+1) > i+1 { // ["…"]
+		i++
 	}
 	// An object: what is within has names too. So has what makes one of a text.
 	if s[i] == '{' || s[i] == '[' || hasFold(strings.TrimPrefix(s[i:], "("), "convertto-") {
@@ -436,7 +445,9 @@ func knownTokens(s string, hide []span) []span {
 		for to < len(s) && !endsValue(s[to]) && !strings.HasPrefix(s[to:], "%26") {
 			to++
 		}
-		hide = append(hide, span{i, to})
+		if !strings.HasPrefix(s[i:], hidden) {
+			hide = append(hide, span{i, to})
+		}
 		at = to
 	}
 	for at := 0; ; {
