@@ -1,0 +1,489 @@
+package draw
+
+import (
+	"fmt"
+	"io"
+	"strings"
+	"unicode/utf8"
+
+	"golang.org/x/text/width"
+
+	"github.com/ortet/ortet/internal/timeline"
+	"github.com/ortet/ortet/internal/wire"
+)
+
+// Terminal is what text is written for.
+type Terminal struct {
+	Width int  // columns; less than 40 are taken for 40, 0 for 80, more than 1000 for 1000
+	Color bool // SGR sequences may be written
+	ASCII bool // nothing else may be: bars are of "#" and "."
+}
+
+const (
+	narrowest = 40
+	usual     = 80
+	widest    = 1000
+)
+
+// Text shows a boot in a terminal: how long it took, the coarse phases, the
+// critical path with what was waited for, advice, and what is not known. No line
+// is wider than the terminal.
+func Text(w io.Writer, t timeline.Timeline, to Terminal) error {
+	p := newPage(to)
+	v := newView(t)
+	p.head(v)
+	p.phases(v)
+	p.path(v)
+	p.advice(v)
+	p.unknown(v)
+	if _, err := io.WriteString(w, p.String()); err != nil {
+		return fmt.Errorf("write the timeline of %s: %w", v.title(), err)
+	}
+	return nil
+}
+
+// page is text that is being laid out.
+type page struct {
+	strings.Builder
+	Terminal
+}
+
+func newPage(to Terminal) *page {
+	if to.Width == 0 {
+		to.Width = usual
+	}
+	to.Width = min(max(to.Width, narrowest), widest)
+	return &page{Terminal: to}
+}
+
+func (p *page) head(v view) {
+	p.paragraph("", "  ", "bold", v.title()+": "+v.headline())
+	if !v.KernelStart.IsZero() {
+		at := v.KernelStart.Add(v.Origin.Duration()).UTC()
+		p.field("began", at.Format("2006-01-02 15:04:05")+"Z")
+	}
+	p.field("pool", v.Pool)
+	p.field("image", imageName(v.Image))
+	p.field("vm id", v.VMID)
+	p.field("boot id", v.BootID)
+	if v.Idle > 0 {
+		p.field("idle", Duration(v.Idle.Duration())+" before that, waiting in the pool of machines; not counted")
+	}
+	if len(v.Path) == 0 {
+		return
+	}
+	var parts []string
+	for _, c := range classOrder {
+		if d := v.share[c]; d > 0 {
+			parts = append(parts, fmt.Sprintf("%s %s (%d%%)", c, Duration(d.Duration()), percent(d, v.End-v.Origin)))
+		}
+	}
+	p.field("spent on", strings.Join(parts, ", "))
+}
+
+func percent(part, whole wire.Micros) int {
+	if whole <= 0 {
+		return 0
+	}
+	return int(float64(part)/float64(whole)*100 + 0.5)
+}
+
+// field writes a name and what it is, over several lines where that is long.
+func (p *page) field(name, text string) {
+	if text != "" {
+		p.paragraph(fmt.Sprintf("  %-9s ", name), strings.Repeat(" ", 12), "", text)
+	}
+}
+
+// phases are the things that took long and are no part of another, with where
+// they lie between the origin and the end.
+func (p *page) phases(v view) {
+	rows := v.coarse(12)
+	if len(rows) == 0 || v.End == v.Origin {
+		return
+	}
+	name := 0
+	for _, r := range rows {
+		name = max(name, p.columns(r.Name))
+	}
+	name = min(name, p.Width*3/8)
+	const duration = 10
+	bar := p.Width - 2 - name - 1 - duration - 2
+	p.line()
+	p.line(p.style("bold", p.pad("Phases", 2+name+1+duration+2)), p.axis(v, bar))
+	for _, r := range rows {
+		p.line("  ", p.pad(p.middle(r.Name, name), name), " ", fmt.Sprintf("%*s", duration, p.plain(took(r.Start, r.End))), "  ",
+			p.bar(v, r.Start, r.End, bar, r.class))
+	}
+}
+
+// coarse is at most n spans that are no part of another, the longest ones, by
+// when they began.
+func (v view) coarse(n int) []row {
+	var all []row
+	for _, g := range v.groups {
+		for _, r := range g.rows {
+			if r.depth > 0 || r.End <= v.Origin || r.Start >= v.End || r.End == r.Start {
+				continue
+			}
+			switch r.Kind {
+			case timeline.KindPlatform, timeline.KindManager, timeline.KindStage, timeline.KindCluster, timeline.KindPull:
+				all = append(all, r)
+			case timeline.KindUnit, timeline.KindPart, timeline.KindMoment:
+			}
+		}
+	}
+	return longestRows(all, n)
+}
+
+// path lists the critical path.
+func (p *page) path(v view) {
+	p.line()
+	if len(v.Path) == 0 {
+		p.line(p.style("bold", "Critical path"))
+		p.paragraph("  ", "  ", "", "None: too little is known of this boot.")
+		return
+	}
+	const at, duration, class = 10, 10, 8
+	left, bar := 2+at+1+duration+2+class+1, 0
+	if p.Width >= 64 { // else names need all the room
+		bar = max(12, (p.Width-left)*2/5)
+	}
+	name := max(1, p.Width-left-1-bar)
+	if bar > 0 {
+		p.line(p.style("bold", p.pad("Critical path", left+name+1)), p.axis(v, bar))
+	} else {
+		p.line(p.style("bold", "Critical path"))
+	}
+	p.line(p.style("dim", fmt.Sprintf("  %*s %*s  %-*s what", at, "at", duration, "took", class, "class")))
+	for _, s := range v.folded() {
+		style := ""
+		if s.Class == timeline.Waiting {
+			style = string(s.Class)
+		}
+		p.line(fmt.Sprintf("  %*s %*s  ", at, p.plain(took(v.Origin, s.Start)), duration, p.plain(took(s.Start, s.End))),
+			p.style(string(s.Class), p.pad(p.middle(string(s.Class), class), class)), " ",
+			p.style(style, p.pad(p.middle(v.pathName(s), name), name)), " ", p.bar(v, s.Start, s.End, bar, s.Class))
+		if s.Wait != nil && !v.short(s) {
+			const indent = "             "
+			for _, l := range waitLines(*s.Wait) {
+				p.paragraph(indent, indent+"  ", "dim", l)
+			}
+		}
+	}
+}
+
+// folded is the path with what is too short to matter put together, where it
+// follows upon each other: a boot is hundreds of steps, of which some matter.
+func (v view) folded() []timeline.Step {
+	var out []timeline.Step
+	for i := 0; i < len(v.Path); {
+		j := i
+		for j < len(v.Path) && v.short(v.Path[j]) {
+			j++
+		}
+		if j-i < 2 {
+			out = append(out, v.Path[i])
+			i++
+			continue
+		}
+		start := v.Path[i].Start
+		out = append(out, timeline.Step{Name: fmt.Sprintf("%d short steps", j-i), Start: start, End: max(start, v.Path[j-1].End)})
+		i = j
+	}
+	return out
+}
+
+// short tells of a step that it matters little: half a percent, nothing known of it.
+func (v view) short(s timeline.Step) bool {
+	return s.End-s.Start < (v.End-v.Origin)/200 && (s.Wait == nil || s.Wait.Cause == "")
+}
+
+// waitLines tell of a wait what is known.
+func waitLines(w timeline.Wait) []string {
+	var out []string
+	if w.Cause == "" {
+		out = append(out, "no evidence of the cause")
+	} else {
+		out = append(out, "for "+w.Cause)
+	}
+	if w.Evidence != "" {
+		out = append(out, w.Evidence)
+	}
+	if w.Hidden {
+		out = append(out, "hidden by systemd-analyze critical-chain")
+	}
+	return out
+}
+
+func (p *page) advice(v view) {
+	if len(v.Advice) == 0 {
+		return
+	}
+	p.line()
+	p.line(p.style("bold", "Advice"))
+	for i, a := range v.Advice {
+		saves := "saves " + Duration(a.Saves.Duration())
+		if a.Uncertainty > 0 {
+			saves += ", give or take " + Duration(a.Uncertainty.Duration())
+		}
+		if a.Class != "" {
+			saves += " (" + string(a.Class) + ")"
+		}
+		p.paragraph(fmt.Sprintf("%3d. ", i+1), "     ", string(a.Class), saves)
+		if a.What != "" {
+			p.paragraph("     ", "     ", "", a.What)
+		}
+		if a.Do != "" {
+			p.paragraph("     do: ", "         ", "", a.Do)
+		}
+	}
+}
+
+func (p *page) unknown(v view) {
+	if len(v.Missing) > 0 {
+		p.line()
+		p.line(p.style("bold", "Not known"))
+		for _, m := range v.Missing {
+			p.paragraph("  - ", "    ", "", m)
+		}
+	}
+	if len(v.Clocks) > 0 {
+		p.line()
+		p.line(p.style("bold", "Clocks"))
+		for _, c := range v.Clocks {
+			p.paragraph("  - ", "    ", "", clockLine(c))
+		}
+	}
+}
+
+// clockLine says how sure a clock's times are.
+func clockLine(c timeline.Clock) string {
+	text := string(c.Kind) + ": "
+	if c.Uncertainty == 0 {
+		text += "exact"
+	} else {
+		text += "to within " + Duration(c.Uncertainty.Duration())
+	}
+	if c.How != "" {
+		text += ", " + c.How
+	}
+	for _, s := range c.Steps {
+		way, by := "forward", s.By
+		if by < 0 {
+			way, by = "back", -by
+		}
+		text += fmt.Sprintf("; set %s by %s at %s after the kernel's start", way, Duration(by.Duration()), Duration(s.At.Duration()))
+	}
+	return text
+}
+
+// axis is a scale of n columns for bars below it.
+func (p *page) axis(v view, n int) string {
+	whole := v.End - v.Origin
+	if whole <= 0 || n < 8 {
+		return ""
+	}
+	step := tickStep(whole, max(1, n/10))
+	line := []byte(strings.Repeat(" ", n))
+	free := 0
+	for at := wire.Micros(0); at <= whole; at += step {
+		label := tickLabel(at, step)
+		x := int(int64(at) * int64(n) / int64(whole))
+		if x < free || x+len(label) > n {
+			continue
+		}
+		copy(line[x:], label)
+		free = x + len(label) + 1
+	}
+	return p.style("dim", strings.TrimRight(string(line), " "))
+}
+
+// bar draws what lies between two times in n columns that stand for the time
+// from the origin to the end. What is there but too short to see is a thin line.
+func (p *page) bar(v view, from, to wire.Micros, n int, c timeline.Class) string {
+	whole := v.End - v.Origin
+	from, to = max(from, v.Origin)-v.Origin, min(to, v.End)-v.Origin
+	if whole <= 0 || to < from || n <= 0 {
+		return ""
+	}
+	// In eighths of a column: microseconds of three years times that do not overflow.
+	eighths := func(m wire.Micros) int { return int(int64(m) * int64(n*8) / int64(whole)) }
+	a, b := eighths(from), eighths(to)
+	if b-a < 1 {
+		x := min(a/8, n-1)
+		return strings.Repeat(" ", x) + p.style(string(c), p.glyph("▏", "|"))
+	}
+	var line strings.Builder
+	for x := a / 8; x*8 < b && x < n; x++ {
+		lo, hi := max(a-x*8, 0), min(b-x*8, 8)
+		line.WriteString(p.cell(lo, hi, c))
+	}
+	return strings.Repeat(" ", a/8) + p.style(string(c), strings.TrimRight(line.String(), " "))
+}
+
+// cell is a column of which the eighths from lo to hi are covered.
+func (p *page) cell(lo, hi int, c timeline.Class) string {
+	switch {
+	case c == timeline.Waiting:
+		return p.glyph("░", ".")
+	case p.ASCII:
+		return "#"
+	case lo == 0:
+		return string([]rune(" ▏▎▍▌▋▊▉█")[hi])
+	case hi < 8: // inside a column: what stands left of it cannot be left out
+		return string([]rune(" ▏▎▍▌▋▊▉█")[max(1, hi-lo)])
+	case lo >= 6:
+		return "▕"
+	case lo >= 3:
+		return "▐"
+	}
+	return "█"
+}
+
+func (p *page) glyph(nice, plain string) string {
+	if p.ASCII {
+		return plain
+	}
+	return nice
+}
+
+// sgr are the colours: those of classes tell apart also who sees few colours,
+// since words and bars say the same.
+func sgr(name string) string {
+	switch name {
+	case "bold":
+		return "1"
+	case "dim":
+		return "2"
+	case string(timeline.Base):
+		return "33"
+	case string(timeline.Node):
+		return "36"
+	case string(timeline.Platform):
+		return "34"
+	case string(timeline.Waiting):
+		return "31"
+	}
+	return ""
+}
+
+func (p *page) style(name, text string) string {
+	code := sgr(name)
+	if !p.Color || code == "" || strings.TrimSpace(text) == "" {
+		return text
+	}
+	return "\x1b[" + code + "m" + text + "\x1b[0m"
+}
+
+func (p *page) line(parts ...string) {
+	p.WriteString(strings.TrimRight(strings.Join(parts, ""), " "))
+	p.WriteByte('\n')
+}
+
+// paragraph writes text after begin, and further lines of it after next. A word
+// that does not fit a line, such as an ARM id, is broken.
+func (p *page) paragraph(begin, next, style, text string) {
+	text = p.plain(text)
+	for first := true; ; first = false {
+		room := p.Width - len(begin)
+		line, rest := p.breakLine(text, room)
+		if line == "" && !first {
+			return
+		}
+		p.line(begin + p.style(style, line))
+		if begin, text = next, rest; rest == "" {
+			return
+		}
+	}
+}
+
+// breakLine takes as many words as fit, or as much of the first as does.
+func (p *page) breakLine(text string, room int) (line, rest string) {
+	words := strings.Fields(text)
+	used := 0
+	for i, word := range words {
+		n := p.columns(word)
+		if i > 0 {
+			n++
+		}
+		if used+n > room {
+			if i > 0 {
+				return strings.Join(words[:i], " "), strings.Join(words[i:], " ")
+			}
+			cut := p.fits(word, room)
+			return word[:cut], strings.Join(append([]string{word[cut:]}, words[1:]...), " ")
+		}
+		used += n
+	}
+	return strings.Join(words, " "), ""
+}
+
+// fits is how many bytes of text lie in n columns: at least one character.
+func (p *page) fits(text string, n int) int {
+	used := 0
+	for i, r := range text {
+		if used += p.runeColumns(r); used > n && i > 0 {
+			return i
+		}
+	}
+	return len(text)
+}
+
+// plain is text in characters that may be written.
+func (p *page) plain(text string) string {
+	if !p.ASCII {
+		return text
+	}
+	return strings.Map(func(r rune) rune {
+		switch {
+		case r == 'µ':
+			return 'u'
+		case r == '…':
+			return '~'
+		case r >= utf8.RuneSelf:
+			return '?'
+		}
+		return r
+	}, text)
+}
+
+func (p *page) columns(text string) int {
+	n := 0
+	for _, r := range text {
+		n += p.runeColumns(r)
+	}
+	return n
+}
+
+func (p *page) runeColumns(r rune) int {
+	if r < utf8.RuneSelf || p.ASCII {
+		return 1
+	}
+	switch width.LookupRune(r).Kind() {
+	case width.EastAsianWide, width.EastAsianFullwidth:
+		return 2
+	}
+	return 1
+}
+
+// pad fills text up to n columns.
+func (p *page) pad(text string, n int) string {
+	text = p.plain(text)
+	return text + strings.Repeat(" ", max(0, n-p.columns(text)))
+}
+
+// middle cuts a text in its middle: beginnings and ends of names tell most.
+func (p *page) middle(text string, n int) string {
+	if p.columns(text) <= n {
+		return text
+	}
+	head := text[:p.fits(text, max(1, (n-1)/2))]
+	room := n - 1 - p.columns(head)
+	tail := ""
+	runes := []rune(text)
+	for i := len(runes) - 1; i >= 0 && p.columns(string(runes[i]))+p.columns(tail) <= room; i-- {
+		tail = string(runes[i]) + tail
+	}
+	return head + "…" + tail
+}
