@@ -38,12 +38,12 @@ type Timeline struct {
 	KernelStart time.Time `json:"kernelStart,omitzero"`
 
 	Origin   wire.Micros `json:"originUsec"`
-	OriginIs string      `json:"originIs"` // "machine requested", "machine created", "machine handed over", "kernel started", "userspace started"
+	OriginIs string      `json:"originIs"` // "machine requested", "machine created", "machine handed over", "machine started" (its firmware), "kernel started", "soft reboot", "userspace started"
 	// Idle is how long a preprovisioned machine had waited before its origin, in
 	// nobody's service.
 	Idle  wire.Micros `json:"idleUsec,omitempty"`
 	End   wire.Micros `json:"endUsec"`
-	EndIs string      `json:"endIs"` // "node Ready", "node created", "kubelet started", "startup finished", or a unit's name
+	EndIs string      `json:"endIs"` // "node Ready", "node created", "kubelet registered", "kubelet started", "startup finished", or a span's name
 	// Complete tells that the end was reached: a boot that never finished, or
 	// whose sources are missing, has the last thing that is known for its end.
 	Complete bool `json:"complete"`
@@ -114,6 +114,7 @@ type Step struct {
 	Start wire.Micros `json:"startUsec"`
 	End   wire.Micros `json:"endUsec"`
 	Class Class       `json:"class"`
+	Stage Stage       `json:"stage"` // of a wait: that of what waited
 	Wait  *Wait       `json:"wait,omitempty"`
 }
 

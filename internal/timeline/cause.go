@@ -1,0 +1,157 @@
+package timeline
+
+import (
+	"fmt"
+	"strings"
+
+	"github.com/ortet/ortet/internal/wire"
+)
+
+// Causes of waits.
+const (
+	causeQueue    = "systemd's job queue"
+	causeJob      = "another unit's job"
+	causeReload   = "a reload of systemd"
+	causeRestart  = "its own restarts"
+	causeSocket   = "a connection to its socket"
+	causeTimer    = "its timer"
+	causePath     = "a change of a file"
+	causeDevice   = "the device"
+	causeNetwork  = "the network"
+	causeLock     = "a lock"
+	causePull     = "an image pull"
+	causeGoal     = "the agent's next look at the goal state"
+	causePool     = "preprovisioned"
+	causeFirmware = "the machine's start"
+)
+
+const (
+	// queued is how long systemd takes at most to get to a job that nothing holds.
+	queued = second / 50
+	// goalState is how often the agent looks for something to do, with what the
+	// look itself takes. Source: WALinuxAgent, GOAL_STATE_PERIOD_DEFAULT, 6 s.
+	goalState = 8 * second
+)
+
+// cause is what held i from start to end, and what shows it. It is "" where
+// nothing in the evidence does. last is what i came after, -1: nothing.
+func (b *boot) cause(i, last int32, start, end wire.Micros) (cause, evidence string) {
+	it := &b.items[i]
+	if u := it.unit; u != nil {
+		if u.Restarts > 0 {
+			return causeRestart, fmt.Sprintf("%s was restarted %d times, and only its last start is known", it.name, u.Restarts)
+		}
+		if end-start > queued {
+			if cause, evidence := b.triggered(it); cause != "" {
+				return cause, evidence
+			}
+		}
+	}
+	if cause, evidence := b.during(i, start, end); cause != "" {
+		return cause, evidence
+	}
+	if it.source == "waagent" || it.source == "custom-script" || it.source == "cse" {
+		if end-start <= goalState {
+			return causeGoal, "the agent looks every 6 s, and had nothing else to do"
+		}
+	}
+	if it.unit == nil {
+		return "", ""
+	}
+	switch {
+	case strings.HasSuffix(it.name, ".device"):
+		return causeDevice, "a unit of a device is active once the kernel has found it and udev has settled it"
+	case last >= 0 && strings.HasPrefix(b.items[last].id, "azure/"):
+		return causeFirmware, ""
+	case end-start <= queued+it.grain*2:
+		return causeQueue, "as long as systemd takes to get to a job that nothing holds"
+	}
+	return b.released(i, start, end)
+}
+
+// triggered is for a unit that is not started with the boot, but when something
+// happens.
+func (b *boot) triggered(it *item) (cause, evidence string) {
+	for _, name := range it.unit.TriggeredBy {
+		d, ok := b.byUnit[name]
+		if !ok || b.items[d].start > it.start {
+			continue
+		}
+		switch {
+		case strings.HasSuffix(name, ".socket"):
+			return causeSocket, name + " was listening, and starts it when something connects"
+		case strings.HasSuffix(name, ".timer"):
+			return causeTimer, name + " starts it"
+		case strings.HasSuffix(name, ".path"):
+			return causePath, name + " starts it"
+		}
+	}
+	return "", ""
+}
+
+// during looks for what went on for most of a wait and holds others by its kind.
+func (b *boot) during(i int32, start, end wire.Micros) (cause, evidence string) {
+	best := (end - start) / 2
+	for k := range b.items {
+		x := &b.items[k]
+		if x.start >= end {
+			break
+		}
+		if int32(k) == i || x.end <= start || x.parent == i {
+			continue
+		}
+		covers := min(x.end, end) - max(x.start, start)
+		if covers <= best {
+			continue
+		}
+		if c := b.holds(x); c != "" {
+			best, cause = covers, c
+			evidence = fmt.Sprintf("%s went on for %s of it", x.name, b.duration(covers))
+		}
+	}
+	return cause, evidence
+}
+
+// holds is what others wait for while x goes on; "" for most.
+func (b *boot) holds(x *item) string {
+	name := x.name
+	switch {
+	case x.id == idIdle || x.span != nil && isPoolWait(name):
+		return causePool
+	case x.kind == KindPull:
+		return causePull
+	case x.source == "systemd" && x.unit == nil && strings.Contains(name, "reload"):
+		return causeReload
+	case x.span != nil && (strings.Contains(name, "lock") || strings.Contains(x.detail, "lock-frontend")):
+		if strings.Contains(name+x.detail, "dpkg") || strings.Contains(name+x.detail, "apt") {
+			return "a lock of dpkg"
+		}
+		return causeLock
+	case strings.HasSuffix(name, "-wait-online.service"), x.span != nil && (strings.Contains(name, "dhcp") || strings.Contains(name, "imds") ||
+		strings.Contains(name, "metadata") || strings.Contains(name, "wireserver") || strings.Contains(name, "connectivity")):
+		return causeNetwork
+	}
+	return ""
+}
+
+// released looks for a unit after whose end i began at once, though it is not
+// ordered after it by what is known: systemd held i's job for that one's.
+func (b *boot) released(i int32, start, end wire.Micros) (cause, evidence string) {
+	best := int32(-1)
+	for k := range b.items {
+		x := &b.items[k]
+		if x.start >= end {
+			break
+		}
+		if int32(k) == i || x.unit == nil || x.open || x.end > end || end-x.end > queued || x.end-max(x.start, start) < (end-start)/2 {
+			continue
+		}
+		if best < 0 || x.end > b.items[best].end {
+			best = int32(k)
+		}
+	}
+	if best < 0 {
+		return "", ""
+	}
+	return causeJob, fmt.Sprintf("it began %s after %s was done, though it is not ordered after it", b.duration(end-b.items[best].end), b.items[best].name)
+}

@@ -1,0 +1,499 @@
+package timeline
+
+import (
+	"cmp"
+	"fmt"
+	"slices"
+	"strconv"
+	"strings"
+
+	"github.com/ortet/ortet/internal/wire"
+)
+
+// item is a span while its boot is analysed. Items refer to each other by their
+// place in boot.items, -1 for none.
+type item struct {
+	source, id, name string
+	kind             Kind
+	start, end       wire.Micros
+	about, grain     wire.Micros
+	open             bool
+	unit             *wire.BootUnit
+	span             *wire.BootSpan
+	parent           int32
+	result, detail   string
+	starter          int32 // what ran, and is held to have started it
+}
+
+// boot is one boot while it is analysed.
+type boot struct {
+	report *wire.BootReport
+	cloud  Cloud
+	axis   *axis
+	items  []item // by start
+	byUnit map[string]int32
+	byID   map[string]int32 // of all but units
+
+	after    []int32 // of all items, one after the other
+	afterOf  []int32 // where an item's begin; one more than items
+	children [][]int32
+	base     []int32 // the machine's and systemd's own, one after the other
+	missing  []string
+
+	origin   wire.Micros
+	originIs string
+	idle     wire.Micros
+	end      wire.Micros
+	endIs    string
+	endItem  int32
+	complete bool
+}
+
+// Names of the spans that are made here, and not told by a source.
+const (
+	idRequest  = "azure/request"
+	idCreate   = "azure/create"
+	idReady    = "azure/provisioned"
+	idIdle     = "azure/idle"
+	idFirmware = "machine/firmware"
+	idLoader   = "machine/loader"
+	idKernel   = "machine/kernel"
+	idInitrd   = "machine/initrd"
+	idSoft     = "machine/soft-reboot"
+	idManager  = "systemd/start"
+	idFinish   = "systemd/finish"
+	idCreated  = "cluster/node-created"
+	idNode     = "cluster/node-ready"
+	idPod      = "cluster/first-pod"
+)
+
+const unitPrefix = "unit/"
+
+// chainRoot is the span by which package source marks the unit that a critical
+// chain leads to.
+const chainRoot = "chain-root"
+
+// stageUnits are the units that cloud-init's stages and others' spans run in,
+// where the span does not say so; the first that is there counts.
+var stageUnits = []struct {
+	source, name string
+	units        []string
+}{
+	{"cloud-init", "init-local", []string{"cloud-init-local.service"}},
+	{"cloud-init", "init-network", []string{"cloud-init-network.service", "cloud-init.service"}},
+	{"cloud-init", "init", []string{"cloud-init-network.service", "cloud-init.service"}},
+	{"cloud-init", "modules-config", []string{"cloud-config.service"}},
+	{"cloud-init", "modules-final", []string{"cloud-final.service"}},
+	{"waagent", "", []string{"walinuxagent.service", "waagent.service"}},
+	{"kubelet", "", kubelets},
+	{"containerd", "", []string{"containerd.service"}},
+}
+
+// enclosing says within which other source's spans a source's lie.
+var enclosing = map[string][]string{
+	"aks":           {"custom-script", "cse", "waagent"},
+	"custom-script": {"waagent"},
+	"cse":           {"waagent"},
+}
+
+// unitOf names the unit that a span ran in; "" where that is not known.
+func unitOf(s *wire.BootSpan, there func(string) bool) string {
+	if s.Unit != "" {
+		return s.Unit
+	}
+	for _, row := range stageUnits {
+		if row.source != s.Source || row.name != "" && row.name != s.Name {
+			continue
+		}
+		for _, unit := range row.units {
+			if there(unit) {
+				return unit
+			}
+		}
+	}
+	return ""
+}
+
+// done is when a unit had started, as those that are ordered after it see it.
+func done(u *wire.BootUnit) (wire.Micros, bool) {
+	begun := began(u)
+	switch {
+	case u.Activated != 0 && u.Activated >= begun:
+		return u.Activated, true
+	case u.Deactivated != 0 && u.Deactivated >= begun:
+		return u.Deactivated, true
+	}
+	return 0, false
+}
+
+// began is when a unit began to start. What is active from the beginning has no
+// activating of its own in what some tools print.
+func began(u *wire.BootUnit) wire.Micros {
+	if u.Activating == 0 {
+		return u.Activated
+	}
+	return u.Activating
+}
+
+func (b *boot) note(format string, args ...any) {
+	b.missing = append(b.missing, fmt.Sprintf(format, args...))
+}
+
+// collect makes the items.
+func (b *boot) collect() {
+	r := b.report
+	b.items = make([]item, 0, len(r.Units)+len(r.Spans)+16)
+	last := b.lastKnown()
+	b.machine()
+	before := 0
+	for i := range r.Units {
+		u := &r.Units[i]
+		start := began(u)
+		if start == 0 {
+			continue
+		}
+		end, ended := done(u)
+		if r.System.SoftReboot > 0 && (start < r.System.SoftReboot || ended && end < r.System.SoftReboot) {
+			before++
+			continue
+		}
+		if !ended {
+			end = max(last, start)
+		}
+		it := item{source: "systemd", id: unitPrefix + u.Name, name: u.Name, kind: KindUnit, start: start, end: end, about: u.Grain, grain: u.Grain,
+			open: !ended, unit: u, parent: -1, starter: -1, result: u.Result}
+		if u.Restarts > 0 {
+			it.detail = "restarted " + strconv.Itoa(u.Restarts) + " times: only its last start is known"
+		}
+		b.items = append(b.items, it)
+	}
+	if before > 0 {
+		b.note("%d units that went on through the last soft reboot started before it: when is not this start's", before)
+	}
+	b.told()
+	b.cluster()
+	b.sort()
+}
+
+// lastKnown is the last moment that anything of the node's own tells of.
+func (b *boot) lastKnown() wire.Micros {
+	last := max(b.report.System.Finish, b.report.System.Userspace, b.report.System.UnitsLoadFinish)
+	for i := range b.report.Units {
+		u := &b.report.Units[i]
+		last = max(last, u.Activating, u.Activated)
+	}
+	return last
+}
+
+func (b *boot) add(it item) {
+	it.parent, it.starter = -1, -1
+	b.items = append(b.items, it)
+}
+
+// machine makes what comes before systemd's units: Azure, firmware, kernel, and
+// systemd itself.
+func (b *boot) machine() {
+	s := b.report.System
+	boots := -max(s.Firmware, s.Loader) // when the machine began to run
+	b.allocation(boots)
+	if s.SoftReboot > 0 {
+		if s.Userspace > s.SoftReboot {
+			b.add(item{source: "machine", id: idSoft, name: "soft reboot", kind: KindPlatform, start: s.SoftReboot, end: s.Userspace})
+		}
+	} else {
+		if s.Firmware > s.Loader {
+			b.add(item{source: "machine", id: idFirmware, name: "firmware", kind: KindPlatform, start: -s.Firmware, end: -s.Loader})
+		}
+		if s.Loader > 0 {
+			b.add(item{source: "machine", id: idLoader, name: "boot loader", kind: KindPlatform, start: -s.Loader, end: 0})
+		}
+		if kernel := cmp.Or(s.InitRD, s.Userspace); kernel > 0 {
+			b.add(item{source: "machine", id: idKernel, name: "kernel", kind: KindPlatform, start: 0, end: kernel})
+		}
+		if s.InitRD > 0 && s.Userspace > s.InitRD {
+			b.add(item{source: "machine", id: idInitrd, name: "initrd", kind: KindPlatform, start: s.InitRD, end: s.Userspace})
+		}
+	}
+	if s.Userspace == 0 && !s.Relative {
+		b.note("the times of systemd's manager: what was before the first unit is one wait")
+		return
+	}
+	// systemd itself, until it starts the first unit.
+	first := maxTime
+	for i := range b.report.Units {
+		if t := began(&b.report.Units[i]); t >= s.Userspace && t > 0 {
+			first = min(first, t)
+		}
+	}
+	end := max(s.Userspace, s.UnitsLoadFinish, s.GeneratorsFinish)
+	if first < maxTime {
+		end = max(end, first)
+	}
+	if end > s.Userspace {
+		it := item{source: "systemd", id: idManager, name: "systemd, until its first unit", kind: KindManager, start: s.Userspace, end: end}
+		if s.UnitsLoadFinish == 0 {
+			it.detail = "that systemd itself took this long is concluded from its first unit"
+		}
+		b.add(it)
+	}
+	for _, part := range []struct {
+		id, name   string
+		start, end wire.Micros
+	}{
+		{"systemd/security", "security policies", s.SecurityStart, s.SecurityFinish},
+		{"systemd/generators", "generators", s.GeneratorsStart, s.GeneratorsFinish},
+		{"systemd/load-units", "loading units", s.UnitsLoadStart, s.UnitsLoadFinish},
+	} {
+		if part.start > 0 && part.end >= part.start && part.start >= s.Userspace {
+			b.add(item{source: "systemd", id: part.id, name: part.name, kind: KindManager, start: part.start, end: part.end})
+		}
+	}
+}
+
+// firstBoot is how long before the kernel's start a machine may have been asked
+// for: beyond that, this boot is not its first.
+const firstBoot = 3600 * second
+
+// allocation makes what Azure did before the machine ran.
+func (b *boot) allocation(boots wire.Micros) {
+	c := &b.cloud
+	if c.Requested.IsZero() && c.Created.IsZero() {
+		return
+	}
+	if !b.axis.known || b.report.System.Relative {
+		b.note("when the machine was asked for cannot be told: no clock of the node ties Azure's to its boot")
+		c.Requested, c.Created = noTime, noTime
+		return
+	}
+	if b.axis.cloud.by == 0 && !c.Created.IsZero() {
+		if at := b.axis.raw(micros(c.Created)); at > boots && at-boots < 5*second {
+			b.axis.cloud.notAfter(at, boots) // nothing runs before it was created
+		}
+	}
+	b.axis.cloud.settle()
+	about := b.axis.about + b.axis.cloud.about
+	at := func(t wire.Micros) wire.Micros { return b.axis.raw(t) - b.axis.cloud.by }
+	if !c.Created.IsZero() && at(micros(c.Created)) < boots-firstBoot || !c.Requested.IsZero() && at(micros(c.Requested)) < boots-firstBoot {
+		b.note("the machine was created more than an hour before: this was not its first boot, and the time before its kernel started is not told")
+		c.Requested, c.Created = noTime, noTime
+		return
+	}
+	var requested, created wire.Micros
+	if !c.Created.IsZero() {
+		created = at(micros(c.Created))
+	}
+	if !c.Requested.IsZero() {
+		requested = at(micros(c.Requested))
+		if !c.Created.IsZero() && requested > created {
+			requested = created
+		}
+	}
+	switch {
+	case !c.Requested.IsZero() && !c.Created.IsZero() && created <= boots:
+		b.add(item{source: "azure", id: idRequest, name: "request for the machine", kind: KindPlatform, start: requested, end: created, about: about})
+		b.add(item{source: "azure", id: idCreate, name: "machine created, until it runs", kind: KindPlatform, start: created, end: boots, about: about})
+	case !c.Requested.IsZero() && requested <= boots:
+		b.add(item{source: "azure", id: idRequest, name: "request for the machine, until it runs", kind: KindPlatform, start: requested, end: boots, about: about})
+	case !c.Created.IsZero() && created <= boots:
+		b.add(item{source: "azure", id: idCreate, name: "machine created, until it runs", kind: KindPlatform, start: created, end: boots, about: about})
+	case created-boots > maxBoot || requested-boots > maxBoot:
+		b.note("Azure's times of the machine's creation are long after this boot, and left out")
+		c.Requested, c.Created = noTime, noTime
+	default: // it ran before it was asked for: preprovisioned
+		from, to := requested, created
+		if c.Requested.IsZero() {
+			from = created
+		} else if c.Created.IsZero() {
+			to = requested
+		}
+		b.add(item{source: "azure", id: idRequest, name: "request for the machine", kind: KindPlatform, start: from, end: to, about: about})
+	}
+}
+
+// maxBoot is beyond any boot.
+const maxBoot = 7 * 24 * 3600 * second
+
+// told makes what the sources tell.
+func (b *boot) told() {
+	there := make(map[string]int32, len(b.items))
+	for i := range b.items {
+		if b.items[i].unit != nil {
+			there[b.items[i].name] = int32(i)
+		}
+	}
+	lost := map[string]int{}
+	for i := range b.report.Spans {
+		s := &b.report.Spans[i]
+		if s.Source == "systemd" && s.Name == chainRoot {
+			continue // it marks a unit
+		}
+		it := item{source: s.Source, id: s.Source + "/" + s.Name, name: s.Name, kind: kindOf(s), about: s.Grain, grain: s.Grain,
+			open: s.Open, span: s, result: s.Result, detail: s.Detail}
+		switch s.Clock {
+		case wire.ClockMonotonic:
+			it.start, it.end = s.Start, s.End
+		case wire.ClockWall:
+			low, high := -maxTime, maxTime
+			if u, ok := there[unitOf(s, func(name string) bool { _, ok := there[name]; return ok })]; ok {
+				low = b.items[u].start - second/100
+				if b.items[u].end > b.items[u].start {
+					high = b.items[u].end + second/100
+				}
+			}
+			start, about, ok := b.axis.wall(s.Start, low, high)
+			end, about2, _ := b.axis.wall(s.End, max(low, start), high)
+			if !ok {
+				lost[s.Source]++
+				continue
+			}
+			it.start, it.end, it.about = start, max(start, end), max(about, about2, s.Grain)
+		case wire.ClockCloud, wire.ClockCluster:
+			if !b.axis.known {
+				lost[s.Source]++
+				continue
+			}
+			it.start, it.end = b.axis.raw(s.Start), b.axis.raw(s.End)
+			it.about = max(b.axis.about+synchronised, s.Grain)
+		default:
+			lost[s.Source]++
+			continue
+		}
+		if it.end < -maxBoot || it.start > maxTime/2 {
+			lost[s.Source]++
+			continue
+		}
+		b.add(it)
+	}
+	for _, source := range sortedKeys(lost) {
+		b.note("%d spans of %s: no clock ties them to this boot", lost[source], source)
+	}
+}
+
+func kindOf(s *wire.BootSpan) Kind {
+	switch {
+	case strings.HasPrefix(s.Name, "pull") || s.Source == "containerd" && strings.Contains(s.Name, "pull"):
+		return KindPull
+	case s.Parent != "" || s.Source == "cloud-init" && strings.Contains(s.Name, "/"):
+		return KindPart
+	case s.Start == s.End && !s.Open:
+		return KindMoment
+	}
+	return KindStage
+}
+
+// cluster makes what the cluster tells.
+func (b *boot) cluster() {
+	c := &b.cloud
+	if c.NodeCreated.IsZero() && c.NodeReady.IsZero() && c.FirstPod.IsZero() && c.Provisioned.IsZero() {
+		return
+	}
+	if !b.axis.known || b.report.System.Relative {
+		b.note("when the Node was created and Ready cannot be told on this axis: no clock of the node ties the cluster's to its boot")
+		c.NodeCreated, c.NodeReady, c.FirstPod, c.Provisioned = noTime, noTime, noTime, noTime
+		return
+	}
+	var started, registered wire.Micros
+	for i := range b.items {
+		switch it := &b.items[i]; {
+		case it.unit != nil && isKubelet(it.name):
+			started = it.start
+		case it.source == "kubelet" && isRegistration(it.name):
+			registered = it.end
+		}
+	}
+	s := &b.axis.cluster
+	if !c.NodeCreated.IsZero() {
+		at := b.axis.raw(micros(c.NodeCreated))
+		if started > 0 {
+			s.notBefore(at, second, started)
+		}
+		if registered > 0 {
+			s.notAfter(at, registered)
+		}
+	}
+	if !c.NodeReady.IsZero() && registered > 0 {
+		s.notBefore(b.axis.raw(micros(c.NodeReady)), second, registered)
+	}
+	s.settle()
+	about := b.axis.about + s.about + second // its times are cut to seconds
+	floor := started
+	for _, m := range []struct {
+		id, name string
+		at       *wire.Micros
+	}{
+		{idCreated, "Node created", timeOf(c.NodeCreated)},
+		{idNode, "Node Ready", timeOf(c.NodeReady)},
+		{idPod, "first pod running", timeOf(c.FirstPod)},
+	} {
+		if m.at == nil {
+			continue
+		}
+		at := b.axis.raw(*m.at) - s.by
+		if at < 0 || at > maxBoot {
+			b.note("%s: the time that the cluster tells is of another boot, and left out", m.name)
+			continue
+		}
+		if m.id == idCreated && registered > 0 && at > registered && at-registered <= about {
+			at = registered
+		}
+		if at < floor && floor-at <= about+second {
+			at = floor
+		}
+		floor = max(floor, at)
+		if m.id == idCreated {
+			floor = max(floor, registered)
+		}
+		b.add(item{source: "cluster", id: m.id, name: m.name, kind: KindCluster, start: at, end: at, about: about, grain: second})
+	}
+	if !c.Provisioned.IsZero() {
+		if at := b.axis.raw(micros(c.Provisioned)) - b.axis.cloud.by; at > -maxBoot && at < maxBoot {
+			b.add(item{source: "azure", id: idReady, name: "Azure called it provisioned", kind: KindMoment, start: at, end: at, about: b.axis.about + synchronised})
+		}
+	}
+}
+
+// sort puts the items in their order, and names those that came again.
+func (b *boot) sort() {
+	type key struct {
+		start, end wire.Micros
+		at         int32
+	}
+	keys := make([]key, len(b.items))
+	for i := range b.items {
+		keys[i] = key{b.items[i].start, b.items[i].end, int32(i)}
+	}
+	slices.SortFunc(keys, func(x, y key) int {
+		return cmp.Or(cmp.Compare(x.start, y.start), cmp.Compare(y.end, x.end), cmp.Compare(x.at, y.at))
+	})
+	sorted := make([]item, 0, len(keys))
+	b.byUnit = make(map[string]int32, len(b.report.Units))
+	b.byID = make(map[string]int32, 16+len(b.report.Spans))
+	times := map[string]int{}
+	for _, k := range keys {
+		it := b.items[k.at]
+		if it.unit != nil {
+			b.byUnit[it.name] = int32(len(sorted))
+			sorted = append(sorted, it)
+			continue
+		}
+		if first, again := b.byID[it.id]; again {
+			if same(&sorted[first], &it) {
+				continue // two sources of one program tell of it
+			}
+			times[it.id]++
+			it.id += "#" + strconv.Itoa(times[it.id]+1)
+			if _, taken := b.byID[it.id]; taken {
+				continue
+			}
+		}
+		b.byID[it.id] = int32(len(sorted))
+		sorted = append(sorted, it)
+	}
+	b.items = sorted
+}
+
+// same tells that two spans of one name are one, told twice.
+func same(x, y *item) bool {
+	slack := max(x.about, y.about, second/1000)
+	return abs(x.start-y.start) <= slack && abs(x.end-y.end) <= slack && x.open == y.open
+}
