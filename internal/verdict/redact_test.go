@@ -274,7 +274,7 @@ func TestRedactLeavesEvidence(t *testing.T) {
 		`kernel: EXT4-fs (sda1): Remounting filesystem read-only`,
 		`fatal: could not read from git@github.com:org/repo.git`,
 		`Cloning into 'repo' from ssh://core@10.0.0.4/srv/repo and https://git@github.com/org/repo`,
-		`mail to admin@corp.io was refused; see https://corp.io/help/@scope/pkg and https://proxy.golang.org/x/@v/list`,
+		`mail to admin@corp.io was refused; see https://corp.io/help/@scope/pkg and https://go.corp.io/x/@v/list`,
 		`failed calling webhook "default.capz.io": Post "https://capz-webhook-service.capz-system.svc:443/mutate?timeout=10s": dial tcp 10.0.0.1:443: connect: connection refused`,
 		`Post "https://discord.com/api": dial tcp: lookup hooks.slack.com: no such host`,
 		`podKey="kube-system/coredns" key="node.kubernetes.io/not-ready" cacheKey=kubelet SSH_PUBLIC_KEY=id_rsa.pub`,
