@@ -45,6 +45,7 @@ func Merge(reports ...wire.BootReport) wire.BootReport {
 	to.Clocks = mergeClocks(ranked)
 	sortSpans(to.Spans)
 	to.Spans = distinct(to.Spans)
+	parents(to.Spans)
 	tidySystem(&to.System)
 	fit(to)
 	return *to
@@ -287,7 +288,7 @@ func mergeClocks(ranked []wire.BootReport) []wire.ClockReading {
 	for i := range ranked {
 		r := &ranked[i]
 		to := &all
-		if rank(r) >= 4 {
+		if rank(r) > 2 {
 			to = &rough
 		}
 		for _, c := range r.Clocks {
@@ -297,7 +298,8 @@ func mergeClocks(ranked []wire.BootReport) []wire.ClockReading {
 		}
 	}
 	if len(all) == 0 {
-		all = rough
+		sortClocks(rough)
+		all = bestReadings(rough)
 	}
 	sortClocks(all)
 	if len(all) <= wire.MaxBootClocks {
@@ -328,6 +330,21 @@ func distinct(spans []wire.BootSpan) []wire.BootSpan {
 		kept = append(kept, s)
 	}
 	return kept
+}
+
+// parents clears those that are not there: a source may name one that was rotated
+// away, or that another file tells of.
+func parents(spans []wire.BootSpan) {
+	here := make(map[string]bool, len(spans))
+	for i := range spans {
+		here[spans[i].Source+"\x00"+spans[i].Name] = true
+	}
+	for i := range spans {
+		s := &spans[i]
+		if s.Parent == s.Name || s.Parent != "" && !here[s.Source+"\x00"+s.Parent] {
+			s.Parent = ""
+		}
+	}
 }
 
 // fit makes a report's JSON fit its bound.

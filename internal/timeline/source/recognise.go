@@ -38,10 +38,91 @@ func readers() []reader {
 			return lineStarts(h, "__CURSOR=") || lineStarts(h, "__REALTIME_TIMESTAMP=")
 		}, Journal},
 		{"a journal's JSON", func(h []byte) bool {
-			return object(h) && bytes.Contains(h, []byte(`"__MONOTONIC_TIMESTAMP"`))
+			return object(h) && has(h, `"__MONOTONIC_TIMESTAMP"`)
 		}, Journal},
+		{"a list of units (systemd-analyze plot --json)", func(h []byte) bool {
+			return array(h) && has(h, `"activating"`, `"activated"`)
+		}, Plot},
+		{"cloud-init's events (cloud-init analyze dump)", func(h []byte) bool {
+			return array(h) && has(h, `"event_type"`, `"timestamp"`)
+		}, CloudInitEvents},
+		{"cloud-init's status.json", func(h []byte) bool {
+			return object(h) && has(h, `"v1"`) && (has(h, `"init-local"`) || has(h, `"modules-final"`))
+		}, CloudInitStatus},
+		{"cloud-init's result.json", func(h []byte) bool {
+			return object(h) && has(h, `"v1"`, `"datasource"`, `"errors"`)
+		}, CloudInitResult},
+		{"AKS's events", func(h []byte) bool {
+			return (object(h) || array(h)) && has(h, `"TaskName"`, `"OperationId"`)
+		}, AKSEvents},
+		{"AKS's provision.json", func(h []byte) bool {
+			return object(h) && has(h, `"ExitCode"`) && (has(h, `"CSEStartTime"`) || has(h, `"KernelStartTime"`))
+		}, AKSProvision},
+		{"a pool of Hyper-V's key-value pairs", isKVP, KVP},
+		{"systemctl show", func(h []byte) bool {
+			return lineStarts(h, "InactiveExitTimestampMonotonic=") || lineStarts(h, "UserspaceTimestampMonotonic=")
+		}, SystemctlShow},
+		{"systemd-analyze dump", func(h []byte) bool {
+			return has(h, "-> Unit ") && has(h, "Inactive Exit Timestamp: ") || lineStarts(h, "Manager: systemd ")
+		}, Dump},
 		{"cloud-init's log", isCloudInitLog, CloudInitLog},
+		{"the Azure agent's log", isAgentLog, AgentLog},
+		{"the custom script extension's log", func(h []byte) bool {
+			return lineStarts(h, "time=") && has(h, " operation=", " event=")
+		}, CSELog},
+		{"containerd's log", func(h []byte) bool {
+			return has(h, `time="`, ` level=`, ` msg=`)
+		}, ContainerdLog},
+		{"the kubelet's metrics", func(h []byte) bool {
+			return lineStarts(h, "# HELP ") || lineStarts(h, "# TYPE ") || lineStarts(h, "kubelet_")
+		}, KubeletMetrics},
 	}
+}
+
+// afterChains are kinds whose signs also stand in texts with a chain in them.
+func afterChains() []reader {
+	return []reader{
+		{"systemd-analyze time", func(h []byte) bool {
+			return anyLine(h, func(line string) bool {
+				_, ok := startupTimes(line)
+				return ok
+			})
+		}, Times},
+		{"systemd-analyze blame", func(h []byte) bool {
+			return anyLine(h, func(line string) bool {
+				_, _, ok := blameLine(line)
+				return ok
+			})
+		}, Blame},
+	}
+}
+
+func has(head []byte, words ...string) bool {
+	for _, w := range words {
+		if !bytes.Contains(head, []byte(w)) {
+			return false
+		}
+	}
+	return true
+}
+
+func isAgentLog(head []byte) bool {
+	return anyLine(head, func(line string) bool {
+		if len(line) > 10 && line[4] == '/' && line[7] == '/' {
+			line = line[:4] + "-" + line[5:7] + "-" + line[8:]
+		}
+		_, _, rest, ok := stamp(line)
+		level, _, _ := strings.Cut(strings.TrimLeft(rest, " "), " ")
+		return ok && agentLevel(level)
+	})
+}
+
+func isKVP(head []byte) bool {
+	if len(head) < kvpRecord || head[kvpKey-1] != 0 || head[kvpRecord-1] != 0 {
+		return false
+	}
+	key := text(head[:kvpKey])
+	return key != "" && !strings.ContainsAny(key, "\n\r")
 }
 
 // Read reads a file that was taken from a machine, whatever it is called: what is
@@ -75,28 +156,34 @@ func Read(name string, r io.Reader, o Options) ([]wire.BootReport, error) {
 	kinds := readers()
 	for _, k := range kinds {
 		if k.is(text) {
-			reports := k.read(from, o)
-			for i := range reports {
-				reports[i] = Merge(reports[i])
-			}
-			return reports, nil
+			return merged(k.read(from, o)), nil
 		}
 	}
-	// A chain may come after much else, so only reading tells whether there is one.
-	if !bytes.Contains(text, []byte{0}) {
-		if reports := CriticalChains(from, o); len(reports[0].Units) > 0 {
-			for i := range reports {
-				reports[i] = Merge(reports[i])
-			}
-			return reports, nil
-		}
-	}
-	names := make([]string, 0, len(kinds)+1)
+	var names []string
 	for _, k := range kinds {
 		names = append(names, k.name)
 	}
-	names = append(names, "a text with a chain of systemd-analyze critical-chain")
-	return nil, fmt.Errorf("%s: %w: it is none of %s", name, ErrUnknown, strings.Join(names, ", "))
+	if !bytes.Contains(text, []byte{0}) {
+		// A chain may come after much else, so only reading tells whether there is one.
+		if reports := CriticalChains(from, o); len(reports[0].Units) > 0 {
+			return merged(reports), nil
+		}
+	}
+	for _, k := range afterChains() {
+		names = append(names, k.name)
+		if k.is(text) {
+			return merged(k.read(bytes.NewReader(text), o)), nil
+		}
+	}
+	return nil, fmt.Errorf("%s: %w: it is none of %s, nor a text with a chain of systemd-analyze critical-chain", name, ErrUnknown, strings.Join(names, ", "))
+}
+
+// merged makes each of a file's reports one that is valid.
+func merged(reports []wire.BootReport) []wire.BootReport {
+	for i := range reports {
+		reports[i] = Merge(reports[i])
+	}
+	return reports
 }
 
 func readReport(name string, r io.Reader) ([]wire.BootReport, error) {
