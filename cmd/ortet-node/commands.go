@@ -6,6 +6,9 @@ import (
 	"flag"
 	"fmt"
 	"io"
+	"strings"
+	"time"
+	"unicode/utf8"
 )
 
 // Exit codes that every subcommand shares. A subcommand's own are in its file.
@@ -34,27 +37,82 @@ func commands() []command {
 	}
 }
 
-// flagsOf makes a command's flags, whose help is told on standard error.
-func flagsOf(name, help string, std stdio) *flag.FlagSet {
+// flagsOf makes a command's flags; parse says what is wrong with them.
+func flagsOf(name string) *flag.FlagSet {
 	fs := flag.NewFlagSet(name, flag.ContinueOnError)
-	fs.SetOutput(std.err)
-	fs.Usage = func() {
-		_, _ = io.WriteString(std.err, help)
-		fs.PrintDefaults()
-	}
+	fs.SetOutput(io.Discard)
 	return fs
 }
 
-// parse reads a command line. Where ok is false it has told what is wrong, or
-// the help, and code is what to exit with.
-func parse(fs *flag.FlagSet, args []string) (code int, ok bool) {
-	switch err := fs.Parse(args); {
-	case err == nil:
-		return exitOK, true
-	case errors.Is(err, flag.ErrHelp):
-		return exitOK, false
+// flagTable is the flags with what they mean, as wide as a terminal.
+func flagTable(fs *flag.FlagSet) string {
+	var names, texts []string
+	width := 0
+	fs.VisitAll(func(f *flag.Flag) {
+		value, text := flag.UnquoteUsage(f)
+		name := "-" + f.Name
+		if len(f.Name) > 1 {
+			name = "-" + name
+		}
+		name = strings.TrimSpace(name + " " + value)
+		if value != "" && f.DefValue != "" {
+			text += " (default " + f.DefValue + ")"
+		}
+		names, texts = append(names, name), append(texts, text)
+		width = max(width, utf8.RuneCountInString(name))
+	})
+	var b strings.Builder
+	for i, name := range names {
+		wrap(&b, fmt.Sprintf("  %-*s  ", width, name), texts[i])
 	}
-	return exitUsage, false
+	return b.String()
+}
+
+// duration is a flag's value.
+type duration time.Duration
+
+// String and Set make it a flag.Value.
+func (d *duration) String() string { return time.Duration(*d).String() }
+
+func (d *duration) Set(text string) error {
+	t, err := time.ParseDuration(text)
+	if err != nil {
+		return errors.New("want a time such as 90s or 20m")
+	}
+	*d = duration(t)
+	return nil
+}
+
+// parse reads a command line that has flags only, and then has it checked. Where
+// ok is false it has told all that is wrong, or the help, and code is what to exit
+// with.
+func parse(fs *flag.FlagSet, help string, args []string, std stdio, check func() error) (code int, ok bool) {
+	var problems []error
+	for len(args) > 0 {
+		// It ends at each mistake.
+		err := fs.Parse(args)
+		if errors.Is(err, flag.ErrHelp) {
+			_, _ = io.WriteString(std.out, help+flagTable(fs))
+			return exitOK, false
+		}
+		args = fs.Args()
+		if err == nil && len(args) > 0 {
+			err, args = fmt.Errorf("unexpected argument %q", args[0]), args[1:]
+		}
+		problems = append(problems, err)
+	}
+	if err := errors.Join(append(problems, check())...); err != nil {
+		return wrongUsage(std, fs.Name(), err), false
+	}
+	return exitOK, true
+}
+
+// wrongUsage says what is wrong with a command line, and where to read on. The
+// help itself would be between that and the prompt.
+func wrongUsage(std stdio, command string, err error) int {
+	command = strings.TrimSpace("ortet-node " + command)
+	_, _ = fmt.Fprintf(std.err, "%s: %v\nSee '%s --help'.\n", command, err, command)
+	return exitUsage
 }
 
 func usage(w io.Writer) {

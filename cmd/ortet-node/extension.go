@@ -39,7 +39,7 @@ func runExtension(ctx context.Context, args []string, std stdio) int {
 		sequence:     os.Getenv("ConfigSequenceNumber"),
 		updatingFrom: os.Getenv("AZURE_GUEST_AGENT_UPDATING_FROM_VERSION"),
 	}
-	fs := flagsOf("extension", extensionHelp, std)
+	fs := flagsOf("extension")
 	fs.StringVar(&f.Dir, "dir", "", "the handler's folder is `DIR` (default where this program lies)")
 	fs.StringVar(&f.Root, "root", "", "the node's root is `DIR`; for tests")
 	fs.StringVar(&f.sequence, "sequence", f.sequence, "the configuration's `NUMBER` (default what the agent says, else the newest)")
@@ -49,12 +49,14 @@ func runExtension(ctx context.Context, args []string, std stdio) int {
 	if len(args) > 0 && args[0] != "" && args[0][0] != '-' {
 		verb, args = args[0], args[1:]
 	}
-	if code, ok := parse(fs, args); !ok {
+	if code, ok := parse(fs, extensionHelp, args, std, func() error {
+		switch verb {
+		case "install", "enable", "update", "disable", "uninstall", "wait":
+			return nil
+		}
+		return fmt.Errorf("command %q: want install, enable, update, disable or uninstall", verb)
+	}); !ok {
 		return code
-	}
-	if fs.NArg() > 0 || verb == "" {
-		_, _ = fmt.Fprintf(std.err, "ortet-node extension: want one command of install, enable, update, disable, uninstall; got %q\n", append([]string{verb}, fs.Args()...))
-		return exitUsage
 	}
 	err := f.run(ctx, verb)
 	if err == nil {
@@ -103,8 +105,6 @@ func (f *extensionFlags) run(ctx context.Context, verb string) (err error) {
 		return h.Disable(ctx, f.name)
 	case "uninstall":
 		return h.Uninstall(ctx)
-	case "wait":
-		return h.Wait(ctx, f.name, f.sequence, f.unrecorded)
 	}
-	return &extension.UsageError{Err: fmt.Errorf("unknown command %q: want install, enable, update, disable or uninstall", verb)}
+	return h.Wait(ctx, f.name, f.sequence, f.unrecorded)
 }

@@ -261,6 +261,28 @@ func TestExtensionTellsWhatBroke(t *testing.T) {
 	}
 }
 
+// A node that was mended is judged anew when the operator forces an update.
+func TestExtensionIsForcedToJudgeAnew(t *testing.T) {
+	v := newVM(t)
+	if err := os.MkdirAll(v.rooted("var/lib/cloud/instance"), 0o755); err != nil {
+		t.Fatal(err)
+	}
+	v.write(v.rooted("run/cloud-init/result.json"), `{"v1":{"errors":[]}}`)
+	v.must("enable", "ConfigSequenceNumber=0")
+	v.untilStatus("0.status", "error")
+	v.idle()
+	v.sentinel()
+	v.must("enable", "ConfigSequenceNumber=0")
+	if s := v.status("0.status"); s.Status != "error" {
+		t.Errorf("the same number: %+v", s)
+	}
+	v.settings("1.settings", `{}`)
+	v.must("enable", "ConfigSequenceNumber=1")
+	if s := v.untilStatus("1.status", "success"); !strings.HasPrefix(s.FormattedMessage.Message, "Degraded: SentinelMissing") {
+		t.Errorf("%s", s.FormattedMessage.Message)
+	}
+}
+
 func TestExtensionWaitsOnWhateverIsKilled(t *testing.T) {
 	v := newVM(t)
 	// The agent kills the process group of an enable that takes too long.

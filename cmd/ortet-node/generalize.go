@@ -53,12 +53,13 @@ func (f *generalizeFlags) define(fs *flag.FlagSet) {
 	fs.StringVar(&f.root, "root", "", "work on the tree at `DIR`, a disk that is mounted already")
 	fs.IntVar(&f.lun, "lun", -1, "find the data disk at LUN `N` of the host")
 	fs.StringVar(&f.host, "host", "/", "the host's root is `DIR`")
-	fs.StringVar(&f.controller, "controller", "auto", "the disk's controller: auto, scsi or nvme")
-	fs.DurationVar(&f.wait, "wait", 2*time.Minute, "how long to wait for the disk to show up")
+	fs.StringVar(&f.controller, "controller", "auto", "the disk's controller, `auto|scsi|nvme`")
+	f.wait = 2 * time.Minute
+	fs.Var((*duration)(&f.wait), "wait", "wait for `TIME` for the disk to show up")
 	fs.StringVar(&f.capture, "capture", "", "`NAME` of the capture")
 	fs.StringVar(&f.donor, "donor", "", "the donor's `NODE` name")
 	fs.StringVar(&f.at, "at", "", "when the capture was begun, `RFC3339`")
-	fs.StringVar(&f.bootstrap, "bootstrap", string(generalize.Keep), "how clones join: keep (customData runs again) or baked (by what is on the disk)")
+	fs.StringVar(&f.bootstrap, "bootstrap", string(generalize.Keep), "how clones join, `keep|baked`: customData runs again, or by what is on the disk")
 	fs.StringVar(&f.sealTo, "seal-to", "", "X25519 public key, `BASE64`, to seal saved data to")
 	fs.Func("donor-address", "an `IP` address of the donor; may be repeated or comma-separated", func(s string) error {
 		for p := range strings.SplitSeq(s, ",") {
@@ -110,18 +111,14 @@ func (f *generalizeFlags) options() (generalize.Options, error) {
 
 func runGeneralize(ctx context.Context, args []string, std stdio) int {
 	var f generalizeFlags
-	fs := flagsOf("generalize", generalizeHelp, std)
+	fs := flagsOf("generalize")
 	f.define(fs)
-	if code, ok := parse(fs, args); !ok {
+	var o generalize.Options
+	if code, ok := parse(fs, generalizeHelp, args, std, func() (err error) {
+		o, err = f.options()
+		return err
+	}); !ok {
 		return code
-	}
-	o, err := f.options()
-	if fs.NArg() > 0 {
-		err = errors.Join(err, fmt.Errorf("unexpected argument %q", fs.Arg(0)))
-	}
-	if err != nil {
-		_, _ = fmt.Fprintf(std.err, "ortet-node generalize: %v\n", err)
-		return exitUsage
 	}
 	level := slog.LevelInfo
 	if f.verbose {

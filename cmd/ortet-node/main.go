@@ -28,7 +28,7 @@ func run(ctx context.Context, args []string, std stdio) int {
 			usage(std.out)
 			return exitOK
 		}
-		_, _ = fmt.Fprintf(std.err, "ortet-node: unknown command %q\n\n", args[0])
+		return wrongUsage(std, "", fmt.Errorf("unknown command %q", args[0]))
 	}
 	usage(std.err)
 	return exitUsage

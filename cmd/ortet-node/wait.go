@@ -10,6 +10,7 @@ import (
 	"log/slog"
 	"os"
 	"strings"
+	"time"
 	"unicode/utf8"
 
 	"github.com/ortet/ortet/internal/node/bootstrap"
@@ -24,11 +25,12 @@ const waitHelp = `Usage: ortet-node wait [FLAGS]
 
 Waits until it is known whether this boot came to a working node, says so, and
 if not, why, who can mend it, and the lines that show it. A verdict of this boot
-that was given before is given again at once.
+that was given before is given again at once where the same was asked, unless it
+was TimedOut, and with --again only where it was Succeeded.
 
 Exit codes: 0 succeeded, also with errors that were ignored; 124 the deadline
-passed; 64 wrong usage; else the code of the program that failed, 1 where that is
-not known.
+passed; 64 wrong usage; else the code of the program that failed, 1 where that
+is not known.
 
 Flags:
 `
@@ -36,13 +38,13 @@ Flags:
 // waitFlags is the command line.
 type waitFlags struct {
 	bootstrap.Options
-	output  string
-	verbose bool
+	output         string
+	again, verbose bool
 }
 
 func (f *waitFlags) define(fs *flag.FlagSet) {
 	f.Options = bootstrap.Defaults()
-	fs.DurationVar(&f.Deadline, "deadline", f.Deadline, "how long to wait at most")
+	fs.Var((*duration)(&f.Deadline), "deadline", "wait for `TIME` at most")
 	fs.StringVar(&f.Sentinel, "sentinel", f.Sentinel, "`PATH` of Cluster API's sentinel, or none where nothing writes one (default its contract's path, where something on the node promises it)")
 	fs.Func("unit", "a systemd `UNIT`, on Windows a service, that has to be active; may be repeated or comma-separated", func(s string) error {
 		for name := range strings.SplitSeq(s, ",") {
@@ -64,34 +66,33 @@ func (f *waitFlags) define(fs *flag.FlagSet) {
 		}
 		return nil
 	})
-	fs.DurationVar(&f.Settle, "settle", f.Settle, "how long the kubelet has to have been healthy without a restart")
-	fs.DurationVar(&f.Grace, "grace", f.Grace, "how long after the boot's end the kubelet may take to become healthy, and then the node to be in the cluster")
+	fs.Var((*duration)(&f.Settle), "settle", "the kubelet has to have been healthy for `TIME`, without a restart")
+	fs.Var((*duration)(&f.Grace), "grace", "`TIME` after the boot's end that the kubelet may take to become healthy, and then the node to be in the cluster")
+	fs.BoolVar(&f.again, "again", false, "judge a boot that did not succeed anew, as after it was mended by hand; what the new verdict is, is told again")
 	fs.StringVar(&f.Root, "root", "", "the node's root is `DIR`; for tests")
 	fs.StringVar(&f.State, "state", "", "keep the verdict in `FILE` (default /var/lib/ortet/verdict.json, on Windows C:\\ProgramData\\Ortet\\verdict.json)")
 	fs.StringVar(&f.Console, "console", f.Console, "tell the verdict on the serial console `DEVICE`; empty for none")
 	fs.StringVar(&f.ReportURL, "report-url", "", "post the verdict to `URL`, https")
 	fs.StringVar(&f.CAFile, "report-ca", "", "`FILE` with the certificates that the server of --report-url is checked against (default the system's)")
-	fs.StringVar(&f.output, "o", "text", "what to print: `text|json`")
+	fs.StringVar(&f.output, "o", "text", "print it as `text|json`")
 	fs.BoolVar(&f.verbose, "verbose", false, "log what is seen on the way")
 }
 
 func runWait(ctx context.Context, args []string, std stdio) int {
 	var f waitFlags
-	fs := flagsOf("wait", waitHelp, std)
+	fs := flagsOf("wait")
 	f.define(fs)
-	if code, ok := parse(fs, args); !ok {
+	if code, ok := parse(fs, waitHelp, args, std, func() error {
+		err := f.Validate()
+		if f.output != "text" && f.output != "json" {
+			err = errors.Join(err, fmt.Errorf("-o %q: want text or json", f.output))
+		}
+		return err
+	}); !ok {
 		return code
 	}
-	err := f.Validate()
-	if f.output != "text" && f.output != "json" {
-		err = errors.Join(err, fmt.Errorf("-o %q: want text or json", f.output))
-	}
-	if fs.NArg() > 0 {
-		err = errors.Join(err, fmt.Errorf("unexpected argument %q", fs.Arg(0)))
-	}
-	if err != nil {
-		_, _ = fmt.Fprintf(std.err, "ortet-node wait: %v\n", err)
-		return exitUsage
+	if f.again {
+		f.After = time.Now()
 	}
 	level := slog.LevelWarn
 	if f.verbose {

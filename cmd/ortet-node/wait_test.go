@@ -74,6 +74,69 @@ func TestWaitExitCodes(t *testing.T) {
 	}
 }
 
+// All that is wrong is told at once, with where to read on, and the help fits a
+// terminal.
+func TestUsage(t *testing.T) {
+	for line, want := range map[string]string{
+		"wait foo --node maybe -o yaml --deadline 5 bar": `ortet-node wait: unexpected argument "foo"
+invalid value "5" for flag -deadline: want a time such as 90s or 20m
+unexpected argument "bar"
+--node "maybe": want ready, registered or no
+-o "yaml": want text or json
+See 'ortet-node wait --help'.
+`,
+		"wait --no":              "ortet-node wait: flag provided but not defined: -no\nSee 'ortet-node wait --help'.\n",
+		"wait --deadline":        "ortet-node wait: flag needs an argument: -deadline\nSee 'ortet-node wait --help'.\n",
+		"extension":              "ortet-node extension: command \"\": want install, enable, update, disable or uninstall\nSee 'ortet-node extension --help'.\n",
+		"extension enable x --y": "ortet-node extension: unexpected argument \"x\"\nflag provided but not defined: -y\nSee 'ortet-node extension --help'.\n",
+		"frobnicate":             "ortet-node: unknown command \"frobnicate\"\nSee 'ortet-node --help'.\n",
+	} {
+		var out, errOut bytes.Buffer
+		if code := run(t.Context(), strings.Fields(line), stdio{out: &out, err: &errOut}); code != exitUsage || out.Len() > 0 || errOut.String() != want {
+			t.Errorf("%s: exit %d, %s%s", line, code, out.String(), errOut.String())
+		}
+	}
+	for _, line := range []string{"help", "--help", "wait -h", "wait x --help", "extension -h", "generalize --help"} {
+		var out, errOut bytes.Buffer
+		if code := run(t.Context(), strings.Fields(line), stdio{out: &out, err: &errOut}); code != exitOK || errOut.Len() > 0 {
+			t.Errorf("%s: exit %d, %s", line, code, errOut.String())
+		}
+		for row := range strings.Lines(out.String()) {
+			if n := len(strings.TrimSuffix(row, "\n")); n > textWidth {
+				t.Errorf("%s: a line of %d columns: %s", line, n, row)
+			}
+		}
+		if strings.HasPrefix(line, "wait") {
+			for _, part := range []string{"\n  --deadline TIME ", "(default 20m0s)", "\n  -o text|json ", "\n  --again "} {
+				if !strings.Contains(out.String(), part) {
+					t.Errorf("%s: %q is not in\n%s", line, part, out.String())
+				}
+			}
+		}
+	}
+}
+
+func TestWaitAgain(t *testing.T) {
+	root := nodeRoot(t, map[string]string{"run/cluster-api/placeholder": "", "run/cloud-init/result.json": `{"v1":{"errors":[]}}`, "proc/sys/kernel/random/boot_id": "11111111-2222-3333-4444-555555555555\n"})
+	verdict := func(args ...string) wire.Verdict {
+		t.Helper()
+		var out, errOut bytes.Buffer
+		run(t.Context(), append([]string{"wait", "--root", root, "--kubelet", "no", "--console", "", "--deadline", "1m"}, args...), stdio{out: &out, err: &errOut})
+		v, ok := wire.FindVerdict(out.Bytes())
+		if !ok {
+			t.Fatalf("%s%s", out.String(), errOut.String())
+		}
+		return v
+	}
+	first := verdict()
+	if v := verdict(); first.Outcome != wire.Failed || !v.At.Equal(first.At) {
+		t.Errorf("%s, then %s", first.Outcome, v.Outcome)
+	}
+	if v := verdict("--again"); v.At.Equal(first.At) || v.Outcome != wire.Failed {
+		t.Errorf("%s of %s", v.Outcome, v.At)
+	}
+}
+
 func TestWaitExitOfAVerdict(t *testing.T) {
 	code := func(n int) *int { return &n }
 	for _, c := range []struct {

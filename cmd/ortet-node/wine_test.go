@@ -264,8 +264,11 @@ func (w *wine) verdict(t *testing.T) wire.Verdict {
 	if err != nil {
 		t.Fatal(err)
 	}
-	v, err := wire.ParseVerdict(text)
-	if err != nil {
+	var v wire.Verdict
+	if err := json.Unmarshal(text, &v); err != nil {
+		t.Fatalf("%v in %s", err, text)
+	}
+	if err := v.Validate(); err != nil {
 		t.Fatalf("%v in %s", err, text)
 	}
 	return v

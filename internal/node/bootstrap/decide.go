@@ -28,6 +28,7 @@ type rules struct {
 	node     Node
 	settle   time.Duration
 	grace    time.Duration
+	again    bool // the boot was judged before: who asks holds that it works now
 }
 
 // seen is what was found in one look at the node.
@@ -46,14 +47,16 @@ type seen struct {
 	cloudInitDied string
 	provision     *verdict.Provision
 	provisionRuns bool // AKS's provisioning is on this node
-	units         map[string]unitSeen
-	kubelet       kubeletSeen
-	node          nodeSeen
+	// provisionComes says that it is to come: the Azure agent has not begun it yet.
+	provisionComes bool
+	units          map[string]unitSeen
+	kubelet        kubeletSeen
+	node           nodeSeen
 }
 
 // cloudInitGoesOn tells that cloud-init has more to do: the commands after those
 // that join, which may break what came up.
-func (s seen) cloudInitGoesOn() bool {
+func (s *seen) cloudInitGoesOn() bool {
 	if s.cloudInit != nil && s.cloudInit.Done || s.cloudInitDied != "" {
 		return false
 	}
@@ -93,6 +96,8 @@ type nodeSeen struct {
 // state is what decide remembers from look to look.
 type state struct {
 	finished     time.Time      // when the boot's end was first seen
+	assumed      bool           // nothing told of it
+	failed       string         // why it failed, where it is judged again
 	crashesThen  map[string]int // of units, when they were first seen since
 	healthySince time.Time
 	everHealthy  bool
@@ -111,6 +116,7 @@ type decision struct {
 	why      string // for the log
 	// next is when to look again if nothing happens; zero is at the deadline.
 	next       time.Time
+	inCluster  bool // so the API server says
 	askKubelet bool
 	askNode    bool
 	loops      bool // the kubelet crash-loops: it is not healthy, whatever it says
@@ -122,51 +128,67 @@ type decision struct {
 // decide says whether it is known how the boot ended. It is pure; the table that
 // it implements is in the package's documentation.
 func decide(r rules, st state, s seen, now time.Time) (state, decision) {
-	sign, failed := end(r, s)
+	sign, failed := end(&r, &s)
 	switch {
-	case failed != "":
+	case failed != "" && !r.again:
 		return st, decision{over: true, why: failed}
+	case failed != "":
+		sign = "it works in its cluster"
+	case sign == "" && st.assumed:
+		st = state{} // it goes on after all
 	case sign == "" && !st.finished.IsZero():
 		// The sentinel was taken away again; that it was there is enough.
 		sign = "it was seen before"
 	}
 	if sign == "" {
-		return st, untilDeadline(r, now)
+		return st, untilDeadline(&r, now)
 	}
 	if st.finished.IsZero() {
 		st.finished = now
 	}
+	st.assumed, st.failed = s.assumed, failed
+	patience := st.finished.Add(r.grace)
 	if s.assumed {
 		r.grace = max(r.grace, r.deadline.Sub(st.finished)+time.Second) // the deadline comes before
 	}
+	d := decideEnd(&r, &st, &s, sign, patience, now)
+	if failed != "" && d.over && !(d.came && d.inCluster) {
+		d = decision{over: true, why: failed}
+	}
+	return st, d
+}
+
+// decideEnd says whether what came after the boot's end, by this sign, lets it
+// count as a success. Until patience is at an end more may come.
+func decideEnd(r *rules, st *state, s *seen, sign string, patience, now time.Time) decision {
 	st.crashesThen = firstCrashes(st.crashesThen, s.units)
 	for _, name := range r.units {
 		if u, ok := s.units[name]; ok && (u.Active == "failed" || u.crashes()-st.crashesThen[name] >= crashLoop) {
-			return st, decision{over: true, why: name + " failed"}
+			return decision{over: true, why: name + " failed"}
 		}
 	}
-	st, d := decideKubelet(r, st, s, now)
+	d := decideKubelet(r, st, s, now)
 	if d.over && !d.came && !d.unsure {
-		return st, d
+		return d
 	}
 	for _, name := range r.units {
 		if s.units[name].Active != "active" {
 			d.over, d.came = false, false
 		}
 	}
-	if patience := st.finished.Add(r.grace); d.over && s.cloudInitGoesOn() && now.Before(patience) && now.Before(r.deadline) {
-		return st, decision{next: patience}
+	if d.over && (s.cloudInitGoesOn() || s.provisionComes) && now.Before(patience) && now.Before(r.deadline) {
+		return decision{next: patience}
 	}
 	if d.over {
 		if d.came {
 			d.why = sign
 		}
-		return st, d
+		return d
 	}
 	if wait := untilDeadline(r, now); wait.over {
-		return st, wait
+		return wait
 	}
-	return st, d
+	return d
 }
 
 // firstCrashes adds the units that are seen for the first time since the boot's
@@ -184,7 +206,7 @@ func firstCrashes(then map[string]int, units map[string]unitSeen) map[string]int
 	return then
 }
 
-func untilDeadline(r rules, now time.Time) decision {
+func untilDeadline(r *rules, now time.Time) decision {
 	if now.Before(r.deadline) {
 		return decision{}
 	}
@@ -192,7 +214,7 @@ func untilDeadline(r rules, now time.Time) decision {
 }
 
 // end says by what sign the boot is over, or why it failed.
-func end(r rules, s seen) (sign, failed string) {
+func end(r *rules, s *seen) (sign, failed string) {
 	if s.provision != nil && s.provision.ExitCode != "0" {
 		return "", "provision.json says that it failed"
 	}
@@ -226,17 +248,17 @@ func end(r rules, s seen) (sign, failed string) {
 
 // decideKubelet says whether the kubelet lets the boot count as a success, after
 // its end.
-func decideKubelet(r rules, st state, s seen, now time.Time) (state, decision) {
-	k := s.kubelet
+func decideKubelet(r *rules, st *state, s *seen, now time.Time) decision {
+	k := &s.kubelet
 	if !k.wanted {
-		return st, decision{over: true, came: true}
+		return decision{over: true, came: true}
 	}
 	if name := k.unit.Name; name != "" {
 		if k.unit.Active == "failed" {
-			return st, decision{over: true, loops: true, why: name + " failed"}
+			return decision{over: true, loops: true, why: name + " failed"}
 		}
 		if k.unit.crashes()-st.crashesThen[name] >= crashLoop {
-			return st, decision{over: true, loops: true, why: name + " crash-loops"}
+			return decision{over: true, loops: true, why: name + " crash-loops"}
 		}
 	}
 	d := decision{next: later(st, k.asked, now), askKubelet: due(st, k.asked, now)}
@@ -252,11 +274,11 @@ func decideKubelet(r rules, st state, s seen, now time.Time) (state, decision) {
 		}
 		st.healthySince, st.settledSince = time.Time{}, time.Time{}
 		if answered && now.Sub(st.downSince) >= r.grace {
-			return st, decision{over: true, why: "the kubelet did not become healthy in time"}
+			return decision{over: true, why: "the kubelet did not become healthy in time"}
 		}
 		// Both are asked at once the first time: most often both are well.
 		d.askNode = r.node != NodeNo && s.node.asked.IsZero()
-		return st, d
+		return d
 	}
 	st.everHealthy = true
 	if st.healthySince.IsZero() {
@@ -270,50 +292,50 @@ func decideKubelet(r rules, st state, s seen, now time.Time) (state, decision) {
 		if settled.Before(d.next) {
 			d.next = settled
 		}
-		return st, d
+		return d
 	}
 	st.downSince = time.Time{}
 	if st.settledSince.IsZero() {
 		st.settledSince = now
 	}
-	return decideNode(r, st, s.node, d, now)
+	return decideNode(r, st, &s.node, d, now)
 }
 
 // decideNode says whether the cluster lets the boot count as a success, once the
 // kubelet has settled. d is what to do as far as the kubelet is concerned.
-func decideNode(r rules, st state, n nodeSeen, d decision, now time.Time) (state, decision) {
+func decideNode(r *rules, st *state, n *nodeSeen, d decision, now time.Time) decision {
 	answered := !n.asked.IsZero() && !n.asked.Before(st.finished)
 	if r.node == NodeNo || answered && n.cannot {
-		return st, decision{over: true, came: true}
+		return decision{over: true, came: true}
 	}
 	st.registered = st.registered || answered && n.registered
 	switch {
 	case st.registered && (r.node == NodeRegistered || answered && n.ready):
-		return st, decision{over: true, came: true}
+		return decision{over: true, came: true, inCluster: true}
 	case answered && !st.registered && now.Sub(st.settledSince) >= r.grace:
-		return st, decision{over: true, why: "the API server does not tell of the node", unregistered: true, unsure: !n.answered && !n.unsigned}
+		return decision{over: true, why: "the API server does not tell of the node", unregistered: true, unsure: !n.answered && !n.unsigned}
 	}
 	d.askNode = due(st, n.asked, now)
 	if next := later(st, n.asked, now); next.Before(d.next) {
 		d.next = next
 	}
-	return st, d
+	return d
 }
 
 // due says whether somebody who answered at asked is to be asked again.
-func due(st state, asked, now time.Time) bool {
+func due(st *state, asked, now time.Time) bool {
 	return asked.Before(st.finished) || now.Sub(asked) >= every(st, now)
 }
 
 // later is when he is to be asked next, or his answer to be looked for.
-func later(st state, asked, now time.Time) time.Time {
+func later(st *state, asked, now time.Time) time.Time {
 	if due(st, asked, now) {
 		return now.Add(every(st, now))
 	}
 	return asked.Add(every(st, now))
 }
 
-func every(st state, now time.Time) time.Duration {
+func every(st *state, now time.Time) time.Duration {
 	if now.Sub(st.finished) < eagerFor {
 		return askEvery
 	}

@@ -1,12 +1,15 @@
 package bootstrap
 
 import (
+	"bufio"
 	"context"
 	"errors"
+	"io"
 	"io/fs"
 	"os"
 	"os/exec"
 	"slices"
+	"strconv"
 	"strings"
 	"sync"
 	"time"
@@ -39,6 +42,8 @@ func gatherLogs(o Options) []verdict.Log {
 		}
 		if err != nil {
 			l = verdict.Log{Source: source, Lines: []string{"cannot be read: " + harmlessText(err.Error())}}
+		} else if slices.Contains(kubeletLogs(), path) {
+			l = ofThisBoot(l, bootBegan(o))
 		}
 		if len(l.Lines) > 0 {
 			logs = append(logs, l)
@@ -71,7 +76,7 @@ func journals(ctx context.Context, program string, within time.Duration, units [
 }
 
 // journalTime is how long journals may take.
-func journalTime(st state) time.Duration {
+func journalTime(st *state) time.Duration {
 	if st.finished.IsZero() {
 		return journalTimeBefore
 	}
@@ -92,9 +97,57 @@ func journal(ctx context.Context, program string, within time.Duration, source s
 	return lastLines(end.bytes(), source, end.cut)
 }
 
-// saidRegistered says whether a kubelet's journal of this boot tells anywhere,
-// and not only at its end, that the API server knows the node.
-func saidRegistered(ctx context.Context, program string, within time.Duration) bool {
+// bootBegan is when this boot began, with what the clock may have been set by; zero
+// where nobody says.
+func bootBegan(o Options) time.Time {
+	if up := uptime(o); up > 0 {
+		return time.Now().Add(-up - rebootSlack)
+	}
+	return time.Time{}
+}
+
+// ofThisBoot leaves out of a kubelet's log the lines of earlier boots.
+func ofThisBoot(l verdict.Log, booted time.Time) verdict.Log {
+	for i, line := range l.Lines {
+		if at := klogTime(line, booted); !at.IsZero() && !at.Before(booted) {
+			l.Lines, l.Cut = l.Lines[i:], l.Cut || i > 0
+			return l
+		}
+	}
+	l.Lines = nil // those without a time follow one of an earlier boot
+	return l
+}
+
+// klogTime is when a line of klog's, "I1121 08:00:00.000000 …", was written, by
+// this system's time zone; zero where it is none. Lines bear no year: it is the
+// one that brings them nearest to the time that they are compared with.
+func klogTime(line string, near time.Time) time.Time {
+	if len(line) < len("I1121 08:00:00") || !strings.Contains("IWEF", line[:1]) {
+		return time.Time{}
+	}
+	near = near.Local()
+	at, err := time.ParseInLocation("2006 0102 15:04:05", strconv.Itoa(near.Year())+" "+line[1:len("I1121 08:00:00")], time.Local)
+	if err != nil {
+		return time.Time{}
+	}
+	const halfYear = 183 * 24 * time.Hour
+	switch apart := at.Sub(near); {
+	case apart > halfYear:
+		at = at.AddDate(-1, 0, 0)
+	case apart < -halfYear:
+		at = at.AddDate(1, 0, 0)
+	}
+	return at
+}
+
+// saidRegistered says whether a kubelet's log or journal of this boot tells
+// anywhere, and not only at its end, that the API server knows the node.
+func saidRegistered(ctx context.Context, o Options, program string, within time.Duration) bool {
+	for _, path := range kubeletLogs() {
+		if fileSaidRegistered(o.under(path), bootBegan(o)) {
+			return true
+		}
+	}
 	if program == "" {
 		return false
 	}
@@ -104,6 +157,29 @@ func saidRegistered(ctx context.Context, program string, within time.Duration) b
 	}
 	// A line of its own that no entry was found is not of them.
 	return registered([]verdict.Log{journal(ctx, program, within, "journal kubelet", which...)})
+}
+
+// maxScan is how much of a log's end is looked through for one line, in bytes:
+// RKE2 begins another file after 50 MiB.
+const maxScan = 64 << 20
+
+// fileSaidRegistered looks through a kubelet's log.
+func fileSaidRegistered(path string, booted time.Time) bool {
+	f, info, err := openRegular(path)
+	if err != nil {
+		return false
+	}
+	defer func() { _ = f.Close() }() // it was only read
+	r := bufio.NewReaderSize(io.NewSectionReader(f, max(0, info.Size()-maxScan), maxScan), 64<<10)
+	for {
+		line, err := r.ReadSlice('\n') // of a longer line its parts
+		if said := (verdict.Log{Source: path, Lines: []string{string(line)}}); registered([]verdict.Log{said}) && !klogTime(said.Lines[0], booted).Before(booted) {
+			return true
+		}
+		if err != nil && !errors.Is(err, bufio.ErrBufferFull) {
+			return false
+		}
+	}
 }
 
 // registrations are the kubelet's words that the API server knows the node.

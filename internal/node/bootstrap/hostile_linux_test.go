@@ -347,7 +347,7 @@ func TestFullDisk(t *testing.T) {
 func TestClockSetBack(t *testing.T) {
 	r := newRoot(t)
 	future := wire.Verdict{Outcome: wire.Failed, Reason: wire.ReasonUnknown, BootID: bootB, At: time.Now().Add(1000 * time.Hour)}
-	text, err := encode(future)
+	text, err := encode(kept{Verdict: future})
 	if err != nil {
 		t.Fatal(err)
 	}

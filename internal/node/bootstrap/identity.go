@@ -64,6 +64,15 @@ func vmIDOf(id string, efi bool) string {
 	return s[:8] + "-" + s[8:12] + "-" + s[12:16] + "-" + s[16:20] + "-" + s[20:]
 }
 
+// Uptime is how long the kernel of the node with this root runs, "" for this
+// system's; 0 where nobody says.
+func Uptime(root string) time.Duration {
+	if root == "" {
+		root = DefaultRoot()
+	}
+	return uptime(Options{Root: root})
+}
+
 // uptime is how long the kernel runs; 0 where nobody says.
 func uptime(o Options) time.Duration {
 	if up, ok := uptimeOf(small(o.under("/proc/uptime"))); ok {

@@ -26,5 +26,10 @@ func runtimeUnits() []string { return []string{"containerd.service"} }
 
 // logFiles are those whose ends tell what happened, besides the journal.
 func logFiles() []string {
-	return []string{"/var/log/cloud-init-output.log", "/var/log/cloud-init.log", "/var/log/azure/cluster-provision.log"}
+	return append([]string{"/var/log/cloud-init-output.log", "/var/log/cloud-init.log", provisionLog}, kubeletLogs()...)
 }
+
+// kubeletLogs are files that a kubelet writes in place of its unit's journal: those
+// of RKE2, which go on over boots. k3s writes to its unit's journal. Source:
+// rancher/rke2 pkg/podexecutor.
+func kubeletLogs() []string { return []string{"/var/lib/rancher/rke2/agent/logs/kubelet.log"} }

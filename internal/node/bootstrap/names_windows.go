@@ -17,6 +17,9 @@ func cloudInitUnits() []string { return []string{cloudbaseInit} }
 // runtimeUnits run containers.
 func runtimeUnits() []string { return []string{"containerd"} }
 
+// kubeletLogs are files that hold more boots than one: none that is known.
+func kubeletLogs() []string { return nil }
+
 // logFiles are those whose ends tell what happened. The kubelet and containerd
 // have no journal there: what runs them as services says where they write. The
 // event log is not read. Sources: kubernetes-sigs/image-builder (nssm.yml,

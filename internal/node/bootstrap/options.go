@@ -1,6 +1,8 @@
 package bootstrap
 
 import (
+	"crypto/sha256"
+	"encoding/hex"
 	"errors"
 	"fmt"
 	"net"
@@ -54,7 +56,10 @@ type Options struct {
 	Settle time.Duration
 	// Grace is how long after the boot's end the kubelet may take to become healthy,
 	// and how long after that the node to be in the cluster.
-	Grace     time.Duration
+	Grace time.Duration
+	// After has what is known of this boot judged anew: a verdict that was given
+	// before is not given again, unless the boot succeeded. Zero gives it again.
+	After     time.Time
 	State     string // the verdict's file; "" is the default below Root
 	Console   string // a serial console; "" is none
 	ReportURL string // where to post the verdict; "" is nowhere
@@ -122,6 +127,15 @@ func (o Options) complete() (Options, error) {
 	return o, errors.Join(problems...)
 }
 
+// question tells one question from another: it is made of the options that may
+// change the answer. o has to be complete.
+func (o Options) question() string {
+	units := slices.Clone(o.Units)
+	slices.Sort(units)
+	sum := sha256.Sum256(fmt.Appendf(nil, "%q %q %q %q %d %d", o.Sentinel, slices.Compact(units), o.Kubelet, o.Node, o.Settle, o.Grace))
+	return hex.EncodeToString(sum[:16])
+}
+
 // Validate says all that is wrong at once.
 func (o Options) Validate() error {
 	_, err := o.complete()
@@ -148,7 +162,7 @@ func absolute(path string) bool {
 
 // under is where a path of the node lies. A drive that is named is meant, unless
 // the node's root is another than this system's.
-func (o Options) under(path string) string {
+func (o *Options) under(path string) string {
 	if o.Root == DefaultRoot() && filepath.VolumeName(path) != "" {
 		return filepath.Clean(path)
 	}

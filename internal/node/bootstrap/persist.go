@@ -4,6 +4,8 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"io/fs"
+	"log/slog"
 	"os"
 	"path/filepath"
 	"runtime"
@@ -12,13 +14,63 @@ import (
 	"github.com/ortet/ortet/internal/wire"
 )
 
+// kept is what the verdict's file holds: the verdict, and what is to be known of
+// it later.
+type kept struct {
+	wire.Verdict
+	// Question is what it answers, by Options.question.
+	Question string `json:"question,omitempty"`
+	// CameUp says that the machine came up in an earlier boot.
+	CameUp bool `json:"cameUpBefore,omitempty"`
+}
+
 // load reads a kept verdict.
-func load(path string) (wire.Verdict, error) {
+func load(path string) (kept, error) {
 	text, err := readWhole(path)
 	if err != nil {
-		return wire.Verdict{}, err
+		return kept{}, err
 	}
-	return wire.ParseVerdict(text)
+	var k kept
+	if err := json.Unmarshal(text, &k); err != nil {
+		return kept{}, fmt.Errorf("reading a verdict: %w", err)
+	}
+	return k, k.Validate()
+}
+
+// answers says whether the verdict, of this boot, is given again to whoever asks
+// this question. TimedOut is none: it tells how long somebody was ready to wait.
+func (k kept) answers(question string, after, now time.Time) bool {
+	if k.Question != question || k.Outcome == wire.TimedOut {
+		return false
+	}
+	// One of the future was given before the clock was set back.
+	return k.Outcome == wire.Succeeded || after.IsZero() || !k.At.Before(after) && !k.At.After(now)
+}
+
+// recall looks for what was kept: the newest verdict of this boot, one that
+// answers the question before all others, and whether the machine came up in an
+// earlier boot.
+func recall(o Options, me whoAmI, now time.Time, log *slog.Logger) (before kept, answered, cameUp bool) {
+	question := o.question()
+	// Where there was no room for the first the second is newer.
+	for _, path := range []string{o.State, o.under(spareState)} {
+		k, err := load(path)
+		if err != nil {
+			if !errors.Is(err, fs.ErrNotExist) {
+				log.Warn("cannot use a verdict that was kept", "path", path, "error", err)
+			}
+			continue
+		}
+		same := sameBoot(k.Verdict, me, now, uptime(o))
+		if me.vmID != "" && k.VMID == me.vmID {
+			cameUp = cameUp || k.CameUp || !same && (k.Outcome == wire.Succeeded || k.Outcome == wire.Degraded)
+		}
+		answers := same && k.answers(question, o.After, now)
+		if same && answers == answered && k.Uptime >= before.Uptime || answers && !answered {
+			before, answered = k, answers
+		}
+	}
+	return before, answered, cameUp
 }
 
 // sameBoot says whether a kept verdict is of this boot. Where boots have no ids
@@ -37,7 +89,7 @@ func sameBoot(v wire.Verdict, me whoAmI, now time.Time, up time.Duration) bool {
 
 // encode is the verdict's JSON, at most wire.MaxVerdict of it: each excerpt is halved
 // from its beginning until all fit, since what matters is written last.
-func encode(v wire.Verdict) ([]byte, error) {
+func encode(v kept) ([]byte, error) {
 	for {
 		text, err := json.MarshalIndent(v, "", " ")
 		if err != nil || len(text) < wire.MaxVerdict {

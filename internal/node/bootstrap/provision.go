@@ -4,10 +4,63 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"os"
+	"path/filepath"
 	"strings"
+	"time"
 
 	"github.com/ortet/ortet/internal/verdict"
 )
+
+// What AKS's provisioning leaves. The result's folder may be made long before,
+// where a program waits for it, or at the end; the log is begun with. What
+// cloud-init is given for it writes below the folder of scripts. Source:
+// Azure/AgentBaker parts/linux/cloud-init/artifacts/cse_start.sh, nodecustomdata.yml.
+const (
+	provisionFile    = "/var/log/azure/aks/provision.json"
+	provisionLog     = "/var/log/azure/cluster-provision.log"
+	provisionScripts = "/opt/azure/containers/"
+)
+
+// lookAtAKS says how far AKS's provisioning is, where there is one in this boot.
+// up is the node's uptime.
+func (n *node) lookAtAKS(s *seen, up time.Duration) {
+	booted := time.Now().Add(-up - rebootSlack)
+	file, err := os.Stat(n.o.under(provisionFile))
+	if err == nil && up > 0 && file.ModTime().Before(booted) {
+		s.otherSign, s.assumed = "AKS provisioned this node in an earlier boot", true
+		return
+	}
+	s.provisionRuns = isDir(filepath.Dir(n.o.under(provisionFile)))
+	if !s.provisionRuns && s.cloudInit != nil && s.cloudInit.Done && (n.o.Sentinel == NoSentinel || !n.sentinelPromised()) {
+		// An image made of an AKS node has scripts and log too: what counts is what was
+		// written in this boot, and what this machine was given.
+		log, err := os.Stat(n.o.under(provisionLog))
+		s.provisionRuns = err == nil && up > 0 && !log.ModTime().Before(booted)
+		if n.aksPromised == nil {
+			promised := n.promised(provisionScripts)
+			n.aksPromised = &promised
+		}
+		s.provisionComes = *n.aksPromised
+	}
+	if s.provisionRuns {
+		s.otherSign = "AKS's provisioning"
+		s.provision = n.lookProvision()
+	}
+}
+
+func (n *node) lookProvision() *verdict.Provision {
+	text, err := readWhole(n.o.under(provisionFile))
+	if err != nil {
+		return nil
+	}
+	p, err := parseProvision(text)
+	if err != nil {
+		n.log.Debug("provision.json is not whole yet", "error", err)
+		return nil
+	}
+	return &p
+}
 
 // parseProvision reads AKS's provision.json, whose values are texts; numbers are
 // taken too. Source: Azure/AgentBaker parts/linux/cloud-init/artifacts/cse_start.sh.

@@ -97,7 +97,7 @@ func TestVerdictFitsItsBounds(t *testing.T) {
 		v.Evidence = append(v.Evidence, e)
 	}
 	v.Evidence[0].Lines[199] = "the last line"
-	text, err := encode(v)
+	text, err := encode(kept{Verdict: v})
 	if err != nil {
 		t.Fatal(err)
 	}

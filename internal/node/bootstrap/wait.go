@@ -3,8 +3,6 @@ package bootstrap
 import (
 	"bytes"
 	"context"
-	"errors"
-	"io/fs"
 	"log/slog"
 	"os"
 	"path/filepath"
@@ -15,14 +13,11 @@ import (
 	"github.com/ortet/ortet/internal/wire"
 )
 
-// provisionFile is what AKS's provisioning leaves, in a folder that is there
-// before it runs.
-const provisionFile = "/var/log/azure/aks/provision.json"
-
 // Wait waits until it is known how this boot ended, writes the verdict to
 // Options.State, tells it on the console and to the admission server, and
-// returns it. A verdict of this boot that is kept already is returned at once
-// and told nobody again, but for TimedOut: such a node may have come up since.
+// returns it. A verdict of this boot that is kept already, and that answers the
+// same question, is returned at once and told nobody again, but for TimedOut: such
+// a node may have come up since. Options.After asks for another judgement.
 //
 // What cannot be told in one of the ways is logged, and the verdict returned all
 // the same. An error says that there is no verdict: wrong options (the same as
@@ -33,37 +28,23 @@ func Wait(ctx context.Context, o Options, log *slog.Logger) (wire.Verdict, error
 		return wire.Verdict{}, err
 	}
 	me := identifyNode(o)
-	var earlier wire.Verdict
-	for _, path := range []string{o.State, o.under(spareState)} {
-		v, err := load(path)
-		if err != nil {
-			if !errors.Is(err, fs.ErrNotExist) {
-				log.Warn("cannot use a verdict that was kept", "path", path, "error", err)
-			}
-			continue
-		}
-		if sameBoot(v, me, time.Now(), uptime(o)) {
-			if v.Outcome != wire.TimedOut {
-				return v, nil
-			}
-			continue
-		}
-		if earlier.Outcome == "" {
-			earlier = v
-		}
+	before, answered, cameUp := recall(o, me, time.Now(), log)
+	if answered {
+		return before.Verdict, nil
 	}
 	n := newNode(o, me, log)
-	n.earlier = earlier
+	n.before, n.cameUp = before.Verdict, cameUp
 	return n.wait(ctx)
 }
 
 // node is one that is waited for.
 type node struct {
-	o       Options
-	me      whoAmI
-	earlier wire.Verdict // of an earlier boot; without an outcome where there is none
-	log     *slog.Logger
-	pokes   chan struct{}
+	o      Options
+	me     whoAmI
+	before wire.Verdict // of this boot; without an outcome where there is none
+	cameUp bool         // the machine did, in an earlier boot
+	log    *slog.Logger
+	pokes  chan struct{}
 
 	files     []string
 	cloudInit cloudInitFiles
@@ -79,6 +60,8 @@ type node struct {
 	// ranEarlier is whether the commands ran in an earlier boot; looked up once
 	// cloud-init is done.
 	ranEarlier *bool
+	// aksPromised is whether AKS is to provision it; looked up then too.
+	aksPromised *bool
 }
 
 func newNode(o Options, me whoAmI, log *slog.Logger) *node {
@@ -118,17 +101,20 @@ func (n *node) wait(ctx context.Context) (wire.Verdict, error) {
 	defer func() { stop(); n.kubelet.wait(); n.member.wait() }()
 	r := rules{
 		deadline: began.Add(n.o.Deadline), sentinel: n.o.Sentinel != NoSentinel, units: n.o.Units,
-		node: n.o.Node, settle: n.o.Settle, grace: n.o.Grace,
+		node: n.o.Node, settle: n.o.Settle, grace: n.o.Grace, again: n.again(),
 	}
 	st, s, d, err := n.loop(ctx, r)
 	if err != nil {
 		return wire.Verdict{}, err
 	}
-	v := n.judge(ctx, st, s, d)
+	v := n.judge(ctx, &st, &s, &d)
 	n.tell(ctx, v)
 	n.log.Info("it is known how the boot ended", "why", d.why, "after", time.Since(began).Round(time.Millisecond))
 	return v, nil
 }
+
+// again says that the boot was judged before, and is to be once more.
+func (n *node) again() bool { return !n.o.After.IsZero() && n.before.Outcome != "" }
 
 // loop looks whenever something happened, and at the times that decide gives.
 func (n *node) loop(ctx context.Context, r rules) (st state, s seen, d decision, err error) {
@@ -219,17 +205,12 @@ func (n *node) look() seen {
 	if onWindows {
 		s.cloudInit, s.cloudInitRuns = cloudbaseSeen(units, time.Now().Add(-up))
 	}
-	if info, err := os.Stat(n.o.under(provisionFile)); err == nil && up > 0 && info.ModTime().Before(time.Now().Add(-up-rebootSlack)) {
-		s.otherSign, s.assumed = "AKS provisioned this node in an earlier boot", true
-	} else if s.provisionRuns = isDir(filepath.Dir(n.o.under(provisionFile))); s.provisionRuns {
-		s.otherSign = "AKS's provisioning"
-		s.provision = n.lookProvision()
-	}
+	n.lookAtAKS(&s, up)
 	s.kubelet = n.lookKubelet(units, known)
 	if n.o.Sentinel != NoSentinel {
 		mode, there := fileKind(n.o.under(n.o.Sentinel))
 		s.sentinel = there && mode.IsRegular()
-		if why := n.noSentinelComes(s); !s.sentinel && s.otherSign == "" && why != "" {
+		if why := n.noSentinelComes(&s); !s.sentinel && s.otherSign == "" && why != "" {
 			s.otherSign, s.assumed = why, s.cloudInit == nil || !s.cloudInit.Failed()
 		}
 	}
@@ -243,13 +224,13 @@ const rebootSlack = time.Minute
 
 // noSentinelComes says why nobody will write a sentinel in this boot; "" where
 // somebody may.
-func (n *node) noSentinelComes(s seen) string {
+func (n *node) noSentinelComes(s *seen) string {
 	done := s.cloudInit != nil && s.cloudInit.Done
 	switch {
 	case onWindows:
 	case done && n.commandsRanEarlier():
 		return "the commands ran in an earlier boot"
-	case s.cloudInit == nil && !s.cloudInitRuns && n.cameUpEarlier():
+	case s.cloudInit == nil && !s.cloudInitRuns && n.cameUp:
 		return "this machine came up in an earlier boot"
 	case done && (s.kubelet.wanted || !s.cloudInit.Failed()) && !n.sentinelPromised():
 		return "nothing on this node writes a sentinel"
@@ -266,26 +247,18 @@ func (n *node) sentinelPromised() bool {
 	if n.o.Sentinel != defaultSentinel || isDir(filepath.Dir(n.o.under(n.o.Sentinel))) {
 		return true
 	}
+	return n.promised(filepath.Base(defaultSentinel))
+}
+
+// promised says whether what cloud-init was given names something.
+func (n *node) promised(what string) bool {
 	for _, name := range promises {
 		text, err := readWhole(n.o.under("/var/lib/cloud/instance/" + name))
-		if err == nil && bytes.Contains(text, []byte(filepath.Base(defaultSentinel))) {
+		if err == nil && bytes.Contains(text, []byte(what)) {
 			return true
 		}
 	}
 	return false
-}
-
-func (n *node) lookProvision() *verdict.Provision {
-	text, err := readWhole(n.o.under(provisionFile))
-	if err != nil {
-		return nil
-	}
-	p, err := parseProvision(text)
-	if err != nil {
-		n.log.Debug("provision.json is not whole yet", "error", err)
-		return nil
-	}
-	return &p
 }
 
 // commandsRanEarlier says whether nobody will write a sentinel since that was
@@ -294,16 +267,10 @@ func (n *node) commandsRanEarlier() bool {
 	if n.ranEarlier == nil {
 		l, err := tail(n.o.under("/var/log/cloud-init.log"), "")
 		ran := err == nil && commandsRanEarlier(l)
-		ran = ran || n.cameUpEarlier()
+		ran = ran || n.cameUp
 		n.ranEarlier = &ran
 	}
 	return *n.ranEarlier
-}
-
-// cameUpEarlier says whether this machine came up in an earlier boot.
-func (n *node) cameUpEarlier() bool {
-	e := n.earlier
-	return (e.Outcome == wire.Succeeded || e.Outcome == wire.Degraded) && n.me.vmID != "" && e.VMID == n.me.vmID
 }
 
 func (n *node) lookKubelet(units map[string]unitSeen, known bool) kubeletSeen {
@@ -325,7 +292,7 @@ func (n *node) lookKubelet(units map[string]unitSeen, known bool) kubeletSeen {
 
 // judge has the facts judged, and adds whose they are. The logs of a node that
 // came up are not read.
-func (n *node) judge(ctx context.Context, st state, s seen, d decision) wire.Verdict {
+func (n *node) judge(ctx context.Context, st *state, s *seen, d *decision) wire.Verdict {
 	now, up := time.Now(), uptime(n.o)
 	f := n.facts(st, s, d)
 	j := verdict.Judge(f)
@@ -341,12 +308,18 @@ func (n *node) judge(ctx context.Context, st state, s seen, d decision) wire.Ver
 		if d.unsure {
 			// Who cannot ask, as from behind a proxy that the kubelet knows, believes the
 			// kubelet.
-			f.Kubelet.Registered = f.Kubelet.Registered || saidRegistered(ctx, n.journalctl, journalTime(st))
+			f.Kubelet.Registered = f.Kubelet.Registered || saidRegistered(ctx, n.o, n.journalctl, journalTime(st))
 			f.Kubelet.Mute = !f.Kubelet.Registered
 		}
 		j = verdict.Judge(f)
 	}
 	v := j.Verdict()
+	switch {
+	case d.came && st.failed != "":
+		v = mended(v)
+	case v.Outcome == wire.Succeeded && n.again() && n.before.Outcome == wire.Failed:
+		v = mended(n.before)
+	}
 	v.Node, v.VMID, v.BootID = nodeName(), n.me.vmID, n.me.bootID
 	v.At, v.Uptime = now.UTC(), up.Milliseconds()
 	if mode, there := fileKind(n.o.under(n.o.Sentinel)); there && !mode.IsRegular() && n.o.Sentinel != NoSentinel && v.Outcome != wire.Succeeded {
@@ -362,9 +335,17 @@ func (n *node) judge(ctx context.Context, st state, s seen, d decision) wire.Ver
 	return v
 }
 
-func (n *node) facts(st state, s seen, d decision) verdict.Facts {
+// mended is the verdict of a node that works, of a boot that failed: why it did
+// is told, since the next node made the same way will fail too.
+func mended(v wire.Verdict) wire.Verdict {
+	v.Outcome, v.Ignored = wire.Degraded, []string{v.Message}
+	v.Message = harmless([]byte("the node works, after its boot had failed: " + v.Message))
+	return v
+}
+
+func (n *node) facts(st *state, s *seen, d *decision) verdict.Facts {
 	f := verdict.Facts{
-		Sentinel: !st.finished.IsZero(), Deadline: d.deadline, Windows: onWindows,
+		Sentinel: !st.finished.IsZero() && st.failed == "", Deadline: d.deadline, Windows: onWindows,
 		CloudInit: s.cloudInit, Provision: s.provision,
 		Kubelet: verdict.Kubelet{
 			Wanted: s.kubelet.wanted, Healthy: s.kubelet.healthy && !d.loops && s.kubelet.unit.Active != "failed",
@@ -407,7 +388,7 @@ func (n *node) facts(st state, s seen, d decision) verdict.Facts {
 // tell writes the verdict and tells it. Each way is taken whatever became of the
 // others.
 func (n *node) tell(ctx context.Context, v wire.Verdict) {
-	text, err := encode(v)
+	text, err := encode(kept{v, n.o.question(), n.cameUp})
 	if err != nil {
 		n.log.Error("cannot write the verdict as JSON", "error", err)
 		return
@@ -425,7 +406,11 @@ func (n *node) tell(ctx context.Context, v wire.Verdict) {
 		}
 	}
 	if n.o.ReportURL != "" {
-		if err := post(ctx, n.o.ReportURL, n.o.CAFile, text); err != nil {
+		text, err := encode(kept{Verdict: v})
+		if err == nil {
+			err = post(ctx, n.o.ReportURL, n.o.CAFile, text)
+		}
+		if err != nil {
 			n.log.Warn("cannot tell the verdict to the admission server", "error", err)
 		}
 	}

@@ -98,13 +98,14 @@ func (h *Handler) Enable(ctx context.Context, name, sequence string) error {
 		told := h.tell(c, status{State: failure, Code: usageCode, Message: say("Nothing is waited for, since the settings are wrong: " + head(err.Error(), 2<<10))})
 		return &UsageError{errors.Join(err, told)}
 	}
-	taken, err := h.taken(c)
+	last, known, err := h.last(name)
 	if err != nil {
 		h.log.Warn("it is not known what was taken up last", "error", err)
 	}
 	w, wanted := h.waiterOf(name)
-	runs := wanted && w.Sequence == c.Sequence && w.runs()
-	switch next(taken, h.state(c), runs) {
+	wanted = wanted && w.Sequence == c.Sequence
+	runs := wanted && w.runs()
+	switch next(known && last == c.Sequence, h.state(c), runs) {
 	case nothing:
 		h.log.Info("nothing to do", "sequence", c.Sequence, "status", h.state(c), "waiting", runs)
 		return nil
@@ -113,8 +114,14 @@ func (h *Handler) Enable(ctx context.Context, name, sequence string) error {
 			return err
 		}
 	}
+	if spent := h.now().Sub(w.Begun); !wanted || spent < 0 || spent > bootstrap.Uptime(h.o.Root) {
+		// Another configuration, or another boot. Who changes the configuration asks
+		// anew, also where this boot was judged already.
+		w = waiter{Begun: h.now(), Again: known && last != c.Sequence}
+	}
+	w = waiter{Sequence: c.Sequence, Begun: w.Begun, Again: w.Again}
 	var problems []error
-	until := h.now().Add(s.Deadline).UTC().Format("15:04 MST")
+	until := h.now().Add(s.options("", h.now().Sub(w.Begun)).Deadline).UTC().Format("15:04 MST")
 	text := "Waiting, until " + until + " at most, until it is known whether the node came up." + h.note(s)
 	problems = append(problems, h.tell(c, status{State: transitioning, Message: say(text)}))
 	if h.beats() {
@@ -125,7 +132,7 @@ func (h *Handler) Enable(ctx context.Context, name, sequence string) error {
 		// room again when there is more to say.
 		h.log.Error("cannot say that it is waited for", "error", err)
 	}
-	if err := h.launch(ctx, c); err != nil {
+	if err := h.launch(ctx, c, w); err != nil {
 		told := h.tell(c, status{State: failure, Code: 1, Message: say("Nothing is waited for: " + head(err.Error(), 2<<10))})
 		return errors.Join(err, told)
 	}
@@ -217,20 +224,10 @@ func (h *Handler) Wait(ctx context.Context, name, sequence string, unrecorded bo
 	if err != nil {
 		return &UsageError{err}
 	}
-	w, ok := h.waiterOf(name)
-	if !ok && unrecorded {
-		w = waiter{Sequence: c.Sequence, Begun: h.now()}
-	} else if !ok || w.Sequence != c.Sequence || w.runs() && w.PID != os.Getpid() {
+	w, ok := h.claim(c, unrecorded)
+	if !ok {
 		h.log.Info("another waits, or nobody is to", "sequence", c.Sequence)
 		return nil
-	}
-	if w.Started, err = startOf(os.Getpid()); err != nil {
-		h.log.Warn("cannot look at ourselves", "error", err)
-	}
-	w.PID, w.Boot = os.Getpid(), bootID()
-	if err := h.recordWaiter(name, w); err != nil {
-		// On a full disk one that cannot be stopped is better than none.
-		h.log.Warn("cannot say which process waits", "error", err)
 	}
 	s, err := h.readSettings(c)
 	if err != nil {
@@ -246,7 +243,11 @@ func (h *Handler) Wait(ctx context.Context, name, sequence string, unrecorded bo
 			h.keepBeating(ctx)
 		}
 	}()
-	v, err := h.o.Wait(ctx, s.options(h.o.Root, h.now().Sub(w.Begun)), h.log)
+	o := s.options(h.o.Root, h.now().Sub(w.Begun))
+	if w.Again {
+		o.After = w.Begun
+	}
+	v, err := h.o.Wait(ctx, o, h.log)
 	interrupted := ctx.Err() != nil
 	stop()
 	<-beating
@@ -254,8 +255,8 @@ func (h *Handler) Wait(ctx context.Context, name, sequence string, unrecorded bo
 		h.log.Info("ended before it was known whether the node came up", "sequence", c.Sequence)
 		return nil
 	}
-	if now, ok := h.waiterOf(c.Name); ok && (now.Sequence != c.Sequence || now.PID != 0 && now.PID != os.Getpid()) {
-		h.log.Info("another waits meanwhile", "sequence", c.Sequence)
+	if now, ok := h.waiterOf(c.Name); !ok && !unrecorded || ok && (now.Sequence != c.Sequence || now.PID != 0 && now.PID != os.Getpid()) {
+		h.log.Info("another waits meanwhile, or nobody is to", "sequence", c.Sequence)
 		return nil
 	}
 	result := status{State: failure, Code: 1}

@@ -20,6 +20,25 @@ func startDetached(cmd *exec.Cmd) error {
 
 func askToEnd(p *os.Process) error { return p.Signal(syscall.SIGTERM) }
 
+// lock takes the lock of a folder, and waits for it: it is held for moments. It
+// lies on the folder itself, since there may be no room for a file.
+func lock(dir string) (unlock func(), err error) {
+	f, err := os.Open(dir)
+	if err != nil {
+		return nil, err
+	}
+	for {
+		err = syscall.Flock(int(f.Fd()), syscall.LOCK_EX)
+		if !errors.Is(err, syscall.EINTR) {
+			break
+		}
+	}
+	if err != nil {
+		return nil, errors.Join(fmt.Errorf("locking %s: %w", dir, err), f.Close())
+	}
+	return func() { _ = f.Close() }, nil
+}
+
 // bootID is this boot's id: numbers and start times of processes are its own.
 func bootID() string {
 	text, err := os.ReadFile("/proc/sys/kernel/random/boot_id")

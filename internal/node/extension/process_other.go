@@ -14,6 +14,8 @@ func startDetached(*exec.Cmd) error { return errors.ErrUnsupported }
 
 func askToEnd(p *os.Process) error { return p.Kill() }
 
+func lock(string) (func(), error) { return nil, errors.ErrUnsupported }
+
 func bootID() string { return "" }
 
 func startOf(int) (string, error) { return "", errors.ErrUnsupported }

@@ -2,8 +2,10 @@ package extension
 
 import (
 	"errors"
+	"fmt"
 	"os"
 	"os/exec"
+	"path/filepath"
 	"strconv"
 	"syscall"
 
@@ -32,6 +34,24 @@ func startDetached(cmd *exec.Cmd) error {
 // askToEnd ends it: a process without a console cannot be asked. All that it keeps
 // is written by renaming.
 func askToEnd(p *os.Process) error { return p.Kill() }
+
+// lock takes the lock of a folder, and waits for it: it is held for moments. A
+// folder cannot be locked, so it lies on the agent's file in it, beyond its end,
+// where nobody reads.
+func lock(dir string) (unlock func(), err error) {
+	f, err := os.Open(filepath.Join(dir, environmentFile))
+	if err != nil {
+		return nil, err
+	}
+	beyond := windows.Overlapped{OffsetHigh: 1 << 30}
+	if err := windows.LockFileEx(windows.Handle(f.Fd()), windows.LOCKFILE_EXCLUSIVE_LOCK, 0, 1, 0, &beyond); err != nil {
+		return nil, errors.Join(fmt.Errorf("locking %s: %w", f.Name(), err), f.Close())
+	}
+	return func() {
+		_ = windows.UnlockFileEx(windows.Handle(f.Fd()), 0, 1, 0, &beyond)
+		_ = f.Close()
+	}, nil
+}
 
 // bootID is empty: start times are of the calendar.
 func bootID() string { return "" }

@@ -31,7 +31,7 @@ func bootStages() []string {
 
 // stateOf is the state that a verdict gives a status: a node that came up with
 // errors on the way is no failed deployment.
-func stateOf(v wire.Verdict) string {
+func stateOf(v *wire.Verdict) string {
 	if v.Outcome == wire.Succeeded || v.Outcome == wire.Degraded {
 		return success
 	}
@@ -41,7 +41,7 @@ func stateOf(v wire.Verdict) string {
 // report is a verdict as a status. Its code is the exit code that the verdict has
 // elsewhere too.
 func report(v wire.Verdict, code int, note string) status {
-	s := status{State: stateOf(v), Code: code, Message: say(summary(v, note)), Subparts: stageParts(v, code)}
+	s := status{State: stateOf(&v), Code: code, Message: say(summary(&v, note)), Subparts: stageParts(&v, code)}
 	if line := v.ConsoleLine(); line != "" {
 		s.Subparts = append(s.Subparts, subpart{verdictPart, s.State, code, say(line)})
 	}
@@ -53,7 +53,7 @@ func report(v wire.Verdict, code int, note string) status {
 
 // summary is a verdict for whoever sees nothing else: what, whose, what to do,
 // where, and a few of the lines that show it.
-func summary(v wire.Verdict, note string) string {
+func summary(v *wire.Verdict, note string) string {
 	var b strings.Builder
 	b.WriteString(string(v.Outcome))
 	if v.Reason != "" {
@@ -89,7 +89,7 @@ func label(name, text string) string {
 	return name + text
 }
 
-func where(v wire.Verdict) string {
+func where(v *wire.Verdict) string {
 	parts := make([]string, 0, 4)
 	for _, p := range []struct{ name, text string }{{"stage ", v.Stage}, {"module ", v.Module}, {"kubeadm phase ", v.Phase}} {
 		if p.text != "" {
@@ -104,7 +104,7 @@ func where(v wire.Verdict) string {
 
 // stageParts are the stages of which something is known: the one that broke, those
 // that ended before, and those that it kept from coming.
-func stageParts(v wire.Verdict, code int) []subpart {
+func stageParts(v *wire.Verdict, code int) []subpart {
 	names := bootStages()
 	times := map[string]wire.StageTime{}
 	for _, t := range v.Stages {

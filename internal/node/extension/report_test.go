@@ -100,7 +100,7 @@ func TestStatusThatIsTooLargeIsCut(t *testing.T) {
 
 func TestSummary(t *testing.T) {
 	code := 1
-	got := summary(wire.Verdict{
+	got := summary(&wire.Verdict{
 		Outcome: wire.Failed, Reason: "KubeadmPreflightFailed", Owner: wire.OwnerUser, Retryable: true, Message: "what happened", Remedy: "what to do",
 		Stage: "modules-final", Module: "runcmd", Phase: "preflight", ExitCode: &code,
 		Evidence: []wire.Excerpt{{Source: "a log", Lines: []string{"one", "two"}}},

@@ -85,17 +85,17 @@ func sequenceOf(file, instance string) (uint64, bool) {
 
 const mrseq = "mrseq"
 
-// taken says whether a call's number is the one that was taken up last.
-func (h *Handler) taken(c Call) (bool, error) {
-	text, err := readBounded(filepath.Join(h.dir, named(c.Name, mrseq)))
+// last is the number of an instance's that was taken up last; false where none was.
+func (h *Handler) last(name string) (uint64, bool, error) {
+	text, err := readBounded(filepath.Join(h.dir, named(name, mrseq)))
 	if errors.Is(err, fs.ErrNotExist) {
-		return false, nil
+		return 0, false, nil
 	}
 	if err != nil {
-		return false, fmt.Errorf("reading the number taken up last: %w", err)
+		return 0, false, fmt.Errorf("reading the number taken up last: %w", err)
 	}
 	n, err := strconv.ParseUint(strings.TrimSpace(string(text)), 10, 63)
-	return err == nil && n == c.Sequence, nil // damaged is as good as missing
+	return n, err == nil, nil // damaged is as good as missing
 }
 
 // take records a call's number as taken up.

@@ -12,13 +12,15 @@ import (
 	"github.com/ortet/ortet/internal/node/bootstrap"
 )
 
-// maxDeadline is more than any of Azure's: an operation on a scale set with
-// extensions ends after at most 2 hours (extensionsTimeBudget).
-const maxDeadline = 24 * time.Hour
+// maxTime is more than any of Azure's: an operation on a scale set with extensions
+// ends after at most 2 hours (extensionsTimeBudget).
+const maxTime = 24 * time.Hour
 
 // Settings are what the operator configured.
 type Settings struct {
-	Deadline time.Duration
+	Deadline time.Duration // more than 0
+	Settle   time.Duration // as bootstrap.Options has them
+	Grace    time.Duration
 	Units    []string
 	Sentinel string
 	Kubelet  bootstrap.Kubelet
@@ -32,7 +34,8 @@ type Settings struct {
 // known: a misspelt one would be waited for in vain. An empty file is how the
 // agent says that there are none. Source: WALinuxAgent, update_settings.
 func parseSettings(text []byte) (Settings, error) {
-	s := Settings{Deadline: bootstrap.Defaults().Deadline}
+	usual := bootstrap.Defaults()
+	s := Settings{Deadline: usual.Deadline, Settle: usual.Settle, Grace: usual.Grace}
 	text = bytes.TrimSpace(withoutMark(text))
 	if len(text) == 0 {
 		return s, nil
@@ -62,6 +65,8 @@ func parseSettings(text []byte) (Settings, error) {
 	}
 	var public struct {
 		Deadline *string `json:"deadline"`
+		Settle   *string `json:"settle"`
+		Grace    *string `json:"grace"`
 		Units    list    `json:"units"`
 		Sentinel string  `json:"sentinel"`
 		Kubelet  string  `json:"kubelet"`
@@ -70,12 +75,21 @@ func parseSettings(text []byte) (Settings, error) {
 	d := json.NewDecoder(bytes.NewReader(h.Public))
 	d.DisallowUnknownFields()
 	if err := d.Decode(&public); err != nil {
-		return s, fmt.Errorf("the public settings: %w; known are deadline, units, sentinel, kubelet and node", err)
+		return s, fmt.Errorf("the public settings: %w; known are deadline, settle, grace, units, sentinel, kubelet and node", err)
 	}
-	if public.Deadline != nil {
+	for _, t := range []struct {
+		name  string
+		text  *string
+		time  *time.Duration
+		least time.Duration
+		want  string
+	}{{"deadline", public.Deadline, &s.Deadline, 1, "more than 0"}, {"settle", public.Settle, &s.Settle, 0, "0s"}, {"grace", public.Grace, &s.Grace, 0, "0s"}} {
+		if t.text == nil {
+			continue
+		}
 		var err error
-		if s.Deadline, err = time.ParseDuration(*public.Deadline); err != nil || s.Deadline <= 0 || s.Deadline > maxDeadline {
-			return s, fmt.Errorf(`the public settings: deadline %.100q: want a time such as "20m", more than 0 and at most %s`, *public.Deadline, maxDeadline)
+		if *t.time, err = time.ParseDuration(*t.text); err != nil || *t.time < t.least || *t.time > maxTime {
+			return s, fmt.Errorf(`the public settings: %s %.100q: want a time such as "20m", %s to %s`, t.name, *t.text, t.want, maxTime)
 		}
 	}
 	s.Units, s.Sentinel, s.Kubelet, s.Node = public.Units, public.Sentinel, bootstrap.Kubelet(public.Kubelet), bootstrap.Node(public.Node)
@@ -111,7 +125,7 @@ func (l *list) UnmarshalJSON(text []byte) error {
 // deadline, spent has gone.
 func (s Settings) options(root string, spent time.Duration) bootstrap.Options {
 	o := bootstrap.Defaults()
-	o.Root, o.Units, o.Sentinel = root, s.Units, s.Sentinel
+	o.Root, o.Units, o.Sentinel, o.Settle, o.Grace = root, s.Units, s.Sentinel, s.Settle, s.Grace
 	if root != "" {
 		o.Console = "" // not the host's
 	}

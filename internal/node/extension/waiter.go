@@ -27,7 +27,8 @@ const (
 // wanted, and, once it runs, which process it is.
 type waiter struct {
 	Sequence uint64    `json:"sequence"`
-	Begun    time.Time `json:"begun"` // when its deadline began to run
+	Begun    time.Time `json:"begun"`           // when its deadline began to run
+	Again    bool      `json:"again,omitempty"` // what was judged before that does not count
 	PID      int       `json:"pid,omitempty"`
 	Started  string    `json:"started,omitempty"` // of the process, in the system's own measure
 	Boot     string    `json:"boot,omitempty"`    // the boot's id where Started is of this boot only
@@ -76,10 +77,55 @@ func (w waiter) runs() bool {
 	return err == nil && started == w.Started
 }
 
+// claim makes this process the one that waits for a call; false where nobody is
+// to, or another does. It holds the lock, so that who ends the waiter in the same
+// moment does so before it, and it finds no record, or after it, and finds us.
+func (h *Handler) claim(c Call, unrecorded bool) (waiter, bool) {
+	defer h.lock()()
+	w, ok := h.waiterOf(c.Name)
+	if !ok && unrecorded {
+		w = waiter{Sequence: c.Sequence, Begun: h.now()}
+	} else if !ok || w.Sequence != c.Sequence || w.runs() && w.PID != os.Getpid() {
+		return w, false
+	}
+	var err error
+	if w.Started, err = startOf(os.Getpid()); err != nil {
+		h.log.Warn("cannot look at ourselves", "error", err)
+	}
+	w.PID, w.Boot = os.Getpid(), bootID()
+	if err := h.recordWaiter(c.Name, w); err != nil {
+		// On a full disk one that cannot be stopped is better than none.
+		h.log.Warn("cannot say which process waits", "error", err)
+	}
+	return w, true
+}
+
+// lock keeps other processes from changing who waits, until what it returns is
+// called. The system gives it back where a process ends.
+func (h *Handler) lock() (unlock func()) {
+	unlock, err := lock(h.dir)
+	if err != nil {
+		h.log.Warn("going on without a lock", "error", err)
+		return func() {}
+	}
+	return unlock
+}
+
+// dismiss takes the record away, so that nobody is to wait, and gives what it said.
+func (h *Handler) dismiss(name string) (waiter, bool, error) {
+	defer h.lock()()
+	w, ok := h.waiterOf(name)
+	// Without the record it is not wanted: one that is being begun, or that systemd
+	// begins again, ends by itself.
+	if err := os.Remove(h.waiterPath(name)); err != nil && !errors.Is(err, fs.ErrNotExist) {
+		return w, ok, fmt.Errorf("recording that nobody waits: %w", err)
+	}
+	return w, ok, nil
+}
+
 // launch leaves a waiter behind that neither the agent's time limit nor its control
-// groups end.
-func (h *Handler) launch(ctx context.Context, c Call) error {
-	w := waiter{Sequence: c.Sequence, Begun: h.now()}
+// groups end. w is what it goes by.
+func (h *Handler) launch(ctx context.Context, c Call, w waiter) error {
 	args := []string{"extension", "wait", "--dir", h.dir, "--sequence", strconv.FormatUint(c.Sequence, 10)}
 	if c.Name != "" {
 		args = append(args, "--name", c.Name)
@@ -142,14 +188,9 @@ func (h *Handler) service(ctx context.Context, unit string, args []string) error
 // stop ends the waiter of an instance, if there is one, and sees to it that none
 // begins.
 func (h *Handler) stop(ctx context.Context, name string) error {
-	w, ok := h.waiterOf(name)
-	// Without the record it is not wanted: one that is being begun, or that systemd
-	// begins again, ends by itself.
-	if err := os.Remove(h.waiterPath(name)); err != nil && !errors.Is(err, fs.ErrNotExist) {
-		return fmt.Errorf("recording that nobody waits: %w", err)
-	}
-	if !ok || !w.runs() {
-		return nil
+	w, ok, err := h.dismiss(name)
+	if err != nil || !ok || !w.runs() {
+		return err
 	}
 	h.log.Info("ending the one that waits", "pid", w.PID, "sequence", w.Sequence)
 	for _, how := range []struct {
