@@ -203,7 +203,7 @@ func sameBoot(a, b fleet.Boot) bool {
 	}) {
 		return false
 	}
-	return a.Instance == b.Instance && a.Pool == b.Pool && a.Name == b.Name && a.HostName == b.HostName && a.VMID == b.VMID &&
+	return a.Instance == b.Instance && a.Pool == b.Pool && a.Name == b.Name && a.HostName == b.HostName && a.VMID == b.VMID && a.Image == b.Image &&
 		a.ProvisioningState == b.ProvisioningState && a.Provisioning == b.Provisioning && a.Power == b.Power && a.Console == b.Console
 }
 

@@ -22,6 +22,9 @@ type Boot struct {
 	HostName string `json:"hostName,omitempty"` // "pool1000003"; Node names are lower case
 	VMID     string `json:"vmId,omitempty"`     // UUID; a new one for every machine that ever was
 	Zone     string `json:"zone,omitempty"`
+	// Image is what it was made of: the id of an image version, or
+	// "publisher:offer:sku:version"; "" where the cloud does not say.
+	Image string `json:"image,omitempty"`
 
 	Created           time.Time  `json:"created,omitzero"`
 	ProvisioningState string     `json:"provisioningState,omitempty"` // "Creating", "Succeeded", "Failed", "Deleting"…

@@ -174,6 +174,9 @@ func ParseBootReport(text []byte) (BootReport, error) {
 	if len(text) > MaxBootReport {
 		return BootReport{}, fmt.Errorf("a boot report of %d bytes, more than %d", len(text), MaxBootReport)
 	}
+	if objects(text) > maxBootObjects {
+		return BootReport{}, fmt.Errorf("a boot report of more than %d objects", maxBootObjects)
+	}
 	var r BootReport
 	d := json.NewDecoder(bytes.NewReader(text))
 	d.DisallowUnknownFields()

@@ -1,6 +1,7 @@
 package arm
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"fmt"
@@ -134,6 +135,9 @@ type bootAnswer struct {
 		OSProfile         struct {
 			ComputerName string `json:"computerName"`
 		} `json:"osProfile"`
+		StorageProfile struct {
+			ImageReference *imageAnswer `json:"imageReference"`
+		} `json:"storageProfile"`
 		DiagnosticsProfile struct {
 			BootDiagnostics struct {
 				Enabled    bool   `json:"enabled"`
@@ -170,7 +174,7 @@ func bootOf(vm *bootAnswer, pool fleet.ResourceID, flexible bool) fleet.Boot {
 	p, v := &vm.Properties, &vm.Properties.InstanceView
 	b := fleet.Boot{
 		Instance: fleet.ResourceID(vm.ID), Pool: pool, Flexible: flexible, Name: short(vm.Name), VMID: short(p.VMID), HostName: short(p.OSProfile.ComputerName),
-		Created: p.TimeCreated.Time, ProvisioningState: short(p.ProvisioningState),
+		Created: p.TimeCreated.Time, ProvisioningState: short(p.ProvisioningState), Image: madeOf(p.StorageProfile.ImageReference),
 	}
 	if b.HostName == "" { // of a specialized image
 		b.HostName = short(v.ComputerName)
@@ -208,6 +212,28 @@ func bootOf(vm *bootAnswer, pool fleet.ResourceID, flexible bool) fleet.Boot {
 		})
 	}
 	return b
+}
+
+// madeOf names the version that a machine was made of, exactly where Azure does:
+// a reference to an image definition, or to "latest", is another next month.
+func madeOf(r *imageAnswer) string {
+	image := imageOf(r)
+	version := cmp.Or(image.ExactVersion, image.Version)
+	switch {
+	case image.ID == "" && image.Publisher == "":
+		return ""
+	case image.ID == "":
+		return short(image.Publisher + ":" + image.Offer + ":" + image.SKU + ":" + version)
+	case version != "" && ofGallery(image.ID) && image.ID.Segment("versions") == "":
+		return short(string(image.ID.Child("versions", version)))
+	}
+	return short(string(image.ID))
+}
+
+// ofGallery tells ids of galleries' images, also of shared ones, from those of
+// images that have no versions.
+func ofGallery(id fleet.ResourceID) bool {
+	return cmp.Or(id.Segment("galleries"), id.Segment("sharedGalleries"), id.Segment("communityGalleries")) != ""
 }
 
 func statusesOf(list []*statusAnswer) []fleet.BootStatus {

@@ -239,7 +239,7 @@ func TestFlexiblePoolsAreLeftAlone(t *testing.T) {
 // view is an answer of Azure's, cut down from its documentation of instance
 // views, with what has been seen to be missing or odd.
 const view = `{"value":[null,{"id":"` + string(instance) + `","name":"p_3","zones":["2"],"properties":{"vmId":"5e8f","provisioningState":"Failed",
-	"timeCreated":"2026-11-21T07:00:00.5+00:00","osProfile":{"computerName":"p000003"},
+	"timeCreated":"2026-11-21T07:00:00.5+00:00","osProfile":{"computerName":"p000003"},"storageProfile":{"imageReference":{"id":"` + aDefinition + `","exactVersion":"2026.11.21"}},
 	"diagnosticsProfile":{"bootDiagnostics":{"enabled":true,"storageUri":"https://mine.invalid/"}},
 	"instanceView":{"statuses":[null,{"code":"ProvisioningState/failed/OSProvisioningTimedOut","level":"Error","displayStatus":"Provisioning failed","message":"did not finish","time":"2026-11-21T08:00:00Z"},
 	{"code":"PowerState/Running","level":"Info","time":null}],
@@ -254,7 +254,7 @@ func TestBootOnTheWire(t *testing.T) {
 	}
 	at := time.Date(2026, 11, 21, 8, 0, 0, 0, time.UTC)
 	want := []fleet.Boot{{
-		Instance: instance, Pool: pool, Name: "p_3", VMID: "5e8f", HostName: "p000003", Zone: "2", Created: time.Date(2026, 11, 21, 7, 0, 0, 5e8, time.UTC),
+		Instance: instance, Pool: pool, Name: "p_3", VMID: "5e8f", HostName: "p000003", Zone: "2", Image: aDefinition + "/versions/2026.11.21", Created: time.Date(2026, 11, 21, 7, 0, 0, 5e8, time.UTC),
 		ProvisioningState: "Failed", Power: fleet.PowerRunning, ConsoleStorage: "https://mine.invalid/",
 		Provisioning: fleet.BootStatus{Code: "ProvisioningState/failed/OSProvisioningTimedOut", State: "failed", Reason: "OSProvisioningTimedOut", Level: "Error", Display: "Provisioning failed", Message: "did not finish", Time: at},
 		Agent:        fleet.Agent{Version: "Unknown", Message: "no status blob"},
@@ -278,6 +278,27 @@ func TestBootOnTheWire(t *testing.T) {
 	q, err := url.ParseQuery(s.sent[0].query)
 	if err != nil || q.Get("$filter") != "'virtualMachineScaleSet/id' eq '"+string(pool)+"'" || q.Get("$expand") != "instanceView" || s.sent[0].path != comp+"/virtualMachines" {
 		t.Errorf("asked %s?%s", s.sent[0].path, s.sent[0].query)
+	}
+}
+
+const aDefinition = group + "/providers/Microsoft.Compute/galleries/g/images/d"
+
+func TestImageOfAMachine(t *testing.T) {
+	for reference, want := range map[string]string{
+		`null`: "",
+		`{}`:   "",
+		`{"publisher":"Debian","offer":"debian-12","sku":"12-gen2","version":"latest","exactVersion":"0.20261101.1"}`: "Debian:debian-12:12-gen2:0.20261101.1",
+		`{"publisher":"Debian","offer":"debian-12","sku":"12-gen2","version":"latest"}`:                               "Debian:debian-12:12-gen2:latest",
+		`{"id":"` + aDefinition + `/versions/1.0.0","exactVersion":"1.0.0"}`:                                  aDefinition + "/versions/1.0.0",
+		`{"id":"` + aDefinition + `"}`:                                                                        aDefinition,
+		`{"communityGalleryImageId":"/CommunityGalleries/c/images/d","exactVersion":"2.0.0"}`:                         "/CommunityGalleries/c/images/d/versions/2.0.0",
+		`{"id":"` + group + `/providers/Microsoft.Compute/images/old","exactVersion":"7"}`:                    string(group) + "/providers/Microsoft.Compute/images/old",
+	} {
+		c, _ := newCloud(t, answer{status: 200, body: `{"value":[{"properties":{"storageProfile":{"imageReference":` + reference + `}}}]}`})
+		got, err := c.Boots(t.Context(), fleet.Pool{ID: pool})
+		if err != nil || len(got) != 1 || got[0].Image != want {
+			t.Errorf("%s: %+v, %v; want %q", reference, got, err, want)
+		}
 	}
 }
 

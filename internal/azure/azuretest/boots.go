@@ -111,7 +111,7 @@ func bootViews(t *testing.T, f BootFixture) {
 			if !b.Pool.Equal(pool.ID) || b.Flexible != flexible || b.Instance.Segment("Microsoft.Compute") != kind || !strings.HasPrefix(b.Name, pool.Name+"_") {
 				t.Errorf("%s: %+v", pool.Name, b)
 			}
-			if b.ProvisioningState != "Succeeded" || b.Provisioning.State != "succeeded" || b.Power != fleet.PowerRunning || b.Created.IsZero() || !b.Console || b.ConsoleStorage != "" {
+			if b.ProvisioningState != "Succeeded" || b.Provisioning.State != "succeeded" || b.Power != fleet.PowerRunning || b.Created.IsZero() || b.Image == "" || !b.Console || b.ConsoleStorage != "" {
 				t.Errorf("%s: %+v", b.Name, b)
 			}
 			if !b.Agent.Ready || b.Agent.Version == "" || b.Agent.Time.IsZero() {
