@@ -12,6 +12,8 @@ into an AzureMachineTemplate or AzureMachinePool. Values:
     type: Ortet.Node.Linux
     version: "1.0"
     deadline: 20m
+    settle: 10s       # how long the kubelet has to have been healthy
+    grace: 2m         # how long it may take to become so, and the node to join
     units: ""         # names with commas between them
 */ -}}
 {{- define "ortet.vmExtensions" -}}
@@ -22,6 +24,12 @@ into an AzureMachineTemplate or AzureMachinePool. Values:
   version: {{ $o.version | default "1.0" | quote }}
   settings:
     deadline: {{ $o.deadline | default "20m" | quote }}
+    {{- with $o.settle }}
+    settle: {{ . | quote }}
+    {{- end }}
+    {{- with $o.grace }}
+    grace: {{ . | quote }}
+    {{- end }}
     {{- with $o.units }}
     units: {{ . | quote }}
     {{- end }}
@@ -31,7 +39,7 @@ into an AzureMachineTemplate or AzureMachinePool. Values:
   version: "2.1"
   settings:
     commandToExecute: >-
-      /usr/local/bin/ortet-node wait --deadline {{ $o.deadline | default "20m" }}{{ with $o.units }} --unit {{ . }}{{ end }} >/run/ortet-wait.txt 2>&1; code=$?;
+      /usr/local/bin/ortet-node wait --deadline {{ $o.deadline | default "20m" }}{{ with $o.settle }} --settle {{ . }}{{ end }}{{ with $o.grace }} --grace {{ . }}{{ end }}{{ with $o.units }} --unit {{ . }}{{ end }} >/run/ortet-wait.txt 2>&1; code=$?;
       head -c 3800 /run/ortet-wait.txt; exit $code
 {{- end -}}
 {{- end -}}

@@ -45,8 +45,13 @@
 //	  settled
 //	  it is not there yet, or not Ready                   wait
 //	  a unit asked for is not active yet                  wait, in place of came up
-//	  cloud-init goes on, for --grace after the end       wait, in place of came up
+//	  cloud-init goes on, or AKS's provisioning is to     wait, in place of came up
+//	  come, for --grace after the end
 //	at the deadline                                       time is up
+//	judged again (below), where a row of the first part says failed
+//	  the kubelet is healthy and the Node Ready by the    came up, Degraded
+//	  rows after the end
+//	  else what these rows say, also at the deadline      failed, as before
 //
 // A sentinel is expected unless --sentinel none says otherwise, or AKS's folder
 // is there, or nobody will write one in this boot: cloud-init passed over the
@@ -57,6 +62,15 @@
 // three cases, and where provision.json is of an earlier boot, the end is only
 // assumed: nothing is called a failure for being late then, but only at the
 // deadline. Errors of cloud-init's own keep that from applying.
+//
+// On AKS a CustomScript makes the node, which the Azure agent begins some seconds
+// after cloud-init has ended; of its result not even the folder need be there
+// before its end. It runs where the folder is there, or its log was written in this
+// boot; it is to come where what cloud-init was given in this boot writes AKS's
+// scripts, and is waited for within --grace, since a clone may have been given
+// them and no CustomScript. That the scripts, or an old log, lie on the disk says
+// nothing: that is so on every image made of such a node. An end that was only
+// assumed is none any more once it runs.
 //
 // cloud-init writes result.json after the commands that write the sentinel have
 // ended, and decide's caller reads the sentinel after the result: that it is
@@ -95,7 +109,9 @@
 // Where the API server gives us no answer the kubelet's journal counts: one that
 // registered did so in a way that we do not know, as by a proxy. Where there is no
 // kubeconfig, or one with tokens or programs in place of a certificate, nobody is
-// asked, and nothing is held against the node.
+// asked, and nothing is held against the node. RKE2's kubelet writes to a file in
+// place of the journal (k3s does to its unit's): of it the lines of this boot count,
+// by their times, since it goes on over boots.
 //
 // What became of the boot, the reason, its owner and the lines that show it are
 // judged by internal/verdict from what was seen and the ends of the logs.
@@ -104,8 +120,15 @@
 //
 // The verdict is written to /var/lib/ortet/verdict.json (on Windows
 // C:\ProgramData\Ortet\verdict.json), by a new file and a rename, with the
-// boot's id: a later boot waits anew, and the same boot tells the same verdict
-// at once, unless it was TimedOut, since such a node may have come up meanwhile.
+// boot's id and a digest of what was asked: sentinel, units, kubelet, node, settle
+// and grace. A later boot waits anew, and so does another question; the same
+// question in the same boot is answered by the same verdict, at once. The file
+// holds one verdict, the last, and the one before until then.
+//
+// TimedOut is never given again. The others say what became of the node; it says
+// how long somebody was ready to wait, which is not part of the question. Who asks
+// again waits for as long as he says, and a node that came up meanwhile has come up.
+//
 // It is told on the serial console in one line (wire.ConsoleLine), and posted to
 // the admission server where one is known. A full disk keeps nothing from being
 // told in the other ways; then the file is in /run/ortet until the reboot.
@@ -113,6 +136,22 @@
 // Files are read as hostile: bounded, whatever their size, not followed through
 // links out of their folder, nothing but regular files, and read again where they
 // changed meanwhile.
+//
+// # Judged again
+//
+// A node that failed may be mended, by hand mostly. What failed keeps its verdict
+// until somebody says that it is to be judged again (Options.After: --again, or
+// another configuration of the extension). A boot that Succeeded has, and is not:
+// what goes wrong later is no failure of a boot.
+//
+// What cloud-init and AKS wrote of the boot stays as it was, and a sentinel that was
+// missing is missing. So that alone does not count then: the node has --grace to
+// show that it works, which takes the cluster's word; without that (--node no, no
+// client certificate) a kubelet that answers proves nothing, and it stays Failed.
+// One that works is Degraded, with the reason of the failure and with what it said
+// in Ignored: the next node that is made the same way will fail again. So is one
+// that failed after its bootstrap, of which nothing is left but the old verdict.
+// After TimedOut it Succeeded: it was late.
 //
 // # Windows
 //

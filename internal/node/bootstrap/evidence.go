@@ -122,7 +122,7 @@ func ofThisBoot(l verdict.Log, booted time.Time) verdict.Log {
 // this system's time zone; zero where it is none. Lines bear no year: it is the
 // one that brings them nearest to the time that they are compared with.
 func klogTime(line string, near time.Time) time.Time {
-	if len(line) < len("I1121 08:00:00") || !strings.Contains("IWEF", line[:1]) {
+	if len(line) < len("I1121 08:00:00") || strings.IndexByte("IWEF", line[0]) < 0 {
 		return time.Time{}
 	}
 	near = near.Local()

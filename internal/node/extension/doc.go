@@ -39,7 +39,17 @@
 //
 // A number whose status is final is done: nothing happens. Otherwise, if its
 // waiter runs, nothing happens either. Otherwise it is waited for (anew): the
-// verdict of this boot, if there is one already, becomes the status at once.
+// verdict of this boot, if there is one already that answers the same question,
+// becomes the status at once.
+//
+// Where another number was taken up before, somebody changed the settings or forced
+// an update, and asks anew: a verdict of before counts only if it is Succeeded. The
+// first number of all takes the verdict that a baked unit gave, say.
+//
+// The deadline runs from the first enable of a number: one whose waiter was killed
+// has what is left, when the agent runs enable again. It begins anew with another
+// number, after disable, and in another boot: a machine that was off for a day has
+// not spent it. A boot is another where more time went by than the kernel runs.
 //
 // # The waiter
 //
@@ -47,5 +57,7 @@
 // is one, outside the agent's control groups, and systemd begins it again if it is
 // killed. Elsewhere, and where systemd refuses, it runs in a session of its own.
 // What tells that it is wanted, and where it runs, is in waiter.json; a waiter
-// that is not the one named there ends without a word.
+// that is not the one named there ends without a word. A lock on the folder lets
+// nobody take that away between a waiter's reading it and its writing who it is,
+// and none is left that disable did not find.
 package extension
