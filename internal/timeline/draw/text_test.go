@@ -70,7 +70,7 @@ func TestTextFits(t *testing.T) {
 	}
 }
 
-func checkText(t *testing.T, name string, of timeline.Timeline, to Terminal) {
+func checkText(t testing.TB, name string, of timeline.Timeline, to Terminal) {
 	t.Helper()
 	out := text(t, of, to)
 	if !utf8.ValidString(out) {
