@@ -260,6 +260,9 @@ func (l *eventLog) begin(said, description string, at, grain wire.Micros) {
 		return
 	}
 	s := wire.BootSpan{Source: sourceCloudInit, Name: name, Parent: parent, Clock: wire.ClockWall, Start: at, End: at, Grain: grain, Unit: stageUnit(l.at), Detail: description}
+	if stage, ok := stageName(parent); ok {
+		l.at, s.Unit = stage, stageUnit(stage)
+	}
 	if parent == name {
 		s.Parent = ""
 	}
@@ -280,18 +283,13 @@ func (l *eventLog) end(said, result, description string, at, took, grain wire.Mi
 		}
 	}
 	if !found {
-		if took == 0 {
+		if took == 0 || took > at {
 			l.lost++
 			return
 		}
-		s.Start = at - took
+		s.Start = at - took // by the clock as it is now: where it was set meanwhile, that is not what it showed
 	}
 	s.End = at
-	if took > 0 && took <= at {
-		if _, ok := stageName(name); !ok {
-			s.Start = at - took // the same, unless the clock was set meanwhile
-		}
-	}
 	if result != "SUCCESS" && result != "" {
 		s.Result = word(result)
 	}

@@ -24,10 +24,16 @@ const near = 90 * second
 func Join(reports ...wire.BootReport) []wire.BootReport {
 	var boots []*gathered
 	var wallOnly, monotonicOnly, silent []wire.BootReport
+	for _, r := range reports { // those that name their boot first: others are measured by them
+		if start, known := kernelStart(&r); r.BootID != "" {
+			boots = gather(boots, r, start, known)
+		}
+	}
 	for _, r := range reports {
 		start, known := kernelStart(&r)
 		switch {
-		case r.BootID != "" || known:
+		case r.BootID != "":
+		case known:
 			boots = gather(boots, r, start, known)
 		case len(r.Units) > 0 || hasMonotonic(&r):
 			monotonicOnly = append(monotonicOnly, r)
@@ -89,27 +95,37 @@ func hasMonotonic(r *wire.BootReport) bool {
 }
 
 func gather(boots []*gathered, r wire.BootReport, start wire.Micros, known bool) []*gathered {
-	for _, b := range boots {
+	to, least := -1, near
+	for i, b := range boots {
 		if r.Node != "" && b.node != "" && r.Node != b.node {
 			continue
 		}
-		same := r.BootID != "" && b.id != "" && SameBoot(r.BootID, b.id)
-		if r.BootID == "" || b.id == "" {
-			by := start - b.start
-			same = known && b.start > 0 && by < near && by > -near
-		}
-		if !same {
+		if r.BootID != "" && b.id != "" {
+			if SameBoot(r.BootID, b.id) {
+				to = i
+				break
+			}
 			continue
 		}
-		b.parts = append(b.parts, r)
-		fill(&b.id, r.BootID)
-		fill(&b.node, r.Node)
-		if b.start == 0 {
-			b.start = start
+		by := start - b.start
+		if by < 0 {
+			by = -by
 		}
-		return boots
+		if known && b.start > 0 && by < least {
+			to, least = i, by
+		}
 	}
-	return append(boots, &gathered{id: r.BootID, node: r.Node, start: start, parts: []wire.BootReport{r}})
+	if to < 0 {
+		return append(boots, &gathered{id: r.BootID, node: r.Node, start: start, parts: []wire.BootReport{r}})
+	}
+	b := boots[to]
+	b.parts = append(b.parts, r)
+	fill(&b.id, r.BootID)
+	fill(&b.node, r.Node)
+	if b.start == 0 {
+		b.start = start
+	}
+	return boots
 }
 
 // share gives each of a report's spans to the boot that it fell into.
@@ -121,7 +137,7 @@ func share(boots []*gathered, r wire.BootReport) []*gathered {
 	for _, s := range r.Spans {
 		to := len(boots) // before the first of which the start is known
 		for i, b := range boots {
-			if b.start > 0 && b.start <= s.Start+near {
+			if b.start > 0 && b.start <= s.Start+5*second {
 				to = i
 			}
 		}

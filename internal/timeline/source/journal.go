@@ -294,7 +294,6 @@ func fieldOf(raw json.RawMessage) []byte {
 		if list[0][0] == '"' || list[0][0] == '[' {
 			return fieldOf(list[0])
 		}
-		var numbers []uint8
 		text := make([]byte, 0, len(list))
 		for _, n := range list {
 			var v uint8
@@ -303,7 +302,6 @@ func fieldOf(raw json.RawMessage) []byte {
 			}
 			text = append(text, v)
 		}
-		_ = numbers
 		return text
 	case 'n':
 		return nil
@@ -385,6 +383,7 @@ func (j *journal) reports(s wire.BootSource) []wire.BootReport {
 type journalBoot struct {
 	*boot
 	id        string
+	host      string
 	firstWall wire.Micros
 	lastMono  wire.Micros
 	starts    map[string][]start // of units, in their order
@@ -413,8 +412,10 @@ func (b *journalBoot) take(e *entry) {
 		b.firstWall = e.real
 	}
 	b.lastMono = max(b.lastMono, e.mono)
-	if b.report.Node == "" && len(e.host) > 0 && string(e.host) != "localhost" {
-		b.report.Node = strings.ToLower(shorten(string(e.host), maxWord))
+	// The last name counts: a machine gets its own only while it boots.
+	if len(e.host) > 0 && b.host != string(e.host) && string(e.host) != "localhost" {
+		b.host = string(e.host)
+		b.report.Node = strings.ToLower(word(b.host))
 	}
 	if e.real > 0 {
 		b.clocks.take(wire.ClockReading{Monotonic: e.mono, Wall: e.real})

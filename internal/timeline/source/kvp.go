@@ -51,7 +51,8 @@ func KVP(r io.Reader, o Options) []wire.BootReport {
 		good++
 		to := -1
 		for i := range began {
-			if d := began[i] - e.boot; d >= -2 && d <= 2 { // each process works it out anew
+			// Each process works it out anew; a report of provisioning does not say.
+			if d := began[i] - e.boot; d >= -2 && d <= 2 || e.boot == 0 || began[i] == 0 {
 				to = i
 			}
 		}
@@ -64,6 +65,7 @@ func KVP(r io.Reader, o Options) []wire.BootReport {
 			boots, began = append(boots, newEventLog()), append(began, e.boot)
 			boots[to].report.VMID = e.vm
 		}
+		began[to] = max(began[to], e.boot)
 		e.tell(boots[to])
 	}
 	s := wire.BootSource{Name: sourceKVP, Path: o.Path, State: wire.SourceRead}

@@ -217,7 +217,7 @@ func (m *marks) pull(b *boot, s wire.BootSpan, text []byte, at wire.Micros) {
 	if image == "" {
 		return
 	}
-	s.Source, s.Name = sourceContainerd, "pull/"+word(untagged(image))
+	s.Source, s.Name = sourceContainerd, "pull/"+untagged(word(image))
 	if what == pullBegins {
 		open(&m.pulls, image, at)
 		return
@@ -244,7 +244,7 @@ func (m *marks) pull(b *boot, s wire.BootSpan, text []byte, at wire.Micros) {
 // untagged is an image's reference without its digest, which differs where the
 // tag is the same.
 func untagged(image string) string {
-	name, _, _ := strings.Cut(image, "@")
+	name, _, _ := strings.Cut(image, "@sha") // sha256:, sha512:; another @ may stand before a registry
 	return name
 }
 
@@ -346,7 +346,7 @@ func (m *marks) close(b *boot, s wire.BootSpan, last wire.Micros) {
 	}
 	for _, image := range keys(m.pulls) {
 		p := s
-		p.Source, p.Name, p.Open, p.Detail = sourceContainerd, "pull/"+word(untagged(image)), true, image
+		p.Source, p.Name, p.Open, p.Detail = sourceContainerd, "pull/"+untagged(word(image)), true, image
 		p.Start, p.End = m.pulls[image], max(last, m.pulls[image])
 		b.span(p)
 	}

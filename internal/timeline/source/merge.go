@@ -15,6 +15,13 @@ import (
 // cannot be, or is too much, is left out, details first. Whose boot it is, is not
 // looked at (Join).
 func Merge(reports ...wire.BootReport) wire.BootReport {
+	r := gatherAll(reports)
+	parents(r.Spans)
+	return r
+}
+
+// gatherAll is Merge, but leaves parents that another file may tell of.
+func gatherAll(reports []wire.BootReport) wire.BootReport {
 	ranked := append([]wire.BootReport(nil), reports...)
 	sort.Stable(byRank(ranked))
 	place(ranked)
@@ -45,7 +52,6 @@ func Merge(reports ...wire.BootReport) wire.BootReport {
 	to.Clocks = mergeClocks(ranked)
 	sortSpans(to.Spans)
 	to.Spans = distinct(to.Spans)
-	parents(to.Spans)
 	tidySystem(&to.System)
 	fit(to)
 	return *to
@@ -320,10 +326,13 @@ func distinct(spans []wire.BootSpan) []wire.BootSpan {
 	for _, s := range spans {
 		key := s.Source + "\x00" + string(s.Clock) + "\x00" + s.Name
 		i, seen := last[key]
-		if seen && s.Start-kept[i].Start <= max(s.Grain, kept[i].Grain, 2*millisecond) && s.Detail+s.Result != "" == (kept[i].Detail+kept[i].Result != "") {
+		if seen && s.Start-kept[i].Start <= max(s.Grain, kept[i].Grain, 2*millisecond) && s.Result == kept[i].Result {
 			if kept[i].Open && !s.Open || kept[i].Open == s.Open && s.Grain < kept[i].Grain {
-				kept[i] = s
+				s, kept[i] = kept[i], s
 			}
+			fill(&kept[i].Parent, s.Parent)
+			fill(&kept[i].Unit, s.Unit)
+			fill(&kept[i].Detail, s.Detail)
 			continue
 		}
 		last[key] = len(kept)

@@ -181,7 +181,7 @@ func Read(name string, r io.Reader, o Options) ([]wire.BootReport, error) {
 // merged makes each of a file's reports one that is valid.
 func merged(reports []wire.BootReport) []wire.BootReport {
 	for i := range reports {
-		reports[i] = Merge(reports[i])
+		reports[i] = gatherAll(reports[i : i+1])
 	}
 	return reports
 }

@@ -231,12 +231,16 @@ func timespan(s string) (wire.Micros, bool) {
 		for i < len(s) && (s[i] >= '0' && s[i] <= '9' || s[i] == '.') {
 			i++
 		}
+		number := s[:i]
+		for i < len(s) && s[i] == ' ' { // "380 ms"
+			i++
+		}
 		j := i
 		for j < len(s) && (s[j] >= 'a' && s[j] <= 'z' || s[j] >= 0x80) {
 			j++
 		}
-		v, err := strconv.ParseFloat(s[:i], 64)
-		if i == 0 || err != nil {
+		v, err := strconv.ParseFloat(number, 64)
+		if err != nil {
 			return 0, false
 		}
 		unit, ok := spanUnit(s[i:j])
