@@ -2,6 +2,7 @@ package timeline
 
 import (
 	"slices"
+	"strings"
 	"time"
 
 	"github.com/ortet/ortet/internal/wire"
@@ -11,22 +12,24 @@ import (
 // told in Missing. The report is not changed; the timeline shares its strings.
 // It takes time that is nearly linear in the units, their edges and the spans.
 func Build(r wire.BootReport, c Cloud) Timeline {
-	b := analyse(&r, c)
+	b := analyse(&r, c, &room{})
 	t := b.timeline()
 	g := b.newGraph(b.endItem)
 	t.Path = b.path(g)
-	t.Advice = b.advise(g, &t)
+	t.Advice = b.advise(g, t.Path)
 	return t
 }
 
 // analyse does all that the path and the advice need.
-func analyse(r *wire.BootReport, c Cloud) *boot {
-	b := &boot{report: r, cloud: c, axis: newAxis(r)}
+func analyse(r *wire.BootReport, c Cloud, in *room) *boot {
+	b := &boot{room: in, report: r, cloud: c, axis: newAxis(r)}
 	b.collect()
 	b.nest()
 	b.findEnd()
 	b.order()
 	b.findOrigin()
+	b.online = b.network()
+	in.items, in.byUnit, in.byID, in.after, in.ofs, in.children = b.items, b.byUnit, b.byID, b.after, b.afterOf, b.children
 	return b
 }
 
@@ -34,6 +37,10 @@ func analyse(r *wire.BootReport, c Cloud) *boot {
 func (b *boot) findEnd() {
 	if i, ok := b.byID[idNode]; ok {
 		b.ends(i, "node Ready", true)
+		return
+	}
+	if i, ok := b.byID["kubelet/ready"]; ok && b.items[i].parent < 0 {
+		b.ends(i, "node Ready", true) // by its own account
 		return
 	}
 	clustered := !b.cloud.NodeCreated.IsZero() || b.cloud.Pool != ""
@@ -181,18 +188,27 @@ func (b *boot) findOrigin() {
 // over.
 func (b *boot) handedOver() {
 	over, from := maxTime, maxTime
+	kind, reported := "", maxTime
 	for i := range b.items {
 		it := &b.items[i]
-		if it.span == nil || !isPoolWait(it.name) {
-			continue
-		}
-		from = min(from, it.start)
-		if isHandOver(it.name) && !it.open && (over == maxTime || it.end < over) {
-			over = it.end
+		switch {
+		case it.span == nil || it.source != "cloud-init" && it.source != "hyper-v":
+		case it.name == "pps-type":
+			kind = it.detail
+		case it.name == "reported-ready":
+			reported = it.start
+		case isPoolWait(it.name):
+			from = min(from, it.start)
+			if isHandOver(it.name) && !it.open {
+				over = min(over, it.end)
+			}
 		}
 	}
-	inferred := false
-	if over == maxTime {
+	inferred := over == maxTime
+	if inferred {
+		if strings.EqualFold(kind, "None") {
+			return // cloud-init found that it was not
+		}
 		i, ok := b.byUnit["cloud-init-local.service"]
 		if !ok {
 			if i, ok = b.byID["cloud-init/init-local"]; !ok {
@@ -203,7 +219,10 @@ func (b *boot) handedOver() {
 		if it.open || it.end-it.start < pooled || b.originIs == "machine requested" || b.originIs == "machine created" {
 			return
 		}
-		from, over, inferred = it.start, it.end, true
+		from, over = it.start, it.end
+		if reported > from && reported < over {
+			from = reported
+		}
 	}
 	if over <= b.origin || over-from <= 0 {
 		return

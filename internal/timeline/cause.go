@@ -122,12 +122,12 @@ func (b *boot) holds(x *item) string {
 		return causePull
 	case x.source == "systemd" && x.unit == nil && strings.Contains(name, "reload"):
 		return causeReload
-	case x.span != nil && (strings.Contains(name, "lock") || strings.Contains(x.detail, "lock-frontend")):
-		if strings.Contains(name+x.detail, "dpkg") || strings.Contains(name+x.detail, "apt") {
+	case x.span != nil && (name == "lock" || strings.Contains(name, "-lock") || strings.Contains(name, "lock ") || strings.Contains(x.detail, "lock-frontend")):
+		if x.source == "apt" || strings.Contains(name+x.detail, "dpkg") || strings.Contains(name+x.detail, "apt") {
 			return "a lock of dpkg"
 		}
 		return causeLock
-	case strings.HasSuffix(name, "-wait-online.service"), x.span != nil && (strings.Contains(name, "dhcp") || strings.Contains(name, "imds") ||
+	case strings.HasSuffix(name, "-wait-online.service"), x.span != nil && (x.source == "network" || strings.Contains(name, "dhcp") || strings.Contains(name, "imds") ||
 		strings.Contains(name, "metadata") || strings.Contains(name, "wireserver") || strings.Contains(name, "connectivity")):
 		return causeNetwork
 	}

@@ -193,6 +193,15 @@ func classOf(id string, kind Kind) (rule *Rule, known bool) {
 	return &unclassified, false
 }
 
+// rule is the rule for an item.
+func (b *boot) rule(i int32) *Rule {
+	it := &b.items[i]
+	if it.rule == nil {
+		it.rule, _ = classOf(it.id, it.kind)
+	}
+	return it.rule
+}
+
 // plainID is an ID as rules see it: in small letters, "_" as "-", and without the
 // number of one that came again.
 func plainID(id string) string {

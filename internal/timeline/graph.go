@@ -18,7 +18,7 @@ type graph struct {
 	b       *boot
 	moments []moment // causes stand before what they cause
 	causes  []int32  // of all moments
-	seen    []int32 // moments of the items' beginnings and ends: -2, not looked at
+	seen    []int32  // moments of the items' beginnings and ends: -2, not looked at
 	middles map[point]int32
 	kids    map[int32][]part
 	end     int32
@@ -38,22 +38,24 @@ const (
 
 // moment is a point with its time and causes.
 type moment struct {
-	at     wire.Micros
-	lag    wire.Micros // since the last cause
-	from   int32       // causes[from:to]
-	to     int32
-	last   int32 // the last cause; -1: none
-	item   int32
-	owner  int32 // the item that the lag was time of; -1: nobody's, the item waited
+	at    wire.Micros
+	lag   wire.Micros // since the last cause
+	from  int32       // causes[from:to]
+	to    int32
+	last  int32 // the last cause; -1: none
+	item  int32
+	owner int32 // the item that the lag was time of; -1: nobody's, the item waited
 }
 
 // newGraph makes the graph of all that an item's end came of.
 func (b *boot) newGraph(item int32) *graph {
-	g := &graph{b: b, seen: make([]int32, 2*len(b.items)), middles: map[point]int32{}, kids: map[int32][]part{}, moments: make([]moment, 0, len(b.items)), causes: make([]int32, 0, 4*len(b.items))}
+	g := &graph{b: b, seen: slices.Grow(b.room.seen[:0], 2*len(b.items))[:2*len(b.items)], middles: map[point]int32{}, kids: map[int32][]part{},
+		moments: slices.Grow(b.room.moments[:0], len(b.items)), causes: slices.Grow(b.room.causes[:0], 4*len(b.items))}
 	for i := range g.seen {
 		g.seen[i] = unseen
 	}
 	g.end = g.visit(point{item, ends})
+	b.room.seen, b.room.moments, b.room.causes = g.seen, g.moments, g.causes
 	return g
 }
 

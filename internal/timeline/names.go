@@ -36,7 +36,7 @@ func isKubelet(unit string) bool { return slices.Contains(kubelets, unit) }
 
 // isRegistration tells the kubelet's span that ends when its Node is registered.
 func isRegistration(name string) bool {
-	return name == "registration" || name == "registered"
+	return name == "register" || name == "registration"
 }
 
 // isHandOver tells the spans of cloud-init at whose end a preprovisioned machine

@@ -45,7 +45,10 @@ func (b *boot) nest() {
 		}
 	}
 	b.unknot()
-	b.children = make([][]int32, len(b.items))
+	b.children = slices.Grow(b.room.children[:0], len(b.items)+4)[:len(b.items)]
+	for i := range b.children {
+		b.children[i] = b.children[i][:0]
+	}
 	for i := range b.items {
 		if p := b.items[i].parent; p >= 0 {
 			b.children[p] = append(b.children[p], int32(i))
@@ -152,8 +155,8 @@ func (b *boot) order() {
 			n += 4
 		}
 	}
-	b.after = make([]int32, 0, n)
-	b.afterOf = make([]int32, 0, len(b.items)+1)
+	b.after = slices.Grow(b.room.after[:0], n)
+	b.afterOf = slices.Grow(b.room.ofs[:0], len(b.items)+4)
 	b.machineOnly()
 	starters := b.starters()
 	before := map[string][]int32{} // of each source, those without a whole
@@ -301,6 +304,8 @@ func (b *boot) loose(i int32, before map[string][]int32) {
 		b.each(func(_ int32, x *item) bool {
 			return x.source == "kubelet" || x.kind == KindPull || x.unit != nil && isKubelet(x.name)
 		}, i, add)
+	case it.id == "kubelet/ready":
+		b.each(func(_ int32, x *item) bool { return x.kind == KindPull }, i, add)
 	case it.id == idFinish:
 		b.each(func(_ int32, x *item) bool { return x.unit != nil && !x.open }, i, add)
 	case it.id == idPod:

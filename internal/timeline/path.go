@@ -46,8 +46,7 @@ func (b *boot) work(steps []Step, i int32, start, end wire.Micros) []Step {
 	if start == end && (it.start < it.end || it.kind == KindManager || it.kind == KindPart) {
 		return steps
 	}
-	class, _ := classOf(it.id, it.kind)
-	return append(steps, Step{Span: it.id, Name: it.name, Start: start, End: end, Class: class.Class, Stage: b.stageOf(i)})
+	return append(steps, Step{Span: it.id, Name: it.name, Start: start, End: end, Class: b.rule(i).Class, Stage: b.stageOf(i)})
 }
 
 // waited is the step of a wait: x is the beginning of what waited.

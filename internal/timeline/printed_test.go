@@ -1,6 +1,7 @@
 package timeline
 
 import (
+	"strings"
 	"testing"
 
 	"github.com/ortet/ortet/internal/wire"
@@ -133,5 +134,40 @@ func checkTiled(t *testing.T, got Timeline) {
 	}
 	if at != got.End {
 		t.Fatalf("the path ends at %d, the boot at %d", at, got.End)
+	}
+}
+
+// Source 4 concludes from its chains that a kubelet of the image, ordered after
+// network-online.target, saves cloud-final's 11.703 s and cloud-config's 2.499 s.
+func TestPrintedAdvice(t *testing.T) {
+	got := Build(report(chain3, chain4), Cloud{})
+	saves := map[string]wire.Micros{}
+	var kubelet *Advice
+	for i, a := range got.Advice {
+		t.Logf("%s %v saves %d: %s. %s", a.Class, a.Spans, a.Saves, a.What, a.Do)
+		if len(a.Spans) == 1 {
+			saves[string(a.Class)+" "+a.Spans[0]] = a.Saves
+		}
+		if a.Unit == "kubelet.service" {
+			kubelet = &got.Advice[i]
+		}
+	}
+	for id, want := range map[string]wire.Micros{"base unit/cloud-final.service": 11703000, "base unit/cloud-config.service": 2499000,
+		"wait unit/cloud-init.service": 2286000, "wait unit/cloud-init-local.service": 1040000} {
+		if saves[id] != want {
+			t.Errorf("%s saves %d, not %d", id, saves[id], want)
+		}
+	}
+	if kubelet == nil {
+		t.Fatal("no advice about the kubelet")
+	}
+	// 45.632 s less cloud-init.service's end.
+	if want := wire.Micros(45632000 - 31128000); kubelet.Saves != want {
+		t.Errorf("the kubelet saves %d, not %d", kubelet.Saves, want)
+	}
+	for _, word := range []string{"cloud-final.service (11.703s)", "cloud-config.service (2.499s)", "cloud-init.service (20.216s) stays"} {
+		if !strings.Contains(kubelet.What, word) {
+			t.Errorf("%q is not in %q", word, kubelet.What)
+		}
 	}
 }

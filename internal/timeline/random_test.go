@@ -80,7 +80,7 @@ func randomReport(rnd *rand.Rand) (wire.BootReport, Cloud) {
 	}
 	sources := []string{"cloud-init", "waagent", "custom-script", "aks", "kubelet", "containerd", "systemd"}
 	parts := []string{"init-local", "init-local/search-Azure", "init-network", "modules-config", "modules-config/config-runcmd", "modules-final",
-		"modules-final/config-scripts_user", "azure-ds/wait-for-media-disconnect-connect", "registration", "pull x", "enable", "dpkg lock", "chain-root", "imds"}
+		"modules-final/config-scripts_user", "azure-ds/wait-for-media-disconnect-connect", "register", "ready", "pps-type", "reported-ready", "pull/x", "enable", "dpkg lock", "chain-root", "imds"}
 	for range rnd.Intn(40) {
 		sp := wire.BootSpan{Source: sources[rnd.Intn(len(sources))], Name: parts[rnd.Intn(len(parts))], Clock: wire.ClockMonotonic, Start: moment(),
 			Open: rnd.Intn(10) == 0, Grain: []wire.Micros{0, 1000, second}[rnd.Intn(3)]}
@@ -113,9 +113,9 @@ func randomReport(rnd *rand.Rand) (wire.BootReport, Cloud) {
 // checkBoot holds what is true of every timeline.
 func checkBoot(t *testing.T, r wire.BootReport, c Cloud) {
 	t.Helper()
-	b := analyse(&r, c)
+	b := analyse(&r, c, &room{})
 	g := b.newGraph(b.endItem)
-	if end := g.replay(nil); end != b.end {
+	if end := g.replay(change{started: -1}, nil); end != b.end {
 		t.Fatalf("the replay with everything in its place ends at %d, the boot at %d", end, b.end)
 	}
 	got := Build(r, c)

@@ -22,11 +22,31 @@ type item struct {
 	span             *wire.BootSpan
 	parent           int32
 	result, detail   string
+	rule             *Rule
 	starter          int32 // what ran, and is held to have started it
+}
+
+// room is what analysing a boot needs room for, and can be used again for the next.
+type room struct {
+	raw, items   []item
+	keys         []order
+	byUnit, byID map[string]int32
+	after, ofs   []int32
+	children     [][]int32
+	seen, causes []int32
+	moments      []moment
+	names        []byte
+}
+
+// order is where an item comes among others.
+type order struct {
+	start, end wire.Micros
+	at         int32
 }
 
 // boot is one boot while it is analysed.
 type boot struct {
+	room   *room
 	report *wire.BootReport
 	cloud  Cloud
 	axis   *axis
@@ -39,6 +59,7 @@ type boot struct {
 	children [][]int32
 	base     []int32 // the machine's and systemd's own, one after the other
 	missing  []string
+	online   wire.Micros // when the network was there
 
 	origin   wire.Micros
 	originIs string
@@ -142,25 +163,38 @@ func (b *boot) note(format string, args ...any) {
 // collect makes the items.
 func (b *boot) collect() {
 	r := b.report
-	b.items = make([]item, 0, len(r.Units)+len(r.Spans)+16)
+	b.items = slices.Grow(b.room.raw[:0], len(r.Units)+len(r.Spans)+16)
+	if b.byUnit = b.room.byUnit; b.byUnit == nil {
+		b.byUnit, b.byID = make(map[string]int32, len(r.Units)), make(map[string]int32, 32+len(r.Spans))
+	} else {
+		b.byID = b.room.byID
+		clear(b.byUnit)
+		clear(b.byID)
+	}
 	last := b.lastKnown()
+	names := b.unitIDs()
 	b.machine()
 	before := 0
 	for i := range r.Units {
 		u := &r.Units[i]
 		start := began(u)
 		if start == 0 {
+			names = names[len(unitPrefix)+len(u.Name):]
 			continue
 		}
 		end, ended := done(u)
 		if r.System.SoftReboot > 0 && (start < r.System.SoftReboot || ended && end < r.System.SoftReboot) {
 			before++
+			names = names[len(unitPrefix)+len(u.Name):]
 			continue
 		}
 		if !ended {
 			end = max(last, start)
 		}
-		it := item{source: "systemd", id: unitPrefix + u.Name, name: u.Name, kind: KindUnit, start: start, end: end, about: u.Grain, grain: u.Grain,
+		id := names[:len(unitPrefix)+len(u.Name)]
+		names = names[len(id):]
+		b.byUnit[u.Name] = int32(len(b.items))
+		it := item{source: "systemd", id: id, name: u.Name, kind: KindUnit, start: start, end: end, about: u.Grain, grain: u.Grain,
 			open: !ended, unit: u, parent: -1, starter: -1, result: u.Result}
 		if u.Restarts > 0 {
 			it.detail = "restarted " + strconv.Itoa(u.Restarts) + " times: only its last start is known"
@@ -173,6 +207,16 @@ func (b *boot) collect() {
 	b.told()
 	b.cluster()
 	b.sort()
+}
+
+// unitIDs are the IDs of all units, one behind the other, in one string.
+func (b *boot) unitIDs() string {
+	names := b.room.names[:0]
+	for i := range b.report.Units {
+		names = append(append(names, unitPrefix...), b.report.Units[i].Name...)
+	}
+	b.room.names = names
+	return string(names)
 }
 
 // lastKnown is the last moment that anything of the node's own tells of.
@@ -315,12 +359,6 @@ const maxBoot = 7 * 24 * 3600 * second
 
 // told makes what the sources tell.
 func (b *boot) told() {
-	there := make(map[string]int32, len(b.items))
-	for i := range b.items {
-		if b.items[i].unit != nil {
-			there[b.items[i].name] = int32(i)
-		}
-	}
 	lost := map[string]int{}
 	for i := range b.report.Spans {
 		s := &b.report.Spans[i]
@@ -334,7 +372,7 @@ func (b *boot) told() {
 			it.start, it.end = s.Start, s.End
 		case wire.ClockWall:
 			low, high := -maxTime, maxTime
-			if u, ok := there[unitOf(s, func(name string) bool { _, ok := there[name]; return ok })]; ok {
+			if u, ok := b.byUnit[b.unitOf(s)]; ok {
 				low = b.items[u].start - second/100
 				if b.items[u].end > b.items[u].start {
 					high = b.items[u].end + second/100
@@ -454,20 +492,14 @@ func (b *boot) cluster() {
 
 // sort puts the items in their order, and names those that came again.
 func (b *boot) sort() {
-	type key struct {
-		start, end wire.Micros
-		at         int32
-	}
-	keys := make([]key, len(b.items))
+	keys := slices.Grow(b.room.keys[:0], len(b.items))
 	for i := range b.items {
-		keys[i] = key{b.items[i].start, b.items[i].end, int32(i)}
+		keys = append(keys, order{b.items[i].start, b.items[i].end, int32(i)})
 	}
-	slices.SortFunc(keys, func(x, y key) int {
+	slices.SortFunc(keys, func(x, y order) int {
 		return cmp.Or(cmp.Compare(x.start, y.start), cmp.Compare(y.end, x.end), cmp.Compare(x.at, y.at))
 	})
-	sorted := make([]item, 0, len(keys))
-	b.byUnit = make(map[string]int32, len(b.report.Units))
-	b.byID = make(map[string]int32, 16+len(b.report.Spans))
+	sorted := slices.Grow(b.room.items[:0], len(keys)+4)
 	times := map[string]int{}
 	for _, k := range keys {
 		it := b.items[k.at]
@@ -489,6 +521,7 @@ func (b *boot) sort() {
 		b.byID[it.id] = int32(len(sorted))
 		sorted = append(sorted, it)
 	}
+	b.room.raw, b.room.keys = b.items, keys
 	b.items = sorted
 }
 

@@ -126,7 +126,7 @@ func (b *boot) stageOf(i int32) Stage {
 			return StageUserspace
 		case idFinish:
 			return StageServices
-		case idNode, idPod:
+		case idNode, idPod, "kubelet/ready":
 			return StageReady
 		case idCreated:
 			return StageKubelet
@@ -183,7 +183,7 @@ func (b *boot) stageOfUnit(it *item) Stage {
 // byTime is the stage of what is of none by its name: before the network was
 // there, or after.
 func (b *boot) byTime(at wire.Micros) Stage {
-	if at <= b.network() {
+	if at <= b.online {
 		return StageUserspace
 	}
 	return StageServices
