@@ -8,7 +8,7 @@ import (
 )
 
 const (
-	sourceAgent = "azure-agent"
+	sourceAgent = "waagent"
 	sourceCSE   = "cse"
 )
 

@@ -200,7 +200,26 @@ func (l *eventLog) message(at, grain wire.Micros, text string) {
 			}
 		}
 	case strings.Contains(text, "ould not get lock /var/lib/"):
-		l.moment("package-lock", at, grain, text)
+		l.locked(at, grain, text)
+	}
+}
+
+// locked keeps a wait for a lock of apt's or dpkg's, of which each line tells that
+// it goes on.
+func (l *eventLog) locked(at, grain wire.Micros, text string) {
+	for i := range l.open {
+		if o := &l.open[i]; o.Source == sourceAPT {
+			if at-o.End <= 30*second {
+				o.End = max(o.End, at)
+				return
+			}
+			l.span(*o)
+			*o = wire.BootSpan{Source: sourceAPT, Name: "lock", Clock: wire.ClockWall, Start: at, End: at, Grain: grain, Unit: o.Unit, Detail: text}
+			return
+		}
+	}
+	if len(l.open) < maxOpen {
+		l.open = append(l.open, wire.BootSpan{Source: sourceAPT, Name: "lock", Clock: wire.ClockWall, Start: at, End: at, Grain: grain, Unit: stageUnit(l.at), Detail: text})
 	}
 }
 
@@ -302,7 +321,9 @@ func (l *eventLog) end(said, result, description string, at, took, grain wire.Mi
 // done is the boot's report. What has not ended went on until the last line.
 func (l *eventLog) done(s wire.BootSource) wire.BootReport {
 	for _, o := range l.open {
-		o.End, o.Open = max(l.last, o.Start), true
+		if o.Source == sourceCloudInit {
+			o.End, o.Open = max(l.last, o.Start), true
+		}
 		l.span(o)
 	}
 	if l.lost > 0 {

@@ -67,11 +67,27 @@ func TestJoin(t *testing.T) {
 		if n != 1 {
 			t.Errorf("%d times the same span", n)
 		}
-		spanOf(t, b, "azure-agent", "extensions")
+		spanOf(t, b, "waagent", "extensions")
 		spanOf(t, b, "cse", "enable/command")
 		spanOf(t, b, "aks", "AKS.CSE.cse_start")
-		spanOf(t, b, "kubelet", "startup")
-		spanOf(t, b, "cloud-init-status", "init-network")
+		if ready := spanOf(t, b, "kubelet", "ready"); ready.Grain != 1000 || ready.Start != 42100000 {
+			t.Errorf("the journal knows it better than the gauge: %+v", ready)
+		}
+		// The log and the status tell of the stages, in different clocks.
+		for _, stage := range []string{"init-local", "init-network", "modules-config", "modules-final"} {
+			n := 0
+			for _, s := range b.Spans {
+				if s.Source == "cloud-init" && s.Name == stage {
+					n++
+				}
+			}
+			if n != 1 {
+				t.Errorf("%d times the stage %s", n, stage)
+			}
+		}
+		if config := spanOf(t, b, "cloud-init", "modules-config"); config.Result != "FAIL" || config.Clock != wire.ClockWall {
+			t.Errorf("what only the status knows: %+v", config)
+		}
 		if len(b.Clocks) != 4 {
 			t.Errorf("only what reads both clocks at once tells how they go: %v", b.Clocks)
 		}

@@ -258,7 +258,8 @@ func epoch(v float64) (wire.Micros, bool) {
 
 // CloudInitStatus reads cloud-init's status.json: when each stage began and
 // ended, in seconds since the kernel's start or since 1970, by its version. Of
-// whose boot uptimes are, the file does not say.
+// whose boot uptimes are, the file does not say. The spans are those that
+// CloudInitLog tells of too; Merge keeps one of each.
 func CloudInitStatus(r io.Reader, o Options) []wire.BootReport {
 	var file struct {
 		V1 map[string]json.RawMessage `json:"v1"`
@@ -289,7 +290,7 @@ func CloudInitStatus(r io.Reader, o Options) []wire.BootReport {
 			continue // not begun
 		}
 		name, _ := stageName(strings.Replace(said, "modules-init", "modules:init", 1))
-		span := wire.BootSpan{Source: sourceStatus, Name: name, Unit: stageUnit(name), Detail: datasource}
+		span := wire.BootSpan{Source: sourceCloudInit, Name: name, Unit: stageUnit(name), Detail: datasource}
 		var ok bool
 		if span.Start, span.Clock, ok = uptimeOrEpoch(*stage.Start); !ok {
 			continue
@@ -409,17 +410,19 @@ func AKSEvents(r io.Reader, o Options) []wire.BootReport {
 	return []wire.BootReport{b.done(sourceOf("aks-events", o, good, bad, other, cut))}
 }
 
+// taskAll is the task that is all of AKS's script.
+const taskAll = "AKS.CSE.cse_start"
+
 // taskParent is the task that a task is a part of: AKS's scripts call those that
 // others run by longer names, and all run within cse_start.
 func taskParent(name string) string {
-	const all = "AKS.CSE.cse_start"
-	if name == all || !strings.HasPrefix(name, "AKS.CSE.") {
+	if name == taskAll || !strings.HasPrefix(name, "AKS.CSE.") {
 		return ""
 	}
 	if i := strings.LastIndexByte(name, '.'); i > len("AKS.CSE.") {
 		return name[:i]
 	}
-	return all
+	return taskAll
 }
 
 // AKSProvision reads AKS's provision.json (/var/log/azure/aks): when units and the
@@ -504,7 +507,7 @@ func (b *boot) provisioned(points map[string]json.RawMessage, o Options) (other 
 	if !o.covers(at) {
 		return other + 1
 	}
-	s := wire.BootSpan{Source: sourceProvision, Name: "cse", Clock: wire.ClockWall, Start: at, End: at, Grain: second, Open: true}
+	s := wire.BootSpan{Source: sourceAKS, Name: taskAll, Clock: wire.ClockWall, Start: at, End: at, Grain: second, Open: true}
 	if took, ok := seconds(scalar(points["ExecDuration"])); ok {
 		s.End, s.Open = at+took, false
 	}

@@ -9,12 +9,13 @@ import (
 
 // kubeletPhases are the gauges of the kubelet's start-up, and what their spans
 // are called, in their order: each begins where the one before ended, the first at
-// the machine's start. Source: kubernetes, pkg/kubelet/util/nodestartuplatencytracker.go.
+// the machine's start. That one is no work of the kubelet's, and is not told.
+// Source: kubernetes, pkg/kubelet/util/nodestartuplatencytracker.go.
 var kubeletPhases = [...][2]string{
-	{"kubelet_node_startup_pre_kubelet_duration_seconds", "startup/pre-kubelet"},
-	{"kubelet_node_startup_pre_registration_duration_seconds", "startup/pre-registration"},
-	{"kubelet_node_startup_registration_duration_seconds", "startup/registration"},
-	{"kubelet_node_startup_post_registration_duration_seconds", "startup/post-registration"},
+	{"kubelet_node_startup_pre_kubelet_duration_seconds", ""},
+	{"kubelet_node_startup_pre_registration_duration_seconds", "pre-registration"},
+	{"kubelet_node_startup_registration_duration_seconds", "register"},
+	{"kubelet_node_startup_post_registration_duration_seconds", "post-registration"},
 }
 
 const kubeletTotal = "kubelet_node_startup_duration_seconds"
@@ -52,16 +53,25 @@ func KubeletMetrics(r io.Reader, o Options) []wire.BootReport {
 		}
 	}
 	s := in.source("kubelet-metrics", o)
+	span := wire.BootSpan{Source: sourceKubelet, Clock: wire.ClockMonotonic, Grain: second, Unit: "kubelet.service"}
+	tell := func(name string, from, to wire.Micros) {
+		span.Name, span.Start, span.End = name, from, to
+		b.span(span)
+	}
 	var from wire.Micros
 	for i := range kubeletPhases {
 		if !have[i] {
 			break // where a later one begins is not known
 		}
-		b.span(wire.BootSpan{Source: sourceKubelet, Name: kubeletPhases[i][1], Parent: "startup", Clock: wire.ClockMonotonic, Start: from, End: from + took[i], Grain: second, Unit: "kubelet.service"})
+		if i == 0 {
+			tell("start", took[i], took[i])
+		} else {
+			tell(kubeletPhases[i][1], from, from+took[i])
+		}
 		from += took[i]
 	}
 	if total > 0 {
-		b.span(wire.BootSpan{Source: sourceKubelet, Name: "startup", Clock: wire.ClockMonotonic, Start: 0, End: total, Grain: second})
+		tell("ready", total, total)
 	}
 	if len(b.report.Spans) == 0 {
 		s = nothing(s, "the gauges of a start-up are not in it: the kubelet has them where it registered a new Node")

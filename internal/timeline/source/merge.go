@@ -51,7 +51,7 @@ func gatherAll(reports []wire.BootReport) wire.BootReport {
 	}
 	to.Clocks = mergeClocks(ranked)
 	sortSpans(to.Spans)
-	to.Spans = distinct(to.Spans)
+	to.Spans = stages(distinct(to.Spans))
 	tidySystem(&to.System)
 	fit(to)
 	return *to
@@ -337,6 +337,37 @@ func distinct(spans []wire.BootSpan) []wire.BootSpan {
 		}
 		last[key] = len(kept)
 		kept = append(kept, s)
+	}
+	return kept
+}
+
+// stages keeps of each of cloud-init's stages one span: its log, its status and its
+// events all tell of them, by different clocks. The one that ended is kept, of
+// those the finest, of those the first.
+func stages(spans []wire.BootSpan) []wire.BootSpan {
+	at := make(map[string]int, len(stageNames))
+	kept := spans[:0]
+	for _, s := range spans {
+		if s.Source != sourceCloudInit || s.Start == s.End && !s.Open {
+			kept = append(kept, s)
+			continue
+		}
+		if stage, ok := stageName(s.Name); !ok || stage != s.Name {
+			kept = append(kept, s)
+			continue
+		}
+		i, again := at[s.Name]
+		if !again {
+			at[s.Name] = len(kept)
+			kept = append(kept, s)
+			continue
+		}
+		if kept[i].Open && !s.Open || kept[i].Open == s.Open && s.Grain < kept[i].Grain {
+			s, kept[i] = kept[i], s
+		}
+		fill(&kept[i].Result, s.Result)
+		fill(&kept[i].Unit, s.Unit)
+		fill(&kept[i].Detail, s.Detail)
 	}
 	return kept
 }
