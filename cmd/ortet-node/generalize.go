@@ -114,7 +114,8 @@ func runGeneralize(ctx context.Context, args []string, std stdio) int {
 	fs := flagsOf("generalize")
 	f.define(fs)
 	var o generalize.Options
-	if code, ok := parse(fs, generalizeHelp, args, std, func() (err error) {
+	// On standard output there are JSON lines only.
+	if code, ok := parse(fs, generalizeHelp, args, stdio{out: std.err, err: std.err}, func() (err error) {
 		o, err = f.options()
 		return err
 	}); !ok {

@@ -98,10 +98,10 @@ See 'ortet-node wait --help'.
 	}
 	for _, line := range []string{"help", "--help", "wait -h", "wait x --help", "extension -h", "generalize --help"} {
 		var out, errOut bytes.Buffer
-		if code := run(t.Context(), strings.Fields(line), stdio{out: &out, err: &errOut}); code != exitOK || errOut.Len() > 0 {
+		if code := run(t.Context(), strings.Fields(line), stdio{out: &out, err: &errOut}); code != exitOK || errOut.Len() > 0 == (out.Len() > 0) {
 			t.Errorf("%s: exit %d, %s", line, code, errOut.String())
 		}
-		for row := range strings.Lines(out.String()) {
+		for row := range strings.Lines(out.String() + errOut.String()) {
 			if n := len(strings.TrimSuffix(row, "\n")); n > textWidth {
 				t.Errorf("%s: a line of %d columns: %s", line, n, row)
 			}
