@@ -51,7 +51,7 @@ func (b *boot) advise(g *graph, path []Step) []Advice {
 			What: fmt.Sprintf("all base preparation on the critical path, %d units and parts of units, at once", len(base)),
 			Do:   "do it in the image: `ortet capture` makes one of a node on which it is done"}, end)
 	}
-	b.adviseWaits(g, path, times, add)
+	b.adviseWaits(g, path, in, times, add)
 	b.adviseKubelet(g, path, times, add)
 	slices.SortStableFunc(out, func(x, y Advice) int { return cmp.Compare(y.Saves, x.Saves) })
 	return out
@@ -105,7 +105,7 @@ func (b *boot) item(id string) int32 {
 
 // unitAndModule name what is to be changed.
 func (b *boot) unitAndModule(i int32) (unit, module string) {
-	if it := &b.items[i]; it.unit == nil && (it.parent >= 0 || it.source == "aks") {
+	if it := &b.items[i]; it.unit == nil && (it.parent >= 0 || it.source == sourceAKS) {
 		module = it.name
 	}
 	for k := i; k >= 0; k = b.items[k].parent {
@@ -120,7 +120,7 @@ func (b *boot) unitAndModule(i int32) (unit, module string) {
 }
 
 // adviseWaits is about the longest waits.
-func (b *boot) adviseWaits(g *graph, path []Step, times []wire.Micros, add func(Advice, wire.Micros)) {
+func (b *boot) adviseWaits(g *graph, path []Step, in []bool, times []wire.Micros, add func(Advice, wire.Micros)) {
 	var waits []*Step
 	for i := range path {
 		if s := &path[i]; s.Wait != nil && s.End-s.Start >= worthwhile {
@@ -130,7 +130,12 @@ func (b *boot) adviseWaits(g *graph, path []Step, times []wire.Micros, add func(
 	slices.SortStableFunc(waits, func(x, y *Step) int { return cmp.Compare(y.End-y.Start, x.End-x.Start) })
 	for _, s := range waits[:min(len(waits), mostAdvice)] {
 		i := b.item(s.Wait.Before)
-		end := g.replay(change{unheld: func(m *moment) bool { return m.item == i }, started: -1}, times)
+		c := change{unheld: func(m *moment) bool { return m.item == i }, started: -1}
+		if s.Span != "" {
+			i = b.item(s.Span)
+			c = change{without: b.mark(in, i), started: -1}
+		}
+		end := g.replay(c, times)
 		it := &b.items[i]
 		a := Advice{Class: Waiting, Spans: []string{it.id}, Uncertainty: it.about, Do: b.waitRemedy(s.Wait, it)}
 		a.Unit, a.Module = b.unitAndModule(i)
@@ -139,6 +144,9 @@ func (b *boot) adviseWaits(g *graph, path []Step, times []wire.Micros, add func(
 			last = b.items[k].name
 		}
 		a.What = fmt.Sprintf("%s waited %s, after %s", it.name, b.duration(s.End-s.Start), last)
+		if k := b.item(s.Wait.Before); s.Span != "" {
+			a.What = fmt.Sprintf("%s waited %s", b.items[k].name, b.duration(s.End-s.Start))
+		}
 		switch {
 		case s.Wait.Cause == "":
 			a.What += "; nothing in the sources tells for what"
@@ -286,7 +294,7 @@ func (b *boot) between(path []Step, from, to wire.Micros) (spans []string, text 
 			avoided = true
 		}
 		switch it.source {
-		case "waagent", "custom-script", "cse", "aks":
+		case sourceAgent, sourceCSE, sourceAKS, sourceProvision:
 			avoided = true
 		}
 	}

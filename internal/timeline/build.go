@@ -39,7 +39,7 @@ func (b *boot) findEnd() {
 		b.ends(i, "node Ready", true)
 		return
 	}
-	if i, ok := b.byID["kubelet/ready"]; ok && b.items[i].parent < 0 {
+	if i, ok := b.byID[idByKubelet]; ok && b.items[i].parent < 0 {
 		b.ends(i, "node Ready", true) // by its own account
 		return
 	}
@@ -52,7 +52,7 @@ func (b *boot) findEnd() {
 		return
 	}
 	for i := range b.items {
-		if it := &b.items[i]; it.source == "kubelet" && isRegistration(it.name) && !it.open {
+		if it := &b.items[i]; it.source == sourceKubelet && isRegistration(it.name) && !it.open {
 			b.ends(int32(i), "kubelet registered", !clustered)
 			return
 		}
@@ -192,7 +192,7 @@ func (b *boot) handedOver() {
 	for i := range b.items {
 		it := &b.items[i]
 		switch {
-		case it.span == nil || it.source != "cloud-init" && it.source != "hyper-v":
+		case it.span == nil || it.source != sourceCloudInit:
 		case it.name == "pps-type":
 			kind = it.detail
 		case it.name == "reported-ready":

@@ -50,10 +50,9 @@ func (b *boot) cause(i, last int32, start, end wire.Micros) (cause, evidence str
 	if cause, evidence := b.during(i, start, end); cause != "" {
 		return cause, evidence
 	}
-	if it.source == "waagent" || it.source == "custom-script" || it.source == "cse" {
-		if end-start <= goalState {
-			return causeGoal, "the agent looks every 6 s, and had nothing else to do"
-		}
+	if (it.source == sourceCSE || it.source == sourceAgent && (it.name == "goal-state" || isOrIn(it.name, "extensions") || isOrIn(it.name, "extension"))) &&
+		end-start <= goalState {
+		return causeGoal, "the agent looks every 6 s, and had nothing else to do"
 	}
 	if it.unit == nil {
 		return "", ""
@@ -97,8 +96,8 @@ func (b *boot) during(i int32, start, end wire.Micros) (cause, evidence string) 
 		if x.start >= end {
 			break
 		}
-		if int32(k) == i || x.end <= start || x.parent == i {
-			continue
+		if int32(k) == i || x.end <= start || x.parent == i || x.source == sourceAPT && b.items[i].unit != nil {
+			continue // no unit's start waits for a lock of packages
 		}
 		covers := min(x.end, end) - max(x.start, start)
 		if covers <= best {
@@ -110,6 +109,23 @@ func (b *boot) during(i int32, start, end wire.Micros) (cause, evidence string) 
 		}
 	}
 	return cause, evidence
+}
+
+// waiting is what a span waited for that is no work itself; "" for all others.
+func waiting(x *item) string {
+	switch {
+	case x.span == nil:
+		return ""
+	case isPoolWait(x.name):
+		return causePool
+	case x.source == sourceAPT && x.name == "lock":
+		return "a lock of dpkg"
+	}
+	name := x.name[strings.LastIndexByte(x.name, '/')+1:]
+	if what, ok := strings.CutPrefix(name, "wait-"); ok && (x.source == sourceAgent || x.source == sourceCloudInit) {
+		return strings.ReplaceAll(strings.TrimPrefix(what, "for-"), "-", " ")
+	}
+	return ""
 }
 
 // holds is what others wait for while x goes on; "" for most.

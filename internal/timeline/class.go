@@ -114,15 +114,19 @@ var rules = []Rule{
 	{"aks/*", "", Base, "a script's task: the same on every node of the pool, unless it writes what names this node", "do it in the image"},
 
 	// The agent and its extensions.
-	{"custom-script/*", "", Base, "a script extension does on each node what the image can hold", "run the script when the image is made, and leave to boot what names this node"},
 	{"cse/*", "", Base, "a script extension does on each node what the image can hold", "run the script when the image is made, and leave to boot what names this node"},
-	{"waagent/*", "", Platform, "Azure's agent, with the extensions that the model names", ""},
+	{"aks-provision/cse", "", Base, "a script extension does on each node what the image can hold", "run the script when the image is made, and leave to boot what names this node"},
+	{"aks-provision/*", "", Platform, "a moment that AKS's scripts noted", ""},
+	{"azure-agent/extension/*customscript*", "", Base, "a script extension does on each node what the image can hold", "run the script when the image is made, and leave to boot what names this node"},
+	{"azure-agent/extension/*", "", Platform, "an extension that the model names", ""},
+	{"azure-agent/*", "", Platform, "Azure's agent", ""},
+	{"network/*", "", Node, "a node's address comes from the network", ""},
+	{"kernel/*", "", Platform, "the kernel's", ""},
+	{"apt/*", "", Base, "nothing locks dpkg where nothing is installed at boot", "install what is needed in the image, and mask apt-daily.service, apt-daily-upgrade.service and unattended-upgrades.service"},
 	{"unit/walinuxagent*.service", "", Platform, "Azure's agent", ""},
 	{"unit/waagent*.service", "", Platform, "Azure's agent", ""},
 	{"unit/hv-*", "", Platform, "Hyper-V's services", ""},
 	{"unit/hyperv*", "", Platform, "Hyper-V's services", ""},
-	{"hyper-v/*", "", Platform, "Hyper-V's services", ""},
-	{"kvp/*", "", Platform, "Hyper-V's services", ""},
 
 	// Units that do at boot what an image can have done.
 	{"unit/apt-daily*", "", Base, "packages are the same on every node", "mask apt-daily.timer and apt-daily-upgrade.timer in the image"},

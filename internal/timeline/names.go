@@ -36,7 +36,7 @@ func isKubelet(unit string) bool { return slices.Contains(kubelets, unit) }
 
 // isRegistration tells the kubelet's span that ends when its Node is registered.
 func isRegistration(name string) bool {
-	return name == "register" || name == "registration"
+	return name == "register" || name == "startup/registration"
 }
 
 // isHandOver tells the spans of cloud-init at whose end a preprovisioned machine
@@ -53,9 +53,11 @@ func isPoolWait(name string) bool {
 // runsCommands tells what starts other programs, units among them.
 func runsCommands(it *item) bool {
 	switch it.source {
-	case "aks", "custom-script", "cse", "waagent":
+	case sourceAgent, sourceCSE, sourceAKS:
 		return true
-	case "cloud-init":
+	case sourceProvision:
+		return it.name == "cse"
+	case sourceCloudInit:
 		for _, word := range []string{"script", "runcmd", "bootcmd", "package", "snap", "power"} {
 			if strings.Contains(it.name, word) {
 				return true

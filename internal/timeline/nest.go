@@ -29,7 +29,11 @@ func (b *boot) nest() {
 		if it.kind == KindManager && int32(i) != manager {
 			it.parent = b.within(int32(i), manager)
 		}
-		if it.span == nil {
+		if it.span == nil || it.source == sourceKubelet {
+			continue // the kubelet goes on when its unit has started
+		}
+		if it.source == sourceAPT || it.kind == KindPull {
+			it.parent = b.doing(int32(i))
 			continue
 		}
 		if p := b.named(int32(i), bySource[it.source]); p >= 0 {
@@ -107,7 +111,7 @@ func (b *boot) named(i int32, of []int32) int32 {
 
 // around finds the shortest span of the sources that may enclose i's.
 func (b *boot) around(i int32, bySource map[string][]int32) int32 {
-	for _, source := range enclosing[b.items[i].source] {
+	for _, source := range enclosing(b.items[i].source) {
 		best := int32(-1)
 		of := bySource[source]
 		k, _ := slices.BinarySearch(of, i)
@@ -124,6 +128,31 @@ func (b *boot) around(i int32, bySource map[string][]int32) int32 {
 		}
 	}
 	return -1
+}
+
+// doing finds the program that runs others, and ran for as long as i: a wait for
+// dpkg's lock, or a pull, before the kubelet pulls what it needs itself, is taken
+// for a part of it.
+func (b *boot) doing(i int32) int32 {
+	x := &b.items[i]
+	if x.kind == KindPull {
+		for _, name := range kubelets {
+			if u, ok := b.byUnit[name]; ok && b.items[u].start <= x.start {
+				return -1
+			}
+		}
+	}
+	best := int32(-1)
+	for p := i - 1; p >= 0; p-- {
+		y := &b.items[p]
+		if y.span == nil || y.start > x.start || y.end < x.end || y.end == y.start || y.kind == KindPull || !runsCommands(y) {
+			continue
+		}
+		if best < 0 || y.end-y.start < b.items[best].end-b.items[best].start {
+			best = p
+		}
+	}
+	return best
 }
 
 // unknot parts what is said to be a part of its own parts.
@@ -290,7 +319,7 @@ func (b *boot) loose(i int32, before map[string][]int32) {
 		// The last of its source that ended before it, and what ran beside that.
 		of := before[it.source]
 		for k := len(of) - 1; k >= 0 && k >= len(of)-beside; k-- {
-			if b.items[of[k]].end <= it.start {
+			if x := &b.items[of[k]]; x.end <= it.start && !x.aside {
 				add(of[k])
 			}
 		}
@@ -298,13 +327,13 @@ func (b *boot) loose(i int32, before map[string][]int32) {
 	}
 	switch {
 	case it.id == idCreated:
-		b.each(func(d int32, x *item) bool { return x.source == "kubelet" || x.unit != nil && isKubelet(x.name) }, i, add)
+		b.each(func(d int32, x *item) bool { return x.source == sourceKubelet || x.unit != nil && isKubelet(x.name) }, i, add)
 	case it.id == idNode:
 		add(find(idCreated))
 		b.each(func(_ int32, x *item) bool {
-			return x.source == "kubelet" || x.kind == KindPull || x.unit != nil && isKubelet(x.name)
+			return x.source == sourceKubelet || x.kind == KindPull || x.unit != nil && isKubelet(x.name)
 		}, i, add)
-	case it.id == "kubelet/ready":
+	case it.id == idByKubelet:
 		b.each(func(_ int32, x *item) bool { return x.kind == KindPull }, i, add)
 	case it.id == idFinish:
 		b.each(func(_ int32, x *item) bool { return x.unit != nil && !x.open }, i, add)
@@ -324,7 +353,7 @@ func (b *boot) loose(i int32, before map[string][]int32) {
 func (b *boot) each(is func(int32, *item) bool, i int32, add func(int32)) {
 	for d := range b.items {
 		x := &b.items[d]
-		if x.parent < 0 && x.end <= b.items[i].start && is(int32(d), x) {
+		if x.parent < 0 && !x.aside && x.end <= b.items[i].start && is(int32(d), x) {
 			add(int32(d))
 		}
 	}

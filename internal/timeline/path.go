@@ -39,14 +39,25 @@ func (b *boot) path(g *graph) []Step {
 // leads through targets.
 func (b *boot) work(steps []Step, i int32, start, end wire.Micros) []Step {
 	it := &b.items[i]
-	if n := len(steps); n > 0 && steps[n-1].Span == it.id && steps[n-1].Wait == nil {
+	if n := len(steps); n > 0 && steps[n-1].Span == it.id {
 		steps[n-1].Start = start
 		return steps
 	}
-	if start == end && (it.start < it.end || it.kind == KindManager || it.kind == KindPart) {
+	if start == end && (it.start < it.end || it.unit == nil && i != b.endItem) {
 		return steps
 	}
-	return append(steps, Step{Span: it.id, Name: it.name, Start: start, End: end, Class: b.rule(i).Class, Stage: b.stageOf(i)})
+	step := Step{Span: it.id, Name: it.name, Start: start, End: end, Class: b.rule(i).Class, Stage: b.stageOf(i)}
+	if cause := waiting(it); cause != "" {
+		w := &Wait{Before: it.id, Cause: cause, Evidence: it.name + " is told by " + it.source}
+		if it.parent >= 0 {
+			w.Before = b.items[it.parent].id
+		}
+		if it.detail != "" {
+			w.Evidence += ": " + it.detail
+		}
+		step.Name, step.Class, step.Wait = "waiting for "+cause, Waiting, w
+	}
+	return append(steps, step)
 }
 
 // waited is the step of a wait: x is the beginning of what waited.

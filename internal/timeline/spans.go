@@ -24,6 +24,7 @@ type item struct {
 	result, detail   string
 	rule             *Rule
 	starter          int32 // what ran, and is held to have started it
+	aside            bool  // it is told, and nothing came of it
 }
 
 // room is what analysing a boot needs room for, and can be used again for the next.
@@ -86,6 +87,8 @@ const (
 	idCreated  = "cluster/node-created"
 	idNode     = "cluster/node-ready"
 	idPod      = "cluster/first-pod"
+	// Ready by the kubelet's own account.
+	idByKubelet = "kubelet/ready"
 )
 
 const unitPrefix = "unit/"
@@ -100,21 +103,39 @@ var stageUnits = []struct {
 	source, name string
 	units        []string
 }{
-	{"cloud-init", "init-local", []string{"cloud-init-local.service"}},
-	{"cloud-init", "init-network", []string{"cloud-init-network.service", "cloud-init.service"}},
-	{"cloud-init", "init", []string{"cloud-init-network.service", "cloud-init.service"}},
-	{"cloud-init", "modules-config", []string{"cloud-config.service"}},
-	{"cloud-init", "modules-final", []string{"cloud-final.service"}},
-	{"waagent", "", []string{"walinuxagent.service", "waagent.service"}},
-	{"kubelet", "", kubelets},
+	{sourceCloudInit, "init-local", []string{"cloud-init-local.service"}},
+	{sourceCloudInit, "init-network", []string{"cloud-init-network.service", "cloud-init.service"}},
+	{sourceCloudInit, "init", []string{"cloud-init-network.service", "cloud-init.service"}},
+	{sourceCloudInit, "modules-config", []string{"cloud-config.service"}},
+	{sourceCloudInit, "modules-final", []string{"cloud-final.service"}},
+	{sourceAgent, "", []string{"walinuxagent.service", "waagent.service"}},
+	{sourceKubelet, "", kubelets},
 	{"containerd", "", []string{"containerd.service"}},
 }
 
-// enclosing says within which other source's spans a source's lie.
-var enclosing = map[string][]string{
-	"aks":           {"custom-script", "cse", "waagent"},
-	"custom-script": {"waagent"},
-	"cse":           {"waagent"},
+// Sources of spans, as package source names them, that mean something here.
+const (
+	sourceCloudInit = "cloud-init"
+	sourceAgent     = "azure-agent"
+	sourceCSE       = "cse"
+	sourceAKS       = "aks"
+	sourceProvision = "aks-provision"
+	sourceKubelet   = "kubelet"
+	sourceAPT       = "apt"
+)
+
+// enclosing says within which other sources' spans a source's lie: the one that is
+// there first.
+func enclosing(source string) []string {
+	switch source {
+	case sourceAKS:
+		return []string{sourceCSE, sourceProvision, sourceAgent}
+	case sourceProvision:
+		return []string{sourceCSE, sourceAgent}
+	case sourceCSE:
+		return []string{sourceAgent}
+	}
+	return nil
 }
 
 // unitOf names the unit that a span ran in; "" where that is not known.
@@ -411,7 +432,7 @@ func kindOf(s *wire.BootSpan) Kind {
 	switch {
 	case strings.HasPrefix(s.Name, "pull") || s.Source == "containerd" && strings.Contains(s.Name, "pull"):
 		return KindPull
-	case s.Parent != "" || s.Source == "cloud-init" && strings.Contains(s.Name, "/"):
+	case s.Parent != "" || s.Source == sourceCloudInit && strings.Contains(s.Name, "/"):
 		return KindPart
 	case s.Start == s.End && !s.Open:
 		return KindMoment
@@ -435,7 +456,7 @@ func (b *boot) cluster() {
 		switch it := &b.items[i]; {
 		case it.unit != nil && isKubelet(it.name):
 			started = it.start
-		case it.source == "kubelet" && isRegistration(it.name):
+		case it.source == sourceKubelet && isRegistration(it.name):
 			registered = it.end
 		}
 	}
@@ -523,6 +544,18 @@ func (b *boot) sort() {
 	}
 	b.room.raw, b.room.keys = b.items, keys
 	b.items = sorted
+	b.gauges()
+}
+
+// gauges puts the kubelet's gauges aside where they tell what others tell finer:
+// they count from the boot, to the second.
+func (b *boot) gauges() {
+	_, finer := b.byID[sourceKubelet+"/register"]
+	for i := range b.items {
+		if it := &b.items[i]; it.source == sourceKubelet && isOrIn(it.name, "startup") {
+			it.aside = finer || it.name == "startup" || it.name == "startup/pre-kubelet"
+		}
+	}
 }
 
 // same tells that two spans of one name are one, told twice.

@@ -126,17 +126,17 @@ func (b *boot) stageOf(i int32) Stage {
 			return StageUserspace
 		case idFinish:
 			return StageServices
-		case idNode, idPod, "kubelet/ready":
+		case idNode, idPod, idByKubelet:
 			return StageReady
 		case idCreated:
 			return StageKubelet
 		}
 		switch it.source {
-		case "waagent", "custom-script", "cse", "aks":
+		case sourceAgent, sourceCSE, sourceAKS, sourceProvision:
 			return StageAgent
-		case "kubelet":
+		case sourceKubelet:
 			return StageKubelet
-		case "cloud-init":
+		case sourceCloudInit:
 			for _, row := range stageUnits {
 				if row.source == it.source && it.parent < 0 && isOrIn(it.name, row.name) {
 					return unitStage(row.units[0])

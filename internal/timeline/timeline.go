@@ -107,9 +107,10 @@ type Span struct {
 	Detail      string      `json:"detail,omitempty"`
 }
 
-// Step is a piece of the critical path.
+// Step is a piece of the critical path: of a span, or a wait between spans, or a
+// span that was itself a waiting, which has both Span and Wait.
 type Step struct {
-	Span  string      `json:"span,omitempty"` // the ID; "" where Wait says what it is
+	Span  string      `json:"span,omitempty"` // the ID
 	Name  string      `json:"name"`
 	Start wire.Micros `json:"startUsec"`
 	End   wire.Micros `json:"endUsec"`
@@ -120,7 +121,7 @@ type Step struct {
 
 // Wait is time in which what comes next could have run, and did not.
 type Wait struct {
-	Before string `json:"before"`          // the ID of what waited
+	Before string `json:"before"`          // the ID of what waited: of a span that waits, what that is a part of
 	After  string `json:"after,omitempty"` // the ID of the last known thing that it was ordered after
 	// Cause is what held it, in a few words: "another unit's job", "the network",
 	// "a lock of dpkg", "an image pull", "the agent's next look at the goal state",
