@@ -146,7 +146,7 @@ func (a *axis) wall(w, low, high wire.Micros) (at, about wire.Micros, ok bool) {
 		if sure {
 			s = 2
 		}
-		if m >= low && m <= high {
+		if low > -maxTime && m >= low && m <= high {
 			s += 4
 		}
 		if found++; found > 1 {

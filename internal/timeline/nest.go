@@ -341,6 +341,13 @@ func (b *boot) loose(i int32, before map[string][]int32) {
 		add(find(idNode))
 		b.each(func(_ int32, x *item) bool { return x.kind == KindPull }, i, add)
 	case it.kind == KindPull:
+		// Pods come to a node that is registered; what is pulled sooner is the
+		// kubelet's own, or a static pod's.
+		for _, id := range []string{sourceKubelet + "/register", sourceKubelet + "/startup/registration", idCreated} {
+			if d := find(id); d >= 0 && b.items[d].end <= it.start {
+				add(d)
+			}
+		}
 		for _, name := range kubelets {
 			if u, ok := b.byUnit[name]; ok {
 				add(u)
