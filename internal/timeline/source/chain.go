@@ -12,6 +12,7 @@ import (
 const (
 	sourceChain = "systemd-critical-chain"
 	maxChains   = 256
+	chainRoot   = "chain-root"
 	maxDepth    = 512
 )
 
@@ -50,7 +51,10 @@ func CriticalChains(r io.Reader, o Options) []wire.BootReport {
 		b := newBoot()
 		b.report.System.Relative = true
 		for _, c := range chains {
-			b.addChain(c)
+			b.addLinks(c)
+		}
+		for _, c := range chains { // a root may be further down in another chain, with its time
+			b.addRoot(c)
 		}
 		for i := range b.report.Units {
 			b.report.Units[i].After = unique(b.report.Units[i].After)
@@ -240,7 +244,7 @@ func agree(times map[string]link, c chain) bool {
 	return shared
 }
 
-func (b *boot) addChain(c chain) {
+func (b *boot) addLinks(c chain) {
 	for _, l := range c.links {
 		if u := b.unit(l.unit); u != nil && l.hasAt {
 			at := max(l.at, 1) // 0 would say that it never began
@@ -250,12 +254,15 @@ func (b *boot) addChain(c chain) {
 			after(b.unit(c.links[l.above].unit), l.unit)
 		}
 	}
+}
+
+func (b *boot) addRoot(c chain) {
 	root := c.links[0]
 	u := b.unit(root.unit)
 	if u == nil {
 		return
 	}
-	s := wire.BootSpan{Source: sourceSystemd, Name: "chain-root", Clock: wire.ClockMonotonic, Grain: millisecond, Unit: root.unit}
+	s := wire.BootSpan{Source: sourceSystemd, Name: chainRoot, Clock: wire.ClockMonotonic, Grain: millisecond, Unit: root.unit}
 	if !root.hasAt && root.hasFor && u.Activated == 0 {
 		for _, l := range c.links {
 			if l.above == 0 {

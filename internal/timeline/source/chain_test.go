@@ -141,6 +141,36 @@ func TestChainLayouts(t *testing.T) {
 	}
 }
 
+// Where a root's time is not printed, whoever knows it is believed.
+func TestRootKnownElsewhere(t *testing.T) {
+	const chains = "kubelet.service +300ms\n└─basic.target @29.849s\n\n" +
+		"multi-user.target @40.000s\n└─kubelet.service @34.645s +300ms\n  └─basic.target @29.849s\n"
+	r := CriticalChains(strings.NewReader(chains), Options{})
+	if len(r) != 1 {
+		t.Fatalf("%d boots", len(r))
+	}
+	if u := unitOf(t, r[0], "kubelet.service"); u.Activating != ms(34645) || u.Activated != ms(34945) {
+		t.Errorf("another chain prints it: %+v", u)
+	}
+	alone, err := Read("chain", strings.NewReader(chains[:strings.Index(chains, "\n\n")]), Options{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if root := spanOf(t, alone[0], "systemd", "chain-root"); !root.Open || root.Start != ms(29849) {
+		t.Errorf("by itself: %+v", root)
+	}
+	boots := Join(append(alone, readFile(t, "journal.export", Options{})...)...)
+	if len(boots) != 1 {
+		t.Fatalf("%d boots", len(boots))
+	}
+	if root := spanOf(t, boots[0], "systemd", "chain-root"); root.Open || root.Start != 36000000 {
+		t.Errorf("the journal tells: %+v", root)
+	}
+	if u := unitOf(t, boots[0], "kubelet.service"); u.Activating != 36000000 || u.Restarts != 1 {
+		t.Errorf("%+v", u)
+	}
+}
+
 func TestNoChain(t *testing.T) {
 	for name, text := range map[string]string{
 		"prose":        "We start kubelet.service when\nnetwork-online.target\nis there.\n",

@@ -51,6 +51,10 @@ func TestJoin(t *testing.T) {
 		if u := unitOf(t, b, "cloud-init-local.service"); u.Activating != 2528117 || u.Grain != 0 || len(u.After) != 4 {
 			t.Errorf("%+v", u)
 		}
+		// Of a unit that was restarted later, the boot's start counts.
+		if u := unitOf(t, b, "kubelet.service"); u.Activating != 36000000 || u.Restarts != 3 || len(u.After) != 3 {
+			t.Errorf("%+v", u)
+		}
 		lease := spanOf(t, b, "cloud-init", "azure-ds/obtain-dhcp-lease")
 		if lease.Grain != 0 || lease.Parent != "init-local" {
 			t.Errorf("of the log and the pool the finer time: %+v", lease)

@@ -508,8 +508,8 @@ func (b *journalBoot) unitSays(e *entry) bool {
 	return true
 }
 
-// done is the boot's report: of each unit its first start of the system's own
-// userspace, since those in the initrd are of other instances of it, and since
+// done is the boot's report: of each unit its first start that came to something,
+// else the first; not those in the initrd, which are of other instances of it;
 // later ones are no part of the boot.
 func (b *journalBoot) done(s wire.BootSource) wire.BootReport {
 	names := make([]string, 0, len(b.starts))
@@ -519,11 +519,14 @@ func (b *journalBoot) done(s wire.BootSource) wire.BootReport {
 	sortStrings(names)
 	for _, name := range names {
 		list := b.starts[name]
-		pick := -1
+		pick, tries := -1, 0
 		for i := range list {
-			if begun := max(list[i].starting, list[i].started); begun > 0 && begun >= b.report.System.Userspace {
+			if begun := max(list[i].starting, list[i].started); begun == 0 || begun < b.report.System.Userspace {
+				continue
+			}
+			tries++
+			if pick < 0 || list[pick].started == 0 && list[i].started > 0 {
 				pick = i
-				break
 			}
 		}
 		if pick < 0 {
@@ -536,7 +539,7 @@ func (b *journalBoot) done(s wire.BootSource) wire.BootReport {
 		l := list[pick]
 		u.Activating, u.Activated, u.Deactivating, u.Deactivated = l.starting, l.started, l.stopping, l.stopped
 		u.Result, u.Oneshot, u.Grain = l.result, l.oneshot, millisecond
-		u.Restarts = len(list) - pick - 1
+		u.Restarts = max(tries-1, 0)
 	}
 	b.marks.done(b.boot, b.lastMono)
 	b.report.Clocks = b.clocks.readings()

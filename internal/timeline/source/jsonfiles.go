@@ -22,7 +22,7 @@ const (
 	maxObjects = 1 << 16
 	maxFile    = 1 << 20 // bytes of a file that is one object
 	// epochBegins tells apart seconds since 1970 and seconds of uptime, of which
-	// cloud-init writes the former until 23.3 or so and the latter since: no clock
+	// cloud-init writes the former until 24.1 and the latter since: no clock
 	// is before 1973, and no boot takes three years.
 	epochBegins = 1e8
 )

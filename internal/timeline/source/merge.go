@@ -10,7 +10,8 @@ import (
 
 // Merge puts together what sources say of one boot. What they contradict each
 // other in is taken from the finest: units' times from the source with the
-// smallest Grain, a span that two sources tell from the finer. The result passes
+// smallest Grain, a span that two sources tell from the finer. Of a unit of which
+// they know different starts, the first is taken, with a Restart. The result passes
 // wire's Validate, and ParseBootReport takes its JSON, whatever was given: what
 // cannot be, or is too much, is left out, details first. Whose boot it is, is not
 // looked at (Join).
@@ -37,14 +38,22 @@ func gatherAll(reports []wire.BootReport) wire.BootReport {
 			to.At = r.At
 		}
 		fillSystem(&to.System, r.System)
+		known := m.known(concludedRoots(r))
 		for _, u := range r.Units {
+			if known[u.Name] {
+				u.Activating, u.Activated = 0, 0
+			}
 			m.mergeUnit(u)
 		}
 		for _, s := range r.Spans {
+			if s.Name == chainRoot && known[s.Unit] {
+				u := &to.Units[m.units[s.Unit]]
+				s.Start, s.End, s.Open, s.Detail = begin(u), max(begin(u), u.Activated), u.Activated == 0, ""
+			}
 			m.span(tidySpan(s))
 		}
 		for _, s := range r.Sources {
-			if len(to.Sources) < wire.MaxBootSources && known(s.State) {
+			if len(to.Sources) < wire.MaxBootSources && isState(s.State) {
 				to.Sources = append(to.Sources, wire.BootSource{Name: orUnknown(word(s.Name)), Path: shorten(s.Path, 1024), State: s.State, Detail: detail(s.Detail)})
 			}
 		}
@@ -70,7 +79,7 @@ func orUnknown(s string) string {
 	return s
 }
 
-func known(s wire.SourceState) bool {
+func isState(s wire.SourceState) bool {
 	switch s {
 	case wire.SourceRead, wire.SourcePartial, wire.SourceMissing, wire.SourceOther:
 		return true
@@ -239,8 +248,15 @@ func (b *boot) mergeUnit(u wire.BootUnit) {
 	if to == nil {
 		return
 	}
-	begun, known := u.Activating > 0 || u.Activated > 0, to.Activating > 0 || to.Activated > 0
-	if !was || begun && (!known || u.Grain < to.Grain) {
+	begun, known := begin(&u) > 0, begin(to) > 0
+	// systemd tells of a unit's last start only, the journal of the boot's.
+	apart := begin(&u) - begin(to)
+	within := alike + u.Grain + to.Grain
+	again := begun && known && (apart > within || apart < -within)
+	if again {
+		to.Restarts = max(to.Restarts, 1)
+	}
+	if !was || begun && (!known || again && apart < 0 || !again && u.Grain < to.Grain) {
 		to.Activating, to.Activated, to.Deactivating, to.Deactivated, to.Grain = u.Activating, u.Activated, u.Deactivating, u.Deactivated, u.Grain
 	}
 	to.After = edges(to.After, u.After)
@@ -249,6 +265,40 @@ func (b *boot) mergeUnit(u wire.BootUnit) {
 	to.Restarts = max(to.Restarts, min(u.Restarts, 1<<30))
 	to.Skipped = to.Skipped || u.Skipped
 	to.Oneshot = to.Oneshot || u.Oneshot
+}
+
+// concludedRoots are the units that critical chains lead to of which only how long
+// they took is printed: another source knows better when that was.
+func concludedRoots(r *wire.BootReport) []string {
+	var names []string
+	for i := range r.Spans {
+		if s := &r.Spans[i]; s.Source == sourceSystemd && s.Name == chainRoot && s.Open {
+			names = append(names, s.Unit)
+		}
+	}
+	return names
+}
+
+// known are those of the units whose times are known already.
+func (b *boot) known(units []string) map[string]bool {
+	var known map[string]bool
+	for _, name := range units {
+		if i, ok := b.units[name]; ok && begin(&b.report.Units[i]) > 0 {
+			if known == nil {
+				known = map[string]bool{}
+			}
+			known[name] = true
+		}
+	}
+	return known
+}
+
+// begin is when a unit began to start.
+func begin(u *wire.BootUnit) wire.Micros {
+	if u.Activating > 0 {
+		return u.Activating
+	}
+	return u.Activated
 }
 
 // edges are the names of both lists that can be units', each once.
