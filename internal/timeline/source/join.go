@@ -128,24 +128,32 @@ func gather(boots []*gathered, r wire.BootReport, start wire.Micros, known bool)
 	return boots
 }
 
-// share gives each of a report's spans to the boot that it fell into.
+// share gives each of a report's spans to the boot that it fell into: the last that
+// had begun by then. What is of before the first goes to a boot of which the
+// start is not known.
 func share(boots []*gathered, r wire.BootReport) []*gathered {
-	if len(boots) == 0 {
-		return append(boots, &gathered{parts: []wire.BootReport{r}})
+	early := -1
+	for i, b := range boots {
+		if b.start == 0 && b.id == "" {
+			early = i
+			break
+		}
+	}
+	if early < 0 && len(boots) == 1 && boots[0].start == 0 { // nothing says that it is another boot
+		early = 0
 	}
 	parts := make([]wire.BootReport, len(boots)+1)
 	for _, s := range r.Spans {
-		to := len(boots) // before the first of which the start is known
+		to := early
 		for i, b := range boots {
 			if b.start > 0 && b.start <= s.Start+5*second {
 				to = i
 			}
 		}
+		if to < 0 {
+			to = len(boots)
+		}
 		parts[to].Spans = append(parts[to].Spans, s)
-	}
-	if len(boots) == 1 && boots[0].start == 0 { // nothing says that it is another boot
-		boots[0].parts = append(boots[0].parts, r)
-		return boots
 	}
 	for i := range parts {
 		if len(parts[i].Spans) == 0 {

@@ -99,6 +99,28 @@ func TestJoin(t *testing.T) {
 	}
 }
 
+// Logs of which only the time of day is known, of before the first boot that is
+// known, make one boot, not one each.
+func TestJoinEarlierLogs(t *testing.T) {
+	const earlier = "time=2024-11-12T16:24:22.751Z version=v2 operation=enable seq=0 event=start\ntime=2024-11-12T16:24:40.820Z version=v2 operation=enable seq=0 event=end\n"
+	const pulled = `time="2024-11-12T16:24:13Z" level=info msg="PullImage \"a:1\""` + "\n" + `time="2024-11-12T16:24:14Z" level=info msg="PullImage \"a:1\" returns image reference \"sha256:1\""` + "\n"
+	var all []wire.BootReport
+	for _, text := range []string{earlier, pulled} {
+		r, err := Read("x", strings.NewReader(text), Options{})
+		if err != nil {
+			t.Fatal(err)
+		}
+		all = append(all, r...)
+	}
+	if boots := Join(all...); len(boots) != 1 || len(boots[0].Spans) != 2 {
+		t.Errorf("alone: %s", printed(boots))
+	}
+	boots := Join(append(all, readFile(t, "journal.export", Options{})...)...)
+	if len(boots) != 2 || len(boots[0].Spans) != 2 {
+		t.Errorf("%s", printed(boots))
+	}
+}
+
 // The window of the boot that is wanted leaves out others, and a file that has
 // others only says so.
 func TestWindow(t *testing.T) {

@@ -337,32 +337,45 @@ func tidySpan(s wire.BootSpan) wire.BootSpan {
 // it was made.
 func shortName(s string) string { return strings.TrimSpace(shorten(s, maxUnit-1)) }
 
-// mergeClocks are the readings of the sources that read both clocks at once;
-// cloud-init's, which does not, are taken where there are no others.
+// mergeClocks are the readings of the sources that read both clocks at once.
+// Where there are none, cloud-init's are taken, which are written down later, and
+// where there are none of those either, times of day that were cut to the second.
 func mergeClocks(ranked []wire.BootReport) []wire.ClockReading {
-	var all, rough []wire.ClockReading
+	var exact, late, cut []wire.ClockReading
 	for i := range ranked {
 		r := &ranked[i]
-		to := &all
-		if rank(r) > 2 {
-			to = &rough
-		}
 		for _, c := range r.Clocks {
-			if c.Monotonic >= 0 && c.Monotonic <= maxMonotonic && c.Wall >= 0 && c.Wall <= maxWall {
-				*to = append(*to, c)
+			switch {
+			case c.Monotonic < 0 || c.Monotonic > maxMonotonic || c.Wall < 0 || c.Wall > maxWall:
+			case c.Wall%second == 0 && rank(r) != 2:
+				cut = append(cut, c)
+			case rank(r) == 5:
+				late = append(late, c)
+			default:
+				exact = append(exact, c)
 			}
 		}
 	}
-	if len(all) == 0 {
-		sortClocks(rough)
-		all = bestReadings(rough)
+	switch {
+	case len(exact) > 0:
+	case len(late) > 0:
+		sortClocks(late)
+		exact = bestReadings(late)
+	case len(cut) > 0:
+		best := cut[0] // what was cut is too early: the latest is the nearest
+		for _, c := range cut {
+			if c.Wall-c.Monotonic > best.Wall-best.Monotonic {
+				best = c
+			}
+		}
+		exact = []wire.ClockReading{best}
 	}
-	sortClocks(all)
-	if len(all) <= wire.MaxBootClocks {
-		return all
+	sortClocks(exact)
+	if len(exact) <= wire.MaxBootClocks {
+		return exact
 	}
 	var f clockFilter
-	for _, c := range all {
+	for _, c := range exact {
 		f.take(c)
 	}
 	return f.readings()

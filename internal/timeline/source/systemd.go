@@ -36,6 +36,7 @@ func SystemctlShow(r io.Reader, o Options) []wire.BootReport {
 		p.set(string(key), value)
 	}
 	end()
+	sortClocks(b.report.Clocks)
 	s := in.source(sourceShow, o)
 	if in.good == 0 && s.State == wire.SourceRead {
 		s = nothing(s, "no unit's and no manager's times are in it")
@@ -51,7 +52,7 @@ type properties struct {
 	isMain  bool // it is the manager's
 	asked   bool // whether its conditions were looked at
 	unmet   bool
-	wall    wire.Micros // of the manager's Userspace, where it is a number
+	wall    wire.Micros // the time of day when userspace started
 }
 
 func (p *properties) set(key string, value []byte) {
@@ -91,6 +92,8 @@ func (p *properties) set(key string, value []byte) {
 		p.unmet = string(value) == "no"
 	case "ConditionTimestampMonotonic":
 		p.asked = string(value) != "0"
+	case "UserspaceTimestamp":
+		p.wall, _ = dateText(string(value)) // to the microsecond by --timestamp=us+utc
 	case "UserspaceTimestampMonotonic":
 		p.isMain = true
 		number(&p.manager.Userspace)
@@ -138,7 +141,9 @@ func (p *properties) keep(b *boot, in *lines) {
 	if p.isMain {
 		in.good++
 		fillSystem(&b.report.System, p.manager)
-		return
+		if p.wall > 0 && p.manager.Userspace > 0 {
+			b.report.Clocks = append(b.report.Clocks, wire.ClockReading{Monotonic: p.manager.Userspace, Wall: p.wall})
+		}
 	}
 	if p.unit.Name == "" {
 		return

@@ -1,0 +1,134 @@
+package source
+
+import (
+	"io"
+	"strings"
+	"testing"
+	"testing/iotest"
+
+	"github.com/ortet/ortet/internal/wire"
+)
+
+const ciStart = "2024-11-12 17:23:37,912 - log_util.py[DEBUG]: Cloud-init v. 24.1.3 running 'init-local' at Tue, 12 Nov 2024 17:23:37 +0000. Up 4.31 seconds.\n"
+
+func TestOddCloudInitLogs(t *testing.T) {
+	for _, c := range []struct {
+		name, text string
+		state      wire.SourceState
+		spans      string // names, with "!" where open
+	}{
+		{"rotated: its start is missing", "2024-11-12 17:23:41,612 - handlers.py[DEBUG]: finish: init-local/search-Azure: SUCCESS: found\n" + strings.Replace(ciStart, "init-local", "init", 1), wire.SourcePartial, "init-network!"},
+		{"rotated, but it says how long", "2026-11-12 17:23:41,612 - handlers.py[DEBUG]: finish: init-local/search-Azure: SUCCESS: found (duration: 3.600s)\n", wire.SourcePartial, "init-local/search-Azure"},
+		{"cut off", ciStart + "2024-11-12 17:23:38,000 - handlers.py[DEBUG]: start: init-local/check-cache: attempt\n2024-11-12 17:23:39,0", wire.SourceRead, "init-local! init-local/check-cache!"},
+		{"the clock was set back", ciStart + "2024-11-12 17:23:30,000 - handlers.py[DEBUG]: finish: init-local: SUCCESS: x\n", wire.SourceRead, "init-local"},
+		{"not UTF-8", ciStart + "2024-11-12 17:23:38,000 - handlers.py[DEBUG]: finish: init-local: FAIL\xff: \xc3\x28\x00\n", wire.SourceRead, "init-local"},
+		{"an endless line", ciStart + "2024-11-12 17:23:38,000 - util.py[DEBUG]: " + strings.Repeat("x", 3<<20) + "\n2024-11-12 17:23:39,000 - handlers.py[DEBUG]: finish: init-local: SUCCESS: x\n", wire.SourcePartial, "init-local"},
+		{"a time that there is none of", ciStart + "2024-13-12 17:23:38,000 - handlers.py[DEBUG]: start: a: b\n0000-00-00 00:00:00,000 - handlers.py[DEBUG]: start: a: b\n", wire.SourceRead, "init-local!"},
+		{"another format", "17:23 cloud-init said nothing\n", wire.SourcePartial, ""},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			reports := CloudInitLog(strings.NewReader(c.text), Options{})
+			if len(reports) != 1 {
+				t.Fatalf("%d boots", len(reports))
+			}
+			r := Merge(reports[0])
+			if err := r.Validate(); err != nil {
+				t.Fatal(err)
+			}
+			var names []string
+			for _, s := range r.Spans {
+				name := s.Name
+				if s.Open {
+					name += "!"
+				}
+				names = append(names, name)
+				if s.End < s.Start {
+					t.Errorf("%+v", s)
+				}
+			}
+			if got := strings.Join(names, " "); got != c.spans || r.Sources[0].State != c.state {
+				t.Errorf("%s, %+v", got, r.Sources[0])
+			}
+		})
+	}
+}
+
+// What cannot be read on is told as far as it was read.
+func TestReadingStops(t *testing.T) {
+	r := CloudInitLog(io.MultiReader(strings.NewReader(ciStart), iotest.ErrReader(io.ErrClosedPipe)), Options{})
+	if len(r) != 1 || len(r[0].Spans) != 1 || r[0].Sources[0].State != wire.SourcePartial || !strings.Contains(r[0].Sources[0].Detail, "closed pipe") {
+		t.Errorf("%s", printed(r))
+	}
+}
+
+// Readings of the clocks are few, and the moment of each step lies between two.
+func TestClocksAreFew(t *testing.T) {
+	var f clockFilter
+	offset := wire.Micros(1731432213412356)
+	steps := map[int]wire.Micros{300: 2500000, 7000: -1000000, 7001: 400000}
+	for i := range 10000 {
+		offset += steps[i]
+		f.take(wire.ClockReading{Monotonic: wire.Micros(i) * 10000, Wall: offset + wire.Micros(i)*10000 + wire.Micros(i%7)})
+	}
+	got := f.readings()
+	if len(got) > 8 {
+		t.Fatalf("%d readings", len(got))
+	}
+	for at, by := range steps {
+		found := false
+		for i := 1; i < len(got); i++ {
+			d := (got[i].Wall - got[i].Monotonic) - (got[i-1].Wall - got[i-1].Monotonic)
+			found = found || got[i].Monotonic == wire.Micros(at)*10000 && got[i-1].Monotonic == wire.Micros(at-1)*10000 && d > by-100 && d < by+100
+		}
+		if !found {
+			t.Errorf("the step at %d is not among %v", at, got)
+		}
+	}
+	// A clock that is set at each reading does not fill memory.
+	var wild clockFilter
+	for i := range 100000 {
+		wild.take(wire.ClockReading{Monotonic: wire.Micros(i) * 1000, Wall: offset + wire.Micros(i%2)*wire.Micros(3600e6)})
+	}
+	if got := wild.readings(); len(got) > wire.MaxBootClocks {
+		t.Errorf("%d readings", len(got))
+	}
+}
+
+func TestTimes(t *testing.T) {
+	for text, want := range map[string]wire.Micros{
+		"16min 55.434s": 1015434000, "270ms": 270000, "1h 2min 3s": 3723000000, "0": 0, "5us": 5, "1.5s": 1500000,
+		"380 ms": 380000, "1d 2h": 93600000000, "2w": 1209600000000, "": -1, "s": -1, "5": -1, "1.2.3s": -1, "-5s": -1, "9999999y": -1,
+	} {
+		got, ok := timespan(text)
+		if !ok {
+			got = -1
+		}
+		if got != want {
+			t.Errorf("%q: %d, not %d", text, got, want)
+		}
+	}
+	const sec = 1731432213000000
+	for text, want := range map[string]wire.Micros{
+		"Tue 2024-11-12 17:23:33 UTC":        sec,
+		"Tue 2024-11-12 17:23:33.412356 UTC": sec + 412356,
+		"Tue Nov 12 17:23:33 UTC 2024":       sec,
+		"Tue Nov 12 05:23:33 PM UTC 2024":    sec,
+		"Tue Nov  2 05:23:33 AM UTC 2024":    1730525013000000,
+		"Tue, 12 Nov 2024 17:23:33 +0000":    sec,
+		"2024-11-12 17:23:33.412":            sec + 412000,
+		"2024-11-12T17:23:33.412356Z":        sec + 412356,
+		"2024-11-12T19:23:33.412356+02:00":   sec + 412356,
+		"Tue 2024-11-12 17:23:33 CET":        -1,
+		"n/a":                                -1,
+		"":                                   -1,
+		"Tue 1900-01-01 00:00:00 UTC":        -1,
+	} {
+		got, ok := dateText(text)
+		if !ok {
+			got = -1
+		}
+		if got != want {
+			t.Errorf("%q: %d, not %d", text, got, want)
+		}
+	}
+}
