@@ -21,7 +21,6 @@ type boot struct {
 	report wire.BootReport
 	units  map[string]int
 	over   int // how many things were left out because of the report's bounds
-	start  wire.Micros
 }
 
 func newBoot() *boot {

@@ -224,6 +224,11 @@ func compare(a, b *wire.BootReport) (agree, differ int) {
 	if !measured && a.System.Userspace+b.System.Userspace > 0 {
 		zero, measured = a.System.Userspace-b.System.Userspace, true
 	}
+	for _, r := range [...]*wire.BootReport{a, b} { // those times are no evidence
+		for _, name := range concludedRoots(r) {
+			delete(times, name)
+		}
+	}
 	for i := range b.Units {
 		u, ok := times[b.Units[i].Name]
 		if !ok || u.Activating == 0 || b.Units[i].Activating == 0 {

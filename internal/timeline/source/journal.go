@@ -456,12 +456,20 @@ func (b *journalBoot) unitSays(e *entry) bool {
 		last = &list[len(list)-1]
 	}
 	fresh := func() *start {
-		if len(list) < maxStarts {
+		switch {
+		case len(list) < maxStarts:
 			list = append(list, start{})
-		} else {
-			list[len(list)-1] = start{}
+		case list[len(list)-1].started > 0:
+			return &start{} // what comes later is no part of the boot
+		default:
+			list[len(list)-1] = start{} // of many that failed the last one counts
 		}
 		return &list[len(list)-1]
+	}
+	once := func(to *wire.Micros) {
+		if *to == 0 {
+			*to = at
+		}
 	}
 	switch string(e.id) {
 	case idStarting:
@@ -477,7 +485,7 @@ func (b *journalBoot) unitSays(e *entry) bool {
 		if last == nil {
 			last = fresh()
 		}
-		last.stopped = at
+		once(&last.stopped)
 		if last.result == "" {
 			last.result = "failed"
 		}
@@ -488,12 +496,12 @@ func (b *journalBoot) unitSays(e *entry) bool {
 		if last == nil {
 			last = fresh()
 		}
-		last.stopping = at
+		once(&last.stopping)
 	case idStopped, idDone:
 		if last == nil {
 			last = fresh()
 		}
-		last.stopped = at
+		once(&last.stopped)
 	case idSkipped:
 		if u := b.unit(string(e.unit)); u != nil {
 			u.Skipped = true
@@ -519,15 +527,15 @@ func (b *journalBoot) done(s wire.BootSource) wire.BootReport {
 	sortStrings(names)
 	for _, name := range names {
 		list := b.starts[name]
-		pick, tries := -1, 0
+		pick, tries, before := -1, 0, 0
 		for i := range list {
 			if begun := max(list[i].starting, list[i].started); begun == 0 || begun < b.report.System.Userspace {
 				continue
 			}
-			tries++
 			if pick < 0 || list[pick].started == 0 && list[i].started > 0 {
-				pick = i
+				pick, before = i, tries
 			}
+			tries++
 		}
 		if pick < 0 {
 			pick = len(list) - 1
@@ -539,7 +547,7 @@ func (b *journalBoot) done(s wire.BootSource) wire.BootReport {
 		l := list[pick]
 		u.Activating, u.Activated, u.Deactivating, u.Deactivated = l.starting, l.started, l.stopping, l.stopped
 		u.Result, u.Oneshot, u.Grain = l.result, l.oneshot, millisecond
-		u.Restarts = max(tries-1, 0)
+		u.Restarts = before
 	}
 	b.marks.done(b.boot, b.lastMono)
 	b.report.Clocks = b.clocks.readings()

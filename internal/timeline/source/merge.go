@@ -3,7 +3,6 @@ package source
 import (
 	"sort"
 	"strings"
-	"time"
 
 	"github.com/ortet/ortet/internal/wire"
 )
@@ -11,7 +10,8 @@ import (
 // Merge puts together what sources say of one boot. What they contradict each
 // other in is taken from the finest: units' times from the source with the
 // smallest Grain, a span that two sources tell from the finer. Of a unit of which
-// they know different starts, the first is taken, with a Restart. The result passes
+// they know different starts, the first is taken, and what was before that counts as
+// Restarts. The result passes
 // wire's Validate, and ParseBootReport takes its JSON, whatever was given: what
 // cannot be, or is too much, is left out, details first. Whose boot it is, is not
 // looked at (Join).
@@ -253,8 +253,11 @@ func (b *boot) mergeUnit(u wire.BootUnit) {
 	apart := begin(&u) - begin(to)
 	within := alike + u.Grain + to.Grain
 	again := begun && known && (apart > within || apart < -within)
-	if again {
-		to.Restarts = max(to.Restarts, 1)
+	switch {
+	case !again:
+		to.Restarts = max(to.Restarts, min(u.Restarts, 1<<30))
+	case apart < 0:
+		to.Restarts = min(u.Restarts, 1<<30)
 	}
 	if !was || begun && (!known || again && apart < 0 || !again && u.Grain < to.Grain) {
 		to.Activating, to.Activated, to.Deactivating, to.Deactivated, to.Grain = u.Activating, u.Activated, u.Deactivating, u.Deactivated, u.Grain
@@ -262,7 +265,7 @@ func (b *boot) mergeUnit(u wire.BootUnit) {
 	to.After = edges(to.After, u.After)
 	to.TriggeredBy = edges(to.TriggeredBy, u.TriggeredBy)
 	fill(&to.Result, word(u.Result))
-	to.Restarts = max(to.Restarts, min(u.Restarts, 1<<30))
+	to.Restarts = max(to.Restarts, 0)
 	to.Skipped = to.Skipped || u.Skipped
 	to.Oneshot = to.Oneshot || u.Oneshot
 }
@@ -526,35 +529,4 @@ func size(r *wire.BootReport) int {
 		n += 64 + text(s.Name) + text(s.Path) + text(s.Detail)
 	}
 	return n
-}
-
-// Wall is what is known of a report's times of day: the first and the last that
-// it gives; zero where it gives none.
-func Wall(r wire.BootReport) (first, last time.Time) {
-	lo, hi := wall(&r)
-	if hi == 0 {
-		return time.Time{}, time.Time{}
-	}
-	return time.UnixMicro(int64(lo)).UTC(), time.UnixMicro(int64(hi)).UTC()
-}
-
-func wall(r *wire.BootReport) (first, last wire.Micros) {
-	take := func(from, to wire.Micros) {
-		if from <= 0 {
-			return
-		}
-		if first == 0 || from < first {
-			first = from
-		}
-		last = max(last, to)
-	}
-	for _, c := range r.Clocks {
-		take(c.Wall, c.Wall)
-	}
-	for i := range r.Spans {
-		if s := &r.Spans[i]; s.Clock == wire.ClockWall {
-			take(s.Start, s.End)
-		}
-	}
-	return first, last
 }

@@ -1,6 +1,7 @@
 package source
 
 import (
+	"fmt"
 	"io"
 	"strings"
 	"testing"
@@ -58,6 +59,41 @@ func TestReadingStops(t *testing.T) {
 	r := CloudInitLog(io.MultiReader(strings.NewReader(ciStart), iotest.ErrReader(io.ErrClosedPipe)), Options{})
 	if len(r) != 1 || len(r[0].Spans) != 1 || r[0].Sources[0].State != wire.SourcePartial || !strings.Contains(r[0].Sources[0].Detail, "closed pipe") {
 		t.Errorf("%s", printed(r))
+	}
+}
+
+// Of a unit with several starts, that of the boot is told: not the initrd's, not
+// one that failed where a later one did not, not one of days later.
+func TestJournalStarts(t *testing.T) {
+	var b strings.Builder
+	say := func(mono int, id, unit, more string) {
+		fmt.Fprintf(&b, "__CURSOR=x\n__REALTIME_TIMESTAMP=%d\n__MONOTONIC_TIMESTAMP=%d\n_BOOT_ID=4f1c8a52b7e94d0e9c33a1d2e5f60718\nMESSAGE_ID=%s\nUNIT=%s\n%sMESSAGE=x\n\n", 1731432213412356+mono, mono, id, unit, more)
+	}
+	say(500000, idStarting, "systemd-journald.service", "") // in the initrd
+	say(600000, idStarted, "systemd-journald.service", "")
+	say(2100000, idStarting, "systemd-journald.service", "")
+	say(2200000, idStarted, "systemd-journald.service", "")
+	for i := range 40 {
+		say(3000000+i*100000, idStarting, "kubelet.service", "")
+		say(3050000+i*100000, idFailed, "kubelet.service", "JOB_RESULT=failed\n")
+	}
+	say(8000000, idStarting, "kubelet.service", "")
+	say(8100000, idStarted, "kubelet.service", "")
+	say(9000000, idFinished, "", "KERNEL_USEC=1000000\nINITRD_USEC=900000\nUSERSPACE_USEC=7000000\n")
+	say(90000000000, idStarting, "kubelet.service", "")
+	say(90000100000, idStarted, "kubelet.service", "")
+	r, err := Read("x", strings.NewReader(b.String()), Options{})
+	if err != nil || len(r) != 1 {
+		t.Fatal(err, len(r))
+	}
+	if s := r[0].System; s.InitRD != 1000000 || s.Userspace != 1900000 || s.Finish != 8900000 {
+		t.Errorf("%+v", s)
+	}
+	if u := unitOf(t, r[0], "systemd-journald.service"); u.Activating != 2100000 || u.Activated != 2200000 || u.Restarts != 0 {
+		t.Errorf("%+v", u)
+	}
+	if u := unitOf(t, r[0], "kubelet.service"); u.Activating != 8000000 || u.Activated != 8100000 || u.Restarts == 0 || u.Result != "" {
+		t.Errorf("%+v", u)
 	}
 }
 
