@@ -241,63 +241,6 @@ func (m *marks) pull(b *boot, s wire.BootSpan, text []byte, at wire.Micros) {
 	b.span(s)
 }
 
-// untagged is an image's reference without its digest, which differs where the
-// tag is the same.
-func untagged(image string) string {
-	name, _, _ := strings.Cut(image, "@sha") // sha256:, sha512:; another @ may stand before a registry
-	return name
-}
-
-type pullEvent int
-
-const (
-	pullBegins pullEvent = iota
-	pullEnds
-	pullFails
-)
-
-// pullLine reads what a line of containerd's says of a pull:
-//
-//	PullImage "IMAGE"
-//	Pulled image "IMAGE" with image id …, size "…" in 1.2s
-//	PullImage "IMAGE" returns image reference "sha256:…"
-//	PullImage "IMAGE" failed
-//
-// with quotes as they are or escaped. Source of fact: containerd,
-// internal/cri/server/images/image_pull.go.
-func pullLine(text []byte) (image string, what pullEvent, took wire.Micros) {
-	for _, begin := range [...]string{`PullImage `, `Pulled image `} {
-		i := bytes.Index(text, []byte(begin))
-		if i < 0 {
-			continue
-		}
-		rest := bytes.TrimPrefix(text[i+len(begin):], []byte(`\`))
-		rest, ok := bytes.CutPrefix(rest, []byte(`"`))
-		if !ok {
-			continue
-		}
-		end := bytes.IndexAny(rest, `\"`)
-		if end <= 0 || end > 1024 {
-			continue
-		}
-		name := string(rest[:end])
-		rest = bytes.TrimPrefix(bytes.TrimPrefix(rest[end:], []byte(`\`)), []byte(`"`))
-		switch {
-		case begin == `Pulled image `:
-			if _, after, ok := bytes.Cut(rest, []byte(` in `)); ok {
-				took = goDuration(string(bytes.TrimRight(after, "\" \\")))
-			}
-			return name, pullEnds, took
-		case bytes.Contains(rest, []byte("returns image reference")):
-			return name, pullEnds, 0
-		case bytes.Contains(rest, []byte("failed")):
-			return name, pullFails, 0
-		}
-		return name, pullBegins, 0
-	}
-	return "", 0, 0
-}
-
 // kubeletSays knows the kubelet's start, its registration and its node's being Ready.
 func (m *marks) kubeletSays(b *boot, s wire.BootSpan, text []byte, at wire.Micros) {
 	s.Source, s.Unit = sourceKubelet, "kubelet.service"

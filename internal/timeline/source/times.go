@@ -3,6 +3,7 @@ package source
 import (
 	"strconv"
 	"strings"
+	"time"
 
 	"github.com/ortet/ortet/internal/wire"
 )
@@ -314,4 +315,16 @@ func micros(s []byte) (wire.Micros, bool) {
 		v = v*10 + wire.Micros(c-'0')
 	}
 	return v, true
+}
+
+// goDuration reads a duration as Go prints it ("1.2s"); 0 where it is none.
+func goDuration(s string) wire.Micros {
+	if len(s) > 32 {
+		return 0
+	}
+	d, err := time.ParseDuration(strings.TrimSpace(s))
+	if err != nil || d < 0 {
+		return 0
+	}
+	return wire.MicrosOf(d)
 }
