@@ -140,6 +140,7 @@ func place(reports []wire.BootReport) {
 		if !ok {
 			r.Units, r.Spans = nil, nil
 			r.System = wire.SystemTimes{}
+			r.Sources = append([]wire.BootSource(nil), r.Sources...)
 			for k := range r.Sources {
 				r.Sources[k].State = wire.SourcePartial
 				r.Sources[k].Detail = join(r.Sources[k].Detail, "when userspace started is not known, so its times cannot be placed beside the others'")
