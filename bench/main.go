@@ -84,6 +84,7 @@ func benchmarks() map[string]benchmark {
 		"bootstrap-verdict":  bootstrapVerdict,
 		"bootstrap-failure":  bootstrapFailure,
 		"agent-size":         agentSize,
+		"boot-analysis":      bootAnalysis,
 		"agent-waiting":      agentWaiting,
 		"controller-cost":    controllerCost,
 		"simulated-captures": simulated,

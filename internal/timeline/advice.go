@@ -183,6 +183,8 @@ func (b *boot) waitRemedy(w *Wait, it *item) string {
 		return "pull the image when the machine's image is made"
 	case causeGoal:
 		return "let a unit of the image do it, and no extension: the agent looks for extensions every 6 s"
+	case causeItself:
+		return "look into its log for what it did"
 	case causePool:
 		return "nothing: the machine waited to be handed over"
 	}

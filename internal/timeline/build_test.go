@@ -154,7 +154,7 @@ func TestNodeStartedByAnExtension(t *testing.T) {
 		"unit/cloud-init.service 6800", "unit/cloud-config.service 2000", "unit/cloud-final.service 5000", "unit/walinuxagent.service 0",
 		"wait before azure-agent/goal-state 1000: the agent's next look at the goal state", "wait before azure-agent/extensions 4000: the agent's next look at the goal state",
 		"azure-agent/extensions 100", "azure-agent/extension/Microsoft.Azure.Extensions.CustomScript 400", "cse/enable 500", "cse/enable/command 100", "aks/AKS.CSE.cse_start 900", "aks/AKS.CSE.installKubelet 9000",
-		"aks/AKS.CSE.cse_start 500", "aks/AKS.CSE.ensureKubelet 500", "unit/kubelet.service 100", "wait before kubelet/register 900: ", "kubelet/register 1200",
+		"aks/AKS.CSE.cse_start 500", "aks/AKS.CSE.ensureKubelet 500", "unit/kubelet.service 100", "wait before kubelet/register 900: the program itself", "kubelet/register 1200",
 		"wait before containerd/pull/mcr.microsoft.com/oss/cni 800: ", "containerd/pull/mcr.microsoft.com/oss/cni 6000", "wait before cluster/node-ready 1000: ", "cluster/node-ready 0"}
 	if have := strings.Join(lines(got.Path), "\n"); have != strings.Join(want, "\n") {
 		t.Errorf("the path is\n%s\nnot\n%s", have, strings.Join(want, "\n"))

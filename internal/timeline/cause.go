@@ -23,6 +23,7 @@ const (
 	causeGoal     = "the agent's next look at the goal state"
 	causePool     = "preprovisioned"
 	causeFirmware = "the machine's start"
+	causeItself   = "the program itself"
 )
 
 const (
@@ -55,7 +56,7 @@ func (b *boot) cause(i, last int32, start, end wire.Micros) (cause, evidence str
 		return causeGoal, "the agent looks every 6 s, and had nothing else to do"
 	}
 	if it.unit == nil {
-		return "", ""
+		return b.ran(it, last, start, end)
 	}
 	switch {
 	case strings.HasSuffix(it.name, ".device"):
@@ -66,6 +67,20 @@ func (b *boot) cause(i, last int32, start, end wire.Micros) (cause, evidence str
 		return causeQueue, "as long as systemd takes to get to a job that nothing holds"
 	}
 	return b.released(i, start, end)
+}
+
+// ran is for what a program does that its unit has started: what it does not tell
+// of is its own.
+func (b *boot) ran(it *item, last int32, start, end wire.Micros) (cause, evidence string) {
+	switch {
+	case end-start <= it.about:
+		return "", "not longer than what its time may be off by, " + b.duration(it.about)
+	case it.span == nil || last < 0:
+		return "", ""
+	case b.items[last].unit != nil && b.items[last].name == b.unitOf(it.span), b.items[last].source == it.source && (it.source == sourceKubelet || it.source == sourceAgent):
+		return causeItself, b.items[last].name + " was done, and nothing tells what " + it.source + " did before " + it.name
+	}
+	return "", ""
 }
 
 // triggered is for a unit that is not started with the boot, but when something

@@ -190,7 +190,11 @@ var unclassified = Rule{Match: "*", Class: Node, Why: "nothing shows that it is 
 func classOf(id string, kind Kind) (rule *Rule, known bool) {
 	id = plainID(id)
 	for i := range rules {
-		if r := &rules[i]; (r.Kind == "" || r.Kind == kind) && matches(r.Match, id) {
+		r := &rules[i]
+		if r.Match[0] != '*' && (id == "" || r.Match[0] != id[0]) {
+			continue // nearly all
+		}
+		if (r.Kind == "" || r.Kind == kind) && matches(r.Match, id) {
 			return r, true
 		}
 	}

@@ -50,7 +50,7 @@ type moment struct {
 // newGraph makes the graph of all that an item's end came of.
 func (b *boot) newGraph(item int32) *graph {
 	g := &graph{b: b, seen: slices.Grow(b.room.seen[:0], 2*len(b.items))[:2*len(b.items)], middles: map[point]int32{}, kids: map[int32][]part{},
-		moments: slices.Grow(b.room.moments[:0], len(b.items)), causes: slices.Grow(b.room.causes[:0], 4*len(b.items))}
+		moments: slices.Grow(b.room.moments[:0], 2*len(b.items)), causes: slices.Grow(b.room.causes[:0], len(b.after)+3*len(b.items))}
 	for i := range g.seen {
 		g.seen[i] = unseen
 	}

@@ -184,7 +184,7 @@ func (b *boot) note(format string, args ...any) {
 // collect makes the items.
 func (b *boot) collect() {
 	r := b.report
-	b.items = slices.Grow(b.room.raw[:0], len(r.Units)+len(r.Spans)+16)
+	b.items = slices.Grow(b.room.items[:0], len(r.Units)+len(r.Spans)+16)
 	if b.byUnit = b.room.byUnit; b.byUnit == nil {
 		b.byUnit, b.byID = make(map[string]int32, len(r.Units)), make(map[string]int32, 32+len(r.Spans))
 	} else {
@@ -232,7 +232,11 @@ func (b *boot) collect() {
 
 // unitIDs are the IDs of all units, one behind the other, in one string.
 func (b *boot) unitIDs() string {
-	names := b.room.names[:0]
+	n := 0
+	for i := range b.report.Units {
+		n += len(unitPrefix) + len(b.report.Units[i].Name)
+	}
+	names := slices.Grow(b.room.names[:0], n)
 	for i := range b.report.Units {
 		names = append(append(names, unitPrefix...), b.report.Units[i].Name...)
 	}
@@ -520,31 +524,55 @@ func (b *boot) sort() {
 	slices.SortFunc(keys, func(x, y order) int {
 		return cmp.Or(cmp.Compare(x.start, y.start), cmp.Compare(y.end, x.end), cmp.Compare(x.at, y.at))
 	})
-	sorted := slices.Grow(b.room.items[:0], len(keys)+4)
+	arrange(b.items, keys)
+	b.room.keys = keys
 	times := map[string]int{}
-	for _, k := range keys {
-		it := b.items[k.at]
-		if it.unit != nil {
-			b.byUnit[it.name] = int32(len(sorted))
-			sorted = append(sorted, it)
+	n := 0
+	for i := range b.items {
+		it := &b.items[i]
+		if it.unit == nil {
+			if first, again := b.byID[it.id]; again {
+				if same(&b.items[first], it) {
+					continue // two sources of one program tell of it
+				}
+				times[it.id]++
+				it.id += "#" + strconv.Itoa(times[it.id]+1)
+				if _, taken := b.byID[it.id]; taken {
+					continue
+				}
+			}
+			b.byID[it.id] = int32(n)
+		} else {
+			b.byUnit[it.name] = int32(n)
+		}
+		if n != i {
+			b.items[n] = *it
+		}
+		n++
+	}
+	b.items = b.items[:n]
+	b.gauges()
+}
+
+// arrange puts items in an order, without a second list of them. It uses the
+// order up.
+func arrange(items []item, keys []order) {
+	for i := range items {
+		if int(keys[i].at) == i {
 			continue
 		}
-		if first, again := b.byID[it.id]; again {
-			if same(&sorted[first], &it) {
-				continue // two sources of one program tell of it
+		first := items[i]
+		for at := i; ; {
+			from := int(keys[at].at)
+			keys[at].at = int32(at)
+			if from == i {
+				items[at] = first
+				break
 			}
-			times[it.id]++
-			it.id += "#" + strconv.Itoa(times[it.id]+1)
-			if _, taken := b.byID[it.id]; taken {
-				continue
-			}
+			items[at] = items[from]
+			at = from
 		}
-		b.byID[it.id] = int32(len(sorted))
-		sorted = append(sorted, it)
 	}
-	b.room.raw, b.room.keys = b.items, keys
-	b.items = sorted
-	b.gauges()
 }
 
 // gauges puts the kubelet's gauges aside where they tell what others tell finer:
