@@ -32,6 +32,7 @@ type command struct {
 func commands() []command {
 	return []command{
 		{"wait", "wait until it is known whether this node came up, and say why not", runWait},
+		{"report", "collect where the time of this boot went", runReport},
 		{"extension", "the commands of the Azure VM extension", runExtension},
 		{"generalize", "remove a node's identity from a copy of its disk", runGeneralize},
 	}

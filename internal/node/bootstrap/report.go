@@ -66,7 +66,7 @@ func post(ctx context.Context, target, caFile string, body []byte) error {
 		}
 		// What was refused is refused the next time too.
 		if refused := code/100 == 4 && code != 408 && code != 429; refused || try == postTries {
-			return fmt.Errorf("posting the verdict to %s, try %d: %w", u.Host, try, err)
+			return fmt.Errorf("posting to %s, try %d: %w", u.Host, try, err)
 		}
 		pause := time.NewTimer(postPause << (try - 1))
 		select {

@@ -1,0 +1,281 @@
+package boot
+
+import (
+	"context"
+	"fmt"
+	"math"
+	"strings"
+
+	"github.com/ortet/ortet/internal/wire"
+)
+
+// maxMonotonic is the latest time after the kernel's start that is believed, as
+// the report's bound is.
+const maxMonotonic = 10 * 366 * 24 * 3600 * 1e6
+
+// dual is a moment by both clocks, as systemd notes it.
+type dual struct{ wall, mono uint64 }
+
+// manager is what systemd says of itself.
+type manager struct {
+	virtualization string
+	times          wire.SystemTimes
+	moments        map[string]dual
+}
+
+// containers are what systemd calls those that are no machines with a kernel of
+// their own. Source: systemd, src/basic/virt.c.
+func (m *manager) inContainer() bool {
+	switch m.virtualization {
+	case "systemd-nspawn", "lxc-libvirt", "lxc", "openvz", "docker", "podman", "rkt", "wsl", "proot", "pouch", "container-other":
+		return true
+	}
+	return false
+}
+
+// readManager asks for systemd's own times.
+func readManager(b *bus) (m manager, err error) {
+	m.moments = map[string]dual{}
+	r, err := b.ask(call{systemdObject, propertyIface, "GetAll", []string{managerIface}})
+	if err != nil {
+		return m, err
+	}
+	err = r.properties(func(name []byte, kind string, d *decoder) {
+		switch {
+		case string(name) == "Virtualization" && kind == "s":
+			m.virtualization = string(d.text())
+		case kind == "t":
+			event, ok := strings.CutSuffix(string(name), "TimestampMonotonic")
+			if ok {
+				at := m.moments[event]
+				at.mono = d.u64()
+				m.moments[event] = at
+			} else if event, ok = strings.CutSuffix(string(name), "Timestamp"); ok {
+				at := m.moments[event]
+				at.wall = d.u64()
+				m.moments[event] = at
+			}
+		}
+	})
+	for _, t := range []struct {
+		to    *wire.Micros
+		event string
+	}{
+		{&m.times.Firmware, "Firmware"}, {&m.times.Loader, "Loader"}, {&m.times.InitRD, "InitRD"}, {&m.times.Userspace, "Userspace"},
+		{&m.times.SecurityStart, "SecurityStart"}, {&m.times.SecurityFinish, "SecurityFinish"},
+		{&m.times.GeneratorsStart, "GeneratorsStart"}, {&m.times.GeneratorsFinish, "GeneratorsFinish"},
+		{&m.times.UnitsLoadStart, "UnitsLoadStart"}, {&m.times.UnitsLoadFinish, "UnitsLoadFinish"},
+		{&m.times.Finish, "Finish"}, {&m.times.SoftReboot, "SoftRebootStart"},
+	} {
+		*t.to = micros(m.moments[t.event].mono)
+	}
+	if m.inContainer() && m.times.SoftReboot == 0 {
+		// The kernel's clock went on since long before.
+		m.times.SoftReboot = m.times.Userspace
+	}
+	return m, err
+}
+
+// clocks are what systemd read of both clocks at once, in their order.
+func (m *manager) clocks() []wire.ClockReading {
+	var all []wire.ClockReading
+	// Firmware's, Loader's and Kernel's are worked out, not read.
+	for _, event := range []string{"Userspace", "SecurityStart", "GeneratorsStart", "UnitsLoadStart", "UnitsLoadFinish", "Finish"} {
+		if at := m.moments[event]; at.wall > 0 && at.mono > 0 && at.wall < math.MaxInt64 {
+			all = append(all, wire.ClockReading{Monotonic: micros(at.mono), Wall: wire.Micros(at.wall)})
+		}
+	}
+	return all
+}
+
+// micros is a time; 0 where it cannot be.
+func micros(t uint64) wire.Micros {
+	if t > maxMonotonic {
+		return 0
+	}
+	return wire.Micros(t)
+}
+
+// finished tells whether all of the start's jobs are done.
+func (m *manager) finished() bool { return m.times.Finish > 0 }
+
+// unit is one that is being asked about.
+type unit struct {
+	wire.BootUnit
+	path       string
+	conditions uint64 // when its conditions were looked at; 0: never
+	unmet      bool
+}
+
+// question is a property that units are asked for.
+type question struct {
+	iface, name string
+	take        func(u *unit, kind string, d *decoder)
+}
+
+func moment(name string, to func(u *unit) *wire.Micros) question {
+	return question{unitIface, name, func(u *unit, kind string, d *decoder) {
+		if kind == "t" {
+			*to(u) = micros(d.u64())
+		}
+	}}
+}
+
+func begins() []question {
+	return []question{moment("InactiveExitTimestampMonotonic", func(u *unit) *wire.Micros { return &u.Activating })}
+}
+
+// ofStarted are asked of units that were started. All of a unit's properties at
+// once would be one question instead of these, and cost systemd twice the time.
+func ofStarted() []question {
+	return []question{
+		moment("ActiveEnterTimestampMonotonic", func(u *unit) *wire.Micros { return &u.Activated }),
+		moment("ActiveExitTimestampMonotonic", func(u *unit) *wire.Micros { return &u.Deactivating }),
+		moment("InactiveEnterTimestampMonotonic", func(u *unit) *wire.Micros { return &u.Deactivated }),
+		{unitIface, "After", func(u *unit, kind string, d *decoder) {
+			if kind == "as" {
+				u.After = d.texts()
+			}
+		}},
+		{unitIface, "TriggeredBy", func(u *unit, kind string, d *decoder) {
+			if kind == "as" {
+				u.TriggeredBy = d.texts()
+			}
+		}},
+	}
+}
+
+func ofConditions() []question {
+	return []question{
+		{unitIface, "ConditionTimestampMonotonic", func(u *unit, kind string, d *decoder) {
+			if kind == "t" {
+				u.conditions = d.u64()
+			}
+		}},
+		{unitIface, "ConditionResult", func(u *unit, kind string, d *decoder) {
+			u.unmet = kind == "b" && d.u32() == 0
+		}},
+	}
+}
+
+func ofServices() []question {
+	return []question{
+		{serviceIface, "Type", func(u *unit, kind string, d *decoder) {
+			u.Oneshot = kind == "s" && string(d.text()) == "oneshot"
+		}},
+		{serviceIface, "Result", func(u *unit, kind string, d *decoder) {
+			if kind != "s" {
+				return
+			}
+			if u.Result = string(d.text()); u.Result == "success" {
+				u.Result = ""
+			}
+		}},
+		{serviceIface, "NRestarts", func(u *unit, kind string, d *decoder) {
+			if kind == "u" {
+				u.Restarts = int(min(d.u32(), 1<<30))
+			}
+		}},
+	}
+}
+
+// askUnits asks each unit each question. What a unit, or this version of systemd,
+// does not have is left as it is.
+func askUnits(b *bus, units []*unit, questions []question) error {
+	calls := make([]call, 0, len(units)*len(questions))
+	for _, u := range units {
+		for _, q := range questions {
+			calls = append(calls, call{u.path, propertyIface, "Get", []string{q.iface, q.name}})
+		}
+	}
+	return b.each(calls, func(i int, r *reply) error {
+		if r.err != nil || r.signature != "v" {
+			return nil
+		}
+		kind := r.body.signature()
+		questions[i%len(questions)].take(units[i/len(questions)], kind, &r.body)
+		return r.body.err
+	})
+}
+
+// readUnits asks for all units that were started in this boot, or were to be and
+// had a condition that was not met.
+func readUnits(b *bus) ([]wire.BootUnit, error) {
+	all, err := listUnits(b)
+	if err != nil {
+		return nil, fmt.Errorf("listing units: %w", err)
+	}
+	if err := askUnits(b, all, begins()); err != nil {
+		return nil, fmt.Errorf("asking when units started: %w", err)
+	}
+	var started, rest, services []*unit
+	for _, u := range all {
+		switch {
+		case u.Activating == 0:
+			rest = append(rest, u)
+			continue
+		case strings.HasSuffix(u.Name, ".service"):
+			services = append(services, u)
+		}
+		started = append(started, u)
+	}
+	err = askUnits(b, started, ofStarted())
+	if err == nil {
+		err = askUnits(b, services, ofServices())
+	}
+	if err == nil {
+		err = askUnits(b, rest, ofConditions())
+	}
+	units := make([]wire.BootUnit, 0, len(started))
+	for _, u := range all {
+		u.Skipped = u.Activating == 0 && u.conditions > 0 && u.unmet
+		if (u.Activating > 0 || u.Skipped) && len(units) < wire.MaxBootUnits {
+			units = append(units, u.BootUnit)
+		}
+	}
+	if err != nil {
+		err = fmt.Errorf("asking for units: %w", err)
+	}
+	return units, err
+}
+
+// listUnits are all units that are loaded.
+func listUnits(b *bus) ([]*unit, error) {
+	r, err := b.ask(call{path: systemdObject, iface: managerIface, member: "ListUnits"})
+	if err != nil {
+		return nil, err
+	}
+	if r.signature != "a(ssssssouso)" {
+		return nil, fmt.Errorf("an answer of type %q", r.signature)
+	}
+	var units []*unit
+	d := &r.body
+	for end := d.array(8); d.at < end && d.err == nil; {
+		d.align(8)
+		u := &unit{BootUnit: wire.BootUnit{Name: string(d.text())}}
+		for range 5 { // description, states, the unit that it follows
+			d.text()
+		}
+		u.path = string(d.text())
+		d.u32() // its job
+		d.text()
+		d.text()
+		units = append(units, u)
+	}
+	return units, d.err
+}
+
+// readSystemd asks systemd for all that it knows of this boot.
+func readSystemd(ctx context.Context, own, shared string) (r wire.BootReport, m manager, err error) {
+	b, err := dialSystemd(ctx, own, shared)
+	if err != nil {
+		return r, m, err
+	}
+	defer b.close()
+	if m, err = readManager(b); err != nil {
+		return r, m, fmt.Errorf("asking systemd for its own times: %w", err)
+	}
+	r.System, r.Clocks = m.times, m.clocks()
+	r.Units, err = readUnits(b)
+	return r, m, err
+}
