@@ -139,6 +139,12 @@ func TestWindow(t *testing.T) {
 	if r := readFile(t, "journal-interleaved.export", old); len(r) != 1 || len(r[0].Units) != 2 {
 		t.Errorf("by a boot's id: %s", printed(r))
 	}
+	if r := readFile(t, "journal-interleaved.export", Options{Since: since}); len(r) != 1 || r[0].BootID != "4f1c8a52-b7e9-4d0e-9c33-a1d2e5f60718" {
+		t.Errorf("by the time: %s", printed(r))
+	}
+	if r := readFile(t, "journal.export", Options{Since: since.Add(24 * time.Hour)}); len(r) != 1 || r[0].Sources[0].State != wire.SourceOther {
+		t.Errorf("of another day: %s", printed(r))
+	}
 	if r := readFile(t, "journal.export", old); len(r) != 1 || r[0].Sources[0].State != wire.SourceOther {
 		t.Errorf("of another boot: %s", printed(r))
 	}

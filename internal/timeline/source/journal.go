@@ -102,6 +102,9 @@ func (e *entry) at() wire.Micros {
 // what is known of other programs' messages (docs/boot.md). Of entries without
 // a boot's id, nothing is kept.
 //
+// What begins half an hour after the startup was finished is no part of the boot,
+// and left out.
+//
 // Times are when a message was sent, which is up to about a millisecond after
 // what it tells of (Grain); systemd's own times (SystemctlShow) are better.
 func Journal(r io.Reader, o Options) []wire.BootReport {
@@ -329,7 +332,11 @@ func (j *journal) take(in *lines, e *entry) {
 		return
 	}
 	in.good++
-	j.of(e).take(e)
+	b := j.of(e)
+	// Early entries of a boot may have a time of day from before the clock was
+	// set: one in the window is enough.
+	b.covered = b.covered || j.o.covers(e.real)
+	b.take(e)
 }
 
 // of is the boot of an entry.
@@ -364,6 +371,16 @@ func (j *journal) reports(s wire.BootSource) []wire.BootReport {
 		if s.State == wire.SourceRead {
 			s = nothing(s, "no entry is in it")
 		}
+		return []wire.BootReport{newBoot().done(s)}
+	}
+	wanted := j.boots[:0]
+	for _, b := range j.boots {
+		if b.covered {
+			wanted = append(wanted, b)
+		}
+	}
+	if j.boots = wanted; len(wanted) == 0 {
+		s.State, s.Detail = wire.SourceOther, join(s.Detail, "all of its entries are of other times")
 		return []wire.BootReport{newBoot().done(s)}
 	}
 	for i := 1; i < len(j.boots); i++ { // there are few

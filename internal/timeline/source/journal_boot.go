@@ -12,6 +12,7 @@ type journalBoot struct {
 	*boot
 	id        string
 	host      string
+	covered   bool // the window has entries of it
 	firstWall wire.Micros
 	lastMono  wire.Micros
 	starts    map[string][]start // of units, in their order
@@ -51,7 +52,19 @@ func (b *journalBoot) take(e *entry) {
 	if len(e.id) == 32 && b.unitSays(e) {
 		return
 	}
-	b.marks.take(b.boot, e)
+	if !b.late(e.mono) {
+		b.marks.take(b.boot, e)
+	}
+}
+
+// settled is how long after its startup was finished a boot is over for sure:
+// until then extensions and the kubelet may start.
+const settled = 30 * 60 * second
+
+// late tells what is no part of the boot.
+func (b *journalBoot) late(at wire.Micros) bool {
+	finish := b.report.System.Finish
+	return finish > 0 && at > finish+settled
 }
 
 // unitSays takes over what systemd says of a unit, or of itself.
@@ -75,7 +88,10 @@ func (b *journalBoot) unitSays(e *entry) bool {
 		return false
 	}
 	list, known := b.starts[string(e.unit)]
-	if !known && (len(b.starts) >= 4*wire.MaxBootUnits || !isUnit(string(e.unit))) {
+	if !known && b.late(e.mono) {
+		return true
+	}
+	if !known && (len(b.starts) >= wire.MaxBootUnits || !isUnit(string(e.unit))) {
 		return false
 	}
 	at := e.at()
@@ -177,7 +193,11 @@ func (b *journalBoot) done(s wire.BootSource) wire.BootReport {
 		u.Result, u.Oneshot, u.Grain = l.result, l.oneshot, millisecond
 		u.Restarts = before
 	}
-	b.marks.done(b.boot, b.lastMono)
+	last := b.lastMono
+	if b.late(last) {
+		last = b.report.System.Finish + settled
+	}
+	b.marks.done(b.boot, last)
 	b.report.Clocks = b.clocks.readings()
 	return b.boot.done(s)
 }

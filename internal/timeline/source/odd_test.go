@@ -82,12 +82,16 @@ func TestJournalStarts(t *testing.T) {
 	say(9000000, idFinished, "", "KERNEL_USEC=1000000\nINITRD_USEC=900000\nUSERSPACE_USEC=7000000\n")
 	say(90000000000, idStarting, "kubelet.service", "")
 	say(90000100000, idStarted, "kubelet.service", "")
+	say(90000200000, idStarted, "cri-containerd-4711.scope", "")
 	r, err := Read("x", strings.NewReader(b.String()), Options{})
 	if err != nil || len(r) != 1 {
 		t.Fatal(err, len(r))
 	}
 	if s := r[0].System; s.InitRD != 1000000 || s.Userspace != 1900000 || s.Finish != 8900000 {
 		t.Errorf("%+v", s)
+	}
+	if len(r[0].Units) != 2 {
+		t.Errorf("%d units, of which the boot has 2", len(r[0].Units))
 	}
 	if u := unitOf(t, r[0], "systemd-journald.service"); u.Activating != 2100000 || u.Activated != 2200000 || u.Restarts != 0 {
 		t.Errorf("%+v", u)
