@@ -22,17 +22,22 @@ BENCH ?=
 FUZZTIME ?= 10s
 EXTENSIONS ?= linux-amd64 linux-arm64 windows-amd64 windows-arm64
 
-.PHONY: build demo test simulate fuzz lab bench lint arch controlplane helm image extension clean help
+.PHONY: build demo test browser simulate fuzz lab bench lint arch controlplane helm image extension clean help
 
 build: ## bin/ortet, bin/ortet-node, bin/azsim
 	@mkdir -p bin
-	go build -ldflags '$(LDFLAGS)' -o bin/ ./cmd/...
+	go build -ldflags '$(LDFLAGS)' -o bin/ ./cmd/ortet ./cmd/azsim
+	hack/agent.sh bin/ortet-node '$(VERSION)'
 
 demo: build controlplane ## capture a node of a simulated pool and see its clone come up
 	go run ./hack/demo
 
 test: lint build controlplane helm ## all that needs no root
 	go test $(TESTFLAGS) ./...
+	@$(MAKE) --no-print-directory browser
+
+browser: ## the page of a boot, looked at in headless Chromium
+	cd test/browser && go vet . && go test -count=1 -v -timeout 10m .
 
 fuzz: ## every fuzzer for FUZZTIME, one after the other
 	hack/fuzz.sh $(FUZZTIME:s=)
@@ -66,7 +71,7 @@ image: build ## the container image of the two binaries, as an OCI archive
 extension: ## the packages of the Azure VM extension: bin/ortet-extension-OS-ARCH.zip
 	@for target in $(EXTENSIONS); do \
 		os=$${target%-*} arch=$${target#*-} suffix=; [ $$os != windows ] || suffix=.exe; \
-		GOOS=$$os GOARCH=$$arch go build -ldflags '$(LDFLAGS)' -o bin/$$target/ortet-node$$suffix ./cmd/ortet-node && \
+		GOOS=$$os GOARCH=$$arch hack/agent.sh bin/$$target/ortet-node$$suffix '$(VERSION)' && \
 		go run ./hack/extension -out bin/ortet-extension-$$target.zip -manifest deploy/extension/$$os/HandlerManifest.json -program bin/$$target/ortet-node$$suffix || exit 1; \
 	done; ls -l bin/ortet-extension-*.zip
 

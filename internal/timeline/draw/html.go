@@ -123,6 +123,7 @@ type dataStep struct {
 	Start  wire.Micros `json:"start"`
 	End    wire.Micros `json:"end"`
 	Class  string      `json:"class"`
+	Stage  string      `json:"stage"`
 	Wait   bool        `json:"wait"`
 	Before string      `json:"before"`
 	After  string      `json:"after"`
@@ -237,7 +238,7 @@ func (v view) data() pageData {
 		d.Groups = append(d.Groups, out)
 	}
 	for _, s := range v.Path {
-		out := dataStep{Name: v.pathName(s), Span: s.Span, Start: s.Start, End: s.End, Class: string(s.Class), Why: []string{}}
+		out := dataStep{Name: v.pathName(s), Span: s.Span, Start: s.Start, End: s.End, Class: string(s.Class), Stage: string(s.Stage), Why: []string{}}
 		if s.Wait != nil {
 			out.Wait, out.Before, out.After, out.Why = true, s.Wait.Before, s.Wait.After, waitLines(*s.Wait)
 		}

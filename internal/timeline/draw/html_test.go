@@ -165,9 +165,9 @@ func FuzzDraw(f *testing.F) {
 				{ID: "c", Source: word, Kind: timeline.KindMoment, Parent: word, Start: m(c), End: m(a)},
 			},
 			Path: []timeline.Step{
-				{Span: word, Name: word, Start: m(a), End: m(c), Class: timeline.Class(other)},
+				{Span: word, Name: word, Start: m(a), End: m(c), Class: timeline.Class(other), Stage: timeline.Stage(word)},
 				{Name: other, Start: m(c), End: m(b), Class: timeline.Waiting, Wait: &timeline.Wait{Before: word, After: other, Cause: other, Evidence: word, Hidden: true}},
-				{Span: other, Start: m(b), End: m(a), Class: timeline.Base},
+				{Span: other, Start: m(b), End: m(a), Class: timeline.Base, Stage: timeline.StageKernel},
 			},
 			Advice:  []timeline.Advice{{Class: timeline.Class(word), Spans: []string{word}, Saves: m(c), Uncertainty: m(a), What: word, Do: other, Unit: word, Module: other}},
 			Clocks:  []timeline.Clock{{Kind: wire.ClockKind(word), Offset: m(a), Uncertainty: m(b), How: other, Steps: []timeline.ClockStep{{At: m(b), By: m(c)}}}},

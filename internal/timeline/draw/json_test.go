@@ -123,6 +123,15 @@ func TestSchemasNameEachField(t *testing.T) {
 			t.Fatal(err)
 		}
 		compare(t, file, reflect.TypeOf(of), root, root)
+		if file == "timeline.json" {
+			var stages []string
+			for _, s := range timeline.AllStages() {
+				stages = append(stages, string(s))
+			}
+			if got := root.Defs["stage"].Enum; !slices.Equal(got, stages) {
+				t.Errorf("the schema's stages are %v, there are %v", got, stages)
+			}
+		}
 	}
 }
 
@@ -132,6 +141,7 @@ type node struct {
 	Type        string          `json:"type"`
 	Description string          `json:"description"`
 	Required    []string        `json:"required"`
+	Enum        []string        `json:"enum"`
 	Additional  *bool           `json:"additionalProperties"`
 	Properties  map[string]node `json:"properties"`
 	Items       *node           `json:"items"`

@@ -179,6 +179,9 @@ func (x *tracing) wait(i int, s timeline.Step, root *tracepb.Span) *tracepb.Span
 	// What waited is the same in each boot, which number its wait has is not.
 	w := x.span("wait", s.Wait.Before+"\x00"+s.Wait.After+"\x00"+strconv.Itoa(i), "wait before "+x.nameOf(s.Wait.Before), s.Start, s.End)
 	w.ParentSpanId = root.SpanId
+	if of := x.spans[s.Span]; of != nil { // it is that span that waited
+		w.ParentSpanId = of.SpanId
+	}
 	w.Attributes = []*commonpb.KeyValue{words("ortet.kind", "wait"), words("ortet.class", string(timeline.Waiting)), truth("ortet.on_path", true), truth("ortet.wait.hidden", s.Wait.Hidden)}
 	for _, a := range []struct{ key, text string }{{"ortet.wait.cause", s.Wait.Cause}, {"ortet.wait.evidence", s.Wait.Evidence}, {"ortet.wait.before", s.Wait.Before}, {"ortet.wait.after", s.Wait.After}} {
 		if a.text != "" {

@@ -122,7 +122,7 @@ const groups = boot.groups.map((g, gi) => {
 		r.append(label, lane);
 		r.setAttribute('aria-label', `${s.name}, ${dur(s.end - s.start)}, from ${dur(s.start - boot.origin)}` + (s.class ? `, on the critical path: ${s.class}` : '') + (s.open ? ', not ended' : '') + (s.result ? ', ' + s.result : ''));
 		list.append(r);
-		const row = {span: s, el: r, bar, t, unc, group: out, words: (s.name + ' ' + s.id + ' ' + s.detail + ' ' + s.result).toLowerCase(), seen: true};
+		const row = {span: s, el: r, bar, t, unc, group: out, words: (s.name + ' ' + s.id + ' ' + s.detail + ' ' + s.result).toLowerCase(), seen: true, told: t.textContent};
 		r.row = row;
 		rows.push(row);
 		out.rows.push(row);
@@ -225,7 +225,7 @@ function render() {
 		button.hidden = b < 0 || a > width;
 		button.style.left = px(a);
 		button.style.width = px(Math.max(b - a, 1));
-		const thin = b - Math.max(a, 0) < 34;
+		const thin = b - Math.max(a, 0) < 46;
 		button.classList.toggle('thin', thin);
 		button.style.paddingLeft = thin ? '' : px(Math.max(5, 5 - a));
 		const text = thin ? '' : s.name;
@@ -262,13 +262,16 @@ function place(r) {
 		r.unc.style.width = px(Math.max(ub - ua, 0));
 		r.unc.hidden = (s.unc / (to - from)) * width < 3;
 	}
-	const right = b + 7;
-	if (right + 70 < width) {
+	// What is out of sight is told where it would be seen.
+	const words = s.end < from ? '◂ ' + r.told : s.start > to ? r.told + ' ▸' : r.told;
+	if (r.t.textContent !== words) r.t.textContent = words;
+	const right = s.end < from ? 4 : Math.min(Math.max(x(s.end + (r.unc && !r.unc.hidden ? s.unc : 0)), b), width) + (s.end === s.start ? 11 : 7);
+	if (s.start <= to && right + 80 < width) {
 		r.t.style.left = px(right);
 		r.t.style.right = '';
 	} else {
 		r.t.style.left = '';
-		r.t.style.right = px(width - a + 7);
+		r.t.style.right = px(s.start > to ? 4 : Math.max(width - a + (s.end === s.start ? 11 : 7), 4));
 	}
 }
 
@@ -332,7 +335,10 @@ function lift(e) {
 	chart.classList.remove('dragging');
 	const moved = grip && grip.moved;
 	grip = null;
-	if (moved) window.addEventListener('click', e => e.stopPropagation(), {capture: true, once: true});
+	if (!moved) return;
+	const still = e => e.stopPropagation(); // the end of a drag is no click
+	window.addEventListener('click', still, {capture: true});
+	setTimeout(() => window.removeEventListener('click', still, {capture: true}), 0);
 }
 window.addEventListener('pointerup', lift);
 window.addEventListener('pointercancel', lift);
@@ -405,6 +411,7 @@ function choose(what) {
 	if (boot.wall) tell('at', new Date(boot.wall + s.start / 1e3).toISOString().replace('T', ' '));
 	if (s.unc) tell('may be off', '± ' + dur(s.unc));
 	tell('class', s.class ? s.class + (boot.means[s.class] ? ': ' + boot.means[s.class] : '') : 'not on the critical path');
+	tell('stage', s.stage);
 	tell('kind', s.kind);
 	tell('id', s.id);
 	tell('result', s.result);

@@ -124,10 +124,33 @@ func walk(t testing.TB, origin, end wire.Micros, spans []timeline.Span, waits ma
 		path = append(path, timeline.Step{Span: id, Name: s.Name, Start: at, End: to, Class: timeline.Class(class)})
 		at, last = to, id
 	}
+	for i := range path {
+		id := path[i].Span
+		if w := path[i].Wait; w != nil {
+			id = w.Before
+		}
+		path[i].Stage = stageOf(id)
+	}
 	if at != end {
 		t.Fatalf("the path ends at %d, the boot at %d", at, end)
 	}
 	return path
+}
+
+func stageOf(id string) timeline.Stage {
+	for _, of := range []struct {
+		words string
+		stage timeline.Stage
+	}{{"cloud/create", timeline.StageRequest}, {"cloud/start", timeline.StagePlatform}, {"firmware loader", timeline.StageFirmware}, {"kernel", timeline.StageKernel}, {"initrd", timeline.StageInitrd},
+		{"init-local reprovision", timeline.StageLocal}, {"modules-config cloud-config", timeline.StageConfig}, {"modules-final", timeline.StageFinal}, {"cloud-init", timeline.StageNetwork},
+		{"waagent cse", timeline.StageAgent}, {"pull", timeline.StagePulls}, {"kubelet k3s-agent", timeline.StageKubelet}, {"node/", timeline.StageReady}} {
+		for w := range strings.FieldsSeq(of.words) {
+			if strings.Contains(id, w) {
+				return of.stage
+			}
+		}
+	}
+	return timeline.StageUserspace
 }
 
 func aks(t testing.TB) timeline.Timeline {
@@ -349,7 +372,8 @@ func hostile(t testing.TB) timeline.Timeline {
 		Origin: 0, OriginIs: word, Idle: math.MaxInt64, End: 4_000_000, EndIs: word, Spans: spans,
 		Path: []timeline.Step{
 			{Span: "a", Name: word, Start: 0, End: 1_500_000, Class: timeline.Class(word)},
-			{Span: "b", Name: long, Start: 1_500_000, End: math.MaxInt64, Class: timeline.Base},
+			{Span: "b", Name: long, Start: 1_500_000, End: math.MaxInt64, Class: timeline.Base, Stage: timeline.Stage(word)},
+			{Span: "b", Name: word, Start: 2_000_000, End: 3_000_000, Class: timeline.Waiting, Stage: timeline.StageFinal, Wait: &timeline.Wait{Before: "a"}},
 			{Name: word, Start: 3_000_000, End: 2_000_000, Class: timeline.Waiting, Wait: &timeline.Wait{Before: word, After: "a", Cause: word, Evidence: long, Hidden: true}},
 			{Start: math.MinInt64, End: 4_000_000, Wait: &timeline.Wait{Before: "b"}},
 		},
@@ -377,7 +401,7 @@ func large(units int) timeline.Timeline {
 			if n := len(t.Path); n > 0 {
 				from = t.Path[n-1].End
 			}
-			t.Path = append(t.Path, timeline.Step{Span: s.ID, Name: s.Name, Start: from, End: max(from, s.End), Class: classOrder[i/10%3]})
+			t.Path = append(t.Path, timeline.Step{Span: s.ID, Name: s.Name, Start: from, End: max(from, s.End), Class: classOrder[i/10%3], Stage: timeline.AllStages()[min(i/10%40/3, 14)]})
 		}
 	}
 	t.Path[len(t.Path)-1].End = t.End

@@ -85,7 +85,7 @@ func percent(part, whole wire.Micros) int {
 	if whole <= 0 {
 		return 0
 	}
-	return int(float64(part)/float64(whole)*100 + 0.5)
+	return int(min(float64(part)/float64(whole)*100+0.5, 999))
 }
 
 // field writes a name and what it is, over several lines where that is long.
@@ -95,31 +95,88 @@ func (p *page) field(name, text string) {
 	}
 }
 
-// phases are the things that took long and are no part of another, with where
-// they lie between the origin and the end.
+// phase is a coarse part of a boot: what of the path lies in it.
+type phase struct {
+	name  string
+	took  wire.Micros
+	steps []timeline.Step
+}
+
+// coarse are the stages that the path leads through; where it does not say, the
+// longest things that are no part of another.
+func (v view) coarse() []phase {
+	var out []phase
+	for _, s := range timeline.Stages(v.Timeline) {
+		if s.OnPath == 0 {
+			continue
+		}
+		p := phase{name: string(s.Stage), took: s.OnPath}
+		for _, step := range v.Path {
+			if step.Stage == s.Stage {
+				p.steps = append(p.steps, step)
+			}
+		}
+		out = append(out, p)
+	}
+	if len(out) > 0 {
+		return out
+	}
+	for _, r := range v.longest(12) {
+		out = append(out, phase{r.Name, r.End - r.Start, []timeline.Step{{Start: r.Start, End: r.End, Class: r.class}}})
+	}
+	return out
+}
+
+// phases say where the coarse parts of the boot lie.
 func (p *page) phases(v view) {
-	rows := v.coarse(12)
-	if len(rows) == 0 || v.End == v.Origin {
+	all := v.coarse()
+	if len(all) == 0 || v.End == v.Origin {
 		return
 	}
 	name := 0
-	for _, r := range rows {
-		name = max(name, p.columns(r.Name))
+	for _, ph := range all {
+		name = max(name, p.columns(ph.name))
 	}
 	name = min(name, p.Width*3/8)
-	const duration = 10
-	bar := p.Width - 2 - name - 1 - duration - 2
+	const duration, share = 10, 5
+	bar := p.Width - 2 - name - 1 - duration - share - 2
 	p.line()
-	p.line(p.style("bold", p.pad("Phases", 2+name+1+duration+2)), p.axis(v, bar))
-	for _, r := range rows {
-		p.line("  ", p.pad(p.middle(r.Name, name), name), " ", fmt.Sprintf("%*s", duration, p.plain(took(r.Start, r.End))), "  ",
-			p.bar(v, r.Start, r.End, bar, r.class))
+	p.line(p.style("bold", p.pad("Phases", p.Width-bar)), p.axis(v, bar))
+	for _, ph := range all {
+		p.line("  ", p.pad(p.middle(ph.name, name), name), " ", fmt.Sprintf("%*s %*s", duration, p.plain(Duration(ph.took.Duration())), share-1, fmt.Sprintf("%d%%", percent(ph.took, v.End-v.Origin))), "  ",
+			p.bars(v, ph.steps, bar))
 	}
 }
 
-// coarse is at most n spans that are no part of another, the longest ones, by
-// when they began.
-func (v view) coarse(n int) []row {
+// bars are those of several steps in one line: of two that would lie in one
+// column, the longer one.
+func (p *page) bars(v view, steps []timeline.Step, n int) string {
+	type cell struct {
+		text string
+		of   timeline.Step
+	}
+	line := make([]cell, n)
+	for _, s := range steps {
+		for x, r := range []rune((&page{Terminal: Terminal{Width: p.Width, ASCII: p.ASCII}}).bar(v, s.Start, s.End, n, s.Class)) {
+			if c := &line[min(x, n-1)]; r != ' ' && (c.text == "" || c.of.End-c.of.Start < s.End-s.Start) {
+				*c = cell{string(r), s}
+			}
+		}
+	}
+	var b strings.Builder
+	for i := 0; i < n; {
+		j, run := i, ""
+		for ; j < n && line[j].of.Class == line[i].of.Class; j++ {
+			run += or(line[j].text, " ")
+		}
+		b.WriteString(p.style(string(line[i].of.Class), run))
+		i = j
+	}
+	return b.String()
+}
+
+// longest is at most n spans that are no part of another, by when they began.
+func (v view) longest(n int) []row {
 	var all []row
 	for _, g := range v.groups {
 		for _, r := range g.rows {

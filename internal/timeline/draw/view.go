@@ -69,7 +69,7 @@ func newView(t timeline.Timeline) view {
 	for _, s := range v.Path {
 		v.first, v.last = min(v.first, s.Start), max(v.last, s.End)
 		v.share[s.Class] = clamp(v.share[s.Class] + s.End - s.Start)
-		if s.Span != "" && s.Class != timeline.Waiting {
+		if c, ok := v.classes[s.Span]; s.Span != "" && (!ok || c == timeline.Waiting) {
 			v.classes[s.Span] = s.Class
 		}
 	}
@@ -181,6 +181,7 @@ func cleaned(t timeline.Timeline) timeline.Timeline {
 	for i := range t.Path {
 		s := &t.Path[i]
 		s.Span, s.Name, s.Class = printable(s.Span), printable(s.Name), timeline.Class(printable(string(s.Class)))
+		s.Stage = timeline.Stage(printable(string(s.Stage)))
 		s.Start = clamp(s.Start)
 		s.End = max(s.Start, clamp(s.End))
 		if s.Wait != nil {
@@ -222,14 +223,14 @@ func printables(list []string) []string {
 	return list
 }
 
-// longest is the most bytes of a text that are shown.
-const longest = 1024
+// maxText is the most bytes of a text that are shown.
+const maxText = 1024
 
 // printable makes a text from outside one that does nothing but be read: what
 // controls a terminal, reorders a line, or joins onto the letter before becomes
 // U+FFFD, spaces and line ends become one space.
 func printable(s string) string {
-	plain := len(s) <= longest
+	plain := len(s) <= maxText
 	for i := 0; plain && i < len(s); i++ {
 		plain = s[i] >= ' ' && s[i] < 0x7f
 	}
@@ -245,7 +246,7 @@ func printable(s string) string {
 			r = utf8.RuneError
 		}
 		b.WriteRune(r)
-		if b.Len() >= longest {
+		if b.Len() > maxText {
 			b.WriteString("…")
 			break
 		}
@@ -255,7 +256,7 @@ func printable(s string) string {
 
 // pathName is what a step is called.
 func (v view) pathName(s timeline.Step) string {
-	if s.Wait != nil && s.Wait.Before != "" {
+	if s.Wait != nil && s.Span == "" && s.Wait.Before != "" {
 		return "before " + v.nameOf(s.Wait.Before)
 	}
 	if s.Name != "" {
