@@ -42,14 +42,14 @@ func TestOrtetChartIsWellFormed(t *testing.T) {
 }
 
 func TestOrtetChartGrantsExactlyWhatIsUsed(t *testing.T) {
-	for _, capi := range []bool{true, false} {
+	for _, all := range []bool{true, false} {
 		var args []string
 		want := map[string][]rbacv1.PolicyRule{}
-		if !capi {
-			args = []string{"--set", "clusterAPI=false"}
+		if !all {
+			args = []string{"--set", "clusterAPI=false,controller.firstPod=false"}
 		}
 		for _, r := range controller.Rules("ortet-system") {
-			if capi || r.Needed == "always" {
+			if all || r.Needed == "always" {
 				want[r.Namespace] = append(want[r.Namespace], rbacv1.PolicyRule{APIGroups: []string{r.Group}, Resources: []string{r.Resource}, Verbs: r.Verbs})
 			}
 		}

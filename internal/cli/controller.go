@@ -29,6 +29,10 @@ type controllerFlags struct {
 	deadline        time.Duration
 	keep            time.Duration
 	most            int
+	perVersion      int
+	mostBoots       int
+	keepBoots       time.Duration
+	firstPod        bool
 	metrics, health string
 	elect           bool
 }
@@ -41,8 +45,8 @@ func newController(o *options) *cobra.Command {
 		Long: `controller runs in the cluster. It looks at the instances of the scale sets that
 the cluster's nodes are in, tells whether each came up, and if not, why: in the
 condition ortet.io/BootSucceeded of Nodes and of Cluster API's machines, in
-Events, in metrics, and in ConfigMaps that outlive the machine. It changes nothing
-in Azure.`,
+Events, in metrics, and in ConfigMaps that outlive the machine. It keeps what nodes
+report of their boots for ortet boot. It changes nothing in Azure.`,
 		Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			if err := f.check(); err != nil {
@@ -59,6 +63,10 @@ in Azure.`,
 	p.DurationVar(&f.deadline, "boot-deadline", 25*time.Minute, "how long an instance may take to become a Ready node or to say something")
 	p.DurationVar(&f.keep, "keep", controller.DefaultKeep, "how long evidence of boots that failed is kept")
 	p.IntVar(&f.most, "max-evidence", controller.DefaultMaxEvidence, "how many boots have their evidence kept; beyond that the oldest goes, first of machines that are still there")
+	p.IntVar(&f.perVersion, "boots-per-version", controller.DefaultBootsPerVersion, "how many boots' reports are kept of a pool and image version, the newest")
+	p.IntVar(&f.mostBoots, "max-boots", controller.DefaultMaxBoots, "how many boots' reports are kept of all")
+	p.DurationVar(&f.keepBoots, "keep-boots", controller.DefaultKeepBoots, "how long boots' reports are kept; those of a pool's last two image versions twelve times as long")
+	p.BoolVar(&f.firstPod, "first-pod", true, "ask when the first pod ran on a node that booted")
 	p.StringVar(&f.metrics, "metrics-address", ":8080", "where metrics are served; 0 is nowhere")
 	p.StringVar(&f.health, "health-address", ":8081", "where /healthz and /readyz are served; 0 is nowhere")
 	p.BoolVar(&f.elect, "leader-elect", true, "work only while holding the Lease "+controller.LeaseName)
@@ -83,6 +91,12 @@ func (f controllerFlags) check() error {
 		return usagef("--keep %s: want 1m at least", f.keep)
 	case f.most < 1 || f.most > 10000:
 		return usagef("--max-evidence %d: want 1 to 10000", f.most)
+	case f.perVersion < 1 || f.perVersion > 1000:
+		return usagef("--boots-per-version %d: want 1 to 1000", f.perVersion)
+	case f.mostBoots < 1 || f.mostBoots > 10000:
+		return usagef("--max-boots %d: want 1 to 10000", f.mostBoots)
+	case f.keepBoots < time.Minute:
+		return usagef("--keep-boots %s: want 1m at least", f.keepBoots)
 	}
 	return nil
 }
@@ -137,6 +151,7 @@ func (o *options) runController(ctx context.Context, f controllerFlags) error {
 	return controller.Run(ctx, controller.Config{
 		REST: config, Namespace: o.namespace, Identity: engine.LocalHolder(), Boots: look.boots, Budget: budget, Metered: look.metered,
 		Pools: pools, Groups: also, Interval: f.interval, Deadlines: controller.Deadlines{Boot: f.deadline}, Keep: f.keep, MaxEvidence: f.most,
+		BootsPerVersion: f.perVersion, MaxBoots: f.mostBoots, KeepBoots: f.keepBoots, FirstPods: f.firstPod,
 		Metrics: f.metrics, Health: f.health, Elect: f.elect, Log: o.log,
 	})
 }

@@ -69,6 +69,7 @@ type site struct {
 	admin   kubernetes.Interface
 	dynamic dynamic.Interface
 	user    *rest.Config
+	as      func(controlplane.Client) (*rest.Config, error)
 	space   string
 	cloud   *cloud
 }
@@ -95,7 +96,7 @@ func newSite(t *testing.T) *site {
 	if err != nil {
 		t.Fatal(err)
 	}
-	s := &site{space: "ortet-test", cloud: &cloud{logs: map[fleet.ResourceID]string{}}}
+	s := &site{space: "ortet-test", as: cp.RESTConfigFor, cloud: &cloud{logs: map[fleet.ResourceID]string{}}}
 	if s.admin, err = kubernetes.NewForConfig(config); err != nil {
 		t.Fatal(err)
 	}
@@ -146,7 +147,7 @@ func (s *site) start(t *testing.T, name string) (metrics string, stop func()) {
 	go func() {
 		ended <- Run(ctx, Config{
 			REST: s.user, Namespace: s.space, Identity: name, Boots: s.cloud, Budget: NewBudget(6000, time.Now), Groups: []fleet.ResourceID{somePool.Group()},
-			Interval: time.Second, Metrics: metrics, Elect: true, Log: slog.New(slog.NewTextHandler(log, nil)),
+			Interval: time.Second, FirstPods: true, Metrics: metrics, Elect: true, Log: slog.New(slog.NewTextHandler(log, nil)),
 		})
 	}()
 	var once sync.Once
@@ -275,6 +276,20 @@ func (s *site) hasNodeCondition(t *testing.T, b fleet.Boot, status corev1.Condit
 		c, err := s.nodeCondition(t, b)
 		return c.Status == status && c.Reason == reason, err
 	})
+}
+
+// scrape reads a controller's metrics.
+func scrape(t *testing.T, metrics string) string {
+	t.Helper()
+	resp, err := http.Get("http://" + metrics + "/metrics")
+	if err != nil {
+		t.Fatal(err)
+	}
+	text, err := io.ReadAll(resp.Body)
+	if err := errors.Join(err, resp.Body.Close()); err != nil {
+		t.Fatal(err)
+	}
+	return string(text)
 }
 
 // installCRDs puts in Cluster API's CRDs, from its module, and its Azure
@@ -449,17 +464,6 @@ func TestClusterIsTold(t *testing.T) {
 	if kept(good) != nil {
 		t.Error("evidence is kept of a boot that went well")
 	}
-	scraped := func() string {
-		resp, err := http.Get("http://" + metrics + "/metrics")
-		if err != nil {
-			t.Fatal(err)
-		}
-		text, err := io.ReadAll(resp.Body)
-		if err := errors.Join(err, resp.Body.Close()); err != nil {
-			t.Fatal(err)
-		}
-		return string(text)
-	}
 	wanted := []string{
 		`ortet_boot_failures_total{outcome="Failed",owner="user",pool="pool1",reason="BootstrapTokenUnknown"} 1`,
 		`ortet_boot_failures_total{outcome="Failed",owner="user",pool="pool1",reason="CNINotReady"} 1`,
@@ -475,7 +479,7 @@ func TestClusterIsTold(t *testing.T) {
 		}
 	}()
 	until(t, "the metrics have it all", func() (bool, error) { // a boot is counted last
-		text = scraped()
+		text = scrape(t, metrics)
 		return !slices.ContainsFunc(wanted, lacks), nil
 	})
 	if strings.Contains(text, `reason="Unknown"`) {

@@ -55,6 +55,12 @@ type Config struct {
 	Deadlines     Deadlines
 	Keep          time.Duration // how long evidence is kept; 0 is DefaultKeep
 	MaxEvidence   int           // how many pieces at most; 0 is DefaultMaxEvidence
+	// Of boots' reports so many are kept of a pool and image version, and of all, and
+	// for so long; 0 is DefaultBootsPerVersion, DefaultMaxBoots, DefaultKeepBoots.
+	BootsPerVersion, MaxBoots int
+	KeepBoots                 time.Duration
+	// FirstPods makes it ask when the first pod ran on a node that booted.
+	FirstPods bool
 	// Metrics and Health are addresses to listen on; "0" listens not.
 	Metrics, Health string
 	// Elect makes it work only while it holds the Lease.
@@ -78,6 +84,15 @@ func (c Config) withDefaults() (Config, error) {
 	}
 	if c.MaxEvidence <= 0 {
 		c.MaxEvidence = DefaultMaxEvidence
+	}
+	if c.BootsPerVersion <= 0 {
+		c.BootsPerVersion = DefaultBootsPerVersion
+	}
+	if c.MaxBoots <= 0 {
+		c.MaxBoots = DefaultMaxBoots
+	}
+	if c.KeepBoots <= 0 {
+		c.KeepBoots = DefaultKeepBoots
 	}
 	if c.Interval <= 0 {
 		c.Interval = DefaultInterval
@@ -204,6 +219,9 @@ func newReconciler(ctx context.Context, c Config, m manager.Manager, direct clie
 	}
 	if err := r.watchChanged(); err != nil {
 		return nil, fmt.Errorf("watch instances: %w", err)
+	}
+	if err := r.addBoots(m); err != nil {
+		return nil, err
 	}
 	for _, do := range []func(context.Context) error{
 		func(ctx context.Context) error { r.poller.Run(ctx); return nil },

@@ -86,13 +86,18 @@ func newEvidence(c client.Client, config Config) *evidence {
 func evidenceName(a Assessment) string {
 	h := fnv.New64a()
 	fmt.Fprintf(h, "%s|%s", KeyOf(a.Instance), a.VMID)
-	host := strings.Map(func(r rune) rune {
+	return fmt.Sprintf("boot-%s-%016x", strings.Trim(nameText(first(a.HostName, a.Name), 60), "-"), h.Sum64())
+}
+
+// nameText makes a text fit the name of an object.
+func nameText(s string, most int) string {
+	s = strings.Map(func(r rune) rune {
 		if r >= 'a' && r <= 'z' || r >= '0' && r <= '9' || r == '-' {
 			return r
 		}
 		return '-'
-	}, strings.ToLower(first(a.HostName, a.Name)))
-	return fmt.Sprintf("boot-%s-%016x", strings.Trim(host[:min(len(host), 60)], "-"), h.Sum64())
+	}, strings.ToLower(s))
+	return s[:min(len(s), most)]
 }
 
 func evidenceNameOf(b fleet.Boot) string {

@@ -22,6 +22,7 @@ type meters struct {
 	boots    *prometheus.HistogramVec
 	stages   *prometheus.HistogramVec
 	calls    *prometheus.CounterVec
+	boot     *bootMeters
 	now      func() time.Time
 }
 
@@ -34,14 +35,14 @@ var (
 // newMeters registers them; close takes them out again.
 func newMeters(f *Fleet, c Config) (*meters, error) {
 	buckets := []float64{5, 10, 20, 30, 45, 60, 90, 120, 180, 300, 600, 1200}
-	m := &meters{fleet: f, budget: c.Budget, now: c.Now,
+	m := &meters{fleet: f, budget: c.Budget, now: c.Now, boot: newBootMeters(),
 		verdicts: prometheus.NewCounterVec(prometheus.CounterOpts{Name: "ortet_boot_verdicts_total", Help: "Boots that ended, once for each outcome that they were told to have, and where the verdict was first from."}, []string{"pool", "outcome", "source"}),
 		failures: prometheus.NewCounterVec(prometheus.CounterOpts{Name: "ortet_boot_failures_total", Help: "Boots that did not end well, by reason and who can mend it."}, []string{"pool", "outcome", "reason", "owner"}),
 		boots:    prometheus.NewHistogramVec(prometheus.HistogramOpts{Name: "ortet_boot_duration_seconds", Help: "From the instance's creation to its Ready Node.", Buckets: buckets}, []string{"pool"}),
-		stages:   prometheus.NewHistogramVec(prometheus.HistogramOpts{Name: "ortet_boot_stage_seconds", Help: "How long a stage of the boot took, as the node tells it.", Buckets: append([]float64{0.5, 1, 2}, buckets...)}, []string{"pool", "stage"}),
+		stages:   prometheus.NewHistogramVec(prometheus.HistogramOpts{Name: "ortet_boot_verdict_stage_seconds", Help: "How long a stage of the boot took, as the node tells it.", Buckets: append([]float64{0.5, 1, 2}, buckets...)}, []string{"pool", "stage"}),
 		calls:    prometheus.NewCounterVec(prometheus.CounterOpts{Name: "ortet_cloud_calls_total", Help: "Calls of the cloud by what was asked and how it went."}, []string{"call", "result"}),
 	}
-	for _, c := range []prometheus.Collector{m.verdicts, m.failures, m.boots, m.stages, m.calls, m} {
+	for _, c := range append(m.boot.all(), m.verdicts, m.failures, m.boots, m.stages, m.calls, m) {
 		if err := ctrlmetrics.Registry.Register(c); err != nil {
 			m.close()
 			return nil, fmt.Errorf("register metrics: %w", err)

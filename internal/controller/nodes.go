@@ -135,6 +135,7 @@ func trim(o any) (any, error) {
 	switch x := o.(type) {
 	case *corev1.Node:
 		out := &corev1.Node{ObjectMeta: trimmed(x.ObjectMeta)}
+		markBoot(&x.ObjectMeta, &out.ObjectMeta)
 		out.Spec.ProviderID = x.Spec.ProviderID
 		out.Status.NodeInfo.BootID = x.Status.NodeInfo.BootID
 		for _, c := range x.Status.Conditions {
