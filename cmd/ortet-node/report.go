@@ -104,7 +104,10 @@ func runReport(ctx context.Context, args []string, std stdio) int {
 	if err != nil {
 		err = fmt.Errorf("printing the report: %w", err)
 	}
-	if err = errors.Join(err, f.handOn(ctx, r, text)); err != nil {
+	err = errors.Join(err, f.handOn(ctx, r, text))
+	c := boot.Used()
+	log.Info("cost", "cpu", c.CPU, "childrensCPU", c.ChildrenCPU, "peak", c.Peak, "childrensPeak", c.ChildrenPeak)
+	if err != nil {
 		_, _ = fmt.Fprintf(std.err, "ortet-node report: %v\n", err)
 		return exitFailed
 	}

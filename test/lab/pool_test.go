@@ -85,7 +85,8 @@ func newLab(ctx context.Context, t *testing.T, line *timeline, name string, bake
 	if err != nil {
 		t.Fatal(err)
 	}
-	l.run(ctx, t, "go", "build", "-trimpath", "-o", l.bin+"/", "./cmd/...")
+	l.run(ctx, t, "go", "build", "-trimpath", "-o", l.bin+"/", "./cmd/ortet", "./cmd/azsim")
+	l.run(ctx, t, filepath.Join("hack", "agent.sh"), filepath.Join(l.bin, "ortet-node"))
 	disk, err := rootfs.BaseImage(ctx, checkout, binary, testWriter{t})
 	if err != nil {
 		t.Fatal(err)

@@ -3,6 +3,7 @@
 package boot
 
 import (
+	"runtime"
 	"syscall"
 	"time"
 
@@ -20,17 +21,21 @@ func readClocks() (wire.ClockReading, bool) {
 	return wire.ClockReading{Monotonic: wire.Micros(mono.Nano() / 1000), Wall: wire.Micros(wall.Nano() / 1000)}, true
 }
 
-// cost is processor time.
-type cost struct{ own, children time.Duration }
-
-// used is what this process and the children that have ended took so far.
-func used() cost {
-	spent := func(who int) time.Duration {
+// Used is what this process and the children that have ended took so far.
+func Used() Cost {
+	spent := func(who int) (time.Duration, int64) {
 		var u syscall.Rusage
 		if syscall.Getrusage(who, &u) != nil {
-			return 0
+			return 0, 0
 		}
-		return time.Duration(u.Utime.Nano() + u.Stime.Nano())
+		most := int64(u.Maxrss)
+		if runtime.GOOS != "darwin" {
+			most <<= 10
+		}
+		return time.Duration(u.Utime.Nano() + u.Stime.Nano()), most
 	}
-	return cost{spent(syscall.RUSAGE_SELF), spent(syscall.RUSAGE_CHILDREN)}
+	var c Cost
+	c.CPU, c.Peak = spent(syscall.RUSAGE_SELF)
+	c.ChildrenCPU, c.ChildrenPeak = spent(syscall.RUSAGE_CHILDREN)
+	return c
 }

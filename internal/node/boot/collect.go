@@ -35,6 +35,14 @@ func (o Options) under(path string) string { return bootstrap.Under(o.Root, path
 // own tells whether the node is this system, with programs that can be asked.
 func (o Options) own() bool { return o.Root == "" || o.Root == bootstrap.DefaultRoot() }
 
+// Cost is what collecting took: processor time, and the most memory that was
+// resident at once, in bytes; children are apart, of which journalctl is the only
+// one. Zero where the system does not tell.
+type Cost struct {
+	CPU, ChildrenCPU   time.Duration
+	Peak, ChildrenPeak int64
+}
+
 // collection gathers the reports of all sources.
 type collection struct {
 	o      Options
@@ -67,10 +75,10 @@ func Collect(ctx context.Context, o Options, now time.Time, log *slog.Logger) wi
 
 // step does a part, and logs what it took.
 func (c *collection) step(name string, do func()) {
-	before, from := used(), time.Now()
+	before, from := Used(), time.Now()
 	do()
-	after := used()
-	c.log.Debug("collected", "source", name, "took", time.Since(from).Round(time.Microsecond), "cpu", after.own-before.own, "childrensCPU", after.children-before.children)
+	after := Used()
+	c.log.Debug("collected", "source", name, "took", time.Since(from).Round(time.Microsecond), "cpu", after.CPU-before.CPU, "childrensCPU", after.ChildrenCPU-before.ChildrenCPU)
 }
 
 // say tells what became of a source that no reader told of.
