@@ -3,8 +3,10 @@ package draw
 import (
 	"bytes"
 	"encoding/json"
+	"io"
 	"maps"
 	"os"
+	"path/filepath"
 	"reflect"
 	"slices"
 	"strings"
@@ -14,6 +16,7 @@ import (
 	"github.com/santhosh-tekuri/jsonschema/v6"
 
 	"github.com/ortet/ortet/internal/timeline"
+	"github.com/ortet/ortet/internal/timeline/source"
 	"github.com/ortet/ortet/internal/wire"
 )
 
@@ -107,6 +110,41 @@ func TestBootReportIsOfItsSchema(t *testing.T) {
 	}
 	if valid(t, s, text) == nil || bad.Validate() == nil {
 		t.Error("a state that is none is accepted")
+	}
+}
+
+// What is made of logs is of the schema too, and is drawn as it should.
+func TestBuiltTimelines(t *testing.T) {
+	s := schema(t, "timeline.json")
+	n := 0
+	read := func(pattern string, reader func(io.Reader, source.Options) []wire.BootReport) {
+		t.Helper()
+		files, err := filepath.Glob("../source/testdata/" + pattern)
+		if err != nil || len(files) == 0 {
+			t.Fatalf("no %s: %v", pattern, err)
+		}
+		for _, file := range files {
+			content, err := os.ReadFile(file)
+			if err != nil {
+				t.Fatal(err)
+			}
+			for _, r := range reader(bytes.NewReader(content), source.Options{}) {
+				n++
+				of := timeline.Build(r, timeline.Cloud{Pool: "p"})
+				if err := valid(t, s, jsonOf(t, of)); err != nil {
+					t.Errorf("%s: %v", file, err)
+				}
+				checkText(t, file, of, Terminal{})
+				checkPage(t, of)
+				checkPicture(t, of)
+			}
+		}
+	}
+	read("*.md", source.CriticalChains)
+	read("journal*.export", source.Journal)
+	read("cloud-init*.log", source.CloudInitLog)
+	if n < 5 {
+		t.Errorf("only %d boots", n)
 	}
 }
 

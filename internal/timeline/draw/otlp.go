@@ -73,7 +73,7 @@ func (x *tracing) spanID(kind, id string) []byte {
 }
 
 func (x *tracing) nanos(m wire.Micros) uint64 {
-	return uint64(x.KernelStart.UnixNano() + int64(m)*1000) //nolint:gosec // after 1980, give or take three years
+	return uint64(x.KernelStart.UnixNano() + int64(m)*1000) // not negative: after 1980, give or take three years
 }
 
 func (x *tracing) resource(more map[string]string) []*commonpb.KeyValue {

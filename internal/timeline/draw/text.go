@@ -251,26 +251,22 @@ func (v view) folded() []timeline.Step {
 	return out
 }
 
-// short tells of a step that it matters little: half a percent, nothing known of it.
-func (v view) short(s timeline.Step) bool {
-	return s.End-s.Start < (v.End-v.Origin)/200 && (s.Wait == nil || s.Wait.Cause == "")
-}
+// short tells of a step that it matters little: half a percent of the boot.
+func (v view) short(s timeline.Step) bool { return s.End-s.Start < (v.End-v.Origin)/200 }
 
 // waitLines tell of a wait what is known.
 func waitLines(w timeline.Wait) []string {
-	var out []string
-	if w.Cause == "" {
-		out = append(out, "no evidence of the cause")
-	} else {
-		out = append(out, "for "+w.Cause)
-	}
-	if w.Evidence != "" {
-		out = append(out, w.Evidence)
+	why := "no evidence of the cause"
+	if w.Cause != "" {
+		why = "for " + w.Cause
 	}
 	if w.Hidden {
-		out = append(out, "hidden by systemd-analyze critical-chain")
+		why += "; hidden by systemd-analyze critical-chain"
 	}
-	return out
+	if w.Evidence == "" {
+		return []string{why}
+	}
+	return []string{why, w.Evidence}
 }
 
 func (p *page) advice(v view) {
