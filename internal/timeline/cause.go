@@ -111,8 +111,8 @@ func (b *boot) during(i int32, start, end wire.Micros) (cause, evidence string) 
 		if x.start >= end {
 			break
 		}
-		if int32(k) == i || x.end <= start || x.parent == i || x.source == sourceAPT && b.items[i].unit != nil {
-			continue // no unit's start waits for a lock of packages
+		if int32(k) == i || x.end <= start || x.parent == i || b.items[i].unit != nil && (x.source == sourceAPT || x.kind == KindPull) {
+			continue // systemd starts units whatever is locked or pulled
 		}
 		covers := min(x.end, end) - max(x.start, start)
 		if covers <= best {

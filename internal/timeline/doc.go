@@ -27,7 +27,15 @@
 // which `systemd-analyze critical-chain` does not show. Its cause is told where
 // something in the evidence covers it, else it is said that nothing does. A span
 // with parts, as a cloud-init stage with its modules, is replaced by the path
-// through them.
+// through them; a part that was itself waiting, as for a lock of dpkg, is a wait.
+//
+// A service that began long after all that it is ordered after, while a program
+// ran that starts others (a script extension, a module of cloud-init's that runs
+// scripts), is held to have been started by it. That is a conclusion, and the
+// service's Detail says so.
+//
+// systemd counts a unit of Type=simple as started at once, and so does the path;
+// of a unit that was restarted only the last start is known.
 //
 // Waits and spans together cover the time from the origin to the end without a
 // gap or an overlap: their durations add up to the total.
@@ -35,9 +43,12 @@
 // # Zero
 //
 // The origin is the request for the machine, where the cloud tells it, else the
-// kernel's start. A preprovisioned machine booted before anybody asked for it,
-// and waits in cloud-init-local until it is handed over: that moment is its
-// origin, and the time before is shown apart, as the pool's (Idle).
+// start of the machine's firmware, where that is known, else the kernel's start. A
+// preprovisioned machine booted before anybody asked for it, and waits in
+// cloud-init-local until it is handed over: that moment is its origin, and the
+// time before is shown apart, as the pool's (Idle). Where cloud-init does not tell
+// it, and its first stage took minutes on a machine that Azure does not call
+// created for this boot, the stage's end is taken for it, and Missing says so.
 //
 // # Advice
 //
@@ -45,5 +56,11 @@
 // node), platform (Azure's), wait. What moving a step would save is not its
 // length, since something else may have been nearly as late: the graph is
 // replayed without it, and the end of the replay is compared with the end of a
-// replay with everything in its place.
+// replay with everything in its place. Waits are kept as they were, also the one
+// before what is left out, since nothing tells that it would be gone, too.
+//
+// # Many boots
+//
+// Stats counts boots in memory that does not grow with their number; Diff compares
+// two sets of boots, and says what of the difference may be chance.
 package timeline

@@ -16,7 +16,7 @@ const docs = "../../docs/boot-classes.md"
 func TestDocs(t *testing.T) {
 	want := document()
 	if *update {
-		if err := os.WriteFile(docs, []byte(want), 0o644); err != nil { //nolint:gosec // documentation
+		if err := os.WriteFile(docs, []byte(want), 0o644); err != nil {
 			t.Fatal(err)
 		}
 		return

@@ -187,6 +187,32 @@ func TestRandomReports(t *testing.T) {
 	}
 }
 
+// The largest report that wire takes is analysed: a chain of all units with waits
+// between them, and spans beside each other. With a square of their number
+// anywhere, the test would run into its deadline.
+func TestLargestReport(t *testing.T) {
+	r := wire.BootReport{Version: wire.BootReportVersion, System: wire.SystemTimes{Userspace: second}}
+	for i := range wire.MaxBootUnits {
+		start := second + wire.Micros(i)*3000
+		u := wire.BootUnit{Name: fmt.Sprintf("u%d.service", i), Activating: start, Activated: start + 1000}
+		for k := max(0, i-8); k < i; k++ {
+			u.After = append(u.After, r.Units[k].Name)
+		}
+		r.Units = append(r.Units, u)
+	}
+	for i := range wire.MaxBootSpans {
+		start := second + wire.Micros(i)*1500
+		s := wire.BootSpan{Source: []string{"cse", "aks", "containerd"}[i%3], Name: fmt.Sprintf("pull/%d", i/100), Clock: wire.ClockMonotonic, Start: start, End: start + 100*second}
+		r.Spans = append(r.Spans, s)
+	}
+	r.System.Finish = r.Units[len(r.Units)-1].Activated
+	got := Build(r, Cloud{})
+	checkTiled(t, got)
+	if len(got.Path) < wire.MaxBootUnits {
+		t.Errorf("%d steps", len(got.Path))
+	}
+}
+
 func FuzzBuild(f *testing.F) {
 	for seed := range int64(8) {
 		r, _ := randomReport(rand.New(rand.NewSource(seed)))

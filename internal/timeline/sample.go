@@ -11,7 +11,7 @@ import (
 // that many units and what cloud-init and the kubelet tell, for measuring: it is
 // the same for the same seed.
 func Sample(seed int64, units int) wire.BootReport {
-	return sampleReport(rand.New(rand.NewSource(seed)), units, 2500000) //nolint:gosec // figures, and no secrets
+	return sampleReport(rand.New(rand.NewSource(seed)), units, 2500000)
 }
 
 func sampleReport(rnd *rand.Rand, units int, config wire.Micros) wire.BootReport {

@@ -1,8 +1,11 @@
 package timeline_test
 
 import (
+	"fmt"
+	"math/rand"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 
@@ -77,6 +80,46 @@ func TestChainsAreEqual(t *testing.T) {
 	}
 	if strings.Join(path, " ") != strings.Join(chain, " ") || len(chain) != 4 {
 		t.Errorf("the path is %v, the chain %v", path, chain)
+	}
+}
+
+// The same of any graph of units.
+func TestRandomChainsAreEqual(t *testing.T) {
+	for seed := range int64(300) {
+		rnd := rand.New(rand.NewSource(seed))
+		const first = 2000000
+		r := wire.BootReport{Version: wire.BootReportVersion, System: wire.SystemTimes{Userspace: 1500000, UnitsLoadStart: 1600000, UnitsLoadFinish: first}}
+		n := 2 + rnd.Intn(60)
+		for i := range n {
+			u := wire.BootUnit{Name: fmt.Sprintf("u%d.service", i), Activating: first}
+			for range min(i, 1+rnd.Intn(4)) {
+				d := r.Units[rnd.Intn(i)]
+				if slices.Contains(u.After, d.Name) {
+					continue
+				}
+				u.After = append(u.After, d.Name)
+				u.Activating = max(u.Activating, d.Activated)
+			}
+			// No two end at once, or both would be in the chain.
+			u.Activated = u.Activating + wire.Micros(rnd.Intn(1000))*100 + wire.Micros(i+1)
+			r.Units = append(r.Units, u)
+			r.System.Finish = max(r.System.Finish, u.Activated)
+		}
+		var path, chain []string
+		for _, s := range timeline.Build(r, timeline.Cloud{}).Path {
+			if s.Wait != nil {
+				t.Fatalf("seed %d: %+v", seed, s.Wait)
+			}
+			if name, ok := strings.CutPrefix(s.Span, "unit/"); ok {
+				path = append([]string{name}, path...)
+			}
+		}
+		for _, l := range timeline.CriticalChain(r, path[0], 0) {
+			chain = append(chain, l.Unit)
+		}
+		if strings.Join(path, " ") != strings.Join(chain, " ") {
+			t.Fatalf("seed %d: the path is %v, the chain %v", seed, path, chain)
+		}
 	}
 }
 

@@ -29,7 +29,7 @@ type item struct {
 
 // room is what analysing a boot needs room for, and can be used again for the next.
 type room struct {
-	raw, items   []item
+	items        []item
 	keys         []order
 	byUnit, byID map[string]int32
 	after, ofs   []int32
