@@ -123,7 +123,7 @@ func pages(t *testing.T) string {
 		}
 		ctx, cancel := context.WithTimeout(context.Background(), 5*time.Minute)
 		defer cancel()
-		cmd := exec.CommandContext(ctx, "go", "test", "./internal/timeline/draw", "-count=1", "-run", "^TestPages$", "-pages="+written.dir)
+		cmd := exec.CommandContext(ctx, "go", "test", "./internal/timeline/draw", "-count=1", "-run", "^TestPages", "-pages="+written.dir)
 		cmd.Dir = root
 		if out, err := cmd.CombinedOutput(); err != nil {
 			written.err = fmt.Errorf("write the pages: %w\n%s", err, out)

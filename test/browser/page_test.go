@@ -77,6 +77,22 @@ func TestDrawn(t *testing.T) {
 	}
 }
 
+// The page of two boots, which has no script.
+func TestDiff(t *testing.T) {
+	b := browse(t)(t, "diff.html")
+	widths := eval[[]float64](b, `[...document.querySelectorAll('.both rect[class^="c-"]')].map(r => r.getBoundingClientRect().right)`)
+	if len(widths) < 60 {
+		t.Errorf("%d steps of two paths", len(widths))
+	}
+	if n := eval[int](b, `document.querySelectorAll('table').length`); n != 2 {
+		t.Errorf("%d tables", n)
+	}
+	b.do(chromedp.EmulateViewport(390, 800))
+	if eval[bool](b, `document.documentElement.scrollWidth > innerWidth`) {
+		t.Error("the page is wider than a telephone")
+	}
+}
+
 // What the script writes is what the program writes, and what is long is long.
 func TestBarsTell(t *testing.T) {
 	b := browse(t)(t, "aks.html")
@@ -451,4 +467,5 @@ func TestScreenshots(t *testing.T) {
 	b.wheel(lane.X+lane.W*0.62, lane.Y+10, -300, 0)
 	b.script(`[...document.querySelectorAll('.pathlane button')].find(b => b.getAttribute('aria-label').includes("agent's next look")).click()`)
 	shoot(b, "boot-dark.png")
+	shoot(open(t, "diff.html", prefer("light"), chromedp.EmulateViewport(1280, 900)), "boot-diff.png")
 }

@@ -254,5 +254,8 @@ func policy(style, script string) string {
 		sum := sha256.Sum256([]byte(text))
 		return "'sha256-" + base64.StdEncoding.EncodeToString(sum[:]) + "'"
 	}
-	return "default-src 'none'; style-src " + hash(style) + "; script-src " + hash(script) + "; base-uri 'none'; form-action 'none'"
+	if script != "" {
+		script = "; script-src " + hash(script)
+	}
+	return "default-src 'none'; style-src " + hash(style) + script + "; base-uri 'none'; form-action 'none'"
 }

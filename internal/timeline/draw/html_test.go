@@ -22,7 +22,7 @@ import (
 )
 
 // The browser's tests are a module of their own and have the pages written by
-// this: go test -run TestPages -pages=DIR.
+// this: go test -run ^TestPages -pages=DIR.
 var pages = flag.String("pages", "", "write the samples' pages and pictures into this folder")
 
 func TestPages(t *testing.T) {
@@ -147,6 +147,52 @@ func checkPicture(t testing.TB, of timeline.Timeline) []byte {
 	}
 }
 
+// checkDiff writes the page of two boots and looks whether it is made of what the
+// template has.
+func checkDiff(t testing.TB, name string, a, b timeline.Timeline) []byte {
+	t.Helper()
+	d := timeline.Diff([]timeline.Timeline{a}, []timeline.Timeline{b})
+	d.Notes = append(d.Notes, name)
+	var out bytes.Buffer
+	if err := DiffHTML(&out, Side{name, a}, Side{"k3s", b}, d); err != nil {
+		t.Fatal(err)
+	}
+	root, err := html.Parse(bytes.NewReader(out.Bytes()))
+	if err != nil {
+		t.Fatal(err)
+	}
+	for n := range root.Descendants() {
+		if n.Type != html.ElementNode {
+			continue
+		}
+		element(t, n.Data)
+		if n.Data == "script" {
+			t.Error("it has a script")
+		}
+		for _, a := range n.Attr {
+			harmless(t, n.Data, a.Key, a.Val)
+		}
+	}
+	return out.Bytes()
+}
+
+func TestPagesOfTwo(t *testing.T) {
+	h := hostile(t)
+	checkDiff(t, h.Node, h, k3s(t))
+	checkDiff(t, h.Node, k3s(t), h)
+	page := checkDiff(t, "generic", aks(t), k3s(t))
+	for _, words := range []string{"generic against k3s", "1m19.703s against 15.300s: the second is faster by 1m04.403s (81%)", "-12.410s", "cloud-init final", "1 and 1 boots are too few"} {
+		if !bytes.Contains(page, []byte(words)) {
+			t.Errorf("it does not say %q", words)
+		}
+	}
+	if *pages != "" {
+		if err := os.WriteFile(filepath.Join(*pages, "diff.html"), page, 0o644); err != nil {
+			t.Fatal(err)
+		}
+	}
+}
+
 // Whatever words and times there are, what is drawn is text.
 func FuzzDraw(f *testing.F) {
 	h := hostile(f)
@@ -178,6 +224,7 @@ func FuzzDraw(f *testing.F) {
 		}
 		checkPage(t, of)
 		checkPicture(t, of)
+		checkDiff(t, word, of, of)
 		trace, err := Trace(of, map[string]string{"x": word})
 		if err == nil {
 			_, err = proto.Marshal(trace)

@@ -33,6 +33,12 @@ const (
 	picMargin = 16
 )
 
+const (
+	fonts = "system-ui, -apple-system, 'Segoe UI', Roboto, 'DejaVu Sans', sans-serif"
+	// hatch is what waits are filled with.
+	hatch = `<defs><pattern id="hatch" width="6" height="6" patternUnits="userSpaceOnUse" patternTransform="rotate(45)"><rect width="6" height="6" class="hatch-a"/><rect width="3" height="6" class="hatch-b"/></pattern></defs>`
+)
+
 // drawing is SVG that is being written. Text and attributes are escaped here and
 // nowhere else.
 type drawing struct{ strings.Builder }
@@ -113,7 +119,7 @@ func picture(v view, alone bool) string {
 	height := bottom + picMargin
 	d := &drawing{}
 	d.tag("svg", "xmlns", "http://www.w3.org/2000/svg", "viewBox", "0 0 "+number(picWidth)+" "+number(height), "role", "img", "class", "boot",
-		"font-family", "system-ui, -apple-system, 'Segoe UI', Roboto, 'DejaVu Sans', sans-serif", "font-size", "11")
+		"font-family", fonts, "font-size", "11")
 	d.WriteString("<title>")
 	d.escape("Boot of " + v.title() + ": " + v.headline())
 	d.WriteString("</title>")
@@ -123,7 +129,7 @@ func picture(v view, alone bool) string {
 		d.WriteString("</rect>")
 	}
 	if alone {
-		d.WriteString(`<defs><pattern id="hatch" width="6" height="6" patternUnits="userSpaceOnUse" patternTransform="rotate(45)"><rect width="6" height="6" class="hatch-a"/><rect width="3" height="6" class="hatch-b"/></pattern></defs>`)
+		d.WriteString(hatch)
 	}
 	d.text(picMargin, 26, "title", shorten(v.title(), 60))
 	d.text(picMargin, 44, "dim", shorten(v.headline(), 110))
