@@ -30,6 +30,7 @@ func (b *boot) advise(g *graph, path []Step) []Advice {
 			out = append(out, a)
 		}
 	}
+	base = b.telling(base, onPath)
 	slices.SortFunc(base, func(x, y int32) int { return cmp.Or(cmp.Compare(onPath[y], onPath[x]), cmp.Compare(x, y)) })
 	base = base[:min(len(base), mostAdvice)]
 	var all []string
@@ -88,6 +89,31 @@ func (b *boot) onPath(path []Step) (took map[int32]wire.Micros, base []int32) {
 		}
 	}
 	return took, base
+}
+
+// telling leaves out what only wraps others, as the operation of an extension
+// whose command is all that takes time: units and the innermost parts are what a
+// reader can change.
+func (b *boot) telling(base []int32, onPath map[int32]wire.Micros) []int32 {
+	const nearly = 10 // all but one of so many
+	wraps := func(whole, part wire.Micros) bool { return part >= whole-whole/nearly }
+	return slices.DeleteFunc(base, func(i int32) bool {
+		if b.items[i].unit != nil {
+			return false
+		}
+		leaf := true
+		for _, c := range b.children[i] {
+			if onPath[c] == 0 {
+				continue
+			}
+			leaf = false
+			if b.rule(c).Class == Base && wraps(onPath[i], onPath[c]) {
+				return true
+			}
+		}
+		p := b.items[i].parent
+		return !leaf && p >= 0 && b.rule(p).Class == Base && wraps(onPath[p], onPath[i])
+	})
 }
 
 // item is the item of an ID; -1: there is none.
@@ -240,7 +266,7 @@ func (b *boot) adviseKubelet(g *graph, path []Step, times []wire.Micros, add fun
 	}
 	if kubelet >= 0 {
 		a.Unit = b.items[kubelet].name
-		a.What = fmt.Sprintf("%s began %s after the network was there; ordered after %s only it would not wait for %s%s", a.Unit, b.duration(until-ready), strings.Join(after, " and "), text, stays)
+		a.What = fmt.Sprintf("%s began %s after %s; ordered after that only it would not wait for %s%s", a.Unit, b.duration(until-ready), strings.Join(after, " and "), text, stays)
 		add(a, g.replay(change{started: g.seen[2*kubelet], at: ready}, times))
 		return
 	}

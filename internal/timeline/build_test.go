@@ -172,6 +172,14 @@ func TestNodeStartedByAnExtension(t *testing.T) {
 	if kubelet == nil || kubelet.Saves != ms(32000-8500) {
 		t.Errorf("the kubelet's advice is %+v", kubelet)
 	}
+	for _, a := range got.Advice {
+		if strings.HasPrefix(a.What, "AKS.CSE.cse_start") || strings.HasPrefix(a.What, "enable") {
+			t.Errorf("advice about what only wraps others: %s", a.What)
+		}
+		if a.Class == Waiting && a.Spans[0] == "kubelet/register" && a.Saves != ms(900) {
+			t.Errorf("the registration's wait saves %d", a.Saves)
+		}
+	}
 	byStage := map[Stage]wire.Micros{}
 	for _, s := range Stages(got) {
 		byStage[s.Stage] = s.OnPath

@@ -346,6 +346,7 @@ func (b *boot) loose(i int32, before map[string][]int32) {
 		for _, id := range []string{sourceKubelet + "/register", sourceKubelet + "/startup/registration", idCreated} {
 			if d := find(id); d >= 0 && b.items[d].end <= it.start {
 				add(d)
+				break // the first is the finest
 			}
 		}
 		for _, name := range kubelets {
