@@ -91,8 +91,9 @@ type SystemTimes struct {
 	Relative bool `json:"relative,omitempty"`
 }
 
-// BootUnit is a systemd unit: its last start. Times are 0 where it never came
-// to that.
+// BootUnit is a systemd unit and its start in this boot: the first that is known.
+// systemd itself keeps the last one only, the journal tells of those before. Times
+// are 0 where it never came to that.
 type BootUnit struct {
 	Name         string `json:"name"`
 	Activating   Micros `json:"activatingUsec,omitempty"`   // InactiveExitTimestampMonotonic

@@ -21,7 +21,7 @@ var stageOrder = [...]string{"init-local", "init", "modules-init", "modules-conf
 const (
 	maxErrors    = 64
 	maxErrorText = 4 << 10
-	// epochBegins tells the two layouts apart: until 23.3 cloud-init wrote seconds
+	// epochBegins tells the two layouts apart: until 24.1 cloud-init wrote seconds
 	// since 1970, since then seconds since the kernel's start. No node is up for
 	// three years before its boot is over, and none has a clock before 1973.
 	epochBegins = 1e8
