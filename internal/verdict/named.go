@@ -4,7 +4,9 @@ import "strings"
 
 // namedSecrets finds values by the name before them: password=…, "token": "…",
 // --certificate-key …, Authorization: …; by the program that is given them with a
-// flag of one letter: useradd -p …; and {"name": "TOKEN", "value": "…"}.
+// flag of one letter: useradd -p …; by a tag: <Password>…</Password>; and
+// {"name": "TOKEN", "value": "…"}. What a sentence goes on with behind a name (failed
+// to fetch token: unexpected status), and the path of a file, is none.
 func namedSecrets(s string, hide []span) []span {
 	var (
 		letter      byte // of the flag that gives the program a secret, 0 where there is none
@@ -29,6 +31,7 @@ func namedSecrets(s string, hide []span) []span {
 		flat := string(flatten(&buf, name))
 		kind := secretName(flat)
 		blank := flag
+		query := from > 0 && (s[from-1] == '?' || s[from-1] == '&')
 		switch {
 		case attach && !flag:
 			attach = false
@@ -36,12 +39,17 @@ func namedSecrets(s string, hide []span) []span {
 				kind, i = notSecret, wordAt(s, from).to
 				hide = append(hide, span{from, i})
 			}
-		case flat == "value" && asked >= 0 && from-asked < 8 && strings.Contains(s[asked:from], ","):
+		case flat == "value" && asked >= 0 && from-asked < 12 && strings.ContainsAny(s[asked:from], ",{"):
+			kind = secretValue
+		case query && (flat == "code" || flat == "key"):
 			kind = secretValue
 		case flag && kind == notSecret:
 			kind = secretFlag(flat)
 			if letter == 'u' && name[len(name)-1] == 'u' { // -fsSLu u:…
 				kind = secretAfterColon
+			}
+			if flat == "value" && strings.Contains(behind(s, from), "secret set ") {
+				kind = secretValue
 			}
 			if letter == 0 || len(name) < 2 || name[1]|0x20 != letter {
 				break
@@ -63,12 +71,14 @@ func namedSecrets(s string, hide []span) []span {
 			}
 			if l := flagOf(flat); l != 0 {
 				letter = l
+			} else if (flat == "agent" || flat == "server") && strings.HasSuffix(s[:from], "- ") { // k3s: | sh -s - agent -t …
+				letter = 't'
 			}
 			attach = pro && flat == "attach"
 			pro = flat == "pro" || flat == "ua" || flat == "ubuntuadvantage"
 		default:
 			// Some take it after a blank; of others the name is in sentences too.
-			blank = strings.HasSuffix(name, ".psk") || strings.HasSuffix(name, "-psk") || kind == secretArgument
+			blank = strings.HasSuffix(name, ".psk") || strings.HasSuffix(name, "-psk") || kind == secretArgument || assigns(behind(s, from), flat)
 			if at := skipBlanks(s, i); kind == secretArgument && (at == i || at == len(s) || s[at] == ':' || flat[0] == 'c' && s[at] >= 'a' && ordinary(s[at:wordEnd(s, at)])) {
 				kind = notSecret
 			}
@@ -76,8 +86,12 @@ func namedSecrets(s string, hide []span) []span {
 		if kind == notSecret {
 			continue
 		}
+		if v, ok := tagged(s, from, i); ok {
+			hide, i = append(hide, v), v.to
+			continue
+		}
 		until := len(s)
-		if query := from > 0 && (s[from-1] == '?' || s[from-1] == '&'); query && kind == secretValue {
+		if query && kind == secretValue {
 			if n := strings.IndexByte(s[i:], '&'); n >= 0 {
 				until = i + n
 			}
@@ -87,9 +101,75 @@ func namedSecrets(s string, hide []span) []span {
 			asked = i
 			continue
 		}
+		if kind == secretValue && isSaid(s, v) {
+			continue
+		}
 		hide, i = found(s, v, kind, hide, i)
 	}
 	return hide
+}
+
+// behind is what stands before a name, as far as it matters.
+func behind(s string, name int) string { return s[max(0, name-96):name] }
+
+// assigns says whether what stands before the name of a secret has its value
+// follow after a blank: npm config set …, aws configure set …, setx …, an
+// argument of SetEnvironmentVariable, and machine H login U password ….
+func assigns(before, flat string) bool {
+	if flat == "password" && strings.Contains(before, "machine ") && strings.Contains(before, " login ") {
+		return true
+	}
+	if strings.Contains(before, "onfig set ") || strings.Contains(before, "onfigure set ") {
+		return true
+	}
+	before = strings.TrimRight(before, `'"`)
+	return hasFold(before[max(0, len(before)-5):], "setx ") || hasFold(before[max(0, len(before)-20):], "environmentvariable(")
+}
+
+// tagged is what a tag of XML has within, of which the name is at from to i.
+func tagged(s string, from, i int) (span, bool) {
+	if i >= len(s) || s[i] != '>' || from == 0 || s[from-1] != '<' && s[from-1] != ':' {
+		return span{}, false
+	}
+	i++
+	if strings.HasPrefix(s[i:], "<Value>") { // as in Windows' answer files
+		i += len("<Value>")
+	}
+	n := strings.Index(s[i:min(len(s), i+maxShown)], "</")
+	return span{i, i + n}, n > 0
+}
+
+// said are words that sentences go on with behind the name of a secret.
+const said = " post get put patch delete dial unexpected failed failure error rpc open stat lstat read no not invalid unauthorized unauthenticated forbidden" +
+	" timeout context cannot can't could couldn't unable pod secret secrets token configmap configmaps expired unknown missing required unsupported duplicate rejected" +
+	" denied permission connection x509 tls http oauth2 state is are was via flag flags must and or bad authentication operation incorrect "
+
+// isSaid says whether the value of a name is none: a word of a sentence, the path of
+// a file, or true, false and nothing.
+func isSaid(s string, v span) bool {
+	word := strings.TrimRight(s[v.from:v.to], ":,;.)}]")
+	if isPath(word) {
+		return true
+	}
+	switch word {
+	case "true", "false", "null", "none", "nil":
+		return true
+	}
+	return v.from > 0 && s[v.from-1] == ' ' && isSpoken(word)
+}
+
+func isSpoken(word string) bool {
+	return strings.HasPrefix(word, "AADSTS") || word != "" && len(word) <= len("unauthenticated") && strings.Contains(said, " "+strings.ToLower(word)+" ")
+}
+
+// isPath says whether a word is the path of a file, rather than base64.
+func isPath(word string) bool {
+	for _, dir := range [...]string{"/etc/", "/var/", "/run/", "/usr/", "/opt/", "/home/", "/root/", "/tmp/", "/mnt/"} {
+		if strings.HasPrefix(word, dir) {
+			return true
+		}
+	}
+	return false
 }
 
 // found takes over the value of a name that ends at i, and gives where to go on.
@@ -123,7 +203,7 @@ func secretFlag(flat string) int {
 	switch {
 	case flat == "u", flat == "user", flat == "proxyuser", strings.HasSuffix(flat, "creds"):
 		return secretAfterColon
-	case flat == "license":
+	case flat == "license", flat == "pat", flat == "oauth2bearer", flat == "fromliteral":
 		return secretValue
 	}
 	return notSecret
@@ -133,6 +213,7 @@ func secretFlag(flat string) int {
 func flagOf(program string) byte {
 	for _, p := range [...]string{
 		"plogin", "psshpass", "pmysql", "pmariadb", "puseradd", "pusermod", "pmongo", "ucurl", "sonboardagent", "somsa", "arediscli", "wldap",
+		"tk3s", "trke2", "punzip", "psqlcmd", "nsshkeygen",
 	} {
 		if strings.HasPrefix(program, p[1:]) {
 			return p[0]
@@ -151,7 +232,7 @@ func isShouted(name string) bool {
 			return false
 		}
 	}
-	return strings.HasSuffix(name, "_KEY") || strings.HasSuffix(name, "_PASS") || strings.HasSuffix(name, "_PWD") || strings.HasSuffix(name, "LICENSE")
+	return strings.HasSuffix(name, "_KEY") || strings.HasSuffix(name, "_PAT") || name == "SSHPASS" || strings.HasSuffix(name, "_PWD") || strings.HasSuffix(name, "LICENSE")
 }
 
 // ordinary says whether a word may be one of a sentence, rather than a token.
@@ -189,7 +270,7 @@ func flatten(buf *[64]byte, name string) []byte {
 func secretName(flat string) int {
 	flat = strings.TrimPrefix(flat, "u0026") // & in JSON
 	switch flat {
-	case "sig", "sas", "auth", "identitytoken", "pwd", "pass":
+	case "sig", "sas", "auth", "identitytoken", "pwd":
 		return secretValue
 	case "authorization", "proxyauthorization", "cookie", "setcookie":
 		return secretToEnd
@@ -202,6 +283,7 @@ func secretName(flat string) int {
 		for _, end := range [...]string{
 			"account", "access", "api", "certificate", "private", "storage", "encryption", "shared", "master", "host", "secret", "signing", "client", "subscription",
 			"functions", "workspace", "primary", "secondary", "auth", "activation", "license", "product", "registration", "agent", "instrumentation",
+			"app", "application", "integration", "setup",
 		} {
 			if strings.HasSuffix(stem, end) {
 				return secretValue
@@ -211,8 +293,12 @@ func secretName(flat string) int {
 	}
 	for _, end := range [...]string{
 		"password", "passwd", "passphrase", "secret", "token", "clientkeydata", "accesssignature", "dockerconfigjson", "secretdata", "credential", "psk",
+		"pass", "pw", "secretid", "secretkeybase", "clientcontent", "filecontent",
 	} {
 		if strings.HasSuffix(flat, end) {
+			if end == "pass" && (strings.HasSuffix(flat, "bypass") || strings.HasSuffix(flat, "compass") || flat == "sshpass") {
+				return notSecret
+			}
 			return secretValue
 		}
 	}
@@ -293,7 +379,7 @@ func wordAt(s string, i int) span {
 }
 
 func wordEnd(s string, i int) int {
-	for i < len(s) && s[i] != ' ' && s[i] != '"' && s[i] != '\'' {
+	for begin := i; i < len(s) && (s[i] != ' ' || i > begin && s[i-1] == '\\') && s[i] != '"' && s[i] != '\''; {
 		i++
 	}
 	return i

@@ -77,6 +77,13 @@ var named = []string{
 	`$password = ConvertTo-SecureString "%" -AsPlainText`, `-Password (ConvertTo-SecureString "%" -AsPlainText -Force)`, `{"cmd":"ConvertTo-SecureString \"%\" -AsPlainText"}`,
 	"kubeadm init --certificate-key '%'", `kubeadm join --CERTIFICATE-KEY "%"`, "K3S_TOKEN: %", "k3s agent --token '%'", "RKE2_TOKEN=%", `"token": "%"`, "TOKEN: '%'",
 	`{"name": "K3S_TOKEN", "value": "%"}`, `{"name":"DB_PASSWORD","value":"%"}`, "{name: K3S_TOKEN, value: %}", "--password 'it'\\''s %'",
+	"+ k3s agent --server https://h:6443 -t %", "+ sh -s - agent --server https://h:6443 -t %", "az keyvault secret set --vault-name v --name n --value %", "kubectl create secret generic x --from-literal=key=%",
+	"helm install d --set datadog.appKey=%", "application_key: %", "integrationKey=%", "netbird up --setup-key %", "curl --oauth2-bearer % h", "./config.sh --pat %", "GITHUB_PAT=%", "vault write auth/approle/login secret_id=%",
+	"ansible_become_pass=%", "db_pass: %", "keytool -storepass % -noprompt", "adminpw=%", "SECRET_KEY_BASE=%", "KUBELET_CLIENT_CONTENT=%", "https://f.azurewebsites.net/api/x?code=%", "https://h/x?a=b&key=%&c=d",
+	"echo 'machine h login u password %'", "npm config set //h/:_authToken %", "aws configure set aws_secret_access_key %", "setx DB_PASSWORD %", "[Environment]::SetEnvironmentVariable('TOKEN', '%', 'Machine')",
+	"<AdministratorPassword>%</AdministratorPassword>", "<ns1:UserPassword>%</ns1:UserPassword>", "<Password><Value>%</Value></Password>", `"adminPassword": {"value": "%"}`, `{"adminPassword":{"value":"%"}}`, `TOKEN=with\ blanks\ %`,
+	"unzip -P % x.zip", "sqlcmd -S h -U sa -P %", "ssh-keygen -N % -f x", "++ openssl passwd -6 %", "vault login %", "vault operator unseal %", `C:\>net user u % /add`, "htpasswd -bc /etc/x u %", "microk8s join 10.0.0.4:25000/%/12",
+	"echo % | base64 -d", "echo % | base64 --decode", "echo % | gh auth login --with-token", "echo % | gpg --batch --passphrase-fd 0 x",
 }
 
 // Secrets that only the lines around show to be some.
@@ -283,6 +290,19 @@ func TestRedactLeavesEvidence(t *testing.T) {
 		`systemctl restart kubelet || journalctl -u kubelet -n 50 || passwd -l root`, `chpasswd: cannot open /etc/passwd`, `running module set-passwords (<module 'cloudinit.config.cc_set_passwords'>)`,
 		`curl -fsSL -o /tmp/x https://h/x: curl: (22) The requested URL returned error: 404`, `docker run -u 1000 --user 1000 i`, `mysql.service: Main process exited, code=exited`, `useradd: user 'ubuntu' already exists`, `cp $HOME$DIR/a /b`,
 		`rule 3 | update-initramfs: mkinitramfs: failed`, `psk file is missing`, `{"name":"PATH","value":"/usr/bin"}`, `key_mgmt=WPA-PSK SAE`,
+		`providerID="azure:///subscriptions/12345678-1234-1234-1234-123456789012/resourceGroups/MC_MyGroup_MyCluster_eastus/providers/Microsoft.Compute/virtualMachineScaleSets/aks-nodepool1-12345678-vmss/virtualMachines/0"`,
+		`GET https://management.azure.com/subscriptions/12345678-1234-1234-1234-123456789012/resourceGroups/MC_MyGroup_MyCluster_eastus: 403`,
+		`lookup server1.h2k3j4h5k6j7h8g9f0d1s2a3q4.bx.internal.cloudapp.net: no such host`,
+		`azure.BearerAuthorizer#WithAuthorization: Failed to refresh the Token for request to https://management.azure.com/`,
+		`failed to authorize: failed to fetch anonymous token: unexpected status from GET request to https://r.azurecr.io/oauth2/token?scope=x&service=r.azurecr.io: 401 Unauthorized`,
+		`failed to fetch oauth token: Post "https://auth.docker.io/token": dial tcp 1.2.3.4:443: i/o timeout`,
+		`failed to get token: AADSTS700016: Application with identifier 'x' was not found`,
+		`error downloading the secret: Secret "kubeadm-certs" was not found in the "kube-system" Namespace`,
+		`level=fatal msg="starting kubernetes: preparing server: failed to validate token: token CA hash does not match the Cluster CA certificate hash: aa != bb"`,
+		`MountVolume.SetUp failed for volume "azure-secret" : secret "azure-secret" not found`, `failed to list *v1.Secret: secrets is forbidden`,
+		`open /run/secrets/kubernetes.io/serviceaccount/token: no such file or directory`, `client-key: /var/lib/kubelet/pki/kubelet-client-current.pem`, `PWD=/var/lib/waagent/custom-script/download/0`,
+		`flag --token is required unless --cluster-init`, `discovery.bootstrapToken.token: Required value: token is needed`, `automountServiceAccountToken: false`, `"token": null`,
+		`vault login failed: permission denied`, `usage: join <token> --config <file>`, `bypass=1`,
 		`Node password rejected, duplicate hostname or contents of '/etc/rancher/node/password' may not match server node-passwd entry`,
 	} {
 		if got := RedactText(l); got != l {

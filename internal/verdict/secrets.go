@@ -13,6 +13,7 @@ func redactLine(s string) string {
 	hide = bootstrapTokens(s, hide)
 	hide = longRuns(s, hide)
 	hide = inputs(s, hide)
+	hide = arguments(s, hide)
 	if len(hide) == 0 {
 		return s
 	}
@@ -79,7 +80,7 @@ func knownTokens(s string, hide []span) []span {
 			hide = append(hide, span{from, from + n})
 		}
 	}
-	for _, mark := range [...]string{"eyJ", "ghp_", "gho_", "ghs_", "github_pat_", "glpat-", "dckr_pat_", "tskey-", "xox", "hvs."} {
+	for _, mark := range [...]string{"eyJ", "ghp_", "gho_", "ghs_", "github_pat_", "glpat-", "dckr_pat_", "tskey-", "xox", "hvs.", "SWMTKN-", "NRAK-", "AIza", "glrt-", "dt0c01."} {
 		for at := 0; ; {
 			i := strings.Index(s[at:], mark)
 			if i < 0 {
@@ -137,6 +138,9 @@ func knownTokens(s string, hide []span) []span {
 		}
 		i += at + len("bearer")
 		at = i
+		if i < len(s) && isNameByte(s[i]) { // BearerAuthorizer
+			continue
+		}
 		for i < len(s) && (s[i] == ' ' || s[i] == ':' || s[i] == '"' || s[i] == '=') {
 			i++
 		}
@@ -209,9 +213,9 @@ func urlPasswords(s string, hide []span) []span {
 	}
 }
 
-// webhooks finds addresses whose path is the secret.
+// webhooks finds addresses whose path is the secret; MicroK8s' too, by its port.
 func webhooks(s string, hide []span) []span {
-	for _, mark := range [...]string{"hooks.slack.com", "webhook.office.com", "/webhookb2", "/api/webhooks", "telegram.org"} {
+	for _, mark := range [...]string{"hooks.slack.com", "webhook.office.com", "/webhookb2", "/api/webhooks", "telegram.org", ":25000"} {
 		for at := 0; ; {
 			i := indexFold(s[at:], mark)
 			if i < 0 {
@@ -256,7 +260,7 @@ func passwordHashes(s string, hide []span) []span {
 // input, -1 where there is none.
 func reader(s string) int {
 	at := -1
-	for _, mark := range [...]string{"chpasswd", " passwd", "|passwd", "bin/passwd", "-stdin", "sudo -s", "securestring", "cryptsetup", " kinit"} {
+	for _, mark := range [...]string{"chpasswd", " passwd", "|passwd", "bin/passwd", "-stdin", "sudo -s", "securestring", "cryptsetup", " kinit", "base64 -d", "base64 --d", "with-token", "passphrase-fd"} {
 		for from := 0; ; {
 			i := indexFold(s[from:], mark)
 			if i < 0 {
@@ -288,6 +292,26 @@ func inputs(s string, hide []span) []span {
 	for _, begin := range [...]string{"<<<", "<("} {
 		if i := strings.Index(s, begin); i >= 0 {
 			hide = append(hide, span{i + len(begin), len(s)})
+		}
+	}
+	return hide
+}
+
+// arguments finds what some programs are given as words of their own, unless a
+// sentence goes on behind their names.
+func arguments(s string, hide []span) []span {
+	for _, mark := range [...]string{"openssl passwd ", "vault login ", "operator unseal ", "net user ", "htpasswd -b", "management token set "} {
+		i := indexFold(s, mark)
+		if i < 0 || i > 0 && isNameByte(s[i-1]) && s[i-1] != '.' {
+			continue
+		}
+		from := i + len(mark)
+		to := from
+		for to < len(s) && s[to] != ';' && s[to] != '|' && s[to] != '&' {
+			to++
+		}
+		if word := s[from:wordEnd(s, from)]; to > from && !isSpoken(strings.TrimRight(word, ":,")) {
+			hide = append(hide, span{from, to})
 		}
 	}
 	return hide
@@ -344,8 +368,10 @@ func bootstrapTokens(s string, hide []span) []span {
 		}
 		left, right := i-from, to-i-1
 		// Longer runs are most often names of hosts and files, but a token may stand
-		// right beside other letters.
-		if left == 6 && right == 16 || left >= 6 && right >= 16 && digit {
+		// right beside other letters. A name that goes on is of a host: those of Azure's
+		// own domains have such parts.
+		host := to+1 < len(s) && s[to] == '.' && isTokenByte(s[to+1])
+		if left == 6 && right == 16 || left >= 6 && right >= 16 && digit && !host {
 			hide = append(hide, span{i + 1, to})
 		}
 	}
@@ -384,11 +410,23 @@ func longRuns(s string, hide []span) []span {
 		case n < least || upper == 0 || lower == 0 || digit == 0:
 		case n < 256 && slash*10 > n: // a path
 		case n < 256 && dash*8 > n: // a name
+		case n < 512 && isAddress(s, from, i): // a path, or what Azure calls a resource
 		default:
 			hide = append(hide, span{from, i})
 		}
 	}
 	return hide
+}
+
+// isAddress says whether a long run is the id of a resource of Azure's, or the part
+// of one that follows the name of its provider, or the path of a file.
+func isAddress(s string, from, to int) bool {
+	const guid = 36
+	if i := indexFold(s[from:to], "subscriptions/"); i >= 0 && i < 16 {
+		id := s[from+i+len("subscriptions/") : to]
+		return len(id) > guid && id[guid] == '/' && strings.Count(id[:guid], "-") == 4
+	}
+	return from >= len("microsoft.") && hasFold(s[from-len("microsoft."):], "microsoft.") || isPath(s[from:to])
 }
 
 func isBase64(c byte) bool {
