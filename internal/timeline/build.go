@@ -230,6 +230,9 @@ func (b *boot) handedOver() {
 	if inferred {
 		b.note("when the machine was handed over: cloud-init's first stage took %s, which it does on a preprovisioned machine that waits in Azure's pool, so its end is taken for that (concluded; nothing tells of it)", b.duration(over-from))
 	}
+	if i, ok := b.byID[idRequest]; ok && !b.cloud.Requested.IsZero() && b.items[i].start > b.origin && b.items[i].start < over {
+		b.note("the time from the request to the hand-over, %s: the machine counts from its hand-over", b.duration(over-b.items[i].start))
+	}
 	b.origin, b.originIs, b.idle = over, "machine handed over", over-from
 	b.items = append(b.items, item{source: "azure", id: idIdle, name: "preprovisioned: waiting in the pool", kind: KindPlatform, start: from, end: over,
 		parent: -1, starter: -1, about: second / 1000})

@@ -192,6 +192,26 @@ func TestNodeStartedByAnExtension(t *testing.T) {
 	}
 }
 
+// A Node is not created before its kubelet started, whatever the clocks say, which
+// are a second apart at most and cut to seconds.
+func TestClusterIsOrdered(t *testing.T) {
+	r := wire.BootReport{Version: wire.BootReportVersion, System: system, Clocks: synced(), Units: []wire.BootUnit{unit("kubelet.service", 33400, 33500)},
+		Spans: []wire.BootSpan{in(span("kubelet", "register", 33600, 34900), "kubelet.service")}}
+	got := Build(r, Cloud{NodeCreated: utc(32000), NodeReady: utc(34000)})
+	checkTiled(t, got)
+	for _, s := range got.Spans {
+		switch {
+		case s.ID == idCreated && (s.Start < ms(33400) || s.Start > ms(34900)):
+			t.Errorf("the Node is created at %d", s.Start)
+		case s.ID == idNode && s.Start < ms(34900):
+			t.Errorf("the Node is Ready at %d, before it was registered", s.Start)
+		}
+	}
+	if len(got.Clocks) != 2 || got.Clocks[1].Kind != wire.ClockCluster || !strings.Contains(got.Clocks[1].How, "narrowed") || got.Clocks[1].Uncertainty > second {
+		t.Errorf("the clocks are %+v", got.Clocks)
+	}
+}
+
 // What moving a step saves is not its length where something else was nearly as
 // late.
 func TestSavingsAreReplayed(t *testing.T) {

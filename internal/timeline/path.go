@@ -10,7 +10,7 @@ import (
 // last of its causes. What lies between two moments belongs to one span, or is a
 // wait, so that the steps cover the time exactly.
 func (b *boot) path(g *graph) []Step {
-	var steps []Step // backwards
+	steps := []Step{} // backwards
 	at := b.end
 	from := func(start wire.Micros) wire.Micros { return max(min(start, at), b.origin) }
 	for m := g.end; m >= 0; {
