@@ -33,7 +33,7 @@ func files() []file {
 		{"cloud-init", "/var/log/cloud-init.log", source.CloudInitLog, false},
 		{"cloud-init-status", "/var/lib/cloud/data/status.json", source.CloudInitStatus, true},
 		{"cloud-init-result", "/var/lib/cloud/data/result.json", source.CloudInitResult, true},
-		{"azure-agent", "/var/log/waagent.log", source.AgentLog, false},
+		{"waagent", "/var/log/waagent.log", source.AgentLog, false},
 		{"cse", "/var/log/azure/custom-script/handler.log", source.CSELog, false},
 		{"aks-provision", "/var/log/azure/aks/provision.json", source.AKSProvision, true},
 		{"hyperv-kvp", "/var/lib/hyperv/.kvp_pool_1", source.KVP, false},
@@ -82,7 +82,7 @@ func (c *collection) file(f file) {
 func (c *collection) events() {
 	names, err := filepath.Glob(filepath.Join(c.o.under(aksEvents), "*.json"))
 	if err != nil || len(names) == 0 {
-		c.say("aks-events", aksEvents, wire.SourceMissing, "no event is there; the agent takes them away every few minutes")
+		c.say("aks", aksEvents, wire.SourceMissing, "no event is there; the agent takes them away every few minutes")
 		return
 	}
 	left := max(0, len(names)-maxEvents)
@@ -97,7 +97,7 @@ func (c *collection) events() {
 	o.Path = aksEvents
 	c.parts = append(c.parts, source.AKSEvents(strings.NewReader(strings.Join(texts, "\n")), o)...)
 	if left > 0 {
-		c.say("aks-events", aksEvents, wire.SourcePartial, fmt.Sprintf("%d more events were not read", left))
+		c.say("aks", aksEvents, wire.SourcePartial, fmt.Sprintf("%d more events were not read", left))
 	}
 }
 

@@ -34,12 +34,16 @@ func (m *manager) inContainer() bool {
 }
 
 // readManager asks for systemd's own times.
-func readManager(b *bus) (m manager, err error) {
-	m.moments = map[string]dual{}
+func readManager(b *bus) (manager, error) {
 	r, err := b.ask(call{systemdObject, propertyIface, "GetAll", []string{managerIface}})
 	if err != nil {
-		return m, err
+		return manager{}, err
 	}
+	return parseManager(&r)
+}
+
+func parseManager(r *reply) (m manager, err error) {
+	m.moments = map[string]dual{}
 	err = r.properties(func(name []byte, kind string, d *decoder) {
 		switch {
 		case string(name) == "Virtualization" && kind == "s":
@@ -245,6 +249,10 @@ func listUnits(b *bus) ([]*unit, error) {
 	if err != nil {
 		return nil, err
 	}
+	return parseUnits(&r)
+}
+
+func parseUnits(r *reply) ([]*unit, error) {
 	if r.signature != "a(ssssssouso)" {
 		return nil, fmt.Errorf("an answer of type %q", r.signature)
 	}

@@ -172,6 +172,7 @@ func Table() []Row {
 
 		{Group: groupHygiene, Path: "/var/log/journal/*", Action: Remove, Why: "the donor's journal, kept under its machine-id, would pile up with each generation"},
 		{Group: groupHygiene, Path: "/var/log", Action: Edit, What: "remove rotated logs, empty the others, keep ancestry.log", edit: emptyLogs, Why: "logs name the donor and may hold secrets"},
+		{Group: groupHygiene, Path: "/var/lib/ortet/boots/*", Action: Remove, Why: "reports of the donor's boots, which name it"},
 		{Group: groupHygiene, Path: "/tmp/*", Action: Remove, Why: "left-overs of the donor"},
 		{Group: groupHygiene, Path: "/tmp/.[!.]*", Action: Remove, Why: "left-overs of the donor"},
 		{Group: groupHygiene, Path: "/var/tmp/*", Action: Remove, Why: "left-overs of the donor"},
