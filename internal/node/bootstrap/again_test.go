@@ -177,10 +177,13 @@ func TestMendedKubelet(t *testing.T) {
 	}
 	m.healthy.Store(true)
 	s.answer.Store(readyNode)
-	again := m.options
-	again.After = time.Now()
-	if v := m.judge(t, again); v.Outcome != wire.Degraded || v.Reason != first.Reason || !strings.Contains(v.Message, "had failed") {
-		t.Errorf("%+v", v)
+	for range 3 { // however often it is asked about
+		again := m.options
+		again.After = time.Now()
+		v := m.judge(t, again)
+		if v.Outcome != wire.Degraded || v.Reason != first.Reason || strings.Count(v.Message, "had failed") != 1 || v.At.Before(again.After) {
+			t.Errorf("%+v", v)
+		}
 	}
 }
 

@@ -150,7 +150,8 @@
 // client certificate) a kubelet that answers proves nothing, and it stays Failed.
 // One that works is Degraded, with the reason of the failure and with what it said
 // in Ignored: the next node that is made the same way will fail again. So is one
-// that failed after its bootstrap, of which nothing is left but the old verdict.
+// that failed after its bootstrap, of which nothing is left but the old verdict; so
+// it stays Degraded whenever it is judged again.
 // After TimedOut it Succeeded: it was late.
 //
 // # Windows

@@ -319,6 +319,8 @@ func (n *node) judge(ctx context.Context, st *state, s *seen, d *decision) wire.
 		v = mended(v)
 	case v.Outcome == wire.Succeeded && n.again() && n.before.Outcome == wire.Failed:
 		v = mended(n.before)
+	case v.Outcome == wire.Succeeded && n.again() && n.before.Outcome == wire.Degraded:
+		v = n.before // it was mended before: nothing else is left of that
 	}
 	v.Node, v.VMID, v.BootID = nodeName(), n.me.vmID, n.me.bootID
 	v.At, v.Uptime = now.UTC(), up.Milliseconds()
