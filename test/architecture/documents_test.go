@@ -67,6 +67,9 @@ func anchors(text string) []string {
 
 func TestLinksResolve(t *testing.T) {
 	for _, page := range tracked(t, "*.md") {
+		if strings.Contains(page, "/testdata/") {
+			continue // what a test reads is nobody's documentation
+		}
 		text := fence.ReplaceAllString(read(t, page), "")
 		for _, m := range link.FindAllStringSubmatch(text, -1) {
 			u, err := url.Parse(m[1])
