@@ -105,7 +105,7 @@ the new nodes of its scale set. It gives the node back as it was.`,
 	f.StringVar(&o.namespace, "namespace", "ortet-system", "namespace for Ortet's journal, Lease, Secrets and pods")
 	f.StringVarP(&o.output, "output", "o", "table", "form of the result: table, json or yaml")
 	f.StringVar(&o.logLevel, "log-level", "WARNING", "DEBUG, INFO, WARNING, ERROR or CRITICAL; logs go to standard error")
-	root.AddCommand(newCapture(o), newStatus(o), newRollback(o), newNodes(o), newController(o))
+	root.AddCommand(newCapture(o), newStatus(o), newRollback(o), newNodes(o), newBoot(o), newController(o))
 	return root
 }
 

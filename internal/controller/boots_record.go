@@ -150,3 +150,25 @@ func imageHash(image string) string {
 
 // LabelText is a name as labels have it.
 func LabelText(name string) string { return labelText(name) }
+
+// BootOf gives the boot that a node has left on its Node and nobody has kept yet,
+// with what the Node itself tells; false where there is none. What Azure knows is
+// not in it.
+func BootOf(n *corev1.Node) (record BootRecord, report wire.BootReport, has bool, err error) {
+	text, has := n.Annotations[wire.BootAnnotation]
+	if !has {
+		return record, report, false, nil
+	}
+	if report, err = wire.DecodeBootAnnotation(text); err != nil {
+		return record, report, true, fmt.Errorf("the annotation %s of Node %s: %w", wire.BootAnnotation, n.Name, err)
+	}
+	b := fleet.Boot{VMID: report.VMID, Image: report.Image}
+	if id, ok := InstanceOf(n.Spec.ProviderID); ok {
+		b.Instance = id
+		if id.Segment("virtualMachineScaleSets") != "" {
+			b.Pool = id.Parent()
+		}
+	}
+	record = recordOf(b, ViewOf(n), report)
+	return record, report, true, nil
+}

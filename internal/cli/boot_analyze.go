@@ -1,0 +1,178 @@
+package cli
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"strconv"
+	"strings"
+
+	"github.com/spf13/cobra"
+
+	"github.com/ortet/ortet/internal/timeline"
+	"github.com/ortet/ortet/internal/timeline/draw"
+	"github.com/ortet/ortet/internal/timeline/source"
+	"github.com/ortet/ortet/internal/wire"
+)
+
+// mostFiles bounds what one command reads.
+const mostFiles = 1000
+
+func newBootAnalyze(o *options) *cobra.Command {
+	var f drawFlags
+	c := &cobra.Command{
+		Use:   "analyze FILE...",
+		Short: "Tell where boots' time went from files of a machine",
+		Long: `analyze reads files that were taken from a machine, whatever they are called, and
+needs no cluster and no cloud: what ortet-node report kept, systemctl show,
+systemd-analyze plot --json, dump or critical-chain, an export of the journal,
+cloud-init.log, waagent.log, and others (docs/boot.md). "-" is standard input.
+Several files of one machine are put together boot by boot.`,
+		Args: func(cmd *cobra.Command, args []string) error {
+			switch {
+			case len(args) == 0:
+				return usagef("%s: name files of a machine, or - for standard input", cmd.CommandPath())
+			case len(args) > mostFiles:
+				return usagef("%s: %d files, and %d are read at most", cmd.CommandPath(), len(args), mostFiles)
+			}
+			return nil
+		},
+		PersistentPreRunE: o.bootForms("html", "svg"),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			reports, err := o.readBoots(args)
+			if err != nil {
+				return err
+			}
+			return o.analyze(cmd.Context(), f, reports)
+		},
+	}
+	f.add(c, "which boot, where the files tell of several: its number, or its id or the beginning of it")
+	return c
+}
+
+// readBoots reads files. What is none that tells of a boot is named, and an error
+// where nothing else is there.
+func (o *options) readBoots(names []string) ([]wire.BootReport, error) {
+	var all []wire.BootReport
+	var unknown []error
+	stdin := false
+	for _, name := range names {
+		reports, err := o.readBootFile(name, &stdin)
+		switch {
+		case errors.Is(err, source.ErrUnknown):
+			unknown = append(unknown, err)
+			continue
+		case err != nil:
+			return nil, err
+		}
+		all = append(all, reports...)
+	}
+	if len(all) == 0 {
+		return nil, errors.Join(unknown...)
+	}
+	for _, err := range unknown {
+		paragraph(o.process.Err, columnsOf(o.process.Err), "note: ", "  ", err.Error())
+	}
+	return source.Join(all...), nil
+}
+
+func (o *options) readBootFile(name string, stdin *bool) (_ []wire.BootReport, err error) {
+	if name == "-" {
+		if *stdin {
+			return nil, usagef("standard input can be read once")
+		}
+		*stdin = true
+		return source.Read("standard input", onlyReader{o.process.In}, source.Options{})
+	}
+	f, err := os.Open(name)
+	if err != nil {
+		return nil, err // it names the file
+	}
+	defer func() { err = errors.Join(err, f.Close()) }()
+	if info, err := f.Stat(); err != nil || info.IsDir() {
+		if err == nil {
+			err = fmt.Errorf("%s is a directory: name files", name)
+		}
+		return nil, err
+	}
+	return source.Read(name, f, source.Options{})
+}
+
+// onlyReader hides that standard input may be a file that others read on.
+type onlyReader struct{ io.Reader }
+
+// analyze shows boots: all of them, or the one that is named.
+func (o *options) analyze(ctx context.Context, f drawFlags, reports []wire.BootReport) error {
+	all := make([]timeline.Timeline, 0, len(reports))
+	for _, r := range reports {
+		all = append(all, timeline.Build(r, timeline.Cloud{Image: r.Image, VMID: r.VMID}))
+	}
+	if f.boot != "" {
+		one, err := oneBoot(all, f.boot)
+		if err != nil {
+			return err
+		}
+		all = []timeline.Timeline{one}
+	}
+	one := len(all) == 1
+	switch {
+	case !one && (o.output == "html" || o.output == "svg" || f.otlp != ""):
+		return fmt.Errorf("the files tell of %d boots, and one can be shown in this form: choose it with --boot\n%s", len(all), strings.TrimRight(bootList(all), "\n"))
+	case one && o.output != "json":
+		return o.draw(ctx, f, all[0])
+	case one && f.otlp != "":
+		if err := (draw.Collector{URL: f.otlp}).Send(ctx, all[0]); err != nil {
+			return err
+		}
+	}
+	return o.result(f.out, func(w io.Writer) error {
+		if o.output == "json" { // always a list: how many there are is not known before
+			e := json.NewEncoder(w)
+			e.SetIndent("", "  ")
+			return e.Encode(all)
+		}
+		fmt.Fprintf(w, "%d boots:\n%s", len(all), bootList(all))
+		for i, t := range all {
+			fmt.Fprintf(w, "\n--- boot %d of %d ---\n", i+1, len(all))
+			if err := draw.Text(w, t, o.terminal(w)); err != nil {
+				return err
+			}
+		}
+		return nil
+	})
+}
+
+// oneBoot finds the boot that is named by its number or its id.
+func oneBoot(all []timeline.Timeline, name string) (timeline.Timeline, error) {
+	if n, err := strconv.Atoi(name); err == nil && n >= 1 && n <= len(all) {
+		return all[n-1], nil
+	}
+	for _, t := range all {
+		if t.BootID != "" && strings.HasPrefix(strings.ToLower(t.BootID), strings.ToLower(name)) {
+			return t, nil
+		}
+	}
+	return timeline.Timeline{}, fmt.Errorf("no boot %s is in the files; there are\n%s", name, strings.TrimRight(bootList(all), "\n"))
+}
+
+func bootList(all []timeline.Timeline) string {
+	var b strings.Builder
+	for i, t := range all {
+		began := "at a time that is not known"
+		if !t.KernelStart.IsZero() {
+			began = t.KernelStart.UTC().Format("2006-01-02 15:04:05Z")
+		}
+		line := fmt.Sprintf("%3d  %s, %s", i+1, began, draw.Duration(t.Total()))
+		if t.Node != "" {
+			line += ", " + t.Node
+		}
+		if t.BootID != "" {
+			line += ", " + t.BootID
+		}
+		b.WriteString(line + "\n")
+	}
+	return b.String()
+}

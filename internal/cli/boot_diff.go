@@ -1,0 +1,131 @@
+package cli
+
+import (
+	"fmt"
+	"io"
+	"strings"
+
+	"github.com/spf13/cobra"
+
+	"github.com/ortet/ortet/internal/timeline"
+	"github.com/ortet/ortet/internal/wire"
+)
+
+// bootDiff is what ortet boot diff gives.
+type bootDiff struct {
+	A          choice              `json:"a"`
+	B          choice              `json:"b"`
+	Difference timeline.Difference `json:"difference"`
+}
+
+func newBootDiff(o *options) *cobra.Command {
+	return &cobra.Command{
+		Use:   "diff A B",
+		Short: "Show what got slower from one node, pool or image version to another",
+		Long: `diff compares boots: A and B are each a node (its last boot), a POOL, or
+POOL@VERSION, where VERSION may be "latest" or "previous". Of several boots it
+tells which differences are more than chance.`,
+		Args: func(cmd *cobra.Command, args []string) error {
+			if len(args) != 2 {
+				return usagef("%s: name two of node, POOL or POOL@VERSION to compare", cmd.CommandPath())
+			}
+			return nil
+		},
+		PersistentPreRunE: o.bootForms("yaml"),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			kept, err := o.keptBoots()
+			if err != nil {
+				return err
+			}
+			var d bootDiff
+			if d.A, err = kept.choose(cmd.Context(), args[0], true); err != nil {
+				return err
+			}
+			if d.B, err = kept.choose(cmd.Context(), args[1], true); err != nil {
+				return err
+			}
+			o.tellUnread(kept)
+			d.Difference = timeline.Diff(d.A.timelines(), d.B.timelines())
+			return o.print(d, func(w io.Writer) { writeBootDiff(w, d) })
+		},
+	}
+}
+
+func writeBootDiff(w io.Writer, d bootDiff) {
+	x := d.Difference
+	paragraph(w, resultWidth, "A  ", "   ", fmt.Sprintf("%s: %s", d.A.What, boots(x.A, len(d.A.boots))))
+	paragraph(w, resultWidth, "B  ", "   ", fmt.Sprintf("%s: %s", d.B.What, boots(x.B, len(d.B.boots))))
+	if x.A > 0 && x.B > 0 {
+		fmt.Fprintln(w)
+		t := x.Total
+		switch {
+		case t.By > 0:
+			say(w, "B takes %s longer than A: %s instead of %s (medians)%s.", micros(t.By), micros(t.B), micros(t.A), surely(t))
+		case t.By < 0:
+			say(w, "B takes %s less than A: %s instead of %s (medians)%s.", micros(-t.By), micros(t.B), micros(t.A), surely(t))
+		default:
+			say(w, "B takes as long as A: %s (median).", micros(t.B))
+		}
+		changes(w, "STAGE", x.Stages)
+		changes(w, "ON THE CRITICAL PATH", x.Spans)
+		fmt.Fprintln(w)
+		say(w, "* is more than chance: such a difference of boots of one kind would be seen less than once in %.0f times.", 1/timeline.Alpha)
+	}
+	if len(x.Notes) > 0 {
+		fmt.Fprintln(w)
+		list(w, "Note", x.Notes)
+	}
+}
+
+func boots(compared, all int) string {
+	text := fmt.Sprintf("%d boots", compared)
+	if compared == 1 {
+		text = "1 boot"
+	}
+	if more := all - compared; more > 0 {
+		text += fmt.Sprintf(", and %d without an end", more)
+	}
+	return text
+}
+
+func surely(c timeline.Change) string {
+	if c.Significant {
+		return ", which is more than chance"
+	}
+	return ", which may be chance"
+}
+
+func changes(w io.Writer, title string, all []timeline.Change) {
+	if len(all) == 0 {
+		return
+	}
+	rows := [][]string{{title, "A", "B", "BY", "P", ""}}
+	// What got slower is at the beginning, what got faster at the end.
+	const each = mostRows / 2
+	for i, c := range all {
+		if i >= each && i < len(all)-each {
+			if i == each {
+				rows = append(rows, []string{fmt.Sprintf("… %d more", len(all)-2*each), "", "", "", "", ""})
+			}
+			continue
+		}
+		mark := ""
+		if c.Significant {
+			mark = "*"
+		}
+		p := fmt.Sprintf("%.3f", c.P)
+		if c.P < 0.001 {
+			p = "<0.001"
+		}
+		rows = append(rows, []string{shorten(c.Name, 38), micros(c.A), micros(c.B), signed(c.By), p, mark})
+	}
+	fmt.Fprintln(w)
+	writeFigures(w, rows)
+}
+
+func signed(m wire.Micros) string {
+	if m < 0 {
+		return "-" + strings.TrimPrefix(micros(-m), "-")
+	}
+	return "+" + micros(m)
+}
