@@ -3,6 +3,7 @@ package cli
 import (
 	"fmt"
 	"io"
+	"slices"
 	"strings"
 
 	"github.com/spf13/cobra"
@@ -60,21 +61,29 @@ func writeBootDiff(w io.Writer, d bootDiff) {
 		t := x.Total
 		switch {
 		case t.By > 0:
-			say(w, "B takes %s longer than A: %s instead of %s (medians)%s.", micros(t.By), micros(t.B), micros(t.A), surely(t))
+			say(w, "B takes %s longer than A: %s instead of %s%s%s.", micros(t.By), micros(t.B), micros(t.A), medians(x), surely(t))
 		case t.By < 0:
-			say(w, "B takes %s less than A: %s instead of %s (medians)%s.", micros(-t.By), micros(t.B), micros(t.A), surely(t))
+			say(w, "B takes %s less than A: %s instead of %s%s%s.", micros(-t.By), micros(t.B), micros(t.A), medians(x), surely(t))
 		default:
-			say(w, "B takes as long as A: %s (median).", micros(t.B))
+			say(w, "B takes as long as A: %s%s.", micros(t.B), medians(x))
 		}
-		changes(w, "STAGE", x.Stages)
-		changes(w, "ON THE CRITICAL PATH", x.Spans)
-		fmt.Fprintln(w)
-		say(w, "* is more than chance: such a difference of boots of one kind would be seen less than once in %.0f times.", 1/timeline.Alpha)
+		sure := changes(w, "STAGE", x.Stages)
+		if changes(w, "ON THE CRITICAL PATH", x.Spans) || sure {
+			fmt.Fprintln(w)
+			say(w, "* is more than chance: such a difference of boots of one kind would be seen less than once in %.0f times.", 1/timeline.Alpha)
+		}
 	}
 	if len(x.Notes) > 0 {
 		fmt.Fprintln(w)
 		list(w, "Note", x.Notes)
 	}
+}
+
+func medians(d timeline.Difference) string {
+	if d.A == 1 && d.B == 1 {
+		return ""
+	}
+	return " (medians)"
 }
 
 func boots(compared, all int) string {
@@ -95,9 +104,11 @@ func surely(c timeline.Change) string {
 	return ", which may be chance"
 }
 
-func changes(w io.Writer, title string, all []timeline.Change) {
+// changes shows what differs, and tells whether any of it is more than chance.
+func changes(w io.Writer, title string, all []timeline.Change) (sure bool) {
+	all = slices.DeleteFunc(slices.Clone(all), func(c timeline.Change) bool { return c.By == 0 })
 	if len(all) == 0 {
-		return
+		return false
 	}
 	rows := [][]string{{title, "A", "B", "BY", "P", ""}}
 	// What got slower is at the beginning, what got faster at the end.
@@ -111,7 +122,7 @@ func changes(w io.Writer, title string, all []timeline.Change) {
 		}
 		mark := ""
 		if c.Significant {
-			mark = "*"
+			mark, sure = "*", true
 		}
 		p := fmt.Sprintf("%.3f", c.P)
 		if c.P < 0.001 {
@@ -121,6 +132,7 @@ func changes(w io.Writer, title string, all []timeline.Change) {
 	}
 	fmt.Fprintln(w)
 	writeFigures(w, rows)
+	return sure
 }
 
 func signed(m wire.Micros) string {

@@ -44,7 +44,7 @@ func (m *bootMeters) observe(t timeline.Timeline, record BootRecord) {
 	}
 	pool, image := record.Pool.Name(), first(record.ImageVersion(), "unknown")
 	m.mu.Lock()
-	m.images[[2]string{labelText(pool), imageHash(record.Image)}] = prometheus.Labels{"pool": pool, "image": image}
+	m.images[[2]string{LabelText(pool), imageHash(record.Image)}] = prometheus.Labels{"pool": pool, "image": image}
 	m.mu.Unlock()
 	m.total.WithLabelValues(pool, image).Observe(t.Total().Seconds())
 	for _, s := range timeline.Stages(t) {

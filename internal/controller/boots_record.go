@@ -109,8 +109,8 @@ func readRecord(m *corev1.ConfigMap) (BootRecord, error) {
 	return record, nil
 }
 
-// configMap is the form in which a boot is stored.
-func (b BootRecord) configMap(namespace string, report wire.BootReport) (*corev1.ConfigMap, error) {
+// ConfigMap is the form in which a boot is stored.
+func (b BootRecord) ConfigMap(namespace string, report wire.BootReport) (*corev1.ConfigMap, error) {
 	b.Version = bootRecords
 	packed, err := wire.PackBootReport(report)
 	if err != nil {
@@ -123,7 +123,7 @@ func (b BootRecord) configMap(namespace string, report wire.BootReport) (*corev1
 	return &corev1.ConfigMap{
 		ObjectMeta: metav1.ObjectMeta{
 			Name: bootName(b.Node, b.VMID, report), Namespace: namespace,
-			Labels: map[string]string{BootLabel: BootValue, BootNodeLabel: labelText(b.Node), BootPoolLabel: labelText(b.Pool.Name()),
+			Labels: map[string]string{BootLabel: BootValue, BootNodeLabel: LabelText(b.Node), BootPoolLabel: LabelText(b.Pool.Name()),
 				labelVM: labelText(b.VMID), labelImage: imageHash(b.Image), "app.kubernetes.io/managed-by": "ortet"},
 			Annotations: map[string]string{storedAt: b.Stored.UTC().Format(time.RFC3339)},
 		},
@@ -148,8 +148,8 @@ func imageHash(image string) string {
 	return fmt.Sprintf("%016x", h.Sum64())
 }
 
-// LabelText is a name as labels have it.
-func LabelText(name string) string { return labelText(name) }
+// LabelText is a name as these labels have it: Azure minds no letter case.
+func LabelText(name string) string { return labelText(strings.ToLower(name)) }
 
 // BootOf gives the boot that a node has left on its Node and nobody has kept yet,
 // with what the Node itself tells; false where there is none. What Azure knows is

@@ -113,7 +113,7 @@ func (s *bootStore) keep(ctx context.Context, record BootRecord, report wire.Boo
 		return false, err
 	}
 	record.Stored = s.now()
-	m, err := record.configMap(s.namespace, report)
+	m, err := record.ConfigMap(s.namespace, report)
 	if err != nil {
 		return false, fmt.Errorf("store a boot of %s: %w", record.Node, err)
 	}

@@ -162,7 +162,7 @@ func TestBootIsStoredOnce(t *testing.T) {
 
 func TestStoredBootsAreChecked(t *testing.T) {
 	record := BootRecord{Node: "n", VMID: someVM, Stored: noon}
-	good, err := record.configMap("ns", wire.BootReport{Version: wire.BootReportVersion, VMID: someVM})
+	good, err := record.ConfigMap("ns", wire.BootReport{Version: wire.BootReportVersion, VMID: someVM})
 	if err != nil {
 		t.Fatal(err)
 	}

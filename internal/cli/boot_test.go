@@ -1,0 +1,308 @@
+package cli
+
+import (
+	"encoding/json"
+	"fmt"
+	"io"
+	"net/http"
+	"net/http/httptest"
+	"os"
+	"path/filepath"
+	"runtime"
+	"strings"
+	"testing"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	kubeclient "k8s.io/client-go/kubernetes/fake"
+
+	"github.com/ortet/ortet/internal/controller"
+	"github.com/ortet/ortet/internal/engine"
+	"github.com/ortet/ortet/internal/fleet"
+	"github.com/ortet/ortet/internal/timeline"
+	"github.com/ortet/ortet/internal/wire"
+)
+
+const bootPool = fleet.ResourceID("/subscriptions/s/resourceGroups/g/providers/Microsoft.Compute/virtualMachineScaleSets/Pool1")
+
+const someGallery = "/subscriptions/s/resourceGroups/g/providers/Microsoft.Compute/galleries/g/images/d/versions/"
+
+// aKept is a boot of a node that takes that long to its kubelet, as a controller
+// keeps it.
+func aKept(t *testing.T, node int, version, boot string, stored time.Duration, config wire.Micros) *corev1.ConfigMap {
+	t.Helper()
+	kernel := noon.Add(stored - 5*time.Minute)
+	report := wire.BootReport{
+		Version: wire.BootReportVersion, Node: fmt.Sprintf("node-%d", node), VMID: fmt.Sprintf("%d1111111-2222-4333-8444-555555555555", node), BootID: boot,
+		Clocks: []wire.ClockReading{{Monotonic: 60e6, Wall: wire.Micros(kernel.Add(time.Minute).UnixMicro())}}, System: wire.SystemTimes{Userspace: 1.5e6, Finish: 60e6},
+		Units: []wire.BootUnit{
+			{Name: "network-online.target", Activating: 4e6, Activated: 4e6},
+			{Name: "cloud-config.service", Activating: 4.01e6, Activated: 4.01e6 + config, After: []string{"network-online.target"}},
+			{Name: "kubelet.service", Activating: 4.5e6 + config, Activated: 5e6 + config, After: []string{"cloud-config.service"}},
+		},
+	}
+	m, err := controller.BootRecord{Node: report.Node, Pool: bootPool, Instance: bootPool.Child("virtualMachines", fmt.Sprint(node)), VMID: report.VMID, BootID: boot,
+		Image: someGallery + version, Stored: noon.Add(stored), Created: kernel.Add(-20 * time.Second), NodeCreated: kernel.Add((6e6 + config).Duration()).Truncate(time.Second),
+		NodeReady: kernel.Add((9e6 + config).Duration()).Truncate(time.Second)}.ConfigMap("ortet-system", report)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return m
+}
+
+// someKept are five boots of each of two image versions, of which the second is
+// slower, and a reboot of node 3.
+func someKept(t *testing.T) *keptBoots {
+	t.Helper()
+	k := &keptBoots{client: kubeclient.NewClientset(), namespace: "ortet-system"}
+	put := func(m *corev1.ConfigMap) {
+		if _, err := k.client.CoreV1().ConfigMaps(k.namespace).Create(t.Context(), m, metav1.CreateOptions{}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	for i := range 5 {
+		put(aKept(t, i, "2026.11.20", fmt.Sprintf("aaaa-%d", i), time.Duration(i)*time.Hour, wire.Micros(2e6+i*1e5)))
+		put(aKept(t, 10+i, "2026.11.21", fmt.Sprintf("bbbb-%d", i), time.Duration(24+i)*time.Hour, wire.Micros(11e6+i*1e5)))
+	}
+	put(aKept(t, 3, "2026.11.20", "cccc-3", 12*time.Hour, 3e6))
+	broken := aKept(t, 99, "2026.11.20", "dddd", 0, 2e6)
+	broken.BinaryData = nil
+	put(broken)
+	return k
+}
+
+func TestBootOfANode(t *testing.T) {
+	k := someKept(t)
+	report := wire.BootReport{Version: wire.BootReportVersion, Node: "node-7", VMID: "71111111-2222-4333-8444-555555555555", BootID: "eeee", Image: someGallery + "2026.11.21", System: wire.SystemTimes{Userspace: 1e6}}
+	value, err := wire.EncodeBootAnnotation(report)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for name, annotations := range map[string]map[string]string{"node-7": {wire.BootAnnotation: value}, "node-8": nil, "node-9": {wire.BootAnnotation: "v9:"}} {
+		if _, err := k.client.CoreV1().Nodes().Create(t.Context(), &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: name, Annotations: annotations}}, metav1.CreateOptions{}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	for _, c := range []struct{ node, boot, want, says string }{
+		{"node-3", "", "cccc-3", ""}, // the last one
+		{"NODE-3", "AAAA", "aaaa-3", ""},
+		{"node-7", "", "eeee", ""}, // from its Node
+		{"node-3", "ffff", "", "no boot ffff of node node-3 is kept; there are aaaa-3, cccc-3"},
+		{"node-8", "", "", "`ortet-node report`"},
+		{"node-9", "", "", wire.BootAnnotation},
+		{"nobody", "", "", "the cluster has no such Node"},
+	} {
+		b, err := k.node(t.Context(), c.node, c.boot)
+		switch {
+		case c.says == "" && (err != nil || b.report.BootID != c.want || b.timeline().Node == ""):
+			t.Errorf("%s %s: %+v, %v; want %s", c.node, c.boot, b.record, err, c.want)
+		case c.says != "" && (err == nil || !strings.Contains(err.Error(), c.says)):
+			t.Errorf("%s %s: %v, want %q", c.node, c.boot, err, c.says)
+		}
+	}
+}
+
+func TestBootChoice(t *testing.T) {
+	k := someKept(t)
+	for _, c := range []struct {
+		name, what string
+		boots      int
+		says       string
+	}{
+		{"node-3", "node node-3", 1, ""},
+		{"pool1", "pool pool1", 11, ""},
+		{"pool1@2026.11.21", "pool pool1 with image version 2026.11.21", 5, ""},
+		{"pool1@latest", "pool pool1 with image version 2026.11.21", 5, ""},
+		{"pool1@previous", "pool pool1 with image version 2026.11.20", 6, ""},
+		{"pool1@7", "", 0, "there are 2026.11.21, 2026.11.20"},
+		{"pool2@7", "", 0, "no boot is kept of pool pool2"},
+		{"nobody", "", 0, "nobody is no node or pool"},
+		{"@latest", "", 0, "want a node, POOL or POOL@VERSION"},
+		{"pool1@", "", 0, "want a node, POOL or POOL@VERSION"},
+	} {
+		got, err := k.choose(t.Context(), c.name, true)
+		if c.says == "" && (err != nil || got.What != c.what || len(got.boots) != c.boots) || c.says != "" && (err == nil || !strings.Contains(err.Error(), c.says)) {
+			t.Errorf("%s: %s with %d boots, %v; want %+v", c.name, got.What, len(got.boots), err, c)
+		}
+	}
+	if len(k.notes) == 0 || !strings.Contains(k.notes[0], "the stored boot") {
+		t.Errorf("nothing is said of the one that cannot be read: %q", k.notes)
+	}
+}
+
+// shown is a text that fits a terminal.
+func shown(t *testing.T, name, text string) {
+	t.Helper()
+	golden(t, name, text)
+	for l := range strings.Lines(text) {
+		if n := len([]rune(strings.TrimSuffix(l, "\n"))); n > resultWidth {
+			t.Errorf("%s: %d columns: %s", name, n, l)
+		}
+	}
+}
+
+func TestBootsShown(t *testing.T) {
+	k := someKept(t)
+	choose := func(name string) choice {
+		c, err := k.choose(t.Context(), name, true)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return c
+	}
+	diff := func(a, b string) string {
+		var out strings.Builder
+		d := bootDiff{A: choose(a), B: choose(b)}
+		d.Difference = timeline.Diff(d.A.timelines(), d.B.timelines())
+		writeBootDiff(&out, d)
+		return out.String()
+	}
+	stats := func(c choice) string {
+		var out strings.Builder
+		writeBootStats(&out, statsOf(c))
+		return out.String()
+	}
+	shown(t, "boot-diff-versions", diff("pool1@previous", "pool1@latest"))
+	shown(t, "boot-diff-nodes", diff("node-12", "node-3"))
+	shown(t, "boot-stats", stats(choose("pool1@latest")))
+	none := choose("node-3")
+	none.boots = nil
+	shown(t, "boot-stats-none", stats(none))
+
+	// What programs read.
+	text, err := json.Marshal(statsOf(choose("pool1@latest")))
+	if err != nil {
+		t.Fatal(err)
+	}
+	var back struct {
+		Pool          string
+		Boots         int
+		ImageVersions []string
+		Stages        []struct{ Name string }
+	}
+	if err := json.Unmarshal(text, &back); err != nil || back.Pool != "pool1" || back.Boots != 5 || len(back.ImageVersions) != 1 || len(back.Stages) == 0 {
+		t.Errorf("%+v, %v\n%s", back, err, text)
+	}
+}
+
+const chainText = `The time when unit became active or started is printed after the "@" character.
+
+kubelet.service @5.100s
+└─cloud-config.service @2.000s +3.000s
+  └─network-online.target @1.000s
+`
+
+func TestBootAnalyze(t *testing.T) {
+	dir := t.TempDir()
+	write := func(name, text string) string {
+		path := filepath.Join(dir, name)
+		if err := os.WriteFile(path, []byte(text), 0o600); err != nil {
+			t.Fatal(err)
+		}
+		return path
+	}
+	chain, junk, page := write("chain.txt", chainText), write("junk.bin", "nothing of a boot"), filepath.Join(dir, "page.html")
+
+	code, out, errs := run(t, "boot", "analyze", chain)
+	if code != 0 || !strings.Contains(out, "cloud-config.service") || errs != "" {
+		t.Errorf("code %d\n%s%s", code, out, errs)
+	}
+	for l := range strings.Lines(out) {
+		if n := len([]rune(strings.TrimSuffix(l, "\n"))); n > resultWidth {
+			t.Errorf("%d columns: %s", n, l)
+		}
+	}
+	code, out, errs = run(t, "boot", "analyze", chain, junk, "-o", "json")
+	var list []timeline.Timeline
+	if err := json.Unmarshal([]byte(out), &list); code != 0 || err != nil || len(list) != 1 || len(list[0].Path) == 0 || !strings.Contains(errs, "junk.bin") {
+		t.Errorf("code %d, %v, %d boots, %s", code, err, len(list), errs)
+	}
+	if code, out, errs := run(t, "boot", "analyze", chain, "-o", "html", "--out", page); code != 0 || out != "" || errs != "" {
+		t.Errorf("code %d\n%s%s", code, out, errs)
+	}
+	text, err := os.ReadFile(page)
+	if err != nil || !strings.Contains(string(text), "</html>") {
+		t.Errorf("the page: %v, %d bytes", err, len(text))
+	}
+	if info, err := os.Stat(page); runtime.GOOS != "windows" && (err != nil || info.Mode().Perm()&0o133 != 0) {
+		t.Errorf("the page's mode is %v (%v)", info.Mode(), err)
+	}
+	if left, err := filepath.Glob(filepath.Join(dir, ".*")); err != nil || len(left) != 0 {
+		t.Errorf("left over: %q, %v", left, err)
+	}
+
+	for _, c := range []struct {
+		args []string
+		code int
+		says string
+	}{
+		{[]string{junk}, engine.ExitFailed, "junk.bin: not a file that tells of a boot"},
+		{[]string{dir}, engine.ExitFailed, "is a directory"},
+		{[]string{filepath.Join(dir, "none")}, engine.ExitFailed, "no such file"},
+		{[]string{"-"}, engine.ExitFailed, "standard input"},
+		{[]string{chain, "--boot", "9"}, engine.ExitFailed, "no boot 9 is in the files"},
+		{[]string{chain, "--otlp", "ftp://x"}, engine.ExitFailed, "http"},
+		{[]string{chain, "--out", filepath.Join(dir, "none", "x")}, engine.ExitFailed, "write the result to"},
+		{[]string{chain, "--out", dir}, engine.ExitFailed, "it is a directory"},
+		{nil, ExitUsage, "name files of a machine"},
+		{[]string{"-", "-"}, ExitUsage, "standard input can be read once"},
+		{[]string{chain, "-o", "yaml"}, ExitUsage, "-o yaml: want text, json, html or svg"},
+	} {
+		code, out, errs := run(t, append([]string{"boot", "analyze"}, c.args...)...)
+		if code != c.code || out != "" || !strings.Contains(errs, c.says) {
+			t.Errorf("%q: code %d, want %d with %q\n%s%s", c.args, code, c.code, c.says, out, errs)
+		}
+	}
+}
+
+func TestBootIsSentAsATrace(t *testing.T) {
+	got := make(chan string, 1)
+	s := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		body, _ := io.ReadAll(r.Body)
+		got <- fmt.Sprint(r.URL.Path, " ", len(body) > 0)
+		w.Header().Set("Content-Type", "application/x-protobuf")
+	}))
+	defer s.Close()
+	_, report, err := controller.ReadBoot(aKept(t, 1, "1", "aaaa", 0, 2e6))
+	if err != nil {
+		t.Fatal(err)
+	}
+	text, err := json.Marshal(report)
+	if err != nil {
+		t.Fatal(err)
+	}
+	file := filepath.Join(t.TempDir(), "report.json")
+	if err := os.WriteFile(file, text, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	if code, out, errs := run(t, "boot", "analyze", file, "--otlp", s.URL); code != 0 || !strings.Contains(out, "cloud-config") || !strings.Contains(errs, "sent") {
+		t.Errorf("code %d\n%s%s", code, out, errs)
+	}
+	select {
+	case is := <-got:
+		if is != "/v1/traces true" {
+			t.Error(is)
+		}
+	default:
+		t.Error("nothing was sent")
+	}
+}
+
+func TestBootUsage(t *testing.T) {
+	for _, c := range []struct{ args, says string }{
+		{"boot show", "name a node"},
+		{"boot show a b", "takes one argument"},
+		{"boot show a -o table1", "want text, json, html or svg"},
+		{"boot stats", "name a pool"},
+		{"boot stats p -o html", "want text, json or yaml"},
+		{"boot diff a", "name two"},
+	} {
+		if code, out, errs := run(t, strings.Fields(c.args)...); code != ExitUsage || out != "" || !strings.Contains(errs, c.says) {
+			t.Errorf("ortet %s: code %d\n%s%s", c.args, code, out, errs)
+		}
+	}
+	if code, _, errs := run(t, "boot", "show", "n", "--kubeconfig", "/none"); code != engine.ExitFailed || !strings.Contains(errs, "--kubeconfig") {
+		t.Errorf("no cluster: code %d, %s", code, errs)
+	}
+}
