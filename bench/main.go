@@ -81,6 +81,7 @@ func benchmarks() map[string]benchmark {
 	return map[string]benchmark{
 		"capture-overhead":   captureOverhead,
 		"capture-memory":     captureMemory,
+		"boot-collect":       bootCollect,
 		"bootstrap-verdict":  bootstrapVerdict,
 		"bootstrap-failure":  bootstrapFailure,
 		"agent-size":         agentSize,

@@ -86,6 +86,7 @@ func reductions() []reduction {
 		{"units that were skipped, devices, slices and scopes", withoutPlaces},
 		{"parts of less than 10 ms", shorter(10e3)},
 		{"parts of less than 100 ms", shorter(100e3)},
+		{"parts of less than 1 s", shorter(1e6)},
 		{"parts", shorter(wire.MaxBootReport * 1e6)},
 		{"edges but for the last 8 of each unit", withoutEarlyEdges},
 		{"spans", func(r wire.BootReport) wire.BootReport {
