@@ -13,6 +13,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/spf13/pflag"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	kubeclient "k8s.io/client-go/kubernetes/fake"
@@ -304,5 +305,32 @@ func TestBootUsage(t *testing.T) {
 	}
 	if code, _, errs := run(t, "boot", "show", "n", "--kubeconfig", "/none"); code != engine.ExitFailed || !strings.Contains(errs, "--kubeconfig") {
 		t.Errorf("no cluster: code %d, %s", code, errs)
+	}
+}
+
+// Every flag of ortet boot, and what bounds the boots that are kept, is on its page.
+func TestBootFlagsAreDocumented(t *testing.T) {
+	page, err := os.ReadFile("../../docs/boot.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	root := newRoot(Process{})
+	told := map[string]bool{}
+	for _, command := range [][]string{{"boot", "show"}, {"boot", "diff"}, {"boot", "stats"}, {"boot", "analyze"}, {"controller"}} {
+		c, _, err := root.Find(command)
+		if err != nil {
+			t.Fatal(err)
+		}
+		c.LocalNonPersistentFlags().VisitAll(func(f *pflag.Flag) {
+			if command[0] == "controller" && !strings.Contains(f.Name, "boots") && f.Name != "first-pod" {
+				return
+			}
+			if told[f.Name] = true; !strings.Contains(string(page), "`--"+f.Name) {
+				t.Errorf("docs/boot.md does not tell of --%s", f.Name)
+			}
+		})
+	}
+	if len(told) < 7 {
+		t.Errorf("only %d flags were seen", len(told))
 	}
 }
