@@ -20,13 +20,15 @@ const (
 )
 
 // Redact makes lines fit to be shown and stored, one for one: secrets are
-// replaced, control characters and escape sequences are removed, what is not
-// UTF-8 is replaced, and each line is cut to 1 KiB. Lines must be given in
-// their order, since a private key goes over several. It hides rather too much
-// than too little. The time it takes is in proportion to what it is given.
+// replaced, also in lines that do not name them, control characters and escape
+// sequences are removed, what is not UTF-8 is replaced, and each line is cut to
+// 1 KiB. Lines must be given in their order, since a private key goes over several.
+// It hides rather too much than too little. The time it takes is in proportion to
+// what it is given.
 func Redact(lines []string) []string {
 	out := make([]string, len(lines))
 	inKey, announced := 0, false
+	var known []string         // secrets that lines name, and others may show
 	until := ""                // what ends a here-document
 	said, read := false, false // whether the line before was the trace of an echo, of a program that reads secrets
 	for i, l := range lines {
@@ -39,16 +41,21 @@ func Redact(lines []string) []string {
 			inKey--
 			if until != "" && strings.HasSuffix(l, until) {
 				inKey, until = 0, ""
-				out[i] = cut(redactLine(l))
+				out[i] = cut(redactLine(l, &known))
 				continue
 			}
 			if end := strings.Index(l, "-----END"); end >= 0 && until == "" {
 				inKey = 0
-				out[i] = hidden + cut(redactLine(afterMark(l[end:])))
+				out[i] = hidden + cut(redactLine(afterMark(l[end:]), &known))
 				continue
 			}
 			out[i] = hidden
 			continue
+		}
+		// Of a key that begins above all that there is, long lines are known by
+		// themselves, and the last is short.
+		if end := strings.Index(l, "-----END "); end >= 0 && i > 0 && strings.Contains(l[end:], "PRIVATE") && !strings.Contains(l[:end], "-----BEGIN ") {
+			out[i-1] = hidden
 		}
 		l, open := hideKeys(l)
 		if open {
@@ -66,7 +73,13 @@ func Redact(lines []string) []string {
 			out[i-1] = out[i-1][:before] + hidden
 		}
 		said, read = echo > 0, reads
-		out[i] = cut(redactLine(l))
+		out[i] = cut(redactLine(l, &known))
+	}
+	// The shell traces what a script does with what it was given: [ -z VALUE ].
+	for i := range out {
+		for _, v := range known {
+			out[i] = cut(strings.ReplaceAll(out[i], v, hidden))
+		}
 	}
 	return out
 }

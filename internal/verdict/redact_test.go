@@ -95,6 +95,7 @@ func TestSecretsOverLinesDoNotSurvive(t *testing.T) {
 			{"++ printf '%s' %", "++ docker login --password-stdin r.io", "after"},
 			{"chpasswd <<EOF", "u:%", "v:%", "EOF", "after"},
 			{"sudo chpasswd -e <<-'EOF'", "u:%", "EOF", "after"},
+			{"+ '[' -z % ']'", "+ export TOKEN=%", "+ join % now", "after"},
 		} {
 			in := make([]string, len(lines))
 			for i, l := range lines {
@@ -240,6 +241,11 @@ func TestPrivateKeysDoNotSurvive(t *testing.T) {
 				}
 			}
 		}
+	}
+	// It began above what was read.
+	cut := []string{"MIIEpAIBAAKCAQEA1yuAbCdEfGhIjKlMnOpQrStUvWxYz0123456789AbCdEfGhIj", "Zm9vYmFyYmF6", "-----END RSA PRIVATE KEY-----", "after"}
+	if got := Redact(cut); strings.Contains(strings.Join(got, "\n"), "MII") || got[1] != hidden || got[3] != "after" {
+		t.Errorf("the end of a key: %q", got)
 	}
 	// Certificates are no secrets; an end that is missing hides no whole log.
 	lines := []string{"-----BEGIN EC PRIVATE KEY-----"}

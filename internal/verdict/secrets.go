@@ -1,11 +1,20 @@
 package verdict
 
-import "strings"
+import (
+	"slices"
+	"strings"
+)
 
-// redactLine hides secrets within a line that plain has seen.
-func redactLine(s string) string {
+// redactLine hides secrets within a line that plain has seen. The values that it
+// knew by their names it adds to known, where that is not nil.
+func redactLine(s string, known *[]string) string {
 	hide := make([]span, 0, 8)
 	hide = namedSecrets(s, hide)
+	for _, h := range hide {
+		if v := s[h.from:h.to]; known != nil && len(*known) < mostKnown && isDistinct(v) && !slices.Contains(*known, v) {
+			*known = append(*known, v)
+		}
+	}
 	hide = knownTokens(s, hide)
 	hide = passwordHashes(s, hide)
 	hide = urlPasswords(s, hide)
@@ -18,6 +27,23 @@ func redactLine(s string) string {
 		return s
 	}
 	return without(s, hide)
+}
+
+// mostKnown bounds the values that are looked for in other lines.
+const mostKnown = 16
+
+// isDistinct says whether a value can be looked for in other lines, since it is
+// neither a word, nor a number or an address.
+func isDistinct(v string) bool {
+	digit, letter := false, false
+	for i := 0; i < len(v); i++ {
+		digit = digit || v[i] >= '0' && v[i] <= '9'
+		letter = letter || v[i]|0x20 >= 'a' && v[i]|0x20 <= 'z'
+		if v[i] == ' ' || v[i] == '[' || v[i] == '$' {
+			return false
+		}
+	}
+	return len(v) >= 8 && len(v) <= 256 && digit && letter
 }
 
 type span struct{ from, to int }
