@@ -115,7 +115,7 @@ func (k *keptBoots) node(ctx context.Context, name, boot string) (keptBoot, erro
 	case err != nil:
 		return keptBoot{}, fmt.Errorf("no boot of %s is kept in namespace %s, and the cluster has no such Node: ortet nodes shows those that it has", name, k.namespace)
 	}
-	return keptBoot{}, fmt.Errorf("no boot of node %s is kept in namespace %s, nor is one on its Node: the node has to run `ortet-node report` when it has booted, and the cluster `ortet controller`, which keeps what it says; "+
+	return keptBoot{}, fmt.Errorf("no boot of node %s is kept in namespace %s, nor is one on its Node: the node has to run `ortet-node report --annotate` when it has booted, and the cluster `ortet controller`, which keeps what it says; "+
 		"from files of the machine, `ortet boot analyze` tells it too", name, k.namespace)
 }
 
@@ -134,7 +134,7 @@ func (k *keptBoots) pool(ctx context.Context, name, version string) ([]keptBoot,
 		return list, err
 	}
 	if len(list) == 0 {
-		return nil, fmt.Errorf("%w of pool %s in namespace %s: nodes have to run `ortet-node report`, and the cluster `ortet controller`, which keeps what they say", errNotKept, name, k.namespace)
+		return nil, fmt.Errorf("%w of pool %s in namespace %s: nodes have to run `ortet-node report --annotate`, and the cluster `ortet controller`, which keeps what they say", errNotKept, name, k.namespace)
 	}
 	var versions []string // the last used first
 	for _, b := range slices.Backward(list) {

@@ -90,7 +90,7 @@ func TestBootOfANode(t *testing.T) {
 		{"NODE-3", "AAAA", "aaaa-3", ""},
 		{"node-7", "", "eeee", ""}, // from its Node
 		{"node-3", "ffff", "", "no boot ffff of node node-3 is kept; there are aaaa-3, cccc-3"},
-		{"node-8", "", "", "`ortet-node report`"},
+		{"node-8", "", "", "`ortet-node report --annotate`"},
 		{"node-9", "", "", wire.BootAnnotation},
 		{"nobody", "", "", "the cluster has no such Node"},
 	} {

@@ -252,7 +252,7 @@ func (b *boots) firstPod(ctx context.Context, node string, since time.Time) (tim
 func (b *boots) refuse(ctx context.Context, node *corev1.Node, text string, why error) error {
 	what := "The report of a boot that the node left was not kept: " + why.Error() + "."
 	if errors.Is(why, wire.ErrBootEncoding) {
-		what += " ortet-node may be newer than the controller: update the controller, and run `ortet-node report` again."
+		what += " ortet-node may be newer than the controller: update the controller, and run `ortet-node report --annotate` again."
 	}
 	h := fnv.New64a()
 	fmt.Fprintf(h, "report|%s|%s", node.UID, text)
