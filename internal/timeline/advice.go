@@ -12,6 +12,8 @@ import (
 const (
 	// worthwhile is what advice has to save.
 	worthwhile = second / 20
+	// long is what work that has to be done takes where there is something to say of it.
+	long = 3 * second
 	// mostAdvice bounds the replays of one boot; what is on the path longest is
 	// looked at first.
 	mostAdvice = 16
@@ -52,6 +54,13 @@ func (b *boot) advise(g *graph, path []Step) []Advice {
 			What: fmt.Sprintf("all base preparation on the critical path, %d units and parts of units, at once", len(base)),
 			Do:   "do it in the image: `ortet capture` makes one of a node on which it is done"}, end)
 	}
+	for _, i := range b.shorter(onPath) {
+		it, rule := &b.items[i], b.rule(i)
+		a := Advice{Class: rule.Class, Spans: []string{it.id}, Uncertainty: it.about, Do: rule.Do,
+			What: fmt.Sprintf("%s is on the critical path for %s of %s, of which some has to be: %s", it.name, b.duration(onPath[i]), total, rule.Why)}
+		a.Unit, a.Module = b.unitAndModule(i)
+		add(a, g.replay(change{without: b.mark(in, i), started: -1}, times))
+	}
 	b.adviseWaits(g, path, in, times, add)
 	b.adviseKubelet(g, path, times, add)
 	slices.SortStableFunc(out, func(x, y Advice) int { return cmp.Compare(y.Saves, x.Saves) })
@@ -89,6 +98,18 @@ func (b *boot) onPath(path []Step) (took map[int32]wire.Micros, base []int32) {
 		}
 	}
 	return took, base
+}
+
+// shorter is what has to be done on each node, took long, and can be done in less.
+func (b *boot) shorter(onPath map[int32]wire.Micros) []int32 {
+	var out []int32
+	for i, took := range onPath {
+		if r := b.rule(i); r.Class == Node && r.Do != "" && took >= long {
+			out = append(out, i)
+		}
+	}
+	slices.Sort(out)
+	return out[:min(len(out), mostAdvice)]
 }
 
 // telling leaves out what only wraps others, as the operation of an extension

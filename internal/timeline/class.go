@@ -10,7 +10,7 @@ type Rule struct {
 	Kind  Kind // "": any
 	Class Class
 	Why   string
-	Do    string // what to change, where it is base
+	Do    string // what to change; "" where nothing can be said in general
 }
 
 // Rules are the classes: the first that matches counts. What none matches is node
@@ -171,8 +171,8 @@ var rules = []Rule{
 	{"unit/*.mount", "", Platform, "this machine's disks", ""},
 	{"unit/*.automount", "", Platform, "this machine's disks", ""},
 	{"unit/*.swap", "", Platform, "this machine's disks", ""},
-	{"unit/systemd-networkd-wait-online.service", "", Node, "a node's address comes from the network", ""},
-	{"unit/networkmanager-wait-online.service", "", Node, "a node's address comes from the network", ""},
+	{"unit/systemd-networkd-wait-online.service", "", Node, "a node's address comes from the network", onlineSooner},
+	{"unit/networkmanager-wait-online.service", "", Node, "a node's address comes from the network", onlineSooner},
 	{"unit/systemd-*", "", Platform, "systemd's own services", ""},
 	{"unit/initrd-*", "", Platform, "the initrd", ""},
 	{"unit/dracut-*", "", Platform, "the initrd", ""},
@@ -182,6 +182,9 @@ var rules = []Rule{
 	{"unit/chrony*", "", Node, "this machine's clock", ""},
 	{"unit/ssh*", "", Node, "host keys are this machine's", ""},
 }
+
+// onlineSooner is what to do where it takes seconds until the network is there.
+const onlineSooner = "wait only for the interface that the node needs (systemd-networkd-wait-online --interface=eth0, RequiredForOnline=no for others), and see how long DHCP takes"
 
 // unclassified is the rule for the rest.
 var unclassified = Rule{Match: "*", Class: Node, Why: "nothing shows that it is the same on every node"}

@@ -122,6 +122,18 @@ func TestPrintedChains(t *testing.T) {
 	}
 }
 
+// Nearly all of the first printed boot is spent until the network is there, which
+// has to be on each node, but not for so long.
+func TestSlowNetworkIsAdvisedOn(t *testing.T) {
+	got := Build(report(chain1), Cloud{})
+	for _, a := range got.Advice {
+		if a.Unit == "systemd-networkd-wait-online.service" && a.Class == Node && a.Saves == 16639000 && strings.Contains(a.Do, "RequiredForOnline") {
+			return
+		}
+	}
+	t.Errorf("no advice about 16.639 s of waiting for the network: %+v", got.Advice)
+}
+
 // checkTiled fails unless the path covers the boot without a gap or an overlap.
 func checkTiled(t *testing.T, got Timeline) {
 	t.Helper()

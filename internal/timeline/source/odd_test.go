@@ -1,6 +1,8 @@
 package source
 
 import (
+	"bytes"
+	"errors"
 	"fmt"
 	"io"
 	"strings"
@@ -170,5 +172,14 @@ func TestTimes(t *testing.T) {
 		if got != want {
 			t.Errorf("%q: %d, not %d", text, got, want)
 		}
+	}
+}
+
+// A program is no pool of key-value pairs, however many zeros it has.
+func TestProgramsAreUnknown(t *testing.T) {
+	program := make([]byte, 4*kvpRecord)
+	copy(program, "\x7fELF\x02\x01\x01")
+	if reports, err := Read("ls", bytes.NewReader(program), Options{}); !errors.Is(err, ErrUnknown) {
+		t.Errorf("%d reports, error %v", len(reports), err)
 	}
 }

@@ -122,7 +122,12 @@ func isKVP(head []byte) bool {
 		return false
 	}
 	key := text(head[:kvpKey])
-	return key != "" && !strings.ContainsAny(key, "\n\r")
+	for i := range key {
+		if key[i] < ' ' || key[i] > '~' {
+			return false
+		}
+	}
+	return key != "" && strings.Trim(string(head[len(key):kvpKey]), "\x00") == ""
 }
 
 // Read reads a file that was taken from a machine, whatever it is called: what is
