@@ -82,15 +82,6 @@ func ReadBoot(m *corev1.ConfigMap) (BootRecord, wire.BootReport, error) {
 	return record, report, nil
 }
 
-// ReadBootRecord reads as much of a stored boot as tells which it is.
-func ReadBootRecord(m *corev1.ConfigMap) (BootRecord, error) {
-	record, err := readRecord(m)
-	if err != nil {
-		return BootRecord{}, fmt.Errorf("the stored boot %s/%s: %w", m.Namespace, m.Name, err)
-	}
-	return record, nil
-}
-
 func readRecord(m *corev1.ConfigMap) (BootRecord, error) {
 	text := m.Data[keyBoot]
 	if len(text) > maxRecord {

@@ -190,7 +190,7 @@ func TestReportWaitsForAPod(t *testing.T) {
 		if err := l.client.List(t.Context(), &list); err != nil {
 			t.Fatal(err)
 		}
-		if r, err := ReadBootRecord(&list.Items[0]); err != nil || r.FirstPod.Equal(at) != came || r.FirstPod.IsZero() == came {
+		if r, _, err := ReadBoot(&list.Items[0]); err != nil || r.FirstPod.Equal(at) != came || r.FirstPod.IsZero() == came {
 			t.Errorf("a pod came: %v, and it is kept: %s (%v)", came, r.FirstPod, err)
 		}
 	}

@@ -1,0 +1,111 @@
+package cli
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	rbacv1 "k8s.io/api/rbac/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/client-go/kubernetes"
+
+	"github.com/ortet/ortet/internal/timeline"
+	"github.com/ortet/ortet/test/controlplane"
+)
+
+// The commands on a real API server, by a user who may list ConfigMaps in the
+// namespace, and get Nodes, as docs/kubernetes-permissions.md says.
+func TestBootInACluster(t *testing.T) {
+	binary, err := controlplane.Binary(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	cp, err := controlplane.Start(t.Context(), controlplane.Config{Dir: filepath.Join(t.TempDir(), "controlplane"), Binary: binary})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		ctx, cancel := context.WithTimeout(context.WithoutCancel(t.Context()), 30*time.Second)
+		defer cancel()
+		if err := cp.Stop(ctx); err != nil {
+			t.Error(err)
+		}
+	})
+	config, err := cp.RESTConfig()
+	if err != nil {
+		t.Fatal(err)
+	}
+	admin, err := kubernetes.NewForConfig(config)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := admin.CoreV1().Namespaces().Create(t.Context(), &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: "ortet-system"}}, metav1.CreateOptions{}); err != nil {
+		t.Fatal(err)
+	}
+	for i := range 5 {
+		for j, version := range []string{"2026.11.20", "2026.11.21"} {
+			m := aKept(t, 10*j+i, version, "aaaa", time.Duration(24*j+i)*time.Hour, 2e6)
+			if _, err := admin.CoreV1().ConfigMaps(m.Namespace).Create(t.Context(), m, metav1.CreateOptions{}); err != nil {
+				t.Fatal(err)
+			}
+		}
+	}
+	allow(t, admin, "reader")
+	text, err := cp.KubeconfigFor(controlplane.Client{User: "reader"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	file := filepath.Join(t.TempDir(), "kubeconfig")
+	if err := os.WriteFile(file, text, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	ask := func(want int, args ...string) (out, errs string) {
+		t.Helper()
+		code, out, errs := run(t, append(append([]string{"boot"}, args...), "--kubeconfig", file)...)
+		if code != want {
+			t.Fatalf("ortet boot %q: code %d\n%s%s", args, code, out, errs)
+		}
+		return out, errs
+	}
+	out, _ := ask(0, "show", "node-12", "-o", "json")
+	var shown timeline.Timeline
+	if err := json.Unmarshal([]byte(out), &shown); err != nil || shown.Node != "node-12" || shown.Pool != "Pool1" || !shown.Complete || shown.OriginIs != "machine created" || shown.EndIs != "node Ready" {
+		t.Errorf("%v\n%s", err, out)
+	}
+	if out, _ := ask(0, "show", "node-12"); !strings.Contains(out, "node-12") || !strings.Contains(out, "cloud-config.service") {
+		t.Error(out)
+	}
+	if out, _ := ask(0, "stats", "pool1@latest"); !strings.Contains(out, "5 boots") {
+		t.Error(out)
+	}
+	if out, _ := ask(0, "diff", "pool1@previous", "pool1@latest", "-o", "yaml"); !strings.Contains(out, "2026.11.20") || !strings.Contains(out, "difference:") {
+		t.Error(out)
+	}
+	if _, errs := ask(1, "show", "nobody"); !strings.Contains(errs, "no boot of nobody is kept") {
+		t.Error(errs)
+	}
+	if _, errs := ask(1, "stats", "pool1", "--namespace", "default"); !strings.Contains(errs, "forbidden") {
+		t.Error(errs)
+	}
+}
+
+// allow gives a user what the commands need.
+func allow(t *testing.T, admin kubernetes.Interface, user string) {
+	t.Helper()
+	meta := metav1.ObjectMeta{Name: user}
+	subject := []rbacv1.Subject{{Kind: "User", Name: user, APIGroup: rbacv1.GroupName}}
+	rbac := admin.RbacV1()
+	_, errs1 := rbac.ClusterRoles().Create(t.Context(), &rbacv1.ClusterRole{ObjectMeta: meta, Rules: []rbacv1.PolicyRule{{APIGroups: []string{""}, Resources: []string{"nodes"}, Verbs: []string{"get"}}}}, metav1.CreateOptions{})
+	_, errs2 := rbac.ClusterRoleBindings().Create(t.Context(), &rbacv1.ClusterRoleBinding{ObjectMeta: meta, Subjects: subject, RoleRef: rbacv1.RoleRef{APIGroup: rbacv1.GroupName, Kind: "ClusterRole", Name: user}}, metav1.CreateOptions{})
+	_, errs3 := rbac.Roles("ortet-system").Create(t.Context(), &rbacv1.Role{ObjectMeta: meta, Rules: []rbacv1.PolicyRule{{APIGroups: []string{""}, Resources: []string{"configmaps"}, Verbs: []string{"list"}}}}, metav1.CreateOptions{})
+	_, errs4 := rbac.RoleBindings("ortet-system").Create(t.Context(), &rbacv1.RoleBinding{ObjectMeta: meta, Subjects: subject, RoleRef: rbacv1.RoleRef{APIGroup: rbacv1.GroupName, Kind: "Role", Name: user}}, metav1.CreateOptions{})
+	if err := errors.Join(errs1, errs2, errs3, errs4); err != nil {
+		t.Fatal(err)
+	}
+}
