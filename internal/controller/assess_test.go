@@ -544,6 +544,17 @@ func TestRelevantHidesSecrets(t *testing.T) {
 	}
 }
 
+// What shows that a line is secret may be above what is shown.
+func TestRelevantHidesSecretsThatBeginAbove(t *testing.T) {
+	text := "x\r\n-----BEGIN EC PRIVATE KEY-----\r\n" + strings.Repeat("aVeryShort1Line+of\r\n", 60) + "-----END EC PRIVATE KEY-----\r\nlast\r\n"
+	for _, n := range []int{2, 10, 40} {
+		all := strings.Join(Relevant([]byte(text), n), "\n")
+		if strings.Contains(all, "aVeryShort1Line") || !strings.HasSuffix(all, "last") {
+			t.Errorf("the last %d lines: %s", n, all)
+		}
+	}
+}
+
 // A secret that lies where a long text is cut is not shown for want of its name.
 func TestCutsHideSecrets(t *testing.T) {
 	const secret = "hunter2hunter2"

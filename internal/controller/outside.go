@@ -148,7 +148,10 @@ func Relevant(serial []byte, n int) []string {
 		_, ok := wire.FindVerdict([]byte(l))
 		return ok
 	})
-	end := verdict.Redact(all[max(0, len(all)-n):])
+	// A private key, or what shows that a value is secret, may be above the end.
+	from := max(0, len(all)-n)
+	top := max(0, from-lookBack)
+	end := verdict.Redact(all[top:])[from-top:]
 	var out []string
 	if len(end) < len(all) {
 		j := verdict.Judge(verdict.Facts{Deadline: true, Logs: []verdict.Log{{Source: "serial console", Lines: all}}})
@@ -169,6 +172,10 @@ func Relevant(serial []byte, n int) []string {
 	}
 	return out
 }
+
+// lookBack is how many lines above what is shown are looked at for what is secret
+// in it: as long as verdict.Redact holds a private key to be at most.
+const lookBack = 256
 
 // provisionOf finds the answer of AKS's provisioning script in what an extension
 // reported: it prints what it writes to provision.json.
