@@ -66,7 +66,7 @@ func statsOf(c choice) bootStats {
 func micros(m wire.Micros) string { return draw.Duration(m.Duration()) }
 
 func writeBootStats(w io.Writer, s bootStats) {
-	text := s.What + ": " + boots(int(s.Boots), 0) //nolint:gosec // a thousand
+	text := s.What + ": " + boots(int(s.Boots), 0)
 	if s.Incomplete > 0 {
 		text += fmt.Sprintf(", and %d whose end is not known, which are not counted", s.Incomplete)
 	}

@@ -210,7 +210,7 @@ func (s *bootStore) doomed(now time.Time) []string {
 		ofVersion[b.version()]++
 		*list = append(*list, n)
 	}
-	if all := append(keptLong, kept...); len(all) > s.most {
+	if all := slices.Concat(keptLong, kept); len(all) > s.most {
 		doomed = append(doomed, all[s.most:]...)
 	}
 	slices.Sort(doomed)

@@ -40,11 +40,19 @@
 // leave nothing of the next one: each new machine is there until whoever acts on the
 // condition deletes it, and its evidence would be gone by then.
 //
+// # Boots
+//
+// A node leaves the report of its boot in an annotation of its own Node
+// (wire.BootAnnotation). It is taken from there, believed of that machine alone,
+// stored with what Azure and the cluster know of the boot (BootRecord), and counted:
+// see boots. Reports are neither in the cache nor kept in memory. What is stored is
+// bounded for each machine, image version of a pool, and in all: see bootStore.
+//
 // # What it never does
 //
 // It changes nothing in the cloud. It deletes no node: that is for whoever acts
 // on the condition, such as a MachineHealthCheck. A node that is Ready and stays
 // so is never told to have failed, since somebody may act on it. It writes
-// conditions of its own type only, and none that another controller owns. What
-// it quotes of logs is redacted first.
+// conditions of its own type only, and none that another controller owns; of a
+// Node's annotations it removes that one. What it quotes of logs is redacted first.
 package controller
