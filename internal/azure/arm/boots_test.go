@@ -289,10 +289,10 @@ func TestImageOfAMachine(t *testing.T) {
 		`{}`:   "",
 		`{"publisher":"Debian","offer":"debian-12","sku":"12-gen2","version":"latest","exactVersion":"0.20261101.1"}`: "Debian:debian-12:12-gen2:0.20261101.1",
 		`{"publisher":"Debian","offer":"debian-12","sku":"12-gen2","version":"latest"}`:                               "Debian:debian-12:12-gen2:latest",
-		`{"id":"` + aDefinition + `/versions/1.0.0","exactVersion":"1.0.0"}`:                                  aDefinition + "/versions/1.0.0",
-		`{"id":"` + aDefinition + `"}`:                                                                        aDefinition,
-		`{"communityGalleryImageId":"/CommunityGalleries/c/images/d","exactVersion":"2.0.0"}`:                         "/CommunityGalleries/c/images/d/versions/2.0.0",
-		`{"id":"` + group + `/providers/Microsoft.Compute/images/old","exactVersion":"7"}`:                    string(group) + "/providers/Microsoft.Compute/images/old",
+		`{"id":"` + aDefinition + `/versions/1.0.0","exactVersion":"1.0.0"}`:                                          aDefinition + "/versions/1.0.0",
+		`{"id":"` + aDefinition + `"}`: aDefinition,
+		`{"communityGalleryImageId":"/CommunityGalleries/c/images/d","exactVersion":"2.0.0"}`: "/CommunityGalleries/c/images/d/versions/2.0.0",
+		`{"id":"` + group + `/providers/Microsoft.Compute/images/old","exactVersion":"7"}`:    string(group) + "/providers/Microsoft.Compute/images/old",
 	} {
 		c, _ := newCloud(t, answer{status: 200, body: `{"value":[{"properties":{"storageProfile":{"imageReference":` + reference + `}}}]}`})
 		got, err := c.Boots(t.Context(), fleet.Pool{ID: pool})
