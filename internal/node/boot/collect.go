@@ -70,7 +70,19 @@ func Collect(ctx context.Context, o Options, now time.Time, log *slog.Logger) wi
 	c.step("kubelet", func() { c.kubelet(ctx) })
 	c.step("metadata", func() { c.metadata(ctx) })
 	r := source.Merge(append([]wire.BootReport{c.who}, c.parts...)...)
+	settleSkipped(r.Units)
 	return c.sinceBegan(r)
+}
+
+// settleSkipped takes the journal's times from units whose conditions were not
+// met: it tells of them as if they had been started, and systemd knows that they
+// were not.
+func settleSkipped(units []wire.BootUnit) {
+	for i := range units {
+		if u := &units[i]; u.Skipped && u.Grain > 0 {
+			u.Activating, u.Activated, u.Deactivating, u.Deactivated, u.Grain = 0, 0, 0, 0, 0
+		}
+	}
 }
 
 // step does a part, and logs what it took.
