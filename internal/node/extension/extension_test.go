@@ -377,6 +377,19 @@ func TestSettings(t *testing.T) {
 	}
 }
 
+// What is wrong is said in the words of who wrote the settings.
+func TestWrongSettingsAreTold(t *testing.T) {
+	for public, want := range map[string]string{
+		`[]`: "array, not an object", `"x"`: "string, not an object", `{"deadline":30}`: "deadline is a JSON number", `{"kubelet":true}`: "kubelet is a JSON bool",
+		`{"units":{}}`: "units is a JSON object", `{"units":[1]}`: "units is a JSON number", `{"units":"a b"}`: `units "a b"`, `{"node":"yes"}`: `: node "yes"`,
+	} {
+		_, err := parseSettings([]byte(`{"runtimeSettings":[{"handlerSettings":{"publicSettings":` + public + `}}]}`))
+		if err == nil || !strings.Contains(err.Error(), want) || strings.Contains(err.Error(), "Go ") || strings.Contains(err.Error(), "--") {
+			t.Errorf("%s: %v, want %s in it, and nothing of flags and Go", public, err, want)
+		}
+	}
+}
+
 func TestFindFolder(t *testing.T) {
 	h := open(t, Options{})
 	bin := filepath.Join(h.dir, "bin")

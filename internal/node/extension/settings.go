@@ -75,6 +75,11 @@ func parseSettings(text []byte) (Settings, error) {
 	d := json.NewDecoder(bytes.NewReader(h.Public))
 	d.DisallowUnknownFields()
 	if err := d.Decode(&public); err != nil {
+		if wrong := (*json.UnmarshalTypeError)(nil); errors.As(err, &wrong) && wrong.Field == "" {
+			return s, fmt.Errorf("the public settings are a JSON %s, not an object", wrong.Value)
+		} else if wrong != nil {
+			return s, fmt.Errorf("the public settings: %s is a JSON %s; want a text, for units also a list of texts", wrong.Field, wrong.Value)
+		}
 		return s, fmt.Errorf("the public settings: %w; known are deadline, settle, grace, units, sentinel, kubelet and node", err)
 	}
 	for _, t := range []struct {
@@ -94,7 +99,8 @@ func parseSettings(text []byte) (Settings, error) {
 	}
 	s.Units, s.Sentinel, s.Kubelet, s.Node = public.Units, public.Sentinel, bootstrap.Kubelet(public.Kubelet), bootstrap.Node(public.Node)
 	if err := s.options("", 0).Validate(); err != nil {
-		return s, fmt.Errorf("the public settings: %w", err)
+		// Here they are no flags.
+		return s, fmt.Errorf("the public settings: %s", strings.NewReplacer("--unit ", "units ", "--", "").Replace(err.Error()))
 	}
 	return s, nil
 }
