@@ -1,6 +1,7 @@
 package cli
 
 import (
+	"bytes"
 	"cmp"
 	"context"
 	"errors"
@@ -13,6 +14,7 @@ import (
 	"strings"
 
 	"github.com/spf13/cobra"
+	"sigs.k8s.io/yaml"
 
 	"github.com/ortet/ortet/internal/timeline"
 	"github.com/ortet/ortet/internal/timeline/draw"
@@ -33,17 +35,19 @@ machine.`,
 	return c
 }
 
-// bootForms lets a command of ortet boot take other forms of results than most do.
-// "text" is "table" in other words.
-func (o *options) bootForms(more ...string) func(*cobra.Command, []string) error {
-	return func(*cobra.Command, []string) error {
-		forms := append([]string{"text", "json"}, more...)
-		if o.output != "table" && !slices.Contains(forms, o.output) {
-			return usagef("-o %s: want %s or %s", o.output, strings.Join(forms[:len(forms)-1], ", "), forms[len(forms)-1])
-		}
+// takesForms gives a command of ortet boot the forms that a boot can be shown in,
+// besides those of every command. "text" is "table" in other words.
+func (o *options) takesForms(c *cobra.Command, more ...string) {
+	forms := append([]string{"table", "json", "yaml"}, more...)
+	want := strings.Join(forms[:len(forms)-1], ", ") + " or " + forms[len(forms)-1]
+	c.Flags().StringVarP(&o.output, "output", "o", "table", "form of the result: "+want)
+	c.PersistentPreRunE = func(*cobra.Command, []string) error {
 		form := o.output
 		if form == "text" {
 			form = "table"
+		}
+		if !slices.Contains(forms, form) {
+			return usagef("-o %s: want %s", form, want)
 		}
 		o.output = "table" // the rest is as with any command
 		err := o.complete()
@@ -118,6 +122,16 @@ func (o *options) terminal(w io.Writer) draw.Terminal {
 		ASCII: !strings.Contains(locale, "UTF-8") && !strings.Contains(locale, "UTF8")}
 }
 
+// writeYAML writes JSON as YAML.
+func writeYAML(w io.Writer, text []byte) error {
+	text, err := yaml.JSONToYAML(text)
+	if err != nil {
+		return fmt.Errorf("write the result as YAML: %w", err)
+	}
+	_, err = w.Write(text)
+	return err
+}
+
 // draw shows one boot in the form that -o asks for.
 func (o *options) draw(ctx context.Context, f drawFlags, t timeline.Timeline) error {
 	if (o.output == "html" || o.output == "svg") && f.out == "" && columnsOf(o.process.Out) > 0 {
@@ -133,6 +147,12 @@ func (o *options) draw(ctx context.Context, f drawFlags, t timeline.Timeline) er
 		switch o.output {
 		case "json":
 			return draw.JSON(w, t)
+		case "yaml":
+			var b bytes.Buffer
+			if err := draw.JSON(&b, t); err != nil {
+				return err
+			}
+			return writeYAML(w, b.Bytes())
 		case "html":
 			return draw.HTML(w, t)
 		case "svg":

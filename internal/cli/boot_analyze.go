@@ -40,7 +40,6 @@ Several files of one machine are put together boot by boot.`,
 			}
 			return nil
 		},
-		PersistentPreRunE: o.bootForms("html", "svg"),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			reports, err := o.readBoots(args)
 			if err != nil {
@@ -50,6 +49,7 @@ Several files of one machine are put together boot by boot.`,
 		},
 	}
 	f.add(c, "which boot, where the files tell of several: its number, or its id or the beginning of it")
+	o.takesForms(c, "html", "svg")
 	return c
 }
 
@@ -121,7 +121,7 @@ func (o *options) analyze(ctx context.Context, f drawFlags, reports []wire.BootR
 	switch {
 	case !one && (o.output == "html" || o.output == "svg" || f.otlp != ""):
 		return fmt.Errorf("the files tell of %d boots, and one can be shown in this form: choose it with --boot\n%s", len(all), strings.TrimRight(bootList(all), "\n"))
-	case one && o.output != "json":
+	case one && o.output != "json" && o.output != "yaml":
 		return o.draw(ctx, f, all[0])
 	case one && f.otlp != "":
 		if err := (draw.Collector{URL: f.otlp}).Send(ctx, all[0]); err != nil {
@@ -129,10 +129,16 @@ func (o *options) analyze(ctx context.Context, f drawFlags, reports []wire.BootR
 		}
 	}
 	return o.result(f.out, func(w io.Writer) error {
-		if o.output == "json" { // always a list: how many there are is not known before
-			e := json.NewEncoder(w)
-			e.SetIndent("", "  ")
-			return e.Encode(all)
+		if o.output == "json" || o.output == "yaml" { // always a list: how many there are is not known before
+			text, err := json.MarshalIndent(all, "", "  ")
+			if err != nil {
+				return err
+			}
+			if o.output == "yaml" {
+				return writeYAML(w, text)
+			}
+			_, err = w.Write(append(text, '\n'))
+			return err
 		}
 		fmt.Fprintf(w, "%d boots:\n%s", len(all), bootList(all))
 		for i, t := range all {

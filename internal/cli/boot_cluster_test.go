@@ -87,6 +87,9 @@ func TestBootInACluster(t *testing.T) {
 	if out, _ := ask(0, "diff", "pool1@previous", "pool1@latest", "-o", "yaml"); !strings.Contains(out, "2026.11.20") || !strings.Contains(out, "difference:") {
 		t.Error(out)
 	}
+	if out, _ := ask(0, "diff", "pool1@previous", "pool1@latest", "-o", "html"); !strings.Contains(out, "<!doctype html>") || !strings.Contains(out, "pool1") {
+		t.Error(out)
+	}
 	if _, errs := ask(1, "show", "nobody"); !strings.Contains(errs, "no boot of nobody is kept") {
 		t.Error(errs)
 	}

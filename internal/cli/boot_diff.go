@@ -1,6 +1,7 @@
 package cli
 
 import (
+	"cmp"
 	"fmt"
 	"io"
 	"slices"
@@ -9,6 +10,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/ortet/ortet/internal/timeline"
+	"github.com/ortet/ortet/internal/timeline/draw"
 	"github.com/ortet/ortet/internal/wire"
 )
 
@@ -20,19 +22,22 @@ type bootDiff struct {
 }
 
 func newBootDiff(o *options) *cobra.Command {
-	return &cobra.Command{
+	var out string
+	c := &cobra.Command{
 		Use:   "diff A B",
 		Short: "Show what got slower from one node, pool or image version to another",
 		Long: `diff compares boots: A and B are each a node (its last boot), a POOL, or
 POOL@VERSION, where VERSION may be "latest" or "previous". Of several boots it
-tells which differences are more than chance.`,
+tells which differences are more than chance.
+
+-o html is a page with a boot of each above each other: of several, the one in the
+middle by how long they took.`,
 		Args: func(cmd *cobra.Command, args []string) error {
 			if len(args) != 2 {
 				return usagef("%s: name two of node, POOL or POOL@VERSION to compare", cmd.CommandPath())
 			}
 			return nil
 		},
-		PersistentPreRunE: o.bootForms("yaml"),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			kept, err := o.keptBoots()
 			if err != nil {
@@ -47,9 +52,47 @@ tells which differences are more than chance.`,
 			}
 			o.tellUnread(kept)
 			d.Difference = timeline.Diff(d.A.timelines(), d.B.timelines())
+			if o.output == "html" {
+				return o.bootDiffPage(out, d)
+			}
+			if out != "" {
+				return usagef("--out is for -o html; the rest can be redirected")
+			}
 			return o.print(d, func(w io.Writer) { writeBootDiff(w, d) })
 		},
 	}
+	c.Flags().StringVar(&out, "out", "", "file to write the page of -o html to instead of standard output")
+	o.takesForms(c, "html")
+	return c
+}
+
+// bootDiffPage writes the page of a comparison.
+func (o *options) bootDiffPage(out string, d bootDiff) error {
+	sides := make([]draw.Side, 0, 2)
+	for _, c := range []choice{d.A, d.B} {
+		i := medianBoot(c.timelines())
+		if i < 0 {
+			return fmt.Errorf("%s: there is no boot to draw", c.What)
+		}
+		sides = append(sides, draw.Side{Name: c.What, Boot: c.boots[i].timeline()})
+	}
+	if out == "" && columnsOf(o.process.Out) > 0 {
+		return usagef("-o html is nothing for a terminal: name a file with --out, or redirect it")
+	}
+	return o.result(out, func(w io.Writer) error { return draw.DiffHTML(w, sides[0], sides[1], d.Difference) })
+}
+
+// medianBoot is the boot in the middle by how long they took; -1: there is none.
+func medianBoot(boots []timeline.Timeline) int {
+	order := make([]int, len(boots))
+	for i := range order {
+		order[i] = i
+	}
+	slices.SortStableFunc(order, func(a, b int) int { return cmp.Compare(boots[a].Total(), boots[b].Total()) })
+	if len(order) == 0 {
+		return -1
+	}
+	return order[(len(order)-1)/2]
 }
 
 func writeBootDiff(w io.Writer, d bootDiff) {

@@ -15,8 +15,7 @@ controller keeps, or what is on the Node where nobody has kept it yet.
 
 -o html is a page for a browser that needs nothing else, -o svg a picture, -o json
 the whole (docs/schema/timeline.json).`,
-		Args:              oneArgument("a node"),
-		PersistentPreRunE: o.bootForms("html", "svg"),
+		Args: oneArgument("a node"),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			kept, err := o.keptBoots()
 			if err != nil {
@@ -31,5 +30,6 @@ the whole (docs/schema/timeline.json).`,
 		},
 	}
 	f.add(c, "id of the boot, or its beginning, instead of the last one")
+	o.takesForms(c, "html", "svg")
 	return c
 }

@@ -31,8 +31,7 @@ func newBootStats(o *options) *cobra.Command {
 		Long: `stats shows percentiles of the boots that are kept of a pool, or of one image
 version of it, and of their stages and of what is on their critical paths. VERSION
 may be "latest" or "previous", by when the image versions last booted.`,
-		Args:              oneArgument("a pool, or POOL@VERSION"),
-		PersistentPreRunE: o.bootForms("yaml"),
+		Args: oneArgument("a pool, or POOL@VERSION"),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			kept, err := o.keptBoots()
 			if err != nil {
@@ -47,6 +46,7 @@ may be "latest" or "previous", by when the image versions last booted.`,
 			return o.print(s, func(w io.Writer) { writeBootStats(w, s) })
 		},
 	}
+	o.takesForms(c)
 	return c
 }
 

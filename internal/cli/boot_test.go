@@ -248,7 +248,7 @@ func TestBootAnalyze(t *testing.T) {
 		{[]string{chain, "--out", dir}, engine.ExitFailed, "it is a directory"},
 		{nil, ExitUsage, "name files of a machine"},
 		{[]string{"-", "-"}, ExitUsage, "standard input can be read once"},
-		{[]string{chain, "-o", "yaml"}, ExitUsage, "-o yaml: want text, json, html or svg"},
+		{[]string{chain, "-o", "xml"}, ExitUsage, "-o xml: want table, json, yaml, html or svg"},
 	} {
 		code, out, errs := run(t, append([]string{"boot", "analyze"}, c.args...)...)
 		if code != c.code || out != "" || !strings.Contains(errs, c.says) {
@@ -294,9 +294,9 @@ func TestBootUsage(t *testing.T) {
 	for _, c := range []struct{ args, says string }{
 		{"boot show", "name a node"},
 		{"boot show a b", "takes one argument"},
-		{"boot show a -o table1", "want text, json, html or svg"},
+		{"boot show a -o table1", "want table, json, yaml, html or svg"},
 		{"boot stats", "name a pool"},
-		{"boot stats p -o html", "want text, json or yaml"},
+		{"boot stats p -o html", "want table, json or yaml"},
 		{"boot diff a", "name two"},
 	} {
 		if code, out, errs := run(t, strings.Fields(c.args)...); code != ExitUsage || out != "" || !strings.Contains(errs, c.says) {
