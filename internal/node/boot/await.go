@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/ortet/ortet/internal/node/bootstrap"
+	"github.com/ortet/ortet/internal/node/systemd"
 )
 
 // lookEvery is how often Await looks. Whoever waits here is in nobody's way, and
@@ -45,15 +46,15 @@ func startDone(ctx context.Context, o Options) bool {
 	if _, err := os.Stat("/run/systemd/system"); err != nil || !o.own() {
 		return true
 	}
-	b, err := dialSystemd(ctx, systemdSocket, busSocket)
+	b, err := systemd.Dial(ctx, askTimeout, sockets()...)
 	if err != nil {
 		return false
 	}
-	defer b.close()
+	defer b.Close()
 	done := false
-	r, err := b.ask(call{systemdObject, propertyIface, "Get", []string{managerIface, "FinishTimestampMonotonic"}})
-	if err == nil && r.signature == "v" && r.body.signature() == "t" {
-		done = r.body.u64() > 0
+	r, err := b.Ask(systemd.Call{Path: systemd.Object, Iface: systemd.Properties, Member: "Get", Args: []string{systemd.Manager, "FinishTimestampMonotonic"}})
+	if err == nil && r.Variant() == "t" {
+		done = r.Body.U64() > 0
 	}
 	return done
 }

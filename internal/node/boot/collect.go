@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/ortet/ortet/internal/node/bootstrap"
+	"github.com/ortet/ortet/internal/node/systemd"
 	"github.com/ortet/ortet/internal/timeline/source"
 	"github.com/ortet/ortet/internal/wire"
 )
@@ -63,7 +64,7 @@ func Collect(ctx context.Context, o Options, now time.Time, log *slog.Logger) wi
 	if !o.own() {
 		c.who.Node = "" // that is ours
 	}
-	c.step("systemd", func() { c.systemd(ctx) })
+	c.step("systemd", func() { c.units(ctx) })
 	c.frame(now)
 	c.step("journal", func() { c.journal(ctx) })
 	c.step("files", c.files)
@@ -98,17 +99,17 @@ func (c *collection) say(name, path string, state wire.SourceState, why string) 
 	c.parts = append(c.parts, wire.BootReport{Version: wire.BootReportVersion, Sources: []wire.BootSource{{Name: name, Path: path, State: state, Detail: why}}})
 }
 
-func (c *collection) systemd(ctx context.Context) {
+func (c *collection) units(ctx context.Context) {
 	if !c.o.own() {
-		c.say("systemd", systemdSocket, wire.SourceMissing, "the node's root is another than this system's, whose systemd is not asked")
+		c.say("systemd", systemd.OwnSocket, wire.SourceMissing, "the node's root is another than this system's, whose systemd is not asked")
 		return
 	}
 	if _, err := os.Stat("/run/systemd/system"); err != nil {
-		c.say("systemd", systemdSocket, wire.SourceMissing, "this system was not started by systemd")
+		c.say("systemd", systemd.OwnSocket, wire.SourceMissing, "this system was not started by systemd")
 		return
 	}
-	r, m, err := readSystemd(ctx, systemdSocket, busSocket)
-	s := wire.BootSource{Name: "systemd", Path: systemdSocket, State: wire.SourceRead}
+	r, m, err := readSystemd(ctx)
+	s := wire.BootSource{Name: "systemd", Path: systemd.OwnSocket, State: wire.SourceRead}
 	switch {
 	case err != nil && len(r.Units) > 0:
 		s.State, s.Detail = wire.SourcePartial, err.Error()

@@ -5,7 +5,9 @@ import (
 	"fmt"
 	"math"
 	"strings"
+	"time"
 
+	"github.com/ortet/ortet/internal/node/systemd"
 	"github.com/ortet/ortet/internal/wire"
 )
 
@@ -34,29 +36,29 @@ func (m *manager) inContainer() bool {
 }
 
 // readManager asks for systemd's own times.
-func readManager(b *bus) (manager, error) {
-	r, err := b.ask(call{systemdObject, propertyIface, "GetAll", []string{managerIface}})
+func readManager(b *systemd.Bus) (manager, error) {
+	r, err := b.Ask(systemd.Call{Path: systemd.Object, Iface: systemd.Properties, Member: "GetAll", Args: []string{systemd.Manager}})
 	if err != nil {
 		return manager{}, err
 	}
 	return parseManager(&r)
 }
 
-func parseManager(r *reply) (m manager, err error) {
+func parseManager(r *systemd.Reply) (m manager, err error) {
 	m.moments = map[string]dual{}
-	err = r.properties(func(name []byte, kind string, d *decoder) {
+	err = r.Properties(func(name []byte, kind string, d *systemd.Decoder) {
 		switch {
 		case string(name) == "Virtualization" && kind == "s":
-			m.virtualization = string(d.text())
+			m.virtualization = string(d.Text())
 		case kind == "t":
 			event, ok := strings.CutSuffix(string(name), "TimestampMonotonic")
 			if ok {
 				at := m.moments[event]
-				at.mono = d.u64()
+				at.mono = d.U64()
 				m.moments[event] = at
 			} else if event, ok = strings.CutSuffix(string(name), "Timestamp"); ok {
 				at := m.moments[event]
-				at.wall = d.u64()
+				at.wall = d.U64()
 				m.moments[event] = at
 			}
 		}
@@ -85,7 +87,7 @@ func (m *manager) clocks() []wire.ClockReading {
 	var all []wire.ClockReading
 	// Firmware's, Loader's and Kernel's are worked out, not read.
 	for _, event := range []string{"Userspace", "SecurityStart", "GeneratorsStart", "UnitsLoadStart", "UnitsLoadFinish", "Finish"} {
-		if at := m.moments[event]; at.wall > 0 && at.mono > 0 && at.wall < math.MaxInt64 {
+		if at := m.moments[event]; at.wall > 0 && micros(at.mono) > 0 && at.wall < math.MaxInt64 {
 			all = append(all, wire.ClockReading{Monotonic: micros(at.mono), Wall: wire.Micros(at.wall)})
 		}
 	}
@@ -114,13 +116,13 @@ type unit struct {
 // question is a property that units are asked for.
 type question struct {
 	iface, name string
-	take        func(u *unit, kind string, d *decoder)
+	take        func(u *unit, kind string, d *systemd.Decoder)
 }
 
 func moment(name string, to func(u *unit) *wire.Micros) question {
-	return question{unitIface, name, func(u *unit, kind string, d *decoder) {
+	return question{systemd.Unit, name, func(u *unit, kind string, d *systemd.Decoder) {
 		if kind == "t" {
-			*to(u) = micros(d.u64())
+			*to(u) = micros(d.U64())
 		}
 	}}
 }
@@ -136,14 +138,14 @@ func ofStarted() []question {
 		moment("ActiveEnterTimestampMonotonic", func(u *unit) *wire.Micros { return &u.Activated }),
 		moment("ActiveExitTimestampMonotonic", func(u *unit) *wire.Micros { return &u.Deactivating }),
 		moment("InactiveEnterTimestampMonotonic", func(u *unit) *wire.Micros { return &u.Deactivated }),
-		{unitIface, "After", func(u *unit, kind string, d *decoder) {
+		{systemd.Unit, "After", func(u *unit, kind string, d *systemd.Decoder) {
 			if kind == "as" {
-				u.After = d.texts()
+				u.After = d.Texts()
 			}
 		}},
-		{unitIface, "TriggeredBy", func(u *unit, kind string, d *decoder) {
+		{systemd.Unit, "TriggeredBy", func(u *unit, kind string, d *systemd.Decoder) {
 			if kind == "as" {
-				u.TriggeredBy = d.texts()
+				u.TriggeredBy = d.Texts()
 			}
 		}},
 	}
@@ -151,33 +153,33 @@ func ofStarted() []question {
 
 func ofConditions() []question {
 	return []question{
-		{unitIface, "ConditionTimestampMonotonic", func(u *unit, kind string, d *decoder) {
+		{systemd.Unit, "ConditionTimestampMonotonic", func(u *unit, kind string, d *systemd.Decoder) {
 			if kind == "t" {
-				u.conditions = d.u64()
+				u.conditions = d.U64()
 			}
 		}},
-		{unitIface, "ConditionResult", func(u *unit, kind string, d *decoder) {
-			u.unmet = kind == "b" && d.u32() == 0
+		{systemd.Unit, "ConditionResult", func(u *unit, kind string, d *systemd.Decoder) {
+			u.unmet = kind == "b" && d.U32() == 0
 		}},
 	}
 }
 
 func ofServices() []question {
 	return []question{
-		{serviceIface, "Type", func(u *unit, kind string, d *decoder) {
-			u.Oneshot = kind == "s" && string(d.text()) == "oneshot"
+		{systemd.Service, "Type", func(u *unit, kind string, d *systemd.Decoder) {
+			u.Oneshot = kind == "s" && string(d.Text()) == "oneshot"
 		}},
-		{serviceIface, "Result", func(u *unit, kind string, d *decoder) {
+		{systemd.Service, "Result", func(u *unit, kind string, d *systemd.Decoder) {
 			if kind != "s" {
 				return
 			}
-			if u.Result = string(d.text()); u.Result == "success" {
+			if u.Result = string(d.Text()); u.Result == "success" {
 				u.Result = ""
 			}
 		}},
-		{serviceIface, "NRestarts", func(u *unit, kind string, d *decoder) {
+		{systemd.Service, "NRestarts", func(u *unit, kind string, d *systemd.Decoder) {
 			if kind == "u" {
-				u.Restarts = int(min(d.u32(), 1<<30))
+				u.Restarts = int(min(d.U32(), 1<<30))
 			}
 		}},
 	}
@@ -185,26 +187,26 @@ func ofServices() []question {
 
 // askUnits asks each unit each question. What a unit, or this version of systemd,
 // does not have is left as it is.
-func askUnits(b *bus, units []*unit, questions []question) error {
-	calls := make([]call, 0, len(units)*len(questions))
+func askUnits(b *systemd.Bus, units []*unit, questions []question) error {
+	calls := make([]systemd.Call, 0, len(units)*len(questions))
 	for _, u := range units {
 		for _, q := range questions {
-			calls = append(calls, call{u.path, propertyIface, "Get", []string{q.iface, q.name}})
+			calls = append(calls, systemd.Call{Path: u.path, Iface: systemd.Properties, Member: "Get", Args: []string{q.iface, q.name}})
 		}
 	}
-	return b.each(calls, func(i int, r *reply) error {
-		if r.err != nil || r.signature != "v" {
+	return b.Each(calls, func(i int, r *systemd.Reply) error {
+		kind := r.Variant()
+		if kind == "" {
 			return nil
 		}
-		kind := r.body.signature()
-		questions[i%len(questions)].take(units[i/len(questions)], kind, &r.body)
-		return r.body.err
+		questions[i%len(questions)].take(units[i/len(questions)], kind, &r.Body)
+		return r.Body.Err()
 	})
 }
 
 // readUnits asks for all units that were started in this boot, or were to be and
 // had a condition that was not met.
-func readUnits(b *bus) ([]wire.BootUnit, error) {
+func readUnits(b *systemd.Bus) ([]wire.BootUnit, error) {
 	all, err := listUnits(b)
 	if err != nil {
 		return nil, fmt.Errorf("listing units: %w", err)
@@ -244,42 +246,51 @@ func readUnits(b *bus) ([]wire.BootUnit, error) {
 }
 
 // listUnits are all units that are loaded.
-func listUnits(b *bus) ([]*unit, error) {
-	r, err := b.ask(call{path: systemdObject, iface: managerIface, member: "ListUnits"})
+func listUnits(b *systemd.Bus) ([]*unit, error) {
+	r, err := b.Ask(systemd.Call{Path: systemd.Object, Iface: systemd.Manager, Member: "ListUnits"})
 	if err != nil {
 		return nil, err
 	}
 	return parseUnits(&r)
 }
 
-func parseUnits(r *reply) ([]*unit, error) {
-	if r.signature != "a(ssssssouso)" {
-		return nil, fmt.Errorf("an answer of type %q", r.signature)
+func parseUnits(r *systemd.Reply) ([]*unit, error) {
+	if r.Signature != "a(ssssssouso)" {
+		return nil, fmt.Errorf("an answer of type %q", r.Signature)
 	}
 	var units []*unit
-	d := &r.body
-	for end := d.array(8); d.at < end && d.err == nil; {
-		d.align(8)
-		u := &unit{BootUnit: wire.BootUnit{Name: string(d.text())}}
+	d := &r.Body
+	for end := d.Array(8); d.More(end); {
+		d.Struct()
+		u := &unit{BootUnit: wire.BootUnit{Name: string(d.Text())}}
 		for range 5 { // description, states, the unit that it follows
-			d.text()
+			d.Text()
 		}
-		u.path = string(d.text())
-		d.u32() // its job
-		d.text()
-		d.text()
+		u.path = string(d.Text())
+		d.U32() // its job
+		d.Text()
+		d.Text()
 		units = append(units, u)
 	}
-	return units, d.err
+	return units, d.Err()
+}
+
+// askTimeout is for all that is asked together.
+const askTimeout = 20 * time.Second
+
+// sockets are where systemd is asked: its own first, which spares the message bus
+// the work and is there before that is; who is not root has to take the bus.
+func sockets() []systemd.Address {
+	return []systemd.Address{{Path: systemd.OwnSocket}, {Path: systemd.SharedSocket, Shared: true}}
 }
 
 // readSystemd asks systemd for all that it knows of this boot.
-func readSystemd(ctx context.Context, own, shared string) (r wire.BootReport, m manager, err error) {
-	b, err := dialSystemd(ctx, own, shared)
+func readSystemd(ctx context.Context) (r wire.BootReport, m manager, err error) {
+	b, err := systemd.Dial(ctx, askTimeout, sockets()...)
 	if err != nil {
 		return r, m, err
 	}
-	defer b.close()
+	defer b.Close()
 	if m, err = readManager(b); err != nil {
 		return r, m, fmt.Errorf("asking systemd for its own times: %w", err)
 	}

@@ -10,6 +10,7 @@ import (
 
 	"github.com/godbus/dbus/v5"
 
+	"github.com/ortet/ortet/internal/node/systemd"
 	"github.com/ortet/ortet/internal/wire"
 )
 
@@ -18,7 +19,9 @@ type onBus struct{ conn *dbus.Conn }
 
 func (onBus) Subscribe() *dbus.Error { return nil }
 
-func (onBus) LoadUnit(name string) (dbus.ObjectPath, *dbus.Error) { return unitPath(name), nil }
+func (onBus) LoadUnit(name string) (dbus.ObjectPath, *dbus.Error) {
+	return dbus.ObjectPath(systemd.ObjectPath(name)), nil
+}
 
 // properties of one unit.
 type properties struct{ values map[string]any }
@@ -64,26 +67,26 @@ func TestUnitsOverTheMessageBus(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer func() { _ = conn.Close() }()
-	path := unitPath("app.service")
+	path := dbus.ObjectPath(systemd.ObjectPath("app.service"))
 	for _, err := range []error{
-		conn.Export(onBus{conn}, systemdPath, managerIface),
-		conn.Export(properties{map[string]any{"LoadState": "loaded", "ActiveState": "activating", "SubState": "start"}}, path, propertyIface),
+		conn.Export(onBus{conn}, systemd.Object, systemd.Manager),
+		conn.Export(properties{map[string]any{"LoadState": "loaded", "ActiveState": "activating", "SubState": "start"}}, path, systemd.Properties),
 	} {
 		if err != nil {
 			t.Fatal(err)
 		}
 	}
-	if _, err := conn.RequestName(systemdName, dbus.NameFlagDoNotQueue); err != nil {
+	if _, err := conn.RequestName(systemd.Name, dbus.NameFlagDoNotQueue); err != nil {
 		t.Fatal(err)
 	}
 	o := r.options()
 	o.Units, o.Sentinel = []string{"app.service"}, NoSentinel
 	v := r.withUnits(o, "", func() {
-		if err := conn.Export(properties{running(0)}, path, propertyIface); err != nil {
+		if err := conn.Export(properties{running(0)}, path, systemd.Properties); err != nil {
 			t.Error(err)
 		}
 		changed := map[string]dbus.Variant{"ActiveState": dbus.MakeVariant("active")}
-		if err := conn.Emit(path, propertyIface+".PropertiesChanged", unitIface, changed, []string{}); err != nil {
+		if err := conn.Emit(path, systemd.Properties+".PropertiesChanged", systemd.Unit, changed, []string{}); err != nil {
 			t.Error(err)
 		}
 	})

@@ -10,27 +10,20 @@ import (
 	"sync"
 	"time"
 
-	"github.com/godbus/dbus/v5"
 	"golang.org/x/sys/unix"
 
+	"github.com/ortet/ortet/internal/node/systemd"
 	"github.com/ortet/ortet/internal/verdict"
 )
 
-const (
-	systemdName   = "org.freedesktop.systemd1"
-	systemdPath   = "/org/freedesktop/systemd1"
-	managerIface  = systemdName + ".Manager"
-	unitIface     = systemdName + ".Unit"
-	serviceIface  = systemdName + ".Service"
-	propertyIface = "org.freedesktop.DBus.Properties"
-	busTimeout    = 5 * time.Second
-	maxBusSignals = 64
-)
+// busTimeout bounds questions that are asked together: a bus that hangs must not
+// keep the rest from going on.
+const busTimeout = 5 * time.Second
 
 // busUnits tells of units by systemd's signals. While there is no bus it has
 // nothing to tell, and connects when it is told to try again.
 type busUnits struct {
-	addresses []address
+	addresses []systemd.Address
 	names     []string
 	poke      func()
 	log       *slog.Logger
@@ -40,13 +33,7 @@ type busUnits struct {
 	done  chan struct{}
 
 	mu    sync.Mutex
-	conn  *dbus.Conn
 	units map[string]unitSeen // nil while not connected
-}
-
-type address struct {
-	socket string
-	hello  bool // it is a message bus, not systemd itself
 }
 
 func watchUnits(o Options, names []string, poke func(), log *slog.Logger) unitSource {
@@ -54,7 +41,7 @@ func watchUnits(o Options, names []string, poke func(), log *slog.Logger) unitSo
 	b := &busUnits{
 		// systemd's own socket is the second choice: it sends every unit's signals,
 		// and each would wake us.
-		addresses: []address{{o.under(busSocket), true}, {o.under("/run/systemd/private"), false}},
+		addresses: []systemd.Address{{Path: o.under(busSocket), Shared: true}, {Path: o.under(systemd.OwnSocket)}},
 		names:     names, poke: poke, log: log, again: make(chan struct{}, 1), stop: stop, done: make(chan struct{}),
 	}
 	go b.run(ctx)
@@ -102,109 +89,65 @@ func (b *busUnits) run(ctx context.Context) {
 	}
 }
 
-func (b *busUnits) follow(ctx context.Context) error {
+// dial connects to the first socket that is there and lets us.
+func (b *busUnits) dial(ctx context.Context) (*systemd.Bus, error) {
+	var there []systemd.Address
 	var problems []error
 	for _, a := range b.addresses {
-		if _, err := os.Stat(a.socket); err != nil {
+		if _, err := os.Stat(a.Path); err != nil {
 			problems = append(problems, err)
 			continue
 		}
-		conn, err := connect(ctx, a)
-		if err == nil {
-			err = b.followOn(ctx, conn, a.hello)
-			_ = conn.Close() // it was lost, or is of no use any more
-			b.mu.Lock()
-			b.conn, b.units = nil, nil
-			b.mu.Unlock()
-			return err
-		}
-		problems = append(problems, fmt.Errorf("connecting to %s: %w", a.socket, err))
+		there = append(there, a)
 	}
-	return errors.Join(problems...)
+	if len(there) == 0 {
+		return nil, errors.Join(problems...)
+	}
+	return systemd.Dial(ctx, busTimeout, there...)
 }
 
-func connect(ctx context.Context, a address) (*dbus.Conn, error) {
-	// A bus that takes the connection and says nothing must not hold us.
-	ctx, cancel := context.WithCancel(ctx)
-	timer := time.AfterFunc(busTimeout, cancel)
-	conn, err := dbus.Dial("unix:path="+a.socket, dbus.WithContext(ctx))
+func (b *busUnits) follow(ctx context.Context) error {
+	bus, err := b.dial(ctx)
 	if err != nil {
-		timer.Stop()
-		cancel()
-		return nil, err
+		return err
 	}
-	err = conn.Auth([]dbus.Auth{dbus.AuthExternal(fmt.Sprint(os.Getuid()))})
-	if err == nil && a.hello {
-		err = conn.Hello()
-	}
-	if !timer.Stop() && err == nil {
-		err = context.DeadlineExceeded
-	}
-	if err != nil {
-		cancel()
-		return nil, errors.Join(err, conn.Close())
-	}
-	context.AfterFunc(conn.Context(), cancel)
-	return conn, nil
-}
-
-func (b *busUnits) followOn(ctx context.Context, conn *dbus.Conn, isBus bool) error {
-	signals := make(chan *dbus.Signal, maxBusSignals)
-	conn.Signal(signals)
-	paths := map[dbus.ObjectPath]string{}
-	for _, name := range b.names {
-		path := unitPath(name)
-		paths[path] = name
-		if !isBus {
-			continue
+	hangUp := context.AfterFunc(ctx, bus.Close)
+	defer func() {
+		hangUp()
+		bus.Close() // it was lost, or is of no use any more
+		b.mu.Lock()
+		lost := b.units != nil
+		b.units = nil
+		b.mu.Unlock()
+		if lost {
+			b.poke()
 		}
-		err := b.call(ctx, func(ctx context.Context) error {
-			return conn.AddMatchSignalContext(ctx, dbus.WithMatchSender(systemdName), dbus.WithMatchObjectPath(path),
-				dbus.WithMatchInterface(propertyIface), dbus.WithMatchMember("PropertiesChanged"))
-		})
-		if err != nil {
-			return err
-		}
-	}
-	manager := conn.Object(systemdName, systemdPath)
-	if err := b.call(ctx, func(ctx context.Context) error {
-		return manager.CallWithContext(ctx, managerIface+".Subscribe", 0).Err
-	}); err != nil && isBus {
+	}()
+	if err := bus.Follow(b.names); err != nil {
 		return fmt.Errorf("subscribing to systemd's signals: %w", err)
 	}
-	b.mu.Lock()
-	b.conn = conn
-	b.mu.Unlock()
 	// Look after subscribing: what happened before shows in the properties.
-	units := map[string]unitSeen{}
+	units, paths := map[string]unitSeen{}, map[string]string{}
 	for _, name := range b.names {
-		units[name] = b.read(ctx, conn, name)
+		paths[systemd.ObjectPath(name)] = name
+		units[name] = b.read(ctx, bus, name)
 	}
 	b.set(units)
 	b.log.Debug("units are watched", "units", len(units))
 	for {
-		select {
-		case <-ctx.Done():
-			return nil
-		case <-conn.Context().Done():
-			b.poke()
-			return errors.New("the connection to systemd was lost")
-		case s, ok := <-signals:
-			if !ok {
-				b.poke()
-				return errors.New("the connection to systemd was lost")
-			}
-			if name := paths[s.Path]; name != "" && s.Name == propertyIface+".PropertiesChanged" {
-				u := b.read(ctx, conn, name)
-				// Two changes in a row may show as the latter only: what the signal
-				// itself says of a restart is not to be missed.
-				u = withSignal(u, s.Body)
-				b.mu.Lock()
-				b.units[name] = u
-				b.mu.Unlock()
-				b.poke()
-			}
+		signal, err := bus.Next()
+		if err != nil {
+			return fmt.Errorf("the connection to systemd was lost: %w", err)
 		}
+		name := paths[signal.Path]
+		if name == "" {
+			continue
+		}
+		u := withSignal(b.read(ctx, bus, name), signal)
+		b.mu.Lock()
+		b.units[name] = u
+		b.mu.Unlock()
+		b.poke()
 	}
 }
 
@@ -215,70 +158,106 @@ func (b *busUnits) set(units map[string]unitSeen) {
 	b.poke()
 }
 
-// withSignal takes over the number of restarts where the signal knows more.
-func withSignal(u unitSeen, body []any) unitSeen {
-	if len(body) < 2 {
-		return u
-	}
-	changed, _ := body[1].(map[string]dbus.Variant)
-	if n, ok := changed["NRestarts"].Value().(uint32); ok {
-		u.Restarts = max(u.Restarts, bounded(n))
-	}
+// withSignal takes over the number of restarts where the signal knows more: two
+// changes in a row may show as the latter only.
+func withSignal(u unitSeen, s systemd.Signal) unitSeen {
+	u.Restarts = max(u.Restarts, bounded(s.Restarts))
 	return u
 }
 
 func bounded(n uint32) int { return int(min(n, 1<<20)) }
 
-// call bounds a call: a bus that hangs must not keep the rest from going on.
-func (b *busUnits) call(ctx context.Context, f func(context.Context) error) error {
-	ctx, cancel := context.WithTimeout(ctx, busTimeout)
-	defer cancel()
-	return f(ctx)
+// property is one of a unit's: of which interface, and what is done with it.
+type property struct {
+	iface, name string
+	take        func(kind string, d *systemd.Decoder)
 }
 
-// read asks for a unit's properties; one that systemd does not know is loaded,
-// which finds it where it is on disk.
-func (b *busUnits) read(ctx context.Context, conn *dbus.Conn, name string) unitSeen {
-	u := unitSeen{Unit: verdict.Unit{Name: name}}
-	err := b.call(ctx, func(ctx context.Context) error {
-		var path dbus.ObjectPath
-		if err := conn.Object(systemdName, systemdPath).CallWithContext(ctx, managerIface+".LoadUnit", 0, name).Store(&path); err != nil {
-			return err
-		}
-		unit := conn.Object(systemdName, path)
-		get := func(iface, property string) any {
-			var v dbus.Variant
-			if unit.CallWithContext(ctx, propertyIface+".Get", 0, iface, property).Store(&v) != nil {
-				return nil // one that this version or this kind of unit does not have
-			}
-			return v.Value()
-		}
-		u.Active, _ = get(unitIface, "ActiveState").(string)
-		u.Sub, _ = get(unitIface, "SubState").(string)
-		load, _ := get(unitIface, "LoadState").(string)
-		u.Missing = load == "not-found"
-		if e, ok := get(unitIface, "LoadError").([]any); ok && len(e) > 0 {
-			u.LoadError, _ = e[0].(string)
-		}
-		if u.Missing {
-			return nil
-		}
-		if met, ok := get(unitIface, "ConditionResult").(bool); ok && !met {
-			at, _ := get(unitIface, "ConditionTimestampMonotonic").(uint64)
-			u.Conditions = at != 0 // 0 says that they were not looked at yet
-		}
-		if since, ok := get(unitIface, "ActiveEnterTimestampMonotonic").(uint64); ok && u.Active == "active" {
-			u.since = atMonotonic(since)
-		}
-		u.Result, _ = get(serviceIface, "Result").(string)
-		if code, ok := get(serviceIface, "ExecMainStatus").(int32); ok {
-			u.ExitCode = int(code)
-		}
-		if n, ok := get(serviceIface, "NRestarts").(uint32); ok {
-			u.Restarts = bounded(n)
+// get asks for an object's properties. What this version or this kind of unit
+// does not have is passed over.
+func get(bus *systemd.Bus, path string, properties []property) error {
+	calls := make([]systemd.Call, 0, len(properties))
+	for _, p := range properties {
+		calls = append(calls, systemd.Call{Path: path, Iface: systemd.Properties, Member: "Get", Args: []string{p.iface, p.name}})
+	}
+	return bus.Each(calls, func(i int, r *systemd.Reply) error {
+		if kind := r.Variant(); kind != "" {
+			properties[i].take(kind, &r.Body)
 		}
 		return nil
 	})
+}
+
+func text(iface, name string, to *string) property {
+	return property{iface, name, func(kind string, d *systemd.Decoder) {
+		if kind == "s" {
+			*to = string(d.Text())
+		}
+	}}
+}
+
+func number32(iface, name, kind string, to func(uint32)) property {
+	return property{iface, name, func(k string, d *systemd.Decoder) {
+		if k == kind {
+			to(d.U32())
+		}
+	}}
+}
+
+func number64(name string, to *uint64) property {
+	return property{systemd.Unit, name, func(kind string, d *systemd.Decoder) {
+		if kind == "t" {
+			*to = d.U64()
+		}
+	}}
+}
+
+// object is where a unit is; one that systemd does not know is loaded, which finds
+// it where it is on disk.
+func object(bus *systemd.Bus, how, name string) (string, error) {
+	r, err := bus.Ask(systemd.Call{Path: systemd.Object, Iface: systemd.Manager, Member: how, Args: []string{name}})
+	if err != nil {
+		return "", err
+	}
+	if r.Signature != "o" {
+		return "", fmt.Errorf("an answer of type %q, not an object", r.Signature)
+	}
+	path := string(r.Body.Text())
+	return path, r.Body.Err()
+}
+
+// read asks for a unit's properties.
+func (b *busUnits) read(ctx context.Context, bus *systemd.Bus, name string) unitSeen {
+	u := unitSeen{Unit: verdict.Unit{Name: name}}
+	path, err := object(bus, "LoadUnit", name)
+	var load string
+	met := true
+	var looked, since uint64
+	if err == nil {
+		err = get(bus, path, []property{
+			text(systemd.Unit, "ActiveState", &u.Active), text(systemd.Unit, "SubState", &u.Sub), text(systemd.Unit, "LoadState", &load),
+			{systemd.Unit, "LoadError", func(kind string, d *systemd.Decoder) {
+				if kind == "(ss)" {
+					d.Struct()
+					u.LoadError = string(d.Text())
+				}
+			}},
+			number32(systemd.Unit, "ConditionResult", "b", func(v uint32) { met = v != 0 }),
+			number64("ConditionTimestampMonotonic", &looked), number64("ActiveEnterTimestampMonotonic", &since),
+			text(systemd.Service, "Result", &u.Result),
+			number32(systemd.Service, "ExecMainStatus", "i", func(v uint32) { u.ExitCode = int(int32(v)) }),
+			number32(systemd.Service, "NRestarts", "u", func(v uint32) { u.Restarts = bounded(v) }),
+		})
+	}
+	u.Missing = load == "not-found"
+	if u.Missing {
+		u.Result, u.ExitCode, u.Restarts = "", 0, 0
+		return u
+	}
+	u.Conditions = !met && looked != 0 // 0 says that they were not looked at yet
+	if u.Active == "active" {
+		u.since = atMonotonic(since)
+	}
 	if err != nil && ctx.Err() == nil {
 		b.log.Debug("cannot read a unit", "unit", name, "error", err)
 	}
@@ -298,49 +277,66 @@ func atMonotonic(us uint64) time.Time {
 	return time.Now().Add(-time.Duration(now-us) * time.Microsecond)
 }
 
+// failed asks on a connection of its own: the other one is waited at.
 func (b *busUnits) failed() []unitSeen {
-	b.mu.Lock()
-	conn := b.conn
-	b.mu.Unlock()
-	if conn == nil {
+	if _, ok := b.look(); !ok {
 		return nil
 	}
-	var names []string
-	err := b.call(context.Background(), func(ctx context.Context) error {
-		var list []struct {
-			Name, Description, Load, Active, Sub, Following string
-			Path                                            dbus.ObjectPath
-			Job                                             uint32
-			JobType                                         string
-			JobPath                                         dbus.ObjectPath
-		}
-		call := conn.Object(systemdName, systemdPath).CallWithContext(ctx, managerIface+".ListUnitsFiltered", 0, []string{"failed"})
-		if err := call.Store(&list); err != nil {
-			return err
-		}
-		for _, u := range list {
-			names = append(names, u.Name)
-		}
+	ctx, cancel := context.WithTimeout(context.Background(), 4*busTimeout)
+	defer cancel()
+	bus, err := b.dial(ctx)
+	if err != nil {
+		b.log.Debug("cannot list failed units", "error", err)
 		return nil
-	})
+	}
+	defer bus.Close()
+	names, err := failedNames(bus)
 	if err != nil {
 		b.log.Debug("cannot list failed units", "error", err)
 	}
 	needed := map[string]bool{}
 	if len(names) > 0 {
-		needed = b.needed(conn)
+		needed = b.needed(bus)
 	}
 	var units []unitSeen
 	for _, matters := range []bool{true, false} { // of many, those that matter
 		for _, name := range names {
 			if matters == (needed[name] || slices.Contains(makers(), name)) && len(units) < maxFailedUnits {
-				u := b.read(context.Background(), conn, name)
+				u := b.read(ctx, bus, name)
 				u.Needed = needed[name]
 				units = append(units, u)
 			}
 		}
 	}
 	return units
+}
+
+func failedNames(bus *systemd.Bus) ([]string, error) {
+	r, err := bus.Ask(systemd.Call{Path: systemd.Object, Iface: systemd.Manager, Member: "ListUnitsFiltered", List: []string{"failed"}})
+	if err != nil {
+		return nil, err
+	}
+	return unitNames(&r)
+}
+
+// unitNames reads an answer of ListUnits.
+func unitNames(r *systemd.Reply) ([]string, error) {
+	if r.Signature != "a(ssssssouso)" {
+		return nil, fmt.Errorf("an answer of type %q, not a list of units", r.Signature)
+	}
+	var names []string
+	d := &r.Body
+	for end := d.Array(8); d.More(end); {
+		d.Struct()
+		names = append(names, string(d.Text()))
+		for range 6 { // description, states, the unit that it follows, object
+			d.Text()
+		}
+		d.U32() // its job
+		d.Text()
+		d.Text()
+	}
+	return names, d.Err()
 }
 
 // makers are the units that make a node.
@@ -354,43 +350,25 @@ func makers() []string {
 const maxNeeded = 256
 
 // needed are the units without which those that make a node do not start.
-func (b *busUnits) needed(conn *dbus.Conn) map[string]bool {
+func (b *busUnits) needed(bus *systemd.Bus) map[string]bool {
 	all := map[string]bool{}
+	keep := func(kind string, d *systemd.Decoder) {
+		if kind != "as" {
+			return
+		}
+		required := d.Texts()
+		for _, r := range required[:min(len(required), maxNeeded)] {
+			all[r] = true
+		}
+	}
 	for _, name := range makers() {
-		err := b.call(context.Background(), func(ctx context.Context) error {
-			var path dbus.ObjectPath
-			if err := conn.Object(systemdName, systemdPath).CallWithContext(ctx, managerIface+".GetUnit", 0, name).Store(&path); err != nil {
-				return err // it is not loaded, so it requires nothing
-			}
-			for _, property := range []string{"Requires", "Requisite", "BindsTo"} {
-				var v dbus.Variant
-				if err := conn.Object(systemdName, path).CallWithContext(ctx, propertyIface+".Get", 0, unitIface, property).Store(&v); err != nil {
-					return err
-				}
-				required, _ := v.Value().([]string)
-				for _, r := range required[:min(len(required), maxNeeded)] {
-					all[r] = true
-				}
-			}
-			return nil
-		})
+		path, err := object(bus, "GetUnit", name) // one that is not loaded requires nothing
+		if err == nil {
+			err = get(bus, path, []property{{systemd.Unit, "Requires", keep}, {systemd.Unit, "Requisite", keep}, {systemd.Unit, "BindsTo", keep}})
+		}
 		if err != nil {
 			b.log.Debug("cannot tell what a unit requires", "unit", name, "error", err)
 		}
 	}
 	return all
-}
-
-// unitPath is the object of a unit: systemd escapes all but letters and digits.
-func unitPath(name string) dbus.ObjectPath {
-	path := []byte(systemdPath + "/unit/")
-	for i := range len(name) {
-		c := name[i]
-		if c >= 'a' && c <= 'z' || c >= 'A' && c <= 'Z' || i > 0 && c >= '0' && c <= '9' {
-			path = append(path, c)
-		} else {
-			path = fmt.Appendf(path, "_%02x", c)
-		}
-	}
-	return dbus.ObjectPath(path)
 }

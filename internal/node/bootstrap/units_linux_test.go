@@ -2,7 +2,6 @@ package bootstrap
 
 import (
 	"bufio"
-	"bytes"
 	"encoding/binary"
 	"errors"
 	"fmt"
@@ -18,13 +17,14 @@ import (
 
 	"github.com/godbus/dbus/v5"
 
+	"github.com/ortet/ortet/internal/node/systemd"
 	"github.com/ortet/ortet/internal/verdict"
 	"github.com/ortet/ortet/internal/wire"
 )
 
-// systemd is a stand-in that speaks D-Bus on its private socket: it knows units'
+// standIn is one for systemd, that speaks D-Bus on its private socket: it knows units'
 // properties and tells of changes, as systemd does.
-type systemd struct {
+type standIn struct {
 	t      *testing.T
 	listen net.Listener
 	work   sync.WaitGroup
@@ -34,14 +34,14 @@ type systemd struct {
 	props map[string]map[string]any // of units by name
 }
 
-func newSystemd(t *testing.T, r root, units map[string]map[string]any) *systemd {
+func newSystemd(t *testing.T, r root, units map[string]map[string]any) *standIn {
 	t.Helper()
 	r.folder("/run/systemd")
 	l, err := net.Listen("unix", r.path("/run/systemd/private"))
 	if err != nil {
 		t.Fatal(err)
 	}
-	s := &systemd{t: t, listen: l, props: units}
+	s := &standIn{t: t, listen: l, props: units}
 	s.work.Go(func() {
 		for {
 			c, err := l.Accept()
@@ -62,13 +62,13 @@ func newSystemd(t *testing.T, r root, units map[string]map[string]any) *systemd 
 	return s
 }
 
-func (s *systemd) close() {
+func (s *standIn) close() {
 	_ = s.listen.Close()
 	s.hangUp()
 	s.work.Wait()
 }
 
-func (s *systemd) hangUp() {
+func (s *standIn) hangUp() {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	for _, c := range s.conns {
@@ -77,7 +77,7 @@ func (s *systemd) hangUp() {
 	s.conns = nil
 }
 
-func (s *systemd) serve(c net.Conn) error {
+func (s *standIn) serve(c net.Conn) error {
 	r := bufio.NewReader(c)
 	if b, err := r.ReadByte(); err != nil || b != 0 {
 		return fmt.Errorf("no leading zero: %d, %w", b, err)
@@ -102,7 +102,7 @@ func (s *systemd) serve(c net.Conn) error {
 	}
 }
 
-func (s *systemd) messages(c net.Conn, r *bufio.Reader) error {
+func (s *standIn) messages(c net.Conn, r *bufio.Reader) error {
 	for serial := uint32(1); ; serial++ {
 		m, err := dbus.DecodeMessage(r)
 		if err != nil {
@@ -125,7 +125,7 @@ func (s *systemd) messages(c net.Conn, r *bufio.Reader) error {
 
 // send writes a message; the library leaves its serial to its own connections, so
 // it is put where the format has it.
-func (s *systemd) send(c net.Conn, m *dbus.Message, serial uint32) error {
+func (s *standIn) send(c net.Conn, m *dbus.Message, serial uint32) error {
 	var b strings.Builder
 	if err := m.EncodeTo(&b, binary.LittleEndian); err != nil {
 		return err
@@ -138,7 +138,7 @@ func (s *systemd) send(c net.Conn, m *dbus.Message, serial uint32) error {
 	return err
 }
 
-func (s *systemd) answer(m *dbus.Message) []any {
+func (s *standIn) answer(m *dbus.Message) []any {
 	member, _ := m.Headers[dbus.FieldMember].Value().(string)
 	path, _ := m.Headers[dbus.FieldPath].Value().(dbus.ObjectPath)
 	s.mu.Lock()
@@ -148,17 +148,17 @@ func (s *systemd) answer(m *dbus.Message) []any {
 		return []any{}
 	case "LoadUnit":
 		name, _ := m.Body[0].(string)
-		return []any{unitPath(name)}
+		return []any{dbus.ObjectPath(systemd.ObjectPath(name))}
 	case "GetUnit":
 		name, _ := m.Body[0].(string)
 		if s.props[name] == nil {
 			return nil
 		}
-		return []any{unitPath(name)}
+		return []any{dbus.ObjectPath(systemd.ObjectPath(name))}
 	case "Get":
 		property, _ := m.Body[1].(string)
 		for name, props := range s.props {
-			if unitPath(name) == path {
+			if dbus.ObjectPath(systemd.ObjectPath(name)) == path {
 				if v, ok := props[property]; ok {
 					return []any{dbus.MakeVariant(v)}
 				}
@@ -180,7 +180,7 @@ func (s *systemd) answer(m *dbus.Message) []any {
 		var rows []row
 		for name, props := range s.props {
 			if props["ActiveState"] == "failed" {
-				rows = append(rows, row{Name: name, Active: "failed", Path: unitPath(name), JobPath: "/"})
+				rows = append(rows, row{Name: name, Active: "failed", Path: dbus.ObjectPath(systemd.ObjectPath(name)), JobPath: "/"})
 			}
 		}
 		return []any{rows}
@@ -189,7 +189,7 @@ func (s *systemd) answer(m *dbus.Message) []any {
 }
 
 // change sets a unit's properties and tells of it.
-func (s *systemd) change(name string, props map[string]any) {
+func (s *standIn) change(name string, props map[string]any) {
 	changed := map[string]dbus.Variant{}
 	s.mu.Lock()
 	if s.props[name] == nil {
@@ -201,9 +201,9 @@ func (s *systemd) change(name string, props map[string]any) {
 	}
 	conns := append([]net.Conn(nil), s.conns...)
 	s.mu.Unlock()
-	body := []any{unitIface, changed, []string{}}
+	body := []any{systemd.Unit, changed, []string{}}
 	m := &dbus.Message{Type: dbus.TypeSignal, Body: body, Headers: map[dbus.HeaderField]dbus.Variant{
-		dbus.FieldPath: dbus.MakeVariant(unitPath(name)), dbus.FieldInterface: dbus.MakeVariant(propertyIface),
+		dbus.FieldPath: dbus.MakeVariant(dbus.ObjectPath(systemd.ObjectPath(name))), dbus.FieldInterface: dbus.MakeVariant(systemd.Properties),
 		dbus.FieldMember: dbus.MakeVariant("PropertiesChanged"), dbus.FieldSignature: dbus.MakeVariant(dbus.SignatureOf(body...)),
 	}}
 	for _, c := range conns {
@@ -368,9 +368,9 @@ func TestBusThatSaysNothing(t *testing.T) {
 // What comes over the bus is read whatever it holds.
 func FuzzBusSignal(f *testing.F) {
 	changed := map[string]dbus.Variant{"NRestarts": dbus.MakeVariant(uint32(7)), "ActiveState": dbus.MakeVariant("failed")}
-	for _, body := range [][]any{{unitIface, changed, []string{}}, {unitIface}, {uint32(1), []string{"x"}, changed}} {
+	for _, body := range [][]any{{systemd.Unit, changed, []string{}}, {systemd.Unit}, {uint32(1), []string{"x"}, changed}} {
 		m := &dbus.Message{Type: dbus.TypeSignal, Body: body, Headers: map[dbus.HeaderField]dbus.Variant{
-			dbus.FieldPath: dbus.MakeVariant(unitPath("kubelet.service")), dbus.FieldInterface: dbus.MakeVariant(propertyIface),
+			dbus.FieldPath: dbus.MakeVariant(dbus.ObjectPath(systemd.ObjectPath("kubelet.service"))), dbus.FieldInterface: dbus.MakeVariant(systemd.Properties),
 			dbus.FieldMember: dbus.MakeVariant("PropertiesChanged"), dbus.FieldSignature: dbus.MakeVariant(dbus.SignatureOf(body...)),
 		}}
 		var b strings.Builder
@@ -382,11 +382,12 @@ func FuzzBusSignal(f *testing.F) {
 		f.Add(raw)
 	}
 	f.Fuzz(func(t *testing.T, raw []byte) {
-		m, err := dbus.DecodeMessage(bytes.NewReader(raw))
+		r, err := systemd.Parse(raw)
 		if err != nil {
 			return
 		}
-		if u := withSignal(unitSeen{}, m.Body); u.Restarts < 0 || u.Restarts > 1<<20 {
+		s, _ := systemd.ReadSignal(&r)
+		if u := withSignal(unitSeen{}, s); u.Restarts < 0 || u.Restarts > 1<<20 {
 			t.Errorf("%d restarts", u.Restarts)
 		}
 	})
@@ -397,7 +398,7 @@ func FuzzUnitPath(f *testing.F) {
 	f.Add("a\\x2db.mount")
 	f.Add("1\x00é")
 	f.Fuzz(func(t *testing.T, name string) {
-		if path := unitPath(name); name != "" && !path.IsValid() {
+		if path := dbus.ObjectPath(systemd.ObjectPath(name)); name != "" && !path.IsValid() {
 			t.Errorf("%q: %q", name, path)
 		}
 	})
@@ -412,7 +413,7 @@ func TestUnitPath(t *testing.T) {
 		"a\\x2db.mount":       "/org/freedesktop/systemd1/unit/a_5cx2db_2emount",
 		"under_score.service": "/org/freedesktop/systemd1/unit/under_5fscore_2eservice",
 	} {
-		if got := unitPath(name); got != want {
+		if got := dbus.ObjectPath(systemd.ObjectPath(name)); got != want {
 			t.Errorf("%s: %s, want %s", name, got, want)
 		}
 	}

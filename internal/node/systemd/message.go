@@ -1,21 +1,27 @@
-package boot
+// Package systemd asks systemd, by D-Bus, and is told by it: over systemd's own
+// socket or over the message bus.
+//
+// It is a client by hand of what is needed of D-Bus. A library makes values of
+// every message by reflection, which for the units of a node takes more time than
+// all else that the agent does with them, and is a twentieth of the agent's size.
+package systemd
 
 import (
 	"encoding/binary"
 	"errors"
 	"fmt"
+	"strings"
 )
 
-// A D-Bus message is read by hand: of each unit's some ninety properties a
-// handful is wanted, and a library makes values of all of them, which for the
-// units of a node takes more time than all else here. Source of fact: the D-Bus
-// specification, "Marshaling" and "Message Format".
+// Source of fact for all here: the D-Bus specification, "Marshaling" and "Message
+// Format".
 
 // Types of messages, and header fields.
 const (
 	methodCall   = 1
 	methodReturn = 2
 	methodError  = 3
+	signal       = 4
 
 	fieldPath        = 1
 	fieldInterface   = 2
@@ -31,42 +37,52 @@ const (
 	maxNesting = 64       // of containers, as the specification has it
 )
 
-// call is a method call whose arguments are strings.
-type call struct {
-	path, iface, member string
-	args                []string
+// Call is a method call. Its arguments are strings, and where List is not nil an
+// array of strings as the last.
+type Call struct {
+	Path, Iface, Member string
+	Args, List          []string
+	to                  string // another name than systemd's
 }
 
 // appendCall writes a call in little endian. to is the name on a bus, "" where
 // the other side is systemd itself.
-func appendCall(b []byte, serial uint32, to string, c call) []byte {
+func appendCall(b []byte, serial uint32, to string, c Call) []byte {
 	w := writer{b: b, from: len(b)}
 	w.b = append(w.b, 'l', methodCall, 0, 1)
 	w.u32(0) // the body's length, filled in below
 	w.u32(serial)
 	w.u32(0) // the fields' length, too
 	fields := len(w.b)
-	w.field(fieldPath, "o", c.path)
-	w.field(fieldInterface, "s", c.iface)
-	w.field(fieldMember, "s", c.member)
+	w.field(fieldPath, "o", c.Path)
+	w.field(fieldInterface, "s", c.Iface)
+	w.field(fieldMember, "s", c.Member)
 	if to != "" {
 		w.field(fieldDestination, "s", to)
 	}
-	if len(c.args) > 0 {
+	signature := strings.Repeat("s", len(c.Args))
+	if c.List != nil {
+		signature += "as"
+	}
+	if signature != "" {
 		w.align(8)
 		w.b = append(w.b, fieldSignature)
 		w.signature("g")
-		signature := make([]byte, len(c.args))
-		for i := range signature {
-			signature[i] = 's'
-		}
-		w.signature(string(signature))
+		w.signature(signature)
 	}
 	binary.LittleEndian.PutUint32(w.b[w.from+12:], uint32(len(w.b)-fields))
 	w.align(8)
 	body := len(w.b)
-	for _, a := range c.args {
+	for _, a := range c.Args {
 		w.text(a)
+	}
+	if c.List != nil {
+		w.u32(0)
+		length := len(w.b)
+		for _, a := range c.List {
+			w.text(a)
+		}
+		binary.LittleEndian.PutUint32(w.b[length-4:], uint32(len(w.b)-length))
 	}
 	binary.LittleEndian.PutUint32(w.b[w.from+4:], uint32(len(w.b)-body))
 	return w.b
@@ -107,26 +123,26 @@ func (w *writer) field(code byte, kind, value string) {
 // errMessage says that a message is not as the specification has it.
 var errMessage = errors.New("a D-Bus message that is cut off or broken")
 
-// decoder reads values off a message's body, or off its header fields. After the
+// Decoder reads values off a message's body, or off its header fields. After the
 // first error it gives zeros.
-type decoder struct {
+type Decoder struct {
 	b     []byte
 	at    int
 	order binary.ByteOrder
 	err   error
 }
 
-func (d *decoder) fail() {
+func (d *Decoder) fail() {
 	if d.err == nil {
 		d.err = errMessage
 	}
 	d.at = len(d.b)
 }
 
-func (d *decoder) align(n int) { d.at = (d.at + n - 1) / n * n }
+func (d *Decoder) align(n int) { d.at = (d.at + n - 1) / n * n }
 
 // take gives the next n bytes, aligned to a multiple of align.
-func (d *decoder) take(align, n int) []byte {
+func (d *Decoder) take(align, n int) []byte {
 	d.align(align)
 	if d.err != nil || n < 0 || d.at > len(d.b) || n > len(d.b)-d.at {
 		d.fail()
@@ -137,23 +153,25 @@ func (d *decoder) take(align, n int) []byte {
 	return v
 }
 
-func (d *decoder) u32() uint32 {
+// U32 is an unsigned number.
+func (d *Decoder) U32() uint32 {
 	if v := d.take(4, 4); v != nil {
 		return d.order.Uint32(v)
 	}
 	return 0
 }
 
-func (d *decoder) u64() uint64 {
+// U64 is an unsigned number.
+func (d *Decoder) U64() uint64 {
 	if v := d.take(8, 8); v != nil {
 		return d.order.Uint64(v)
 	}
 	return 0
 }
 
-// text is a string or an object's path.
-func (d *decoder) text() []byte {
-	n := d.u32()
+// Text is a string or an object's path.
+func (d *Decoder) Text() []byte {
+	n := d.U32()
 	if n > maxMessage {
 		d.fail()
 		return nil
@@ -165,7 +183,8 @@ func (d *decoder) text() []byte {
 	return v[:n]
 }
 
-func (d *decoder) signature() string {
+// Signature is a type, as a variant has ahead of its value.
+func (d *Decoder) Signature() string {
 	n := d.take(1, 1)
 	if n == nil {
 		return ""
@@ -190,9 +209,9 @@ func alignment(kind byte) int {
 	return 1 // y, g, v
 }
 
-// array begins an array of elements that are aligned so, and says where it ends.
-func (d *decoder) array(align int) (end int) {
-	n := d.u32()
+// Array begins an array of elements that are aligned so, and says where it ends.
+func (d *Decoder) Array(align int) (end int) {
+	n := d.U32()
 	d.align(align)
 	if d.err != nil || n > maxMessage || d.at > len(d.b) || int(n) > len(d.b)-d.at {
 		d.fail()
@@ -201,18 +220,18 @@ func (d *decoder) array(align int) (end int) {
 	return d.at + int(n)
 }
 
-// texts is an array of strings.
-func (d *decoder) texts() []string {
+// Texts is an array of strings.
+func (d *Decoder) Texts() []string {
 	var all []string
-	for end := d.array(4); d.at < end; {
-		all = append(all, string(d.text()))
+	for end := d.Array(4); d.at < end; {
+		all = append(all, string(d.Text()))
 	}
 	return all
 }
 
 // skip passes over a value of the first complete type of a signature, and gives
 // the rest of it.
-func (d *decoder) skip(signature string, depth int) (rest string) {
+func (d *Decoder) skip(signature string, depth int) (rest string) {
 	if signature == "" || depth > maxNesting {
 		d.fail()
 		return ""
@@ -228,17 +247,17 @@ func (d *decoder) skip(signature string, depth int) (rest string) {
 	case 'x', 't', 'd':
 		d.take(8, 8)
 	case 's', 'o':
-		d.text()
+		d.Text()
 	case 'g':
-		d.signature()
+		d.Signature()
 	case 'v':
-		d.skip(d.signature(), depth+1)
+		d.skip(d.Signature(), depth+1)
 	case 'a':
 		if rest == "" {
 			d.fail()
 			return ""
 		}
-		d.at = d.array(alignment(rest[0]))
+		d.at = d.Array(alignment(rest[0]))
 		return d.over(rest, depth+1)
 	case '(', '{':
 		d.align(8)
@@ -258,7 +277,7 @@ func (d *decoder) skip(signature string, depth int) (rest string) {
 }
 
 // over is what follows the first complete type of a signature.
-func (d *decoder) over(signature string, depth int) string {
+func (d *Decoder) over(signature string, depth int) string {
 	for open := 0; signature != "" && depth <= maxNesting; depth++ {
 		kind := signature[0]
 		signature = signature[1:]
@@ -280,12 +299,33 @@ func (d *decoder) over(signature string, depth int) string {
 	return ""
 }
 
-// reply is a method's answer.
-type reply struct {
-	serial    uint32
-	signature string
-	body      decoder
-	err       error // the other side's
+// Err is what was wrong with the message.
+func (d *Decoder) Err() error { return d.err }
+
+// More tells whether more of an array follows that ends there.
+func (d *Decoder) More(end int) bool { return d.at < end && d.err == nil }
+
+// Struct begins a structure, or an entry of a dictionary.
+func (d *Decoder) Struct() { d.align(8) }
+
+// Reply is a method's answer, or a signal. It is good until the next is asked for.
+type Reply struct {
+	Signature string // the type of Body
+	Body      Decoder
+	Err       error // the other side's
+
+	kind         byte
+	serial       uint32 // of the call that it answers
+	path, member string
+}
+
+// Variant is the answer of Properties.Get: the value's type, with the value ahead
+// in Body; "" where it is none.
+func (r *Reply) Variant() (kind string) {
+	if r.Err != nil || r.Signature != "v" {
+		return ""
+	}
+	return r.Body.Signature()
 }
 
 // header is a message's, as far as it says how long the rest is.
@@ -319,55 +359,65 @@ func readHeader(b []byte) (h header, err error) {
 	return h, nil
 }
 
-// readReply takes what follows a message's fixed header apart; ok is false where
-// it is no answer.
-func readReply(h header, rest []byte) (r reply, ok bool, err error) {
+// readMessage takes what follows a message's fixed header apart.
+func readMessage(h header, rest []byte) (r Reply, err error) {
 	if len(rest) != h.fields+h.body {
-		return r, false, errMessage
+		return r, errMessage
 	}
 	// Fields begin at byte 16, which is aligned for all types.
-	d := decoder{b: rest[:h.own], order: h.order}
+	d := Decoder{b: rest[:h.own], order: h.order}
 	name := ""
 	for d.align(8); d.at < len(d.b); d.align(8) {
 		code := d.take(1, 1)
-		kind := d.signature()
+		kind := d.Signature()
 		switch {
 		case d.err != nil:
 		case code[0] == fieldReplySerial && kind == "u":
-			r.serial = d.u32()
+			r.serial = d.U32()
 		case code[0] == fieldErrorName && kind == "s":
-			name = string(d.text())
+			name = string(d.Text())
+		case code[0] == fieldPath && kind == "o":
+			r.path = string(d.Text())
+		case code[0] == fieldMember && kind == "s":
+			r.member = string(d.Text())
 		case code[0] == fieldSignature && kind == "g":
-			r.signature = d.signature()
+			r.Signature = d.Signature()
 		default:
 			d.skip(kind, 0)
 		}
 		if d.err != nil {
-			return r, false, d.err
+			return r, d.err
 		}
 	}
-	r.body = decoder{b: rest[h.fields:], order: h.order}
+	r.kind = h.kind
+	r.Body = Decoder{b: rest[h.fields:], order: h.order}
 	if h.kind == methodError {
 		text := ""
-		if len(r.signature) > 0 && r.signature[0] == 's' {
-			text = string(r.body.text())
+		if len(r.Signature) > 0 && r.Signature[0] == 's' {
+			text = string(r.Body.Text())
 		}
-		r.err = fmt.Errorf("%s: %s", name, text)
+		r.Err = fmt.Errorf("%s: %s", name, text)
 	}
-	return r, h.kind == methodReturn || h.kind == methodError, nil
+	return r, nil
 }
 
-// properties calls set for each entry of an answer that is an a{sv}, with the
+// Properties calls set for each entry of an answer that is an a{sv}, with the
 // value ahead in d; what set does not read is passed over.
-func (r *reply) properties(set func(name []byte, kind string, d *decoder)) error {
-	if r.signature != "a{sv}" {
-		return fmt.Errorf("an answer of type %q, not properties", r.signature)
+func (r *Reply) Properties(set func(name []byte, kind string, d *Decoder)) error {
+	if r.Err != nil {
+		return r.Err
 	}
-	d := &r.body
-	for end := d.array(8); d.at < end && d.err == nil; {
+	if r.Signature != "a{sv}" {
+		return fmt.Errorf("an answer of type %q, not properties", r.Signature)
+	}
+	return r.Body.properties(set)
+}
+
+func (d *Decoder) properties(set func(name []byte, kind string, d *Decoder)) error {
+	for end := d.Array(8); d.More(end); {
 		d.align(8)
-		name := d.text()
-		kind := d.signature()
+		name := d.Text()
+		kind := d.Signature()
 		at := d.at
 		set(name, kind, d)
 		if d.at == at {
@@ -375,4 +425,16 @@ func (r *reply) properties(set func(name []byte, kind string, d *decoder)) error
 		}
 	}
 	return d.err
+}
+
+// Parse reads one whole message, an answer or a signal.
+func Parse(message []byte) (Reply, error) {
+	if len(message) < fixedHeader {
+		return Reply{}, errMessage
+	}
+	h, err := readHeader(message[:fixedHeader])
+	if err != nil {
+		return Reply{}, err
+	}
+	return readMessage(h, message[fixedHeader:])
 }
