@@ -25,7 +25,7 @@ func newBootDiff(o *options) *cobra.Command {
 	var out string
 	c := &cobra.Command{
 		Use:   "diff A B",
-		Short: "Show what got slower from one node, pool or image version to another",
+		Short: "Show what got slower between nodes, pools or image versions",
 		Long: `diff compares boots: A and B are each a node (its last boot), a POOL, or
 POOL@VERSION, where VERSION may be "latest" or "previous". Of several boots it
 tells which differences are more than chance.

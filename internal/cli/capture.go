@@ -35,7 +35,8 @@ goes on from there. A second capture of the pool on the same day has nothing to
 do, unless --again is given.`,
 		Example: `  ortet capture k8s-pool1-12345678-vmss000000 --dry-run
   ortet capture k8s-pool1-12345678-vmss000000
-  ortet capture k8s-pool1-12345678-vmss000000 --bootstrap=baked --accept-pool-credentials`,
+  ortet capture k8s-pool1-12345678-vmss000000 --bootstrap=baked \
+    --accept-pool-credentials`,
 		Args: oneArgument("the node to capture, as in 'kubectl get nodes'"),
 		RunE: func(cmd *cobra.Command, args []string) error { return f.run(cmd, o, args[0]) },
 	}

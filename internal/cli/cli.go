@@ -106,7 +106,33 @@ the new nodes of its scale set. It gives the node back as it was.`,
 	f.StringVarP(&o.output, "output", "o", "table", "form of the result: table, json or yaml")
 	f.StringVar(&o.logLevel, "log-level", "WARNING", "DEBUG, INFO, WARNING, ERROR or CRITICAL; logs go to standard error")
 	root.AddCommand(newCapture(o), newStatus(o), newRollback(o), newNodes(o), newBoot(o), newController(o))
+	fitHelp(root)
 	return root
+}
+
+// fitHelp breaks what commands say of themselves as wide as everything else is;
+// lines that are set in are left as they are.
+func fitHelp(c *cobra.Command) {
+	var b, text strings.Builder
+	flush := func() {
+		if text.Len() > 0 {
+			paragraph(&b, resultWidth, "", "", text.String())
+		}
+		text.Reset()
+	}
+	for l := range strings.Lines(c.Long) {
+		if strings.TrimSpace(l) != "" && !strings.HasPrefix(l, " ") {
+			text.WriteString(l)
+			continue
+		}
+		flush()
+		b.WriteString(l)
+	}
+	flush()
+	c.Long = strings.TrimRight(b.String(), "\n")
+	for _, sub := range c.Commands() {
+		fitHelp(sub)
+	}
 }
 
 func (o *options) complete() error {

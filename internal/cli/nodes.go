@@ -31,10 +31,10 @@ func newNodes(o *options) *cobra.Command {
 	c := &cobra.Command{
 		Use:   "nodes [NAME]",
 		Short: "Show which nodes came up, and why others did not",
-		Long: `nodes shows, for each instance of the scale sets that the cluster's nodes are in,
-whether it came up, also where it never became a Node. With the name of a node or
-an instance it tells the whole story: what happened, who can mend it and how, how
-long each stage took, and the lines that show it.
+		Long: `nodes shows, for each instance of the scale sets that the cluster's nodes are
+in, whether it came up, also where it never became a Node. With the name of a
+node or an instance it tells the whole story: what happened, who can mend it and
+how, how long each stage took, and the lines that show it.
 
 It asks Azure and the cluster itself, and shows besides what a controller kept of
 machines that are gone.`,

@@ -8,6 +8,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
 
 	"github.com/ortet/ortet/internal/engine"
@@ -82,6 +83,26 @@ func TestHelpAndVersion(t *testing.T) {
 			t.Errorf("%s --help: code %d\n%s", command, code, out)
 		}
 	}
+}
+
+func TestHelpFitsATerminal(t *testing.T) {
+	var commands func(c *cobra.Command)
+	commands = func(c *cobra.Command) {
+		args := strings.Fields(c.CommandPath())[1:]
+		code, out, _ := run(t, append(args, "--help")...)
+		if code != 0 || !strings.Contains(out, "Usage:") {
+			t.Errorf("%s --help: code %d\n%s", c.CommandPath(), code, out)
+		}
+		for l := range strings.Lines(out) {
+			if n := len([]rune(strings.TrimSuffix(l, "\n"))); n > resultWidth {
+				t.Errorf("%s --help: %d columns: %s", c.CommandPath(), n, l)
+			}
+		}
+		for _, sub := range c.Commands() {
+			commands(sub)
+		}
+	}
+	commands(newRoot(Process{}))
 }
 
 func TestLevels(t *testing.T) {
