@@ -28,7 +28,7 @@ func Used() Cost {
 		if syscall.Getrusage(who, &u) != nil {
 			return 0, 0
 		}
-		most := int64(u.Maxrss)
+		most := u.Maxrss
 		if runtime.GOOS != "darwin" {
 			most <<= 10
 		}

@@ -73,9 +73,7 @@ func (c *collection) file(f file) {
 	}
 	o := c.window
 	o.Path = f.path
-	for _, r := range f.read(in, o) {
-		c.parts = append(c.parts, r)
-	}
+	c.parts = append(c.parts, f.read(in, o)...)
 }
 
 // events reads AKS's, a file each. The agent takes them away every five minutes.

@@ -4,7 +4,6 @@ import (
 	"bytes"
 	"context"
 	"crypto/tls"
-	"crypto/x509"
 	"encoding/pem"
 	"errors"
 	"fmt"
@@ -172,9 +171,9 @@ func AskKubelet(ctx context.Context, root, path string) (code int, status string
 	}
 	// Its certificate is its own, of no authority's; the disk's copy says which.
 	config.InsecureSkipVerify = true
-	config.VerifyPeerCertificate = func(raw [][]byte, _ [][]*x509.Certificate) error {
+	config.VerifyConnection = func(s tls.ConnectionState) error {
 		for _, c := range own {
-			if len(raw) > 0 && bytes.Equal(raw[0], c) {
+			if len(s.PeerCertificates) > 0 && bytes.Equal(s.PeerCertificates[0].Raw, c) {
 				return nil
 			}
 		}
