@@ -29,7 +29,7 @@ var (
 	ErrBootTooLarge = errors.New("the report does not fit the annotation")
 	// ErrBootEncoding says that the value has a mark that is not known, as a newer
 	// program would write it.
-	ErrBootEncoding = errors.New("the value does not begin with " + bootMark)
+	ErrBootEncoding = errors.New("the value does not begin with the mark " + bootMark + " of this version")
 )
 
 // EncodeBootAnnotation is the value for BootAnnotation. It is ErrBootTooLarge

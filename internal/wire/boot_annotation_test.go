@@ -78,8 +78,8 @@ func TestHostileBootAnnotations(t *testing.T) {
 		t.Fatal(err)
 	}
 	for name, c := range map[string]struct{ value, says string }{
-		"nothing":         {"", "does not begin with v1:"},
-		"another version": {"v2:" + good[3:], "does not begin with v1:"},
+		"nothing":         {"", "does not begin with the mark v1:"},
+		"another version": {"v2:" + good[3:], "does not begin with the mark v1:"},
 		"no base64":       {"v1:%%%", "illegal base64"},
 		"no gzip":         {"v1:" + base64.StdEncoding.EncodeToString([]byte("hello")), "unpack"},
 		"cut off":         {"v1:" + base64.StdEncoding.EncodeToString(raw[:len(raw)-9]), "unexpected EOF"},

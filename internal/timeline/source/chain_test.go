@@ -152,7 +152,8 @@ func TestRootKnownElsewhere(t *testing.T) {
 	if u := unitOf(t, r[0], "kubelet.service"); u.Activating != ms(34645) || u.Activated != ms(34945) {
 		t.Errorf("another chain prints it: %+v", u)
 	}
-	alone, err := Read("chain", strings.NewReader(chains[:strings.Index(chains, "\n\n")]), Options{})
+	first, _, _ := strings.Cut(chains, "\n\n")
+	alone, err := Read("chain", strings.NewReader(first), Options{})
 	if err != nil {
 		t.Fatal(err)
 	}

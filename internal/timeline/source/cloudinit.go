@@ -181,9 +181,9 @@ func (l *eventLog) message(at, grain wire.Micros, text string) {
 		result, description, _ := strings.Cut(rest, ": ")
 		var took wire.Micros
 		if i := strings.LastIndex(description, " (duration: "); i >= 0 {
-			number, _, ok := strings.Cut(description[i+len(" (duration: "):], "s)")
-			if took, ok = seconds(number); ok {
-				description = description[:i]
+			number, _, _ := strings.Cut(description[i+len(" (duration: "):], "s)")
+			if d, ok := seconds(number); ok {
+				took, description = d, description[:i]
 			}
 		}
 		l.end(name, result, description, at, took, grain)

@@ -86,7 +86,7 @@ func gauge(s string) (wire.Micros, bool) {
 	}
 	mantissa, exponent, ok := strings.Cut(strings.ToLower(s), "e")
 	at, good := seconds(mantissa)
-	n, sign := 0, strings.HasPrefix(exponent, "-")
+	sign := strings.HasPrefix(exponent, "-")
 	n, fine := number2(strings.TrimLeft(exponent, "+-"))
 	if !ok || !good || !fine {
 		return 0, false

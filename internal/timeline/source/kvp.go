@@ -29,14 +29,13 @@ func KVP(r io.Reader, o Options) []wire.BootReport {
 	var began []int64
 	good, bad, other := 0, 0, 0
 	var last error
-	var seen kvpParts
 	for {
 		var record [kvpRecord]byte
 		if _, last = io.ReadFull(from, record[:]); last != nil {
 			break
 		}
 		key, value := text(record[:kvpKey]), text(record[kvpKey:])
-		e, ok := seen.read(key, value)
+		e, ok := kvpRead(key, value)
 		if !ok {
 			bad++
 			continue
@@ -111,13 +110,10 @@ type kvpEvent struct {
 	skip         bool // the rest of an event that was told already
 }
 
-// kvpParts knows the events that are split over several records.
-type kvpParts struct{ seen map[string]bool }
-
-// read reads a record: key CLOUD_INIT|boot|type|name|vm|uuid, value JSON. A long
+// kvpRead reads a record: key CLOUD_INIT|boot|type|name|vm|uuid, value JSON. A long
 // message is split over records with "|n" behind the key, of which the first has
 // all that is of use.
-func (p *kvpParts) read(key, value string) (kvpEvent, bool) {
+func kvpRead(key, value string) (kvpEvent, bool) {
 	if key == "PROVISIONING_REPORT" {
 		return provisioningReport(value)
 	}

@@ -89,10 +89,7 @@ func afterChains() []reader {
 			})
 		}, Times},
 		{"systemd-analyze blame", func(h []byte) bool {
-			return anyLine(h, func(line string) bool {
-				_, _, ok := blameLine(line)
-				return ok
-			})
+			return anyLine(h, isBlame)
 		}, Blame},
 	}
 }
