@@ -197,7 +197,7 @@ func (b *boots) take(ctx context.Context, cached *corev1.Node, boot *fleet.Boot,
 	if !stored {
 		record := recordOf(*boot, view, report)
 		if b.config.FirstPods && !record.NodeReady.IsZero() {
-			if record.FirstPod, err = b.firstPod(ctx, node.Name, kernelStart(report)); err != nil {
+			if record.FirstPod, err = b.firstPod(ctx, node.Name, bootStart(report)); err != nil {
 				return reconcile.Result{}, err
 			}
 			if wait := record.NodeReady.Add(podsFor).Sub(now); record.FirstPod.IsZero() && wait > 0 {

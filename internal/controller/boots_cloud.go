@@ -15,9 +15,9 @@ import (
 // to agree when only the order of events is asked.
 const clocksDiffer = 30 * time.Second
 
-// kernelStart is when the kernel of a report started, by the node's clock as it was
-// set last; zero where no reading tells.
-func kernelStart(r wire.BootReport) time.Time {
+// bootStart is when the boot of a report began, with the kernel's start but after a
+// soft reboot, by the node's clock as it was set last; zero where no reading tells.
+func bootStart(r wire.BootReport) time.Time {
 	if len(r.Clocks) == 0 {
 		return time.Time{}
 	}
@@ -25,7 +25,7 @@ func kernelStart(r wire.BootReport) time.Time {
 	if last.Wall == 0 {
 		return time.Time{}
 	}
-	return time.UnixMicro(int64(last.Wall - last.Monotonic)).UTC()
+	return time.UnixMicro(int64(last.Wall - last.Monotonic + r.System.Began())).UTC()
 }
 
 // recordOf is what the cloud and the cluster know of the boot that a report tells of.
@@ -33,21 +33,21 @@ func kernelStart(r wire.BootReport) time.Time {
 // is left out: a machine that was restarted was not created then.
 func recordOf(b fleet.Boot, node *NodeView, report wire.BootReport) BootRecord {
 	r := BootRecord{Node: node.Name, Pool: b.Pool, Instance: b.Instance, VMID: strings.ToLower(b.VMID), BootID: report.BootID, Image: b.Image}
-	kernel := kernelStart(report)
+	began := bootStart(report)
 	// The kubelet reports of one boot, which may be a later one.
 	current := report.BootID == "" || node.BootID == "" || strings.EqualFold(report.BootID, node.BootID)
 	ours := !node.Created.Before(b.Created.Add(-clocksDiffer)) // not of an earlier machine
-	restarted := !kernel.IsZero() && (ours && node.Created.Before(kernel.Add(-clocksDiffer)) || !b.Created.IsZero() && kernel.Sub(b.Created) > maxBoot)
+	restarted := !began.IsZero() && (ours && node.Created.Before(began.Add(-clocksDiffer)) || !b.Created.IsZero() && began.Sub(b.Created) > maxBoot)
 	if !restarted {
 		r.Created = b.Created
 		if p := b.Provisioning; p.State == "succeeded" && within(p.Time, b.Created) {
 			r.Provisioned = p.Time
 		}
-		if current && ours && (kernel.IsZero() || within(node.Created, kernel)) {
+		if current && ours && (began.IsZero() || within(node.Created, began)) {
 			r.NodeCreated = node.Created
 		}
 	}
-	if current && node.Ready && (kernel.IsZero() || within(node.ReadySince, kernel)) {
+	if current && node.Ready && (began.IsZero() || within(node.ReadySince, began)) {
 		r.NodeReady = node.ReadySince
 	}
 	return r

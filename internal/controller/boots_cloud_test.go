@@ -20,6 +20,13 @@ func reported(kernel time.Time) wire.BootReport {
 	return r
 }
 
+// inContainer is of a machine that shares a kernel which started a day before it.
+func inContainer(began time.Time) wire.BootReport {
+	r := reported(began.Add(-24 * time.Hour))
+	r.System = wire.SystemTimes{Userspace: wire.MicrosOf(24 * time.Hour), Container: true}
+	return r
+}
+
 // What the cloud and the cluster know counts for the boot that it belongs to.
 func TestTimesOfABoot(t *testing.T) {
 	created := aBoot(func(b *fleet.Boot) {
@@ -37,7 +44,8 @@ func TestTimesOfABoot(t *testing.T) {
 		"not Ready":            {reported(noon.Add(20 * time.Second)), aNode(notReady), BootRecord{Created: all.Created, Provisioned: all.Provisioned, NodeCreated: all.NodeCreated}},
 		"a restart": {reported(noon.Add(10 * time.Minute)), aNode(func(n *NodeView) { n.ReadySince = noon.Add(11 * time.Minute) }),
 			BootRecord{NodeReady: noon.Add(11 * time.Minute)}},
-		"a restart that nobody noticed": {reported(noon.Add(10 * time.Minute)), aNode(), BootRecord{}},
+		"a container on a kernel of another day": {inContainer(noon.Add(20 * time.Second)), aNode(), all},
+		"a restart that nobody noticed":          {reported(noon.Add(10 * time.Minute)), aNode(), BootRecord{}},
 		"a restart on another day": {reported(noon.Add(30 * time.Hour)), aNode(func(n *NodeView) {
 			n.Created, n.ReadySince = noon.Add(30*time.Hour+time.Minute), noon.Add(30*time.Hour+2*time.Minute)
 		}),

@@ -167,6 +167,8 @@ func (b *boot) findOrigin() {
 		b.note("the kernel's start: times count from the start of userspace, and what was before it is not told")
 	case s.SoftReboot > 0:
 		b.origin, b.originIs = s.SoftReboot, "soft reboot"
+	case s.Container:
+		b.origin, b.originIs = s.Userspace, "userspace started"
 	case s.Firmware > 0 || s.Loader > 0:
 		b.origin, b.originIs = -max(s.Firmware, s.Loader), "machine started"
 	}

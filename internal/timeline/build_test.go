@@ -110,6 +110,8 @@ func TestPaths(t *testing.T) {
 			[]string{"wait before unit/a.service 1200: ", "unit/a.service 800", "systemd/finish 0"}},
 		"after a soft reboot": {wire.SystemTimes{Userspace: ms(901000), SoftReboot: ms(900000)}, []wire.BootUnit{unit("old.service", 1200, 2000), unit("a.service", 901500, 902000, "old.service")}, nil,
 			[]string{"machine/soft-reboot 1000", "systemd/start 500", "unit/a.service 500", "systemd/finish 0"}},
+		"in a container": {wire.SystemTimes{Userspace: ms(901000), Container: true}, []wire.BootUnit{unit("old.service", 1200, 2000), unit("a.service", 901500, 902000, "old.service")}, nil,
+			[]string{"systemd/start 500", "unit/a.service 500", "systemd/finish 0"}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			r := wire.BootReport{Version: wire.BootReportVersion, System: c.system, Units: c.units, Spans: c.spans}

@@ -37,9 +37,10 @@ func CriticalChain(r wire.BootReport, unit string, fuzz wire.Micros) []Link {
 		finish = maxTime
 	}
 	c := chainer{fuzz: max(fuzz, 0), userspace: r.System.Userspace, finish: finish, units: make(map[string]*wire.BootUnit, len(r.Units)), printed: map[string]bool{}}
+	from := r.System.Began()
 	for i := range r.Units {
 		u := &r.Units[i]
-		if u.Activating > 0 && u.Activating >= r.System.SoftReboot && (u.Activated == 0 || u.Activated >= r.System.SoftReboot) {
+		if u.Activating > 0 && u.Activating >= from && (u.Activated == 0 || u.Activated >= from) {
 			c.units[u.Name] = u
 		}
 	}

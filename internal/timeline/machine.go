@@ -11,9 +11,12 @@ import (
 func (b *boot) machine() {
 	s := b.report.System
 	boots := -max(s.Firmware, s.Loader) // when the machine began to run
+	if began := s.Began(); began > 0 {
+		boots = began
+	}
 	b.allocation(boots)
-	if s.SoftReboot > 0 {
-		if s.Userspace > s.SoftReboot {
+	if s.Began() > 0 {
+		if s.SoftReboot > 0 && s.Userspace > s.SoftReboot {
 			b.add(item{source: "machine", id: idSoft, name: "soft reboot", kind: KindPlatform, start: s.SoftReboot, end: s.Userspace})
 		}
 	} else {

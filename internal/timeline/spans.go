@@ -204,7 +204,7 @@ func (b *boot) collect() {
 			continue
 		}
 		end, ended := done(u)
-		if r.System.SoftReboot > 0 && (start < r.System.SoftReboot || ended && end < r.System.SoftReboot) {
+		if from := r.System.Began(); start < from || ended && end < from {
 			before++
 			names = names[len(unitPrefix)+len(u.Name):]
 			continue

@@ -89,6 +89,18 @@ type SystemTimes struct {
 	// Userspace, which is 0. So it is in what `systemd-analyze critical-chain`
 	// prints.
 	Relative bool `json:"relative,omitempty"`
+	// Container tells that the kernel is another's: its clock went on since long
+	// before, and this machine began with Userspace.
+	Container bool `json:"container,omitempty"`
+}
+
+// Began is when this boot began on the kernel's clock: 0, the kernel's start, but
+// after a soft reboot and in a container.
+func (s SystemTimes) Began() Micros {
+	if s.SoftReboot == 0 && s.Container {
+		return s.Userspace
+	}
+	return s.SoftReboot
 }
 
 // BootUnit is a systemd unit and its start in this boot: the first that is known.

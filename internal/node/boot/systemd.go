@@ -75,10 +75,7 @@ func parseManager(r *systemd.Reply) (m manager, err error) {
 	} {
 		*t.to = micros(m.moments[t.event].mono)
 	}
-	if m.inContainer() && m.times.SoftReboot == 0 {
-		// The kernel's clock went on since long before.
-		m.times.SoftReboot = m.times.Userspace
-	}
+	m.times.Container = m.inContainer()
 	return m, err
 }
 

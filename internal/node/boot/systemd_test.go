@@ -37,13 +37,13 @@ func managerSaid(t testing.TB, virtualization string) []byte {
 }
 
 func TestManager(t *testing.T) {
-	for virtualization, soft := range map[string]wire.Micros{"": 0, "kvm": 0, "microsoft": 0, "container-other": 4_000_123} {
+	for virtualization, container := range map[string]bool{"": false, "kvm": false, "microsoft": false, "container-other": true} {
 		r, err := systemd.Parse(managerSaid(t, virtualization))
 		if err != nil {
 			t.Fatal(err)
 		}
 		m, err := parseManager(&r)
-		if want := (wire.SystemTimes{Userspace: 4_000_123, Finish: 9_000_000, SoftReboot: soft}); err != nil || m.times != want || !m.finished() {
+		if want := (wire.SystemTimes{Userspace: 4_000_123, Finish: 9_000_000, Container: container}); err != nil || m.times != want || !m.finished() {
 			t.Errorf("%q: %+v, want %+v: %v", virtualization, m.times, want, err)
 		}
 		if got, want := m.clocks(), []wire.ClockReading{{Monotonic: 4_000_123, Wall: 1_795_268_144_693_998}}; !reflect.DeepEqual(got, want) {

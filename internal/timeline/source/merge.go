@@ -208,6 +208,7 @@ func fillSystem(to *wire.SystemTimes, from wire.SystemTimes) {
 		// All are relative: else it was placed.
 		to.Relative = true
 	}
+	to.Container = to.Container || from.Container
 	for _, f := range [...]struct {
 		to   *wire.Micros
 		from wire.Micros
