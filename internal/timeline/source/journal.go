@@ -26,7 +26,7 @@ const (
 	idStopped   = "9d1aaa27d60140bd96365438aad20286"
 	idDone      = "7ad2d189f7e94e70a38c781354912448" // deactivated successfully
 	idResult    = "d9b373ed55a64feb8242e02dbe79a49c" // failed with result
-	idSkipped   = "0e4284a0caca4bfc81c0bb6786972673" // a condition was not met
+	idSkipped   = "0e4284a0caca4bfc81c0bb6786972673" // its ExecCondition= said no
 	idFinished  = "b07a249cd024414a82dd00cd181378ff"
 	idTimeSet   = "c7a787079b354eaaa9e77b371893cd27"
 	idRestarted = "5eb03494b6584870a536b337290809b3"

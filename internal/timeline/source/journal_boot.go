@@ -119,6 +119,12 @@ func (b *journalBoot) unitSays(e *entry) bool {
 	case idStarting:
 		fresh().starting = at
 	case idStarted:
+		if unmet(e.message) {
+			if u := b.unit(string(e.unit)); u != nil {
+				u.Skipped = true
+			}
+			return true
+		}
 		if last == nil || last.started > 0 || last.stopped > 0 {
 			last = fresh() // it has no starting of its own
 			last.starting = at
@@ -160,6 +166,14 @@ func (b *journalBoot) unitSays(e *entry) bool {
 	return true
 }
 
+// unmet tells of a message with the id of a start that there was none: a condition
+// was not met, and the job was done by that. Source: systemd, src/core/job.c,
+// job_done_message_format and job_done_mid; since 250 in the first form.
+func unmet(message []byte) bool {
+	return bytes.Contains(message, []byte(" was skipped because ")) ||
+		bytes.HasPrefix(message, []byte("Condition check resulted in ")) && bytes.HasSuffix(message, []byte(" being skipped."))
+}
+
 // done is the boot's report: of each unit its first start that came to something,
 // else the first; not those in the initrd, which are of other instances of it;
 // later ones are no part of the boot.
@@ -191,6 +205,7 @@ func (b *journalBoot) done(s wire.BootSource) wire.BootReport {
 		l := list[pick]
 		u.Activating, u.Activated, u.Deactivating, u.Deactivated = l.starting, l.started, l.stopping, l.stopped
 		u.Result, u.Oneshot, u.Grain = l.result, l.oneshot, millisecond
+		u.Skipped = u.Skipped && l.started == 0 // met at another time
 		u.Restarts = before
 	}
 	last := b.lastMono

@@ -183,3 +183,34 @@ func TestProgramsAreUnknown(t *testing.T) {
 		t.Errorf("%d reports, error %v", len(reports), err)
 	}
 }
+
+// A unit whose condition was not met is told of with the id of a start, and was
+// not started; one that was started at another time was.
+func TestJournalConditions(t *testing.T) {
+	var b strings.Builder
+	say := func(mono int, id, unit, message string) {
+		fmt.Fprintf(&b, "__CURSOR=x\n__REALTIME_TIMESTAMP=%d\n__MONOTONIC_TIMESTAMP=%d\n_BOOT_ID=4f1c8a52b7e94d0e9c33a1d2e5f60718\nMESSAGE_ID=%s\nUNIT=%s\nJOB_RESULT=done\nMESSAGE=%s\n\n", 1731432213412356+mono, mono, id, unit, message)
+	}
+	say(2000000, idStarted, "new.service", "new.service - New was skipped because of an unmet condition check (ConditionPathExists=/x).")
+	say(2000000, idStarted, "any.service", "any.service - Any was skipped because no trigger condition checks were met.")
+	say(2000000, idStarted, "old.service", "Condition check resulted in Old being skipped.")
+	say(2000000, idStarted, "later.service", "later.service - Later was skipped because of an unmet condition check (ConditionPathExists=/x).")
+	say(3000000, idStarting, "later.service", "Starting later.service - Later...")
+	say(3500000, idStarted, "later.service", "Started later.service - Later.")
+	say(4000000, idStarted, "twice.service", "Started twice.service - Twice.")
+	say(5000000, idStarted, "twice.service", "twice.service - Twice was skipped because of an unmet condition check (ConditionPathExists=/x).")
+	r, err := Read("x", strings.NewReader(b.String()), Options{})
+	if err != nil || len(r) != 1 {
+		t.Fatal(err, len(r))
+	}
+	for name, want := range map[string]wire.BootUnit{
+		"new.service": {Skipped: true}, "any.service": {Skipped: true}, "old.service": {Skipped: true},
+		"later.service": {Activating: 3000000, Activated: 3500000, Grain: 1000},
+		"twice.service": {Activating: 4000000, Activated: 4000000, Grain: 1000},
+	} {
+		u := unitOf(t, r[0], name)
+		if u.Skipped != want.Skipped || u.Activating != want.Activating || u.Activated != want.Activated || u.Grain != want.Grain {
+			t.Errorf("%+v, want %+v", u, want)
+		}
+	}
+}
