@@ -194,7 +194,7 @@ func startText(s wire.SystemTimes) string {
 			parts = append(parts, seconds(t)+" "+name)
 		}
 	}
-	if s.SoftReboot == 0 {
+	if s.Began() == 0 {
 		part("firmware", s.Firmware-s.Loader)
 		part("loader", s.Loader)
 		if s.InitRD > 0 {

@@ -167,7 +167,7 @@ func (b *boot) cluster() {
 	}
 	s.settle()
 	about := b.axis.about + s.about + second // its times are cut to seconds
-	floor := started
+	floor, began := started, b.report.System.Began()
 	for _, m := range []struct {
 		id, name string
 		at       *wire.Micros
@@ -180,7 +180,7 @@ func (b *boot) cluster() {
 			continue
 		}
 		at := b.axis.raw(*m.at) - s.by
-		if at < 0 || at > maxBoot {
+		if at < began || at-began > maxBoot {
 			b.note("%s: the time that the cluster tells is of another boot, and left out", m.name)
 			continue
 		}
@@ -197,7 +197,7 @@ func (b *boot) cluster() {
 		b.add(item{source: "cluster", id: m.id, name: m.name, kind: KindCluster, start: at, end: at, about: about, grain: second})
 	}
 	if !c.Provisioned.IsZero() {
-		if at := b.axis.raw(micros(c.Provisioned)) - b.axis.cloud.by; at > -maxBoot && at < maxBoot {
+		if at := b.axis.raw(micros(c.Provisioned)) - b.axis.cloud.by; at-began > -maxBoot && at-began < maxBoot {
 			b.add(item{source: "azure", id: idReady, name: "Azure called it provisioned", kind: KindMoment, start: at, end: at, about: b.axis.about + synchronised})
 		}
 	}

@@ -94,6 +94,17 @@ type SystemTimes struct {
 	Container bool `json:"container,omitempty"`
 }
 
+// IsContainer tells of what systemd calls its virtualization (its manager's
+// property) whether it is a container, which has no kernel of its own. Source:
+// systemd, src/basic/virt.c.
+func IsContainer(virtualization string) bool {
+	switch virtualization {
+	case "systemd-nspawn", "lxc-libvirt", "lxc", "openvz", "docker", "podman", "rkt", "wsl", "proot", "pouch", "container-other":
+		return true
+	}
+	return false
+}
+
 // Began is when this boot began on the kernel's clock: 0, the kernel's start, but
 // after a soft reboot and in a container.
 func (s SystemTimes) Began() Micros {

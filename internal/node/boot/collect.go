@@ -117,10 +117,10 @@ func (c *collection) units(ctx context.Context) {
 		s.State, s.Detail = wire.SourceMissing, err.Error()
 	case !m.finished():
 		s.State, s.Detail = wire.SourcePartial, "the start has not finished: not all of its jobs are done"
-	case m.inContainer():
+	case m.times.Container:
 		s.Detail = "in a container (" + m.virtualization + "): its boot begins with systemd's start"
 	}
-	if m.inContainer() {
+	if m.times.Container {
 		c.began = m.times.Userspace
 	}
 	r.Version, r.Sources = wire.BootReportVersion, []wire.BootSource{s}

@@ -25,16 +25,6 @@ type manager struct {
 	moments        map[string]dual
 }
 
-// containers are what systemd calls those that are no machines with a kernel of
-// their own. Source: systemd, src/basic/virt.c.
-func (m *manager) inContainer() bool {
-	switch m.virtualization {
-	case "systemd-nspawn", "lxc-libvirt", "lxc", "openvz", "docker", "podman", "rkt", "wsl", "proot", "pouch", "container-other":
-		return true
-	}
-	return false
-}
-
 // readManager asks for systemd's own times.
 func readManager(b *systemd.Bus) (manager, error) {
 	r, err := b.Ask(systemd.Call{Path: systemd.Object, Iface: systemd.Properties, Member: "GetAll", Args: []string{systemd.Manager}})
@@ -75,7 +65,7 @@ func parseManager(r *systemd.Reply) (m manager, err error) {
 	} {
 		*t.to = micros(m.moments[t.event].mono)
 	}
-	m.times.Container = m.inContainer()
+	m.times.Container = wire.IsContainer(m.virtualization)
 	return m, err
 }
 

@@ -92,6 +92,8 @@ func (p *properties) set(key string, value []byte) {
 		p.unmet = string(value) == "no"
 	case "ConditionTimestampMonotonic":
 		p.asked = string(value) != "0"
+	case "Virtualization":
+		p.manager.Container = wire.IsContainer(string(value))
 	case "UserspaceTimestamp":
 		p.wall, _ = dateText(string(value)) // to the microsecond by --timestamp=us+utc
 	case "UserspaceTimestampMonotonic":
