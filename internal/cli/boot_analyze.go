@@ -1,12 +1,14 @@
 package cli
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
 	"os"
+	"slices"
 	"strconv"
 	"strings"
 
@@ -110,6 +112,15 @@ func (o *options) analyze(ctx context.Context, f drawFlags, reports []wire.BootR
 	for _, r := range reports {
 		all = append(all, timeline.Build(r, timeline.Cloud{Image: r.Image, VMID: r.VMID}))
 	}
+	if known := slices.ContainsFunc(all, func(t timeline.Timeline) bool { return !t.Nothing() }); !known {
+		text := "nothing in the files tells when anything of a boot happened"
+		for _, r := range reports {
+			for _, s := range r.Sources {
+				text += fmt.Sprintf("\n%s (%s): %s", s.Path, s.Name, cmp.Or(s.Detail, string(s.State)))
+			}
+		}
+		return errors.New(text)
+	}
 	if f.boot != "" {
 		one, err := oneBoot(all, f.boot)
 		if err != nil {
@@ -140,7 +151,10 @@ func (o *options) analyze(ctx context.Context, f drawFlags, reports []wire.BootR
 			_, err = w.Write(append(text, '\n'))
 			return err
 		}
-		fmt.Fprintf(w, "%d boots:\n%s", len(all), bootList(all))
+		fmt.Fprintf(w, "%d boots:\n", len(all))
+		for line := range strings.Lines(bootList(all)) {
+			paragraph(w, o.terminal(w).Width, line[:5], "     ", line[5:])
+		}
 		for i, t := range all {
 			fmt.Fprintf(w, "\n--- boot %d of %d ---\n", i+1, len(all))
 			if err := draw.Text(w, t, o.terminal(w)); err != nil {
@@ -176,7 +190,7 @@ func bootList(all []timeline.Timeline) string {
 			line += ", " + t.Node
 		}
 		if t.BootID != "" {
-			line += ", " + t.BootID
+			line += ", boot id " + t.BootID
 		}
 		b.WriteString(line + "\n")
 	}

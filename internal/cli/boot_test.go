@@ -204,6 +204,7 @@ func TestBootAnalyze(t *testing.T) {
 		return path
 	}
 	chain, junk, page := write("chain.txt", chainText), write("junk.bin", "nothing of a boot"), filepath.Join(dir, "page.html")
+	blame := write("blame.txt", "11.703s cloud-final.service\n 2.499s cloud-config.service\n")
 
 	code, out, errs := run(t, "boot", "analyze", chain)
 	if code != 0 || !strings.Contains(out, "cloud-config.service") || errs != "" {
@@ -239,6 +240,8 @@ func TestBootAnalyze(t *testing.T) {
 		says string
 	}{
 		{[]string{junk}, engine.ExitFailed, "junk.bin: not a file that tells of a boot"},
+		{[]string{blame}, engine.ExitFailed, "nothing in the files tells when anything of a boot happened"},
+		{[]string{blame, "-o", "json"}, engine.ExitFailed, "but not when"},
 		{[]string{dir}, engine.ExitFailed, "is a directory"},
 		{[]string{filepath.Join(dir, "none")}, engine.ExitFailed, "no such file"},
 		{[]string{"-"}, engine.ExitFailed, "standard input"},

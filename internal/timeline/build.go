@@ -3,7 +3,6 @@ package timeline
 import (
 	"slices"
 	"strings"
-	"time"
 
 	"github.com/ortet/ortet/internal/wire"
 )
@@ -144,7 +143,7 @@ func (b *boot) stuck() {
 	}
 	if best < 0 {
 		b.note("everything: nothing in the sources tells of this boot")
-		b.items = append(b.items, item{source: "machine", id: "machine/nothing", name: "nothing is known", kind: KindMoment, parent: -1, starter: -1})
+		b.items = append(b.items, item{source: "machine", id: idNothing, name: "nothing is known", kind: KindMoment, parent: -1, starter: -1})
 		b.children = append(b.children, nil)
 		best = 0
 	} else {
@@ -169,6 +168,9 @@ func (b *boot) findOrigin() {
 		b.origin, b.originIs = s.SoftReboot, "soft reboot"
 	case s.Container:
 		b.origin, b.originIs = s.Userspace, "userspace started"
+	case b.axis.guessed:
+		b.originIs = "the first thing told"
+		b.note("the kernel's start: nothing tells of it, and times count from the first thing that is told")
 	case s.Firmware > 0 || s.Loader > 0:
 		b.origin, b.originIs = -max(s.Firmware, s.Loader), "machine started"
 	}
@@ -181,7 +183,7 @@ func (b *boot) findOrigin() {
 	}
 	b.handedOver()
 	if b.origin > b.end {
-		b.origin, b.originIs, b.idle = b.end, b.endIs, 0
+		b.origin, b.originIs, b.idle, b.complete = b.end, b.endIs, 0, false
 		b.note("the time before the end: it is told to be before the origin")
 	}
 }
@@ -244,7 +246,7 @@ func (b *boot) handedOver() {
 }
 
 func (b *boot) duration(m wire.Micros) string {
-	return m.Duration().Round(time.Millisecond).String()
+	return Duration(m.Duration())
 }
 
 // timeline is what is known without the path.

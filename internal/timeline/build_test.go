@@ -126,8 +126,21 @@ func TestPaths(t *testing.T) {
 			if !got.Complete || got.EndIs != "startup finished" {
 				t.Errorf("ends with %s, complete %v", got.EndIs, got.Complete)
 			}
+			if want := originOf(c.system); got.OriginIs != want {
+				t.Errorf("begins with %s, and should with %s", got.OriginIs, want)
+			}
 		})
 	}
+}
+
+func originOf(s wire.SystemTimes) string {
+	switch {
+	case s.SoftReboot > 0:
+		return "soft reboot"
+	case s.Container:
+		return "userspace started"
+	}
+	return "kernel started"
 }
 
 // aks is a node as AKS makes them: the agent runs the script extension, and that
@@ -265,6 +278,32 @@ func TestOrigins(t *testing.T) {
 				t.Errorf("%q is not told: %q", c.told, got.Missing)
 			}
 		})
+	}
+}
+
+// What counts from no kernel's start says so, and what ends before it begins has
+// not been seen to boot.
+func TestOriginsThatNothingTells(t *testing.T) {
+	handler := wall(span("cse", "enable", 0, 18000), epoch)
+	got := Build(wire.BootReport{Version: wire.BootReportVersion, Spans: []wire.BootSpan{handler}}, Cloud{})
+	checkTiled(t, got)
+	if got.OriginIs != "the first thing told" || got.Complete || !strings.Contains(strings.Join(got.Missing, "\n"), "the kernel's start: nothing tells of it") {
+		t.Errorf("begins with %q, complete %v, missing %q", got.OriginIs, got.Complete, got.Missing)
+	}
+
+	// The kubelet's gauges of one boot, and cloud-init's log of another.
+	ready := wire.BootSpan{Source: "kubelet", Name: "ready", Clock: wire.ClockMonotonic, Start: ms(42100), End: ms(42100)}
+	pool := wire.BootSpan{Source: "cloud-init", Name: "azure-ds/wait-for-media-disconnect-connect", Clock: wire.ClockMonotonic, Start: ms(5000), End: ms(1005000)}
+	got = Build(wire.BootReport{Version: wire.BootReportVersion, Spans: []wire.BootSpan{pool, ready}}, Cloud{})
+	checkTiled(t, got)
+	if got.Complete || got.Total() != 0 {
+		t.Errorf("%s to %s in %s, complete %v", got.OriginIs, got.EndIs, got.Total(), got.Complete)
+	}
+	if got.Nothing() {
+		t.Error("of that something is known")
+	}
+	if got := Build(wire.BootReport{Version: wire.BootReportVersion}, Cloud{}); !got.Nothing() || got.Complete {
+		t.Errorf("of an empty report: %+v", got)
 	}
 }
 

@@ -30,6 +30,7 @@ type axis struct {
 	offset  wire.Micros
 	about   wire.Micros // uncertainty of offset
 	known   bool
+	guessed bool // nothing tells of the kernel's start, and 0 is the first time told
 	how     string
 	cloud   shift
 	cluster shift
@@ -112,9 +113,19 @@ func (a *axis) anchor(r *wire.BootReport) {
 		a.offset, a.about, a.known = high, synchronised, true
 		a.how = "no reading of both clocks: what ran in a unit is held to have begun with it"
 	case first < maxTime && len(r.Units) == 0:
-		a.offset, a.known = first, true
+		a.offset, a.known, a.guessed = first, true, r.System == wire.SystemTimes{} && !counts(r)
 		a.how = "no reading of both clocks, and nothing else that counts from the kernel's start: the first time that is told is taken for it"
 	}
+}
+
+// counts tells whether anything in a report counts from the kernel's start.
+func counts(r *wire.BootReport) bool {
+	for i := range r.Spans {
+		if r.Spans[i].Clock == wire.ClockMonotonic {
+			return true
+		}
+	}
+	return false
 }
 
 // maxTime is beyond all times of a valid report.

@@ -77,6 +77,7 @@ const (
 	idCreate   = "azure/create"
 	idReady    = "azure/provisioned"
 	idIdle     = "azure/idle"
+	idNothing  = "machine/nothing"
 	idFirmware = "machine/firmware"
 	idLoader   = "machine/loader"
 	idKernel   = "machine/kernel"

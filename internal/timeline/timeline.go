@@ -34,11 +34,11 @@ type Timeline struct {
 	VMID    string `json:"vmId,omitempty"`
 	BootID  string `json:"bootId,omitempty"`
 	// KernelStart is when the kernel started, by the node's synchronised clock;
-	// zero where no clock tells.
+	// zero where no clock tells. Where OriginIs is "the first thing told", that.
 	KernelStart time.Time `json:"kernelStart,omitzero"`
 
 	Origin   wire.Micros `json:"originUsec"`
-	OriginIs string      `json:"originIs"` // "machine requested", "machine created", "machine handed over", "machine started" (its firmware), "kernel started", "soft reboot", "userspace started"
+	OriginIs string      `json:"originIs"` // "machine requested", "machine created", "machine handed over", "machine started" (its firmware), "kernel started", "soft reboot", "userspace started", "the first thing told" (no clock counts from the kernel's start)
 	// Idle is how long a preprovisioned machine had waited before its origin, in
 	// nobody's service.
 	Idle  wire.Micros `json:"idleUsec,omitempty"`
@@ -118,6 +118,9 @@ type Step struct {
 	Stage Stage       `json:"stage"` // of a wait: that of what waited
 	Wait  *Wait       `json:"wait,omitempty"`
 }
+
+// Nothing tells that no time of the boot is known: there is nothing to show.
+func (t Timeline) Nothing() bool { return len(t.Spans) == 1 && t.Spans[0].ID == idNothing }
 
 // Wait is time in which what comes next could have run, and did not.
 type Wait struct {

@@ -54,6 +54,7 @@ type htmlPage struct {
 	Facts                                   []htmlFact
 	Shares                                  []htmlShare
 	Advice                                  []htmlAdvice
+	Alone                                   string
 	Steps                                   []htmlStep
 	Missing, Clocks                         []string
 	Rows                                    []htmlRow
@@ -69,7 +70,7 @@ type htmlShare struct {
 	X, W                    float64
 }
 
-type htmlAdvice struct{ Saves, Give, Class, What, Do, Unit, Module string }
+type htmlAdvice struct{ Word, Saves, Give, Class, What, Do, Unit, Module string }
 
 type htmlStep struct {
 	At, Took, Class, CSS, Name string
@@ -175,11 +176,14 @@ func (v view) page() htmlPage {
 		at = clamp(at + d)
 	}
 	for _, a := range v.Advice {
-		h := htmlAdvice{Saves: Duration(a.Saves.Duration()), Class: string(a.Class), What: a.What, Do: a.Do, Unit: a.Unit, Module: a.Module}
+		h := htmlAdvice{Word: savesWord(a), Saves: Duration(a.Saves.Duration()), Class: string(a.Class), What: a.What, Do: a.Do, Unit: a.Unit, Module: a.Module}
 		if a.Uncertainty > 0 {
 			h.Give = Duration(a.Uncertainty.Duration())
 		}
 		p.Advice = append(p.Advice, h)
+	}
+	if len(v.Advice) > 1 {
+		p.Alone = alone
 	}
 	for _, s := range v.folded() {
 		h := htmlStep{At: took(v.Origin, s.Start), Took: took(s.Start, s.End), Class: string(s.Class), CSS: classOf(s.Class).css(), Name: v.pathName(s), Wait: s.Class == timeline.Waiting}

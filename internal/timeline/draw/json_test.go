@@ -85,7 +85,7 @@ func TestBootReportIsOfItsSchema(t *testing.T) {
 	full := wire.BootReport{
 		Version: wire.BootReportVersion, Node: "n", VMID: "v", BootID: "b", Image: "i", At: time.Date(2026, 1, 2, 3, 4, 5, 6, time.UTC),
 		Clocks:  []wire.ClockReading{{Monotonic: 1, Wall: 2}},
-		System:  wire.SystemTimes{Firmware: 1, Loader: 1, InitRD: 1, Userspace: 1, Finish: 9, SoftReboot: 3},
+		System:  wire.SystemTimes{Firmware: 1, Loader: 1, InitRD: 1, Userspace: 1, Finish: 9, SoftReboot: 3, Container: true},
 		Units:   []wire.BootUnit{{Name: "a.service", Activating: 1, Activated: 2, Deactivating: 3, Deactivated: 4, Grain: 1000, After: []string{"b.service"}, TriggeredBy: []string{"a.socket"}, Result: "exit-code", Restarts: 1, Skipped: true, Oneshot: true}},
 		Spans:   []wire.BootSpan{{Source: "cloud-init", Name: "init", Clock: wire.ClockWall, Start: 1, End: 2, Open: true, Grain: 1000, Unit: "a.service", Parent: "p", Result: "FAIL", Detail: "d"}},
 		Sources: []wire.BootSource{{Name: "waagent", Path: "/var/log/waagent.log", State: wire.SourceOther, Detail: "d"}},

@@ -251,8 +251,12 @@ func (v view) folded() []timeline.Step {
 	return out
 }
 
-// short tells of a step that it matters little: half a percent of the boot.
-func (v view) short(s timeline.Step) bool { return s.End-s.Start < (v.End-v.Origin)/200 }
+// short tells of a step that it matters little: half a percent of the boot, or 10 ms
+// of one of more than a fifth of a second.
+func (v view) short(s timeline.Step) bool {
+	all := v.End - v.Origin
+	return s.End-s.Start < max(all/200, min(all/20, 10_000))
+}
 
 // waitLines tell of a wait what is known.
 func waitLines(w timeline.Wait) []string {
@@ -275,8 +279,11 @@ func (p *page) advice(v view) {
 	}
 	p.line()
 	p.line(p.style("bold", "Advice"))
+	if len(v.Advice) > 1 {
+		p.paragraph("  ", "  ", "dim", alone)
+	}
 	for i, a := range v.Advice {
-		saves := "saves " + Duration(a.Saves.Duration())
+		saves := savesWord(a) + " " + Duration(a.Saves.Duration())
 		if a.Uncertainty > 0 {
 			saves += ", give or take " + Duration(a.Uncertainty.Duration())
 		}
@@ -291,6 +298,18 @@ func (p *page) advice(v view) {
 			p.paragraph("     do: ", "         ", "", a.Do)
 		}
 	}
+}
+
+// alone is said where there are several pieces of advice.
+const alone = "Each is reckoned by itself: what they save does not add up."
+
+// savesWord says whether all of what was replayed can be saved: of what has to be
+// done on each node some stays, and how much of a wait can go nobody knows.
+func savesWord(a timeline.Advice) string {
+	if a.Class == timeline.Base {
+		return "saves"
+	}
+	return "saves at most"
 }
 
 func (p *page) unknown(v view) {

@@ -13,6 +13,7 @@ import (
 	"unicode/utf8"
 
 	"github.com/ortet/ortet/internal/timeline"
+	"github.com/ortet/ortet/internal/wire"
 )
 
 var update = flag.Bool("update", false, "rewrite what is in testdata")
@@ -92,5 +93,30 @@ func checkText(t testing.TB, name string, of timeline.Timeline, to Terminal) {
 				t.Fatalf("%s at %+v: %U in %q", name, to, r, line)
 			}
 		}
+	}
+}
+
+// Waits of some milliseconds that follow upon each other are one line, also in a
+// boot that is short; what is longer has lines of its own.
+func TestShortWaitsAreFolded(t *testing.T) {
+	of := timeline.Timeline{Version: timeline.Version, Node: "n", OriginIs: "userspace started", EndIs: "startup finished", End: 1_200_000, Complete: true}
+	at := wire.Micros(0)
+	step := func(took wire.Micros, name string, wait bool) {
+		s := timeline.Step{Start: at, End: at + took, Span: "unit/" + name, Name: name, Class: timeline.Node}
+		if wait {
+			s.Span, s.Class, s.Wait = "", timeline.Waiting, &timeline.Wait{Before: "unit/" + name, Hidden: true}
+		}
+		of.Path = append(of.Path, s)
+		at += took
+	}
+	for range 20 {
+		step(7_000, "a.service", true)
+		step(8_000, "a.service", false)
+	}
+	step(200_000, "b.service", true)
+	step(700_000, "b.service", false)
+	_, path, _ := strings.Cut(text(t, of, Terminal{ASCII: true}), "Critical path")
+	if lines := strings.Count(path, "\n"); lines != 6 || !strings.Contains(path, "40 short steps") || !strings.Contains(path, "200ms") || strings.Count(path, "hidden by") != 1 {
+		t.Errorf("%d lines:\n%s", lines, path)
 	}
 }
