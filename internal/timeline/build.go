@@ -57,7 +57,7 @@ func (b *boot) findEnd() {
 		}
 	}
 	for _, name := range kubelets {
-		if i, ok := b.byUnit[name]; ok && !b.items[i].open {
+		if i, ok := b.byUnit[name]; ok && !b.items[i].open && b.items[i].unit.Activated > 0 { // else it failed
 			b.ends(i, "kubelet started", !clustered)
 			return
 		}

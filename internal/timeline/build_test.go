@@ -322,17 +322,18 @@ func TestEnds(t *testing.T) {
 		at       wire.Micros
 		complete bool
 	}{
-		"Ready":                {finished, []wire.BootUnit{first, kubelet}, nil, Cloud{NodeCreated: utc(6000), NodeReady: utc(8000)}, "node Ready", ms(8000), true},
-		"never Ready":          {finished, []wire.BootUnit{first, kubelet}, nil, Cloud{NodeCreated: utc(6000)}, "node created", ms(6000), false},
-		"Ready by itself":      {finished, []wire.BootUnit{first, kubelet}, []wire.BootSpan{span("kubelet", "ready", 7000, 7000)}, Cloud{}, "node Ready", ms(7000), true},
-		"registered":           {finished, []wire.BootUnit{first, kubelet}, []wire.BootSpan{span("kubelet", "register", 6000, 7000)}, Cloud{}, "kubelet registered", ms(7000), true},
-		"kubelet":              {finished, []wire.BootUnit{first, kubelet}, nil, Cloud{}, "kubelet started", ms(5000), true},
-		"kubelet of a cluster": {finished, []wire.BootUnit{first, kubelet}, nil, Cloud{Pool: "pool"}, "kubelet started", ms(5000), false},
-		"finished":             {finished, []wire.BootUnit{first}, nil, Cloud{}, "startup finished", ms(9000), true},
-		"stuck":                {system, []wire.BootUnit{first, open, unit("late.service", 8000, 9000)}, nil, Cloud{}, "stuck.service", ms(9000), false},
-		"cut off":              {system, []wire.BootUnit{first}, nil, Cloud{}, "a.service", ms(2000), false},
-		"nothing":              {wire.SystemTimes{}, nil, nil, Cloud{}, "nothing is known", 0, false},
-		"of another boot":      {finished, []wire.BootUnit{first, kubelet}, nil, Cloud{NodeCreated: utc(-90000e3), NodeReady: utc(-80000e3)}, "kubelet started", ms(5000), false},
+		"Ready":                 {finished, []wire.BootUnit{first, kubelet}, nil, Cloud{NodeCreated: utc(6000), NodeReady: utc(8000)}, "node Ready", ms(8000), true},
+		"a kubelet that failed": {system, []wire.BootUnit{first, {Name: "kubelet.service", Activating: ms(4000), Deactivated: ms(5000), Result: "exit-code"}}, nil, Cloud{}, "kubelet.service", ms(5000), false},
+		"never Ready":           {finished, []wire.BootUnit{first, kubelet}, nil, Cloud{NodeCreated: utc(6000)}, "node created", ms(6000), false},
+		"Ready by itself":       {finished, []wire.BootUnit{first, kubelet}, []wire.BootSpan{span("kubelet", "ready", 7000, 7000)}, Cloud{}, "node Ready", ms(7000), true},
+		"registered":            {finished, []wire.BootUnit{first, kubelet}, []wire.BootSpan{span("kubelet", "register", 6000, 7000)}, Cloud{}, "kubelet registered", ms(7000), true},
+		"kubelet":               {finished, []wire.BootUnit{first, kubelet}, nil, Cloud{}, "kubelet started", ms(5000), true},
+		"kubelet of a cluster":  {finished, []wire.BootUnit{first, kubelet}, nil, Cloud{Pool: "pool"}, "kubelet started", ms(5000), false},
+		"finished":              {finished, []wire.BootUnit{first}, nil, Cloud{}, "startup finished", ms(9000), true},
+		"stuck":                 {system, []wire.BootUnit{first, open, unit("late.service", 8000, 9000)}, nil, Cloud{}, "stuck.service", ms(9000), false},
+		"cut off":               {system, []wire.BootUnit{first}, nil, Cloud{}, "a.service", ms(2000), false},
+		"nothing":               {wire.SystemTimes{}, nil, nil, Cloud{}, "nothing is known", 0, false},
+		"of another boot":       {finished, []wire.BootUnit{first, kubelet}, nil, Cloud{NodeCreated: utc(-90000e3), NodeReady: utc(-80000e3)}, "kubelet started", ms(5000), false},
 	} {
 		t.Run(name, func(t *testing.T) {
 			r := wire.BootReport{Version: wire.BootReportVersion, System: c.system, Units: c.units, Spans: c.spans, Clocks: synced()}

@@ -14,8 +14,8 @@ const near = 90 * second
 //   - reports with readings of both clocks by when the kernel started;
 //   - spans with times of day alone go to the boot that had begun last by then;
 //   - reports that have only times since the kernel's start, or since userspace's,
-//     to the boot with the same units at the same times, else to the newest, which
-//     the BootSource then says;
+//     to the boot with the same units at the same times, else to the newest that
+//     says nothing against it, which the BootSource then says;
 //   - what says nothing of a time goes to the newest.
 //
 // The boots are given by their start, those whose start is not known first, in
@@ -194,7 +194,7 @@ func settle(boots []*gathered, r wire.BootReport) []*gathered {
 		if len(boots) > 1 {
 			r.Sources = append([]wire.BootSource(nil), r.Sources...)
 			for k := range r.Sources {
-				r.Sources[k].Detail = join(r.Sources[k].Detail, "taken for one of the newest boot: it does not say of which it is")
+				r.Sources[k].Detail = join(r.Sources[k].Detail, "it does not say of which boot it is: taken for one of the last boot that says nothing against it")
 			}
 		}
 		boots[free].parts = append(boots[free].parts, r)

@@ -5,6 +5,7 @@ import (
 	"encoding/binary"
 	"encoding/json"
 	"errors"
+	"fmt"
 	"io"
 
 	"github.com/ortet/ortet/internal/wire"
@@ -313,10 +314,11 @@ func fieldOf(raw json.RawMessage) []byte {
 
 // journal sorts a journal's entries by boots.
 type journal struct {
-	o     Options
-	boots []*journalBoot
-	last  *journalBoot // of the last entry
-	value []byte
+	o       Options
+	dropped int // boots that made room for later ones
+	boots   []*journalBoot
+	last    *journalBoot // of the last entry
+	value   []byte
 }
 
 func newJournal(o Options) *journal { return &journal{o: o} }
@@ -359,6 +361,7 @@ func (j *journal) of(e *entry) *journalBoot {
 			}
 		}
 		j.boots = append(j.boots[:oldest], j.boots[oldest+1:]...)
+		j.dropped++
 	}
 	j.boots = append(j.boots, b)
 	j.last = b
@@ -387,6 +390,10 @@ func (j *journal) reports(s wire.BootSource) []wire.BootReport {
 		for k := i; k > 0 && j.boots[k].firstWall < j.boots[k-1].firstWall; k-- {
 			j.boots[k], j.boots[k-1] = j.boots[k-1], j.boots[k]
 		}
+	}
+	if j.dropped > 0 {
+		s.State = wire.SourcePartial
+		s.Detail = join(s.Detail, fmt.Sprintf("of more than %d boots the last are told", maxBoots))
 	}
 	reports := make([]wire.BootReport, 0, len(j.boots))
 	for _, b := range j.boots {

@@ -91,7 +91,11 @@ func (b *journalBoot) unitSays(e *entry) bool {
 	if !known && b.late(e.mono) {
 		return true
 	}
-	if !known && (len(b.starts) >= wire.MaxBootUnits || !isUnit(string(e.unit))) {
+	if !known && !isUnit(string(e.unit)) {
+		return false
+	}
+	if !known && len(b.starts) >= wire.MaxBootUnits {
+		b.over++
 		return false
 	}
 	at := e.at()

@@ -214,3 +214,33 @@ func TestJournalConditions(t *testing.T) {
 		}
 	}
 }
+
+// What a journal tells of beyond the bounds is left out, and that is said.
+func TestJournalsBounds(t *testing.T) {
+	entry := func(b *strings.Builder, boot, mono int, unit string) {
+		fmt.Fprintf(b, "__CURSOR=x\n__REALTIME_TIMESTAMP=%d\n__MONOTONIC_TIMESTAMP=%d\n_BOOT_ID=%032x\nMESSAGE_ID=%s\nUNIT=%s\nMESSAGE=Started x.\n\n",
+			1731432213412356+boot*3600000000+mono, mono, boot+1, idStarted, unit)
+	}
+	var boots, units strings.Builder
+	for i := range maxBoots + 1 {
+		entry(&boots, i, 1000000, "a.service")
+	}
+	for i := range wire.MaxBootUnits + 1 {
+		entry(&units, 0, 1000000+i, fmt.Sprintf("u%d.service", i))
+	}
+	for says, text := range map[string]string{"of more than 64 boots the last are told": boots.String(), "more was said than a report holds": units.String()} {
+		r, err := Read("x", strings.NewReader(text), Options{})
+		if err != nil || len(r) == 0 {
+			t.Fatal(err, len(r))
+		}
+		if s := r[0].Sources[0]; s.State != wire.SourcePartial || !strings.Contains(s.Detail, says) {
+			t.Errorf("%d boots, %d units: %+v", len(r), len(r[0].Units), s)
+		}
+	}
+}
+
+func TestUTF16IsNamed(t *testing.T) {
+	if _, err := Read("x", strings.NewReader("\xff\xfeg\x00r\x00"), Options{}); !errors.Is(err, ErrUnknown) || !strings.Contains(err.Error(), "UTF-16") {
+		t.Error(err)
+	}
+}

@@ -209,6 +209,8 @@ func packed(head []byte) string {
 		return "packed by zstd (unpack it with unzstd)"
 	case bytes.HasPrefix(head, []byte("\xfd7zXZ\x00")):
 		return "packed by xz (unpack it with unxz)"
+	case bytes.HasPrefix(head, []byte("\xff\xfe")), bytes.HasPrefix(head, []byte("\xfe\xff")):
+		return "UTF-16, as PowerShell writes (change it with iconv -f UTF-16 -t UTF-8)"
 	case bytes.HasPrefix(head, []byte("LPKSHHRH")):
 		return "a journal's own file (print it with journalctl --file FILE -o export)"
 	}
