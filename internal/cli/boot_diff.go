@@ -82,11 +82,18 @@ func (o *options) bootDiffPage(out string, d bootDiff) error {
 	return o.result(out, func(w io.Writer) error { return draw.DiffHTML(w, sides[0], sides[1], d.Difference) })
 }
 
-// medianBoot is the boot in the middle by how long they took; -1: there is none.
+// medianBoot is the boot in the middle by how long they took, of those whose end is
+// known where there are such; -1: there is none.
 func medianBoot(boots []timeline.Timeline) int {
-	order := make([]int, len(boots))
-	for i := range order {
-		order[i] = i
+	var order, all []int
+	for i, t := range boots {
+		all = append(all, i)
+		if t.Complete {
+			order = append(order, i)
+		}
+	}
+	if len(order) == 0 {
+		order = all
 	}
 	slices.SortStableFunc(order, func(a, b int) int { return cmp.Compare(boots[a].Total(), boots[b].Total()) })
 	if len(order) == 0 {

@@ -337,3 +337,19 @@ func TestBootFlagsAreDocumented(t *testing.T) {
 		t.Errorf("only %d flags were seen", len(told))
 	}
 }
+
+// A boot that was not seen to end is not the one in the middle.
+func TestMedianBoot(t *testing.T) {
+	boot := func(end wire.Micros, complete bool) timeline.Timeline {
+		return timeline.Timeline{End: end, Complete: complete}
+	}
+	for want, all := range map[int][]timeline.Timeline{
+		-1: nil,
+		0:  {boot(5, false)},
+		3:  {boot(1, false), boot(2, false), boot(9, true), boot(7, true), boot(3, true)},
+	} {
+		if got := medianBoot(all); got != want {
+			t.Errorf("of %d boots %d, want %d", len(all), got, want)
+		}
+	}
+}

@@ -273,12 +273,14 @@ func (b *boot) adviseKubelet(g *graph, path []Step, times []wire.Micros, add fun
 	if ready >= until {
 		return
 	}
-	spans, text, avoided := b.between(path, ready, until)
+	spans, text, waits, avoided := b.between(path, ready, until)
 	if !avoided {
 		return
 	}
-	a := Advice{Class: Base, Spans: spans, Unit: "kubelet.service", Uncertainty: b.items[anchor].about,
-		Do: "put the kubelet and its unit into the image, enabled, with After=" + strings.Join(after, " ") + " and Wants=network-online.target only; give it its configuration by user data (`ortet-node join`)"}
+	a := Advice{Class: Base, Spans: spans, Unit: "kubelet.service",
+		// That such a kubelet has no waits of its own, nothing tells.
+		Uncertainty: max(b.items[anchor].about, waits),
+		Do:          "put the kubelet and its unit into the image, enabled, with After=" + strings.Join(after, " ") + " and Wants=network-online.target only; give it its configuration by user data (`ortet-node join`)"}
 	stays := ""
 	for _, name := range beforeNetwork {
 		if i, ok := b.byUnit[name]; ok && !b.items[i].open && b.items[i].end <= ready && b.items[i].end > b.items[i].start {
@@ -311,12 +313,11 @@ func (b *boot) networkReady() (at wire.Micros, anchor int32) {
 	return at, anchor
 }
 
-// between is what is on the path between two times, longest first, and whether
-// any of it is what a kubelet need not wait for.
-func (b *boot) between(path []Step, from, to wire.Micros) (spans []string, text string, avoided bool) {
+// between is what is on the path between two times, longest first, how much of it
+// is waits, and whether any of it is what a kubelet need not wait for.
+func (b *boot) between(path []Step, from, to wire.Micros) (spans []string, text string, waits wire.Micros, avoided bool) {
 	took := map[int32]wire.Micros{}
 	var order []int32
-	var waits wire.Micros
 	for _, s := range path {
 		share := min(s.End, to) - max(s.Start, from)
 		if share <= 0 {
@@ -358,5 +359,5 @@ func (b *boot) between(path []Step, from, to wire.Micros) (spans []string, text 
 	if waits > 0 {
 		words = append(words, fmt.Sprintf("waits between them (%s)", b.duration(waits)))
 	}
-	return spans, strings.Join(words, ", "), avoided
+	return spans, strings.Join(words, ", "), waits, avoided
 }

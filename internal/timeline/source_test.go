@@ -40,6 +40,9 @@ func TestSourceFour(t *testing.T) {
 				if a.Saves != 14504000 {
 					t.Errorf("the kubelet saves %d", a.Saves)
 				}
+				if a.Uncertainty != 273000 { // the waits between: nothing tells that it would have none
+					t.Errorf("the kubelet's saving may be off by %d", a.Uncertainty)
+				}
 			}
 		}
 	}
