@@ -95,6 +95,8 @@ func TestPaths(t *testing.T) {
 			[]string{"machine/kernel 1000", "systemd/start 100", "systemd/load-units 100", "unit/b.timer 0", "wait before unit/b.service 3800: its timer", "unit/b.service 1000", "systemd/finish 0"}},
 		"by its path": {system, []wire.BootUnit{unit("b.path", 1200, 1200), byPath}, nil,
 			[]string{"machine/kernel 1000", "systemd/start 100", "systemd/load-units 100", "unit/b.path 0", "wait before unit/b.service 3800: a change of a file", "unit/b.service 1000", "systemd/finish 0"}},
+		"the network, which went on after": {system, []wire.BootUnit{unit("a.service", 1200, 1300), unit("systemd-networkd-wait-online.service", 1250, 9000), unit("foo.service", 5000, 12000, "a.service")}, nil,
+			[]string{"machine/kernel 1000", "systemd/start 100", "systemd/load-units 100", "unit/a.service 100", "wait before unit/foo.service 3700: ", "unit/foo.service 7000", "systemd/finish 0"}},
 		"a device": {system, []wire.BootUnit{unit("d.device", 3000, 3000), unit("d.mount", 3000, 3500, "d.device")}, nil,
 			[]string{"machine/kernel 1000", "systemd/start 100", "systemd/load-units 100", "systemd/start 1800", "unit/d.device 0", "unit/d.mount 500", "systemd/finish 0"}},
 		"a oneshot that failed": {system, []wire.BootUnit{oneshot, unit("b.service", 3000, 3100, "a.service")}, nil,

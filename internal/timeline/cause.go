@@ -114,6 +114,9 @@ func (b *boot) during(i int32, start, end wire.Micros) (cause, evidence string) 
 		if int32(k) == i || x.end <= start || x.parent == i || b.items[i].unit != nil && (x.source == sourceAPT || x.kind == KindPull) {
 			continue // systemd starts units whatever is locked or pulled
 		}
+		if x.open || x.end > end+queued+x.about+b.items[i].about {
+			continue // it went on after that, so it did not hold it
+		}
 		covers := min(x.end, end) - max(x.start, start)
 		if covers <= best {
 			continue
