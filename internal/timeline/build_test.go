@@ -154,9 +154,9 @@ func aks() wire.BootReport {
 			unit("cloud-config.service", 8000, 10000, "cloud-init.service"), unit("cloud-final.service", 10000, 15000, "cloud-config.service"),
 			unit("walinuxagent.service", 15000, 15000, "cloud-final.service"), unit("kubelet.service", 32000, 32100, "network-online.target", "containerd.service")},
 		Spans: []wire.BootSpan{
-			wall(span("azure-agent", "goal-state", 16000, 16000), epoch),
-			wall(span("azure-agent", "extensions", 20000, 40000), epoch),
-			wall(of(span("azure-agent", "extension/Microsoft.Azure.Extensions.CustomScript", 20100, 39000), "extensions"), epoch),
+			wall(span("waagent", "goal-state", 16000, 16000), epoch),
+			wall(span("waagent", "extensions", 20000, 40000), epoch),
+			wall(of(span("waagent", "extension/Microsoft.Azure.Extensions.CustomScript", 20100, 39000), "extensions"), epoch),
 			wall(span("cse", "enable", 20500, 38000), epoch), wall(of(span("cse", "enable/command", 21000, 37900), "enable"), epoch),
 			wall(span("aks", "AKS.CSE.cse_start", 21100, 37800), epoch), wall(of(span("aks", "AKS.CSE.installKubelet", 22000, 31000), "AKS.CSE.cse_start"), epoch),
 			wall(of(span("aks", "AKS.CSE.ensureKubelet", 31500, 33000), "AKS.CSE.cse_start"), epoch),
@@ -169,8 +169,8 @@ func TestNodeStartedByAnExtension(t *testing.T) {
 	checkTiled(t, got)
 	want := []string{"azure/request 5000", "azure/create 22000", "machine/firmware 2000", "machine/loader 1000", "machine/kernel 1000", "systemd/start 100", "systemd/load-units 100",
 		"unit/cloud-init.service 6800", "unit/cloud-config.service 2000", "unit/cloud-final.service 5000", "unit/walinuxagent.service 0",
-		"wait before azure-agent/goal-state 1000: the agent's next look at the goal state", "wait before azure-agent/extensions 4000: the agent's next look at the goal state",
-		"azure-agent/extensions 100", "azure-agent/extension/Microsoft.Azure.Extensions.CustomScript 400", "cse/enable 500", "cse/enable/command 100", "aks/AKS.CSE.cse_start 900", "aks/AKS.CSE.installKubelet 9000",
+		"wait before waagent/goal-state 1000: the agent's next look at the goal state", "wait before waagent/extensions 4000: the agent's next look at the goal state",
+		"waagent/extensions 100", "waagent/extension/Microsoft.Azure.Extensions.CustomScript 400", "cse/enable 500", "cse/enable/command 100", "aks/AKS.CSE.cse_start 900", "aks/AKS.CSE.installKubelet 9000",
 		"aks/AKS.CSE.cse_start 500", "aks/AKS.CSE.ensureKubelet 500", "unit/kubelet.service 100", "wait before kubelet/register 900: the program itself", "kubelet/register 1200",
 		"wait before containerd/pull/mcr.microsoft.com/oss/cni 800: ", "containerd/pull/mcr.microsoft.com/oss/cni 6000", "wait before cluster/node-ready 1000: ", "cluster/node-ready 0"}
 	if have := strings.Join(lines(got.Path), "\n"); have != strings.Join(want, "\n") {

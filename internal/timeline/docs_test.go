@@ -77,7 +77,7 @@ func TestRules(t *testing.T) {
 		"cloud-init/modules-final/config-package_update_upgrade_install": Base, "cloud-init/modules-final/config-scripts_user#2": Base,
 		"cloud-init/init-network/config-set_hostname": Node, "cloud-init/init-local/search-Azure": Node, "cloud-init/modules-config/config-apt_configure": Base,
 		"aks/AKS.CSE.installKubelet": Base, "aks/AKS.CSE.ensureKubelet": Node, "aks/AKS.CSE.configureKubelet": Node, "aks/AKS.CSE.cse_start": Base,
-		"cse/enable/command": Base, "azure-agent/extensions": Platform, "machine/kernel": Platform, "systemd/start": Platform,
+		"cse/enable/command": Base, "waagent/extensions": Platform, "machine/kernel": Platform, "systemd/start": Platform,
 		"unit/modprobe@dm_mod.service": Platform, `unit/sys-devices-virtual-misc-vmbus\x21hv_kvp.device`: Platform,
 	} {
 		if rule, _ := classOf(id, ""); rule.Class != want {
@@ -86,5 +86,31 @@ func TestRules(t *testing.T) {
 	}
 	if rule, _ := classOf("containerd/pull/registry.k8s.io/pause", KindPull); rule.Class != Base {
 		t.Errorf("a pull is %s", rule.Class)
+	}
+}
+
+// Spans are known here by the names that the readers give them, which are those of
+// docs/boot.md.
+func TestSourcesAreTheReaders(t *testing.T) {
+	text, err := os.ReadFile("../../docs/boot.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	_, names, _ := strings.Cut(string(text), "\n## Names\n")
+	told := map[string]bool{unitPrefix[:len(unitPrefix)-1]: true, "machine": true, "azure": true, "cluster": true, "*": true}
+	for line := range strings.Lines(names) {
+		if cells := strings.Split(line, "|"); len(cells) > 3 {
+			told[strings.Trim(cells[1], " `")] = true
+		}
+	}
+	for _, source := range []string{sourceCloudInit, sourceAgent, sourceCSE, sourceAKS, sourceProvision, sourceKubelet, sourceAPT} {
+		if !told[source] {
+			t.Errorf("no reader tells of %s", source)
+		}
+	}
+	for _, r := range Rules() {
+		if source, _, _ := strings.Cut(r.Match, "/"); source[0] != '*' && !told[source] {
+			t.Errorf("no reader tells of %s, which the rule %s is for", source, r.Match)
+		}
 	}
 }

@@ -78,7 +78,7 @@ func randomReport(rnd *rand.Rand) (wire.BootReport, Cloud) {
 		}
 		r.Clocks = append(r.Clocks, wire.ClockReading{Monotonic: at, Wall: at + offset})
 	}
-	sources := []string{"cloud-init", "azure-agent", "cse", "aks", "aks-provision", "kubelet", "containerd", "systemd"}
+	sources := []string{"cloud-init", "waagent", "cse", "aks", "aks-provision", "kubelet", "containerd", "systemd"}
 	parts := []string{"init-local", "init-local/search-Azure", "init-network", "modules-config", "modules-config/config-runcmd", "modules-final",
 		"modules-final/config-scripts_user", "azure-ds/wait-for-media-disconnect-connect", "register", "ready", "startup", "startup/pre-kubelet", "startup/registration", "cse", "pps-type", "reported-ready", "pull/x", "enable", "dpkg lock", "chain-root", "imds"}
 	for range rnd.Intn(40) {

@@ -117,7 +117,7 @@ var stageUnits = []struct {
 // Sources of spans, as package source names them, that mean something here.
 const (
 	sourceCloudInit = "cloud-init"
-	sourceAgent     = "azure-agent"
+	sourceAgent     = "waagent"
 	sourceCSE       = "cse"
 	sourceAKS       = "aks"
 	sourceProvision = "aks-provision"
