@@ -122,17 +122,20 @@ func (b *boot) telling(base []int32, onPath map[int32]wire.Micros) []int32 {
 		if b.items[i].unit != nil {
 			return false
 		}
-		leaf := true
+		leaf, own := true, onPath[i]
 		for _, c := range b.children[i] {
 			if onPath[c] == 0 {
 				continue
 			}
-			leaf = false
+			leaf, own = false, own-onPath[c]
 			if b.rule(c).Class == Base && wraps(onPath[i], onPath[c]) {
 				return true
 			}
 		}
 		p := b.items[i].parent
+		if own > onPath[i]/2 && (p < 0 || b.items[p].unit == nil) {
+			return false // it has most of it to itself, and what it fills is left out for it
+		}
 		return !leaf && p >= 0 && b.rule(p).Class == Base && wraps(onPath[p], onPath[i])
 	})
 }

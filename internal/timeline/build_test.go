@@ -209,6 +209,44 @@ func TestNodeStartedByAnExtension(t *testing.T) {
 	}
 }
 
+// What a script does beside its named parts is advised on, though all that is around
+// it only wraps it.
+func TestScriptOfItsOwnIsAdvisedOn(t *testing.T) {
+	r := aks()
+	for i := range r.Spans {
+		if s := &r.Spans[i]; s.Name == "AKS.CSE.installKubelet" {
+			s.Start = s.End - ms(2000)
+		}
+	}
+	got := Build(r, Cloud{})
+	told := map[string]wire.Micros{}
+	for _, a := range got.Advice {
+		if a.Class == Base && len(a.Spans) == 1 {
+			told[a.Spans[0]] = a.Saves
+		}
+	}
+	if told["aks/AKS.CSE.cse_start"] == 0 || told["aks/AKS.CSE.installKubelet"] == 0 || told["cse/enable/command"] != 0 {
+		t.Errorf("%v", told)
+	}
+}
+
+// The agent looks for a goal state as soon as it runs extensions: what that takes is
+// its own.
+func TestFirstLookIsAtOnce(t *testing.T) {
+	r := aks()
+	r.Spans = append(r.Spans, wall(span("waagent", "exthandler-start", 15500, 15500), epoch))
+	got := Build(r, Cloud{})
+	for _, s := range got.Path {
+		if s.Wait != nil && s.Wait.Before == "waagent/goal-state" {
+			if s.Wait.After != "waagent/exthandler-start" || s.Wait.Cause != causeItself {
+				t.Errorf("%+v", s.Wait)
+			}
+			return
+		}
+	}
+	t.Errorf("no wait before the goal state: %q", lines(got.Path))
+}
+
 // A Node is not created before its kubelet started, whatever the clocks say, which
 // are a second apart at most and cut to seconds.
 func TestClusterIsOrdered(t *testing.T) {

@@ -52,7 +52,7 @@ func (b *boot) cause(i, last int32, start, end wire.Micros) (cause, evidence str
 		return cause, evidence
 	}
 	if (it.source == sourceCSE || it.source == sourceAgent && (it.name == "goal-state" || isOrIn(it.name, "extensions") || isOrIn(it.name, "extension"))) &&
-		end-start <= goalState {
+		end-start <= goalState && (last < 0 || b.items[last].name != "exthandler-start") { // its first look is at once
 		return causeGoal, "the agent looks every 6 s, and had nothing else to do"
 	}
 	if it.unit == nil {
