@@ -49,7 +49,7 @@ var labFigure = regexp.MustCompile(`boot-collect/(\S+) +(\S+) +(\S+) +(\S+) +(?:
 // collectInLab runs the lab's test, in some two minutes; from the checkout, as
 // root on Debian.
 func collectInLab(ctx context.Context) ([]figure, error) {
-	cmd := exec.CommandContext(ctx, "go", "test", "-count=1", "-v", "-timeout=15m", "-run=^TestCollectorIsInNobodysWay$", "./test/lab")
+	cmd := exec.CommandContext(ctx, "go", "test", "-count=1", "-v", "-timeout=15m", "-run=^TestCollectorIsInNobodysWay$", "./test/lab", "-pairs=8")
 	cmd.Env = append(os.Environ(), "ORTET_LAB=1")
 	out, err := cmd.CombinedOutput()
 	if err != nil {
