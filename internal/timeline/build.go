@@ -192,7 +192,7 @@ func (b *boot) findOrigin() {
 // over.
 func (b *boot) handedOver() {
 	over, from := maxTime, maxTime
-	kind, reported := "", maxTime
+	kind, reported, told := "", maxTime, false
 	for i := range b.items {
 		it := &b.items[i]
 		switch {
@@ -206,12 +206,17 @@ func (b *boot) handedOver() {
 			if isHandOver(it.name) && !it.open {
 				over = min(over, it.end)
 			}
+		case isOrIn(it.name, "azure-ds"), strings.HasPrefix(it.name, "init-local/"):
+			told = true
 		}
 	}
 	inferred := over == maxTime
 	if inferred {
 		if strings.EqualFold(kind, "None") {
 			return // cloud-init found that it was not
+		}
+		if told && kind == "" && reported == maxTime {
+			return // what took so long is told, as a network that does not answer, and no pool
 		}
 		i, ok := b.byUnit["cloud-init-local.service"]
 		if !ok {

@@ -304,6 +304,7 @@ func TestOrigins(t *testing.T) {
 		"concluded":                         {units: []wire.BootUnit{local}, is: "machine handed over", at: ms(900000), idle: ms(898000), told: "concluded"},
 		"asked for late":                    {units: []wire.BootUnit{local}, cloud: Cloud{Created: utc(800000)}, is: "machine handed over", at: ms(900000), idle: ms(898000)},
 		"slow, and created for it":          {units: []wire.BootUnit{local}, cloud: Cloud{Created: utc(-8000)}, is: "machine created", at: ms(-8000)},
+		"slow, for its network":             {units: []wire.BootUnit{local}, spans: []wire.BootSpan{pps("obtain-dhcp-lease", 3000, 890000)}, is: "kernel started"},
 		"slow, and none":                    {units: []wire.BootUnit{local}, spans: []wire.BootSpan{{Source: "cloud-init", Name: "pps-type", Clock: wire.ClockMonotonic, Start: ms(3000), End: ms(3000), Detail: "None"}}, is: "kernel started"},
 	} {
 		t.Run(name, func(t *testing.T) {
