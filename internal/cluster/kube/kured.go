@@ -37,14 +37,18 @@ func (c *Cluster) HoldReboots(ctx context.Context, holder string, ttl time.Durat
 	})
 }
 
-// ReleaseReboots gives the lock back where the holder has it. That there is no
-// kured any more has to be found twice.
+// ReleaseReboots gives the lock back where the holder has it. That it does not, or
+// that there is no kured any more, has to be found twice: an answer that is old
+// would leave the lock to its time to live.
 func (c *Cluster) ReleaseReboots(ctx context.Context, holder string) error {
 	for again := false; ; again = true {
-		known, err := c.changeLock(ctx, "release kured's lock", func(settings kured.Settings, value string) (string, bool, error) {
-			return settings.Release(value, kuredHolder+holder)
+		released := false
+		_, err := c.changeLock(ctx, "release kured's lock", func(settings kured.Settings, value string) (rest string, ours bool, err error) {
+			rest, ours, err = settings.Release(value, kuredHolder+holder)
+			released = ours
+			return rest, ours, err
 		})
-		if known || err != nil || again || pause(ctx, lookAgain) != nil {
+		if released || err != nil || again || pause(ctx, lookAgain) != nil {
 			return err
 		}
 	}
