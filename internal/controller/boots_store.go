@@ -135,18 +135,11 @@ func (s *bootStore) keep(ctx context.Context, record BootRecord, report wire.Boo
 
 // run deletes now and then what is too old.
 func (s *bootStore) run(ctx context.Context) error {
-	ticker := time.NewTicker(pruneEvery)
-	defer ticker.Stop()
-	for {
+	return nowAndThen(ctx, func() {
 		if err := s.prune(ctx); err != nil && ctx.Err() == nil {
 			s.log.WarnContext(ctx, "stored boots not pruned", "namespace", s.namespace, "error", err)
 		}
-		select {
-		case <-ctx.Done():
-			return nil
-		case <-ticker.C:
-		}
-	}
+	})
 }
 
 func (s *bootStore) prune(ctx context.Context) error {

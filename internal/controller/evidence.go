@@ -50,7 +50,7 @@ const (
 	maxConsoleText = 24 << 10
 )
 
-// pruneEvery is how often evidence is looked through for what is too old.
+// pruneEvery is how often what is kept is looked through for what is too old.
 const pruneEvery = 10 * time.Minute
 
 type evidence struct {
@@ -357,12 +357,19 @@ func (e *evidence) run(ctx context.Context) error {
 	e.mu.Lock()
 	e.began = e.now()
 	e.mu.Unlock()
-	ticker := time.NewTicker(pruneEvery)
-	defer ticker.Stop()
-	for {
+	return nowAndThen(ctx, func() {
 		if err := e.prune(ctx); err != nil && ctx.Err() == nil {
 			e.log.WarnContext(ctx, "evidence not pruned", "namespace", e.namespace, "error", err)
 		}
+	})
+}
+
+// nowAndThen does something at once, and each pruneEvery, until ctx ends.
+func nowAndThen(ctx context.Context, do func()) error {
+	ticker := time.NewTicker(pruneEvery)
+	defer ticker.Stop()
+	for {
+		do()
 		select {
 		case <-ctx.Done():
 			return nil
