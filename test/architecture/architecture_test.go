@@ -27,18 +27,20 @@ var update = flag.Bool("update", false, "rewrite the agent's dependency list")
 // prefix, the longest that matches counts. A folder without a row is an error,
 // so that a new room is decided on.
 var rooms = map[string][]string{
-	"api/v1alpha1":        {},
-	"internal/fleet":      {},
-	"internal/wire":       {},
-	"internal/plan":       {"internal/fleet"},
-	"internal/journal":    {"internal/fleet"},
-	"internal/azure":      {"internal/fleet"},
-	"internal/cluster":    {"internal/fleet", "internal/journal"},
-	"internal/engine":     {"internal/plan", "internal/journal", "internal/azure", "internal/cluster", "internal/fleet", "internal/wire"},
-	"internal/verdict":    {"internal/wire"},
-	"internal/controller": {"internal/engine", "internal/azure", "internal/cluster", "internal/fleet", "internal/wire", "internal/verdict", "internal/timeline"},
-	"internal/node":       {"internal/wire", "internal/verdict", "internal/timeline/source"},
-	"internal/timeline":   {"internal/wire"},
+	"api/v1alpha1":              {},
+	"internal/fleet":            {},
+	"internal/wire":             {},
+	"internal/plan":             {"internal/fleet"},
+	"internal/journal":          {"internal/fleet"},
+	"internal/azure":            {"internal/fleet"},
+	"internal/cluster":          {"internal/fleet", "internal/journal"},
+	"internal/engine":           {"internal/plan", "internal/journal", "internal/azure", "internal/cluster", "internal/fleet", "internal/wire"},
+	"internal/verdict":          {"internal/wire"},
+	"internal/controller":       {"internal/engine", "internal/azure", "internal/cluster", "internal/fleet", "internal/wire", "internal/verdict", "internal/timeline"},
+	"internal/admission":        {"internal/azure", "internal/cluster", "internal/fleet", "internal/wire"},
+	"internal/node":             {"internal/wire", "internal/verdict", "internal/timeline/source"},
+	"internal/timeline":         {"internal/wire"},
+	"internal/admission/attest": {},
 	// The agent reads a node's files with it, so it knows nothing of what they mean.
 	"internal/timeline/source": {"internal/wire", "internal/verdict"},
 	"internal/cli":             {"internal"},
@@ -141,7 +143,7 @@ func TestPortsDoNotKnowAdapters(t *testing.T) {
 		path := strings.TrimPrefix(p.ImportPath, module+"/")
 		for _, imported := range p.Imports {
 			ours, _ := strings.CutPrefix(imported, module+"/")
-			for port, adapter := range map[string]string{"internal/azure": "internal/azure/arm", "internal/cluster": "internal/cluster/kube"} {
+			for port, adapter := range map[string]string{"internal/azure": "internal/azure/arm", "internal/cluster": "internal/cluster/kube", "internal/admission": "internal/admission/kube"} {
 				if within(ours, []string{adapter}) && !within(path, []string{adapter, "internal/cli"}) {
 					t.Errorf("%s imports the adapter %s; it may know the port %s only", path, ours, port)
 				}
@@ -153,7 +155,7 @@ func TestPortsDoNotKnowAdapters(t *testing.T) {
 // Kubernetes' and Azure's SDKs stay in their adapters.
 func TestSDKsStayInAdapters(t *testing.T) {
 	allowed := map[string][]string{
-		"k8s.io/client-go":               {"internal/cluster/kube", "internal/controller", "internal/cluster/clustertest", "internal/azsim/hollow", "internal/cli", "cmd/ortet", "test", "hack", "bench"},
+		"k8s.io/client-go":               {"internal/cluster/kube", "internal/controller", "internal/admission/kube", "internal/cluster/clustertest", "internal/azsim/hollow", "internal/cli", "cmd/ortet", "test", "hack", "bench"},
 		"k8s.io/kubectl":                 {"internal/cluster/kube"},
 		"sigs.k8s.io/controller-runtime": {"internal/controller", "test", "hack", "bench"},
 		"github.com/Azure/azure-sdk":     {"internal/azure", "internal/azsim", "internal/cli", "cmd/ortet", "test", "hack", "bench"},

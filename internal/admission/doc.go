@@ -1,0 +1,48 @@
+// Package admission lets nodes join by themselves, and leave in order: it decides
+// who a machine is, and grants what that machine alone may have.
+//
+// # How a node is admitted
+//
+// The node asks for a nonce (wire.NoncePath), has Azure sign it together with a key
+// of its own (the attested document of the instance metadata service), and asks to
+// join with both (wire.Proof). In this order, the cheapest and the most telling
+// first, each with a Reason of its own:
+//
+//  1. form and bounds of the request, rate limits
+//  2. the nonce: our MAC, its time
+//  3. the id: our subscription, an allowed scale set
+//  4. the request's signature by the key
+//  5. the document (admission/attest): signature by its only signer, whose name is
+//     Azure's metadata service; chain; nonce; age
+//  6. the cloud (Directory): the instance is there, and its vmId is the attested one
+//  7. the cluster: no Node of that name is Ready
+//  8. the nonce is spent, for all replicas, by creating an object
+//  9. the callback: who answers TLS at the address that Azure gives the instance
+//     holds the key
+//
+// Only then is a bootstrap token made: for that Node's name, minutes long, in a
+// group that nothing else approves, deleted once the Node is Ready.
+//
+// What Azure signs is open to every process on the machine that can reach
+// 169.254.169.254. Step 9 tells the machine from its pods, which have other
+// addresses; step 7 keeps a running node's identity from being taken a second time;
+// deploy/ has the rule that keeps pods from the metadata service. Who is root on the
+// machine is the machine.
+//
+// # How it leaves
+//
+// leave, proven by the kubelet's client certificate or as above, cordons and drains
+// within the time that is left; left deletes the Node and what belongs to it, since
+// a Node that is deleted under a running agent comes back. What left without a word
+// is found by the reaper: only an instance that Azure no longer has is gone, by a
+// fresh look; a machine that restarts is left alone however long it takes.
+//
+// # How it is built
+//
+// Server is an http.Handler that knows neither Azure's API nor Kubernetes': it asks
+// the ports Directory and Cluster. admission/attest verifies documents and imports
+// nothing of ours; admission/kube is the Cluster on an API server, with the approver
+// of certificates and the policy that keeps other names out. Replicas share nothing
+// but the API server: the key of the nonces' MAC, spent nonces, and tokens are
+// objects there. Every decision is one line of the audit log, and counted.
+package admission

@@ -1,0 +1,56 @@
+package admission
+
+import (
+	"context"
+	"errors"
+	"time"
+
+	"github.com/ortet/ortet/internal/fleet"
+	"github.com/ortet/ortet/internal/wire"
+)
+
+// Directory tells who instances are. Each answer was begun after it was asked for:
+// nobody gets one from before an instance was deleted.
+type Directory interface {
+	// Member gives one instance with its addresses. One that is gone is
+	// fleet.KindNotFound. Who asks at the same time shares the requests.
+	Member(ctx context.Context, instance fleet.ResourceID) (fleet.Member, error)
+}
+
+// ErrSpent is that of a nonce that was used before.
+var ErrSpent = errors.New("the nonce was used before")
+
+// NodeState is what the cluster says of a Node's name.
+type NodeState struct {
+	Exists, Ready bool
+	ProviderID    string
+}
+
+// Cluster is what the server asks of Kubernetes. Errors are *fleet.Error, but where
+// said otherwise; reads are fresh.
+type Cluster interface {
+	// NonceKey gives the key of the nonces' MAC, the same for all replicas; the first
+	// makes it. 32 bytes.
+	NonceKey(ctx context.Context) ([]byte, error)
+	// Spend uses a nonce, by its name of at most 40 lower-case hex digits. Again by
+	// anybody, until expires at least, it is ErrSpent.
+	Spend(ctx context.Context, nonce string, expires time.Time) error
+	// Node tells of a Node's name; one that does not exist is no error.
+	Node(ctx context.Context, name string) (NodeState, error)
+	// Admit lets the member's Node be registered and makes a token for it, of this
+	// distribution, in place of one that it had. What an earlier machine of the name
+	// left, as k3s's node password, goes. It returns once the policy knows the name.
+	Admit(ctx context.Context, member fleet.Member, distribution string) (wire.Join, error)
+	// Leave cordons the Node, takes it out of load balancers and evicts its pods
+	// within the request's time, grace periods cut to fit, the most important pods
+	// first. Pods that are left are no error. A Node that does not exist is drained.
+	Leave(ctx context.Context, node string, request wire.LeaveRequest) (wire.Leave, error)
+	// Forget deletes the Node with what belongs to it: its token, its admission, k3s's
+	// node password, its certificate requests. What does not exist is no error. Where
+	// providerID is not "", a Node of that name with another provider id stays, with
+	// all that belongs to it.
+	Forget(ctx context.Context, node, providerID string) error
+	// Tell keeps what a node says of itself that it cannot tell the API server, where
+	// the controller finds it. Exactly one of verdict and boot is not nil.
+	Tell(ctx context.Context, member fleet.Member, verdict *wire.Verdict, boot *wire.BootReport) error
+}

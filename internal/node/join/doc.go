@@ -1,0 +1,26 @@
+// Package join makes a node of a machine: it proves to the admission server which
+// machine this is, and writes what the kubelet, k3s or RKE2 joins with. It also says
+// goodbye.
+//
+// It needs the network and nothing else: neither cloud-init's later stages nor the
+// Azure agent. It runs before the kubelet, and ends once the files are there; until
+// then it asks again, with jitter, for as long as it takes, and says why.
+//
+// # Whose identity is on the disk
+//
+// A disk may be a copy of another machine's. What a kubelet holds is of this machine
+// only if our record of it (the vmId, written when we joined) says so, or, without a
+// record, if the certificate is in this machine's own name. Else it is removed, with
+// all that the other kubelet knew, before anything starts with it: the API server
+// could not tell the two apart.
+//
+// # What is written
+//
+// Each file wholly or not at all, mode 0600: for an upstream kubelet the bootstrap
+// kubeconfig and the flags with name and provider id; for k3s and RKE2 a drop-in of
+// config.yaml with server, token file, node name and provider id, and registries.yaml
+// where one is asked for.
+//
+// Errors of the server are told in its words (wire.Refusal). Nothing here stops or
+// starts units but leave, which has to stop the agent before its Node goes.
+package join
