@@ -54,3 +54,38 @@ type Cluster interface {
 	// the controller finds it. Exactly one of verdict and boot is not nil.
 	Tell(ctx context.Context, member fleet.Member, verdict *wire.Verdict, boot *wire.BootReport) error
 }
+
+// An AdmittedNode is what the cluster holds of a machine: its admission, its Node, or
+// both.
+type AdmittedNode struct {
+	Name string // the Node's, whether it exists or not
+
+	// Of the admission; zero for a Node that we did not admit.
+	Instance fleet.ResourceID
+	Pool     fleet.ResourceID
+	VMID     string // the machine's that was admitted under the name, in lower case
+	Admitted time.Time
+
+	// Of the Node; zero where there is none.
+	Exists     bool
+	UID        string
+	Version    string // resourceVersion
+	ProviderID string // spec.providerID as it stands: "azure:///…", k3s's own "k3s://…", or ""
+	Ready      bool
+	ReadySince time.Time // when Ready became what it is
+	Renewed    time.Time // of the Node's Lease in kube-node-lease; zero where there is none
+}
+
+// Admissions is what the reaper asks of Kubernetes. Errors are as those of Cluster;
+// reads are fresh.
+type Admissions interface {
+	// Admitted lists what was admitted, with or without a Node, and the Nodes that
+	// have a provider id of Azure's without having been admitted; no others. It is
+	// all of them, or an error.
+	Admitted(ctx context.Context) ([]AdmittedNode, error)
+	// Reap deletes what Admitted gave of a name, as Cluster.Forget does, but where it
+	// changed since: the name was admitted for another VMID or at another time, or the
+	// Node is of another UID or Version, or exists where there was none. Then it
+	// deletes nothing and gives false, which is no error.
+	Reap(ctx context.Context, node AdmittedNode) (deleted bool, err error)
+}
