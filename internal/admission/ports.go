@@ -89,3 +89,16 @@ type Admissions interface {
 	// deletes nothing and gives false, which is no error.
 	Reap(ctx context.Context, node AdmittedNode) (deleted bool, err error)
 }
+
+// Keys is what the server's TLS takes from the cluster. Errors are *fleet.Error;
+// reads are fresh.
+type Keys interface {
+	// Authority gives the certificate and the key of the authority that signs the
+	// server's own certificates, both PEM, the same for all replicas. Where there is
+	// none, what fresh makes is kept; of several replicas that do so at once, the
+	// first one's is kept and given to all.
+	Authority(ctx context.Context, fresh func() (certificate, key []byte, err error)) (certificate, key []byte, err error)
+	// ClientCAs gives the PEM of the authorities whose client certificates the API
+	// server takes: kubelets' are among them.
+	ClientCAs(ctx context.Context) ([]byte, error)
+}
