@@ -5,7 +5,6 @@ package lab
 import (
 	"bytes"
 	"context"
-	"errors"
 	"fmt"
 	"net"
 	"os"
@@ -19,7 +18,6 @@ import (
 	"k8s.io/client-go/kubernetes"
 
 	rootfs "github.com/ortet/ortet/hack/lab"
-	"github.com/ortet/ortet/internal/azsim/machine"
 	"github.com/ortet/ortet/test/controlplane"
 	"github.com/ortet/ortet/test/simulation"
 )
@@ -54,31 +52,12 @@ type lab struct {
 // started ends with the test; what is left on the host then fails it.
 func newLab(ctx context.Context, t *testing.T, line *timeline, name string, bake func(l *lab, disk string) string) *lab {
 	t.Helper()
-	if os.Getenv("ORTET_LAB") != "1" {
-		t.Skip("NOT RUN: real machines need root on Debian and ORTET_LAB=1; see make lab")
-	}
-	if os.Geteuid() != 0 {
-		t.Fatal("ORTET_LAB=1 asks for real machines, which need root")
-	}
-	checkout, err := filepath.Abs("../..")
-	if err != nil {
-		t.Fatal(err)
-	}
-	l := &lab{checkout: checkout, dir: filepath.Join(os.TempDir(), "ortet-lab-"+name)}
+	line.begin("binaries, the machines' disk image")
+	l := &lab{}
+	l.checkout, l.dir = clearGround(t, name, filepath.Join("azure", "machine"))
 	l.machines = &machines{dir: filepath.Join(l.dir, "azure", "machine")}
 	l.bin = filepath.Join(l.dir, "bin")
-
-	line.begin("binaries, the machines' disk image")
-	// Refused while another run uses the folder. What is mounted beneath it has
-	// to be gone before it is deleted.
-	if err := machine.Clean(l.machines.dir); err != nil {
-		t.Fatalf("take away what a former run left: %v", err)
-	}
-	assertNothingLeft(t, l.machines.dir)
-	if t.Failed() {
-		t.FailNow()
-	}
-	if err := errors.Join(os.RemoveAll(l.dir), os.MkdirAll(l.bin, 0o700)); err != nil {
+	if err := os.MkdirAll(l.bin, 0o700); err != nil {
 		t.Fatal(err)
 	}
 	binary, err := controlplane.Binary(ctx)
@@ -87,7 +66,7 @@ func newLab(ctx context.Context, t *testing.T, line *timeline, name string, bake
 	}
 	l.run(ctx, t, "go", "build", "-trimpath", "-o", l.bin+"/", "./cmd/ortet", "./cmd/azsim")
 	l.run(ctx, t, filepath.Join("hack", "agent.sh"), filepath.Join(l.bin, "ortet-node"))
-	disk, err := rootfs.BaseImage(ctx, checkout, binary, testWriter{t})
+	disk, err := rootfs.BaseImage(ctx, l.checkout, binary, testWriter{t})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -96,18 +75,7 @@ func newLab(ctx context.Context, t *testing.T, line *timeline, name string, bake
 	}
 
 	line.begin("control plane and azsim")
-	l.cp, err = controlplane.Start(ctx, controlplane.Config{Dir: filepath.Join(l.dir, "cp"), Binary: binary})
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() { end(t, l.cp.Stop) })
-	config, err := l.cp.RESTConfig()
-	if err != nil {
-		t.Fatal(err)
-	}
-	if l.client, err = kubernetes.NewForConfig(config); err != nil {
-		t.Fatal(err)
-	}
+	l.cp, l.client = startCluster(ctx, t, l.dir, binary)
 	arm, err := freeAddress()
 	if err != nil {
 		t.Fatal(err)

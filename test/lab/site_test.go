@@ -4,7 +4,6 @@ package lab
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"log/slog"
 	"net/http"
@@ -39,25 +38,10 @@ type site struct {
 // images, by name, from the platform's.
 func newSite(ctx context.Context, t *testing.T, line *timeline, name string, images func(s *site, disk string) map[string]string) *site {
 	t.Helper()
-	if os.Getenv("ORTET_LAB") != "1" {
-		t.Skip("NOT RUN: real machines need root on Debian and ORTET_LAB=1; see make lab")
-	}
-	if os.Geteuid() != 0 {
-		t.Fatal("ORTET_LAB=1 asks for real machines, which need root")
-	}
-	checkout, err := filepath.Abs("../..")
-	if err != nil {
-		t.Fatal(err)
-	}
-	s := &site{checkout: checkout, dir: filepath.Join(os.TempDir(), "ortet-lab-"+name)}
 	line.begin("disk images")
+	s := &site{}
+	s.checkout, s.dir = clearGround(t, name, "machine")
 	folder := filepath.Join(s.dir, "machine")
-	if err := machine.Clean(folder); err != nil {
-		t.Fatalf("take away what a former run left: %v", err)
-	}
-	if err := errors.Join(os.RemoveAll(s.dir), os.MkdirAll(s.dir, 0o700)); err != nil {
-		t.Fatal(err)
-	}
 	t.Cleanup(func() {
 		assertNothingLeft(t, folder)
 		if !t.Failed() { // else the logs stay for whoever looks
@@ -70,23 +54,13 @@ func newSite(ctx context.Context, t *testing.T, line *timeline, name string, ima
 	if err != nil {
 		t.Fatal(err)
 	}
-	disk, err := rootfs.BaseImage(ctx, checkout, binary, testWriter{t})
+	disk, err := rootfs.BaseImage(ctx, s.checkout, binary, testWriter{t})
 	if err != nil {
 		t.Fatal(err)
 	}
 	all := images(s, disk)
 	line.begin("control plane")
-	if s.cp, err = controlplane.Start(ctx, controlplane.Config{Dir: filepath.Join(s.dir, "cp"), Binary: binary}); err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() { end(t, s.cp.Stop) })
-	config, err := s.cp.RESTConfig()
-	if err != nil {
-		t.Fatal(err)
-	}
-	if s.client, err = kubernetes.NewForConfig(config); err != nil {
-		t.Fatal(err)
-	}
+	s.cp, s.client = startCluster(ctx, t, s.dir, binary)
 	token, err := s.cp.BootstrapKubeconfig(ctx, rootfs.APIServer, time.Now().Add(time.Hour))
 	if err != nil {
 		t.Fatal(err)
