@@ -11,7 +11,10 @@ import (
 	"github.com/ortet/ortet/internal/azsim"
 )
 
-const endpointFile = "endpoint.json"
+const (
+	endpointFile    = "endpoint.json"
+	attestationFile = "attestation-ca.pem"
+)
 
 // An endpoint is what a client needs to know of a server that is ready.
 type endpoint struct {
@@ -24,8 +27,13 @@ type endpoint struct {
 	ClientID        string `json:"clientId"`
 	ClientSecret    string `json:"clientSecret"`
 	CAFile          string `json:"caFile"`
-	AzureConfig     string `json:"azureConfig"` // path of azure.json
-	Kubeconfig      string `json:"kubeconfig"`  // "" without a cluster
+	// AttestationCAFile is the root of who signs attested documents, and
+	// AttestationProxy an HTTP proxy that has its issuer's certificate, which the
+	// documents say is at www.microsoft.com.
+	AttestationCAFile string `json:"attestationCAFile"`
+	AttestationProxy  string `json:"attestationProxy"`
+	AzureConfig       string `json:"azureConfig"` // path of azure.json
+	Kubeconfig        string `json:"kubeconfig"`  // "" without a cluster
 
 	azureJSON []byte
 }
@@ -57,7 +65,7 @@ func newEndpoint(o serveOptions, s *azsim.Server, addr string) (*endpoint, error
 		ResourceGroup: cmp.Or(s.ResourceGroup, azsim.DefaultResourceGroup),
 		Location:      cmp.Or(s.Location, location),
 		ClientID:      who.ClientID, ClientSecret: who.Secret,
-		CAFile: filepath.Join(o.dir, caFile), AzureConfig: filepath.Join(o.dir, "azure.json"), Kubeconfig: o.kubeconfig,
+		CAFile: filepath.Join(o.dir, caFile), AttestationCAFile: filepath.Join(o.dir, attestationFile), AzureConfig: filepath.Join(o.dir, "azure.json"), Kubeconfig: o.kubeconfig,
 	}
 	// The names are those of the Kubernetes cloud provider's configuration.
 	e.azureJSON, err = json.MarshalIndent(map[string]any{

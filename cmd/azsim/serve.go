@@ -168,6 +168,11 @@ func serve(ctx context.Context, o serveOptions, stdout io.Writer, log *slog.Logg
 			_ = web.Close() // cut off what does not end
 		}
 	}()
+	stop, err := publishIssuer(ctx, azure, point, log)
+	if err != nil {
+		return err
+	}
+	defer stop()
 	fmt.Fprintf(stdout, "azsim: listening on %s\n", point.ResourceManager)
 	if err := azure.Create(ctx, spec); err != nil {
 		if ctx.Err() != nil {
@@ -187,6 +192,27 @@ func serve(ctx context.Context, o serveOptions, stdout io.Writer, log *slog.Logg
 	case err := <-failed:
 		return fmt.Errorf("serve on %s: %w", listener.Addr(), err)
 	}
+}
+
+// publishIssuer writes the root of attested documents, and serves their issuer's
+// certificate without TLS, since that is how it is asked for: to whoever takes the
+// listener for an HTTP proxy. stop ends that.
+func publishIssuer(ctx context.Context, azure *azsim.Server, point *endpoint, log *slog.Logger) (stop func(), err error) {
+	root := azure.AttestationPEM()
+	if root == nil {
+		return nil, errors.New("make the authority of attested documents: see the log")
+	}
+	if err := writeFile(point.AttestationCAFile, root); err != nil {
+		return nil, err
+	}
+	listener, err := new(net.ListenConfig).Listen(ctx, "tcp", "127.0.0.1:0")
+	if err != nil {
+		return nil, fmt.Errorf("listen for who fetches the issuer of attested documents: %w", err)
+	}
+	point.AttestationProxy = "http://" + listener.Addr().String()
+	web := &http.Server{Handler: azure.Publication(), ReadHeaderTimeout: 10 * time.Second, ErrorLog: slog.NewLogLogger(log.Handler(), slog.LevelDebug)}
+	go func() { _ = web.Serve(listener) }() // ends with stop
+	return func() { _ = web.Close() }, nil
 }
 
 func randomBytes() []byte {

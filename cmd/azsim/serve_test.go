@@ -9,7 +9,9 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"io"
 	"net/http"
+	"net/url"
 	"os"
 	"path/filepath"
 	"strings"
@@ -204,6 +206,16 @@ func TestFilesOfTheServer(t *testing.T) {
 	if config.Cloud != "AzureStackCloud" || config.TenantID != e.Tenant || config.AADClientID != e.ClientID || config.AADClientSecret != e.ClientSecret {
 		t.Errorf("azure.json: %s", data)
 	}
+	root, err := os.ReadFile(e.AttestationCAFile)
+	if err != nil {
+		t.Fatal(err)
+	}
+	issuer := fetchIssuer(t, e)
+	pool := x509.NewCertPool()
+	pool.AppendCertsFromPEM(root)
+	if _, err := issuer.Verify(x509.VerifyOptions{Roots: pool}); err != nil || !issuer.IsCA {
+		t.Errorf("the issuer of attested documents, %s: %v", issuer.Subject, err)
+	}
 	// Without the authority's certificate nobody gets in.
 	r, err := http.NewRequestWithContext(context.Background(), http.MethodGet, e.ResourceManager+"/metadata/endpoints", nil)
 	if err != nil {
@@ -213,6 +225,36 @@ func TestFilesOfTheServer(t *testing.T) {
 		_ = resp.Body.Close()
 		t.Error("a client that does not know the authority gets an answer")
 	}
+}
+
+// fetchIssuer fetches the issuer of attested documents from where Azure's is,
+// through the server's proxy.
+func fetchIssuer(t *testing.T, e endpoint) *x509.Certificate {
+	t.Helper()
+	proxy, err := url.Parse(e.AttestationProxy)
+	if err != nil {
+		t.Fatal(err)
+	}
+	tr := &http.Transport{Proxy: http.ProxyURL(proxy)}
+	defer tr.CloseIdleConnections()
+	r, err := http.NewRequestWithContext(t.Context(), http.MethodGet, azsim.IssuerURL(), nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	res, err := tr.RoundTrip(r)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer func() { _ = res.Body.Close() }()
+	der, err := io.ReadAll(res.Body)
+	if err != nil {
+		t.Fatal(err)
+	}
+	c, err := x509.ParseCertificate(der)
+	if err != nil {
+		t.Fatalf("%s: %v", res.Status, err)
+	}
+	return c
 }
 
 func TestUsageErrors(t *testing.T) {

@@ -17,6 +17,8 @@ type imds struct {
 	// instance gives {"compute": …, "network": …} as it is now, or nil once the
 	// instance is gone.
 	instance func() map[string]any
+	// attest signs the attested document, with that nonce or a default one.
+	attest func(nonce string) (string, error)
 	// token issues a token of one of the instance's managed identities.
 	token func(q url.Values) (map[string]any, *imdsError)
 	// events gives the scheduled events that concern the instance.
@@ -35,11 +37,11 @@ type imdsError struct {
 // imdsVersions are the API versions of /metadata/instance, newest first.
 func imdsVersions() []string {
 	return []string{
-		"2025-04-07", "2023-11-15", "2023-07-01", "2021-12-13", "2021-11-15", "2021-11-01", "2021-10-01",
-		"2021-05-01", "2021-03-01", "2021-02-01", "2021-01-01", "2020-12-01", "2020-10-01", "2020-09-01",
-		"2020-07-15", "2020-06-01", "2019-11-01", "2019-08-15", "2019-08-01", "2019-06-04", "2019-06-01",
-		"2019-04-30", "2019-03-11", "2019-02-01", "2018-10-01", "2018-04-02", "2018-02-01", "2017-12-01",
-		"2017-10-01", "2017-08-01", "2017-04-02",
+		"2025-04-07", "2024-07-17", "2024-03-15", "2023-11-15", "2023-07-01", "2021-12-13", "2021-11-15",
+		"2021-11-01", "2021-10-01", "2021-08-01", "2021-05-01", "2021-03-01", "2021-02-01", "2021-01-01",
+		"2020-12-01", "2020-10-01", "2020-09-01", "2020-07-15", "2020-06-01", "2019-11-01", "2019-08-15",
+		"2019-08-01", "2019-06-04", "2019-06-01", "2019-04-30", "2019-03-11", "2019-02-01", "2018-10-01",
+		"2018-04-02", "2018-02-01", "2017-12-01", "2017-10-01", "2017-08-01", "2017-04-02", "2017-03-01",
 	}
 }
 
@@ -58,6 +60,8 @@ func (h imds) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		h.serveInstance(w, r, strings.Split(strings.Trim(r.URL.Path, "/"), "/")[2:])
 	case path == "metadata/versions":
 		writeIMDS(w, http.StatusOK, map[string]any{"apiVersions": imdsVersions()})
+	case path == "metadata/attested/document":
+		h.serveAttested(w, r)
 	case path == "metadata/identity/oauth2/token":
 		h.serveToken(w, r)
 	case path == "metadata/scheduledevents":
@@ -71,19 +75,16 @@ func (h imds) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 func (h imds) serveInstance(w http.ResponseWriter, r *http.Request, path []string) {
 	q := r.URL.Query()
 	if r.Method != http.MethodGet {
-		writeIMDS(w, http.StatusMethodNotAllowed, map[string]any{"error": "Method not allowed"})
+		refuseMethod(w)
 		return
 	}
 	if !slices.Contains(imdsVersions(), q.Get("api-version")) {
-		writeIMDS(w, http.StatusBadRequest, map[string]any{
-			"error":           "Bad request. api-version is invalid or was not specified in the request.",
-			"newest-versions": imdsVersions()[:3],
-		})
+		refuseVersion(w)
 		return
 	}
 	document := h.instance()
 	if document == nil {
-		writeIMDS(w, http.StatusGone, map[string]any{"error": "Gone"})
+		refuseGone(w)
 		return
 	}
 	var part any = document
@@ -217,7 +218,7 @@ func (h imds) serveEvents(w http.ResponseWriter, r *http.Request) {
 		h.approve(ids)
 		w.WriteHeader(http.StatusOK)
 	default:
-		writeIMDS(w, http.StatusMethodNotAllowed, map[string]any{"error": "Method not allowed"})
+		refuseMethod(w)
 	}
 }
 

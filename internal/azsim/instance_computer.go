@@ -74,6 +74,7 @@ func (s *Server) imdsOf(e *entry) http.Handler {
 			}
 			return s.metadataOf(e)
 		},
+		attest:  func(nonce string) (string, error) { return s.attest(e, nonce) },
 		token:   func(q url.Values) (map[string]any, *imdsError) { return s.imdsToken(e, q) },
 		events:  func() (int, []scheduledEvent) { return s.eventsFor(e) },
 		approve: func(ids []string) { s.approveEvents(e, ids) },

@@ -26,6 +26,8 @@ func (c *call) aside(w http.ResponseWriter) bool {
 		c.finish(w, c.encoded(ok(map[string]any{"tenant_discovery_endpoint": c.base() + "/adfs/.well-known/openid-configuration"})))
 	case strings.HasPrefix(lower, consolePath+"/"):
 		c.finish(w, c.serveConsole())
+	case strings.HasPrefix(c.r.URL.Path, pkiPath):
+		c.s.Publication().ServeHTTP(w, c.r)
 	default:
 		return false
 	}

@@ -49,6 +49,12 @@ type Server struct {
 	TokenLife time.Duration // of tokens; 0 means an hour. Not divided by Speed.
 	Log       *slog.Logger  // nil discards
 
+	// Attestor signs attested documents; nil means one of the server's own.
+	Attestor *Attestor
+	// AttestationChain embeds the signer's issuer in attested documents. Azure's
+	// hold the signer's certificate alone.
+	AttestationChain bool
+
 	// SigningKey signs tokens; nil means one that anybody can know, which is
 	// right in a test and wrong on a network.
 	SigningKey []byte
@@ -71,6 +77,9 @@ type Server struct {
 	ctx     context.Context
 	stop    context.CancelFunc
 	running sync.WaitGroup
+
+	attesting sync.Mutex // guards Attestor and attestors, while keys are made
+	attestors map[string]*Attestor
 
 	mu         sync.Mutex        // guards what follows, never held over a wait
 	drawn      map[string]uint32 // how often each stream of chance was begun

@@ -32,6 +32,9 @@ type Spec struct {
 	PageSize     int    `json:"pageSize,omitempty"`
 	TokenSeconds int    `json:"tokenSeconds,omitempty"`
 
+	// AttestationChain is Server.AttestationChain.
+	AttestationChain bool `json:"attestationChain,omitempty"`
+
 	ResourceGroups []GroupSpec `json:"resourceGroups,omitempty"`
 	// Galleries are there with what is in them from the start.
 	Galleries []GallerySpec `json:"galleries,omitempty"`
@@ -224,6 +227,7 @@ func (spec *Spec) Apply(s *Server) error {
 	if len(spans) > 0 {
 		s.Profile = spans
 	}
+	s.AttestationChain = s.AttestationChain || spec.AttestationChain
 	if spec.Seed != 0 {
 		s.Seed = spec.Seed
 	}

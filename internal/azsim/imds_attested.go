@@ -1,0 +1,58 @@
+package azsim
+
+import (
+	"net/http"
+	"slices"
+	"unicode/utf8"
+)
+
+// maxNonce is how many characters a nonce may have. The documentation says ten
+// digits; clients that bind a hash have long sent 32 characters.
+const maxNonce = 32
+
+// attestedSince is the first API version that has attested data.
+const attestedSince = "2018-10-01"
+
+// serveAttested answers with the signed document. What is wrong with a nonce is
+// refused as other parameters are: the words are inferred.
+func (h imds) serveAttested(w http.ResponseWriter, r *http.Request) {
+	if r.Method != http.MethodGet {
+		refuseMethod(w)
+		return
+	}
+	q := r.URL.Query()
+	if v := q.Get("api-version"); v < attestedSince || !slices.Contains(imdsVersions(), v) {
+		refuseVersion(w)
+		return
+	}
+	nonce := q.Get("nonce")
+	if !utf8.ValidString(nonce) || utf8.RuneCountInString(nonce) > maxNonce {
+		writeIMDS(w, http.StatusBadRequest, map[string]any{"error": "Bad request. Invalid nonce"})
+		return
+	}
+	if h.instance() == nil {
+		refuseGone(w)
+		return
+	}
+	signature, err := h.attest(nonce)
+	if err != nil {
+		writeIMDS(w, http.StatusInternalServerError, map[string]any{"error": "Internal server error"})
+		return
+	}
+	writeIMDS(w, http.StatusOK, map[string]any{"encoding": "pkcs7", "signature": signature})
+}
+
+func refuseMethod(w http.ResponseWriter) {
+	writeIMDS(w, http.StatusMethodNotAllowed, map[string]any{"error": "Method not allowed"})
+}
+
+func refuseVersion(w http.ResponseWriter) {
+	writeIMDS(w, http.StatusBadRequest, map[string]any{
+		"error":           "Bad request. api-version is invalid or was not specified in the request. For more information refer to aka.ms/azureimds",
+		"newest-versions": imdsVersions()[:3],
+	})
+}
+
+func refuseGone(w http.ResponseWriter) {
+	writeIMDS(w, http.StatusGone, map[string]any{"error": "Gone"})
+}
