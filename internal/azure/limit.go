@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"maps"
 	"strings"
 	"sync"
 	"time"
@@ -96,6 +97,10 @@ type limiter struct {
 	each map[string]*bucket // of one scale set or instance
 }
 
+// maxEach is when buckets that have filled up again are forgotten: a new one is as
+// full, and instances come and go for as long as the process lives.
+const maxEach = 4096
+
 // buckets are those that the request takes from.
 func (l *limiter) buckets(c request) []*bucket {
 	all, what, rate, burst := l.reads, "read ", l.limits.EachReads, l.limits.EachReadBurst
@@ -110,6 +115,10 @@ func (l *limiter) buckets(c request) []*bucket {
 	defer l.mu.Unlock()
 	one := l.each[key]
 	if one == nil {
+		if len(l.each) >= maxEach {
+			now := time.Now()
+			maps.DeleteFunc(l.each, func(_ string, b *bucket) bool { return b.full(now) })
+		}
 		one = newBucket(rate/60, burst)
 		l.each[key] = one
 	}
@@ -180,6 +189,13 @@ func (b *bucket) take(now time.Time) time.Duration {
 		return 0
 	}
 	return time.Duration(-b.level / b.rate * float64(time.Second))
+}
+
+// full reports whether the bucket is as a new one.
+func (b *bucket) full(now time.Time) bool {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	return b.at.IsZero() || b.level+b.rate*now.Sub(b.at).Seconds() >= b.burst
 }
 
 // giveBack returns a turn that was not used.

@@ -1,0 +1,470 @@
+package arm
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net/http"
+	"net/netip"
+	"net/url"
+	"slices"
+	"strings"
+
+	"github.com/Azure/azure-sdk-for-go/sdk/azcore/runtime"
+	"github.com/Azure/azure-sdk-for-go/sdk/resourcemanager/compute/armcompute/v8"
+
+	"github.com/ortet/ortet/internal/azure"
+	"github.com/ortet/ortet/internal/fleet"
+)
+
+var _ azure.Members = (*Cloud)(nil)
+
+// API versions of network interfaces. Those of scale sets have but this one
+// (Azure's REST reference, "Network Interfaces - List Virtual Machine Scale Set
+// Network Interfaces").
+const (
+	setInterfaceVersion = "2018-10-01"
+	interfaceVersion    = "2024-05-01"
+)
+
+// maxInterfaces is far above what any VM size has.
+const maxInterfaces = 32
+
+// memberAnswer is what is wanted of a VirtualMachineScaleSetVM or a VirtualMachine as
+// a member. The instance view's computer name is not: the guest says it.
+type memberAnswer struct {
+	ID         string `json:"id"`
+	Name       string `json:"name"`
+	Properties struct {
+		VMID              string `json:"vmId"`
+		ProvisioningState string `json:"provisioningState"`
+		TimeCreated       moment `json:"timeCreated"`
+		OSProfile         struct {
+			ComputerName string `json:"computerName"`
+		} `json:"osProfile"`
+		NetworkProfile struct {
+			NetworkInterfaces []*diskAnswer `json:"networkInterfaces"`
+		} `json:"networkProfile"`
+		VirtualMachineScaleSet *diskAnswer `json:"virtualMachineScaleSet"`
+		InstanceView           struct {
+			Statuses []*statusAnswer `json:"statuses"`
+		} `json:"instanceView"`
+	} `json:"properties"`
+}
+
+// interfaceAnswer is what is wanted of a NetworkInterface.
+type interfaceAnswer struct {
+	ID         string `json:"id"`
+	Properties struct {
+		Primary          bool       `json:"primary"`
+		VirtualMachine   diskAnswer `json:"virtualMachine"`
+		IPConfigurations []*struct {
+			Properties struct {
+				Primary          bool   `json:"primary"`
+				PrivateIPAddress string `json:"privateIPAddress"`
+			} `json:"properties"`
+		} `json:"ipConfigurations"`
+	} `json:"properties"`
+}
+
+// Member gives one instance: a request for it and one for its network interfaces, or
+// one for each of those where the machine is of a Flexible pool.
+func (c *Cloud) Member(ctx context.Context, instance fleet.ResourceID) (fleet.Member, error) {
+	const op = "get member"
+	m, err := c.member(ctx, instance)
+	if err != nil {
+		return fleet.Member{}, failed(ctx, op, instance, err)
+	}
+	return m, nil
+}
+
+func (c *Cloud) member(ctx context.Context, instance fleet.ResourceID) (fleet.Member, error) {
+	var vm memberAnswer
+	if instance.Segment(typeScaleSet) == "" {
+		p, err := c.at(instance, typeMachine)
+		if err != nil {
+			return fleet.Member{}, err
+		}
+		if _, err := p.NewVirtualMachinesClient().Get(reading(ctx, &vm), p.group, p.names[0],
+			&armcompute.VirtualMachinesClientGetOptions{Expand: ptr(armcompute.InstanceViewTypesInstanceView)}); err != nil {
+			return fleet.Member{}, err
+		}
+		m, err := c.machineOf(&vm, instance)
+		if err != nil {
+			return m, err
+		}
+		nics, err := c.interfacesOf(ctx, &vm)
+		if err != nil {
+			return fleet.Member{}, err
+		}
+		m.Addresses = addressesOf(nics)
+		return m, nil
+	}
+	p, err := c.at(instance, typeInstance)
+	if err != nil {
+		return fleet.Member{}, err
+	}
+	if _, err := p.NewVirtualMachineScaleSetVMsClient().Get(reading(ctx, &vm), p.group, p.names[0], p.names[1],
+		&armcompute.VirtualMachineScaleSetVMsClientGetOptions{Expand: ptr(armcompute.InstanceViewTypesInstanceView)}); err != nil {
+		return fleet.Member{}, err
+	}
+	if !instance.Equal(fleet.ResourceID(vm.ID)) {
+		return fleet.Member{}, another(vm.ID)
+	}
+	var nics []*interfaceAnswer
+	if err := c.eachInterface(ctx, instance+"/networkInterfaces", setInterfaceVersion, func(nic *interfaceAnswer) error {
+		if len(nics) == maxInterfaces {
+			return tooMany()
+		}
+		if instance.Equal(fleet.ResourceID(nic.Properties.VirtualMachine.ID)) {
+			nics = append(nics, nic)
+		}
+		return nil
+	}); err != nil {
+		return fleet.Member{}, err
+	}
+	m := memberOf(&vm, instance.Parent(), false)
+	m.Addresses = addressesOf(nics)
+	return m, nil
+}
+
+// machineOf reads a machine of a Flexible pool, without its addresses.
+func (c *Cloud) machineOf(vm *memberAnswer, instance fleet.ResourceID) (fleet.Member, error) {
+	if !instance.Equal(fleet.ResourceID(vm.ID)) {
+		return fleet.Member{}, another(vm.ID)
+	}
+	set := vm.Properties.VirtualMachineScaleSet
+	if set == nil || set.ID == "" {
+		return fleet.Member{}, &fleet.Error{Kind: fleet.KindInvalid, Err: errors.New("a virtual machine of no scale set")}
+	}
+	if _, err := c.at(fleet.ResourceID(set.ID), typeScaleSet); err != nil {
+		return fleet.Member{}, err
+	}
+	return memberOf(vm, fleet.ResourceID(set.ID), true), nil
+}
+
+// interfacesOf reads a virtual machine's network interfaces one by one.
+func (c *Cloud) interfacesOf(ctx context.Context, vm *memberAnswer) ([]*interfaceAnswer, error) {
+	if len(vm.Properties.NetworkProfile.NetworkInterfaces) > maxInterfaces {
+		return nil, tooMany()
+	}
+	var nics []*interfaceAnswer
+	for _, ref := range vm.Properties.NetworkProfile.NetworkInterfaces {
+		if ref == nil {
+			continue
+		}
+		id := fleet.ResourceID(ref.ID)
+		if !isInterface(id) {
+			return nil, &fleet.Error{Kind: fleet.KindInvalid, Err: fmt.Errorf("%q is not the id of a network interface", short(ref.ID))}
+		}
+		nic := &interfaceAnswer{}
+		switch err := failed(ctx, "get network interface", id, c.get(ctx, c.address(id, interfaceVersion), nic)); {
+		case fleet.Is(err, fleet.KindNotFound): // the machine is there all the same
+		case err != nil:
+			return nil, err
+		// One that was taken off meanwhile may be another machine's by now.
+		case fleet.ResourceID(nic.Properties.VirtualMachine.ID).Equal(fleet.ResourceID(vm.ID)):
+			nics = append(nics, nic)
+		}
+	}
+	return nics, nil
+}
+
+// Members lists a pool's instances: a request for the pool, which says what it is, one
+// for each page of instances, and one for each page of network interfaces; of a
+// Flexible pool these are all of its resource group.
+func (c *Cloud) Members(ctx context.Context, pool fleet.ResourceID, views bool) ([]fleet.Member, error) {
+	const op = "list members"
+	list, err := c.members(ctx, pool, views)
+	if err != nil {
+		return nil, failed(ctx, op, pool, err)
+	}
+	return list, nil
+}
+
+func (c *Cloud) members(ctx context.Context, pool fleet.ResourceID, views bool) ([]fleet.Member, error) {
+	p, err := c.at(pool, typeScaleSet)
+	if err != nil {
+		return nil, err
+	}
+	var set setAnswer
+	if _, err := p.NewVirtualMachineScaleSetsClient().Get(reading(ctx, &set), p.group, p.names[0], nil); err != nil {
+		return nil, err
+	}
+	if !pool.Equal(fleet.ResourceID(set.ID)) {
+		return nil, another(set.ID)
+	}
+	flexible := set.Properties != nil && strings.EqualFold(set.Properties.OrchestrationMode, fleet.Flexible)
+	var out []fleet.Member
+	at := map[string]int{} // by id, lower case
+	take := func(vm *memberAnswer) error {
+		if flexible && (vm.Properties.VirtualMachineScaleSet == nil || !pool.Equal(fleet.ResourceID(vm.Properties.VirtualMachineScaleSet.ID))) {
+			return nil // should the filter have been ignored
+		}
+		id := fleet.ResourceID(vm.ID)
+		typ, within := typeInstance, id.Parent().Equal(pool)
+		if flexible {
+			typ, within = typeMachine, id.Group().Equal(pool.Group())
+		}
+		if _, err := c.at(id, typ); err != nil || !within {
+			return another(vm.ID)
+		}
+		key := strings.ToLower(vm.ID)
+		if _, twice := at[key]; twice {
+			return nil // pages that moved meanwhile
+		}
+		at[key] = len(out)
+		out = append(out, memberOf(vm, pool, flexible))
+		return nil
+	}
+	if err := c.eachMember(ctx, p, pool, flexible, views, take); err != nil || len(out) == 0 {
+		return nil, err
+	}
+
+	nics := make([][]*interfaceAnswer, len(out))
+	list, version := pool+"/networkInterfaces", setInterfaceVersion
+	if flexible {
+		list, version = pool.Group()+"/providers/Microsoft.Network/networkInterfaces", interfaceVersion
+	}
+	if err := c.eachInterface(ctx, list, version, func(nic *interfaceAnswer) error {
+		i, ours := at[strings.ToLower(nic.Properties.VirtualMachine.ID)]
+		if !ours {
+			return nil
+		}
+		if len(nics[i]) == maxInterfaces {
+			return tooMany()
+		}
+		nics[i] = append(nics[i], nic)
+		return nil
+	}); err != nil {
+		return nil, err
+	}
+	for i := range out {
+		out[i].Addresses = addressesOf(nics[i])
+	}
+	return out, nil
+}
+
+// eachMember pages through a pool's instances.
+func (c *Cloud) eachMember(ctx context.Context, p place, pool fleet.ResourceID, flexible, views bool, do func(*memberAnswer) error) error {
+	var more func() bool
+	var next func(context.Context) error
+	if flexible {
+		o := &armcompute.VirtualMachinesClientListOptions{Filter: ptr("'virtualMachineScaleSet/id' eq '" + string(pool) + "'")}
+		if views {
+			o.Expand = ptr(armcompute.ExpandTypeForListVMsInstanceView)
+		}
+		pager := p.NewVirtualMachinesClient().NewListPager(p.group, o)
+		more, next = pager.More, func(ctx context.Context) error { _, err := pager.NextPage(ctx); return err }
+	} else {
+		o := &armcompute.VirtualMachineScaleSetVMsClientListOptions{}
+		if views {
+			o.Expand = ptr("instanceView")
+		}
+		pager := p.NewVirtualMachineScaleSetVMsClient().NewListPager(p.group, p.names[0], o)
+		more, next = pager.More, func(ctx context.Context) error { _, err := pager.NextPage(ctx); return err }
+	}
+	for n := 0; more(); n++ {
+		if n == maxPages {
+			return endless("", "")
+		}
+		var list page[memberAnswer]
+		if err := next(reading(ctx, &list)); err != nil {
+			return err
+		}
+		for _, vm := range list.Value {
+			if vm == nil {
+				continue
+			}
+			if err := do(vm); err != nil {
+				return err
+			}
+		}
+	}
+	return nil
+}
+
+// isInterface tells ids that can be asked for from what an answer may hold.
+func isInterface(id fleet.ResourceID) bool {
+	parts := strings.Split(string(id), "/")
+	want := []string{"", "subscriptions", "*", "resourceGroups", "*", "providers", "Microsoft.Network", "networkInterfaces", "*"}
+	if len(parts) != len(want) {
+		return false
+	}
+	for i, w := range want {
+		if w == "*" && !fleet.ValidName(parts[i]) || w != "*" && !strings.EqualFold(parts[i], w) {
+			return false
+		}
+	}
+	return true
+}
+
+// eachInterface pages through network interfaces, which armcompute has no client for.
+// A list that is not found has none: whether the machines exist is not asked here, and
+// Network knows of them later than Compute does.
+func (c *Cloud) eachInterface(ctx context.Context, list fleet.ResourceID, version string, do func(*interfaceAnswer) error) error {
+	next := c.address(list, version)
+	for n := 0; next != ""; n++ {
+		if n == maxPages {
+			return endless("", "")
+		}
+		var part page[interfaceAnswer]
+		if err := failed(ctx, "list network interfaces", list, c.get(ctx, next, &part)); err != nil {
+			switch {
+			case !fleet.Is(err, fleet.KindNotFound):
+				return err
+			case n == 0:
+				return nil
+			}
+			return &fleet.Error{Kind: fleet.KindTransient, Err: fmt.Errorf("the list of network interfaces broke off: %w", err)}
+		}
+		for _, nic := range part.Value {
+			if nic == nil {
+				continue
+			}
+			if err := do(nic); err != nil {
+				return err
+			}
+		}
+		next = part.NextLink
+	}
+	return nil
+}
+
+// address is the URL of a resource.
+func (c *Cloud) address(id fleet.ResourceID, version string) string {
+	u := url.URL{Path: string(id)}
+	return runtime.JoinPaths(c.raw.Endpoint(), u.EscapedPath()) + "?api-version=" + version
+}
+
+// get reads what is at a URL, through the pipeline that keeps our token at home.
+func (c *Cloud) get(ctx context.Context, address string, into any) error {
+	req, err := runtime.NewRequest(ctx, http.MethodGet, address)
+	if err != nil {
+		return err
+	}
+	req.Raw().Header.Set("Accept", "application/json")
+	resp, err := c.raw.Pipeline().Do(req) //nolint:bodyclose // the SDK has read and closed it
+	if err != nil {
+		return err
+	}
+	if !runtime.HasStatusCode(resp, http.StatusOK) {
+		return runtime.NewResponseError(resp)
+	}
+	return runtime.UnmarshalAsJSON(resp, into)
+}
+
+// another is for an answer about something else than what was asked for: nobody's
+// identity is taken from it.
+func another(id string) error {
+	return &fleet.Error{Kind: fleet.KindInvalid, Err: fmt.Errorf("the answer is about %q", short(id))}
+}
+
+func tooMany() error {
+	return &fleet.Error{Kind: fleet.KindInvalid, Err: fmt.Errorf("more than %d network interfaces of one machine", maxInterfaces)}
+}
+
+func memberOf(vm *memberAnswer, pool fleet.ResourceID, flexible bool) fleet.Member {
+	p := &vm.Properties
+	m := fleet.Member{
+		Instance: fleet.ResourceID(vm.ID), Pool: pool, Flexible: flexible, Name: short(vm.Name),
+		ProvisioningState: short(p.ProvisioningState), Created: p.TimeCreated.Time,
+	}
+	// What is not of its form is not known: whoever needs it refuses.
+	if id := strings.ToLower(p.VMID); isUUID(id) {
+		m.VMID = id
+	}
+	if isHostName(p.OSProfile.ComputerName) {
+		m.HostName = p.OSProfile.ComputerName
+	}
+	for _, st := range p.InstanceView.Statuses {
+		if st == nil {
+			continue
+		}
+		if kind, state, ok := strings.Cut(st.Code, "/"); ok && strings.EqualFold(kind, "PowerState") {
+			m.Power = fleet.PowerState(strings.ToLower(short(state)))
+		}
+	}
+	return m
+}
+
+func isUUID(s string) bool {
+	if len(s) != 36 {
+		return false
+	}
+	for i, r := range s {
+		switch {
+		case i == 8 || i == 13 || i == 18 || i == 23:
+			if r != '-' {
+				return false
+			}
+		case (r < '0' || r > '9') && (r < 'a' || r > 'f'):
+			return false
+		}
+	}
+	return true
+}
+
+// isHostName reports whether s in lower case can be a Node's name without dots, as
+// Azure's rules for computer names have it.
+func isHostName(s string) bool {
+	if s == "" || len(s) > 63 || s[0] == '-' || s[len(s)-1] == '-' {
+		return false
+	}
+	return !strings.ContainsFunc(s, func(r rune) bool {
+		return (r < 'a' || r > 'z') && (r < 'A' || r > 'Z') && (r < '0' || r > '9') && r != '-'
+	})
+}
+
+// addressesOf gives the machine's own addresses. Azure's CNI and others give pods
+// those of the secondary configurations of an interface, so these are none of the
+// machine's; but an IPv6 configuration is never a primary one ("Add a dual-stack
+// network to a virtual machine"), so where an interface has just one it counts.
+func addressesOf(nics []*interfaceAnswer) []netip.Addr {
+	slices.SortStableFunc(nics, func(a, b *interfaceAnswer) int {
+		switch {
+		case a.Properties.Primary == b.Properties.Primary:
+			return 0
+		case a.Properties.Primary:
+			return -1
+		}
+		return 1
+	})
+	var out []netip.Addr
+	add := func(ip netip.Addr) {
+		if ip.IsValid() && !slices.Contains(out, ip) {
+			out = append(out, ip)
+		}
+	}
+	for _, nic := range nics {
+		var primary netip.Addr
+		var six []netip.Addr
+		for _, conf := range nic.Properties.IPConfigurations {
+			if conf == nil {
+				continue
+			}
+			ip, err := netip.ParseAddr(conf.Properties.PrivateIPAddress)
+			if err != nil || ip.Zone() != "" || !reachable(ip) {
+				continue // none is given yet, or none that a machine could have
+			}
+			switch {
+			case conf.Properties.Primary || len(nic.Properties.IPConfigurations) == 1:
+				primary = ip.Unmap()
+			case ip.Is6() && !ip.Is4In6():
+				six = append(six, ip)
+			}
+		}
+		add(primary)
+		if len(six) == 1 {
+			add(six[0])
+		}
+	}
+	return out
+}
+
+// reachable leaves out what would lead elsewhere than to the machine: our own host,
+// the metadata service, everybody.
+func reachable(ip netip.Addr) bool {
+	ip = ip.Unmap()
+	return !ip.IsUnspecified() && !ip.IsLoopback() && !ip.IsLinkLocalUnicast() && !ip.IsMulticast() && ip != netip.AddrFrom4([4]byte{255, 255, 255, 255}) && ip != netip.AddrFrom4([4]byte{168, 63, 129, 16})
+}

@@ -1,0 +1,234 @@
+package arm_test
+
+import (
+	"net/netip"
+	"net/url"
+	"reflect"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/ortet/ortet/internal/fleet"
+)
+
+const (
+	vmID     = "5e8f0000-1111-4222-8333-0123456789ab"
+	setNICs  = "/networkInterfaces"
+	network  = group + "/providers/Microsoft.Network/networkInterfaces"
+	machine  = fleet.ResourceID(comp + "/virtualMachines/p_1c0ffee0")
+	uniform  = `{"id":"` + string(pool) + `","properties":{"orchestrationMode":"Uniform"}}`
+	flexible = `{"id":"` + string(pool) + `","properties":{"orchestrationMode":"Flexible"}}`
+)
+
+// memberBody is a VirtualMachineScaleSetVM as Azure shows it, cut down, with a computer
+// name of the guest's own making.
+const memberBody = `{"id":"` + string(instance) + `","name":"p_3","instanceId":"3","properties":{"vmId":"5E8F0000-1111-4222-8333-0123456789AB","provisioningState":"Updating",
+	"timeCreated":"2026-11-21T07:00:00.5+00:00","osProfile":{"computerName":"p00000A"},
+	"networkProfile":{"networkInterfaces":[{"id":"` + string(instance) + `/networkInterfaces/nic"}]},
+	"instanceView":{"computerName":"master0","statuses":[null,{"code":"ProvisioningState/updating"},{"code":"PowerState/deallocated"}]}}}`
+
+// nicOf is a network interface of a machine with ip configurations "address" or
+// "*address" for the primary one.
+func nicOf(vm fleet.ResourceID, primary bool, addresses ...string) string {
+	var confs []string
+	for _, a := range addresses {
+		ip, isPrimary := strings.CutPrefix(a, "*")
+		conf := `{"properties":{"privateIPAddress":"` + ip + `"}}`
+		if isPrimary {
+			conf = `{"properties":{"primary":true,"privateIPAddress":"` + ip + `"}}`
+		}
+		confs = append(confs, conf)
+	}
+	p := ""
+	if primary {
+		p = `"primary":true,`
+	}
+	return `{"id":"nic","properties":{` + p + `"virtualMachine":{"id":"` + string(vm) + `"},"ipConfigurations":[` + strings.Join(confs, ",") + `]}}`
+}
+
+func listOf(next string, items ...string) answer {
+	link := ""
+	if next != "" {
+		link = `,"nextLink":"` + next + `"`
+	}
+	return answer{status: 200, body: `{"value":[` + strings.Join(items, ",") + `]` + link + `}`}
+}
+
+func addrs(s ...string) []netip.Addr {
+	var out []netip.Addr
+	for _, a := range s {
+		out = append(out, netip.MustParseAddr(a))
+	}
+	return out
+}
+
+// TestMemberOnTheWire: who an instance is comes from what Azure made it with, its
+// addresses from its own interfaces, the primary one first, and none of its pods'.
+func TestMemberOnTheWire(t *testing.T) {
+	c, s := newCloud(t, answer{status: 200, body: memberBody}, listOf("",
+		nicOf(instance, false, "*10.1.0.7"), `null`, nicOf(pool+"/virtualMachines/4", true, "*10.1.0.9"),
+		nicOf(instance, true, "10.1.0.20", "*10.1.0.4", "10.1.0.21", "fd00::4")))
+	got, err := c.Member(t.Context(), instance)
+	if err != nil {
+		t.Fatal(err)
+	}
+	want := fleet.Member{Instance: instance, Pool: pool, Name: "p_3", HostName: "p00000A", VMID: vmID, Addresses: addrs("10.1.0.4", "fd00::4", "10.1.0.7"),
+		Power: fleet.PowerDeallocated, ProvisioningState: "Updating", Created: time.Date(2026, 11, 21, 7, 0, 0, 5e8, time.UTC)}
+	if !reflect.DeepEqual(got, want) {
+		t.Errorf("%+v\nwant %+v", got, want)
+	}
+	if got.NodeName() != "p00000a" || got.ProviderID() != "azure://"+string(instance) {
+		t.Errorf("%s, %s", got.NodeName(), got.ProviderID())
+	}
+	if s.sent[0].path != string(instance) || !strings.Contains(s.sent[0].query, "expand=instanceView") || s.sent[1].path != string(instance)+setNICs || s.sent[1].query != "api-version=2018-10-01" {
+		t.Errorf("%+v", s.sent)
+	}
+
+	// Of a Flexible pool: its interfaces one by one, but those that are another's by now.
+	vm := strings.NewReplacer(string(instance)+setNICs+"/nic", network+"/a", string(instance), strings.ToUpper(string(machine))).Replace(memberBody)
+	vm = strings.Replace(vm, `"osProfile"`, `"virtualMachineScaleSet":{"id":"`+string(pool)+`"},"osProfile"`, 1)
+	vm = strings.Replace(vm, `{"id":"`+network+`/a"}`, `{"id":"`+network+`/a"},null,{"id":"`+network+`/b"},{"id":"`+network+`/gone"}`, 1)
+	c, s = newCloud(t, answer{status: 200, body: vm}, answer{status: 200, body: nicOf(machine, true, "*10.1.0.4")},
+		answer{status: 200, body: nicOf(machine+"2", false, "*10.1.0.5")}, refusal(404, "ResourceNotFound", "no such interface"))
+	got, err = c.Member(t.Context(), machine)
+	if err != nil || !got.Flexible || got.Pool != pool || !slices.Equal(got.Addresses, addrs("10.1.0.4")) || got.VMID != vmID {
+		t.Errorf("%+v, %v", got, err)
+	}
+	if s.sent[1].path != network+"/a" || s.sent[1].query != "api-version=2024-05-01" {
+		t.Errorf("%+v", s.sent)
+	}
+}
+
+// TestMemberIsNobodyElse: what an answer does not say rightly is not taken.
+func TestMemberIsNobodyElse(t *testing.T) {
+	for name, tc := range map[string]struct {
+		ask     fleet.ResourceID
+		answers []answer
+		kind    fleet.Kind
+	}{
+		"another instance":         {instance, []answer{{status: 200, body: strings.ReplaceAll(memberBody, "Machines/3", "Machines/4")}}, fleet.KindInvalid},
+		"an instance without id":   {instance, []answer{{status: 200, body: `{}`}}, fleet.KindInvalid},
+		"a machine of no set":      {machine, []answer{{status: 200, body: `{"id":"` + string(machine) + `","properties":{}}`}}, fleet.KindInvalid},
+		"a machine of no real set": {machine, []answer{{status: 200, body: `{"id":"` + string(machine) + `","properties":{"virtualMachineScaleSet":{"id":"x/../y"}}}`}}, fleet.KindInvalid},
+		"an interface elsewhere": {machine, []answer{{status: 200, body: `{"id":"` + string(machine) + `","properties":{"virtualMachineScaleSet":{"id":"` + string(pool) + `"},
+			"networkProfile":{"networkInterfaces":[{"id":"/subscriptions/s/resourceGroups/../providers/Microsoft.Network/networkInterfaces/n"}]}}}`}}, fleet.KindInvalid},
+		"a disk as interface": {machine, []answer{{status: 200, body: `{"id":"` + string(machine) + `","properties":{"virtualMachineScaleSet":{"id":"` + string(pool) + `"},
+			"networkProfile":{"networkInterfaces":[{"id":"` + string(disk) + `"}]}}}`}}, fleet.KindInvalid},
+		"more interfaces than there are": {instance, []answer{{status: 200, body: memberBody}, listOf("", slices.Repeat([]string{nicOf(instance, true)}, 33)...)}, fleet.KindInvalid},
+		"gone":                           {instance, []answer{refusal(404, "ResourceNotFound", "x")}, fleet.KindNotFound},
+		"gone, says a 400":               {instance, []answer{refusal(400, "InvalidParameter", "The provided instanceId 3 is not an active Virtual Machine Scale Set VM instanceId.")}, fleet.KindNotFound},
+		"no such subscription":           {instance, []answer{refusal(404, "SubscriptionNotFound", "x")}, fleet.KindDenied},
+		"a proxy's 404":                  {instance, []answer{{status: 404, body: "<html>"}}, fleet.KindTransient},
+		"throttled":                      {instance, []answer{{status: 200, body: memberBody}, {status: 429, header: map[string]string{"Retry-After": "7"}, body: `{}`}}, fleet.KindThrottled},
+		"a disk":                         {disk, nil, fleet.KindInvalid},
+		"a pool":                         {pool, nil, fleet.KindInvalid},
+		"shell characters":               {pool + "/virtualMachines/3;reboot", nil, fleet.KindInvalid},
+		"a path":                         {pool + "/virtualMachines/../../x", nil, fleet.KindInvalid},
+		"nothing":                        {"", nil, fleet.KindInvalid},
+	} {
+		t.Run(name, func(t *testing.T) {
+			c, _ := newCloud(t, tc.answers...)
+			got, err := c.Member(t.Context(), tc.ask)
+			if !fleet.Is(err, tc.kind) || !reflect.DeepEqual(got, fleet.Member{}) {
+				t.Errorf("%+v, %v, want %s", got, err, tc.kind)
+			}
+		})
+	}
+
+	// An instance whose interfaces Network does not know (yet) is there.
+	c, _ := newCloud(t, answer{status: 200, body: memberBody}, refusal(404, "ResourceNotFound", "x"))
+	if got, err := c.Member(t.Context(), instance); err != nil || got.VMID != vmID || got.Addresses != nil {
+		t.Errorf("%+v, %v", got, err)
+	}
+	// What is not of its form is left out.
+	odd := strings.NewReplacer(`5E8F0000-1111`, `5E8F0000/1111`, `p00000A`, `p0$(reboot)`).Replace(memberBody)
+	c, _ = newCloud(t, answer{status: 200, body: odd}, listOf("", nicOf(instance, true, "10.1.0", "127.0.0.1", "169.254.169.254", "fe80::1%eth0", "0.0.0.0", "168.63.129.16", "*::ffff:10.1.0.4")))
+	if got, err := c.Member(t.Context(), instance); err != nil || got.VMID != "" || got.HostName != "" || !slices.Equal(got.Addresses, addrs("10.1.0.4")) {
+		t.Errorf("%+v, %v", got, err)
+	}
+	// A specialized image has no profile: the guest's word for its name is not taken.
+	c, _ = newCloud(t, answer{status: 200, body: strings.Replace(memberBody, `"osProfile":{"computerName":"p00000A"},`, "", 1)}, listOf("", nicOf(instance, true, "10.1.0.4")))
+	if got, err := c.Member(t.Context(), instance); err != nil || got.HostName != "" || !slices.Equal(got.Addresses, addrs("10.1.0.4")) {
+		t.Errorf("%+v, %v", got, err)
+	}
+}
+
+func TestMembersOnTheWire(t *testing.T) {
+	second := strings.NewReplacer("Machines/3", "Machines/4", "p_3", "p_4").Replace(memberBody)
+	c, s := newCloud(t, answer{status: 200, body: uniform}, listOf(base+"/more?x=1", memberBody, `null`), listOf("", second, memberBody),
+		listOf(base+"/nics?x=2", nicOf(instance, true, "*10.1.0.4")), listOf("", nicOf(fleet.ResourceID(strings.ToUpper(string(pool+"/virtualMachines/4"))), true, "*10.1.0.5"), nicOf(pool+"/virtualMachines/9", true, "*10.1.0.6")))
+	got, err := c.Members(t.Context(), pool, true)
+	if err != nil || len(got) != 2 || !slices.Equal(got[0].Addresses, addrs("10.1.0.4")) || !slices.Equal(got[1].Addresses, addrs("10.1.0.5")) || got[1].Name != "p_4" || got[0].Power != fleet.PowerDeallocated {
+		t.Errorf("%+v, %v", got, err)
+	}
+	if s.sent[1].path != string(pool)+"/virtualMachines" || !strings.Contains(s.sent[1].query, "expand=instanceView") || s.sent[3].path != string(pool)+setNICs || len(s.sent) != 5 {
+		t.Errorf("%+v", s.sent)
+	}
+
+	// Without views none are asked for.
+	c, s = newCloud(t, answer{status: 200, body: uniform}, listOf("", memberBody), refusal(404, "ResourceNotFound", "x"))
+	got, err = c.Members(t.Context(), pool, false)
+	if err != nil || len(got) != 1 || got[0].Addresses != nil || strings.Contains(s.sent[1].query, "expand") {
+		t.Errorf("%+v, %v, %s", got, err, s.sent[1].query)
+	}
+
+	// Machines of a Flexible pool, and of no other, with those of the group's interfaces
+	// that are theirs.
+	vm := func(id, set string) string {
+		return `{"id":"` + id + `","name":"m","properties":{"vmId":"` + vmID + `","virtualMachineScaleSet":{"id":"` + set + `"}}}`
+	}
+	c, s = newCloud(t, answer{status: 200, body: flexible}, listOf("", vm(string(machine), strings.ToUpper(string(pool))), vm(string(machine)+"2", string(pool)+"2"), `{"id":"`+string(machine)+`3"}`),
+		listOf("", nicOf(machine+"2", true, "*10.1.0.5"), nicOf(machine, true, "*10.1.0.4")))
+	got, err = c.Members(t.Context(), pool, false)
+	if err != nil || len(got) != 1 || !got[0].Flexible || got[0].Instance != machine || !slices.Equal(got[0].Addresses, addrs("10.1.0.4")) {
+		t.Errorf("%+v, %v", got, err)
+	}
+	q, err := url.ParseQuery(s.sent[1].query)
+	if err != nil || q.Get("$filter") != "'virtualMachineScaleSet/id' eq '"+string(pool)+"'" || q.Has("$expand") || s.sent[2].path != network {
+		t.Errorf("%+v", s.sent)
+	}
+
+	for name, tc := range map[string]struct {
+		answers []answer
+		kind    fleet.Kind
+	}{
+		"no pool":                {[]answer{refusal(404, "ResourceNotFound", "x")}, fleet.KindNotFound},
+		"another pool":           {[]answer{{status: 200, body: strings.ReplaceAll(uniform, "Sets/p", "Sets/q")}}, fleet.KindInvalid},
+		"another's instance":     {[]answer{{status: 200, body: uniform}, listOf("", strings.ReplaceAll(memberBody, "Sets/p", "Sets/q"))}, fleet.KindInvalid},
+		"a machine of a group":   {[]answer{{status: 200, body: flexible}, listOf("", vm(strings.Replace(string(machine), "/g/", "/h/", 1), string(pool)))}, fleet.KindInvalid},
+		"half of a list":         {[]answer{{status: 200, body: uniform}, listOf(base+"/more?x=1", memberBody), refusal(500, "InternalServerError", "x")}, fleet.KindTransient},
+		"half of the interfaces": {[]answer{{status: 200, body: uniform}, listOf("", memberBody), listOf(base+"/more?x=1", nicOf(instance, true, "10.1.0.4")), refusal(404, "ResourceNotFound", "x")}, fleet.KindTransient},
+		"a page elsewhere":       {[]answer{{status: 200, body: uniform}, listOf("", memberBody), listOf("https://evil.invalid/more")}, fleet.KindInvalid},
+	} {
+		t.Run(name, func(t *testing.T) {
+			c, _ := newCloud(t, tc.answers...)
+			if got, err := c.Members(t.Context(), pool, true); !fleet.Is(err, tc.kind) || got != nil {
+				t.Errorf("%+v, %v, want %s", got, err, tc.kind)
+			}
+		})
+	}
+}
+
+func FuzzMember(f *testing.F) {
+	f.Add(memberBody, nicOf(instance, true, "*10.1.0.4", "10.1.0.5"))
+	f.Add(memberBody, nicOf(instance, true, "fd00::1"))
+	f.Add(`{}`, `null`)
+	f.Add(`{"id":null,"properties":{"vmId":3}}`, `{"properties":{"ipConfigurations":[null]}}`)
+	f.Fuzz(func(t *testing.T, vm, nic string) {
+		c, s := newCloud(t, answer{status: 200, body: vm}, listOf("", nic))
+		m, err := c.Member(t.Context(), instance)
+		s.answers = nil
+		if err != nil {
+			return
+		}
+		if !m.Instance.Equal(instance) || m.Pool != pool || len(m.VMID) != 36 && m.VMID != "" || strings.ContainsAny(m.NodeName(), "./$ ") {
+			t.Errorf("%+v", m)
+		}
+		for _, a := range m.Addresses {
+			if a.IsLoopback() || a.IsLinkLocalUnicast() || a.Zone() != "" || !a.IsValid() {
+				t.Errorf("%+v", m)
+			}
+		}
+	})
+}
