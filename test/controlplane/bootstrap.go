@@ -15,14 +15,18 @@ import (
 	"k8s.io/client-go/tools/clientcmd"
 )
 
-// permitTLSBootstrap lets holders of a bootstrap token ask for a kubelet's
+// tokenGroup is kubeadm's for its tokens. Other bootstrap tokens get nothing by it,
+// as in a cluster that kubeadm made.
+const tokenGroup = "system:bootstrappers:kubeadm:default-node-token"
+
+// permitTLSBootstrap lets holders of such a bootstrap token ask for a kubelet's
 // client certificate, has the controller manager approve that and its renewal,
 // and publishes cluster-info, by which kubeadm's discovery works.
 // Source: kubernetes.io, "TLS bootstrapping".
 func permitTLSBootstrap(ctx context.Context, client kubernetes.Interface, cp *ControlPlane) error {
 	for _, b := range []struct{ name, role, group string }{
-		{"kubelet-bootstrap", "system:node-bootstrapper", "system:bootstrappers"},
-		{"node-autoapprove-bootstrap", "system:certificates.k8s.io:certificatesigningrequests:nodeclient", "system:bootstrappers"},
+		{"kubelet-bootstrap", "system:node-bootstrapper", tokenGroup},
+		{"node-autoapprove-bootstrap", "system:certificates.k8s.io:certificatesigningrequests:nodeclient", tokenGroup},
 		{"node-autoapprove-certificate-rotation", "system:certificates.k8s.io:certificatesigningrequests:selfnodeclient", "system:nodes"},
 	} {
 		_, err := client.RbacV1().ClusterRoleBindings().Create(ctx, &rbacv1.ClusterRoleBinding{
@@ -100,7 +104,7 @@ func (cp *ControlPlane) BootstrapToken(ctx context.Context, expiry time.Time) (s
 			"expiration":                     expiry.UTC().Format(time.RFC3339),
 			"usage-bootstrap-authentication": "true",
 			"usage-bootstrap-signing":        "true",
-			"auth-extra-groups":              "system:bootstrappers:ortet:nodes",
+			"auth-extra-groups":              tokenGroup,
 		},
 	}, metav1.CreateOptions{})
 	if err != nil {

@@ -233,6 +233,8 @@ func mintBootstrapKubeconfig(ctx context.Context, client kubernetes.Interface, a
 			"token-id":    id, "token-secret": secret,
 			"expiration":                     now.Add(7 * 24 * time.Hour).UTC().Format(time.RFC3339),
 			"usage-bootstrap-authentication": "true",
+			// kubeadm's, whose requests for certificates the cluster approves.
+			"auth-extra-groups": "system:bootstrappers:kubeadm:default-node-token",
 		},
 	}, metav1.CreateOptions{})
 	if err != nil {
