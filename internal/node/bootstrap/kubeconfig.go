@@ -81,13 +81,20 @@ func parseKubeconfig(text []byte) (k kubeconfig, u *url.URL, err error) {
 
 // readKubeconfig finds the kubelet's; of several the one that was written last.
 func readKubeconfig(o Options) (k kubeconfig, u *url.URL, err error) {
+	return newestKubeconfig(o, kubeconfigs())
+}
+
+func newestKubeconfig(o Options, paths []string) (k kubeconfig, u *url.URL, err error) {
 	newest, at := "", time.Time{}
-	for _, path := range kubeconfigs() {
+	for _, path := range paths {
 		if info, err := os.Stat(o.under(path)); err == nil && (newest == "" || info.ModTime().After(at)) {
 			newest, at = path, info.ModTime()
 		}
 	}
-	text, err := readWhole(o.under(newest)) // "" is a folder
+	if newest == "" {
+		return k, nil, fmt.Errorf("no kubeconfig of a kubelet's: %w", fs.ErrNotExist)
+	}
+	text, err := readWhole(o.under(newest))
 	if err == nil {
 		k, u, err = parseKubeconfig(text)
 	}

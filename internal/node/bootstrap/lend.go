@@ -94,18 +94,37 @@ func AskAsKubelet(ctx context.Context, root, method string, path func(node strin
 	return request(ctx, full, config, nodeTimeout, method, contentType, body)
 }
 
-// request is one of HTTP/1.0, with its answer within maxAnswer.
-func request(ctx context.Context, u *url.URL, config *tls.Config, within time.Duration, method, contentType string, body []byte) (code int, status string, answer []byte, err error) {
-	head := fmt.Sprintf("%s %s HTTP/1.0\r\nHost: %s\r\nUser-Agent: ortet-node\r\nAccept: */*\r\n", method, u.RequestURI(), u.Host)
-	if u.Hostname() == metadataHost {
-		head += "Metadata: true\r\n"
+// Question is one request of HTTP/1.0.
+type Question struct {
+	Method string
+	URL    *url.URL
+	TLS    *tls.Config // nil where the URL is no https
+	Within time.Duration
+	// Header are further lines, as "Metadata: true".
+	Header []string
+	Type   string // of Body
+	Body   []byte // nil sends none
+}
+
+// errHeader says that a header would be more than one line.
+var errHeader = errors.New("a header of several lines")
+
+// Ask sends one request and gives the answer's status code, its line, and its body,
+// of at most maxAnswer. No proxy is used, and no connection kept.
+func Ask(ctx context.Context, q Question) (code int, status string, answer []byte, err error) {
+	head := fmt.Sprintf("%s %s HTTP/1.0\r\nHost: %s\r\nUser-Agent: ortet-node\r\nAccept: */*\r\n", q.Method, q.URL.RequestURI(), q.URL.Host)
+	for _, line := range q.Header {
+		if strings.ContainsAny(line, "\r\n") {
+			return 0, "", nil, errHeader
+		}
+		head += line + "\r\n"
 	}
-	if body != nil {
-		head += fmt.Sprintf("Content-Type: %s\r\nContent-Length: %d\r\n", contentType, len(body))
+	if q.Body != nil {
+		head += fmt.Sprintf("Content-Type: %s\r\nContent-Length: %d\r\n", q.Type, len(q.Body))
 	}
-	conn, err := exchange(ctx, u, config, within, append([]byte(head+"\r\n"), body...))
+	conn, err := exchange(ctx, q.URL, q.TLS, q.Within, append([]byte(head+"\r\n"), q.Body...))
 	if err != nil {
-		return 0, "", nil, fmt.Errorf("%s %s: %w", method, u, err)
+		return 0, "", nil, fmt.Errorf("%s %s: %w", q.Method, q.URL, err)
 	}
 	hangUp := context.AfterFunc(ctx, func() { _ = conn.Close() }) // nobody waits for an answer then
 	text, err := io.ReadAll(io.LimitReader(conn, maxAnswer))
@@ -113,12 +132,44 @@ func request(ctx context.Context, u *url.URL, config *tls.Config, within time.Du
 	_ = conn.Close() // it was only read
 	// Some servers end a connection without saying so.
 	if err != nil && (len(text) == 0 || !errors.Is(err, io.ErrUnexpectedEOF)) {
-		return 0, "", nil, fmt.Errorf("%s %s: %w", method, u, err)
+		return 0, "", nil, fmt.Errorf("%s %s: %w", q.Method, q.URL, err)
 	}
 	if code, status, answer, err = parseAnswer(text); err != nil {
-		return 0, "", nil, fmt.Errorf("%s %s: %w", method, u, err)
+		return 0, "", nil, fmt.Errorf("%s %s: %w", q.Method, q.URL, err)
 	}
 	return code, status, answer, nil
+}
+
+// request is a question as the agent's own ones are.
+func request(ctx context.Context, u *url.URL, config *tls.Config, within time.Duration, method, contentType string, body []byte) (code int, status string, answer []byte, err error) {
+	q := Question{Method: method, URL: u, TLS: config, Within: within, Type: contentType, Body: body}
+	if u.Hostname() == metadataHost {
+		q.Header = []string{"Metadata: true"}
+	}
+	return Ask(ctx, q)
+}
+
+// KubeletLogin is the kubelet's client certificate with its key, and the name that
+// it gives the Node. kubeconfig is where the kubelet has its own, below root; "" is
+// where kubelets have them. Where there is none yet it is fs.ErrNotExist.
+func KubeletLogin(root, kubeconfig string) (pair tls.Certificate, node string, err error) {
+	o := rooted(root)
+	paths := kubeconfigs()
+	if kubeconfig != "" {
+		paths = []string{kubeconfig}
+	}
+	k, _, err := newestKubeconfig(o, paths)
+	if err != nil {
+		return pair, "", err
+	}
+	config, node, err := k.login(o)
+	if errors.Is(err, errUnsigned) {
+		return pair, "", fmt.Errorf("%w: %w", err, fs.ErrNotExist)
+	}
+	if err != nil {
+		return pair, "", fmt.Errorf("reading %s: %w", k.path, err)
+	}
+	return config.Certificates[0], node, nil
 }
 
 const (

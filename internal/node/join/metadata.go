@@ -1,0 +1,130 @@
+package join
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"net/url"
+	"regexp"
+	"strings"
+	"time"
+
+	"github.com/ortet/ortet/internal/node/bootstrap"
+)
+
+// metadataService is where Azure answers for the machine that asks.
+const metadataService = "http://169.254.169.254"
+
+const (
+	// instanceVersion is the oldest API version that tells all that is needed, so
+	// that every cloud has it.
+	instanceVersion = "2021-02-01"
+	instanceTimeout = 5 * time.Second
+	// attestedTimeout is longer: the document is signed when it is asked for.
+	attestedTimeout = 15 * time.Second
+	maxDocument     = 16 << 10
+)
+
+// attestedVersions are tried in this order: clouds differ in what they know.
+func attestedVersions() []string { return []string{"2025-04-07", "2023-11-15", "2021-02-01"} }
+
+// Machine is who this machine is, as Azure tells it.
+type Machine struct {
+	ResourceID string // ARM id of the instance
+	VMID       string // UUID in lower case
+	Name       string // as scheduled events name it: "pool1_3"
+	HostName   string // computer name, "" where Azure does not tell it
+}
+
+var vmIDShape = regexp.MustCompile(`^[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}$`)
+
+// Words of the metadata service that go into requests and files.
+var (
+	resourceIDShape = regexp.MustCompile(`^/(?i:subscriptions)/[^\s/"'\\$%\x60{}<>]+(/[^\s/"'\\$%\x60{}<>]+)+$`)
+	hostNameShape   = regexp.MustCompile(`^[A-Za-z0-9]([A-Za-z0-9-]{0,61}[A-Za-z0-9])?$`)
+	base64Shape     = regexp.MustCompile(`^[A-Za-z0-9+/]+={0,2}$`)
+)
+
+// askMetadata is one question to the metadata service.
+func askMetadata(ctx context.Context, service, path string, within time.Duration) (code int, status string, body []byte, err error) {
+	u, err := url.Parse(service + path)
+	if err != nil {
+		return 0, "", nil, err
+	}
+	return bootstrap.Ask(ctx, bootstrap.Question{Method: "GET", URL: u, Within: within, Header: []string{"Metadata: true"}})
+}
+
+// whoAmI asks Azure who this machine is.
+func whoAmI(ctx context.Context, service string) (Machine, error) {
+	code, status, body, err := askMetadata(ctx, service, "/metadata/instance/compute?api-version="+instanceVersion+"&format=json", instanceTimeout)
+	if err != nil {
+		return Machine{}, fmt.Errorf("asking Azure who this machine is: %w", err)
+	}
+	if code != 200 {
+		return Machine{}, fmt.Errorf("asking Azure who this machine is: the metadata service answered %s", status)
+	}
+	return parseMachine(body)
+}
+
+// errMetadata says that the metadata service told what it never tells.
+var errMetadata = errors.New("the metadata service's answer")
+
+// parseMachine reads the metadata service's answer.
+func parseMachine(body []byte) (Machine, error) {
+	var a struct {
+		ResourceID string `json:"resourceId"`
+		VMID       string `json:"vmId"`
+		Name       string `json:"name"`
+		OSProfile  struct {
+			ComputerName string `json:"computerName"`
+		} `json:"osProfile"`
+	}
+	if err := json.Unmarshal(body, &a); err != nil {
+		return Machine{}, fmt.Errorf("%w: %w", errMetadata, err)
+	}
+	m := Machine{ResourceID: a.ResourceID, VMID: strings.ToLower(a.VMID), Name: a.Name, HostName: a.OSProfile.ComputerName}
+	switch {
+	case len(m.ResourceID) > 1<<10 || !resourceIDShape.MatchString(m.ResourceID):
+		return Machine{}, fmt.Errorf("%w: a resourceId %.80q", errMetadata, m.ResourceID)
+	case !vmIDShape.MatchString(m.VMID):
+		return Machine{}, fmt.Errorf("%w: a vmId %.80q", errMetadata, m.VMID)
+	case m.HostName != "" && !hostNameShape.MatchString(m.HostName):
+		return Machine{}, fmt.Errorf("%w: a computerName %.80q", errMetadata, m.HostName)
+	}
+	return m, nil
+}
+
+// attest has Azure sign a nonce, of 32 letters and digits, together with who this
+// machine is.
+func attest(ctx context.Context, service, nonce string) (document string, err error) {
+	for i, version := range attestedVersions() {
+		code, status, body, err := askMetadata(ctx, service, "/metadata/attested/document?api-version="+version+"&nonce="+nonce, attestedTimeout)
+		if err != nil {
+			return "", fmt.Errorf("asking Azure for an attested document: %w", err)
+		}
+		if code == 200 {
+			return parseAttested(body)
+		}
+		// An API version that it does not know is a bad request.
+		if code != 400 || i == len(attestedVersions())-1 {
+			return "", fmt.Errorf("asking Azure for an attested document: the metadata service answered %s", status)
+		}
+	}
+	return "", errMetadata // not reached: there is a version
+}
+
+// parseAttested takes the signed document out of the answer; it is the server's to
+// read.
+func parseAttested(body []byte) (string, error) {
+	var a struct {
+		Signature string `json:"signature"`
+	}
+	if err := json.Unmarshal(body, &a); err != nil {
+		return "", fmt.Errorf("%w: %w", errMetadata, err)
+	}
+	if len(a.Signature) > maxDocument || !base64Shape.MatchString(a.Signature) {
+		return "", fmt.Errorf("%w: a signature of %d characters that is no base64", errMetadata, len(a.Signature))
+	}
+	return a.Signature, nil
+}

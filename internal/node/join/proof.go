@@ -1,0 +1,144 @@
+package join
+
+import (
+	"context"
+	"crypto/ecdsa"
+	"crypto/elliptic"
+	"crypto/rand"
+	"crypto/sha256"
+	"crypto/tls"
+	"crypto/x509"
+	"crypto/x509/pkix"
+	"errors"
+	"fmt"
+	"math/big"
+	"net"
+	"strconv"
+	"sync"
+	"time"
+
+	"github.com/ortet/ortet/internal/wire"
+)
+
+// identityKey is what this machine proves a request with. It lives in memory for as
+// long as a process asks: what Azure signs binds it, so that nothing on the disk
+// could be copied.
+type identityKey struct {
+	key    *ecdsa.PrivateKey
+	public []byte // PKIX
+}
+
+func newKey() (identityKey, error) {
+	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
+	if err != nil {
+		return identityKey{}, fmt.Errorf("making a key: %w", err)
+	}
+	public, err := x509.MarshalPKIXPublicKey(&key.PublicKey)
+	if err != nil {
+		return identityKey{}, fmt.Errorf("making a key: %w", err)
+	}
+	return identityKey{key, public}, nil
+}
+
+// prove makes the Authorization header of one request: Azure signs the nonce with
+// the key and the id, the key signs the request.
+func (k identityKey) prove(ctx context.Context, service string, m Machine, nonce, path string, body []byte) (string, error) {
+	document, err := attest(ctx, service, wire.AttestedNonce(nonce, k.public, m.ResourceID))
+	if err != nil {
+		return "", err
+	}
+	digest := sha256.Sum256(wire.SignedText(path, body, nonce))
+	signature, err := ecdsa.SignASN1(rand.Reader, k.key, digest[:])
+	if err != nil {
+		return "", fmt.Errorf("signing a request: %w", err)
+	}
+	p := wire.Proof{ResourceID: m.ResourceID, Nonce: nonce, PublicKey: k.public, Document: document, Signature: signature}
+	if err := p.Validate(); err != nil {
+		return "", fmt.Errorf("proving who this is: %w", err)
+	}
+	return p.Header()
+}
+
+// Bounds of who may call back.
+const (
+	callbackTimeout = 5 * time.Second
+	maxCallers      = 16
+	certificateDays = 365
+)
+
+// callback answers TLS with the key, so that the server sees that who asked is who
+// has the address that Azure gives this machine. It says nothing and hears nothing.
+type callback struct {
+	listener net.Listener
+	callers  sync.WaitGroup
+	stop     context.CancelFunc
+}
+
+// answer listens on the port, on all addresses. now is for the certificate.
+func (k identityKey) answer(ctx context.Context, port int, now time.Time) (*callback, error) {
+	serial, err := rand.Int(rand.Reader, new(big.Int).Lsh(big.NewInt(1), 120))
+	if err != nil {
+		return nil, fmt.Errorf("making a certificate: %w", err)
+	}
+	// The key is what is looked at; the times are wide since the clock may be wrong.
+	template := &x509.Certificate{
+		SerialNumber: serial, Subject: pkix.Name{CommonName: "ortet-node join"},
+		NotBefore: now.AddDate(0, 0, -certificateDays), NotAfter: now.AddDate(0, 0, certificateDays),
+		KeyUsage: x509.KeyUsageDigitalSignature, ExtKeyUsage: []x509.ExtKeyUsage{x509.ExtKeyUsageServerAuth},
+	}
+	der, err := x509.CreateCertificate(rand.Reader, template, template, &k.key.PublicKey, k.key)
+	if err != nil {
+		return nil, fmt.Errorf("making a certificate: %w", err)
+	}
+	listener, err := new(net.ListenConfig).Listen(ctx, "tcp", ":"+strconv.Itoa(port))
+	if err != nil {
+		return nil, fmt.Errorf("listening for the server's callback: %w", err)
+	}
+	ctx, stop := context.WithCancel(ctx)
+	c := &callback{listener: listener, stop: stop}
+	config := &tls.Config{MinVersion: tls.VersionTLS12, Certificates: []tls.Certificate{{Certificate: [][]byte{der}, PrivateKey: k.key}}}
+	free := make(chan struct{}, maxCallers)
+	c.callers.Go(func() {
+		for {
+			conn, err := listener.Accept()
+			if errors.Is(err, net.ErrClosed) {
+				return
+			}
+			if err != nil {
+				// Out of files, or a caller that went: the next may do. Nothing is held, so it
+				// cannot go on for ever without somebody calling.
+				select {
+				case <-ctx.Done():
+					return
+				case <-time.After(callbackTimeout / 50):
+				}
+				continue
+			}
+			select {
+			case free <- struct{}{}:
+			default:
+				_ = conn.Close() // more than one server's replicas would
+				continue
+			}
+			c.callers.Go(func() {
+				defer func() { <-free }()
+				shake(ctx, tls.Server(conn, config))
+			})
+		}
+	})
+	return c, nil
+}
+
+func shake(ctx context.Context, conn *tls.Conn) {
+	ctx, cancel := context.WithTimeout(ctx, callbackTimeout)
+	defer cancel()
+	_ = conn.HandshakeContext(ctx) // the caller knows what came of it
+	_ = conn.Close()
+}
+
+// close ends it, and whoever is answered.
+func (c *callback) close() {
+	_ = c.listener.Close() // nothing was written to it
+	c.stop()
+	c.callers.Wait()
+}
