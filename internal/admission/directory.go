@@ -1,0 +1,367 @@
+package admission
+
+import (
+	"context"
+	"errors"
+	"maps"
+	"slices"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/ortet/ortet/internal/azure"
+	"github.com/ortet/ortet/internal/fleet"
+)
+
+// DirectoryOptions are what a Directory needs beside azure.Members.
+type DirectoryOptions struct {
+	// Pools are the allowed scale sets. The id of a Flexible pool's machine does not
+	// name its pool, but its name begins with the pool's: who waits is put together by
+	// that, and a machine that is not found where its name says is asked for by itself.
+	Pools []fleet.ResourceID
+	// Timeout bounds one request with all its pages; 0 means 30 s.
+	Timeout time.Duration
+	// Asked is told of every request: "get" of an instance or "list" of a scale set. It
+	// is called by several goroutines; nil is nobody.
+	Asked func(kind string)
+}
+
+// What lists of one scale set cost. Their number is kept below azure.LimitMembers' own
+// limit here, by waiting before the list is begun, so that who asks meanwhile is still
+// among those it is for; a turn that the limiter makes a begun list wait for would be
+// lost to them.
+const (
+	listsAtOnce = 15
+	listEvery   = 10 * time.Second // refills one
+	listApart   = time.Second      // at least, so that a wave of nodes has few lists
+	// loners is how many of those whom a list did not tell of are asked for by
+	// themselves after it.
+	loners         = 32
+	lonersAtOnce   = 8
+	patience       = 5 * time.Second  // longer waits for Azure's throttling are the nodes' own
+	throttledFor   = 10 * time.Second // where Azure does not say
+	longestBackOff = 5 * time.Minute
+	keptSets       = 256
+)
+
+// NewDirectory makes a Directory of azure.Members, which should be one with
+// azure.LimitMembers about it.
+//
+// For each scale set at most one request is on its way. Who asks waits for the next one
+// to begin, with all who ask until then: one instance costs a look at that instance,
+// several a list of the set. The request ends early only when nobody waits for it any
+// more. When Azure throttles, the scale set's next request is begun no earlier than it
+// asks for, and who would have to wait long for it is told so at once
+// (fleet.KindThrottled with RetryAfter).
+func NewDirectory(members azure.Members, options DirectoryOptions) Directory {
+	if options.Timeout <= 0 {
+		options.Timeout = 30 * time.Second
+	}
+	if options.Asked == nil {
+		options.Asked = func(string) {}
+	}
+	return &directory{members: members, options: options, sets: map[string]*waitingRoom{}}
+}
+
+type directory struct {
+	members azure.Members
+	options DirectoryOptions
+
+	mu   sync.Mutex
+	sets map[string]*waitingRoom // by what is asked together
+}
+
+// A waitingRoom is where those wait who ask of one scale set.
+type waitingRoom struct {
+	pool    fleet.ResourceID // to list; "" where it is not known
+	waiting []*waiter
+	busy    bool      // somebody serves it
+	until   time.Time // Azure wants to hear nothing until then
+	lists   turns
+}
+
+type waiter struct {
+	instance fleet.ResourceID
+	answer   chan found // of one
+	batch    *batch     // of the request that is for it, once that is begun
+}
+
+type found struct {
+	member fleet.Member
+	err    error
+}
+
+// A batch is for whom a request is.
+type batch struct {
+	waiters map[string][]*waiter // by instance
+	left    int                  // of them who did not go away
+	cancel  context.CancelFunc
+}
+
+func keyOf(id fleet.ResourceID) string { return strings.ToLower(string(id)) }
+
+// Member waits for a request that is begun from now on.
+func (d *directory) Member(ctx context.Context, instance fleet.ResourceID) (fleet.Member, error) {
+	w := &waiter{instance: instance, answer: make(chan found, 1)}
+	if err := d.enter(w); err != nil {
+		return fleet.Member{}, err
+	}
+	select {
+	case f := <-w.answer:
+		return f.member, f.err
+	case <-ctx.Done():
+		d.leave(w)
+		e := &fleet.Error{Op: "look up instance", Resource: string(instance), Err: ctx.Err()}
+		if errors.Is(ctx.Err(), context.DeadlineExceeded) {
+			e.Kind = fleet.KindTimedOut
+		}
+		return fleet.Member{}, e
+	}
+}
+
+// roomOf says with whom an instance is asked for.
+func (d *directory) roomOf(instance fleet.ResourceID) (pool fleet.ResourceID, key string) {
+	if instance.Segment("virtualMachineScaleSets") != "" {
+		return instance.Parent(), keyOf(instance.Parent())
+	}
+	for _, p := range d.options.Pools {
+		if p.Group().Equal(instance.Group()) && strings.HasPrefix(strings.ToLower(instance.Name()), strings.ToLower(p.Name())+"_") {
+			return p, keyOf(p)
+		}
+	}
+	return "", keyOf(instance)
+}
+
+func (d *directory) enter(w *waiter) error {
+	pool, key := d.roomOf(w.instance)
+	now := time.Now()
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	room := d.sets[key]
+	if room == nil {
+		if len(d.sets) >= keptSets {
+			maps.DeleteFunc(d.sets, func(_ string, r *waitingRoom) bool { return r.asNew(now) })
+		}
+		room = &waitingRoom{pool: pool}
+		d.sets[key] = room
+	}
+	if wait := room.until.Sub(now); wait > patience {
+		return throttled(w.instance, wait)
+	}
+	room.waiting = append(room.waiting, w)
+	if !room.busy {
+		room.busy = true
+		go d.serve(room)
+	}
+	return nil
+}
+
+func throttled(instance fleet.ResourceID, wait time.Duration) error {
+	return &fleet.Error{Op: "look up instance", Resource: string(instance), Kind: fleet.KindThrottled, RetryAfter: wait,
+		Err: errors.New("Azure asked for fewer requests")}
+}
+
+// leave takes a waiter away, and ends a request that was for nobody else any more.
+func (d *directory) leave(w *waiter) {
+	_, key := d.roomOf(w.instance)
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	if b := w.batch; b != nil {
+		if b.left--; b.left == 0 {
+			b.cancel()
+		}
+		return
+	}
+	if room := d.sets[key]; room != nil {
+		room.waiting = slices.DeleteFunc(room.waiting, func(o *waiter) bool { return o == w })
+	}
+}
+
+// asNew reports that nothing would be lost with the room.
+func (r *waitingRoom) asNew(now time.Time) bool {
+	return !r.busy && len(r.waiting) == 0 && !r.until.After(now) && r.lists.full(now)
+}
+
+// wait is how long it is until the next request may begin.
+func (r *waitingRoom) wait(now time.Time) time.Duration {
+	wait := r.until.Sub(now)
+	if len(distinct(r.waiting)) > 1 && r.pool != "" {
+		wait = max(wait, r.lists.wait(now))
+	}
+	return wait
+}
+
+// serve begins one request after the other for as long as anybody waits.
+func (d *directory) serve(room *waitingRoom) {
+	for {
+		now := time.Now()
+		d.mu.Lock()
+		if len(room.waiting) == 0 {
+			room.busy = false
+			d.mu.Unlock()
+			return
+		}
+		if wait := room.until.Sub(now); wait > patience {
+			late := room.waiting
+			room.waiting, room.busy = nil, false
+			d.mu.Unlock()
+			for _, w := range late {
+				w.answer <- found{err: throttled(w.instance, wait)}
+			}
+			return
+		}
+		if wait := room.wait(now); wait > 0 {
+			d.mu.Unlock()
+			time.Sleep(wait) // at most listEvery, and who comes meanwhile is taken along
+			continue
+		}
+		ctx, cancel := context.WithTimeout(context.Background(), d.options.Timeout)
+		b := &batch{waiters: map[string][]*waiter{}, left: len(room.waiting), cancel: cancel}
+		instances := distinct(room.waiting)
+		for _, w := range room.waiting {
+			w.batch = b
+			b.waiters[keyOf(w.instance)] = append(b.waiters[keyOf(w.instance)], w)
+		}
+		room.waiting = nil
+		if len(instances) > 1 && room.pool != "" {
+			room.lists.take(now)
+		}
+		d.mu.Unlock()
+		err := d.ask(ctx, room.pool, b, instances)
+		cancel()
+		if err != nil {
+			d.mu.Lock()
+			room.until = time.Now().Add(backOff(err))
+			d.mu.Unlock()
+		}
+	}
+}
+
+// backOff is how long Azure is left alone after it throttled.
+func backOff(err error) time.Duration {
+	longest := time.Duration(0)
+	for e := (*fleet.Error)(nil); errors.As(err, &e); err = e.Err {
+		longest = max(longest, e.RetryAfter)
+	}
+	if longest == 0 {
+		longest = throttledFor
+	}
+	return min(longest, longestBackOff)
+}
+
+// distinct gives the instances that are waited for, by key.
+func distinct(waiters []*waiter) map[string]fleet.ResourceID {
+	out := make(map[string]fleet.ResourceID, len(waiters))
+	for _, w := range waiters {
+		out[keyOf(w.instance)] = w.instance
+	}
+	return out
+}
+
+// ask answers a batch, and gives the error with which Azure throttled, if it did.
+func (d *directory) ask(ctx context.Context, pool fleet.ResourceID, b *batch, instances map[string]fleet.ResourceID) (tooOften error) {
+	if len(instances) > 1 && pool != "" {
+		d.options.Asked("list")
+		list, err := d.members.Members(ctx, pool, false)
+		if err != nil && !fleet.Is(err, fleet.KindNotFound) {
+			for key := range instances {
+				b.tell(key, found{err: err})
+			}
+			return throttling(err)
+		}
+		for _, m := range list {
+			key := keyOf(m.Instance)
+			// One whose addresses the list does not know is looked at more closely.
+			if _, asked := instances[key]; asked && len(m.Addresses) > 0 && m.VMID != "" {
+				b.tell(key, found{member: m})
+				delete(instances, key)
+			}
+		}
+	}
+	return d.each(ctx, b, instances)
+}
+
+// each asks for instances one by one.
+func (d *directory) each(ctx context.Context, b *batch, instances map[string]fleet.ResourceID) (tooOften error) {
+	var wg sync.WaitGroup
+	var mu sync.Mutex
+	slots := make(chan struct{}, lonersAtOnce)
+	n := 0
+	for key, instance := range instances {
+		if n++; n > loners {
+			b.tell(key, found{err: &fleet.Error{Kind: fleet.KindThrottled, RetryAfter: listApart, Err: errors.New("too many instances at once that the scale set's list does not tell of")}})
+			continue
+		}
+		wg.Go(func() {
+			slots <- struct{}{}
+			defer func() { <-slots }()
+			d.options.Asked("get")
+			m, err := d.members.Member(ctx, instance)
+			if err != nil {
+				m = fleet.Member{}
+				mu.Lock()
+				tooOften = errors.Join(tooOften, throttling(err))
+				mu.Unlock()
+			}
+			b.tell(key, found{m, err})
+		})
+	}
+	wg.Wait()
+	return tooOften
+}
+
+func throttling(err error) error {
+	if fleet.Is(err, fleet.KindThrottled) {
+		return err
+	}
+	return nil
+}
+
+// tell answers those who wait for an instance, each with an error of its own.
+func (b *batch) tell(key string, f found) {
+	for _, w := range b.waiters[key] {
+		own := f
+		if f.err != nil {
+			e := &fleet.Error{Op: "look up instance", Resource: string(w.instance), Kind: fleet.KindOf(f.err), Err: f.err}
+			if e.Kind == fleet.KindThrottled {
+				e.RetryAfter = backOff(f.err)
+			}
+			own.err = e
+		}
+		w.answer <- own // of one answer each
+	}
+}
+
+// turns are those of one scale set's lists: so many at once, one more every so often,
+// and never two right after each other.
+type turns struct {
+	used float64
+	at   time.Time // of the last
+}
+
+// usedAt is how many of the turns are taken.
+func (t *turns) usedAt(now time.Time) float64 {
+	return max(0, t.used-now.Sub(t.at).Seconds()/listEvery.Seconds())
+}
+
+func (t *turns) wait(now time.Time) time.Duration {
+	if t.at.IsZero() {
+		return 0
+	}
+	wait := t.at.Add(listApart).Sub(now)
+	if over := t.usedAt(now) - (listsAtOnce - 1); over > 0 {
+		// Rounded up: what is left over of a turn is no turn.
+		wait = max(wait, time.Duration(over*float64(listEvery))+time.Millisecond)
+	}
+	return wait
+}
+
+func (t *turns) take(now time.Time) {
+	if !t.at.IsZero() {
+		t.used = t.usedAt(now)
+	}
+	t.used++
+	t.at = now
+}
+
+func (t *turns) full(now time.Time) bool { return t.at.IsZero() || t.usedAt(now) == 0 }
