@@ -45,6 +45,11 @@ type Cluster interface {
 	// within the request's time, grace periods cut to fit, the most important pods
 	// first. Pods that are left are no error. A Node that does not exist is drained.
 	Leave(ctx context.Context, node string, request wire.LeaveRequest) (wire.Leave, error)
+	// Return undoes what Leave marked on a Node, and nothing else: a machine that left
+	// with Stay is back, or its event passed. Admit does so by itself, and a node that
+	// is Ready after another boot is given back without being asked for. A Node that
+	// does not exist, or was not marked, is no error.
+	Return(ctx context.Context, node string) error
 	// Forget deletes the Node with what belongs to it: its token, its admission, k3s's
 	// node password, its certificate requests. What does not exist is no error. Where
 	// providerID is not "", a Node of that name with another provider id stays, with

@@ -49,6 +49,15 @@ type DrainOptions struct {
 	// Leave names pods in Ortet's namespace that stay, whatever they are: they end
 	// by themselves.
 	Leave []string
+	// Fit makes the drain fit into Deadline, for a machine that goes then in any
+	// case: each pod's own grace period is cut to what is left, never below a second,
+	// the pods of the highest priority are told first, and pods that nothing would
+	// create again go too. Budgets hold as long as there is time; Force overrides
+	// them, and shortens graces that would last longer, while a pod has half of the
+	// time, or all of its own grace, still before it. It ends at the deadline: what
+	// is there still is a *BlockedError. GracePeriod, where not negative, bounds each
+	// pod's.
+	Fit bool
 }
 
 // DrainEvent is something that a person who watches wants to see.

@@ -1,0 +1,295 @@
+package kube
+
+import (
+	"context"
+	"crypto/rand"
+	"crypto/sha256"
+	"encoding/binary"
+	"errors"
+	"fmt"
+	"strings"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"golang.org/x/sync/errgroup"
+
+	"github.com/ortet/ortet/internal/admission"
+	"github.com/ortet/ortet/internal/fleet"
+	"github.com/ortet/ortet/internal/wire"
+)
+
+// TokenGroup is the group of our tokens beside system:bootstrappers, which all
+// bootstrap tokens have. The chart binds it to the right to ask for a certificate.
+// k3s's and RKE2's supervisors ask for no group but system:bootstrappers.
+const TokenGroup = "system:bootstrappers:ortet"
+
+// Node implements admission.Cluster.
+func (c *Cluster) Node(ctx context.Context, name string) (admission.NodeState, error) {
+	node, err := c.client.CoreV1().Nodes().Get(ctx, name, metav1.GetOptions{})
+	if apierrors.IsNotFound(err) {
+		return admission.NodeState{}, nil
+	}
+	if err != nil {
+		return admission.NodeState{}, fail(ctx, "read node", "node "+name, err)
+	}
+	ready, _ := readiness(node)
+	return admission.NodeState{Exists: true, Ready: ready, ProviderID: node.Spec.ProviderID}, nil
+}
+
+func readiness(node *corev1.Node) (ready bool, since time.Time) {
+	for _, condition := range node.Status.Conditions {
+		if condition.Type == corev1.NodeReady {
+			return condition.Status == corev1.ConditionTrue, condition.LastTransitionTime.Time
+		}
+	}
+	return false, time.Time{}
+}
+
+// Admit implements admission.Cluster. A Node of the name that is Ready is
+// fleet.KindConflict. A Node that another machine left is deleted; one of this
+// machine's stays, and what a departure marked on it is undone.
+func (c *Cluster) Admit(ctx context.Context, member fleet.Member, distribution string) (wire.Join, error) {
+	name := member.NodeName()
+	now := c.now()
+	if err := (wire.JoinRequest{Distribution: distribution, CallbackPort: 1}).Validate(); err != nil {
+		return wire.Join{}, &fleet.Error{Op: "admit", Resource: "node " + name, Kind: fleet.KindInvalid, Err: err}
+	}
+	if name == "" || member.VMID == "" || member.Instance == "" {
+		return wire.Join{}, &fleet.Error{Op: "admit", Resource: "node " + name, Kind: fleet.KindInvalid, Err: errors.New("a machine without name, id or vmId")}
+	}
+	if err := c.clear(ctx, name, member, distribution); err != nil {
+		return wire.Join{}, err
+	}
+	t := token{
+		id: tokenID(name), node: name, vmID: member.VMID, instance: string(member.Instance), pool: string(member.Pool),
+		distribution: distribution, expires: now.Add(c.ttl).Truncate(time.Second),
+	}
+	var secret string
+	group, within := errgroup.WithContext(ctx)
+	group.Go(func() error {
+		set := admittedOf(member, now)
+		_, err := c.names.change(within, &nameChange{name: name, set: &set})
+		return err
+	})
+	group.Go(func() (err error) {
+		secret, err = c.makeToken(within, t)
+		return err
+	})
+	if err := group.Wait(); err != nil {
+		return wire.Join{}, err
+	}
+	join := wire.Join{
+		NodeName: name, ProviderID: member.ProviderID(), Pool: string(member.Pool), VMID: member.VMID,
+		Server: c.server, CA: c.ca, Token: t.id + "." + secret, Expires: t.expires,
+	}
+	if distribution != wire.Kubelet {
+		join.Server, join.Token = c.supervisor, "K10"+c.caHash+"::"+join.Token
+	}
+	return join, nil
+}
+
+// clear takes away what an earlier machine of the name left.
+func (c *Cluster) clear(ctx context.Context, name string, member fleet.Member, distribution string) error {
+	node, err := c.client.CoreV1().Nodes().Get(ctx, name, metav1.GetOptions{})
+	switch {
+	case apierrors.IsNotFound(err):
+	case err != nil:
+		return fail(ctx, "read node", "node "+name, err)
+	default:
+		if ready, _ := readiness(node); ready {
+			return &fleet.Error{Op: "admit", Resource: "node " + name, Kind: fleet.KindConflict, Err: errors.New("the Node is Ready: another machine of that name runs, or this one needs no token")}
+		}
+		before, known, err := c.admission(ctx, name)
+		if err != nil {
+			return err
+		}
+		if known && before.VMID != member.VMID {
+			if err := c.deleteNode(ctx, node); err != nil {
+				return err
+			}
+		} else if err := c.giveBack(ctx, node); err != nil {
+			return err
+		}
+	}
+	if distribution == wire.Kubelet {
+		return nil
+	}
+	return c.deletePassword(ctx, name, distribution)
+}
+
+// deletePassword deletes what k3s and RKE2 keep of a node's password: with another
+// one, a machine of the name is refused.
+// Source: k3s, pkg/nodepassword: NODE.node-password.PROGRAM in kube-system.
+func (c *Cluster) deletePassword(ctx context.Context, node, distribution string) error {
+	return c.deleteSecret(ctx, "delete node password", node+".node-password."+distribution)
+}
+
+// deleteSecret deletes one of kube-system; one that is not there is no error.
+func (c *Cluster) deleteSecret(ctx context.Context, op, name string) error {
+	err := c.client.CoreV1().Secrets(metav1.NamespaceSystem).Delete(ctx, name, metav1.DeleteOptions{})
+	if apierrors.IsNotFound(err) {
+		return nil
+	}
+	return fail(ctx, op, "secret "+metav1.NamespaceSystem+"/"+name, err)
+}
+
+// deleteNode deletes the Node that was read and no other, in the state in which it
+// was read.
+func (c *Cluster) deleteNode(ctx context.Context, node *corev1.Node) error {
+	uid, version := node.UID, node.ResourceVersion
+	err := c.client.CoreV1().Nodes().Delete(ctx, node.Name, metav1.DeleteOptions{Preconditions: &metav1.Preconditions{UID: &uid, ResourceVersion: &version}})
+	if apierrors.IsNotFound(err) {
+		return nil
+	}
+	return fail(ctx, "delete node", "node "+node.Name, err)
+}
+
+// A token is what is kept of a bootstrap token beside its Secret: whose it is, and
+// who used it. It is a ConfigMap in Ortet's namespace, so that nobody has to read
+// kube-system's Secrets; the Secret itself has no say in what is signed.
+type token struct {
+	id                                       string
+	node, vmID, instance, pool, distribution string
+	expires                                  time.Time
+	key                                      string // hex SHA-256 of the first public key that asked; "" until then
+	version                                  string // resourceVersion
+}
+
+const tokenPurpose = "token"
+
+// tokenID is the public part of a name's tokens: the same each time, so that who
+// knows the one knows the other, and a repeated Admit finds what it replaces.
+func tokenID(node string) string {
+	sum := sha256.Sum256([]byte("ortet token of node " + node))
+	return base36(binary.BigEndian.Uint64(sum[:8]), 6)
+}
+
+const base36Digits = "0123456789abcdefghijklmnopqrstuvwxyz"
+
+func base36(n uint64, digits int) string {
+	out := make([]byte, digits)
+	for i := range out {
+		out[i] = base36Digits[n%36]
+		n /= 36
+	}
+	return string(out)
+}
+
+// tokenSecret is the secret part: 16 characters of a–z and 2–7, 80 bits.
+func tokenSecret() string { return strings.ToLower(rand.Text())[:16] }
+
+func recordName(id string) string { return "ortet-token-" + id }
+func secretName(id string) string { return "bootstrap-token-" + id }
+
+func (c *Cluster) record(t token) *corev1.ConfigMap {
+	m := &corev1.ConfigMap{ObjectMeta: c.ours(c.namespace, recordName(t.id), tokenPurpose), Data: map[string]string{
+		"node": t.node, "vmId": t.vmID, "instance": t.instance, "pool": t.pool, "distribution": t.distribution,
+		"expires": t.expires.UTC().Format(time.RFC3339),
+	}}
+	m.ResourceVersion = t.version
+	if t.key != "" {
+		m.Data["key"] = t.key
+	}
+	return m
+}
+
+func tokenOf(m *corev1.ConfigMap) (token, error) {
+	t := token{
+		id:   strings.TrimPrefix(m.Name, recordName("")),
+		node: m.Data["node"], vmID: m.Data["vmId"], instance: m.Data["instance"], pool: m.Data["pool"],
+		distribution: m.Data["distribution"], key: m.Data["key"], version: m.ResourceVersion,
+	}
+	var err error
+	if t.expires, err = time.Parse(time.RFC3339, m.Data["expires"]); err != nil || t.node == "" {
+		return token{}, fmt.Errorf("configmap %s is no record of a token", m.Name)
+	}
+	return t, nil
+}
+
+// tokenByID reads what is kept of a token; false where it is none of ours.
+func (c *Cluster) tokenByID(ctx context.Context, id string) (token, bool, error) {
+	on := "configmap " + c.namespace + "/" + recordName(id)
+	found, err := c.client.CoreV1().ConfigMaps(c.namespace).Get(ctx, recordName(id), metav1.GetOptions{})
+	if apierrors.IsNotFound(err) {
+		return token{}, false, nil
+	}
+	if err != nil {
+		return token{}, false, fail(ctx, "read what is kept of a token", on, err)
+	}
+	t, err := tokenOf(found)
+	return t, err == nil, fail(ctx, "read what is kept of a token", on, err)
+}
+
+// makeToken makes a token in place of one that the name had, and gives its secret.
+func (c *Cluster) makeToken(ctx context.Context, t token) (string, error) {
+	op, on := "make a token", "node "+t.node
+	records := c.client.CoreV1().ConfigMaps(c.namespace)
+	_, err := records.Create(ctx, c.record(t), metav1.CreateOptions{FieldManager: fieldManager})
+	if apierrors.IsAlreadyExists(err) {
+		before, known, readErr := c.tokenByID(ctx, t.id)
+		switch {
+		case readErr != nil:
+			return "", readErr
+		case known && before.node != t.node && c.now().Before(before.expires):
+			return "", &fleet.Error{Op: op, Resource: on, Kind: fleet.KindConflict, RetryAfter: before.expires.Sub(c.now()),
+				Err: fmt.Errorf("the token of node %s has the same id", before.node)}
+		}
+		// The old one first: it must not be used under the new record.
+		if err := c.deleteSecret(ctx, "delete token", secretName(t.id)); err != nil {
+			return "", err
+		}
+		if known {
+			t.version = before.version
+			_, err = records.Update(ctx, c.record(t), metav1.UpdateOptions{FieldManager: fieldManager})
+		} else {
+			_, err = records.Create(ctx, c.record(t), metav1.CreateOptions{FieldManager: fieldManager})
+		}
+	}
+	if err != nil {
+		return "", fail(ctx, op, on, err)
+	}
+	secret := tokenSecret()
+	object := &corev1.Secret{
+		ObjectMeta: c.ours(metav1.NamespaceSystem, secretName(t.id), tokenPurpose), Type: corev1.SecretTypeBootstrapToken,
+		Data: map[string][]byte{
+			"token-id": []byte(t.id), "token-secret": []byte(secret),
+			"expiration":                     []byte(t.expires.UTC().Format(time.RFC3339)),
+			"usage-bootstrap-authentication": []byte("true"),
+			"auth-extra-groups":              []byte(TokenGroup),
+			"description":                    []byte("Made by Ortet's admission server for node " + t.node + " alone"),
+		},
+	}
+	for key, value := range map[string]string{annotationNode: t.node, annotationVMID: t.vmID, annotationInstance: t.instance, annotationPool: t.pool, annotationDistribution: t.distribution} {
+		object.Annotations[key] = value
+	}
+	_, err = c.client.CoreV1().Secrets(metav1.NamespaceSystem).Create(ctx, object, metav1.CreateOptions{FieldManager: fieldManager})
+	if apierrors.IsAlreadyExists(err) {
+		// What a crash left, or a token of the name that was made at the same time:
+		// the last one counts.
+		if err := c.deleteSecret(ctx, "delete token", secretName(t.id)); err != nil {
+			return "", err
+		}
+		_, err = c.client.CoreV1().Secrets(metav1.NamespaceSystem).Create(ctx, object, metav1.CreateOptions{FieldManager: fieldManager})
+	}
+	return secret, fail(ctx, op, on, err)
+}
+
+// endToken deletes a name's token with what is kept of it. The record goes last: a
+// repeat finds what a crash left.
+func (c *Cluster) endToken(ctx context.Context, t token) error {
+	if err := c.deleteSecret(ctx, "delete token", secretName(t.id)); err != nil {
+		return err
+	}
+	options := metav1.DeleteOptions{}
+	if t.version != "" {
+		options.Preconditions = &metav1.Preconditions{ResourceVersion: &t.version}
+	}
+	err := c.client.CoreV1().ConfigMaps(c.namespace).Delete(ctx, recordName(t.id), options)
+	if apierrors.IsNotFound(err) {
+		return nil
+	}
+	return fail(ctx, "delete what is kept of a token", "configmap "+c.namespace+"/"+recordName(t.id), err)
+}

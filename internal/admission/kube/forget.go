@@ -1,0 +1,253 @@
+package kube
+
+import (
+	"context"
+	"strings"
+
+	certificatesv1 "k8s.io/api/certificates/v1"
+	coordinationv1 "k8s.io/api/coordination/v1"
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/ortet/ortet/internal/admission"
+	"github.com/ortet/ortet/internal/fleet"
+	"github.com/ortet/ortet/internal/wire"
+)
+
+// azureScheme begins a provider id of Azure's.
+const azureScheme = "azure://"
+
+// Forget implements admission.Cluster. The name goes first, so that nothing
+// registers it again, then the token, the Node, and what it left. Whatever a crash
+// left is found by a repeat: nothing here needs what went before.
+func (c *Cluster) Forget(ctx context.Context, node, providerID string) error {
+	var uid string
+	for range attempts {
+		found, err := c.client.CoreV1().Nodes().Get(ctx, node, metav1.GetOptions{})
+		exists := err == nil
+		if err != nil && !apierrors.IsNotFound(err) {
+			return fail(ctx, "read node", "node "+node, err)
+		}
+		if exists && uid != "" && string(found.UID) != uid {
+			return nil // it was deleted, and this is another
+		}
+		stays := false
+		if exists {
+			uid = string(found.UID)
+			// k3s's cloud controller may have written its own before ours was set.
+			stays = providerID != "" && found.Spec.ProviderID != "" && !strings.EqualFold(found.Spec.ProviderID, providerID)
+		}
+		if stays {
+			return nil
+		}
+		held, err := c.names.change(ctx, &nameChange{name: node, only: func(a admitted) bool {
+			return providerID == "" || a.VMID == "" || strings.EqualFold(azureScheme+string(a.Instance), providerID)
+		}})
+		if err != nil || !held {
+			return err
+		}
+		if t, known, err := c.tokenByID(ctx, tokenID(node)); err != nil {
+			return err
+		} else if known && t.node == node {
+			if err := c.endToken(ctx, t); err != nil && !fleet.Is(err, fleet.KindConflict) {
+				return err
+			}
+		}
+		if exists {
+			err := c.deleteNode(ctx, found)
+			if fleet.Is(err, fleet.KindConflict) {
+				continue // it reported meanwhile
+			}
+			if err != nil {
+				return err
+			}
+		}
+		return c.forgetRest(ctx, node)
+	}
+	return &fleet.Error{Op: "forget", Resource: "node " + node, Kind: fleet.KindConflict, Err: errBusy}
+}
+
+// forgetRest deletes what a Node leaves behind.
+func (c *Cluster) forgetRest(ctx context.Context, node string) error {
+	for _, distribution := range []string{wire.K3s, wire.RKE2} {
+		if err := c.deletePassword(ctx, node, distribution); err != nil {
+			return err
+		}
+	}
+	requests, err := c.requestsFor(ctx, node)
+	if err != nil {
+		return err
+	}
+	for _, name := range requests {
+		err := c.client.CertificatesV1().CertificateSigningRequests().Delete(ctx, name, metav1.DeleteOptions{})
+		if err != nil && !apierrors.IsNotFound(err) {
+			return fail(ctx, "delete certificate request", "certificatesigningrequest "+name, err)
+		}
+	}
+	return nil
+}
+
+// requestsFor names the certificate requests for a node, as they are watched, or
+// asked for where nothing is watched here.
+func (c *Cluster) requestsFor(ctx context.Context, node string) ([]string, error) {
+	var names []string
+	if c.watched.requests.HasSynced() && !c.watched.requests.IsStopped() {
+		for _, o := range c.watched.requests.GetStore().List() {
+			if r, ok := o.(*certificatesv1.CertificateSigningRequest); ok && subjectNode(r) == node {
+				names = append(names, r.Name)
+			}
+		}
+		return names, nil
+	}
+	for _, signer := range []string{certificatesv1.KubeAPIServerClientKubeletSignerName, certificatesv1.KubeletServingSignerName} {
+		options := metav1.ListOptions{Limit: page, FieldSelector: "spec.signerName=" + signer}
+		for {
+			list, err := c.client.CertificatesV1().CertificateSigningRequests().List(ctx, options)
+			if err != nil {
+				return nil, fail(ctx, "list certificate requests", "", err)
+			}
+			for i := range list.Items {
+				if subjectNode(&list.Items[i]) == node {
+					names = append(names, list.Items[i].Name)
+				}
+			}
+			if options.Continue = list.Continue; options.Continue == "" {
+				break
+			}
+		}
+	}
+	return names, nil
+}
+
+// Admitted implements admission.Admissions.
+func (c *Cluster) Admitted(ctx context.Context) ([]admission.AdmittedNode, error) {
+	all := map[string]*admission.AdmittedNode{}
+	found, err := c.client.CoreV1().ConfigMaps(c.namespace).Get(ctx, NamesName, metav1.GetOptions{})
+	if err != nil && !apierrors.IsNotFound(err) {
+		return nil, fail(ctx, "read the names admitted", c.names.on(), err)
+	}
+	if err == nil {
+		pools, err := poolsOf(found)
+		if err != nil {
+			return nil, fail(ctx, "read the names admitted", c.names.on(), err)
+		}
+		for name, text := range found.Data {
+			a, err := parseEntry(text, pools)
+			if err != nil {
+				return nil, fail(ctx, "read the names admitted", c.names.on()+", key "+name, err)
+			}
+			if a.VMID != "" {
+				all[name] = &admission.AdmittedNode{Name: name, Instance: a.Instance, Pool: a.Pool, VMID: a.VMID, Admitted: a.At}
+			}
+		}
+	}
+	err = c.eachNode(ctx, func(n *corev1.Node) {
+		a := all[n.Name]
+		if a == nil {
+			if !strings.HasPrefix(n.Spec.ProviderID, azureScheme) {
+				return
+			}
+			a = &admission.AdmittedNode{Name: n.Name}
+			all[n.Name] = a
+		}
+		a.Exists, a.UID, a.Version, a.ProviderID = true, string(n.UID), n.ResourceVersion, n.Spec.ProviderID
+		a.Ready, a.ReadySince = readiness(n)
+	})
+	if err != nil {
+		return nil, err
+	}
+	err = c.eachLease(ctx, func(l *coordinationv1.Lease) {
+		if a := all[l.Name]; a != nil && a.Exists && l.Spec.RenewTime != nil {
+			a.Renewed = l.Spec.RenewTime.Time
+		}
+	})
+	if err != nil {
+		return nil, err
+	}
+	out := make([]admission.AdmittedNode, 0, len(all))
+	for _, a := range all {
+		out = append(out, *a)
+	}
+	return out, nil
+}
+
+func (c *Cluster) eachNode(ctx context.Context, do func(*corev1.Node)) error {
+	options := metav1.ListOptions{Limit: page}
+	for {
+		list, err := c.client.CoreV1().Nodes().List(ctx, options)
+		if err != nil {
+			return fail(ctx, "list nodes", "", err)
+		}
+		for i := range list.Items {
+			do(&list.Items[i])
+		}
+		if options.Continue = list.Continue; options.Continue == "" {
+			return nil
+		}
+	}
+}
+
+func (c *Cluster) eachLease(ctx context.Context, do func(*coordinationv1.Lease)) error {
+	options := metav1.ListOptions{Limit: page}
+	for {
+		list, err := c.client.CoordinationV1().Leases(corev1.NamespaceNodeLease).List(ctx, options)
+		if err != nil {
+			return fail(ctx, "list the nodes' leases", "namespace "+corev1.NamespaceNodeLease, err)
+		}
+		for i := range list.Items {
+			do(&list.Items[i])
+		}
+		if options.Continue = list.Continue; options.Continue == "" {
+			return nil
+		}
+	}
+}
+
+// Reap implements admission.Admissions. The Node goes first, since its deletion is
+// what holds only in the state that was seen.
+func (c *Cluster) Reap(ctx context.Context, seen admission.AdmittedNode) (bool, error) {
+	same := func(a admitted) bool { return a.VMID == seen.VMID && (a.VMID == "" || a.At.Equal(seen.Admitted)) }
+	now, _, err := c.admission(ctx, seen.Name)
+	if err != nil {
+		return false, err
+	}
+	if !same(now) {
+		return false, nil
+	}
+	node, err := c.client.CoreV1().Nodes().Get(ctx, seen.Name, metav1.GetOptions{})
+	switch {
+	case apierrors.IsNotFound(err):
+		if seen.Exists {
+			return false, nil
+		}
+	case err != nil:
+		return false, fail(ctx, "read node", "node "+seen.Name, err)
+	case !seen.Exists || string(node.UID) != seen.UID || node.ResourceVersion != seen.Version:
+		return false, nil
+	default:
+		err := c.deleteNode(ctx, node)
+		if fleet.Is(err, fleet.KindConflict) {
+			return false, nil
+		}
+		if err != nil {
+			return false, err
+		}
+	}
+	held, err := c.names.change(ctx, &nameChange{name: seen.Name, only: same})
+	if err != nil {
+		return false, err
+	}
+	if !held {
+		// A machine was admitted under the name since: what is left is its own.
+		return seen.Exists, nil
+	}
+	if t, known, err := c.tokenByID(ctx, tokenID(seen.Name)); err != nil {
+		return false, err
+	} else if known && t.node == seen.Name && t.vmID == seen.VMID {
+		if err := c.endToken(ctx, t); err != nil && !fleet.Is(err, fleet.KindConflict) {
+			return false, err
+		}
+	}
+	return true, c.forgetRest(ctx, seen.Name)
+}

@@ -1,0 +1,193 @@
+package kube
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"slices"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+
+	"github.com/ortet/ortet/internal/cluster"
+	"github.com/ortet/ortet/internal/fleet"
+	"github.com/ortet/ortet/internal/wire"
+)
+
+// What a departure marks on a Node.
+const (
+	// AnnotationLeaving holds a leaving as JSON: what was marked, so that only that
+	// is undone.
+	AnnotationLeaving = "ortet.io/leaving"
+	// TaintLeaving has the cause for its value, and keeps pods from coming.
+	TaintLeaving = "ortet.io/leaving"
+)
+
+// A leaving is what Leave marked, and when.
+type leaving struct {
+	Cause    string    `json:"cause"`
+	At       time.Time `json:"at"`
+	Stay     bool      `json:"stay,omitempty"`
+	BootID   string    `json:"bootId,omitempty"`   // in which it left: another one came back
+	Cordoned bool      `json:"cordoned,omitempty"` // it was schedulable
+	Excluded bool      `json:"excluded,omitempty"` // it was in load balancers
+}
+
+// attempts bounds how often a write is tried anew where the object changed
+// meanwhile.
+const attempts = 8
+
+// Leave implements admission.Cluster. The first pod is told after three requests.
+func (c *Cluster) Leave(ctx context.Context, node string, request wire.LeaveRequest) (wire.Leave, error) {
+	if err := request.Validate(); err != nil {
+		return wire.Leave{}, &fleet.Error{Op: "leave", Resource: "node " + node, Kind: fleet.KindInvalid, Err: err}
+	}
+	if c.drainer == nil {
+		return wire.Leave{}, &fleet.Error{Op: "leave", Resource: "node " + node, Kind: fleet.KindInvalid, Err: errors.New("nothing to drain with")}
+	}
+	until := c.now().Add(time.Duration(request.Within) * time.Second)
+	err := c.mark(ctx, node, request)
+	if fleet.Is(err, fleet.KindNotFound) {
+		return wire.Leave{Drained: true}, nil
+	}
+	if err != nil {
+		return wire.Leave{}, err
+	}
+	left := max(until.Sub(c.now()), time.Second)
+	err = c.drainer.Drain(ctx, node, cluster.DrainOptions{GracePeriod: -1, Deadline: left, Force: true, Fit: true}, nil)
+	var blocked *cluster.BlockedError
+	switch {
+	case err == nil, fleet.Is(err, fleet.KindNotFound):
+		return wire.Leave{Drained: true}, nil
+	case ctx.Err() == nil && errors.As(err, &blocked):
+		answer := wire.Leave{}
+		for _, pod := range blocked.Pods {
+			answer.Left = append(answer.Left, pod.Pod)
+		}
+		return answer, nil
+	}
+	return wire.Leave{}, err
+}
+
+// mark cordons, taints, and takes out of load balancers, by one write.
+func (c *Cluster) mark(ctx context.Context, name string, request wire.LeaveRequest) error {
+	return c.changeNode(ctx, "mark a node that leaves", name, func(node *corev1.Node) (map[string]any, error) {
+		m := leaving{Cause: request.Cause, At: c.now().UTC().Truncate(time.Second), Stay: request.Stay, BootID: node.Status.NodeInfo.BootID}
+		_, excluded := node.Labels[corev1.LabelNodeExcludeBalancers]
+		m.Cordoned, m.Excluded = !node.Spec.Unschedulable, !excluded
+		if before, ok := leavingOf(node); ok {
+			// Marked before: what stands there now is our own doing.
+			m.Cordoned, m.Excluded = before.Cordoned, before.Excluded
+		}
+		text, err := json.Marshal(m)
+		if err != nil {
+			return nil, err
+		}
+		taints := append(withoutLeaving(node.Spec.Taints), corev1.Taint{Key: TaintLeaving, Value: request.Cause[:min(len(request.Cause), 63)], Effect: corev1.TaintEffectNoSchedule})
+		metadata := map[string]any{"annotations": map[string]any{AnnotationLeaving: string(text)}}
+		if !excluded {
+			metadata["labels"] = map[string]any{corev1.LabelNodeExcludeBalancers: ""}
+		}
+		return map[string]any{"metadata": metadata, "spec": map[string]any{"unschedulable": true, "taints": taints}}, nil
+	})
+}
+
+// Return implements admission.Cluster.
+func (c *Cluster) Return(ctx context.Context, name string) error {
+	err := c.changeNode(ctx, "give a node back", name, unmark)
+	if fleet.Is(err, fleet.KindNotFound) {
+		return nil
+	}
+	return err
+}
+
+// giveBack is Return for a Node that was read.
+func (c *Cluster) giveBack(ctx context.Context, node *corev1.Node) error {
+	if _, marked := node.Annotations[AnnotationLeaving]; !marked {
+		return nil
+	}
+	return c.Return(ctx, node.Name)
+}
+
+// unmark gives the patch that undoes what a departure marked; nil where nothing is.
+func unmark(node *corev1.Node) (map[string]any, error) {
+	m, ok := leavingOf(node)
+	if !ok {
+		return nil, nil
+	}
+	metadata := map[string]any{"annotations": map[string]any{AnnotationLeaving: nil}}
+	if m.Excluded {
+		metadata["labels"] = map[string]any{corev1.LabelNodeExcludeBalancers: nil}
+	}
+	spec := map[string]any{"taints": withoutLeaving(node.Spec.Taints)}
+	if m.Cordoned {
+		spec["unschedulable"] = nil
+	}
+	return map[string]any{"metadata": metadata, "spec": spec}, nil
+}
+
+// leavingOf reads the mark. One that cannot be read undoes nothing but itself.
+func leavingOf(node *corev1.Node) (leaving, bool) {
+	text, ok := node.Annotations[AnnotationLeaving]
+	if !ok {
+		return leaving{}, false
+	}
+	var m leaving
+	if err := json.Unmarshal([]byte(text), &m); err != nil {
+		return leaving{}, true
+	}
+	return m, true
+}
+
+// cameBack says that a node that left is Ready after another boot: what it left for
+// is over.
+func cameBack(node *corev1.Node) bool {
+	m, ok := leavingOf(node)
+	ready, _ := readiness(node)
+	return ok && ready && m.BootID != "" && node.Status.NodeInfo.BootID != "" && m.BootID != node.Status.NodeInfo.BootID
+}
+
+func withoutLeaving(taints []corev1.Taint) []corev1.Taint {
+	out := slices.DeleteFunc(slices.Clone(taints), func(t corev1.Taint) bool { return t.Key == TaintLeaving })
+	if out == nil {
+		out = []corev1.Taint{}
+	}
+	return out
+}
+
+// changeNode patches a Node by what patch gives of it as it is, again where it
+// changed meanwhile. A nil patch changes nothing.
+func (c *Cluster) changeNode(ctx context.Context, op, name string, patch func(*corev1.Node) (map[string]any, error)) error {
+	nodes, on := c.client.CoreV1().Nodes(), "node "+name
+	var last error
+	for range attempts {
+		node, err := nodes.Get(ctx, name, metav1.GetOptions{})
+		if err != nil {
+			return fail(ctx, op, on, err)
+		}
+		change, err := patch(node)
+		if err != nil || change == nil {
+			return fail(ctx, op, on, err)
+		}
+		metadata, ok := change["metadata"].(map[string]any)
+		if !ok {
+			return fail(ctx, op, on, errors.New("a patch without metadata"))
+		}
+		metadata["resourceVersion"] = node.ResourceVersion
+		body, err := json.Marshal(change)
+		if err != nil {
+			return fail(ctx, op, on, err)
+		}
+		if _, last = nodes.Patch(ctx, name, types.MergePatchType, body, metav1.PatchOptions{FieldManager: fieldManager}); last == nil {
+			return nil
+		}
+		if !apierrors.IsConflict(last) {
+			return fail(ctx, op, on, last)
+		}
+	}
+	return fail(ctx, op, on, fmt.Errorf("it changed %d times meanwhile: %w", attempts, last))
+}

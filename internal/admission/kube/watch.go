@@ -1,0 +1,318 @@
+package kube
+
+import (
+	"context"
+	"crypto/x509"
+	"encoding/pem"
+	"strings"
+	"time"
+
+	certificatesv1 "k8s.io/api/certificates/v1"
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/watch"
+	"k8s.io/client-go/tools/cache"
+	"k8s.io/client-go/util/workqueue"
+
+	"golang.org/x/sync/errgroup"
+
+	"github.com/ortet/ortet/internal/admission"
+)
+
+// A Decided is what the approver did with a certificate request, for the audit log.
+type Decided struct {
+	Request string // name of the CertificateSigningRequest
+	Signer  string
+	By      string // who asks
+	Node    string // "" where it is for none that we know
+	Verb    Verb
+	Reason  string
+	Message string
+}
+
+// workers is how many requests and tokens are worked on at once.
+const workers = 8
+
+// sweepEvery is how often what ran out is deleted.
+const sweepEvery = time.Minute
+
+// Backoff of what failed.
+const (
+	againAfter  = 200 * time.Millisecond
+	againAtMost = time.Minute
+)
+
+// watched is what Run watches: certificate requests, Nodes, and what is kept of
+// tokens, each as small as it will do.
+type watched struct {
+	requests, nodes, tokens cache.SharedIndexInformer
+}
+
+func newWatched(c *Cluster) *watched {
+	certificates := c.client.CertificatesV1().CertificateSigningRequests()
+	nodes := c.client.CoreV1().Nodes()
+	records := c.client.CoreV1().ConfigMaps(c.namespace)
+	tokensOnly := func(o metav1.ListOptions) metav1.ListOptions {
+		o.LabelSelector = labelPurpose + "=" + tokenPurpose
+		return o
+	}
+	return &watched{
+		requests: informer(&certificatesv1.CertificateSigningRequest{}, leanRequest,
+			func(ctx context.Context, o metav1.ListOptions) (runtime.Object, error) {
+				return certificates.List(ctx, o)
+			},
+			certificates.Watch),
+		nodes: informer(&corev1.Node{}, leanNode,
+			func(ctx context.Context, o metav1.ListOptions) (runtime.Object, error) { return nodes.List(ctx, o) },
+			nodes.Watch),
+		tokens: informer(&corev1.ConfigMap{}, withoutManagers,
+			func(ctx context.Context, o metav1.ListOptions) (runtime.Object, error) {
+				return records.List(ctx, tokensOnly(o))
+			},
+			func(ctx context.Context, o metav1.ListOptions) (watch.Interface, error) {
+				return records.Watch(ctx, tokensOnly(o))
+			}),
+	}
+}
+
+func informer(of runtime.Object, lean cache.TransformFunc, list func(context.Context, metav1.ListOptions) (runtime.Object, error), follow func(context.Context, metav1.ListOptions) (watch.Interface, error)) cache.SharedIndexInformer {
+	i := cache.NewSharedIndexInformer(&cache.ListWatch{ListWithContextFunc: list, WatchFuncWithContext: follow}, of, 0, cache.Indexers{})
+	// It is not running, which is the only error.
+	if err := i.SetTransform(lean); err != nil {
+		return i
+	}
+	return i
+}
+
+// leanRequest keeps of a request that is decided whom it is for, and nothing else.
+func leanRequest(o any) (any, error) {
+	r, ok := o.(*certificatesv1.CertificateSigningRequest)
+	if !ok {
+		return o, nil
+	}
+	r.ManagedFields = nil
+	if !decided(r) {
+		return r, nil
+	}
+	if r.Annotations == nil {
+		r.Annotations = map[string]string{}
+	}
+	r.Annotations[annotationNode] = subjectNode(r)
+	r.Spec.Request, r.Spec.Extra, r.Spec.Groups, r.Spec.Usages, r.Status.Certificate = nil, nil, nil, nil, nil
+	return r, nil
+}
+
+// subjectNode gives the node whose certificate is asked for, by whomever; "" where
+// it is none's.
+func subjectNode(r *certificatesv1.CertificateSigningRequest) string {
+	if node, ok := r.Annotations[annotationNode]; ok && len(r.Spec.Request) == 0 {
+		return node
+	}
+	if r.Spec.SignerName != certificatesv1.KubeAPIServerClientKubeletSignerName && r.Spec.SignerName != certificatesv1.KubeletServingSignerName {
+		return ""
+	}
+	block, _ := pem.Decode(r.Spec.Request)
+	if block == nil {
+		return ""
+	}
+	wants, err := x509.ParseCertificateRequest(block.Bytes)
+	if err != nil {
+		return ""
+	}
+	node, ok := strings.CutPrefix(wants.Subject.CommonName, nodeUser)
+	if !ok {
+		return ""
+	}
+	return node
+}
+
+// leanNode keeps whether a Node is Ready, and what a departure marked on it.
+func leanNode(o any) (any, error) {
+	n, ok := o.(*corev1.Node)
+	if !ok {
+		return o, nil
+	}
+	out := &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: n.Name, UID: n.UID, ResourceVersion: n.ResourceVersion}}
+	if mark, ok := n.Annotations[AnnotationLeaving]; ok {
+		out.Annotations = map[string]string{AnnotationLeaving: mark}
+	}
+	out.Status.NodeInfo.BootID = n.Status.NodeInfo.BootID
+	for _, condition := range n.Status.Conditions {
+		if condition.Type == corev1.NodeReady {
+			out.Status.Conditions = []corev1.NodeCondition{{Type: condition.Type, Status: condition.Status}}
+		}
+	}
+	return out, nil
+}
+
+func withoutManagers(o any) (any, error) {
+	if m, ok := o.(*corev1.ConfigMap); ok {
+		m.ManagedFields = nil
+	}
+	return o, nil
+}
+
+// A task is what a worker does next: the kind of thing and its name.
+type task struct{ kind, name string }
+
+const (
+	taskRequest = "certificate request"
+	taskToken   = "token"
+	taskReturn  = "return of a node"
+)
+
+// A run is one run of the watch.
+type run struct {
+	cluster   *Cluster
+	directory admission.Directory
+	audit     func(Decided)
+	queue     workqueue.TypedRateLimitingInterface[task]
+}
+
+// Run watches until ctx ends: it approves kubelets' certificates, ends tokens whose
+// Node is Ready or that ran out, gives back what Leave marked on a node that came
+// back, and sweeps spent nonces and old reports. It may be called once. Of several
+// replicas one is enough; more do no harm. audit is called for each decision, from
+// many goroutines. It gives nil at ctx's end, and an error where it cannot begin.
+func (c *Cluster) Run(ctx context.Context, directory admission.Directory, audit func(Decided)) error {
+	if err := c.Prepare(ctx); err != nil {
+		return err
+	}
+	r := &run{
+		cluster: c, directory: directory, audit: audit,
+		queue: workqueue.NewTypedRateLimitingQueue(workqueue.NewTypedItemExponentialFailureRateLimiter[task](againAfter, againAtMost)),
+	}
+	handle := func(informer cache.SharedIndexInformer, task func(any)) error {
+		_, err := informer.AddEventHandler(cache.ResourceEventHandlerFuncs{AddFunc: task, UpdateFunc: func(_, o any) { task(o) }})
+		return err
+	}
+	for _, err := range []error{
+		handle(c.watched.requests, r.request), handle(c.watched.nodes, r.node), handle(c.watched.tokens, r.token),
+	} {
+		if err != nil {
+			return fail(ctx, "watch the cluster", "", err)
+		}
+	}
+	group, within := errgroup.WithContext(ctx)
+	for _, informer := range []cache.SharedIndexInformer{c.watched.requests, c.watched.nodes, c.watched.tokens} {
+		group.Go(func() error { informer.RunWithContext(within); return nil })
+	}
+	group.Go(func() error { <-within.Done(); r.queue.ShutDown(); return nil })
+	group.Go(func() error { r.sweep(within); return nil })
+	for range workers {
+		group.Go(func() error {
+			for r.next(within) {
+			}
+			return nil
+		})
+	}
+	return group.Wait()
+}
+
+func (r *run) request(o any) {
+	if request, ok := o.(*certificatesv1.CertificateSigningRequest); ok && !decided(request) {
+		r.queue.Add(task{taskRequest, request.Name})
+	}
+}
+
+func (r *run) node(o any) {
+	node, ok := o.(*corev1.Node)
+	if !ok {
+		return
+	}
+	if ready, _ := readiness(node); !ready {
+		return
+	}
+	if _, there, err := r.cluster.watched.tokens.GetStore().GetByKey(r.cluster.namespace + "/" + recordName(tokenID(node.Name))); err == nil && there {
+		r.queue.Add(task{taskToken, node.Name})
+	}
+	if cameBack(node) {
+		r.queue.Add(task{taskReturn, node.Name})
+	}
+}
+
+func (r *run) token(o any) {
+	record, ok := o.(*corev1.ConfigMap)
+	if !ok {
+		return
+	}
+	t, err := tokenOf(record)
+	if err != nil {
+		return
+	}
+	if left := t.expires.Sub(r.cluster.now()); left <= 0 {
+		r.queue.Add(task{taskToken, t.node})
+		return
+	}
+	if node, there, err := r.cluster.watched.nodes.GetStore().GetByKey(t.node); err == nil && there {
+		r.node(node)
+	}
+}
+
+// next works on one task; false at the queue's end.
+func (r *run) next(ctx context.Context) bool {
+	t, shut := r.queue.Get()
+	if shut {
+		return false
+	}
+	defer r.queue.Done(t)
+	var err error
+	switch t.kind {
+	case taskRequest:
+		err = r.decide(ctx, t.name)
+	case taskToken:
+		err = r.cluster.endIfDone(ctx, t.name)
+	case taskReturn:
+		err = r.cluster.Return(ctx, t.name)
+	}
+	if err != nil && ctx.Err() == nil {
+		r.cluster.log.WarnContext(ctx, "to be tried again", "what", t.kind, "name", t.name, "error", err)
+		r.queue.AddRateLimited(t)
+		return true
+	}
+	r.queue.Forget(t)
+	return true
+}
+
+// endIfDone ends the token of a name whose Node is Ready or whose time is up. It
+// asks anew, since what is watched may be from before the token was made.
+func (c *Cluster) endIfDone(ctx context.Context, node string) error {
+	t, known, err := c.tokenByID(ctx, tokenID(node))
+	if err != nil || !known {
+		return err
+	}
+	if c.now().Before(t.expires) {
+		state, err := c.Node(ctx, t.node)
+		if err != nil || !state.Ready {
+			return err
+		}
+	}
+	return c.endToken(ctx, t)
+}
+
+// sweep deletes what ran out, once a minute.
+func (r *run) sweep(ctx context.Context) {
+	ticker := time.NewTicker(sweepEvery)
+	defer ticker.Stop()
+	for {
+		select {
+		case <-ctx.Done():
+			return
+		case <-ticker.C:
+		}
+		for _, o := range r.cluster.watched.tokens.GetStore().List() {
+			r.token(o)
+		}
+		for what, sweep := range map[string]func(context.Context) error{"nonces": r.cluster.sweepNonces, "reports": r.cluster.sweepTold} {
+			if err := sweep(ctx); err != nil && ctx.Err() == nil {
+				r.cluster.log.WarnContext(ctx, "not swept", "what", what, "error", err)
+			}
+		}
+	}
+}
+
+// Synced says that what Run watches was seen once.
+func (c *Cluster) Synced() bool {
+	return c.watched.requests.HasSynced() && c.watched.nodes.HasSynced() && c.watched.tokens.HasSynced()
+}
