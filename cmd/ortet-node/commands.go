@@ -34,6 +34,7 @@ func commands() []command {
 		{"wait", "wait until it is known whether this node came up, and say why not", runWait},
 		{"report", "collect where the time of this boot went", runReport},
 		{"extension", "the commands of the Azure VM extension", runExtension},
+		{"join", "prove which machine this is, and write what its kubelet joins with", runJoin},
 		{"generalize", "remove a node's identity from a copy of its disk", runGeneralize},
 	}
 }

@@ -33,7 +33,11 @@ type Options struct {
 	Metadata string
 	// Agent stops the node's agent; nil asks systemd.
 	Agent Agent
-	Log   *slog.Logger
+	Log   *slog.Logger // nil logs nothing
+	// Now and Wait are the clock; nil is this system's. Wait ends early, with an error,
+	// when ctx does.
+	Now  func() time.Time
+	Wait func(ctx context.Context, d time.Duration) error
 }
 
 func (o Options) metadata() string {
@@ -60,6 +64,7 @@ func NewClient(s Settings, o Options) (*Client, error) {
 	if err != nil {
 		return nil, err
 	}
+	o.Log = o.logger()
 	c := &Client{settings: s, options: o}
 	for _, text := range s.Servers {
 		u, err := parseServer(text)

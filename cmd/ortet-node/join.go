@@ -1,0 +1,129 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"flag"
+	"fmt"
+	"io/fs"
+	"log/slog"
+	"strings"
+	"time"
+
+	"github.com/ortet/ortet/internal/node/join"
+)
+
+const joinHelp = `Usage: ortet-node join [FLAGS]
+
+Makes a node of this machine: removes an identity that a copied disk brought
+along, proves to the admission server which machine this is, and writes what the
+kubelet, k3s or RKE2 joins with. It asks for as long as it takes, and says why it
+has to. A node that has joined before is done at once, and asks nobody.
+
+Settings are read from ` + join.SettingsFile + ` where that is there; flags go before it.
+
+Exit codes: 0 done; 64 wrong usage or settings; 124 the deadline passed; 1 else.
+
+Flags:
+`
+
+// joinFlags is the command line of join and leave.
+type joinFlags struct {
+	file, root string
+	given      join.Settings
+	verbose    bool
+
+	settings join.Settings
+}
+
+func (f *joinFlags) define(fs *flag.FlagSet) {
+	fs.StringVar(&f.file, "settings", "", "read the settings from `FILE` (default "+join.SettingsFile+")")
+	fs.Func("server", "the admission server's address is `URL`; may be repeated", func(s string) error {
+		f.given.Servers = append(f.given.Servers, s)
+		return nil
+	})
+	fs.StringVar(&f.given.CAHash, "ca-hash", "", "`sha256:HEX` of the public key of the CA of the servers' certificates")
+	fs.StringVar(&f.given.Distribution, "distribution", "", "whose agent joins: `kubelet|k3s|rke2`")
+	fs.StringVar(&f.root, "root", "", "the node's root is `DIR`; for tests")
+	fs.BoolVar(&f.verbose, "verbose", false, "log what is seen on the way")
+}
+
+// complete reads the settings and puts the flags over them.
+func (f *joinFlags) complete() error {
+	file := f.file
+	if file == "" {
+		file = join.SettingsFile
+	}
+	s, err := join.ReadSettings(f.root, file)
+	if err != nil && (f.file != "" || !errors.Is(err, fs.ErrNotExist)) {
+		return err
+	}
+	if len(f.given.Servers) > 0 {
+		s.Servers = f.given.Servers
+	}
+	if f.given.CAHash != "" {
+		s.CAHash = f.given.CAHash
+	}
+	if f.given.Distribution != "" {
+		s.Distribution = f.given.Distribution
+	}
+	if f.given.CallbackPort != 0 {
+		s.CallbackPort = f.given.CallbackPort
+	}
+	if f.settings, err = s.Complete(); err != nil {
+		return fmt.Errorf("the settings, of %s and flags: %w", file, err)
+	}
+	return nil
+}
+
+func (f *joinFlags) client(std stdio) (*join.Client, error) {
+	level := slog.LevelInfo
+	if f.verbose {
+		level = slog.LevelDebug
+	}
+	return join.NewClient(f.settings, join.Options{Root: f.root, Log: slog.New(slog.NewTextHandler(std.err, &slog.HandlerOptions{Level: level}))})
+}
+
+func runJoin(ctx context.Context, args []string, std stdio) int {
+	var f joinFlags
+	var deadline time.Duration
+	var once bool
+	fs := flagsOf("join")
+	f.define(fs)
+	fs.IntVar(&f.given.CallbackPort, "callback-port", 0, fmt.Sprintf("answer the server's callback on `PORT` (default %d)", join.DefaultCallbackPort))
+	fs.Var((*duration)(&deadline), "deadline", "try for `TIME` at most; 0: for as long as it takes")
+	fs.BoolVar(&once, "once", false, "try once")
+	if code, ok := parse(fs, joinHelp, args, std, func() error {
+		var problem error
+		if deadline < 0 {
+			problem = errors.New("--deadline has to be 0 or more")
+		}
+		return errors.Join(problem, f.complete())
+	}); !ok {
+		return code
+	}
+	c, err := f.client(std)
+	if err != nil {
+		return failed(std, "join", err)
+	}
+	if deadline > 0 {
+		var stop context.CancelFunc
+		ctx, stop = context.WithTimeout(ctx, deadline)
+		defer stop()
+	}
+	err = c.Join(ctx, once)
+	switch {
+	case err == nil:
+		return exitOK
+	case errors.Is(ctx.Err(), context.DeadlineExceeded):
+		_ = failed(std, "join", err)
+		return exitDeadline
+	}
+	return failed(std, "join", err)
+}
+
+// failed says what went wrong.
+func failed(std stdio, command string, err error) int {
+	_, _ = fmt.Fprintf(std.err, "ortet-node %s: %s\n", command, strings.ReplaceAll(err.Error(), "\n", "; "))
+	return exitFailed
+}

@@ -1,0 +1,221 @@
+package join
+
+import (
+	"bytes"
+	"encoding/base64"
+	"encoding/json"
+	"encoding/pem"
+	"errors"
+	"fmt"
+	"io/fs"
+	"maps"
+	"net/url"
+	"regexp"
+	"slices"
+	"strings"
+
+	"github.com/ortet/ortet/internal/node/tree"
+	"github.com/ortet/ortet/internal/wire"
+)
+
+// Files that are written. Those below /run are written at each start.
+const (
+	// KubeletArguments holds ORTET_KUBELET_ARGS for the kubelet's unit.
+	KubeletArguments = "/run/ortet/kubelet.env"
+	// RancherToken is what k3s's or RKE2's agent reads its token from.
+	RancherToken = "/run/ortet/token" //nolint:gosec // a path
+	rancherDrop  = "/config.yaml.d/50-ortet.yaml"
+	registries   = "/registries.yaml"
+)
+
+// rancher is the folder of k3s's or RKE2's configuration.
+func rancher(distribution string) string { return "/etc/rancher/" + distribution }
+
+// spentToken stands where a token stood that is used up, in its form: an agent wants
+// one at each start, and goes by its certificate then. The pin of the CA before it
+// counts still.
+const spentToken = "::000000.0000000000000000" //nolint:gosec // zeros
+
+// file is what is to be written where.
+type file struct {
+	path string
+	text []byte
+	keep bool // one that is there stays
+}
+
+var (
+	plainToken  = regexp.MustCompile(`^[a-z0-9]{6}\.[a-z0-9]{16}$`)
+	pinnedToken = regexp.MustCompile(`^K10[0-9a-f]{64}::[a-z0-9]{6}\.[a-z0-9]{16}$`)
+	pinShape    = regexp.MustCompile(`^K10[0-9a-f]{64}$`)
+	maxName     = 253
+)
+
+// checkJoin says what is wrong with what the server grants, before anything of it is
+// written: each value becomes a word in somebody's configuration.
+func checkJoin(j wire.Join, m Machine, distribution string) error {
+	var problems []error
+	if len(j.NodeName) > maxName || !dnsName.MatchString(j.NodeName) {
+		problems = append(problems, fmt.Errorf("a Node's name %.80q", j.NodeName))
+	}
+	id, ok := strings.CutPrefix(j.ProviderID, "azure://")
+	if !ok || len(id) > 1<<10 || !resourceIDShape.MatchString(id) {
+		problems = append(problems, fmt.Errorf("a provider id %.80q", j.ProviderID))
+	}
+	if !strings.EqualFold(j.VMID, m.VMID) {
+		problems = append(problems, fmt.Errorf("the machine %.80q, while this one is %s", j.VMID, m.VMID))
+	}
+	if u, err := url.Parse(j.Server); err != nil || u.Scheme != "https" || u.Hostname() == "" || u.User != nil || u.RawQuery != "" || u.Fragment != "" || strings.ContainsAny(j.Server, " \t\r\n\"'\\$`") {
+		problems = append(problems, fmt.Errorf("a server %.80q", j.Server))
+	}
+	token := pinnedToken
+	if distribution == wire.Kubelet {
+		token = plainToken
+	}
+	if !token.MatchString(j.Token) {
+		problems = append(problems, errors.New("a token of another form than "+distribution+" takes"))
+	}
+	if distribution == wire.Kubelet && len(certificates(j.CA)) == 0 {
+		problems = append(problems, errors.New("no certificate of the CA"))
+	}
+	if err := errors.Join(problems...); err != nil {
+		return fmt.Errorf("the admission server's grant cannot be used: %w", err)
+	}
+	return nil
+}
+
+// certificates are those of a PEM text, and nothing else of it.
+func certificates(text []byte) []byte {
+	var out bytes.Buffer
+	for {
+		var block *pem.Block
+		if block, text = pem.Decode(text); block == nil {
+			return out.Bytes()
+		}
+		if block.Type == "CERTIFICATE" {
+			out.Write(pem.EncodeToMemory(&pem.Block{Type: block.Type, Bytes: block.Bytes}))
+		}
+	}
+}
+
+// configuration is all that this distribution joins with.
+func configuration(s Settings, j wire.Join) ([]file, error) {
+	if s.Distribution == wire.Kubelet {
+		kubeconfig, err := bootstrapFile(j)
+		if err != nil {
+			return nil, err
+		}
+		ca := certificates(j.CA)
+		return []file{
+			{path: s.Kubelet.ClientCA, text: ca, keep: true},
+			{path: KubeletArguments, text: kubeletArguments(s, j.NodeName, j.ProviderID)},
+			{path: s.Kubelet.BootstrapKubeconfig, text: kubeconfig},
+		}, nil
+	}
+	files := []file{
+		{path: RancherToken, text: []byte(j.Token + "\n")},
+		{path: rancher(s.Distribution) + rancherDrop, text: rancherConfig(s, j)},
+	}
+	if s.Registries != "" {
+		files = append(files, file{path: rancher(s.Distribution) + registries, text: []byte(s.Registries)})
+	}
+	return files, nil
+}
+
+// again is what a start of a node that has joined writes anew, since it lay in
+// memory.
+func again(s Settings, r Record) []file {
+	switch {
+	case s.Distribution == wire.Kubelet && r.ProviderID != "":
+		return []file{{path: KubeletArguments, text: kubeletArguments(s, r.NodeName, r.ProviderID)}}
+	case s.Distribution != wire.Kubelet && pinShape.MatchString(r.CAPin):
+		return []file{{path: RancherToken, text: []byte(r.CAPin + spentToken + "\n"), keep: true}}
+	}
+	return nil
+}
+
+// write writes files in their order.
+func write(t *tree.Tree, files []file) error {
+	for _, f := range files {
+		if f.keep {
+			if _, err := t.Stat(f.path); err == nil {
+				continue
+			} else if !errors.Is(err, fs.ErrNotExist) {
+				return fmt.Errorf("writing %s: %w", f.path, err)
+			}
+		}
+		if err := put(t, f.path, f.text); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// bootstrapFile is a kubeconfig with the token, in JSON, which is YAML. Source: the
+// kubelet's TLS bootstrapping, kubernetes.io/docs/reference/access-authn-authz/kubelet-tls-bootstrapping.
+func bootstrapFile(j wire.Join) ([]byte, error) {
+	type named map[string]any
+	const cluster, user = "cluster", "bootstrap"
+	text, err := json.MarshalIndent(named{
+		"apiVersion": "v1", "kind": "Config", "current-context": user,
+		"clusters": []named{{"name": cluster, "cluster": named{"server": j.Server, "certificate-authority-data": base64.StdEncoding.EncodeToString(certificates(j.CA))}}},
+		"users":    []named{{"name": user, "user": named{"token": j.Token}}},
+		"contexts": []named{{"name": user, "context": named{"cluster": cluster, "user": user}}},
+	}, "", " ")
+	return append(text, '\n'), err
+}
+
+// kubeletArguments is an environment file of systemd's. Its words hold no blank and
+// no quote: checkJoin and Settings.Complete have seen to it.
+func kubeletArguments(s Settings, node, providerID string) []byte {
+	words := []string{"--hostname-override=" + node, "--provider-id=" + providerID}
+	if len(s.NodeLabels) > 0 {
+		words = append(words, "--node-labels="+strings.Join(labels(s), ","))
+	}
+	if len(s.NodeTaints) > 0 {
+		words = append(words, "--register-with-taints="+strings.Join(s.NodeTaints, ","))
+	}
+	return []byte("# Written by ortet-node join at each start.\nORTET_KUBELET_ARGS=" + strings.Join(words, " ") + "\n")
+}
+
+// labels are "KEY=VALUE", sorted.
+func labels(s Settings) []string {
+	var all []string
+	for _, key := range slices.Sorted(maps.Keys(s.NodeLabels)) {
+		all = append(all, key+"="+s.NodeLabels[key])
+	}
+	return all
+}
+
+// rancherConfig is a drop-in of k3s's or RKE2's config.yaml. Lists are added to what
+// other files have. Source: docs.k3s.io/installation/configuration, "Value Merge
+// Behavior".
+func rancherConfig(s Settings, j wire.Join) []byte {
+	var b strings.Builder
+	b.WriteString("# Written by ortet-node join.\n")
+	line := func(key, value string) { fmt.Fprintf(&b, "%s: %s\n", key, quote(value)) }
+	line("server", j.Server)
+	line("token-file", RancherToken)
+	line("node-name", j.NodeName)
+	list := func(key string, values []string) {
+		if len(values) == 0 {
+			return
+		}
+		fmt.Fprintf(&b, "%s+:\n", key)
+		for _, v := range values {
+			fmt.Fprintf(&b, "- %s\n", quote(v))
+		}
+	}
+	list("kubelet-arg", []string{"provider-id=" + j.ProviderID})
+	list("node-label", labels(s))
+	list("node-taint", s.NodeTaints)
+	return []byte(b.String())
+}
+
+// quote is a scalar of YAML: JSON's strings are such.
+func quote(s string) string {
+	text, err := json.Marshal(s)
+	if err != nil {
+		return `""` // a string is always JSON
+	}
+	return string(text)
+}

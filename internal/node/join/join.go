@@ -1,0 +1,235 @@
+package join
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"log/slog"
+	"math/rand/v2"
+	"os"
+	"strings"
+	"time"
+
+	"github.com/ortet/ortet/internal/node/bootstrap"
+	"github.com/ortet/ortet/internal/node/generalize"
+	"github.com/ortet/ortet/internal/node/tree"
+	"github.com/ortet/ortet/internal/wire"
+)
+
+// errHere is an error of this machine's own: asking again would not help.
+var errHere = errors.New("this machine")
+
+// Join makes a node of this machine and returns once what its agent joins with is on
+// the disk. A node that has joined before and can go on is done at once; nobody is
+// asked then. Otherwise it asks for as long as ctx lasts, or once. It is harmless to
+// interrupt it anywhere, and to call it again.
+func (c *Client) Join(ctx context.Context, once bool) error {
+	t, err := tree.Open(root(c.options.Root))
+	if err != nil {
+		return err
+	}
+	defer func() { _ = t.Close() }() // what was written was synced
+	a := attempt{Client: c, t: t}
+	_, a.firmware, _ = bootstrap.Identify(c.options.Root)
+	for failed := 1; ; failed++ {
+		err := a.try(ctx)
+		switch {
+		case err == nil:
+			return nil
+		case ctx.Err() != nil:
+			return fmt.Errorf("joining was ended: %w; the last try: %w", context.Cause(ctx), err)
+		case once || errors.Is(err, errHere):
+			return err
+		}
+		if why := reason(err); why != a.told {
+			a.told = why
+			c.options.Log.Warn("cannot join yet; asking again for as long as it takes", "reason", why, "error", err)
+		}
+		if err := c.options.wait(ctx, pause(failed, err, rand.Float64())); err != nil {
+			return fmt.Errorf("joining was ended: %w; the last try: %s", context.Cause(ctx), a.told)
+		}
+	}
+}
+
+func root(dir string) string {
+	if dir == "" {
+		return bootstrap.DefaultRoot()
+	}
+	return dir
+}
+
+// attempt is what is kept from try to try.
+type attempt struct {
+	*Client
+	t        *tree.Tree
+	firmware string
+	cleared  bool // the disk holds no identity any more
+	told     string
+}
+
+// try goes as far as it can. Whose identity is on the disk is settled first, also
+// while the server is away: nothing may start with another machine's.
+func (a *attempt) try(ctx context.Context) error {
+	var m *Machine
+	if !a.cleared {
+		own, machine, err := a.settle(ctx)
+		if err != nil || own {
+			return err
+		}
+		m = machine
+	}
+	if m == nil {
+		machine, err := whoAmI(ctx, a.options.metadata())
+		if err != nil {
+			return err
+		}
+		m = &machine
+	}
+	granted, err := a.admit(ctx, *m)
+	if err != nil {
+		return err
+	}
+	files, err := configuration(a.settings, granted)
+	if err != nil {
+		return fmt.Errorf("%w: %w", errHere, err)
+	}
+	if err := write(a.t, files); err != nil {
+		return fmt.Errorf("%w: %w", errHere, err)
+	}
+	if err := writeRecord(a.t, recordOf(granted, a.settings.Distribution, a.firmware, a.options.now())); err != nil {
+		return fmt.Errorf("%w: %w", errHere, err)
+	}
+	if name, err := os.Hostname(); err == nil && !strings.EqualFold(name, granted.NodeName) {
+		a.options.Log.Warn("this machine's host name is not its Node's", "hostName", name, "node", granted.NodeName)
+	}
+	a.options.Log.Info("admitted", "node", granted.NodeName, "server", granted.Server, "tokenExpires", granted.Expires)
+	return nil
+}
+
+// settle finds out whose identity is on the disk, and removes one that is not this
+// machine's or does not serve. own says that there is nothing left to do. The machine
+// is given where Azure was asked.
+func (a *attempt) settle(ctx context.Context) (own bool, m *Machine, err error) {
+	record, err := readRecord(a.t)
+	if err != nil {
+		return false, nil, fmt.Errorf("%w: %w", errHere, err)
+	}
+	held, err := a.readLogin()
+	if err != nil {
+		return false, nil, fmt.Errorf("%w: %w", errHere, err)
+	}
+	found, why := judge(record, held, a.firmware, nil, a.options.now())
+	if found == isUnknown {
+		machine, err := whoAmI(ctx, a.options.metadata())
+		if err != nil {
+			return false, nil, err
+		}
+		m = &machine
+		found, why = judge(record, held, a.firmware, m, a.options.now())
+	}
+	if found == isOwn {
+		return true, m, a.goOn(record, held, m)
+	}
+	scope := generalize.Everything
+	switch found {
+	case isUsedUp:
+		scope = generalize.Credentials
+	case isForeign:
+		a.options.Log.Warn("the identity on this disk is not this machine's; it is removed", "why", why)
+		// Said first, so that whoever goes on after a crash knows what is half done.
+		mark := Record{State: Discarding, VMID: unknownVM, At: a.options.now().UTC().Truncate(time.Second)}
+		if err := writeRecord(a.t, mark); err != nil {
+			return false, nil, fmt.Errorf("%w: %w", errHere, err)
+		}
+	}
+	if err := a.discard(ctx, a.t, scope); err != nil {
+		return false, nil, fmt.Errorf("%w: %w", errHere, err)
+	}
+	a.options.Log.Info("joining anew", "why", why)
+	a.cleared = true
+	return false, m, nil
+}
+
+// unknownVM is no machine's id.
+const unknownVM = "00000000-0000-0000-0000-000000000000"
+
+// goOn writes what a start of a node that has joined needs.
+func (a *attempt) goOn(record *Record, held *login, m *Machine) error {
+	if record == nil {
+		adopted := Record{State: Joined, VMID: m.VMID, Firmware: a.firmware, Distribution: a.settings.Distribution, NodeName: held.node, At: a.options.now().UTC().Truncate(time.Second)}
+		record = &adopted
+		if err := writeRecord(a.t, adopted); err != nil {
+			return fmt.Errorf("%w: %w", errHere, err)
+		}
+	}
+	if err := write(a.t, again(a.settings, *record)); err != nil {
+		return fmt.Errorf("%w: %w", errHere, err)
+	}
+	// The token in it is used up; the kubelet has what it got for it.
+	if a.settings.Distribution == wire.Kubelet && record.ProviderID != "" {
+		if _, err := a.t.Remove(a.settings.Kubelet.BootstrapKubeconfig); err != nil {
+			return fmt.Errorf("%w: %w", errHere, err)
+		}
+	}
+	a.options.Log.Info("this machine has joined before", "node", record.NodeName, "certificateEnds", held.expires)
+	return nil
+}
+
+// admit asks one server after the other, answering their callback meanwhile.
+func (a *attempt) admit(ctx context.Context, m Machine) (wire.Join, error) {
+	body, err := json.Marshal(wire.JoinRequest{Distribution: a.settings.Distribution, CallbackPort: a.settings.CallbackPort})
+	if err != nil {
+		return wire.Join{}, err
+	}
+	back, err := a.key.answer(ctx, a.settings.CallbackPort, a.options.now())
+	if err != nil {
+		return wire.Join{}, err
+	}
+	defer back.close()
+	var problems []error
+	for _, server := range a.servers {
+		text, err := a.proven(ctx, server, m, wire.JoinPath, body, joinTimeout)
+		if err == nil {
+			granted, err := wire.ParseAnswer[wire.Join](text)
+			if err == nil {
+				err = checkJoin(granted, m, a.settings.Distribution)
+			}
+			return granted, err
+		}
+		problems = append(problems, err)
+		if refused := (*RefusedError)(nil); errors.As(err, &refused) || ctx.Err() != nil {
+			return wire.Join{}, err // another replica would say the same
+		}
+	}
+	return wire.Join{}, errors.Join(problems...)
+}
+
+func (o Options) now() time.Time {
+	if o.Now == nil {
+		return time.Now()
+	}
+	return o.Now()
+}
+
+func (o Options) wait(ctx context.Context, d time.Duration) error {
+	if o.Wait != nil {
+		return o.Wait(ctx, d)
+	}
+	timer := time.NewTimer(d)
+	defer timer.Stop()
+	select {
+	case <-ctx.Done():
+		return ctx.Err()
+	case <-timer.C:
+		return nil
+	}
+}
+
+// logger is never nil.
+func (o Options) logger() *slog.Logger {
+	if o.Log == nil {
+		return slog.New(slog.DiscardHandler)
+	}
+	return o.Log
+}

@@ -1,0 +1,97 @@
+package join
+
+import (
+	"encoding/json"
+	"os"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/ortet/ortet/internal/wire"
+)
+
+func TestJoinWritesWhatAKubeletJoinsWith(t *testing.T) {
+	w := newWorld(t)
+	w.settings.NodeLabels = map[string]string{"pool": "blue", "app.example.com/x": "y"}
+	w.settings.NodeTaints = []string{"spot=true:NoSchedule"}
+	w.mustJoin()
+	var kubeconfig struct {
+		Clusters []struct {
+			Cluster struct {
+				Server string `json:"server"`
+				CA     []byte `json:"certificate-authority-data"`
+			} `json:"cluster"`
+		} `json:"clusters"`
+		Users []struct {
+			User struct {
+				Token string `json:"token"`
+			} `json:"user"`
+		} `json:"users"`
+	}
+	if err := json.Unmarshal([]byte(w.read(bootstrapKubeconfig)), &kubeconfig); err != nil {
+		t.Fatal(err)
+	}
+	if c := kubeconfig.Clusters[0].Cluster; c.Server != apiServer || string(c.CA) != string(w.ca.pem()) || kubeconfig.Users[0].User.Token != goodToken {
+		t.Errorf("the bootstrap kubeconfig: %+v", kubeconfig)
+	}
+	for _, name := range []string{bootstrapKubeconfig, clientCA, KubeletArguments, RecordFile} {
+		if info, err := os.Stat(w.path(name)); err != nil || info.Mode().Perm() != 0o600 {
+			t.Errorf("%s: %v, %v", name, info, err)
+		}
+	}
+	if got := w.read(KubeletArguments); !strings.Contains(got, "\nORTET_KUBELET_ARGS=--hostname-override="+ourName+" --provider-id=azure://"+ourID+" --node-labels=app.example.com/x=y,pool=blue --register-with-taints=spot=true:NoSchedule\n") {
+		t.Errorf("the kubelet's arguments: %s", got)
+	}
+	if r := w.record(); r.State != Joined || r.VMID != ourVM || r.NodeName != ourName {
+		t.Errorf("the record: %+v", r)
+	}
+	if strings.Contains(w.said(), "0123456789abcdef") || strings.Contains(w.read(RecordFile), "0123456789abcdef") {
+		t.Error("the token is told")
+	}
+}
+
+// A restart depends on nobody.
+func TestANodeThatHasJoinedAsksNobody(t *testing.T) {
+	w := newWorld(t)
+	w.mustJoin()
+	w.kubelet(ourName, time.Now().Add(time.Hour))
+	if err := os.RemoveAll(w.path("/run")); err != nil {
+		t.Fatal(err)
+	}
+	w.server.Close()
+	w.mustJoin()
+	if w.joins != 1 || len(w.waits) != 0 {
+		t.Errorf("%d joins, %d pauses", w.joins, len(w.waits))
+	}
+	if !strings.Contains(w.read(KubeletArguments), "--provider-id=azure://"+ourID) {
+		t.Error("the kubelet's arguments are not written again")
+	}
+	if w.read(bootstrapKubeconfig) != "" {
+		t.Error("the token that was used up is on the disk still")
+	}
+	if w.read("/var/lib/kubelet/pods/uid/volumes/x") == "" {
+		t.Error("its pods' volumes are gone")
+	}
+}
+
+func TestJoinWritesWhatK3sJoinsWith(t *testing.T) {
+	for _, distribution := range []string{wire.K3s, wire.RKE2} {
+		t.Run(distribution, func(t *testing.T) {
+			w := newWorld(t)
+			w.settings.Distribution = distribution
+			w.settings.Registries = "mirrors: {}\n"
+			w.settings.NodeLabels = map[string]string{"pool": "blue"}
+			w.mustJoin()
+			want := "# Written by ortet-node join.\nserver: \"" + apiServer + "\"\ntoken-file: \"/run/ortet/token\"\nnode-name: \"" + ourName + "\"\nkubelet-arg+:\n- \"provider-id=azure://" + ourID + "\"\nnode-label+:\n- \"pool=blue\"\n"
+			if got := w.read("/etc/rancher/" + distribution + "/config.yaml.d/50-ortet.yaml"); got != want {
+				t.Errorf("got\n%s\nwant\n%s", got, want)
+			}
+			if got := w.read(RancherToken); got != pinOfCA+"::"+goodToken+"\n" {
+				t.Errorf("the token: %q", got)
+			}
+			if got := w.read("/etc/rancher/" + distribution + "/registries.yaml"); got != "mirrors: {}\n" {
+				t.Errorf("the registries: %q", got)
+			}
+		})
+	}
+}
