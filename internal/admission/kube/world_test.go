@@ -1,0 +1,309 @@
+package kube_test
+
+import (
+	"context"
+	"crypto/ecdsa"
+	"crypto/elliptic"
+	"crypto/rand"
+	"crypto/x509"
+	"crypto/x509/pkix"
+	"encoding/pem"
+	"net"
+	"net/netip"
+	"os"
+	"sync"
+	"testing"
+	"time"
+
+	certificatesv1 "k8s.io/api/certificates/v1"
+	corev1 "k8s.io/api/core/v1"
+	rbacv1 "k8s.io/api/rbac/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/client-go/kubernetes"
+	"k8s.io/client-go/rest"
+
+	"github.com/ortet/ortet/internal/admission/kube"
+	"github.com/ortet/ortet/internal/fleet"
+	"github.com/ortet/ortet/test/controlplane"
+)
+
+func TestMain(m *testing.M) { os.Exit(controlplane.Main(m)) }
+
+const (
+	group = "/subscriptions/11111111-2222-4333-8444-555555555555/resourceGroups/rg"
+	pool  = group + "/providers/Microsoft.Compute/virtualMachineScaleSets/pool1"
+)
+
+// A world is a cluster on a real API server, in a namespace of the test's own, in
+// which the admission server may do what Rules says.
+type world struct {
+	*testing.T
+	ctx       context.Context
+	namespace string
+	admin     kubernetes.Interface
+	cp        *controlplane.ControlPlane
+	least     *rest.Config
+	directory *directory
+	drainer   *drainer
+	now       func() time.Time
+
+	mu      sync.Mutex
+	decided []kube.Decided
+}
+
+// prepared are the things of the whole cluster that the tests share.
+var prepared sync.Once
+
+func newWorld(t *testing.T, namespace string) *world {
+	t.Helper()
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(t.Context()), 2*time.Minute)
+	t.Cleanup(cancel)
+	cp := controlplane.Shared(t)
+	config, err := cp.RESTConfig()
+	must(t, err)
+	admin, err := kubernetes.NewForConfig(config)
+	must(t, err)
+	w := &world{T: t, ctx: ctx, namespace: namespace, admin: admin, cp: cp, directory: &directory{members: map[fleet.ResourceID]fleet.Member{}}, drainer: &drainer{}, now: time.Now}
+	prepared.Do(func() {
+		// A cluster as the documentation wants it: nobody approves for bootstrap
+		// tokens by himself, nor renewals.
+		for _, name := range []string{"node-autoapprove-bootstrap", "node-autoapprove-certificate-rotation", "kubelet-bootstrap"} {
+			must(t, admin.RbacV1().ClusterRoleBindings().Delete(ctx, name, metav1.DeleteOptions{}))
+		}
+		_, err := admin.RbacV1().ClusterRoleBindings().Create(ctx, &rbacv1.ClusterRoleBinding{
+			ObjectMeta: metav1.ObjectMeta{Name: "ortet-bootstrap"},
+			RoleRef:    rbacv1.RoleRef{APIGroup: rbacv1.GroupName, Kind: "ClusterRole", Name: "system:node-bootstrapper"},
+			Subjects:   []rbacv1.Subject{{APIGroup: rbacv1.GroupName, Kind: rbacv1.GroupKind, Name: kube.TokenGroup}},
+		}, metav1.CreateOptions{})
+		must(t, err)
+	})
+	_, err = admin.CoreV1().Namespaces().Create(ctx, &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: namespace}}, metav1.CreateOptions{})
+	must(t, err)
+	w.least = w.user(namespace, kube.Rules(namespace))
+	return w
+}
+
+func must(t testing.TB, err error) {
+	t.Helper()
+	if err != nil {
+		t.Fatal(err)
+	}
+}
+
+// user gives somebody who may do what the rules say and nothing else.
+func (w *world) user(name string, rules []kube.Rule) *rest.Config {
+	w.Helper()
+	subject := []rbacv1.Subject{{Kind: "User", Name: name, APIGroup: rbacv1.GroupName}}
+	for namespace, policy := range policyRules(rules) {
+		meta := metav1.ObjectMeta{Name: name, Namespace: namespace}
+		if namespace == "" {
+			_, err := w.admin.RbacV1().ClusterRoles().Create(w.ctx, &rbacv1.ClusterRole{ObjectMeta: meta, Rules: policy}, metav1.CreateOptions{})
+			must(w, err)
+			_, err = w.admin.RbacV1().ClusterRoleBindings().Create(w.ctx, &rbacv1.ClusterRoleBinding{ObjectMeta: meta, Subjects: subject,
+				RoleRef: rbacv1.RoleRef{APIGroup: rbacv1.GroupName, Kind: "ClusterRole", Name: name}}, metav1.CreateOptions{})
+			must(w, err)
+			continue
+		}
+		_, err := w.admin.RbacV1().Roles(namespace).Create(w.ctx, &rbacv1.Role{ObjectMeta: meta, Rules: policy}, metav1.CreateOptions{})
+		must(w, err)
+		_, err = w.admin.RbacV1().RoleBindings(namespace).Create(w.ctx, &rbacv1.RoleBinding{ObjectMeta: meta, Subjects: subject,
+			RoleRef: rbacv1.RoleRef{APIGroup: rbacv1.GroupName, Kind: "Role", Name: name}}, metav1.CreateOptions{})
+		must(w, err)
+	}
+	config, err := w.cp.RESTConfigFor(controlplane.Client{User: name})
+	must(w, err)
+	client, err := kubernetes.NewForConfig(config)
+	must(w, err)
+	w.eventually("the roles to count", func() bool {
+		_, err := client.CoreV1().ConfigMaps(name).Get(w.ctx, "none", metav1.GetOptions{})
+		_, nodes := client.CoreV1().Nodes().Get(w.ctx, "none", metav1.GetOptions{})
+		return !apierrors.IsForbidden(err) && !apierrors.IsForbidden(nodes)
+	})
+	return config
+}
+
+func policyRules(rules []kube.Rule) map[string][]rbacv1.PolicyRule {
+	out := map[string][]rbacv1.PolicyRule{}
+	for _, r := range rules {
+		out[r.Namespace] = append(out[r.Namespace], rbacv1.PolicyRule{APIGroups: []string{r.Group}, Resources: []string{r.Resource}, ResourceNames: r.Names, Verbs: r.Verbs})
+	}
+	return out
+}
+
+// open gives a replica.
+func (w *world) open() *kube.Cluster {
+	w.Helper()
+	c, err := kube.New(kube.Config{
+		REST: w.least, Namespace: w.namespace, Identity: "test", Now: w.now, Server: w.cp.Server, CA: w.cp.CA(), Drainer: w.drainer,
+	})
+	must(w, err)
+	return c
+}
+
+// run runs a replica's watch until the test ends.
+func (w *world) run(c *kube.Cluster) {
+	w.Helper()
+	ctx, cancel := context.WithCancel(w.ctx)
+	done := make(chan error, 1)
+	go func() {
+		done <- c.Run(ctx, w.directory, func(d kube.Decided) {
+			w.mu.Lock()
+			defer w.mu.Unlock()
+			w.decided = append(w.decided, d)
+		})
+	}()
+	w.Cleanup(func() {
+		cancel()
+		if err := <-done; err != nil {
+			w.Errorf("the watch: %v", err)
+		}
+	})
+	w.eventually("the watch to begin", c.Synced)
+}
+
+// decision gives what was decided on a request.
+func (w *world) decision(request string) kube.Decided {
+	w.Helper()
+	var found kube.Decided
+	w.eventually("a decision on "+request, func() bool {
+		w.mu.Lock()
+		defer w.mu.Unlock()
+		for _, d := range w.decided {
+			if d.Request == request {
+				found = d
+				return true
+			}
+		}
+		return false
+	})
+	return found
+}
+
+// eventually ends the test where it does not come true in 30 seconds.
+func (w *world) eventually(what string, true func() bool) {
+	w.Helper()
+	ticker := time.NewTicker(20 * time.Millisecond)
+	defer ticker.Stop()
+	limit := time.After(30 * time.Second)
+	for !true() {
+		select {
+		case <-ticker.C:
+		case <-limit:
+			w.Fatalf("waited for %s in vain", what)
+		}
+	}
+}
+
+// member is machine n of the pool; its vmId says which machine of the name it is.
+func (w *world) member(host, instance, vmID string) fleet.Member {
+	m := fleet.Member{
+		Instance: fleet.ResourceID(pool + "/virtualMachines/" + instance), Pool: pool, Name: "pool1_" + instance, HostName: host,
+		VMID: vmID, Addresses: []netip.Addr{netip.MustParseAddr("10.1.0.4")},
+	}
+	w.directory.set(m)
+	return m
+}
+
+const (
+	machineA = "aaaaaaaa-0000-4000-8000-000000000001"
+	machineB = "bbbbbbbb-0000-4000-8000-000000000002"
+)
+
+// as gives a client with a bearer token.
+func (w *world) as(token string) kubernetes.Interface {
+	w.Helper()
+	config, err := w.cp.RESTConfigFor(controlplane.Client{Token: token})
+	must(w, err)
+	client, err := kubernetes.NewForConfig(config)
+	must(w, err)
+	return client
+}
+
+// asNode gives a node's own client.
+func (w *world) asNode(name string) kubernetes.Interface {
+	w.Helper()
+	config, err := w.cp.RESTConfigFor(controlplane.Client{User: "system:node:" + name, Groups: []string{"system:nodes"}})
+	must(w, err)
+	client, err := kubernetes.NewForConfig(config)
+	must(w, err)
+	return client
+}
+
+func newKey(t testing.TB) *ecdsa.PrivateKey {
+	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
+	must(t, err)
+	return key
+}
+
+// request is what a kubelet asks for a certificate with.
+func request(t testing.TB, key *ecdsa.PrivateKey, template x509.CertificateRequest) []byte {
+	t.Helper()
+	der, err := x509.CreateCertificateRequest(rand.Reader, &template, key)
+	must(t, err)
+	return pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE REQUEST", Bytes: der})
+}
+
+func nodeSubject(name string) x509.CertificateRequest {
+	return x509.CertificateRequest{Subject: pkix.Name{CommonName: "system:node:" + name, Organization: []string{"system:nodes"}}}
+}
+
+func serving(name string, dns []string, ips ...string) x509.CertificateRequest {
+	template := nodeSubject(name)
+	template.DNSNames = dns
+	for _, ip := range ips {
+		template.IPAddresses = append(template.IPAddresses, net.ParseIP(ip))
+	}
+	return template
+}
+
+// ask makes a CertificateSigningRequest, and gives its name.
+func (w *world) ask(client kubernetes.Interface, signer string, pem []byte) string {
+	w.Helper()
+	usage := certificatesv1.UsageClientAuth
+	if signer == certificatesv1.KubeletServingSignerName {
+		usage = certificatesv1.UsageServerAuth
+	}
+	var made *certificatesv1.CertificateSigningRequest
+	// The API server authenticates by a cache of tokens.
+	w.eventually("the token to count", func() bool {
+		var err error
+		made, err = client.CertificatesV1().CertificateSigningRequests().Create(w.ctx, &certificatesv1.CertificateSigningRequest{
+			ObjectMeta: metav1.ObjectMeta{GenerateName: "csr-"},
+			Spec:       certificatesv1.CertificateSigningRequestSpec{SignerName: signer, Request: pem, Usages: []certificatesv1.KeyUsage{certificatesv1.UsageDigitalSignature, usage}},
+		}, metav1.CreateOptions{})
+		if err != nil && !apierrors.IsUnauthorized(err) {
+			w.Fatal(err)
+		}
+		return err == nil
+	})
+	return made.Name
+}
+
+// directory is Azure's word on instances.
+type directory struct {
+	mu      sync.Mutex
+	members map[fleet.ResourceID]fleet.Member
+}
+
+func (d *directory) set(m fleet.Member) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	d.members[m.Instance] = m
+}
+
+func (d *directory) remove(id fleet.ResourceID) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	delete(d.members, id)
+}
+
+func (d *directory) Member(_ context.Context, id fleet.ResourceID) (fleet.Member, error) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	m, ok := d.members[id]
+	if !ok {
+		return m, &fleet.Error{Op: "read instance", Resource: string(id), Kind: fleet.KindNotFound}
+	}
+	return m, nil
+}
