@@ -19,6 +19,7 @@ const (
 	JoinPath    = "/v1/join"    // JoinRequest → Join; needs a Proof
 	LeavePath   = "/v1/leave"   // LeaveRequest → Leave; answered when the node is drained or its time is up
 	LeftPath    = "/v1/left"    // LeftRequest → {}; the node's agent stands still, its Node may go
+	BackPath    = "/v1/back"    // {} → {}; what a leave was for is over, or did not come: the Node takes pods again
 	VerdictPath = "/v1/verdict" // Verdict → {}
 	BootPath    = "/v1/boot"    // BootReport → {}
 )

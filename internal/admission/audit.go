@@ -1,0 +1,41 @@
+package admission
+
+import (
+	"context"
+	"log/slog"
+	"time"
+)
+
+// facts are what is known of a request when it is decided, for the audit log. What
+// the node only says stands in it as long as nothing better is known.
+type facts struct {
+	operation string
+	remote    string
+	by        string // "document", "certificate"; "" where no proof is needed
+	node      string // only once the cloud or a certificate says so
+	instance  string
+	vmID      string // only once Azure signed it, or the cloud says so
+}
+
+// audit writes a decision: one line, whose message is always the same. Neither
+// tokens nor nonces nor documents are in it.
+func (s *Server) audit(ctx context.Context, f *facts, reason Reason, cause error, took time.Duration) {
+	level, decision := slog.LevelInfo, "granted"
+	if reason != Granted {
+		level, decision = slog.LevelWarn, "refused"
+	}
+	attributes := []slog.Attr{
+		slog.String("operation", f.operation), slog.String("decision", decision), slog.String("reason", string(reason)),
+		slog.String("remote", f.remote), slog.Duration("took", took.Round(time.Microsecond)),
+	}
+	for _, a := range []struct{ key, value string }{{"by", f.by}, {"node", f.node}, {"instance", f.instance}, {"vmId", f.vmID}} {
+		if a.value != "" {
+			attributes = append(attributes, slog.String(a.key, a.value))
+		}
+	}
+	if cause != nil {
+		text := cause.Error()
+		attributes = append(attributes, slog.String("cause", text[:min(len(text), 2048)]))
+	}
+	s.config.Log.LogAttrs(ctx, level, "admission", attributes...)
+}

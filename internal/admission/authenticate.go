@@ -1,0 +1,139 @@
+package admission
+
+import (
+	"context"
+	"crypto/x509"
+	"errors"
+	"fmt"
+	"net/http"
+	"slices"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/ortet/ortet/internal/fleet"
+	"github.com/ortet/ortet/internal/wire"
+)
+
+const (
+	// userPrefix and nodesGroup are of the certificates that Kubernetes' node
+	// authorizer takes for a kubelet's.
+	userPrefix = "system:node:"
+	nodesGroup = "system:nodes"
+	// backdated is how much earlier than it was signed a certificate of
+	// Kubernetes' own signer begins.
+	backdated = 5 * time.Minute
+	// casFor is how long the cluster's authorities are kept.
+	casFor = 5 * time.Minute
+)
+
+// authenticate finds out who asks, by a proof or by the kubelet's certificate.
+func (s *Server) authenticate(ctx context.Context, r *http.Request, body []byte, facts *facts) (proven, error) {
+	if header := r.Header.Get("Authorization"); header != "" {
+		return s.byProof(ctx, r.URL.Path, header, body, facts)
+	}
+	if r.TLS == nil || len(r.TLS.PeerCertificates) == 0 {
+		return proven{}, refuse(NoProof, errors.New("neither a proof nor a client certificate"))
+	}
+	facts.by = "certificate"
+	return s.byCertificate(ctx, r.TLS.PeerCertificates, facts)
+}
+
+func (s *Server) byProof(ctx context.Context, path, header string, body []byte, facts *facts) (proven, error) {
+	facts.by = "document"
+	if header == "" {
+		return proven{}, refuse(NoProof, errors.New("no proof"))
+	}
+	p, err := wire.ParseProof(header)
+	if err != nil {
+		return proven{}, refuse(BadProof, err)
+	}
+	return s.prove(ctx, path, p, body, facts)
+}
+
+// byCertificate believes a certificate of the cluster that its holder is the node in
+// its name. Ids and names of machines are used again, and certificates are not
+// revoked: so its Node has to be the machine's that Azure has now, and the machine
+// older than the certificate.
+func (s *Server) byCertificate(ctx context.Context, chain []*x509.Certificate, facts *facts) (proven, error) {
+	leaf, now := chain[0], s.config.Now()
+	roots, err := s.clientCAs.get(ctx, now)
+	if err != nil {
+		return proven{}, ofPort(ctx, ClusterUnavailable, err)
+	}
+	between := x509.NewCertPool()
+	for _, c := range chain[1:min(len(chain), 5)] {
+		between.AddCert(c)
+	}
+	options := x509.VerifyOptions{Roots: roots, Intermediates: between, CurrentTime: now, KeyUsages: []x509.ExtKeyUsage{x509.ExtKeyUsageClientAuth}}
+	if _, err := leaf.Verify(options); err != nil {
+		return proven{}, refuse(BadCertificate, err)
+	}
+	node, ok := strings.CutPrefix(leaf.Subject.CommonName, userPrefix)
+	if !ok || !slices.Contains(leaf.Subject.Organization, nodesGroup) || !nodeName(node) {
+		return proven{}, refuse(NotANode, fmt.Errorf("the certificate is of %.100q", leaf.Subject.CommonName))
+	}
+	facts.node = node
+	state, err := s.config.Cluster.Node(ctx, node)
+	switch {
+	case err != nil:
+		return proven{}, ofPort(ctx, ClusterUnavailable, err)
+	case !state.Exists:
+		return proven{}, errNoNode
+	}
+	id, ok := strings.CutPrefix(state.ProviderID, "azure://")
+	if !ok {
+		return proven{}, refuse(NodeUnknown, fmt.Errorf("node %s has provider id %.300q", node, state.ProviderID))
+	}
+	facts.instance = id
+	instance, err := s.allowed(id)
+	if err != nil {
+		return proven{}, refuse(NodeUnknown, err)
+	}
+	member, err := s.member(ctx, instance)
+	if err != nil {
+		return proven{}, err
+	}
+	facts.vmID = member.VMID
+	if member.NodeName() != node {
+		return proven{}, refuse(NodeUnknown, fmt.Errorf("the instance's node name is %.100q", member.NodeName()))
+	}
+	if leaf.NotBefore.Add(backdated).Before(member.Created) {
+		return proven{}, refuse(CertificateTooOld, fmt.Errorf("the certificate begins %s, the instance %s", leaf.NotBefore.UTC().Format(time.RFC3339), member.Created.UTC().Format(time.RFC3339)))
+	}
+	return proven{member: member, node: node}, nil
+}
+
+// errNoNode is of a certificate whose node has no Node: it is gone already, and what
+// else has its name may belong to the next machine.
+var errNoNode = refuse(NodeUnknown, errors.New("there is no Node of this name"))
+
+// authorities keeps the cluster's client CAs for a while.
+type authorities struct {
+	load func(context.Context) ([]byte, error)
+
+	mu   sync.Mutex
+	pool *x509.CertPool
+	read time.Time
+}
+
+func (a *authorities) get(ctx context.Context, now time.Time) (*x509.CertPool, error) {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	if a.pool != nil && now.Sub(a.read) < casFor {
+		return a.pool, nil
+	}
+	text, err := a.load(ctx)
+	if err != nil && a.pool != nil {
+		return a.pool, nil // they change by the year
+	}
+	if err != nil {
+		return nil, err
+	}
+	pool := x509.NewCertPool()
+	if !pool.AppendCertsFromPEM(text) {
+		return nil, &fleet.Error{Op: "read the cluster's client authorities", Kind: fleet.KindInvalid, Err: errors.New("there is no certificate in them")}
+	}
+	a.pool, a.read = pool, now
+	return pool, nil
+}

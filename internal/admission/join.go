@@ -1,0 +1,41 @@
+package admission
+
+import (
+	"context"
+	"errors"
+	"fmt"
+
+	"github.com/ortet/ortet/internal/wire"
+)
+
+// join admits a node: the checks 7 to 9 after the proof, and then a token.
+func (s *Server) join(ctx context.Context, who proven, request wire.JoinRequest) (wire.Join, error) {
+	done := s.meters.stage("node")
+	node, err := s.config.Cluster.Node(ctx, who.node)
+	done()
+	if err != nil {
+		return wire.Join{}, ofPort(ctx, ClusterUnavailable, err)
+	}
+	if node.Exists && node.Ready {
+		return wire.Join{}, refuse(NodeReady, fmt.Errorf("node %s is Ready, with provider id %.300q", who.node, node.ProviderID))
+	}
+	if err := s.spend(ctx, who); err != nil {
+		return wire.Join{}, err
+	}
+	done = s.meters.stage("callback")
+	err = s.callBack(ctx, who, request.CallbackPort)
+	done()
+	if err != nil {
+		return wire.Join{}, err
+	}
+	done = s.meters.stage("admit")
+	joined, err := s.config.Cluster.Admit(ctx, who.member, request.Distribution)
+	done()
+	if err != nil {
+		return wire.Join{}, ofPort(ctx, ClusterUnavailable, err)
+	}
+	if joined.NodeName != who.node || joined.Token == "" {
+		return wire.Join{}, refuse(Internal, errors.New("the cluster admitted another node"))
+	}
+	return joined, nil
+}

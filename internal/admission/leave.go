@@ -1,0 +1,65 @@
+package admission
+
+import (
+	"context"
+	"errors"
+
+	"github.com/ortet/ortet/internal/wire"
+)
+
+// leave has the node drained. A node whose Node is gone has nothing left to drain.
+func (s *Server) leave(ctx context.Context, r *request) (any, error) {
+	body, err := parse[wire.LeaveRequest](r.body)
+	if err != nil {
+		return nil, err
+	}
+	who, err := s.leaver(ctx, r)
+	if errors.Is(err, errNoNode) {
+		return wire.Leave{Drained: true}, nil
+	}
+	if err != nil {
+		return nil, err
+	}
+	left, err := s.config.Cluster.Leave(ctx, who.node, body)
+	return left, ofPort(ctx, ClusterUnavailable, err)
+}
+
+// left has the Node deleted, with what belongs to it. Where the Node is gone
+// already, what has its name may be the next machine's, and stays.
+func (s *Server) left(ctx context.Context, r *request) (any, error) {
+	if _, err := parse[wire.LeftRequest](r.body); err != nil {
+		return nil, err
+	}
+	who, err := s.leaver(ctx, r)
+	if errors.Is(err, errNoNode) {
+		return struct{}{}, nil
+	}
+	if err != nil {
+		return nil, err
+	}
+	return struct{}{}, ofPort(ctx, ClusterUnavailable, s.config.Cluster.Forget(ctx, who.node, who.member.ProviderID()))
+}
+
+// back undoes what leave marked: a reboot is over, or an event passed.
+func (s *Server) back(ctx context.Context, r *request) (any, error) {
+	if _, err := parse[struct{}](r.body); err != nil {
+		return nil, err
+	}
+	who, err := s.leaver(ctx, r)
+	if errors.Is(err, errNoNode) {
+		return struct{}{}, nil
+	}
+	if err != nil {
+		return nil, err
+	}
+	return struct{}{}, ofPort(ctx, ClusterUnavailable, s.config.Cluster.Return(ctx, who.node))
+}
+
+// leaver finds out who asks, and sees that a proof is used once.
+func (s *Server) leaver(ctx context.Context, r *request) (proven, error) {
+	who, err := s.authenticate(ctx, r.http, r.body, r.facts)
+	if err != nil {
+		return who, err
+	}
+	return who, s.spend(ctx, who)
+}

@@ -1,0 +1,350 @@
+package admission
+
+import (
+	"context"
+	"crypto/rand"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"log/slog"
+	mathrand "math/rand/v2"
+	"mime"
+	"net"
+	"net/http"
+	"net/netip"
+	"os"
+	"strconv"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+
+	"github.com/ortet/ortet/internal/admission/attest"
+	"github.com/ortet/ortet/internal/fleet"
+	"github.com/ortet/ortet/internal/wire"
+)
+
+// Attestation verifies attested documents: see attest.Verifier.
+type Attestation interface {
+	Verify(ctx context.Context, document, nonce string) (attest.Document, error)
+}
+
+// Limits are what the server does at once, and how often.
+type Limits struct {
+	// Rate and Burst are of all requests, by the second; AddressRate and AddressBurst
+	// of each address (of IPv6: of each network of 64 bits). A join is two requests.
+	Rate         float64
+	Burst        int
+	AddressRate  float64
+	AddressBurst int
+	// InFlight is how many requests are worked on at once, besides those to leave,
+	// which wait for a drain: of them Leaves.
+	InFlight, Leaves int
+	// Connections is how many are open at once; others wait to be taken.
+	Connections int
+}
+
+// DefaultLimits let 1,000 nodes join in some seconds, on one core and in 100 MB.
+func DefaultLimits() Limits {
+	return Limits{Rate: 500, Burst: 1000, AddressRate: 50, AddressBurst: 200, InFlight: 64, Leaves: 256, Connections: 1024}
+}
+
+// Config is what a Server needs.
+type Config struct {
+	Directory Directory
+	Cluster   Cluster
+	Attest    Attestation
+	// ClientCAs gives the PEM of the cluster's client authorities: Keys has it. nil
+	// takes no certificates.
+	ClientCAs func(context.Context) ([]byte, error)
+	// Pools are the scale sets whose instances are admitted.
+	Pools []fleet.ResourceID
+	// CallbackTimeout is how long a node has to answer; 0 is 3 s. Dial reaches it; nil
+	// is a net.Dialer's.
+	CallbackTimeout time.Duration
+	Dial            func(ctx context.Context, network, address string) (net.Conn, error)
+	Limits          Limits // zero is DefaultLimits
+	Log             *slog.Logger
+	Metrics         prometheus.Registerer // nil registers nowhere
+	Now             func() time.Time      // nil is time.Now
+	Random          io.Reader             // nil is crypto/rand's
+	Jitter          func() float64        // of 0 to 1; nil is math/rand's
+}
+
+// Server answers the paths of package wire. It is an http.Handler; Serve has the
+// connections' part.
+type Server struct {
+	config     Config
+	nonces     *nonces
+	clientCAs  *authorities
+	rates      *rates
+	meters     *meters
+	meanings   map[Reason]Meaning
+	operations map[string]operation
+}
+
+// An operation is what a path does.
+type operation struct {
+	name   string
+	most   int64 // bytes of its body
+	share  *share
+	within time.Duration
+	handle func(context.Context, *request) (any, error)
+}
+
+// A request is what was asked, read wholly.
+type request struct {
+	http  *http.Request
+	body  []byte
+	facts *facts
+}
+
+const (
+	maxShort = 4 << 10 // bytes of a request that is no report
+	maxBoot  = 1 << 20 // bytes of a boot's report
+	// bodyFor is how long a request's body may take to arrive.
+	bodyFor = 10 * time.Second
+	// placeFor is how long a request waits for a place: less than a node waits for an
+	// answer.
+	placeFor = 5 * time.Second
+	answerIn = 30 * time.Second
+	maxLeave = 15 * time.Minute
+)
+
+// New makes a server.
+func New(c Config) (*Server, error) {
+	if c.Directory == nil || c.Cluster == nil || c.Attest == nil || len(c.Pools) == 0 {
+		return nil, &fleet.Error{Op: "start the admission server", Kind: fleet.KindInvalid, Err: errors.New("no directory, cluster, attestation or scale set")}
+	}
+	c = c.withDefaults()
+	m, err := newMeters(c.Metrics, c.Now)
+	if err != nil {
+		return nil, fmt.Errorf("register the admission server's metrics: %w", err)
+	}
+	s := &Server{config: c, meters: m, rates: newRates(c.Limits), meanings: meanings(),
+		nonces:    &nonces{key: c.Cluster.NonceKey, random: c.Random, now: c.Now},
+		clientCAs: &authorities{load: c.ClientCAs}}
+	short, leaves, reports := newShare("short", c.Limits.InFlight, placeFor), newShare("leave", c.Limits.Leaves, placeFor), newShare("report", 4, placeFor)
+	reports.first = true
+	s.operations = map[string]operation{
+		wire.NoncePath:   {"nonce", maxShort, short, answerIn, s.giveNonce},
+		wire.JoinPath:    {"join", maxShort, short, answerIn, s.joins},
+		wire.LeavePath:   {"leave", maxShort, leaves, maxLeave + answerIn, s.leave},
+		wire.LeftPath:    {"left", maxShort, short, answerIn, s.left},
+		wire.BackPath:    {"back", maxShort, short, answerIn, s.back},
+		wire.VerdictPath: {"verdict", wire.MaxVerdict, reports, answerIn, s.verdict},
+		wire.BootPath:    {"boot", maxBoot, reports, answerIn, s.boot},
+	}
+	return s, nil
+}
+
+func (c Config) withDefaults() Config {
+	if c.Limits == (Limits{}) {
+		c.Limits = DefaultLimits()
+	}
+	if c.CallbackTimeout <= 0 {
+		c.CallbackTimeout = callbackFor
+	}
+	if c.Dial == nil {
+		c.Dial = (&net.Dialer{}).DialContext
+	}
+	if c.ClientCAs == nil {
+		c.ClientCAs = func(context.Context) ([]byte, error) { return nil, errors.New("client certificates are not taken") }
+	}
+	if c.Log == nil {
+		c.Log = slog.New(slog.DiscardHandler)
+	}
+	if c.Now == nil {
+		c.Now = time.Now
+	}
+	if c.Random == nil {
+		c.Random = rand.Reader
+	}
+	if c.Jitter == nil {
+		c.Jitter = mathrand.Float64
+	}
+	return c
+}
+
+// ServeHTTP answers a request and writes its line of the audit log.
+func (s *Server) ServeHTTP(w http.ResponseWriter, r *http.Request) {
+	began := s.config.Now()
+	f := &facts{operation: "other", remote: r.RemoteAddr}
+	answer, err := s.decide(w, r, f)
+	if err == nil {
+		s.conclude(r.Context(), f, nil, began, true)
+		write(w, http.StatusOK, answer, 0)
+		return
+	}
+	refused := refusalOf(err)
+	meaning, known := s.meanings[refused.reason]
+	if !known {
+		meaning = s.meanings[Internal]
+	}
+	var quiet quietError
+	s.conclude(r.Context(), f, refused, began, !errors.As(err, &quiet))
+	told := wire.Refusal{Reason: string(meaning.Reason), Message: meaning.Told, Final: meaning.Final}
+	after := refused.wait(meaning.Status, s.config.Jitter)
+	told.After = int(after.Round(time.Second).Seconds())
+	write(w, meaning.Status, told, told.After)
+}
+
+// quietError is of a refusal that the audit log was told of just now.
+type quietError struct{ error }
+
+func (e quietError) Unwrap() error { return e.error }
+
+func (s *Server) conclude(ctx context.Context, f *facts, refused *refusal, began time.Time, tell bool) {
+	reason, cause := Granted, error(nil)
+	if refused != nil {
+		reason, cause = refused.reason, refused.err
+	}
+	took := s.config.Now().Sub(began)
+	s.meters.decisions.WithLabelValues(f.operation, string(reason)).Inc()
+	s.meters.took.WithLabelValues(f.operation).Observe(took.Seconds())
+	if tell && (reason != Granted || f.operation != "nonce") { // who has a nonce has nothing yet
+		s.audit(ctx, f, reason, cause, took)
+	}
+}
+
+// decide is the whole way of a request.
+func (s *Server) decide(w http.ResponseWriter, r *http.Request, f *facts) (any, error) {
+	if ok, tell := s.rates.take(remoteOf(r), s.config.Now()); !ok {
+		err := refuse(RateLimited, errors.New("too many requests"))
+		if !tell {
+			err = quietError{err}
+		}
+		return nil, err
+	}
+	op, ok := s.operations[r.URL.Path]
+	if !ok {
+		return nil, refuse(NotFound, fmt.Errorf("path %.100q", r.URL.Path))
+	}
+	f.operation = op.name
+	if r.Method != http.MethodPost {
+		w.Header().Set("Allow", http.MethodPost)
+		return nil, refuse(MethodNotAllowed, fmt.Errorf("method %.20q", r.Method))
+	}
+	if !isJSON(r.Header.Get("Content-Type")) {
+		return nil, refuse(NotJSON, fmt.Errorf("content type %.100q", r.Header.Get("Content-Type")))
+	}
+	if r.ContentLength > op.most {
+		return nil, refuse(TooLarge, fmt.Errorf("%d bytes, more than %d", r.ContentLength, op.most))
+	}
+	var body []byte
+	if !op.share.first { // who is slow does not hold a place
+		var err error
+		if body, err = s.read(w, r, op.most); err != nil {
+			return nil, err
+		}
+	}
+	leave, ok := op.share.enter(r.Context())
+	if !ok {
+		return nil, refuse(Overloaded, fmt.Errorf("no place among %d became free within %s", cap(op.share.places), op.share.wait))
+	}
+	defer leave()
+	gauge := s.meters.inFlight.WithLabelValues(op.share.name)
+	gauge.Inc()
+	defer gauge.Dec()
+	if op.share.first {
+		var err error
+		if body, err = s.read(w, r, op.most); err != nil {
+			return nil, err
+		}
+	}
+	control := http.NewResponseController(w)
+	if err := control.SetWriteDeadline(time.Now().Add(op.within + answerIn)); err != nil && !errors.Is(err, http.ErrNotSupported) {
+		return nil, fmt.Errorf("set the time to answer in: %w", err)
+	}
+	ctx, cancel := context.WithTimeout(r.Context(), op.within)
+	defer cancel()
+	return op.handle(ctx, &request{http: r, body: body, facts: f})
+}
+
+// read takes a body, of bounded size and within bounded time.
+func (s *Server) read(w http.ResponseWriter, r *http.Request, most int64) ([]byte, error) {
+	control := http.NewResponseController(w)
+	if err := control.SetReadDeadline(time.Now().Add(bodyFor)); err != nil && !errors.Is(err, http.ErrNotSupported) {
+		return nil, fmt.Errorf("set the time to read in: %w", err)
+	}
+	body, err := io.ReadAll(http.MaxBytesReader(w, r.Body, most))
+	var large *http.MaxBytesError
+	switch {
+	case errors.As(err, &large):
+		return nil, refuse(TooLarge, err)
+	case errors.Is(err, os.ErrDeadlineExceeded):
+		return nil, refuse(TooSlow, err)
+	case err != nil:
+		return nil, refuse(Canceled, err)
+	}
+	// What is worked on now may take longer than a body may.
+	if err := control.SetReadDeadline(time.Time{}); err != nil && !errors.Is(err, http.ErrNotSupported) {
+		return nil, fmt.Errorf("unset the time to read in: %w", err)
+	}
+	return body, nil
+}
+
+func (s *Server) giveNonce(ctx context.Context, r *request) (any, error) {
+	if _, err := parse[struct{}](r.body); err != nil {
+		return nil, err
+	}
+	return s.nonces.give(ctx)
+}
+
+func (s *Server) joins(ctx context.Context, r *request) (any, error) {
+	body, err := parse[wire.JoinRequest](r.body)
+	if err != nil {
+		return nil, err
+	}
+	who, err := s.byProof(ctx, r.http.URL.Path, r.http.Header.Get("Authorization"), r.body, r.facts)
+	if err != nil {
+		return nil, err
+	}
+	return s.join(ctx, who, body)
+}
+
+func parse[T any](body []byte) (T, error) {
+	v, err := wire.ParseAdmission[T](body)
+	if err != nil {
+		return v, refuse(BadRequest, err)
+	}
+	return v, nil
+}
+
+// remoteOf is who is at the other end of the connection. What a request says of it
+// is not believed.
+func remoteOf(r *http.Request) netip.Addr {
+	at, err := netip.ParseAddrPort(r.RemoteAddr)
+	if err != nil {
+		return netip.Addr{}
+	}
+	return at.Addr()
+}
+
+func isJSON(contentType string) bool {
+	kind, parameters, err := mime.ParseMediaType(contentType)
+	if err != nil || kind != "application/json" {
+		return false
+	}
+	charset, said := parameters["charset"]
+	return len(parameters) == 0 || len(parameters) == 1 && said && (charset == "utf-8" || charset == "UTF-8")
+}
+
+// write answers. A node that hung up is not told anything.
+func write(w http.ResponseWriter, status int, answer any, after int) {
+	text, err := json.Marshal(answer)
+	if err != nil { // of our own types, which can all be marshalled
+		status, text = http.StatusInternalServerError, []byte(`{"reason":"Internal","message":"the server failed"}`)
+	}
+	h := w.Header()
+	h.Set("Content-Type", "application/json")
+	h.Set("Cache-Control", "no-store")
+	if after > 0 {
+		h.Set("Retry-After", strconv.Itoa(after))
+	}
+	if status == 499 { // nobody is there; proxies do not know this status
+		status = http.StatusServiceUnavailable
+	}
+	w.WriteHeader(status)
+	_, _ = w.Write(append(text, '\n')) // see above
+}
