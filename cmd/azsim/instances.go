@@ -120,7 +120,7 @@ func (o *instanceOptions) openHollow(serve serveOptions, point *endpoint, log *s
 	}
 	s, err := hollow.New(hollow.Config{
 		Dir: filepath.Join(serve.dir, "hollow"), Kubeconfig: serve.kubeconfig, BootstrapKubeconfig: bootstrap,
-		AzureJSON: point.azureJSON, Programs: programs, ClientCA: clientCA, Logger: log,
+		AzureJSON: point.azureJSON, Programs: programs, ClientCA: clientCA, LoopbackAddresses: true, Logger: log,
 	})
 	if err != nil {
 		return nil, fmt.Errorf("hollow instances: %w", err)

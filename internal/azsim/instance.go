@@ -42,6 +42,7 @@ type instance struct {
 	custom  bool   // the instance was changed on its own since
 	image   bootImage
 
+	nics       []nic  // the primary one first
 	osDisk     *entry // a disk; that of an ephemeral OS disk is hidden
 	extensions []*armcompute.VirtualMachineExtension
 
@@ -133,6 +134,7 @@ func (s *Server) newInstance(set *entry, zone string, now time.Time) *entry {
 	if flex {
 		in.hostName = s.memberHostName(prefixOf(set, in.profile), id)
 	}
+	s.connect(in)
 	vm.Properties.VMID = ptr(in.vmID)
 	s.stampEtag(vm, e.key)
 	e.extra = in

@@ -140,11 +140,7 @@ func (s *Server) metadataOf(e *entry) map[string]any {
 			"storageProfile": map[string]any{"dataDisks": data, "osDisk": osDisk, "resourceDisk": map[string]any{"size": ""},
 				"imageReference": map[string]any{"id": val(ref.ID), "offer": val(ref.Offer), "publisher": val(ref.Publisher), "sku": val(ref.SKU), "version": val(ref.Version)}},
 		},
-		"network": map[string]any{"interface": []any{map[string]any{
-			"ipv4":       map[string]any{"ipAddress": []any{map[string]any{"privateIpAddress": "", "publicIpAddress": ""}}, "subnet": []any{}},
-			"ipv6":       map[string]any{"ipAddress": []any{}},
-			"macAddress": strings.ToUpper(strings.ReplaceAll(x.vmID, "-", "")[20:]),
-		}}},
+		"network": s.metadataNetwork(e),
 	}
 }
 

@@ -75,6 +75,7 @@ func (s *Server) destroyInstance(ctx context.Context, e *entry) error {
 		for _, d := range doomed {
 			s.delete(d)
 		}
+		x.disconnect()
 		s.delete(e)
 	})
 	return nil
@@ -88,6 +89,7 @@ func dropInstance(s *Server, e *entry) {
 		return
 	}
 	x.gone = true
+	x.disconnect()
 	x.end()
 	if s.Substrate == nil || s.ctx.Err() != nil {
 		return

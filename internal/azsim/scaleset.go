@@ -26,12 +26,14 @@ func scaleSetVersions() []string {
 
 // scaleSetState is what the scale sets keep in a Server beside the entries.
 type scaleSetState struct {
-	events map[string]*eventBoard // scheduled events, by the key of the scale set
+	events  map[string]*eventBoard // scheduled events, by the key of the scale set
+	subnets map[string]*subnet     // by id in lower case
 }
 
 // scaleSetTypes lists the types of scale sets, their instances and extensions.
 func scaleSetTypes() []*resourceType {
 	types := []*resourceType{scaleSetType(), instanceResourceType(), setExtensionType(), instanceExtensionType()}
+	types = append(types, networkTypes()...)
 	return append(types, sizeTypes()...)
 }
 

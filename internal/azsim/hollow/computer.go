@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"net"
+	"net/netip"
 	"os"
 	"path/filepath"
 	"sync"
@@ -49,8 +50,10 @@ func (r *running) now() time.Time { return r.substrate.now() }
 
 // address is where the node's kubelet is reached: its own, within loopback,
 // because that needs no network.
-func (r *running) address() string {
-	return fmt.Sprintf("127.%d.%d.%d", 66+r.index/62500%60, r.index/250%250, r.index%250+1)
+func (r *running) address() string { return loopback(r.index).String() }
+
+func loopback(index int) netip.Addr {
+	return netip.AddrFrom4([4]byte{127, byte(66 + index/62500%60), byte(index / 250 % 250), byte(index%250 + 1)})
 }
 
 // hostIP is the address that the node's pods see, since Kubernetes accepts no

@@ -14,10 +14,14 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/ortet/ortet/internal/azsim"
+	"github.com/ortet/ortet/internal/azsim/hollow"
 )
 
 func TestNodesJoinFromPlatformImage(t *testing.T) {
-	w := newWorld(t)
+	w := newWorld(t, func(c *hollow.Config) { c.LoopbackAddresses = true })
+	if a, own := w.substrate.PrivateAddress(w.computer(0).ID); !own || a.IsValid() {
+		t.Errorf("%v (%v) before the boot", a, own)
+	}
 	machineIDs, addresses, hostKeys := map[string]bool{}, map[string]bool{}, map[string]bool{}
 	for i := range 3 {
 		w.boot(i, azsim.Source{Platform: image})
@@ -43,6 +47,9 @@ func TestNodesJoinFromPlatformImage(t *testing.T) {
 		}
 		machineIDs[node.Status.NodeInfo.MachineID] = true
 		addresses[node.Status.Addresses[0].Address] = true
+		if a, _ := w.substrate.PrivateAddress(c.ID); a.Addr().String() != node.Status.Addresses[0].Address {
+			t.Errorf("Azure says %v, the node %v", a, node.Status.Addresses)
+		}
 		hostKeys[w.file(c.OSDisk, "etc/ssh/ssh_host_ed25519_key")] = true
 		if got := w.file(c.OSDisk, "etc/pool.conf"); got != "pool one" {
 			t.Errorf("write_files wrote %q", got)

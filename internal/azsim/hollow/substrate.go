@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"net/netip"
 	"os"
 	"path/filepath"
 	"sync"
@@ -42,6 +43,11 @@ type Config struct {
 	// StatusInterval is the time between reports of an unchanged node status; 0
 	// means the kubelet's 5 minutes.
 	StatusInterval time.Duration
+
+	// LoopbackAddresses makes a computer's private address in Azure the one at which
+	// its kubelet answers, in 127.0.0.0/8, once it was booted: so that who calls the
+	// machine back reaches this process. Without, Azure's is made up and leads nowhere.
+	LoopbackAddresses bool
 
 	Logger *slog.Logger     // nil discards
 	Now    func() time.Time // nil means the real clock
@@ -212,6 +218,22 @@ func (s *Substrate) computer(id string) (*computer, error) {
 		s.computers[id] = c
 	}
 	return c, nil
+}
+
+var _ azsim.Addresser = (*Substrate)(nil)
+
+// PrivateAddress implements azsim.Addresser: see Config.LoopbackAddresses.
+func (s *Substrate) PrivateAddress(id string) (netip.Prefix, bool) {
+	if !s.config.LoopbackAddresses {
+		return netip.Prefix{}, false
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	c, ok := s.computers[id]
+	if !ok {
+		return netip.Prefix{}, true
+	}
+	return netip.PrefixFrom(loopback(c.index), 8), true
 }
 
 // Console implements azsim.Substrate.

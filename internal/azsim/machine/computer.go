@@ -94,6 +94,18 @@ func (s *Substrate) Address(id string) (netip.Addr, error) {
 	return s.fabric.nth(c.n), nil
 }
 
+var _ azsim.Addresser = (*Substrate)(nil)
+
+// PrivateAddress implements azsim.Addresser: a computer has an address once it was
+// booted, until Remove.
+func (s *Substrate) PrivateAddress(id string) (netip.Prefix, bool) {
+	c := s.known(id)
+	if c == nil {
+		return netip.Prefix{}, true
+	}
+	return netip.PrefixFrom(s.fabric.nth(c.n), s.fabric.subnet.Bits()), true
+}
+
 // Console implements azsim.Substrate. An unknown computer wrote nothing.
 func (s *Substrate) Console(_ context.Context, id string) ([]byte, error) {
 	c := s.known(id)

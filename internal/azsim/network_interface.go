@@ -1,0 +1,148 @@
+package azsim
+
+import (
+	"encoding/json"
+	"slices"
+	"strings"
+)
+
+const (
+	setNICType      = setType + "/networkInterfaces"
+	instanceNICType = instanceType + "/networkInterfaces"
+	nicType         = "Microsoft.Network/networkInterfaces"
+)
+
+// networkVersions are API versions of Microsoft.Network, from its published
+// specifications.
+func networkVersions() []string {
+	return []string{"2018-10-01", "2019-11-01", "2020-11-01", "2021-02-01", "2021-05-01", "2021-08-01", "2022-01-01", "2022-05-01", "2022-07-01", "2022-09-01", "2022-11-01",
+		"2023-02-01", "2023-04-01", "2023-05-01", "2023-06-01", "2023-09-01", "2023-11-01",
+		"2024-01-01", "2024-03-01", "2024-05-01", "2024-07-01", "2024-10-01", "2025-01-01", "2025-03-01", "2025-05-01"}
+}
+
+// networkTypes are the network interfaces of instances. They are not stored: an
+// instance's are what it has.
+func networkTypes() []*resourceType {
+	// Microsoft.Network answers below Microsoft.Compute in versions of its own.
+	old := []string{"2017-03-30", "2018-10-01"}
+	return []*resourceType{
+		{name: setNICType, versions: old, list: uniformOnly("networkInterfaces.GET", listSetNICs), get: noResource},
+		{name: instanceNICType, versions: old, list: numbered(listInstanceNICs), get: getInstanceNIC},
+		{name: nicType, versions: networkVersions(), global: true, list: listNICs, get: getNIC},
+	}
+}
+
+func noResource(c *call) (*reply, error) { return nil, notFound(c.id) }
+
+// A shownNIC is rendered when its page is encoded.
+type shownNIC struct {
+	s *Server
+	e *entry
+	n int // of the instance's interfaces
+}
+
+func (v shownNIC) id() string {
+	x, _ := instanceOf(v.e)
+	if x.flex {
+		return memberNIC(v.e, x.nics[v.n].name)
+	}
+	return v.e.id.String() + "/networkInterfaces/" + x.nics[v.n].name
+}
+
+func (v shownNIC) MarshalJSON() ([]byte, error) {
+	x, body := instanceOf(v.e)
+	n := x.nics[v.n]
+	id := v.id()
+	var configs []any
+	for i, c := range n.configs {
+		version := "IPv4"
+		if c.v6 {
+			version = "IPv6"
+		}
+		p := map[string]any{"provisioningState": stateSucceeded, "privateIPAllocationMethod": "Dynamic", "privateIPAddressVersion": version, "primary": c.primary}
+		if a := v.s.addressOf(v.e, v.n, i); a.IsValid() {
+			p["privateIPAddress"] = a.Addr().String()
+		}
+		if c.subnetID != "" {
+			p["subnet"] = map[string]any{"id": c.subnetID}
+		}
+		configs = append(configs, map[string]any{"name": c.name, "id": id + "/ipConfigurations/" + c.name, "properties": p})
+	}
+	var mac []string
+	for m := range slices.Chunk([]byte(n.mac), 2) {
+		mac = append(mac, string(m))
+	}
+	out := map[string]any{"name": id[strings.LastIndexByte(id, '/')+1:], "id": id, "properties": map[string]any{
+		"provisioningState": stateSucceeded, "resourceGuid": x.vmID[:34] + n.mac[10:], "ipConfigurations": configs, "dnsSettings": map[string]any{"dnsServers": []any{}, "appliedDnsServers": []any{}},
+		"macAddress": strings.Join(mac, "-"), "primary": n.primary, "enableAcceleratedNetworking": false, "enableIPForwarding": false,
+		"virtualMachine": map[string]any{"id": v.e.id.String()}, "nicType": "Standard",
+	}}
+	if x.flex {
+		out["type"], out["location"] = nicType, val(body.Location)
+	}
+	return json.Marshal(out)
+}
+
+func (s *Server) nicsOf(list ...*entry) []shownNIC {
+	var out []shownNIC
+	for _, e := range list {
+		x, _ := instanceOf(e)
+		for i := range x.nics {
+			out = append(out, shownNIC{s, e, i})
+		}
+	}
+	return out
+}
+
+func (c *call) pageOfNICs(list []shownNIC) *reply {
+	items := make([]any, len(list))
+	for i, v := range list {
+		items[i] = v
+	}
+	return c.pageOf(items)
+}
+
+// listSetNICs lists those of all instances of a Uniform scale set.
+func listSetNICs(c *call) (*reply, error) {
+	set, err := c.need()
+	if err != nil {
+		return nil, err
+	}
+	return c.pageOfNICs(c.s.nicsOf(c.s.instancesOf(set)...)), nil
+}
+
+func listInstanceNICs(c *call) (*reply, error) {
+	e, err := c.need()
+	if err != nil {
+		return nil, err
+	}
+	return c.pageOfNICs(c.s.nicsOf(e)), nil
+}
+
+func getInstanceNIC(c *call) (*reply, error) {
+	if e := c.s.find(c.id.parent()); e != nil {
+		for _, v := range c.s.nicsOf(e) {
+			if equalFold(v.id(), c.id.String()) {
+				return ok(v), nil
+			}
+		}
+	}
+	return nil, notFound(c.id)
+}
+
+// memberNICs lists those of the members of Flexible sets, which are resources of
+// their own.
+func (c *call) memberNICs() []shownNIC {
+	return c.s.nicsOf(c.s.ofType(machineType, c.id.subscription, c.id.group)...)
+}
+
+func listNICs(c *call) (*reply, error) { return c.pageOfNICs(c.memberNICs()), nil }
+
+func getNIC(c *call) (*reply, error) {
+	for _, v := range c.memberNICs() {
+		if equalFold(v.id(), c.id.String()) {
+			return ok(v), nil
+		}
+	}
+	return nil, notFound(c.id)
+}
