@@ -8,10 +8,8 @@ import (
 	"crypto/sha256"
 	"crypto/tls"
 	"crypto/x509"
-	"crypto/x509/pkix"
 	"errors"
 	"fmt"
-	"math/big"
 	"net"
 	"strconv"
 	"sync"
@@ -63,7 +61,7 @@ func (k identityKey) prove(ctx context.Context, service string, m Machine, nonce
 const (
 	callbackTimeout = 5 * time.Second
 	maxCallers      = 16
-	certificateDays = 365
+	callbackPause   = 100 * time.Millisecond
 )
 
 // callback answers TLS with the key, so that the server sees that who asked is who
@@ -76,17 +74,7 @@ type callback struct {
 
 // answer listens on the port, on all addresses. now is for the certificate.
 func (k identityKey) answer(ctx context.Context, port int, now time.Time) (*callback, error) {
-	serial, err := rand.Int(rand.Reader, new(big.Int).Lsh(big.NewInt(1), 120))
-	if err != nil {
-		return nil, fmt.Errorf("making a certificate: %w", err)
-	}
-	// The key is what is looked at; the times are wide since the clock may be wrong.
-	template := &x509.Certificate{
-		SerialNumber: serial, Subject: pkix.Name{CommonName: "ortet-node join"},
-		NotBefore: now.AddDate(0, 0, -certificateDays), NotAfter: now.AddDate(0, 0, certificateDays),
-		KeyUsage: x509.KeyUsageDigitalSignature, ExtKeyUsage: []x509.ExtKeyUsage{x509.ExtKeyUsageServerAuth},
-	}
-	der, err := x509.CreateCertificate(rand.Reader, template, template, &k.key.PublicKey, k.key)
+	der, err := k.certificate(now)
 	if err != nil {
 		return nil, fmt.Errorf("making a certificate: %w", err)
 	}
@@ -110,7 +98,7 @@ func (k identityKey) answer(ctx context.Context, port int, now time.Time) (*call
 				select {
 				case <-ctx.Done():
 					return
-				case <-time.After(callbackTimeout / 50):
+				case <-time.After(callbackPause):
 				}
 				continue
 			}

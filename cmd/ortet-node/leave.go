@@ -1,0 +1,83 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/ortet/ortet/internal/node/join"
+	"github.com/ortet/ortet/internal/wire"
+)
+
+const leaveHelp = `Usage: ortet-node leave [FLAGS]
+
+Has this node leave its cluster: the admission server drains it, its kubelet,
+k3s-agent or rke2-agent is stopped, and its Node deleted. Settings are those of
+'ortet-node join'. A node that has left joins anew at its next start.
+
+Exit codes: 0 done; 64 wrong usage or settings; 1 something was not done, which is
+named.
+
+Flags:
+`
+
+// leaveFlags is the command line.
+type leaveFlags struct {
+	joinFlags
+	join.Departure
+	only     string
+	poweroff bool
+}
+
+func runLeave(ctx context.Context, args []string, std stdio) int {
+	f := leaveFlags{Departure: join.Departure{Within: 30 * time.Second}}
+	fs := flagsOf("leave")
+	f.define(fs)
+	fs.StringVar(&f.Cause, "cause", "", "why, a `WORD` such as Preempt (default Asked, with --at-poweroff Shutdown)")
+	fs.Var((*duration)(&f.Within), "within", "how much `TIME` is left for all of it")
+	fs.BoolVar(&f.Stay, "stay", false, "only drain, and keep the Node: the machine comes back")
+	fs.StringVar(&f.only, "only", "", "do one part: `drain|left`; left: the agent stands still already")
+	fs.BoolVar(&f.poweroff, "at-poweroff", false, "do nothing unless the machine is being powered off; not at a restart")
+	if code, ok := parse(fs, leaveHelp, args, std, f.check); !ok {
+		return code
+	}
+	if f.poweroff {
+		off, err := join.PoweringOff(ctx)
+		if err != nil {
+			return failed(std, "leave", err)
+		}
+		if !off {
+			return exitOK
+		}
+	}
+	c, err := f.client(std)
+	if err == nil {
+		err = c.Depart(ctx, f.Departure)
+	}
+	if err != nil {
+		return failed(std, "leave", fmt.Errorf("not all was done: %w", err))
+	}
+	return exitOK
+}
+
+func (f *leaveFlags) check() error {
+	f.Part = join.Part(f.only)
+	if f.Cause == "" {
+		f.Cause = "Asked"
+		if f.poweroff {
+			f.Cause = "Shutdown"
+		}
+	}
+	var problems []error
+	if f.Part != join.WholePart && f.Part != join.DrainPart && f.Part != join.LeftPart {
+		problems = append(problems, fmt.Errorf("--only %q: want drain or left", f.only))
+	}
+	if f.Stay && f.Part == join.LeftPart {
+		problems = append(problems, errors.New("--stay and --only left contradict each other"))
+	}
+	if err := (wire.LeaveRequest{Cause: f.Cause, Within: int(f.Within / time.Second)}).Validate(); err != nil {
+		problems = append(problems, err)
+	}
+	return errors.Join(append(problems, f.complete())...)
+}

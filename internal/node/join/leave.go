@@ -1,0 +1,149 @@
+package join
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strings"
+	"time"
+
+	"github.com/ortet/ortet/internal/node/tree"
+	"github.com/ortet/ortet/internal/wire"
+)
+
+// Part is what of a departure is done.
+type Part string
+
+// The values of Part.
+const (
+	WholePart Part = ""      // drain, stop the agent, tell that it stands still
+	DrainPart Part = "drain" // drain only; the agent runs on
+	LeftPart  Part = "left"  // the agent stands still already: tell so
+)
+
+// Departure is how a node leaves.
+type Departure struct {
+	Cause  string        // as in wire.LeaveRequest
+	Within time.Duration // from the call on, for all of it
+	Stay   bool          // the machine comes back: drain only, and keep the Node
+	Part   Part
+}
+
+// Of the time that is left, what is kept for stopping the agent and telling so.
+const (
+	departShare = 4 // a part of so many
+	departMost  = 10 * time.Second
+	departPause = time.Second
+)
+
+// Depart leaves: the server drains this node, its agent is stopped, and the server
+// told so. Each is tried for as long as there is time, and what could not be done is
+// in the error; the rest is done none the less. Again is harmless. A node that has
+// left joins anew at its next start.
+func (c *Client) Depart(ctx context.Context, d Departure) error {
+	ctx, cancel := context.WithTimeout(ctx, d.Within)
+	defer cancel()
+	end := c.options.now().Add(d.Within)
+	var problems []error
+	if d.Part != LeftPart {
+		spare := min(d.Within/departShare, departMost)
+		if d.Stay || d.Part == DrainPart {
+			spare = 0
+		}
+		if err := c.drain(ctx, d, end.Add(-spare)); err != nil {
+			problems = append(problems, fmt.Errorf("draining: %w", err))
+		}
+	}
+	if d.Stay || d.Part == DrainPart {
+		return errors.Join(problems...)
+	}
+	name := unit(c.settings.Distribution)
+	err := c.still(ctx, name, d.Part)
+	if err != nil {
+		// A Node that is deleted under a running agent comes back.
+		return errors.Join(append(problems, fmt.Errorf("%w; so the server was not told that this node has left", err))...)
+	}
+	if err := c.leftAs(ctx, d.Cause); err != nil {
+		problems = append(problems, fmt.Errorf("telling that %s stands still: %w", name, err))
+	}
+	return errors.Join(problems...)
+}
+
+// still sees to it that the agent stands still.
+func (c *Client) still(ctx context.Context, name string, part Part) error {
+	if part != LeftPart {
+		return c.agent().Stop(ctx, name)
+	}
+	runs, err := c.agent().Runs(ctx, name)
+	if err == nil && runs {
+		err = fmt.Errorf("%s runs still", name)
+	}
+	return err
+}
+
+func (c *Client) agent() Agent {
+	if c.options.Agent != nil {
+		return c.options.Agent
+	}
+	return units{addresses: systemSockets(), wait: c.options.wait}
+}
+
+// drain asks until the node is drained or the time is up.
+func (c *Client) drain(ctx context.Context, d Departure, end time.Time) error {
+	var last error
+	for {
+		left := end.Sub(c.options.now())
+		if left < time.Second {
+			if last == nil {
+				last = errors.New("there is no time for it")
+			}
+			return last
+		}
+		within := min(left, maxDrain)
+		answer, err := c.Leave(ctx, wire.LeaveRequest{Cause: d.Cause, Within: int(within / time.Second), Stay: d.Stay})
+		switch {
+		case err == nil && answer.Drained:
+			return nil
+		case err == nil:
+			return fmt.Errorf("pods that are there still: %s", strings.Join(answer.Left, ", "))
+		}
+		last = err
+		if refused := (*RefusedError)(nil); errors.As(err, &refused) && refused.Final {
+			return err
+		}
+		if c.options.wait(ctx, departPause) != nil {
+			return last
+		}
+	}
+}
+
+// maxDrain is what a request may ask for.
+const maxDrain = 15 * time.Minute
+
+// leftAs tells that the agent stands still, until it is heard or the time is up. It
+// is written down first: who has left has to join anew, and asking once more than
+// needed does no harm.
+func (c *Client) leftAs(ctx context.Context, cause string) error {
+	t, err := tree.Open(root(c.options.Root))
+	if err != nil {
+		return err
+	}
+	defer func() { _ = t.Close() }() // what was written was synced
+	r, err := readRecord(t)
+	if err == nil && r != nil && r.State == Joined {
+		r.State = HasLeft
+		err = writeRecord(t, *r)
+	}
+	if err != nil {
+		return err
+	}
+	for {
+		err := c.Left(ctx, cause)
+		if refused := (*RefusedError)(nil); err == nil || errors.As(err, &refused) && refused.Final {
+			return err
+		}
+		if c.options.wait(ctx, departPause) != nil {
+			return err
+		}
+	}
+}
