@@ -1,0 +1,140 @@
+package admission_test
+
+import (
+	"crypto/x509"
+	"net/http"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/ortet/ortet/internal/admission"
+	"github.com/ortet/ortet/internal/fleet"
+	"github.com/ortet/ortet/internal/wire"
+)
+
+const nodeName = "pool1000003"
+
+func ready() admission.NodeState {
+	return admission.NodeState{Exists: true, Ready: true, ProviderID: "azure://" + instance}
+}
+
+func TestLeaveByCertificateAndByProof(t *testing.T) {
+	for _, by := range []string{"certificate", "document"} {
+		t.Run(by, func(t *testing.T) {
+			s := newSite(t, nil)
+			s.cluster.nodes[nodeName] = ready()
+			ask := func(path string, request any) {
+				t.Helper()
+				var r reply
+				if by == "document" {
+					r = s.ask(path, request)
+				} else {
+					r = s.send(path, encode(t, request), "", s.authority.kubelet(nil))
+				}
+				if r.status != http.StatusOK {
+					t.Fatalf("%s: %d %s\n%s", path, r.status, r.body, s.log)
+				}
+			}
+			ask(wire.LeavePath, wire.LeaveRequest{Cause: "Preempt", Within: 30})
+			ask(wire.BackPath, struct{}{})
+			ask(wire.LeftPath, wire.LeftRequest{Cause: "Preempt"})
+			if !slices.Equal(s.cluster.drained, []wire.LeaveRequest{{Cause: "Preempt", Within: 30}}) || !slices.Equal(s.cluster.returned, []string{nodeName}) || !slices.Equal(s.cluster.forgot, []string{nodeName + " azure://" + instance}) {
+				t.Errorf("drained %+v, returned %v, forgot %v", s.cluster.drained, s.cluster.returned, s.cluster.forgot)
+			}
+			if !strings.Contains(s.log.String(), `"by":"`+by+`"`) {
+				t.Errorf("the audit log does not say how it was proven:\n%s", s.log)
+			}
+		})
+	}
+}
+
+// Once the Node is gone, whatever has its name belongs to the next machine: a late
+// left deletes nothing.
+func TestLeftAgainDeletesNothing(t *testing.T) {
+	s := newSite(t, nil)
+	for _, c := range []struct {
+		path    string
+		request any
+	}{{wire.LeavePath, wire.LeaveRequest{Cause: "Asked", Within: 5}}, {wire.LeftPath, wire.LeftRequest{Cause: "Asked"}}, {wire.BackPath, struct{}{}}} {
+		if r := s.send(c.path, encode(t, c.request), "", s.authority.kubelet(nil)); r.status != http.StatusOK {
+			t.Errorf("%s: %d %s", c.path, r.status, r.body)
+		}
+	}
+	if len(s.cluster.forgot)+len(s.cluster.drained)+len(s.cluster.returned) != 0 {
+		t.Errorf("forgot %v, drained %v", s.cluster.forgot, s.cluster.drained)
+	}
+}
+
+func TestCertificatesThatDoNotCount(t *testing.T) {
+	for _, c := range []struct {
+		name   string
+		change func(*x509.Certificate)
+		around func(*site)
+		want   admission.Reason
+		status int
+	}{
+		{"expired", func(c *x509.Certificate) { c.NotBefore, c.NotAfter = today.Add(-2*time.Hour), today.Add(-time.Hour) }, nil, admission.BadCertificate, 401},
+		{"a server's", func(c *x509.Certificate) { c.ExtKeyUsage = []x509.ExtKeyUsage{x509.ExtKeyUsageServerAuth} }, nil, admission.BadCertificate, 401},
+		{"of another cluster", nil, func(s *site) { s.authority = newAuthority(s.t) }, admission.BadCertificate, 401},
+		{"an administrator's", func(c *x509.Certificate) {
+			c.Subject.CommonName, c.Subject.Organization = "kubernetes-admin", []string{"system:masters"}
+		}, nil, admission.NotANode, 403},
+		{"a node's name without its group", func(c *x509.Certificate) { c.Subject.Organization = nil }, nil, admission.NotANode, 403},
+		{"a name with a path", func(c *x509.Certificate) { c.Subject.CommonName = "system:node:../x" }, nil, admission.NotANode, 403},
+		{"of an earlier machine of the name", func(c *x509.Certificate) { c.NotBefore = today.Add(-10 * time.Minute) }, nil, admission.CertificateTooOld, 401},
+		{"of a node elsewhere", nil, func(s *site) {
+			s.cluster.nodes[nodeName] = admission.NodeState{Exists: true, ProviderID: "aws:///x"}
+		}, admission.NodeUnknown, 401},
+		{"of another scale set", nil, func(s *site) {
+			s.cluster.nodes[nodeName] = admission.NodeState{Exists: true, ProviderID: "azure://" + strings.Replace(instance, "pool1/", "other/", 1)}
+		}, admission.NodeUnknown, 401},
+		{"of an instance with another name", nil, func(s *site) {
+			s.cloud.put(fleet.Member{Instance: instance, Pool: pool, HostName: "pool1000004", VMID: vmID})
+		}, admission.NodeUnknown, 401},
+		{"of an instance that is gone", nil, func(s *site) { s.cloud.remove(instance) }, admission.InstanceGone, 403},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			s := newSite(t, nil)
+			s.cluster.nodes[nodeName] = ready()
+			certificate := s.authority.kubelet(c.change)
+			if c.around != nil {
+				c.around(s)
+			}
+			r := s.send(wire.LeftPath, encode(t, wire.LeftRequest{Cause: "Asked"}), "", certificate)
+			s.refused(r, c.want)
+			if r.status != c.status || len(s.cluster.forgot) != 0 {
+				t.Errorf("status %d, forgot %v", r.status, s.cluster.forgot)
+			}
+		})
+	}
+}
+
+// A certificate is no way to a token: what a node has it keeps.
+func TestJoinTakesNoCertificate(t *testing.T) {
+	s := newSite(t, nil)
+	body := encode(t, wire.JoinRequest{Distribution: wire.Kubelet, CallbackPort: s.node.port})
+	s.refused(s.send(wire.JoinPath, body, "", s.authority.kubelet(nil)), admission.NoProof)
+}
+
+func TestReportsAreKept(t *testing.T) {
+	s := newSite(t, nil)
+	s.cluster.nodes[nodeName] = ready()
+	verdict := wire.Verdict{Outcome: wire.Failed, Reason: "DiskFull", Node: nodeName, VMID: vmID, At: today}
+	if r := s.ask(wire.VerdictPath, verdict); r.status != http.StatusOK {
+		t.Errorf("%d %s", r.status, r.body)
+	}
+	boot := wire.BootReport{Version: wire.BootReportVersion, Node: nodeName, VMID: vmID}
+	if r := s.send(wire.BootPath, encode(t, boot), "", s.authority.kubelet(nil)); r.status != http.StatusOK {
+		t.Errorf("%d %s", r.status, r.body)
+	}
+	if len(s.cluster.verdicts) != 1 || s.cluster.verdicts[0].Reason != "DiskFull" || len(s.cluster.boots) != 1 {
+		t.Errorf("%+v %+v", s.cluster.verdicts, s.cluster.boots)
+	}
+	verdict.VMID = "00000000-1111-2222-3333-444444444444"
+	s.refused(s.ask(wire.VerdictPath, verdict), admission.ForeignReport)
+	s.refused(s.ask(wire.BootPath, map[string]any{"version": 99}), admission.BadRequest)
+	if len(s.cluster.verdicts) != 1 || len(s.cluster.boots) != 1 {
+		t.Error("a foreign or unreadable report was kept")
+	}
+}
