@@ -50,7 +50,8 @@ var (
 // With force it then deletes what is left, with the grace period, and after
 // that without one; this may take the grace period and a minute longer.
 //
-// A negative grace period means each pod's own.
+// A negative grace period means each pod's own. A drain that has to fit is another:
+// see fit.
 func (c *Cluster) Drain(ctx context.Context, node string, options cluster.DrainOptions, report func(cluster.DrainEvent)) error {
 	a := onNode("drain node", "get", node)
 	if options.Deadline <= 0 {
@@ -83,12 +84,19 @@ func (c *Cluster) Drain(ctx context.Context, node string, options cluster.DrainO
 	defer release()
 	d := &drain{a: a, cluster: c, client: client, node: node, options: options, report: report, stop: stop, pods: map[podKey]*podState{}}
 
-	err = d.evict(limited)
+	if options.Fit {
+		err = d.fit(limited)
+	} else {
+		err = d.evict(limited)
+	}
 	if err == nil {
 		return nil
 	}
 	if ctx.Err() != nil {
 		return d.interrupted(ctx)
+	}
+	if options.Fit {
+		return a.fail(ctx, err)
 	}
 	switch cause := context.Cause(limited); {
 	case errors.Is(cause, errDeadline) && options.Force:
@@ -127,6 +135,7 @@ type podState struct {
 	grace      time.Duration // its own
 	evicted    bool          // the API server accepted an eviction or deletion
 	gone       bool
+	cut        bool      // its grace period was cut, by force
 	deleting   time.Time // deletionTimestamp
 	finalizers []string
 	refused    string // why the last eviction was refused; "" where it was not
