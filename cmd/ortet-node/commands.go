@@ -33,6 +33,7 @@ func commands() []command {
 	return []command{
 		{"wait", "wait until it is known whether this node came up, and say why not", runWait},
 		{"report", "collect where the time of this boot went", runReport},
+		{"events", "leave before Azure's scheduled events", runEvents},
 		{"extension", "the commands of the Azure VM extension", runExtension},
 		{"join", "prove which machine this is, and write what its kubelet joins with", runJoin},
 		{"leave", "drain this node, stop its kubelet, and have its Node deleted", runLeave},

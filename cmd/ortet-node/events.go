@@ -1,0 +1,172 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"flag"
+	"fmt"
+	"io/fs"
+	"log/slog"
+	"os"
+	"strings"
+
+	"github.com/ortet/ortet/internal/node/bootstrap"
+	"github.com/ortet/ortet/internal/node/events"
+	"github.com/ortet/ortet/internal/node/join"
+)
+
+const eventsSettings = "/etc/ortet/events.json"
+
+const eventsHelp = `Usage: ortet-node events [FLAGS]
+
+Watches Azure's scheduled events for this machine and has the node leave before
+them: out of load balancers, cordoned, drained within the time that is left, and
+only then is the event acknowledged. Ends when it is told to; what was begun then
+is gone on with by the next one.
+
+Settings are read from ` + eventsSettings + ` and the admission server's from
+` + join.SettingsFile + `, where they are there; flags go before them. Without an
+admission server the node drains itself with the kubelet's credentials, and leave
+is drain.
+
+Exit codes: 0 told to end; 64 wrong usage or settings; 1 else.
+
+Flags:
+`
+
+// eventsFlags is the command line.
+type eventsFlags struct {
+	file, joinFile, root, state string
+	rules                       map[events.Type]events.Rule
+	freeze, ahead               int
+	metrics, webhook, webhookCA string
+	verbose                     bool
+
+	settings events.Settings
+	server   events.Server
+	log      *slog.Logger
+}
+
+func (f *eventsFlags) define(fs *flag.FlagSet) {
+	f.rules = map[events.Type]events.Rule{}
+	fs.StringVar(&f.file, "config", "", "read the settings from `FILE` (default "+eventsSettings+")")
+	fs.StringVar(&f.joinFile, "join-settings", "", "read the admission server's from `FILE` (default "+join.SettingsFile+")")
+	fs.Func("action", "what is done before events of a type, `TYPE=leave|drain|cordon|ignore`; may be repeated (default leave for Preempt and Terminate, drain for Reboot and Redeploy, cordon for Freeze)", func(s string) error {
+		t, do, _ := strings.Cut(s, "=")
+		r := f.rules[events.Type(t)]
+		r.Do = events.Do(do)
+		f.rules[events.Type(t)] = r
+		return nil
+	})
+	fs.Func("acknowledge", "when events of a type are acknowledged once all is done, `TYPE=alone|always|never`; alone: where they name no other machine; may be repeated (default alone where the node is drained, else never)", func(s string) error {
+		t, when, _ := strings.Cut(s, "=")
+		r := f.rules[events.Type(t)]
+		r.Acknowledge = events.Acknowledge(when)
+		f.rules[events.Type(t)] = r
+		return nil
+	})
+	fs.IntVar(&f.freeze, "ignore-freeze-below", events.DefaultIgnoreFreezeBelow, "a Freeze of less than so many `SECONDS` is only told")
+	fs.IntVar(&f.ahead, "ahead", events.DefaultAhead, "begin so many `SECONDS` before an event, where it is told earlier")
+	fs.StringVar(&f.metrics, "metrics-file", "", "keep metrics in `FILE`, ending in .prom, for node-exporter's textfile collector")
+	fs.StringVar(&f.webhook, "webhook", "", "post what is done as JSON to `URL`, https")
+	fs.StringVar(&f.webhookCA, "webhook-ca", "", "`FILE` with the certificates that the server of --webhook is checked against (default the system's)")
+	fs.StringVar(&f.state, "state", "", "keep what was begun in `FILE` (default "+events.StateFile+")")
+	fs.StringVar(&f.root, "root", "", "the node's root is `DIR`; for tests")
+	fs.BoolVar(&f.verbose, "verbose", false, "log what is seen on the way")
+}
+
+// complete reads the settings and puts the flags that were given over them.
+func (f *eventsFlags) complete(given *flag.FlagSet) error {
+	path := f.file
+	if path == "" {
+		path = bootstrap.Under(f.root, eventsSettings)
+	}
+	s, err := events.LoadSettings(path)
+	if err != nil && (f.file != "" || !errors.Is(err, fs.ErrNotExist)) {
+		return err
+	}
+	if s.Rules == nil {
+		s.Rules = map[events.Type]events.Rule{}
+	}
+	for t, r := range f.rules {
+		whole := s.Rules[t]
+		if r.Do != "" {
+			whole.Do = r.Do
+		}
+		if r.Acknowledge != "" {
+			whole.Acknowledge = r.Acknowledge
+		}
+		s.Rules[t] = whole
+	}
+	given.Visit(func(g *flag.Flag) {
+		switch g.Name {
+		case "ignore-freeze-below":
+			s.IgnoreFreezeBelow = &f.freeze
+		case "ahead":
+			s.Ahead = f.ahead
+		case "metrics-file":
+			s.MetricsFile = f.metrics
+		case "webhook":
+			s.Webhook = f.webhook
+		case "webhook-ca":
+			s.WebhookCA = f.webhookCA
+		}
+	})
+	f.settings = s
+	return s.Validate()
+}
+
+// admission finds the admission server; a machine may have none.
+func (f *eventsFlags) admission() error {
+	path := f.joinFile
+	if path == "" {
+		path = join.SettingsFile
+	}
+	s, err := join.ReadSettings(f.root, path)
+	if f.joinFile == "" && errors.Is(err, fs.ErrNotExist) {
+		return nil
+	}
+	if err != nil {
+		return err
+	}
+	client, err := join.NewClient(s, join.Options{Root: f.root, Log: f.log})
+	if err != nil {
+		return fmt.Errorf("the admission server's settings in %s: %w", path, err)
+	}
+	f.server = newDeparture(client, s.Distribution, f.root)
+	return nil
+}
+
+func runEvents(ctx context.Context, args []string, std stdio) int {
+	var f eventsFlags
+	fs := flagsOf("events")
+	f.define(fs)
+	if code, ok := parse(fs, eventsHelp, args, std, func() error {
+		level := slog.LevelInfo
+		if f.verbose {
+			level = slog.LevelDebug
+		}
+		f.log = slog.New(slog.NewTextHandler(std.err, &slog.HandlerOptions{Level: level}))
+		return errors.Join(f.complete(fs), f.admission())
+	}); !ok {
+		return code
+	}
+	tell := events.Notifier(os.Getenv("NOTIFY_SOCKET"))
+	_, vmID, bootID := bootstrap.Identify(f.root)
+	if f.state == "" {
+		f.state = bootstrap.Under(f.root, events.StateFile)
+	}
+	err := events.Run(ctx, events.Options{
+		Settings: f.settings, State: f.state, VMID: vmID, BootID: bootID, Metadata: events.Metadata, Server: f.server, Log: f.log,
+		Kubernetes: func(ctx context.Context, method string, path func(string) string, contentType string, body []byte) (int, string, []byte, error) {
+			return bootstrap.AskAsKubelet(ctx, f.root, method, path, contentType, body)
+		},
+		Ready: func() { tell("READY=1") },
+		Alive: func() { tell("WATCHDOG=1") },
+	})
+	if err != nil {
+		_, _ = fmt.Fprintf(std.err, "ortet-node events: %v\n", err)
+		return exitFailed
+	}
+	return exitOK
+}

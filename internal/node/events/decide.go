@@ -1,0 +1,372 @@
+package events
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+)
+
+// What time is taken for.
+const (
+	// least is how long a machine is given whose event may start at any moment: to tell
+	// pods that they end is better than not to.
+	least = 5 * time.Second
+	// shorter is by how much a deadline has to come nearer for a drain to begin anew.
+	shorter = 2 * time.Second
+	// tardy is how long telling Azure and the server of what is done is tried for after
+	// an event may have started.
+	tardy      = 10 * time.Minute
+	firstPause = time.Second
+	lastPause  = 30 * time.Second
+)
+
+// maxHandled bounds the events of one machine; Azure has one or two.
+const maxHandled = 64
+
+// Verb is what an Action is.
+type Verb string
+
+// The values of Verb.
+const (
+	Clear  Verb = "clear"       // cordon or drain, by Do, until Until
+	Depart Verb = "depart"      // stop the agent, tell the server that it is gone for good
+	Tell   Verb = "acknowledge" // tell Azure that it may begin
+	Undo   Verb = "undo"        // give the node back as it was found
+	Rejoin Verb = "rejoin"      // the machine left, and stays after all
+)
+
+// An Action is the next thing to do. It stays the next one until its Outcome is
+// recorded: who is at it goes on, who was interrupted begins again.
+type Action struct {
+	Verb     Verb
+	ID       string
+	Type     Type
+	Do       Do
+	Until    time.Time // by Azure's clock
+	Deadline time.Time
+}
+
+// A Notice is something to tell people, once.
+type Notice struct {
+	ID      string
+	Type    Type
+	Reason  string // CamelCase, "PreemptScheduled"
+	Message string
+	Warning bool
+}
+
+// Observed is what Decide goes by.
+type Observed struct {
+	Name     string // of this machine in Azure
+	BootID   string // of this boot; never ""
+	Document Document
+	Settings Settings
+}
+
+// Decide gives what is known after a look at the document, what is to be done next
+// (nil: nothing), and what people are to be told. now is Azure's clock. It does
+// nothing by itself, and the same look gives the same answer until something is
+// recorded.
+func Decide(s State, o Observed, now time.Time) (State, *Action, []Notice) {
+	s = s.clone()
+	var notices []Notice
+	mine := map[string]Event{}
+	for _, e := range o.Document.Events {
+		if e.about(o.Name) {
+			mine[e.ID] = e
+		}
+	}
+	s.Events = slices.DeleteFunc(s.Events, func(h Handling) bool {
+		_, there := mine[h.ID]
+		if !there {
+			notices = append(notices, h.over(now))
+		}
+		return !there
+	})
+	for _, e := range o.Document.Events { // in Azure's order
+		if _, ok := mine[e.ID]; ok {
+			notices = append(notices, s.see(e, o, now)...)
+		}
+	}
+	a := s.next(o, now)
+	if a != nil && a.Verb == Clear {
+		h := s.find(a.ID)
+		if h.Phase == Noticed {
+			h.Phase, h.BegunAt = Begun, now
+		}
+		s.Touched = true
+	}
+	return s, a, notices
+}
+
+// over tells of an event that is not in the document any more.
+func (h *Handling) over(now time.Time) Notice {
+	n := Notice{ID: h.ID, Type: h.Type, Reason: string(h.Type) + "Over", Message: fmt.Sprintf("The %s of this machine is over.", h.Type)}
+	if !h.Started && h.Deadline.After(now) && h.Phase != Acknowledged {
+		n.Reason, n.Message = string(h.Type)+"Cancelled", fmt.Sprintf("Azure has cancelled the %s of this machine.", h.Type)
+	}
+	return n
+}
+
+// see takes in what the document says of one of this machine's events.
+func (s *State) see(e Event, o Observed, now time.Time) []Notice {
+	var notices []Notice
+	h := s.find(e.ID)
+	if h == nil {
+		if len(s.Events) >= maxHandled {
+			return nil
+		}
+		rule, why := o.Settings.rule(e)
+		s.Events = append(s.Events, Handling{ID: e.ID, Type: e.Type, Do: rule.Do, Phase: Noticed, NoticedAt: now})
+		h = &s.Events[len(s.Events)-1]
+		h.Deadline = now.Add(e.Type.notice())
+		if e.Started {
+			h.Deadline = now
+			if h.Do == Drain && (e.Type == Reboot || e.Type == Redeploy) {
+				// It is upon us, or over already and this is the machine after it: there is no
+				// time that pods could be given.
+				h.Do, why = Cordon, "it came without notice"
+			}
+		} else if !e.NotBefore.IsZero() {
+			h.Deadline = e.NotBefore
+		}
+		notices = append(notices, h.noticed(e, why, o, now))
+	}
+	switch {
+	case e.Started:
+		if !h.Started && h.NoticedAt != now {
+			notices = append(notices, Notice{ID: h.ID, Type: h.Type, Reason: string(h.Type) + "Started", Message: fmt.Sprintf("The %s of this machine has started.", h.Type)})
+		}
+		if !h.Started && h.Deadline.After(now) {
+			h.Deadline = now
+		}
+		h.Started = true
+	case !e.NotBefore.IsZero():
+		h.Deadline = e.NotBefore
+	}
+	rule, _ := o.Settings.rule(e)
+	// What has started cannot be hurried.
+	h.Acknowledge = !h.Started && (rule.Acknowledge == Always || rule.Acknowledge == Alone && e.alone(o.Name))
+	return notices
+}
+
+// noticed tells of a new event.
+func (h *Handling) noticed(e Event, why string, o Observed, now time.Time) Notice {
+	n := Notice{ID: h.ID, Type: h.Type, Reason: string(h.Type) + "Scheduled", Warning: h.Do != Ignore}
+	var b strings.Builder
+	if e.Started {
+		n.Reason = string(h.Type) + "Started"
+		_, _ = fmt.Fprintf(&b, "A %s of this machine has started without notice", h.Type)
+	} else {
+		_, _ = fmt.Fprintf(&b, "A %s of this machine begins at %s at the earliest", h.Type, h.Deadline.UTC().Format(time.RFC3339))
+		if e.NotBefore.IsZero() {
+			b.WriteString(" (Azure does not say; that is the least notice)")
+		}
+	}
+	if e.Source != "" {
+		b.WriteString(", by " + e.Source)
+	}
+	if e.Description != "" {
+		b.WriteString(": " + strings.TrimSuffix(e.Description, "."))
+	}
+	_, _ = fmt.Fprintf(&b, ". Action: %s", h.Do)
+	if why != "" {
+		b.WriteString(", since " + why)
+	}
+	if h.Do != Ignore && !e.Started && h.Deadline.Sub(now) > o.Settings.ahead() {
+		_, _ = fmt.Fprintf(&b, ", %s before it", o.Settings.ahead())
+	}
+	b.WriteString(".")
+	n.Message = b.String()
+	return n
+}
+
+// next is what to do now. The strongest action counts first, then the nearest
+// deadline; what waits for another try lets the others through.
+func (s *State) next(o Observed, now time.Time) *Action {
+	var due []*Handling
+	touching := false
+	for i := range s.Events {
+		h := &s.Events[i]
+		if h.Do == Ignore || h.Phase != Noticed || h.Started || h.Deadline.Sub(now) <= o.Settings.ahead() {
+			due = append(due, h)
+		}
+		touching = touching || h.Do != Ignore && h.Phase != Noticed
+	}
+	slices.SortStableFunc(due, func(a, b *Handling) int {
+		if a.Do != b.Do {
+			return b.Do.rank() - a.Do.rank()
+		}
+		return a.Deadline.Compare(b.Deadline)
+	})
+	// A drain has to be over before the first event that it is for.
+	first := time.Time{}
+	for _, h := range due {
+		if h.Do.rank() >= Drain.rank() && h.Phase.rank() < Cleared.rank() && (first.IsZero() || h.Deadline.Before(first)) {
+			first = h.Deadline
+		}
+	}
+	for _, h := range due {
+		if a := s.step(h, o, first, now); a != nil {
+			return a
+		}
+	}
+	if touching || now.Before(s.Again) {
+		return nil
+	}
+	if s.DepartedIn != "" {
+		if s.DepartedIn == o.BootID {
+			return &Action{Verb: Rejoin}
+		}
+		// It was started anew, and joined as any machine does.
+		s.DepartedIn = ""
+	}
+	if s.Touched {
+		return &Action{Verb: Undo}
+	}
+	return nil
+}
+
+// step is the next one of an event; nil where it has none now.
+func (s *State) step(h *Handling, o Observed, first, now time.Time) *Action {
+	if now.Before(h.Again) {
+		return nil
+	}
+	departed := s.DepartedIn != "" && s.DepartedIn == o.BootID
+	a := &Action{ID: h.ID, Type: h.Type, Do: h.Do, Deadline: h.Deadline}
+	switch {
+	case h.Phase.rank() < Cleared.rank() && h.Do != Ignore:
+		if departed {
+			return nil // there is no node any more that anything could be done with
+		}
+		until := h.Deadline
+		if h.Do.rank() >= Drain.rank() && first.Before(until) {
+			until = first
+		}
+		if soonest := now.Add(least); until.Before(soonest) {
+			until = soonest
+		}
+		if h.Until.IsZero() || until.Before(h.Until.Add(-shorter)) {
+			h.Until = until
+		}
+		a.Verb, a.Until = Clear, h.Until
+		return a
+	case h.Do == Leave && h.Phase == Cleared:
+		a.Verb = Depart
+		return a
+	case h.Acknowledge && h.Phase != Acknowledged && (h.Done || h.Do == Ignore):
+		a.Verb = Tell
+		return a
+	}
+	return nil
+}
+
+// Outcome is what came of an Action.
+type Outcome struct {
+	Action Action
+	Err    error
+	// Final says of an error that trying again cannot help.
+	Final bool
+	// Done, By and Left are Clear's.
+	Done bool
+	By   By
+	Left []string
+}
+
+// maxLeft bounds the pods that are named.
+const maxLeft = 16
+
+// Record gives what is known after an action, and what people are to be told.
+func Record(s State, r Outcome, o Observed, now time.Time) (State, []Notice) {
+	s = s.clone()
+	if r.Action.Verb == Undo || r.Action.Verb == Rejoin {
+		return s.recordReturn(r, now)
+	}
+	h := s.find(r.Action.ID)
+	if h == nil {
+		return s, nil // the event is over
+	}
+	if r.Err != nil && !r.Final && now.Before(h.patience(r.Action)) {
+		h.Problem = plain(r.Err.Error(), maxDescription)
+		h.Again = now.Add(pause(h.Tries))
+		h.Tries++
+		return s, nil
+	}
+	h.Tries, h.Again, h.Problem = 0, time.Time{}, ""
+	n := Notice{ID: h.ID, Type: h.Type}
+	problem := ""
+	if r.Err != nil {
+		h.Problem = plain(r.Err.Error(), maxDescription)
+		n.Warning, problem = true, ": "+h.Problem
+	}
+	switch r.Action.Verb {
+	case Clear:
+		h.Phase, h.ClearedAt, h.Done, h.By = Cleared, now, r.Done && r.Err == nil, r.By
+		h.Left = r.Left[:min(len(r.Left), maxLeft)]
+		switch {
+		case h.Done && h.Do == Cordon:
+			n.Reason, n.Message = "CordonedFor"+string(h.Type), "Cordoned, and taken out of load balancers."
+		case h.Done:
+			n.Reason, n.Message = "DrainedFor"+string(h.Type), fmt.Sprintf("Drained by the %s.", h.By)
+		default:
+			n.Warning = true
+			n.Reason, n.Message = "NotDrainedFor"+string(h.Type), "The time for draining is up"+problem
+			if len(h.Left) > 0 {
+				n.Message += fmt.Sprintf("; %d pods are left: %s", len(r.Left), strings.Join(h.Left, ", "))
+			}
+			n.Message += "."
+		}
+	case Depart:
+		h.Phase, h.DepartedAt = Departed, now
+		s.DepartedIn = o.BootID
+		n.Reason, n.Message = "LeftFor"+string(h.Type), "The node's agent stands still, and its Node may go."
+		if r.Err != nil {
+			n.Message = "The node could not leave in order" + problem + "."
+		}
+	case Tell:
+		h.Phase, h.AcknowledgedAt = Acknowledged, now
+		n.Reason, n.Message = string(h.Type)+"Acknowledged", fmt.Sprintf("Azure was told that the %s may begin.", h.Type)
+		if r.Err != nil {
+			n.Reason, n.Message = string(h.Type)+"NotAcknowledged", "Azure could not be told that the "+string(h.Type)+" may begin; it begins when its time has come"+problem+"."
+		}
+	}
+	return s, []Notice{n}
+}
+
+// patience is until when an action is tried.
+func (h *Handling) patience(a Action) time.Time {
+	switch a.Verb {
+	case Clear:
+		return h.Until.Add(-time.Second)
+	case Depart:
+		return h.Deadline
+	}
+	return h.Deadline.Add(tardy)
+}
+
+// recordReturn takes in how undoing went; it is tried for as long as it takes.
+func (s State) recordReturn(r Outcome, now time.Time) (State, []Notice) {
+	if r.Err != nil && !r.Final {
+		s.Again = now.Add(pause(s.Tries))
+		s.Tries++
+		return s, nil
+	}
+	s.Tries, s.Again = 0, time.Time{}
+	n := Notice{Reason: "Returned", Message: "The node takes pods again."}
+	if r.Action.Verb == Rejoin {
+		s.DepartedIn = ""
+		n.Message = "The machine stays after all, and joins its cluster again."
+	} else {
+		s.Touched = false
+	}
+	if r.Err != nil {
+		n.Reason, n.Warning, n.Message = "NotReturned", true, "The node was left as it is: "+plain(r.Err.Error(), maxDescription)+"."
+	}
+	return s, []Notice{n}
+}
+
+// pause grows from firstPause to lastPause.
+func pause(tries int) time.Duration {
+	return min(firstPause<<min(tries, 10), lastPause)
+}

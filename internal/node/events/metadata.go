@@ -1,0 +1,222 @@
+package events
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"strconv"
+	"strings"
+	"time"
+)
+
+// Source of fact for all here: "Azure Instance Metadata Service" and "Scheduled
+// Events for Linux VMs".
+const (
+	metadataAddress = "169.254.169.254:80"
+	eventsPath      = "/metadata/scheduledevents?api-version=2020-07-01"
+	namePath        = "/metadata/instance/compute/name?api-version=2021-02-01&format=text"
+
+	// every is how often is asked: once a second is what Microsoft recommends, and the
+	// service lets five requests a second through, of all on the machine together.
+	every = time.Second
+	// within bounds an answer. Those of more than a second are known.
+	within = 5 * time.Second
+	// firstWithin is of the first one, which switches events on and may take two
+	// minutes.
+	firstWithin = 150 * time.Second
+	// slowest is the longest pause after failures: an eviction is told 30 s before.
+	slowest = 5 * time.Second
+	// hopeless is the pause where asking again is of little use: something has to be
+	// changed first.
+	hopeless = time.Minute
+)
+
+// A Reply is the metadata service's.
+type Reply struct {
+	Code int
+	Date time.Time // the Date header; zero where there is none
+	Body []byte
+}
+
+// AskMetadata puts one request to the metadata service. body nil sends none. An
+// error is that there was no answer.
+type AskMetadata func(ctx context.Context, method, path string, body []byte) (Reply, error)
+
+// Metadata asks the metadata service of this machine, without a proxy.
+func Metadata(ctx context.Context, method, path string, body []byte) (Reply, error) {
+	return askAt(ctx, metadataAddress, method, path, body)
+}
+
+// askAt is one request of HTTP/1.0, by hand as everywhere in the agent. The context
+// bounds it.
+func askAt(ctx context.Context, address, method, path string, body []byte) (Reply, error) {
+	fail := func(err error) (Reply, error) {
+		return Reply{}, fmt.Errorf("%s http://%s%s: %w", method, address, path, err)
+	}
+	conn, err := new(net.Dialer).DialContext(ctx, "tcp", address)
+	if err != nil {
+		return fail(err)
+	}
+	hangUp := context.AfterFunc(ctx, func() { _ = conn.Close() }) // nobody waits for it then
+	defer func() {
+		hangUp()
+		_ = conn.Close() // it was only asked
+	}()
+	host, _, _ := strings.Cut(address, ":")
+	request := fmt.Sprintf("%s %s HTTP/1.0\r\nHost: %s\r\nUser-Agent: ortet-node\r\nMetadata: true\r\nAccept: */*\r\n", method, path, host)
+	if body != nil {
+		request += fmt.Sprintf("Content-Type: application/json\r\nContent-Length: %d\r\n", len(body))
+	}
+	if _, err = conn.Write(append([]byte(request+"\r\n"), body...)); err != nil {
+		return fail(errors.Join(err, context.Cause(ctx)))
+	}
+	text, err := io.ReadAll(io.LimitReader(conn, maxDocument+(64<<10)))
+	if err != nil {
+		return fail(errors.Join(err, context.Cause(ctx)))
+	}
+	r, err := parseReply(text)
+	if err != nil {
+		return fail(err)
+	}
+	return r, nil
+}
+
+// parseReply takes an answer to HTTP/1.0 apart, which ends where the connection does.
+func parseReply(text []byte) (Reply, error) {
+	head, body, ok := bytes.Cut(text, []byte("\r\n\r\n"))
+	lines := strings.Split(string(head[:min(len(head), 64<<10)]), "\r\n")
+	protocol, rest, _ := strings.Cut(lines[0], " ")
+	number, _, _ := strings.Cut(rest, " ")
+	code, err := strconv.Atoi(number)
+	if err != nil || code < 100 || code > 999 || !strings.HasPrefix(protocol, "HTTP/1.") {
+		return Reply{}, fmt.Errorf("no answer of HTTP: %q", plain(lines[0], maxName))
+	}
+	if !ok {
+		return Reply{}, errors.New("the answer ends in its head")
+	}
+	r := Reply{Code: code, Body: body}
+	for _, line := range lines[1:] {
+		name, value, _ := strings.Cut(line, ":")
+		value = strings.TrimSpace(value)
+		switch strings.ToLower(name) {
+		case "date":
+			if t, err := time.Parse(time.RFC1123, value); err == nil {
+				r.Date = t
+			}
+		case "content-length":
+			if n, err := strconv.Atoi(value); err == nil && n > len(body) {
+				return Reply{}, fmt.Errorf("the answer has %d bytes of %d", len(body), n)
+			}
+		}
+	}
+	return r, nil
+}
+
+// A refusal is an answer of the metadata service that is none.
+type refusal struct {
+	code int
+	said string
+}
+
+func (r refusal) Error() string {
+	return strings.TrimSuffix(fmt.Sprintf("the metadata service answered %d: %s", r.code, r.said), ": ")
+}
+
+// passing says that the same request may be granted later: 410 is for 70 s at
+// most, 429 that there were too many.
+func (r refusal) passing() bool {
+	return r.code >= 500 || r.code == 408 || r.code == 410 || r.code == 429
+}
+
+// granted is the error of a reply that is not 200.
+func granted(r Reply) error {
+	if r.Code == 200 {
+		return nil
+	}
+	return refusal{r.Code, plain(string(r.Body[:min(len(r.Body), 1<<10)]), maxDescription)}
+}
+
+// rest is the pause after so many failures in a row, the last of which is err.
+func rest(failures int, err error) time.Duration {
+	var refused refusal
+	if errors.As(err, &refused) && !refused.passing() {
+		return hopeless
+	}
+	if failures == 0 {
+		return every
+	}
+	return min(every<<min(failures, 8), slowest)
+}
+
+// clock is how far Azure's clock is ahead of this machine's. Times of events are
+// Azure's, and a machine may have come up with any time.
+type clock struct {
+	ahead time.Duration
+}
+
+// trusted is how far apart two clocks may be that count as equal: Date has whole
+// seconds.
+const trusted = 2 * time.Second
+
+// hear takes in a reply that was asked for and came at these local times.
+func (c *clock) hear(r Reply, asked, came time.Time) {
+	if r.Date.IsZero() {
+		return
+	}
+	// Somewhere in its second, and somewhere on the way.
+	ahead := r.Date.Add(time.Second / 2).Sub(asked.Add(came.Sub(asked) / 2))
+	if ahead.Abs() <= trusted {
+		ahead = 0
+	}
+	// A step of less than that is only noise.
+	if (ahead-c.ahead).Abs() > trusted || ahead == 0 {
+		c.ahead = ahead
+	}
+}
+
+// now is Azure's time at a local one.
+func (c *clock) now(local time.Time) time.Time { return local.Add(c.ahead).UTC().Round(0) }
+
+// fetchName asks for this machine's name in Azure.
+func fetchName(ctx context.Context, ask AskMetadata) (string, error) {
+	ctx, cancel := context.WithTimeout(ctx, within)
+	defer cancel()
+	r, err := ask(ctx, "GET", namePath, nil)
+	if err == nil {
+		err = granted(r)
+	}
+	if err != nil {
+		return "", fmt.Errorf("asking for this machine's name in Azure: %w", err)
+	}
+	name := strings.TrimSpace(string(r.Body))
+	if name == "" || len(name) > maxName || plain(name, maxName) != name {
+		return "", fmt.Errorf("asking for this machine's name in Azure: it is %q", plain(name, maxName))
+	}
+	return name, nil
+}
+
+// approve lets an event begin, for all machines that it names. The service says 200
+// also where somebody else did so before.
+func approve(ctx context.Context, ask AskMetadata, id string) error {
+	type start struct {
+		EventID string `json:"EventId"`
+	}
+	body, err := json.Marshal(struct{ StartRequests []start }{[]start{{id}}})
+	if err != nil {
+		return err
+	}
+	ctx, cancel := context.WithTimeout(ctx, within)
+	defer cancel()
+	r, err := ask(ctx, "POST", eventsPath, body)
+	if err == nil {
+		err = granted(r)
+	}
+	if err != nil {
+		return fmt.Errorf("acknowledging the event %s: %w", id, err)
+	}
+	return nil
+}

@@ -1,0 +1,183 @@
+package events
+
+import (
+	"bytes"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"os"
+	"slices"
+	"time"
+
+	"github.com/ortet/ortet/internal/node/bootstrap"
+)
+
+// Do is what is done before an event.
+type Do string
+
+// The values of Do, each with all that the ones before it do.
+const (
+	Ignore Do = "ignore" // it is told, and nothing else
+	Cordon Do = "cordon" // no new pods, out of load balancers; pods stay
+	Drain  Do = "drain"  // and pods are evicted; the node comes back when the event is over
+	Leave  Do = "leave"  // and the node's agent is stopped and its Node deleted
+)
+
+func (d Do) rank() int { return slices.Index([]Do{Ignore, Cordon, Drain, Leave}, d) }
+
+// Acknowledge says when an event is acknowledged, so that Azure need not wait until
+// its NotBefore. It is acknowledged for all machines that it names.
+type Acknowledge string
+
+// The values of Acknowledge. What was not wholly done is never acknowledged.
+const (
+	Never  Acknowledge = "never"
+	Alone  Acknowledge = "alone"  // where the event names no other machine
+	Always Acknowledge = "always" // also for the other machines: for who knows that they are of no concern
+)
+
+// Rule is what is done about a type of event.
+type Rule struct {
+	Do          Do          `json:"action,omitempty"`
+	Acknowledge Acknowledge `json:"acknowledge,omitempty"`
+}
+
+// Settings are what is done about events. Its JSON is the settings file's.
+type Settings struct {
+	// Rules by type; a type or field that is missing has its default.
+	Rules map[Type]Rule `json:"events,omitempty"`
+	// IgnoreFreezeBelow is how long a Freeze has to last to matter, in seconds. One of
+	// an unknown length does.
+	IgnoreFreezeBelow *int `json:"ignoreFreezeBelowSeconds,omitempty"`
+	// Ahead is how long before an event's NotBefore it is begun with, in seconds: Azure
+	// tells of hardware that will fail days before.
+	Ahead int `json:"aheadSeconds,omitempty"`
+	// MetricsFile is where node-exporter's textfile collector finds metrics, ending in
+	// ".prom"; "" for none.
+	MetricsFile string `json:"metricsFile,omitempty"`
+	// Webhook is told of all that is done, by POST of JSON; "" for none.
+	Webhook   string `json:"webhook,omitempty"`
+	WebhookCA string `json:"webhookCAFile,omitempty"`
+
+	// stay makes Leave a Drain: there is no admission server to say goodbye to, and
+	// nobody else would make a node of a machine that stays after all.
+	stay bool
+}
+
+// Defaults of Settings.
+const (
+	// DefaultIgnoreFreezeBelow: a live migration pauses a machine for up to 10 s or so,
+	// less than a kubelet may be silent for (40 s) and most clients wait.
+	DefaultIgnoreFreezeBelow = 10
+	// DefaultAhead is more than the longest usual notice (15 minutes): such an event is
+	// begun with at once.
+	DefaultAhead = 20 * 60
+)
+
+const maxSettings = 64 << 10
+
+// ParseSettings reads a settings file strictly.
+func ParseSettings(text []byte) (Settings, error) {
+	var s Settings
+	if len(text) > maxSettings {
+		return s, fmt.Errorf("settings of %d bytes, more than %d", len(text), maxSettings)
+	}
+	d := json.NewDecoder(bytes.NewReader(text))
+	d.DisallowUnknownFields()
+	if err := d.Decode(&s); err != nil {
+		return Settings{}, err
+	}
+	if len(bytes.TrimSpace(text[d.InputOffset():])) > 0 {
+		return Settings{}, errors.New("something follows the object")
+	}
+	return s, s.Validate()
+}
+
+// LoadSettings reads a settings file.
+func LoadSettings(path string) (Settings, error) {
+	text, err := os.ReadFile(path)
+	if err != nil {
+		return Settings{}, err
+	}
+	s, err := ParseSettings(text)
+	if err != nil {
+		return Settings{}, fmt.Errorf("reading %s: %w", path, err)
+	}
+	return s, nil
+}
+
+// Validate says all that is wrong with settings.
+func (s Settings) Validate() error {
+	var problems []error
+	for t, r := range s.Rules {
+		if !slices.Contains(Types(), t) {
+			problems = append(problems, fmt.Errorf("events: unknown type %q, want Freeze, Reboot, Redeploy, Terminate or Preempt", t))
+		}
+		if r.Do != "" && r.Do.rank() < 0 {
+			problems = append(problems, fmt.Errorf("%s: action %q, want leave, drain, cordon or ignore", t, r.Do))
+		}
+		if r.Acknowledge != "" && !slices.Contains([]Acknowledge{Never, Alone, Always}, r.Acknowledge) {
+			problems = append(problems, fmt.Errorf("%s: acknowledge %q, want alone, always or never", t, r.Acknowledge))
+		}
+	}
+	if s.IgnoreFreezeBelow != nil && *s.IgnoreFreezeBelow < 0 {
+		problems = append(problems, errors.New("ignoreFreezeBelowSeconds has to be 0 or more"))
+	}
+	if s.Ahead < 0 {
+		problems = append(problems, errors.New("aheadSeconds has to be 0 or more"))
+	}
+	if s.MetricsFile != "" && (len(s.MetricsFile) < len("/x.prom") || s.MetricsFile[len(s.MetricsFile)-len(".prom"):] != ".prom") {
+		problems = append(problems, fmt.Errorf("metricsFile %q: node-exporter reads files that end in .prom", s.MetricsFile))
+	}
+	if s.Webhook != "" {
+		if bootstrap.CheckURL(s.Webhook) != nil {
+			problems = append(problems, fmt.Errorf("webhook %q: want https://HOST[:PORT]/PATH", s.Webhook))
+		}
+	} else if s.WebhookCA != "" {
+		problems = append(problems, errors.New("webhookCAFile without a webhook"))
+	}
+	return errors.Join(problems...)
+}
+
+// rule is what is done about an event, and why where that is not the type's rule.
+func (s Settings) rule(e Event) (r Rule, why string) {
+	r = s.Rules[e.Type]
+	if r.Do == "" {
+		switch e.Type {
+		case Preempt, Terminate:
+			r.Do = Leave
+		case Reboot, Redeploy:
+			r.Do = Drain
+		case Freeze:
+			r.Do = Cordon
+		default:
+			r.Do, why = Ignore, "nothing is known of this type of event"
+		}
+	}
+	if s.stay && r.Do == Leave {
+		r.Do, why = Drain, "there is no admission server"
+	}
+	below := DefaultIgnoreFreezeBelow
+	if s.IgnoreFreezeBelow != nil {
+		below = *s.IgnoreFreezeBelow
+	}
+	if e.Type == Freeze && r.Do != Ignore && e.Duration >= 0 && (e.Duration < below || e.Duration == 0) {
+		r.Do, why = Ignore, fmt.Sprintf("it lasts %d s", e.Duration)
+	}
+	if r.Acknowledge == "" {
+		// Nobody waits for a freeze that pods stay through, and what is ignored is not
+		// hurried.
+		r.Acknowledge = Never
+		if r.Do == Drain || r.Do == Leave {
+			r.Acknowledge = Alone
+		}
+	}
+	return r, why
+}
+
+func (s Settings) ahead() time.Duration {
+	if s.Ahead == 0 {
+		return DefaultAhead * time.Second
+	}
+	return time.Duration(s.Ahead) * time.Second
+}
