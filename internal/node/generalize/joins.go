@@ -27,12 +27,21 @@ var (
 	ortetJoin      = regexp.MustCompile(`(?m)^\s*Exec\w+\s*=.*\bortet-node\b.*\sjoin\b`)
 )
 
+// What ortet-node join leaves on a disk, which serves the donor alone.
+const (
+	bootstrapKubeconfig = "/etc/kubernetes/bootstrap-kubelet.conf"
+	ortetRecord         = "/var/lib/ortet/identity.json"
+	ortetDropIn         = "50-ortet.yaml"
+)
+
+func joinedByOrtet(c *cleaner, _ string) (bool, error) { return c.t.Exists(ortetRecord) }
+
 // findJoins lists the files by which a clone of this disk can join by itself:
 // kubeconfigs that are not a node's own, k3s' and RKE2's tokens, a unit that
 // asks for admission.
 func findJoins(t *tree.Tree) ([]string, error) {
 	var joins []string
-	kubeconfigs := []string{"/etc/kubernetes/bootstrap-kubelet.conf", "/var/lib/kubelet/bootstrap-kubeconfig", "/etc/kubernetes/bootstrap-kubeconfig", "/var/lib/kubelet/kubeconfig"}
+	kubeconfigs := []string{bootstrapKubeconfig, "/var/lib/kubelet/bootstrap-kubeconfig", "/etc/kubernetes/bootstrap-kubeconfig", "/var/lib/kubelet/kubeconfig"}
 	err := eachFile(t, kubeletConfiguration(), func(at string, data []byte) {
 		for _, m := range kubeconfigFlag.FindAllSubmatch(data, -1) {
 			kubeconfigs = append(kubeconfigs, path.Clean(string(m[1])))
@@ -45,14 +54,21 @@ func findJoins(t *tree.Tree) ([]string, error) {
 		return nil, err
 	}
 	err = eachFile(t, []string{"/etc/rancher/*/config.yaml", "/etc/rancher/*/config.yaml.d/*.yaml"}, func(at string, data []byte) {
-		if k3sTokenKey.Match(data) {
+		if k3sTokenKey.Match(data) && path.Base(at) != ortetDropIn {
 			joins = append(joins, "/"+at)
 		}
 	})
 	if err != nil {
 		return nil, err
 	}
+	ours, err := t.Exists(ortetRecord)
+	if err != nil {
+		return nil, err
+	}
 	for _, file := range slices.Compact(slices.Sorted(slices.Values(kubeconfigs))) {
+		if ours && file == bootstrapKubeconfig {
+			continue
+		}
 		ok, err := canJoin(t, file)
 		if err != nil {
 			return nil, err

@@ -4,7 +4,9 @@ import (
 	"bufio"
 	"bytes"
 	"context"
+	"crypto/x509"
 	"encoding/json"
+	"encoding/pem"
 	"errors"
 	"fmt"
 	"io/fs"
@@ -56,6 +58,9 @@ type Record struct {
 type login struct {
 	node    string
 	expires time.Time
+	// stray is the name in another certificate that the kubelet would take for its
+	// own; "" where there is none.
+	stray string
 }
 
 // finding is what is to be done with the identity on a disk.
@@ -78,6 +83,8 @@ func judge(r *Record, l *login, firmware string, m *Machine, now time.Time) (fin
 		return isNone, "no kubelet has joined from this disk"
 	case r == nil && m == nil:
 		return isUnknown, ""
+	case l != nil && l.stray != "":
+		return isForeign, fmt.Sprintf("the kubelet's certificates are in the names %q and %q", l.node, l.stray)
 	case r == nil:
 		// What only a certificate tells: the API server could not tell either.
 		if own := strings.ToLower(m.HostName); own == "" || l.node != own {
@@ -138,17 +145,52 @@ func writeRecord(t *tree.Tree, r Record) error {
 // readLogin is nil where the kubelet has no certificate that it could use. What
 // cannot be read for another reason than what is in it is an error: nothing is thrown
 // away since a disk did not answer.
-func (c *Client) readLogin() (*login, error) {
+func (c *Client) readLogin(t *tree.Tree) (*login, error) {
 	pair, node, err := bootstrap.KubeletLogin(c.options.Root, c.kubeconfig())
 	var broken *fs.PathError
 	switch {
 	case err == nil:
-		return &login{node, pair.Leaf.NotAfter}, nil
+		l := &login{node: node, expires: pair.Leaf.NotAfter}
+		l.stray, err = strayName(t, node)
+		return l, err
 	case !errors.Is(err, fs.ErrNotExist) && errors.As(err, &broken):
 		return nil, fmt.Errorf("reading the kubelet's certificate: %w", err)
 	}
 	c.options.Log.Debug("no certificate of a kubelet's can be used", "error", err)
 	return nil, nil
+}
+
+// rotated is where a kubelet keeps its present certificate, which it takes rather
+// than what its kubeconfig has. Source: kubernetes pkg/kubelet/certificate/kubelet.go,
+// client-go/util/certificate/certificate_store.go.
+const rotated = "/var/lib/kubelet/pki/kubelet-client-current.pem"
+
+// strayName is the Node's name in the rotated certificate where that is another.
+func strayName(t *tree.Tree, node string) (string, error) {
+	text, err := t.ReadFile(rotated, maxRecord)
+	if errors.Is(err, fs.ErrNotExist) || errors.Is(err, tree.ErrNotRegular) || errors.Is(err, tree.ErrTooLarge) {
+		return "", nil
+	}
+	if err != nil {
+		return "", fmt.Errorf("reading the kubelet's certificate: %w", err)
+	}
+	for {
+		var block *pem.Block
+		if block, text = pem.Decode(text); block == nil {
+			return "", nil
+		}
+		if block.Type != "CERTIFICATE" {
+			continue
+		}
+		cert, err := x509.ParseCertificate(block.Bytes)
+		if err != nil {
+			return "", nil //nolint:nilerr // the kubelet cannot use it either
+		}
+		if name, ok := strings.CutPrefix(cert.Subject.CommonName, "system:node:"); ok && name != node {
+			return name, nil
+		}
+		return "", nil // only the first counts
+	}
 }
 
 // discard removes an identity from the disk.

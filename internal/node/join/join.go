@@ -115,7 +115,7 @@ func (a *attempt) settle(ctx context.Context) (own bool, m *Machine, err error) 
 	if err != nil {
 		return false, nil, fmt.Errorf("%w: %w", errHere, err)
 	}
-	held, err := a.readLogin()
+	held, err := a.readLogin(a.t)
 	if err != nil {
 		return false, nil, fmt.Errorf("%w: %w", errHere, err)
 	}
