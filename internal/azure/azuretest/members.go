@@ -12,7 +12,7 @@ import (
 )
 
 // A MemberFixture is a cloud with one pool of each orchestration mode in one resource
-// group, all of whose instances run.
+// group, all of whose instances run. No other machines are in the group.
 type MemberFixture struct {
 	Members azure.Members
 	// Restricted is the same cloud with credentials that may do just these actions.
@@ -20,6 +20,9 @@ type MemberFixture struct {
 
 	Uniform, Flexible fleet.ResourceID
 	Each              int // instances of each pool, at least 2
+	// Interfaces is how many network interfaces each instance has, each with an address
+	// of the machine's own and maybe others.
+	Interfaces int
 	// Delete and Stop delete an instance and deallocate it, and return when that is
 	// done.
 	Delete, Stop func(t *testing.T, instance fleet.ResourceID)
@@ -89,7 +92,7 @@ func memberEverybody(t *testing.T, f MemberFixture) {
 				addresses[a] = true
 			}
 			if m.Flexible != pool.Equal(f.Flexible) || !m.Pool.Equal(pool) || m.Power != fleet.PowerRunning || m.ProvisioningState != "Succeeded" || m.Created.IsZero() || m.VMID != strings.ToLower(m.VMID) ||
-				len(m.Addresses) == 0 || !m.Addresses[0].IsPrivate() || !strings.HasPrefix(m.Name, pool.Name()+"_") {
+				len(m.Addresses) != f.Interfaces || !m.Addresses[0].IsPrivate() || !strings.HasPrefix(m.Name, pool.Name()+"_") {
 				t.Errorf("%+v", m)
 			}
 			one, err := f.Members.Member(t.Context(), m.Instance)
@@ -108,7 +111,7 @@ func memberEverybody(t *testing.T, f MemberFixture) {
 			}
 		}
 	}
-	if n := 2 * f.Each; len(ids) != n || len(hosts) != n || len(vms) != n || len(addresses) < n || ids[""] || hosts[""] || vms[""] {
+	if n := 2 * f.Each; len(ids) != n || len(hosts) != n || len(vms) != n || len(addresses) != n*f.Interfaces || ids[""] || hosts[""] || vms[""] {
 		t.Errorf("not each of its own: %v %v %v %v", ids, hosts, vms, addresses)
 	}
 }
@@ -147,14 +150,19 @@ func memberFrugal(t *testing.T, f MemberFixture) {
 	for _, pool := range []fleet.ResourceID{f.Uniform, f.Flexible} {
 		f.Asked()
 		list := members(t, f, pool, false)
-		if n, want := f.Asked(), 1+2*((f.Each+f.PageSize-1)/f.PageSize); n != want {
+		pages := func(items int) int { return (items + f.PageSize - 1) / f.PageSize }
+		want := 2
+		if pool == f.Flexible { // one by one
+			want = 1 + f.Interfaces
+		}
+		if n, want := f.Asked(), 1+pages(f.Each)+pages(f.Each*f.Interfaces); n != want {
 			t.Errorf("%s: %d requests for %d instances, want %d", pool.Name(), n, f.Each, want)
 		}
 		if _, err := f.Members.Member(t.Context(), list[0].Instance); err != nil {
 			t.Error(err)
 		}
-		if n := f.Asked(); n != 2 {
-			t.Errorf("%d requests for one instance", n)
+		if n := f.Asked(); n != want {
+			t.Errorf("%s: %d requests for one instance, want %d", pool.Name(), n, want)
 		}
 	}
 }
