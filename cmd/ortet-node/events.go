@@ -29,7 +29,7 @@ Settings are read from ` + eventsSettings + ` and the admission server's from
 admission server the node drains itself with the kubelet's credentials, and leave
 is drain.
 
-Exit codes: 0 told to end; 64 wrong usage or settings; 1 else.
+Exit codes: 0 told to end; 64 wrong usage or settings.
 
 Flags:
 `
@@ -156,7 +156,7 @@ func runEvents(ctx context.Context, args []string, std stdio) int {
 	if f.state == "" {
 		f.state = bootstrap.Under(f.root, events.StateFile)
 	}
-	err := events.Run(ctx, events.Options{
+	events.Run(ctx, events.Options{
 		Settings: f.settings, State: f.state, VMID: vmID, BootID: bootID, Metadata: events.Metadata, Server: f.server, Log: f.log,
 		Kubernetes: func(ctx context.Context, method string, path func(string) string, contentType string, body []byte) (int, string, []byte, error) {
 			return bootstrap.AskAsKubelet(ctx, f.root, method, path, contentType, body)
@@ -164,9 +164,5 @@ func runEvents(ctx context.Context, args []string, std stdio) int {
 		Ready: func() { tell("READY=1") },
 		Alive: func() { tell("WATCHDOG=1") },
 	})
-	if err != nil {
-		_, _ = fmt.Fprintf(std.err, "ortet-node events: %v\n", err)
-		return exitFailed
-	}
 	return exitOK
 }

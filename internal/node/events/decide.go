@@ -16,7 +16,10 @@ const (
 	shorter = 2 * time.Second
 	// tardy is how long telling Azure and the server of what is done is tried for after
 	// an event may have started.
-	tardy      = 10 * time.Minute
+	tardy = 10 * time.Minute
+	// lingers is how long after the event that a machine left for it may live on: only
+	// one that outlives it stays after all.
+	lingers    = 2 * time.Minute
 	firstPause = time.Second
 	lastPause  = 30 * time.Second
 )
@@ -81,6 +84,9 @@ func Decide(s State, o Observed, now time.Time) (State, *Action, []Notice) {
 		_, there := mine[h.ID]
 		if !there {
 			notices = append(notices, h.over(now))
+			if h.Do == Leave && h.Phase.rank() >= Departed.rank() {
+				s.Again = now.Add(lingers)
+			}
 		}
 		return !there
 	})
@@ -322,7 +328,7 @@ func Record(s State, r Outcome, o Observed, now time.Time) (State, []Notice) {
 		s.DepartedIn = o.BootID
 		n.Reason, n.Message = "LeftFor"+string(h.Type), "The node's agent stands still, and its Node may go."
 		if r.Err != nil {
-			n.Message = "The node could not leave in order" + problem + "."
+			n.Reason, n.Message = "NotLeftFor"+string(h.Type), "The node could not leave in order"+problem+"."
 		}
 	case Tell:
 		h.Phase, h.AcknowledgedAt = Acknowledged, now

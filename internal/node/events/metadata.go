@@ -152,10 +152,11 @@ func rest(failures int, err error) time.Duration {
 	return min(every<<min(failures, 8), slowest)
 }
 
-// clock is how far Azure's clock is ahead of this machine's. Times of events are
-// Azure's, and a machine may have come up with any time.
+// clock is Azure's, by which events are told: this machine's may be wrong, and may
+// be set while it runs. Its zero value knows nothing.
 type clock struct {
-	ahead time.Duration
+	azure time.Time // what it is at
+	local time.Time // this time here, with its monotonic reading
 }
 
 // trusted is how far apart two clocks may be that count as equal: Date has whole
@@ -164,22 +165,36 @@ const trusted = 2 * time.Second
 
 // hear takes in a reply that was asked for and came at these local times.
 func (c *clock) hear(r Reply, asked, came time.Time) {
-	if r.Date.IsZero() {
-		return
+	middle := asked.Add(came.Sub(asked) / 2)
+	told := middle
+	if !r.Date.IsZero() {
+		told = r.Date.Add(time.Second / 2) // somewhere in its second
+		if apart := told.Sub(middle.Round(0)); apart.Abs() <= trusted {
+			told = middle
+		}
 	}
-	// Somewhere in its second, and somewhere on the way.
-	ahead := r.Date.Add(time.Second / 2).Sub(asked.Add(came.Sub(asked) / 2))
-	if ahead.Abs() <= trusted {
-		ahead = 0
-	}
-	// A step of less than that is only noise.
-	if (ahead-c.ahead).Abs() > trusted || ahead == 0 {
-		c.ahead = ahead
+	if told = told.Round(0); c.local.IsZero() || told.Sub(c.now(middle)).Abs() > trusted {
+		c.azure, c.local = told, middle
 	}
 }
 
-// now is Azure's time at a local one.
-func (c *clock) now(local time.Time) time.Time { return local.Add(c.ahead).UTC().Round(0) }
+// now is Azure's time at a local one. It goes on by what passes, whatever becomes of
+// this machine's clock.
+func (c *clock) now(local time.Time) time.Time {
+	if c.local.IsZero() {
+		return local.UTC().Round(0)
+	}
+	return c.azure.Add(local.Sub(c.local)).UTC()
+}
+
+// ahead is how far it is ahead of this machine's clock; 0 where they are equal.
+func (c *clock) ahead(local time.Time) time.Duration {
+	ahead := c.now(local).Sub(local.Round(0)).Round(time.Second)
+	if ahead.Abs() <= trusted {
+		return 0
+	}
+	return ahead
+}
 
 // fetchName asks for this machine's name in Azure.
 func fetchName(ctx context.Context, ask AskMetadata) (string, error) {

@@ -62,8 +62,8 @@ type polled struct {
 }
 
 // Run watches this machine's events and acts on them until ctx ends. What was begun
-// then is gone on with by the next one. An error is that it could not begin.
-func Run(ctx context.Context, o Options) error {
+// then is gone on with by the next one.
+func Run(ctx context.Context, o Options) {
 	if o.Post == nil {
 		o.Post = postWebhook
 	}
@@ -96,7 +96,6 @@ func Run(ctx context.Context, o Options) error {
 	defer d.tell.stop()
 	defer context.AfterFunc(ctx, func() { time.AfterFunc(time.Second, stopTelling) })()
 	d.watch(ctx)
-	return nil
 }
 
 // watch is the loop. All that is known is this goroutine's alone.
@@ -178,7 +177,7 @@ func (d *daemon) pollOnce(ctx context.Context, p *polled, limit time.Duration) e
 // take takes in what was polled.
 func (d *daemon) take(ctx context.Context, p polled) {
 	d.clock = p.clock
-	d.metrics.set("ortet_events_clock_ahead_seconds", p.clock.ahead.Seconds())
+	d.metrics.set("ortet_events_clock_ahead_seconds", p.clock.ahead(time.Now()).Seconds())
 	up := d.metrics.values["ortet_events_up"] == 1
 	if p.err != nil {
 		if p.failures == 1 || p.failures == 10 {
@@ -276,7 +275,7 @@ func (d *daemon) pursue(ctx context.Context, a *Action) {
 	}
 	work, stop := context.WithCancel(ctx)
 	d.job = &job{action: *a, stop: stop}
-	at := d.clock // this one's: the loop's goes on
+	at := d.clock // the loop's goes on
 	c := &clearer{server: d.o.Server, kubernetes: d.kubernetes, now: func() time.Time { return at.now(time.Now()) }, log: d.o.Log}
 	go func() {
 		defer stop()

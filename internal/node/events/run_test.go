@@ -1,10 +1,26 @@
 package events
 
 import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"strconv"
 	"strings"
+	"sync"
 	"testing"
 	"testing/synctest"
 	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	policyv1 "k8s.io/api/policy/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/util/intstr"
+
+	"github.com/ortet/ortet/internal/wire"
+	"github.com/ortet/ortet/test/kubesim"
 )
 
 // A Spot machine is told of its eviction, drained by the server, leaves, and only
@@ -95,4 +111,432 @@ func TestRebootComesBack(t *testing.T) {
 			t.Errorf("drained %d times", n)
 		}
 	})
+}
+
+// The daemon dies before and after each thing that it does; another one goes on, and
+// the world is the same in the end.
+func TestKilledAnywhere(t *testing.T) {
+	kinds := map[string]struct {
+		event Type
+		in    time.Duration
+	}{"Preempt": {Preempt, 30 * time.Second}, "Reboot": {Reboot, 15 * time.Minute}}
+	for name, c := range kinds {
+		for _, mode := range []string{"", "refuses"} {
+			t.Run(strings.TrimSuffix(name+"/"+mode, "/"), func(t *testing.T) {
+				for at := range 100 {
+					var calls int
+					synctest.Test(t, func(t *testing.T) {
+						w := newWorld(t)
+						w.server.set(mode)
+						w.pod("web", 0, 30)
+						w.pod("database", 1000, 10)
+						w.azure.schedule("E1", c.event, c.in)
+						calls = w.killed(at)
+						w.run(w.options(), 40*time.Second)
+						if w.pods() != "" || w.node() != nil && !w.cordoned() {
+							t.Errorf("killed before act %d: cordoned %v, pods %q", at, w.cordoned(), w.pods())
+						}
+						if n := len(w.azure.acknowledged()); n < 1 || n > 2 {
+							t.Errorf("killed before act %d: acknowledged %d times", at, n)
+						}
+						if left := c.event == Preempt && mode == ""; left != (w.node() == nil) {
+							t.Errorf("killed before act %d: the Node is %v", at, w.node())
+						}
+						begun := len(w.server.leaves)
+						w.run(w.options(), 10*time.Second)
+						if len(w.server.leaves) != begun {
+							t.Errorf("killed before act %d: begun again after it was acknowledged", at)
+						}
+						w.azure.over("E1")
+						w.boot = "boot-2"
+						w.run(w.options(), 3*time.Minute)
+						if n := w.node(); n != nil && (w.cordoned() || len(n.Spec.Taints) > 0 && mode == "") {
+							t.Errorf("killed before act %d: not given back", at)
+						}
+					})
+					if calls <= at {
+						if at < 3 {
+							t.Errorf("only %d acts", at)
+						}
+						return // it came to its end
+					}
+				}
+				t.Error("it never comes to its end")
+			})
+		}
+	}
+}
+
+// killed runs the daemon until it is about to change something for the nth time,
+// from 0: then it dies without another word. It gives how often it was about to.
+func (w *world) killed(n int) (calls int) {
+	ctx, kill := context.WithCancel(w.t.Context())
+	defer kill()
+	var mu sync.Mutex
+	act := func() error {
+		mu.Lock()
+		defer mu.Unlock()
+		calls++
+		if calls > n {
+			kill()
+			return errors.New("killed")
+		}
+		return nil
+	}
+	o := w.options()
+	o.Metadata = func(ctx context.Context, method, path string, body []byte) (Reply, error) {
+		if method != "POST" {
+			return w.azure.ask(ctx, method, path, body)
+		}
+		if err := act(); err != nil {
+			return Reply{}, err
+		}
+		r, err := w.azure.ask(ctx, method, path, body)
+		return r, errors.Join(err, act())
+	}
+	o.Kubernetes = func(ctx context.Context, method string, path func(string) string, contentType string, body []byte) (int, string, []byte, error) {
+		if method != "GET" && !strings.Contains(path("x"), "/events") {
+			if err := act(); err != nil {
+				return 0, "", nil, err
+			}
+		}
+		return w.ask(ctx, method, path, contentType, body)
+	}
+	o.Server = mortal{w.server, act}
+	done := make(chan struct{})
+	go func() {
+		defer close(done)
+		Run(ctx, o)
+	}()
+	select {
+	case <-done:
+	case <-time.After(45 * time.Second):
+		kill()
+		<-done
+	}
+	synctest.Wait()
+	return calls
+}
+
+// mortal dies before and after what the server is asked.
+type mortal struct {
+	*server
+	act func() error
+}
+
+func (m mortal) Leave(ctx context.Context, r wire.LeaveRequest) (wire.Leave, error) {
+	if err := m.act(); err != nil {
+		return wire.Leave{}, err
+	}
+	a, err := m.server.Leave(ctx, r)
+	return a, errors.Join(err, m.act())
+}
+
+func (m mortal) Depart(ctx context.Context, cause string) error {
+	if err := m.act(); err != nil {
+		return err
+	}
+	return errors.Join(m.server.Depart(ctx, cause), m.act())
+}
+
+func (m mortal) Back(ctx context.Context) error {
+	if err := m.act(); err != nil {
+		return err
+	}
+	return errors.Join(m.server.Back(ctx), m.act())
+}
+
+// An eviction that is cancelled in the middle of a drain: what was marked is undone,
+// and nothing else.
+func TestCancelled(t *testing.T) {
+	for name, c := range map[string]struct {
+		mode     string
+		cordoned bool // by somebody else, before
+	}{"by the server": {}, "by the kubelet": {mode: "refuses"}, "cordoned before": {mode: "refuses", cordoned: true}} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				w := newWorld(t)
+				w.server.set(c.mode)
+				w.kube.Ends = nil // pods do not end
+				w.pod("web", 0, 300)
+				w.kube.Change("nodes", "", nodeName, func(o runtime.Object) {
+					if n, ok := o.(*corev1.Node); ok {
+						n.Spec.Unschedulable = c.cordoned
+						n.Labels = map[string]string{"mine": "1"}
+					}
+				})
+				w.azure.schedule("E1", Redeploy, 10*time.Minute)
+				time.AfterFunc(10*time.Second, func() {
+					if n := w.node(); !n.Spec.Unschedulable || n.Labels["mine"] != "1" {
+						t.Errorf("in the middle: %+v", n)
+					}
+					w.azure.over("E1")
+				})
+				w.run(w.options(), 20*time.Second)
+				n := w.node()
+				_, out := n.Labels[excluded]
+				_, marked := n.Annotations[leavingMark]
+				if n.Spec.Unschedulable != c.cordoned || out || marked || n.Labels["mine"] != "1" {
+					t.Errorf("given back as %+v %+v", n.ObjectMeta, n.Spec)
+				}
+				if got := w.azure.acknowledged(); len(got) > 0 {
+					t.Errorf("acknowledged %v", got)
+				}
+				if !strings.HasSuffix(w.reasons(), "RedeployCancelled Returned") {
+					t.Errorf("Events: %s", w.reasons())
+				}
+			})
+		})
+	}
+}
+
+// A pod that a budget protects is asked for a third of the time, then deleted; what a
+// DaemonSet runs and the node's own pods stay.
+func TestBudgets(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld(t)
+		w.server.set("refuses")
+		w.pod("free", 0, 5)
+		w.pod("guarded", 0, 60)
+		w.pod("agent", 5, 5, func(p *corev1.Pod) {
+			yes := true
+			p.OwnerReferences = []metav1.OwnerReference{{APIVersion: "apps/v1", Kind: "DaemonSet", Name: "agent", UID: "u", Controller: &yes}}
+		})
+		w.pod("static", 5, 5, func(p *corev1.Pod) { p.Annotations = map[string]string{"kubernetes.io/config.mirror": "x"} })
+		w.pod("finished", 5, 5, func(p *corev1.Pod) { p.Status.Phase = corev1.PodSucceeded })
+		one := intstr.FromInt32(1)
+		w.kube.Put(&policyv1.PodDisruptionBudget{ObjectMeta: metav1.ObjectMeta{Name: "guard", Namespace: "default"},
+			Spec: policyv1.PodDisruptionBudgetSpec{MinAvailable: &one, Selector: &metav1.LabelSelector{MatchLabels: map[string]string{"app": "guarded"}}}})
+		began := time.Now()
+		var deletedAt time.Duration
+		deleting := w.kube.Deleting
+		w.kube.Deleting = func(d kubesim.Deletion) {
+			deleting(d)
+			if d.Pod.Name == "guarded" {
+				deletedAt = time.Since(began)
+				if d.Eviction {
+					t.Error("the budget was passed over by an eviction")
+				}
+			}
+		}
+		w.azure.schedule("E1", Preempt, 30*time.Second)
+		w.run(w.options(), 40*time.Second)
+		if w.pods() != "agent finished static" {
+			t.Errorf("pods that stay: %s", w.pods())
+		}
+		if deletedAt < 8*time.Second || deletedAt > 11*time.Second {
+			t.Errorf("deleted after %s", deletedAt)
+		}
+		if h := w.kept().Events[0]; !h.Done {
+			t.Errorf("kept: %+v", h)
+		}
+	})
+}
+
+// A node has more pods than an answer holds.
+func TestManyPods(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld(t)
+		w.server.set("refuses")
+		for i := range 250 {
+			w.pod(fmt.Sprintf("p%03d", i), int32(i%3), 5, func(p *corev1.Pod) {
+				p.Annotations = map[string]string{"long": strings.Repeat("x", 100<<10)}
+			})
+		}
+		whole := w.options()
+		o := whole
+		o.Kubernetes = func(ctx context.Context, method string, path func(string) string, contentType string, body []byte) (int, string, []byte, error) {
+			code, status, answer, err := whole.Kubernetes(ctx, method, path, contentType, body)
+			return code, status, answer[:min(len(answer), 2<<20)], err
+		}
+		w.azure.schedule("E1", Preempt, 30*time.Second)
+		w.run(o, 40*time.Second)
+		if w.pods() != "" {
+			t.Errorf("left: %s", w.pods())
+		}
+		if first := strings.SplitN(w.ends(), ",", 84)[:83]; !strings.HasPrefix(first[0], "p") {
+			t.Errorf("%v", first)
+		} else {
+			for _, p := range first {
+				if n, err := strconv.Atoi(strings.TrimSpace(p)[1:4]); err != nil || n%3 != 2 {
+					t.Errorf("%s is told before more important ones", p)
+				}
+			}
+		}
+	})
+}
+
+// The machine's clock is wrong, and is set while it runs: events are Azure's time.
+func TestClockThatIsWrong(t *testing.T) {
+	for _, skew := range []time.Duration{-26 * time.Hour, 3 * time.Minute, 24 * time.Hour} {
+		t.Run(skew.String(), func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				w := newWorld(t)
+				w.azure.skew = skew
+				w.pod("web", 0, 300)
+				time.AfterFunc(3*time.Second, func() { w.azure.schedule("E1", Preempt, 30*time.Second) })
+				w.run(w.options(), 40*time.Second)
+				if got := w.ends(); got != "web 24s" && got != "web 25s" && got != "web 23s" {
+					t.Errorf("told to end: %s", got)
+				}
+			})
+		})
+	}
+}
+
+// Neither the API server nor the admission server answers: the daemon goes on looking,
+// and drains once one does.
+func TestNothingInReach(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld(t)
+		w.server.set("refuses")
+		w.down = true
+		w.pod("web", 0, 5)
+		w.azure.schedule("E1", Preempt, 30*time.Second)
+		time.AfterFunc(12*time.Second, func() {
+			w.mu.Lock()
+			w.down = false
+			w.mu.Unlock()
+		})
+		w.run(w.options(), 28*time.Second)
+		if w.pods() != "" || !w.cordoned() {
+			t.Errorf("cordoned %v, pods %s", w.cordoned(), w.pods())
+		}
+	})
+}
+
+// Answers of the metadata service that are none: it is asked again, not faster, and
+// an event is found soon after it works.
+func TestMetadataService(t *testing.T) {
+	for name, c := range map[string]struct {
+		status int
+		hangs  bool
+		asked  int // in a minute, at most
+		found  time.Duration
+	}{
+		"429": {status: 429, asked: 20, found: 6 * time.Second}, "500": {status: 500, asked: 20, found: 6 * time.Second},
+		"410": {status: 410, asked: 20, found: 6 * time.Second}, "404": {status: 404, asked: 3, found: time.Minute},
+		"no answer": {hangs: true, asked: 20, found: 11 * time.Second}, "well": {asked: 62, found: 2 * time.Second},
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				w := newWorld(t)
+				time.AfterFunc(5*time.Second, func() {
+					w.azure.mu.Lock()
+					defer w.azure.mu.Unlock()
+					w.azure.status, w.azure.hangs, w.azure.asked = c.status, c.hangs, 0
+				})
+				var asked int
+				time.AfterFunc(65*time.Second, func() {
+					w.azure.mu.Lock()
+					asked = w.azure.asked
+					w.azure.status, w.azure.hangs = 0, false
+					w.azure.mu.Unlock()
+					w.azure.schedule("E1", Terminate, 5*time.Minute)
+				})
+				w.run(w.options(), 130*time.Second)
+				if asked > c.asked || asked == 0 {
+					t.Errorf("asked %d times in a minute", asked)
+				}
+				s := w.kept()
+				if len(s.Events) != 1 {
+					t.Fatalf("kept: %+v", s)
+				}
+				if took := s.Events[0].NoticedAt.Sub(time.Date(2000, 1, 1, 0, 1, 5, 0, time.UTC)); took > c.found {
+					t.Errorf("found after %s", took)
+				}
+			})
+		})
+	}
+}
+
+// The first answer may take two minutes.
+func TestFirstAnswerTakesLong(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld(t)
+		o := w.options()
+		first := true
+		o.Metadata = func(ctx context.Context, method, path string, body []byte) (Reply, error) {
+			if path == eventsPath && first {
+				first = false
+				if !sleep(ctx, 119*time.Second) {
+					return Reply{}, ctx.Err()
+				}
+			}
+			return w.azure.ask(ctx, method, path, body)
+		}
+		time.AfterFunc(100*time.Second, func() { w.azure.schedule("E1", Terminate, 5*time.Minute) })
+		w.run(o, 121*time.Second)
+		if s := w.kept(); len(s.Events) != 1 {
+			t.Errorf("kept: %+v", s)
+		}
+	})
+}
+
+// What is done is told by webhook and metrics; neither is waited for.
+func TestTold(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld(t)
+		w.pod("web", 0, 5)
+		dir := t.TempDir()
+		o := w.options()
+		o.Settings.MetricsFile = filepath.Join(dir, "ortet_events.prom")
+		o.Settings.Webhook = "https://hook.example/x"
+		slow := o.Post
+		o.Post = func(ctx context.Context, url, ca string, body []byte) error {
+			if !sleep(ctx, 15*time.Second) {
+				return ctx.Err()
+			}
+			return slow(ctx, url, ca, body)
+		}
+		w.azure.schedule("E1", Preempt, 30*time.Second)
+		w.run(o, 90*time.Second)
+		if h := w.kept().Events[0]; h.AcknowledgedAt.Sub(h.NoticedAt) > 4*time.Second {
+			t.Errorf("it waited for those who listen: %+v", h)
+		}
+		if len(w.webhooks) != 4 || w.webhooks[0].Reason != "PreemptScheduled" || w.webhooks[0].Node != nodeName || w.webhooks[0].Name != vmName || w.webhooks[3].Handling.Phase != Acknowledged {
+			t.Errorf("the webhook was told %+v", w.webhooks)
+		}
+		text, err := os.ReadFile(o.Settings.MetricsFile)
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, line := range []string{
+			"ortet_events_up 1", `ortet_events_noticed_total{type="Preempt"} 1`, `ortet_events_drains_total{by="server",type="Preempt",whole="true"} 1`,
+			`ortet_events_acknowledged_total{type="Preempt"} 1`, `ortet_events_pending{phase="Acknowledged",type="Preempt"} 1`, "# TYPE ortet_events_noticed_total counter", "ortet_events_drain_seconds 2",
+		} {
+			if !strings.Contains(string(text), line+"\n") {
+				t.Errorf("the metrics lack %q:\n%s", line, text)
+			}
+		}
+		info, err := os.Stat(o.Settings.MetricsFile)
+		if err != nil || info.Mode().Perm() != 0o644 {
+			t.Errorf("%v %v", info.Mode(), err)
+		}
+		if others, err := filepath.Glob(dir + "/.*"); err != nil || len(others) > 0 {
+			t.Errorf("left: %v %v", others, err)
+		}
+	})
+}
+
+// A notice to the first pod takes no longer than the next look and the way to it.
+func TestFirstPodIsToldSoon(t *testing.T) {
+	for _, mode := range []string{"", "refuses"} {
+		synctest.Test(t, func(t *testing.T) {
+			w := newWorld(t)
+			w.server.set(mode)
+			w.pod("web", 0, 5)
+			var posted, told time.Time
+			deleting := w.kube.Deleting
+			w.kube.Deleting = func(d kubesim.Deletion) { deleting(d); told = time.Now() }
+			time.AfterFunc(5500*time.Millisecond, func() {
+				posted = time.Now()
+				w.azure.schedule("E1", Preempt, 30*time.Second)
+			})
+			w.run(w.options(), 20*time.Second)
+			if took := told.Sub(posted); took > 1500*time.Millisecond || told.IsZero() {
+				t.Errorf("mode %q: told after %s", mode, took)
+			}
+		})
+	}
 }

