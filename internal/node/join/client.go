@@ -136,7 +136,7 @@ func tell[T any](ctx context.Context, c *Client, path string, request any, withi
 func (c *Client) tellOne(ctx context.Context, server *url.URL, path string, body []byte, within time.Duration) ([]byte, error) {
 	pair, _, err := bootstrap.KubeletLogin(c.options.Root, c.kubeconfig())
 	if err == nil {
-		config := trust(c.pins)
+		config := trust(c.pins, server.Hostname())
 		config.Certificates = []tls.Certificate{pair}
 		text, err := c.post(ctx, server, path, config, nil, body, within)
 		if !unrecognised(err) {
@@ -171,7 +171,7 @@ func (c *Client) kubeconfig() string {
 
 // proven posts with an attested proof, for a nonce of the same server.
 func (c *Client) proven(ctx context.Context, server *url.URL, m Machine, path string, body []byte, within time.Duration) ([]byte, error) {
-	text, err := c.post(ctx, server, wire.NoncePath, trust(c.pins), nil, []byte("{}"), nonceTimeout)
+	text, err := c.post(ctx, server, wire.NoncePath, trust(c.pins, server.Hostname()), nil, []byte("{}"), nonceTimeout)
 	if err != nil {
 		return nil, err
 	}
@@ -183,14 +183,13 @@ func (c *Client) proven(ctx context.Context, server *url.URL, m Machine, path st
 	if err != nil {
 		return nil, err
 	}
-	return c.post(ctx, server, path, trust(c.pins), []string{"Authorization: " + header}, body, within)
+	return c.post(ctx, server, path, trust(c.pins, server.Hostname()), []string{"Authorization: " + header}, body, within)
 }
 
 // post is one request of JSON, and the answer where it was granted.
 func (c *Client) post(ctx context.Context, server *url.URL, path string, config *tls.Config, header []string, body []byte, within time.Duration) ([]byte, error) {
 	u := *server
 	u.Path = path
-	config.ServerName = u.Hostname()
 	code, status, answer, err := bootstrap.Ask(ctx, bootstrap.Question{Method: "POST", URL: &u, TLS: config, Within: within, Header: header, Type: "application/json", Body: body})
 	if err != nil {
 		return nil, err

@@ -128,10 +128,16 @@ func readRecord(t *tree.Tree) (*Record, error) {
 		return nil, fmt.Errorf("reading whose identity is on the disk: %w", err)
 	}
 	var r Record
-	if json.Unmarshal(text, &r) != nil || !vmIDShape.MatchString(r.VMID) {
+	if json.Unmarshal(text, &r) != nil || !r.wellFormed() {
 		return nil, nil
 	}
 	return &r, nil
+}
+
+// wellFormed says whether all that becomes a word somewhere may be one.
+func (r Record) wellFormed() bool {
+	id, ok := strings.CutPrefix(r.ProviderID, "azure://")
+	return vmIDShape.MatchString(r.VMID) && (r.NodeName == "" || dnsName.MatchString(r.NodeName)) && (r.ProviderID == "" || ok && resourceIDShape.MatchString(id))
 }
 
 func writeRecord(t *tree.Tree, r Record) error {

@@ -41,7 +41,7 @@ var vmIDShape = regexp.MustCompile(`^[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}$`
 
 // Words of the metadata service that go into requests and files.
 var (
-	resourceIDShape = regexp.MustCompile(`^/(?i:subscriptions)/[^\s/"'\\$%\x60{}<>]+(/[^\s/"'\\$%\x60{}<>]+)+$`)
+	resourceIDShape = regexp.MustCompile(`^/(?i:subscriptions)(/[\p{L}\p{N}._()-]+)+$`)
 	hostNameShape   = regexp.MustCompile(`^[A-Za-z0-9]([A-Za-z0-9-]{0,61}[A-Za-z0-9])?$`)
 	base64Shape     = regexp.MustCompile(`^[A-Za-z0-9+/]+={0,2}$`)
 )

@@ -12,19 +12,21 @@ import (
 var errUntrusted = errors.New("the server's certificate does not come from the CA of caHash")
 
 // trust is a TLS configuration that takes a server whose chain ends at a certificate
-// with one of these public keys, for the name that was asked for. The chain is what
+// with one of these public keys, for this host's name or address. The chain is what
 // the server sends, so its CA has to be in it; nothing else is trusted, the system's
 // roots neither.
-func trust(pins [][32]byte) *tls.Config {
+func trust(pins [][32]byte, host string) *tls.Config {
 	return &tls.Config{
 		MinVersion: tls.VersionTLS12,
+		ServerName: host,
 		// What is verified instead is below, for resumed connections too.
 		InsecureSkipVerify: true,
 		VerifyConnection: func(s tls.ConnectionState) error {
 			if len(s.PeerCertificates) == 0 {
 				return errUntrusted
 			}
-			options := x509.VerifyOptions{DNSName: s.ServerName, Roots: x509.NewCertPool(), Intermediates: x509.NewCertPool(), KeyUsages: []x509.ExtKeyUsage{x509.ExtKeyUsageServerAuth}}
+			// The state's own name is "" where the host is an address.
+			options := x509.VerifyOptions{DNSName: host, Roots: x509.NewCertPool(), Intermediates: x509.NewCertPool(), KeyUsages: []x509.ExtKeyUsage{x509.ExtKeyUsageServerAuth}}
 			found := false
 			for _, c := range s.PeerCertificates {
 				if slices.Contains(pins, sha256.Sum256(c.RawSubjectPublicKeyInfo)) {
