@@ -37,5 +37,5 @@ func (s *Server) audit(ctx context.Context, f *facts, reason Reason, cause error
 		text := cause.Error()
 		attributes = append(attributes, slog.String("cause", text[:min(len(text), 2048)]))
 	}
-	s.config.Log.LogAttrs(ctx, level, "admission", attributes...)
+	s.config.Audit.LogAttrs(ctx, level, "admission", attributes...)
 }

@@ -7,6 +7,9 @@ import (
 	"github.com/ortet/ortet/internal/wire"
 )
 
+// evicted is the cause of a node that leaves since Azure evicts it.
+const evicted = "Preempt"
+
 // leave has the node drained. A node whose Node is gone has nothing left to drain.
 func (s *Server) leave(ctx context.Context, r *request) (any, error) {
 	body, err := parse[wire.LeaveRequest](r.body)
@@ -19,6 +22,12 @@ func (s *Server) leave(ctx context.Context, r *request) (any, error) {
 	}
 	if err != nil {
 		return nil, err
+	}
+	if body.Cause == evicted {
+		// It is one small write, and the drain does not fail by it: seconds are left.
+		if err := s.config.Evicted(ctx, who.member); err != nil {
+			s.config.Log.WarnContext(ctx, "an eviction was not taken down, and the capacity may stay lower by it", "node", who.node, "instance", string(who.member.Instance), "error", err)
+		}
 	}
 	left, err := s.config.Cluster.Leave(ctx, who.node, body)
 	return left, ofPort(ctx, ClusterUnavailable, err)

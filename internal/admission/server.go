@@ -65,11 +65,14 @@ type Config struct {
 	CallbackTimeout time.Duration
 	Dial            func(ctx context.Context, network, address string) (net.Conn, error)
 	Limits          Limits // zero is DefaultLimits
-	Log             *slog.Logger
-	Metrics         prometheus.Registerer // nil registers nowhere
-	Now             func() time.Time      // nil is time.Now
-	Random          io.Reader             // nil is crypto/rand's
-	Jitter          func() float64        // of 0 to 1; nil is math/rand's
+	// Evicted is told of a node that leaves since Azure evicts it; nil is nobody.
+	Evicted func(context.Context, fleet.Member) error
+	Log     *slog.Logger          // of what goes wrong beside decisions; nil discards
+	Audit   *slog.Logger          // of decisions; nil is Log
+	Metrics prometheus.Registerer // nil registers nowhere
+	Now     func() time.Time      // nil is time.Now
+	Random  io.Reader             // nil is crypto/rand's
+	Jitter  func() float64        // of 0 to 1; nil is math/rand's
 }
 
 // Server answers the paths of package wire. It is an http.Handler; Serve has the
@@ -101,8 +104,8 @@ type request struct {
 }
 
 const (
-	maxShort = 4 << 10 // bytes of a request that is no report
-	maxBoot  = 1 << 20 // bytes of a boot's report
+	maxShort = 4 << 10   // bytes of a request that is no report
+	maxBoot  = 256 << 10 // bytes of a boot's report: what Cluster.Tell keeps
 	// bodyFor is how long a request's body may take to arrive.
 	bodyFor = 10 * time.Second
 	// placeFor is how long a request waits for a place: less than a node waits for an
@@ -154,6 +157,12 @@ func (c Config) withDefaults() Config {
 	}
 	if c.Log == nil {
 		c.Log = slog.New(slog.DiscardHandler)
+	}
+	if c.Audit == nil {
+		c.Audit = c.Log
+	}
+	if c.Evicted == nil {
+		c.Evicted = func(context.Context, fleet.Member) error { return nil }
 	}
 	if c.Now == nil {
 		c.Now = time.Now

@@ -4,6 +4,7 @@ import (
 	"context"
 	"crypto/x509"
 	"errors"
+	"slices"
 	"time"
 )
 
@@ -30,6 +31,7 @@ func (v *Verifier) chain(ctx context.Context, signer *x509.Certificate, given []
 		}
 		options.Roots = system
 	}
+	given = append(slices.Clip(given), v.Intermediates...)
 	for _, c := range given {
 		if strong(c) == nil {
 			options.Intermediates.AddCert(c)

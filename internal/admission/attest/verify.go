@@ -86,6 +86,8 @@ type Verifier struct {
 	Cloud Cloud // "" is Public
 	// Roots are who is trusted; nil are the system's.
 	Roots *x509.CertPool
+	// Intermediates are known beforehand, where nothing can be fetched.
+	Intermediates []*x509.Certificate
 	// Issuers gives certificates that a document lacks; nil has none.
 	Issuers Issuers
 	Now     func() time.Time
