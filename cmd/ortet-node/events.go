@@ -133,7 +133,7 @@ func (f *eventsFlags) admission() error {
 	if err != nil {
 		return fmt.Errorf("the admission server's settings in %s: %w", path, err)
 	}
-	f.server = newDeparture(client, s.Distribution, f.root)
+	f.server = newDeparture(client, s.Distribution)
 	return nil
 }
 

@@ -81,19 +81,18 @@ func (c *clearer) begun(ctx context.Context) bool {
 	return err == nil && marked
 }
 
-// giveBack undoes what was changed at the Node.
+// giveBack undoes what was changed at the Node: by itself, and by the server where
+// that has put its taint there.
 func (c *clearer) giveBack(ctx context.Context) error {
-	var byServer error
-	if c.server != nil {
-		if byServer = c.server.Back(ctx); byServer == nil {
-			return nil
-		}
-	}
 	err := c.kubernetes.restore(ctx)
-	if errors.Is(err, errServersTaint) {
-		err = errors.Join(err, byServer)
+	if err == nil || c.server == nil {
+		return err
 	}
-	return err
+	byServer := c.server.Back(ctx)
+	if byServer == nil {
+		return nil
+	}
+	return errors.Join(err, byServer)
 }
 
 // A drainage is one drain: by the server, and where that does not seem to be at it

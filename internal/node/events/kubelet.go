@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"net/url"
+	"slices"
 	"strings"
 	"sync"
 	"time"
@@ -213,11 +214,12 @@ func (k *kubernetes) cordon(ctx context.Context, cause Type, stay bool, now time
 var errServersTaint = errors.New("the Node has the admission server's taint " + leavingMark + ", which a kubelet may not take away")
 
 // restore undoes what the mark says. A Node that is not marked is given back, and so
-// is one that does not exist: it will be made anew.
+// is one that does not exist: it will be made anew. One that leaves for another cause
+// than an event is somebody else's to give back.
 func (k *kubernetes) restore(ctx context.Context) error {
 	err := k.change(ctx, "giving the node back", func(n node) (map[string]any, error) {
 		m, ok := n.marked()
-		if !ok {
+		if !ok || !slices.Contains(Types(), Type(m.Cause)) {
 			return nil, nil
 		}
 		for _, t := range n.Spec.Taints {

@@ -75,9 +75,10 @@ func Run(ctx context.Context, o Options) {
 	}
 	s, err := LoadState(o.State, o.VMID)
 	if err != nil {
-		// It tells what to undo; without it there is nothing to undo, and events are
-		// begun with anew, which does no harm.
+		// Events are begun with anew, which does no harm; what is to be undone stands at
+		// the Node too.
 		o.Log.Error("what was known of events cannot be used", "error", err)
+		s.Touched = true
 	}
 	d := &daemon{o: o, state: s, outcomes: make(chan Outcome, 1), metrics: metrics{path: o.Settings.MetricsFile, values: map[string]float64{}}}
 	d.seen.Settings, d.seen.BootID = o.Settings, o.BootID

@@ -540,3 +540,41 @@ func TestFirstPodIsToldSoon(t *testing.T) {
 		})
 	}
 }
+
+// The record is lost, or cannot be read: what is marked for an event that is over is
+// given back all the same; what somebody else has marked stays.
+func TestRecordThatIsLost(t *testing.T) {
+	for name, cause := range map[string]string{"ours": "Reboot", "theirs": "Asked"} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				w := newWorld(t)
+				if err := (&kubernetes{ask: w.ask}).cordon(t.Context(), Type(cause), true, time.Now()); err != nil {
+					t.Fatal(err)
+				}
+				if err := os.WriteFile(w.state, []byte("{\"events\":[{"), 0o600); err != nil {
+					t.Fatal(err)
+				}
+				w.run(w.options(), 10*time.Second)
+				if w.cordoned() != (name == "theirs") {
+					t.Errorf("cordoned %v", w.cordoned())
+				}
+				if s := w.kept(); s.Touched {
+					t.Errorf("kept: %+v", s)
+				}
+			})
+		})
+	}
+}
+
+// A copied disk has another machine's record on it, which is nobody's here.
+func TestRecordOfAnotherMachine(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld(t)
+		w.azure.schedule("E1", Reboot, 15*time.Minute)
+		w.run(w.options(), 10*time.Second)
+		s, err := LoadState(w.state, "another")
+		if err != nil || len(s.Events) > 0 || s.Touched || s.VMID != "another" {
+			t.Errorf("%+v %v", s, err)
+		}
+	})
+}
