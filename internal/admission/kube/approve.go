@@ -14,7 +14,7 @@ import (
 // decide decides on a request that is watched, and acts.
 func (r *run) decide(ctx context.Context, name string) error {
 	c := r.cluster
-	found, there, err := c.watched.requests.GetStore().GetByKey(name)
+	found, there, err := r.watched.requests.GetStore().GetByKey(name)
 	if err != nil || !there {
 		return err
 	}
@@ -72,16 +72,32 @@ func (r *run) facts(ctx context.Context, ask csr) (facts, error) {
 	if node == "" || ask.signer != certificatesv1.KubeAPIServerClientKubeletSignerName && ask.signer != certificatesv1.KubeletServingSignerName {
 		return f, nil
 	}
+	// The list of names is large, and kubelets of a pool ask at the same time: what is
+	// remembered will do where Azure says that it is so.
+	if f.admission, f.admitted = r.cluster.remembered(node); f.admitted {
+		if err := r.lookUp(ctx, &f); err != nil {
+			return f, err
+		}
+		if f.member != nil && f.member.VMID == f.admission.VMID {
+			return f, nil
+		}
+	}
 	var err error
+	f.member = nil
 	if f.admission, f.admitted, err = r.cluster.admission(ctx, node); err != nil || !f.admitted {
 		return f, err
 	}
+	return f, r.lookUp(ctx, &f)
+}
+
+// lookUp asks Azure for the admitted instance.
+func (r *run) lookUp(ctx context.Context, f *facts) error {
 	member, err := r.directory.Member(ctx, f.admission.Instance)
 	switch {
 	case err == nil:
 		f.member = &member
 	case !fleet.Is(err, fleet.KindNotFound):
-		return f, err
+		return err
 	}
-	return f, nil
+	return nil
 }

@@ -92,8 +92,8 @@ func (c *Cluster) forgetRest(ctx context.Context, node string) error {
 // asked for where nothing is watched here.
 func (c *Cluster) requestsFor(ctx context.Context, node string) ([]string, error) {
 	var names []string
-	if c.watched.requests.HasSynced() && !c.watched.requests.IsStopped() {
-		for _, o := range c.watched.requests.GetStore().List() {
+	if w := c.watched.Load(); w != nil && w.requests.HasSynced() {
+		for _, o := range w.requests.GetStore().List() {
 			if r, ok := o.(*certificatesv1.CertificateSigningRequest); ok && subjectNode(r) == node {
 				names = append(names, r.Name)
 			}

@@ -13,6 +13,7 @@ import (
 	"net"
 	"net/url"
 	"strings"
+	"sync/atomic"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
@@ -85,7 +86,7 @@ type Cluster struct {
 	caHash     string
 	drainer    cluster.Drainer
 	names      *names
-	watched    *watched
+	watched    atomic.Pointer[watched] // while Run runs
 }
 
 var (
@@ -156,7 +157,6 @@ func New(c Config) (*Cluster, error) {
 		server: c.Server, supervisor: c.Supervisor, ca: bytes.Clone(c.CA), caHash: hash, drainer: c.Drainer,
 	}
 	out.names = &names{cluster: out}
-	out.watched = newWatched(out)
 	return out, nil
 }
 

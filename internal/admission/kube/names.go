@@ -35,6 +35,14 @@ type names struct {
 	waiting []*nameChange
 	writing bool
 	last    *corev1.ConfigMap // as this replica wrote it last; only the writer's
+	seen    *corev1.ConfigMap // the newest that this replica read or wrote
+}
+
+// saw keeps the newest.
+func (n *names) saw(m *corev1.ConfigMap) {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	n.seen = m
 }
 
 // A nameChange sets one name or takes it away.
@@ -109,6 +117,7 @@ func (n *names) batch(ctx context.Context, batch []*nameChange) []error {
 				return all(fail(ctx, "read the names admitted", n.on(), err))
 			}
 			n.last = found
+			n.saw(found)
 		}
 		next, changed, err := apply(n.last, batch)
 		if errors.Is(err, errFull) {
@@ -154,6 +163,7 @@ func (n *names) batch(ctx context.Context, batch []*nameChange) []error {
 		switch {
 		case err == nil:
 			n.last = written
+			n.saw(written)
 			return errs
 		case apierrors.IsConflict(err), apierrors.IsNotFound(err):
 			n.last = nil
@@ -274,14 +284,33 @@ func (c *Cluster) admission(ctx context.Context, name string) (admitted, bool, e
 	if err != nil {
 		return admitted{}, false, fail(ctx, "read the names admitted", c.names.on(), err)
 	}
-	pools, err := poolsOf(found)
-	if err != nil {
-		return admitted{}, false, fail(ctx, "read the names admitted", c.names.on(), err)
+	c.names.saw(found)
+	a, known, err := admissionIn(found, name)
+	return a, known, fail(ctx, "read the names admitted", c.names.on(), err)
+}
+
+// remembered is admission as this replica saw it last, which may be old: only what
+// Azure confirms may be done by it.
+func (c *Cluster) remembered(name string) (admitted, bool) {
+	c.names.mu.Lock()
+	seen := c.names.seen
+	c.names.mu.Unlock()
+	if seen == nil {
+		return admitted{}, false
 	}
-	text, there := found.Data[name]
+	a, known, err := admissionIn(seen, name)
+	return a, known && err == nil
+}
+
+func admissionIn(m *corev1.ConfigMap, name string) (admitted, bool, error) {
+	text, there := m.Data[name]
 	if !there {
 		return admitted{}, false, nil
 	}
+	pools, err := poolsOf(m)
+	if err != nil {
+		return admitted{}, false, err
+	}
 	a, err := parseEntry(text, pools)
-	return a, err == nil && a.VMID != "", fail(ctx, "read the names admitted", c.names.on(), err)
+	return a, err == nil && a.VMID != "", err
 }

@@ -37,5 +37,6 @@ func Rules(namespace string) []Rule {
 		{Namespace: namespace, Resource: "secrets", Verbs: []string{"create"}, Why: "the key of the nonces, and the authority of the server's certificates"},
 		{Namespace: namespace, Resource: "secrets", Names: []string{authorityName, nonceKeyName}, Verbs: []string{"get"}, Why: "the same"},
 		{Namespace: namespace, Group: leases, Resource: "leases", Verbs: []string{"create", "deletecollection"}, Why: "spent nonces"},
+		{Namespace: namespace, Group: leases, Resource: "leases", Names: []string{LeadName}, Verbs: []string{"get", "update"}, Why: "one replica does what one is enough for"},
 	}
 }

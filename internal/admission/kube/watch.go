@@ -165,6 +165,7 @@ const (
 // A run is one run of the watch.
 type run struct {
 	cluster   *Cluster
+	watched   *watched
 	directory admission.Directory
 	audit     func(Decided)
 	queue     workqueue.TypedRateLimitingInterface[task]
@@ -180,22 +181,24 @@ func (c *Cluster) Run(ctx context.Context, directory admission.Directory, audit 
 		return err
 	}
 	r := &run{
-		cluster: c, directory: directory, audit: audit,
+		cluster: c, watched: newWatched(c), directory: directory, audit: audit,
 		queue: workqueue.NewTypedRateLimitingQueue(workqueue.NewTypedItemExponentialFailureRateLimiter[task](againAfter, againAtMost)),
 	}
+	c.watched.Store(r.watched)
+	defer c.watched.CompareAndSwap(r.watched, nil)
 	handle := func(informer cache.SharedIndexInformer, task func(any)) error {
 		_, err := informer.AddEventHandler(cache.ResourceEventHandlerFuncs{AddFunc: task, UpdateFunc: func(_, o any) { task(o) }})
 		return err
 	}
 	for _, err := range []error{
-		handle(c.watched.requests, r.request), handle(c.watched.nodes, r.node), handle(c.watched.tokens, r.token),
+		handle(r.watched.requests, r.request), handle(r.watched.nodes, r.node), handle(r.watched.tokens, r.token),
 	} {
 		if err != nil {
 			return fail(ctx, "watch the cluster", "", err)
 		}
 	}
 	group, within := errgroup.WithContext(ctx)
-	for _, informer := range []cache.SharedIndexInformer{c.watched.requests, c.watched.nodes, c.watched.tokens} {
+	for _, informer := range []cache.SharedIndexInformer{r.watched.requests, r.watched.nodes, r.watched.tokens} {
 		group.Go(func() error { informer.RunWithContext(within); return nil })
 	}
 	group.Go(func() error { <-within.Done(); r.queue.ShutDown(); return nil })
@@ -224,7 +227,7 @@ func (r *run) node(o any) {
 	if ready, _ := readiness(node); !ready {
 		return
 	}
-	if _, there, err := r.cluster.watched.tokens.GetStore().GetByKey(r.cluster.namespace + "/" + recordName(tokenID(node.Name))); err == nil && there {
+	if _, there, err := r.watched.tokens.GetStore().GetByKey(r.cluster.namespace + "/" + recordName(tokenID(node.Name))); err == nil && there {
 		r.queue.Add(task{taskToken, node.Name})
 	}
 	if cameBack(node) {
@@ -245,7 +248,7 @@ func (r *run) token(o any) {
 		r.queue.Add(task{taskToken, t.node})
 		return
 	}
-	if node, there, err := r.cluster.watched.nodes.GetStore().GetByKey(t.node); err == nil && there {
+	if node, there, err := r.watched.nodes.GetStore().GetByKey(t.node); err == nil && there {
 		r.node(node)
 	}
 }
@@ -301,7 +304,7 @@ func (r *run) sweep(ctx context.Context) {
 			return
 		case <-ticker.C:
 		}
-		for _, o := range r.cluster.watched.tokens.GetStore().List() {
+		for _, o := range r.watched.tokens.GetStore().List() {
 			r.token(o)
 		}
 		for what, sweep := range map[string]func(context.Context) error{"nonces": r.cluster.sweepNonces, "reports": r.cluster.sweepTold} {
@@ -312,7 +315,8 @@ func (r *run) sweep(ctx context.Context) {
 	}
 }
 
-// Synced says that what Run watches was seen once.
+// Synced says that Run runs, and saw what it watches once.
 func (c *Cluster) Synced() bool {
-	return c.watched.requests.HasSynced() && c.watched.nodes.HasSynced() && c.watched.tokens.HasSynced()
+	w := c.watched.Load()
+	return w != nil && w.requests.HasSynced() && w.nodes.HasSynced() && w.tokens.HasSynced()
 }
