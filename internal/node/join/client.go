@@ -103,8 +103,12 @@ func (c *Client) Leave(ctx context.Context, r wire.LeaveRequest) (wire.Leave, er
 }
 
 // Left tells the server that this node's agent stands still, so that its Node may
-// go. Asking again is harmless.
+// go. Asking again is harmless. It is written down first: who has left has to join
+// anew, and joining once more than needed does no harm.
 func (c *Client) Left(ctx context.Context, cause string) error {
+	if err := c.noteLeft(); err != nil {
+		return err
+	}
 	_, err := tell[struct{}](ctx, c, wire.LeftPath, wire.LeftRequest{Cause: cause}, tellTimeout)
 	return err
 }

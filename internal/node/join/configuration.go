@@ -24,8 +24,11 @@ const (
 	KubeletArguments = "/run/ortet/kubelet.env"
 	// RancherToken is what k3s's or RKE2's agent reads its token from.
 	RancherToken = "/run/ortet/token" //nolint:gosec // a path
-	rancherDrop  = "/config.yaml.d/50-ortet.yaml"
-	registries   = "/registries.yaml"
+	// ReadyFile says that an agent may start: in this boot the identity on the disk was
+	// found to be this machine's, or it was admitted.
+	ReadyFile   = "/run/ortet/joined"
+	rancherDrop = "/config.yaml.d/50-ortet.yaml"
+	registries  = "/registries.yaml"
 )
 
 // rancher is the folder of k3s's or RKE2's configuration.

@@ -237,12 +237,21 @@ func TestNothingIsRemovedThroughAMount(t *testing.T) {
 	w := newWorld(t)
 	w.stranger()
 	w.write("/proc/self/mountinfo", "36 35 98:0 / / rw - ext4 /dev/sda1 rw\n37 36 0:40 / /var/lib/kubelet/pods/uid/volumes/a\\040b rw - nfs server:/data rw\n")
-	err := w.join()
+	err := w.client().Join(t.Context(), true)
 	if err == nil || !strings.Contains(err.Error(), "/var/lib/kubelet/pods/uid/volumes/a b is mounted there") {
 		t.Fatalf("%v", err)
 	}
 	if len(w.strangersLeft()) != len(strangers()) || w.joins != 0 {
 		t.Errorf("removed in part: only %q are left; %d joins", w.strangersLeft(), w.joins)
+	}
+	if w.there(ReadyFile) {
+		t.Error("an agent may start")
+	}
+	// Once it is unmounted it goes on.
+	w.write("/proc/self/mountinfo", "")
+	w.mustJoin()
+	if len(w.strangersLeft()) != 0 || !w.there(ReadyFile) {
+		t.Errorf("left: %q", w.strangersLeft())
 	}
 }
 

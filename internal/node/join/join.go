@@ -17,8 +17,9 @@ import (
 	"github.com/ortet/ortet/internal/wire"
 )
 
-// errHere is an error of this machine's own: asking again would not help.
-var errHere = errors.New("this machine")
+// errHere is an error of this machine's own, as a disk that is full: somebody has to
+// mend it, so it is tried again rarely.
+var errHere = errors.New("on this machine")
 
 // Join makes a node of this machine and returns once what its agent joins with is on
 // the disk. A node that has joined before and can go on is done at once; nobody is
@@ -39,7 +40,7 @@ func (c *Client) Join(ctx context.Context, once bool) error {
 			return nil
 		case ctx.Err() != nil:
 			return fmt.Errorf("joining was ended: %w; the last try: %w", context.Cause(ctx), err)
-		case once || errors.Is(err, errHere):
+		case once:
 			return err
 		}
 		if why := reason(err); why != a.told {
@@ -100,6 +101,9 @@ func (a *attempt) try(ctx context.Context) error {
 	if err := writeRecord(a.t, recordOf(granted, a.settings.Distribution, a.firmware, a.options.now())); err != nil {
 		return fmt.Errorf("%w: %w", errHere, err)
 	}
+	if err := a.ready(); err != nil {
+		return err
+	}
 	if name, err := os.Hostname(); err == nil && !strings.EqualFold(name, granted.NodeName) {
 		a.options.Log.Warn("this machine's host name is not its Node's", "hostName", name, "node", granted.NodeName)
 	}
@@ -127,6 +131,11 @@ func (a *attempt) settle(ctx context.Context) (own bool, m *Machine, err error) 
 		}
 		m = &machine
 		found, why = judge(record, held, a.firmware, m, a.options.now())
+	}
+	if found != isOwn {
+		if _, err := a.t.Remove(ReadyFile); err != nil {
+			return false, nil, fmt.Errorf("%w: %w", errHere, err)
+		}
 	}
 	if found == isOwn {
 		return true, m, a.goOn(record, held, m)
@@ -172,7 +181,18 @@ func (a *attempt) goOn(record *Record, held *login, m *Machine) error {
 			return fmt.Errorf("%w: %w", errHere, err)
 		}
 	}
+	if err := a.ready(); err != nil {
+		return err
+	}
 	a.options.Log.Info("this machine has joined before", "node", record.NodeName, "certificateEnds", held.expires)
+	return nil
+}
+
+// ready lets an agent start.
+func (a *attempt) ready() error {
+	if err := put(a.t, ReadyFile, nil); err != nil {
+		return fmt.Errorf("%w: %w", errHere, err)
+	}
 	return nil
 }
 

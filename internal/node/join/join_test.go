@@ -34,7 +34,7 @@ func TestJoinWritesWhatAKubeletJoinsWith(t *testing.T) {
 	if c := kubeconfig.Clusters[0].Cluster; c.Server != apiServer || string(c.CA) != string(w.ca.pem()) || kubeconfig.Users[0].User.Token != goodToken {
 		t.Errorf("the bootstrap kubeconfig: %+v", kubeconfig)
 	}
-	for _, name := range []string{bootstrapKubeconfig, clientCA, KubeletArguments, RecordFile} {
+	for _, name := range []string{bootstrapKubeconfig, clientCA, KubeletArguments, RecordFile, ReadyFile} {
 		if info, err := os.Stat(w.path(name)); err != nil || info.Mode().Perm() != 0o600 {
 			t.Errorf("%s: %v, %v", name, info, err)
 		}
@@ -60,7 +60,7 @@ func TestANodeThatHasJoinedAsksNobody(t *testing.T) {
 	}
 	w.server.Close()
 	w.mustJoin()
-	if w.joins != 1 || len(w.waits) != 0 {
+	if w.joins != 1 || len(w.waits) != 0 || !w.there(ReadyFile) {
 		t.Errorf("%d joins, %d pauses", w.joins, len(w.waits))
 	}
 	if !strings.Contains(w.read(KubeletArguments), "--provider-id=azure://"+ourID) {

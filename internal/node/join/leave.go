@@ -120,10 +120,22 @@ func (c *Client) drain(ctx context.Context, d Departure, end time.Time) error {
 // maxDrain is what a request may ask for.
 const maxDrain = 15 * time.Minute
 
-// leftAs tells that the agent stands still, until it is heard or the time is up. It
-// is written down first: who has left has to join anew, and asking once more than
-// needed does no harm.
+// leftAs tells that the agent stands still, until it is heard or the time is up.
 func (c *Client) leftAs(ctx context.Context, cause string) error {
+	for {
+		err := c.Left(ctx, cause)
+		if refused := (*RefusedError)(nil); err == nil || errors.As(err, &refused) && refused.Final {
+			return err
+		}
+		if c.options.wait(ctx, departPause) != nil {
+			return err
+		}
+	}
+}
+
+// noteLeft writes down that this node has left, and lets no agent start again before
+// it has joined anew.
+func (c *Client) noteLeft() error {
 	t, err := tree.Open(root(c.options.Root))
 	if err != nil {
 		return err
@@ -134,16 +146,8 @@ func (c *Client) leftAs(ctx context.Context, cause string) error {
 		r.State = HasLeft
 		err = writeRecord(t, *r)
 	}
-	if err != nil {
-		return err
+	if err == nil {
+		_, err = t.Remove(ReadyFile)
 	}
-	for {
-		err := c.Left(ctx, cause)
-		if refused := (*RefusedError)(nil); err == nil || errors.As(err, &refused) && refused.Final {
-			return err
-		}
-		if c.options.wait(ctx, departPause) != nil {
-			return err
-		}
-	}
+	return err
 }

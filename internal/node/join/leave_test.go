@@ -93,6 +93,9 @@ func TestWhoHasLeftJoinsAnew(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
+	if w.there(ReadyFile) {
+		t.Error("an agent may start")
+	}
 	w.mustJoin()
 	if w.joins != 2 || w.record().State != Joined || w.read("/etc/kubernetes/kubelet.conf") != "" {
 		t.Errorf("%d joins, %+v", w.joins, w.record())

@@ -20,12 +20,13 @@ const (
 // server asks for is never gone below.
 func pause(failed int, err error, chance float64) time.Duration {
 	least, grown := time.Duration(0), grow(firstPause, mostPause, failed)
-	if refused := (*RefusedError)(nil); errors.As(err, &refused) {
+	refused := new(RefusedError)
+	if errors.As(err, &refused) {
 		least = time.Duration(refused.After) * time.Second
-		if refused.Final {
-			least = max(least, finalPause)
-			grown = grow(finalPause, mostFinal, failed)
-		}
+	}
+	if refused.Final || errors.Is(err, errHere) {
+		least = max(least, finalPause)
+		grown = grow(finalPause, mostFinal, failed)
 	}
 	// Half of it is certain, half is chance; or a quarter more than the least.
 	d := grown/2 + time.Duration(chance*float64(grown/2))

@@ -339,6 +339,11 @@ func (w *world) read(name string) string {
 	return string(text)
 }
 
+func (w *world) there(name string) bool {
+	_, err := os.Lstat(w.path(name))
+	return err == nil
+}
+
 // kubelet puts what a kubelet of that name has on the disk.
 func (w *world) kubelet(name string, until time.Time) {
 	w.t.Helper()
