@@ -2,6 +2,7 @@ package admission
 
 import (
 	"context"
+	"errors"
 	"log/slog"
 	"maps"
 	"slices"
@@ -126,7 +127,9 @@ func TestEvictedCapacityComesBack(t *testing.T) {
 		go func() { ended <- keeper.Run(ctx) }()
 		defer func() {
 			cancel()
-			<-ended
+			if err := <-ended; !errors.Is(err, context.Canceled) {
+				t.Error(err)
+			}
 		}()
 		time.Sleep(time.Minute)
 		before := w.vms(pool)

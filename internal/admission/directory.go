@@ -33,7 +33,10 @@ type DirectoryOptions struct {
 const (
 	listsAtOnce = 15
 	listEvery   = 10 * time.Second // refills one
-	listApart   = time.Second      // at least, so that a wave of nodes has few lists
+	// listApart is at least between two, so that a wave of nodes has few: a list of a
+	// thousand instances is about twenty requests, of the 250 that Azure Resource
+	// Manager takes at once.
+	listApart = 2 * time.Second
 	// loners is how many of those whom a list did not tell of are asked for by
 	// themselves after it.
 	loners         = 32
@@ -158,7 +161,7 @@ func (d *directory) enter(w *waiter) error {
 
 func throttled(instance fleet.ResourceID, wait time.Duration) error {
 	return &fleet.Error{Op: "look up instance", Resource: string(instance), Kind: fleet.KindThrottled, RetryAfter: wait,
-		Err: errors.New("Azure asked for fewer requests")}
+		Err: errors.New("fewer requests were asked for by Azure")}
 }
 
 // leave takes a waiter away, and ends a request that was for nobody else any more.

@@ -278,7 +278,9 @@ func (r *Reaper) Round(ctx context.Context) (err error) {
 	return errors.Join(errs...)
 }
 
-// see lists the admitted scale sets that there is something to reap of.
+// see lists the admitted scale sets that there is something to reap of. Power states are
+// not asked for, since a machine in any of them exists, and Azure counts the instance
+// views in a list one by one (Microsoft.Compute/VMScaleSetVMViews3Min).
 func (r *Reaper) see(ctx context.Context, nodes []AdmittedNode) (map[string]*poolSeen, []error) {
 	seen := map[string]*poolSeen{}
 	var errs []error
@@ -293,9 +295,9 @@ func (r *Reaper) see(ctx context.Context, nodes []AdmittedNode) (map[string]*poo
 			delete(r.gone, key)
 			continue // nothing is decided about it
 		}
-		list, err := r.config.Members.Members(ctx, pool, true)
+		list, err := r.config.Members.Members(ctx, pool, false)
 		if fleet.Is(err, fleet.KindNotFound) {
-			list, err = r.config.Members.Members(ctx, pool, true)
+			list, err = r.config.Members.Members(ctx, pool, false)
 		}
 		switch {
 		case err == nil:

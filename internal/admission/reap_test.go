@@ -163,8 +163,8 @@ type smallCloud struct {
 
 func (c *smallCloud) Members(_ context.Context, pool fleet.ResourceID, views bool) ([]fleet.Member, error) {
 	c.lists++
-	if !views {
-		return nil, errors.New("power states were not asked for")
+	if views {
+		return nil, errors.New("instance views, which nobody looks at")
 	}
 	if err := c.listErr[pool]; err != nil {
 		if c.errOnce == 0 {
