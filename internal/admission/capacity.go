@@ -147,6 +147,7 @@ type KeeperConfig struct {
 	// capacity holds only for the scale set as it was read.
 	Lead    func(ctx context.Context, run func(context.Context)) error
 	Log     *slog.Logger
+	Audit   *slog.Logger          // of restorations; nil is Log
 	Metrics prometheus.Registerer // nil registers nowhere
 	Now     func() time.Time      // nil is time.Now
 }
@@ -179,6 +180,9 @@ func NewKeeper(c KeeperConfig) (*Keeper, error) {
 	}
 	if c.Log == nil {
 		c.Log = slog.New(slog.DiscardHandler)
+	}
+	if c.Audit == nil {
+		c.Audit = c.Log
 	}
 	if c.Now == nil {
 		c.Now = time.Now
@@ -372,7 +376,7 @@ func (k *Keeper) restore(ctx context.Context, pool fleet.Pool, to int64) error {
 	}
 	k.running[keyOf(pool.ID)] = restoration{token, pool.Capacity}
 	k.restored.WithLabelValues(pool.Name, "begun").Inc()
-	k.config.Log.InfoContext(ctx, "admission", "operation", "keep capacity", "decision", "restored", "reason", "Evicted", "pool", string(pool.ID), "from", pool.Capacity, "to", to)
+	k.config.Audit.InfoContext(ctx, "admission", "operation", "keep capacity", "decision", "restored", "reason", "Evicted", "pool", string(pool.ID), "from", pool.Capacity, "to", to)
 	// From here on a capacity below is another fall.
 	return k.update(ctx, pool.ID, func(d Desire) (Desire, bool) {
 		if d.Capacity != to || d.Seen != pool.Capacity {

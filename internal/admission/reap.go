@@ -163,6 +163,7 @@ type ReaperConfig struct {
 	// when it is not any more; nil is always. Two that reap at once do no harm.
 	Lead    func(ctx context.Context, run func(context.Context)) error
 	Log     *slog.Logger
+	Audit   *slog.Logger          // of deletions; nil is Log
 	Metrics prometheus.Registerer // nil registers nowhere
 	Now     func() time.Time      // nil is time.Now
 }
@@ -194,6 +195,9 @@ func NewReaper(c ReaperConfig) (*Reaper, error) {
 	}
 	if c.Log == nil {
 		c.Log = slog.New(slog.DiscardHandler)
+	}
+	if c.Audit == nil {
+		c.Audit = c.Log
 	}
 	if c.Now == nil {
 		c.Now = time.Now
@@ -335,6 +339,6 @@ func (r *Reaper) reap(ctx context.Context, node AdmittedNode, instance fleet.Res
 	default:
 		r.reaped.WithLabelValues(string(fate)).Inc()
 	}
-	r.config.Log.LogAttrs(ctx, level, "admission", attributes...)
+	r.config.Audit.LogAttrs(ctx, level, "admission", attributes...)
 	return err
 }
