@@ -26,7 +26,7 @@ func (s *Server) audit(ctx context.Context, f *facts, reason Reason, cause error
 	}
 	attributes := []slog.Attr{
 		slog.String("operation", f.operation), slog.String("decision", decision), slog.String("reason", string(reason)),
-		slog.String("remote", f.remote), slog.Duration("took", took.Round(time.Microsecond)),
+		slog.String("remote", f.remote), slog.Float64("seconds", took.Round(time.Microsecond).Seconds()),
 	}
 	for _, a := range []struct{ key, value string }{{"by", f.by}, {"node", f.node}, {"instance", f.instance}, {"vmId", f.vmID}} {
 		if a.value != "" {

@@ -10,6 +10,7 @@ import (
 	"fmt"
 	"io"
 	"log/slog"
+	"net"
 	"strings"
 
 	"github.com/spf13/cobra"
@@ -27,6 +28,8 @@ type Process struct {
 	Out, Err io.Writer
 	Getenv   func(string) string
 	Version  string
+	// Dial reaches machines; nil is the system's.
+	Dial func(ctx context.Context, network, address string) (net.Conn, error)
 	// Restore gives the terminal's signals back, so that a second Ctrl-C ends
 	// the process at once. It may be nil.
 	Restore func()
@@ -105,7 +108,7 @@ the new nodes of its scale set. It gives the node back as it was.`,
 	f.StringVar(&o.namespace, "namespace", "ortet-system", "namespace for Ortet's journal, Lease, Secrets and pods")
 	f.StringVarP(&o.output, "output", "o", "table", "form of the result: table, json or yaml")
 	f.StringVar(&o.logLevel, "log-level", "WARNING", "DEBUG, INFO, WARNING, ERROR or CRITICAL; logs go to standard error")
-	root.AddCommand(newCapture(o), newStatus(o), newRollback(o), newNodes(o), newBoot(o), newController(o))
+	root.AddCommand(newCapture(o), newStatus(o), newRollback(o), newNodes(o), newBoot(o), newController(o), newAdmission(o))
 	fitHelp(root)
 	return root
 }

@@ -1,0 +1,239 @@
+package cli
+
+import (
+	"context"
+	"crypto/x509"
+	"encoding/pem"
+	"errors"
+	"fmt"
+	"io"
+	"log/slog"
+	"net"
+	"net/url"
+	"os"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/Azure/azure-sdk-for-go/sdk/azcore/cloud"
+	"github.com/spf13/cobra"
+	"k8s.io/client-go/rest"
+
+	"github.com/ortet/ortet/internal/admission"
+	"github.com/ortet/ortet/internal/admission/attest"
+	admissionkube "github.com/ortet/ortet/internal/admission/kube"
+	"github.com/ortet/ortet/internal/fleet"
+)
+
+// admissionFlags are those of ortet admission.
+type admissionFlags struct {
+	listen                string
+	names                 []string
+	pools, keep           []string
+	apiServer, ca         string
+	supervisor            string
+	callback, ttl, reap   time.Duration
+	metrics, health       string
+	audit                 string
+	roots, intermediates  string
+	domain                string
+	rate, perAddress      float64
+	inFlight, connections int
+	elect, printHash      bool
+}
+
+func newAdmission(o *options) *cobra.Command {
+	var f admissionFlags
+	limits := admission.DefaultLimits()
+	c := &cobra.Command{
+		Use:   "admission",
+		Short: "Let machines of scale sets join the cluster, and leave it in order",
+		Long: `admission runs in the cluster, or on a server of k3s. Machines of the scale sets
+that --pool names prove who they are by what Azure signs for them, and get a token
+for their own Node's name alone. It approves kubelets' certificates by the same
+proof, drains nodes that leave, and deletes what machines leave behind that Azure
+does not have any more. Every decision is a line of the audit log.
+
+Machines know the server by the hash of its authority, which --print-ca-hash prints;
+docs/admission.md says where it goes, and what each reason of a refusal means.`,
+		Args: cobra.NoArgs,
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			if f.printHash {
+				return o.printAdmissionHash(cmd.Context(), f)
+			}
+			if err := f.check(); err != nil {
+				return err
+			}
+			return o.runAdmission(cmd.Context(), f)
+		},
+	}
+	p := c.Flags()
+	p.StringVar(&f.listen, "listen", ":8443", "where machines are answered, by TLS")
+	p.StringArrayVar(&f.names, "tls-san", nil, "DNS name or address by which machines reach the server; may be repeated; required")
+	p.StringArrayVar(&f.pools, "pool", nil, "ARM id of a scale set whose machines are admitted; may be repeated; required")
+	p.StringVar(&f.apiServer, "api-server", "", "the API server's address as nodes reach it, https://HOST:PORT (default: that of kube-public/cluster-info, or of the kubeconfig)")
+	p.StringVar(&f.ca, "ca", "", "PEM file of who signs the API server's certificate (default: the ConfigMap kube-root-ca.crt, or the kubeconfig)")
+	p.StringVar(&f.supervisor, "k3s-server", "", "address of k3s's or RKE2's supervisor as nodes reach it (default: the API server's; RKE2's has port 9345)")
+	p.DurationVar(&f.callback, "callback-timeout", 3*time.Second, "how long a machine has to answer at its own address")
+	p.DurationVar(&f.ttl, "token-ttl", admissionkube.DefaultTokenTTL, "how long a token is good for, if its Node is not Ready before")
+	p.DurationVar(&f.reap, "reap-interval", admission.DefaultReapInterval, "how often is looked for Nodes whose machine is gone")
+	p.StringArrayVar(&f.keep, "keep-capacity", nil, "ARM id of a Spot scale set whose capacity is set again after evictions lowered it; may be repeated")
+	p.StringVar(&f.metrics, "metrics-address", ":8080", "where metrics are served; 0 is nowhere")
+	p.StringVar(&f.health, "health-address", ":8081", "where /healthz and /readyz are served; 0 is nowhere")
+	p.StringVar(&f.audit, "audit-log", "-", "file that the audit log is appended to, a JSON object a line; - is standard output")
+	p.StringVar(&f.roots, "attestation-roots", "", "PEM file of the roots that are trusted to sign the metadata service's certificates (default: the system's)")
+	p.StringVar(&f.intermediates, "attestation-intermediates", "", "PEM file of intermediate certificates, where the server cannot reach "+attest.Publication)
+	p.StringVar(&f.domain, "attestation-domain", "", "whose metadata service is believed: metadata.azure.com, .us or .cn (default: that of the credentials' cloud)")
+	p.Float64Var(&f.rate, "rate", limits.Rate, "requests by the second that are answered")
+	p.Float64Var(&f.perAddress, "rate-per-address", limits.AddressRate, "requests by the second that are answered of one address")
+	p.IntVar(&f.inFlight, "max-in-flight", limits.InFlight, "requests that are worked on at once")
+	p.IntVar(&f.connections, "max-connections", limits.Connections, "connections that are open at once")
+	p.BoolVar(&f.elect, "leader-elect", true, "approve certificates and look for what is gone only while holding the Lease "+admissionkube.LeadName)
+	p.BoolVar(&f.printHash, "print-ca-hash", false, "print the hash of the server's authority, which is made if there is none, and end")
+	return c
+}
+
+func (f admissionFlags) check() error {
+	if len(f.pools) == 0 {
+		return usagef("--pool is required: the ARM id of a scale set whose machines are to join")
+	}
+	if len(f.names) == 0 {
+		return usagef("--tls-san is required: the name or address by which machines reach this server")
+	}
+	for _, list := range [][]string{f.pools, f.keep} {
+		if _, err := scaleSets(list); err != nil {
+			return err
+		}
+	}
+	for _, address := range []string{f.apiServer, f.supervisor} {
+		if u, err := url.Parse(address); address != "" && (err != nil || u.Scheme != "https" || u.Host == "" || strings.Trim(u.Path, "/") != "") {
+			return usagef("the address %q: want https://HOST:PORT", address)
+		}
+	}
+	switch {
+	case f.callback < 100*time.Millisecond || f.callback > 20*time.Second:
+		return usagef("--callback-timeout %s: want 100ms to 20s", f.callback)
+	case f.ttl < time.Minute || f.ttl > 24*time.Hour:
+		return usagef("--token-ttl %s: want 1m to 24h", f.ttl)
+	case f.reap < 5*time.Second || f.reap > 24*time.Hour:
+		return usagef("--reap-interval %s: want 5s to 24h", f.reap)
+	case f.rate < 1 || f.perAddress < 1 || f.inFlight < 1 || f.connections < 1:
+		return usagef("limits below 1")
+	case f.domain != "" && !slices.Contains([]attest.Cloud{attest.Public, attest.Government, attest.China}, attest.Cloud(f.domain)):
+		return usagef("--attestation-domain %q: want %s, %s or %s", f.domain, attest.Public, attest.Government, attest.China)
+	}
+	return nil
+}
+
+func (f admissionFlags) limits() admission.Limits {
+	l := admission.DefaultLimits()
+	l.Rate, l.AddressRate, l.InFlight, l.Connections = f.rate, f.perAddress, f.inFlight, f.connections
+	l.Burst, l.AddressBurst = max(2*int(f.rate), 1), max(4*int(f.perAddress), 1)
+	return l
+}
+
+// verifier is what believes attested documents.
+func (f admissionFlags) verifier(azure cloud.Configuration) (*attest.Verifier, error) {
+	v := &attest.Verifier{Cloud: attest.Cloud(f.domain), Issuers: attest.NewFetcher(nil, time.Now), Now: time.Now}
+	if f.domain == "" {
+		switch u, _ := url.Parse(azure.ActiveDirectoryAuthorityHost); { // a wrong one is the public cloud's
+		case u == nil:
+		case strings.HasSuffix(u.Hostname(), ".us"):
+			v.Cloud = attest.Government
+		case strings.HasSuffix(u.Hostname(), ".cn"):
+			v.Cloud = attest.China
+		}
+	}
+	if f.roots != "" {
+		certificates, err := readCertificates(f.roots)
+		if err != nil {
+			return nil, err
+		}
+		v.Roots = x509.NewCertPool()
+		for _, c := range certificates {
+			v.Roots.AddCert(c)
+		}
+	}
+	if f.intermediates != "" {
+		certificates, err := readCertificates(f.intermediates)
+		if err != nil {
+			return nil, err
+		}
+		v.Intermediates = certificates
+	}
+	return v, nil
+}
+
+// readCertificates reads a PEM file of certificates.
+func readCertificates(file string) ([]*x509.Certificate, error) {
+	rest, err := os.ReadFile(file) //nolint:gosec // a person names it
+	if err != nil {
+		return nil, err
+	}
+	var all []*x509.Certificate
+	for {
+		var block *pem.Block
+		if block, rest = pem.Decode(rest); block == nil {
+			break
+		}
+		c, err := x509.ParseCertificate(block.Bytes)
+		if err != nil {
+			return nil, fmt.Errorf("read %s: %w", file, err)
+		}
+		all = append(all, c)
+	}
+	if len(all) == 0 {
+		return nil, fmt.Errorf("read %s: there is no certificate in it", file)
+	}
+	return all, nil
+}
+
+// openAudit opens the audit log, which close ends.
+func (o *options) openAudit(file string) (*slog.Logger, func() error, error) {
+	out, end := o.process.Out, func() error { return nil }
+	if file != "-" {
+		f, err := os.OpenFile(file, os.O_APPEND|os.O_CREATE|os.O_WRONLY, 0o600) //nolint:gosec // a person names it
+		if err != nil {
+			return nil, nil, fmt.Errorf("open the audit log: %w", err)
+		}
+		out, end = f, f.Close
+	}
+	return slog.New(slog.NewJSONHandler(io.Writer(out), nil)), end, nil
+}
+
+// printAdmissionHash prints what machines know of the server beforehand.
+func (o *options) printAdmissionHash(ctx context.Context, f admissionFlags) error {
+	config, err := o.kubernetes()
+	if err != nil {
+		return err
+	}
+	if u, _, err := rest.DefaultServerUrlFor(config); err == nil && f.apiServer == "" {
+		f.apiServer = u.Scheme + "://" + u.Host // no node is told of it here
+	}
+	k, err := o.admissionCluster(ctx, config, f)
+	if err != nil {
+		return err
+	}
+	keys, err := admissionkube.New(k)
+	if err != nil {
+		return err
+	}
+	c, err := admission.NewCertificates(ctx, keys, nil, time.Now, o.log)
+	if err != nil {
+		return err
+	}
+	_, err = fmt.Fprintln(o.process.Out, c.Hash())
+	return err
+}
+
+// listenOn listens, and says where if that is not told by the address itself.
+func (o *options) listenOn(ctx context.Context, what, address string) (net.Listener, error) {
+	l, err := new(net.ListenConfig).Listen(ctx, "tcp", address)
+	if err != nil {
+		return nil, &fleet.Error{Op: "listen for " + what, Resource: address, Err: err, Remedy: "give another address"}
+	}
+	o.log.InfoContext(ctx, "listening", "for", what, "address", l.Addr().String())
+	return l, nil
+}
+
+var errNoAddress = errors.New("neither kube-public/cluster-info nor the kubeconfig tells how nodes reach the API server")

@@ -1,0 +1,322 @@
+package cli
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"math/rand/v2"
+	"net"
+	"net/http"
+	"os"
+	"sync/atomic"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+	"github.com/prometheus/client_golang/prometheus/collectors"
+	"github.com/prometheus/client_golang/prometheus/promhttp"
+	"golang.org/x/sync/errgroup"
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/client-go/kubernetes"
+	"k8s.io/client-go/rest"
+	"k8s.io/client-go/tools/clientcmd"
+	"k8s.io/klog/v2"
+
+	"github.com/ortet/ortet/internal/admission"
+	admissionkube "github.com/ortet/ortet/internal/admission/kube"
+	"github.com/ortet/ortet/internal/azure"
+	"github.com/ortet/ortet/internal/azure/arm"
+	"github.com/ortet/ortet/internal/azure/credential"
+	"github.com/ortet/ortet/internal/cluster/kube"
+	"github.com/ortet/ortet/internal/engine"
+	"github.com/ortet/ortet/internal/fleet"
+)
+
+// What was done is begun anew after so long, where it could not be begun.
+const beginAgain = 5 * time.Second
+
+// runAdmission serves until ctx ends.
+func (o *options) runAdmission(ctx context.Context, f admissionFlags) (err error) {
+	klog.SetSlogLogger(o.log) // the election's library writes past everything else
+	audit, closeAudit, err := o.openAudit(f.audit)
+	if err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, closeAudit()) }()
+	a, err := o.connectAdmission(ctx, f, audit)
+	if err != nil {
+		return err
+	}
+	sides := []side{{"metrics", f.metrics, promhttp.HandlerFor(a.registry, promhttp.HandlerOpts{}), nil}, {"health", f.health, a.healthHandler(), nil}}
+	listener, err := o.listenOn(ctx, "machines", f.listen)
+	if err != nil {
+		return err
+	}
+	for i := range sides {
+		if sides[i].address == "" || sides[i].address == "0" {
+			continue
+		}
+		if sides[i].listener, err = o.listenOn(ctx, sides[i].what, sides[i].address); err != nil {
+			return errors.Join(err, listener.Close())
+		}
+	}
+	group, ctx := errgroup.WithContext(ctx)
+	group.Go(func() error { return a.server.Serve(ctx, listener, a.certificates) })
+	group.Go(func() error { return a.certificates.Run(ctx) })
+	group.Go(func() error { return a.lead(ctx, f.elect) })
+	for _, s := range sides {
+		if s.listener != nil {
+			group.Go(func() error { return s.serve(ctx) })
+		}
+	}
+	a.ready.Store(true)
+	if err := group.Wait(); err != nil && !errors.Is(err, context.Canceled) {
+		return &fleet.Error{Op: "run the admission server", Err: err}
+	}
+	return nil
+}
+
+// admitting is an admission server with all that belongs to it.
+type admitting struct {
+	server       *admission.Server
+	certificates *admission.Certificates
+	registry     *prometheus.Registry
+	directory    admission.Directory
+	cluster      *admissionkube.Cluster
+	identity     string                        // of this replica
+	runs         []func(context.Context) error // the reaper's and the keeper's
+	audit        *slog.Logger
+	log          *slog.Logger
+	ready        atomic.Bool
+}
+
+// connectAdmission makes the server from the flags and the environment.
+func (o *options) connectAdmission(ctx context.Context, f admissionFlags, audit *slog.Logger) (*admitting, error) {
+	config, err := o.kubernetes()
+	if err != nil {
+		return nil, err
+	}
+	who, err := credential.Load(ctx, credential.Config{File: o.azureConfig, Getenv: o.process.Getenv})
+	if err != nil {
+		return nil, err
+	}
+	o.log.Info("credentials found", "source", who.Source)
+	azureCloud, err := arm.New(arm.Options{Cloud: who.Cloud, Credential: who.TokenCredential, Transport: who.Transport, Version: o.process.Version})
+	if err != nil {
+		return nil, err
+	}
+	if err := azureCloud.LogIn(ctx); fleet.Is(err, fleet.KindUnauthenticated) {
+		return nil, fmt.Errorf("credentials of %s: %w", who.Source, err)
+	}
+	verifier, err := f.verifier(who.Cloud)
+	if err != nil {
+		return nil, err
+	}
+	pools, err := scaleSets(f.pools)
+	if err != nil {
+		return nil, err
+	}
+	c, err := o.admissionCluster(ctx, config, f)
+	if err != nil {
+		return nil, err
+	}
+	a := &admitting{identity: engine.LocalHolder(), registry: prometheus.NewRegistry(), audit: audit, log: o.log}
+	if err := errors.Join(a.registry.Register(collectors.NewGoCollector()), a.registry.Register(collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}))); err != nil {
+		return nil, err
+	}
+	if a.cluster, err = admissionkube.New(c); err != nil {
+		return nil, err
+	}
+	members := azure.LimitMembers(azureCloud, azure.Limits{})
+	a.directory = admission.NewDirectory(members, admission.DirectoryOptions{Pools: pools})
+	evicted, err := a.keep(azureCloud, members, f)
+	if err != nil {
+		return nil, err
+	}
+	reaper, err := admission.NewReaper(admission.ReaperConfig{Admissions: a.cluster, Members: members, Pools: pools, Interval: f.reap, Log: o.log, Metrics: a.registry})
+	if err != nil {
+		return nil, err
+	}
+	a.runs = append(a.runs, reaper.Run)
+	if a.certificates, err = admission.NewCertificates(ctx, a.cluster, f.names, time.Now, o.log); err != nil {
+		return nil, err
+	}
+	a.server, err = admission.New(admission.Config{
+		Directory: a.directory, Cluster: a.cluster, Attest: verifier, ClientCAs: a.cluster.ClientCAs, Pools: pools,
+		CallbackTimeout: f.callback, Dial: o.process.Dial, Limits: f.limits(), Evicted: evicted, Log: o.log, Audit: audit, Metrics: a.registry,
+	})
+	return a, err
+}
+
+// keep makes what keeps the capacities of --keep-capacity, and gives what is to be
+// told of evictions; nil where none is kept.
+func (a *admitting) keep(c azure.Cloud, members azure.Members, f admissionFlags) (func(context.Context, fleet.Member) error, error) {
+	pools, err := scaleSets(f.keep)
+	if err != nil || len(pools) == 0 {
+		return nil, err
+	}
+	keeper, err := admission.NewKeeper(admission.KeeperConfig{
+		Desires: a.cluster, Scaler: azure.Audit(azure.Retry(azure.Limit(c, azure.Limits{}), azure.RetryPolicy{Jitter: rand.Float64}), a.log),
+		Members: members, Pools: pools, Log: a.log, Metrics: a.registry,
+	})
+	if err != nil {
+		return nil, err
+	}
+	a.runs = append(a.runs, keeper.Run)
+	return keeper.Evicted, nil
+}
+
+// admissionCluster is how the server's part of the cluster is reached, and how nodes
+// reach it.
+func (o *options) admissionCluster(ctx context.Context, config *rest.Config, f admissionFlags) (admissionkube.Config, error) {
+	holder := engine.LocalHolder()
+	drainer, err := kube.New(kube.Config{REST: config, Namespace: o.namespace, Logger: o.log, Identity: holder})
+	if err != nil {
+		return admissionkube.Config{}, err
+	}
+	c := admissionkube.Config{REST: config, Namespace: o.namespace, Logger: o.log, Identity: holder, TokenTTL: f.ttl, Server: f.apiServer, Supervisor: f.supervisor, Drainer: drainer}
+	if f.ca != "" {
+		if c.CA, err = os.ReadFile(f.ca); err != nil {
+			return c, err
+		}
+	}
+	if c.Server == "" || len(c.CA) == 0 {
+		if err := o.clusterInfo(ctx, config, &c); err != nil {
+			return c, err
+		}
+	}
+	return c, nil
+}
+
+// clusterInfo finds how nodes reach the API server: what kubeadm publishes for all,
+// else what this process itself uses, unless that is an address within the cluster.
+func (o *options) clusterInfo(ctx context.Context, config *rest.Config, c *admissionkube.Config) error {
+	client, err := kubernetes.NewForConfig(config)
+	if err != nil {
+		return err
+	}
+	if c.Server == "" {
+		c.Server = published(ctx, config)
+	}
+	inCluster := o.kubeconfig == "" && config.BearerTokenFile != ""
+	if c.Server == "" && !inCluster {
+		if u, _, err := rest.DefaultServerUrlFor(config); err == nil {
+			c.Server = u.Scheme + "://" + u.Host
+		}
+	}
+	if c.Server == "" {
+		return usagef("--api-server is required: %w", errNoAddress)
+	}
+	if len(c.CA) > 0 {
+		return nil
+	}
+	root, err := client.CoreV1().ConfigMaps(o.namespace).Get(ctx, "kube-root-ca.crt", metav1.GetOptions{})
+	if err == nil && root.Data["ca.crt"] != "" {
+		c.CA = []byte(root.Data["ca.crt"])
+		return nil
+	}
+	if loadErr := rest.LoadTLSFiles(config); loadErr != nil {
+		return fmt.Errorf("find who signs the API server's certificate: %w", errors.Join(err, loadErr))
+	}
+	if c.CA = config.CAData; len(c.CA) == 0 {
+		return fmt.Errorf("find who signs the API server's certificate: the ConfigMap %s/kube-root-ca.crt has none, nor has the kubeconfig; name a file with --ca: %w", o.namespace, err)
+	}
+	return nil
+}
+
+// published is the address of kube-public/cluster-info, which everybody may read; ""
+// where there is none.
+func published(ctx context.Context, config *rest.Config) string {
+	client, err := kubernetes.NewForConfig(rest.AnonymousClientConfig(config))
+	if err != nil {
+		return ""
+	}
+	info, err := client.CoreV1().ConfigMaps(metav1.NamespacePublic).Get(ctx, "cluster-info", metav1.GetOptions{})
+	if err != nil {
+		return ""
+	}
+	return serverIn(info)
+}
+
+// serverIn reads the address of a cluster-info.
+func serverIn(info *corev1.ConfigMap) string {
+	config, err := clientcmd.Load([]byte(info.Data["kubeconfig"]))
+	if err != nil {
+		return ""
+	}
+	for _, c := range config.Clusters {
+		return c.Server
+	}
+	return ""
+}
+
+// lead approves certificates and looks for what is gone: in one replica at a time.
+func (a *admitting) lead(ctx context.Context, elect bool) error {
+	if !elect {
+		a.work(ctx)
+		return nil
+	}
+	return a.cluster.Lead(ctx, a.identity, a.work)
+}
+
+// work does what one replica does, until ctx ends.
+func (a *admitting) work(ctx context.Context) {
+	var group errgroup.Group
+	for _, run := range a.runs {
+		group.Go(func() error { return run(ctx) })
+	}
+	group.Go(func() error { return a.approve(ctx) })
+	_ = group.Wait() // they end by ctx alone
+}
+
+// approve runs the approver, anew where it could not begin.
+func (a *admitting) approve(ctx context.Context) error {
+	for ctx.Err() == nil {
+		err := a.cluster.Run(ctx, a.directory, a.auditCertificate)
+		if err == nil || ctx.Err() != nil {
+			return nil
+		}
+		a.log.WarnContext(ctx, "certificates are not approved for now", "error", err)
+		timer := time.NewTimer(beginAgain)
+		select {
+		case <-ctx.Done():
+		case <-timer.C:
+		}
+		timer.Stop()
+	}
+	return nil
+}
+
+func (a *admitting) auditCertificate(d admissionkube.Decided) {
+	a.audit.Info("certificate", "decision", string(d.Verb), "reason", d.Reason, "request", d.Request, "signer", d.Signer, "by", d.By, "node", d.Node, "cause", d.Message)
+}
+
+func (a *admitting) healthHandler() http.Handler {
+	mux := http.NewServeMux()
+	mux.HandleFunc("GET /healthz", func(w http.ResponseWriter, _ *http.Request) { w.WriteHeader(http.StatusOK) })
+	mux.HandleFunc("GET /readyz", func(w http.ResponseWriter, _ *http.Request) {
+		if !a.ready.Load() {
+			w.WriteHeader(http.StatusServiceUnavailable)
+		}
+	})
+	return mux
+}
+
+// A side is what is served beside the machines.
+type side struct {
+	what, address string
+	handler       http.Handler
+	listener      net.Listener // nil serves nowhere
+}
+
+// serve serves until ctx ends.
+func (s side) serve(ctx context.Context) error {
+	server := &http.Server{Handler: s.handler, ReadHeaderTimeout: 5 * time.Second, ReadTimeout: 10 * time.Second, WriteTimeout: 30 * time.Second, MaxHeaderBytes: 16 << 10}
+	stop := context.AfterFunc(ctx, func() { _ = server.Close() }) // what it serves can be asked again
+	defer stop()
+	if err := server.Serve(s.listener); !errors.Is(err, http.ErrServerClosed) {
+		return err
+	}
+	return nil
+}

@@ -1,0 +1,28 @@
+package cli
+
+import (
+	"strings"
+	"testing"
+)
+
+func TestAdmissionUsage(t *testing.T) {
+	const pool = "/subscriptions/s/resourceGroups/g/providers/Microsoft.Compute/virtualMachineScaleSets/p"
+	for args, says := range map[string]string{
+		"":                     "--pool is required",
+		"--pool x":             "--tls-san is required",
+		"--pool x --tls-san a": "is not the ARM id of a scale set",
+		"--tls-san a --pool " + pool + " --keep-capacity p":                       "is not the ARM id of a scale set",
+		"--tls-san a --pool " + pool + " --token-ttl 1s":                          "--token-ttl 1s: want 1m to 24h",
+		"--tls-san a --pool " + pool + " --callback-timeout 1m":                   "--callback-timeout 1m0s: want 100ms to 20s",
+		"--tls-san a --pool " + pool + " --reap-interval 1s":                      "--reap-interval 1s: want 5s to 24h",
+		"--tls-san a --pool " + pool + " --api-server http://10.0.0.1":            "want https://HOST:PORT",
+		"--tls-san a --pool " + pool + " --k3s-server https://10.0.0.1:6443/path": "want https://HOST:PORT",
+		"--tls-san a --pool " + pool + " --attestation-domain azure.com":          "--attestation-domain",
+		"--tls-san a --pool " + pool + " --rate 0":                                "limits below 1",
+	} {
+		code, _, stderr := run(t, append([]string{"admission"}, strings.Fields(args)...)...)
+		if code != ExitUsage || !strings.Contains(stderr, says) {
+			t.Errorf("%q: code %d, %s, want %q", args, code, stderr, says)
+		}
+	}
+}
