@@ -2,6 +2,7 @@ package azsim
 
 import (
 	"encoding/json"
+	"fmt"
 	"net"
 	"net/http"
 	"strconv"
@@ -16,6 +17,9 @@ import (
 //	DELETE /azsim/faults[/NAME]  switches faults off
 //	GET    /azsim/requests       the last requests; ?since=SEQ leaves out older ones
 //	GET    /azsim/operations     the operations that run
+//	GET    /azsim/events         the scheduled events of all instances
+//	POST   /azsim/events         ?instance=ID&type=TYPE: schedules one; see schedule
+//	DELETE /azsim/events/ID      cancels one that has not begun
 //	POST   /azsim/status         ?instance=ID&extension=NAME: a handler's status file, reported
 func (c *call) control(path string) *reply {
 	if !c.mayControl() {
@@ -25,6 +29,9 @@ func (c *call) control(path string) *reply {
 	name := ""
 	if rest, found := strings.CutPrefix(path, "faults/"); found {
 		path, name = "faults", rest
+	}
+	if rest, found := strings.CutPrefix(path, "events/"); found {
+		path, name = "events", rest
 	}
 	switch c.r.Method + " " + path {
 	case "GET faults":
@@ -61,10 +68,67 @@ func (c *call) control(path string) *reply {
 			return errorReply(badRequest("InvalidStatus", "%v.", err))
 		}
 		return &reply{status: http.StatusNoContent}
+	case "GET events":
+		return ok(map[string]any{"value": s.Events()})
+	case "POST events":
+		return c.schedule()
+	case "DELETE events":
+		return ok(map[string]any{"canceled": s.CancelEvent(name)})
 	case "GET operations":
 		return ok(map[string]any{"value": s.runningOperations()})
 	}
 	return errorReply(refuse(http.StatusNotFound, "NotFound", "There is no %s /azsim/%s.", c.r.Method, path))
+}
+
+// hardwareFailure is the "type" of an event that FailHardware makes.
+const hardwareFailure = "HardwareFailure"
+
+// schedule posts an event:
+//
+//	instance   ids of instances, may be repeated
+//	type       Freeze, Reboot, Redeploy, Preempt, Terminate, or HardwareFailure
+//	notBefore  how long from now, "90s", or a time as RFC 3339; Azure's minimum if missing
+//	source     User or Platform
+func (c *call) schedule() *reply {
+	bad := func(err error) *reply { return errorReply(badRequest("InvalidEvent", "%v.", err)) }
+	q := c.r.URL.Query()
+	v := Event{Type: c.query("type"), Instances: q["instance"], User: equalFold(c.query("source"), "User")}
+	var err error
+	if v.Notice, err = parseNotice(c.query("notBefore"), c.now); err != nil {
+		return bad(err)
+	}
+	if v.Type == hardwareFailure {
+		for _, id := range v.Instances {
+			if err := c.s.FailHardware(id); err != nil {
+				return bad(err)
+			}
+		}
+		return &reply{status: http.StatusNoContent}
+	}
+	id, err := c.s.ScheduleEvent(v)
+	if err != nil {
+		return bad(err)
+	}
+	return &reply{status: http.StatusCreated, body: map[string]any{"EventId": id}}
+}
+
+// parseNotice reads how long from now something is: "90s", or a time; 0 for "".
+func parseNotice(text string, now time.Time) (time.Duration, error) {
+	if text == "" {
+		return 0, nil
+	}
+	d, err := time.ParseDuration(text)
+	if err != nil {
+		when, err := time.Parse(time.RFC3339, text)
+		if err != nil {
+			return 0, fmt.Errorf("notBefore %q: want a duration such as 90s, or a time as RFC 3339", text)
+		}
+		d = when.Sub(now)
+	}
+	if d <= 0 {
+		return 0, fmt.Errorf("notBefore %q is past", text)
+	}
+	return d, nil
 }
 
 // mayControl says whether the request may use the simulator's own endpoints.

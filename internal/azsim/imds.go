@@ -9,6 +9,7 @@ import (
 	"sort"
 	"strconv"
 	"strings"
+	"time"
 )
 
 // An imds answers as the Instance Metadata Service at 169.254.169.254 does, for
@@ -21,10 +22,16 @@ type imds struct {
 	attest func(nonce string) (string, error)
 	// token issues a token of one of the instance's managed identities.
 	token func(q url.Values) (map[string]any, *imdsError)
-	// events gives the scheduled events that concern the instance.
+	// ask notes that the instance asks for its scheduled events, and says how long
+	// the answer takes; events then gives them.
+	ask    func() time.Duration
 	events func() (incarnation int, events []scheduledEvent)
-	// approve lets events begin before their time.
-	approve func(eventIDs []string)
+	// approve lets events begin before their time, unless one of them is not there.
+	approve func(eventIDs []string) bool
+	// admit says whether a request to a category is within its limits; nil: all are.
+	admit func(category string) bool
+	// fault gives the fault that a request meets, nil for none; nil: no request does.
+	fault func(category string, r *http.Request) *Fault
 }
 
 // An imdsError is the service's own shape of an error.
@@ -47,27 +54,49 @@ func imdsVersions() []string {
 
 func (h imds) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	if r.Header.Get("X-Forwarded-For") != "" {
-		writeIMDS(w, http.StatusBadRequest, map[string]any{"error": "Bad request. X-Forwarded-For header is not allowed"})
+		refuseIMDS(w, http.StatusBadRequest, "Bad request. X-Forwarded-For header is not allowed")
 		return
 	}
 	if !strings.EqualFold(r.Header.Get("Metadata"), "true") {
-		writeIMDS(w, http.StatusBadRequest, map[string]any{"error": "Bad request. Required metadata header not specified"})
+		refuseIMDS(w, http.StatusBadRequest, "Bad request. Required metadata header not specified")
 		return
 	}
-	path := strings.Trim(strings.ToLower(r.URL.Path), "/")
-	switch {
-	case path == "metadata/instance" || strings.HasPrefix(path, "metadata/instance/"):
-		h.serveInstance(w, r, strings.Split(strings.Trim(r.URL.Path, "/"), "/")[2:])
-	case path == "metadata/versions":
-		writeIMDS(w, http.StatusOK, map[string]any{"apiVersions": imdsVersions()})
-	case path == "metadata/attested/document":
+	path := strings.Split(strings.Trim(r.URL.Path, "/"), "/")
+	category := ""
+	if len(path) > 1 && strings.EqualFold(path[0], "metadata") {
+		category = strings.ToLower(path[1])
+	}
+	if h.admit != nil && !h.admit(category) {
+		w.Header().Set("Retry-After", "1")
+		refuseIMDS(w, http.StatusTooManyRequests, "Too many requests")
+		return
+	}
+	if h.fault != nil {
+		if f := h.fault(category, r); f != nil && f.metByIMDS(w, r) {
+			return
+		}
+	}
+	for _, values := range r.URL.Query() {
+		if len(values) > 1 {
+			refuseIMDS(w, http.StatusBadRequest, "Bad request. Duplicate query parameters are not allowed")
+			return
+		}
+	}
+	switch rest := strings.ToLower(strings.Join(path[min(2, len(path)):], "/")); {
+	case category == "instance":
+		h.serveInstance(w, r, path[2:])
+	case category == "versions" && rest == "":
+		versions := imdsVersions()
+		slices.Reverse(versions)
+		writeIMDS(w, http.StatusOK, map[string]any{"apiVersions": versions})
+	case category == "attested" && rest == "document":
 		h.serveAttested(w, r)
-	case path == "metadata/identity/oauth2/token":
+	case category == "identity" && rest == "oauth2/token":
 		h.serveToken(w, r)
-	case path == "metadata/scheduledevents":
+	case category == "scheduledevents" && rest == "":
 		h.serveEvents(w, r)
 	default:
-		writeIMDS(w, http.StatusNotFound, map[string]any{"error": "Not found"})
+		refuseIMDS(w, http.StatusNotFound, "Not found")
 	}
 }
 
@@ -91,7 +120,7 @@ func (h imds) serveInstance(w http.ResponseWriter, r *http.Request, path []strin
 	for _, name := range path {
 		next, ok := descend(part, name)
 		if !ok {
-			writeIMDS(w, http.StatusNotFound, map[string]any{"error": "Not found"})
+			refuseIMDS(w, http.StatusNotFound, "Not found")
 			return
 		}
 		part = next
@@ -105,7 +134,7 @@ func (h imds) serveInstance(w http.ResponseWriter, r *http.Request, path []strin
 	case map[string]any, []any:
 		writeIMDS(w, http.StatusOK, part)
 	default:
-		writeIMDS(w, http.StatusBadRequest, map[string]any{"error": "Bad request. A leaf needs format=text"})
+		refuseIMDS(w, http.StatusBadRequest, "Bad request. A leaf needs format=text")
 	}
 }
 
@@ -159,6 +188,10 @@ func imdsText(v any) string {
 }
 
 func (h imds) serveToken(w http.ResponseWriter, r *http.Request) {
+	if r.Method != http.MethodGet {
+		refuseMethod(w)
+		return
+	}
 	q := r.URL.Query()
 	switch {
 	case q.Get("api-version") == "":
@@ -176,51 +209,22 @@ func (h imds) serveToken(w http.ResponseWriter, r *http.Request) {
 	writeIMDS(w, http.StatusOK, token)
 }
 
-// A scheduledEvent is what the platform is about to do to an instance.
-type scheduledEvent struct {
-	EventID           string   `json:"EventId"`
-	EventType         string   `json:"EventType"` // "Preempt", "Terminate", …
-	ResourceType      string   `json:"ResourceType"`
-	Resources         []string `json:"Resources"`
-	EventStatus       string   `json:"EventStatus"` // "Scheduled", "Started"
-	NotBefore         string   `json:"NotBefore"`   // RFC 1123; "" once started
-	Description       string   `json:"Description"`
-	EventSource       string   `json:"EventSource"`
-	DurationInSeconds int      `json:"DurationInSeconds"` // -1: unknown
+func refuseIMDS(w http.ResponseWriter, status int, why string) {
+	writeIMDS(w, status, map[string]any{"error": why})
 }
 
-func (h imds) serveEvents(w http.ResponseWriter, r *http.Request) {
-	if r.URL.Query().Get("api-version") == "" {
-		writeIMDS(w, http.StatusBadRequest, map[string]any{"error": "Bad request. api-version is invalid or was not specified in the request."})
-		return
-	}
-	switch r.Method {
-	case http.MethodGet:
-		incarnation, events := h.events()
-		if events == nil {
-			events = []scheduledEvent{}
-		}
-		writeIMDS(w, http.StatusOK, map[string]any{"DocumentIncarnation": incarnation, "Events": events})
-	case http.MethodPost:
-		var body struct {
-			StartRequests []struct {
-				EventID string `json:"EventId"`
-			}
-		}
-		if err := json.NewDecoder(http.MaxBytesReader(w, r.Body, 64<<10)).Decode(&body); err != nil {
-			writeIMDS(w, http.StatusBadRequest, map[string]any{"error": "Bad request. The body is not an approval of events"})
-			return
-		}
-		var ids []string
-		for _, s := range body.StartRequests {
-			ids = append(ids, s.EventID)
-		}
-		h.approve(ids)
-		w.WriteHeader(http.StatusOK)
-	default:
-		refuseMethod(w)
-	}
+func refuseMethod(w http.ResponseWriter) {
+	refuseIMDS(w, http.StatusMethodNotAllowed, "Method not allowed")
 }
+
+func refuseVersion(w http.ResponseWriter) {
+	writeIMDS(w, http.StatusBadRequest, map[string]any{
+		"error":           "Bad request. api-version is invalid or was not specified in the request. For more information refer to aka.ms/azureimds",
+		"newest-versions": imdsVersions()[:3],
+	})
+}
+
+func refuseGone(w http.ResponseWriter) { refuseIMDS(w, http.StatusGone, "Gone") }
 
 // writeIMDS ignores a client that hung up: there is nobody left to tell.
 func writeIMDS(w http.ResponseWriter, status int, body any) {

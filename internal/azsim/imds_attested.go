@@ -27,7 +27,7 @@ func (h imds) serveAttested(w http.ResponseWriter, r *http.Request) {
 	}
 	nonce := q.Get("nonce")
 	if !utf8.ValidString(nonce) || utf8.RuneCountInString(nonce) > maxNonce {
-		writeIMDS(w, http.StatusBadRequest, map[string]any{"error": "Bad request. Invalid nonce"})
+		refuseIMDS(w, http.StatusBadRequest, "Bad request. Invalid nonce")
 		return
 	}
 	if h.instance() == nil {
@@ -36,23 +36,8 @@ func (h imds) serveAttested(w http.ResponseWriter, r *http.Request) {
 	}
 	signature, err := h.attest(nonce)
 	if err != nil {
-		writeIMDS(w, http.StatusInternalServerError, map[string]any{"error": "Internal server error"})
+		refuseIMDS(w, http.StatusInternalServerError, "Internal server error")
 		return
 	}
 	writeIMDS(w, http.StatusOK, map[string]any{"encoding": "pkcs7", "signature": signature})
-}
-
-func refuseMethod(w http.ResponseWriter) {
-	writeIMDS(w, http.StatusMethodNotAllowed, map[string]any{"error": "Method not allowed"})
-}
-
-func refuseVersion(w http.ResponseWriter) {
-	writeIMDS(w, http.StatusBadRequest, map[string]any{
-		"error":           "Bad request. api-version is invalid or was not specified in the request. For more information refer to aka.ms/azureimds",
-		"newest-versions": imdsVersions()[:3],
-	})
-}
-
-func refuseGone(w http.ResponseWriter) {
-	writeIMDS(w, http.StatusGone, map[string]any{"error": "Gone"})
 }

@@ -2,12 +2,14 @@ package azsim
 
 import (
 	"encoding/json"
+	"errors"
 	"net/http"
 	"net/http/httptest"
 	"net/url"
-	"reflect"
+	"slices"
 	"strings"
 	"testing"
+	"time"
 )
 
 func testIMDS() imds {
@@ -27,8 +29,17 @@ func testIMDS() imds {
 			}
 			return map[string]any{"access_token": "t", "resource": q.Get("resource")}, nil
 		},
-		events:  func() (int, []scheduledEvent) { return 7, nil },
-		approve: func([]string) {},
+		attest: func(nonce string) (string, error) {
+			if nonce == "fails" {
+				return "", errors.New("no key")
+			}
+			return "signed " + nonce, nil
+		},
+		ask: func() time.Duration { return 0 },
+		events: func() (int, []scheduledEvent) {
+			return 7, []scheduledEvent{{EventID: "e1", EventType: EventTerminate, EventSource: "User", Description: "why", Resources: []string{"pool1_3"}, DurationInSeconds: -1}}
+		},
+		approve: func(ids []string) bool { return !slices.Contains(ids, "unknown") },
 	}
 }
 
@@ -56,9 +67,21 @@ func TestIMDS(t *testing.T) {
 		{"token", "GET", "/metadata/identity/oauth2/token?api-version=2018-02-01&resource=https://r/", map[string]string{"Metadata": "true"}, 200, `"access_token":"t"`},
 		{"token for nothing", "GET", "/metadata/identity/oauth2/token?api-version=2018-02-01", map[string]string{"Metadata": "true"}, 400, "resource"},
 		{"token of another", "GET", "/metadata/identity/oauth2/token?api-version=2018-02-01&resource=r&client_id=unknown", map[string]string{"Metadata": "true"}, 400, "Identity not found"},
-		{"events", "GET", "/metadata/scheduledevents?api-version=2020-07-01", map[string]string{"Metadata": "true"}, 200, `"Events":[]`},
+		{"token by POST", "POST", "/metadata/identity/oauth2/token?api-version=2018-02-01&resource=r", map[string]string{"Metadata": "true"}, 405, ""},
+		{"events", "GET", "/metadata/scheduledevents?api-version=2020-07-01", map[string]string{"Metadata": "true"}, 200, `"DurationInSeconds":-1`},
+		{"events without a duration", "GET", "/metadata/scheduledevents?api-version=2019-08-01", map[string]string{"Metadata": "true"}, 200, `"EventSource":"User"`},
+		{"events before Terminate", "GET", "/metadata/scheduledevents?api-version=2017-11-01", map[string]string{"Metadata": "true"}, 200, `"Events":[]`},
+		{"events of latest", "GET", "/metadata/scheduledevents?api-version=latest", map[string]string{"Metadata": "true"}, 400, "newest-versions"},
+		{"events by PUT", "PUT", "/metadata/scheduledevents?api-version=2020-07-01", map[string]string{"Metadata": "true"}, 405, ""},
 		{"approval of nonsense", "POST", "/metadata/scheduledevents?api-version=2020-07-01", map[string]string{"Metadata": "true"}, 400, ""},
+		{"attested", "GET", "/metadata/attested/document?api-version=2025-04-07&nonce=n", map[string]string{"Metadata": "true"}, 200, `{"encoding":"pkcs7","signature":"signed n"}`},
+		{"attested by POST", "POST", "/metadata/attested/document?api-version=2025-04-07", map[string]string{"Metadata": "true"}, 405, ""},
+		{"attested, broken", "GET", "/metadata/attested/document?api-version=2025-04-07&nonce=fails", map[string]string{"Metadata": "true"}, 500, ""},
+		{"attested, nothing", "GET", "/metadata/attested?api-version=2025-04-07", map[string]string{"Metadata": "true"}, 404, ""},
+		{"versions", "GET", "/metadata/versions", map[string]string{"Metadata": "true"}, 200, `{"apiVersions":["2017-03-01","2017-04-02"`},
+		{"twice", "GET", "/metadata/instance" + v + "&api-version=2021-02-01", map[string]string{"Metadata": "true"}, 400, "Duplicate"},
 		{"elsewhere", "GET", "/", map[string]string{"Metadata": "true"}, 404, ""},
+		{"below metadata", "GET", "/metadata", map[string]string{"Metadata": "true"}, 404, ""},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			r := httptest.NewRequest(c.method, c.path, strings.NewReader("nonsense"))
@@ -76,16 +99,108 @@ func TestIMDS(t *testing.T) {
 
 func TestIMDSApproval(t *testing.T) {
 	h := testIMDS()
-	var got []string
-	h.approve = func(ids []string) { got = ids }
-	r := httptest.NewRequest(http.MethodPost, "/metadata/scheduledevents?api-version=2020-07-01",
-		strings.NewReader(`{"StartRequests":[{"EventId":"e1"},{"EventId":"e2"}]}`))
+	for body, want := range map[string]int{
+		`{"StartRequests":[{"EventId":"e1"},{"EventId":"e2"}]}`:      200,
+		`{"StartRequests":[{"EventId":"e1"},{"EventId":"unknown"}]}`: 400,
+		`{"StartRequests":[]}`:               400,
+		`{"StartRequests":[{"EventId":""}]}`: 400,
+		`{}`:                                 400,
+		`{"StartRequests":[{"EventId":"` + strings.Repeat("e", maxApproval) + `"}]}`: 400,
+	} {
+		r := httptest.NewRequest(http.MethodPost, "/metadata/scheduledevents?api-version=2020-07-01", strings.NewReader(body))
+		r.Header.Set("Metadata", "true")
+		w := httptest.NewRecorder()
+		h.ServeHTTP(w, r)
+		if w.Code != want {
+			t.Errorf("%.60s: %d %s", body, w.Code, w.Body)
+		}
+	}
+}
+
+func FuzzReadApproval(f *testing.F) {
+	f.Add(`{"StartRequests":[{"EventId":"602d9444-d2cd-49c7-8624-8643e7171297"}]}`)
+	f.Add(`{"StartRequests":[{"eventid":null}],"StartRequests":7}`)
+	f.Fuzz(func(t *testing.T, body string) {
+		ids, ok := readApproval(strings.NewReader(body))
+		if ok != (len(ids) > 0) || slices.Contains(ids, "") {
+			t.Errorf("%q: %q %v", body, ids, ok)
+		}
+	})
+}
+
+// ask asks the metadata service.
+func ask(h http.Handler, method, path, body string) *httptest.ResponseRecorder {
+	r := httptest.NewRequest(method, path, strings.NewReader(body))
 	r.Header.Set("Metadata", "true")
 	w := httptest.NewRecorder()
 	h.ServeHTTP(w, r)
-	if w.Code != http.StatusOK || !reflect.DeepEqual(got, []string{"e1", "e2"}) {
-		t.Errorf("%d, approved %v", w.Code, got)
-	}
+	return w
+}
+
+func TestIMDSLimits(t *testing.T) {
+	withPool(t, 2, nil, func(t *testing.T, l *lab) {
+		const instance, token = "/metadata/instance?api-version=2025-04-07", "/metadata/identity/oauth2/token?api-version=2018-02-01&resource=r"
+		h, other := l.sub.computer(t, "pool1000000").IMDS, l.sub.computer(t, "pool1000001").IMDS
+		for i := range imdsRate {
+			if w := ask(h, "GET", instance, ""); w.Code != 200 {
+				t.Fatalf("request %d: %d", i, w.Code)
+			}
+			time.Sleep(100 * time.Millisecond)
+		}
+		for _, path := range []string{instance, "/metadata/attested/document?api-version=2025-04-07", "/metadata/scheduledevents?api-version=2020-07-01"} {
+			if w := ask(h, "GET", path, ""); w.Code != 429 || w.Header().Get("Retry-After") != "1" || !strings.Contains(w.Body.String(), "error") {
+				t.Errorf("%s: %d %v %s", path, w.Code, w.Header(), w.Body)
+			}
+		}
+		if w := ask(other, "GET", instance, ""); w.Code != 200 {
+			t.Errorf("another instance: %d", w.Code)
+		}
+		for i := range identityRate {
+			if w := ask(h, "GET", token, ""); w.Code != 400 {
+				t.Errorf("token %d: %d", i, w.Code)
+			}
+		}
+		if w := ask(h, "GET", token, ""); w.Code != 429 {
+			t.Errorf("one token more: %d", w.Code)
+		}
+		// What was refused does not count, and a second later all is free.
+		time.Sleep(500 * time.Millisecond)
+		if w := ask(h, "GET", instance, ""); w.Code != 200 {
+			t.Errorf("a second after the first: %d", w.Code)
+		}
+		if w := ask(h, "GET", instance, ""); w.Code != 429 {
+			t.Errorf("and one more: %d", w.Code)
+		}
+		time.Sleep(time.Second)
+		if w := ask(h, "GET", instance, ""); w.Code != 200 {
+			t.Errorf("afterwards: %d", w.Code)
+		}
+	})
+}
+
+func TestIMDSFaults(t *testing.T) {
+	withPool(t, 2, nil, func(t *testing.T, l *lab) {
+		for _, f := range []Fault{
+			{Action: "imds/attested", Effect: EffectError, Status: 410, Count: 2},
+			{Action: "imds/*", Path: "/virtualMachines/1/", Effect: EffectError},
+			{Action: "imds/scheduledevents", Method: "POST", Effect: EffectThrottle},
+			{Path: ".*", Effect: EffectError}, // concerns Resource Manager alone
+		} {
+			if err := l.s.AddFault(f); err != nil {
+				t.Fatal(err)
+			}
+		}
+		h, other := l.sub.computer(t, "pool1000000").IMDS, l.sub.computer(t, "pool1000001").IMDS
+		const attested = "/metadata/attested/document?api-version=2025-04-07"
+		var got []int
+		for range 3 {
+			got = append(got, ask(h, "GET", attested, "").Code)
+		}
+		got = append(got, ask(other, "GET", "/metadata/instance?api-version=2025-04-07", "").Code, ask(h, "POST", "/metadata/scheduledevents?api-version=2020-07-01", "{}").Code)
+		if want := []int{410, 410, 200, 500, 429}; !slices.Equal(got, want) {
+			t.Errorf("%v, want %v", got, want)
+		}
+	})
 }
 
 func FuzzIMDS(f *testing.F) {

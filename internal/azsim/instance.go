@@ -49,12 +49,18 @@ type instance struct {
 	// provisioned is true once the OS has reported ready from its disk.
 	provisioned bool
 	gone        bool // deletion has begun
+	// notice is the Terminate event that tells of its deletion, nil for none: it
+	// runs on until that begins.
+	notice *postedEvent
 
 	// What the agent told, of itself (nil: nothing) and by extension in lower
 	// case; told is closed with the next report where somebody waits for it.
 	agent   *AgentReport
 	reports map[string]ExtensionReport
 	told    chan struct{}
+
+	// When the metadata service was asked within the last second.
+	asked, askedIdentity []time.Time
 
 	// alive ends when the instance is to be deleted; end ends it.
 	alive context.Context

@@ -1,6 +1,7 @@
 package azsim
 
 import (
+	"crypto/sha256"
 	"encoding/base64"
 	"maps"
 	"net/http"
@@ -74,10 +75,21 @@ func (s *Server) imdsOf(e *entry) http.Handler {
 			}
 			return s.metadataOf(e)
 		},
-		attest:  func(nonce string) (string, error) { return s.attest(e, nonce) },
-		token:   func(q url.Values) (map[string]any, *imdsError) { return s.imdsToken(e, q) },
-		events:  func() (int, []scheduledEvent) { return s.eventsFor(e) },
-		approve: func(ids []string) { s.approveEvents(e, ids) },
+		attest: func(nonce string) (string, error) { return s.attest(e, nonce) },
+		token:  func(q url.Values) (map[string]any, *imdsError) { return s.imdsToken(e, q) },
+		ask: func() time.Duration {
+			s.mu.Lock()
+			defer s.mu.Unlock()
+			return s.ask(e, time.Now())
+		},
+		events: func() (int, []scheduledEvent) {
+			s.mu.Lock()
+			defer s.mu.Unlock()
+			return s.read(e, time.Now())
+		},
+		approve: func(ids []string) bool { return s.approveEvents(e, ids) },
+		admit:   func(category string) bool { return s.admit(e, category) },
+		fault:   func(category string, r *http.Request) *Fault { return s.imdsFault(e, category, r) },
 	}
 }
 
@@ -104,8 +116,11 @@ func (s *Server) metadataOf(e *entry) map[string]any {
 	if isSpot(p) {
 		priority, eviction = string(val(p.Priority)), string(val(p.EvictionPolicy))
 	}
-	if set != nil && set.Properties != nil && val(set.Properties.SinglePlacementGroup) {
-		placement = val(set.Properties.UniqueID)
+	if set != nil && set.Properties != nil && !x.flex {
+		if placement = val(set.Properties.UniqueID); !val(set.Properties.SinglePlacementGroup) {
+			sum := sha256.Sum256([]byte(placement + "#" + strconv.Itoa(placementGroup(x))))
+			placement = uuidOf(sum[:])
+		}
 	}
 	secure, vtpm := "", ""
 	if sec := p.SecurityProfile; sec != nil && sec.UefiSettings != nil {

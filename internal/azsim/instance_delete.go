@@ -32,10 +32,16 @@ func (s *Server) markDeleting(e *entry) {
 	setState(body, stateDeleting)
 }
 
-// destroyInstance deletes an instance that is marked: the computer, its OS disk
-// and the data disks that were made with it. Attached disks are let go.
+// destroyInstance deletes an instance that is doomed, once its notice is over: the
+// computer, its OS disk and the data disks that were made with it. Attached disks are
+// let go.
 func (s *Server) destroyInstance(ctx context.Context, e *entry) error {
 	x, body := instanceOf(e)
+	end := s.giveNotice(e)
+	defer s.locked(end)
+	if err := ctx.Err(); err != nil {
+		return err
+	}
 	start := time.Now()
 	span := s.takes("instance.delete", e)
 	err := s.onSubstrate(ctx, x, func(sub Substrate) error { return sub.Remove(ctx, e.id.key()) })
@@ -115,10 +121,10 @@ func removeInstance(c *call) (*reply, error) {
 		return nil, err
 	}
 	x, body := instanceOf(e)
-	if x.gone {
+	if x.leaves() {
 		return nil, conflict("VM '%s' is marked for deletion. Wait for the deletion to end.", val(body.Name))
 	}
-	s.markDeleting(e)
+	s.doom(e)
 	s.lowerCapacity(x.set, 1)
 	op := c.begin(nil, work{span: 0, run: func(ctx context.Context) error { return s.destroyInstance(ctx, e) }})
 	return accepted(op), nil

@@ -14,6 +14,9 @@ import (
 type action struct {
 	name string // as Azure's messages name it
 	span string // its duration in the profile
+	// event is the scheduled event that tells of it, where anybody hears of events:
+	// it then waits for approval or the event's time. "" is none.
+	event string
 	// passing is the power state while it lasts; "" leaves it.
 	passing string
 	// check refuses it, under the lock; may be nil.
@@ -68,7 +71,7 @@ func actDeallocate() action {
 
 func actRestart() action {
 	return action{
-		name: "restart", span: "instance.restart",
+		name: "restart", span: "instance.restart", event: EventReboot,
 		check: needsRunning,
 		run:   func(ctx context.Context, s *Server, e *entry, o actionOptions) error { return s.cycle(ctx, e, true, o) },
 	}
@@ -76,7 +79,7 @@ func actRestart() action {
 
 func actRedeploy() action {
 	return action{
-		name: "redeploy", span: "instance.redeploy", passing: powerStarting,
+		name: "redeploy", span: "instance.redeploy", event: EventRedeploy, passing: powerStarting,
 		check: func(x *instance, name string) error {
 			if isEphemeral(x.profile) { // a new host has no OS disk: Azure makes a new one
 				return refuseEphemeral(x, "redeploy", name)
@@ -273,7 +276,7 @@ func (c *call) act(a action, list []*entry, o actionOptions) (*reply, error) {
 	s := c.s
 	for _, e := range list {
 		x, body := instanceOf(e)
-		if x.gone {
+		if x.leaves() {
 			return nil, conflict("Operation '%s' is not allowed on VM '%s' since the VM is marked for deletion. You can only retry the Delete operation (or wait for an ongoing one to complete).", a.name, val(body.Name))
 		}
 		if err := c.busy(e); err != nil {
@@ -286,9 +289,10 @@ func (c *call) act(a action, list []*entry, o actionOptions) (*reply, error) {
 		}
 	}
 	type turn struct {
-		e    *entry
-		was  string
-		span time.Duration
+		e     *entry
+		was   string
+		span  time.Duration
+		event *postedEvent
 	}
 	var turns []turn
 	longest := time.Duration(0)
@@ -297,11 +301,15 @@ func (c *call) act(a action, list []*entry, o actionOptions) (*reply, error) {
 		if a.idle != nil && a.idle(x) {
 			continue
 		}
-		t := turn{e, x.power, s.duration(a.span, e.key)}
+		t := turn{e, x.power, s.duration(a.span, e.key), nil}
+		if a.event != "" && s.boardOf(x).enabled(c.now) {
+			notice, _ := minimumNotice(a.event)
+			t.event = s.post(Event{Type: a.event, Notice: notice, User: true}, []*entry{e}, c.now)
+		}
 		longest = max(longest, t.span)
 		turns = append(turns, t)
 		setState(body, stateUpdating)
-		if a.passing != "" {
+		if a.passing != "" && t.event == nil {
 			x.setPower(a.passing)
 		}
 	}
@@ -323,7 +331,12 @@ func (c *call) act(a action, list []*entry, o actionOptions) (*reply, error) {
 				x, _ := instanceOf(e)
 				mine := o
 				mine.span = spans[e].span
-				err := s.settle(e, a.run(x.alive, s, e, mine))
+				err := s.settle(e, s.afterNotice(x.alive, spans[e].event, func() error {
+					if a.passing != "" {
+						s.locked(func() { x.setPower(a.passing) })
+					}
+					return a.run(x.alive, s, e, mine)
+				}))
 				s.locked(func() { free(spans[e]) })
 				return err
 			})
@@ -366,8 +379,8 @@ func deleteInstances(c *call) (*reply, error) {
 	}
 	var doomed []*entry
 	for _, e := range list {
-		if x, _ := instanceOf(e); !x.gone {
-			s.markDeleting(e)
+		if x, _ := instanceOf(e); !x.leaves() {
+			s.doom(e)
 			doomed = append(doomed, e)
 		}
 	}

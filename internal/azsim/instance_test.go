@@ -338,6 +338,7 @@ func TestSpotEviction(t *testing.T) {
 				b.Properties.VirtualMachineProfile.EvictionPolicy = ptr(c.policy)
 			}, func(t *testing.T, l *lab) {
 				comp := l.sub.computer(t, "pool1000001") // a neighbour sees the event as well
+				enableEvents(t, comp.IMDS)
 				if _, err := l.vms.SimulateEviction(context.Background(), labGroup, "pool1", "0", nil); err != nil {
 					t.Fatal(err)
 				}

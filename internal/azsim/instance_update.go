@@ -23,7 +23,7 @@ func putInstance(c *call) (*reply, error) {
 	if err != nil {
 		return nil, err
 	}
-	if x.gone {
+	if x.leaves() {
 		return nil, notActive(c.id.name())
 	}
 	if err := c.busy(e); err != nil {

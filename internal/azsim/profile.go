@@ -53,6 +53,9 @@ func DefaultProfile() Profile {
 		"instance.delete":     {30 * s, 90 * s},
 		"instance.update":     {10 * s, 40 * s}, // attach, detach, protection
 		"instance.upgrade":    {60 * s, 180 * s},
+		"events.first":        {1 * s, 120 * s}, // the answer to the first request for scheduled events
+		"events.enable":       {0, 300 * s},     // from there until they are shown
+		"event.freeze":        {5 * s, 10 * s},
 		"extension.create":    {20 * s, 60 * s},
 		"extension.delete":    {20 * s, 60 * s},
 	}

@@ -2,6 +2,7 @@ package azsim
 
 import (
 	"context"
+	"maps"
 	"net/http"
 	"strings"
 
@@ -26,7 +27,7 @@ func scaleSetVersions() []string {
 
 // scaleSetState is what the scale sets keep in a Server beside the entries.
 type scaleSetState struct {
-	events  map[string]*eventBoard // scheduled events, by the key of the scale set
+	events  map[string]*eventBoard // scheduled events, by placement group
 	subnets map[string]*subnet     // by id in lower case
 }
 
@@ -150,12 +151,12 @@ func removeScaleSet(c *call) (*reply, error) {
 	return c.remove(nil, func(e *entry) work {
 		s := c.s
 		list := s.instancesOf(e)
-		for _, i := range list {
-			s.markDeleting(i)
-		}
+		s.doom(list...)
 		return work{span: c.duration("scaleset.delete"), run: func(ctx context.Context) error {
 			return each(list, func(i *entry) error { return s.destroyInstance(ctx, i) })
-		}, done: func(*armError) { delete(s.scaleSets.events, e.id.key()) }}
+		}, done: func(*armError) {
+			maps.DeleteFunc(s.scaleSets.events, func(k string, _ *eventBoard) bool { return strings.HasPrefix(k, boardPrefix(e)) })
+		}}
 	})
 }
 

@@ -5,6 +5,7 @@ import (
 	"net/http"
 	"slices"
 	"strings"
+	"time"
 
 	"github.com/Azure/azure-sdk-for-go/sdk/resourcemanager/compute/armcompute/v8"
 )
@@ -36,7 +37,7 @@ func checkScaleSet(c *call, old, next *armcompute.VirtualMachineScaleSet) error 
 		}
 	}
 	for _, check := range []func(*call, *armcompute.VirtualMachineScaleSet) error{
-		checkFlexible, checkCapacity, checkZones, checkUpgradePolicy, checkOSProfile, checkExtensions,
+		checkFlexible, checkCapacity, checkZones, checkUpgradePolicy, checkOSProfile, checkExtensions, checkTerminate,
 	} {
 		if err := check(c, next); err != nil {
 			return err
@@ -124,6 +125,28 @@ func checkZones(c *call, next *armcompute.VirtualMachineScaleSet) error {
 				"The zone(s) '%s' for resource 'Microsoft.Compute/virtualMachineScaleSets/%s' is not supported. The supported zones for location '%s' are '%s'",
 				z, val(next.Name), l.Name, strings.Join(l.Zones, ","))
 		}
+	}
+	return nil
+}
+
+// checkTerminate settles terminate notifications: 5 to 15 minutes, and not on Spot
+// (documentation of terminate notifications; the messages are inferred).
+func checkTerminate(_ *call, next *armcompute.VirtualMachineScaleSet) error {
+	p := profileOf(next)
+	if p.ScheduledEventsProfile == nil {
+		return nil
+	}
+	t := p.ScheduledEventsProfile.TerminateNotificationProfile
+	if t == nil || !val(t.Enable) {
+		return nil
+	}
+	if isSpot(p) {
+		return badRequest("BadRequest", "Terminate notifications cannot be enabled on Spot virtual machines.")
+	}
+	t.NotBeforeTimeout = orDefault(t.NotBeforeTimeout, "PT5M")
+	if d := isoSeconds(*t.NotBeforeTimeout); d < 5*time.Minute || d > 15*time.Minute {
+		return badParameter("scheduledEventsProfile.terminateNotificationProfile.notBeforeTimeout",
+			"The value '%s' of parameter notBeforeTimeout is invalid: it must be between PT5M and PT15M.", *t.NotBeforeTimeout)
 	}
 	return nil
 }

@@ -13,7 +13,7 @@ import (
 func (s *Server) livingOf(set *entry) (list []*entry, members []member) {
 	for _, e := range s.instancesOf(set) {
 		x, body := instanceOf(e)
-		if x.gone {
+		if x.leaves() {
 			continue
 		}
 		list = append(list, e)
@@ -46,9 +46,9 @@ func (s *Server) reconcile(ctx context.Context, set *entry) error {
 			}
 			victims := scaleInVictims(members, surplus, scaleInRules(body))
 			for _, id := range victims {
-				s.markDeleting(byID[id])
 				doomed, doom[byID[id]] = append(doomed, byID[id]), true
 			}
+			s.doom(doomed...)
 			if kept := surplus - len(victims); kept > 0 {
 				body.SKU.Capacity = ptr(int64(want + kept))
 				s.stampEtag(body, set.key)

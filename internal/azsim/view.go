@@ -49,7 +49,7 @@ func (v *View) Running(id string) bool {
 	if e == nil {
 		return false
 	}
-	if x, isInstance := e.extra.(*instance); isInstance && x.gone {
+	if x, isInstance := e.extra.(*instance); isInstance && x.leaves() {
 		return true
 	}
 	return e.op != nil && e.op.running()
@@ -74,7 +74,7 @@ func (v *View) Instance(id string) (InstanceState, bool) {
 	}
 	x, _ := instanceOf(e)
 	set, _ := setOf(x.set)
-	out := InstanceState{HostName: x.hostName, Zone: x.zone, Power: x.power, Latest: !x.custom && x.key == set.key, Deleting: x.gone}
+	out := InstanceState{HostName: x.hostName, Zone: x.zone, Power: x.power, Latest: !x.custom && x.key == set.key, Deleting: x.leaves()}
 	if x.osDisk != nil {
 		out.OSDisk = x.osDisk.id.String()
 		out.Image = x.image.source.Platform
