@@ -4,11 +4,11 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"strings"
+	"os/exec"
 	"time"
 
 	"github.com/ortet/ortet/internal/node/join"
-	"github.com/ortet/ortet/internal/node/systemd"
+	"github.com/ortet/ortet/internal/verdict"
 	"github.com/ortet/ortet/internal/wire"
 )
 
@@ -22,9 +22,6 @@ type departure struct {
 const (
 	// joinUnit makes a node of the machine.
 	joinUnit = "ortet-join.service"
-
-	orderTimeout = 5 * time.Second
-	orderPause   = 100 * time.Millisecond
 	// leftWithin is how long telling the server may take where the time is up.
 	leftWithin = 2 * time.Second
 )
@@ -40,8 +37,8 @@ func newDeparture(c *join.Client, distribution string) departure {
 // Depart implements events.Server. The node is drained, as far as it can be: that is
 // not asked for again.
 func (d departure) Depart(ctx context.Context, cause string) error {
-	if err := order(ctx, "StopUnit", d.agent); err != nil {
-		return fmt.Errorf("stopping %s: %w", d.agent, err)
+	if err := order(ctx, "stop", d.agent); err != nil {
+		return err
 	}
 	within := leftWithin
 	if end, ok := ctx.Deadline(); ok {
@@ -53,54 +50,22 @@ func (d departure) Depart(ctx context.Context, cause string) error {
 // Rejoin implements events.Server.
 func (d departure) Rejoin(ctx context.Context) error {
 	for _, unit := range []string{joinUnit, d.agent} {
-		if err := order(ctx, "RestartUnit", unit); err != nil {
-			return fmt.Errorf("starting %s: %w", unit, err)
+		if err := order(ctx, "restart", unit); err != nil {
+			return err
 		}
 	}
 	return nil
 }
 
-// order has systemd stop or restart a unit, and waits until it stands still or runs.
-// One that does not exist stands still.
-func order(ctx context.Context, member, unit string) error {
-	// Its own socket is there also when the message bus has ended.
-	bus, err := systemd.Dial(ctx, orderTimeout, systemd.Address{Path: systemd.OwnSocket}, systemd.Address{Path: systemd.SharedSocket, Shared: true})
-	if err != nil {
-		return err
+// order has systemd stop or restart a unit, and waits until that is done. One that
+// does not exist stands still.
+func order(ctx context.Context, what, unit string) error {
+	said, err := exec.CommandContext(ctx, "systemctl", "--no-ask-password", what, unit).CombinedOutput()
+	// Source of fact: systemctl(1), "Exit status".
+	const noSuchUnit = 5
+	var exit *exec.ExitError
+	if err == nil || what == "stop" && errors.As(err, &exit) && exit.ExitCode() == noSuchUnit {
+		return nil
 	}
-	hangUp := context.AfterFunc(ctx, bus.Close)
-	defer func() {
-		hangUp()
-		bus.Close()
-	}()
-	stops := member == "StopUnit"
-	if _, err := bus.Ask(systemd.Call{Path: systemd.Object, Iface: systemd.Manager, Member: member, Args: []string{unit, "replace"}}); err != nil {
-		if stops && strings.HasPrefix(err.Error(), systemd.Name+".NoSuchUnit:") {
-			return nil
-		}
-		return err
-	}
-	tick := time.NewTicker(orderPause)
-	defer tick.Stop()
-	for {
-		r, err := bus.Ask(systemd.Call{Path: systemd.ObjectPath(unit), Iface: systemd.Properties, Member: "Get", Args: []string{systemd.Unit, "ActiveState"}})
-		if err != nil {
-			return err
-		}
-		if r.Variant() != "s" {
-			return errors.New("its state is an answer of another type")
-		}
-		// A restart passes inactive on its way; a oneshot ends there.
-		switch state := string(r.Body.Text()); {
-		case stops && (state == "inactive" || state == "failed"), !stops && state == "active":
-			return nil
-		case !stops && state == "failed":
-			return errors.New("it failed")
-		}
-		select {
-		case <-ctx.Done():
-			return fmt.Errorf("it is not done: %w", context.Cause(ctx))
-		case <-tick.C:
-		}
-	}
+	return fmt.Errorf("systemctl %s %s: %w: %s", what, unit, err, verdict.Plain(string(said), 200))
 }

@@ -79,3 +79,15 @@ func parseAnswer(answer []byte) (code int, status string, body []byte, err error
 	}
 	return code, status, body, nil
 }
+
+// dateOf is the time that the head of an answer says it is; zero where it does not.
+func dateOf(head string) time.Time {
+	const name = "\r\nDate: "
+	if i := strings.Index(head, name); i >= 0 {
+		line, _, _ := strings.Cut(head[i+len(name):], "\r\n")
+		if t, err := time.Parse(time.RFC1123, line); err == nil {
+			return t
+		}
+	}
+	return time.Time{}
+}

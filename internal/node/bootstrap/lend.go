@@ -104,6 +104,8 @@ type Question struct {
 	Header []string
 	Type   string // of Body
 	Body   []byte // nil sends none
+	// Date, where it is not nil, is set to the answer's Date, if it has one.
+	Date *time.Time
 }
 
 // errHeader says that a header would be more than one line.
@@ -136,6 +138,9 @@ func Ask(ctx context.Context, q Question) (code int, status string, answer []byt
 	}
 	if code, status, answer, err = parseAnswer(text); err != nil {
 		return 0, "", nil, fmt.Errorf("%s %s: %w", q.Method, q.URL, err)
+	}
+	if q.Date != nil {
+		*q.Date = dateOf(string(text[:len(text)-len(answer)]))
 	}
 	return code, status, answer, nil
 }

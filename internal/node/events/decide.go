@@ -1,7 +1,6 @@
 package events
 
 import (
-	"fmt"
 	"slices"
 	"strings"
 	"time"
@@ -106,13 +105,18 @@ func Decide(s State, o Observed, now time.Time) (State, *Action, []Notice) {
 	return s, a, notices
 }
 
+// notice tells of it; %s in the reason and the message is its type.
+func (h *Handling) notice(warning bool, reason, message string) Notice {
+	say := strings.NewReplacer("%s", string(h.Type))
+	return Notice{ID: h.ID, Type: h.Type, Reason: say.Replace(reason), Message: say.Replace(message), Warning: warning}
+}
+
 // over tells of an event that is not in the document any more.
 func (h *Handling) over(now time.Time) Notice {
-	n := Notice{ID: h.ID, Type: h.Type, Reason: string(h.Type) + "Over", Message: fmt.Sprintf("The %s of this machine is over.", h.Type)}
 	if !h.Started && h.Deadline.After(now) && h.Phase != Acknowledged {
-		n.Reason, n.Message = string(h.Type)+"Cancelled", fmt.Sprintf("Azure has cancelled the %s of this machine.", h.Type)
+		return h.notice(false, "%sCancelled", "Azure has cancelled the %s of this machine.")
 	}
-	return n
+	return h.notice(false, "%sOver", "The %s of this machine is over.")
 }
 
 // see takes in what the document says of one of this machine's events.
@@ -142,7 +146,7 @@ func (s *State) see(e Event, o Observed, now time.Time) []Notice {
 	switch {
 	case e.Started:
 		if !h.Started && h.NoticedAt != now {
-			notices = append(notices, Notice{ID: h.ID, Type: h.Type, Reason: string(h.Type) + "Started", Message: fmt.Sprintf("The %s of this machine has started.", h.Type)})
+			notices = append(notices, h.notice(false, "%sStarted", "The %s of this machine has started."))
 		}
 		if !h.Started && h.Deadline.After(now) {
 			h.Deadline = now
@@ -159,33 +163,27 @@ func (s *State) see(e Event, o Observed, now time.Time) []Notice {
 
 // noticed tells of a new event.
 func (h *Handling) noticed(e Event, why string, o Observed, now time.Time) Notice {
-	n := Notice{ID: h.ID, Type: h.Type, Reason: string(h.Type) + "Scheduled", Warning: h.Do != Ignore}
-	var b strings.Builder
-	if e.Started {
-		n.Reason = string(h.Type) + "Started"
-		_, _ = fmt.Fprintf(&b, "A %s of this machine has started without notice", h.Type)
-	} else {
-		_, _ = fmt.Fprintf(&b, "A %s of this machine begins at %s at the earliest", h.Type, h.Deadline.UTC().Format(time.RFC3339))
-		if e.NotBefore.IsZero() {
-			b.WriteString(" (Azure does not say; that is the least notice)")
-		}
+	reason, text := "%sScheduled", "A %s of this machine begins at "+h.Deadline.UTC().Format(time.RFC3339)+" at the earliest"
+	switch {
+	case e.Started:
+		reason, text = "%sStarted", "A %s of this machine has started without notice"
+	case e.NotBefore.IsZero():
+		text += " (Azure does not say; that is the least notice)"
 	}
 	if e.Source != "" {
-		b.WriteString(", by " + e.Source)
+		text += ", by " + e.Source
 	}
 	if e.Description != "" {
-		b.WriteString(": " + strings.TrimSuffix(e.Description, "."))
+		text += ": " + strings.TrimSuffix(e.Description, ".")
 	}
-	_, _ = fmt.Fprintf(&b, ". Action: %s", h.Do)
+	text += ". Action: " + string(h.Do)
 	if why != "" {
-		b.WriteString(", since " + why)
+		text += ", since " + why
 	}
 	if h.Do != Ignore && !e.Started && h.Deadline.Sub(now) > o.Settings.ahead() {
-		_, _ = fmt.Fprintf(&b, ", %s before it", o.Settings.ahead())
+		text += ", " + o.Settings.ahead().String() + " before it"
 	}
-	b.WriteString(".")
-	n.Message = b.String()
-	return n
+	return h.notice(h.Do != Ignore, reason, text+".")
 }
 
 // next is what to do now. The strongest action counts first, then the nearest
@@ -196,16 +194,17 @@ func (s *State) next(o Observed, now time.Time) *Action {
 	for i := range s.Events {
 		h := &s.Events[i]
 		if h.Do == Ignore || h.Phase != Noticed || h.Started || h.Deadline.Sub(now) <= o.Settings.ahead() {
+			// Few: each is put before what it comes before.
+			at := len(due)
+			for at > 0 && h.before(due[at-1]) {
+				at--
+			}
 			due = append(due, h)
+			copy(due[at+1:], due[at:])
+			due[at] = h
 		}
 		touching = touching || h.Do != Ignore && h.Phase != Noticed
 	}
-	slices.SortStableFunc(due, func(a, b *Handling) int {
-		if a.Do != b.Do {
-			return b.Do.rank() - a.Do.rank()
-		}
-		return a.Deadline.Compare(b.Deadline)
-	})
 	// A drain has to be over before the first event that it is for.
 	first := time.Time{}
 	for _, h := range due {
@@ -232,6 +231,14 @@ func (s *State) next(o Observed, now time.Time) *Action {
 		return &Action{Verb: Undo}
 	}
 	return nil
+}
+
+// before says which of two events counts first.
+func (h *Handling) before(other *Handling) bool {
+	if h.Do != other.Do {
+		return h.Do.rank() > other.Do.rank()
+	}
+	return h.Deadline.Before(other.Deadline)
 }
 
 // step is the next one of an event; nil where it has none now.
@@ -300,41 +307,37 @@ func Record(s State, r Outcome, o Observed, now time.Time) (State, []Notice) {
 		return s, nil
 	}
 	h.Tries, h.Again, h.Problem = 0, time.Time{}, ""
-	n := Notice{ID: h.ID, Type: h.Type}
 	problem := ""
 	if r.Err != nil {
 		h.Problem = plain(r.Err.Error(), maxDescription)
-		n.Warning, problem = true, ": "+h.Problem
+		problem = ": " + h.Problem
 	}
+	var n Notice
 	switch r.Action.Verb {
 	case Clear:
 		h.Phase, h.ClearedAt, h.Done, h.By = Cleared, now, r.Done && r.Err == nil, r.By
 		h.Left = r.Left[:min(len(r.Left), maxLeft)]
 		switch {
 		case h.Done && h.Do == Cordon:
-			n.Reason, n.Message = "CordonedFor"+string(h.Type), "Cordoned, and taken out of load balancers."
+			n = h.notice(false, "CordonedFor%s", "Cordoned, and taken out of load balancers.")
 		case h.Done:
-			n.Reason, n.Message = "DrainedFor"+string(h.Type), fmt.Sprintf("Drained by the %s.", h.By)
+			n = h.notice(false, "DrainedFor%s", "Drained by the "+string(h.By)+".")
 		default:
-			n.Warning = true
-			n.Reason, n.Message = "NotDrainedFor"+string(h.Type), "The time for draining is up"+problem
 			if len(h.Left) > 0 {
-				n.Message += fmt.Sprintf("; %d pods are left: %s", len(r.Left), strings.Join(h.Left, ", "))
+				problem += "; pods are left: " + strings.Join(h.Left, ", ")
 			}
-			n.Message += "."
+			n = h.notice(true, "NotDrainedFor%s", "The time for draining is up"+problem+".")
 		}
 	case Depart:
 		h.Phase, h.DepartedAt = Departed, now
 		s.DepartedIn = o.BootID
-		n.Reason, n.Message = "LeftFor"+string(h.Type), "The node's agent stands still, and its Node may go."
-		if r.Err != nil {
-			n.Reason, n.Message = "NotLeftFor"+string(h.Type), "The node could not leave in order"+problem+"."
+		if n = h.notice(false, "LeftFor%s", "The node's agent stands still, and its Node may go."); r.Err != nil {
+			n = h.notice(true, "NotLeftFor%s", "The node could not leave in order"+problem+".")
 		}
 	case Tell:
 		h.Phase, h.AcknowledgedAt = Acknowledged, now
-		n.Reason, n.Message = string(h.Type)+"Acknowledged", fmt.Sprintf("Azure was told that the %s may begin.", h.Type)
-		if r.Err != nil {
-			n.Reason, n.Message = string(h.Type)+"NotAcknowledged", "Azure could not be told that the "+string(h.Type)+" may begin; it begins when its time has come"+problem+"."
+		if n = h.notice(false, "%sAcknowledged", "Azure was told that the %s may begin."); r.Err != nil {
+			n = h.notice(true, "%sNotAcknowledged", "Azure could not be told that the %s may begin; it begins when its time has come"+problem+".")
 		}
 	}
 	return s, []Notice{n}

@@ -2,8 +2,6 @@ package events
 
 import (
 	"context"
-	"slices"
-	"strings"
 	"sync"
 	"time"
 )
@@ -15,26 +13,24 @@ const (
 	look = time.Second
 )
 
-// important sorts pods by priority, the highest first: who is told first has the
-// longest time to end in.
-func important(pods []pod) []pod {
-	slices.SortStableFunc(pods, func(a, b pod) int {
-		if a.Spec.Priority != b.Spec.Priority {
-			if a.Spec.Priority > b.Spec.Priority {
-				return -1
-			}
-			return 1
-		}
-		return strings.Compare(a.String(), b.String())
-	})
+// important puts a pod among others by priority, the highest first: who is told first
+// has the longest time to end in.
+func important(pods []pod, p pod) []pod {
+	at := len(pods)
+	for at > 0 && pods[at-1].Spec.Priority < p.Spec.Priority {
+		at--
+	}
+	pods = append(pods, p)
+	copy(pods[at+1:], pods[at:])
+	pods[at] = p
 	return pods
 }
 
 // A push is what is done about one pod now.
 type push struct {
 	pod    pod
-	delete bool   // else it is evicted
-	grace  *int64 // seconds; nil is its own
+	delete bool  // else it is evicted
+	grace  int64 // seconds; negative is its own
 }
 
 // pushes is what to do about the pods that are left: each is asked to end in its own
@@ -48,11 +44,10 @@ func pushes(pods []pod, begun, until, now time.Time) []push {
 		if d := p.Metadata.DeletionTime; d != nil && !d.After(until.Add(shorter)) {
 			continue // it is on its way
 		}
-		u := push{pod: p}
+		u := push{pod: p, grace: -1}
 		if p.grace() > left {
 			// 0 would be without a word: the kubelet would not be waited for.
-			seconds := max(int64(left/time.Second), 1)
-			u.grace = &seconds
+			u.grace = max(int64(left/time.Second), 1)
 		}
 		third := begun.Add(until.Sub(begun) / 3)
 		// An eviction of what is terminating does nothing, a deletion shortens it.

@@ -44,15 +44,16 @@ type kubernetes struct {
 	name string // of the Node, as the certificate has it; "" until somebody asked
 }
 
-// do is one request; a body is sent as JSON, an answer of 2xx is read into answer
+// do is one request; body is JSON, "" for none; an answer of 2xx is read into answer
 // where that is not nil.
-func (k *kubernetes) do(ctx context.Context, what, method string, path func(node string) string, contentType string, body, answer any) error {
+func (k *kubernetes) do(ctx context.Context, what, method string, path func(node string) string, body string, answer any) error {
 	var text []byte
-	if body != nil {
-		var err error
-		if text, err = json.Marshal(body); err != nil {
-			return err
-		}
+	if body != "" {
+		text = []byte(body)
+	}
+	contentType := "application/json"
+	if method == "PATCH" {
+		contentType = "application/merge-patch+json"
 	}
 	code, status, said, err := k.ask(ctx, method, func(node string) string {
 		k.mu.Lock()
@@ -138,7 +139,7 @@ type node struct {
 
 // marked gives what the mark says; one that cannot be read undoes nothing but
 // itself.
-func (n node) marked() (m mark, ok bool) {
+func (n *node) marked() (m mark, ok bool) {
 	text, ok := n.Metadata.Annotations[leavingMark]
 	if ok && json.Unmarshal([]byte(text), &m) != nil {
 		m = mark{}
@@ -146,7 +147,7 @@ func (n node) marked() (m mark, ok bool) {
 	return m, ok
 }
 
-func (n node) out() bool {
+func (n *node) out() bool {
 	_, out := n.Metadata.Labels[excluded]
 	return out
 }
@@ -154,7 +155,7 @@ func (n node) out() bool {
 // read reads this machine's Node. One that does not exist is a refusal with 404.
 func (k *kubernetes) read(ctx context.Context) (node, error) {
 	var n node
-	if err := k.do(ctx, "reading the node's own Node", "GET", nodePath, "", nil, &n); err != nil {
+	if err := k.do(ctx, "reading the node's own Node", "GET", nodePath, "", &n); err != nil {
 		return node{}, err
 	}
 	if n.Kind != "Node" {
@@ -166,22 +167,24 @@ func (k *kubernetes) read(ctx context.Context) (node, error) {
 // attempts bounds how often a write is tried anew where the Node changed meanwhile.
 const attempts = 5
 
-// change patches the Node by what patch gives of it as it is: nothing where that is
-// nil.
-func (k *kubernetes) change(ctx context.Context, what string, patch func(node) (map[string]any, error)) error {
+// A merge is a merge patch of a Node as JSON: more of its metadata, and more beside
+// that, each with a comma first.
+type merge struct{ metadata, spec string }
+
+// change patches the Node by what patch gives of it as it is: not where that is
+// nothing.
+func (k *kubernetes) change(ctx context.Context, what string, patch func(*node) (merge, error)) error {
 	for try := 1; ; try++ {
 		n, err := k.read(ctx)
 		if err != nil {
 			return fmt.Errorf("%s: %w", what, err)
 		}
-		p, err := patch(n)
-		if err != nil || p == nil {
+		p, err := patch(&n)
+		if err != nil || p == (merge{}) {
 			return err
 		}
-		if metadata, ok := p["metadata"].(map[string]any); ok {
-			metadata["resourceVersion"] = n.Metadata.Version
-		}
-		err = k.do(ctx, what, "PATCH", func(node string) string { return nodePath(node) + "?fieldManager=ortet-node" }, "application/merge-patch+json", p, nil)
+		err = k.do(ctx, what, "PATCH", func(node string) string { return nodePath(node) + "?fieldManager=ortet-node" },
+			`{"metadata":{"resourceVersion":`+quote(n.Metadata.Version)+p.metadata+`}`+p.spec+`}`, nil)
 		if !refusedWith(err, 409) || try == attempts {
 			return err
 		}
@@ -190,23 +193,23 @@ func (k *kubernetes) change(ctx context.Context, what string, patch func(node) (
 
 // cordon keeps pods and load balancers away from the node, and marks it.
 func (k *kubernetes) cordon(ctx context.Context, cause Type, stay bool, now time.Time) error {
-	return k.change(ctx, "cordoning the node", func(n node) (map[string]any, error) {
+	return k.change(ctx, "cordoning the node", func(n *node) (p merge, err error) {
 		_, marked := n.marked()
 		if marked && n.Spec.Unschedulable && n.out() {
-			return nil, nil
+			return p, nil
 		}
-		metadata := map[string]any{}
+		p.spec = `,"spec":{"unschedulable":true}`
 		if !marked {
 			text, err := json.Marshal(mark{Cause: string(cause), At: now.UTC().Truncate(time.Second), Stay: stay, BootID: n.Status.NodeInfo.BootID, Cordoned: !n.Spec.Unschedulable, Excluded: !n.out()})
 			if err != nil {
-				return nil, err
+				return p, err
 			}
-			metadata["annotations"] = map[string]any{leavingMark: string(text)}
+			p.metadata = `,"annotations":{"` + leavingMark + `":` + quote(string(text)) + `}`
 		}
 		if !n.out() {
-			metadata["labels"] = map[string]any{excluded: ""}
+			p.metadata += `,"labels":{"` + excluded + `":""}`
 		}
-		return map[string]any{"metadata": metadata, "spec": map[string]any{"unschedulable": true}}, nil
+		return p, nil
 	})
 }
 
@@ -217,23 +220,22 @@ var errServersTaint = errors.New("the Node has the admission server's taint " + 
 // is one that does not exist: it will be made anew. One that leaves for another cause
 // than an event is somebody else's to give back.
 func (k *kubernetes) restore(ctx context.Context) error {
-	err := k.change(ctx, "giving the node back", func(n node) (map[string]any, error) {
+	err := k.change(ctx, "giving the node back", func(n *node) (p merge, err error) {
 		m, ok := n.marked()
 		if !ok || !slices.Contains(Types(), Type(m.Cause)) {
-			return nil, nil
+			return p, nil
 		}
 		for _, t := range n.Spec.Taints {
 			if t.Key == leavingMark {
-				return nil, errServersTaint
+				return p, errServersTaint
 			}
 		}
-		metadata := map[string]any{"annotations": map[string]any{leavingMark: nil}}
+		p.metadata = `,"annotations":{"` + leavingMark + `":null}`
 		if m.Excluded {
-			metadata["labels"] = map[string]any{excluded: nil}
+			p.metadata += `,"labels":{"` + excluded + `":null}`
 		}
-		p := map[string]any{"metadata": metadata}
 		if m.Cordoned {
-			p["spec"] = map[string]any{"unschedulable": nil}
+			p.spec = `,"spec":{"unschedulable":null}`
 		}
 		return p, nil
 	})
@@ -310,7 +312,7 @@ func (k *kubernetes) pods(ctx context.Context) ([]pod, error) {
 		}
 		err := k.do(ctx, "listing the node's pods", "GET", func(node string) string {
 			return fmt.Sprintf("/api/v1/pods?fieldSelector=%s&limit=%d&continue=%s", url.QueryEscape("spec.nodeName="+node), page, url.QueryEscape(next))
-		}, "", nil, &list)
+		}, "", &list)
 		var cut *json.SyntaxError
 		if errors.As(err, &cut) && page > leastPage {
 			page = max(page/4, leastPage) // it was longer than what is read
@@ -325,29 +327,32 @@ func (k *kubernetes) pods(ctx context.Context) ([]pod, error) {
 		}
 		for _, p := range list.Items {
 			if !p.stays() {
-				all = append(all, p)
+				all = important(all, p)
 			}
 		}
 		if next = list.Metadata.Continue; next == "" || len(all) > maxPods {
 			break
 		}
 	}
-	return important(all), nil
+	return all, nil
 }
 
-type preconditions struct {
-	UID string `json:"uid"`
+// quote is a JSON string.
+func quote(s string) string {
+	text, err := json.Marshal(s)
+	if err != nil {
+		return `""` // a string always can
+	}
+	return string(text)
 }
 
-type deleteOptions struct {
-	Kind          string         `json:"kind"`
-	APIVersion    string         `json:"apiVersion"`
-	Grace         *int64         `json:"gracePeriodSeconds,omitempty"`
-	Preconditions *preconditions `json:"preconditions,omitempty"`
-}
-
-func (p pod) deletion(grace *int64) deleteOptions {
-	return deleteOptions{Kind: "DeleteOptions", APIVersion: "v1", Grace: grace, Preconditions: &preconditions{p.Metadata.UID}}
+// deletion is DeleteOptions for this very pod; grace in seconds, negative is its own.
+func (p pod) deletion(grace int64) string {
+	own := ""
+	if grace >= 0 {
+		own = fmt.Sprintf(`"gracePeriodSeconds":%d,`, grace)
+	}
+	return `{"kind":"DeleteOptions","apiVersion":"v1",` + own + `"preconditions":{"uid":` + quote(p.Metadata.UID) + `}}`
 }
 
 func (p pod) path(more string) func(string) string {
@@ -356,24 +361,15 @@ func (p pod) path(more string) func(string) string {
 	}
 }
 
-// evict asks for a pod's eviction; grace nil is the pod's own. An error of 429 is a
-// budget's.
-func (k *kubernetes) evict(ctx context.Context, p pod, grace *int64) error {
-	type names struct {
-		Name      string `json:"name"`
-		Namespace string `json:"namespace"`
-	}
-	return k.do(ctx, "evicting "+p.String(), "POST", p.path("/eviction"), "application/json", struct {
-		Kind          string        `json:"kind"`
-		APIVersion    string        `json:"apiVersion"`
-		Metadata      names         `json:"metadata"`
-		DeleteOptions deleteOptions `json:"deleteOptions"`
-	}{"Eviction", "policy/v1", names{p.Metadata.Name, p.Metadata.Namespace}, p.deletion(grace)}, nil)
+// evict asks for a pod's eviction. An error of 429 is a budget's.
+func (k *kubernetes) evict(ctx context.Context, p pod, grace int64) error {
+	return k.do(ctx, "evicting "+p.String(), "POST", p.path("/eviction"), `{"kind":"Eviction","apiVersion":"policy/v1","metadata":{"name":`+
+		quote(p.Metadata.Name)+`,"namespace":`+quote(p.Metadata.Namespace)+`},"deleteOptions":`+p.deletion(grace)+`}`, nil)
 }
 
 // remove deletes a pod whatever budgets say.
-func (k *kubernetes) remove(ctx context.Context, p pod, grace *int64) error {
-	return k.do(ctx, "deleting "+p.String(), "DELETE", p.path(""), "application/json", p.deletion(grace), nil)
+func (k *kubernetes) remove(ctx context.Context, p pod, grace int64) error {
+	return k.do(ctx, "deleting "+p.String(), "DELETE", p.path(""), p.deletion(grace), nil)
 }
 
 // maxMessage is the API server's bound on an Event's message, in bytes.
@@ -382,35 +378,6 @@ const maxMessage = 1024
 // event records an Event at the node's own Node, where the kubelet records its own,
 // so that `kubectl describe node` shows it.
 func (k *kubernetes) event(ctx context.Context, n Notice, at time.Time) error {
-	type object struct {
-		Kind       string `json:"kind"`
-		APIVersion string `json:"apiVersion"`
-		Name       string `json:"name"`
-		UID        string `json:"uid"`
-	}
-	type metadata struct {
-		Name      string `json:"generateName"`
-		Namespace string `json:"namespace"`
-	}
-	type source struct {
-		Component string `json:"component"`
-		Host      string `json:"host"`
-	}
-	type event struct {
-		Kind       string   `json:"kind"`
-		APIVersion string   `json:"apiVersion"`
-		Metadata   metadata `json:"metadata"`
-		Involved   object   `json:"involvedObject"`
-		Reason     string   `json:"reason"`
-		Message    string   `json:"message"`
-		Type       string   `json:"type"`
-		Count      int      `json:"count"`
-		First      string   `json:"firstTimestamp"`
-		Last       string   `json:"lastTimestamp"`
-		Source     source   `json:"source"`
-		Controller string   `json:"reportingComponent"`
-		Instance   string   `json:"reportingInstance"`
-	}
 	kind := "Normal"
 	if n.Warning {
 		kind = "Warning"
@@ -420,9 +387,9 @@ func (k *kubernetes) event(ctx context.Context, n Notice, at time.Time) error {
 	if err != nil {
 		return err
 	}
-	return k.do(ctx, "recording an Event", "POST", func(string) string { return "/api/v1/namespaces/default/events?fieldManager=ortet-node" }, "application/json", event{
-		Kind: "Event", APIVersion: "v1", Metadata: metadata{name + ".", "default"}, Involved: object{"Node", "v1", name, name},
-		Reason: plain(n.Reason, 128), Message: plain(n.Message, maxMessage), Type: kind, Count: 1, First: stamp, Last: stamp,
-		Source: source{"ortet-node", name}, Controller: "ortet.io/ortet-node", Instance: name,
-	}, nil)
+	node := quote(name)
+	return k.do(ctx, "recording an Event", "POST", func(string) string { return "/api/v1/namespaces/default/events?fieldManager=ortet-node" },
+		`{"kind":"Event","apiVersion":"v1","metadata":{"generateName":`+quote(name+".")+`,"namespace":"default"},"involvedObject":{"kind":"Node","apiVersion":"v1","name":`+node+`,"uid":`+node+
+			`},"reason":`+quote(plain(n.Reason, 128))+`,"message":`+quote(plain(n.Message, maxMessage))+`,"type":"`+kind+`","count":1,"firstTimestamp":"`+stamp+`","lastTimestamp":"`+stamp+
+			`","source":{"component":"ortet-node","host":`+node+`},"reportingComponent":"ortet.io/ortet-node","reportingInstance":`+node+`}`, nil)
 }

@@ -1,22 +1,21 @@
 package events
 
 import (
-	"bytes"
 	"context"
 	"encoding/json"
 	"errors"
 	"fmt"
-	"io"
-	"net"
-	"strconv"
+	"net/url"
 	"strings"
 	"time"
+
+	"github.com/ortet/ortet/internal/node/bootstrap"
 )
 
 // Source of fact for all here: "Azure Instance Metadata Service" and "Scheduled
 // Events for Linux VMs".
 const (
-	metadataAddress = "169.254.169.254:80"
+	metadataService = "http://169.254.169.254"
 	eventsPath      = "/metadata/scheduledevents?api-version=2020-07-01"
 	namePath        = "/metadata/instance/compute/name?api-version=2021-02-01&format=text"
 
@@ -46,74 +45,21 @@ type Reply struct {
 // error is that there was no answer.
 type AskMetadata func(ctx context.Context, method, path string, body []byte) (Reply, error)
 
-// Metadata asks the metadata service of this machine, without a proxy.
+// Metadata asks the metadata service of this machine, at most for the time that the
+// context leaves, or else for a few seconds. No proxy is used.
 func Metadata(ctx context.Context, method, path string, body []byte) (Reply, error) {
-	return askAt(ctx, metadataAddress, method, path, body)
-}
-
-// askAt is one request of HTTP/1.0, by hand as everywhere in the agent. The context
-// bounds it.
-func askAt(ctx context.Context, address, method, path string, body []byte) (Reply, error) {
-	fail := func(err error) (Reply, error) {
-		return Reply{}, fmt.Errorf("%s http://%s%s: %w", method, address, path, err)
-	}
-	conn, err := new(net.Dialer).DialContext(ctx, "tcp", address)
+	u, err := url.Parse(metadataService + path)
 	if err != nil {
-		return fail(err)
+		return Reply{}, err
 	}
-	hangUp := context.AfterFunc(ctx, func() { _ = conn.Close() }) // nobody waits for it then
-	defer func() {
-		hangUp()
-		_ = conn.Close() // it was only asked
-	}()
-	host, _, _ := strings.Cut(address, ":")
-	request := fmt.Sprintf("%s %s HTTP/1.0\r\nHost: %s\r\nUser-Agent: ortet-node\r\nMetadata: true\r\nAccept: */*\r\n", method, path, host)
-	if body != nil {
-		request += fmt.Sprintf("Content-Type: application/json\r\nContent-Length: %d\r\n", len(body))
+	q := bootstrap.Question{Method: method, URL: u, Within: within, Header: []string{"Metadata: true"}, Type: "application/json", Body: body}
+	if end, ok := ctx.Deadline(); ok {
+		q.Within = time.Until(end)
 	}
-	if _, err = conn.Write(append([]byte(request+"\r\n"), body...)); err != nil {
-		return fail(errors.Join(err, context.Cause(ctx)))
-	}
-	text, err := io.ReadAll(io.LimitReader(conn, maxDocument+(64<<10)))
-	if err != nil {
-		return fail(errors.Join(err, context.Cause(ctx)))
-	}
-	r, err := parseReply(text)
-	if err != nil {
-		return fail(err)
-	}
-	return r, nil
-}
-
-// parseReply takes an answer to HTTP/1.0 apart, which ends where the connection does.
-func parseReply(text []byte) (Reply, error) {
-	head, body, ok := bytes.Cut(text, []byte("\r\n\r\n"))
-	lines := strings.Split(string(head[:min(len(head), 64<<10)]), "\r\n")
-	protocol, rest, _ := strings.Cut(lines[0], " ")
-	number, _, _ := strings.Cut(rest, " ")
-	code, err := strconv.Atoi(number)
-	if err != nil || code < 100 || code > 999 || !strings.HasPrefix(protocol, "HTTP/1.") {
-		return Reply{}, fmt.Errorf("no answer of HTTP: %q", plain(lines[0], maxName))
-	}
-	if !ok {
-		return Reply{}, errors.New("the answer ends in its head")
-	}
-	r := Reply{Code: code, Body: body}
-	for _, line := range lines[1:] {
-		name, value, _ := strings.Cut(line, ":")
-		value = strings.TrimSpace(value)
-		switch strings.ToLower(name) {
-		case "date":
-			if t, err := time.Parse(time.RFC1123, value); err == nil {
-				r.Date = t
-			}
-		case "content-length":
-			if n, err := strconv.Atoi(value); err == nil && n > len(body) {
-				return Reply{}, fmt.Errorf("the answer has %d bytes of %d", len(body), n)
-			}
-		}
-	}
-	return r, nil
+	var r Reply
+	q.Date = &r.Date
+	r.Code, _, r.Body, err = bootstrap.Ask(ctx, q)
+	return r, err
 }
 
 // A refusal is an answer of the metadata service that is none.

@@ -2,9 +2,9 @@ package events
 
 import (
 	"context"
+	"encoding/json"
 	"errors"
 	"log/slog"
-	"reflect"
 	"time"
 
 	"github.com/ortet/ortet/internal/node/bootstrap"
@@ -42,7 +42,8 @@ type daemon struct {
 	job        *job
 	outcomes   chan Outcome
 	keptAt     time.Time // when the last answer was written into the metrics
-	unsaved    bool      // the disk would not have the state
+	saved      string    // what of the state is on the disk
+	unsaved    bool      // it would not have the last one
 }
 
 // job is the action that is under way.
@@ -223,9 +224,7 @@ func (d *daemon) decide(ctx context.Context) {
 		}
 	}
 	d.state = state
-	if d.unsaved || !reflect.DeepEqual(before, state) {
-		d.save()
-	}
+	d.save()
 	d.say(notices, now)
 	d.pursue(ctx, action)
 }
@@ -240,13 +239,24 @@ func known(t Type) string {
 	return "other"
 }
 
-// save keeps the state. A disk that takes none must not keep the node from leaving.
+// save keeps the state where it has changed, on the disk when it returns. A disk that
+// takes none must not keep the node from leaving.
 func (d *daemon) save() {
-	err := SaveState(d.o.State, d.state)
-	if err != nil && !d.unsaved {
+	text, err := json.Marshal(d.state)
+	if err == nil && string(text) == d.saved {
+		return
+	}
+	if err == nil {
+		err = bootstrap.Keep(d.o.State, append(text, '\n'))
+	}
+	if err == nil {
+		d.saved, d.unsaved = string(text), false
+		return
+	}
+	if !d.unsaved {
 		d.o.Log.Error("going on without a record: a restart in the middle would begin anew", "error", err)
 	}
-	d.unsaved = err != nil
+	d.unsaved = true
 }
 
 func (d *daemon) say(notices []Notice, now time.Time) {

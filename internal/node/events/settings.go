@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"os"
 	"slices"
+	"strings"
 	"time"
 
 	"github.com/ortet/ortet/internal/node/bootstrap"
@@ -109,33 +110,21 @@ func LoadSettings(path string) (Settings, error) {
 // Validate says all that is wrong with settings.
 func (s Settings) Validate() error {
 	var problems []error
+	wrong := func(is bool, format string, values ...any) {
+		if is {
+			problems = append(problems, fmt.Errorf(format, values...))
+		}
+	}
 	for t, r := range s.Rules {
-		if !slices.Contains(Types(), t) {
-			problems = append(problems, fmt.Errorf("events: unknown type %q, want Freeze, Reboot, Redeploy, Terminate or Preempt", t))
-		}
-		if r.Do != "" && r.Do.rank() < 0 {
-			problems = append(problems, fmt.Errorf("%s: action %q, want leave, drain, cordon or ignore", t, r.Do))
-		}
-		if r.Acknowledge != "" && !slices.Contains([]Acknowledge{Never, Alone, Always}, r.Acknowledge) {
-			problems = append(problems, fmt.Errorf("%s: acknowledge %q, want alone, always or never", t, r.Acknowledge))
-		}
+		wrong(!slices.Contains(Types(), t), "events: unknown type %q, want Freeze, Reboot, Redeploy, Terminate or Preempt", t)
+		wrong(r.Do != "" && r.Do.rank() < 0, "%s: action %q, want leave, drain, cordon or ignore", t, r.Do)
+		wrong(r.Acknowledge != "" && r.Acknowledge != Never && r.Acknowledge != Alone && r.Acknowledge != Always, "%s: acknowledge %q, want alone, always or never", t, r.Acknowledge)
 	}
-	if s.IgnoreFreezeBelow != nil && *s.IgnoreFreezeBelow < 0 {
-		problems = append(problems, errors.New("ignoreFreezeBelowSeconds has to be 0 or more"))
-	}
-	if s.Ahead < 0 {
-		problems = append(problems, errors.New("aheadSeconds has to be 0 or more"))
-	}
-	if s.MetricsFile != "" && (len(s.MetricsFile) < len("/x.prom") || s.MetricsFile[len(s.MetricsFile)-len(".prom"):] != ".prom") {
-		problems = append(problems, fmt.Errorf("metricsFile %q: node-exporter reads files that end in .prom", s.MetricsFile))
-	}
-	if s.Webhook != "" {
-		if bootstrap.CheckURL(s.Webhook) != nil {
-			problems = append(problems, fmt.Errorf("webhook %q: want https://HOST[:PORT]/PATH", s.Webhook))
-		}
-	} else if s.WebhookCA != "" {
-		problems = append(problems, errors.New("webhookCAFile without a webhook"))
-	}
+	wrong(s.IgnoreFreezeBelow != nil && *s.IgnoreFreezeBelow < 0, "ignoreFreezeBelowSeconds has to be 0 or more")
+	wrong(s.Ahead < 0, "aheadSeconds has to be 0 or more")
+	wrong(s.MetricsFile != "" && !strings.HasSuffix(s.MetricsFile, ".prom"), "metricsFile %q: node-exporter reads files that end in .prom", s.MetricsFile)
+	wrong(s.Webhook != "" && bootstrap.CheckURL(s.Webhook) != nil, "webhook %q: want https://HOST[:PORT]/PATH", s.Webhook)
+	wrong(s.Webhook == "" && s.WebhookCA != "", "webhookCAFile without a webhook")
 	return errors.Join(problems...)
 }
 

@@ -8,8 +8,6 @@ import (
 	"os"
 	"slices"
 	"time"
-
-	"github.com/ortet/ortet/internal/node/bootstrap"
 )
 
 // Phase is how far an event has come. Phases only go on.
@@ -103,24 +101,14 @@ func (s *State) find(id string) *Handling {
 	return nil
 }
 
-const maxState = 256 << 10
-
 // LoadState reads a kept state; one of another machine, or none, is a new one.
 // vmID "" is not known, and matches any.
 func LoadState(path, vmID string) (State, error) {
 	fresh := State{VMID: vmID}
-	f, info, err := bootstrap.OpenRegular(path)
+	text, err := os.ReadFile(path)
 	if errors.Is(err, fs.ErrNotExist) {
 		return fresh, nil
 	}
-	if err != nil {
-		return fresh, err
-	}
-	defer func() { _ = f.Close() }() // it is only read
-	if info.Size() > maxState {
-		return fresh, fmt.Errorf("%s: %d bytes, more than %d", path, info.Size(), maxState)
-	}
-	text, err := os.ReadFile(path)
 	if err != nil {
 		return fresh, err
 	}
@@ -149,16 +137,4 @@ func parseState(text []byte) (State, error) {
 		}
 	}
 	return s, nil
-}
-
-// SaveState keeps a state, on the disk when it returns.
-func SaveState(path string, s State) error {
-	text, err := json.MarshalIndent(s, "", " ")
-	if err != nil {
-		return err
-	}
-	if err := bootstrap.Keep(path, append(text, '\n')); err != nil {
-		return fmt.Errorf("keeping what is known of events in %s: %w", path, err)
-	}
-	return nil
 }
