@@ -97,3 +97,82 @@ func TestTokenOfK3s(t *testing.T) {
 		t.Errorf("the earlier machine's node password: %v", err)
 	}
 }
+
+// A token is good for one key and one name; everything else that it asks for is denied
+// with the reason, and nothing of it is signed.
+func TestTokenIsGoodForOneKeyAndName(t *testing.T) {
+	w := newWorld(t, "ortet-one")
+	c := w.open()
+	w.run(c)
+	join, err := c.Admit(w.ctx, w.member("one000001", "1", machineA), wire.Kubelet)
+	must(t, err)
+	as, key := w.as(join.Token), newKey(t)
+	for _, q := range []struct {
+		name, reason string
+		verb         kube.Verb
+		pem          []byte
+		signer       string
+	}{
+		{"another name", kube.TokenOtherName, kube.Deny, request(t, key, nodeSubject("one000002")), certificatesv1.KubeAPIServerClientKubeletSignerName},
+		{"its own", kube.TokenProven, kube.Approve, request(t, key, nodeSubject("one000001")), certificatesv1.KubeAPIServerClientKubeletSignerName},
+		{"again", kube.TokenProven, kube.Approve, request(t, key, nodeSubject("one000001")), certificatesv1.KubeAPIServerClientKubeletSignerName},
+		{"another key", kube.TokenUsedTwice, kube.Deny, request(t, newKey(t), nodeSubject("one000001")), certificatesv1.KubeAPIServerClientKubeletSignerName},
+		{"to serve", kube.TokenMisused, kube.Deny, request(t, key, serving("one000001", []string{"one000001"})), certificatesv1.KubeletServingSignerName},
+	} {
+		name := w.ask(as, q.signer, q.pem)
+		if d := w.decision(name); d.Verb != q.verb || d.Reason != q.reason {
+			t.Errorf("%s: %+v, want %s", q.name, d, q.reason)
+		}
+		r, err := w.admin.CertificatesV1().CertificateSigningRequests().Get(w.ctx, name, metav1.GetOptions{})
+		must(t, err)
+		if q.verb == kube.Deny && (len(r.Status.Certificate) > 0 || len(r.Status.Conditions) != 1 || r.Status.Conditions[0].Reason != "Ortet"+q.reason) {
+			t.Errorf("%s: %+v", q.name, r.Status)
+		}
+	}
+	// It may do nothing else.
+	if _, err := as.CoreV1().Nodes().List(w.ctx, metav1.ListOptions{}); !apierrors.IsForbidden(err) {
+		t.Errorf("listing nodes with the token: %v", err)
+	}
+	// Admitted anew, the old token counts no more, and the new one for a new key.
+	again, err := c.Admit(w.ctx, w.member("one000001", "1", machineB), wire.Kubelet)
+	must(t, err)
+	if again.Token == join.Token {
+		t.Error("it got the same token")
+	}
+	w.eventually("the old token's end", func() bool {
+		_, err := as.CoreV1().Nodes().List(w.ctx, metav1.ListOptions{})
+		return apierrors.IsUnauthorized(err)
+	})
+	name := w.ask(w.as(again.Token), certificatesv1.KubeAPIServerClientKubeletSignerName, request(t, newKey(t), nodeSubject("one000001")))
+	if d := w.decision(name); d.Verb != kube.Approve {
+		t.Errorf("%+v", d)
+	}
+}
+
+// What a node asks for itself is granted while Azure has its machine, and with its own
+// addresses only.
+func TestNodeAsksForItself(t *testing.T) {
+	w := newWorld(t, "ortet-itself")
+	c := w.open()
+	w.run(c)
+	m := w.member("itself001", "1", machineA)
+	_, err := c.Admit(w.ctx, m, wire.Kubelet)
+	must(t, err)
+	ask := func(pem []byte, signer, reason string) {
+		t.Helper()
+		if d := w.decision(w.ask(w.asNode("itself001"), signer, pem)); d.Reason != reason {
+			t.Errorf("%+v, want %s", d, reason)
+		}
+	}
+	client, serves := certificatesv1.KubeAPIServerClientKubeletSignerName, certificatesv1.KubeletServingSignerName
+	ask(request(t, newKey(t), nodeSubject("itself001")), client, kube.NodeProven)
+	ask(request(t, newKey(t), serving("itself001", []string{"itself001"}, "10.1.0.4")), serves, kube.NodeProven)
+	ask(request(t, newKey(t), serving("itself001", []string{"itself001"}, "10.1.0.5")), serves, kube.NotItsAddress)
+	w.member("itself001", "1", machineB)
+	ask(request(t, newKey(t), nodeSubject("itself001")), client, kube.OtherMachine)
+	w.directory.remove(m.Instance)
+	ask(request(t, newKey(t), nodeSubject("itself001")), client, kube.InstanceGone)
+	if d := w.decision(w.ask(w.asNode("unknown01"), client, request(t, newKey(t), nodeSubject("unknown01")))); d.Reason != kube.NotAdmitted || d.Verb != kube.Leave {
+		t.Errorf("%+v", d)
+	}
+}

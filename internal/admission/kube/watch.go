@@ -4,6 +4,7 @@ import (
 	"context"
 	"crypto/x509"
 	"encoding/pem"
+	"errors"
 	"strings"
 	"time"
 
@@ -307,12 +308,16 @@ func (r *run) sweep(ctx context.Context) {
 		for _, o := range r.watched.tokens.GetStore().List() {
 			r.token(o)
 		}
-		for what, sweep := range map[string]func(context.Context) error{"nonces": r.cluster.sweepNonces, "reports": r.cluster.sweepTold} {
-			if err := sweep(ctx); err != nil && ctx.Err() == nil {
-				r.cluster.log.WarnContext(ctx, "not swept", "what", what, "error", err)
-			}
+		if err := r.cluster.Sweep(ctx); err != nil && ctx.Err() == nil {
+			r.cluster.log.WarnContext(ctx, "not swept", "error", err)
 		}
 	}
+}
+
+// Sweep deletes spent nonces that ran out, and what nodes told that nobody took. Run
+// does so once a minute.
+func (c *Cluster) Sweep(ctx context.Context) error {
+	return errors.Join(c.sweepNonces(ctx), c.sweepTold(ctx))
 }
 
 // Synced says that Run runs, and saw what it watches once.

@@ -307,3 +307,15 @@ func (d *directory) Member(_ context.Context, id fleet.ResourceID) (fleet.Member
 	}
 	return m, nil
 }
+
+// bootstrapped says that the request is for the node's certificate.
+func bootstrapped(t testing.TB, r *certificatesv1.CertificateSigningRequest, node string) bool {
+	t.Helper()
+	block, _ := pem.Decode(r.Spec.Request)
+	if block == nil {
+		return false
+	}
+	wants, err := x509.ParseCertificateRequest(block.Bytes)
+	must(t, err)
+	return wants.Subject.CommonName == "system:node:"+node
+}
