@@ -131,7 +131,7 @@ func TestAttestFallsBack(t *testing.T) {
 		v := r.URL.Query().Get("api-version")
 		versions = append(versions, v)
 		if v > "2022" {
-			http.Error(rw, `{"error":"Bad request. api-version is invalid"}`, 400)
+			http.Error(rw, `{"error":"Bad request. api-version is invalid"}`, http.StatusBadRequest)
 			return true
 		}
 		return false

@@ -166,7 +166,7 @@ func (l *locked) Write(b []byte) (int, error) {
 
 func (w *world) serveAzure(rw http.ResponseWriter, r *http.Request) {
 	if r.Header.Get("Metadata") != "true" {
-		http.Error(rw, `{"error":"Bad request"}`, 400)
+		http.Error(rw, `{"error":"Bad request"}`, http.StatusBadRequest)
 		return
 	}
 	w.mu.Lock()
@@ -199,7 +199,7 @@ func (w *world) serveAdmission(rw http.ResponseWriter, r *http.Request) {
 		answer(code, wire.Refusal{Reason: reason, Message: "no"})
 	}
 	body, err := io.ReadAll(r.Body)
-	if err != nil || r.Method != "POST" {
+	if err != nil || r.Method != http.MethodPost {
 		refuse(400, "Form")
 		return
 	}

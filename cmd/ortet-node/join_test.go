@@ -1,0 +1,74 @@
+package main
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"io"
+	"net/http"
+	"net/http/httptest"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+)
+
+// settled writes settings for a server below a root of their own.
+func settled(t *testing.T, server string) (root string) {
+	t.Helper()
+	root = t.TempDir()
+	text, err := json.Marshal(map[string]any{"servers": []string{server}, "caHash": "sha256:" + strings.Repeat("0a", 32), "distribution": "kubelet", "callbackPort": 1})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := os.MkdirAll(filepath.Join(root, "etc/ortet"), 0o755); err != nil {
+		t.Fatal(err)
+	}
+	if err := os.WriteFile(filepath.Join(root, "etc/ortet/join.json"), text, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	return root
+}
+
+func TestJoinExitCodes(t *testing.T) {
+	stranger := httptest.NewUnstartedServer(http.NotFoundHandler())
+	stranger.Config.ErrorLog = nil
+	stranger.StartTLS()
+	defer stranger.Close()
+	root := settled(t, stranger.URL)
+	damaged := settled(t, stranger.URL)
+	if err := os.WriteFile(filepath.Join(damaged, "etc/ortet/join.json"), []byte(`{"server":"https://x"}`), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	for name, c := range map[string]struct {
+		args []string
+		code int
+		said string
+	}{
+		"no settings":         {[]string{"join", "--root", t.TempDir()}, exitUsage, "0 servers"},
+		"a file that is gone": {[]string{"join", "--root", root, "--settings", "/etc/none.json"}, exitUsage, "none.json"},
+		"an unknown setting":  {[]string{"join", "--root", damaged}, exitUsage, `"server"`},
+		"a flag is wrong":     {[]string{"join", "--root", root, "--server", "http://x", "--distribution", "k8s"}, exitUsage, "unknown distribution"},
+		"deadline below 0":    {[]string{"join", "--root", root, "--deadline", "-1s"}, exitUsage, "--deadline"},
+		"once":                {[]string{"join", "--root", root, "--once"}, exitFailed, "ortet-node join: "},
+		"a deadline":          {[]string{"join", "--root", root, "--deadline", "300ms"}, exitDeadline, "the last try"},
+		"leave without cause": {[]string{"leave", "--root", root, "--cause", "two words"}, exitUsage, "a cause"},
+		"leave for no time":   {[]string{"leave", "--root", root, "--within", "0s"}, exitUsage, "withinSeconds"},
+		"leave what":          {[]string{"leave", "--root", root, "--only", "all"}, exitUsage, "--only"},
+		"stay and go":         {[]string{"leave", "--root", root, "--only", "left", "--stay"}, exitUsage, "contradict"},
+		"nobody to leave":     {[]string{"leave", "--root", root, "--stay", "--within", "1s"}, exitFailed, "not all was done: draining: "},
+	} {
+		t.Run(name, func(t *testing.T) {
+			var out, said bytes.Buffer
+			code := run(context.Background(), c.args, stdio{out: &out, err: &said})
+			if code != c.code || !strings.Contains(said.String(), c.said) {
+				t.Errorf("exit %d, want %d; %q is to be in: %s", code, c.code, c.said, said.String())
+			}
+		})
+	}
+	ctx, stop := context.WithCancel(context.Background())
+	stop()
+	if code := run(ctx, []string{"join", "--root", root}, stdio{out: io.Discard, err: io.Discard}); code != exitFailed {
+		t.Errorf("interrupted: exit %d", code)
+	}
+}
