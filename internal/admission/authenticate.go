@@ -66,7 +66,8 @@ func (s *Server) byCertificate(ctx context.Context, chain []*x509.Certificate, f
 		between.AddCert(c)
 	}
 	options := x509.VerifyOptions{Roots: roots, Intermediates: between, CurrentTime: now, KeyUsages: []x509.ExtKeyUsage{x509.ExtKeyUsageClientAuth}}
-	if _, err := leaf.Verify(options); err != nil {
+	verified, err := leaf.Verify(options)
+	if err != nil {
 		return proven{}, refuse(BadCertificate, err)
 	}
 	node, ok := strings.CutPrefix(leaf.Subject.CommonName, userPrefix)
@@ -98,10 +99,21 @@ func (s *Server) byCertificate(ctx context.Context, chain []*x509.Certificate, f
 	if member.NodeName() != node {
 		return proven{}, refuse(NodeUnknown, fmt.Errorf("the instance's node name is %.100q", member.NodeName()))
 	}
-	if leaf.NotBefore.Add(backdated).Before(member.Created) {
-		return proven{}, refuse(CertificateTooOld, fmt.Errorf("the certificate begins %s, the instance %s", leaf.NotBefore.UTC().Format(time.RFC3339), member.Created.UTC().Format(time.RFC3339)))
+	if at := signedAt(leaf, verified[0]); at.Before(member.Created) {
+		return proven{}, refuse(CertificateTooOld, fmt.Errorf("the certificate was signed %s at the latest, the instance made %s", at.UTC().Format(time.RFC3339), member.Created.UTC().Format(time.RFC3339)))
 	}
 	return proven{member: member, node: node}, nil
+}
+
+// signedAt is when a certificate was signed at the latest. Kubernetes' signer begins
+// it five minutes before. k3s and RKE2 begin it when its authority begins, and end it
+// a year after it was signed, unless their server was told otherwise (rancher's
+// dynamiclistener, cert.NewSignedCert).
+func signedAt(leaf *x509.Certificate, chain []*x509.Certificate) time.Time {
+	if len(chain) > 1 && leaf.NotBefore.Equal(chain[1].NotBefore) {
+		return leaf.NotAfter.AddDate(0, 0, -365)
+	}
+	return leaf.NotBefore.Add(backdated)
 }
 
 // errNoNode is of a certificate whose node has no Node: it is gone already, and what

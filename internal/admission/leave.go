@@ -3,6 +3,7 @@ package admission
 import (
 	"context"
 	"errors"
+	"fmt"
 
 	"github.com/ortet/ortet/internal/wire"
 )
@@ -16,7 +17,7 @@ func (s *Server) leave(ctx context.Context, r *request) (any, error) {
 	if err != nil {
 		return nil, err
 	}
-	who, err := s.leaver(ctx, r)
+	who, err := s.goer(ctx, r)
 	if errors.Is(err, errNoNode) {
 		return wire.Leave{Drained: true}, nil
 	}
@@ -39,7 +40,7 @@ func (s *Server) left(ctx context.Context, r *request) (any, error) {
 	if _, err := parse[wire.LeftRequest](r.body); err != nil {
 		return nil, err
 	}
-	who, err := s.leaver(ctx, r)
+	who, err := s.goer(ctx, r)
 	if errors.Is(err, errNoNode) {
 		return struct{}{}, nil
 	}
@@ -54,7 +55,7 @@ func (s *Server) back(ctx context.Context, r *request) (any, error) {
 	if _, err := parse[struct{}](r.body); err != nil {
 		return nil, err
 	}
-	who, err := s.leaver(ctx, r)
+	who, err := s.goer(ctx, r)
 	if errors.Is(err, errNoNode) {
 		return struct{}{}, nil
 	}
@@ -64,8 +65,26 @@ func (s *Server) back(ctx context.Context, r *request) (any, error) {
 	return struct{}{}, ofPort(ctx, ClusterUnavailable, s.config.Cluster.Return(ctx, who.node))
 }
 
-// leaver finds out who asks, and sees that a proof is used once.
-func (s *Server) leaver(ctx context.Context, r *request) (proven, error) {
+// goer finds out who leaves, or comes back. Every pod of the machine that reaches the
+// metadata service has its document, so of a Node that is Ready, and has pods, it is
+// not enough: its kubelet has a certificate.
+func (s *Server) goer(ctx context.Context, r *request) (proven, error) {
+	who, err := s.authenticate(ctx, r.http, r.body, r.facts)
+	if err != nil || who.key == nil {
+		return who, err
+	}
+	node, err := s.config.Cluster.Node(ctx, who.node)
+	if err != nil {
+		return who, ofPort(ctx, ClusterUnavailable, err)
+	}
+	if node.Exists && node.Ready {
+		return who, refuse(CertificateNeeded, fmt.Errorf("node %s is Ready", who.node))
+	}
+	return who, s.spend(ctx, who)
+}
+
+// teller finds out who reports, and sees that a proof is used once.
+func (s *Server) teller(ctx context.Context, r *request) (proven, error) {
 	who, err := s.authenticate(ctx, r.http, r.body, r.facts)
 	if err != nil {
 		return who, err

@@ -23,7 +23,9 @@ func TestLeaveByCertificateAndByProof(t *testing.T) {
 	for _, by := range []string{"certificate", "document"} {
 		t.Run(by, func(t *testing.T) {
 			s := newSite(t, nil)
-			s.cluster.nodes[nodeName] = ready()
+			state := ready()
+			state.Ready = by == "certificate"
+			s.cluster.nodes[nodeName] = state
 			ask := func(path string, request any) {
 				t.Helper()
 				var r reply
@@ -46,6 +48,39 @@ func TestLeaveByCertificateAndByProof(t *testing.T) {
 				t.Errorf("the audit log does not say how it was proven:\n%s", s.log)
 			}
 		})
+	}
+}
+
+// A pod that reaches the metadata service has its machine's document: it cannot have
+// its node drained or deleted by it.
+func TestPodCannotHaveItsNodeLeave(t *testing.T) {
+	s := newSite(t, nil)
+	s.cluster.nodes[nodeName] = ready()
+	s.refused(s.ask(wire.LeavePath, wire.LeaveRequest{Cause: "Preempt", Within: 30}), admission.CertificateNeeded)
+	s.refused(s.ask(wire.LeftPath, wire.LeftRequest{Cause: "Preempt"}), admission.CertificateNeeded)
+	s.refused(s.ask(wire.BackPath, struct{}{}), admission.CertificateNeeded)
+	if len(s.cluster.drained)+len(s.cluster.forgot)+len(s.cluster.returned) != 0 {
+		t.Error("it was done all the same")
+	}
+}
+
+// k3s's certificates begin when its authority does, and are good for a year.
+func TestCertificateOfK3s(t *testing.T) {
+	for year, want := range map[time.Duration]int{-time.Minute: http.StatusOK, -time.Hour: http.StatusUnauthorized} {
+		s := newSite(t, nil)
+		s.cluster.nodes[nodeName] = ready()
+		m, err := s.cloud.Member(t.Context(), instance)
+		if err != nil {
+			t.Fatal(err)
+		}
+		m.Created = today.Add(-10 * time.Minute)
+		s.cloud.put(m)
+		certificate := s.authority.kubelet(func(c *x509.Certificate) {
+			c.NotBefore, c.NotAfter = s.authority.certificate.NotBefore, today.Add(year).AddDate(0, 0, 365)
+		})
+		if r := s.send(wire.LeftPath, encode(t, wire.LeftRequest{Cause: "Asked"}), "", certificate); r.status != want {
+			t.Errorf("signed %s ago: %d %s, want %d", -year, r.status, r.body, want)
+		}
 	}
 }
 

@@ -44,6 +44,7 @@ const (
 	NotANode           Reason = "NotANode"
 	NodeUnknown        Reason = "NodeUnknown"
 	CertificateTooOld  Reason = "CertificateTooOld"
+	CertificateNeeded  Reason = "CertificateNeeded"
 	ForeignReport      Reason = "ForeignReport"
 	Canceled           Reason = "Canceled"
 	Internal           Reason = "Internal"
@@ -106,7 +107,8 @@ func Reasons() []Meaning {
 		{BadCertificate, http.StatusUnauthorized, true, "the client certificate is not of this cluster, or not valid now", "the node proves by an attested document instead"},
 		{NotANode, http.StatusForbidden, true, "the client certificate is not a node's", "somebody uses another certificate of the cluster"},
 		{NodeUnknown, http.StatusUnauthorized, true, "the certificate's Node has no instance in an admitted scale set", "the node proves by an attested document instead"},
-		{CertificateTooOld, http.StatusUnauthorized, true, "the client certificate is older than the instance", "it is of an earlier machine of the same name; where certificates are dated back, as by k3s, the node proves by an attested document instead"},
+		{CertificateTooOld, http.StatusUnauthorized, true, "the client certificate is older than the instance", "it is of an earlier machine of the same name, and the node proves by an attested document instead"},
+		{CertificateNeeded, http.StatusForbidden, false, "a Node that is Ready leaves by its kubelet's certificate", "the agent cannot read the kubelet's certificate; or a pod asks in its node's name: keep pods from the metadata service"},
 		{ForeignReport, http.StatusForbidden, true, "the report is of another machine", "somebody reports in another's name"},
 		{Canceled, 499, false, "the request was given up", "none: the node went away, or gave up waiting"},
 		{Internal, http.StatusInternalServerError, false, "the server failed", "report it, with the line of the audit log"},

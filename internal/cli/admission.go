@@ -82,7 +82,7 @@ docs/admission.md says where it goes, and what each reason of a refusal means.`,
 	p.StringVar(&f.health, "health-address", ":8081", "where /healthz and /readyz are served; 0 is nowhere")
 	p.StringVar(&f.audit, "audit-log", "-", "file that the audit log is appended to, a JSON object a line; - is standard output")
 	p.StringVar(&f.roots, "attestation-roots", "", "PEM file of the roots that are trusted to sign the metadata service's certificates (default: the system's)")
-	p.StringVar(&f.intermediates, "attestation-intermediates", "", "PEM file of intermediate certificates, where the server cannot reach "+attest.Publication)
+	p.StringVar(&f.intermediates, "attestation-intermediates", "", "PEM file of intermediate certificates, where the server cannot fetch them from Microsoft")
 	p.StringVar(&f.domain, "attestation-domain", "", "whose metadata service is believed: metadata.azure.com, .us or .cn (default: that of the credentials' cloud)")
 	p.Float64Var(&f.rate, "rate", limits.Rate, "requests by the second that are answered")
 	p.Float64Var(&f.perAddress, "rate-per-address", limits.AddressRate, "requests by the second that are answered of one address")
