@@ -3,13 +3,16 @@ package admission
 import (
 	"context"
 	"crypto/ecdsa"
-	"crypto/tls"
+	"crypto/sha256"
 	"errors"
 	"fmt"
+	"io"
 	"net"
 	"net/netip"
 	"strconv"
 	"time"
+
+	"github.com/ortet/ortet/internal/wire"
 )
 
 const (
@@ -23,8 +26,7 @@ var errWrongKey = errors.New("another key than the proof's")
 
 // callBack sees that who holds the proof's key answers at one of the addresses that
 // the cloud gives the instance, and at no other: what the network sends there
-// reaches the machine. Nothing is sent but a TLS handshake, which proves that the
-// key is held.
+// reaches the machine. All that is sent is a challenge (wire.CallbackText).
 func (s *Server) callBack(ctx context.Context, who proven, port int) error {
 	addresses := who.member.Addresses[:min(len(who.member.Addresses), maxCallbacks)]
 	if len(addresses) == 0 {
@@ -34,7 +36,7 @@ func (s *Server) callBack(ctx context.Context, who proven, port int) error {
 	defer cancel()
 	answers := make(chan error, len(addresses))
 	for _, a := range addresses {
-		go func() { answers <- s.handshake(within, a, port, who.key) }()
+		go func() { answers <- s.challenge(within, a, port, who.key) }()
 	}
 	reason, errs := CallbackFailed, []error(nil)
 	for range addresses {
@@ -53,33 +55,42 @@ func (s *Server) callBack(ctx context.Context, who proven, port int) error {
 	return refuse(reason, errors.Join(errs...))
 }
 
-func (s *Server) handshake(ctx context.Context, at netip.Addr, port int, key *ecdsa.PublicKey) (err error) {
+func (s *Server) challenge(ctx context.Context, at netip.Addr, port int, key *ecdsa.PublicKey) (err error) {
 	address := net.JoinHostPort(at.String(), strconv.Itoa(port))
 	defer func() {
 		if err != nil {
 			err = fmt.Errorf("call back %s: %w", address, err)
 		}
 	}()
-	raw, err := s.config.Dial(ctx, "tcp", address)
+	challenge := make([]byte, wire.ChallengeSize)
+	if _, err := io.ReadFull(s.config.Random, challenge); err != nil {
+		return err
+	}
+	conn, err := s.config.Dial(ctx, "tcp", address)
 	if err != nil {
 		return err
 	}
-	conn := tls.Client(raw, &tls.Config{
-		MinVersion: tls.VersionTLS13,
-		// Nobody vouches for the certificate: its key is what counts, and the handshake
-		// proves that it is held.
-		InsecureSkipVerify: true, //nolint:gosec // see VerifyConnection
-		VerifyConnection: func(state tls.ConnectionState) error {
-			if len(state.PeerCertificates) == 0 || !key.Equal(state.PeerCertificates[0].PublicKey) {
-				return errWrongKey
-			}
-			return nil
-		},
-		SessionTicketsDisabled: true,
-	})
-	err = conn.HandshakeContext(ctx)
-	if closeErr := raw.Close(); err == nil && closeErr != nil {
-		return closeErr
+	// It was read from: how closing it ends says nothing.
+	defer func() { _ = conn.Close() }()
+	hangUp := context.AfterFunc(ctx, func() { _ = conn.Close() })
+	defer hangUp()
+	if _, err := conn.Write(challenge); err != nil {
+		return err
 	}
-	return err
+	var size [1]byte
+	if _, err := io.ReadFull(conn, size[:]); err != nil {
+		return err
+	}
+	if size[0] == 0 || size[0] > wire.MaxCallbackSignature {
+		return errWrongKey // somebody who speaks another protocol
+	}
+	signature := make([]byte, size[0])
+	if _, err := io.ReadFull(conn, signature); err != nil {
+		return err
+	}
+	digest := sha256.Sum256(wire.CallbackText(challenge))
+	if !ecdsa.VerifyASN1(key, digest[:], signature) {
+		return errWrongKey
+	}
+	return nil
 }

@@ -75,6 +75,21 @@ func SignedText(path string, body []byte, nonce string) []byte {
 	return []byte("ortet admission 1\n" + path + "\n" + hex.EncodeToString(sum[:]) + "\n" + nonce + "\n")
 }
 
+// Bytes of a callback: the server connects and sends a challenge of ChallengeSize
+// random bytes; the node sends the length of its signature in one byte, the signature
+// (ASN.1 DER, over SHA-256 of CallbackText), and ends the connection. Nothing in it is
+// secret, so there is no TLS about it, whose server's half is a hundred kilobytes of
+// the agent.
+const (
+	ChallengeSize        = 32
+	MaxCallbackSignature = 72 // of ECDSA on P-256
+)
+
+// CallbackText is what the key signs of a challenge.
+func CallbackText(challenge []byte) []byte {
+	return []byte("ortet callback 1\n" + hex.EncodeToString(challenge) + "\n")
+}
+
 // Header is the value of the Authorization header.
 func (p Proof) Header() (string, error) {
 	text, err := json.Marshal(p)
@@ -134,8 +149,9 @@ const (
 type JoinRequest struct {
 	// Distribution is Kubelet, K3s or RKE2.
 	Distribution string `json:"distribution"`
-	// CallbackPort is where the node answers TLS with its key until it has an answer:
-	// the server looks there, at the address that Azure gives the instance.
+	// CallbackPort is where the node answers challenges with its key until it is
+	// answered itself: the server looks there, at the address that Azure gives the
+	// instance. See CallbackText.
 	CallbackPort int `json:"callbackPort"`
 }
 

@@ -202,7 +202,7 @@ func (a *attempt) admit(ctx context.Context, m Machine) (wire.Join, error) {
 	if err != nil {
 		return wire.Join{}, err
 	}
-	back, err := a.key.answer(ctx, a.settings.CallbackPort, a.options.now())
+	back, err := a.key.answer(ctx, a.settings.CallbackPort)
 	if err != nil {
 		return wire.Join{}, err
 	}

@@ -6,10 +6,10 @@ import (
 	"crypto/elliptic"
 	"crypto/rand"
 	"crypto/sha256"
-	"crypto/tls"
 	"crypto/x509"
 	"errors"
 	"fmt"
+	"io"
 	"net"
 	"strconv"
 	"sync"
@@ -64,27 +64,23 @@ const (
 	callbackPause   = 100 * time.Millisecond
 )
 
-// callback answers TLS with the key, so that the server sees that who asked is who
-// has the address that Azure gives this machine. It says nothing and hears nothing.
+// callback answers challenges with the key, so that the server sees that who asked
+// is who has the address that Azure gives this machine: see wire.CallbackText. What
+// it signs is of no use for anything else.
 type callback struct {
 	listener net.Listener
 	callers  sync.WaitGroup
 	stop     context.CancelFunc
 }
 
-// answer listens on the port, on all addresses. now is for the certificate.
-func (k identityKey) answer(ctx context.Context, port int, now time.Time) (*callback, error) {
-	der, err := k.certificate(now)
-	if err != nil {
-		return nil, fmt.Errorf("making a certificate: %w", err)
-	}
+// answer listens on the port, on all addresses.
+func (k identityKey) answer(ctx context.Context, port int) (*callback, error) {
 	listener, err := new(net.ListenConfig).Listen(ctx, "tcp", ":"+strconv.Itoa(port))
 	if err != nil {
 		return nil, fmt.Errorf("listening for the server's callback: %w", err)
 	}
 	ctx, stop := context.WithCancel(ctx)
 	c := &callback{listener: listener, stop: stop}
-	config := &tls.Config{MinVersion: tls.VersionTLS12, Certificates: []tls.Certificate{{Certificate: [][]byte{der}, PrivateKey: k.key}}}
 	free := make(chan struct{}, maxCallers)
 	c.callers.Go(func() {
 		for {
@@ -110,18 +106,30 @@ func (k identityKey) answer(ctx context.Context, port int, now time.Time) (*call
 			}
 			c.callers.Go(func() {
 				defer func() { <-free }()
-				shake(ctx, tls.Server(conn, config))
+				k.sign(ctx, conn)
 			})
 		}
 	})
 	return c, nil
 }
 
-func shake(ctx context.Context, conn *tls.Conn) {
+// sign answers one challenge. What goes wrong the caller sees.
+func (k identityKey) sign(ctx context.Context, conn net.Conn) {
 	ctx, cancel := context.WithTimeout(ctx, callbackTimeout)
 	defer cancel()
-	_ = conn.HandshakeContext(ctx) // the caller knows what came of it
-	_ = conn.Close()
+	hangUp := context.AfterFunc(ctx, func() { _ = conn.Close() })
+	defer hangUp()
+	defer func() { _ = conn.Close() }()
+	challenge := make([]byte, wire.ChallengeSize)
+	if _, err := io.ReadFull(conn, challenge); err != nil {
+		return
+	}
+	digest := sha256.Sum256(wire.CallbackText(challenge))
+	signature, err := ecdsa.SignASN1(rand.Reader, k.key, digest[:])
+	if err != nil || len(signature) > wire.MaxCallbackSignature {
+		return
+	}
+	_, _ = conn.Write(append([]byte{byte(len(signature))}, signature...))
 }
 
 // close ends it, and whoever is answered.
