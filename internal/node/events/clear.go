@@ -112,9 +112,9 @@ func (d *drainage) run(ctx context.Context) Outcome {
 	defer cancel()
 	answers := make(chan Outcome, 2)
 	open, helping := 0, false
-	start := func(clear func(context.Context) Outcome) {
+	start := func(drain func(context.Context) Outcome) {
 		open++
-		at.Go(func() { answers <- clear(ctx) })
+		at.Go(func() { answers <- drain(ctx) })
 	}
 	help := func(why string) {
 		if helping || ctx.Err() != nil || d.until.Sub(d.now()) < look {

@@ -27,13 +27,13 @@ type AskKubernetes func(ctx context.Context, method string, path func(node strin
 // Source of fact: "Well-Known Labels, Annotations and Taints".
 const excluded = "node.kubernetes.io/exclude-from-external-load-balancers"
 
-// A kubeRefusal is an answer of the API server that is none.
-type kubeRefusal struct {
+// A kubeError is an answer of the API server that is none.
+type kubeError struct {
 	code int
 	said string
 }
 
-func (r kubeRefusal) Error() string { return "the API server answered " + r.said }
+func (r kubeError) Error() string { return "the API server answered " + r.said }
 
 // kubernetes is this machine's Node and its pods, as the kubelet may see and change
 // them.
@@ -66,7 +66,7 @@ func (k *kubernetes) do(ctx context.Context, what, method string, path func(node
 			Message string `json:"message"`
 		}
 		_ = json.Unmarshal(said, &s) // "" where it is none of Kubernetes'
-		err = kubeRefusal{code, strings.TrimSuffix(status+": "+plain(s.Message, maxDescription), ": ")}
+		err = kubeError{code, strings.TrimSuffix(status+": "+plain(s.Message, maxDescription), ": ")}
 	}
 	if err == nil && answer != nil {
 		err = json.Unmarshal(said, answer)
@@ -94,7 +94,7 @@ func (k *kubernetes) nodeName(ctx context.Context) (string, error) {
 }
 
 func refusedWith(err error, code int) bool {
-	var refused kubeRefusal
+	var refused kubeError
 	return errors.As(err, &refused) && refused.code == code
 }
 

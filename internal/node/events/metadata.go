@@ -62,19 +62,19 @@ func Metadata(ctx context.Context, method, path string, body []byte) (Reply, err
 	return r, err
 }
 
-// A refusal is an answer of the metadata service that is none.
-type refusal struct {
+// A metadataError is an answer of the metadata service that is none.
+type metadataError struct {
 	code int
 	said string
 }
 
-func (r refusal) Error() string {
+func (r metadataError) Error() string {
 	return strings.TrimSuffix(fmt.Sprintf("the metadata service answered %d: %s", r.code, r.said), ": ")
 }
 
 // passing says that the same request may be granted later: 410 is for 70 s at
 // most, 429 that there were too many.
-func (r refusal) passing() bool {
+func (r metadataError) passing() bool {
 	return r.code >= 500 || r.code == 408 || r.code == 410 || r.code == 429
 }
 
@@ -83,12 +83,12 @@ func granted(r Reply) error {
 	if r.Code == 200 {
 		return nil
 	}
-	return refusal{r.Code, plain(string(r.Body[:min(len(r.Body), 1<<10)]), maxDescription)}
+	return metadataError{r.Code, plain(string(r.Body[:min(len(r.Body), 1<<10)]), maxDescription)}
 }
 
 // rest is the pause after so many failures in a row, the last of which is err.
 func rest(failures int, err error) time.Duration {
-	var refused refusal
+	var refused metadataError
 	if errors.As(err, &refused) && !refused.passing() {
 		return hopeless
 	}

@@ -186,7 +186,7 @@ func (d *daemon) take(ctx context.Context, p polled) {
 			d.o.Log.Warn("the metadata service does not tell the scheduled events", "failures", p.failures, "error", p.err)
 		}
 		d.metrics.set("ortet_events_up", 0)
-		d.metrics.add("ortet_events_failures_total", 1)
+		d.metrics.count("ortet_events_failures_total")
 		d.decide(ctx) // times pass all the same
 		return
 	}
@@ -202,7 +202,7 @@ func (d *daemon) take(ctx context.Context, p polled) {
 	if d.seen.Name == "" || p.document.Incarnation != d.seen.Document.Incarnation {
 		for _, problem := range p.document.Problems {
 			d.o.Log.Warn("a part of the scheduled events cannot be used", "incarnation", p.document.Incarnation, "problem", problem)
-			d.metrics.add("ortet_events_problems_total", 1)
+			d.metrics.count("ortet_events_problems_total")
 		}
 		d.seen.Name, d.seen.Document = p.name, p.document
 	}
@@ -220,7 +220,7 @@ func (d *daemon) decide(ctx context.Context) {
 	state, action, notices := Decide(before, d.seen, now)
 	for _, h := range state.Events {
 		if before.find(h.ID) == nil {
-			d.metrics.add(label("ortet_events_noticed_total", "type", known(h.Type)), 1)
+			d.metrics.count(label("ortet_events_noticed_total", "type", known(h.Type)))
 		}
 	}
 	d.state = state
@@ -311,7 +311,7 @@ func (d *daemon) act(ctx context.Context, c *clearer, a Action) Outcome {
 		o.Err = c.server.Depart(bounded, string(a.Type))
 	case Tell:
 		o.Err = approve(ctx, d.o.Metadata, a.ID)
-		var refused refusal
+		var refused metadataError
 		o.Final = errors.As(o.Err, &refused) && !refused.passing()
 	case Undo:
 		o.Err = c.giveBack(ctx)
@@ -352,18 +352,18 @@ func (d *daemon) count(o Outcome, h Handling) {
 		if h.Done {
 			whole = "true"
 		}
-		d.metrics.add(label("ortet_events_drains_total", "by", string(h.By), "type", known(h.Type), "whole", whole), 1)
+		d.metrics.count(label("ortet_events_drains_total", "by", string(h.By), "type", known(h.Type), "whole", whole))
 		d.metrics.set("ortet_events_pods_left", float64(len(o.Left)))
 		d.metrics.set("ortet_events_drain_seconds", h.ClearedAt.Sub(h.NoticedAt).Seconds())
 	case o.Action.Verb == Tell && h.Phase == Acknowledged && o.Err == nil:
-		d.metrics.add(label("ortet_events_acknowledged_total", "type", known(h.Type)), 1)
+		d.metrics.count(label("ortet_events_acknowledged_total", "type", known(h.Type)))
 	}
 }
 
 func (d *daemon) keepMetrics() {
 	d.metrics.clear("ortet_events_pending{")
 	for _, h := range d.state.Events {
-		d.metrics.add(label("ortet_events_pending", "phase", string(h.Phase), "type", known(h.Type)), 1)
+		d.metrics.count(label("ortet_events_pending", "phase", string(h.Phase), "type", known(h.Type)))
 	}
 	if err := d.metrics.keep(); err != nil && !d.metrics.failed {
 		d.metrics.failed = true
@@ -380,10 +380,5 @@ func (d *daemon) halt() {
 	}
 	d.job.stopped = true
 	d.job.stop()
-	for d.job != nil {
-		select {
-		case o := <-d.outcomes:
-			d.record(o)
-		}
-	}
+	d.record(<-d.outcomes)
 }

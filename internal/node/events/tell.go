@@ -124,7 +124,7 @@ func metricHelp() [][2]string {
 }
 
 func (m *metrics) set(name string, v float64) { m.values[name] = v }
-func (m *metrics) add(name string, v float64) { m.values[name] += v }
+func (m *metrics) count(name string)          { m.values[name]++ }
 
 // clear takes away what begins so.
 func (m *metrics) clear(prefix string) {

@@ -96,11 +96,11 @@ func (z *azure) ask(ctx context.Context, method, path string, body []byte) (Repl
 	case path == namePath:
 		r.Body = []byte(vmName)
 	case method == "POST":
-		var p struct{ StartRequests []struct{ EventId string } }
+		var p struct{ StartRequests []struct{ EventID string } }
 		if err := json.Unmarshal(body, &p); err != nil || len(p.StartRequests) != 1 {
 			return Reply{Code: 400}, nil
 		}
-		z.approved = append(z.approved, p.StartRequests[0].EventId)
+		z.approved = append(z.approved, p.StartRequests[0].EventID)
 	default:
 		text, err := json.Marshal(map[string]any{"DocumentIncarnation": z.incarnation, "Events": z.events})
 		if err != nil {
