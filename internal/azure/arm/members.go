@@ -1,6 +1,7 @@
 package arm
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -67,8 +68,8 @@ type interfaceAnswer struct {
 	} `json:"properties"`
 }
 
-// Member gives one instance: a request for it and one for its network interfaces, or
-// one for each of those where the machine is of a Flexible pool.
+// Member gives one instance: a request for it and, at the same time, one for its network
+// interfaces; or, of a Flexible pool, one for each of those after it.
 func (c *Cloud) Member(ctx context.Context, instance fleet.ResourceID) (fleet.Member, error) {
 	const op = "get member"
 	m, err := c.member(ctx, instance)
@@ -93,39 +94,48 @@ func (c *Cloud) member(ctx context.Context, instance fleet.ResourceID) (fleet.Me
 		if err != nil {
 			return m, err
 		}
-		nics, err := c.interfacesOf(ctx, &vm)
+		own, err := c.interfacesOf(ctx, &vm)
 		if err != nil {
 			return fleet.Member{}, err
 		}
-		m.Addresses = addressesOf(nics)
-		return m, nil
+		m.Addresses, err = own.of(instance)
+		return m, err
 	}
 	p, err := c.at(instance, typeInstance)
 	if err != nil {
 		return fleet.Member{}, err
 	}
-	if _, err := p.NewVirtualMachineScaleSetVMsClient().Get(reading(ctx, &vm), p.group, p.names[0], p.names[1],
-		&armcompute.VirtualMachineScaleSetVMsClientGetOptions{Expand: ptr(armcompute.InstanceViewTypesInstanceView)}); err != nil {
-		return fleet.Member{}, err
-	}
-	if !instance.Equal(fleet.ResourceID(vm.ID)) {
-		return fleet.Member{}, another(vm.ID)
-	}
-	var nics []*interfaceAnswer
-	if err := c.eachInterface(ctx, instance+"/networkInterfaces", setInterfaceVersion, func(nic *interfaceAnswer) error {
-		if len(nics) == maxInterfaces {
-			return tooMany()
+	var own interfaces
+	if err := both(ctx, func(ctx context.Context) error {
+		_, err := p.NewVirtualMachineScaleSetVMsClient().Get(reading(ctx, &vm), p.group, p.names[0], p.names[1],
+			&armcompute.VirtualMachineScaleSetVMsClientGetOptions{Expand: ptr(armcompute.InstanceViewTypesInstanceView)})
+		if err == nil && !instance.Equal(fleet.ResourceID(vm.ID)) {
+			err = another(vm.ID)
 		}
-		if instance.Equal(fleet.ResourceID(nic.Properties.VirtualMachine.ID)) {
-			nics = append(nics, nic)
-		}
-		return nil
+		return err
+	}, func(ctx context.Context) (err error) {
+		own, err = c.interfacesAt(ctx, instance+"/networkInterfaces", setInterfaceVersion)
+		return err
 	}); err != nil {
 		return fleet.Member{}, err
 	}
 	m := memberOf(&vm, instance.Parent(), false)
-	m.Addresses = addressesOf(nics)
-	return m, nil
+	m.Addresses, err = own.of(instance)
+	return m, err
+}
+
+// both does two things at once and gives the first's error, or else the second's; both
+// have ended when it returns.
+func both(ctx context.Context, first, second func(context.Context) error) error {
+	ctx, cancel := context.WithCancel(ctx)
+	defer cancel()
+	done := make(chan error, 1)
+	go func() { done <- second(ctx) }()
+	err := first(ctx)
+	if err != nil {
+		cancel()
+	}
+	return cmp.Or(err, <-done)
 }
 
 // machineOf reads a machine of a Flexible pool, without its addresses.
@@ -143,12 +153,13 @@ func (c *Cloud) machineOf(vm *memberAnswer, instance fleet.ResourceID) (fleet.Me
 	return memberOf(vm, fleet.ResourceID(set.ID), true), nil
 }
 
-// interfacesOf reads a virtual machine's network interfaces one by one.
-func (c *Cloud) interfacesOf(ctx context.Context, vm *memberAnswer) ([]*interfaceAnswer, error) {
+// interfacesOf reads a virtual machine's network interfaces one by one. One that was
+// taken off meanwhile may be another machine's by now.
+func (c *Cloud) interfacesOf(ctx context.Context, vm *memberAnswer) (interfaces, error) {
 	if len(vm.Properties.NetworkProfile.NetworkInterfaces) > maxInterfaces {
 		return nil, tooMany()
 	}
-	var nics []*interfaceAnswer
+	own := interfaces{}
 	for _, ref := range vm.Properties.NetworkProfile.NetworkInterfaces {
 		if ref == nil {
 			continue
@@ -162,17 +173,16 @@ func (c *Cloud) interfacesOf(ctx context.Context, vm *memberAnswer) ([]*interfac
 		case fleet.Is(err, fleet.KindNotFound): // the machine is there all the same
 		case err != nil:
 			return nil, err
-		// One that was taken off meanwhile may be another machine's by now.
-		case fleet.ResourceID(nic.Properties.VirtualMachine.ID).Equal(fleet.ResourceID(vm.ID)):
-			nics = append(nics, nic)
+		default:
+			own.add(nic)
 		}
 	}
-	return nics, nil
+	return own, nil
 }
 
-// Members lists a pool's instances: a request for the pool, which says what it is, one
-// for each page of instances, and one for each page of network interfaces; of a
-// Flexible pool these are all of its resource group.
+// Members lists a pool's instances: a request for the pool, which says what it is, and
+// then at the same time one for each page of instances, and one for each page of
+// network interfaces; of a Flexible pool these are all of its resource group.
 func (c *Cloud) Members(ctx context.Context, pool fleet.ResourceID, views bool) ([]fleet.Member, error) {
 	const op = "list members"
 	list, err := c.members(ctx, pool, views)
@@ -196,7 +206,7 @@ func (c *Cloud) members(ctx context.Context, pool fleet.ResourceID, views bool) 
 	}
 	flexible := set.Properties != nil && strings.EqualFold(set.Properties.OrchestrationMode, fleet.Flexible)
 	var out []fleet.Member
-	at := map[string]int{} // by id, lower case
+	seen := map[string]bool{} // by id, lower case
 	take := func(vm *memberAnswer) error {
 		if flexible && (vm.Properties.VirtualMachineScaleSet == nil || !pool.Equal(fleet.ResourceID(vm.Properties.VirtualMachineScaleSet.ID))) {
 			return nil // should the filter have been ignored
@@ -210,37 +220,29 @@ func (c *Cloud) members(ctx context.Context, pool fleet.ResourceID, views bool) 
 			return another(vm.ID)
 		}
 		key := strings.ToLower(vm.ID)
-		if _, twice := at[key]; twice {
-			return nil // pages that moved meanwhile
+		if !seen[key] { // pages may move meanwhile
+			seen[key] = true
+			out = append(out, memberOf(vm, pool, flexible))
 		}
-		at[key] = len(out)
-		out = append(out, memberOf(vm, pool, flexible))
 		return nil
 	}
-	if err := c.eachMember(ctx, p, pool, flexible, views, take); err != nil || len(out) == 0 {
-		return nil, err
-	}
-
-	nics := make([][]*interfaceAnswer, len(out))
 	list, version := pool+"/networkInterfaces", setInterfaceVersion
 	if flexible {
 		list, version = pool.Group()+"/providers/Microsoft.Network/networkInterfaces", interfaceVersion
 	}
-	if err := c.eachInterface(ctx, list, version, func(nic *interfaceAnswer) error {
-		i, ours := at[strings.ToLower(nic.Properties.VirtualMachine.ID)]
-		if !ours {
-			return nil
-		}
-		if len(nics[i]) == maxInterfaces {
-			return tooMany()
-		}
-		nics[i] = append(nics[i], nic)
-		return nil
+	var all interfaces
+	if err := both(ctx, func(ctx context.Context) error {
+		return c.eachMember(ctx, p, pool, flexible, views, take)
+	}, func(ctx context.Context) (err error) {
+		all, err = c.interfacesAt(ctx, list, version)
+		return err
 	}); err != nil {
 		return nil, err
 	}
 	for i := range out {
-		out[i].Addresses = addressesOf(nics[i])
+		if out[i].Addresses, err = all.of(out[i].Instance); err != nil {
+			return nil, err
+		}
 	}
 	return out, nil
 }
@@ -299,36 +301,34 @@ func isInterface(id fleet.ResourceID) bool {
 	return true
 }
 
-// eachInterface pages through network interfaces, which armcompute has no client for.
-// A list that is not found has none: whether the machines exist is not asked here, and
-// Network knows of them later than Compute does.
-func (c *Cloud) eachInterface(ctx context.Context, list fleet.ResourceID, version string, do func(*interfaceAnswer) error) error {
+// interfacesAt pages through a list of network interfaces, which armcompute has no
+// client for. A list that is not found has none: whether the machines exist is not
+// asked here, and Network knows of them later than Compute does.
+func (c *Cloud) interfacesAt(ctx context.Context, list fleet.ResourceID, version string) (interfaces, error) {
+	all := interfaces{}
 	next := c.address(list, version)
 	for n := 0; next != ""; n++ {
 		if n == maxPages {
-			return endless("", "")
+			return nil, endless("", "")
 		}
 		var part page[interfaceAnswer]
 		if err := failed(ctx, "list network interfaces", list, c.get(ctx, next, &part)); err != nil {
 			switch {
 			case !fleet.Is(err, fleet.KindNotFound):
-				return err
+				return nil, err
 			case n == 0:
-				return nil
+				return all, nil
 			}
-			return &fleet.Error{Kind: fleet.KindTransient, Err: fmt.Errorf("the list of network interfaces broke off: %w", err)}
+			return nil, &fleet.Error{Kind: fleet.KindTransient, Err: fmt.Errorf("the list of network interfaces broke off: %w", err)}
 		}
 		for _, nic := range part.Value {
-			if nic == nil {
-				continue
-			}
-			if err := do(nic); err != nil {
-				return err
+			if nic != nil {
+				all.add(nic)
 			}
 		}
 		next = part.NextLink
 	}
-	return nil
+	return all, nil
 }
 
 // address is the URL of a resource.
@@ -416,48 +416,75 @@ func isHostName(s string) bool {
 	})
 }
 
-// addressesOf gives the machine's own addresses. Azure's CNI and others give pods
-// those of the secondary configurations of an interface, so these are none of the
-// machine's; but an IPv6 configuration is never a primary one ("Add a dual-stack
-// network to a virtual machine"), so where an interface has just one it counts.
-func addressesOf(nics []*interfaceAnswer) []netip.Addr {
-	slices.SortStableFunc(nics, func(a, b *interfaceAnswer) int {
-		switch {
-		case a.Properties.Primary == b.Properties.Primary:
-			return 0
-		case a.Properties.Primary:
-			return -1
-		}
-		return 1
-	})
-	var out []netip.Addr
-	add := func(ip netip.Addr) {
-		if ip.IsValid() && !slices.Contains(out, ip) {
-			out = append(out, ip)
-		}
+// interfaces are the network interfaces of machines by the machine's id, lower case.
+type interfaces map[string][]machineInterface
+
+// A machineInterface is what is kept of one.
+type machineInterface struct {
+	primary   bool
+	addresses []netip.Addr
+}
+
+func (i interfaces) add(nic *interfaceAnswer) {
+	if nic.Properties.VirtualMachine.ID == "" {
+		return // of nobody
 	}
-	for _, nic := range nics {
-		var primary netip.Addr
-		var six []netip.Addr
-		for _, conf := range nic.Properties.IPConfigurations {
-			if conf == nil {
+	key := strings.ToLower(nic.Properties.VirtualMachine.ID)
+	if len(i[key]) <= maxInterfaces { // one more, to tell
+		i[key] = append(i[key], machineInterface{nic.Properties.Primary, addressesOf(nic)})
+	}
+}
+
+// of gives a machine's addresses, the primary interface's first.
+func (i interfaces) of(machine fleet.ResourceID) ([]netip.Addr, error) {
+	own := i[strings.ToLower(string(machine))]
+	if len(own) > maxInterfaces {
+		return nil, tooMany()
+	}
+	var out []netip.Addr
+	for _, primary := range []bool{true, false} {
+		for _, nic := range own {
+			if nic.primary != primary {
 				continue
 			}
-			ip, err := netip.ParseAddr(conf.Properties.PrivateIPAddress)
-			if err != nil || ip.Zone() != "" || !reachable(ip) {
-				continue // none is given yet, or none that a machine could have
-			}
-			switch {
-			case conf.Properties.Primary || len(nic.Properties.IPConfigurations) == 1:
-				primary = ip.Unmap()
-			case ip.Is6() && !ip.Is4In6():
-				six = append(six, ip)
+			for _, ip := range nic.addresses {
+				if !slices.Contains(out, ip) {
+					out = append(out, ip)
+				}
 			}
 		}
-		add(primary)
-		if len(six) == 1 {
-			add(six[0])
+	}
+	return out, nil
+}
+
+// addressesOf gives the machine's own addresses of an interface. Azure's CNI and others
+// give pods those of the secondary configurations, so these are none of the machine's;
+// but an IPv6 configuration is never a primary one ("Add a dual-stack network to a
+// virtual machine"), so where an interface has just one it counts.
+func addressesOf(nic *interfaceAnswer) []netip.Addr {
+	var primary netip.Addr
+	var six []netip.Addr
+	for _, conf := range nic.Properties.IPConfigurations {
+		if conf == nil {
+			continue
 		}
+		ip, err := netip.ParseAddr(conf.Properties.PrivateIPAddress)
+		if err != nil || ip.Zone() != "" || !reachable(ip) {
+			continue // none is given yet, or none that a machine could have
+		}
+		switch {
+		case conf.Properties.Primary || len(nic.Properties.IPConfigurations) == 1:
+			primary = ip.Unmap()
+		case ip.Is6() && !ip.Is4In6() && len(six) < 2:
+			six = append(six, ip)
+		}
+	}
+	var out []netip.Addr
+	if primary.IsValid() {
+		out = append(out, primary)
+	}
+	if len(six) == 1 {
+		out = append(out, six[0])
 	}
 	return out
 }

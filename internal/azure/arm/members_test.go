@@ -2,6 +2,8 @@ package arm_test
 
 import (
 	"fmt"
+	"io"
+	"log"
 	"net/http/httptest"
 	"slices"
 	"strings"
@@ -145,7 +147,9 @@ func TestMembersContractTLS(t *testing.T) {
 	azuretest.RunMembers(t, func(t *testing.T) azuretest.MemberFixture {
 		s, asked := newMemberServer()
 		s.Speed = 20000
-		web := httptest.NewTLSServer(s)
+		web := httptest.NewUnstartedServer(s)
+		web.Config.ErrorLog = log.New(io.Discard, "", 0) // of connections that are given up
+		web.StartTLS()
 		t.Cleanup(func() {
 			web.Close()
 			s.Close()

@@ -1,14 +1,20 @@
 package arm_test
 
 import (
+	"context"
+	"net/http"
 	"net/netip"
 	"net/url"
 	"reflect"
 	"slices"
 	"strings"
+	"sync"
 	"testing"
 	"time"
 
+	"github.com/Azure/azure-sdk-for-go/sdk/azcore/cloud"
+
+	"github.com/ortet/ortet/internal/azure/arm"
 	"github.com/ortet/ortet/internal/fleet"
 )
 
@@ -55,6 +61,46 @@ func listOf(next string, items ...string) answer {
 	return answer{status: 200, body: `{"value":[` + strings.Join(items, ",") + `]` + link + `}`}
 }
 
+// A twoScripts answers requests for machines by the one, those for network interfaces,
+// which may come at the same time, by the other.
+type twoScripts struct {
+	mu             sync.Mutex
+	machines, nics script
+}
+
+func (s *twoScripts) Do(r *http.Request) (*http.Response, error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if strings.Contains(r.URL.Path, "networkInterfaces") || strings.HasPrefix(r.URL.Path, "/nics") {
+		if len(s.nics.answers) == 0 { // given up, since there is no machine
+			return nil, context.Canceled
+		}
+		return s.nics.Do(r)
+	}
+	return s.machines.Do(r)
+}
+
+func newMemberCloud(t *testing.T, machines, nics []answer) (*arm.Cloud, *twoScripts) {
+	t.Helper()
+	s := &twoScripts{machines: script{t: t, answers: machines}, nics: script{t: t, answers: nics}}
+	c, err := arm.New(arm.Options{
+		Cloud: cloud.Configuration{
+			ActiveDirectoryAuthorityHost: base + "/",
+			Services:                     map[cloud.ServiceName]cloud.ServiceConfiguration{cloud.ResourceManager: {Endpoint: base, Audience: base}},
+		},
+		Credential: static{}, Transport: s, Version: "1.2.3", MaxBody: 1 << 16,
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		if n := len(s.machines.answers) + len(s.nics.answers); n > 0 && !t.Failed() {
+			t.Errorf("%d answers were not asked for", n)
+		}
+	})
+	return c, s
+}
+
 func addrs(s ...string) []netip.Addr {
 	var out []netip.Addr
 	for _, a := range s {
@@ -66,9 +112,9 @@ func addrs(s ...string) []netip.Addr {
 // TestMemberOnTheWire: who an instance is comes from what Azure made it with, its
 // addresses from its own interfaces, the primary one first, and none of its pods'.
 func TestMemberOnTheWire(t *testing.T) {
-	c, s := newCloud(t, answer{status: 200, body: memberBody}, listOf("",
-		nicOf(instance, false, "*10.1.0.7"), `null`, nicOf(pool+"/virtualMachines/4", true, "*10.1.0.9"),
-		nicOf(instance, true, "10.1.0.20", "*10.1.0.4", "10.1.0.21", "fd00::4")))
+	c, s := newMemberCloud(t, []answer{{status: 200, body: memberBody}}, []answer{listOf("",
+		nicOf(instance, false, "*10.1.0.7"), `null`, nicOf(pool+"/virtualMachines/4", true, "*10.1.0.9"), nicOf("", true, "*10.1.0.10"),
+		nicOf(instance, true, "10.1.0.20", "*10.1.0.4", "10.1.0.21", "fd00::4"))})
 	got, err := c.Member(t.Context(), instance)
 	if err != nil {
 		t.Fatal(err)
@@ -81,54 +127,56 @@ func TestMemberOnTheWire(t *testing.T) {
 	if got.NodeName() != "p00000a" || got.ProviderID() != "azure://"+string(instance) {
 		t.Errorf("%s, %s", got.NodeName(), got.ProviderID())
 	}
-	if s.sent[0].path != string(instance) || !strings.Contains(s.sent[0].query, "expand=instanceView") || s.sent[1].path != string(instance)+setNICs || s.sent[1].query != "api-version=2018-10-01" {
-		t.Errorf("%+v", s.sent)
+	vms, nics := s.machines.sent, s.nics.sent
+	if vms[0].path != string(instance) || !strings.Contains(vms[0].query, "expand=instanceView") || nics[0].path != string(instance)+setNICs || nics[0].query != "api-version=2018-10-01" {
+		t.Errorf("%+v, %+v", vms, nics)
 	}
 
 	// Of a Flexible pool: its interfaces one by one, but those that are another's by now.
 	vm := strings.NewReplacer(string(instance)+setNICs+"/nic", network+"/a", string(instance), strings.ToUpper(string(machine))).Replace(memberBody)
 	vm = strings.Replace(vm, `"osProfile"`, `"virtualMachineScaleSet":{"id":"`+string(pool)+`"},"osProfile"`, 1)
 	vm = strings.Replace(vm, `{"id":"`+network+`/a"}`, `{"id":"`+network+`/a"},null,{"id":"`+network+`/b"},{"id":"`+network+`/gone"}`, 1)
-	c, s = newCloud(t, answer{status: 200, body: vm}, answer{status: 200, body: nicOf(machine, true, "*10.1.0.4")},
-		answer{status: 200, body: nicOf(machine+"2", false, "*10.1.0.5")}, refusal(404, "ResourceNotFound", "no such interface"))
+	c, s = newMemberCloud(t, []answer{{status: 200, body: vm}}, []answer{{status: 200, body: nicOf(machine, true, "*10.1.0.4")},
+		{status: 200, body: nicOf(machine+"2", false, "*10.1.0.5")}, refusal(404, "ResourceNotFound", "no such interface")})
 	got, err = c.Member(t.Context(), machine)
 	if err != nil || !got.Flexible || got.Pool != pool || !slices.Equal(got.Addresses, addrs("10.1.0.4")) || got.VMID != vmID {
 		t.Errorf("%+v, %v", got, err)
 	}
-	if s.sent[1].path != network+"/a" || s.sent[1].query != "api-version=2024-05-01" {
-		t.Errorf("%+v", s.sent)
+	if nics := s.nics.sent; nics[0].path != network+"/a" || nics[0].query != "api-version=2024-05-01" {
+		t.Errorf("%+v", nics)
 	}
 }
 
 // TestMemberIsNobodyElse: what an answer does not say rightly is not taken.
 func TestMemberIsNobodyElse(t *testing.T) {
 	for name, tc := range map[string]struct {
-		ask     fleet.ResourceID
-		answers []answer
-		kind    fleet.Kind
+		ask      fleet.ResourceID
+		machines []answer
+		nics     []answer
+		kind     fleet.Kind
 	}{
-		"another instance":         {instance, []answer{{status: 200, body: strings.ReplaceAll(memberBody, "Machines/3", "Machines/4")}}, fleet.KindInvalid},
-		"an instance without id":   {instance, []answer{{status: 200, body: `{}`}}, fleet.KindInvalid},
-		"a machine of no set":      {machine, []answer{{status: 200, body: `{"id":"` + string(machine) + `","properties":{}}`}}, fleet.KindInvalid},
-		"a machine of no real set": {machine, []answer{{status: 200, body: `{"id":"` + string(machine) + `","properties":{"virtualMachineScaleSet":{"id":"x/../y"}}}`}}, fleet.KindInvalid},
+		"another instance":         {instance, []answer{{status: 200, body: strings.ReplaceAll(memberBody, "Machines/3", "Machines/4")}}, nil, fleet.KindInvalid},
+		"an instance without id":   {instance, []answer{{status: 200, body: `{}`}}, nil, fleet.KindInvalid},
+		"a machine of no set":      {machine, []answer{{status: 200, body: `{"id":"` + string(machine) + `","properties":{}}`}}, nil, fleet.KindInvalid},
+		"a machine of no real set": {machine, []answer{{status: 200, body: `{"id":"` + string(machine) + `","properties":{"virtualMachineScaleSet":{"id":"x/../y"}}}`}}, nil, fleet.KindInvalid},
 		"an interface elsewhere": {machine, []answer{{status: 200, body: `{"id":"` + string(machine) + `","properties":{"virtualMachineScaleSet":{"id":"` + string(pool) + `"},
-			"networkProfile":{"networkInterfaces":[{"id":"/subscriptions/s/resourceGroups/../providers/Microsoft.Network/networkInterfaces/n"}]}}}`}}, fleet.KindInvalid},
+			"networkProfile":{"networkInterfaces":[{"id":"/subscriptions/s/resourceGroups/../providers/Microsoft.Network/networkInterfaces/n"}]}}}`}}, nil, fleet.KindInvalid},
 		"a disk as interface": {machine, []answer{{status: 200, body: `{"id":"` + string(machine) + `","properties":{"virtualMachineScaleSet":{"id":"` + string(pool) + `"},
-			"networkProfile":{"networkInterfaces":[{"id":"` + string(disk) + `"}]}}}`}}, fleet.KindInvalid},
-		"more interfaces than there are": {instance, []answer{{status: 200, body: memberBody}, listOf("", slices.Repeat([]string{nicOf(instance, true)}, 33)...)}, fleet.KindInvalid},
-		"gone":                           {instance, []answer{refusal(404, "ResourceNotFound", "x")}, fleet.KindNotFound},
-		"gone, says a 400":               {instance, []answer{refusal(400, "InvalidParameter", "The provided instanceId 3 is not an active Virtual Machine Scale Set VM instanceId.")}, fleet.KindNotFound},
-		"no such subscription":           {instance, []answer{refusal(404, "SubscriptionNotFound", "x")}, fleet.KindDenied},
-		"a proxy's 404":                  {instance, []answer{{status: 404, body: "<html>"}}, fleet.KindTransient},
-		"throttled":                      {instance, []answer{{status: 200, body: memberBody}, {status: 429, header: map[string]string{"Retry-After": "7"}, body: `{}`}}, fleet.KindThrottled},
-		"a disk":                         {disk, nil, fleet.KindInvalid},
-		"a pool":                         {pool, nil, fleet.KindInvalid},
-		"shell characters":               {pool + "/virtualMachines/3;reboot", nil, fleet.KindInvalid},
-		"a path":                         {pool + "/virtualMachines/../../x", nil, fleet.KindInvalid},
-		"nothing":                        {"", nil, fleet.KindInvalid},
+			"networkProfile":{"networkInterfaces":[{"id":"` + string(disk) + `"}]}}}`}}, nil, fleet.KindInvalid},
+		"more interfaces than there are": {instance, []answer{{status: 200, body: memberBody}}, []answer{listOf("", slices.Repeat([]string{nicOf(instance, true)}, 33)...)}, fleet.KindInvalid},
+		"gone":                           {instance, []answer{refusal(404, "ResourceNotFound", "x")}, nil, fleet.KindNotFound},
+		"gone, says a 400":               {instance, []answer{refusal(400, "InvalidParameter", "The provided instanceId 3 is not an active Virtual Machine Scale Set VM instanceId.")}, nil, fleet.KindNotFound},
+		"no such subscription":           {instance, []answer{refusal(404, "SubscriptionNotFound", "x")}, nil, fleet.KindDenied},
+		"a proxy's 404":                  {instance, []answer{{status: 404, body: "<html>"}}, nil, fleet.KindTransient},
+		"throttled":                      {instance, []answer{{status: 200, body: memberBody}}, []answer{{status: 429, header: map[string]string{"Retry-After": "7"}, body: `{}`}}, fleet.KindThrottled},
+		"a disk":                         {disk, nil, nil, fleet.KindInvalid},
+		"a pool":                         {pool, nil, nil, fleet.KindInvalid},
+		"shell characters":               {pool + "/virtualMachines/3;reboot", nil, nil, fleet.KindInvalid},
+		"a path":                         {pool + "/virtualMachines/../../x", nil, nil, fleet.KindInvalid},
+		"nothing":                        {"", nil, nil, fleet.KindInvalid},
 	} {
 		t.Run(name, func(t *testing.T) {
-			c, _ := newCloud(t, tc.answers...)
+			c, _ := newMemberCloud(t, tc.machines, tc.nics)
 			got, err := c.Member(t.Context(), tc.ask)
 			if !fleet.Is(err, tc.kind) || !reflect.DeepEqual(got, fleet.Member{}) {
 				t.Errorf("%+v, %v, want %s", got, err, tc.kind)
@@ -137,18 +185,18 @@ func TestMemberIsNobodyElse(t *testing.T) {
 	}
 
 	// An instance whose interfaces Network does not know (yet) is there.
-	c, _ := newCloud(t, answer{status: 200, body: memberBody}, refusal(404, "ResourceNotFound", "x"))
+	c, _ := newMemberCloud(t, []answer{{status: 200, body: memberBody}}, []answer{refusal(404, "ResourceNotFound", "x")})
 	if got, err := c.Member(t.Context(), instance); err != nil || got.VMID != vmID || got.Addresses != nil {
 		t.Errorf("%+v, %v", got, err)
 	}
 	// What is not of its form is left out.
 	odd := strings.NewReplacer(`5E8F0000-1111`, `5E8F0000/1111`, `p00000A`, `p0$(reboot)`).Replace(memberBody)
-	c, _ = newCloud(t, answer{status: 200, body: odd}, listOf("", nicOf(instance, true, "10.1.0", "127.0.0.1", "169.254.169.254", "fe80::1%eth0", "0.0.0.0", "168.63.129.16", "*::ffff:10.1.0.4")))
+	c, _ = newMemberCloud(t, []answer{{status: 200, body: odd}}, []answer{listOf("", nicOf(instance, true, "10.1.0", "127.0.0.1", "169.254.169.254", "fe80::1%eth0", "0.0.0.0", "168.63.129.16", "*::ffff:10.1.0.4"))})
 	if got, err := c.Member(t.Context(), instance); err != nil || got.VMID != "" || got.HostName != "" || !slices.Equal(got.Addresses, addrs("10.1.0.4")) {
 		t.Errorf("%+v, %v", got, err)
 	}
 	// A specialized image has no profile: the guest's word for its name is not taken.
-	c, _ = newCloud(t, answer{status: 200, body: strings.Replace(memberBody, `"osProfile":{"computerName":"p00000A"},`, "", 1)}, listOf("", nicOf(instance, true, "10.1.0.4")))
+	c, _ = newMemberCloud(t, []answer{{status: 200, body: strings.Replace(memberBody, `"osProfile":{"computerName":"p00000A"},`, "", 1)}}, []answer{listOf("", nicOf(instance, true, "10.1.0.4"))})
 	if got, err := c.Member(t.Context(), instance); err != nil || got.HostName != "" || !slices.Equal(got.Addresses, addrs("10.1.0.4")) {
 		t.Errorf("%+v, %v", got, err)
 	}
@@ -156,21 +204,21 @@ func TestMemberIsNobodyElse(t *testing.T) {
 
 func TestMembersOnTheWire(t *testing.T) {
 	second := strings.NewReplacer("Machines/3", "Machines/4", "p_3", "p_4").Replace(memberBody)
-	c, s := newCloud(t, answer{status: 200, body: uniform}, listOf(base+"/more?x=1", memberBody, `null`), listOf("", second, memberBody),
-		listOf(base+"/nics?x=2", nicOf(instance, true, "*10.1.0.4")), listOf("", nicOf(fleet.ResourceID(strings.ToUpper(string(pool+"/virtualMachines/4"))), true, "*10.1.0.5"), nicOf(pool+"/virtualMachines/9", true, "*10.1.0.6")))
+	c, s := newMemberCloud(t, []answer{{status: 200, body: uniform}, listOf(base+"/more?x=1", memberBody, `null`), listOf("", second, memberBody)},
+		[]answer{listOf(base+"/nics?x=2", nicOf(instance, true, "*10.1.0.4")), listOf("", nicOf(fleet.ResourceID(strings.ToUpper(string(pool+"/virtualMachines/4"))), true, "*10.1.0.5"), nicOf(pool+"/virtualMachines/9", true, "*10.1.0.6"))})
 	got, err := c.Members(t.Context(), pool, true)
 	if err != nil || len(got) != 2 || !slices.Equal(got[0].Addresses, addrs("10.1.0.4")) || !slices.Equal(got[1].Addresses, addrs("10.1.0.5")) || got[1].Name != "p_4" || got[0].Power != fleet.PowerDeallocated {
 		t.Errorf("%+v, %v", got, err)
 	}
-	if s.sent[1].path != string(pool)+"/virtualMachines" || !strings.Contains(s.sent[1].query, "expand=instanceView") || s.sent[3].path != string(pool)+setNICs || len(s.sent) != 5 {
-		t.Errorf("%+v", s.sent)
+	if vms, nics := s.machines.sent, s.nics.sent; vms[1].path != string(pool)+"/virtualMachines" || !strings.Contains(vms[1].query, "expand=instanceView") || nics[0].path != string(pool)+setNICs || len(vms) != 3 || len(nics) != 2 {
+		t.Errorf("%+v, %+v", vms, nics)
 	}
 
 	// Without views none are asked for.
-	c, s = newCloud(t, answer{status: 200, body: uniform}, listOf("", memberBody), refusal(404, "ResourceNotFound", "x"))
+	c, s = newMemberCloud(t, []answer{{status: 200, body: uniform}, listOf("", memberBody)}, []answer{refusal(404, "ResourceNotFound", "x")})
 	got, err = c.Members(t.Context(), pool, false)
-	if err != nil || len(got) != 1 || got[0].Addresses != nil || strings.Contains(s.sent[1].query, "expand") {
-		t.Errorf("%+v, %v, %s", got, err, s.sent[1].query)
+	if err != nil || len(got) != 1 || got[0].Addresses != nil || strings.Contains(s.machines.sent[1].query, "expand") {
+		t.Errorf("%+v, %v, %s", got, err, s.machines.sent[1].query)
 	}
 
 	// Machines of a Flexible pool, and of no other, with those of the group's interfaces
@@ -178,34 +226,38 @@ func TestMembersOnTheWire(t *testing.T) {
 	vm := func(id, set string) string {
 		return `{"id":"` + id + `","name":"m","properties":{"vmId":"` + vmID + `","virtualMachineScaleSet":{"id":"` + set + `"}}}`
 	}
-	c, s = newCloud(t, answer{status: 200, body: flexible}, listOf("", vm(string(machine), strings.ToUpper(string(pool))), vm(string(machine)+"2", string(pool)+"2"), `{"id":"`+string(machine)+`3"}`),
-		listOf("", nicOf(machine+"2", true, "*10.1.0.5"), nicOf(machine, true, "*10.1.0.4")))
+	c, s = newMemberCloud(t, []answer{{status: 200, body: flexible}, listOf("", vm(string(machine), strings.ToUpper(string(pool))), vm(string(machine)+"2", string(pool)+"2"), `{"id":"`+string(machine)+`3"}`)},
+		[]answer{listOf("", nicOf(machine+"2", true, "*10.1.0.5"), nicOf(machine, true, "*10.1.0.4"))})
 	got, err = c.Members(t.Context(), pool, false)
 	if err != nil || len(got) != 1 || !got[0].Flexible || got[0].Instance != machine || !slices.Equal(got[0].Addresses, addrs("10.1.0.4")) {
 		t.Errorf("%+v, %v", got, err)
 	}
-	q, err := url.ParseQuery(s.sent[1].query)
-	if err != nil || q.Get("$filter") != "'virtualMachineScaleSet/id' eq '"+string(pool)+"'" || q.Has("$expand") || s.sent[2].path != network {
-		t.Errorf("%+v", s.sent)
+	q, err := url.ParseQuery(s.machines.sent[1].query)
+	if err != nil || q.Get("$filter") != "'virtualMachineScaleSet/id' eq '"+string(pool)+"'" || q.Has("$expand") || s.nics.sent[0].path != network {
+		t.Errorf("%+v, %+v", s.machines.sent, s.nics.sent)
 	}
 
+	none := []answer{listOf("")}
 	for name, tc := range map[string]struct {
-		answers []answer
-		kind    fleet.Kind
+		machines []answer
+		nics     []answer
+		kind     fleet.Kind
 	}{
-		"no pool":                {[]answer{refusal(404, "ResourceNotFound", "x")}, fleet.KindNotFound},
-		"another pool":           {[]answer{{status: 200, body: strings.ReplaceAll(uniform, "Sets/p", "Sets/q")}}, fleet.KindInvalid},
-		"another's instance":     {[]answer{{status: 200, body: uniform}, listOf("", strings.ReplaceAll(memberBody, "Sets/p", "Sets/q"))}, fleet.KindInvalid},
-		"a machine of a group":   {[]answer{{status: 200, body: flexible}, listOf("", vm(strings.Replace(string(machine), "/g/", "/h/", 1), string(pool)))}, fleet.KindInvalid},
-		"half of a list":         {[]answer{{status: 200, body: uniform}, listOf(base+"/more?x=1", memberBody), refusal(500, "InternalServerError", "x")}, fleet.KindTransient},
-		"half of the interfaces": {[]answer{{status: 200, body: uniform}, listOf("", memberBody), listOf(base+"/more?x=1", nicOf(instance, true, "10.1.0.4")), refusal(404, "ResourceNotFound", "x")}, fleet.KindTransient},
-		"a page elsewhere":       {[]answer{{status: 200, body: uniform}, listOf("", memberBody), listOf("https://evil.invalid/more")}, fleet.KindInvalid},
+		"no pool":                {[]answer{refusal(404, "ResourceNotFound", "x")}, nil, fleet.KindNotFound},
+		"another pool":           {[]answer{{status: 200, body: strings.ReplaceAll(uniform, "Sets/p", "Sets/q")}}, nil, fleet.KindInvalid},
+		"another's instance":     {[]answer{{status: 200, body: uniform}, listOf("", strings.ReplaceAll(memberBody, "Sets/p", "Sets/q"))}, none, fleet.KindInvalid},
+		"a machine of a group":   {[]answer{{status: 200, body: flexible}, listOf("", vm(strings.Replace(string(machine), "/g/", "/h/", 1), string(pool)))}, none, fleet.KindInvalid},
+		"half of a list":         {[]answer{{status: 200, body: uniform}, listOf(base+"/more?x=1", memberBody), refusal(500, "InternalServerError", "x")}, none, fleet.KindTransient},
+		"too many interfaces":    {[]answer{{status: 200, body: uniform}, listOf("", memberBody)}, []answer{listOf("", slices.Repeat([]string{nicOf(instance, true)}, 33)...)}, fleet.KindInvalid},
+		"half of the interfaces": {[]answer{{status: 200, body: uniform}, listOf("", memberBody)}, []answer{listOf(base+"/nics?x=1", nicOf(instance, true, "10.1.0.4")), refusal(404, "ResourceNotFound", "x")}, fleet.KindTransient},
+		"a page elsewhere":       {[]answer{{status: 200, body: uniform}, listOf("", memberBody)}, []answer{listOf("https://evil.invalid/nics")}, fleet.KindInvalid},
 	} {
 		t.Run(name, func(t *testing.T) {
-			c, _ := newCloud(t, tc.answers...)
+			c, s := newMemberCloud(t, tc.machines, tc.nics)
 			if got, err := c.Members(t.Context(), pool, true); !fleet.Is(err, tc.kind) || got != nil {
 				t.Errorf("%+v, %v, want %s", got, err, tc.kind)
 			}
+			s.nics.answers = nil // they may have been given up
 		})
 	}
 }
@@ -216,9 +268,9 @@ func FuzzMember(f *testing.F) {
 	f.Add(`{}`, `null`)
 	f.Add(`{"id":null,"properties":{"vmId":3}}`, `{"properties":{"ipConfigurations":[null]}}`)
 	f.Fuzz(func(t *testing.T, vm, nic string) {
-		c, s := newCloud(t, answer{status: 200, body: vm}, listOf("", nic))
+		c, s := newMemberCloud(t, []answer{{status: 200, body: vm}}, []answer{listOf("", nic)})
 		m, err := c.Member(t.Context(), instance)
-		s.answers = nil
+		s.machines.answers, s.nics.answers = nil, nil
 		if err != nil {
 			return
 		}
