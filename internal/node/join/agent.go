@@ -1,12 +1,13 @@
 package join
 
 import (
+	"bytes"
 	"context"
+	"errors"
 	"fmt"
+	"os/exec"
 	"strings"
-	"time"
 
-	"github.com/ortet/ortet/internal/node/systemd"
 	"github.com/ortet/ortet/internal/wire"
 )
 
@@ -27,104 +28,52 @@ func unit(distribution string) string {
 	return distribution + "-agent.service"
 }
 
-const (
-	busTimeout  = 5 * time.Second
-	agentPause  = 200 * time.Millisecond
-	stateActive = "ActiveState"
-)
+// systemctl is the program. It speaks to systemd itself, so it serves in a shutdown
+// too, when the message bus has ended.
+type systemctl string
 
-// units is systemd's.
-type units struct {
-	addresses []systemd.Address
-	wait      func(ctx context.Context, d time.Duration) error
+// ask runs it, and gives what it says.
+func (s systemctl) ask(ctx context.Context, args ...string) (string, error) {
+	said, err := exec.CommandContext(ctx, string(s), append([]string{"--no-ask-password"}, args...)...).CombinedOutput()
+	text := string(bytes.TrimSpace(said))
+	if err != nil {
+		return text, fmt.Errorf("systemctl %s: %w: %.200q", strings.Join(args, " "), err, text)
+	}
+	return text, nil
 }
 
-// systemSockets are where systemd is asked: its own is there also when the message
-// bus has ended, as in a shutdown.
-func systemSockets() []systemd.Address {
-	return []systemd.Address{{Path: systemd.OwnSocket}, {Path: systemd.SharedSocket, Shared: true}}
-}
+// noSuchUnit is the exit code for a unit that does not exist. Source: systemctl(1),
+// "Exit status".
+const noSuchUnit = 5
 
 // Stop has systemd stop a unit.
-func (u units) Stop(ctx context.Context, name string) error {
-	b, err := systemd.Dial(ctx, busTimeout, u.addresses...)
-	if err != nil {
-		return err
+func (s systemctl) Stop(ctx context.Context, name string) error {
+	_, err := s.ask(ctx, "stop", name)
+	if exit := (*exec.ExitError)(nil); errors.As(err, &exit) && exit.ExitCode() == noSuchUnit {
+		return nil
 	}
-	defer b.Close()
-	_, err = b.Ask(systemd.Call{Path: systemd.Object, Iface: systemd.Manager, Member: "StopUnit", Args: []string{name, "replace"}})
-	if err != nil {
-		if strings.HasPrefix(err.Error(), systemd.Name+".NoSuchUnit:") {
-			return nil
-		}
-		return fmt.Errorf("stopping %s: %w", name, err)
-	}
-	for {
-		state, err := activeState(b, name)
-		if err != nil {
-			return fmt.Errorf("stopping %s: %w", name, err)
-		}
-		if !moves(state) {
-			return nil
-		}
-		if err := u.wait(ctx, agentPause); err != nil {
-			return fmt.Errorf("stopping %s: it is %s still: %w", name, state, err)
-		}
-	}
+	return err
 }
 
-// Runs asks systemd.
-func (u units) Runs(ctx context.Context, name string) (bool, error) {
-	b, err := systemd.Dial(ctx, busTimeout, u.addresses...)
-	if err != nil {
-		return false, err
-	}
-	defer b.Close()
-	state, err := activeState(b, name)
-	return moves(state), err
-}
-
-func moves(state string) bool { return state != "inactive" && state != "failed" }
-
-// activeState is a unit's; of one that does not exist it is "inactive".
-func activeState(b *systemd.Bus, name string) (string, error) {
-	r, err := b.Ask(systemd.Call{Path: systemd.ObjectPath(name), Iface: systemd.Properties, Member: "Get", Args: []string{systemd.Unit, stateActive}})
-	if err != nil {
-		return "", fmt.Errorf("asking for the state of %s: %w", name, err)
-	}
-	if r.Variant() != "s" {
-		return "", fmt.Errorf("asking for the state of %s: an answer of another type", name)
-	}
-	state := string(r.Body.Text())
-	return state, r.Body.Err()
+// Runs asks systemd. A unit that does not exist is inactive.
+func (s systemctl) Runs(ctx context.Context, name string) (bool, error) {
+	state, err := s.ask(ctx, "show", "--property=ActiveState", "--value", name)
+	return state != "inactive" && state != "failed", err
 }
 
 // PoweringOff says whether this machine is being powered off: not restarted, and not
 // only one of its units stopped. Azure ends a machine that is deleted and one that
 // is deallocated in the same way; which of the two it is, nobody on it can know.
-func PoweringOff(ctx context.Context) (bool, error) {
-	return poweringOff(ctx, systemSockets())
-}
+func PoweringOff(ctx context.Context) (bool, error) { return systemctl("systemctl").poweringOff(ctx) }
 
-func poweringOff(ctx context.Context, addresses []systemd.Address) (bool, error) {
-	b, err := systemd.Dial(ctx, busTimeout, addresses...)
-	if err != nil {
-		return false, err
-	}
-	defer b.Close()
-	for _, target := range []string{"poweroff.target", "halt.target"} {
-		// A shutdown is a job of its target, which is done last of all.
-		r, err := b.Ask(systemd.Call{Path: systemd.ObjectPath(target), Iface: systemd.Properties, Member: "Get", Args: []string{systemd.Unit, "Job"}})
-		if err != nil {
-			return false, fmt.Errorf("asking whether the machine is being powered off: %w", err)
-		}
-		if r.Variant() != "(uo)" {
-			return false, fmt.Errorf("asking whether the machine is being powered off: an answer of another type")
-		}
-		r.Body.Struct()
-		if job := r.Body.U32(); job != 0 {
-			return true, r.Body.Err()
+// poweringOff looks for the shutdown's job, which is done last of all.
+func (s systemctl) poweringOff(ctx context.Context) (bool, error) {
+	jobs, err := s.ask(ctx, "list-jobs", "--full", "--plain", "--no-legend", "--no-pager")
+	for line := range strings.Lines(jobs) {
+		// Its number, the unit, what is done with it, and how far that is.
+		if f := strings.Fields(line); len(f) > 2 && (f[1] == "poweroff.target" || f[1] == "halt.target") && f[2] == "start" {
+			return true, err
 		}
 	}
-	return false, nil
+	return false, err
 }

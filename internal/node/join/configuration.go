@@ -77,7 +77,7 @@ func checkJoin(j wire.Join, m Machine, distribution string) error {
 	if !token.MatchString(j.Token) {
 		problems = append(problems, errors.New("a token of another form than "+distribution+" takes"))
 	}
-	if distribution == wire.Kubelet && len(certificates(j.CA)) == 0 {
+	if distribution == wire.Kubelet && !certificates(j.CA) {
 		problems = append(problems, errors.New("no certificate of the CA"))
 	}
 	if err := errors.Join(problems...); err != nil {
@@ -86,33 +86,27 @@ func checkJoin(j wire.Join, m Machine, distribution string) error {
 	return nil
 }
 
-// certificates are those of a PEM text, and nothing else of it.
-func certificates(text []byte) []byte {
-	var out bytes.Buffer
-	for {
+// certificates says whether a PEM text holds some, and nothing else.
+func certificates(text []byte) bool {
+	for n := 0; ; n++ {
 		var block *pem.Block
 		if block, text = pem.Decode(text); block == nil {
-			return out.Bytes()
+			return n > 0 && len(bytes.TrimSpace(text)) == 0
 		}
-		if block.Type == "CERTIFICATE" {
-			out.Write(pem.EncodeToMemory(&pem.Block{Type: block.Type, Bytes: block.Bytes}))
+		if block.Type != "CERTIFICATE" {
+			return false
 		}
 	}
 }
 
 // configuration is all that this distribution joins with.
-func configuration(s Settings, j wire.Join) ([]file, error) {
+func configuration(s Settings, j wire.Join) []file {
 	if s.Distribution == wire.Kubelet {
-		kubeconfig, err := bootstrapFile(j)
-		if err != nil {
-			return nil, err
-		}
-		ca := certificates(j.CA)
 		return []file{
-			{path: s.Kubelet.ClientCA, text: ca, keep: true},
+			{path: s.Kubelet.ClientCA, text: j.CA, keep: true},
 			{path: KubeletArguments, text: kubeletArguments(s, j.NodeName, j.ProviderID)},
-			{path: s.Kubelet.BootstrapKubeconfig, text: kubeconfig},
-		}, nil
+			{path: s.Kubelet.BootstrapKubeconfig, text: bootstrapFile(j)},
+		}
 	}
 	files := []file{
 		{path: RancherToken, text: []byte(j.Token + "\n")},
@@ -121,7 +115,7 @@ func configuration(s Settings, j wire.Join) ([]file, error) {
 	if s.Registries != "" {
 		files = append(files, file{path: rancher(s.Distribution) + registries, text: []byte(s.Registries)})
 	}
-	return files, nil
+	return files
 }
 
 // again is what a start of a node that has joined writes anew, since it lay in
@@ -153,18 +147,13 @@ func write(t *tree.Tree, files []file) error {
 	return nil
 }
 
-// bootstrapFile is a kubeconfig with the token, in JSON, which is YAML. Source: the
-// kubelet's TLS bootstrapping, kubernetes.io/docs/reference/access-authn-authz/kubelet-tls-bootstrapping.
-func bootstrapFile(j wire.Join) ([]byte, error) {
-	type named map[string]any
-	const cluster, user = "cluster", "bootstrap"
-	text, err := json.MarshalIndent(named{
-		"apiVersion": "v1", "kind": "Config", "current-context": user,
-		"clusters": []named{{"name": cluster, "cluster": named{"server": j.Server, "certificate-authority-data": base64.StdEncoding.EncodeToString(certificates(j.CA))}}},
-		"users":    []named{{"name": user, "user": named{"token": j.Token}}},
-		"contexts": []named{{"name": user, "context": named{"cluster": cluster, "user": user}}},
-	}, "", " ")
-	return append(text, '\n'), err
+// bootstrapFile is a kubeconfig with the token. Source: the kubelet's TLS
+// bootstrapping, kubernetes.io/docs/reference/access-authn-authz/kubelet-tls-bootstrapping.
+func bootstrapFile(j wire.Join) []byte {
+	return []byte("# Written by ortet-node join.\napiVersion: v1\nkind: Config\ncurrent-context: bootstrap\n" +
+		"clusters:\n- name: cluster\n  cluster:\n    server: " + quote(j.Server) + "\n    certificate-authority-data: " + base64.StdEncoding.EncodeToString(j.CA) + "\n" +
+		"users:\n- name: bootstrap\n  user:\n    token: " + quote(j.Token) + "\n" +
+		"contexts:\n- name: bootstrap\n  context:\n    cluster: cluster\n    user: bootstrap\n")
 }
 
 // kubeletArguments is an environment file of systemd's. Its words hold no blank and
@@ -195,17 +184,16 @@ func labels(s Settings) []string {
 func rancherConfig(s Settings, j wire.Join) []byte {
 	var b strings.Builder
 	b.WriteString("# Written by ortet-node join.\n")
-	line := func(key, value string) { fmt.Fprintf(&b, "%s: %s\n", key, quote(value)) }
-	line("server", j.Server)
-	line("token-file", RancherToken)
-	line("node-name", j.NodeName)
+	line := func(key, value string) { b.WriteString(key + " " + quote(value) + "\n") }
+	line("server:", j.Server)
+	line("token-file:", RancherToken)
+	line("node-name:", j.NodeName)
 	list := func(key string, values []string) {
-		if len(values) == 0 {
-			return
-		}
-		fmt.Fprintf(&b, "%s+:\n", key)
-		for _, v := range values {
-			fmt.Fprintf(&b, "- %s\n", quote(v))
+		for i, v := range values {
+			if i == 0 {
+				b.WriteString(key + "+:\n")
+			}
+			line("-", v)
 		}
 	}
 	list("kubelet-arg", []string{"provider-id=" + j.ProviderID})

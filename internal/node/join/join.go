@@ -21,6 +21,8 @@ import (
 // mend it, so it is tried again rarely.
 var errHere = errors.New("on this machine")
 
+func here(err error) error { return fmt.Errorf("%w: %w", errHere, err) }
+
 // Join makes a node of this machine and returns once what its agent joins with is on
 // the disk. A node that has joined before and can go on is done at once; nobody is
 // asked then. Otherwise it asks for as long as ctx lasts, or once. It is harmless to
@@ -91,15 +93,11 @@ func (a *attempt) try(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	files, err := configuration(a.settings, granted)
-	if err != nil {
-		return fmt.Errorf("%w: %w", errHere, err)
-	}
-	if err := write(a.t, files); err != nil {
-		return fmt.Errorf("%w: %w", errHere, err)
+	if err := write(a.t, configuration(a.settings, granted)); err != nil {
+		return here(err)
 	}
 	if err := writeRecord(a.t, recordOf(granted, a.settings.Distribution, a.firmware, a.options.now())); err != nil {
-		return fmt.Errorf("%w: %w", errHere, err)
+		return here(err)
 	}
 	if err := a.ready(); err != nil {
 		return err
@@ -117,11 +115,11 @@ func (a *attempt) try(ctx context.Context) error {
 func (a *attempt) settle(ctx context.Context) (own bool, m *Machine, err error) {
 	record, err := readRecord(a.t)
 	if err != nil {
-		return false, nil, fmt.Errorf("%w: %w", errHere, err)
+		return false, nil, here(err)
 	}
 	held, err := a.readLogin(a.t)
 	if err != nil {
-		return false, nil, fmt.Errorf("%w: %w", errHere, err)
+		return false, nil, here(err)
 	}
 	found, why := judge(record, held, a.firmware, nil, a.options.now())
 	if found == isUnknown {
@@ -134,7 +132,7 @@ func (a *attempt) settle(ctx context.Context) (own bool, m *Machine, err error) 
 	}
 	if found != isOwn {
 		if _, err := a.t.Remove(ReadyFile); err != nil {
-			return false, nil, fmt.Errorf("%w: %w", errHere, err)
+			return false, nil, here(err)
 		}
 	}
 	if found == isOwn {
@@ -149,11 +147,11 @@ func (a *attempt) settle(ctx context.Context) (own bool, m *Machine, err error) 
 		// Said first, so that whoever goes on after a crash knows what is half done.
 		mark := Record{State: Discarding, VMID: unknownVM, At: a.options.now().UTC().Truncate(time.Second)}
 		if err := writeRecord(a.t, mark); err != nil {
-			return false, nil, fmt.Errorf("%w: %w", errHere, err)
+			return false, nil, here(err)
 		}
 	}
 	if err := a.discard(ctx, a.t, scope); err != nil {
-		return false, nil, fmt.Errorf("%w: %w", errHere, err)
+		return false, nil, here(err)
 	}
 	a.options.Log.Info("joining anew", "why", why)
 	a.cleared = true
@@ -169,16 +167,16 @@ func (a *attempt) goOn(record *Record, held *login, m *Machine) error {
 		adopted := Record{State: Joined, VMID: m.VMID, Firmware: a.firmware, Distribution: a.settings.Distribution, NodeName: held.node, At: a.options.now().UTC().Truncate(time.Second)}
 		record = &adopted
 		if err := writeRecord(a.t, adopted); err != nil {
-			return fmt.Errorf("%w: %w", errHere, err)
+			return here(err)
 		}
 	}
 	if err := write(a.t, again(a.settings, *record)); err != nil {
-		return fmt.Errorf("%w: %w", errHere, err)
+		return here(err)
 	}
 	// The token in it is used up; the kubelet has what it got for it.
 	if a.settings.Distribution == wire.Kubelet && record.ProviderID != "" {
 		if _, err := a.t.Remove(a.settings.Kubelet.BootstrapKubeconfig); err != nil {
-			return fmt.Errorf("%w: %w", errHere, err)
+			return here(err)
 		}
 	}
 	if err := a.ready(); err != nil {
@@ -191,7 +189,7 @@ func (a *attempt) goOn(record *Record, held *login, m *Machine) error {
 // ready lets an agent start.
 func (a *attempt) ready() error {
 	if err := put(a.t, ReadyFile, nil); err != nil {
-		return fmt.Errorf("%w: %w", errHere, err)
+		return here(err)
 	}
 	return nil
 }

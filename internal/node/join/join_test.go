@@ -1,11 +1,12 @@
 package join
 
 import (
-	"encoding/json"
 	"os"
 	"strings"
 	"testing"
 	"time"
+
+	"go.yaml.in/yaml/v3"
 
 	"github.com/ortet/ortet/internal/wire"
 )
@@ -18,20 +19,20 @@ func TestJoinWritesWhatAKubeletJoinsWith(t *testing.T) {
 	var kubeconfig struct {
 		Clusters []struct {
 			Cluster struct {
-				Server string `json:"server"`
-				CA     []byte `json:"certificate-authority-data"`
-			} `json:"cluster"`
-		} `json:"clusters"`
+				Server string `yaml:"server"`
+				CA     string `yaml:"certificate-authority-data"`
+			} `yaml:"cluster"`
+		} `yaml:"clusters"`
 		Users []struct {
 			User struct {
-				Token string `json:"token"`
-			} `json:"user"`
-		} `json:"users"`
+				Token string `yaml:"token"`
+			} `yaml:"user"`
+		} `yaml:"users"`
 	}
-	if err := json.Unmarshal([]byte(w.read(bootstrapKubeconfig)), &kubeconfig); err != nil {
+	if err := yaml.Unmarshal([]byte(w.read(bootstrapKubeconfig)), &kubeconfig); err != nil {
 		t.Fatal(err)
 	}
-	if c := kubeconfig.Clusters[0].Cluster; c.Server != apiServer || string(c.CA) != string(w.ca.pem()) || kubeconfig.Users[0].User.Token != goodToken {
+	if c := kubeconfig.Clusters[0].Cluster; c.Server != apiServer || c.CA != encoded(w) || kubeconfig.Users[0].User.Token != goodToken {
 		t.Errorf("the bootstrap kubeconfig: %+v", kubeconfig)
 	}
 	for _, name := range []string{bootstrapKubeconfig, clientCA, KubeletArguments, RecordFile, ReadyFile} {

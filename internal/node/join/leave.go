@@ -85,7 +85,7 @@ func (c *Client) agent() Agent {
 	if c.options.Agent != nil {
 		return c.options.Agent
 	}
-	return units{addresses: systemSockets(), wait: c.options.wait}
+	return systemctl("systemctl")
 }
 
 // drain asks until the node is drained or the time is up.

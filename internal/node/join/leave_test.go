@@ -1,22 +1,14 @@
 package join
 
 import (
-	"bufio"
 	"context"
 	"errors"
-	"fmt"
 	"os"
-	"os/exec"
 	"path/filepath"
-	"slices"
 	"strings"
-	"sync"
 	"testing"
 	"time"
 
-	"github.com/godbus/dbus/v5"
-
-	"github.com/ortet/ortet/internal/node/systemd"
 	"github.com/ortet/ortet/internal/wire"
 )
 
@@ -147,113 +139,50 @@ func TestDepartWithoutAServer(t *testing.T) {
 	}
 }
 
-// manager is what is asked of systemd, on a real message bus.
-type manager struct {
-	mu      sync.Mutex
-	states  map[string][]string // of units, in turn
-	jobs    map[string]uint32
-	stopped []string
-}
-
-func (m *manager) StopUnit(name, mode string) (dbus.ObjectPath, *dbus.Error) {
-	m.mu.Lock()
-	defer m.mu.Unlock()
-	if _, ok := m.states[name]; !ok {
-		return "", dbus.NewError(systemd.Name+".NoSuchUnit", []any{"Unit " + name + " not loaded."})
-	}
-	m.stopped = append(m.stopped, name+" "+mode)
-	return "/org/freedesktop/systemd1/job/1", nil
-}
-
-type unitOf struct {
-	m    *manager
-	name string
-}
-
-func (u unitOf) Get(_, property string) (dbus.Variant, *dbus.Error) {
-	u.m.mu.Lock()
-	defer u.m.mu.Unlock()
-	if property == "Job" {
-		return dbus.MakeVariant(struct {
-			ID   uint32
-			Path dbus.ObjectPath
-		}{u.m.jobs[u.name], "/"}), nil
-	}
-	all := u.m.states[u.name]
-	if len(all) == 0 {
-		return dbus.MakeVariant("inactive"), nil
-	}
-	if len(all) > 1 {
-		u.m.states[u.name] = all[1:]
-	}
-	return dbus.MakeVariant(all[0]), nil
-}
-
+// A systemctl that says what it is told to.
 func TestSystemdIsAsked(t *testing.T) {
-	program, err := exec.LookPath("dbus-daemon")
-	if err != nil {
-		t.Skip("NOT RUN: there is no dbus-daemon")
-	}
 	dir := t.TempDir()
-	socket, config := filepath.Join(dir, "bus"), filepath.Join(dir, "bus.conf")
-	if err := os.WriteFile(config, fmt.Appendf(nil, `<busconfig><type>session</type><listen>unix:path=%s</listen><auth>EXTERNAL</auth>
-<policy context="default"><allow send_destination="*" eavesdrop="true"/><allow eavesdrop="true"/><allow own="*"/></policy></busconfig>`, socket), 0o600); err != nil {
+	program := filepath.Join(dir, "systemctl")
+	if err := os.WriteFile(program, []byte(`#!/bin/sh
+echo "$*" >>"$0.asked"
+case "$*" in
+*" stop none.service") echo "Failed to stop none.service: Unit none.service not loaded." >&2; exit 5 ;;
+*" stop stuck.service") echo "Job for stuck.service canceled." >&2; exit 1 ;;
+*"--value none.service") echo inactive ;;
+*"--value kubelet.service") echo deactivating ;;
+*list-jobs*) cat "$0.jobs" ;;
+esac
+`), 0o700); err != nil { //nolint:gosec // a program
 		t.Fatal(err)
 	}
-	cmd := exec.CommandContext(t.Context(), program, "--config-file="+config, "--nofork", "--print-address=1")
-	out, err := cmd.StdoutPipe()
-	if err != nil {
-		t.Fatal(err)
-	}
-	if err := cmd.Start(); err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() {
-		_ = cmd.Process.Kill()
-		_ = cmd.Wait()
-	})
-	if _, err := bufio.NewReader(out).ReadString('\n'); err != nil {
-		t.Fatalf("the bus did not come up: %v", err)
-	}
-	conn, err := dbus.Connect("unix:path=" + socket)
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer func() { _ = conn.Close() }()
-	m := &manager{states: map[string][]string{"kubelet.service": {"active", "deactivating", "deactivating", "failed"}}, jobs: map[string]uint32{}}
-	problems := []error{conn.Export(m, systemd.Object, systemd.Manager)}
-	for _, name := range []string{"kubelet.service", "k3s-agent.service", "poweroff.target", "halt.target"} {
-		problems = append(problems, conn.Export(unitOf{m, name}, dbus.ObjectPath(systemd.ObjectPath(name)), systemd.Properties))
-	}
-	if err := errors.Join(problems...); err != nil {
-		t.Fatal(err)
-	}
-	if _, err := conn.RequestName(systemd.Name, dbus.NameFlagDoNotQueue); err != nil {
-		t.Fatal(err)
-	}
-	addresses := []systemd.Address{{Path: filepath.Join(dir, "none")}, {Path: socket, Shared: true}}
-	waits := 0
-	u := units{addresses: addresses, wait: func(ctx context.Context, _ time.Duration) error { waits++; return ctx.Err() }}
-	if runs, err := u.Runs(t.Context(), "kubelet.service"); err != nil || !runs {
-		t.Errorf("it runs: %v, %v", runs, err)
-	}
-	for _, name := range []string{"kubelet.service", "k3s-agent.service"} {
-		if err := u.Stop(t.Context(), name); err != nil {
-			t.Error(err)
+	s := systemctl(program)
+	for name, ok := range map[string]bool{"kubelet.service": true, "none.service": true, "stuck.service": false} {
+		if err := s.Stop(t.Context(), name); (err == nil) != ok {
+			t.Errorf("stopping %s: %v", name, err)
 		}
 	}
-	if !slices.Equal(m.stopped, []string{"kubelet.service replace"}) || waits != 2 {
-		t.Errorf("stopped %q with %d pauses", m.stopped, waits)
-	}
-	if runs, err := u.Runs(t.Context(), "kubelet.service"); err != nil || runs {
-		t.Errorf("it runs: %v, %v", runs, err)
-	}
-	for want, job := range map[bool]uint32{false: 0, true: 77} {
-		m.mu.Lock()
-		m.jobs["poweroff.target"] = job
-		m.mu.Unlock()
-		if off, err := poweringOff(t.Context(), addresses); err != nil || off != want {
-			t.Errorf("powering off: %v, %v; want %v", off, err, want)
+	for name, want := range map[string]bool{"kubelet.service": true, "none.service": false} {
+		if runs, err := s.Runs(t.Context(), name); err != nil || runs != want {
+			t.Errorf("%s runs: %v, %v", name, runs, err)
 		}
+	}
+	for jobs, want := range map[string]bool{
+		"":                                  false,
+		"12 kubelet.service stop running\n": false,
+		"1 shutdown.target start waiting\n2 reboot.target start waiting\n3 kubelet.service stop running\n": false,
+		"1 shutdown.target start waiting\n2 poweroff.target start waiting\n":                               true,
+		"7 halt.target start waiting\n":      true,
+		"7 poweroff.target stop waiting\n":   false,
+		"7 xpoweroff.target start waiting\n": false,
+	} {
+		if err := os.WriteFile(program+".jobs", []byte(jobs), 0o600); err != nil {
+			t.Fatal(err)
+		}
+		if off, err := s.poweringOff(t.Context()); err != nil || off != want {
+			t.Errorf("powering off with %q: %v, %v", jobs, off, err)
+		}
+	}
+	if _, err := systemctl(filepath.Join(dir, "none")).poweringOff(t.Context()); err == nil {
+		t.Error("no systemctl is no error")
 	}
 }
