@@ -1,0 +1,179 @@
+package events
+
+import (
+	"bytes"
+	"context"
+	"maps"
+	"net/http"
+	"net/http/httptest"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/Azure/azure-sdk-for-go/sdk/azcore/runtime"
+	"github.com/Azure/azure-sdk-for-go/sdk/azcore/to"
+	"github.com/Azure/azure-sdk-for-go/sdk/resourcemanager/compute/armcompute/v8"
+
+	"github.com/ortet/ortet/internal/azsim"
+	"github.com/ortet/ortet/test/simulation"
+)
+
+// computers is a Substrate that remembers what runs.
+type computers struct {
+	mu      sync.Mutex
+	running map[string]azsim.Computer // by id
+	metas   map[string]http.Handler   // by name; of computers that ran once
+}
+
+func (m *computers) Boot(_ context.Context, c azsim.Computer) error {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	m.running[c.ID], m.metas[c.Name] = c, c.IMDS
+	return nil
+}
+
+func (m *computers) Shutdown(_ context.Context, id string, _ bool) error {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	delete(m.running, id)
+	return nil
+}
+
+func (m *computers) Remove(ctx context.Context, id string) error { return m.Shutdown(ctx, id, false) }
+
+func (*computers) CreateVolume(context.Context, azsim.Volume, azsim.Source) error { return nil }
+func (*computers) DeleteVolume(context.Context, azsim.Volume) error               { return nil }
+func (*computers) Attach(context.Context, string, int32, azsim.Volume) error      { return nil }
+func (*computers) Detach(context.Context, string, int32) error                    { return nil }
+func (*computers) Console(context.Context, string) ([]byte, error)                { return nil, nil }
+
+// runs gives the ids of what runs.
+func (m *computers) runs() map[string]azsim.Computer {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	return maps.Clone(m.running)
+}
+
+// ask is an instance's metadata service.
+func (m *computers) ask(name string) AskMetadata {
+	return func(ctx context.Context, method, path string, body []byte) (Reply, error) {
+		m.mu.Lock()
+		h := m.metas[name]
+		m.mu.Unlock()
+		r := httptest.NewRequest(method, path, bytes.NewReader(body)).WithContext(ctx)
+		r.Header.Set("Metadata", "true")
+		w := httptest.NewRecorder()
+		h.ServeHTTP(w, r)
+		return Reply{Code: w.Code, Body: w.Body.Bytes()}, ctx.Err()
+	}
+}
+
+// onAzure plays with a Spot pool of two on the simulated Azure, whose first instance
+// is the world's node; both watch.
+func onAzure(t *testing.T, play func(w *world, azure *azsim.Server, m *computers, id string)) {
+	synctest.Test(t, func(t *testing.T) {
+		m := &computers{running: map[string]azsim.Computer{}, metas: map[string]http.Handler{}}
+		azure := &azsim.Server{Seed: 1, Substrate: m}
+		defer azure.Close()
+		azure.Instant(true)
+		set, err := simulation.Pool{Name: "pool1", Capacity: 2, Change: simulation.Bare}.ScaleSet()
+		if err != nil {
+			t.Fatal(err)
+		}
+		set.Properties.VirtualMachineProfile.Priority = to.Ptr(armcompute.VirtualMachinePriorityTypesSpot)
+		set.Properties.VirtualMachineProfile.EvictionPolicy = to.Ptr(armcompute.VirtualMachineEvictionPolicyTypesDeallocate)
+		sets, err := armcompute.NewVirtualMachineScaleSetsClient(azsim.DefaultSubscription, azure.Credential(""), azure.ClientOptions())
+		if err != nil {
+			t.Fatal(err)
+		}
+		p, err := sets.BeginCreateOrUpdate(t.Context(), azsim.DefaultResourceGroup, "pool1", set, nil)
+		if err == nil {
+			_, err = p.PollUntilDone(t.Context(), &runtime.PollUntilDoneOptions{Frequency: time.Second})
+		}
+		if err != nil {
+			t.Fatal(err)
+		}
+		azure.Instant(false)
+
+		w, neighbour := newWorld(t), newWorld(t)
+		id := ""
+		for _, c := range m.runs() {
+			if c.Name == "pool1_0" {
+				id = c.ResourceID
+			}
+		}
+		ctx, stop := context.WithCancel(t.Context())
+		var daemons sync.WaitGroup
+		for of, name := range map[*world]string{w: "pool1_0", neighbour: "pool1_1"} {
+			of.pod("web", 0, 5)
+			o := of.options()
+			o.Metadata = m.ask(name)
+			daemons.Go(func() { Run(ctx, o) })
+		}
+		time.Sleep(10 * time.Minute) // events are switched on
+		play(w, azure, m, id)
+		stop()
+		daemons.Wait()
+		if neighbour.cordoned() || neighbour.pods() != "web" {
+			t.Errorf("the neighbour: cordoned %v, pods %q", neighbour.cordoned(), neighbour.pods())
+		}
+	})
+}
+
+// Azure evicts: the node leaves, and the machine goes as soon as it has.
+func TestEvictionOnAzure(t *testing.T) {
+	onAzure(t, func(w *world, azure *azsim.Server, m *computers, id string) {
+		if err := azure.Evict(id); err != nil {
+			w.t.Fatal(err)
+		}
+		time.Sleep(15 * time.Second)
+		if w.node() != nil || w.pods() != "" {
+			w.t.Errorf("the Node %v, pods %q", w.node(), w.pods())
+		}
+		if n := len(m.runs()); n != 1 {
+			w.t.Errorf("%d machines run", n)
+		}
+	})
+}
+
+// Azure restarts the machine: it is drained first, restarted early, and given back.
+func TestRebootOnAzure(t *testing.T) {
+	onAzure(t, func(w *world, azure *azsim.Server, _ *computers, id string) {
+		if _, err := azure.Schedule(id, "Reboot", 0); err != nil {
+			w.t.Fatal(err)
+		}
+		time.Sleep(10 * time.Second)
+		if !w.cordoned() || w.pods() != "" {
+			w.t.Errorf("cordoned %v, pods %q", w.cordoned(), w.pods())
+		}
+		s := w.kept()
+		if len(s.Events) != 1 || s.Events[0].Phase != Acknowledged || !s.Events[0].Started {
+			w.t.Errorf("15 minutes before its time: %+v", s)
+		}
+		time.Sleep(20 * time.Minute)
+		if w.cordoned() || w.kept().Touched || len(w.kept().Events) > 0 {
+			w.t.Errorf("not given back: %+v", w.kept())
+		}
+	})
+}
+
+// Azure thinks better of it.
+func TestCancelledOnAzure(t *testing.T) {
+	onAzure(t, func(w *world, azure *azsim.Server, _ *computers, id string) {
+		w.kube.Ends = nil
+		event, err := azure.Schedule(id, "Redeploy", 0)
+		if err != nil {
+			w.t.Fatal(err)
+		}
+		time.Sleep(10 * time.Second)
+		if !w.cordoned() {
+			w.t.Error("not cordoned")
+		}
+		azure.CancelEvent(event)
+		time.Sleep(10 * time.Second)
+		if w.cordoned() || len(w.kept().Events) > 0 {
+			w.t.Errorf("not given back: %+v", w.kept())
+		}
+	})
+}
