@@ -32,8 +32,10 @@ type endpoint struct {
 	// documents say is at www.microsoft.com.
 	AttestationCAFile string `json:"attestationCAFile"`
 	AttestationProxy  string `json:"attestationProxy"`
-	AzureConfig       string `json:"azureConfig"` // path of azure.json
-	Kubeconfig        string `json:"kubeconfig"`  // "" without a cluster
+	// InstanceMetadata, an instance's id and "/metadata" is its metadata service.
+	InstanceMetadata string `json:"instanceMetadata"`
+	AzureConfig      string `json:"azureConfig"` // path of azure.json
+	Kubeconfig       string `json:"kubeconfig"`  // "" without a cluster
 
 	azureJSON []byte
 }

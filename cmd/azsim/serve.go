@@ -168,7 +168,7 @@ func serve(ctx context.Context, o serveOptions, stdout io.Writer, log *slog.Logg
 			_ = web.Close() // cut off what does not end
 		}
 	}()
-	stop, err := publishIssuer(ctx, azure, point, log)
+	stop, err := servePlainly(ctx, azure, point, log)
 	if err != nil {
 		return err
 	}
@@ -194,10 +194,10 @@ func serve(ctx context.Context, o serveOptions, stdout io.Writer, log *slog.Logg
 	}
 }
 
-// publishIssuer writes the root of attested documents, and serves their issuer's
-// certificate without TLS, since that is how it is asked for: to whoever takes the
-// listener for an HTTP proxy. stop ends that.
-func publishIssuer(ctx context.Context, azure *azsim.Server, point *endpoint, log *slog.Logger) (stop func(), err error) {
+// servePlainly writes the root of attested documents, and serves without TLS what is
+// asked for without: their issuer's certificate, to whoever takes the listener for an
+// HTTP proxy, and the instances' metadata services. stop ends that.
+func servePlainly(ctx context.Context, azure *azsim.Server, point *endpoint, log *slog.Logger) (stop func(), err error) {
 	root := azure.AttestationPEM()
 	if root == nil {
 		return nil, errors.New("make the authority of attested documents: see the log")
@@ -207,10 +207,14 @@ func publishIssuer(ctx context.Context, azure *azsim.Server, point *endpoint, lo
 	}
 	listener, err := new(net.ListenConfig).Listen(ctx, "tcp", "127.0.0.1:0")
 	if err != nil {
-		return nil, fmt.Errorf("listen for who fetches the issuer of attested documents: %w", err)
+		return nil, fmt.Errorf("listen for who asks without TLS: %w", err)
 	}
 	point.AttestationProxy = "http://" + listener.Addr().String()
-	web := &http.Server{Handler: azure.Publication(), ReadHeaderTimeout: 10 * time.Second, ErrorLog: slog.NewLogLogger(log.Handler(), slog.LevelDebug)}
+	point.InstanceMetadata = point.AttestationProxy + "/azsim/imds"
+	mux := http.NewServeMux()
+	mux.Handle("/pkiops/certs/", azure.Publication())
+	mux.Handle("/azsim/imds/", azure)
+	web := &http.Server{Handler: mux, ReadHeaderTimeout: 10 * time.Second, ErrorLog: slog.NewLogLogger(log.Handler(), slog.LevelDebug)}
 	go func() { _ = web.Serve(listener) }() // ends with stop
 	return func() { _ = web.Close() }, nil
 }

@@ -24,6 +24,7 @@ import (
 	"github.com/Azure/azure-sdk-for-go/sdk/azcore/policy"
 	"github.com/Azure/azure-sdk-for-go/sdk/azidentity"
 	"github.com/Azure/azure-sdk-for-go/sdk/resourcemanager/compute/armcompute/v8"
+	"github.com/smallstep/pkcs7"
 
 	"github.com/ortet/ortet/internal/azsim"
 )
@@ -284,5 +285,64 @@ func TestUsageErrors(t *testing.T) {
 				t.Errorf("%v: %q is not in %s", c.args, w, errs.String())
 			}
 		}
+	}
+}
+
+// Another process of this computer is an instance: its document verifies with the
+// files that the server names, and it hears of an event that a third one makes.
+func TestInstancesForOtherProcesses(t *testing.T) {
+	e := start(t, cliSpec+"attestationChain: true\n", "--speed", "1000")
+	id := "/subscriptions/" + e.Subscription + "/resourceGroups/azsim/providers/Microsoft.Compute/virtualMachineScaleSets/pool1/virtualMachines/0"
+	ask := func(client *http.Client, method, url string) []byte {
+		t.Helper()
+		r, err := http.NewRequestWithContext(t.Context(), method, url, nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		r.Header.Set("Metadata", "true")
+		res, err := client.Do(r)
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer func() { _ = res.Body.Close() }()
+		body, err := io.ReadAll(res.Body)
+		if err != nil || res.StatusCode >= 300 {
+			t.Fatalf("%s %s: %s %s %v", method, url, res.Status, body, err)
+		}
+		return body
+	}
+	plain := &http.Client{Transport: &http.Transport{}}
+	defer plain.CloseIdleConnections()
+	metadata := e.InstanceMetadata + id + "/metadata"
+	var answer struct{ Signature []byte }
+	if err := json.Unmarshal(ask(plain, http.MethodGet, metadata+"/attested/document?api-version=2025-04-07&nonce=1234567890"), &answer); err != nil {
+		t.Fatal(err)
+	}
+	message, err := pkcs7.Parse(answer.Signature)
+	if err != nil {
+		t.Fatal(err)
+	}
+	root, err := os.ReadFile(e.AttestationCAFile)
+	if err != nil {
+		t.Fatal(err)
+	}
+	pool := x509.NewCertPool()
+	pool.AppendCertsFromPEM(root)
+	if err := message.VerifyWithChain(pool); err != nil || !strings.Contains(string(message.Content), `"nonce":"1234567890"`) {
+		t.Errorf("%s: %v", message.Content, err)
+	}
+
+	made := ask(e.trusting(t), http.MethodPost, e.ResourceManager+"/azsim/events?type=Freeze&instance="+url.QueryEscape(id))
+	var event struct{ EventID string }
+	if err := json.Unmarshal(made, &event); err != nil || event.EventID == "" {
+		t.Fatalf("%s: %v", made, err)
+	}
+	ask(plain, http.MethodGet, metadata+"/scheduledevents?api-version=2020-07-01")
+	deadline := time.Now().Add(30 * time.Second)
+	for !strings.Contains(string(ask(plain, http.MethodGet, metadata+"/scheduledevents?api-version=2020-07-01")), event.EventID) {
+		if time.Now().After(deadline) {
+			t.Fatal("the event is not shown")
+		}
+		time.Sleep(250 * time.Millisecond) // five requests a second are the limit
 	}
 }

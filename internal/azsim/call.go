@@ -70,6 +70,10 @@ func (s *Server) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		return
 	}
 	c.body = data
+	if path, own := strings.CutPrefix(r.URL.Path, imdsPath); own {
+		c.serveIMDS(w, "/"+path)
+		return
+	}
 	if path, own := strings.CutPrefix(r.URL.Path, "/azsim/"); own {
 		c.finish(w, c.encoded(c.control(path)))
 		return

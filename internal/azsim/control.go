@@ -16,6 +16,7 @@ import (
 //	POST   /azsim/faults         switches a Fault on
 //	DELETE /azsim/faults[/NAME]  switches faults off
 //	GET    /azsim/requests       the last requests; ?since=SEQ leaves out older ones
+//	*      /azsim/imds/ID/PATH   the metadata service of an instance: see imdsPath
 //	GET    /azsim/operations     the operations that run
 //	GET    /azsim/events         the scheduled events of all instances
 //	POST   /azsim/events         ?instance=ID&type=TYPE: schedules one; see schedule

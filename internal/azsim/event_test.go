@@ -510,6 +510,47 @@ func TestControlOfEvents(t *testing.T) {
 	})
 }
 
+func TestMetadataServiceForOtherProcesses(t *testing.T) {
+	withPool(t, 1, nil, func(t *testing.T, l *lab) {
+		id := val(l.vm("pool1", "0").ID)
+		h, err := l.s.IMDS(strings.ToUpper(id))
+		if err != nil {
+			t.Fatal(err)
+		}
+		enableEvents(t, h)
+		event, err := l.s.Schedule(id, EventFreeze, 0)
+		if err != nil {
+			t.Fatal(err)
+		}
+		through := func(method, path, from, body string) *httptest.ResponseRecorder {
+			r := httptest.NewRequest(method, imdsPath[:len(imdsPath)-1]+path, strings.NewReader(body))
+			r.Header.Set("Metadata", "true")
+			r.RemoteAddr = from
+			w := httptest.NewRecorder()
+			l.s.ServeHTTP(w, r)
+			return w
+		}
+		if w := through("GET", id+"/metadata/instance/compute/name?api-version=2025-04-07&format=text", "127.0.0.1:1", ""); w.Code != 200 || w.Body.String() != "pool1_0" {
+			t.Errorf("%d %s", w.Code, w.Body)
+		}
+		if w := through("POST", id+eventsPath, "127.0.0.1:1", `{"StartRequests":[{"EventId":"`+event+`"}]}`); w.Code != 200 {
+			t.Errorf("%d %s", w.Code, w.Body)
+		}
+		wantTold(t, h, "Freeze Started pool1_0")
+		for path, want := range map[string]int{id: 404, id + "9/metadata/instance": 404, "/metadata/instance": 404} {
+			if w := through("GET", path, "127.0.0.1:1", ""); w.Code != want {
+				t.Errorf("%s: %d", path, w.Code)
+			}
+		}
+		if w := through("GET", id+"/metadata/instance", "10.0.0.9:1", ""); w.Code != 403 {
+			t.Errorf("from another computer: %d", w.Code)
+		}
+		if _, err := l.s.IMDS(id + "9"); err == nil {
+			t.Error("a metadata service without an instance")
+		}
+	})
+}
+
 func FuzzParseNotice(f *testing.F) {
 	now := time.Date(2026, 11, 21, 17, 0, 0, 0, time.UTC)
 	f.Add("90s")
