@@ -138,6 +138,8 @@ type spotSet struct {
 	listErr  error
 	// between is called between a read and the change that was decided on it.
 	between func()
+	// looked is called at each look.
+	looked func()
 }
 
 func newSpotSet(n int64) *spotSet {
@@ -181,6 +183,9 @@ func (s *spotSet) any() fleet.Member {
 }
 
 func (s *spotSet) Pool(context.Context, fleet.ResourceID) (fleet.Pool, error) {
+	if s.looked != nil {
+		s.looked()
+	}
 	return fleet.Pool{ID: reapPool, Name: "agents", Capacity: s.capacity, Spot: true, EvictionPolicy: s.policy, Etag: strings.Repeat("e", s.etag)}, nil
 }
 
@@ -446,8 +451,12 @@ func TestKeeperRuns(t *testing.T) {
 		w := newKeeperWorld(t, 3)
 		ctx, cancel := context.WithTimeout(t.Context(), 10*time.Minute)
 		defer cancel()
-		m := w.set.any()
-		time.AfterFunc(time.Minute+time.Second, func() { w.told(m) })
+		looks := 0
+		w.set.looked = func() {
+			if looks++; looks == 3 {
+				w.told(w.set.any())
+			}
+		}
 		if err := w.Run(ctx); !errors.Is(err, context.DeadlineExceeded) {
 			t.Error(err)
 		}

@@ -122,6 +122,7 @@ func TestPlace(t *testing.T) {
 type heldCluster struct {
 	nodes  map[string]AdmittedNode
 	err    error
+	fails  int // how often yet, of the lists
 	refuse error
 	// before is called when something is about to be deleted.
 	before func(name string)
@@ -130,6 +131,9 @@ type heldCluster struct {
 func (h *heldCluster) Admitted(context.Context) ([]AdmittedNode, error) {
 	if h.err != nil {
 		return nil, h.err
+	}
+	if h.fails--; h.fails >= 0 {
+		return nil, errors.New("the API server is away")
 	}
 	return slices.Collect(maps.Values(h.nodes)), nil
 }
@@ -408,8 +412,7 @@ func TestReaperRuns(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		h.err = errors.New("the API server is away")
-		time.AfterFunc(time.Hour+90*time.Second, func() { h.err = nil })
+		h.fails = 2
 		if err := r.Run(t.Context()); err == nil || err.Error() != "led no more" || !led {
 			t.Error(err)
 		}
