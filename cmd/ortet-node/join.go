@@ -2,11 +2,13 @@ package main
 
 import (
 	"context"
+	"encoding/json"
 	"errors"
 	"flag"
 	"fmt"
 	"io/fs"
 	"log/slog"
+	"runtime"
 	"strings"
 	"time"
 
@@ -94,9 +96,9 @@ func runJoin(ctx context.Context, args []string, std stdio) int {
 	fs.Var((*duration)(&deadline), "deadline", "try for `TIME` at most; 0: for as long as it takes")
 	fs.BoolVar(&once, "once", false, "try once")
 	if code, ok := parse(fs, joinHelp, args, std, func() error {
-		var problem error
+		problem := onLinux()
 		if deadline < 0 {
-			problem = errors.New("--deadline has to be 0 or more")
+			problem = errors.Join(problem, errors.New("--deadline has to be 0 or more"))
 		}
 		return errors.Join(problem, f.complete())
 	}); !ok {
@@ -122,8 +124,46 @@ func runJoin(ctx context.Context, args []string, std stdio) int {
 	return failed(std, "join", err)
 }
 
+// onLinux: the agents that join are set up by systemd's units and files below /etc.
+func onLinux() error {
+	if runtime.GOOS == "windows" {
+		return errors.New("this is for nodes that run Linux")
+	}
+	return nil
+}
+
 // failed says what went wrong.
 func failed(std stdio, command string, err error) int {
 	_, _ = fmt.Fprintf(std.err, "ortet-node %s: %s\n", command, strings.ReplaceAll(err.Error(), "\n", "; "))
 	return exitFailed
+}
+
+// toAdmission is a report's way to the admission server.
+type toAdmission struct{ wanted bool }
+
+func (a *toAdmission) define(fs *flag.FlagSet) {
+	fs.BoolVar(&a.wanted, "report-admission", false, "tell the admission server of "+join.SettingsFile+", for a node that cannot tell the cluster; proven as a join is")
+}
+
+// tell tells it where that is wanted.
+func (a *toAdmission) tell(ctx context.Context, root, path string, what any) error {
+	if !a.wanted {
+		return nil
+	}
+	s, err := join.ReadSettings(root, join.SettingsFile)
+	var c *join.Client
+	if err == nil {
+		c, err = join.NewClient(s, join.Options{Root: root})
+	}
+	var text []byte
+	if err == nil {
+		text, err = json.Marshal(what)
+	}
+	if err == nil {
+		err = c.Report(ctx, path, text)
+	}
+	if err != nil {
+		return fmt.Errorf("telling the admission server: %w", err)
+	}
+	return nil
 }

@@ -66,6 +66,10 @@ func TestJoinExitCodes(t *testing.T) {
 			}
 		})
 	}
+	var said bytes.Buffer
+	if code := run(context.Background(), []string{"report", "--root", root, "--out", "none", "--metadata", "no", "--report-admission"}, stdio{out: io.Discard, err: &said}); code != exitFailed || !strings.Contains(said.String(), "telling the admission server: ") {
+		t.Errorf("a report that could not be told: exit %d: %s", code, said.String())
+	}
 	ctx, stop := context.WithCancel(context.Background())
 	stop()
 	if code := run(ctx, []string{"join", "--root", root}, stdio{out: io.Discard, err: io.Discard}); code != exitFailed {

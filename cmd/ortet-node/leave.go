@@ -69,7 +69,7 @@ func (f *leaveFlags) check() error {
 			f.Cause = "Shutdown"
 		}
 	}
-	var problems []error
+	problems := []error{onLinux()}
 	if f.Part != join.WholePart && f.Part != join.DrainPart && f.Part != join.LeftPart {
 		problems = append(problems, fmt.Errorf("--only %q: want drain or left", f.only))
 	}

@@ -2,6 +2,7 @@ package main
 
 import (
 	"context"
+	"encoding/json"
 	"errors"
 	"flag"
 	"fmt"
@@ -35,6 +36,7 @@ type reportFlags struct {
 	output, out, reportURL, ca, state string
 	annotate, verbose                 bool
 	wait                              time.Duration
+	toAdmission
 }
 
 func (f *reportFlags) define(fs *flag.FlagSet) {
@@ -45,6 +47,7 @@ func (f *reportFlags) define(fs *flag.FlagSet) {
 	fs.BoolVar(&f.annotate, "annotate", false, "leave it at the node's own Node, as the kubelet, in the annotation "+wire.BootAnnotation)
 	fs.StringVar(&f.reportURL, "report-url", "", "post it to `URL`, https")
 	fs.StringVar(&f.ca, "report-ca", "", "`FILE` with the certificates that the server of --report-url is checked against (default the system's)")
+	f.toAdmission.define(fs)
 	fs.Var((*duration)(&f.wait), "wait", "first wait, `TIME` at most, until the start is done and there is a verdict")
 	fs.StringVar(&f.state, "state", "", "the verdict that is waited for is in `FILE` (default as in 'ortet-node wait')")
 	fs.Func("metadata", "ask Azure's metadata service for the image: `auto|yes|no`; auto: where the firmware says that this is Azure (default auto)", func(s string) error {
@@ -136,6 +139,7 @@ func (f *reportFlags) handOn(ctx context.Context, r wire.BootReport, text []byte
 			problems = append(problems, err)
 		}
 	}
+	problems = append(problems, f.tell(ctx, f.Root, wire.BootPath, json.RawMessage(text)))
 	return errors.Join(problems...)
 }
 

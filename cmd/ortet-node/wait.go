@@ -40,6 +40,7 @@ type waitFlags struct {
 	bootstrap.Options
 	output         string
 	again, verbose bool
+	toAdmission
 }
 
 func (f *waitFlags) define(fs *flag.FlagSet) {
@@ -74,6 +75,7 @@ func (f *waitFlags) define(fs *flag.FlagSet) {
 	fs.StringVar(&f.Console, "console", f.Console, "tell the verdict on the serial console `DEVICE`; empty for none")
 	fs.StringVar(&f.ReportURL, "report-url", "", "post the verdict to `URL`, https")
 	fs.StringVar(&f.CAFile, "report-ca", "", "`FILE` with the certificates that the server of --report-url is checked against (default the system's)")
+	f.toAdmission.define(fs)
 	fs.StringVar(&f.output, "o", "text", "print it as `text|json`")
 	fs.BoolVar(&f.verbose, "verbose", false, "log what is seen on the way")
 }
@@ -116,6 +118,9 @@ func runWait(ctx context.Context, args []string, std stdio) int {
 	}
 	if err != nil {
 		_, _ = fmt.Fprintf(std.err, "ortet-node wait: printing the verdict: %v\n", err)
+	}
+	if err := f.tell(ctx, f.Root, wire.VerdictPath, v); err != nil {
+		_, _ = fmt.Fprintf(std.err, "ortet-node wait: %v\n", err)
 	}
 	return waitExit(v)
 }

@@ -113,6 +113,13 @@ func (c *Client) Left(ctx context.Context, cause string) error {
 	return err
 }
 
+// Report posts a wire.Verdict to wire.VerdictPath, or a wire.BootReport to
+// wire.BootPath, in JSON: for who cannot tell the API server. Again is harmless.
+func (c *Client) Report(ctx context.Context, path string, text []byte) error {
+	_, err := tell[struct{}](ctx, c, path, json.RawMessage(text), tellTimeout)
+	return err
+}
+
 // tell posts what a node that was admitted has to say.
 func tell[T any](ctx context.Context, c *Client, path string, request any, within time.Duration) (T, error) {
 	var none T

@@ -93,13 +93,13 @@ func judge(r *Record, l *login, firmware string, m *Machine, now time.Time) (fin
 	case r.State == Discarding:
 		return isForeign, "removing another machine's identity was interrupted"
 	default:
-		same := r.Firmware == firmware
-		if r.Firmware == "" || firmware == "" {
-			if m == nil {
-				return isUnknown, ""
-			}
-			same = r.VMID == m.VMID
+		// The firmware may come to spell it in another way; before anything is removed
+		// Azure is asked.
+		same := r.Firmware != "" && r.Firmware == firmware
+		if !same && m == nil {
+			return isUnknown, ""
 		}
+		same = same || r.VMID == m.VMID
 		switch {
 		case !same:
 			return isForeign, fmt.Sprintf("the disk is that of the machine %s", r.VMID)

@@ -112,6 +112,19 @@ func TestLeaveIsProvenInAnotherWay(t *testing.T) {
 	}
 }
 
+// What a node that never joined has to say is heard: Azure proves the machine.
+func TestReport(t *testing.T) {
+	w := newWorld(t)
+	for _, path := range []string{wire.VerdictPath, wire.BootPath} {
+		if err := w.client().Report(t.Context(), path, []byte(`{"a":1}`)); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if got := strings.Join(w.asked, " "); got != "/v1/verdict proof /v1/boot proof" {
+		t.Errorf("asked: %s", got)
+	}
+}
+
 // With the server away it is tried for as long as there is time, and the agent is
 // stopped in time.
 func TestDepartWithoutAServer(t *testing.T) {

@@ -41,7 +41,7 @@ type Settings struct {
 	CAHash string `json:"caHash"`
 	// Distribution is wire.Kubelet, wire.K3s or wire.RKE2.
 	Distribution string `json:"distribution"`
-	// CallbackPort is where the node answers TLS until it is admitted.
+	// CallbackPort is where the node answers challenges until it is admitted.
 	CallbackPort int `json:"callbackPort,omitempty"`
 	// NodeLabels and NodeTaints, "KEY=VALUE:EFFECT", are what the Node is registered
 	// with.
