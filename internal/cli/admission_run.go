@@ -129,12 +129,16 @@ func (o *options) connectAdmission(ctx context.Context, f admissionFlags, audit 
 		return nil, err
 	}
 	members := azure.LimitMembers(azureCloud, azure.Limits{})
-	a.directory = admission.NewDirectory(members, admission.DirectoryOptions{Pools: pools})
+	asked := prometheus.NewCounterVec(prometheus.CounterOpts{Name: "ortet_admission_lookups_total", Help: "Looks at Azure for who asks: get of one instance, or list of a scale set for all who wait."}, []string{"kind"})
+	if err := a.registry.Register(asked); err != nil {
+		return nil, err
+	}
+	a.directory = admission.NewDirectory(members, admission.DirectoryOptions{Pools: pools, Asked: func(kind string) { asked.WithLabelValues(kind).Inc() }})
 	evicted, err := a.keep(azureCloud, members, f)
 	if err != nil {
 		return nil, err
 	}
-	reaper, err := admission.NewReaper(admission.ReaperConfig{Admissions: a.cluster, Members: members, Pools: pools, Interval: f.reap, Log: o.log, Metrics: a.registry})
+	reaper, err := admission.NewReaper(admission.ReaperConfig{Admissions: a.cluster, Members: members, Pools: pools, Interval: f.reap, Log: o.log, Audit: audit, Metrics: a.registry})
 	if err != nil {
 		return nil, err
 	}
@@ -158,7 +162,7 @@ func (a *admitting) keep(c azure.Cloud, members azure.Members, f admissionFlags)
 	}
 	keeper, err := admission.NewKeeper(admission.KeeperConfig{
 		Desires: a.cluster, Scaler: azure.Audit(azure.Retry(azure.Limit(c, azure.Limits{}), azure.RetryPolicy{Jitter: rand.Float64}), a.log),
-		Members: members, Pools: pools, Log: a.log, Metrics: a.registry,
+		Members: members, Pools: pools, Log: a.log, Audit: a.audit, Metrics: a.registry,
 	})
 	if err != nil {
 		return nil, err
