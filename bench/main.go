@@ -84,6 +84,8 @@ func benchmarks() map[string]benchmark {
 		"boot-collect":       bootCollect,
 		"bootstrap-verdict":  bootstrapVerdict,
 		"bootstrap-failure":  bootstrapFailure,
+		"admission":          admissionRush,
+		"admission-latency":  admissionLatency,
 		"agent-size":         agentSize,
 		"boot-analysis":      bootAnalysis,
 		"agent-waiting":      agentWaiting,
@@ -99,6 +101,11 @@ func main() {
 	flag.Float64Var(&o.speed, "speed", 10, "how many times faster than Azure the simulated one is; 1 takes about 20 minutes")
 	flag.Parse()
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
+	if flag.Arg(0) == serveArgument { // begun by admissionSite
+		code := serveOrtet(ctx, flag.Args()[1:])
+		stop()
+		os.Exit(code)
+	}
 	code := run(ctx, o, *only)
 	stop()
 	os.Exit(code)

@@ -9,7 +9,6 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
-	"slices"
 	"strconv"
 	"strings"
 	"time"
@@ -144,11 +143,10 @@ func latency(ctx context.Context, o options, outcome string, bound float64, file
 		}
 		all = append(all, took)
 	}
-	slices.Sort(all)
 	ms := func(d time.Duration) float64 { return float64(d.Microseconds()) / 1000 }
 	return []figure{
-		free("p50", ms(all[len(all)/2]), "ms"),
-		atMost("p99", ms(all[(len(all)*99+99)/100-1]), "ms", bound),
+		free("p50", ms(percentile(all, 50)), "ms"),
+		atMost("p99", ms(percentile(all, 99)), "ms", bound),
 	}, nil
 }
 
