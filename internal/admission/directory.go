@@ -32,7 +32,7 @@ type DirectoryOptions struct {
 // lost to them.
 const (
 	listsAtOnce = 15
-	listEvery   = 12 * time.Second // refills one; the rest is the reaper's and the keeper's
+	listEvery   = 12 * time.Second // refills one; with the reaper's it is half of what Azure allows
 	// listApart is at least between two, so that a wave of nodes has few: a list of a
 	// thousand instances is about twenty requests, of the 250 that Azure Resource
 	// Manager takes at once.

@@ -134,6 +134,8 @@ func (o *options) connectAdmission(ctx context.Context, f admissionFlags, audit 
 		return nil, err
 	}
 	a.directory = admission.NewDirectory(members, admission.DirectoryOptions{Pools: pools, Asked: func(kind string) { asked.WithLabelValues(kind).Inc() }})
+	// What looks at its own pace takes nothing from who waits.
+	members = azure.LimitMembers(azureCloud, azure.Limits{})
 	evicted, err := a.keep(azureCloud, members, f)
 	if err != nil {
 		return nil, err
