@@ -258,7 +258,8 @@ func ParseAnswer[T any](text []byte) (T, error) {
 		return v, fmt.Errorf("an answer of %d bytes, more than %d", len(text), MaxAdmission)
 	}
 	if err := json.Unmarshal(text, &v); err != nil {
-		return v, fmt.Errorf("reading the admission server's answer: %w", err)
+		var none T
+		return none, fmt.Errorf("reading the admission server's answer: %w", err)
 	}
 	return v, nil
 }
@@ -267,14 +268,13 @@ func ParseAnswer[T any](text []byte) (T, error) {
 // field, nothing after the object, within MaxAdmission.
 func ParseAdmission[T any](text []byte) (T, error) {
 	var v T
-	if err := decodeStrictly("a request of a node", text, MaxAdmission, &v); err != nil {
-		return v, err
+	err := decodeStrictly("a request of a node", text, MaxAdmission, &v)
+	if c, ok := any(v).(interface{ Validate() error }); ok && err == nil {
+		err = c.Validate()
 	}
-	if c, ok := any(v).(interface{ Validate() error }); ok {
-		if err := c.Validate(); err != nil {
-			var none T
-			return none, err
-		}
+	if err != nil {
+		var none T
+		return none, err
 	}
 	return v, nil
 }
