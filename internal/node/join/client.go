@@ -156,12 +156,20 @@ func (c *Client) tellOne(ctx context.Context, server *url.URL, path string, body
 	} else if !errors.Is(err, fs.ErrNotExist) {
 		c.options.Log.Debug("the kubelet's certificate is of no use", "error", err)
 	}
-	m, err := whoAmI(ctx, c.options.metadata())
-	if err != nil {
-		return nil, err
+	for try := 1; ; try++ {
+		m, err := whoAmI(ctx, c.options.metadata())
+		var text []byte
+		if err == nil {
+			text, err = c.proven(ctx, server, m, path, body, within)
+		}
+		// Others on the machine ask Azure too; there may be no time to come back later.
+		if !errors.Is(err, errNotNow) || try == metadataTries || c.options.wait(ctx, firstPause) != nil {
+			return text, err
+		}
 	}
-	return c.proven(ctx, server, m, path, body, within)
 }
+
+const metadataTries = 3
 
 // unrecognised says that the server does not take the certificate: it says so, or
 // ends the handshake.

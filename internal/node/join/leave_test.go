@@ -3,6 +3,7 @@ package join
 import (
 	"context"
 	"errors"
+	"net/http"
 	"os"
 	"path/filepath"
 	"strings"
@@ -125,6 +126,31 @@ func TestReport(t *testing.T) {
 	}
 }
 
+// Others on the machine ask the metadata service too, which has a limit for all.
+func TestLeaveWaitsForTheMetadataService(t *testing.T) {
+	w := newWorld(t)
+	asked := 0
+	w.metadata = func(rw http.ResponseWriter, _ *http.Request) bool {
+		if asked++; asked == 1 || asked == 3 {
+			http.Error(rw, "{}", http.StatusTooManyRequests)
+			return true
+		}
+		return false
+	}
+	if err := w.client().Left(t.Context(), "Preempt"); err != nil || len(w.waits) != 2 {
+		t.Errorf("%v, %d pauses", err, len(w.waits))
+	}
+	w.metadata = func(rw http.ResponseWriter, _ *http.Request) bool {
+		asked++
+		http.Error(rw, "{}", http.StatusTooManyRequests)
+		return true
+	}
+	asked = 0
+	if err := w.client().Left(t.Context(), "Preempt"); err == nil || asked != metadataTries {
+		t.Errorf("%v after %d questions", err, asked)
+	}
+}
+
 // With the server away it is tried for as long as there is time, and the agent is
 // stopped in time.
 func TestDepartWithoutAServer(t *testing.T) {
@@ -165,7 +191,7 @@ case "$*" in
 *"--value kubelet.service") echo deactivating ;;
 *list-jobs*) cat "$0.jobs" ;;
 esac
-`), 0o700); err != nil { //nolint:gosec // a program
+`), 0o700); err != nil {
 		t.Fatal(err)
 	}
 	s := systemctl(program)

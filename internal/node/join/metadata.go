@@ -55,6 +55,19 @@ func askMetadata(ctx context.Context, service, path string, within time.Duration
 	return bootstrap.Ask(ctx, bootstrap.Question{Method: "GET", URL: u, Within: within, Header: []string{"Metadata: true"}})
 }
 
+// errNotNow is of an answer that may be another a second later: the metadata service
+// takes five requests a second of all who are on the machine, is updated, or is gone
+// for a while. Source: Microsoft's "Azure Instance Metadata Service", "Errors and
+// debugging", "Rate limiting".
+var errNotNow = errors.New("not now")
+
+func notNow(code int, status string) error {
+	if code == 410 || code == 429 || code >= 500 {
+		return fmt.Errorf("%w: the metadata service answered %s", errNotNow, status)
+	}
+	return fmt.Errorf("the metadata service answered %s", status)
+}
+
 // whoAmI asks Azure who this machine is.
 func whoAmI(ctx context.Context, service string) (Machine, error) {
 	code, status, body, err := askMetadata(ctx, service, "/metadata/instance/compute?api-version="+instanceVersion+"&format=json", instanceTimeout)
@@ -62,7 +75,7 @@ func whoAmI(ctx context.Context, service string) (Machine, error) {
 		return Machine{}, fmt.Errorf("asking Azure who this machine is: %w", err)
 	}
 	if code != 200 {
-		return Machine{}, fmt.Errorf("asking Azure who this machine is: the metadata service answered %s", status)
+		return Machine{}, fmt.Errorf("asking Azure who this machine is: %w", notNow(code, status))
 	}
 	return parseMachine(body)
 }
@@ -108,7 +121,7 @@ func attest(ctx context.Context, service, nonce string) (document string, err er
 		}
 		// An API version that it does not know is a bad request.
 		if code != 400 || i == len(attestedVersions())-1 {
-			return "", fmt.Errorf("asking Azure for an attested document: the metadata service answered %s", status)
+			return "", fmt.Errorf("asking Azure for an attested document: %w", notNow(code, status))
 		}
 	}
 	return "", errMetadata // not reached: there is a version
