@@ -92,32 +92,41 @@ func (c *Cluster) Admit(ctx context.Context, member fleet.Member, distribution s
 }
 
 // clear takes away what an earlier machine of the name left.
-func (c *Cluster) clear(ctx context.Context, name string, member fleet.Member, distribution string) error {
-	node, err := c.client.CoreV1().Nodes().Get(ctx, name, metav1.GetOptions{})
-	switch {
-	case apierrors.IsNotFound(err):
-	case err != nil:
-		return fail(ctx, "read node", "node "+name, err)
-	default:
-		if ready, _ := readiness(node); ready {
-			return &fleet.Error{Op: "admit", Resource: "node " + name, Kind: fleet.KindConflict, Err: errors.New("the Node is Ready: another machine of that name runs, or this one needs no token")}
-		}
-		before, known, err := c.admission(ctx, name)
-		if err != nil {
-			return err
-		}
-		if known && before.VMID != member.VMID {
-			if err := c.deleteNode(ctx, node); err != nil {
-				return err
-			}
-		} else if err := c.giveBack(ctx, node); err != nil {
-			return err
+func (c *Cluster) clear(ctx context.Context, name string, member fleet.Member, distribution string) (err error) {
+	for range attempts {
+		// A Node that nobody reports for is written to all the same, by the controller
+		// of nodes' life cycle.
+		if err = c.clearNode(ctx, name, member); !errors.Is(err, errNodeChanged) {
+			break
 		}
 	}
-	if distribution == wire.Kubelet {
-		return nil
+	if err != nil || distribution == wire.Kubelet {
+		return err
 	}
 	return c.deletePassword(ctx, name, distribution)
+}
+
+// clearNode deletes a Node that another machine left, and gives back one of this
+// machine's own.
+func (c *Cluster) clearNode(ctx context.Context, name string, member fleet.Member) error {
+	node, err := c.client.CoreV1().Nodes().Get(ctx, name, metav1.GetOptions{})
+	if apierrors.IsNotFound(err) {
+		return nil
+	}
+	if err != nil {
+		return fail(ctx, "read node", "node "+name, err)
+	}
+	if ready, _ := readiness(node); ready {
+		return &fleet.Error{Op: "admit", Resource: "node " + name, Kind: fleet.KindConflict, Err: errors.New("the Node is Ready: another machine of that name runs, or this one needs no token")}
+	}
+	before, known, err := c.admission(ctx, name)
+	if err != nil {
+		return err
+	}
+	if known && before.VMID != member.VMID {
+		return c.deleteNode(ctx, node)
+	}
+	return c.giveBack(ctx, node)
 }
 
 // deletePassword deletes what k3s and RKE2 keep of a node's password: with another
@@ -141,11 +150,16 @@ func (c *Cluster) deleteSecret(ctx context.Context, op, name string) error {
 func (c *Cluster) deleteNode(ctx context.Context, node *corev1.Node) error {
 	uid, version := node.UID, node.ResourceVersion
 	err := c.client.CoreV1().Nodes().Delete(ctx, node.Name, metav1.DeleteOptions{Preconditions: &metav1.Preconditions{UID: &uid, ResourceVersion: &version}})
-	if apierrors.IsNotFound(err) {
+	switch {
+	case apierrors.IsNotFound(err):
 		return nil
+	case apierrors.IsConflict(err):
+		return &fleet.Error{Op: "delete node", Resource: "node " + node.Name, Kind: fleet.KindConflict, Err: errNodeChanged}
 	}
 	return fail(ctx, "delete node", "node "+node.Name, err)
 }
+
+var errNodeChanged = errors.New("it changed since it was read")
 
 // A token is what is kept of a bootstrap token beside its Secret: whose it is, and
 // who used it. It is a ConfigMap in Ortet's namespace, so that nobody has to read

@@ -44,11 +44,7 @@ func (r *run) decide(ctx context.Context, name string) error {
 		case apierrors.IsNotFound(err):
 			return nil
 		case apierrors.IsConflict(err):
-			// Somebody else decided, or it changed: the watch tells of it.
-			now, err := c.client.CertificatesV1().CertificateSigningRequests().Get(ctx, name, metav1.GetOptions{})
-			if err == nil && decided(now) {
-				return nil
-			}
+			// Somebody else decided, or it changed: by the next try the watch has told.
 			return &fleet.Error{Op: "decide on a certificate request", Resource: "certificatesigningrequest " + name, Kind: fleet.KindConflict, Err: errors.New("it changed meanwhile")}
 		case err != nil:
 			return fail(ctx, "decide on a certificate request", "certificatesigningrequest "+name, err)

@@ -36,7 +36,7 @@ const (
 	TokenUsedTwice    = "TokenUsedTwice"    // denied: another key asked before
 	TokenOtherName    = "TokenOtherName"    // denied: not the name that the token is for
 	TokenMisused      = "TokenMisused"      // denied: no kubelet's client certificate as kubelets ask for it
-	TokenUnknown      = "TokenUnknown"      // left: a bootstrap token of somebody else, or of ours that is gone
+	TokenUnknown      = "TokenUnknown"      // left: a bootstrap token of somebody else, or of ours that has ended
 	NotKubelet        = "NotKubelet"        // left: nothing that a node asks for itself
 	NotAdmitted       = "NotAdmitted"       // left: a node that we did not admit
 	InstanceGone      = "InstanceGone"      // left: Azure has no such instance any more
@@ -49,7 +49,6 @@ const (
 	bootstrapUser = "system:bootstrap:"
 	nodeUser      = "system:node:"
 	nodesGroup    = "system:nodes"
-	ourTokens     = TokenGroup
 )
 
 // A csr is what a decision needs of a CertificateSigningRequest.
@@ -94,9 +93,6 @@ func (r csr) token() string {
 	return id
 }
 
-// ofOurs says that a token of our group asks, whether we know it still or not.
-func (r csr) ofOurs() bool { return r.token() != "" && slices.Contains(r.groups, ourTokens) }
-
 // node gives the node that asks for itself; "" where none does.
 func (r csr) node() string {
 	name, ok := strings.CutPrefix(r.username, nodeUser)
@@ -136,11 +132,8 @@ func decideCSR(r csr, f facts) decision {
 // decideFirst is on what a bootstrap token asks for.
 func decideFirst(r csr, f facts) decision {
 	if f.token == nil {
-		if r.ofOurs() {
-			// It authenticated, so it was ours: its record is gone since the node is
-			// Ready or it ran out.
-			return decision{verb: Deny, reason: TokenMisused, message: "the token has ended"}
-		}
+		// Where it is of our group, nobody else approves it either: its token ended
+		// meanwhile, or another installation made it.
 		return decision{verb: Leave, reason: TokenUnknown, message: "it is not a token that the admission server made"}
 	}
 	d := decision{node: f.token.node}

@@ -112,7 +112,7 @@ func TestDecideCSR(t *testing.T) {
 		{"two requests by token", []change{asToken, func(s *certificatesv1.CertificateSigningRequestSpec) {
 			s.Request = append(s.Request, asked(t, key, "system:node:pool1000002", nil)...)
 		}}, facts{token: &own}, Deny, RequestUnreadable},
-		{"our token after its end", []change{asToken}, facts{}, Deny, TokenMisused},
+		{"our token after its end", []change{asToken}, facts{}, Leave, TokenUnknown},
 		{"kubeadm's token", []change{asToken, func(s *certificatesv1.CertificateSigningRequestSpec) {
 			s.Groups = []string{"system:bootstrappers", "system:bootstrappers:kubeadm:default-node-token"}
 		}}, facts{}, Leave, TokenUnknown},

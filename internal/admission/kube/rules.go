@@ -27,7 +27,7 @@ func Rules(namespace string) []Rule {
 		{Resource: "nodes", Verbs: []string{"delete", "get", "list", "patch", "watch"}, Why: "whether a name is taken; end tokens of Nodes that are Ready; cordon, taint and delete Nodes that leave"},
 		{Resource: "pods", Verbs: []string{"delete", "list"}, Why: "drain: the node's pods, and what is left when the time is up"},
 		{Resource: "pods/eviction", Verbs: []string{"create"}, Why: "drain"},
-		{Group: certificates, Resource: "certificatesigningrequests", Verbs: []string{"delete", "get", "list", "watch"}, Why: "see what kubelets ask for; take away what a node that left asked for"},
+		{Group: certificates, Resource: "certificatesigningrequests", Verbs: []string{"delete", "list", "watch"}, Why: "see what kubelets ask for; take away what a node that left asked for"},
 		{Group: certificates, Resource: "certificatesigningrequests/approval", Verbs: []string{"update"}, Why: "approve and deny"},
 		{Group: certificates, Resource: "signers", Names: []string{certificatesv1.KubeAPIServerClientKubeletSignerName, certificatesv1.KubeletServingSignerName}, Verbs: []string{"approve"}, Why: "approve kubelets' certificates and no others"},
 		{Namespace: metav1.NamespaceSystem, Resource: "secrets", Verbs: []string{"create", "delete"}, Why: "bootstrap tokens, and the node passwords of k3s and RKE2; it reads none"},
