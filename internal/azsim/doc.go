@@ -28,7 +28,10 @@
 // # What stands behind
 //
 // The server keeps resources and their states; a Substrate, if it has one, keeps
-// bytes and runs computers. Without one the server is paper only.
+// bytes and runs computers. Without one the server is paper only. What a computer
+// finds at 169.254.169.254 is Computer.IMDS, also to be had by Server.IMDS: instance
+// metadata, documents that an Attestor signs, tokens, and the scheduled events of its
+// placement group (event_board.go), which Schedule and others post.
 //
 // # How a request goes
 //
@@ -36,11 +39,11 @@
 // through parsing (path.go), routing and the common checks (call.go: api-version,
 // token, subscription, version, permission, group, registration), and a fault if
 // it meets one (fault.go), to the handler of its resource type. Handlers run
-// under the server's one lock: they must neither wait nor call the Substrate.
-// What takes time goes into an operation (operation.go), whose run is called
-// without the lock and whose done is called under it; what must ask the
-// Substrate at once goes into reply.later. Replies are encoded under the lock, so
-// they may point at stored models.
+// under the server's one lock: they must neither wait nor call the Substrate (but
+// for an Addresser, which answers at once). What takes time goes into an operation
+// (operation.go), whose run is called without the lock and whose done is called
+// under it; what must ask the Substrate at once goes into reply.later. Replies are
+// encoded under the lock, so they may point at stored models.
 //
 // # How to add a resource type
 //

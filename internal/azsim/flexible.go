@@ -60,7 +60,7 @@ func memberID(set *entry, name string) resourceID {
 }
 
 // memberNIC is the id of a member's network interface, which is a resource of its
-// own; azsim keeps none.
+// own (network_interface.go).
 func memberNIC(e *entry, config string) string {
 	name := e.id.name()
 	return e.id.root() + "/providers/Microsoft.Network/networkInterfaces/" + config + "-" + name[strings.LastIndexByte(name, '_')+1:]

@@ -37,7 +37,7 @@ func (c *call) serveIMDS(w http.ResponseWriter, path string) {
 	id, rest, found := strings.Cut(path, "/metadata")
 	h, err := c.s.IMDS(id)
 	if !found || err != nil {
-		c.finish(w, c.encoded(errorReply(refuse(http.StatusNotFound, "NotFound", "There is no metadata service at %s: want the id of an instance, followed by /metadata/….", path))))
+		c.finish(w, c.encoded(errorReply(refuse(http.StatusNotFound, "NotFound", "There is no such metadata service: want the id of an instance, followed by /metadata/…."))))
 		return
 	}
 	r := c.r.Clone(c.r.Context())

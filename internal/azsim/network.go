@@ -171,8 +171,8 @@ func (x *instance) disconnect() {
 	x.nics = nil
 }
 
-// An Addresser is a Substrate whose computers have addresses of their own. It must
-// not call the Server.
+// An Addresser is a Substrate whose computers have addresses of their own. It is
+// asked under the Server's lock: it answers at once, and does not call the Server.
 type Addresser interface {
 	// PrivateAddress is the primary private address of a computer, with the length of
 	// its subnet's prefix. false leaves it to the Server, which has made one up; an
