@@ -304,6 +304,8 @@ func sourceText(s controller.Source) string {
 		return "the node, by an extension's status"
 	case controller.FromConsole:
 		return "the node, on its serial console"
+	case controller.FromAdmission:
+		return "the node, by the admission server"
 	case controller.FromNode:
 		return "the Node object"
 	case controller.FromPlatform:

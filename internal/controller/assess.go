@@ -49,13 +49,14 @@ type Source string
 const (
 	FromExtension Source = "extension" // the node's own, in what an extension reported
 	FromConsole   Source = "console"   // the node's own, on its serial console
+	FromAdmission Source = "admission" // the node's own, told to the admission server
 	FromNode      Source = "node"      // the Node is Ready, or never came
 	FromPlatform  Source = "platform"  // Azure, or an extension, says that it failed
 	FromLog       Source = "log"       // judged by the serial log
 )
 
 // own reports a verdict that the node gave itself.
-func (s Source) own() bool { return s == FromExtension || s == FromConsole }
+func (s Source) own() bool { return s == FromExtension || s == FromConsole || s == FromAdmission }
 
 // A NodeView is as much of a Node as is looked at. Times are zero where unknown.
 type NodeView struct {
@@ -124,6 +125,7 @@ type Assessment struct {
 
 	watched time.Time // when it was first assessed by this process
 	missed  bool      // its Node may have been Ready in this start before that
+	heard   *heard    // what the admission server was told since it was assessed last
 }
 
 // Reason is the catalogue's name for why, "" where there is none.
@@ -197,7 +199,7 @@ func (a Assessment) Same(b Assessment) bool {
 func Assess(boot fleet.Boot, node *NodeView, serial []byte, previous Assessment, now time.Time, deadlines Deadlines) Assessment {
 	d := deadlines.withDefaults()
 	if !strings.EqualFold(previous.VMID, boot.VMID) || !previous.Instance.Equal(boot.Instance) {
-		previous = Assessment{}
+		previous = Assessment{heard: previous.heard}
 	}
 	node, stale := node.of(boot.Created, now)
 	a := Assessment{

@@ -88,6 +88,7 @@ func (r *reconciler) addBoots(m manager.Manager) error {
 	b := &boots{reconciler: r, store: newBootStore(r.client, r.config), began: map[string]letter{}, handled: map[string]time.Time{}}
 	b.figures = r.meters.boot
 	b.store.forgot = b.figures.forget
+	r.stored = b.store
 	c, err := ctrl.New("boot-report", m, ctrl.Options{Reconciler: b, MaxConcurrentReconciles: 1, RateLimiter: retries()})
 	if err != nil {
 		return fmt.Errorf("the reconciler of boots' reports: %w", err)

@@ -32,6 +32,7 @@ type instanceState struct {
 	serial     []byte // read, and not judged yet
 	looks      looks
 	counted    []State // outcomes that are in the metrics
+	told       *letterOf // a verdict that the node told the admission server
 }
 
 // NewFleet makes an empty one.
@@ -44,6 +45,7 @@ type Known struct {
 	Boot     fleet.Boot
 	Previous Assessment
 	Serial   []byte
+	told     *letterOf
 }
 
 // Get gives what is known of an instance.
@@ -54,7 +56,7 @@ func (f *Fleet) Get(key Key) (Known, bool) {
 	if s == nil {
 		return Known{}, false
 	}
-	return Known{s.boot, s.assessment, s.serial}, true
+	return Known{s.boot, s.assessment, s.serial, s.told}, true
 }
 
 // ByHost finds an instance by its host name, in any letter case.

@@ -30,6 +30,7 @@ type reconciler struct {
 	poller     *Poller
 	evidence   *evidence
 	meters     *meters
+	stored     *bootStore // of boots
 	changed    chan []Key
 	done       <-chan struct{}
 }
@@ -55,6 +56,9 @@ func (r *reconciler) Reconcile(ctx context.Context, request reconcile.Request) (
 		}
 	}
 	now := r.config.Now()
+	if known.told != nil {
+		known.Previous.heard = &known.told.heard
+	}
 	a := Assess(known.Boot, view, known.Serial, known.Previous, now, r.config.Deadlines)
 	if r.fleet.lookPending(key, a, now) {
 		// Whoever acts on the condition may delete the machine, and its log with it.
@@ -72,6 +76,9 @@ func (r *reconciler) Reconcile(ctx context.Context, request reconcile.Request) (
 		a.Verdict = &v
 	}
 	r.fleet.Decided(key, a, judged)
+	if err == nil && known.told != nil {
+		err = r.takeAway(ctx, key, known.told)
+	}
 	if a.State != known.Previous.State {
 		r.config.Log.InfoContext(ctx, "instance assessed", "instance", a.Name, "node", a.Node, "state", string(a.State), "reason", a.Reason(), "source", string(a.Source))
 		r.poller.Wake() // there may be a log to read

@@ -15,6 +15,12 @@ type word struct {
 	seen    time.Time
 }
 
+// heard is a verdict that the admission server was told, and when.
+type heard struct {
+	verdict wire.Verdict
+	at      time.Time
+}
+
 // newest gives the node's own last word on this boot.
 func newest(boot fleet.Boot, node *NodeView, serial []byte, previous Assessment, now time.Time) word {
 	var best word
@@ -33,6 +39,9 @@ func newest(boot fleet.Boot, node *NodeView, serial []byte, previous Assessment,
 			v.Outcome = previous.Told
 		}
 		consider(v, previous.Source, previous.Seen)
+	}
+	if h := previous.heard; h != nil {
+		consider(h.verdict, FromAdmission, h.at)
 	}
 	eachMessage(boot, func(st fleet.BootStatus) {
 		if v, ok := wire.FindVerdict([]byte(st.Message)); ok {

@@ -1,0 +1,180 @@
+package controller
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strings"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/ortet/ortet/internal/fleet"
+	"github.com/ortet/ortet/internal/timeline"
+	"github.com/ortet/ortet/internal/wire"
+)
+
+// Letters are what nodes told the admission server, since they cannot reach the API
+// server: it keeps them as ConfigMaps, which whoever takes them deletes.
+const (
+	// LetterLabel selects them; its value is the kind, and the key of the JSON.
+	LetterLabel   = "ortet.io/told"
+	LetterVerdict = "verdict"
+	LetterBoot    = "boot"
+	// LetterInstance annotates the ARM id of the instance that told it, which the
+	// admission server found out.
+	LetterInstance = "ortet.io/instance"
+	letterVM       = "ortet.io/vm-id"
+)
+
+const (
+	// lettersEvery is how often is looked for them: a list without their contents.
+	lettersEvery = 5 * time.Second
+	// maxLetters is how many are read in one look, the rest later.
+	maxLetters = 100
+)
+
+// letterOf is a verdict that waits to be published.
+type letterOf struct {
+	heard
+	name, version string // of its ConfigMap
+}
+
+// readLetters looks for letters until ctx ends.
+func (r *reconciler) readLetters(ctx context.Context) error {
+	ticker := time.NewTicker(lettersEvery)
+	defer ticker.Stop()
+	for {
+		if err := r.lookForLetters(ctx); err != nil && ctx.Err() == nil {
+			r.config.Log.WarnContext(ctx, "what nodes told the admission server is not read", "namespace", r.config.Namespace, "error", err)
+		}
+		select {
+		case <-ctx.Done():
+			return nil
+		case <-ticker.C:
+		}
+	}
+}
+
+// lookForLetters takes those of instances that are known. Others wait for their pool
+// to be listed, and go in the end as the admission server bounds them.
+func (r *reconciler) lookForLetters(ctx context.Context) error {
+	list := &metav1.PartialObjectMetadataList{}
+	list.SetGroupVersionKind(corev1.SchemeGroupVersion.WithKind("ConfigMapList"))
+	if err := r.client.List(ctx, list, client.InNamespace(r.config.Namespace), client.HasLabels{LetterLabel}); err != nil {
+		return fmt.Errorf("list what nodes told in %s: %w", r.config.Namespace, err)
+	}
+	var errs []error
+	read := 0
+	for i := range list.Items {
+		m := &list.Items[i]
+		key := KeyOf(fleet.ResourceID(m.Annotations[LetterInstance]))
+		known, ok := r.fleet.Get(key)
+		if !ok || known.Boot.VMID == "" || known.told != nil && known.told.name == m.Name && known.told.version == m.ResourceVersion {
+			continue
+		}
+		if read++; read > maxLetters {
+			break
+		}
+		errs = append(errs, r.readLetter(ctx, key, known.Boot, client.ObjectKeyFromObject(m)))
+	}
+	return errors.Join(errs...)
+}
+
+func (r *reconciler) readLetter(ctx context.Context, key Key, boot fleet.Boot, name client.ObjectKey) error {
+	var m corev1.ConfigMap
+	if err := r.client.Get(ctx, name, &m); err != nil {
+		return ignoreGone(err)
+	}
+	kind := m.Labels[LetterLabel]
+	err := error(nil)
+	switch {
+	case !strings.EqualFold(m.Annotations[letterVM], boot.VMID):
+		err = fmt.Errorf("it is of the machine %s, and the instance is %s by now", clip(m.Annotations[letterVM], 64), boot.VMID)
+	case kind == LetterVerdict:
+		var v wire.Verdict
+		if v, err = wire.ParseVerdict([]byte(m.Data[kind])); err == nil {
+			v.VMID = boot.VMID // the admission server knows whose it is, the node may not
+			r.fleet.hear(key, boot.VMID, &letterOf{heard{v, r.config.Now()}, m.Name, m.ResourceVersion})
+			r.enqueue([]Key{key})
+			return nil // it goes once it is published
+		}
+	case kind == LetterBoot:
+		var report wire.BootReport
+		if report, err = wire.ParseBootReport([]byte(m.Data[kind])); err == nil {
+			if err := r.keepLetter(ctx, boot, report); err != nil {
+				return err
+			}
+		}
+	default:
+		err = fmt.Errorf("nothing is known of the kind %q", clip(kind, 64))
+	}
+	if err != nil {
+		r.config.Log.WarnContext(ctx, "what a node told the admission server is of no use", "configMap", m.Name, "instance", boot.Name, "error", err)
+	}
+	return r.discardLetter(ctx, m.Name, m.ResourceVersion)
+}
+
+// keepLetter keeps the report of a boot as one that was found on a Node, which there
+// may not be.
+func (r *reconciler) keepLetter(ctx context.Context, boot fleet.Boot, report wire.BootReport) error {
+	view := &NodeView{Name: strings.ToLower(boot.HostName)}
+	node, err := r.nodeOf(ctx, boot)
+	if err != nil {
+		return err
+	}
+	if node != nil {
+		view = ViewOf(node)
+	}
+	report.VMID = boot.VMID
+	record := recordOf(boot, view, report)
+	fresh, err := r.stored.keep(ctx, record, report)
+	if err != nil {
+		return err
+	}
+	if fresh {
+		t := timeline.Build(report, record.Cloud())
+		r.meters.boot.observe(t, record)
+		r.config.Log.InfoContext(ctx, "boot kept", "node", view.Name, "image", record.ImageVersion(), "took", t.Total().String(), "complete", t.Complete, "by", "admission")
+	}
+	return nil
+}
+
+// takeAway deletes a verdict's letter, which was published.
+func (r *reconciler) takeAway(ctx context.Context, key Key, l *letterOf) error {
+	if err := r.discardLetter(ctx, l.name, l.version); err != nil {
+		return err
+	}
+	r.fleet.unhear(key, l)
+	return nil
+}
+
+// discardLetter deletes a letter, unless another one has taken its place.
+func (r *reconciler) discardLetter(ctx context.Context, name, version string) error {
+	m := &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Name: name, Namespace: r.config.Namespace}}
+	err := r.client.Delete(ctx, m, client.Preconditions{ResourceVersion: &version})
+	if err != nil && !apierrors.IsNotFound(err) && !apierrors.IsConflict(err) {
+		return fmt.Errorf("delete what a node told, %s/%s: %w", r.config.Namespace, name, err)
+	}
+	return nil
+}
+
+// hear puts in what the node of an instance told, if it is still that machine's.
+func (f *Fleet) hear(key Key, vmID string, l *letterOf) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	if s := f.all[key]; s != nil && strings.EqualFold(s.boot.VMID, vmID) {
+		s.told = l
+	}
+}
+
+func (f *Fleet) unhear(key Key, l *letterOf) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	if s := f.all[key]; s != nil && s.told == l {
+		s.told = nil
+	}
+}
