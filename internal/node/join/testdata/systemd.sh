@@ -1,0 +1,139 @@
+#!/bin/bash
+# systemd.sh boots systemd from the lab's disk image in a container with the shipped
+# units, a kubelet that does nothing, and Azure and an admission server in one
+# process beside it. It prints what is seen on the way, one fact a line. Called with
+# unshare -m, so that no mount of its outlives it.
+#
+#   systemd.sh IMAGE AGENT WORLD WORKFOLDER NAME
+set -euo pipefail
+image=$1 agent=$2 world=$3 work=$4 name=$5
+deploy=$(cd "$(dirname "$0")/../../../../deploy/systemd" && pwd)
+
+inside() { timeout 30 runc --root "$work/runc" exec "$name" "$@"; }
+finish() {
+	runc --root "$work/runc" delete -f "$name" 2>/dev/null || true
+	umount "$work/bundle/rootfs" "$work/upper" "$work/lower" 2>/dev/null || true
+}
+trap finish EXIT
+trap 'exit 130' INT TERM
+
+mkdir -p "$work"/{lower,upper,bundle/rootfs}
+read -r start sectors <<<"$(partx --noheadings --raw --output START,SECTORS --nr 1 "$image")"
+mount -o "ro,loop,noload,offset=$((start * 512)),sizelimit=$((sectors * 512))" "$image" "$work/lower"
+mount -t tmpfs -o size=200m tmpfs "$work/upper"
+mkdir "$work/upper/new" "$work/upper/work"
+mount -t overlay -o "lowerdir=$work/lower,upperdir=$work/upper/new,workdir=$work/upper/work" overlay "$work/bundle/rootfs"
+root=$work/bundle/rootfs units=$root/etc/systemd/system
+
+mkdir -p "$root/usr/local/bin" "$root/etc/cloud" "$units/multi-user.target.wants" "$units/kubelet.service.d"
+touch "$root/etc/cloud/cloud-init.disabled"
+install -m 755 "$agent" "$root/usr/local/bin/ortet-node"
+install -m 755 "$world" "$root/usr/local/bin/world"
+for unit in ortet-join ortet-leave ortet-left; do
+	install -m 644 "$deploy/$unit.service" "$units/"
+	ln -s "../$unit.service" "$units/multi-user.target.wants/"
+done
+install -m 644 "$deploy/kubelet.service.d/20-ortet.conf" "$units/kubelet.service.d/"
+rm -f "$root"/usr/lib/systemd/system/kubelet.service.d/*
+cat >"$units/kubelet.service" <<'UNIT'
+[Unit]
+Wants=network-online.target
+After=network-online.target
+[Service]
+ExecStart=/usr/bin/kubelet
+Restart=always
+RestartSec=1
+UNIT
+ln -s ../kubelet.service "$units/multi-user.target.wants/"
+cat >"$root/usr/bin/kubelet" <<'PROGRAM'
+#!/bin/sh
+echo "kubelet $*" >>/var/log/facts
+exec sleep infinity
+PROGRAM
+chmod 755 "$root/usr/bin/kubelet"
+# The platform: up before anything of ours, and until the machine is off.
+cat >"$units/world.service" <<'UNIT'
+[Unit]
+DefaultDependencies=no
+After=local-fs.target
+Before=network-online.target
+Wants=network-online.target
+[Service]
+Type=oneshot
+RemainAfterExit=yes
+Environment=ORTET_TEST_WORLD=1
+ExecStartPre=/bin/ip link set lo up
+ExecStartPre=/bin/ip addr add 169.254.169.254/32 dev lo
+ExecStart=/bin/sh -c 'setsid /usr/local/bin/world -test.run=^TestServe$ -test.timeout=10m >/var/log/world 2>&1 & until test -e /run/world; do sleep 0.1; done'
+KillMode=none
+UNIT
+ln -s ../world.service "$units/multi-user.target.wants/"
+
+cat >"$work/bundle/config.json" <<'JSON'
+{"ociVersion":"1.0.2","hostname":"pool100000A","root":{"path":"rootfs"},
+"process":{"args":["/lib/systemd/systemd","--log-target=null"],"cwd":"/","env":["PATH=/usr/sbin:/usr/bin:/sbin:/bin","container=oci"],"user":{"uid":0,"gid":0},
+"capabilities":{"bounding":CAPS,"effective":CAPS,"permitted":CAPS}},
+"mounts":[{"destination":"/proc","type":"proc","source":"proc"},
+{"destination":"/dev","type":"tmpfs","source":"tmpfs","options":["nosuid","mode=755","size=64k"]},
+{"destination":"/dev/pts","type":"devpts","source":"devpts","options":["newinstance","ptmxmode=0666"]},
+{"destination":"/dev/shm","type":"tmpfs","source":"tmpfs","options":["size=8m"]},
+{"destination":"/sys","type":"sysfs","source":"sysfs","options":["nosuid","noexec","nodev"]},
+{"destination":"/sys/fs/cgroup","type":"cgroup","source":"cgroup"},
+{"destination":"/run","type":"tmpfs","source":"tmpfs","options":["mode=755","size=50m"]},
+{"destination":"/tmp","type":"tmpfs","source":"tmpfs","options":["size=50m"]}],
+"linux":{"namespaces":[{"type":"pid"},{"type":"ipc"},{"type":"uts"},{"type":"mount"},{"type":"cgroup"},{"type":"network"}],
+"resources":{"devices":[{"allow":true,"access":"rwm"}]},"maskedPaths":[],"readonlyPaths":[]}}
+JSON
+caps=$(printf '"CAP_%s",' CHOWN DAC_OVERRIDE DAC_READ_SEARCH FOWNER FSETID KILL SETGID SETUID SETPCAP NET_ADMIN NET_BIND_SERVICE SYS_CHROOT SYS_PTRACE SYS_ADMIN SYS_NICE SYS_BOOT MKNOD AUDIT_WRITE SETFCAP)
+sed -i "s/CAPS/[${caps%,}]/g" "$work/bundle/config.json"
+
+boot() {
+	runc --root "$work/runc" run --no-pivot --detach --bundle "$work/bundle" "$name" </dev/null >"$work/console" 2>&1 || { cat "$work/console" >&2; exit 1; }
+}
+# until waits for what the rest of its arguments say, for a minute.
+until_() {
+	local i
+	for ((i = 0; i < 600; i++)); do
+		if "$@" >/dev/null 2>&1; then return; fi
+		sleep 0.1
+	done
+	echo "not within a minute: $*"
+	{ inside systemctl list-jobs; inside systemctl status ortet-join kubelet world ortet-leave ortet-left; cat "$root/var/log/world" "$root/var/log/facts"; } >&2 || true
+	exit 1
+}
+state() { inside systemctl show --property=ActiveState --value "$1"; }
+is() { [ "$(state "$1")" = "$2" ]; }
+off() { # ends the machine and waits until it is off
+	inside systemctl "$1" >/dev/null 2>&1 || true
+	until_ sh -c "! runc --root '$work/runc' state '$name' 2>/dev/null | grep -q running"
+	runc --root "$work/runc" delete -f "$name"
+}
+
+# A machine that nobody admits yet.
+mkdir -p "$root/etc/ortet"
+touch "$root/etc/ortet/refuse"
+boot
+until_ grep -q refused "$root/var/log/facts"
+echo "refused: join $(state ortet-join.service), kubelet $(state kubelet.service), sysinit $(state sysinit.target)"
+pid=$(inside systemctl show --property=MainPID --value ortet-join.service)
+inside kill -9 "$pid"
+rm "$root/etc/ortet/refuse"
+until_ is kubelet.service active
+echo "admitted: join $(state ortet-join.service), multi-user $(state multi-user.target)"
+echo "files: $(cd "$root" && stat -c '%n %a' etc/kubernetes/bootstrap-kubelet.conf var/lib/ortet/identity.json | tr '\n' ' ')"
+echo restart >>"$root/var/log/facts"
+off reboot
+# It comes back while nobody admits.
+touch "$root/etc/ortet/refuse"
+boot
+until_ is kubelet.service active
+echo "back: join $(state ortet-join.service)"
+rm "$root/etc/ortet/refuse"
+until_ is ortet-leave.service active
+until_ is ortet-left.service active
+inside systemctl restart ortet-leave.service ortet-left.service
+until_ is kubelet.service active
+echo power-off >>"$root/var/log/facts"
+off poweroff
+grep -v refused "$root/var/log/facts"
+grep -o '"state": "[a-z]*"' "$root/var/lib/ortet/identity.json"
