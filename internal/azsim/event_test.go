@@ -291,8 +291,10 @@ func TestDeletionsWaitForEachOther(t *testing.T) {
 		time.Sleep(time.Second)
 		synctest.Wait()
 		wantList(t, "computers", l.sub.names(), "pool1000000")
-		if w := ask(leaver, "GET", "/metadata/instance?api-version=2025-04-07", ""); w.Code != 410 {
-			t.Errorf("once it is over: %d", w.Code)
+		for _, path := range []string{"/metadata/instance?api-version=2025-04-07", "/metadata/attested/document?api-version=2025-04-07", eventsPath, "/metadata/identity/oauth2/token?api-version=2018-02-01&resource=r"} {
+			if w := ask(leaver, "GET", path, ""); w.Code != 410 {
+				t.Errorf("%s once it is over: %d", path, w.Code)
+			}
 		}
 		done(t, p, nil)
 		wantTold(t, h, "")

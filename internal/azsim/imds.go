@@ -201,6 +201,10 @@ func (h imds) serveToken(w http.ResponseWriter, r *http.Request) {
 		writeIMDS(w, http.StatusBadRequest, map[string]any{"error": "invalid_request", "error_description": "Required query variable 'resource' is missing"})
 		return
 	}
+	if h.instance() == nil {
+		refuseGone(w)
+		return
+	}
 	token, refusal := h.token(q)
 	if refusal != nil {
 		writeIMDS(w, refusal.status, map[string]any{"error": refusal.reason, "error_description": refusal.description})

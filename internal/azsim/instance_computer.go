@@ -143,7 +143,7 @@ func (s *Server) metadataOf(e *entry) map[string]any {
 	return map[string]any{
 		"compute": map[string]any{
 			"azEnvironment": "AzurePublicCloud", "customData": "", "evictionPolicy": eviction, "priority": priority,
-			"location": normLocation(val(body.Location)), "name": val(body.Name), "vmId": x.vmID, "vmScaleSetName": x.set.id.name(), "vmSize": x.size, "zone": x.zone,
+			"location": normLocation(val(body.Location)), "name": val(body.Name), "vmId": x.vmID, "vmScaleSetName": x.set.id.name(), "virtualMachineScaleSet": map[string]any{"id": x.set.id.String()}, "vmSize": x.size, "zone": x.zone,
 			"resourceGroupName": e.id.group, "resourceId": e.id.String(), "subscriptionId": e.id.subscription,
 			"offer": val(ref.Offer), "publisher": val(ref.Publisher), "sku": val(ref.SKU), "version": val(ref.ExactVersion), "provider": "Microsoft.Compute",
 			"osType": "Linux", "licenseType": val(p.LicenseType), "placementGroupId": placement, "userData": val(p.UserData),
