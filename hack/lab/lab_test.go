@@ -10,6 +10,7 @@ import (
 	"net/http"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -52,6 +53,34 @@ func TestCustomDataIsCloudConfig(t *testing.T) {
 		t.Errorf("the pool's own file became %+v", last)
 	}
 	if len(doc.RunCmd) != 1 {
+		t.Errorf("commands: %v", doc.RunCmd)
+	}
+}
+
+// A pool whose nodes are admitted has no token in its custom data.
+func TestCustomDataOfNodesThatAreAdmitted(t *testing.T) {
+	data, err := lab.CustomData(lab.Pool{BootstrapKubeconfig: []byte("kubeconfig"), CA: []byte("ca"), Join: []byte(`{"servers":[]}`)})
+	if err != nil {
+		t.Fatal(err)
+	}
+	var doc struct {
+		WriteFiles []struct{ Path, Content string } `json:"write_files"`
+		RunCmd     [][]string                       `json:"runcmd"`
+	}
+	if err := yaml.Unmarshal(data, &doc); err != nil {
+		t.Fatal(err)
+	}
+	files := map[string]string{}
+	for _, f := range doc.WriteFiles {
+		files[f.Path] = f.Content
+	}
+	if files["/etc/ortet/join.json"] != "eyJzZXJ2ZXJzIjpbXX0=" || files["/etc/kubernetes/bootstrap-kubelet.conf"] != "" || files["/etc/kubernetes/pki/ca.crt"] != "" {
+		t.Errorf("files: %v", files)
+	}
+	if !strings.Contains(files["/var/lib/kubelet/config.yaml"], "\nserverTLSBootstrap: true\n") || !strings.Contains(files["/etc/systemd/system/kubelet.service.d/20-ortet.conf"], "$ORTET_KUBELET_ARGS\n") {
+		t.Errorf("the kubelet's: %v", files)
+	}
+	if len(doc.RunCmd) != 1 || !slices.Contains(doc.RunCmd[0], "ortet-join.service") {
 		t.Errorf("commands: %v", doc.RunCmd)
 	}
 }

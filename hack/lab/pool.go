@@ -41,7 +41,11 @@ const (
 type Pool struct {
 	BootstrapKubeconfig []byte // with a bootstrap token, leading to APIServer
 	CA                  []byte // PEM: who may ask a kubelet
-	Files               []File // more files, such as azure.json
+	// Join are settings of ortet-node join, by which nodes get the two above for
+	// themselves; nil leaves it at those. The image has to hold ortet-node and
+	// ortet-join.service.
+	Join  []byte
+	Files []File // more files, such as azure.json
 }
 
 // A File is one file for the nodes.

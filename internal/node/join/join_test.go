@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"go.yaml.in/yaml/v3"
+	"k8s.io/client-go/tools/clientcmd"
 
 	"github.com/ortet/ortet/internal/wire"
 )
@@ -48,6 +49,19 @@ func TestJoinWritesWhatAKubeletJoinsWith(t *testing.T) {
 	}
 	if strings.Contains(w.said(), "0123456789abcdef") || strings.Contains(w.read(RecordFile), "0123456789abcdef") {
 		t.Error("the token is told")
+	}
+}
+
+// The kubelet reads the kubeconfig by this code.
+func TestTheBootstrapKubeconfigIsOne(t *testing.T) {
+	w := newWorld(t)
+	w.mustJoin()
+	config, err := clientcmd.RESTConfigFromKubeConfig([]byte(w.read(bootstrapKubeconfig)))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if config.Host != apiServer || config.BearerToken != goodToken || string(config.CAData) != string(w.ca.pem()) || config.Insecure {
+		t.Errorf("%+v", config)
 	}
 }
 
