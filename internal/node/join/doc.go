@@ -19,7 +19,9 @@
 // Each file wholly or not at all, mode 0600: for an upstream kubelet the bootstrap
 // kubeconfig and the flags with name and provider id; for k3s and RKE2 a drop-in of
 // config.yaml with server, token file, node name and provider id, and registries.yaml
-// where one is asked for.
+// where one is asked for. Then the record, and last, in memory, ReadyFile, for which
+// the shipped units hold the agent back: whatever died on the way, nothing starts with
+// an identity that was not looked at in this boot.
 //
 // Errors of the server are told in its words (wire.Refusal). Nothing here stops or
 // starts units but leave, which has to stop the agent before its Node goes.
