@@ -57,7 +57,7 @@ func (s *Server) prove(ctx context.Context, path string, p wire.Proof, body []by
 		return proven{}, err
 	}
 	if member.VMID != document.VMID {
-		return proven{}, refuse(VMIDMismatch, fmt.Errorf("Azure's instance has vmId %s", member.VMID))
+		return proven{}, refuse(VMIDMismatch, fmt.Errorf("the instance that Azure has is vmId %s", member.VMID))
 	}
 	facts.node = member.NodeName()
 	if !nodeName(member.NodeName()) {

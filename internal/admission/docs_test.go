@@ -39,7 +39,7 @@ func TestDocsListReasons(t *testing.T) {
 	if !*update {
 		t.Fatalf("%s is not what the code says; run go test ./internal/admission -run TestDocs -update", file)
 	}
-	if err := os.WriteFile(file, []byte(before+begin+want.String()+end+after), 0o644); err != nil { //nolint:gosec // documentation
+	if err := os.WriteFile(file, []byte(before+begin+want.String()+end+after), 0o644); err != nil {
 		t.Fatal(err)
 	}
 }

@@ -66,11 +66,11 @@ func (r *rates) asker(from netip.Addr) *asker {
 	}
 	if e, ok := r.by[network]; ok {
 		r.recency.MoveToFront(e)
-		return e.Value.(*asker) //nolint:forcetypeassert,errcheck // nothing else is in it
+		return e.Value.(*asker)
 	}
 	if r.recency.Len() >= maxAddresses {
 		last := r.recency.Back()
-		delete(r.by, last.Value.(*asker).address) //nolint:forcetypeassert,errcheck // nothing else is in it
+		delete(r.by, last.Value.(*asker).address)
 		r.recency.Remove(last)
 	}
 	a := &asker{address: network, limiter: rate.NewLimiter(r.each, r.burst)}

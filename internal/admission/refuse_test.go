@@ -2,10 +2,12 @@ package admission_test
 
 import (
 	"bytes"
+	"context"
 	"crypto/x509"
 	"encoding/base64"
 	"errors"
 	"io"
+	"log/slog"
 	"net/http"
 	"net/http/httptest"
 	"strings"
@@ -186,14 +188,35 @@ func TestExpiredNonce(t *testing.T) {
 	s.refused(s.send(wire.JoinPath, body, s.node.header(nonce, wire.JoinPath, body, s.clock.get()), nil), admission.NonceExpired)
 }
 
+// deleting is a Directory whose instance is deleted as soon as it was looked up.
+type deleting struct {
+	*cloud
+	machine func()
+}
+
+func (d deleting) Member(ctx context.Context, id fleet.ResourceID) (fleet.Member, error) {
+	m, err := d.cloud.Member(ctx, id)
+	d.machine()
+	return m, err
+}
+
 // An instance may be deleted after it proved itself and before it has a token: then
 // nobody answers at its address.
 func TestInstanceDeletedBetweenProofAndToken(t *testing.T) {
 	s := newSite(t, nil)
-	body := encode(t, wire.JoinRequest{Distribution: wire.Kubelet, CallbackPort: s.node.port})
-	header := s.node.header(s.nonce(), wire.JoinPath, body, today)
 	s.cloud.remove(instance)
-	s.refused(s.send(wire.JoinPath, body, header, nil), admission.InstanceGone)
+	s.refused(s.join(), admission.InstanceGone)
+	around := newSite(t, nil)
+	directory := deleting{around.cloud, func() { around.node.stop() }}
+	server, err := admission.New(admission.Config{
+		Directory: directory, Cluster: around.cluster, Pools: []fleet.ResourceID{pool}, Audit: slog.New(slog.NewJSONHandler(around.log, nil)), Now: around.clock.get,
+		Attest: &attest.Verifier{Roots: metadata().Roots(), Issuers: attest.NewFetcher(onlyAzure{}, around.clock.get), Now: around.clock.get},
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	around.handler = server
+	around.refused(around.join(), admission.CallbackFailed)
 }
 
 func TestClusterAway(t *testing.T) {

@@ -114,7 +114,7 @@ func TestServesByTLS(t *testing.T) {
 	if _, err := tls.Dial("tcp", address, pinned("sha256:00")); err == nil {
 		t.Error("a client with another hash trusts the server")
 	}
-	if _, err := tls.Dial("tcp", address, &tls.Config{MaxVersion: tls.VersionTLS12, InsecureSkipVerify: true}); err == nil { //nolint:gosec // that is refused
+	if _, err := tls.Dial("tcp", address, &tls.Config{MaxVersion: tls.VersionTLS12, InsecureSkipVerify: true}); err == nil {
 		t.Error("an old TLS is served")
 	}
 }
@@ -123,15 +123,15 @@ func TestServesByTLS(t *testing.T) {
 // their own.
 func TestReplicasHaveOneAuthority(t *testing.T) {
 	k := &keys{}
-	make := func(now time.Time) *admission.Certificates {
+	made := func(now time.Time) *admission.Certificates {
 		c, err := admission.NewCertificates(t.Context(), k, []string{"a"}, func() time.Time { return now }, slog.New(slog.DiscardHandler))
 		if err != nil {
 			t.Fatal(err)
 		}
 		return c
 	}
-	first := make(today)
-	if again := make(today.Add(40 * 24 * time.Hour)); again.Hash() != first.Hash() || k.made != 1 || !strings.HasPrefix(first.Hash(), "sha256:") || len(first.Hash()) != 7+64 {
+	first := made(today)
+	if again := made(today.Add(40 * 24 * time.Hour)); again.Hash() != first.Hash() || k.made != 1 || !strings.HasPrefix(first.Hash(), "sha256:") || len(first.Hash()) != 7+64 {
 		t.Errorf("%s, then %s, made %d", first.Hash(), again.Hash(), k.made)
 	}
 	if block, _ := pem.Decode(k.key); block == nil || strings.Contains(first.Hash(), string(block.Bytes)) {

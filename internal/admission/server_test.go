@@ -258,6 +258,7 @@ type node struct {
 	resource string
 	vmID     string
 	port     int
+	stop     func() // it answers no more
 	signer   *azsim.Attestor
 	options  azsim.SignOptions
 	document func(*azsim.AttestedDocument)
@@ -269,7 +270,7 @@ func newNode(t *testing.T, resource, vmID string) *node {
 	t.Helper()
 	n := &node{t: t, resource: resource, vmID: vmID, signer: metadata()}
 	n.newKey()
-	n.port = answer(t, n.key)
+	n.port, n.stop = answer(t, n.key)
 	return n
 }
 
@@ -286,13 +287,14 @@ func (n *node) newKey() {
 }
 
 // answer listens on loopback and answers challenges with a key.
-func answer(t *testing.T, key *ecdsa.PrivateKey) int {
+func answer(t *testing.T, key *ecdsa.PrivateKey) (port int, stop func()) {
 	t.Helper()
 	l, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
 		t.Fatal(err)
 	}
-	t.Cleanup(func() { _ = l.Close() }) // closed twice at most
+	stop = func() { _ = l.Close() } // closed twice at most
+	t.Cleanup(stop)
 	go func() {
 		for {
 			conn, err := l.Accept()
@@ -313,7 +315,7 @@ func answer(t *testing.T, key *ecdsa.PrivateKey) int {
 			}()
 		}
 	}()
-	return l.Addr().(*net.TCPAddr).Port
+	return l.Addr().(*net.TCPAddr).Port, stop
 }
 
 // header proves a request for a nonce.

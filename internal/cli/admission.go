@@ -6,7 +6,6 @@ import (
 	"encoding/pem"
 	"errors"
 	"fmt"
-	"io"
 	"log/slog"
 	"net"
 	"net/url"
@@ -166,7 +165,7 @@ func (f admissionFlags) verifier(azure cloud.Configuration) (*attest.Verifier, e
 
 // readCertificates reads a PEM file of certificates.
 func readCertificates(file string) ([]*x509.Certificate, error) {
-	rest, err := os.ReadFile(file) //nolint:gosec // a person names it
+	rest, err := os.ReadFile(file)
 	if err != nil {
 		return nil, err
 	}
@@ -190,15 +189,15 @@ func readCertificates(file string) ([]*x509.Certificate, error) {
 
 // openAudit opens the audit log, which close ends.
 func (o *options) openAudit(file string) (*slog.Logger, func() error, error) {
-	out, end := o.process.Out, func() error { return nil }
+	out, end := o.process.Out, func() error { return nil } // it is the caller's
 	if file != "-" {
-		f, err := os.OpenFile(file, os.O_APPEND|os.O_CREATE|os.O_WRONLY, 0o600) //nolint:gosec // a person names it
+		f, err := os.OpenFile(file, os.O_APPEND|os.O_CREATE|os.O_WRONLY, 0o600)
 		if err != nil {
 			return nil, nil, fmt.Errorf("open the audit log: %w", err)
 		}
 		out, end = f, f.Close
 	}
-	return slog.New(slog.NewJSONHandler(io.Writer(out), nil)), end, nil
+	return slog.New(slog.NewJSONHandler(out, nil)), end, nil
 }
 
 // printAdmissionHash prints what machines know of the server beforehand.

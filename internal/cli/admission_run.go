@@ -9,6 +9,7 @@ import (
 	"net"
 	"net/http"
 	"os"
+	"sync"
 	"sync/atomic"
 	"time"
 
@@ -268,20 +269,24 @@ func (a *admitting) lead(ctx context.Context, elect bool) error {
 
 // work does what one replica does, until ctx ends.
 func (a *admitting) work(ctx context.Context) {
-	var group errgroup.Group
+	var all sync.WaitGroup
 	for _, run := range a.runs {
-		group.Go(func() error { return run(ctx) })
+		all.Go(func() {
+			if err := run(ctx); err != nil && ctx.Err() == nil {
+				a.log.WarnContext(ctx, "part of the admission server has ended", "error", err)
+			}
+		})
 	}
-	group.Go(func() error { return a.approve(ctx) })
-	_ = group.Wait() // they end by ctx alone
+	all.Go(func() { a.approve(ctx) })
+	all.Wait()
 }
 
-// approve runs the approver, anew where it could not begin.
-func (a *admitting) approve(ctx context.Context) error {
-	for ctx.Err() == nil {
+// approve runs the approver until ctx ends, anew where it could not begin.
+func (a *admitting) approve(ctx context.Context) {
+	for {
 		err := a.cluster.Run(ctx, a.directory, a.auditCertificate)
-		if err == nil || ctx.Err() != nil {
-			return nil
+		if ctx.Err() != nil {
+			return
 		}
 		a.log.WarnContext(ctx, "certificates are not approved for now", "error", err)
 		timer := time.NewTimer(beginAgain)
@@ -291,7 +296,6 @@ func (a *admitting) approve(ctx context.Context) error {
 		}
 		timer.Stop()
 	}
-	return nil
 }
 
 func (a *admitting) auditCertificate(d admissionkube.Decided) {

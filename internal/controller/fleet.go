@@ -31,7 +31,7 @@ type instanceState struct {
 	assessment Assessment
 	serial     []byte // read, and not judged yet
 	looks      looks
-	counted    []State // outcomes that are in the metrics
+	counted    []State   // outcomes that are in the metrics
 	told       *letterOf // a verdict that the node told the admission server
 }
 

@@ -90,7 +90,7 @@ func (r *reconciler) readLetter(ctx context.Context, key Key, boot fleet.Boot, n
 		return ignoreGone(err)
 	}
 	kind := m.Labels[LetterLabel]
-	err := error(nil)
+	var err error
 	switch {
 	case !strings.EqualFold(m.Annotations[letterVM], boot.VMID):
 		err = fmt.Errorf("it is of the machine %s, and the instance is %s by now", clip(m.Annotations[letterVM], 64), boot.VMID)
