@@ -45,14 +45,14 @@ func client(t *testing.T, who controlplane.Client) kubernetes.Interface {
 	return c
 }
 
-func made[T any](t *testing.T, docs [][]byte, make func(*T) error) {
+func made[T any](t *testing.T, docs [][]byte, create func(*T) error) {
 	t.Helper()
 	for _, doc := range docs {
 		object := new(T)
 		if err := yaml.UnmarshalStrict(doc, object); err != nil {
 			t.Fatal(err)
 		}
-		if err := make(object); err != nil {
+		if err := create(object); err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -77,13 +77,13 @@ func install(t *testing.T, admin kubernetes.Interface, args ...string) {
 }
 
 // eventually ends the test where it does not come true in 30 seconds.
-func eventually(t *testing.T, what string, true func() error) {
+func eventually(t *testing.T, what string, check func() error) {
 	t.Helper()
 	ticker := time.NewTicker(50 * time.Millisecond)
 	defer ticker.Stop()
 	limit := time.After(30 * time.Second)
 	for {
-		err := true()
+		err := check()
 		if err == nil {
 			return
 		}

@@ -257,7 +257,12 @@ func (w *admissionWorld) approve(ctx context.Context, c *admissionkube.Cluster, 
 	decided := make(chan admissionkube.Decided, 16)
 	ended := make(chan error, 1)
 	go func() { ended <- c.Run(within, nowhere{}, func(d admissionkube.Decided) { decided <- d }) }()
-	defer func() { end(); <-ended }()
+	defer func() {
+		end()
+		if err := <-ended; err != nil && ctx.Err() == nil {
+			w.t.Errorf("the watch: %v", err)
+		}
+	}()
 	for !c.Synced() && ctx.Err() == nil {
 		<-time.After(20 * time.Millisecond)
 	}

@@ -203,5 +203,7 @@ func TestLead(t *testing.T) {
 		}
 	})
 	stop()
-	<-ended
+	if err := <-ended; !errors.Is(err, context.Canceled) {
+		t.Errorf("%v", err)
+	}
 }

@@ -181,12 +181,12 @@ func (w *world) decision(request string) kube.Decided {
 }
 
 // eventually ends the test where it does not come true in 30 seconds.
-func (w *world) eventually(what string, true func() bool) {
+func (w *world) eventually(what string, check func() bool) {
 	w.Helper()
 	ticker := time.NewTicker(20 * time.Millisecond)
 	defer ticker.Stop()
 	limit := time.After(30 * time.Second)
-	for !true() {
+	for !check() {
 		select {
 		case <-ticker.C:
 		case <-limit:
