@@ -384,6 +384,28 @@ func TestClockThatIsWrong(t *testing.T) {
 	}
 }
 
+// Clocks part while it runs: as where this machine's is set.
+func TestClockThatIsSet(t *testing.T) {
+	for _, step := range []time.Duration{-time.Hour, time.Hour} {
+		t.Run(step.String(), func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				w := newWorld(t)
+				w.pod("web", 0, 300)
+				time.AfterFunc(5500*time.Millisecond, func() {
+					w.azure.mu.Lock()
+					w.azure.skew = step
+					w.azure.mu.Unlock()
+				})
+				time.AfterFunc(10*time.Second, func() { w.azure.schedule("E1", Preempt, 30*time.Second) })
+				w.run(w.options(), 40*time.Second)
+				if got := w.ends(); got != "web 24s" && got != "web 25s" && got != "web 23s" {
+					t.Errorf("told to end: %s", got)
+				}
+			})
+		})
+	}
+}
+
 // Neither the API server nor the admission server answers: the daemon goes on looking,
 // and drains once one does.
 func TestNothingInReach(t *testing.T) {
@@ -455,20 +477,56 @@ func TestFirstAnswerTakesLong(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newWorld(t)
 		o := w.options()
-		first := true
+		on := false
 		o.Metadata = func(ctx context.Context, method, path string, body []byte) (Reply, error) {
-			if path == eventsPath && first {
-				first = false
+			if path == eventsPath && !on {
 				if !sleep(ctx, 119*time.Second) {
 					return Reply{}, ctx.Err()
 				}
+				on = true
 			}
 			return w.azure.ask(ctx, method, path, body)
 		}
-		time.AfterFunc(100*time.Second, func() { w.azure.schedule("E1", Terminate, 5*time.Minute) })
-		w.run(o, 121*time.Second)
+		w.azure.schedule("E1", Terminate, 5*time.Minute)
+		w.run(o, 120*time.Second)
 		if s := w.kept(); len(s.Events) != 1 {
 			t.Errorf("kept: %+v", s)
+		}
+	})
+}
+
+// The server has begun, and then nothing more is heard of it.
+func TestServerThatStalls(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld(t)
+		w.server.set("stalls")
+		w.pod("web", 0, 5)
+		began := time.Now()
+		w.azure.schedule("E1", Preempt, 30*time.Second)
+		w.run(w.options(), 40*time.Second)
+		if h := w.kept().Events[0]; !h.Done || h.By != ByKubelet || h.ClearedAt.Sub(began) > 18*time.Second {
+			t.Errorf("kept: %+v", h)
+		}
+	})
+}
+
+// A disk that takes nothing does not keep the node from leaving.
+func TestDiskThatIsFull(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld(t)
+		w.pod("web", 0, 5)
+		o := w.options()
+		o.State = os.DevNull + "/events.json"
+		o.Settings.MetricsFile = os.DevNull + "/ortet.prom"
+		w.azure.schedule("E1", Preempt, 30*time.Second)
+		w.run(o, 30*time.Second)
+		if w.node() != nil || len(w.azure.acknowledged()) != 1 {
+			t.Errorf("the Node %v, acknowledged %v", w.node(), w.azure.acknowledged())
+		}
+		for _, once := range []string{"going on without a record", "the metrics cannot be kept"} {
+			if n := strings.Count(w.log.String(), once); n != 1 {
+				t.Errorf("%q is logged %d times", once, n)
+			}
 		}
 	})
 }

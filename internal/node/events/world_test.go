@@ -156,7 +156,7 @@ func (z *azure) acknowledged() []string {
 type server struct {
 	w        *world
 	mu       sync.Mutex
-	mode     string // "": works; "refuses"; "hangs"
+	mode     string // "": works; "refuses"; "hangs"; "stalls" once it has begun
 	leaves   []wire.LeaveRequest
 	departed []string
 	rejoined int
@@ -197,6 +197,10 @@ func (s *server) Leave(ctx context.Context, r wire.LeaveRequest) (wire.Leave, er
 			n.Spec.Taints = []corev1.Taint{{Key: leavingMark, Value: r.Cause, Effect: corev1.TaintEffectNoSchedule}}
 		}
 	})
+	if s.how() == "stalls" {
+		<-ctx.Done()
+		return wire.Leave{}, ctx.Err()
+	}
 	left, err := k.drain(ctx, time.Now().Add(time.Duration(r.Within)*time.Second), time.Now, func(string) {})
 	return wire.Leave{Drained: err == nil && len(left) == 0, Left: left}, err
 }
