@@ -356,23 +356,18 @@ func (h *Handling) patience(a Action) time.Time {
 
 // recordReturn takes in how undoing went; it is tried for as long as it takes.
 func (s State) recordReturn(r Outcome, now time.Time) (State, []Notice) {
-	if r.Err != nil && !r.Final {
+	if r.Err != nil {
 		s.Again = now.Add(pause(s.Tries))
 		s.Tries++
 		return s, nil
 	}
 	s.Tries, s.Again = 0, time.Time{}
-	n := Notice{Reason: "Returned", Message: "The node takes pods again."}
 	if r.Action.Verb == Rejoin {
 		s.DepartedIn = ""
-		n.Message = "The machine stays after all, and joins its cluster again."
-	} else {
-		s.Touched = false
+		return s, []Notice{{Reason: "Rejoined", Message: "The machine stays after all, and joins its cluster again."}}
 	}
-	if r.Err != nil {
-		n.Reason, n.Warning, n.Message = "NotReturned", true, "The node was left as it is: "+plain(r.Err.Error(), maxDescription)+"."
-	}
-	return s, []Notice{n}
+	s.Touched = false
+	return s, []Notice{{Reason: "Returned", Message: "The node takes pods again."}}
 }
 
 // pause grows from firstPause to lastPause.

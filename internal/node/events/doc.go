@@ -5,10 +5,24 @@
 // One poller asks once a second, as the metadata service allows; a document whose
 // incarnation has not changed is not looked at again. Events reach a whole placement
 // group, so only those that name this machine count, by its name in Azure and not by
-// its host name. What was begun is written down before it is done, so that a restart
-// in the middle goes on.
+// its host name.
 //
-// Decide is the decision, and pure: what is known, what the document says and the
-// time give what to do next. Facts: Microsoft's "Azure Metadata Service: Scheduled
-// Events for Linux VMs".
+// # How it is built
+//
+// Decide is the decision, and pure: what is known (State), what the document says and
+// the time give what to do next (Action), and what to tell people (Notice). Record
+// takes in what came of it. The next thing to do stays the next one until its outcome
+// is recorded, so who was killed in the middle goes on by deciding again. Run is the
+// shell around them: it polls, keeps the State on the disk before it acts, and has
+// one Action at a time done. testdata has scenarios with what is decided in each.
+//
+// Draining is the admission server's, and where that does not seem to be at it the
+// node's own (kubernetes, with the kubelet's credentials); both may work at once. What
+// was changed at the Node is said by an annotation there, as the server does, so that
+// only that is undone, by whichever of the two.
+//
+// Times of events are Azure's clock, which the daemon keeps by the Date of answers
+// and the monotonic clock. Facts: Microsoft's "Azure Metadata Service: Scheduled
+// Events for Linux VMs"; Kubernetes' Node authorizer and NodeRestriction, which a
+// test asks of a real API server.
 package events
