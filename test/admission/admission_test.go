@@ -12,8 +12,10 @@ import (
 	"encoding/pem"
 	"errors"
 	"fmt"
+	"io"
 	"log/slog"
 	"net"
+	"net/http"
 	"net/http/httptest"
 	"os"
 	"path/filepath"
@@ -37,6 +39,7 @@ import (
 	"k8s.io/client-go/tools/clientcmd"
 	clientcmdapi "k8s.io/client-go/tools/clientcmd/api"
 
+	admissionkube "github.com/ortet/ortet/internal/admission/kube"
 	"github.com/ortet/ortet/internal/azsim"
 	"github.com/ortet/ortet/internal/cli"
 	"github.com/ortet/ortet/internal/node/join"
@@ -100,6 +103,8 @@ type admissionWorld struct {
 	out      *lockedBuffer
 	url      string
 	hash     string
+	// metrics and health are where those are served.
+	metrics, health string
 }
 
 type lockedBuffer struct {
@@ -166,6 +171,8 @@ func newAdmissionWorld(t *testing.T) *admissionWorld {
 	}, metav1.CreateOptions{})
 	must(t, err)
 
+	kubeconfig := w.allow()
+
 	azure := &azsim.Server{Speed: 20000, Substrate: w.machines, AttestationChain: true}
 	web := httptest.NewTLSServer(azure)
 	t.Cleanup(func() { web.Close(); azure.Close() })
@@ -188,13 +195,44 @@ func newAdmissionWorld(t *testing.T) *admissionWorld {
 	})
 	must(t, err)
 	w.args = []string{
-		"admission", "--kubeconfig", cp.Kubeconfig, "--azure-config", file("azure.json", azureJSON), "--attestation-roots", file("roots.pem", azure.AttestationPEM()),
+		"admission", "--kubeconfig", kubeconfig, "--azure-config", file("azure.json", azureJSON), "--attestation-roots", file("roots.pem", azure.AttestationPEM()),
 		"--pool", admissionPool, "--tls-san", "127.0.0.1", "--listen", "127.0.0.1:0", "--metrics-address", "127.0.0.1:0", "--health-address", "127.0.0.1:0",
 		"--reap-interval", "5s", "--log-level", "INFO",
 	}
 	w.process = cli.Process{In: strings.NewReader(""), Out: w.out, Err: t.Output(), Getenv: func(string) string { return "" }, Version: "v0-test", Dial: home}
 	t.Setenv("KUBECONFIG", "")
 	return w
+}
+
+// allow makes a user who may do what the server's rules say and nothing else, and
+// gives its kubeconfig.
+func (w *admissionWorld) allow() string {
+	t := w.t
+	t.Helper()
+	rules := map[string][]rbacv1.PolicyRule{}
+	for _, r := range admissionkube.Rules("ortet-system") {
+		rules[r.Namespace] = append(rules[r.Namespace], rbacv1.PolicyRule{APIGroups: []string{r.Group}, Resources: []string{r.Resource}, ResourceNames: r.Names, Verbs: r.Verbs})
+	}
+	meta := metav1.ObjectMeta{Name: "ortet-admission"}
+	subject := []rbacv1.Subject{{Kind: "User", Name: meta.Name, APIGroup: rbacv1.GroupName}}
+	for namespace, rules := range rules {
+		if namespace == "" {
+			_, err := w.admin.RbacV1().ClusterRoles().Create(t.Context(), &rbacv1.ClusterRole{ObjectMeta: meta, Rules: rules}, metav1.CreateOptions{})
+			must(t, err)
+			_, err = w.admin.RbacV1().ClusterRoleBindings().Create(t.Context(), &rbacv1.ClusterRoleBinding{ObjectMeta: meta, Subjects: subject,
+				RoleRef: rbacv1.RoleRef{APIGroup: rbacv1.GroupName, Kind: "ClusterRole", Name: meta.Name}}, metav1.CreateOptions{})
+			must(t, err)
+			continue
+		}
+		_, err := w.admin.RbacV1().Roles(namespace).Create(t.Context(), &rbacv1.Role{ObjectMeta: meta, Rules: rules}, metav1.CreateOptions{})
+		must(t, err)
+		_, err = w.admin.RbacV1().RoleBindings(namespace).Create(t.Context(), &rbacv1.RoleBinding{ObjectMeta: meta, Subjects: subject,
+			RoleRef: rbacv1.RoleRef{APIGroup: rbacv1.GroupName, Kind: "Role", Name: meta.Name}}, metav1.CreateOptions{})
+		must(t, err)
+	}
+	file, err := w.cp.WriteKubeconfig("ortet-admission", controlplane.Client{User: meta.Name})
+	must(t, err)
+	return file
 }
 
 // home reaches the simulated network's addresses on this machine.
@@ -259,6 +297,11 @@ func (w *admissionWorld) serve() {
 		if found != nil {
 			w.url = "https://" + found[1]
 		}
+		for what, into := range map[string]*string{"metrics": &w.metrics, "health": &w.health} {
+			if found := regexp.MustCompile(`for=` + what + ` address=(\S+)`).FindStringSubmatch(logs.String()); found != nil {
+				*into = "http://" + found[1]
+			}
+		}
 		return found != nil || len(ended) > 0
 	})
 	if w.url == "" {
@@ -267,7 +310,7 @@ func (w *admissionWorld) serve() {
 }
 
 // machine is what ortet-node knows of itself and of the server.
-func (w *admissionWorld) machine(name string) (*join.Client, string) {
+func (w *admissionWorld) machine(name, distribution string) (*join.Client, string) {
 	t := w.t
 	t.Helper()
 	computer := w.machines.get(name)
@@ -277,7 +320,7 @@ func (w *admissionWorld) machine(name string) (*join.Client, string) {
 	metadata := httptest.NewServer(computer.IMDS)
 	t.Cleanup(metadata.Close)
 	root := t.TempDir()
-	c, err := join.NewClient(join.Settings{Servers: []string{w.url}, CAHash: w.hash, Distribution: wire.Kubelet, CallbackPort: freePort(t)},
+	c, err := join.NewClient(join.Settings{Servers: []string{w.url}, CAHash: w.hash, Distribution: distribution, CallbackPort: freePort(t)},
 		join.Options{Root: root, Metadata: metadata.URL, Agent: noAgent{}, Log: slog.New(slog.NewTextHandler(t.Output(), nil))})
 	must(t, err)
 	return c, root
@@ -376,7 +419,7 @@ func TestAdmissionServer(t *testing.T) {
 	w := newAdmissionWorld(t)
 	w.serve()
 	const node = "pool1000000"
-	c, root := w.machine("pool1_0")
+	c, root := w.machine("pool1_0", wire.Kubelet)
 	must(t, c.Join(t.Context(), true))
 	if n := len(w.tokens()); n != 1 {
 		t.Fatalf("%d tokens after a join, want one", n)
@@ -386,7 +429,7 @@ func TestAdmissionServer(t *testing.T) {
 
 	// Whoever reaches the metadata service of the machine has its document, but the
 	// Node is Ready.
-	thief, stolen := w.machine("pool1_0")
+	thief, stolen := w.machine("pool1_0", wire.Kubelet)
 	err := thief.Join(t.Context(), true)
 	var refused *join.RefusedError
 	if !errors.As(err, &refused) || refused.Reason != "NodeReady" {
@@ -407,9 +450,15 @@ func TestAdmissionServer(t *testing.T) {
 	}
 	must(t, c.Left(t.Context(), "Asked")) // again is nothing
 
-	// And a machine that never was a node may leave by its document.
-	other, _ := w.machine("pool1_1")
+	// One of k3s gets a token that pins the cluster's authority; and a machine that never
+	// was a node may leave by its document.
+	other, root := w.machine("pool1_1", wire.K3s)
 	must(t, other.Join(t.Context(), true))
+	token, err := os.ReadFile(filepath.Join(root, join.RancherToken))
+	must(t, err)
+	if !regexp.MustCompile(`^K10[0-9a-f]{64}::[a-z0-9]{6}\.[a-z0-9]{16}\s*$`).Match(token) {
+		t.Errorf("the token of k3s is %q", token)
+	}
 	must(t, other.Left(t.Context(), "Asked"))
 	eventually(t, "nothing is left", func() bool { return len(w.tokens()) == 0 })
 	list, err := w.admin.CertificatesV1().CertificateSigningRequests().List(t.Context(), metav1.ListOptions{})
@@ -420,6 +469,21 @@ func TestAdmissionServer(t *testing.T) {
 		}
 	}
 	w.checkAudit()
+	if code, _ := w.get(w.health + "/readyz"); code != http.StatusOK {
+		t.Errorf("/readyz: %d", code)
+	}
+	if _, text := w.get(w.metrics + "/metrics"); !strings.Contains(text, `ortet_admission_decisions_total{operation="join",reason="Granted"} 2`) || !strings.Contains(text, "ortet_admission_reaper_rounds_total") {
+		t.Errorf("the metrics do not tell of two joins and of the reaper:\n%s", text)
+	}
+}
+
+func (w *admissionWorld) get(url string) (int, string) {
+	w.t.Helper()
+	r, err := http.Get(url) //nolint:noctx // bounded by the test
+	must(w.t, err)
+	text, err := io.ReadAll(r.Body)
+	must(w.t, errors.Join(err, r.Body.Close()))
+	return r.StatusCode, string(text)
 }
 
 // checkAudit sees that each decision is a line of JSON.
