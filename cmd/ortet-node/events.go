@@ -51,20 +51,22 @@ func (f *eventsFlags) define(fs *flag.FlagSet) {
 	f.rules = map[events.Type]events.Rule{}
 	fs.StringVar(&f.file, "config", "", "read the settings from `FILE` (default "+eventsSettings+")")
 	fs.StringVar(&f.joinFile, "join-settings", "", "read the admission server's from `FILE` (default "+join.SettingsFile+")")
-	fs.Func("action", "what is done before events of a type, `TYPE=leave|drain|cordon|ignore`; may be repeated (default leave for Preempt and Terminate, drain for Reboot and Redeploy, cordon for Freeze)", func(s string) error {
-		t, do, _ := strings.Cut(s, "=")
-		r := f.rules[events.Type(t)]
-		r.Do = events.Do(do)
-		f.rules[events.Type(t)] = r
-		return nil
-	})
-	fs.Func("acknowledge", "when events of a type are acknowledged once all is done, `TYPE=alone|always|never`; alone: where they name no other machine; may be repeated (default alone where the node is drained, else never)", func(s string) error {
-		t, when, _ := strings.Cut(s, "=")
-		r := f.rules[events.Type(t)]
-		r.Acknowledge = events.Acknowledge(when)
-		f.rules[events.Type(t)] = r
-		return nil
-	})
+	rule := func(set func(r *events.Rule, value string)) func(string) error {
+		return func(s string) error {
+			t, value, ok := strings.Cut(s, "=")
+			if !ok || value == "" {
+				return errors.New("want TYPE=VALUE")
+			}
+			r := f.rules[events.Type(t)]
+			set(&r, value)
+			f.rules[events.Type(t)] = r
+			return nil
+		}
+	}
+	fs.Func("action", "what is done before events of a type, `TYPE=leave|drain|cordon|ignore`; may be repeated (default leave for Preempt and Terminate, drain for Reboot and Redeploy, cordon for Freeze)",
+		rule(func(r *events.Rule, value string) { r.Do = events.Do(value) }))
+	fs.Func("acknowledge", "when events of a type are acknowledged once all is done, `TYPE=alone|always|never`; alone: where they name no other machine; may be repeated (default alone where the node is drained, else never)",
+		rule(func(r *events.Rule, value string) { r.Acknowledge = events.Acknowledge(value) }))
 	fs.IntVar(&f.freeze, "ignore-freeze-below", events.DefaultIgnoreFreezeBelow, "a Freeze of less than so many `SECONDS` is only told")
 	fs.IntVar(&f.ahead, "ahead", events.DefaultAhead, "begin so many `SECONDS` before an event, where it is told earlier")
 	fs.StringVar(&f.metrics, "metrics-file", "", "keep metrics in `FILE`, ending in .prom, for node-exporter's textfile collector")
