@@ -79,6 +79,31 @@ func (c *Cluster) forgetRest(ctx context.Context, node string) error {
 	if err != nil {
 		return err
 	}
+	return c.deleteRequests(ctx, requests)
+}
+
+// forgetRequests deletes the certificate requests for a Node that was deleted and
+// whose name is not admitted any more. It is for the replica that watches: another
+// one, that forgot the node, may not have seen them all.
+func (c *Cluster) forgetRequests(ctx context.Context, node string) error {
+	w := c.watched.Load()
+	if w == nil {
+		return nil
+	}
+	requests := w.requestsFor(node)
+	if len(requests) == 0 {
+		return nil
+	}
+	if state, err := c.Node(ctx, node); err != nil || state.Exists {
+		return err
+	}
+	if _, known, err := c.admission(ctx, node); err != nil || known {
+		return err
+	}
+	return c.deleteRequests(ctx, requests)
+}
+
+func (c *Cluster) deleteRequests(ctx context.Context, requests []string) error {
 	for _, name := range requests {
 		err := c.client.CertificatesV1().CertificateSigningRequests().Delete(ctx, name, metav1.DeleteOptions{})
 		if err != nil && !apierrors.IsNotFound(err) {
@@ -88,21 +113,21 @@ func (c *Cluster) forgetRest(ctx context.Context, node string) error {
 	return nil
 }
 
-// requestsFor names the certificate requests for a node, as they are watched, or
-// asked for where nothing is watched here.
+// requestPages bounds what is read of certificate requests to forget one node. In a
+// large cluster there are ten thousand at times; what is not seen here the replica
+// that watches deletes, and in an hour Kubernetes.
+const requestPages = 4
+
+// requestsFor names the certificate requests for a node, as they are watched, or as
+// far as requestPages goes where nothing is watched here.
 func (c *Cluster) requestsFor(ctx context.Context, node string) ([]string, error) {
-	var names []string
 	if w := c.watched.Load(); w != nil && w.requests.HasSynced() {
-		for _, o := range w.requests.GetStore().List() {
-			if r, ok := o.(*certificatesv1.CertificateSigningRequest); ok && subjectNode(r) == node {
-				names = append(names, r.Name)
-			}
-		}
-		return names, nil
+		return w.requestsFor(node), nil
 	}
+	var names []string
 	for _, signer := range []string{certificatesv1.KubeAPIServerClientKubeletSignerName, certificatesv1.KubeletServingSignerName} {
 		options := metav1.ListOptions{Limit: page, FieldSelector: "spec.signerName=" + signer}
-		for {
+		for range requestPages {
 			list, err := c.client.CertificatesV1().CertificateSigningRequests().List(ctx, options)
 			if err != nil {
 				return nil, fail(ctx, "list certificate requests", "", err)

@@ -11,6 +11,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/ortet/ortet/internal/admission"
 	"github.com/ortet/ortet/internal/admission/kube"
@@ -267,6 +268,28 @@ func TestForget(t *testing.T) {
 			t.Errorf("there is %q", got)
 		}
 	}
+}
+
+// Certificate requests of a node that another replica forgot, or somebody deleted, go
+// too, but not those of one that is admitted still.
+func TestRequestsGoWithTheirNode(t *testing.T) {
+	w := newWorld(t, "ortet-requests")
+	c := w.open()
+	w.run(c)
+	for name, admitted := range map[string]bool{"requests01": false, "requests02": true} {
+		w.joined(c, w.member(name, name[9:], machineA))
+		if !admitted {
+			_, err := w.admin.CoreV1().ConfigMaps(w.namespace).Patch(w.ctx, kube.NamesName, types.JSONPatchType, []byte(`[{"op":"remove","path":"/data/`+name+`"}]`), metav1.PatchOptions{})
+			must(t, err)
+		}
+		must(t, w.admin.CoreV1().Nodes().Delete(w.ctx, name, metav1.DeleteOptions{}))
+	}
+	w.eventually("the requests to go", func() bool { return !strings.Contains(w.remains("requests01"), "request") })
+	if got := w.remains("requests02"); !strings.Contains(got, "request") {
+		t.Errorf("of the one that is admitted there is %q", got)
+	}
+	must(t, w.open().Forget(w.ctx, "requests01", ""))
+	must(t, w.open().Forget(w.ctx, "requests02", ""))
 }
 
 // The reaper's deletion holds in the state that was seen, and in no other.

@@ -50,7 +50,7 @@ type watched struct {
 	requests, nodes, tokens cache.SharedIndexInformer
 }
 
-func newWatched(c *Cluster) *watched {
+func newWatched(c *Cluster) (*watched, error) {
 	certificates := c.client.CertificatesV1().CertificateSigningRequests()
 	nodes := c.client.CoreV1().Nodes()
 	records := c.client.CoreV1().ConfigMaps(c.namespace)
@@ -58,16 +58,16 @@ func newWatched(c *Cluster) *watched {
 		o.LabelSelector = labelPurpose + "=" + tokenPurpose
 		return o
 	}
-	return &watched{
-		requests: informer(&certificatesv1.CertificateSigningRequest{}, leanRequest,
+	w := &watched{
+		requests: informer(&certificatesv1.CertificateSigningRequest{},
 			func(ctx context.Context, o metav1.ListOptions) (runtime.Object, error) {
 				return certificates.List(ctx, o)
 			},
 			certificates.Watch),
-		nodes: informer(&corev1.Node{}, leanNode,
+		nodes: informer(&corev1.Node{},
 			func(ctx context.Context, o metav1.ListOptions) (runtime.Object, error) { return nodes.List(ctx, o) },
 			nodes.Watch),
-		tokens: informer(&corev1.ConfigMap{}, withoutManagers,
+		tokens: informer(&corev1.ConfigMap{},
 			func(ctx context.Context, o metav1.ListOptions) (runtime.Object, error) {
 				return records.List(ctx, tokensOnly(o))
 			},
@@ -75,15 +75,11 @@ func newWatched(c *Cluster) *watched {
 				return records.Watch(ctx, tokensOnly(o))
 			}),
 	}
+	return w, errors.Join(w.requests.SetTransform(leanRequest), w.nodes.SetTransform(leanNode), w.tokens.SetTransform(withoutManagers))
 }
 
-func informer(of runtime.Object, lean cache.TransformFunc, list func(context.Context, metav1.ListOptions) (runtime.Object, error), follow func(context.Context, metav1.ListOptions) (watch.Interface, error)) cache.SharedIndexInformer {
-	i := cache.NewSharedIndexInformer(&cache.ListWatch{ListWithContextFunc: list, WatchFuncWithContext: follow}, of, 0, cache.Indexers{})
-	// It is not running, which is the only error.
-	if err := i.SetTransform(lean); err != nil {
-		return i
-	}
-	return i
+func informer(of runtime.Object, list func(context.Context, metav1.ListOptions) (runtime.Object, error), follow func(context.Context, metav1.ListOptions) (watch.Interface, error)) cache.SharedIndexInformer {
+	return cache.NewSharedIndexInformer(&cache.ListWatch{ListWithContextFunc: list, WatchFuncWithContext: follow}, of, 0, cache.Indexers{})
 }
 
 // leanRequest keeps of a request that is decided whom it is for, and nothing else.
@@ -102,6 +98,17 @@ func leanRequest(o any) (any, error) {
 	r.Annotations[annotationNode] = subjectNode(r)
 	r.Spec.Request, r.Spec.Extra, r.Spec.Groups, r.Spec.Usages, r.Status.Certificate = nil, nil, nil, nil, nil
 	return r, nil
+}
+
+// requestsFor names the certificate requests for a node.
+func (w *watched) requestsFor(node string) []string {
+	var names []string
+	for _, o := range w.requests.GetStore().List() {
+		if r, ok := o.(*certificatesv1.CertificateSigningRequest); ok && subjectNode(r) == node {
+			names = append(names, r.Name)
+		}
+	}
+	return names
 }
 
 // subjectNode gives the node whose certificate is asked for, by whomever; "" where
@@ -161,6 +168,7 @@ const (
 	taskRequest = "certificate request"
 	taskToken   = "token"
 	taskReturn  = "return of a node"
+	taskGone    = "end of a node"
 )
 
 // A run is one run of the watch.
@@ -181,18 +189,22 @@ func (c *Cluster) Run(ctx context.Context, directory admission.Directory, audit 
 	if err := c.Prepare(ctx); err != nil {
 		return err
 	}
+	w, err := newWatched(c)
+	if err != nil {
+		return fail(ctx, "watch the cluster", "", err)
+	}
 	r := &run{
-		cluster: c, watched: newWatched(c), directory: directory, audit: audit,
+		cluster: c, watched: w, directory: directory, audit: audit,
 		queue: workqueue.NewTypedRateLimitingQueue(workqueue.NewTypedItemExponentialFailureRateLimiter[task](againAfter, againAtMost)),
 	}
 	c.watched.Store(r.watched)
 	defer c.watched.CompareAndSwap(r.watched, nil)
-	handle := func(informer cache.SharedIndexInformer, task func(any)) error {
-		_, err := informer.AddEventHandler(cache.ResourceEventHandlerFuncs{AddFunc: task, UpdateFunc: func(_, o any) { task(o) }})
+	handle := func(informer cache.SharedIndexInformer, task, gone func(any)) error {
+		_, err := informer.AddEventHandler(cache.ResourceEventHandlerFuncs{AddFunc: task, UpdateFunc: func(_, o any) { task(o) }, DeleteFunc: gone})
 		return err
 	}
 	for _, err := range []error{
-		handle(r.watched.requests, r.request), handle(r.watched.nodes, r.node), handle(r.watched.tokens, r.token),
+		handle(r.watched.requests, r.request, nil), handle(r.watched.nodes, r.node, r.gone), handle(r.watched.tokens, r.token, nil),
 	} {
 		if err != nil {
 			return fail(ctx, "watch the cluster", "", err)
@@ -236,6 +248,13 @@ func (r *run) node(o any) {
 	}
 }
 
+func (r *run) gone(o any) {
+	// Of a Node whose deletion the watch missed only the name is sure, which is all.
+	if name, err := cache.DeletionHandlingMetaNamespaceKeyFunc(o); err == nil {
+		r.queue.Add(task{taskGone, name})
+	}
+}
+
 func (r *run) token(o any) {
 	record, ok := o.(*corev1.ConfigMap)
 	if !ok {
@@ -267,6 +286,8 @@ func (r *run) next(ctx context.Context) bool {
 		err = r.decide(ctx, t.name)
 	case taskToken:
 		err = r.cluster.endIfDone(ctx, t.name)
+	case taskGone:
+		err = r.cluster.forgetRequests(ctx, t.name)
 	case taskReturn:
 		err = r.cluster.Return(ctx, t.name)
 	}
