@@ -32,17 +32,19 @@ func (c *Cluster) Forget(ctx context.Context, node, providerID string) error {
 		if exists && uid != "" && string(found.UID) != uid {
 			return nil // it was deleted, and this is another
 		}
-		stays := false
+		unsure := false
 		if exists {
 			uid = string(found.UID)
-			// k3s's cloud controller may have written its own before ours was set.
-			stays = providerID != "" && found.Spec.ProviderID != "" && !strings.EqualFold(found.Spec.ProviderID, providerID)
-		}
-		if stays {
-			return nil
+			other := providerID != "" && found.Spec.ProviderID != "" && !strings.EqualFold(found.Spec.ProviderID, providerID)
+			if other && strings.HasPrefix(found.Spec.ProviderID, azureScheme) {
+				return nil
+			}
+			// k3s's own cloud controller writes "k3s://NODE" where the kubelet says
+			// nothing: then it is what was admitted that counts.
+			unsure = other
 		}
 		held, err := c.names.change(ctx, &nameChange{name: node, only: func(a admitted) bool {
-			return providerID == "" || a.VMID == "" || strings.EqualFold(azureScheme+string(a.Instance), providerID)
+			return providerID == "" || a.VMID == "" && !unsure || strings.EqualFold(azureScheme+string(a.Instance), providerID)
 		}})
 		if err != nil || !held {
 			return err

@@ -256,6 +256,19 @@ func TestForget(t *testing.T) {
 			t.Errorf("there is %q", got)
 		}
 		must(t, c.Forget(w.ctx, name, ""))
+		// A Node that k3s's cloud controller gave an id of its own.
+		w.joined(c, m)
+		must(t, w.admin.CoreV1().Nodes().Delete(w.ctx, name, metav1.DeleteOptions{}))
+		_, err := w.admin.CoreV1().Nodes().Create(w.ctx, &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: name}, Spec: corev1.NodeSpec{ProviderID: "k3s://" + name}}, metav1.CreateOptions{})
+		must(t, err)
+		must(t, c.Forget(w.ctx, name, "azure:///subscriptions/s/other"))
+		if got := w.remains(name); !strings.Contains(got, "node") || !strings.Contains(got, "name") {
+			t.Errorf("another machine's went: there is %q", got)
+		}
+		must(t, c.Forget(w.ctx, name, m.ProviderID()))
+		if got := w.remains(name); got != "" {
+			t.Errorf("there is %q", got)
+		}
 		// Where it had begun before: the Node is gone, and the rest is there.
 		w.joined(c, m)
 		must(t, w.admin.CoreV1().Nodes().Delete(w.ctx, name, metav1.DeleteOptions{}))
