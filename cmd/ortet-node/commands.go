@@ -35,7 +35,7 @@ func commands() []command {
 		{"report", "collect where the time of this boot went", runReport},
 		{"events", "leave before Azure's scheduled events", runEvents},
 		{"extension", "the commands of the Azure VM extension", runExtension},
-		{"join", "prove which machine this is, and write what its kubelet joins with", runJoin},
+		{"join", "prove which machine this is, write what its kubelet joins with", runJoin},
 		{"leave", "drain this node, stop its kubelet, and have its Node deleted", runLeave},
 		{"generalize", "remove a node's identity from a copy of its disk", runGeneralize},
 	}
