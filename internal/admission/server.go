@@ -306,7 +306,7 @@ func (s *Server) joins(ctx context.Context, r *request) (any, error) {
 	if err != nil {
 		return nil, err
 	}
-	who, err := s.byProof(ctx, r.http.URL.Path, r.http.Header.Get("Authorization"), r.body, r.facts)
+	who, err := s.byProof(ctx, r.http, r.body, r.facts)
 	if err != nil {
 		return nil, err
 	}
