@@ -19,6 +19,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 
 	"github.com/ortet/ortet/internal/fleet"
+	"github.com/ortet/ortet/internal/wire"
 )
 
 const (
@@ -164,7 +165,7 @@ func TestCameBack(t *testing.T) {
 	} {
 		n := &corev1.Node{}
 		if c.mark != "" {
-			n.Annotations = map[string]string{AnnotationLeaving: c.mark}
+			n.Annotations = map[string]string{wire.LeavingMark: c.mark}
 		}
 		n.Status.NodeInfo.BootID = c.boot
 		n.Status.Conditions = []corev1.NodeCondition{{Type: corev1.NodeReady, Status: c.ready}}

@@ -18,25 +18,6 @@ import (
 	"github.com/ortet/ortet/internal/wire"
 )
 
-// What a departure marks on a Node.
-const (
-	// AnnotationLeaving holds a leaving as JSON: what was marked, so that only that
-	// is undone.
-	AnnotationLeaving = "ortet.io/leaving"
-	// TaintLeaving has the cause for its value, and keeps pods from coming.
-	TaintLeaving = "ortet.io/leaving"
-)
-
-// A leaving is what Leave marked, and when.
-type leaving struct {
-	Cause    string    `json:"cause"`
-	At       time.Time `json:"at"`
-	Stay     bool      `json:"stay,omitempty"`
-	BootID   string    `json:"bootId,omitempty"`   // in which it left: another one came back
-	Cordoned bool      `json:"cordoned,omitempty"` // it was schedulable
-	Excluded bool      `json:"excluded,omitempty"` // it was in load balancers
-}
-
 // attempts bounds how often a write is tried anew where the object changed
 // meanwhile.
 const attempts = 8
@@ -76,7 +57,7 @@ func (c *Cluster) Leave(ctx context.Context, node string, request wire.LeaveRequ
 // mark cordons, taints, and takes out of load balancers, by one write.
 func (c *Cluster) mark(ctx context.Context, name string, request wire.LeaveRequest) error {
 	return c.changeNode(ctx, "mark a node that leaves", name, func(node *corev1.Node) (map[string]any, error) {
-		m := leaving{Cause: request.Cause, At: c.now().UTC().Truncate(time.Second), Stay: request.Stay, BootID: node.Status.NodeInfo.BootID}
+		m := wire.Leaving{Cause: request.Cause, At: c.now().UTC().Truncate(time.Second), Stay: request.Stay, BootID: node.Status.NodeInfo.BootID}
 		_, excluded := node.Labels[corev1.LabelNodeExcludeBalancers]
 		m.Cordoned, m.Excluded = !node.Spec.Unschedulable, !excluded
 		if before, ok := leavingOf(node); ok {
@@ -87,8 +68,8 @@ func (c *Cluster) mark(ctx context.Context, name string, request wire.LeaveReque
 		if err != nil {
 			return nil, err
 		}
-		taints := append(withoutLeaving(node.Spec.Taints), corev1.Taint{Key: TaintLeaving, Value: request.Cause[:min(len(request.Cause), 63)], Effect: corev1.TaintEffectNoSchedule})
-		metadata := map[string]any{"annotations": map[string]any{AnnotationLeaving: string(text)}}
+		taints := append(withoutLeaving(node.Spec.Taints), corev1.Taint{Key: wire.LeavingMark, Value: request.Cause[:min(len(request.Cause), 63)], Effect: corev1.TaintEffectNoSchedule})
+		metadata := map[string]any{"annotations": map[string]any{wire.LeavingMark: string(text)}}
 		if !excluded {
 			metadata["labels"] = map[string]any{corev1.LabelNodeExcludeBalancers: ""}
 		}
@@ -107,7 +88,7 @@ func (c *Cluster) Return(ctx context.Context, name string) error {
 
 // giveBack is Return for a Node that was read.
 func (c *Cluster) giveBack(ctx context.Context, node *corev1.Node) error {
-	if _, marked := node.Annotations[AnnotationLeaving]; !marked {
+	if _, marked := node.Annotations[wire.LeavingMark]; !marked {
 		return nil
 	}
 	return c.Return(ctx, node.Name)
@@ -119,7 +100,7 @@ func unmark(node *corev1.Node) (map[string]any, error) {
 	if !ok {
 		return nil, nil
 	}
-	metadata := map[string]any{"annotations": map[string]any{AnnotationLeaving: nil}}
+	metadata := map[string]any{"annotations": map[string]any{wire.LeavingMark: nil}}
 	if m.Excluded {
 		metadata["labels"] = map[string]any{corev1.LabelNodeExcludeBalancers: nil}
 	}
@@ -131,14 +112,14 @@ func unmark(node *corev1.Node) (map[string]any, error) {
 }
 
 // leavingOf reads the mark. One that cannot be read undoes nothing but itself.
-func leavingOf(node *corev1.Node) (leaving, bool) {
-	text, ok := node.Annotations[AnnotationLeaving]
+func leavingOf(node *corev1.Node) (wire.Leaving, bool) {
+	text, ok := node.Annotations[wire.LeavingMark]
 	if !ok {
-		return leaving{}, false
+		return wire.Leaving{}, false
 	}
-	var m leaving
+	var m wire.Leaving
 	if err := json.Unmarshal([]byte(text), &m); err != nil {
-		return leaving{}, true
+		return wire.Leaving{}, true
 	}
 	return m, true
 }
@@ -152,7 +133,7 @@ func cameBack(node *corev1.Node) bool {
 }
 
 func withoutLeaving(taints []corev1.Taint) []corev1.Taint {
-	out := slices.DeleteFunc(slices.Clone(taints), func(t corev1.Taint) bool { return t.Key == TaintLeaving })
+	out := slices.DeleteFunc(slices.Clone(taints), func(t corev1.Taint) bool { return t.Key == wire.LeavingMark })
 	if out == nil {
 		out = []corev1.Taint{}
 	}

@@ -84,7 +84,7 @@ func TestLeaveAndReturn(t *testing.T) {
 			must(t, c.Return(w.ctx, name))
 		}
 		now = w.getNode(name)
-		if now.Spec.Unschedulable != n.Spec.Unschedulable || !maps.Equal(now.Labels, n.Labels) || taints(now) != theirs || now.Annotations[kube.AnnotationLeaving] != "" {
+		if now.Spec.Unschedulable != n.Spec.Unschedulable || !maps.Equal(now.Labels, n.Labels) || taints(now) != theirs || now.Annotations[wire.LeavingMark] != "" {
 			t.Errorf("%s returned: unschedulable %v, labels %v, taints %s", name, now.Spec.Unschedulable, now.Labels, taints(now))
 		}
 	}

@@ -19,6 +19,7 @@ import (
 	"golang.org/x/sync/errgroup"
 
 	"github.com/ortet/ortet/internal/admission"
+	"github.com/ortet/ortet/internal/wire"
 )
 
 // A Decided is what the approver did with a certificate request, for the audit log.
@@ -142,8 +143,8 @@ func leanNode(o any) (any, error) {
 		return o, nil
 	}
 	out := &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: n.Name, UID: n.UID, ResourceVersion: n.ResourceVersion}}
-	if mark, ok := n.Annotations[AnnotationLeaving]; ok {
-		out.Annotations = map[string]string{AnnotationLeaving: mark}
+	if mark, ok := n.Annotations[wire.LeavingMark]; ok {
+		out.Annotations = map[string]string{wire.LeavingMark: mark}
 	}
 	out.Status.NodeInfo.BootID = n.Status.NodeInfo.BootID
 	for _, condition := range n.Status.Conditions {

@@ -17,6 +17,7 @@ import (
 	clientset "k8s.io/client-go/kubernetes"
 
 	"github.com/ortet/ortet/internal/node/bootstrap"
+	"github.com/ortet/ortet/internal/wire"
 	"github.com/ortet/ortet/test/controlplane"
 )
 
@@ -144,7 +145,7 @@ func TestDrainByTheAPIServer(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if _, out := node.Labels[excluded]; !node.Spec.Unschedulable || !out || !strings.Contains(node.Annotations[leavingMark], `"cause":"Preempt"`) {
+	if _, out := node.Labels[excluded]; !node.Spec.Unschedulable || !out || !strings.Contains(node.Annotations[wire.LeavingMark], `"cause":"Preempt"`) {
 		t.Errorf("%+v %+v", node.ObjectMeta, node.Spec)
 	}
 	if list, err := pods.List(ctx, metav1.ListOptions{}); err != nil || len(list.Items) != 1 || list.Items[0].Name != "static" {
@@ -157,7 +158,7 @@ func TestDrainByTheAPIServer(t *testing.T) {
 			return false
 		}
 		_, out := node.Labels[excluded]
-		_, marked := node.Annotations[leavingMark]
+		_, marked := node.Annotations[wire.LeavingMark]
 		return !node.Spec.Unschedulable && !out && !marked
 	})
 	until("told as Events", func() bool {

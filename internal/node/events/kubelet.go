@@ -10,6 +10,8 @@ import (
 	"strings"
 	"sync"
 	"time"
+
+	"github.com/ortet/ortet/internal/wire"
 )
 
 // AskKubernetes sends one request to the API server with the kubelet's own
@@ -100,22 +102,6 @@ func refusedWith(err error, code int) bool {
 
 func nodePath(node string) string { return "/api/v1/nodes/" + url.PathEscape(node) }
 
-// leavingMark is the annotation, and the taint's key, by which the admission server
-// marks a Node that leaves (internal/admission/kube). The annotation says what was
-// changed, so that only that is undone, by whoever does so. A kubelet may not change
-// taints, so its own mark is the annotation alone.
-const leavingMark = "ortet.io/leaving"
-
-// A mark is the annotation's JSON.
-type mark struct {
-	Cause    string    `json:"cause"`
-	At       time.Time `json:"at"`
-	Stay     bool      `json:"stay,omitempty"`
-	BootID   string    `json:"bootId,omitempty"`   // in which it left
-	Cordoned bool      `json:"cordoned,omitempty"` // it was schedulable
-	Excluded bool      `json:"excluded,omitempty"` // it was in load balancers
-}
-
 // node is as much of this machine's Node as matters.
 type node struct {
 	Kind     string `json:"kind"`
@@ -139,10 +125,10 @@ type node struct {
 
 // marked gives what the mark says; one that cannot be read undoes nothing but
 // itself.
-func (n *node) marked() (m mark, ok bool) {
-	text, ok := n.Metadata.Annotations[leavingMark]
+func (n *node) marked() (m wire.Leaving, ok bool) {
+	text, ok := n.Metadata.Annotations[wire.LeavingMark]
 	if ok && json.Unmarshal([]byte(text), &m) != nil {
-		m = mark{}
+		m = wire.Leaving{}
 	}
 	return m, ok
 }
@@ -200,11 +186,11 @@ func (k *kubernetes) cordon(ctx context.Context, cause Type, stay bool, now time
 		}
 		p.spec = `,"spec":{"unschedulable":true}`
 		if !marked {
-			text, err := json.Marshal(mark{Cause: string(cause), At: now.UTC().Truncate(time.Second), Stay: stay, BootID: n.Status.NodeInfo.BootID, Cordoned: !n.Spec.Unschedulable, Excluded: !n.out()})
+			text, err := json.Marshal(wire.Leaving{Cause: string(cause), At: now.UTC().Truncate(time.Second), Stay: stay, BootID: n.Status.NodeInfo.BootID, Cordoned: !n.Spec.Unschedulable, Excluded: !n.out()})
 			if err != nil {
 				return p, err
 			}
-			p.metadata = `,"annotations":{"` + leavingMark + `":` + quote(string(text)) + `}`
+			p.metadata = `,"annotations":{"` + wire.LeavingMark + `":` + quote(string(text)) + `}`
 		}
 		if !n.out() {
 			p.metadata += `,"labels":{"` + excluded + `":""}`
@@ -214,7 +200,7 @@ func (k *kubernetes) cordon(ctx context.Context, cause Type, stay bool, now time
 }
 
 // errServersTaint says that the node cannot give itself back.
-var errServersTaint = errors.New("the Node has the admission server's taint " + leavingMark + ", which a kubelet may not take away")
+var errServersTaint = errors.New("the Node has the admission server's taint " + wire.LeavingMark + ", which a kubelet may not take away")
 
 // restore undoes what the mark says. A Node that is not marked is given back, and so
 // is one that does not exist: it will be made anew. One that leaves for another cause
@@ -226,11 +212,11 @@ func (k *kubernetes) restore(ctx context.Context) error {
 			return p, nil
 		}
 		for _, t := range n.Spec.Taints {
-			if t.Key == leavingMark {
+			if t.Key == wire.LeavingMark {
 				return p, errServersTaint
 			}
 		}
-		p.metadata = `,"annotations":{"` + leavingMark + `":null}`
+		p.metadata = `,"annotations":{"` + wire.LeavingMark + `":null}`
 		if m.Excluded {
 			p.metadata += `,"labels":{"` + excluded + `":null}`
 		}

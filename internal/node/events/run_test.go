@@ -275,7 +275,7 @@ func TestCancelled(t *testing.T) {
 				w.run(w.options(), 20*time.Second)
 				n := w.node()
 				_, out := n.Labels[excluded]
-				_, marked := n.Annotations[leavingMark]
+				_, marked := n.Annotations[wire.LeavingMark]
 				if n.Spec.Unschedulable != c.cordoned || out || marked || n.Labels["mine"] != "1" {
 					t.Errorf("given back as %+v %+v", n.ObjectMeta, n.Spec)
 				}

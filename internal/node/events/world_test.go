@@ -194,7 +194,7 @@ func (s *server) Leave(ctx context.Context, r wire.LeaveRequest) (wire.Leave, er
 	}
 	s.w.kube.Change("nodes", "", nodeName, func(o runtime.Object) {
 		if n, ok := o.(*corev1.Node); ok && len(n.Spec.Taints) == 0 {
-			n.Spec.Taints = []corev1.Taint{{Key: leavingMark, Value: r.Cause, Effect: corev1.TaintEffectNoSchedule}}
+			n.Spec.Taints = []corev1.Taint{{Key: wire.LeavingMark, Value: r.Cause, Effect: corev1.TaintEffectNoSchedule}}
 		}
 	})
 	if s.how() == "stalls" {
