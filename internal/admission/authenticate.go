@@ -23,6 +23,9 @@ const (
 	// backdated is how much earlier than it was signed a certificate of
 	// Kubernetes' own signer begins.
 	backdated = 5 * time.Minute
+	// clocks is how far those of Azure and of the cluster are apart at most; times in
+	// certificates are cut to the second besides.
+	clocks = time.Minute
 	// casFor is how long the cluster's authorities are kept.
 	casFor = 5 * time.Minute
 )
@@ -103,7 +106,7 @@ func (s *Server) byCertificate(ctx context.Context, chain []*x509.Certificate, f
 	if member.NodeName() != node {
 		return proven{}, refuse(NodeUnknown, fmt.Errorf("the instance's node name is %.100q", member.NodeName()))
 	}
-	if at := signedAt(leaf, verified[0]); at.Before(member.Created) {
+	if at := signedAt(leaf, verified[0]); at.Add(clocks).Before(member.Created) {
 		return proven{}, refuse(CertificateTooOld, fmt.Errorf("the certificate was signed %s at the latest, the instance made %s", at.UTC().Format(time.RFC3339), member.Created.UTC().Format(time.RFC3339)))
 	}
 	return proven{member: member, node: node}, nil
