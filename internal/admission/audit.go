@@ -15,6 +15,7 @@ type facts struct {
 	node      string // only once the cloud or a certificate says so
 	instance  string
 	vmID      string // only once Azure signed it, or the cloud says so
+	departure string // why a node leaves, in its own word: "Preempt"
 }
 
 // audit writes a decision: one line, whose message is always the same. Neither
@@ -28,7 +29,7 @@ func (s *Server) audit(ctx context.Context, f *facts, reason Reason, cause error
 		slog.String("operation", f.operation), slog.String("decision", decision), slog.String("reason", string(reason)),
 		slog.String("remote", f.remote), slog.Float64("seconds", took.Round(time.Microsecond).Seconds()),
 	}
-	for _, a := range []struct{ key, value string }{{"by", f.by}, {"node", f.node}, {"instance", f.instance}, {"vmId", f.vmID}} {
+	for _, a := range []struct{ key, value string }{{"by", f.by}, {"node", f.node}, {"instance", f.instance}, {"vmId", f.vmID}, {"departure", f.departure}} {
 		if a.value != "" {
 			attributes = append(attributes, slog.String(a.key, a.value))
 		}

@@ -17,6 +17,7 @@ func (s *Server) leave(ctx context.Context, r *request) (any, error) {
 	if err != nil {
 		return nil, err
 	}
+	r.facts.departure = body.Cause
 	who, err := s.goer(ctx, r)
 	if errors.Is(err, errNoNode) {
 		return wire.Leave{Drained: true}, nil
@@ -37,9 +38,11 @@ func (s *Server) leave(ctx context.Context, r *request) (any, error) {
 // left has the Node deleted, with what belongs to it. Where the Node is gone
 // already, what has its name may be the next machine's, and stays.
 func (s *Server) left(ctx context.Context, r *request) (any, error) {
-	if _, err := parse[wire.LeftRequest](r.body); err != nil {
+	body, err := parse[wire.LeftRequest](r.body)
+	if err != nil {
 		return nil, err
 	}
+	r.facts.departure = body.Cause
 	who, err := s.goer(ctx, r)
 	if errors.Is(err, errNoNode) {
 		return struct{}{}, nil
