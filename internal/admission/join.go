@@ -29,7 +29,7 @@ func (s *Server) join(ctx context.Context, who proven, request wire.JoinRequest)
 		return wire.Join{}, err
 	}
 	done = s.meters.stage("admit")
-	joined, err := s.config.Cluster.Admit(ctx, who.member, request.Distribution)
+	joined, err := s.config.Cluster.Admit(ctx, who.member, request.Distribution, node)
 	done()
 	if err != nil {
 		return wire.Join{}, ofPort(ctx, ClusterUnavailable, err)

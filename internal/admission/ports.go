@@ -40,7 +40,9 @@ type Cluster interface {
 	// Admit lets the member's Node be registered and makes a token for it, of this
 	// distribution, in place of one that it had. What an earlier machine of the name
 	// left, as k3s's node password, goes. It returns once the policy knows the name.
-	Admit(ctx context.Context, member fleet.Member, distribution string) (wire.Join, error)
+	// node is what Node told of the name just now: one that did not exist then is not
+	// looked for again.
+	Admit(ctx context.Context, member fleet.Member, distribution string, node NodeState) (wire.Join, error)
 	// Leave cordons the Node, takes it out of load balancers and evicts its pods
 	// within the request's time, grace periods cut to fit, the most important pods
 	// first. Pods that are left are no error. A Node that does not exist is drained.

@@ -125,7 +125,7 @@ func (c *cluster) Node(_ context.Context, name string) (admission.NodeState, err
 	return c.nodes[name], c.err
 }
 
-func (c *cluster) Admit(_ context.Context, m fleet.Member, distribution string) (wire.Join, error) {
+func (c *cluster) Admit(_ context.Context, m fleet.Member, distribution string, _ admission.NodeState) (wire.Join, error) {
 	defer c.lock()()
 	if c.err != nil {
 		return wire.Join{}, c.err

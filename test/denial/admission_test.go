@@ -29,6 +29,7 @@ import (
 	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/rest"
 
+	"github.com/ortet/ortet/internal/admission"
 	admissionkube "github.com/ortet/ortet/internal/admission/kube"
 	"github.com/ortet/ortet/internal/cluster/kube"
 	"github.com/ortet/ortet/internal/fleet"
@@ -266,7 +267,7 @@ func (w *admissionWorld) approve(ctx context.Context, c *admissionkube.Cluster, 
 	for !c.Synced() && ctx.Err() == nil {
 		<-time.After(20 * time.Millisecond)
 	}
-	join, err := c.Admit(ctx, m, wire.Kubelet)
+	join, err := c.Admit(ctx, m, wire.Kubelet, admission.NodeState{Exists: true})
 	if err != nil {
 		return err
 	}
@@ -314,7 +315,7 @@ func (w *admissionWorld) approve(ctx context.Context, c *admissionkube.Cluster, 
 // depart has a node with a pod that a budget guards leave, return, and be forgotten.
 func (w *admissionWorld) depart(ctx context.Context, c *admissionkube.Cluster, m fleet.Member) error {
 	name := m.NodeName()
-	if _, err := c.Admit(ctx, m, wire.K3s); err != nil {
+	if _, err := c.Admit(ctx, m, wire.K3s, admission.NodeState{Exists: true}); err != nil {
 		return err
 	}
 	if _, err := w.admin.CoreV1().Nodes().Create(ctx, &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: name}, Spec: corev1.NodeSpec{ProviderID: m.ProviderID()}}, metav1.CreateOptions{}); err != nil {

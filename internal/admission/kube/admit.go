@@ -51,7 +51,7 @@ func readiness(node *corev1.Node) (ready bool, since time.Time) {
 // Admit implements admission.Cluster. A Node of the name that is Ready is
 // fleet.KindConflict. A Node that another machine left is deleted; one of this
 // machine's stays, and what a departure marked on it is undone.
-func (c *Cluster) Admit(ctx context.Context, member fleet.Member, distribution string) (wire.Join, error) {
+func (c *Cluster) Admit(ctx context.Context, member fleet.Member, distribution string, node admission.NodeState) (wire.Join, error) {
 	name := member.NodeName()
 	now := c.now()
 	if err := (wire.JoinRequest{Distribution: distribution, CallbackPort: 1}).Validate(); err != nil {
@@ -60,7 +60,7 @@ func (c *Cluster) Admit(ctx context.Context, member fleet.Member, distribution s
 	if name == "" || member.VMID == "" || member.Instance == "" {
 		return wire.Join{}, &fleet.Error{Op: "admit", Resource: "node " + name, Kind: fleet.KindInvalid, Err: errors.New("a machine without name, id or vmId")}
 	}
-	if err := c.clear(ctx, name, member, distribution); err != nil {
+	if err := c.clear(ctx, name, member, distribution, node); err != nil {
 		return wire.Join{}, err
 	}
 	t := token{
@@ -92,8 +92,11 @@ func (c *Cluster) Admit(ctx context.Context, member fleet.Member, distribution s
 }
 
 // clear takes away what an earlier machine of the name left.
-func (c *Cluster) clear(ctx context.Context, name string, member fleet.Member, distribution string) (err error) {
+func (c *Cluster) clear(ctx context.Context, name string, member fleet.Member, distribution string, node admission.NodeState) (err error) {
 	for range attempts {
+		if !node.Exists {
+			break // and nobody can have registered it since: the name was not admitted
+		}
 		// A Node that nobody reports for is written to all the same, by the controller
 		// of nodes' life cycle.
 		if err = c.clearNode(ctx, name, member); !errors.Is(err, errNodeChanged) {

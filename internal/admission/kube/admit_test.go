@@ -11,6 +11,7 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
+	"github.com/ortet/ortet/internal/admission"
 	"github.com/ortet/ortet/internal/admission/kube"
 	"github.com/ortet/ortet/internal/fleet"
 	"github.com/ortet/ortet/internal/wire"
@@ -22,7 +23,7 @@ func TestAdmittedMachineJoins(t *testing.T) {
 	w := newWorld(t, "ortet-joins")
 	c := w.open()
 	w.run(c)
-	join, err := c.Admit(w.ctx, w.member("JOINS00001", "1", machineA), wire.Kubelet)
+	join, err := c.Admit(w.ctx, w.member("JOINS00001", "1", machineA), wire.Kubelet, admission.NodeState{Exists: true})
 	must(t, err)
 	if join.NodeName != "joins00001" || join.ProviderID != "azure://"+pool+"/virtualMachines/1" || join.Server != w.cp.Server || string(join.CA) != string(w.cp.CA()) {
 		t.Errorf("%+v", join)
@@ -46,7 +47,7 @@ func TestAdmittedMachineJoins(t *testing.T) {
 		_, err := w.as(join.Token).CertificatesV1().CertificateSigningRequests().List(w.ctx, metav1.ListOptions{})
 		return apierrors.IsUnauthorized(err)
 	})
-	if _, err := c.Admit(w.ctx, w.member("joins00001", "1", machineA), wire.Kubelet); !fleet.Is(err, fleet.KindConflict) {
+	if _, err := c.Admit(w.ctx, w.member("joins00001", "1", machineA), wire.Kubelet, admission.NodeState{Exists: true}); !fleet.Is(err, fleet.KindConflict) {
 		t.Errorf("a Node that is Ready was admitted again: %v", err)
 	}
 }
@@ -87,7 +88,7 @@ func TestTokenOfK3s(t *testing.T) {
 	m := w.member("k3s000001", "1", machineA)
 	_, err := w.admin.CoreV1().Secrets("kube-system").Create(w.ctx, &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Name: "k3s000001.node-password.k3s"}}, metav1.CreateOptions{})
 	must(t, err)
-	join, err := c.Admit(w.ctx, m, wire.K3s)
+	join, err := c.Admit(w.ctx, m, wire.K3s, admission.NodeState{Exists: true})
 	must(t, err)
 	sum := sha256.Sum256(w.cp.CA())
 	if prefix := "K10" + hex.EncodeToString(sum[:]) + "::"; !strings.HasPrefix(join.Token, prefix) || len(join.Token) != len(prefix)+23 {
@@ -104,7 +105,7 @@ func TestTokenIsGoodForOneKeyAndName(t *testing.T) {
 	w := newWorld(t, "ortet-one")
 	c := w.open()
 	w.run(c)
-	join, err := c.Admit(w.ctx, w.member("one000001", "1", machineA), wire.Kubelet)
+	join, err := c.Admit(w.ctx, w.member("one000001", "1", machineA), wire.Kubelet, admission.NodeState{Exists: true})
 	must(t, err)
 	as, key := w.as(join.Token), newKey(t)
 	for _, q := range []struct {
@@ -134,7 +135,7 @@ func TestTokenIsGoodForOneKeyAndName(t *testing.T) {
 		t.Errorf("listing nodes with the token: %v", err)
 	}
 	// Admitted anew, the old token counts no more, and the new one for a new key.
-	again, err := c.Admit(w.ctx, w.member("one000001", "1", machineB), wire.Kubelet)
+	again, err := c.Admit(w.ctx, w.member("one000001", "1", machineB), wire.Kubelet, admission.NodeState{Exists: true})
 	must(t, err)
 	if again.Token == join.Token {
 		t.Error("it got the same token")
@@ -156,7 +157,7 @@ func TestNodeAsksForItself(t *testing.T) {
 	c := w.open()
 	w.run(c)
 	m := w.member("itself001", "1", machineA)
-	_, err := c.Admit(w.ctx, m, wire.Kubelet)
+	_, err := c.Admit(w.ctx, m, wire.Kubelet, admission.NodeState{Exists: true})
 	must(t, err)
 	ask := func(pem []byte, signer, reason string) {
 		t.Helper()

@@ -182,7 +182,7 @@ func TestLeaveDrainsInTime(t *testing.T) {
 // joined admits a machine and has its Node registered, with a certificate request.
 func (w *world) joined(c *kube.Cluster, m fleet.Member) {
 	w.Helper()
-	join, err := c.Admit(w.ctx, m, wire.K3s)
+	join, err := c.Admit(w.ctx, m, wire.K3s, admission.NodeState{Exists: true})
 	must(w, err)
 	token := join.Token[strings.Index(join.Token, "::")+2:]
 	w.ask(w.as(token), certificatesv1.KubeAPIServerClientKubeletSignerName, request(w, newKey(w), nodeSubject(join.NodeName)))
@@ -356,10 +356,10 @@ func TestReap(t *testing.T) {
 	}
 	reap(seen(), true)
 	// Admitted, and never registered.
-	_, err := c.Admit(w.ctx, m, wire.Kubelet)
+	_, err := c.Admit(w.ctx, m, wire.Kubelet, admission.NodeState{Exists: true})
 	must(t, err)
 	n := seen()
-	_, err = c.Admit(w.ctx, m, wire.Kubelet)
+	_, err = c.Admit(w.ctx, m, wire.Kubelet, admission.NodeState{Exists: true})
 	must(t, err)
 	reap(n, false)
 	reap(seen(), true)
@@ -382,7 +382,7 @@ func TestAdmitClears(t *testing.T) {
 	uid := w.getNode("clears001").UID
 	_, err := c.Leave(w.ctx, "clears001", wire.LeaveRequest{Cause: "Redeploy", Within: 30, Stay: true})
 	must(t, err)
-	_, err = c.Admit(w.ctx, m, wire.K3s)
+	_, err = c.Admit(w.ctx, m, wire.K3s, admission.NodeState{Exists: true})
 	must(t, err)
 	if n := w.getNode("clears001"); n.UID != uid || n.Spec.Unschedulable {
 		t.Errorf("its own Node: %+v", n)
@@ -390,7 +390,7 @@ func TestAdmitClears(t *testing.T) {
 	if got := w.remains("clears001"); strings.Contains(got, "password") {
 		t.Errorf("there is %q", got)
 	}
-	_, err = c.Admit(w.ctx, w.member("clears001", "1", machineB), wire.K3s)
+	_, err = c.Admit(w.ctx, w.member("clears001", "1", machineB), wire.K3s, admission.NodeState{Exists: true})
 	must(t, err)
 	if got := w.remains("clears001"); strings.Contains(got, "node") {
 		t.Errorf("the other machine's Node is there: %q", got)
@@ -408,7 +408,7 @@ func TestSweep(t *testing.T) {
 	must(t, c.Spend(w.ctx, "bb", base.Add(time.Hour)))
 	m := w.member("sweep0001", "1", machineA)
 	must(t, c.Tell(w.ctx, m, &wire.Verdict{}, nil))
-	_, err := c.Admit(w.ctx, m, wire.Kubelet)
+	_, err := c.Admit(w.ctx, m, wire.Kubelet, admission.NodeState{Exists: true})
 	must(t, err)
 	count := func() (nonces, told int, token bool) {
 		leases, err := w.admin.CoordinationV1().Leases(w.namespace).List(w.ctx, metav1.ListOptions{})

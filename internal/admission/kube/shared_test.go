@@ -97,7 +97,7 @@ func TestAdmitsAreBatched(t *testing.T) {
 	for i := range machines {
 		m := w.member(fmt.Sprintf("batch%04d", i), fmt.Sprint(i), fmt.Sprintf("aaaaaaaa-0000-4000-8000-%012d", i))
 		group.Go(func() {
-			if _, err := replicas[i%2].Admit(w.ctx, m, wire.Kubelet); err != nil {
+			if _, err := replicas[i%2].Admit(w.ctx, m, wire.Kubelet, admission.NodeState{Exists: true}); err != nil {
 				t.Error(err)
 			}
 		})
