@@ -83,7 +83,7 @@ func Decide(s State, o Observed, now time.Time) (State, *Action, []Notice) {
 		_, there := mine[h.ID]
 		if !there {
 			notices = append(notices, h.over(now))
-			if h.Do == Leave && h.Phase.rank() >= Departed.rank() {
+			if h.Do == Leave && s.DepartedIn != "" {
 				s.Again = now.Add(lingers)
 			}
 		}
@@ -101,6 +101,10 @@ func Decide(s State, o Observed, now time.Time) (State, *Action, []Notice) {
 			h.Phase, h.BegunAt = Begun, now
 		}
 		s.Touched = true
+	}
+	if a != nil && a.Verb == Depart {
+		// The agent may stand still from here on, whatever becomes of the event meanwhile.
+		s.DepartedIn = o.BootID
 	}
 	return s, a, notices
 }
@@ -128,7 +132,7 @@ func (s *State) see(e Event, o Observed, now time.Time) []Notice {
 			return nil
 		}
 		rule, why := o.Settings.rule(e)
-		s.Events = append(s.Events, Handling{ID: e.ID, Type: e.Type, Do: rule.Do, Phase: Noticed, NoticedAt: now})
+		s.Events = append(s.Events, Handling{ID: e.ID, Type: e.Type, Do: rule.Do, Phase: Noticed, NoticedAt: now, BootID: o.BootID})
 		h = &s.Events[len(s.Events)-1]
 		h.Deadline = now.Add(e.Type.notice())
 		if e.Started {
@@ -152,8 +156,15 @@ func (s *State) see(e Event, o Observed, now time.Time) []Notice {
 			h.Deadline = now
 		}
 		h.Started = true
+		if h.BootID != o.BootID && h.Phase.rank() < Cleared.rank() && h.Do.rank() > Cordon.rank() && (e.Type == Reboot || e.Type == Redeploy) {
+			// It has happened before all was done; pods that are here now have come back.
+			h.Do = Cordon
+		}
 	case !e.NotBefore.IsZero():
 		h.Deadline = e.NotBefore
+	}
+	if !h.Started {
+		h.BootID = o.BootID
 	}
 	rule, _ := o.Settings.rule(e)
 	// What has started cannot be hurried.
@@ -330,7 +341,6 @@ func Record(s State, r Outcome, o Observed, now time.Time) (State, []Notice) {
 		}
 	case Depart:
 		h.Phase, h.DepartedAt = Departed, now
-		s.DepartedIn = o.BootID
 		if n = h.notice(false, "LeftFor%s", "The node's agent stands still, and its Node may go."); r.Err != nil {
 			n = h.notice(true, "NotLeftFor%s", "The node could not leave in order"+problem+".")
 		}

@@ -290,6 +290,61 @@ func TestCancelled(t *testing.T) {
 	}
 }
 
+// An event is cancelled while the machine leaves for it: its agent stands still by
+// then, though nobody could be told, so it joins again.
+func TestCancelledWhileLeaving(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld(t)
+		o := w.options()
+		o.Server = unheard{w.server, func() { time.AfterFunc(5*time.Second, func() { w.azure.over("E1") }) }}
+		w.azure.schedule("E1", Terminate, 5*time.Minute)
+		w.run(o, 100*time.Second)
+		if w.server.rejoined > 0 {
+			t.Error("joined again before the machine has outlived its event for long")
+		}
+		w.run(w.options(), time.Minute)
+		if w.server.rejoined != 1 || w.cordoned() {
+			t.Errorf("joined again %d times; cordoned %v; kept %+v; Events: %s", w.server.rejoined, w.cordoned(), w.kept(), w.reasons())
+		}
+	})
+}
+
+// unheard stops the agent, and finds nobody to tell.
+type unheard struct {
+	*server
+	stopped func()
+}
+
+func (u unheard) Depart(ctx context.Context, _ string) error {
+	u.stopped()
+	<-ctx.Done()
+	return ctx.Err()
+}
+
+// Another machine that the event names has it begin while this one is drained: pods
+// that come back after it are left alone.
+func TestRebootInTheMiddleOfADrain(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld(t)
+		w.kube.Ends = nil // pods do not end
+		w.pod("web", 0, 3600)
+		w.azure.schedule("E1", Reboot, 15*time.Minute, vmName, "pool1_4")
+		w.run(w.options(), 20*time.Second)
+		w.azure.begin("E1")
+		w.boot = "boot-2"
+		w.pod("survivor", 0, 300)
+		w.run(w.options(), time.Minute)
+		if got := w.ends(); got != "web 14m45s" || !w.cordoned() {
+			t.Errorf("told to end: %s; cordoned %v", got, w.cordoned())
+		}
+		w.azure.over("E1")
+		w.run(w.options(), 10*time.Second)
+		if w.cordoned() {
+			t.Error("not given back")
+		}
+	})
+}
+
 // A pod that a budget protects is asked for a third of the time, then deleted; what a
 // DaemonSet runs and the node's own pods stay.
 func TestBudgets(t *testing.T) {

@@ -33,6 +33,8 @@ type Handling struct {
 	Do      Do     `json:"action"`
 	Phase   Phase  `json:"phase"`
 	Started bool   `json:"started,omitempty"`
+	// BootID is of the last boot in which it had not started.
+	BootID string `json:"bootId,omitempty"`
 	// Deadline is when the event may start.
 	Deadline time.Time `json:"notBefore"`
 	// Until is when clearing the node has to be over. It only comes nearer.
@@ -81,7 +83,7 @@ type State struct {
 	// Again and Tries are those of undoing it.
 	Tries int       `json:"tries,omitempty"`
 	Again time.Time `json:"again,omitzero"`
-	// DepartedIn is the boot in which this machine left its cluster.
+	// DepartedIn is the boot in which this machine left its cluster, or began to.
 	DepartedIn string `json:"departedInBoot,omitempty"`
 }
 
