@@ -95,6 +95,10 @@ func (r *RefusedError) Error() string {
 	return fmt.Sprintf("%s refused: %s: %s", r.Server, r.Reason, r.Message)
 }
 
+// own says that the refusal is of this replica alone: it has too much to do, or cannot
+// reach Azure or the cluster.
+func (r *RefusedError) own() bool { return !r.Final && (r.Code == 429 || r.Code >= 500) }
+
 // Leave asks the server to drain this node, and waits for as long as the request
 // says. Asking again is harmless. Of several servers the next is asked where one
 // cannot be reached.

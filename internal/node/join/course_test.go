@@ -119,6 +119,21 @@ func TestJoinTakesTheServerThatIsThere(t *testing.T) {
 	}
 }
 
+// A replica that cannot reach Azure, or has too much to do, is not the only one; what
+// it refuses for another reason the others would too.
+func TestJoinTakesTheServerThatCan(t *testing.T) {
+	for code, asked := range map[int]bool{http.StatusServiceUnavailable: true, http.StatusTooManyRequests: true, http.StatusForbidden: false} {
+		unable, w := newWorld(t), newWorld(t)
+		unable.code = code
+		unable.refuse = func(string) *wire.Refusal { return &wire.Refusal{Reason: "CloudUnavailable", Message: "no", After: 5} }
+		w.settings.Servers = []string{unable.server.URL, w.server.URL}
+		w.settings.CAHash = unable.ca.hash() + "," + w.ca.hash()
+		if err := w.client().Join(t.Context(), true); (err == nil) != asked {
+			t.Errorf("after %d: %v", code, err)
+		}
+	}
+}
+
 // Older clouds know older versions of the attested document.
 func TestAttestFallsBack(t *testing.T) {
 	w := newWorld(t)

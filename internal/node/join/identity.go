@@ -14,6 +14,7 @@ import (
 	"path"
 	"strconv"
 	"strings"
+	"syscall"
 	"time"
 
 	"github.com/ortet/ortet/internal/node/bootstrap"
@@ -145,7 +146,12 @@ func writeRecord(t *tree.Tree, r Record) error {
 	if err != nil {
 		return err
 	}
-	return put(t, RecordFile, append(text, '\n'))
+	text = append(text, '\n')
+	// Who leaves has no time to wait until somebody makes room.
+	if err = put(t, RecordFile, text); errors.Is(err, syscall.ENOSPC) && r.State == HasLeft && rewrite(t, RecordFile, text) == nil {
+		return nil
+	}
+	return err
 }
 
 // readLogin is nil where the kubelet has no certificate that it could use. What
@@ -215,6 +221,14 @@ func (c *Client) discard(ctx context.Context, t *tree.Tree, scope generalize.Sco
 	}, c.options.Log)
 	if err != nil {
 		return err
+	}
+	// The table knows where kubelets have theirs, the settings where this one has.
+	if own := c.kubeconfig(); own != "" {
+		more, err := t.Shred(own)
+		if err != nil {
+			return err
+		}
+		n.Add(more)
 	}
 	if n.Paths > 0 {
 		c.options.Log.Info("discarded what was left of a kubelet", "scope", string(scope), "paths", n.Paths)
@@ -287,6 +301,27 @@ func put(t *tree.Tree, name string, text []byte) error {
 		}
 	}
 	return t.WriteFile(name, text, 0o600)
+}
+
+// rewrite writes a file in its place, for a disk that has no room for another one
+// beside it: the text may not be longer than what is there. Unlike put it may be cut
+// off by a power cut.
+func rewrite(t *tree.Tree, name string, text []byte) error {
+	f, info, err := t.OpenRegular(name, os.O_WRONLY)
+	if err != nil {
+		return err
+	}
+	if int64(len(text)) > info.Size() {
+		return errors.Join(fmt.Errorf("writing %s in its place: %d bytes are more than %d", name, len(text), info.Size()), f.Close())
+	}
+	_, err = f.WriteAt(text, 0)
+	if err == nil {
+		err = f.Truncate(int64(len(text)))
+	}
+	if err == nil {
+		err = f.Sync()
+	}
+	return errors.Join(err, f.Close())
 }
 
 // recordOf is the record of a node that has joined.

@@ -205,6 +205,27 @@ func TestJoinGoesOnAfterACrashAnywhere(t *testing.T) {
 
 func encoded(w *world) string { return base64.StdEncoding.EncodeToString(w.ca.pem()) }
 
+// A kubelet's kubeconfig lies where the settings say, with the other machine's key in
+// it. Where it could not be removed no agent may start.
+func TestAStrangersIdentityIsRemovedWhereTheSettingsSay(t *testing.T) {
+	const own = "/opt/kubelet/kubeconfig"
+	for _, settled := range []bool{true, false} {
+		w := newWorld(t)
+		_, cert, key := w.ca.issue(t, subjectFor+"donor", time.Now().Add(time.Hour))
+		text := func(b []byte) string { return base64.StdEncoding.EncodeToString(b) }
+		path := "/k/config" // which is looked for, and in no list of what is removed
+		if settled {
+			w.settings.Kubelet.Kubeconfig, path = own, own
+		}
+		w.write(path, `{"apiVersion":"v1","kind":"Config","clusters":[{"name":"c","cluster":{"server":"https://10.0.0.4:6443","certificate-authority-data":"`+text(w.ca.pem())+`"}}],
+"users":[{"name":"n","user":{"client-certificate-data":"`+text(cert)+`","client-key-data":"`+text(key)+`"}}]}`)
+		err := w.client().Join(t.Context(), true)
+		if (err == nil) != settled || w.there(ReadyFile) != settled || settled && w.there(own) {
+			t.Errorf("%s: %v; an agent may start: %v", path, err, w.there(ReadyFile))
+		}
+	}
+}
+
 // What is this machine's own and does not serve any more is renewed; its pods' data
 // stays.
 func TestACertificateThatEndedIsRenewed(t *testing.T) {

@@ -153,6 +153,12 @@ func (a *attempt) settle(ctx context.Context) (own bool, m *Machine, err error) 
 	if err := a.discard(ctx, a.t, scope); err != nil {
 		return false, nil, here(err)
 	}
+	if left, err := a.readLogin(a.t); err != nil || left != nil {
+		if err == nil {
+			err = fmt.Errorf("the certificate for the Node %q could not be removed: take it away, with the kubeconfig that names it, and join again", left.node)
+		}
+		return false, nil, here(err)
+	}
 	a.options.Log.Info("joining anew", "why", why)
 	a.cleared = true
 	return false, m, nil
@@ -216,7 +222,7 @@ func (a *attempt) admit(ctx context.Context, m Machine) (wire.Join, error) {
 			return granted, err
 		}
 		problems = append(problems, err)
-		if refused := (*RefusedError)(nil); errors.As(err, &refused) || ctx.Err() != nil {
+		if refused := (*RefusedError)(nil); errors.As(err, &refused) && !refused.own() || ctx.Err() != nil {
 			return wire.Join{}, err // another replica would say the same
 		}
 	}

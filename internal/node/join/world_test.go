@@ -1,6 +1,7 @@
 package join
 
 import (
+	"cmp"
 	"context"
 	"crypto/ecdsa"
 	"crypto/elliptic"
@@ -110,6 +111,7 @@ type world struct {
 	mu       sync.Mutex
 	metadata func(w http.ResponseWriter, r *http.Request) bool // true: it has answered
 	refuse   func(path string) *wire.Refusal
+	code     int // of its refusals; 0 is 403
 	grant    func(*wire.Join)
 	nonces   map[string]bool
 	asked    []string // paths, and by whom
@@ -206,7 +208,7 @@ func (w *world) serveAdmission(rw http.ResponseWriter, r *http.Request) {
 	if w.refuse != nil {
 		if refusal := w.refuse(r.URL.Path); refusal != nil {
 			w.asked = append(w.asked, r.URL.Path+" refused "+refusal.Reason)
-			answer(403, refusal)
+			answer(cmp.Or(w.code, 403), refusal)
 			return
 		}
 	}
