@@ -59,7 +59,7 @@ func flagTable(fs *flag.FlagSet) string {
 			name = "-" + name
 		}
 		name = strings.TrimSpace(name + " " + value)
-		if value != "" && f.DefValue != "" {
+		if value != "" && f.DefValue != "" && !strings.Contains(text, "(default ") {
 			text += " (default " + f.DefValue + ")"
 		}
 		names, texts = append(names, name), append(texts, text)

@@ -21,13 +21,13 @@ const eventsHelp = `Usage: ortet-node events [FLAGS]
 
 Watches Azure's scheduled events for this machine and has the node leave before
 them: out of load balancers, cordoned, drained within the time that is left, and
-only then is the event acknowledged. Ends when it is told to; what was begun then
-is gone on with by the next one.
+only then is the event acknowledged. Ends when it is told to; what was begun
+then is gone on with by the next one.
 
 Settings are read from ` + eventsSettings + ` and the admission server's from
 ` + join.SettingsFile + `, where they are there; flags go before them. Without an
-admission server the node drains itself with the kubelet's credentials, and leave
-is drain.
+admission server the node drains itself with the kubelet's credentials, and
+leave is drain.
 
 Exit codes: 0 told to end; 64 wrong usage or settings.
 

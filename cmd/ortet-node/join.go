@@ -19,10 +19,11 @@ const joinHelp = `Usage: ortet-node join [FLAGS]
 
 Makes a node of this machine: removes an identity that a copied disk brought
 along, proves to the admission server which machine this is, and writes what the
-kubelet, k3s or RKE2 joins with. It asks for as long as it takes, and says why it
-has to. A node that has joined before is done at once, and asks nobody.
+kubelet, k3s or RKE2 joins with. It asks for as long as it takes, and says why
+it has to. A node that has joined before is done at once, and asks nobody.
 
-Settings are read from ` + join.SettingsFile + ` where that is there; flags go before it.
+Settings are read from ` + join.SettingsFile + ` where that is there; flags go
+before it.
 
 Exit codes: 0 done; 64 wrong usage or settings; 124 the deadline passed; 1 else.
 

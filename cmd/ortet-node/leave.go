@@ -16,8 +16,8 @@ Has this node leave its cluster: the admission server drains it, its kubelet,
 k3s-agent or rke2-agent is stopped, and its Node deleted. Settings are those of
 'ortet-node join'. A node that has left joins anew at its next start.
 
-Exit codes: 0 done; 64 wrong usage or settings; 1 something was not done, which is
-named.
+Exit codes: 0 done; 64 wrong usage or settings; 1 something was not done, which
+is named.
 
 Flags:
 `

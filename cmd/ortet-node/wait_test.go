@@ -96,10 +96,13 @@ See 'ortet-node wait --help'.
 			t.Errorf("%s: exit %d, %s%s", line, code, out.String(), errOut.String())
 		}
 	}
-	for _, line := range []string{"help", "--help", "wait -h", "wait x --help", "extension -h", "generalize --help"} {
+	for _, line := range []string{"help", "--help", "wait -h", "wait x --help", "extension -h", "generalize --help", "join --help", "leave --help", "events --help", "report --help"} {
 		var out, errOut bytes.Buffer
 		if code := run(t.Context(), strings.Fields(line), stdio{out: &out, err: &errOut}); code != exitOK || errOut.Len() > 0 == (out.Len() > 0) {
 			t.Errorf("%s: exit %d, %s", line, code, errOut.String())
+		}
+		if strings.Contains(out.String(), ") (default") {
+			t.Errorf("%s: two defaults of one flag:\n%s", line, out.String())
 		}
 		for row := range strings.Lines(out.String() + errOut.String()) {
 			if n := len(strings.TrimSuffix(row, "\n")); n > textWidth {
