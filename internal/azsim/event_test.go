@@ -550,6 +550,10 @@ func TestMetadataServiceForOtherProcesses(t *testing.T) {
 		if _, err := l.s.IMDS(id + "9"); err == nil {
 			t.Error("a metadata service without an instance")
 		}
+		l.create("metadata", pool(1))
+		if w := through("GET", val(l.vm("metadata", "0").ID)+"/metadata/instance/compute/name?api-version=2025-04-07&format=text", "127.0.0.1:1", ""); w.Code != 200 || w.Body.String() != "metadata_0" {
+			t.Errorf("of an instance whose id has that word in it: %d %s", w.Code, w.Body)
+		}
 	})
 }
 

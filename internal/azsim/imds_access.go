@@ -34,14 +34,15 @@ func (c *call) serveIMDS(w http.ResponseWriter, path string) {
 		c.finish(w, c.encoded(errorReply(refuse(http.StatusForbidden, "Forbidden", "The metadata services are for this computer, or for the bearer of the admin token."))))
 		return
 	}
-	id, rest, found := strings.Cut(path, "/metadata")
-	h, err := c.s.IMDS(id)
-	if !found || err != nil {
+	// A name in the id may begin so too.
+	at := strings.LastIndex(path, "/metadata")
+	h, err := c.s.IMDS(path[:max(at, 0)])
+	if at < 0 || err != nil {
 		c.finish(w, c.encoded(errorReply(refuse(http.StatusNotFound, "NotFound", "There is no such metadata service: want the id of an instance, followed by /metadata/…."))))
 		return
 	}
 	r := c.r.Clone(c.r.Context())
-	r.URL.Path, r.URL.RawPath = "/metadata"+rest, ""
+	r.URL.Path, r.URL.RawPath = path[at:], ""
 	r.Body = io.NopCloser(bytes.NewReader(c.body))
 	h.ServeHTTP(w, r)
 }

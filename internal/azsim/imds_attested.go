@@ -6,8 +6,9 @@ import (
 	"unicode/utf8"
 )
 
-// maxNonce is how many characters a nonce may have. The documentation says ten
-// digits; clients that bind a hash have long sent 32 characters.
+// maxNonce is how many characters a nonce may have: by Microsoft's API specification
+// of the service (azure-rest-api-specs, imds.json of 2019-08-15). Its documentation
+// says ten digits; clients that bind a hash have long sent 32 characters.
 const maxNonce = 32
 
 // attestedSince is the first API version that has attested data.
