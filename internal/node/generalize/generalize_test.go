@@ -350,3 +350,36 @@ func TestEveryRow(t *testing.T) {
 		}
 	}
 }
+
+// What ortet-node join and events leave on a donor is nothing to its clones, also
+// where they were killed as they wrote.
+func TestWhatJoinAndEventsLeave(t *testing.T) {
+	token := "abcdef.0123456789abcdef"
+	kubeconfig := kubeconfigYAML("bootstrap", "token: "+token)
+	full := "K10" + strings.Repeat("a", 64) + "::" + token
+	left := map[string]string{
+		"var/lib/ortet/identity.json":                        `{"state":"joined","vmId":"11111111-2222-3333-4444-555555555555","nodeName":"donor"}`,
+		"var/lib/ortet/.identity.json.ortet":                 `{"state"`,
+		"var/lib/ortet/events.json":                          `{"vmId":"11111111-2222-3333-4444-555555555555"}`,
+		"var/lib/ortet/.verdict-123":                         `{"vmId"`,
+		"var/lib/ortet/boots/1.json":                         "{}",
+		"etc/kubernetes/bootstrap-kubelet.conf":              kubeconfig,
+		"etc/kubernetes/.bootstrap-kubelet.conf.ortet":       kubeconfig,
+		"etc/rancher/k3s/config.yaml.d/50-ortet.yaml":        "token-file: /run/ortet/token\n",
+		"etc/rancher/k3s/config.yaml.d/.50-ortet.yaml.ortet": "token-file: /run/ortet/token\n",
+		"etc/rancher/rke2/.registries.yaml.ortet":            "configs: {}\n",
+		"run/ortet/token":                                    full,
+		"run/ortet/kubelet.env":                              "ORTET_KUBELET_ARGS=--hostname-override=donor\n",
+		"run/ortet/joined":                                   "",
+	}
+	d := newDonor(t).capz()
+	d.write(left)
+	r := d.run(nil)
+	wantOutcome(t, r, wire.Generalized)
+	paths := d.paths()
+	for p := range left {
+		if paths[p] {
+			t.Errorf("/%s is still there", p)
+		}
+	}
+}
