@@ -13,6 +13,7 @@ import (
 	rbacv1 "k8s.io/api/rbac/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	applycorev1 "k8s.io/client-go/applyconfigurations/core/v1"
 	"k8s.io/client-go/kubernetes"
 	"sigs.k8s.io/yaml"
 
@@ -159,6 +160,18 @@ func TestPolicyKeepsOtherNamesOut(t *testing.T) {
 	refused("stranger", "was not admitted by Ortet")
 	refused("cp-2", "was not admitted by Ortet")
 	refused("pool1000001x", "was not admitted by Ortet")
+	// Nor is there another way to make one than by its name in a POST.
+	stranger := client(t, controlplane.Client{User: "system:node:stranger", Groups: []string{"system:nodes"}}).CoreV1().Nodes()
+	for _, prefix := range []string{"stranger", "pool1000001", "cp-0", ""} {
+		n, err := stranger.Create(ctx, &corev1.Node{ObjectMeta: metav1.ObjectMeta{GenerateName: prefix}}, metav1.CreateOptions{})
+		if !apierrors.IsForbidden(err) { // by the API server's NodeRestriction
+			t.Errorf("a name that is generated from %q: %v, Node %q", prefix, err, n.GetName())
+		}
+	}
+	_, err = stranger.Apply(ctx, applycorev1.Node("stranger").WithLabels(map[string]string{"a": "b"}), metav1.ApplyOptions{FieldManager: "kubelet"})
+	if !apierrors.IsForbidden(err) {
+		t.Errorf("a Node that is applied: %v", err)
+	}
 	if _, err := admin.CoreV1().Nodes().Create(ctx, &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: "by-hand"}}, metav1.CreateOptions{}); err != nil {
 		t.Errorf("an administrator: %v", err)
 	}
