@@ -49,6 +49,9 @@ func (s *Server) prove(ctx context.Context, path string, p wire.Proof, body []by
 		return proven{}, err
 	}
 	facts.vmID = document.VMID
+	if !s.nonces.once(p.Nonce, expires) {
+		return proven{}, refuse(NonceSpent, ErrSpent)
+	}
 	if said := document.SubscriptionID; said != "" && !strings.EqualFold(said, id.Segment("subscriptions")) {
 		return proven{}, refuse(ForeignDocument, fmt.Errorf("the document is of subscription %s", said))
 	}

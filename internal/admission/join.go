@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"strings"
 
 	"github.com/ortet/ortet/internal/wire"
 )
@@ -19,6 +20,9 @@ func (s *Server) join(ctx context.Context, who proven, request wire.JoinRequest)
 	if node.Exists && node.Ready {
 		return wire.Join{}, refuse(NodeReady, fmt.Errorf("node %s is Ready, with provider id %.300q", who.node, node.ProviderID))
 	}
+	if of := node.ProviderID; strings.HasPrefix(of, "azure://") && !strings.EqualFold(of, who.member.ProviderID()) {
+		return wire.Join{}, refuse(NameTaken, fmt.Errorf("node %s has provider id %.300q", who.node, of))
+	}
 	if err := s.spend(ctx, who); err != nil {
 		return wire.Join{}, err
 	}
@@ -31,6 +35,9 @@ func (s *Server) join(ctx context.Context, who proven, request wire.JoinRequest)
 	done = s.meters.stage("admit")
 	joined, err := s.config.Cluster.Admit(ctx, who.member, request.Distribution, node)
 	done()
+	if errors.Is(err, ErrTaken) {
+		return wire.Join{}, refuse(NameTaken, err)
+	}
 	if err != nil {
 		return wire.Join{}, ofPort(ctx, ClusterUnavailable, err)
 	}

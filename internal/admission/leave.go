@@ -25,6 +25,11 @@ func (s *Server) leave(ctx context.Context, r *request) (any, error) {
 	if err != nil {
 		return nil, err
 	}
+	end, ok := s.drains.begin(who.node)
+	if !ok {
+		return nil, refuse(RateLimited, fmt.Errorf("%d requests of the node to leave are worked on", maxDrains))
+	}
+	defer end()
 	if body.Cause == evicted {
 		// It is one small write, and the drain does not fail by it: seconds are left.
 		if err := s.config.Evicted(ctx, who.member); err != nil {

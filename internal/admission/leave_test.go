@@ -1,10 +1,12 @@
 package admission_test
 
 import (
+	"context"
 	"crypto/x509"
 	"net/http"
 	"slices"
 	"strings"
+	"sync"
 	"testing"
 	"time"
 
@@ -61,6 +63,43 @@ func TestPodCannotHaveItsNodeLeave(t *testing.T) {
 	s.refused(s.ask(wire.BackPath, struct{}{}), admission.CertificateNeeded)
 	if len(s.cluster.drained)+len(s.cluster.forgot)+len(s.cluster.returned) != 0 {
 		t.Error("it was done all the same")
+	}
+}
+
+// One node's requests to leave, which may each wait for a quarter of an hour, leave the
+// places to the others.
+func TestOneNodeDoesNotTakeAllDrains(t *testing.T) {
+	goes := make(chan struct{})
+	s := newSite(t, nil)
+	s.cluster.nodes[nodeName] = ready()
+	s.cluster.hold = func(context.Context) { <-goes }
+	kubelet := s.authority.kubelet(nil)
+	ask := func() reply {
+		return s.send(wire.LeavePath, encode(t, wire.LeaveRequest{Cause: "Asked", Within: 900}), "", kubelet)
+	}
+	var all sync.WaitGroup
+	for range 4 {
+		all.Go(func() {
+			if r := ask(); r.status != http.StatusOK {
+				t.Errorf("%d %s", r.status, r.body)
+			}
+		})
+	}
+	waitFor(t, func() bool { return gauge(t, s, "ortet_admission_in_flight") == 4 })
+	refused := 0
+	for range 300 { // more than there are places
+		if r := ask(); r.status == http.StatusTooManyRequests && r.refusal.Reason == string(admission.RateLimited) {
+			refused++
+		}
+		s.clock.add(time.Second)
+	}
+	if n := gauge(t, s, "ortet_admission_in_flight"); refused != 300 || n != 4 {
+		t.Errorf("%d of 300 were refused, %v are worked on", refused, n)
+	}
+	close(goes)
+	all.Wait()
+	if r := ask(); r.status != http.StatusOK {
+		t.Errorf("afterwards: %d %s", r.status, r.body)
 	}
 }
 

@@ -54,16 +54,23 @@ func (r *rates) take(from netip.Addr, now time.Time) (ok, tell bool) {
 	return false, true
 }
 
-func (r *rates) asker(from netip.Addr) *asker {
+// networkOf is what counts as one address: of IPv6 a network of 64 bits, which a
+// machine has all of. What is no address is the zero Prefix.
+func networkOf(from netip.Addr) netip.Prefix {
 	from = from.Unmap().WithZone("")
 	bits := from.BitLen()
 	if from.Is6() {
-		bits = 64 // a machine has all of it
+		bits = 64
 	}
 	network, err := from.Prefix(bits)
 	if err != nil {
-		network = netip.Prefix{} // an address that is none shares one rate
+		return netip.Prefix{}
 	}
+	return network
+}
+
+func (r *rates) asker(from netip.Addr) *asker {
+	network := networkOf(from)
 	if e, ok := r.by[network]; ok {
 		r.recency.MoveToFront(e)
 		return e.Value.(*asker)

@@ -13,6 +13,7 @@ type meters struct {
 	took      *prometheus.HistogramVec
 	stages    *prometheus.HistogramVec
 	inFlight  *prometheus.GaugeVec
+	closed    prometheus.Counter
 	now       func() time.Time
 }
 
@@ -24,11 +25,12 @@ func newMeters(registry prometheus.Registerer, now func() time.Time) (*meters, e
 		took:      prometheus.NewHistogramVec(prometheus.HistogramOpts{Name: "ortet_admission_duration_seconds", Help: "From a request's arrival to its answer, by what was asked.", Buckets: append(buckets, 60, 300, 900)}, []string{"operation"}),
 		stages:    prometheus.NewHistogramVec(prometheus.HistogramOpts{Name: "ortet_admission_stage_seconds", Help: "How long a check or an act of an admission took.", Buckets: buckets}, []string{"stage"}),
 		inFlight:  prometheus.NewGaugeVec(prometheus.GaugeOpts{Name: "ortet_admission_in_flight", Help: "Requests that are being worked on, by their share: short, leave or report."}, []string{"share"}),
+		closed:    prometheus.NewCounter(prometheus.CounterOpts{Name: "ortet_admission_connections_closed_total", Help: "Connections that were closed at once, since their address had its part of --max-connections open."}),
 	}
 	if registry == nil {
 		return m, nil
 	}
-	for _, c := range []prometheus.Collector{m.decisions, m.took, m.stages, m.inFlight} {
+	for _, c := range []prometheus.Collector{m.decisions, m.took, m.stages, m.inFlight, m.closed} {
 		if err := registry.Register(c); err != nil {
 			return nil, err
 		}

@@ -9,6 +9,7 @@ import (
 	"encoding/hex"
 	"fmt"
 	"io"
+	"maps"
 	"sync"
 	"time"
 
@@ -41,6 +42,10 @@ type nonces struct {
 	mu   sync.Mutex
 	held []byte
 	read time.Time
+
+	provenMu sync.Mutex
+	proven   map[[sha256.Size]byte]time.Time // nonces that came with a good proof, until they expire
+	pruned   time.Time
 }
 
 func (n *nonces) give(ctx context.Context) (wire.Nonce, error) {
@@ -99,6 +104,24 @@ func (n *nonces) secret(ctx context.Context, age time.Duration) ([]byte, error) 
 	}
 	n.held, n.read = key, n.now()
 	return key, nil
+}
+
+// once tells whether a nonce comes with a good proof for the first time, as far as this
+// replica knows. Only the creation of an object, which comes later, tells for all; but
+// what is asked before that, of Azure first, is asked for once by each proof.
+func (n *nonces) once(nonce string, expires time.Time) bool {
+	key, now := sha256.Sum256([]byte(nonce)), n.now()
+	n.provenMu.Lock()
+	defer n.provenMu.Unlock()
+	if now.Sub(n.pruned) > nonceFor { // proofs are rated, so there are no more than some ten thousand
+		n.pruned = now
+		maps.DeleteFunc(n.proven, func(_ [sha256.Size]byte, until time.Time) bool { return now.After(until) })
+	}
+	if _, known := n.proven[key]; known {
+		return false
+	}
+	n.proven[key] = expires.Add(nonceSkew)
+	return true
 }
 
 func mac(key, text []byte) []byte {

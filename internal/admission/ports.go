@@ -20,6 +20,9 @@ type Directory interface {
 // ErrSpent is that of a nonce that was used before.
 var ErrSpent = errors.New("the nonce was used before")
 
+// ErrTaken is that of a name that another instance has.
+var ErrTaken = errors.New("the name is another instance's")
+
 // NodeState is what the cluster says of a Node's name.
 type NodeState struct {
 	Exists, Ready bool
@@ -39,7 +42,9 @@ type Cluster interface {
 	Node(ctx context.Context, name string) (NodeState, error)
 	// Admit lets the member's Node be registered and makes a token for it, of this
 	// distribution, in place of one that it had. What an earlier machine of the name
-	// left, as k3s's node password, goes. It returns once the policy knows the name.
+	// left, as k3s's node password, goes. It returns once the policy knows the name. A
+	// name that is another instance's is ErrTaken, until that one is forgotten: ids are
+	// used again with their names, but two instances have two names.
 	// node is what Node told of the name just now: one that did not exist then is not
 	// looked for again.
 	Admit(ctx context.Context, member fleet.Member, distribution string, node NodeState) (wire.Join, error)
@@ -92,8 +97,8 @@ type Admissions interface {
 	Admitted(ctx context.Context) ([]AdmittedNode, error)
 	// Reap deletes what Admitted gave of a name, as Cluster.Forget does, but where it
 	// changed since: the name was admitted for another VMID or at another time, or the
-	// Node is of another UID or Version, or exists where there was none. Then it
-	// deletes nothing and gives false, which is no error.
+	// Node is of another UID or Version, or exists where there was none, or its Lease
+	// was renewed. Then it deletes nothing and gives false, which is no error.
 	Reap(ctx context.Context, node AdmittedNode) (deleted bool, err error)
 }
 

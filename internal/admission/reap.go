@@ -68,7 +68,7 @@ type look struct {
 
 // decideReap says what becomes of a node, before (l is nil) and after its instance was
 // asked for by itself. pool is that of place(node); it is nil for one that is not
-// admitted here.
+// admitted here. read is when the node was read, or before.
 //
 // A Node is deleted for one reason: its machine is not there any more, by an answer
 // about that machine alone that was asked for after the Node was read. The list of the
@@ -86,7 +86,7 @@ type look struct {
 // machine's identity, and deleting the Node would only let it register anew; it is told
 // to a person (FateAlive, in the log). The vmId of a machine that is reimaged stays, and so does
 // its Node.
-func decideReap(node AdmittedNode, pool *poolSeen, l *look, now time.Time) Fate {
+func decideReap(node AdmittedNode, pool *poolSeen, l *look, read time.Time) Fate {
 	if pool == nil {
 		return FateForeign
 	}
@@ -109,7 +109,7 @@ func decideReap(node AdmittedNode, pool *poolSeen, l *look, now time.Time) Fate 
 			return FateUnknown
 		}
 	}
-	if node.Exists && now.Sub(node.Renewed) < leaseFresh {
+	if node.Exists && read.Sub(node.Renewed) < leaseFresh {
 		return FateAlive
 	}
 	switch {
@@ -248,6 +248,9 @@ func (r *Reaper) Round(ctx context.Context) (err error) {
 		}
 		r.rounds.WithLabelValues(outcome).Inc()
 	}()
+	// Leases are as old as this: by the end of a long round, one that was fresh says
+	// nothing else than it did.
+	read := r.config.Now()
 	nodes, err := r.config.Admissions.Admitted(ctx)
 	if err != nil {
 		return fmt.Errorf("reap: %w", err)
@@ -258,14 +261,14 @@ func (r *Reaper) Round(ctx context.Context) (err error) {
 	for _, node := range nodes {
 		instance, of := place(node)
 		pool := pools[keyOf(of)]
-		fate := decideReap(node, pool, nil, r.config.Now())
+		fate := decideReap(node, pool, nil, read)
 		if fate == FateAlive {
 			r.config.Log.InfoContext(ctx, "a Node is alive whose machine Azure does not have under its instance id", "node", node.Name, "instance", string(instance), "vmId", node.VMID)
 		}
 		if fate == FateWaits && looks < maxLooks && ctx.Err() == nil {
 			looks++
 			m, err := r.config.Members.Member(ctx, instance)
-			if fate = decideReap(node, pool, &look{m, err}, r.config.Now()); fate == FateUnknown {
+			if fate = decideReap(node, pool, &look{m, err}, read); fate == FateUnknown {
 				errs = append(errs, err)
 			}
 			if fate.dead() {

@@ -161,12 +161,16 @@ type smallCloud struct {
 	listErr map[fleet.ResourceID]error
 	errOnce int // of the lists with errors, how many; 0 is all
 	getErr  error
+	slow    func() // is called by each list
 	gets    int
 	lists   int
 }
 
 func (c *smallCloud) Members(_ context.Context, pool fleet.ResourceID, views bool) ([]fleet.Member, error) {
 	c.lists++
+	if c.slow != nil {
+		c.slow()
+	}
 	if views {
 		return nil, errors.New("instance views, which nobody looks at")
 	}
@@ -297,6 +301,23 @@ func TestReaperIsOvertaken(t *testing.T) {
 	if err := r.Round(t.Context()); !fleet.Is(err, fleet.KindDenied) || !strings.Contains(log.String(), "decision=failed") {
 		t.Errorf("%v, %s", err, log)
 	}
+}
+
+// A round may take long, since Azure has the lists wait. What was alive when its Lease was
+// read is held to be alive, however late it is by the time it is decided.
+func TestReaperOfALongRound(t *testing.T) {
+	now := reapNow
+	c := &smallCloud{slow: func() { now = now.Add(5 * time.Minute) }}
+	c.put(9, oldVM)
+	alive := lost(1)
+	alive.Ready, alive.Renewed = true, reapNow.Add(-5*time.Second)
+	h := held(alive, lost(2))
+	r, _ := newTestReaper(t, h, c)
+	r.config.Now = func() time.Time { return now }
+	if err := r.Round(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	wantNodes(t, h, "agents000001")
 }
 
 // Wrong and broken answers cost no Node.

@@ -36,6 +36,7 @@ const (
 	VMIDMismatch       Reason = "VMIDMismatch"
 	BadHostName        Reason = "BadHostName"
 	NodeReady          Reason = "NodeReady"
+	NameTaken          Reason = "NameTaken"
 	NonceSpent         Reason = "NonceSpent"
 	CallbackFailed     Reason = "CallbackFailed"
 	CallbackWrongKey   Reason = "CallbackWrongKey"
@@ -99,6 +100,7 @@ func Reasons() []Meaning {
 		{VMIDMismatch, http.StatusForbidden, true, "the instance is another machine", "somebody uses another machine's document; or the instance was made anew under the same id, and the node's agent has the old one's"},
 		{BadHostName, http.StatusForbidden, true, "the instance's computer name is no name of a Node", "change the scale set's computer name prefix"},
 		{NodeReady, http.StatusConflict, false, "a Node of this name is Ready", "none where the machine was just made anew: it is admitted once the old Node is not Ready; else somebody uses a running node's identity"},
+		{NameTaken, http.StatusConflict, false, "the machine's name is another one's", "none where the other machine is gone: the reaper frees its name; else give each scale set a computer name prefix of its own"},
 		{NonceSpent, http.StatusConflict, false, "the nonce was used before", "none where the node asks with a new nonce; else somebody replays requests"},
 		{CallbackFailed, http.StatusForbidden, false, "nobody answered at the instance's address", "let the server reach the nodes' callback port; a pod that asks in its node's name has another address"},
 		{CallbackWrongKey, http.StatusForbidden, false, "who answered at the instance's address has another key", "another process of the machine listens at that port, or somebody asks in its name"},

@@ -65,7 +65,7 @@ func (r *refusal) wait(status int, jitter func() float64) time.Duration {
 		return min(r.after, time.Hour)
 	case status == http.StatusTooManyRequests, r.reason == Overloaded:
 		return time.Second + time.Duration(jitter()*float64(4*time.Second))
-	case status == http.StatusServiceUnavailable, r.reason == NodeReady, r.reason == InstanceGone:
+	case status == http.StatusServiceUnavailable, r.reason == NodeReady, r.reason == NameTaken, r.reason == InstanceGone:
 		return 5*time.Second + time.Duration(jitter()*float64(10*time.Second))
 	}
 	return 0

@@ -92,6 +92,12 @@ func TestRefused(t *testing.T) {
 			s.cloud.err = &fleet.Error{Op: "find instance", Kind: fleet.KindThrottled, RetryAfter: 17 * time.Second}
 		}, admission.CloudUnavailable, 503},
 		{"node Ready", func(s *site) { s.cluster.nodes["pool1000003"] = admission.NodeState{Exists: true, Ready: true} }, admission.NodeReady, 409},
+		{"name of another instance", func(s *site) {
+			s.cluster.nodes["pool1000003"] = admission.NodeState{Exists: true, ProviderID: "azure://" + strings.Replace(instance, "pool1/", "pool9/", 1)}
+		}, admission.NameTaken, 409},
+		{"name admitted for another instance", func(s *site) {
+			s.cluster.admits = &fleet.Error{Op: "admit", Kind: fleet.KindConflict, Err: admission.ErrTaken}
+		}, admission.NameTaken, 409},
 		{"nobody answers the callback", func(s *site) { s.node.port = 1 }, admission.CallbackFailed, 403},
 		{"another key answers the callback", func(s *site) { s.node.newKey() }, admission.CallbackWrongKey, 403},
 		{"no address", func(s *site) {
@@ -163,6 +169,25 @@ func TestReplayedRequest(t *testing.T) {
 	if n := s.cluster.granted(); n != 0 {
 		t.Errorf("%d tokens", n)
 	}
+}
+
+// A pod of a Ready node has its machine's document, and is refused before the nonce is
+// spent for all. Again and again with one proof, it has Azure asked once.
+func TestReplayedRefusalAsksAzureOnce(t *testing.T) {
+	s := newSite(t, nil)
+	s.cluster.nodes["pool1000003"] = admission.NodeState{Exists: true, Ready: true}
+	body := encode(t, wire.JoinRequest{Distribution: wire.Kubelet, CallbackPort: s.node.port})
+	header := s.node.header(s.nonce(), wire.JoinPath, body, today)
+	s.refused(s.send(wire.JoinPath, body, header, nil), admission.NodeReady)
+	for range 20 {
+		s.refused(s.send(wire.JoinPath, body, header, nil), admission.NonceSpent)
+	}
+	if s.cloud.asked != 1 || len(s.cluster.spent) != 0 {
+		t.Errorf("Azure was asked %d times, %d objects were made", s.cloud.asked, len(s.cluster.spent))
+	}
+	s.clock.add(2 * time.Minute) // what has expired is forgotten, and expired
+	s.refused(s.send(wire.JoinPath, body, header, nil), admission.NonceExpired)
+	s.refused(s.join(), admission.NodeReady)
 }
 
 // A proof is of one request: neither its body nor its path can be another.

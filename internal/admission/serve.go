@@ -8,6 +8,7 @@ import (
 	"log/slog"
 	"net"
 	"net/http"
+	"net/netip"
 	"strings"
 	"time"
 
@@ -34,7 +35,9 @@ func (s *Server) Serve(ctx context.Context, l net.Listener, certificates *Certif
 		// HTTP/2 has much state for each connection, and no node asks for it.
 		TLSNextProto: map[string]func(*http.Server, *tls.Conn, http.Handler){},
 	}
-	limited := netutil.LimitListener(l, s.config.Limits.Connections)
+	limited := netutil.LimitListener(&sharing{
+		Listener: l, most: s.config.Limits.connectionsOf(), closed: s.meters.closed.Inc, open: map[netip.Prefix]int{},
+	}, s.config.Limits.Connections)
 	ended := make(chan error, 1)
 	go func() { ended <- server.Serve(tls.NewListener(limited, certificates.config())) }()
 	select {

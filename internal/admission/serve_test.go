@@ -167,6 +167,50 @@ func TestSlowHeadersAreCutOff(t *testing.T) {
 	}
 }
 
+// One address that opens connections and sends nothing keeps no other from being answered.
+func TestOneAddressDoesNotTakeAllConnections(t *testing.T) {
+	s := newSite(t, func(c *admission.Config) {
+		c.Limits = admission.DefaultLimits()
+		c.Limits.Connections, c.Limits.AddressRate = 40, c.Limits.Rate/2 // 20 for each
+	})
+	address, certificates := s.listen(&keys{})
+	var silent []net.Conn
+	defer func() {
+		for _, conn := range silent {
+			_ = conn.Close() // cut off already, or never answered
+		}
+	}()
+	for range 60 {
+		conn, err := net.Dial("tcp", address)
+		if err != nil {
+			t.Fatal(err)
+		}
+		silent = append(silent, conn)
+	}
+	other := &http.Client{Timeout: 3 * time.Second, Transport: &http.Transport{ // less than the 5 s that the silent ones are given
+		TLSClientConfig: pinned(certificates.Hash()),
+		DialContext:     (&net.Dialer{LocalAddr: &net.TCPAddr{IP: net.IPv4(127, 0, 0, 2)}}).DialContext}}
+	defer other.CloseIdleConnections()
+	r, err := other.Post("https://"+address+wire.NoncePath, "application/json", strings.NewReader(`{}`))
+	if err != nil {
+		t.Fatalf("another address: %v", err)
+	}
+	if err := r.Body.Close(); err != nil || r.StatusCode != http.StatusOK {
+		t.Errorf("%s %v", r.Status, err)
+	}
+	waitFor(t, func() bool { return counter(t, s, "ortet_admission_connections_closed_total") == 40 })
+	for _, conn := range silent {
+		if err := conn.Close(); err != nil {
+			t.Error(err)
+		}
+	}
+	// What was closed is counted no more.
+	waitFor(t, func() bool {
+		conn, err := tls.Dial("tcp", address, pinned(certificates.Hash()))
+		return err == nil && conn.Close() == nil
+	})
+}
+
 // A body that does not arrive within its time is refused as slow.
 func TestSlowBody(t *testing.T) {
 	s := newSite(t, nil)
@@ -216,6 +260,20 @@ func waitFor(t *testing.T, ok func() bool) {
 			t.Fatal("not within 10 s")
 		}
 	}
+}
+
+func counter(t *testing.T, s *site, name string) float64 {
+	t.Helper()
+	families, err := s.registry.Gather()
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, f := range families {
+		if f.GetName() == name {
+			return f.GetMetric()[0].GetCounter().GetValue()
+		}
+	}
+	return 0
 }
 
 func gauge(t *testing.T, s *site, name string) float64 {

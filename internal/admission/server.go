@@ -3,6 +3,7 @@ package admission
 import (
 	"context"
 	"crypto/rand"
+	"crypto/sha256"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -41,7 +42,9 @@ type Limits struct {
 	// which wait for a drain: of them Leaves. Most of the time they wait for one
 	// answer of Azure's together, so many at once are quicker than few.
 	InFlight, Leaves int
-	// Connections is how many are open at once; others wait to be taken.
+	// Connections is how many are open at once; others wait to be taken. One address may
+	// have as large a part of them as AddressRate is of Rate; what it opens beyond that is
+	// closed.
 	Connections int
 }
 
@@ -82,6 +85,7 @@ type Server struct {
 	nonces     *nonces
 	clientCAs  *authorities
 	rates      *rates
+	drains     *drains
 	meters     *meters
 	meanings   map[Reason]Meaning
 	operations map[string]operation
@@ -125,8 +129,8 @@ func New(c Config) (*Server, error) {
 	if err != nil {
 		return nil, fmt.Errorf("register the admission server's metrics: %w", err)
 	}
-	s := &Server{config: c, meters: m, rates: newRates(c.Limits), meanings: meanings(),
-		nonces:    &nonces{key: c.Cluster.NonceKey, random: c.Random, now: c.Now},
+	s := &Server{config: c, meters: m, rates: newRates(c.Limits), drains: &drains{by: map[string]int{}}, meanings: meanings(),
+		nonces:    &nonces{key: c.Cluster.NonceKey, random: c.Random, now: c.Now, proven: map[[sha256.Size]byte]time.Time{}},
 		clientCAs: &authorities{load: c.ClientCAs}}
 	short, leaves, reports := newShare("short", c.Limits.InFlight, placeFor), newShare("leave", c.Limits.Leaves, placeFor), newShare("report", 4, placeFor)
 	reports.first = true

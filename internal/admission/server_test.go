@@ -62,11 +62,13 @@ type cloud struct {
 	mu      sync.Mutex
 	members map[string]fleet.Member
 	err     error
+	asked   int
 }
 
 func (c *cloud) Member(_ context.Context, id fleet.ResourceID) (fleet.Member, error) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
+	c.asked++
 	if c.err != nil {
 		return fleet.Member{}, c.err
 	}
@@ -102,6 +104,8 @@ type cluster struct {
 	verdicts []wire.Verdict
 	boots    []wire.BootReport
 	err      error
+	admits   error                 // of Admit alone
+	hold     func(context.Context) // what a Leave waits for
 }
 
 func (c *cluster) lock() func() { c.mu.Lock(); return c.mu.Unlock }
@@ -127,14 +131,17 @@ func (c *cluster) Node(_ context.Context, name string) (admission.NodeState, err
 
 func (c *cluster) Admit(_ context.Context, m fleet.Member, distribution string, _ admission.NodeState) (wire.Join, error) {
 	defer c.lock()()
-	if c.err != nil {
-		return wire.Join{}, c.err
+	if err := errors.Join(c.err, c.admits); err != nil {
+		return wire.Join{}, err
 	}
 	c.tokens[m.NodeName()] = m
 	return wire.Join{NodeName: m.NodeName(), ProviderID: m.ProviderID(), Pool: string(m.Pool), VMID: m.VMID, Server: "https://10.0.0.1:6443", Token: "abcdef.0123456789abcdef", Expires: today.Add(10 * time.Minute)}, nil
 }
 
-func (c *cluster) Leave(_ context.Context, _ string, r wire.LeaveRequest) (wire.Leave, error) {
+func (c *cluster) Leave(ctx context.Context, _ string, r wire.LeaveRequest) (wire.Leave, error) {
+	if c.hold != nil {
+		c.hold(ctx)
+	}
 	defer c.lock()()
 	c.drained = append(c.drained, r)
 	return wire.Leave{Drained: true}, c.err

@@ -86,7 +86,7 @@ docs/admission.md says where it goes, and what each reason of a refusal means.`,
 	p.Float64Var(&f.rate, "rate", limits.Rate, "requests by the second that are answered")
 	p.Float64Var(&f.perAddress, "rate-per-address", limits.AddressRate, "requests by the second that are answered of one address")
 	p.IntVar(&f.inFlight, "max-in-flight", limits.InFlight, "requests that are worked on at once")
-	p.IntVar(&f.connections, "max-connections", limits.Connections, "connections that are open at once")
+	p.IntVar(&f.connections, "max-connections", limits.Connections, "connections that are open at once; of one address as large a part as of the rate")
 	p.BoolVar(&f.elect, "leader-elect", true, "approve certificates and look for what is gone only while holding the Lease "+admissionkube.LeadName)
 	p.BoolVar(&f.printHash, "print-ca-hash", false, "print the hash of the server's authority, which is made if there is none, and end")
 	return c

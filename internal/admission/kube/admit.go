@@ -49,8 +49,8 @@ func readiness(node *corev1.Node) (ready bool, since time.Time) {
 }
 
 // Admit implements admission.Cluster. A Node of the name that is Ready is
-// fleet.KindConflict. A Node that another machine left is deleted; one of this
-// machine's stays, and what a departure marked on it is undone.
+// fleet.KindConflict. A Node that an earlier machine of the same instance id left is
+// deleted; one of this machine's stays, and what a departure marked on it is undone.
 func (c *Cluster) Admit(ctx context.Context, member fleet.Member, distribution string, node admission.NodeState) (wire.Join, error) {
 	name := member.NodeName()
 	now := c.now()
@@ -60,18 +60,35 @@ func (c *Cluster) Admit(ctx context.Context, member fleet.Member, distribution s
 	if name == "" || member.VMID == "" || member.Instance == "" {
 		return wire.Join{}, &fleet.Error{Op: "admit", Resource: "node " + name, Kind: fleet.KindInvalid, Err: errors.New("a machine without name, id or vmId")}
 	}
+	taken := &fleet.Error{Op: "admit", Resource: "node " + name, Kind: fleet.KindConflict, Err: admission.ErrTaken}
+	if before, known := c.remembered(name); known && !before.Instance.Equal(member.Instance) {
+		// It may have been forgotten since. Where nothing is remembered, the writing of
+		// the name tells.
+		before, known, err := c.admission(ctx, name)
+		if err != nil {
+			return wire.Join{}, err
+		}
+		if known && !before.Instance.Equal(member.Instance) {
+			return wire.Join{}, taken
+		}
+	}
 	if err := c.clear(ctx, name, member, distribution, node); err != nil {
 		return wire.Join{}, err
 	}
 	t := token{
-		id: tokenID(name), node: name, vmID: member.VMID, instance: string(member.Instance), pool: string(member.Pool),
+		id: tokenID(name), made: now, node: name, vmID: member.VMID, instance: string(member.Instance), pool: string(member.Pool),
 		distribution: distribution, expires: now.Add(c.ttl).Truncate(time.Second),
 	}
 	var secret string
 	group, within := errgroup.WithContext(ctx)
 	group.Go(func() error {
 		set := admittedOf(member, now)
-		_, err := c.names.change(within, &nameChange{name: name, set: &set})
+		held, err := c.names.change(within, &nameChange{name: name, set: &set, only: func(a admitted) bool {
+			return a.VMID == "" || a.Instance.Equal(member.Instance)
+		}})
+		if err == nil && !held {
+			return taken
+		}
 		return err
 	})
 	group.Go(func() (err error) {
@@ -95,7 +112,7 @@ func (c *Cluster) Admit(ctx context.Context, member fleet.Member, distribution s
 func (c *Cluster) clear(ctx context.Context, name string, member fleet.Member, distribution string, node admission.NodeState) (err error) {
 	for range attempts {
 		if !node.Exists {
-			break // and nobody can have registered it since: the name was not admitted
+			break // one that was registered since is as one that is registered next
 		}
 		// A Node that nobody reports for is written to all the same, by the controller
 		// of nodes' life cycle.
@@ -126,7 +143,11 @@ func (c *Cluster) clearNode(ctx context.Context, name string, member fleet.Membe
 	if err != nil {
 		return err
 	}
-	if known && before.VMID != member.VMID {
+	switch {
+	case known && !before.Instance.Equal(member.Instance):
+		// It may restart just now. If it is gone, the reaper frees its name.
+		return &fleet.Error{Op: "admit", Resource: "node " + name, Kind: fleet.KindConflict, Err: admission.ErrTaken}
+	case known && before.VMID != member.VMID:
 		return c.deleteNode(ctx, node)
 	}
 	return c.giveBack(ctx, node)
@@ -170,7 +191,7 @@ var errNodeChanged = errors.New("it changed since it was read")
 type token struct {
 	id                                       string
 	node, vmID, instance, pool, distribution string
-	expires                                  time.Time
+	made, expires                            time.Time
 	key                                      string // hex SHA-256 of the first public key that asked; "" until then
 	version                                  string // resourceVersion
 }
@@ -204,7 +225,7 @@ func secretName(id string) string { return "bootstrap-token-" + id }
 func (c *Cluster) record(t token) *corev1.ConfigMap {
 	m := &corev1.ConfigMap{ObjectMeta: c.ours(c.namespace, recordName(t.id), tokenPurpose), Data: map[string]string{
 		"node": t.node, "vmId": t.vmID, "instance": t.instance, "pool": t.pool, "distribution": t.distribution,
-		"expires": t.expires.UTC().Format(time.RFC3339),
+		"made": t.made.UTC().Format(time.RFC3339), "expires": t.expires.UTC().Format(time.RFC3339),
 	}}
 	m.ResourceVersion = t.version
 	if t.key != "" {
@@ -222,6 +243,9 @@ func tokenOf(m *corev1.ConfigMap) (token, error) {
 	var err error
 	if t.expires, err = time.Parse(time.RFC3339, m.Data["expires"]); err != nil || t.node == "" {
 		return token{}, fmt.Errorf("configmap %s is no record of a token", m.Name)
+	}
+	if t.made, err = time.Parse(time.RFC3339, m.Data["made"]); err != nil {
+		t.made = time.Time{} // of an earlier version, which did not keep it
 	}
 	return t, nil
 }

@@ -10,6 +10,7 @@ import (
 	"net/netip"
 	"slices"
 	"strings"
+	"time"
 
 	certificatesv1 "k8s.io/api/certificates/v1"
 	corev1 "k8s.io/api/core/v1"
@@ -51,9 +52,13 @@ const (
 	nodesGroup    = "system:nodes"
 )
 
+// clocks is how far those of the API servers and of the replicas are apart at most.
+const clocks = time.Minute
+
 // A csr is what a decision needs of a CertificateSigningRequest.
 type csr struct {
 	name     string
+	at       time.Time // when it was asked
 	signer   string
 	username string
 	groups   []string
@@ -64,7 +69,7 @@ type csr struct {
 }
 
 func csrOf(r *certificatesv1.CertificateSigningRequest) csr {
-	out := csr{name: r.Name, signer: r.Spec.SignerName, username: r.Spec.Username, groups: r.Spec.Groups, usages: r.Spec.Usages}
+	out := csr{name: r.Name, at: r.CreationTimestamp.Time, signer: r.Spec.SignerName, username: r.Spec.Username, groups: r.Spec.Groups, usages: r.Spec.Usages}
 	block, rest := pem.Decode(r.Spec.Request)
 	if block == nil || block.Type != "CERTIFICATE REQUEST" || len(strings.TrimSpace(string(rest))) > 0 {
 		out.why = errors.New("not one certificate request in PEM")
@@ -135,6 +140,11 @@ func decideFirst(r csr, f facts) decision {
 		// Where it is of our group, nobody else approves it either: its token ended
 		// meanwhile, or another installation made it.
 		return decision{verb: Leave, reason: TokenUnknown, message: "it is not a token that the admission server made"}
+	}
+	if r.at.Add(clocks).Before(f.token.made) {
+		// A name's tokens have one id. What is asked with one while it ends is left, and
+		// would be granted to the last machine by the token of the next.
+		return decision{verb: Leave, reason: TokenUnknown, message: "it was asked with an earlier token of the name", node: f.token.node}
 	}
 	d := decision{node: f.token.node}
 	deny := func(reason, message string) decision {

@@ -11,8 +11,10 @@ import (
 	"net/netip"
 	"net/url"
 	"testing"
+	"time"
 
 	certificatesv1 "k8s.io/api/certificates/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/ortet/ortet/internal/fleet"
 )
@@ -48,8 +50,10 @@ func TestDecideCSR(t *testing.T) {
 	keyOf := func(k *ecdsa.PrivateKey) string {
 		return csrOf(&certificatesv1.CertificateSigningRequest{Spec: certificatesv1.CertificateSigningRequestSpec{Request: asked(t, k, "x", nil)}}).key
 	}
+	noon := time.Date(2026, 11, 21, 12, 0, 0, 0, time.UTC)
 	own := token{id: "abcdef", node: "pool1000001"}
-	bound, taken := own, own
+	bound, taken, later := own, own, own
+	own.made, later.made = noon, noon.Add(2*time.Minute)
 	bound.key, taken.key = keyOf(key), keyOf(other)
 	member := fleet.Member{HostName: "POOL1000001", VMID: "vm-a", Addresses: []netip.Addr{netip.MustParseAddr("10.0.0.4"), netip.MustParseAddr("fd00::4")}}
 	stranger := member
@@ -113,6 +117,7 @@ func TestDecideCSR(t *testing.T) {
 			s.Request = append(s.Request, asked(t, key, "system:node:pool1000002", nil)...)
 		}}, facts{token: &own}, Deny, RequestUnreadable},
 		{"our token after its end", []change{asToken}, facts{}, Leave, TokenUnknown},
+		{"an earlier token of the name", []change{asToken}, facts{token: &later}, Leave, TokenUnknown},
 		{"kubeadm's token", []change{asToken, func(s *certificatesv1.CertificateSigningRequestSpec) {
 			s.Groups = []string{"system:bootstrappers", "system:bootstrappers:kubeadm:default-node-token"}
 		}}, facts{}, Leave, TokenUnknown},
@@ -137,7 +142,7 @@ func TestDecideCSR(t *testing.T) {
 		{"a person", []change{func(s *certificatesv1.CertificateSigningRequestSpec) { s.Username = "jane" }}, there, Leave, NotKubelet},
 	} {
 		t.Run(c.name, func(t *testing.T) {
-			r := &certificatesv1.CertificateSigningRequest{Spec: certificatesv1.CertificateSigningRequestSpec{
+			r := &certificatesv1.CertificateSigningRequest{ObjectMeta: metav1.ObjectMeta{CreationTimestamp: metav1.NewTime(noon)}, Spec: certificatesv1.CertificateSigningRequestSpec{
 				SignerName: client, Usages: []certificatesv1.KeyUsage{certificatesv1.UsageDigitalSignature, certificatesv1.UsageClientAuth}, Request: asked(t, key, me, nil),
 			}}
 			for _, change := range c.changes {

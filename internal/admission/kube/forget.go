@@ -184,7 +184,7 @@ func (c *Cluster) Admitted(ctx context.Context) ([]admission.AdmittedNode, error
 	if err != nil {
 		return nil, err
 	}
-	err = c.eachLease(ctx, func(l *coordinationv1.Lease) {
+	err = c.eachLease(ctx, "", func(l *coordinationv1.Lease) {
 		if a := all[l.Name]; a != nil && a.Exists && l.Spec.RenewTime != nil {
 			a.Renewed = l.Spec.RenewTime.Time
 		}
@@ -215,8 +215,8 @@ func (c *Cluster) eachNode(ctx context.Context, do func(*corev1.Node)) error {
 	}
 }
 
-func (c *Cluster) eachLease(ctx context.Context, do func(*coordinationv1.Lease)) error {
-	options := metav1.ListOptions{Limit: page}
+func (c *Cluster) eachLease(ctx context.Context, fields string, do func(*coordinationv1.Lease)) error {
+	options := metav1.ListOptions{Limit: page, FieldSelector: fields}
 	for {
 		list, err := c.client.CoordinationV1().Leases(corev1.NamespaceNodeLease).List(ctx, options)
 		if err != nil {
@@ -253,7 +253,16 @@ func (c *Cluster) Reap(ctx context.Context, seen admission.AdmittedNode) (bool, 
 	case !seen.Exists || string(node.UID) != seen.UID || node.ResourceVersion != seen.Version:
 		return false, nil
 	default:
-		err := c.deleteNode(ctx, node)
+		// A round takes long at times, and kubelets renew Leases without a write to
+		// their Nodes.
+		renewed := false
+		err := c.eachLease(ctx, "metadata.name="+seen.Name, func(l *coordinationv1.Lease) {
+			renewed = renewed || l.Spec.RenewTime != nil && l.Spec.RenewTime.After(seen.Renewed)
+		})
+		if err != nil || renewed {
+			return false, err
+		}
+		err = c.deleteNode(ctx, node)
 		if fleet.Is(err, fleet.KindConflict) {
 			return false, nil
 		}

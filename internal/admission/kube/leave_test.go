@@ -1,6 +1,7 @@
 package kube_test
 
 import (
+	"errors"
 	"maps"
 	"slices"
 	"strings"
@@ -8,6 +9,7 @@ import (
 	"time"
 
 	certificatesv1 "k8s.io/api/certificates/v1"
+	coordinationv1 "k8s.io/api/coordination/v1"
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -354,11 +356,19 @@ func TestReap(t *testing.T) {
 		t.Log("another", what)
 		reap(n, false)
 	}
-	reap(seen(), true)
-	// Admitted, and never registered.
-	_, err := c.Admit(w.ctx, m, wire.Kubelet, admission.NodeState{Exists: true})
-	must(t, err)
+	// Its kubelet is heard of again: Leases are renewed without a write to the Node.
 	n := seen()
+	renewed := metav1.NowMicro()
+	_, err := w.admin.CoordinationV1().Leases(corev1.NamespaceNodeLease).Create(w.ctx, &coordinationv1.Lease{
+		ObjectMeta: metav1.ObjectMeta{Name: "reap000001"}, Spec: coordinationv1.LeaseSpec{RenewTime: &renewed}}, metav1.CreateOptions{})
+	must(t, err)
+	reap(n, false)
+	reap(seen(), true)
+	must(t, w.admin.CoordinationV1().Leases(corev1.NamespaceNodeLease).Delete(w.ctx, "reap000001", metav1.DeleteOptions{}))
+	// Admitted, and never registered.
+	_, err = c.Admit(w.ctx, m, wire.Kubelet, admission.NodeState{Exists: true})
+	must(t, err)
+	n = seen()
 	_, err = c.Admit(w.ctx, m, wire.Kubelet, admission.NodeState{Exists: true})
 	must(t, err)
 	reap(n, false)
@@ -396,6 +406,30 @@ func TestAdmitClears(t *testing.T) {
 		t.Errorf("the other machine's Node is there: %q", got)
 	}
 	must(t, c.Forget(w.ctx, "clears001", ""))
+}
+
+// Two instances of one name, as of two scale sets with one computer name prefix: while the
+// one is not Ready, since it restarts, the other gets neither its Node nor its token.
+func TestAdmitLeavesAnotherInstancesName(t *testing.T) {
+	w := newWorld(t, "ortet-taken")
+	c := w.open()
+	w.joined(c, w.member("taken00001", "1", machineA))
+	for what, c := range map[string]*kube.Cluster{"the replica that admitted it": c, "another replica": w.open()} {
+		if _, err := c.Admit(w.ctx, w.member("taken00001", "2", machineB), wire.K3s, admission.NodeState{Exists: true}); !errors.Is(err, admission.ErrTaken) {
+			t.Errorf("%s: %v", what, err)
+		}
+		if got := w.remains("taken00001"); got != everything {
+			t.Errorf("%s: there is %q", what, got)
+		}
+	}
+	must(t, w.admin.CoreV1().Nodes().Delete(w.ctx, "taken00001", metav1.DeleteOptions{}))
+	if _, err := c.Admit(w.ctx, w.member("taken00001", "2", machineB), wire.Kubelet, admission.NodeState{Exists: true}); !errors.Is(err, admission.ErrTaken) {
+		t.Errorf("before it has registered: %v", err)
+	}
+	must(t, c.Forget(w.ctx, "taken00001", ""))
+	_, err := c.Admit(w.ctx, w.member("taken00001", "2", machineB), wire.Kubelet, admission.NodeState{Exists: true})
+	must(t, err)
+	must(t, c.Forget(w.ctx, "taken00001", ""))
 }
 
 // What ran out goes, and what did not stays.
