@@ -56,6 +56,8 @@ func TestJoinExitCodes(t *testing.T) {
 		"leave for no time":   {[]string{"leave", "--root", root, "--within", "0s"}, exitUsage, "withinSeconds"},
 		"leave what":          {[]string{"leave", "--root", root, "--only", "all"}, exitUsage, "--only"},
 		"stay and go":         {[]string{"leave", "--root", root, "--only", "left", "--stay"}, exitUsage, "contradict"},
+		"leave and come back": {[]string{"leave", "--root", root, "--back", "--stay"}, exitUsage, "contradict"},
+		"nobody to undo it":   {[]string{"leave", "--root", root, "--back", "--within", "1s"}, exitFailed, "not all was done: "},
 		"nobody to leave":     {[]string{"leave", "--root", root, "--stay", "--within", "1s"}, exitFailed, "not all was done: draining: "},
 	} {
 		t.Run(name, func(t *testing.T) {

@@ -28,6 +28,7 @@ type leaveFlags struct {
 	join.Departure
 	only     string
 	poweroff bool
+	back     bool
 }
 
 func runLeave(ctx context.Context, args []string, std stdio) int {
@@ -38,6 +39,7 @@ func runLeave(ctx context.Context, args []string, std stdio) int {
 	fs.Var((*duration)(&f.Within), "within", "how much `TIME` is left for all of it")
 	fs.BoolVar(&f.Stay, "stay", false, "only drain, and keep the Node: the machine comes back")
 	fs.StringVar(&f.only, "only", "", "do one part: `drain|left`; left: the agent stands still already")
+	fs.BoolVar(&f.back, "back", false, "the machine stays after all: undo what leaving has marked at the Node, which then takes pods again")
 	fs.BoolVar(&f.poweroff, "at-poweroff", false, "do nothing unless the machine is being powered off; not at a restart")
 	if code, ok := parse(fs, leaveHelp, args, std, f.check); !ok {
 		return code
@@ -52,7 +54,11 @@ func runLeave(ctx context.Context, args []string, std stdio) int {
 		}
 	}
 	c, err := f.client(std)
-	if err == nil {
+	if err == nil && f.back {
+		ctx, stop := context.WithTimeout(ctx, f.Within)
+		defer stop()
+		err = c.Back(ctx)
+	} else if err == nil {
 		err = c.Depart(ctx, f.Departure)
 	}
 	if err != nil {
@@ -75,6 +81,9 @@ func (f *leaveFlags) check() error {
 	}
 	if f.Stay && f.Part == join.LeftPart {
 		problems = append(problems, errors.New("--stay and --only left contradict each other"))
+	}
+	if f.back && (f.Stay || f.poweroff || f.Part != join.WholePart) {
+		problems = append(problems, errors.New("--back undoes a leave: --stay, --only and --at-poweroff contradict it"))
 	}
 	if err := (wire.LeaveRequest{Cause: f.Cause, Within: int(f.Within / time.Second)}).Validate(); err != nil {
 		problems = append(problems, err)

@@ -82,10 +82,13 @@ func parseAnswer(answer []byte) (code int, status string, body []byte, err error
 
 // dateOf is the time that the head of an answer says it is; zero where it does not.
 func dateOf(head string) time.Time {
-	const name = "\r\nDate: "
-	if i := strings.Index(head, name); i >= 0 {
-		line, _, _ := strings.Cut(head[i+len(name):], "\r\n")
-		if t, err := time.Parse(time.RFC1123, line); err == nil {
+	for line := range strings.Lines(head) {
+		// Names are alike in any letter case, and proxies write small ones.
+		name, value, _ := strings.Cut(line, ":")
+		if !strings.EqualFold(name, "Date") {
+			continue
+		}
+		if t, err := time.Parse(time.RFC1123, strings.TrimSpace(value)); err == nil {
 			return t
 		}
 	}

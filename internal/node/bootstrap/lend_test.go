@@ -1,6 +1,7 @@
 package bootstrap
 
 import (
+	"maps"
 	"net/http"
 	"net/http/httptest"
 	"net/url"
@@ -10,11 +11,18 @@ import (
 
 // Who asks is told the server's clock, where it tells it.
 func TestAskTellsTheDate(t *testing.T) {
-	for want, header := range map[time.Time][]string{
-		time.Date(2026, 11, 21, 12, 0, 0, 0, time.UTC): {"Sat, 21 Nov 2026 12:00:00 GMT"},
-		{}: nil, // "nil" has net/http send none
+	noon, text := time.Date(2026, 11, 21, 12, 0, 0, 0, time.UTC), []string{"Sat, 21 Nov 2026 12:00:00 GMT"}
+	for _, c := range []struct {
+		header http.Header
+		want   time.Time
+	}{
+		{http.Header{"Date": text}, noon},
+		{http.Header{"Date": nil, "date": text}, noon}, // "nil" has net/http send none of its own
+		{http.Header{"Date": nil, "X-Date": text}, time.Time{}},
+		{http.Header{"Date": {"noon"}}, time.Time{}},
 	} {
-		s := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { w.Header()["Date"] = header }))
+		want := c.want
+		s := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { maps.Copy(w.Header(), c.header) }))
 		u, err := url.Parse(s.URL)
 		if err != nil {
 			t.Fatal(err)

@@ -126,6 +126,22 @@ func TestReport(t *testing.T) {
 	}
 }
 
+// A node that stays after all says so by its certificate, and nothing is stopped or
+// written down.
+func TestBack(t *testing.T) {
+	w := newWorld(t)
+	w.mustJoin()
+	w.kubelet(ourName, time.Now().Add(time.Hour))
+	for range 2 {
+		if err := w.client().Back(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if got := w.asked[len(w.asked)-1]; got != wire.BackPath+" system:node:"+ourName || w.record().State != Joined || !w.there(ReadyFile) {
+		t.Errorf("asked %s; %+v", got, w.record())
+	}
+}
+
 // Others on the machine ask the metadata service too, which has a limit for all.
 func TestLeaveWaitsForTheMetadataService(t *testing.T) {
 	w := newWorld(t)

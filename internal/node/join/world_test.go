@@ -278,7 +278,7 @@ func (w *world) serveAdmission(rw http.ResponseWriter, r *http.Request) {
 			return
 		}
 		answer(200, struct{}{})
-	case wire.VerdictPath, wire.BootPath:
+	case wire.VerdictPath, wire.BootPath, wire.BackPath:
 		answer(200, struct{}{})
 	default:
 		refuse(404, "Path")
