@@ -255,6 +255,33 @@ func TestAnIdentityOfOursIsAdopted(t *testing.T) {
 	w.mustJoin()
 }
 
+// The record of a join is lost. A kubelet needs nothing of it; k3s and RKE2 would wait
+// for their token for ever, so they join anew, but for those that joined without us.
+func TestARecordThatIsLost(t *testing.T) {
+	for _, distribution := range []string{wire.Kubelet, wire.K3s, wire.RKE2} {
+		for _, text := range []string{"", "{", `{"state":"joined"}`} {
+			w := newWorld(t)
+			w.settings.Distribution = distribution
+			w.mustJoin()
+			w.kubelet(ourName, time.Now().Add(time.Hour))
+			w.write(RecordFile, text)
+			if err := os.RemoveAll(w.path("/run")); err != nil { // another boot
+				t.Fatal(err)
+			}
+			w.mustJoin()
+			if again := w.joins == 2; again != (distribution != wire.Kubelet) || again != strings.Contains(w.read(RancherToken), goodToken) {
+				t.Errorf("%s with %q: %d joins, token %q", distribution, text, w.joins, w.read(RancherToken))
+			}
+		}
+	}
+	w := newWorld(t)
+	w.settings.Distribution = wire.K3s
+	w.kubelet(ourName, time.Now().Add(time.Hour))
+	if w.mustJoin(); w.joins != 0 {
+		t.Error("one that joined without us joins anew")
+	}
+}
+
 // Nothing is removed through what is mounted: it may be data elsewhere.
 func TestNothingIsRemovedThroughAMount(t *testing.T) {
 	w := newWorld(t)

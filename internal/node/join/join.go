@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"io/fs"
 	"log/slog"
 	"math/rand/v2"
 	"os"
@@ -129,6 +130,15 @@ func (a *attempt) settle(ctx context.Context) (own bool, m *Machine, err error) 
 		}
 		m = &machine
 		found, why = judge(record, held, a.firmware, m, a.options.now())
+	}
+	if found == isOwn && record == nil && a.settings.Distribution != wire.Kubelet {
+		// Joined by us: its agent wants a token, whose CA only the record knew.
+		switch _, err := a.t.Stat(rancher(a.settings.Distribution) + rancherDrop); {
+		case err == nil:
+			found, why = isUsedUp, "what was recorded of its join is lost"
+		case !errors.Is(err, fs.ErrNotExist):
+			return false, nil, here(err)
+		}
 	}
 	if found != isOwn {
 		if _, err := a.t.Remove(ReadyFile); err != nil {
