@@ -117,3 +117,38 @@ func (s *share) enter(ctx context.Context) (func(), bool) {
 	}
 	return nil, false
 }
+
+// few bounds how much of one key is under way at once: an address's connections, a
+// node's drains.
+type few[K comparable] struct {
+	most int
+
+	mu sync.Mutex
+	by map[K]int
+}
+
+func newFew[K comparable](most int) *few[K] { return &few[K]{most: most, by: map[K]int{}} }
+
+// begin takes one until what it gives is called; false where the key has too many.
+func (f *few[K]) begin(key K) (end func(), ok bool) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	if f.by[key] >= f.most {
+		return nil, false
+	}
+	f.by[key]++
+	return sync.OnceFunc(func() {
+		f.mu.Lock()
+		defer f.mu.Unlock()
+		if f.by[key]--; f.by[key] == 0 {
+			delete(f.by, key)
+		}
+	}), true
+}
+
+// partOf is how much of something one address may have: as large a part as of the
+// rate, so that who is let ask as often as all together, since a load balancer hides
+// the addresses, may have it all.
+func (l Limits) partOf(all, least int) int {
+	return min(max(int(float64(all)*l.AddressRate/l.Rate), least), all)
+}

@@ -36,7 +36,7 @@ func (s *Server) Serve(ctx context.Context, l net.Listener, certificates *Certif
 		TLSNextProto: map[string]func(*http.Server, *tls.Conn, http.Handler){},
 	}
 	limited := netutil.LimitListener(&sharing{
-		Listener: l, most: s.config.Limits.connectionsOf(), closed: s.meters.closed.Inc, open: map[netip.Prefix]int{},
+		Listener: l, closed: s.meters.closed.Inc, open: newFew[netip.Prefix](s.config.Limits.partOf(s.config.Limits.Connections, leastConnections)),
 	}, s.config.Limits.Connections)
 	ended := make(chan error, 1)
 	go func() { ended <- server.Serve(tls.NewListener(limited, certificates.config())) }()

@@ -211,6 +211,41 @@ func TestOneAddressDoesNotTakeAllConnections(t *testing.T) {
 	})
 }
 
+// never is a body that does not arrive for as long as the test runs.
+type never struct{ ctx context.Context }
+
+func (n never) Read([]byte) (int, error) { <-n.ctx.Done(); return 0, io.EOF }
+
+// Reports are read in few places, since they are large. One address that sends them
+// slowly, and proves nothing, does not take these places.
+func TestOneAddressDoesNotTakeAllReports(t *testing.T) {
+	s := newSite(t, nil)
+	ctx, cancel := context.WithCancel(t.Context())
+	report := func(from string, body io.Reader) *httptest.ResponseRecorder {
+		r := httptest.NewRequestWithContext(ctx, http.MethodPost, wire.BootPath, body)
+		r.Header.Set("Content-Type", "application/json")
+		r.RemoteAddr = from
+		w := httptest.NewRecorder()
+		s.handler.ServeHTTP(w, r)
+		return w
+	}
+	var all sync.WaitGroup
+	for range 2 {
+		all.Go(func() { report("10.6.6.6:1", never{ctx}) })
+	}
+	waitFor(t, func() bool { return gauge(t, s, "ortet_admission_in_flight") == 2 })
+	for range 20 {
+		if w := report("10.6.6.6:2", never{ctx}); w.Code != http.StatusTooManyRequests {
+			t.Fatalf("%d %s", w.Code, w.Body)
+		}
+	}
+	if w := report("10.0.0.9:1", strings.NewReader("{}")); w.Code != http.StatusBadRequest {
+		t.Errorf("another's report: %d %s", w.Code, w.Body)
+	}
+	cancel()
+	all.Wait()
+}
+
 // A body that does not arrive within its time is refused as slow.
 func TestSlowBody(t *testing.T) {
 	s := newSite(t, nil)

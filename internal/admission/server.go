@@ -85,7 +85,8 @@ type Server struct {
 	nonces     *nonces
 	clientCAs  *authorities
 	rates      *rates
-	drains     *drains
+	drains     *few[string]       // by node
+	reports    *few[netip.Prefix] // by who sends them
 	meters     *meters
 	meanings   map[Reason]Meaning
 	operations map[string]operation
@@ -117,6 +118,13 @@ const (
 	placeFor = 5 * time.Second
 	answerIn = 30 * time.Second
 	maxLeave = 15 * time.Minute
+	// reportsAtOnce is how many reports are read and kept at once, and leastReports what
+	// an address may send of them in any case.
+	reportsAtOnce, leastReports = 16, 2
+	// maxDrains is how many requests to leave of one node are worked on at once: its
+	// watcher's, an operator's and the shutdown's. Each may go on for a quarter of an
+	// hour, and places are for all nodes.
+	maxDrains = 4
 )
 
 // New makes a server.
@@ -129,10 +137,10 @@ func New(c Config) (*Server, error) {
 	if err != nil {
 		return nil, fmt.Errorf("register the admission server's metrics: %w", err)
 	}
-	s := &Server{config: c, meters: m, rates: newRates(c.Limits), drains: &drains{by: map[string]int{}}, meanings: meanings(),
+	s := &Server{config: c, meters: m, rates: newRates(c.Limits), drains: newFew[string](maxDrains), reports: newFew[netip.Prefix](c.Limits.partOf(reportsAtOnce, leastReports)), meanings: meanings(),
 		nonces:    &nonces{key: c.Cluster.NonceKey, random: c.Random, now: c.Now, proven: map[[sha256.Size]byte]time.Time{}},
 		clientCAs: &authorities{load: c.ClientCAs}}
-	short, leaves, reports := newShare("short", c.Limits.InFlight, placeFor), newShare("leave", c.Limits.Leaves, placeFor), newShare("report", 4, placeFor)
+	short, leaves, reports := newShare("short", c.Limits.InFlight, placeFor), newShare("leave", c.Limits.Leaves, placeFor), newShare("report", reportsAtOnce, placeFor)
 	reports.first = true
 	s.operations = map[string]operation{
 		wire.NoncePath:   {"nonce", maxShort, short, answerIn, s.giveNonce},
@@ -244,6 +252,13 @@ func (s *Server) decide(w http.ResponseWriter, r *http.Request, f *facts) (any, 
 	}
 	if r.ContentLength > op.most {
 		return nil, refuse(TooLarge, fmt.Errorf("%d bytes, more than %d", r.ContentLength, op.most))
+	}
+	if op.share.first { // nor does who is slow hold the places that bodies are read in
+		end, ok := s.reports.begin(networkOf(remoteOf(r)))
+		if !ok {
+			return nil, refuse(RateLimited, fmt.Errorf("%d reports of the address are worked on", s.reports.most))
+		}
+		defer end()
 	}
 	var body []byte
 	if !op.share.first { // who is slow does not hold a place
