@@ -157,6 +157,9 @@ func TestCertificatesThatDoNotCount(t *testing.T) {
 		{"a node's name without its group", func(c *x509.Certificate) { c.Subject.Organization = nil }, nil, admission.NotANode, 403},
 		{"a name with a path", func(c *x509.Certificate) { c.Subject.CommonName = "system:node:../x" }, nil, admission.NotANode, 403},
 		{"of an earlier machine of the name", func(c *x509.Certificate) { c.NotBefore = today.Add(-10 * time.Minute) }, nil, admission.CertificateTooOld, 401},
+		{"of a machine of which Azure does not say since when it is", nil, func(s *site) {
+			s.cloud.put(fleet.Member{Instance: instance, Pool: pool, HostName: nodeName, VMID: vmID})
+		}, admission.CertificateTooOld, 401},
 		{"of a node elsewhere", nil, func(s *site) {
 			s.cluster.nodes[nodeName] = admission.NodeState{Exists: true, ProviderID: "aws:///x"}
 		}, admission.NodeUnknown, 401},

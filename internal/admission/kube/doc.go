@@ -4,9 +4,10 @@
 //
 // # What lies in the cluster
 //
-// A bootstrap token is a Secret in kube-system, bound to its Node's name and machine
-// by annotations, in the group system:bootstrappers:ortet, which is bound to nothing
-// but the right to ask for a certificate. The names that were admitted are the keys
+// A bootstrap token is a Secret in kube-system, in the group
+// system:bootstrappers:ortet, which is bound to nothing but the right to ask for a
+// certificate. What binds it to its Node's name, its machine and its first key is a
+// ConfigMap in Ortet's namespace; the Secret's annotations are for people. The names that were admitted are the keys
 // of one ConfigMap, which the ValidatingAdmissionPolicy of the chart reads as its
 // parameter: a kubelet may register no other name. Spent nonces are Leases, deleted
 // by the minute in which they ran out.
