@@ -54,11 +54,15 @@ func admissionRush(ctx context.Context, _ options) (_ []figure, err error) {
 	}
 	defer func() { err = errors.Join(err, s.close()) }()
 	before := s.armRequests()
+	ended, peak := make(chan struct{}), make(chan int64, 1)
+	go func() { peak <- watchMemory(s.server.Process.Pid, ended) }()
 	rush, failed := s.rush(ctx, s.join)
+	close(ended)
+	own := <-peak
 	if failed != nil {
 		return nil, fmt.Errorf("joining: %w", failed)
 	}
-	peak, err := peakMemory(s.server.Process.Pid)
+	resident, err := peakMemory(s.server.Process.Pid)
 	if err != nil {
 		return nil, err
 	}
@@ -71,7 +75,10 @@ func admissionRush(ctx context.Context, _ options) (_ []figure, err error) {
 		atMost("all-admitted", rush.whole.Seconds(), "s", 30),
 		free("p50", percentile(rush.each, 50).Seconds(), "s"),
 		atMost("p99", percentile(rush.each, 99).Seconds(), "s", 5),
-		atMost("peak-memory", float64(peak)/(1<<20), "MiB", 100),
+		// What it allocates; the program's own text, of which the kernel keeps as much as
+		// there is room for, is in the second.
+		atMost("peak-memory", float64(own)/(1<<20), "MiB", 100),
+		free("peak-resident", float64(resident)/(1<<20), "MiB"),
 		free("arm-requests", float64(s.armRequests()-before), "requests"),
 	}
 	naive, failed := s.naive(ctx)
@@ -139,7 +146,9 @@ func newAdmissionSite(ctx context.Context, nodes int64, change func(map[string]a
 	if err := s.startCluster(ctx); err != nil {
 		return nil, err
 	}
-	s.cloud = &azsim.Server{Substrate: s.machines, AttestationChain: true}
+	s.cloud = &azsim.Server{Substrate: s.machines, AttestationChain: true,
+		// Scheduled events are on at once.
+		Profile: azsim.Profile{"events.first": {}, "events.enable": {}}}
 	s.web = httptest.NewTLSServer(s.cloud)
 	s.metadata = httptest.NewServer(s.machines)
 	s.undo = append(s.undo, func() error { s.web.Close(); s.metadata.Close(); s.cloud.Close(); return nil })

@@ -9,7 +9,6 @@ import (
 	"os/exec"
 	"path/filepath"
 	"slices"
-	"strconv"
 	"strings"
 	"time"
 
@@ -125,14 +124,8 @@ func watchMemory(pid int, ended <-chan struct{}) int64 {
 	defer tick.Stop()
 	var most int64
 	for {
-		if text, err := os.ReadFile(fmt.Sprintf("/proc/%d/status", pid)); err == nil {
-			for line := range strings.Lines(string(text)) {
-				if rest, ok := strings.CutPrefix(line, "RssAnon:"); ok {
-					if kb, err := strconv.ParseInt(strings.Fields(rest)[0], 10, 64); err == nil {
-						most = max(most, kb<<10)
-					}
-				}
-			}
+		if now, err := statusOf(pid, "RssAnon:"); err == nil { // it may have ended just now
+			most = max(most, now)
 		}
 		select {
 		case <-ended:

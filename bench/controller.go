@@ -125,18 +125,21 @@ func controllerCost(ctx context.Context, o options) (_ []figure, err error) {
 }
 
 // peakMemory is the most that a process ever had resident.
-func peakMemory(pid int) (int64, error) {
+func peakMemory(pid int) (int64, error) { return statusOf(pid, "VmHWM:") }
+
+// statusOf is a size of a process as the kernel tells it.
+func statusOf(pid int, name string) (int64, error) {
 	text, err := os.ReadFile(fmt.Sprintf("/proc/%d/status", pid))
 	if err != nil {
 		return 0, err
 	}
 	for l := range strings.Lines(string(text)) {
-		if rest, ok := strings.CutPrefix(l, "VmHWM:"); ok {
+		if rest, ok := strings.CutPrefix(l, name); ok {
 			kb, err := strconv.ParseInt(strings.TrimSuffix(strings.TrimSpace(rest), " kB"), 10, 64)
 			return kb << 10, err
 		}
 	}
-	return 0, errors.New("the kernel does not say how much memory the process had")
+	return 0, fmt.Errorf("the kernel does not tell the %s of process %d", strings.TrimSuffix(name, ":"), pid)
 }
 
 func makePools(ctx context.Context, s *azsim.Server) error {

@@ -86,6 +86,7 @@ func benchmarks() map[string]benchmark {
 		"bootstrap-failure":  bootstrapFailure,
 		"admission":          admissionRush,
 		"admission-latency":  admissionLatency,
+		"eviction-notice":    evictionNotice,
 		"agent-size":         agentSize,
 		"boot-analysis":      bootAnalysis,
 		"agent-waiting":      agentWaiting,

@@ -80,6 +80,20 @@ func (m *machines) feed(ctx context.Context, t *testing.T, host string, stdin []
 	return strings.TrimSpace(out)
 }
 
+// feedOut is sh whose standard output is bytes.
+func (m *machines) feedOut(ctx context.Context, t *testing.T, host, script string) []byte {
+	t.Helper()
+	id, err := m.container(ctx, host)
+	if err != nil {
+		t.Fatal(err)
+	}
+	out, err := m.runc(ctx, nil, "exec", id, "sh", "-c", script)
+	if err != nil {
+		t.Fatalf("on %s: %v", host, err)
+	}
+	return []byte(out)
+}
+
 // identity is what tells one machine from another: a name of each mark, and what
 // the machine has there.
 func (m *machines) identity(ctx context.Context, t *testing.T, host string) map[string]string {

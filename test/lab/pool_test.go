@@ -48,9 +48,10 @@ type lab struct {
 }
 
 // newLab starts all but the pool, in a folder of that name. bake makes the
-// machines' disk image from the platform's, where it is not nil. What newLab
+// machines' disk image from the platform's, where it is not nil; frontends are more
+// addresses in the machines' network, LISTEN=TARGET. What newLab
 // started ends with the test; what is left on the host then fails it.
-func newLab(ctx context.Context, t *testing.T, line *timeline, name string, bake func(l *lab, disk string) string) *lab {
+func newLab(ctx context.Context, t *testing.T, line *timeline, name string, bake func(l *lab, disk string) string, frontends ...string) *lab {
 	t.Helper()
 	line.begin("binaries, the machines' disk image")
 	l := &lab{}
@@ -80,14 +81,18 @@ func newLab(ctx context.Context, t *testing.T, line *timeline, name string, bake
 	if err != nil {
 		t.Fatal(err)
 	}
+	args := []string{
+		"--name", armAddress, "--image", "*=" + disk,
+		"--frontend", fmt.Sprintf("%s=127.0.0.1:%d", rootfs.APIServerFrontend, l.cp.Port()),
+		"--frontend", net.JoinHostPort(armAddress, "443") + "=" + arm,
+	}
+	for _, f := range frontends {
+		args = append(args, "--frontend", f)
+	}
 	l.azure, err = simulation.Start(ctx, simulation.Config{
 		Dir: filepath.Join(l.dir, "azure"), Bin: l.bin, Speed: speed, Kubeconfig: l.cp.Kubeconfig,
 		Instances: simulation.Machine, Listen: arm,
-		Args: []string{
-			"--name", armAddress, "--image", "*=" + disk,
-			"--frontend", fmt.Sprintf("%s=127.0.0.1:%d", rootfs.APIServerFrontend, l.cp.Port()),
-			"--frontend", net.JoinHostPort(armAddress, "443") + "=" + arm,
-		},
+		Args: args,
 	})
 	if err != nil {
 		t.Fatal(err)

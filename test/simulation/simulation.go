@@ -72,8 +72,12 @@ type Endpoint struct {
 	ClientID        string `json:"clientId"`
 	ClientSecret    string `json:"clientSecret"`
 	CAFile          string `json:"caFile"`
-	AzureConfig     string `json:"azureConfig"`
-	Kubeconfig      string `json:"kubeconfig"`
+	// The root of who signs attested documents, and an HTTP proxy that has its issuer's
+	// certificate.
+	AttestationCAFile string `json:"attestationCAFile"`
+	AttestationProxy  string `json:"attestationProxy"`
+	AzureConfig       string `json:"azureConfig"`
+	Kubeconfig        string `json:"kubeconfig"`
 }
 
 // Azure is a running one.
