@@ -10,6 +10,7 @@ import (
 	"net/http"
 	"os"
 	"path/filepath"
+	"strings"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
@@ -64,11 +65,12 @@ func (s *admissionSite) evict(ctx context.Context, i int, phase time.Duration) (
 	ctx, cancel := context.WithTimeout(ctx, 2*time.Minute)
 	defer cancel()
 	host := s.hosts[i]
+	node := strings.ToLower(host)
 	computer := s.machines.get(host)
-	if err := s.makeNode(ctx, host, computer.ResourceID); err != nil {
+	if err := s.makeNode(ctx, node, computer.ResourceID); err != nil {
 		return 0, err
 	}
-	pods, err := s.client.CoreV1().Pods(evictionSpace).Watch(ctx, metav1.ListOptions{FieldSelector: "spec.nodeName=" + host})
+	pods, err := s.client.CoreV1().Pods(evictionSpace).Watch(ctx, metav1.ListOptions{FieldSelector: "spec.nodeName=" + node})
 	if err != nil {
 		return 0, err
 	}
@@ -78,7 +80,7 @@ func (s *admissionSite) evict(ctx context.Context, i int, phase time.Duration) (
 		return 0, err
 	}
 	root := filepath.Join(s.dir, "nodes", host)
-	kubeconfig, err := s.cp.KubeconfigFor(controlplane.Client{User: "system:node:" + host, Groups: []string{"system:nodes"}})
+	kubeconfig, err := s.cp.KubeconfigFor(controlplane.Client{User: "system:node:" + node, Groups: []string{"system:nodes"}})
 	if err != nil {
 		return 0, err
 	}
