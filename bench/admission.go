@@ -245,7 +245,7 @@ func (s *admissionSite) startServer(ctx context.Context) error {
 		"--namespace", admissionSpace, "--pool", "/subscriptions/" + azsim.DefaultSubscription + "/resourceGroups/" + azsim.DefaultResourceGroup + "/providers/Microsoft.Compute/virtualMachineScaleSets/" + admissionPool,
 		"--tls-san", "127.0.0.1", "--listen", "127.0.0.1:0", "--metrics-address", "0", "--health-address", "0", "--audit-log", filepath.Join(s.dir, "audit.log"),
 		// All nodes have one address here.
-		"--rate-per-address", "500", "--max-connections", "1024", "--log-level", "INFO",
+		"--rate-per-address", "500", "--callback-port", "20000-20999", "--max-connections", "1024", "--log-level", "INFO",
 	}
 	hash, err := s.serverCommand(ctx, append(args, "--print-ca-hash")...).Output()
 	if err != nil {

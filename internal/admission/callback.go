@@ -15,6 +15,9 @@ import (
 	"github.com/ortet/ortet/internal/wire"
 )
 
+// DefaultCallbackPort is that of ortet-node join.
+const DefaultCallbackPort = 9440
+
 const (
 	// callbackFor is how long a node has to answer, at all its addresses.
 	callbackFor  = 3 * time.Second

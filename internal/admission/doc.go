@@ -17,7 +17,7 @@
 //  6. the cloud (Directory): the instance is there, and its vmId is the attested one
 //  7. the cluster: no Node of that name is Ready, or another instance's
 //  8. the nonce is spent, for all replicas, by creating an object
-//  9. the callback: who answers TLS at the address that Azure gives the instance
+//  9. the callback: who answers a challenge at the address that Azure gives the instance
 //     holds the key
 //
 // Only then is a bootstrap token made: for that Node's name, minutes long, in a

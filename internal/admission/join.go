@@ -11,6 +11,9 @@ import (
 
 // join admits a node: the checks 7 to 9 after the proof, and then a token.
 func (s *Server) join(ctx context.Context, who proven, request wire.JoinRequest) (wire.Join, error) {
+	if !s.config.CallbackPorts.Has(request.CallbackPort) {
+		return wire.Join{}, refuse(CallbackPortForbidden, fmt.Errorf("it wants to be called back at port %d", request.CallbackPort))
+	}
 	done := s.meters.stage("node")
 	node, err := s.config.Cluster.Node(ctx, who.node)
 	done()

@@ -73,7 +73,7 @@ func (s *Server) back(ctx context.Context, r *request) (any, error) {
 	return struct{}{}, ofPort(ctx, ClusterUnavailable, s.config.Cluster.Return(ctx, who.node))
 }
 
-// goer finds out who leaves, or comes back. Every pod of the machine that reaches the
+// goer finds out who leaves, comes back, or reports. Every pod of the machine that reaches the
 // metadata service has its document, so of a Node that is Ready, and has pods, it is
 // not enough: its kubelet has a certificate.
 func (s *Server) goer(ctx context.Context, r *request) (proven, error) {
@@ -87,15 +87,6 @@ func (s *Server) goer(ctx context.Context, r *request) (proven, error) {
 	}
 	if node.Exists && node.Ready {
 		return who, refuse(CertificateNeeded, fmt.Errorf("node %s is Ready", who.node))
-	}
-	return who, s.spend(ctx, who)
-}
-
-// teller finds out who reports, and sees that a proof is used once.
-func (s *Server) teller(ctx context.Context, r *request) (proven, error) {
-	who, err := s.authenticate(ctx, r.http, r.body, r.facts)
-	if err != nil {
-		return who, err
 	}
 	return who, s.spend(ctx, who)
 }

@@ -196,11 +196,17 @@ func TestJoinTakesNoCertificate(t *testing.T) {
 
 func TestReportsAreKept(t *testing.T) {
 	s := newSite(t, nil)
-	s.cluster.nodes[nodeName] = ready()
 	verdict := wire.Verdict{Outcome: wire.Failed, Reason: "DiskFull", Node: nodeName, VMID: vmID, At: today}
 	if r := s.ask(wire.VerdictPath, verdict); r.status != http.StatusOK {
 		t.Errorf("%d %s", r.status, r.body)
 	}
+	verdict.VMID = "00000000-1111-2222-3333-444444444444"
+	s.refused(s.ask(wire.VerdictPath, verdict), admission.ForeignReport)
+	s.refused(s.ask(wire.BootPath, map[string]any{"version": 99}), admission.BadRequest)
+	// A Ready node has pods, who could have Azure sign for them too.
+	s.cluster.nodes[nodeName] = ready()
+	verdict.VMID = vmID
+	s.refused(s.ask(wire.VerdictPath, verdict), admission.CertificateNeeded)
 	boot := wire.BootReport{Version: wire.BootReportVersion, Node: nodeName, VMID: vmID}
 	if r := s.send(wire.BootPath, encode(t, boot), "", s.authority.kubelet(nil)); r.status != http.StatusOK {
 		t.Errorf("%d %s", r.status, r.body)
@@ -208,9 +214,6 @@ func TestReportsAreKept(t *testing.T) {
 	if len(s.cluster.verdicts) != 1 || s.cluster.verdicts[0].Reason != "DiskFull" || len(s.cluster.boots) != 1 {
 		t.Errorf("%+v %+v", s.cluster.verdicts, s.cluster.boots)
 	}
-	verdict.VMID = "00000000-1111-2222-3333-444444444444"
-	s.refused(s.ask(wire.VerdictPath, verdict), admission.ForeignReport)
-	s.refused(s.ask(wire.BootPath, map[string]any{"version": 99}), admission.BadRequest)
 	if len(s.cluster.verdicts) != 1 || len(s.cluster.boots) != 1 {
 		t.Error("a foreign or unreadable report was kept")
 	}

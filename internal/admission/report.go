@@ -14,7 +14,7 @@ func (s *Server) verdict(ctx context.Context, r *request) (any, error) {
 	if err != nil {
 		return nil, refuse(BadRequest, err)
 	}
-	who, err := s.teller(ctx, r)
+	who, err := s.goer(ctx, r)
 	if err != nil {
 		return nil, err
 	}
@@ -30,7 +30,7 @@ func (s *Server) boot(ctx context.Context, r *request) (any, error) {
 	if err != nil {
 		return nil, refuse(BadRequest, err)
 	}
-	who, err := s.teller(ctx, r)
+	who, err := s.goer(ctx, r)
 	if err != nil {
 		return nil, err
 	}

@@ -66,8 +66,12 @@ type Config struct {
 	// CallbackTimeout is how long a node has to answer; 0 is 3 s. Dial reaches it; nil
 	// is a net.Dialer's.
 	CallbackTimeout time.Duration
-	Dial            func(ctx context.Context, network, address string) (net.Conn, error)
-	Limits          Limits // zero is DefaultLimits
+	// CallbackPorts are those at which nodes are called back; zero are all. A port that
+	// only the machine's own programs can have keeps others from answering for it: what
+	// a Service gives out (NodePort) leads to a pod on the machine's address too.
+	CallbackPorts PortRange
+	Dial          func(ctx context.Context, network, address string) (net.Conn, error)
+	Limits        Limits // zero is DefaultLimits
 	// Evicted is told of a node that leaves since Azure evicts it; nil is nobody.
 	Evicted func(context.Context, fleet.Member) error
 	Log     *slog.Logger          // of what goes wrong beside decisions; nil discards
@@ -76,6 +80,14 @@ type Config struct {
 	Now     func() time.Time      // nil is time.Now
 	Random  io.Reader             // nil is crypto/rand's
 	Jitter  func() float64        // of 0 to 1; nil is math/rand's
+}
+
+// A PortRange is from its first port to its last, both included.
+type PortRange struct{ First, Last int }
+
+// Has tells whether a port is in the range; the zero one has all.
+func (r PortRange) Has(port int) bool {
+	return r == PortRange{} || r.First <= port && port <= r.Last
 }
 
 // Server answers the paths of package wire. It is an http.Handler; Serve has the

@@ -11,6 +11,7 @@ import (
 	"net/url"
 	"os"
 	"slices"
+	"strconv"
 	"strings"
 	"time"
 
@@ -36,6 +37,7 @@ type admissionFlags struct {
 	audit                 string
 	roots, intermediates  string
 	domain                string
+	callbackPort          string
 	rate, perAddress      float64
 	inFlight, connections int
 	elect, printHash      bool
@@ -74,6 +76,7 @@ docs/admission.md says where it goes, and what each reason of a refusal means.`,
 	p.StringVar(&f.ca, "ca", "", "PEM file of who signs the API server's certificate (default: the ConfigMap kube-root-ca.crt, or the kubeconfig)")
 	p.StringVar(&f.supervisor, "k3s-server", "", "address of k3s's or RKE2's supervisor as nodes reach it (default: the API server's; RKE2's has port 9345)")
 	p.DurationVar(&f.callback, "callback-timeout", 3*time.Second, "how long a machine has to answer at its own address")
+	p.StringVar(&f.callbackPort, "callback-port", strconv.Itoa(admission.DefaultCallbackPort), "port at which machines are called back, their callbackPort, or FIRST-LAST; below 30000, where no Service has a port of the machines")
 	p.DurationVar(&f.ttl, "token-ttl", admissionkube.DefaultTokenTTL, "how long a token is good for, if its Node is not Ready before")
 	p.DurationVar(&f.reap, "reap-interval", admission.DefaultReapInterval, "how often is looked for Nodes whose machine is gone")
 	p.StringArrayVar(&f.keep, "keep-capacity", nil, "ARM id of a Spot scale set whose capacity is set again after evictions lowered it; may be repeated")
@@ -109,6 +112,9 @@ func (f admissionFlags) check() error {
 			return usagef("the address %q: want https://HOST:PORT", address)
 		}
 	}
+	if _, err := f.callbackPorts(); err != nil {
+		return err
+	}
 	switch {
 	case f.callback < 100*time.Millisecond || f.callback > 20*time.Second:
 		return usagef("--callback-timeout %s: want 100ms to 20s", f.callback)
@@ -122,6 +128,20 @@ func (f admissionFlags) check() error {
 		return usagef("--attestation-domain %q: want %s, %s or %s", f.domain, attest.Public, attest.Government, attest.China)
 	}
 	return nil
+}
+
+// callbackPorts reads --callback-port.
+func (f admissionFlags) callbackPorts() (admission.PortRange, error) {
+	first, last, some := strings.Cut(f.callbackPort, "-")
+	if !some {
+		last = first
+	}
+	a, errA := strconv.ParseUint(first, 10, 16)
+	b, errB := strconv.ParseUint(last, 10, 16)
+	if errA != nil || errB != nil || a < 1 || b < a {
+		return admission.PortRange{}, usagef("--callback-port %q: want a port, or FIRST-LAST", f.callbackPort)
+	}
+	return admission.PortRange{First: int(a), Last: int(b)}, nil
 }
 
 func (f admissionFlags) limits() admission.Limits {

@@ -146,12 +146,16 @@ func (o *options) connectAdmission(ctx context.Context, f admissionFlags, audit 
 		return nil, err
 	}
 	a.runs = append(a.runs, reaper.Run)
+	ports, err := f.callbackPorts()
+	if err != nil {
+		return nil, err
+	}
 	if a.certificates, err = admission.NewCertificates(ctx, a.cluster, f.names, time.Now, o.log); err != nil {
 		return nil, err
 	}
 	a.server, err = admission.New(admission.Config{
 		Directory: a.directory, Cluster: a.cluster, Attest: verifier, ClientCAs: a.cluster.ClientCAs, Pools: pools,
-		CallbackTimeout: f.callback, Dial: o.process.Dial, Limits: f.limits(), Evicted: evicted, Log: o.log, Audit: audit, Metrics: a.registry,
+		CallbackTimeout: f.callback, CallbackPorts: ports, Dial: o.process.Dial, Limits: f.limits(), Evicted: evicted, Log: o.log, Audit: audit, Metrics: a.registry,
 	})
 	return a, err
 }

@@ -197,7 +197,7 @@ func newAdmissionWorld(t *testing.T) *admissionWorld {
 	w.args = []string{
 		"admission", "--kubeconfig", kubeconfig, "--azure-config", file("azure.json", azureJSON), "--attestation-roots", file("roots.pem", azure.AttestationPEM()),
 		"--pool", admissionPool, "--tls-san", "127.0.0.1", "--listen", "127.0.0.1:0", "--metrics-address", "127.0.0.1:0", "--health-address", "127.0.0.1:0",
-		"--reap-interval", "5s", "--log-level", "INFO",
+		"--reap-interval", "5s", "--callback-port", "1024-65535", "--log-level", "INFO",
 	}
 	w.process = cli.Process{In: strings.NewReader(""), Out: w.out, Err: t.Output(), Getenv: func(string) string { return "" }, Version: "v0-test", Dial: home}
 	t.Setenv("KUBECONFIG", "")

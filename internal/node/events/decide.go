@@ -342,6 +342,7 @@ func Record(s State, r Outcome, o Observed, now time.Time) (State, []Notice) {
 	case Depart:
 		h.Phase, h.DepartedAt = Departed, now
 		if n = h.notice(false, "LeftFor%s", "The node's agent stands still, and its Node may go."); r.Err != nil {
+			h.Done = false // nothing is acknowledged that was not done
 			n = h.notice(true, "NotLeftFor%s", "The node could not leave in order"+problem+".")
 		}
 	case Tell:
