@@ -107,7 +107,7 @@ func (s *Server) byCertificate(ctx context.Context, chain []*x509.Certificate, f
 		return proven{}, refuse(NodeUnknown, fmt.Errorf("the instance's node name is %.100q", member.NodeName()))
 	}
 	if member.Created.IsZero() {
-		return proven{}, refuse(CertificateTooOld, errors.New("Azure does not say when the instance was made"))
+		return proven{}, refuse(CertificateTooOld, errors.New("it is not known of Azure when the instance was made"))
 	}
 	if at := signedAt(leaf, verified[0]); at.Add(clocks).Before(member.Created) {
 		return proven{}, refuse(CertificateTooOld, fmt.Errorf("the certificate was signed %s at the latest, the instance made %s", at.UTC().Format(time.RFC3339), member.Created.UTC().Format(time.RFC3339)))
