@@ -34,6 +34,7 @@ import (
 	rbacv1 "k8s.io/api/rbac/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/rest"
 	"k8s.io/client-go/tools/clientcmd"
@@ -388,10 +389,9 @@ func (w *admissionWorld) becomesNode(root, node string) {
 		_, err = kubelet.CoreV1().Nodes().Create(t.Context(), &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: node}, Spec: corev1.NodeSpec{ProviderID: string(provider[1])}}, metav1.CreateOptions{})
 		return err == nil
 	})
-	n, err := kubelet.CoreV1().Nodes().Get(t.Context(), node, metav1.GetOptions{})
-	must(t, err)
-	n.Status.Conditions = []corev1.NodeCondition{{Type: corev1.NodeReady, Status: corev1.ConditionTrue, LastHeartbeatTime: metav1.Now(), LastTransitionTime: metav1.Now()}}
-	_, err = kubelet.CoreV1().Nodes().UpdateStatus(t.Context(), n, metav1.UpdateOptions{})
+	// A kubelet patches: others write to Nodes too.
+	status := `{"status":{"conditions":[{"type":"Ready","status":"True","reason":"KubeletReady"}]}}`
+	_, err = kubelet.CoreV1().Nodes().Patch(t.Context(), node, types.StrategicMergePatchType, []byte(status), metav1.PatchOptions{}, "status")
 	must(t, err)
 }
 
