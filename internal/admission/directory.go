@@ -33,10 +33,11 @@ type DirectoryOptions struct {
 const (
 	listsAtOnce = 15
 	listEvery   = 12 * time.Second // refills one; with the reaper's it is half of what Azure allows
-	// listApart is at least between two, so that a wave of nodes has few: a list of a
-	// thousand instances is about twenty requests, of the 250 that Azure Resource
+	// listApart is at least between two, and twice that once half of them are used up, so
+	// that a wave of nodes has few, and one that goes on is not left without any: a list
+	// of a thousand instances is about twenty requests, of the 250 that Azure Resource
 	// Manager takes at once.
-	listApart = 2 * time.Second
+	listApart = time.Second
 	// loners is how many of those whom a list did not tell of are asked for by
 	// themselves after it.
 	loners         = 32
@@ -351,8 +352,13 @@ func (t *turns) wait(now time.Time) time.Duration {
 	if t.at.IsZero() {
 		return 0
 	}
-	wait := t.at.Add(listApart).Sub(now)
-	if over := t.usedAt(now) - (listsAtOnce - 1); over > 0 {
+	used := t.usedAt(now)
+	apart := listApart
+	if used >= listsAtOnce/2 {
+		apart *= 2
+	}
+	wait := t.at.Add(apart).Sub(now)
+	if over := used - (listsAtOnce - 1); over > 0 {
 		// Rounded up: what is left over of a turn is no turn.
 		wait = max(wait, time.Duration(over*float64(listEvery))+time.Millisecond)
 	}

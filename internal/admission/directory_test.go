@@ -168,7 +168,7 @@ func TestDirectoryWave(t *testing.T) {
 					}
 					wg.Wait()
 					lists, gets := m.asked()
-					if lists > 7 || gets > 3 {
+					if lists > 10 || gets > 3 {
 						t.Errorf("%d lists and %d gets", lists, gets)
 					}
 					if !maps.Equal(counted, map[string]int{"list": lists, "get": gets}) {
