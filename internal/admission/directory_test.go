@@ -168,7 +168,8 @@ func TestDirectoryWave(t *testing.T) {
 					}
 					wg.Wait()
 					lists, gets := m.asked()
-					if lists > 10 || gets > 3 {
+					// One who comes alone right after a list may be asked for by himself.
+					if lists > 10 || gets > lists {
 						t.Errorf("%d lists and %d gets", lists, gets)
 					}
 					if !maps.Equal(counted, map[string]int{"list": lists, "get": gets}) {
