@@ -2,14 +2,9 @@ package main
 
 import (
 	"context"
-	"errors"
-	"fmt"
-	"os/exec"
 	"time"
 
 	"github.com/ortet/ortet/internal/node/join"
-	"github.com/ortet/ortet/internal/verdict"
-	"github.com/ortet/ortet/internal/wire"
 )
 
 // departure is the admission server, and this machine's units, as package events
@@ -28,16 +23,13 @@ const (
 
 // newDeparture knows which unit the distribution's agent is.
 func newDeparture(c *join.Client, distribution string) departure {
-	if distribution == wire.Kubelet {
-		return departure{c, "kubelet.service"}
-	}
-	return departure{c, distribution + "-agent.service"}
+	return departure{c, join.AgentUnit(distribution)}
 }
 
 // Depart implements events.Server. The node is drained, as far as it can be: that is
 // not asked for again.
 func (d departure) Depart(ctx context.Context, cause string) error {
-	if err := order(ctx, "stop", d.agent); err != nil {
+	if err := join.StopUnit(ctx, d.agent); err != nil {
 		return err
 	}
 	within := leftWithin
@@ -50,22 +42,9 @@ func (d departure) Depart(ctx context.Context, cause string) error {
 // Rejoin implements events.Server.
 func (d departure) Rejoin(ctx context.Context) error {
 	for _, unit := range []string{joinUnit, d.agent} {
-		if err := order(ctx, "restart", unit); err != nil {
+		if err := join.RestartUnit(ctx, unit); err != nil {
 			return err
 		}
 	}
 	return nil
-}
-
-// order has systemd stop or restart a unit, and waits until that is done. One that
-// does not exist stands still.
-func order(ctx context.Context, what, unit string) error {
-	said, err := exec.CommandContext(ctx, "systemctl", "--no-ask-password", what, unit).CombinedOutput()
-	// Source of fact: systemctl(1), "Exit status".
-	const noSuchUnit = 5
-	var exit *exec.ExitError
-	if err == nil || what == "stop" && errors.As(err, &exit) && exit.ExitCode() == noSuchUnit {
-		return nil
-	}
-	return fmt.Errorf("systemctl %s %s: %w: %s", what, unit, err, verdict.Plain(string(said), 200))
 }

@@ -42,7 +42,11 @@ func TestUnitsAreOrdered(t *testing.T) {
 		{"restart", "5", true}, {"stop", "1", true},
 	} {
 		asked := systemctl(t, c.code)
-		err := order(t.Context(), c.what, "kubelet.service")
+		order := join.StopUnit
+		if c.what == "restart" {
+			order = join.RestartUnit
+		}
+		err := order(t.Context(), "kubelet.service")
 		if (err != nil) != c.fails || c.fails && !strings.Contains(err.Error(), "it is so") {
 			t.Errorf("%s answered %s: %v", c.what, c.code, err)
 		}

@@ -4,8 +4,10 @@ import (
 	"bufio"
 	"bytes"
 	"context"
+	"crypto/sha256"
 	"crypto/tls"
 	"crypto/x509"
+	"encoding/hex"
 	"encoding/pem"
 	"fmt"
 	"io"
@@ -134,10 +136,21 @@ func TestReplicasHaveOneAuthority(t *testing.T) {
 	if again := made(today.Add(40 * 24 * time.Hour)); again.Hash() != first.Hash() || k.made != 1 || !strings.HasPrefix(first.Hash(), "sha256:") || len(first.Hash()) != 7+64 {
 		t.Errorf("%s, then %s, made %d", first.Hash(), again.Hash(), k.made)
 	}
-	if block, _ := pem.Decode(k.key); block == nil || strings.Contains(first.Hash(), string(block.Bytes)) {
-		t.Error("no key")
+	block, _ := pem.Decode(k.certificate)
+	if block == nil {
+		t.Fatalf("no certificate is kept: %s", k.certificate)
 	}
-	_, err := admission.NewCertificates(t.Context(), k, nil, func() time.Time { return today.AddDate(11, 0, 0) }, slog.New(slog.DiscardHandler))
+	kept, err := x509.ParseCertificate(block.Bytes)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if sum := sha256.Sum256(kept.RawSubjectPublicKeyInfo); first.Hash() != "sha256:"+hex.EncodeToString(sum[:]) {
+		t.Errorf("the hash %s is not of the public key that is kept", first.Hash())
+	}
+	if _, err := tls.X509KeyPair(k.certificate, k.key); err != nil {
+		t.Errorf("the key that is kept: %v", err)
+	}
+	_, err = admission.NewCertificates(t.Context(), k, nil, func() time.Time { return today.AddDate(11, 0, 0) }, slog.New(slog.DiscardHandler))
 	if err == nil || !strings.Contains(err.Error(), "delete its Secret") {
 		t.Errorf("an authority that has ended: %v", err)
 	}

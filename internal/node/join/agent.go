@@ -20,8 +20,8 @@ type Agent interface {
 	Runs(ctx context.Context, unit string) (bool, error)
 }
 
-// unit is the agent's of a distribution, as its own packages name it.
-func unit(distribution string) string {
+// AgentUnit is the agent's unit of a distribution, as its own packages name it.
+func AgentUnit(distribution string) string {
 	if distribution == wire.Kubelet {
 		return "kubelet.service"
 	}
@@ -45,6 +45,17 @@ func (s systemctl) ask(ctx context.Context, args ...string) (string, error) {
 // noSuchUnit is the exit code for a unit that does not exist. Source: systemctl(1),
 // "Exit status".
 const noSuchUnit = 5
+
+// StopUnit has systemd stop a unit and returns once it stands still. One that does not
+// exist stands still.
+func StopUnit(ctx context.Context, name string) error { return systemctl("systemctl").Stop(ctx, name) }
+
+// RestartUnit has systemd start a unit, or stop and start it, and returns once that is
+// done.
+func RestartUnit(ctx context.Context, name string) error {
+	_, err := systemctl("systemctl").ask(ctx, "restart", name)
+	return err
+}
 
 // Stop has systemd stop a unit.
 func (s systemctl) Stop(ctx context.Context, name string) error {

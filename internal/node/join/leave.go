@@ -57,7 +57,7 @@ func (c *Client) Depart(ctx context.Context, d Departure) error {
 	if d.Stay || d.Part == DrainPart {
 		return errors.Join(problems...)
 	}
-	name := unit(c.settings.Distribution)
+	name := AgentUnit(c.settings.Distribution)
 	err := c.still(ctx, name, d.Part)
 	if err != nil {
 		// A Node that is deleted under a running agent comes back.
