@@ -188,18 +188,14 @@ func NewKeeper(c KeeperConfig) (*Keeper, error) {
 		c.Now = time.Now
 	}
 	if c.Lead == nil {
-		c.Lead = func(ctx context.Context, run func(context.Context)) error { run(ctx); return ctx.Err() }
+		c.Lead = alone
 	}
 	k := &Keeper{config: c, running: map[string]restoration{},
 		restored: prometheus.NewCounterVec(prometheus.CounterOpts{Name: "ortet_admission_capacity_restored_total", Help: "Restorations of capacities that evictions had lowered, by scale set and outcome: begun, failed."}, []string{"pool", "outcome"}),
 		desired:  prometheus.NewGaugeVec(prometheus.GaugeOpts{Name: "ortet_admission_capacity_desired", Help: "How many instances a scale set is to have whose capacity is kept."}, []string{"pool"}),
 	}
-	if c.Metrics != nil {
-		for _, m := range []prometheus.Collector{k.restored, k.desired} {
-			if err := c.Metrics.Register(m); err != nil {
-				return nil, fmt.Errorf("register the keeper's metrics: %w", err)
-			}
-		}
+	if err := register(c.Metrics, k.restored, k.desired); err != nil {
+		return nil, fmt.Errorf("register the keeper's metrics: %w", err)
 	}
 	return k, nil
 }

@@ -27,15 +27,23 @@ func newMeters(registry prometheus.Registerer, now func() time.Time) (*meters, e
 		inFlight:  prometheus.NewGaugeVec(prometheus.GaugeOpts{Name: "ortet_admission_in_flight", Help: "Requests that are being worked on, by their share: short, leave or report."}, []string{"share"}),
 		closed:    prometheus.NewCounter(prometheus.CounterOpts{Name: "ortet_admission_connections_closed_total", Help: "Connections that were closed at once, since their address had its part of --max-connections open."}),
 	}
-	if registry == nil {
-		return m, nil
-	}
-	for _, c := range []prometheus.Collector{m.decisions, m.took, m.stages, m.inFlight, m.closed} {
-		if err := registry.Register(c); err != nil {
-			return nil, err
-		}
+	if err := register(registry, m.decisions, m.took, m.stages, m.inFlight, m.closed); err != nil {
+		return nil, err
 	}
 	return m, nil
+}
+
+// register registers figures; nowhere where there is no registry.
+func register(registry prometheus.Registerer, all ...prometheus.Collector) error {
+	if registry == nil {
+		return nil
+	}
+	for _, c := range all {
+		if err := registry.Register(c); err != nil {
+			return err
+		}
+	}
+	return nil
 }
 
 // stage times something until what it gives is called.

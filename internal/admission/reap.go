@@ -185,6 +185,12 @@ type Reaper struct {
 	known  *prometheus.GaugeVec
 }
 
+// alone leads where there is nobody else.
+func alone(ctx context.Context, run func(context.Context)) error {
+	run(ctx)
+	return ctx.Err()
+}
+
 // NewReaper makes a Reaper.
 func NewReaper(c ReaperConfig) (*Reaper, error) {
 	if c.Admissions == nil || c.Members == nil || len(c.Pools) == 0 {
@@ -203,19 +209,15 @@ func NewReaper(c ReaperConfig) (*Reaper, error) {
 		c.Now = time.Now
 	}
 	if c.Lead == nil {
-		c.Lead = func(ctx context.Context, run func(context.Context)) error { run(ctx); return ctx.Err() }
+		c.Lead = alone
 	}
 	r := &Reaper{config: c, gone: map[string]int{},
 		reaped: prometheus.NewCounterVec(prometheus.CounterOpts{Name: "ortet_admission_reaped_total", Help: "What machines left behind and was deleted, by why: InstanceGone or InstanceReplaced."}, []string{"reason"}),
 		rounds: prometheus.NewCounterVec(prometheus.CounterOpts{Name: "ortet_admission_reaper_rounds_total", Help: "Rounds of the reaper by how they went: ok or failed, where something could not be found out."}, []string{"outcome"}),
 		known:  prometheus.NewGaugeVec(prometheus.GaugeOpts{Name: "ortet_admission_machines", Help: "Machines that the cluster holds something of, as the last round of the reaper found them: by fate."}, []string{"fate"}),
 	}
-	if c.Metrics != nil {
-		for _, m := range []prometheus.Collector{r.reaped, r.rounds, r.known} {
-			if err := c.Metrics.Register(m); err != nil {
-				return nil, fmt.Errorf("register the reaper's metrics: %w", err)
-			}
-		}
+	if err := register(c.Metrics, r.reaped, r.rounds, r.known); err != nil {
+		return nil, fmt.Errorf("register the reaper's metrics: %w", err)
 	}
 	return r, nil
 }
