@@ -235,9 +235,14 @@ func TestProgramEnds(t *testing.T) {
 	if _, err := os.Stat(filepath.Join(root, "asked")); err != nil {
 		t.Errorf("the program was not asked to end: %v", err)
 	}
-	if left, err := filepath.Glob(filepath.Join(root, "var/log/pods/*"+staying+"*")); err != nil || len(left) > 0 {
-		t.Errorf("of a deleted pod are left: %v %v", left, err)
-	}
+	// As with a kubelet, a pod's logs go after its object, not before.
+	w.eventually("the deleted pod's logs are gone", func(context.Context) error {
+		left, err := filepath.Glob(filepath.Join(root, "var/log/pods/*"+staying+"*"))
+		if err == nil && len(left) > 0 {
+			err = fmt.Errorf("left are %v", left)
+		}
+		return err
+	})
 
 	lost := w.create(worker(c.HostName, "stay"))
 	w.phase(lost, corev1.PodRunning)
