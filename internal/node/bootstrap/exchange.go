@@ -2,7 +2,6 @@ package bootstrap
 
 import (
 	"bufio"
-	"bytes"
 	"context"
 	"crypto/tls"
 	"errors"
@@ -66,31 +65,11 @@ func parseStatusLine(line string) (code int, status string, err error) {
 	return code, rest, nil
 }
 
-// parseAnswer takes an answer to a request of HTTP/1.0 apart: such a one has no
-// chunks, and ends where the connection does.
-func parseAnswer(answer []byte) (code int, status string, body []byte, err error) {
-	head, body, ok := bytes.Cut(answer, []byte("\r\n\r\n"))
-	line, _, _ := strings.Cut(string(head[:min(len(head), 1<<10)]), "\r\n")
-	if code, status, err = parseStatusLine(line); err != nil {
-		return 0, "", nil, err
-	}
-	if !ok {
-		return 0, "", nil, errors.New("an HTTP answer that ends in its head")
-	}
-	return code, status, body, nil
-}
-
 // dateOf is the time that the head of an answer says it is; zero where it does not.
 func dateOf(head string) time.Time {
-	for line := range strings.Lines(head) {
-		// Names are alike in any letter case, and proxies write small ones.
-		name, value, _ := strings.Cut(line, ":")
-		if !strings.EqualFold(name, "Date") {
-			continue
-		}
-		if t, err := time.Parse(time.RFC1123, strings.TrimSpace(value)); err == nil {
-			return t
-		}
+	t, err := time.Parse(time.RFC1123, field(head, "Date"))
+	if err != nil {
+		return time.Time{}
 	}
-	return time.Time{}
+	return t
 }

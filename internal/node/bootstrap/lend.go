@@ -7,7 +7,6 @@ import (
 	"encoding/pem"
 	"errors"
 	"fmt"
-	"io"
 	"io/fs"
 	"net/url"
 	"os"
@@ -94,7 +93,7 @@ func AskAsKubelet(ctx context.Context, root, method string, path func(node strin
 	return request(ctx, full, config, nodeTimeout, method, contentType, body)
 }
 
-// Question is one request of HTTP/1.0.
+// Question is one request of HTTP/1.1, the only one of its connection.
 type Question struct {
 	Method string
 	URL    *url.URL
@@ -114,7 +113,7 @@ var errHeader = errors.New("a header of several lines")
 // Ask sends one request and gives the answer's status code, its line, and its body,
 // of at most maxAnswer. No proxy is used, and no connection kept.
 func Ask(ctx context.Context, q Question) (code int, status string, answer []byte, err error) {
-	head := fmt.Sprintf("%s %s HTTP/1.0\r\nHost: %s\r\nUser-Agent: ortet-node\r\nAccept: */*\r\n", q.Method, q.URL.RequestURI(), q.URL.Host)
+	head := fmt.Sprintf("%s %s HTTP/1.1\r\nHost: %s\r\nConnection: close\r\nUser-Agent: ortet-node\r\nAccept: */*\r\n", q.Method, q.URL.RequestURI(), q.URL.Host)
 	for _, line := range q.Header {
 		if strings.ContainsAny(line, "\r\n") {
 			return 0, "", nil, errHeader
@@ -129,20 +128,16 @@ func Ask(ctx context.Context, q Question) (code int, status string, answer []byt
 		return 0, "", nil, fmt.Errorf("%s %s: %w", q.Method, q.URL, err)
 	}
 	hangUp := context.AfterFunc(ctx, func() { _ = conn.Close() }) // nobody waits for an answer then
-	text, err := io.ReadAll(io.LimitReader(conn, maxAnswer))
+	a, err := readAnswer(conn)
 	hangUp()
 	_ = conn.Close() // it was only read
-	// Some servers end a connection without saying so.
-	if err != nil && (len(text) == 0 || !errors.Is(err, io.ErrUnexpectedEOF)) {
-		return 0, "", nil, fmt.Errorf("%s %s: %w", q.Method, q.URL, err)
-	}
-	if code, status, answer, err = parseAnswer(text); err != nil {
+	if err != nil {
 		return 0, "", nil, fmt.Errorf("%s %s: %w", q.Method, q.URL, err)
 	}
 	if q.Date != nil {
-		*q.Date = dateOf(string(text[:len(text)-len(answer)]))
+		*q.Date = dateOf(a.head)
 	}
-	return code, status, answer, nil
+	return a.code, a.status, a.body, nil
 }
 
 // request is a question as the agent's own ones are.

@@ -4,8 +4,6 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
-	"fmt"
-	"io"
 	"strings"
 	"time"
 )
@@ -58,23 +56,13 @@ func askMembership(ctx context.Context, o Options, bootID string) membership {
 	if config.ServerName == "" {
 		config.ServerName = u.Hostname()
 	}
-	asked := "GET " + u.String() + ": "
-	request := fmt.Sprintf("GET %s HTTP/1.0\r\nHost: %s\r\nUser-Agent: ortet-node\r\nAccept: application/json\r\n\r\n", u.RequestURI(), u.Host)
-	conn, err := exchange(ctx, u, config, nodeTimeout, []byte(request))
+	code, status, answer, err := Ask(ctx, Question{Method: "GET", URL: u, TLS: config, Within: nodeTimeout})
 	if err != nil {
-		return membership{said: asked + err.Error()}
+		return membership{said: err.Error()}
 	}
-	hangUp := context.AfterFunc(ctx, func() { _ = conn.Close() }) // nobody waits for an answer then
-	text, err := io.ReadAll(io.LimitReader(conn, maxAnswer))
-	hangUp()
-	_ = conn.Close() // it was only read
-	// Some servers end a connection without saying so.
-	if err != nil && (len(text) == 0 || !errors.Is(err, io.ErrUnexpectedEOF)) {
-		return membership{said: asked + err.Error()}
-	}
-	m := parseMembership(text, bootID)
+	m := parseMembership(code, status, answer, bootID)
 	if m.said != "" {
-		m.said = asked + m.said
+		m.said = "GET " + u.String() + ": " + m.said
 	}
 	return m
 }
@@ -96,11 +84,7 @@ type nodeStatus struct {
 // parseMembership reads the API server's answer. A Node that an earlier boot of
 // this machine, or another machine of its name, has left is not this boot's: its
 // kubelet has not told of itself yet.
-func parseMembership(answer []byte, bootID string) membership {
-	code, status, body, err := parseAnswer(answer)
-	if err != nil {
-		return membership{said: err.Error()}
-	}
+func parseMembership(code int, status string, body []byte, bootID string) membership {
 	var a nodeAnswer
 	problem := json.Unmarshal(body, &a)
 	switch {

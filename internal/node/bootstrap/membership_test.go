@@ -1,6 +1,7 @@
 package bootstrap
 
 import (
+	"bytes"
 	"crypto/ecdsa"
 	"crypto/elliptic"
 	"crypto/rand"
@@ -114,6 +115,15 @@ func TestHowOftenTheNodeIsAskedFor(t *testing.T) {
 	}
 }
 
+// membershipOf reads a whole answer of the API server.
+func membershipOf(answer []byte, boot string) membership {
+	a, err := readAnswer(bytes.NewReader(answer))
+	if err != nil {
+		return membership{said: err.Error()}
+	}
+	return parseMembership(a.code, a.status, a.body, boot)
+}
+
 func TestParseMembership(t *testing.T) {
 	node := func(status, boot string) string {
 		return "HTTP/1.0 200 OK\r\nContent-Type: application/json\r\n\r\n" +
@@ -137,10 +147,10 @@ func TestParseMembership(t *testing.T) {
 		"truncated":         {node("True", bootA)[:200], membership{said: "not the JSON of a Node"}},
 		"another status":    {"HTTP/1.0 200 OK\r\n\r\n" + `{"kind":"Node","status":7}`, membership{said: "a status that cannot be read"}},
 		"no HTTP":           {"SSH-2.0-OpenSSH_9.6\r\n", membership{said: "not an HTTP answer"}},
-		"nothing":           {"", membership{said: "not an HTTP answer"}},
+		"nothing":           {"", membership{said: "reading an HTTP answer: EOF"}},
 		"nothing but heads": {"HTTP/1.0 200 OK\r\n" + strings.Repeat("A: b\r\n", 1000), membership{said: "ends in its head"}},
 	} {
-		m := parseMembership([]byte(c.answer), bootA)
+		m := membershipOf([]byte(c.answer), bootA)
 		said := m.said
 		m.said = c.want.said
 		if m != c.want || (said == "") != (c.want.said == "") || !strings.Contains(said, c.want.said) {
@@ -148,7 +158,7 @@ func TestParseMembership(t *testing.T) {
 		}
 	}
 	// Windows has no boot id.
-	if m := parseMembership([]byte(node("True", bootB)), ""); !m.ready {
+	if m := membershipOf([]byte(node("True", bootB)), ""); !m.ready {
 		t.Errorf("where this boot's id is not known: %+v", m)
 	}
 }
@@ -158,7 +168,7 @@ func FuzzParseMembership(f *testing.F) {
 	f.Add([]byte("HTTP/1.0 404 Not Found\r\n\r\n"+`{"kind":"Status","message":"nodes \"x\" not found"}`), bootA)
 	f.Add([]byte("HTTP/1.1 503 x\r\nA: b\r\n\r\n"), "")
 	f.Fuzz(func(t *testing.T, answer []byte, boot string) {
-		m := parseMembership(answer, boot)
+		m := membershipOf(answer, boot)
 		if m.ready && !m.registered || m.registered && !m.answered || m.cannot || m.unsigned || (m.said == "") != m.registered {
 			t.Errorf("%+v", m)
 		}
