@@ -28,15 +28,24 @@ const (
 func Redact(lines []string) []string {
 	out := make([]string, len(lines))
 	inKey, announced := 0, false
-	var known []string         // secrets that lines name, and others may show
-	until := ""                // what ends a here-document
-	said, read := false, false // whether the line before was the trace of an echo, of a program that reads secrets
+	var known []string             // secrets that lines name, and others may show
+	until := ""                    // what ends a here-document
+	below, covered := heading{}, 0 // what names a secret whose value is in the lines below
+	said, read := false, false     // whether the line before was the trace of an echo, of a program that reads secrets
 	for i, l := range lines {
 		l = Plain(l, maxRead)
 		if announced && strings.TrimSpace(l) != "" {
 			l, announced = hidden, false
 		}
 		announced = announced || strings.HasSuffix(strings.TrimSpace(l), "sing certificate key:") // kubeadm gives it in the next line
+		if covered > 0 && below.covers(l) {
+			covered--
+			out[i] = cut(l[:below.prefix] + hidden)
+			continue
+		}
+		if below, covered = headingOf(l), 0; below.names {
+			covered = maxHereLines
+		}
 		if inKey > 0 {
 			inKey--
 			if until != "" && strings.HasSuffix(l, until) {

@@ -93,6 +93,9 @@ func TestSecretsOverLinesDoNotSurvive(t *testing.T) {
 			{"+ echo u:%", "+ chpasswd", "after"},
 			{"+ sudo chpasswd -e", "+ echo u:%", "after"},
 			{"++ printf '%s' %", "++ docker login --password-stdin r.io", "after"},
+			{"password:", "  %", "after"},
+			{"    - \"client_secret\": |-", "        x: %", "          %", "after"},
+			{"  registryToken: >", "    %", "    and %", "after"},
 			{"chpasswd <<EOF", "u:%", "v:%", "EOF", "after"},
 			{"sudo chpasswd -e <<-'EOF'", "u:%", "EOF", "after"},
 			{"+ '[' -z % ']'", "+ export TOKEN=%", "+ join % now", "after"},
@@ -108,6 +111,15 @@ func TestSecretsOverLinesDoNotSurvive(t *testing.T) {
 			if got[len(got)-1] != prefix+"after" {
 				t.Errorf("what comes after is %q", got[len(got)-1])
 			}
+		}
+	}
+	// What stands below the name of a secret, and is none.
+	for _, lines := range [][]string{
+		{"failed to fetch the bootstrap token:", "  connection refused"}, {"    secret:", "      secretName: x", "    name: y"}, {"password:", "after"}, {"token:", "", "  x"},
+		{"Nov 21 06:58:31 pool1000003 kubelet[812]: token:", "  a line of another program"},
+	} {
+		if got := Redact(lines); !slices.Equal(got, lines) {
+			t.Errorf("%q became %q", lines, got)
 		}
 	}
 	// The line that shows it may be below the last that is quoted.
