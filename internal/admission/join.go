@@ -38,8 +38,11 @@ func (s *Server) join(ctx context.Context, who proven, request wire.JoinRequest)
 	done = s.meters.stage("admit")
 	joined, err := s.config.Cluster.Admit(ctx, who.member, request.Distribution, node)
 	done()
-	if errors.Is(err, ErrTaken) {
+	switch {
+	case errors.Is(err, ErrTaken):
 		return wire.Join{}, refuse(NameTaken, err)
+	case errors.Is(err, ErrReady):
+		return wire.Join{}, refuse(NodeReady, err)
 	}
 	if err != nil {
 		return wire.Join{}, ofPort(ctx, ClusterUnavailable, err)

@@ -23,6 +23,9 @@ var ErrSpent = errors.New("the nonce was used before")
 // ErrTaken is that of a name that another instance has.
 var ErrTaken = errors.New("the name is another instance's")
 
+// ErrReady is that of a name whose Node is Ready, and became so after Node was asked.
+var ErrReady = errors.New("the Node is Ready: another machine of that name runs, or this one needs no token")
+
 // NodeState is what the cluster says of a Node's name.
 type NodeState struct {
 	Exists, Ready bool
@@ -30,7 +33,8 @@ type NodeState struct {
 }
 
 // Cluster is what the server asks of Kubernetes. Errors are *fleet.Error, but where
-// said otherwise; reads are fresh.
+// said otherwise; reads are fresh. fleet.KindConflict is of what others changed at the
+// same time: asked again it may well succeed.
 type Cluster interface {
 	// NonceKey gives the key of the nonces' MAC, the same for all replicas; the first
 	// makes it. 32 bytes.
@@ -44,7 +48,8 @@ type Cluster interface {
 	// distribution, in place of one that it had. What an earlier machine of the name
 	// left, as k3s's node password, goes. It returns once the policy knows the name. A
 	// name that is another instance's is ErrTaken, until that one is forgotten: ids are
-	// used again with their names, but two instances have two names.
+	// used again with their names, but two instances have two names. A name whose Node
+	// is Ready is ErrReady.
 	// node is what Node told of the name just now: one that did not exist then is not
 	// looked for again.
 	Admit(ctx context.Context, member fleet.Member, distribution string, node NodeState) (wire.Join, error)

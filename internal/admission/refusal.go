@@ -48,6 +48,9 @@ func ofPort(ctx context.Context, unavailable Reason, err error) error {
 	case errors.Is(context.Cause(ctx), context.Canceled):
 		return refuse(Canceled, err)
 	}
+	if unavailable == ClusterUnavailable && fleet.Is(err, fleet.KindConflict) {
+		unavailable = ClusterChanged // the cluster is well, and others write to it
+	}
 	var f *fleet.Error
 	after := time.Duration(0)
 	if errors.As(err, &f) {
@@ -63,7 +66,7 @@ func (r *refusal) wait(status int, jitter func() float64) time.Duration {
 	switch {
 	case r.after > 0:
 		return min(r.after, time.Hour)
-	case status == http.StatusTooManyRequests, r.reason == Overloaded:
+	case status == http.StatusTooManyRequests, r.reason == Overloaded, r.reason == ClusterChanged:
 		return time.Second + time.Duration(jitter()*float64(4*time.Second))
 	case status == http.StatusServiceUnavailable, r.reason == NodeReady, r.reason == NameTaken, r.reason == InstanceGone:
 		return 5*time.Second + time.Duration(jitter()*float64(10*time.Second))

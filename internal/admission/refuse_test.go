@@ -98,6 +98,12 @@ func TestRefused(t *testing.T) {
 		{"name admitted for another instance", func(s *site) {
 			s.cluster.admits = &fleet.Error{Op: "admit", Kind: fleet.KindConflict, Err: admission.ErrTaken}
 		}, admission.NameTaken, 409},
+		{"node Ready by the time that it is admitted", func(s *site) {
+			s.cluster.admits = &fleet.Error{Op: "admit", Kind: fleet.KindConflict, Err: admission.ErrReady}
+		}, admission.NodeReady, 409},
+		{"node that changes all the time", func(s *site) {
+			s.cluster.admits = &fleet.Error{Op: "admit", Kind: fleet.KindConflict, Err: errors.New("it changed since it was read")}
+		}, admission.ClusterChanged, 409},
 		{"nobody answers the callback", func(s *site) { s.node.port = 1 }, admission.CallbackFailed, 403},
 		{"another key answers the callback", func(s *site) { s.node.newKey() }, admission.CallbackWrongKey, 403},
 		{"no address", func(s *site) {
@@ -253,6 +259,21 @@ func TestClusterAway(t *testing.T) {
 	s.refused(r, admission.ClusterUnavailable)
 	if r.status != http.StatusServiceUnavailable || r.refusal.After == 0 || r.refusal.Final || strings.Contains(r.body, "10.1.2.3") {
 		t.Errorf("%d %s", r.status, r.body)
+	}
+}
+
+// Who lost a race in the cluster asks again soon: nothing is away, and nothing is final.
+func TestClusterChangedIsAskedAgain(t *testing.T) {
+	s := newSite(t, nil)
+	s.cluster.admits = &fleet.Error{Op: "make a token", Kind: fleet.KindConflict, Err: errors.New("the object has been modified")}
+	r := s.join()
+	s.refused(r, admission.ClusterChanged)
+	if r.refusal.Final || r.refusal.After < 1 || r.refusal.After > 5 {
+		t.Errorf("%d %s", r.status, r.body)
+	}
+	s.cluster.admits = nil
+	if r = s.join(); r.status != http.StatusOK {
+		t.Errorf("again: %d %s", r.status, r.body)
 	}
 }
 

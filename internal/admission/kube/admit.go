@@ -48,8 +48,7 @@ func readiness(node *corev1.Node) (ready bool, since time.Time) {
 	return false, time.Time{}
 }
 
-// Admit implements admission.Cluster. A Node of the name that is Ready is
-// fleet.KindConflict. A Node that an earlier machine of the same instance id left is
+// Admit implements admission.Cluster. A Node that an earlier machine of the same instance id left is
 // deleted; one of this machine's stays, and what a departure marked on it is undone.
 func (c *Cluster) Admit(ctx context.Context, member fleet.Member, distribution string, node admission.NodeState) (wire.Join, error) {
 	name := member.NodeName()
@@ -137,7 +136,7 @@ func (c *Cluster) clearNode(ctx context.Context, name string, member fleet.Membe
 		return fail(ctx, "read node", "node "+name, err)
 	}
 	if ready, _ := readiness(node); ready {
-		return &fleet.Error{Op: "admit", Resource: "node " + name, Kind: fleet.KindConflict, Err: errors.New("the Node is Ready: another machine of that name runs, or this one needs no token")}
+		return &fleet.Error{Op: "admit", Resource: "node " + name, Kind: fleet.KindConflict, Err: admission.ErrReady}
 	}
 	before, known, err := c.admission(ctx, name)
 	if err != nil {

@@ -3,6 +3,7 @@ package kube_test
 import (
 	"crypto/sha256"
 	"encoding/hex"
+	"errors"
 	"strings"
 	"testing"
 
@@ -47,7 +48,7 @@ func TestAdmittedMachineJoins(t *testing.T) {
 		_, err := w.as(join.Token).CertificatesV1().CertificateSigningRequests().List(w.ctx, metav1.ListOptions{})
 		return apierrors.IsUnauthorized(err)
 	})
-	if _, err := c.Admit(w.ctx, w.member("joins00001", "1", machineA), wire.Kubelet, admission.NodeState{Exists: true}); !fleet.Is(err, fleet.KindConflict) {
+	if _, err := c.Admit(w.ctx, w.member("joins00001", "1", machineA), wire.Kubelet, admission.NodeState{Exists: true}); !errors.Is(err, admission.ErrReady) || !fleet.Is(err, fleet.KindConflict) {
 		t.Errorf("a Node that is Ready was admitted again: %v", err)
 	}
 }
