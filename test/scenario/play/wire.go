@@ -51,7 +51,9 @@ func (p *process) send(side, name string, r *http.Request, serve func(r *http.Re
 		case scenario.KillAfter:
 			killed = true
 		case scenario.Interrupt:
-			p.interrupt()
+			// A moment after the request arrives: in its instant the answer would
+			// race with what the interruption cancels.
+			w.after(w.between(time.Microsecond, time.Millisecond, "interrupt", side, name, n), p.interrupt)
 		default:
 			if !w.others(e, p) {
 				fault = &e
