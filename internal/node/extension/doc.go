@@ -43,7 +43,8 @@
 // becomes the status at once.
 //
 // Where another number was taken up before, somebody changed the settings or forced
-// an update, and asks anew: a verdict of before counts only if it is Succeeded. The
+// an update, and asks anew: a verdict of before counts only if it is Succeeded. So it
+// is for a number that was disabled before it had its answer. The
 // first number of all takes the verdict that a baked unit gave, say.
 //
 // The deadline runs from the first enable of a number: one whose waiter was killed

@@ -202,7 +202,7 @@ func TestDeadlineGoesOnAcrossEnables(t *testing.T) {
 			if err := h.Disable(t.Context(), ""); err != nil {
 				t.Fatal(err)
 			}
-		}, begun: 14 * time.Minute, until: "02:20 UTC"},
+		}, begun: 14 * time.Minute, again: true, until: "02:20 UTC"},
 	} {
 		now = begun.Add(step.after)
 		if step.before != nil {

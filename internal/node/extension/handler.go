@@ -103,6 +103,7 @@ func (h *Handler) Enable(ctx context.Context, name, sequence string) error {
 		h.log.Warn("it is not known what was taken up last", "error", err)
 	}
 	w, wanted := h.waiterOf(name)
+	cut := !wanted && h.state(c) == transitioning // it was disabled before there was a verdict
 	wanted = wanted && w.Sequence == c.Sequence
 	runs := wanted && w.runs()
 	switch next(known && last == c.Sequence, h.state(c), runs) {
@@ -116,8 +117,9 @@ func (h *Handler) Enable(ctx context.Context, name, sequence string) error {
 	}
 	if spent := h.now().Sub(w.Begun); !wanted || spent < 0 || spent > bootstrap.Uptime(h.o.Root) {
 		// Another configuration, or another boot. Who changes the configuration asks
-		// anew, also where this boot was judged already.
-		w = waiter{Begun: h.now(), Again: known && last != c.Sequence}
+		// anew, also where this boot was judged already; and what was asked before
+		// disable is still to be answered.
+		w = waiter{Begun: h.now(), Again: known && (last != c.Sequence || cut)}
 	}
 	w = waiter{Sequence: c.Sequence, Begun: w.Begun, Again: w.Again}
 	var problems []error
