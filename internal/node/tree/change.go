@@ -170,7 +170,8 @@ func (t *Tree) Truncate(name string) (Count, error) {
 
 // WriteFile replaces a file's content as one step: readers see the old or the
 // new. An existing file's owner and mode are kept; a new one gets perm and the
-// caller's owner. Links within the tree are followed to the file that counts.
+// caller's owner. Links within the tree are followed to the file that counts. It is
+// on the disk when this returns, on Linux its name too.
 func (t *Tree) WriteFile(name string, data []byte, perm fs.FileMode) error {
 	at, err := t.Resolve(name, true)
 	if err != nil {
@@ -212,10 +213,14 @@ func (t *Tree) WriteFile(name string, data []byte, perm fs.FileMode) error {
 	if err != nil {
 		return fmt.Errorf("writing /%s: %w", at, errors.Join(err, t.root.RemoveAll(tmp)))
 	}
+	if err := syncEntries(t.root, path.Dir(at)); err != nil {
+		return fmt.Errorf("writing /%s: %w", at, err)
+	}
 	return nil
 }
 
-// MkdirAll makes a directory and those above it.
+// MkdirAll makes a directory and those above it. Made ones are on the disk when it
+// returns, as with WriteFile.
 func (t *Tree) MkdirAll(name string, perm fs.FileMode) error {
 	at, err := t.Resolve(name, true)
 	if err != nil {
@@ -231,5 +236,12 @@ func (t *Tree) MkdirAll(name string, perm fs.FileMode) error {
 			return err
 		}
 	}
-	return t.root.MkdirAll(at, perm)
+	if _, err := t.root.Lstat(at); err == nil || at == "." {
+		return t.root.MkdirAll(at, perm) // or says that it is none
+	}
+	// Those above it are there.
+	if err := t.root.MkdirAll(at, perm); err != nil {
+		return err
+	}
+	return syncEntries(t.root, path.Dir(at))
 }

@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
+	"os"
 	"syscall"
 
 	"golang.org/x/sys/unix"
@@ -31,4 +32,18 @@ func (t *Tree) syncs(info fs.FileInfo) bool {
 	a, ok1 := top.Sys().(*syscall.Stat_t)
 	b, ok2 := info.Sys().(*syscall.Stat_t)
 	return ok1 && ok2 && a.Dev == b.Dev
+}
+
+// syncEntries writes out a directory: what was made in it or renamed is there after
+// a power loss only then. A file's own sync is of what the file holds.
+func syncEntries(root *os.Root, at string) error {
+	d, err := root.Open(at)
+	if err != nil {
+		return err
+	}
+	// Some file systems know no such thing: fsync(2).
+	if err = d.Sync(); errors.Is(err, unix.EINVAL) || errors.Is(err, unix.ENOTSUP) {
+		err = nil
+	}
+	return errors.Join(err, d.Close())
 }
