@@ -33,6 +33,7 @@ Flags:
 // joinFlags is the command line of join and leave.
 type joinFlags struct {
 	file, root string
+	metadata   string
 	given      join.Settings
 	verbose    bool
 
@@ -48,7 +49,13 @@ func (f *joinFlags) define(fs *flag.FlagSet) {
 	fs.StringVar(&f.given.CAHash, "ca-hash", "", "`sha256:HEX` of the public key of the CA of the servers' certificates")
 	fs.StringVar(&f.given.Distribution, "distribution", "", "whose agent joins: `kubelet|k3s|rke2`")
 	fs.StringVar(&f.root, "root", "", "the node's root is `DIR`; for tests")
+	metadataFlag(fs, &f.metadata)
 	fs.BoolVar(&f.verbose, "verbose", false, "log what is seen on the way")
+}
+
+// metadataFlag lets a test have a metadata service of its own.
+func metadataFlag(fs *flag.FlagSet, service *string) {
+	fs.StringVar(service, "metadata-service", "", "ask Azure's metadata service at `URL`; for tests")
 }
 
 // complete reads the settings and puts the flags over them.
@@ -84,7 +91,7 @@ func (f *joinFlags) client(std stdio) (*join.Client, error) {
 	if f.verbose {
 		level = slog.LevelDebug
 	}
-	return join.NewClient(f.settings, join.Options{Root: f.root, Log: slog.New(slog.NewTextHandler(std.err, &slog.HandlerOptions{Level: level}))})
+	return join.NewClient(f.settings, join.Options{Root: f.root, Metadata: f.metadata, Log: slog.New(slog.NewTextHandler(std.err, &slog.HandlerOptions{Level: level}))})
 }
 
 func runJoin(ctx context.Context, args []string, std stdio) int {
@@ -140,10 +147,14 @@ func failed(std stdio, command string, err error) int {
 }
 
 // toAdmission is a report's way to the admission server.
-type toAdmission struct{ wanted bool }
+type toAdmission struct {
+	wanted  bool
+	service string // the metadata service
+}
 
 func (a *toAdmission) define(fs *flag.FlagSet) {
 	fs.BoolVar(&a.wanted, "report-admission", false, "tell the admission server of "+join.SettingsFile+", for a node that cannot tell the cluster; proven as a join is")
+	metadataFlag(fs, &a.service)
 }
 
 // tell tells it where that is wanted.
@@ -154,7 +165,7 @@ func (a *toAdmission) tell(ctx context.Context, root, path string, what any) err
 	s, err := join.ReadSettings(root, join.SettingsFile)
 	var c *join.Client
 	if err == nil {
-		c, err = join.NewClient(s, join.Options{Root: root})
+		c, err = join.NewClient(s, join.Options{Root: root, Metadata: a.service})
 	}
 	var text []byte
 	if err == nil {

@@ -10,6 +10,7 @@ import (
 	"os"
 	"path/filepath"
 	"strings"
+	"sync/atomic"
 	"testing"
 )
 
@@ -35,6 +36,13 @@ func TestJoinExitCodes(t *testing.T) {
 	stranger.Config.ErrorLog = nil
 	stranger.StartTLS()
 	defer stranger.Close()
+	// Azure has an address of the test's own.
+	var asked atomic.Int32
+	azure := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		asked.Add(1)
+		http.Error(w, "{}", http.StatusTeapot)
+	}))
+	defer azure.Close()
 	root := settled(t, stranger.URL)
 	damaged := settled(t, stranger.URL)
 	if err := os.WriteFile(filepath.Join(damaged, "etc/ortet/join.json"), []byte(`{"server":"https://x"}`), 0o600); err != nil {
@@ -50,15 +58,15 @@ func TestJoinExitCodes(t *testing.T) {
 		"an unknown setting":  {[]string{"join", "--root", damaged}, exitUsage, `"server"`},
 		"a flag is wrong":     {[]string{"join", "--root", root, "--server", "http://x", "--distribution", "k8s"}, exitUsage, "unknown distribution"},
 		"deadline below 0":    {[]string{"join", "--root", root, "--deadline", "-1s"}, exitUsage, "--deadline"},
-		"once":                {[]string{"join", "--root", root, "--once"}, exitFailed, "ortet-node join: "},
-		"a deadline":          {[]string{"join", "--root", root, "--deadline", "300ms"}, exitDeadline, "the last try"},
+		"once":                {[]string{"join", "--root", root, "--once", "--metadata-service", azure.URL}, exitFailed, "418"},
+		"a deadline":          {[]string{"join", "--root", root, "--deadline", "300ms", "--metadata-service", azure.URL}, exitDeadline, "the last try"},
 		"leave without cause": {[]string{"leave", "--root", root, "--cause", "two words"}, exitUsage, "a cause"},
 		"leave for no time":   {[]string{"leave", "--root", root, "--within", "0s"}, exitUsage, "withinSeconds"},
 		"leave what":          {[]string{"leave", "--root", root, "--only", "all"}, exitUsage, "--only"},
 		"stay and go":         {[]string{"leave", "--root", root, "--only", "left", "--stay"}, exitUsage, "contradict"},
 		"leave and come back": {[]string{"leave", "--root", root, "--back", "--stay"}, exitUsage, "contradict"},
-		"nobody to undo it":   {[]string{"leave", "--root", root, "--back", "--within", "1s"}, exitFailed, "not all was done: "},
-		"nobody to leave":     {[]string{"leave", "--root", root, "--stay", "--within", "1s"}, exitFailed, "not all was done: draining: "},
+		"nobody to undo it":   {[]string{"leave", "--root", root, "--back", "--within", "1s", "--metadata-service", azure.URL}, exitFailed, "not all was done: "},
+		"nobody to leave":     {[]string{"leave", "--root", root, "--stay", "--within", "1s", "--metadata-service", azure.URL}, exitFailed, "not all was done: draining: "},
 	} {
 		t.Run(name, func(t *testing.T) {
 			var out, said bytes.Buffer
@@ -69,12 +77,12 @@ func TestJoinExitCodes(t *testing.T) {
 		})
 	}
 	var said bytes.Buffer
-	if code := run(context.Background(), []string{"report", "--root", root, "--out", "none", "--metadata", "no", "--report-admission"}, stdio{out: io.Discard, err: &said}); code != exitFailed || !strings.Contains(said.String(), "telling the admission server: ") {
-		t.Errorf("a report that could not be told: exit %d: %s", code, said.String())
+	if code := run(context.Background(), []string{"report", "--root", root, "--out", "none", "--metadata", "no", "--report-admission", "--metadata-service", azure.URL}, stdio{out: io.Discard, err: &said}); code != exitFailed || !strings.Contains(said.String(), "telling the admission server: ") || asked.Load() < 4 {
+		t.Errorf("a report that could not be told: exit %d: %s; Azure was asked %d times", code, said.String(), asked.Load())
 	}
 	ctx, stop := context.WithCancel(context.Background())
 	stop()
-	if code := run(ctx, []string{"join", "--root", root}, stdio{out: io.Discard, err: io.Discard}); code != exitFailed {
+	if code := run(ctx, []string{"join", "--root", root, "--metadata-service", azure.URL}, stdio{out: io.Discard, err: io.Discard}); code != exitFailed {
 		t.Errorf("interrupted: exit %d", code)
 	}
 }
