@@ -99,11 +99,11 @@ func certificates(text []byte) bool {
 	}
 }
 
-// configuration is all that this distribution joins with.
+// configuration is all that this distribution joins with, but the client CA, of which
+// it depends on what is there.
 func configuration(s Settings, j wire.Join) []file {
 	if s.Distribution == wire.Kubelet {
 		return []file{
-			{path: s.Kubelet.ClientCA, text: j.CA, keep: true},
 			{path: KubeletArguments, text: kubeletArguments(s, j.NodeName, j.ProviderID)},
 			{path: s.Kubelet.BootstrapKubeconfig, text: bootstrapFile(j)},
 		}

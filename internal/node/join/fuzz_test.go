@@ -2,6 +2,7 @@ package join
 
 import (
 	"encoding/json"
+	"path"
 	"strings"
 	"testing"
 	"time"
@@ -111,7 +112,7 @@ func FuzzGrant(f *testing.F) {
 		files := configuration(s, j)
 		for _, file := range files {
 			switch file.path {
-			case bootstrapKubeconfig, clientCA, KubeletArguments, RancherToken, "/etc/rancher/k3s/config.yaml.d/50-ortet.yaml":
+			case bootstrapKubeconfig, KubeletArguments, RancherToken, "/etc/rancher/k3s/config.yaml.d/50-ortet.yaml":
 			default:
 				t.Fatalf("a file %s", file.path)
 			}
@@ -128,14 +129,15 @@ func FuzzGrant(f *testing.F) {
 			return
 		}
 		var kubeconfig map[string]any
-		if err := yaml.Unmarshal(files[2].text, &kubeconfig); err != nil {
-			t.Fatalf("%v: %s", err, files[2].text)
+		if err := yaml.Unmarshal(files[1].text, &kubeconfig); err != nil {
+			t.Fatalf("%v: %s", err, files[1].text)
 		}
 	})
 }
 
 func FuzzRecord(f *testing.F) {
 	f.Add([]byte(`{"state":"joined","vmId":"`+ourVM+`","nodeName":"n","providerId":"azure://x","caPin":"`+pinOfCA+`"}`), []byte("36 35 98:0 / /a\\040b rw - ext4 /dev/sda1 rw\n"))
+	f.Add([]byte("{"), []byte("EnvironmentFile=-/etc/default/kubelet\nExecStart=kubelet --cert-dir=/opt/../pki --cert-dir \\\n '/a'\n"))
 	f.Fuzz(func(t *testing.T, text, mounts []byte) {
 		var r Record
 		if json.Unmarshal(text, &r) == nil && r.wellFormed() {
@@ -150,5 +152,11 @@ func FuzzRecord(f *testing.F) {
 			}
 		}
 		parseMounts(mounts)
+		dirs, files := certDirsIn(mounts)
+		for _, p := range append(dirs, files...) {
+			if !path.IsAbs(p) || path.Clean(p) != p {
+				t.Fatalf("%q", p)
+			}
+		}
 	})
 }

@@ -4,9 +4,7 @@ import (
 	"bufio"
 	"bytes"
 	"context"
-	"crypto/x509"
 	"encoding/json"
-	"encoding/pem"
 	"errors"
 	"fmt"
 	"io/fs"
@@ -172,59 +170,40 @@ func (c *Client) readLogin(t *tree.Tree) (*login, error) {
 	return nil, nil
 }
 
-// rotated is where a kubelet keeps its present certificate, which it takes rather
-// than what its kubeconfig has. Source: kubernetes pkg/kubelet/certificate/kubelet.go,
-// client-go/util/certificate/certificate_store.go.
-const rotated = "/var/lib/kubelet/pki/kubelet-client-current.pem"
-
-// strayName is the Node's name in the rotated certificate where that is another.
-func strayName(t *tree.Tree, node string) (string, error) {
-	text, err := t.ReadFile(rotated, maxRecord)
-	if errors.Is(err, fs.ErrNotExist) || errors.Is(err, tree.ErrNotRegular) || errors.Is(err, tree.ErrTooLarge) {
-		return "", nil
-	}
-	if err != nil {
-		return "", fmt.Errorf("reading the kubelet's certificate: %w", err)
-	}
-	for {
-		var block *pem.Block
-		if block, text = pem.Decode(text); block == nil {
-			return "", nil
-		}
-		if block.Type != "CERTIFICATE" {
-			continue
-		}
-		cert, err := x509.ParseCertificate(block.Bytes)
-		if err != nil {
-			return "", nil //nolint:nilerr // the kubelet cannot use it either
-		}
-		if name, ok := strings.CutPrefix(cert.Subject.CommonName, "system:node:"); ok && name != node {
-			return name, nil
-		}
-		return "", nil // only the first counts
-	}
-}
-
 // discard removes an identity from the disk.
 func (c *Client) discard(ctx context.Context, t *tree.Tree, scope generalize.Scope) error {
 	mounts, err := mountPoints(t)
 	if err != nil {
 		return err
 	}
-	n, err := generalize.Discard(ctx, t, scope, func(at string) error {
+	spare := func(at string) error {
 		for _, m := range mounts {
 			if m == at || strings.HasPrefix(m, at+"/") {
 				return fmt.Errorf("discarding %s: %s is mounted there: stop the kubelet and its pods, or restart the machine, and join again", at, m)
 			}
 		}
 		return nil
-	}, c.options.Log)
+	}
+	// The table knows where kubelets have theirs, the settings and the kubelet's flags
+	// where this one has.
+	own, err := certificatesElsewhere(t)
 	if err != nil {
 		return err
 	}
-	// The table knows where kubelets have theirs, the settings where this one has.
-	if own := c.kubeconfig(); own != "" {
-		more, err := t.Shred(own)
+	if kubeconfig := c.kubeconfig(); kubeconfig != "" {
+		own = append(own, kubeconfig)
+	}
+	for _, p := range own {
+		if err := spare(p); err != nil {
+			return err
+		}
+	}
+	n, err := generalize.Discard(ctx, t, scope, spare, c.options.Log)
+	if err != nil {
+		return err
+	}
+	for _, p := range own {
+		more, err := t.Shred(p)
 		if err != nil {
 			return err
 		}

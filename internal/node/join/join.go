@@ -94,6 +94,11 @@ func (a *attempt) try(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
+	if a.settings.Distribution == wire.Kubelet {
+		if err := a.writeClientCA(a.t, granted.CA); err != nil {
+			return here(err)
+		}
+	}
 	if err := write(a.t, configuration(a.settings, granted)); err != nil {
 		return here(err)
 	}

@@ -29,6 +29,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/ortet/ortet/internal/node/tree"
 	"github.com/ortet/ortet/internal/wire"
 )
 
@@ -387,4 +388,15 @@ func challenge(address string, key *ecdsa.PublicKey) error {
 		return fmt.Errorf("%x answers not for the key", answer)
 	}
 	return nil
+}
+
+// open is the machine's disk.
+func (w *world) open() *tree.Tree {
+	w.t.Helper()
+	tr, err := tree.Open(w.root)
+	if err != nil {
+		w.t.Fatal(err)
+	}
+	w.t.Cleanup(func() { _ = tr.Close() })
+	return tr
 }
