@@ -140,7 +140,7 @@ func (w *world) boot(i int, from azsim.Source, change ...func(*azsim.Computer)) 
 func (w *world) eventually(what string, check func(context.Context) error) {
 	w.Helper()
 	last := errors.New("never looked")
-	err := wait.PollUntilContextTimeout(w.Context(), 100*time.Millisecond, 4*time.Minute, true, func(ctx context.Context) (bool, error) {
+	err := wait.PollUntilContextTimeout(w.Context(), 100*time.Millisecond, 10*time.Minute, true, func(ctx context.Context) (bool, error) {
 		last = check(ctx)
 		return last == nil, nil
 	})

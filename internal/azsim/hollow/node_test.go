@@ -57,10 +57,7 @@ func TestNodesJoinFromPlatformImage(t *testing.T) {
 		if !strings.Contains(w.file(c.OSDisk, "var/lib/waagent/ovf-env.xml"), "CustomData") {
 			t.Error("ovf-env.xml lacks customData")
 		}
-		console, err := w.substrate.Console(t.Context(), c.ID)
-		if err != nil || !strings.Contains(string(console), "Successfully registered node "+c.HostName) {
-			t.Errorf("console %q (%v)", console, err)
-		}
+		w.consoleSays(c, "Successfully registered node "+c.HostName) // a moment after it is
 	}
 	if len(machineIDs) != 3 || len(addresses) != 3 || len(hostKeys) != 3 {
 		t.Errorf("%d machine ids, %d addresses, %d host keys among 3 nodes", len(machineIDs), len(addresses), len(hostKeys))
@@ -159,6 +156,17 @@ func (w *world) generalize(v azsim.Volume, except ...string) {
 	}
 }
 
+func (w *world) consoleSays(c azsim.Computer, text string) {
+	w.Helper()
+	w.eventually("the console of "+c.Name+" says "+text, func(ctx context.Context) error {
+		console, err := w.substrate.Console(ctx, c.ID)
+		if err != nil || strings.Contains(string(console), text) {
+			return err
+		}
+		return fmt.Errorf("%s", console)
+	})
+}
+
 // A clone is what its disk makes of it.
 func TestClones(t *testing.T) {
 	w := newWorld(t)
@@ -173,16 +181,6 @@ func TestClones(t *testing.T) {
 		}
 		prepare(copied)
 		return w.boot(i, azsim.Source{Volume: copied}, noop)
-	}
-	consoleSays := func(c azsim.Computer, text string) {
-		t.Helper()
-		w.eventually("the console of "+c.Name+" says "+text, func(ctx context.Context) error {
-			console, err := w.substrate.Console(ctx, c.ID)
-			if err != nil || strings.Contains(string(console), text) {
-				return err
-			}
-			return fmt.Errorf("%s", console)
-		})
 	}
 	absent := func(c azsim.Computer) {
 		t.Helper()
@@ -203,7 +201,7 @@ func TestClones(t *testing.T) {
 	}
 
 	impostor := clone(3, func(v azsim.Volume) { w.generalize(v, "var/lib/kubelet/pki", "etc/kubernetes/kubelet.conf") })
-	consoleSays(impostor, "not allowed")
+	w.consoleSays(impostor, "not allowed")
 	absent(impostor)
 
 	outcast := clone(4, func(v azsim.Volume) {
@@ -212,7 +210,7 @@ func TestClones(t *testing.T) {
 			t.Fatal(err)
 		}
 	})
-	consoleSays(outcast, "no kubeconfig and no bootstrap kubeconfig")
+	w.consoleSays(outcast, "no kubeconfig and no bootstrap kubeconfig")
 	absent(outcast)
 
 	double := clone(5, func(v azsim.Volume) {
@@ -222,7 +220,7 @@ func TestClones(t *testing.T) {
 			t.Fatal(err)
 		}
 	})
-	consoleSays(double, "is registered already for")
+	w.consoleSays(double, "is registered already for")
 	absent(double)
 	if got := w.node(donor.HostName); got.Status.NodeInfo.SystemUUID != double.VMID {
 		t.Errorf("the donor's node is still %s, though a double took its name", got.Status.NodeInfo.SystemUUID)

@@ -30,6 +30,8 @@ type pod struct {
 	ctx    context.Context // ends its programs at once; nil without any
 	cancel context.CancelFunc
 
+	pushing sync.Mutex // held from reading the status until the API server took it
+
 	mu         sync.Mutex
 	containers []*containerRun // in order, init containers first
 	active     bool            // a goroutine runs its programs
@@ -141,6 +143,9 @@ func (p *pod) fail(reason, message string) {
 
 // push tells the API server the pod's status, if it changed.
 func (p *pod) push(ctx context.Context, spec *corev1.Pod) error {
+	// One at a time, or an older status may be taken after a newer one.
+	p.pushing.Lock()
+	defer p.pushing.Unlock()
 	status := p.status(spec)
 	content, err := json.Marshal(status)
 	if err != nil {

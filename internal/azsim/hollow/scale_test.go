@@ -124,8 +124,6 @@ func TestScale(t *testing.T) {
 	time.Sleep(*scaleIdle)
 	report(fmt.Sprintf("at rest for %s", *scaleIdle))
 	for i := range *scaleNodes {
-		if got := readiness(w.node(w.computer(i).HostName)); got.Status != corev1.ConditionTrue {
-			t.Errorf("node %d is %s: %s", i, got.Status, got.Message)
-		}
+		w.ready(w.computer(i).HostName)
 	}
 }

@@ -56,6 +56,9 @@ type Config struct {
 // podWorkers is how many pods are acted on at the same time.
 const podWorkers = 8
 
+// startTimeout bounds the first requests to the cluster.
+const startTimeout = 2 * time.Minute
+
 var _ azsim.Substrate = (*Substrate)(nil)
 
 // A Substrate runs hollow computers. Make one by New.
@@ -155,7 +158,7 @@ func (s *Substrate) connect() error {
 	if s.client, err = kubernetes.NewForConfig(config); err != nil {
 		return err
 	}
-	starting, cancel := context.WithTimeout(s.ctx, 30*time.Second)
+	starting, cancel := context.WithTimeout(s.ctx, startTimeout)
 	defer cancel()
 	if s.bootstrap == nil {
 		if s.bootstrap, err = mintBootstrapKubeconfig(starting, s.client, config, s.now()); err != nil {
@@ -168,7 +171,7 @@ func (s *Substrate) connect() error {
 	informer := s.watchPods()
 	s.wait.Go(func() { informer.RunWithContext(s.ctx) })
 	if !cache.WaitForCacheSync(starting.Done(), informer.HasSynced) {
-		return fmt.Errorf("the API server at %s did not list its pods within 30 s", config.Host)
+		return fmt.Errorf("the API server at %s did not list its pods within %s", config.Host, startTimeout)
 	}
 	for range podWorkers {
 		s.wait.Go(s.actOnPods)
