@@ -116,7 +116,7 @@ func TestBootstrapTokenBecomesNodeCertificate(t *testing.T) {
 		t.Fatal(err)
 	}
 	var issued []byte
-	err = wait.PollUntilContextTimeout(t.Context(), 50*time.Millisecond, 30*time.Second, true, func(ctx context.Context) (bool, error) {
+	err = wait.PollUntilContextTimeout(t.Context(), 50*time.Millisecond, 5*time.Minute, true, func(ctx context.Context) (bool, error) {
 		got, err := joining.CertificatesV1().CertificateSigningRequests().Get(ctx, csr.Name, metav1.GetOptions{})
 		if err != nil {
 			return false, err

@@ -48,6 +48,7 @@ func TestAdmittedMachineJoins(t *testing.T) {
 		_, err := w.as(join.Token).CertificatesV1().CertificateSigningRequests().List(w.ctx, metav1.ListOptions{})
 		return apierrors.IsUnauthorized(err)
 	})
+	w.nodeReady(join.NodeName, join.ProviderID) // tokens are remembered for 10 s, and silent nodes are not Ready after 16 s
 	if _, err := c.Admit(w.ctx, w.member("joins00001", "1", machineA), wire.Kubelet, admission.NodeState{Exists: true}); !errors.Is(err, admission.ErrReady) || !fleet.Is(err, fleet.KindConflict) {
 		t.Errorf("a Node that is Ready was admitted again: %v", err)
 	}

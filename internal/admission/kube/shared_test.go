@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"net/http"
+	"path"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -66,16 +67,28 @@ func TestReplicasShare(t *testing.T) {
 	}
 }
 
-// counting counts writes of one path.
+// counting counts writes of one path, and makes new objects of the folder before it go
+// first, so many: then all have asked.
 type counting struct {
 	next   http.RoundTripper
 	path   string
 	writes *atomic.Int32
+	before *atomic.Int32
+	first  chan struct{}
 }
 
 func (c counting) RoundTrip(r *http.Request) (*http.Response, error) {
-	if r.Method != http.MethodGet && strings.HasSuffix(r.URL.Path, c.path) {
+	switch {
+	case r.Method == http.MethodPost && strings.HasSuffix(r.URL.Path, path.Dir(c.path)):
+		if c.before.Add(-1) == 0 {
+			close(c.first)
+		}
+	case r.Method != http.MethodGet && strings.HasSuffix(r.URL.Path, c.path):
 		c.writes.Add(1)
+		select {
+		case <-c.first:
+		case <-time.After(10 * time.Second): // a write has 30 s
+		}
 	}
 	return c.next.RoundTrip(r)
 }
@@ -84,15 +97,17 @@ func (c counting) RoundTrip(r *http.Request) (*http.Response, error) {
 // the list of names.
 func TestAdmitsAreBatched(t *testing.T) {
 	w := newWorld(t, "ortet-batch")
-	var writes atomic.Int32
+	const machines = 200
+	var writes, before atomic.Int32
+	before.Store(machines + 1) // with the list's own
+	first := make(chan struct{})
 	counted := rest.CopyConfig(w.least)
 	counted.Wrap(func(next http.RoundTripper) http.RoundTripper {
-		return counting{next, "/configmaps/" + kube.NamesName, &writes}
+		return counting{next, "/configmaps/" + kube.NamesName, &writes, &before, first}
 	})
 	w.least = counted
 	replicas := []*kube.Cluster{w.open(), w.open()}
 	must(t, replicas[0].Prepare(w.ctx))
-	const machines = 200
 	var group sync.WaitGroup
 	for i := range machines {
 		m := w.member(fmt.Sprintf("batch%04d", i), fmt.Sprint(i), fmt.Sprintf("aaaaaaaa-0000-4000-8000-%012d", i))

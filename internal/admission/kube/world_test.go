@@ -11,10 +11,13 @@ import (
 	"net"
 	"net/netip"
 	"os"
+	"slices"
+	"strings"
 	"sync"
 	"testing"
 	"time"
 
+	authorizationv1 "k8s.io/api/authorization/v1"
 	certificatesv1 "k8s.io/api/certificates/v1"
 	corev1 "k8s.io/api/core/v1"
 	rbacv1 "k8s.io/api/rbac/v1"
@@ -57,7 +60,7 @@ var prepared sync.Once
 
 func newWorld(t *testing.T, namespace string) *world {
 	t.Helper()
-	ctx, cancel := context.WithTimeout(context.WithoutCancel(t.Context()), 2*time.Minute)
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(t.Context()), 15*time.Minute)
 	t.Cleanup(cancel)
 	cp := controlplane.Shared(t)
 	config, err := cp.RESTConfig()
@@ -113,14 +116,21 @@ func (w *world) user(name string, rules []kube.Rule) *rest.Config {
 	}
 	config, err := w.cp.RESTConfigFor(controlplane.Client{User: name})
 	must(w, err)
-	client, err := kubernetes.NewForConfig(config)
-	must(w, err)
-	w.eventually("the roles to count", func() bool {
-		_, err := client.CoreV1().ConfigMaps(name).Get(w.ctx, "none", metav1.GetOptions{})
-		_, nodes := client.CoreV1().Nodes().Get(w.ctx, "none", metav1.GetOptions{})
-		return !apierrors.IsForbidden(err) && !apierrors.IsForbidden(nodes)
-	})
+	must(w, w.cp.AwaitAccess(w.ctx, name, accesses(rules)))
 	return config
+}
+
+// accesses gives what the rules allow, one by one.
+func accesses(rules []kube.Rule) (all []authorizationv1.ResourceAttributes) {
+	for _, r := range rules {
+		resource, sub, _ := strings.Cut(r.Resource, "/")
+		for _, verb := range r.Verbs {
+			for _, name := range append(slices.Clone(r.Names), "")[:max(len(r.Names), 1)] {
+				all = append(all, authorizationv1.ResourceAttributes{Namespace: r.Namespace, Verb: verb, Group: r.Group, Resource: resource, Subresource: sub, Name: name})
+			}
+		}
+	}
+	return all
 }
 
 func policyRules(rules []kube.Rule) map[string][]rbacv1.PolicyRule {
@@ -180,12 +190,12 @@ func (w *world) decision(request string) kube.Decided {
 	return found
 }
 
-// eventually ends the test where it does not come true in 30 seconds.
+// eventually ends the test where it does not come true in minutes.
 func (w *world) eventually(what string, check func() bool) {
 	w.Helper()
 	ticker := time.NewTicker(20 * time.Millisecond)
 	defer ticker.Stop()
-	limit := time.After(30 * time.Second)
+	limit := time.After(5 * time.Minute)
 	for !check() {
 		select {
 		case <-ticker.C:
