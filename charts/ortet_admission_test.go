@@ -71,17 +71,95 @@ func TestAdmissionIsOffByDefault(t *testing.T) {
 }
 
 func TestAdmissionRefuses(t *testing.T) {
-	for why, args := range map[string][]string{
-		"set admission.pools":           {"--set", "admission.enabled=true,admission.names={a}"},
-		"set admission.names":           {"--set", "admission.enabled=true,admission.pools={/subscriptions/s}"},
-		"Kubernetes 1.30 or later":      append([]string{"--kube-version", "1.29.5"}, admitting...),
-		"admission.policy.exempt.0":     append([]string{"--set", `admission.policy.exempt={a"b}`}, admitting...),
-		"admission.policy.exemptPrefix": append([]string{"--set", `admission.policy.exemptPrefixes={A_}`}, admitting...),
+	for name, c := range map[string]struct {
+		args []string
+		want []string // what is told of it, and what to do
+	}{
+		"nothing set": {[]string{"--set", "admission.enabled=true"}, []string{
+			"set admission.pools", "az vmss show", "set admission.names", "those of the control plane's nodes"}},
+		"a pool by its name": {append([]string{"--set", "admission.pools={pool1}"}, admittingAt...), []string{
+			`"pool1" under admission.pools`, "virtualMachineScaleSets/NAME", "az vmss show"}},
+		"capacity kept of something else": {append([]string{"--set", "admission.keepCapacity={/subscriptions/s}"}, admitting...), []string{
+			`"/subscriptions/s" under admission.pools or keepCapacity`}},
+		"names with scheme and port": {append(admitting, "--set", "admission.names={https://10.0.0.4:8443,10.0.0.5:8443,fd00::4,api.example.com}"), []string{
+			`"https://10.0.0.4:8443" under admission.names`, `"10.0.0.5:8443" under admission.names`, "without https:// and without the port"}},
+		"an API server without scheme": {append(admitting, "--set", "admission.server=10.0.0.4:6443"), []string{
+			`admission.server is "10.0.0.4:6443": want https://HOST:PORT`}},
+		"a Service that is not made": {append(admitting, "--set", "admission.service.loadBalancerIP=10.0.0.9"), []string{
+			"Set admission.onControlPlane=false to have the Service"}},
+		"a network policy that does nothing": {append(admitting, "--set", "admission.networkPolicy.enabled=true"), []string{
+			"narrow port 8443 in the subnet's security group"}},
+		"a port twice": {append(admitting, "--set", "admission.ports.health=8443"), []string{"want three different ones"}},
+		"a file's name for its text": {append(admitting, "--set", "admission.intermediates=/tmp/issuer.pem"), []string{
+			"--set-file admission.intermediates=FILE"}},
+		"an old cluster":       {append([]string{"--kube-version", "1.29.5"}, admitting...), []string{"Kubernetes 1.30 or later"}},
+		"a name's letters":     {append([]string{"--set", `admission.policy.exempt={a"b}`}, admitting...), []string{"admission.policy.exempt.0"}},
+		"a prefix's":           {append([]string{"--set", `admission.policy.exemptPrefixes={A_}`}, admitting...), []string{"admission.policy.exemptPrefix"}},
+		"a value that is none": {append([]string{"--set", "admission.pool=x"}, admitting...), []string{"pool"}},
 	} {
-		out, err := helm(t, append([]string{"template", "r", "ortet"}, args...)...)
-		if err == nil || !strings.Contains(strings.ReplaceAll(out, "/", "."), why) {
-			t.Errorf("want %q: %v\n%s", why, err, out)
-		}
+		t.Run(name, func(t *testing.T) {
+			out, err := helm(t, append([]string{"template", "r", "ortet"}, c.args...)...)
+			if err == nil {
+				t.Fatal("it is rendered")
+			}
+			for _, want := range c.want {
+				if !strings.Contains(strings.ReplaceAll(out, "admission/", "admission."), want) && !strings.Contains(strings.ReplaceAll(out, "/", "."), want) {
+					t.Errorf("%q is not told: %s", want, out)
+				}
+			}
+			for _, good := range []string{"fd00::4", "api.example.com"} {
+				if strings.Contains(out, good) {
+					t.Errorf("%s is refused: %s", good, out)
+				}
+			}
+		})
+	}
+}
+
+// On the control plane's nodes machines reach it before there is any network of pods;
+// elsewhere it is kept off nodes that load balancers leave out.
+func TestAdmissionIsWhereMachinesReachIt(t *testing.T) {
+	for name, c := range map[string]struct {
+		args        []string
+		hostNetwork bool
+		operators   map[string]corev1.NodeSelectorOperator
+		service     bool
+	}{
+		"on the control plane": {nil, true, map[string]corev1.NodeSelectorOperator{"node-role.kubernetes.io/control-plane": corev1.NodeSelectorOpExists}, false},
+		"behind a load balancer": {[]string{"--set", "admission.onControlPlane=false"}, false, map[string]corev1.NodeSelectorOperator{
+			"node-role.kubernetes.io/control-plane":                   corev1.NodeSelectorOpDoesNotExist,
+			"node.kubernetes.io/exclude-from-external-load-balancers": corev1.NodeSelectorOpDoesNotExist,
+		}, true},
+		"at ports of the nodes": {[]string{"--set", "admission.onControlPlane=false,admission.service.type=NodePort"}, false, map[string]corev1.NodeSelectorOperator{}, true},
+	} {
+		t.Run(name, func(t *testing.T) {
+			objects := renderOrtet(t, append(append([]string{}, admitting...), c.args...)...)
+			var d appsv1.Deployment
+			if err := yaml.UnmarshalStrict(ofAdmission(objects["Deployment"])[0], &d); err != nil {
+				t.Fatal(err)
+			}
+			pod := d.Spec.Template.Spec
+			if pod.HostNetwork != c.hostNetwork || pod.DNSPolicy != corev1.DNSDefault {
+				t.Errorf("host network %v, DNS %s", pod.HostNetwork, pod.DNSPolicy)
+			}
+			operators := map[string]corev1.NodeSelectorOperator{}
+			if affinity := pod.Affinity.NodeAffinity; affinity != nil {
+				for _, e := range affinity.RequiredDuringSchedulingIgnoredDuringExecution.NodeSelectorTerms[0].MatchExpressions {
+					operators[e.Key] = e.Operator
+				}
+			}
+			if !reflect.DeepEqual(operators, c.operators) {
+				t.Errorf("nodes %v, want %v", operators, c.operators)
+			}
+			if services := len(ofAdmission(objects["Service"])); (services == 2) != c.service {
+				t.Errorf("%d Services", services)
+			}
+			for _, v := range pod.Volumes {
+				if h := v.HostPath; h != nil && *h.Type == corev1.HostPathDirectory && h.Path != "/etc/ssl/certs" {
+					t.Errorf("the folder %s is mounted, with what lies in it", h.Path)
+				}
+			}
+		})
 	}
 }
 
@@ -90,7 +168,8 @@ func TestAdmissionArgumentsAreTheCommandLines(t *testing.T) {
 		"defaults":          nil,
 		"a secret":          {"--set", "azure.configSecret=x"},
 		"workload identity": {"--set", "azure.workloadIdentity=11111111-2222-4333-8444-555555555555"},
-		"k3s":               {"--set", "admission.supervisor=https://10.0.0.1:9345,admission.service.type=NodePort,admission.service.nodePort=30843,admission.networkPolicy.enabled=true,admission.networkPolicy.nodes={10.1.0.0/16}"},
+		"k3s":               {"--set", "admission.supervisor=https://10.0.0.1:9345,admission.onControlPlane=false,admission.service.type=NodePort,admission.service.nodePort=30843,admission.networkPolicy.enabled=true,admission.networkPolicy.nodes={10.1.0.0/16}"},
+		"closed network":    {"--set", "admission.env.HTTPS_PROXY=http://10.0.0.9:3128", "--set", "admission.intermediates=-----BEGIN CERTIFICATE-----"},
 		"spot":              {"--set", "admission.keepCapacity={/subscriptions/s/resourceGroups/g/providers/Microsoft.Compute/virtualMachineScaleSets/p}"},
 	} {
 		t.Run(name, func(t *testing.T) {

@@ -22,9 +22,11 @@ import (
 
 func TestMain(m *testing.M) { os.Exit(controlplane.Main(m)) }
 
-// admitting are the values that admission needs.
+// admittingAt are the values that admission needs but for the pools; admitting are all.
+var admittingAt = []string{"--set", "admission.enabled=true,admission.server=https://10.0.0.1:6443,admission.names={10.0.0.2}"}
+
 var admitting = []string{
-	"--set", "admission.enabled=true,admission.server=https://10.0.0.1:6443,admission.names={10.0.0.2}",
+	admittingAt[0], admittingAt[1],
 	"--set", "admission.pools={/subscriptions/s/resourceGroups/g/providers/Microsoft.Compute/virtualMachineScaleSets/p}",
 }
 

@@ -141,8 +141,8 @@ timeouts: {discovery: 6s, tlsBootstrap: 20s, kubernetesAPICall: 5s, kubeletHealt
 }
 
 // bakeAgent makes the image on which ortet-node is, as docs/extension.md says.
-func bakeAgent(ctx context.Context, t *testing.T) func(l *lab, disk string) string {
-	return func(l *lab, disk string) string {
+func bakeAgent(ctx context.Context, t *testing.T) func(l *lab, disk string) map[string]string {
+	return func(l *lab, disk string) map[string]string {
 		t.Helper()
 		units := filepath.Join(l.checkout, "deploy", "systemd")
 		wait, err := os.ReadFile(filepath.Join(units, "ortet-wait.service"))
@@ -190,7 +190,7 @@ func bakeAgent(ctx context.Context, t *testing.T) func(l *lab, disk string) stri
 		if err := rootfs.Overlay(ctx, l.checkout, disk, tree, out); err != nil {
 			t.Fatal(err)
 		}
-		return out
+		return map[string]string{"*": out}
 	}
 }
 

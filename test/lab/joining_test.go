@@ -45,8 +45,8 @@ type joining struct {
 
 // bakeJoin makes the image: the node's configuration, the agent and its units as they
 // are shipped, with what the platform's image has elsewhere.
-func bakeJoin(ctx context.Context, t *testing.T) func(l *lab, disk string) string {
-	return func(l *lab, disk string) string {
+func bakeJoin(ctx context.Context, t *testing.T) func(l *lab, disk string) map[string]string {
+	return func(l *lab, disk string) map[string]string {
 		t.Helper()
 		folder := filepath.Join(l.dir, "overlay")
 		put := func(path string, mode os.FileMode, text string) {
@@ -99,7 +99,7 @@ func bakeJoin(ctx context.Context, t *testing.T) func(l *lab, disk string) strin
 		if err := rootfs.Overlay(ctx, l.checkout, disk, folder, out); err != nil {
 			t.Fatal(err)
 		}
-		return out
+		return map[string]string{"*": out}
 	}
 }
 

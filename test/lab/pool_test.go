@@ -48,10 +48,11 @@ type lab struct {
 }
 
 // newLab starts all but the pool, in a folder of that name. bake makes the
-// machines' disk image from the platform's, where it is not nil; frontends are more
-// addresses in the machines' network, LISTEN=TARGET. What newLab
-// started ends with the test; what is left on the host then fails it.
-func newLab(ctx context.Context, t *testing.T, line *timeline, name string, bake func(l *lab, disk string) string, frontends ...string) *lab {
+// machines' disk images from the platform's, where it is not nil, by the marketplace's
+// name ("*" for all others); frontends are more addresses in the machines' network,
+// LISTEN=TARGET. What newLab started ends with the test; what is left on the host then
+// fails it.
+func newLab(ctx context.Context, t *testing.T, line *timeline, name string, bake func(l *lab, disk string) map[string]string, frontends ...string) *lab {
 	t.Helper()
 	line.begin("binaries, the machines' disk image")
 	l := &lab{}
@@ -71,8 +72,9 @@ func newLab(ctx context.Context, t *testing.T, line *timeline, name string, bake
 	if err != nil {
 		t.Fatal(err)
 	}
+	images := map[string]string{"*": disk}
 	if bake != nil {
-		disk = bake(l, disk)
+		images = bake(l, disk)
 	}
 
 	line.begin("control plane and azsim")
@@ -82,9 +84,12 @@ func newLab(ctx context.Context, t *testing.T, line *timeline, name string, bake
 		t.Fatal(err)
 	}
 	args := []string{
-		"--name", armAddress, "--image", "*=" + disk,
+		"--name", armAddress,
 		"--frontend", fmt.Sprintf("%s=127.0.0.1:%d", rootfs.APIServerFrontend, l.cp.Port()),
 		"--frontend", net.JoinHostPort(armAddress, "443") + "=" + arm,
+	}
+	for name, file := range images {
+		args = append(args, "--image", name+"="+file)
 	}
 	for _, f := range frontends {
 		args = append(args, "--frontend", f)
@@ -133,10 +138,16 @@ func freeAddress() (string, error) {
 // buildImages makes the images that no registry has.
 func (l *lab) buildImages(ctx context.Context, t *testing.T) {
 	t.Helper()
+	l.buildOrtet(ctx, t)
 	l.run(ctx, t, "go", "build", "-trimpath", "-o", filepath.Join(l.bin, "prepulled"), "./hack/lab/images/web")
+	l.run(ctx, t, "go", "run", "./hack/image", "-name", prepulledImage, "-out", l.image("prepulled"), filepath.Join(l.bin, "prepulled"))
+}
+
+// buildOrtet makes the image that the charts name.
+func (l *lab) buildOrtet(ctx context.Context, t *testing.T) {
+	t.Helper()
 	l.run(ctx, t, "go", "run", "./hack/image", "-name", ortetImage, "-out", l.image("ortet"),
 		filepath.Join(l.bin, "ortet"), filepath.Join(l.bin, "ortet-node"))
-	l.run(ctx, t, "go", "run", "./hack/image", "-name", prepulledImage, "-out", l.image("prepulled"), filepath.Join(l.bin, "prepulled"))
 }
 
 func (l *lab) image(name string) string { return filepath.Join(l.dir, name+".tar") }
@@ -160,32 +171,51 @@ func (l *lab) run(ctx context.Context, t *testing.T, argv ...string) string {
 // of it. It returns when its machines have booted.
 func (l *lab) createPool(ctx context.Context, t *testing.T) {
 	t.Helper()
+	ctx, cancel := context.WithTimeout(ctx, 5*time.Minute)
+	defer cancel()
+	if err := l.azure.Create(ctx, simulation.Pool{Name: poolName, Capacity: workers, CustomData: l.nodeData(ctx, t)}); err != nil {
+		t.Fatalf("create the pool: %v", err)
+	}
+}
+
+// nodeData is custom data that makes a node of a machine by a bootstrap token.
+func (l *lab) nodeData(ctx context.Context, t *testing.T) string {
+	t.Helper()
 	bootstrap, err := l.cp.BootstrapKubeconfig(ctx, rootfs.APIServer, time.Now().Add(time.Hour))
 	if err != nil {
 		t.Fatal(err)
 	}
 	pool := rootfs.Pool{BootstrapKubeconfig: bootstrap, CA: l.cp.CA()}
-	for _, f := range []struct{ path, mode, from string }{
-		{"/etc/kubernetes/azure.json", "0600", l.azure.Endpoint.AzureConfig},
-		{"/etc/kubernetes/azurestackcloud.json", "0600", filepath.Join(l.azure.Dir, "azurestackcloud.json")},
-		{"/etc/ssl/certs/ca-certificates.crt", "0644", l.azure.Endpoint.CAFile},
+	for _, f := range []struct {
+		path, mode string
+		from       []string
+	}{
+		{"/etc/kubernetes/azure.json", "0600", []string{l.azure.Endpoint.AzureConfig}},
+		{"/etc/kubernetes/azurestackcloud.json", "0600", []string{filepath.Join(l.azure.Dir, "azurestackcloud.json")}},
+		// Who signs Azure's certificates, and who its metadata service's.
+		{"/etc/ssl/certs/ca-certificates.crt", "0644", []string{l.azure.Endpoint.CAFile, l.azure.Endpoint.AttestationCAFile}},
 	} {
-		content, err := os.ReadFile(f.from)
-		if err != nil {
-			t.Fatal(err)
+		file := rootfs.File{Path: f.path, Mode: f.mode}
+		for _, name := range f.from {
+			file.Content = append(file.Content, l.asNodesSee(t, name)...)
 		}
-		content = bytes.ReplaceAll(content, []byte(l.azure.Endpoint.ResourceManager), []byte("https://"+armAddress))
-		pool.Files = append(pool.Files, rootfs.File{Path: f.path, Mode: f.mode, Content: content})
+		pool.Files = append(pool.Files, file)
 	}
 	data, err := rootfs.CustomData(pool)
 	if err != nil {
 		t.Fatal(err)
 	}
-	ctx, cancel := context.WithTimeout(ctx, 5*time.Minute)
-	defer cancel()
-	if err := l.azure.Create(ctx, simulation.Pool{Name: poolName, Capacity: workers, CustomData: string(data)}); err != nil {
-		t.Fatalf("create the pool: %v", err)
+	return string(data)
+}
+
+// asNodesSee is a file of azsim's with the address at which machines reach ARM.
+func (l *lab) asNodesSee(t *testing.T, file string) []byte {
+	t.Helper()
+	content, err := os.ReadFile(file)
+	if err != nil {
+		t.Fatal(err)
 	}
+	return bytes.ReplaceAll(content, []byte(l.azure.Endpoint.ResourceManager), []byte("https://"+armAddress))
 }
 
 // pull puts an image into a machine's image store, in a registry's stead.

@@ -23,3 +23,49 @@ app.kubernetes.io/component: admission
 app.kubernetes.io/managed-by: {{ .Release.Service }}
 helm.sh/chart: {{ .Chart.Name }}-{{ .Chart.Version }}
 {{- end -}}
+
+{{/* All that is wrong with the values, at once, with what to do. */}}
+{{- define "ortet.admission.check" -}}
+{{- $v := .Values.admission -}}
+{{- $scaleSet := "(?i)^/subscriptions/[^/]+/resourceGroups/[^/]+/providers/Microsoft[.]Compute/virtualMachineScaleSets/[^/]+$" -}}
+{{- $wrong := list -}}
+{{- if not $v.pools -}}
+{{- $wrong = append $wrong "set admission.pools: ARM ids of the scale sets whose instances are admitted; az vmss show --resource-group GROUP --name NAME --query id" -}}
+{{- end -}}
+{{- range (concat $v.pools $v.keepCapacity) -}}
+{{- if not (regexMatch $scaleSet .) -}}
+{{- $wrong = append $wrong (printf "%q under admission.pools or keepCapacity is no scale set's ARM id: want /subscriptions/…/resourceGroups/…/providers/Microsoft.Compute/virtualMachineScaleSets/NAME; az vmss show --resource-group GROUP --name NAME --query id" .) -}}
+{{- end -}}
+{{- end -}}
+{{- if not $v.names -}}
+{{- $wrong = append $wrong (printf "set admission.names: the names or addresses in the nodes' servers, here %s" (ternary "those of the control plane's nodes, or of the load balancer before them" "the Service's address: a free one of the subnet, as admission.service.loadBalancerIP too" $v.onControlPlane)) -}}
+{{- end -}}
+{{- range $v.names -}}
+{{- if not (regexMatch "^[0-9A-Za-z]([0-9A-Za-z.-]*[0-9A-Za-z])?$|^[0-9A-Fa-f]*:[0-9A-Fa-f]*:[0-9A-Fa-f:.]*$" .) -}}
+{{- $wrong = append $wrong (printf "%q under admission.names: want a DNS name or an address alone, without https:// and without the port" .) -}}
+{{- end -}}
+{{- end -}}
+{{- range $name, $address := (dict "server" $v.server "supervisor" $v.supervisor) -}}
+{{- if and $address (not (regexMatch "^https://[^/]+$" $address)) -}}
+{{- $wrong = append $wrong (printf "admission.%s is %q: want https://HOST:PORT, as nodes reach it" $name $address) -}}
+{{- end -}}
+{{- end -}}
+{{- if $v.onControlPlane -}}
+{{- if or $v.service.loadBalancerIP $v.service.nodePort -}}
+{{- $wrong = append $wrong "admission.service is not made while admission.onControlPlane is true: nodes ask the control plane's nodes at their own addresses. Set admission.onControlPlane=false to have the Service, or leave service as it is" -}}
+{{- end -}}
+{{- if $v.networkPolicy.enabled -}}
+{{- $wrong = append $wrong (printf "admission.networkPolicy does nothing for pods in a node's network: narrow port %v in the subnet's security group, or set admission.onControlPlane=false" $v.ports.machines) -}}
+{{- end -}}
+{{- end -}}
+{{- $ports := list (toString $v.ports.machines) (toString $v.ports.metrics) (toString $v.ports.health) -}}
+{{- if ne (len (uniq $ports)) 3 -}}
+{{- $wrong = append $wrong (printf "admission.ports are %s: want three different ones" (join ", " $ports)) -}}
+{{- end -}}
+{{- if and $v.intermediates (not (contains "-----BEGIN CERTIFICATE-----" $v.intermediates)) -}}
+{{- $wrong = append $wrong "admission.intermediates holds no PEM: give the text, by --set-file admission.intermediates=FILE" -}}
+{{- end -}}
+{{- if $wrong -}}
+{{- fail (printf "\n  - %s" (join "\n  - " $wrong)) -}}
+{{- end -}}
+{{- end -}}
