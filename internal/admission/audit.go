@@ -3,6 +3,7 @@ package admission
 import (
 	"context"
 	"log/slog"
+	"net/netip"
 	"time"
 )
 
@@ -11,16 +12,21 @@ import (
 type facts struct {
 	operation string
 	remote    string
-	by        string // "document", "certificate"; "" where no proof is needed
-	node      string // only once the cloud or a certificate says so
+	from      netip.Prefix // what counts as one address of the remote's
+	by        string       // "document", "certificate"; "" where no proof is needed
+	node      string       // only once the cloud or a certificate says so
 	instance  string
 	vmID      string // only once Azure signed it, or the cloud says so
+	// proven: Azure, or a certificate of the cluster, says who asks, and it does not ask
+	// too often.
+	proven    bool
 	departure string // why a node leaves, in its own word: "Preempt"
 }
 
 // audit writes a decision: one line, whose message is always the same. Neither
-// tokens nor nonces nor documents are in it.
-func (s *Server) audit(ctx context.Context, f *facts, reason Reason, cause error, took time.Duration) {
+// tokens nor nonces nor documents are in it. omitted is how many before it, of the same
+// address and reason, had none.
+func (s *Server) audit(ctx context.Context, f *facts, reason Reason, cause error, took time.Duration, omitted int) {
 	level, decision := slog.LevelInfo, "granted"
 	if reason != Granted {
 		level, decision = slog.LevelWarn, "refused"
@@ -33,6 +39,9 @@ func (s *Server) audit(ctx context.Context, f *facts, reason Reason, cause error
 		if a.value != "" {
 			attributes = append(attributes, slog.String(a.key, a.value))
 		}
+	}
+	if omitted > 0 {
+		attributes = append(attributes, slog.Int("omitted", omitted))
 	}
 	if cause != nil {
 		text := cause.Error()

@@ -82,6 +82,9 @@ func (s *Server) byCertificate(ctx context.Context, chain []*x509.Certificate, f
 		return proven{}, refuse(NotANode, fmt.Errorf("the certificate is of %.100q", leaf.Subject.CommonName))
 	}
 	facts.node = node
+	if err := s.mayAsk(userPrefix+node, facts); err != nil {
+		return proven{}, err
+	}
 	state, err := s.config.Cluster.Node(ctx, node)
 	switch {
 	case err != nil:

@@ -43,7 +43,7 @@ func (s *Server) prove(ctx context.Context, path string, p wire.Proof, body []by
 		return proven{}, err
 	}
 	done := s.meters.stage("document")
-	document, err := s.config.Attest.Verify(ctx, p.Document, wire.AttestedNonce(p.Nonce, p.PublicKey, p.ResourceID))
+	document, err := s.config.Attest.Verify(ctx, p.Document, wire.AttestedNonce(p.Nonce, p.PublicKey, p.ResourceID), facts.from.String())
 	done()
 	if err != nil {
 		return proven{}, err
@@ -52,8 +52,13 @@ func (s *Server) prove(ctx context.Context, path string, p wire.Proof, body []by
 	if !s.nonces.once(p.Nonce, expires) {
 		return proven{}, refuse(NonceSpent, ErrSpent)
 	}
-	if said := document.SubscriptionID; said != "" && !strings.EqualFold(said, id.Segment("subscriptions")) {
-		return proven{}, refuse(ForeignDocument, fmt.Errorf("the document is of subscription %s", said))
+	// Documents of the metadata service's oldest versions name no subscription: any
+	// customer of Azure's has those.
+	if said := document.SubscriptionID; !strings.EqualFold(said, id.Segment("subscriptions")) {
+		return proven{}, refuse(ForeignDocument, fmt.Errorf("the document is of subscription %q", said))
+	}
+	if err := s.mayAsk(document.VMID, facts); err != nil {
+		return proven{}, err
 	}
 	member, err := s.member(ctx, id)
 	if err != nil {
@@ -67,6 +72,17 @@ func (s *Server) prove(ctx context.Context, path string, p wire.Proof, body []by
 		return proven{}, refuse(BadHostName, fmt.Errorf("computer name %.100q", member.HostName))
 	}
 	return proven{member: member, node: member.NodeName(), key: key, nonce: p.Nonce, expire: expires}, nil
+}
+
+// mayAsk bounds what one machine has us do, by what tells it from others: a vmId that
+// Azure signed, or the node of a certificate. From then on it is asked of Azure and of
+// the cluster, and what is decided is written down, each time.
+func (s *Server) mayAsk(machine string, facts *facts) error {
+	if !s.machines.take(machine, s.config.Now()) {
+		return refuse(RateLimited, errors.New("too many requests of this machine"))
+	}
+	facts.proven = true
+	return nil
 }
 
 // member asks the cloud for an instance, of an admitted scale set.

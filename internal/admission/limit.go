@@ -10,48 +10,34 @@ import (
 	"golang.org/x/time/rate"
 )
 
-// maxAddresses is of how many addresses the rates are known, the last that asked.
-const maxAddresses = 4096
+// maxAddresses is of how many addresses the rates are known, and maxMachines of how
+// many machines: the last that asked.
+const (
+	maxAddresses = 4096
+	maxMachines  = 4096
+)
+
+// What a machine may ask that has proven who it is. A node that joins, reports and
+// leaves asks some ten times in all, and one that is refused comes back after seconds;
+// but each time Azure is asked, by one who may claim to be whichever instance it likes.
+const (
+	machineEvery = 4 * time.Second // refills one
+	machineBurst = 24
+)
 
 // rates limits how often is asked, by each address and by all.
 type rates struct {
-	all   *rate.Limiter
-	each  rate.Limit
-	burst int
-
-	mu      sync.Mutex
-	by      map[netip.Prefix]*list.Element
-	recency *list.List // of *asker, the last one first
+	all  *rate.Limiter
+	each *each[netip.Prefix]
 }
-
-type asker struct {
-	address netip.Prefix
-	limiter *rate.Limiter
-	told    time.Time // when the audit log was last told that it asks too often
-}
-
-// tellEvery is how often the audit log is told of an address that asks too often:
-// the metrics count them all.
-const tellEvery = 10 * time.Second
 
 func newRates(l Limits) *rates {
-	return &rates{all: rate.NewLimiter(rate.Limit(l.Rate), l.Burst), each: rate.Limit(l.AddressRate), burst: l.AddressBurst, by: map[netip.Prefix]*list.Element{}, recency: list.New()}
+	return &rates{all: rate.NewLimiter(rate.Limit(l.Rate), l.Burst), each: newEach[netip.Prefix](rate.Limit(l.AddressRate), l.AddressBurst, maxAddresses)}
 }
 
-// take tells whether a request may be worked on now, and if not, whether that is
-// worth a line in the audit log.
-func (r *rates) take(from netip.Addr, now time.Time) (ok, tell bool) {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	a := r.asker(from)
-	if a.limiter.AllowN(now, 1) && r.all.AllowN(now, 1) {
-		return true, false
-	}
-	if now.Sub(a.told) < tellEvery {
-		return false, false
-	}
-	a.told = now
-	return false, true
+// take tells whether a request may be worked on now.
+func (r *rates) take(from netip.Addr, now time.Time) bool {
+	return r.each.take(networkOf(from), now) && r.all.AllowN(now, 1)
 }
 
 // networkOf is what counts as one address: of IPv6 a network of 64 bits, which a
@@ -69,20 +55,42 @@ func networkOf(from netip.Addr) netip.Prefix {
 	return network
 }
 
-func (r *rates) asker(from netip.Addr) *asker {
-	network := networkOf(from)
-	if e, ok := r.by[network]; ok {
-		r.recency.MoveToFront(e)
-		return e.Value.(*asker)
+// each limits how often each key is used, of so many keys, those used last.
+type each[K comparable] struct {
+	limit rate.Limit
+	burst int
+	most  int
+
+	mu      sync.Mutex
+	by      map[K]*list.Element
+	recency *list.List // of *used[K], the last one first
+}
+
+type used[K comparable] struct {
+	key     K
+	limiter *rate.Limiter
+}
+
+func newEach[K comparable](limit rate.Limit, burst, most int) *each[K] {
+	return &each[K]{limit: limit, burst: burst, most: most, by: map[K]*list.Element{}, recency: list.New()}
+}
+
+// take tells whether a key may be used now.
+func (e *each[K]) take(key K, now time.Time) bool {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	if at, ok := e.by[key]; ok {
+		e.recency.MoveToFront(at)
+		return at.Value.(*used[K]).limiter.AllowN(now, 1)
 	}
-	if r.recency.Len() >= maxAddresses {
-		last := r.recency.Back()
-		delete(r.by, last.Value.(*asker).address)
-		r.recency.Remove(last)
+	if e.recency.Len() >= e.most {
+		last := e.recency.Back()
+		delete(e.by, last.Value.(*used[K]).key)
+		e.recency.Remove(last)
 	}
-	a := &asker{address: network, limiter: rate.NewLimiter(r.each, r.burst)}
-	r.by[network] = r.recency.PushFront(a)
-	return a
+	u := &used[K]{key: key, limiter: rate.NewLimiter(e.limit, e.burst)}
+	e.by[key] = e.recency.PushFront(u)
+	return u.limiter.AllowN(now, 1)
 }
 
 // share is how many requests of a kind are worked on at once, and for how long

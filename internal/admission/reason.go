@@ -71,7 +71,7 @@ func Reasons() []Meaning {
 	return []Meaning{
 		{NotFound, http.StatusNotFound, true, "there is nothing at this path", "compare the agent's and the server's versions"},
 		{MethodNotAllowed, http.StatusMethodNotAllowed, true, "only POST is answered", "compare the agent's and the server's versions"},
-		{RateLimited, http.StatusTooManyRequests, false, "too many requests", "see who asks so often in the audit log; where all nodes come from one address, keep it with externalTrafficPolicy: Local or raise --rate-per-address"},
+		{RateLimited, http.StatusTooManyRequests, false, "too many requests", "see who asks so often in the audit log: an address, or one machine, whose vmId or node it names; where all nodes come from one address, keep it with externalTrafficPolicy: Local or raise --rate-per-address"},
 		{Overloaded, http.StatusServiceUnavailable, false, "too many requests are being worked on", "none where it passes; add a replica or raise --max-in-flight"},
 		{NotJSON, http.StatusUnsupportedMediaType, true, "the request's content type is not application/json", "compare the agent's and the server's versions"},
 		{TooLarge, http.StatusRequestEntityTooLarge, true, "the request is too large", "compare the agent's and the server's versions"},
@@ -94,7 +94,7 @@ func Reasons() []Meaning {
 		{Reason(attest.TooOld), http.StatusUnauthorized, false, "the attested document is too old", "none: the node asks again; if it stays, set the clock of the server's machine"},
 		{Reason(attest.Expired), http.StatusUnauthorized, false, "the attested document has expired", "none: the node asks again; if it stays, set the clock of the server's machine"},
 		{Reason(attest.Untrusted), http.StatusUnauthorized, false, "the attested document's certificate is not trusted", "the audit log names the issuer: if it is one of Microsoft's, update the roots of the server's machine or image"},
-		{Reason(attest.Unreachable), http.StatusServiceUnavailable, false, "an intermediate certificate cannot be had", "let the server reach " + attest.Publication + ", or give the intermediate certificates with --attestation-intermediates"},
+		{Reason(attest.Unreachable), http.StatusServiceUnavailable, false, "an intermediate certificate cannot be had", "let the server reach " + attest.Publication + " and caissuers.microsoft.com, or give the intermediate certificates with --attestation-intermediates"},
 
 		{ForeignDocument, http.StatusForbidden, true, "the attested document is of another subscription", "somebody uses another subscription's machine"},
 		{InstanceGone, http.StatusForbidden, false, "Azure has no such instance", "none for an instance that was deleted; one that is new is found a little later"},

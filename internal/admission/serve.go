@@ -10,6 +10,7 @@ import (
 	"net/http"
 	"net/netip"
 	"strings"
+	"sync"
 	"time"
 
 	"golang.org/x/net/netutil"
@@ -40,6 +41,11 @@ func (s *Server) Serve(ctx context.Context, l net.Listener, certificates *Certif
 	}, s.config.Limits.Connections)
 	ended := make(chan error, 1)
 	go func() { ended <- server.Serve(tls.NewListener(limited, certificates.config())) }()
+	telling, told := context.WithCancel(context.WithoutCancel(ctx))
+	var last sync.WaitGroup
+	last.Go(func() { s.tellOmissions(telling) })
+	defer last.Wait() // the counts of what was refused until the end are written
+	defer told()
 	select {
 	case err := <-ended:
 		return fmt.Errorf("serve admissions on %s: %w", l.Addr(), err)

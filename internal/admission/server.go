@@ -19,6 +19,7 @@ import (
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
+	"golang.org/x/time/rate"
 
 	"github.com/ortet/ortet/internal/admission/attest"
 	"github.com/ortet/ortet/internal/fleet"
@@ -27,7 +28,7 @@ import (
 
 // Attestation verifies attested documents: see attest.Verifier.
 type Attestation interface {
-	Verify(ctx context.Context, document, nonce string) (attest.Document, error)
+	Verify(ctx context.Context, document, nonce, from string) (attest.Document, error)
 }
 
 // Limits are what the server does at once, and how often.
@@ -97,6 +98,8 @@ type Server struct {
 	nonces     *nonces
 	clientCAs  *authorities
 	rates      *rates
+	machines   *each[string] // by vmId, or by a certificate's node
+	omissions  *omissions
 	drains     *few[string]       // by node
 	reports    *few[netip.Prefix] // by who sends them
 	meters     *meters
@@ -149,7 +152,7 @@ func New(c Config) (*Server, error) {
 	if err != nil {
 		return nil, fmt.Errorf("register the admission server's metrics: %w", err)
 	}
-	s := &Server{config: c, meters: m, rates: newRates(c.Limits), drains: newFew[string](maxDrains), reports: newFew[netip.Prefix](c.Limits.partOf(reportsAtOnce, leastReports)), meanings: meanings(),
+	s := &Server{config: c, meters: m, rates: newRates(c.Limits), machines: newEach[string](rate.Every(machineEvery), machineBurst, maxMachines), omissions: newOmissions(), drains: newFew[string](maxDrains), reports: newFew[netip.Prefix](c.Limits.partOf(reportsAtOnce, leastReports)), meanings: meanings(),
 		nonces:    &nonces{key: c.Cluster.NonceKey, random: c.Random, now: c.Now, proven: map[[sha256.Size]byte]time.Time{}},
 		clientCAs: &authorities{load: c.ClientCAs}}
 	short, leaves, reports := newShare("short", c.Limits.InFlight, placeFor), newShare("leave", c.Limits.Leaves, placeFor), newShare("report", reportsAtOnce, placeFor)
@@ -206,7 +209,7 @@ func (s *Server) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	f := &facts{operation: "other", remote: r.RemoteAddr}
 	answer, err := s.decide(w, r, f)
 	if err == nil {
-		s.conclude(r.Context(), f, nil, began, true)
+		s.conclude(r.Context(), f, nil, began)
 		write(w, http.StatusOK, answer, 0)
 		return
 	}
@@ -215,40 +218,42 @@ func (s *Server) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	if !known {
 		meaning = s.meanings[Internal]
 	}
-	var quiet quietError
-	s.conclude(r.Context(), f, refused, began, !errors.As(err, &quiet))
+	s.conclude(r.Context(), f, refused, began)
 	told := wire.Refusal{Reason: string(meaning.Reason), Message: meaning.Told, Final: meaning.Final}
 	after := refused.wait(meaning.Status, s.config.Jitter)
 	told.After = int(after.Round(time.Second).Seconds())
 	write(w, meaning.Status, told, told.After)
 }
 
-// quietError is of a refusal that the audit log was told of just now.
-type quietError struct{ error }
-
-func (e quietError) Unwrap() error { return e.error }
-
-func (s *Server) conclude(ctx context.Context, f *facts, refused *refusal, began time.Time, tell bool) {
+// conclude counts a decision, and writes it down. What is granted, or refused to who
+// had proven who it is, always has its line; what anybody can cause has as many as fit.
+func (s *Server) conclude(ctx context.Context, f *facts, refused *refusal, began time.Time) {
 	reason, cause := Granted, error(nil)
 	if refused != nil {
 		reason, cause = refused.reason, refused.err
 	}
-	took := s.config.Now().Sub(began)
+	now := s.config.Now()
+	took := now.Sub(began)
 	s.meters.decisions.WithLabelValues(f.operation, string(reason)).Inc()
 	s.meters.took.WithLabelValues(f.operation).Observe(took.Seconds())
-	if tell && (reason != Granted || f.operation != "nonce") { // who has a nonce has nothing yet
-		s.audit(ctx, f, reason, cause, took)
+	if reason == Granted && f.operation == "nonce" {
+		return // who has a nonce has nothing yet
 	}
+	omitted := 0
+	if reason != Granted && (!f.proven || reason == RateLimited) {
+		var tell bool
+		if tell, omitted = s.omissions.take(omissionKey{f.from, reason}, now); !tell {
+			return
+		}
+	}
+	s.audit(ctx, f, reason, cause, took, omitted)
 }
 
 // decide is the whole way of a request.
 func (s *Server) decide(w http.ResponseWriter, r *http.Request, f *facts) (any, error) {
-	if ok, tell := s.rates.take(remoteOf(r), s.config.Now()); !ok {
-		err := refuse(RateLimited, errors.New("too many requests"))
-		if !tell {
-			err = quietError{err}
-		}
-		return nil, err
+	f.from = networkOf(remoteOf(r))
+	if !s.rates.take(remoteOf(r), s.config.Now()) {
+		return nil, refuse(RateLimited, errors.New("too many requests"))
 	}
 	op, ok := s.operations[r.URL.Path]
 	if !ok {
@@ -266,7 +271,7 @@ func (s *Server) decide(w http.ResponseWriter, r *http.Request, f *facts) (any, 
 		return nil, refuse(TooLarge, fmt.Errorf("%d bytes, more than %d", r.ContentLength, op.most))
 	}
 	if op.share.first { // nor does who is slow hold the places that bodies are read in
-		end, ok := s.reports.begin(networkOf(remoteOf(r)))
+		end, ok := s.reports.begin(f.from)
 		if !ok {
 			return nil, refuse(RateLimited, fmt.Errorf("%d reports of the address are worked on", s.reports.most))
 		}

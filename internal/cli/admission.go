@@ -151,9 +151,9 @@ func (f admissionFlags) limits() admission.Limits {
 	return l
 }
 
-// verifier is what believes attested documents.
-func (f admissionFlags) verifier(azure cloud.Configuration) (*attest.Verifier, error) {
-	v := &attest.Verifier{Cloud: attest.Cloud(f.domain), Issuers: attest.NewFetcher(nil, time.Now), Now: time.Now}
+// verifier is what believes attested documents, by what it fetches.
+func (f admissionFlags) verifier(azure cloud.Configuration, issuers attest.Issuers) (*attest.Verifier, error) {
+	v := &attest.Verifier{Cloud: attest.Cloud(f.domain), Issuers: issuers, Now: time.Now}
 	if f.domain == "" {
 		switch u, _ := url.Parse(azure.ActiveDirectoryAuthorityHost); { // a wrong one is the public cloud's
 		case u == nil:

@@ -25,6 +25,7 @@ import (
 	"k8s.io/klog/v2"
 
 	"github.com/ortet/ortet/internal/admission"
+	"github.com/ortet/ortet/internal/admission/attest"
 	admissionkube "github.com/ortet/ortet/internal/admission/kube"
 	"github.com/ortet/ortet/internal/azure"
 	"github.com/ortet/ortet/internal/azure/arm"
@@ -66,6 +67,7 @@ func (o *options) runAdmission(ctx context.Context, f admissionFlags) (err error
 	group.Go(func() error { return a.server.Serve(ctx, listener, a.certificates) })
 	group.Go(func() error { return a.certificates.Run(ctx) })
 	group.Go(func() error { return a.lead(ctx, f.elect) })
+	group.Go(func() error { a.warm(ctx); return nil })
 	for _, s := range sides {
 		if s.listener != nil {
 			group.Go(func() error { return s.serve(ctx) })
@@ -87,6 +89,7 @@ type admitting struct {
 	cluster      *admissionkube.Cluster
 	identity     string                        // of this replica
 	runs         []func(context.Context) error // the reaper's and the keeper's
+	issuers      *attest.Fetcher               // to have beforehand; nil where that is of no use
 	audit        *slog.Logger
 	log          *slog.Logger
 	ready        atomic.Bool
@@ -110,7 +113,8 @@ func (o *options) connectAdmission(ctx context.Context, f admissionFlags, audit 
 	if err := azureCloud.LogIn(ctx); fleet.Is(err, fleet.KindUnauthenticated) {
 		return nil, fmt.Errorf("credentials of %s: %w", who.Source, err)
 	}
-	verifier, err := f.verifier(who.Cloud)
+	issuers := attest.NewFetcher(nil, time.Now)
+	verifier, err := f.verifier(who.Cloud, issuers)
 	if err != nil {
 		return nil, err
 	}
@@ -123,6 +127,9 @@ func (o *options) connectAdmission(ctx context.Context, f admissionFlags, audit 
 		return nil, err
 	}
 	a := &admitting{identity: engine.LocalHolder(), registry: prometheus.NewRegistry(), audit: audit, log: o.log}
+	if f.roots == "" && f.intermediates == "" { // else they are not Microsoft's, or there already
+		a.issuers = issuers
+	}
 	if err := errors.Join(a.registry.Register(collectors.NewGoCollector()), a.registry.Register(collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}))); err != nil {
 		return nil, err
 	}
@@ -158,6 +165,21 @@ func (o *options) connectAdmission(ctx context.Context, f admissionFlags, audit 
 		CallbackTimeout: f.callback, CallbackPorts: ports, Dial: o.process.Dial, Limits: f.limits(), Evicted: evicted, Log: o.log, Audit: audit, Metrics: a.registry,
 	})
 	return a, err
+}
+
+// warm fetches the issuers of the metadata service's certificates before a machine needs
+// them, and tells a person who blocked the way to them before a machine is refused.
+func (a *admitting) warm(ctx context.Context) {
+	if a.issuers == nil {
+		return
+	}
+	switch has, of, err := a.issuers.Warm(ctx); {
+	case ctx.Err() != nil:
+	case has == 0:
+		a.log.WarnContext(ctx, "no issuer of the metadata service's certificates can be fetched; no machine joins until one can be, or --attestation-intermediates gives it", "from", attest.Publication, "error", err)
+	default:
+		a.log.InfoContext(ctx, "issuers of the metadata service's certificates fetched", "has", has, "of", of)
+	}
 }
 
 // keep makes what keeps the capacities of --keep-capacity, and gives what is to be

@@ -10,16 +10,17 @@ import (
 
 const maxHops = 4
 
-// Issuers gives the certificate of an issuer from the address that a certificate
-// names ("CA issuers"). What the address may be is its business. It is safe for
-// concurrent use.
+// Issuers gives certificates of who signed a certificate, as by the addresses that it
+// names ("CA issuers"). What these may be is its business; none, without an error, is
+// where nobody can be asked. from is who brought the certificate, by whatever tells one
+// from another. It is safe for concurrent use.
 type Issuers interface {
-	Issuer(ctx context.Context, url string) (*x509.Certificate, error)
+	Issuers(ctx context.Context, child *x509.Certificate, from string) ([]*x509.Certificate, error)
 }
 
 // chain verifies that the signer descends from the roots: by the certificates of
 // the message, and by Issuers where they do not reach.
-func (v *Verifier) chain(ctx context.Context, signer *x509.Certificate, given []*x509.Certificate, now time.Time) error {
+func (v *Verifier) chain(ctx context.Context, signer *x509.Certificate, given []*x509.Certificate, from string, now time.Time) error {
 	options := x509.VerifyOptions{
 		Roots: v.Roots, Intermediates: x509.NewCertPool(), CurrentTime: now,
 		KeyUsages: []x509.ExtKeyUsage{x509.ExtKeyUsageServerAuth, x509.ExtKeyUsageClientAuth},
@@ -43,15 +44,17 @@ func (v *Verifier) chain(ctx context.Context, signer *x509.Certificate, given []
 		if !missing(err) || v.Issuers == nil {
 			break
 		}
-		next, fetchErr := v.next(ctx, last, given)
+		above, fetchErr := v.above(ctx, last, given, from)
 		if fetchErr != nil {
 			return refuse(Unreachable, "%w (%v)", fetchErr, err)
 		}
-		if next == nil {
+		if len(above) == 0 {
 			break
 		}
-		options.Intermediates.AddCert(next)
-		last = next
+		for _, c := range above {
+			options.Intermediates.AddCert(c)
+			last = c
+		}
 		_, err = signer.Verify(options)
 	}
 	if err != nil {
@@ -70,27 +73,20 @@ func missing(err error) bool {
 	return errors.As(err, &unknown)
 }
 
-// next gives the issuer of a certificate: nil where it names none, or where it is
-// one that signed itself.
-func (v *Verifier) next(ctx context.Context, c *x509.Certificate, given []*x509.Certificate) (*x509.Certificate, error) {
+// above gives issuers of a certificate, or of the highest of those given that it
+// descends from: none where that one names none, or signed itself.
+func (v *Verifier) above(ctx context.Context, c *x509.Certificate, given []*x509.Certificate, from string) ([]*x509.Certificate, error) {
 	for range maxHops {
-		above := issuerAmong(given, c)
-		if above == nil {
+		issuer := issuerAmong(given, c)
+		if issuer == nil {
 			break
 		}
-		c = above
+		c = issuer
 	}
-	if c.CheckSignatureFrom(c) == nil || len(c.IssuingCertificateURL) == 0 {
+	if c.CheckSignatureFrom(c) == nil {
 		return nil, nil
 	}
-	issuer, err := v.Issuers.Issuer(ctx, c.IssuingCertificateURL[0])
-	if err != nil {
-		return nil, err
-	}
-	if err := c.CheckSignatureFrom(issuer); err != nil {
-		return nil, nil //nolint:nilerr // somebody else's certificate is as good as none: the chain says what is wrong
-	}
-	return issuer, nil
+	return v.Issuers.Issuers(ctx, c, from)
 }
 
 func issuerAmong(given []*x509.Certificate, c *x509.Certificate) *x509.Certificate {

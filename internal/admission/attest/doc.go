@@ -8,7 +8,9 @@
 // to roots that the caller gives (the system's), by the certificates in the message
 // and, where they do not reach, by what their "CA issuers" address gives, fetched
 // from Microsoft's publication points alone, in few hops, bounded, and kept a day.
-// No intermediate is pinned: Azure changes them.
+// No intermediate is pinned: Azure changes them. Those whose names are known are
+// fetched for anybody; for others who asks is told from others who ask, since a
+// stranger can name whatever it likes.
 //
 // It knows nothing of Ortet. Facts: Microsoft's "Azure Instance Metadata Service",
 // section "Attested data"; defects of others that it avoids are named at the checks.

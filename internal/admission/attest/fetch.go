@@ -1,6 +1,7 @@
 package attest
 
 import (
+	"bytes"
 	"context"
 	"crypto/x509"
 	"encoding/pem"
@@ -8,44 +9,58 @@ import (
 	"fmt"
 	"io"
 	"net/http"
+	"slices"
 	"strings"
 	"sync"
 	"time"
-
-	"golang.org/x/sync/singleflight"
-	"golang.org/x/time/rate"
 )
 
 const (
 	maxCertificate = 16 << 10
 	maxName        = 200
-	maxKept        = 64 // certificates and failures; Azure has some ten intermediates
+	maxKept        = 64 // certificates and failures of unknown names
+	maxAddresses   = 2  // that are followed of one certificate
 	keepFor        = 24 * time.Hour
 	failFor        = time.Minute
+	knownFailFor   = 10 * time.Second
 	fetchTime      = 5 * time.Second
 )
 
 // Publication is where Microsoft publishes the certificates of its authorities.
 const Publication = "http://www.microsoft.com/pkiops/certs/"
 
-// Fetcher is the Issuers that fetches from Publication, and from nowhere else: a
-// document's addresses are a stranger's, and others followed them anywhere
+// publications are all where it does: certificates name the one or the other.
+func publications() []string {
+	return []string{Publication, "http://caissuers.microsoft.com/pkiops/certs/"}
+}
+
+// Fetcher is the Issuers that fetches from Microsoft's publications, and from nowhere
+// else: a document's addresses are a stranger's, and others followed them anywhere
 // (teleport #62158). A certificate is kept for a day, and beyond that while it
-// cannot be had; that it cannot be had is kept for a minute.
+// cannot be had; that it cannot be had is kept for a minute. Names that are known are
+// fetched whenever they are needed, others at a pace of each who asks and of all.
 type Fetcher struct {
 	transport http.RoundTripper
 	now       func() time.Time
-	pace      *rate.Limiter
-	flight    singleflight.Group
+	pace      *pace
+	known     map[string]bool
 
-	mu   sync.Mutex
-	kept map[string]fetched
+	mu      sync.Mutex
+	kept    map[string]*fetched
+	flights map[string]*flight
 }
 
 type fetched struct {
 	certificate *x509.Certificate // nil where it could not be had
 	err         error
-	at          time.Time
+	at, used    time.Time
+}
+
+// A flight is a fetch that is under way. What it gave is there once done is closed.
+type flight struct {
+	done        chan struct{}
+	certificate *x509.Certificate
+	err         error
 }
 
 // NewFetcher gives a Fetcher over a transport, by http.DefaultTransport where it is
@@ -54,90 +69,170 @@ func NewFetcher(transport http.RoundTripper, now func() time.Time) *Fetcher {
 	if transport == nil {
 		transport = http.DefaultTransport
 	}
-	return &Fetcher{transport: transport, now: now, pace: rate.NewLimiter(1, maxKept/2), kept: map[string]fetched{}}
+	return &Fetcher{transport: transport, now: now, pace: newPace(), known: knownAddresses(), kept: map[string]*fetched{}, flights: map[string]*flight{}}
 }
 
-// allowed reads an address strictly: the name is one file below Publication, of
+// allowed reads an address strictly: the name is one file below a publication, of
 // plain characters, so that nothing about it can be read in two ways.
 func allowed(address string) error {
-	name, ok := strings.CutPrefix(address, Publication)
-	plain := strings.Trim(strings.ReplaceAll(name, "%20", ""), "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789_.-") == ""
-	if !ok || !plain || len(name) > maxName || (!strings.HasSuffix(name, ".crt") && !strings.HasSuffix(name, ".cer")) {
-		return fmt.Errorf("an issuer's address %.100q, which is no certificate below %s", address, Publication)
+	for _, p := range publications() {
+		name, ok := strings.CutPrefix(address, p)
+		plain := strings.Trim(strings.ReplaceAll(name, "%20", ""), "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789_.-") == ""
+		if ok && plain && len(name) <= maxName && (strings.HasSuffix(name, ".crt") || strings.HasSuffix(name, ".cer")) {
+			return nil
+		}
 	}
-	return nil
+	return fmt.Errorf("an issuer's address %.100q, which is no certificate below %s", address, strings.Join(publications(), " or "))
 }
 
-// Issuer gives the certificate at an address.
-func (f *Fetcher) Issuer(ctx context.Context, address string) (*x509.Certificate, error) {
+// Issuers implements the interface: the first issuer that did not sign itself ends the
+// search. One that did ends a chain only where the roots have it; the bridge, by which
+// it descends from another root, is known by its name.
+func (f *Fetcher) Issuers(ctx context.Context, child *x509.Certificate, from string) ([]*x509.Certificate, error) {
+	var found []*x509.Certificate
+	var errs []error
+	for _, address := range f.addresses(child) {
+		c, err := f.get(ctx, address, from)
+		if err != nil {
+			errs = append(errs, err)
+			continue
+		}
+		if child.CheckSignatureFrom(c) != nil {
+			continue // somebody else's certificate is as good as none
+		}
+		found = append(found, c)
+		if !bytes.Equal(c.RawSubject, c.RawIssuer) {
+			break
+		}
+	}
+	if len(found) > 0 {
+		return found, nil
+	}
+	return nil, errors.Join(errs...)
+}
+
+func (f *Fetcher) addresses(child *x509.Certificate) []string {
+	all := slices.Clone(child.IssuingCertificateURL[:min(len(child.IssuingCertificateURL), maxAddresses)])
+	if bridge := addressOf(bridgeOf(child.Issuer.CommonName)); f.known[bridge] && !slices.Contains(all, bridge) {
+		all = append(all, bridge)
+	}
+	return all
+}
+
+// Warm fetches what is known by its name, so that the first machines after a start
+// wait for nothing. It gives how many of how many it has, and why others are missing.
+func (f *Fetcher) Warm(ctx context.Context) (has, of int, err error) {
+	var errs []error
+	for _, name := range knownNames() {
+		of++
+		if _, err := f.get(ctx, addressOf(name), ""); err != nil {
+			errs = append(errs, err)
+			continue
+		}
+		has++
+	}
+	return has, of, errors.Join(errs...)
+}
+
+// get gives the certificate at an address.
+func (f *Fetcher) get(ctx context.Context, address, from string) (*x509.Certificate, error) {
 	if err := allowed(address); err != nil {
 		return nil, err
 	}
-	f.mu.Lock()
-	k, found := f.kept[address]
-	f.mu.Unlock()
-	now := f.now()
-	if found && ((k.certificate != nil && now.Sub(k.at) < keepFor) || (k.certificate == nil && now.Sub(k.at) < failFor)) {
-		return k.certificate, k.err
+	fl, c, err := f.begin(ctx, address, from)
+	if fl == nil {
+		return c, err
 	}
-	// Who waits for the same certificate shares the answer, so it does not end with
-	// the first one's request.
-	answer := f.flight.DoChan(address, func() (any, error) {
-		ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), fetchTime)
-		defer cancel()
-		return f.renew(ctx, address, k)
-	})
 	select {
 	case <-ctx.Done():
 		return nil, fmt.Errorf("fetch %s: %w", address, ctx.Err())
-	case a := <-answer:
-		if a.Err != nil {
-			return nil, a.Err
-		}
-		c, _ := a.Val.(*x509.Certificate)
-		return c, nil
+	case <-fl.done:
+		return fl.certificate, fl.err
 	}
 }
 
-func (f *Fetcher) renew(ctx context.Context, address string, before fetched) (*x509.Certificate, error) {
-	if !f.pace.AllowN(f.now(), 1) {
-		if before.certificate != nil {
-			return before.certificate, nil
-		}
-		return nil, fmt.Errorf("fetch %s: too many others were asked for", address)
-	}
-	c, err := f.fetch(ctx, address)
-	if err != nil {
-		err = fmt.Errorf("fetch %s: %w", address, err)
-		if before.certificate != nil {
-			// An intermediate that was right yesterday still verifies by its signature
-			// and its own dates.
-			c, err = before.certificate, nil
-		}
-	}
-	f.keep(address, fetched{certificate: c, err: err, at: f.now()})
-	return c, err
-}
-
-// keep keeps an answer in place of the oldest: of failures first, so that a
-// stranger's addresses do not drive out what everybody needs.
-func (f *Fetcher) keep(address string, k fetched) {
+// begin gives what is kept, or the fetch that is under way, which it begins if need
+// be. Who waits for the same certificate shares the answer, so the fetch does not end
+// with the first one's request; nor does it count as theirs.
+func (f *Fetcher) begin(ctx context.Context, address, from string) (*flight, *x509.Certificate, error) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	if _, known := f.kept[address]; !known && len(f.kept) >= maxKept {
-		out := ""
+	now := f.now()
+	k := f.kept[address]
+	if k != nil {
+		k.used = now
+		if now.Sub(k.at) < f.keptFor(address, k) {
+			return nil, k.certificate, k.err
+		}
+	}
+	if fl := f.flights[address]; fl != nil {
+		return fl, nil, nil
+	}
+	renewal := k != nil && k.certificate != nil
+	if !renewal && !f.known[address] && !f.pace.take(from, now) {
+		return nil, nil, fmt.Errorf("fetch %s: too many others were asked for", address)
+	}
+	fl := &flight{done: make(chan struct{})}
+	f.flights[address] = fl
+	go f.fly(context.WithoutCancel(ctx), address, fl)
+	return fl, nil, nil
+}
+
+func (f *Fetcher) keptFor(address string, k *fetched) time.Duration {
+	switch {
+	case k.certificate != nil:
+		return keepFor
+	case f.known[address]:
+		return knownFailFor
+	}
+	return failFor
+}
+
+func (f *Fetcher) fly(ctx context.Context, address string, fl *flight) {
+	ctx, cancel := context.WithTimeout(ctx, fetchTime)
+	defer cancel()
+	c, err := f.fetch(ctx, address)
+	if err != nil {
+		c, err = nil, fmt.Errorf("fetch %s: %w", address, err)
+	}
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	if k := f.kept[address]; err != nil && k != nil && k.certificate != nil {
+		// An intermediate that was right yesterday still verifies by its signature
+		// and its own dates.
+		c, err = k.certificate, nil
+	}
+	f.keep(address, c, err)
+	fl.certificate, fl.err = c, err
+	delete(f.flights, address)
+	close(fl.done)
+}
+
+// keep keeps an answer. Known names have their places; of the others the one goes that
+// was not asked for the longest, failures first, so that a stranger's addresses do not
+// drive out what everybody needs.
+func (f *Fetcher) keep(address string, c *x509.Certificate, err error) {
+	now := f.now()
+	if f.kept[address] == nil && !f.known[address] {
+		out, count := "", 0
 		for a, o := range f.kept {
-			w, had := f.kept[out], out != ""
+			if f.known[a] {
+				continue
+			}
+			count++
+			w := f.kept[out]
 			switch {
-			case !had, o.certificate == nil && w.certificate != nil:
+			case w == nil, o.certificate == nil && w.certificate != nil:
 				out = a
-			case (o.certificate == nil) == (w.certificate == nil) && o.at.Before(w.at):
+			case (o.certificate == nil) == (w.certificate == nil) && o.used.Before(w.used):
 				out = a
 			}
 		}
-		delete(f.kept, out)
+		if count >= maxKept {
+			delete(f.kept, out)
+		}
 	}
-	f.kept[address] = k
+	f.kept[address] = &fetched{certificate: c, err: err, at: now, used: now}
 }
 
 func (f *Fetcher) fetch(ctx context.Context, address string) (_ *x509.Certificate, err error) {

@@ -95,8 +95,9 @@ type Verifier struct {
 
 // Verify tells what a document says, if Azure signed it for this nonce, lately.
 // Errors are *Error. Who sends it can make Verify ask Issuers only with a document
-// that has the nonce and the signer's name right.
-func (v *Verifier) Verify(ctx context.Context, document, nonce string) (Document, error) {
+// that has the nonce and the signer's name right, which whoever has the nonce can
+// make: from is who sends it, for Issuers to be fair by.
+func (v *Verifier) Verify(ctx context.Context, document, nonce, from string) (Document, error) {
 	message, signer, err := open(document)
 	if err != nil {
 		return Document{}, err
@@ -115,7 +116,7 @@ func (v *Verifier) Verify(ctx context.Context, document, nonce string) (Document
 	if err := d.fresh(now); err != nil {
 		return Document{}, err
 	}
-	if err := v.chain(ctx, signer, message.Certificates, now); err != nil {
+	if err := v.chain(ctx, signer, message.Certificates, from, now); err != nil {
 		return Document{}, err
 	}
 	return d, nil
