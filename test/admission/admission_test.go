@@ -29,6 +29,7 @@ import (
 	"github.com/Azure/azure-sdk-for-go/sdk/azcore/runtime"
 	"github.com/Azure/azure-sdk-for-go/sdk/azcore/to"
 	"github.com/Azure/azure-sdk-for-go/sdk/resourcemanager/compute/armcompute/v8"
+	authorizationv1 "k8s.io/api/authorization/v1"
 	certificatesv1 "k8s.io/api/certificates/v1"
 	corev1 "k8s.io/api/core/v1"
 	rbacv1 "k8s.io/api/rbac/v1"
@@ -46,6 +47,7 @@ import (
 	"github.com/ortet/ortet/internal/node/join"
 	"github.com/ortet/ortet/internal/wire"
 	"github.com/ortet/ortet/test/controlplane"
+	"github.com/ortet/ortet/test/port"
 )
 
 // TestMain has this process trust httptest's server: what is trusted is read once.
@@ -135,9 +137,9 @@ func must(t *testing.T, err error) {
 // eventually waits for the world.
 func eventually(t *testing.T, what string, ok func() bool) {
 	t.Helper()
-	for end := time.Now().Add(30 * time.Second); !ok(); time.Sleep(20 * time.Millisecond) {
+	for end := time.Now().Add(5 * time.Minute); !ok(); time.Sleep(20 * time.Millisecond) {
 		if time.Now().After(end) {
-			t.Fatalf("%s: not within 30 s", what)
+			t.Fatalf("%s: not within five minutes", what)
 		}
 	}
 }
@@ -148,7 +150,8 @@ func newAdmissionWorld(t *testing.T) *admissionWorld {
 	t.Helper()
 	binary, err := controlplane.Binary(t.Context())
 	must(t, err)
-	cp, err := controlplane.Start(t.Context(), controlplane.Config{Dir: filepath.Join(t.TempDir(), "controlplane"), Binary: binary})
+	cp, err := controlplane.Start(t.Context(), controlplane.Config{Dir: filepath.Join(t.TempDir(), "controlplane"), Binary: binary,
+		StartTimeout: 10 * time.Minute, NodeMonitorGracePeriod: 30 * time.Minute}) // nobody renews the nodes' Leases
 	must(t, err)
 	t.Cleanup(func() {
 		ctx, cancel := context.WithTimeout(context.WithoutCancel(t.Context()), 30*time.Second)
@@ -211,7 +214,10 @@ func (w *admissionWorld) allow() string {
 	t := w.t
 	t.Helper()
 	rules := map[string][]rbacv1.PolicyRule{}
+	var granted []authorizationv1.ResourceAttributes
 	for _, r := range admissionkube.Rules("ortet-system") {
+		resource, sub, _ := strings.Cut(r.Resource, "/")
+		granted = append(granted, authorizationv1.ResourceAttributes{Namespace: r.Namespace, Verb: r.Verbs[0], Group: r.Group, Resource: resource, Subresource: sub, Name: slices.Concat(r.Names, []string{""})[0]})
 		rules[r.Namespace] = append(rules[r.Namespace], rbacv1.PolicyRule{APIGroups: []string{r.Group}, Resources: []string{r.Resource}, ResourceNames: r.Names, Verbs: r.Verbs})
 	}
 	meta := metav1.ObjectMeta{Name: "ortet-admission"}
@@ -231,6 +237,7 @@ func (w *admissionWorld) allow() string {
 			RoleRef: rbacv1.RoleRef{APIGroup: rbacv1.GroupName, Kind: "Role", Name: meta.Name}}, metav1.CreateOptions{})
 		must(t, err)
 	}
+	must(t, w.cp.AwaitAccess(t.Context(), meta.Name, granted))
 	file, err := w.cp.WriteKubeconfig("ortet-admission", controlplane.Client{User: meta.Name})
 	must(t, err)
 	return file
@@ -303,7 +310,7 @@ func (w *admissionWorld) serve() {
 				*into = "http://" + found[1]
 			}
 		}
-		return found != nil || len(ended) > 0
+		return w.url != "" && w.metrics != "" && w.health != "" || len(ended) > 0
 	})
 	if w.url == "" {
 		t.Fatal("ortet admission has ended")
@@ -321,7 +328,7 @@ func (w *admissionWorld) machine(name, distribution string) (*join.Client, strin
 	metadata := httptest.NewServer(computer.IMDS)
 	t.Cleanup(metadata.Close)
 	root := t.TempDir()
-	c, err := join.NewClient(join.Settings{Servers: []string{w.url}, CAHash: w.hash, Distribution: distribution, CallbackPort: freePort(t)},
+	c, err := join.NewClient(join.Settings{Servers: []string{w.url}, CAHash: w.hash, Distribution: distribution, CallbackPort: port.Free(t)},
 		join.Options{Root: root, Metadata: metadata.URL, Agent: noAgent{}, Log: slog.New(slog.NewTextHandler(t.Output(), nil))})
 	must(t, err)
 	return c, root
@@ -331,14 +338,6 @@ type noAgent struct{}
 
 func (noAgent) Stop(context.Context, string) error         { return nil }
 func (noAgent) Runs(context.Context, string) (bool, error) { return false, nil }
-
-func freePort(t *testing.T) int {
-	t.Helper()
-	l, err := net.Listen("tcp", "127.0.0.1:0")
-	must(t, err)
-	defer func() { must(t, l.Close()) }()
-	return l.Addr().(*net.TCPAddr).Port
-}
 
 // becomesNode does what a kubelet does with what it joins with: it gets a
 // certificate, registers its Node and is Ready.
@@ -440,7 +439,7 @@ func TestAdmissionServer(t *testing.T) {
 	}
 
 	// The kubelet's certificate is enough to leave.
-	left, err := c.Leave(t.Context(), wire.LeaveRequest{Cause: "Asked", Within: 10})
+	left, err := c.Leave(t.Context(), wire.LeaveRequest{Cause: "Asked", Within: 60})
 	if err != nil || !left.Drained {
 		t.Fatalf("leave: %+v %v", left, err)
 	}
@@ -472,9 +471,13 @@ func TestAdmissionServer(t *testing.T) {
 	if code, _ := w.get(w.health + "/readyz"); code != http.StatusOK {
 		t.Errorf("/readyz: %d", code)
 	}
-	if _, text := w.get(w.metrics + "/metrics"); !strings.Contains(text, `ortet_admission_decisions_total{operation="join",reason="Granted"} 2`) || !strings.Contains(text, "ortet_admission_reaper_rounds_total") {
-		t.Errorf("the metrics do not tell of two joins and of the reaper:\n%s", text)
-	}
+	eventually(t, "the metrics tell of the reaper", func() bool { // once a round of it is over
+		_, text := w.get(w.metrics + "/metrics")
+		if !strings.Contains(text, `ortet_admission_decisions_total{operation="join",reason="Granted"} 2`) {
+			t.Fatalf("the metrics do not tell of two joins:\n%s", text)
+		}
+		return strings.Contains(text, "ortet_admission_reaper_rounds_total")
+	})
 }
 
 func (w *admissionWorld) get(url string) (int, string) {

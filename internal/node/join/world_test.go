@@ -31,6 +31,7 @@ import (
 
 	"github.com/ortet/ortet/internal/node/tree"
 	"github.com/ortet/ortet/internal/wire"
+	"github.com/ortet/ortet/test/port"
 )
 
 const (
@@ -134,15 +135,7 @@ func newWorld(t *testing.T) *world {
 	w.server.Config.ErrorLog = slog.NewLogLogger(slog.DiscardHandler, slog.LevelError)
 	w.server.StartTLS()
 	t.Cleanup(w.server.Close)
-	free, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
-	port := free.Addr().(*net.TCPAddr).Port
-	if err := free.Close(); err != nil {
-		t.Fatal(err)
-	}
-	w.settings = Settings{Servers: []string{w.server.URL}, CAHash: w.ca.hash(), Distribution: wire.Kubelet, CallbackPort: port}
+	w.settings = Settings{Servers: []string{w.server.URL}, CAHash: w.ca.hash(), Distribution: wire.Kubelet, CallbackPort: port.Free(t)}
 	w.options = Options{Root: w.root, Metadata: w.azure.URL, Log: slog.New(slog.NewTextHandler(&locked{w: &w.log, mu: &w.mu}, &slog.HandlerOptions{Level: slog.LevelDebug})),
 		Wait: func(ctx context.Context, d time.Duration) error {
 			w.mu.Lock()
