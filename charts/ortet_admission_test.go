@@ -89,7 +89,8 @@ func TestAdmissionRefuses(t *testing.T) {
 			"Set admission.onControlPlane=false to have the Service"}},
 		"a network policy that does nothing": {append(admitting, "--set", "admission.networkPolicy.enabled=true"), []string{
 			"narrow port 8443 in the subnet's security group"}},
-		"a port twice": {append(admitting, "--set", "admission.ports.health=8443"), []string{"want three different ones"}},
+		"a duration without unit": {append(admitting, "--set-string", "admission.tokenTTL=10"), []string{`admission.tokenTTL is "10": want a duration such as 10m`}},
+		"a port twice":            {append(admitting, "--set", "admission.ports.health=8443"), []string{"want three different ones"}},
 		"a file's name for its text": {append(admitting, "--set", "admission.intermediates=/tmp/issuer.pem"), []string{
 			"--set-file admission.intermediates=FILE"}},
 		"an old cluster":       {append([]string{"--kube-version", "1.29.5"}, admitting...), []string{"Kubernetes 1.30 or later"}},
@@ -155,8 +156,8 @@ func TestAdmissionIsWhereMachinesReachIt(t *testing.T) {
 				t.Errorf("%d Services", services)
 			}
 			for _, v := range pod.Volumes {
-				if h := v.HostPath; h != nil && *h.Type == corev1.HostPathDirectory && h.Path != "/etc/ssl/certs" {
-					t.Errorf("the folder %s is mounted, with what lies in it", h.Path)
+				if h := v.HostPath; h != nil && *h.Type != corev1.HostPathFile {
+					t.Errorf("%s is mounted, with what lies in it", h.Path)
 				}
 			}
 		})

@@ -239,7 +239,7 @@ func (o *options) clusterInfo(ctx context.Context, config *rest.Config, c *admis
 		}
 	}
 	if c.Server == "" {
-		return usagef("--api-server is required: %w", errNoAddress)
+		return usagef("--api-server is required (admission.server of the chart): %w", errNoAddress)
 	}
 	if len(c.CA) > 0 {
 		return nil

@@ -58,6 +58,11 @@ helm.sh/chart: {{ .Chart.Name }}-{{ .Chart.Version }}
 {{- $wrong = append $wrong (printf "admission.networkPolicy does nothing for pods in a node's network: narrow port %v in the subnet's security group, or set admission.onControlPlane=false" $v.ports.machines) -}}
 {{- end -}}
 {{- end -}}
+{{- range $name, $duration := (dict "tokenTTL" $v.tokenTTL "reapInterval" $v.reapInterval) -}}
+{{- if not (regexMatch "^([0-9]+([.][0-9]+)?(h|m|s|ms))+$" $duration) -}}
+{{- $wrong = append $wrong (printf "admission.%s is %q: want a duration such as 10m" $name $duration) -}}
+{{- end -}}
+{{- end -}}
 {{- $ports := list (toString $v.ports.machines) (toString $v.ports.metrics) (toString $v.ports.health) -}}
 {{- if ne (len (uniq $ports)) 3 -}}
 {{- $wrong = append $wrong (printf "admission.ports are %s: want three different ones" (join ", " $ports)) -}}
