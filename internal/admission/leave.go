@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"time"
 
 	"github.com/ortet/ortet/internal/wire"
 )
@@ -18,7 +19,7 @@ func (s *Server) leave(ctx context.Context, r *request) (any, error) {
 		return nil, err
 	}
 	r.facts.departure = body.Cause
-	who, err := s.goer(ctx, r)
+	who, err := s.leaver(ctx, r)
 	if errors.Is(err, errNoNode) {
 		return wire.Leave{Drained: true}, nil
 	}
@@ -48,7 +49,7 @@ func (s *Server) left(ctx context.Context, r *request) (any, error) {
 		return nil, err
 	}
 	r.facts.departure = body.Cause
-	who, err := s.goer(ctx, r)
+	who, err := s.leaver(ctx, r)
 	if errors.Is(err, errNoNode) {
 		return struct{}{}, nil
 	}
@@ -63,7 +64,7 @@ func (s *Server) back(ctx context.Context, r *request) (any, error) {
 	if _, err := parse[struct{}](r.body); err != nil {
 		return nil, err
 	}
-	who, err := s.goer(ctx, r)
+	who, err := s.leaver(ctx, r)
 	if errors.Is(err, errNoNode) {
 		return struct{}{}, nil
 	}
@@ -73,10 +74,33 @@ func (s *Server) back(ctx context.Context, r *request) (any, error) {
 	return struct{}{}, ofPort(ctx, ClusterUnavailable, s.config.Cluster.Return(ctx, who.node))
 }
 
-// goer finds out who leaves, comes back, or reports. Every pod of the machine that reaches the
+// goer finds out who reports. Every pod of the machine that reaches the
 // metadata service has its document, so of a Node that is Ready, and has pods, it is
 // not enough: its kubelet has a certificate.
 func (s *Server) goer(ctx context.Context, r *request) (proven, error) {
+	return s.going(ctx, r, func(context.Context, proven) error { return nil })
+}
+
+// leaver finds out who leaves or comes back. A Node may not be Ready for moments, or for
+// reasons of its own, and has pods still: its document is not enough either until
+// nothing was heard of the kubelet for as long as that the node is lost. That its
+// kubelet stands still is also what left says.
+func (s *Server) leaver(ctx context.Context, r *request) (proven, error) {
+	return s.going(ctx, r, func(ctx context.Context, who proven) error {
+		heard, err := s.config.Cluster.Heard(ctx, who.node)
+		if err != nil {
+			return ofPort(ctx, ClusterUnavailable, err)
+		}
+		if ago := s.config.Now().Sub(heard); ago < leaseFresh {
+			return refuse(CertificateNeeded, fmt.Errorf("the kubelet of node %s was heard of %s ago", who.node, ago.Round(time.Second)))
+		}
+		return nil
+	})
+}
+
+// going finds out who asks. By a document, of a machine that has a Node, silent says
+// besides why its Node may not be spoken for.
+func (s *Server) going(ctx context.Context, r *request, silent func(context.Context, proven) error) (proven, error) {
 	who, err := s.authenticate(ctx, r.http, r.body, r.facts)
 	if err != nil || who.key == nil {
 		return who, err
@@ -87,6 +111,11 @@ func (s *Server) goer(ctx context.Context, r *request) (proven, error) {
 	}
 	if node.Exists && node.Ready {
 		return who, refuse(CertificateNeeded, fmt.Errorf("node %s is Ready", who.node))
+	}
+	if node.Exists {
+		if err := silent(ctx, who); err != nil {
+			return who, err
+		}
 	}
 	return who, s.spend(ctx, who)
 }

@@ -66,6 +66,32 @@ func TestPodCannotHaveItsNodeLeave(t *testing.T) {
 	}
 }
 
+// A Node is not Ready for moments now and then, and its pods are there: for as long as
+// its kubelet is heard of, none of them can have it leave.
+func TestPodCannotHaveItsNodeLeaveWhileItsKubeletLives(t *testing.T) {
+	s := newSite(t, nil)
+	state := ready()
+	state.Ready = false
+	s.cluster.nodes[nodeName] = state
+	for _, ago := range []time.Duration{-time.Hour, 0, 59 * time.Second} {
+		s.cluster.heard[nodeName] = today.Add(-ago)
+		s.refused(s.ask(wire.LeavePath, wire.LeaveRequest{Cause: "Preempt", Within: 30}), admission.CertificateNeeded)
+		s.refused(s.ask(wire.LeftPath, wire.LeftRequest{Cause: "Preempt"}), admission.CertificateNeeded)
+		s.refused(s.ask(wire.BackPath, struct{}{}), admission.CertificateNeeded)
+	}
+	if len(s.cluster.drained)+len(s.cluster.forgot)+len(s.cluster.returned)+len(s.cluster.spent) != 0 {
+		t.Error("it was done all the same")
+	}
+	// What it says of its boot does nothing to the Node.
+	if r := s.ask(wire.VerdictPath, wire.Verdict{Outcome: wire.Failed, Reason: "DiskFull", Node: nodeName, VMID: vmID, At: today}); r.status != http.StatusOK {
+		t.Errorf("a verdict: %d %s", r.status, r.body)
+	}
+	s.cluster.heard[nodeName] = today.Add(-time.Minute)
+	if r := s.ask(wire.LeftPath, wire.LeftRequest{Cause: "Preempt"}); r.status != http.StatusOK || len(s.cluster.forgot) != 1 {
+		t.Errorf("a machine whose kubelet stands still: %d %s", r.status, r.body)
+	}
+}
+
 // One node's requests to leave, which may each wait for a quarter of an hour, leave the
 // places to the others.
 func TestOneNodeDoesNotTakeAllDrains(t *testing.T) {

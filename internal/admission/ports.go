@@ -44,6 +44,9 @@ type Cluster interface {
 	Spend(ctx context.Context, nonce string, expires time.Time) error
 	// Node tells of a Node's name; one that does not exist is no error.
 	Node(ctx context.Context, name string) (NodeState, error)
+	// Heard tells when a Node's kubelet was heard of last, by its own clock: when its
+	// Lease in kube-node-lease was renewed. The zero time is of one that has none.
+	Heard(ctx context.Context, node string) (time.Time, error)
 	// Admit lets the member's Node be registered and makes a token for it, of this
 	// distribution, in place of one that it had. What an earlier machine of the name
 	// left, as k3s's node password, goes. It returns once the policy knows the name. A

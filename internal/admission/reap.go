@@ -28,6 +28,9 @@ const (
 	// FateAlive is of a Node whose kubelet renewed its Lease just now. Whatever Azure
 	// says, there is a machine.
 	FateAlive Fate = "Alive"
+	// FateJoins is of a machine that was admitted just now, whose kubelet was not heard of
+	// since, and that Azure does not show. It proved a moment ago that it is there.
+	FateJoins Fate = "Joins"
 	// FateUnknown is of a machine that Azure could not be asked for, or not wholly.
 	FateUnknown Fate = "Unknown"
 	// FateWaits is of a machine that has to be asked for by itself before more is said.
@@ -40,6 +43,10 @@ const (
 )
 
 func (f Fate) dead() bool { return f == FateGone || f == FateReplaced }
+
+// joinsFor is how long a machine that was admitted may take to be heard of, where nobody
+// says how long its token is good for.
+const joinsFor = 10 * time.Minute
 
 // leaseFresh is how long after its renewal a Lease says that a kubelet lives: more than
 // the 50 s after which Kubernetes itself takes a node for lost
@@ -68,7 +75,8 @@ type look struct {
 
 // decideReap says what becomes of a node, before (l is nil) and after its instance was
 // asked for by itself. pool is that of place(node); it is nil for one that is not
-// admitted here. read is when the node was read, or before.
+// admitted here. read is when the node was read, or before. joins is how long a token is
+// good for.
 //
 // A Node is deleted for one reason: its machine is not there any more, by an answer
 // about that machine alone that was asked for after the Node was read. The list of the
@@ -86,20 +94,28 @@ type look struct {
 // machine's identity, and deleting the Node would only let it register anew; it is told
 // to a person (FateAlive, in the log). The vmId of a machine that is reimaged stays, and so does
 // its Node.
-func decideReap(node AdmittedNode, pool *poolSeen, l *look, read time.Time) Fate {
+//
+// Between its proof and the first word of its kubelet a machine has nothing that speaks
+// for it, and new instances are what Azure's answers are behind with most. For as long as
+// its token is good it is left alone where Azure merely does not show it; where Azure
+// shows another machine in its place it is not.
+func decideReap(node AdmittedNode, pool *poolSeen, l *look, read time.Time, joins time.Duration) Fate {
 	if pool == nil {
 		return FateForeign
 	}
 	instance, _ := place(node)
+	other := l != nil && l.err == nil // another machine has its place
 	if l == nil {
 		switch {
 		case pool.gone >= roundsGone:
 		case !pool.listed:
 			return FateUnknown
 		default:
-			if m, there := pool.members[keyOf(instance)]; there && !replaced(node, m) {
+			m, there := pool.members[keyOf(instance)]
+			if there && !replaced(node, m) {
 				return FateExists
 			}
+			other = there
 		}
 	} else {
 		switch {
@@ -113,6 +129,8 @@ func decideReap(node AdmittedNode, pool *poolSeen, l *look, read time.Time) Fate
 		return FateAlive
 	}
 	switch {
+	case !other && !node.Renewed.After(node.Admitted) && read.Sub(node.Admitted) < joins:
+		return FateJoins
 	case l == nil:
 		return FateWaits
 	case l.err == nil:
@@ -159,6 +177,9 @@ type ReaperConfig struct {
 	Pools []fleet.ResourceID
 	// Interval is from the end of a round to the begin of the next; 0 is DefaultReapInterval.
 	Interval time.Duration
+	// Joins is how long a machine may take from its admission to the first word of its
+	// kubelet: as long as its token is good for; 0 is 10 minutes.
+	Joins time.Duration
 	// Lead calls run while this process is the one that reaps, and ends its context
 	// when it is not any more; nil is always. Two that reap at once do no harm.
 	Lead    func(ctx context.Context, run func(context.Context)) error
@@ -198,6 +219,9 @@ func NewReaper(c ReaperConfig) (*Reaper, error) {
 	}
 	if c.Interval <= 0 {
 		c.Interval = DefaultReapInterval
+	}
+	if c.Joins <= 0 {
+		c.Joins = joinsFor
 	}
 	if c.Log == nil {
 		c.Log = slog.New(slog.DiscardHandler)
@@ -263,14 +287,14 @@ func (r *Reaper) Round(ctx context.Context) (err error) {
 	for _, node := range nodes {
 		instance, of := place(node)
 		pool := pools[keyOf(of)]
-		fate := decideReap(node, pool, nil, read)
+		fate := decideReap(node, pool, nil, read, r.config.Joins)
 		if fate == FateAlive {
 			r.config.Log.InfoContext(ctx, "a Node is alive whose machine Azure does not have under its instance id", "node", node.Name, "instance", string(instance), "vmId", node.VMID)
 		}
 		if fate == FateWaits && looks < maxLooks && ctx.Err() == nil {
 			looks++
 			m, err := r.config.Members.Member(ctx, instance)
-			if fate = decideReap(node, pool, &look{m, err}, read); fate == FateUnknown {
+			if fate = decideReap(node, pool, &look{m, err}, read, r.config.Joins); fate == FateUnknown {
 				errs = append(errs, err)
 			}
 			if fate.dead() {
@@ -281,7 +305,7 @@ func (r *Reaper) Round(ctx context.Context) (err error) {
 		}
 		fates[fate]++
 	}
-	for _, f := range []Fate{FateForeign, FateExists, FateAlive, FateUnknown, FateWaits, FateGone, FateReplaced} {
+	for _, f := range []Fate{FateForeign, FateExists, FateAlive, FateJoins, FateUnknown, FateWaits, FateGone, FateReplaced} {
 		r.known.WithLabelValues(string(f)).Set(float64(fates[f]))
 	}
 	return errors.Join(errs...)

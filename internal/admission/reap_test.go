@@ -38,6 +38,16 @@ func lost(n int) AdmittedNode {
 		Exists: true, UID: "u" + strconv.Itoa(n), Version: "1", ProviderID: "azure://" + string(reapInstance(n)), ReadySince: reapNow.Add(-time.Minute), Renewed: reapNow.Add(-10 * time.Minute)}
 }
 
+// joining is what is held of a machine that has its token since some minutes, and whose
+// kubelet has not spoken yet.
+func joining(change func(*AdmittedNode)) AdmittedNode {
+	n := AdmittedNode{Name: "agents000001", Instance: reapInstance(1), Pool: reapPool, VMID: oldVM, Admitted: reapNow.Add(-9 * time.Minute)}
+	if change != nil {
+		change(&n)
+	}
+	return n
+}
+
 func TestDecideReap(t *testing.T) {
 	notFound := &look{err: &fleet.Error{Op: "get", Kind: fleet.KindNotFound}}
 	empty := &poolSeen{listed: true, members: map[string]fleet.Member{}}
@@ -85,10 +95,21 @@ func TestDecideReap(t *testing.T) {
 		"admitted, never registered":       {AdmittedNode{Name: "a", Instance: reapInstance(1), Pool: reapPool, VMID: oldVM}, empty, notFound, FateGone},
 		"admitted, not registered yet":     {AdmittedNode{Name: "a", Instance: reapInstance(1), Pool: reapPool, VMID: oldVM}, has(oldVM, "", "Creating"), nil, FateExists},
 		"admitted, the id was used again":  {AdmittedNode{Name: "a", Instance: reapInstance(1), Pool: reapPool, VMID: oldVM}, has(newVM, "", "Creating"), &look{member: fleet.Member{VMID: newVM}}, FateReplaced},
+		"admitted just now":                {joining(nil), empty, nil, FateJoins},
+		"admitted just now, not found":     {joining(nil), has(newVM, "", ""), notFound, FateJoins},
+		"admitted just now, registered":    {joining(func(n *AdmittedNode) { n.Exists, n.UID, n.Version = true, "u", "1" }), empty, nil, FateJoins},
+		"joins as its scale set is gone":   {joining(nil), &poolSeen{gone: 2}, nil, FateJoins},
+		"admitted anew after a restart":    {joining(func(n *AdmittedNode) { n.Exists, n.Renewed = true, reapNow.Add(-10*time.Minute) }), empty, notFound, FateJoins},
+		"admitted by a fast clock":         {joining(func(n *AdmittedNode) { n.Admitted = reapNow.Add(time.Second) }), empty, notFound, FateJoins},
+		"its token has ended":              {joining(func(n *AdmittedNode) { n.Admitted = reapNow.Add(-10 * time.Minute) }), empty, notFound, FateGone},
+		"it was heard of":                  {joining(func(n *AdmittedNode) { n.Exists, n.Renewed = true, reapNow.Add(-2*time.Minute) }), empty, notFound, FateGone},
+		"joins, the id was used again":     {joining(nil), has(newVM, "", "Creating"), nil, FateWaits},
+		"and another machine has it":       {joining(nil), has(newVM, "", "Creating"), &look{member: fleet.Member{VMID: newVM}}, FateReplaced},
+		"joins, and Azure shows it":        {joining(nil), has(oldVM, "", "Creating"), nil, FateExists},
 		"not admitted by us":               {change(func(n *AdmittedNode) { n.Instance, n.Pool, n.VMID = "", "", "" }), empty, notFound, FateGone},
 		"not admitted by us, and there":    {change(func(n *AdmittedNode) { n.Instance, n.Pool, n.VMID = "", "", "" }), has(newVM, "", ""), nil, FateExists},
 	} {
-		if got := decideReap(tc.node, tc.pool, tc.l, reapNow); got != tc.want {
+		if got := decideReap(tc.node, tc.pool, tc.l, reapNow, 10*time.Minute); got != tc.want {
 			t.Errorf("%s: %s, want %s", name, got, tc.want)
 		}
 	}
@@ -297,6 +318,7 @@ func TestReaperIsOvertaken(t *testing.T) {
 	if !strings.Contains(log.String(), "decision=changed") || counted(t, r.reaped.WithLabelValues("InstanceGone")) != 0 {
 		t.Error(log)
 	}
+	h.nodes["agents000001"], h.before = lost(1), nil
 	h.refuse = &fleet.Error{Op: "delete node", Kind: fleet.KindDenied}
 	if err := r.Round(t.Context()); !fleet.Is(err, fleet.KindDenied) || !strings.Contains(log.String(), "decision=failed") {
 		t.Errorf("%v, %s", err, log)
@@ -318,6 +340,27 @@ func TestReaperOfALongRound(t *testing.T) {
 		t.Fatal(err)
 	}
 	wantNodes(t, h, "agents000001")
+}
+
+// A machine that was just admitted, and has no Node yet, keeps its token for as long as
+// it is good: a list that is behind and a wrong 404 are not its end. Then they are.
+func TestReaperLeavesWhoJoins(t *testing.T) {
+	now := reapNow
+	c := &smallCloud{}
+	c.put(9, oldVM)
+	h := held(joining(nil))
+	r, _ := newTestReaper(t, h, c)
+	r.config.Now, r.config.Joins = func() time.Time { return now }, 15*time.Minute
+	for _, want := range [][]string{{"agents000001"}, nil} {
+		if err := r.Round(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+		wantNodes(t, h, want...)
+		now = now.Add(6 * time.Minute) // it was admitted 9 minutes before
+	}
+	if n := counted(t, r.known.WithLabelValues(string(FateJoins))); n != 0 {
+		t.Errorf("%v join still", n)
+	}
 }
 
 // Wrong and broken answers cost no Node.

@@ -114,7 +114,7 @@ func Reasons() []Meaning {
 		{NotANode, http.StatusForbidden, true, "the client certificate is not a node's", "somebody uses another certificate of the cluster"},
 		{NodeUnknown, http.StatusUnauthorized, true, "the certificate's Node has no instance in an admitted scale set", "the node proves by an attested document instead"},
 		{CertificateTooOld, http.StatusUnauthorized, true, "the client certificate is older than the instance", "it is of an earlier machine of the same name, and the node proves by an attested document instead"},
-		{CertificateNeeded, http.StatusForbidden, false, "a Node that is Ready leaves by its kubelet's certificate", "the agent cannot read the kubelet's certificate; or a pod asks in its node's name: keep pods from the metadata service"},
+		{CertificateNeeded, http.StatusForbidden, false, "a Node that is Ready, or whose kubelet was heard of in the last minute, leaves by its kubelet's certificate", "none for a machine whose kubelet stopped just now: its agent asks again; else the agent cannot read the kubelet's certificate; or a pod asks in its node's name: keep pods from the metadata service"},
 		{ForeignReport, http.StatusForbidden, true, "the report is of another machine", "somebody reports in another's name"},
 		{Canceled, 499, false, "the request was given up", "none: the node went away, or gave up waiting"},
 		{Internal, http.StatusInternalServerError, false, "the server failed", "report it, with the line of the audit log"},

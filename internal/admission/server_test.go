@@ -97,6 +97,7 @@ type cluster struct {
 	key      []byte
 	spent    map[string]bool
 	nodes    map[string]admission.NodeState
+	heard    map[string]time.Time    // of kubelets
 	tokens   map[string]fleet.Member // by node
 	drained  []wire.LeaveRequest
 	forgot   []string
@@ -127,6 +128,11 @@ func (c *cluster) Spend(_ context.Context, nonce string, _ time.Time) error {
 func (c *cluster) Node(_ context.Context, name string) (admission.NodeState, error) {
 	defer c.lock()()
 	return c.nodes[name], c.err
+}
+
+func (c *cluster) Heard(_ context.Context, name string) (time.Time, error) {
+	defer c.lock()()
+	return c.heard[name], c.err
 }
 
 func (c *cluster) Admit(_ context.Context, m fleet.Member, distribution string, _ admission.NodeState) (wire.Join, error) {
@@ -225,7 +231,7 @@ func newSite(t *testing.T, change func(*admission.Config)) *site {
 	t.Helper()
 	s := &site{t: t, clock: &clock{now: today}, log: &lockedBuffer{}, registry: prometheus.NewRegistry(), authority: newAuthority(t),
 		cloud:   &cloud{members: map[string]fleet.Member{}},
-		cluster: &cluster{key: bytes.Repeat([]byte{7}, 32), spent: map[string]bool{}, nodes: map[string]admission.NodeState{}, tokens: map[string]fleet.Member{}}}
+		cluster: &cluster{key: bytes.Repeat([]byte{7}, 32), spent: map[string]bool{}, nodes: map[string]admission.NodeState{}, heard: map[string]time.Time{}, tokens: map[string]fleet.Member{}}}
 	s.node = newNode(t, instance, vmID)
 	s.cloud.put(fleet.Member{Instance: instance, Pool: pool, Name: "pool1_3", HostName: "pool1000003", VMID: vmID, Addresses: []netip.Addr{netip.MustParseAddr("127.0.0.1")}, ProvisioningState: "Succeeded", Created: today.Add(-time.Minute)})
 	c := admission.Config{

@@ -148,7 +148,7 @@ func (o *options) connectAdmission(ctx context.Context, f admissionFlags, audit 
 	if err != nil {
 		return nil, err
 	}
-	reaper, err := admission.NewReaper(admission.ReaperConfig{Admissions: a.cluster, Members: members, Pools: pools, Interval: f.reap, Log: o.log, Audit: audit, Metrics: a.registry})
+	reaper, err := admission.NewReaper(admission.ReaperConfig{Admissions: a.cluster, Members: members, Pools: pools, Interval: f.reap, Joins: f.ttl, Log: o.log, Audit: audit, Metrics: a.registry})
 	if err != nil {
 		return nil, err
 	}
