@@ -26,8 +26,9 @@ then is gone on with by the next one.
 
 Settings are read from ` + eventsSettings + ` and the admission server's from
 ` + join.SettingsFile + `, where they are there; flags go before them. Without an
-admission server the node drains itself with the kubelet's credentials, and
-leave is drain.
+admission server, or where its settings cannot be used, which is said, the node
+drains itself with the kubelet's credentials, and leave is drain; those settings
+are read again when they change.
 
 Exit codes: 0 told to end; 64 wrong usage or settings.
 
@@ -37,6 +38,7 @@ Flags:
 // eventsFlags is the command line.
 type eventsFlags struct {
 	file, joinFile, root, state string
+	metadata                    string
 	rules                       map[events.Type]events.Rule
 	freeze, ahead               int
 	metrics, webhook, webhookCA string
@@ -44,6 +46,7 @@ type eventsFlags struct {
 
 	settings events.Settings
 	server   events.Server
+	without  string // why there is no server, "" where there is one
 	log      *slog.Logger
 }
 
@@ -74,6 +77,7 @@ func (f *eventsFlags) define(fs *flag.FlagSet) {
 	fs.StringVar(&f.webhookCA, "webhook-ca", "", "`FILE` with the certificates that the server of --webhook is checked against (default the system's)")
 	fs.StringVar(&f.state, "state", "", "keep what was begun in `FILE` (default "+events.StateFile+")")
 	fs.StringVar(&f.root, "root", "", "the node's root is `DIR`; for tests")
+	metadataFlag(fs, &f.metadata)
 	fs.BoolVar(&f.verbose, "verbose", false, "log what is seen on the way")
 }
 
@@ -118,53 +122,101 @@ func (f *eventsFlags) complete(given *flag.FlagSet) error {
 	return s.Validate()
 }
 
-// admission finds the admission server; a machine may have none.
-func (f *eventsFlags) admission() error {
-	path := f.joinFile
-	if path == "" {
-		path = join.SettingsFile
+// serverFile is where the admission server's settings are.
+func (f *eventsFlags) serverFile() string {
+	if f.joinFile == "" {
+		return join.SettingsFile
 	}
-	s, err := join.ReadSettings(f.root, path)
+	return f.joinFile
+}
+
+// admission finds the admission server. A machine may have none; an error is that its
+// settings cannot be used, so that there is none either.
+func (f *eventsFlags) admission() error {
+	f.server, f.without = nil, "there is no "+f.serverFile()
+	s, err := join.ReadSettings(f.root, f.serverFile())
 	if f.joinFile == "" && errors.Is(err, fs.ErrNotExist) {
 		return nil
 	}
+	var client *join.Client
+	if err == nil {
+		client, err = join.NewClient(s, join.Options{Root: f.root, Metadata: f.metadata, Log: f.log})
+	}
 	if err != nil {
+		err = fmt.Errorf("the admission server's settings in %s: %w", f.serverFile(), err)
+		f.without = err.Error()
 		return err
 	}
-	client, err := join.NewClient(s, join.Options{Root: f.root, Log: f.log})
-	if err != nil {
-		return fmt.Errorf("the admission server's settings in %s: %w", path, err)
-	}
-	f.server = newDeparture(client, s.Distribution)
+	f.server, f.without = newDeparture(client, s.Distribution), ""
 	return nil
+}
+
+// stamp tells one state of a file from another.
+func stamp(path string) string {
+	info, err := os.Stat(path)
+	if err != nil {
+		return "" // not there, as far as anybody could read it
+	}
+	return fmt.Sprint(info.ModTime().UnixNano(), info.Size())
 }
 
 func runEvents(ctx context.Context, args []string, std stdio) int {
 	var f eventsFlags
 	fs := flagsOf("events")
 	f.define(fs)
+	seen := ""
 	if code, ok := parse(fs, eventsHelp, args, std, func() error {
 		level := slog.LevelInfo
 		if f.verbose {
 			level = slog.LevelDebug
 		}
 		f.log = slog.New(slog.NewTextHandler(std.err, &slog.HandlerOptions{Level: level}))
-		return errors.Join(f.complete(fs), f.admission())
+		seen = stamp(bootstrap.Under(f.root, f.serverFile()))
+		err := f.admission()
+		if f.joinFile == "" {
+			err = nil // what can be done without is done, and said below
+		}
+		return errors.Join(f.complete(fs), err)
 	}); !ok {
 		return code
 	}
-	tell := events.Notifier(os.Getenv("NOTIFY_SOCKET"))
-	_, vmID, bootID := bootstrap.Identify(f.root)
 	if f.state == "" {
 		f.state = bootstrap.Under(f.root, events.StateFile)
 	}
+	tell := events.Notifier(os.Getenv("NOTIFY_SOCKET"))
+	for {
+		f.watch(ctx, seen, tell)
+		if ctx.Err() != nil {
+			return exitOK
+		}
+		f.log.Info("the admission server's settings have changed")
+		seen = stamp(bootstrap.Under(f.root, f.serverFile()))
+		_ = f.admission() // watch says what there is not
+	}
+}
+
+// watch runs the daemon until it is told to end, or the admission server's settings
+// are others than those seen.
+func (f *eventsFlags) watch(ctx context.Context, seen string, tell func(string)) {
+	ctx, end := context.WithCancel(ctx)
+	defer end()
+	status := "STATUS=Watching scheduled events"
+	if f.without != "" {
+		status += " without an admission server: " + strings.ReplaceAll(f.without, "\n", "; ")
+		f.log.Warn("without an admission server: the node drains itself, and leave is drain", "why", f.without)
+	}
+	_, vmID, bootID := bootstrap.Identify(f.root)
 	events.Run(ctx, events.Options{
-		Settings: f.settings, State: f.state, VMID: vmID, BootID: bootID, Metadata: events.Metadata, Server: f.server, Log: f.log,
+		Settings: f.settings, State: f.state, VMID: vmID, BootID: bootID, Metadata: events.Metadata(f.metadata), Server: f.server, Log: f.log,
 		Kubernetes: func(ctx context.Context, method string, path func(string) string, contentType string, body []byte) (int, string, []byte, error) {
 			return bootstrap.AskAsKubelet(ctx, f.root, method, path, contentType, body)
 		},
-		Ready: func() { tell("READY=1") },
-		Alive: func() { tell("WATCHDOG=1") },
+		Ready: func() { tell("READY=1\n" + status) },
+		Alive: func() {
+			tell("WATCHDOG=1")
+			if stamp(bootstrap.Under(f.root, f.serverFile())) != seen {
+				end()
+			}
+		},
 	})
-	return exitOK
 }

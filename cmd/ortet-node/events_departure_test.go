@@ -3,11 +3,13 @@
 package main
 
 import (
+	"context"
 	"errors"
 	"os"
 	"path/filepath"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/ortet/ortet/internal/node/join"
 	"github.com/ortet/ortet/internal/wire"
@@ -56,12 +58,42 @@ func TestUnitsAreOrdered(t *testing.T) {
 	}
 }
 
+// departing is a machine's departure, with nobody to tell of it.
+func departing(t *testing.T, distribution string) (d departure, held func() bool) {
+	t.Helper()
+	root := t.TempDir()
+	c, err := join.NewClient(join.Settings{Servers: []string{"https://127.0.0.1:1"}, CAHash: "sha256:" + strings.Repeat("0a", 32), Distribution: distribution}, join.Options{Root: root, Metadata: "http://127.0.0.1:1"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return newDeparture(c, distribution), func() bool {
+		_, err := os.Lstat(filepath.Join(root, join.LeavingFile))
+		return err == nil
+	}
+}
+
 // Who does not stand still is not told to have left: its Node would come back.
 func TestAgentThatDoesNotStop(t *testing.T) {
 	systemctl(t, "1")
-	d := newDeparture(nil, wire.K3s) // nobody is told
-	if err := d.Depart(t.Context(), "Preempt"); err == nil || !strings.Contains(err.Error(), "k3s-agent.service") {
-		t.Error(err)
+	d, held := departing(t, wire.K3s)
+	if err := d.Depart(t.Context(), "Preempt"); err == nil || !strings.Contains(err.Error(), "k3s-agent.service") || !held() {
+		t.Errorf("%v; held: %v", err, held())
+	}
+}
+
+// Who leaves stops its agent, and then what would have it join; nothing of it joins
+// after that.
+func TestDepartEndsAJoin(t *testing.T) {
+	asked := systemctl(t, "0")
+	d, held := departing(t, wire.Kubelet)
+	ctx, stop := context.WithTimeout(t.Context(), 3*time.Second)
+	defer stop()
+	if err := d.Depart(ctx, "Preempt"); err == nil {
+		t.Error("told nobody, and that is no error")
+	}
+	const want = "--no-ask-password stop kubelet.service; --no-ask-password stop ortet-join.service"
+	if got := asked(); !strings.HasPrefix(got, want) || !held() {
+		t.Errorf("asked %q, want %q…; held: %v", got, want, held())
 	}
 }
 
@@ -69,8 +101,9 @@ func TestAgentThatDoesNotStop(t *testing.T) {
 func TestRejoin(t *testing.T) {
 	for distribution, unit := range map[string]string{wire.Kubelet: "kubelet.service", wire.K3s: "k3s-agent.service", wire.RKE2: "rke2-agent.service"} {
 		asked := systemctl(t, "0")
-		if err := newDeparture(&join.Client{}, distribution).Rejoin(t.Context()); err != nil {
-			t.Error(err)
+		d, held := departing(t, distribution)
+		if err := errors.Join(d.Hold(), d.Rejoin(t.Context())); err != nil || held() {
+			t.Errorf("%v; held: %v", err, held())
 		}
 		if got, want := asked(), "--no-ask-password restart ortet-join.service; --no-ask-password restart "+unit; got != want {
 			t.Errorf("asked %q, want %q", got, want)

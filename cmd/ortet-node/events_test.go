@@ -3,12 +3,18 @@ package main
 import (
 	"bytes"
 	"context"
+	"io"
+	"net/http"
+	"net/http/httptest"
 	"os"
 	"path/filepath"
 	"strings"
+	"sync"
 	"testing"
+	"time"
 
 	"github.com/ortet/ortet/internal/node/events"
+	"github.com/ortet/ortet/internal/node/join"
 )
 
 // playEvents runs the command until it has begun, without a machine around it.
@@ -29,6 +35,8 @@ func TestEventsCommandLine(t *testing.T) {
 		}
 		return path
 	}
+	broken := t.TempDir()
+	keepSettings(t, broken, `{"distribution":"kubelet"}`)
 	for name, c := range map[string]struct {
 		args []string
 		code int
@@ -44,6 +52,8 @@ func TestEventsCommandLine(t *testing.T) {
 		"settings unknown":     {[]string{"--config", file(`{"reboot":1}`)}, exitUsage, "unknown field"},
 		"settings missing":     {[]string{"--config", "/nowhere.json"}, exitUsage, "no such file"},
 		"no admission server":  {[]string{"--join-settings", "/nowhere.json"}, exitUsage, "no such file"},
+		"as few as none are":   {[]string{"--root", broken}, exitOK, "without an admission server"},
+		"of the server, wrong": {[]string{"--root", broken, "--join-settings", "/etc/ortet/join.json"}, exitUsage, "0 servers"},
 		"an argument too many": {[]string{"now"}, exitUsage, `unexpected argument "now"`},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -52,6 +62,81 @@ func TestEventsCommandLine(t *testing.T) {
 				t.Errorf("%d, want %d: %s", code, c.code, said)
 			}
 		})
+	}
+}
+
+// keepSettings are the admission server's below a root.
+func keepSettings(t *testing.T, root, text string) {
+	t.Helper()
+	if err := os.MkdirAll(filepath.Join(root, "etc/ortet"), 0o755); err != nil {
+		t.Fatal(err)
+	}
+	if err := os.WriteFile(filepath.Join(root, join.SettingsFile), []byte(text), 0o600); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// said may be written to while it is read.
+type said struct {
+	mu sync.Mutex
+	b  strings.Builder
+}
+
+func (s *said) Write(p []byte) (int, error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.b.Write(p)
+}
+
+func (s *said) String() string {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.b.String()
+}
+
+// The admission server's settings come late, are broken, and are mended: the daemon
+// goes on with what there is, and says so.
+func TestEventsGoesOnWithoutAServer(t *testing.T) {
+	azure := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if strings.HasPrefix(r.URL.Path, "/metadata/scheduledevents") {
+			_, _ = io.WriteString(w, `{"DocumentIncarnation":1,"Events":[]}`)
+		} else {
+			_, _ = io.WriteString(w, "pool1_3")
+		}
+	}))
+	defer azure.Close()
+	root := t.TempDir()
+	metrics := filepath.Join(root, "x.prom")
+	t.Setenv("NOTIFY_SOCKET", "")
+	ctx, end := context.WithTimeout(t.Context(), time.Minute)
+	defer end()
+	var errs said
+	code := make(chan int, 1)
+	go func() {
+		code <- runEvents(ctx, []string{"--root", root, "--metadata-service", azure.URL, "--metrics-file", metrics}, stdio{out: io.Discard, err: &errs})
+	}()
+	const good = `{"servers":["https://127.0.0.1:1"],"caHash":"sha256:0a0a0a0a0a0a0a0a0a0a0a0a0a0a0a0a0a0a0a0a0a0a0a0a0a0a0a0a0a0a0a0a","distribution":"kubelet"}`
+	for i, c := range []struct{ settings, server, says string }{
+		{"", "0", "there is no /etc/ortet/join.json"}, {good, "1", ""}, {`{"servers":[],`, "0", "unexpected EOF"}, {good, "1", ""}, {`{"servers":[]}`, "0", "0 servers"},
+	} {
+		if c.settings != "" {
+			keepSettings(t, root, c.settings)
+		}
+		for {
+			text, _ := os.ReadFile(metrics)
+			if strings.Contains(string(text), "\nortet_events_server "+c.server+"\n") && strings.Contains(string(text), "\nortet_events_up 1\n") && strings.Contains(errs.String(), c.says) {
+				break
+			}
+			select {
+			case <-ctx.Done():
+				t.Fatalf("%d: not within a minute: %s\n%s", i, text, errs.String())
+			case <-time.After(20 * time.Millisecond):
+			}
+		}
+	}
+	end()
+	if got := <-code; got != exitOK {
+		t.Errorf("exit %d", got)
 	}
 }
 

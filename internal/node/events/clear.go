@@ -3,6 +3,7 @@ package events
 import (
 	"context"
 	"errors"
+	"io/fs"
 	"log/slog"
 	"sync"
 	"time"
@@ -16,13 +17,17 @@ type Server interface {
 	// Leave has the server cordon and drain this node within the request's time, and
 	// returns when that is over. Asking again is harmless, also with less time.
 	Leave(ctx context.Context, r wire.LeaveRequest) (wire.Leave, error)
-	// Depart stops the node's agent, and tells the server that it stands still for
-	// good. Again it is harmless.
+	// Hold keeps the machine from joining, where it has not yet, until Release or
+	// another boot: one that is about to go is no node any more. Again each is harmless.
+	Hold() error
+	Release() error
+	// Depart holds the machine, stops the node's agent and what would have it join, and
+	// tells the server that it stands still for good. Again it is harmless.
 	Depart(ctx context.Context, cause string) error
 	// Back has the server give back what Leave marked on the Node; one that was not
 	// marked is no error. Where the server cannot, it is errors.ErrUnsupported.
 	Back(ctx context.Context) error
-	// Rejoin starts what Depart stopped, and what makes a node of the machine.
+	// Rejoin releases the machine, and starts what Depart stopped.
 	Rejoin(ctx context.Context) error
 }
 
@@ -62,6 +67,11 @@ func (c *clearer) clear(ctx context.Context, a Action) Outcome {
 		err := c.kubernetes.cordon(ctx, a.Type, true, c.now())
 		return Outcome{Action: a, Err: err, Done: err == nil, By: ByKubelet}
 	}
+	if a.Do == Leave && c.server != nil {
+		if err := c.server.Hold(); err != nil { // Depart asks for it again
+			c.log.Warn("the machine could not be kept from joining", "event", a.ID, "error", err)
+		}
+	}
 	left := a.Until.Sub(c.now())
 	until := a.Until.Add(-margin(a.Do, left))
 	ctx, cancel := context.WithTimeout(ctx, max(until.Sub(c.now()), time.Second))
@@ -81,18 +91,23 @@ func (c *clearer) begun(ctx context.Context) bool {
 	return err == nil && marked
 }
 
-// giveBack undoes what was changed at the Node: by itself, and by the server where
-// that has put its taint there.
+// giveBack undoes what was changed at the machine, and at the Node: by itself, and by
+// the server where that has put its taint there.
 func (c *clearer) giveBack(ctx context.Context) error {
 	err := c.kubernetes.restore(ctx)
-	if err == nil || c.server == nil {
+	if c.server == nil {
+		if errors.Is(err, fs.ErrNotExist) {
+			return nil // there is no kubelet, and never was: nobody has marked anything
+		}
 		return err
 	}
-	byServer := c.server.Back(ctx)
-	if byServer == nil {
-		return nil
+	released := c.server.Release()
+	if err != nil {
+		if byServer := c.server.Back(ctx); byServer != nil {
+			return errors.Join(released, err, byServer)
+		}
 	}
-	return errors.Join(err, byServer)
+	return released
 }
 
 // A drainage is one drain: by the server, and where that does not seem to be at it

@@ -147,6 +147,9 @@ func (s *State) see(e Event, o Observed, now time.Time) []Notice {
 		}
 		notices = append(notices, h.noticed(e, why, o, now))
 	}
+	if o.Settings.stay && h.Do == Leave && h.Phase.rank() < Departed.rank() {
+		h.Do = Drain // the admission server's settings are gone meanwhile
+	}
 	switch {
 	case e.Started:
 		if !h.Started && h.NoticedAt != now {

@@ -45,21 +45,27 @@ type Reply struct {
 // error is that there was no answer.
 type AskMetadata func(ctx context.Context, method, path string, body []byte) (Reply, error)
 
-// Metadata asks the metadata service of this machine, at most for the time that the
-// context leaves, or else for a few seconds. No proxy is used.
-func Metadata(ctx context.Context, method, path string, body []byte) (Reply, error) {
-	u, err := url.Parse(metadataService + path)
-	if err != nil {
-		return Reply{}, err
+// Metadata asks a metadata service, "http://HOST[:PORT]" ("" is Azure's for this
+// machine), at most for the time that the context leaves, or else for a few seconds.
+// No proxy is used.
+func Metadata(service string) AskMetadata {
+	if service == "" {
+		service = metadataService
 	}
-	q := bootstrap.Question{Method: method, URL: u, Within: within, Header: []string{"Metadata: true"}, Type: "application/json", Body: body}
-	if end, ok := ctx.Deadline(); ok {
-		q.Within = time.Until(end)
+	return func(ctx context.Context, method, path string, body []byte) (Reply, error) {
+		u, err := url.Parse(service + path)
+		if err != nil {
+			return Reply{}, err
+		}
+		q := bootstrap.Question{Method: method, URL: u, Within: within, Header: []string{"Metadata: true"}, Type: "application/json", Body: body}
+		if end, ok := ctx.Deadline(); ok {
+			q.Within = time.Until(end)
+		}
+		var r Reply
+		q.Date = &r.Date
+		r.Code, _, r.Body, err = bootstrap.Ask(ctx, q)
+		return r, err
 	}
-	var r Reply
-	q.Date = &r.Date
-	r.Code, _, r.Body, err = bootstrap.Ask(ctx, q)
-	return r, err
 }
 
 // A metadataError is an answer of the metadata service that is none.

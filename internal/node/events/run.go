@@ -81,6 +81,12 @@ func Run(ctx context.Context, o Options) {
 		o.Log.Error("what was known of events cannot be used", "error", err)
 		s.Touched = true
 	}
+	if o.Server != nil && !s.Touched && s.DepartedIn != o.BootID {
+		// Nothing was begun here; what an earlier one held, of whom nothing is left, goes on.
+		if err := o.Server.Release(); err != nil {
+			o.Log.Warn("the machine may be kept from joining", "error", err)
+		}
+	}
 	d := &daemon{o: o, state: s, outcomes: make(chan Outcome, 1), metrics: metrics{path: o.Settings.MetricsFile, values: map[string]float64{}}}
 	d.seen.Settings, d.seen.BootID = o.Settings, o.BootID
 	d.seen.Settings.stay = o.Server == nil
@@ -90,6 +96,10 @@ func Run(ctx context.Context, o Options) {
 		case "ortet_events_up", "ortet_events_failures_total", "ortet_events_problems_total", "ortet_events_clock_ahead_seconds":
 			d.metrics.set(h[0], 0)
 		}
+	}
+	d.metrics.set("ortet_events_server", 0)
+	if o.Server != nil {
+		d.metrics.set("ortet_events_server", 1)
 	}
 	d.tell = &teller{kubernetes: d.kubernetes, settings: o.Settings, post: o.Post, log: o.Log}
 	telling, stopTelling := context.WithCancel(context.WithoutCancel(ctx))
@@ -123,6 +133,8 @@ func (d *daemon) watch(ctx context.Context) {
 		case p := <-answers:
 			d.take(ctx, p)
 		case o := <-d.outcomes:
+			// What ended because the daemon does is not over: the next one goes on with it.
+			d.job.stopped = d.job.stopped || ctx.Err() != nil
 			d.record(o)
 			d.decide(ctx)
 		}
@@ -299,6 +311,9 @@ func (a Action) same(b Action) bool {
 	return a.Verb == b.Verb && a.ID == b.ID && a.Do == b.Do && a.Until.Equal(b.Until)
 }
 
+// errNoServer is of a machine that had an admission server when it began to leave.
+var errNoServer = errors.New("the admission server's settings are gone, or cannot be used")
+
 // act does one action.
 func (d *daemon) act(ctx context.Context, c *clearer, a Action) Outcome {
 	o := Outcome{Action: a}
@@ -308,7 +323,9 @@ func (d *daemon) act(ctx context.Context, c *clearer, a Action) Outcome {
 	case Depart:
 		bounded, cancel := context.WithTimeout(ctx, max(a.Deadline.Sub(c.now()), least))
 		defer cancel()
-		o.Err = c.server.Depart(bounded, string(a.Type))
+		if o.Err = errNoServer; c.server != nil {
+			o.Err = c.server.Depart(bounded, string(a.Type))
+		}
 	case Tell:
 		o.Err = approve(ctx, d.o.Metadata, a.ID)
 		var refused metadataError
@@ -318,7 +335,9 @@ func (d *daemon) act(ctx context.Context, c *clearer, a Action) Outcome {
 	case Rejoin:
 		bounded, cancel := context.WithTimeout(ctx, tardy)
 		defer cancel()
-		o.Err = c.server.Rejoin(bounded)
+		if o.Err = errNoServer; c.server != nil {
+			o.Err = c.server.Rejoin(bounded)
+		}
 	}
 	return o
 }

@@ -2,8 +2,10 @@ package events
 
 import (
 	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
+	"io/fs"
 	"os"
 	"path/filepath"
 	"strconv"
@@ -48,7 +50,108 @@ func TestPreemptLeavesByTheServer(t *testing.T) {
 		if got, want := w.reasons(), "PreemptScheduled DrainedForPreempt LeftForPreempt PreemptAcknowledged"; got != want {
 			t.Errorf("Events: %s, want %s", got, want)
 		}
+		if !w.server.isHeld() {
+			t.Error("it may join again")
+		}
 	})
+}
+
+// An eviction that comes before the machine has joined: nothing of it joins any more,
+// and Azure need not wait. Where it is cancelled, the machine joins after all.
+func TestPreemptBeforeJoining(t *testing.T) {
+	for _, cancelled := range []bool{false, true} {
+		synctest.Test(t, func(t *testing.T) {
+			w := newWorld(t)
+			w.kube.Remove("nodes", "", nodeName)
+			o := w.options()
+			o.Kubernetes = func(context.Context, string, func(string) string, string, []byte) (int, string, []byte, error) {
+				return 0, "", nil, fmt.Errorf("no kubeconfig of a kubelet's: %w", fs.ErrNotExist)
+			}
+			o.Server = early{w.server}
+			w.azure.schedule("E1", Preempt, 30*time.Second)
+			w.run(o, 10*time.Second)
+			if got := w.azure.acknowledged(); len(got) != 1 || !w.server.isHeld() {
+				t.Errorf("acknowledged %v; held: %v", got, w.server.isHeld())
+			}
+			if !cancelled {
+				return
+			}
+			w.azure.over("E1")
+			w.run(o, 3*time.Minute)
+			if w.server.rejoined != 1 || w.server.isHeld() || w.kept().Touched {
+				t.Errorf("joined again %d times; held: %v; kept: %+v", w.server.rejoined, w.server.isHeld(), w.kept())
+			}
+		})
+	}
+}
+
+// early is the server of a machine that has no Node.
+type early struct{ *server }
+
+func (e early) Leave(context.Context, wire.LeaveRequest) (wire.Leave, error) {
+	if !e.isHeld() {
+		e.w.t.Error("it may join while it leaves")
+	}
+	return wire.Leave{Drained: true}, nil
+}
+
+func (e early) Back(context.Context) error { return nil }
+
+// What an earlier daemon held, of which nothing is known any more, is released; an
+// event that is still there has it held again.
+func TestHeldByNobody(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld(t)
+		if err := w.server.Hold(); err != nil {
+			t.Fatal(err)
+		}
+		w.run(w.options(), 5*time.Second)
+		if w.server.isHeld() {
+			t.Error("kept from joining for ever")
+		}
+	})
+}
+
+// The admission server's settings are lost in the middle of a leave: the node drains
+// itself, or says what it cannot do, and lives.
+func TestTheServersSettingsAreLost(t *testing.T) {
+	for name, c := range map[string]struct {
+		h       Handling
+		boot    string
+		reasons string
+		acks    int
+	}{
+		"before the drain": {Handling{ID: "E1", Type: Preempt, Do: Leave, Phase: Begun}, "", "DrainedForPreempt PreemptAcknowledged", 1},
+		"after the drain":  {Handling{ID: "E1", Type: Preempt, Do: Leave, Phase: Cleared, Done: true}, "", "PreemptAcknowledged", 1},
+		"after it left":    {Handling{ID: "E0", Type: Preempt, Do: Leave, Phase: Departed}, "boot-1", "PreemptCancelled", 0},
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				w := newWorld(t)
+				w.pod("web", 0, 2)
+				c.h.NoticedAt, c.h.Deadline = time.Now().UTC(), time.Now().Add(30*time.Second).UTC()
+				text, err := json.Marshal(State{VMID: "vm", Touched: true, Events: []Handling{c.h}, DepartedIn: c.boot})
+				if err == nil {
+					err = os.WriteFile(w.state, text, 0o600)
+				}
+				if err != nil {
+					t.Fatal(err)
+				}
+				o := w.options()
+				o.Server = nil
+				if c.h.ID == "E1" {
+					w.azure.schedule("E1", Preempt, 30*time.Second)
+				}
+				w.run(o, 3*time.Minute)
+				if got := w.reasons(); got != c.reasons || len(w.azure.acknowledged()) != c.acks {
+					t.Errorf("Events: %s; acknowledged %v", got, w.azure.acknowledged())
+				}
+				if told := strings.Contains(w.log.String(), errNoServer.Error()); told != (c.acks == 0) {
+					t.Errorf("told: %v", told)
+				}
+			})
+		})
+	}
 }
 
 // Without the admission server the node drains itself in time: it is not waited for
@@ -142,6 +245,9 @@ func TestKilledAnywhere(t *testing.T) {
 						case stays && n > 0, !stays && (n < 1 || n > 2):
 							t.Errorf("killed before act %d: acknowledged %d times", at, n)
 						}
+						if w.server.isHeld() != (c.event == Preempt) {
+							t.Errorf("killed before act %d: held: %v", at, w.server.isHeld())
+						}
 						if left := c.event == Preempt && mode == ""; left != (w.node() == nil) {
 							t.Errorf("killed before act %d: the Node is %v", at, w.node())
 						}
@@ -155,6 +261,9 @@ func TestKilledAnywhere(t *testing.T) {
 						w.run(w.options(), 3*time.Minute)
 						if n := w.node(); n != nil && (w.cordoned() || len(n.Spec.Taints) > 0 && mode == "") {
 							t.Errorf("killed before act %d: not given back", at)
+						}
+						if w.server.isHeld() {
+							t.Errorf("killed before act %d: kept from joining for ever", at)
 						}
 					})
 					if calls <= at {
@@ -221,6 +330,36 @@ func (w *world) killed(n int) (calls int) {
 	return calls
 }
 
+// A daemon that is told to end in the middle of a drain has not drained: the next one
+// goes on. Which of the two it hears of first is chance, so it is told often.
+func TestEndedInTheMiddleOfADrain(t *testing.T) {
+	for range 300 {
+		synctest.Test(t, func(t *testing.T) {
+			w := newWorld(t)
+			w.pod("web", 0, 30)
+			ctx, end := context.WithCancel(t.Context())
+			defer end()
+			o := w.options()
+			o.Server = nil
+			o.Kubernetes = func(ask context.Context, method string, path func(string) string, contentType string, body []byte) (int, string, []byte, error) {
+				if strings.HasSuffix(path("x"), "/eviction") {
+					end()
+					return 0, "", nil, errors.New("ended")
+				}
+				return w.ask(ask, method, path, contentType, body)
+			}
+			w.azure.schedule("E1", Preempt, 30*time.Second)
+			Run(ctx, o)
+			if h := w.kept().Events[0]; h.Phase != Begun {
+				t.Fatalf("kept: %+v", h)
+			}
+		})
+		if t.Failed() {
+			return
+		}
+	}
+}
+
 // mortal dies before and after what the server is asked.
 type mortal struct {
 	*server
@@ -233,6 +372,20 @@ func (m mortal) Leave(ctx context.Context, r wire.LeaveRequest) (wire.Leave, err
 	}
 	a, err := m.server.Leave(ctx, r)
 	return a, errors.Join(err, m.act())
+}
+
+func (m mortal) Hold() error {
+	if err := m.act(); err != nil {
+		return err
+	}
+	return errors.Join(m.server.Hold(), m.act())
+}
+
+func (m mortal) Release() error {
+	if err := m.act(); err != nil {
+		return err
+	}
+	return errors.Join(m.server.Release(), m.act())
 }
 
 func (m mortal) Depart(ctx context.Context, cause string) error {

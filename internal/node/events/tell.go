@@ -110,6 +110,7 @@ type metrics struct {
 func metricHelp() [][2]string {
 	return [][2]string{
 		{"ortet_events_up", "Whether the metadata service answered the last question for scheduled events."},
+		{"ortet_events_server", "Whether there is an admission server to leave by."},
 		{"ortet_events_last_answer_timestamp_seconds", "When it answered last, by this machine's clock; kept to 15 s."},
 		{"ortet_events_failures_total", "Questions that the metadata service did not answer."},
 		{"ortet_events_clock_ahead_seconds", "How far Azure's clock is ahead of this machine's; 0 within 2 s."},

@@ -160,6 +160,7 @@ type server struct {
 	leaves   []wire.LeaveRequest
 	departed []string
 	rejoined int
+	held     bool
 }
 
 func (s *server) how() string {
@@ -174,9 +175,28 @@ func (s *server) set(mode string) {
 	s.mode = mode
 }
 
+func (s *server) Hold() error    { return s.hold(true) }
+func (s *server) Release() error { return s.hold(false) }
+
+func (s *server) hold(held bool) error {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.held = held
+	return nil
+}
+
+func (s *server) isHeld() bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.held
+}
+
 func (s *server) Leave(ctx context.Context, r wire.LeaveRequest) (wire.Leave, error) {
 	if err := r.Validate(); err != nil {
 		return wire.Leave{}, err
+	}
+	if !r.Stay && !s.isHeld() {
+		s.w.t.Error("a machine that leaves may join meanwhile")
 	}
 	s.mu.Lock()
 	s.leaves = append(s.leaves, r)
@@ -212,6 +232,7 @@ func (s *server) Depart(_ context.Context, cause string) error {
 	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
+	s.held = true
 	s.departed = append(s.departed, cause)
 	s.w.kube.Remove("nodes", "", nodeName)
 	return nil
@@ -233,6 +254,7 @@ func (s *server) Rejoin(context.Context) error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.rejoined++
+	s.held = false
 	s.w.kube.Put(&corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: nodeName}})
 	return nil
 }

@@ -20,6 +20,9 @@ type Agent interface {
 	Runs(ctx context.Context, unit string) (bool, error)
 }
 
+// JoinUnit runs ortet-node join.
+const JoinUnit = "ortet-join.service"
+
 // AgentUnit is the agent's unit of a distribution, as its own packages name it.
 func AgentUnit(distribution string) string {
 	if distribution == wire.Kubelet {

@@ -23,6 +23,10 @@
 // the shipped units hold the agent back: whatever died on the way, nothing starts with
 // an identity that was not looked at in this boot.
 //
+// One joins at a time (lockFile): a second one would take the first one's new identity
+// for one that does not serve. Who is about to leave for good holds the machine
+// (Client.Hold): nothing joins then until it is released, or in another boot.
+//
 // Errors of the server are told in its words (wire.Refusal). Nothing here stops or
 // starts units but leave, which has to stop the agent before its Node goes.
 package join

@@ -51,6 +51,8 @@ type Record struct {
 	// CAPin is "K10<SHA-256>" of k3s's or RKE2's token.
 	CAPin string    `json:"caPin,omitempty"`
 	At    time.Time `json:"at"`
+	// TokenEnds is until when the token of At is good.
+	TokenEnds time.Time `json:"tokenEnds,omitzero"`
 }
 
 // login is the kubelet's client certificate, as far as it matters here.
@@ -305,7 +307,7 @@ func rewrite(t *tree.Tree, name string, text []byte) error {
 
 // recordOf is the record of a node that has joined.
 func recordOf(j wire.Join, distribution, firmware string, now time.Time) Record {
-	r := Record{State: Joined, VMID: strings.ToLower(j.VMID), Firmware: firmware, Distribution: distribution, NodeName: j.NodeName, ProviderID: j.ProviderID, At: now.UTC().Truncate(time.Second)}
+	r := Record{State: Joined, VMID: strings.ToLower(j.VMID), Firmware: firmware, Distribution: distribution, NodeName: j.NodeName, ProviderID: j.ProviderID, At: now.UTC().Truncate(time.Second), TokenEnds: j.Expires.UTC().Truncate(time.Second)}
 	if pin, _, ok := strings.Cut(j.Token, "::"); ok {
 		r.CAPin = pin
 	}

@@ -35,6 +35,7 @@ func (c *Client) Join(ctx context.Context, once bool) error {
 	}
 	defer func() { _ = t.Close() }() // what was written was synced
 	a := attempt{Client: c, t: t}
+	defer a.unlock()
 	_, a.firmware, _ = bootstrap.Identify(c.options.Root)
 	for failed := 1; ; failed++ {
 		err := a.try(ctx)
@@ -67,6 +68,7 @@ func root(dir string) string {
 type attempt struct {
 	*Client
 	t        *tree.Tree
+	lock     *os.File // held from the first try on that got it; nil until then
 	firmware string
 	cleared  bool // the disk holds no identity any more
 	told     string
@@ -75,6 +77,19 @@ type attempt struct {
 // try goes as far as it can. Whose identity is on the disk is settled first, also
 // while the server is away: nothing may start with another machine's.
 func (a *attempt) try(ctx context.Context) error {
+	if a.lock == nil {
+		f, err := alone(a.t)
+		if errors.Is(err, errNotAlone) {
+			return err
+		}
+		if err != nil {
+			return here(err)
+		}
+		a.lock = f
+	}
+	if err := a.held(); err != nil {
+		return err
+	}
 	var m *Machine
 	if !a.cleared {
 		own, machine, err := a.settle(ctx)
@@ -92,6 +107,9 @@ func (a *attempt) try(ctx context.Context) error {
 	}
 	granted, err := a.admit(ctx, *m)
 	if err != nil {
+		return err
+	}
+	if err := a.held(); err != nil {
 		return err
 	}
 	if a.settings.Distribution == wire.Kubelet {
@@ -136,6 +154,12 @@ func (a *attempt) settle(ctx context.Context) (own bool, m *Machine, err error) 
 		m = &machine
 		found, why = judge(record, held, a.firmware, m, a.options.now())
 	}
+	if found == isUsedUp && held == nil {
+		under, err := a.underWay(record)
+		if err != nil || under {
+			return under, m, err
+		}
+	}
 	if found == isOwn && record == nil && a.settings.Distribution != wire.Kubelet {
 		// Joined by us: its agent wants a token, whose CA only the record knew.
 		switch _, err := a.t.Stat(rancher(a.settings.Distribution) + rancherDrop); {
@@ -179,6 +203,32 @@ func (a *attempt) settle(ctx context.Context) (own bool, m *Machine, err error) 
 	return false, m, nil
 }
 
+// underWay says that this machine was admitted in this boot, and that its agent has
+// yet to get its certificate with a token that is still good: to ask again would take
+// that away from it.
+func (a *attempt) underWay(r *Record) (bool, error) {
+	now := a.options.now()
+	// By a clock that was set since, it is not.
+	if r.State != Joined || now.Before(r.At) || !now.Before(r.TokenEnds) {
+		return false, nil
+	}
+	token := RancherToken
+	if a.settings.Distribution == wire.Kubelet {
+		token = a.settings.Kubelet.BootstrapKubeconfig
+	}
+	for _, p := range []string{ReadyFile, token} {
+		there, err := a.t.Exists(p)
+		if err != nil {
+			return false, here(err)
+		}
+		if !there {
+			return false, nil
+		}
+	}
+	a.options.Log.Info("this machine was admitted before, and its agent has yet to get a certificate", "node", r.NodeName, "asksAgainFrom", r.TokenEnds)
+	return true, nil
+}
+
 // unknownVM is no machine's id.
 const unknownVM = "00000000-0000-0000-0000-000000000000"
 
@@ -207,12 +257,27 @@ func (a *attempt) goOn(record *Record, held *login, m *Machine) error {
 	return nil
 }
 
-// ready lets an agent start.
+// ready lets an agent start, unless this machine has begun to leave: who has it leave
+// holds it first and takes this file away after, so one of the two sees the other.
 func (a *attempt) ready() error {
 	if err := put(a.t, ReadyFile, nil); err != nil {
 		return here(err)
 	}
-	return nil
+	err := a.held()
+	if err == nil {
+		return nil
+	}
+	if _, problem := a.t.Remove(ReadyFile); problem != nil {
+		return here(errors.Join(err, problem))
+	}
+	return err
+}
+
+// unlock lets others join.
+func (a *attempt) unlock() {
+	if a.lock != nil {
+		_ = a.lock.Close() // there is nothing in it
+	}
 }
 
 // admit asks one server after the other, answering their callback meanwhile.

@@ -69,10 +69,14 @@ func (c *Client) Depart(ctx context.Context, d Departure) error {
 	return errors.Join(problems...)
 }
 
-// still sees to it that the agent stands still.
+// still sees to it that the agent stands still, and that no join goes on that would
+// let it start: that one last, since an agent that waits for it would begin.
 func (c *Client) still(ctx context.Context, name string, part Part) error {
 	if part != LeftPart {
-		return c.agent().Stop(ctx, name)
+		if err := c.agent().Stop(ctx, name); err != nil {
+			return err
+		}
+		return c.agent().Stop(ctx, JoinUnit)
 	}
 	runs, err := c.agent().Runs(ctx, name)
 	if err == nil && runs {
@@ -136,18 +140,15 @@ func (c *Client) leftAs(ctx context.Context, cause string) error {
 // noteLeft writes down that this node has left, and lets no agent start again before
 // it has joined anew.
 func (c *Client) noteLeft() error {
-	t, err := tree.Open(root(c.options.Root))
-	if err != nil {
+	return c.onDisk(func(t *tree.Tree) error {
+		r, err := readRecord(t)
+		if err == nil && r != nil && r.State == Joined {
+			r.State = HasLeft
+			err = writeRecord(t, *r)
+		}
+		if err == nil {
+			_, err = t.Remove(ReadyFile)
+		}
 		return err
-	}
-	defer func() { _ = t.Close() }() // what was written was synced
-	r, err := readRecord(t)
-	if err == nil && r != nil && r.State == Joined {
-		r.State = HasLeft
-		err = writeRecord(t, *r)
-	}
-	if err == nil {
-		_, err = t.Remove(ReadyFile)
-	}
-	return err
+	})
 }

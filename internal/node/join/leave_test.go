@@ -39,8 +39,8 @@ func TestDepart(t *testing.T) {
 		wrong        string // in the error
 		state        State
 	}{
-		"all of it":        {wire.Kubelet, Departure{}, service{}, nil, "/v1/leave system:node:" + ourName + " /v1/left system:node:" + ourName, "kubelet.service", "", HasLeft},
-		"k3s":              {wire.K3s, Departure{}, service{}, nil, "/v1/leave system:node:" + ourName + " /v1/left system:node:" + ourName, "k3s-agent.service", "", HasLeft},
+		"all of it":        {wire.Kubelet, Departure{}, service{}, nil, "/v1/leave system:node:" + ourName + " /v1/left system:node:" + ourName, "kubelet.service ortet-join.service", "", HasLeft},
+		"k3s":              {wire.K3s, Departure{}, service{}, nil, "/v1/leave system:node:" + ourName + " /v1/left system:node:" + ourName, "k3s-agent.service ortet-join.service", "", HasLeft},
 		"it stays":         {wire.Kubelet, Departure{Stay: true}, service{}, nil, "/v1/leave system:node:" + ourName, "", "", Joined},
 		"drain only":       {wire.Kubelet, Departure{Part: DrainPart}, service{}, nil, "/v1/leave system:node:" + ourName, "", "", Joined},
 		"it stands still":  {wire.Kubelet, Departure{Part: LeftPart}, service{}, nil, "/v1/left system:node:" + ourName, "", "", HasLeft},
@@ -51,7 +51,7 @@ func TestDepart(t *testing.T) {
 				return &wire.Refusal{Reason: "Never", Message: "no", Final: true}
 			}
 			return nil
-		}, "/v1/leave refused Never /v1/left system:node:" + ourName, "kubelet.service", "draining: 127.0.0.1", HasLeft},
+		}, "/v1/leave refused Never /v1/left system:node:" + ourName, "kubelet.service ortet-join.service", "draining: 127.0.0.1", HasLeft},
 	} {
 		t.Run(name, func(t *testing.T) {
 			w := newWorld(t)
@@ -186,7 +186,7 @@ func TestDepartWithoutAServer(t *testing.T) {
 		return ctx.Err()
 	}
 	err := w.client().Depart(ctx, Departure{Cause: "Preempt", Within: 30 * time.Second})
-	if err == nil || !strings.Contains(err.Error(), "draining: ") || !strings.Contains(err.Error(), "telling that kubelet.service stands still: ") || len(agent.stopped) != 1 {
+	if err == nil || !strings.Contains(err.Error(), "draining: ") || !strings.Contains(err.Error(), "telling that kubelet.service stands still: ") || len(agent.stopped) != 2 {
 		t.Errorf("%v; stopped %q", err, agent.stopped)
 	}
 	if w.record().State != HasLeft {
