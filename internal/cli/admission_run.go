@@ -133,6 +133,7 @@ func (o *options) connectAdmission(ctx context.Context, f admissionFlags, audit 
 	if err := errors.Join(a.registry.Register(collectors.NewGoCollector()), a.registry.Register(collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}))); err != nil {
 		return nil, err
 	}
+	c.Metrics = a.registry
 	if a.cluster, err = admissionkube.New(c); err != nil {
 		return nil, err
 	}

@@ -81,8 +81,7 @@ func (c *Cluster) Admit(ctx context.Context, member fleet.Member, distribution s
 	var secret string
 	group, within := errgroup.WithContext(ctx)
 	group.Go(func() error {
-		set := admittedOf(member, now)
-		held, err := c.names.change(within, &nameChange{name: name, set: &set, only: func(a admitted) bool {
+		held, err := c.names.change(within, &nameChange{name: name, set: admittedOf(member, now).after, only: func(a admitted) bool {
 			return a.VMID == "" || a.Instance.Equal(member.Instance)
 		}})
 		if err == nil && !held {

@@ -159,23 +159,17 @@ func TestNodeAsksForItself(t *testing.T) {
 	c := w.open()
 	w.run(c)
 	m := w.member("itself001", "1", machineA)
-	_, err := c.Admit(w.ctx, m, wire.Kubelet, admission.NodeState{Exists: true})
+	join, err := c.Admit(w.ctx, m, wire.Kubelet, admission.NodeState{Exists: true})
 	must(t, err)
-	ask := func(pem []byte, signer, reason string) {
-		t.Helper()
-		if d := w.decision(w.ask(w.asNode("itself001"), signer, pem)); d.Reason != reason {
-			t.Errorf("%+v, want %s", d, reason)
-		}
-	}
-	client, serves := certificatesv1.KubeAPIServerClientKubeletSignerName, certificatesv1.KubeletServingSignerName
-	ask(request(t, newKey(t), nodeSubject("itself001")), client, kube.NodeProven)
-	ask(request(t, newKey(t), serving("itself001", []string{"itself001"}, "10.1.0.4")), serves, kube.NodeProven)
-	ask(request(t, newKey(t), serving("itself001", []string{"itself001"}, "10.1.0.5")), serves, kube.NotItsAddress)
+	node := w.bootstrap(join)
+	node = node.renew(kube.NodeProven)
+	node.serves("10.1.0.4", kube.NodeProven)
+	node.serves("10.1.0.5", kube.NotItsAddress)
 	w.member("itself001", "1", machineB)
-	ask(request(t, newKey(t), nodeSubject("itself001")), client, kube.OtherMachine)
+	node.renew(kube.OtherMachine)
 	w.directory.remove(m.Instance)
-	ask(request(t, newKey(t), nodeSubject("itself001")), client, kube.InstanceGone)
-	if d := w.decision(w.ask(w.asNode("unknown01"), client, request(t, newKey(t), nodeSubject("unknown01")))); d.Reason != kube.NotAdmitted || d.Verb != kube.Leave {
+	node.renew(kube.InstanceGone)
+	if d := w.decision(w.ask(w.asNode("unknown01"), certificatesv1.KubeAPIServerClientKubeletSignerName, request(t, newKey(t), nodeSubject("unknown01")))); d.Reason != kube.NotAdmitted || d.Verb != kube.Leave {
 		t.Errorf("%+v", d)
 	}
 }

@@ -2,6 +2,7 @@ package kube
 
 import (
 	"encoding/json"
+	"errors"
 	"fmt"
 	"slices"
 	"strconv"
@@ -20,18 +21,31 @@ type admitted struct {
 	Pool     fleet.ResourceID
 	Instance fleet.ResourceID
 	At       time.Time // to the millisecond
+	// Certificates are fingerprints of the client certificates that count for it
+	// (counting), "LAST,BEFORE", as far as there are two; "-" where none was signed yet,
+	// "" where an earlier version admitted it, which kept none.
+	Certificates string
 }
 
 func admittedOf(m fleet.Member, at time.Time) admitted {
-	return admitted{VMID: m.VMID, Pool: m.Pool, Instance: m.Instance, At: time.UnixMilli(at.UnixMilli()).UTC()}
+	return admitted{VMID: m.VMID, Pool: m.Pool, Instance: m.Instance, At: time.UnixMilli(at.UnixMilli()).UTC(), Certificates: noCertificate}
+}
+
+// after gives the admission in place of another of the same name: the same machine
+// keeps its certificates, and another's count no more.
+func (a admitted) after(before admitted) admitted {
+	if before.VMID == a.VMID {
+		a.Certificates = before.Certificates
+	}
+	return a
 }
 
 // annotationPools lists, as JSON, the pools that the entries count from 0. Pools'
 // ids are long, and an object is bounded.
 const annotationPools = "ortet.io/pools"
 
-// An entry is "VMID MILLISECONDS POOL INSTANCE", as "c0ff… 1790000000000 0 12". The
-// instance is what follows the pool's id, "~NAME" for a virtual machine in the pool's
+// An entry is "VMID MILLISECONDS POOL INSTANCE CERTIFICATES", as
+// "c0ff… 1790000000000 0 12 -", without the last where that is "". The instance is what follows the pool's id, "~NAME" for a virtual machine in the pool's
 // resource group, or else an ARM id.
 func (a admitted) entry(pools *[]string) string {
 	if a.VMID == "" {
@@ -48,8 +62,24 @@ func (a admitted) entry(pools *[]string) string {
 	} else if rest, ok := strings.CutPrefix(instance, flexiblePrefix(a.Pool)); ok {
 		instance = "~" + rest
 	}
-	return fmt.Sprintf("%s %d %d %s", a.VMID, a.At.UnixMilli(), i, instance)
+	text := fmt.Sprintf("%s %d %d %s", a.VMID, a.At.UnixMilli(), i, instance)
+	if a.Certificates != "" {
+		text += " " + a.Certificates
+	}
+	return text
 }
+
+// entrySize is what an entry takes once it has all certificates, in bytes: so the
+// list never has too little room for them.
+func entrySize(text string) int {
+	if text == "" {
+		return 0
+	}
+	words := strings.SplitN(text, " ", entryWords)
+	return len(strings.Join(words[:min(len(words), entryWords-1)], " ")) + len(" ,") + 2*fingerprintSize
+}
+
+const entryWords = 5 // at most
 
 func uniformPrefix(pool fleet.ResourceID) string { return string(pool) + "/virtualMachines/" }
 
@@ -63,8 +93,8 @@ func parseEntry(text string, pools []string) (admitted, error) {
 		return admitted{}, nil
 	}
 	parts := strings.Split(text, " ")
-	if len(parts) != 4 {
-		return admitted{}, fmt.Errorf("an admission of %d words, want 4", len(parts))
+	if len(parts) != entryWords && len(parts) != entryWords-1 {
+		return admitted{}, fmt.Errorf("an admission of %d words, want %d", len(parts), entryWords)
 	}
 	millis, err := strconv.ParseInt(parts[1], 10, 64)
 	if err != nil {
@@ -76,6 +106,12 @@ func parseEntry(text string, pools []string) (admitted, error) {
 	}
 	pool := fleet.ResourceID(pools[i])
 	a := admitted{VMID: parts[0], Pool: pool, At: time.UnixMilli(millis).UTC()}
+	if len(parts) == entryWords {
+		a.Certificates = parts[entryWords-1]
+		if a.Certificates == "" {
+			return admitted{}, errors.New("an admission whose certificates are empty")
+		}
+	}
 	switch instance := parts[3]; {
 	case strings.HasPrefix(instance, "/"):
 		a.Instance = fleet.ResourceID(instance)

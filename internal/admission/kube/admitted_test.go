@@ -13,6 +13,7 @@ import (
 	"errors"
 	"fmt"
 	"math/big"
+	"strings"
 	"testing"
 	"time"
 
@@ -34,6 +35,8 @@ func TestEntries(t *testing.T) {
 		{VMID: "v1", Pool: scaleSet, Instance: scaleSet + "/virtualMachines/12", At: time.UnixMilli(1790000000123).UTC()},
 		{VMID: "v2", Pool: scaleSet + "2", Instance: fleet.ResourceID(rg + "/providers/Microsoft.Compute/virtualMachines/pool_a1b2c3d4"), At: time.UnixMilli(5).UTC()},
 		{VMID: "v3", Pool: scaleSet, Instance: "/subscriptions/s/resourceGroups/another/providers/Microsoft.Compute/virtualMachines/x", At: time.UnixMilli(6).UTC()},
+		{VMID: "v4", Pool: scaleSet, Instance: scaleSet + "/virtualMachines/13", At: time.UnixMilli(7).UTC(), Certificates: "-"},
+		{VMID: "v5", Pool: scaleSet, Instance: scaleSet + "/virtualMachines/14", At: time.UnixMilli(8).UTC(), Certificates: "a,b"},
 	} {
 		text := a.entry(&pools)
 		if got, err := parseEntry(text, pools); err != nil || got != a {
@@ -43,7 +46,7 @@ func TestEntries(t *testing.T) {
 	if len(pools) != 2 {
 		t.Errorf("pools: %q", pools)
 	}
-	for _, wrong := range []string{"v", "v 1 0", "v x 0 1", "v 1 9 1", "v 1 -1 1", "v 1 0 1 2"} {
+	for _, wrong := range []string{"v", "v 1 0", "v x 0 1", "v 1 9 1", "v 1 -1 1", "v 1 0 1 2 3", "v 1 0 1 "} {
 		if _, err := parseEntry(wrong, pools); err == nil {
 			t.Errorf("%q was read", wrong)
 		}
@@ -54,6 +57,7 @@ func FuzzEntry(f *testing.F) {
 	f.Add("aaaaaaaa-0000-4000-8000-000000000001 1790000000000 0 12")
 	f.Add("v 1 1 ~x")
 	f.Add("v 1 0 /x")
+	f.Add("v 1 0 1 a,b")
 	f.Fuzz(func(t *testing.T, text string) {
 		pools := []string{string(scaleSet), "p"}
 		a, err := parseEntry(text, pools)
@@ -67,13 +71,14 @@ func FuzzEntry(f *testing.F) {
 	})
 }
 
-// Five thousand nodes are half of what an object may hold; what is too much is refused,
+// Five thousand nodes are two thirds of what an object may hold; what is too much is refused,
 // and names that go are taken away still.
 func TestNamesAreBounded(t *testing.T) {
 	m := &corev1.ConfigMap{}
 	set := func(i int) *nameChange {
-		return &nameChange{name: fmt.Sprintf("nodepool1-12345678-vmss%06d", i), set: &admitted{
-			VMID: fmt.Sprintf("aaaaaaaa-0000-4000-8000-%012d", i), Pool: scaleSet, Instance: scaleSet + fleet.ResourceID(fmt.Sprintf("/virtualMachines/%d", i)), At: time.UnixMilli(1790000000000),
+		return &nameChange{name: fmt.Sprintf("nodepool1-12345678-vmss%06d", i), set: func(admitted) admitted {
+			return admitted{VMID: fmt.Sprintf("aaaaaaaa-0000-4000-8000-%012d", i), Pool: scaleSet, Instance: scaleSet + fleet.ResourceID(fmt.Sprintf("/virtualMachines/%d", i)),
+				At: time.UnixMilli(1790000000000), Certificates: noCertificate}
 		}}
 	}
 	var batch []*nameChange
@@ -97,6 +102,25 @@ func TestNamesAreBounded(t *testing.T) {
 	}
 	if _, _, err := apply(m, batch); !errors.Is(err, errFull) {
 		t.Errorf("too many names: %v", err)
+	}
+	// There is always room for the certificates of those that are there.
+	full, _, err := apply(&corev1.ConfigMap{}, batch[:7000])
+	if err != nil {
+		t.Fatal(err)
+	}
+	for i := range batch[:7000] {
+		batch[i].set = func(now admitted) admitted {
+			return now.keeping(fingerprint(strings.Repeat("a", fingerprintSize)), fingerprint(strings.Repeat("b", fingerprintSize)))
+		}
+	}
+	if full, changed, err = apply(full, batch[:7000]); err != nil || !changed {
+		t.Errorf("no room for certificates: %v", err)
+	}
+	if text, err := json.Marshal(full); err != nil || len(text) > 1<<20 {
+		t.Errorf("7,000 names take %d bytes (%v)", len(text), err)
+	}
+	for i := range batch {
+		batch[i] = set(i)
 	}
 	if _, changed, err := apply(m, batch[:5000]); changed || err != nil {
 		t.Errorf("what is there was written again: %v", err)

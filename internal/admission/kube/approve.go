@@ -50,6 +50,7 @@ func (r *run) decide(ctx context.Context, name string) error {
 			return fail(ctx, "decide on a certificate request", "certificatesigningrequest "+name, err)
 		}
 	}
+	c.count(d, ask.signer)
 	r.audit(Decided{Request: name, Signer: ask.signer, By: ask.username, Node: d.node, Verb: d.verb, Reason: d.reason, Message: d.message})
 	return nil
 }
@@ -74,7 +75,8 @@ func (r *run) facts(ctx context.Context, ask csr) (facts, error) {
 		if err := r.lookUp(ctx, &f); err != nil {
 			return f, err
 		}
-		if f.member != nil && f.member.VMID == f.admission.VMID {
+		f.mayAsk = f.admission.mayAsk(ask.with, r.watched.issuedFor(node))
+		if f.mayAsk && f.member != nil && f.member.VMID == f.admission.VMID {
 			return f, nil
 		}
 	}
@@ -83,6 +85,7 @@ func (r *run) facts(ctx context.Context, ask csr) (facts, error) {
 	if f.admission, f.admitted, err = r.cluster.admission(ctx, node); err != nil || !f.admitted {
 		return f, err
 	}
+	f.mayAsk = f.admission.mayAsk(ask.with, r.watched.issuedFor(node))
 	return f, r.lookUp(ctx, &f)
 }
 

@@ -42,6 +42,7 @@ const (
 	NotAdmitted       = "NotAdmitted"       // left: a node that we did not admit
 	InstanceGone      = "InstanceGone"      // left: Azure has no such instance any more
 	OtherMachine      = "OtherMachine"      // left: the instance is another machine by now
+	OtherCertificate  = "OtherCertificate"  // left: asked with a certificate of an earlier machine of the name
 	NotItsAddress     = "NotItsAddress"     // left: a name or address that Azure does not give the instance
 	RequestUnreadable = "RequestUnreadable" // left, or denied where our token asks
 )
@@ -62,6 +63,7 @@ type csr struct {
 	signer   string
 	username string
 	groups   []string
+	with     fingerprint // the certificate with which it was asked; "" where it is not known
 	usages   []certificatesv1.KeyUsage
 	wants    *x509.CertificateRequest // nil where it cannot be read
 	why      error                    // then
@@ -69,7 +71,7 @@ type csr struct {
 }
 
 func csrOf(r *certificatesv1.CertificateSigningRequest) csr {
-	out := csr{name: r.Name, at: r.CreationTimestamp.Time, signer: r.Spec.SignerName, username: r.Spec.Username, groups: r.Spec.Groups, usages: r.Spec.Usages}
+	out := csr{name: r.Name, at: r.CreationTimestamp.Time, signer: r.Spec.SignerName, username: r.Spec.Username, groups: r.Spec.Groups, with: askedWith(r.Spec), usages: r.Spec.Usages}
 	block, rest := pem.Decode(r.Spec.Request)
 	if block == nil || block.Type != "CERTIFICATE REQUEST" || len(strings.TrimSpace(string(rest))) > 0 {
 		out.why = errors.New("not one certificate request in PEM")
@@ -113,6 +115,7 @@ type facts struct {
 	admission admitted
 	admitted  bool          // of the node that asks
 	member    *fleet.Member // the admitted instance; nil where Azure has none
+	mayAsk    bool          // the certificate with which it is asked counts for the admission
 }
 
 // A decision is what to do with a request, and why.
@@ -121,6 +124,7 @@ type decision struct {
 	reason  string
 	message string
 	node    string
+	vmID    string // of the machine to which it is granted
 }
 
 // decideCSR decides on a request. It is pure.
@@ -169,7 +173,7 @@ func decideFirst(r csr, f facts) decision {
 	if f.token.key != "" && f.token.key != r.key {
 		return deny(TokenUsedTwice, "another key asked with this token before")
 	}
-	d.verb, d.reason, d.message = Approve, TokenProven, "the machine proved that it is "+f.token.node
+	d.verb, d.vmID, d.reason, d.message = Approve, f.token.vmID, TokenProven, "the machine proved that it is "+f.token.node
 	return d
 }
 
@@ -205,18 +209,20 @@ func decideOwn(r csr, f facts) decision {
 		return leave(InstanceGone, "Azure has no instance "+string(f.admission.Instance))
 	case f.member.VMID != f.admission.VMID:
 		return leave(OtherMachine, fmt.Sprintf("%s was admitted as machine %s and is %s now", f.admission.Instance, f.admission.VMID, f.member.VMID))
+	case !f.mayAsk:
+		return leave(OtherCertificate, fmt.Sprintf("it asks with a certificate that was not signed for machine %s", f.admission.VMID))
 	}
 	if !serving {
 		if hasNames(r.wants) {
 			return leave(NotKubelet, "a client certificate with other names")
 		}
-		d.verb = Approve
+		d.verb, d.vmID = Approve, f.admission.VMID
 		return leave(NodeProven, "the machine is there and asks for itself")
 	}
 	if why := foreignName(r.wants, name, *f.member); why != "" {
 		return leave(NotItsAddress, why)
 	}
-	d.verb = Approve
+	d.verb, d.vmID = Approve, f.admission.VMID
 	return leave(NodeProven, "the machine is there, and the addresses are its own")
 }
 
@@ -291,6 +297,9 @@ func decided(r *certificatesv1.CertificateSigningRequest) bool {
 	return len(r.Status.Certificate) > 0
 }
 
+// granting stands before the vmId in the message of an approval.
+const granting = "; granted to machine "
+
 // conditionOf is how a decision stands on the request.
 func conditionOf(d decision) certificatesv1.CertificateSigningRequestCondition {
 	condition := certificatesv1.CertificateSigningRequestCondition{
@@ -298,6 +307,20 @@ func conditionOf(d decision) certificatesv1.CertificateSigningRequestCondition {
 	}
 	if d.verb == Deny {
 		condition.Type = certificatesv1.CertificateDenied
+		return condition
 	}
+	condition.Message += granting + d.vmID
 	return condition
+}
+
+// grantedTo gives the vmId of the machine to which our approver granted a request; ""
+// where it did not. Conditions are written by nobody but who may approve.
+func grantedTo(r *certificatesv1.CertificateSigningRequest) string {
+	for _, condition := range r.Status.Conditions {
+		ours := condition.Reason == "Ortet"+TokenProven || condition.Reason == "Ortet"+NodeProven
+		if i := strings.LastIndex(condition.Message, granting); i >= 0 && ours && condition.Type == certificatesv1.CertificateApproved {
+			return condition.Message[i+len(granting):]
+		}
+	}
+	return ""
 }

@@ -58,7 +58,9 @@ func TestDecideCSR(t *testing.T) {
 	member := fleet.Member{HostName: "POOL1000001", VMID: "vm-a", Addresses: []netip.Addr{netip.MustParseAddr("10.0.0.4"), netip.MustParseAddr("fd00::4")}}
 	stranger := member
 	stranger.VMID = "vm-b"
-	there := facts{admission: admitted{VMID: "vm-a", Instance: "/i"}, admitted: true, member: &member}
+	there := facts{admission: admitted{VMID: "vm-a", Instance: "/i"}, admitted: true, member: &member, mayAsk: true}
+	earlier := there
+	earlier.mayAsk = false
 	asToken := func(s *certificatesv1.CertificateSigningRequestSpec) {
 		s.Username, s.Groups = "system:bootstrap:abcdef", []string{"system:bootstrappers", "system:bootstrappers:ortet", "system:authenticated"}
 	}
@@ -126,6 +128,8 @@ func TestDecideCSR(t *testing.T) {
 		{"of a node that was not admitted", []change{asNode}, facts{}, Leave, NotAdmitted},
 		{"of an instance that is gone", []change{asNode}, facts{admission: there.admission, admitted: true}, Leave, InstanceGone},
 		{"of another machine by now", []change{asNode}, facts{admission: there.admission, admitted: true, member: &stranger}, Leave, OtherMachine},
+		{"a renewal with an earlier machine's certificate", []change{asNode}, earlier, Leave, OtherCertificate},
+		{"serving with an earlier machine's certificate", []change{serve(names([]string{"pool1000001"}, "10.0.0.4")), asNode}, earlier, Leave, OtherCertificate},
 		{"for another node", []change{asNode, pemOf("system:node:pool1000002", nil)}, there, Leave, NotKubelet},
 		{"a renewal with names", []change{asNode, pemOf(me, names([]string{"x"}))}, there, Leave, NotKubelet},
 		{"a node that is none", []change{asNode, func(s *certificatesv1.CertificateSigningRequestSpec) { s.Groups = nil }}, there, Leave, NotKubelet},
@@ -169,7 +173,7 @@ func FuzzCSR(f *testing.F) {
 			Usages: []certificatesv1.KeyUsage{certificatesv1.UsageDigitalSignature, certificatesv1.UsageClientAuth},
 		}}
 		ask := csrOf(r)
-		d := decideCSR(ask, facts{token: &token{node: "n"}, admitted: true, member: &fleet.Member{HostName: "n"}})
+		d := decideCSR(ask, facts{token: &token{node: "n"}, admitted: true, member: &fleet.Member{HostName: "n"}, mayAsk: true})
 		if d.verb != Approve {
 			return
 		}

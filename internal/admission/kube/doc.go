@@ -18,6 +18,19 @@
 // of our tokens: that is denied with the reason where it is wrong, since nobody else
 // may grant it. A first client certificate: asked with the token of that name, once,
 // for that name. Its renewal, and serving certificates: asked by the node itself, for
-// its own name, while Azure has an instance of that name; a serving certificate's
-// addresses have to be those that Azure gives the instance.
+// its own name, with a certificate of the machine that is admitted, while Azure has
+// that machine; a serving certificate's addresses have to be those that Azure gives
+// the instance.
+//
+// # Which certificates are a machine's
+//
+// Names are used again and certificates are not revoked, so a name does not prove a
+// machine. The API server (1.32 and later) says by which certificate a request was
+// made. One counts for an admission if the approver granted it to the machine admitted,
+// whose vmId stands in the approval, or if it was asked for with one that counts. The
+// requests tell that by themselves, for the hour that Kubernetes keeps them. Once a
+// minute the newest that counts, and the one with which it was asked for, are written
+// into the name's entry; an admission of another machine begins without any. So nothing
+// has to be written between an approval and a signature, of several replicas each
+// writes the same, and where one dies the next finds what it left.
 package kube

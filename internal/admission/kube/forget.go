@@ -43,6 +43,10 @@ func (c *Cluster) Forget(ctx context.Context, node, providerID string) error {
 			// nothing: then it is what was admitted that counts.
 			unsure = other
 		}
+		requests, err := c.requestsFor(ctx, node)
+		if err != nil {
+			return err
+		}
 		held, err := c.names.change(ctx, &nameChange{name: node, only: func(a admitted) bool {
 			return providerID == "" || a.VMID == "" && !unsure || strings.EqualFold(azureScheme+string(a.Instance), providerID)
 		}})
@@ -65,21 +69,19 @@ func (c *Cluster) Forget(ctx context.Context, node, providerID string) error {
 				return err
 			}
 		}
-		return c.forgetRest(ctx, node)
+		return c.forgetRest(ctx, node, requests)
 	}
 	return &fleet.Error{Op: "forget", Resource: "node " + node, Kind: fleet.KindConflict, Err: errBusy}
 }
 
-// forgetRest deletes what a Node leaves behind.
-func (c *Cluster) forgetRest(ctx context.Context, node string) error {
+// forgetRest deletes what a Node leaves behind, its certificate requests among them.
+// Those have to be looked for before its name is free: what is asked since is asked by
+// the next machine, and tells of its certificates.
+func (c *Cluster) forgetRest(ctx context.Context, node string, requests []string) error {
 	for _, distribution := range []string{wire.K3s, wire.RKE2} {
 		if err := c.deletePassword(ctx, node, distribution); err != nil {
 			return err
 		}
-	}
-	requests, err := c.requestsFor(ctx, node)
-	if err != nil {
-		return err
 	}
 	return c.deleteRequests(ctx, requests)
 }
@@ -270,6 +272,10 @@ func (c *Cluster) Reap(ctx context.Context, seen admission.AdmittedNode) (bool, 
 			return false, err
 		}
 	}
+	requests, err := c.requestsFor(ctx, seen.Name)
+	if err != nil {
+		return false, err
+	}
 	held, err := c.names.change(ctx, &nameChange{name: seen.Name, only: same})
 	if err != nil {
 		return false, err
@@ -285,5 +291,5 @@ func (c *Cluster) Reap(ctx context.Context, seen admission.AdmittedNode) (bool, 
 			return false, err
 		}
 	}
-	return true, c.forgetRest(ctx, seen.Name)
+	return true, c.forgetRest(ctx, seen.Name, requests)
 }

@@ -24,6 +24,8 @@ import (
 	"k8s.io/client-go/metadata"
 	"k8s.io/client-go/rest"
 
+	"github.com/prometheus/client_golang/prometheus"
+
 	"github.com/ortet/ortet/internal/admission"
 	"github.com/ortet/ortet/internal/cluster"
 	"github.com/ortet/ortet/internal/fleet"
@@ -68,6 +70,8 @@ type Config struct {
 	CA []byte
 	// Drainer evicts the pods of a node that leaves.
 	Drainer cluster.Drainer
+	// Metrics gets the approver's figures; nil registers nowhere.
+	Metrics prometheus.Registerer
 }
 
 // Cluster is an admission.Cluster on an API server. It may be used from many
@@ -86,6 +90,7 @@ type Cluster struct {
 	caHash     string
 	drainer    cluster.Drainer
 	names      *names
+	decisions  *prometheus.CounterVec
 	watched    atomic.Pointer[watched] // while Run runs
 }
 
@@ -157,6 +162,9 @@ func New(c Config) (*Cluster, error) {
 		server: c.Server, supervisor: c.Supervisor, ca: bytes.Clone(c.CA), caHash: hash, drainer: c.Drainer,
 	}
 	out.names = &names{cluster: out}
+	if out.decisions, err = newDecisions(c.Metrics); err != nil {
+		return fail(err)
+	}
 	return out, nil
 }
 

@@ -48,7 +48,9 @@ func (n *names) saw(m *corev1.ConfigMap) {
 // A nameChange sets one name or takes it away.
 type nameChange struct {
 	name string
-	set  *admitted // nil takes the name away
+	// set gives what is to be there in place of what is; nil takes the name away. It
+	// may be called more than once, and has to be pure.
+	set func(now admitted) admitted
 	// only keeps the change from what is there otherwise; nil is always.
 	only func(admitted) bool
 	done chan error
@@ -57,20 +59,36 @@ type nameChange struct {
 
 // change asks for it and returns once it is written. It reports whether it held.
 func (n *names) change(ctx context.Context, change *nameChange) (bool, error) {
-	change.done = make(chan error, 1)
+	if err := n.changeAll(ctx, []*nameChange{change}); err != nil {
+		return false, err
+	}
+	return change.held, nil
+}
+
+// changeAll asks for several, which are written at once, and returns the first error.
+func (n *names) changeAll(ctx context.Context, changes []*nameChange) error {
+	for _, c := range changes {
+		c.done = make(chan error, 1)
+	}
 	n.mu.Lock()
-	n.waiting = append(n.waiting, change)
+	n.waiting = append(n.waiting, changes...)
 	if !n.writing {
 		n.writing = true
 		go n.write(context.WithoutCancel(ctx))
 	}
 	n.mu.Unlock()
-	select {
-	case err := <-change.done:
-		return change.held, err
-	case <-ctx.Done():
-		return false, fail(ctx, "write the names admitted", n.on(), context.Cause(ctx))
+	var first error
+	for _, c := range changes {
+		select {
+		case err := <-c.done:
+			if first == nil {
+				first = err
+			}
+		case <-ctx.Done():
+			return fail(ctx, "write the names admitted", n.on(), context.Cause(ctx))
+		}
 	}
+	return first
 }
 
 func (n *names) on() string { return "configmap " + n.cluster.namespace + "/" + NamesName }
@@ -204,7 +222,7 @@ func apply(before *corev1.ConfigMap, batch []*nameChange) (next *corev1.ConfigMa
 			delete(next.Data, c.name)
 			changed = true
 		case c.set != nil:
-			if entry := c.set.entry(&pools); !there || entry != text {
+			if entry := c.set(now).entry(&pools); !there || entry != text {
 				next.Data[c.name] = entry
 				changed = true
 			}
@@ -226,11 +244,11 @@ func apply(before *corev1.ConfigMap, batch []*nameChange) (next *corev1.ConfigMa
 	return next, changed, nil
 }
 
-// sizeOf is about what an object takes, in bytes.
+// sizeOf is about what an object takes at most, in bytes.
 func sizeOf(m *corev1.ConfigMap) int {
 	size := len(m.Annotations[annotationPools])
 	for name, entry := range m.Data {
-		size += len(name) + len(entry) + 8
+		size += len(name) + entrySize(entry) + 8
 	}
 	return size
 }

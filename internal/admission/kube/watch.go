@@ -64,52 +64,62 @@ func newWatched(c *Cluster) (*watched, error) {
 			func(ctx context.Context, o metav1.ListOptions) (runtime.Object, error) {
 				return certificates.List(ctx, o)
 			},
-			certificates.Watch),
+			certificates.Watch, cache.Indexers{byNode: indexByNode}),
 		nodes: informer(&corev1.Node{},
 			func(ctx context.Context, o metav1.ListOptions) (runtime.Object, error) { return nodes.List(ctx, o) },
-			nodes.Watch),
+			nodes.Watch, cache.Indexers{}),
 		tokens: informer(&corev1.ConfigMap{},
 			func(ctx context.Context, o metav1.ListOptions) (runtime.Object, error) {
 				return records.List(ctx, tokensOnly(o))
 			},
 			func(ctx context.Context, o metav1.ListOptions) (watch.Interface, error) {
 				return records.Watch(ctx, tokensOnly(o))
-			}),
+			}, cache.Indexers{}),
 	}
 	return w, errors.Join(w.requests.SetTransform(leanRequest), w.nodes.SetTransform(leanNode), w.tokens.SetTransform(withoutManagers))
 }
 
-func informer(of runtime.Object, list func(context.Context, metav1.ListOptions) (runtime.Object, error), follow func(context.Context, metav1.ListOptions) (watch.Interface, error)) cache.SharedIndexInformer {
-	return cache.NewSharedIndexInformer(&cache.ListWatch{ListWithContextFunc: list, WatchFuncWithContext: follow}, of, 0, cache.Indexers{})
+func informer(of runtime.Object, list func(context.Context, metav1.ListOptions) (runtime.Object, error), follow func(context.Context, metav1.ListOptions) (watch.Interface, error), indexers cache.Indexers) cache.SharedIndexInformer {
+	return cache.NewSharedIndexInformer(&cache.ListWatch{ListWithContextFunc: list, WatchFuncWithContext: follow}, of, 0, indexers)
 }
 
-// leanRequest keeps of a request that is decided whom it is for, and nothing else.
-func leanRequest(o any) (any, error) {
-	r, ok := o.(*certificatesv1.CertificateSigningRequest)
-	if !ok {
-		return o, nil
+// byNode is the index of certificate requests by the node whose certificate is asked
+// for.
+const byNode = "node"
+
+// requestsOf gives the certificate requests for a node.
+func (w *watched) requestsOf(node string) []*certificatesv1.CertificateSigningRequest {
+	found, err := w.requests.GetIndexer().ByIndex(byNode, node)
+	if err != nil {
+		return nil // there is no such index, which is made with the watch
 	}
-	r.ManagedFields = nil
-	if !decided(r) {
-		return r, nil
+	var all []*certificatesv1.CertificateSigningRequest
+	for _, o := range found {
+		if r, ok := o.(*certificatesv1.CertificateSigningRequest); ok {
+			all = append(all, r)
+		}
 	}
-	if r.Annotations == nil {
-		r.Annotations = map[string]string{}
-	}
-	r.Annotations[annotationNode] = subjectNode(r)
-	r.Spec.Request, r.Spec.Extra, r.Spec.Groups, r.Spec.Usages, r.Status.Certificate = nil, nil, nil, nil, nil
-	return r, nil
+	return all
 }
 
 // requestsFor names the certificate requests for a node.
 func (w *watched) requestsFor(node string) []string {
 	var names []string
-	for _, o := range w.requests.GetStore().List() {
-		if r, ok := o.(*certificatesv1.CertificateSigningRequest); ok && subjectNode(r) == node {
-			names = append(names, r.Name)
-		}
+	for _, r := range w.requestsOf(node) {
+		names = append(names, r.Name)
 	}
 	return names
+}
+
+func indexByNode(o any) ([]string, error) {
+	r, ok := o.(*certificatesv1.CertificateSigningRequest)
+	if !ok {
+		return nil, nil
+	}
+	if node := subjectNode(r); node != "" {
+		return []string{node}, nil
+	}
+	return nil, nil
 }
 
 // subjectNode gives the node whose certificate is asked for, by whomever; "" where
@@ -183,7 +193,7 @@ type run struct {
 
 // Run watches until ctx ends: it approves kubelets' certificates, ends tokens whose
 // Node is Ready or that ran out, gives back what Leave marked on a node that came
-// back, and sweeps spent nonces and old reports. It may be called once. Of several
+// back, writes down which certificates count, and sweeps spent nonces and old reports. It may be called once. Of several
 // replicas one is enough; more do no harm. audit is called for each decision, from
 // many goroutines. It gives nil at ctx's end, and an error where it cannot begin.
 func (c *Cluster) Run(ctx context.Context, directory admission.Directory, audit func(Decided)) error {
@@ -317,7 +327,7 @@ func (c *Cluster) endIfDone(ctx context.Context, node string) error {
 	return c.endToken(ctx, t)
 }
 
-// sweep deletes what ran out, once a minute.
+// sweep deletes what ran out, and keeps what is to be kept, once a minute.
 func (r *run) sweep(ctx context.Context) {
 	ticker := time.NewTicker(sweepEvery)
 	defer ticker.Stop()
@@ -336,10 +346,10 @@ func (r *run) sweep(ctx context.Context) {
 	}
 }
 
-// Sweep deletes spent nonces that ran out, and what nodes told that nobody took. Run
-// does so once a minute.
+// Sweep deletes spent nonces that ran out, and what nodes told that nobody took, and
+// where Run runs it writes down which certificates count. Run does so once a minute.
 func (c *Cluster) Sweep(ctx context.Context) error {
-	return errors.Join(c.sweepNonces(ctx), c.sweepTold(ctx))
+	return errors.Join(c.keepCertificates(ctx), c.sweepNonces(ctx), c.sweepTold(ctx))
 }
 
 // Synced says that Run runs, and saw what it watches once.

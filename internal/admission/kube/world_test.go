@@ -26,8 +26,11 @@ import (
 	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/rest"
 
+	"github.com/prometheus/client_golang/prometheus"
+
 	"github.com/ortet/ortet/internal/admission/kube"
 	"github.com/ortet/ortet/internal/fleet"
+	"github.com/ortet/ortet/internal/wire"
 	"github.com/ortet/ortet/test/controlplane"
 )
 
@@ -49,6 +52,7 @@ type world struct {
 	least     *rest.Config
 	directory *directory
 	drainer   *drainer
+	figures   prometheus.Registerer // of the replica that is opened next
 	now       func() time.Time
 
 	mu      sync.Mutex
@@ -145,7 +149,7 @@ func policyRules(rules []kube.Rule) map[string][]rbacv1.PolicyRule {
 func (w *world) open() *kube.Cluster {
 	w.Helper()
 	c, err := kube.New(kube.Config{
-		REST: w.least, Namespace: w.namespace, Identity: "test", Now: w.now, Server: w.cp.Server, CA: w.cp.CA(), Drainer: w.drainer,
+		REST: w.least, Namespace: w.namespace, Identity: "test", Now: w.now, Server: w.cp.Server, CA: w.cp.CA(), Drainer: w.drainer, Metrics: w.figures,
 	})
 	must(w, err)
 	return c
@@ -157,11 +161,7 @@ func (w *world) run(c *kube.Cluster) {
 	ctx, cancel := context.WithCancel(w.ctx)
 	done := make(chan error, 1)
 	go func() {
-		done <- c.Run(ctx, w.directory, func(d kube.Decided) {
-			w.mu.Lock()
-			defer w.mu.Unlock()
-			w.decided = append(w.decided, d)
-		})
+		done <- c.Run(ctx, w.directory, w.heard)
 	}()
 	w.Cleanup(func() {
 		cancel()
@@ -170,6 +170,13 @@ func (w *world) run(c *kube.Cluster) {
 		}
 	})
 	w.eventually("the watch to begin", c.Synced)
+}
+
+// heard is told of decisions.
+func (w *world) heard(d kube.Decided) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.decided = append(w.decided, d)
 }
 
 // decision gives what was decided on a request.
@@ -238,6 +245,75 @@ func (w *world) asNode(name string) kubernetes.Interface {
 	client, err := kubernetes.NewForConfig(config)
 	must(w, err)
 	return client
+}
+
+// signed gives what was signed for a request.
+func (w *world) signed(name string) []byte {
+	w.Helper()
+	var signed []byte
+	w.eventually("the certificate of "+name, func() bool {
+		r, err := w.admin.CertificatesV1().CertificateSigningRequests().Get(w.ctx, name, metav1.GetOptions{})
+		must(w, err)
+		signed = r.Status.Certificate
+		return len(signed) > 0
+	})
+	return signed
+}
+
+// A kubelet asks with the certificate that it has.
+type kubelet struct {
+	*world
+	name string
+	kubernetes.Interface
+}
+
+// kubelet gives that of a certificate.
+func (w *world) kubelet(name string, key *ecdsa.PrivateKey, certificate []byte) kubelet {
+	w.Helper()
+	config, err := w.cp.RESTConfigFor(controlplane.Client{Token: "none"})
+	must(w, err)
+	der, err := x509.MarshalECPrivateKey(key)
+	must(w, err)
+	config.BearerToken, config.CertData, config.KeyData = "", certificate, pem.EncodeToMemory(&pem.Block{Type: "EC PRIVATE KEY", Bytes: der})
+	client, err := kubernetes.NewForConfig(config)
+	must(w, err)
+	return kubelet{w, name, client}
+}
+
+// bootstrap has a machine that was admitted get its first certificate.
+func (w *world) bootstrap(join wire.Join) kubelet {
+	w.Helper()
+	key := newKey(w)
+	name := w.ask(w.as(join.Token), certificatesv1.KubeAPIServerClientKubeletSignerName, request(w, key, nodeSubject(join.NodeName)))
+	if d := w.decision(name); d.Verb != kube.Approve {
+		w.Fatalf("%+v", d)
+	}
+	return w.kubelet(join.NodeName, key, w.signed(name))
+}
+
+// renew asks for the next client certificate, for the reason that is wanted, and gives
+// the kubelet with it where it was approved.
+func (k kubelet) renew(reason string) kubelet {
+	k.Helper()
+	key := newKey(k)
+	name := k.ask(k, certificatesv1.KubeAPIServerClientKubeletSignerName, request(k, key, nodeSubject(k.name)))
+	d := k.decision(name)
+	if d.Reason != reason {
+		k.Errorf("%+v, want %s", d, reason)
+	}
+	if d.Verb != kube.Approve {
+		return kubelet{}
+	}
+	return k.kubelet(k.name, key, k.signed(name))
+}
+
+// serves asks for a serving certificate.
+func (k kubelet) serves(address, reason string) {
+	k.Helper()
+	name := k.ask(k, certificatesv1.KubeletServingSignerName, request(k, newKey(k), serving(k.name, []string{k.name}, address)))
+	if d := k.decision(name); d.Reason != reason {
+		k.Errorf("%+v, want %s", d, reason)
+	}
 }
 
 func newKey(t testing.TB) *ecdsa.PrivateKey {

@@ -1,0 +1,190 @@
+package kube
+
+import (
+	"bytes"
+	"crypto/ecdsa"
+	"crypto/elliptic"
+	"crypto/rand"
+	"crypto/sha256"
+	"encoding/hex"
+	"encoding/pem"
+	"maps"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	certificatesv1 "k8s.io/api/certificates/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+)
+
+// What counts is what the approver granted to the machine, and what was asked for with
+// that; the newest is kept, and the one with which it was asked for.
+func TestCounting(t *testing.T) {
+	at := func(minute int) time.Time { return time.Date(2026, 11, 21, 12, minute, 0, 0, time.UTC) }
+	first := issued{at: at(0), is: "a", vmID: "vm-a"}
+	for _, c := range []struct {
+		name   string
+		kept   string
+		all    []issued
+		counts string // sorted
+		next   string
+	}{
+		{"nothing yet", "-", nil, "", "-"},
+		{"the first", "-", []issued{first}, "a", "a"},
+		{"the first of another machine", "-", []issued{{at: at(0), is: "x", vmID: "vm-x"}}, "", "-"},
+		{"one that somebody else approved", "-", []issued{{at: at(0), is: "x"}}, "", "-"},
+		{"a renewal", "a", []issued{{at: at(1), is: "b", with: "a", vmID: "vm-a"}}, "ab", "b,a"},
+		{"a renewal that the controller manager approved", "a", []issued{{at: at(1), is: "b", with: "a"}}, "ab", "b,a"},
+		{"an earlier machine's renewal that the controller manager approved", "a", []issued{{at: at(1), is: "y", with: "x"}}, "a", "a"},
+		{"two renewals since, in whatever order they are told", "-", []issued{{at: at(2), is: "c", with: "b"}, first, {at: at(1), is: "b", with: "a"}}, "abc", "c,b"},
+		{"clocks of API servers apart", "-", []issued{{at: at(1), is: "c", with: "b"}, first, {at: at(2), is: "b", with: "a"}}, "abc", "c,b"},
+		{"renewals that the kubelet could not write down", "a", []issued{{at: at(1), is: "b", with: "a", vmID: "vm-a"}, {at: at(2), is: "c", with: "a", vmID: "vm-a"}, {at: at(3), is: "d", with: "a", vmID: "vm-a"}}, "abcd", "d,a"},
+		{"the token used again by its key", "-", []issued{first, {at: at(1), is: "b", vmID: "vm-a"}}, "ab", "b,a"},
+		{"kept already", "b,a", []issued{first, {at: at(1), is: "b", with: "a", vmID: "vm-a"}}, "ab", "b,a"},
+		{"the newest is gone from the cluster", "b,a", []issued{first}, "ab", "b,a"},
+		{"before 1.32", "a", []issued{{at: at(1), is: "b", vmID: "vm-a"}}, "ab", "b,a"},
+		{"an admission of an earlier version", "", []issued{{at: at(1), is: "b", with: "a", vmID: "vm-a"}}, "b", "b,a"},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			a := admitted{VMID: "vm-a", Certificates: c.kept}
+			told := slices.Clone(c.all)
+			counts, next := a.counting(c.all)
+			var names []string
+			for _, f := range slices.Sorted(maps.Keys(counts)) {
+				names = append(names, string(f))
+			}
+			if got := strings.Join(names, ""); got != c.counts || next.Certificates != c.next || next.VMID != "vm-a" {
+				t.Errorf("%q count, %q are kept; want %q, %q", got, next.Certificates, c.counts, c.next)
+			}
+			if !slices.Equal(told, c.all) {
+				t.Error("what it was given changed")
+			}
+			if _, again := next.counting(c.all); again != next {
+				t.Errorf("then %q are kept", again.Certificates)
+			}
+		})
+	}
+}
+
+func TestMayAsk(t *testing.T) {
+	bound := admitted{VMID: "vm-a", Certificates: "b,a"}
+	for _, c := range []struct {
+		name string
+		a    admitted
+		with fingerprint
+		want bool
+	}{
+		{"the newest", bound, "b", true},
+		{"the one before", bound, "a", true},
+		{"another", bound, "x", false},
+		{"not by a certificate", bound, otherCredential, false},
+		{"before the first", admitted{VMID: "vm-a", Certificates: noCertificate}, "x", false},
+		{"a dash", admitted{VMID: "vm-a", Certificates: noCertificate}, noCertificate, false},
+		{"an API server that does not say", bound, "", true},
+		{"an admission of an earlier version", admitted{VMID: "vm-a"}, "x", true},
+	} {
+		if got := c.a.mayAsk(c.with, nil); got != c.want {
+			t.Errorf("%s: %v", c.name, got)
+		}
+	}
+}
+
+// The same machine, admitted again, keeps its certificates; another one does not.
+func TestAdmittedAgain(t *testing.T) {
+	fresh := admitted{VMID: "vm-b", Certificates: noCertificate}
+	if got := fresh.after(admitted{VMID: "vm-b", Certificates: "b,a"}); got.Certificates != "b,a" {
+		t.Errorf("the same machine: %q", got.Certificates)
+	}
+	for _, before := range []admitted{{}, {VMID: "vm-a", Certificates: "b,a"}, {VMID: "vm-a"}} {
+		if got := fresh.after(before); got != fresh {
+			t.Errorf("after %+v: %+v", before, got)
+		}
+	}
+}
+
+func TestAskedWith(t *testing.T) {
+	sum := sha256.Sum256([]byte("certificate"))
+	own := ofCertificate + hex.EncodeToString(sum[:])
+	for _, c := range []struct {
+		said []string
+		want fingerprint
+	}{
+		{nil, ""}, {[]string{own}, fingerprintOf(sum[:])},
+		{[]string{}, otherCredential}, {[]string{own, own}, otherCredential}, {[]string{"JTI=1"}, otherCredential},
+		{[]string{own[:len(own)-2]}, otherCredential}, {[]string{own + "00"}, otherCredential}, {[]string{""}, otherCredential},
+	} {
+		spec := certificatesv1.CertificateSigningRequestSpec{Extra: map[string]certificatesv1.ExtraValue{"other": {own}}}
+		if c.said != nil {
+			spec.Extra[credentialID] = c.said
+		}
+		if got := askedWith(spec); got != c.want {
+			t.Errorf("%q: %q, want %q", c.said, got, c.want)
+		}
+	}
+}
+
+// Of a request that is decided is kept what tells of its certificate, and nothing that
+// who asks wrote there himself.
+func TestLeanRequest(t *testing.T) {
+	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
+	if err != nil {
+		t.Fatal(err)
+	}
+	sum := sha256.Sum256([]byte("the one before"))
+	der := []byte("certificate")
+	own := sha256.Sum256(der)
+	forged := map[string]string{annotationNode: "other", annotationCertificate: "x", annotationAskedWith: "x", annotationVMID: "vm-x"}
+	made := func(change func(*certificatesv1.CertificateSigningRequest)) *certificatesv1.CertificateSigningRequest {
+		r := &certificatesv1.CertificateSigningRequest{ObjectMeta: metav1.ObjectMeta{Name: "csr-1", Annotations: maps.Clone(forged)},
+			Spec: certificatesv1.CertificateSigningRequestSpec{SignerName: client, Username: "system:node:n", Groups: []string{"system:nodes"}, Request: asked(t, key, "system:node:n", nil),
+				Extra: map[string]certificatesv1.ExtraValue{credentialID: {ofCertificate + hex.EncodeToString(sum[:])}}},
+			Status: certificatesv1.CertificateSigningRequestStatus{
+				Conditions:  []certificatesv1.CertificateSigningRequestCondition{conditionOf(decision{verb: Approve, reason: NodeProven, message: "m", vmID: "vm-a"})},
+				Certificate: pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: der}),
+			},
+		}
+		change(r)
+		return r
+	}
+	for _, c := range []struct {
+		name           string
+		change         func(*certificatesv1.CertificateSigningRequest)
+		is, with, vmID string
+	}{
+		{"a renewal", func(*certificatesv1.CertificateSigningRequest) {}, string(fingerprintOf(own[:])), string(fingerprintOf(sum[:])), "vm-a"},
+		{"a first one", func(r *certificatesv1.CertificateSigningRequest) {
+			r.Spec.Username, r.Spec.Groups, r.Spec.Extra = "system:bootstrap:abcdef", []string{TokenGroup}, nil
+		}, string(fingerprintOf(own[:])), "", "vm-a"},
+		{"by the controller manager", func(r *certificatesv1.CertificateSigningRequest) {
+			r.Status.Conditions[0].Reason, r.Status.Conditions[0].Message = "AutoApproved", granting+"vm-a"
+		}, string(fingerprintOf(own[:])), string(fingerprintOf(sum[:])), ""},
+		{"to serve", func(r *certificatesv1.CertificateSigningRequest) { r.Spec.SignerName = serving }, "", "", ""},
+		{"not signed yet", func(r *certificatesv1.CertificateSigningRequest) { r.Status.Certificate = nil }, "", "", ""},
+		{"denied", func(r *certificatesv1.CertificateSigningRequest) {
+			r.Status.Certificate = nil
+			r.Status.Conditions[0] = conditionOf(decision{verb: Deny, reason: TokenUsedTwice, message: granting + "vm-a"})
+		}, "", "", ""},
+	} {
+		r := made(c.change)
+		for range 2 {
+			if _, err := leanRequest(r); err != nil {
+				t.Fatal(err)
+			}
+			got := r.Annotations
+			if got[annotationNode] != "n" || got[annotationCertificate] != c.is || got[annotationAskedWith] != c.with || got[annotationVMID] != c.vmID {
+				t.Errorf("%s: %v", c.name, got)
+			}
+		}
+		if len(r.Spec.Request)+len(r.Spec.Extra)+len(r.Status.Certificate) > 0 {
+			t.Errorf("%s: %+v", c.name, r)
+		}
+	}
+	undecided := made(func(r *certificatesv1.CertificateSigningRequest) {
+		r.Status = certificatesv1.CertificateSigningRequestStatus{}
+	})
+	before := bytes.Clone(undecided.Spec.Request)
+	if _, err := leanRequest(undecided); err != nil || !bytes.Equal(before, undecided.Spec.Request) || len(undecided.Spec.Extra) == 0 || subjectNode(undecided) != "n" {
+		t.Errorf("undecided: %+v (%v)", undecided, err)
+	}
+}
