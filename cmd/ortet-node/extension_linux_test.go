@@ -128,10 +128,10 @@ func (v *vm) status(file string) handlerStatus {
 // processes.
 func (v *vm) until(what string, wanted func() bool) {
 	v.t.Helper()
-	for end := time.Now().Add(30 * time.Second); !wanted(); time.Sleep(5 * time.Millisecond) {
+	for end := time.Now().Add(5 * time.Minute); !wanted(); time.Sleep(5 * time.Millisecond) {
 		if time.Now().After(end) {
 			log, _ := os.ReadFile(v.path("log/ortet-node.log"))
-			v.t.Fatalf("not within half a minute: %s\n%s", what, log)
+			v.t.Fatalf("not within five minutes: %s\n%s", what, log)
 		}
 	}
 }

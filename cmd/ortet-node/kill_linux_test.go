@@ -45,6 +45,11 @@ func TestDiskIsGivenBackWhateverHappens(t *testing.T) {
 		t.Run(c.name, func(t *testing.T) {
 			loop := realDisk(t)
 			code, report := agent(t, loop, c.signal)
+			for try := 1; code == exitOK && try < 10; try++ {
+				t.Log("it had ended before it was killed")
+				loop = realDisk(t)
+				code, report = agent(t, loop, c.signal)
+			}
 			if code != c.code {
 				t.Fatalf("exit %d, want %d (%+v)", code, c.code, report)
 			}
@@ -52,7 +57,7 @@ func TestDiskIsGivenBackWhateverHappens(t *testing.T) {
 				t.Errorf("report %+v, want Failed", report)
 			}
 			// The kernel takes a killed process's namespace apart a moment later.
-			for end := time.Now().Add(10 * time.Second); ; time.Sleep(20 * time.Millisecond) {
+			for end := time.Now().Add(2 * time.Minute); ; time.Sleep(20 * time.Millisecond) {
 				fd, err := unix.Open(loop, unix.O_RDONLY|unix.O_EXCL, 0)
 				if err == nil {
 					_ = unix.Close(fd)

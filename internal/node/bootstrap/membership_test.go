@@ -347,7 +347,7 @@ func TestNodeInTheCluster(t *testing.T) {
 			}
 			r.write("/etc/kubernetes/kubelet.conf", strings.Replace(string(text), "api.example", "other.example", 1))
 		}, wire.Failed, "APIServerCertificateNameMismatch", "x509"},
-		"nobody listens": {nodeReady, func(s *apiServer, _ root, _ *Options) { s.server.Close() }, wire.Failed, "APIServerRefused", "connection refused"},
+		"nobody listens": {nodeReady, func(s *apiServer, r root, _ *Options) { s.kubeconfig(r, "https://"+nobody) }, wire.Failed, "APIServerRefused", "connection refused"},
 		// Where nobody can be asked nothing is held against the node.
 		"not a node's certificate": {nodeReady, func(s *apiServer, r root, _ *Options) { s.login(r, "system:admin") }, wire.Succeeded, "", ""},
 		"another kubeconfig": {nodeReady, func(_ *apiServer, r root, _ *Options) {
@@ -371,7 +371,7 @@ func TestNodeInTheCluster(t *testing.T) {
 			o := r.options()
 			o.Kubelet, o.Settle, o.Grace = KubeletAuto, time.Millisecond, 50*time.Millisecond
 			if c.outcome == wire.TimedOut {
-				o.Deadline = 3 * time.Second
+				o.Deadline = 8 * time.Second // by then it was asked
 			}
 			if c.change != nil {
 				c.change(s, r, &o)

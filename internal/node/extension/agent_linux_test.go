@@ -164,13 +164,13 @@ func (a *azureAgent) pack(version, program, root string, heartbeat bool) {
 // until asks for the status until the agent holds it for done.
 func (a *azureAgent) until(request map[string]any) answer {
 	a.t.Helper()
-	for end := time.Now().Add(time.Minute); ; time.Sleep(20 * time.Millisecond) {
+	for end := time.Now().Add(5 * time.Minute); ; time.Sleep(20 * time.Millisecond) {
 		got := a.must(request)
 		if got.Done {
 			return got
 		}
 		if time.Now().After(end) {
-			a.t.Fatalf("after a minute: %+v", got)
+			a.t.Fatalf("after five minutes: %+v", got)
 		}
 	}
 }
