@@ -167,6 +167,10 @@ func (s *State) see(e Event, o Observed, now time.Time) []Notice {
 		h.Deadline = e.NotBefore
 	}
 	if !h.Started {
+		if h.Do == Leave && h.BootID != o.BootID && h.Phase != Noticed {
+			// It was started anew before the event, and joins as any machine does.
+			h.Phase, h.Until, h.Done, h.Tries, h.Again = Noticed, time.Time{}, false, 0, time.Time{}
+		}
 		h.BootID = o.BootID
 	}
 	rule, _ := o.Settings.rule(e)
@@ -264,8 +268,10 @@ func (s *State) step(h *Handling, o Observed, first, now time.Time) *Action {
 	a := &Action{ID: h.ID, Type: h.Type, Do: h.Do, Deadline: h.Deadline}
 	switch {
 	case h.Phase.rank() < Cleared.rank() && h.Do != Ignore:
-		if departed {
-			return nil // there is no node any more that anything could be done with
+		if departed && h.Do != Leave {
+			// There is no node any more that anything could be done with. For a leave it may
+			// be there still, since the one before was ended in the middle.
+			return nil
 		}
 		until := h.Deadline
 		if h.Do.rank() >= Drain.rank() && first.Before(until) {

@@ -30,8 +30,10 @@ const (
 	// slowest is the longest pause after failures: an eviction is told 30 s before.
 	slowest = 5 * time.Second
 	// hopeless is the pause where asking again is of little use: something has to be
-	// changed first.
+	// changed first. So it is after unlikely refusals for good in a row: an eviction
+	// must not be missed because of one.
 	hopeless = time.Minute
+	unlikely = 10
 )
 
 // A Reply is the metadata service's.
@@ -95,7 +97,7 @@ func granted(r Reply) error {
 // rest is the pause after so many failures in a row, the last of which is err.
 func rest(failures int, err error) time.Duration {
 	var refused metadataError
-	if errors.As(err, &refused) && !refused.passing() {
+	if errors.As(err, &refused) && !refused.passing() && failures >= unlikely {
 		return hopeless
 	}
 	if failures == 0 {

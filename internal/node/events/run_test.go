@@ -648,7 +648,7 @@ func TestMetadataService(t *testing.T) {
 		found  time.Duration
 	}{
 		"429": {status: 429, asked: 20, found: 6 * time.Second}, "500": {status: 500, asked: 20, found: 6 * time.Second},
-		"410": {status: 410, asked: 20, found: 6 * time.Second}, "404": {status: 404, asked: 3, found: time.Minute},
+		"410": {status: 410, asked: 20, found: 6 * time.Second}, "404": {status: 404, asked: 12, found: time.Minute},
 		"no answer": {hangs: true, asked: 20, found: 11 * time.Second}, "well": {asked: 62, found: 2 * time.Second},
 	} {
 		t.Run(name, func(t *testing.T) {

@@ -10,7 +10,8 @@ import (
 	"time"
 )
 
-// Phase is how far an event has come. Phases only go on.
+// Phase is how far an event has come. Phases only go on, but that a machine which is
+// started anew before it has to leave has to do so again.
 type Phase string
 
 // The phases, in their order.

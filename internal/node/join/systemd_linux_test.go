@@ -5,6 +5,7 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
+	"io"
 	"net"
 	"net/http"
 	"os"
@@ -42,7 +43,9 @@ func TestServe(t *testing.T) {
 		return "while it does not"
 	}
 	w.refuse = func(path string) *wire.Refusal {
-		if _, err := os.Stat("/etc/ortet/refuse"); err == nil {
+		// What of it is refused; nothing in it: all.
+		only, err := os.ReadFile("/etc/ortet/refuse")
+		if err == nil && (len(only) == 0 || strings.TrimSpace(string(only)) == path) {
 			fact("refused " + path)
 			return &wire.Refusal{Reason: "NotYet", Message: "not yet"}
 		}
@@ -50,6 +53,23 @@ func TestServe(t *testing.T) {
 			fact(path + " " + running())
 		}
 		return nil
+	}
+	w.metadata = func(rw http.ResponseWriter, r *http.Request) bool {
+		switch {
+		case r.URL.Path == "/metadata/instance/compute/name":
+			_, _ = io.WriteString(rw, "pool1_10")
+		case r.URL.Path != "/metadata/scheduledevents":
+			return false
+		case r.Method == http.MethodPost:
+			fact("acknowledged " + running())
+		default:
+			document, err := os.ReadFile("/etc/ortet/scheduled")
+			if err != nil {
+				document = []byte(`{"DocumentIncarnation":1,"Events":[]}`)
+			}
+			_, _ = rw.Write(document)
+		}
+		return true
 	}
 	// What a kubelet gets for its token.
 	w.grant = func(*wire.Join) { w.kubelet(ourName, time.Now().Add(time.Hour)) }
@@ -103,6 +123,16 @@ power-off
 /v1/leave while the kubelet runs
 /v1/left while it does not
 "state": "left"
+evicted: kubelet inactive, join failed
+started again: kubelet inactive, join activating, admitted 0 times
+released: join active
+/v1/leave while it does not
+/v1/left while it does not
+acknowledged while it does not
+/v1/join while it does not
+kubelet --hostname-override=` + ourName + ` --provider-id=azure://` + ourID + `
+wrong settings: events failed, started again 0 times
+no server: events active, without an admission server
 `
 	if got := string(out); got != want {
 		t.Errorf("got\n%swant\n%s%s", got, want, strings.TrimSpace(said.String()))

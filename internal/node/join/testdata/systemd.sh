@@ -29,7 +29,7 @@ mkdir -p "$root/usr/local/bin" "$root/etc/cloud" "$units/multi-user.target.wants
 touch "$root/etc/cloud/cloud-init.disabled"
 install -m 755 "$agent" "$root/usr/local/bin/ortet-node"
 install -m 755 "$world" "$root/usr/local/bin/world"
-for unit in ortet-join ortet-leave ortet-left; do
+for unit in ortet-join ortet-leave ortet-left ortet-events; do
 	install -m 644 "$deploy/$unit.service" "$units/"
 	ln -s "../$unit.service" "$units/multi-user.target.wants/"
 done
@@ -137,3 +137,33 @@ echo power-off >>"$root/var/log/facts"
 off poweroff
 grep -v refused "$root/var/log/facts"
 grep -o '"state": "[a-z]*"' "$root/var/lib/ortet/identity.json"
+
+# A machine that is evicted while nobody admits it yet.
+: >"$root/var/log/facts"
+echo /v1/join >"$root/etc/ortet/refuse"
+boot
+until_ grep -q 'refused /v1/join' "$root/var/log/facts"
+cat >"$root/etc/ortet/scheduled" <<JSON
+{"DocumentIncarnation":2,"Events":[{"EventId":"E1","EventType":"Preempt","EventStatus":"Scheduled","Resources":["pool1_10"],"NotBefore":"$(date --utc --date '30 seconds' +'%a, %d %b %Y %H:%M:%S GMT')"}]}
+JSON
+until_ grep -q acknowledged "$root/var/log/facts"
+echo "evicted: kubelet $(state kubelet.service), join $(state ortet-join.service)"
+rm "$root/etc/ortet/refuse"
+inside systemctl --no-block start kubelet.service
+until_ is ortet-join.service activating
+sleep 4 # longer than it pauses between its first tries
+echo "started again: kubelet $(state kubelet.service), join $(state ortet-join.service), admitted $(grep -c '^/v1/join' "$root/var/log/facts" || true) times"
+inside rm /run/ortet/leaving
+until_ is kubelet.service active
+echo "released: join $(state ortet-join.service)"
+grep -v refused "$root/var/log/facts"
+# Settings that cannot be used, of its own and of the server.
+echo '{"reboot":1}' >"$root/etc/ortet/events.json"
+inside systemctl restart ortet-events.service >/dev/null 2>&1 || true
+until_ is ortet-events.service failed
+sleep 5
+echo "wrong settings: events $(state ortet-events.service), started again $(inside systemctl show --property=NRestarts --value ortet-events.service) times"
+rm "$root/etc/ortet/events.json"
+echo '{}' >"$root/etc/ortet/join.json"
+inside systemctl start ortet-events.service
+echo "no server: events $(state ortet-events.service), $(inside systemctl show --property=StatusText --value ortet-events.service | grep -o 'without an admission server')"
