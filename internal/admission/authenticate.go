@@ -28,6 +28,8 @@ const (
 	clocks = time.Minute
 	// casFor is how long the cluster's authorities are kept.
 	casFor = 5 * time.Minute
+	// casGap is at least between two readings.
+	casGap = 10 * time.Second
 )
 
 // authenticate finds out who asks, by a proof or by the kubelet's certificate.
@@ -133,23 +135,32 @@ func signedAt(leaf *x509.Certificate, chain []*x509.Certificate) time.Time {
 // else has its name may belong to the next machine.
 var errNoNode = refuse(NodeUnknown, errors.New("there is no Node of this name"))
 
-// authorities keeps the cluster's client CAs for a while.
+// authorities keeps the cluster's client CAs for a while. Anybody's certificate has them
+// read, so where they cannot be, they are not read again at once.
 type authorities struct {
 	load func(context.Context) ([]byte, error)
 
-	mu   sync.Mutex
-	pool *x509.CertPool
-	read time.Time
+	mu          sync.Mutex
+	pool        *x509.CertPool
+	read, tried time.Time
 }
 
 func (a *authorities) get(ctx context.Context, now time.Time) (*x509.CertPool, error) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
-	if a.pool != nil && now.Sub(a.read) < casFor {
+	again := a.pool != nil
+	if again && (now.Sub(a.read) < casFor || now.Sub(a.tried) < casGap) {
 		return a.pool, nil
 	}
+	a.tried = now
+	if again { // those that are held will do for the others
+		a.mu.Unlock()
+	}
 	text, err := a.load(ctx)
-	if err != nil && a.pool != nil {
+	if again {
+		a.mu.Lock()
+	}
+	if err != nil && again {
 		return a.pool, nil // they change by the year
 	}
 	if err != nil {

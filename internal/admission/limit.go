@@ -3,6 +3,7 @@ package admission
 import (
 	"container/list"
 	"context"
+	"math"
 	"net/netip"
 	"sync"
 	"time"
@@ -25,19 +26,40 @@ const (
 	machineBurst = 24
 )
 
-// rates limits how often is asked, by each address and by all.
+// rates limits how often is asked, by each address and by all. Ten addresses that ask as
+// often as each may would leave nothing to the others: so once half of what all may have
+// at once is used up, an address gets as small a part of its own rate as that is of all.
 type rates struct {
-	all  *rate.Limiter
-	each *each[netip.Prefix]
+	all    *rate.Limiter
+	each   *each[netip.Prefix]
+	modest *each[netip.Prefix]
+	scarce float64 // of all's tokens
 }
 
 func newRates(l Limits) *rates {
-	return &rates{all: rate.NewLimiter(rate.Limit(l.Rate), l.Burst), each: newEach[netip.Prefix](rate.Limit(l.AddressRate), l.AddressBurst, maxAddresses)}
+	part := min(l.AddressRate/l.Rate, 1)
+	return &rates{
+		all:    rate.NewLimiter(rate.Limit(l.Rate), l.Burst),
+		each:   newEach[netip.Prefix](rate.Limit(l.AddressRate), l.AddressBurst, maxAddresses),
+		modest: newEach[netip.Prefix](rate.Limit(l.AddressRate*part), l.partOf(l.AddressBurst, leastModest), maxAddresses),
+		scarce: float64(l.Burst) / 2,
+	}
 }
+
+// leastModest is how many requests an address may send at once in any case: a node joins
+// with two, and tries again.
+const leastModest = 10
 
 // take tells whether a request may be worked on now.
 func (r *rates) take(from netip.Addr, now time.Time) bool {
-	return r.each.take(networkOf(from), now) && r.all.AllowN(now, 1)
+	address := networkOf(from)
+	if !r.each.take(address, now) {
+		return false
+	}
+	if modest := r.modest.take(address, now); !modest && r.all.TokensAt(now) < r.scarce {
+		return false
+	}
+	return r.all.AllowN(now, 1)
 }
 
 // networkOf is what counts as one address: of IPv6 a network of 64 bits, which a
@@ -131,23 +153,32 @@ func (s *share) enter(ctx context.Context) (func(), bool) {
 type few[K comparable] struct {
 	most int
 
-	mu sync.Mutex
-	by map[K]int
+	mu  sync.Mutex
+	by  map[K]int
+	all int
 }
 
 func newFew[K comparable](most int) *few[K] { return &few[K]{most: most, by: map[K]int{}} }
 
 // begin takes one until what it gives is called; false where the key has too many.
 func (f *few[K]) begin(key K) (end func(), ok bool) {
+	return f.beginOf(key, math.MaxInt, f.most)
+}
+
+// beginOf is begin, but that a key may have no more than modest once there are as many
+// as scarce of all.
+func (f *few[K]) beginOf(key K, scarce, modest int) (end func(), ok bool) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	if f.by[key] >= f.most {
+	if f.by[key] >= f.most || f.all >= scarce && f.by[key] >= modest {
 		return nil, false
 	}
 	f.by[key]++
+	f.all++
 	return sync.OnceFunc(func() {
 		f.mu.Lock()
 		defer f.mu.Unlock()
+		f.all--
 		if f.by[key]--; f.by[key] == 0 {
 			delete(f.by, key)
 		}

@@ -39,9 +39,10 @@ type nonces struct {
 	random io.Reader
 	now    func() time.Time
 
-	mu   sync.Mutex
-	held []byte
-	read time.Time
+	mu    sync.Mutex
+	held  []byte
+	read  time.Time
+	tried time.Time // to read it, last
 
 	provenMu sync.Mutex
 	proven   map[[sha256.Size]byte]time.Time // nonces that came with a good proof, until they expire
@@ -86,23 +87,34 @@ func (n *nonces) check(ctx context.Context, nonce string) (time.Time, error) {
 	return time.Time{}, refuse(NonceForged, fmt.Errorf("the nonce has not our MAC"))
 }
 
-// secret gives the key, which was read no longer ago than age.
+// secret gives the key, which was read no longer ago than age. While it is read again,
+// and where it cannot be, the one that is held will do: who sends nonces of his own making
+// neither holds up the others nor has the cluster asked all the time.
 func (n *nonces) secret(ctx context.Context, age time.Duration) ([]byte, error) {
 	n.mu.Lock()
 	defer n.mu.Unlock()
-	if n.held != nil && n.now().Sub(n.read) < age {
+	now := n.now()
+	if n.held != nil && (now.Sub(n.read) < age || now.Sub(n.tried) < keyGap) {
 		return n.held, nil
 	}
+	n.tried = now
+	again := n.held != nil
+	if again {
+		n.mu.Unlock()
+	}
 	key, err := n.key(ctx)
+	if again {
+		n.mu.Lock()
+	}
 	switch {
-	case err != nil && n.held != nil:
+	case err != nil && again:
 		return n.held, nil // what needs the cluster fails later, and says so
 	case err != nil:
 		return nil, refuse(ClusterUnavailable, fmt.Errorf("the key of the nonces: %w", err))
 	case len(key) != nonceKey:
 		return nil, refuse(Internal, fmt.Errorf("the key of the nonces has %d bytes, want %d", len(key), nonceKey))
 	}
-	n.held, n.read = key, n.now()
+	n.held, n.read = key, now
 	return key, nil
 }
 

@@ -8,7 +8,6 @@ import (
 	"log/slog"
 	"net"
 	"net/http"
-	"net/netip"
 	"strings"
 	"sync"
 	"time"
@@ -36,9 +35,7 @@ func (s *Server) Serve(ctx context.Context, l net.Listener, certificates *Certif
 		// HTTP/2 has much state for each connection, and no node asks for it.
 		TLSNextProto: map[string]func(*http.Server, *tls.Conn, http.Handler){},
 	}
-	limited := netutil.LimitListener(&sharing{
-		Listener: l, closed: s.meters.closed.Inc, open: newFew[netip.Prefix](s.config.Limits.partOf(s.config.Limits.Connections, leastConnections)),
-	}, s.config.Limits.Connections)
+	limited := netutil.LimitListener(newSharing(l, s.config.Limits, s.config.Now, s.meters.closed.Inc), s.config.Limits.Connections)
 	ended := make(chan error, 1)
 	go func() { ended <- server.Serve(tls.NewListener(limited, certificates.config())) }()
 	telling, told := context.WithCancel(context.WithoutCancel(ctx))

@@ -34,18 +34,21 @@ type Attestation interface {
 // Limits are what the server does at once, and how often.
 type Limits struct {
 	// Rate and Burst are of all requests, by the second; AddressRate and AddressBurst
-	// of each address (of IPv6: of each network of 64 bits). A join is two requests.
+	// of each address (of IPv6: of each network of 64 bits). A join is two requests. Once
+	// half of Burst is used up, an address has as large a part of its own rate as that is
+	// of Rate.
 	Rate         float64
 	Burst        int
 	AddressRate  float64
 	AddressBurst int
 	// InFlight is how many requests are worked on at once, besides those to leave,
 	// which wait for a drain: of them Leaves. Most of the time they wait for one
-	// answer of Azure's together, so many at once are quicker than few.
+	// answer of Azure's together, so many at once are quicker than few. One address may
+	// have as large a part of InFlight as AddressRate is of Rate.
 	InFlight, Leaves int
 	// Connections is how many are open at once; others wait to be taken. One address may
 	// have as large a part of them as AddressRate is of Rate; what it opens beyond that is
-	// closed.
+	// closed; where half are taken, that part of its part.
 	Connections int
 }
 
@@ -102,6 +105,7 @@ type Server struct {
 	omissions  *omissions
 	drains     *few[string]       // by node
 	reports    *few[netip.Prefix] // by who sends them
+	shorts     *few[netip.Prefix] // by who waits for a short answer
 	meters     *meters
 	meanings   map[Reason]Meaning
 	operations map[string]operation
@@ -136,6 +140,9 @@ const (
 	// reportsAtOnce is how many reports are read and kept at once, and leastReports what
 	// an address may send of them in any case.
 	reportsAtOnce, leastReports = 16, 2
+	// shortShare is of all that neither drains nor reports, and leastShorts what an
+	// address may have of it in any case.
+	shortShare, leastShorts = "short", 16
 	// maxDrains is how many requests to leave of one node are worked on at once: its
 	// watcher's, an operator's and the shutdown's. Each may go on for a quarter of an
 	// hour, and places are for all nodes.
@@ -152,10 +159,16 @@ func New(c Config) (*Server, error) {
 	if err != nil {
 		return nil, fmt.Errorf("register the admission server's metrics: %w", err)
 	}
-	s := &Server{config: c, meters: m, rates: newRates(c.Limits), machines: newEach[string](rate.Every(machineEvery), machineBurst, maxMachines), omissions: newOmissions(), drains: newFew[string](maxDrains), reports: newFew[netip.Prefix](c.Limits.partOf(reportsAtOnce, leastReports)), meanings: meanings(),
+	s := &Server{
+		config: c, meters: m, meanings: meanings(), omissions: newOmissions(), rates: newRates(c.Limits),
+		machines:  newEach[string](rate.Every(machineEvery), machineBurst, maxMachines),
+		drains:    newFew[string](maxDrains),
+		reports:   newFew[netip.Prefix](c.Limits.partOf(reportsAtOnce, leastReports)),
+		shorts:    newFew[netip.Prefix](c.Limits.partOf(c.Limits.InFlight, leastShorts)),
 		nonces:    &nonces{key: c.Cluster.NonceKey, random: c.Random, now: c.Now, proven: map[[sha256.Size]byte]time.Time{}},
-		clientCAs: &authorities{load: c.ClientCAs}}
-	short, leaves, reports := newShare("short", c.Limits.InFlight, placeFor), newShare("leave", c.Limits.Leaves, placeFor), newShare("report", reportsAtOnce, placeFor)
+		clientCAs: &authorities{load: c.ClientCAs},
+	}
+	short, leaves, reports := newShare(shortShare, c.Limits.InFlight, placeFor), newShare("leave", c.Limits.Leaves, placeFor), newShare("report", reportsAtOnce, placeFor)
 	reports.first = true
 	s.operations = map[string]operation{
 		wire.NoncePath:   {"nonce", maxShort, short, answerIn, s.giveNonce},
@@ -283,6 +296,13 @@ func (s *Server) decide(w http.ResponseWriter, r *http.Request, f *facts) (any, 
 		if body, err = s.read(w, r, op.most); err != nil {
 			return nil, err
 		}
+	}
+	if op.share.name == shortShare {
+		end, ok := s.shorts.begin(f.from)
+		if !ok {
+			return nil, refuse(RateLimited, fmt.Errorf("%d requests of the address are worked on", s.shorts.most))
+		}
+		defer end()
 	}
 	leave, ok := op.share.enter(r.Context())
 	if !ok {

@@ -87,7 +87,7 @@ docs/admission.md says where it goes, and what each reason of a refusal means.`,
 	p.StringVar(&f.intermediates, "attestation-intermediates", "", "PEM file of intermediate certificates, where the server cannot fetch them from Microsoft")
 	p.StringVar(&f.domain, "attestation-domain", "", "whose metadata service is believed: metadata.azure.com, .us or .cn (default: that of the credentials' cloud)")
 	p.Float64Var(&f.rate, "rate", limits.Rate, "requests by the second that are answered")
-	p.Float64Var(&f.perAddress, "rate-per-address", limits.AddressRate, "requests by the second that are answered of one address")
+	p.Float64Var(&f.perAddress, "rate-per-address", limits.AddressRate, "requests by the second that are answered of one address; of what else it may have it has as large a part as this is of --rate")
 	p.IntVar(&f.inFlight, "max-in-flight", limits.InFlight, "requests that are worked on at once")
 	p.IntVar(&f.connections, "max-connections", limits.Connections, "connections that are open at once; of one address as large a part as of the rate")
 	p.BoolVar(&f.elect, "leader-elect", true, "approve certificates and look for what is gone only while holding the Lease "+admissionkube.LeadName)

@@ -1,0 +1,157 @@
+package admission_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net"
+	"net/http"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/ortet/ortet/internal/admission"
+	"github.com/ortet/ortet/internal/admission/attest"
+	"github.com/ortet/ortet/internal/wire"
+)
+
+// Some addresses together could ask as often as all may, each within its rate. A node that
+// asks now and then is answered all the same.
+func TestSomeAddressesDoNotTakeAllRequests(t *testing.T) {
+	for _, addresses := range []int{10, 40} {
+		t.Run(fmt.Sprint(addresses), func(t *testing.T) {
+			s := newSite(t, nil)
+			refused, asked := 0, 0
+			for ms := range 5000 {
+				for i := range addresses {
+					if (ms+i)%10 == 0 { // 100 a second each
+						s.sendFrom(fmt.Sprintf("10.6.6.%d:1", i), wire.NoncePath, []byte(`{}`), "")
+					}
+				}
+				if ms%500 == 499 {
+					asked++
+					if r := s.sendFrom("10.0.0.9:1", wire.NoncePath, []byte(`{}`), ""); r.status != http.StatusOK {
+						refused++
+					}
+				}
+				s.clock.add(time.Millisecond)
+			}
+			if refused != 0 {
+				t.Errorf("a node was refused %d of %d times", refused, asked)
+			}
+		})
+	}
+}
+
+// Where a load balancer hides the addresses, and the operator said so, one has it all.
+func TestOneAddressOfAllHasAllRequests(t *testing.T) {
+	s := newSite(t, func(c *admission.Config) {
+		c.Limits = admission.DefaultLimits()
+		c.Limits.AddressRate, c.Limits.AddressBurst = c.Limits.Rate, c.Limits.Burst
+	})
+	for i := range 1000 {
+		if r := s.sendFrom("10.6.6.6:1", wire.NoncePath, []byte(`{}`), ""); r.status != http.StatusOK {
+			t.Fatalf("request %d: %d %s", i, r.status, r.body)
+		}
+	}
+}
+
+// stuck is an Attestation that takes as long as a network does that answers nothing.
+type stuck struct{ ends chan struct{} }
+
+func (s stuck) Verify(context.Context, string, string, string) (attest.Document, error) {
+	select {
+	case <-s.ends:
+	case <-time.After(10 * time.Second): // a test that fails ends too
+	}
+	return attest.Document{}, &attest.Error{Reason: attest.Unreachable, Err: errors.New("nothing answers")}
+}
+
+// One address whose requests take long does not take the places of all.
+func TestOneAddressDoesNotTakeAllPlaces(t *testing.T) {
+	ends := make(chan struct{})
+	s := newSite(t, func(c *admission.Config) {
+		c.Limits = admission.DefaultLimits()
+		c.Limits.InFlight, c.Attest = 40, stuck{ends}
+	})
+	join := encode(t, wire.JoinRequest{Distribution: wire.Kubelet, CallbackPort: 1})
+	header := s.node.header(s.nonce(), wire.JoinPath, join, today)
+	var all sync.WaitGroup
+	defer all.Wait()
+	defer close(ends)
+	for range 16 {
+		all.Go(func() { s.sendFrom("10.6.6.6:1", wire.JoinPath, join, header) })
+	}
+	waitFor(t, func() bool { return gauge(t, s, "ortet_admission_in_flight") == 16 })
+	for range 30 {
+		if r := s.sendFrom("10.6.6.6:2", wire.JoinPath, join, header); r.refusal.Reason != string(admission.RateLimited) || r.refusal.Final {
+			t.Fatalf("%d %s", r.status, r.body)
+		}
+	}
+	if r := s.sendFrom("10.0.0.9:1", wire.NoncePath, []byte(`{}`), ""); r.status != http.StatusOK {
+		t.Errorf("another: %d %s", r.status, r.body)
+	}
+}
+
+// from gives a client of an address of this host's.
+func from(t *testing.T, address, hash string) *http.Client {
+	t.Helper()
+	c := &http.Client{Timeout: 4 * time.Second, Transport: &http.Transport{ // less than the 5 s that silent connections are given
+		TLSClientConfig: pinned(hash), DialContext: (&net.Dialer{LocalAddr: &net.TCPAddr{IP: net.ParseIP(address)}}).DialContext}}
+	t.Cleanup(c.CloseIdleConnections)
+	return c
+}
+
+// Some addresses that each hold as many connections as they may leave some to others.
+func TestSomeAddressesDoNotTakeAllConnections(t *testing.T) {
+	s := newSite(t, func(c *admission.Config) {
+		c.Limits = admission.DefaultLimits()
+		c.Limits.Connections = 40 // 16 of an address, 4 where half are taken
+	})
+	address, certificates := s.listen(&keys{})
+	for i := range 5 {
+		d := &net.Dialer{LocalAddr: &net.TCPAddr{IP: net.IPv4(127, 0, 0, byte(10+i))}}
+		for range 16 {
+			conn, err := d.DialContext(t.Context(), "tcp", address)
+			if err != nil {
+				t.Fatal(err)
+			}
+			t.Cleanup(func() { _ = conn.Close() }) // cut off already, or never answered
+		}
+	}
+	r, err := from(t, "127.0.0.99", certificates.Hash()).Post("https://"+address+wire.NoncePath, "application/json", strings.NewReader(`{}`))
+	if err != nil {
+		t.Fatalf("another address: %v", err)
+	}
+	if err := r.Body.Close(); err != nil || r.StatusCode != http.StatusOK {
+		t.Errorf("%s %v", r.Status, err)
+	}
+}
+
+// Who opens connections over and over again, and asks nothing, is closed before we shake
+// hands, beyond the rate at which it could have asked.
+func TestConnectionsAreRated(t *testing.T) {
+	s := newSite(t, func(c *admission.Config) {
+		c.Limits = admission.DefaultLimits()
+		c.Limits.AddressBurst = 30
+	})
+	address, certificates := s.listen(&keys{})
+	for range 80 {
+		conn, err := net.Dial("tcp", address)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if err := conn.Close(); err != nil {
+			t.Fatal(err)
+		}
+	}
+	waitFor(t, func() bool { return counter(t, s, "ortet_admission_connections_closed_total") == 50 })
+	r, err := from(t, "127.0.0.99", certificates.Hash()).Post("https://"+address+wire.NoncePath, "application/json", strings.NewReader(`{}`))
+	if err != nil {
+		t.Fatalf("another address: %v", err)
+	}
+	if err := r.Body.Close(); err != nil || r.StatusCode != http.StatusOK {
+		t.Errorf("%s %v", r.Status, err)
+	}
+}
