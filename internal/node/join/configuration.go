@@ -53,6 +53,10 @@ var (
 	maxName     = 253
 )
 
+// errGrant is of a server and an agent that do not fit together: the same again would
+// make another token, and be the same.
+var errGrant = errors.New("the admission server's grant cannot be used")
+
 // checkJoin says what is wrong with what the server grants, before anything of it is
 // written: each value becomes a word in somebody's configuration.
 func checkJoin(j wire.Join, m Machine, distribution string) error {
@@ -81,7 +85,7 @@ func checkJoin(j wire.Join, m Machine, distribution string) error {
 		problems = append(problems, errors.New("no certificate of the CA"))
 	}
 	if err := errors.Join(problems...); err != nil {
-		return fmt.Errorf("the admission server's grant cannot be used: %w", err)
+		return fmt.Errorf("%w: %w", errGrant, err)
 	}
 	return nil
 }

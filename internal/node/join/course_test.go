@@ -77,6 +77,7 @@ func TestPause(t *testing.T) {
 		{1000000, errors.New("x"), 15 * time.Second, 30 * time.Second},
 		{1, fmt.Errorf("in it: %w", busy), 100 * time.Second, 125 * time.Second},
 		{1, final, time.Minute, 75 * time.Second},
+		{1, checkJoin(wire.Join{}, Machine{}, wire.K3s), time.Minute, 75 * time.Second},
 		{1, fmt.Errorf("%w: no room", errHere), time.Minute, 75 * time.Second},
 		{9, final, 150 * time.Second, 5 * time.Minute},
 	} {

@@ -10,7 +10,7 @@ import (
 const (
 	firstPause = time.Second
 	mostPause  = 30 * time.Second
-	// finalPause is after a refusal that is the same until somebody changes something.
+	// finalPause is after what is the same until somebody changes something.
 	finalPause = time.Minute
 	mostFinal  = 5 * time.Minute
 )
@@ -24,7 +24,7 @@ func pause(failed int, err error, chance float64) time.Duration {
 	if errors.As(err, &refused) {
 		least = time.Duration(refused.After) * time.Second
 	}
-	if refused.Final || errors.Is(err, errHere) {
+	if refused.Final || errors.Is(err, errHere) || errors.Is(err, errGrant) {
 		least = max(least, finalPause)
 		grown = grow(finalPause, mostFinal, failed)
 	}

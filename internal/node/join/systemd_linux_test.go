@@ -112,9 +112,9 @@ func TestUnitsUnderSystemd(t *testing.T) {
 		t.Fatalf("%v: %s%s", err, out, said.String())
 	}
 	want := `refused: join activating, kubelet inactive, sysinit active
-admitted: join active, multi-user active
+admitted: join inactive, multi-user active
 files: etc/kubernetes/bootstrap-kubelet.conf 600 var/lib/ortet/identity.json 600 
-back: join active
+back: join inactive
 /v1/join while it does not
 kubelet --hostname-override=` + ourName + ` --provider-id=azure://` + ourID + `
 restart
@@ -125,12 +125,14 @@ power-off
 "state": "left"
 evicted: kubelet inactive, join failed
 started again: kubelet inactive, join activating, admitted 0 times
-released: join active
+released: join inactive
 /v1/leave while it does not
 /v1/left while it does not
 acknowledged while it does not
 /v1/join while it does not
 kubelet --hostname-override=` + ourName + ` --provider-id=azure://` + ourID + `
+once more: admitted 1 times
+without a certificate: admitted 2 times
 wrong settings: events failed, started again 0 times
 no server: events active, without an admission server
 `

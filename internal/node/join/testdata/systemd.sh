@@ -157,6 +157,24 @@ inside rm /run/ortet/leaving
 until_ is kubelet.service active
 echo "released: join $(state ortet-join.service)"
 grep -v refused "$root/var/log/facts"
+# An agent that ends is looked at again: with a good certificate nobody is asked; where
+# its token ended before it was used it gets another.
+kill_kubelet() {
+	local before after
+	before=$(inside systemctl show --property=MainPID --value kubelet.service)
+	inside kill -9 "$before"
+	until_ kubelet_after "$before"
+}
+kubelet_after() {
+	after=$(inside systemctl show --property=MainPID --value kubelet.service)
+	[ "$after" != 0 ] && [ "$after" != "$1" ] && is kubelet.service active
+}
+kill_kubelet
+echo "once more: admitted $(grep -c '^/v1/join' "$root/var/log/facts" || true) times"
+rm "$root/etc/kubernetes/kubelet.conf"
+sed -i 's/"tokenEnds": "[^"]*"/"tokenEnds": "2026-01-01T00:00:00Z"/' "$root/var/lib/ortet/identity.json"
+kill_kubelet
+echo "without a certificate: admitted $(grep -c '^/v1/join' "$root/var/log/facts" || true) times"
 # Settings that cannot be used, of its own and of the server.
 echo '{"reboot":1}' >"$root/etc/ortet/events.json"
 inside systemctl restart ortet-events.service >/dev/null 2>&1 || true
