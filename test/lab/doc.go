@@ -2,6 +2,8 @@
 // chart's Job runs in a pod on a real kubelet, reaches azsim over TLS as it would
 // reach Azure, and what it made boots and joins by itself. And it boots machines
 // that come up and machines that do not, and asks ortet nodes what became of each.
+// And it has machines join by themselves: by an admission server that runs beside
+// them, and by one that docs/join.md has installed in their cluster.
 //
 // It needs root on Debian and some minutes; see hack/lab for what machines are
 // made from. Run it as

@@ -4,8 +4,8 @@ package lab
 
 import (
 	"context"
-	"encoding/json"
 	"encoding/pem"
+	"errors"
 	"fmt"
 	"io"
 	"maps"
@@ -22,7 +22,9 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
+	"sigs.k8s.io/yaml"
 
+	rootfs "github.com/ortet/ortet/hack/lab"
 	"github.com/ortet/ortet/internal/azsim"
 	"github.com/ortet/ortet/test/controlplane"
 	"github.com/ortet/ortet/test/simulation"
@@ -44,15 +46,15 @@ const (
 // machines into.
 type installed struct {
 	*lab
-	kubectl []string
 	control []string          // names of the control plane's nodes
 	address map[string]string // of those, by name
 	first   string            // whose server machines ask first: the one that approves certificates
 	doc     string
+	desk    string // the operator's folder
 }
 
 // TestAdmissionInPods follows docs/join.md: its values, its commands and its settings,
-// with the lab's names in the place of the examples'.
+// as they stand there, with the lab's names in the place of the examples'.
 func TestAdmissionInPods(t *testing.T) {
 	ctx, cancel := context.WithTimeout(t.Context(), 8*time.Minute)
 	defer cancel()
@@ -68,12 +70,9 @@ func TestAdmissionInPods(t *testing.T) {
 	}()
 
 	line.begin("helm installs the server")
-	settings := i.install(ctx, t)
+	data := i.install(ctx, t)
 	line.begin("a machine boots and joins")
-	if err := i.azure.Create(ctx, simulation.Pool{
-		Name: poolName, Capacity: 1, Change: simulation.Bare,
-		CustomData: simulation.CloudConfig(map[string][]byte{"/etc/ortet/join.json": settings}),
-	}); err != nil {
+	if err := i.azure.Create(ctx, simulation.Pool{Name: poolName, Capacity: 1, Change: simulation.Bare, CustomData: data}); err != nil {
 		t.Fatalf("create the pool: %v", err)
 	}
 	all := i.awaitNodes(ctx, t, len(i.control)+1)
@@ -97,16 +96,7 @@ func newInstalled(ctx context.Context, t *testing.T, line *timeline) *installed 
 		images["Debian:debian-12:"+controlImage+":latest"] = disk
 		return images
 	})
-	binary, err := controlplane.Binary(ctx)
-	if err != nil {
-		t.Fatal(err)
-	}
-	i.kubectl = []string{binary, "kubectl", "--kubeconfig", i.cp.Kubeconfig}
-	text, err := os.ReadFile(filepath.Join(i.checkout, "docs", "join.md"))
-	if err != nil {
-		t.Fatal(err)
-	}
-	i.doc = string(text)
+	i.sitDown(ctx, t)
 
 	line.begin("the control plane's nodes boot")
 	data, created := i.nodeData(ctx, t), make(chan error, 1)
@@ -139,6 +129,31 @@ func newInstalled(ctx context.Context, t *testing.T, line *timeline) *installed 
 	return i
 }
 
+// sitDown gives the operator a folder with what docs/join.md takes for granted: the
+// checkout's charts, kubectl and helm. What it asks of az is done by the lab.
+func (i *installed) sitDown(ctx context.Context, t *testing.T) {
+	t.Helper()
+	text, err := os.ReadFile(filepath.Join(i.checkout, "docs", "join.md"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	i.doc, i.desk = string(text), filepath.Join(i.dir, "desk")
+	binary, err := controlplane.Binary(ctx)
+	if err != nil {
+		t.Fatal(err)
+	}
+	helm := strings.TrimSpace(i.run(ctx, t, "hack/helm/build.sh"))
+	bin := filepath.Join(i.desk, "bin")
+	if err := errors.Join(os.MkdirAll(bin, 0o700), os.Symlink(filepath.Join(i.checkout, "charts"), filepath.Join(i.desk, "charts"))); err != nil {
+		t.Fatal(err)
+	}
+	for name, script := range map[string]string{"kubectl": `exec "` + binary + `" kubectl "$@"`, "helm": `exec "` + helm + `" "$@"`, "az": "exit 0"} {
+		if err := os.WriteFile(filepath.Join(bin, name), []byte("#!/bin/sh\n"+script+"\n"), 0o700); err != nil {
+			t.Fatal(err)
+		}
+	}
+}
+
 // example is the first block of that language in docs/join.md that has the mark in it,
 // with other words in the place of the example's; each has to be there.
 func (i *installed) example(t *testing.T, language, mark string, words ...string) string {
@@ -160,50 +175,70 @@ func (i *installed) example(t *testing.T, language, mark string, words ...string
 	return ""
 }
 
-func (i *installed) write(t *testing.T, name string, content []byte) string {
+// command runs the first block of commands with the mark in it at the operator's desk,
+// and gives what it writes.
+func (i *installed) command(ctx context.Context, t *testing.T, mark string, words ...string) string {
 	t.Helper()
-	path := filepath.Join(i.dir, name)
-	if err := os.WriteFile(path, content, 0o600); err != nil {
+	script := i.example(t, "sh", mark, words...)
+	return i.run(ctx, t, "env", "--chdir", i.desk, "KUBECONFIG="+i.cp.Kubeconfig, "PATH="+filepath.Join(i.desk, "bin")+":"+os.Getenv("PATH"), "sh", "-ec", script)
+}
+
+// put writes a file at the operator's desk.
+func (i *installed) put(t *testing.T, name string, content []byte) {
+	t.Helper()
+	if err := os.WriteFile(filepath.Join(i.desk, name), content, 0o600); err != nil {
 		t.Fatal(err)
 	}
-	return path
 }
 
-// kube runs kubectl as the administrator.
-func (i *installed) kube(ctx context.Context, t *testing.T, args ...string) string {
-	t.Helper()
-	return i.run(ctx, t, append(slices.Clone(i.kubectl), args...)...)
-}
-
-// install does what docs/join.md says, and gives the machines' settings.
-func (i *installed) install(ctx context.Context, t *testing.T) []byte {
+// values are those of docs/join.md, and the issuer of the lab's metadata service, which
+// nobody publishes.
+func (i *installed) values(ctx context.Context, t *testing.T) []byte {
 	t.Helper()
 	one, two := i.control[0], i.control[1]
-	values := i.write(t, "admission.yaml", []byte(i.example(t, "yaml", "admission:",
+	var values map[string]any
+	if err := yaml.Unmarshal([]byte(i.example(t, "yaml", "admission:",
 		"/subscriptions/SUBSCRIPTION/resourceGroups/GROUP", i.group(), "POOL", poolName,
-		"https://10.0.0.4:6443", "https://10.96.0.1:443", "10.0.0.4", i.address[one], "10.0.0.5", i.address[two],
-		"control-plane-0", one, "control-plane-1", two)))
-	i.kube(ctx, t, "create", "namespace", admissionSpace)
-	i.kube(ctx, t, "create", "secret", "generic", "ortet-azure", "--namespace", admissionSpace,
-		"--from-file=azure.json="+i.write(t, "azure.json", i.asNodesSee(t, i.azure.Endpoint.AzureConfig)),
-		// The simulated Azure is a cloud of its own.
-		"--from-file=azurestackcloud.json="+i.write(t, "azurestackcloud.json", i.asNodesSee(t, filepath.Join(i.azure.Dir, "azurestackcloud.json"))))
-	helm := strings.TrimSpace(i.run(ctx, t, "hack/helm/build.sh"))
-	notes := i.run(ctx, t, helm, "--kubeconfig", i.cp.Kubeconfig, "install", "ortet", "charts/ortet", "--namespace", admissionSpace,
-		"--values", values, "--wait", "--timeout", "90s", "--set", "controller.replicas=0",
-		"--set-file", "admission.intermediates="+i.write(t, "issuer.pem", i.issuer(ctx, t)))
+		"https://10.0.0.4:6443", rootfs.APIServer, "10.0.0.4", i.address[one], "10.0.0.5", i.address[two],
+		"control-plane-0", one, "control-plane-1", two)), &values); err != nil {
+		t.Fatal(err)
+	}
+	values["admission"].(map[string]any)["intermediates"] = string(i.issuer(ctx, t))
+	text, err := yaml.Marshal(values)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return text
+}
+
+// install does what docs/join.md says, and gives the pool's customData.
+func (i *installed) install(ctx context.Context, t *testing.T) string {
+	t.Helper()
+	i.put(t, "azure.json", i.asNodesSee(t, i.azure.Endpoint.AzureConfig))
+	i.command(ctx, t, "create secret generic ortet-azure")
+	// The simulated Azure is a cloud of its own.
+	secrets := i.client.CoreV1().Secrets(admissionSpace)
+	secret, err := secrets.Get(ctx, "ortet-azure", metav1.GetOptions{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	secret.Data["azurestackcloud.json"] = i.asNodesSee(t, filepath.Join(i.azure.Dir, "azurestackcloud.json"))
+	if _, err := secrets.Update(ctx, secret, metav1.UpdateOptions{}); err != nil {
+		t.Fatal(err)
+	}
+	i.put(t, "admission.yaml", i.values(ctx, t))
+	repository, _, _ := strings.Cut(ortetImage, ":")
+	notes := i.command(ctx, t, "helm install ortet", "REGISTRY/ortet", repository)
+	pods := i.pods(ctx, t)
 	for _, name := range i.control {
 		if want := "https://" + i.address[name] + ":" + admissionPort; !strings.Contains(notes, want) {
 			t.Errorf("the chart's notes do not tell %s: %s", want, notes)
 		}
-	}
-	pods := i.pods(ctx, t)
-	for _, name := range i.control {
 		if p := pods[name]; !p.Spec.HostNetwork || p.Status.PodIP != i.address[name] {
 			t.Fatalf("no server in the network of %s: they are on %v", name, slices.Collect(maps.Keys(pods)))
 		}
 	}
-	hash := strings.TrimSpace(i.kube(ctx, t, "exec", "--namespace", admissionSpace, "deployment/ortet-admission", "--", "/ortet", "admission", "--print-ca-hash"))
+	hash := strings.TrimSpace(i.command(ctx, t, "--print-ca-hash"))
 
 	// The one that approves certificates is asked first, and killed later.
 	poll(ctx, t, "a replica to lead", time.Minute, func(ctx context.Context) (bool, error) {
@@ -219,10 +254,16 @@ func (i *installed) install(ctx context.Context, t *testing.T) []byte {
 		t.Fatalf("%s leads, which is none of %v", i.first, i.control)
 	}
 	settings := i.example(t, "json", `"servers"`, "10.0.0.4", i.address[i.first], "10.0.0.5", i.address[other], "sha256:5f0c…", hash)
-	if !json.Valid([]byte(settings)) || strings.Count(settings, ":"+admissionPort) != 2 {
-		t.Fatalf("the settings of docs/join.md are %s", settings)
+	if strings.Count(settings, ":"+admissionPort) != 2 {
+		t.Fatalf("the settings of docs/join.md have another port than %s: %s", admissionPort, settings)
 	}
-	return []byte(settings)
+	i.put(t, "join.json", []byte(settings))
+	i.command(ctx, t, "join.yaml")
+	data, err := os.ReadFile(filepath.Join(i.desk, "join.yaml"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	return string(data)
 }
 
 // other is the control plane's node whose server is not asked first.
