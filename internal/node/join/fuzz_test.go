@@ -13,7 +13,7 @@ import (
 )
 
 func FuzzSettings(f *testing.F) {
-	f.Add([]byte(`{"servers":["https://10.0.0.4:9443"],"caHash":"sha256:` + strings.Repeat("0a", 32) + `","distribution":"k3s","callbackPort":9440,"nodeLabels":{"a/b":"c"},"nodeTaints":["a=b:NoSchedule"],"registries":"mirrors: {}","kubelet":{"kubeconfig":"/a"}}`))
+	f.Add([]byte(`{"servers":["https://10.0.0.4:8443"],"caHash":"sha256:` + strings.Repeat("0a", 32) + `","distribution":"k3s","callbackPort":9440,"nodeLabels":{"a/b":"c"},"nodeTaints":["a=b:NoSchedule"],"registries":"mirrors: {}","kubelet":{"kubeconfig":"/a"}}`))
 	f.Add([]byte(`{"servers":["https://[::1]"],"caHash":"sha256:,","distribution":"kubelet"} {}`))
 	f.Fuzz(func(t *testing.T, text []byte) {
 		var s Settings
