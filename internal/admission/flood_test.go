@@ -2,17 +2,20 @@ package admission_test
 
 import (
 	"context"
+	"crypto/x509"
 	"errors"
 	"fmt"
 	"net"
 	"net/http"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
 	"github.com/ortet/ortet/internal/admission"
 	"github.com/ortet/ortet/internal/admission/attest"
+	"github.com/ortet/ortet/internal/fleet"
 	"github.com/ortet/ortet/internal/wire"
 )
 
@@ -92,6 +95,68 @@ func TestOneAddressDoesNotTakeAllPlaces(t *testing.T) {
 	if r := s.sendFrom("10.0.0.9:1", wire.NoncePath, []byte(`{}`), ""); r.status != http.StatusOK {
 		t.Errorf("another: %d %s", r.status, r.body)
 	}
+}
+
+// Nor does one whose requests to leave prove nothing; while those of nodes that have
+// proven who they are do not count as their address's.
+func TestOneAddressDoesNotTakeAllPlacesToLeave(t *testing.T) {
+	ends, goes := make(chan struct{}), make(chan struct{})
+	s := newSite(t, func(c *admission.Config) {
+		c.Limits = admission.DefaultLimits()
+		c.Limits.Leaves, c.Attest = 40, stuck{ends}
+	})
+	var drains atomic.Int64
+	s.cluster.hold = func(context.Context) { drains.Add(1); <-goes }
+	asks := encode(t, wire.LeaveRequest{Cause: "Asked", Within: 30})
+	header := s.node.header(s.nonce(), wire.LeavePath, asks, today)
+	var all sync.WaitGroup
+	defer all.Wait()
+	defer close(goes)
+	defer close(ends)
+	for range 16 {
+		all.Go(func() { s.sendFrom("10.6.6.6:1", wire.LeavePath, asks, header) })
+	}
+	waitFor(t, func() bool { return inFlight(t, s, "leave") == 16 })
+	if r := s.sendFrom("10.6.6.6:2", wire.LeavePath, asks, header); r.refusal.Reason != string(admission.RateLimited) {
+		t.Errorf("%d %s", r.status, r.body)
+	}
+	for i := range 20 {
+		name := fmt.Sprintf("pool1%06d", 100+i)
+		id := fleet.ResourceID(fmt.Sprintf("%s/virtualMachines/%d", pool, 100+i))
+		s.cloud.put(fleet.Member{Instance: id, Pool: pool, HostName: name, VMID: fmt.Sprintf("00000000-0000-4000-8000-%012d", i), Created: today.Add(-time.Minute)})
+		s.cluster.nodes[name] = admission.NodeState{Exists: true, Ready: true, ProviderID: "azure://" + string(id)}
+		certificate := s.authority.kubelet(func(c *x509.Certificate) { c.Subject.CommonName = "system:node:" + name })
+		all.Go(func() {
+			if r := s.send(wire.LeavePath, asks, "", certificate); r.status != http.StatusOK {
+				t.Errorf("%s: %d %s", name, r.status, r.body)
+			}
+		})
+		// One after the other: they are known then.
+		waitFor(t, func() bool { return drains.Load() == int64(i+1) })
+	}
+	if n := inFlight(t, s, "leave"); n != 36 {
+		t.Errorf("%v are worked on, want the 20 that drain and 16 that prove nothing", n)
+	}
+}
+
+// inFlight is how many requests of a share are worked on.
+func inFlight(t *testing.T, s *site, share string) float64 {
+	t.Helper()
+	families, err := s.registry.Gather()
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, f := range families {
+		if f.GetName() != "ortet_admission_in_flight" {
+			continue
+		}
+		for _, m := range f.GetMetric() {
+			if m.GetLabel()[0].GetValue() == share {
+				return m.GetGauge().GetValue()
+			}
+		}
+	}
+	return 0
 }
 
 // from gives a client of an address of this host's.

@@ -26,6 +26,7 @@ func (s *Server) leave(ctx context.Context, r *request) (any, error) {
 	if err != nil {
 		return nil, err
 	}
+	r.known() // many may leave at once by one address, and others wait for none of them
 	end, ok := s.drains.begin(who.node)
 	if !ok {
 		return nil, refuse(RateLimited, fmt.Errorf("%d requests of the node to leave are worked on", maxDrains))

@@ -3,6 +3,7 @@ package admission
 import (
 	"container/list"
 	"context"
+	"fmt"
 	"math"
 	"net/netip"
 	"sync"
@@ -116,36 +117,48 @@ func (e *each[K]) take(key K, now time.Time) bool {
 }
 
 // share is how many requests of a kind are worked on at once, and for how long
-// others wait for a place.
+// others wait for a place. Of one address they are a part, and that part of the part
+// where half of all are taken.
 type share struct {
-	name   string
-	places chan struct{}
-	wait   time.Duration
+	name           string
+	places         chan struct{}
+	wait           time.Duration
+	parts          *few[netip.Prefix]
+	scarce, modest int
 	// first is that a place is taken before the body is read: bodies are large.
 	first bool
 }
 
-func newShare(name string, most int, wait time.Duration) *share {
-	return &share{name: name, places: make(chan struct{}, most), wait: wait}
+// newShare makes a share of so many places, of which an address may have a few in any
+// case.
+func newShare(name string, most, least int, l Limits) *share {
+	part := l.partOf(most, least)
+	return &share{name: name, places: make(chan struct{}, most), wait: placeFor, parts: newFew[netip.Prefix](part), scarce: (most + 1) / 2, modest: l.partOf(part, max(least/4, 1))}
 }
 
-// enter takes a place until what it gives is called; false where none became free.
-func (s *share) enter(ctx context.Context) (func(), bool) {
-	leave := func() { <-s.places }
+// enter takes a place until leave is called. It counts as its address's until then, or
+// until known is called, of one that has proven who it is and has limits of its own.
+func (s *share) enter(ctx context.Context, from netip.Prefix) (leave, known func(), err error) {
+	known, ok := s.parts.beginOf(from, s.scarce, s.modest)
+	if !ok {
+		return nil, nil, refuse(RateLimited, fmt.Errorf("%d requests of the address are worked on, or %d while there are many", s.parts.most, s.modest))
+	}
+	leave = func() { <-s.places; known() }
 	select {
 	case s.places <- struct{}{}:
-		return leave, true
+		return leave, known, nil
 	default:
 	}
 	timer := time.NewTimer(s.wait)
 	defer timer.Stop()
 	select {
 	case s.places <- struct{}{}:
-		return leave, true
+		return leave, known, nil
 	case <-timer.C:
 	case <-ctx.Done():
 	}
-	return nil, false
+	known()
+	return nil, nil, refuse(Overloaded, fmt.Errorf("no place among %d became free within %s", cap(s.places), s.wait))
 }
 
 // few bounds how much of one key is under way at once: an address's connections, a

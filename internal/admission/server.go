@@ -103,9 +103,7 @@ type Server struct {
 	rates      *rates
 	machines   *each[string] // by vmId, or by a certificate's node
 	omissions  *omissions
-	drains     *few[string]       // by node
-	reports    *few[netip.Prefix] // by who sends them
-	shorts     *few[netip.Prefix] // by who waits for a short answer
+	drains     *few[string] // by node
 	meters     *meters
 	meanings   map[Reason]Meaning
 	operations map[string]operation
@@ -125,6 +123,7 @@ type request struct {
 	http  *http.Request
 	body  []byte
 	facts *facts
+	known func() // to be called once it is: see share.enter
 }
 
 const (
@@ -140,9 +139,8 @@ const (
 	// reportsAtOnce is how many reports are read and kept at once, and leastReports what
 	// an address may send of them in any case.
 	reportsAtOnce, leastReports = 16, 2
-	// shortShare is of all that neither drains nor reports, and leastShorts what an
-	// address may have of it in any case.
-	shortShare, leastShorts = "short", 16
+	// leastAtOnce is what an address may have worked on of all else in any case.
+	leastAtOnce = 16
 	// maxDrains is how many requests to leave of one node are worked on at once: its
 	// watcher's, an operator's and the shutdown's. Each may go on for a quarter of an
 	// hour, and places are for all nodes.
@@ -163,12 +161,10 @@ func New(c Config) (*Server, error) {
 		config: c, meters: m, meanings: meanings(), omissions: newOmissions(), rates: newRates(c.Limits),
 		machines:  newEach[string](rate.Every(machineEvery), machineBurst, maxMachines),
 		drains:    newFew[string](maxDrains),
-		reports:   newFew[netip.Prefix](c.Limits.partOf(reportsAtOnce, leastReports)),
-		shorts:    newFew[netip.Prefix](c.Limits.partOf(c.Limits.InFlight, leastShorts)),
 		nonces:    &nonces{key: c.Cluster.NonceKey, random: c.Random, now: c.Now, proven: map[[sha256.Size]byte]time.Time{}},
 		clientCAs: &authorities{load: c.ClientCAs},
 	}
-	short, leaves, reports := newShare(shortShare, c.Limits.InFlight, placeFor), newShare("leave", c.Limits.Leaves, placeFor), newShare("report", reportsAtOnce, placeFor)
+	short, leaves, reports := newShare("short", c.Limits.InFlight, leastAtOnce, c.Limits), newShare("leave", c.Limits.Leaves, leastAtOnce, c.Limits), newShare("report", reportsAtOnce, leastReports, c.Limits)
 	reports.first = true
 	s.operations = map[string]operation{
 		wire.NoncePath:   {"nonce", maxShort, short, answerIn, s.giveNonce},
@@ -283,13 +279,6 @@ func (s *Server) decide(w http.ResponseWriter, r *http.Request, f *facts) (any, 
 	if r.ContentLength > op.most {
 		return nil, refuse(TooLarge, fmt.Errorf("%d bytes, more than %d", r.ContentLength, op.most))
 	}
-	if op.share.first { // nor does who is slow hold the places that bodies are read in
-		end, ok := s.reports.begin(f.from)
-		if !ok {
-			return nil, refuse(RateLimited, fmt.Errorf("%d reports of the address are worked on", s.reports.most))
-		}
-		defer end()
-	}
 	var body []byte
 	if !op.share.first { // who is slow does not hold a place
 		var err error
@@ -297,23 +286,15 @@ func (s *Server) decide(w http.ResponseWriter, r *http.Request, f *facts) (any, 
 			return nil, err
 		}
 	}
-	if op.share.name == shortShare {
-		end, ok := s.shorts.begin(f.from)
-		if !ok {
-			return nil, refuse(RateLimited, fmt.Errorf("%d requests of the address are worked on", s.shorts.most))
-		}
-		defer end()
-	}
-	leave, ok := op.share.enter(r.Context())
-	if !ok {
-		return nil, refuse(Overloaded, fmt.Errorf("no place among %d became free within %s", cap(op.share.places), op.share.wait))
+	leave, known, err := op.share.enter(r.Context(), f.from)
+	if err != nil {
+		return nil, err
 	}
 	defer leave()
 	gauge := s.meters.inFlight.WithLabelValues(op.share.name)
 	gauge.Inc()
 	defer gauge.Dec()
 	if op.share.first {
-		var err error
 		if body, err = s.read(w, r, op.most); err != nil {
 			return nil, err
 		}
@@ -324,7 +305,7 @@ func (s *Server) decide(w http.ResponseWriter, r *http.Request, f *facts) (any, 
 	}
 	ctx, cancel := context.WithTimeout(r.Context(), op.within)
 	defer cancel()
-	return op.handle(ctx, &request{http: r, body: body, facts: f})
+	return op.handle(ctx, &request{http: r, body: body, facts: f, known: known})
 }
 
 // read takes a body, of bounded size and within bounded time.
