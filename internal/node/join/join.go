@@ -146,6 +146,22 @@ func (a *attempt) settle(ctx context.Context) (own bool, m *Machine, err error) 
 		return false, nil, here(err)
 	}
 	found, why := judge(record, held, a.firmware, nil, a.options.now())
+	if found == isUnknown && record != nil {
+		// An agent is started again, in a boot in which Azure has told that the record is
+		// this machine's: that does not wait for Azure.
+		looked, err := a.t.Exists(ReadyFile)
+		if err != nil {
+			return false, nil, here(err)
+		}
+		if f, _ := judge(record, held, a.firmware, &Machine{VMID: record.VMID}, a.options.now()); looked && f == isOwn {
+			found = f
+		} else if looked && f == isForeign {
+			// Nothing starts with it while Azure does not answer.
+			if _, err := a.t.Remove(ReadyFile); err != nil {
+				return false, nil, here(err)
+			}
+		}
+	}
 	if found == isUnknown {
 		machine, err := whoAmI(ctx, a.options.metadata())
 		if err != nil {

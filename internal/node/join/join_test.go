@@ -110,3 +110,29 @@ func TestJoinWritesWhatK3sJoinsWith(t *testing.T) {
 		})
 	}
 }
+
+// An agent that is started again in the same boot waits for nobody, where only Azure
+// tells who this machine is, too; in another boot it does.
+func TestAStartInTheSameBootAsksNobody(t *testing.T) {
+	w := newWorld(t)
+	w.mustJoin()
+	w.kubelet(ourName, time.Now().Add(time.Hour))
+	w.mustJoin()
+	w.azure.Close()
+	w.server.Close()
+	if err := w.client().Join(t.Context(), true); err != nil || !w.started() {
+		t.Errorf("%v; an agent may start: %v", err, w.started())
+	}
+	// What is not this machine's is not taken for its own.
+	w.kubelet("pool1000001", time.Now().Add(time.Hour))
+	if err := w.client().Join(t.Context(), true); err == nil || w.started() {
+		t.Error("another machine's certificate is taken")
+	}
+	w.kubelet(ourName, time.Now().Add(time.Hour))
+	if err := os.RemoveAll(w.path("/run")); err != nil {
+		t.Fatal(err)
+	}
+	if err := w.client().Join(t.Context(), true); err == nil || w.started() {
+		t.Errorf("in another boot: %v; an agent may start: %v", err, w.started())
+	}
+}
