@@ -31,7 +31,8 @@
 //
 // # How it leaves
 //
-// leave, proven by the kubelet's client certificate or as above, cordons and drains
+// leave, proven by the kubelet's client certificate, or as above where the Node is not
+// Ready and its kubelet was not heard of for a while, cordons and drains
 // within the time that is left; left deletes the Node and what belongs to it, since
 // a Node that is deleted under a running agent comes back. What left without a word
 // is found by the reaper: only an instance that Azure no longer has is gone, by a
@@ -44,5 +45,9 @@
 // nothing of ours; admission/kube is the Cluster on an API server, with the approver
 // of certificates and the policy that keeps other names out. Replicas share nothing
 // but the API server: the key of the nonces' MAC, spent nonces, and tokens are
-// objects there. Every decision is one line of the audit log, and counted.
+// objects there. Every decision is counted, and one line of the audit log, but for
+// refusals that anybody can cause: those have so many lines, and the rest a count.
+//
+// What anybody can ask is bounded three times: of all, of each address, and of each
+// machine once it is known; where it is scarce, who has had little goes first.
 package admission
