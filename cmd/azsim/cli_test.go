@@ -62,7 +62,7 @@ func (c azureCLI) run(args ...string) string {
 
 // try is run for a command that may fail; it then gives what it complains of.
 func (c azureCLI) try(args ...string) (string, error) {
-	ctx, cancel := context.WithTimeout(context.Background(), 2*time.Minute)
+	ctx, cancel := context.WithTimeout(context.Background(), 10*time.Minute)
 	defer cancel()
 	cmd := exec.CommandContext(ctx, "az", args...)
 	cmd.Env = append(os.Environ(), c.env...)

@@ -72,7 +72,7 @@ func start(t *testing.T, spec string, args ...string) endpoint {
 			t.Errorf("%s is left behind: %v", endpointFile, err)
 		}
 	})
-	deadline := time.After(30 * time.Second)
+	deadline := time.After(5 * time.Minute)
 	for {
 		data, err := os.ReadFile(filepath.Join(dir, endpointFile))
 		if err == nil {
@@ -130,7 +130,7 @@ func makeDisk(t *testing.T, e endpoint, cred azcore.TokenCredential) error {
 	if err != nil {
 		t.Fatal(err)
 	}
-	ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
+	ctx, cancel := context.WithTimeout(context.Background(), 10*time.Minute)
 	defer cancel()
 	empty, size := armcompute.DiskCreateOptionEmpty, int32(4)
 	p, err := c.BeginCreateOrUpdate(ctx, e.ResourceGroup, "d", armcompute.Disk{
@@ -338,7 +338,7 @@ func TestInstancesForOtherProcesses(t *testing.T) {
 		t.Fatalf("%s: %v", made, err)
 	}
 	ask(plain, http.MethodGet, metadata+"/scheduledevents?api-version=2020-07-01")
-	deadline := time.Now().Add(30 * time.Second)
+	deadline := time.Now().Add(5 * time.Minute)
 	for !strings.Contains(string(ask(plain, http.MethodGet, metadata+"/scheduledevents?api-version=2020-07-01")), event.EventID) {
 		if time.Now().After(deadline) {
 			t.Fatal("the event is not shown")

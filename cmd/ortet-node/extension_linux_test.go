@@ -3,6 +3,7 @@ package main
 import (
 	"encoding/json"
 	"errors"
+	"fmt"
 	"io/fs"
 	"os"
 	"os/exec"
@@ -110,18 +111,27 @@ type handlerStatus struct {
 // status is what the agent reads; without a status where there is no file.
 func (v *vm) status(file string) handlerStatus {
 	v.t.Helper()
+	s, err := v.read(file)
+	if err != nil {
+		v.t.Fatal(err)
+	}
+	return s
+}
+
+// read is status for a moment in which it may be written.
+func (v *vm) read(file string) (handlerStatus, error) {
 	text, err := os.ReadFile(v.path("status/" + file))
 	if errors.Is(err, fs.ErrNotExist) {
-		return handlerStatus{}
+		return handlerStatus{}, nil
 	}
 	var all []struct{ Status handlerStatus }
 	if err == nil {
 		err = json.Unmarshal(text, &all)
 	}
 	if err != nil || len(all) != 1 {
-		v.t.Fatalf("%s: %v: %s", file, err, text)
+		return handlerStatus{}, fmt.Errorf("%s: %w: %s", file, err, text)
 	}
-	return all[0].Status
+	return all[0].Status, nil
 }
 
 // until looks until it is as wanted; what is waited for comes from other
@@ -138,8 +148,13 @@ func (v *vm) until(what string, wanted func() bool) {
 
 func (v *vm) untilStatus(file, status string) handlerStatus {
 	v.t.Helper()
-	v.until(file+" is "+status, func() bool { return v.status(file).Status == status })
-	return v.status(file)
+	var s handlerStatus
+	v.until(file+" is "+status, func() bool {
+		var err error
+		s, err = v.read(file)
+		return err == nil && s.Status == status
+	})
+	return s
 }
 
 // waiting is the process that waits, once it says so.

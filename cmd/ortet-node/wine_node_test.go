@@ -10,6 +10,7 @@ import (
 	"slices"
 	"strings"
 	"sync/atomic"
+	"syscall"
 	"testing"
 	"time"
 
@@ -33,6 +34,15 @@ func (w *wine) kubelet(t *testing.T, healthy *atomic.Bool) {
 }
 
 func (w *wine) kubelets(t *testing.T) {
+	// The port is the whole host's, on which this test may run twice.
+	lock, err := os.Open(os.TempDir())
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = lock.Close() })
+	if err := syscall.Flock(int(lock.Fd()), syscall.LOCK_EX); err != nil {
+		t.Fatal(err)
+	}
 	node := func(t *testing.T) {
 		t.Helper()
 		w.fresh(t)

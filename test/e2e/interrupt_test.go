@@ -1,9 +1,11 @@
 package e2e
 
 import (
+	"errors"
 	"os"
 	"slices"
 	"strings"
+	"syscall"
 	"testing"
 	"time"
 )
@@ -29,28 +31,40 @@ func interrupted(t *testing.T, w *world) {
 	}
 
 	// A second Ctrl-C ends it at once, whatever state that leaves.
-	once := on("stop", "started", os.Interrupt)
-	p.ortet(t, func(l line) os.Signal {
-		if strings.HasPrefix(l.text, "Interrupted") {
-			return os.Interrupt
-		}
-		return once(l)
-	}, args...).exits(t, exitKilled)
+	twice := func() outcome {
+		once := on("stop", "started", os.Interrupt)
+		return p.ortet(t, func(l line) os.Signal {
+			if strings.HasPrefix(l.text, "Interrupted") {
+				return os.Interrupt
+			}
+			return once(l)
+		}, args...)
+	}
+	for o := twice(); o.code != exitKilled; o = twice() {
+		o.exits(t, exitInterrupted) // the second came late, on a machine with much to do
+	}
 	interrupt("version")
 
 	// While a capture runs, another says who holds the pool.
 	var other outcome
 	asked := false
-	first := p.ortet(t, func(l line) os.Signal {
-		if !asked && l.step == "hold" && l.state == "done" {
-			asked = true
-			var err error
-			if other, err = p.try(t.Context(), func(*os.Process) func(line) os.Signal { return nil }, append(args, p.access()...)...); err != nil {
-				t.Error(err)
+	first, err := p.try(t.Context(), func(process *os.Process) func(line) os.Signal {
+		return func(l line) os.Signal {
+			if !asked && l.step == "hold" && l.state == "done" {
+				asked = true
+				// It stands still meanwhile, so that it does not end before the other asks.
+				stopped := process.Signal(syscall.SIGSTOP)
+				var err error
+				other, err = p.try(t.Context(), func(*os.Process) func(line) os.Signal { return nil }, append(args, p.access()...)...)
+				if err := errors.Join(stopped, err, process.Signal(syscall.SIGCONT)); err != nil {
+					t.Error(err)
+				}
 			}
+			return nil
 		}
-		return nil
-	}, args...).exits(t, exitDone)
+	}, append(args, p.access()...)...)
+	must(t, err)
+	first.exits(t, exitDone)
 	if asked {
 		host, err := os.Hostname()
 		must(t, err)

@@ -27,7 +27,7 @@ const (
 	// namespace is ortet's own.
 	namespace = "ortet-system"
 	// patience bounds every wait for the world; nothing waits that long that works.
-	patience = 2 * time.Minute
+	patience = 8 * time.Minute
 )
 
 // A world is what all tests share.
