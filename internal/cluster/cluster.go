@@ -39,6 +39,10 @@ type Nodes interface {
 
 // DrainOptions are kubectl drain's.
 type DrainOptions struct {
+	// UID is that of the Node which is meant; "" is the one that is there at the
+	// beginning. Names are used again: another Node of the name is left alone, and the
+	// drain is then fleet.KindNotFound.
+	UID         string
 	GracePeriod time.Duration // of each pod; negative means its own
 	Deadline    time.Duration // for all evictions; has to be positive
 	// Force deletes what is left at the deadline, and pods that nothing would

@@ -31,7 +31,7 @@ func (c *Cluster) Leave(ctx context.Context, node string, request wire.LeaveRequ
 		return wire.Leave{}, &fleet.Error{Op: "leave", Resource: "node " + node, Kind: fleet.KindInvalid, Err: errors.New("nothing to drain with")}
 	}
 	until := c.now().Add(time.Duration(request.Within) * time.Second)
-	err := c.mark(ctx, node, request)
+	uid, err := c.mark(ctx, node, request)
 	if fleet.Is(err, fleet.KindNotFound) {
 		return wire.Leave{Drained: true}, nil
 	}
@@ -39,7 +39,7 @@ func (c *Cluster) Leave(ctx context.Context, node string, request wire.LeaveRequ
 		return wire.Leave{}, err
 	}
 	left := max(until.Sub(c.now()), time.Second)
-	err = c.drainer.Drain(ctx, node, cluster.DrainOptions{GracePeriod: -1, Deadline: left, Force: true, Fit: true}, nil)
+	err = c.drainer.Drain(ctx, node, cluster.DrainOptions{UID: string(uid), GracePeriod: -1, Deadline: left, Force: true, Fit: true}, nil)
 	var blocked *cluster.BlockedError
 	switch {
 	case err == nil, fleet.Is(err, fleet.KindNotFound):
@@ -54,8 +54,9 @@ func (c *Cluster) Leave(ctx context.Context, node string, request wire.LeaveRequ
 	return wire.Leave{}, err
 }
 
-// mark cordons, taints, and takes out of load balancers, by one write.
-func (c *Cluster) mark(ctx context.Context, name string, request wire.LeaveRequest) error {
+// mark cordons, taints, and takes out of load balancers, by one write. It gives the
+// Node's UID.
+func (c *Cluster) mark(ctx context.Context, name string, request wire.LeaveRequest) (types.UID, error) {
 	return c.changeNode(ctx, "mark a node that leaves", name, func(node *corev1.Node) (map[string]any, error) {
 		m := wire.Leaving{Cause: request.Cause, At: c.now().UTC().Truncate(time.Second), Stay: request.Stay, BootID: node.Status.NodeInfo.BootID}
 		_, excluded := node.Labels[corev1.LabelNodeExcludeBalancers]
@@ -79,7 +80,7 @@ func (c *Cluster) mark(ctx context.Context, name string, request wire.LeaveReque
 
 // Return implements admission.Cluster.
 func (c *Cluster) Return(ctx context.Context, name string) error {
-	err := c.changeNode(ctx, "give a node back", name, unmark)
+	_, err := c.changeNode(ctx, "give a node back", name, unmark)
 	if fleet.Is(err, fleet.KindNotFound) {
 		return nil
 	}
@@ -141,34 +142,39 @@ func withoutLeaving(taints []corev1.Taint) []corev1.Taint {
 }
 
 // changeNode patches a Node by what patch gives of it as it is, again where it
-// changed meanwhile. A nil patch changes nothing.
-func (c *Cluster) changeNode(ctx context.Context, op, name string, patch func(*corev1.Node) (map[string]any, error)) error {
+// changed meanwhile, and gives its UID. A nil patch changes nothing. One that was made
+// under its name meanwhile is another, and fleet.KindNotFound.
+func (c *Cluster) changeNode(ctx context.Context, op, name string, patch func(*corev1.Node) (map[string]any, error)) (uid types.UID, err error) {
 	nodes, on := c.client.CoreV1().Nodes(), "node "+name
 	var last error
 	for range attempts {
 		node, err := nodes.Get(ctx, name, metav1.GetOptions{})
 		if err != nil {
-			return fail(ctx, op, on, err)
+			return uid, fail(ctx, op, on, err)
 		}
+		if uid != "" && node.UID != uid {
+			return uid, &fleet.Error{Op: op, Resource: on, Kind: fleet.KindNotFound, Err: errors.New("it was deleted, and another Node has its name")}
+		}
+		uid = node.UID
 		change, err := patch(node)
 		if err != nil || change == nil {
-			return fail(ctx, op, on, err)
+			return uid, fail(ctx, op, on, err)
 		}
 		metadata, ok := change["metadata"].(map[string]any)
 		if !ok {
-			return fail(ctx, op, on, errors.New("a patch without metadata"))
+			return uid, fail(ctx, op, on, errors.New("a patch without metadata"))
 		}
 		metadata["resourceVersion"] = node.ResourceVersion
 		body, err := json.Marshal(change)
 		if err != nil {
-			return fail(ctx, op, on, err)
+			return uid, fail(ctx, op, on, err)
 		}
 		if _, last = nodes.Patch(ctx, name, types.MergePatchType, body, metav1.PatchOptions{FieldManager: fieldManager}); last == nil {
-			return nil
+			return uid, nil
 		}
 		if !apierrors.IsConflict(last) {
-			return fail(ctx, op, on, last)
+			return uid, fail(ctx, op, on, last)
 		}
 	}
-	return fail(ctx, op, on, fmt.Errorf("it changed %d times meanwhile: %w", attempts, last))
+	return uid, fail(ctx, op, on, fmt.Errorf("it changed %d times meanwhile: %w", attempts, last))
 }

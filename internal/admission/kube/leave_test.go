@@ -3,8 +3,10 @@ package kube_test
 import (
 	"errors"
 	"maps"
+	"net/http"
 	"slices"
 	"strings"
+	"sync"
 	"testing"
 	"time"
 
@@ -14,6 +16,7 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/client-go/rest"
 
 	"github.com/ortet/ortet/internal/admission"
 	"github.com/ortet/ortet/internal/admission/kube"
@@ -42,6 +45,49 @@ func taints(n *corev1.Node) string {
 }
 
 const exclude = "node.kubernetes.io/exclude-from-external-load-balancers"
+
+// swapping deletes a Node and makes another under its name, once, when it is patched
+// first.
+type swapping struct {
+	next http.RoundTripper
+	swap func()
+	once *sync.Once
+}
+
+func (s swapping) RoundTrip(r *http.Request) (*http.Response, error) {
+	if r.Method == http.MethodPatch {
+		s.once.Do(s.swap)
+	}
+	return s.next.RoundTrip(r)
+}
+
+// A Node that is made anew under the name of one that leaves, between the look and the
+// write, is neither cordoned nor drained.
+func TestLeaveMarksNoOtherNode(t *testing.T) {
+	w := newWorld(t, "ortet-swap")
+	w.nodeReady("swap-0", "")
+	config := rest.CopyConfig(w.least)
+	w.least.Wrap(func(next http.RoundTripper) http.RoundTripper {
+		return swapping{next, func() {
+			must(t, w.admin.CoreV1().Nodes().Delete(w.ctx, "swap-0", metav1.DeleteOptions{}))
+			w.nodeReady("swap-0", "")
+		}, new(sync.Once)}
+	})
+	c := w.open()
+	left, err := c.Leave(w.ctx, "swap-0", wire.LeaveRequest{Cause: "Preempt", Within: 30})
+	if err != nil || !left.Drained {
+		t.Errorf("%+v, %v", left, err)
+	}
+	if n := w.getNode("swap-0"); n.Spec.Unschedulable || n.Annotations[wire.LeavingMark] != "" || len(w.drainer.asked) > 0 {
+		t.Errorf("the other Node: %+v; drained by %+v", n, w.drainer.asked)
+	}
+	w.least = config
+	_, err = w.open().Leave(w.ctx, "swap-0", wire.LeaveRequest{Cause: "Preempt", Within: 30})
+	must(t, err)
+	if n := w.getNode("swap-0"); len(w.drainer.asked) != 1 || w.drainer.asked[0].UID != string(n.UID) {
+		t.Errorf("Node %s is drained by %+v", n.UID, w.drainer.asked)
+	}
+}
 
 // A node that leaves is cordoned, tainted, out of load balancers and drained; given
 // back, it is as it was found, whatever it was.

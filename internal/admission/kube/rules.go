@@ -20,7 +20,7 @@ type Rule struct {
 // Rules gives what the admission server needs, whose own namespace is the one given.
 // Of kube-system's Secrets it may read none: that is why what is kept of a token lies
 // in its own namespace. What it may make and delete of them the chart's second policy
-// narrows further than RBAC can.
+// narrows further than RBAC can, and its third the Leases of its own namespace.
 func Rules(namespace string) []Rule {
 	const certificates, leases = "certificates.k8s.io", "coordination.k8s.io"
 	return []Rule{
@@ -36,7 +36,7 @@ func Rules(namespace string) []Rule {
 		{Namespace: namespace, Resource: "configmaps", Verbs: []string{"create", "delete", "get", "list", "update", "watch"}, Why: "the names admitted, what is kept of tokens, and what nodes told"},
 		{Namespace: namespace, Resource: "secrets", Verbs: []string{"create"}, Why: "the key of the nonces, and the authority of the server's certificates"},
 		{Namespace: namespace, Resource: "secrets", Names: []string{authorityName, nonceKeyName}, Verbs: []string{"get"}, Why: "the same"},
-		{Namespace: namespace, Group: leases, Resource: "leases", Verbs: []string{"create", "deletecollection"}, Why: "spent nonces"},
+		{Namespace: namespace, Group: leases, Resource: "leases", Verbs: []string{"create", "deletecollection"}, Why: "spent nonces, made one by one and swept by their label"},
 		{Namespace: namespace, Group: leases, Resource: "leases", Names: []string{LeadName}, Verbs: []string{"get", "update"}, Why: "one replica does what one is enough for"},
 	}
 }

@@ -12,6 +12,7 @@ import (
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/kubernetes"
@@ -57,16 +58,11 @@ func (c *Cluster) Drain(ctx context.Context, node string, options cluster.DrainO
 	if options.Deadline <= 0 {
 		return &fleet.Error{Op: a.op, Resource: a.on, Kind: fleet.KindInvalid, Err: errors.New("a drain needs a deadline")}
 	}
-	found, err := c.Node(ctx, node)
-	if err == nil && !found.Unschedulable && pause(ctx, lookAgain) == nil {
-		// Its cordon may be so fresh that this answer is older.
-		found, err = c.Node(ctx, node)
-	}
-	if err != nil {
-		return err
-	}
-	if !found.Unschedulable {
-		return &fleet.Error{Op: a.op, Resource: a.on, Kind: fleet.KindInvalid, Err: errors.New("it is schedulable, so pods would come back"), Remedy: "cordon it first"}
+	d := &drain{a: a, cluster: c, node: node, uid: options.UID, options: options, report: report, pods: map[podKey]*podState{}}
+	if !options.Fit { // which looks at the pods first
+		if err := d.begin(ctx); err != nil {
+			return err
+		}
 	}
 	// Its own request budget, so that the polls of a hundred terminating pods
 	// never stand before the request that uncordons.
@@ -74,15 +70,15 @@ func (c *Cluster) Drain(ctx context.Context, node string, options cluster.DrainO
 	if c.ownQPS {
 		config.QPS, config.Burst = drainQPS, drainBurst
 	}
-	client, err := kubernetes.NewForConfigAndClient(config, c.http)
-	if err != nil {
+	var err error
+	if d.client, err = kubernetes.NewForConfigAndClient(config, c.http); err != nil {
 		return a.fail(ctx, err)
 	}
 	work, stop := context.WithCancelCause(ctx)
 	defer stop(nil)
 	limited, release := context.WithTimeoutCause(work, options.Deadline, errDeadline)
 	defer release()
-	d := &drain{a: a, cluster: c, client: client, node: node, options: options, report: report, stop: stop, pods: map[podKey]*podState{}}
+	d.stop = stop
 
 	if options.Fit {
 		err = d.fit(limited)
@@ -117,6 +113,7 @@ type drain struct {
 	cluster *Cluster
 	client  kubernetes.Interface
 	node    string
+	uid     string // of the Node; "" until begin
 	options cluster.DrainOptions
 	stop    context.CancelCauseFunc
 
@@ -142,11 +139,49 @@ type podState struct {
 	budget     string
 }
 
+// begin finds the Node that is to be drained, which has to be cordoned.
+func (d *drain) begin(ctx context.Context) error {
+	found, err := d.cluster.Node(ctx, d.node)
+	if err == nil && !found.Unschedulable && pause(ctx, lookAgain) == nil {
+		// Its cordon may be so fresh that this answer is older.
+		found, err = d.cluster.Node(ctx, d.node)
+	}
+	switch {
+	case err != nil:
+		return err
+	case d.uid != "" && found.UID != d.uid:
+		return d.another()
+	case !found.Unschedulable:
+		return &fleet.Error{Op: d.a.op, Resource: d.a.on, Kind: fleet.KindInvalid, Err: errors.New("it is schedulable, so pods would come back"), Remedy: "cordon it first"}
+	}
+	d.uid = found.UID
+	return nil
+}
+
+// another is the end of a drain whose Node is gone, where another one has its name.
+func (d *drain) another() error {
+	return &fleet.Error{Op: d.a.op, Resource: d.a.on, Kind: fleet.KindNotFound, Err: errors.New("it was deleted, and another Node has its name")}
+}
+
+// own says that pods which were listed before are the Node's own, and not those of
+// another that was made under its name: then the Node was still the same afterwards, or
+// gone. They are evicted by their UIDs.
+func (d *drain) own(ctx context.Context) error {
+	found, err := d.client.CoreV1().Nodes().Get(ctx, d.node, metav1.GetOptions{})
+	switch {
+	case apierrors.IsNotFound(err):
+		return nil
+	case err == nil && string(found.UID) != d.uid:
+		return d.another()
+	}
+	return err
+}
+
 // evict runs kubectl's drain until no pod is left that has to go: pods that came
 // before the cordon was seen are found by looking again.
 func (d *drain) evict(ctx context.Context) error {
 	helper := d.helper(ctx)
-	for {
+	for first := true; ; first = false {
 		list, errs := helper.GetPodsForDeletion(d.node)
 		if len(errs) > 0 {
 			if ctx.Err() != nil {
@@ -161,6 +196,11 @@ func (d *drain) evict(ctx context.Context) error {
 		pods := list.Pods()
 		if len(pods) == 0 {
 			return nil
+		}
+		if !first { // which follows begin at once
+			if _, err := outlast(ctx, func() (struct{}, error) { return struct{}{}, d.own(ctx) }); err != nil {
+				return err
+			}
 		}
 		d.expect(pods)
 		if err := helper.DeleteOrEvictPods(pods); err != nil {

@@ -57,8 +57,16 @@ func (d *drain) fit(ctx context.Context) error {
 	until := begun.Add(d.options.Deadline)
 	ticker := time.NewTicker(fitLook)
 	defer ticker.Stop()
-	for {
+	for begins := true; ; {
 		pods, err := d.fitList(ctx)
+		// The Node is looked at after its pods, so that what was listed is its own.
+		switch {
+		case err == nil && begins:
+			err = d.begin(ctx)
+			begins = err != nil
+		case err == nil:
+			err = d.own(ctx)
+		}
 		switch {
 		case err == nil && len(pods) == 0:
 			return nil

@@ -103,7 +103,7 @@ func TestFitOutlastsFailures(t *testing.T) {
 	})
 }
 
-// Two requests after it was called, the first pod is told: the node's, and the list.
+// Two requests after it was called, the first pod is told: the list, and the node's.
 func TestFitTellsTheFirstPodAtOnce(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := newSmall("a", "b", "c")
@@ -112,7 +112,7 @@ func TestFitTellsTheFirstPodAtOnce(t *testing.T) {
 		if err := s.open(t).Drain(t.Context(), "n", cluster.DrainOptions{GracePeriod: -1, Deadline: 30 * time.Second, Fit: true, Force: true}, nil); err != nil {
 			t.Fatal(err)
 		}
-		want := []string{"GET /api/v1/nodes/n", "GET /api/v1/pods", "POST /api/v1/namespaces/ns/pods/c/eviction"}
+		want := []string{"GET /api/v1/pods", "GET /api/v1/nodes/n", "POST /api/v1/namespaces/ns/pods/c/eviction"}
 		if !slices.Equal(s.log[:3], want) {
 			t.Errorf("it asked %q", s.log)
 		}
