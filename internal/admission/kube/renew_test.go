@@ -53,7 +53,7 @@ func TestEarlierMachineRenewsNothing(t *testing.T) {
 	second := w.bootstrap(join)
 	refused()
 	second.serves("10.1.0.4", kube.NodeProven)
-	second.renew(kube.NodeProven)
+	// Once: requests tell their time by the second.
 	third := second.renew(kube.NodeProven)
 	// Written down, and the requests gone.
 	must(t, c.Sweep(w.ctx))
