@@ -7,7 +7,6 @@ import (
 	"fmt"
 	"io"
 	"log/slog"
-	"net"
 	"net/http"
 	"os"
 	"os/exec"
@@ -18,6 +17,7 @@ import (
 	"testing"
 	"time"
 
+	authorizationv1 "k8s.io/api/authorization/v1"
 	corev1 "k8s.io/api/core/v1"
 	rbacv1 "k8s.io/api/rbac/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
@@ -33,6 +33,7 @@ import (
 	"github.com/ortet/ortet/internal/fleet"
 	"github.com/ortet/ortet/internal/wire"
 	"github.com/ortet/ortet/test/controlplane"
+	"github.com/ortet/ortet/test/port"
 )
 
 // cloud is an azure.Boots that the test fills.
@@ -109,7 +110,10 @@ func newSite(t *testing.T) *site {
 		}
 	}
 	by := map[string][]rbacv1.PolicyRule{}
+	var granted []authorizationv1.ResourceAttributes
 	for _, r := range Rules(s.space) {
+		resource, sub, _ := strings.Cut(r.Resource, "/")
+		granted = append(granted, authorizationv1.ResourceAttributes{Namespace: r.Namespace, Verb: r.Verbs[0], Group: r.Group, Resource: resource, Subresource: sub})
 		by[r.Namespace] = append(by[r.Namespace], rbacv1.PolicyRule{APIGroups: []string{r.Group}, Resources: []string{r.Resource}, Verbs: r.Verbs})
 	}
 	meta := metav1.ObjectMeta{Name: "ortet-controller"}
@@ -120,7 +124,7 @@ func newSite(t *testing.T) *site {
 	_, errs3 := s.admin.RbacV1().Roles(s.space).Create(t.Context(), &rbacv1.Role{ObjectMeta: meta, Rules: by[s.space]}, metav1.CreateOptions{})
 	_, errs4 := s.admin.RbacV1().RoleBindings(s.space).Create(t.Context(), &rbacv1.RoleBinding{ObjectMeta: meta, Subjects: subject,
 		RoleRef: rbacv1.RoleRef{APIGroup: rbacv1.GroupName, Kind: "Role", Name: meta.Name}}, metav1.CreateOptions{})
-	if err := errors.Join(errs1, errs2, errs3, errs4); err != nil {
+	if err := errors.Join(errs1, errs2, errs3, errs4, cp.AwaitAccess(t.Context(), meta.Name, granted)); err != nil {
 		t.Fatal(err)
 	}
 	if s.user, err = cp.RESTConfigFor(controlplane.Client{User: meta.Name}); err != nil {
@@ -133,14 +137,7 @@ func newSite(t *testing.T) *site {
 // its metrics are.
 func (s *site) start(t *testing.T, name string) (metrics string, stop func()) {
 	t.Helper()
-	l, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
-	metrics = l.Addr().String()
-	if err := l.Close(); err != nil {
-		t.Fatal(err)
-	}
+	metrics = fmt.Sprintf("127.0.0.1:%d", port.Free(t))
 	ctx, cancel := context.WithCancel(t.Context())
 	ended := make(chan error, 1)
 	log := &logged{t: t}
@@ -192,7 +189,7 @@ func (l *logged) close() {
 // until waits for a state of the world.
 func until(t *testing.T, what string, is func() (bool, error)) {
 	t.Helper()
-	deadline := time.After(90 * time.Second)
+	deadline := time.After(5 * time.Minute)
 	for {
 		ok, err := is()
 		if err != nil && !apierrors.IsNotFound(err) && !apierrors.IsConflict(err) {

@@ -173,7 +173,7 @@ func capture(kubeconfig string) error {
 	if err != nil {
 		return err
 	}
-	ctx, cancel := context.WithTimeout(context.Background(), 2*time.Minute)
+	ctx, cancel := context.WithTimeout(context.Background(), 15*time.Minute)
 	defer cancel()
 	if _, err := c.Denied(ctx, kube.Accesses(kube.Rules(kube.Everything("")))); err != nil {
 		return err
@@ -188,7 +188,7 @@ func capture(kubeconfig string) error {
 	if count < manyNodes {
 		return fmt.Errorf("%d nodes were walked", count)
 	}
-	return c.Drain(ctx, "memory-0500", cluster.DrainOptions{GracePeriod: 0, Deadline: time.Minute, Force: true}, nil)
+	return c.Drain(ctx, "memory-0500", cluster.DrainOptions{GracePeriod: 0, Deadline: 5 * time.Minute, Force: true}, nil)
 }
 
 // anonymous reads RssAnon of this process, in bytes.

@@ -149,7 +149,7 @@ func attach(t *testing.T, image string, partition int) string {
 func forgetPartitions(t *testing.T, loop string) {
 	t.Helper()
 	name := filepath.Base(loop)
-	for deadline := time.Now().Add(10 * time.Second); ; time.Sleep(20 * time.Millisecond) {
+	for deadline := time.Now().Add(2 * time.Minute); ; time.Sleep(20 * time.Millisecond) {
 		known, err := filepath.Glob("/sys/block/" + name + "/" + name + "p*")
 		if err != nil {
 			t.Fatal(err)

@@ -290,7 +290,7 @@ func (w *world) client() *Client {
 
 func (w *world) join() error {
 	w.t.Helper()
-	ctx, stop := context.WithTimeout(context.Background(), 30*time.Second)
+	ctx, stop := context.WithTimeout(context.Background(), 5*time.Minute)
 	defer stop()
 	return w.client().Join(ctx, false)
 }
