@@ -93,6 +93,7 @@ type AdmittedNode struct {
 	ProviderID string // spec.providerID as it stands: "azure:///…", k3s's own "k3s://…", or ""
 	Ready      bool
 	ReadySince time.Time // when Ready became what it is
+	Created    time.Time // to the second: when its kubelet registered it
 	Renewed    time.Time // of the Node's Lease in kube-node-lease; zero where there is none
 }
 

@@ -125,11 +125,12 @@ func decideReap(node AdmittedNode, pool *poolSeen, l *look, read time.Time, join
 			return FateUnknown
 		}
 	}
-	if node.Exists && read.Sub(node.Renewed) < leaseFresh {
+	heard := node.heard()
+	if read.Sub(heard) < leaseFresh {
 		return FateAlive
 	}
 	switch {
-	case !other && !node.Renewed.After(node.Admitted) && read.Sub(node.Admitted) < joins:
+	case !other && !heard.After(node.Admitted) && read.Sub(node.Admitted) < joins:
 		return FateJoins
 	case l == nil:
 		return FateWaits
@@ -137,6 +138,19 @@ func decideReap(node AdmittedNode, pool *poolSeen, l *look, read time.Time, join
 		return FateReplaced
 	}
 	return FateGone
+}
+
+// heard is when the Node's kubelet last said something, as far as it is known: a
+// kubelet registers its Node some seconds before it has a Lease, and a machine that is
+// deleted meanwhile never has one.
+func (n AdmittedNode) heard() time.Time {
+	if !n.Exists {
+		return time.Time{}
+	}
+	if registered := n.Created.Add(time.Second); n.Renewed.Before(registered) && !n.Created.IsZero() {
+		return registered // it is told without its fraction
+	}
+	return n.Renewed
 }
 
 // replaced reports whether a member is another machine than the node's. Where one of

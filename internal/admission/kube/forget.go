@@ -181,6 +181,7 @@ func (c *Cluster) Admitted(ctx context.Context) ([]admission.AdmittedNode, error
 			all[n.Name] = a
 		}
 		a.Exists, a.UID, a.Version, a.ProviderID = true, string(n.UID), n.ResourceVersion, n.Spec.ProviderID
+		a.Created = n.CreationTimestamp.Time
 		a.Ready, a.ReadySince = readiness(n)
 	})
 	if err != nil {
