@@ -87,10 +87,11 @@ func (d *duration) Set(text string) error {
 	return nil
 }
 
-// parse reads a command line that has flags only, and then has it checked. Where
-// ok is false it has told all that is wrong, or the help, and code is what to exit
-// with.
-func parse(fs *flag.FlagSet, help string, args []string, std stdio, check func() error) (code int, ok bool) {
+// parse reads a command line that has flags only, and then has it checked; settings
+// come after, where nothing is wrong so far: what they lack may be in a flag that was
+// misspelt. Where ok is false it has told all that is wrong, or the help, and code is
+// what to exit with.
+func parse(fs *flag.FlagSet, help string, args []string, std stdio, check func() error, settings ...func() error) (code int, ok bool) {
 	var problems []error
 	for len(args) > 0 {
 		// It ends at each mistake.
@@ -105,7 +106,11 @@ func parse(fs *flag.FlagSet, help string, args []string, std stdio, check func()
 		}
 		problems = append(problems, err)
 	}
-	if err := errors.Join(append(problems, check())...); err != nil {
+	err := errors.Join(append(problems, check())...)
+	for i := 0; i < len(settings) && err == nil; i++ {
+		err = settings[i]()
+	}
+	if err != nil {
 		return wrongUsage(std, fs.Name(), err), false
 	}
 	return exitOK, true

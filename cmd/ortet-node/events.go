@@ -165,14 +165,17 @@ func runEvents(ctx context.Context, args []string, std stdio) int {
 	fs := flagsOf("events")
 	f.define(fs)
 	seen := ""
-	if code, ok := parse(fs, eventsHelp, args, std, func() error {
+	if code, ok := parse(fs, eventsHelp, args, std, func() error { return nil }, func() (err error) {
 		level := slog.LevelInfo
 		if f.verbose {
 			level = slog.LevelDebug
 		}
 		f.log = slog.New(slog.NewTextHandler(std.err, &slog.HandlerOptions{Level: level}))
+		if f.joinFile, err = fromHere(f.root, f.joinFile); err != nil {
+			return err
+		}
 		seen = stamp(bootstrap.Under(f.root, f.serverFile()))
-		err := f.admission()
+		err = f.admission()
 		if f.joinFile == "" {
 			err = nil // what can be done without is done, and said below
 		}

@@ -8,6 +8,7 @@ import (
 	"fmt"
 	"io/fs"
 	"log/slog"
+	"path/filepath"
 	"runtime"
 	"strings"
 	"time"
@@ -58,15 +59,31 @@ func metadataFlag(fs *flag.FlagSet, service *string) {
 	fs.StringVar(service, "metadata-service", "", "ask Azure's metadata service at `URL`; for tests")
 }
 
+// fromHere is a file that the command line names, as seen from the node's root: of
+// this system's it is where a shell would find it.
+func fromHere(root, file string) (string, error) {
+	if root != "" || file == "" {
+		return file, nil
+	}
+	return filepath.Abs(file)
+}
+
 // complete reads the settings and puts the flags over them.
 func (f *joinFlags) complete() error {
-	file := f.file
+	file, err := fromHere(f.root, f.file)
+	if err != nil {
+		return err
+	}
 	if file == "" {
 		file = join.SettingsFile
 	}
 	s, err := join.ReadSettings(f.root, file)
-	if err != nil && (f.file != "" || !errors.Is(err, fs.ErrNotExist)) {
+	missing := errors.Is(err, fs.ErrNotExist)
+	if err != nil && (f.file != "" || !missing) {
 		return err
+	}
+	if missing && len(f.given.Servers) == 0 && f.given.CAHash == "" && f.given.Distribution == "" {
+		return fmt.Errorf("there is no %s: write it, docs/join.md tells what goes into it; or give --server, --ca-hash and --distribution", file)
 	}
 	if len(f.given.Servers) > 0 {
 		s.Servers = f.given.Servers
@@ -80,7 +97,9 @@ func (f *joinFlags) complete() error {
 	if f.given.CallbackPort != 0 {
 		s.CallbackPort = f.given.CallbackPort
 	}
-	if f.settings, err = s.Complete(); err != nil {
+	if f.settings, err = s.Complete(); err != nil && missing {
+		return fmt.Errorf("the settings, of flags alone, since there is no %s: %w", file, err)
+	} else if err != nil {
 		return fmt.Errorf("the settings, of %s and flags: %w", file, err)
 	}
 	return nil
@@ -108,8 +127,8 @@ func runJoin(ctx context.Context, args []string, std stdio) int {
 		if deadline < 0 {
 			problem = errors.Join(problem, errors.New("--deadline has to be 0 or more"))
 		}
-		return errors.Join(problem, f.complete())
-	}); !ok {
+		return problem
+	}, f.complete); !ok {
 		return code
 	}
 	c, err := f.client(std)

@@ -53,15 +53,17 @@ func TestJoinExitCodes(t *testing.T) {
 		code int
 		said string
 	}{
-		"no settings":         {[]string{"join", "--root", t.TempDir()}, exitUsage, "0 servers"},
-		"a file that is gone": {[]string{"join", "--root", root, "--settings", "/etc/none.json"}, exitUsage, "none.json"},
+		"no settings":         {[]string{"join", "--root", t.TempDir()}, exitUsage, "there is no /etc/ortet/join.json: write it, docs/join.md tells"},
+		"no settings, a flag": {[]string{"leave", "--root", t.TempDir(), "--server", "https://x"}, exitUsage, "of flags alone, since there is no /etc/ortet/join.json: a caHash"},
+		"a file that is gone": {[]string{"join", "--root", root, "--settings", "/etc/none.json"}, exitUsage, "settings: /etc/none.json: no such file"},
+		"gone with its place": {[]string{"join", "--settings", "/none/none.json"}, exitUsage, "settings: /none/none.json: no such file"},
 		"an unknown setting":  {[]string{"join", "--root", damaged}, exitUsage, `"server"`},
 		"a flag is wrong":     {[]string{"join", "--root", root, "--server", "http://x", "--distribution", "k8s"}, exitUsage, "unknown distribution"},
 		"deadline below 0":    {[]string{"join", "--root", root, "--deadline", "-1s"}, exitUsage, "--deadline"},
 		"once":                {[]string{"join", "--root", root, "--once", "--metadata-service", azure.URL}, exitFailed, "418"},
 		"a deadline":          {[]string{"join", "--root", root, "--deadline", "300ms", "--metadata-service", azure.URL}, exitDeadline, "the last try"},
 		"leave without cause": {[]string{"leave", "--root", root, "--cause", "two words"}, exitUsage, "a cause"},
-		"leave for no time":   {[]string{"leave", "--root", root, "--within", "0s"}, exitUsage, "withinSeconds"},
+		"leave for no time":   {[]string{"leave", "--root", root, "--within", "0s"}, exitUsage, "--within 0s: want 1s to 15m"},
 		"leave what":          {[]string{"leave", "--root", root, "--only", "all"}, exitUsage, "--only"},
 		"stay and go":         {[]string{"leave", "--root", root, "--only", "left", "--stay"}, exitUsage, "contradict"},
 		"leave and come back": {[]string{"leave", "--root", root, "--back", "--stay"}, exitUsage, "contradict"},
@@ -84,5 +86,30 @@ func TestJoinExitCodes(t *testing.T) {
 	stop()
 	if code := run(ctx, []string{"join", "--root", root, "--metadata-service", azure.URL}, stdio{out: io.Discard, err: io.Discard}); code != exitFailed {
 		t.Errorf("interrupted: exit %d", code)
+	}
+}
+
+// What is missing is not told beside what is misspelt: it may be what was meant.
+func TestSettingsComeAfterFlags(t *testing.T) {
+	for _, args := range [][]string{{"join"}, {"leave"}, {"events", "--join-settings", "/none.json"}} {
+		var said bytes.Buffer
+		want := "ortet-node " + args[0] + ": flag provided but not defined: -foo\nSee 'ortet-node " + args[0] + " --help'.\n"
+		if code := run(t.Context(), append(args, "--root", t.TempDir(), "--foo"), stdio{out: io.Discard, err: &said}); code != exitUsage || said.String() != want {
+			t.Errorf("%v: exit %d: %s", args, code, said.String())
+		}
+	}
+}
+
+// A file on the command line is found where a shell finds it.
+func TestSettingsFromHere(t *testing.T) {
+	t.Chdir(t.TempDir())
+	if err := os.WriteFile("mine.json", []byte(`{"servers":[],"distribution":"k8s"}`), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	for _, args := range [][]string{{"join", "--settings", "mine.json"}, {"leave", "--settings", "mine.json"}, {"events", "--join-settings", "mine.json"}} {
+		var said bytes.Buffer
+		if code := run(t.Context(), args, stdio{out: io.Discard, err: &said}); code != exitUsage || !strings.Contains(said.String(), `unknown distribution "k8s"`) {
+			t.Errorf("%v: exit %d: %s", args, code, said.String())
+		}
 	}
 }

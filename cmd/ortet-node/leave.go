@@ -41,7 +41,7 @@ func runLeave(ctx context.Context, args []string, std stdio) int {
 	fs.StringVar(&f.only, "only", "", "do one part: `drain|left`; left: the agent stands still already")
 	fs.BoolVar(&f.back, "back", false, "the machine stays after all: undo what leaving has marked at the Node, which then takes pods again")
 	fs.BoolVar(&f.poweroff, "at-poweroff", false, "do nothing unless the machine is being powered off; not at a restart")
-	if code, ok := parse(fs, leaveHelp, args, std, f.check); !ok {
+	if code, ok := parse(fs, leaveHelp, args, std, f.check, f.complete); !ok {
 		return code
 	}
 	if f.poweroff {
@@ -85,8 +85,13 @@ func (f *leaveFlags) check() error {
 	if f.back && (f.Stay || f.poweroff || f.Part != join.WholePart) {
 		problems = append(problems, errors.New("--back undoes a leave: --stay, --only and --at-poweroff contradict it"))
 	}
-	if err := (wire.LeaveRequest{Cause: f.Cause, Within: int(f.Within / time.Second)}).Validate(); err != nil {
+	within := int(f.Within / time.Second)
+	if (wire.LeaveRequest{Cause: "Asked", Within: within}).Validate() != nil {
+		problems = append(problems, fmt.Errorf("--within %s: want 1s to 15m", f.Within))
+		within = 1
+	}
+	if err := (wire.LeaveRequest{Cause: f.Cause, Within: within}).Validate(); err != nil {
 		problems = append(problems, err)
 	}
-	return errors.Join(append(problems, f.complete())...)
+	return errors.Join(problems...)
 }

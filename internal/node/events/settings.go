@@ -98,7 +98,7 @@ func ParseSettings(text []byte) (Settings, error) {
 func LoadSettings(path string) (Settings, error) {
 	text, err := os.ReadFile(path)
 	if err != nil {
-		return Settings{}, err
+		return Settings{}, fmt.Errorf("reading the settings: %w", err)
 	}
 	s, err := ParseSettings(text)
 	if err != nil {

@@ -7,6 +7,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"io/fs"
 	"net/url"
 	"path"
 	"regexp"
@@ -89,6 +90,9 @@ func (s *Settings) ParseSettings(text []byte) error {
 func ReadSettings(root, file string) (Settings, error) {
 	var s Settings
 	f, info, err := bootstrap.OpenRegular(bootstrap.Under(root, file))
+	if in := (*fs.PathError)(nil); errors.As(err, &in) {
+		err = fmt.Errorf("%s: %w", file, in.Err) // it names a step on the way
+	}
 	if err != nil {
 		return s, fmt.Errorf("reading the settings: %w", err)
 	}
