@@ -27,11 +27,11 @@ func (c *Client) writeClientCA(t *tree.Tree, granted []byte) error {
 	if err != nil {
 		return fmt.Errorf("reading the kubelet's client CA: %w", err)
 	}
-	missing, more := false, blocks(there)
+	missing, held := false, blocks(there)
+	more := held
 	for _, g := range blocks(granted) {
-		before := len(more)
+		missing = missing || len(without(held, g)) == len(held)
 		more = without(more, g)
-		missing = missing || len(more) == before
 	}
 	if !missing {
 		if len(more) > 0 {

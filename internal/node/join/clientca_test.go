@@ -1,9 +1,12 @@
 package join
 
 import (
+	"log/slog"
 	"os"
 	"strings"
 	"testing"
+
+	"github.com/ortet/ortet/internal/node/tree"
 )
 
 // Whose clients a kubelet lets in is for its cluster to say: what is left of another
@@ -52,5 +55,23 @@ func TestTheClientCAIsTheClusters(t *testing.T) {
 				t.Errorf("kept beside: %q", kept)
 			}
 		})
+	}
+}
+
+// A cluster that says its CA twice has it none the less: nothing is replaced, nor is
+// what is kept beside.
+func TestTheClientCAIsGrantedTwice(t *testing.T) {
+	w := newWorld(t)
+	own := string(w.ca.pem())
+	w.write(clientCA, own)
+	w.write(clientCA+formerCA, "another cluster's")
+	at, err := tree.Open(w.root)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer func() { _ = at.Close() }()
+	c := &Client{settings: Settings{Kubelet: KubeletPaths{ClientCA: clientCA}}, options: Options{Log: slog.New(slog.DiscardHandler)}}
+	if err := c.writeClientCA(at, []byte(own+own)); err != nil || w.read(clientCA) != own || w.read(clientCA+formerCA) != "another cluster's" {
+		t.Errorf("%v; it is %q, and beside %q", err, w.read(clientCA), w.read(clientCA+formerCA))
 	}
 }
