@@ -13,7 +13,7 @@ type heading struct {
 
 func headingOf(s string) (h heading) {
 	s = strings.TrimRight(s, " ")
-	if i := strings.LastIndexByte(s, ' '); i > 0 && s[i-1] == ':' && len(s)-i <= 3 && (s[i+1] == '|' || s[i+1] == '>') {
+	if i := strings.LastIndexByte(s, ' '); i > 0 && s[i-1] == ':' && len(s)-i <= 4 && (s[i+1] == '|' || s[i+1] == '>') {
 		s, h.block = s[:i], true
 	}
 	s, ok := strings.CutSuffix(s, ":")
@@ -44,11 +44,17 @@ func headingOf(s string) (h heading) {
 // covers says whether a line is of the heading's value: it stands further in, and
 // is no map with names of its own, which tell what they are.
 func (h heading) covers(s string) bool {
+	if strings.Trim(s, " ") == "" || len(s) == h.prefix-1 && s[len(s)-1] == ':' {
+		return h.block // a paragraph ends, and not the text
+	}
 	if h.prefix > 0 && (len(s) < h.prefix || s[h.prefix-2:h.prefix] != ": ") {
 		return false
 	}
 	text := strings.TrimLeft(s[min(h.prefix, len(s)):], " ")
-	if len(s)-len(text)-h.prefix <= h.indent || text == "" {
+	if text == "" {
+		return h.block
+	}
+	if len(s)-len(text)-h.prefix <= h.indent {
 		return false
 	}
 	name := strings.TrimLeft(text, "- ")

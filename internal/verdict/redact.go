@@ -40,7 +40,7 @@ func Redact(lines []string) []string {
 		announced = announced || strings.HasSuffix(strings.TrimSpace(l), "sing certificate key:") // kubeadm gives it in the next line
 		if covered > 0 && below.covers(l) {
 			covered--
-			out[i] = cut(l[:below.prefix] + hidden)
+			out[i] = cut(redactLine(l[:min(below.prefix, len(l))], &known) + hidden)
 			continue
 		}
 		if below, covered = headingOf(l), 0; below.names {
