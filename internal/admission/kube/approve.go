@@ -90,13 +90,7 @@ func (r *run) facts(ctx context.Context, ask csr) (facts, error) {
 }
 
 // lookUp asks Azure for the admitted instance.
-func (r *run) lookUp(ctx context.Context, f *facts) error {
-	member, err := r.directory.Member(ctx, f.admission.Instance)
-	switch {
-	case err == nil:
-		f.member = &member
-	case !fleet.Is(err, fleet.KindNotFound):
-		return err
-	}
-	return nil
+func (r *run) lookUp(ctx context.Context, f *facts) (err error) {
+	f.member, err = r.looks.at(ctx, machine{f.admission.Instance, f.admission.VMID})
+	return err
 }

@@ -184,11 +184,11 @@ const (
 
 // A run is one run of the watch.
 type run struct {
-	cluster   *Cluster
-	watched   *watched
-	directory admission.Directory
-	audit     func(Decided)
-	queue     workqueue.TypedRateLimitingInterface[task]
+	cluster *Cluster
+	watched *watched
+	looks   *looks
+	audit   func(Decided)
+	queue   workqueue.TypedRateLimitingInterface[task]
 }
 
 // Run watches until ctx ends: it approves kubelets' certificates, ends tokens whose
@@ -205,7 +205,8 @@ func (c *Cluster) Run(ctx context.Context, directory admission.Directory, audit 
 		return fail(ctx, "watch the cluster", "", err)
 	}
 	r := &run{
-		cluster: c, watched: w, directory: directory, audit: audit,
+		cluster: c, watched: w, audit: audit,
+		looks: &looks{directory: directory, now: c.now, by: map[machine]*looked{}},
 		queue: workqueue.NewTypedRateLimitingQueue(workqueue.NewTypedItemExponentialFailureRateLimiter[task](againAfter, againAtMost)),
 	}
 	c.watched.Store(r.watched)
