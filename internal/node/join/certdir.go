@@ -10,6 +10,7 @@ import (
 	"regexp"
 	"slices"
 	"strings"
+	"syscall"
 
 	"github.com/ortet/ortet/internal/node/tree"
 )
@@ -70,6 +71,9 @@ func certDirs(t *tree.Tree) ([]string, error) {
 		if errors.Is(err, path.ErrBadPattern) {
 			continue // nor does systemd find it
 		}
+		if absent(err) {
+			continue
+		}
 		if err != nil {
 			return nil, fmt.Errorf("looking for the kubelet's flags: %w", err)
 		}
@@ -97,9 +101,15 @@ func certDirs(t *tree.Tree) ([]string, error) {
 	return dirs, nil
 }
 
-// absent says of an error that there is no file that anybody could read.
+// absent says of an error that there is no file that anybody could read: a path that
+// leads round in a circle, or is too long, does for a kubelet and systemd neither.
 func absent(err error) bool {
-	return errors.Is(err, fs.ErrNotExist) || errors.Is(err, tree.ErrNotRegular) || errors.Is(err, tree.ErrTooLarge)
+	for _, none := range []error{fs.ErrNotExist, tree.ErrNotRegular, tree.ErrTooLarge, tree.ErrNotDirectory, syscall.ENOTDIR, syscall.ELOOP, syscall.ENAMETOOLONG} {
+		if errors.Is(err, none) {
+			return true
+		}
+	}
+	return false
 }
 
 // certificatesElsewhere are the files of a kubelet's in folders of certificates that
@@ -112,7 +122,7 @@ func certificatesElsewhere(t *tree.Tree) ([]string, error) {
 	var all []string
 	for _, dir := range dirs[1:] {
 		entries, err := t.ReadDir(dir)
-		if errors.Is(err, fs.ErrNotExist) || errors.Is(err, tree.ErrNotDirectory) {
+		if absent(err) {
 			continue
 		}
 		if err != nil {

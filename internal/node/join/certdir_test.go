@@ -97,6 +97,28 @@ func TestCertDirs(t *testing.T) {
 	}
 }
 
+// What no program could read keeps no machine from joining.
+func TestCertDirsOfNobody(t *testing.T) {
+	long := "/etc/" + strings.Repeat("a", 300)
+	for name, unit := range map[string]string{
+		"a circle":           "EnvironmentFile=-/etc/circle\nExecStart=/k --cert-dir=/etc/circle/pki",
+		"a circle's pattern": "EnvironmentFile=-/etc/circle/*.env",
+		"too long":           "EnvironmentFile=-" + long + "\nExecStart=/k --cert-dir=" + long,
+		"below a file":       "EnvironmentFile=-/etc/default/kubelet/x\nExecStart=/k --cert-dir=/etc/default/kubelet/pki",
+	} {
+		t.Run(name, func(t *testing.T) {
+			w := newWorld(t)
+			w.stranger()
+			w.write("/etc/default/kubelet", "")
+			w.write("/etc/systemd/system/kubelet.service", unit)
+			if err := os.Symlink("circle", w.path("/etc/circle")); err != nil {
+				t.Fatal(err)
+			}
+			w.mustJoin()
+		})
+	}
+}
+
 // Nothing is removed where something is mounted, there neither.
 func TestCertificatesElsewhereOnAMount(t *testing.T) {
 	w := newWorld(t)
