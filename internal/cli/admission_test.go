@@ -21,7 +21,7 @@ func TestAdmissionUsage(t *testing.T) {
 		"--tls-san a --pool " + pool + " --rate 0":                                "limits below 1",
 	} {
 		code, _, stderr := run(t, append([]string{"admission"}, strings.Fields(args)...)...)
-		if code != ExitUsage || !strings.Contains(stderr, says) {
+		if code != ExitUsage || !strings.Contains(stderr, says) || !strings.HasSuffix(stderr, "See 'ortet admission --help'.\n") {
 			t.Errorf("%q: code %d, %s, want %q", args, code, stderr, says)
 		}
 	}

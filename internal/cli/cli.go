@@ -46,13 +46,13 @@ func usagef(format string, args ...any) error { return usageError{fmt.Errorf(for
 func Run(ctx context.Context, args []string, process Process) int {
 	root := newRoot(process)
 	root.SetArgs(args)
-	err := root.ExecuteContext(ctx)
+	command, err := root.ExecuteContextC(ctx)
 	if err == nil {
 		return engine.ExitDone
 	}
 	var usage usageError
 	if errors.As(err, &usage) || isCobraUsage(err) {
-		fmt.Fprintf(process.Err, "ortet: %v\nSee 'ortet --help'.\n", err)
+		fmt.Fprintf(process.Err, "ortet: %v\nSee '%s --help'.\n", err, command.CommandPath())
 		return ExitUsage
 	}
 	writeError(process.Err, err)

@@ -51,7 +51,7 @@ func TestUsageErrors(t *testing.T) {
 		{"prune", `unknown command "prune"`},
 	} {
 		code, out, err := run(t, strings.Fields(c.args)...)
-		if code != ExitUsage || out != "" || !strings.Contains(err, c.says) || !strings.Contains(err, "ortet --help") {
+		if code != ExitUsage || out != "" || !strings.Contains(err, c.says) || !strings.Contains(err, "See 'ortet") || !strings.HasSuffix(err, " --help'.\n") {
 			t.Errorf("ortet %s: code %d, want %d with %q\nout: %s\nerr: %s", c.args, code, ExitUsage, c.says, out, err)
 		}
 	}
