@@ -338,3 +338,17 @@ func TestASpentTokenKeepsThePin(t *testing.T) {
 		t.Errorf("%q", got)
 	}
 }
+
+// A node that has joined before starts also where nothing can be written: a full disk
+// is for its kubelet to clear.
+func TestAdoptedWithoutARecord(t *testing.T) {
+	w := newWorld(t)
+	w.kubelet(ourName, time.Now().Add(time.Hour))
+	if err := os.MkdirAll(w.path(RecordFile), 0o755); err != nil { // nothing can be written there
+		t.Fatal(err)
+	}
+	w.mustJoin()
+	if w.joins != 0 || !w.there(ReadyFile) || !strings.Contains(w.said(), "cannot be recorded") {
+		t.Errorf("%d joins, ready %v\n%s", w.joins, w.there(ReadyFile), w.said())
+	}
+}

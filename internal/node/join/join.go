@@ -254,7 +254,8 @@ func (a *attempt) goOn(record *Record, held *login, m *Machine) error {
 		adopted := Record{State: Joined, VMID: m.VMID, Firmware: a.firmware, Distribution: a.settings.Distribution, NodeName: held.node, At: a.options.now().UTC().Truncate(time.Second)}
 		record = &adopted
 		if err := writeRecord(a.t, adopted); err != nil {
-			return here(err)
+			// On a full disk its kubelet is what makes room.
+			a.options.Log.Warn("whose identity is on the disk cannot be recorded; it is looked at anew at the next start", "error", err)
 		}
 	}
 	if err := write(a.t, again(a.settings, *record)); err != nil {
