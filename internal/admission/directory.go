@@ -45,7 +45,10 @@ const (
 	patience       = 5 * time.Second  // longer waits for Azure's throttling are the nodes' own
 	throttledFor   = 10 * time.Second // where Azure does not say
 	longestBackOff = 5 * time.Minute
-	keptSets       = 256
+	// fewHeld is of how many instances Azure may throttle the looks at them alone, as one
+	// machine can bring about for itself, before that is taken for a word on the scale set.
+	fewHeld  = 3
+	keptSets = 256
 )
 
 // NewDirectory makes a Directory of azure.Members, which should be one with
@@ -56,7 +59,8 @@ const (
 // several a list of the set. The request ends early only when nobody waits for it any
 // more. When Azure throttles, the scale set's next request is begun no earlier than it
 // asks for, and who would have to wait long for it is told so at once
-// (fleet.KindThrottled with RetryAfter).
+// (fleet.KindThrottled with RetryAfter). Where it throttles the look at one instance that
+// goes for this instance alone: its limit can be used up by its own machine.
 func NewDirectory(members azure.Members, options DirectoryOptions) Directory {
 	if options.Timeout <= 0 {
 		options.Timeout = 30 * time.Second
@@ -79,8 +83,9 @@ type directory struct {
 type waitingRoom struct {
 	pool    fleet.ResourceID // to list; "" where it is not known
 	waiting []*waiter
-	busy    bool      // somebody serves it
-	until   time.Time // Azure wants to hear nothing until then
+	busy    bool                 // somebody serves it
+	until   time.Time            // Azure wants to hear nothing until then
+	held    map[string]time.Time // nor of these instances by themselves
 	lists   turns
 }
 
@@ -146,10 +151,10 @@ func (d *directory) enter(w *waiter) error {
 		if len(d.sets) >= keptSets {
 			maps.DeleteFunc(d.sets, func(_ string, r *waitingRoom) bool { return r.asNew(now) })
 		}
-		room = &waitingRoom{pool: pool}
+		room = &waitingRoom{pool: pool, held: map[string]time.Time{}}
 		d.sets[key] = room
 	}
-	if wait := room.until.Sub(now); wait > patience {
+	if wait := max(room.until.Sub(now), room.held[keyOf(w.instance)].Sub(now)); wait > patience {
 		return throttled(w.instance, wait)
 	}
 	room.waiting = append(room.waiting, w)
@@ -183,14 +188,56 @@ func (d *directory) leave(w *waiter) {
 
 // asNew reports that nothing would be lost with the room.
 func (r *waitingRoom) asNew(now time.Time) bool {
+	for _, until := range r.held {
+		if until.After(now) {
+			return false
+		}
+	}
 	return !r.busy && len(r.waiting) == 0 && !r.until.After(now) && r.lists.full(now)
+}
+
+// throttled takes down what Azure does not want to be asked for a while: the scale set,
+// or instances by themselves.
+func (r *waitingRoom) throttled(now time.Time, all error, each map[string]error) {
+	if all != nil {
+		r.until = now.Add(backOff(all))
+	}
+	if len(each) == 0 {
+		return
+	}
+	maps.DeleteFunc(r.held, func(_ string, until time.Time) bool { return !until.After(now) })
+	longest := time.Time{}
+	for key, err := range each {
+		r.held[key] = now.Add(backOff(err))
+		if r.held[key].After(longest) {
+			longest = r.held[key]
+		}
+	}
+	if len(r.held) > fewHeld && longest.After(r.until) {
+		r.until = longest
+	}
+}
+
+// dismiss tells those to come again who wait for instances that are held for long.
+func (r *waitingRoom) dismiss(now time.Time) {
+	r.waiting = slices.DeleteFunc(r.waiting, func(w *waiter) bool {
+		wait := r.held[keyOf(w.instance)].Sub(now)
+		if wait <= patience {
+			return false
+		}
+		w.answer <- found{err: throttled(w.instance, wait)} // of one answer each
+		return true
+	})
 }
 
 // wait is how long it is until the next request may begin.
 func (r *waitingRoom) wait(now time.Time) time.Duration {
-	wait := r.until.Sub(now)
-	if len(distinct(r.waiting)) > 1 && r.pool != "" {
-		wait = max(wait, r.lists.wait(now))
+	wait, instances := r.until.Sub(now), distinct(r.waiting)
+	if len(instances) > 1 && r.pool != "" {
+		return max(wait, r.lists.wait(now))
+	}
+	for key := range instances {
+		wait = max(wait, r.held[key].Sub(now))
 	}
 	return wait
 }
@@ -200,6 +247,7 @@ func (d *directory) serve(room *waitingRoom) {
 	for {
 		now := time.Now()
 		d.mu.Lock()
+		room.dismiss(now)
 		if len(room.waiting) == 0 {
 			room.busy = false
 			d.mu.Unlock()
@@ -231,13 +279,11 @@ func (d *directory) serve(room *waitingRoom) {
 			room.lists.take(now)
 		}
 		d.mu.Unlock()
-		err := d.ask(ctx, room.pool, b, instances)
+		all, each := d.ask(ctx, room.pool, b, instances)
 		cancel()
-		if err != nil {
-			d.mu.Lock()
-			room.until = time.Now().Add(backOff(err))
-			d.mu.Unlock()
-		}
+		d.mu.Lock()
+		room.throttled(time.Now(), all, each)
+		d.mu.Unlock()
 	}
 }
 
@@ -262,8 +308,9 @@ func distinct(waiters []*waiter) map[string]fleet.ResourceID {
 	return out
 }
 
-// ask answers a batch, and gives the error with which Azure throttled, if it did.
-func (d *directory) ask(ctx context.Context, pool fleet.ResourceID, b *batch, instances map[string]fleet.ResourceID) (tooOften error) {
+// ask answers a batch, and gives the errors with which Azure throttled: all is of the
+// scale set, each of instances by themselves.
+func (d *directory) ask(ctx context.Context, pool fleet.ResourceID, b *batch, instances map[string]fleet.ResourceID) (all error, each map[string]error) {
 	if len(instances) > 1 && pool != "" {
 		d.options.Asked("list")
 		list, err := d.members.Members(ctx, pool, false)
@@ -271,7 +318,7 @@ func (d *directory) ask(ctx context.Context, pool fleet.ResourceID, b *batch, in
 			for key := range instances {
 				b.tell(key, found{err: err})
 			}
-			return throttling(err)
+			return throttling(err), nil
 		}
 		for _, m := range list {
 			key := keyOf(m.Instance)
@@ -282,11 +329,12 @@ func (d *directory) ask(ctx context.Context, pool fleet.ResourceID, b *batch, in
 			}
 		}
 	}
-	return d.each(ctx, b, instances)
+	return nil, d.each(ctx, b, instances)
 }
 
-// each asks for instances one by one.
-func (d *directory) each(ctx context.Context, b *batch, instances map[string]fleet.ResourceID) (tooOften error) {
+// each asks for instances one by one, and gives those for which Azure throttled.
+func (d *directory) each(ctx context.Context, b *batch, instances map[string]fleet.ResourceID) map[string]error {
+	tooOften := map[string]error{}
 	var wg sync.WaitGroup
 	var mu sync.Mutex
 	slots := make(chan struct{}, lonersAtOnce)
@@ -303,9 +351,11 @@ func (d *directory) each(ctx context.Context, b *batch, instances map[string]fle
 			m, err := d.members.Member(ctx, instance)
 			if err != nil {
 				m = fleet.Member{}
-				mu.Lock()
-				tooOften = errors.Join(tooOften, throttling(err))
-				mu.Unlock()
+				if fleet.Is(err, fleet.KindThrottled) {
+					mu.Lock()
+					tooOften[key] = err
+					mu.Unlock()
+				}
 			}
 			b.tell(key, found{m, err})
 		})

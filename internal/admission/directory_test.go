@@ -324,6 +324,57 @@ func TestDirectoryGoingAway(t *testing.T) {
 	})
 }
 
+// A machine can use up what Azure lets be asked of its own instance. That keeps nobody
+// else of the scale set from joining; where it is of several, it is the scale set's.
+func TestDirectoryThrottledOfOne(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		m := &moving{takes: 100 * time.Millisecond, have: map[fleet.ResourceID]int{poolA: 10}}
+		noisy := map[fleet.ResourceID]bool{inPool(poolA, 7): true}
+		d := admission.NewDirectory(throttling{m, noisy}, admission.DirectoryOptions{})
+		wantThrottled := func(n int) {
+			t.Helper()
+			if _, err := d.Member(t.Context(), inPool(poolA, n)); !fleet.Is(err, fleet.KindThrottled) {
+				t.Errorf("instance %d: %v", n, err)
+			}
+		}
+		for range 3 {
+			var wg sync.WaitGroup
+			for range 3 {
+				wg.Go(func() { wantThrottled(7) })
+				time.Sleep(10 * time.Millisecond)
+			}
+			wg.Wait()
+			before := time.Now()
+			wantFresh(t, d, inPool(poolA, 1))
+			if w := time.Since(before); w > time.Second {
+				t.Errorf("another one waited for %v", w)
+			}
+		}
+		time.Sleep(time.Minute)
+		delete(noisy, inPool(poolA, 7))
+		wantFresh(t, d, inPool(poolA, 7))
+		for n := range 4 {
+			noisy[inPool(poolA, n)] = true
+			wantThrottled(n)
+		}
+		wantThrottled(8)
+	})
+}
+
+// throttling throttles the looks at some instances by themselves.
+type throttling struct {
+	*moving
+	these map[fleet.ResourceID]bool
+}
+
+func (t throttling) Member(ctx context.Context, id fleet.ResourceID) (fleet.Member, error) {
+	if t.these[id] {
+		_, _ = t.moving.Member(ctx, id) // it takes as long
+		return fleet.Member{}, &fleet.Error{Op: "get", Kind: fleet.KindThrottled, RetryAfter: 40 * time.Second}
+	}
+	return t.moving.Member(ctx, id)
+}
+
 // While Azure throttles a scale set it is asked nothing of it, who comes is told when to
 // come again, and other sets are not in it.
 func TestDirectoryThrottled(t *testing.T) {
