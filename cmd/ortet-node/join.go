@@ -137,7 +137,7 @@ func runJoin(ctx context.Context, args []string, std stdio) int {
 	}
 	if deadline > 0 {
 		var stop context.CancelFunc
-		ctx, stop = context.WithTimeout(ctx, deadline)
+		ctx, stop = context.WithTimeoutCause(ctx, deadline, fmt.Errorf("the deadline of %s has passed", deadline))
 		defer stop()
 	}
 	err = c.Join(ctx, once)

@@ -48,11 +48,22 @@ func TestJoinExitCodes(t *testing.T) {
 	if err := os.WriteFile(filepath.Join(damaged, "etc/ortet/join.json"), []byte(`{"server":"https://x"}`), 0o600); err != nil {
 		t.Fatal(err)
 	}
+	file := func(text string) string {
+		path := filepath.Join(t.TempDir(), "join.json")
+		if err := os.WriteFile(path, []byte(text), 0o600); err != nil {
+			t.Fatal(err)
+		}
+		return path
+	}
 	for name, c := range map[string]struct {
 		args []string
 		code int
 		said string
 	}{
+		"an empty file":       {[]string{"join", "--settings", file("")}, exitUsage, "join.json: it is empty"},
+		"a path of a place":   {[]string{"join", "--settings", file(`{"kubelet":{"clientCA":"x"}}`)}, exitUsage, `a path "x" as clientCA of kubelet`},
+		"no such port":        {[]string{"join", "--root", root, "--server", "https://a:99999"}, exitUsage, `a server "https://a:99999", want a port`},
+		"nowhere to call":     {[]string{"join", "--root", root, "--callback-port", "70000"}, exitUsage, "a callbackPort of 70000, want 1 to 65535"},
 		"no settings":         {[]string{"join", "--root", t.TempDir()}, exitUsage, "there is no /etc/ortet/join.json: write it, docs/join.md tells"},
 		"no settings, a flag": {[]string{"leave", "--root", t.TempDir(), "--server", "https://x"}, exitUsage, "of flags alone, since there is no /etc/ortet/join.json: a caHash"},
 		"a file that is gone": {[]string{"join", "--root", root, "--settings", "/etc/none.json"}, exitUsage, "settings: /etc/none.json: no such file"},
@@ -61,7 +72,7 @@ func TestJoinExitCodes(t *testing.T) {
 		"a flag is wrong":     {[]string{"join", "--root", root, "--server", "http://x", "--distribution", "k8s"}, exitUsage, "unknown distribution"},
 		"deadline below 0":    {[]string{"join", "--root", root, "--deadline", "-1s"}, exitUsage, "--deadline"},
 		"once":                {[]string{"join", "--root", root, "--once", "--metadata-service", azure.URL}, exitFailed, "418"},
-		"a deadline":          {[]string{"join", "--root", root, "--deadline", "300ms", "--metadata-service", azure.URL}, exitDeadline, "the last try"},
+		"a deadline":          {[]string{"join", "--root", root, "--deadline", "300ms", "--metadata-service", azure.URL}, exitDeadline, "the deadline of 300ms has passed; the last try: asking Azure who this machine is: "},
 		"leave without cause": {[]string{"leave", "--root", root, "--cause", "two words"}, exitUsage, "a cause"},
 		"leave for no time":   {[]string{"leave", "--root", root, "--within", "0s"}, exitUsage, "--within 0s: want 1s to 15m"},
 		"leave what":          {[]string{"leave", "--root", root, "--only", "all"}, exitUsage, "--only"},

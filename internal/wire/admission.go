@@ -163,7 +163,7 @@ func (r JoinRequest) Validate() error {
 		return fmt.Errorf("unknown distribution %q, want %s, %s or %s", clip(r.Distribution), Kubelet, K3s, RKE2)
 	}
 	if r.CallbackPort < 1 || r.CallbackPort > 65535 {
-		return fmt.Errorf("a callbackPort of %d", r.CallbackPort)
+		return fmt.Errorf("a callbackPort of %d, want 1 to 65535", r.CallbackPort)
 	}
 	return nil
 }

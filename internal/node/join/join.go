@@ -51,8 +51,11 @@ func (c *Client) Join(ctx context.Context, once bool) error {
 			a.told = why
 			c.options.Log.Warn("cannot join yet; asking again for as long as it takes", "reason", why, "error", err)
 		}
-		if err := c.options.wait(ctx, pause(failed, err, rand.Float64())); err != nil {
-			return fmt.Errorf("joining was ended: %w; the last try: %s", context.Cause(ctx), a.told)
+		if ended := c.options.wait(ctx, pause(failed, err, rand.Float64())); ended != nil {
+			if cause := context.Cause(ctx); cause != nil {
+				ended = cause
+			}
+			return fmt.Errorf("joining was ended: %w; the last try: %w", ended, err)
 		}
 	}
 }

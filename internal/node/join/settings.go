@@ -12,6 +12,7 @@ import (
 	"path"
 	"regexp"
 	"slices"
+	"strconv"
 	"strings"
 
 	"github.com/ortet/ortet/internal/node/bootstrap"
@@ -77,7 +78,9 @@ func (s *Settings) ParseSettings(text []byte) error {
 	}
 	d := json.NewDecoder(bytes.NewReader(text))
 	d.DisallowUnknownFields()
-	if err := d.Decode(s); err != nil {
+	if err := d.Decode(s); errors.Is(err, io.EOF) {
+		return errors.New("it is empty")
+	} else if err != nil {
 		return fmt.Errorf("reading JSON: %w", err)
 	}
 	if _, err := d.Token(); !errors.Is(err, io.EOF) {
@@ -156,9 +159,9 @@ func (s Settings) Complete() (Settings, error) {
 	if s.Registries != "" && s.Distribution == wire.Kubelet {
 		problems = append(problems, errors.New("registries are k3s's and RKE2's; a kubelet's container runtime has its own"))
 	}
-	for _, p := range []string{s.Kubelet.BootstrapKubeconfig, s.Kubelet.Kubeconfig, s.Kubelet.ClientCA} {
-		if !path.IsAbs(p) || path.Clean(p) != p || strings.ContainsFunc(p, func(r rune) bool { return r < ' ' }) {
-			problems = append(problems, fmt.Errorf("a path %q, want an absolute one", p))
+	for _, p := range [][2]string{{"bootstrapKubeconfig", s.Kubelet.BootstrapKubeconfig}, {"kubeconfig", s.Kubelet.Kubeconfig}, {"clientCA", s.Kubelet.ClientCA}} {
+		if !path.IsAbs(p[1]) || path.Clean(p[1]) != p[1] || strings.ContainsFunc(p[1], func(r rune) bool { return r < ' ' }) {
+			problems = append(problems, fmt.Errorf("a path %q as %s of kubelet, want an absolute one", p[1], p[0]))
 		}
 	}
 	return s, errors.Join(problems...)
@@ -169,6 +172,11 @@ func parseServer(text string) (*url.URL, error) {
 	u, err := url.Parse(text)
 	if err != nil || u.Scheme != "https" || u.Hostname() == "" || u.User != nil || u.RawQuery != "" || u.Fragment != "" || strings.Trim(u.Path, "/") != "" {
 		return nil, fmt.Errorf("a server %q, want https://HOST[:PORT]", text)
+	}
+	if port := u.Port(); port != "" {
+		if n, err := strconv.ParseUint(port, 10, 16); err != nil || n == 0 {
+			return nil, fmt.Errorf("a server %q, want a port of 1 to 65535", text)
+		}
 	}
 	return u, nil
 }
