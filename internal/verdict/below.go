@@ -41,8 +41,8 @@ func headingOf(s string) (h heading) {
 	return h
 }
 
-// covers says whether a line is of the heading's value: it stands further in, and
-// is no map with names of its own, which tell what they are.
+// covers says whether a line is of the heading's value: it stands further in, or is of
+// a list, and is no map with names of its own, which tell what they are.
 func (h heading) covers(s string) bool {
 	if strings.Trim(s, " ") == "" || len(s) == h.prefix-1 && s[len(s)-1] == ':' {
 		return h.block // a paragraph ends, and not the text
@@ -54,7 +54,8 @@ func (h heading) covers(s string) bool {
 	if text == "" {
 		return h.block
 	}
-	if len(s)-len(text)-h.prefix <= h.indent {
+	// YAML lets a list begin where its name does.
+	if in := len(s) - len(text) - h.prefix; in < h.indent || in == h.indent && (h.block || !strings.HasPrefix(text, "- ")) {
 		return false
 	}
 	name := strings.TrimLeft(text, "- ")

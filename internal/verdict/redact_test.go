@@ -97,6 +97,8 @@ func TestSecretsOverLinesDoNotSurvive(t *testing.T) {
 			{"    - \"client_secret\": |-", "        x: %", "          %", "after"},
 			{"  registryToken: >", "    %", "    and %", "after"},
 			{"secret: |", "  x", "", "  %", "after"},
+			{"- password:", "  - %", "  - and %", "after"},
+			{"password:", "- %", "after"},
 			{"x: password: |2-", "x:", "x:    ", "x:    a: %", "after"},
 			{"at password=12345678: token:", "at password=%:  a", "after"},
 			{"chpasswd <<EOF", "u:%", "v:%", "EOF", "after"},
@@ -118,7 +120,7 @@ func TestSecretsOverLinesDoNotSurvive(t *testing.T) {
 	}
 	// What stands below the name of a secret, and is none.
 	for _, lines := range [][]string{
-		{"failed to fetch the bootstrap token:", "  connection refused"}, {"    secret:", "      secretName: x", "    name: y"}, {"password:", "after"}, {"token:", "", "  x"},
+		{"failed to fetch the bootstrap token:", "  connection refused"}, {"    secret:", "      secretName: x", "    name: y"}, {"password:", "after"}, {"  password:", "- name"}, {"password:", "- name: x"}, {"token:", "", "  x"},
 		{"Nov 21 06:58:31 pool1000003 kubelet[812]: token:", "  a line of another program"},
 	} {
 		if got := Redact(lines); !slices.Equal(got, lines) {
