@@ -25,6 +25,9 @@ type admitted struct {
 	// (counting), "LAST,BEFORE", as far as there are two; "-" where none was signed yet,
 	// "" where an earlier version admitted it, which kept none.
 	Certificates string
+	// Newest is when the last of them was asked for, by the API server's clock, to the
+	// second; the zero value where it is not known.
+	Newest time.Time
 }
 
 func admittedOf(m fleet.Member, at time.Time) admitted {
@@ -35,7 +38,7 @@ func admittedOf(m fleet.Member, at time.Time) admitted {
 // keeps its certificates, and another's count no more.
 func (a admitted) after(before admitted) admitted {
 	if before.VMID == a.VMID {
-		a.Certificates = before.Certificates
+		a.Certificates, a.Newest = before.Certificates, before.Newest
 	}
 	return a
 }
@@ -44,8 +47,9 @@ func (a admitted) after(before admitted) admitted {
 // ids are long, and an object is bounded.
 const annotationPools = "ortet.io/pools"
 
-// An entry is "VMID MILLISECONDS POOL INSTANCE CERTIFICATES", as
-// "c0ff… 1790000000000 0 12 -", without the last where that is "". The instance is what follows the pool's id, "~NAME" for a virtual machine in the pool's
+// An entry is "VMID MILLISECONDS POOL INSTANCE CERTIFICATES NEWEST", as
+// "c0ff… 1790000000000 0 12 -", without the last, in seconds, where it is not known, and
+// without the last two where there are no certificates. The instance is what follows the pool's id, "~NAME" for a virtual machine in the pool's
 // resource group, or else an ARM id.
 func (a admitted) entry(pools *[]string) string {
 	if a.VMID == "" {
@@ -65,6 +69,9 @@ func (a admitted) entry(pools *[]string) string {
 	text := fmt.Sprintf("%s %d %d %s", a.VMID, a.At.UnixMilli(), i, instance)
 	if a.Certificates != "" {
 		text += " " + a.Certificates
+		if !a.Newest.IsZero() {
+			text += " " + strconv.FormatInt(a.Newest.Unix(), 10)
+		}
 	}
 	return text
 }
@@ -76,10 +83,11 @@ func entrySize(text string) int {
 		return 0
 	}
 	words := strings.SplitN(text, " ", entryWords)
-	return len(strings.Join(words[:min(len(words), entryWords-1)], " ")) + len(" ,") + 2*fingerprintSize
+	return len(strings.Join(words[:min(len(words), entryLeast)], " ")) + len(" , 1790000000") + 2*fingerprintSize
 }
 
-const entryWords = 5 // at most
+// How many words an entry has at least, and at most.
+const entryLeast, entryWords = 4, 6
 
 func uniformPrefix(pool fleet.ResourceID) string { return string(pool) + "/virtualMachines/" }
 
@@ -93,8 +101,8 @@ func parseEntry(text string, pools []string) (admitted, error) {
 		return admitted{}, nil
 	}
 	parts := strings.Split(text, " ")
-	if len(parts) != entryWords && len(parts) != entryWords-1 {
-		return admitted{}, fmt.Errorf("an admission of %d words, want %d", len(parts), entryWords)
+	if len(parts) < entryLeast || len(parts) > entryWords {
+		return admitted{}, fmt.Errorf("an admission of %d words, want %d to %d", len(parts), entryLeast, entryWords)
 	}
 	millis, err := strconv.ParseInt(parts[1], 10, 64)
 	if err != nil {
@@ -106,11 +114,18 @@ func parseEntry(text string, pools []string) (admitted, error) {
 	}
 	pool := fleet.ResourceID(pools[i])
 	a := admitted{VMID: parts[0], Pool: pool, At: time.UnixMilli(millis).UTC()}
-	if len(parts) == entryWords {
-		a.Certificates = parts[entryWords-1]
+	if len(parts) > entryLeast {
+		a.Certificates = parts[entryLeast]
 		if a.Certificates == "" {
 			return admitted{}, errors.New("an admission whose certificates are empty")
 		}
+	}
+	if len(parts) == entryWords {
+		seconds, err := strconv.ParseInt(parts[entryWords-1], 10, 64)
+		if err != nil {
+			return admitted{}, fmt.Errorf("the time of an admission's newest certificate: %w", err)
+		}
+		a.Newest = time.Unix(seconds, 0).UTC()
 	}
 	switch instance := parts[3]; {
 	case strings.HasPrefix(instance, "/"):

@@ -37,6 +37,7 @@ func TestEntries(t *testing.T) {
 		{VMID: "v3", Pool: scaleSet, Instance: "/subscriptions/s/resourceGroups/another/providers/Microsoft.Compute/virtualMachines/x", At: time.UnixMilli(6).UTC()},
 		{VMID: "v4", Pool: scaleSet, Instance: scaleSet + "/virtualMachines/13", At: time.UnixMilli(7).UTC(), Certificates: "-"},
 		{VMID: "v5", Pool: scaleSet, Instance: scaleSet + "/virtualMachines/14", At: time.UnixMilli(8).UTC(), Certificates: "a,b"},
+		{VMID: "v6", Pool: scaleSet, Instance: scaleSet + "/virtualMachines/15", At: time.UnixMilli(9).UTC(), Certificates: "a,b", Newest: time.Unix(1790000000, 0).UTC()},
 	} {
 		text := a.entry(&pools)
 		if got, err := parseEntry(text, pools); err != nil || got != a {
@@ -46,7 +47,7 @@ func TestEntries(t *testing.T) {
 	if len(pools) != 2 {
 		t.Errorf("pools: %q", pools)
 	}
-	for _, wrong := range []string{"v", "v 1 0", "v x 0 1", "v 1 9 1", "v 1 -1 1", "v 1 0 1 2 3", "v 1 0 1 "} {
+	for _, wrong := range []string{"v", "v 1 0", "v x 0 1", "v 1 9 1", "v 1 -1 1", "v 1 0 1 2 x", "v 1 0 1 2 3 4", "v 1 0 1 ", "v 1 0 1  3"} {
 		if _, err := parseEntry(wrong, pools); err == nil {
 			t.Errorf("%q was read", wrong)
 		}
@@ -58,6 +59,7 @@ func FuzzEntry(f *testing.F) {
 	f.Add("v 1 1 ~x")
 	f.Add("v 1 0 /x")
 	f.Add("v 1 0 1 a,b")
+	f.Add("v 1 0 1 a,b 1790000000")
 	f.Fuzz(func(t *testing.T, text string) {
 		pools := []string{string(scaleSet), "p"}
 		a, err := parseEntry(text, pools)
@@ -104,20 +106,22 @@ func TestNamesAreBounded(t *testing.T) {
 		t.Errorf("too many names: %v", err)
 	}
 	// There is always room for the certificates of those that are there.
-	full, _, err := apply(&corev1.ConfigMap{}, batch[:7000])
+	full, _, err := apply(&corev1.ConfigMap{}, batch[:6500])
 	if err != nil {
 		t.Fatal(err)
 	}
-	for i := range batch[:7000] {
+	for i := range batch[:6500] {
 		batch[i].set = func(now admitted) admitted {
-			return now.keeping(fingerprint(strings.Repeat("a", fingerprintSize)), fingerprint(strings.Repeat("b", fingerprintSize)))
+			now = now.keeping(fingerprint(strings.Repeat("a", fingerprintSize)), fingerprint(strings.Repeat("b", fingerprintSize)))
+			now.Newest = time.Unix(1790000000, 0).UTC()
+			return now
 		}
 	}
-	if full, changed, err = apply(full, batch[:7000]); err != nil || !changed {
+	if full, changed, err = apply(full, batch[:6500]); err != nil || !changed {
 		t.Errorf("no room for certificates: %v", err)
 	}
 	if text, err := json.Marshal(full); err != nil || len(text) > 1<<20 {
-		t.Errorf("7,000 names take %d bytes (%v)", len(text), err)
+		t.Errorf("6,500 names take %d bytes (%v)", len(text), err)
 	}
 	for i := range batch {
 		batch[i] = set(i)

@@ -65,7 +65,8 @@ type issued struct {
 // counting gives the client certificates that count for an admission: those that are
 // kept with it, those that the approver granted to its machine, and those that were
 // asked for with one that counts, whoever approved them. next is the admission with
-// what is to be kept. all are the certificates for its name that can still be read.
+// what is to be kept. all are the certificates for its name that can still be read, which
+// go in any order: one that is older than what is kept is there still, and is no news.
 func (a admitted) counting(all []issued) (counts map[fingerprint]bool, next admitted) {
 	counts = map[fingerprint]bool{}
 	last, _ := a.kept()
@@ -76,6 +77,7 @@ func (a admitted) counting(all []issued) (counts map[fingerprint]bool, next admi
 	slices.SortStableFunc(rest, func(x, y issued) int { return x.at.Compare(y.at) })
 	var newest issued
 	before := last // the one that counted before the newest
+	at := a.Newest
 	for {
 		i := slices.IndexFunc(rest, func(c issued) bool {
 			return a.VMID != "" && c.vmID == a.VMID || c.with != "" && counts[c.with]
@@ -88,15 +90,20 @@ func (a admitted) counting(all []issued) (counts map[fingerprint]bool, next admi
 		}
 		newest = rest[i]
 		counts[newest.is] = true
+		if newest.at.After(at) {
+			at = newest.at
+		}
 		rest = slices.Delete(rest, i, i+1)
 	}
-	if newest.is == "" || slices.Contains(a.keeps(), newest.is) {
+	if newest.is == "" || slices.Contains(a.keeps(), newest.is) || newest.at.Before(a.Newest) {
 		return counts, a
 	}
 	if newest.with != "" {
 		before = newest.with
 	}
-	return counts, a.keeping(newest.is, before)
+	next = a.keeping(newest.is, before)
+	next.Newest = time.Unix(at.Unix(), 0).UTC()
+	return counts, next
 }
 
 // noCertificate is kept with an admission for which none was signed yet.

@@ -67,6 +67,38 @@ func TestCounting(t *testing.T) {
 	}
 }
 
+// Kubernetes deletes what was signed in whatever order, some of it minutes after the
+// rest. What is left by then is no news, and the machine keeps the one that it has.
+func TestCountingWhileRequestsGo(t *testing.T) {
+	at := time.Date(2026, 11, 21, 12, 0, 0, 0, time.UTC)
+	all := []issued{{at: at, is: "a", vmID: "vm-a"}}
+	// Renewals that the kubelet could not write down, but for the last.
+	for i, is := range []fingerprint{"b", "c", "d"} {
+		all = append(all, issued{at: at.Add(time.Duration(i+1) * time.Minute), is: is, with: "a", vmID: "vm-a"})
+	}
+	_, kept := admitted{VMID: "vm-a", Certificates: noCertificate}.counting(all)
+	for left := range 1 << len(all) {
+		var some []issued
+		for i, c := range all {
+			if left&(1<<i) != 0 {
+				some = append(some, c)
+			}
+		}
+		_, next := kept.counting(some)
+		pools := []string{""}
+		written, err := parseEntry(next.entry(&pools), pools)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if !written.mayAsk("d", nil) {
+			t.Errorf("with %v left, %q are kept, and not the newest", some, next.Certificates)
+		}
+	}
+	if _, next := kept.counting([]issued{{at: at.Add(time.Hour), is: "e", with: "d", vmID: "vm-a"}}); next.Certificates != "e,d" || !next.Newest.Equal(at.Add(time.Hour)) {
+		t.Errorf("the next one: %+v", next)
+	}
+}
+
 func TestMayAsk(t *testing.T) {
 	bound := admitted{VMID: "vm-a", Certificates: "b,a"}
 	for _, c := range []struct {
