@@ -49,3 +49,32 @@ func (a *attempt) held() error {
 	}
 	return nil
 }
+
+// mayStartAgain says that the agent may start though this machine leaves: it was let start in
+// this boot, with an identity that serves and was not given up since. Without it the
+// pods would not end that are being drained.
+func (a *attempt) mayStartAgain() (bool, error) {
+	was, err := a.t.Exists(ReadyFile)
+	if err != nil {
+		return false, here(err)
+	}
+	if !was {
+		return false, nil
+	}
+	record, err := readRecord(a.t)
+	if err != nil {
+		return false, here(err)
+	}
+	if record == nil {
+		return false, nil
+	}
+	with, err := a.readLogin(a.t)
+	if err != nil {
+		return false, here(err)
+	}
+	if found, _ := judge(record, with, a.firmware, &Machine{VMID: record.VMID}, a.options.now()); found != isOwn {
+		return false, nil
+	}
+	a.options.Log.Info("this machine leaves, and has not left: its agent may start again", "node", record.NodeName)
+	return true, nil
+}

@@ -82,6 +82,38 @@ func TestWhoLeavesDoesNotJoin(t *testing.T) {
 	}
 }
 
+// An agent that ends while its node is drained comes back, or its pods would not end;
+// once the node has left, or where the identity is not its own, it does not.
+func TestAnAgentComesBackWhileItsNodeIsDrained(t *testing.T) {
+	for _, distribution := range []string{wire.Kubelet, wire.K3s} {
+		for name, c := range map[string]struct {
+			change func(w *world)
+			comes  bool
+		}{
+			"while it is drained":       {func(*world) {}, true},
+			"when it has left":          {func(w *world) { _ = w.client().noteLeft() }, false},
+			"in another boot":           {func(w *world) { _ = os.Remove(w.path(ReadyFile)) }, false},
+			"in another name":           {func(w *world) { w.kubelet("pool1000001", time.Now().Add(time.Hour)) }, false},
+			"with what has ended":       {func(w *world) { w.kubelet(ourName, time.Now().Add(-time.Hour)) }, false},
+			"without a certificate yet": {func(w *world) { _ = os.RemoveAll(w.path("/etc/kubernetes/kubelet.conf")) }, false},
+		} {
+			w := newWorld(t)
+			w.mustJoin()
+			w.kubelet(ourName, time.Now().Add(time.Hour))
+			w.settings.Distribution = distribution
+			w.mustJoin()
+			if err := w.client().Hold(); err != nil {
+				t.Fatal(err)
+			}
+			joins := w.joins
+			c.change(w)
+			if err := w.client().Join(t.Context(), true); c.comes != (err == nil) || !c.comes && !errors.Is(err, errLeaving) || w.joins != joins {
+				t.Errorf("%s, %s: %v, %d joins", distribution, name, err, w.joins-joins)
+			}
+		}
+	}
+}
+
 // Two that join at once would take away what the other got.
 func TestOneJoinsAtATime(t *testing.T) {
 	w := newWorld(t)

@@ -91,6 +91,9 @@ func (a *attempt) try(ctx context.Context) error {
 		a.lock = f
 	}
 	if err := a.held(); err != nil {
+		if again, problem := a.mayStartAgain(); again || problem != nil {
+			return problem
+		}
 		return err
 	}
 	var m *Machine
