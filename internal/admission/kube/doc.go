@@ -20,7 +20,8 @@
 // for that name. Its renewal, and serving certificates: asked by the node itself, for
 // its own name, with a certificate of the machine that is admitted, while Azure has
 // that machine; a serving certificate's addresses have to be those that Azure gives
-// the instance.
+// the instance. For one machine Azure is asked a few times a minute at most; beyond that
+// the last answer has to do.
 //
 // # Which certificates are a machine's
 //
