@@ -8,6 +8,9 @@ import (
 	"os/signal"
 	"syscall"
 
+	"github.com/go-logr/logr"
+	"k8s.io/klog/v2"
+
 	"github.com/ortet/ortet/internal/cli"
 )
 
@@ -15,6 +18,10 @@ import (
 var version = "dev"
 
 func main() {
+	// Client-go's logger is the whole process's, and writes into the display of what is
+	// under way: what it has to say comes as an error too. Commands that log for a
+	// machine to read give it a place in their log.
+	klog.SetLogger(logr.Discard())
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
 	code := cli.Run(ctx, os.Args[1:], cli.Process{
 		In: os.Stdin, Out: os.Stdout, Err: os.Stderr, Getenv: os.Getenv, Version: version, Restore: stop,
