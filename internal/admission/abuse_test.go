@@ -123,7 +123,7 @@ func TestOneMachineDoesNotUseUpAzure(t *testing.T) {
 		}
 		s.clock.add(100 * time.Millisecond)
 	}
-	if s.cloud.asked > 35 || s.cloud.asked+limited != 300 {
+	if s.cloud.asked > 20 || s.cloud.asked+limited != 300 {
 		t.Errorf("Azure was asked %d times in 30 s, %d of 300 were limited", s.cloud.asked, limited)
 	}
 	if r := s.join(); r.status != http.StatusOK {
@@ -143,7 +143,7 @@ func TestOneCertificateDoesNotUseUpAzure(t *testing.T) {
 		}
 		s.clock.add(100 * time.Millisecond)
 	}
-	if granted < 24 || granted > 35 || s.cloud.asked != granted {
+	if granted < 16 || granted > 20 || s.cloud.asked != granted {
 		t.Errorf("%d of 300 were granted in 30 s, Azure was asked %d times", granted, s.cloud.asked)
 	}
 }
@@ -206,11 +206,11 @@ func TestAuditLogInAFlood(t *testing.T) {
 		t.Errorf("%d lines of another address", n)
 	}
 	s.cluster.nodes[nodeName] = ready()
-	for range 20 { // it is proven, and every time written down
+	for range 12 { // it is proven, and every time written down
 		s.refused(s.join(), admission.NodeReady)
 	}
-	if written, omitted := lines(t, s, admission.NodeReady); written != 20 || omitted != 0 {
-		t.Errorf("%d lines of 20 that a machine was refused, %d omitted", written, omitted)
+	if written, omitted := lines(t, s, admission.NodeReady); written != 12 || omitted != 0 {
+		t.Errorf("%d lines of 12 that a machine was refused, %d omitted", written, omitted)
 	}
 	flood(3000)
 	delete(s.cluster.nodes, nodeName)

@@ -135,6 +135,15 @@ func signedAt(leaf *x509.Certificate, chain []*x509.Certificate) time.Time {
 // else has its name may belong to the next machine.
 var errNoNode = refuse(NodeUnknown, errors.New("there is no Node of this name"))
 
+// readFor is how long what is kept for all may take to be read.
+const readFor = 10 * time.Second
+
+// readingOn is the context of a read that one has made for all: it does not end with his
+// request, or who hangs up would keep it from being made.
+func readingOn(ctx context.Context) (context.Context, context.CancelFunc) {
+	return context.WithTimeout(context.WithoutCancel(ctx), readFor)
+}
+
 // authorities keeps the cluster's client CAs for a while. Anybody's certificate has them
 // read, so where they cannot be, they are not read again at once.
 type authorities struct {
@@ -156,6 +165,8 @@ func (a *authorities) get(ctx context.Context, now time.Time) (*x509.CertPool, e
 	if again { // those that are held will do for the others
 		a.mu.Unlock()
 	}
+	ctx, cancel := readingOn(ctx)
+	defer cancel()
 	text, err := a.load(ctx)
 	if again {
 		a.mu.Lock()

@@ -22,9 +22,11 @@ const (
 // What a machine may ask that has proven who it is. A node that joins, reports and
 // leaves asks some ten times in all, and one that is refused comes back after seconds;
 // but each time Azure is asked, by one who may claim to be whichever instance it likes.
+// It is less than what Azure answers of one instance (azure.LimitMembers), beyond which
+// a look waits, and with it all who wait for the same scale set.
 const (
-	machineEvery = 4 * time.Second // refills one
-	machineBurst = 24
+	machineEvery = 12 * time.Second // refills one
+	machineBurst = 16
 )
 
 // rates limits how often is asked, by each address and by all. Ten addresses that ask as

@@ -102,6 +102,8 @@ func (n *nonces) secret(ctx context.Context, age time.Duration) ([]byte, error) 
 	if again {
 		n.mu.Unlock()
 	}
+	ctx, cancel := readingOn(ctx)
+	defer cancel()
 	key, err := n.key(ctx)
 	if again {
 		n.mu.Lock()

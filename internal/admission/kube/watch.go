@@ -230,6 +230,10 @@ func (c *Cluster) Run(ctx context.Context, directory admission.Directory, audit 
 	group.Go(func() error { r.sweep(within); return nil })
 	for range workers {
 		group.Go(func() error {
+			// What is decided goes by all certificates of a name, not by those seen so far.
+			if !cache.WaitForCacheSync(within.Done(), r.watched.requests.HasSynced) {
+				return nil
+			}
 			for r.next(within) {
 			}
 			return nil
