@@ -95,39 +95,33 @@ docs/admission.md says where it goes, and what each reason of a refusal means.`,
 	return c
 }
 
+// check tells all that is wrong at once.
 func (f admissionFlags) check() error {
-	if len(f.pools) == 0 {
-		return usagef("--pool is required: the ARM id of a scale set whose machines are to join")
-	}
-	if len(f.names) == 0 {
-		return usagef("--tls-san is required: the name or address by which machines reach this server")
-	}
-	for _, list := range [][]string{f.pools, f.keep} {
-		if _, err := scaleSets(list); err != nil {
-			return err
+	var all []error
+	wrong := func(is bool, format string, args ...any) {
+		if is {
+			all = append(all, usagef(format, args...))
 		}
+	}
+	wrong(len(f.pools) == 0, "--pool is required: the ARM id of a scale set whose machines are to join")
+	wrong(len(f.names) == 0, "--tls-san is required: the name or address by which machines reach this server")
+	for _, list := range [][]string{f.pools, f.keep} {
+		_, err := scaleSets(list)
+		all = append(all, err)
 	}
 	for _, address := range []string{f.apiServer, f.supervisor} {
-		if u, err := url.Parse(address); address != "" && (err != nil || u.Scheme != "https" || u.Host == "" || strings.Trim(u.Path, "/") != "") {
-			return usagef("the address %q: want https://HOST:PORT", address)
-		}
+		u, err := url.Parse(address)
+		wrong(address != "" && (err != nil || u.Scheme != "https" || u.Host == "" || strings.Trim(u.Path, "/") != ""), "the address %q: want https://HOST:PORT", address)
 	}
-	if _, err := f.callbackPorts(); err != nil {
-		return err
-	}
-	switch {
-	case f.callback < 100*time.Millisecond || f.callback > 20*time.Second:
-		return usagef("--callback-timeout %s: want 100ms to 20s", f.callback)
-	case f.ttl < time.Minute || f.ttl > 24*time.Hour:
-		return usagef("--token-ttl %s: want 1m to 24h", f.ttl)
-	case f.reap < 5*time.Second || f.reap > 24*time.Hour:
-		return usagef("--reap-interval %s: want 5s to 24h", f.reap)
-	case f.rate < 1 || f.perAddress < 1 || f.inFlight < 1 || f.connections < 1:
-		return usagef("limits below 1")
-	case f.domain != "" && !slices.Contains([]attest.Cloud{attest.Public, attest.Government, attest.China}, attest.Cloud(f.domain)):
-		return usagef("--attestation-domain %q: want %s, %s or %s", f.domain, attest.Public, attest.Government, attest.China)
-	}
-	return nil
+	_, err := f.callbackPorts()
+	all = append(all, err)
+	wrong(f.callback < 100*time.Millisecond || f.callback > 20*time.Second, "--callback-timeout %s: want 100ms to 20s", f.callback)
+	wrong(f.ttl < time.Minute || f.ttl > 24*time.Hour, "--token-ttl %s: want 1m to 24h", f.ttl)
+	wrong(f.reap < 5*time.Second || f.reap > 24*time.Hour, "--reap-interval %s: want 5s to 24h", f.reap)
+	wrong(f.rate < 1 || f.perAddress < 1 || f.inFlight < 1 || f.connections < 1, "limits below 1")
+	wrong(f.domain != "" && !slices.Contains([]attest.Cloud{attest.Public, attest.Government, attest.China}, attest.Cloud(f.domain)),
+		"--attestation-domain %q: want %s, %s or %s", f.domain, attest.Public, attest.Government, attest.China)
+	return errors.Join(all...)
 }
 
 // callbackPorts reads --callback-port.

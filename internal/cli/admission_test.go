@@ -8,7 +8,7 @@ import (
 func TestAdmissionUsage(t *testing.T) {
 	const pool = "/subscriptions/s/resourceGroups/g/providers/Microsoft.Compute/virtualMachineScaleSets/p"
 	for args, says := range map[string]string{
-		"":                     "--pool is required",
+		"":                     "--pool is required: the ARM id of a scale set whose machines are to join\n--tls-san is required", // all at once
 		"--pool x":             "--tls-san is required",
 		"--pool x --tls-san a": "is not the ARM id of a scale set",
 		"--tls-san a --pool " + pool + " --keep-capacity p":                       "is not the ARM id of a scale set",
