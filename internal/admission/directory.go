@@ -279,7 +279,7 @@ func (d *directory) serve(room *waitingRoom) {
 			room.lists.take(now)
 		}
 		d.mu.Unlock()
-		all, each := d.ask(ctx, room.pool, b, instances)
+		each, all := d.ask(ctx, room.pool, b, instances)
 		cancel()
 		d.mu.Lock()
 		room.throttled(time.Now(), all, each)
@@ -308,9 +308,9 @@ func distinct(waiters []*waiter) map[string]fleet.ResourceID {
 	return out
 }
 
-// ask answers a batch, and gives the errors with which Azure throttled: all is of the
-// scale set, each of instances by themselves.
-func (d *directory) ask(ctx context.Context, pool fleet.ResourceID, b *batch, instances map[string]fleet.ResourceID) (all error, each map[string]error) {
+// ask answers a batch, and gives the errors with which Azure throttled: each of
+// instances by themselves, all of the scale set.
+func (d *directory) ask(ctx context.Context, pool fleet.ResourceID, b *batch, instances map[string]fleet.ResourceID) (each map[string]error, all error) {
 	if len(instances) > 1 && pool != "" {
 		d.options.Asked("list")
 		list, err := d.members.Members(ctx, pool, false)
@@ -318,7 +318,7 @@ func (d *directory) ask(ctx context.Context, pool fleet.ResourceID, b *batch, in
 			for key := range instances {
 				b.tell(key, found{err: err})
 			}
-			return throttling(err), nil
+			return nil, throttling(err)
 		}
 		for _, m := range list {
 			key := keyOf(m.Instance)
@@ -329,7 +329,7 @@ func (d *directory) ask(ctx context.Context, pool fleet.ResourceID, b *batch, in
 			}
 		}
 	}
-	return nil, d.each(ctx, b, instances)
+	return d.each(ctx, b, instances), nil
 }
 
 // each asks for instances one by one, and gives those for which Azure throttled.
