@@ -86,7 +86,7 @@ func TestOneAddressDoesNotTakeAllPlaces(t *testing.T) {
 	for range 16 {
 		all.Go(func() { s.sendFrom("10.6.6.6:1", wire.JoinPath, join, header) })
 	}
-	waitFor(t, func() bool { return gauge(t, s, "ortet_admission_in_flight") == 16 })
+	waitFor(t, func() bool { return metric(t, s, "ortet_admission_in_flight") == 16 })
 	for range 30 {
 		if r := s.sendFrom("10.6.6.6:2", wire.JoinPath, join, header); r.refusal.Reason != string(admission.RateLimited) || r.refusal.Final {
 			t.Fatalf("%d %s", r.status, r.body)
@@ -211,7 +211,7 @@ func TestConnectionsAreRated(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	waitFor(t, func() bool { return counter(t, s, "ortet_admission_connections_closed_total") == 50 })
+	waitFor(t, func() bool { return metric(t, s, "ortet_admission_connections_closed_total") == 50 })
 	r, err := from(t, "127.0.0.99", certificates.Hash()).Post("https://"+address+wire.NoncePath, "application/json", strings.NewReader(`{}`))
 	if err != nil {
 		t.Fatalf("another address: %v", err)

@@ -111,7 +111,7 @@ func TestOneNodeDoesNotTakeAllDrains(t *testing.T) {
 			}
 		})
 	}
-	waitFor(t, func() bool { return gauge(t, s, "ortet_admission_in_flight") == 4 })
+	waitFor(t, func() bool { return metric(t, s, "ortet_admission_in_flight") == 4 })
 	refused := 0
 	for range 300 { // more than there are places
 		if r := ask(); r.status == http.StatusTooManyRequests && r.refusal.Reason == string(admission.RateLimited) {
@@ -119,7 +119,7 @@ func TestOneNodeDoesNotTakeAllDrains(t *testing.T) {
 		}
 		s.clock.add(time.Second)
 	}
-	if n := gauge(t, s, "ortet_admission_in_flight"); refused != 300 || n != 4 {
+	if n := metric(t, s, "ortet_admission_in_flight"); refused != 300 || n != 4 {
 		t.Errorf("%d of 300 were refused, %v are worked on", refused, n)
 	}
 	close(goes)

@@ -1,7 +1,6 @@
 package admission
 
 import (
-	"container/list"
 	"context"
 	"fmt"
 	"math"
@@ -10,6 +9,7 @@ import (
 	"time"
 
 	"golang.org/x/time/rate"
+	"k8s.io/utils/lru"
 )
 
 // maxAddresses is of how many addresses the rates are known, and maxMachines of how
@@ -84,38 +84,25 @@ func networkOf(from netip.Addr) netip.Prefix {
 type each[K comparable] struct {
 	limit rate.Limit
 	burst int
-	most  int
 
-	mu      sync.Mutex
-	by      map[K]*list.Element
-	recency *list.List // of *used[K], the last one first
-}
-
-type used[K comparable] struct {
-	key     K
-	limiter *rate.Limiter
+	mu sync.Mutex
+	by *lru.Cache // of *rate.Limiter
 }
 
 func newEach[K comparable](limit rate.Limit, burst, most int) *each[K] {
-	return &each[K]{limit: limit, burst: burst, most: most, by: map[K]*list.Element{}, recency: list.New()}
+	return &each[K]{limit: limit, burst: burst, by: lru.New(most)}
 }
 
 // take tells whether a key may be used now.
 func (e *each[K]) take(key K, now time.Time) bool {
 	e.mu.Lock()
 	defer e.mu.Unlock()
-	if at, ok := e.by[key]; ok {
-		e.recency.MoveToFront(at)
-		return at.Value.(*used[K]).limiter.AllowN(now, 1)
+	known, ok := e.by.Get(key)
+	if !ok {
+		known = rate.NewLimiter(e.limit, e.burst)
+		e.by.Add(key, known)
 	}
-	if e.recency.Len() >= e.most {
-		last := e.recency.Back()
-		delete(e.by, last.Value.(*used[K]).key)
-		e.recency.Remove(last)
-	}
-	u := &used[K]{key: key, limiter: rate.NewLimiter(e.limit, e.burst)}
-	e.by[key] = e.recency.PushFront(u)
-	return u.limiter.AllowN(now, 1)
+	return known.(*rate.Limiter).AllowN(now, 1)
 }
 
 // share is how many requests of a kind are worked on at once, and for how long

@@ -212,7 +212,7 @@ func TestOneAddressDoesNotTakeAllConnections(t *testing.T) {
 	if err := r.Body.Close(); err != nil || r.StatusCode != http.StatusOK {
 		t.Errorf("%s %v", r.Status, err)
 	}
-	waitFor(t, func() bool { return counter(t, s, "ortet_admission_connections_closed_total") == 40 })
+	waitFor(t, func() bool { return metric(t, s, "ortet_admission_connections_closed_total") == 40 })
 	for _, conn := range silent {
 		if err := conn.Close(); err != nil {
 			t.Error(err)
@@ -247,7 +247,7 @@ func TestOneAddressDoesNotTakeAllReports(t *testing.T) {
 	for range 2 {
 		all.Go(func() { report("10.6.6.6:1", never{ctx}) })
 	}
-	waitFor(t, func() bool { return gauge(t, s, "ortet_admission_in_flight") == 2 })
+	waitFor(t, func() bool { return metric(t, s, "ortet_admission_in_flight") == 2 })
 	for range 20 {
 		if w := report("10.6.6.6:2", never{ctx}); w.Code != http.StatusTooManyRequests {
 			t.Fatalf("%d %s", w.Code, w.Body)
@@ -288,7 +288,7 @@ func TestOverload(t *testing.T) {
 		defer close(busy)
 		s.send(wire.JoinPath, body, header, nil)
 	}()
-	waitFor(t, func() bool { return gauge(t, s, "ortet_admission_in_flight") == 1 })
+	waitFor(t, func() bool { return metric(t, s, "ortet_admission_in_flight") == 1 })
 	ctx, cancel := context.WithCancel(t.Context())
 	cancel() // who gave up waiting is answered at once, so that this test is
 	r := httptest.NewRequestWithContext(ctx, http.MethodPost, wire.NoncePath, strings.NewReader(`{}`))
@@ -311,7 +311,8 @@ func waitFor(t *testing.T, ok func() bool) {
 	}
 }
 
-func counter(t *testing.T, s *site, name string) float64 {
+// metric is the value of a counter or a gauge without labels.
+func metric(t *testing.T, s *site, name string) float64 {
 	t.Helper()
 	families, err := s.registry.Gather()
 	if err != nil {
@@ -319,21 +320,7 @@ func counter(t *testing.T, s *site, name string) float64 {
 	}
 	for _, f := range families {
 		if f.GetName() == name {
-			return f.GetMetric()[0].GetCounter().GetValue()
-		}
-	}
-	return 0
-}
-
-func gauge(t *testing.T, s *site, name string) float64 {
-	t.Helper()
-	families, err := s.registry.Gather()
-	if err != nil {
-		t.Fatal(err)
-	}
-	for _, f := range families {
-		if f.GetName() == name {
-			return f.GetMetric()[0].GetGauge().GetValue()
+			return f.GetMetric()[0].GetCounter().GetValue() + f.GetMetric()[0].GetGauge().GetValue()
 		}
 	}
 	return 0

@@ -1,11 +1,11 @@
 package attest
 
 import (
-	"container/list"
 	"sync"
 	"time"
 
 	"golang.org/x/time/rate"
+	"k8s.io/utils/lru"
 )
 
 // How often certificates of unknown names are fetched for who brings a document: it may
@@ -24,42 +24,26 @@ const (
 type pace struct {
 	all *rate.Limiter
 
-	mu      sync.Mutex
-	by      map[string]*list.Element
-	recency *list.List // of *asker, the last one first
-}
-
-type asker struct {
-	from    string
-	limiter *rate.Limiter
+	mu sync.Mutex
+	by *lru.Cache // of *rate.Limiter, by who asks, those who asked last
 }
 
 func newPace() *pace {
-	return &pace{all: rate.NewLimiter(rate.Every(fetchEvery), fetchBurst), by: map[string]*list.Element{}, recency: list.New()}
+	return &pace{all: rate.NewLimiter(rate.Every(fetchEvery), fetchBurst), by: lru.New(maxAskers)}
 }
 
 // take tells whether one may be fetched for who asks.
 func (p *pace) take(from string, now time.Time) bool {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	a := p.asker(from)
-	if lately := a.limiter.TokensAt(now) <= eachBurst/2; lately && p.all.TokensAt(now) < fetchBurst/2 {
+	known, ok := p.by.Get(from)
+	if !ok {
+		known = rate.NewLimiter(rate.Every(eachEvery), eachBurst)
+		p.by.Add(from, known)
+	}
+	own := known.(*rate.Limiter)
+	if lately := own.TokensAt(now) <= eachBurst/2; lately && p.all.TokensAt(now) < fetchBurst/2 {
 		return false
 	}
-	return a.limiter.AllowN(now, 1) && p.all.AllowN(now, 1)
-}
-
-func (p *pace) asker(from string) *asker {
-	if e, ok := p.by[from]; ok {
-		p.recency.MoveToFront(e)
-		return e.Value.(*asker)
-	}
-	if p.recency.Len() >= maxAskers {
-		last := p.recency.Back()
-		delete(p.by, last.Value.(*asker).from)
-		p.recency.Remove(last)
-	}
-	a := &asker{from: from, limiter: rate.NewLimiter(rate.Every(eachEvery), eachBurst)}
-	p.by[from] = p.recency.PushFront(a)
-	return a
+	return own.AllowN(now, 1) && p.all.AllowN(now, 1)
 }
