@@ -12,17 +12,20 @@ export GOFLAGS := $(GOFLAGS) -trimpath
 VERSION ?= $(shell git describe --tags --always --dirty 2>/dev/null || echo dev)
 LDFLAGS := -s -w -X main.version=$(VERSION)
 GOLANGCI_VERSION := v2.15.0
+GOVULNCHECK_VERSION := v1.9.0
+GOVULNCHECK := $(ORTET_CACHE)/tools/govulncheck-$(GOVULNCHECK_VERSION)/govulncheck
 GOLANGCI := $(ORTET_CACHE)/tools/golangci-lint-$(GOLANGCI_VERSION)/golangci-lint
 # Test packages that share the machine's two cores with an API server of their
 # own run a few at a time.
 TESTFLAGS ?= -timeout 20m
 SEEDS ?= 1000
 FROM ?= 1
+WITHIN ?=
 BENCH ?=
 FUZZTIME ?= 10s
 EXTENSIONS ?= linux-amd64 linux-arm64 windows-amd64 windows-arm64
 
-.PHONY: build demo test browser simulate fuzz lab bench lint arch controlplane helm image extension clean help
+.PHONY: build demo playground test browser azclient simulate simulate-totals mutants fuzz lab bench lint vulncheck arch controlplane helm image extension clean help
 
 build: ## bin/ortet, bin/ortet-node, bin/azsim
 	@mkdir -p bin
@@ -32,24 +35,43 @@ build: ## bin/ortet, bin/ortet-node, bin/azsim
 demo: build controlplane ## capture a node of a simulated pool and see its clone come up
 	go run ./hack/demo
 
+playground: build controlplane ## the demo's world, kept for your own commands until Ctrl-C
+	go run ./hack/demo -keep
+
 test: lint build controlplane helm ## all that needs no root
 	go test $(TESTFLAGS) ./...
 	@$(MAKE) --no-print-directory browser
+	@$(MAKE) --no-print-directory azclient
 
 browser: ## the page of a boot, looked at in headless Chromium
 	cd test/browser && go vet . && go test -count=1 -v -timeout 10m .
 
+azclient: controlplane ## azsim, used by the Azure client of cluster-autoscaler, and a capture beside it
+	cd test/azclient && go vet ./... && go test -count=1 -v -timeout 10m ./...
+
 fuzz: ## every fuzzer for FUZZTIME, one after the other
 	hack/fuzz.sh $(FUZZTIME:s=)
 
-simulate: ## play captures that go wrong, in virtual time: SEEDS=N of them, FROM=M on
-	@cd test/scenario/play && go test -count=1 -timeout 0 -run '^TestSimulate$$' -seeds=$(SEEDS) -from=$(FROM)
+# The program is kept under one name, so that ranges of seeds are found again by its
+# content.
+SIMULATE = cd test/scenario/play && mkdir -p $(ORTET_CACHE)/simulate && go test -c -o $(ORTET_CACHE)/simulate/play.test . && \
+	$(ORTET_CACHE)/simulate/play.test -test.run '^TestSimulate$$' -state=$(ORTET_CACHE)/simulate
+
+simulate: ## play captures that go wrong, in virtual time: SEEDS=N of them, FROM=M on, WITHIN=2m; resumable
+	@$(SIMULATE) -seeds=$(SEEDS) -from=$(FROM) $(if $(WITHIN),-within=$(WITHIN))
+
+mutants: ## plant bugs one at a time and report what finds each: MUTANT=NAME for one, SEEDS=N
+	@mkdir -p $(ORTET_CACHE)/mutants
+	@go run ./hack/mutants -cache $(ORTET_CACHE)/mutants -seeds $(SEEDS) $(if $(MUTANT),-only $(MUTANT))
+
+simulate-totals: ## add up what make simulate has played
+	@$(SIMULATE) -totals
 
 lab: build controlplane helm image ## the same on real machines; root on Debian
 	hack/lab/run.sh
 
-bench: build controlplane ## a line per figure: name, value, unit, bound, ok or over
-	go run ./bench $(if $(BENCH),-only $(BENCH))
+bench: build controlplane ## a line per figure: name, value, unit, bound, ok or over; BENCH=NAME, SPEED=1 for Azure's pace
+	go run ./bench $(if $(BENCH),-only $(BENCH)) $(if $(SPEED),-speed $(SPEED))
 
 lint: $(GOLANGCI) ## formatting, vet, linters; the architecture rules are tests
 	@test -z "$$(gofmt -l $$(git ls-files '*.go'))" || { echo 'not formatted; run gofmt -w on:'; gofmt -l $$(git ls-files '*.go'); exit 1; }
@@ -59,13 +81,19 @@ $(GOLANGCI):
 	@echo "building golangci-lint $(GOLANGCI_VERSION), once (some minutes)"
 	GOBIN=$(dir $@) go install github.com/golangci/golangci-lint/v2/cmd/golangci-lint@$(GOLANGCI_VERSION)
 
+vulncheck: $(GOVULNCHECK) ## known vulnerabilities that our code reaches; says NOT RUN without network
+	hack/vulncheck.sh $(GOVULNCHECK) .
+
+$(GOVULNCHECK):
+	GOBIN=$(dir $@) go install golang.org/x/vuln/cmd/govulncheck@$(GOVULNCHECK_VERSION)
+
 controlplane: ## etcd, the Kubernetes control plane and the kubelet, built once
 	@hack/controlplane/build.sh >/dev/null
 
 helm: ## helm, built once
 	@hack/helm/build.sh >/dev/null
 
-image: build ## the container image of the two binaries, as an OCI archive
+image: build ## the container image of the two binaries as an OCI archive, its SBOM and provenance
 	go run ./hack/image -out bin/ortet-image.tar -version $(VERSION) bin/ortet bin/ortet-node
 
 extension: ## the packages of the Azure VM extension: bin/ortet-extension-OS-ARCH.zip
@@ -79,4 +107,4 @@ clean:
 	rm -rf bin
 
 help:
-	@grep -hE '^[a-z]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 16
+	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 20

@@ -26,6 +26,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/client-go/kubernetes"
 
+	admissionkube "github.com/ortet/ortet/internal/admission/kube"
 	"github.com/ortet/ortet/internal/azsim"
 	"github.com/ortet/ortet/internal/cli"
 	"github.com/ortet/ortet/internal/node/join"
@@ -187,9 +188,11 @@ func (s *admissionSite) startCluster(ctx context.Context) error {
 	if s.client, err = kubernetes.NewForConfig(config); err != nil {
 		return err
 	}
-	_, err = s.client.CoreV1().Namespaces().Create(ctx, &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: admissionSpace}}, metav1.CreateOptions{})
-	if err != nil {
-		return err
+	for _, name := range []string{admissionSpace, admissionkube.KeysNamespace(admissionSpace)} {
+		_, err = s.client.CoreV1().Namespaces().Create(ctx, &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: name}}, metav1.CreateOptions{})
+		if err != nil {
+			return err
+		}
 	}
 	_, err = s.client.RbacV1().ClusterRoleBindings().Create(ctx, &rbacv1.ClusterRoleBinding{
 		ObjectMeta: metav1.ObjectMeta{Name: "ortet-tokens"},

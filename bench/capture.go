@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"net/http"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -32,7 +33,10 @@ type world struct {
 	azure  *simulation.Azure
 	client *kubernetes.Clientset
 	bin    string
-	end    []func(context.Context) error
+	web    *http.Client // for azsim's own endpoints
+	// kubeconfig is what ortet is given.
+	kubeconfig string
+	end        []func(context.Context) error
 }
 
 func (w *world) close(err *error) {
@@ -43,10 +47,12 @@ func (w *world) close(err *error) {
 	}
 }
 
-// newWorld starts it and waits for the nodes. The version takes the least time
-// that kamino's published logs show, which makes the share of everything else
-// the greatest.
-func newWorld(ctx context.Context, bin string, speed float64) (_ *world, err error) {
+// builds is how long a version takes: the least that kamino's published logs show,
+// which makes the share of everything else the greatest.
+func builds() map[string]any { return map[string]any{"min": "664s"} }
+
+// newWorld starts it and waits for the nodes.
+func newWorld(ctx context.Context, bin string, speed float64, version map[string]any) (_ *world, err error) {
 	w := &world{bin: bin}
 	defer func() {
 		if err != nil {
@@ -67,13 +73,14 @@ func newWorld(ctx context.Context, bin string, speed float64) (_ *world, err err
 		return nil, err
 	}
 	w.end = append(w.end, w.cp.Stop)
+	w.kubeconfig = w.cp.Kubeconfig
 	bootstrap, err := w.cp.BootstrapKubeconfig(ctx, w.cp.Server, time.Now().Add(time.Hour))
 	if err != nil {
 		return nil, err
 	}
 	w.azure, err = simulation.Start(ctx, simulation.Config{
 		Dir: filepath.Join(dir, "azure"), Bin: bin, Speed: speed, Kubeconfig: w.cp.Kubeconfig, Instances: simulation.Hollow, ClientCA: w.cp.CAFile,
-		Spec: map[string]any{"profile": map[string]any{"version.create": map[string]any{"min": "664s"}}},
+		Spec: map[string]any{"profile": map[string]any{"version.create": version}},
 		Pools: []simulation.Pool{{Name: pool, Capacity: 3, CustomData: simulation.CloudConfig(map[string][]byte{
 			"/etc/kubernetes/bootstrap-kubelet.conf": bootstrap,
 		})}},
@@ -99,7 +106,7 @@ func newWorld(ctx context.Context, bin string, speed float64) (_ *world, err err
 func (w *world) capture(ctx context.Context) (engine.CaptureResult, int64, error) {
 	var result engine.CaptureResult
 	cmd := exec.CommandContext(ctx, filepath.Join(w.bin, "ortet"), "capture", pool+"000000", "--bootstrap=baked", "--accept-pool-credentials",
-		"--grace-period=30s", "-o", "json", "--azure-config="+w.azure.Endpoint.AzureConfig, "--kubeconfig="+w.cp.Kubeconfig)
+		"--grace-period=30s", "-o", "json", "--azure-config="+w.azure.Endpoint.AzureConfig, "--kubeconfig="+w.kubeconfig)
 	cmd.Env = append(os.Environ(), "SSL_CERT_FILE="+w.azure.Endpoint.CAFile)
 	var out, complaint strings.Builder
 	cmd.Stdout, cmd.Stderr = &out, &complaint
@@ -140,7 +147,7 @@ func watchMemory(pid int, ended <-chan struct{}) int64 {
 // not shrink when Azure is made faster, so its share is of what the wall-clock
 // would be at Azure's own pace.
 func captureOverhead(ctx context.Context, o options) (_ []figure, err error) {
-	w, err := newWorld(ctx, o.bin, o.speed)
+	w, err := newWorld(ctx, o.bin, o.speed, builds())
 	if err != nil {
 		return nil, err
 	}
@@ -205,7 +212,7 @@ const (
 // captureMemory measures a capture in a large cluster. The other nodes are
 // objects without anything behind them, which is all that Ortet sees of them.
 func captureMemory(ctx context.Context, o options) (_ []figure, err error) {
-	w, err := newWorld(ctx, o.bin, 300)
+	w, err := newWorld(ctx, o.bin, 300, builds())
 	if err != nil {
 		return nil, err
 	}

@@ -91,7 +91,9 @@ func benchmarks() map[string]benchmark {
 		"boot-analysis":      bootAnalysis,
 		"agent-waiting":      agentWaiting,
 		"controller-cost":    controllerCost,
+		"scan":               scanDisk,
 		"simulated-captures": simulated,
+		"out-of-service":     outOfService,
 	}
 }
 

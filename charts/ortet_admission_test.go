@@ -171,6 +171,7 @@ func TestAdmissionArgumentsAreTheCommandLines(t *testing.T) {
 		"workload identity": {"--set", "azure.workloadIdentity=11111111-2222-4333-8444-555555555555"},
 		"k3s":               {"--set", "admission.supervisor=https://10.0.0.1:9345,admission.onControlPlane=false,admission.service.type=NodePort,admission.service.nodePort=30843,admission.networkPolicy.enabled=true,admission.networkPolicy.nodes={10.1.0.0/16}"},
 		"closed network":    {"--set", "admission.arguments={--rate-per-address=500}", "--set", "admission.env.HTTPS_PROXY=http://10.0.0.9:3128", "--set", "admission.intermediates=-----BEGIN CERTIFICATE-----"},
+		"older agents":      {"--set-string", `admission.callbackPort=340\,9440`},
 		"spot":              {"--set", "admission.keepCapacity={/subscriptions/s/resourceGroups/g/providers/Microsoft.Compute/virtualMachineScaleSets/p}"},
 	} {
 		t.Run(name, func(t *testing.T) {

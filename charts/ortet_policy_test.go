@@ -68,6 +68,24 @@ func install(t *testing.T, admin kubernetes.Interface, args ...string) {
 	ctx := t.Context()
 	objects := renderOrtet(t, append(append([]string{}, admitting...), args...)...)
 	policies, bindings := admin.AdmissionregistrationV1().ValidatingAdmissionPolicies(), admin.AdmissionregistrationV1().ValidatingAdmissionPolicyBindings()
+	// An API server ends its watch of parameters with the last policy that has some, and
+	// does not begin it again: this one stays, for the tests that follow.
+	_, err := policies.Create(ctx, &admissionv1.ValidatingAdmissionPolicy{ObjectMeta: metav1.ObjectMeta{Name: "stays.ortet.io"}, Spec: admissionv1.ValidatingAdmissionPolicySpec{
+		ParamKind: &admissionv1.ParamKind{APIVersion: "v1", Kind: "ConfigMap"}, Validations: []admissionv1.Validation{{Expression: "true"}},
+		MatchConstraints: &admissionv1.MatchResources{ResourceRules: []admissionv1.NamedRuleWithOperations{{RuleWithOperations: admissionv1.RuleWithOperations{
+			Operations: []admissionv1.OperationType{admissionv1.Create}, Rule: admissionv1.Rule{APIGroups: []string{"none.ortet.io"}, APIVersions: []string{"v1"}, Resources: []string{"none"}},
+		}}}},
+	}}, metav1.CreateOptions{})
+	if err == nil {
+		allow := admissionv1.AllowAction
+		_, err = bindings.Create(ctx, &admissionv1.ValidatingAdmissionPolicyBinding{ObjectMeta: metav1.ObjectMeta{Name: "stays.ortet.io"}, Spec: admissionv1.ValidatingAdmissionPolicyBindingSpec{
+			PolicyName: "stays.ortet.io", ValidationActions: []admissionv1.ValidationAction{admissionv1.Deny},
+			ParamRef: &admissionv1.ParamRef{Name: "none", Namespace: "default", ParameterNotFoundAction: &allow},
+		}}, metav1.CreateOptions{})
+	}
+	if err != nil && !apierrors.IsAlreadyExists(err) {
+		t.Fatal(err)
+	}
 	made(t, objects["ValidatingAdmissionPolicy"], func(p *admissionv1.ValidatingAdmissionPolicy) error {
 		t.Cleanup(func() { _ = policies.Delete(context.WithoutCancel(ctx), p.Name, metav1.DeleteOptions{}) })
 		_, err := policies.Create(ctx, p, metav1.CreateOptions{})

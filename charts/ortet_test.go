@@ -50,7 +50,7 @@ func TestOrtetChartGrantsExactlyWhatIsUsed(t *testing.T) {
 		}
 		for _, r := range controller.Rules("ortet-system") {
 			if all || r.Needed == "always" {
-				want[r.Namespace] = append(want[r.Namespace], rbacv1.PolicyRule{APIGroups: []string{r.Group}, Resources: []string{r.Resource}, Verbs: r.Verbs})
+				want[r.Namespace] = append(want[r.Namespace], rbacv1.PolicyRule{APIGroups: []string{r.Group}, Resources: []string{r.Resource}, ResourceNames: r.Names, Verbs: r.Verbs})
 			}
 		}
 		objects := renderOrtet(t, args...)

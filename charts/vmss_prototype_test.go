@@ -136,7 +136,8 @@ func TestJobArgumentsAreTheCommandLines(t *testing.T) {
 		"defaults": {"--set", "kamino.targetNode=" + node},
 		"status":   nil,
 		"everything": {"--set", "kamino.targetNode=" + node, "--set", "kamino.drain.force=true,kamino.drain.gracePeriod=5,kamino.imageHistory=5,kamino.newUpdatedNodes=2,kamino.logLevel=VERBOSE",
-			"--set", "ortet.again=true,ortet.deallocate=true,ortet.dryRun=true,ortet.workbench=w,ortet.bootstrap=keep,ortet.extensions=default,kamino.container.pullSecret=p"},
+			"--set", "ortet.again=true,ortet.deallocate=true,ortet.dryRun=true,ortet.workbench=w,ortet.bootstrap=keep,ortet.extensions=default,kamino.container.pullSecret=p",
+			"--set", "ortet.acceptSecrets={/etc/a,/opt/b/},ortet.removeSecrets=true,ortet.scanImages=true"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			container := job(t, args...).Spec.Template.Spec.Containers[0]

@@ -45,6 +45,8 @@ type generalizeFlags struct {
 	bootstrap, sealTo       string
 	addresses               []netip.Addr
 	accept, dryRun, inspect bool
+	acceptSecrets           []string
+	removeSecrets, images   bool
 	wait                    time.Duration
 	verbose                 bool
 }
@@ -72,8 +74,14 @@ func (f *generalizeFlags) define(fs *flag.FlagSet) {
 		return nil
 	})
 	fs.BoolVar(&f.accept, "accept-pool-credentials", false, "let credentials pass that all nodes of the pool share")
+	fs.Func("accept-secret", "let another secret pass at `PATH`, a file or a folder that ends in /; may be repeated", func(s string) error {
+		f.acceptSecrets = append(f.acceptSecrets, s)
+		return nil
+	})
+	fs.BoolVar(&f.removeSecrets, "remove-secrets", false, "delete files with other secrets, where the node does not need them to boot")
+	fs.BoolVar(&f.images, "scan-images", false, "search image layers for all kinds of secrets, not for the node's own only")
 	fs.BoolVar(&f.dryRun, "dry-run", false, "change nothing; report what would be removed and found")
-	fs.BoolVar(&f.inspect, "inspect", false, "change nothing and scan nothing; report at once whether the disk would be refused, such as for preserve_hostname")
+	fs.BoolVar(&f.inspect, "inspect", false, "the tree is the root of a running node: change nothing; report what a copy of its disk would be refused for, with limits on time, files and bytes")
 	fs.BoolVar(&f.verbose, "verbose", false, "log every path that is removed")
 }
 
@@ -81,7 +89,7 @@ func (f *generalizeFlags) define(fs *flag.FlagSet) {
 func (f *generalizeFlags) options() (generalize.Options, error) {
 	o := generalize.Options{
 		Capture: f.capture, Donor: f.donor, DonorAddresses: f.addresses,
-		AcceptPoolCredentials: f.accept, Bootstrap: generalize.Bootstrap(f.bootstrap), DryRun: f.dryRun || f.inspect, Inspect: f.inspect,
+		AcceptPoolCredentials: f.accept, AcceptSecrets: f.acceptSecrets, RemoveSecrets: f.removeSecrets, ScanImages: f.images, Bootstrap: generalize.Bootstrap(f.bootstrap), DryRun: f.dryRun || f.inspect, Inspect: f.inspect,
 	}
 	var problems []error
 	if f.at != "" {

@@ -109,6 +109,9 @@ func TestExitCodes(t *testing.T) {
 		{"another node", append(flags("--root", dir), "--donor", "other"), exitDiskRefused},
 		{"dry run finds the secret", flags("--root", dir, "--dry-run"), exitSecretsFound},
 		{"secret", flags("--root", dir), exitSecretsFound},
+		{"another secret's path accepted", flags("--root", dir, "--accept-secret", "/etc/", "--scan-images"), exitSecretsFound},
+		{"a pool's credential is not removed", flags("--root", dir, "--remove-secrets"), exitSecretsFound},
+		{"a path that is none", flags("--root", dir, "--accept-pool-credentials", "--accept-secret", "etc/"), exitUsage},
 		{"accepted", flags("--root", dir, "--accept-pool-credentials"), exitOK},
 	} {
 		t.Run(c.name, func(t *testing.T) {

@@ -1,10 +1,12 @@
 // Command demo shows one capture from end to end, on this machine and without
 // root: a real Kubernetes control plane, a simulated Azure whose pool has hollow
-// nodes, and the real ortet. It cleans up after itself, also after Ctrl-C.
+// nodes, and the real ortet. With -keep it makes that world and keeps it for the
+// user's own commands until Ctrl-C. It cleans up after itself, also after Ctrl-C.
 package main
 
 import (
 	"context"
+	"flag"
 	"fmt"
 	"os"
 	"os/signal"
@@ -12,8 +14,10 @@ import (
 )
 
 func main() {
+	keep := flag.Bool("keep", false, "keep the world for commands of one's own, until Ctrl-C")
+	flag.Parse()
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
-	err := run(ctx, os.Stdout)
+	err := run(ctx, os.Stdout, *keep)
 	stop()
 	if err != nil {
 		fmt.Fprintln(os.Stderr, "demo:", err)

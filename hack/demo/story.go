@@ -30,10 +30,14 @@ const (
 	workers = 3
 )
 
-// run tells the story; every step is something that a user would do.
-func run(ctx context.Context, out io.Writer) (err error) {
-	ctx, cancel := context.WithTimeout(ctx, budget)
-	defer cancel()
+// run tells the story; every step is something that a user would do. With keep it
+// makes the story's world only, and waits for ctx's end.
+func run(ctx context.Context, out io.Writer, keep bool) (err error) {
+	if !keep {
+		limited, cancel := context.WithTimeout(ctx, budget)
+		defer cancel()
+		ctx = limited
+	}
 	dir, err := os.MkdirTemp("", "ortet-demo-")
 	if err != nil {
 		return err
@@ -85,6 +89,11 @@ func run(ctx context.Context, out io.Writer) (err error) {
 	if err := kubectl(ctx, out, cp, "get", "nodes"); err != nil {
 		return err
 	}
+	if keep {
+		invite(out, cp, azure, nodes[0])
+		<-ctx.Done()
+		return nil
+	}
 	before, err := azure.Model(ctx, pool)
 	if err != nil {
 		return err
@@ -118,6 +127,18 @@ func run(ctx context.Context, out io.Writer) (err error) {
 	}
 	say(out, "The new node is Ready, and it came from the prototype. Cleaning up")
 	return nil
+}
+
+// invite says how a user's own commands reach the world.
+func invite(out io.Writer, cp *controlplane.ControlPlane, azure *simulation.Azure, node string) {
+	say(out, "This world is yours until Ctrl-C. In another terminal, in this folder:")
+	fmt.Fprintf(out, `export KUBECONFIG=%s SSL_CERT_FILE=%s
+alias ortet='bin/ortet --azure-config=%s'
+alias kubectl='%s kubectl'
+ortet capture %s --dry-run
+ortet capture %s --accept-pool-credentials
+ortet status
+`, cp.Kubeconfig, azure.Endpoint.CAFile, azure.Endpoint.AzureConfig, cp.Binary, node, node)
 }
 
 // cleanly ends something even when ctx has ended, within bounds.

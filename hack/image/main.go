@@ -2,7 +2,8 @@
 // that `ctr images import`, `docker load` and `skopeo copy docker-archive:` take,
 // without a registry and without a daemon. The image holds the static binaries
 // at its root and nothing else, and is the same, bit for bit, for the same
-// binaries.
+// binaries. Beside the archive it writes what is in the image (ARCHIVE.spdx.json)
+// and what it was built from (ARCHIVE.intoto.json), and prints the image's digest.
 package main
 
 import (
@@ -21,6 +22,9 @@ import (
 	"github.com/google/go-containerregistry/pkg/v1/mutate"
 	"github.com/google/go-containerregistry/pkg/v1/tarball"
 )
+
+// user is nonroot's number in images without a passwd, as distroless has it.
+const user = "65532:65532"
 
 func main() {
 	out := flag.String("out", "bin/ortet-image.tar", "the archive to write")
@@ -57,6 +61,8 @@ func write(out, reference, version, arch string, files []string) error {
 	config = config.DeepCopy()
 	config.OS, config.Architecture = "linux", arch
 	config.Config.Env = []string{"PATH=/"}
+	// No pod that needs root gets it from the image: it says so in its own spec.
+	config.Config.User = user
 	config.Config.Entrypoint = []string{"/" + filepath.Base(files[0])}
 	config.Config.Labels = map[string]string{
 		"org.opencontainers.image.title":   "ortet",
@@ -65,11 +71,19 @@ func write(out, reference, version, arch string, files []string) error {
 	if image, err = mutate.ConfigFile(image, config); err != nil {
 		return fmt.Errorf("set image config: %w", err)
 	}
+	digest, err := image.Digest()
+	if err != nil {
+		return fmt.Errorf("compute image digest: %w", err)
+	}
 	temporary := out + ".new"
 	if err := tarball.WriteToFile(temporary, tag, image); err != nil {
 		return fmt.Errorf("write %s: %w", temporary, err)
 	}
-	return os.Rename(temporary, out)
+	if err := os.Rename(temporary, out); err != nil {
+		return fmt.Errorf("put the archive in place: %w", err)
+	}
+	fmt.Printf("%s@%s\n", tag.Repository.Name(), digest)
+	return describe(out, tag, digest, arch, files)
 }
 
 // layerOf packs the files at the root, executable, with fixed times.

@@ -61,7 +61,7 @@ say "tests"
 # One package after the other, whose output then comes as it is written. Wine needs
 # neither root nor machines: make test has it.
 status=0
-go test -p 1 -count=1 -v -timeout 20m -skip '^TestWindowsUnderWine$' "$@" "${packages[@]}" 2>&1 | tee "$work/log" |
+go test -p 1 -count=1 -v -timeout 30m -skip '^TestWindowsUnderWine$' "$@" "${packages[@]}" 2>&1 | tee "$work/log" |
 	grep --line-buffered -v -E '^=== (RUN|PAUSE|CONT|NAME)|^ +--- PASS|no test files' || status=${PIPESTATUS[0]}
 
 # The reason stands before the line that says that a test was skipped.

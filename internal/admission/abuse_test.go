@@ -98,7 +98,7 @@ func TestStrangerDoesNotUseUpTheFetches(t *testing.T) {
 		if r.refusal.Reason == string(attest.Unreachable) {
 			unreachable++
 		}
-		s.clock.add(30 * time.Millisecond)
+		s.clock.add(250 * time.Millisecond) // as often as documents may fail
 	}
 	if unreachable != 150 {
 		t.Fatalf("%d of 150 were refused for want of an issuer: the stranger is not what it is to be\n%s", unreachable, s.log)

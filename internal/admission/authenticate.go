@@ -63,7 +63,7 @@ func (s *Server) byProof(ctx context.Context, r *http.Request, body []byte, fact
 // byCertificate believes a certificate of the cluster that its holder is the node in
 // its name. Ids and names of machines are used again, and certificates are not
 // revoked: so its Node has to be the machine's that Azure has now, and the machine
-// older than the certificate.
+// and its admission older than the certificate.
 func (s *Server) byCertificate(ctx context.Context, chain []*x509.Certificate, facts *facts) (proven, error) {
 	leaf, now := chain[0], s.config.Now()
 	roots, err := s.clientCAs.get(ctx, now)
@@ -114,8 +114,14 @@ func (s *Server) byCertificate(ctx context.Context, chain []*x509.Certificate, f
 	if member.Created.IsZero() {
 		return proven{}, refuse(CertificateTooOld, errors.New("it is not known of Azure when the instance was made"))
 	}
-	if at := signedAt(leaf, verified[0]); at.Add(clocks).Before(member.Created) {
-		return proven{}, refuse(CertificateTooOld, fmt.Errorf("the certificate was signed %s at the latest, the instance made %s", at.UTC().Format(time.RFC3339), member.Created.UTC().Format(time.RFC3339)))
+	admitted, err := s.config.Cluster.AdmittedAt(ctx, node)
+	if err != nil {
+		return proven{}, ofPort(ctx, ClusterUnavailable, err)
+	}
+	at := signedAt(leaf, verified[0]).Add(clocks)
+	if at.Before(member.Created) || at.Before(admitted) {
+		return proven{}, refuse(CertificateTooOld, fmt.Errorf("the certificate was signed %s at the latest, the instance made %s, and admitted %s",
+			at.UTC().Format(time.RFC3339), member.Created.UTC().Format(time.RFC3339), admitted.UTC().Format(time.RFC3339)))
 	}
 	return proven{member: member, node: node}, nil
 }

@@ -15,8 +15,9 @@ import (
 	"github.com/ortet/ortet/internal/wire"
 )
 
-// DefaultCallbackPort is that of ortet-node join.
-const DefaultCallbackPort = 9440
+// DefaultCallbackPort is that of ortet-node join. Pods in the machine's network that are
+// not root cannot have a port below 1024.
+const DefaultCallbackPort = 340
 
 const (
 	// callbackFor is how long a node has to answer, at all its addresses.

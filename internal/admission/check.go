@@ -22,6 +22,7 @@ type proven struct {
 	member fleet.Member
 	node   string
 	key    *ecdsa.PublicKey // nil of a certificate
+	exists bool             // a Node of its name did when it was asked
 	nonce  string
 	expire time.Time // of the nonce
 }
@@ -42,10 +43,14 @@ func (s *Server) prove(ctx context.Context, path string, p wire.Proof, body []by
 	if err != nil {
 		return proven{}, err
 	}
+	if !s.failures.left(facts.from, s.config.Now()) {
+		return proven{}, refuse(RateLimited, errors.New("too many documents of this address proved nothing"))
+	}
 	done := s.meters.stage("document")
 	document, err := s.config.Attest.Verify(ctx, p.Document, wire.AttestedNonce(p.Nonce, p.PublicKey, p.ResourceID), facts.from.String())
 	done()
 	if err != nil {
+		s.failures.take(facts.from, s.config.Now())
 		return proven{}, err
 	}
 	facts.vmID = document.VMID

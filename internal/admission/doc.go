@@ -15,7 +15,8 @@
 //  5. the document (admission/attest): signature by its only signer, whose name is
 //     Azure's metadata service; chain; nonce; age
 //  6. the cloud (Directory): the instance is there, and its vmId is the attested one
-//  7. the cluster: no Node of that name is Ready, or another instance's
+//  7. the cluster: no Node of that name is Ready, or another instance's, or has a
+//     kubelet that was heard of in the last minute
 //  8. the nonce is spent, for all replicas, by creating an object
 //  9. the callback: who answers a challenge at the address that Azure gives the instance
 //     holds the key
@@ -33,8 +34,8 @@
 //
 // leave, proven by the kubelet's client certificate, or as above where the Node is not
 // Ready and its kubelet was not heard of for a while, cordons and drains
-// within the time that is left; left deletes the Node and what belongs to it, since
-// a Node that is deleted under a running agent comes back. What left without a word
+// within the time that is left; left, which takes that certificate, deletes the Node and
+// what belongs to it, since a Node that is deleted under a running agent comes back. What left without a word
 // is found by the reaper: only an instance that Azure no longer has is gone, by a
 // fresh look; a machine that restarts is left alone however long it takes.
 //

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"strings"
+	"time"
 
 	"github.com/ortet/ortet/internal/wire"
 )
@@ -25,6 +26,16 @@ func (s *Server) join(ctx context.Context, who proven, request wire.JoinRequest)
 	}
 	if of := node.ProviderID; strings.HasPrefix(of, "azure://") && !strings.EqualFold(of, who.member.ProviderID()) {
 		return wire.Join{}, refuse(NameTaken, fmt.Errorf("node %s has provider id %.300q", who.node, of))
+	}
+	if node.Exists {
+		// A Node is not Ready for moments, and its pods are there still.
+		ago, err := s.silence(ctx, who.node)
+		if err != nil {
+			return wire.Join{}, err
+		}
+		if left := leaseFresh - ago; left > 0 {
+			return wire.Join{}, &refusal{reason: KubeletHeard, err: errHeard(who.node, ago), after: min(max(left, time.Second), leaseFresh)}
+		}
 	}
 	if err := s.spend(ctx, who); err != nil {
 		return wire.Join{}, err

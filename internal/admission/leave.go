@@ -32,8 +32,9 @@ func (s *Server) leave(ctx context.Context, r *request) (any, error) {
 		return nil, refuse(RateLimited, fmt.Errorf("%d requests of the node to leave are worked on", maxDrains))
 	}
 	defer end()
-	if body.Cause == evicted {
-		// It is one small write, and the drain does not fail by it: seconds are left.
+	if body.Cause == evicted && who.key == nil {
+		// A document is every process's. It is one small write, and the drain does not fail
+		// by it: seconds are left.
 		if err := s.config.Evicted(ctx, who.member); err != nil {
 			s.config.Log.WarnContext(ctx, "an eviction was not taken down, and the capacity may stay lower by it", "node", who.node, "instance", string(who.member.Instance), "error", err)
 		}
@@ -43,7 +44,8 @@ func (s *Server) leave(ctx context.Context, r *request) (any, error) {
 }
 
 // left has the Node deleted, with what belongs to it. Where the Node is gone
-// already, what has its name may be the next machine's, and stays.
+// already, what has its name may be the next machine's, and stays. It takes the
+// kubelet's certificate: without it the Node goes when Azure has no such machine.
 func (s *Server) left(ctx context.Context, r *request) (any, error) {
 	body, err := parse[wire.LeftRequest](r.body)
 	if err != nil {
@@ -56,6 +58,12 @@ func (s *Server) left(ctx context.Context, r *request) (any, error) {
 	}
 	if err != nil {
 		return nil, err
+	}
+	switch {
+	case who.key != nil && who.exists:
+		return nil, refuse(DocumentInsufficient, fmt.Errorf("node %s is there, and whoever is on its machine has a document", who.node))
+	case who.key != nil:
+		return struct{}{}, nil
 	}
 	return struct{}{}, ofPort(ctx, ClusterUnavailable, s.config.Cluster.Forget(ctx, who.node, who.member.ProviderID()))
 }
@@ -88,15 +96,22 @@ func (s *Server) goer(ctx context.Context, r *request) (proven, error) {
 // kubelet stands still is also what left says.
 func (s *Server) leaver(ctx context.Context, r *request) (proven, error) {
 	return s.going(ctx, r, func(ctx context.Context, who proven) error {
-		heard, err := s.config.Cluster.Heard(ctx, who.node)
-		if err != nil {
-			return ofPort(ctx, ClusterUnavailable, err)
+		ago, err := s.silence(ctx, who.node)
+		if err == nil && ago < leaseFresh {
+			return refuse(CertificateNeeded, errHeard(who.node, ago))
 		}
-		if ago := s.config.Now().Sub(heard); ago < leaseFresh {
-			return refuse(CertificateNeeded, fmt.Errorf("the kubelet of node %s was heard of %s ago", who.node, ago.Round(time.Second)))
-		}
-		return nil
+		return err
 	})
+}
+
+// silence is how long ago a Node's kubelet was heard of.
+func (s *Server) silence(ctx context.Context, node string) (time.Duration, error) {
+	heard, err := s.config.Cluster.Heard(ctx, node)
+	return s.config.Now().Sub(heard), ofPort(ctx, ClusterUnavailable, err)
+}
+
+func errHeard(node string, ago time.Duration) error {
+	return fmt.Errorf("the kubelet of node %s was heard of %s ago", node, ago.Round(time.Second))
 }
 
 // going finds out who asks. By a document, of a machine that has a Node, silent says
@@ -113,6 +128,7 @@ func (s *Server) going(ctx context.Context, r *request, silent func(context.Cont
 	if node.Exists && node.Ready {
 		return who, refuse(CertificateNeeded, fmt.Errorf("node %s is Ready", who.node))
 	}
+	who.exists = node.Exists
 	if node.Exists {
 		if err := silent(ctx, who); err != nil {
 			return who, err

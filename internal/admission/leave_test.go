@@ -42,9 +42,14 @@ func TestLeaveByCertificateAndByProof(t *testing.T) {
 			}
 			ask(wire.LeavePath, wire.LeaveRequest{Cause: "Preempt", Within: 30})
 			ask(wire.BackPath, struct{}{})
-			ask(wire.LeftPath, wire.LeftRequest{Cause: "Preempt"})
-			if !slices.Equal(s.cluster.drained, []wire.LeaveRequest{{Cause: "Preempt", Within: 30}}) || !slices.Equal(s.cluster.returned, []string{nodeName}) || !slices.Equal(s.cluster.forgot, []string{nodeName + " azure://" + instance}) {
-				t.Errorf("drained %+v, returned %v, forgot %v", s.cluster.drained, s.cluster.returned, s.cluster.forgot)
+			if by == "certificate" {
+				ask(wire.LeftPath, wire.LeftRequest{Cause: "Preempt"})
+				if !slices.Equal(s.cluster.forgot, []string{nodeName + " azure://" + instance}) {
+					t.Errorf("forgot %v", s.cluster.forgot)
+				}
+			}
+			if !slices.Equal(s.cluster.drained, []wire.LeaveRequest{{Cause: "Preempt", Within: 30}}) || !slices.Equal(s.cluster.returned, []string{nodeName}) {
+				t.Errorf("drained %+v, returned %v", s.cluster.drained, s.cluster.returned)
 			}
 			if !strings.Contains(s.log.String(), `"by":"`+by+`"`) {
 				t.Errorf("the audit log does not say how it was proven:\n%s", s.log)
@@ -87,7 +92,7 @@ func TestPodCannotHaveItsNodeLeaveWhileItsKubeletLives(t *testing.T) {
 		t.Errorf("a verdict: %d %s", r.status, r.body)
 	}
 	s.cluster.heard[nodeName] = today.Add(-time.Minute)
-	if r := s.ask(wire.LeftPath, wire.LeftRequest{Cause: "Preempt"}); r.status != http.StatusOK || len(s.cluster.forgot) != 1 {
+	if r := s.ask(wire.LeavePath, wire.LeaveRequest{Cause: "Preempt", Within: 30}); r.status != http.StatusOK || len(s.cluster.drained) != 1 {
 		t.Errorf("a machine whose kubelet stands still: %d %s", r.status, r.body)
 	}
 }

@@ -29,6 +29,10 @@ const (
 	machineBurst = 16
 )
 
+// failedPart is which part of its requests an address may fill with documents that prove
+// nothing: to find that out costs more than anything else that a stranger can ask for.
+const failedPart = 10
+
 // rates limits how often is asked, by each address and by all. Ten addresses that ask as
 // often as each may would leave nothing to the others: so once half of what all may have
 // at once is used up, an address gets as small a part of its own rate as that is of all.
@@ -103,6 +107,14 @@ func (e *each[K]) take(key K, now time.Time) bool {
 		e.by.Add(key, known)
 	}
 	return known.(*rate.Limiter).AllowN(now, 1)
+}
+
+// left says whether a key may be used now, without using it.
+func (e *each[K]) left(key K, now time.Time) bool {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	known, ok := e.by.Get(key)
+	return !ok || known.(*rate.Limiter).TokensAt(now) >= 1
 }
 
 // share is how many requests of a kind are worked on at once, and for how long

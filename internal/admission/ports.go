@@ -47,12 +47,16 @@ type Cluster interface {
 	// Heard tells when a Node's kubelet was heard of last, by its own clock: when its
 	// Lease in kube-node-lease was renewed. The zero time is of one that has none.
 	Heard(ctx context.Context, node string) (time.Time, error)
+	// AdmittedAt tells when the machine was admitted that has a Node's name; the zero
+	// time is of one that was not.
+	AdmittedAt(ctx context.Context, node string) (time.Time, error)
 	// Admit lets the member's Node be registered and makes a token for it, of this
 	// distribution, in place of one that it had. What an earlier machine of the name
 	// left, as k3s's node password, goes. It returns once the policy knows the name. A
 	// name that is another instance's is ErrTaken, until that one is forgotten: ids are
 	// used again with their names, but two instances have two names. A name whose Node
-	// is Ready is ErrReady.
+	// is Ready is ErrReady. What was signed for the machine before does not count any
+	// more.
 	// node is what Node told of the name just now: one that did not exist then is not
 	// looked for again.
 	Admit(ctx context.Context, member fleet.Member, distribution string, node NodeState) (wire.Join, error)

@@ -36,6 +36,7 @@ const (
 	VMIDMismatch          Reason = "VMIDMismatch"
 	BadHostName           Reason = "BadHostName"
 	NodeReady             Reason = "NodeReady"
+	KubeletHeard          Reason = "KubeletHeard"
 	NameTaken             Reason = "NameTaken"
 	NonceSpent            Reason = "NonceSpent"
 	CallbackPortForbidden Reason = "CallbackPortForbidden"
@@ -48,6 +49,7 @@ const (
 	NodeUnknown           Reason = "NodeUnknown"
 	CertificateTooOld     Reason = "CertificateTooOld"
 	CertificateNeeded     Reason = "CertificateNeeded"
+	DocumentInsufficient  Reason = "DocumentInsufficient"
 	ForeignReport         Reason = "ForeignReport"
 	Canceled              Reason = "Canceled"
 	Internal              Reason = "Internal"
@@ -93,7 +95,7 @@ func Reasons() []Meaning {
 		{Reason(attest.NotYet), http.StatusUnauthorized, false, "the attested document is from the future", "set the clock of the server's machine"},
 		{Reason(attest.TooOld), http.StatusUnauthorized, false, "the attested document is too old", "none: the node asks again; if it stays, set the clock of the server's machine"},
 		{Reason(attest.Expired), http.StatusUnauthorized, false, "the attested document has expired", "none: the node asks again; if it stays, set the clock of the server's machine"},
-		{Reason(attest.Untrusted), http.StatusUnauthorized, false, "the attested document's certificate is not trusted", "the audit log names the issuer: if it is one of Microsoft's, update the roots of the server's machine or image"},
+		{Reason(attest.Untrusted), http.StatusUnauthorized, false, "the attested document's certificate is not trusted", "the audit log names the issuer: if it is one of Microsoft's, give its root with --attestation-roots"},
 		{Reason(attest.Unreachable), http.StatusServiceUnavailable, false, "an intermediate certificate cannot be had", "let the server reach " + attest.Publication + " and caissuers.microsoft.com, or give the intermediate certificates with --attestation-intermediates"},
 
 		{ForeignDocument, http.StatusForbidden, true, "the attested document is of another subscription", "somebody uses another subscription's machine"},
@@ -102,6 +104,7 @@ func Reasons() []Meaning {
 		{VMIDMismatch, http.StatusForbidden, true, "the instance is another machine", "somebody uses another machine's document; or the instance was made anew under the same id, and the node's agent has the old one's"},
 		{BadHostName, http.StatusForbidden, true, "the instance's computer name is no name of a Node", "change the scale set's computer name prefix"},
 		{NodeReady, http.StatusConflict, false, "a Node of this name is Ready", "none where the machine was just made anew: it is admitted once the old Node is not Ready; else somebody uses a running node's identity"},
+		{KubeletHeard, http.StatusConflict, false, "the kubelet of a Node of this name was heard of in the last minute", "none where the machine was just made anew or restarted: it is admitted within a minute; else a pod asks in its node's name: keep pods from the metadata service"},
 		{NameTaken, http.StatusConflict, false, "the machine's name is another one's", "none where the other machine is gone: the reaper frees its name; else give each scale set a computer name prefix of its own"},
 		{NonceSpent, http.StatusConflict, false, "the nonce was used before", "none where the node asks with a new nonce; else somebody replays requests"},
 		{CallbackPortForbidden, http.StatusForbidden, true, "nodes are not called back at this port", "set --callback-port to what the nodes have in their settings; else a pod asks in its node's name"},
@@ -113,8 +116,9 @@ func Reasons() []Meaning {
 		{BadCertificate, http.StatusUnauthorized, true, "the client certificate is not of this cluster, or not valid now", "the node proves by an attested document instead"},
 		{NotANode, http.StatusForbidden, true, "the client certificate is not a node's", "somebody uses another certificate of the cluster"},
 		{NodeUnknown, http.StatusUnauthorized, true, "the certificate's Node has no instance in an admitted scale set", "the node proves by an attested document instead"},
-		{CertificateTooOld, http.StatusUnauthorized, true, "the client certificate is older than the instance", "it is of an earlier machine of the same name, and the node proves by an attested document instead"},
+		{CertificateTooOld, http.StatusUnauthorized, true, "the client certificate is older than the instance or its admission", "it is of an earlier machine of the same name, or of this one before it was made anew; the node proves by an attested document instead"},
 		{CertificateNeeded, http.StatusForbidden, false, "a Node that is Ready, or whose kubelet was heard of in the last minute, leaves by its kubelet's certificate", "none for a machine whose kubelet stopped just now: its agent asks again; else the agent cannot read the kubelet's certificate; or a pod asks in its node's name: keep pods from the metadata service"},
+		{DocumentInsufficient, http.StatusForbidden, true, "an attested document deletes no Node", "none: the reaper deletes the Node once Azure has no such machine; else the agent cannot read the kubelet's certificate, or a pod asks in its node's name"},
 		{ForeignReport, http.StatusForbidden, true, "the report is of another machine", "somebody reports in another's name"},
 		{Canceled, 499, false, "the request was given up", "none: the node went away, or gave up waiting"},
 		{Internal, http.StatusInternalServerError, false, "the server failed", "report it, with the line of the audit log"},

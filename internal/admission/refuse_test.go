@@ -418,7 +418,9 @@ func TestRatesAreOfEachAddress(t *testing.T) {
 }
 
 func TestOnlyTheNodesPortIsCalledBack(t *testing.T) {
-	s := newSite(t, func(c *admission.Config) { c.CallbackPorts = admission.PortRange{First: 1, Last: 1023} })
+	s := newSite(t, func(c *admission.Config) {
+		c.CallbackPorts = admission.Ports{{First: 1, Last: 1023}, {First: 9440, Last: 9440}}
+	})
 	s.refused(s.ask(wire.JoinPath, wire.JoinRequest{Distribution: wire.Kubelet, CallbackPort: s.node.port}), admission.CallbackPortForbidden)
 	if len(s.cluster.tokens) > 0 {
 		t.Error("a token was made")

@@ -15,6 +15,7 @@ import (
 	"net/http"
 	"net/netip"
 	"os"
+	"slices"
 	"strconv"
 	"time"
 
@@ -70,10 +71,10 @@ type Config struct {
 	// CallbackTimeout is how long a node has to answer; 0 is 3 s. Dial reaches it; nil
 	// is a net.Dialer's.
 	CallbackTimeout time.Duration
-	// CallbackPorts are those at which nodes are called back; zero are all. A port that
+	// CallbackPorts are those at which nodes are called back; none are all. A port that
 	// only the machine's own programs can have keeps others from answering for it: what
 	// a Service gives out (NodePort) leads to a pod on the machine's address too.
-	CallbackPorts PortRange
+	CallbackPorts Ports
 	Dial          func(ctx context.Context, network, address string) (net.Conn, error)
 	Limits        Limits // zero is DefaultLimits
 	// Evicted is told of a node that leaves since Azure evicts it; nil is nobody.
@@ -89,9 +90,12 @@ type Config struct {
 // A PortRange is from its first port to its last, both included.
 type PortRange struct{ First, Last int }
 
-// Has tells whether a port is in the range; the zero one has all.
-func (r PortRange) Has(port int) bool {
-	return r == PortRange{} || r.First <= port && port <= r.Last
+// Ports are ranges of ports.
+type Ports []PortRange
+
+// Has says whether a port is in one of the ranges; none of them have all.
+func (p Ports) Has(port int) bool {
+	return len(p) == 0 || slices.ContainsFunc(p, func(r PortRange) bool { return r.First <= port && port <= r.Last })
 }
 
 // Server answers the paths of package wire. It is an http.Handler; Serve has the
@@ -102,6 +106,7 @@ type Server struct {
 	clientCAs  *authorities
 	rates      *rates
 	machines   *each[string] // by vmId, or by a certificate's node
+	failures   *each[netip.Prefix]
 	omissions  *omissions
 	drains     *few[string] // by node
 	meters     *meters
@@ -161,6 +166,7 @@ func New(c Config) (*Server, error) {
 		config: c, meters: m, meanings: meanings(), omissions: newOmissions(), rates: newRates(c.Limits),
 		machines:  newEach[string](rate.Every(machineEvery), machineBurst, maxMachines),
 		drains:    newFew[string](maxDrains),
+		failures:  newEach[netip.Prefix](rate.Limit(c.Limits.AddressRate/failedPart), max(c.Limits.AddressBurst/failedPart, leastModest), maxAddresses),
 		nonces:    &nonces{key: c.Cluster.NonceKey, random: c.Random, now: c.Now, proven: map[[sha256.Size]byte]time.Time{}},
 		clientCAs: &authorities{load: c.ClientCAs},
 	}

@@ -98,6 +98,7 @@ type cluster struct {
 	spent    map[string]bool
 	nodes    map[string]admission.NodeState
 	heard    map[string]time.Time    // of kubelets
+	admitted time.Time               // when names were, or zero
 	tokens   map[string]fleet.Member // by node
 	drained  []wire.LeaveRequest
 	forgot   []string
@@ -133,6 +134,11 @@ func (c *cluster) Node(_ context.Context, name string) (admission.NodeState, err
 func (c *cluster) Heard(_ context.Context, name string) (time.Time, error) {
 	defer c.lock()()
 	return c.heard[name], c.err
+}
+
+func (c *cluster) AdmittedAt(context.Context, string) (time.Time, error) {
+	defer c.lock()()
+	return c.admitted, c.err
 }
 
 func (c *cluster) Admit(_ context.Context, m fleet.Member, distribution string, _ admission.NodeState) (wire.Join, error) {
@@ -395,9 +401,11 @@ func (s *site) do(r *http.Request) reply {
 	return out
 }
 
-func (s *site) nonce() string {
+func (s *site) nonce() string { s.t.Helper(); return s.nonceFrom("10.0.0.9:4711") }
+
+func (s *site) nonceFrom(address string) string {
 	s.t.Helper()
-	r := s.send(wire.NoncePath, []byte(`{}`), "", nil)
+	r := s.sendFrom(address, wire.NoncePath, []byte(`{}`), "")
 	n, err := wire.ParseAnswer[wire.Nonce]([]byte(r.body))
 	if err != nil || r.status != http.StatusOK || !n.Expires.After(s.clock.get()) {
 		s.t.Fatalf("a nonce: %d %s %v", r.status, r.body, err)

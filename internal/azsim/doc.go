@@ -77,7 +77,8 @@
 // Nested types ("…/virtualMachineScaleSets/virtualMachines") are stored under
 // their own id; their parent must be stored, and they go with it (drop tells).
 // entry.extra holds what a type keeps beside the model. s.preempt ends a running
-// operation as Canceled. c.authorizeLinked checks permission on a resource that
+// operation as Canceled; with resourceType.preempts a newer write does so itself,
+// and a task (operation.go) is work that goes on nevertheless. c.authorizeLinked checks permission on a resource that
 // the body names. s.running counts goroutines: begin one only through c.begin or
 // with running.Add(1), and end it when s.ctx is done.
 package azsim

@@ -27,10 +27,11 @@ const (
 	EffectIgnoreNull    Effect = "ignoreNull"    // a PATCH's null keeps the value
 	EffectExpireToken   Effect = "expireToken"   // 401 ExpiredAuthenticationToken
 	EffectStale         Effect = "stale"         // a GET answers as the same GET was answered before
+	EffectConflict      Effect = "conflict"      // a write to a scale set on which an operation runs is refused with 409
 )
 
 var effects = []Effect{EffectThrottle, EffectError, EffectDropBefore, EffectDropAfter, EffectHang, EffectNeverEnds,
-	EffectFailAtEnd, EffectReportFailure, EffectReportSuccess, EffectIgnoreNull, EffectExpireToken, EffectStale}
+	EffectFailAtEnd, EffectReportFailure, EffectReportSuccess, EffectIgnoreNull, EffectExpireToken, EffectStale, EffectConflict}
 
 // A Fault is a rule: requests that match meet its effect. Of several that match,
 // the first is met. Fields that are empty match everything.
@@ -214,6 +215,8 @@ func (c *call) canMeet(f *Fault) bool {
 		return c.r.Method == http.MethodPatch
 	case EffectStale:
 		return c.r.Method == http.MethodGet
+	case EffectConflict:
+		return c.r.Method != http.MethodGet
 	}
 	return true
 }

@@ -49,6 +49,9 @@ type instance struct {
 	// provisioned is true once the OS has reported ready from its disk.
 	provisioned bool
 	gone        bool // deletion has begun
+	// What goes on with it whatever becomes of the operation that began it; nil for
+	// nothing. A deletion that has succeeded stays.
+	creation, upgrade, deletion *task
 	// notice is the Terminate event that tells of its deletion, nil for none: it
 	// runs on until that begins.
 	notice *postedEvent
@@ -69,6 +72,15 @@ type instance struct {
 	// time. It is a channel, since a mutex that is held over a timer would stop
 	// virtual time.
 	turn chan struct{}
+}
+
+// faultDomain is one of five, and the first in a zone: that zones have no others
+// is inferred.
+func (x *instance) faultDomain() int {
+	if x.zone != "" {
+		return 0
+	}
+	return x.id % 5
 }
 
 func instanceOf(e *entry) (*instance, *armcompute.VirtualMachineScaleSetVM) {
@@ -172,9 +184,9 @@ func copyTags(in map[string]*string) map[string]*string {
 	return out
 }
 
-// each does do for all entries at once, and returns the first error in their
+// each does do for all of the list at once, and returns the first error in its
 // order.
-func each(list []*entry, do func(*entry) error) error {
+func each[T any](list []T, do func(T) error) error {
 	errs := make([]error, len(list))
 	var wg sync.WaitGroup
 	for i, e := range list {
@@ -261,6 +273,9 @@ func (s *Server) bringUp(ctx context.Context, e *entry) error {
 	if err := pause(ctx, s.takes("instance.allocate", e)); err != nil {
 		return err
 	}
+	if err := s.allocate(e); err != nil {
+		return err
+	}
 	if err := s.makeOSDisk(ctx, e); err != nil {
 		return err
 	}
@@ -275,6 +290,24 @@ func (s *Server) bringUp(ctx context.Context, e *entry) error {
 		return err
 	}
 	return s.provisionExtensions(ctx, e)
+}
+
+// allocate finds room for a new instance, unless the fault of its action
+// "…/allocate" is met: without room it is Failed and has no power state.
+func (s *Server) allocate(e *entry) error {
+	x, _ := instanceOf(e)
+	var fault *Fault
+	s.locked(func() { fault = s.innerFault(e.rt.name+"/allocate", e.id) })
+	if fault == nil {
+		return nil
+	}
+	if fault.Code == "" {
+		fault.Status, fault.Code, fault.Message = http.StatusConflict, "AllocationFailed", "Allocation failed. We do not have sufficient capacity for the requested VM size in this region. Read more about improving likelihood of allocation success at https://aka.ms/allocation-guidance"
+		if x.zone != "" {
+			fault.Code, fault.Message = "ZonalAllocationFailed", strings.Replace(fault.Message, "region", "zone", 1)
+		}
+	}
+	return fault.failure()
 }
 
 // boot starts the computer and waits for it to be ready. The reasons that it is
@@ -319,11 +352,11 @@ func osProvisioningTimedOut(name string, cause error) *armError {
 func (x *instance) setPower(p string) { x.power, x.powerAt = p, time.Now() }
 
 // innerFault finds the fault that a step within an operation meets: a fault of
-// effect "error" whose action names that step, which ends in "/provision". The
-// caller holds the lock.
+// effect "error" whose action names that step, which ends in "/allocate" or
+// "/provision". The caller holds the lock.
 func (s *Server) innerFault(action string, on resourceID) *Fault {
 	for _, f := range s.faults {
-		if f.Effect != EffectError || f.Action == "" || f.Method != "" || !isProvision(f.Action) || !actionMatches(f.Action, action) ||
+		if f.Effect != EffectError || f.Action == "" || f.Method != "" || !isInner(f.Action) || !actionMatches(f.Action, action) ||
 			f.path != nil && !f.path.MatchString(on.String()) {
 			continue
 		}
@@ -341,7 +374,7 @@ func (s *Server) innerFault(action string, on resourceID) *Fault {
 	return nil
 }
 
-func isProvision(action string) bool {
-	const suffix = "/provision"
-	return len(action) >= len(suffix) && equalFold(action[len(action)-len(suffix):], suffix)
+func isInner(action string) bool {
+	lower := strings.ToLower(action)
+	return strings.HasSuffix(lower, "/allocate") || strings.HasSuffix(lower, "/provision")
 }

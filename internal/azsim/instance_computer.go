@@ -21,7 +21,7 @@ func (s *Server) computerOf(e *entry) Computer {
 	c := Computer{
 		ID: e.id.key(), ResourceID: e.id.String(), VMID: x.vmID, Name: val(body.Name), HostName: x.hostName,
 		ScaleSet: x.set.id.name(), ResourceGroup: e.id.group, Subscription: e.id.subscription,
-		Location: normLocation(val(body.Location)), Zone: x.zone, Size: x.size,
+		Location: normLocation(val(body.Location)), Zone: x.zone, FaultDomain: strconv.Itoa(x.faultDomain()), Size: x.size,
 		Architecture: x.image.arch, Generation: x.image.generation, NVMe: wantsNVMe(size, x.profile),
 		DataDisks: map[int32]Volume{}, Tags: map[string]string{}, Provision: !x.provisioned,
 		IMDS: s.imdsOf(e),
@@ -147,7 +147,7 @@ func (s *Server) metadataOf(e *entry) map[string]any {
 			"resourceGroupName": e.id.group, "resourceId": e.id.String(), "subscriptionId": e.id.subscription,
 			"offer": val(ref.Offer), "publisher": val(ref.Publisher), "sku": val(ref.SKU), "version": val(ref.ExactVersion), "provider": "Microsoft.Compute",
 			"osType": "Linux", "licenseType": val(p.LicenseType), "placementGroupId": placement, "userData": val(p.UserData),
-			"platformFaultDomain": strconv.Itoa(x.id % 5), "platformUpdateDomain": strconv.Itoa(x.id % 5), "isHostCompatibilityLayerVm": "false",
+			"platformFaultDomain": strconv.Itoa(x.faultDomain()), "platformUpdateDomain": strconv.Itoa(x.id % 5), "isHostCompatibilityLayerVm": "false",
 			"osProfile":  map[string]any{"adminUsername": admin, "computerName": x.hostName, "disablePasswordAuthentication": "true"},
 			"plan":       map[string]any{"name": "", "product": "", "publisher": ""},
 			"publicKeys": keys, "tags": strings.Join(tags, ";"), "tagsList": tagsList,

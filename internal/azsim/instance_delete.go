@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"net/http"
+	"slices"
 	"strings"
 	"time"
 
@@ -32,10 +33,31 @@ func (s *Server) markDeleting(e *entry) {
 	setState(body, stateDeleting)
 }
 
-// destroyInstance deletes an instance that is doomed, once its notice is over: the
-// computer, its OS disk and the data disks that were made with it. Attached disks are
-// let go.
+// destroyInstance waits for the deletion of an instance that is doomed, or for ctx,
+// and begins it unless it is under way: a deletion that is asked for twice is one.
 func (s *Server) destroyInstance(ctx context.Context, e *entry) error {
+	x, body := instanceOf(e)
+	var t *task
+	s.locked(func() {
+		if x.deletion == nil && ctx.Err() == nil {
+			x.deletion = s.spawn(func() error { return s.destroy(s.ctx, e) }, func(err error) {
+				if err != nil {
+					x.deletion = nil // it can be asked for again
+					setState(body, stateFailed)
+				}
+			})
+		}
+		t = x.deletion
+	})
+	if t == nil {
+		return ctx.Err()
+	}
+	return t.wait(ctx)
+}
+
+// destroy deletes an instance, once its notice is over: the computer, its OS disk and
+// the data disks that were made with it. Attached disks are let go.
+func (s *Server) destroy(ctx context.Context, e *entry) error {
 	x, body := instanceOf(e)
 	end := s.giveNotice(e)
 	defer s.locked(end)
@@ -46,7 +68,6 @@ func (s *Server) destroyInstance(ctx context.Context, e *entry) error {
 	span := s.takes("instance.delete", e)
 	err := s.onSubstrate(ctx, x, func(sub Substrate) error { return sub.Remove(ctx, e.id.key()) })
 	if err != nil {
-		s.locked(func() { setState(body, stateFailed) })
 		return fmt.Errorf("remove %s: %w", e.id.String(), err)
 	}
 	var doomed []*entry
@@ -120,20 +141,62 @@ func removeInstance(c *call) (*reply, error) {
 	if err := c.precondition(e); err != nil {
 		return nil, err
 	}
-	x, body := instanceOf(e)
-	if x.leaves() {
-		return nil, conflict("VM '%s' is marked for deletion. Wait for the deletion to end.", val(body.Name))
+	x, _ := instanceOf(e)
+	return c.deleteMembers(x.set, []*entry{e})
+}
+
+// deleteMembers begins the deletion of members by their ids: beside others, and of
+// those that are being deleted already as well. The set is Updating meanwhile, and
+// its capacity falls at once.
+func (c *call) deleteMembers(set *entry, list []*entry) (*reply, error) {
+	s := c.s
+	if err := c.busy(set); err != nil {
+		return nil, err
 	}
-	s.doom(e)
-	s.lowerCapacity(x.set, 1)
-	op := c.begin(nil, work{span: 0, run: func(ctx context.Context) error { return s.destroyInstance(ctx, e) }})
+	lost := 0
+	for _, e := range list {
+		if x, _ := instanceOf(e); !x.leaves() {
+			s.doom(e)
+			lost++
+		}
+	}
+	s.lowerCapacity(set, lost)
+	x, _ := setOf(set)
+	var op *operation
+	op = c.begin(nil, work{
+		yields: true,
+		run: func(ctx context.Context) error {
+			return each(list, func(e *entry) error { return s.destroyInstance(ctx, e) })
+		},
+		done: func(failure *armError) {
+			x.deletions = slices.DeleteFunc(x.deletions, func(o *operation) bool { return o == op })
+			switch {
+			case op.superseded || set.underWay() || stateOf(set.body) != stateUpdating:
+			case failure != nil:
+				setState(set.body, stateFailed)
+			default:
+				setState(set.body, stateSucceeded)
+			}
+		},
+	})
+	x.deletions = append(x.deletions, op)
+	setState(set.body, stateUpdating)
 	return accepted(op), nil
+}
+
+// supersedeDeletions preempts the deletions of members by their ids, in favour of a
+// write to the set: what they began goes on. The caller holds the lock.
+func (s *Server) supersedeDeletions(set *scaleSet) {
+	for _, op := range set.deletions {
+		s.supersede(op)
+	}
+	set.deletions = nil
 }
 
 // lowerCapacity notes instances that were deleted one by one.
 func (s *Server) lowerCapacity(set *entry, n int) {
 	_, body := setOf(set)
-	if body == nil || body.SKU == nil {
+	if n == 0 || body == nil || body.SKU == nil {
 		return
 	}
 	body.SKU.Capacity = ptr(max(0, val(body.SKU.Capacity)-int64(n)))

@@ -35,7 +35,8 @@ type actionOptions struct {
 func actStart() action {
 	return action{
 		name: "start", span: "instance.start", passing: powerStarting,
-		idle: func(x *instance) bool { return x.power == powerRunning },
+		check: needsAllocation("start"),
+		idle:  func(x *instance) bool { return x.power == powerRunning },
 		run: func(ctx context.Context, s *Server, e *entry, o actionOptions) error {
 			begun := time.Now()
 			if err := s.boot(ctx, e); err != nil {
@@ -52,6 +53,9 @@ func actPowerOff() action {
 		check: func(x *instance, name string) error {
 			if x.power == powerDeallocated {
 				return conflict("Operation 'powerOff' is not allowed on VM '%s' since the VM is either deallocated or marked to be deallocated.", name)
+			}
+			if err := needsAllocation("powerOff")(x, name); err != nil {
+				return err
 			}
 			return refuseEphemeral(x, "powerOff", name)
 		},
@@ -119,6 +123,17 @@ func needsRunning(x *instance, _ string) error {
 		return conflict("The operation requires the VM to be running (or set to run).")
 	}
 	return nil
+}
+
+// needsAllocation refuses what an instance cannot do that never had a host: that
+// Azure refuses a start of it is inferred from cluster-autoscaler, which deletes it.
+func needsAllocation(what string) func(*instance, string) error {
+	return func(x *instance, name string) error {
+		if x.power == "" {
+			return conflict("Operation '%s' is not allowed on VM '%s' since its allocation failed. Delete the VM.", what, name)
+		}
+		return nil
+	}
 }
 
 // refuseEphemeral refuses what would lose an OS disk that lies on the host.
@@ -365,7 +380,6 @@ func (c *call) act(a action, list []*entry, o actionOptions) (*reply, error) {
 
 // deleteInstances is POST of delete on a scale set. Protection does not stop it.
 func deleteInstances(c *call) (*reply, error) {
-	s := c.s
 	set, err := c.need()
 	if err != nil {
 		return nil, err
@@ -377,15 +391,5 @@ func deleteInstances(c *call) (*reply, error) {
 	if !named {
 		return nil, badParameter("instanceIds", "Required parameter 'instanceIds' is missing (null).")
 	}
-	var doomed []*entry
-	for _, e := range list {
-		if x, _ := instanceOf(e); !x.leaves() {
-			s.doom(e)
-			doomed = append(doomed, e)
-		}
-	}
-	s.lowerCapacity(set, len(doomed))
-	return accepted(c.begin(nil, work{run: func(ctx context.Context) error {
-		return each(doomed, func(e *entry) error { return s.destroyInstance(ctx, e) })
-	}})), nil
+	return c.deleteMembers(set, list)
 }

@@ -44,8 +44,15 @@ func putInstance(c *call) (*reply, error) {
 			return nil, err
 		}
 	}
+	unprotect, err := c.nulls("properties", "protectionPolicy")
+	if err != nil {
+		return nil, err
+	}
 	apply := func() {
 		s.stampEtag(body, e.key)
+		if unprotect {
+			body.Properties.ProtectionPolicy = nil
+		}
 		if next.Tags != nil {
 			body.Tags = next.Tags
 		}
@@ -78,6 +85,22 @@ func putInstance(c *call) (*reply, error) {
 	apply()
 	setState(body, stateUpdating)
 	return &reply{status: 200, body: s.showInstance(e, false), op: op}, nil
+}
+
+// nulls reports whether the body has a null at the path.
+func (c *call) nulls(path ...string) (bool, error) {
+	at, err := c.tree()
+	if err != nil {
+		return false, err
+	}
+	for i, name := range path {
+		value, there := at[name]
+		if i == len(path)-1 {
+			return there && value == nil, nil
+		}
+		at, _ = value.(map[string]any)
+	}
+	return false, nil
 }
 
 // checkProtection refuses a protection that contradicts itself.

@@ -157,11 +157,8 @@ func (x *instance) instanceView(body *armcompute.VirtualMachineScaleSetVM, now t
 	const info = armcompute.StatusLevelTypesInfo
 	created := val(body.Properties.TimeCreated)
 	v := &armcompute.VirtualMachineScaleSetVMInstanceView{
-		PlatformUpdateDomain: ptr(int32(x.id % 5)), PlatformFaultDomain: ptr(int32(x.id % 5)),
+		PlatformUpdateDomain: ptr(int32(x.id % 5)), PlatformFaultDomain: ptr(int32(x.faultDomain())),
 		Statuses: []*armcompute.InstanceViewStatus{provisioningStatus(stateOf(body), x.failure, created)},
-	}
-	if x.zone != "" {
-		v.PlatformFaultDomain = ptr(int32(0))
 	}
 	if x.image.generation != "" {
 		v.HyperVGeneration = ptr(armcompute.HyperVGeneration(x.image.generation))

@@ -34,8 +34,18 @@ func (c *call) aside(w http.ResponseWriter) bool {
 	return true
 }
 
+// endpoints is the object of the versions before 2019, from which the Azure CLI
+// registers a cloud, or the array of clouds of those since, in which clients of
+// the Kubernetes cloud provider look for the name in azure.json.
 func (c *call) endpoints() any {
 	base := c.base()
+	if c.query("api-version") >= "2019-05-01" {
+		return []any{map[string]any{
+			"name": "AzureStackCloud", "resourceManager": base + "/", "portal": base + "/portal", "gallery": base + "/gallery", "graph": base + "/graph/",
+			"authentication": map[string]any{"loginEndpoint": base + "/", "audiences": []string{base + "/"}, "tenant": "adfs", "identityProvider": "ADFS"},
+			"suffixes":       map[string]any{"storage": "azsim.invalid", "keyVaultDns": "vault.azsim.invalid"},
+		}}
+	}
 	return map[string]any{
 		"galleryEndpoint": base + "/gallery", "graphEndpoint": base + "/graph/", "portalEndpoint": base + "/portal",
 		"authentication": map[string]any{"loginEndpoint": base + "/adfs", "audiences": []string{base + "/"}},

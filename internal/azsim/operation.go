@@ -2,6 +2,7 @@ package azsim
 
 import (
 	"context"
+	"errors"
 	"net/http"
 	"strings"
 	"time"
@@ -27,6 +28,9 @@ type work struct {
 	// run has the effect on the substrate. It is called without the lock, and
 	// may be nil. Its error fails the operation.
 	run func(ctx context.Context) error
+	// yields ends run's context where the operation is preempted; else run goes on
+	// to its end first.
+	yields bool
 	// verify is a last look, under the lock, before done; its refusal fails the
 	// operation. May be nil.
 	verify func() *armError
@@ -53,24 +57,28 @@ type operation struct {
 	status   string
 	failure  *armError
 	output   func() any
-	hung     bool          // a fault keeps it from its end
-	cancel   chan struct{} // closed to preempt
-	preempt  *armError
-	ended    chan struct{} // closed at the end
+	hung     bool // a fault keeps it from its end
+	ctx      context.Context
+	stop     context.CancelCauseFunc // with an *armError, to preempt
+	ended    chan struct{}           // closed at the end
+	// superseded is true once a newer operation has taken the resource over, whose
+	// state is no longer this one's to set.
+	superseded bool
 }
 
 func (o *operation) running() bool { return o.end.IsZero() }
 
 // begin starts work on behalf of the call. Where on is not nil, the entry is
-// taken until the work ends. The caller holds the lock.
+// taken until the work ends, and an operation that runs on it is preempted. The
+// caller holds the lock.
 func (c *call) begin(on *entry, w work) *operation {
 	s := c.s
 	op := &operation{
 		id: s.newUUID("operation", c.action+" "+c.id.key()), name: c.action, method: c.r.Method, ns: c.id.namespace, version: c.version,
 		location: s.locationOf(on), segment: "operations", target: c.id,
-		start: c.now, status: stateInProgress, output: w.output,
-		cancel: make(chan struct{}), ended: make(chan struct{}),
+		start: c.now, status: stateInProgress, output: w.output, ended: make(chan struct{}),
 	}
+	op.ctx, op.stop = context.WithCancelCause(s.ctx)
 	if c.rt != nil && c.rt.operations != "" {
 		op.segment = c.rt.operations
 	}
@@ -79,6 +87,7 @@ func (c *call) begin(on *entry, w work) *operation {
 	}
 	s.operations[op.id] = op
 	if on != nil {
+		s.supersede(on.op)
 		on.op = op
 	}
 	effect := c.opFault
@@ -93,8 +102,13 @@ func (c *call) begin(on *entry, w work) *operation {
 
 // perform waits out and carries out an operation.
 func (s *Server) perform(op *operation, on *entry, w work, fault *Fault) {
+	defer op.stop(nil)
 	var failure *armError
 	deadline := op.start.Add(w.span)
+	ctx := s.ctx
+	if w.yields {
+		ctx = op.ctx
+	}
 	switch {
 	case fault.is(EffectNeverEnds):
 		failure = s.wait(op, -1)
@@ -104,7 +118,8 @@ func (s *Server) perform(op *operation, on *entry, w work, fault *Fault) {
 		}
 	default:
 		if failure = s.wait(op, w.delay); failure == nil && w.run != nil {
-			if err := w.run(s.ctx); err != nil {
+			err := w.run(ctx)
+			if failure = op.preempted(); failure == nil && err != nil {
 				failure = asARM(err)
 			}
 		}
@@ -120,6 +135,9 @@ func (s *Server) perform(op *operation, on *entry, w work, fault *Fault) {
 	if on != nil && on.op == op {
 		on.op = nil
 	}
+	if failure == nil && op.superseded {
+		failure = op.preempted()
+	}
 	if failure == nil && w.verify != nil {
 		failure = w.verify()
 	}
@@ -134,7 +152,7 @@ func (s *Server) perform(op *operation, on *entry, w work, fault *Fault) {
 	switch failure {
 	case nil:
 		op.status = stateSucceeded
-	case op.preempt:
+	case op.preempted():
 		op.status = stateCanceled
 	default:
 		op.status = stateFailed
@@ -156,20 +174,16 @@ func (s *Server) wait(op *operation, d time.Duration) *armError {
 	}
 	select {
 	case <-tick:
-	case <-op.cancel:
-		return op.preempt
-	case <-s.ctx.Done():
+	case <-op.ctx.Done():
 	}
-	return nil
+	return op.preempted()
 }
 
+// preempted is why the operation was preempted, nil if it was not.
 func (o *operation) preempted() *armError {
-	select {
-	case <-o.cancel:
-		return o.preempt
-	default:
-		return nil
-	}
+	var why *armError
+	errors.As(context.Cause(o.ctx), &why)
+	return why
 }
 
 // preempt ends a running operation as Canceled. The caller holds the lock.
@@ -177,8 +191,47 @@ func (s *Server) preempt(op *operation, why *armError) {
 	if op == nil || !op.running() || op.preempted() != nil {
 		return
 	}
-	op.preempt = why
-	close(op.cancel)
+	op.stop(why)
+}
+
+// supersede preempts an operation in favour of a newer one on the same resource.
+// The caller holds the lock.
+func (s *Server) supersede(op *operation) {
+	if op != nil && op.running() {
+		s.preempt(op, preempted())
+		op.superseded = true
+	}
+}
+
+// A task is work on one instance, which goes on where the operation that began it
+// is preempted.
+type task struct {
+	ended chan struct{}
+	err   error
+}
+
+// spawn begins a task; done is called under the lock at its end. The caller holds
+// the lock.
+func (s *Server) spawn(do func() error, done func(err error)) *task {
+	t := &task{ended: make(chan struct{})}
+	s.running.Add(1)
+	go func() {
+		defer s.running.Done()
+		t.err = do()
+		s.locked(func() { done(t.err) })
+		close(t.ended)
+	}()
+	return t
+}
+
+// wait waits for the end of a task, or of ctx.
+func (t *task) wait(ctx context.Context) error {
+	select {
+	case <-t.ended:
+		return t.err
+	case <-ctx.Done():
+		return ctx.Err()
+	}
 }
 
 // EndHung ends every operation that a fault keeps from its end, as Canceled:

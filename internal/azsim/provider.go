@@ -1,6 +1,7 @@
 package azsim
 
 import (
+	"cmp"
 	"net/http"
 	"sort"
 	"strings"
@@ -51,12 +52,28 @@ func (p *provider) body(s *Server) any {
 		for i := len(t.versions) - 1; i >= 0; i-- {
 			versions = append(versions, t.versions[i])
 		}
-		types = append(types, map[string]any{"resourceType": name, "locations": s.locationNames(), "apiVersions": versions, "capabilities": "None"})
+		typ := map[string]any{"resourceType": name, "locations": s.locationNames(), "apiVersions": versions, "capabilities": "None"}
+		switch t.name {
+		case machineType, setType, "Microsoft.Compute/disks":
+			typ["zoneMappings"] = s.zoneMappings()
+		}
+		types = append(types, typ)
 	}
 	return map[string]any{
 		"id": "/subscriptions/" + s.Subscription + "/providers/" + p.namespace, "namespace": p.namespace,
 		"registrationState": p.state, "registrationPolicy": "RegistrationRequired", "resourceTypes": types,
 	}
+}
+
+// zoneMappings lists the regions that have zones, by display name as Azure does.
+func (s *Server) zoneMappings() []any {
+	out := []any{}
+	for _, l := range s.Locations {
+		if len(l.Zones) > 0 {
+			out = append(out, map[string]any{"location": cmp.Or(l.DisplayName, l.Name), "zones": l.Zones})
+		}
+	}
+	return out
 }
 
 func listProviders(c *call) (*reply, error) {

@@ -37,6 +37,8 @@ type resourceType struct {
 	global bool
 	// operations is the segment of its operations' paths; "" means "operations".
 	operations string
+	// preempts makes a write end the operation that runs, instead of meeting 409.
+	preempts bool
 	// drop is told, under the lock, that an entry goes because its parent or
 	// group goes; may be nil.
 	drop func(s *Server, e *entry)
@@ -53,6 +55,15 @@ type entry struct {
 	extra any        // what its type keeps beside the body
 	// making is true until the operation that makes it has ended.
 	making bool
+}
+
+// underWay says whether an operation runs on the resource; on a scale set the
+// deletion of members is one.
+func (e *entry) underWay() bool {
+	if x, isSet := e.extra.(*scaleSet); isSet && len(x.deletions) > 0 {
+		return true
+	}
+	return e.op != nil && e.op.running()
 }
 
 // find gives the stored resource, nil if there is none. The caller holds the lock.
@@ -145,9 +156,17 @@ func (c *call) render(e *entry) any {
 	return e.body
 }
 
-// busy is the conflict that a request meets while an operation runs on e.
+// busy is the conflict that a request meets while an operation runs on e. On a
+// scale set a write meets none: it preempts the older one (begin), unless the set
+// is being deleted or the fault "conflict" is met.
 func (c *call) busy(e *entry) error {
-	if e == nil || e.op == nil || !e.op.running() {
+	if e == nil || !e.underWay() {
+		return nil
+	}
+	if e.rt != nil && e.rt.preempts && stateOf(e.body) != stateDeleting {
+		if c.fault.is(EffectConflict) {
+			return refuse(http.StatusConflict, "Conflict", "The request failed due to conflict with a concurrent request. To resolve it, please refer to https://aka.ms/activitylog to get more details on the conflicting requests.")
+		}
 		return nil
 	}
 	return refuse(http.StatusConflict, "OperationNotAllowed",
@@ -249,8 +268,12 @@ func write[T any](c *call, tree any, h hooks[T]) (*reply, error) {
 	}
 	w := h.work(c, e, old, next)
 	done := w.done
+	var op *operation
 	w.done = func(failure *armError) {
 		e.making = false
+		if op.superseded {
+			return
+		}
 		if failure != nil {
 			setState(e.body, stateFailed)
 		} else {
@@ -261,7 +284,7 @@ func write[T any](c *call, tree any, h hooks[T]) (*reply, error) {
 		}
 	}
 	setState(next, state)
-	op := c.begin(e, w)
+	op = c.begin(e, w)
 	return &reply{status: status, body: c.render(e), op: op}, nil
 }
 

@@ -40,7 +40,7 @@ func scaleSetTypes() []*resourceType {
 
 func scaleSetType() *resourceType {
 	return &resourceType{
-		name: setType, versions: scaleSetVersions(), global: true,
+		name: setType, versions: scaleSetVersions(), global: true, preempts: true,
 		put: putScaleSet, patch: patchScaleSet, remove: removeScaleSet, render: renderScaleSet,
 		views: map[string]handler{
 			"instanceview":     uniformOnly("instanceView.GET", scaleSetInstanceView),
@@ -65,6 +65,8 @@ func scaleSetType() *resourceType {
 type scaleSet struct {
 	next int    // the id of the next instance
 	key  string // modelKey of the model as it is
+	// deletions are the operations that delete members by their ids.
+	deletions []*operation
 }
 
 func setOf(e *entry) (*scaleSet, *armcompute.VirtualMachineScaleSet) {
@@ -127,13 +129,15 @@ func scaleSetWork(c *call, e *entry, old, next *armcompute.VirtualMachineScaleSe
 	x, _ := setOf(e)
 	was := x.key
 	x.key = modelKey(next)
+	s.supersedeDeletions(x)
+	asked := capacityOf(next)
 	name := "scaleset.update"
 	if old == nil {
 		name = "scaleset.create"
 	}
 	changed := old != nil && was != x.key
 	return work{
-		span: c.duration(name),
+		span: c.duration(name), yields: true,
 		run: func(ctx context.Context) error {
 			if err := s.reconcile(ctx, e); err != nil {
 				return err
@@ -143,6 +147,18 @@ func scaleSetWork(c *call, e *entry, old, next *armcompute.VirtualMachineScaleSe
 			}
 			return nil
 		},
+		done: func(failure *armError) {
+			switch {
+			case failure == nil && len(x.deletions) > 0:
+				setState(e.body, stateUpdating)
+			case failure != nil && old != nil && c.opFault.is(EffectFailAtEnd):
+				// What was deleted meanwhile stays so.
+				old.SKU.Capacity = ptr(int64(max(0, capacityOf(old)-asked+capacityOf(next))))
+				e.body, x.key = old, was
+				s.stampEtag(old, e.key)
+				setState(old, stateFailed)
+			}
+		},
 		output: func() any { return showScaleSet(next, false) },
 	}
 }
@@ -150,6 +166,8 @@ func scaleSetWork(c *call, e *entry, old, next *armcompute.VirtualMachineScaleSe
 func removeScaleSet(c *call) (*reply, error) {
 	return c.remove(nil, func(e *entry) work {
 		s := c.s
+		x, _ := setOf(e)
+		s.supersedeDeletions(x)
 		list := s.instancesOf(e)
 		s.doom(list...)
 		return work{span: c.duration("scaleset.delete"), run: func(ctx context.Context) error {

@@ -24,19 +24,29 @@ func (s *Server) livingOf(set *entry) (list []*entry, members []member) {
 
 // reconcile makes as many instances as the capacity says, all at once, or
 // deletes surplus ones by the scale-in policy. It ends with the first failure of
-// one, when all are done.
+// one, when all are done, those that an older operation began among them; or with
+// ctx, and they go on.
 func (s *Server) reconcile(ctx context.Context, set *entry) error {
-	var born, doomed []*entry
-	doom := map[*entry]bool{}
+	var waits []func(context.Context) error
 	var short error
 	s.locked(func() {
+		if ctx.Err() != nil {
+			return // preempted: set.op is another
+		}
 		_, body := setOf(set)
 		list, members := s.livingOf(set)
 		want := capacityOf(body)
 		for _, zone := range placeZones(zonesOf(body.Zones), members, max(0, want-len(list))) {
 			e := s.newInstance(set, zone, time.Now())
-			e.op = set.op
-			born = append(born, e)
+			x, _ := instanceOf(e)
+			x.creation = s.spawn(func() error { return s.createInstance(e) }, func(error) { e.op, x.creation = nil, nil })
+			list = append(list, e)
+		}
+		for _, e := range list {
+			if x, _ := instanceOf(e); x.creation != nil {
+				e.op = set.op
+				waits = append(waits, x.creation.wait)
+			}
 		}
 		if surplus := len(list) - want; surplus > 0 {
 			byID := map[int]*entry{}
@@ -46,9 +56,9 @@ func (s *Server) reconcile(ctx context.Context, set *entry) error {
 			}
 			victims := scaleInVictims(members, surplus, scaleInRules(body))
 			for _, id := range victims {
-				doomed, doom[byID[id]] = append(doomed, byID[id]), true
+				s.doom(byID[id])
+				waits = append(waits, func(ctx context.Context) error { return s.destroyInstance(ctx, byID[id]) })
 			}
-			s.doom(doomed...)
 			if kept := surplus - len(victims); kept > 0 {
 				body.SKU.Capacity = ptr(int64(want + kept))
 				s.stampEtag(body, set.key)
@@ -56,15 +66,7 @@ func (s *Server) reconcile(ctx context.Context, set *entry) error {
 			}
 		}
 	})
-	err := each(append(born, doomed...), func(e *entry) error {
-		if doom[e] {
-			return s.destroyInstance(ctx, e)
-		}
-		err := s.createInstance(e)
-		s.locked(func() { e.op = nil })
-		return err
-	})
-	if err != nil {
+	if err := each(waits, func(wait func(context.Context) error) error { return wait(ctx) }); err != nil {
 		return err
 	}
 	return short
@@ -86,13 +88,18 @@ func (s *Server) upgradeByPolicy(ctx context.Context, set *entry) error {
 	var mode armcompute.UpgradeMode
 	var rolling *armcompute.RollingUpgradePolicy
 	var old []*entry
+	var op *operation
 	s.locked(func() {
+		if ctx.Err() != nil {
+			return // preempted: set.op is another
+		}
+		op = set.op
 		x, body := setOf(set)
 		mode, rolling = val(body.Properties.UpgradePolicy.Mode), body.Properties.UpgradePolicy.RollingUpgradePolicy
 		list, _ := s.livingOf(set)
 		for _, e := range list {
-			if i, vm := instanceOf(e); i.key != x.key && !protectedFromActions(vm) && e.op == nil {
-				e.op = set.op
+			if i, vm := instanceOf(e); i.key != x.key && !protectedFromActions(vm) && (e.op == nil || e.op.superseded) {
+				e.op = op
 				old = append(old, e)
 			}
 		}
@@ -100,7 +107,9 @@ func (s *Server) upgradeByPolicy(ctx context.Context, set *entry) error {
 	all := old
 	defer s.locked(func() {
 		for _, e := range all {
-			e.op = nil
+			if e.op == op {
+				e.op = nil
+			}
 		}
 	})
 	size, gap := len(old), time.Duration(0)
@@ -133,14 +142,29 @@ func (s *Server) upgradeByPolicy(ctx context.Context, set *entry) error {
 	return nil
 }
 
-func (s *Server) upgradeOne(_ context.Context, e *entry) error {
+// upgradeOne brings the model to one instance, after an upgrade that a preempted
+// operation began.
+func (s *Server) upgradeOne(ctx context.Context, e *entry) error {
 	x, body := instanceOf(e)
-	var span time.Duration
+	var t *task
 	s.locked(func() {
-		span = s.duration("instance.upgrade", e.key)
+		if ctx.Err() != nil {
+			return
+		}
+		before, span := x.upgrade, s.duration("instance.upgrade", e.key)
 		setState(body, stateUpdating)
+		x.upgrade = s.spawn(func() error {
+			if before != nil {
+				<-before.ended
+			}
+			return s.settle(e, s.renew(x.alive, e, false, actionOptions{span: span}))
+		}, func(error) {})
+		t = x.upgrade
 	})
-	return s.settle(e, s.renew(x.alive, e, false, actionOptions{span: span}))
+	if t == nil {
+		return ctx.Err()
+	}
+	return t.wait(ctx)
 }
 
 // isoSeconds reads the seconds-and-minutes form of an ISO 8601 duration that the

@@ -64,6 +64,7 @@ type Computer struct {
 	Subscription  string
 	Location      string
 	Zone          string // "" in a region or set without zones
+	FaultDomain   string // "0" in a zone
 	Size          string // "Standard_D2s_v5"
 	Architecture  string // "x64" or "Arm64"
 	Generation    string // "V1" or "V2"

@@ -43,7 +43,8 @@ func (v *View) Each(typ string, yield func(id string, body any)) {
 }
 
 // Running says whether an operation on the resource is under way: whether a
-// change would be refused with 409. An instance that is being deleted counts.
+// change would be refused with 409, or on a scale set preempt it. An instance that
+// is being deleted counts.
 func (v *View) Running(id string) bool {
 	e := v.s.findID(id)
 	if e == nil {
@@ -52,7 +53,7 @@ func (v *View) Running(id string) bool {
 	if x, isInstance := e.extra.(*instance); isInstance && x.leaves() {
 		return true
 	}
-	return e.op != nil && e.op.running()
+	return e.underWay()
 }
 
 // An InstanceState is what the server knows of an instance beside its model.

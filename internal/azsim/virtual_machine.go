@@ -17,7 +17,7 @@ const (
 // members of Flexible ones.
 func virtualMachineType() *resourceType {
 	return &resourceType{
-		name: machineType, versions: scaleSetVersions(), global: true,
+		name: machineType, versions: append([]string{"2017-12-01"}, scaleSetVersions()...), global: true, // the first is Azure Stack's
 		put: notSimulated, patch: notSimulated, remove: removeInstance, list: listMachines, render: renderMachine,
 		views:   map[string]handler{"instanceview": getMachineView},
 		actions: instanceActions(),

@@ -145,11 +145,11 @@ func (l *limiter) around(ctx context.Context, c request, do func(context.Context
 
 // ErrTurn is in the error of a request that was not sent, since Limit would have
 // let it through only after its deadline. It says nothing of the cloud.
-var ErrTurn = errors.New("its turn under our own limit of requests comes")
+var ErrTurn = errors.New("client-side rate limit would delay the request")
 
 func (l *limiter) late(ctx context.Context, c request, d time.Duration) error {
 	e := &fleet.Error{Op: c.name, Kind: fleet.KindThrottled, RetryAfter: d,
-		Err: fmt.Errorf("%w in %s, after the deadline", ErrTurn, d.Round(time.Second))}
+		Err: fmt.Errorf("%w by %s, past its deadline", ErrTurn, d.Round(time.Second))}
 	if c.change != nil {
 		e.Resource = string(c.change.Target())
 	}

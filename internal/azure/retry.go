@@ -83,7 +83,7 @@ func (r *retrier) around(ctx context.Context, c request, do func(context.Context
 		switch {
 		case fleet.Is(err, fleet.KindTransient):
 			lost = err
-		case lost != nil && (fleet.Is(err, fleet.KindStale) || fleet.Is(err, fleet.KindConflict)):
+		case lost != nil && (fleet.Is(err, fleet.KindStale) || fleet.Is(err, fleet.KindConflict) || fleet.Is(err, fleet.KindNotFound)):
 			return lost
 		}
 		d, again := r.policy.wait(try, err, retryAfter(err))

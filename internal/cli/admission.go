@@ -76,14 +76,14 @@ docs/admission.md says where it goes, and what each reason of a refusal means.`,
 	p.StringVar(&f.ca, "ca", "", "PEM file of who signs the API server's certificate (default: the ConfigMap kube-root-ca.crt, or the kubeconfig)")
 	p.StringVar(&f.supervisor, "k3s-server", "", "address of k3s's or RKE2's supervisor as nodes reach it (default: the API server's; RKE2's has port 9345)")
 	p.DurationVar(&f.callback, "callback-timeout", 3*time.Second, "how long a machine has to answer at its own address")
-	p.StringVar(&f.callbackPort, "callback-port", strconv.Itoa(admission.DefaultCallbackPort), "port at which machines are called back, their callbackPort, or FIRST-LAST; below 30000, where no Service has a port of the machines")
+	p.StringVar(&f.callbackPort, "callback-port", strconv.Itoa(admission.DefaultCallbackPort), "ports at which machines are called back, their callbackPort: PORT or FIRST-LAST, with commas between; below 1024, which only root of the machine has")
 	p.DurationVar(&f.ttl, "token-ttl", admissionkube.DefaultTokenTTL, "how long a token is good for, if its Node is not Ready before")
 	p.DurationVar(&f.reap, "reap-interval", admission.DefaultReapInterval, "how often is looked for Nodes whose machine is gone")
 	p.StringArrayVar(&f.keep, "keep-capacity", nil, "ARM id of a Spot scale set whose capacity is set again after evictions lowered it; may be repeated")
 	p.StringVar(&f.metrics, "metrics-address", ":8080", "where metrics are served; 0 is nowhere")
 	p.StringVar(&f.health, "health-address", ":8081", "where /healthz and /readyz are served; 0 is nowhere")
 	p.StringVar(&f.audit, "audit-log", "-", "file that the audit log is appended to, a JSON object a line; - is standard output")
-	p.StringVar(&f.roots, "attestation-roots", "", "PEM file of the roots that are trusted to sign the metadata service's certificates (default: the system's)")
+	p.StringVar(&f.roots, "attestation-roots", "", "PEM file of more roots that may sign the metadata service's certificates, beside Microsoft's and DigiCert's")
 	p.StringVar(&f.intermediates, "attestation-intermediates", "", "PEM file of intermediate certificates, where the server cannot fetch them from Microsoft")
 	p.StringVar(&f.domain, "attestation-domain", "", "whose metadata service is believed: metadata.azure.com, .us or .cn (default: that of the credentials' cloud)")
 	p.Float64Var(&f.rate, "rate", limits.Rate, "requests by the second that are answered")
@@ -92,6 +92,7 @@ docs/admission.md says where it goes, and what each reason of a refusal means.`,
 	p.IntVar(&f.connections, "max-connections", limits.Connections, "connections that are open at once; of one address as large a part as of the rate")
 	p.BoolVar(&f.elect, "leader-elect", true, "approve certificates and look for what is gone only while holding the Lease "+admissionkube.LeadName)
 	p.BoolVar(&f.printHash, "print-ca-hash", false, "print the hash of the server's authority, which is made if there is none, and end")
+	c.AddCommand(newAdmissionRevoke(o))
 	return c
 }
 
@@ -125,17 +126,21 @@ func (f admissionFlags) check() error {
 }
 
 // callbackPorts reads --callback-port.
-func (f admissionFlags) callbackPorts() (admission.PortRange, error) {
-	first, last, some := strings.Cut(f.callbackPort, "-")
-	if !some {
-		last = first
+func (f admissionFlags) callbackPorts() (admission.Ports, error) {
+	var all admission.Ports
+	for text := range strings.SplitSeq(f.callbackPort, ",") {
+		first, last, some := strings.Cut(strings.TrimSpace(text), "-")
+		if !some {
+			last = first
+		}
+		a, errA := strconv.ParseUint(first, 10, 16)
+		b, errB := strconv.ParseUint(last, 10, 16)
+		if errA != nil || errB != nil || a < 1 || b < a {
+			return nil, usagef("--callback-port %q: want ports, or FIRST-LAST, with commas between", f.callbackPort)
+		}
+		all = append(all, admission.PortRange{First: int(a), Last: int(b)})
 	}
-	a, errA := strconv.ParseUint(first, 10, 16)
-	b, errB := strconv.ParseUint(last, 10, 16)
-	if errA != nil || errB != nil || a < 1 || b < a {
-		return admission.PortRange{}, usagef("--callback-port %q: want a port, or FIRST-LAST", f.callbackPort)
-	}
-	return admission.PortRange{First: int(a), Last: int(b)}, nil
+	return all, nil
 }
 
 func (f admissionFlags) limits() admission.Limits {
@@ -147,7 +152,7 @@ func (f admissionFlags) limits() admission.Limits {
 
 // verifier is what believes attested documents, by what it fetches.
 func (f admissionFlags) verifier(azure cloud.Configuration, issuers attest.Issuers) (*attest.Verifier, error) {
-	v := &attest.Verifier{Cloud: attest.Cloud(f.domain), Issuers: issuers, Now: time.Now}
+	v := &attest.Verifier{Cloud: attest.Cloud(f.domain), Roots: attest.Roots(), Issuers: issuers, Now: time.Now}
 	if f.domain == "" {
 		switch u, _ := url.Parse(azure.ActiveDirectoryAuthorityHost); { // a wrong one is the public cloud's
 		case u == nil:
@@ -162,7 +167,6 @@ func (f admissionFlags) verifier(azure cloud.Configuration, issuers attest.Issue
 		if err != nil {
 			return nil, err
 		}
-		v.Roots = x509.NewCertPool()
 		for _, c := range certificates {
 			v.Roots.AddCert(c)
 		}
@@ -216,18 +220,7 @@ func (o *options) openAudit(file string) (*slog.Logger, func() error, error) {
 
 // printAdmissionHash prints what machines know of the server beforehand.
 func (o *options) printAdmissionHash(ctx context.Context, f admissionFlags) error {
-	config, err := o.kubernetes()
-	if err != nil {
-		return err
-	}
-	if u, _, err := rest.DefaultServerUrlFor(config); err == nil && f.apiServer == "" {
-		f.apiServer = u.Scheme + "://" + u.Host // no node is told of it here
-	}
-	k, err := o.admissionCluster(ctx, config, f)
-	if err != nil {
-		return err
-	}
-	keys, err := admissionkube.New(k)
+	keys, err := o.admissionRecords(ctx, f)
 	if err != nil {
 		return err
 	}
@@ -237,6 +230,23 @@ func (o *options) printAdmissionHash(ctx context.Context, f admissionFlags) erro
 	}
 	_, err = fmt.Fprintln(o.process.Out, c.Hash())
 	return err
+}
+
+// admissionRecords is the server's part of the cluster, where no node is told how it
+// reaches the API server.
+func (o *options) admissionRecords(ctx context.Context, f admissionFlags) (*admissionkube.Cluster, error) {
+	config, err := o.kubernetes()
+	if err != nil {
+		return nil, err
+	}
+	if u, _, err := rest.DefaultServerUrlFor(config); err == nil && f.apiServer == "" {
+		f.apiServer = u.Scheme + "://" + u.Host
+	}
+	k, err := o.admissionCluster(ctx, config, f)
+	if err != nil {
+		return nil, err
+	}
+	return admissionkube.New(k)
 }
 
 // listenOn listens, and says where if that is not told by the address itself.

@@ -36,9 +36,9 @@ Several files of one machine are put together boot by boot.`,
 		Args: func(cmd *cobra.Command, args []string) error {
 			switch {
 			case len(args) == 0:
-				return usagef("%s: name files of a machine, or - for standard input", cmd.CommandPath())
+				return usagef("name files of a machine, or - for standard input")
 			case len(args) > mostFiles:
-				return usagef("%s: %d files, and %d are read at most", cmd.CommandPath(), len(args), mostFiles)
+				return usagef("%d files, and %d are read at most", len(args), mostFiles)
 			}
 			return nil
 		},

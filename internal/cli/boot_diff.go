@@ -34,12 +34,12 @@ tells which differences are more than chance.
 middle by how long they took.`,
 		Args: func(cmd *cobra.Command, args []string) error {
 			if len(args) != 2 {
-				return usagef("%s: name two of node, POOL or POOL@VERSION to compare", cmd.CommandPath())
+				return usagef("name two of node, POOL or POOL@VERSION to compare")
 			}
 			return nil
 		},
 		RunE: func(cmd *cobra.Command, args []string) error {
-			kept, err := o.keptBoots()
+			kept, err := o.keptBoots(cmd.Context())
 			if err != nil {
 				return err
 			}

@@ -37,9 +37,12 @@ type keptBoots struct {
 	notes     []string // what was there and could not be read
 }
 
-func (o *options) keptBoots() (*keptBoots, error) {
+func (o *options) keptBoots(ctx context.Context) (*keptBoots, error) {
 	config, err := o.kubernetes()
 	if err != nil {
+		return nil, err
+	}
+	if err := o.reach(ctx, config); err != nil {
 		return nil, err
 	}
 	client, err := kubernetes.NewForConfig(config)

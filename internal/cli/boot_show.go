@@ -17,7 +17,7 @@ controller keeps, or what is on the Node where nobody has kept it yet.
 the whole (docs/schema/timeline.json).`,
 		Args: oneArgument("a node"),
 		RunE: func(cmd *cobra.Command, args []string) error {
-			kept, err := o.keptBoots()
+			kept, err := o.keptBoots(cmd.Context())
 			if err != nil {
 				return err
 			}

@@ -33,7 +33,7 @@ version of it, and of their stages and of what is on their critical paths. VERSI
 may be "latest" or "previous", by when the image versions last booted.`,
 		Args: oneArgument("a pool, or POOL@VERSION"),
 		RunE: func(cmd *cobra.Command, args []string) error {
-			kept, err := o.keptBoots()
+			kept, err := o.keptBoots(cmd.Context())
 			if err != nil {
 				return err
 			}

@@ -9,6 +9,7 @@ import (
 	"github.com/ortet/ortet/internal/cluster/kube"
 	"github.com/ortet/ortet/internal/engine"
 	"github.com/ortet/ortet/internal/plan"
+	"github.com/ortet/ortet/internal/wire"
 )
 
 type captureFlags struct {
@@ -41,7 +42,7 @@ do, unless --again is given.`,
 		RunE: func(cmd *cobra.Command, args []string) error { return f.run(cmd, o, args[0]) },
 	}
 	r, flags := &f.request, cmd.Flags()
-	flags.BoolVar(&f.dryRun, "dry-run", false, "show the plan, step by step, and change nothing")
+	flags.BoolVar(&f.dryRun, "dry-run", false, "show the plan, step by step, and change nothing but for a pod that inspects the node")
 	flags.BoolVar(&r.Again, "again", false, "make a further version although today's exists")
 	flags.BoolVar(&r.Deallocate, "deallocate", false, "deallocate the node instead of powering it off: slower, and its capacity may be gone")
 	flags.DurationVar(&r.GracePeriod, "grace-period", 300*time.Second, "time for each pod to exit; the whole drain has three times that")
@@ -51,6 +52,9 @@ do, unless --again is given.`,
 	flags.BoolVar(&r.Shallow, "shallow", false, "make the version without copies, for development and test")
 	flags.StringVar(&r.Bootstrap, "bootstrap", engine.BootstrapKeep, "keep: new nodes run the model's customData as before; baked: what they need is on the image, and customData becomes a no-op")
 	flags.BoolVar(&r.AcceptPoolCredentials, "accept-pool-credentials", false, "let the pool's shared credentials be on the image")
+	flags.StringArrayVar(&r.AcceptSecrets, "accept-secret", nil, "file with another secret that may be on the image, or folder that ends in /; may be repeated")
+	flags.BoolVar(&r.RemoveSecrets, "remove-secrets", false, "delete files with other secrets from the copy of the disk, where the node does not need them to boot")
+	flags.BoolVar(&r.ScanImages, "scan-images", false, "search container image layers for all kinds of secrets, not for the node's own only")
 	flags.StringVar(&f.extensions, "extensions", "default", "extensions of the model to delete: default (CustomScript and CAPZ's bootstrapping), all, or none")
 	flags.StringArrayVar(&f.keep, "keep-extension", nil, "extension that stays, * as a wildcard; may be repeated")
 	flags.Int64Var(&r.NewNodes, "grow", 0, "add this many nodes when the model is updated")
@@ -79,6 +83,11 @@ func (f *captureFlags) complete(node string) error {
 		return usagef("--bootstrap %s: want %s or %s", r.Bootstrap, engine.BootstrapKeep, engine.BootstrapBaked)
 	case f.image == "":
 		return usagef("--image is empty: name a container image that holds ortet-node")
+	}
+	for _, at := range r.AcceptSecrets {
+		if err := wire.CheckAcceptedSecret(at); err != nil {
+			return usagef("--accept-secret %v", err)
+		}
 	}
 	switch f.extensions {
 	case "default":
@@ -145,6 +154,8 @@ func writeCapture(w io.Writer, r engine.CaptureResult) {
 	list(w, "Kept beyond the history", r.Kept)
 	list(w, "Gone and not saved", r.Irreversible)
 	list(w, "The pool's credentials on the image", r.PoolCredentials)
+	list(w, "Other secrets on the image", r.AcceptedSecrets)
+	list(w, "Files with secrets, removed from the image", r.RemovedSecrets)
 	list(w, "Note", r.Notes)
 	if d := r.Timing.End.Sub(r.Timing.Begin); !r.NothingToDo && d > 0 {
 		say(w, "It took %s.", duration(d))

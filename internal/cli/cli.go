@@ -44,9 +44,14 @@ func usagef(format string, args ...any) error { return usageError{fmt.Errorf(for
 
 // Run carries out one command line and gives the exit code.
 func Run(ctx context.Context, args []string, process Process) int {
+	out := &resultWriter{to: process.Out}
+	process.Out = out
 	root := newRoot(process)
 	root.SetArgs(args)
 	command, err := root.ExecuteContextC(ctx)
+	if out.err != nil && !errors.Is(err, out.err) {
+		err = errors.Join(err, fmt.Errorf("cannot write the result to standard output: %w", out.err))
+	}
 	if err == nil {
 		return engine.ExitDone
 	}
@@ -57,6 +62,21 @@ func Run(ctx context.Context, args []string, process Process) int {
 	}
 	writeError(process.Err, err)
 	return engine.ExitCode(err)
+}
+
+// A resultWriter is where results go. It keeps the first failure to write one, which
+// tables do not report.
+type resultWriter struct {
+	to  io.Writer
+	err error
+}
+
+func (o *resultWriter) Write(p []byte) (int, error) {
+	n, err := o.to.Write(p)
+	if o.err == nil {
+		o.err = err
+	}
+	return n, err
 }
 
 // isCobraUsage tells cobra's own complaints, which have no type.
@@ -183,11 +203,11 @@ func oneArgument(what string) cobra.PositionalArgs {
 	return func(cmd *cobra.Command, args []string) error {
 		switch {
 		case len(args) == 0:
-			return usagef("%s: name %s", cmd.CommandPath(), what)
+			return usagef("name %s", what)
 		case len(args) > 1:
-			return usagef("%s: takes one argument, not %q", cmd.CommandPath(), args)
+			return usagef("%s takes one argument, not %q", cmd.Name(), args)
 		case strings.TrimSpace(args[0]) == "":
-			return usagef("%s: %s is empty", cmd.CommandPath(), what)
+			return usagef("%s is empty", what)
 		}
 		return nil
 	}

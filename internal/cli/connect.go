@@ -44,6 +44,9 @@ func (o *options) connect(ctx context.Context, show *progress, w work) (*engine.
 	if err != nil {
 		return nil, err
 	}
+	if err := o.reach(ctx, config); err != nil {
+		return nil, err
+	}
 	who, err := credential.Load(ctx, credential.Config{File: o.azureConfig, Getenv: o.process.Getenv})
 	if err != nil {
 		return nil, err
@@ -77,6 +80,17 @@ func (o *options) connect(ctx context.Context, show *progress, w work) (*engine.
 		SelfNode:   o.process.Getenv("NODE_NAME"),
 		Holder:     holder,
 	})
+}
+
+// reach waits for the API server's first answer, and says meanwhile what for.
+func (o *options) reach(ctx context.Context, config *rest.Config) error {
+	err := kube.Reach(ctx, config, func(why error) {
+		paragraph(o.process.Err, columnsOf(o.process.Err), "", "  ", fmt.Sprintf("Waiting for the Kubernetes API server %s: %v", config.Host, why))
+	})
+	if err != nil {
+		return fmt.Errorf("%w; nothing was changed, and a capture that was interrupted stays open: the same command goes on with it", err)
+	}
+	return nil
 }
 
 // kubernetes finds the API server as kubectl does: the flag, $KUBECONFIG, the

@@ -60,7 +60,7 @@ report of their boots for ortet boot. It changes nothing in Azure.`,
 	p.StringArrayVar(&f.groups, "resource-group", nil, "ARM id of a resource group whose scale sets to look at besides those of the nodes; may be repeated")
 	p.DurationVar(&f.interval, "interval", controller.DefaultInterval, "how often a pool in which something happens is listed")
 	p.IntVar(&f.reads, "arm-reads", controller.DefaultReads, "requests to Azure Resource Manager a minute at most")
-	p.DurationVar(&f.deadline, "boot-deadline", 25*time.Minute, "how long an instance may take to become a Ready node or to say something")
+	p.DurationVar(&f.deadline, "boot-deadline", controller.DefaultBootDeadline, "time from an instance's creation until its Node has to be Ready")
 	p.DurationVar(&f.keep, "keep", controller.DefaultKeep, "how long evidence of boots that failed is kept")
 	p.IntVar(&f.most, "max-evidence", controller.DefaultMaxEvidence, "how many boots have their evidence kept; beyond that the oldest goes, first of machines that are still there")
 	p.IntVar(&f.perVersion, "boots-per-version", controller.DefaultBootsPerVersion, "how many boots' reports are kept of a pool and image version, the newest")

@@ -104,6 +104,9 @@ func TestShown(t *testing.T) {
 		Pool: fleet.Pool{ID: pool1, Name: pool1.Name(), Location: "westeurope", Size: "Standard_D2s_v5",
 			Model: fleet.Model{Image: fleet.ImageReference{Publisher: "Debian", Offer: "debian-12", SKU: "12-gen2", Version: "latest"}}},
 	}
+	kamino := full
+	kamino.Pool.Model.Image = fleet.ImageReference{ID: plan.DefinitionOf(pool1)}
+	kamino.Instances = []engine.InstanceStatus{{InstanceID: "0", HostName: donor, Power: fleet.PowerRunning, Image: somePool + "/../galleries/other/images/linux/versions/1.2.3"}}
 	underway := fresh
 	underway.Problem = "GET versions: 403 AuthorizationFailed"
 	underway.Capture = &engine.CaptureStatus{Name: capture, Kind: plan.KindCapture, Donor: donor, Begun: noon, Undo: []string{"cordon", "stop", "protection"}}
@@ -123,6 +126,7 @@ func TestShown(t *testing.T) {
 				Notes: []string{"extensions that were deleted for 2026.11.21 are not brought back"}})
 		},
 		"status":          func(w io.Writer) { writeStatus(w, full, noon) },
+		"status-latest":   func(w io.Writer) { writeStatus(w, kamino, noon) },
 		"status-fresh":    func(w io.Writer) { writeStatus(w, fresh, noon) },
 		"status-underway": func(w io.Writer) { writeStatus(w, underway, noon) },
 		"capture": func(w io.Writer) {
@@ -132,7 +136,8 @@ func TestShown(t *testing.T) {
 				Irreversible: []string{"protectedSettings of Microsoft.Azure.Extensions.CustomScript: no certificate decrypts them"},
 				// The scan may find two secrets in one file.
 				PoolCredentials: []string{"/etc/kubernetes/azure.json", "/etc/kubernetes/bootstrap-kubelet.conf"},
-				Timing:          engine.Timing{Begin: noon, End: noon.Add(72 * time.Minute)},
+				AcceptedSecrets: []string{"/opt/app/.env"}, RemovedSecrets: []string{"/home/azureuser/.netrc", "/root/.docker/config.json"},
+				Timing: engine.Timing{Begin: noon, End: noon.Add(72 * time.Minute)},
 			})
 		},
 		"capture-nothing": func(w io.Writer) {

@@ -67,7 +67,7 @@ machines that are gone.`,
 	p.StringArrayVar(&f.pools, "pool", nil, "ARM id of a scale set to look at, instead of all; may be repeated")
 	p.StringArrayVar(&f.groups, "resource-group", nil, "ARM id of a resource group whose scale sets to look at besides those of the nodes; may be repeated")
 	p.BoolVar(&f.failed, "failed", false, "show only those that did not come up well")
-	p.DurationVar(&f.deadline, "boot-deadline", 25*time.Minute, "how long an instance may take to become a Ready node or to say something")
+	p.DurationVar(&f.deadline, "boot-deadline", controller.DefaultBootDeadline, "time from an instance's creation until its Node has to be Ready")
 	return c
 }
 
@@ -83,7 +83,8 @@ type nodeStory struct {
 // survey is what one look gives.
 type survey struct {
 	stories []nodeStory
-	notes   []string // what could not be looked at
+	notes   []string // what is worth knowing of what was not read
+	unread  []string // what could not be read: without it the stories are no answer
 	now     time.Time
 }
 
@@ -99,6 +100,9 @@ func (o *options) survey(ctx context.Context, pools, more []fleet.ResourceID, de
 	if err != nil {
 		return s, err
 	}
+	if err := o.reach(ctx, config); err != nil {
+		return s, err
+	}
 	client, err := kubernetes.NewForConfig(config)
 	if err != nil {
 		return s, fmt.Errorf("set up the Kubernetes client: %w", err)
@@ -109,7 +113,7 @@ func (o *options) survey(ctx context.Context, pools, more []fleet.ResourceID, de
 	}
 	kept, err := listEvidence(ctx, client, o.namespace)
 	if err != nil {
-		s.notes = append(s.notes, err.Error())
+		s.unread = append(s.unread, err.Error())
 	}
 	if len(pools) == 0 {
 		for i := range nodes {
@@ -120,16 +124,17 @@ func (o *options) survey(ctx context.Context, pools, more []fleet.ResourceID, de
 	}
 	look, err := o.connectBoots(ctx, nil)
 	if err != nil {
-		s.notes = append(s.notes, "Azure was not asked, so instances that never became Nodes are missing: "+err.Error())
+		s.unread = append(s.unread, "Azure was not asked, so instances that never became Nodes are missing: "+err.Error())
 	} else {
 		if look.group != "" && len(pools) == 0 {
 			more = append(more, look.group)
 		}
 		boots, problems := listBoots(ctx, look, pools, more)
-		s.notes = append(s.notes, problems...)
+		s.unread = append(s.unread, problems...)
 		s.assess(ctx, look, boots, nodes, kept, deadlines, named)
 	}
 	s.rest(nodes, kept)
+	s.only(pools)
 	slices.SortStableFunc(s.stories, func(a, b nodeStory) int {
 		return strings.Compare(strings.ToLower(a.Pool.Name())+" "+a.title(), strings.ToLower(b.Pool.Name())+" "+b.title())
 	})
@@ -227,6 +232,11 @@ func listBoots(ctx context.Context, look lookout, pools, more []fleet.ResourceID
 			}
 			mu.Lock()
 			defer mu.Unlock()
+			for _, p := range pools {
+				if err == nil && p.Group().Equal(group) && !slices.ContainsFunc(list, func(l fleet.Pool) bool { return l.ID.Equal(p) }) {
+					problems = append(problems, fmt.Sprintf("cannot find scale set %s: check its name and what the credentials may read", p))
+				}
+			}
 			for _, p := range list {
 				if len(wanted) == 0 || wanted[controller.KeyOf(p.ID)] {
 					all = append(all, p)
@@ -360,6 +370,13 @@ func (s *survey) rest(nodes []controller.NodeView, kept []nodeStory) {
 			n.Note = first(v.Why, "the node is not Ready")
 		}
 		s.stories = append(s.stories, n)
+	}
+}
+
+// only leaves out what is of other pools than those that were asked for, if any.
+func (s *survey) only(pools []fleet.ResourceID) {
+	if len(pools) > 0 {
+		s.stories = slices.DeleteFunc(s.stories, func(n nodeStory) bool { return !slices.ContainsFunc(pools, n.Pool.Equal) })
 	}
 }
 

@@ -1,6 +1,7 @@
 package cli
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"io"
@@ -22,7 +23,7 @@ func (o *options) printNodes(s survey, failed bool) error {
 	for i := range list { // the whole story has its own command
 		list[i].Console = nil
 	}
-	err := o.print(map[string]any{"nodes": nonNil(list), "notes": nonNil(s.notes)}, func(w io.Writer) {
+	err := o.print(map[string]any{"nodes": nonNil(list), "notes": nonNil(slices.Concat(s.notes, s.unread))}, func(w io.Writer) {
 		if len(list) == 0 {
 			fmt.Fprintln(w, "No instance or node to show.")
 			return
@@ -30,7 +31,7 @@ func (o *options) printNodes(s survey, failed bool) error {
 		writeNodes(w, list, s.now)
 	})
 	o.tellNotes(s)
-	return err
+	return cmp.Or(err, errors.Join(noteErrors(s.unread)...))
 }
 
 // tellNotes says what could not be seen where a table does not.
@@ -181,7 +182,7 @@ func (o *options) printNode(s survey, name string) error {
 	}
 	if len(found) == 0 {
 		return errors.Join(append([]error{&fleet.Error{Op: "find the node", Resource: name, Kind: fleet.KindNotFound, Err: errors.New("no node or instance has that name"),
-			Remedy: "ortet nodes lists all that there are"}}, noteErrors(s.notes)...)...)
+			Remedy: "ortet nodes lists all that there are"}}, noteErrors(slices.Concat(s.notes, s.unread))...)...)
 	}
 	// Those that are there go before those that were.
 	slices.SortStableFunc(found, func(a, b nodeStory) int {
@@ -200,7 +201,7 @@ func (o *options) printNode(s survey, name string) error {
 		}
 	})
 	o.tellNotes(s)
-	return err
+	return cmp.Or(err, errors.Join(noteErrors(s.unread)...))
 }
 
 func noteErrors(notes []string) []error {

@@ -1,6 +1,7 @@
 package cli
 
 import (
+	"context"
 	"encoding/json"
 	"fmt"
 	"io"
@@ -12,6 +13,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	"sigs.k8s.io/yaml"
 
+	"github.com/ortet/ortet/internal/azure"
 	"github.com/ortet/ortet/internal/controller"
 	"github.com/ortet/ortet/internal/fleet"
 	"github.com/ortet/ortet/internal/wire"
@@ -95,6 +97,38 @@ func TestNodesOfOtherProviders(t *testing.T) {
 				t.Errorf("it is %s, Node %q: %s", n.State, n.Node, n.Message())
 			}
 		})
+	}
+}
+
+type anyBoots = azure.Boots
+
+// listed are the scale sets of a resource group; they have no instances.
+type listed struct {
+	anyBoots
+	pools []fleet.Pool
+}
+
+func (l listed) Pools(context.Context, fleet.ResourceID) ([]fleet.Pool, error) { return l.pools, nil }
+
+func (listed) Boots(context.Context, fleet.Pool) ([]fleet.Boot, error) { return nil, nil }
+
+func TestNodesOfAPoolThatDoesNotExist(t *testing.T) {
+	look, typo := lookout{boots: listed{pools: []fleet.Pool{{ID: pool1}}}}, pool1+"x"
+	if _, problems := listBoots(t.Context(), look, []fleet.ResourceID{fleet.ResourceID(strings.ToUpper(string(pool1)))}, nil); len(problems) > 0 {
+		t.Errorf("the pool exists: %q", problems)
+	}
+	if _, problems := listBoots(t.Context(), look, []fleet.ResourceID{typo}, nil); len(problems) != 1 || !strings.Contains(problems[0], string(typo)) {
+		t.Errorf("problems of a mistyped pool: %q", problems)
+	}
+	for pool, want := range map[fleet.ResourceID]int{"": 1, pool1: 1, typo: 0} {
+		s := survey{now: noon}
+		s.rest([]controller.NodeView{{Name: "a", Ready: true, ProviderID: "azure://" + string(pool1.Child("virtualMachines", "7"))}}, nil)
+		if pool != "" {
+			s.only([]fleet.ResourceID{pool})
+		}
+		if len(s.stories) != want {
+			t.Errorf("--pool %q shows %d nodes, want %d", pool, len(s.stories), want)
+		}
 	}
 }
 

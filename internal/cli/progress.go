@@ -50,6 +50,9 @@ func newProgress(out io.Writer, getenv func(string) string) *progress {
 
 // columnsOf is how wide a terminal is; 0 for what is none.
 func columnsOf(out io.Writer) int {
+	if r, ok := out.(*resultWriter); ok {
+		out = r.to
+	}
 	f, ok := out.(*os.File)
 	if !ok || !term.IsTerminal(int(f.Fd())) {
 		return 0

@@ -1,6 +1,7 @@
 package cli
 
 import (
+	"errors"
 	"fmt"
 	"io"
 	"strings"
@@ -37,19 +38,36 @@ an argument it shows all pools that the cluster's nodes are in.`,
 			if err != nil {
 				return err
 			}
-			return o.print(all, func(w io.Writer) {
-				if len(all) == 0 {
-					fmt.Fprintln(w, "No node of this cluster is an instance of a Uniform scale set.")
-				}
-				for i, s := range all {
-					if i > 0 {
-						fmt.Fprintln(w)
-					}
-					writeStatus(w, s, time.Now())
-				}
-			})
+			return o.printStatus(all, time.Now())
 		},
 	}
+}
+
+// printStatus shows the pools as far as they could be read, and is an error where that
+// is not all.
+func (o *options) printStatus(all []engine.PoolStatus, now time.Time) error {
+	var unread []error
+	for _, s := range all {
+		if s.Problem != "" {
+			unread = append(unread, fmt.Errorf("cannot read all of scale set %s: %s", s.Pool.ID, s.Problem))
+		}
+	}
+	err := o.print(all, func(w io.Writer) {
+		if len(all) == 0 {
+			fmt.Fprintln(w, "No node of this cluster is an instance of a Uniform scale set.")
+		}
+		shown := 0
+		for _, s := range all {
+			if s.Unread {
+				continue
+			}
+			if shown++; shown > 1 {
+				fmt.Fprintln(w)
+			}
+			writeStatus(w, s, now)
+		}
+	})
+	return errors.Join(append(unread, err)...)
 }
 
 func writeStatus(w io.Writer, s engine.PoolStatus, now time.Time) {
@@ -72,8 +90,11 @@ func writeStatus(w io.Writer, s engine.PoolStatus, now time.Time) {
 	} else {
 		fmt.Fprintln(w, "  no prototype yet")
 	}
-	if !inModel {
+	switch {
+	case !inModel:
 		paragraph(w, resultWidth, "  ", "    ", "new nodes come from "+imageText(s.Pool.Model.Image))
+	case s.Pool.Model.Image.LatestOf() != "":
+		paragraph(w, resultWidth, "  ", "    ", "the model refers to "+imageText(s.Pool.Model.Image)+": new nodes come from its latest version")
 	}
 	if len(s.Instances) > 0 {
 		fmt.Fprintln(t, "  ID\tNODE\tMADE FROM\tLATEST")
@@ -83,7 +104,7 @@ func writeStatus(w io.Writer, s engine.PoolStatus, now time.Time) {
 			if i.Power != fleet.PowerRunning {
 				off = append(off, node+" ("+first(string(i.Power), "power state unknown")+")")
 			}
-			fmt.Fprintf(t, "  %s\t%s\t%s\t%s\n", i.InstanceID, node, dash(i.Image), yes(i.LatestModel))
+			fmt.Fprintf(t, "  %s\t%s\t%s\t%s\n", i.InstanceID, node, dash(shortImage(i.Image)), yes(i.LatestModel))
 		}
 		_ = t.Flush()
 		if len(off) > 0 {
@@ -145,9 +166,24 @@ func writeLast(w io.Writer, c *engine.CaptureStatus) {
 
 func imageText(i fleet.ImageReference) string {
 	if i.ID != "" {
-		return string(i.ID)
+		return shortImage(string(i.ID))
 	}
-	return strings.Join([]string{i.Publisher, i.Offer, i.SKU, i.Version}, ":")
+	return i.Text()
+}
+
+// shortImage leaves of an image's id the names: "gallery/definition/2026.11.21".
+func shortImage(image string) string {
+	id := fleet.ResourceID(image)
+	var names []string
+	for _, kind := range []string{"galleries", "images", "versions"} {
+		if name := id.Segment(kind); name != "" {
+			names = append(names, name)
+		}
+	}
+	if len(names) == 0 {
+		return image
+	}
+	return strings.Join(names, "/")
 }
 
 func dash(s string) string { return first(s, "-") }

@@ -41,6 +41,8 @@ func TestUsageErrors(t *testing.T) {
 		{"capture n --bootstrap yes", "--bootstrap yes: want keep or baked"},
 		{"capture n --extensions some", "--extensions some: want default, all or none"},
 		{"capture n --keep-extension [", "syntax error in pattern"},
+		{"capture n --accept-secret etc/a", `--accept-secret "etc/a": want the absolute path`},
+		{"capture n --accept-secret /", `--accept-secret "/": want the absolute path`},
 		{"capture n --image=", "--image is empty"},
 		{"capture n -o xml", "-o xml: want table, json or yaml"},
 		{"capture n --log-level LOUD", "--log-level LOUD: want DEBUG, INFO, WARNING, ERROR or CRITICAL"},

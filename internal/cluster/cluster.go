@@ -3,9 +3,9 @@
 // a real API server is cluster/kube.
 //
 // Every method returns a *fleet.Error. Reads are fresh and never list the whole
-// cluster into memory. Leases.Hold makes Ortet's namespace where it is missing
-// and that is allowed; what else writes there is fleet.KindInvalid, with the
-// remedy, where it does not exist.
+// cluster into memory. Leases.Hold and a read-only job make Ortet's namespace where
+// it is missing and that is allowed; what else writes there is fleet.KindInvalid,
+// with the remedy, where it does not exist.
 package cluster
 
 import (
@@ -59,8 +59,9 @@ type DrainOptions struct {
 	// create again go too. Budgets hold as long as there is time; Force overrides
 	// them, and shortens graces that would last longer, while a pod has half of the
 	// time, or all of its own grace, still before it. It ends at the deadline: what
-	// is there still is a *BlockedError. GracePeriod, where not negative, bounds each
-	// pod's.
+	// runs still is a *BlockedError. GracePeriod, where not negative, bounds each pod's.
+	// Until then a pod that was told and has ended is waited for until its kubelet has
+	// deleted it.
 	Fit bool
 }
 
@@ -97,6 +98,14 @@ type Drainer interface {
 	Drain(ctx context.Context, node string, options DrainOptions, report func(DrainEvent)) error
 }
 
+// Obstacles says beforehand what a drain would meet.
+type Obstacles interface {
+	// Obstacles gives the pods that a drain without force would not evict however long
+	// it waits: those without a controller, and those of budgets that allow no eviction
+	// with all their pods healthy. leave is DrainOptions.Leave. It changes nothing.
+	Obstacles(ctx context.Context, node string, leave []string) ([]BlockedPod, error)
+}
+
 // Job is a pod that works on a disk attached to a node.
 type Job struct {
 	Name    string // of the pod; deterministic
@@ -107,6 +116,9 @@ type Job struct {
 	PullSecret string
 	Labels     map[string]string
 	Deadline   time.Duration // activeDeadlineSeconds
+	// ReadOnly gives the pod the node's root to read, with the capability that
+	// reading all of it needs and no other.
+	ReadOnly bool
 }
 
 // JobState is how far it is.
@@ -123,11 +135,12 @@ type JobState struct {
 	Output []byte
 }
 
-// Jobs runs pods on a workbench. The pod is privileged, sees the node's root at
-// /host, and has no service account token.
+// Jobs runs pods on a node. The pod is privileged unless it is read-only, sees the
+// node's root at /host, and has no service account token.
 type Jobs interface {
-	// StartJob creates the pod; one of that name that is there is left as it is.
-	// It is fleet.KindConflict while that one is being deleted, and
+	// StartJob creates the pod; one of that name that is there is left as it is. For
+	// a read-only one it makes Ortet's namespace, as Leases.Hold does, since a dry run
+	// takes no Lease. It is fleet.KindConflict while that one is being deleted, and
 	// fleet.KindInvalid where Ortet did not make it.
 	StartJob(ctx context.Context, job Job) error
 	Job(ctx context.Context, name string) (JobState, error)
@@ -178,6 +191,9 @@ type Leases interface {
 	// that it ran out is known by watching it, so ask again through the same
 	// Leases. name is the pool's ARM id, compared without letter case.
 	Hold(ctx context.Context, name, holder string, duration time.Duration) (Holding, error)
+	// Holding reads who has the pool's Lease, and false where nobody has. It changes
+	// nothing, and does not judge whether the hold ran out.
+	Holding(ctx context.Context, name string) (Holding, bool, error)
 	// Release gives it up where holder has it; else it changes nothing.
 	Release(ctx context.Context, name, holder string) error
 }
@@ -215,6 +231,7 @@ type Recorder interface {
 type Cluster interface {
 	Nodes
 	Drainer
+	Obstacles
 	Jobs
 	Vault
 	Leases

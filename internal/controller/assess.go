@@ -68,6 +68,7 @@ type NodeView struct {
 	Ready      bool
 	ReadySince time.Time // when Ready last changed
 	Why        string    // reason and message where it is not Ready
+	Captured   bool      // a capture is under way, which stops and starts it
 	// CameUp tells that our condition on it says that its boot succeeded, since when,
 	// for which reason, and when that was written last.
 	CameUp                  bool
@@ -75,11 +76,14 @@ type NodeView struct {
 	CameUpReason            string
 }
 
+// DefaultBootDeadline is Deadlines.Boot where it is not set.
+const DefaultBootDeadline = 12 * time.Minute
+
 // Deadlines bound waiting.
 type Deadlines struct {
-	// Boot is how long an instance may take to become a Ready node, or to say
-	// something. It should be longer than the deadline on the node (20 minutes), so
-	// that the node's own verdict is waited for; 0 means 25 minutes.
+	// Boot is how long an instance may take, from its creation, to become a Ready node
+	// or to report. 0 means 12 minutes: cluster-autoscaler deletes an instance that is
+	// no Node after 15, and its serial log with it.
 	Boot time.Duration
 	// Settle is how long a node that says it failed must stay Ready to be held as
 	// one that came up in spite of it: longer than a dead kubelet's node stays
@@ -89,7 +93,7 @@ type Deadlines struct {
 
 func (d Deadlines) withDefaults() Deadlines {
 	if d.Boot <= 0 {
-		d.Boot = 25 * time.Minute
+		d.Boot = DefaultBootDeadline
 	}
 	if d.Settle <= 0 {
 		d.Settle = 2 * time.Minute
@@ -193,6 +197,8 @@ func (a Assessment) Same(b Assessment) bool {
 //     until the cluster would have missed the earlier kubelet.
 //   - The deadline counts from the instance's creation or start, or from when its
 //     Node was registered, if that is so late that it must have been another start.
+//   - One that is being deleted after it was seen to boot, and whose Node cannot have
+//     been Ready, has failed: see deleting.
 //   - Then what Azure and extensions say, what the serial log shows beyond doubt,
 //     and at the deadline all that there is. Such a judgement is made anew each
 //     time: Azure takes back what it said.
@@ -225,7 +231,7 @@ func Assess(boot fleet.Boot, node *NodeView, serial []byte, previous Assessment,
 	}
 	a.missed = previous.missed && a.Began.Equal(previous.Began) || node != nil && node.changedSince(a.Began) && !node.ReadySince.After(a.watched)
 	if strings.EqualFold(boot.ProvisioningState, "Deleting") {
-		a.State = Deleting
+		a.deleting(boot, node, serial, previous, now, d)
 		return a.since(previous, now)
 	}
 	switch t := newest(boot, node, serial, previous, now); {
@@ -235,6 +241,8 @@ func Assess(boot fleet.Boot, node *NodeView, serial []byte, previous Assessment,
 		a.cameUp(boot, node, previous)
 	case !running(boot):
 		a.State, a.Note = Stopped, "the instance does not run ("+string(boot.Power)+")"
+	case node != nil && node.Captured && !previous.State.Bad():
+		a.State, a.Note = Unclear, "a capture restarts it"
 	default:
 		a.outside(boot, node, serial, previous, now, d)
 	}
@@ -371,21 +379,6 @@ func (n *NodeView) spite(v wire.Verdict, at time.Time, d Deadlines) bool {
 	return n.CameUpTold.After(at.Add(d.Settle))
 }
 
-func latest(a, b time.Time) time.Time {
-	if b.After(a) {
-		return b
-	}
-	return a
-}
-
-// earliest of two times leaves out those that are not known.
-func earliest(a, b time.Time) time.Time {
-	if a.IsZero() || !b.IsZero() && b.Before(a) {
-		return b
-	}
-	return a
-}
-
 // cameUp is for a node that is Ready, or was.
 func (a *Assessment) cameUp(boot fleet.Boot, node *NodeView, previous Assessment) {
 	a.State, a.Source = Succeeded, FromNode
@@ -429,17 +422,25 @@ func (a *Assessment) outside(boot fleet.Boot, node *NodeView, serial []byte, pre
 	deadline := a.Began.Add(d.Boot)
 	sign, why := broken(boot)
 	source := FromPlatform
-	facts := verdict.Facts{Why: why, Kubelet: verdict.Kubelet{Wanted: true, Registered: node != nil, NotReady: node != nil}}
+	facts := verdict.Facts{Outside: true, Why: why}
+	if sign != "" && strings.EqualFold(boot.Provisioning.Reason, provisioningTimedOut) {
+		facts.Sign = provisioningTimedOut
+	}
 	if sign == "" && len(serial) > 0 && stuck(serial) {
 		sign, source = "console", FromLog
 	}
 	if sign == "" && previous.Basis == "console" {
 		sign, source = previous.Basis, FromLog // a kernel that stopped stays so
 	}
+	if sign == "" && a.State == Deleting {
+		sign, facts.Sign = basisDeleted, "DeletedBeforeReady"
+	}
 	if sign == "" && !now.Before(deadline) {
 		sign, source = "deadline", FromNode
 		facts.Deadline = true
-		facts.Why = ""
+		if node != nil {
+			facts.Sign = verdict.NotReadyReason(node.Why) // as the node itself would report
+		}
 	}
 	if sign == "" {
 		a.State, a.Next = Booting, deadline
@@ -473,27 +474,13 @@ func (a *Assessment) outside(boot fleet.Boot, node *NodeView, serial []byte, pre
 				a.Note += " (" + verdict.RedactText(node.Why) + ")"
 			}
 		}
-		if v.Reason == wire.ReasonUnknown {
-			reason := "NodeNotRegistered"
-			if node != nil {
-				reason = verdict.NotReadyReason(node.Why) // as the node itself would say
-			}
-			known(&v, reason)
-		}
+	case basisDeleted:
+		a.Note = fmt.Sprintf("it was being deleted %s after it was started", now.Sub(a.Began).Round(time.Second))
 	default:
 		a.Note = clip(verdict.RedactText(why), maxNote)
 	}
-	if v.Reason != wire.ReasonUnknown && len(serial) > 0 && source != FromPlatform {
+	if v.Reason != wire.ReasonUnknown && v.Reason != facts.Sign && len(serial) > 0 && source != FromPlatform {
 		source = FromLog
 	}
 	a.State, a.Source, a.Verdict = State(v.Outcome), source, &v
-}
-
-// known gives a verdict a reason of the catalogue which is evident from outside.
-func known(v *wire.Verdict, reason string) {
-	r, ok := verdict.Lookup(reason)
-	if !ok {
-		return
-	}
-	v.Reason, v.Owner, v.Retryable, v.Remedy, v.Message, v.Stage = r.Name, r.Owner, r.Retryable, r.Remedy, r.Summary, "node"
 }

@@ -88,7 +88,7 @@ func TestAssess(t *testing.T) {
 		want     want
 	}{
 		"booting":                  {boot: aBoot(), after: time.Minute, want: want{state: Booting}},
-		"no node at the deadline":  {boot: aBoot(), after: 26 * time.Minute, want: want{TimedOut, FromNode, "NodeNotRegistered", "no Node"}},
+		"no node at the deadline":  {boot: aBoot(), after: 26 * time.Minute, want: want{TimedOut, FromNode, wire.ReasonUnknown, "no Node"}},
 		"node not ready, in time":  {boot: aBoot(), node: aNode(notReady), after: 5 * time.Minute, want: want{state: Booting}},
 		"node not ready, too late": {boot: aBoot(), node: aNode(notReady), after: 26 * time.Minute, want: want{TimedOut, FromNode, "CNINotReady", "cni plugin"}},
 		"ready":                    {boot: aBoot(), node: aNode(), after: 3 * time.Minute, want: want{Succeeded, FromNode, "", "Ready"}},
@@ -132,7 +132,7 @@ func TestAssess(t *testing.T) {
 		"provisioning failed": {boot: aBoot(func(b *fleet.Boot) {
 			b.ProvisioningState = "Failed"
 			b.Provisioning = fleet.BootStatus{State: "failed", Reason: "OSProvisioningTimedOut", Message: "OS Provisioning did not finish\nin the allotted time.", Level: "Error"}
-		}), after: 21 * time.Minute, want: want{Failed, FromPlatform, wire.ReasonUnknown, "OSProvisioningTimedOut"}},
+		}), after: 21 * time.Minute, want: want{Failed, FromPlatform, "OSProvisioningTimedOut", "OSProvisioningTimedOut"}},
 		"provisioning failed, the log tells": {boot: aBoot(func(b *fleet.Boot) { b.ProvisioningState = "Failed" }),
 			serial: []byte("[ 9.1] Kernel panic - not syncing: VFS\n"), after: 21 * time.Minute, want: want{Failed, FromPlatform, "KernelPanic", ""}},
 		"extension of the boot failed": {boot: aBoot(saying("Microsoft.Azure.Extensions.CustomScript", "ProvisioningState/failed/1", "Enable failed: exit status=7\n[stdout]\n\n[stderr]\nbash: line 3: kubeadm: command not found\n")),
@@ -275,12 +275,12 @@ func TestAssessNotReadyAtFirstSight(t *testing.T) {
 		"an extension failed in an update":      {time.Minute, long, silent, saying("CustomScript", "ProvisioningState/failed/1", "no"), "", time.Minute, Succeeded},
 		"never Ready since it was registered":   {time.Minute, time.Minute + time.Second, "KubeletNotReady: cni plugin not initialized", nil, "", long, TimedOut},
 		"no kubelet ever reported":              {time.Minute, long, "NodeStatusNeverUpdated: Kubelet never posted node status.", nil, "", time.Minute, TimedOut},
-		"it changed in time, and fell silent":   {time.Minute, 20 * time.Minute, silent, nil, "", long, Unclear},
+		"it changed in time, and fell silent":   {time.Minute, 11 * time.Minute, silent, nil, "", long, Unclear},
 		"it changed in time, and is not Ready":  {time.Minute, 9 * time.Minute, "KubeletNotReady: PLEG is not healthy", nil, "", long, Unclear},
-		"it changed in time, Azure says why":    {time.Minute, 20 * time.Minute, silent, saying("CustomScript", "ProvisioningState/failed/1", "no"), "", long, Failed},
-		"in time, it says that it came up":      {time.Minute, 20 * time.Minute, silent, saying("X.Ortet", "ProvisioningState/succeeded", aVerdict(wire.Succeeded, 3*time.Minute).ConsoleLine()), "", long, Succeeded},
+		"it changed in time, Azure says why":    {time.Minute, 11 * time.Minute, silent, saying("CustomScript", "ProvisioningState/failed/1", "no"), "", long, Failed},
+		"in time, it says that it came up":      {time.Minute, 11 * time.Minute, silent, saying("X.Ortet", "ProvisioningState/succeeded", aVerdict(wire.Succeeded, 3*time.Minute).ConsoleLine()), "", long, Succeeded},
 		"its time is not up yet":                {time.Minute, 9 * time.Minute, silent, nil, "", time.Minute, Booting},
-		"it was watched all the time":           {2 * time.Minute, 20 * time.Minute, silent, nil, Booting, long, TimedOut},
+		"it was watched all the time":           {2 * time.Minute, 11 * time.Minute, silent, nil, Booting, long, TimedOut},
 		"registered late, and its kubelet died": {time.Hour, time.Hour + time.Minute, silent, nil, "", long, TimedOut},
 		"it was told to have failed":            {time.Minute, long, silent, nil, TimedOut, time.Minute, TimedOut},
 	} {

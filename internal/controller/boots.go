@@ -191,6 +191,10 @@ func (b *boots) take(ctx context.Context, cached *corev1.Node, boot *fleet.Boot,
 		}
 		return b.empty(ctx, &node)
 	}
+	if b.captures.caused(&node, report.BootID) {
+		b.config.Log.InfoContext(ctx, "boot not kept: a capture restarted the node", "node", node.Name, "boot", report.BootID)
+		return b.empty(ctx, &node)
+	}
 	stored, err := b.store.has(ctx, bootName(node.Name, boot.VMID, report))
 	if err != nil {
 		return reconcile.Result{}, err

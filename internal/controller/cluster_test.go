@@ -113,8 +113,8 @@ func newSite(t *testing.T) *site {
 	var granted []authorizationv1.ResourceAttributes
 	for _, r := range Rules(s.space) {
 		resource, sub, _ := strings.Cut(r.Resource, "/")
-		granted = append(granted, authorizationv1.ResourceAttributes{Namespace: r.Namespace, Verb: r.Verbs[0], Group: r.Group, Resource: resource, Subresource: sub})
-		by[r.Namespace] = append(by[r.Namespace], rbacv1.PolicyRule{APIGroups: []string{r.Group}, Resources: []string{r.Resource}, Verbs: r.Verbs})
+		granted = append(granted, authorizationv1.ResourceAttributes{Namespace: r.Namespace, Verb: r.Verbs[0], Group: r.Group, Resource: resource, Subresource: sub, Name: slices.Concat(r.Names, []string{""})[0]})
+		by[r.Namespace] = append(by[r.Namespace], rbacv1.PolicyRule{APIGroups: []string{r.Group}, Resources: []string{r.Resource}, ResourceNames: r.Names, Verbs: r.Verbs})
 	}
 	meta := metav1.ObjectMeta{Name: "ortet-controller"}
 	subject := []rbacv1.Subject{{Kind: "User", Name: meta.Name, APIGroup: rbacv1.GroupName}}

@@ -27,6 +27,10 @@
 // up; in between, it is Unclear, and nothing is published. Only what never came, or
 // was seen not to become Ready, is TimedOut. See Assess.
 //
+// A machine that is deleted before its Node was Ready leaves neither Node nor log: its
+// serial log is read once more, and the Fleet keeps what is known of it until that is
+// published. See deleting. What a capture does to its donor is no boot: see captures.
+//
 // # What is kept
 //
 // Evidence is a ConfigMap for each boot that did not end well. It goes when it is

@@ -23,13 +23,15 @@ type Fleet struct {
 	mu    sync.Mutex
 	pools map[Key]*poolState
 	all   map[Key]*instanceState
-	hosts map[string]Key // by host name in lower case
+	gone  map[Key]*instanceState // are no more, and their boots are not published yet
+	hosts map[string]Key         // by host name in lower case
 }
 
 type instanceState struct {
 	boot       fleet.Boot
 	assessment Assessment
 	serial     []byte // read, and not judged yet
+	last       []byte // the end of the one that was judged last, while it boots
 	looks      looks
 	counted    []State   // outcomes that are in the metrics
 	told       *letterOf // a verdict that the node told the admission server
@@ -37,26 +39,34 @@ type instanceState struct {
 
 // NewFleet makes an empty one.
 func NewFleet() *Fleet {
-	return &Fleet{pools: map[Key]*poolState{}, all: map[Key]*instanceState{}, hosts: map[string]Key{}}
+	return &Fleet{pools: map[Key]*poolState{}, all: map[Key]*instanceState{}, gone: map[Key]*instanceState{}, hosts: map[string]Key{}}
 }
 
-// Known is what is known of one instance.
+// Known is what is known of one instance. Of one that is being deleted Serial is what
+// was read last.
 type Known struct {
 	Boot     fleet.Boot
 	Previous Assessment
 	Serial   []byte
 	told     *letterOf
+	gone     bool
 }
 
 // Get gives what is known of an instance.
 func (f *Fleet) Get(key Key) (Known, bool) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	s := f.all[key]
+	s, gone := f.all[key], false
 	if s == nil {
-		return Known{}, false
+		if s, gone = f.gone[key]; !gone {
+			return Known{}, false
+		}
 	}
-	return Known{s.boot, s.assessment, s.serial, s.told}, true
+	k := Known{s.boot, s.assessment, s.serial, s.told, gone}
+	if len(k.Serial) == 0 && strings.EqualFold(s.boot.ProvisioningState, string(Deleting)) {
+		k.Serial = s.last
+	}
+	return k, true
 }
 
 // ByHost finds an instance by its host name, in any letter case.
@@ -79,6 +89,12 @@ func (f *Fleet) Decided(key Key, a Assessment, judged []byte) bool {
 	s.assessment = a
 	if len(judged) > 0 && len(s.serial) == len(judged) && &s.serial[0] == &judged[0] {
 		s.serial = nil
+		if a.State == Booting {
+			s.last = lastLog(judged)
+		}
+	}
+	if a.State != Booting && (a.Basis != basisDeleted || len(judged) > 0) {
+		s.last = nil
 	}
 	return true
 }
@@ -136,6 +152,7 @@ func (f *Fleet) took(pool Key, boots []fleet.Boot) (changed, gone []Key) {
 		if s == nil || !strings.EqualFold(s.boot.VMID, b.VMID) {
 			s = &instanceState{}
 			f.all[k] = s
+			delete(f.gone, k)
 		} else if sameBoot(s.boot, b) {
 			continue
 		}
@@ -158,6 +175,7 @@ func (f *Fleet) took(pool Key, boots []fleet.Boot) (changed, gone []Key) {
 
 func (f *Fleet) drop(k Key, s *instanceState) {
 	delete(f.all, k)
+	f.keepGone(k, s)
 	if h := strings.ToLower(s.boot.HostName); f.hosts[h] == k {
 		delete(f.hosts, h)
 	}

@@ -11,13 +11,14 @@ import (
 // when nothing else is to be done: what it cost, or that it did not last, only the
 // node itself tells.
 const (
-	firstLook = 4 * time.Minute  // after the start, where nothing is wrong
-	readyLook = 2 * time.Minute  // after the node became Ready
-	newFor    = 25 * time.Minute // after the start, what a node became Ready from is news
-	backOff   = time.Minute      // between the first two of one situation; then twice as long
-	tryAgain  = 15 * time.Second // after the first that Azure did not answer; then twice as long
-	slowLook  = 10 * time.Minute // the longest that it gets
-	maxLooks  = 8                // in one situation
+	firstLook = 4 * time.Minute                   // after the start, where nothing is wrong
+	readyLook = 2 * time.Minute                   // after the node became Ready
+	newFor    = DefaultBootDeadline + 2*readyLook // after the start, what a node became Ready from is news
+	backOff   = time.Minute                       // between the first two of one situation; then twice as long
+	tryAgain  = 15 * time.Second                  // after the first that Azure did not answer; then twice as long
+	slowLook  = 10 * time.Minute                  // the longest that it gets
+	maxLooks  = 8                                 // in one situation
+	lastLooks = 3                                 // tries of the one look at a machine that is being deleted
 )
 
 // looks is what is known of the reading of one instance's serial log.
@@ -33,6 +34,9 @@ type looks struct {
 
 // situationOf tells what may have led to more in the log.
 func situationOf(b fleet.Boot, a Assessment) string {
+	if a.Basis == basisDeleted {
+		return b.VMID + "|" + basisDeleted
+	}
 	return strings.Join([]string{b.VMID, b.ProvisioningState, b.Provisioning.Reason, string(b.Power), a.Basis, a.Node, yesNo(a.State == Succeeded)}, "|")
 }
 
@@ -55,6 +59,8 @@ func (l *looks) wants(b fleet.Boot, a Assessment, now time.Time) bool {
 		return now.Sub(a.Began) < newFor && (l.n == 0 || l.situation != situationOf(b, a))
 	case a.State == Deleting, a.State == Stopped, a.State == Degraded:
 		return false
+	case a.Basis == basisDeleted:
+		return l.situation != situationOf(b, a) || l.n == 0 && l.failed < lastLooks
 	}
 	return l.n < maxLooks && l.failed < maxLooks
 }

@@ -111,7 +111,7 @@ func (n *NodeView) rather(than *NodeView, b fleet.Boot) bool {
 func ViewOf(n *corev1.Node) *NodeView {
 	v := &NodeView{
 		Name: n.Name, UID: string(n.UID), ProviderID: n.Spec.ProviderID, BootID: n.Status.NodeInfo.BootID, Created: n.CreationTimestamp.Time,
-		Why: "its kubelet has not reported yet",
+		Why: "its kubelet has not reported yet", Captured: marked(n),
 	}
 	for _, c := range n.Status.Conditions {
 		switch c.Type {
@@ -136,6 +136,9 @@ func trim(o any) (any, error) {
 	case *corev1.Node:
 		out := &corev1.Node{ObjectMeta: trimmed(x.ObjectMeta)}
 		markBoot(&x.ObjectMeta, &out.ObjectMeta)
+		if capture := x.Annotations[fleet.AnnotationCapture]; capture != "" {
+			metav1.SetMetaDataAnnotation(&out.ObjectMeta, fleet.AnnotationCapture, capture)
+		}
 		out.Spec.ProviderID = x.Spec.ProviderID
 		out.Status.NodeInfo.BootID = x.Status.NodeInfo.BootID
 		for _, c := range x.Status.Conditions {
@@ -215,15 +218,22 @@ func (r *reconciler) watchNodes(c cache.Cache) error {
 		q.Add(request(key))
 	}
 	return r.controller.Watch(source.Kind(c, &corev1.Node{}, handler.TypedFuncs[*corev1.Node, reconcile.Request]{
-		CreateFunc: func(_ context.Context, e event.TypedCreateEvent[*corev1.Node], q queue) { touch(e.Object, false, q) },
+		CreateFunc: func(_ context.Context, e event.TypedCreateEvent[*corev1.Node], q queue) {
+			r.captures.see(nil, e.Object)
+			touch(e.Object, false, q)
+		},
 		UpdateFunc: func(_ context.Context, e event.TypedUpdateEvent[*corev1.Node], q queue) {
+			r.captures.see(e.ObjectOld, e.ObjectNew)
 			was, is := ViewOf(e.ObjectOld), ViewOf(e.ObjectNew)
 			if *was == *is && e.ObjectOld.UID == e.ObjectNew.UID {
 				return
 			}
 			touch(e.ObjectNew, was.Ready && !is.Ready, q)
 		},
-		DeleteFunc: func(_ context.Context, e event.TypedDeleteEvent[*corev1.Node], q queue) { touch(e.Object, true, q) },
+		DeleteFunc: func(_ context.Context, e event.TypedDeleteEvent[*corev1.Node], q queue) {
+			r.captures.forget(e.Object)
+			touch(e.Object, true, q)
+		},
 	}))
 }
 

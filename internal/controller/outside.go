@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"slices"
 	"strings"
+	"time"
 
 	"github.com/ortet/ortet/internal/fleet"
 	"github.com/ortet/ortet/internal/verdict"
@@ -54,7 +55,12 @@ func broken(boot fleet.Boot) (sign, why string) {
 	return "", ""
 }
 
-const fleetFailed = "Failed" // a provisioning state
+const (
+	fleetFailed = "Failed" // a provisioning state
+	// provisioningTimedOut is Azure's code where the system did not report in time
+	// that it was provisioned, and the catalogue's reason.
+	provisioningTimedOut = "OSProvisioningTimedOut"
+)
 
 // logsOf gives what was written in the form that the judge reads.
 func logsOf(boot fleet.Boot, serial []byte) []verdict.Log {
@@ -233,4 +239,19 @@ func first(s, otherwise string) string {
 		return otherwise
 	}
 	return s
+}
+
+func latest(a, b time.Time) time.Time {
+	if b.After(a) {
+		return b
+	}
+	return a
+}
+
+// earliest of two times leaves out those that are not known.
+func earliest(a, b time.Time) time.Time {
+	if a.IsZero() || !b.IsZero() && b.Before(a) {
+		return b
+	}
+	return a
 }

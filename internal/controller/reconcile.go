@@ -30,6 +30,7 @@ type reconciler struct {
 	poller     *Poller
 	evidence   *evidence
 	meters     *meters
+	captures   captures
 	stored     *bootStore // of boots
 	changed    chan []Key
 	done       <-chan struct{}
@@ -66,7 +67,19 @@ func (r *reconciler) Reconcile(ctx context.Context, request reconcile.Request) (
 		r.poller.Wake()
 		return reconcile.Result{RequeueAfter: lookPatience / 4}, nil
 	}
+	if a.Basis == basisDeleted {
+		if node, err = r.freshNode(ctx, node, known.Boot); err != nil {
+			return reconcile.Result{}, fmt.Errorf("read the Node of %s: %w", known.Boot.Name, err)
+		}
+		if view = nil; node != nil {
+			view = ViewOf(node)
+		}
+		a = Assess(known.Boot, view, known.Serial, known.Previous, now, r.config.Deadlines)
+	}
 	err = r.publish(ctx, known, node, a)
+	if known.gone && err == nil {
+		r.fleet.forget(key)
+	}
 	judged := known.Serial
 	if err != nil {
 		judged = nil
@@ -130,6 +143,9 @@ func (r *reconciler) publish(ctx context.Context, known Known, node *corev1.Node
 	}
 	if err := r.evidence.told(ctx, rec, a); err != nil {
 		return err
+	}
+	if node != nil && r.captures.caused(node, first(a.Verdict.BootID, node.Status.NodeInfo.BootID)) {
+		return nil
 	}
 	// A boot counts once for each outcome that it is told to have; of those that went
 	// well at once only the Node's condition tells whether they were counted.

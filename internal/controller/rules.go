@@ -5,7 +5,8 @@ package controller
 type Rule struct {
 	Namespace string // "" means the whole cluster
 	Group     string
-	Resource  string // with its subresource, "nodes/status"
+	Resource  string   // with its subresource, "nodes/status"
+	Names     []string // empty means any
 	Verbs     []string
 	Why       string // for the documentation
 	Needed    string // "always", or where it is
@@ -20,7 +21,8 @@ func Rules(namespace string) []Rule {
 		{Resource: "pods", Verbs: []string{"list"}, Why: "when the first pod ran on a node that booted", Needed: "`--first-pod`"},
 		{Resource: "events", Verbs: []string{"create"}, Why: "tell of boots that failed, on Nodes and Machines", Needed: always},
 		{Namespace: namespace, Resource: "configmaps", Verbs: []string{"create", "delete", "get", "list", "update"}, Why: "evidence and boots, which outlive the machine", Needed: always},
-		{Namespace: namespace, Group: "coordination.k8s.io", Resource: "leases", Verbs: []string{"create", "get", "update"}, Why: "one controller works at a time", Needed: always},
+		{Namespace: namespace, Group: "coordination.k8s.io", Resource: "leases", Verbs: []string{"create"}, Why: "one controller works at a time", Needed: always},
+		{Namespace: namespace, Group: "coordination.k8s.io", Resource: "leases", Names: []string{LeaseName}, Verbs: []string{"get", "update"}, Why: "the same", Needed: always},
 		{Group: machineGroup, Resource: "machines", Verbs: []string{"get", "list", "watch"}, Why: "find an instance's Machine", Needed: capi},
 		{Group: machineGroup, Resource: "machines/status", Verbs: []string{"patch"}, Why: "the condition " + ConditionType, Needed: capi},
 	}

@@ -34,6 +34,9 @@ func TestRulesAreDocumented(t *testing.T) {
 		if r.Group != "" {
 			resource += "." + r.Group
 		}
+		if len(r.Names) > 0 {
+			resource += " named " + strings.Join(r.Names, ", ")
+		}
 		fmt.Fprintf(&b, "| %s | %s | %s | %s | %s |\n", where, resource, strings.Join(r.Verbs, ", "), r.Why, r.Needed)
 	}
 	want := head + begin + b.String() + end + tail

@@ -267,6 +267,15 @@ func (x *simulated) check(t *testing.T, donor, version string) {
 	if err != nil {
 		t.Fatal(err)
 	}
+	instances, err := cloud.Instances(t.Context(), x.pool())
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, i := range instances {
+		if i.Protection != (fleet.Protection{}) {
+			t.Errorf("instance %s had no protection policy, and is left with %+v", i.InstanceID, i.Protection)
+		}
+	}
 	if !pinned(pool.Model.Image, pool.Model.Image.ID) || pool.Model.Image.ID.Name() != version || len(pool.Model.Extensions) > 0 {
 		t.Errorf("model %+v", pool.Model)
 	}

@@ -36,7 +36,8 @@ func (q CaptureRequest) options() plan.Options {
 	return plan.Options{
 		Node: q.Node, Again: q.Again, Deallocate: q.Deallocate, GracePeriod: q.GracePeriod, ForceDrain: q.ForceDrain,
 		History: q.History, Replicas: q.Replicas, Shallow: q.Shallow, Bake: q.Bootstrap == BootstrapBaked,
-		AcceptPoolCredentials: q.AcceptPoolCredentials, Extensions: q.Extensions, NewNodes: q.NewNodes,
+		AcceptPoolCredentials: q.AcceptPoolCredentials, AcceptSecrets: q.AcceptSecrets, RemoveSecrets: q.RemoveSecrets, ScanImages: q.ScanImages,
+		Extensions: q.Extensions, NewNodes: q.NewNodes,
 		AllowRolling: q.AllowRolling, ExcludeFromLatest: q.ExcludeFromLatest, AllowOwned: q.AllowOwned,
 	}
 }
@@ -54,18 +55,18 @@ func optionsOf(rec journal.Record) plan.Options {
 func (r *run) captureActs() map[string]act {
 	return map[string]act{
 		plan.StepGallery: gallery, plan.StepDefinition: definition,
-		plan.StepProtect: protect, plan.StepCordon: cordon, plan.StepDrain: drain, plan.StepStop: stop, plan.StepSnapshot: snapshot,
+		plan.StepProtect: protect, plan.StepProtectBench: onBench(plan.StepProtectBench), plan.StepCordon: cordon, plan.StepDrain: drain, plan.StepStop: stop, plan.StepSnapshot: snapshot,
 		plan.StepStart: start, plan.StepReady: ready, plan.StepUncordon: uncordon, plan.StepUnprotect: unprotect,
-		plan.StepHoldReboots: holdReboots, plan.StepWorkDisk: workDisk, plan.StepAttach: attach, plan.StepGeneralize: generalize,
-		plan.StepSave: save, plan.StepDetach: detach, plan.StepDeletePod: deletePod, plan.StepReleaseReboots: releaseReboots,
+		plan.StepHoldReboots: holdReboots, plan.StepWorkDisk: workDisk, plan.StepAttach: onBench(plan.StepAttach), plan.StepGeneralize: onBench(plan.StepGeneralize),
+		plan.StepSave: onBench(plan.StepSave), plan.StepDetach: onBench(plan.StepDetach), plan.StepUnprotectBench: unprotectBench, plan.StepDeletePod: deletePod, plan.StepReleaseReboots: releaseReboots,
 		plan.StepGeneralizedSnapshot: generalizedSnapshot, plan.StepDeleteWorkDisk: deleteWorkDisk,
 		plan.StepVersion: version, plan.StepDeleteSnapshots: deleteSnapshots, plan.StepPrune: prune,
-		plan.StepModel: model, plan.StepExtensions: extensions, plan.StepGrow: grow, plan.StepEnd: end,
+		plan.StepModel: model, plan.StepExclude: exclude, plan.StepExtensions: extensions, plan.StepGrow: grow, plan.StepEnd: end,
 	}
 }
 
 // Steps whose failure holds nothing up: the end looks at them again.
-var tolerated = []string{plan.StepDeletePod, plan.StepReleaseReboots, plan.StepDeleteWorkDisk, plan.StepDeleteSnapshots, plan.StepPrune}
+var tolerated = []string{plan.StepUnprotectBench, plan.StepDeletePod, plan.StepReleaseReboots, plan.StepDeleteWorkDisk, plan.StepDeleteSnapshots, plan.StepPrune, plan.StepExclude}
 
 // journalKey is the pool's ARM id as journals and Leases are kept by.
 func journalKey(pool fleet.ResourceID) string { return strings.ToLower(string(pool)) }
@@ -82,6 +83,7 @@ func (e *Engine) begin(caller context.Context) (r *run, done func()) {
 	r.timing.Begin = e.now()
 	return r, func() {
 		if r.hold != nil {
+			r.flush()
 			r.hold.release(caller)
 		}
 		unhook()
@@ -93,9 +95,12 @@ func (e *Engine) begin(caller context.Context) (r *run, done func()) {
 // openRecord finds the pool's journal record by the donor; open is true where
 // it has not ended.
 func (r *run) openRecord(ctx context.Context, t *task, node string) (rec journal.Record, open bool, err error) {
-	n, ok, err := found(ctx, t, func(ctx context.Context) (fleet.Node, error) { return r.e.cluster.Node(ctx, node) })
-	if err != nil || !ok { // of one that is not there, preflight says so
+	n, ok, err := held(ctx, t, func(ctx context.Context) (fleet.Node, error) { return r.e.cluster.Node(ctx, node) })
+	if err != nil {
 		return journal.Record{}, false, err
+	}
+	if !ok {
+		return r.openRecordOfGone(ctx, t, node)
 	}
 	id, err := fleet.ParseProviderID(n.ProviderID)
 	if err != nil {
@@ -286,8 +291,8 @@ func (r *run) openJournal(step plan.Step, q CaptureRequest, pool fleet.ResourceI
 			return nil, r.unbegun(plan.StepPreflight, err)
 		}
 	}
-	if err := r.lookBefore(q, *prep); err != nil {
-		return nil, r.unbegun("look", err)
+	if err := r.inspectBefore(q, *prep); err != nil {
+		return nil, r.unbegun(plan.StepInspect, err)
 	}
 	if err := r.open(rec, q, *prep); err != nil {
 		return nil, r.unbegun(plan.StepJournal, err)
@@ -319,6 +324,10 @@ func (r *run) open(old journal.Record, q CaptureRequest, prep preparation) error
 		Names: names, Pool: o.Pool.ID, Location: o.Pool.Location, Start: prep.input.Course.Start, PrivateKey: key,
 		Before: o.Pool.Model.Image,
 	}
+	if v, ok := plan.VersionOf(o.Versions, f.Before, o.Pool.Location); ok {
+		f.Used = v.ID
+	}
+	f.remember(old, *o.Pool, o.Instance, now)
 	for _, e := range prep.input.Doomed {
 		f.Doomed = append(f.Doomed, e.Name)
 	}
@@ -400,11 +409,11 @@ func (r *run) undoAll(why string) error {
 	var back []plan.Step
 	for _, s := range plan.CaptureSteps(in) {
 		if s.GivesBack {
-			if s.ID == plan.StepStart {
-				s.After = nil
-			}
 			back = append(back, s)
 		}
+	}
+	for i := range back {
+		back[i].After = slices.DeleteFunc(slices.Clone(back[i].After), func(id string) bool { return !givesBack(back, id) })
 	}
 	var left []string
 	tidied := make(chan struct{})
@@ -453,6 +462,8 @@ func (r *run) fill(result *CaptureResult) {
 	}
 	result.Capture, result.Pool = r.record.Capture, f.Pool
 	result.PoolCredentials = slices.Compact(slices.Sorted(slices.Values(f.Credentials)))
+	result.AcceptedSecrets, result.RemovedSecrets = f.AcceptedSecrets, f.RemovedSecrets
+	result.Notes = append(result.Notes, f.ScanNotes...)
 	if f.ModelChanged {
 		result.Version, result.Irreversible = f.Names.Version, f.Unsaved
 		if result.BuiltFrom == "" {

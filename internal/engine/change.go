@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"time"
 
+	"github.com/ortet/ortet/internal/azure"
 	"github.com/ortet/ortet/internal/fleet"
 	"github.com/ortet/ortet/internal/journal"
 )
@@ -13,6 +14,10 @@ import (
 // maxTries is how often a change is begun whose operation fails, or is said to
 // have worked and has not.
 const maxTries = 5
+
+// closely is for how long an operation is polled once a second that the donor's return
+// waits for: longer than they take, and not until our own limit of requests is used up.
+const closely = 4 * time.Minute
 
 // A check looks whether the world is as a change wants it.
 type check func(ctx context.Context) (bool, error)
@@ -155,6 +160,7 @@ func (t *task) begin(ctx context.Context, key string, c fleet.Change) (string, e
 	switch fleet.KindOf(err) {
 	case fleet.KindUnknown, fleet.KindTransient, fleet.KindTimedOut: // nil among them
 		t.asked = true
+		t.begins++
 	}
 	if err != nil || token == "" {
 		return "", err
@@ -209,7 +215,7 @@ func (r *run) intended(key string) bool {
 
 // forget takes intents out of the journal, so that they can be made anew.
 func (r *run) forget(keys ...string) error {
-	return r.write(func(rec *journal.Record, _ *facts) {
+	return r.amend(func(rec *journal.Record, _ *facts) {
 		for _, k := range keys {
 			delete(rec.Intents, k)
 		}
@@ -257,6 +263,9 @@ func (t *task) poll(ctx context.Context, c fleet.Change, token fleet.Token, done
 		if d <= 0 {
 			who, d = forOwn, 2*time.Second
 		}
+		if t.donorWaits() && t.r.e.now().Sub(begun) < closely {
+			d = min(d, time.Second)
+		}
 		if err := t.wait(ctx, d, who); err != nil {
 			return err
 		}
@@ -280,6 +289,14 @@ func (t *task) ended(ctx context.Context, c fleet.Change, last error) error {
 	return t.timedOut(ctx, c.Verb(), string(c.Target()), last)
 }
 
+// late is an error, or timedOut's where it is nothing but ctx's end.
+func (t *task) late(ctx context.Context, err error) error {
+	if errors.Is(err, context.DeadlineExceeded) && fleet.KindOf(err) == fleet.KindUnknown {
+		return t.timedOut(ctx, t.step.ID, "", err)
+	}
+	return err
+}
+
 // timedOut names what was being waited for when ctx ended, or else what kept failing
 // until then.
 func (t *task) timedOut(ctx context.Context, op, on string, last error) error {
@@ -289,10 +306,8 @@ func (t *task) timedOut(ctx context.Context, op, on string, last error) error {
 		}
 		return last
 	}
-	if last == nil || errors.Is(last, context.DeadlineExceeded) {
-		t.mu.Lock()
-		last = t.trouble
-		t.mu.Unlock()
+	if last == nil || errors.Is(last, context.DeadlineExceeded) || errors.Is(last, azure.ErrTurn) {
+		last = t.troubled(nil)
 	}
 	err := fmt.Errorf("not done within %s", t.step.Deadline)
 	if last != nil && !errors.Is(last, context.DeadlineExceeded) {

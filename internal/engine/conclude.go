@@ -115,10 +115,12 @@ func (r *run) conclude(out outcome) error {
 			donor, out.lost, r.protection(), f.Instance, donor)}, out.left...)
 		r.event(true, "CaptureDonorLost", "did not come back after its disk was captured: "+out.lost.Error())
 		return person()
-	case r.interrupted:
+	case r.interrupted || r.caller.Err() != nil:
 		state := ""
 		switch {
 		case donor == "":
+		case !r.donorOut() && len(out.left) > 0:
+			state = "node " + donor + " is in service, but not all is undone: " + strings.Join(out.left, "; ")
 		case !r.donorOut():
 			state = "node " + donor + " is in service as it was found"
 		default:
@@ -126,7 +128,11 @@ func (r *run) conclude(out outcome) error {
 		}
 		return &Interrupted{Step: out.step, Donor: state, Err: out.err}
 	case f.ModelChanged:
-		out.left = append(out.left, fmt.Sprintf("the model uses %s, but step %s is not done: see why, and run the same command again", f.Names.Version.Name(), out.step))
+		uses := f.Names.Version.Name()
+		if f.Return != nil {
+			uses = f.Return.back().Name()
+		}
+		out.left = append(out.left, fmt.Sprintf("the model uses %s, but step %s is not done: see why, and run the same command again", uses, out.step))
 		return person()
 	case len(out.left) > 0 || r.donorOut():
 		if len(out.left) == 0 {

@@ -49,7 +49,7 @@ func snapshot(ctx context.Context, t *task) error {
 			return err
 		}
 	}
-	err := r.write(func(rec *journal.Record, f *facts) {
+	err := r.amend(func(rec *journal.Record, f *facts) {
 		addUndo(rec, undoSnapshot, nil)
 		if f.BuiltAt.IsZero() {
 			f.BuiltAt = r.e.now()
@@ -70,7 +70,7 @@ func snapshot(ctx context.Context, t *task) error {
 	if !down(i) {
 		return fmt.Errorf("the donor is %s: somebody started it while its disk was copied", i.Power)
 	}
-	return r.write(func(_ *journal.Record, f *facts) { f.SnapshotTaken = true })
+	return r.amend(func(_ *journal.Record, f *facts) { f.SnapshotTaken = true })
 }
 
 func (t *task) snapshotAt(ctx context.Context, id fleet.ResourceID) (fleet.Snapshot, bool, error) {
@@ -169,7 +169,7 @@ func workDisk(ctx context.Context, t *task) error {
 		}
 		ours = false
 	}
-	if err := r.write(func(rec *journal.Record, _ *facts) {
+	if err := r.amend(func(rec *journal.Record, _ *facts) {
 		addUndo(rec, undoWorkDisk, nil)
 		if !ours { // no pod has worked on the copy that is made now
 			delete(rec.Intents, plan.StepGeneralize)
@@ -207,7 +207,17 @@ func (t *task) deleteDisk(ctx context.Context, id fleet.ResourceID) error {
 func attach(ctx context.Context, t *task) error {
 	r := t.r
 	f := r.get()
-	i, err := t.instance(ctx, f.Bench.Instance)
+	instance := func(ctx context.Context) (fleet.Instance, error) {
+		return surely(ctx, t, func(ctx context.Context) (fleet.Instance, error) { return r.e.cloud.Instance(ctx, f.Bench.Instance) })
+	}
+	i, err := instance(ctx)
+	if err != nil {
+		return err
+	}
+	node, err := t.benchNode(ctx)
+	if err == nil {
+		err = taken(node, f.Pool)
+	}
 	if err != nil {
 		return err
 	}
@@ -222,14 +232,17 @@ func attach(ctx context.Context, t *task) error {
 	for !there && taken[lun] && lun > 0 { // somebody took it since
 		lun--
 	}
-	if err := r.write(func(rec *journal.Record, f *facts) {
+	if err := r.amend(func(rec *journal.Record, f *facts) {
+		if !hasUndo(rec, undoAttach) {
+			f.Bench.BootID = node.BootID
+		}
 		addUndo(rec, undoAttach, nil)
 		f.Bench.LUN = lun
 	}); err != nil {
 		return err
 	}
 	return t.change(ctx, plan.StepAttach, fleet.AttachDisk{Instance: f.Bench.Instance, Disk: f.Names.WorkDisk, LUN: lun}, func(ctx context.Context) (bool, error) {
-		i, err := t.instance(ctx, f.Bench.Instance)
+		i, err := instance(ctx)
 		return err == nil && attached(i, f.Names.WorkDisk) && !busy(i.ProvisioningState), err
 	})
 }
@@ -267,7 +280,7 @@ func detach(ctx context.Context, t *task) error {
 		return err
 	}
 	// Forgotten, so that a copy that is made anew is attached anew.
-	return t.r.write(func(rec *journal.Record, _ *facts) {
+	return t.r.amend(func(rec *journal.Record, _ *facts) {
 		dropUndo(rec, undoAttach)
 		delete(rec.Intents, plan.StepAttach)
 		delete(rec.Intents, plan.StepDetach)
@@ -314,7 +327,7 @@ func deleteWorkDisk(ctx context.Context, t *task) error {
 	if err := t.deleteDisk(ctx, t.r.get().Names.WorkDisk); err != nil {
 		return err
 	}
-	return t.r.write(func(rec *journal.Record, _ *facts) {
+	return t.r.amend(func(rec *journal.Record, _ *facts) {
 		dropUndo(rec, undoWorkDisk)
 		delete(rec.Intents, plan.StepWorkDisk)
 	})
@@ -335,7 +348,7 @@ func generalizedSnapshot(ctx context.Context, t *task) error {
 			return err
 		}
 	}
-	if err := r.write(func(rec *journal.Record, _ *facts) { addUndo(rec, undoGeneralized, nil) }); err != nil {
+	if err := r.amend(func(rec *journal.Record, _ *facts) { addUndo(rec, undoGeneralized, nil) }); err != nil {
 		return err
 	}
 	change := fleet.CreateSnapshot{ID: f.Names.Generalized, Location: f.Location, Source: f.Names.WorkDisk, Tags: r.imageTags()}
@@ -350,6 +363,9 @@ func (r *run) imageTags() map[string]string {
 	more := map[string]string{fleet.TagGeneralized: r.captureName()}
 	if f.CustomData != "" {
 		more[fleet.TagCustomData] = f.CustomData
+	}
+	if f.Secrets != "" {
+		more[fleet.TagSecrets] = f.Secrets
 	}
 	return r.tags(more)
 }

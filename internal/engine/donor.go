@@ -2,10 +2,8 @@ package engine
 
 import (
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
-	"time"
 
 	"github.com/ortet/ortet/internal/cluster"
 	"github.com/ortet/ortet/internal/fleet"
@@ -28,23 +26,31 @@ func (r *run) donorName() string {
 }
 
 func (t *task) instance(ctx context.Context, id fleet.ResourceID) (fleet.Instance, error) {
-	return ask(ctx, t, func(ctx context.Context) (fleet.Instance, error) { return t.r.e.cloud.Instance(ctx, id) })
+	return surely(ctx, t, func(ctx context.Context) (fleet.Instance, error) { return t.r.e.cloud.Instance(ctx, id) })
 }
 
 // protect keeps autoscalers, health checks and upgrades off the donor. What was
 // there before is written down first; what others set already stays theirs.
 func protect(ctx context.Context, t *task) error {
 	r := t.r
-	node, err := t.donor(ctx)
+	// Our marks are there for as long as the undo list has them.
+	node, err := fresh(ctx, t, undoMark, t.donor, func(n fleet.Node) string { return n.Annotations[fleet.AnnotationCapture] })
 	if err != nil {
 		return err
 	}
 	f := r.get()
+	if by := plan.UsedBy(node, f.Pool); by != "" {
+		return &fleet.Error{Op: "protect", Resource: "node " + node.Name, Kind: fleet.KindInvalid, Err: fmt.Errorf("a capture of %s uses it as its workbench", by)}
+	}
 	instance, err := t.instance(ctx, f.Instance)
 	if err != nil {
 		return err
 	}
-	machine, hasMachine, err := t.machine(ctx, node)
+	hasMachine := false
+	machine, err := fresh(ctx, t, undoMachine, func(ctx context.Context) (a map[string]string, err error) {
+		a, hasMachine, err = t.machine(ctx, node)
+		return a, err
+	}, func(a map[string]string) string { return a[fleet.AnnotationCapture] })
 	if err != nil {
 		return err
 	}
@@ -103,6 +109,19 @@ func protect(ctx context.Context, t *task) error {
 		}
 	}
 	return t.setProtection(ctx, plan.StepProtect, f.Instance, full)
+}
+
+// fresh is ask for what bears this capture's mark only while the undo list has the
+// named entry: otherwise the answer is of before an earlier process undid that.
+func fresh[T any](ctx context.Context, t *task, undo string, read func(ctx context.Context) (T, error), mark func(T) string) (T, error) {
+	return ask(ctx, t, func(ctx context.Context) (T, error) {
+		v, err := read(ctx)
+		if _, there := t.r.undo(undo); err == nil && !there && mark(v) == t.r.captureName() {
+			err = &fleet.Error{Op: "protect", Resource: "node " + t.r.donorName(), Kind: fleet.KindTransient,
+				Err: errors.New("the answer shows a mark that was removed")}
+		}
+		return v, err
+	})
 }
 
 // optional is a value that may be missing.
@@ -204,7 +223,7 @@ func drain(ctx context.Context, t *task) error {
 	if err != nil {
 		return err
 	}
-	return r.write(func(_ *journal.Record, f *facts) { f.Drained = true })
+	return r.amend(func(_ *journal.Record, f *facts) { f.Drained = true })
 }
 
 // down reports whether an instance does not run, its memory gone.
@@ -231,9 +250,12 @@ func stop(ctx context.Context, t *task) error {
 			if err := deleteDonorSnapshot(ctx, t); err != nil {
 				return err
 			}
+			if err := r.amend(stopAgain); err != nil {
+				return err
+			}
 		}
 	}
-	if err := r.write(func(rec *journal.Record, _ *facts) { addUndo(rec, undoStop, nil) }); err != nil {
+	if err := r.amend(func(rec *journal.Record, _ *facts) { addUndo(rec, undoStop, nil) }); err != nil {
 		return err
 	}
 	err := t.change(ctx, plan.StepStop, fleet.StopInstance{Instance: f.Instance, Deallocate: o.Deallocate}, func(ctx context.Context) (bool, error) {
@@ -243,253 +265,20 @@ func stop(ctx context.Context, t *task) error {
 	if err != nil {
 		return err
 	}
-	return r.write(func(_ *journal.Record, f *facts) { f.Stopped = true })
+	return t.donorStopped(ctx)
 }
 
-// errDonorGone is a donor that somebody deleted: nothing of it is left to give back.
-var errDonorGone = errors.New("the donor was deleted meanwhile")
-
-// gone turns what was not found into errDonorGone where the instance is not in
-// its scale set any more. It takes the stop off the undo list, so that the pool
-// is not held up by it for ever.
-func (t *task) gone(ctx context.Context, err error) error {
-	if !fleet.Is(err, fleet.KindNotFound) {
+// donorStopped notes that the donor was seen stopped, and which boot its Node showed
+// last: any other one is of a boot since the stop.
+func (t *task) donorStopped(ctx context.Context) error {
+	node, there, err := found(ctx, t, func(ctx context.Context) (fleet.Node, error) { return t.r.e.cluster.Node(ctx, t.r.donorName()) })
+	if err != nil {
 		return err
 	}
-	f := t.r.get()
-	if _, poolErr := t.pool(ctx, f.Pool); poolErr != nil {
-		return err
-	}
-	_, there, readErr := found(ctx, t, func(ctx context.Context) (fleet.Instance, error) { return t.r.e.cloud.Instance(ctx, f.Instance) })
-	if there || readErr != nil {
-		return err
-	}
-	if writeErr := t.r.write(func(rec *journal.Record, _ *facts) { dropUndo(rec, undoStop) }); writeErr != nil {
-		return writeErr
-	}
-	return fmt.Errorf("%w: %w", errDonorGone, err)
-}
-
-// start powers the donor on where we stopped it, or may have.
-func start(ctx context.Context, t *task) error {
-	return t.gone(ctx, startDonor(ctx, t))
-}
-
-func startDonor(ctx context.Context, t *task) error {
-	r := t.r
-	if _, ours := r.undo(undoStop); !ours {
-		return needless("it was not stopped")
-	}
-	f := r.get()
-	begunStop := r.intended(plan.StepStop)
-	if begunStop && !f.Stopped {
-		// The stop may still be under way, or may have been carried out by now.
-		if i, err := t.instance(ctx, f.Instance); err == nil && down(i) {
-			if err := r.write(func(_ *journal.Record, f *facts) { f.Stopped = true }); err != nil {
-				r.e.log.Warn("cannot write down that the donor is stopped", "error", err)
-			}
-		} else {
-			// A start queues behind a stop that is under way, and is nothing on
-			// an instance that runs.
-			if _, err := t.begin(ctx, plan.StepStart, fleet.StartInstance{Instance: f.Instance}); err != nil && !passing(err) {
-				return err
-			}
+	return t.r.amend(func(_ *journal.Record, f *facts) {
+		f.Stopped = true
+		if there && node.BootID != "" {
+			f.BootID = node.BootID
 		}
-	}
-	return t.change(ctx, plan.StepStart, fleet.StartInstance{Instance: f.Instance}, func(ctx context.Context) (bool, error) {
-		i, err := t.instance(ctx, f.Instance)
-		return err == nil && i.Power == fleet.PowerRunning, err
 	})
-}
-
-// settle is how long a node has to stay Ready where it is not known whether its
-// stop took place: longer than Kubernetes takes to notice that a kubelet is
-// gone (node-monitor-grace-period, 50 s).
-const settle = 60 * time.Second
-
-// donorIsBack notes that what undid the stop is done with. Whoever takes the
-// capture up again, without a snapshot, has to drain and stop the donor anew.
-func donorIsBack(rec *journal.Record, f *facts) {
-	dropUndo(rec, undoStop)
-	f.Stopped, f.Drained = false, false
-	delete(rec.Intents, plan.StepStop)
-	delete(rec.Intents, plan.StepStart)
-}
-
-// ready waits until the donor has booted and is Ready.
-func ready(ctx context.Context, t *task) error {
-	r := t.r
-	if _, ours := r.undo(undoStop); !ours {
-		return needless("it was not stopped")
-	}
-	f := r.get()
-	stopped, begun := f.Stopped, r.e.now()
-	maybe := r.intended(plan.StepStop)
-	why, said := "", ""
-	for {
-		node, err := t.donor(ctx)
-		switch {
-		case err != nil && ctx.Err() != nil:
-			return t.timedOut(ctx, "wait until the donor is Ready", "node "+r.donorName(), errors.New(first(why, err.Error())))
-		case fleet.Is(err, fleet.KindNotFound):
-			why = "the node is gone from the cluster"
-			if err := t.gone(ctx, err); errors.Is(err, errDonorGone) {
-				return err
-			}
-		case err != nil:
-			return err
-		case !node.Ready:
-			why = "not Ready: " + node.NotReadyWhy
-		case node.BootID != f.BootID || !maybe:
-			// What undid the stop is done with: the donor booted, or never went.
-			return r.write(donorIsBack)
-		case stopped:
-			why = "has not said that it booted"
-		case r.e.now().Sub(begun) >= settle:
-			return r.write(donorIsBack)
-		default:
-			why = "is Ready; making sure that it stays so"
-		}
-		if why != said {
-			t.progress(-1, "node %s: %s", r.donorName(), why)
-			said = why
-		}
-		if err := t.wait(ctx, lookEvery, forWorld); err != nil {
-			return t.timedOut(ctx, "wait until the donor is Ready", "node "+r.donorName(), errors.New(why))
-		}
-	}
-}
-
-// onNode are what we change of the donor's Node object. It is gone with it: the
-// one that a kubelet makes anew is others' as it is.
-var onNode = []string{undoCordon, undoMark, undoScaleDown}
-
-// madeAnew reports whether the Node is another than the one that we changed, and
-// bears no mark of ours.
-func (f *facts) madeAnew(node fleet.Node, capture string) bool {
-	return f.NodeUID != "" && node.UID != f.NodeUID && node.Annotations[fleet.AnnotationCapture] != capture
-}
-
-// meet remembers the Node that is about to be changed.
-func (f *facts) meet(rec *journal.Record, node fleet.Node) {
-	if f.madeAnew(node, rec.Capture) {
-		dropUndo(rec, onNode...)
-	}
-	f.NodeUID = node.UID
-}
-
-func uncordon(ctx context.Context, t *task) error {
-	if err := t.forgetOldNode(ctx); err != nil {
-		return err
-	}
-	if _, ours := t.r.undo(undoCordon); !ours {
-		return needless("we did not cordon it")
-	}
-	err := t.onDonor(ctx, func(ctx context.Context) error {
-		if flawCordon {
-			return nil
-		}
-		return t.r.e.cluster.SetUnschedulable(ctx, t.r.donorName(), false)
-	})
-	if err != nil {
-		return err
-	}
-	t.r.drop(undoCordon)
-	return nil
-}
-
-// forgetOldNode takes what we changed of the donor's Node off the undo list where
-// that was deleted, and made anew since.
-func (t *task) forgetOldNode(ctx context.Context) error {
-	r := t.r
-	r.mu.Lock()
-	there := hasUndo(&r.record, onNode...)
-	r.mu.Unlock()
-	if !there {
-		return nil
-	}
-	node, err := t.donor(ctx)
-	if err != nil {
-		return ignoreMissing(err)
-	}
-	if f := r.get(); !f.madeAnew(node, r.captureName()) {
-		return nil
-	}
-	r.note("node %s was deleted meanwhile, and made anew by its kubelet: it is left as it is", node.Name)
-	return r.write(func(rec *journal.Record, _ *facts) { dropUndo(rec, onNode...) })
-}
-
-// unprotect puts back what protect changed, each as it was. One that fails does
-// not keep the others, and does not use up their time.
-func unprotect(ctx context.Context, t *task) error {
-	var failed []error
-	within := func(what string, part time.Duration, act func(ctx context.Context) error) {
-		ctx, cancel := context.WithTimeout(ctx, part)
-		defer cancel()
-		if err := act(ctx); err != nil {
-			failed = append(failed, fmt.Errorf("%s: %w", what, err))
-		}
-	}
-	within("Machine", t.step.Deadline/4, t.unprotectMachine)
-	within("annotations", t.step.Deadline/4, t.unmark)
-	within("instance protection", t.step.Deadline, t.unprotectInstance)
-	return errors.Join(failed...)
-}
-
-func (t *task) unprotectInstance(ctx context.Context) error {
-	entry, ours := t.r.undo(undoProtection)
-	if !ours {
-		return nil
-	}
-	var before fleet.Protection
-	if err := json.Unmarshal(entry.What, &before); err != nil {
-		return err
-	}
-	if err := ignoreMissing(t.setProtection(ctx, plan.StepUnprotect, t.r.get().Instance, before)); err != nil {
-		return err
-	}
-	t.r.drop(undoProtection)
-	return nil
-}
-
-func (t *task) unprotectMachine(ctx context.Context) error {
-	r := t.r
-	entry, ours := r.undo(undoMachine)
-	if !ours {
-		return nil
-	}
-	var before *string
-	if err := json.Unmarshal(entry.What, &before); err != nil {
-		return err
-	}
-	// The node may be gone by now; its Machine is found by what it said.
-	node := fleet.Node{Name: r.donorName(), Annotations: r.get().Machine}
-	if err := t.annotateMachine(ctx, node, before, nil); err != nil {
-		return err
-	}
-	r.drop(undoMachine)
-	return nil
-}
-
-func (t *task) unmark(ctx context.Context) error {
-	r := t.r
-	scaleDown, oursToo := r.undo(undoScaleDown)
-	if _, ours := r.undo(undoMark); !ours && !oursToo {
-		return nil
-	}
-	back := map[string]*string{fleet.AnnotationCapture: nil}
-	if oursToo {
-		var before *string
-		if err := json.Unmarshal(scaleDown.What, &before); err != nil {
-			return err
-		}
-		back[fleet.AnnotationScaleDownDisabled] = before
-	}
-	err := t.onDonor(ctx, func(ctx context.Context) error { return r.e.cluster.Annotate(ctx, r.donorName(), back) })
-	if err != nil {
-		return err
-	}
-	r.drop(undoMark, undoScaleDown)
-	r.event(false, "CaptureGaveBack", "given back after its disk was captured ("+r.captureName()+")")
-	return nil
 }

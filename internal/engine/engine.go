@@ -43,7 +43,7 @@ type Config struct {
 	// Accesses is what RBAC has to allow, asked in preflight: the cluster
 	// adapter's own list. nil means CaptureAccesses and RollbackAccesses.
 	Accesses []cluster.Access
-	// LeaseFor is how long a hold lasts without renewal; 0 means 30 s.
+	// LeaseFor is how long a hold lasts without renewal; 0 means 45 s.
 	LeaseFor time.Duration
 }
 
@@ -81,7 +81,7 @@ func New(config Config) (*Engine, error) {
 		config.Liveness = LocalLiveness
 	}
 	if config.LeaseFor <= 0 {
-		config.LeaseFor = 30 * time.Second
+		config.LeaseFor = 45 * time.Second
 	}
 	return &Engine{
 		cloud: config.Cloud, cluster: config.Cluster, log: config.Logger,
@@ -123,6 +123,13 @@ type CaptureRequest struct {
 	Bootstrap string `json:"bootstrap,omitempty"`
 	// AcceptPoolCredentials lets pool-wide credentials be in the image.
 	AcceptPoolCredentials bool `json:"acceptPoolCredentials,omitempty"`
+	// AcceptSecrets lists the paths of other secrets that may be in the image: files,
+	// or folders that end in "/".
+	AcceptSecrets []string `json:"acceptSecrets,omitempty"`
+	// RemoveSecrets deletes files with other secrets from the copy of the disk.
+	RemoveSecrets bool `json:"removeSecrets,omitempty"`
+	// ScanImages searches image layers for all kinds of secrets.
+	ScanImages bool `json:"scanImages,omitempty"`
 	// Extensions says which of the model's extensions go.
 	Extensions plan.ExtensionRule `json:"extensions"`
 	// NewNodes is how many to add once the model is changed.
@@ -164,6 +171,10 @@ type CaptureResult struct {
 	Notes []string `json:"notes,omitempty"`
 	// PoolCredentials lists the paths of accepted credentials in the image.
 	PoolCredentials []string `json:"poolCredentials,omitempty"`
+	// AcceptedSecrets lists the paths of other secrets that were accepted, RemovedSecrets
+	// those of files that were removed from the copy; both as far as the report lists them.
+	AcceptedSecrets []string `json:"acceptedSecrets,omitempty"`
+	RemovedSecrets  []string `json:"removedSecrets,omitempty"`
 	Timing          Timing   `json:"timing"`
 
 	open bool // the journal may hold something that has not ended
@@ -171,13 +182,16 @@ type CaptureResult struct {
 
 // Previous asks for the version before the one that the model uses, by
 // publishing date.
-const Previous = "previous"
+const Previous = plan.Previous
+
+// Original asks for what the model was before its first capture.
+const Original = plan.ToOriginal
 
 // A RollbackRequest says what to go back to. Node or Pool is required.
 type RollbackRequest struct {
 	Pool fleet.ResourceID `json:"pool,omitempty"`
 	Node string           `json:"node,omitempty"` // any node of the pool
-	// To is a version's name, "2026.11.20", or Previous; "" means Previous.
+	// To is a version's name, "2026.11.20", Previous or Original; "" means Previous.
 	To string `json:"to,omitempty"`
 	// AllowRolling as for a capture.
 	AllowRolling bool `json:"allowRolling,omitempty"`
@@ -187,13 +201,15 @@ type RollbackRequest struct {
 
 // RollbackResult says what a rollback did.
 type RollbackResult struct {
-	Pool        fleet.ResourceID `json:"pool"`
-	From        fleet.ResourceID `json:"from,omitempty"` // a version's id, or "" for an image that is not a prototype
-	To          fleet.ResourceID `json:"to"`
-	NothingToDo bool             `json:"nothingToDo,omitempty"`
-	Resumed     bool             `json:"resumed,omitempty"`
-	Notes       []string         `json:"notes,omitempty"`
-	Timing      Timing           `json:"timing"`
+	Pool fleet.ResourceID `json:"pool"`
+	From fleet.ResourceID `json:"from,omitempty"` // a version's id, or "" for an image that is not a prototype
+	To   fleet.ResourceID `json:"to"`             // "" with Original
+	// Original is what the model was before its first capture, where it went there.
+	Original    *plan.Original `json:"original,omitempty"`
+	NothingToDo bool           `json:"nothingToDo,omitempty"`
+	Resumed     bool           `json:"resumed,omitempty"`
+	Notes       []string       `json:"notes,omitempty"`
+	Timing      Timing         `json:"timing"`
 }
 
 // PoolStatus is what there is to know of one pool's prototypes.
@@ -206,8 +222,10 @@ type PoolStatus struct {
 	// Capture is the newest capture or rollback, running, interrupted or
 	// ended; nil where there was none.
 	Capture *CaptureStatus `json:"capture,omitempty"`
-	// Problem says why the rest could not be read; "" where all is there.
+	// Problem says why the rest could not be read; "" where all is there. Unread is
+	// true where the scale set itself could not be.
 	Problem string `json:"problem,omitempty"`
+	Unread  bool   `json:"unread,omitempty"`
 }
 
 // VersionStatus is one version.
@@ -215,9 +233,9 @@ type VersionStatus struct {
 	fleet.ImageVersion
 	BuiltFrom  string    `json:"builtFrom,omitempty"`
 	BuiltAt    time.Time `json:"builtAt"` // zero where it is not said
-	InModel    bool      `json:"inModel"`
+	InModel    bool      `json:"inModel"` // named by the model, or the latest where that refers to the definition
 	RolledBack bool      `json:"rolledBack"`
-	Instances  int       `json:"instances"` // made from it
+	Instances  int       `json:"instances"` // that run it
 }
 
 // InstanceStatus is one instance, with what it was made from.

@@ -56,13 +56,29 @@ type facts struct {
 	// Unsaved is what could not be kept, Credentials what the image holds.
 	Unsaved     []string `json:"unsaved,omitempty"`
 	Credentials []string `json:"credentials,omitempty"`
-	StorageType string   `json:"storageType,omitempty"`
+	// AcceptedSecrets are other secrets that the image holds, RemovedSecrets those whose
+	// files were removed from it, Secrets its record of both, ScanNotes what the scan
+	// passed over.
+	AcceptedSecrets []string `json:"acceptedSecrets,omitempty"`
+	RemovedSecrets  []string `json:"removedSecrets,omitempty"`
+	Secrets         string   `json:"secrets,omitempty"`
+	ScanNotes       []string `json:"scanNotes,omitempty"`
+	StorageType     string   `json:"storageType,omitempty"`
 	// Before is the model's image before it was changed; ModelChanged is true
 	// from when the model was seen to use the new one.
-	Before       fleet.ImageReference `json:"before"`
-	ModelChanged bool                 `json:"modelChanged,omitempty"`
-	GrowFrom     int64                `json:"growFrom,omitempty"`
-	GrowTo       int64                `json:"growTo,omitempty"`
+	Before fleet.ImageReference `json:"before"`
+	// Used is the version that Before stood for; "" where it is no prototype.
+	Used         fleet.ResourceID `json:"used,omitempty"`
+	ModelChanged bool             `json:"modelChanged,omitempty"`
+	// Went is the SHA-256 of the customData that goes with the version the model used,
+	// by the record of the capture that made it: others may have deleted the version.
+	Went     string `json:"went,omitempty"`
+	GrowFrom int64  `json:"growFrom,omitempty"`
+	GrowTo   int64  `json:"growTo,omitempty"`
+	// Original is what the model was before its first capture: it is carried from
+	// record to record. Learns is true where the donor's customData is its.
+	Original *plan.Original `json:"original,omitempty"`
+	Learns   bool           `json:"learns,omitempty"`
 	// Undoing says why all is being put back; "" while the capture goes on.
 	Undoing string `json:"undoing,omitempty"`
 	// Return is a rollback's.
@@ -76,6 +92,10 @@ type benchFacts struct {
 	Instance fleet.ResourceID `json:"instance,omitempty"`
 	Zone     string           `json:"zone,omitempty"`
 	LUN      int32            `json:"lun"`
+	// BootID when the copy was attached; another one is of a reboot beside it.
+	BootID string `json:"bootId,omitempty"`
+	// Lost are the workbenches before this one, by node.
+	Lost []string `json:"lost,omitempty"`
 }
 
 // factsOf reads a record's facts. Those that name anything but the pool's own are
@@ -126,6 +146,40 @@ func factsOf(rec journal.Record) (facts, error) {
 	return f, nil
 }
 
+// originalOf gives what a record carries of before the pool's first capture; nil
+// where it has nothing, or cannot be read.
+func originalOf(rec journal.Record) *plan.Original {
+	f, err := factsOf(rec)
+	if err != nil || f.Original == nil {
+		return nil
+	}
+	o := *f.Original
+	if (f.Return != nil && f.CustomData != "" || f.CustomData == sha(noop)) && rec.Intents[plan.StepModel].Tries > 0 {
+		o.Replaced = o.CustomData == ""
+	}
+	return &o
+}
+
+// remember records what the model is before a capture, unless it uses a prototype:
+// then that of before the first is kept.
+func (f *facts) remember(old journal.Record, pool fleet.Pool, donor *fleet.Instance, now time.Time) {
+	f.Original = originalOf(old)
+	image := pool.Model.Image
+	if last, err := factsOf(old); err == nil {
+		if f.Went = last.Went; last.ModelChanged && last.CustomData != "" {
+			f.Went = last.CustomData
+		}
+	}
+	if image.LatestOf().Equal(f.Names.Definition) || image.Exact().Parent().Equal(f.Names.Definition) {
+		return
+	}
+	if f.Original == nil || !f.Original.Image.Same(image) {
+		image.ExactVersion = ""
+		f.Original = &plan.Original{Image: image, Extensions: pool.Model.Extensions, At: now}
+	}
+	f.Learns = donor != nil && donor.Image.Same(image) && (f.Original.CustomData == "" || donor.LatestModelApplied)
+}
+
 // The names on the undo list.
 const (
 	undoScaleDown   = "annotation/" + fleet.AnnotationScaleDownDisabled
@@ -138,6 +192,7 @@ const (
 	undoReboots     = "reboots"
 	undoWorkDisk    = "work-disk"
 	undoAttach      = "attach"
+	undoBench       = "workbench"
 	undoJob         = "job"
 	undoGeneralized = "generalized-snapshot"
 	undoVersion     = "version"
@@ -163,7 +218,8 @@ func (r *run) get() facts {
 // write changes the record by change and saves it; where saving fails, nothing
 // has changed. It outlives the cancellation of the step that calls it, so that
 // what was begun is written down. One write follows the other; what is in the
-// record can be read meanwhile.
+// record can be read meanwhile. Once another process wrote the record, the pool is
+// given up.
 func (r *run) write(change func(rec *journal.Record, f *facts)) error {
 	r.writing <- struct{}{}
 	defer func() { <-r.writing }()
@@ -183,7 +239,9 @@ func (r *run) write(change func(rec *journal.Record, f *facts)) error {
 		}
 	}
 	change(&rec, &f)
-	f.Writer, f.Seq = r.holder, f.Seq+1
+	// A write that failed may have been stored all the same: no other has its number.
+	r.seq = max(r.seq, f.Seq) + 1
+	f.Writer, f.Seq = r.holder, r.seq
 	raw, err := json.Marshal(f) //nolint:gosec // the key lies in the cluster's Secret, beside the journal, until the record is closed
 	if err != nil {
 		return fmt.Errorf("write the journal: %w", err)
@@ -191,20 +249,56 @@ func (r *run) write(change func(rec *journal.Record, f *facts)) error {
 	rec.Facts = raw
 	ctx, cancel := context.WithTimeout(r.care, time.Minute)
 	defer cancel()
-	saved, err := r.e.save(ctx, rec)
+	saved, err := r.save(ctx, rec)
+	if fleet.Is(err, fleet.KindHeld) {
+		r.giveUp(fmt.Errorf("%w: %w", errLost, err)) // what is open in the journal is another's now
+	}
 	if err != nil {
 		return err
 	}
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	r.record, r.facts = saved, f
+	r.record, r.facts, r.unsaved = saved, f, false
 	return nil
 }
 
-// save writes a record. One whose answer was lost is recognised by its mark,
-// so that it is not taken for somebody else's.
-func (e *Engine) save(ctx context.Context, rec journal.Record) (journal.Record, error) {
-	store := e.cluster.Journals()
+// amend changes the record without saving it: the next write does, at the latest the
+// one with the intent of a change. It is for what is recorded before a change that
+// begin records too, and for what the world shows as well.
+func (r *run) amend(change func(rec *journal.Record, f *facts)) error {
+	if err := context.Cause(r.care); err != nil {
+		return err
+	}
+	r.writing <- struct{}{}
+	defer func() { <-r.writing }()
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	rec := r.record
+	rec.Intents, rec.Undo = maps.Clone(rec.Intents), slices.Clone(rec.Undo)
+	change(&rec, &r.facts)
+	r.record, r.unsaved = rec, true
+	return nil
+}
+
+// flush saves what was amended since the last write.
+func (r *run) flush() {
+	r.mu.Lock()
+	unsaved := r.unsaved
+	r.mu.Unlock()
+	if !unsaved || r.fence(r.care) != nil {
+		return
+	}
+	if err := r.write(func(*journal.Record, *facts) {}); err != nil {
+		r.e.log.Warn("cannot write the end to the journal", "error", err)
+	}
+}
+
+// save writes a record. One whose answer was lost is recognised by its mark, so
+// that it is not taken for somebody else's; an earlier one of this run that was
+// believed to have failed is written over. One that somebody deleted is written
+// again, for as long as the pool is held: a donor may depend on it.
+func (r *run) save(ctx context.Context, rec journal.Record) (journal.Record, error) {
+	store := r.e.cluster.Journals()
 	for wait := 100 * time.Millisecond; ; wait = min(2*wait, 5*time.Second) {
 		saved, err := store.Save(ctx, rec)
 		if err == nil {
@@ -213,17 +307,20 @@ func (e *Engine) save(ctx context.Context, rec journal.Record) (journal.Record, 
 		switch fleet.KindOf(err) {
 		case fleet.KindConflict:
 			there, loadErr := store.Load(ctx, rec.Pool)
-			if loadErr == nil && sameSave(there.Facts, rec.Facts) {
+			ours, same := compareSaves(there.Facts, rec.Facts)
+			switch {
+			case loadErr == nil && same:
 				return there, nil
-			}
-			if loadErr == nil && rec.Revision != "" && there.Revision == rec.Revision {
-				break // nobody wrote: it was refused for another reason
-			}
-			if loadErr == nil || fleet.Is(loadErr, fleet.KindNotFound) {
+			case loadErr == nil && rec.Revision != "" && there.Revision == rec.Revision: // nobody wrote: it was refused for another reason
+			case loadErr == nil && ours:
+				rec.Revision = there.Revision
+			case fleet.Is(loadErr, fleet.KindNotFound) && rec.Revision != "" && r.fence(r.care) == nil:
+				rec.Revision = ""
+			case loadErr == nil, fleet.Is(loadErr, fleet.KindNotFound):
 				return journal.Record{}, &fleet.Error{Op: "write the journal", Resource: rec.Pool, Kind: fleet.KindHeld, Err: err,
 					Remedy: "somebody else works on this pool: see ortet status"}
 			}
-		case fleet.KindTransient, fleet.KindThrottled, fleet.KindTimedOut:
+		case fleet.KindTransient, fleet.KindThrottled, fleet.KindTimedOut, fleet.KindUnauthenticated: // credentials are renewed
 		default:
 			return journal.Record{}, err
 		}
@@ -233,12 +330,15 @@ func (e *Engine) save(ctx context.Context, rec journal.Record) (journal.Record, 
 	}
 }
 
-func sameSave(a, b json.RawMessage) bool {
+// compareSaves reports whether two records' facts were saved by one run, and whether
+// at one and the same save.
+func compareSaves(a, b json.RawMessage) (run, same bool) {
 	var x, y facts
 	if json.Unmarshal(a, &x) != nil || json.Unmarshal(b, &y) != nil {
-		return false
+		return false, false
 	}
-	return x.Writer != "" && x.Writer == y.Writer && x.Seq == y.Seq
+	run = x.Writer != "" && x.Writer == y.Writer
+	return run, run && x.Seq == y.Seq
 }
 
 // addUndo puts an entry on the undo list, once: what was there before the first
@@ -289,8 +389,8 @@ func (r *run) holdsNothingUp() bool {
 	return r.record.Capture != "" && r.record.Ended == nil && !hasUndo(&r.record, donorUndos...) && !hasUndo(&r.record, undoReboots)
 }
 
-// drop takes entries off the undo list, since they are put back. Failing to is
-// logged alone: what is put back twice is put back.
+// drop takes entries off the undo list, since they are put back, with the next
+// write: what is put back twice is put back.
 func (r *run) drop(names ...string) {
 	r.mu.Lock()
 	there := hasUndo(&r.record, names...)
@@ -298,7 +398,7 @@ func (r *run) drop(names ...string) {
 	if !there {
 		return
 	}
-	if err := r.write(func(rec *journal.Record, _ *facts) { dropUndo(rec, names...) }); err != nil {
+	if err := r.amend(func(rec *journal.Record, _ *facts) { dropUndo(rec, names...) }); err != nil {
 		r.e.log.Warn("cannot write to the journal that something is put back", "names", names, "error", err)
 	}
 }

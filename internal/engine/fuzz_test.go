@@ -171,7 +171,7 @@ func FuzzFacts(f *testing.F) {
 		rec := journal.Record{Schema: schema, Pool: string(poolID), Capture: "c", Facts: raw, Request: raw}
 		// What only tells must take anything.
 		_, _, _ = captureStatus(rec), resumption(rec, donorName), optionsOf(rec)
-		if sameSave(raw, raw) && !json.Valid(raw) {
+		if _, same := compareSaves(raw, raw); same && !json.Valid(raw) {
 			t.Error("two that cannot be read are the same")
 		}
 		got, err := factsOf(rec)

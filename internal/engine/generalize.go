@@ -32,7 +32,7 @@ func generalize(ctx context.Context, t *task) error {
 			return judge(t, report)
 		}
 		var lost *lostJobError
-		if !errors.As(err, &lost) || try == 2 {
+		if !errors.As(err, &lost) || try == 2 || t.benchLost(ctx) != "" {
 			return err
 		}
 		t.progress(-1, "%v: with a new copy again", lost)
@@ -70,7 +70,14 @@ func (t *task) runJob(ctx context.Context) (wire.GeneralizeReport, error) {
 		}
 	}
 	if !started {
-		err := r.write(func(rec *journal.Record, _ *facts) {
+		node, err := t.benchNode(ctx)
+		if err != nil {
+			return wire.GeneralizeReport{}, err
+		}
+		if f.Bench.BootID != "" && node.BootID != f.Bench.BootID { // it may have booted from the copy
+			return wire.GeneralizeReport{}, &lostJobError{"its node booted again, with the copy attached"}
+		}
+		err = r.write(func(rec *journal.Record, _ *facts) {
 			addUndo(rec, undoJob, nil)
 			rec.Intents[plan.StepGeneralize] = journal.Intent{Verb: "start job", Target: job.Name, At: r.e.now(), Tries: 1}
 		})
@@ -144,9 +151,7 @@ func (r *run) job() (cluster.Job, error) {
 	if len(f.Addresses) > 0 {
 		command = append(command, "--donor-address", strings.Join(f.Addresses, ","))
 	}
-	if o.AcceptPoolCredentials {
-		command = append(command, "--accept-pool-credentials")
-	}
+	command = append(command, secretFlags(o)...)
 	return cluster.Job{
 		Name: f.Names.Job, Node: f.Bench.Node, Image: r.e.config.Image, PullSecret: r.e.config.PullSecret, Command: command,
 		Labels:   map[string]string{"app.kubernetes.io/name": "ortet", "app.kubernetes.io/component": "generalize", "ortet.io/capture": r.captureName()},
@@ -195,13 +200,13 @@ func judge(t *task, report wire.GeneralizeReport) error {
 	case wire.SecretsFound:
 		var lines []string
 		for _, f := range report.Findings {
-			if !f.Accepted {
-				lines = append(lines, fmt.Sprintf("%s (%s, %s)", f.Path, f.Class, f.Rule))
+			if !f.Accepted && !f.Removed {
+				lines = append(lines, fmt.Sprintf("%s (%s, %s%s)", f.Path, f.Class, f.Rule, orNothing(", ", f.Detail)))
 			}
 		}
 		return &fleet.Error{Op: "generalize", Resource: "the copy of the disk", Kind: fleet.KindInvalid,
-			Err:    fmt.Errorf("it holds secrets that may not be in an image: %s", strings.Join(lines, "; ")),
-			Remedy: "remove them from the donor; --accept-pool-credentials accepts those of class PoolCredential"}
+			Err:    fmt.Errorf("it holds secrets that may not be in an image: %s", first(strings.Join(lines, "; "), report.Message)),
+			Remedy: "remove them from the donor; --accept-pool-credentials accepts those of class PoolCredential, --accept-secret PATH one of class OtherSecret, and --remove-secrets deletes the files of these from the copy"}
 	case wire.DiskRefused:
 		return &fleet.Error{Op: "generalize", Resource: "the copy of the disk", Kind: fleet.KindInvalid, Err: errors.New(first(report.Message, "the disk was refused"))}
 	default:

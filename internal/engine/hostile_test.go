@@ -97,6 +97,7 @@ func TestThingsAreDeleted(t *testing.T) {
 		"snapshots": func(w *world) { clear(w.snapshots) },
 		"version":   func(w *world) { clear(w.versions) },
 		"pods":      func(w *world) { clear(w.pods) },
+		"journal":   func(w *world) { w.journals.Delete(journalKey(poolID)) },
 		"work disk": func(w *world) {
 			for k, d := range w.disks {
 				if d.Tags[fleet.TagCapture] != "" && d.ManagedBy == "" {

@@ -45,11 +45,21 @@ func (t *task) heldVersion(ctx context.Context, id fleet.ResourceID) (fleet.Imag
 	return held(ctx, t, func(ctx context.Context) (fleet.ImageVersion, error) { return t.r.e.cloud.Version(ctx, id) })
 }
 
-func (t *task) versions(ctx context.Context, definition fleet.ResourceID) ([]fleet.ImageVersion, error) {
-	return ask(ctx, t, func(ctx context.Context) ([]fleet.ImageVersion, error) {
+// versions lists a definition's versions, with the one that a model is known to use:
+// the list may be of before that was made.
+func (t *task) versions(ctx context.Context, definition, used fleet.ResourceID) ([]fleet.ImageVersion, error) {
+	versions, err := ask(ctx, t, func(ctx context.Context) ([]fleet.ImageVersion, error) {
 		versions, err := t.r.e.cloud.Versions(ctx, definition)
 		return versions, ignoreMissing(err)
 	})
+	if _, listed := plan.FindVersion(versions, used); err != nil || listed || !used.Parent().Equal(definition) {
+		return versions, err
+	}
+	v, there, err := t.versionAt(ctx, used)
+	if there {
+		versions = append(versions, v)
+	}
+	return versions, err
 }
 
 // A failedVersionError is one that Azure could not build.
@@ -59,6 +69,10 @@ func (e *failedVersionError) Error() string {
 	return "the image version is Failed: " + first(e.why, "Azure does not say why")
 }
 
+// versionEvery is how often a version is read for its progress: it takes half an
+// hour, and its operation is polled besides.
+const versionEvery = 45 * time.Second
+
 // builds is how often a version is built that Azure fails to build.
 const builds = 3
 
@@ -67,11 +81,16 @@ const builds = 3
 func version(ctx context.Context, t *task) error {
 	r := t.r
 	id := r.get().Names.Version
+	var read time.Time
+	progress := int32(-1)
 	t.percent = func(ctx context.Context) int32 {
-		if v, err := r.e.cloud.Version(ctx, id); err == nil {
-			return v.Progress
+		if now := r.e.now(); now.Sub(read) >= versionEvery {
+			read = now
+			if v, err := r.e.cloud.Version(ctx, id); err == nil {
+				progress = v.Progress
+			}
 		}
-		return -1
+		return progress
 	}
 	for try := 1; ; try++ {
 		err := t.buildVersion(ctx)
@@ -85,7 +104,7 @@ func version(ctx context.Context, t *task) error {
 			if err := t.deleteVersion(ctx, id, true); err != nil {
 				return err
 			}
-			err := r.write(func(rec *journal.Record, f *facts) {
+			err := r.amend(func(rec *journal.Record, f *facts) {
 				f.StorageType = fleet.LRS
 				delete(rec.Intents, plan.StepVersion)
 			})
@@ -154,7 +173,7 @@ func (t *task) createVersion(ctx context.Context) error {
 	o := optionsOf(r.record)
 	r.mu.Unlock()
 	tags := r.tags(nil)
-	for _, k := range []string{fleet.TagGeneralized, fleet.TagCustomData, fleet.TagBuiltFrom, fleet.TagBuiltAt} {
+	for _, k := range []string{fleet.TagGeneralized, fleet.TagCustomData, fleet.TagSecrets, fleet.TagBuiltFrom, fleet.TagBuiltAt} {
 		if v := source.Tags[k]; v != "" {
 			tags[k] = v
 		}
@@ -162,12 +181,12 @@ func (t *task) createVersion(ctx context.Context) error {
 	change := fleet.CreateVersion{
 		ID: id, Location: f.Location, Source: f.Names.Generalized, Replicas: o.Replicas,
 		StorageType: first(f.StorageType, fleet.ZRS), ReplicationMode: fleet.ReplicationFull,
-		ExcludeFromLatest: o.ExcludeFromLatest, Tags: tags,
+		ExcludeFromLatest: o.ExcludeFromLatest || plan.AgainNamed(id.Name()), Tags: tags,
 	}
 	if o.Shallow {
 		change.Replicas, change.StorageType, change.ReplicationMode = 1, fleet.LRS, fleet.ReplicationShallow
 	}
-	if err := r.write(func(rec *journal.Record, _ *facts) { addUndo(rec, undoVersion, nil) }); err != nil {
+	if err := r.amend(func(rec *journal.Record, _ *facts) { addUndo(rec, undoVersion, nil) }); err != nil {
 		return err
 	}
 	return t.change(ctx, plan.StepVersion, change, func(ctx context.Context) (bool, error) {
@@ -234,7 +253,7 @@ func prune(ctx context.Context, t *task) error {
 	r.mu.Unlock()
 	tried := map[string]bool{}
 	for {
-		versions, err := t.versions(ctx, f.Names.Definition)
+		versions, err := t.versions(ctx, f.Names.Definition, "")
 		if err != nil {
 			return err
 		}
@@ -242,9 +261,6 @@ func prune(ctx context.Context, t *task) error {
 		uses, err := ask(ctx, t, func(ctx context.Context) ([]fleet.ImageUse, error) { return r.e.cloud.Uses(ctx, f.Names.Definition) })
 		if err != nil {
 			return err
-		}
-		if flawPrune {
-			uses = nil
 		}
 		doomed, spared := plan.Prune(versions, uses, f.Names.Version, o.History)
 		var next *fleet.ImageVersion
@@ -276,4 +292,38 @@ func prune(ctx context.Context, t *task) error {
 		}
 		r.mu.Unlock()
 	}
+}
+
+// exclude takes versions that were made with --again out of the definition's
+// latest. It comes after the model, which may have stood for one of them.
+func exclude(ctx context.Context, t *task) error {
+	f := t.r.get()
+	versions, err := t.versions(ctx, f.Names.Definition, "")
+	if err != nil {
+		return err
+	}
+	uses, err := ask(ctx, t, func(ctx context.Context) ([]fleet.ImageUse, error) { return t.r.e.cloud.Uses(ctx, f.Names.Definition) })
+	if err != nil {
+		return err
+	}
+	var failed []error
+	for _, v := range t.r.excludable(versions, uses) {
+		failed = append(failed, t.change(ctx, plan.StepExclude+"/"+v.Name, fleet.ExcludeVersion{ID: v.ID}, func(ctx context.Context) (bool, error) {
+			now, ok, err := t.heldVersion(ctx, v.ID)
+			return !ok || now.ExcludeFromLatest && now.ProvisioningState == plan.Succeeded, err
+		}))
+	}
+	return errors.Join(failed...)
+}
+
+// excludable is plan.Excludable with those whose update a process began that died: an
+// update that fails leaves a version that nothing can be made from, until the next.
+func (r *run) excludable(versions []fleet.ImageVersion, uses []fleet.ImageUse) []fleet.ImageVersion {
+	all := plan.Excludable(versions, uses, r.get().Pool)
+	for _, v := range versions {
+		if _, ok := plan.FindVersion(all, v.ID); !ok && r.intended(plan.StepExclude+"/"+v.Name) {
+			all = append(all, v)
+		}
+	}
+	return all
 }

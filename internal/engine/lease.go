@@ -47,8 +47,9 @@ func (e *Engine) holdStep(step plan.Step) plan.Step {
 	return step
 }
 
-// renewals is how often a hold is renewed before it would run out.
-const renewals = 6
+// renewals is how often a hold is renewed before it would run out. One that fails is
+// repeated sooner.
+const renewals = 3
 
 // take holds the pool for this process. Where a process that is known to be
 // dead has it, it is taken from it; where nobody renews it, it is waited for
@@ -81,11 +82,7 @@ func (e *Engine) take(ctx context.Context, t *task, pool fleet.ResourceID, holde
 		}
 		switch alive {
 		case Alive:
-			return nil, &Refused{Problems: []plan.Problem{{
-				Code: "Held", On: string(pool),
-				What:   fmt.Sprintf("%s holds it since %s, and is at work", holding.Holder, holding.Since.UTC().Format(time.RFC3339)),
-				WayOut: "wait until it is done; ortet status shows how far it is",
-			}}}
+			return nil, &Refused{Problems: []plan.Problem{heldProblem(pool, holding, "")}}
 		case Dead:
 			if err := e.cluster.Release(ctx, h.name, holding.Holder); err == nil {
 				t.progress(-1, "%s is gone: taking over", holding.Holder)
@@ -108,6 +105,54 @@ func (e *Engine) take(ctx context.Context, t *task, pool fleet.ResourceID, holde
 	}
 }
 
+func heldProblem(pool fleet.ResourceID, holding cluster.Holding, on string) plan.Problem {
+	return plan.Problem{
+		Code: "Held", On: string(pool),
+		What:   fmt.Sprintf("%s holds it since %s, and is at work%s", holding.Holder, holding.Since.UTC().Format(time.RFC3339), on),
+		WayOut: "wait until it is done; ortet status shows how far it is",
+	}
+}
+
+// atWork gives the problem that another process works on the pool. It changes
+// nothing: whether a process of which nothing is known runs shows in whether it renews
+// its hold.
+func (e *Engine) atWork(ctx context.Context, t *task, pool fleet.ResourceID, rec journal.Record, open bool) []plan.Problem {
+	if pool == "" {
+		return nil
+	}
+	var before cluster.Holding
+	for began, n := e.now(), 0; ; n++ {
+		held := false
+		holding, err := ask(ctx, t, func(ctx context.Context) (holding cluster.Holding, err error) {
+			holding, held, err = e.cluster.Holding(ctx, journalKey(pool))
+			return holding, err
+		})
+		if err != nil {
+			return []plan.Problem{{Code: "Unreadable", On: string(pool), What: "whether another process works on it cannot be read: " + err.Error(), WayOut: "try again"}}
+		}
+		if !held {
+			return nil
+		}
+		alive := e.config.Liveness(holding.Holder)
+		if n > 0 && (holding.Holder != before.Holder || holding.Renewed.After(before.Renewed)) {
+			alive = Alive
+		}
+		switch {
+		case alive == Alive:
+			on := ""
+			if open {
+				on = fmt.Sprintf(" on %s %s of %s, begun %s", rec.Kind, rec.Capture, first(rec.Donor, rec.Pool), rec.Begun.UTC().Format(time.RFC3339))
+			}
+			return []plan.Problem{heldProblem(pool, holding, on)}
+		case alive == Dead, e.now().Sub(began) >= e.config.LeaseFor, t.wait(ctx, time.Second, forWorld) != nil:
+			return nil
+		}
+		if n == 0 {
+			before = holding
+		}
+	}
+}
+
 // keep renews the hold until release. lost is called, once, when another has
 // it or it could have run out.
 func (h *hold) keep(ctx context.Context, lost func(error)) {
@@ -116,9 +161,10 @@ func (h *hold) keep(ctx context.Context, lost func(error)) {
 	every := h.e.config.LeaseFor / renewals
 	go func() {
 		defer close(h.done)
-		for sleep(ctx, every) == nil {
+		for pause := every; sleep(ctx, pause) == nil; {
+			pause = every / 3
 			began := h.e.now()
-			try, cancel := context.WithTimeout(ctx, 2*every)
+			try, cancel := context.WithTimeout(ctx, every)
 			_, err := h.e.cluster.Hold(try, h.name, h.holder, h.e.config.LeaseFor)
 			cancel()
 			switch {
@@ -128,6 +174,7 @@ func (h *hold) keep(ctx context.Context, lost func(error)) {
 				h.mu.Lock()
 				h.expires = began.Add(h.e.config.LeaseFor)
 				h.mu.Unlock()
+				pause = every
 			case fleet.Is(err, fleet.KindHeld), !h.valid(h.e.now()):
 				lost(fmt.Errorf("%w: %w", errLost, err))
 				return

@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/ortet/ortet/internal/fleet"
+	"github.com/ortet/ortet/internal/journal"
 )
 
 // Azure and API servers may say once, and wrongly, that something is not there:
@@ -37,17 +38,10 @@ func held[T any](ctx context.Context, t *task, read func(ctx context.Context) (T
 	return v, err == nil, err
 }
 
-// deleted is the check of a deletion. What it has never seen is looked for
-// twice; after that its absence is what was asked for.
+// deleted is the check of a deletion: what is not there has been looked for twice.
 func deleted[T any](t *task, read func(ctx context.Context) (T, error)) check {
-	seen := false
 	return func(ctx context.Context) (bool, error) {
-		look := held[T]
-		if seen {
-			look = found[T]
-		}
-		_, ok, err := look(ctx, t, read)
-		seen = seen || ok
+		_, ok, err := held(ctx, t, read)
 		return err == nil && !ok, err
 	}
 }
@@ -68,4 +62,25 @@ func (t *task) onDonor(ctx context.Context, act func(ctx context.Context) error)
 		return &fleet.Error{Op: "give the donor back", Resource: "node " + name, Kind: fleet.KindTransient,
 			Err: fmt.Errorf("it is there, and was said not to be: %w", err)}
 	})
+}
+
+// openRecordOfGone finds the open record of a donor whose Node was deleted, as a cloud
+// controller deletes that of a stopped machine, in the pools of all other nodes. Where
+// there is none, preflight says that the Node is not there.
+func (r *run) openRecordOfGone(ctx context.Context, t *task, node string) (rec journal.Record, open bool, err error) {
+	pools, err := ask(ctx, t, func(ctx context.Context) ([]fleet.ResourceID, error) { return r.e.allPools(ctx) })
+	if err != nil {
+		return journal.Record{}, false, err
+	}
+	for _, pool := range pools {
+		rec, open, err := r.load(ctx, t, pool)
+		if err != nil {
+			return journal.Record{}, false, err
+		}
+		if f, err := factsOf(rec); open && rec.Donor == node && err == nil {
+			r.node = fleet.Node{Name: node, ProviderID: "azure://" + string(f.Instance)}
+			return rec, true, nil
+		}
+	}
+	return journal.Record{}, false, nil
 }

@@ -19,7 +19,7 @@ func (t *task) pool(ctx context.Context, id fleet.ResourceID) (fleet.Pool, error
 // pinned reports whether a model's image is exactly the version, with nothing
 // left of a marketplace image.
 func pinned(image fleet.ImageReference, id fleet.ResourceID) bool {
-	return image.ID.Equal(id) && image.Publisher == "" && image.Offer == "" && image.SKU == "" && image.Version == ""
+	return image.Same(fleet.ImageReference{ID: id})
 }
 
 // model points the pool's model at the new version.
@@ -53,14 +53,21 @@ func model(ctx context.Context, t *task) error {
 func (t *task) unbaked(ctx context.Context) (*fleet.Secret, error) {
 	r := t.r
 	f := r.get()
-	if !f.Before.ID.Parent().Equal(f.Names.Definition) {
+	before := f.Before.ID
+	if f.Before.LatestOf() != "" {
+		before = f.Used // by now the latest may be another
+	}
+	if !before.Parent().Equal(f.Names.Definition) {
 		return nil, nil
 	}
 	goes := func(id fleet.ResourceID) (string, error) {
-		v, _, err := t.heldVersion(ctx, id)
+		v, there, err := t.heldVersion(ctx, id)
+		if err == nil && !there {
+			return f.Went, nil
+		}
 		return v.Tags[fleet.TagCustomData], err
 	}
-	if has, err := goes(f.Before.ID); err != nil || has != sha(noop) {
+	if has, err := goes(before); err != nil || has != sha(noop) {
 		return nil, err
 	}
 	want, err := goes(f.Names.Version)
@@ -70,14 +77,14 @@ func (t *task) unbaked(ctx context.Context) (*fleet.Secret, error) {
 	kept, err := ask(ctx, t, func(ctx context.Context) (cluster.Kept, error) { return r.e.cluster.Kept(ctx, "customData", want) })
 	if fleet.Is(err, fleet.KindNotFound) {
 		return nil, &fleet.Error{Op: "patch model", Resource: string(f.Names.Version), Kind: fleet.KindInvalid,
-			Err:    fmt.Errorf("the model uses %s, whose nodes need no customData, and this version's need some that is not kept (SHA-256 %s)", f.Before.ID.Name(), want),
+			Err:    fmt.Errorf("the model uses %s, whose nodes need no customData, and this version's need some that is not kept (SHA-256 %s)", before.Name(), want),
 			Remedy: "capture with --bootstrap baked"}
 	}
 	if err != nil {
 		return nil, err
 	}
-	r.note("the model's customData becomes what %s came with: %s needed none", r.donorName(), f.Before.ID.Name())
-	if err := r.write(func(_ *journal.Record, f *facts) { f.Restore = sha(noop) }); err != nil {
+	r.note("the model's customData becomes what %s came with: %s needed none", r.donorName(), before.Name())
+	if err := r.amend(func(_ *journal.Record, f *facts) { f.Restore = sha(noop) }); err != nil {
 		return nil, err
 	}
 	return &kept.Data, nil
@@ -113,15 +120,21 @@ func (t *task) point(ctx context.Context, patch fleet.PatchModel, allowRolling, 
 // says whether a process that died may have asked for it.
 func (t *task) pointOnce(ctx context.Context, patch fleet.PatchModel, earlier, allowRolling, excludeFromLatest, allowOwned bool) error {
 	r := t.r
-	pool, err := t.pool(ctx, patch.Pool)
+	pool, err := t.quietPool(ctx, patch.Pool)
 	if err != nil {
 		return err
 	}
 	if problems := plan.ModelProblems(pool, allowRolling, excludeFromLatest, allowOwned); len(problems) > 0 {
 		return &fleet.Error{Op: patch.Verb(), Resource: string(patch.Pool), Kind: fleet.KindInvalid, Err: errors.New(problems[0].What), Remedy: problems[0].WayOut}
 	}
-	err = r.write(func(rec *journal.Record, f *facts) {
+	if err := t.notOlder(ctx, pool); err != nil {
+		return err
+	}
+	err = r.amend(func(rec *journal.Record, f *facts) {
 		if !hasUndo(rec, undoModel) || !earlier && !t.asked { // not ours yet
+			if !f.Before.Same(pool.Model.Image) {
+				f.Used = pool.Model.Image.Exact()
+			}
 			f.Before = pool.Model.Image
 		}
 		addUndo(rec, undoModel, nil)
@@ -132,10 +145,10 @@ func (t *task) pointOnce(ctx context.Context, patch fleet.PatchModel, earlier, a
 	patch.Etag = pool.Etag
 	// Azure does not show customData: where the image is there already, since the
 	// version was made anew under the model, it is asked for all the same.
-	unseen := patch.CustomData != nil && !earlier && pinned(pool.Model.Image, patch.Image.ID)
+	unseen := patch.CustomData != nil && !earlier && pool.Model.Image.Same(patch.Image)
 	err = t.change(ctx, plan.StepModel, patch, func(ctx context.Context) (bool, error) {
 		p, err := t.pool(ctx, patch.Pool)
-		return err == nil && pinned(p.Model.Image, patch.Image.ID) && (!unseen || t.asked), err
+		return err == nil && p.Model.Image.Same(patch.Image) && (!unseen || t.asked), err
 	})
 	if err != nil {
 		return err
@@ -146,6 +159,27 @@ func (t *task) pointOnce(ctx context.Context, patch fleet.PatchModel, earlier, a
 	})
 }
 
+// notOlder refuses to have a capture move the model to a version older than the one
+// that others have pointed it at, or published under its definition, since the
+// capture was opened: only a rollback goes back.
+func (t *task) notOlder(ctx context.Context, pool fleet.Pool) error {
+	f, image := t.r.get(), pool.Model.Image
+	if f.Return != nil || pinned(image, f.Names.Version) || image.LatestOf() == "" && image.Same(f.Before) {
+		return nil
+	}
+	versions, err := t.versions(ctx, f.Names.Definition, image.Exact())
+	if err != nil {
+		return err
+	}
+	used, known := plan.VersionOf(versions, image, pool.Location)
+	if ours, there := plan.FindVersion(versions, f.Names.Version); !known || !there || !plan.Newer(used, ours) {
+		return nil
+	}
+	return &fleet.Error{Op: "patch model", Resource: string(pool.ID), Kind: fleet.KindInvalid,
+		Err:    fmt.Errorf("the model uses %s by now, which is newer than %s", used.Name, f.Names.Version.Name()),
+		Remedy: "to use the older one: ortet rollback --to " + f.Names.Version.Name()}
+}
+
 // unpoint makes sure that a model whose change failed is as it was.
 func unpoint(ctx context.Context, t *task) error {
 	return t.anew(ctx, func() error { return t.unpointOnce(ctx) })
@@ -154,18 +188,23 @@ func unpoint(ctx context.Context, t *task) error {
 func (t *task) unpointOnce(ctx context.Context) error {
 	r := t.r
 	f := r.get()
-	p, err := t.pool(ctx, f.Pool)
+	p, err := t.quietPool(ctx, f.Pool)
 	if err != nil {
 		return err
 	}
-	same := func(i fleet.ImageReference) bool {
-		return i.ID.Equal(f.Before.ID) && i.Publisher == f.Before.Publisher && i.Offer == f.Before.Offer && i.SKU == f.Before.SKU && i.Version == f.Before.Version
-	}
-	if same(p.Model.Image) {
+	image := f.Before
+	if p.Model.Image.Same(image) {
 		r.drop(undoModel)
 		return nil
 	}
-	image := f.Before
+	theirs := !p.Model.Image.ID.Equal(f.Names.Version)
+	if f.Return != nil && f.Return.Original != nil {
+		theirs = !p.Model.Image.Same(f.Return.Original.Image)
+	}
+	if theirs {
+		r.note("the model uses %s, which somebody else set meanwhile: that is left", p.Model.Image.Text())
+		image = p.Model.Image
+	}
 	image.ExactVersion = ""
 	patch := fleet.PatchModel{Pool: f.Pool, Image: image, Etag: p.Etag}
 	switch {
@@ -185,9 +224,13 @@ func (t *task) unpointOnce(ctx context.Context) error {
 			return err
 		}
 	}
+	if theirs && patch.CustomData == nil {
+		r.drop(undoModel)
+		return nil
+	}
 	err = t.change(ctx, "undo/"+plan.StepModel, patch, func(ctx context.Context) (bool, error) {
 		p, err := t.pool(ctx, f.Pool)
-		return err == nil && same(p.Model.Image), err
+		return err == nil && p.Model.Image.Same(image) && (!theirs || t.asked), err
 	})
 	switch {
 	case err == nil:
@@ -196,7 +239,7 @@ func (t *task) unpointOnce(ctx context.Context) error {
 		if _, there, lookErr := t.heldVersion(ctx, f.Before.ID); lookErr == nil && !there {
 			// Nobody can put that back. It is said once, and holds up nobody after that.
 			r.drop(undoModel)
-			return fmt.Errorf("the model is left with %s, since somebody deleted what it used before: %w", imageName(p.Model.Image), err)
+			return fmt.Errorf("the model is left with %s, since somebody deleted what it used before: %w", p.Model.Image.Text(), err)
 		}
 	}
 	return err
@@ -219,7 +262,7 @@ func extensions(ctx context.Context, t *task) error {
 			return err
 		}
 		doomed, kept := o.Extensions.Doomed(p.Model.Extensions)
-		if len(doomed) == 0 || flawExtension && round > 0 {
+		if len(doomed) == 0 {
 			return nil
 		}
 		if len(kept) > 0 || round == rounds {
@@ -230,13 +273,11 @@ func extensions(ctx context.Context, t *task) error {
 			return &fleet.Error{Op: "delete extensions", Resource: string(f.Pool), Kind: fleet.KindInvalid, Err: errors.New(why)}
 		}
 		for _, e := range doomed {
+			if _, err := t.quietPool(ctx, f.Pool); err != nil {
+				return err
+			}
 			t.progress(-1, "deleting extension %s", e.Name)
-			asked := false
 			err := t.change(ctx, plan.StepExtensions+"/"+e.Name, fleet.DeleteExtension{Pool: f.Pool, Name: e.Name}, func(ctx context.Context) (bool, error) {
-				if flawExtension && asked {
-					return true, nil
-				}
-				asked = true
 				p, err := t.pool(ctx, f.Pool)
 				return err == nil && !hasExtension(p.Model.Extensions, e.Name), err
 			})
@@ -270,7 +311,7 @@ func (t *task) growOnce(ctx context.Context, earlier bool) error {
 	o := optionsOf(r.record)
 	r.mu.Unlock()
 	f := r.get()
-	p, err := t.pool(ctx, f.Pool)
+	p, err := t.quietPool(ctx, f.Pool)
 	if err != nil {
 		return err
 	}
@@ -287,7 +328,7 @@ func (t *task) growOnce(ctx context.Context, earlier bool) error {
 			return err == nil && !busy(p.ProvisioningState), err
 		})
 	default:
-		if err := r.write(func(_ *journal.Record, f *facts) { f.GrowFrom, f.GrowTo = p.Capacity, p.Capacity+o.NewNodes }); err != nil {
+		if err := r.amend(func(_ *journal.Record, f *facts) { f.GrowFrom, f.GrowTo = p.Capacity, p.Capacity+o.NewNodes }); err != nil {
 			return err
 		}
 		f = r.get()

@@ -6,6 +6,7 @@ import (
 	"strings"
 	"sync"
 
+	"github.com/ortet/ortet/internal/cluster"
 	"github.com/ortet/ortet/internal/fleet"
 	"github.com/ortet/ortet/internal/plan"
 )
@@ -70,6 +71,7 @@ func (e *Engine) observe(ctx context.Context, t *task, request CaptureRequest) (
 		},
 		func() { candidates, why = w.candidates(ctx, donor, id, request.Workbench) },
 		func() { w.deniedCluster(ctx, request.ForceDrain) },
+		func() { w.obstacles(ctx, request, id.Parent()) },
 	)
 	if w.o.Pool == nil {
 		if len(w.o.Unreadable) == 0 {
@@ -80,20 +82,38 @@ func (e *Engine) observe(ctx context.Context, t *task, request CaptureRequest) (
 	if w.o.Instance == nil && len(w.o.Unreadable) == 0 {
 		w.problem(string(id), "InstanceNotFound", "there is no such instance", "the node is stale: delete it")
 	}
-	names := plan.NamesOf(w.o.Pool.ID, plan.CaptureName(e.now(), ""), plan.VersionName(e.now(), request.Again))
+	now := e.now()
+	names := plan.NamesOf(w.o.Pool.ID, plan.CaptureName(now, ""), plan.VersionName(now, request.Again))
 	w.resources(ctx, names)
+	if !request.Again {
+		names.Version = names.Definition.Child("versions", plan.TodaysVersion(w.o.Versions, now))
+	}
 	if w.o.Instance != nil {
 		w.bench(ctx, request.Workbench, candidates, why, siblings)
 	}
 	return w.o, names
 }
 
+// obstacles finds the pods that the drain would wait for in vain. A force drain deletes
+// them.
+func (w *watcher) obstacles(ctx context.Context, request CaptureRequest, pool fleet.ResourceID) {
+	if request.ForceDrain {
+		return
+	}
+	pods, err := ask(ctx, w.t, func(ctx context.Context) ([]cluster.BlockedPod, error) {
+		return w.e.cluster.Obstacles(ctx, request.Node, []string{lookName(pool)})
+	})
+	if !fleet.Is(err, fleet.KindDenied) { // deniedCluster names the permission
+		w.unreadable("the pods of node "+request.Node, err)
+	}
+	for _, p := range pods {
+		w.o.Obstacles = append(w.o.Obstacles, plan.Obstacle{Pod: p.Pod, Budget: p.Budget, Why: p.Why})
+	}
+}
+
 // resources looks at what has one of the capture's names, and at the disk.
 func (w *watcher) resources(ctx context.Context, names plan.Names) {
 	c, o := w.e.cloud, &w.o
-	list := func(f func(ctx context.Context) error) func() {
-		return func() { w.unreadable(string(names.Definition), do(ctx, w.t, f)) }
-	}
 	calls := []func(){
 		func() {
 			see(ctx, w, names.Gallery, &o.Gallery, func(ctx context.Context) (fleet.Gallery, error) { return c.Gallery(ctx, names.Gallery) })
@@ -110,14 +130,17 @@ func (w *watcher) resources(ctx context.Context, names plan.Names) {
 		func() {
 			see(ctx, w, names.WorkDisk, &o.WorkDisk, func(ctx context.Context) (fleet.Disk, error) { return c.Disk(ctx, names.WorkDisk) })
 		},
-		list(func(ctx context.Context) (err error) {
-			o.Versions, err = c.Versions(ctx, names.Definition)
-			return ignoreMissing(err)
-		}),
-		list(func(ctx context.Context) (err error) {
-			o.Uses, err = c.Uses(ctx, names.Definition)
-			return ignoreMissing(err)
-		}),
+		func() {
+			versions, err := w.t.versions(ctx, names.Definition, o.Pool.Model.Image.Exact())
+			w.unreadable(string(names.Definition), err)
+			o.Versions = versions
+		},
+		func() {
+			w.unreadable(string(names.Definition), do(ctx, w.t, func(ctx context.Context) (err error) {
+				o.Uses, err = c.Uses(ctx, names.Definition)
+				return ignoreMissing(err)
+			}))
+		},
 	}
 	if o.Instance != nil {
 		calls = append(calls, func() {

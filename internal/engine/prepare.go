@@ -3,6 +3,7 @@ package engine
 import (
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"slices"
 	"time"
@@ -11,6 +12,7 @@ import (
 	"github.com/ortet/ortet/internal/fleet"
 	"github.com/ortet/ortet/internal/journal"
 	"github.com/ortet/ortet/internal/plan"
+	"github.com/ortet/ortet/internal/wire"
 )
 
 // preparation is what was found before a capture.
@@ -93,6 +95,14 @@ func (e *Engine) requestProblems(q CaptureRequest, course plan.Course) []plan.Pr
 	if q.Bootstrap != BootstrapKeep && q.Bootstrap != BootstrapBaked {
 		problems = append(problems, plan.Problem{Code: "BadBootstrap", On: "--bootstrap", What: fmt.Sprintf("%q is neither keep nor baked", q.Bootstrap), WayOut: "say one of them"})
 	}
+	for _, at := range q.AcceptSecrets {
+		if err := wire.CheckAcceptedSecret(at); err != nil {
+			problems = append(problems, plan.Problem{Code: "BadPath", On: "--accept-secret", What: err.Error(), WayOut: "give the path as the scan reports it"})
+		}
+	}
+	if n := len(q.AcceptSecrets); n > wire.MaxAcceptedSecrets {
+		problems = append(problems, plan.Problem{Code: "BadNumber", On: "--accept-secret", What: fmt.Sprintf("%d paths", n), WayOut: fmt.Sprintf("give at most %d; a folder that ends in / stands for all below it", wire.MaxAcceptedSecrets)})
+	}
 	if e.config.Image == "" && course.NeedsWorkbench() {
 		problems = append(problems, plan.Problem{Code: "NoContainerImage", On: "--image", What: "the container image with ortet-node is not known", WayOut: "name it"})
 	}
@@ -116,9 +126,21 @@ func (e *Engine) Plan(ctx context.Context, q CaptureRequest) (plan.Plan, error) 
 		}
 		return plan.Plan{}, journalErr
 	}
-	willScan := slices.ContainsFunc(p.plan.Steps, func(s plan.Step) bool { return s.ID == plan.StepGeneralize && s.Skip == "" })
-	if willScan && !q.AcceptPoolCredentials {
-		p.plan.Notes = append(p.plan.Notes, "credentials that the pool's nodes share (azure.json, a bootstrap kubeconfig) end the capture when they are found on the copied disk, after the node was stopped once; --accept-pool-credentials lets them be on the image")
+	if held := e.atWork(ctx, t, p.plan.Pool, rec, open); len(held) > 0 {
+		p.plan.Problems = held // the others may be of its making
+	} else if !open && p.inspectable() {
+		r.sweepLook(p.plan.Pool)
+		err := r.inspectBefore(q, p)
+		r.endLook()
+		if refused := new(Refused); errors.As(err, &refused) {
+			p.plan.Problems = append(p.plan.Problems, refused.Problems...)
+		} else if err != nil {
+			return plan.Plan{}, err
+		}
+		p.plan.Notes = append(p.plan.Notes, r.notes...)
+	}
+	if p.input.Course.FromDonor() && p.input.Course.Version == nil {
+		p.plan.Notes = append(p.plan.Notes, "the drain evicts the pods of "+q.Node+": where they fit on no other node, an autoscaler may add one, and remove it later; the model is changed once that has ended")
 	}
 	if open {
 		p.plan.Resumes = true
@@ -126,6 +148,14 @@ func (e *Engine) Plan(ctx context.Context, q CaptureRequest) (plan.Plan, error) 
 		p.plan.Notes = append(p.plan.Notes, resumption(rec, q.Node))
 	}
 	return p.plan, nil
+}
+
+// inspectable reports whether a dry run may inspect the donor's disk: nothing is
+// wrong, or pods alone that a drain would not evict.
+func (p preparation) inspectable() bool {
+	return !slices.ContainsFunc(p.plan.Problems, func(x plan.Problem) bool {
+		return x.Code != "PodNotEvictable" && x.Code != "BudgetAllowsNoEviction"
+	})
 }
 
 func resumption(rec journal.Record, node string) string {

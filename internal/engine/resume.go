@@ -28,7 +28,7 @@ func (r *run) resumeSteps(t *task) ([]plan.Step, error) {
 	if err != nil {
 		return nil, err
 	}
-	versions, err := t.versions(ctx, f.Names.Definition)
+	versions, err := t.versions(ctx, f.Names.Definition, pool.Model.Image.Exact())
 	if err != nil {
 		return nil, err
 	}
@@ -114,7 +114,7 @@ func (r *run) resumeSteps(t *task) ([]plan.Step, error) {
 		}
 	}
 	if in.Course.Start >= plan.AtGeneralized {
-		if left := r.tidy(r.care, undoJob, undoAttach, undoReboots, undoWorkDisk); len(left) > 0 {
+		if left := r.tidy(r.care, undoJob, undoAttach, undoBench, undoReboots, undoWorkDisk); len(left) > 0 {
 			r.e.log.Warn("what is left is tried again at the end", "left", left)
 		}
 	}
@@ -125,5 +125,6 @@ func (r *run) resumeSteps(t *task) ([]plan.Step, error) {
 			}
 		}
 	}
+	in.Course.Exclude = r.excludable(versions, uses)
 	return plan.CaptureSteps(in), nil
 }

@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"strings"
 	"time"
 
 	"github.com/ortet/ortet/internal/azure"
@@ -22,6 +23,18 @@ type returnFacts struct {
 	Untag   bool             `json:"untag,omitempty"`
 	// CustomData is the SHA-256 of what the model's is replaced by; "" leaves it.
 	CustomData string `json:"customData,omitempty"`
+	// Original is set instead of To where it goes back to before the first capture.
+	Original *plan.Original `json:"original,omitempty"`
+}
+
+// back is the decision, as far as it is written down.
+func (f returnFacts) back() plan.Return {
+	return plan.Return{To: fleet.ImageVersion{ID: f.To, Name: f.To.Name()}, Original: f.Original, TagFrom: f.TagFrom, Untag: f.Untag}
+}
+
+// asked reports whether this is what a request asks for.
+func (f returnFacts) asked(to string) bool {
+	return to == "" || to == Previous || to == Original && f.Original != nil || f.Original == nil && to == f.To.Name()
 }
 
 // A comeback is a rollback that was looked at.
@@ -29,11 +42,12 @@ type comeback struct {
 	pool  fleet.Pool
 	back  plan.Return
 	facts returnFacts
+	had   string // SHA-256 of the customData that goes with what the model leaves
 	plan  plan.Plan
 }
 
 // lookBack observes and decides, and changes nothing.
-func (e *Engine) lookBack(ctx context.Context, t *task, q RollbackRequest) (c comeback) {
+func (e *Engine) lookBack(ctx context.Context, t *task, q RollbackRequest, last journal.Record) (c comeback) {
 	c.plan = plan.Plan{Kind: plan.KindRollback}
 	problem := func(p plan.Problem) { c.plan.Problems = append(c.plan.Problems, p) }
 	id, err := t.poolOf(ctx, q)
@@ -51,7 +65,7 @@ func (e *Engine) lookBack(ctx context.Context, t *task, q RollbackRequest) (c co
 		problem(m)
 	}
 	definition := plan.DefinitionOf(c.pool.ID)
-	versions, err := t.versions(ctx, definition)
+	versions, err := t.versions(ctx, definition, c.pool.Model.Image.Exact())
 	if err != nil {
 		problem(plan.Problem{Code: "Unreadable", On: string(definition), What: "its versions cannot be read: " + err.Error(), WayOut: "check the credentials"})
 		return c
@@ -68,27 +82,42 @@ func (e *Engine) lookBack(ctx context.Context, t *task, q RollbackRequest) (c co
 	c.plan.Problems = append(c.plan.Problems, plan.DeniedProblems(w.o)...)
 	c.plan.Problems = append(c.plan.Problems, w.o.Unreadable...)
 
-	back, refusal := plan.ReturnTo(versions, c.pool, q.To)
+	back, refusal := plan.ReturnTo(versions, c.pool, originalOf(last), q.To)
 	if refusal != nil {
 		problem(*refusal)
 		return c
 	}
 	c.back = back
-	c.facts = returnFacts{From: c.pool.Model.Image.ID, To: back.To.ID, TagFrom: back.TagFrom, Untag: back.Untag}
-	current, _ := plan.FindVersion(versions, c.pool.Model.Image.ID)
-	if want := back.To.Tags[fleet.TagCustomData]; want != "" && want != current.Tags[fleet.TagCustomData] && !back.NothingToDo {
-		c.facts.CustomData = want
+	current, known := plan.VersionOf(versions, c.pool.Model.Image, c.pool.Location)
+	c.facts = returnFacts{From: c.pool.Model.Image.ID, To: back.To.ID, TagFrom: back.TagFrom, Untag: back.Untag, Original: back.Original}
+	if known {
+		c.facts.From = current.ID
+	}
+	want, on := back.To.Tags[fleet.TagCustomData], string(back.To.ID)
+	if back.Original != nil {
+		want, on = back.Original.CustomData, string(c.pool.ID)
+		if want == "" && (back.Original.Replaced || current.Tags[fleet.TagCustomData] == sha(noop)) && !back.NothingToDo {
+			problem(plan.Problem{Code: "CustomDataLost", On: on, What: "the model's customData from before the first capture is not known",
+				WayOut: "name a version by --to, or set image and customData by hand"})
+		}
+	}
+	if want != "" && want != current.Tags[fleet.TagCustomData] && !back.NothingToDo {
+		c.facts.CustomData, c.had = want, current.Tags[fleet.TagCustomData]
 		if want != sha(noop) {
 			_, ok, err := found(ctx, t, func(ctx context.Context) (cluster.Kept, error) { return e.cluster.Kept(ctx, "customData", want) })
 			if err != nil || !ok {
-				problem(plan.Problem{Code: "CustomDataLost", On: string(back.To.ID),
+				problem(plan.Problem{Code: "CustomDataLost", On: on,
 					What:   "it needs customData that is not kept (SHA-256 " + want + ")",
 					WayOut: "name a version that was made with --bootstrap baked, or capture a node again"})
 			}
 		}
-		c.plan.Notes = append(c.plan.Notes, "the model's customData becomes what goes with "+back.To.Name)
+		c.plan.Notes = append(c.plan.Notes, "the model's customData becomes what goes with "+back.Name())
 	}
-	if len(current.Tags) > 0 && back.TagFrom != "" {
+	if back.Original != nil {
+		if missing := back.Original.Missing(c.pool.Model); len(missing) > 0 {
+			c.plan.Notes = append(c.plan.Notes, "extensions that the model had are not added again: "+strings.Join(missing, ", ")+"; where one bootstraps nodes, new ones do not join until it is (az vmss extension set)")
+		}
+	} else if len(current.Tags) > 0 && back.TagFrom != "" {
 		c.plan.Notes = append(c.plan.Notes, "extensions that were deleted for "+current.Name+" are not brought back")
 	}
 	c.plan.Version = back.To.ID
@@ -113,6 +142,9 @@ func (t *task) poolOf(ctx context.Context, q RollbackRequest) (fleet.ResourceID,
 		return "", errors.New("neither a pool nor a node is named")
 	}
 	n, err := ask(ctx, t, func(ctx context.Context) (fleet.Node, error) { return t.r.e.cluster.Node(ctx, q.Node) })
+	if fleet.Is(err, fleet.KindNotFound) {
+		return "", errNoNode
+	}
 	if err != nil {
 		return "", err
 	}
@@ -120,16 +152,26 @@ func (t *task) poolOf(ctx context.Context, q RollbackRequest) (fleet.ResourceID,
 	return id.Parent(), err
 }
 
+var errNoNode = errors.New("there is no such node")
+
 // PlanRollback implements Doors.
 func (e *Engine) PlanRollback(ctx context.Context, q RollbackRequest) (plan.Plan, error) {
 	r, done := e.begin(ctx)
 	defer done()
 	t := r.task(plan.Step{ID: plan.StepPreflight, Title: "Look for all reasons not to"})
-	c := e.lookBack(ctx, t, q)
+	var (
+		rec  journal.Record
+		open bool
+	)
+	id, err := t.poolOf(ctx, q)
+	if err == nil {
+		rec, open, err = r.load(ctx, t, id)
+	}
+	c := e.lookBack(ctx, t, q, rec)
 	if c.plan.Pool == "" {
 		return c.plan, ctx.Err()
 	}
-	if rec, open, err := r.load(ctx, t, c.plan.Pool); err == nil && open {
+	if err == nil && open {
 		c.plan.Resumes = rec.Kind == plan.KindRollback
 		c.plan.Notes = append(c.plan.Notes, resumption(rec, ""))
 	}
@@ -148,10 +190,14 @@ func (e *Engine) Rollback(ctx context.Context, q RollbackRequest) (result Rollba
 		result.Notes = append(result.Notes, r.notes...)
 	}()
 	heads := plan.RollbackSteps(fleet.Pool{}, plan.Return{})
-	var c comeback
+	var (
+		c    comeback
+		last journal.Record
+		open bool
+	)
 	look := func() error {
 		return r.carry(r.work, heads[0], func(ctx context.Context, t *task) error {
-			c = e.lookBack(ctx, t, q)
+			c = e.lookBack(ctx, t, q, last)
 			switch {
 			case ctx.Err() != nil:
 				return context.Cause(ctx)
@@ -167,7 +213,7 @@ func (e *Engine) Rollback(ctx context.Context, q RollbackRequest) (result Rollba
 		return result, &Refused{Problems: []plan.Problem{{Code: "NoPool", On: first(string(q.Pool), "node "+q.Node), What: err.Error(), WayOut: "name a pool, or a node of one"}}}
 	}
 	result.Pool = id
-	last, open, err := r.load(r.work, t, id)
+	last, open, err = r.load(r.work, t, id)
 	if err != nil {
 		// As for a capture: what is wanting is told at once.
 		if refused := new(Refused); errors.As(look(), &refused) {
@@ -180,6 +226,7 @@ func (e *Engine) Rollback(ctx context.Context, q RollbackRequest) (result Rollba
 			return result, r.unbegun(plan.StepPreflight, err)
 		}
 		result.From, result.To, result.NothingToDo = c.facts.From, c.facts.To, c.plan.NothingToDo
+		result.Original = c.facts.Original
 		for _, n := range c.plan.Notes {
 			r.note("%s", n)
 		}
@@ -205,7 +252,7 @@ func (e *Engine) Rollback(ctx context.Context, q RollbackRequest) (result Rollba
 	}
 	result.Resumed = goesOn
 	f := r.get()
-	result.From, result.To = f.Return.From, f.Return.To
+	result.From, result.To, result.Original = f.Return.From, f.Return.To, f.Return.Original
 	if c.plan.NothingToDo && !goesOn {
 		result.NothingToDo = true
 		return result, nil
@@ -237,8 +284,8 @@ func (r *run) openRollback(step plan.Step, q RollbackRequest, id fleet.ResourceI
 			return false, &NeedsPerson{Step: plan.StepJournal, Err: err, Left: []string{"the journal was written by another version of Ortet: finish with that"}}
 		}
 		wanted := rec.Kind == plan.KindRollback && r.facts.Return != nil && r.facts.Undoing == "" &&
-			(q.To == "" || q.To == Previous || q.To == r.facts.Return.To.Name())
-		if to := r.facts.Return; wanted && r.facts.ModelChanged {
+			r.facts.Return.asked(q.To)
+		if to := r.facts.Return; wanted && r.facts.ModelChanged && to.To != "" {
 			// Somebody may have deleted it since the model uses it.
 			_, there, err := r.task(step).heldVersion(r.work, to.To)
 			if err != nil {
@@ -249,7 +296,7 @@ func (r *run) openRollback(step plan.Step, q RollbackRequest, id fleet.ResourceI
 		if wanted {
 			r.note("finished what was begun at %s as %s", rec.Begun.UTC().Format(time.RFC3339), rec.Capture)
 			c.pool = fleet.Pool{ID: r.facts.Pool, Name: r.facts.Pool.Name()}
-			c.back = plan.Return{To: fleet.ImageVersion{ID: r.facts.Return.To, Name: r.facts.Return.To.Name()}, TagFrom: r.facts.Return.TagFrom, Untag: r.facts.Return.Untag}
+			c.back = r.facts.Return.back()
 			return true, nil
 		}
 		if err := r.undoAll(fmt.Sprintf("%s %s of %s was not finished", rec.Kind, rec.Capture, first(rec.Donor, rec.Pool))); err != nil {
@@ -274,8 +321,8 @@ func (r *run) openRollback(step plan.Step, q RollbackRequest, id fleet.ResourceI
 	}
 	back := c.facts
 	r.facts = facts{
-		Names: plan.Names{Definition: back.To.Parent(), Version: back.To}, Pool: c.pool.ID, Location: c.pool.Location,
-		Before: c.pool.Model.Image, Return: &back,
+		Names: plan.Names{Definition: plan.DefinitionOf(c.pool.ID), Version: back.To}, Pool: c.pool.ID, Location: c.pool.Location,
+		Before: c.pool.Model.Image, Return: &back, Original: originalOf(rec), CustomData: back.CustomData, Restore: c.had,
 	}
 	r.mu.Unlock()
 	if c.plan.NothingToDo {
@@ -298,10 +345,12 @@ func goBack(ctx context.Context, t *task) error {
 	if err != nil {
 		return fmt.Errorf("read the journal: %w", err)
 	}
-	if err := t.usable(ctx, f.Return.To); err != nil {
-		return err
+	if f.Return.Original == nil {
+		if err := t.usable(ctx, f.Return.To); err != nil {
+			return err
+		}
 	}
-	patch := fleet.PatchModel{Pool: f.Pool, Image: fleet.ImageReference{ID: f.Return.To}}
+	patch := fleet.PatchModel{Pool: f.Pool, Image: f.Return.back().Image()}
 	switch f.Return.CustomData {
 	case "":
 	case sha(noop):

@@ -30,12 +30,16 @@ type run struct {
 	// giveUp ends care.
 	giveUp context.CancelCauseFunc
 
-	// writing is taken, by sending, for as long as the journal is written.
+	// writing is taken, by sending, for as long as the journal is written; seq is the
+	// number of the last write that was tried, and is the writer's.
 	writing chan struct{}
+	seq     int64
 
 	mu     sync.Mutex
 	record journal.Record
 	facts  facts
+	// unsaved is true where they were amended since they were saved; under mu.
+	unsaved bool
 
 	timing   Timing
 	timingMu sync.Mutex
@@ -46,6 +50,9 @@ type run struct {
 	// nothingOpen is true once the journal was seen to have no record that has
 	// not ended; under mu.
 	nothingOpen bool
+	// startEnded is true once the walk's start step has ended, startErr how; under mu.
+	startEnded bool
+	startErr   error
 	// interrupted is true once a failure was seen to be the caller's; under mu.
 	interrupted bool
 	// swept is true once the end has tried to take away what is left; under mu.
@@ -82,8 +89,12 @@ type task struct {
 
 	// percent says how far a change is where its operation does not; may be nil.
 	percent func(ctx context.Context) int32
-	// asked is true once a change of this task was begun, or may have been.
-	asked bool
+	// asked is true once a change of this task was begun, or may have been; begins
+	// counts them.
+	asked  bool
+	begins int
+	// restless is since when the pool was seen to be changed by others, in this task.
+	restless time.Time
 
 	mu     sync.Mutex
 	timing StepTiming
@@ -186,9 +197,7 @@ func (r *run) carry(ctx context.Context, step plan.Step, what act) error {
 		return nil
 	}
 	if err != nil {
-		if errors.Is(err, context.DeadlineExceeded) && fleet.KindOf(err) == fleet.KindUnknown {
-			err = t.timedOut(ctx, step.ID, "", err)
-		}
+		err = t.late(ctx, err)
 		t.report(StepFailed, -1, err.Error())
 		return err
 	}
@@ -226,6 +235,7 @@ func (r *run) walk(steps []plan.Step, acts map[string]act, tolerated []string, t
 		sooner  bool     // tidy ended before the donor was back
 		untidy  []string // what tidy left; read only after its result
 	)
+	r.starts(false, nil)
 	launch := func(s plan.Step) {
 		begun[s.ID] = true
 		if s.Skip != "" || acts[s.ID] == nil {
@@ -298,6 +308,9 @@ func (r *run) walk(steps []plan.Step, acts map[string]act, tolerated []string, t
 		switch {
 		case res.err == nil:
 			settled[res.step.ID] = true
+			if res.step.ID == plan.StepReady {
+				out.lost = nil // whatever became of the start
+			}
 		case slices.Contains(tolerated, res.step.ID) && r.work.Err() == nil:
 			out.tidied = append(out.tidied, res.step.ID)
 			settled[res.step.ID] = true

@@ -109,14 +109,14 @@ func save(ctx context.Context, t *task) error {
 		// What goes with the version, so that a rollback to it restores that.
 		custom = sha(noop)
 	}
-	var credentials []string
-	for _, finding := range report.Findings {
-		if finding.Accepted {
-			credentials = append(credentials, finding.Path)
+	return r.amend(func(_ *journal.Record, f *facts) {
+		f.Saved, f.CustomData, f.Restore, f.Unsaved = true, custom, restore, unsaved
+		f.keepScan(*report)
+		if f.Learns && restore != "" {
+			original := *f.Original
+			original.CustomData = restore
+			f.Original = &original
 		}
-	}
-	return r.write(func(_ *journal.Record, f *facts) {
-		f.Saved, f.CustomData, f.Restore, f.Unsaved, f.Credentials = true, custom, restore, unsaved, credentials
 	})
 }
 

@@ -66,7 +66,7 @@ func (r *run) status(ctx context.Context, t *task, id fleet.ResourceID) PoolStat
 	)
 	together(
 		func() { pool, poolErr = t.pool(ctx, id) },
-		func() { versions, versionErr = t.versions(ctx, s.Definition) },
+		func() { versions, versionErr = t.versions(ctx, s.Definition, "") },
 		func() {
 			instances, instanceErr = ask(ctx, t, func(ctx context.Context) ([]fleet.Instance, error) { return r.e.cloud.Instances(ctx, id) })
 		},
@@ -82,15 +82,16 @@ func (r *run) status(ctx context.Context, t *task, id fleet.ResourceID) PoolStat
 	problem(versionErr)
 	problem(instanceErr)
 	problem(journalErr)
-	if poolErr == nil {
+	if s.Unread = poolErr != nil; !s.Unread {
 		s.Pool = pool
 	}
+	used, _ := plan.VersionOf(versions, s.Pool.Model.Image, s.Pool.Location)
 	made := map[string]int{}
 	for _, i := range instances {
-		made[journalKey(i.Image.ID)]++
-		image := imageName(i.Image)
-		if v, ok := plan.FindVersion(versions, i.Image.ID); ok {
-			image = v.Name
+		image, exact := i.Image.Text(), i.Image.Exact()
+		made[journalKey(exact)]++
+		if exact.Parent().Equal(s.Definition) {
+			image = exact.Name()
 		}
 		s.Instances = append(s.Instances, InstanceStatus{
 			InstanceID: i.InstanceID, Name: i.Name, HostName: i.HostName, Power: i.Power, Image: image, LatestModel: i.LatestModelApplied,
@@ -102,7 +103,7 @@ func (r *run) status(ctx context.Context, t *task, id fleet.ResourceID) PoolStat
 			builtAt = time.Time{}
 		}
 		s.Versions = append(s.Versions, VersionStatus{
-			ImageVersion: v, BuiltFrom: v.Tags[fleet.TagBuiltFrom], BuiltAt: builtAt, InModel: v.ID.Equal(s.Pool.Model.Image.ID),
+			ImageVersion: v, BuiltFrom: v.Tags[fleet.TagBuiltFrom], BuiltAt: builtAt, InModel: v.ID.Equal(used.ID),
 			RolledBack: plan.RolledBack(v), Instances: made[journalKey(v.ID)],
 		})
 	}

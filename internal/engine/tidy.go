@@ -38,6 +38,11 @@ func putters() []putter {
 			func(f facts, _ string) string {
 				return fmt.Sprintf("detach %s from %s before it reboots: az vmss disk detach", f.Names.WorkDisk, f.Bench.Instance)
 			}},
+		{undoBench, plan.StepProtectBench, "Restore the workbench's protection", 15 * time.Minute, unprotectBench,
+			func(f facts, _ string) string {
+				return fmt.Sprintf("kubectl annotate node %s %s- %s-; az vmss update -g %s -n %s --instance-id %s --protect-from-scale-in false", f.Bench.Node, fleet.AnnotationScaleDownDisabled, fleet.AnnotationWorkbench,
+					f.Bench.Instance.Group().Name(), f.Bench.Instance.Parent().Name(), f.Bench.Instance.Name())
+			}},
 		{undoReboots, plan.StepHoldReboots, "Let kured reboot again", 5 * time.Minute, releaseReboots,
 			func(facts, string) string { return "kured's lock is held until it runs out" }},
 		{undoWorkDisk, plan.StepWorkDisk, "Delete the copy of the disk", 15 * time.Minute, deleteWorkDisk,
@@ -48,9 +53,9 @@ func putters() []putter {
 			az("snapshot", func(f facts) fleet.ResourceID { return f.Names.Generalized })},
 		{undoSnapshot, plan.StepSnapshot, "Delete the snapshot of the donor's disk", 15 * time.Minute, deleteDonorSnapshot,
 			az("snapshot", func(f facts) fleet.ResourceID { return f.Names.Snapshot })},
-		{undoModel, plan.StepModel, "Make sure that the model is as it was", 30 * time.Minute, unpoint,
+		{undoModel, plan.StepModel, "Make sure that the model is as it was", 60 * time.Minute, unpoint,
 			func(f facts, _ string) string {
-				return "set the image of " + string(f.Pool) + " to " + imageName(f.Before)
+				return "set the image of " + string(f.Pool) + " to " + f.Before.Text()
 			}},
 	}
 }
@@ -93,6 +98,7 @@ func (r *run) putBack(ctx context.Context, p putter) error {
 		return nil
 	}
 	if err != nil {
+		err = t.late(ctx, err)
 		t.report(StepFailed, -1, err.Error())
 		return err
 	}
@@ -114,6 +120,8 @@ func (r *run) remains() []string {
 			names = append(names, "pod "+f.Names.Job)
 		case undoAttach:
 			names = append(names, fmt.Sprintf("%s at instance %s (node %s)", f.Names.WorkDisk.Name(), f.Bench.Instance.Name(), f.Bench.Node))
+		case undoBench:
+			names = append(names, "the protection of workbench "+f.Bench.Node)
 		case undoReboots:
 			names = append(names, "kured's lock")
 		case undoWorkDisk:
@@ -136,7 +144,7 @@ func (r *run) remains() []string {
 // what a resume cannot go on from. The rest is kept for it.
 func (r *run) unfinished() []string {
 	f := r.get()
-	names := []string{undoJob, undoAttach, undoReboots}
+	names := []string{undoJob, undoAttach, undoBench, undoReboots}
 	if !f.Saved {
 		names = append(names, undoWorkDisk)
 	}
@@ -147,18 +155,15 @@ func (r *run) unfinished() []string {
 }
 
 // spent is what is of no more use once the model is changed.
-var spent = []string{undoJob, undoAttach, undoReboots, undoWorkDisk, undoGeneralized, undoSnapshot}
+var spent = []string{undoJob, undoAttach, undoBench, undoReboots, undoWorkDisk, undoGeneralized, undoSnapshot}
 
 func deletePodAndForget(ctx context.Context, t *task) error {
 	if err := t.letPodGo(ctx); err != nil {
 		return err
 	}
-	return t.r.write(func(rec *journal.Record, f *facts) {
-		dropUndo(rec, undoJob)
-		if !f.Saved {
-			delete(rec.Intents, plan.StepGeneralize)
-		}
-	})
+	// The intent stays: where the copy cannot be deleted, it says that a pod has
+	// worked on it, and the next run makes another.
+	return t.r.amend(func(rec *journal.Record, _ *facts) { dropUndo(rec, undoJob) })
 }
 
 func deleteDonorSnapshot(ctx context.Context, t *task) error {
@@ -177,13 +182,14 @@ func (t *task) deleteOurSnapshot(ctx context.Context, undo, step string, id flee
 	if err != nil {
 		return err
 	}
-	return t.r.write(func(rec *journal.Record, f *facts) {
+	return t.r.amend(func(rec *journal.Record, f *facts) {
 		dropUndo(rec, undo)
 		delete(rec.Intents, step)
 		if undo == undoSnapshot {
-			f.SnapshotTaken, f.BuiltAt, f.Stopped, f.Drained = false, time.Time{}, false, false
-			delete(rec.Intents, plan.StepStop)
-			delete(rec.Intents, plan.StepStart)
+			f.SnapshotTaken, f.BuiltAt = false, time.Time{}
+			if !hasUndo(rec, undoStop) { // else the donor's return needs to know that it was stopped
+				stopAgain(rec, f)
+			}
 		}
 	})
 }
@@ -199,16 +205,8 @@ func deleteHalfMade(ctx context.Context, t *task) error {
 	if err != nil {
 		return err
 	}
-	return t.r.write(func(rec *journal.Record, _ *facts) {
+	return t.r.amend(func(rec *journal.Record, _ *facts) {
 		dropUndo(rec, undoVersion)
 		delete(rec.Intents, plan.StepVersion)
 	})
-}
-
-// imageName names an image for people.
-func imageName(i fleet.ImageReference) string {
-	if i.ID != "" {
-		return string(i.ID)
-	}
-	return i.Publisher + ":" + i.Offer + ":" + i.SKU + ":" + i.Version
 }

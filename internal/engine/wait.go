@@ -104,12 +104,14 @@ func ask[T any](ctx context.Context, t *task, read func(ctx context.Context) (T,
 			}
 			return v, err
 		}
-		pause := err
-		if errors.Is(err, azure.ErrTurn) {
-			err = t.troubled(err) // what used up the time says more
+		ours := errors.Is(err, azure.ErrTurn)
+		if !ours {
+			t.setTrouble(err)
 		}
-		t.setTrouble(err)
-		if waitErr := t.backoff(ctx, n, pause); waitErr != nil {
+		if waitErr := t.backoff(ctx, n, err); waitErr != nil {
+			if ours { // what used up the time is the cause, and not our own limit
+				err = t.troubled(waitErr)
+			}
 			return v, err
 		}
 	}
@@ -119,11 +121,18 @@ func ask[T any](ctx context.Context, t *task, read func(ctx context.Context) (T,
 // renewed.
 const rotation = 6
 
+// refusals is how often what undoes a change is asked for again that was refused.
+const refusals = 3
+
 // patient reports whether refused credentials are waited out at the n-th try:
 // they are rotated and renewed, and a donor's return is worth any wait. So is what
 // is built already, as with a service that does not answer, where the donor is back
 // and nothing else waits. Before anything is begun, a person who mistyped them waits.
+// No single refusal keeps what was changed from being undone.
 func (t *task) patient(err error, n int) bool {
+	if t.step.GivesBack && (fleet.Is(err, fleet.KindInvalid) || fleet.Is(err, fleet.KindDenied)) {
+		return n < refusals
+	}
 	if !fleet.Is(err, fleet.KindUnauthenticated) {
 		return false
 	}

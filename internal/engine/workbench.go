@@ -15,6 +15,9 @@ const (
 	// benchPatience is how long that node may be silent while its instance is off:
 	// somebody may be restarting it.
 	benchPatience = 5 * time.Minute
+	// benchSilent is how long it may be silent while its instance runs: longer than
+	// Kubernetes takes to evict the pods of such a node.
+	benchSilent = 10 * time.Minute
 	// podEnds is how long the pod has for ending in order, its grace period of 30 s
 	// among it, before it is asked whether there is a kubelet to end it.
 	podEnds = 45 * time.Second
@@ -24,7 +27,7 @@ const (
 type silence struct{ looked, since time.Time }
 
 // awaitBench gives an error once nobody can be expected to end the pod's work: the
-// node is silent, and its instance off.
+// node is silent, and its instance off, or it is silent for long.
 func (t *task) awaitBench(ctx context.Context, s *silence) error {
 	now, bench := t.r.e.now(), t.r.get().Bench
 	if now.Sub(s.looked) < benchEvery {
@@ -44,11 +47,16 @@ func (t *task) awaitBench(ctx context.Context, s *silence) error {
 	if now.Sub(s.since) < benchPatience {
 		return nil
 	}
-	if off, err := t.benchOff(ctx); err != nil || !off {
-		return nil //nolint:nilerr // it may run: the step's deadline bounds that
+	off, err := t.benchOff(ctx)
+	if err != nil || !off && now.Sub(s.since) < benchSilent {
+		return nil //nolint:nilerr // it may run
+	}
+	what := "runs"
+	if off {
+		what = "is off"
 	}
 	return &fleet.Error{Op: "generalize", Resource: "node " + bench.Node, Kind: fleet.KindBlocked,
-		Err:    fmt.Errorf("the workbench's instance %s is off, and its node has not been Ready for %s", bench.Instance, now.Sub(s.since).Round(time.Second)),
+		Err:    fmt.Errorf("the workbench's instance %s %s, and its node has not been Ready for %s", bench.Instance, what, now.Sub(s.since).Round(time.Second)),
 		Remedy: "start it, or run the same command again: it takes another"}
 }
 

@@ -53,6 +53,9 @@ func (p *proc) Begin(ctx context.Context, c fleet.Change) (token fleet.Token, er
 			return nil
 		case w.opFails[verb] > 0:
 			w.opFails[verb]--
+			if v := w.versions[low(c.Target())]; v != nil && verb == (fleet.ExcludeVersion{}).Verb() {
+				v.ProvisioningState = plan.Failed
+			}
 			o.failed = &fleet.Error{Op: verb, Kind: fleet.KindUnknown, Code: "InternalError", Err: errors.New("switched on")}
 			if c, ok := c.(fleet.CreateVersion); ok {
 				w.halfMade(c, plan.Failed)
@@ -99,8 +102,18 @@ func (p *proc) Poll(ctx context.Context, token fleet.Token) (fleet.Progress, err
 
 func (w *world) halfMade(c fleet.CreateVersion, state string) {
 	w.versions[low(c.ID)] = &image{ImageVersion: fleet.ImageVersion{
-		ID: c.ID, Name: c.ID.Name(), ProvisioningState: state, Published: time.Now(), Source: c.Source, Tags: maps.Clone(c.Tags), StorageType: c.StorageType, Progress: -1,
+		ID: c.ID, Name: c.ID.Name(), ProvisioningState: state, Published: time.Now(), Source: c.Source, ExcludeFromLatest: c.ExcludeFromLatest, Tags: maps.Clone(c.Tags), StorageType: c.StorageType, Progress: -1,
 	}}
+}
+
+// scaling reports whether others' change of the scale set is under way.
+func (w *world) scaling() bool {
+	for _, i := range w.instances {
+		if i.ProvisioningState == plan.Creating || i.ProvisioningState == plan.Deleting {
+			return true
+		}
+	}
+	return w.pool.ProvisioningState != plan.Succeeded
 }
 
 // effect says what a change does at once and what it does at its end; both are
@@ -112,6 +125,12 @@ func (w *world) effect(c fleet.Change) (first, last func(), err error) {
 	}
 	if on := c.Target(); on.Segment("virtualMachines") != "" && w.instances[low(on)] == nil {
 		return nil, nil, missing(c.Verb(), on)
+	}
+	switch c.(type) {
+	case fleet.PatchModel, fleet.DeleteExtension, fleet.SetCapacity:
+		if w.scaling() {
+			w.preempted++
+		}
 	}
 	switch c := c.(type) {
 	case fleet.StopInstance:
@@ -136,21 +155,40 @@ func (w *world) effect(c fleet.Change) (first, last func(), err error) {
 		case fleet.PowerStopping:
 			return conflict("the instance is stopping")
 		}
-		return func() { i.Power = fleet.PowerStarting }, func() {
-			i.Power = fleet.PowerRunning
-			n := w.nodes[i.HostName]
-			if n == nil || w.instances[low(i.ID)] == nil { // deleted meanwhile
-				return
+		booted := func() {
+			if n := w.nodes[i.HostName]; n != nil {
+				n.Ready, n.BootID = true, fmt.Sprintf("boot-%d", w.stops)
 			}
-			if w.neverBack {
-				n.Ready, n.NotReadyWhy = false, "kubelet stopped posting"
-				return
-			}
-			w.in(30*time.Second, func() { n.Ready, n.BootID = true, fmt.Sprintf("boot-%d", w.stops) })
-		}, nil
+		}
+		return func() {
+				i.Power = fleet.PowerStarting
+				if w.bootsIn > 0 {
+					w.in(w.bootsIn, booted)
+				}
+			}, func() {
+				if w.halfStarted {
+					return
+				}
+				i.Power = fleet.PowerRunning
+				n := w.nodes[i.HostName]
+				if n == nil || w.instances[low(i.ID)] == nil { // deleted meanwhile
+					return
+				}
+				if w.neverBack {
+					n.Ready, n.NotReadyWhy = false, "kubelet stopped posting"
+					return
+				}
+				if w.bootsIn == 0 {
+					w.in(30*time.Second, booted)
+				}
+			}, nil
 	case fleet.ProtectInstance:
 		i := w.instances[low(c.Instance)]
-		return nil, func() { i.Protection = c.Protection }, nil
+		return nil, func() {
+			if c.Protection != (fleet.Protection{}) || !w.nullIgnored {
+				i.Protection = c.Protection
+			}
+		}, nil
 	case fleet.CreateSnapshot:
 		d, ok := w.disks[low(c.Source)]
 		if !ok {
@@ -248,6 +286,9 @@ func (w *world) effect(c fleet.Change) (first, last func(), err error) {
 				}
 			}
 		}, nil
+	case fleet.ExcludeVersion:
+		v := w.versions[low(c.ID)]
+		return nil, func() { v.ExcludeFromLatest, v.ProvisioningState = true, plan.Succeeded }, nil
 	case fleet.DeleteVersion:
 		if v := w.versions[low(c.ID)]; v == nil {
 			return nil, nil, nil

@@ -138,6 +138,10 @@ func (p clusterProc) Drain(ctx context.Context, node string, o cluster.DrainOpti
 	return sleep(ctx, 5*time.Second)
 }
 
+func (p clusterProc) Obstacles(ctx context.Context, _ string, _ []string) ([]cluster.BlockedPod, error) {
+	return read(ctx, p.proc, "", func() ([]cluster.BlockedPod, bool) { return p.w.obstacles, true })
+}
+
 func (p clusterProc) StartJob(ctx context.Context, job cluster.Job) error {
 	return p.act(ctx, "start job", func() error {
 		w := p.w
@@ -171,8 +175,17 @@ func (w *world) inspect(q *pod, job cluster.Job) {
 		return
 	}
 	report := wire.GeneralizeReport{Capture: flagOf(q.command, "--capture"), Donor: flagOf(q.command, "--donor"), Outcome: wire.Generalized, DryRun: true}
-	if w.outcome == "preserve" {
+	report.Joins = []string{"/etc/kubernetes/bootstrap-kubelet.conf"}
+	switch {
+	case w.outcome == "preserve":
 		report.Outcome, report.Message = wire.DiskRefused, "/etc/cloud/cloud.cfg sets preserve_hostname: true"
+	case w.outcome == "visible" && !slices.Contains(q.command, "--accept-pool-credentials"):
+		report.Outcome = wire.SecretsFound
+		report.Findings = []wire.SecretFinding{{Path: "/etc/kubernetes/azure.json", Class: wire.PoolCredential, Rule: "azure-client-secret"}}
+	case w.outcome == "others":
+		otherSecrets(q.command, &report)
+	case w.outcome == "failed":
+		report.Outcome, report.Message = wire.GeneralizeFailed, "no memory"
 	}
 	q.done = true
 	q.output, _ = json.Marshal(wire.GeneralizeLine{Report: &report})
@@ -235,6 +248,9 @@ func (w *world) work(q *pod, job cluster.Job) {
 		}
 		report.Saved = []wire.SealedItem{{Kind: wire.CustomData, SHA256: sha(w.customData), Sealed: sealed}}
 	}
+	if w.outcome == "others" {
+		otherSecrets(q.command, &report)
+	}
 	if report.Outcome != wire.Generalized {
 		q.exit = 3
 	}
@@ -287,6 +303,7 @@ func (p clusterProc) Hold(ctx context.Context, name, holder string, duration tim
 		return cluster.Holding{}, err
 	}
 	defer leave()
+	p.w.calls["lease"]++
 	now := time.Now()
 	l := p.w.lease[name]
 	took := false
@@ -302,6 +319,19 @@ func (p clusterProc) Hold(ctx context.Context, name, holder string, duration tim
 	l.renewed, l.lasts = now, duration
 	p.w.lease[name] = l
 	return cluster.Holding{Holder: holder, Since: l.since, Renewed: now, Took: took}, nil
+}
+
+func (p clusterProc) Holding(ctx context.Context, name string) (h cluster.Holding, held bool, err error) {
+	leave, err := p.enter(ctx)
+	if err != nil {
+		return h, false, err
+	}
+	defer leave()
+	l := p.w.lease[name]
+	if l == nil {
+		return h, false, nil
+	}
+	return cluster.Holding{Holder: l.holder, Since: l.since, Renewed: l.renewed}, true, nil
 }
 
 func (p clusterProc) Release(ctx context.Context, name, holder string) error {
@@ -356,6 +386,7 @@ func (p procJournals) Save(ctx context.Context, r journal.Record) (saved journal
 		return saved, errors.New("customData in the clear in the journal")
 	}
 	err = p.act(ctx, "save journal", func() error {
+		p.w.calls["journal"]++
 		saved, err = p.w.journals.Save(ctx, r)
 		return err
 	})

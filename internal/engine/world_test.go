@@ -11,6 +11,7 @@ import (
 	"sync"
 	"time"
 
+	"github.com/ortet/ortet/internal/cluster"
 	"github.com/ortet/ortet/internal/fleet"
 	"github.com/ortet/ortet/internal/journal"
 )
@@ -44,12 +45,16 @@ type world struct {
 	noZRS       bool
 	deniedAzure []string
 	blocked     bool                    // the drain
+	obstacles   []cluster.BlockedPod    // of a drain, seen before it
 	neverBack   bool                    // the donor never becomes Ready again
+	bootsIn     time.Duration           // from a start's begin, where not 0; else 30 s after its end
+	nullIgnored bool                    // null does not remove a protection policy
+	halfStarted bool                    // an instance that was started is never seen running
 	liesEmpty   map[string]int          // verb → answers of success without effect
 	liesFailed  map[string]int          // verb → answers of failure with effect
 	opFails     map[string]int          // verb → operations that fail, without effect
 	beginFails  map[string][]fleet.Kind // verb → errors of Begin, in order
-	outcome     string                  // of the pod: "", "secrets", "lost", "nojoin"
+	outcome     string                  // of the pod: "", "secrets", "lost", "nojoin"; "visible" to the inspection, too
 	hangs       map[string]bool         // verb → an operation that never ends, with effect
 
 	// Where Azure is another: OS disks by instance, what is attached, and what a
@@ -57,6 +62,11 @@ type world struct {
 	osDisks  map[string]string
 	attached string
 	onWork   func(node string) error
+
+	// preempted counts changes of the scale set that others' were under way on.
+	preempted int
+	// calls counts requests, by what is asked for.
+	calls map[string]int
 
 	drained, stops, builds, jobs int
 	began                        []string
@@ -124,7 +134,7 @@ func newWorld() *world {
 		ops: map[fleet.Token]*op{}, nodes: map[string]*fleet.Node{}, pods: map[string]*pod{}, vault: map[string]string{},
 		lease: map[string]*leaseState{}, journals: &journal.Memory{},
 		liesEmpty: map[string]int{}, liesFailed: map[string]int{}, opFails: map[string]int{}, beginFails: map[string][]fleet.Kind{}, hangs: map[string]bool{},
-		customData: "#cloud-config\nruncmd: [join]\n",
+		customData: "#cloud-config\nruncmd: [join]\n", calls: map[string]int{},
 	}
 	w.pool = fleet.Pool{
 		ID: poolID, Name: "pool1", Location: "eastus", Size: "Standard_D2s_v5", Capacity: 3, Orchestration: fleet.Uniform,
@@ -139,20 +149,25 @@ func newWorld() *world {
 		},
 	}
 	for n := range 3 {
-		id := instanceID(n)
-		os := poolID.In("disks", fmt.Sprintf("os%d", n))
-		name := fmt.Sprintf("pool100000%d", n)
-		w.instances[low(id)] = &fleet.Instance{
-			ID: id, InstanceID: fmt.Sprint(n), Name: "pool1_" + fmt.Sprint(n), HostName: name, Size: w.pool.Size, Power: fleet.PowerRunning,
-			ProvisioningState: "Succeeded", Generation: "V2", OSDisk: os, Image: w.pool.Model.Image,
-		}
-		w.disks[low(os)] = &disk{Disk: fleet.Disk{ID: os, Location: "eastus", Generation: "V2", Architecture: "x64", ManagedBy: id, ProvisioningState: "Succeeded"}, from: name}
-		w.nodes[name] = &fleet.Node{
-			Name: name, ProviderID: "azure://" + string(id), OS: "linux", Architecture: "amd64", Ready: true, BootID: "boot-0",
-			Annotations: map[string]string{}, Labels: map[string]string{}, Addresses: []string{"10.0.0." + fmt.Sprint(n+4), name},
-		}
+		w.add(n)
 	}
 	return w
+}
+
+// add adds the n-th instance, with its disk and its Node.
+func (w *world) add(n int) {
+	id := instanceID(n)
+	os := poolID.In("disks", fmt.Sprintf("os%d", n))
+	name := fmt.Sprintf("pool100000%d", n)
+	w.instances[low(id)] = &fleet.Instance{
+		ID: id, InstanceID: fmt.Sprint(n), Name: "pool1_" + fmt.Sprint(n), HostName: name, Size: w.pool.Size, Power: fleet.PowerRunning,
+		ProvisioningState: "Succeeded", Generation: "V2", OSDisk: os, Image: w.pool.Model.Image,
+	}
+	w.disks[low(os)] = &disk{Disk: fleet.Disk{ID: os, Location: "eastus", Generation: "V2", Architecture: "x64", ManagedBy: id, ProvisioningState: "Succeeded"}, from: name}
+	w.nodes[name] = &fleet.Node{
+		Name: name, ProviderID: "azure://" + string(id), OS: "linux", Architecture: "amd64", Ready: true, BootID: "boot-0",
+		Annotations: map[string]string{}, Labels: map[string]string{}, Addresses: []string{"10.0.0." + fmt.Sprint(n+4), name},
+	}
 }
 
 func (w *world) donor() *fleet.Node             { return w.nodes[donorName] }
@@ -179,8 +194,9 @@ func (w *world) in(d time.Duration, do func()) {
 type proc struct {
 	w      *world
 	holder string
-	// killAt is the boundary at which it dies; 0: never.
+	// killAt is the boundary at which it dies; 0: never. killWhen names it instead.
 	killAt, boundaries int
+	killWhen           string
 	dead               bool
 	kill               context.CancelFunc
 	trace              []string
@@ -209,7 +225,7 @@ func (p *proc) enter(ctx context.Context) (leave func(), err error) {
 func (p *proc) boundary(what string) bool {
 	p.boundaries++
 	p.trace = append(p.trace, what)
-	if p.boundaries == p.killAt {
+	if p.boundaries == p.killAt || what == p.killWhen {
 		p.dead = true
 		p.kill()
 	}
@@ -327,6 +343,7 @@ func (p *proc) Versions(ctx context.Context, definition fleet.ResourceID) ([]fle
 
 func (p *proc) Version(ctx context.Context, id fleet.ResourceID) (fleet.ImageVersion, error) {
 	return read(ctx, p, id, func() (fleet.ImageVersion, bool) {
+		p.w.calls["version"]++
 		kept, ok := p.w.versions[low(id)]
 		if !ok {
 			return fleet.ImageVersion{}, false
@@ -345,6 +362,9 @@ func (p *proc) Uses(ctx context.Context, definition fleet.ResourceID) ([]fleet.I
 		for _, k := range slices.Sorted(maps.Keys(p.w.instances)) {
 			if i := p.w.instances[k]; i.Image.ID != "" {
 				all = append(all, fleet.ImageUse{Image: i.Image.ID, By: i.ID})
+				if exact := i.Image.Exact(); exact != "" && exact != i.Image.ID {
+					all = append(all, fleet.ImageUse{Image: exact, By: i.ID})
+				}
 			}
 		}
 		return all, true

@@ -1,6 +1,9 @@
 package fleet
 
-import "time"
+import (
+	"strings"
+	"time"
+)
 
 // A Gallery holds image definitions.
 type Gallery struct {
@@ -52,7 +55,8 @@ type ImageVersion struct {
 	Published         time.Time         `json:"published,omitzero"`
 	EndOfLife         time.Time         `json:"endOfLife,omitzero"` // zero: none
 	ExcludeFromLatest bool              `json:"excludeFromLatest"`
-	DeletionBlocked   bool              `json:"deletionBlocked"` // safetyProfile.blockDeletionBeforeEndOfLife
+	Regions           []string          `json:"regions,omitempty"` // that it is replicated to, as Azure spells them
+	DeletionBlocked   bool              `json:"deletionBlocked"`   // safetyProfile.blockDeletionBeforeEndOfLife
 	Replicas          int32             `json:"replicas"`
 	StorageType       string            `json:"storageType,omitempty"`
 	ReplicationMode   string            `json:"replicationMode,omitempty"`
@@ -65,7 +69,15 @@ type ImageVersion struct {
 	FailureMessage string `json:"failureMessage,omitempty"`
 }
 
-// An ImageUse says who refers to an image: a model or an instance.
+// SameRegion compares names of regions, which Azure also gives as "West Europe".
+func SameRegion(a, b string) bool {
+	norm := func(s string) string { return strings.ReplaceAll(s, " ", "") }
+	return strings.EqualFold(norm(a), norm(b))
+}
+
+// An ImageUse says who refers to an image: a model or an instance. An instance
+// that refers to a definition has a second one, of the version that it runs, where
+// Azure says which.
 type ImageUse struct {
 	Image ResourceID `json:"image,omitempty"` // a version, or a definition (which means its latest)
 	By    ResourceID `json:"by,omitempty"`
@@ -85,6 +97,9 @@ const (
 	// (the no-op's, for one that brings all on its disk), so that a rollback
 	// knows what to restore.
 	TagCustomData = "ortet.io_custom-data"
+	// TagSecrets counts what the scan of the disk found and was let pass, "pool 2, other 1",
+	// and the files that it removed, "removed 3"; without it nothing was found.
+	TagSecrets = "ortet.io_secrets" //nolint:gosec // a tag's name
 )
 
 // BuiltAtLayout is kamino's %Y-%m-%d %H:%M:%S.%f.

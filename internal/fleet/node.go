@@ -37,3 +37,7 @@ const (
 // AnnotationCapture marks a donor while it is captured: the capture's name. It
 // tells what we did apart from what others did.
 const AnnotationCapture = "ortet.io/capture"
+
+// AnnotationWorkbench marks a workbench while a capture uses it: the ARM id of the
+// capture's pool. Two captures never share a node.
+const AnnotationWorkbench = "ortet.io/workbench"

@@ -1,6 +1,9 @@
 package fleet
 
-import "time"
+import (
+	"strings"
+	"time"
+)
 
 // OrchestrationMode, upgrade modes and the like are spelled as Azure spells
 // them, and unknown values are kept.
@@ -52,12 +55,54 @@ type Model struct {
 
 // An ImageReference is either a gallery image (ID) or a marketplace one.
 type ImageReference struct {
-	ID           ResourceID `json:"id"`
-	Publisher    string     `json:"publisher,omitempty"`
-	Offer        string     `json:"offer,omitempty"`
-	SKU          string     `json:"sku,omitempty"`
-	Version      string     `json:"version,omitempty"`
-	ExactVersion string     `json:"exactVersion,omitempty"` // of a marketplace image, where Azure says
+	ID        ResourceID `json:"id"`
+	Publisher string     `json:"publisher,omitempty"`
+	Offer     string     `json:"offer,omitempty"`
+	SKU       string     `json:"sku,omitempty"`
+	Version   string     `json:"version,omitempty"`
+	// ExactVersion is the version that an instance was made from, where Azure says.
+	ExactVersion string `json:"exactVersion,omitempty"`
+}
+
+// Same reports whether two references name the same, whatever they stand for.
+func (i ImageReference) Same(other ImageReference) bool {
+	return i.ID.Equal(other.ID) && i.Publisher == other.Publisher && i.Offer == other.Offer && i.SKU == other.SKU && i.Version == other.Version
+}
+
+// Text names the image for people: its id, or publisher:offer:sku:version.
+func (i ImageReference) Text() string {
+	if i.ID != "" {
+		return string(i.ID)
+	}
+	return i.Publisher + ":" + i.Offer + ":" + i.SKU + ":" + i.Version
+}
+
+// LatestOf gives the image definition whose latest version the reference stands
+// for; "" where it names a version, or no image of a gallery.
+func (i ImageReference) LatestOf() ResourceID {
+	if i.ID.Segment("galleries") == "" || i.ID.Segment("images") == "" {
+		return ""
+	}
+	switch version := i.ID.Segment("versions"); {
+	case version == "":
+		return i.ID
+	case strings.EqualFold(version, "latest"):
+		return i.ID.Parent()
+	}
+	return ""
+}
+
+// Exact gives the image that the reference names, or that an instance with it was
+// made from; "" where it stands for a definition's latest version.
+func (i ImageReference) Exact() ResourceID {
+	definition := i.LatestOf()
+	switch {
+	case definition == "":
+		return i.ID
+	case i.ExactVersion == "":
+		return ""
+	}
+	return definition.Child("versions", i.ExactVersion)
 }
 
 // An Extension of the model. Its protected settings never read back.
@@ -104,11 +149,17 @@ type Instance struct {
 	DataDisks          []AttachedDisk `json:"dataDisks,omitempty"`
 }
 
-// Protection is Azure's instance protection.
+// Protection is Azure's instance protection; the zero value is an instance without
+// a policy.
 type Protection struct {
 	ScaleIn         bool `json:"scaleIn"`         // protectFromScaleIn
 	ScaleSetActions bool `json:"scaleSetActions"` // protectFromScaleSetActions
+	// Off is true where there is a policy that protects from nothing.
+	Off bool `json:"off,omitempty"`
 }
+
+// Protects reports whether it protects from anything.
+func (p Protection) Protects() bool { return p.ScaleIn || p.ScaleSetActions }
 
 // An AttachedDisk is a data disk of an instance.
 type AttachedDisk struct {

@@ -13,14 +13,17 @@ func CaptureChanges(options Options, course Course) []fleet.Change {
 	if options.NewNodes > 0 {
 		changes = append(changes, fleet.SetCapacity{})
 	}
+	if len(course.Exclude) > 0 {
+		changes = append(changes, fleet.ExcludeVersion{})
+	}
 	if course.Start < AtVersion {
 		changes = append(changes, fleet.CreateGallery{}, fleet.CreateDefinition{}, fleet.CreateVersion{})
 	}
 	if course.NeedsWorkbench() {
-		changes = append(changes, fleet.CreateSnapshot{}, fleet.CreateDisk{}, fleet.DeleteDisk{}, fleet.AttachDisk{}, fleet.DetachDisk{})
+		changes = append(changes, fleet.ProtectInstance{}, fleet.CreateSnapshot{}, fleet.CreateDisk{}, fleet.DeleteDisk{}, fleet.AttachDisk{}, fleet.DetachDisk{})
 	}
 	if course.FromDonor() {
-		changes = append(changes, fleet.ProtectInstance{}, fleet.StopInstance{Deallocate: options.Deallocate}, fleet.StartInstance{})
+		changes = append(changes, fleet.StopInstance{Deallocate: options.Deallocate}, fleet.StartInstance{})
 	}
 	return changes
 }

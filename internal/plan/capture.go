@@ -13,9 +13,11 @@ const (
 	StepPreflight           = "preflight"
 	StepHold                = "hold"
 	StepJournal             = "journal"
+	StepInspect             = "inspect"
 	StepGallery             = "gallery"
 	StepDefinition          = "definition"
 	StepProtect             = "protect"
+	StepProtectBench        = "protect-workbench"
 	StepCordon              = "cordon"
 	StepDrain               = "drain"
 	StepStop                = "stop"
@@ -30,6 +32,7 @@ const (
 	StepGeneralize          = "generalize"
 	StepSave                = "save"
 	StepDetach              = "detach"
+	StepUnprotectBench      = "unprotect-workbench"
 	StepDeletePod           = "delete-pod"
 	StepReleaseReboots      = "release-reboots"
 	StepGeneralizedSnapshot = "generalized-snapshot"
@@ -38,6 +41,7 @@ const (
 	StepDeleteSnapshots     = "delete-snapshots"
 	StepPrune               = "prune"
 	StepModel               = "model"
+	StepExclude             = "exclude"
 	StepExtensions          = "extensions"
 	StepGrow                = "grow"
 	StepTag                 = "tag"
@@ -67,6 +71,14 @@ type CaptureInput struct {
 }
 
 const moment = time.Minute // deadline of what takes a moment
+
+// drainDeadline leaves pods that are deleted by force the time to end.
+func drainDeadline(o Options) time.Duration {
+	if o.ForceDrain {
+		return 4*o.GracePeriod + 2*moment
+	}
+	return 3*o.GracePeriod + moment
+}
 
 // CaptureSteps is the table of contents of a capture. Usual durations are
 // those of kamino's published logs and of the documentation.
@@ -123,25 +135,28 @@ func CaptureSteps(in CaptureInput) []Step {
 		{ID: StepPreflight, Title: "Look for all reasons not to", Deadline: 5 * moment},
 		{ID: StepHold, Title: "Hold the pool, so that nobody else captures it", Deadline: 2 * moment},
 		{ID: StepJournal, Title: "Open the journal", Deadline: moment},
+		{ID: StepInspect, Title: "Inspect " + donor + "'s disk for what would end the capture later", Usual: 20 * time.Second, Deadline: 5 * moment, Skip: served},
 		{ID: StepGallery, Title: "Make the gallery " + in.Names.Gallery.Name(), Usual: 10 * time.Second, Deadline: 15 * moment, Skip: gallery},
 		{ID: StepDefinition, Title: "Make the image definition " + in.Names.Definition.Name(), Usual: 10 * time.Second, Deadline: 15 * moment, Skip: definition},
 
 		{ID: StepProtect, Title: "Protect " + donor + " from autoscalers and repairs", Usual: 15 * time.Second, Deadline: 15 * moment, Skip: served},
+		{ID: StepProtectBench, Title: strings.TrimSpace("Protect the workbench "+in.Workbench) + " from scale-in", Usual: 15 * time.Second, Deadline: 15 * moment, Skip: work},
 		{ID: StepCordon, Title: "Cordon " + donor, Deadline: moment, Skip: served},
-		{ID: StepDrain, Title: "Drain " + donor, Usual: time.Minute, Deadline: 3*o.GracePeriod + moment, Skip: served},
+		{ID: StepDrain, Title: "Drain " + donor, Usual: time.Minute, Deadline: drainDeadline(o), Skip: served},
 		{ID: StepStop, Title: stop, Usual: 150 * time.Second, Deadline: 20 * moment, Skip: served},
 		{ID: StepSnapshot, Title: "Take a snapshot of " + donor + "'s OS disk", Usual: 6 * time.Second, Deadline: 30 * moment, Skip: served},
 		{ID: StepStart, Title: "Start " + donor, Usual: time.Minute, Deadline: 20 * moment, Skip: back, GivesBack: true},
-		{ID: StepReady, Title: "Wait until " + donor + " is Ready", Usual: time.Minute, Deadline: 20 * moment, Skip: back, GivesBack: true},
+		{ID: StepReady, Title: "Wait until " + donor + " is Ready", Usual: 2 * time.Minute, Deadline: 40 * moment, Skip: back, GivesBack: true},
 		{ID: StepUncordon, Title: "Uncordon " + donor, Deadline: 5 * moment, Skip: back, GivesBack: true},
 		{ID: StepUnprotect, Title: "Put " + donor + "'s protection back as it was", Usual: 15 * time.Second, Deadline: 15 * moment, Skip: back, GivesBack: true},
 
 		{ID: StepHoldReboots, Title: "Hold kured's reboots", Deadline: 30 * moment, Skip: work},
 		{ID: StepWorkDisk, Title: "Make a copy of the disk from the snapshot", Usual: 10 * time.Second, Deadline: 30 * moment, Skip: work},
 		{ID: StepAttach, Title: strings.TrimSpace("Attach the copy to the workbench " + in.Workbench), Usual: 30 * time.Second, Deadline: 20 * moment, Skip: work},
-		{ID: StepGeneralize, Title: "Remove the donor's identity from the copy, and scan it for secrets", Usual: 2 * time.Minute, Deadline: 60 * moment, Skip: work},
-		{ID: StepSave, Title: "Save what cannot be read back from Azure", Deadline: 5 * moment, Skip: work},
+		{ID: StepGeneralize, Title: generalizeTitle(o), Usual: 2 * time.Minute, Deadline: 60 * moment, Skip: work},
+		{ID: StepSave, Title: "Save what cannot be read back from Azure", Deadline: 30 * moment, Skip: work},
 		{ID: StepDetach, Title: "Detach the copy from the workbench", Usual: 30 * time.Second, Deadline: 20 * moment, Skip: copied},
+		{ID: StepUnprotectBench, Title: "Restore the workbench's protection", Usual: 15 * time.Second, Deadline: 15 * moment, Skip: copied},
 		{ID: StepDeletePod, Title: "Remove the pod from the workbench", Deadline: 5 * moment, Skip: copied},
 		{ID: StepReleaseReboots, Title: "Let kured reboot again", Deadline: 5 * moment, Skip: copied},
 		{ID: StepGeneralizedSnapshot, Title: "Take a snapshot of the generalised copy", Usual: 6 * time.Second, Deadline: 30 * moment, Skip: copied},
@@ -150,23 +165,33 @@ func CaptureSteps(in CaptureInput) []Step {
 		{ID: StepVersion, Title: "Build image version " + version, Usual: build, Deadline: versionDeadline, Skip: made},
 		{ID: StepDeleteSnapshots, Title: "Delete the snapshots", Usual: 10 * time.Second, Deadline: 15 * moment, Skip: skipIf(made != "" && len(in.Course.Stale) == 0, made)},
 		{ID: StepPrune, Title: "Prune versions to the newest " + fmt.Sprint(o.History) + orNone(": ", in.Prunable), Usual: pruneUsual(in.Prunable), Deadline: 60 * moment, Skip: skipIf(made != "" && len(in.Prunable) == 0, "there are no more than that")},
-		{ID: StepModel, Title: "Point " + in.Pool.Name + "'s model at " + version, Usual: 30 * time.Second, Deadline: 30 * moment, Skip: model, Irreversible: losses},
+		{ID: StepModel, Title: "Point " + in.Pool.Name + "'s model at " + version, Usual: 30 * time.Second, Deadline: 60 * moment, Skip: model, Irreversible: losses},
+		{ID: StepExclude, Title: "Exclude versions made with --again from latest" + orNone(": ", versionNames(in.Course.Exclude)), Usual: time.Duration(len(in.Course.Exclude)) * 10 * time.Second, Deadline: 30 * moment, Skip: skipIf(len(in.Course.Exclude) == 0, "there are none to exclude")},
 		{ID: StepExtensions, Title: "Delete extensions from the model" + orNone(": ", extensionNames(in.Doomed)), Usual: time.Duration(len(in.Doomed)) * 30 * time.Second, Deadline: 60 * moment, Skip: skipIf(len(in.Doomed) == 0, "there are none to delete"), Irreversible: lost},
 		{ID: StepGrow, Title: fmt.Sprintf("Add %d new node(s)", o.NewNodes), Usual: 2 * time.Minute, Deadline: 60 * moment, Skip: skipIf(o.NewNodes == 0, "none were asked for")},
 		{ID: StepEnd, Title: "Close the journal and let go of the pool", Deadline: 30 * moment},
 	}
 	after := map[string][]string{
-		StepHold: {StepPreflight}, StepJournal: {StepHold}, StepGallery: {StepJournal}, StepDefinition: {StepGallery},
-		StepProtect: {StepDefinition}, StepCordon: {StepProtect}, StepDrain: {StepCordon}, StepStop: {StepDrain}, StepSnapshot: {StepStop},
-		StepStart: {StepSnapshot}, StepReady: {StepStart}, StepUncordon: {StepReady}, StepUnprotect: {StepUncordon},
-		StepHoldReboots: {StepSnapshot}, StepWorkDisk: {StepSnapshot}, StepAttach: {StepHoldReboots, StepWorkDisk},
-		StepGeneralize: {StepAttach}, StepSave: {StepGeneralize}, StepDetach: {StepGeneralize}, StepDeletePod: {StepSave, StepDetach},
+		StepHold: {StepPreflight}, StepJournal: {StepHold}, StepInspect: {StepJournal}, StepGallery: {StepInspect}, StepDefinition: {StepGallery},
+		// A workbench that cannot be protected costs the donor nothing.
+		StepProtect: {StepDefinition}, StepProtectBench: {StepDefinition}, StepCordon: {StepProtect, StepProtectBench}, StepDrain: {StepCordon}, StepStop: {StepDrain}, StepSnapshot: {StepStop},
+		// The Node may be Ready long before Azure's start operation ends, which keeps the
+		// instance from other changes until then.
+		StepStart: {StepSnapshot}, StepReady: {StepSnapshot}, StepUncordon: {StepReady}, StepUnprotect: {StepUncordon, StepStart},
+		StepHoldReboots: {StepSnapshot}, StepWorkDisk: {StepSnapshot}, StepAttach: {StepProtectBench, StepHoldReboots, StepWorkDisk},
+		// What is saved comes from the pod's log: a workbench that is lost before that is
+		// replaced by one step, and not by two at once.
+		StepGeneralize: {StepAttach}, StepSave: {StepGeneralize}, StepDetach: {StepSave}, StepUnprotectBench: {StepDetach}, StepDeletePod: {StepSave, StepDetach},
 		StepReleaseReboots: {StepDetach}, StepGeneralizedSnapshot: {StepSave, StepDetach}, StepDeleteWorkDisk: {StepGeneralizedSnapshot},
 		// The version waits for the donor: an image of one that does not come
 		// back must not go live.
 		StepVersion: {StepGeneralizedSnapshot, StepUnprotect}, StepDeleteSnapshots: {StepVersion}, StepPrune: {StepVersion},
-		StepModel: {StepVersion}, StepExtensions: {StepModel}, StepGrow: {StepExtensions},
-		StepEnd: {StepGrow, StepPrune, StepDeleteSnapshots, StepDeleteWorkDisk, StepReleaseReboots, StepDeletePod},
+		StepModel: {StepVersion}, StepExclude: {StepModel, StepPrune}, StepExtensions: {StepModel}, StepGrow: {StepExtensions},
+		StepEnd: {StepGrow, StepExclude, StepPrune, StepDeleteSnapshots, StepDeleteWorkDisk, StepReleaseReboots, StepDeletePod, StepUnprotectBench},
+	}
+	if in.DonorOut && !in.Course.FromDonor() {
+		// A stopped donor does not wait for what the rest of a resumed capture needs.
+		after[StepStart], after[StepReady] = nil, nil
 	}
 	for i := range steps {
 		steps[i].After = after[steps[i].ID]
@@ -179,7 +204,7 @@ func CaptureSteps(in CaptureInput) []Step {
 func NothingToDo(in CaptureInput) bool {
 	v := in.Course.Version
 	return in.Course.Start == AtVersion && v != nil && v.ProvisioningState == Succeeded && in.InModel &&
-		len(in.Doomed) == 0 && len(in.Prunable) == 0 && len(in.Course.Stale) == 0 && !in.DonorOut
+		len(in.Doomed) == 0 && len(in.Prunable) == 0 && len(in.Course.Exclude) == 0 && len(in.Course.Stale) == 0 && !in.DonorOut
 }
 
 func skipIf(yes bool, why string) string {
@@ -196,10 +221,30 @@ func orNone(before string, names []string) string {
 	return before + strings.Join(names, ", ")
 }
 
+// generalizeTitle says what is done to the copy of the disk.
+func generalizeTitle(o Options) string {
+	title := "Remove the donor's identity from the copy, and scan it for secrets"
+	if o.ScanImages {
+		title += ", image layers too"
+	}
+	if o.RemoveSecrets {
+		title += "; delete files with secrets that no node needs to join"
+	}
+	return title
+}
+
 func extensionNames(extensions []fleet.Extension) []string {
 	names := make([]string, len(extensions))
 	for i, e := range extensions {
 		names[i] = e.Name
+	}
+	return names
+}
+
+func versionNames(versions []fleet.ImageVersion) []string {
+	names := make([]string, len(versions))
+	for i, v := range versions {
+		names[i] = v.Name
 	}
 	return names
 }

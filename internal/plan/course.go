@@ -36,7 +36,9 @@ type Course struct {
 	// Version is what was found under today's name, where Start is AtVersion.
 	Version *fleet.ImageVersion
 	// Stale are leftovers of ours under the names that will be needed.
-	Stale    []fleet.ResourceID
+	Stale []fleet.ResourceID
+	// Exclude are versions to exclude from latest once the model is changed.
+	Exclude  []fleet.ImageVersion
 	Problems []Problem
 	Notes    []string
 }
@@ -50,8 +52,10 @@ func (c Course) NeedsWorkbench() bool { return c.Start <= AtSnapshot }
 // CourseOf decides where to begin: today's version exists → on to the model;
 // today's snapshot exists → on to the build. What has one of the names and is
 // not ours is a problem; what is ours and of no use is stale.
-func CourseOf(o Observed, names Names, options Options, now time.Time) Course {
-	var c Course
+func CourseOf(o Observed, names Names, options Options, now time.Time) (c Course) {
+	if o.Pool != nil {
+		c.Exclude = Excludable(o.Versions, o.Uses, o.Pool.ID)
+	}
 	refuse := func(on fleet.ResourceID, code, what, wayOut string) {
 		c.Problems = append(c.Problems, Problem{Code: code, On: string(on), What: what, WayOut: wayOut})
 	}
@@ -73,6 +77,12 @@ func CourseOf(o Observed, names Names, options Options, now time.Time) Course {
 			return c
 		default:
 			c.Start, c.Version = AtVersion, &v
+			if o.Pool != nil {
+				if used, ok := VersionOf(o.Versions, o.Pool.Model.Image, o.Pool.Location); ok && Newer(used, v) {
+					refuse(v.ID, "OlderVersion", "today's version "+v.Name+" is older than "+used.Name+", which the model uses",
+						"say --again to make another today, or ortet rollback --to "+v.Name+" to go back to it")
+				}
+			}
 			if custom := v.Tags[fleet.TagCustomData]; options.Bake && custom != "" && custom != noopSHA() {
 				refuse(v.ID, "OtherBootstrap", "today's version was made with --bootstrap keep: its nodes need the model's customData to join",
 					"say --again to make another today, or --bootstrap keep")

@@ -178,7 +178,7 @@ func TestReturnTo(t *testing.T) {
 		"failed":             {at("2026.11.21"), "2026.1120.100000", "", "", false, false, "VersionNotReady"},
 		"from a marketplace": {fleet.Pool{ID: pool}, "", "2026.11.21", "", false, false, ""},
 	} {
-		r, problem := ReturnTo(versions, c.pool, c.to)
+		r, problem := ReturnTo(versions, c.pool, nil, c.to)
 		code := ""
 		if problem != nil {
 			code = problem.Code

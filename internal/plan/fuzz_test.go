@@ -134,7 +134,7 @@ func FuzzVersions(f *testing.F) {
 		}
 
 		p := fleet.Pool{ID: pool, Model: fleet.Model{Image: fleet.ImageReference{ID: inUse}}}
-		r, problem := ReturnTo(versions, p, to)
+		r, problem := ReturnTo(versions, p, nil, to)
 		if problem != nil {
 			if problem.What == "" || problem.WayOut == "" {
 				t.Errorf("%+v", problem)

@@ -4,6 +4,7 @@ import (
 	"crypto/sha256"
 	"encoding/hex"
 	"fmt"
+	"regexp"
 	"strings"
 	"time"
 
@@ -97,6 +98,23 @@ func VersionName(now time.Time, again bool) string {
 		return now.UTC().Format("2006.0102.150405")
 	}
 	return now.UTC().Format("2006.01.02")
+}
+
+// AgainNamed reports whether a version has a name of VersionName's with again. It
+// is higher than every date's until the end of the year.
+var AgainNamed = regexp.MustCompile(`^\d{4}\.\d{3,4}\.\d{1,6}$`).MatchString
+
+// TodaysVersion names the version that a capture without again finds or makes: of
+// today's, under either name, the newest that is of use and nobody rolled back from.
+func TodaysVersion(versions []fleet.ImageVersion, now time.Time) string {
+	day, further := VersionName(now, false), now.UTC().Format("2006.0102.")
+	for _, v := range NewestFirst(versions) {
+		if (v.Name == day || strings.HasPrefix(v.Name, further)) && Ours(v.Tags) && !RolledBack(v) &&
+			v.ProvisioningState != Failed && v.ProvisioningState != Deleting {
+			return v.Name
+		}
+	}
+	return day
 }
 
 // CaptureName names a capture that begins now, unlike the pool's previous one.

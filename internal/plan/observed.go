@@ -18,6 +18,9 @@ type Options struct {
 	Shallow               bool
 	Bake                  bool // customData is replaced by the no-op
 	AcceptPoolCredentials bool
+	AcceptSecrets         []string
+	RemoveSecrets         bool
+	ScanImages            bool
 	Extensions            ExtensionRule
 	NewNodes              int64
 	AllowRolling          bool
@@ -47,6 +50,8 @@ type Observed struct {
 	// Workbench is nil where none fits, with NoWorkbench saying why.
 	Workbench   *Workbench
 	NoWorkbench string
+	// Obstacles are the donor's pods that a drain would wait for in vain.
+	Obstacles []Obstacle
 	// SelfNode is the node that this process runs on.
 	SelfNode string
 	// DeniedAzure and DeniedCluster are the permissions that lack.
@@ -55,6 +60,13 @@ type Observed struct {
 	// Unreadable says what could not be observed for another reason than that
 	// it is not there.
 	Unreadable []Problem
+}
+
+// An Obstacle is a pod that a drain without force does not evict.
+type Obstacle struct {
+	Pod    string // "namespace/name"
+	Budget string // "namespace/name", several joined by ", "; "" where no budget is the reason
+	Why    string
 }
 
 // DonorOf finds the names of other nodes that claim the same instance.

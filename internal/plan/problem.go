@@ -114,6 +114,22 @@ func donorProblems(o Observed, options Options, course Course, add adder) {
 			add(string(i.ID), "SpotDeallocate", "a Spot instance that is deallocated may not come back", "leave out --deallocate: power-off keeps its place")
 		}
 	}
+	if o.Pool != nil {
+		if by := UsedBy(d, o.Pool.ID); by != "" {
+			add(on, "IsWorkbench", "a capture of "+string(by)+" uses it as its workbench",
+				"wait until that capture ends, or name another node; if no such capture is open (ortet status): kubectl annotate node "+d.Name+" "+fleet.AnnotationWorkbench+"-")
+		}
+	}
+	for _, x := range o.Obstacles {
+		switch {
+		case options.ForceDrain:
+		case x.Budget != "":
+			add(on, "BudgetAllowsNoEviction", "its pod "+x.Pod+" cannot be evicted (PodDisruptionBudget "+x.Budget+"): "+x.Why,
+				"let the budget allow an eviction, add a replica, name another node, or say --force, which overrides budgets when the drain's time is over")
+		default:
+			add(on, "PodNotEvictable", "its pod "+x.Pod+" cannot be evicted: "+x.Why, "give it a controller, remove it, or say --force, which deletes it")
+		}
+	}
 	if d.Annotations[fleet.AnnotationKuredReboot] != "" {
 		add(on, "RebootPending", "kured is about to reboot it", "wait until it has")
 	}

@@ -1,14 +1,41 @@
 package plan
 
 import (
+	"slices"
+	"strings"
 	"time"
 
 	"github.com/ortet/ortet/internal/fleet"
 )
 
+// An Original is what a model was before it came to use the pool's prototypes.
+type Original struct {
+	Image fleet.ImageReference `json:"image"`
+	// CustomData is the SHA-256 of the model's, which the Vault has; "" where it is
+	// not known.
+	CustomData string `json:"customData,omitempty"`
+	// Replaced is true where a rollback or a baked capture replaced what is not known.
+	Replaced   bool              `json:"replaced,omitempty"`
+	Extensions []fleet.Extension `json:"extensions,omitempty"`
+	At         time.Time         `json:"at"` // when it was recorded
+}
+
+// Missing names those of its extensions that a model lacks.
+func (o Original) Missing(model fleet.Model) (missing []string) {
+	for _, e := range o.Extensions {
+		if !slices.ContainsFunc(model.Extensions, func(x fleet.Extension) bool { return strings.EqualFold(x.Name, e.Name) }) {
+			missing = append(missing, e.Name)
+		}
+	}
+	return missing
+}
+
 // A Return is what a rollback comes down to.
 type Return struct {
 	To fleet.ImageVersion
+	// Original is set instead of To where the model goes back to before its first
+	// capture.
+	Original *Original
 	// TagFrom is the version to tag as rolled back from; "" where the model
 	// goes forward, or used no prototype.
 	TagFrom fleet.ResourceID
@@ -18,24 +45,46 @@ type Return struct {
 	NothingToDo bool
 }
 
-// Previous asks for the version before the model's, by publishing date.
-const Previous = "previous"
+// Image is what the model is pointed at.
+func (r Return) Image() fleet.ImageReference {
+	if r.Original != nil {
+		return r.Original.Image
+	}
+	return fleet.ImageReference{ID: r.To.ID}
+}
 
-// ReturnTo decides what a rollback to a version's name, or Previous, comes down
-// to. problem is nil where it can be done.
-func ReturnTo(versions []fleet.ImageVersion, pool fleet.Pool, to string) (r Return, problem *Problem) {
+// Name names that for people: a version's name, or an image's.
+func (r Return) Name() string {
+	if r.Original != nil {
+		return r.Original.Image.Text()
+	}
+	return r.To.Name
+}
+
+const (
+	// Previous asks for the version before the model's, by publishing date, or where
+	// there is none for ToOriginal.
+	Previous = "previous"
+	// ToOriginal asks for what the model was before its first capture.
+	ToOriginal = "original"
+)
+
+// ReturnTo decides what a rollback to a version's name, Previous or ToOriginal comes
+// down to. original is nil where it was not recorded. problem is nil where it can be
+// done.
+func ReturnTo(versions []fleet.ImageVersion, pool fleet.Pool, original *Original, to string) (r Return, problem *Problem) {
 	definition := DefinitionOf(pool.ID)
 	refuse := func(code, what, wayOut string) (Return, *Problem) {
 		return Return{}, &Problem{Code: code, On: string(definition), What: what, WayOut: wayOut}
 	}
 	sorted := NewestFirst(versions)
-	current, known := FindVersion(versions, pool.Model.Image.ID)
+	current, known := VersionOf(versions, pool.Model.Image, pool.Location)
 	var target *fleet.ImageVersion
 	for i := range sorted {
 		v := &sorted[i]
 		if to == "" || to == Previous {
 			older := !known || v.Published.Before(current.Published)
-			if older && v.ProvisioningState == Succeeded && !RolledBack(*v) && !v.ID.Equal(pool.Model.Image.ID) {
+			if older && v.ProvisioningState == Succeeded && !RolledBack(*v) && !v.ID.Equal(current.ID) {
 				target = v
 				break
 			}
@@ -44,9 +93,23 @@ func ReturnTo(versions []fleet.ImageVersion, pool fleet.Pool, to string) (r Retu
 			break
 		}
 	}
+	there := original != nil && original.Image.Same(pool.Model.Image)
+	if original != nil && (to == ToOriginal || target == nil && (to == "" || to == Previous) && !there) {
+		r = Return{Original: original, NothingToDo: there}
+		if known {
+			r.TagFrom = current.ID
+		}
+		return r, nil
+	}
 	if target == nil {
+		if to == ToOriginal {
+			return refuse("NoOriginal", "what the model was before its first capture is not recorded: an earlier release captured it first", "set its image by az vmss update, or name a version by --to")
+		}
 		if to == "" || to == Previous {
-			return refuse("NoPrevious", "no earlier version is kept", "see ortet status for the versions, and name one by --to")
+			if len(versions) == 0 && original == nil {
+				return refuse("NoPrevious", "nothing was captured of this pool yet: there is nothing to go back to", "ortet capture NODE makes its first version")
+			}
+			return refuse("NoPrevious", "no earlier version is kept, and nothing is recorded of before the first capture", "see ortet status for the versions, and name one by --to")
 		}
 		return refuse("NoVersion", "version "+to+" does not exist", "see ortet status for the versions")
 	}
@@ -72,13 +135,13 @@ func RollbackSteps(pool fleet.Pool, r Return) []Step {
 	}
 	skip := ""
 	if r.NothingToDo {
-		skip = "the model uses " + r.To.Name
+		skip = "the model uses " + r.Name()
 	}
 	return []Step{
 		{ID: StepPreflight, Title: "Look for all reasons not to", Deadline: 5 * moment},
 		{ID: StepHold, Title: "Hold the pool, so that nobody else changes it", Deadline: 2 * moment, After: []string{StepPreflight}, Skip: skip},
 		{ID: StepJournal, Title: "Open the journal", Deadline: moment, After: []string{StepHold}, Skip: skip},
-		{ID: StepModel, Title: "Point " + pool.Name + "'s model at " + r.To.Name, Usual: 30 * time.Second, Deadline: 30 * moment, After: []string{StepJournal}, Skip: skipIf(r.To.ID.Equal(pool.Model.Image.ID), "the model uses "+r.To.Name)},
+		{ID: StepModel, Title: "Point " + pool.Name + "'s model at " + r.Name(), Usual: 30 * time.Second, Deadline: 60 * moment, After: []string{StepJournal}, Skip: skipIf(r.Image().Same(pool.Model.Image), "the model uses "+r.Name())},
 		{ID: StepTag, Title: title, Usual: 10 * time.Second, Deadline: 15 * moment, After: []string{StepModel}, Skip: skipIf(r.TagFrom == "" && !r.Untag, "there is nothing to tag")},
 		{ID: StepEnd, Title: "Close the journal and let go of the pool", Deadline: 2 * moment, After: []string{StepTag}, Skip: skip},
 	}

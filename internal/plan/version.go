@@ -68,6 +68,68 @@ func FindVersion(versions []fleet.ImageVersion, id fleet.ResourceID) (fleet.Imag
 	return fleet.ImageVersion{}, false
 }
 
+// Newer reports whether a version that Ortet or kamino made was built after
+// another, by Azure's clock: the names are those of clocks that may be wrong.
+func Newer(a, b fleet.ImageVersion) bool {
+	return Ours(a.Tags) && !b.Published.IsZero() && a.Published.After(b.Published)
+}
+
+// Latest gives what the definition of the versions stands for in a region, as Azure
+// resolves it: the highest number that is there and not excluded. The region ""
+// is any.
+func Latest(versions []fleet.ImageVersion, region string) (latest fleet.ImageVersion, found bool) {
+	for _, v := range versions {
+		there := region == "" || len(v.Regions) == 0 ||
+			slices.ContainsFunc(v.Regions, func(r string) bool { return fleet.SameRegion(r, region) })
+		if there && serves(v) && !v.ExcludeFromLatest && (!found || compareNumbers(v.Name, latest.Name) > 0) {
+			latest, found = v, true
+		}
+	}
+	return latest, found
+}
+
+// serves reports whether instances can be made from the version; while it is
+// updated they can.
+func serves(v fleet.ImageVersion) bool {
+	return v.ProvisioningState == Succeeded || v.ProvisioningState == Updating
+}
+
+// Excludable gives the versions that are to be excluded from latest once the pool's
+// model is pinned: those made with --again, whose names are higher than those of
+// the days that follow. None is where another model refers to the definition and
+// would be given an older version then.
+func Excludable(versions []fleet.ImageVersion, uses []fleet.ImageUse, pool fleet.ResourceID) (excludable []fleet.ImageVersion) {
+	var rest []fleet.ImageVersion
+	for _, v := range versions {
+		if AgainNamed(v.Name) && Ours(v.Tags) && v.ProvisioningState == Succeeded && !v.ExcludeFromLatest {
+			excludable = append(excludable, v)
+		} else {
+			rest = append(rest, v)
+		}
+	}
+	before, _ := Latest(versions, "")
+	after, some := Latest(rest, "")
+	for _, u := range uses {
+		others := !u.By.Equal(pool) && u.By.Segment("virtualMachines") == "" && (fleet.ImageReference{ID: u.Image}).LatestOf() != ""
+		if others && (!some || before.Published.After(after.Published)) {
+			return nil
+		}
+	}
+	return excludable
+}
+
+// VersionOf gives the version that an image reference stands for in a region: the
+// one that it names, that an instance with it runs, or the definition's latest.
+func VersionOf(versions []fleet.ImageVersion, image fleet.ImageReference, region string) (fleet.ImageVersion, bool) {
+	if id := image.Exact(); id != "" {
+		return FindVersion(versions, id)
+	}
+	definition := image.LatestOf()
+	return Latest(slices.DeleteFunc(slices.Clone(versions), func(v fleet.ImageVersion) bool {
+		return !v.ID.Parent().Equal(definition)
+	}), region)
+}
+
 // A Spared version lies beyond the history and stays.
 type Spared struct {
 	Version fleet.ImageVersion
@@ -79,14 +141,23 @@ type Spared struct {
 const leastGood = 2
 
 // Prune says which versions go when the newest history are kept. Never goes:
-// the version named current, the one to go back to from it, one that a model or instance refers to (or that
-// "latest" would give to one that refers to the definition), one whose
-// deletion Azure blocks, one that is in the making, and one that neither Ortet
-// nor kamino made.
+// the version named current, the one to go back to from it, one that a model or instance refers to or
+// runs (or that "latest" would give to one that refers to the definition; any,
+// where Azure does not say what such an instance runs), one whose deletion Azure
+// blocks, one that is in the making, and one that neither Ortet nor kamino made.
 func Prune(versions []fleet.ImageVersion, uses []fleet.ImageUse, current fleet.ResourceID, history int) (doomed []fleet.ImageVersion, spared []Spared) {
 	used := map[string]fleet.ResourceID{}
+	var byLatest, unknown fleet.ResourceID
 	for _, u := range uses {
-		used[strings.ToLower(string(u.Image))] = u.By
+		if (fleet.ImageReference{ID: u.Image}).LatestOf() == "" {
+			used[strings.ToLower(string(u.Image))] = u.By
+			continue
+		}
+		byLatest = u.By
+		runs := func(x fleet.ImageUse) bool { return x.By.Equal(u.By) && !x.Image.Equal(u.Image) }
+		if u.By.Segment("virtualMachines") != "" && !slices.ContainsFunc(uses, runs) {
+			unknown = u.By
+		}
 	}
 	latest := latestOf(versions)
 	kept, good := 0, 0
@@ -104,12 +175,13 @@ func Prune(versions []fleet.ImageVersion, uses []fleet.ImageUse, current fleet.R
 			continue
 		}
 		by, isUsed := used[strings.ToLower(string(v.ID))]
-		byLatest, isLatest := used[strings.ToLower(string(v.ID.Parent()))]
 		switch {
 		case isUsed:
 			spare(fmt.Sprintf("%s refers to it", by))
-		case isLatest && latest[strings.ToLower(v.Name)]:
+		case byLatest != "" && latest[strings.ToLower(v.Name)]:
 			spare(fmt.Sprintf("%s refers to the latest version", byLatest))
+		case unknown != "":
+			spare(fmt.Sprintf("%s may run it: Azure does not report its version", unknown))
 		case v.DeletionBlocked:
 			spare("its deletion is blocked until its end of life")
 		case !Ours(v.Tags):
@@ -123,26 +195,21 @@ func Prune(versions []fleet.ImageVersion, uses []fleet.ImageUse, current fleet.R
 	return doomed, spared
 }
 
-// latestOf gives the names that "latest" may mean: Azure goes by number,
-// people by date; both are safe.
+// latestOf gives the names that "latest" may mean: Azure goes by number, in each
+// region, people by date; all are safe.
 func latestOf(versions []fleet.ImageVersion) map[string]bool {
 	names := map[string]bool{}
-	var highest, newest *fleet.ImageVersion
-	for i := range versions {
-		v := &versions[i]
-		if v.ExcludeFromLatest || v.ProvisioningState != Succeeded {
-			continue
-		}
-		if highest == nil || compareNumbers(v.Name, highest.Name) > 0 {
-			highest = v
-		}
-		if newest == nil || v.Published.After(newest.Published) {
-			newest = v
+	for _, v := range versions {
+		for _, region := range append([]string{""}, v.Regions...) {
+			if latest, ok := Latest(versions, region); ok {
+				names[strings.ToLower(latest.Name)] = true
+			}
 		}
 	}
-	for _, v := range []*fleet.ImageVersion{highest, newest} {
-		if v != nil {
+	for _, v := range NewestFirst(versions) {
+		if serves(v) && !v.ExcludeFromLatest {
 			names[strings.ToLower(v.Name)] = true
+			break
 		}
 	}
 	return names

@@ -26,6 +26,7 @@ func CannotServe(donor, node fleet.Node) string {
 	if _, err := fleet.ParseProviderID(node.ProviderID); err != nil {
 		return "is not an instance of a Uniform scale set"
 	}
+	id, _ := fleet.ParseProviderID(donor.ProviderID) // without one, no pool is its own
 	_, marked := node.Annotations[fleet.AnnotationCapture]
 	switch {
 	case !strings.EqualFold(node.OS, "linux"):
@@ -38,10 +39,22 @@ func CannotServe(donor, node fleet.Node) string {
 		return "is cordoned"
 	case marked:
 		return "is being captured"
+	case UsedBy(node, id.Parent()) != "":
+		return "is another capture's workbench"
 	case node.Annotations[fleet.AnnotationKuredReboot] != "":
 		return "is about to reboot"
 	}
 	return ""
+}
+
+// UsedBy gives the pool whose capture uses the node as its workbench; "" where none
+// but the given pool's does.
+func UsedBy(node fleet.Node, pool fleet.ResourceID) fleet.ResourceID {
+	by := fleet.ResourceID(node.Annotations[fleet.AnnotationWorkbench])
+	if by.Equal(pool) {
+		return ""
+	}
+	return by
 }
 
 // RankWorkbenches sorts candidates, the best first: of the donor's pool, no

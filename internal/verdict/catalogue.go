@@ -311,6 +311,12 @@ var catalogue = [...]Reason{
 	{"BootScriptTimedOut", user, true, "the provisioning script did not end in its time",
 		"See the last lines of its output for what it waited for.", rankStage},
 
+	// What Azure reports.
+	{"OSProvisioningTimedOut", "", true, "the operating system did not report to Azure in time that it was provisioned",
+		"See on the console how far it booted: cloud-init or Azure's agent has to report, and neither may be missing from the image or held up.", rankSign},
+	{"DeletedBeforeReady", "", true, "the machine was deleted before its Node was Ready",
+		"See who deleted it, and the console's last lines for how far it came: cluster-autoscaler deletes what takes longer than --max-node-provision-time (15m).", rankSign},
+
 	// Units and jobs.
 	{"UnitMissing", image, false, "a unit that is waited for does not exist",
 		"Install it in the image, or correct its name.", rankEffect},

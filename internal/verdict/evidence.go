@@ -4,6 +4,7 @@ import (
 	"strings"
 	"unicode/utf8"
 
+	"github.com/ortet/ortet/internal/redact"
 	"github.com/ortet/ortet/internal/wire"
 )
 
@@ -126,7 +127,7 @@ func (q *quoter) around(l *log, line, before, after int) {
 	}
 	// A private key may have begun above; the line below may show that the last one
 	// has a secret.
-	top := max(0, from-maxKeyLines)
+	top := max(0, from-redact.MaxKeyLines)
 	shown := Redact(l.lines[top:min(to+1, len(l.lines))])[from-top : to-top]
 	at := min(max(line-from, 0), len(shown)-1)
 	first, last := at, at+1

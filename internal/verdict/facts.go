@@ -11,6 +11,12 @@ type Facts struct {
 	// Why says in words why the caller holds that the boot failed, as "x.service
 	// failed"; "" where it does not. With it the outcome is never a success.
 	Why string
+	// Outside says that the node gave no facts of its own: what is known of it is its
+	// serial console, its extensions and what Azure and the cluster report.
+	Outside bool
+	// Sign is a reason that Azure or the cluster shows by itself, given where no line
+	// shows a cause; "" for none.
+	Sign string
 	// Windows says that the node runs it; its stages are others.
 	Windows bool
 	// CloudInit is nil where cloud-init left no trace.

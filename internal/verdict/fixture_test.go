@@ -20,6 +20,7 @@ var update = flag.Bool("update", false, "rewrite the golden judgements and docs/
 // with what else there is to say of it after a dash.
 //
 //	sentinel | deadline | windows | done
+//	outside [REASON]
 //	stage NAME BEGIN END
 //	error STAGE TEXT
 //	recoverable STAGE LEVEL TEXT
@@ -64,6 +65,8 @@ func readFixture(t testing.TB, text string) Facts {
 			f.Sentinel = true
 		case "deadline":
 			f.Deadline = true
+		case "outside":
+			f.Outside, f.Sign = true, rest(1)
 		case "windows":
 			f.Windows = true
 		case "done":

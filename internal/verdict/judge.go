@@ -4,6 +4,7 @@ import (
 	"strconv"
 	"strings"
 
+	"github.com/ortet/ortet/internal/redact"
 	"github.com/ortet/ortet/internal/wire"
 )
 
@@ -62,11 +63,15 @@ func Judge(f Facts) Judgement {
 	}
 	c := inquiry{facts: f, came: came, early: f.CloudInit.early(), within: anywhere}
 	broken, ignored := c.structure()
-	if c.came && len(broken) == 0 {
+	if c.came && len(broken) == 0 && !f.Outside {
 		if f.Why == "" {
 			return c.cameUp(ignored)
 		}
 		broken = []finding{{reason: wire.ReasonUnknown, rank: rankNone, log: -1, text: f.Why}}
+	}
+	if f.Sign != "" {
+		// The lines go before it: they are nearer to the cause.
+		broken = append(broken, finding{reason: f.Sign, rank: rankSign, log: -1, order: k3s, stage: "node"})
 	}
 	c.found = broken
 	for _, found := range broken {
@@ -91,6 +96,9 @@ func Judge(f Facts) Judgement {
 	j.Evidence = c.evidence(best)
 	if j.Reason == wire.ReasonUnknown && len(j.Evidence) == 0 {
 		j.Remedy = "Look at the node's console and journal: it wrote nothing where it was looked for."
+		if f.Outside {
+			j.Remedy = "See that boot diagnostics are enabled, and read the serial console: nothing of it was read."
+		}
 	}
 	if c.came {
 		j.Ignored = bounded(ignored)
@@ -123,6 +131,9 @@ func (c *inquiry) structure() (broken []finding, ignored []finding) {
 		case u.failed():
 			ignored = append(ignored, found)
 		}
+	}
+	if f.Outside {
+		return broken, ignored // whether the kubelet is healthy only the node knows
 	}
 	if c.came {
 		broken = append(broken, c.kubeletFindings(broken)...)
@@ -276,6 +287,9 @@ func (f Facts) absent() string {
 	if f.Sentinel || f.CloudInit != nil || f.Provision != nil {
 		return ""
 	}
+	if f.Outside {
+		return "nothing was read of its serial console"
+	}
 	return "there is no sentinel, no trace of cloud-init and no provision.json"
 }
 
@@ -297,11 +311,13 @@ func (c *inquiry) message(j Judgement, best finding) string {
 	}
 	said := best.text
 	if said == "" && j.Reason == wire.ReasonUnknown {
-		said = c.facts.absent()
+		if said = c.lastLine(); said == "" {
+			said = c.facts.absent()
+		}
 	}
 	if best.log >= 0 {
 		l := &c.logs[best.log]
-		from := max(0, best.line-maxKeyLines)
+		from := max(0, best.line-redact.MaxKeyLines)
 		shown := Redact(l.lines[from : best.line+1])
 		said = withoutPrefix(shown[len(shown)-1])
 	}
@@ -316,7 +332,25 @@ func (c *inquiry) message(j Judgement, best finding) string {
 			b.WriteString("; the last output was: " + last)
 		}
 	}
-	return cut(b.String())
+	return redact.Cut(b.String())
+}
+
+// lastLine is the last line of the serial console, of a node of which nothing else
+// is known; "" where it is empty.
+func (c *inquiry) lastLine() string {
+	if !c.facts.Outside {
+		return ""
+	}
+	for i := range c.logs {
+		l := &c.logs[i]
+		for n := len(l.lines) - 1; n >= 0; n-- {
+			if strings.TrimSpace(l.low[n]) != "" {
+				shown := Redact(l.lines[max(0, n-redact.MaxKeyLines) : n+1])
+				return "the last line of its " + l.source + " is: " + strings.TrimSpace(shown[len(shown)-1])
+			}
+		}
+	}
+	return ""
 }
 
 // lastOutput is the last line that a script printed: most often it says why.
@@ -331,7 +365,7 @@ func (c *inquiry) lastOutput() string {
 				if s := l.low[i]; strings.TrimSpace(s) == "" || hasAny(s, "cloud-init v. ", "cc_scripts_user.py", "util.py[", "ci-info: ", "ssh host key ", "ssh-rsa aaaa", "ssh-ed25519 aaaa", "ecdsa-sha2-nistp256 aaaa") {
 					continue
 				}
-				shown := Redact(l.lines[max(0, i-maxKeyLines) : i+1])
+				shown := Redact(l.lines[max(0, i-redact.MaxKeyLines) : i+1])
 				return strings.TrimSpace(shown[len(shown)-1])
 			}
 		}
@@ -384,7 +418,7 @@ func (c *inquiry) cameUp(ignored []finding) Judgement {
 	if len(lines) == 1 {
 		errs = " ignored error; "
 	}
-	j.Message = cut("the node came up, with " + strconv.Itoa(len(lines)) + errs + c.message(j, best))
+	j.Message = redact.Cut("the node came up, with " + strconv.Itoa(len(lines)) + errs + c.message(j, best))
 	return j
 }
 
@@ -400,7 +434,7 @@ func (c *inquiry) recoverable() []finding {
 		for _, level := range [...]string{"CRITICAL", "ERROR", "WARNING"} {
 			for i, e := range s.Recoverable[level] {
 				f := finding{reason: "CloudInitRecovered", rank: rankSign, log: -1, line: i, order: cloudInit, text: e, stage: s.Name}
-				low := strings.ToLower(Plain(e, maxRead))
+				low := strings.ToLower(Plain(e, redact.MaxRead))
 				for r := range rules {
 					if rule := &rules[r]; rule.in&cloudInit != 0 && rule.when == always && rule.matches(low) {
 						known, _ := Lookup(rule.reason)

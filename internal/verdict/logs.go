@@ -1,6 +1,10 @@
 package verdict
 
-import "strings"
+import (
+	"strings"
+
+	"github.com/ortet/ortet/internal/redact"
+)
 
 // maxLooked is how many of a log's last lines are looked at.
 const maxLooked = 5000
@@ -86,7 +90,7 @@ func newLog(source string, k kind, lines []string, cut bool) log {
 	}
 	l := log{source: source, kind: k, lines: lines, cut: cut, low: make([]string, len(lines))}
 	for i, text := range lines {
-		l.low[i] = strings.ToLower(Plain(text, maxRead))
+		l.low[i] = strings.ToLower(Plain(text, redact.MaxRead))
 	}
 	return l
 }

@@ -5,7 +5,7 @@ import "github.com/ortet/ortet/internal/wire"
 // A Reason is one entry of the catalogue: why a node did not come up.
 type Reason struct {
 	Name      string     // CamelCase; keeps its meaning for ever
-	Owner     wire.Owner // who can mend it; "" only for Unknown
+	Owner     wire.Owner // who can mend it; "" where the reason names no cause
 	Retryable bool       // the same boot may succeed if it is tried again
 	Summary   string     // what happened, in a few words
 	Remedy    string     // what to do, one line

@@ -151,6 +151,10 @@ func unitFinding(f Facts, u Unit, came bool) (found finding, ok bool) {
 	return found, true
 }
 
+// exitExec is what systemd gives for a program that it could not execute, most often
+// because there is none. Source: systemd.exec(5), EXIT_EXEC.
+const exitExec = 203
+
 func unitReason(f Facts, u Unit) (string, rank) {
 	mayMatter := rankNone
 	if !u.Asked {
@@ -167,6 +171,9 @@ func unitReason(f Facts, u Unit) (string, rank) {
 	case u.isK3s():
 		return "K3sAgentFailed", rankNone
 	case u.base() == "containerd" && (u.Asked || !otherRuntime(f)):
+		if u.ExitCode == exitExec {
+			return "ContainerdMissing", rankEffect // its own lines may know better
+		}
 		return "ContainerdFailed", rankNone
 	case strings.HasSuffix(u.Name, "-wait-online.service"):
 		return "NetworkNotOnline", mayMatter

@@ -28,15 +28,19 @@ const (
 // GeneralizeReport is what became of one disk. It never holds a secret in the
 // clear: what had to be saved is sealed to the key that the caller gave.
 type GeneralizeReport struct {
-	Capture  string            `json:"capture"`           // the capture's name, as given
-	Donor    string            `json:"donor"`             // the donor's node name, as given
-	At       time.Time         `json:"at"`                // when the capture was begun, as given
-	Outcome  GeneralizeOutcome `json:"outcome"`           //
-	Message  string            `json:"message,omitempty"` // for a person; at most 2 KiB
-	OS       string            `json:"os,omitempty"`      // PRETTY_NAME of os-release
-	Removed  int               `json:"removed"`           // paths removed or emptied
-	Bytes    int64             `json:"bytes"`             // what they held
-	Findings []SecretFinding   `json:"findings,omitempty"`
+	Capture string            `json:"capture"`           // the capture's name, as given
+	Donor   string            `json:"donor"`             // the donor's node name, as given
+	At      time.Time         `json:"at"`                // when the capture was begun, as given
+	Outcome GeneralizeOutcome `json:"outcome"`           //
+	Message string            `json:"message,omitempty"` // for a person; at most 2 KiB
+	OS      string            `json:"os,omitempty"`      // PRETTY_NAME of os-release
+	Removed int               `json:"removed"`           // paths removed or emptied
+	Bytes   int64             `json:"bytes"`             // what they held
+	// Findings are bounded; of each rule at least one is among them. More counts those
+	// that are not, SecretsRemoved the files that --remove-secrets deletes.
+	Findings       []SecretFinding `json:"findings,omitempty"`
+	More           int             `json:"more,omitempty"`
+	SecretsRemoved int             `json:"secretsRemoved,omitempty"`
 	// Joins lists the paths on the disk by which a clone can join by itself,
 	// without customData or extensions: a bootstrap kubeconfig, shared
 	// certificates, or a unit that asks for admission.
@@ -53,11 +57,16 @@ type GeneralizeReport struct {
 	Resumed bool `json:"resumed,omitempty"`
 	// DryRun says that nothing was changed; the rest is what would be.
 	DryRun bool `json:"dryRun,omitempty"`
+	// Partial says that an inspection of a running node ended at one of its limits:
+	// Findings are what it found until then.
+	Partial bool `json:"partial,omitempty"`
 	// HooksNotRun names cloud-init's clean.d hooks on the disk: they are programs
 	// of the donor's, and are not run beside the workbench's devices.
 	HooksNotRun []string `json:"hooksNotRun,omitempty"`
-	// Unscanned names image stores, whose layers came from registries.
+	// Unscanned names parts of the disk that were not looked at.
 	Unscanned []string `json:"unscanned,omitempty"`
+	// Stores are where container runtimes keep image layers.
+	Stores []ImageStore `json:"stores,omitempty"`
 	// Mentions names files outside configuration and state that name the donor.
 	// They are harmless and told for completeness.
 	Mentions []string `json:"mentions,omitempty"`
@@ -72,6 +81,9 @@ const (
 	// PoolCredential is shared by the pool's nodes, and clones need it to join
 	// until there is attested admission. It fails the scan unless accepted.
 	PoolCredential SecretClass = "PoolCredential" //nolint:gosec // a class's name
+	// OtherSecret is a secret of the node's users that no node needs to join. It fails
+	// the scan unless its path is accepted or it is removed.
+	OtherSecret SecretClass = "OtherSecret"
 )
 
 // SecretFinding is one secret that the scan found, by where it lies, never by
@@ -79,9 +91,20 @@ const (
 type SecretFinding struct {
 	Path     string      `json:"path"` // on the disk, absolute
 	Class    SecretClass `json:"class"`
-	Rule     string      `json:"rule"`             // stable name of the rule, "kubelet-client-key"
-	Accepted bool        `json:"accepted"`         // by --accept-pool-credentials
-	Detail   string      `json:"detail,omitempty"` // "line 12", never the value
+	Rule     string      `json:"rule"`     // stable name of the rule, "kubelet-client-key"
+	Accepted bool        `json:"accepted"` // by --accept-pool-credentials or --accept-secret
+	// Removed says that --remove-secrets deletes the file from the copy; in a dry run,
+	// that it would.
+	Removed bool   `json:"removed,omitempty"`
+	Detail  string `json:"detail,omitempty"` // "line 12", why the file is not removed; never the value
+}
+
+// ImageStore is a folder of image layers. They are searched for the node's own secrets
+// by value, and for other kinds only where ByForm says so.
+type ImageStore struct {
+	Path   string `json:"path"` // on the disk, absolute
+	Bytes  int64  `json:"bytes"`
+	ByForm bool   `json:"byForm,omitempty"`
 }
 
 // SealedKind says what a SealedItem holds.

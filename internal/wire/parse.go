@@ -67,7 +67,7 @@ func (r GeneralizeReport) Validate() error {
 	default:
 		return fmt.Errorf("unknown outcome %q", clip(string(r.Outcome)))
 	}
-	if r.Removed < 0 || r.Bytes < 0 {
+	if r.Removed < 0 || r.Bytes < 0 || r.More < 0 || r.SecretsRemoved < 0 {
 		return errors.New("negative counts")
 	}
 	if len(r.Findings) > maxFindings || len(r.Saved) > maxSaved {
@@ -82,6 +82,15 @@ func (r GeneralizeReport) Validate() error {
 	for _, f := range r.Findings {
 		errs = append(errs, f.validate())
 	}
+	if len(r.Stores) > maxList {
+		return fmt.Errorf("%d image stores, want at most %d", len(r.Stores), maxList)
+	}
+	for _, s := range r.Stores {
+		if !strings.HasPrefix(s.Path, "/") || s.Bytes < 0 {
+			errs = append(errs, errors.New("an image store without an absolute path, or of negative size"))
+		}
+		errs = append(errs, checkText("image store", s.Path, maxPath))
+	}
 	for _, s := range r.Saved {
 		errs = append(errs, s.validate())
 	}
@@ -92,19 +101,22 @@ func (r GeneralizeReport) Validate() error {
 // validateOutcome refuses a report whose outcome its findings belie.
 func (r GeneralizeReport) validateOutcome() error {
 	for _, f := range r.Findings {
-		if r.Outcome == Generalized && !f.Accepted {
-			return fmt.Errorf("the outcome is %s, yet %s at %s is not accepted", r.Outcome, clip(f.Rule), clip(f.Path))
+		if r.Outcome == Generalized && !f.Accepted && !f.Removed {
+			return fmt.Errorf("the outcome is %s, yet %s at %s is neither accepted nor removed", r.Outcome, clip(f.Rule), clip(f.Path))
 		}
 	}
 	return nil
 }
 
 func (f SecretFinding) validate() error {
-	if f.Class != NodeIdentity && f.Class != PoolCredential {
+	if f.Class != NodeIdentity && f.Class != PoolCredential && f.Class != OtherSecret {
 		return fmt.Errorf("unknown class %q of a finding", clip(string(f.Class)))
 	}
 	if f.Accepted && f.Class == NodeIdentity {
 		return errors.New("a node's identity is never accepted")
+	}
+	if f.Removed && (f.Accepted || f.Class != OtherSecret) {
+		return errors.New("only a secret of class OtherSecret is removed, and not one that is accepted")
 	}
 	if !strings.HasPrefix(f.Path, "/") || f.Rule == "" {
 		return errors.New("a finding without an absolute path or a rule")

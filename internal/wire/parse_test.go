@@ -19,6 +19,9 @@ func TestParseGeneralizeLine(t *testing.T) {
 		{"progress", `{"progress":"looking"}`, true},
 		{"report", `{"report":{"capture":"c","donor":"d","at":"2026-11-21T00:00:00Z","outcome":"Generalized","removed":3,"bytes":9}}`, true},
 		{"accepted finding", `{"report":{"outcome":"Generalized","findings":[{"path":"/a","class":"PoolCredential","rule":"r","accepted":true}]}}`, true},
+		{"accepted other secret", `{"report":{"outcome":"Generalized","more":2,"findings":[{"path":"/a","class":"OtherSecret","rule":"r","accepted":true}]}}`, true},
+		{"removed other secret", `{"report":{"outcome":"Generalized","secretsRemoved":1,"findings":[{"path":"/a","class":"OtherSecret","rule":"r","removed":true}]}}`, true},
+		{"image stores", `{"report":{"outcome":"Generalized","stores":[{"path":"/a","bytes":9,"byForm":true},{"path":"/b","bytes":0}]}}`, true},
 		{"sealed", `{"report":{"outcome":"Generalized","saved":[{"kind":"customData","sha256":"` + sha + `","sealed":` + sealed + `}]}}`, true},
 		{"empty", ``, false},
 		{"neither", `{}`, false},
@@ -29,6 +32,13 @@ func TestParseGeneralizeLine(t *testing.T) {
 		{"unknown outcome", `{"report":{"outcome":"Fine"}}`, false},
 		{"unaccepted finding in a generalized disk", `{"report":{"outcome":"Generalized","findings":[{"path":"/a","class":"PoolCredential","rule":"r"}]}}`, false},
 		{"accepted identity", `{"report":{"outcome":"SecretsFound","findings":[{"path":"/a","class":"NodeIdentity","rule":"r","accepted":true}]}}`, false},
+		{"removed identity", `{"report":{"outcome":"SecretsFound","findings":[{"path":"/a","class":"NodeIdentity","rule":"r","removed":true}]}}`, false},
+		{"removed pool credential", `{"report":{"outcome":"Generalized","findings":[{"path":"/a","class":"PoolCredential","rule":"r","removed":true}]}}`, false},
+		{"removed and accepted", `{"report":{"outcome":"Generalized","findings":[{"path":"/a","class":"OtherSecret","rule":"r","accepted":true,"removed":true}]}}`, false},
+		{"unaccepted other secret", `{"report":{"outcome":"Generalized","findings":[{"path":"/a","class":"OtherSecret","rule":"r"}]}}`, false},
+		{"relative image store", `{"report":{"outcome":"Generalized","stores":[{"path":"a","bytes":9}]}}`, false},
+		{"negative image store", `{"report":{"outcome":"Generalized","stores":[{"path":"/a","bytes":-9}]}}`, false},
+		{"negative number of removed secrets", `{"report":{"outcome":"Generalized","secretsRemoved":-1}}`, false},
 		{"relative path", `{"report":{"outcome":"SecretsFound","findings":[{"path":"a","class":"NodeIdentity","rule":"r"}]}}`, false},
 		{"short seal", `{"report":{"outcome":"Generalized","saved":[{"kind":"customData","sha256":"` + sha + `","sealed":"AAAA"}]}}`, false},
 		{"bad hash", `{"report":{"outcome":"Generalized","saved":[{"kind":"customData","sha256":"x","sealed":` + sealed + `}]}}`, false},
@@ -41,6 +51,23 @@ func TestParseGeneralizeLine(t *testing.T) {
 				t.Errorf("error %v, want none: %v", err, c.ok)
 			}
 		})
+	}
+}
+
+func TestAcceptedSecrets(t *testing.T) {
+	for at, ok := range map[string]bool{
+		"/etc/a": true, "/opt/a/": true, "/": false, "": false, "etc/a": false, "//": false, "/etc/../root/": false, "/a//": false, "/a\nb": false,
+		"/" + strings.Repeat("x", 2<<10): false,
+	} {
+		if err := CheckAcceptedSecret(at); (err == nil) != ok {
+			t.Errorf("%q: %v, want an error: %t", at, err, !ok)
+		}
+	}
+	accepted := []string{"/etc/a", "/opt/a/"}
+	for file, want := range map[string]bool{"/etc/a": true, "/etc/a/b": false, "/etc/ab": false, "/opt/a/b/c": true, "/opt/a": false, "/opt/ab": false} {
+		if got := AcceptsSecret(accepted, file); got != want {
+			t.Errorf("%s accepted: %t, want %t", file, got, want)
+		}
 	}
 }
 

@@ -42,7 +42,7 @@ type Verdict struct {
 	Outcome Outcome `json:"outcome"`
 	// Reason is a name of the catalogue (docs/reasons.md); "" where Succeeded.
 	Reason string `json:"reason,omitempty"`
-	// Owner is "" where nobody can say: Succeeded, and Unknown.
+	// Owner is "" where nothing names a cause: Succeeded, Unknown, DeletedBeforeReady.
 	Owner Owner `json:"owner,omitempty"`
 	// Retryable says that the same boot may succeed if it is tried again.
 	Retryable bool   `json:"retryable,omitempty"`

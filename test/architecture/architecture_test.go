@@ -35,10 +35,11 @@ var rooms = map[string][]string{
 	"internal/azure":            {"internal/fleet"},
 	"internal/cluster":          {"internal/fleet", "internal/journal"},
 	"internal/engine":           {"internal/plan", "internal/journal", "internal/azure", "internal/cluster", "internal/fleet", "internal/wire"},
-	"internal/verdict":          {"internal/wire"},
+	"internal/redact":           {"internal/wire"},
+	"internal/verdict":          {"internal/redact", "internal/wire"},
 	"internal/controller":       {"internal/engine", "internal/azure", "internal/cluster", "internal/fleet", "internal/wire", "internal/verdict", "internal/timeline"},
 	"internal/admission":        {"internal/azure", "internal/cluster", "internal/fleet", "internal/wire"},
-	"internal/node":             {"internal/wire", "internal/verdict", "internal/timeline/source"},
+	"internal/node":             {"internal/redact", "internal/wire", "internal/verdict", "internal/timeline/source"},
 	"internal/timeline":         {"internal/wire"},
 	"internal/admission/attest": {},
 	// The agent reads a node's files with it, so it knows nothing of what they mean.

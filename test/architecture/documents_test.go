@@ -239,3 +239,36 @@ func TestAzsimIsDocumented(t *testing.T) {
 		t.Errorf("found only %d effects in the code: does this test still see them?", effects)
 	}
 }
+
+// Each test that docs/security.md names for a promise exists, and each promise names one.
+func TestPromisesHaveTheirTests(t *testing.T) {
+	_, promises, ok := strings.Cut(read(t, "docs/security.md"), "\n## Promises\n")
+	promises, _, closed := strings.Cut(promises, "\n## ")
+	if !ok || !closed {
+		t.Fatal("docs/security.md has no promises")
+	}
+	declared := map[string]bool{}
+	test := regexp.MustCompile(`(?m)^func (Test[A-Za-z0-9]+)\(t \*testing\.T\)`)
+	for _, file := range tracked(t, "*_test.go") {
+		for _, found := range test.FindAllStringSubmatch(read(t, file), -1) {
+			declared[found[1]] = true
+		}
+	}
+	rows := 0
+	row := regexp.MustCompile("^\\| .+ \\| `(Test[A-Za-z0-9]+)` \\|$")
+	for line := range strings.Lines(promises) {
+		line = strings.TrimSpace(line)
+		if !strings.HasPrefix(line, "| ") || line == "| promise | test |" {
+			continue
+		}
+		rows++
+		if found := row.FindStringSubmatch(line); found == nil {
+			t.Errorf("a promise without its test: %s", line)
+		} else if !declared[found[1]] {
+			t.Errorf("there is no %s: %s", found[1], line)
+		}
+	}
+	if rows < 30 {
+		t.Errorf("%d promises", rows)
+	}
+}

@@ -79,8 +79,10 @@ func newAdmissionWorld(t *testing.T, name string, rules []admissionkube.Rule) *a
 	if !apierrors.IsAlreadyExists(err) {
 		must(t, err)
 	}
-	_, err = w.admin.CoreV1().Namespaces().Create(ctx, &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: name}}, metav1.CreateOptions{})
-	must(t, err)
+	for _, n := range []string{name, admissionkube.KeysNamespace(name)} {
+		_, err = w.admin.CoreV1().Namespaces().Create(ctx, &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: n}}, metav1.CreateOptions{})
+		must(t, err)
+	}
 	subject := []rbacv1.Subject{{Kind: "User", Name: name, APIGroup: rbacv1.GroupName}}
 	policies := map[string][]rbacv1.PolicyRule{}
 	for _, r := range rules {
@@ -147,7 +149,7 @@ func (n noting) RoundTrip(r *http.Request) (*http.Response, error) {
 	return answer, nil
 }
 
-func (w *admissionWorld) open() (*admissionkube.Cluster, error) {
+func (w *admissionWorld) open(now func() time.Time) (*admissionkube.Cluster, error) {
 	config, err := w.cp.RESTConfigFor(controlplane.Client{User: w.name})
 	if err != nil {
 		return nil, err
@@ -157,7 +159,7 @@ func (w *admissionWorld) open() (*admissionkube.Cluster, error) {
 	if err != nil {
 		return nil, err
 	}
-	return admissionkube.New(admissionkube.Config{REST: config, Namespace: w.name, Server: w.cp.Server, CA: w.cp.CA(), Drainer: drainer, Logger: slog.New(slog.NewTextHandler(io.Discard, nil))})
+	return admissionkube.New(admissionkube.Config{REST: config, Namespace: w.name, Server: w.cp.Server, CA: w.cp.CA(), Drainer: drainer, Now: now, Logger: slog.New(slog.NewTextHandler(io.Discard, nil))})
 }
 
 // nowhere is a directory of nobody.
@@ -171,9 +173,13 @@ func (nowhere) Member(context.Context, fleet.ResourceID) (fleet.Member, error) {
 // refused.
 func (w *admissionWorld) live() error {
 	ctx := w.ctx
-	c, err := w.open()
+	c, err := w.open(time.Now)
 	if err != nil {
 		return err
+	}
+	if _, err := w.admin.CoreV1().Secrets(w.name).Create(ctx, &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Name: "ortet-admission-authority"},
+		Data: map[string][]byte{"tls.crt": []byte("c"), "tls.key": []byte("k")}}, metav1.CreateOptions{}); err != nil {
+		return err // an earlier version's
 	}
 	member := func(n int) fleet.Member {
 		set := fleet.ResourceID("/subscriptions/s/resourceGroups/g/providers/Microsoft.Compute/virtualMachineScaleSets/p")
@@ -201,6 +207,13 @@ func (w *admissionWorld) live() error {
 		return err
 	}
 	if err := c.Sweep(ctx); err != nil {
+		return err
+	}
+	later, err := w.open(func() time.Time { return time.Now().Add(2 * time.Hour) })
+	if err != nil {
+		return err
+	}
+	if err := later.Sweep(ctx); err != nil {
 		return err
 	}
 	if err := w.lead(ctx, c); err != nil {

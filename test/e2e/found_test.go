@@ -32,8 +32,8 @@ func asFound(t *testing.T, w *world) {
 	before := p.node(t, donor)
 
 	// What would be on every clone is not given away unasked.
-	p.ortet(t, nil, "capture", donor, "--workbench="+bench).exits(t, exitFailed).
-		says(t, "/etc/kubernetes/azure.json", "/etc/kubernetes/bootstrap-kubelet.conf", "--accept-pool-credentials", "put back")
+	p.ortet(t, nil, "capture", donor, "--workbench="+bench).exits(t, exitRefused).
+		says(t, "/etc/kubernetes/azure.json", "/etc/kubernetes/bootstrap-kubelet.conf", "--accept-pool-credentials", "nothing was changed")
 	p.whole(t, donor, before)
 	p.clean(t)
 	if got := p.versions(t); len(got) > 0 {

@@ -42,6 +42,7 @@ func TestOrtet(t *testing.T) {
 		{short: "ctrlc", capacity: 2},
 		{short: "budget", capacity: 2},
 		{short: "wrong", capacity: 2},
+		{short: "first", capacity: 2},
 		{short: "auto", capacity: 2, denied: []string{"Microsoft.Compute/snapshots/write"}, change: automaticAndEphemeral},
 	}
 	for _, f := range faultedStories(t) {
@@ -67,6 +68,7 @@ func TestOrtet(t *testing.T) {
 		{"left", killedAndLeft},
 		{"budget", blockedByBudget},
 		{"wrong", wrongInput},
+		{"first", firstCommands},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			t.Parallel()

@@ -44,7 +44,7 @@ func ready(n corev1.Node) bool {
 func (l *lab) awaitNodes(ctx context.Context, t *testing.T, want int) []string {
 	t.Helper()
 	var names []string
-	poll(ctx, t, fmt.Sprintf("%d Ready nodes", want), 2*time.Minute, func(ctx context.Context) (bool, error) {
+	poll(ctx, t, fmt.Sprintf("%d Ready nodes", want), 5*time.Minute, func(ctx context.Context) (bool, error) {
 		list, err := l.client.CoreV1().Nodes().List(ctx, metav1.ListOptions{})
 		if err != nil {
 			return false, err

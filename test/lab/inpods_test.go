@@ -204,6 +204,11 @@ func (i *installed) values(ctx context.Context, t *testing.T) []byte {
 		t.Fatal(err)
 	}
 	values["admission"].(map[string]any)["intermediates"] = string(i.issuer(ctx, t))
+	roots, err := os.ReadFile(i.azure.Endpoint.AttestationCAFile)
+	if err != nil {
+		t.Fatal(err)
+	}
+	values["admission"].(map[string]any)["roots"] = string(roots)
 	text, err := yaml.Marshal(values)
 	if err != nil {
 		t.Fatal(err)

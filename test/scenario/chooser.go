@@ -25,6 +25,8 @@ type Chooser struct {
 	happened []Event
 	met      map[requestKey]bool // of those listed
 	byChance int
+	aimed    int             // changes that were aimed at
+	after    map[string]bool // paths whose next read is aimed at
 }
 
 // requestKey says which request it is.
@@ -39,7 +41,7 @@ func keyOf(e Event) requestKey { return requestKey{e.Side, e.Request, e.Count} }
 func NewChooser(s Scenario) *Chooser {
 	c := &Chooser{
 		seed: s.Seed, chance: s.Chance, all: slices.Clone(s.Events), listed: map[requestKey][]Event{},
-		happenings: happenings(), met: map[requestKey]bool{},
+		happenings: happenings(), met: map[requestKey]bool{}, after: map[string]bool{},
 	}
 	for _, e := range s.Events {
 		c.listed[keyOf(e)] = append(c.listed[keyOf(e)], e)
@@ -53,7 +55,7 @@ func NewChooser(s Scenario) *Chooser {
 //
 // Chance goes by the seed, the side, the name and the count alone, so what
 // happens at a request does not depend on the requests before it, but for the
-// bound Chance.Most. No happening comes by chance once 200 have happened, so
+// bound Chance.Most, and for reads after a change that was aimed at. No happening comes by chance once 200 have happened, so
 // that what happened can be printed.
 func (c *Chooser) At(side, request string, count int, get bool) []Event {
 	key := requestKey{side, request, count}
@@ -67,6 +69,11 @@ func (c *Chooser) At(side, request string, count int, get bool) []Event {
 		if e, ok := c.byFate(side, request, count, get); ok {
 			out = append(out, e)
 			c.byChance++
+		}
+	}
+	if len(out) == 0 && c.chance.Aimed > 0 && len(c.happened) < MaxEvents {
+		if e, ok := c.byAim(side, request, count, get); ok {
+			out = append(out, e)
 		}
 	}
 	c.happened = append(c.happened, out...)
@@ -209,8 +216,8 @@ func errorAt(d dice, side, m string) []string {
 // change chooses something that others do. What hurts comes more often.
 func change(d dice) (What, []string) {
 	what := pick(d, []weighted[What]{
-		{4, ScaleOut}, {8, DeleteInstance}, {4, StopInstance}, {4, StartInstance}, {4, DeleteSnapshot}, {4, DeleteCopy}, {2, DeleteDisk},
-		{5, DeleteVersion}, {3, DeleteGallery}, {5, NodeNotReady}, {5, NodeGone}, {3, Cordon}, {3, Uncordon}, {4, Clock},
+		{4, ScaleOut}, {3, ScaleIn}, {8, DeleteInstance}, {4, StopInstance}, {4, StartInstance}, {4, DeleteSnapshot}, {4, DeleteCopy}, {2, DeleteDisk},
+		{5, DeleteVersion}, {3, DeleteGallery}, {4, ChangeModel}, {5, NodeNotReady}, {5, NodeGone}, {3, Cordon}, {3, Uncordon}, {4, Clock},
 		{4, KubeOutage}, {4, AzureOutage}, {3, ExpireLogin},
 	})
 	whom := pick(d, []weighted[string]{{4, donor}, {4, bench}, {3, other}})
@@ -224,6 +231,8 @@ func change(d dice) (What, []string) {
 		return what, []string{donor} // nobody else is stopped by us
 	case StopInstance, NodeGone, Cordon, Uncordon:
 		return what, []string{whom}
+	case ChangeModel:
+		return what, []string{pick(d, []weighted[string]{{2, "image"}, {1, "tags"}})}
 	case NodeNotReady:
 		return what, append([]string{whom}, numbers(d.spread(10, 30*minute))...)
 	case Clock:
@@ -232,7 +241,7 @@ func change(d dice) (What, []string) {
 			jump = -jump
 		}
 		return what, numbers(jump)
-	case KubeOutage, AzureOutage:
+	case ScaleIn, KubeOutage, AzureOutage:
 		return what, numbers(d.spread(5, 40*minute))
 	case ExpireLogin:
 		return what, numbers(d.spread(5, 10*minute))

@@ -7,8 +7,8 @@ import (
 
 // Generate makes a scenario from a seed alone: the same on every platform. Most
 // are captures of small pools that succeed where nothing happens; about one in
-// ten is to be refused or to fail by itself. Nothing is listed in it: what
-// happens is chance.
+// ten is to be refused or to fail by itself. What happens is chance, but for an
+// outage that outlasts the Lease, which some rivals meet.
 func Generate(seed uint64) Scenario {
 	d := roll(seed, 0x6f72746574) // a stream apart from chance's
 	s := Default()
@@ -17,6 +17,12 @@ func Generate(seed uint64) Scenario {
 	s.Donor = generateDonor(d, s.Pool)
 	s.Asks = generateAsks(d, &s)
 	s.Chance = generateChance(d, len(s.Asks))
+	if d.percent(40) { // one change, or a pair
+		s.Chance.Aimed = d.in(1, 2)
+	}
+	if s.Asks[0].Rival >= 0 && d.percent(40) {
+		s.Events = []Event{longOutage(d)}
+	}
 	return s
 }
 
@@ -52,6 +58,10 @@ func generatePool(d dice) Pool {
 	p.Machines = d.percent(20)
 	p.Kured = d.percent(25)
 	p.NoZRS = d.percent(10)
+	p.Latest = p.Versions > 0 && !p.Marketplace && d.percent(15)
+	p.Theirs = p.Versions > 1 && d.percent(15)
+	p.Leftover = p.Versions > 0 && d.percent(8)
+	p.CustomData = p.Versions > 1 && d.percent(20)
 	return p
 }
 
@@ -80,6 +90,8 @@ func generateDonor(d dice, p Pool) Donor {
 	o.ScaleDown = d.percent(10)
 	o.Skip = p.Machines && d.percent(20)
 	o.Protected = d.percent(10)
+	o.Actions = d.percent(8)
+	o.Offered = !o.ScaleDown && d.percent(8)
 	o.Disk = pick(d, []weighted[string]{{91, "joins"}, {4, "secrets"}, {1, "nojoin"}, {1, "preserve"}, {3, "lost"}})
 	return o
 }
@@ -111,7 +123,7 @@ func mild(d dice, s *Scenario, a *Ask) {
 func generateAsks(d dice, s *Scenario) []Ask {
 	first := newAsk(Capture)
 	mild(d, s, &first)
-	if d.percent(10) {
+	if d.percent(12) {
 		first.Rival = first.Node
 		if d.percent(50) {
 			first.Rival = d.n(s.Pool.Instances)
@@ -142,9 +154,18 @@ func generateAsks(d dice, s *Scenario) []Ask {
 			w.For = time.Duration(d.spread(1, 72)) * time.Hour
 		}
 		asks = append(asks, w, a)
-	case at < 84:
+	case at < 82:
 		same.Again = true
 		asks = append(asks, same)
+	case at < 86: // a baked and a kept prototype, and back
+		w := newAsk(Wait)
+		w.For = 24 * time.Hour
+		baked := same
+		baked.Bake, same.Bake = true, false
+		if d.percent(50) {
+			baked, same = same, baked
+		}
+		asks = append([]Ask{baked}, w, same, rollback())
 	default:
 		if d.percent(90) {
 			s.Pool.Versions = max(s.Pool.Versions, 1)
@@ -159,6 +180,16 @@ func generateAsks(d dice, s *Scenario) []Ask {
 		}
 	}
 	return asks
+}
+
+// longOutage is one of the API server that lasts longer than a process has the pool
+// for, at a request that every capture sends once.
+func longOutage(d dice) Event {
+	at := pick(d, []weighted[string]{
+		{2, "POST virtualMachineScaleSets/pool1/virtualMachines/0/poweroff"}, {2, "PUT snapshots/snapshot_pool1"},
+		{1, "POST virtualMachineScaleSets/pool1/virtualMachines/0/start"}, {1, "PATCH virtualMachineScaleSets/pool1"},
+	})
+	return Event{Side: Azure, Request: at, Count: 1, What: KubeOutage, Args: numbers(d.in(5*minute, 40*minute))}
 }
 
 // changesAsWeighed is about what the requests of a capture come to in changes of

@@ -88,12 +88,19 @@ func n(s Scenario) int { return s.Pool.Instances }
 func TestSeedsStay(t *testing.T) {
 	const want = `seed 3
 pool instances=5 versions=3 marketplace old=1 extensions=monitor,billing,cse kured
-donor budgeted=2 scaledown protected disk=lost
-capture deallocate force history=2 unknown
-rollback node=1 to=previous
-chance rate=24124 death=24124 world=16083 most=5
-at azure "GET operation of DELETE snapshots/s" 2 killAfter
-at kube "PUT ortet-system/secrets/journal" 17 killBefore
+donor budgeted=2 daemons=3 unmanaged=1 slow=1m5s protected disk=lost
+capture node=1 force bake history=3
+capture node=1 again force bake history=3
+chance rate=108500 world=108500 most=9
+at azure "GET operation of PUT disks/d" 5 stale
+at azure "GET operation of PUT galleries/g/images/i/versions/v" 6 dropAfter
+at azure "DELETE snapshots/s" 1 error 500 InternalServerError
+at azure "GET operation of DELETE snapshots/s" 2 stale
+at azure "GET snapshots/s" 3 uncordon donor
+at azure "GET snapshots/s" 8 deleteVersion
+at kube "PATCH nodes/pool1000000" 3 deleteCopy
+at kube "PATCH nodes/pool1000000" 8 changeModel image
+at kube "PUT ortet-system/secrets/journal" 10 deleteGallery
 `
 	s := Generate(3)
 	s.Events = play(s, requestsOfACapture())
@@ -155,12 +162,12 @@ func TestChanceIsWide(t *testing.T) {
 		happened := c.Happened()
 		if s.Chance.Most > 0 {
 			bounded++
-			if len(happened) == s.Chance.Most {
+			if len(happened) >= s.Chance.Most {
 				reached++
 			}
 		}
-		if len(happened) > s.Chance.Most {
-			t.Fatalf("seed %d: %d happenings, at most %d", seed, len(happened), s.Chance.Most)
+		if most := s.Chance.Most + 2*s.Chance.Aimed + len(s.Events); len(happened) > most { // aimed at a change, and at the read after it
+			t.Fatalf("seed %d: %d happenings, at most %d", seed, len(happened), most)
 		}
 		for _, e := range happened {
 			seen[e.What]++

@@ -76,6 +76,18 @@ func who() arg {
 	}
 }
 
+// setting of the pool that others change.
+func poolSetting() arg {
+	a := arg{name: "WHAT", allowed: "image, tags"}
+	a.check = func(v string) (string, error) {
+		if v != "image" && v != "tags" {
+			return "", fmt.Errorf("want one of %s", a.allowed)
+		}
+		return v, nil
+	}
+	return a
+}
+
 // code is ARM's error code, or the reason of Kubernetes' Status.
 func code() arg {
 	const allowed = "an error code or reason, as Conflict"
@@ -152,7 +164,9 @@ func happenings() []happening {
 		{what: KillAfter, kind: death, does: "the process dies, and the request has its effect"},
 		{what: Interrupt, kind: death, does: "the operator presses Ctrl-C"},
 
+		{what: RivalComes, kind: world, does: "another process asks the same"},
 		{what: ScaleOut, kind: world, args: []arg{amount("N", 1, 100)}, does: "the pool grows by that many"},
+		{what: ScaleIn, kind: world, args: []arg{amount(seconds, 1, day)}, does: "for so long, an autoscaler deletes every empty node that nothing protects, down to two"},
 		{what: DeleteInstance, kind: world, args: []arg{who()}, does: "the instance is deleted"},
 		{what: StopInstance, kind: world, args: []arg{who()}, does: "the instance is powered off"},
 		{what: StartInstance, kind: world, args: []arg{who()}, does: "the instance is started, where it is stopped"},
@@ -161,6 +175,7 @@ func happenings() []happening {
 		{what: DeleteDisk, kind: world, does: "… the temporary disk, where it is free"},
 		{what: DeleteVersion, kind: world, does: "… today's version, or the newest"},
 		{what: DeleteGallery, kind: world, does: "… the gallery with all that is in it, as far as Azure lets them"},
+		{what: ChangeModel, kind: world, args: []arg{poolSetting()}, does: "others set the pool's image to another, or its tags"},
 		{what: NodeNotReady, kind: world, args: []arg{who(), amount(seconds, 1, day)}, does: "the node is NotReady for so long"},
 		{what: NodeGone, kind: world, args: []arg{who()}, does: "the Node object is deleted; its kubelet makes it anew after a minute"},
 		{what: Cordon, kind: world, args: []arg{who()}, does: "somebody else cordons it"},

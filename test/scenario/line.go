@@ -34,6 +34,10 @@ func poolSettings() []setting[Pool] {
 		onOff("machines", func(p *Pool) *bool { return &p.Machines }, "Cluster API has a Machine for each node"),
 		onOff("kured", func(p *Pool) *bool { return &p.Kured }, "kured is installed"),
 		onOff("nozrs", func(p *Pool) *bool { return &p.NoZRS }, "the region has no zone-redundant storage"),
+		onOff("latest", func(p *Pool) *bool { return &p.Latest }, "the model refers to the image definition, where there are versions"),
+		onOff("theirs", func(p *Pool) *bool { return &p.Theirs }, "others made the oldest version, which an instance runs where there are enough"),
+		onOff("leftover", func(p *Pool) *bool { return &p.Leftover }, "an earlier capture left its snapshots and its copy of the disk, where there are versions"),
+		onOff("customdata", func(p *Pool) *bool { return &p.CustomData }, "versions before the newest carry customData of their own, which is kept"),
 	}
 }
 
@@ -50,6 +54,8 @@ func donorSettings() []setting[Donor] {
 		onOff("scaledown", func(d *Donor) *bool { return &d.ScaleDown }, "others have set cluster-autoscaler's annotation"),
 		onOff("skip", func(d *Donor) *bool { return &d.Skip }, "others have set skip-remediation on its Machine"),
 		onOff("protected", func(d *Donor) *bool { return &d.Protected }, "others have set protectFromScaleIn"),
+		onOff("actions", func(d *Donor) *bool { return &d.Actions }, "others have set protectFromScaleSetActions, and so protectFromScaleIn"),
+		onOff("offered", func(d *Donor) *bool { return &d.Offered }, "others have set cluster-autoscaler's annotation to false"),
 		choice("disk", func(d *Donor) *string { return &d.Disk },
 			"what is found on the copy: clones join, it has the pool's credentials, clones do not join, it has `preserve_hostname`, the pod is lost once",
 			"joins", "secrets", "nojoin", "preserve", "lost"),
@@ -108,6 +114,7 @@ func chanceSettings() []setting[Chance] {
 		number("rate", 0, 0, million, func(c *Chance) *int { return &c.Rate }, "faults in a million requests"),
 		number("death", 0, 0, million, func(c *Chance) *int { return &c.Death }, "ends of the process in a million requests"),
 		number("world", 0, 0, million, func(c *Chance) *int { return &c.World }, "changes that others make in a million requests"),
+		number("aimed", 0, 0, 20, func(c *Chance) *int { return &c.Aimed }, "changes that are aimed at: a fault at one, and at the read after it"),
 		number("most", 0, 0, MaxEvents, func(c *Chance) *int { return &c.Most }, "how many happen in all; 0: no bound but 200"),
 	}
 }

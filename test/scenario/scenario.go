@@ -32,6 +32,10 @@ type Pool struct {
 	Machines   bool     // Cluster API has a Machine for each node
 	Kured      bool     // kured is installed
 	NoZRS      bool     // the region has no zone-redundant storage
+	Latest     bool     // the model refers to the image definition, not to a version
+	Theirs     bool     // others made a version, which one instance runs
+	Leftover   bool     // an earlier capture left its snapshots and its copy of the disk
+	CustomData bool     // earlier versions carry customData of their own, which is kept
 }
 
 // Donor is what is on and of instance 0, before anything is asked.
@@ -48,6 +52,8 @@ type Donor struct {
 	ScaleDown bool // others set cluster-autoscaler's annotation
 	Skip      bool // others set skip-remediation on its Machine
 	Protected bool // others set protectFromScaleIn
+	Actions   bool // others set protectFromScaleSetActions
+	Offered   bool // others set cluster-autoscaler's annotation to false
 	// Disk is what is found on the copy: "joins" (default), "secrets" (pool-wide
 	// credentials), "nojoin", "preserve" (preserve_hostname), "lost" (the pod
 	// is killed once).
@@ -89,7 +95,9 @@ type Ask struct {
 // many happen by chance; 0 means no bound. More than 200 never happen.
 type Chance struct {
 	Rate, Death, World int
-	Most               int
+	// Aimed is how many changes are aimed at: see the documentation.
+	Aimed int
+	Most  int
 }
 
 // Sides of an Event's request.
@@ -133,12 +141,14 @@ const (
 const (
 	KillBefore What = "killBefore" // it dies, and the request is not sent
 	KillAfter  What = "killAfter"  // it dies, and the request has its effect
+	RivalComes What = "rival"      // another process asks the same just then
 	Interrupt  What = "interrupt"  // its operator presses Ctrl-C
 )
 
 // What others do just before the request is served.
 const (
 	ScaleOut       What = "scaleOut"       // Args: by how many
+	ScaleIn        What = "scaleIn"        // Args: seconds in which an autoscaler deletes what is empty and not protected
 	DeleteInstance What = "deleteInstance" // Args: "donor", "bench" or "other"
 	StopInstance   What = "stopInstance"   // Args: as above: powered off, by whoever
 	StartInstance  What = "startInstance"  // Args: as above: started, by whoever
@@ -146,6 +156,7 @@ const (
 	DeleteCopy     What = "deleteCopy"     // … the snapshot of the generalised copy
 	DeleteDisk     What = "deleteDisk"     // … the temporary disk, where it is free
 	DeleteVersion  What = "deleteVersion"  // … today's version, or the newest
+	ChangeModel    What = "changeModel"    // Args: "image" or "tags": others set that of the pool
 	DeleteGallery  What = "deleteGallery"  // … with all that is in it, as far as Azure lets them
 	NodeNotReady   What = "nodeNotReady"   // Args: as above, seconds
 	NodeGone       What = "nodeGone"       // Args: as above: the Node object is deleted; its kubelet makes it anew after a minute

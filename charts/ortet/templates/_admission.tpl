@@ -7,6 +7,17 @@
 {{- printf "ortet-admission:%s:%s" .Release.Namespace .Release.Name -}}
 {{- end -}}
 
+{{/* The namespace of the server's keys. */}}
+{{- define "ortet.admission.keys" -}}
+{{- printf "%s-admission" .Release.Namespace -}}
+{{- end -}}
+
+{{/* Who may read the key that authenticates its records, as the server and administrators
+may, gains nothing by what the policies keep others from. */}}
+{{- define "ortet.admission.mayReadKeys" -}}
+authorizer.group('').resource('secrets').namespace('{{ include "ortet.admission.keys" . }}').name('ortet-admission-records').check('get').allowed()
+{{- end -}}
+
 {{/* Names of policies are DNS names. */}}
 {{- define "ortet.admission.policyName" -}}
 {{- printf "%s-%s.ortet.io" .Release.Namespace .Release.Name -}}
@@ -67,8 +78,13 @@ helm.sh/chart: {{ .Chart.Name }}-{{ .Chart.Version }}
 {{- if ne (len (uniq $ports)) 3 -}}
 {{- $wrong = append $wrong (printf "admission.ports are %s: want three different ones" (join ", " $ports)) -}}
 {{- end -}}
-{{- if and $v.intermediates (not (contains "-----BEGIN CERTIFICATE-----" $v.intermediates)) -}}
-{{- $wrong = append $wrong "admission.intermediates holds no PEM: give the text, by --set-file admission.intermediates=FILE" -}}
+{{- range $name, $pem := (dict "intermediates" $v.intermediates "roots" $v.roots) -}}
+{{- if and $pem (not (contains "-----BEGIN CERTIFICATE-----" $pem)) -}}
+{{- $wrong = append $wrong (printf "admission.%s holds no PEM: give the text, by --set-file admission.%s=FILE" $name $name) -}}
+{{- end -}}
+{{- end -}}
+{{- if gt (len (include "ortet.admission.keys" .)) 63 -}}
+{{- $wrong = append $wrong (printf "the namespace %s: want a name of 53 characters at most, since the server's keys lie in %s" .Release.Namespace (include "ortet.admission.keys" .)) -}}
 {{- end -}}
 {{- if $wrong -}}
 {{- fail (printf "\n  - %s" (join "\n  - " $wrong)) -}}

@@ -26,11 +26,7 @@ func (v *Verifier) chain(ctx context.Context, signer *x509.Certificate, given []
 		KeyUsages: []x509.ExtKeyUsage{x509.ExtKeyUsageServerAuth, x509.ExtKeyUsageClientAuth},
 	}
 	if options.Roots == nil {
-		system, err := x509.SystemCertPool()
-		if err != nil {
-			return refuse(Unreachable, "the system's roots: %w", err)
-		}
-		options.Roots = system
+		options.Roots = Roots()
 	}
 	given = append(slices.Clip(given), v.Intermediates...)
 	for _, c := range given {

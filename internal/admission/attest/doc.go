@@ -5,7 +5,7 @@
 // What it takes care of: there is one signer and that one's certificate is looked
 // at, not whichever certificate comes first in the message; the certificate's name
 // is metadata.azure.com (or a sovereign cloud's) or below it; the chain is verified
-// to roots that the caller gives (the system's), by the certificates in the message
+// to Microsoft's and DigiCert's roots, or those that the caller gives, by the certificates in the message
 // and, where they do not reach, by what their "CA issuers" address gives, fetched
 // from Microsoft's publication points alone, in few hops, bounded, and kept a day.
 // No intermediate is pinned: Azure changes them. Those whose names are known are

@@ -23,8 +23,7 @@ const timeLayout = "01/02/06 15:04:05 -0700"
 const (
 	maxText    = 16 << 10 // bytes of a document in base64; Azure's have about 5 KiB
 	maxContent = 8 << 10  // bytes of the JSON in it
-	maxCerts   = 8        // certificates in a document
-	maxRSA     = 8192     // bits of an RSA key: what is larger costs more to verify than it is worth
+	maxCerts   = 3        // certificates in a document: the signer's and its issuers'
 	maxAge     = 5 * time.Minute
 	skew       = 2 * time.Minute
 )
@@ -84,7 +83,7 @@ const (
 // Verifier verifies documents. It is safe for concurrent use.
 type Verifier struct {
 	Cloud Cloud // "" is Public
-	// Roots are who is trusted; nil are the system's.
+	// Roots are who is trusted; nil are those of Roots, Microsoft's and DigiCert's.
 	Roots *x509.CertPool
 	// Intermediates are known beforehand, where nothing can be fetched.
 	Intermediates []*x509.Certificate
@@ -150,8 +149,10 @@ func open(document string) (*pkcs7.PKCS7, *x509.Certificate, error) {
 	if signer == nil {
 		return nil, nil, refuse(NotOneSigner, "the signer's certificate is not in it")
 	}
-	if err := strong(signer); err != nil {
-		return nil, nil, refuse(Forged, "%w", err)
+	for _, c := range message.Certificates {
+		if err := strong(c); err != nil {
+			return nil, nil, refuse(Malformed, "%w", err)
+		}
 	}
 	if slices.ContainsFunc(sha1s(), message.Signers[0].DigestAlgorithm.Algorithm.Equal) {
 		return nil, nil, refuse(Forged, "signed over SHA-1")
@@ -168,18 +169,21 @@ func sha1s() []asn1.ObjectIdentifier {
 	return []asn1.ObjectIdentifier{pkcs7.OIDDigestAlgorithmSHA1, pkcs7.OIDEncryptionAlgorithmRSASHA1, pkcs7.OIDDigestAlgorithmECDSASHA1}
 }
 
-// strong bounds what a signature costs, before one is looked at.
+// strong takes keys of the sizes that authorities use, before a signature is looked at:
+// others prove less, or cost more to verify than they are worth.
 func strong(c *x509.Certificate) error {
+	bits := 0
 	switch k := c.PublicKey.(type) {
 	case *rsa.PublicKey:
-		if bits := k.N.BitLen(); bits < 2048 || bits > maxRSA {
-			return fmt.Errorf("an RSA key of %d bits, want 2048 to %d", bits, maxRSA)
+		if bits = k.N.BitLen(); slices.Contains([]int{2048, 3072, 4096}, bits) {
+			return nil
 		}
 	case *ecdsa.PublicKey:
-	default:
-		return fmt.Errorf("a key of the type %T", k)
+		if bits = k.Curve.Params().BitSize; slices.Contains([]int{256, 384, 521}, bits) {
+			return nil
+		}
 	}
-	return nil
+	return fmt.Errorf("a %s key of %d bits", c.PublicKeyAlgorithm, bits)
 }
 
 // named finds the metadata service in the certificate's alternative names, of which

@@ -2,12 +2,18 @@ package attest_test
 
 import (
 	"context"
+	"crypto/ecdsa"
+	"crypto/elliptic"
+	"crypto/rand"
 	"crypto/x509"
 	"encoding/base64"
 	"encoding/json"
 	"errors"
+	"math/big"
 	"net/http"
 	"net/http/httptest"
+	"os"
+	"path/filepath"
 	"strings"
 	"sync"
 	"testing"
@@ -378,4 +384,55 @@ func FuzzVerify(f *testing.F) {
 			t.Fatalf("%+v was never signed", d)
 		}
 	})
+}
+
+// The node's bundle holds a hundred authorities, and whatever an administrator added:
+// none of them speaks for Azure.
+func TestNodesBundleIsNotTrusted(t *testing.T) {
+	azure := attestors()[0]
+	file := filepath.Join(t.TempDir(), "bundle.pem")
+	if err := os.WriteFile(file, azure.RootPEM(), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	t.Setenv("SSL_CERT_FILE", file)
+	v := &attest.Verifier{Now: still}
+	if d, err := v.Verify(t.Context(), signed(t, azure, document(), azsim.SignOptions{Chain: true}), nonce, home); reasonOf(err) != attest.Untrusted {
+		t.Errorf("%+v, %v", d, err)
+	}
+}
+
+// Azure's documents hold the signer's certificate and its issuer's at most. What more a
+// stranger puts there, or by keys of unknown sizes, is not verified.
+func TestCertificatesAreBoundedBeforeTheyVerify(t *testing.T) {
+	azure, stranger := attestors()[0], attestors()[1]
+	odd := func(curve elliptic.Curve) *x509.Certificate {
+		key, err := ecdsa.GenerateKey(curve, rand.Reader)
+		if err != nil {
+			t.Fatal(err)
+		}
+		template := &x509.Certificate{SerialNumber: big.NewInt(1), NotBefore: now, NotAfter: now.Add(time.Hour), SignatureAlgorithm: x509.ECDSAWithSHA256}
+		der, err := x509.CreateCertificate(rand.Reader, template, template, key.Public(), key)
+		if err != nil {
+			t.Fatal(err)
+		}
+		c, err := x509.ParseCertificate(der)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return c
+	}
+	v := &attest.Verifier{Roots: azure.Roots(), Now: still}
+	for name, c := range map[string]struct {
+		first []*x509.Certificate
+		want  attest.Reason
+	}{
+		"three":                 {[]*x509.Certificate{stranger.Leaf()}, ""},
+		"four":                  {[]*x509.Certificate{stranger.Leaf(), stranger.Intermediate()}, attest.Malformed},
+		"one of a key of P-256": {[]*x509.Certificate{odd(elliptic.P256())}, ""},
+		"one of a key of P-224": {[]*x509.Certificate{odd(elliptic.P224())}, attest.Malformed},
+	} {
+		if _, err := v.Verify(t.Context(), signed(t, azure, document(), azsim.SignOptions{Chain: true, First: c.first}), nonce, home); reasonOf(err) != c.want {
+			t.Errorf("%s: %v, want %q", name, err, c.want)
+		}
+	}
 }

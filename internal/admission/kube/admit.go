@@ -3,8 +3,6 @@ package kube
 import (
 	"context"
 	"crypto/rand"
-	"crypto/sha256"
-	"encoding/binary"
 	"errors"
 	"fmt"
 	"strings"
@@ -74,14 +72,18 @@ func (c *Cluster) Admit(ctx context.Context, member fleet.Member, distribution s
 	if err := c.clear(ctx, name, member, distribution, node); err != nil {
 		return wire.Join{}, err
 	}
+	s, err := c.sealer(ctx)
+	if err != nil {
+		return wire.Join{}, err
+	}
 	t := token{
-		id: tokenID(name), made: now, node: name, vmID: member.VMID, instance: string(member.Instance), pool: string(member.Pool),
+		id: s.tokenID(name), made: now, node: name, vmID: member.VMID, instance: string(member.Instance), pool: string(member.Pool),
 		distribution: distribution, expires: now.Add(c.ttl).Truncate(time.Second),
 	}
 	var secret string
 	group, within := errgroup.WithContext(ctx)
 	group.Go(func() error {
-		held, err := c.names.change(within, &nameChange{name: name, set: admittedOf(member, now).after, only: func(a admitted) bool {
+		held, err := c.names.change(within, &nameChange{name: name, set: func(admitted) admitted { return admittedOf(member, now) }, only: func(a admitted) bool {
 			return a.VMID == "" || a.Instance.Equal(member.Instance)
 		}})
 		if err == nil && !held {
@@ -196,13 +198,6 @@ type token struct {
 
 const tokenPurpose = "token"
 
-// tokenID is the public part of a name's tokens: the same each time, so that who
-// knows the one knows the other, and a repeated Admit finds what it replaces.
-func tokenID(node string) string {
-	sum := sha256.Sum256([]byte("ortet token of node " + node))
-	return base36(binary.BigEndian.Uint64(sum[:8]), 6)
-}
-
 const base36Digits = "0123456789abcdefghijklmnopqrstuvwxyz"
 
 func base36(n uint64, digits int) string {
@@ -220,10 +215,13 @@ func tokenSecret() string { return strings.ToLower(rand.Text())[:16] }
 func recordName(id string) string { return "ortet-token-" + id }
 func secretName(id string) string { return "bootstrap-token-" + id }
 
-func (c *Cluster) record(t token) *corev1.ConfigMap {
+// tokenIn gives the id of the token whose record it is.
+func tokenIn(m *corev1.ConfigMap) string { return strings.TrimPrefix(m.Name, recordName("")) }
+
+func (c *Cluster) record(s *seal, t token) *corev1.ConfigMap {
 	m := &corev1.ConfigMap{ObjectMeta: c.ours(c.namespace, recordName(t.id), tokenPurpose), Data: map[string]string{
 		"node": t.node, "vmId": t.vmID, "instance": t.instance, "pool": t.pool, "distribution": t.distribution,
-		"made": t.made.UTC().Format(time.RFC3339), "expires": t.expires.UTC().Format(time.RFC3339),
+		"made": t.made.UTC().Format(time.RFC3339), "expires": t.expires.UTC().Format(time.RFC3339), sealDataKey: s.token(t),
 	}}
 	m.ResourceVersion = t.version
 	if t.key != "" {
@@ -232,9 +230,11 @@ func (c *Cluster) record(t token) *corev1.ConfigMap {
 	return m
 }
 
-func tokenOf(m *corev1.ConfigMap) (token, error) {
+// tokenOf reads a record. One that the server did not write is errForged, of which the
+// version alone is known.
+func tokenOf(s *seal, m *corev1.ConfigMap) (token, error) {
 	t := token{
-		id:   strings.TrimPrefix(m.Name, recordName("")),
+		id:   tokenIn(m),
 		node: m.Data["node"], vmID: m.Data["vmId"], instance: m.Data["instance"], pool: m.Data["pool"],
 		distribution: m.Data["distribution"], key: m.Data["key"], version: m.ResourceVersion,
 	}
@@ -245,10 +245,14 @@ func tokenOf(m *corev1.ConfigMap) (token, error) {
 	if t.made, err = time.Parse(time.RFC3339, m.Data["made"]); err != nil {
 		t.made = time.Time{} // of an earlier version, which did not keep it
 	}
+	if !s.believesToken(m.Data[sealDataKey], t) {
+		return token{version: m.ResourceVersion}, errForged
+	}
 	return t, nil
 }
 
-// tokenByID reads what is kept of a token; false where it is none of ours.
+// tokenByID reads what is kept of a token; false where it is none of ours. Of a record
+// that we did not write the version is given.
 func (c *Cluster) tokenByID(ctx context.Context, id string) (token, bool, error) {
 	on := "configmap " + c.namespace + "/" + recordName(id)
 	found, err := c.client.CoreV1().ConfigMaps(c.namespace).Get(ctx, recordName(id), metav1.GetOptions{})
@@ -258,15 +262,36 @@ func (c *Cluster) tokenByID(ctx context.Context, id string) (token, bool, error)
 	if err != nil {
 		return token{}, false, fail(ctx, "read what is kept of a token", on, err)
 	}
-	t, err := tokenOf(found)
+	s, err := c.sealer(ctx)
+	if err != nil {
+		return token{}, false, err
+	}
+	t, err := tokenOf(s, found)
+	if errors.Is(err, errForged) {
+		c.log.WarnContext(ctx, "token record is forged; it is ignored", "record", on)
+		return t, false, nil
+	}
 	return t, err == nil, fail(ctx, "read what is kept of a token", on, err)
+}
+
+// tokenOfNode is tokenByID of a Node's name.
+func (c *Cluster) tokenOfNode(ctx context.Context, node string) (token, bool, error) {
+	s, err := c.sealer(ctx)
+	if err != nil {
+		return token{}, false, err
+	}
+	return c.tokenByID(ctx, s.tokenID(node))
 }
 
 // makeToken makes a token in place of one that the name had, and gives its secret.
 func (c *Cluster) makeToken(ctx context.Context, t token) (string, error) {
 	op, on := "make a token", "node "+t.node
+	s, err := c.sealer(ctx)
+	if err != nil {
+		return "", err
+	}
 	records := c.client.CoreV1().ConfigMaps(c.namespace)
-	_, err := records.Create(ctx, c.record(t), metav1.CreateOptions{FieldManager: fieldManager})
+	_, err = records.Create(ctx, c.record(s, t), metav1.CreateOptions{FieldManager: fieldManager})
 	if apierrors.IsAlreadyExists(err) {
 		before, known, readErr := c.tokenByID(ctx, t.id)
 		switch {
@@ -280,11 +305,11 @@ func (c *Cluster) makeToken(ctx context.Context, t token) (string, error) {
 		if err := c.deleteSecret(ctx, "delete token", secretName(t.id)); err != nil {
 			return "", err
 		}
-		if known {
+		if before.version != "" {
 			t.version = before.version
-			_, err = records.Update(ctx, c.record(t), metav1.UpdateOptions{FieldManager: fieldManager})
+			_, err = records.Update(ctx, c.record(s, t), metav1.UpdateOptions{FieldManager: fieldManager})
 		} else {
-			_, err = records.Create(ctx, c.record(t), metav1.CreateOptions{FieldManager: fieldManager})
+			_, err = records.Create(ctx, c.record(s, t), metav1.CreateOptions{FieldManager: fieldManager})
 		}
 	}
 	if err != nil {

@@ -30,17 +30,10 @@ type admitted struct {
 	Newest time.Time
 }
 
+// admittedOf begins without certificates, also for a machine that was admitted before:
+// it asked since it has none, and an earlier one may lie on a disk that it had.
 func admittedOf(m fleet.Member, at time.Time) admitted {
 	return admitted{VMID: m.VMID, Pool: m.Pool, Instance: m.Instance, At: time.UnixMilli(at.UnixMilli()).UTC(), Certificates: noCertificate}
-}
-
-// after gives the admission in place of another of the same name: the same machine
-// keeps its certificates, and another's count no more.
-func (a admitted) after(before admitted) admitted {
-	if before.VMID == a.VMID {
-		a.Certificates, a.Newest = before.Certificates, before.Newest
-	}
-	return a
 }
 
 // annotationPools lists, as JSON, the pools that the entries count from 0. Pools'
@@ -49,7 +42,7 @@ const annotationPools = "ortet.io/pools"
 
 // An entry is "VMID MILLISECONDS POOL INSTANCE CERTIFICATES NEWEST", as
 // "c0ff… 1790000000000 0 12 -", without the last, in seconds, where it is not known, and
-// without the last two where there are no certificates. The instance is what follows the pool's id, "~NAME" for a virtual machine in the pool's
+// without the last two where there are no certificates; its seal follows. The instance is what follows the pool's id, "~NAME" for a virtual machine in the pool's
 // resource group, or else an ARM id.
 func (a admitted) entry(pools *[]string) string {
 	if a.VMID == "" {
@@ -83,7 +76,7 @@ func entrySize(text string) int {
 		return 0
 	}
 	words := strings.SplitN(text, " ", entryWords)
-	return len(strings.Join(words[:min(len(words), entryLeast)], " ")) + len(" , 1790000000") + 2*fingerprintSize
+	return len(strings.Join(words[:min(len(words), entryLeast)], " ")) + len(" , 1790000000") + 2*fingerprintSize + len(" "+sealMark) + fingerprintSize
 }
 
 // How many words an entry has at least, and at most.

@@ -31,7 +31,7 @@ func (r *run) decide(ctx context.Context, name string) error {
 	if d.verb == Approve && f.token != nil && f.token.key == "" {
 		// Written before the approval: whoever comes second with another key finds it.
 		f.token.key = ask.key
-		_, err := c.client.CoreV1().ConfigMaps(c.namespace).Update(ctx, c.record(*f.token), metav1.UpdateOptions{FieldManager: fieldManager})
+		_, err := c.client.CoreV1().ConfigMaps(c.namespace).Update(ctx, c.record(r.seal, *f.token), metav1.UpdateOptions{FieldManager: fieldManager})
 		if err != nil {
 			return fail(ctx, "bind a token to its key", "node "+f.token.node, err)
 		}
@@ -66,7 +66,7 @@ func (r *run) facts(ctx context.Context, ask csr) (facts, error) {
 		return f, err
 	}
 	node := ask.node()
-	if node == "" || ask.signer != certificatesv1.KubeAPIServerClientKubeletSignerName && ask.signer != certificatesv1.KubeletServingSignerName {
+	if node == "" || !ofKubelets(ask.signer) {
 		return f, nil
 	}
 	// The list of names is large, and kubelets of a pool ask at the same time: what is

@@ -60,6 +60,22 @@ type issued struct {
 	is   fingerprint
 	with fingerprint // with which it was asked; "" for a token, or where it is not known
 	vmID string      // of the machine to which our approver granted it; "" where somebody else did
+	// admitted is when that machine was admitted; the zero value where an earlier
+	// version granted it.
+	admitted time.Time
+}
+
+// grantedFor says that the approver granted a certificate to the machine since it was
+// admitted this time. Two admissions between which a kubelet lived are further apart
+// than clocks are.
+func (c issued) grantedFor(a admitted) bool {
+	if a.VMID == "" || c.vmID != a.VMID {
+		return false
+	}
+	if c.admitted.IsZero() {
+		return !c.at.Add(clocks).Before(a.At)
+	}
+	return c.admitted.Sub(a.At).Abs() <= clocks
 }
 
 // counting gives the client certificates that count for an admission: those that are
@@ -80,7 +96,7 @@ func (a admitted) counting(all []issued) (counts map[fingerprint]bool, next admi
 	at := a.Newest
 	for {
 		i := slices.IndexFunc(rest, func(c issued) bool {
-			return a.VMID != "" && c.vmID == a.VMID || c.with != "" && counts[c.with]
+			return c.grantedFor(a) || c.with != "" && counts[c.with]
 		})
 		if i < 0 {
 			break
@@ -150,23 +166,33 @@ func (a admitted) mayAsk(with fingerprint, all []issued) bool {
 const (
 	annotationCertificate = "ortet.io/certificate"
 	annotationAskedWith   = "ortet.io/asked-with"
+	annotationAdmitted    = "ortet.io/admitted"
 )
 
 // leanRequest keeps of a request that is decided whom it is for, and what counting
-// needs.
+// needs. Of one that is not it keeps what a kubelet may ask for, and nothing larger.
 func leanRequest(o any) (any, error) {
 	r, ok := o.(*certificatesv1.CertificateSigningRequest)
 	if !ok {
 		return o, nil
 	}
 	r.ManagedFields = nil
-	if !decided(r) || len(r.Spec.Request) == 0 {
+	switch {
+	case len(r.Spec.Request) == 0:
+		return r, nil
+	case !decided(r) && ofKubelets(r.Spec.SignerName) && len(r.Spec.Request) <= maxRequest:
+		r.Annotations, r.Labels = nil, nil
+		return r, nil
+	case !decided(r):
+		r.Annotations, r.Labels, r.Spec.Request = map[string]string{annotationNode: ""}, nil, nil
 		return r, nil
 	}
+	r.Labels = nil
 	// Whoever asks may write annotations of his own.
 	kept := map[string]string{annotationNode: subjectNode(r)}
 	if is := certificateIn(r.Status.Certificate); is != "" && r.Spec.SignerName == certificatesv1.KubeAPIServerClientKubeletSignerName {
-		kept[annotationCertificate], kept[annotationVMID] = string(is), grantedTo(r)
+		kept[annotationCertificate] = string(is)
+		kept[annotationVMID], kept[annotationAdmitted] = grantedTo(r)
 		if csr := (csr{username: r.Spec.Username, groups: r.Spec.Groups}); csr.node() != "" {
 			kept[annotationAskedWith] = string(askedWith(r.Spec))
 		}
@@ -192,7 +218,11 @@ func (w *watched) issuedFor(node string) []issued {
 	var all []issued
 	for _, r := range w.requestsOf(node) {
 		if is := r.Annotations[annotationCertificate]; is != "" && len(r.Spec.Request) == 0 {
-			all = append(all, issued{at: r.CreationTimestamp.Time, is: fingerprint(is), with: fingerprint(r.Annotations[annotationAskedWith]), vmID: r.Annotations[annotationVMID]})
+			one := issued{at: r.CreationTimestamp.Time, is: fingerprint(is), with: fingerprint(r.Annotations[annotationAskedWith]), vmID: r.Annotations[annotationVMID]}
+			if at, err := time.Parse(time.RFC3339, r.Annotations[annotationAdmitted]); err == nil {
+				one.admitted = at
+			}
+			all = append(all, one)
 		}
 	}
 	return all

@@ -16,6 +16,8 @@ import (
 
 	certificatesv1 "k8s.io/api/certificates/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/ortet/ortet/internal/fleet"
 )
 
 // What counts is what the approver granted to the machine, and what was asked for with
@@ -122,16 +124,28 @@ func TestMayAsk(t *testing.T) {
 	}
 }
 
-// The same machine, admitted again, keeps its certificates; another one does not.
-func TestAdmittedAgain(t *testing.T) {
-	fresh := admitted{VMID: "vm-b", Certificates: noCertificate}
-	if got := fresh.after(admitted{VMID: "vm-b", Certificates: "b,a"}); got.Certificates != "b,a" {
-		t.Errorf("the same machine: %q", got.Certificates)
+// A machine that is admitted again, since its disk was made anew, begins without
+// certificates: neither what was kept nor what was granted before counts, nor what is
+// asked for with it.
+func TestReimageRetiresCertificates(t *testing.T) {
+	again := noon.Add(2 * time.Hour)
+	before := []issued{
+		{at: noon, is: "a", vmID: "vm-a", admitted: noon}, {at: noon.Add(time.Minute), is: "b", with: "a", vmID: "vm-a", admitted: noon},
+		{at: again.Add(time.Minute), is: "c", with: "b"}, // which somebody else approved
+		{at: noon, is: "d", vmID: "vm-a"},                // by an earlier version
 	}
-	for _, before := range []admitted{{}, {VMID: "vm-a", Certificates: "b,a"}, {VMID: "vm-a"}} {
-		if got := fresh.after(before); got != fresh {
-			t.Errorf("after %+v: %+v", before, got)
+	a := admittedOf(fleet.Member{VMID: "vm-a", Instance: "/i"}, again)
+	if counts, next := a.counting(before); len(counts) != 0 || next != a {
+		t.Errorf("%v count, %+v", counts, next)
+	}
+	after := append(slices.Clone(before), issued{at: again.Add(time.Second), is: "n", vmID: "vm-a", admitted: again.Truncate(time.Second)})
+	for _, with := range []fingerprint{"a", "b", "c", "d", "n"} {
+		if got := a.mayAsk(with, after); got != (with == "n") {
+			t.Errorf("asked with %s: %v", with, got)
 		}
+	}
+	if _, next := a.counting(after); next.Certificates != "n" {
+		t.Errorf("%+v", next)
 	}
 }
 
@@ -172,7 +186,7 @@ func TestLeanRequest(t *testing.T) {
 			Spec: certificatesv1.CertificateSigningRequestSpec{SignerName: client, Username: "system:node:n", Groups: []string{"system:nodes"}, Request: asked(t, key, "system:node:n", nil),
 				Extra: map[string]certificatesv1.ExtraValue{credentialID: {ofCertificate + hex.EncodeToString(sum[:])}}},
 			Status: certificatesv1.CertificateSigningRequestStatus{
-				Conditions:  []certificatesv1.CertificateSigningRequestCondition{conditionOf(decision{verb: Approve, reason: NodeProven, message: "m", vmID: "vm-a"})},
+				Conditions:  []certificatesv1.CertificateSigningRequestCondition{conditionOf(decision{verb: Approve, reason: NodeProven, message: "m", vmID: "vm-a", admitted: noon})},
 				Certificate: pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: der}),
 			},
 		}
@@ -204,7 +218,7 @@ func TestLeanRequest(t *testing.T) {
 				t.Fatal(err)
 			}
 			got := r.Annotations
-			if got[annotationNode] != "n" || got[annotationCertificate] != c.is || got[annotationAskedWith] != c.with || got[annotationVMID] != c.vmID {
+			if got[annotationNode] != "n" || got[annotationCertificate] != c.is || got[annotationAskedWith] != c.with || got[annotationVMID] != c.vmID || (got[annotationAdmitted] == "2026-11-21T12:00:00Z") != (c.vmID != "") {
 				t.Errorf("%s: %v", c.name, got)
 			}
 		}

@@ -1,6 +1,9 @@
 package kube
 
 import (
+	"crypto/ecdsa"
+	"crypto/ed25519"
+	"crypto/rsa"
 	"crypto/sha256"
 	"crypto/x509"
 	"encoding/hex"
@@ -53,6 +56,9 @@ const (
 	nodesGroup    = "system:nodes"
 )
 
+// maxRequest bounds a certificate request in PEM; kubelets' have about 600 bytes.
+const maxRequest = 4 << 10
+
 // clocks is how far those of the API servers and of the replicas are apart at most.
 const clocks = time.Minute
 
@@ -72,12 +78,10 @@ type csr struct {
 
 func csrOf(r *certificatesv1.CertificateSigningRequest) csr {
 	out := csr{name: r.Name, at: r.CreationTimestamp.Time, signer: r.Spec.SignerName, username: r.Spec.Username, groups: r.Spec.Groups, with: askedWith(r.Spec), usages: r.Spec.Usages}
-	block, rest := pem.Decode(r.Spec.Request)
-	if block == nil || block.Type != "CERTIFICATE REQUEST" || len(strings.TrimSpace(string(rest))) > 0 {
-		out.why = errors.New("not one certificate request in PEM")
-		return out
+	wants, err := parseRequest(r.Spec)
+	if err == nil {
+		err = known(wants.PublicKey)
 	}
-	wants, err := x509.ParseCertificateRequest(block.Bytes)
 	if err == nil {
 		err = wants.CheckSignature()
 	}
@@ -89,6 +93,45 @@ func csrOf(r *certificatesv1.CertificateSigningRequest) csr {
 	sum := sha256.Sum256(wants.RawSubjectPublicKeyInfo)
 	out.key = hex.EncodeToString(sum[:])
 	return out
+}
+
+// parseRequest reads a request to one of kubelets' signers, of bounded size. It does not
+// verify it.
+func parseRequest(spec certificatesv1.CertificateSigningRequestSpec) (*x509.CertificateRequest, error) {
+	if !ofKubelets(spec.SignerName) {
+		return nil, errors.New("not a request to a signer of kubelets' certificates")
+	}
+	if n := len(spec.Request); n == 0 || n > maxRequest {
+		return nil, fmt.Errorf("a certificate request of more than %d bytes, or none", maxRequest)
+	}
+	block, rest := pem.Decode(spec.Request)
+	if block == nil || block.Type != "CERTIFICATE REQUEST" || len(strings.TrimSpace(string(rest))) > 0 {
+		return nil, errors.New("not one certificate request in PEM")
+	}
+	return x509.ParseCertificateRequest(block.Bytes)
+}
+
+func ofKubelets(signer string) bool {
+	return signer == certificatesv1.KubeAPIServerClientKubeletSignerName || signer == certificatesv1.KubeletServingSignerName
+}
+
+// known bounds what verifying a signature costs: by a key of 131,072 bits it takes 0.3 s.
+func known(key any) error {
+	switch k := key.(type) {
+	case *rsa.PublicKey:
+		if bits := k.N.BitLen(); bits < 2048 || bits > 4096 {
+			return fmt.Errorf("an RSA key of %d bits, want 2048 to 4096", bits)
+		}
+		return nil
+	case *ecdsa.PublicKey:
+		if bits := k.Curve.Params().BitSize; bits < 256 {
+			return fmt.Errorf("a key on a curve of %d bits, want 256 or more", bits)
+		}
+		return nil
+	case ed25519.PublicKey:
+		return nil
+	}
+	return fmt.Errorf("a key of the type %T", key)
 }
 
 // token gives the id of the bootstrap token that asks; "" where none does.
@@ -125,6 +168,8 @@ type decision struct {
 	message string
 	node    string
 	vmID    string // of the machine to which it is granted
+	// admitted is when that was admitted; the zero value where it is not known.
+	admitted time.Time
 }
 
 // decideCSR decides on a request. It is pure.
@@ -140,6 +185,9 @@ func decideCSR(r csr, f facts) decision {
 
 // decideFirst is on what a bootstrap token asks for.
 func decideFirst(r csr, f facts) decision {
+	if !slices.Contains(r.groups, TokenGroup) {
+		return decision{verb: Leave, reason: TokenUnknown, message: "the token is not in the group " + TokenGroup}
+	}
 	if f.token == nil {
 		// Where it is of our group, nobody else approves it either: its token ended
 		// meanwhile, or another installation made it.
@@ -173,7 +221,8 @@ func decideFirst(r csr, f facts) decision {
 	if f.token.key != "" && f.token.key != r.key {
 		return deny(TokenUsedTwice, "another key asked with this token before")
 	}
-	d.verb, d.vmID, d.reason, d.message = Approve, f.token.vmID, TokenProven, "the machine proved that it is "+f.token.node
+	d.verb, d.vmID, d.admitted = Approve, f.token.vmID, f.token.made
+	d.reason, d.message = TokenProven, "the machine proved that it is "+f.token.node
 	return d
 }
 
@@ -186,7 +235,7 @@ func decideOwn(r csr, f facts) decision {
 		return d
 	}
 	serving := r.signer == certificatesv1.KubeletServingSignerName
-	if !serving && r.signer != certificatesv1.KubeAPIServerClientKubeletSignerName {
+	if !ofKubelets(r.signer) {
 		return leave(NotKubelet, "a certificate of "+shown(r.signer))
 	}
 	if r.wants == nil {
@@ -216,13 +265,13 @@ func decideOwn(r csr, f facts) decision {
 		if hasNames(r.wants) {
 			return leave(NotKubelet, "a client certificate with other names")
 		}
-		d.verb, d.vmID = Approve, f.admission.VMID
+		d.verb, d.vmID, d.admitted = Approve, f.admission.VMID, f.admission.At
 		return leave(NodeProven, "the machine is there and asks for itself")
 	}
 	if why := foreignName(r.wants, name, *f.member); why != "" {
 		return leave(NotItsAddress, why)
 	}
-	d.verb, d.vmID = Approve, f.admission.VMID
+	d.verb, d.vmID, d.admitted = Approve, f.admission.VMID, f.admission.At
 	return leave(NodeProven, "the machine is there, and the addresses are its own")
 }
 
@@ -297,8 +346,9 @@ func decided(r *certificatesv1.CertificateSigningRequest) bool {
 	return len(r.Status.Certificate) > 0
 }
 
-// granting stands before the vmId in the message of an approval.
-const granting = "; granted to machine "
+// granting stands before the vmId in the message of an approval, and since before the
+// time of its admission, where that is known.
+const granting, since = "; granted to machine ", " admitted "
 
 // conditionOf is how a decision stands on the request.
 func conditionOf(d decision) certificatesv1.CertificateSigningRequestCondition {
@@ -310,17 +360,21 @@ func conditionOf(d decision) certificatesv1.CertificateSigningRequestCondition {
 		return condition
 	}
 	condition.Message += granting + d.vmID
+	if !d.admitted.IsZero() {
+		condition.Message += since + d.admitted.UTC().Format(time.RFC3339)
+	}
 	return condition
 }
 
-// grantedTo gives the vmId of the machine to which our approver granted a request; ""
-// where it did not. Conditions are written by nobody but who may approve.
-func grantedTo(r *certificatesv1.CertificateSigningRequest) string {
+// grantedTo gives the vmId of the machine to which our approver granted a request, and
+// when it was admitted; "" where it did not. Conditions are written by nobody but who may approve.
+func grantedTo(r *certificatesv1.CertificateSigningRequest) (vmID, admitted string) {
 	for _, condition := range r.Status.Conditions {
 		ours := condition.Reason == "Ortet"+TokenProven || condition.Reason == "Ortet"+NodeProven
 		if i := strings.LastIndex(condition.Message, granting); i >= 0 && ours && condition.Type == certificatesv1.CertificateApproved {
-			return condition.Message[i+len(granting):]
+			vmID, admitted, _ = strings.Cut(condition.Message[i+len(granting):], since)
+			return vmID, admitted
 		}
 	}
-	return ""
+	return "", ""
 }

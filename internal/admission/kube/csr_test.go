@@ -48,9 +48,8 @@ func TestDecideCSR(t *testing.T) {
 		t.Fatal(err)
 	}
 	keyOf := func(k *ecdsa.PrivateKey) string {
-		return csrOf(&certificatesv1.CertificateSigningRequest{Spec: certificatesv1.CertificateSigningRequestSpec{Request: asked(t, k, "x", nil)}}).key
+		return csrOf(&certificatesv1.CertificateSigningRequest{Spec: certificatesv1.CertificateSigningRequestSpec{SignerName: client, Request: asked(t, k, "x", nil)}}).key
 	}
-	noon := time.Date(2026, 11, 21, 12, 0, 0, 0, time.UTC)
 	own := token{id: "abcdef", node: "pool1000001"}
 	bound, taken, later := own, own, own
 	own.made, later.made = noon, noon.Add(2*time.Minute)
@@ -120,6 +119,9 @@ func TestDecideCSR(t *testing.T) {
 		}}, facts{token: &own}, Deny, RequestUnreadable},
 		{"our token after its end", []change{asToken}, facts{}, Leave, TokenUnknown},
 		{"an earlier token of the name", []change{asToken}, facts{token: &later}, Leave, TokenUnknown},
+		{"another group's token, with a record", []change{asToken, func(s *certificatesv1.CertificateSigningRequestSpec) {
+			s.Groups = []string{"system:bootstrappers", "system:bootstrappers:kubeadm:default-node-token"}
+		}}, facts{token: &own}, Leave, TokenUnknown},
 		{"kubeadm's token", []change{asToken, func(s *certificatesv1.CertificateSigningRequestSpec) {
 			s.Groups = []string{"system:bootstrappers", "system:bootstrappers:kubeadm:default-node-token"}
 		}}, facts{}, Leave, TokenUnknown},

@@ -7,7 +7,9 @@
 // A bootstrap token is a Secret in kube-system, in the group
 // system:bootstrappers:ortet, which is bound to nothing but the right to ask for a
 // certificate. What binds it to its Node's name, its machine and its first key is a
-// ConfigMap in Ortet's namespace; the Secret's annotations are for people. The names that were admitted are the keys
+// ConfigMap in Ortet's namespace; the Secret's annotations are for people. Each record has an HMAC
+// with a key that lies in a Secret (seal), in a namespace that nobody else of ours may
+// read (KeysNamespace). The names that were admitted are the keys
 // of one ConfigMap, which the ValidatingAdmissionPolicy of the chart reads as its
 // parameter: a kubelet may register no other name. Spent nonces are Leases, deleted
 // by the minute in which they ran out.

@@ -2,6 +2,7 @@ package kube
 
 import (
 	"context"
+	"errors"
 	"strings"
 
 	certificatesv1 "k8s.io/api/certificates/v1"
@@ -23,6 +24,8 @@ const azureScheme = "azure://"
 // left is found by a repeat: nothing here needs what went before.
 func (c *Cluster) Forget(ctx context.Context, node, providerID string) error {
 	var uid string
+	var requests []string
+	freed := false // the name; another machine may have it since
 	for range attempts {
 		found, err := c.client.CoreV1().Nodes().Get(ctx, node, metav1.GetOptions{})
 		exists := err == nil
@@ -43,20 +46,10 @@ func (c *Cluster) Forget(ctx context.Context, node, providerID string) error {
 			// nothing: then it is what was admitted that counts.
 			unsure = other
 		}
-		requests, err := c.requestsFor(ctx, node)
-		if err != nil {
-			return err
-		}
-		held, err := c.names.change(ctx, &nameChange{name: node, only: func(a admitted) bool {
-			return providerID == "" || a.VMID == "" && !unsure || strings.EqualFold(azureScheme+string(a.Instance), providerID)
-		}})
-		if err != nil || !held {
-			return err
-		}
-		if t, known, err := c.tokenByID(ctx, tokenID(node)); err != nil {
-			return err
-		} else if known && t.node == node {
-			if err := c.endToken(ctx, t); err != nil && !fleet.Is(err, fleet.KindConflict) {
+		if !freed {
+			if requests, freed, err = c.freeName(ctx, node, func(a admitted) bool {
+				return providerID == "" || a.VMID == "" && !unsure || strings.EqualFold(azureScheme+string(a.Instance), providerID)
+			}); err != nil || !freed {
 				return err
 			}
 		}
@@ -72,6 +65,25 @@ func (c *Cluster) Forget(ctx context.Context, node, providerID string) error {
 		return c.forgetRest(ctx, node, requests)
 	}
 	return &fleet.Error{Op: "forget", Resource: "node " + node, Kind: fleet.KindConflict, Err: errBusy}
+}
+
+// freeName takes a name's admission away, if only says that it may, and its token, and
+// gives the certificate requests of until then.
+func (c *Cluster) freeName(ctx context.Context, node string, only func(admitted) bool) (requests []string, freed bool, err error) {
+	if requests, err = c.requestsFor(ctx, node); err != nil {
+		return nil, false, err
+	}
+	if freed, err = c.names.change(ctx, &nameChange{name: node, only: only}); err != nil || !freed {
+		return nil, false, err
+	}
+	if t, known, err := c.tokenOfNode(ctx, node); err != nil {
+		return nil, false, err
+	} else if known && t.node == node {
+		if err := c.endToken(ctx, t); err != nil && !fleet.Is(err, fleet.KindConflict) {
+			return nil, false, err
+		}
+	}
+	return requests, true, nil
 }
 
 // forgetRest deletes what a Node leaves behind, its certificate requests among them.
@@ -161,8 +173,16 @@ func (c *Cluster) Admitted(ctx context.Context) ([]admission.AdmittedNode, error
 		if err != nil {
 			return nil, fail(ctx, "read the names admitted", c.names.on(), err)
 		}
+		s, err := c.sealer(ctx)
+		if err != nil {
+			return nil, err
+		}
 		for name, text := range found.Data {
-			a, err := parseEntry(text, pools)
+			a, err := s.parse(name, text, pools)
+			if errors.Is(err, errForged) {
+				c.log.WarnContext(ctx, "admission is forged; it is ignored", "node", name, "list", c.names.on())
+				continue
+			}
 			if err != nil {
 				return nil, fail(ctx, "read the names admitted", c.names.on()+", key "+name, err)
 			}
@@ -285,7 +305,7 @@ func (c *Cluster) Reap(ctx context.Context, seen admission.AdmittedNode) (bool, 
 		// A machine was admitted under the name since: what is left is its own.
 		return seen.Exists, nil
 	}
-	if t, known, err := c.tokenByID(ctx, tokenID(seen.Name)); err != nil {
+	if t, known, err := c.tokenOfNode(ctx, seen.Name); err != nil {
 		return false, err
 	} else if known && t.node == seen.Name && t.vmID == seen.VMID {
 		if err := c.endToken(ctx, t); err != nil && !fleet.Is(err, fleet.KindConflict) {

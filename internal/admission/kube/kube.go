@@ -50,7 +50,8 @@ type Config struct {
 	// REST says how to reach the API server. It is copied. Content type, and where
 	// they are zero timeout, user agent and the limit on requests, are set here.
 	REST *rest.Config
-	// Namespace holds Ortet's own objects; "" means DefaultNamespace.
+	// Namespace holds Ortet's own objects; "" means DefaultNamespace. The keys lie in
+	// KeysNamespace of it.
 	Namespace string
 	// Logger gets what is not an error for the caller; nil discards.
 	Logger *slog.Logger
@@ -92,6 +93,8 @@ type Cluster struct {
 	names      *names
 	decisions  *prometheus.CounterVec
 	watched    atomic.Pointer[watched] // while Run runs
+	seal       atomic.Pointer[seal]    // once it was read
+	dropped    atomic.Bool             // no keys of an earlier version are left
 }
 
 var (

@@ -42,7 +42,9 @@ func TestNodeThatAsksAllTheTime(t *testing.T) {
 	admission := admittedOf(m, now)
 	admission.Certificates = ""
 	var pools []string
-	names := &corev1.ConfigMap{Data: map[string]string{"n": admission.entry(&pools)}}
+	s := newSeal(now, 0)
+	c.seal.Store(s)
+	names := &corev1.ConfigMap{Data: map[string]string{"n": s.entry("n", admission, &pools)}}
 	names.Annotations = map[string]string{annotationPools: fmt.Sprintf("[%q]", pools[0])}
 	c.names.saw(names)
 	w, err := newWatched(c)
@@ -54,6 +56,7 @@ func TestNodeThatAsksAllTheTime(t *testing.T) {
 	ask := csr{signer: certificatesv1.KubeletServingSignerName, username: "system:node:n", groups: []string{nodesGroup}}
 	facts := func() facts {
 		t.Helper()
+		c.names.saw(names) // which others have read
 		f, err := r.facts(t.Context(), ask)
 		if err != nil {
 			t.Fatal(err)

@@ -36,13 +36,18 @@ type names struct {
 	writing bool
 	last    *corev1.ConfigMap // as this replica wrote it last; only the writer's
 	seen    *corev1.ConfigMap // the newest that this replica read or wrote
+	seenAt  time.Time
 }
+
+// rememberedFor is how long what was read of the names will do: a machine that is
+// admitted again retires its certificates, which Azure does not know of.
+const rememberedFor = 5 * time.Second
 
 // saw keeps the newest.
 func (n *names) saw(m *corev1.ConfigMap) {
 	n.mu.Lock()
 	defer n.mu.Unlock()
-	n.seen = m
+	n.seen, n.seenAt = m, n.cluster.now()
 }
 
 // A nameChange sets one name or takes it away.
@@ -124,6 +129,10 @@ func (n *names) batch(ctx context.Context, batch []*nameChange) []error {
 		}
 		return errs
 	}
+	s, err := n.cluster.sealer(ctx)
+	if err != nil {
+		return all(err)
+	}
 	maps := n.cluster.client.CoreV1().ConfigMaps(n.cluster.namespace)
 	for {
 		if n.last == nil {
@@ -137,7 +146,7 @@ func (n *names) batch(ctx context.Context, batch []*nameChange) []error {
 			n.last = found
 			n.saw(found)
 		}
-		next, changed, err := apply(n.last, batch)
+		next, changed, err := apply(s, n.last, batch)
 		if errors.Is(err, errFull) {
 			batchOf := slices.Clone(batch)
 			for i, c := range batchOf {
@@ -197,7 +206,7 @@ func (n *names) batch(ctx context.Context, batch []*nameChange) []error {
 var errFull = fmt.Errorf("more than %d KiB of names", maxNames>>10)
 
 // apply gives the object after the changes, which are applied in order.
-func apply(before *corev1.ConfigMap, batch []*nameChange) (next *corev1.ConfigMap, changed bool, err error) {
+func apply(s *seal, before *corev1.ConfigMap, batch []*nameChange) (next *corev1.ConfigMap, changed bool, err error) {
 	pools, err := poolsOf(before)
 	if err != nil {
 		return nil, false, err
@@ -211,8 +220,8 @@ func apply(before *corev1.ConfigMap, batch []*nameChange) (next *corev1.ConfigMa
 		text, there := next.Data[c.name]
 		var now admitted
 		if there {
-			// What cannot be read is replaced, and never held for something else.
-			now, _ = parseEntry(text, pools)
+			// What cannot be read, or was forged, is replaced, and never held for something else.
+			now, _ = s.parse(c.name, text, pools)
 		}
 		if c.held = c.only == nil || c.only(now); !c.held {
 			continue
@@ -222,7 +231,7 @@ func apply(before *corev1.ConfigMap, batch []*nameChange) (next *corev1.ConfigMa
 			delete(next.Data, c.name)
 			changed = true
 		case c.set != nil:
-			if entry := c.set(now).entry(&pools); !there || entry != text {
+			if entry := s.entry(c.name, c.set(now), &pools); !there || entry != text {
 				next.Data[c.name] = entry
 				changed = true
 			}
@@ -285,12 +294,18 @@ const page = 500
 // Prepare makes the list of names where there is none: the policy refuses every
 // Node while there is no list. It is idempotent, and done by Admit too.
 func (c *Cluster) Prepare(ctx context.Context) error {
-	maps := c.client.CoreV1().ConfigMaps(c.namespace)
-	_, err := maps.Get(ctx, NamesName, metav1.GetOptions{})
+	// The key first: a list that is older is an earlier version's.
+	if _, err := c.sealer(ctx); err != nil {
+		return err
+	}
+	_, err := c.client.CoreV1().ConfigMaps(c.namespace).Get(ctx, NamesName, metav1.GetOptions{})
 	if apierrors.IsNotFound(err) {
 		_, err = c.names.begin(ctx)
 	}
-	return fail(ctx, "make the list of names", c.names.on(), err)
+	if err != nil {
+		return fail(ctx, "make the list of names", c.names.on(), err)
+	}
+	return c.sealEntries(ctx)
 }
 
 // admission reads what a name was admitted for; false where it was not.
@@ -303,24 +318,35 @@ func (c *Cluster) admission(ctx context.Context, name string) (admitted, bool, e
 		return admitted{}, false, fail(ctx, "read the names admitted", c.names.on(), err)
 	}
 	c.names.saw(found)
-	a, known, err := admissionIn(found, name)
+	s, err := c.sealer(ctx)
+	if err != nil {
+		return admitted{}, false, err
+	}
+	a, known, err := admissionIn(s, found, name)
 	return a, known, fail(ctx, "read the names admitted", c.names.on(), err)
 }
 
-// remembered is admission as this replica saw it last, which may be old: only what
-// Azure confirms may be done by it.
+// AdmittedAt implements admission.Cluster.
+func (c *Cluster) AdmittedAt(ctx context.Context, node string) (time.Time, error) {
+	a, _, err := c.admission(ctx, node)
+	return a.At, err
+}
+
+// remembered is admission as this replica saw it a moment ago: only what Azure confirms
+// may be done by it.
 func (c *Cluster) remembered(name string) (admitted, bool) {
 	c.names.mu.Lock()
-	seen := c.names.seen
+	seen, age := c.names.seen, c.now().Sub(c.names.seenAt)
 	c.names.mu.Unlock()
-	if seen == nil {
+	s := c.seal.Load()
+	if seen == nil || s == nil || age >= rememberedFor {
 		return admitted{}, false
 	}
-	a, known, err := admissionIn(seen, name)
+	a, known, err := admissionIn(s, seen, name)
 	return a, known && err == nil
 }
 
-func admissionIn(m *corev1.ConfigMap, name string) (admitted, bool, error) {
+func admissionIn(s *seal, m *corev1.ConfigMap, name string) (admitted, bool, error) {
 	text, there := m.Data[name]
 	if !there {
 		return admitted{}, false, nil
@@ -329,6 +355,9 @@ func admissionIn(m *corev1.ConfigMap, name string) (admitted, bool, error) {
 	if err != nil {
 		return admitted{}, false, err
 	}
-	a, err := parseEntry(text, pools)
+	a, err := s.parse(name, text, pools)
+	if errors.Is(err, errForged) {
+		return admitted{}, false, nil
+	}
 	return a, err == nil && a.VMID != "", err
 }

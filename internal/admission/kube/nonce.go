@@ -15,41 +15,7 @@ import (
 	"github.com/ortet/ortet/internal/admission"
 )
 
-// Names of the Secrets in Ortet's namespace that all replicas share.
-const (
-	nonceKeyName  = "ortet-admission-nonce"
-	authorityName = "ortet-admission-authority"
-)
-
 const nonceKeySize = 32 // bytes
-
-// kept gives a Secret that the first replica makes of what fresh gives, and that
-// nobody changes afterwards.
-func (c *Cluster) kept(ctx context.Context, name, purpose string, fresh func() (map[string][]byte, error)) (map[string][]byte, error) {
-	op, on := "read what the replicas share", "secret "+c.namespace+"/"+name
-	secrets := c.client.CoreV1().Secrets(c.namespace)
-	found, err := secrets.Get(ctx, name, metav1.GetOptions{})
-	if err == nil {
-		return found.Data, nil
-	}
-	if !apierrors.IsNotFound(err) {
-		return nil, fail(ctx, op, on, err)
-	}
-	data, err := fresh()
-	if err != nil {
-		return nil, fail(ctx, op, on, err)
-	}
-	immutable := true
-	made, err := secrets.Create(ctx, &corev1.Secret{ObjectMeta: c.ours(c.namespace, name, purpose), Immutable: &immutable, Data: data},
-		metav1.CreateOptions{FieldManager: fieldManager})
-	if apierrors.IsAlreadyExists(err) {
-		made, err = secrets.Get(ctx, name, metav1.GetOptions{})
-	}
-	if err != nil {
-		return nil, fail(ctx, op, on, err)
-	}
-	return made.Data, nil
-}
 
 // NonceKey implements admission.Cluster.
 func (c *Cluster) NonceKey(ctx context.Context) ([]byte, error) {
@@ -62,7 +28,7 @@ func (c *Cluster) NonceKey(ctx context.Context) ([]byte, error) {
 		return nil, err
 	}
 	if len(data["key"]) != nonceKeySize {
-		return nil, fail(ctx, "read the nonces' key", "secret "+c.namespace+"/"+nonceKeyName,
+		return nil, fail(ctx, "read the nonces' key", c.onKey(nonceKeyName),
 			fmt.Errorf("a key of %d bytes, want %d: delete the Secret and start the replicas again", len(data["key"]), nonceKeySize))
 	}
 	return data["key"], nil

@@ -3,7 +3,9 @@ package kube_test
 import (
 	"context"
 	"strings"
+	"sync/atomic"
 	"testing"
+	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
 	certificatesv1 "k8s.io/api/certificates/v1"
@@ -35,6 +37,8 @@ func (w *world) anHourLater(c *kube.Cluster, node string) {
 // the certificate that it asks for next to last too.
 func TestEarlierMachineRenewsNothing(t *testing.T) {
 	w := newWorld(t, "ortet-earlier")
+	var later atomic.Int64
+	w.now = func() time.Time { return time.Now().Add(time.Duration(later.Load())) }
 	c := w.open()
 	w.run(c)
 	join, err := c.Admit(w.ctx, w.member("earlier01", "1", machineA), wire.Kubelet, admission.NodeState{Exists: true})
@@ -67,11 +71,16 @@ func TestEarlierMachineRenewsNothing(t *testing.T) {
 	refused()
 	second.renew(kube.OtherCertificate)
 	fourth.renew(kube.NodeProven)
-	// The same machine, admitted once more, is itself.
-	_, err = c.Admit(w.ctx, w.member("earlier01", "1", machineB), wire.Kubelet, admission.NodeState{Exists: true})
+	// The same machine, made anew on its disk and admitted once more: what lay there does
+	// not count any more.
+	later.Store(int64(2 * time.Hour))
+	_, err = w.open().Admit(w.ctx, w.member("earlier01", "1", machineB), wire.Kubelet, admission.NodeState{Exists: true})
 	must(t, err)
-	fourth.renew(kube.NodeProven)
+	fourth.renew(kube.OtherCertificate)
 	refused()
+	// Revoked by hand, nothing of it counts, and its name is admitted no more.
+	must(t, c.Forget(w.ctx, "earlier01", ""))
+	fourth.renew(kube.NotAdmitted)
 }
 
 // A replica that dies between the approval and the writing down loses nothing: the next

@@ -23,6 +23,7 @@ type Rule struct {
 // narrows further than RBAC can, and its third the Leases of its own namespace.
 func Rules(namespace string) []Rule {
 	const certificates, leases = "certificates.k8s.io", "coordination.k8s.io"
+	keys := []string{authorityName, nonceKeyName, recordsName}
 	return []Rule{
 		{Resource: "nodes", Verbs: []string{"delete", "get", "list", "patch", "watch"}, Why: "whether a name is taken; end tokens of Nodes that are Ready; cordon, taint and delete Nodes that leave"},
 		{Resource: "pods", Verbs: []string{"delete", "list"}, Why: "drain: the node's pods, and what is left when the time is up"},
@@ -34,8 +35,9 @@ func Rules(namespace string) []Rule {
 		{Namespace: metav1.NamespaceSystem, Resource: "configmaps", Names: []string{clientCAs}, Verbs: []string{"get"}, Why: "whose client certificates the API server takes"},
 		{Namespace: corev1.NamespaceNodeLease, Group: leases, Resource: "leases", Verbs: []string{"list"}, Why: "when a node was heard of last"},
 		{Namespace: namespace, Resource: "configmaps", Verbs: []string{"create", "delete", "get", "list", "update", "watch"}, Why: "the names admitted, what is kept of tokens, and what nodes told"},
-		{Namespace: namespace, Resource: "secrets", Verbs: []string{"create"}, Why: "the key of the nonces, and the authority of the server's certificates"},
-		{Namespace: namespace, Resource: "secrets", Names: []string{authorityName, nonceKeyName}, Verbs: []string{"get"}, Why: "the same"},
+		{Namespace: KeysNamespace(namespace), Resource: "secrets", Verbs: []string{"create"}, Why: "the keys of the nonces and of the records, and the authority of the server's certificates"},
+		{Namespace: KeysNamespace(namespace), Resource: "secrets", Names: keys, Verbs: []string{"get"}, Why: "the same"},
+		{Namespace: namespace, Resource: "secrets", Names: keys, Verbs: []string{"delete", "get"}, Why: "the same of earlier versions, which are copied, and deleted an hour later"},
 		{Namespace: namespace, Group: leases, Resource: "leases", Verbs: []string{"create", "deletecollection"}, Why: "spent nonces, made one by one and swept by their label"},
 		{Namespace: namespace, Group: leases, Resource: "leases", Names: []string{LeadName}, Verbs: []string{"get", "update"}, Why: "one replica does what one is enough for"},
 	}

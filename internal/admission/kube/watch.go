@@ -2,8 +2,6 @@ package kube
 
 import (
 	"context"
-	"crypto/x509"
-	"encoding/pem"
 	"errors"
 	"strings"
 	"time"
@@ -74,7 +72,12 @@ func newWatched(c *Cluster) (*watched, error) {
 			},
 			func(ctx context.Context, o metav1.ListOptions) (watch.Interface, error) {
 				return records.Watch(ctx, tokensOnly(o))
-			}, cache.Indexers{}),
+			}, cache.Indexers{byNode: func(o any) ([]string, error) {
+				if m, ok := o.(*corev1.ConfigMap); ok {
+					return []string{m.Data["node"]}, nil
+				}
+				return nil, nil
+			}}),
 	}
 	return w, errors.Join(w.requests.SetTransform(leanRequest), w.nodes.SetTransform(leanNode), w.tokens.SetTransform(withoutManagers))
 }
@@ -84,7 +87,7 @@ func informer(of runtime.Object, list func(context.Context, metav1.ListOptions) 
 }
 
 // byNode is the index of certificate requests by the node whose certificate is asked
-// for.
+// for, and of tokens by the node that they are for.
 const byNode = "node"
 
 // requestsOf gives the certificate requests for a node.
@@ -128,14 +131,7 @@ func subjectNode(r *certificatesv1.CertificateSigningRequest) string {
 	if node, ok := r.Annotations[annotationNode]; ok && len(r.Spec.Request) == 0 {
 		return node
 	}
-	if r.Spec.SignerName != certificatesv1.KubeAPIServerClientKubeletSignerName && r.Spec.SignerName != certificatesv1.KubeletServingSignerName {
-		return ""
-	}
-	block, _ := pem.Decode(r.Spec.Request)
-	if block == nil {
-		return ""
-	}
-	wants, err := x509.ParseCertificateRequest(block.Bytes)
+	wants, err := parseRequest(r.Spec)
 	if err != nil {
 		return ""
 	}
@@ -185,6 +181,7 @@ const (
 // A run is one run of the watch.
 type run struct {
 	cluster *Cluster
+	seal    *seal
 	watched *watched
 	looks   *looks
 	audit   func(Decided)
@@ -200,12 +197,16 @@ func (c *Cluster) Run(ctx context.Context, directory admission.Directory, audit 
 	if err := c.Prepare(ctx); err != nil {
 		return err
 	}
+	s, err := c.sealer(ctx)
+	if err != nil {
+		return err
+	}
 	w, err := newWatched(c)
 	if err != nil {
 		return fail(ctx, "watch the cluster", "", err)
 	}
 	r := &run{
-		cluster: c, watched: w, audit: audit,
+		cluster: c, seal: s, watched: w, audit: audit,
 		looks: &looks{directory: directory, now: c.now, by: map[machine]*looked{}},
 		queue: workqueue.NewTypedRateLimitingQueue(workqueue.NewTypedItemExponentialFailureRateLimiter[task](againAfter, againAtMost)),
 	}
@@ -256,8 +257,11 @@ func (r *run) node(o any) {
 	if ready, _ := readiness(node); !ready {
 		return
 	}
-	if _, there, err := r.watched.tokens.GetStore().GetByKey(r.cluster.namespace + "/" + recordName(tokenID(node.Name))); err == nil && there {
-		r.queue.Add(task{taskToken, node.Name})
+	records, err := r.watched.tokens.GetIndexer().ByIndex(byNode, node.Name)
+	for _, o := range records {
+		if record, ok := o.(*corev1.ConfigMap); ok && err == nil {
+			r.queue.Add(task{taskToken, tokenIn(record)})
+		}
 	}
 	if cameBack(node) {
 		r.queue.Add(task{taskReturn, node.Name})
@@ -276,12 +280,12 @@ func (r *run) token(o any) {
 	if !ok {
 		return
 	}
-	t, err := tokenOf(record)
+	t, err := tokenOf(r.seal, record)
 	if err != nil {
 		return
 	}
 	if left := t.expires.Sub(r.cluster.now()); left <= 0 {
-		r.queue.Add(task{taskToken, t.node})
+		r.queue.Add(task{taskToken, t.id})
 		return
 	}
 	if node, there, err := r.watched.nodes.GetStore().GetByKey(t.node); err == nil && there {
@@ -316,10 +320,10 @@ func (r *run) next(ctx context.Context) bool {
 	return true
 }
 
-// endIfDone ends the token of a name whose Node is Ready or whose time is up. It
+// endIfDone ends a token whose Node is Ready or whose time is up. It
 // asks anew, since what is watched may be from before the token was made.
-func (c *Cluster) endIfDone(ctx context.Context, node string) error {
-	t, known, err := c.tokenByID(ctx, tokenID(node))
+func (c *Cluster) endIfDone(ctx context.Context, id string) error {
+	t, known, err := c.tokenByID(ctx, id)
 	if err != nil || !known {
 		return err
 	}
@@ -351,10 +355,11 @@ func (r *run) sweep(ctx context.Context) {
 	}
 }
 
-// Sweep deletes spent nonces that ran out, and what nodes told that nobody took, and
+// Sweep deletes spent nonces that ran out, what nodes told that nobody took, and keys of
+// an earlier version once their copies will do, and
 // where Run runs it writes down which certificates count. Run does so once a minute.
 func (c *Cluster) Sweep(ctx context.Context) error {
-	return errors.Join(c.keepCertificates(ctx), c.sweepNonces(ctx), c.sweepTold(ctx))
+	return errors.Join(c.sealEntries(ctx), c.keepCertificates(ctx), c.sweepNonces(ctx), c.sweepTold(ctx), c.dropEarlierKeys(ctx))
 }
 
 // Synced says that Run runs, and saw what it watches once.

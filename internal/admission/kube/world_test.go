@@ -85,8 +85,10 @@ func newWorld(t *testing.T, namespace string) *world {
 		}, metav1.CreateOptions{})
 		must(t, err)
 	})
-	_, err = admin.CoreV1().Namespaces().Create(ctx, &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: namespace}}, metav1.CreateOptions{})
-	must(t, err)
+	for _, name := range []string{namespace, kube.KeysNamespace(namespace)} {
+		_, err = admin.CoreV1().Namespaces().Create(ctx, &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: name}}, metav1.CreateOptions{})
+		must(t, err)
+	}
 	w.least = w.user(namespace, kube.Rules(namespace))
 	return w
 }

@@ -97,7 +97,8 @@ func (r *running) port() int32 {
 	return 10250
 }
 
-func (k *kubelet) close() error { return k.server.Close() }
+// close ends the server; its Serve may have closed the listener just before.
+func (k *kubelet) close() error { return ignoreClosed(k.server.Close()) }
 
 // authorize admits the API server, or a cluster administrator, alone.
 func (k *kubelet) authorize(next http.Handler) http.Handler {

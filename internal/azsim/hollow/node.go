@@ -142,6 +142,14 @@ func (r *running) takeImagesChanged() bool {
 	return changed
 }
 
+// owner is the Node as it is registered now: a Lease that a Node of the same name
+// left behind would else be collected as garbage while it is renewed.
+func (r *running) owner() []metav1.OwnerReference {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return []metav1.OwnerReference{{APIVersion: "v1", Kind: "Node", Name: r.nodeName, UID: r.nodeUID}}
+}
+
 // renew renews the lease that was returned last; nil gets or makes it.
 func (r *running) renew(ctx context.Context, lease *coordinationv1.Lease) (*coordinationv1.Lease, error) {
 	leases := r.substrate.client.CoordinationV1().Leases(corev1.NamespaceNodeLease)
@@ -149,15 +157,9 @@ func (r *running) renew(ctx context.Context, lease *coordinationv1.Lease) (*coor
 	if lease == nil {
 		got, err := leases.Get(ctx, r.nodeName, metav1.GetOptions{})
 		if apierrors.IsNotFound(err) {
-			r.mu.Lock()
-			uid := r.nodeUID
-			r.mu.Unlock()
 			return leases.Create(ctx, &coordinationv1.Lease{
-				ObjectMeta: metav1.ObjectMeta{
-					Name:            r.nodeName,
-					OwnerReferences: []metav1.OwnerReference{{APIVersion: "v1", Kind: "Node", Name: r.nodeName, UID: uid}},
-				},
-				Spec: coordinationv1.LeaseSpec{HolderIdentity: ptr.To(r.nodeName), LeaseDurationSeconds: ptr.To[int32](leaseSeconds), RenewTime: &now},
+				ObjectMeta: metav1.ObjectMeta{Name: r.nodeName, OwnerReferences: r.owner()},
+				Spec:       coordinationv1.LeaseSpec{HolderIdentity: ptr.To(r.nodeName), LeaseDurationSeconds: ptr.To[int32](leaseSeconds), RenewTime: &now},
 			}, metav1.CreateOptions{})
 		}
 		if err != nil {
@@ -166,7 +168,7 @@ func (r *running) renew(ctx context.Context, lease *coordinationv1.Lease) (*coor
 		lease = got
 	}
 	next := lease.DeepCopy()
-	next.Spec.HolderIdentity, next.Spec.RenewTime = ptr.To(r.nodeName), &now
+	next.Spec.HolderIdentity, next.Spec.RenewTime, next.OwnerReferences = ptr.To(r.nodeName), &now, r.owner()
 	renewed, err := leases.Update(ctx, next, metav1.UpdateOptions{})
 	if err != nil {
 		return nil, fmt.Errorf("renew lease %s: %w", r.nodeName, err)
@@ -195,7 +197,7 @@ func (r *running) node(ready bool, message string) *corev1.Node {
 		arch = "arm64"
 	}
 	region := strings.ToLower(c.Location)
-	zone := "0" // what Azure's provider says of an instance without a zone
+	zone := c.FaultDomain // what Azure's cloud provider says of an instance without a zone
 	if c.Zone != "" {
 		zone = region + "-" + c.Zone
 	}

@@ -9,9 +9,11 @@ import (
 	"testing"
 	"time"
 
+	coordinationv1 "k8s.io/api/coordination/v1"
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/ortet/ortet/internal/azsim"
 	"github.com/ortet/ortet/internal/azsim/hollow"
@@ -244,6 +246,52 @@ func TestLeaseIsRenewed(t *testing.T) {
 		}
 		if !lease.Spec.RenewTime.After(first) {
 			return fmt.Errorf("renewed at %s only", first)
+		}
+		return nil
+	})
+}
+
+// The labels are those of Kubernetes' cloud provider for Azure.
+func TestZoneOfANode(t *testing.T) {
+	w := newWorld(t)
+	for i, c := range []struct{ zone, domain, want string }{{"2", "0", "westeurope-2"}, {"", "3", "3"}} {
+		got := w.boot(i, azsim.Source{Platform: image}, func(computer *azsim.Computer) { computer.Zone, computer.FaultDomain = c.zone, c.domain })
+		if label := w.ready(got.HostName).Labels[corev1.LabelTopologyZone]; label != c.want {
+			t.Errorf("zone %q, fault domain %s: the label is %q, want %q", c.zone, c.domain, label, c.want)
+		}
+	}
+}
+
+func TestLeaseFollowsTheNode(t *testing.T) {
+	w := newWorld(t)
+	leases := w.client.CoordinationV1().Leases(corev1.NamespaceNodeLease)
+	c := w.boot(0, azsim.Source{Platform: image})
+	w.ready(c.HostName)
+	var lease *coordinationv1.Lease
+	w.eventually("the lease", func(ctx context.Context) (err error) {
+		lease, err = leases.Get(ctx, c.HostName, metav1.GetOptions{})
+		return err
+	})
+	if err := w.substrate.Shutdown(t.Context(), c.ID, false); err != nil {
+		t.Fatal(err)
+	}
+	// As if a Node of the same name had left it behind.
+	patch := []byte(`{"metadata":{"ownerReferences":[{"apiVersion":"v1","kind":"Node","name":"` + c.HostName + `","uid":"of-a-node-before"}]}}`)
+	if _, err := leases.Patch(t.Context(), lease.Name, types.MergePatchType, patch, metav1.PatchOptions{}); err != nil {
+		t.Fatal(err)
+	}
+	c.Provision = false
+	if err := w.substrate.Boot(t.Context(), c); err != nil {
+		t.Fatal(err)
+	}
+	node := w.ready(c.HostName)
+	w.eventually("the lease belongs to the Node that is there", func(ctx context.Context) error {
+		lease, err := leases.Get(ctx, c.HostName, metav1.GetOptions{})
+		if err != nil {
+			return err
+		}
+		if len(lease.OwnerReferences) != 1 || lease.OwnerReferences[0].UID != node.UID {
+			return fmt.Errorf("owned by %+v, the Node is %s", lease.OwnerReferences, node.UID)
 		}
 		return nil
 	})

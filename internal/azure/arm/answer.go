@@ -90,7 +90,7 @@ type instanceAnswer struct {
 		HardwareProfile struct {
 			VMSize string `json:"vmSize"`
 		} `json:"hardwareProfile"`
-		ProtectionPolicy struct {
+		ProtectionPolicy *struct {
 			ProtectFromScaleIn         bool `json:"protectFromScaleIn"`
 			ProtectFromScaleSetActions bool `json:"protectFromScaleSetActions"`
 		} `json:"protectionPolicy"`

@@ -237,7 +237,11 @@ func versionOf(r *versionAnswer) fleet.ImageVersion {
 	for _, t := range pub.TargetRegions {
 		// What a region says for itself counts, first of all in the version's
 		// own region.
-		if t == nil || !sameRegion(t.Name, v.Location) {
+		if t == nil {
+			continue
+		}
+		v.Regions = append(v.Regions, t.Name)
+		if !fleet.SameRegion(t.Name, v.Location) {
 			continue
 		}
 		if t.RegionalReplicaCount != nil {
@@ -258,12 +262,6 @@ func versionOf(r *versionAnswer) fleet.ImageVersion {
 		}
 	}
 	return v
-}
-
-// sameRegion compares region names, which Azure also gives as "West Europe".
-func sameRegion(a, b string) bool {
-	norm := func(s string) string { return strings.ReplaceAll(s, " ", "") }
-	return strings.EqualFold(norm(a), norm(b))
 }
 
 // createVersion makes a version in the definition's region alone: a copy in
@@ -337,6 +335,34 @@ func (c *Cloud) tagVersion(ctx context.Context, ch fleet.TagVersion) (fleet.Toke
 	}
 	op, err := p.NewGalleryImageVersionsClient().BeginUpdate(ctx, p.group, p.names[0], p.names[1], p.names[2],
 		armcompute.GalleryImageVersionUpdate{Tags: tags}, nil)
+	return begun(ctx, ch, op, err)
+}
+
+// excludeVersion sends the whole publishing profile back: Azure replaces the target
+// regions, and with them the replicas, by what an update has of them.
+func (c *Cloud) excludeVersion(ctx context.Context, ch fleet.ExcludeVersion) (fleet.Token, error) {
+	p, err := c.at(ch.ID, typeVersion)
+	if err != nil {
+		return "", failed(ctx, ch.Verb(), ch.ID, err)
+	}
+	client := p.NewGalleryImageVersionsClient()
+	have, err := client.Get(ctx, p.group, p.names[0], p.names[1], p.names[2], nil)
+	if err != nil {
+		return "", failed(ctx, ch.Verb(), ch.ID, err)
+	}
+	profile := &armcompute.GalleryImageVersionPublishingProfile{}
+	if q := have.Properties; q != nil && q.PublishingProfile != nil {
+		profile = q.PublishingProfile
+		// A version whose last update failed may be excluded; another update mends it.
+		if value(profile.ExcludeFromLatest) && value(q.ProvisioningState) != armcompute.GalleryProvisioningStateFailed {
+			return "", nil
+		}
+	}
+	profile.ExcludeFromLatest = ptr(true)
+	profile.PublishedDate = nil // Azure's own
+	op, err := client.BeginUpdate(ctx, p.group, p.names[0], p.names[1], p.names[2], armcompute.GalleryImageVersionUpdate{
+		Properties: &armcompute.GalleryImageVersionProperties{PublishingProfile: profile},
+	}, nil)
 	return begun(ctx, ch, op, err)
 }
 

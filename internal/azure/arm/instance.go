@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"strings"
 
+	"github.com/Azure/azure-sdk-for-go/sdk/azcore"
 	"github.com/Azure/azure-sdk-for-go/sdk/resourcemanager/compute/armcompute/v8"
 
 	"github.com/ortet/ortet/internal/fleet"
@@ -85,10 +86,13 @@ func instanceOf(vm *instanceAnswer) fleet.Instance {
 		ProvisioningState:  p.ProvisioningState,
 		LatestModelApplied: p.LatestModelApplied,
 		HostName:           p.OSProfile.ComputerName,
-		Protection:         fleet.Protection{ScaleIn: p.ProtectionPolicy.ProtectFromScaleIn, ScaleSetActions: p.ProtectionPolicy.ProtectFromScaleSetActions},
 		SecurityType:       p.SecurityProfile.SecurityType,
 		Image:              imageOf(p.StorageProfile.ImageReference),
 		Generation:         p.InstanceView.HyperVGeneration,
+	}
+	if policy := p.ProtectionPolicy; policy != nil {
+		i.Protection = fleet.Protection{ScaleIn: policy.ProtectFromScaleIn, ScaleSetActions: policy.ProtectFromScaleSetActions}
+		i.Protection.Off = !i.Protection.Protects()
 	}
 	if len(vm.Zones) > 0 {
 		i.Zone = vm.Zones[0]
@@ -154,13 +158,15 @@ func (c *Cloud) protect(ctx context.Context, ch fleet.ProtectInstance) (fleet.To
 	if err != nil {
 		return "", failed(ctx, ch.Verb(), ch.Instance, err)
 	}
+	policy := azcore.NullValue[*armcompute.VirtualMachineScaleSetVMProtectionPolicy]()
+	if ch.Protection != (fleet.Protection{}) {
+		policy = &armcompute.VirtualMachineScaleSetVMProtectionPolicy{
+			ProtectFromScaleIn:         ptr(ch.Protection.ScaleIn),
+			ProtectFromScaleSetActions: ptr(ch.Protection.ScaleSetActions),
+		}
+	}
 	op, err := p.NewVirtualMachineScaleSetVMsClient().BeginUpdate(ctx, p.group, p.names[0], p.names[1], armcompute.VirtualMachineScaleSetVM{
-		Properties: &armcompute.VirtualMachineScaleSetVMProperties{
-			ProtectionPolicy: &armcompute.VirtualMachineScaleSetVMProtectionPolicy{
-				ProtectFromScaleIn:         ptr(ch.Protection.ScaleIn),
-				ProtectFromScaleSetActions: ptr(ch.Protection.ScaleSetActions),
-			},
-		},
+		Properties: &armcompute.VirtualMachineScaleSetVMProperties{ProtectionPolicy: policy},
 	}, nil)
 	return begun(ctx, ch, op, err)
 }

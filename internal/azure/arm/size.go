@@ -70,7 +70,7 @@ type skuAnswer struct {
 
 func offered(sku *skuAnswer, location string) bool {
 	for _, l := range sku.Locations {
-		if sameRegion(l, location) {
+		if fleet.SameRegion(l, location) {
 			return true
 		}
 	}

@@ -16,8 +16,12 @@ func (c *Cloud) Uses(ctx context.Context, definition fleet.ResourceID) ([]fleet.
 	}
 	var out []fleet.ImageUse
 	note := func(image *imageAnswer, by string) {
-		if id := imageOf(image).ID; within(id, definition) {
-			out = append(out, fleet.ImageUse{Image: id, By: fleet.ResourceID(by)})
+		ref := imageOf(image)
+		for _, id := range []fleet.ResourceID{ref.ID, ref.Exact()} {
+			use := fleet.ImageUse{Image: id, By: fleet.ResourceID(by)}
+			if within(id, definition) && (len(out) == 0 || out[len(out)-1] != use) {
+				out = append(out, use)
+			}
 		}
 	}
 

@@ -61,6 +61,9 @@ func TestInstanceOnTheWire(t *testing.T) {
 		"storageProfile":{"dataDisks":[{"lun":0,"managedDisk":{"id":"/volume"}}]}}}`}
 	wantBody(t, bodyOf(t, fleet.ProtectInstance{Instance: instance, Protection: fleet.Protection{ScaleSetActions: true}}, full), "PUT", instance,
 		`{"properties":{"protectionPolicy":{"protectFromScaleIn":false,"protectFromScaleSetActions":true}}}`)
+	wantBody(t, bodyOf(t, fleet.ProtectInstance{Instance: instance, Protection: fleet.Protection{Off: true}}, full), "PUT", instance,
+		`{"properties":{"protectionPolicy":{"protectFromScaleIn":false,"protectFromScaleSetActions":false}}}`)
+	wantBody(t, bodyOf(t, fleet.ProtectInstance{Instance: instance}, full), "PUT", instance, `{"properties":{"protectionPolicy":null}}`)
 	wantBody(t, bodyOf(t, fleet.AttachDisk{Instance: instance, Disk: disk, LUN: 7}, full), "POST", instance+"/attachDetachDataDisks",
 		`{"dataDisksToAttach":[{"diskId":"`+string(disk)+`","lun":7,"caching":"None"}]}`)
 	wantBody(t, bodyOf(t, fleet.DetachDisk{Instance: instance, Disk: "/VOLUME"}, full), "POST", instance+"/attachDetachDataDisks",

@@ -331,6 +331,61 @@ func drainTwoBudgets(w *world) {
 	}
 }
 
+// drainObstacles has pods that go, or may go later, and pods that never would.
+func drainObstacles(w *world) {
+	ns, owner := w.namespace()
+	name := w.cordoned()
+	w.kubelet(name)
+	w.pod(ns, name, "web", owner, nil)
+	w.daemon(ns, name)
+	seen := func() string {
+		pods, err := w.under.Obstacles(w.ctx, name, nil)
+		w.must(err, "look for obstacles")
+		var all []string
+		for _, p := range pods {
+			all = append(all, strings.TrimPrefix(p.Pod, ns+"/")+" "+strings.ReplaceAll(p.Budget, ns+"/", ""))
+			if p.Why == "" {
+				w.Errorf("no reason for %s", p.Pod)
+			}
+		}
+		return strings.Join(all, "; ")
+	}
+	if got := seen(); got != "" {
+		w.Errorf("where none is: %q", got)
+	}
+	w.pod(ns, name, "alone", metav1.OwnerReference{}, nil)
+	w.pod(ns, name, "db", owner, nil)
+	w.budget(ns, "none", 0, 1, 1)
+	if got := seen(); got != "alone " {
+		w.Errorf("beside a budget that lets its pod go: %q", got)
+	}
+	w.budget(ns, "all", 1, 1, 0)
+	if got := seen(); got != "alone ; db all, none" {
+		w.Errorf("two budgets: %q", got)
+	}
+	w.must(w.admin.PolicyV1().PodDisruptionBudgets(ns).Delete(w.ctx, "none", metav1.DeleteOptions{}), "delete a budget")
+	if got := seen(); got != "alone ; db all" {
+		w.Errorf("a budget that keeps all of its pods: %q", got)
+	}
+	w.must(w.admin.PolicyV1().PodDisruptionBudgets(ns).Delete(w.ctx, "all", metav1.DeleteOptions{}), "delete a budget")
+	second := w.pod(ns, name, "second", owner, func(p *corev1.Pod) { p.Labels["app"] = "db" })
+	second.ResourceVersion, second.Status.Conditions = "", nil
+	_, err := w.admin.CoreV1().Pods(ns).UpdateStatus(w.ctx, second, metav1.UpdateOptions{})
+	w.must(err, "report that a pod is not Ready")
+	w.budget(ns, "tight", 1, 1, 0)
+	if got := seen(); got != "alone " {
+		w.Errorf("a budget that waits for its second pod: %q", got)
+	}
+	w.pod(ns, name, "ending", metav1.OwnerReference{}, func(p *corev1.Pod) { p.Annotations = map[string]string{stuck: ""} })
+	w.must(w.admin.CoreV1().Pods(ns).Delete(w.ctx, "ending", metav1.DeleteOptions{}), "delete a pod")
+	if got := seen(); got != "alone " {
+		w.Errorf("beside a pod that is being deleted: %q", got)
+	}
+	if got := w.podsOn(name); !strings.Contains(got, "alone") || !strings.Contains(got, "db") {
+		w.Errorf("pods: %q, though only a question was asked", got)
+	}
+}
+
 // drainStuck has a pod that is evicted and does not end.
 func drainStuck(w *world) {
 	ns, owner := w.namespace()

@@ -3,6 +3,7 @@ package clustertest
 import (
 	"context"
 	"errors"
+	"fmt"
 	"io"
 	"net"
 	"net/http"
@@ -97,6 +98,28 @@ func jobLife(w *world) {
 		w.Errorf("pods after the deletion: %q", got)
 	}
 	w.must(w.under.DeleteJob(w.ctx, job.Name), "delete again")
+}
+
+// jobReadOnly may read all of the node, and nothing else.
+func jobReadOnly(w *world) {
+	node := w.cordoned()
+	w.kubelet(node)
+	job := w.job(node)
+	job.ReadOnly = true
+	w.must(w.under.StartJob(w.ctx, job), "start")
+	pod, err := w.admin.CoreV1().Pods(w.setup.Namespace).Get(w.ctx, job.Name, metav1.GetOptions{})
+	w.must(err, "read the pod")
+	container := pod.Spec.Containers[0]
+	s := container.SecurityContext
+	switch {
+	case s == nil || s.Privileged != nil && *s.Privileged || s.AllowPrivilegeEscalation == nil || *s.AllowPrivilegeEscalation,
+		s.Capabilities == nil || fmt.Sprint(s.Capabilities.Drop, s.Capabilities.Add) != "[ALL] [DAC_READ_SEARCH]",
+		s.SELinuxOptions == nil || s.SELinuxOptions.Type != "spc_t",
+		len(container.VolumeMounts) != 1 || !container.VolumeMounts[0].ReadOnly || container.VolumeMounts[0].MountPath != "/host",
+		pod.Annotations["cluster-autoscaler.kubernetes.io/safe-to-evict"] != "false":
+		w.Errorf("the pod may do more than read: %+v", pod)
+	}
+	w.must(w.under.DeleteJob(w.ctx, job.Name), "delete")
 }
 
 func jobStuck(w *world) {

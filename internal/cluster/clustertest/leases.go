@@ -44,6 +44,9 @@ func leaseOne(w *world) {
 	if seen.Holder != a || !strings.Contains(err.Error(), a) {
 		w.Errorf("who holds it is not said: %+v, %v", seen, err)
 	}
+	if read, held, err := other.Holding(w.ctx, strings.ToUpper(pool)); err != nil || !held || read.Holder != a || !read.Since.Equal(seen.Since) {
+		w.Errorf("read who holds it: %+v, %t, %v", read, held, err)
+	}
 	again, err := w.under.Hold(w.ctx, pool, a, time.Minute)
 	w.must(err, "renew")
 	if !again.Since.Equal(first.Since) || again.Renewed.Before(first.Renewed) || again.Took {
@@ -60,6 +63,9 @@ func leaseOne(w *world) {
 	w.must(w.under.Release(w.ctx, pool, a), "release")
 	if n := len(w.leasesOf(a)) + len(w.leasesOf(b)); n != 0 {
 		w.Errorf("%d leases are left", n)
+	}
+	if read, held, err := other.Holding(w.ctx, pool); err != nil || held {
+		w.Errorf("read who holds what was released: %+v, %t, %v", read, held, err)
 	}
 	w.must(w.under.Release(w.ctx, pool, a), "release again")
 	got, err := other.Hold(w.ctx, pool, b, time.Minute)

@@ -132,6 +132,7 @@ type podState struct {
 	grace      time.Duration // its own
 	evicted    bool          // the API server accepted an eviction or deletion
 	gone       bool
+	ended      bool      // its containers have
 	cut        bool      // its grace period was cut, by force
 	deleting   time.Time // deletionTimestamp
 	finalizers []string
@@ -322,7 +323,7 @@ func (d *drain) note(pod *corev1.Pod) {
 	if pod.DeletionTimestamp != nil {
 		s.deleting = pod.DeletionTimestamp.Time
 	}
-	s.finalizers = pod.Finalizers
+	s.finalizers, s.ended = pod.Finalizers, ended(pod)
 }
 
 // left gives the pods that are still there.

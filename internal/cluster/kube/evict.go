@@ -116,7 +116,13 @@ type watchedDaemonSets struct {
 }
 
 func (w watchedDaemonSets) Get(ctx context.Context, name string, options metav1.GetOptions) (*appsv1.DaemonSet, error) {
-	daemonSet, err := outlast(ctx, func() (*appsv1.DaemonSet, error) { return w.DaemonSetInterface.Get(ctx, name, options) })
+	get := func() (*appsv1.DaemonSet, error) { return w.DaemonSetInterface.Get(ctx, name, options) }
+	daemonSet, err := outlast(ctx, get)
+	if apierrors.IsNotFound(err) {
+		// With force, kubectl deletes the pods of one that is gone: one wrong answer
+		// is not believed.
+		daemonSet, err = outlast(ctx, get)
+	}
 	w.drain.unread(ctx, cluster.Access{Verb: "get", Group: "apps", Resource: "daemonsets"}, err)
 	return daemonSet, err
 }
@@ -328,29 +334,48 @@ func (d *drain) budgets(ctx context.Context, pod *corev1.Pod, key podKey, status
 	return why, strings.Join(matching, ", ")
 }
 
-// matching lists the budgets whose selector matches the pod.
+// matching names the budgets whose selector matches the pod.
 func (d *drain) matching(ctx context.Context, pod *corev1.Pod) ([]string, error) {
 	if pod == nil {
 		return nil, nil
 	}
+	all, err := d.budgetsIn(ctx, pod.Namespace)
+	if err != nil {
+		return nil, err
+	}
 	var names []string
+	for _, b := range covering(all, pod) {
+		names = append(names, pod.Namespace+"/"+b.Name)
+	}
+	sort.Strings(names)
+	return names, nil
+}
+
+// budgetsIn lists the namespace's budgets.
+func (d *drain) budgetsIn(ctx context.Context, namespace string) ([]policyv1.PodDisruptionBudget, error) {
+	var all []policyv1.PodDisruptionBudget
 	options := metav1.ListOptions{Limit: podsPage}
 	for {
-		list, err := d.client.PolicyV1().PodDisruptionBudgets(pod.Namespace).List(ctx, options)
+		list, err := d.client.PolicyV1().PodDisruptionBudgets(namespace).List(ctx, options)
 		if err != nil {
 			return nil, fmt.Errorf("list budgets: %w", err)
 		}
-		for i := range list.Items {
-			selector, err := metav1.LabelSelectorAsSelector(list.Items[i].Spec.Selector)
-			if err == nil && selector.Matches(labels.Set(pod.Labels)) {
-				names = append(names, pod.Namespace+"/"+list.Items[i].Name)
-			}
-		}
+		all = append(all, list.Items...)
 		if options.Continue = list.Continue; options.Continue == "" {
-			sort.Strings(names)
-			return names, nil
+			return all, nil
 		}
 	}
+}
+
+// covering gives the budgets whose selector matches the pod.
+func covering(budgets []policyv1.PodDisruptionBudget, pod *corev1.Pod) (covers []policyv1.PodDisruptionBudget) {
+	for _, b := range budgets {
+		selector, err := metav1.LabelSelectorAsSelector(b.Spec.Selector)
+		if err == nil && selector.Matches(labels.Set(pod.Labels)) {
+			covers = append(covers, b)
+		}
+	}
+	return covers
 }
 
 // precondition makes a request hold for the pod that was listed, and no other.

@@ -91,10 +91,12 @@ func (d *drain) fit(ctx context.Context) error {
 func (d *drain) fitEnd(ctx context.Context) error {
 	cause := context.Cause(ctx)
 	if errors.Is(cause, errDeadline) || errors.Is(cause, errRefused) {
-		if len(d.left()) == 0 {
+		// Of what has ended nothing runs any more.
+		runs := d.stuck(func(s podState) bool { return !s.ended })
+		if len(runs) == 0 {
 			return nil
 		}
-		return d.blocked()
+		return d.blockedBy(&cluster.BlockedError{Node: d.node, Pods: runs})
 	}
 	return cause
 }
@@ -147,9 +149,11 @@ func (d *drain) fitList(ctx context.Context) ([]fitPod, error) {
 }
 
 // fitStays says of a pod that nothing is to be gained by its end: it has ended, or
-// the node's kubelet or a DaemonSet has it there.
+// the node's kubelet or a DaemonSet has it there. One that has ended and is being
+// deleted is waited for until its kubelet is done, which makes the grace period 0:
+// nobody else would end it on a Node that is deleted.
 func fitStays(pod *corev1.Pod) bool {
-	if pod.Status.Phase == corev1.PodSucceeded || pod.Status.Phase == corev1.PodFailed {
+	if ended(pod) && (pod.DeletionTimestamp == nil || pod.DeletionGracePeriodSeconds != nil && *pod.DeletionGracePeriodSeconds == 0) {
 		return true
 	}
 	if _, mirror := pod.Annotations[corev1.MirrorPodAnnotationKey]; mirror {
@@ -157,6 +161,11 @@ func fitStays(pod *corev1.Pod) bool {
 	}
 	owner := metav1.GetControllerOf(pod)
 	return owner != nil && owner.Kind == "DaemonSet"
+}
+
+// ended reports that none of a pod's containers runs, or will.
+func ended(pod *corev1.Pod) bool {
+	return pod.Status.Phase == corev1.PodSucceeded || pod.Status.Phase == corev1.PodFailed
 }
 
 // fitTell tells the pods to end. Those of a higher priority have been asked before
@@ -205,7 +214,7 @@ func (d *drain) fitTooLong(p fitPod, left time.Duration) bool {
 	defer d.mu.Unlock()
 	s := d.pods[p.key]
 	// A deletion's time is when the grace period ends. What was cut once is left.
-	return s != nil && !s.cut && s.deleting.After(d.cluster.now().Add(left))
+	return s != nil && !s.cut && !s.ended && s.deleting.After(d.cluster.now().Add(left))
 }
 
 // fitAsk asks for one pod's end: by eviction, or by deletion where it has to be.

@@ -118,3 +118,53 @@ func TestFitTellsTheFirstPodAtOnce(t *testing.T) {
 		}
 	})
 }
+
+// A pod whose containers have ended is waited for until its kubelet has deleted it: on
+// a Node that was deleted before nothing would, and it would stay terminating.
+func TestFitWaitsUntilTheKubeletIsDone(t *testing.T) {
+	for name, c := range map[string]struct {
+		cleans time.Duration // by the kubelet; negative is never
+		took   time.Duration
+	}{"it cleans up": {5 * time.Second, 5 * time.Second}, "it does not": {-1, 30 * time.Second}} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				s := newSmall("db")
+				s.Ends = func(*corev1.Pod, time.Duration) time.Duration {
+					time.AfterFunc(time.Second, func() {
+						s.Change("pods", "ns", "db", func(o runtime.Object) { o.(*corev1.Pod).Status.Phase = corev1.PodSucceeded })
+					})
+					return c.cleans
+				}
+				begun := time.Now()
+				err := s.open(t).Drain(t.Context(), "n", cluster.DrainOptions{GracePeriod: -1, Deadline: 30 * time.Second, Fit: true, Force: true}, nil)
+				if took := time.Since(begun); err != nil || took < c.took || took > c.took+2*fitLook {
+					t.Errorf("it ended after %s, want %s: %v", took, c.took, err)
+				}
+				if left := s.left(); c.cleans >= 0 && left != "" {
+					t.Errorf("left terminating: %s", left)
+				}
+			})
+		})
+	}
+}
+
+// What has ended and is not deleted, and what waits for others' finalizers after its
+// kubelet is done, is not waited for.
+func TestFitLeavesWhatHasEnded(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := newSmall("done", "kept")
+		for _, pod := range []string{"done", "kept"} {
+			s.Change("pods", "ns", pod, func(o runtime.Object) { o.(*corev1.Pod).Status.Phase = corev1.PodFailed })
+		}
+		s.Change("pods", "ns", "kept", func(o runtime.Object) {
+			p := o.(*corev1.Pod)
+			now := metav1.Now()
+			p.DeletionTimestamp, p.DeletionGracePeriodSeconds, p.Finalizers = &now, ptr(int64(0)), []string{"batch.kubernetes.io/job-tracking"}
+		})
+		begun := time.Now()
+		err := s.open(t).Drain(t.Context(), "n", cluster.DrainOptions{GracePeriod: -1, Deadline: 30 * time.Second, Fit: true, Force: true}, nil)
+		if took := time.Since(begun); err != nil || took > time.Second || s.left() != "done kept" {
+			t.Errorf("it ended after %s: %v; left: %s", took, err, s.left())
+		}
+	})
+}

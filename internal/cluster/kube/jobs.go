@@ -36,12 +36,19 @@ func (c *Cluster) onPod(op, verb, subresource, name string) act {
 // fleet.KindInvalid; one that is being deleted is fleet.KindConflict.
 func (c *Cluster) StartJob(ctx context.Context, job cluster.Job) error {
 	a := c.onPod("start job", "create", "", job.Name)
-	_, err := c.client.CoreV1().Pods(c.namespace).Create(ctx, c.pod(job), metav1.CreateOptions{FieldManager: fieldManager})
+	pods := c.client.CoreV1().Pods(c.namespace)
+	_, err := pods.Create(ctx, c.pod(job), metav1.CreateOptions{FieldManager: fieldManager})
+	if apierrors.IsNotFound(err) && job.ReadOnly { // there is no namespace
+		if err := c.EnsureNamespace(ctx); err != nil {
+			return err
+		}
+		_, err = pods.Create(ctx, c.pod(job), metav1.CreateOptions{FieldManager: fieldManager})
+	}
 	if !apierrors.IsAlreadyExists(err) {
 		return a.fail(ctx, err)
 	}
 	a = c.onPod("read job", "get", "", job.Name)
-	there, err := c.client.CoreV1().Pods(c.namespace).Get(ctx, job.Name, metav1.GetOptions{})
+	there, err := pods.Get(ctx, job.Name, metav1.GetOptions{})
 	if err != nil {
 		return a.fail(ctx, err)
 	}
@@ -86,6 +93,16 @@ func (c *Cluster) pod(job cluster.Job) *corev1.Pod {
 				HostPath: &corev1.HostPathVolumeSource{Path: "/", Type: ptr(corev1.HostPathDirectory)},
 			}}},
 		},
+	}
+	if job.ReadOnly {
+		work := &pod.Spec.Containers[0]
+		work.VolumeMounts[0].ReadOnly = true
+		// spc_t is the SELinux type of containers that work on the host.
+		work.SecurityContext = &corev1.SecurityContext{
+			RunAsUser: ptr(int64(0)), AllowPrivilegeEscalation: ptr(false), ReadOnlyRootFilesystem: ptr(true),
+			Capabilities:   &corev1.Capabilities{Drop: []corev1.Capability{"ALL"}, Add: []corev1.Capability{"DAC_READ_SEARCH"}},
+			SELinuxOptions: &corev1.SELinuxOptions{Type: "spc_t"},
+		}
 	}
 	if job.Deadline > 0 {
 		pod.Spec.ActiveDeadlineSeconds = ptr(int64(seconds(job.Deadline)))
@@ -224,9 +241,12 @@ func (c *Cluster) ForceDeleteJob(ctx context.Context, name string) error {
 // deleteJob deletes the pod with a grace period, or its own where that is nil.
 func (c *Cluster) deleteJob(ctx context.Context, name string, grace *int64) error {
 	a := c.onPod("delete job", "delete", "", name)
-	pod, err := c.client.CoreV1().Pods(c.namespace).Get(ctx, name, metav1.GetOptions{})
+	get := func() (*corev1.Pod, error) {
+		return c.client.CoreV1().Pods(c.namespace).Get(ctx, name, metav1.GetOptions{})
+	}
+	pod, err := get()
 	if apierrors.IsNotFound(err) && pause(ctx, lookAgain) == nil {
-		pod, err = c.client.CoreV1().Pods(c.namespace).Get(ctx, name, metav1.GetOptions{})
+		pod, err = get()
 	}
 	if apierrors.IsNotFound(err) {
 		return nil
@@ -239,6 +259,7 @@ func (c *Cluster) deleteJob(ctx context.Context, name string, grace *int64) erro
 	}
 	uid := pod.UID
 	for {
+		refused := false
 		if pod.DeletionTimestamp == nil || grace != nil {
 			// Another pod may bear the name by now, which the next look tells from one
 			// that only changed meanwhile.
@@ -248,8 +269,12 @@ func (c *Cluster) deleteJob(ctx context.Context, name string, grace *int64) erro
 			if err != nil && !apierrors.IsNotFound(err) && !apierrors.IsConflict(err) {
 				return a.fail(ctx, err)
 			}
+			refused = apierrors.IsConflict(err)
 		}
-		pod, err = c.client.CoreV1().Pods(c.namespace).Get(ctx, name, metav1.GetOptions{})
+		pod, err = get()
+		if apierrors.IsNotFound(err) && refused && pause(ctx, lookAgain) == nil {
+			pod, err = get() // nothing deleted it that is known of
+		}
 		if apierrors.IsNotFound(err) || err == nil && pod.UID != uid {
 			return nil
 		}

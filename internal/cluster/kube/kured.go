@@ -26,15 +26,23 @@ var kuredPlaces = [...]string{"kube-system/kured", "kured/kured"}
 
 // HoldReboots takes kured's lock, all its places where kured reboots several
 // nodes at once. Held already by the holder, its time to live begins anew. A
-// lock whose time to live passed counts as free, as kured has it.
+// lock whose time to live passed counts as free, as kured has it. That there is no
+// kured has to be found twice: a write before it may have taken the lock.
 func (c *Cluster) HoldReboots(ctx context.Context, holder string, ttl time.Duration) (bool, error) {
 	if holder == "" || ttl <= 0 {
 		return false, &fleet.Error{Op: "hold kured's lock", Kind: fleet.KindInvalid, Err: errors.New("a lock needs a holder and a time to live")}
 	}
-	return c.changeLock(ctx, "hold kured's lock", func(settings kured.Settings, value string) (string, bool, error) {
-		value, err := settings.Take(value, kuredHolder+holder, c.now(), ttl)
-		return value, err == nil, err
-	})
+	take := func() (bool, error) {
+		return c.changeLock(ctx, "hold kured's lock", func(settings kured.Settings, value string) (string, bool, error) {
+			value, err := settings.Take(value, kuredHolder+holder, c.now(), ttl)
+			return value, err == nil, err
+		})
+	}
+	known, err := take()
+	if known || err != nil || pause(ctx, lookAgain) != nil {
+		return known, err
+	}
+	return take()
 }
 
 // ReleaseReboots gives the lock back where the holder has it. That it does not, or
@@ -43,12 +51,13 @@ func (c *Cluster) HoldReboots(ctx context.Context, holder string, ttl time.Durat
 func (c *Cluster) ReleaseReboots(ctx context.Context, holder string) error {
 	for again := false; ; again = true {
 		released := false
-		_, err := c.changeLock(ctx, "release kured's lock", func(settings kured.Settings, value string) (rest string, ours bool, err error) {
+		known, err := c.changeLock(ctx, "release kured's lock", func(settings kured.Settings, value string) (rest string, ours bool, err error) {
 			rest, ours, err = settings.Release(value, kuredHolder+holder)
 			released = ours
 			return rest, ours, err
 		})
-		if released || err != nil || again || pause(ctx, lookAgain) != nil {
+		// Released counts only where the write was accepted, and kured found for it.
+		if released && known || err != nil || again || pause(ctx, lookAgain) != nil {
 			return err
 		}
 	}

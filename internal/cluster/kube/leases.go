@@ -230,6 +230,20 @@ func deref[T any](p *T) T {
 	return *p
 }
 
+// Holding reads the Lease.
+func (c *Cluster) Holding(ctx context.Context, name string) (cluster.Holding, bool, error) {
+	key := LeaseName(name)
+	lease, err := c.client.CoordinationV1().Leases(c.namespace).Get(ctx, key, metav1.GetOptions{})
+	if apierrors.IsNotFound(err) {
+		return cluster.Holding{}, false, nil
+	}
+	if err != nil {
+		return cluster.Holding{}, false, c.onLease("read lease", "get", key).fail(ctx, err)
+	}
+	holding := holdingOf(lease)
+	return holding, holding.Holder != "", nil
+}
+
 // Release deletes the Lease where holder has it.
 func (c *Cluster) Release(ctx context.Context, name, holder string) error {
 	key := LeaseName(name)

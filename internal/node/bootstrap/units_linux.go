@@ -312,7 +312,7 @@ func (b *busUnits) failed() []unitSeen {
 }
 
 func failedNames(bus *systemd.Bus) ([]string, error) {
-	r, err := bus.Ask(systemd.Call{Path: systemd.Object, Iface: systemd.Manager, Member: "ListUnitsFiltered", List: []string{"failed"}})
+	r, err := bus.Ask(systemd.Call{Path: systemd.Object, Iface: systemd.Manager, Member: "ListUnitsFiltered", List: []string{"failed", "auto-restart"}})
 	if err != nil {
 		return nil, err
 	}

@@ -10,6 +10,7 @@ import (
 	"net/http"
 	"net/http/httptest"
 	"path/filepath"
+	"slices"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -177,10 +178,13 @@ func (s *standIn) answer(m *dbus.Message) []any {
 			JobType                                         string
 			JobPath                                         dbus.ObjectPath
 		}
+		states, _ := m.Body[0].([]string)
 		var rows []row
 		for name, props := range s.props {
-			if props["ActiveState"] == "failed" {
-				rows = append(rows, row{Name: name, Active: "failed", Path: dbus.ObjectPath(systemd.ObjectPath(name)), JobPath: "/"})
+			active, _ := props["ActiveState"].(string)
+			sub, _ := props["SubState"].(string)
+			if slices.Contains(states, active) || slices.Contains(states, sub) {
+				rows = append(rows, row{Name: name, Active: active, Sub: sub, Path: dbus.ObjectPath(systemd.ObjectPath(name)), JobPath: "/"})
 			}
 		}
 		return []any{rows}
@@ -335,6 +339,19 @@ func TestUnitsThatFailedBesides(t *testing.T) {
 				t.Errorf("%+v, want %s with the others beside it", v, c.reason)
 			}
 		})
+	}
+}
+
+// A unit that failed and that systemd waits to start again is not "failed" to it.
+func TestUnitThatWaitsToBeStartedAgain(t *testing.T) {
+	r := newRoot(t)
+	containerd := crashed(1)
+	containerd["LoadState"], containerd["ExecMainStatus"] = "loaded", int32(203)
+	newSystemd(t, r, map[string]map[string]any{"kubelet.service": running(0), "containerd.service": containerd})
+	r.folder(runPath)
+	v := r.withUnits(r.options(), "", func() { r.write(runPath+"result.json", `{"v1":{"datasource":null,"errors":[]}}`) })
+	if v.Outcome != wire.Failed || v.Reason != "ContainerdMissing" {
+		t.Errorf("%+v", v)
 	}
 }
 

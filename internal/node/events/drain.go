@@ -41,7 +41,7 @@ func pushes(pods []pod, begun, until, now time.Time) []push {
 	left := until.Sub(now)
 	var out []push
 	for _, p := range pods {
-		if d := p.Metadata.DeletionTime; d != nil && !d.After(until.Add(shorter)) {
+		if d := p.Metadata.DeletionTime; d != nil && (p.ended() || !d.After(until.Add(shorter))) {
 			continue // it is on its way
 		}
 		u := push{pod: p, grace: -1}
@@ -71,7 +71,9 @@ func (k *kubernetes) drain(ctx context.Context, until time.Time, now func() time
 			}
 			listed, left = true, left[:0]
 			for _, p := range pods {
-				left = append(left, p.String())
+				if !p.ended() {
+					left = append(left, p.String())
+				}
 			}
 			k.pushAll(ctx, pushes(pods, begun, until, now()), told)
 		}

@@ -239,6 +239,7 @@ type pod struct {
 		UID             string            `json:"uid"`
 		Annotations     map[string]string `json:"annotations"`
 		DeletionTime    *time.Time        `json:"deletionTimestamp"`
+		DeletionGrace   int64             `json:"deletionGracePeriodSeconds"`
 		OwnerReferences []struct {
 			Kind       string `json:"kind"`
 			Controller bool   `json:"controller"`
@@ -256,7 +257,8 @@ type pod struct {
 func (p pod) String() string { return p.Metadata.Namespace + "/" + p.Metadata.Name }
 
 // stays says that a drain leaves it: the node's own, which would come back, and what
-// has ended.
+// has ended. What has ended and is being deleted is waited for until the kubelet is
+// done, which makes the grace period 0.
 func (p pod) stays() bool {
 	if _, mirror := p.Metadata.Annotations["kubernetes.io/config.mirror"]; mirror {
 		return true
@@ -266,8 +268,11 @@ func (p pod) stays() bool {
 			return true
 		}
 	}
-	return p.Status.Phase == "Succeeded" || p.Status.Phase == "Failed"
+	return p.ended() && (p.Metadata.DeletionTime == nil || p.Metadata.DeletionGrace == 0)
 }
+
+// ended says that none of its containers runs, or will.
+func (p pod) ended() bool { return p.Status.Phase == "Succeeded" || p.Status.Phase == "Failed" }
 
 // grace is what the pod itself wants to end in; Kubernetes' default is 30 s.
 func (p pod) grace() time.Duration {

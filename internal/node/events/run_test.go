@@ -544,6 +544,30 @@ func TestBudgets(t *testing.T) {
 	})
 }
 
+// A drain by the node itself is over when the kubelet has deleted the pods, not when
+// their containers have ended.
+func TestDrainWaitsUntilTheKubeletIsDone(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld(t)
+		w.pod("web", 0, 5)
+		w.pod("finished", 5, 5, func(p *corev1.Pod) { p.Status.Phase = corev1.PodSucceeded })
+		w.kube.Ends = func(*corev1.Pod, time.Duration) time.Duration {
+			time.AfterFunc(time.Second, func() {
+				w.kube.Change("pods", "default", "web", func(o runtime.Object) { o.(*corev1.Pod).Status.Phase = corev1.PodSucceeded })
+			})
+			return 5 * time.Second
+		}
+		began := time.Now()
+		left, err := (&kubernetes{ask: w.ask}).drain(t.Context(), began.Add(30*time.Second), time.Now, func(string) {})
+		if took := time.Since(began); err != nil || len(left) != 0 || took < 5*time.Second || took > 7*time.Second {
+			t.Errorf("it ended after %s: %v; left: %q", took, err, left)
+		}
+		if w.pods() != "finished" {
+			t.Errorf("pods on the node: %s", w.pods())
+		}
+	})
+}
+
 // A node has more pods than an answer holds.
 func TestManyPods(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {

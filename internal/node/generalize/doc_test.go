@@ -8,6 +8,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/ortet/ortet/internal/redact"
 	"github.com/ortet/ortet/internal/wire"
 )
 
@@ -84,25 +85,78 @@ in the report and never run beside the workbench's devices.
 ## The scan
 
 Every regular file is read whole, in bounded memory; what cannot be read, or lies beyond 64 GiB, is a finding.
-Image stores hold what registries gave and are named instead. A finding says path, rule and line, never the value.
+A finding says path, rule and line, never the value. There are three classes:
+
+| class | what it is | what may be done |
+|---|---|---|
+| node identity | lets a clone act as the donor | nothing: the disk is refused |
+| pool credential | all nodes of the pool have it, and clones may need it to join | refused, or kept with ` + "`--accept-pool-credentials`" + ` |
+| other secret | what people and programs of the node have | refused, kept with ` + "`--accept-secret PATH`" + `, or its file deleted with ` + "`--remove-secrets`" + ` |
+
+` + "`--accept-secret`" + ` names one file, or a folder with ` + "`/`" + ` at its end; it may be repeated. ` + "`--remove-secrets`" + ` overwrites and deletes
+files on the copy, once nothing else fails the scan; each is listed. It refuses, with the reason, a file that
+
+- a package ships: one that dpkg lists, or whose base name RPM's database has
+- also holds a secret of another class, has other hard links, or is part of an image
+- the node may boot, log in, connect or join by: ` + pathsText(needed()) + `.
+
+### What is found, and what is not
+
+**By value**, on every tree and in image layers too: the donor's own secrets. They are read before anything is removed:
+
+| from | rule |
+|---|---|
+`)
+	for _, o := range ownSecrets() {
+		fmt.Fprintf(&b, "| `%s` | `%s` |\n", o.pattern, o.rule)
+	}
+	b.WriteString(`
+A private key is known by its private numbers, so it is found also where it was written again in another format.
+These wrappings are undone, within each other too:
+
+- base64 and base64url: lines of any length, any indentation, any offset
+- hexadecimal: both cases, with colons, blanks, ` + "`\\x` or `0x`" + `
+- escapes of JSON, YAML, C, shells, URLs, quoted-printable and XML; UTF-16 and UTF-32 of ASCII
+- gzip and deflated files of a zip: two within each other, up to 8 MiB unpacked of those that begin in a piece of 1 MiB.
+
+Not found:
+
+- what is encrypted (PKCS#12 or PEM with a password, LUKS), or packed with xz, zstd, bzip2 or lz4
+- what a compressed file holds beyond its first 8 MiB unpacked: most of an archive, and of a compressed layer
+- a secret that is split over several files, or takes more than 64 KiB with its wrapping
+- lists of decimal numbers, dumps with columns, little-endian numbers
+- text that was made to exhaust the search: 64 MiB of views of one piece are looked at
+- a value of fewer than 8 bytes, or fewer than 4 different ones; a file of more than 1 MiB in the table above.
+
+**By form**: the kinds of the rules below, which need no knowledge of the donor. They are not searched for in programs, nor where only
+packages write (` + pathsText(vendor()) + `; but in ` + pathsText(units()) + ` they are), nor in compressed data. A kind that has no rule is not found.
+
+**Image layers** of containerd, Docker and CRI-O came from registries. They are searched by value; other kinds are skipped, and
+the report lists each store with its bytes. ` + "`--scan-images`" + ` searches unpacked layers by form too. A compressed blob is not unpacked beyond
+the bounds above; its unpacked layer is searched. Without its database a snapshotter's folder is searched as any other.
+
+A report lists 200 findings at most, of each rule as many as of any other, and counts the rest.
+
+### Rules
 
 | rule | class | what it finds |
 |---|---|---|
 `)
-	for _, r := range Rules() {
-		class := "node identity: always fails"
-		if r.Class == wire.PoolCredential {
-			class = "pool credential: fails without `--accept-pool-credentials`"
-		}
-		fmt.Fprintf(&b, "| `%s` | %s | %s |\n", r.Name, class, r.Finds)
+	classes := map[wire.SecretClass]string{wire.NodeIdentity: "node identity", wire.PoolCredential: "pool credential", wire.OtherSecret: "other secret"}
+	for _, r := range append(Rules(), redact.Rules()...) {
+		fmt.Fprintf(&b, "| `%s` | %s | %s |\n", r.Name, classes[r.Class], r.Finds)
 	}
 	b.WriteString("\nThe donor's names and addresses count where a clone reads them at its start: ")
-	for i, p := range state() {
-		if i > 0 {
-			b.WriteString(", ")
-		}
-		b.WriteString("`/" + p + "`")
-	}
+	b.WriteString(pathsText(state()))
 	b.WriteString(". Elsewhere they are listed as mentions and do no harm.\n")
 	return b.String()
+}
+
+// pathsText lists paths below the root.
+func pathsText(paths []string) string {
+	var quoted []string
+	for _, p := range paths {
+		quoted = append(quoted, "`/"+p+"`")
+	}
+	return strings.Join(quoted, ", ")
 }

@@ -40,6 +40,9 @@ const (
 	donorMAC     = "00:0d:3a:12:34:56"
 )
 
+// ruleBootstrap is a rule of internal/redact.
+const ruleBootstrap = "bootstrap-token"
+
 var begun0 = time.Date(2026, 11, 21, 3, 4, 5, 0, time.UTC)
 
 // donor is a tree that looks like a node's disk.

@@ -171,20 +171,27 @@ func wipeSwapFiles(_ context.Context, c *cleaner, at string) (tree.Count, error)
 		}
 		return total, err
 	}
-	for line := range strings.Lines(string(data)) {
-		f := strings.Fields(line)
-		if len(f) < 3 || strings.HasPrefix(f[0], "#") || f[2] != "swap" || !strings.HasPrefix(f[0], "/") || strings.HasPrefix(f[0], "/dev/") {
-			continue
-		}
-		info, err := c.t.Stat(f[0])
+	for _, file := range swapFiles(data) {
+		info, err := c.t.Stat(file)
 		if err != nil || !info.Mode().IsRegular() {
 			continue
 		}
 		const page = 4096
-		if err := c.t.ZeroFrom(f[0], page); err != nil {
+		if err := c.t.ZeroFrom(file, page); err != nil {
 			return total, err
 		}
 		total.Add(tree.Count{Paths: 1, Bytes: max(0, info.Size()-page)})
 	}
 	return total, nil
+}
+
+// swapFiles gives the files, and not the devices, that an fstab names as swap.
+func swapFiles(fstab []byte) (files []string) {
+	for line := range strings.Lines(string(fstab)) {
+		f := strings.Fields(line)
+		if len(f) >= 3 && f[2] == "swap" && strings.HasPrefix(f[0], "/") && !strings.HasPrefix(f[0], "/dev/") {
+			files = append(files, f[0])
+		}
+	}
+	return files
 }

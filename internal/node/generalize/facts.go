@@ -12,6 +12,7 @@ import (
 	"strings"
 
 	"github.com/ortet/ortet/internal/node/tree"
+	"github.com/ortet/ortet/internal/redact"
 )
 
 // facts is what tells the donor from other nodes, learnt before its traces are
@@ -20,7 +21,7 @@ type facts struct {
 	names      []string // node name and host names, lower case
 	addresses  []netip.Addr
 	machineID  string              // 32 hex digits, or ""
-	passwords  [][]byte            // values that are secrets by themselves: k3s' node password
+	secrets    []redact.Secret     // what only the donor has: its kubelet's key, its SSH host keys
 	nodeKeys   map[[32]byte]string // SHA-256 of a node certificate's public key → where it was
 	sshPublics [][]byte            // host keys' public halves, SSH wire format
 }
@@ -72,12 +73,8 @@ func learn(t *tree.Tree, o Options) (facts, error) {
 	if id = bytes.TrimSpace(id); len(id) == 32 && len(bytes.Trim(id, "0123456789abcdef")) == 0 {
 		f.machineID = string(id)
 	}
-	pw, err := readOptional(t, "/etc/rancher/node/password", 4096)
-	if err != nil {
+	if err := f.learnSecrets(t); err != nil {
 		return f, err
-	}
-	if pw = bytes.TrimSpace(pw); len(pw) >= 8 {
-		f.passwords = append(f.passwords, pw)
 	}
 	for _, pattern := range nodeCertificates() {
 		if err := f.learnCertificates(t, pattern); err != nil {

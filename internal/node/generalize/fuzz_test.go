@@ -91,7 +91,7 @@ func FuzzScan(f *testing.F) {
 		if err := os.WriteFile(filepath.Join(dir, "etc/x"), data, 0o600); err != nil {
 			t.Fatal(err)
 		}
-		o := Options{Limits: Limits{}.withDefaults()}
+		o := Options{Limits: Limits{}.withDefaults(false)}
 		s, err := scan(context.Background(), tr, o, facts{names: []string{"donor"}, nodeKeys: map[[32]byte]string{}}, map[string]bool{}, func(string) {})
 		if err != nil {
 			t.Fatal(err)

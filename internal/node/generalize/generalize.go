@@ -22,7 +22,7 @@ const maxListed = 200
 // person who watches.
 func Run(ctx context.Context, t *tree.Tree, o Options, progress func(string), log *slog.Logger) wire.GeneralizeReport {
 	r := NewReport(o)
-	o.Limits = o.Limits.withDefaults()
+	o.Limits = o.Limits.withDefaults(o.Inspect)
 	if err := o.Validate(); err != nil {
 		return Fail(r, refuse("%v", err))
 	}
@@ -65,8 +65,7 @@ func run(ctx context.Context, t *tree.Tree, o Options, r *wire.GeneralizeReport,
 		return err
 	}
 	if o.Inspect {
-		r.DryRun, r.Outcome = true, wire.Generalized
-		return nil
+		return scanRunning(ctx, t, o, found, r, progress, log)
 	}
 	if !o.DryRun {
 		if r.Ancestry, err = appendAncestry(t, o); err != nil {
@@ -104,9 +103,20 @@ func run(ctx context.Context, t *tree.Tree, o Options, r *wire.GeneralizeReport,
 	if err != nil {
 		return err
 	}
-	s.into(r, o)
-	if o.DryRun || r.Outcome == wire.SecretsFound {
+	if err := s.judge(t, r); err != nil {
+		return err
+	}
+	if r.Outcome == wire.SecretsFound {
 		return nil
+	}
+	if o.DryRun {
+		return c.measure(s.removals, r)
+	}
+	if len(s.removals) > 0 {
+		progress(fmt.Sprintf("removing %d files with secrets", len(s.removals)))
+		if err := c.removeSecrets(ctx, s.removals); err != nil {
+			return err
+		}
 	}
 
 	progress("removing what the run itself had read")

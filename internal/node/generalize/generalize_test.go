@@ -4,6 +4,7 @@ import (
 	"crypto/hpke"
 	"crypto/sha256"
 	"encoding/hex"
+	"fmt"
 	"os"
 	"path/filepath"
 	"slices"
@@ -53,7 +54,7 @@ func TestShapes(t *testing.T) {
 			kept: []string{"var/lib/kubelet/config.yaml", "etc/kubernetes/manifests/.keep"}},
 		{name: "TLS bootstrap, baked", make: (*donor).tlsBootstrap, change: func(o *Options) { accept(o); o.Bootstrap = Baked },
 			gone: []string{"etc/kubernetes/kubelet.conf", "var/lib/kubelet/pki/kubelet-client-current.pem"}, kept: []string{"etc/kubernetes/bootstrap-kubelet.conf"},
-			joins: []string{"/etc/kubernetes/bootstrap-kubelet.conf"}, accepted: []string{ruleBootstrap, ruleKubecfgToken}},
+			joins: []string{"/etc/kubernetes/bootstrap-kubelet.conf"}, accepted: []string{ruleKubecfgToken}},
 		{name: "AKS Engine, baked", make: (*donor).aksEngine, change: func(o *Options) { accept(o); o.Bootstrap = Baked },
 			kept:  []string{"var/lib/kubelet/kubeconfig", "etc/kubernetes/azure.json", "etc/kubernetes/certs/client.key"},
 			joins: []string{"/var/lib/kubelet/kubeconfig"}, accepted: []string{ruleAzureJSON, rulePrivateKey}},
@@ -191,6 +192,9 @@ func TestSavingWhatCannotBeSaved(t *testing.T) {
 		unsaved string
 	}{
 		{"the no-op is nothing to save", func(d *donor) { d.write(map[string]string{"var/lib/waagent/ovf-env.xml": ovf(noop)}) }, 0, ""},
+		{"a cloud-config is more than the no-op", func(d *donor) {
+			d.write(map[string]string{"var/lib/waagent/ovf-env.xml": ovf(noop + "runcmd: [kubeadm join]\n")})
+		}, 1, ""},
 		{"no customData at all", func(d *donor) {
 			_ = os.Remove(filepath.Join(d.dir, "var/lib/cloud/instance/user-data.txt"))
 		}, 0, ""},
@@ -274,19 +278,86 @@ func TestDryRunChangesNothing(t *testing.T) {
 	}
 }
 
-func TestInspectOnlyLooks(t *testing.T) {
-	d := newDonor(t).capz()
-	before := d.snapshot()
-	r := d.run(func(o *Options) { o.Inspect = true })
-	wantOutcome(t, r, wire.Generalized)
-	if !r.DryRun || r.Removed != 0 || len(r.Findings) != 0 || r.OS == "" {
-		t.Errorf("report %+v; want that it looked, and no more", r)
+func inspecting(o *Options) { o.Inspect = true }
+
+// unaccepted lists what a scan refuses, by rule and path.
+func unaccepted(r wire.GeneralizeReport) (all []string) {
+	for _, f := range r.Findings {
+		if !f.Accepted {
+			all = append(all, f.Rule+" "+f.Path)
+		}
 	}
-	if d.snapshot() != before {
-		t.Error("looking changed the disk")
+	slices.Sort(all)
+	return all
+}
+
+// An inspection of the running donor finds what the scan of the copy finds, and
+// nothing of what generalising removes; it changes nothing.
+func TestInspectionFindsWhatTheCopyWouldBeRefusedFor(t *testing.T) {
+	for name, prepare := range map[string]func(d *donor){
+		"kubeadm":       func(d *donor) { d.capz() },
+		"AKS Engine":    func(d *donor) { d.aksEngine() },
+		"TLS bootstrap": func(d *donor) { d.tlsBootstrap() },
+		"k3s":           func(d *donor) { d.k3s() },
+		"its name":      func(d *donor) { d.capz().write(map[string]string{"etc/app.conf": "host: " + donorName + "\n"}) },
+		"a key's copy":  func(d *donor) { cert, key := d.nodeCertificate(); d.write(map[string]string{"srv/k.pem": cert + key}) },
+		"running pods": func(d *donor) {
+			d.capz().write(map[string]string{"var/lib/docker/containers/a/config.v2.json": "aadClientSecret: x"})
+		},
+		"customData": func(d *donor) { d.azureAgent("#!/bin/sh\nkubeadm join --token abcdef.0123456789abcdef\n", nil) },
+		"swap and a log": func(d *donor) {
+			d.write(map[string]string{"swapfile": strings.Repeat("\x00", 4096) + string(keyPEM(newKey(d.t))), "var/log/app": donorName})
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			d := newDonor(t)
+			prepare(d)
+			before := d.snapshot()
+			inspected := d.run(inspecting)
+			accepted := d.run(func(o *Options) { inspecting(o); accept(o) })
+			if d.snapshot() != before {
+				t.Fatal("an inspection changed the disk")
+			}
+			if !inspected.DryRun || inspected.Removed != 0 || inspected.Partial || len(inspected.Saved) != 0 {
+				t.Errorf("report %+v", inspected)
+			}
+			copied := d.run(nil)
+			if got, want := unaccepted(inspected), unaccepted(copied); inspected.Outcome != copied.Outcome || !slices.Equal(got, want) {
+				t.Errorf("the inspection: %s, %v\nthe copy's scan: %s, %v", inspected.Outcome, got, copied.Outcome, want)
+			}
+			if copied = d.run(accept); accepted.Outcome != copied.Outcome {
+				t.Errorf("accepted, the inspection: %s; the copy's scan: %s", accepted.Outcome, copied.Outcome)
+			}
+		})
 	}
+	d := newDonor(t)
 	d.write(map[string]string{"etc/cloud/cloud.cfg.d/99.cfg": "preserve_hostname: true\n"})
-	wantOutcome(t, d.run(func(o *Options) { o.Inspect = true }), wire.DiskRefused)
+	wantOutcome(t, d.run(inspecting), wire.DiskRefused)
+}
+
+// An inspection ends at each of its limits, says so, and keeps what it found.
+func TestInspectionIsBounded(t *testing.T) {
+	d := newDonor(t).aksEngine()
+	d.write(map[string]string{"srv/large": strings.Repeat("x", 1<<20)})
+	for i := range 100 {
+		d.write(map[string]string{fmt.Sprintf("srv/%d", i): "x"})
+	}
+	for name, limits := range map[string]Limits{"bytes": {Bytes: 64 << 10}, "files": {Files: 60}, "time": {Time: 1}} {
+		t.Run(name, func(t *testing.T) {
+			r := d.run(func(o *Options) { inspecting(o); o.Limits = limits })
+			if !r.Partial || r.Outcome == wire.GeneralizeFailed {
+				t.Errorf("%s (%s), partial %t; want that it ended at its limit", r.Outcome, r.Message, r.Partial)
+			}
+			for _, f := range r.Findings {
+				if f.Rule == ruleUnscanned || f.Rule == ruleUnreadable {
+					t.Errorf("found %s at %s", f.Rule, f.Path)
+				}
+			}
+			if name != "time" && len(r.Findings) == 0 {
+				t.Error("what lies in /etc was not found before the limit")
+			}
+		})
+	}
 }
 
 // snapshot is a hash over all paths, modes and contents.

@@ -2,7 +2,9 @@ package generalize
 
 import (
 	"errors"
+	"io/fs"
 	"os"
+	"syscall"
 
 	"golang.org/x/sys/unix"
 )
@@ -20,4 +22,19 @@ func nextData(f *os.File, off, size int64) (int64, error) {
 		return off, err
 	}
 	return max(at, off), nil
+}
+
+// deviceOf names the file system that a file lies on.
+func deviceOf(info fs.FileInfo) (device uint64, known bool) {
+	s, ok := info.Sys().(*syscall.Stat_t)
+	if !ok {
+		return 0, false
+	}
+	return uint64(s.Dev), true //nolint:unconvert // 32 bits on some architectures
+}
+
+// linked says whether a file has other names: overwriting it changes them too.
+func linked(info fs.FileInfo) bool {
+	s, ok := info.Sys().(*syscall.Stat_t)
+	return !ok || s.Nlink > 1
 }

@@ -8,6 +8,8 @@ import (
 	"regexp"
 	"strings"
 	"time"
+
+	"github.com/ortet/ortet/internal/wire"
 )
 
 // Bootstrap says how clones are going to join.
@@ -28,22 +30,31 @@ type Options struct {
 	DonorAddresses        []netip.Addr // the donor's addresses, for the scan and /etc/hosts
 	At                    time.Time    // when the capture was begun
 	AcceptPoolCredentials bool
+	AcceptSecrets         []string // paths of other secrets that may stay: files, or folders that end in /
+	RemoveSecrets         bool     // delete files with other secrets from the copy, where that is safe
+	ScanImages            bool     // search image layers for secrets by form too
 	Bootstrap             Bootstrap
 	SealTo                *ecdh.PublicKey // X25519; nil: nothing can be saved
 	DryRun                bool            // look, count and scan; change nothing
-	Inspect               bool            // only look whether the disk would be refused; change nothing
+	Inspect               bool            // the tree is a running node's root: scan it for what its copy would be refused for; change nothing
 	Limits                Limits
 }
 
-// Limits bound the scan. The zero value takes the defaults.
+// Limits bound the scan. The zero value takes the defaults. Beyond them an
+// inspection ends as it is, and any other scan has a finding.
 type Limits struct {
-	Bytes    int64 // read in total, 64 GiB; what lies beyond is a finding
-	Findings int   // kept in the report, 200
+	Bytes    int64         // read in total: 64 GiB, of a running node 2 GiB
+	Findings int           // kept in the report, 200
+	Files    int           // opened by an inspection, 200,000
+	Time     time.Duration // of an inspection, 45 s
 }
 
 const (
-	defaultScanBytes = 64 << 30
-	defaultFindings  = 200
+	defaultScanBytes    = 64 << 30
+	defaultFindings     = 200
+	defaultInspectBytes = 2 << 30
+	defaultInspectFiles = 200_000
+	defaultInspectTime  = 45 * time.Second
 )
 
 var (
@@ -66,6 +77,14 @@ func (o Options) Validate() error {
 	if o.Bootstrap != Keep && o.Bootstrap != Baked {
 		problems = append(problems, fmt.Sprintf("bootstrap %q: want keep or baked", o.Bootstrap))
 	}
+	if len(o.AcceptSecrets) > wire.MaxAcceptedSecrets {
+		problems = append(problems, fmt.Sprintf("%d accepted secrets, want at most %d: name folders", len(o.AcceptSecrets), wire.MaxAcceptedSecrets))
+	}
+	for _, at := range o.AcceptSecrets {
+		if err := wire.CheckAcceptedSecret(at); err != nil {
+			problems = append(problems, "accepted secret "+err.Error())
+		}
+	}
 	if o.SealTo != nil && o.SealTo.Curve() != ecdh.X25519() {
 		problems = append(problems, "the key to seal to is not an X25519 key")
 	}
@@ -75,9 +94,18 @@ func (o Options) Validate() error {
 	return nil
 }
 
-func (l Limits) withDefaults() Limits {
+func (l Limits) withDefaults(inspect bool) Limits {
 	if l.Bytes <= 0 {
 		l.Bytes = defaultScanBytes
+		if inspect {
+			l.Bytes = defaultInspectBytes
+		}
+	}
+	if l.Files <= 0 {
+		l.Files = defaultInspectFiles
+	}
+	if l.Time <= 0 {
+		l.Time = defaultInspectTime
 	}
 	if l.Findings <= 0 {
 		l.Findings = defaultFindings

@@ -6,7 +6,6 @@ import (
 	"crypto/ecdsa"
 	"crypto/ed25519"
 	"crypto/rsa"
-	"crypto/sha256"
 	"crypto/x509"
 	"encoding/base64"
 	"encoding/pem"
@@ -14,18 +13,22 @@ import (
 	"fmt"
 	"io/fs"
 	"regexp"
+	"slices"
 	"strings"
 
+	"github.com/ortet/ortet/internal/redact"
 	"github.com/ortet/ortet/internal/wire"
 )
 
 // Names of the rules. They are stable: reports and documentation use them.
 const (
 	ruleKubeletKey   = "kubelet-client-key"
+	ruleServingKey   = "kubelet-serving-key"
 	ruleKubeletFile  = "kubelet-pki-file"
 	ruleNodeKubecfg  = "node-kubeconfig"
 	ruleSSHHostKey   = "ssh-host-key"
 	ruleNodePassword = "k3s-node-password" //nolint:gosec // a rule's name
+	ruleAgentKey     = "azure-agent-key"
 	ruleRandomSeed   = "random-seed"
 	ruleMachineID    = "donor-machine-id"
 	ruleName         = "donor-name"
@@ -33,43 +36,39 @@ const (
 	ruleSAToken      = "service-account-token"
 	ruleUnreadable   = "unreadable"
 	ruleUnscanned    = "not-scanned"
-	ruleAzureJSON    = "azure-client-secret"
 	ruleKubecfgKey   = "kubeconfig-key"
 	ruleKubecfgToken = "kubeconfig-token" //nolint:gosec // a rule's name
-	ruleBootstrap    = "bootstrap-token"
-	ruleK3sToken     = "k3s-token"
-	rulePrivateKey   = "private-key"
 )
 
-// Rule is one rule of the scan, for people.
-type Rule struct {
-	Name  string
-	Class wire.SecretClass
-	Finds string
-}
+// Rules of internal/redact: the first two find what the scan finds too, the others say
+// less of a key than its own rules do.
+const (
+	ruleAzureJSON  = "azure-client-secret"
+	ruleK3sToken   = "k3s-token"
+	rulePrivateKey = "private-key"
+	ruleSSHKey     = "ssh-private-key"
+)
 
-// Rules lists the scan's rules.
-func Rules() []Rule {
+// Rules lists the rules of the scan; those by form of internal/redact follow.
+func Rules() []redact.Rule {
 	const node, pool = wire.NodeIdentity, wire.PoolCredential
-	return []Rule{
-		{ruleKubeletKey, node, "a private key, anywhere and in any wrapping, that belongs to a certificate of a system:node: name"},
-		{ruleKubeletFile, node, "anything left in the kubelet's pki folder"},
-		{ruleNodeKubecfg, node, "a kubeconfig of a node's identity, or one that cannot be read and holds a key"},
-		{ruleSSHHostKey, node, "an SSH host key, also a copy elsewhere"},
-		{ruleNodePassword, node, "k3s' or RKE2's node password, also a copy elsewhere"},
-		{ruleRandomSeed, node, "systemd's random seed or credential secret"},
-		{ruleMachineID, node, "the donor's machine-id in configuration or state"},
-		{ruleName, node, "the donor's node or host name in configuration or state"},
-		{ruleAddress, node, "the donor's address in configuration or state"},
-		{ruleSAToken, node, "a Kubernetes service account's token: it was a pod's on the donor"},
-		{ruleUnreadable, node, "a file or folder that cannot be read"},
-		{ruleUnscanned, node, "a file that lies beyond the scan's bounds"},
-		{ruleAzureJSON, pool, "a service principal's secret in a cloud provider's configuration (azure.json)"},
-		{ruleKubecfgKey, pool, "a kubeconfig with an embedded key that is no node's"},
-		{ruleKubecfgToken, pool, "a kubeconfig with a token or password: a bootstrap kubeconfig"},
-		{ruleBootstrap, pool, "a bootstrap token in another file"},
-		{ruleK3sToken, pool, "k3s' or RKE2's token"},
-		{rulePrivateKey, pool, "any other private key (AKS Engine's shared client key, a local web server's): every clone would hold it"},
+	return []redact.Rule{
+		{Name: ruleKubeletKey, Class: node, Finds: "the key of the kubelet's client certificate, by value; or a private key in PEM that belongs to a certificate of a system:node: name"},
+		{Name: ruleServingKey, Class: node, Finds: "the key of the kubelet's serving certificate, or another key of the k3s or RKE2 agent's, by value"},
+		{Name: ruleKubeletFile, Class: node, Finds: "anything left in the kubelet's pki folder"},
+		{Name: ruleNodeKubecfg, Class: node, Finds: "a kubeconfig of a node's identity, or one that cannot be read and holds a key"},
+		{Name: ruleSSHHostKey, Class: node, Finds: "an SSH host key, by value; anything left at its place"},
+		{Name: ruleNodePassword, Class: node, Finds: "k3s' or RKE2's node password, by value; anything left at its place"},
+		{Name: ruleAgentKey, Class: node, Finds: "the key of the Azure agent's transport certificate, by value"},
+		{Name: ruleRandomSeed, Class: node, Finds: "systemd's credential secret, by value; that or the random seed left at its place"},
+		{Name: ruleMachineID, Class: node, Finds: "the donor's machine-id in configuration or state"},
+		{Name: ruleName, Class: node, Finds: "the donor's node or host name in configuration or state"},
+		{Name: ruleAddress, Class: node, Finds: "the donor's address in configuration or state"},
+		{Name: ruleSAToken, Class: node, Finds: "a token that a pod of the donor had, by value; any Kubernetes service account's token"},
+		{Name: ruleUnreadable, Class: node, Finds: "a file or folder that cannot be read"},
+		{Name: ruleUnscanned, Class: node, Finds: "a file that lies beyond the scan's bounds"},
+		{Name: ruleKubecfgKey, Class: pool, Finds: "a kubeconfig with an embedded key that is no node's"},
+		{Name: ruleKubecfgToken, Class: pool, Finds: "a kubeconfig with a token or password: a bootstrap kubeconfig"},
 	}
 }
 
@@ -91,10 +90,22 @@ func inState(at string) bool {
 	return false
 }
 
-// isVendor says whether only the distribution's packages write to a path:
-// private keys there are tests and examples that the whole world has.
+// vendor lists where only the distribution's packages write: private keys there are
+// tests and examples that the whole world has.
+func vendor() []string {
+	return []string{"usr/share/", "usr/lib/", "usr/lib64/", "usr/src/", "usr/include/", "usr/bin/", "usr/sbin/", "usr/libexec/", "lib/", "var/lib/dpkg/", "var/lib/rpm/"}
+}
+
+// units are where people write units although packages do, too.
+func units() []string { return []string{"usr/lib/systemd/system/", "lib/systemd/system/"} }
+
 func isVendor(at string) bool {
-	for _, p := range []string{"usr/share/", "usr/lib/", "usr/lib64/", "usr/src/", "usr/include/", "usr/bin/", "usr/sbin/", "usr/libexec/", "lib/", "var/lib/dpkg/", "var/lib/rpm/"} {
+	for _, p := range units() {
+		if strings.HasPrefix(at, p) {
+			return false
+		}
+	}
+	for _, p := range vendor() {
 		if strings.HasPrefix(at, p) {
 			return true
 		}
@@ -122,106 +133,98 @@ func (s *scanner) byPath(at string, e fs.DirEntry) {
 	}
 }
 
-// piece is a part of a file that is looked at together.
-type piece struct {
-	path    string
-	data    []byte
-	whole   bool // the whole file
-	vendor  bool
-	program bool // an ELF file
-}
-
 var (
 	pemBegin  = []byte("-----BEGIN ")
 	pemBase64 = []byte("LS0tLS1CRUdJTi") // base64 of "-----BEGIN"
 
-	azureSecret    = regexp.MustCompile(`["']?aadClient(?:Secret|CertPassword)["']?\s*[:=]\s*["']?([^"'\s,}]+)`)
-	bootstrapToken = regexp.MustCompile(`(?i)token["']?\s*[:=]?\s*["']?([a-z0-9]{6}\.[a-z0-9]{16})(?:[^a-z0-9]|$)`)
-	k3sFullToken   = regexp.MustCompile(`\bK10[0-9a-f]{64}::[^\s"']+`)
-	jwtToken       = regexp.MustCompile(`\beyJ[A-Za-z0-9_-]{10,}\.(eyJ[A-Za-z0-9_-]{10,})\.[A-Za-z0-9_-]{20,}`)
+	azureSecret = regexp.MustCompile(`["']?aadClient(?:Secret|CertPassword)["']?\s*[:=]\s*["']?([^"'\s,}]+)`)
+	jwtToken    = regexp.MustCompile(`\beyJ[A-Za-z0-9_-]{10,}\.(eyJ[A-Za-z0-9_-]{10,})\.[A-Za-z0-9_-]{20,}`)
 )
 
-// content are the rules on what a file holds.
+// content are the rules on the form of what a file holds.
 func (s *scanner) content(p piece) {
 	s.pemBlocks(p)
 	s.base64Blocks(p)
 	s.donorTraces(p)
-	for _, pw := range s.donor.passwords {
-		if i := bytes.Index(p.data, pw); i >= 0 {
-			s.find(p.path, ruleNodePassword, wire.NodeIdentity, where(p, i))
-		}
-	}
-	if p.vendor || p.program {
+	if p.Vendor || p.Program {
 		return // programs hold the words, not the secrets
 	}
-	if loc := find(azureSecret, p.data, "aadClient"); loc != nil && !bytes.EqualFold(p.data[loc[2]:loc[3]], []byte("msi")) {
-		s.find(p.path, ruleAzureJSON, wire.PoolCredential, where(p, loc[0]))
-	}
-	if loc := find(k3sFullToken, p.data, "::"); loc != nil {
-		s.find(p.path, ruleK3sToken, wire.PoolCredential, where(p, loc[0]))
-	}
-	if loc := find(jwtToken, p.data, "eyJ"); loc != nil && isServiceAccount(p.data[loc[2]:loc[3]]) {
-		s.find(p.path, ruleSAToken, wire.NodeIdentity, where(p, loc[0]))
-	}
-	if !p.whole {
-		return
-	}
-	if inState(p.path) || strings.HasPrefix(p.path, "root/") || strings.HasPrefix(p.path, "home/") || strings.HasPrefix(p.path, "opt/") {
-		s.tokens(p)
-	}
-	s.kubeconfig(p)
-}
-
-// tokens are rules on small configuration files, whose words would be met by
-// chance elsewhere.
-func (s *scanner) tokens(p piece) {
-	rancher := strings.HasPrefix(p.path, "etc/rancher/") && (strings.HasSuffix(p.path, ".yaml") || strings.HasSuffix(p.path, ".yml"))
-	if loc := k3sTokenVar.FindIndex(p.data); loc != nil {
-		s.find(p.path, ruleK3sToken, wire.PoolCredential, where(p, loc[0]))
-	} else if loc := k3sTokenKey.FindIndex(p.data); loc != nil && rancher {
-		s.find(p.path, ruleK3sToken, wire.PoolCredential, where(p, loc[0]))
-	}
-	if loc := bootstrapToken.FindSubmatchIndex(p.data); loc != nil {
-		s.find(p.path, ruleBootstrap, wire.PoolCredential, where(p, loc[0]))
-	}
-}
-
-func (s *scanner) kubeconfig(p piece) {
-	if !bytes.Contains(p.data, []byte("clusters")) || !bytes.Contains(p.data, []byte("users")) {
-		return
-	}
-	kc, err := parseKubeconfig(p.data)
-	if err != nil {
-		if inState(p.path) && bytes.Contains(p.data, []byte("client-key")) {
-			s.find(p.path, ruleNodeKubecfg, wire.NodeIdentity, "looks like a kubeconfig and cannot be read as one")
+	s.configuration(p)
+	judged := s.kubeconfig(p)
+	for _, hit := range redact.Find(p.Piece) {
+		value := string(p.Data[hit.From:hit.To])
+		if !slices.ContainsFunc(judged, func(v string) bool { return strings.Contains(v, value) }) {
+			s.find(p.at, hit.Rule, hit.Class, where(p, hit.From))
 		}
+	}
+	if bytes.Contains(p.Data, []byte("eyJ")) {
+		for _, loc := range jwtToken.FindAllSubmatchIndex(p.Data, maxTokens) {
+			if isServiceAccount(p.Data[loc[2]:loc[3]]) {
+				s.find(p.at, ruleSAToken, wire.NodeIdentity, where(p, loc[0]))
+			}
+		}
+	}
+}
+
+// configuration are rules on fields whose every value is a credential, also one that
+// looks like none.
+func (s *scanner) configuration(p piece) {
+	if bytes.Contains(p.Data, []byte("aadClient")) {
+		if loc := azureSecret.FindSubmatchIndex(p.Data); loc != nil && !bytes.EqualFold(p.Data[loc[2]:loc[3]], []byte("msi")) {
+			s.find(p.at, ruleAzureJSON, wire.PoolCredential, where(p, loc[0]))
+		}
+	}
+	if !p.Whole || !inState(p.Path) {
 		return
+	}
+	loc := k3sTokenVar.FindIndex(p.Data)
+	if loc == nil && strings.HasPrefix(p.Path, "etc/rancher/") && (strings.HasSuffix(p.Path, ".yaml") || strings.HasSuffix(p.Path, ".yml")) {
+		loc = k3sTokenKey.FindIndex(p.Data)
+	}
+	if loc != nil {
+		s.find(p.at, ruleK3sToken, wire.PoolCredential, where(p, loc[0]))
+	}
+}
+
+// kubeconfig judges the credentials of a kubeconfig, and returns them.
+func (s *scanner) kubeconfig(p piece) (judged []string) {
+	if !p.Whole || !bytes.Contains(p.Data, []byte("clusters")) || !bytes.Contains(p.Data, []byte("users")) {
+		return nil
+	}
+	kc, err := parseKubeconfig(p.Data)
+	if err != nil {
+		if inState(p.Path) && bytes.Contains(p.Data, []byte("client-key")) {
+			s.find(p.at, ruleNodeKubecfg, wire.NodeIdentity, "looks like a kubeconfig and cannot be read as one")
+		}
+		return nil
 	}
 	for _, u := range kc.Users {
+		judged = append(judged, u.User.Token, u.User.Password, u.User.KeyData)
 		node := strings.HasPrefix(u.Name, nodeUserPrefix) || strings.HasPrefix(u.User.Certificate, "/var/lib/kubelet/pki/")
 		for _, c := range certificatesIn(u.certificate()) {
 			node = node || strings.HasPrefix(c.Subject.CommonName, nodeUserPrefix)
 		}
 		switch {
 		case node:
-			s.find(p.path, ruleNodeKubecfg, wire.NodeIdentity, "")
+			s.find(p.at, ruleNodeKubecfg, wire.NodeIdentity, "")
 		case u.User.Token != "" || u.User.Password != "":
-			s.find(p.path, ruleKubecfgToken, wire.PoolCredential, "")
+			s.find(p.at, ruleKubecfgToken, wire.PoolCredential, "")
 		case u.User.KeyData != "":
-			s.find(p.path, ruleKubecfgKey, wire.PoolCredential, "")
+			s.find(p.at, ruleKubecfgKey, wire.PoolCredential, "")
 		}
 	}
+	return judged
 }
 
 // pemBlocks looks at every PEM block that begins in the piece.
 func (s *scanner) pemBlocks(p piece) {
-	for rest := p.data; ; {
+	for rest := p.Data; ; {
 		i := bytes.Index(rest, pemBegin)
 		if i < 0 {
 			return
 		}
 		rest = rest[i:]
-		at := len(p.data) - len(rest)
+		at := len(p.Data) - len(rest)
 		// Up to the next beginning only: pieces are looked at once, whatever a
 		// file is full of.
 		own := rest[:min(len(rest), overlap)]
@@ -238,13 +241,13 @@ func (s *scanner) pemBlocks(p piece) {
 // base64Blocks looks at PEM that is wrapped in base64 once more, as kubeconfigs,
 // Secrets and cloud-init's write_files do.
 func (s *scanner) base64Blocks(p piece) {
-	for rest := p.data; ; {
+	for rest := p.Data; ; {
 		i := bytes.Index(rest, pemBase64)
 		if i < 0 {
 			return
 		}
 		rest = rest[i:]
-		at := len(p.data) - len(rest)
+		at := len(p.Data) - len(rest)
 		n := 0
 		for n < min(len(rest), overlap) && isBase64(rest[n]) {
 			n++
@@ -269,8 +272,8 @@ func isBase64(c byte) bool {
 func (s *scanner) pemBlock(p piece, block *pem.Block, at int) {
 	if block.Type == "CERTIFICATE" {
 		cert, err := x509.ParseCertificate(block.Bytes)
-		if err == nil && strings.HasPrefix(cert.Subject.CommonName, nodeUserPrefix) && len(s.nodeKeys) < maxKeys {
-			s.nodeKeys[sha256.Sum256(cert.RawSubjectPublicKeyInfo)] = "/" + p.path
+		if err == nil && strings.HasPrefix(cert.Subject.CommonName, nodeUserPrefix) {
+			s.nodeKey(p.at, cert.RawSubjectPublicKeyInfo)
 		}
 		return
 	}
@@ -279,39 +282,34 @@ func (s *scanner) pemBlock(p piece, block *pem.Block, at int) {
 	}
 	for _, pub := range s.donor.sshPublics {
 		if bytes.Contains(block.Bytes, pub) {
-			s.find(p.path, ruleSSHHostKey, wire.NodeIdentity, where(p, at))
+			s.find(p.at, ruleSSHHostKey, wire.NodeIdentity, where(p, at))
 			return
 		}
 	}
-	vendor := p.vendor || p.program
 	if key, err := parseKey(block); err == nil {
 		if spki, err := publicOf(key); err == nil {
-			s.key(p.path, spki, vendor)
-			return
+			s.key(p.at, spki)
 		}
-	}
-	if !vendor {
-		s.find(p.path, rulePrivateKey, wire.PoolCredential, where(p, at))
 	}
 }
 
 // donorTraces looks for the donor's machine-id, names and addresses.
 func (s *scanner) donorTraces(p piece) {
-	if p.path == ancestryFile {
-		return // it is there to name them
+	if p.Path == ancestryFile || p.layer {
+		return // it is there to name them; a layer is the same on every node
 	}
 	look := func(rule, needle string) {
 		if needle == "" {
 			return
 		}
-		i := wordIndex(p.data, needle)
+		i := wordIndex(p.Data, needle)
 		if i < 0 {
 			return
 		}
-		if inState(p.path) && !p.program {
-			s.find(p.path, rule, wire.NodeIdentity, where(p, i))
-		} else if len(s.mentions) < maxMentions {
-			s.mentions[printable("/"+p.path, 1024)] = true
+		if inState(p.Path) && !p.Program {
+			s.find(p.at, rule, wire.NodeIdentity, where(p, i))
+		} else {
+			s.mention(p.at)
 		}
 	}
 	look(ruleMachineID, s.donor.machineID)
@@ -343,14 +341,6 @@ func isWord(c byte) bool {
 	return c >= 'A' && c <= 'Z' || c >= 'a' && c <= 'z' || c >= '0' && c <= '9' || c == '-' || c == '_'
 }
 
-// find runs a regular expression only where a word that it needs is there.
-func find(re *regexp.Regexp, data []byte, needs string) []int {
-	if !bytes.Contains(data, []byte(needs)) {
-		return nil
-	}
-	return re.FindSubmatchIndex(data)
-}
-
 // isServiceAccount says whether a JWT's payload names a Kubernetes service account.
 func isServiceAccount(payload []byte) bool {
 	plain, err := base64.RawURLEncoding.DecodeString(string(payload))
@@ -359,10 +349,10 @@ func isServiceAccount(payload []byte) bool {
 
 // where says the line for a text that is whole in view, else nothing.
 func where(p piece, at int) string {
-	if !p.whole || bytes.IndexByte(p.data, 0) >= 0 {
+	if !p.Whole || bytes.IndexByte(p.Data, 0) >= 0 {
 		return ""
 	}
-	return fmt.Sprintf("line %d", 1+bytes.Count(p.data[:at], []byte("\n")))
+	return fmt.Sprintf("line %d", 1+bytes.Count(p.Data[:at], []byte("\n")))
 }
 
 // parseKey reads an unencrypted private key in PKCS#8, PKCS#1 or SEC 1.

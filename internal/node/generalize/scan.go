@@ -10,11 +10,12 @@ import (
 	"io/fs"
 	"os"
 	"path"
-	"slices"
-	"sort"
+	"runtime"
 	"strings"
+	"sync"
 
 	"github.com/ortet/ortet/internal/node/tree"
+	"github.com/ortet/ortet/internal/redact"
 	"github.com/ortet/ortet/internal/wire"
 )
 
@@ -27,27 +28,38 @@ const (
 	overlap = 64 << 10
 	// maxKeys bounds how many private keys are remembered for pairing.
 	maxKeys = 10000
-	// maxMentions bounds the report's list of harmless mentions.
-	maxMentions = 50
+	// maxTokens bounds how many tokens of a piece are decoded.
+	maxTokens = 1000
+	// maxWorkers bounds how many pieces are searched at the same time.
+	maxWorkers = 4
 	// progressEvery is how many bytes are scanned between two progress lines.
 	progressEvery = 1 << 30
 )
 
-// scanner walks a tree once and gathers findings. It remembers no content.
+// scanner walks a tree once and gathers findings. It remembers no content. One
+// goroutine walks and reads, and others search what was read.
 type scanner struct {
 	ctx      context.Context
 	o        Options
 	donor    facts
+	known    *redact.Known
 	skip     map[string]bool // paths that are going to be removed
 	progress func(string)
 
 	bytes, told int64
-	findings    map[findingKey]wire.SecretFinding
-	mentions    map[string]bool
-	unscanned   []string
-	keys        []foundKey          // private keys, to be paired with nodeKeys
-	nodeKeys    map[[32]byte]string // public keys of node certificates, by their SHA-256
-	buf         []byte
+	stores      map[string]*wire.ImageStore // by path
+	running     running
+	work        chan work
+	free        chan []byte
+	removals    []string // files that --remove-secrets deletes
+
+	mu       sync.Mutex // guards what follows
+	findings map[findingKey]wire.SecretFinding
+	perRule  map[string]int // how many of findings, by rule
+	over     tally          // what is beyond the bound of a rule
+	mentions map[string]bool
+	keys     []foundKey          // private keys, to be paired with nodeKeys
+	nodeKeys map[[32]byte]string // public keys of node certificates, by their SHA-256
 }
 
 type findingKey struct{ path, rule string }
@@ -55,45 +67,101 @@ type findingKey struct{ path, rule string }
 type foundKey struct {
 	path   string
 	public [32]byte
-	vendor bool // lies where only the distribution writes, or in a program
 }
 
-// scan looks through the whole tree. Only the end of ctx is an error: what
-// cannot be read is a finding.
+// piece is a part of a file that is looked at together. Its Path is what rules go by: in
+// an image layer, the path within the layer.
+type piece struct {
+	redact.Piece
+	at    string // where it lies on the disk
+	layer bool   // in an image store
+}
+
+// work is a piece to be searched, and the buffer that it lies in.
+type work struct {
+	piece
+	byForm bool // not by value only
+	buf    []byte
+}
+
+// scan looks through the whole tree. Only the end of ctx, or of an inspection's
+// limits, is an error, which comes with what was found by then: what cannot be read
+// is a finding.
 func scan(ctx context.Context, t *tree.Tree, o Options, donor facts, skip map[string]bool, progress func(string)) (*scanner, error) {
+	known, err := redact.NewKnown(donor.secrets)
+	if err != nil {
+		return nil, fmt.Errorf("preparing the search for the donor's secrets: %w", err)
+	}
 	s := &scanner{
-		ctx: ctx, o: o, donor: donor, skip: skip, progress: progress,
-		findings: map[findingKey]wire.SecretFinding{}, mentions: map[string]bool{},
-		nodeKeys: map[[32]byte]string{}, buf: make([]byte, chunk),
+		ctx: ctx, o: o, donor: donor, known: known, skip: skip, progress: progress,
+		findings: map[findingKey]wire.SecretFinding{}, perRule: map[string]int{}, mentions: map[string]bool{},
+		nodeKeys: map[[32]byte]string{}, stores: map[string]*wire.ImageStore{},
 	}
 	for k, v := range donor.nodeKeys {
 		s.nodeKeys[k] = v
+	}
+	if info, err := t.Root().Stat("."); err == nil {
+		s.running.device, s.running.known = deviceOf(info)
 	}
 	stores, err := imageStores(t)
 	if err != nil {
 		return nil, err
 	}
 	for _, dir := range stores {
-		skip[dir] = true
-		s.unscanned = append(s.unscanned, "/"+dir)
+		s.stores[dir] = &wire.ImageStore{Path: printable("/"+dir, 1024), ByForm: o.ScanImages}
 	}
-	if err := s.dir(t.Root(), ".", 0); err != nil {
-		return nil, err
+	wait := s.startWorkers()
+	if o.Inspect {
+		err = s.likeliest(t.Root())
 	}
+	if err == nil {
+		err = s.dir(t.Root(), ".", 0, "")
+	}
+	wait()
 	s.pairKeys()
-	return s, nil
+	return s, err
 }
 
-func (s *scanner) find(at, rule string, class wire.SecretClass, detail string) {
-	k := findingKey{at, rule}
-	if _, ok := s.findings[k]; ok {
-		return
+// startWorkers begins to search what is sent to s.work; wait ends that. A running node
+// gets one worker, since it has other work.
+func (s *scanner) startWorkers() (wait func()) {
+	n := min(runtime.GOMAXPROCS(0), maxWorkers)
+	if s.o.Inspect {
+		n = 1
 	}
-	s.findings[k] = wire.SecretFinding{Path: printable("/"+at, 1024), Class: class, Rule: rule, Detail: printable(detail, 256)}
+	s.work, s.free = make(chan work), make(chan []byte, n+1)
+	for range n + 1 {
+		s.free <- make([]byte, chunk)
+	}
+	var workers sync.WaitGroup
+	for range n {
+		workers.Go(func() {
+			for w := range s.work {
+				s.search(w)
+				s.free <- w.buf
+			}
+		})
+	}
+	return func() {
+		close(s.work)
+		workers.Wait()
+	}
 }
 
-// dir walks one directory, given open so that no path is looked up twice.
-func (s *scanner) dir(root *os.Root, at string, depth int) error {
+// search applies the rules to one piece. The donor's own secrets are looked for in
+// everything.
+func (s *scanner) search(w work) {
+	for _, hit := range s.known.Find(w.Piece) {
+		s.find(w.at, hit.Rule, hit.Class, where(w.piece, hit.From))
+	}
+	if w.byForm {
+		s.content(w.piece)
+	}
+}
+
+// dir walks one directory, given open so that no path is looked up twice. store is the
+// image store that it lies in, or "".
+func (s *scanner) dir(root *os.Root, at string, depth int, store string) error {
 	if err := s.ctx.Err(); err != nil {
 		return err
 	}
@@ -110,19 +178,22 @@ func (s *scanner) dir(root *os.Root, at string, depth int) error {
 	if err := errors.Join(err, d.Close()); err != nil {
 		s.find(at, ruleUnreadable, wire.NodeIdentity, reason(err))
 	}
+	if s.stores[at] != nil {
+		store = at
+	}
 	for _, e := range entries {
 		below := path.Join(at, e.Name())
-		if s.skip[below] {
+		if s.skip[below] || s.o.Inspect && !s.inspects(e, below) {
 			continue
 		}
-		if err := s.entry(root, e, below, depth); err != nil {
+		if err := s.entry(root, e, below, depth, store); err != nil {
 			return err
 		}
 	}
 	return nil
 }
 
-func (s *scanner) entry(root *os.Root, e fs.DirEntry, at string, depth int) error {
+func (s *scanner) entry(root *os.Root, e fs.DirEntry, at string, depth int, store string) error {
 	s.byPath(at, e)
 	switch {
 	case e.IsDir():
@@ -131,23 +202,35 @@ func (s *scanner) entry(root *os.Root, e fs.DirEntry, at string, depth int) erro
 			s.find(at, ruleUnreadable, wire.NodeIdentity, reason(err))
 			return nil
 		}
-		err = s.dir(sub, at, depth+1)
+		if !s.o.Inspect || s.sameDisk(sub) {
+			err = s.dir(sub, at, depth+1, store)
+		}
 		return errors.Join(err, sub.Close())
 	case e.Type().IsRegular():
-		return s.file(root, e.Name(), at)
+		return s.file(root, e.Name(), at, store)
 	}
 	return nil // links, sockets, FIFOs and devices hold no content of the disk's
 }
 
-// file scans one regular file, a chunk at a time, holes passed over.
-func (s *scanner) file(root *os.Root, name, at string) error {
+// file reads one regular file, a chunk at a time, holes passed over.
+func (s *scanner) file(root *os.Root, name, at, store string) error {
 	f, info, err := tree.OpenRegularIn(root, name, os.O_RDONLY)
 	if err != nil {
 		s.find(at, ruleUnreadable, wire.NodeIdentity, reason(err))
 		return nil
 	}
 	defer func() { _ = f.Close() }() // only read from
-	part := piece{path: at, vendor: isVendor(at)}
+	if s.o.Inspect {
+		if ok, err := s.opens(info); err != nil || !ok {
+			return err
+		}
+	}
+	p := piece{Piece: redact.Piece{Path: at}, at: at}
+	if store != "" {
+		s.stores[store].Bytes += info.Size()
+		p.Path, p.layer = pathInLayer(at, store), true
+	}
+	p.Vendor = isVendor(p.Path)
 	for off := int64(0); off < info.Size(); {
 		if err := s.ctx.Err(); err != nil {
 			return err
@@ -157,29 +240,42 @@ func (s *scanner) file(root *os.Root, name, at string) error {
 			return nil
 		}
 		if s.bytes >= s.o.Limits.Bytes {
+			if s.o.Inspect {
+				return errLimit
+			}
 			s.find(at, ruleUnscanned, wire.NodeIdentity, fmt.Sprintf("the scan stops after %d bytes", s.o.Limits.Bytes))
 			return nil
 		}
-		n, err := f.ReadAt(s.buf, off)
-		if err != nil && !errors.Is(err, io.EOF) {
-			s.find(at, ruleUnreadable, wire.NodeIdentity, reason(err))
-			return nil
-		}
-		if n == 0 {
+		buf := <-s.free
+		n, err := f.ReadAt(buf, off)
+		if n == 0 || err != nil && !errors.Is(err, io.EOF) {
+			s.free <- buf
+			if err != nil && !errors.Is(err, io.EOF) {
+				s.find(at, ruleUnreadable, wire.NodeIdentity, reason(err))
+			}
 			return nil
 		}
 		if off == 0 {
-			part.program = bytes.HasPrefix(s.buf[:n], []byte("\x7fELF"))
+			p.Program = bytes.HasPrefix(buf[:n], []byte("\x7fELF"))
 		}
-		part.data, part.whole = s.buf[:n], off == 0 && int64(n) >= info.Size()
-		s.content(part)
+		p.Data, p.Whole = buf[:n], off == 0 && int64(n) >= info.Size()
+		s.work <- work{piece: p, byForm: store == "" || s.o.ScanImages, buf: buf}
 		s.count(n)
-		if n < len(s.buf) || off+int64(n) >= info.Size() {
+		if n < chunk || off+int64(n) >= info.Size() {
 			return nil
 		}
 		off += chunk - overlap
 	}
 	return nil
+}
+
+// pathInLayer is a path within the root of the layer whose files lie below a store.
+func pathInLayer(at, store string) string {
+	at = strings.TrimPrefix(at, store+"/")
+	if parts := strings.SplitN(at, "/", 3); len(parts) == 3 && (parts[1] == "fs" || parts[1] == "diff") {
+		return parts[2]
+	}
+	return at
 }
 
 func (s *scanner) count(n int) {
@@ -191,74 +287,43 @@ func (s *scanner) count(n int) {
 }
 
 // pairKeys judges the private keys once all certificates are known: one that
-// belongs to a node's certificate is that node's identity.
+// belongs to a node's certificate is that node's identity. Others are found by form.
 func (s *scanner) pairKeys() {
 	for _, k := range s.keys {
 		if where, ok := s.nodeKeys[k.public]; ok {
 			s.find(k.path, ruleKubeletKey, wire.NodeIdentity, "the key of the node certificate at "+where)
-		} else if !k.vendor {
-			s.find(k.path, rulePrivateKey, wire.PoolCredential, "every clone would hold it")
 		}
 	}
 }
 
-func (s *scanner) key(at string, spki []byte, vendor bool) {
-	if len(s.keys) >= maxKeys {
+func (s *scanner) key(at string, spki []byte) {
+	s.mu.Lock()
+	full := len(s.keys) >= maxKeys
+	if !full {
+		s.keys = append(s.keys, foundKey{at, sha256.Sum256(spki)})
+	}
+	s.mu.Unlock()
+	if full {
 		s.find(at, ruleUnscanned, wire.NodeIdentity, "more private keys than can be compared")
-		return
-	}
-	s.keys = append(s.keys, foundKey{at, sha256.Sum256(spki), vendor})
-}
-
-// into writes what was found into the report and sets its outcome.
-func (s *scanner) into(r *wire.GeneralizeReport, o Options) {
-	var fatal int
-	all := make([]wire.SecretFinding, 0, len(s.findings))
-	for _, f := range s.findings {
-		f.Accepted = f.Class == wire.PoolCredential && o.AcceptPoolCredentials
-		if !f.Accepted {
-			fatal++
-		}
-		all = append(all, f)
-	}
-	// What fails comes first, so that the bound on findings never hides it.
-	sort.Sort(byWeight(all))
-	r.Findings = all[:min(len(all), o.Limits.Findings)]
-	slices.Sort(s.unscanned)
-	r.Unscanned = s.unscanned
-	for m := range s.mentions {
-		r.Mentions = append(r.Mentions, m)
-	}
-	slices.Sort(r.Mentions)
-	r.Outcome = wire.Generalized
-	if fatal > 0 {
-		r.Outcome = wire.SecretsFound
-		r.Message = printable(s.message(all, fatal), maxMessage)
 	}
 }
 
-func (s *scanner) message(all []wire.SecretFinding, fatal int) string {
-	var named []string
-	pool := 0
-	for _, f := range all {
-		if f.Accepted {
-			continue
-		}
-		if f.Class == wire.PoolCredential {
-			pool++
-		}
-		if len(named) < 10 {
-			named = append(named, fmt.Sprintf("%s (%s)", f.Path, f.Rule))
-		}
+// nodeKey remembers the public key of a node's certificate.
+func (s *scanner) nodeKey(at string, spki []byte) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if len(s.nodeKeys) < maxKeys {
+		s.nodeKeys[sha256.Sum256(spki)] = "/" + at
 	}
-	m := fmt.Sprintf("the disk holds %d secrets that may not ship: %s", fatal, strings.Join(named, ", "))
-	if fatal > len(named) {
-		m += fmt.Sprintf(" and %d more", fatal-len(named))
+}
+
+// mention remembers a file that names the donor where that does no harm.
+func (s *scanner) mention(at string) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if len(s.mentions) < maxKeys {
+		s.mentions[printable("/"+at, 1024)] = true
 	}
-	if pool > 0 {
-		m += "; credentials of the whole pool that clones need to join can be let pass with --accept-pool-credentials"
-	}
-	return m
 }
 
 // reason is an error without the path that it names, which the finding has.
@@ -267,18 +332,4 @@ func reason(err error) string {
 		return pe.Err.Error()
 	}
 	return err.Error()
-}
-
-// byWeight orders findings by whether they fail the scan, then by where they are.
-// It and its like are here since slices.SortFunc is made anew for every type, for
-// 30 KB of the agent each.
-type byWeight []wire.SecretFinding
-
-func (f byWeight) Len() int      { return len(f) }
-func (f byWeight) Swap(i, j int) { f[i], f[j] = f[j], f[i] }
-func (f byWeight) Less(i, j int) bool {
-	if f[i].Accepted != f[j].Accepted {
-		return f[j].Accepted
-	}
-	return f[i].Path+"\x00"+f[i].Rule < f[j].Path+"\x00"+f[j].Rule
 }

@@ -262,3 +262,35 @@ func TestCallback(t *testing.T) {
 		t.Error("it listens still")
 	}
 }
+
+// Whoever reaches the machine may open connections and say nothing: from one address or
+// from many, the server's callback is answered.
+func TestSilentConnectionsDoNotStopTheCallback(t *testing.T) {
+	for name, sources := range map[string]int{"of one address": 1, "of many": 24} {
+		t.Run(name, func(t *testing.T) {
+			key, err := newKey()
+			if err != nil {
+				t.Fatal(err)
+			}
+			back, err := key.answer(t.Context(), 0)
+			if err != nil {
+				t.Fatal(err)
+			}
+			defer back.close()
+			address := fmt.Sprintf("127.0.0.1:%d", back.listener.Addr().(*net.TCPAddr).Port)
+			for i := range 120 {
+				d := net.Dialer{LocalAddr: &net.TCPAddr{IP: net.IPv4(127, 0, 1, byte(1+i%sources))}}
+				conn, err := d.DialContext(t.Context(), "tcp", address)
+				if err != nil {
+					t.Fatal(err)
+				}
+				defer func() { _ = conn.Close() }()
+			}
+			for range 5 {
+				if err := challenge(address, &key.key.PublicKey); err != nil {
+					t.Errorf("the server's callback: %v", err)
+				}
+			}
+		})
+	}
+}

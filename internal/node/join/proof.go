@@ -11,6 +11,7 @@ import (
 	"fmt"
 	"io"
 	"net"
+	"slices"
 	"strconv"
 	"sync"
 	"time"
@@ -59,8 +60,9 @@ func (k identityKey) prove(ctx context.Context, service string, m Machine, nonce
 
 // Bounds of who may call back.
 const (
-	callbackTimeout = 5 * time.Second
-	maxCallers      = 16
+	callbackTimeout = 2 * time.Second
+	maxCallers      = 64 // that have said nothing yet
+	maxCallersOfOne = 8  // of them of one address
 	callbackPause   = 100 * time.Millisecond
 )
 
@@ -81,7 +83,7 @@ func (k identityKey) answer(ctx context.Context, port int) (*callback, error) {
 	}
 	ctx, stop := context.WithCancel(ctx)
 	c := &callback{listener: listener, stop: stop}
-	free := make(chan struct{}, maxCallers)
+	silent := &waiting{}
 	c.callers.Go(func() {
 		for {
 			conn, err := listener.Accept()
@@ -98,30 +100,67 @@ func (k identityKey) answer(ctx context.Context, port int) (*callback, error) {
 				}
 				continue
 			}
-			select {
-			case free <- struct{}{}:
-			default:
-				_ = conn.Close() // more than one server's replicas would
-				continue
-			}
-			c.callers.Go(func() {
-				defer func() { <-free }()
-				k.sign(ctx, conn)
-			})
+			silent.add(conn)
+			c.callers.Go(func() { k.sign(ctx, conn, silent) })
 		}
 	})
 	return c, nil
 }
 
+// waiting are the callers that have sent no challenge yet, the oldest first. Whoever
+// reaches this machine may connect and say nothing, while a server sends its challenge
+// at once: so a new caller takes the place of the oldest, of its address or of all.
+type waiting struct {
+	mu    sync.Mutex
+	conns []net.Conn
+}
+
+func (w *waiting) add(conn net.Conn) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	from := hostOf(conn)
+	same, oldest := 0, 0
+	for i, c := range slices.Backward(w.conns) {
+		if hostOf(c) == from {
+			same, oldest = same+1, i
+		}
+	}
+	if same < maxCallersOfOne {
+		oldest = 0
+	}
+	if same >= maxCallersOfOne || len(w.conns) >= maxCallers {
+		_ = w.conns[oldest].Close() // nothing was said on it
+		w.conns = slices.Delete(w.conns, oldest, oldest+1)
+	}
+	w.conns = append(w.conns, conn)
+}
+
+func (w *waiting) remove(conn net.Conn) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.conns = slices.DeleteFunc(w.conns, func(c net.Conn) bool { return c == conn })
+}
+
+// hostOf is the address of who called.
+func hostOf(conn net.Conn) string {
+	host, _, err := net.SplitHostPort(conn.RemoteAddr().String())
+	if err != nil {
+		return "" // all that have none are one
+	}
+	return host
+}
+
 // sign answers one challenge. What goes wrong the caller sees.
-func (k identityKey) sign(ctx context.Context, conn net.Conn) {
+func (k identityKey) sign(ctx context.Context, conn net.Conn, silent *waiting) {
 	ctx, cancel := context.WithTimeout(ctx, callbackTimeout)
 	defer cancel()
 	hangUp := context.AfterFunc(ctx, func() { _ = conn.Close() })
 	defer hangUp()
 	defer func() { _ = conn.Close() }()
 	challenge := make([]byte, wire.ChallengeSize)
-	if _, err := io.ReadFull(conn, challenge); err != nil {
+	_, err := io.ReadFull(conn, challenge)
+	silent.remove(conn)
+	if err != nil {
 		return
 	}
 	digest := sha256.Sum256(wire.CallbackText(challenge))

@@ -23,8 +23,9 @@ import (
 // its image. They hold no secret.
 const SettingsFile = "/etc/ortet/join.json"
 
-// DefaultCallbackPort is where the node answers the server's callback.
-const DefaultCallbackPort = 9440
+// DefaultCallbackPort is where the node answers the server's callback: below 1024, so
+// that a pod in the node's network that is not root cannot answer.
+const DefaultCallbackPort = 340
 
 const (
 	maxSettings = 256 << 10 // bytes

@@ -1,12 +1,8 @@
 package play
 
 import (
-	"bytes"
-	"encoding/json"
 	"fmt"
-	"io"
 	"maps"
-	"net/http"
 	"slices"
 	"strings"
 	"time"
@@ -15,7 +11,6 @@ import (
 	appsv1 "k8s.io/api/apps/v1"
 	coordinationv1 "k8s.io/api/coordination/v1"
 	corev1 "k8s.io/api/core/v1"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime"
 
@@ -23,7 +18,6 @@ import (
 	"github.com/ortet/ortet/internal/engine"
 	"github.com/ortet/ortet/internal/fleet"
 	"github.com/ortet/ortet/internal/plan"
-	"github.com/ortet/ortet/test/kubesim"
 	"github.com/ortet/ortet/test/scenario"
 )
 
@@ -44,118 +38,20 @@ func (w *world) remember() {
 		w.found[name] = found{unschedulable: n.Spec.Unschedulable, annotations: maps.Clone(n.Annotations)}
 	}
 	donor := w.found[w.nodeOf(0)]
-	donor.protection.ScaleIn = w.story.Donor.Protected
+	donor.protection.ScaleIn, donor.protection.ScaleSetActions = w.story.Donor.Protected || w.story.Donor.Actions, w.story.Donor.Actions
 	if w.story.Donor.Skip && w.story.Pool.Machines {
 		donor.skip = "true"
 	}
 	w.found[w.nodeOf(0)] = donor
 	w.model0, _, w.capacity0 = w.modelNow()
+	w.setModel0()
+	w.original = w.pointed0
 }
 
 func (w *world) setAsk(a scenario.Ask) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	w.force = a.Force
-}
-
-// judgeDeletion: no pod is deleted outside the rules of a drain.
-func (w *world) judgeDeletion(d kubesim.Deletion) {
-	if d.User != ortetUser {
-		return
-	}
-	p := d.Pod
-	name := p.Namespace + "/" + p.Name
-	if p.Namespace == namespace {
-		if p.Labels["app.kubernetes.io/managed-by"] == "" {
-			w.broken("pod %s was deleted, which is not Ortet's", name)
-		}
-		return
-	}
-	w.mu.Lock()
-	force, uncordoned := w.force, w.found[p.Spec.NodeName].uncordoned
-	donors := map[string]bool{}
-	for _, o := range w.processes {
-		donors[w.nodeOf(o.ask.Node)] = true
-	}
-	w.mu.Unlock()
-	owner := metav1.GetControllerOf(p)
-	_, mirror := p.Annotations[corev1.MirrorPodAnnotationKey]
-	n, _ := w.kube.Get("nodes", "", p.Spec.NodeName).(*corev1.Node)
-	switch {
-	case !donors[p.Spec.NodeName]:
-		w.broken("pod %s was deleted on node %s, which is no donor", name, p.Spec.NodeName)
-	case n != nil && !n.Spec.Unschedulable && !uncordoned:
-		w.broken("pod %s was deleted on a node that is schedulable", name)
-	case mirror, owner != nil && owner.Kind == "DaemonSet":
-		w.broken("pod %s of a DaemonSet or a static pod's mirror was deleted", name)
-	case !d.Eviction && !force:
-		w.broken("pod %s was deleted, not evicted, without --force-drain", name)
-	case !d.Eviction && owner != nil && !w.patient():
-		w.broken("pod %s was deleted before the drain had the time to evict it", name)
-	case owner == nil && !force:
-		w.broken("pod %s, which nothing would create again, was deleted without --force-drain", name)
-	}
-}
-
-// judgeRequest looks at what a process is about to change in Azure.
-func (w *world) judgeRequest(p *process, r *http.Request) {
-	if r.Method == http.MethodGet || strings.HasSuffix(strings.ToLower(r.URL.Path), "begingetaccess") {
-		return
-	}
-	p.mu.Lock()
-	p.changes++
-	p.mu.Unlock()
-	id := fleet.ResourceID(r.URL.Path)
-	w.judgeHold(p, id)
-	switch {
-	case r.Method == http.MethodDelete && strings.Contains(low(id), "/versions/"):
-		w.mu.Lock()
-		theirs := w.othersGone[low(id)]
-		w.mu.Unlock()
-		// One that others deleted under the model, and whose making anew failed, has
-		// to go before it can be made once more.
-		anew := theirs && w.stateOf(id) == plan.Failed
-		if by := w.references(id); by != "" && !anew {
-			w.broken("%s deletes image version %s, which %s refers to", p.name, id.Name(), by)
-		}
-		w.judgePruning(p, id)
-	case r.Method == http.MethodPatch && id.Equal(w.pool):
-		w.judgeModel(p, r)
-	case r.Method == http.MethodPost && (strings.EqualFold(id.Name(), "poweroff") || strings.EqualFold(id.Name(), "deallocate")):
-		w.judgeStop(p, id[:strings.LastIndex(string(id), "/")])
-	}
-	if tags, there := w.tagsOf(id); there && tags[fleet.TagCapture] == nil && (r.Method == http.MethodDelete || r.Method == http.MethodPut) {
-		w.broken("%s changes %s, which Ortet did not make", p.name, id.Name())
-	}
-	if parts := strings.Split(strings.ToLower(string(id)), "/"); r.Method == http.MethodDelete &&
-		!slices.Contains([]string{"snapshots", "disks", "versions", "extensions"}, parts[len(parts)-2]) {
-		w.broken("%s deletes %s, which no capture does", p.name, id.Name())
-	}
-}
-
-// judgeModel: what others set of the capacity is not lowered, nor would it be for
-// want of a condition.
-func (w *world) judgeModel(p *process, r *http.Request) {
-	body, err := io.ReadAll(r.Body)
-	r.Body = io.NopCloser(bytes.NewReader(body))
-	var patch struct {
-		SKU *struct {
-			Capacity *int64 `json:"capacity"`
-		} `json:"sku"`
-	}
-	if err != nil || json.Unmarshal(body, &patch) != nil || patch.SKU == nil || patch.SKU.Capacity == nil {
-		return
-	}
-	w.judgeGrowth(p, *patch.SKU.Capacity)
-	w.azure.View(func(v *azsim.View) {
-		set, ok := v.Get(string(w.pool)).(*armcompute.VirtualMachineScaleSet)
-		if match := r.Header.Get("If-Match"); ok && match != "" && set.Etag != nil && match != *set.Etag {
-			return // refused, since others were quicker
-		}
-		if ok && set.SKU != nil && set.SKU.Capacity != nil && *set.SKU.Capacity > *patch.SKU.Capacity {
-			w.broken("%s lowers the pool's capacity from %d to %d", p.name, *set.SKU.Capacity, *patch.SKU.Capacity)
-		}
-	})
 }
 
 // checkModel: the model always points at an image that exists and succeeded.
@@ -219,6 +115,8 @@ func (w *world) checkEnd(p *process) {
 	if w.busy(p) {
 		return
 	}
+	w.checkUnchanged(p)
+	w.checkCtrlC(p)
 	switch code {
 	case engine.ExitDone:
 		w.checkDone(p)
@@ -260,8 +158,21 @@ func (w *world) checkDone(p *process) {
 	version := p.capture.Version
 	if p.ask.Verb == scenario.Rollback {
 		version = p.rollback.To
+		if p.rollback.Original != nil {
+			// What others set before the first capture is the original as well.
+			w.mu.Lock()
+			theirs := pointed{image: w.theirImage, customData: w.original.customData}
+			w.mu.Unlock()
+			if now := w.pointedAt(); now != w.original && now != theirs {
+				w.broken("%s reports that the model is as before the first capture, and it has %+v, not %+v", p.name, now, w.original)
+			}
+			return
+		}
 	}
-	if id := w.model(); !id.Equal(version) {
+	w.mu.Lock()
+	theirImage := w.theirImage
+	w.mu.Unlock()
+	if id := w.model(); !id.Equal(version) && w.pointedAt().image != theirImage {
 		w.broken("%s reports that the model uses %q, and it uses %q", p.name, version.Name(), id.Name())
 	}
 	w.mu.Lock()
@@ -381,7 +292,10 @@ func (w *world) clean(p *process) {
 func (w *world) litter(p *process) (all []lack) {
 	w.azure.View(func(v *azsim.View) {
 		temporary := func(id string, tags map[string]*string) {
-			if tags[fleet.TagCapture] != nil {
+			// What was left before is no fault of a capture that did not succeed.
+			earlier := tags[fleet.TagCapture] != nil && *tags[fleet.TagCapture] == leftBy &&
+				(p.err != nil || p.ask.Verb != scenario.Capture || p.capture.NothingToDo)
+			if tags[fleet.TagCapture] != nil && !earlier {
 				all = append(all, lack{name: fleet.ResourceID(id).Name(), what: "a temporary resource"})
 			}
 		}
@@ -461,17 +375,6 @@ func (w *world) kubeIsDown() bool {
 	defer w.mu.Unlock()
 	o, down := w.down[scenario.Kube]
 	return down && time.Now().Before(o.until)
-}
-
-// excused reports whether what was asked cannot come to an end by others'
-// doing: they stopped or deleted the donor, or all who could work on its copy.
-func (w *world) excused(ask scenario.Ask) bool {
-	names := w.nodeNames()
-	w.mu.Lock()
-	defer w.mu.Unlock()
-	donor := w.nodeOf(ask.Node)
-	benches := slices.ContainsFunc(names, func(n string) bool { return n != donor && !w.touched[n] })
-	return ask.Verb == scenario.Capture && (w.touched[donor] || !benches)
 }
 
 // checkOver looks when all is over, and all that went on has ended.

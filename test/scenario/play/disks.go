@@ -14,6 +14,7 @@ type disk struct {
 	host        string // computer whose identity is on it; "" for none
 	generalized bool   // identity removed, all of it
 	partly      bool   // removal begun, and not ended
+	half        bool   // a pod was lost that worked on it, and another came after it
 	running     bool   // copied from a disk that was in use
 	user        string // computer that has it as its OS disk, by lower-case id
 	writes      int
@@ -24,6 +25,7 @@ type computer struct {
 	azsim.Computer
 	running bool
 	life    int // counts boots and ends
+	ready   int // life in which its node was Ready last
 	luns    map[int32]azsim.Volume
 	booted  time.Time
 }
@@ -46,7 +48,7 @@ func (m *machines) CreateVolume(_ context.Context, v azsim.Volume, from azsim.So
 		if source == nil {
 			return fmt.Errorf("no volume %s", from.Volume)
 		}
-		*d = disk{host: source.host, generalized: source.generalized, partly: source.partly, running: source.running}
+		*d = disk{host: source.host, generalized: source.generalized, partly: source.partly, half: source.half, running: source.running}
 		if c := w.computers[source.user]; c != nil && c.running {
 			d.running = true
 		}

@@ -22,7 +22,9 @@ import (
 // Times of kubelets and controllers.
 const (
 	bootTime     = 15 * time.Second // from the OS's start to a Ready node
+	slowBoot     = 90 * time.Second // longer than that, at most, in a quarter of the boots
 	noticed      = 40 * time.Second // node-monitor-grace-period
+	noticedLate  = 5 * time.Minute  // what a quarter of the clusters set it to
 	nodeGoes     = time.Minute      // until the cloud's node controller sees that an instance is gone
 	podStarts    = 2 * time.Second
 	generalizing = 20 * time.Second // at most: short, since it is polled all the while
@@ -44,7 +46,17 @@ func (w *world) booted(c *computer) {
 		ready()
 		return
 	}
-	w.after(w.between(bootTime, 2*bootTime, "boot", name, life), ready)
+	// A kubelet reports the boot before its node is Ready.
+	takes := w.between(bootTime, 2*bootTime, "boot", name, life)
+	if w.hash("slow boot", name, life)%4 == 0 {
+		takes += w.between(0, slowBoot, "slow boot takes", name, life)
+	}
+	w.after(takes*2/3, func() {
+		if w.lives(c, life) {
+			w.report(name, c, false)
+		}
+	})
+	w.after(takes, ready)
 }
 
 // lives reports whether the computer has been running since then.
@@ -59,10 +71,13 @@ func (w *world) lives(c *computer, life int) bool {
 func (w *world) report(name string, c *computer, ready bool) {
 	w.mu.Lock()
 	life := c.life
+	if ready {
+		c.ready = life
+	}
 	w.mu.Unlock()
 	status := corev1.NodeStatus{
 		NodeInfo: corev1.NodeSystemInfo{
-			OperatingSystem: "linux", Architecture: "amd64", BootID: fmt.Sprintf("boot-%s-%d", name, life), OSImage: "Debian", KubeletVersion: "v1.36.3",
+			OperatingSystem: "linux", Architecture: "amd64", BootID: bootID(name, life), OSImage: "Debian", KubeletVersion: "v1.36.3",
 		},
 		Conditions: []corev1.NodeCondition{{Type: corev1.NodeReady, Status: corev1.ConditionFalse, Reason: "KubeletNotReady", Message: "container runtime is down", LastTransitionTime: metav1.Now()}},
 		Addresses:  []corev1.NodeAddress{{Type: corev1.NodeInternalIP, Address: "10.0.0.4"}},
@@ -96,7 +111,11 @@ func (w *world) report(name string, c *computer, ready bool) {
 // halted is what the cluster sees of a computer that stopped.
 func (w *world) halted(c *computer) {
 	name, life := strings.ToLower(c.HostName), c.life
-	w.after(noticed+w.between(0, 10*time.Second, "halt", name, life), func() {
+	grace := noticed
+	if w.hash("grace period")%4 == 0 {
+		grace = noticedLate
+	}
+	w.after(grace+w.between(0, 10*time.Second, "halt", name, life), func() {
 		w.mu.Lock()
 		back := c.life != life
 		w.mu.Unlock()
@@ -199,6 +218,8 @@ func (w *world) populate() {
 		n.Annotations["example.com/owner"] = "others"
 		if d.ScaleDown {
 			n.Annotations[fleet.AnnotationScaleDownDisabled] = "true"
+		} else if d.Offered {
+			n.Annotations[fleet.AnnotationScaleDownDisabled] = "false"
 		}
 	})
 	for i := range d.Pods {

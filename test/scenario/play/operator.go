@@ -15,8 +15,6 @@ const (
 	// patience is how many processes may fail to end what is asked before the
 	// world is let be.
 	patience = 4
-	// calmTries is how many may then.
-	calmTries = 4
 	// longest bounds a process: the deadlines of a capture's steps, one after the
 	// other, and an hour's outage.
 	longest = 36 * time.Hour
@@ -103,21 +101,58 @@ func (w *world) attend(i int, ask scenario.Ask) {
 		})
 	}
 	last := w.pursue(i, ask)
-	if rival == nil {
-		w.settle(i, last)
-		return
+	if rival != nil {
+		// It may begin only after the other has ended.
+		last = w.afterRival(i, ask, <-rival, last)
 	}
-	// It may begin only after the other has ended.
-	if r := <-rival; r != nil {
-		w.await(r)
-		if !r.isCut() && !w.overtaken(r) {
-			w.checkEnd(r)
-		}
-		// Whatever the rival left open is taken up by whoever comes next.
-		w.letBe()
-		last = w.pursue(i, ask)
+	for r := w.nextRival(); r != nil; r = w.nextRival() {
+		last = w.afterRival(i, ask, r, last)
 	}
 	w.settle(i, last)
+}
+
+// afterRival awaits a rival. Whatever it left open is taken up by whoever comes next.
+func (w *world) afterRival(i int, ask scenario.Ask, r, last *process) *process {
+	if r == nil {
+		return last
+	}
+	w.await(r)
+	if !r.isCut() && !w.overtaken(r) {
+		w.checkEnd(r)
+	}
+	w.letBe()
+	return w.pursue(i, ask)
+}
+
+// mostRivals come by happenings, in all.
+const mostRivals = 4
+
+// rivalComes starts a process that asks what this one was asked.
+func (w *world) rivalComes(p *process) {
+	w.mu.Lock()
+	full := w.came == mostRivals
+	w.came++
+	w.mu.Unlock()
+	if full {
+		return
+	}
+	r, err := w.start(p.ask)
+	if err != nil {
+		w.broken("a rival cannot begin: %v", err)
+		return
+	}
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.rivals = append(w.rivals, r)
+}
+
+func (w *world) nextRival() (r *process) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	if len(w.rivals) > 0 {
+		r, w.rivals = w.rivals[0], w.rivals[1:]
+	}
+	return r
 }
 
 // overtaken tells that another process began after this one had ended, which may
@@ -136,14 +171,20 @@ func (w *world) settle(i int, last *process) {
 	w.mu.Unlock()
 }
 
-// pursue starts processes until one has come to an end, and gives that.
+// pursue starts processes until one has come to an end, and gives that. Where
+// nothing goes wrong any more, that is exit 0 within the virtual day, unless what is
+// asked cannot succeed.
 func (w *world) pursue(i int, ask scenario.Ask) *process {
+	var calm time.Time // since when nothing goes wrong any more
 	for try := 1; ; try++ {
 		if try > patience {
 			w.letBe()
 		}
 		w.mu.Lock()
-		calm, happened := w.calm, len(w.chooser.Happened())
+		if w.calm && calm.IsZero() {
+			calm = time.Now()
+		}
+		happened := len(w.chooser.Happened())
 		w.mu.Unlock()
 		p, err := w.start(ask)
 		if err != nil {
@@ -155,21 +196,28 @@ func (w *world) pursue(i int, ask scenario.Ask) *process {
 			continue
 		}
 		w.checkEnd(p)
-		w.mu.Lock()
-		undisturbed := calm || len(w.chooser.Happened()) == happened
-		w.mu.Unlock()
-		switch code := engine.ExitCode(p.err); {
-		case code == engine.ExitDone:
+		code := engine.ExitCode(p.err)
+		failed := code == engine.ExitFailed || code == engine.ExitRefused
+		undisturbed := !calm.IsZero() || len(w.chooser.Happened()) == happened
+		switch {
+		case code == engine.ExitDone, failed && undisturbed && w.hopeless(ask):
 			return p
-		case (code == engine.ExitFailed || code == engine.ExitRefused) && undisturbed:
+		case failed && len(w.chooser.Happened()) == 0 && w.drainsFor() < drainFor: // a drain that takes longer ends at a repeat
+			w.broken("ask %d ends with exit %d though nothing ever happened: %v", i, code, p.err)
 			return p
-		case try >= patience+calmTries:
+		case failed && undisturbed && calm.IsZero() && !w.busy(p):
+			w.letBe() // what happened to an earlier process may last for a while
+		case !calm.IsZero() && time.Since(calm) > virtualDay:
 			if !w.excused(ask) {
 				w.broken("ask %d does not come to an end though nothing goes wrong any more: exit %d, %v", i, code, p.err)
 			}
 			return p
 		}
-		time.Sleep(w.between(time.Second, 10*time.Minute, "again", i, try))
+		if calm.IsZero() {
+			time.Sleep(w.between(time.Second, 10*time.Minute, "again", i, try))
+		} else {
+			time.Sleep(w.retryPause(i, try))
+		}
 	}
 }
 
@@ -233,8 +281,8 @@ func (w *world) result() Result {
 		switch e.What {
 		case scenario.KillBefore, scenario.KillAfter:
 			w.stats.Deaths++
-		case scenario.ScaleOut, scenario.DeleteInstance, scenario.StopInstance, scenario.StartInstance, scenario.DeleteSnapshot, scenario.DeleteCopy, scenario.DeleteDisk,
-			scenario.DeleteVersion, scenario.DeleteGallery, scenario.NodeNotReady, scenario.NodeGone, scenario.Cordon, scenario.Uncordon, scenario.Clock, scenario.Interrupt:
+		case scenario.RivalComes, scenario.ScaleOut, scenario.ScaleIn, scenario.DeleteInstance, scenario.StopInstance, scenario.StartInstance, scenario.DeleteSnapshot, scenario.DeleteCopy, scenario.DeleteDisk,
+			scenario.DeleteVersion, scenario.DeleteGallery, scenario.ChangeModel, scenario.NodeNotReady, scenario.NodeGone, scenario.Cordon, scenario.Uncordon, scenario.Clock, scenario.Interrupt:
 			w.stats.World++
 		default:
 			w.stats.Faults++

@@ -28,8 +28,12 @@ func (w *world) nodeOf(n int) string {
 // would be, they leave.
 func (w *world) others(e scenario.Event, p *process) bool {
 	switch e.What {
+	case scenario.RivalComes:
+		w.rivalComes(p)
 	case scenario.ScaleOut:
 		w.scaleOut(max(1, argument(e, 0)))
+	case scenario.ScaleIn:
+		w.scaleIn(time.Now().Add(time.Duration(argument(e, 0)) * time.Second))
 	case scenario.DeleteInstance, scenario.StopInstance:
 		w.instanceGoes(e, p)
 	case scenario.StartInstance:
@@ -48,6 +52,8 @@ func (w *world) others(e scenario.Event, p *process) bool {
 		}
 	case scenario.DeleteGallery:
 		w.deleteGallery()
+	case scenario.ChangeModel:
+		w.changeModel(e.Args[0])
 	case scenario.NodeNotReady:
 		w.notReady(w.target(e, p), time.Duration(max(1, argument(e, 1)))*time.Second)
 	case scenario.NodeGone:
@@ -57,6 +63,7 @@ func (w *world) others(e scenario.Event, p *process) bool {
 	case scenario.Clock:
 		p.mu.Lock()
 		p.skew += time.Duration(argument(e, 0)) * time.Second
+		p.jumped = true
 		p.mu.Unlock()
 	case scenario.KubeOutage:
 		w.goesDown(scenario.Kube, e, 0)
@@ -123,6 +130,27 @@ func (w *world) scaleOut(by int) {
 	w.scaledOut += int64(by)
 	w.mu.Unlock()
 	_ = w.request(http.MethodPatch, string(w.pool), apiYear, object{"sku": object{"name": "Standard_D2s_v5", "tier": "Standard", "capacity": capacity + int64(by)}})
+}
+
+// changeModel has others set the pool's image, or its tags: what they set is theirs.
+func (w *world) changeModel(what string) {
+	body := object{"tags": object{"team": fmt.Sprint("others-", time.Since(w.begin))}}
+	if what == "image" {
+		body = object{"properties": object{"virtualMachineProfile": object{"storageProfile": object{"imageReference": object{
+			"id": nil, "publisher": "Canonical", "offer": "ubuntu-24_04-lts", "sku": "server", "version": "24.04.202510010",
+		}}}}}
+	}
+	if w.request(http.MethodPatch, string(w.pool), apiYear, body) != nil {
+		return
+	}
+	now := w.pointedAt()
+	rest, _, _ := w.modelNow()
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.model0 = rest
+	if what == "image" {
+		w.pointed0.image, w.theirImage = now.image, now.image
+	}
 }
 
 func (w *world) instanceGoes(e scenario.Event, p *process) {
@@ -220,6 +248,7 @@ func (w *world) nodeGone(node string) {
 	life := c.life
 	f := w.found[node]
 	f.unschedulable, f.either, f.annotations = false, false, nil
+	w.remade[node] = true
 	w.found[node] = f
 	w.mu.Unlock()
 	w.after(time.Minute, func() {

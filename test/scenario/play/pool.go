@@ -12,7 +12,6 @@ import (
 	"time"
 
 	"github.com/Azure/azure-sdk-for-go/sdk/resourcemanager/compute/armcompute/v8"
-	coordinationv1 "k8s.io/api/coordination/v1"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
@@ -89,7 +88,7 @@ func (w *world) hurtModel() (all []lack) {
 	}
 	was := base64.StdEncoding.EncodeToString([]byte(firstCustomData))
 	noop := base64.StdEncoding.EncodeToString([]byte(plan.NoopCustomData))
-	if customData != was && (!baked || customData != noop) {
+	if customData != was && (!baked || customData != noop) && !w.story.Pool.CustomData {
 		all = append(all, lack{name: poolName, what: fmt.Sprintf("with the customData %q", customData)})
 	}
 	// A version's nodes need the customData that it was tagged with.
@@ -101,14 +100,19 @@ func (w *world) hurtModel() (all []lack) {
 		anew = anew || strings.Contains(id, "/versions/")
 	}
 	w.mu.Unlock()
-	noopSum := sha256.Sum256([]byte(plan.NoopCustomData))
-	if tags, there := w.tagsOf(w.model()); there && tags[fleet.TagCustomData] != nil && (!anew || *tags[fleet.TagCustomData] == hex.EncodeToString(noopSum[:])) {
+	if tags, there := w.tagsOf(w.model()); there && tags[fleet.TagCustomData] != nil && (!anew || *tags[fleet.TagCustomData] == noopSum()) {
 		text, _ := base64.StdEncoding.DecodeString(customData)
 		if sum := sha256.Sum256(text); hex.EncodeToString(sum[:]) != *tags[fleet.TagCustomData] {
 			all = append(all, lack{name: poolName, what: fmt.Sprintf("with the customData %q, which %s does not go with", text, w.model().Name())})
 		}
 	}
 	return all
+}
+
+// noopSum is how a version is tagged whose nodes need no customData.
+func noopSum() string {
+	sum := sha256.Sum256([]byte(plan.NoopCustomData))
+	return hex.EncodeToString(sum[:])
 }
 
 // drainFor is how long a drain evicts before it deletes by force.
@@ -199,23 +203,6 @@ func (w *world) checkLost(p *process) {
 	}
 }
 
-// judgeHold: nobody changes a pool that another process holds.
-func (w *world) judgeHold(p *process, id fleet.ResourceID) {
-	w.kube.Each("leases", func(o runtime.Object) bool {
-		l := o.(*coordinationv1.Lease)
-		h := l.Spec.HolderIdentity
-		if h != nil && *h != "" && !strings.HasPrefix(*h, p.name+"/") && !w.skewed() {
-			w.broken("%s changes %s while %s holds the pool", p.name, id.Name(), *h)
-		}
-		return true
-	})
-}
-
-// skewed reports whether a clock jumped, by which a Lease may run out early.
-func (w *world) skewed() bool {
-	return slices.ContainsFunc(w.chooser.Happened(), func(e scenario.Event) bool { return e.What == scenario.Clock })
-}
-
 // record is what the journal of the pool says, as it is kept.
 func (w *world) record() (rec journal.Record, ok bool) {
 	secret, there := w.kube.Get("secrets", namespace, kube.JournalName(low(w.pool))).(*corev1.Secret)
@@ -250,7 +237,7 @@ func (w *world) judgeGrowth(p *process, to int64) {
 // changed their number meanwhile.
 func (w *world) checkGrown(p *process) {
 	theirs := slices.ContainsFunc(w.chooser.Happened(), func(e scenario.Event) bool {
-		return e.What == scenario.ScaleOut || e.What == scenario.DeleteInstance
+		return e.What == scenario.ScaleOut || e.What == scenario.ScaleIn || e.What == scenario.DeleteInstance
 	})
 	rec, ok := w.record()
 	if !ok {

@@ -34,13 +34,15 @@ type process struct {
 	done chan struct{} // closed when the engine returned
 	dead chan struct{} // closed when it died
 
-	mu          sync.Mutex
-	cut         bool
-	cutAt       time.Time
-	ended       bool
-	interrupted bool
-	skew        time.Duration
-	changes     int // requests that changed something
+	mu            sync.Mutex
+	cut           bool
+	cutAt         time.Time
+	ended         bool
+	interrupted   bool
+	interruptedAt time.Time
+	skew          time.Duration
+	jumped        bool // its clock, ever
+	changes       int  // requests that changed something
 
 	// Once done.
 	capture  engine.CaptureResult
@@ -50,7 +52,7 @@ type process struct {
 	returned time.Time
 }
 
-// leaseFor is longer than ortet's own 30 s: renewals are most of what a process
+// leaseFor is longer than ortet's own 45 s: renewals are most of what a process
 // sends while Azure works.
 const leaseFor = 5 * time.Minute
 
@@ -190,7 +192,7 @@ func (p *process) isCut() bool {
 // interrupt is Ctrl-C.
 func (p *process) interrupt() {
 	p.mu.Lock()
-	p.interrupted = true
+	p.interrupted, p.interruptedAt = true, time.Now()
 	p.mu.Unlock()
 	p.cancel()
 }

@@ -1,18 +1,24 @@
 package play
 
 import (
+	"slices"
+	"strconv"
+	"strings"
+
 	"github.com/Azure/azure-sdk-for-go/sdk/resourcemanager/compute/armcompute/v8"
 
 	"github.com/ortet/ortet/internal/azsim"
 	"github.com/ortet/ortet/internal/fleet"
+	"github.com/ortet/ortet/internal/plan"
 )
 
-// references says who refers to a version: a model or an instance. "" is nobody.
+// references says who refers to a version: a model, also by its definition, or an
+// instance that runs it, whatever its own reference says. "" is nobody.
 func (w *world) references(id fleet.ResourceID) (by string) {
+	if w.model().Equal(id) {
+		return "the model"
+	}
 	w.azure.View(func(v *azsim.View) {
-		if set, ok := v.Get(string(w.pool)).(*armcompute.VirtualMachineScaleSet); ok && fleet.ResourceID(imageOf(set)).Equal(id) {
-			by = "the model"
-		}
 		v.Each("Microsoft.Compute/virtualMachineScaleSets/virtualMachines", func(vm string, _ any) {
 			if i, ok := v.Instance(vm); ok && fleet.ResourceID(i.Image).Equal(id) {
 				by = "instance " + fleet.ResourceID(vm).Name()
@@ -20,6 +26,36 @@ func (w *world) references(id fleet.ResourceID) (by string) {
 		})
 	})
 	return by
+}
+
+// latest is what a reference to the definition comes to: of the versions that are
+// not excluded, the one whose numbers are highest.
+func latest(v *azsim.View, definition fleet.ResourceID) (best fleet.ResourceID) {
+	v.Each("Microsoft.Compute/galleries/images/versions", func(id string, body any) {
+		r, ok := body.(*armcompute.GalleryImageVersion)
+		if !ok || !fleet.ResourceID(id).Parent().Equal(definition) || r.Properties == nil || r.Properties.ProvisioningState == nil {
+			return
+		}
+		state := string(*r.Properties.ProvisioningState)
+		if state != plan.Succeeded && state != "Updating" {
+			return
+		}
+		if p := r.Properties.PublishingProfile; p != nil && p.ExcludeFromLatest != nil && *p.ExcludeFromLatest {
+			return
+		}
+		if best == "" || slices.Compare(numbersOf(best.Name()), numbersOf(fleet.ResourceID(id).Name())) < 0 {
+			best = fleet.ResourceID(id)
+		}
+	})
+	return best
+}
+
+func numbersOf(version string) (all []int) {
+	for part := range strings.SplitSeq(version, ".") {
+		n, _ := strconv.Atoi(part) // Azure takes nothing else
+		all = append(all, n)
+	}
+	return all
 }
 
 func imageOf(set *armcompute.VirtualMachineScaleSet) string {
@@ -31,11 +67,15 @@ func imageOf(set *armcompute.VirtualMachineScaleSet) string {
 	return *p.VirtualMachineProfile.StorageProfile.ImageReference.ID
 }
 
-// model gives the id of the image that the model uses, "" for a Marketplace image.
+// model gives the id of the image version that the model uses, "" for a Marketplace
+// image.
 func (w *world) model() (id fleet.ResourceID) {
 	w.azure.View(func(v *azsim.View) {
 		if set, ok := v.Get(string(w.pool)).(*armcompute.VirtualMachineScaleSet); ok {
 			id = fleet.ResourceID(imageOf(set))
+		}
+		if id.Equal(w.names.Definition) {
+			id = latest(v, id)
 		}
 	})
 	return id

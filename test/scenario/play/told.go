@@ -105,7 +105,11 @@ func (w *world) says(p *process) (lines []string) {
 	case p.capture.NothingToDo || p.rollback.NothingToDo:
 		lines = append(lines, "nothing to do")
 	case p.ask.Verb == scenario.Rollback:
-		lines = append(lines, fmt.Sprintf("back from %s to %s", p.rollback.From.Name(), p.rollback.To.Name()))
+		to := p.rollback.To.Name()
+		if o := p.rollback.Original; o != nil {
+			to = o.Image.Text()
+		}
+		lines = append(lines, fmt.Sprintf("back from %s to %s", p.rollback.From.Name(), to))
 	default:
 		lines = append(lines, "made "+p.capture.Version.Name()+" from "+p.capture.BuiltFrom)
 	}

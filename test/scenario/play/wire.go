@@ -232,7 +232,10 @@ type kubeWire struct{ p *process }
 func (k kubeWire) RoundTrip(r *http.Request) (*http.Response, error) {
 	w := k.p.w
 	return k.p.send(scenario.Kube, fault.Name(r), r, func(r *http.Request, met *scenario.Event) (*http.Response, error) {
-		return w.faults.Serve(met, r, w.kube.RoundTrip)
+		if r.Method == http.MethodGet {
+			return w.faults.Serve(met, r, w.kube.RoundTrip)
+		}
+		return w.faults.Serve(met, r, func(r *http.Request) (*http.Response, error) { return k.p.kubeChange(r, w.kube.RoundTrip) })
 	})
 }
 

@@ -83,6 +83,8 @@ func (w *world) podStarts(p *corev1.Pod) {
 		}
 		d.writes++
 		if !d.generalized {
+			// Nobody knows what a pod that was lost has done.
+			d.half = d.half || d.partly
 			d.partly = true
 		}
 	}
@@ -147,7 +149,7 @@ func flagOf(command []string, name string) string {
 
 // inspect is what ortet-node generalize --inspect says of the donor's disk.
 func (w *world) inspect(p *corev1.Pod, command []string) {
-	report := wire.GeneralizeReport{Capture: flagOf(command, "--capture"), Donor: flagOf(command, "--donor"), Outcome: wire.Generalized, DryRun: true}
+	report := wire.GeneralizeReport{Capture: flagOf(command, "--capture"), Donor: flagOf(command, "--donor"), Outcome: wire.Generalized, DryRun: true, Unsaved: []string{"customData: there is no key to seal it to (--seal-to)"}}
 	code := int32(0)
 	if w.story.Donor.Disk == "preserve" {
 		report.Outcome, report.Message, code = wire.DiskRefused, "/etc/cloud/cloud.cfg sets preserve_hostname: true", 3
@@ -168,7 +170,7 @@ func (w *world) generalized(p *corev1.Pod, c *computer, life int, d *disk, comma
 	there := d != nil && w.attachedDisk(c) == d
 	stale := there && d.generalized
 	if there && !kill && !stale && w.story.Donor.Disk != "secrets" {
-		d.generalized, d.partly, d.host = true, false, ""
+		d.generalized, d.partly, d.host = true, d.half, ""
 	}
 	w.mu.Unlock()
 	code := int32(0)
@@ -189,7 +191,7 @@ func (w *world) generalized(p *corev1.Pod, c *computer, life int, d *disk, comma
 		}
 		if w.story.Donor.Disk == "secrets" {
 			w.mu.Lock()
-			d.generalized, d.partly, d.host = true, false, ""
+			d.generalized, d.partly, d.host = true, d.half, ""
 			w.mu.Unlock()
 			report.Findings = []wire.SecretFinding{{Path: "/etc/kubernetes/azure.json", Class: wire.PoolCredential, Rule: "azure-json", Accepted: true}}
 		}

@@ -3,7 +3,9 @@ package play
 import (
 	"bytes"
 	"context"
+	"crypto/sha256"
 	"encoding/base64"
+	"encoding/hex"
 	"encoding/json"
 	"fmt"
 	"hash/fnv"
@@ -16,6 +18,8 @@ import (
 	"testing/synctest"
 	"time"
 
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/ortet/ortet/internal/azsim"
@@ -68,13 +72,22 @@ type world struct {
 	lost       bool                 // the pod that is lost once was lost
 	found      map[string]found     // nodes by name, as others have them
 	model0     string               // what of the model no capture changes
+	pointed0   pointed              // what a failure has to leave in the model
+	original   pointed              // before the first capture
+	theirImage string               // that others set in the model last
+	recorded   noted                // the journal's record, as written last
+	lease      leased               // as written last
+	closed     time.Time            // when a record was closed last
 	capacity0  int64                // at the beginning
 	scaledOut  int64                // nodes that others asked for
 	grown      map[string]int64     // nodes that captures may add which asked for some, by their names
 	processes  []*process
+	rivals     []*process // that came by happenings, and are to be awaited
+	came       int
 	othersGone map[string]bool // lower-case ids that others deleted
 	force      bool            // the ask under way allows deleting pods
 	buckets    map[string]*bucket
+	remade     map[string]bool    // nodes that others deleted
 	touched    map[string]bool    // what others did to the donor, so that how it ends is theirs
 	born       int                // pods that controllers made
 	begun      map[types.UID]bool // pods of ours whose kubelet knows of them
@@ -121,7 +134,7 @@ func newWorld(s scenario.Scenario) (*world, error) {
 		story: s, chooser: scenario.NewChooser(s), begin: time.Now(),
 		counts: map[string]int{}, operations: map[string]string{}, down: map[string]outage{},
 		disks: map[azsim.Volume]*disk{}, computers: map[string]*computer{}, logs: map[string][]byte{},
-		found: map[string]found{}, othersGone: map[string]bool{}, touched: map[string]bool{},
+		found: map[string]found{}, othersGone: map[string]bool{}, touched: map[string]bool{}, remade: map[string]bool{},
 		buckets: map[string]*bucket{}, begun: map[types.UID]bool{}, grown: map[string]int64{},
 		pool: "/subscriptions/" + azsim.DefaultSubscription + "/resourceGroups/" + azsim.DefaultResourceGroup + "/providers/Microsoft.Compute/virtualMachineScaleSets/" + poolName,
 	}
@@ -221,6 +234,9 @@ func (w *world) setUp() error {
 	}
 	// Instances of older versions first, then the rest of the model's.
 	var steps []setStep
+	if p.Theirs && p.Versions > 1 {
+		p.Old = max(p.Old, min(p.Versions, p.Instances-1)) // the oldest is among them
+	}
 	old := min(p.Old, p.Versions, p.Instances-1)
 	for i := range old {
 		steps = append(steps, setStep{versions[max(0, p.Versions-1-old)+i], i + 1})
@@ -228,6 +244,9 @@ func (w *world) setUp() error {
 	newest := fleet.ResourceID("")
 	if p.Versions > 0 && !p.Marketplace {
 		newest = versions[p.Versions-1]
+		if p.Latest {
+			newest = w.names.Definition
+		}
 	}
 	steps = append(steps, setStep{newest, p.Instances})
 	for i, step := range steps {
@@ -236,8 +255,10 @@ func (w *world) setUp() error {
 		}
 	}
 	w.populate()
-	if w.story.Donor.Protected {
-		err := settle(http.MethodPut, w.instance(0), apiYear, object{"location": location, "properties": object{"protectionPolicy": object{"protectFromScaleIn": true}}})
+	if d := w.story.Donor; d.Protected || d.Actions {
+		err := settle(http.MethodPut, w.instance(0), apiYear, object{"location": location, "properties": object{"protectionPolicy": object{
+			"protectFromScaleIn": true, "protectFromScaleSetActions": d.Actions,
+		}}})
 		if err != nil {
 			return err
 		}
@@ -283,10 +304,17 @@ func (w *world) setUpGallery(versions []fleet.ResourceID, settle func(method str
 		day := w.begin.AddDate(0, 0, -7*(len(versions)-i))
 		versions[i] = w.names.Definition.Child("versions", plan.VersionName(day, false))
 		capture := plan.CaptureName(day, "")
+		of := object{fleet.TagCapture: capture, fleet.TagGeneralized: capture, fleet.TagCreatedBy: "ortet test",
+			fleet.TagBuiltFrom: "pool1000099", fleet.TagBuiltAt: day.Format(fleet.BuiltAtLayout)}
+		switch {
+		case w.story.Pool.Theirs && i == 0 && len(versions) > 1:
+			of = object{"owner": "others"}
+		case w.story.Pool.CustomData && i < len(versions)-1:
+			of[fleet.TagCustomData] = w.keep(fmt.Sprintf("#cloud-config\nruncmd: [join, %d]\n", i))
+		}
 		puts = append(puts, put{versions[i], galleries, object{
 			"location": location,
-			"tags": object{fleet.TagCapture: capture, fleet.TagGeneralized: capture, fleet.TagCreatedBy: "ortet test",
-				fleet.TagBuiltFrom: "pool1000099", fleet.TagBuiltAt: day.Format(fleet.BuiltAtLayout)},
+			"tags":     of,
 			"properties": object{
 				"publishingProfile": object{"replicationMode": "Full", "storageAccountType": "Standard_LRS", "targetRegions": []object{{"name": location, "regionalReplicaCount": 1}}},
 				"storageProfile":    object{"osDiskImage": object{"source": object{"id": string(snapshot)}}},
@@ -299,12 +327,42 @@ func (w *world) setUpGallery(versions []fleet.ResourceID, settle func(method str
 			return err
 		}
 	}
+	if w.story.Pool.Leftover {
+		// What a capture of two days ago had made when somebody deleted its journal.
+		left := object{fleet.TagCapture: leftBy, fleet.TagCreatedBy: "ortet test", fleet.TagBuiltAt: w.begin.AddDate(0, 0, -2).Format(fleet.BuiltAtLayout)}
+		for _, id := range []fleet.ResourceID{w.names.Snapshot, w.names.Generalized} {
+			body := object{"location": location, "tags": left, "properties": object{"creationData": object{"createOption": "Copy", "sourceResourceId": string(empty)}, "incremental": true}}
+			if err := settle(http.MethodPut, id, disksYear, body); err != nil {
+				return err
+			}
+		}
+		body := object{"location": location, "tags": left, "sku": object{"name": "StandardSSD_LRS"}, "properties": object{"creationData": object{"createOption": "Copy", "sourceResourceId": string(snapshot)}}}
+		if err := settle(http.MethodPut, w.names.WorkDisk, disksYear, body); err != nil {
+			return err
+		}
+	}
 	for _, id := range []fleet.ResourceID{snapshot, empty} {
 		if err := settle(http.MethodDelete, id, disksYear, nil); err != nil {
 			return err
 		}
 	}
 	return nil
+}
+
+// leftBy is the capture whose leftovers are there at the beginning.
+const leftBy = "leftover-1"
+
+// keep has customData kept, as a capture keeps it, and gives its SHA-256.
+func (w *world) keep(data string) string {
+	digest := sha256.Sum256([]byte(data))
+	sum := hex.EncodeToString(digest[:])
+	w.kube.Put(&corev1.Secret{
+		ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: "ortet-saved-customdata-" + sum[:16], Annotations: map[string]string{
+			"ortet.io/kind": "customData", "ortet.io/sha256": sum,
+		}},
+		Data: map[string][]byte{"data": []byte(data)},
+	})
+	return sum
 }
 
 const firstCustomData = "#cloud-config\nruncmd: [join]\n"

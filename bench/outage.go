@@ -1,0 +1,312 @@
+package main
+
+import (
+	"context"
+	"crypto/tls"
+	"crypto/x509"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"net/http"
+	"net/http/httptest"
+	"net/http/httputil"
+	"net/url"
+	"os"
+	"path/filepath"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/client-go/rest"
+	"k8s.io/client-go/tools/clientcmd"
+	clientcmdapi "k8s.io/client-go/tools/clientcmd/api"
+)
+
+// The operations that a donor is out of service for.
+const (
+	opStop     = "stop"
+	opSnapshot = "snapshot"
+	opStart    = "start"
+)
+
+// operationOf names an operation of azsim by what it is for; "" for others.
+func operationOf(name, resource string) string {
+	name, resource = strings.ToLower(name), strings.ToLower(resource)
+	switch {
+	case strings.HasSuffix(resource, "/snapshots/snapshot_"+pool) && strings.HasSuffix(name, "/write"):
+		return opSnapshot
+	case !strings.HasSuffix(resource, "/virtualmachines/0"):
+		return ""
+	case strings.Contains(name, "poweroff"):
+		return opStop
+	case strings.Contains(name, "/start"):
+		return opStart
+	}
+	return ""
+}
+
+// outage is what others saw of a donor's time out of service.
+type outage struct {
+	mu         sync.Mutex
+	cordoned   time.Time
+	uncordoned time.Time
+	began      map[string]time.Time // operations on the donor and its snapshot, by name
+	ended      map[string]time.Time
+	back       time.Time // Ready after another boot
+	bootID     string
+}
+
+// outOfService measures how long a donor is cordoned, and how much of that its own
+// operations took: the drain, the stop, the snapshot, and from the start's begin
+// until its Node is Ready after a new boot. The rest is Ortet's.
+func outOfService(ctx context.Context, o options) (_ []figure, err error) {
+	w, err := newWorld(ctx, o.bin, o.speed, map[string]any{"min": "20s", "max": "20s"})
+	if err != nil {
+		return nil, err
+	}
+	defer w.close(&err)
+	asked, err := w.countKubernetes()
+	if err != nil {
+		return nil, err
+	}
+	if err := w.trustAzure(); err != nil {
+		return nil, err
+	}
+	azure := &counted{}
+	if err := w.countAzure(ctx, azure); err != nil { // of before the capture
+		return nil, err
+	}
+	azure.n = 0
+	watching, stop := context.WithCancel(ctx)
+	seen := &outage{began: map[string]time.Time{}, ended: map[string]time.Time{}}
+	watched := make(chan error, 3)
+	go func() { watched <- w.watchDonor(watching, seen) }()
+	go func() { watched <- w.watchOperations(watching, seen) }()
+	go func() { watched <- w.watchRequests(watching, azure) }()
+	result, _, err := w.capture(ctx)
+	stop()
+	if err = errors.Join(err, <-watched, <-watched, <-watched); err != nil {
+		return nil, err
+	}
+	requests := asked.Load()
+	if err := w.countAzure(ctx, azure); err != nil {
+		return nil, err
+	}
+	var drain time.Duration
+	for _, s := range result.Timing.Steps {
+		if s.Step == "drain" {
+			drain = s.World
+		}
+	}
+	seen.mu.Lock()
+	defer seen.mu.Unlock()
+	cloud := drain + seen.back.Sub(seen.began[opStart])
+	fmt.Fprintf(os.Stderr, "bench:   drain %8.3f s\n", drain.Seconds())
+	for _, name := range []string{opStop, opSnapshot} {
+		cloud += seen.ended[name].Sub(seen.began[name])
+		fmt.Fprintf(os.Stderr, "bench:   %s %8.3f s\n", name, seen.ended[name].Sub(seen.began[name]).Seconds())
+	}
+	fmt.Fprintf(os.Stderr, "bench:   start until Ready %8.3f s\n", seen.back.Sub(seen.began[opStart]).Seconds())
+	out := seen.uncordoned.Sub(seen.cordoned)
+	if seen.uncordoned.IsZero() || seen.back.IsZero() || seen.began[opStart].IsZero() || seen.ended[opStop].IsZero() || seen.ended[opSnapshot].IsZero() {
+		return nil, fmt.Errorf("not all of the outage was seen: cordoned %s, operations %v, back %s, uncordoned %s", seen.cordoned, seen.began, seen.back, seen.uncordoned)
+	}
+	return []figure{
+		free("speed", o.speed, "x"),
+		free("cordon-to-uncordon", out.Seconds(), "s"),
+		free("cloud", cloud.Seconds(), "s"),
+		atMost("own", (out - cloud).Seconds(), "s", 2),
+		free("azure-requests", float64(azure.n), ""),
+		free("kubernetes-requests", float64(requests), ""),
+		free("capture", result.Timing.End.Sub(result.Timing.Begin).Seconds(), "s"),
+	}, nil
+}
+
+// watchDonor notes when the donor is cordoned, uncordoned, and back.
+func (w *world) watchDonor(ctx context.Context, seen *outage) error {
+	watch, err := w.client.CoreV1().Nodes().Watch(ctx, metav1.ListOptions{FieldSelector: "metadata.name=" + pool + "000000"})
+	if err != nil {
+		return err
+	}
+	defer watch.Stop()
+	for {
+		select {
+		case <-ctx.Done():
+			return nil
+		case e, more := <-watch.ResultChan():
+			n, ok := e.Object.(*corev1.Node)
+			if !more || !ok {
+				return fmt.Errorf("the watch of the donor ended: %v", e.Object)
+			}
+			seen.note(n, time.Now())
+		}
+	}
+}
+
+func (o *outage) note(n *corev1.Node, now time.Time) {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	ready := false
+	for _, c := range n.Status.Conditions {
+		ready = ready || c.Type == corev1.NodeReady && c.Status == corev1.ConditionTrue
+	}
+	if o.bootID == "" {
+		o.bootID = n.Status.NodeInfo.BootID
+	}
+	switch {
+	case n.Spec.Unschedulable && o.cordoned.IsZero():
+		o.cordoned = now
+	case !n.Spec.Unschedulable && !o.cordoned.IsZero() && o.uncordoned.IsZero():
+		o.uncordoned = now
+	}
+	if ready && n.Status.NodeInfo.BootID != o.bootID && o.back.IsZero() {
+		o.back = now
+	}
+}
+
+// watchOperations notes when the donor's operations began, which azsim says, and
+// when they were seen to have ended.
+func (w *world) watchOperations(ctx context.Context, seen *outage) error {
+	tick := time.NewTicker(20 * time.Millisecond)
+	defer tick.Stop()
+	for {
+		select {
+		case <-ctx.Done():
+			return nil
+		case <-tick.C:
+		}
+		var now struct {
+			Value []struct {
+				Name, Resource string
+				StartTime      time.Time
+			}
+		}
+		if err := w.control(ctx, "operations", &now); err != nil {
+			if ctx.Err() != nil {
+				return nil
+			}
+			return err
+		}
+		seen.mu.Lock()
+		running := map[string]bool{}
+		for _, op := range now.Value {
+			name := operationOf(op.Name, op.Resource)
+			running[name] = true
+			if _, there := seen.began[name]; !there {
+				seen.began[name] = op.StartTime
+			}
+		}
+		for name := range seen.began {
+			if _, there := seen.ended[name]; !there && !running[name] {
+				seen.ended[name] = time.Now()
+			}
+		}
+		seen.mu.Unlock()
+	}
+}
+
+// control reads one of azsim's own endpoints.
+func (w *world) control(ctx context.Context, path string, into any) (err error) {
+	request, err := http.NewRequestWithContext(ctx, http.MethodGet, strings.TrimSuffix(w.azure.Endpoint.ResourceManager, "/")+"/azsim/"+path, http.NoBody)
+	if err != nil {
+		return err
+	}
+	answer, err := w.web.Do(request)
+	if err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, answer.Body.Close()) }()
+	body, err := io.ReadAll(answer.Body)
+	if err != nil {
+		return err
+	}
+	if answer.StatusCode != http.StatusOK {
+		return fmt.Errorf("azsim %s: %s: %s", path, answer.Status, body)
+	}
+	return json.Unmarshal(body, into)
+}
+
+// trustAzure makes the client for azsim's own endpoints.
+func (w *world) trustAzure() error {
+	ca, err := os.ReadFile(w.azure.Endpoint.CAFile)
+	if err != nil {
+		return err
+	}
+	roots := x509.NewCertPool()
+	roots.AppendCertsFromPEM(ca)
+	w.web = &http.Client{Transport: &http.Transport{TLSClientConfig: &tls.Config{RootCAs: roots, MinVersion: tls.VersionTLS12}}}
+	return nil
+}
+
+// counted is how many requests ARM was sent, up to the last one that was counted.
+type counted struct{ n, last int }
+
+// countAzure adds those since the last time: azsim remembers only so many, and the
+// bench's own are among them.
+func (w *world) countAzure(ctx context.Context, c *counted) error {
+	var now struct {
+		Value []struct {
+			Path string
+			Seq  int
+		}
+	}
+	if err := w.control(ctx, fmt.Sprintf("requests?since=%d", c.last), &now); err != nil {
+		return err
+	}
+	for _, r := range now.Value {
+		c.last = max(c.last, r.Seq)
+		if strings.HasPrefix(r.Path, "/subscriptions/") {
+			c.n++
+		}
+	}
+	return nil
+}
+
+func (w *world) watchRequests(ctx context.Context, c *counted) error {
+	tick := time.NewTicker(5 * time.Second)
+	defer tick.Stop()
+	for {
+		select {
+		case <-ctx.Done():
+			return nil
+		case <-tick.C:
+		}
+		if err := w.countAzure(context.WithoutCancel(ctx), c); err != nil {
+			return err
+		}
+	}
+}
+
+// countKubernetes puts a proxy between Ortet and the API server that counts.
+func (w *world) countKubernetes() (*atomic.Int64, error) {
+	config, err := w.cp.RESTConfig()
+	if err != nil {
+		return nil, err
+	}
+	transport, err := rest.TransportFor(config)
+	if err != nil {
+		return nil, err
+	}
+	server, err := url.Parse(config.Host)
+	if err != nil {
+		return nil, err
+	}
+	asked := &atomic.Int64{}
+	forward := &httputil.ReverseProxy{Transport: transport, FlushInterval: -1, Rewrite: func(r *httputil.ProxyRequest) { r.SetURL(server) }}
+	proxy := httptest.NewServer(http.HandlerFunc(func(answer http.ResponseWriter, r *http.Request) {
+		asked.Add(1)
+		forward.ServeHTTP(answer, r)
+	}))
+	w.end = append(w.end, func(context.Context) error { proxy.Close(); return nil })
+	w.kubeconfig = filepath.Join(w.azure.Dir, "counted.kubeconfig")
+	return asked, clientcmd.WriteToFile(clientcmdapi.Config{
+		Clusters:       map[string]*clientcmdapi.Cluster{"counted": {Server: proxy.URL}},
+		AuthInfos:      map[string]*clientcmdapi.AuthInfo{"nobody": {}},
+		Contexts:       map[string]*clientcmdapi.Context{"counted": {Cluster: "counted", AuthInfo: "nobody"}},
+		CurrentContext: "counted",
+	}, w.kubeconfig)
+}

@@ -1,0 +1,46 @@
+package engine
+
+import (
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/ortet/ortet/internal/plan"
+)
+
+// TestDonorReturnsBeforeAllElse: whoever takes up a capture whose donor is stopped
+// starts it first, and not once the workbench is protected or replaced.
+func TestDonorReturnsBeforeAllElse(t *testing.T) {
+	for _, lost := range []bool{false, true} {
+		synctest.Test(t, func(t *testing.T) {
+			w := newWorld()
+			e, p, ctx, _ := w.process(t, "killed", 0)
+			p.killWhen = "after create disk disk_pool1_work"
+			_, _ = e.Capture(ctx, request())
+			if lost {
+				w.mu.Lock()
+				w.catchUp()
+				w.remove(benchName)
+				w.mu.Unlock()
+			}
+			e, _, ctx, _ = w.process(t, "next", 0)
+			var locked, started time.Time
+			e.reporter = ReporterFunc(func(v Event) {
+				switch {
+				case v.Step == plan.StepJournal && v.State == StepDone:
+					locked = v.At
+				case v.Step == plan.StepStart && v.State == StepStarted:
+					started = v.At
+				}
+			})
+			if _, err := e.Capture(ctx, request()); err != nil {
+				t.Fatal(err)
+			}
+			if started.IsZero() || started.Sub(locked) > time.Second {
+				t.Errorf("workbench lost %v: the donor was left stopped for another %s", lost, started.Sub(locked))
+			}
+			w.whole(t)
+			w.tidy(t)
+		})
+	}
+}

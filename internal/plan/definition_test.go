@@ -1,0 +1,161 @@
+package plan
+
+import (
+	"slices"
+	"testing"
+	"time"
+
+	"github.com/ortet/ortet/internal/fleet"
+)
+
+// latest is a reference to the pool's image definition, as kamino makes it.
+func latest(exact string) fleet.ImageReference {
+	return fleet.ImageReference{ID: DefinitionOf(pool), ExactVersion: exact}
+}
+
+// TestVersionOf: what a reference stands for, as Azure resolves it.
+func TestVersionOf(t *testing.T) {
+	excluded := ver("2026.1120.230000", -1, Succeeded)
+	excluded.ExcludeFromLatest = true
+	elsewhere := ver("2026.11.30", -2, Succeeded)
+	elsewhere.Regions = []string{"North Europe"}
+	all := []fleet.ImageVersion{
+		ver("2026.11.20", -1, Succeeded), excluded, elsewhere, ver("2026.11.9", 0, Succeeded), ver("2026.12.1", 0, Failed), ver("2026.11.21", 0, Updating),
+	}
+	for name, c := range map[string]struct {
+		image  fleet.ImageReference
+		region string
+		want   string
+	}{
+		"a version":              {fleet.ImageReference{ID: all[0].ID}, "westeurope", "2026.11.20"},
+		"the definition":         {latest(""), "westeurope", "2026.11.21"},
+		"another region":         {latest(""), "northeurope", "2026.11.30"},
+		"the version latest":     {fleet.ImageReference{ID: DefinitionOf(pool).Child("versions", "Latest")}, "westeurope", "2026.11.21"},
+		"what an instance runs":  {latest("2026.11.9"), "westeurope", "2026.11.9"},
+		"a version that is gone": {latest("2026.1.1"), "westeurope", ""},
+		"another definition":     {fleet.ImageReference{ID: DefinitionOf(pool + "2")}, "westeurope", ""},
+		"a marketplace image":    {fleet.ImageReference{Publisher: "p", ExactVersion: "2026.11.9"}, "westeurope", ""},
+	} {
+		if v, ok := VersionOf(all, c.image, c.region); v.Name != c.want || ok != (c.want != "") {
+			t.Errorf("%s is %q, want %q", name, v.Name, c.want)
+		}
+	}
+}
+
+// TestReturnFromADefinition: what the model leaves is the version that it stands
+// for, which is not gone back to.
+func TestReturnFromADefinition(t *testing.T) {
+	versions := []fleet.ImageVersion{ver("2026.11.19", -2, Succeeded), ver("2026.11.20", -1, Succeeded), ver("2026.11.21", 0, Succeeded)}
+	p := fleet.Pool{ID: pool, Name: "pool1", Model: fleet.Model{Image: latest("")}}
+	r, problem := ReturnTo(versions, p, nil, Previous)
+	if problem != nil || r.To.Name != "2026.11.20" || r.TagFrom.Name() != "2026.11.21" {
+		t.Errorf("%+v, %v", r, problem)
+	}
+	// Naming the latest pins it.
+	r, problem = ReturnTo(versions, p, nil, "2026.11.21")
+	if problem != nil || r.NothingToDo || r.TagFrom != "" || RollbackSteps(p, r)[3].Skip != "" {
+		t.Errorf("%+v, %v", r, problem)
+	}
+}
+
+// TestInUse: what a model or an instance refers to or runs never goes.
+func TestInUse(t *testing.T) {
+	all := []fleet.ImageVersion{
+		ver("2026.11.21", 0, Succeeded), ver("2026.11.20", -1, Succeeded), ver("2026.11.19", -2, Succeeded), ver("2026.11.18", -3, Succeeded), ver("2026.11.17", -4, Succeeded),
+	}
+	instance := pool.Child("virtualMachines", "1")
+	for name, c := range map[string]struct {
+		uses []fleet.ImageUse
+		want []string
+	}{
+		"nobody":            {nil, []string{"2026.11.19", "2026.11.18", "2026.11.17"}},
+		"an instance":       {[]fleet.ImageUse{{Image: DefinitionOf(pool), By: instance}, {Image: all[3].ID, By: instance}}, []string{"2026.11.19", "2026.11.17"}},
+		"a model":           {[]fleet.ImageUse{{Image: DefinitionOf(pool), By: pool}}, []string{"2026.11.19", "2026.11.18", "2026.11.17"}},
+		"nobody knows":      {[]fleet.ImageUse{{Image: DefinitionOf(pool), By: instance}}, nil},
+		"by latest":         {[]fleet.ImageUse{{Image: DefinitionOf(pool).Child("versions", "latest"), By: instance}}, nil},
+		"a virtual machine": {[]fleet.ImageUse{{Image: all[4].ID, By: pool.In("virtualMachines", "vm")}}, []string{"2026.11.19", "2026.11.18"}},
+	} {
+		doomed, _ := Prune(all, c.uses, all[0].ID, 2)
+		if got := names(doomed); !slices.Equal(got, c.want) {
+			t.Errorf("%s: %v go, want %v", name, got, c.want)
+		}
+	}
+}
+
+// TestTodaysVersionIsTheNewest: by when it was built, and not by its name.
+func TestTodaysVersionIsTheNewest(t *testing.T) {
+	foreign := ver("2026.1121.235959", 1, Succeeded)
+	foreign.Tags = nil
+	plain, again := ver("2026.11.21", 0, Succeeded), ver("2026.1121.090000", 0, Succeeded)
+	older := again
+	again.Published = again.Published.Add(time.Hour)
+	older.Published = older.Published.Add(-time.Hour)
+	left := again
+	left.Tags = map[string]string{fleet.TagCapture: "c", fleet.TagRolledBack: "now"}
+	for name, c := range map[string]struct {
+		versions []fleet.ImageVersion
+		want     string
+	}{
+		"none":                   {nil, "2026.11.21"},
+		"yesterday's":            {[]fleet.ImageVersion{ver("2026.11.20", 0, Succeeded)}, "2026.11.21"},
+		"made again":             {[]fleet.ImageVersion{plain, again}, "2026.1121.090000"},
+		"again, by a fast clock": {[]fleet.ImageVersion{plain, older}, "2026.11.21"},
+		"again, and rolled back": {[]fleet.ImageVersion{plain, left}, "2026.11.21"},
+		"again, and Failed":      {[]fleet.ImageVersion{plain, ver("2026.1121.120100", 1, Failed)}, "2026.11.21"},
+		"only again":             {[]fleet.ImageVersion{again}, "2026.1121.090000"},
+		"somebody else's":        {[]fleet.ImageVersion{plain, foreign}, "2026.11.21"},
+	} {
+		if got := TodaysVersion(c.versions, noon); got != c.want {
+			t.Errorf("%s: %s, want %s", name, got, c.want)
+		}
+	}
+}
+
+// TestOlderVersion: a capture that would only use an older version again is refused.
+func TestOlderVersion(t *testing.T) {
+	n := NamesOf(pool, "c", "2026.11.21")
+	o := good()
+	o.Versions = []fleet.ImageVersion{ver("2026.11.21", 0, Succeeded), ver("2026.11.22", 1, Succeeded), ver("2026.11.20", -1, Succeeded)}
+	for name, c := range map[string]struct {
+		image fleet.ImageReference
+		want  []string
+	}{
+		"a newer one":        {fleet.ImageReference{ID: o.Versions[1].ID}, []string{"OlderVersion"}},
+		"an older one":       {fleet.ImageReference{ID: o.Versions[2].ID}, nil},
+		"the same":           {fleet.ImageReference{ID: o.Versions[0].ID}, nil},
+		"the latest":         {latest(""), []string{"OlderVersion"}},
+		"a platform's image": {fleet.ImageReference{Publisher: "p"}, nil},
+	} {
+		o.Pool.Model.Image = c.image
+		course := CourseOf(o, n, options(), noon)
+		if got := codes(course.Problems); !slices.Equal(got, c.want) || course.Start != AtVersion {
+			t.Errorf("the model uses %s: %v, want %v", name, course.Problems, c.want)
+		}
+	}
+}
+
+// TestExcludable: what --again made, unless another model would be given an older
+// version then.
+func TestExcludable(t *testing.T) {
+	done := ver("2026.1118.090000", -3, Succeeded)
+	done.ExcludeFromLatest = true
+	foreign := ver("2026.1117.090000", -3, Succeeded)
+	foreign.Tags = nil
+	all := []fleet.ImageVersion{ver("2026.1121.090000", 0, Succeeded), ver("2026.11.20", -1, Succeeded), done, foreign, ver("2026.1116.090000", -3, Failed)}
+	other := fleet.ImageUse{Image: DefinitionOf(pool), By: pool + "2"}
+	for name, c := range map[string]struct {
+		versions []fleet.ImageVersion
+		uses     []fleet.ImageUse
+		want     []string
+	}{
+		"nobody's":              {all, nil, []string{"2026.1121.090000"}},
+		"its own model's":       {all, []fleet.ImageUse{{Image: DefinitionOf(pool), By: pool}}, []string{"2026.1121.090000"}},
+		"an instance's":         {all, []fleet.ImageUse{{Image: DefinitionOf(pool), By: pool.Child("virtualMachines", "1")}}, []string{"2026.1121.090000"}},
+		"another model's":       {all, []fleet.ImageUse{other}, nil},
+		"another model goes on": {append(slices.Clone(all[:3]), ver("2026.11.22", 1, Succeeded)), []fleet.ImageUse{other}, []string{"2026.1121.090000"}},
+	} {
+		if got := names(Excludable(c.versions, c.uses, pool)); !slices.Equal(got, c.want) {
+			t.Errorf("%s: %v, want %v", name, got, c.want)
+		}
+	}
+}

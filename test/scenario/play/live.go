@@ -1,0 +1,140 @@
+package play
+
+import (
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/Azure/azure-sdk-for-go/sdk/resourcemanager/compute/armcompute/v8"
+	corev1 "k8s.io/api/core/v1"
+
+	"github.com/ortet/ortet/internal/azsim"
+	"github.com/ortet/ortet/internal/fleet"
+	"github.com/ortet/ortet/internal/plan"
+	"github.com/ortet/ortet/test/scenario"
+)
+
+// virtualDay is how long the same command is repeated once nothing goes wrong any
+// more: within it, it has to exit 0.
+const virtualDay = 24 * time.Hour
+
+// retryPause grows with the tries, so that few of them fill the virtual day.
+func (w *world) retryPause(i, try int) time.Duration {
+	least := min(time.Second<<min(2*try, 13), 3*time.Hour)
+	return w.between(least, 2*least, "again", i, try)
+}
+
+// hopeless reports whether what is asked cannot succeed although nothing goes wrong:
+// the scenario itself refuses it, or others changed what it needs for good.
+func (w *world) hopeless(ask scenario.Ask) bool {
+	p, d := w.story.Pool, w.story.Donor
+	if p.Upgrade == "Rolling" && !ask.Rolling {
+		return true
+	}
+	if ask.Verb == scenario.Rollback {
+		return !w.returns(ask)
+	}
+	cse := slices.Index(p.Extensions, "cse")
+	switch {
+	case (d.Unmanaged > 0 || d.Blocked) && !ask.Force,
+		d.Disk == "preserve",
+		d.Disk == "secrets" && !ask.Accept,
+		d.Disk == "nojoin" && ask.Bake,
+		cse >= 0 && cse < len(p.Extensions)-1,
+		w.drainsFor() > virtualDay/2,
+		ask.Bake && !ask.Again && w.madeToKeep(),
+		!ask.Again && w.rolledBack(w.names.Definition.Child("versions", plan.VersionName(time.Now(), false))):
+		return true
+	}
+	return w.excused(ask)
+}
+
+// madeToKeep reports whether today's version was made with --bootstrap keep: one that
+// is baked needs --again then (OtherBootstrap).
+func (w *world) madeToKeep() bool {
+	tags, _ := w.tagsOf(w.names.Definition.Child("versions", plan.VersionName(time.Now(), false)))
+	sum := tags[fleet.TagCustomData]
+	return sum != nil && *sum != "" && *sum != noopSum()
+}
+
+// drainsFor is how long budgets make a drain take, pod after pod.
+func (w *world) drainsFor() time.Duration {
+	const grace, replaced = 5 * time.Minute, 20 * time.Second
+	d := w.story.Donor
+	return time.Duration(d.Budgeted) * (min(d.Slow, grace) + replaced)
+}
+
+// excused reports whether what was asked cannot come to an end by others'
+// doing: they stopped or deleted the donor, or all who could work on its copy. An
+// instance that an operation left Failed cannot either: no capture begins on one.
+func (w *world) excused(ask scenario.Ask) bool {
+	if ask.Verb != scenario.Capture {
+		return false
+	}
+	zones := map[string]string{} // by node
+	w.mu.Lock()
+	for _, c := range w.computers {
+		if c.running {
+			zones[strings.ToLower(c.HostName)] = c.Zone
+		}
+	}
+	donor := w.nodeOf(ask.Node)
+	gone := w.touched[donor]
+	touched := map[string]bool{}
+	for n := range w.touched {
+		touched[n] = true
+	}
+	w.mu.Unlock()
+	zone, runs := zones[donor]
+	if gone || !runs && w.computerOf(donor) == nil {
+		return true
+	}
+	for _, name := range w.nodeNames() {
+		n, ok := w.kube.Get("nodes", "", name).(*corev1.Node)
+		z, running := zones[name]
+		if ok && running && name != donor && !touched[name] && !n.Spec.Unschedulable && (!runs || z == zone) && !w.failed(name) {
+			return false
+		}
+	}
+	return true
+}
+
+// failed reports whether the last operation on a node's instance failed.
+func (w *world) failed(node string) (failed bool) {
+	c := w.computerOf(node)
+	w.azure.View(func(v *azsim.View) {
+		if c == nil {
+			return
+		}
+		i, ok := v.Get(c.ResourceID).(*armcompute.VirtualMachineScaleSetVM)
+		failed = ok && i.Properties != nil && i.Properties.ProvisioningState != nil && *i.Properties.ProvisioningState == plan.Failed
+	})
+	return failed
+}
+
+// returns reports whether a rollback has somewhere to go: an earlier version that
+// succeeded and was not rolled back, whose customData is kept, or the one named.
+func (w *world) returns(ask scenario.Ask) bool {
+	current := w.model()
+	there := false
+	w.azure.View(func(v *azsim.View) {
+		v.Each("Microsoft.Compute/galleries/images/versions", func(id string, body any) {
+			r, ok := body.(*armcompute.GalleryImageVersion)
+			if !ok || r.Properties == nil || r.Properties.ProvisioningState == nil || string(*r.Properties.ProvisioningState) != plan.Succeeded {
+				return
+			}
+			name := fleet.ResourceID(id).Name()
+			byName := ask.To != "" && ask.To != "previous"
+			earlier := current == "" || !current.Parent().Equal(w.names.Definition) || name < current.Name()
+			there = there || byName && name == ask.To || !byName && earlier && r.Tags[fleet.TagRolledBack] == nil
+		})
+	})
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	return there && len(w.othersGone) == 0
+}
+
+func (w *world) rolledBack(id fleet.ResourceID) bool {
+	tags, _ := w.tagsOf(id)
+	return tags[fleet.TagRolledBack] != nil
+}

@@ -1,0 +1,95 @@
+package secrets
+
+import "strings"
+
+func programs(g *gen, p *plants) {
+	const kind = "password of a program"
+	add := func(path, wrap, text string) { p.add(kind, other, path, wrap, text) }
+	add("root/.netrc", ".netrc in lines", "machine git.example\n  login bot\n  password "+g.password(20)+"\n")
+	add("home/azureuser/.netrc", ".netrc in one line", "machine api.example login a password "+g.phrase()+"\n")
+	add("etc/cloud/cloud.cfg.d/60-users.cfg", "chpasswd of cloud-init", "#cloud-config\nchpasswd:\n  expire: false\n  list: |\n    root:"+g.password(14)+"\n    azureuser:"+g.password(14)+"\n")
+	add("etc/cloud/cloud.cfg.d/61-users.cfg", "chpasswd, users", "#cloud-config\nchpasswd:\n  users:\n  - {name: azureuser, password: "+g.b62(16)+", type: text}\n")
+	add("etc/cloud/cloud.cfg.d/62-users.cfg", "plain_text_passwd", "#cloud-config\nusers:\n- name: admin\n  plain_text_passwd: '"+g.password(16)+"'\n  lock_passwd: false\n")
+	add("etc/cloud/cloud.cfg.d/63-pass.cfg", "password", "#cloud-config\npassword: "+g.phrase()+"\nssh_pwauth: true\n")
+	add("etc/shadow-", "hash of a password", "root:*:19000:0:99999:7:::\nazureuser:$6$"+g.of(base62+"./", 16)+"$"+g.of(base62+"./", 86)+":19000:0:99999:7:::\n")
+	add("etc/nginx/.htpasswd", "htpasswd", "admin:$2y$10$"+g.of(base62+"./", 53)+"\n")
+	add("etc/ppp/chap-secrets", "PPP", "# client server secret IP\nnode * "+g.password(16)+" *\n")
+	add("etc/postfix/sasl_passwd", "Postfix", "[smtp.example]:587 node@example:"+g.password(16)+"\n")
+	add("etc/msmtprc", "msmtp", "account default\nhost smtp.example\nuser node\npassword "+g.password(16)+"\n")
+	add("etc/ssmtp/ssmtp.conf", "ssmtp", "mailhub=smtp.example:587\nAuthUser=node\nAuthPass="+g.password(16)+"\n")
+	add("etc/environment.d/proxy.conf", "proxy with a password", "http_proxy=http://node:"+g.password(16)+"@proxy.example:3128\n")
+	add("etc/apt/apt.conf.d/95proxy", "apt's proxy", "Acquire::http::Proxy \"http://node:"+g.b62(14)+"@proxy.example:3128/\";\n")
+	add("etc/systemd/system/containerd.service.d/http-proxy.conf", "proxy in a unit", "[Service]\nEnvironment=\"HTTPS_PROXY=http://svc:"+g.b62(14)+"@proxy.example:3128\"\n")
+	add("etc/sssd/sssd.conf", "LDAP", "[domain/x]\nldap_default_bind_dn = cn=node,dc=example\nldap_default_authtok = "+g.password(16)+"\n")
+	add("etc/ldap.secret", "LDAP, the file by itself", g.password(16)+"\n")
+	add("etc/wpa_supplicant/wpa.conf", "802.1X", "network={\n  key_mgmt=IEEE8021X\n  identity=\"node\"\n  password=\""+g.password(16)+"\"\n}\n")
+	add("etc/snmp/snmpd.conf", "SNMP", "createUser monitor SHA \""+g.password(14)+"\" AES \""+g.password(14)+"\"\n")
+	add("etc/zabbix/zabbix_agentd.psk", "Zabbix' PSK", g.hex(64)+"\n")
+	add("etc/telegraf/telegraf.conf", "InfluxDB's token", "[[outputs.influxdb_v2]]\n  token = \""+g.of(urlSafe, 86)+"==\"\n")
+	add("etc/filebeat/filebeat.yml", "Elasticsearch", "output.elasticsearch:\n  hosts: [\"https://es.example:9200\"]\n  username: \"beats\"\n  password: \""+g.password(18)+"\"\n")
+	add("etc/filebeat/api.yml", "Elasticsearch's API key", "output.elasticsearch.api_key: \""+g.of(urlSafe, 20)+":"+g.of(urlSafe, 22)+"\"\n")
+	add("etc/rsyslog.d/60-remote.conf", "rsyslog", "action(type=\"omelasticsearch\" server=\"es.example\" uid=\"log\" pwd=\""+g.password(16)+"\")\n")
+	add("opt/app/application.properties", "Java's properties", "spring.datasource.username=app\nspring.datasource.password="+g.password(16)+"\n")
+	add("opt/app/config.php", "PHP", "<?php\ndefine('DB_PASSWORD', '"+g.password(16)+"');\n")
+	add("opt/app/settings.py", "Django", "DEBUG = False\nSECRET_KEY = 'django-insecure-"+g.of(lower+digits+"!@#$%^&*(-_=+)", 50)+"'\n")
+	add("opt/app/web.config", "machineKey", "<machineKey validationKey=\""+strings.ToUpper(g.hex(128))+"\" decryptionKey=\""+strings.ToUpper(g.hex(64))+"\" />\n")
+	add("opt/ansible/inventory.ini", "Ansible's inventory", "[nodes]\nn1 ansible_host=10.0.0.4 ansible_user=root ansible_password="+g.password(14)+" ansible_become_pass="+g.password(14)+"\n")
+	add("root/.config/rclone/webdav.conf", "rclone, obscured", "[dav]\ntype = webdav\nuser = n\npass = "+g.of(urlSafe, 48)+"\n")
+	add("etc/restic/env", "restic", "RESTIC_REPOSITORY=azure:backup:/\nRESTIC_PASSWORD="+g.phrase()+"\n")
+	add("etc/ceph/ceph.client.admin.keyring", "Ceph", "[client.admin]\n\tkey = AQ"+g.of(base62, 36)+"==\n")
+	add("etc/grafana/grafana.ini", "Grafana", "[security]\nadmin_user = admin\nadmin_password = "+g.phrase()+"\n")
+}
+
+func scripts(g *gen, p *plants) {
+	const history, script, unit = "history of a shell", "secret in a script", "secret in a unit or environment file"
+	add := func(kind, path, wrap, text string) { p.add(kind, other, path, wrap, text) }
+	add(history, "root/.bash_history", "bash", "ls\ncurl -u admin:"+g.password(14)+" https://es.example\nexit\n")
+	add(history, "home/azureuser/.zsh_history", "zsh", ": 1763600000:0;export DB_PASSWORD="+g.password(14)+"\n")
+	add(history, "root/.mysql_history", "mysql", "ALTER USER 'app'@'%' IDENTIFIED BY '"+g.password(14)+"';\n")
+	add(history, "root/.psql_history", "psql", "ALTER ROLE app PASSWORD '"+g.password(14)+"';\n")
+	add(history, "home/azureuser/.python_history", "python", "client = Client(token='"+g.github()+"')\n")
+	add(history, "srv/deploy/.bash_history", "another home", "mysql -uroot -p"+g.b62(12)+" app\n")
+	add(script, "opt/scripts/a.sh", "curl -u", "#!/bin/sh\ncurl -fsS -u 'svc:"+g.password(16)+"' https://artifacts.example/x.tgz -o /tmp/x.tgz\n")
+	add(script, "opt/scripts/b.sh", "password in an address", "#!/bin/sh\nwget https://svc:"+g.b62(16)+"@artifacts.example/x.tgz\n")
+	add(script, "opt/scripts/c.sh", "chpasswd", "#!/bin/sh\necho 'azureuser:"+g.password(14)+"' | chpasswd\n")
+	add(script, "opt/scripts/d.sh", "sshpass", "sshpass -p '"+g.password(14)+"' ssh root@10.0.0.9 uptime\n")
+	add(script, "opt/scripts/e.sh", "mysql -p", "mysqldump -h db -uroot -p'"+g.password(14)+"' app > /b.sql\n")
+	add(script, "opt/scripts/f.sh", "variable", "#!/bin/bash\nreadonly API_TOKEN='"+g.of(urlSafe, 40)+"'\ncurl -H \"X-Api-Key: $API_TOKEN\" https://api.example\n")
+	add(script, "opt/scripts/g.sh", "openssl -passin", "openssl rsa -in k.pem -passin pass:"+g.password(14)+" -out k2.pem\n")
+	add(script, "opt/scripts/h.py", "Python", "import requests\nrequests.get('https://api.example', auth=('svc', '"+g.password(16)+"'))\n")
+	add(script, "opt/scripts/i.ps1", "PowerShell", "$p = ConvertTo-SecureString '"+g.password(16)+"' -AsPlainText -Force\n")
+	add(script, "opt/scripts/j.sh", "psql by the environment", "PGPASSWORD="+g.password(16)+" psql -h db -U app\n")
+	add(script, "opt/scripts/k.sh", "kubectl create secret", "kubectl create secret generic db --from-literal=password="+g.password(16)+"\n")
+	add(script, "opt/scripts/l.sh", "useradd -p", "useradd -m -p '$6$"+g.of(base62+"./", 16)+"$"+g.of(base62+"./", 86)+"' ops\n")
+	add(script, "usr/local/bin/domain-join", "realm join", "echo '"+g.password(16)+"' | realm join -U svc-join example.com\n")
+	add(script, "usr/local/bin/subscribe", "subscription-manager", "subscription-manager register --username ops --password "+g.b62(14)+" --auto-attach\n")
+	add(script, "usr/local/bin/pro", "Ubuntu Pro", "pro attach C1"+g.of(base62, 28)+"\n")
+	add(script, "etc/cron.d/backup", "cron", "0 3 * * * root BACKUP_KEY="+g.of(base62, 32)+" /usr/local/bin/backup\n")
+	add(unit, "etc/systemd/system/exporter.service", "Environment=", "[Service]\nEnvironment=\"DATA_SOURCE_PASS="+g.password(16)+"\"\nExecStart=/usr/bin/exporter\n")
+	add(unit, "etc/systemd/system/agent.service", "flag of ExecStart", "[Service]\nExecStart=/usr/bin/agent --server https://a.example --token="+g.of(urlSafe, 32)+"\n")
+	add(unit, "usr/lib/systemd/system/vendor-agent.service", "a unit in /usr/lib", "[Service]\nEnvironment=AGENT_SECRET="+g.of(base62, 32)+"\nExecStart=/opt/agent/agent\n")
+	add(unit, "etc/default/app", "a password", "DB_USER=app\nDB_PASS="+g.password(16)+"\n")
+	add(unit, "etc/sysconfig/app", "a secret", "export CLIENT_SECRET='"+g.of(urlSafe, 40)+"'\n")
+	add(unit, "opt/app/.env", "dotenv", "NODE_ENV=production\nSESSION_SECRET="+g.of(base62, 48)+"\nJWT_SECRET="+g.hex(64)+"\n")
+	add(unit, "opt/app/docker-compose.yml", "compose", "services:\n  db:\n    environment:\n      POSTGRES_PASSWORD: "+g.b62(20)+"\n")
+	add(unit, "opt/manifests/deploy.yaml", "env of a pod", "containers:\n- name: app\n  env:\n  - name: API_SECRET\n    value: "+g.b62(32)+"\n")
+	add(unit, "etc/profile.d/tokens.sh", "profile", "export ARTIFACTORY_API_KEY=AKCp"+g.b62(69)+"\n")
+	add(unit, "etc/containers/systemd/app.container", "quadlet", "[Container]\nImage=reg.example/app:1\nEnvironment=ADMIN_PASSWORD="+g.b62(18)+"\n")
+}
+
+func databases(g *gen, p *plants) {
+	const kind = "database's credential"
+	add := func(path, wrap, text string) { p.add(kind, other, path, wrap, text) }
+	add("root/.pgpass", ".pgpass", "db.example:5432:app:app:"+g.password(16)+"\n")
+	add("root/.my.cnf", ".my.cnf", "[client]\nuser=root\npassword="+g.password(16)+"\n")
+	add("opt/db/postgres.env", "address of PostgreSQL", "DATABASE_URL=postgres://app:"+g.b62(18)+"@db.example:5432/app?sslmode=require\n")
+	add("opt/db/mongo.yaml", "address of MongoDB", "uri: mongodb+srv://app:"+g.b62(18)+"@c.example.mongodb.net/app\n")
+	add("opt/db/redis.conf", "Redis", "bind 0.0.0.0\nrequirepass "+g.b62(32)+"\n")
+	add("opt/db/redis.env", "address of Redis", "REDIS_URL=rediss://:"+g.b62(33)+"AzCaA"+g.b62(5)+"=@r.redis.cache.windows.net:6380\n")
+	add("opt/db/sql.json", "ADO.NET", `{"cs":"Server=tcp:s.database.windows.net,1433;Database=a;User ID=app;Password=`+g.password(16)+`;Encrypt=True;"}`)
+	add("opt/db/odbc.ini", "ODBC", "[app]\nDriver=ODBC Driver 18\nServer=s.example\nUID=app\nPWD="+g.password(16)+"\n")
+	add("opt/db/jdbc.properties", "JDBC", "url=jdbc:sqlserver://s.example:1433;user=app;password="+g.b62(16)+";encrypt=true\n")
+	add("opt/db/amqp.yml", "address of RabbitMQ", "broker: amqp://svc:"+g.b62(16)+"@mq.example:5672/v\n")
+	add("opt/db/kafka.properties", "Kafka's JAAS", "sasl.jaas.config=org.apache.kafka.common.security.plain.PlainLoginModule required username=\"app\" password=\""+g.password(16)+"\";\n")
+	add("opt/db/etcd.env", "etcd", "ETCDCTL_USER=root:"+g.b62(16)+"\n")
+}
