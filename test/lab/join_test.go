@@ -258,7 +258,7 @@ func (j *joining) leftovers(ctx context.Context, t *testing.T, nodes []string) (
 		return nil, err
 	}
 	for _, s := range secrets.Items {
-		if s.Namespace != admissionSpace {
+		if s.Namespace != admissionSpace && s.Namespace != keySpace {
 			left = append(left, "Secret "+s.Namespace+"/"+s.Name)
 		}
 	}

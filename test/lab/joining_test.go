@@ -26,6 +26,7 @@ import (
 
 const (
 	admissionSpace = "ortet-system"
+	keySpace       = admissionSpace + "-admission" // of the admission server's keys
 	// admissionFrontend is the admission server as machines see it.
 	admissionFrontend = "10.96.0.3:443"
 	// What a token of ours is called in kube-system.
