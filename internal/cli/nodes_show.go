@@ -25,7 +25,9 @@ func (o *options) printNodes(s survey, failed bool) error {
 	}
 	err := o.print(map[string]any{"nodes": nonNil(list), "notes": nonNil(slices.Concat(s.notes, s.unread))}, func(w io.Writer) {
 		if len(list) == 0 {
-			fmt.Fprintln(w, "No instance or node to show.")
+			if len(s.unread) == 0 { // nothing unread looks like an answer
+				fmt.Fprintln(w, "No instance or node to show.")
+			}
 			return
 		}
 		writeNodes(w, list, s.now)

@@ -88,6 +88,10 @@ func TestNodesOfWhatCannotBeRead(t *testing.T) {
 	if err := o.printNodes(survey{stories: stories(), notes: s.notes}, false); err != nil {
 		t.Errorf("a note is no failure: %v", err)
 	}
+	out.Reset()
+	if err := o.printNodes(survey{unread: s.unread}, false); err == nil || out.Len() != 0 {
+		t.Errorf("nothing was read (%v), and the answer is %q", err, out.String())
+	}
 }
 
 type fullDisk struct{}
