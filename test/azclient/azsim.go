@@ -2,7 +2,6 @@ package azclient
 
 import (
 	"bufio"
-	"encoding/json"
 	"io"
 	"os"
 	"os/exec"
@@ -11,29 +10,10 @@ import (
 	"syscall"
 	"testing"
 	"time"
-
-	"sigs.k8s.io/cloud-provider-azure/pkg/azclient"
-	"sigs.k8s.io/cloud-provider-azure/pkg/azclient/virtualmachinescalesetclient"
 )
 
 // patience is how long a server may take to end.
 const patience = 30 * time.Second
-
-// A config is what the cloud provider reads of azure.json.
-type config struct {
-	azclient.ARMClientConfig
-	azclient.AzureAuthConfig
-	azclient.ClientFactoryConfig
-	ResourceGroup string `json:"resourceGroup"`
-}
-
-// A Cloud is azsim as the client sees it.
-type Cloud struct {
-	azclient.ClientFactory
-	Sets        *virtualmachinescalesetclient.Client
-	Group       string
-	AzureConfig string // path of its azure.json
-}
 
 // Serve starts azsim with a spec and flags, and connects the client to it. A test
 // binary can have one: a process reads SSL_CERT_FILE once.
@@ -44,17 +24,21 @@ func Serve(t *testing.T, spec string, flags ...string) *Cloud {
 	if err := os.WriteFile(file, []byte(spec), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	Start(t, "azsim: ready", filepath.Join(Build(t, "./cmd/azsim"), "azsim"), append([]string{"serve", "--dir", dir, "--spec", file}, flags...)...)
+	Start(t, "azsim: ready", filepath.Join(Build(t, Root(t), "./cmd/azsim"), "azsim"), append([]string{"serve", "--dir", dir, "--spec", file}, flags...)...)
 	t.Setenv("SSL_CERT_FILE", filepath.Join(dir, "ca.pem"))
-	return connect(t, filepath.Join(dir, "azure.json"))
+	c, err := Connect(filepath.Join(dir, "azure.json"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	return c
 }
 
-// Build builds programs of the module around this one, and gives their folder.
-func Build(t *testing.T, packages ...string) string {
+// Build builds programs of the module in a folder, and gives the folder that they are in.
+func Build(t *testing.T, module string, packages ...string) string {
 	t.Helper()
 	dir := t.TempDir()
 	build := exec.CommandContext(t.Context(), "go", append([]string{"build", "-o", dir + string(filepath.Separator)}, packages...)...)
-	build.Dir = Root(t)
+	build.Dir = module
 	if out, err := build.CombinedOutput(); err != nil {
 		t.Fatalf("build %v: %v\n%s", packages, err, out)
 	}
@@ -64,11 +48,17 @@ func Build(t *testing.T, packages ...string) string {
 // Root is the folder of the module around this one.
 func Root(t *testing.T) string {
 	t.Helper()
+	return filepath.Join(Own(t), "..", "..")
+}
+
+// Own is the folder of this module.
+func Own(t *testing.T) string {
+	t.Helper()
 	own, err := exec.CommandContext(t.Context(), "go", "env", "GOMOD").Output()
 	if err != nil {
 		t.Fatal(err)
 	}
-	return filepath.Join(filepath.Dir(strings.TrimSpace(string(own))), "..", "..")
+	return filepath.Dir(strings.TrimSpace(string(own)))
 }
 
 // Start starts a server that ends with the test, waits for the line by which it
@@ -99,29 +89,4 @@ func Start(t *testing.T, ready, program string, args ...string) string {
 	}
 	t.Fatalf("%s ended before it was ready", program)
 	return ""
-}
-
-func connect(t *testing.T, path string) *Cloud {
-	t.Helper()
-	data, err := os.ReadFile(path)
-	if err != nil {
-		t.Fatal(err)
-	}
-	var c config
-	if err := json.Unmarshal(data, &c); err != nil {
-		t.Fatal(err)
-	}
-	auth, err := azclient.NewAuthProvider(&c.ARMClientConfig, &c.AzureAuthConfig)
-	if err != nil {
-		t.Fatal(err)
-	}
-	f, err := azclient.NewClientFactory(&c.ClientFactoryConfig, &c.ARMClientConfig, auth.CloudConfig, auth.GetAzIdentity())
-	if err != nil {
-		t.Fatal(err)
-	}
-	sets, ok := f.GetVirtualMachineScaleSetClient().(*virtualmachinescalesetclient.Client)
-	if !ok {
-		t.Fatalf("the scale sets' client is a %T", f.GetVirtualMachineScaleSetClient())
-	}
-	return &Cloud{ClientFactory: f, Sets: sets, Group: c.ResourceGroup, AzureConfig: path}
 }

@@ -6,6 +6,6 @@
 // one of its own, so that nothing that imports Ortet depends on that client; it
 // imports nothing of Ortet's, but builds azsim in the module around this one.
 //
-// The package beside runs a capture while an autoscaler of these requests is at
-// work.
+// The program scaledown is an autoscaler of these requests. The package beside runs
+// a capture while it is at work; test/lab does so on real machines.
 package azclient

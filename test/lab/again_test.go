@@ -50,15 +50,26 @@ func (l *lab) checkKilled(ctx context.Context, t *testing.T, donor, version stri
 	return second
 }
 
+// change runs a command of ortet as an operator does, and logs what it prints; the
+// error is how it ended.
+func (l *lab) change(ctx context.Context, t *testing.T, args ...string) error {
+	t.Helper()
+	cmd := exec.CommandContext(ctx, filepath.Join(l.bin, "ortet"), append(args, "--azure-config", l.azure.Endpoint.AzureConfig, "--kubeconfig", l.cp.Kubeconfig)...)
+	cmd.Env = l.trusting()
+	out, err := cmd.CombinedOutput()
+	t.Logf("ortet %s:\n%s", args[0], out)
+	return err
+}
+
+// trusting is an environment in which azsim's certificate is trusted.
+func (l *lab) trusting() []string {
+	return append(os.Environ(), "SSL_CERT_FILE="+l.azure.Endpoint.CAFile)
+}
+
 // checkRollback goes back to the first version by the command line, and adds an
 // instance.
 func (l *lab) checkRollback(ctx context.Context, t *testing.T, donor, first, second string) {
-	cmd := exec.CommandContext(ctx, filepath.Join(l.bin, "ortet"), "rollback", donor,
-		"--azure-config", l.azure.Endpoint.AzureConfig, "--kubeconfig", l.cp.Kubeconfig)
-	cmd.Env = append(os.Environ(), "SSL_CERT_FILE="+l.azure.Endpoint.CAFile)
-	out, err := cmd.CombinedOutput()
-	t.Logf("ortet rollback:\n%s", out)
-	if err != nil {
+	if err := l.change(ctx, t, "rollback", donor); err != nil {
 		t.Fatal(err)
 	}
 	if now := l.checkModel(ctx, t); now != first {

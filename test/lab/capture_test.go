@@ -29,6 +29,7 @@ func TestCaptureOnRealMachines(t *testing.T) {
 	l := newLab(ctx, t, line, "capture", nil)
 	line.begin("container images")
 	l.buildImages(ctx, t)
+	l.buildAutoscaler(ctx, t)
 
 	line.begin("pool of three machines boots and joins")
 	l.createPool(ctx, t)
@@ -110,6 +111,10 @@ func TestCaptureOnRealMachines(t *testing.T) {
 	if !t.Failed() {
 		line.begin("rollback, and another instance")
 		t.Run("a rollback holds for the next instance", func(t *testing.T) { l.checkRollback(ctx, t, donor, version, second) })
+	}
+	if !t.Failed() {
+		line.begin("a further capture, while an autoscaler deletes empty nodes")
+		t.Run("an autoscaler leaves donor and workbench alone", func(t *testing.T) { l.checkBeside(ctx, t, donor, others[0]) })
 	}
 	line.print()
 }

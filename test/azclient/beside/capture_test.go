@@ -1,7 +1,9 @@
 package beside
 
 import (
+	"bytes"
 	"context"
+	"errors"
 	"maps"
 	"os"
 	"os/exec"
@@ -16,10 +18,9 @@ import (
 )
 
 const (
-	pool              = "pool1"
-	scaleDownDisabled = "cluster-autoscaler.kubernetes.io/scale-down-disabled"
-	patience          = 3 * time.Minute // for a capture, which takes some ten seconds
-	speed             = "300"
+	pool     = "pool1"
+	patience = 3 * time.Minute // for a capture, which takes some ten seconds
+	speed    = "300"
 )
 
 // spec is a pool of five. Its customData joins the cluster: what that leaves on a node
@@ -53,19 +54,38 @@ func machines(t *testing.T, c *azclient.Cloud) map[string]string {
 	return out
 }
 
+// scaleDown starts the autoscaler, much quicker than a capture's steps. The function
+// that it gives ends it, and gives the nodes whose deletion it asked for.
+func scaleDown(t *testing.T, k cluster, c *azclient.Cloud) func() []string {
+	t.Helper()
+	var asked bytes.Buffer
+	a := exec.Command(filepath.Join(azclient.Build(t, azclient.Own(t), "./scaledown"), "scaledown"),
+		"--azure-config="+c.AzureConfig, "--api-server="+k.URL, "--pool="+pool, "--minimum=2", "--scan-interval=100ms")
+	a.Stdout, a.Stderr = &asked, t.Output()
+	a.SysProcAttr = &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL}
+	if err := a.Start(); err != nil {
+		t.Fatal(err)
+	}
+	return func() []string {
+		t.Helper()
+		if err := errors.Join(a.Process.Signal(syscall.SIGTERM), a.Wait()); err != nil {
+			t.Errorf("the autoscaler: %v", err)
+		}
+		return strings.Fields(strings.ReplaceAll(asked.String(), "delete ", ""))
+	}
+}
+
 // While an autoscaler deletes every empty node that nothing protects, down to two, a
 // capture ends with 0 at its first try, and the two are its donor and its workbench.
 func TestCaptureBesideTheAutoscaler(t *testing.T) {
 	k := startCluster(t)
-	bin := azclient.Build(t, "./cmd/ortet", "./cmd/ortet-node")
+	bin := azclient.Build(t, azclient.Root(t), "./cmd/ortet", "./cmd/ortet-node")
 	c := azclient.Serve(t, spec, "--speed", speed, "--kubeconfig", k.kubeconfig, "--program", "ortet-node="+filepath.Join(bin, "ortet-node"))
 	nodes := k.awaitReady(t, 5)
 	donor, bench := nodes[0].Metadata.Name, nodes[1].Metadata.Name
 	before := machines(t, c)
 
-	a := autoscaler{cluster: k, azure: c}
-	stop, ended := make(chan struct{}), make(chan error, 1)
-	go func() { ended <- a.run(t.Context(), stop) }()
+	stop := scaleDown(t, k, c)
 	home := t.TempDir()
 	limited, cancel := context.WithTimeout(t.Context(), patience)
 	defer cancel()
@@ -76,25 +96,22 @@ func TestCaptureBesideTheAutoscaler(t *testing.T) {
 	began := time.Now()
 	out, err := capture.CombinedOutput()
 	t.Logf("the capture took %s", time.Since(began).Round(time.Second))
-	close(stop)
-	if err := <-ended; err != nil {
-		t.Errorf("the autoscaler: %v", err)
-	}
+	asked := stop()
 	if err != nil {
 		t.Errorf("ortet capture: %v\n%s", err, out)
 	}
 
 	want := slices.Sorted(maps.Keys(before))[2:]
-	if got := slices.Sorted(slices.Values(a.asked)); !slices.Equal(slices.Compact(got), want) {
-		t.Errorf("the autoscaler deletes %q, want %q: donor %s, workbench %s", a.asked, want, donor, bench)
+	if got := slices.Sorted(slices.Values(asked)); !slices.Equal(slices.Compact(got), want) {
+		t.Errorf("the autoscaler deletes %q, want %q: donor %s, workbench %s", asked, want, donor, bench)
 	}
 	kept := map[string]string{donor: before[donor], bench: before[bench]}
 	if after := machines(t, c); !maps.Equal(after, kept) {
 		t.Errorf("machines %v, want %v", after, kept)
 	}
 	for _, n := range k.awaitReady(t, 2) {
-		if v, is := n.Metadata.Annotations[scaleDownDisabled]; is || n.Spec.Unschedulable || kept[n.Metadata.Name] == "" {
-			t.Errorf("node %s: unschedulable %v, %s=%q", n.Metadata.Name, n.Spec.Unschedulable, scaleDownDisabled, v)
+		if v, is := n.Metadata.Annotations[azclient.ScaleDownDisabled]; is || n.Spec.Unschedulable || kept[n.Metadata.Name] == "" {
+			t.Errorf("node %s: unschedulable %v, %s=%q", n.Metadata.Name, n.Spec.Unschedulable, azclient.ScaleDownDisabled, v)
 		}
 	}
 	set, err := c.Sets.Get(t.Context(), c.Group, pool, nil)

@@ -1,9 +1,11 @@
-package beside
+package main
 
 import (
 	"context"
 	"errors"
-	"path"
+	"fmt"
+	"io"
+	"strings"
 	"time"
 
 	"github.com/Azure/azure-sdk-for-go/sdk/azcore"
@@ -14,31 +16,24 @@ import (
 	"github.com/ortet/ortet/test/azclient"
 )
 
-const (
-	// scanEvery is cluster-autoscaler's --scan-interval of ten seconds, much slower
-	// than azsim's operations become by speed, and quicker than a capture's steps.
-	scanEvery = 100 * time.Millisecond
-	// minimum is the node group's size below which nothing is deleted.
-	minimum = 2
-)
-
 // An autoscaler scales a pool in by the rules of cluster-autoscaler, of which a node
 // is long unneeded as soon as it is empty: it deletes each node without a pod that
 // would have to move, in the order of their names, unless the Node's annotation
 // forbids it. Like cluster-autoscaler it leaves an instance's protection to Azure.
 type autoscaler struct {
-	cluster cluster
+	cluster azclient.Cluster
 	azure   *azclient.Cloud
+	pool    string
+	minimum int
+	out     io.Writer // takes a line for each deletion, when it is begun
 	active  bool
-	asked   []string // nodes whose deletion it asked for
 }
 
 type deletion = *runtime.Poller[armcompute.VirtualMachineScaleSetsClientDeleteInstancesResponse]
 
-// run scans until stop is closed, and ends the scan that it is in; it deletes once a
-// node is cordoned.
-func (a *autoscaler) run(ctx context.Context, stop <-chan struct{}) error {
-	tick := time.NewTicker(scanEvery)
+// run scans until stop is closed, and ends the scan that it is in.
+func (a *autoscaler) run(ctx context.Context, stop <-chan struct{}, every time.Duration) error {
+	tick := time.NewTicker(every)
 	defer tick.Stop()
 	for {
 		select {
@@ -52,42 +47,47 @@ func (a *autoscaler) run(ctx context.Context, stop <-chan struct{}) error {
 	}
 }
 
+// scan deletes once a node is cordoned, and waits until its deletions have ended.
 func (a *autoscaler) scan(ctx context.Context) error {
-	members, err := a.azure.GetVirtualMachineScaleSetVMClient().ListVMInstanceView(ctx, a.azure.Group, pool)
+	members, err := a.azure.GetVirtualMachineScaleSetVMClient().ListVMInstanceView(ctx, a.azure.Group, a.pool)
 	if err != nil {
 		return err
 	}
-	nodes, err := a.cluster.nodes(ctx)
+	nodes, err := a.cluster.Nodes(ctx)
 	if err != nil {
 		return err
 	}
-	busy, err := a.busy(ctx)
+	pods, err := a.cluster.Pods(ctx)
 	if err != nil {
 		return err
 	}
-	there := map[string]bool{} // by instance id
+	there := map[string]*string{} // instance ids, by provider id
 	for _, vm := range members {
 		if *vm.Properties.ProvisioningState != "Deleting" {
-			there[*vm.InstanceID] = true
+			there[strings.ToLower("azure://"+*vm.ID)] = vm.InstanceID
 		}
 	}
 	for _, n := range nodes {
 		a.active = a.active || n.Spec.Unschedulable
 	}
+	blocked := busy(pods)
 	var deletions []deletion
 	for _, n := range nodes {
-		id := path.Base(n.Spec.ProviderID)
-		if !a.active || len(there) <= minimum || !there[id] || busy[n.Metadata.Name] || n.Metadata.Annotations[scaleDownDisabled] == "true" {
+		provider := strings.ToLower(n.Spec.ProviderID)
+		id := there[provider]
+		if !a.active || len(there) <= a.minimum || id == nil || blocked[n.Metadata.Name] || n.Metadata.Annotations[azclient.ScaleDownDisabled] == "true" {
 			continue
 		}
-		a.asked = append(a.asked, n.Metadata.Name)
-		d, err := a.azure.Sets.BeginDeleteInstances(ctx, a.azure.Group, pool, armcompute.VirtualMachineScaleSetVMInstanceRequiredIDs{InstanceIDs: []*string{to.Ptr(id)}},
+		if _, err := fmt.Fprintf(a.out, "delete %s\n", n.Metadata.Name); err != nil {
+			return err
+		}
+		d, err := a.azure.Sets.BeginDeleteInstances(ctx, a.azure.Group, a.pool, armcompute.VirtualMachineScaleSetVMInstanceRequiredIDs{InstanceIDs: []*string{id}},
 			&armcompute.VirtualMachineScaleSetsClientBeginDeleteInstancesOptions{ForceDeletion: to.Ptr(false)})
 		if err != nil {
 			return err
 		}
 		deletions = append(deletions, d)
-		delete(there, id)
+		delete(there, provider)
 	}
 	for _, d := range deletions {
 		// A later scan asks again for one that a newer write to the scale set pre-empts.
@@ -100,13 +100,9 @@ func (a *autoscaler) scan(ctx context.Context) error {
 }
 
 // busy gives the nodes with a pod that scale-down would have to move.
-func (a *autoscaler) busy(ctx context.Context) (map[string]bool, error) {
-	var list struct{ Items []pod }
-	if err := a.cluster.get(ctx, "/api/v1/pods", &list); err != nil {
-		return nil, err
-	}
+func busy(pods []azclient.Pod) map[string]bool {
 	busy := map[string]bool{}
-	for _, p := range list.Items {
+	for _, p := range pods {
 		_, stays := p.Metadata.Annotations["kubernetes.io/config.mirror"]
 		for _, owner := range p.Metadata.OwnerReferences {
 			stays = stays || owner.Kind == "DaemonSet"
@@ -115,5 +111,5 @@ func (a *autoscaler) busy(ctx context.Context) (map[string]bool, error) {
 			busy[p.Spec.NodeName] = true
 		}
 	}
-	return busy, nil
+	return busy
 }
