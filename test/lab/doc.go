@@ -1,6 +1,7 @@
 // Package lab captures a prototype on real machines, from end to end: the Helm
 // chart's Job runs in a pod on a real kubelet, reaches azsim over TLS as it would
-// reach Azure, and what it made boots and joins by itself. And it boots machines
+// reach Azure, and what it made boots and joins by itself. A further capture runs
+// while an autoscaler deletes every empty node. And it boots machines
 // that come up and machines that do not, and asks ortet nodes what became of each.
 // And it has machines join by themselves: by an admission server that runs beside
 // them, and by one that docs/join.md has installed in their cluster.
