@@ -18,6 +18,11 @@ func preempted() *armError {
 	return refuse(http.StatusConflict, "OperationPreempted", "Operation execution has been preempted by a more recent operation.")
 }
 
+// markedForDeletion refuses an action on an instance whose deletion has begun.
+func markedForDeletion(action, name string) *armError {
+	return conflict("Operation '%s' is not allowed on VM '%s' since the VM is marked for deletion. You can only retry the Delete operation (or wait for an ongoing one to complete).", action, name)
+}
+
 // markDeleting begins an instance's deletion: what runs on it ends, and it takes
 // no more requests. The caller holds the lock.
 func (s *Server) markDeleting(e *entry) {

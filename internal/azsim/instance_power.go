@@ -292,7 +292,7 @@ func (c *call) act(a action, list []*entry, o actionOptions) (*reply, error) {
 	for _, e := range list {
 		x, body := instanceOf(e)
 		if x.leaves() {
-			return nil, conflict("Operation '%s' is not allowed on VM '%s' since the VM is marked for deletion. You can only retry the Delete operation (or wait for an ongoing one to complete).", a.name, val(body.Name))
+			return nil, markedForDeletion(a.name, val(body.Name))
 		}
 		if err := c.busy(e); err != nil {
 			return nil, err

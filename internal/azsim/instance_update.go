@@ -274,6 +274,10 @@ func (s *Server) moveDisks(ctx context.Context, e *entry, plan *diskPlan) error 
 		var refused error
 		var v Volume
 		s.locked(func() {
+			if x.gone {
+				refused = preempted()
+				return
+			}
 			de, disk := load[armcompute.Disk](s, diskIDOf(d))
 			if disk == nil || val(disk.ManagedBy) != "" && !equalFold(val(disk.ManagedBy), e.id.String()) {
 				refused = conflict("Disk '%s' was deleted or attached elsewhere meanwhile.", diskIDOf(d))
@@ -294,12 +298,22 @@ func (s *Server) moveDisks(ctx context.Context, e *entry, plan *diskPlan) error 
 			return err
 		}
 		s.locked(func() {
+			if x.gone { // its deletion knows only the disks of the model
+				if _, disk := load[armcompute.Disk](s, diskIDOf(d)); disk != nil {
+					release(disk)
+				}
+				refused = preempted()
+				return
+			}
 			if body.Properties.StorageProfile == nil {
 				body.Properties.StorageProfile = &armcompute.StorageProfile{}
 			}
 			sp := body.Properties.StorageProfile
 			sp.DataDisks = append(slices.Clone(sp.DataDisks), d)
 		})
+		if refused != nil {
+			return refused
+		}
 	}
 	return nil
 }
@@ -310,6 +324,10 @@ func attachDetachDataDisks(c *call) (*reply, error) {
 	if err != nil {
 		return nil, err
 	}
+	x, body := instanceOf(e)
+	if x.leaves() {
+		return nil, markedForDeletion(c.verb, val(body.Name))
+	}
 	if err := c.busy(e); err != nil {
 		return nil, err
 	}
@@ -317,7 +335,6 @@ func attachDetachDataDisks(c *call) (*reply, error) {
 	if err != nil {
 		return nil, err
 	}
-	x, body := instanceOf(e)
 	want := slices.Clone(dataDisksOf(body))
 	for _, d := range req.DataDisksToDetach {
 		id := val(d.DiskID)
