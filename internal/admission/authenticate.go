@@ -2,6 +2,9 @@ package admission
 
 import (
 	"context"
+	"crypto/ecdsa"
+	"crypto/ed25519"
+	"crypto/rsa"
 	"crypto/x509"
 	"errors"
 	"fmt"
@@ -66,17 +69,16 @@ func (s *Server) byProof(ctx context.Context, r *http.Request, body []byte, fact
 // and its admission older than the certificate.
 func (s *Server) byCertificate(ctx context.Context, chain []*x509.Certificate, facts *facts) (proven, error) {
 	leaf, now := chain[0], s.config.Now()
+	if !s.failures.left(facts.from, now) {
+		return proven{}, refuse(RateLimited, errors.New("too many proofs of this address proved nothing"))
+	}
 	roots, err := s.clientCAs.get(ctx, now)
 	if err != nil {
 		return proven{}, ofPort(ctx, ClusterUnavailable, err)
 	}
-	between := x509.NewCertPool()
-	for _, c := range chain[1:min(len(chain), 5)] {
-		between.AddCert(c)
-	}
-	options := x509.VerifyOptions{Roots: roots, Intermediates: between, CurrentTime: now, KeyUsages: []x509.ExtKeyUsage{x509.ExtKeyUsageClientAuth}}
-	verified, err := leaf.Verify(options)
+	verified, err := verifyClient(chain, roots, now)
 	if err != nil {
+		s.failures.take(facts.from, now)
 		return proven{}, refuse(BadCertificate, err)
 	}
 	node, ok := strings.CutPrefix(leaf.Subject.CommonName, userPrefix)
@@ -118,12 +120,56 @@ func (s *Server) byCertificate(ctx context.Context, chain []*x509.Certificate, f
 	if err != nil {
 		return proven{}, ofPort(ctx, ClusterUnavailable, err)
 	}
-	at := signedAt(leaf, verified[0]).Add(clocks)
+	at := signedAt(leaf, verified).Add(clocks)
 	if at.Before(member.Created) || at.Before(admitted) {
 		return proven{}, refuse(CertificateTooOld, fmt.Errorf("the certificate was signed %s at the latest, the instance made %s, and admitted %s",
 			at.UTC().Format(time.RFC3339), member.Created.UTC().Format(time.RFC3339), admitted.UTC().Format(time.RFC3339)))
 	}
 	return proven{member: member, node: node}, nil
+}
+
+// maxChain is how many certificates a client may show: its own and two authorities'.
+// Verifying tries them in each order, up to a hundred signatures.
+const maxChain = 3
+
+// verifyClient verifies a chain of few certificates with keys as authorities and kubelets
+// have them: anybody may show any.
+func verifyClient(chain []*x509.Certificate, roots *x509.CertPool, now time.Time) ([]*x509.Certificate, error) {
+	if len(chain) > maxChain {
+		return nil, fmt.Errorf("%d certificates, more than %d", len(chain), maxChain)
+	}
+	between := x509.NewCertPool()
+	for i, c := range chain {
+		if err := usual(c); err != nil {
+			return nil, err
+		}
+		if i > 0 {
+			between.AddCert(c)
+		}
+	}
+	verified, err := chain[0].Verify(x509.VerifyOptions{Roots: roots, Intermediates: between, CurrentTime: now, KeyUsages: []x509.ExtKeyUsage{x509.ExtKeyUsageClientAuth}})
+	if err != nil {
+		return nil, err
+	}
+	return verified[0], nil
+}
+
+// usual takes the kinds and sizes of keys by which a signature costs little to verify.
+func usual(c *x509.Certificate) error {
+	bits := 0
+	switch k := c.PublicKey.(type) {
+	case *rsa.PublicKey:
+		if bits = k.N.BitLen(); bits >= 2048 && bits <= 4096 && k.E <= 1<<16+1 {
+			return nil
+		}
+	case *ecdsa.PublicKey:
+		if bits = k.Curve.Params().BitSize; bits >= 256 {
+			return nil
+		}
+	case ed25519.PublicKey:
+		return nil
+	}
+	return fmt.Errorf("a %s key of %d bits", c.PublicKeyAlgorithm, bits)
 }
 
 // signedAt is when a certificate was signed at the latest. Kubernetes' signer begins

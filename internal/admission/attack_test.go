@@ -1,0 +1,88 @@
+package admission_test
+
+import (
+	"crypto/ecdsa"
+	"crypto/elliptic"
+	"crypto/rand"
+	"crypto/tls"
+	"crypto/x509"
+	"crypto/x509/pkix"
+	"fmt"
+	"math/big"
+	"net/http"
+	"net/http/httptest"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/ortet/ortet/internal/admission"
+	"github.com/ortet/ortet/internal/wire"
+)
+
+// labyrinth is a chain that ends nowhere, of authorities which all signed each other: a
+// verifier tries each order of them, and a signature for each.
+func labyrinth(t *testing.T, curve elliptic.Curve, authorities int) []*x509.Certificate {
+	t.Helper()
+	key, err := ecdsa.GenerateKey(curve, rand.Reader)
+	if err != nil {
+		t.Fatal(err)
+	}
+	name := pkix.Name{CommonName: "labyrinth"}
+	sign := func(c *x509.Certificate) *x509.Certificate {
+		c.NotBefore, c.NotAfter, c.BasicConstraintsValid = today.Add(-time.Hour), today.Add(time.Hour), true
+		parent := &x509.Certificate{Subject: name}
+		der, err := x509.CreateCertificate(rand.Reader, c, parent, key.Public(), key)
+		if err != nil {
+			t.Fatal(err)
+		}
+		out, err := x509.ParseCertificate(der)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return out
+	}
+	chain := []*x509.Certificate{sign(&x509.Certificate{SerialNumber: big.NewInt(1), ExtKeyUsage: []x509.ExtKeyUsage{x509.ExtKeyUsageClientAuth},
+		Subject: pkix.Name{CommonName: "system:node:" + nodeName, Organization: []string{"system:nodes"}}})}
+	for n := range authorities {
+		chain = append(chain, sign(&x509.Certificate{SerialNumber: big.NewInt(int64(n + 2)), Subject: name, IsCA: true, KeyUsage: x509.KeyUsageCertSign, DNSNames: []string{fmt.Sprintf("a%d", n)}}))
+	}
+	return chain
+}
+
+// A stranger's client certificates are no more work than a stranger's documents: few of
+// known keys are looked at, and after some that prove nothing none of the address.
+func TestClientCertificatesAreBoundedBeforeTheyVerify(t *testing.T) {
+	s := newSite(t, nil)
+	s.cluster.nodes[nodeName] = ready()
+	ask := func(from string, chain ...*x509.Certificate) reply {
+		r := httptest.NewRequestWithContext(t.Context(), http.MethodPost, wire.BackPath, strings.NewReader("{}"))
+		r.RemoteAddr = from
+		r.Header.Set("Content-Type", "application/json")
+		r.TLS = &tls.ConnectionState{PeerCertificates: chain}
+		return s.do(r)
+	}
+	const stranger, other = "10.0.0.9:1", "10.0.0.8:1"
+	for cause, chain := range map[string][]*x509.Certificate{
+		"5 certificates, more than 3": labyrinth(t, elliptic.P521(), 4),
+		"a ECDSA key of 224 bits":     labyrinth(t, elliptic.P224(), 1),
+		"unknown authority":           labyrinth(t, elliptic.P256(), 2),
+	} {
+		if r := ask(stranger, chain...); r.refusal.Reason != string(admission.BadCertificate) || !strings.Contains(s.log.String(), cause) {
+			t.Errorf("%s: %s\n%s", cause, r.body, s.log)
+		}
+	}
+	foreign := labyrinth(t, elliptic.P256(), 0)
+	looked := 0
+	for range 150 {
+		if r := ask(stranger, foreign...); r.refusal.Reason != string(admission.RateLimited) {
+			looked++
+		}
+		s.clock.add(25 * time.Millisecond) // slower than an address may ask
+	}
+	if looked > 70 {
+		t.Errorf("%d certificates of one address were verified within 4 s", looked)
+	}
+	if r := ask(other, s.authority.kubelet(nil)); r.status != http.StatusOK {
+		t.Errorf("a kubelet from another address: %d %s", r.status, r.body)
+	}
+}
