@@ -1,0 +1,108 @@
+package charts
+
+import (
+	"context"
+	"crypto/ecdsa"
+	"crypto/elliptic"
+	"crypto/rand"
+	"crypto/x509"
+	"crypto/x509/pkix"
+	"encoding/pem"
+	"errors"
+	"testing"
+
+	certificatesv1 "k8s.io/api/certificates/v1"
+	corev1 "k8s.io/api/core/v1"
+	rbacv1 "k8s.io/api/rbac/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	admissionkube "github.com/ortet/ortet/internal/admission/kube"
+	"github.com/ortet/ortet/test/controlplane"
+)
+
+// tokens is the group of all bootstrap tokens.
+const tokens = "system:bootstrappers"
+
+// asked makes a request for a node's client certificate, with a bootstrap token of a
+// group, and gives it.
+func asked(t *testing.T, name, node, group string) *certificatesv1.CertificateSigningRequest {
+	t.Helper()
+	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
+	if err != nil {
+		t.Fatal(err)
+	}
+	der, err := x509.CreateCertificateRequest(rand.Reader, &x509.CertificateRequest{Subject: pkix.Name{CommonName: "system:node:" + node, Organization: []string{"system:nodes"}}}, key)
+	if err != nil {
+		t.Fatal(err)
+	}
+	requests := client(t, controlplane.Client{User: "system:bootstrap:abcdef", Groups: []string{tokens, group, "system:authenticated"}}).CertificatesV1().CertificateSigningRequests()
+	var made *certificatesv1.CertificateSigningRequest
+	eventually(t, "to ask for "+name, func() (err error) { // the role is bound just now
+		made, err = requests.Create(t.Context(), &certificatesv1.CertificateSigningRequest{ObjectMeta: metav1.ObjectMeta{Name: name}, Spec: certificatesv1.CertificateSigningRequestSpec{
+			SignerName: certificatesv1.KubeAPIServerClientKubeletSignerName, Usages: []certificatesv1.KeyUsage{certificatesv1.UsageDigitalSignature, certificatesv1.UsageClientAuth},
+			Request: pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE REQUEST", Bytes: der}),
+		}}, metav1.CreateOptions{})
+		return err
+	})
+	t.Cleanup(func() {
+		_ = client(t, controlplane.Client{}).CertificatesV1().CertificateSigningRequests().Delete(context.WithoutCancel(t.Context()), name, metav1.DeleteOptions{})
+	})
+	return made
+}
+
+// Kubernetes' documentation has all bootstrap tokens bound to nodeclient, by which the
+// controller manager approves any Node's name. What is asked with a token of ours it
+// approves all the same for no name.
+func TestNobodyElseApprovesForTokens(t *testing.T) {
+	ctx := t.Context()
+	admin := client(t, controlplane.Client{})
+	namespaced(t, admin)
+	install(t, admin, "--set", "admission.policy.enabled=false")
+	for role, group := range map[string]string{"system:certificates.k8s.io:certificatesigningrequests:nodeclient": tokens, "system:node-bootstrapper": tokens} {
+		name := "attack:" + role
+		_, err := admin.RbacV1().ClusterRoleBindings().Create(ctx, &rbacv1.ClusterRoleBinding{ObjectMeta: metav1.ObjectMeta{Name: name},
+			RoleRef:  rbacv1.RoleRef{APIGroup: rbacv1.GroupName, Kind: "ClusterRole", Name: role},
+			Subjects: []rbacv1.Subject{{APIGroup: rbacv1.GroupName, Kind: rbacv1.GroupKind, Name: group}}}, metav1.CreateOptions{})
+		if err != nil {
+			t.Fatal(err)
+		}
+		t.Cleanup(func() {
+			_ = admin.RbacV1().ClusterRoleBindings().Delete(context.WithoutCancel(ctx), name, metav1.DeleteOptions{})
+		})
+	}
+	approve := func(r *certificatesv1.CertificateSigningRequest, who controlplane.Client) error {
+		yes := r.DeepCopy()
+		yes.Status.Conditions = append(yes.Status.Conditions, certificatesv1.CertificateSigningRequestCondition{Type: certificatesv1.CertificateApproved, Status: corev1.ConditionTrue, Reason: "Test"})
+		_, err := client(t, who).CertificatesV1().CertificateSigningRequests().UpdateApproval(ctx, r.Name, yes, metav1.UpdateOptions{DryRun: dry})
+		return err
+	}
+	// Whatever they may read: who may all is refused under these names.
+	masters := []string{"system:masters"}
+	manager := controlplane.Client{User: "system:serviceaccount:kube-system:certificate-controller", Groups: masters}
+	probe := asked(t, "attack-probe", "attack-probe", "system:bootstrappers:probe")
+	_ = approve(probe, manager) // of no token of ours, so that it may be approved before the policy counts
+	ours := asked(t, "attack-ours", "attack-control-plane", admissionkube.TokenGroup)
+	refusal(t, "an approval by the controller manager", "is approved by the admission server alone", func() error { return approve(ours, manager) })
+	refusal(t, "an approval by the controller manager", "is approved by the admission server alone", func() error {
+		return approve(ours, controlplane.Client{User: "system:kube-controller-manager", Groups: masters})
+	})
+	for _, who := range []controlplane.Client{{}, {User: "system:serviceaccount:ortet-system:r-admission", Groups: masters}} {
+		if err := approve(ours, who); err != nil {
+			t.Errorf("an approval by %q: %v", who.User, err)
+		}
+	}
+	// The controller manager itself: it has come by all of them once it approved another's.
+	ours = asked(t, "attack-ours-2", "attack-control-plane", admissionkube.TokenGroup)
+	asked(t, "attack-theirs", "attack-theirs", "system:bootstrappers:kubeadm:default-node-token")
+	eventually(t, "the controller manager to approve another token's", func() error {
+		r, err := admin.CertificatesV1().CertificateSigningRequests().Get(ctx, "attack-theirs", metav1.GetOptions{})
+		if err == nil && len(r.Status.Conditions) == 0 {
+			err = errors.New("it has no conditions")
+		}
+		return err
+	})
+	r, err := admin.CertificatesV1().CertificateSigningRequests().Get(ctx, ours.Name, metav1.GetOptions{})
+	if err != nil || len(r.Status.Conditions) != 0 || len(r.Status.Certificate) != 0 {
+		t.Errorf("a certificate for a Node that the token is not for: %+v %v", r.Status, err)
+	}
+}
