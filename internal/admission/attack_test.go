@@ -16,6 +16,7 @@ import (
 	"time"
 
 	"github.com/ortet/ortet/internal/admission"
+	"github.com/ortet/ortet/internal/fleet"
 	"github.com/ortet/ortet/internal/wire"
 )
 
@@ -84,5 +85,16 @@ func TestClientCertificatesAreBoundedBeforeTheyVerify(t *testing.T) {
 	}
 	if r := ask(other, s.authority.kubelet(nil)); r.status != http.StatusOK {
 		t.Errorf("a kubelet from another address: %d %s", r.status, r.body)
+	}
+}
+
+// A machine whose Node was deleted under its kubelet is told as one whose kubelet lives.
+func TestDeletedNodeIsToldAsHeard(t *testing.T) {
+	s := newSite(t, nil)
+	s.cluster.admits = &fleet.Error{Op: "admit", Kind: fleet.KindConflict, RetryAfter: 20 * time.Second, Err: admission.ErrHeard}
+	r := s.join()
+	s.refused(r, admission.KubeletHeard)
+	if r.refusal.Final || r.refusal.After != 20 {
+		t.Errorf("come back after %d s, final %v", r.refusal.After, r.refusal.Final)
 	}
 }

@@ -26,6 +26,10 @@ var ErrTaken = errors.New("the name is another instance's")
 // ErrReady is that of a name whose Node is Ready, and became so after Node was asked.
 var ErrReady = errors.New("the Node is Ready: another machine of that name runs, or this one needs no token")
 
+// ErrHeard is that of a machine whose kubelet may live: its Node was deleted, and with it
+// what tells. Its fleet.Error says when to ask again.
+var ErrHeard = errors.New("the kubelet may live")
+
 // NodeState is what the cluster says of a Node's name.
 type NodeState struct {
 	Exists, Ready bool
@@ -55,7 +59,8 @@ type Cluster interface {
 	// left, as k3s's node password, goes. It returns once the policy knows the name. A
 	// name that is another instance's is ErrTaken, until that one is forgotten: ids are
 	// used again with their names, but two instances have two names. A name whose Node
-	// is Ready is ErrReady. What was signed for the machine before does not count any
+	// is Ready is ErrReady. One of a machine that was admitted before, and whose Node is
+	// away, is ErrHeard until that was so for a minute. What was signed for the machine before does not count any
 	// more.
 	// node is what Node told of the name just now: one that did not exist then is not
 	// looked for again.

@@ -33,6 +33,7 @@ func (c *Cluster) Node(ctx context.Context, name string) (admission.NodeState, e
 	if err != nil {
 		return admission.NodeState{}, fail(ctx, "read node", "node "+name, err)
 	}
+	c.absences.end(name)
 	ready, _ := readiness(node)
 	return admission.NodeState{Exists: true, Ready: ready, ProviderID: node.Spec.ProviderID}, nil
 }
@@ -57,7 +58,7 @@ func (c *Cluster) Admit(ctx context.Context, member fleet.Member, distribution s
 	if name == "" || member.VMID == "" || member.Instance == "" {
 		return wire.Join{}, &fleet.Error{Op: "admit", Resource: "node " + name, Kind: fleet.KindInvalid, Err: errors.New("a machine without name, id or vmId")}
 	}
-	taken := &fleet.Error{Op: "admit", Resource: "node " + name, Kind: fleet.KindConflict, Err: admission.ErrTaken}
+	var taken error = &fleet.Error{Op: "admit", Resource: "node " + name, Kind: fleet.KindConflict, Err: admission.ErrTaken}
 	if before, known := c.remembered(name); known && !before.Instance.Equal(member.Instance) {
 		// It may have been forgotten since. Where nothing is remembered, the writing of
 		// the name tells.
@@ -67,6 +68,11 @@ func (c *Cluster) Admit(ctx context.Context, member fleet.Member, distribution s
 		}
 		if known && !before.Instance.Equal(member.Instance) {
 			return wire.Join{}, taken
+		}
+	}
+	if !node.Exists {
+		if err := c.stillAway(ctx, name, member); err != nil {
+			return wire.Join{}, err
 		}
 	}
 	if err := c.clear(ctx, name, member, distribution, node); err != nil {
@@ -83,11 +89,22 @@ func (c *Cluster) Admit(ctx context.Context, member fleet.Member, distribution s
 	var secret string
 	group, within := errgroup.WithContext(ctx)
 	group.Go(func() error {
+		refused := taken
 		held, err := c.names.change(within, &nameChange{name: name, set: func(admitted) admitted { return admittedOf(member, now) }, only: func(a admitted) bool {
-			return a.VMID == "" || a.Instance.Equal(member.Instance)
+			if a.VMID == "" || !a.Instance.Equal(member.Instance) {
+				return a.VMID == ""
+			}
+			if node.Exists || !a.livedOn(member, now, c.ttl) {
+				return true
+			}
+			left := c.absences.left(name, now)
+			if left > 0 {
+				refused = absent(name, left)
+			}
+			return left <= 0
 		}})
 		if err == nil && !held {
-			return taken
+			return refused
 		}
 		return err
 	})
@@ -98,6 +115,7 @@ func (c *Cluster) Admit(ctx context.Context, member fleet.Member, distribution s
 	if err := group.Wait(); err != nil {
 		return wire.Join{}, err
 	}
+	c.absences.end(name)
 	join := wire.Join{
 		NodeName: name, ProviderID: member.ProviderID(), Pool: string(member.Pool), VMID: member.VMID,
 		Server: c.server, CA: c.ca, Token: t.id + "." + secret, Expires: t.expires,
