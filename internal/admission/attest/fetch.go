@@ -54,6 +54,7 @@ type fetched struct {
 	certificate *x509.Certificate // nil where it could not be had
 	err         error
 	at, used    time.Time
+	doubted     time.Time // when it was fetched anew, last, since it did not sign what it should
 }
 
 // A flight is a fetch that is under way. What it gave is there once done is closed.
@@ -98,7 +99,11 @@ func (f *Fetcher) Issuers(ctx context.Context, child *x509.Certificate, from str
 			continue
 		}
 		if child.CheckSignatureFrom(c) != nil {
-			continue // somebody else's certificate is as good as none
+			// Somebody else's certificate is as good as none. There is no TLS about what is
+			// fetched, so it may be the one that is kept that is wrong.
+			if c = f.anew(ctx, address, from, child); c == nil {
+				continue
+			}
 		}
 		found = append(found, c)
 		if !bytes.Equal(c.RawSubject, c.RawIssuer) {
@@ -172,10 +177,53 @@ func (f *Fetcher) begin(ctx context.Context, address, from string) (*flight, *x5
 	if !renewal && !f.known[address] && !f.pace.take(from, now) {
 		return nil, nil, fmt.Errorf("fetch %s: too many others were asked for", address)
 	}
+	return f.launch(ctx, address, nil), nil, nil
+}
+
+// launch begins a fetch; f.mu is held. child is whom what is fetched has to have signed,
+// to be kept; nil is nobody.
+func (f *Fetcher) launch(ctx context.Context, address string, child *x509.Certificate) *flight {
 	fl := &flight{done: make(chan struct{})}
 	f.flights[address] = fl
-	go f.fly(context.WithoutCancel(ctx), address, fl)
-	return fl, nil, nil
+	go f.fly(context.WithoutCancel(ctx), address, child, fl)
+	return fl
+}
+
+// anew fetches what is kept once more, of each address as often as what failed, and gives
+// it if it signed the child. Only then it is kept in place of what was. Who needs what is
+// kept waits for nothing meanwhile.
+func (f *Fetcher) anew(ctx context.Context, address, from string, child *x509.Certificate) *x509.Certificate {
+	fl := f.doubt(ctx, address, from, child)
+	if fl == nil {
+		return nil
+	}
+	select {
+	case <-ctx.Done():
+		return nil
+	case <-fl.done:
+	}
+	if fl.certificate == nil || child.CheckSignatureFrom(fl.certificate) != nil {
+		return nil
+	}
+	return fl.certificate
+}
+
+// doubt gives the fetch of anew; nil where it is too early for one.
+func (f *Fetcher) doubt(ctx context.Context, address, from string, child *x509.Certificate) *flight {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	if fl := f.flights[address]; fl != nil {
+		return fl
+	}
+	now, k := f.now(), f.kept[address]
+	if k == nil || now.Sub(k.at) < failFor || now.Sub(k.doubted) < failFor {
+		return nil
+	}
+	if !f.known[address] && !f.pace.take(from, now) {
+		return nil
+	}
+	k.doubted = now
+	return f.launch(ctx, address, child)
 }
 
 func (f *Fetcher) keptFor(address string, k *fetched) time.Duration {
@@ -188,7 +236,7 @@ func (f *Fetcher) keptFor(address string, k *fetched) time.Duration {
 	return failFor
 }
 
-func (f *Fetcher) fly(ctx context.Context, address string, fl *flight) {
+func (f *Fetcher) fly(ctx context.Context, address string, child *x509.Certificate, fl *flight) {
 	ctx, cancel := context.WithTimeout(ctx, fetchTime)
 	defer cancel()
 	c, err := f.fetch(ctx, address)
@@ -202,7 +250,9 @@ func (f *Fetcher) fly(ctx context.Context, address string, fl *flight) {
 		// and its own dates.
 		c, err = k.certificate, nil
 	}
-	f.keep(address, c, err)
+	if child == nil || err == nil && child.CheckSignatureFrom(c) == nil {
+		f.keep(address, c, err)
+	}
 	fl.certificate, fl.err = c, err
 	delete(f.flights, address)
 	close(fl.done)
