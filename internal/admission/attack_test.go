@@ -11,6 +11,7 @@ import (
 	"math/big"
 	"net/http"
 	"net/http/httptest"
+	"net/netip"
 	"strings"
 	"testing"
 	"time"
@@ -96,5 +97,27 @@ func TestDeletedNodeIsToldAsHeard(t *testing.T) {
 	s.refused(r, admission.KubeletHeard)
 	if r.refusal.Final || r.refusal.After != 20 {
 		t.Errorf("come back after %d s, final %v", r.refusal.After, r.refusal.Final)
+	}
+}
+
+// A network interface that is not the machine's first may have been given to a pod: who
+// answers there is not the machine.
+func TestOtherInterfacesAreNotCalledBack(t *testing.T) {
+	for name, change := range map[string]func(*fleet.Member){
+		"behind the machine's": func(m *fleet.Member) {
+			m.Addresses, m.OfPrimary = []netip.Addr{netip.MustParseAddr("192.0.2.1"), m.Addresses[0]}, 1
+		},
+		"and nothing says which is its first": func(m *fleet.Member) { m.OfPrimary = 0 },
+	} {
+		t.Run(name, func(t *testing.T) {
+			s := newSite(t, func(c *admission.Config) { c.CallbackTimeout = 300 * time.Millisecond })
+			m, err := s.cloud.Member(t.Context(), instance)
+			if err != nil {
+				t.Fatal(err)
+			}
+			change(&m)
+			s.cloud.put(m)
+			s.refused(s.join(), admission.CallbackFailed)
+		})
 	}
 }
