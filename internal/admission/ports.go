@@ -30,6 +30,9 @@ var ErrReady = errors.New("the Node is Ready: another machine of that name runs,
 // what tells. Its fleet.Error says when to ask again.
 var ErrHeard = errors.New("the kubelet may live")
 
+// ErrRevoked is that of a machine whose admission a person took back.
+var ErrRevoked = errors.New("the machine was revoked")
+
 // NodeState is what the cluster says of a Node's name.
 type NodeState struct {
 	Exists, Ready bool
@@ -60,7 +63,7 @@ type Cluster interface {
 	// name that is another instance's is ErrTaken, until that one is forgotten: ids are
 	// used again with their names, but two instances have two names. A name whose Node
 	// is Ready is ErrReady. One of a machine that was admitted before, and whose Node is
-	// away, is ErrHeard until that was so for a minute. What was signed for the machine before does not count any
+	// away, is ErrHeard until that was so for a minute; one that was revoked is ErrRevoked. What was signed for the machine before does not count any
 	// more.
 	// node is what Node told of the name just now: one that did not exist then is not
 	// looked for again.

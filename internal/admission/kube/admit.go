@@ -90,7 +90,7 @@ func (c *Cluster) Admit(ctx context.Context, member fleet.Member, distribution s
 	group, within := errgroup.WithContext(ctx)
 	group.Go(func() error {
 		refused := taken
-		held, err := c.names.change(within, &nameChange{name: name, set: func(admitted) admitted { return admittedOf(member, now) }, only: func(a admitted) bool {
+		change := &nameChange{name: name, unless: revokedKey(member.VMID), set: func(admitted) admitted { return admittedOf(member, now) }, only: func(a admitted) bool {
 			if a.VMID == "" || !a.Instance.Equal(member.Instance) {
 				return a.VMID == ""
 			}
@@ -102,11 +102,17 @@ func (c *Cluster) Admit(ctx context.Context, member fleet.Member, distribution s
 				refused = absent(name, left)
 			}
 			return left <= 0
-		}})
-		if err == nil && !held {
+		}}
+		held, err := c.names.change(within, change)
+		switch {
+		case err != nil:
+			return err
+		case change.barred:
+			return revoked(member)
+		case !held:
 			return refused
 		}
-		return err
+		return nil
 	})
 	group.Go(func() (err error) {
 		secret, err = c.makeToken(within, t)
