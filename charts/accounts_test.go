@@ -190,6 +190,7 @@ func attempts() map[string][]attempt {
 			{"labels a Node", "changes nothing else", patchNode(reachNode, `{"metadata":{"labels":{"node-role.kubernetes.io/control-plane":""}}}`, "status")},
 			{"annotates a Node", "changes nothing else", patchNode(reachNode, `{"metadata":{"annotations":{"a":"b"}}}`, "status")},
 			{"gives a Node an owner", "changes nothing else", patchNode(reachNode, `{"metadata":{"ownerReferences":[{"apiVersion":"v1","kind":"Node","name":"gone","uid":"u"}]}}`, "status")},
+			{"declares a feature", "changes nothing else", patchNode(reachNode, `{"status":{"declaredFeatures":["GuaranteedQoSPodCPUResize"]}}`, "status")},
 			{"raises a capacity", "changes nothing else", patchNode(reachNode, `{"status":{"capacity":{"cpu":"999"}}}`, "status")},
 			{"changes an address", "changes nothing else", patchNode(reachNode, `{"status":{"addresses":[{"type":"InternalIP","address":"192.0.2.1"}]}}`, "status")},
 			{"says that a Node is Ready", "changes nothing else", patchNode(reachNode, `{"status":{"conditions":[{"type":"Ready","status":"True"}]}}`, "status")},

@@ -9,12 +9,17 @@ import (
 	"crypto/x509/pkix"
 	"encoding/pem"
 	"errors"
+	"reflect"
+	"slices"
+	"strings"
 	"testing"
 
+	admissionv1 "k8s.io/api/admissionregistration/v1"
 	certificatesv1 "k8s.io/api/certificates/v1"
 	corev1 "k8s.io/api/core/v1"
 	rbacv1 "k8s.io/api/rbac/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"sigs.k8s.io/yaml"
 
 	admissionkube "github.com/ortet/ortet/internal/admission/kube"
 	"github.com/ortet/ortet/test/controlplane"
@@ -104,5 +109,50 @@ func TestNobodyElseApprovesForTokens(t *testing.T) {
 	r, err := admin.CertificatesV1().CertificateSigningRequests().Get(ctx, ours.Name, metav1.GetOptions{})
 	if err != nil || len(r.Status.Conditions) != 0 || len(r.Status.Certificate) != 0 {
 		t.Errorf("a certificate for a Node that the token is not for: %+v %v", r.Status, err)
+	}
+}
+
+// The policies that narrow changes of Nodes name what may not change. A field that they
+// do not name may: so a field that Kubernetes adds is added there.
+func TestPoliciesNameAllFieldsOfNodes(t *testing.T) {
+	of := func(docs [][]byte, begins string) string {
+		for _, doc := range docs {
+			var p admissionv1.ValidatingAdmissionPolicy
+			if err := yaml.UnmarshalStrict(doc, &p); err != nil {
+				t.Fatal(err)
+			}
+			if strings.HasPrefix(p.Name, begins) {
+				return string(doc)
+			}
+		}
+		t.Fatalf("no policy %s…", begins)
+		return ""
+	}
+	out, err := helm(t, "template", "c", "vmss-prototype", "--set", "kamino.targetNode="+node)
+	if err != nil {
+		t.Fatal(err)
+	}
+	var captures [][]byte
+	for _, doc := range strings.Split(out, "\n---\n") {
+		if strings.Contains(doc, "kind: ValidatingAdmissionPolicy\n") {
+			captures = append(captures, []byte(doc))
+		}
+	}
+	for _, c := range []struct {
+		what, policy string
+		fields       reflect.Type
+		free         []string
+	}{
+		{"status", of(renderOrtet(t)["ValidatingAdmissionPolicy"], "status."), reflect.TypeFor[corev1.NodeStatus](), nil},
+		{"spec", of(captures, "capture-nodes."), reflect.TypeFor[corev1.NodeSpec](), []string{"unschedulable"}},
+	} {
+		for f := range c.fields.Fields() {
+			name, _, _ := strings.Cut(f.Tag.Get("json"), ",")
+			for _, object := range []string{"object", "oldObject"} {
+				if !slices.Contains(c.free, name) && !strings.Contains(c.policy, object+"."+c.what+".?"+name) {
+					t.Errorf("%s.%s.%s is named by no policy", object, c.what, name)
+				}
+			}
+		}
 	}
 }
