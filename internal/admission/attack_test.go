@@ -121,3 +121,45 @@ func TestOtherInterfacesAreNotCalledBack(t *testing.T) {
 		})
 	}
 }
+
+// Whoever else a machine proves itself to by its documents chooses what Azure signs there:
+// a nonce that binds a key of his own to the machine. Here he has to answer at the
+// machine's address, too.
+func TestDocumentThatAnotherVerifierHadSigned(t *testing.T) {
+	for name, c := range map[string]struct {
+		listens bool
+		want    admission.Reason
+	}{"its agent listens": {true, admission.CallbackWrongKey}, "nobody listens": {false, admission.CallbackFailed}} {
+		t.Run(name, func(t *testing.T) {
+			s := newSite(t, nil)
+			s.node.newKey() // the other verifier's; the machine answers with its own
+			if !c.listens {
+				s.node.stop()
+			}
+			s.refused(s.join(), c.want)
+		})
+	}
+}
+
+// What a request says of where it comes from is not believed.
+func TestForwardedAddressesAreNotBelieved(t *testing.T) {
+	s := newSite(t, func(c *admission.Config) {
+		c.Limits = admission.DefaultLimits()
+		c.Limits.AddressRate, c.Limits.AddressBurst = 1, 5
+	})
+	refused := 0
+	for n := range 30 {
+		r := httptest.NewRequestWithContext(t.Context(), http.MethodPost, wire.NoncePath, strings.NewReader("{}"))
+		r.RemoteAddr = "10.0.0.9:1"
+		r.Header.Set("Content-Type", "application/json")
+		for _, h := range []string{"X-Forwarded-For", "X-Real-Ip", "Forwarded", "True-Client-Ip"} {
+			r.Header.Set(h, fmt.Sprintf("10.1.0.%d", n))
+		}
+		if s.do(r).refusal.Reason == string(admission.RateLimited) {
+			refused++
+		}
+	}
+	if refused < 20 {
+		t.Errorf("%d of 30 requests of one address were refused", refused)
+	}
+}

@@ -195,6 +195,13 @@ func TestMemberIsNobodyElse(t *testing.T) {
 	if got, err := c.Member(t.Context(), instance); err != nil || got.VMID != "" || got.HostName != "" || !slices.Equal(got.Addresses, addrs("10.1.0.4")) {
 		t.Errorf("%+v, %v", got, err)
 	}
+	// Letters that become others' in lower case make no name: K (U+212A) becomes k.
+	for _, name := range []string{"p00000\u212a", "p00000\u0130", "p00000A.", "p00000A\u0000"} {
+		c, _ = newMemberCloud(t, []answer{{status: 200, body: strings.Replace(memberBody, "p00000A", name, 1)}}, []answer{listOf("")})
+		if got, err := c.Member(t.Context(), instance); err == nil && got.HostName != "" {
+			t.Errorf("%q became the Node's name %q", name, got.NodeName())
+		}
+	}
 	// A specialized image has no profile: the guest's word for its name is not taken.
 	c, _ = newMemberCloud(t, []answer{{status: 200, body: strings.Replace(memberBody, `"osProfile":{"computerName":"p00000A"},`, "", 1)}}, []answer{listOf("", nicOf(instance, true, "10.1.0.4"))})
 	if got, err := c.Member(t.Context(), instance); err != nil || got.HostName != "" || !slices.Equal(got.Addresses, addrs("10.1.0.4")) {
