@@ -123,7 +123,7 @@ func attempts() map[string][]attempt {
 	serverToken := &corev1.Secret{Type: corev1.SecretTypeServiceAccountToken,
 		ObjectMeta: metav1.ObjectMeta{Name: "s", Annotations: map[string]string{corev1.ServiceAccountNameKey: "r-admission"}}}
 	planted := &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Name: "ortet-admission-records"}, Data: map[string][]byte{"key": bytes.Repeat([]byte("k"), 32)}}
-	// By it the server finds Azure, and asks it who a machine is.
+	// This Secret configures which Azure endpoint the server queries.
 	elsewhere := &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Name: configSecret}, Data: map[string][]byte{"azure.json": []byte(`{"cloud":"AzureStackCloud","resourceManagerEndpoint":"https://attack.example"}`)}}
 	everybody := []attempt{
 		{"reads the authority", byRBAC, readKey("ortet-admission-authority")},

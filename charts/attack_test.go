@@ -28,8 +28,8 @@ import (
 // tokens is the group of all bootstrap tokens.
 const tokens = "system:bootstrappers"
 
-// asked makes a request for a node's client certificate, with a bootstrap token of a
-// group, and gives it.
+// asked creates and returns a request for a node's client certificate, as a bootstrap
+// token of a group.
 func asked(t *testing.T, name, node, group string) *certificatesv1.CertificateSigningRequest {
 	t.Helper()
 	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
@@ -55,9 +55,9 @@ func asked(t *testing.T, name, node, group string) *certificatesv1.CertificateSi
 	return made
 }
 
-// Kubernetes' documentation has all bootstrap tokens bound to nodeclient, by which the
-// controller manager approves any Node's name. What is asked with a token of ours it
-// approves all the same for no name.
+// Kubernetes' documentation binds all bootstrap tokens to nodeclient, so the controller
+// manager approves a certificate for any Node name. The policy prevents that for tokens of
+// the admission server.
 func TestNobodyElseApprovesForTokens(t *testing.T) {
 	ctx := t.Context()
 	admin := client(t, controlplane.Client{})
@@ -81,7 +81,7 @@ func TestNobodyElseApprovesForTokens(t *testing.T) {
 		_, err := client(t, who).CertificatesV1().CertificateSigningRequests().UpdateApproval(ctx, r.Name, yes, metav1.UpdateOptions{DryRun: dry})
 		return err
 	}
-	// Whatever they may read: who may all is refused under these names.
+	// system:masters passes RBAC and may read the keys, so only the user names decide.
 	masters := []string{"system:masters"}
 	manager := controlplane.Client{User: "system:serviceaccount:kube-system:certificate-controller", Groups: masters}
 	probe := asked(t, "attack-probe", "attack-probe", "system:bootstrappers:probe")
@@ -96,7 +96,7 @@ func TestNobodyElseApprovesForTokens(t *testing.T) {
 			t.Errorf("an approval by %q: %v", who.User, err)
 		}
 	}
-	// The controller manager itself: it has come by all of them once it approved another's.
+	// The controller manager itself has processed both once it approved the other request.
 	ours = asked(t, "attack-ours-2", "attack-control-plane", admissionkube.TokenGroup)
 	asked(t, "attack-theirs", "attack-theirs", "system:bootstrappers:kubeadm:default-node-token")
 	eventually(t, "the controller manager to approve another token's", func() error {
@@ -112,8 +112,8 @@ func TestNobodyElseApprovesForTokens(t *testing.T) {
 	}
 }
 
-// The policies that narrow changes of Nodes name what may not change. A field that they
-// do not name may: so a field that Kubernetes adds is added there.
+// The policies list the fields of Nodes that must not change. A field that Kubernetes adds
+// would be writable until it is listed.
 func TestPoliciesNameAllFieldsOfNodes(t *testing.T) {
 	of := func(docs [][]byte, begins string) string {
 		for _, doc := range docs {
@@ -150,7 +150,7 @@ func TestPoliciesNameAllFieldsOfNodes(t *testing.T) {
 			name, _, _ := strings.Cut(f.Tag.Get("json"), ",")
 			for _, object := range []string{"object", "oldObject"} {
 				if !slices.Contains(c.free, name) && !strings.Contains(c.policy, object+"."+c.what+".?"+name) {
-					t.Errorf("%s.%s.%s is named by no policy", object, c.what, name)
+					t.Errorf("%s.%s.%s is missing in the policy", object, c.what, name)
 				}
 			}
 		}

@@ -21,8 +21,8 @@ import (
 	"github.com/ortet/ortet/internal/wire"
 )
 
-// labyrinth is a chain that ends nowhere, of authorities which all signed each other: a
-// verifier tries each order of them, and a signature for each.
+// labyrinth is a chain without a root whose authorities all signed each other: a verifier
+// tries every order of them, with one signature check per step.
 func labyrinth(t *testing.T, curve elliptic.Curve, authorities int) []*x509.Certificate {
 	t.Helper()
 	key, err := ecdsa.GenerateKey(curve, rand.Reader)
@@ -51,8 +51,8 @@ func labyrinth(t *testing.T, curve elliptic.Curve, authorities int) []*x509.Cert
 	return chain
 }
 
-// A stranger's client certificates are no more work than a stranger's documents: few of
-// known keys are looked at, and after some that prove nothing none of the address.
+// Client certificates cost an unauthenticated client's budget as documents do: chain and
+// keys are limited before any verification, and failures are rate-limited by address.
 func TestClientCertificatesAreBoundedBeforeTheyVerify(t *testing.T) {
 	s := newSite(t, nil)
 	s.cluster.nodes[nodeName] = ready()
@@ -65,9 +65,9 @@ func TestClientCertificatesAreBoundedBeforeTheyVerify(t *testing.T) {
 	}
 	const stranger, other = "10.0.0.9:1", "10.0.0.8:1"
 	for cause, chain := range map[string][]*x509.Certificate{
-		"5 certificates, more than 3": labyrinth(t, elliptic.P521(), 4),
-		"a ECDSA key of 224 bits":     labyrinth(t, elliptic.P224(), 1),
-		"unknown authority":           labyrinth(t, elliptic.P256(), 2),
+		"chain of 5 client certificates":    labyrinth(t, elliptic.P521(), 4),
+		"unsupported ECDSA key of 224 bits": labyrinth(t, elliptic.P224(), 1),
+		"unknown authority":                 labyrinth(t, elliptic.P256(), 2),
 	} {
 		if r := ask(stranger, chain...); r.refusal.Reason != string(admission.BadCertificate) || !strings.Contains(s.log.String(), cause) {
 			t.Errorf("%s: %s\n%s", cause, r.body, s.log)
@@ -82,15 +82,15 @@ func TestClientCertificatesAreBoundedBeforeTheyVerify(t *testing.T) {
 		s.clock.add(25 * time.Millisecond) // slower than an address may ask
 	}
 	if looked > 70 {
-		t.Errorf("%d certificates of one address were verified within 4 s", looked)
+		t.Errorf("%d certificates of one address were verified in 4 s", looked)
 	}
 	if r := ask(other, s.authority.kubelet(nil)); r.status != http.StatusOK {
 		t.Errorf("a kubelet from another address: %d %s", r.status, r.body)
 	}
 }
 
-// A machine whose Node was deleted under its kubelet is told as one whose kubelet lives.
-func TestDeletedNodeIsToldAsHeard(t *testing.T) {
+// ErrHeard of the cluster becomes KubeletHeard with the cluster's Retry-After.
+func TestDeletedNodeIsRefusedAsHeard(t *testing.T) {
 	s := newSite(t, nil)
 	s.cluster.admits = &fleet.Error{Op: "admit", Kind: fleet.KindConflict, RetryAfter: 20 * time.Second, Err: admission.ErrHeard}
 	r := s.join()
@@ -100,14 +100,14 @@ func TestDeletedNodeIsToldAsHeard(t *testing.T) {
 	}
 }
 
-// A network interface that is not the machine's first may have been given to a pod: who
-// answers there is not the machine.
+// A secondary network interface may be in a pod's network namespace, so an answer there
+// does not identify the machine.
 func TestOtherInterfacesAreNotCalledBack(t *testing.T) {
 	for name, change := range map[string]func(*fleet.Member){
-		"behind the machine's": func(m *fleet.Member) {
+		"secondary interface": func(m *fleet.Member) {
 			m.Addresses, m.OfPrimary = []netip.Addr{netip.MustParseAddr("192.0.2.1"), m.Addresses[0]}, 1
 		},
-		"and nothing says which is its first": func(m *fleet.Member) { m.OfPrimary = 0 },
+		"unknown primary interface": func(m *fleet.Member) { m.OfPrimary = 0 },
 	} {
 		t.Run(name, func(t *testing.T) {
 			s := newSite(t, func(c *admission.Config) { c.CallbackTimeout = 300 * time.Millisecond })
@@ -122,9 +122,9 @@ func TestOtherInterfacesAreNotCalledBack(t *testing.T) {
 	}
 }
 
-// Whoever else a machine proves itself to by its documents chooses what Azure signs there:
-// a nonce that binds a key of his own to the machine. Here he has to answer at the
-// machine's address, too.
+// Another verifier of attested documents (SPIRE, Teleport) chooses the nonce that Azure
+// signs, so it can bind its own key to the machine. The callback stops it: it does not
+// answer at the machine's address.
 func TestDocumentThatAnotherVerifierHadSigned(t *testing.T) {
 	for name, c := range map[string]struct {
 		listens bool
@@ -132,7 +132,7 @@ func TestDocumentThatAnotherVerifierHadSigned(t *testing.T) {
 	}{"its agent listens": {true, admission.CallbackWrongKey}, "nobody listens": {false, admission.CallbackFailed}} {
 		t.Run(name, func(t *testing.T) {
 			s := newSite(t, nil)
-			s.node.newKey() // the other verifier's; the machine answers with its own
+			s.node.newKey() // of the other verifier; the machine answers with its own
 			if !c.listens {
 				s.node.stop()
 			}
@@ -141,7 +141,7 @@ func TestDocumentThatAnotherVerifierHadSigned(t *testing.T) {
 	}
 }
 
-// What a request says of where it comes from is not believed.
+// Rate limits use the connection's address and ignore forwarding headers.
 func TestForwardedAddressesAreNotBelieved(t *testing.T) {
 	s := newSite(t, func(c *admission.Config) {
 		c.Limits = admission.DefaultLimits()

@@ -70,7 +70,7 @@ func (s *Server) byProof(ctx context.Context, r *http.Request, body []byte, fact
 func (s *Server) byCertificate(ctx context.Context, chain []*x509.Certificate, facts *facts) (proven, error) {
 	leaf, now := chain[0], s.config.Now()
 	if !s.failures.left(facts.from, now) {
-		return proven{}, refuse(RateLimited, errors.New("too many proofs of this address proved nothing"))
+		return proven{}, refuse(RateLimited, errors.New("too many invalid proofs from this address"))
 	}
 	roots, err := s.clientCAs.get(ctx, now)
 	if err != nil {
@@ -128,19 +128,19 @@ func (s *Server) byCertificate(ctx context.Context, chain []*x509.Certificate, f
 	return proven{member: member, node: node}, nil
 }
 
-// maxChain is how many certificates a client may show: its own and two authorities'.
-// Verifying tries them in each order, up to a hundred signatures.
+// maxChain limits a client's certificate chain: a leaf and two authorities. x509.Verify
+// tries the authorities in every order, up to 100 signature checks.
 const maxChain = 3
 
-// verifyClient verifies a chain of few certificates with keys as authorities and kubelets
-// have them: anybody may show any.
+// verifyClient verifies a client's certificate chain. Clients are unauthenticated here, so
+// length and keys are limited before any signature is checked.
 func verifyClient(chain []*x509.Certificate, roots *x509.CertPool, now time.Time) ([]*x509.Certificate, error) {
 	if len(chain) > maxChain {
-		return nil, fmt.Errorf("%d certificates, more than %d", len(chain), maxChain)
+		return nil, fmt.Errorf("chain of %d client certificates exceeds the limit of %d", len(chain), maxChain)
 	}
 	between := x509.NewCertPool()
 	for i, c := range chain {
-		if err := usual(c); err != nil {
+		if err := checkKey(c); err != nil {
 			return nil, err
 		}
 		if i > 0 {
@@ -154,8 +154,8 @@ func verifyClient(chain []*x509.Certificate, roots *x509.CertPool, now time.Time
 	return verified[0], nil
 }
 
-// usual takes the kinds and sizes of keys by which a signature costs little to verify.
-func usual(c *x509.Certificate) error {
+// checkKey accepts RSA, ECDSA and Ed25519 keys whose signatures are cheap to verify.
+func checkKey(c *x509.Certificate) error {
 	bits := 0
 	switch k := c.PublicKey.(type) {
 	case *rsa.PublicKey:
@@ -169,7 +169,7 @@ func usual(c *x509.Certificate) error {
 	case ed25519.PublicKey:
 		return nil
 	}
-	return fmt.Errorf("a %s key of %d bits", c.PublicKeyAlgorithm, bits)
+	return fmt.Errorf("unsupported %s key of %d bits in a client certificate", c.PublicKeyAlgorithm, bits)
 }
 
 // signedAt is when a certificate was signed at the latest. Kubernetes' signer begins

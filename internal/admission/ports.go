@@ -26,11 +26,11 @@ var ErrTaken = errors.New("the name is another instance's")
 // ErrReady is that of a name whose Node is Ready, and became so after Node was asked.
 var ErrReady = errors.New("the Node is Ready: another machine of that name runs, or this one needs no token")
 
-// ErrHeard is that of a machine whose kubelet may live: its Node was deleted, and with it
-// what tells. Its fleet.Error says when to ask again.
-var ErrHeard = errors.New("the kubelet may live")
+// ErrHeard means that the machine's kubelet may still run: its Node, and with it the
+// Lease, was deleted less than a minute ago. The fleet.Error has RetryAfter.
+var ErrHeard = errors.New("the kubelet may still run")
 
-// ErrRevoked is that of a machine whose admission a person took back.
+// ErrRevoked means that an operator revoked the machine.
 var ErrRevoked = errors.New("the machine was revoked")
 
 // NodeState is what the cluster says of a Node's name.
@@ -62,8 +62,8 @@ type Cluster interface {
 	// left, as k3s's node password, goes. It returns once the policy knows the name. A
 	// name that is another instance's is ErrTaken, until that one is forgotten: ids are
 	// used again with their names, but two instances have two names. A name whose Node
-	// is Ready is ErrReady. One of a machine that was admitted before, and whose Node is
-	// away, is ErrHeard until that was so for a minute; one that was revoked is ErrRevoked. What was signed for the machine before does not count any
+	// is Ready is ErrReady. A machine that was admitted before and has no Node now is
+	// ErrHeard for the first minute in which it asks. A revoked machine is ErrRevoked. What was signed for the machine before does not count any
 	// more.
 	// node is what Node told of the name just now: one that did not exist then is not
 	// looked for again.

@@ -111,7 +111,7 @@ func Reasons() []Meaning {
 		{CallbackPortForbidden, http.StatusForbidden, true, "nodes are not called back at this port", "set --callback-port to what the nodes have in their settings; else a pod asks in its node's name"},
 		{CallbackFailed, http.StatusForbidden, false, "nobody answered at the instance's address", "let the server reach the nodes' callback port; a pod that asks in its node's name has another address"},
 		{CallbackWrongKey, http.StatusForbidden, false, "who answered at the instance's address has another key", "another process of the machine listens at that port, or somebody asks in its name"},
-		{Revoked, http.StatusForbidden, true, "the machine's admission was taken back", "delete the instance, on which somebody ran ortet admission revoke; where that was a mistake, take its key revoked_VMID out of the ConfigMap ortet-admitted"},
+		{Revoked, http.StatusForbidden, true, "the machine was revoked", "delete the instance: an operator ran ortet admission revoke. If that was a mistake, remove the key revoked_VMID from the ConfigMap ortet-admitted"},
 		{ClusterChanged, http.StatusConflict, false, "what the cluster holds of the node changed meanwhile", "none: the node asks again; if it stays, the audit log names what goes on changing"},
 		{ClusterUnavailable, http.StatusServiceUnavailable, false, "the cluster cannot be asked", "the audit log says why: permissions, or the API server is away"},
 

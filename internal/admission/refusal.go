@@ -54,7 +54,7 @@ func ofPort(ctx context.Context, unavailable Reason, err error) error {
 	return &refusal{reason: unavailable, err: err, after: retryAfter(err)}
 }
 
-// retryAfter is how long a port asks to wait; 0 where it does not say.
+// retryAfter is the wait that a port's error requests; 0 if none.
 func retryAfter(err error) time.Duration {
 	var f *fleet.Error
 	if errors.As(err, &f) {

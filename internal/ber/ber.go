@@ -1,7 +1,6 @@
-// Package ber bounds how deep and how many a message's objects are, before a parser goes
-// down into it: who wrote the message may be a stranger, and parsers of PKCS #7 turn BER
-// into DER recursively, copying everything once for each level. 700 kB of nothing but
-// beginnings would keep one for minutes.
+// Package ber limits nesting depth and object count of untrusted BER messages before they
+// are parsed. PKCS #7 parsers convert BER to DER recursively and copy the content once per
+// level, so 700 kB of nested headers would take minutes.
 package ber
 
 import (
@@ -9,14 +8,12 @@ import (
 	"fmt"
 )
 
-// Limits are how deep a message's objects may lie within each other, and how many they
-// may be.
+// Limits are the maximum nesting depth and the maximum number of objects.
 type Limits struct{ Depth, Objects int }
 
-// Check refuses a message beyond the limits, or that is none. It walks as
-// github.com/smallstep/pkcs7 does, objects of indefinite length included, and refuses tags
-// of several bytes, which PKCS #7 does not have and that parser reads otherwise than the
-// standard.
+// Check rejects a malformed message or one beyond the limits. It walks as
+// github.com/smallstep/pkcs7 does, including indefinite lengths. It rejects multi-byte
+// tags: PKCS #7 has none, and that parser deviates from the standard there.
 func Check(message []byte, l Limits) error {
 	w := walk{ber: message, limits: l}
 	end, err := w.object(0, 1)

@@ -15,8 +15,8 @@ func newAdmissionRevoke(o *options) *cobra.Command {
 Its name is admitted no more, its token and its certificate requests are deleted, and
 so is its Node, with which the API server ends what the kubelet may read. No
 certificate of it is renewed, or taken by the admission server, again. The machine
-itself is not admitted again either, by whichever document of Azure's, until its
-instance is deleted.
+itself cannot join again until its instance is deleted, although Azure still signs
+documents for it.
 
 Kubernetes revokes no certificate: until it ends, its holder is authenticated still,
 but can register no Node. A machine that is to come back is deleted and made anew; its

@@ -198,7 +198,7 @@ func (w *world) effect(c fleet.Change) (first, last func(), err error) {
 			return bad("it is there")
 		}
 		if !d.generalized && !c.Closed {
-			return bad("anybody may export a snapshot with a node's keys")
+			return bad("a snapshot with a node's keys allows export")
 		}
 		s := &snap{generalized: d.generalized}
 		s.Snapshot = fleet.Snapshot{ID: c.ID, Source: c.Source, Tags: maps.Clone(c.Tags), ProvisioningState: plan.Creating, Created: time.Now()}

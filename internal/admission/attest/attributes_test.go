@@ -11,9 +11,8 @@ import (
 	"github.com/ortet/ortet/internal/azsim"
 )
 
-// A signature over a message's attributes is one over a content that is spelled as they
-// are: who leaves the attributes out and puts them in the content's place has a message
-// whose signature is right, and whose content Azure never wrote.
+// A CMS signature over signed attributes also verifies for a message without attributes
+// whose content is the DER encoding of those attributes. Such content is not JSON.
 func TestAttributesAreNoContent(t *testing.T) {
 	azure := attestors()[0]
 	raw, err := base64.StdEncoding.DecodeString(signed(t, azure, document(), azsim.SignOptions{Attributes: true}))
@@ -62,6 +61,6 @@ func TestAttributesAreNoContent(t *testing.T) {
 	v := &attest.Verifier{Roots: azure.Roots(), Issuers: fetcher, Now: still}
 	d, err := v.Verify(t.Context(), base64.StdEncoding.EncodeToString(marshal(outer)), nonce, home)
 	if reasonOf(err) != attest.Malformed || !strings.Contains(err.Error(), "invalid character") || d != (attest.Document{}) {
-		t.Errorf("%v (%+v), want %s: the signature is right, and it is no JSON", err, d, attest.Malformed)
+		t.Errorf("%v (%+v), want %s: valid signature, content is not JSON", err, d, attest.Malformed)
 	}
 }

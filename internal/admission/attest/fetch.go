@@ -54,7 +54,7 @@ type fetched struct {
 	certificate *x509.Certificate // nil where it could not be had
 	err         error
 	at, used    time.Time
-	doubted     time.Time // when it was fetched anew, last, since it did not sign what it should
+	refetched   time.Time // last attempt to replace it because it did not sign a child
 }
 
 // A flight is a fetch that is under way. What it gave is there once done is closed.
@@ -99,9 +99,8 @@ func (f *Fetcher) Issuers(ctx context.Context, child *x509.Certificate, from str
 			continue
 		}
 		if child.CheckSignatureFrom(c) != nil {
-			// Somebody else's certificate is as good as none. There is no TLS about what is
-			// fetched, so it may be the one that is kept that is wrong.
-			if c = f.anew(ctx, address, from, child); c == nil {
+			// The response came without TLS, so the cached certificate may be spoofed.
+			if c = f.refetch(ctx, address, from, child); c == nil {
 				continue
 			}
 		}
@@ -180,8 +179,8 @@ func (f *Fetcher) begin(ctx context.Context, address, from string) (*flight, *x5
 	return f.launch(ctx, address, nil), nil, nil
 }
 
-// launch begins a fetch; f.mu is held. child is whom what is fetched has to have signed,
-// to be kept; nil is nobody.
+// launch starts a fetch; f.mu is locked. If child is not nil, only a certificate that
+// signed it is cached.
 func (f *Fetcher) launch(ctx context.Context, address string, child *x509.Certificate) *flight {
 	fl := &flight{done: make(chan struct{})}
 	f.flights[address] = fl
@@ -189,11 +188,11 @@ func (f *Fetcher) launch(ctx context.Context, address string, child *x509.Certif
 	return fl
 }
 
-// anew fetches what is kept once more, of each address as often as what failed, and gives
-// it if it signed the child. Only then it is kept in place of what was. Who needs what is
-// kept waits for nothing meanwhile.
-func (f *Fetcher) anew(ctx context.Context, address, from string, child *x509.Certificate) *x509.Certificate {
-	fl := f.doubt(ctx, address, from, child)
+// refetch replaces a cached certificate that did not sign the child, at most once per
+// failFor and address; nil if the response did not sign it either. Other clients use the
+// cached certificate meanwhile.
+func (f *Fetcher) refetch(ctx context.Context, address, from string, child *x509.Certificate) *x509.Certificate {
+	fl := f.beginRefetch(ctx, address, from, child)
 	if fl == nil {
 		return nil
 	}
@@ -208,21 +207,21 @@ func (f *Fetcher) anew(ctx context.Context, address, from string, child *x509.Ce
 	return fl.certificate
 }
 
-// doubt gives the fetch of anew; nil where it is too early for one.
-func (f *Fetcher) doubt(ctx context.Context, address, from string, child *x509.Certificate) *flight {
+// beginRefetch starts or joins the fetch of refetch; nil if it is too early for one.
+func (f *Fetcher) beginRefetch(ctx context.Context, address, from string, child *x509.Certificate) *flight {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	if fl := f.flights[address]; fl != nil {
 		return fl
 	}
 	now, k := f.now(), f.kept[address]
-	if k == nil || now.Sub(k.at) < failFor || now.Sub(k.doubted) < failFor {
+	if k == nil || now.Sub(k.at) < failFor || now.Sub(k.refetched) < failFor {
 		return nil
 	}
 	if !f.known[address] && !f.pace.take(from, now) {
 		return nil
 	}
-	k.doubted = now
+	k.refetched = now
 	return f.launch(ctx, address, child)
 }
 

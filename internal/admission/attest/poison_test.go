@@ -10,11 +10,10 @@ import (
 	"github.com/ortet/ortet/internal/azsim"
 )
 
-// Certificates are fetched without TLS, and kept for a day. Who gets a wrong one in
-// between once keeps machines from joining for a minute, and not for the day; and who
-// brings certificates that what is kept did not sign drives nothing out, nor has others
-// wait.
-func TestWrongIssuerIsFetchedAnew(t *testing.T) {
+// Issuers are fetched without TLS and cached for a day. One spoofed response may stop joins
+// for a minute, not for a day. A client whose certificate does not match a cached issuer
+// neither evicts it nor delays other clients.
+func TestWrongIssuerIsRefetched(t *testing.T) {
 	azure, stranger := attestors()[0], attestors()[1]
 	var mu sync.Mutex
 	at, answer := now, http.Handler(stranger)
@@ -26,7 +25,7 @@ func TestWrongIssuerIsFetchedAnew(t *testing.T) {
 		return err
 	}
 	if err := verify(azure); err == nil {
-		t.Fatal("verified by another's issuer")
+		t.Fatal("verified by a wrong issuer")
 	}
 	answer = azure
 	if err := verify(azure); err == nil || len(*asked) != 1 {
@@ -36,7 +35,7 @@ func TestWrongIssuerIsFetchedAnew(t *testing.T) {
 	if err := verify(azure); err != nil {
 		t.Errorf("a minute after the wrong one: %v", err)
 	}
-	// A stranger's certificate names the same address.
+	// A forged certificate names the same address.
 	answer = stranger
 	for range 3 {
 		at = at.Add(time.Minute)
@@ -46,15 +45,15 @@ func TestWrongIssuerIsFetchedAnew(t *testing.T) {
 			}
 		}
 		if n := len(*asked); n > 5 {
-			t.Errorf("a stranger had it fetched %d times", n)
+			t.Errorf("a forged certificate caused %d fetches", n)
 		}
 	}
 	answer = azure
 	at = at.Add(time.Minute)
 	if err := verify(azure); err != nil {
-		t.Errorf("after a stranger had another one fetched: %v", err)
+		t.Errorf("after a refetch returned a wrong issuer: %v", err)
 	}
-	// And while that is under way, nobody waits who needs what is kept.
+	// Clients that the cached issuer serves do not wait for a refetch.
 	released, began := make(chan struct{}), make(chan struct{})
 	answer = http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
 		close(began)
@@ -66,7 +65,7 @@ func TestWrongIssuerIsFetchedAnew(t *testing.T) {
 	go func() { done <- verify(stranger) }()
 	<-began
 	if err := verify(azure); err != nil {
-		t.Errorf("while another is fetched: %v", err)
+		t.Errorf("during a refetch: %v", err)
 	}
 	close(released)
 	if err := <-done; err == nil {

@@ -15,9 +15,9 @@ import (
 	"github.com/ortet/ortet/internal/wire"
 )
 
-// A Node that somebody deletes proves nothing about its kubelet: a pod of the machine
-// gets a token for its name no sooner than if the Node were there, from whichever
-// replica. Who never had a kubelet, and who left by himself, does not wait.
+// A deleted Node does not prove that its kubelet stopped: for a minute a pod of the machine
+// gets no token, from any replica. Machines that never had a kubelet, or that left, do not
+// wait.
 func TestDeletedNodeIsNotSilent(t *testing.T) {
 	w := newWorld(t, "ortet-absent")
 	base := time.Now()
@@ -34,7 +34,7 @@ func TestDeletedNodeIsNotSilent(t *testing.T) {
 		}
 		return 0, err
 	}
-	for range 2 { // its agent was started again before it could use the token
+	for range 2 { // the agent restarted before it used the token
 		if _, err := ask(c); err != nil {
 			t.Fatal(err)
 		}
@@ -53,18 +53,18 @@ func TestDeletedNodeIsNotSilent(t *testing.T) {
 	refused(c, "a second before")
 	base = base.Add(time.Second)
 	refused(other, "another replica")
-	// A Lease that goes on without its Node.
+	// A Lease that is renewed although the Node is gone.
 	leases := w.admin.CoordinationV1().Leases(corev1.NamespaceNodeLease)
 	renewed := metav1.NewMicroTime(base)
 	_, err := leases.Create(w.ctx, &coordinationv1.Lease{ObjectMeta: metav1.ObjectMeta{Name: "absent001"}, Spec: coordinationv1.LeaseSpec{RenewTime: &renewed}}, metav1.CreateOptions{})
 	must(t, err)
 	w.Cleanup(func() { _ = leases.Delete(w.ctx, "absent001", metav1.DeleteOptions{}) })
-	refused(c, "a kubelet that renews its Lease")
+	refused(c, "renewed Lease")
 	base = base.Add(time.Minute)
 	if _, err := ask(c); err != nil {
 		t.Errorf("a machine whose Node was away for a minute: %v", err)
 	}
-	// It was deleted, came back by itself, and was deleted again: it begins anew.
+	// Deleted, registered again and deleted again: the minute restarts.
 	base = base.Add(time.Hour)
 	refused(c, "the second time")
 	w.nodeReady("absent001", "azure://"+string(m.Instance))
@@ -74,7 +74,7 @@ func TestDeletedNodeIsNotSilent(t *testing.T) {
 	}
 	must(t, w.admin.CoreV1().Nodes().Delete(w.ctx, "absent001", metav1.DeleteOptions{}))
 	refused(c, "the third time")
-	// Who left has said that his kubelet stands still.
+	// A machine that left has stopped its kubelet.
 	must(t, c.Forget(w.ctx, "absent001", ""))
 	if _, err := ask(c); err != nil {
 		t.Errorf("a machine that left: %v", err)

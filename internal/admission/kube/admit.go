@@ -71,7 +71,7 @@ func (c *Cluster) Admit(ctx context.Context, member fleet.Member, distribution s
 		}
 	}
 	if !node.Exists {
-		if err := c.stillAway(ctx, name, member); err != nil {
+		if err := c.checkAbsence(ctx, name, member); err != nil {
 			return wire.Join{}, err
 		}
 	}
@@ -94,12 +94,12 @@ func (c *Cluster) Admit(ctx context.Context, member fleet.Member, distribution s
 			if a.VMID == "" || !a.Instance.Equal(member.Instance) {
 				return a.VMID == ""
 			}
-			if node.Exists || !a.livedOn(member, now, c.ttl) {
+			if node.Exists || !a.mayHaveRun(member, now, c.ttl) {
 				return true
 			}
 			left := c.absences.left(name, now)
 			if left > 0 {
-				refused = absent(name, left)
+				refused = absentError(name, left)
 			}
 			return left <= 0
 		}}
@@ -108,7 +108,7 @@ func (c *Cluster) Admit(ctx context.Context, member fleet.Member, distribution s
 		case err != nil:
 			return err
 		case change.barred:
-			return revoked(member)
+			return revokedError(member)
 		case !held:
 			return refused
 		}

@@ -58,11 +58,11 @@ type nameChange struct {
 	set func(now admitted) admitted
 	// only keeps the change from what is there otherwise; nil is always.
 	only func(admitted) bool
-	// unless is another name that keeps the change from what is there; "" is none.
+	// unless is another key whose presence prevents the change; "" is none.
 	unless string
 	done   chan error
 	held   bool // what only said; valid after done
-	barred bool // unless is there; valid after done
+	barred bool // the key unless is present; valid after done
 }
 
 // change asks for it and returns once it is written. It reports whether it held.
@@ -260,7 +260,7 @@ func apply(s *seal, before *corev1.ConfigMap, batch []*nameChange) (next *corev1
 	return next, changed, nil
 }
 
-// has says whether a name is in the list, by the server's own hand.
+// has reports whether the list has the key with a valid seal.
 func has(s *seal, m *corev1.ConfigMap, name string, pools []string) bool {
 	text, there := m.Data[name]
 	if name == "" || !there {

@@ -8,16 +8,16 @@ import (
 	"github.com/ortet/ortet/internal/fleet"
 )
 
-// revokedPrefix begins the keys of machines that were revoked, among the names: no Node's
-// name has such a letter, so that the policy lets none in by them. They are sealed as
-// names are, and go as names do: the reaper takes them once Azure has no such machine.
+// revokedPrefix marks keys of revoked machines in the ConfigMap of admitted names. A Node
+// name cannot contain "_", so the policy admits no Node by such a key. Entries are sealed
+// like names, and the reaper deletes them when Azure no longer has the machine.
 const revokedPrefix = "revoked_"
 
 func revokedKey(vmID string) string { return revokedPrefix + vmID }
 
-// Revoke forgets a node, whichever instance it is, and keeps its machine from being
-// admitted again until Azure has it no more: Azure signs for it as before, and who is
-// root on it would be back in a second. A Node that was not admitted is forgotten only.
+// Revoke forgets a node, whichever instance it is, and bars its machine from joining again
+// until Azure no longer has it: Azure still signs documents for it, so root on the machine
+// could otherwise join again at once. A Node that was not admitted is only forgotten.
 func (c *Cluster) Revoke(ctx context.Context, node string) error {
 	a, known, err := c.admission(ctx, node)
 	if err != nil {
@@ -30,8 +30,7 @@ func (c *Cluster) Revoke(ctx context.Context, node string) error {
 	return errors.Join(err, c.Forget(ctx, node, ""))
 }
 
-// revoked is the error of a machine that was.
-func revoked(m fleet.Member) error {
+func revokedError(m fleet.Member) error {
 	return &fleet.Error{Op: "admit", Resource: "node " + m.NodeName(), Kind: fleet.KindDenied, Err: admission.ErrRevoked,
 		Remedy: "delete the instance " + string(m.Instance)}
 }

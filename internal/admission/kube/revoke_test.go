@@ -44,9 +44,9 @@ func TestRevoke(t *testing.T) {
 	must(t, c.Forget(w.ctx, "revoke0001", ""))
 }
 
-// Azure signs for a machine as ever, whoever is root on it: revoked, it is not admitted
-// again under any name, by any replica, until Azure has it no more. Its successor is, and
-// no Node gets in by what is kept of it.
+// Azure still signs documents for a revoked machine. No replica admits it again, under any
+// name, until Azure no longer has it. Its successor is admitted, and the revoked key admits
+// no Node.
 func TestRevokedMachineIsNotAdmittedAgain(t *testing.T) {
 	w := newWorld(t, "ortet-revoked")
 	c := w.open()
@@ -74,7 +74,7 @@ func TestRevokedMachineIsNotAdmittedAgain(t *testing.T) {
 		t.Fatalf("what is kept of it: %+v", all)
 	}
 	_, err = c.Admit(w.ctx, w.member("revoked001", "1", machineB), wire.Kubelet, admission.NodeState{})
-	must(t, err) // the instance was deleted, and its id is used again
+	must(t, err) // the instance was deleted and its id reused
 	if reaped, err := c.Reap(w.ctx, all[kept]); err != nil || !reaped {
 		t.Errorf("it is not forgotten once Azure has it no more: %v %v", reaped, err)
 	}

@@ -98,8 +98,8 @@ func (c *Cloud) createSnapshot(ctx context.Context, ch fleet.CreateSnapshot) (fl
 		},
 	}
 	if ch.Closed {
-		// "Restrict managed disks from being imported or exported": other disks are made
-		// from it all the same.
+		// Source: "Restrict managed disks from being imported or exported". Copying to
+		// other disks still works.
 		snapshot.Properties.NetworkAccessPolicy, snapshot.Properties.PublicNetworkAccess = ptr(armcompute.NetworkAccessPolicyDenyAll), ptr(armcompute.PublicNetworkAccessDisabled)
 	}
 	have, err := c.Snapshot(ctx, ch.ID)

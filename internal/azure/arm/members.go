@@ -435,8 +435,8 @@ func (i interfaces) add(nic *interfaceAnswer) {
 	}
 }
 
-// of gives a machine's addresses, the primary interface's first, and how many those are.
-// An only interface is the primary one.
+// of returns a machine's addresses, the primary interface's first, and the number of
+// those. A single interface counts as primary.
 func (i interfaces) of(machine fleet.ResourceID) (out []netip.Addr, ofPrimary int, err error) {
 	own := i[strings.ToLower(string(machine))]
 	if len(own) > maxInterfaces {

@@ -195,7 +195,7 @@ func TestMemberIsNobodyElse(t *testing.T) {
 	if got, err := c.Member(t.Context(), instance); err != nil || got.VMID != "" || got.HostName != "" || !slices.Equal(got.Addresses, addrs("10.1.0.4")) {
 		t.Errorf("%+v, %v", got, err)
 	}
-	// Letters that become others' in lower case make no name: K (U+212A) becomes k.
+	// Letters that fold to ASCII in lower case are rejected: U+212A becomes k.
 	for _, name := range []string{"p00000\u212a", "p00000\u0130", "p00000A.", "p00000A\u0000"} {
 		c, _ = newMemberCloud(t, []answer{{status: 200, body: strings.Replace(memberBody, "p00000A", name, 1)}}, []answer{listOf("")})
 		if got, err := c.Member(t.Context(), instance); err == nil && got.HostName != "" {
@@ -228,7 +228,7 @@ func TestMembersOnTheWire(t *testing.T) {
 		t.Errorf("%+v, %v, %s", got, err, s.machines.sent[1].query)
 	}
 
-	// None of several that says that it is the primary one is.
+	// Of several interfaces without the primary flag none counts as primary.
 	c, _ = newMemberCloud(t, []answer{{status: 200, body: memberBody}}, []answer{listOf("", nicOf(instance, false, "*10.1.0.7"), nicOf(instance, false, "*10.1.0.8"))})
 	one, err := c.Member(t.Context(), instance)
 	if err != nil || len(one.Addresses) != 2 || one.OfPrimary != 0 {

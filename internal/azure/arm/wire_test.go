@@ -103,7 +103,7 @@ func TestCreationsOnTheWire(t *testing.T) {
 	tags := map[string]string{"a": "b"}
 	wantBody(t, bodyOf(t, fleet.CreateSnapshot{ID: snapshot, Location: "l", Source: disk, Tags: tags}, missing), "PUT", snapshot,
 		`{"location":"l","tags":{"a":"b"},"properties":{"incremental":false,"creationData":{"createOption":"Copy","sourceResourceId":"`+string(disk)+`"}}}`)
-	// What holds a node's keys is exported by nobody; of what images are made Azure decides.
+	// A snapshot with a node's keys, and every disk, has export by SAS disabled.
 	const closed = `"networkAccessPolicy":"DenyAll","publicNetworkAccess":"Disabled"`
 	wantBody(t, bodyOf(t, fleet.CreateSnapshot{ID: snapshot, Location: "l", Source: disk, Closed: true}, missing), "PUT", snapshot,
 		`{"location":"l","properties":{`+closed+`,"incremental":false,"creationData":{"createOption":"Copy","sourceResourceId":"`+string(disk)+`"}}}`)

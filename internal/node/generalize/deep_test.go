@@ -7,8 +7,8 @@ import (
 	"testing"
 )
 
-// A message on a donor's disk that is objects within objects is refused for its form: a
-// parser that goes down into it copies it once for each.
+// A deeply nested CMS message on a donor's disk is rejected before parsing: the parser
+// copies the content once per level.
 func TestDeepMessageIsNotParsed(t *testing.T) {
 	const depth = 3000
 	deep := append(bytes.Repeat([]byte{0x30, 0x80}, depth), 0x04, 0x82, 0x40, 0x00)

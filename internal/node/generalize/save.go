@@ -30,8 +30,8 @@ const (
 	maxOVF = 1 << 20
 	// maxSettings bounds one extension's settings file.
 	maxSettings = 1 << 20
-	// maxDepth and maxObjects bound a message's objects; one of Azure's has some thirty,
-	// and more where its content is in pieces.
+	// maxDepth and maxObjects limit a CMS message. Azure's have about 30 objects, more if
+	// the content is in chunks.
 	maxDepth, maxObjects = 32, 1 << 14
 	// noop is the customData of a prototype's clones: it says nothing.
 	noop = "#cloud-config\n"
