@@ -42,6 +42,9 @@ func TestDeletedNodeIsNotSilent(t *testing.T) {
 	w.nodeReady("absent001", "azure://"+string(m.Instance))
 	base = base.Add(time.Hour)
 	must(t, w.admin.CoreV1().Nodes().Delete(w.ctx, "absent001", metav1.DeleteOptions{}))
+	secrets := w.admin.CoreV1().Secrets(metav1.NamespaceSystem)
+	_, err := secrets.Create(w.ctx, &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Name: "absent001.node-password.k3s"}}, metav1.CreateOptions{})
+	must(t, err)
 	refused := func(c *kube.Cluster, when string) {
 		t.Helper()
 		if after, err := ask(c); !errors.Is(err, admission.ErrHeard) || !fleet.Is(err, fleet.KindConflict) || after <= 0 || after > time.Minute {
@@ -56,7 +59,10 @@ func TestDeletedNodeIsNotSilent(t *testing.T) {
 	// A Lease that is renewed although the Node is gone.
 	leases := w.admin.CoordinationV1().Leases(corev1.NamespaceNodeLease)
 	renewed := metav1.NewMicroTime(base)
-	_, err := leases.Create(w.ctx, &coordinationv1.Lease{ObjectMeta: metav1.ObjectMeta{Name: "absent001"}, Spec: coordinationv1.LeaseSpec{RenewTime: &renewed}}, metav1.CreateOptions{})
+	if _, err := secrets.Get(w.ctx, "absent001.node-password.k3s", metav1.GetOptions{}); err != nil {
+		t.Errorf("a refused request deleted the password of the agent: %v", err)
+	}
+	_, err = leases.Create(w.ctx, &coordinationv1.Lease{ObjectMeta: metav1.ObjectMeta{Name: "absent001"}, Spec: coordinationv1.LeaseSpec{RenewTime: &renewed}}, metav1.CreateOptions{})
 	must(t, err)
 	w.Cleanup(func() { _ = leases.Delete(w.ctx, "absent001", metav1.DeleteOptions{}) })
 	refused(c, "renewed Lease")

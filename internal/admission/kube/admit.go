@@ -75,7 +75,7 @@ func (c *Cluster) Admit(ctx context.Context, member fleet.Member, distribution s
 			return wire.Join{}, err
 		}
 	}
-	if err := c.clear(ctx, name, member, distribution, node); err != nil {
+	if err := c.clear(ctx, name, member, node); err != nil {
 		return wire.Join{}, err
 	}
 	s, err := c.sealer(ctx)
@@ -111,8 +111,11 @@ func (c *Cluster) Admit(ctx context.Context, member fleet.Member, distribution s
 			return revokedError(member)
 		case !held:
 			return refused
+		case distribution == wire.Kubelet:
+			return nil
 		}
-		return nil
+		// Only now: a refused request must not delete the password of a running agent.
+		return c.deletePassword(within, name, distribution)
 	})
 	group.Go(func() (err error) {
 		secret, err = c.makeToken(within, t)
@@ -132,8 +135,8 @@ func (c *Cluster) Admit(ctx context.Context, member fleet.Member, distribution s
 	return join, nil
 }
 
-// clear takes away what an earlier machine of the name left.
-func (c *Cluster) clear(ctx context.Context, name string, member fleet.Member, distribution string, node admission.NodeState) (err error) {
+// clear deletes the Node that an earlier machine of the name left.
+func (c *Cluster) clear(ctx context.Context, name string, member fleet.Member, node admission.NodeState) (err error) {
 	for range attempts {
 		if !node.Exists {
 			break // one that was registered since is as one that is registered next
@@ -144,10 +147,7 @@ func (c *Cluster) clear(ctx context.Context, name string, member fleet.Member, d
 			break
 		}
 	}
-	if err != nil || distribution == wire.Kubelet {
-		return err
-	}
-	return c.deletePassword(ctx, name, distribution)
+	return err
 }
 
 // clearNode deletes a Node that another machine left, and gives back one of this
