@@ -51,8 +51,9 @@ type Cluster interface {
 	Spend(ctx context.Context, nonce string, expires time.Time) error
 	// Node tells of a Node's name; one that does not exist is no error.
 	Node(ctx context.Context, name string) (NodeState, error)
-	// Heard tells when a Node's kubelet was heard of last, by its own clock: when its
-	// Lease in kube-node-lease was renewed. The zero time is of one that has none.
+	// Heard tells when a Node's kubelet was heard of last: when its Lease in
+	// kube-node-lease was renewed, by the kubelet's or the API server's clock, whichever
+	// is later. The zero time is of one that has none.
 	Heard(ctx context.Context, node string) (time.Time, error)
 	// AdmittedAt tells when the machine was admitted that has a Node's name; the zero
 	// time is of one that was not.
