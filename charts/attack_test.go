@@ -29,8 +29,8 @@ import (
 const tokens = "system:bootstrappers"
 
 // asked creates and returns a request for a node's client certificate, as a bootstrap
-// token of a group.
-func asked(t *testing.T, name, node, group string) *certificatesv1.CertificateSigningRequest {
+// token of a group. The controller manager ignores requests with more usages.
+func asked(t *testing.T, name, node, group string, more ...certificatesv1.KeyUsage) *certificatesv1.CertificateSigningRequest {
 	t.Helper()
 	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
 	if err != nil {
@@ -44,7 +44,7 @@ func asked(t *testing.T, name, node, group string) *certificatesv1.CertificateSi
 	var made *certificatesv1.CertificateSigningRequest
 	eventually(t, "to ask for "+name, func() (err error) { // the role is bound just now
 		made, err = requests.Create(t.Context(), &certificatesv1.CertificateSigningRequest{ObjectMeta: metav1.ObjectMeta{Name: name}, Spec: certificatesv1.CertificateSigningRequestSpec{
-			SignerName: certificatesv1.KubeAPIServerClientKubeletSignerName, Usages: []certificatesv1.KeyUsage{certificatesv1.UsageDigitalSignature, certificatesv1.UsageClientAuth},
+			SignerName: certificatesv1.KubeAPIServerClientKubeletSignerName, Usages: append(more, certificatesv1.UsageDigitalSignature, certificatesv1.UsageClientAuth),
 			Request: pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE REQUEST", Bytes: der}),
 		}}, metav1.CreateOptions{})
 		return err
@@ -84,9 +84,7 @@ func TestNobodyElseApprovesForTokens(t *testing.T) {
 	// system:masters passes RBAC and may read the keys, so only the user names decide.
 	masters := []string{"system:masters"}
 	manager := controlplane.Client{User: "system:serviceaccount:kube-system:certificate-controller", Groups: masters}
-	probe := asked(t, "attack-probe", "attack-probe", "system:bootstrappers:probe")
-	_ = approve(probe, manager) // of no token of ours, so that it may be approved before the policy counts
-	ours := asked(t, "attack-ours", "attack-control-plane", admissionkube.TokenGroup)
+	ours := asked(t, "attack-ours", "attack-control-plane", admissionkube.TokenGroup, certificatesv1.UsageServerAuth)
 	refusal(t, "an approval by the controller manager", "is approved by the admission server alone", func() error { return approve(ours, manager) })
 	refusal(t, "an approval by the controller manager", "is approved by the admission server alone", func() error {
 		return approve(ours, controlplane.Client{User: "system:kube-controller-manager", Groups: masters})
@@ -153,6 +151,50 @@ func TestPoliciesNameAllFieldsOfNodes(t *testing.T) {
 					t.Errorf("%s.%s.%s is missing in the policy", object, c.what, name)
 				}
 			}
+		}
+	}
+}
+
+// Nobody else answers at a machine's address on a callback port: neither a pod with a host
+// port nor a Service with external addresses, in any namespace. Other ports are free.
+func TestPolicyReservesTheCallbackPort(t *testing.T) {
+	ctx := t.Context()
+	admin := client(t, controlplane.Client{})
+	namespaced(t, admin)
+	install(t, admin, "--set", "admission.policy.enabled=false", "--set-string", `admission.callbackPort=340\,9440-9442`)
+	const namespace = "default"
+	_, err := admin.RbacV1().RoleBindings(namespace).Create(ctx, &rbacv1.RoleBinding{ObjectMeta: metav1.ObjectMeta{Name: "attack-edit"},
+		RoleRef:  rbacv1.RoleRef{APIGroup: rbacv1.GroupName, Kind: "ClusterRole", Name: "edit"},
+		Subjects: []rbacv1.Subject{{APIGroup: rbacv1.GroupName, Kind: rbacv1.UserKind, Name: "attack-tenant"}}}, metav1.CreateOptions{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		_ = admin.RbacV1().RoleBindings(namespace).Delete(context.WithoutCancel(ctx), "attack-edit", metav1.DeleteOptions{})
+	})
+	tenant := client(t, controlplane.Client{User: "attack-tenant", Groups: []string{"system:authenticated"}})
+	pod := func(port int32) error {
+		_, err := tenant.CoreV1().Pods(namespace).Create(ctx, &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Name: "attack"}, Spec: corev1.PodSpec{Containers: []corev1.Container{
+			{Name: "a", Image: "example.invalid/a"}, {Name: "b", Image: "example.invalid/b", Ports: []corev1.ContainerPort{{ContainerPort: 80}, {ContainerPort: 81, HostPort: port}}},
+		}}}, metav1.CreateOptions{DryRun: dry})
+		return err
+	}
+	service := func(port int32, external ...string) error {
+		_, err := tenant.CoreV1().Services(namespace).Create(ctx, &corev1.Service{ObjectMeta: metav1.ObjectMeta{Name: "attack"}, Spec: corev1.ServiceSpec{
+			ExternalIPs: external, Ports: []corev1.ServicePort{{Name: "a", Port: 80}, {Name: "b", Port: port}}, Selector: map[string]string{"a": "b"}}}, metav1.CreateOptions{DryRun: dry})
+		return err
+	}
+	eventually(t, "the tenant's rights", func() error { return service(340) })
+	for _, port := range []int32{340, 9440, 9442} {
+		refusal(t, "a pod", "reserved for the callback", func() error { return pod(port) })
+		refusal(t, "a Service", "reserved for the callback", func() error { return service(port, "10.1.0.4") })
+	}
+	for what, do := range map[string]func() error{
+		"a pod at another port": func() error { return pod(341) }, "a Service at another port": func() error { return service(443, "10.1.0.4") },
+		"a Service without external addresses": func() error { return service(340) },
+	} {
+		if err := do(); err != nil {
+			t.Errorf("%s: %v", what, err)
 		}
 	}
 }
