@@ -113,6 +113,9 @@ func tokenOf(account string) func(context.Context, kubernetes.Interface, string)
 	}
 }
 
+// configSecret is the value azure.configSecret of the chart.
+const configSecret = "azure-config"
+
 const reachNode, reachExempt, serverPod = "reach-worker", "reach-control", "r-admission-0"
 
 // attempts are what each account tries.
@@ -120,6 +123,8 @@ func attempts() map[string][]attempt {
 	serverToken := &corev1.Secret{Type: corev1.SecretTypeServiceAccountToken,
 		ObjectMeta: metav1.ObjectMeta{Name: "s", Annotations: map[string]string{corev1.ServiceAccountNameKey: "r-admission"}}}
 	planted := &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Name: "ortet-admission-records"}, Data: map[string][]byte{"key": bytes.Repeat([]byte("k"), 32)}}
+	// This Secret configures which Azure endpoint the server queries.
+	elsewhere := &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Name: configSecret}, Data: map[string][]byte{"azure.json": []byte(`{"cloud":"AzureStackCloud","resourceManagerEndpoint":"https://attack.example"}`)}}
 	everybody := []attempt{
 		{"reads the authority", byRBAC, readKey("ortet-admission-authority")},
 		{"reads the records' key", byRBAC, readKey("ortet-admission-records")},
@@ -143,6 +148,7 @@ func attempts() map[string][]attempt {
 			{"makes a token of the server", byPolicy, makeSecret(serverToken)},
 			{"asks for a token of the server", byRBAC, tokenOf("r-admission")},
 			{"plants a key", byPolicy, makeSecret(planted)},
+			{"has the server ask another Azure", byPolicy, makeSecret(elsewhere)},
 			{"runs a Deployment as the server", byRBAC, runAs("r-admission")},
 			{"writes the names admitted", byRBAC, changeMap("ortet-admitted")},
 			{"takes the lead", byPolicy, makeLease("ortet-admission")},
@@ -184,6 +190,7 @@ func attempts() map[string][]attempt {
 			{"labels a Node", "changes nothing else", patchNode(reachNode, `{"metadata":{"labels":{"node-role.kubernetes.io/control-plane":""}}}`, "status")},
 			{"annotates a Node", "changes nothing else", patchNode(reachNode, `{"metadata":{"annotations":{"a":"b"}}}`, "status")},
 			{"gives a Node an owner", "changes nothing else", patchNode(reachNode, `{"metadata":{"ownerReferences":[{"apiVersion":"v1","kind":"Node","name":"gone","uid":"u"}]}}`, "status")},
+			{"declares a feature", "changes nothing else", patchNode(reachNode, `{"status":{"declaredFeatures":["GuaranteedQoSPodCPUResize"]}}`, "status")},
 			{"raises a capacity", "changes nothing else", patchNode(reachNode, `{"status":{"capacity":{"cpu":"999"}}}`, "status")},
 			{"changes an address", "changes nothing else", patchNode(reachNode, `{"status":{"addresses":[{"type":"InternalIP","address":"192.0.2.1"}]}}`, "status")},
 			{"says that a Node is Ready", "changes nothing else", patchNode(reachNode, `{"status":{"conditions":[{"type":"Ready","status":"True"}]}}`, "status")},
@@ -206,6 +213,7 @@ func attempts() map[string][]attempt {
 				return by.CoreV1().RESTClient().Post().Namespace(namespace).Resource("pods").Name(serverPod).SubResource("exec").Param("command", "/ortet").Param("stdout", "true").Do(ctx).Error()
 			}},
 			{"plants a key", record, makeSecret(planted)},
+			{"has the server ask another Azure", record, makeSecret(elsewhere)},
 			{"writes the names admitted", record, changeMap("ortet-admitted")},
 		}, everybody...),
 	}

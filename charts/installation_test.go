@@ -62,7 +62,7 @@ func manifests(t *testing.T, namespace, exempt string) string {
 	t.Helper()
 	var all []string
 	for _, args := range [][]string{
-		append([]string{"template", "r", "ortet", "--namespace", namespace, "--set", "admission.policy.enabled=false,admission.policy.exempt={" + exempt + "}"}, admitting...),
+		append([]string{"template", "r", "ortet", "--namespace", namespace, "--set", "admission.policy.enabled=false,azure.configSecret=" + configSecret + ",admission.policy.exempt={" + exempt + "}"}, admitting...),
 		{"template", "c", "vmss-prototype", "--namespace", namespace, "--set", "kamino.targetNode=" + node + ",ortet.namespace=" + namespace + ",ortet.exempt={" + exempt + "-2}"},
 	} {
 		out, err := helm(t, args...)

@@ -2,6 +2,9 @@ package admission
 
 import (
 	"context"
+	"crypto/ecdsa"
+	"crypto/ed25519"
+	"crypto/rsa"
 	"crypto/x509"
 	"errors"
 	"fmt"
@@ -70,12 +73,17 @@ func (s *Server) byCertificate(ctx context.Context, chain []*x509.Certificate, f
 	if err != nil {
 		return proven{}, ofPort(ctx, ClusterUnavailable, err)
 	}
-	between := x509.NewCertPool()
-	for _, c := range chain[1:min(len(chain), 5)] {
-		between.AddCert(c)
+	// Kubelets' certificates are signed by a root. Only chains are rate-limited by failures:
+	// otherwise a pod behind the node's address could keep its node from leaving.
+	verified, err := verifyClient(chain[:1], roots, now)
+	if err != nil && len(chain) > 1 {
+		if !s.failures.left(facts.from, now) {
+			return proven{}, refuse(RateLimited, errors.New("too many invalid proofs from this address"))
+		}
+		if verified, err = verifyClient(chain, roots, now); err != nil {
+			s.failures.take(facts.from, now)
+		}
 	}
-	options := x509.VerifyOptions{Roots: roots, Intermediates: between, CurrentTime: now, KeyUsages: []x509.ExtKeyUsage{x509.ExtKeyUsageClientAuth}}
-	verified, err := leaf.Verify(options)
 	if err != nil {
 		return proven{}, refuse(BadCertificate, err)
 	}
@@ -118,12 +126,56 @@ func (s *Server) byCertificate(ctx context.Context, chain []*x509.Certificate, f
 	if err != nil {
 		return proven{}, ofPort(ctx, ClusterUnavailable, err)
 	}
-	at := signedAt(leaf, verified[0]).Add(clocks)
+	at := signedAt(leaf, verified).Add(clocks)
 	if at.Before(member.Created) || at.Before(admitted) {
 		return proven{}, refuse(CertificateTooOld, fmt.Errorf("the certificate was signed %s at the latest, the instance made %s, and admitted %s",
 			at.UTC().Format(time.RFC3339), member.Created.UTC().Format(time.RFC3339), admitted.UTC().Format(time.RFC3339)))
 	}
 	return proven{member: member, node: node}, nil
+}
+
+// maxChain limits a client's certificate chain: a leaf and two authorities. x509.Verify
+// tries the authorities in every order, up to 100 signature checks.
+const maxChain = 3
+
+// verifyClient verifies a client's certificate chain. Clients are unauthenticated here, so
+// length and keys are limited before any signature is checked.
+func verifyClient(chain []*x509.Certificate, roots *x509.CertPool, now time.Time) ([]*x509.Certificate, error) {
+	if len(chain) > maxChain {
+		return nil, fmt.Errorf("chain of %d client certificates exceeds the limit of %d", len(chain), maxChain)
+	}
+	between := x509.NewCertPool()
+	for i, c := range chain {
+		if err := checkKey(c); err != nil {
+			return nil, err
+		}
+		if i > 0 {
+			between.AddCert(c)
+		}
+	}
+	verified, err := chain[0].Verify(x509.VerifyOptions{Roots: roots, Intermediates: between, CurrentTime: now, KeyUsages: []x509.ExtKeyUsage{x509.ExtKeyUsageClientAuth}})
+	if err != nil {
+		return nil, err
+	}
+	return verified[0], nil
+}
+
+// checkKey accepts RSA, ECDSA and Ed25519 keys whose signatures are cheap to verify.
+func checkKey(c *x509.Certificate) error {
+	bits := 0
+	switch k := c.PublicKey.(type) {
+	case *rsa.PublicKey:
+		if bits = k.N.BitLen(); bits >= 2048 && bits <= 4096 && k.E <= 1<<16+1 {
+			return nil
+		}
+	case *ecdsa.PublicKey:
+		if bits = k.Curve.Params().BitSize; bits >= 256 {
+			return nil
+		}
+	case ed25519.PublicKey:
+		return nil
+	}
+	return fmt.Errorf("unsupported %s key of %d bits in a client certificate", c.PublicKeyAlgorithm, bits)
 }
 
 // signedAt is when a certificate was signed at the latest. Kubernetes' signer begins

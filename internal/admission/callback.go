@@ -28,13 +28,13 @@ const (
 // errWrongKey is of who answered with another key than the proof's.
 var errWrongKey = errors.New("another key than the proof's")
 
-// callBack sees that who holds the proof's key answers at one of the addresses that
-// the cloud gives the instance, and at no other: what the network sends there
-// reaches the machine. All that is sent is a challenge (wire.CallbackText).
+// callBack verifies that the holder of the proof's key answers at an address of the
+// instance's primary network interface. Secondary interfaces do not count: they may be in
+// a pod's network namespace. All that is sent is a challenge (wire.CallbackText).
 func (s *Server) callBack(ctx context.Context, who proven, port int) error {
-	addresses := who.member.Addresses[:min(len(who.member.Addresses), maxCallbacks)]
+	addresses := who.member.Addresses[:min(len(who.member.Addresses), max(who.member.OfPrimary, 0), maxCallbacks)]
 	if len(addresses) == 0 {
-		return refuse(CallbackFailed, errors.New("the cloud gives the instance no address"))
+		return refuse(CallbackFailed, errors.New("the instance's primary network interface has no address in Azure"))
 	}
 	within, cancel := context.WithTimeout(ctx, s.config.CallbackTimeout)
 	defer cancel()

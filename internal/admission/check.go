@@ -44,7 +44,7 @@ func (s *Server) prove(ctx context.Context, path string, p wire.Proof, body []by
 		return proven{}, err
 	}
 	if !s.failures.left(facts.from, s.config.Now()) {
-		return proven{}, refuse(RateLimited, errors.New("too many documents of this address proved nothing"))
+		return proven{}, refuse(RateLimited, errors.New("too many invalid proofs from this address"))
 	}
 	done := s.meters.stage("document")
 	document, err := s.config.Attest.Verify(ctx, p.Document, wire.AttestedNonce(p.Nonce, p.PublicKey, p.ResourceID), facts.from.String())

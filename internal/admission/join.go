@@ -54,6 +54,10 @@ func (s *Server) join(ctx context.Context, who proven, request wire.JoinRequest)
 		return wire.Join{}, refuse(NameTaken, err)
 	case errors.Is(err, ErrReady):
 		return wire.Join{}, refuse(NodeReady, err)
+	case errors.Is(err, ErrRevoked):
+		return wire.Join{}, refuse(Revoked, err)
+	case errors.Is(err, ErrHeard):
+		return wire.Join{}, &refusal{reason: KubeletHeard, err: err, after: retryAfter(err)}
 	}
 	if err != nil {
 		return wire.Join{}, ofPort(ctx, ClusterUnavailable, err)

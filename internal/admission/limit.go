@@ -29,8 +29,8 @@ const (
 	machineBurst = 16
 )
 
-// failedPart is which part of its requests an address may fill with documents that prove
-// nothing: to find that out costs more than anything else that a stranger can ask for.
+// failedPart limits invalid documents and client certificates to this part of an
+// address's request rate: to find that out costs more than anything else that a stranger can ask for.
 const failedPart = 10
 
 // rates limits how often is asked, by each address and by all. Ten addresses that ask as

@@ -26,6 +26,13 @@ var ErrTaken = errors.New("the name is another instance's")
 // ErrReady is that of a name whose Node is Ready, and became so after Node was asked.
 var ErrReady = errors.New("the Node is Ready: another machine of that name runs, or this one needs no token")
 
+// ErrHeard means that the machine's kubelet may still run: its Node, and with it the
+// Lease, was deleted less than a minute ago. The fleet.Error has RetryAfter.
+var ErrHeard = errors.New("the kubelet may still run")
+
+// ErrRevoked means that an operator revoked the machine.
+var ErrRevoked = errors.New("the machine was revoked")
+
 // NodeState is what the cluster says of a Node's name.
 type NodeState struct {
 	Exists, Ready bool
@@ -44,8 +51,9 @@ type Cluster interface {
 	Spend(ctx context.Context, nonce string, expires time.Time) error
 	// Node tells of a Node's name; one that does not exist is no error.
 	Node(ctx context.Context, name string) (NodeState, error)
-	// Heard tells when a Node's kubelet was heard of last, by its own clock: when its
-	// Lease in kube-node-lease was renewed. The zero time is of one that has none.
+	// Heard tells when a Node's kubelet was heard of last: when its Lease in
+	// kube-node-lease was renewed, by the kubelet's or the API server's clock, whichever
+	// is later. The zero time is of one that has none.
 	Heard(ctx context.Context, node string) (time.Time, error)
 	// AdmittedAt tells when the machine was admitted that has a Node's name; the zero
 	// time is of one that was not.
@@ -55,7 +63,8 @@ type Cluster interface {
 	// left, as k3s's node password, goes. It returns once the policy knows the name. A
 	// name that is another instance's is ErrTaken, until that one is forgotten: ids are
 	// used again with their names, but two instances have two names. A name whose Node
-	// is Ready is ErrReady. What was signed for the machine before does not count any
+	// is Ready is ErrReady. A machine that was admitted before and has no Node now is
+	// ErrHeard for the first minute in which it asks. A revoked machine is ErrRevoked. What was signed for the machine before does not count any
 	// more.
 	// node is what Node told of the name just now: one that did not exist then is not
 	// looked for again.

@@ -42,6 +42,7 @@ const (
 	CallbackPortForbidden Reason = "CallbackPortForbidden"
 	CallbackFailed        Reason = "CallbackFailed"
 	CallbackWrongKey      Reason = "CallbackWrongKey"
+	Revoked               Reason = "Revoked"
 	ClusterChanged        Reason = "ClusterChanged"
 	ClusterUnavailable    Reason = "ClusterUnavailable"
 	BadCertificate        Reason = "BadCertificate"
@@ -104,12 +105,13 @@ func Reasons() []Meaning {
 		{VMIDMismatch, http.StatusForbidden, true, "the instance is another machine", "somebody uses another machine's document; or the instance was made anew under the same id, and the node's agent has the old one's"},
 		{BadHostName, http.StatusForbidden, true, "the instance's computer name is no name of a Node", "change the scale set's computer name prefix"},
 		{NodeReady, http.StatusConflict, false, "a Node of this name is Ready", "none where the machine was just made anew: it is admitted once the old Node is not Ready; else somebody uses a running node's identity"},
-		{KubeletHeard, http.StatusConflict, false, "the kubelet of a Node of this name was heard of in the last minute", "none where the machine was just made anew or restarted: it is admitted within a minute; else a pod asks in its node's name: keep pods from the metadata service"},
+		{KubeletHeard, http.StatusConflict, false, "the kubelet of a Node of this name was heard of in the last minute", "none where the machine was just made anew or restarted, or its Node was deleted: it is admitted within minutes; else a pod asks in its node's name: keep pods from the metadata service"},
 		{NameTaken, http.StatusConflict, false, "the machine's name is another one's", "none where the other machine is gone: the reaper frees its name; else give each scale set a computer name prefix of its own"},
 		{NonceSpent, http.StatusConflict, false, "the nonce was used before", "none where the node asks with a new nonce; else somebody replays requests"},
 		{CallbackPortForbidden, http.StatusForbidden, true, "nodes are not called back at this port", "set --callback-port to what the nodes have in their settings; else a pod asks in its node's name"},
 		{CallbackFailed, http.StatusForbidden, false, "nobody answered at the instance's address", "let the server reach the nodes' callback port; a pod that asks in its node's name has another address"},
 		{CallbackWrongKey, http.StatusForbidden, false, "who answered at the instance's address has another key", "another process of the machine listens at that port, or somebody asks in its name"},
+		{Revoked, http.StatusForbidden, true, "the machine was revoked", "delete the instance: an operator ran ortet admission revoke. If that was a mistake, remove the key revoked_VMID from the ConfigMap ortet-admitted"},
 		{ClusterChanged, http.StatusConflict, false, "what the cluster holds of the node changed meanwhile", "none: the node asks again; if it stays, the audit log names what goes on changing"},
 		{ClusterUnavailable, http.StatusServiceUnavailable, false, "the cluster cannot be asked", "the audit log says why: permissions, or the API server is away"},
 

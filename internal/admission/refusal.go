@@ -51,12 +51,16 @@ func ofPort(ctx context.Context, unavailable Reason, err error) error {
 	if unavailable == ClusterUnavailable && fleet.Is(err, fleet.KindConflict) {
 		unavailable = ClusterChanged // the cluster is well, and others write to it
 	}
+	return &refusal{reason: unavailable, err: err, after: retryAfter(err)}
+}
+
+// retryAfter is the wait that a port's error requests; 0 if none.
+func retryAfter(err error) time.Duration {
 	var f *fleet.Error
-	after := time.Duration(0)
 	if errors.As(err, &f) {
-		after = f.RetryAfter
+		return f.RetryAfter
 	}
-	return &refusal{reason: unavailable, err: err, after: after}
+	return 0
 }
 
 // wait is how long a refused node is asked to wait: what a port said, or what fits

@@ -239,7 +239,7 @@ func newSite(t *testing.T, change func(*admission.Config)) *site {
 		cloud:   &cloud{members: map[string]fleet.Member{}},
 		cluster: &cluster{key: bytes.Repeat([]byte{7}, 32), spent: map[string]bool{}, nodes: map[string]admission.NodeState{}, heard: map[string]time.Time{}, tokens: map[string]fleet.Member{}}}
 	s.node = newNode(t, instance, vmID)
-	s.cloud.put(fleet.Member{Instance: instance, Pool: pool, Name: "pool1_3", HostName: "pool1000003", VMID: vmID, Addresses: []netip.Addr{netip.MustParseAddr("127.0.0.1")}, ProvisioningState: "Succeeded", Created: today.Add(-time.Minute)})
+	s.cloud.put(fleet.Member{Instance: instance, Pool: pool, Name: "pool1_3", HostName: "pool1000003", VMID: vmID, Addresses: []netip.Addr{netip.MustParseAddr("127.0.0.1")}, OfPrimary: 1, ProvisioningState: "Succeeded", Created: today.Add(-time.Minute)})
 	c := admission.Config{
 		Directory: s.cloud, Cluster: s.cluster, Pools: []fleet.ResourceID{pool, flexible},
 		Attest:    &attest.Verifier{Roots: metadata().Roots(), Issuers: attest.NewFetcher(onlyAzure{}, s.clock.get), Now: s.clock.get},
@@ -525,7 +525,7 @@ func TestFlexibleMemberIsAdmitted(t *testing.T) {
 	s := newSite(t, nil)
 	const machine = group + "/providers/Microsoft.Compute/virtualMachines/flex_0a1b2c3d"
 	s.node.resource = machine
-	m := fleet.Member{Instance: machine, Pool: flexible, Flexible: true, HostName: "flexA1B2C3", VMID: vmID, Addresses: []netip.Addr{netip.MustParseAddr("127.0.0.1")}}
+	m := fleet.Member{Instance: machine, Pool: flexible, Flexible: true, HostName: "flexA1B2C3", VMID: vmID, Addresses: []netip.Addr{netip.MustParseAddr("127.0.0.1")}, OfPrimary: 1}
 	s.cloud.put(m)
 	if r := s.join(); r.status != http.StatusOK || !strings.Contains(r.body, `"nodeName":"flexa1b2c3"`) {
 		t.Errorf("%d %s", r.status, r.body)

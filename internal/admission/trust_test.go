@@ -58,9 +58,12 @@ func TestDocumentDeletesNoNodeAndNotesNoEviction(t *testing.T) {
 		t.Errorf("%d evictions noted, forgot %v", noted, s.cluster.forgot)
 	}
 	s.cluster.nodes[nodeName] = ready()
-	for path, request := range map[string]any{wire.LeavePath: wire.LeaveRequest{Cause: "Preempt", Within: 30}, wire.LeftPath: wire.LeftRequest{Cause: "Preempt"}} {
-		if r := s.send(path, encode(t, request), "", s.authority.kubelet(nil)); r.status != http.StatusOK {
-			t.Errorf("by certificate: %s: %d %s", path, r.status, r.body)
+	for _, c := range []struct {
+		path    string
+		request any
+	}{{wire.LeavePath, wire.LeaveRequest{Cause: "Preempt", Within: 30}}, {wire.LeftPath, wire.LeftRequest{Cause: "Preempt"}}} {
+		if r := s.send(c.path, encode(t, c.request), "", s.authority.kubelet(nil)); r.status != http.StatusOK {
+			t.Errorf("by certificate: %s: %d %s", c.path, r.status, r.body)
 		}
 	}
 	if noted != 1 || len(s.cluster.forgot) != 1 {

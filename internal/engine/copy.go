@@ -58,7 +58,7 @@ func snapshot(ctx context.Context, t *task) error {
 	if err != nil {
 		return err
 	}
-	change := fleet.CreateSnapshot{ID: f.Names.Snapshot, Location: f.Location, Source: f.Disk, Tags: r.tags(nil)}
+	change := fleet.CreateSnapshot{ID: f.Names.Snapshot, Location: f.Location, Source: f.Disk, Tags: r.tags(nil), Closed: true}
 	err = t.change(ctx, plan.StepSnapshot, change, func(ctx context.Context) (bool, error) { return t.snapshotDone(ctx, f.Names.Snapshot) })
 	if err != nil {
 		return err

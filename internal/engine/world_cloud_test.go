@@ -197,6 +197,9 @@ func (w *world) effect(c fleet.Change) (first, last func(), err error) {
 		if s, ok := w.snapshots[low(c.ID)]; ok && s.ProvisioningState == plan.Succeeded {
 			return bad("it is there")
 		}
+		if !d.generalized && !c.Closed {
+			return bad("a snapshot with a node's keys allows export")
+		}
 		s := &snap{generalized: d.generalized}
 		s.Snapshot = fleet.Snapshot{ID: c.ID, Source: c.Source, Tags: maps.Clone(c.Tags), ProvisioningState: plan.Creating, Created: time.Now()}
 		running := func() bool {

@@ -38,10 +38,12 @@ type (
 		Location string
 		Source   ResourceID
 		Tags     map[string]string
+		// Closed disables export by SAS: the snapshot holds a node's keys.
+		Closed bool `json:",omitempty"`
 	}
 	// DeleteSnapshot removes one; a missing one is no error.
 	DeleteSnapshot struct{ ID ResourceID }
-	// CreateDisk makes a disk from a snapshot.
+	// CreateDisk makes a disk from a snapshot, with export by SAS disabled.
 	CreateDisk struct {
 		ID       ResourceID
 		Location string

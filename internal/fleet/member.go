@@ -16,8 +16,9 @@ type Member struct {
 	HostName string // computer name: "pool1000003", "pool100000A"
 	VMID     string // UUID in lower case; a new one for every machine that ever was
 	// Addresses are the private addresses of its network interfaces, the primary
-	// one's first.
+	// one's first; OfPrimary is the number of the primary one's.
 	Addresses []netip.Addr
+	OfPrimary int
 	// Power is "" where it was not asked for: see azure.Members.
 	Power             PowerState
 	ProvisioningState string // "Creating", "Succeeded", "Failed", "Deleting"…

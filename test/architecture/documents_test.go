@@ -271,4 +271,24 @@ func TestPromisesHaveTheirTests(t *testing.T) {
 	if rows < 30 {
 		t.Errorf("%d promises", rows)
 	}
+	// So has each attack that is listed, but for those that are not promised.
+	_, attacks, _ := strings.Cut(read(t, "docs/security.md"), "\n## Attacks tried\n")
+	attacks, _, _ = strings.Cut(attacks, "\n## ")
+	shown := regexp.MustCompile("^\\| .+ \\| (?:`(Test[A-Za-z0-9]+)`|–) \\|$")
+	rows = 0
+	for line := range strings.Lines(attacks) {
+		line = strings.TrimSpace(line)
+		if !strings.HasPrefix(line, "| ") || strings.HasPrefix(line, "| advisory") {
+			continue
+		}
+		rows++
+		if found := shown.FindStringSubmatch(line); found == nil {
+			t.Errorf("an attack without its test: %s", line)
+		} else if found[1] != "" && !declared[found[1]] {
+			t.Errorf("there is no %s: %s", found[1], line)
+		}
+	}
+	if rows < 20 {
+		t.Errorf("%d attacks", rows)
+	}
 }

@@ -18,6 +18,16 @@ may, gains nothing by what the policies keep others from. */}}
 authorizer.group('').resource('secrets').namespace('{{ include "ortet.admission.keys" . }}').name('ortet-admission-records').check('get').allowed()
 {{- end -}}
 
+{{/* Whether p is a callback port, in CEL, as "p == 340 || 9440 <= p && p <= 9450". */}}
+{{- define "ortet.admission.isCallbackPort" -}}
+{{- $any := list -}}
+{{- range (splitList "," (toString .Values.admission.callbackPort)) -}}
+{{- $range := splitList "-" . -}}
+{{- $any = append $any (printf "%s <= p && p <= %s" (first $range) (last $range)) -}}
+{{- end -}}
+{{- join " || " $any -}}
+{{- end -}}
+
 {{/* Names of policies are DNS names. */}}
 {{- define "ortet.admission.policyName" -}}
 {{- printf "%s-%s.ortet.io" .Release.Namespace .Release.Name -}}

@@ -54,6 +54,7 @@ type fetched struct {
 	certificate *x509.Certificate // nil where it could not be had
 	err         error
 	at, used    time.Time
+	refetched   time.Time // last attempt to replace it because it did not sign a child
 }
 
 // A flight is a fetch that is under way. What it gave is there once done is closed.
@@ -98,7 +99,10 @@ func (f *Fetcher) Issuers(ctx context.Context, child *x509.Certificate, from str
 			continue
 		}
 		if child.CheckSignatureFrom(c) != nil {
-			continue // somebody else's certificate is as good as none
+			// The response came without TLS, so the cached certificate may be spoofed.
+			if c = f.refetch(ctx, address, from, child); c == nil {
+				continue
+			}
 		}
 		found = append(found, c)
 		if !bytes.Equal(c.RawSubject, c.RawIssuer) {
@@ -172,10 +176,53 @@ func (f *Fetcher) begin(ctx context.Context, address, from string) (*flight, *x5
 	if !renewal && !f.known[address] && !f.pace.take(from, now) {
 		return nil, nil, fmt.Errorf("fetch %s: too many others were asked for", address)
 	}
+	return f.launch(ctx, address, nil), nil, nil
+}
+
+// launch starts a fetch; f.mu is locked. If child is not nil, only a certificate that
+// signed it is cached.
+func (f *Fetcher) launch(ctx context.Context, address string, child *x509.Certificate) *flight {
 	fl := &flight{done: make(chan struct{})}
 	f.flights[address] = fl
-	go f.fly(context.WithoutCancel(ctx), address, fl)
-	return fl, nil, nil
+	go f.fly(context.WithoutCancel(ctx), address, child, fl)
+	return fl
+}
+
+// refetch replaces a cached certificate that did not sign the child, at most once per
+// failFor and address; nil if the response did not sign it either. Other clients use the
+// cached certificate meanwhile.
+func (f *Fetcher) refetch(ctx context.Context, address, from string, child *x509.Certificate) *x509.Certificate {
+	fl := f.beginRefetch(ctx, address, from, child)
+	if fl == nil {
+		return nil
+	}
+	select {
+	case <-ctx.Done():
+		return nil
+	case <-fl.done:
+	}
+	if fl.certificate == nil || child.CheckSignatureFrom(fl.certificate) != nil {
+		return nil
+	}
+	return fl.certificate
+}
+
+// beginRefetch starts or joins the fetch of refetch; nil if it is too early for one.
+func (f *Fetcher) beginRefetch(ctx context.Context, address, from string, child *x509.Certificate) *flight {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	if fl := f.flights[address]; fl != nil {
+		return fl
+	}
+	now, k := f.now(), f.kept[address]
+	if k == nil || now.Sub(k.at) < failFor || now.Sub(k.refetched) < failFor {
+		return nil
+	}
+	if !f.known[address] && !f.pace.take(from, now) {
+		return nil
+	}
+	k.refetched = now
+	return f.launch(ctx, address, child)
 }
 
 func (f *Fetcher) keptFor(address string, k *fetched) time.Duration {
@@ -188,7 +235,7 @@ func (f *Fetcher) keptFor(address string, k *fetched) time.Duration {
 	return failFor
 }
 
-func (f *Fetcher) fly(ctx context.Context, address string, fl *flight) {
+func (f *Fetcher) fly(ctx context.Context, address string, child *x509.Certificate, fl *flight) {
 	ctx, cancel := context.WithTimeout(ctx, fetchTime)
 	defer cancel()
 	c, err := f.fetch(ctx, address)
@@ -202,7 +249,9 @@ func (f *Fetcher) fly(ctx context.Context, address string, fl *flight) {
 		// and its own dates.
 		c, err = k.certificate, nil
 	}
-	f.keep(address, c, err)
+	if child == nil || err == nil && child.CheckSignatureFrom(c) == nil {
+		f.keep(address, c, err)
+	}
 	fl.certificate, fl.err = c, err
 	delete(f.flights, address)
 	close(fl.done)

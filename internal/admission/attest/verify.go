@@ -15,6 +15,8 @@ import (
 	"time"
 
 	"github.com/smallstep/pkcs7"
+
+	"github.com/ortet/ortet/internal/ber"
 )
 
 // Azure writes times in UTC as "11/20/18 22:07:39 -0000".
@@ -23,6 +25,8 @@ const timeLayout = "01/02/06 15:04:05 -0700"
 const (
 	maxText    = 16 << 10 // bytes of a document in base64; Azure's have about 5 KiB
 	maxContent = 8 << 10  // bytes of the JSON in it
+	maxDepth   = 32       // of objects within each other; Azure's documents have about 12
+	maxObjects = 4096     // Azure's documents have about 400
 	maxCerts   = 3        // certificates in a document: the signer's and its issuers'
 	maxAge     = 5 * time.Minute
 	skew       = 2 * time.Minute
@@ -132,7 +136,7 @@ func open(document string) (*pkcs7.PKCS7, *x509.Certificate, error) {
 	if err != nil {
 		return nil, nil, refuse(Malformed, "%w", err)
 	}
-	if err := shape(raw); err != nil {
+	if err := ber.Check(raw, ber.Limits{Depth: maxDepth, Objects: maxObjects}); err != nil {
 		return nil, nil, refuse(Malformed, "%w", err)
 	}
 	message, err := pkcs7.Parse(raw)

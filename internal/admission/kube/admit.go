@@ -33,6 +33,7 @@ func (c *Cluster) Node(ctx context.Context, name string) (admission.NodeState, e
 	if err != nil {
 		return admission.NodeState{}, fail(ctx, "read node", "node "+name, err)
 	}
+	c.absences.end(name)
 	ready, _ := readiness(node)
 	return admission.NodeState{Exists: true, Ready: ready, ProviderID: node.Spec.ProviderID}, nil
 }
@@ -57,7 +58,7 @@ func (c *Cluster) Admit(ctx context.Context, member fleet.Member, distribution s
 	if name == "" || member.VMID == "" || member.Instance == "" {
 		return wire.Join{}, &fleet.Error{Op: "admit", Resource: "node " + name, Kind: fleet.KindInvalid, Err: errors.New("a machine without name, id or vmId")}
 	}
-	taken := &fleet.Error{Op: "admit", Resource: "node " + name, Kind: fleet.KindConflict, Err: admission.ErrTaken}
+	var taken error = &fleet.Error{Op: "admit", Resource: "node " + name, Kind: fleet.KindConflict, Err: admission.ErrTaken}
 	if before, known := c.remembered(name); known && !before.Instance.Equal(member.Instance) {
 		// It may have been forgotten since. Where nothing is remembered, the writing of
 		// the name tells.
@@ -69,7 +70,12 @@ func (c *Cluster) Admit(ctx context.Context, member fleet.Member, distribution s
 			return wire.Join{}, taken
 		}
 	}
-	if err := c.clear(ctx, name, member, distribution, node); err != nil {
+	if !node.Exists {
+		if err := c.checkAbsence(ctx, name, member); err != nil {
+			return wire.Join{}, err
+		}
+	}
+	if err := c.clear(ctx, name, member, node); err != nil {
 		return wire.Join{}, err
 	}
 	s, err := c.sealer(ctx)
@@ -83,13 +89,33 @@ func (c *Cluster) Admit(ctx context.Context, member fleet.Member, distribution s
 	var secret string
 	group, within := errgroup.WithContext(ctx)
 	group.Go(func() error {
-		held, err := c.names.change(within, &nameChange{name: name, set: func(admitted) admitted { return admittedOf(member, now) }, only: func(a admitted) bool {
-			return a.VMID == "" || a.Instance.Equal(member.Instance)
-		}})
-		if err == nil && !held {
-			return taken
+		refused := taken
+		change := &nameChange{name: name, unless: revokedKey(member.VMID), set: func(admitted) admitted { return admittedOf(member, now) }, only: func(a admitted) bool {
+			if a.VMID == "" || !a.Instance.Equal(member.Instance) {
+				return a.VMID == ""
+			}
+			if node.Exists || !a.mayHaveRun(member, now, c.ttl) {
+				return true
+			}
+			left := c.absences.left(name, now)
+			if left > 0 {
+				refused = absentError(name, left)
+			}
+			return left <= 0
+		}}
+		held, err := c.names.change(within, change)
+		switch {
+		case err != nil:
+			return err
+		case change.barred:
+			return revokedError(member)
+		case !held:
+			return refused
+		case distribution == wire.Kubelet:
+			return nil
 		}
-		return err
+		// Only now: a refused request must not delete the password of a running agent.
+		return c.deletePassword(within, name, distribution)
 	})
 	group.Go(func() (err error) {
 		secret, err = c.makeToken(within, t)
@@ -98,6 +124,7 @@ func (c *Cluster) Admit(ctx context.Context, member fleet.Member, distribution s
 	if err := group.Wait(); err != nil {
 		return wire.Join{}, err
 	}
+	c.absences.end(name)
 	join := wire.Join{
 		NodeName: name, ProviderID: member.ProviderID(), Pool: string(member.Pool), VMID: member.VMID,
 		Server: c.server, CA: c.ca, Token: t.id + "." + secret, Expires: t.expires,
@@ -108,8 +135,8 @@ func (c *Cluster) Admit(ctx context.Context, member fleet.Member, distribution s
 	return join, nil
 }
 
-// clear takes away what an earlier machine of the name left.
-func (c *Cluster) clear(ctx context.Context, name string, member fleet.Member, distribution string, node admission.NodeState) (err error) {
+// clear deletes the Node that an earlier machine of the name left.
+func (c *Cluster) clear(ctx context.Context, name string, member fleet.Member, node admission.NodeState) (err error) {
 	for range attempts {
 		if !node.Exists {
 			break // one that was registered since is as one that is registered next
@@ -120,10 +147,7 @@ func (c *Cluster) clear(ctx context.Context, name string, member fleet.Member, d
 			break
 		}
 	}
-	if err != nil || distribution == wire.Kubelet {
-		return err
-	}
-	return c.deletePassword(ctx, name, distribution)
+	return err
 }
 
 // clearNode deletes a Node that another machine left, and gives back one of this

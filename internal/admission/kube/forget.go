@@ -208,8 +208,8 @@ func (c *Cluster) Admitted(ctx context.Context) ([]admission.AdmittedNode, error
 		return nil, err
 	}
 	err = c.eachLease(ctx, "", func(l *coordinationv1.Lease) {
-		if a := all[l.Name]; a != nil && a.Exists && l.Spec.RenewTime != nil {
-			a.Renewed = l.Spec.RenewTime.Time
+		if a := all[l.Name]; a != nil && a.Exists {
+			a.Renewed = renewedAt(l)
 		}
 	})
 	if err != nil {
@@ -280,7 +280,7 @@ func (c *Cluster) Reap(ctx context.Context, seen admission.AdmittedNode) (bool, 
 		// their Nodes.
 		renewed := false
 		err := c.eachLease(ctx, "metadata.name="+seen.Name, func(l *coordinationv1.Lease) {
-			renewed = renewed || l.Spec.RenewTime != nil && l.Spec.RenewTime.After(seen.Renewed)
+			renewed = renewed || renewedAt(l).After(seen.Renewed)
 		})
 		if err != nil || renewed {
 			return false, err

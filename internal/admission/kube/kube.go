@@ -91,6 +91,7 @@ type Cluster struct {
 	caHash     string
 	drainer    cluster.Drainer
 	names      *names
+	absences   *absences
 	decisions  *prometheus.CounterVec
 	watched    atomic.Pointer[watched] // while Run runs
 	seal       atomic.Pointer[seal]    // once it was read
@@ -164,7 +165,7 @@ func New(c Config) (*Cluster, error) {
 		client: client, metadata: lean, namespace: c.Namespace, log: c.Logger, identity: c.Identity, now: c.Now, ttl: c.TokenTTL,
 		server: c.Server, supervisor: c.Supervisor, ca: bytes.Clone(c.CA), caHash: hash, drainer: c.Drainer,
 	}
-	out.names = &names{cluster: out}
+	out.names, out.absences = &names{cluster: out}, newAbsences()
 	if out.decisions, err = newDecisions(c.Metrics); err != nil {
 		return fail(err)
 	}

@@ -58,8 +58,11 @@ type nameChange struct {
 	set func(now admitted) admitted
 	// only keeps the change from what is there otherwise; nil is always.
 	only func(admitted) bool
-	done chan error
-	held bool // what only said; valid after done
+	// unless is another key whose presence prevents the change; "" is none.
+	unless string
+	done   chan error
+	held   bool // what only said; valid after done
+	barred bool // the key unless is present; valid after done
 }
 
 // change asks for it and returns once it is written. It reports whether it held.
@@ -223,6 +226,10 @@ func apply(s *seal, before *corev1.ConfigMap, batch []*nameChange) (next *corev1
 			// What cannot be read, or was forged, is replaced, and never held for something else.
 			now, _ = s.parse(c.name, text, pools)
 		}
+		if c.barred = has(s, next, c.unless, pools); c.barred {
+			c.held = false
+			continue
+		}
 		if c.held = c.only == nil || c.only(now); !c.held {
 			continue
 		}
@@ -251,6 +258,16 @@ func apply(s *seal, before *corev1.ConfigMap, batch []*nameChange) (next *corev1
 		return nil, false, errFull
 	}
 	return next, changed, nil
+}
+
+// has reports whether the list has the key with a valid seal.
+func has(s *seal, m *corev1.ConfigMap, name string, pools []string) bool {
+	text, there := m.Data[name]
+	if name == "" || !there {
+		return false
+	}
+	a, err := s.parse(name, text, pools)
+	return err == nil && a.VMID != ""
 }
 
 // sizeOf is about what an object takes at most, in bytes.

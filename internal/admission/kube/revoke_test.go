@@ -2,12 +2,15 @@ package kube_test
 
 import (
 	"context"
+	"errors"
+	"slices"
 	"strings"
 	"testing"
 
 	certificatesv1 "k8s.io/api/certificates/v1"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/util/validation"
 
 	"github.com/ortet/ortet/internal/admission"
 	"github.com/ortet/ortet/internal/admission/kube"
@@ -39,6 +42,49 @@ func TestRevoke(t *testing.T) {
 	w.bootstrap(join).renew(kube.NodeProven)
 	stolen.renew(kube.OtherCertificate)
 	must(t, c.Forget(w.ctx, "revoke0001", ""))
+}
+
+// Azure still signs documents for a revoked machine. No replica admits it again, under any
+// name, until Azure no longer has it. Its successor is admitted, and the revoked key admits
+// no Node.
+func TestRevokedMachineIsNotAdmittedAgain(t *testing.T) {
+	w := newWorld(t, "ortet-revoked")
+	c := w.open()
+	m := w.member("revoked001", "1", machineA)
+	_, err := c.Admit(w.ctx, m, wire.Kubelet, admission.NodeState{})
+	must(t, err)
+	w.nodeReady("revoked001", m.ProviderID())
+	must(t, w.open().Revoke(w.ctx, "revoked001"))
+	if got := w.remains("revoked001"); got != "" {
+		t.Errorf("there is %q", got)
+	}
+	for what, c := range map[string]*kube.Cluster{"the replica that admitted it": c, "another replica": w.open()} {
+		for _, host := range []string{"revoked001", "revoked002"} {
+			again := m
+			again.HostName = host
+			if _, err := c.Admit(w.ctx, again, wire.Kubelet, admission.NodeState{}); !errors.Is(err, admission.ErrRevoked) {
+				t.Errorf("%s, as %s: %v", what, host, err)
+			}
+		}
+	}
+	all, err := c.Admitted(w.ctx)
+	must(t, err)
+	kept := slices.IndexFunc(all, func(n admission.AdmittedNode) bool { return n.VMID == machineA })
+	if kept < 0 || len(all) != 1 && all[kept].Exists || len(validation.IsDNS1123Subdomain(all[kept].Name)) == 0 {
+		t.Fatalf("what is kept of it: %+v", all)
+	}
+	_, err = c.Admit(w.ctx, w.member("revoked001", "1", machineB), wire.Kubelet, admission.NodeState{})
+	must(t, err) // the instance was deleted and its id reused
+	if reaped, err := c.Reap(w.ctx, all[kept]); err != nil || !reaped {
+		t.Errorf("it is not forgotten once Azure has it no more: %v %v", reaped, err)
+	}
+	if all, err = c.Admitted(w.ctx); err != nil || slices.ContainsFunc(all, func(n admission.AdmittedNode) bool { return n.VMID == machineA }) {
+		t.Errorf("%+v %v", all, err)
+	}
+	must(t, c.Forget(w.ctx, "revoked001", ""))
+	if err := c.Revoke(w.ctx, "revoked009"); err != nil {
+		t.Errorf("a Node that was never there: %v", err)
+	}
 }
 
 // Whoever may write ConfigMaps and has a bootstrap token of whatever group becomes no

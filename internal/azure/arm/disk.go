@@ -86,19 +86,25 @@ func (c *Cloud) createSnapshot(ctx context.Context, ch fleet.CreateSnapshot) (fl
 	if err != nil {
 		return "", failed(ctx, ch.Verb(), ch.ID, err)
 	}
+	snapshot := armcompute.Snapshot{
+		Location: ptr(ch.Location),
+		Tags:     toTags(ch.Tags),
+		Properties: &armcompute.SnapshotProperties{
+			Incremental: ptr(false),
+			CreationData: &armcompute.CreationData{
+				CreateOption:     ptr(armcompute.DiskCreateOptionCopy),
+				SourceResourceID: ptr(string(ch.Source)),
+			},
+		},
+	}
+	if ch.Closed {
+		// Source: "Restrict managed disks from being imported or exported". Copying to
+		// other disks still works.
+		snapshot.Properties.NetworkAccessPolicy, snapshot.Properties.PublicNetworkAccess = ptr(armcompute.NetworkAccessPolicyDenyAll), ptr(armcompute.PublicNetworkAccessDisabled)
+	}
 	have, err := c.Snapshot(ctx, ch.ID)
 	return creating(ch, have.ProvisioningState, sameSource(have.Source, ch.Source), err, func() (fleet.Token, error) {
-		op, err := p.NewSnapshotsClient().BeginCreateOrUpdate(ctx, p.group, p.names[0], armcompute.Snapshot{
-			Location: ptr(ch.Location),
-			Tags:     toTags(ch.Tags),
-			Properties: &armcompute.SnapshotProperties{
-				Incremental: ptr(false),
-				CreationData: &armcompute.CreationData{
-					CreateOption:     ptr(armcompute.DiskCreateOptionCopy),
-					SourceResourceID: ptr(string(ch.Source)),
-				},
-			},
-		}, nil)
+		op, err := p.NewSnapshotsClient().BeginCreateOrUpdate(ctx, p.group, p.names[0], snapshot, nil)
 		return begun(ctx, ch, op, err)
 	})
 }
@@ -122,6 +128,7 @@ func (c *Cloud) createDisk(ctx context.Context, ch fleet.CreateDisk) (fleet.Toke
 		Tags:     toTags(ch.Tags),
 		SKU:      &armcompute.DiskSKU{Name: ptr(armcompute.DiskStorageAccountTypes(ch.SKU))},
 		Properties: &armcompute.DiskProperties{
+			NetworkAccessPolicy: ptr(armcompute.NetworkAccessPolicyDenyAll), PublicNetworkAccess: ptr(armcompute.PublicNetworkAccessDisabled),
 			CreationData: &armcompute.CreationData{
 				CreateOption:     ptr(armcompute.DiskCreateOptionCopy),
 				SourceResourceID: ptr(string(ch.Source)),

@@ -98,7 +98,7 @@ func (c *Cloud) member(ctx context.Context, instance fleet.ResourceID) (fleet.Me
 		if err != nil {
 			return fleet.Member{}, err
 		}
-		m.Addresses, err = own.of(instance)
+		m.Addresses, m.OfPrimary, err = own.of(instance)
 		return m, err
 	}
 	p, err := c.at(instance, typeInstance)
@@ -120,7 +120,7 @@ func (c *Cloud) member(ctx context.Context, instance fleet.ResourceID) (fleet.Me
 		return fleet.Member{}, err
 	}
 	m := memberOf(&vm, instance.Parent(), false)
-	m.Addresses, err = own.of(instance)
+	m.Addresses, m.OfPrimary, err = own.of(instance)
 	return m, err
 }
 
@@ -240,7 +240,7 @@ func (c *Cloud) members(ctx context.Context, pool fleet.ResourceID, views bool) 
 		return nil, err
 	}
 	for i := range out {
-		if out[i].Addresses, err = all.of(out[i].Instance); err != nil {
+		if out[i].Addresses, out[i].OfPrimary, err = all.of(out[i].Instance); err != nil {
 			return nil, err
 		}
 	}
@@ -435,16 +435,16 @@ func (i interfaces) add(nic *interfaceAnswer) {
 	}
 }
 
-// of gives a machine's addresses, the primary interface's first.
-func (i interfaces) of(machine fleet.ResourceID) ([]netip.Addr, error) {
+// of returns a machine's addresses, the primary interface's first, and the number of
+// those. A single interface counts as primary.
+func (i interfaces) of(machine fleet.ResourceID) (out []netip.Addr, ofPrimary int, err error) {
 	own := i[strings.ToLower(string(machine))]
 	if len(own) > maxInterfaces {
-		return nil, tooMany()
+		return nil, 0, tooMany()
 	}
-	var out []netip.Addr
 	for _, primary := range []bool{true, false} {
 		for _, nic := range own {
-			if nic.primary != primary {
+			if (nic.primary || len(own) == 1) != primary {
 				continue
 			}
 			for _, ip := range nic.addresses {
@@ -453,8 +453,11 @@ func (i interfaces) of(machine fleet.ResourceID) ([]netip.Addr, error) {
 				}
 			}
 		}
+		if primary {
+			ofPrimary = len(out)
+		}
 	}
-	return out, nil
+	return out, ofPrimary, nil
 }
 
 // addressesOf gives the machine's own addresses of an interface. Azure's CNI and others

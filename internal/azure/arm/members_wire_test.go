@@ -119,7 +119,7 @@ func TestMemberOnTheWire(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	want := fleet.Member{Instance: instance, Pool: pool, Name: "p_3", HostName: "p00000A", VMID: vmID, Addresses: addrs("10.1.0.4", "fd00::4", "10.1.0.7"),
+	want := fleet.Member{Instance: instance, Pool: pool, Name: "p_3", HostName: "p00000A", VMID: vmID, Addresses: addrs("10.1.0.4", "fd00::4", "10.1.0.7"), OfPrimary: 2,
 		Power: fleet.PowerDeallocated, ProvisioningState: "Updating", Created: time.Date(2026, 11, 21, 7, 0, 0, 5e8, time.UTC)}
 	if !reflect.DeepEqual(got, want) {
 		t.Errorf("%+v\nwant %+v", got, want)
@@ -139,7 +139,7 @@ func TestMemberOnTheWire(t *testing.T) {
 	c, s = newMemberCloud(t, []answer{{status: 200, body: vm}}, []answer{{status: 200, body: nicOf(machine, true, "*10.1.0.4")},
 		{status: 200, body: nicOf(machine+"2", false, "*10.1.0.5")}, refusal(404, "ResourceNotFound", "no such interface")})
 	got, err = c.Member(t.Context(), machine)
-	if err != nil || !got.Flexible || got.Pool != pool || !slices.Equal(got.Addresses, addrs("10.1.0.4")) || got.VMID != vmID {
+	if err != nil || !got.Flexible || got.Pool != pool || !slices.Equal(got.Addresses, addrs("10.1.0.4")) || got.OfPrimary != 1 || got.VMID != vmID {
 		t.Errorf("%+v, %v", got, err)
 	}
 	if nics := s.nics.sent; nics[0].path != network+"/a" || nics[0].query != "api-version=2024-05-01" {
@@ -195,6 +195,13 @@ func TestMemberIsNobodyElse(t *testing.T) {
 	if got, err := c.Member(t.Context(), instance); err != nil || got.VMID != "" || got.HostName != "" || !slices.Equal(got.Addresses, addrs("10.1.0.4")) {
 		t.Errorf("%+v, %v", got, err)
 	}
+	// Letters that fold to ASCII in lower case are rejected: U+212A becomes k.
+	for _, name := range []string{"p00000\u212a", "p00000\u0130", "p00000A.", "p00000A\u0000"} {
+		c, _ = newMemberCloud(t, []answer{{status: 200, body: strings.Replace(memberBody, "p00000A", name, 1)}}, []answer{listOf("")})
+		if got, err := c.Member(t.Context(), instance); err == nil && got.HostName != "" {
+			t.Errorf("%q became the Node's name %q", name, got.NodeName())
+		}
+	}
 	// A specialized image has no profile: the guest's word for its name is not taken.
 	c, _ = newMemberCloud(t, []answer{{status: 200, body: strings.Replace(memberBody, `"osProfile":{"computerName":"p00000A"},`, "", 1)}}, []answer{listOf("", nicOf(instance, true, "10.1.0.4"))})
 	if got, err := c.Member(t.Context(), instance); err != nil || got.HostName != "" || !slices.Equal(got.Addresses, addrs("10.1.0.4")) {
@@ -219,6 +226,13 @@ func TestMembersOnTheWire(t *testing.T) {
 	got, err = c.Members(t.Context(), pool, false)
 	if err != nil || len(got) != 1 || got[0].Addresses != nil || strings.Contains(s.machines.sent[1].query, "expand") {
 		t.Errorf("%+v, %v, %s", got, err, s.machines.sent[1].query)
+	}
+
+	// Of several interfaces without the primary flag none counts as primary.
+	c, _ = newMemberCloud(t, []answer{{status: 200, body: memberBody}}, []answer{listOf("", nicOf(instance, false, "*10.1.0.7"), nicOf(instance, false, "*10.1.0.8"))})
+	one, err := c.Member(t.Context(), instance)
+	if err != nil || len(one.Addresses) != 2 || one.OfPrimary != 0 {
+		t.Errorf("%+v, %v", one, err)
 	}
 
 	// Machines of a Flexible pool, and of no other, with those of the group's interfaces

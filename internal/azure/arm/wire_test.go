@@ -103,8 +103,12 @@ func TestCreationsOnTheWire(t *testing.T) {
 	tags := map[string]string{"a": "b"}
 	wantBody(t, bodyOf(t, fleet.CreateSnapshot{ID: snapshot, Location: "l", Source: disk, Tags: tags}, missing), "PUT", snapshot,
 		`{"location":"l","tags":{"a":"b"},"properties":{"incremental":false,"creationData":{"createOption":"Copy","sourceResourceId":"`+string(disk)+`"}}}`)
+	// A snapshot with a node's keys, and every disk, has export by SAS disabled.
+	const closed = `"networkAccessPolicy":"DenyAll","publicNetworkAccess":"Disabled"`
+	wantBody(t, bodyOf(t, fleet.CreateSnapshot{ID: snapshot, Location: "l", Source: disk, Closed: true}, missing), "PUT", snapshot,
+		`{"location":"l","properties":{`+closed+`,"incremental":false,"creationData":{"createOption":"Copy","sourceResourceId":"`+string(disk)+`"}}}`)
 	wantBody(t, bodyOf(t, fleet.CreateDisk{ID: disk, Location: "l", Zone: "2", SKU: "Premium_LRS", Source: snapshot, Tags: tags}, missing), "PUT", disk,
-		`{"location":"l","zones":["2"],"sku":{"name":"Premium_LRS"},"tags":{"a":"b"},"properties":{"creationData":{"createOption":"Copy","sourceResourceId":"`+string(snapshot)+`"}}}`)
+		`{"location":"l","zones":["2"],"sku":{"name":"Premium_LRS"},"tags":{"a":"b"},"properties":{`+closed+`,"creationData":{"createOption":"Copy","sourceResourceId":"`+string(snapshot)+`"}}}`)
 	wantBody(t, bodyOf(t, fleet.CreateVersion{ID: version, Location: "l", Source: snapshot, Replicas: 3, StorageType: fleet.ZRS, ReplicationMode: fleet.ReplicationFull, ExcludeFromLatest: true, Tags: tags}, missing), "PUT", version,
 		`{"location":"l","tags":{"a":"b"},"properties":{"storageProfile":{"osDiskImage":{"source":{"id":"`+string(snapshot)+`"}}},
 		"publishingProfile":{"excludeFromLatest":true,"replicaCount":3,"replicationMode":"Full","storageAccountType":"Standard_ZRS",

@@ -92,7 +92,7 @@ func memberEverybody(t *testing.T, f MemberFixture) {
 				addresses[a] = true
 			}
 			if m.Flexible != pool.Equal(f.Flexible) || !m.Pool.Equal(pool) || m.Power != fleet.PowerRunning || m.ProvisioningState != "Succeeded" || m.Created.IsZero() || m.VMID != strings.ToLower(m.VMID) ||
-				len(m.Addresses) != f.Interfaces || !m.Addresses[0].IsPrivate() || !strings.HasPrefix(m.Name, pool.Name()+"_") {
+				len(m.Addresses) != f.Interfaces || m.OfPrimary != 1 || !m.Addresses[0].IsPrivate() || !strings.HasPrefix(m.Name, pool.Name()+"_") {
 				t.Errorf("%+v", m)
 			}
 			one, err := f.Members.Member(t.Context(), m.Instance)

@@ -20,6 +20,7 @@ import (
 
 	"github.com/smallstep/pkcs7"
 
+	"github.com/ortet/ortet/internal/ber"
 	"github.com/ortet/ortet/internal/node/tree"
 	"github.com/ortet/ortet/internal/wire"
 )
@@ -29,6 +30,9 @@ const (
 	maxOVF = 1 << 20
 	// maxSettings bounds one extension's settings file.
 	maxSettings = 1 << 20
+	// maxDepth and maxObjects limit a CMS message. Azure's have about 30 objects, more if
+	// the content is in chunks.
+	maxDepth, maxObjects = 32, 1 << 14
 	// noop is the customData of a prototype's clones: it says nothing.
 	noop = "#cloud-config\n"
 )
@@ -305,6 +309,9 @@ func openCMS(cms []byte, cert *x509.Certificate, key *rsa.PrivateKey) (plain []b
 			plain, err = nil, errors.New("the encrypted message is malformed")
 		}
 	}()
+	if ber.Check(cms, ber.Limits{Depth: maxDepth, Objects: maxObjects}) != nil {
+		return nil, errors.New("they are no CMS message")
+	}
 	p7, err := pkcs7.Parse(cms)
 	if err != nil {
 		return nil, errors.New("they are no CMS message")

@@ -1,34 +1,34 @@
-package attest
+// Package ber limits nesting depth and object count of untrusted BER messages before they
+// are parsed. PKCS #7 parsers convert BER to DER recursively and copy the content once per
+// level, so 700 kB of nested headers would take minutes.
+package ber
 
 import (
 	"errors"
 	"fmt"
 )
 
-const (
-	maxDepth   = 32   // Azure's documents have about 12
-	maxObjects = 4096 // Azure's documents have about 400
-)
+// Limits are the maximum nesting depth and the maximum number of objects.
+type Limits struct{ Depth, Objects int }
 
-// shape bounds how deep and how many a message's objects are, before it is parsed:
-// pkcs7 turns BER into DER recursively and copies everything once per level. It
-// walks as pkcs7 does, objects of indefinite length included, and refuses tags of
-// several bytes, which PKCS #7 does not have and pkcs7 reads otherwise than the
-// standard.
-func shape(ber []byte) error {
-	w := walk{ber: ber}
+// Check rejects a malformed message or one beyond the limits. It walks as
+// github.com/smallstep/pkcs7 does, including indefinite lengths. It rejects multi-byte
+// tags: PKCS #7 has none, and that parser deviates from the standard there.
+func Check(message []byte, l Limits) error {
+	w := walk{ber: message, limits: l}
 	end, err := w.object(0, 1)
 	if err != nil {
 		return err
 	}
-	if end != len(ber) {
-		return fmt.Errorf("%d bytes follow the message", len(ber)-end)
+	if end != len(message) {
+		return fmt.Errorf("%d bytes follow the message", len(message)-end)
 	}
 	return nil
 }
 
 type walk struct {
 	ber     []byte
+	limits  Limits
 	objects int
 }
 
@@ -36,8 +36,8 @@ var errShort = errors.New("it ends within an object")
 
 // object walks over the object at a place and gives the place behind it.
 func (w *walk) object(at, depth int) (int, error) {
-	if w.objects++; depth > maxDepth || w.objects > maxObjects {
-		return 0, fmt.Errorf("more than %d objects, or %d within each other", maxObjects, maxDepth)
+	if w.objects++; depth > w.limits.Depth || w.objects > w.limits.Objects {
+		return 0, fmt.Errorf("more than %d objects, or %d within each other", w.limits.Objects, w.limits.Depth)
 	}
 	if at+2 > len(w.ber) {
 		return 0, errShort

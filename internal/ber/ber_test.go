@@ -1,4 +1,4 @@
-package attest
+package ber
 
 import (
 	"bytes"
@@ -7,7 +7,9 @@ import (
 	"github.com/smallstep/pkcs7"
 )
 
-func TestShape(t *testing.T) {
+var limits = Limits{Depth: 32, Objects: 4096}
+
+func TestCheck(t *testing.T) {
 	deep := func(depth int) []byte {
 		der := []byte{0x05, 0x00}
 		for range depth {
@@ -22,10 +24,10 @@ func TestShape(t *testing.T) {
 		"a null":                    {[]byte{0x05, 0x00}, true},
 		"a sequence":                {[]byte{0x30, 0x02, 0x05, 0x00}, true},
 		"without a length":          {[]byte{0x30, 0x80, 0x05, 0x00, 0x00, 0x00}, true},
-		"as deep as may be":         {deep(maxDepth - 1), true},
-		"deeper":                    {deep(maxDepth), false},
-		"deeper without lengths":    {append(bytes.Repeat([]byte{0x30, 0x80}, maxDepth), make([]byte, 2*maxDepth+2)...), false},
-		"many":                      {append([]byte{0x30, 0x82, 0x20, 0x00}, bytes.Repeat([]byte{0x05, 0x00}, maxObjects)...), false},
+		"as deep as may be":         {deep(limits.Depth - 1), true},
+		"deeper":                    {deep(limits.Depth), false},
+		"deeper without lengths":    {append(bytes.Repeat([]byte{0x30, 0x80}, limits.Depth), make([]byte, 2*limits.Depth+2)...), false},
+		"many":                      {append([]byte{0x30, 0x82, 0x20, 0x00}, bytes.Repeat([]byte{0x05, 0x00}, limits.Objects)...), false},
 		"nothing":                   {nil, false},
 		"half a head":               {[]byte{0x30}, false},
 		"longer than it is":         {[]byte{0x30, 0x05, 0x05, 0x00}, false},
@@ -37,7 +39,7 @@ func TestShape(t *testing.T) {
 		"a length of four bytes":    {[]byte{0x30, 0x84, 0x00, 0x00, 0x00, 0x00}, false},
 		"half a length":             {[]byte{0x30, 0x82, 0x00}, false},
 	} {
-		if err := shape(c.ber); (err == nil) != c.ok {
+		if err := Check(c.ber, limits); (err == nil) != c.ok {
 			t.Errorf("%s: %v", name, err)
 		}
 	}
@@ -45,25 +47,25 @@ func TestShape(t *testing.T) {
 
 // What has a shape can be parsed, or refused, without a panic, and is not blown up by
 // it.
-func FuzzShape(f *testing.F) {
+func FuzzCheck(f *testing.F) {
 	f.Add([]byte{0x30, 0x80, 0x06, 0x09, 0x2a, 0x86, 0x48, 0x86, 0xf7, 0x0d, 0x01, 0x07, 0x02, 0xa0, 0x80, 0x30, 0x80, 0x00, 0x00, 0x00, 0x00, 0x00, 0x00})
 	f.Add([]byte{0x30, 0x02, 0x05, 0x00})
-	message, err := pkcs7.NewSignedData([]byte(`{"vmId":"x"}`))
+	signed, err := pkcs7.NewSignedData([]byte(`{"vmId":"x"}`))
 	if err != nil {
 		f.Fatal(err)
 	}
-	der, err := message.Finish()
+	der, err := signed.Finish()
 	if err != nil {
 		f.Fatal(err)
 	}
 	f.Add(der)
-	f.Fuzz(func(t *testing.T, ber []byte) {
-		if shape(ber) != nil {
+	f.Fuzz(func(t *testing.T, message []byte) {
+		if Check(message, limits) != nil {
 			return
 		}
-		p, err := pkcs7.Parse(ber)
-		if err == nil && len(p.Content) > len(ber) {
-			t.Fatalf("%d bytes became %d", len(ber), len(p.Content))
+		p, err := pkcs7.Parse(message)
+		if err == nil && len(p.Content) > len(message) {
+			t.Fatalf("%d bytes became %d", len(message), len(p.Content))
 		}
 		if err == nil {
 			_ = p.GetOnlySigner()
