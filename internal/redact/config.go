@@ -36,6 +36,14 @@ func (f *finder) readLine(at int) {
 		}
 	}
 	f.directive(s, from)
+	for _, find := range [...]func(string, []span) []span{accounts, directives, programCalls} {
+		for _, v := range find(s, room[:0]) {
+			f.value(ruleNamed, s, v, from, word)
+		}
+	}
+	for _, v := range schemed(s, room[:0]) {
+		f.value(ruleHeader, s, v, from, mixed)
+	}
 	f.below(s, to)
 }
 
@@ -91,19 +99,39 @@ func (f *finder) value(rule, s string, v span, line int, least strength) {
 		return
 	}
 	value := s[v.from:v.to]
+	if full := s[v.from:wordEnd(s, v.from)]; !quoted && strengthOf(value) < max(least, mixed) && isStrong(strings.TrimRight(full, "),;}]. \\`")) && !hasOption(full) {
+		v.to = v.from + len(strings.TrimRight(full, "),;}]. \\`"))
+		value = s[v.from:v.to]
+	}
 	if isComment(s) || strings.Contains(s[:v.from], " # ") || f.inComment(line+v.from) {
 		least = random
 	}
-	if f.kind == code && (looksLikeCode(value) || hasAny(lower(value), "password", "secret", "token", "credential", "key")) {
+	if f.kind == code && (len(value) < leastRandom || strings.Contains(value, " ") || strengthOf(value) < random) && (looksLikeCode(value) || hasAny(lower(value), "password", "secret", "token", "credential", "key")) {
 		return
 	}
 	if strengthOf(value) < least || isVersion(value) || least > word && (looksNamed(value) || isGUIDName(s, v)) || !quoted && looksLikeCode(value) {
 		return
 	}
-	if rule == ruleSAS && !isSignature(value) || rule == ruleRegistry && f.place != ruleRegistry && !isBasic(value) {
+	if rule == ruleRegistry && f.place != ruleRegistry && !isBasic(value) {
+		if !isStrong(value) && !isKeyLike(value) {
+			return
+		}
+		rule = ruleNamed
+	}
+	if rule == ruleSAS && !isSignature(value) {
 		return
 	}
 	f.hit(rule, line+v.from, line+v.to)
+}
+
+// hasOption says whether a value goes on with another of a list: a,uid=0.
+func hasOption(v string) bool {
+	for _, part := range strings.FieldsFunc(v, func(r rune) bool { return r == ',' || r == ';' || r == '&' })[1:] {
+		if isAssigned(part) {
+			return true
+		}
+	}
+	return false
 }
 
 // inComment says whether a place lies within a comment of XML.
@@ -201,7 +229,7 @@ func (f *finder) ruleOf(flat, s string, given bool) string {
 		return false
 	}
 	switch {
-	case has("publickey", "customdata", "userdata", "keyid", "partitionkey", "foreignkey", "sortkey"), flat == "credential", flat == "credentials", flat == "secretname", flat == "gpgkey", flat == "signingkey" && f.place == "":
+	case has("publickey", "customdata", "userdata", "keyid", "partitionkey", "foreignkey", "sortkey"), flat == "secretname", flat == "gpgkey", flat == "signingkey" && f.place == "":
 		return ""
 	case has("k3stoken", "rke2token", "k3sagenttoken"), strings.HasSuffix(flat, "token") && (f.place == ruleK3s || hasAny(s, "k3s", "rke2")):
 		return ruleK3s
@@ -223,7 +251,7 @@ func (f *finder) ruleOf(flat, s string, given bool) string {
 		return ruleHeader
 	case (flat == "auth" || flat == "password") && (f.place == ruleNPM || f.place == rulePyPI || f.place == ruleGoogle || f.place == ruleAWS):
 		return f.place
-	case flat == "auth", flat == "identitytoken", flat == "registrytoken", flat == "registrypassword", has("dockerconfigjson", "dockerpassword", "dockertoken"):
+	case flat == "auth" && strings.ContainsAny(s, ":\"'"), flat == "identitytoken", flat == "registrytoken", flat == "registrypassword", has("dockerconfigjson", "dockerpassword", "dockertoken"):
 		return ruleRegistry
 	case given && f.place == "" || hasAny(s, "docker login", "podman login", "registry login", "az login", "sshpass ", "crictl ", "skopeo "):
 		return ruleCommand
@@ -405,75 +433,5 @@ func (f *finder) piped(s string, line int) {
 			continue
 		}
 		f.value(ruleCommand, s, v, line, word)
-	}
-}
-
-// below finds values in the lines below: name: DB_PASSWORD, then value: …; chpasswd's
-// list of user:password; a here-document; a block of YAML.
-func (f *finder) below(s string, to int) {
-	next := to + 1
-	if next >= len(f.Data) || isComment(s) {
-		return
-	}
-	t := strings.Trim(s, " -")
-	if _, name, ok := strings.Cut(t, "name:"); ok && strings.HasPrefix(t, "name:") {
-		name = strings.Trim(name, ` "'`)
-		var buf [64]byte
-		if flat := string(flatten(&buf, name)); secretName(flat) == secretValue || isShouted(name) {
-			a, b := f.lineAt(next)
-			below := f.plainLine(a, b)
-			if i := strings.Index(below, "value:"); i >= 0 && strings.TrimLeft(below[:i], " ") == "" {
-				least := mixed
-				if isPasswordName(flat) {
-					least = word
-				}
-				f.value(f.ruleOf(flat, name, false), below, wordAt(below, skipBlanks(below, i+len("value:"))), a, least)
-			}
-		}
-		return
-	}
-	list := strings.Contains(s, "chpasswd") && (strings.HasSuffix(t, "chpasswd:") || hereDocument(s) != "") || strings.HasSuffix(t, "list: |")
-	if list && to < f.seen {
-		return
-	}
-	if h := headingOf(s); list || h.names {
-		rule := ruleCloudInit
-		if !list {
-			rule = f.ruleOf(string(flatten(new([64]byte), strings.Trim(strings.TrimRight(s, " |>-"), ` "':-`))), s, false)
-		}
-		for n := 0; n < maxHereLines && next < len(f.Data); n++ {
-			a, b := f.lineAt(next)
-			next = b + 1
-			if list {
-				f.seen = max(f.seen, b)
-			}
-			below := f.plainLine(a, b)
-			v := span{len(below) - len(strings.TrimLeft(below, " -\"'")), len(strings.TrimRight(below, " \"'"))}
-			if v.from >= v.to {
-				continue
-			}
-			if !list {
-				if !h.covers(below) || strings.Contains(below[v.from:v.to], " ") {
-					return
-				}
-				if rule != "" {
-					f.value(rule, below, v, a, mixed)
-				}
-				return
-			}
-			value := below[v.from:v.to]
-			user, password, ok := strings.Cut(value, ":")
-			if !ok || strings.Contains(value, " ") {
-				if strings.HasPrefix(value, "list:") || strings.HasPrefix(value, "expire") {
-					continue
-				}
-				return
-			}
-			v.from += len(user) + 1
-			if password == "R" || password == "RANDOM" || strings.HasPrefix(password, "$") {
-				continue
-			}
-			f.value(rule, below, v, a, word)
-		}
 	}
 }

@@ -90,6 +90,7 @@ func (f *finder) byFile() {
 			return p[1]
 		})
 	}
+	f.records(at, name)
 	f.byMagic(name)
 }
 

@@ -2,6 +2,7 @@ package redact
 
 import (
 	"bytes"
+	"path"
 	"sync"
 )
 
@@ -24,6 +25,7 @@ func Find(p Piece) []Hit {
 	f.byFile()
 	f.index.marks.each(p.Data, f.mark)
 	f.unwrap()
+	f.oneWord(path.Base(p.Path))
 	return f.sorted()
 }
 
@@ -57,13 +59,15 @@ func newIndex() *index {
 	}
 	for _, w := range [...]string{
 		"password", "passwd", "passphrase", "passcode", "secret", "token", "key", "pwd", "pass", "psk", "pw", "auth", "credential", "credentials", "sig", "sas", "authorization", "cookie", "signature", "secretid", "secret_id",
-		"keydata", "key-data", "connectionstring", "connection_string", "pat", "license", "dockerconfigjson", "secret_key_base", "clientcontent", "authtok", "community", "bindpw", "creds", "cred", "authpass", "userpwd", "secrets", "pin", "access_key_id",
+		"keydata", "key-data", "connectionstring", "connection_string", "pat", "license", "dockerconfigjson", "secret_key_base", "clientcontent", "authtok", "community", "bindpw", "creds", "cred", "authpass", "userpwd", "secrets", "pin", "access_key_id", "_user", "login", "encrypt", "macaroon", "key0", "key1", "key_b64", "key_base64", "key_hex", "private", "salt", "rootpw", "bearer", "user",
 	} {
 		add(w, markName, 0)
 	}
 	for _, w := range [...]string{
 		"curl ", "wget ", "sshpass", "mysql", "mariadb", "useradd", "usermod", "login ", "chpasswd", "passwd --stdin", "openssl passwd", "htpasswd", "redis-cli", "ldap", "unzip ", "smbclient", "kinit", "cryptsetup", "-creds", "crictl ", "ctr ",
 		"wpa_passphrase", "net user", "vault ", "onboard", "omsadmin", "pro attach", "ua attach", "sqlcmd", "ssh-keygen", "kubeadm join", "k3s ", "rke2 ", "--stdin", "sudo -s", "| passwd", "|passwd", "securestring", "setup-key", "mongo", "psql ", "createuser", "com2sec", "usmuser",
+		"realm join", "adcli ", "net ads", "net rpc", "openconnect", "smbpasswd", "ipmitool ", "ipa-client-install", "7z ", "zip -", "openssl enc", "sqlplus ", "rabbitmqctl ", "mkpasswd ", "nmcli ", "rootpw ", "password password ", "lftp ", "splunk ", "etcdctl ",
+		"basicauth ", "mc alias ", "mc config host", "http -", "https -", "xh -", "rpcclient ", "winexe ", "bundle_", "passwd ", "authinfo:", "password root ", "message-digest-key ", "geniekey ", "ssws ", "rar ", "allow ", "skopeo ", "nerdctl ", "bcp ", "setuser ", "user ",
 	} {
 		add(w, markProgram, 0)
 	}
@@ -138,7 +142,11 @@ func isToken(v []byte) bool {
 			distinct++
 		}
 	}
-	return distinct > 7 && letters > 0 && digits > 0
+	if digits == 0 { // some services use letters alone
+		upper, lower, _, changes, pairs := classes(string(v))
+		return distinct > 7 && len(v) >= 32 && upper > 0 && lower > 0 && changes*3 > pairs
+	}
+	return distinct > 7 && letters > 0
 }
 
 // gives says whether the name of a secret that ends at i may have a value beside it.
@@ -147,6 +155,8 @@ func (f *finder) gives(i int) bool {
 	switch c := d[i]; c {
 	case '=', ':', '>':
 		return true
+	case ',': // - [kubeadm, join, --token, …]; {password, "…"}
+		return f.kind == text
 	case '"', '\'', '\\', ' ', '\t', ']', '}', ')':
 		for i++; i < len(d) && (d[i] == ' ' || d[i] == '"' || d[i] == '\'' || d[i] == '\t'); i++ {
 			c = d[i]
@@ -154,7 +164,7 @@ func (f *finder) gives(i int) bool {
 		if i >= len(d) {
 			return false
 		}
-		if d[i] == '=' || d[i] == ':' {
+		if d[i] == '=' || d[i] == ':' || d[i] == ']' {
 			return true
 		}
 		if d[i] == ',' && c != ' ' { // "--token", "…"; define('DB_PASSWORD', '…')

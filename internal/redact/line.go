@@ -25,6 +25,11 @@ func redactLine(s string, known *[]string) string {
 	hide = arguments(s, hide)
 	hide = pgpassword(s, hide)
 	hide = spoken(s, hide)
+	hide = accounts(s, hide)
+	hide = directives(s, hide)
+	hide = schemed(s, hide)
+	hide = recoveryKeys(s, hide)
+	hide = programCalls(s, hide)
 	if len(hide) > 0 {
 		s = without(s, hide)
 	}
@@ -306,7 +311,7 @@ func passwordHashes(s string, hide []span) []span {
 // input, -1 where there is none.
 func reader(s string) int {
 	at := -1
-	for _, mark := range [...]string{"chpasswd", " passwd", "|passwd", "bin/passwd", "-stdin", "sudo -s", "securestring", "cryptsetup", " kinit", "base64 -d", "base64 --d", "with-token", "passphrase-fd"} {
+	for _, mark := range [...]string{"chpasswd", " passwd", "|passwd", "bin/passwd", "-stdin", "sudo -s", "securestring", "cryptsetup", " kinit", "base64 -d", "base64 --d", "with-token", "passphrase-fd", "realm join", "adcli ", "net ads", "net rpc", "openconnect", "smbpasswd", "ipa-client", "-on-stdin", "kadmin", "krb5-strength", "vault-password"} {
 		for from := 0; ; {
 			i := indexFold(s[from:], mark)
 			if i < 0 {
@@ -349,7 +354,7 @@ func inputs(s string, hide []span) []span {
 // arguments finds what some programs are given as words of their own, unless a
 // sentence goes on behind their names.
 func arguments(s string, hide []span) []span {
-	for _, mark := range [...]string{"openssl passwd ", "vault login ", "operator unseal ", "net user ", "htpasswd -b", "management token set "} {
+	for _, mark := range [...]string{"openssl passwd ", "vault login ", "operator unseal ", "net user ", "htpasswd -b", "management token set ", "rabbitmqctl add_user ", "rabbitmqctl change_password ", "mkpasswd ", "mc alias set ", "mc config host add ", "rootpw ", "password password ", "operator unseal-key "} {
 		i := indexFold(s, mark)
 		if i < 0 || i > 0 && isNameByte(s[i-1]) && s[i-1] != '.' {
 			continue
@@ -370,7 +375,7 @@ func arguments(s string, hide []span) []span {
 // the next line on; "" where there is none.
 func hereDocument(s string) string {
 	_, word, ok := strings.Cut(s, "<<")
-	if !ok || reader(s) < 0 {
+	if !ok || reader(s) < 0 && !strings.HasPrefix(strings.TrimLeft(s, " "), "passwd ") {
 		return ""
 	}
 	word = strings.TrimLeft(word, "-'\"\\ ")

@@ -90,7 +90,10 @@ func isPlaceholder(v string) bool {
 		return len(v) < 3 || isVariable(strings.TrimRight(v[1:], "%@"))
 	case '/', '.', '~':
 		return looksLikePath(v)
-	case '\\', '*', '!', '&', '`', '[', '{', '|', '>', '(', '#', '=':
+	case '{': // {xor}…, {AES}…, and what Maven and Jenkins have in braces
+		end := strings.IndexByte(v, '}')
+		return !(end == len(v)-1 && end > 20 && allBase64(v[1:end]) || end > 2 && end < 12 && len(v)-end > 12 && allBase64(v[1:end]))
+	case '\\', '*', '!', '&', '`', '[', '|', '>', '(', '#', '=':
 		return true
 	}
 	for _, scheme := range [...]string{"file:", "env:", "vault:", "secret:", "arn:", "op://", "http://", "https://", "kms:", "sha256:", "sha512:", "ref+", "keyring:", "[redacted"} {

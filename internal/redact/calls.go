@@ -1,0 +1,83 @@
+package redact
+
+import "strings"
+
+// programCalls finds what programs are given in ways of their own: sqlplus
+// user/password@db, htpasswd -nb user password, httpie's -a, redis' users.
+func programCalls(s string, hide []span) []span {
+	if i := indexFold(s, "sqlplus "); i >= 0 {
+		for _, v := range wordsOf(s, i) {
+			user, rest, ok := strings.Cut(s[v.from:v.to], "/")
+			if ok && isUser(strings.ToLower(user)) && len(rest) > 3 && rest[0] != '/' {
+				from := v.from + len(user) + 1
+				to := v.to
+				if n := strings.LastIndexByte(rest, '@'); n > 0 {
+					to = from + n
+				}
+				hide = append(hide, span{from, to})
+			}
+		}
+	}
+	if i := strings.Index(s, "htpasswd -"); i >= 0 {
+		w := wordsOf(s, i)
+		if len(w) > 2 && strings.Contains(s[w[1].from:w[1].to], "b") {
+			for n := 2; n < len(w); n++ {
+				if isRedirect(s, w[n]) {
+					w = w[:n]
+				}
+			}
+			hide = append(hide, w[len(w)-1])
+		}
+	}
+	if at := textOf(s); strings.HasPrefix(s[at:], "user ") && strings.Contains(s, " on ") || strings.Contains(s, "SETUSER ") {
+		for _, v := range wordsOf(s, at) {
+			if s[v.from] == '>' && v.to-v.from > 5 {
+				hide = append(hide, span{v.from + 1, v.to})
+			}
+		}
+	}
+	if at := textOf(s); strings.HasPrefix(s[at:], "AuthInfo:") { // of sendmail
+		if i := strings.Index(s, `"P:`); i >= 0 {
+			hide = append(hide, wordAt(s, i))
+			hide[len(hide)-1].from += len("P:")
+		}
+	}
+	return pairOfProxy(s, hide)
+}
+
+// pairOfProxy finds TYPE HOST PORT USER PASSWORD of proxychains and redsocks.
+func pairOfProxy(s string, hide []span) []span {
+	at := textOf(s)
+	if !strings.HasPrefix(s[at:], "http ") && !strings.HasPrefix(s[at:], "socks4 ") && !strings.HasPrefix(s[at:], "socks5 ") {
+		return hide
+	}
+	if w := wordsOf(s, at); len(w) == 5 && isNumber(s[w[2].from:w[2].to]) {
+		hide = append(hide, w[4])
+	}
+	return hide
+}
+
+func isRedirect(s string, v span) bool { return s[v.from] == '>' || s[v.from] == '<' }
+
+// wordsOf are the words of a command from a place on, without their quotes.
+func wordsOf(s string, at int) []span {
+	var out []span
+	for at < len(s) && len(out) < 32 {
+		if at = skipBlanks(s, at); at >= len(s) || s[at] == '|' || s[at] == ';' || s[at] == '&' {
+			break
+		}
+		v := wordAt(s, at)
+		if v.to <= at {
+			at++
+			continue
+		}
+		if v.to > v.from {
+			out = append(out, v)
+		}
+		at = v.to
+		if v.from > 0 && (s[v.from-1] == '"' || s[v.from-1] == '\'') {
+			at++
+		}
+	}
+	return out
+}

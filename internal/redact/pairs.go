@@ -1,0 +1,234 @@
+package redact
+
+import "strings"
+
+// isPair says whether what lies between a name and the word value shows that they
+// belong together: {"name": "TOKEN", "value": …}, key="TOKEN" value="…",
+// <name>TOKEN</name><value>….
+func isPair(between string) bool {
+	return strings.ContainsAny(between, ",{") || strings.HasPrefix(between, "</") || strings.Trim(between, `"' `) == "" && len(between) > 1 && between[0] != ' '
+}
+
+// isKeyLike says whether a value can be nothing but a key: 16 bytes or more in
+// hexadecimal or base64 that nobody would write as a name. Digests of SHA-1 and the
+// ids of OpenPGP's keys have other lengths.
+func isKeyLike(v string) bool {
+	v = strings.TrimRight(strings.Trim(v, `"',;`), ">;,}])")
+	n := len(strings.TrimRight(v, "="))
+	switch {
+	case isUUID(v):
+		return false
+	case isHex(v):
+		return n == 32 || n == 48 || n == 64 || n >= 96
+	}
+	for i := 0; i < len(v); i++ {
+		if !isBase64(v[i]) && v[i] != '.' && v[i] != '~' {
+			return false
+		}
+	}
+	return n >= 20 && !looksNamed(v) && !isPath(v) && !isVersion(v) && strengthOf(v) == random && !isCamel(v)
+}
+
+// isStrong says whether a word is one that a manager of passwords makes, or a person
+// where rules ask for it: three kinds of small letters, capitals, digits and signs.
+func isStrong(v string) bool {
+	var lower, upper, digit, sign int
+	for i := 0; i < len(v); i++ {
+		switch c := v[i]; {
+		case c >= 'a' && c <= 'z':
+			lower = 1
+		case c >= 'A' && c <= 'Z':
+			upper = 1
+		case c >= '0' && c <= '9':
+			digit = 1
+		case strings.IndexByte("!%+,=@#^&*~?$", c) >= 0:
+			sign = 1
+		case c <= ' ' || c >= 0x7f || strings.IndexByte(`()[]{}<>"'`+"`", c) >= 0:
+			return false
+		}
+	}
+	return len(v) >= 8 && len(v) <= 128 && digit == 1 && lower+upper+digit+sign > 2 && strengthOf(v) > word && !isPath(v) && !isVersion(v) && !strings.Contains(v, "://") && !isAssigned(v)
+}
+
+// isAssigned says whether a word is name=value.
+func isAssigned(v string) bool {
+	i := strings.IndexByte(v, '=')
+	if i < 2 || i == len(v)-1 {
+		return false
+	}
+	for _, c := range []byte(v[:i]) {
+		if !(c >= 'a' && c <= 'z' || c == '_' || c == '-') {
+			return false
+		}
+	}
+	return true
+}
+
+// accounts finds the password of user:password where that is a word by itself, also
+// before @host: login ci:… rejected, bad address 'svc:…@artifacts.example'.
+func accounts(s string, hide []span) []span {
+	for at := 0; at < len(s); {
+		i := strings.IndexByte(s[at:], ':')
+		if i < 0 {
+			return hide
+		}
+		i += at
+		at = i + 1
+		from := i
+		for from > 0 && isUserByte(s[from-1]) {
+			from--
+		}
+		to := at
+		for to < len(s) && s[to] > ' ' && strings.IndexByte(`"'<>)]}`+"`", s[to]) < 0 {
+			to++
+		}
+		if from == i || i-from > 48 || s[from] >= '0' && s[from] <= '9' || from > 0 && strings.IndexByte(` "'=(,[>`, s[from-1]) < 0 || isTime(s, from) {
+			continue
+		}
+		v := strings.TrimRight(s[at:to], ".,;:")
+		if n := strings.LastIndexByte(v, '@'); n > 0 && isHostName(v[n+1:]) {
+			v = v[:n]
+		}
+		if strings.HasPrefix(v, "//") || strings.HasPrefix(v, ":") || strings.Contains(v, ":") || strings.ContainsAny(v, "/") && !strings.ContainsAny(v, "!%^*~") || !isStrong(v) || isDigest(s[from:i]) || looksAddressed(v) {
+			continue
+		}
+		hide = append(hide, span{at, at + len(v)})
+		at = to
+	}
+	return hide
+}
+
+func isUserByte(c byte) bool {
+	return isAlnum(c) || c == '.' || c == '_' || c == '-' || c == '@' || c == '\\'
+}
+
+// isTime says whether a word is of a time or an address with a port behind.
+func isTime(s string, from int) bool { return from > 1 && s[from-1] == ',' && isAlnum(s[from-2]) }
+
+func isDigest(name string) bool {
+	return hasFold(name, "sha") || hasFold(name, "md5") || hasFold(name, "spki")
+}
+
+// isHostName says whether a word is a host's name, with a port or a path behind.
+func isHostName(v string) bool {
+	end := 0
+	for end < len(v) && (isAlnum(v[end]) || v[end] == '.' || v[end] == '-') {
+		end++
+	}
+	return end > 3 && strings.Contains(v[:end], ".") && (end == len(v) || v[end] == ':' || v[end] == '/')
+}
+
+// looksAddressed says whether a value has the digest or version of an image.
+func looksAddressed(v string) bool {
+	return strings.Contains(v, "@sha256") || strings.Contains(v, ".go") || len(v) > 1 && v[0] == 'v' && v[1] >= '0' && v[1] <= '9'
+}
+
+// directives finds the value behind the name of a password and a blank, also within a
+// line: neighbor 10.0.0.9 password …, dev wifi connect X password …, user u there with
+// password "…"; and behind any name of a secret where the line has nothing else.
+func directives(s string, hide []span) []span {
+	from := textOf(s)
+	words := 0
+	for at := from; at < len(s); words++ {
+		at = skipBlanks(s, at)
+		end := at
+		for end < len(s) && s[end] != ' ' {
+			end++
+		}
+		name := s[at:end]
+		next := skipBlanks(s, end)
+		if next >= len(s) || next == end {
+			break
+		}
+		at = end
+		v := wordAt(s, next)
+		value := strings.TrimRight(s[v.from:v.to], ";,.")
+		if len(name) > 40 || len(value) < 6 || !isNameByte(name[len(name)-1]) || name[0] == '-' {
+			continue
+		}
+		var buf [64]byte
+		flat := string(flatten(&buf, name))
+		alone := words == 0 && strings.Trim(s[v.to:], ` ;"'`) == ""
+		switch {
+		case alone && (secretName(flat) == secretValue || isShouted(name)):
+			if strengthOf(value) >= mixed && !isSpoken(value) && !isVersion(value) && !looksNamed(value) && !isPath(value) && !isCamel(value) && !strings.ContainsAny(value, "([{<$") {
+				hide = append(hide, span{v.from, v.from + len(value)})
+			}
+		case strings.HasSuffix(flat, "password"), flat == "passwd", flat == "passphrase", flat == "secret", flat == "pass", flat == "md5", flat == "rootpw", flat == "bindpw", flat == "authpass", flat == "basicauth", flat == "sharedsecret", flat == "ppk":
+			if flat == "basicauth" || flat == "password" && hasFold(s[v.from:], "root ") { // user, then password
+				v = wordAt(s, skipBlanks(s, v.to))
+				value = strings.TrimRight(s[v.from:v.to], ";,.")
+			}
+			if isStrong(value) && !looksNamed(value) || alone && strengthOf(value) >= mixed && isDistinct(value) && !looksNamed(value) && !isVersion(value) && !strings.ContainsAny(value, "(/[{<$=:") {
+				hide = append(hide, span{v.from, v.from + len(value)})
+			}
+		}
+	}
+	return hide
+}
+
+// schemed finds what follows a scheme of authorisation that is not of HTTP itself, and
+// headers that a configuration sets: Authorization "Basic …", GenieKey …, SSWS ….
+func schemed(s string, hide []span) []span {
+	for _, mark := range [...]string{"basic ", "geniekey ", "ssws ", "sharedkey ", "api-token ", "apikey ", "token token="} {
+		for at := 0; ; {
+			i := indexFold(s[at:], mark)
+			if i < 0 {
+				break
+			}
+			i += at
+			at = i + len(mark)
+			v := wordAt(s, skipBlanks(s, at))
+			value := strings.TrimRight(s[v.from:v.to], ",;)]}")
+			if i > 0 && isAlnum(s[i-1]) || len(value) < 12 || strengthOf(value) < mixed || looksNamed(value) && !isUUID(value) || ordinary(value) || isPath(value) {
+				continue
+			}
+			if mark == "basic " && !isBasic(value) {
+				continue
+			}
+			hide = append(hide, span{v.from, v.from + len(value)})
+		}
+	}
+	return hide
+}
+
+// recoveryKeys finds BitLocker's: eight numbers of six digits, each a multiple of 11 as
+// Microsoft has it; of those that are shown here the form is enough.
+func recoveryKeys(s string, hide []span) []span {
+	const size = 8*7 - 1
+	for i := 0; i+size <= len(s); i++ {
+		if s[i] < '0' || s[i] > '9' || i > 0 && (isAlnum(s[i-1]) || s[i-1] == '-') {
+			continue
+		}
+		ok := i+size == len(s) || !isAlnum(s[i+size]) && s[i+size] != '-'
+		for j := 0; ok && j < size; j++ {
+			if c := s[i+j]; j%7 == 6 {
+				ok = c == '-'
+			} else {
+				ok = c >= '0' && c <= '9'
+			}
+		}
+		if ok {
+			hide = append(hide, span{i, i + size})
+			i += size
+		}
+	}
+	return hide
+}
+
+// flagAlone says whether a line is one element of a list that names a secret, whose
+// value is the next: - --token, and "--password",.
+func flagAlone(s string) bool {
+	t := strings.Trim(s[textOf(s):], ` "',`)
+	t = strings.TrimLeft(strings.TrimPrefix(t, "- "), ` "'-`)
+	if t == "" || len(t) > 40 || !strings.Contains(s, "--"+t) {
+		return false
+	}
+	for i := 0; i < len(t); i++ {
+		if !isNameByte(t[i]) {
+			return false
+		}
+	}
+	var buf [64]byte
+	return secretName(string(flatten(&buf, t))) == secretValue
+}
