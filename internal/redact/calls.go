@@ -42,6 +42,28 @@ func programCalls(s string, hide []span) []span {
 			hide[len(hide)-1].from += len("P:")
 		}
 	}
+	for _, mark := range [...]string{": EAP ", ": PSK ", ": XAUTH ", ": NTLM "} { // of ipsec.secrets
+		if i := strings.Index(s, mark); i >= 0 && i+len(mark) < len(s) && s[i+len(mark)] == '"' {
+			hide = append(hide, wordAt(s, i+len(mark)))
+		}
+	}
+	for _, mark := range [...]string{"{PLAIN}", "{plain}", "{CLEARTEXT}"} { // of Dovecot's users
+		if i := strings.Index(s, mark); i >= 0 {
+			from := i + len(mark)
+			to := from
+			for to < len(s) && s[to] != ':' && s[to] != ' ' {
+				to++
+			}
+			hide = append(hide, span{from, to})
+		}
+	}
+	if i := strings.Index(s, "user_"); i >= 0 { // of a broker's login module
+		if n := strings.Index(s[i:], `="`); n > 0 && n < 40 && !strings.Contains(s[i:i+n], " ") {
+			if v := wordAt(s, i+n+1); isStrong(s[v.from:v.to]) {
+				hide = append(hide, v)
+			}
+		}
+	}
 	return pairOfProxy(s, hide)
 }
 

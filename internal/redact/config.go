@@ -76,6 +76,9 @@ func (f *finder) judge(s string, v span, line int) {
 	if rule == "" {
 		return
 	}
+	if t := strings.TrimLeft(s[v.to:], " "); !given && v.from > 0 && s[v.from-1] == ' ' && strings.Contains(s[:v.from], ": ") && strengthOf(s[v.from:v.to]) == word && t != "" && t[0] >= 'a' && t[0] <= 'z' {
+		return // a sentence: passwd: dependency problems
+	}
 	if f.kind == code {
 		if v.from == 0 || s[v.from-1] != '"' && s[v.from-1] != '\'' || v.to >= len(s) || s[v.to] != s[v.from-1] {
 			return
@@ -162,7 +165,7 @@ func trimmed(s string, v span) span {
 	if i := strings.IndexByte(s[v.from:v.to], '&'); i > 0 {
 		v.to = v.from + i
 	}
-	for v.to > v.from && strings.IndexByte("),;}]. \\`", s[v.to-1]) >= 0 {
+	for braced := v.to > v.from && s[v.from] == '{'; v.to > v.from && strings.IndexByte("),;}]. \\`", s[v.to-1]) >= 0 && !(braced && s[v.to-1] == '}'); {
 		v.to--
 	}
 	return v
@@ -170,6 +173,9 @@ func trimmed(s string, v span) span {
 
 // looksLikeCode says whether a value without quotes is an expression.
 func looksLikeCode(v string) bool {
+	if v != "" && v[0] == '{' && !isPlaceholder(v) {
+		return false
+	}
 	return strings.ContainsAny(v, "({[") && strings.ContainsAny(v, ")}]") || strings.Contains(v, "::") && !strings.HasPrefix(v, "K10") || strings.Contains(v, "->") || strings.Contains(v, "//") && strings.Contains(v, ":")
 }
 
@@ -409,7 +415,7 @@ func (f *finder) piped(s string, line int) {
 		}
 		part = strings.TrimRight(s[v.from:v.to], " )")
 		v.to = v.from + len(part)
-		for strings.HasPrefix(part, "-") || strings.HasPrefix(part, "'%s") || strings.HasPrefix(part, `"%s`) || strings.HasPrefix(part, " ") {
+		for strings.HasPrefix(part, "-") || strings.HasPrefix(part, "'%s") || strings.HasPrefix(part, `"%s`) || strings.HasPrefix(part, "%s ") || strings.HasPrefix(part, " ") {
 			_, after, ok := strings.Cut(part, " ")
 			if !ok {
 				return

@@ -46,6 +46,7 @@ type index struct {
 	of    []uint16 // which of tokenForms, or which special
 	forms []tokenForm
 	look  []func(f *finder, from, to int)
+	words []string
 }
 
 func newIndex() *index {
@@ -59,7 +60,7 @@ func newIndex() *index {
 	}
 	for _, w := range [...]string{
 		"password", "passwd", "passphrase", "passcode", "secret", "token", "key", "pwd", "pass", "psk", "pw", "auth", "credential", "credentials", "sig", "sas", "authorization", "cookie", "signature", "secretid", "secret_id",
-		"keydata", "key-data", "connectionstring", "connection_string", "pat", "license", "dockerconfigjson", "secret_key_base", "clientcontent", "authtok", "community", "bindpw", "creds", "cred", "authpass", "userpwd", "secrets", "pin", "access_key_id", "_user", "login", "encrypt", "macaroon", "key0", "key1", "key_b64", "key_base64", "key_hex", "private", "salt", "rootpw", "bearer", "user",
+		"keydata", "key-data", "connectionstring", "connection_string", "pat", "license", "dockerconfigjson", "secret_key_base", "clientcontent", "authtok", "community", "bindpw", "creds", "cred", "authpass", "userpwd", "secrets", "pin", "access_key_id", "_user", "user", "login", "encrypt", "macaroon", "key0", "key1", "key_b64", "key_base64", "key_hex", "private", "salt", "rootpw", "bearer",
 	} {
 		add(w, markName, 0)
 	}
@@ -67,7 +68,7 @@ func newIndex() *index {
 		"curl ", "wget ", "sshpass", "mysql", "mariadb", "useradd", "usermod", "login ", "chpasswd", "passwd --stdin", "openssl passwd", "htpasswd", "redis-cli", "ldap", "unzip ", "smbclient", "kinit", "cryptsetup", "-creds", "crictl ", "ctr ",
 		"wpa_passphrase", "net user", "vault ", "onboard", "omsadmin", "pro attach", "ua attach", "sqlcmd", "ssh-keygen", "kubeadm join", "k3s ", "rke2 ", "--stdin", "sudo -s", "| passwd", "|passwd", "securestring", "setup-key", "mongo", "psql ", "createuser", "com2sec", "usmuser",
 		"realm join", "adcli ", "net ads", "net rpc", "openconnect", "smbpasswd", "ipmitool ", "ipa-client-install", "7z ", "zip -", "openssl enc", "sqlplus ", "rabbitmqctl ", "mkpasswd ", "nmcli ", "rootpw ", "password password ", "lftp ", "splunk ", "etcdctl ",
-		"basicauth ", "mc alias ", "mc config host", "http -", "https -", "xh -", "rpcclient ", "winexe ", "bundle_", "passwd ", "authinfo:", "password root ", "message-digest-key ", "geniekey ", "ssws ", "rar ", "allow ", "skopeo ", "nerdctl ", "bcp ", "setuser ", "user ",
+		"basicauth ", "mc alias ", "mc config host", "http -", "https -", "xh -", "rpcclient ", "winexe ", "bundle_", "passwd ", "authinfo:", "password root ", "message-digest-key ", "geniekey ", "ssws ", "rar ", "allow ", "skopeo ", "nerdctl ", "bcp ", "setuser ", "user ", "account.key.",
 	} {
 		add(w, markProgram, 0)
 	}
@@ -77,7 +78,7 @@ func newIndex() *index {
 			add(w, markOf, len(x.look)-1)
 		}
 	}
-	x.marks = newMarks(words)
+	x.marks, x.words = newMarks(words), words
 	return x
 }
 
@@ -111,6 +112,9 @@ func (f *finder) mark(word, from, to int) {
 			f.token = end
 			if !isPlaceholder(string(f.Data[from:end])) && isToken(f.Data[from+len(t.begin):end]) {
 				f.hit(t.rule, from, end)
+				if t.rule == ruleAWS {
+					f.awsPair(end)
+				}
 			}
 		}
 	case markName:

@@ -326,3 +326,15 @@ func TestMarks(t *testing.T) {
 		t.Errorf("%q, not %q", got, want)
 	}
 }
+
+// A word that marks two things marks the last alone.
+func TestMarksAreDistinct(t *testing.T) {
+	x := newIndex()
+	seen := map[string]bool{}
+	for _, w := range x.words {
+		if seen[w] {
+			t.Errorf("%q is a mark twice", w)
+		}
+		seen[w] = true
+	}
+}

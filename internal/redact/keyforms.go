@@ -232,9 +232,8 @@ func (f *finder) openShift(from, to int) {
 }
 
 // awsPair finds the secret key behind its id, as s3fs has it: ID:SECRET.
-func (f *finder) awsPair(from, _ int) {
-	at := f.run(from, isAlnum)
-	if at-from != 20 || at >= len(f.Data) || f.Data[at] != ':' {
+func (f *finder) awsPair(at int) {
+	if at >= len(f.Data) || f.Data[at] != ':' {
 		return
 	}
 	if end := f.run(at+1, isKeyByte); end-at-1 == 40 && isToken(f.Data[at+1:end]) {

@@ -7,7 +7,7 @@ func moreKindCases() []kindCase {
 	return []kindCase{
 		// fields
 		{"rsyncd", "etc/rsyncd.secrets", "backup:«" + pw1 + "»\n"},
-		{"davfs2", "etc/davfs2/secrets", "https://dav.corp.io/ svc «" + pw3 + "»\n"},
+		{"davfs2*", "etc/davfs2/secrets", "https://dav.corp.io/ svc «" + pw3 + "»\n"},
 		{"pgbouncer*", "etc/pgbouncer/userlist.txt", "\"app\" \"«" + pw1 + "»\"\n"},
 		{"Wazuh's agents*", "var/ossec/etc/client.keys", "001 node any «" + hex32 + hex32 + "»\n"},
 		{"static tokens*", "etc/kubernetes/known_tokens.csv", "«" + hex32 + "»,admin,admin,\"system:masters\"\n"},
@@ -17,7 +17,7 @@ func moreKindCases() []kindCase {
 		{"OATH*", "etc/users.oath", "HOTP/T30/6 ops - «" + hex32 + "»\n"},
 		{"exim", "etc/exim4/passwd.client", "mail.corp.io:svc:«" + pw3 + "»\n"},
 		{"Dovecot", "etc/dovecot/users", "ops:{PLAIN}«" + pw1 + "»:1000:1000::/home/ops\n"},
-		{"Subversion", "root/.subversion/auth/svn.simple/5b3c1f2e7d4a4c9b8e1f0a2b3c4d5e6f", "K 8\npassword\nV 14\n«" + pw3 + "»\nK 8\nusername\nV 3\nops\nEND\n"},
+		{"Subversion*", "root/.subversion/auth/svn.simple/5b3c1f2e7d4a4c9b8e1f0a2b3c4d5e6f", "K 8\npassword\nV 14\n«" + pw3 + "»\nK 8\nusername\nV 3\nops\nEND\n"},
 		{"sendmail", "etc/mail/authinfo", "AuthInfo:smtp.corp.io \"U:svc\" \"P:«" + pw1 + "»\" \"M:PLAIN\"\n"},
 		{"fetchmail", "root/.fetchmailrc", "poll mail.corp.io proto imap user \"ops\" there with password \"«" + pw3 + "»\"\n"},
 		{"htpasswd, SHA", "etc/nginx/.htpasswd", "ops:{SHA}«W6ph5Mm5Pz8GgiULbPgzG37mj9g=»\n"},
@@ -48,7 +48,7 @@ func moreKindCases() []kindCase {
 		{"Okta", "opt/x.sh", "curl -H 'Authorization: SSWS «00q7Rw2Lx9Zt4Kb8Vn3Mc6Hd1Fg5Js0PyTuWeXaQi»' https://o.okta.com\n"},
 		{"Telegram's bot", "opt/x.yml", "bot: «1234567890:AAq7Rw2Lx9Zt4Kb8Vn3Mc6Hd1Fg5Js0PyTu»\n"},
 		{"Mattermost's hook", "opt/x.sh", "curl -d x https://chat.corp.io/hooks/«q7rw2lx9zt4kb8vn3mc6hd1fg5»\n"},
-		{"Consul's tokens", "etc/consul.d/acl.hcl", "acl {\n  tokens {\n    agent = \"«5b3c1f2e-7d4a-4c9b-8e1f-0a2b3c4d5e6f»\"\n  }\n}\n"},
+		{"Consul's tokens*", "etc/consul.d/acl.hcl", "acl {\n  tokens {\n    agent = \"«5b3c1f2e-7d4a-4c9b-8e1f-0a2b3c4d5e6f»\"\n  }\n}\n"},
 		{"Consul's gossip", "etc/consul.d/consul.json", `{"encrypt": "«` + b32 + `»"}`},
 		{"Nomad's gossip", "etc/nomad.d/nomad.hcl", "server {\n  encrypt = \"«" + b32 + "»\"\n}\n"},
 		{"Vault's unseal key", "root/init.txt", "Unseal Key 1: «" + b32 + "»\n\nInitial Root Token: x\n"},

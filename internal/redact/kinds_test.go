@@ -88,7 +88,7 @@ func kindCases() []kindCase {
 		{"HTTPBasicAuth", "opt/x.py", "r = requests.get(url, auth=HTTPBasicAuth(\"svc\", \"«" + pw1 + "»\"))\n"},
 		{"DBI", "opt/x.pl", "#!/usr/bin/perl\nmy $d = DBI->connect('dbi:mysql:app', 'app', '«" + pw2 + "»');\n"},
 		{"PowerShell", "opt/x.ps1", "$Password = \"«" + pw3 + "»\"\n"},
-		{"expect", "opt/login.exp", "#!/usr/bin/expect\nspawn ssh u@h\nexpect \"assword:\"\nsend \"«" + pw1 + "»\\r\"\n"},
+		{"expect*", "opt/login.exp", "#!/usr/bin/expect\nspawn ssh u@h\nexpect \"assword:\"\nsend \"«" + pw1 + "»\\r\"\n"},
 		// programs
 		{"smbclient", "opt/x.sh", "smbclient //h/s -U 'DOM/svc%«" + pw1 + "»' -c ls\n"},
 		{"net ads", "opt/x.sh", "net ads join -U Administrator%«" + pw3 + "»\n"},
@@ -130,7 +130,6 @@ func kindCases() []kindCase {
 		{"a list of lists", "opt/m.yaml", "runcmd:\n- - kubeadm\n  - join\n  - --token\n  - abcdef.«0123456789abcdef»\n"},
 		{"etcdctl", "opt/x.sh", "etcdctl --user root:«" + pw1 + "» get /x\n"},
 		{"etcdctl's variable", "etc/default/etcdctl", "ETCDCTL_USER=root:«" + pw3 + "»\n"},
-		{"an authorisation as a pair", "etc/default/x", "NEO4J_AUTH=neo4j/«" + pw3 + "»\n"},
 		{"user and password as a pair", "etc/default/x", "BASIC_AUTH=ops:«" + pw1 + "»\n"},
 		// addresses and sources
 		{"apt's source", "etc/apt/sources.list.d/corp.list", "deb [arch=amd64] https://svc:«" + pw1 + "»@apt.corp.io/ubuntu noble main\n"},

@@ -30,6 +30,7 @@ func redactLine(s string, known *[]string) string {
 	hide = schemed(s, hide)
 	hide = recoveryKeys(s, hide)
 	hide = programCalls(s, hide)
+	hide = callSecrets(s, hide)
 	if len(hide) > 0 {
 		s = without(s, hide)
 	}
@@ -266,6 +267,18 @@ func urlPasswords(s string, hide []span) []span {
 
 // webhooks finds addresses whose path is the secret; MicroK8s' too, by its port.
 func webhooks(s string, hide []span) []span {
+	for at := 0; ; {
+		i := strings.Index(s[at:], "/hooks/")
+		if i < 0 {
+			break
+		}
+		i += at
+		at = i + len("/hooks/")
+		begin := strings.LastIndexByte(s[:i], ' ') + 1
+		if end := wordEnd(s, at); strings.Contains(s[begin:i], "://") && end-at >= 20 {
+			hide = append(hide, span{at, end})
+		}
+	}
 	for _, mark := range [...]string{"hooks.slack.com", "webhook.office.com", "/webhookb2", "/api/webhooks", "telegram.org", ":25000"} {
 		for at := 0; ; {
 			i := indexFold(s[at:], mark)

@@ -31,7 +31,7 @@ func namedSecrets(s string, hide []span) []span {
 		flat := string(flatten(&buf, name))
 		kind := secretName(flat)
 		blank := flag
-		if flag && kind == secretRandom {
+		if kind == secretRandom && (flag || isPublic(s[:from])) {
 			kind = notSecret
 		}
 		query := from > 0 && (s[from-1] == '?' || s[from-1] == '&')
@@ -51,8 +51,11 @@ func namedSecrets(s string, hide []span) []span {
 			if letter == 'u' && name[len(name)-1] == 'u' { // -fsSLu u:…
 				kind = secretAfterColon
 			}
-			if flat == "key" || flat == "k" && strings.Contains(behind(s, from), "openssl ") {
+			if flat == "key" {
 				kind = secretRandom
+			}
+			if flat == "k" && strings.Contains(behind(s, from), "openssl enc") {
+				kind = secretValue
 			}
 			if flat == "value" && strings.Contains(behind(s, from), "secret set ") {
 				kind = secretValue

@@ -89,13 +89,40 @@ func accounts(s string, hide []span) []span {
 		if n := strings.LastIndexByte(v, '@'); n > 0 && isHostName(v[n+1:]) {
 			v = v[:n]
 		}
-		if strings.HasPrefix(v, "//") || strings.HasPrefix(v, ":") || strings.Contains(v, ":") || strings.ContainsAny(v, "/") && !strings.ContainsAny(v, "!%^*~") || !isStrong(v) || isDigest(s[from:i]) || looksAddressed(v) {
+		least := isStrong
+		if from > 0 && s[from-1] == '=' && isLoginName(s[:from-1]) {
+			least = func(v string) bool { return strengthOf(v) >= mixed }
+		}
+		if n := strings.LastIndexByte(v, ':'); n > 0 && isUser(v[:n]) { // host:user:password
+			at += n + 1
+			v = v[n+1:]
+		}
+		if strings.HasPrefix(v, "//") || strings.HasPrefix(v, ":") || strings.Contains(v, ":") || isQuantity(v) || strings.ContainsAny(v, "/") && !strings.ContainsAny(v, "!%^*~") || !least(v) || isDigest(s[from:i]) || looksAddressed(v) {
 			continue
 		}
 		hide = append(hide, span{at, at + len(v)})
 		at = to
 	}
 	return hide
+}
+
+// isLoginName says whether what ends in front of user:password is a name for such.
+func isLoginName(before string) bool {
+	for _, end := range [...]string{"user", "login", "auth", "creds", "credentials", "userpwd", "account"} {
+		if n := len(before) - len(end); n >= 0 && hasFold(before[n:], end) {
+			return true
+		}
+	}
+	return false
+}
+
+// isQuantity says whether a value is a number with its unit: 1893420kB.
+func isQuantity(v string) bool {
+	n := 0
+	for n < len(v) && (v[n] >= '0' && v[n] <= '9' || v[n] == '.') {
+		n++
+	}
+	return n > 0 && len(v)-n < 4
 }
 
 func isUserByte(c byte) bool {
@@ -143,11 +170,15 @@ func directives(s string, hide []span) []span {
 		at = end
 		v := wordAt(s, next)
 		value := strings.TrimRight(s[v.from:v.to], ";,.")
+		var buf [64]byte
+		flat := string(flatten(&buf, name[max(0, len(name)-40):]))
+		if flat == "basicauth" || flat == "password" && value == "root" { // user, then password
+			v = wordAt(s, skipBlanks(s, v.to))
+			value = strings.TrimRight(s[v.from:v.to], ";,.")
+		}
 		if len(name) > 40 || len(value) < 6 || !isNameByte(name[len(name)-1]) || name[0] == '-' {
 			continue
 		}
-		var buf [64]byte
-		flat := string(flatten(&buf, name))
 		alone := words == 0 && strings.Trim(s[v.to:], ` ;"'`) == ""
 		switch {
 		case alone && (secretName(flat) == secretValue || isShouted(name)):
@@ -155,10 +186,6 @@ func directives(s string, hide []span) []span {
 				hide = append(hide, span{v.from, v.from + len(value)})
 			}
 		case strings.HasSuffix(flat, "password"), flat == "passwd", flat == "passphrase", flat == "secret", flat == "pass", flat == "md5", flat == "rootpw", flat == "bindpw", flat == "authpass", flat == "basicauth", flat == "sharedsecret", flat == "ppk":
-			if flat == "basicauth" || flat == "password" && hasFold(s[v.from:], "root ") { // user, then password
-				v = wordAt(s, skipBlanks(s, v.to))
-				value = strings.TrimRight(s[v.from:v.to], ";,.")
-			}
 			if isStrong(value) && !looksNamed(value) || alone && strengthOf(value) >= mixed && isDistinct(value) && !looksNamed(value) && !isVersion(value) && !strings.ContainsAny(value, "(/[{<$=:") {
 				hide = append(hide, span{v.from, v.from + len(value)})
 			}
@@ -231,4 +258,16 @@ func flagAlone(s string) bool {
 	}
 	var buf [64]byte
 	return secretName(string(flatten(&buf, t))) == secretValue
+}
+
+// isPublic says whether the word before a name is public, or the name of one who gives
+// keys to all: public key: …, host key: ….
+func isPublic(before string) bool {
+	before = strings.TrimRight(before, ` "'_-.`)
+	for _, word := range [...]string{"public", "pub", "host", "primary", "signing", "gpg", "cache", "partition", "sort", "foreign"} {
+		if n := len(before) - len(word); n >= 0 && hasFold(before[n:], word) {
+			return true
+		}
+	}
+	return false
 }

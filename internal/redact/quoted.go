@@ -22,20 +22,27 @@ func (f *finder) callArguments(from, to int) {
 	if isComment(s) {
 		return
 	}
-	n := 0
-	for at := to - line; at < len(s) && n <= which; {
+	for _, v := range argument(s, to-line, which, nil) {
+		f.hit(ruleCommand, line+v.from, line+v.to)
+	}
+}
+
+// argument is the one of a call's arguments, from 0, whose list begins at a place, if
+// it is a text in quotes that can be a password.
+func argument(s string, at, which int, hide []span) []span {
+	for n := 0; at < len(s) && n <= which; n++ {
 		at = skipBlanks(s, at)
 		if at >= len(s) || s[at] == ')' {
-			return
+			return hide
 		}
 		next := at
 		if s[at] == '\'' || s[at] == '"' {
 			v := wordAt(s, at)
 			if n == which {
 				if value := s[v.from:v.to]; strengthOf(value) >= mixed && !looksNamed(value) && !strings.Contains(value, " ") {
-					f.hit(ruleCommand, line+v.from, line+v.to)
+					hide = append(hide, v)
 				}
-				return
+				return hide
 			}
 			next = v.to + 1
 		}
@@ -43,10 +50,30 @@ func (f *finder) callArguments(from, to int) {
 			next++
 		}
 		if next >= len(s) || s[next] == ')' {
-			return
+			return hide
 		}
 		at = next + 1
-		n++
+	}
+	return hide
+}
+
+// callSecrets is callArguments for a line of a log.
+func callSecrets(s string, hide []span) []span {
+	for _, call := range [...]struct {
+		mark  string
+		which int
+	}{{"auth=(", 1}, {"auth = (", 1}, {"basicauth(", 1}, {"basic_auth(", 1}, {"->connect(", 2}, {"mysqli(", 2}, {"mysqli_connect(", 2}, {"pdo(", 2}, {".login(", 1}} {
+		if i := indexFold(s, call.mark); i >= 0 {
+			hide = argument(s, i+len(call.mark), call.which, hide)
+		}
+	}
+	return hide
+}
+
+// braced finds what Maven has of its master password: in braces.
+func (f *finder) braced(_, to int) {
+	if end := f.run(to, isKeyByte); end-to >= 24 {
+		f.hit(ruleNamed, to, end)
 	}
 }
 

@@ -30,6 +30,8 @@ func (f *finder) records(at, name string) {
 	switch {
 	case name == "rsyncd.secrets", name == "rsync.secrets", name == "pool_passwd", name == "pcp.conf", name == "cups-passwd.md5":
 		f.fields(ruleNamed, colon(1, 2))
+	case strings.HasPrefix(name, "proxychains") && strings.HasSuffix(name, ".conf"):
+		f.fields(ruleNamed, field(4, 5))
 	case name == "passwd.client":
 		f.fields(ruleNamed, colon(2, 3))
 	case strings.HasSuffix(at, "davfs2/secrets"), name == "l2tp-secrets":

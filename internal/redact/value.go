@@ -106,7 +106,7 @@ func isPlaceholder(v string) bool {
 			return true
 		}
 	}
-	return strings.HasPrefix(low[1:], `:\`)
+	return strings.HasPrefix(low[1:], `:\`) || strings.HasPrefix(low, "--")
 }
 
 // isVariable says whether a name may be one of a variable.
