@@ -64,6 +64,25 @@ func programCalls(s string, hide []span) []span {
 			}
 		}
 	}
+	if i := strings.Index(s, ".password -v "); i >= 0 { // of iscsiadm
+		hide = append(hide, wordAt(s, skipBlanks(s, i+len(".password -v "))))
+	}
+	if i := strings.Index(s, "oracle:thin:"); i >= 0 {
+		user, rest, ok := strings.Cut(s[i+len("oracle:thin:"):], "/")
+		if n := strings.IndexByte(rest, '@'); ok && n > 3 && isUser(strings.ToLower(user)) {
+			from := len(s) - len(rest)
+			hide = append(hide, span{from, from + n})
+		}
+	}
+	if i := strings.Index(s, "define("); i >= 0 {
+		at := i + len("define(")
+		if v := wordAt(s, skipBlanks(s, at)); v.to > v.from {
+			var buf [64]byte
+			if name := s[v.from:v.to]; secretName(string(flatten(&buf, name))) == secretValue || isShouted(name) {
+				hide = argument(s, at, 1, hide)
+			}
+		}
+	}
 	return pairOfProxy(s, hide)
 }
 
@@ -102,4 +121,24 @@ func wordsOf(s string, at int) []span {
 		}
 	}
 	return out
+}
+
+// arguments finds what some programs are given as words of their own, unless a
+// sentence goes on behind their names.
+func arguments(s string, hide []span) []span {
+	for _, mark := range [...]string{"openssl passwd ", "vault login ", "operator unseal ", "net user ", "htpasswd -b", "management token set ", "rabbitmqctl add_user ", "rabbitmqctl change_password ", "mkpasswd ", "wpa_passphrase ", "mc alias set ", "mc config host add ", "rootpw ", "password password ", "operator unseal-key "} {
+		i := indexFold(s, mark)
+		if i < 0 || i > 0 && isNameByte(s[i-1]) && s[i-1] != '.' {
+			continue
+		}
+		from := i + len(mark)
+		to := from
+		for to < len(s) && s[to] != ';' && s[to] != '|' && s[to] != '&' {
+			to++
+		}
+		if word := s[from:wordEnd(s, from)]; to > from && !isSpoken(strings.TrimRight(word, ":,")) {
+			hide = append(hide, span{from, to})
+		}
+	}
+	return hide
 }

@@ -23,6 +23,9 @@ func (f *finder) readLine(at int) {
 	}
 	for _, v := range arguments(s, nil) {
 		v.from = max(v.from, lastWord(s, v))
+		if v.from < len(s) && (s[v.from] == '\'' || s[v.from] == '"') {
+			v = wordAt(s, v.from)
+		}
 		f.value(ruleCommand, s, v, from, word)
 	}
 	if reader(s) >= 0 && !isComment(s) {
@@ -80,12 +83,22 @@ func (f *finder) judge(s string, v span, line int) {
 		return // a sentence: passwd: dependency problems
 	}
 	if f.kind == code {
-		if v.from == 0 || s[v.from-1] != '"' && s[v.from-1] != '\'' || v.to >= len(s) || s[v.to] != s[v.from-1] {
+		quoted := v.from > 0 && (s[v.from-1] == '"' || s[v.from-1] == '\'') && v.to < len(s) && s[v.to] == s[v.from-1]
+		if !quoted && !isWithinText(s, v) {
 			return
 		}
 		least = max(least, mixed)
 	}
 	f.value(rule, s, v, line, least)
+}
+
+// isWithinText says whether a value is one of name=value in a text of a program's
+// source: "host=h user=u password=…".
+func isWithinText(s string, v span) bool {
+	if v.from < 2 || s[v.from-1] != '=' || s[v.from-2] == ' ' || strings.ContainsAny(s[v.from:v.to], "{}%$+()<>") {
+		return false
+	}
+	return strings.Count(s[:v.from], `"`)%2 == 1 || strings.Count(s[:v.from], "'")%2 == 1
 }
 
 // value keeps a value that is at least so much like a secret.

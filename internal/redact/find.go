@@ -60,15 +60,15 @@ func newIndex() *index {
 	}
 	for _, w := range [...]string{
 		"password", "passwd", "passphrase", "passcode", "secret", "token", "key", "pwd", "pass", "psk", "pw", "auth", "credential", "credentials", "sig", "sas", "authorization", "cookie", "signature", "secretid", "secret_id",
-		"keydata", "key-data", "connectionstring", "connection_string", "pat", "license", "dockerconfigjson", "secret_key_base", "clientcontent", "authtok", "community", "bindpw", "creds", "cred", "authpass", "userpwd", "secrets", "pin", "access_key_id", "_user", "user", "login", "encrypt", "macaroon", "key0", "key1", "key_b64", "key_base64", "key_hex", "private", "salt", "rootpw", "bearer",
+		"keydata", "key-data", "connectionstring", "connection_string", "pat", "license", "dockerconfigjson", "secret_key_base", "clientcontent", "authtok", "community", "bindpw", "creds", "cred", "authpass", "userpwd", "secrets", "pin", "access_key_id", "_user", "user", "login", "encrypt", "macaroon", "key0", "key1", "key_b64", "key_base64", "key_hex", "private", "pass_phrase", "pass-phrase", "honeycomb-team", "activationid", "peerpass", "salt", "rootpw", "bearer",
 	} {
 		add(w, markName, 0)
 	}
 	for _, w := range [...]string{
 		"curl ", "wget ", "sshpass", "mysql", "mariadb", "useradd", "usermod", "login ", "chpasswd", "passwd --stdin", "openssl passwd", "htpasswd", "redis-cli", "ldap", "unzip ", "smbclient", "kinit", "cryptsetup", "-creds", "crictl ", "ctr ",
-		"wpa_passphrase", "net user", "vault ", "onboard", "omsadmin", "pro attach", "ua attach", "sqlcmd", "ssh-keygen", "kubeadm join", "k3s ", "rke2 ", "--stdin", "sudo -s", "| passwd", "|passwd", "securestring", "setup-key", "mongo", "psql ", "createuser", "com2sec", "usmuser",
+		"net user", "vault ", "onboard", "omsadmin", "pro attach", "ua attach", "sqlcmd", "ssh-keygen", "kubeadm join", "k3s ", "rke2 ", "--stdin", "sudo -s", "| passwd", "|passwd", "securestring", "setup-key", "mongo", "psql ", "createuser", "com2sec", "usmuser",
 		"realm join", "adcli ", "net ads", "net rpc", "openconnect", "smbpasswd", "ipmitool ", "ipa-client-install", "7z ", "zip -", "openssl enc", "sqlplus ", "rabbitmqctl ", "mkpasswd ", "nmcli ", "rootpw ", "password password ", "lftp ", "splunk ", "etcdctl ",
-		"basicauth ", "mc alias ", "mc config host", "http -", "https -", "xh -", "rpcclient ", "winexe ", "bundle_", "passwd ", "authinfo:", "password root ", "message-digest-key ", "geniekey ", "ssws ", "rar ", "allow ", "skopeo ", "nerdctl ", "bcp ", "setuser ", "user ", "account.key.",
+		"basicauth ", "mc alias ", "mc config host", "http -", "https -", "xh -", "rpcclient ", "winexe ", "bundle_", "passwd ", "authinfo:", "password root ", "message-digest-key ", "geniekey ", "ssws ", "rar ", "allow ", "skopeo ", "nerdctl ", "bcp ", "setuser ", "user ", "account.key.", "iscsiadm ", "-y hmac", "oracle:thin:", "fence_", "pcs ", "wpa_passphrase",
 	} {
 		add(w, markProgram, 0)
 	}

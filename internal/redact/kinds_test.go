@@ -20,7 +20,7 @@ const (
 
 // Each is found on a disk, and hidden where a program prints it.
 func TestKindsAreFound(t *testing.T) {
-	for _, c := range append(kindCases(), moreKindCases()...) {
+	for _, c := range allKindCases() {
 		text, from, to := planted(t, c.text)
 		found := false
 		hits := Find(Piece{Path: c.path, Data: []byte(text), Whole: true})
@@ -34,7 +34,7 @@ func TestKindsAreFound(t *testing.T) {
 }
 
 func TestKindsAreHidden(t *testing.T) {
-	for _, c := range append(kindCases(), moreKindCases()...) {
+	for _, c := range allKindCases() {
 		if strings.ContainsRune(c.of, '*') { // known by the file's name alone
 			continue
 		}
@@ -159,4 +159,8 @@ func kindCases() []kindCase {
 		{"a key of MongoDB's set*", "etc/mongodb/keyfile", "«" + rnd40 + rnd40 + "\n" + rnd40 + "»\n"},
 		{"borg*", "root/.borg_passphrase", "«" + pw1 + "»\n"},
 	}
+}
+
+func allKindCases() []kindCase {
+	return append(append(kindCases(), moreKindCases()...), thirdKindCases()...)
 }

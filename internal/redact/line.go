@@ -364,26 +364,6 @@ func inputs(s string, hide []span) []span {
 	return hide
 }
 
-// arguments finds what some programs are given as words of their own, unless a
-// sentence goes on behind their names.
-func arguments(s string, hide []span) []span {
-	for _, mark := range [...]string{"openssl passwd ", "vault login ", "operator unseal ", "net user ", "htpasswd -b", "management token set ", "rabbitmqctl add_user ", "rabbitmqctl change_password ", "mkpasswd ", "mc alias set ", "mc config host add ", "rootpw ", "password password ", "operator unseal-key "} {
-		i := indexFold(s, mark)
-		if i < 0 || i > 0 && isNameByte(s[i-1]) && s[i-1] != '.' {
-			continue
-		}
-		from := i + len(mark)
-		to := from
-		for to < len(s) && s[to] != ';' && s[to] != '|' && s[to] != '&' {
-			to++
-		}
-		if word := s[from:wordEnd(s, from)]; to > from && !isSpoken(strings.TrimRight(word, ":,")) {
-			hide = append(hide, span{from, to})
-		}
-	}
-	return hide
-}
-
 // hereDocument is the word that ends the one that such a program is given from
 // the next line on; "" where there is none.
 func hereDocument(s string) string {

@@ -31,7 +31,7 @@ func Lines(lines []string) []string {
 	var known []string             // secrets that lines name, and others may show
 	until := ""                    // what ends a here-document
 	below, covered := heading{}, 0 // what names a secret whose value is in the lines below
-	next := false                  // whether the line before was a flag alone, as in a list of arguments
+	next, named := false, false    // whether the line before was a flag alone, as in a list of arguments
 	said, read := false, false     // whether the line before was the trace of an echo, of a program that reads secrets
 	var of lists
 	plain := make([]string, len(lines))
@@ -48,7 +48,10 @@ func Lines(lines []string) []string {
 			out[i] = Cut(redactLine(l[:len(l)-len(word)], &known) + hidden)
 			continue
 		}
-		next = flagAlone(l)
+		if value := textOf(l); named && strings.HasPrefix(l[value:], "value: ") {
+			l = l[:value] + "value: " + hidden
+		}
+		next, named = flagAlone(l), nameAlone(l)
 		if covered > 0 && below.covers(l) {
 			covered--
 			out[i] = Cut(redactLine(l[:min(below.prefix, len(l))], &known) + hidden)

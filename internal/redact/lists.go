@@ -19,20 +19,28 @@ func textOf(s string) int {
 // lists finds secrets that the lines before show to be some: the lines of a .netrc, and
 // of the list of users and passwords that chpasswd reads.
 type lists struct {
-	login int // lines that may still give a login's password
-	users int // lines that may still be user:password
+	login int  // lines that may still give a login's password
+	users int  // lines that may still be user:password
+	word  bool // whether the line before ends in the word password of a login
 }
 
 func (l *lists) next(s string) (hide span, ok bool) {
 	from := textOf(s)
 	text := s[from:]
 	first, rest, _ := strings.Cut(text, " ")
+	if expected := l.word; expected && text != "" {
+		l.word = false
+		if end := strings.IndexByte(text, ' '); end < 0 || strings.Trim(text[end:], " ") == "" {
+			return span{from, len(s)}, true
+		}
+	}
 	defer func() {
+		l.word = l.login > 0 && (first == "password" || first == "passwd") && rest == ""
 		l.login, l.users = max(0, l.login-1), max(0, l.users-1)
 		if first == "machine" || first == "login" || first == "account" || first == "default" && rest != "" {
 			l.login = 3
 		}
-		if strings.Contains(text, "chpasswd") || strings.HasSuffix(text, "list: |") || strings.HasSuffix(text, "list:") {
+		if strings.Contains(text, "chpasswd") || strings.Contains(text, "following 'random' passwords") || strings.HasSuffix(text, "list: |") || strings.HasSuffix(text, "list:") {
 			l.users = maxHereLines
 		}
 	}()

@@ -88,6 +88,9 @@ func namedSecrets(s string, hide []span) []span {
 		default:
 			// Some take it after a blank; of others the name is in sentences too.
 			blank = strings.HasSuffix(name, ".psk") || strings.HasSuffix(name, "-psk") || kind == secretArgument || assigns(behind(s, from), flat)
+			if i < len(s) && s[i] == '=' && kind == secretArgument {
+				kind = secretValue
+			}
 			if at := skipBlanks(s, i); kind == secretArgument && (at == i || at == len(s) || s[at] == ':' || flat[0] == 'c' && s[at] >= 'a' && ordinary(s[at:wordEnd(s, at)])) {
 				kind = notSecret
 			}
@@ -243,13 +246,13 @@ func secretFlag(flat string) int {
 func flagOf(program string) byte {
 	for _, p := range [...]string{
 		"plogin", "psshpass", "pmysql", "pmariadb", "puseradd", "pusermod", "pmongo", "ucurl", "sonboardagent", "somsa", "arediscli", "wldap",
-		"tk3s", "trke2", "punzip", "psqlcmd", "nsshkeygen", "p7z", "pipmitool", "wipaclientinstall", "prar", "punrar", "pbcp", "pnerdctl",
+		"tk3s", "trke2", "punzip", "psqlcmd", "nsshkeygen", "p7z", "pipmitool", "wipaclientinstall", "prar", "punrar", "pbcp", "pnerdctl", "pfence",
 	} {
 		if strings.HasPrefix(program, p[1:]) {
 			return p[0]
 		}
 	}
-	if program == "zip" {
+	if program == "zip" || program == "pcs" {
 		return 'p'
 	}
 	return 0
@@ -325,7 +328,7 @@ func secretName(flat string) int {
 			"account", "access", "api", "certificate", "private", "storage", "encryption", "shared", "master", "host", "secret", "signing", "client", "subscription",
 			"functions", "workspace", "primary", "secondary", "auth", "activation", "license", "product", "registration", "agent", "instrumentation",
 			"app", "application", "integration", "setup", "symm", "service", "validation", "decryption", "machine", "join", "wep", "unseal", "recovery", "gossip", "encrypt", "jwt", "hmac", "cookie", "session",
-			"enrollment", "provisioning", "webhook", "deploy", "backup", "user", "admin", "sas", "seal",
+			"enrollment", "provisioning", "webhook", "deploy", "backup", "fernet", "user", "admin", "sas", "seal",
 		} {
 			if strings.HasSuffix(stem, end) {
 				return secretValue
@@ -336,7 +339,7 @@ func secretName(flat string) int {
 	for _, end := range [...]string{
 		"password", "passwd", "passphrase", "secret", "token", "clientkeydata", "accesssignature", "dockerconfigjson", "secretdata", "credential", "psk",
 		"pass", "pw", "pwd", "pswd", "passcode", "passwort", "secretid", "secretkeybase", "clientcontent", "filecontent", "authtok", "passwordhash", "xamzsignature", "xgoogsignature",
-		"authsalt", "noncesalt", "insalt", "ticketsalt",
+		"honeycombteam", "activationid", "authsalt", "noncesalt", "insalt", "ticketsalt",
 	} {
 		if strings.HasSuffix(flat, end) {
 			if end == "pwd" && flat == "oldpwd" {
@@ -397,7 +400,7 @@ func valueAt(s string, i int, flag bool) (span, bool) {
 		i++
 	}
 	// An object: what is within has names too. So has what makes one of a text.
-	if s[i] == '{' || s[i] == '[' || hasFold(strings.TrimPrefix(s[i:], "("), "convertto-") {
+	if s[i] == '{' && isPlaceholder(s[i:wordEnd(s, i)]) || s[i] == '[' || hasFold(strings.TrimPrefix(s[i:], "("), "convertto-") {
 		return span{}, false
 	}
 	v := wordAt(s, i)

@@ -139,7 +139,7 @@ func isDigest(name string) bool {
 // isHostName says whether a word is a host's name, with a port or a path behind.
 func isHostName(v string) bool {
 	end := 0
-	for end < len(v) && (isAlnum(v[end]) || v[end] == '.' || v[end] == '-') {
+	for end < len(v) && (isAlnum(v[end]) && (v[end] < 'A' || v[end] > 'Z') || v[end] == '.' || v[end] == '-') {
 		end++
 	}
 	return end > 3 && strings.Contains(v[:end], ".") && (end == len(v) || v[end] == ':' || v[end] == '/')
@@ -270,4 +270,13 @@ func isPublic(before string) bool {
 		}
 	}
 	return false
+}
+
+// nameAlone says whether a line gives the name of a secret whose value the next line
+// has, as in the environment of a container: - name: DB_PASSWORD.
+func nameAlone(s string) bool {
+	name, ok := strings.CutPrefix(strings.TrimLeft(s[textOf(s):], "- "), "name: ")
+	name = strings.Trim(name, ` "'`)
+	var buf [64]byte
+	return ok && name != "" && !strings.Contains(name, " ") && (secretName(string(flatten(&buf, name))) == secretValue || isShouted(name))
 }

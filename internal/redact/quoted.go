@@ -70,6 +70,19 @@ func callSecrets(s string, hide []span) []span {
 	return hide
 }
 
+// secondLine finds a password in the second line below a mark.
+func (f *finder) secondLine(_, to int) {
+	for range 2 {
+		_, end := f.lineAt(to)
+		if to = end + 1; to >= len(f.Data) {
+			return
+		}
+	}
+	if a, b := f.lineAt(to); b-a >= 4 && f.Data[a] != '<' {
+		f.hit(ruleOpenVPN, a, b)
+	}
+}
+
 // braced finds what Maven has of its master password: in braces.
 func (f *finder) braced(_, to int) {
 	if end := f.run(to, isKeyByte); end-to >= 24 {

@@ -30,6 +30,13 @@ func (f *finder) records(at, name string) {
 	switch {
 	case name == "rsyncd.secrets", name == "rsync.secrets", name == "pool_passwd", name == "pcp.conf", name == "cups-passwd.md5":
 		f.fields(ruleNamed, colon(1, 2))
+	case name == "resource.cfg":
+		f.fields(ruleNamed, func(w []string) string {
+			if macro, value, ok := strings.Cut(w[0], "="); ok && strings.HasPrefix(macro, "$USER") && isStrong(value) {
+				return value[strings.IndexByte(value, ':')+1:]
+			}
+			return ""
+		})
 	case strings.HasPrefix(name, "proxychains") && strings.HasSuffix(name, ".conf"):
 		f.fields(ruleNamed, field(4, 5))
 	case name == "passwd.client":

@@ -49,6 +49,7 @@ func specials() []special {
 		{[]string{"sha256~"}, (*finder).openShift},
 		{[]string{"{plain}", "{cleartext}"}, (*finder).plainScheme},
 		{[]string{"<master>{"}, (*finder).braced},
+		{[]string{"<auth-user-pass>"}, (*finder).secondLine},
 		{[]string{"bitlocker"}, (*finder).recovery},
 		{[]string{"/t/"}, (*finder).conda},
 		{[]string{"github-oauth", "gitlab-token", "http-basic"}, (*finder).composer},
