@@ -75,6 +75,9 @@ func (f *finder) judge(s string, v span, line int) {
 	if given || isPasswordName(flat) {
 		least = word
 	}
+	if f.kind == code && secretName(flat) == secretRandom {
+		return // of maps, in a program's source
+	}
 	rule := f.ruleOf(flat, s, given)
 	if rule == "" {
 		return

@@ -94,6 +94,8 @@ type finder struct {
 	line  int    // the end of the last line that was read for names
 	token int    // the end of the last token
 	seen  int    // the end of the last block that was read
+	ahead int    // the end of what the last form looked at ahead
+	inner bool   // what is searched was within an address
 	buf   []byte // the line that is read
 }
 

@@ -283,7 +283,8 @@ func TestFindUnwraps(t *testing.T) {
 // A file that is full of marks takes about as long as another: four times the size is
 // far from sixteen times the work.
 func BenchmarkFindRepeated(b *testing.B) {
-	for _, s := range []string{"ghp_", "glpat-", "Q~", "$6$", "eyJ", "-----BEGIN PRIVATE KEY-----", "://", "<key>", "password=", "LS0tLS1CRUdJTi", "AZDO", "::server:", "<password>x", "x: |\n", "chpasswd:\n", "QUFB"} {
+	for _, s := range []string{"ghp_", "glpat-", "Q~", "$6$", "eyJ", "-----BEGIN PRIVATE KEY-----", "://", "<key>", "password=", "LS0tLS1CRUdJTi", "AZDO", "::server:", "<password>x", "x: |\n", "chpasswd:\n", "QUFB",
+		`{"kty":`, "data:,%41", "MIIEvQIB", "user=a:a", "auth=('a',", "bitlocker ", "loginmodule user_", "tokens {", "<d>", "password '", "/hooks/", ":AA", "user x on >", "--token\n", "github-oauth"} {
 		b.Run(s, func(b *testing.B) {
 			data := bytes.Repeat([]byte(s), 1<<20/len(s))
 			b.SetBytes(int64(len(data)))

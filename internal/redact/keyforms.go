@@ -76,7 +76,7 @@ func hasKeyOID(der []byte) bool {
 
 // jwk finds the private part of a JSON Web Key (RFC 7518): d, or k of a symmetric one.
 func (f *finder) jwk(from, to int) {
-	if f.kind == prose {
+	if f.kind == prose || from < f.ahead {
 		return
 	}
 	open := bytes.LastIndexByte(f.Data[max(0, from-4<<10):from], '{')
@@ -90,6 +90,7 @@ func (f *finder) jwk(from, to int) {
 	} else {
 		end = min(end, to+8<<10)
 	}
+	f.ahead = end
 	for _, name := range [...]string{`"d"`, `"k"`} {
 		i := bytes.Index(f.Data[open:end], []byte(name))
 		if i < 0 {
@@ -197,13 +198,14 @@ func (f *finder) hook(from, to int) {
 // tokenBlock finds the tokens of an agent of Consul's in its block of that name: each
 // is a UUID.
 func (f *finder) tokenBlock(_, to int) {
-	if f.kind != text {
+	if f.kind != text || to < f.ahead {
 		return
 	}
 	end := min(len(f.Data), to+2<<10)
 	if n := bytes.IndexByte(f.Data[to:end], '}'); n >= 0 {
 		end = to + n
 	}
+	f.ahead = end
 	for at := to; at < end; at++ {
 		if f.Data[at] == '"' && end-at > 37 && f.Data[at+37] == '"' && isUUID(string(f.Data[at+1:at+37])) {
 			f.hit(ruleNamed, at+1, at+37)
@@ -243,17 +245,18 @@ func (f *finder) awsPair(at int) {
 
 // dotNetKey finds the private exponent of a key that .NET wrote as XML.
 func (f *finder) dotNetKey(from, to int) {
-	if !bytes.Contains(f.Data[max(0, from-8<<10):from], []byte("<RSAKeyValue>")) {
-		return
-	}
-	if end := f.run(to, isKeyByte); end-to >= 80 {
+	if end := f.run(to, isKeyByte); end-to >= 80 && bytes.Contains(f.Data[max(0, from-8<<10):from], []byte("<RSAKeyValue>")) {
 		f.hit(rulePrivateKey, to, end)
 	}
 }
 
 // recovery finds a recovery key of BitLocker's.
 func (f *finder) recovery(_, to int) {
+	if to < f.ahead {
+		return
+	}
 	part := f.Data[to:min(len(f.Data), to+2<<10)]
+	f.ahead = to + len(part)
 	for _, v := range recoveryKeys(strings.Map(oneBlank, string(part)), nil) {
 		f.hit(ruleSecretFile, to+v.from, to+v.to)
 	}

@@ -26,6 +26,11 @@ func isKeyLike(v string) bool {
 			return false
 		}
 	}
+	for _, public := range [...]string{"MFkw", "MCow", "MHYw", "MIIB", "MIIC", "MIGf", "ssh-", "AAAA"} {
+		if strings.HasPrefix(v, public) {
+			return false
+		}
+	}
 	return n >= 20 && !looksNamed(v) && !isPath(v) && !isVersion(v) && strengthOf(v) == random && !isCamel(v)
 }
 
@@ -79,7 +84,7 @@ func accounts(s string, hide []span) []span {
 			from--
 		}
 		to := at
-		for to < len(s) && s[to] > ' ' && strings.IndexByte(`"'<>)]}`+"`", s[to]) < 0 {
+		for to < len(s) && to-at <= 160 && s[to] > ' ' && strings.IndexByte(`"'<>)]}`+"`", s[to]) < 0 {
 			to++
 		}
 		if from == i || i-from > 48 || s[from] >= '0' && s[from] <= '9' || from > 0 && strings.IndexByte(` "'=(,[>`, s[from-1]) < 0 || isTime(s, from) {
@@ -168,30 +173,46 @@ func directives(s string, hide []span) []span {
 			break
 		}
 		at = end
+		if len(name) > 40 || name[0] == '-' || !isNameByte(name[len(name)-1]) {
+			continue
+		}
+		var buf [64]byte
+		flat := string(flatten(&buf, name))
+		alone := words == 0 && (secretName(flat) == secretValue || isShouted(name))
+		if !alone && !isDirective(flat) {
+			continue
+		}
 		v := wordAt(s, next)
 		value := strings.TrimRight(s[v.from:v.to], ";,.")
-		var buf [64]byte
-		flat := string(flatten(&buf, name[max(0, len(name)-40):]))
 		if flat == "basicauth" || flat == "password" && value == "root" { // user, then password
 			v = wordAt(s, skipBlanks(s, v.to))
 			value = strings.TrimRight(s[v.from:v.to], ";,.")
 		}
-		if len(name) > 40 || len(value) < 6 || !isNameByte(name[len(name)-1]) || name[0] == '-' {
+		if len(value) < 6 {
 			continue
 		}
-		alone := words == 0 && strings.Trim(s[v.to:], ` ;"'`) == ""
+		rest := strings.Trim(s[v.to:], ` ;"'`) == ""
 		switch {
-		case alone && (secretName(flat) == secretValue || isShouted(name)):
+		case alone && rest && !isDirective(flat):
 			if strengthOf(value) >= mixed && !isSpoken(value) && !isVersion(value) && !looksNamed(value) && !isPath(value) && !isCamel(value) && !strings.ContainsAny(value, "([{<$") {
 				hide = append(hide, span{v.from, v.from + len(value)})
 			}
-		case strings.HasSuffix(flat, "password"), flat == "passwd", flat == "passphrase", flat == "secret", flat == "pass", flat == "md5", flat == "rootpw", flat == "bindpw", flat == "authpass", flat == "basicauth", flat == "sharedsecret", flat == "ppk":
-			if isStrong(value) && !looksNamed(value) || alone && strengthOf(value) >= mixed && isDistinct(value) && !looksNamed(value) && !isVersion(value) && !strings.ContainsAny(value, "(/[{<$=:") {
+		case isDirective(flat):
+			if isStrong(value) && !looksNamed(value) || words == 0 && rest && strengthOf(value) >= mixed && isDistinct(value) && !looksNamed(value) && !isVersion(value) && !strings.ContainsAny(value, "(/[{<$=:") {
 				hide = append(hide, span{v.from, v.from + len(value)})
 			}
 		}
 	}
 	return hide
+}
+
+// isDirective says whether a name has its value behind a blank, also within a line.
+func isDirective(flat string) bool {
+	switch flat {
+	case "passwd", "passphrase", "secret", "pass", "md5", "rootpw", "bindpw", "authpass", "basicauth", "sharedsecret":
+		return true
+	}
+	return strings.HasSuffix(flat, "password")
 }
 
 // schemed finds what follows a scheme of authorisation that is not of HTTP itself, and

@@ -119,15 +119,16 @@ func (f *finder) subversion(_, to int) {
 
 // dataAddress looks into the text of an address data:,…, as Ignition has files.
 func (f *finder) dataAddress(_, to int) {
-	if f.kind != text {
+	if f.kind != text || f.inner || to < f.ahead {
 		return
 	}
 	end := f.run(to, func(c byte) bool { return c > ' ' && c != '"' && c != '\'' && c != '<' })
+	f.ahead = end
 	plain, err := url.PathUnescape(string(f.Data[to:end]))
 	if err != nil || plain == "" || len(plain) == end-to {
 		return
 	}
-	inner := finder{Piece: Piece{Path: f.Path, Data: []byte(plain)}, place: f.place, index: f.index}
+	inner := finder{Piece: Piece{Path: f.Path, Data: []byte(plain)}, place: f.place, index: f.index, inner: true}
 	inner.index.marks.each(inner.Data, inner.mark)
 	for _, h := range inner.sorted() {
 		f.hit(h.Rule, to, end)
@@ -139,17 +140,21 @@ func (f *finder) jaas(_, to int) {
 	if f.kind != text {
 		return
 	}
+	if to < f.ahead {
+		return
+	}
 	rest := f.Data[to:min(len(f.Data), to+2<<10)]
 	if n := bytes.IndexByte(rest, ';'); n >= 0 {
 		rest = rest[:n]
 	}
+	f.ahead = to + len(rest)
 	for at := 0; ; {
 		i := bytes.Index(rest[at:], []byte("user_"))
 		if i < 0 {
 			return
 		}
 		at += i + len("user_")
-		s := string(rest[at:])
+		s := string(rest[at:min(len(rest), at+256)])
 		if n := strings.IndexAny(s, " \n="); n > 0 && s[n] == '=' {
 			if v := wordAt(s, n+1); v.to-v.from >= 4 && strengthOf(s[v.from:v.to]) >= word {
 				f.hit(ruleNamed, to+at+v.from, to+at+v.to)
@@ -172,7 +177,11 @@ func (f *finder) plainScheme(_, to int) {
 // composer finds a token that has a host's name alone before it, within the object of
 // composer's auth.json that says what they are.
 func (f *finder) composer(_, to int) {
+	if to < f.ahead {
+		return
+	}
 	end := min(len(f.Data), to+1<<10)
+	f.ahead = end
 	if n := bytes.IndexByte(f.Data[to:end], '}'); n >= 0 {
 		end = to + n
 	}
