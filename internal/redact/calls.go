@@ -64,6 +64,14 @@ func programCalls(s string, hide []span) []span {
 			}
 		}
 	}
+	if i := strings.Index(s, "snmp"); i >= 0 && hasAny(s[i:], "snmpget", "snmpwalk", "snmpset", "snmpbulk", "snmptrap", "snmptable", "snmpstatus", "snmpinform") {
+		w := wordsOf(s, i)
+		for n, v := range w {
+			if flag := s[v.from:v.to]; n+1 < len(w) && (flag == "-c" || flag == "-A" || flag == "-X") && s[w[n+1].from:w[n+1].to] != "public" {
+				hide = append(hide, w[n+1])
+			}
+		}
+	}
 	if i := strings.Index(s, ".password -v "); i >= 0 { // of iscsiadm
 		hide = append(hide, wordAt(s, skipBlanks(s, i+len(".password -v "))))
 	}
@@ -126,7 +134,7 @@ func wordsOf(s string, at int) []span {
 // arguments finds what some programs are given as words of their own, unless a
 // sentence goes on behind their names.
 func arguments(s string, hide []span) []span {
-	for _, mark := range [...]string{"openssl passwd ", "vault login ", "operator unseal ", "net user ", "htpasswd -b", "management token set ", "rabbitmqctl add_user ", "rabbitmqctl change_password ", "mkpasswd ", "wpa_passphrase ", "mc alias set ", "mc config host add ", "rootpw ", "password password ", "operator unseal-key "} {
+	for _, mark := range [...]string{"openssl passwd ", "vault login ", "operator unseal ", "net user ", "htpasswd -b", "management token set ", "rabbitmqctl add_user ", "rabbitmqctl change_password ", "mkpasswd ", "wpa_passphrase ", "acl set-agent-token ", "mc alias set ", "mc config host add ", "rootpw ", "password password ", "operator unseal-key "} {
 		i := indexFold(s, mark)
 		if i < 0 || i > 0 && isNameByte(s[i-1]) && s[i-1] != '.' {
 			continue

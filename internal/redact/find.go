@@ -68,7 +68,7 @@ func newIndex() *index {
 		"curl ", "wget ", "sshpass", "mysql", "mariadb", "useradd", "usermod", "login ", "chpasswd", "passwd --stdin", "openssl passwd", "htpasswd", "redis-cli", "ldap", "unzip ", "smbclient", "kinit", "cryptsetup", "-creds", "crictl ", "ctr ",
 		"net user", "vault ", "onboard", "omsadmin", "pro attach", "ua attach", "sqlcmd", "ssh-keygen", "kubeadm join", "k3s ", "rke2 ", "--stdin", "sudo -s", "| passwd", "|passwd", "securestring", "setup-key", "mongo", "psql ", "createuser", "com2sec", "usmuser",
 		"realm join", "adcli ", "net ads", "net rpc", "openconnect", "smbpasswd", "ipmitool ", "ipa-client-install", "7z ", "zip -", "openssl enc", "sqlplus ", "rabbitmqctl ", "mkpasswd ", "nmcli ", "rootpw ", "password password ", "lftp ", "splunk ", "etcdctl ",
-		"basicauth ", "mc alias ", "mc config host", "http -", "https -", "xh -", "rpcclient ", "winexe ", "bundle_", "passwd ", "authinfo:", "password root ", "message-digest-key ", "geniekey ", "ssws ", "rar ", "allow ", "skopeo ", "nerdctl ", "bcp ", "setuser ", "user ", "account.key.", "iscsiadm ", "-y hmac", "oracle:thin:", "fence_", "pcs ", "wpa_passphrase",
+		"basicauth ", "mc alias ", "mc config host", "http -", "https -", "xh -", "rpcclient ", "winexe ", "bundle_", "passwd ", "authinfo:", "password root ", "message-digest-key ", "geniekey ", "ssws ", "rar ", "allow ", "skopeo ", "nerdctl ", "bcp ", "setuser ", "user ", "account.key.", "iscsiadm ", "snmpget ", "snmpwalk ", "snmpset ", "snmpbulk", "snmptrap ", "acl set-agent-token ", "-y hmac", "oracle:thin:", "fence_", "pcs ", "wpa_passphrase",
 	} {
 		add(w, markProgram, 0)
 	}

@@ -31,6 +31,7 @@ func redactLine(s string, known *[]string) string {
 	hide = recoveryKeys(s, hide)
 	hide = programCalls(s, hide)
 	hide = callSecrets(s, hide)
+	hide = besides(s, hide)
 	if len(hide) > 0 {
 		s = without(s, hide)
 	}
@@ -391,6 +392,9 @@ func traced(s string) (echo int, reads bool) {
 		if strings.HasPrefix(s[i:], program) {
 			return i + len(program), false
 		}
+	}
+	if strings.HasPrefix(s[i:], "tee ") && hasAny(strings.ToLower(s[i:]), "pass", "secret", "token", "netrc", "credential", ".key", "shadow") {
+		return 0, true
 	}
 	return 0, reader(s[i-1:]) >= 0 && !strings.Contains(s[i:], "|")
 }

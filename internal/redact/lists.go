@@ -104,7 +104,7 @@ func isNumber(s string) bool {
 
 // spoken finds a secret that a sentence gives: the password for u is X.
 func spoken(s string, hide []span) []span {
-	for _, name := range [...]string{"password", "passphrase", "passcode", "secret", "token", "psk", "key"} {
+	for _, name := range [...]string{"password", "passphrase", "passcode", "secret", "token", "psk", "community", "key"} {
 		for at := 0; ; {
 			i := indexFold(s[at:], name)
 			if i < 0 {

@@ -393,6 +393,11 @@ func valueAt(s string, i int, flag bool) (span, bool) {
 		return span{}, false
 	}
 	i = skipBlanks(s, i)
+	for range 2 { // (string) (len=14) "…": how Go programs print what they have
+		if end := strings.IndexByte(s[i:], ')'); i < len(s) && s[i] == '(' && end > 1 && end < 16 && isVariable(strings.Replace(s[i+1:i+end], "=", "", 1)) && strings.HasPrefix(s[i+end:], ") ") {
+			i = skipBlanks(s, i+end+1)
+		}
+	}
 	if i >= len(s) || strings.HasPrefix(s[i:], "Invalid value: ") { // Kubernetes names the field, then what is wrong
 		return span{}, false
 	}

@@ -301,3 +301,53 @@ func nameAlone(s string) bool {
 	var buf [64]byte
 	return ok && name != "" && !strings.Contains(name, " ") && (secretName(string(flatten(&buf, name))) == secretValue || isShouted(name))
 }
+
+// besides finds words that a manager of passwords makes in a line that speaks of such:
+// A temporary password is generated for root@localhost: …. What is published may lose
+// a name that looks so; a configuration's line may not, so the scan has no such rule.
+func besides(s string, hide []span) []span {
+	speaks := false
+	for _, word := range [...]string{"passw", "passphrase", "passcode", "credential", "secret", "login", "token", "identified by", "pre-shared", "shared key", "psk"} {
+		speaks = speaks || indexFold(s, word) >= 0
+	}
+	if !speaks {
+		return hide
+	}
+	for at := 0; at < len(s); {
+		if isGap(s[at]) {
+			at++
+			continue
+		}
+		from := at
+		for at < len(s) && !isGap(s[at]) {
+			at++
+		}
+		v := strings.TrimRight(s[from:at], ".,;:)]}")
+		if user, rest, ok := strings.Cut(v, "/"); ok && isUser(user) {
+			from, v = from+len(user)+1, rest
+		}
+		if isStrong(v) && !isCamel(v) && !isUUID(v) && !strings.ContainsAny(v, "/:") && !isQuantity(v) && !isMarked(v) {
+			hide = append(hide, span{from, from + len(v)})
+		}
+	}
+	return hide
+}
+
+func isGap(c byte) bool { return c <= ' ' || strings.IndexByte(`"'()[]{}<>\\`+"`", c) >= 0 }
+
+// isMarked says whether a word is a time, a flag or name=value.
+func isMarked(v string) bool {
+	return v[0] == '-' || v[0] == '$' || v[0] == '@' || strings.Contains(v, "=") && isVariable(v[:strings.IndexByte(v, '=')]) && (v[len(v)-1] != '=' || strings.Contains(v, "_") || len(v)%4 != 0) || len(v) > 10 && v[4] == '-' && v[7] == '-'
+}
+
+// announces says whether a line ends in the words that announce a password in the next.
+func announces(s string) bool {
+	s = strings.TrimRight(s, " ")
+	return strings.HasSuffix(s, ":") && !strings.HasSuffix(s, "word:") && strings.Contains(s[textOf(s):], " ") && (indexFold(s, "password") >= 0 || indexFold(s, "secret key") >= 0 || indexFold(s, "token") >= 0)
+}
+
+// isAnnounced says whether a line is a password by itself.
+func isAnnounced(s string) bool {
+	v := strings.Trim(s[textOf(s):], " ")
+	return v != "" && !strings.Contains(v, " ") && (isStrong(v) || isKeyLike(v) || isHex(v) && len(v) >= 16)
+}
