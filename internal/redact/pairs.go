@@ -52,7 +52,31 @@ func isStrong(v string) bool {
 			return false
 		}
 	}
-	return len(v) >= 8 && len(v) <= 128 && digit == 1 && lower+upper+digit+sign > 2 && strengthOf(v) > word && !isPath(v) && !isVersion(v) && !strings.Contains(v, "://") && !isAssigned(v)
+	return len(v) >= 8 && len(v) <= 128 && digit == 1 && (sign == 1 || !isWordy(v)) && lower+upper+digit+sign > 2 && strengthOf(v) > word && !isPath(v) && !isVersion(v) && !strings.Contains(v, "://") && !isAssigned(v)
+}
+
+// isWordy says whether a word without signs is several with dots or dashes between, in
+// each of which hardly anything changes: corev1.Secret, NODE.node-password.k3s.
+func isWordy(v string) bool {
+	parts := strings.FieldsFunc(v, func(r rune) bool { return r == '.' || r == '-' || r == '_' })
+	for _, part := range parts {
+		if _, _, _, changes, _ := classes(part); changes > 2 {
+			return false
+		}
+	}
+	return len(parts) > 1
+}
+
+// longestRun is the length of the longest run of small letters.
+func longestRun(v string) int {
+	best, run := 0, 0
+	for i := 0; i < len(v); i++ {
+		if run++; v[i] < 'a' || v[i] > 'z' {
+			run = 0
+		}
+		best = max(best, run)
+	}
+	return best
 }
 
 // isAssigned says whether a word is name=value.
@@ -322,11 +346,11 @@ func besides(s string, hide []span) []span {
 		for at < len(s) && !isGap(s[at]) {
 			at++
 		}
-		v := strings.TrimRight(s[from:at], ".,;:)]}")
+		v := strings.TrimRight(s[from:at], ".,;:)]}*")
 		if user, rest, ok := strings.Cut(v, "/"); ok && isUser(user) {
 			from, v = from+len(user)+1, rest
 		}
-		if isStrong(v) && !isCamel(v) && !isUUID(v) && !strings.ContainsAny(v, "/:") && !isQuantity(v) && !isMarked(v) {
+		if isStrong(v) && !isCamel(v) && !isUUID(v) && !strings.ContainsAny(v, "/:") && !isQuantity(v) && !isMarked(v) && (strings.ContainsAny(v, "!%+,=@#^&*~?$") || longestRun(v) < 6 && longestRun(v)*2 < len(v)) {
 			hide = append(hide, span{from, from + len(v)})
 		}
 	}

@@ -112,7 +112,7 @@ func (f *finder) oneWord(name string) {
 		if !isToken([]byte(s)) || strings.Contains(s, " ") {
 			return
 		}
-	case strings.ContainsAny(s, " \t") || len(s) < 6 || isPath(s) || strings.Contains(s, "://"):
+	case strings.ContainsAny(s, " \t") || strings.Count(s, ":") > 1 || len(s) < 6 || isPath(s) || strings.Contains(s, "://"):
 		return
 	case keys:
 		if !isKeyLike(s) {
