@@ -107,6 +107,7 @@ func isWithinText(s string, v span) bool {
 // value keeps a value that is at least so much like a secret.
 func (f *finder) value(rule, s string, v span, line int, least strength) {
 	quoted := v.from > 0 && (s[v.from-1] == '"' || s[v.from-1] == '\'')
+	whole := v.to
 	if !quoted {
 		v = trimmed(s, v)
 	}
@@ -118,7 +119,7 @@ func (f *finder) value(rule, s string, v span, line int, least strength) {
 		return
 	}
 	value := s[v.from:v.to]
-	if full := s[v.from:wordEnd(s, v.from)]; !quoted && strengthOf(value) < max(least, mixed) && isStrong(strings.TrimRight(full, "),;}]. \\`")) && !hasOption(full) {
+	if full := s[v.from:min(max(whole, v.to), wordEnd(s, v.from))]; !quoted && strengthOf(value) < max(least, mixed) && isStrong(strings.TrimRight(full, "),;}]. \\`")) && !hasOption(full) {
 		v.to = v.from + len(strings.TrimRight(full, "),;}]. \\`"))
 		value = s[v.from:v.to]
 	}

@@ -67,6 +67,7 @@ func kindCases() []kindCase {
 		{"machine key", "opt/app/Web.config", `<machineKey validationKey="«` + strings.ToUpper(hex32+hex32) + `»" validation="SHA1" />`},
 		{"Pacemaker's fencing", "var/lib/pacemaker/cib/cib.xml", `<nvpair id="f-1" name="passwd" value="«` + pw3 + `»"/>`},
 		{"connectionStrings", "opt/app/web.config", `<add name="Db" connectionString="Server=s;Database=d;User Id=u;Password=«` + pw1 + `»;" />`},
+		{"Maven", "root/.m2/settings.xml", "<server><id>x</id><password>«" + pw1 + "»</password></server>"},
 		{"ClickHouse", "etc/clickhouse-server/users.xml", "<users><default><password>«" + pw2 + "»</password></default></users>"},
 		{"a key of .NET's", "opt/app/key.xml", "<RSAKeyValue><Modulus>AAAA</Modulus><Exponent>AQAB</Exponent><D>«" + rnd40 + rnd40 + "»</D></RSAKeyValue>"},
 		{"Jenkins' credentials", "var/lib/jenkins/credentials.xml", "<password>«{AQAAABAAAAAQq7Rw2Lx9Zt4Kb8Vn3Mc6Hd1Fg5Js0Py=}»</password>"},
