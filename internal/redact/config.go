@@ -23,6 +23,9 @@ func (f *finder) readLine(at int) {
 	}
 	for _, v := range arguments(s, nil) {
 		v.from = max(v.from, lastWord(s, v))
+		if v.from < len(s) && (s[v.from] == '\'' || s[v.from] == '"') {
+			v = wordAt(s, v.from)
+		}
 		f.value(ruleCommand, s, v, from, word)
 	}
 	if reader(s) >= 0 && !isComment(s) {
@@ -36,6 +39,14 @@ func (f *finder) readLine(at int) {
 		}
 	}
 	f.directive(s, from)
+	for _, find := range [...]func(string, []span) []span{accounts, directives, programCalls} {
+		for _, v := range find(s, room[:0]) {
+			f.value(ruleNamed, s, v, from, word)
+		}
+	}
+	for _, v := range schemed(s, room[:0]) {
+		f.value(ruleHeader, s, v, from, mixed)
+	}
 	f.below(s, to)
 }
 
@@ -64,12 +75,19 @@ func (f *finder) judge(s string, v span, line int) {
 	if given || isPasswordName(flat) {
 		least = word
 	}
+	if f.kind == code && secretName(flat) == secretRandom {
+		return // of maps, in a program's source
+	}
 	rule := f.ruleOf(flat, s, given)
 	if rule == "" {
 		return
 	}
+	if t := strings.TrimLeft(s[v.to:], " "); !given && v.from > 0 && s[v.from-1] == ' ' && strings.Contains(s[:v.from], ": ") && strengthOf(s[v.from:v.to]) == word && t != "" && t[0] >= 'a' && t[0] <= 'z' {
+		return // a sentence: passwd: dependency problems
+	}
 	if f.kind == code {
-		if v.from == 0 || s[v.from-1] != '"' && s[v.from-1] != '\'' || v.to >= len(s) || s[v.to] != s[v.from-1] {
+		quoted := v.from > 0 && (s[v.from-1] == '"' || s[v.from-1] == '\'') && v.to < len(s) && s[v.to] == s[v.from-1]
+		if !quoted && !isWithinText(s, v) {
 			return
 		}
 		least = max(least, mixed)
@@ -77,9 +95,19 @@ func (f *finder) judge(s string, v span, line int) {
 	f.value(rule, s, v, line, least)
 }
 
+// isWithinText says whether a value is one of name=value in a text of a program's
+// source: "host=h user=u password=…".
+func isWithinText(s string, v span) bool {
+	if v.from < 2 || s[v.from-1] != '=' || s[v.from-2] == ' ' || strings.ContainsAny(s[v.from:v.to], "{}%$+()<>") {
+		return false
+	}
+	return strings.Count(s[:v.from], `"`)%2 == 1 || strings.Count(s[:v.from], "'")%2 == 1
+}
+
 // value keeps a value that is at least so much like a secret.
 func (f *finder) value(rule, s string, v span, line int, least strength) {
 	quoted := v.from > 0 && (s[v.from-1] == '"' || s[v.from-1] == '\'')
+	whole := v.to
 	if !quoted {
 		v = trimmed(s, v)
 	}
@@ -91,19 +119,39 @@ func (f *finder) value(rule, s string, v span, line int, least strength) {
 		return
 	}
 	value := s[v.from:v.to]
+	if full := s[v.from:min(max(whole, v.to), wordEnd(s, v.from))]; !quoted && strengthOf(value) < max(least, mixed) && isStrong(strings.TrimRight(full, "),;}]. \\`")) && !hasOption(full) {
+		v.to = v.from + len(strings.TrimRight(full, "),;}]. \\`"))
+		value = s[v.from:v.to]
+	}
 	if isComment(s) || strings.Contains(s[:v.from], " # ") || f.inComment(line+v.from) {
 		least = random
 	}
-	if f.kind == code && (looksLikeCode(value) || hasAny(lower(value), "password", "secret", "token", "credential", "key")) {
+	if f.kind == code && (len(value) < leastRandom || strings.Contains(value, " ") || strengthOf(value) < random) && (looksLikeCode(value) || hasAny(lower(value), "password", "secret", "token", "credential", "key")) {
 		return
 	}
 	if strengthOf(value) < least || isVersion(value) || least > word && (looksNamed(value) || isGUIDName(s, v)) || !quoted && looksLikeCode(value) {
 		return
 	}
-	if rule == ruleSAS && !isSignature(value) || rule == ruleRegistry && f.place != ruleRegistry && !isBasic(value) {
+	if rule == ruleRegistry && f.place != ruleRegistry && !isBasic(value) {
+		if !isStrong(value) && !isKeyLike(value) {
+			return
+		}
+		rule = ruleNamed
+	}
+	if rule == ruleSAS && !isSignature(value) {
 		return
 	}
 	f.hit(rule, line+v.from, line+v.to)
+}
+
+// hasOption says whether a value goes on with another of a list: a,uid=0.
+func hasOption(v string) bool {
+	for _, part := range strings.FieldsFunc(v, func(r rune) bool { return r == ',' || r == ';' || r == '&' })[1:] {
+		if isAssigned(part) {
+			return true
+		}
+	}
+	return false
 }
 
 // inComment says whether a place lies within a comment of XML.
@@ -134,7 +182,7 @@ func trimmed(s string, v span) span {
 	if i := strings.IndexByte(s[v.from:v.to], '&'); i > 0 {
 		v.to = v.from + i
 	}
-	for v.to > v.from && strings.IndexByte("),;}]. \\`", s[v.to-1]) >= 0 {
+	for braced := v.to > v.from && s[v.from] == '{'; v.to > v.from && strings.IndexByte("),;}]. \\`", s[v.to-1]) >= 0 && !(braced && s[v.to-1] == '}'); {
 		v.to--
 	}
 	return v
@@ -142,6 +190,9 @@ func trimmed(s string, v span) span {
 
 // looksLikeCode says whether a value without quotes is an expression.
 func looksLikeCode(v string) bool {
+	if v != "" && v[0] == '{' && !isPlaceholder(v) {
+		return false
+	}
 	return strings.ContainsAny(v, "({[") && strings.ContainsAny(v, ")}]") || strings.Contains(v, "::") && !strings.HasPrefix(v, "K10") || strings.Contains(v, "->") || strings.Contains(v, "//") && strings.Contains(v, ":")
 }
 
@@ -201,7 +252,7 @@ func (f *finder) ruleOf(flat, s string, given bool) string {
 		return false
 	}
 	switch {
-	case has("publickey", "customdata", "userdata", "keyid", "partitionkey", "foreignkey", "sortkey"), flat == "credential", flat == "credentials", flat == "secretname", flat == "gpgkey", flat == "signingkey" && f.place == "":
+	case has("publickey", "customdata", "userdata", "keyid", "partitionkey", "foreignkey", "sortkey"), flat == "secretname", flat == "gpgkey", flat == "signingkey" && f.place == "":
 		return ""
 	case has("k3stoken", "rke2token", "k3sagenttoken"), strings.HasSuffix(flat, "token") && (f.place == ruleK3s || hasAny(s, "k3s", "rke2")):
 		return ruleK3s
@@ -223,7 +274,7 @@ func (f *finder) ruleOf(flat, s string, given bool) string {
 		return ruleHeader
 	case (flat == "auth" || flat == "password") && (f.place == ruleNPM || f.place == rulePyPI || f.place == ruleGoogle || f.place == ruleAWS):
 		return f.place
-	case flat == "auth", flat == "identitytoken", flat == "registrytoken", flat == "registrypassword", has("dockerconfigjson", "dockerpassword", "dockertoken"):
+	case flat == "auth" && strings.ContainsAny(s, ":\"'"), flat == "identitytoken", flat == "registrytoken", flat == "registrypassword", has("dockerconfigjson", "dockerpassword", "dockertoken"):
 		return ruleRegistry
 	case given && f.place == "" || hasAny(s, "docker login", "podman login", "registry login", "az login", "sshpass ", "crictl ", "skopeo "):
 		return ruleCommand
@@ -381,7 +432,7 @@ func (f *finder) piped(s string, line int) {
 		}
 		part = strings.TrimRight(s[v.from:v.to], " )")
 		v.to = v.from + len(part)
-		for strings.HasPrefix(part, "-") || strings.HasPrefix(part, "'%s") || strings.HasPrefix(part, `"%s`) || strings.HasPrefix(part, " ") {
+		for strings.HasPrefix(part, "-") || strings.HasPrefix(part, "'%s") || strings.HasPrefix(part, `"%s`) || strings.HasPrefix(part, "%s ") || strings.HasPrefix(part, " ") {
 			_, after, ok := strings.Cut(part, " ")
 			if !ok {
 				return
@@ -405,75 +456,5 @@ func (f *finder) piped(s string, line int) {
 			continue
 		}
 		f.value(ruleCommand, s, v, line, word)
-	}
-}
-
-// below finds values in the lines below: name: DB_PASSWORD, then value: …; chpasswd's
-// list of user:password; a here-document; a block of YAML.
-func (f *finder) below(s string, to int) {
-	next := to + 1
-	if next >= len(f.Data) || isComment(s) {
-		return
-	}
-	t := strings.Trim(s, " -")
-	if _, name, ok := strings.Cut(t, "name:"); ok && strings.HasPrefix(t, "name:") {
-		name = strings.Trim(name, ` "'`)
-		var buf [64]byte
-		if flat := string(flatten(&buf, name)); secretName(flat) == secretValue || isShouted(name) {
-			a, b := f.lineAt(next)
-			below := f.plainLine(a, b)
-			if i := strings.Index(below, "value:"); i >= 0 && strings.TrimLeft(below[:i], " ") == "" {
-				least := mixed
-				if isPasswordName(flat) {
-					least = word
-				}
-				f.value(f.ruleOf(flat, name, false), below, wordAt(below, skipBlanks(below, i+len("value:"))), a, least)
-			}
-		}
-		return
-	}
-	list := strings.Contains(s, "chpasswd") && (strings.HasSuffix(t, "chpasswd:") || hereDocument(s) != "") || strings.HasSuffix(t, "list: |")
-	if list && to < f.seen {
-		return
-	}
-	if h := headingOf(s); list || h.names {
-		rule := ruleCloudInit
-		if !list {
-			rule = f.ruleOf(string(flatten(new([64]byte), strings.Trim(strings.TrimRight(s, " |>-"), ` "':-`))), s, false)
-		}
-		for n := 0; n < maxHereLines && next < len(f.Data); n++ {
-			a, b := f.lineAt(next)
-			next = b + 1
-			if list {
-				f.seen = max(f.seen, b)
-			}
-			below := f.plainLine(a, b)
-			v := span{len(below) - len(strings.TrimLeft(below, " -\"'")), len(strings.TrimRight(below, " \"'"))}
-			if v.from >= v.to {
-				continue
-			}
-			if !list {
-				if !h.covers(below) || strings.Contains(below[v.from:v.to], " ") {
-					return
-				}
-				if rule != "" {
-					f.value(rule, below, v, a, mixed)
-				}
-				return
-			}
-			value := below[v.from:v.to]
-			user, password, ok := strings.Cut(value, ":")
-			if !ok || strings.Contains(value, " ") {
-				if strings.HasPrefix(value, "list:") || strings.HasPrefix(value, "expire") {
-					continue
-				}
-				return
-			}
-			v.from += len(user) + 1
-			if password == "R" || password == "RANDOM" || strings.HasPrefix(password, "$") {
-				continue
-			}
-			f.value(rule, below, v, a, word)
-		}
 	}
 }

@@ -90,6 +90,7 @@ func (f *finder) byFile() {
 			return p[1]
 		})
 	}
+	f.records(at, name)
 	f.byMagic(name)
 }
 
@@ -182,7 +183,7 @@ func (f *finder) fields(rule string, pick func(words []string) string) {
 		at = to + 1
 		s := f.plainLine(from, to)
 		w := strings.Fields(s)
-		if len(w) == 0 || isComment(s) {
+		if len(w) == 0 || w[0][0] == '#' || w[0][0] == ';' {
 			continue
 		}
 		if v := pick(w); len(v) >= 4 && strengthOf(v) > noSecret {

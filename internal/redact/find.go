@@ -2,6 +2,7 @@ package redact
 
 import (
 	"bytes"
+	"path"
 	"sync"
 )
 
@@ -24,6 +25,7 @@ func Find(p Piece) []Hit {
 	f.byFile()
 	f.index.marks.each(p.Data, f.mark)
 	f.unwrap()
+	f.oneWord(path.Base(p.Path))
 	return f.sorted()
 }
 
@@ -44,6 +46,7 @@ type index struct {
 	of    []uint16 // which of tokenForms, or which special
 	forms []tokenForm
 	look  []func(f *finder, from, to int)
+	words []string
 }
 
 func newIndex() *index {
@@ -57,13 +60,15 @@ func newIndex() *index {
 	}
 	for _, w := range [...]string{
 		"password", "passwd", "passphrase", "passcode", "secret", "token", "key", "pwd", "pass", "psk", "pw", "auth", "credential", "credentials", "sig", "sas", "authorization", "cookie", "signature", "secretid", "secret_id",
-		"keydata", "key-data", "connectionstring", "connection_string", "pat", "license", "dockerconfigjson", "secret_key_base", "clientcontent", "authtok", "community", "bindpw", "creds", "cred", "authpass", "userpwd", "secrets", "pin", "access_key_id",
+		"keydata", "key-data", "connectionstring", "connection_string", "pat", "license", "dockerconfigjson", "secret_key_base", "clientcontent", "authtok", "community", "bindpw", "creds", "cred", "authpass", "userpwd", "secrets", "pin", "access_key_id", "_user", "user", "login", "encrypt", "macaroon", "key0", "key1", "key_b64", "key_base64", "key_hex", "private", "pass_phrase", "pass-phrase", "honeycomb-team", "activationid", "peerpass", "salt", "rootpw", "bearer",
 	} {
 		add(w, markName, 0)
 	}
 	for _, w := range [...]string{
 		"curl ", "wget ", "sshpass", "mysql", "mariadb", "useradd", "usermod", "login ", "chpasswd", "passwd --stdin", "openssl passwd", "htpasswd", "redis-cli", "ldap", "unzip ", "smbclient", "kinit", "cryptsetup", "-creds", "crictl ", "ctr ",
-		"wpa_passphrase", "net user", "vault ", "onboard", "omsadmin", "pro attach", "ua attach", "sqlcmd", "ssh-keygen", "kubeadm join", "k3s ", "rke2 ", "--stdin", "sudo -s", "| passwd", "|passwd", "securestring", "setup-key", "mongo", "psql ", "createuser", "com2sec", "usmuser",
+		"net user", "vault ", "onboard", "omsadmin", "pro attach", "ua attach", "sqlcmd", "ssh-keygen", "kubeadm join", "k3s ", "rke2 ", "--stdin", "sudo -s", "| passwd", "|passwd", "securestring", "setup-key", "mongo", "psql ", "createuser", "com2sec", "usmuser",
+		"realm join", "adcli ", "net ads", "net rpc", "openconnect", "smbpasswd", "ipmitool ", "ipa-client-install", "7z ", "zip -", "openssl enc", "sqlplus ", "rabbitmqctl ", "mkpasswd ", "nmcli ", "rootpw ", "password password ", "lftp ", "splunk ", "etcdctl ",
+		"basicauth ", "mc alias ", "mc config host", "http -", "https -", "xh -", "rpcclient ", "winexe ", "bundle_", "passwd ", "authinfo:", "password root ", "message-digest-key ", "geniekey ", "ssws ", "rar ", "allow ", "skopeo ", "nerdctl ", "bcp ", "setuser ", "user ", "account.key.", "iscsiadm ", "snmpget ", "snmpwalk ", "snmpset ", "snmpbulk", "snmptrap ", "acl set-agent-token ", "-y hmac", "oracle:thin:", "fence_", "pcs ", "wpa_passphrase",
 	} {
 		add(w, markProgram, 0)
 	}
@@ -73,7 +78,7 @@ func newIndex() *index {
 			add(w, markOf, len(x.look)-1)
 		}
 	}
-	x.marks = newMarks(words)
+	x.marks, x.words = newMarks(words), words
 	return x
 }
 
@@ -89,6 +94,8 @@ type finder struct {
 	line  int    // the end of the last line that was read for names
 	token int    // the end of the last token
 	seen  int    // the end of the last block that was read
+	ahead int    // the end of what the last form looked at ahead
+	inner bool   // what is searched was within an address
 	buf   []byte // the line that is read
 }
 
@@ -107,6 +114,9 @@ func (f *finder) mark(word, from, to int) {
 			f.token = end
 			if !isPlaceholder(string(f.Data[from:end])) && isToken(f.Data[from+len(t.begin):end]) {
 				f.hit(t.rule, from, end)
+				if t.rule == ruleAWS {
+					f.awsPair(end)
+				}
 			}
 		}
 	case markName:
@@ -138,7 +148,11 @@ func isToken(v []byte) bool {
 			distinct++
 		}
 	}
-	return distinct > 7 && letters > 0 && digits > 0
+	if digits == 0 { // some services use letters alone
+		upper, lower, _, changes, pairs := classes(string(v))
+		return distinct > 7 && len(v) >= 32 && upper > 0 && lower > 0 && changes*3 > pairs
+	}
+	return distinct > 7 && letters > 0
 }
 
 // gives says whether the name of a secret that ends at i may have a value beside it.
@@ -147,6 +161,8 @@ func (f *finder) gives(i int) bool {
 	switch c := d[i]; c {
 	case '=', ':', '>':
 		return true
+	case ',': // - [kubeadm, join, --token, …]; {password, "…"}
+		return f.kind == text
 	case '"', '\'', '\\', ' ', '\t', ']', '}', ')':
 		for i++; i < len(d) && (d[i] == ' ' || d[i] == '"' || d[i] == '\'' || d[i] == '\t'); i++ {
 			c = d[i]
@@ -154,7 +170,7 @@ func (f *finder) gives(i int) bool {
 		if i >= len(d) {
 			return false
 		}
-		if d[i] == '=' || d[i] == ':' {
+		if d[i] == '=' || d[i] == ':' || d[i] == ']' {
 			return true
 		}
 		if d[i] == ',' && c != ' ' { // "--token", "…"; define('DB_PASSWORD', '…')

@@ -283,7 +283,8 @@ func TestFindUnwraps(t *testing.T) {
 // A file that is full of marks takes about as long as another: four times the size is
 // far from sixteen times the work.
 func BenchmarkFindRepeated(b *testing.B) {
-	for _, s := range []string{"ghp_", "glpat-", "Q~", "$6$", "eyJ", "-----BEGIN PRIVATE KEY-----", "://", "<key>", "password=", "LS0tLS1CRUdJTi", "AZDO", "::server:", "<password>x", "x: |\n", "chpasswd:\n", "QUFB"} {
+	for _, s := range []string{"ghp_", "glpat-", "Q~", "$6$", "eyJ", "-----BEGIN PRIVATE KEY-----", "://", "<key>", "password=", "LS0tLS1CRUdJTi", "AZDO", "::server:", "<password>x", "x: |\n", "chpasswd:\n", "QUFB",
+		`{"kty":`, "data:,%41", "MIIEvQIB", "user=a:a", "auth=('a',", "bitlocker ", "loginmodule user_", "tokens {", "<d>", "password '", "/hooks/", ":AA", "user x on >", "--token\n", "github-oauth"} {
 		b.Run(s, func(b *testing.B) {
 			data := bytes.Repeat([]byte(s), 1<<20/len(s))
 			b.SetBytes(int64(len(data)))
@@ -324,5 +325,17 @@ func TestMarks(t *testing.T) {
 	})
 	if want := []string{"she", "he", "hers", "a:b", "his", "he"}; !slices.Equal(got, want) {
 		t.Errorf("%q, not %q", got, want)
+	}
+}
+
+// A word that marks two things marks the last alone.
+func TestMarksAreDistinct(t *testing.T) {
+	x := newIndex()
+	seen := map[string]bool{}
+	for _, w := range x.words {
+		if seen[w] {
+			t.Errorf("%q is a mark twice", w)
+		}
+		seen[w] = true
 	}
 }

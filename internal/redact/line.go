@@ -25,6 +25,13 @@ func redactLine(s string, known *[]string) string {
 	hide = arguments(s, hide)
 	hide = pgpassword(s, hide)
 	hide = spoken(s, hide)
+	hide = accounts(s, hide)
+	hide = directives(s, hide)
+	hide = schemed(s, hide)
+	hide = recoveryKeys(s, hide)
+	hide = programCalls(s, hide)
+	hide = callSecrets(s, hide)
+	hide = besides(s, hide)
 	if len(hide) > 0 {
 		s = without(s, hide)
 	}
@@ -261,6 +268,18 @@ func urlPasswords(s string, hide []span) []span {
 
 // webhooks finds addresses whose path is the secret; MicroK8s' too, by its port.
 func webhooks(s string, hide []span) []span {
+	for at := 0; ; {
+		i := strings.Index(s[at:], "/hooks/")
+		if i < 0 {
+			break
+		}
+		i += at
+		at = i + len("/hooks/")
+		begin := strings.LastIndexByte(s[:i], ' ') + 1
+		if end := wordEnd(s, at); strings.Contains(s[begin:i], "://") && end-at >= 20 {
+			hide = append(hide, span{at, end})
+		}
+	}
 	for _, mark := range [...]string{"hooks.slack.com", "webhook.office.com", "/webhookb2", "/api/webhooks", "telegram.org", ":25000"} {
 		for at := 0; ; {
 			i := indexFold(s[at:], mark)
@@ -306,7 +325,7 @@ func passwordHashes(s string, hide []span) []span {
 // input, -1 where there is none.
 func reader(s string) int {
 	at := -1
-	for _, mark := range [...]string{"chpasswd", " passwd", "|passwd", "bin/passwd", "-stdin", "sudo -s", "securestring", "cryptsetup", " kinit", "base64 -d", "base64 --d", "with-token", "passphrase-fd"} {
+	for _, mark := range [...]string{"chpasswd", " passwd", "|passwd", "bin/passwd", "-stdin", "sudo -s", "securestring", "cryptsetup", " kinit", "base64 -d", "base64 --d", "with-token", "passphrase-fd", "realm join", "adcli ", "net ads", "net rpc", "openconnect", "smbpasswd", "ipa-client", "-on-stdin", "kadmin", "krb5-strength", "vault-password"} {
 		for from := 0; ; {
 			i := indexFold(s[from:], mark)
 			if i < 0 {
@@ -346,31 +365,11 @@ func inputs(s string, hide []span) []span {
 	return hide
 }
 
-// arguments finds what some programs are given as words of their own, unless a
-// sentence goes on behind their names.
-func arguments(s string, hide []span) []span {
-	for _, mark := range [...]string{"openssl passwd ", "vault login ", "operator unseal ", "net user ", "htpasswd -b", "management token set "} {
-		i := indexFold(s, mark)
-		if i < 0 || i > 0 && isNameByte(s[i-1]) && s[i-1] != '.' {
-			continue
-		}
-		from := i + len(mark)
-		to := from
-		for to < len(s) && s[to] != ';' && s[to] != '|' && s[to] != '&' {
-			to++
-		}
-		if word := s[from:wordEnd(s, from)]; to > from && !isSpoken(strings.TrimRight(word, ":,")) {
-			hide = append(hide, span{from, to})
-		}
-	}
-	return hide
-}
-
 // hereDocument is the word that ends the one that such a program is given from
 // the next line on; "" where there is none.
 func hereDocument(s string) string {
 	_, word, ok := strings.Cut(s, "<<")
-	if !ok || reader(s) < 0 {
+	if !ok || reader(s) < 0 && !strings.HasPrefix(strings.TrimLeft(s, " "), "passwd ") {
 		return ""
 	}
 	word = strings.TrimLeft(word, "-'\"\\ ")
@@ -393,6 +392,9 @@ func traced(s string) (echo int, reads bool) {
 		if strings.HasPrefix(s[i:], program) {
 			return i + len(program), false
 		}
+	}
+	if strings.HasPrefix(s[i:], "tee ") && hasAny(strings.ToLower(s[i:]), "pass", "secret", "token", "netrc", "credential", ".key", "shadow") {
+		return 0, true
 	}
 	return 0, reader(s[i-1:]) >= 0 && !strings.Contains(s[i:], "|")
 }

@@ -31,6 +31,8 @@ func Lines(lines []string) []string {
 	var known []string             // secrets that lines name, and others may show
 	until := ""                    // what ends a here-document
 	below, covered := heading{}, 0 // what names a secret whose value is in the lines below
+	expected := false              // whether a line before ends in an announcement of a password
+	next, named := false, false    // whether the line before was a flag alone, as in a list of arguments
 	said, read := false, false     // whether the line before was the trace of an echo, of a program that reads secrets
 	var of lists
 	plain := make([]string, len(lines))
@@ -42,6 +44,23 @@ func Lines(lines []string) []string {
 			l, announced = hidden, false
 		}
 		announced = announced || strings.HasSuffix(strings.TrimSpace(l), "sing certificate key:") // kubeadm gives it in the next line
+		if word := strings.TrimLeft(l[textOf(l):], "- \"'"); next && word != "" && !strings.Contains(strings.TrimRight(word, " "), " ") {
+			next = false
+			out[i] = Cut(redactLine(l[:len(l)-len(word)], &known) + hidden)
+			continue
+		}
+		if value := textOf(l); named && strings.HasPrefix(l[value:], "value: ") {
+			l = l[:value] + "value: " + hidden
+		}
+		if said := strings.TrimSpace(l); expected && said != "" {
+			expected = false
+			if isAnnounced(l) {
+				out[i] = Cut(l[:textOf(l)] + hidden)
+				continue
+			}
+		}
+		expected = expected || announces(l)
+		next, named = flagAlone(l), nameAlone(l)
 		if covered > 0 && below.covers(l) {
 			covered--
 			out[i] = Cut(redactLine(l[:min(below.prefix, len(l))], &known) + hidden)

@@ -19,20 +19,28 @@ func textOf(s string) int {
 // lists finds secrets that the lines before show to be some: the lines of a .netrc, and
 // of the list of users and passwords that chpasswd reads.
 type lists struct {
-	login int // lines that may still give a login's password
-	users int // lines that may still be user:password
+	login int  // lines that may still give a login's password
+	users int  // lines that may still be user:password
+	word  bool // whether the line before ends in the word password of a login
 }
 
 func (l *lists) next(s string) (hide span, ok bool) {
 	from := textOf(s)
 	text := s[from:]
 	first, rest, _ := strings.Cut(text, " ")
+	if expected := l.word; expected && text != "" {
+		l.word = false
+		if end := strings.IndexByte(text, ' '); end < 0 || strings.Trim(text[end:], " ") == "" {
+			return span{from, len(s)}, true
+		}
+	}
 	defer func() {
+		l.word = l.login > 0 && (first == "password" || first == "passwd") && rest == ""
 		l.login, l.users = max(0, l.login-1), max(0, l.users-1)
 		if first == "machine" || first == "login" || first == "account" || first == "default" && rest != "" {
 			l.login = 3
 		}
-		if strings.Contains(text, "chpasswd") || strings.HasSuffix(text, "list: |") || strings.HasSuffix(text, "list:") {
+		if strings.Contains(text, "chpasswd") || strings.Contains(text, "following 'random' passwords") || strings.HasSuffix(text, "list: |") || strings.HasSuffix(text, "list:") {
 			l.users = maxHereLines
 		}
 	}()
@@ -96,7 +104,7 @@ func isNumber(s string) bool {
 
 // spoken finds a secret that a sentence gives: the password for u is X.
 func spoken(s string, hide []span) []span {
-	for _, name := range [...]string{"password", "passphrase", "passcode", "secret", "token"} {
+	for _, name := range [...]string{"password", "passphrase", "passcode", "secret", "token", "psk", "community", "key"} {
 		for at := 0; ; {
 			i := indexFold(s[at:], name)
 			if i < 0 {
@@ -104,6 +112,12 @@ func spoken(s string, hide []span) []span {
 			}
 			at += i + len(name)
 			rest := s[at:min(len(s), at+80)]
+			if v := wordAt(s, skipBlanks(s, at)); at < len(s) && s[at] == ' ' && isHex(s[v.from:v.to]) && v.to-v.from >= 32 && v.to-v.from != 40 { // psk 9f8e…
+				hide = append(hide, v)
+			}
+			if name == "key" {
+				continue
+			}
 			i = -1
 			for _, verb := range [...]string{" is: ", " is ", " set to: ", " set to ", " was: ", " was ", " to ", ": ", " -> ", " => "} {
 				if n := strings.Index(rest, verb); n >= 0 && (i < 0 || n+len(verb) < i) && strings.Count(rest[:n], " ") < 5 && !strings.ContainsAny(rest[:n], ":;,.=\"'") {
@@ -116,7 +130,10 @@ func spoken(s string, hide []span) []span {
 			v := wordAt(s, skipBlanks(s, at+i))
 			word := strings.TrimRight(s[v.from:v.to], ".,;:)")
 			quoted := v.from > 0 && (s[v.from-1] == '\'' || s[v.from-1] == '"')
-			if len(word) < 6 || ordinary(word) && !quoted || isSaid(s, v) || looksNamed(word) || isHex(word) || strings.ContainsAny(word, "/[(=%") || isVersion(word) || isNumber(word) || strings.Contains(word, ":") {
+			if quoted {
+				word = s[v.from:v.to]
+			}
+			if len(word) < 6 || ordinary(word) && !quoted || isSaid(s, v) || looksNamed(word) && !quoted || isHex(word) || !isStrong(word) && strings.ContainsAny(word, "/[(=%:") || isVersion(word) || isNumber(word) || isAssigned(word) {
 				continue
 			}
 			hide = append(hide, span{v.from, v.from + len(word)})
@@ -128,10 +145,18 @@ func spoken(s string, hide []span) []span {
 // shortKeys finds keys that are printed in short lines of base64, two or more below one
 // another; lines of 48 bytes or more are known by themselves.
 func shortKeys(in, out []string) {
-	before := -1 // the last line that may be of a key
+	before, hex := -1, 0 // the last line that may be of a key; lines of hexadecimal before
 	for i, s := range in {
 		from := textOf(s)
 		word := strings.TrimRight(s[from:], " ")
+		if n := len(word); isHex(word) && (n >= 40 && n%2 == 0 || hex > 0) { // xxd -p, od: two lines or more are no digest
+			if hex++; hex > 1 {
+				at := textOf(in[i-1])
+				out[i-1], out[i] = Cut(in[i-1][:at]+hidden), Cut(s[:from]+hidden)
+			}
+			continue
+		}
+		hex = 0
 		upper, lower, digit, changes, pairs := classes(word)
 		end := before == i-1 && before >= 0 && len(word) > 1 && out[before] != in[before] && allBase64(word)
 		if !end && (len(word) < 16 || !allBase64(word) || upper == 0 || lower == 0 || changes*3 < pairs || digit == 0 && changes*2 < pairs || isPath(word)) {

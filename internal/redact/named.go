@@ -31,6 +31,9 @@ func namedSecrets(s string, hide []span) []span {
 		flat := string(flatten(&buf, name))
 		kind := secretName(flat)
 		blank := flag
+		if kind == secretRandom && (flag || isPublic(s[:from])) {
+			kind = notSecret
+		}
 		query := from > 0 && (s[from-1] == '?' || s[from-1] == '&')
 		switch {
 		case attach && !flag:
@@ -39,7 +42,7 @@ func namedSecrets(s string, hide []span) []span {
 				kind, i = notSecret, wordAt(s, from).to
 				hide = append(hide, span{from, i})
 			}
-		case flat == "value" && asked >= 0 && from-asked < 12 && strings.ContainsAny(s[asked:from], ",{"):
+		case flat == "value" && asked >= 0 && from-asked < 12 && isPair(s[asked:from]):
 			kind = secretValue
 		case query && (flat == "code" || flat == "key"):
 			kind = secretValue
@@ -47,6 +50,12 @@ func namedSecrets(s string, hide []span) []span {
 			kind = secretFlag(flat)
 			if letter == 'u' && name[len(name)-1] == 'u' { // -fsSLu u:…
 				kind = secretAfterColon
+			}
+			if flat == "key" {
+				kind = secretRandom
+			}
+			if flat == "k" && strings.Contains(behind(s, from), "openssl enc") {
+				kind = secretValue
 			}
 			if flat == "value" && strings.Contains(behind(s, from), "secret set ") {
 				kind = secretValue
@@ -79,11 +88,17 @@ func namedSecrets(s string, hide []span) []span {
 		default:
 			// Some take it after a blank; of others the name is in sentences too.
 			blank = strings.HasSuffix(name, ".psk") || strings.HasSuffix(name, "-psk") || kind == secretArgument || assigns(behind(s, from), flat)
+			if i < len(s) && s[i] == '=' && kind == secretArgument {
+				kind = secretValue
+			}
 			if at := skipBlanks(s, i); kind == secretArgument && (at == i || at == len(s) || s[at] == ':' || flat[0] == 'c' && s[at] >= 'a' && ordinary(s[at:wordEnd(s, at)])) {
 				kind = notSecret
 			}
 		}
 		if kind == notSecret {
+			continue
+		}
+		if kind == secretRandom && !flag && (i >= len(s) || s[i] == ' ' && !strings.HasPrefix(strings.TrimLeft(s[i:], " "), "=")) {
 			continue
 		}
 		if v, ok := tagged(s, from, i); ok {
@@ -101,7 +116,7 @@ func namedSecrets(s string, hide []span) []span {
 			asked = i
 			continue
 		}
-		if kind == secretValue && isSaid(s, v) {
+		if kind == secretValue && isSaid(s, v) || kind == secretRandom && !isKeyLike(s[v.from:v.to]) {
 			continue
 		}
 		hide, i = found(s, v, kind, hide, i)
@@ -128,7 +143,21 @@ func assigns(before, flat string) bool {
 
 // tagged is what a tag of XML has within, of which the name is at from to i.
 func tagged(s string, from, i int) (span, bool) {
-	if i >= len(s) || s[i] != '>' || from == 0 || s[from-1] != '<' && s[from-1] != ':' {
+	if i >= len(s) || from == 0 {
+		return span{}, false
+	}
+	switch {
+	case (s[i] == '"' || s[i] == '\'') && strings.HasPrefix(s[i+1:], ">") && s[from-1] != '>': // <property name="x.password">…
+		i++
+	case s[from-1] != '<' && s[from-1] != ':':
+		return span{}, false
+	case s[i] == ' ' && s[from-1] == '<': // <Pass encoding="base64">…
+		n := strings.IndexByte(s[i:min(len(s), i+96)], '>')
+		if n < 0 || s[i+n-1] == '/' {
+			return span{}, false
+		}
+		i += n
+	case s[i] != '>':
 		return span{}, false
 	}
 	i++
@@ -177,8 +206,11 @@ func found(s string, v span, kind int, hide []span, i int) ([]span, int) {
 	switch kind {
 	case secretAfterColon:
 		n := strings.IndexByte(s[v.from:v.to], ':')
-		if n < 0 {
-			return hide, i
+		if n < 0 { // smbclient's user%password, lftp's user,password
+			n = strings.IndexAny(s[v.from:v.to], "%,")
+			if n <= 0 || v.to-v.from-n < 5 || s[v.from] == '$' || s[v.from+n] == ',' && !strings.Contains(behind(s, v.from), "lftp") {
+				return hide, i
+			}
 		}
 		v.from += n + 1
 	case secretToEnd, secretArgument:
@@ -196,12 +228,13 @@ const (
 	secretToEnd      // what follows has blanks within
 	secretArgument   // the same, after a blank only
 	secretAfterColon // user:password
+	secretRandom     // of names such as key, where the value is one
 )
 
 // secretFlag says the same of a flag that is too short to tell by itself.
 func secretFlag(flat string) int {
 	switch {
-	case flat == "u", flat == "user", flat == "proxyuser", strings.HasSuffix(flat, "creds"):
+	case flat == "u", flat == "user", flat == "proxyuser", flat == "basicauth", flat == "login", flat == "credentials", strings.HasSuffix(flat, "creds"):
 		return secretAfterColon
 	case flat == "license", flat == "pat", flat == "oauth2bearer", flat == "fromliteral":
 		return secretValue
@@ -213,11 +246,14 @@ func secretFlag(flat string) int {
 func flagOf(program string) byte {
 	for _, p := range [...]string{
 		"plogin", "psshpass", "pmysql", "pmariadb", "puseradd", "pusermod", "pmongo", "ucurl", "sonboardagent", "somsa", "arediscli", "wldap",
-		"tk3s", "trke2", "punzip", "psqlcmd", "nsshkeygen",
+		"tk3s", "trke2", "punzip", "psqlcmd", "nsshkeygen", "p7z", "pipmitool", "wipaclientinstall", "prar", "punrar", "pbcp", "pnerdctl", "pfence",
 	} {
 		if strings.HasPrefix(program, p[1:]) {
 			return p[0]
 		}
+	}
+	if program == "zip" || program == "pcs" {
+		return 'p'
 	}
 	return 0
 }
@@ -269,7 +305,15 @@ func flatten(buf *[64]byte, name string) []byte {
 // secretName says whether a name, made flat, is one of a secret: by its end.
 func secretName(flat string) int {
 	flat = strings.TrimPrefix(flat, "u0026") // & in JSON
+	for _, form := range [...]string{"base64", "b64", "hex"} {
+		flat = strings.TrimSuffix(flat, form)
+	}
+	if n := len(flat); n > 4 && flat[n-1] >= '0' && flat[n-1] <= '9' { // password2, wep-key0
+		flat = flat[:n-1]
+	}
 	switch flat {
+	case "key", "private", "encrypt", "credentials", "credential", "bearer", "routingkey", "macaroon", "skey", "k", "d":
+		return secretRandom
 	case "sig", "sas", "auth", "identitytoken", "pwd":
 		return secretValue
 	case "authorization", "proxyauthorization", "cookie", "setcookie":
@@ -283,7 +327,8 @@ func secretName(flat string) int {
 		for _, end := range [...]string{
 			"account", "access", "api", "certificate", "private", "storage", "encryption", "shared", "master", "host", "secret", "signing", "client", "subscription",
 			"functions", "workspace", "primary", "secondary", "auth", "activation", "license", "product", "registration", "agent", "instrumentation",
-			"app", "application", "integration", "setup", "symm",
+			"app", "application", "integration", "setup", "symm", "service", "validation", "decryption", "machine", "join", "wep", "unseal", "recovery", "gossip", "encrypt", "jwt", "hmac", "cookie", "session",
+			"enrollment", "provisioning", "webhook", "deploy", "backup", "fernet", "user", "admin", "sas", "seal",
 		} {
 			if strings.HasSuffix(stem, end) {
 				return secretValue
@@ -293,7 +338,8 @@ func secretName(flat string) int {
 	}
 	for _, end := range [...]string{
 		"password", "passwd", "passphrase", "secret", "token", "clientkeydata", "accesssignature", "dockerconfigjson", "secretdata", "credential", "psk",
-		"pass", "pw", "pwd", "pswd", "passcode", "passwort", "secretid", "secretkeybase", "clientcontent", "filecontent", "authtok",
+		"pass", "pw", "pwd", "pswd", "passcode", "passwort", "secretid", "secretkeybase", "clientcontent", "filecontent", "authtok", "passwordhash", "xamzsignature", "xgoogsignature",
+		"honeycombteam", "activationid", "authsalt", "noncesalt", "insalt", "ticketsalt",
 	} {
 		if strings.HasSuffix(flat, end) {
 			if end == "pwd" && flat == "oldpwd" {
@@ -327,9 +373,16 @@ func valueAt(s string, i int, flag bool) (span, bool) {
 	i = skipBlanks(s, i)
 	blank := !quoted && i > name
 	switch {
+	case quoted && i+1 < len(s) && s[i] == ']' && skipBlanks(s, i+1) < len(s) && s[skipBlanks(s, i+1)] == '=': // config['password'] = …
+		i = skipBlanks(s, i+1) + 1
 	case i < len(s) && (s[i] == '=' || s[i] == ':'):
 		i++
-		if i < len(s) && s[i] == '=' { // :=
+		if i < len(s) && (s[i] == '=' || s[i] == '>') { // := and =>
+			i++
+		}
+	case !quoted && strings.HasPrefix(s[i:], ", <<\"") || strings.HasPrefix(s[i:], ", \"") && strings.LastIndexByte(s[:name], '{') > strings.LastIndexByte(s[:name], ' '): // Erlang's {password, <<"…">>}
+		i = skipBlanks(s, i+1)
+		for i < len(s) && s[i] == '<' {
 			i++
 		}
 	case flag && i < len(s) && s[i] == ',': // ["--token", "…"]
@@ -340,6 +393,11 @@ func valueAt(s string, i int, flag bool) (span, bool) {
 		return span{}, false
 	}
 	i = skipBlanks(s, i)
+	for range 2 { // (string) (len=14) "…": how Go programs print what they have
+		if end := strings.IndexByte(s[i:], ')'); i < len(s) && s[i] == '(' && end > 1 && end < 16 && isVariable(strings.Replace(s[i+1:i+end], "=", "", 1)) && strings.HasPrefix(s[i+end:], ") ") {
+			i = skipBlanks(s, i+end+1)
+		}
+	}
 	if i >= len(s) || strings.HasPrefix(s[i:], "Invalid value: ") { // Kubernetes names the field, then what is wrong
 		return span{}, false
 	}
@@ -347,7 +405,7 @@ func valueAt(s string, i int, flag bool) (span, bool) {
 		i++
 	}
 	// An object: what is within has names too. So has what makes one of a text.
-	if s[i] == '{' || s[i] == '[' || hasFold(strings.TrimPrefix(s[i:], "("), "convertto-") {
+	if s[i] == '{' && isPlaceholder(s[i:wordEnd(s, i)]) || s[i] == '[' || hasFold(strings.TrimPrefix(s[i:], "("), "convertto-") {
 		return span{}, false
 	}
 	v := wordAt(s, i)

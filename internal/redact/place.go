@@ -17,10 +17,13 @@ const (
 )
 
 const (
-	codeEnds  = " .py .pyi .pyx .js .mjs .cjs .ts .tsx .jsx .go .c .h .cc .cpp .cxx .hpp .java .kt .scala .rb .pl .pm .php .lua .rs .cs .swift .vim .el .tcl .m4 .css .scss .less .awk .proto .thrift .s .asm .xsd .xsl .xslt .dtd .wsdl .svg .ipynb .groovy .hs .ml .ex .erl .rst_t .glade .ui .qml .vala "
-	proseEnds = " .md .rst .adoc .asciidoc .po .pot .mo .htm .html .xhtml .tex .texi .info .pod .man .example .sample .dist .template .tmpl .tpl .j2 .erb .in .map .lock .sum .ttf .woff .patch .diff .templates .list .md5sums .sha256sums .aff .dic .symbols .cil .te .pp .lang .hlp .txt.gz .pyc .egg-info .ics .desktop "
+	codeEnds  = " .py .pyi .pyx .js .mjs .cjs .ts .tsx .jsx .go .c .h .cc .cpp .cxx .hpp .java .kt .scala .rb .pl .pm .php .lua .rs .cs .swift .vim .el .tcl .m4 .css .scss .less .awk .proto .thrift .s .asm .xsd .xsl .xslt .dtd .wsdl .svg .ipynb .groovy .hs .ml .ex .erl .rst_t .glade .ui .qml .vala .pp .exp "
+	proseEnds = " .md .rst .adoc .asciidoc .po .pot .mo .htm .html .xhtml .tex .texi .info .pod .man .example .sample .dist .template .tmpl .tpl .j2 .erb .in .map .lock .sum .ttf .woff .patch .diff .templates .list .md5sums .sha256sums .aff .dic .symbols .cil .te .lang .hlp .txt.gz .pyc .egg-info .ics .desktop "
 	proseDirs = "/doc/|/docs/|/man/|/examples/|/example/|/samples/|/licenses/|/locale/|/i18n/|/testdata/|/test/|/tests/|/node_modules/|/site-packages/|/dist-packages/|/go/pkg/mod/|/gems/|/__pycache__/|/vendor/"
 	proseName = " readme changelog license licence copying news authors install contributing notice package-lock.json npm-shrinkwrap.json yarn.lock pnpm-lock.yaml go.sum poetry.lock pipfile.lock composer.lock gemfile.lock cargo.lock bash_completion pkg-info metadata "
+	// An ending of a document means nothing of a setting: apt's sources end in .list.
+	scriptEnds  = " .sh .bash .ps1 .py .pl .rb .yaml .yml .json .xml .conf .cfg .env .ini .toml "
+	settingEnds = " .list .map .in .info .pod .man .lang .hlp "
 )
 
 func kindOf(p Piece) fileKind {
@@ -37,7 +40,13 @@ func kindOf(p Piece) fileKind {
 	end := path.Ext(name)
 	stem := strings.TrimSuffix(name, end)
 	section := strings.HasSuffix(stem, "_test") || len(end) == 2 && end[1] >= '1' && end[1] <= '8' && strings.Contains(at, "/man")
-	if end != "" && strings.Contains(proseEnds, " "+end+" ") || strings.Contains(proseName, " "+stem+" ") || strings.Contains(proseName, " "+name+" ") || section {
+	if isLedger(at) {
+		return opaque
+	}
+	document := end != "" && strings.Contains(proseEnds, " "+end+" ") && !(strings.HasPrefix(at, "/etc/") && strings.Contains(settingEnds, " "+end+" "))
+	// INSTALL is a document, and install.sh a script.
+	named := strings.Contains(proseName, " "+name+" ") || strings.Contains(proseName, " "+stem+" ") && !strings.Contains(scriptEnds, " "+end+" ")
+	if document || named && !bytes.HasPrefix(head, []byte("#!")) || section {
 		return prose
 	}
 	for rest := proseDirs; rest != ""; {
@@ -52,10 +61,25 @@ func kindOf(p Piece) fileKind {
 	return text
 }
 
+// isLedger says whether a file is what package managers write for themselves: apt's and
+// dnf's lists of packages, and logs of what was installed. They have the names of
+// packages, and no settings.
+func isLedger(at string) bool {
+	for _, begin := range [...]string{
+		"/var/lib/apt/lists/", "/var/lib/apt/extended_states", "/var/lib/dpkg/", "/var/cache/apt/", "/var/cache/dnf/", "/var/lib/dnf/",
+		"/var/log/bootstrap.log", "/var/log/alternatives.log", "/var/log/dpkg.log", "/var/log/apt/history.log", "/var/log/dnf.", "/var/log/yum.log",
+	} {
+		if strings.HasPrefix(at, begin) {
+			return true
+		}
+	}
+	return false
+}
+
 // isInterpreter says whether a script is of a language other than a shell's.
 func isInterpreter(head []byte) bool {
 	line, _, _ := bytes.Cut(head, []byte("\n"))
-	for _, name := range [...]string{"python", "perl", "ruby", "node", "php", "lua"} {
+	for _, name := range [...]string{"python", "perl", "ruby", "node", "php", "lua", "expect"} {
 		if bytes.Contains(line, []byte(name)) {
 			return true
 		}

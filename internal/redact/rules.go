@@ -109,7 +109,7 @@ func Rules() []Rule {
 		{rulePKCS12, other, "a PKCS#12 file (.pfx) with a private key"},
 		{ruleJKS, other, "a Java keystore with a private key"},
 		{ruleSSH, other, "an SSH private key"},
-		{ruleSecretFile, other, "a file that is a secret by itself (.erlang.cookie, munge.key, .google_authenticator, KeePass)"},
+		{ruleSecretFile, other, "a file that is a secret by itself (.erlang.cookie, munge.key, KeePass), or holds one word and is named for it"},
 		{ruleCommand, other, "a password on a command line, in a script, unit or shell history"},
 		{ruleNamed, other, "another value that its name shows to be a password, token, secret or key"},
 	}

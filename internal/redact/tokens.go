@@ -36,6 +36,9 @@ func tokenForms() []tokenForm {
 		{"rubygems_", 40, ruleService, 'w'}, {"dp.pt.", 40, ruleService, 'w'}, {"dp.st.", 40, ruleService, 'd'}, {"ops_eyJ", 60, ruleService, 'w'}, {"figd_", 30, ruleService, 'w'}, {"CLOJARS_", 50, ruleService, 'w'},
 		{"CFPAT-", 40, ruleService, 'w'}, {"LTAI", 16, ruleService, 'w'}, {"EAAG", 60, ruleService, 'w'}, {"fm2_", 60, ruleService, 'w'}, {"FlyV1 fm", 60, ruleService, 'w'},
 		{"HRKU-", 36, ruleService, 'w'}, {"pscale_", 32, ruleService, 'd'}, {"sbp_", 40, ruleService, 'w'}, {"CCIPAT_", 40, ruleService, 'w'}, {"bkua_", 40, ruleService, 'w'}, {"eyJhIjoi", 100, ruleService, 'w'}, {"nvapi-", 40, ruleService, 'w'}, {"kbp_", 30, ruleService, 'w'}, {"duffel_live_", 40, ruleService, 'w'}, {"sqp_", 40, ruleService, 'w'}, {"squ_", 40, ruleService, 'w'}, {"tfp_", 40, ruleService, 'w'},
+		{"oy2", 43, ruleService, 'w'}, {"p8e-", 32, ruleService, 'w'}, {"sgp_", 40, ruleService, 'w'}, {"pplx-", 48, ruleService, 'w'}, {"pnu_", 36, ruleService, 'w'}, {"rdme_", 70, ruleService, 'w'}, {"ntn_", 40, ruleService, 'w'},
+		{"EZAK", 54, ruleService, 'w'}, {"fo1_", 43, ruleService, 'w'}, {"fm1r_", 60, ruleService, 'w'}, {"fm1a_", 60, ruleService, 'w'}, {"shppa_", 32, ruleService, 'w'}, {"sk-admin-", 40, ruleService, 'w'}, {"sk-or-v1-", 40, ruleService, 'w'}, {"xai-", 60, ruleService, 'w'},
+		{"shippo_live_", 40, ruleService, 'w'}, {"api_org_", 34, ruleService, 'w'}, {"dvc_server_token_", 20, ruleService, 'w'}, {"syt_", 30, ruleService, 'w'}, {"tk-us-", 48, ruleService, 'w'}, {"ABIA", 16, ruleAWS, 'u'}, {"ACCA", 16, ruleAWS, 'u'},
 	}
 }
 

@@ -90,7 +90,12 @@ func isPlaceholder(v string) bool {
 		return len(v) < 3 || isVariable(strings.TrimRight(v[1:], "%@"))
 	case '/', '.', '~':
 		return looksLikePath(v)
-	case '\\', '*', '!', '&', '`', '[', '{', '|', '>', '(', '#', '=':
+	case '{': // {xor}…, {AES}…, and what Maven and Jenkins have in braces
+		end := strings.IndexByte(v, '}')
+		return !(end == len(v)-1 && end > 20 && allBase64(v[1:end]) || end > 2 && end < 12 && len(v)-end > 12 && allBase64(v[1:end]))
+	case '[':
+		return !strings.HasPrefix(low, "[md5]")
+	case '\\', '*', '!', '&', '`', '|', '>', '(', '#', '=':
 		return true
 	}
 	for _, scheme := range [...]string{"file:", "env:", "vault:", "secret:", "arn:", "op://", "http://", "https://", "kms:", "sha256:", "sha512:", "ref+", "keyring:", "[redacted"} {
@@ -103,7 +108,7 @@ func isPlaceholder(v string) bool {
 			return true
 		}
 	}
-	return strings.HasPrefix(low[1:], `:\`)
+	return strings.HasPrefix(low[1:], `:\`) || strings.HasPrefix(low, "--")
 }
 
 // isVariable says whether a name may be one of a variable.
@@ -152,6 +157,9 @@ func isCamel(v string) bool {
 // looksNamed says whether a value may be the name of an object: words of small letters
 // and short numbers with dashes between.
 func looksNamed(v string) bool {
+	if n := len(v) - 36; n > 0 && isUUID(v[n:]) { // us:5b3c…: of a region
+		return false
+	}
 	part, parts := 0, 1
 	digits := false
 	for i := 0; i < len(v); i++ {

@@ -1,17 +1,17 @@
 package secrets
 
 // imageBounds are the shares of planted secrets that have to be refused or removed.
-var imageBounds = map[class]float64{identity: 0.25, pool: 0.33, other: 0.09}
+var imageBounds = map[class]float64{identity: 1, pool: 1, other: 0.99}
 
 // The numbers of false alarms that are allowed.
 const (
-	nearMissBound  = 5 // of the files that look like secrets
-	cleanTreeBound = 3 // files of each tree of a real system
+	nearMissBound  = 1 // of the files that look like secrets
+	cleanTreeBound = 1 // files of each tree of a real system
 )
 
 // The shares of groups of log lines of which nothing may be left, and of lines
 // that have to stay readable.
 const (
-	evidenceBound = 0.75
-	readableBound = 0.95
+	evidenceBound = 0.99
+	readableBound = 0.98
 )

@@ -130,14 +130,14 @@ Not found:
 
 **By form**: the kinds of the rules below, which need no knowledge of the donor. They are not searched for in programs, nor where only
 packages write (` + pathsText(vendor()) + `; but in ` + pathsText(units()) + ` they are), nor in compressed data. A kind that has no rule is not found.
-
+` + formsText() + `
 **Image layers** of containerd, Docker and CRI-O came from registries. They are searched by value; other kinds are skipped, and
 the report lists each store with its bytes. ` + "`--scan-images`" + ` searches unpacked layers by form too. A compressed blob is not unpacked beyond
 the bounds above; its unpacked layer is searched. Without its database a snapshotter's folder is searched as any other.
 
 A report lists 200 findings at most, of each rule as many as of any other, and counts the rest.
 
-### Rules
+` + sharesText() + `### Rules
 
 | rule | class | what it finds |
 |---|---|---|
