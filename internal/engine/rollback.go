@@ -103,6 +103,9 @@ func (e *Engine) lookBack(ctx context.Context, t *task, q RollbackRequest, last 
 	}
 	if want != "" && want != current.Tags[fleet.TagCustomData] && !back.NothingToDo {
 		c.facts.CustomData, c.had = want, current.Tags[fleet.TagCustomData]
+		if !known {
+			c.had = wentBy(last)
+		}
 		if want != sha(noop) {
 			_, ok, err := found(ctx, t, func(ctx context.Context) (cluster.Kept, error) { return e.cluster.Kept(ctx, "customData", want) })
 			if err != nil || !ok {
@@ -323,6 +326,7 @@ func (r *run) openRollback(step plan.Step, q RollbackRequest, id fleet.ResourceI
 	r.facts = facts{
 		Names: plan.Names{Definition: plan.DefinitionOf(c.pool.ID), Version: back.To}, Pool: c.pool.ID, Location: c.pool.Location,
 		Before: c.pool.Model.Image, Return: &back, Original: originalOf(rec), CustomData: back.CustomData, Restore: c.had,
+		Went: wentBy(rec),
 	}
 	r.mu.Unlock()
 	if c.plan.NothingToDo {
