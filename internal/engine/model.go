@@ -32,7 +32,7 @@ func model(ctx context.Context, t *task) error {
 	if err := t.usable(ctx, f.Names.Version); err != nil {
 		return err
 	}
-	has, err := t.modelHas(ctx)
+	has, theirs, err := t.modelHas(ctx)
 	if err != nil {
 		return err
 	}
@@ -43,7 +43,7 @@ func model(ctx context.Context, t *task) error {
 		customData = &s
 		err = t.restores(has)
 	case has == sha(noop):
-		customData, err = t.unbaked(ctx)
+		customData, err = t.unbaked(ctx, theirs)
 	}
 	if err != nil {
 		return err
@@ -55,19 +55,31 @@ func model(ctx context.Context, t *task) error {
 
 // modelHas gives the SHA-256 of the customData that the model has, as far as it is
 // known, since Azure does not show it: what the version that the model uses goes with,
-// and else what Ortet left it with. Who sets another image leaves the customData, as
-// Azure does.
-func (t *task) modelHas(ctx context.Context) (string, error) {
+// or what Ortet left it with. Who sets another image leaves the customData, as Azure
+// does: theirs is true where that is why it is believed.
+func (t *task) modelHas(ctx context.Context) (has string, theirs bool, err error) {
 	f := t.r.get()
 	before := f.used()
 	if !before.Parent().Equal(f.Names.Definition) {
-		return f.Went, nil
+		return f.Went, true, nil
 	}
 	v, there, err := t.heldVersion(ctx, before)
-	if err == nil && !there {
-		return f.Went, nil
+	if err != nil || !there {
+		return f.Went, false, err
 	}
-	return v.Tags[fleet.TagCustomData], err
+	tag := v.Tags[fleet.TagCustomData]
+	has = believed(tag, f.Went)
+	return has, has != tag, nil
+}
+
+// believed decides between what the version goes with that a model uses, and what Ortet
+// left the model with: whoever set another version left the customData; but that a
+// version's nodes need none is known where it is said, and costs nothing to mend.
+func believed(tag, went string) string {
+	if went == "" || tag == sha(noop) {
+		return tag
+	}
+	return went
 }
 
 // restores records what the model's customData is put back to where the change of the
@@ -81,7 +93,7 @@ func (t *task) restores(has string) error {
 
 // unbaked gives the customData that the version's nodes need, where the model has
 // the no-op of an earlier capture with --bootstrap baked; nil leaves the model's.
-func (t *task) unbaked(ctx context.Context) (*fleet.Secret, error) {
+func (t *task) unbaked(ctx context.Context, theirs bool) (*fleet.Secret, error) {
 	r := t.r
 	f := r.get()
 	made, there, err := t.heldVersion(ctx, f.Names.Version)
@@ -90,8 +102,7 @@ func (t *task) unbaked(ctx context.Context) (*fleet.Secret, error) {
 		return nil, err
 	}
 	why := f.used().Name() + " needed none"
-	ours := f.used().Parent().Equal(f.Names.Definition)
-	if !ours {
+	if theirs {
 		why = "somebody else set the image after a capture whose nodes needed none"
 	}
 	kept, err := ask(ctx, t, func(ctx context.Context) (cluster.Kept, error) { return r.e.cluster.Kept(ctx, "customData", want) })
@@ -107,7 +118,7 @@ func (t *task) unbaked(ctx context.Context) (*fleet.Secret, error) {
 	if err := t.restores(sha(noop)); err != nil {
 		return nil, err
 	}
-	if !ours && f.Original != nil && f.Original.CustomData == "" {
+	if theirs && f.Original != nil && f.Original.CustomData == "" {
 		// Whoever set the image may have set customData of their own.
 		err = r.amend(func(_ *journal.Record, f *facts) {
 			original := *f.Original
