@@ -70,8 +70,8 @@ type facts struct {
 	// Used is the version that Before stood for; "" where it is no prototype.
 	Used         fleet.ResourceID `json:"used,omitempty"`
 	ModelChanged bool             `json:"modelChanged,omitempty"`
-	// Went is the SHA-256 of the customData that goes with the version the model used,
-	// by the record of the capture that made it: others may have deleted the version.
+	// Went is the SHA-256 of the customData that Ortet last left the model with, by the
+	// records: others may have deleted the version, or set another image.
 	Went     string `json:"went,omitempty"`
 	GrowFrom int64  `json:"growFrom,omitempty"`
 	GrowTo   int64  `json:"growTo,omitempty"`
@@ -165,11 +165,7 @@ func originalOf(rec journal.Record) *plan.Original {
 func (f *facts) remember(old journal.Record, pool fleet.Pool, donor *fleet.Instance, now time.Time) {
 	f.Original = originalOf(old)
 	image := pool.Model.Image
-	if last, err := factsOf(old); err == nil {
-		if f.Went = last.Went; last.ModelChanged && last.CustomData != "" {
-			f.Went = last.CustomData
-		}
-	}
+	f.Went = wentBy(old)
 	if image.LatestOf().Equal(f.Names.Definition) || image.Exact().Parent().Equal(f.Names.Definition) {
 		return
 	}
@@ -178,6 +174,24 @@ func (f *facts) remember(old journal.Record, pool fleet.Pool, donor *fleet.Insta
 		f.Original = &plan.Original{Image: image, Extensions: pool.Model.Extensions, At: now}
 	}
 	f.Learns = donor != nil && donor.Image.Same(image) && (f.Original.CustomData == "" || donor.LatestModelApplied)
+}
+
+// wentBy gives the SHA-256 of the customData that the model was left with, by a record
+// that ended; "" where it is not known.
+func wentBy(rec journal.Record) string {
+	f, err := factsOf(rec)
+	if err == nil && f.ModelChanged && f.CustomData != "" {
+		return f.CustomData
+	}
+	return f.Went
+}
+
+// used is the version that the model used; another where that is no prototype of ours.
+func (f facts) used() fleet.ResourceID {
+	if f.Before.LatestOf() != "" {
+		return f.Used // by now the latest may be another
+	}
+	return f.Before.ID
 }
 
 // The names on the undo list.

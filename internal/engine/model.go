@@ -29,65 +29,104 @@ func model(ctx context.Context, t *task) error {
 	r.mu.Lock()
 	o := optionsOf(r.record)
 	r.mu.Unlock()
-	var customData *fleet.Secret
-	if o.Bake {
-		s := fleet.NewSecret(noop)
-		customData = &s
-	}
 	if err := t.usable(ctx, f.Names.Version); err != nil {
 		return err
 	}
-	if !o.Bake {
-		var err error
-		if customData, err = t.unbaked(ctx); err != nil {
-			return err
-		}
+	has, theirs, err := t.modelHas(ctx)
+	if err != nil {
+		return err
+	}
+	var customData *fleet.Secret
+	switch {
+	case o.Bake:
+		s := fleet.NewSecret(noop)
+		customData = &s
+		err = t.restores(has)
+	case has == sha(noop):
+		customData, err = t.unbaked(ctx, theirs)
+	}
+	if err != nil {
+		return err
 	}
 	return t.point(ctx, fleet.PatchModel{
 		Pool: f.Pool, Image: fleet.ImageReference{ID: f.Names.Version}, CustomData: customData,
 	}, o.AllowRolling, o.ExcludeFromLatest, o.AllowOwned)
 }
 
+// modelHas gives the SHA-256 of the customData that the model has, as far as it is
+// known, since Azure does not show it: what the version that the model uses goes with,
+// or what Ortet left it with. Who sets another image leaves the customData, as Azure
+// does: theirs is true where that is why it is believed.
+func (t *task) modelHas(ctx context.Context) (has string, theirs bool, err error) {
+	f := t.r.get()
+	before := f.used()
+	if !before.Parent().Equal(f.Names.Definition) {
+		return f.Went, true, nil
+	}
+	v, there, err := t.heldVersion(ctx, before)
+	if err != nil || !there {
+		return f.Went, false, err
+	}
+	tag := v.Tags[fleet.TagCustomData]
+	has = believed(tag, f.Went)
+	return has, has != tag, nil
+}
+
+// believed decides between what the version goes with that a model uses, and what Ortet
+// left the model with: whoever set another version left the customData; but that a
+// version's nodes need none is known where it is said, and costs nothing to mend.
+func believed(tag, went string) string {
+	if went == "" || tag == sha(noop) {
+		return tag
+	}
+	return went
+}
+
+// restores records what the model's customData is put back to where the change of the
+// model is undone. Where the donor was made from the model, the donor's is.
+func (t *task) restores(has string) error {
+	if f := t.r.get(); has == "" || f.Learns {
+		return nil
+	}
+	return t.r.amend(func(_ *journal.Record, f *facts) { f.Restore = has })
+}
+
 // unbaked gives the customData that the version's nodes need, where the model has
 // the no-op of an earlier capture with --bootstrap baked; nil leaves the model's.
-func (t *task) unbaked(ctx context.Context) (*fleet.Secret, error) {
+func (t *task) unbaked(ctx context.Context, theirs bool) (*fleet.Secret, error) {
 	r := t.r
 	f := r.get()
-	before := f.Before.ID
-	if f.Before.LatestOf() != "" {
-		before = f.Used // by now the latest may be another
-	}
-	if !before.Parent().Equal(f.Names.Definition) {
-		return nil, nil
-	}
-	goes := func(id fleet.ResourceID) (string, error) {
-		v, there, err := t.heldVersion(ctx, id)
-		if err == nil && !there {
-			return f.Went, nil
-		}
-		return v.Tags[fleet.TagCustomData], err
-	}
-	if has, err := goes(before); err != nil || has != sha(noop) {
+	made, there, err := t.heldVersion(ctx, f.Names.Version)
+	want := made.Tags[fleet.TagCustomData]
+	if err != nil || !there || want == "" || want == sha(noop) {
 		return nil, err
 	}
-	want, err := goes(f.Names.Version)
-	if err != nil || want == "" || want == sha(noop) {
-		return nil, err
+	why := f.used().Name() + " needed none"
+	if theirs {
+		why = "somebody else set the image after a capture whose nodes needed none"
 	}
 	kept, err := ask(ctx, t, func(ctx context.Context) (cluster.Kept, error) { return r.e.cluster.Kept(ctx, "customData", want) })
 	if fleet.Is(err, fleet.KindNotFound) {
 		return nil, &fleet.Error{Op: "patch model", Resource: string(f.Names.Version), Kind: fleet.KindInvalid,
-			Err:    fmt.Errorf("the model uses %s, whose nodes need no customData, and this version's need some that is not kept (SHA-256 %s)", before.Name(), want),
+			Err:    fmt.Errorf("the model's customData does nothing (%s), and this version's nodes need some that is not kept (SHA-256 %s)", why, want),
 			Remedy: "capture with --bootstrap baked"}
 	}
 	if err != nil {
 		return nil, err
 	}
-	r.note("the model's customData becomes what %s came with: %s needed none", r.donorName(), before.Name())
-	if err := r.amend(func(_ *journal.Record, f *facts) { f.Restore = sha(noop) }); err != nil {
+	r.note("the model's customData becomes what %s came with: %s", r.donorName(), why)
+	if err := t.restores(sha(noop)); err != nil {
 		return nil, err
 	}
-	return &kept.Data, nil
+	if theirs && f.Original != nil && f.Original.CustomData == "" {
+		// Whoever set the image may have set customData of their own.
+		err = r.amend(func(_ *journal.Record, f *facts) {
+			original := *f.Original
+			original.Replaced = true
+			f.Original = &original
+		})
+	}
+	return &kept.Data, err
 }
 
 // usable refuses a version that a new instance could not be made from.
@@ -155,6 +194,9 @@ func (t *task) pointOnce(ctx context.Context, patch fleet.PatchModel, earlier, a
 	}
 	return r.write(func(rec *journal.Record, f *facts) {
 		f.ModelChanged = true
+		if patch.CustomData != nil {
+			f.Went = sha(patch.CustomData.Reveal())
+		}
 		dropUndo(rec, undoModel)
 	})
 }

@@ -101,8 +101,13 @@ func (e *Engine) lookBack(ctx context.Context, t *task, q RollbackRequest, last 
 				WayOut: "name a version by --to, or set image and customData by hand"})
 		}
 	}
-	if want != "" && want != current.Tags[fleet.TagCustomData] && !back.NothingToDo {
-		c.facts.CustomData, c.had = want, current.Tags[fleet.TagCustomData]
+	has, went := current.Tags[fleet.TagCustomData], wentBy(last)
+	if back.NothingToDo && want != "" && want != went && went == sha(noop) {
+		// Somebody else set the image, and left the no-op of a baked capture.
+		back.NothingToDo, c.back.NothingToDo = false, false
+	}
+	if want != "" && (want != has || went != "" && want != went) && !back.NothingToDo {
+		c.facts.CustomData, c.had = want, believed(has, went)
 		if want != sha(noop) {
 			_, ok, err := found(ctx, t, func(ctx context.Context) (cluster.Kept, error) { return e.cluster.Kept(ctx, "customData", want) })
 			if err != nil || !ok {
@@ -122,6 +127,11 @@ func (e *Engine) lookBack(ctx context.Context, t *task, q RollbackRequest, last 
 	}
 	c.plan.Version = back.To.ID
 	c.plan.Steps = plan.RollbackSteps(c.pool, back)
+	for i := range c.plan.Steps {
+		if c.plan.Steps[i].ID == plan.StepModel && c.facts.CustomData != "" {
+			c.plan.Steps[i].Skip = ""
+		}
+	}
 	c.plan.NothingToDo = back.NothingToDo
 	return c
 }
@@ -323,6 +333,7 @@ func (r *run) openRollback(step plan.Step, q RollbackRequest, id fleet.ResourceI
 	r.facts = facts{
 		Names: plan.Names{Definition: plan.DefinitionOf(c.pool.ID), Version: back.To}, Pool: c.pool.ID, Location: c.pool.Location,
 		Before: c.pool.Model.Image, Return: &back, Original: originalOf(rec), CustomData: back.CustomData, Restore: c.had,
+		Went: wentBy(rec),
 	}
 	r.mu.Unlock()
 	if c.plan.NothingToDo {

@@ -1,6 +1,7 @@
 package engine
 
 import (
+	"cmp"
 	"context"
 	"crypto/ecdh"
 	"crypto/hpke"
@@ -242,11 +243,11 @@ func (w *world) work(q *pod, job cluster.Job) {
 		if err != nil {
 			panic(err)
 		}
-		sealed, err := hpke.Seal(public, hpke.HKDFSHA256(), hpke.AES256GCM(), []byte("ortet.io/saved/customData/"), []byte(w.customData))
+		sealed, err := hpke.Seal(public, hpke.HKDFSHA256(), hpke.AES256GCM(), []byte("ortet.io/saved/customData/"), []byte(cmp.Or(w.cameWith, w.customData)))
 		if err != nil {
 			panic(err)
 		}
-		report.Saved = []wire.SealedItem{{Kind: wire.CustomData, SHA256: sha(w.customData), Sealed: sealed}}
+		report.Saved = []wire.SealedItem{{Kind: wire.CustomData, SHA256: sha(cmp.Or(w.cameWith, w.customData)), Sealed: sealed}}
 	}
 	if w.outcome == "others" {
 		otherSecrets(q.command, &report)

@@ -23,6 +23,7 @@ type world struct {
 
 	pool        fleet.Pool
 	customData  string
+	cameWith    string // the customData that the donor came with, where not the model's
 	instances   map[string]*fleet.Instance
 	disks       map[string]*disk
 	snapshots   map[string]*snap
