@@ -23,6 +23,7 @@ func Generate(seed uint64) Scenario {
 	if s.Asks[0].Rival >= 0 && d.percent(40) {
 		s.Events = []Event{longOutage(d)}
 	}
+	generateNeighbours(roll(seed, 0x62656e636865), &s.Pool)
 	return s
 }
 
@@ -63,6 +64,11 @@ func generatePool(d dice) Pool {
 	p.Leftover = p.Versions > 0 && d.percent(8)
 	p.CustomData = p.Versions > 1 && d.percent(20)
 	return p
+}
+
+// generateNeighbours rolls dice of its own, so that what was there before it stays.
+func generateNeighbours(d dice, p *Pool) {
+	p.Benches = pick(d, []weighted[string]{{76, "plain"}, {6, "protected"}, {4, "actions"}, {5, "scaledown"}, {5, "offered"}, {4, "cordoned"}})
 }
 
 func generateDonor(d dice, p Pool) Donor {

@@ -36,6 +36,11 @@ type Pool struct {
 	Theirs     bool     // others made a version, which one instance runs
 	Leftover   bool     // an earlier capture left its snapshots and its copy of the disk
 	CustomData bool     // earlier versions carry customData of their own, which is kept
+	// Benches is what others have set on the first nodes but the donor: "plain"
+	// (default, nothing), "protected" or "actions" (protectFromScaleIn, and
+	// protectFromScaleSetActions), "scaledown" or "offered" (cluster-autoscaler's
+	// annotation, true or false), "cordoned" (but one).
+	Benches string
 }
 
 // Donor is what is on and of instance 0, before anything is asked.

@@ -35,10 +35,13 @@ type found struct {
 func (w *world) remember() {
 	for _, name := range w.nodeNames() {
 		n := w.kube.Get("nodes", "", name).(*corev1.Node)
-		w.found[name] = found{unschedulable: n.Spec.Unschedulable, annotations: maps.Clone(n.Annotations)}
+		f := found{unschedulable: n.Spec.Unschedulable, annotations: maps.Clone(n.Annotations)}
+		if c := w.computerOf(name); c != nil {
+			f.protection = w.protectionOf(fleet.ResourceID(c.ResourceID))
+		}
+		w.found[name] = f
 	}
 	donor := w.found[w.nodeOf(0)]
-	donor.protection.ScaleIn, donor.protection.ScaleSetActions = w.story.Donor.Protected || w.story.Donor.Actions, w.story.Donor.Actions
 	if w.story.Donor.Skip && w.story.Pool.Machines {
 		donor.skip = "true"
 	}

@@ -88,6 +88,7 @@ type world struct {
 	force      bool            // the ask under way allows deleting pods
 	buckets    map[string]*bucket
 	remade     map[string]bool    // nodes that others deleted
+	spared     map[string]string  // why nodes cannot be workbenches, from the beginning on
 	touched    map[string]bool    // what others did to the donor, so that how it ends is theirs
 	born       int                // pods that controllers made
 	begun      map[types.UID]bool // pods of ours whose kubelet knows of them
@@ -134,7 +135,7 @@ func newWorld(s scenario.Scenario) (*world, error) {
 		story: s, chooser: scenario.NewChooser(s), begin: time.Now(),
 		counts: map[string]int{}, operations: map[string]string{}, down: map[string]outage{},
 		disks: map[azsim.Volume]*disk{}, computers: map[string]*computer{}, logs: map[string][]byte{},
-		found: map[string]found{}, othersGone: map[string]bool{}, touched: map[string]bool{}, remade: map[string]bool{},
+		found: map[string]found{}, othersGone: map[string]bool{}, touched: map[string]bool{}, remade: map[string]bool{}, spared: map[string]string{},
 		buckets: map[string]*bucket{}, begun: map[types.UID]bool{}, grown: map[string]int64{},
 		pool: "/subscriptions/" + azsim.DefaultSubscription + "/resourceGroups/" + azsim.DefaultResourceGroup + "/providers/Microsoft.Compute/virtualMachineScaleSets/" + poolName,
 	}
@@ -263,6 +264,10 @@ func (w *world) setUp() error {
 			return err
 		}
 	}
+	if err := w.setUpBenches(); err != nil {
+		return err
+	}
+	synctest.Wait()
 	w.remember()
 	return nil
 }
