@@ -33,6 +33,7 @@ func poolSettings() []setting[Pool] {
 		choice("upgrade", func(p *Pool) *string { return &p.Upgrade }, "the upgrade mode", "Manual", "Rolling"),
 		onOff("machines", func(p *Pool) *bool { return &p.Machines }, "Cluster API has a Machine for each node"),
 		onOff("kured", func(p *Pool) *bool { return &p.Kured }, "kured is installed"),
+		duration("rebooting", 0, 0, 24*time.Hour, func(p *Pool) *time.Duration { return &p.Rebooting }, "where there is kured: for how long it reboots a node of another pool, from the beginning on"),
 		onOff("nozrs", func(p *Pool) *bool { return &p.NoZRS }, "the region has no zone-redundant storage"),
 		onOff("latest", func(p *Pool) *bool { return &p.Latest }, "the model refers to the image definition, where there are versions"),
 		onOff("theirs", func(p *Pool) *bool { return &p.Theirs }, "others made the oldest version, which an instance runs where there are enough"),

@@ -203,6 +203,9 @@ func (w *world) judgeDataDisks(p *process, rec open, instance fleet.ResourceID, 
 	if c == nil {
 		return
 	}
+	if len(body.DataDisksToAttach)+len(body.DataDisksToDetach) > 0 && !w.byOthers(node) {
+		w.judgeReboots(p, "attaches a copy to "+node+" or detaches it")
+	}
 	for _, d := range body.DataDisksToAttach {
 		switch {
 		case !fleet.ResourceID(d.DiskID).Equal(w.names.WorkDisk):

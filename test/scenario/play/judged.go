@@ -75,7 +75,14 @@ func (w *world) judgeAzure(p *process, r *http.Request) {
 // judgedChange serves a change in Kubernetes, and judges it by what it made of nodes.
 func (p *process) judgedChange(r *http.Request, serve func(*http.Request) (*http.Response, error)) (*http.Response, error) {
 	w := p.w
-	if !strings.HasPrefix(r.URL.Path, "/api/v1/nodes/") {
+	switch {
+	case strings.Contains(r.URL.Path, "/daemonsets/"):
+		return p.rebootsChange(r, serve)
+	case r.Method == http.MethodPost && strings.HasSuffix(r.URL.Path, "/"+namespace+"/pods"):
+		answer, err := p.kubeChange(r, serve)
+		w.judgePod(p)
+		return answer, err
+	case !strings.HasPrefix(r.URL.Path, "/api/v1/nodes/"):
 		return p.kubeChange(r, serve)
 	}
 	name := path.Base(r.URL.Path)

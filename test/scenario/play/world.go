@@ -267,6 +267,7 @@ func (w *world) setUp() error {
 	if err := w.setUpBenches(); err != nil {
 		return err
 	}
+	w.setUpReboot()
 	synctest.Wait()
 	w.remember()
 	return nil
