@@ -39,6 +39,7 @@ func poolSettings() []setting[Pool] {
 		onOff("theirs", func(p *Pool) *bool { return &p.Theirs }, "others made the oldest version, which an instance runs where there are enough"),
 		onOff("leftover", func(p *Pool) *bool { return &p.Leftover }, "an earlier capture left its snapshots and its copy of the disk, where there are versions"),
 		onOff("customdata", func(p *Pool) *bool { return &p.CustomData }, "versions before the newest carry customData of their own, which is kept"),
+		onOff("again", func(p *Pool) *bool { return &p.Again }, "an earlier release made the newest version with --again, and did not exclude it from latest"),
 		choice("benches", func(p *Pool) *string { return &p.Benches },
 			"what others have set on the first 8 nodes but the donor: nothing, protectFromScaleIn, also protectFromScaleSetActions, cluster-autoscaler's annotation, the same to false, cordoned but one",
 			"plain", "protected", "actions", "scaledown", "offered", "cordoned"),

@@ -39,6 +39,7 @@ type Pool struct {
 	Theirs     bool // others made a version, which one instance runs
 	Leftover   bool // an earlier capture left its snapshots and its copy of the disk
 	CustomData bool // earlier versions carry customData of their own, which is kept
+	Again      bool // the newest version was made with --again, and is not excluded from latest
 	// Benches is what others have set on the first nodes but the donor: "plain"
 	// (default, nothing), "protected" or "actions" (protectFromScaleIn, and
 	// protectFromScaleSetActions), "scaledown" or "offered" (cluster-autoscaler's

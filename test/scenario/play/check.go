@@ -123,6 +123,8 @@ func (w *world) checkEnd(p *process) {
 	switch code {
 	case engine.ExitDone:
 		w.checkDone(p)
+		w.checkVersions(p)
+		w.checkReturn(p)
 		w.checkClosed(p)
 		w.whole(p)
 		w.clean(p)

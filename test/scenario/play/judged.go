@@ -62,11 +62,18 @@ func (w *world) judgeAzure(p *process, r *http.Request) {
 		instance = fleet.ResourceID(path.Dir(r.URL.Path))
 	}
 	switch {
+	case strings.Contains(low(id), "/versions/") && r.Method == http.MethodDelete:
+		w.judgeGone(p, rec, id)
+	case strings.Contains(low(id), "/versions/"):
+		w.judgeVersion(p, rec, id, r)
+	case id.Equal(w.pool) && r.Method == http.MethodPatch:
+		w.judgeOlder(p, rec, string(bodyOf(r)))
 	case instance == "":
 	case action == "attachdetachdatadisks":
 		w.judgeDataDisks(p, rec, instance, r)
 	case action == "poweroff" || action == "deallocate":
 		w.judgeOutOfService(p, rec, rec.Donor)
+		w.judgeNeeded(p, rec)
 	case r.Method == http.MethodPatch || r.Method == http.MethodPut:
 		w.judgeProtection(p, rec, instance, r)
 	}

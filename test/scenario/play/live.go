@@ -116,7 +116,7 @@ func (w *world) failed(node string) (failed bool) {
 // succeeded and was not rolled back, whose customData is kept, or the one named.
 func (w *world) returns(ask scenario.Ask) bool {
 	current := w.model()
-	there := false
+	there, all := false, w.images()
 	w.azure.View(func(v *azsim.View) {
 		v.Each("Microsoft.Compute/galleries/images/versions", func(id string, body any) {
 			r, ok := body.(*armcompute.GalleryImageVersion)
@@ -125,7 +125,9 @@ func (w *world) returns(ask scenario.Ask) bool {
 			}
 			name := fleet.ResourceID(id).Name()
 			byName := ask.To != "" && ask.To != "previous"
-			earlier := current == "" || !current.Parent().Equal(w.names.Definition) || name < current.Name()
+			i, _ := imageAt(all, fleet.ResourceID(id))
+			used, known := imageAt(all, current)
+			earlier := !known || i.published.Before(used.published)
 			there = there || byName && name == ask.To || !byName && earlier && r.Tags[fleet.TagRolledBack] == nil
 		})
 	})

@@ -75,6 +75,7 @@ type world struct {
 	pointed0   pointed              // what a failure has to leave in the model
 	original   pointed              // before the first capture
 	theirImage string               // that others set in the model last
+	returning  returning            // what was there when the record was opened
 	recorded   noted                // the journal's record, as written last
 	lease      leased               // as written last
 	closed     time.Time            // when a record was closed last
@@ -308,7 +309,7 @@ func (w *world) setUpGallery(versions []fleet.ResourceID, settle func(method str
 	}
 	for i := range versions {
 		day := w.begin.AddDate(0, 0, -7*(len(versions)-i))
-		versions[i] = w.names.Definition.Child("versions", plan.VersionName(day, false))
+		versions[i] = w.names.Definition.Child("versions", plan.VersionName(day, w.story.Pool.Again && i == len(versions)-1))
 		capture := plan.CaptureName(day, "")
 		of := object{fleet.TagCapture: capture, fleet.TagGeneralized: capture, fleet.TagCreatedBy: "ortet test",
 			fleet.TagBuiltFrom: "pool1000099", fleet.TagBuiltAt: day.Format(fleet.BuiltAtLayout)}
