@@ -69,6 +69,14 @@ func generatePool(d dice) Pool {
 // generateNeighbours rolls dice of its own, so that what was there before it stays.
 func generateNeighbours(d dice, p *Pool) {
 	p.Benches = pick(d, []weighted[string]{{76, "plain"}, {6, "protected"}, {4, "actions"}, {5, "scaledown"}, {5, "offered"}, {4, "cordoned"}})
+	p.Refuses = "none"
+	if d.percent(8) {
+		some := []string{"automatic", "owned", "aks", "controlplane", "reboot", "workbench", "duplicate", "notready", "snapshot", "workdisk", "version", "definition"}
+		p.Refuses = some[d.n(len(some))]
+	}
+	if p.Refuses == "automatic" && p.Old > 0 || p.Refuses == "definition" && p.Versions > 0 || p.Refuses == "version" && p.Versions == 0 || p.Refuses != "none" && p.Leftover {
+		p.Refuses = "owned"
+	}
 	p.Again = p.Versions > 0 && d.percent(15)
 	if p.Kured && d.percent(40) { // no longer than a capture waits
 		p.Rebooting = time.Duration(d.spread(3*minute, 25*minute)) * time.Second

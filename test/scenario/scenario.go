@@ -40,6 +40,9 @@ type Pool struct {
 	Leftover   bool // an earlier capture left its snapshots and its copy of the disk
 	CustomData bool // earlier versions carry customData of their own, which is kept
 	Again      bool // the newest version was made with --again, and is not excluded from latest
+	// Refuses is a reason to refuse that the world has from the beginning on; default
+	// "none".
+	Refuses string
 	// Benches is what others have set on the first nodes but the donor: "plain"
 	// (default, nothing), "protected" or "actions" (protectFromScaleIn, and
 	// protectFromScaleSetActions), "scaledown" or "offered" (cluster-autoscaler's

@@ -63,6 +63,7 @@ func (w *world) unguarded(node string) string {
 // judgeOutOfService: who takes a donor out of service has protected it, its Machine
 // and the workbench, and has written down how they were.
 func (w *world) judgeOutOfService(p *process, rec open, donor string) {
+	w.judgeReasons(p, donor)
 	n, ok := w.kube.Get("nodes", "", donor).(*corev1.Node)
 	c := w.computerOf(donor)
 	if !ok || c == nil || w.byOthers(donor) {

@@ -119,6 +119,7 @@ func (w *world) checkEnd(p *process) {
 		return
 	}
 	w.checkUnchanged(p)
+	w.checkRefusal(p)
 	w.checkCtrlC(p)
 	switch code {
 	case engine.ExitDone:

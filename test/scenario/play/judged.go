@@ -54,6 +54,7 @@ func (w *world) judgeAzure(p *process, r *http.Request) {
 		w.broken("%s changes %s in Azure, and has no open record in the journal", p.name, id.Name())
 		return
 	}
+	w.judgeReasons(p, "")
 	action := strings.ToLower(path.Base(r.URL.Path))
 	instance := fleet.ResourceID("")
 	if parts := strings.Split(r.URL.Path, "/"); len(parts) > 2 && strings.EqualFold(parts[len(parts)-2], "virtualMachines") {

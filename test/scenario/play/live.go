@@ -1,7 +1,6 @@
 package play
 
 import (
-	"slices"
 	"strings"
 	"time"
 
@@ -27,20 +26,16 @@ func (w *world) retryPause(i, try int) time.Duration {
 // hopeless reports whether what is asked cannot succeed although nothing goes wrong:
 // the scenario itself refuses it, or others changed what it needs for good.
 func (w *world) hopeless(ask scenario.Ask) bool {
-	p, d := w.story.Pool, w.story.Donor
-	if p.Upgrade == "Rolling" && !ask.Rolling {
+	d := w.story.Donor
+	if len(w.reasons(ask)) > 0 {
 		return true
 	}
 	if ask.Verb == scenario.Rollback {
 		return !w.returns(ask)
 	}
-	cse := slices.Index(p.Extensions, "cse")
 	switch {
-	case (d.Unmanaged > 0 || d.Blocked) && !ask.Force,
-		d.Disk == "preserve",
-		d.Disk == "secrets" && !ask.Accept,
+	case d.Disk == "secrets" && !ask.Accept,
 		d.Disk == "nojoin" && ask.Bake,
-		cse >= 0 && cse < len(p.Extensions)-1,
 		w.drainsFor() > virtualDay/2,
 		ask.Bake && !ask.Again && w.madeToKeep(),
 		!ask.Again && w.rolledBack(w.names.Definition.Child("versions", plan.VersionName(time.Now(), false))):

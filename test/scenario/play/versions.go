@@ -333,8 +333,10 @@ func (w *world) checkVersions(p *process) {
 			}
 			continue
 		}
-		if !strings.Contains(said, i.id.Name()) && rec.Capture == p.capture.Capture && !p.capture.NothingToDo {
-			w.broken("%s ends, and version %s is beyond the newest %d, and is not said to be kept", p.name, i.id.Name(), history)
+		// One that somebody uses is kept, and it may be another process that said so.
+		used := w.references(i.id) != "" || len(w.happenedTo(scenario.DeleteInstance, scenario.ScaleIn)) > 0
+		if !used && !strings.Contains(said, i.id.Name()) && rec.Capture == p.capture.Capture && !p.capture.NothingToDo {
+			w.broken("%s ends, and version %s is beyond the newest %d, and nobody uses it", p.name, i.id.Name(), history)
 		}
 	}
 }

@@ -268,6 +268,9 @@ func (w *world) setUp() error {
 	if err := w.setUpBenches(); err != nil {
 		return err
 	}
+	if err := w.setUpRefusal(settle); err != nil {
+		return err
+	}
 	w.setUpReboot()
 	synctest.Wait()
 	w.remember()
