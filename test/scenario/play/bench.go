@@ -208,6 +208,7 @@ func (w *world) judgeDataDisks(p *process, rec open, instance fleet.ResourceID, 
 		w.judgeReboots(p, "attaches a copy to "+node+" or detaches it")
 	}
 	for _, d := range body.DataDisksToAttach {
+		w.judgeServed(p, rec)
 		switch {
 		case !fleet.ResourceID(d.DiskID).Equal(w.names.WorkDisk):
 			w.broken("%s attaches %s, which is no copy", p.name, fleet.ResourceID(d.DiskID).Name())

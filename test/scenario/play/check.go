@@ -126,6 +126,8 @@ func (w *world) checkEnd(p *process) {
 		w.checkDone(p)
 		w.checkVersions(p)
 		w.checkReturn(p)
+		w.checkEvents(p)
+		w.checkLostBench(p)
 		w.checkClosed(p)
 		w.whole(p)
 		w.clean(p)

@@ -8,6 +8,7 @@ import (
 	"strings"
 
 	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/runtime"
 
 	"github.com/ortet/ortet/internal/fleet"
 	"github.com/ortet/ortet/internal/journal"
@@ -55,6 +56,7 @@ func (w *world) judgeAzure(p *process, r *http.Request) {
 		return
 	}
 	w.judgeReasons(p, "")
+	w.judgeIntent(p, rec, id)
 	action := strings.ToLower(path.Base(r.URL.Path))
 	instance := fleet.ResourceID("")
 	if parts := strings.Split(r.URL.Path, "/"); len(parts) > 2 && strings.EqualFold(parts[len(parts)-2], "virtualMachines") {
@@ -69,12 +71,18 @@ func (w *world) judgeAzure(p *process, r *http.Request) {
 		w.judgeVersion(p, rec, id, r)
 	case id.Equal(w.pool) && r.Method == http.MethodPatch:
 		w.judgeOlder(p, rec, string(bodyOf(r)))
+		w.judgeSaved(p, rec, string(bodyOf(r)))
+	case strings.Contains(low(id), "/extensions/"):
+		w.judgeExtension(p, rec)
+	case strings.Contains(low(id), "/snapshots/"), strings.Contains(low(id), "/disks/"), strings.Contains(low(id), "/galleries/"):
+		w.judgeTemporary(p, rec, id, r)
 	case instance == "":
 	case action == "attachdetachdatadisks":
 		w.judgeDataDisks(p, rec, instance, r)
 	case action == "poweroff" || action == "deallocate":
 		w.judgeOutOfService(p, rec, rec.Donor)
 		w.judgeNeeded(p, rec)
+		w.judgePower(p, rec, action)
 	case r.Method == http.MethodPatch || r.Method == http.MethodPut:
 		w.judgeProtection(p, rec, instance, r)
 	}
@@ -87,8 +95,14 @@ func (p *process) judgedChange(r *http.Request, serve func(*http.Request) (*http
 	case strings.Contains(r.URL.Path, "/daemonsets/"):
 		return p.rebootsChange(r, serve)
 	case r.Method == http.MethodPost && strings.HasSuffix(r.URL.Path, "/"+namespace+"/pods"):
+		before := w.podNames()
 		answer, err := p.kubeChange(r, serve)
 		w.judgePod(p)
+		for name := range w.podNames() {
+			if pod, ok := w.kube.Get("pods", namespace, name).(*corev1.Pod); ok && !before[name] {
+				w.judgeCommand(p, pod)
+			}
+		}
 		return answer, err
 	case !strings.HasPrefix(r.URL.Path, "/api/v1/nodes/"):
 		return p.kubeChange(r, serve)
@@ -100,4 +114,16 @@ func (p *process) judgedChange(r *http.Request, serve func(*http.Request) (*http
 		w.judgeNode(p, before, after)
 	}
 	return answer, err
+}
+
+// podNames gives those of Ortet's pods.
+func (w *world) podNames() map[string]bool {
+	names := map[string]bool{}
+	w.kube.Each("pods", func(o runtime.Object) bool {
+		if p := o.(*corev1.Pod); p.Namespace == namespace {
+			names[p.Name] = true
+		}
+		return true
+	})
+	return names
 }

@@ -65,10 +65,10 @@ func (w *world) reasons(ask scenario.Ask) (all []reason) {
 	if cse := slices.Index(p.Extensions, "cse"); cse >= 0 && cse < len(p.Extensions)-1 {
 		all = append(all, reason{code: "ExtensionNeeded"})
 	}
-	if d.Unmanaged > 0 && !ask.Force {
+	if d.Unmanaged > 0 && !ask.Force && w.onDonor("alone") {
 		all = append(all, reason{code: "PodNotEvictable", donor: true, out: true})
 	}
-	if d.Blocked && !ask.Force {
+	if d.Blocked && !ask.Force && w.onDonor("stays") {
 		all = append(all, reason{code: "BudgetAllowsNoEviction", donor: true, out: true})
 	}
 	if d.Disk == "preserve" {
@@ -81,6 +81,17 @@ func (w *world) reasons(ask scenario.Ask) (all []reason) {
 		foreign := r.code == "ForeignVersion" && (ask.Again || w.story.Pool.Versions == 0 || plan.VersionName(time.Now(), false) != plan.VersionName(w.begin, false))
 		return ask.Verb == scenario.Rollback && !r.pool || r.donor && ask.Node != 0 || foreign
 	})
+}
+
+// onDonor reports whether a pod of that app is still on instance 0: a capture with
+// --force may have deleted it.
+func (w *world) onDonor(app string) (there bool) {
+	w.kube.Each("pods", func(o runtime.Object) bool {
+		p := o.(*corev1.Pod)
+		there = p.Namespace == work && p.Labels["app"] == app && p.Spec.NodeName == w.nodeOf(0)
+		return !there
+	})
+	return there
 }
 
 // seenBefore reports whether the pod that inspects the donor comes as far as to its
@@ -169,8 +180,10 @@ func (w *world) checkRefusal(p *process) {
 	}
 	for _, code := range got {
 		has := slices.ContainsFunc(w.reasons(p.ask), func(r reason) bool { return r.code == code })
+		// A pod may be gone by now, or seen by a read of before.
+		pod := code == "PodNotEvictable" && w.story.Donor.Unmanaged > 0 || code == "BudgetAllowsNoEviction" && w.story.Donor.Blocked
 		switch {
-		case slices.Contains(ofWorlds, code) && !has:
+		case slices.Contains(ofWorlds, code) && !has && !pod:
 			w.broken("%s is refused for %s, which is not so: %v", p.name, code, p.err)
 		case code == "Held" && alone, code == "Unreadable" && quiet:
 			w.broken("%s is refused for %s, and nothing is in its way: %v", p.name, code, p.err)

@@ -2,6 +2,7 @@ package play
 
 import (
 	"encoding/json"
+	"fmt"
 	"net/http"
 	"slices"
 	"strings"
@@ -86,6 +87,12 @@ func onRecord(w *world, undo ...string) {
 		panic(err)
 	}
 	rec := journal.Record{Capture: "c1", Kind: "capture", Pool: low(w.pool), Donor: w.node(0), Begun: time.Now(), Facts: text, Request: json.RawMessage(`{}`)}
+	rec.Intents = map[string]journal.Intent{}
+	for i, id := range []fleet.ResourceID{
+		w.pool, w.pool.Child("extensions", "vmssCSE"), w.instance(0), w.instance(1), w.instance(2), w.names.Snapshot, w.names.WorkDisk, w.names.Generalized, w.names.Definition,
+	} {
+		rec.Intents[fmt.Sprint(i)] = journal.Intent{Target: string(id), Tries: 1}
+	}
 	for _, u := range undo {
 		rec.Undo = append(rec.Undo, journal.Undo{Name: u})
 	}
