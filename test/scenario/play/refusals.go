@@ -56,7 +56,7 @@ var ofWorlds = []string{
 // reasons gives those that the story has for what is asked.
 func (w *world) reasons(ask scenario.Ask) (all []reason) {
 	p, d := w.story.Pool, w.story.Donor
-	if r, ok := refusing[p.Refuses]; ok {
+	if r, ok := refusing[p.Refuses]; ok && (!r.donor || w.still(r)) {
 		all = append(all, r)
 	}
 	if p.Upgrade == "Rolling" && !ask.Rolling {
@@ -81,6 +81,13 @@ func (w *world) reasons(ask scenario.Ask) (all []reason) {
 		foreign := r.code == "ForeignVersion" && (ask.Again || w.story.Pool.Versions == 0 || plan.VersionName(time.Now(), false) != plan.VersionName(w.begin, false))
 		return ask.Verb == scenario.Rollback && !r.pool || r.donor && ask.Node != 0 || foreign
 	})
+}
+
+// still reports whether a donor is as it was at the beginning: its kubelet may have made
+// its Node again, or reported that it is Ready.
+func (w *world) still(r reason) bool {
+	n, ok := w.kube.Get("nodes", "", w.nodeOf(0)).(*corev1.Node)
+	return ok && !w.byOthers(n.Name) && (r.code != "NodeNotReady" || !isReady(n))
 }
 
 // onDonor reports whether a pod of that app is still on instance 0: a capture with
@@ -180,7 +187,10 @@ func (w *world) checkRefusal(p *process) {
 	}
 	for _, code := range got {
 		has := slices.ContainsFunc(w.reasons(p.ask), func(r reason) bool { return r.code == code })
-		// A pod may be gone by now, or seen by a read of before.
+		// A pod may be gone by now, or seen by a read of before; so may what is on a Node.
+		if r, ok := refusing[w.story.Pool.Refuses]; ok && r.donor && r.code == code && p.ask.Node == 0 {
+			continue
+		}
 		pod := code == "PodNotEvictable" && w.story.Donor.Unmanaged > 0 || code == "BudgetAllowsNoEviction" && w.story.Donor.Blocked
 		switch {
 		case slices.Contains(ofWorlds, code) && !has && !pod:
@@ -298,5 +308,11 @@ func (w *world) setUpForeign(settle func(method string, id fleet.ResourceID, ver
 			"publishingProfile": object{"replicationMode": "Full", "storageAccountType": "Standard_LRS", "targetRegions": []object{{"name": location, "regionalReplicaCount": 1}}},
 			"storageProfile":    object{"osDiskImage": object{"source": object{"id": string(source)}}},
 		},
+	})
+}
+
+func isReady(n *corev1.Node) bool {
+	return slices.ContainsFunc(n.Status.Conditions, func(c corev1.NodeCondition) bool {
+		return c.Type == corev1.NodeReady && c.Status == corev1.ConditionTrue
 	})
 }
