@@ -7,7 +7,7 @@ import (
 
 // Generate makes a scenario from a seed alone: the same on every platform. Most
 // are captures of small pools that succeed where nothing happens; about one in
-// ten is to be refused or to fail by itself. What happens is chance, but for an
+// five is to be refused or to fail by itself. What happens is chance, but for an
 // outage that outlasts the Lease, which some rivals meet.
 func Generate(seed uint64) Scenario {
 	d := roll(seed, 0x6f72746574) // a stream apart from chance's

@@ -195,7 +195,9 @@ func (w *world) judgeDataDisks(p *process, rec open, instance fleet.ResourceID, 
 	node, zones, why := "", "", ""
 	if c != nil {
 		node = strings.ToLower(c.HostName)
-		why = w.spared[node]
+		if why = w.spared[node]; why == notReadyYet && c.ready == c.life {
+			why = "" // its kubelet may have reported since
+		}
 		if donor != nil && donor.Zone != c.Zone {
 			zones = fmt.Sprintf("zone %q, and the donor in %q", c.Zone, donor.Zone)
 		}

@@ -79,6 +79,9 @@ func (w *world) excused(ask scenario.Ask) bool {
 	for n := range w.touched {
 		touched[n] = true
 	}
+	for n := range w.spared {
+		touched[n] = true
+	}
 	w.mu.Unlock()
 	zone, runs := zones[donor]
 	if gone || !runs && w.computerOf(donor) == nil {

@@ -21,7 +21,7 @@ import (
 type reason struct {
 	code string
 	// pool: it is one of any change of the model, also by a rollback. Otherwise it is
-	// one of a capture; donor: of instance 0; out: only where that is taken out of service.
+	// one of a capture; donor: of the donor; out: only where that is taken out of service.
 	pool, donor, out bool
 	// disk: the pod that inspects the donor finds it, where that runs.
 	disk bool
@@ -56,7 +56,7 @@ var ofWorlds = []string{
 // reasons gives those that the story has for what is asked.
 func (w *world) reasons(ask scenario.Ask) (all []reason) {
 	p, d := w.story.Pool, w.story.Donor
-	if r, ok := refusing[p.Refuses]; ok && (!r.donor || w.still(r)) {
+	if r, ok := refusing[p.Refuses]; ok && (!r.donor || ask.Node == 0 && w.still(r)) {
 		all = append(all, r)
 	}
 	if p.Upgrade == "Rolling" && !ask.Rolling {
@@ -65,10 +65,10 @@ func (w *world) reasons(ask scenario.Ask) (all []reason) {
 	if cse := slices.Index(p.Extensions, "cse"); cse >= 0 && cse < len(p.Extensions)-1 {
 		all = append(all, reason{code: "ExtensionNeeded"})
 	}
-	if d.Unmanaged > 0 && !ask.Force && w.onDonor("alone") {
+	if d.Unmanaged > 0 && !ask.Force && w.hasPod(ask.Node, "alone") {
 		all = append(all, reason{code: "PodNotEvictable", donor: true, out: true})
 	}
-	if d.Blocked && !ask.Force && w.onDonor("stays") {
+	if d.Blocked && !ask.Force && w.hasPod(ask.Node, "stays") {
 		all = append(all, reason{code: "BudgetAllowsNoEviction", donor: true, out: true})
 	}
 	if d.Disk == "preserve" {
@@ -79,7 +79,7 @@ func (w *world) reasons(ask scenario.Ask) (all []reason) {
 	}
 	return slices.DeleteFunc(all, func(r reason) bool {
 		foreign := r.code == "ForeignVersion" && (ask.Again || w.story.Pool.Versions == 0 || plan.VersionName(time.Now(), false) != plan.VersionName(w.begin, false))
-		return ask.Verb == scenario.Rollback && !r.pool || r.donor && ask.Node != 0 || foreign
+		return ask.Verb == scenario.Rollback && !r.pool || foreign
 	})
 }
 
@@ -87,15 +87,36 @@ func (w *world) reasons(ask scenario.Ask) (all []reason) {
 // its Node again, or reported that it is Ready.
 func (w *world) still(r reason) bool {
 	n, ok := w.kube.Get("nodes", "", w.nodeOf(0)).(*corev1.Node)
-	return ok && !w.byOthers(n.Name) && (r.code != "NodeNotReady" || !isReady(n))
+	if !ok {
+		return false
+	}
+	switch r.code {
+	case "ControlPlane":
+		_, ok = n.Labels[controlPlane]
+	case "RebootPending":
+		ok = n.Annotations[fleet.AnnotationKuredReboot] != ""
+	case "IsWorkbench":
+		ok = n.Annotations[fleet.AnnotationWorkbench] != ""
+	case "DuplicateNode":
+		_, ok = w.kube.Get("nodes", "", stale).(*corev1.Node)
+	case "NodeNotReady":
+		ok = !isReady(n)
+	}
+	return ok
 }
 
-// onDonor reports whether a pod of that app is still on instance 0: a capture with
-// --force may have deleted it.
-func (w *world) onDonor(app string) (there bool) {
+const (
+	controlPlane = "node-role.kubernetes.io/control-plane"
+	notReadyYet  = "it is not Ready"
+	stale        = "stale" // a Node of an instance that has another
+)
+
+// hasPod reports whether a pod of that app is on an instance: a capture with --force may
+// have deleted it, and its controller made another elsewhere.
+func (w *world) hasPod(instance int, app string) (there bool) {
 	w.kube.Each("pods", func(o runtime.Object) bool {
 		p := o.(*corev1.Pod)
-		there = p.Namespace == work && p.Labels["app"] == app && p.Spec.NodeName == w.nodeOf(0)
+		there = p.Namespace == work && p.Labels["app"] == app && p.Spec.NodeName == w.nodeOf(instance)
 		return !there
 	})
 	return there
@@ -255,16 +276,19 @@ func (w *world) setUpRefusal(settle func(method string, id fleet.ResourceID, ver
 	case "aks":
 		return settle(http.MethodPatch, w.pool, apiYear, object{"tags": object{"aks-managed-poolName": poolName}})
 	case "controlplane":
-		onDonor(func(n *corev1.Node) { n.Labels["node-role.kubernetes.io/control-plane"] = "" })
+		onDonor(func(n *corev1.Node) { n.Labels[controlPlane] = "" })
 	case "reboot":
+		w.spared[w.node(0)] = "kured is about to reboot it"
 		onDonor(func(n *corev1.Node) { n.Annotations[fleet.AnnotationKuredReboot] = "2026-11-22T09:10:00Z" })
 	case "workbench":
+		w.spared[w.node(0)] = "it is another's workbench"
 		onDonor(func(n *corev1.Node) { n.Annotations[fleet.AnnotationWorkbench] = string(w.pool) + "-of-others" })
 	case "duplicate":
 		n := w.kube.Get("nodes", "", w.node(0)).(*corev1.Node).DeepCopy()
-		n.ObjectMeta = metav1.ObjectMeta{Name: "stale", Labels: n.Labels}
+		n.ObjectMeta = metav1.ObjectMeta{Name: stale, Labels: n.Labels}
 		w.kube.Put(n)
 	case "notready":
+		w.spared[w.node(0)] = notReadyYet
 		onDonor(func(n *corev1.Node) {
 			n.Status.Conditions = []corev1.NodeCondition{{Type: corev1.NodeReady, Status: corev1.ConditionFalse, Reason: "KubeletNotReady", Message: "PLEG is not healthy", LastTransitionTime: metav1.Now()}}
 		})
@@ -293,6 +317,8 @@ func (w *world) setUpForeign(settle func(method string, id fleet.ResourceID, ver
 	if w.story.Pool.Versions == 0 {
 		return nil
 	}
+	time.Sleep(time.Second) // no two versions are published in the same one
+	w.begin = time.Now()
 	source := w.pool.In("disks", "theirs")
 	w.mu.Lock()
 	w.disks[volume(source)] = &disk{generalized: true}

@@ -5,6 +5,7 @@ import (
 	"testing"
 
 	"github.com/ortet/ortet/internal/engine"
+	"github.com/ortet/ortet/internal/fleet"
 	"github.com/ortet/ortet/internal/plan"
 )
 
@@ -51,6 +52,9 @@ func TestRulesOfRefusals(t *testing.T) {
 		ruling{"all can be read", pool3, nil, nil, ends(), ends("Unreadable"), "nothing is in its way"},
 		ruling{"nothing is changed of a pool", pool3, guarded, func(w *world) { w.story.Pool.Refuses = "owned" }, stopped, nil, "goes on where it has to be refused: OwnedByClusterAPI"},
 		ruling{"no donor is taken out", pool3, guarded, func(w *world) { w.story.Donor.Unmanaged = 1; w.putPod(w.node(0), "alone", 0, nil) }, stopped, nil, "goes on where it has to be refused: PodNotEvictable"},
-		ruling{"the workbench of another", pool3, guarded, func(w *world) { w.story.Pool.Refuses = "workbench" }, stopped, nil, "goes on where it has to be refused: IsWorkbench"},
+		ruling{"the workbench of another", pool3, guarded, func(w *world) {
+			w.story.Pool.Refuses = "workbench"
+			annotate(w, w.node(0), fleet.AnnotationWorkbench, "x")
+		}, stopped, nil, "goes on where it has to be refused: IsWorkbench"},
 	))
 }

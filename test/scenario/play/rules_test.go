@@ -52,9 +52,9 @@ func judged(t *testing.T, rulings []ruling) {
 					defer w.close()
 					p := &process{w: w, name: "p1", ask: s.Asks[0], began: time.Now()}
 					w.processes = append(w.processes, p)
-					for _, make := range []func(*world){r.good, r.bad} {
-						if make != nil {
-							make(w)
+					for _, step := range []func(*world){r.good, r.bad} {
+						if step != nil {
+							step(w)
 						}
 						if !bad {
 							break

@@ -43,7 +43,8 @@ func (w *world) judgeIntent(p *process, rec open, id fleet.ResourceID) {
 func (w *world) judgeTemporary(p *process, rec open, id fleet.ResourceID, r *http.Request) {
 	if r.Method == http.MethodDelete {
 		now, there := imageAt(w.images(), rec.facts.Names.Version)
-		if there && now.state == plan.Creating && now.tags[fleet.TagCapture] == rec.Capture && strings.Contains(low(id), "/snapshots/") {
+		// One whose making never ends cannot be deleted, and what it is made of goes all the same.
+		if len(w.happenedTo(scenario.NeverEnds)) == 0 && there && now.state == plan.Creating && now.tags[fleet.TagCapture] == rec.Capture && strings.Contains(low(id), "/snapshots/") {
 			w.broken("%s deletes %s while version %s is made of it", p.name, id.Name(), now.id.Name())
 		}
 		return
@@ -72,7 +73,7 @@ func (w *world) judgeTemporary(p *process, rec open, id fleet.ResourceID, r *htt
 	}
 	w.mu.Lock()
 	donor, bench, from := w.computers[low(rec.facts.Instance)], w.computers[low(rec.facts.Bench.Instance)], w.disks[volume(source)]
-	running := donor != nil && donor.running
+	running := donor != nil && donor.running && len(w.happenedTo(scenario.StartInstance)) == 0
 	var isDonors, whole bool
 	zone := ""
 	if donor != nil {
@@ -149,7 +150,8 @@ func (w *world) judgeSoon(p *process, node string, c *computer) {
 	w.mu.Lock()
 	since := time.Since(c.readied)
 	w.mu.Unlock()
-	if since > soon && w.undisturbed() {
+	rec, ok := w.record()
+	if booted := ok && c.readied.After(rec.Begun); booted && since > soon && w.undisturbed() {
 		w.broken("%s uncordons %s %s after it was Ready", p.name, node, since)
 	}
 }
@@ -195,7 +197,7 @@ func (w *world) judgeCommand(p *process, pod *corev1.Pod) {
 	if c == nil || w.byOthers(pod.Spec.NodeName) {
 		return
 	}
-	lun, err := strconv.Atoi(flagOf(command, "--lun"))
+	lun, err := strconv.ParseInt(flagOf(command, "--lun"), 10, 32)
 	w.mu.Lock()
 	_, there := c.luns[int32(lun)]
 	w.mu.Unlock()

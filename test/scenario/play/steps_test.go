@@ -61,10 +61,10 @@ func TestRulesOfSteps(t *testing.T) {
 		r.Request = json.RawMessage(`{"bootstrap":"keep"}`)
 		r.Undo = append(r.Undo, journal.Undo{Name: "job"})
 	}))
-	command := func(old, new string) func(*world, *corev1.Pod) {
+	command := func(was, is string) func(*world, *corev1.Pod) {
 		return func(_ *world, p *corev1.Pod) {
 			text := strings.Join(p.Spec.Containers[0].Command, "\x00")
-			p.Spec.Containers[0].Command = strings.Split(strings.Replace(text, strings.ReplaceAll(old, " ", "\x00"), strings.ReplaceAll(new, " ", "\x00"), 1), "\x00")
+			p.Spec.Containers[0].Command = strings.Split(strings.Replace(text, strings.ReplaceAll(was, " ", "\x00"), strings.ReplaceAll(is, " ", "\x00"), 1), "\x00")
 		}
 	}
 	inspects := func(readOnly bool) func(*world, *process) {
@@ -115,7 +115,7 @@ func TestRulesOfSteps(t *testing.T) {
 		{"the pod accepts nothing by itself", pool3, asked, nil, commanded(nil), commanded(command("--capture", "--accept-pool-credentials --capture")), "not with what was asked for"},
 		{"the pod is on the workbench", pool3, asked, nil, commanded(nil), commanded(func(w *world, p *corev1.Pod) { p.Spec.NodeName = w.node(2) }), "run with node pool1000002"},
 		{"the inspection writes nothing", pool3, asked, nil, inspects(true), inspects(false), "on which it can write"},
-		{"uncordoned soon", pool3, guarded, func(*world) { time.Sleep(time.Hour) }, func(w *world, p *process) {
+		{"uncordoned soon", pool3, all(guarded, func(w *world) { w.computers[low(w.instance(0))].readied = time.Now().Add(time.Second) }), func(*world) { time.Sleep(time.Hour) }, func(w *world, p *process) {
 			w.judgeUncordon(p, w.kube.Get("nodes", "", w.node(0)).(*corev1.Node))
 		}, nil, "after it was Ready"},
 		{"events", pool3, events("CaptureBegun", "CaptureGaveBack"), nil, func(w *world, p *process) { w.checkEvents(p) }, func(w *world, p *process) {
