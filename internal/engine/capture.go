@@ -172,6 +172,7 @@ func (e *Engine) captureOnce(ctx context.Context, q CaptureRequest) (result Capt
 	defer func() {
 		r.endLook()
 		done()
+		err = r.givenUp(err)
 		r.timing.End = e.now()
 		result.Timing = r.timing
 		r.fill(&result)

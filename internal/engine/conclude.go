@@ -78,7 +78,16 @@ func (r *run) unbegun(step string, err error) error {
 	case r.caller.Err() != nil, errors.Is(err, errLost), fleet.Is(err, fleet.KindHeld), !r.settled():
 		return &Interrupted{Step: step, Err: err}
 	}
-	return &Failed{Step: step, Err: err}
+	return &Failed{Step: step, Err: err, unbegun: true}
+}
+
+// givenUp is an error once all is let go, which takes a while: where nothing was begun
+// and the caller gave up meanwhile, that is what ended the run.
+func (r *run) givenUp(err error) error {
+	if failed := new(Failed); errors.As(err, &failed) && failed.unbegun && r.caller.Err() != nil {
+		return &Interrupted{Step: failed.Step, Err: failed.Err}
+	}
+	return err
 }
 
 // conclude says how a walk ended, and ends the record where it has ended.

@@ -56,6 +56,8 @@ func (e *Refused) Error() string {
 type Failed struct { //nolint:errname // callers read the outcome: *engine.Failed
 	Step string // plan.Step's ID
 	Err  error
+
+	unbegun bool // this run changed nothing
 }
 
 func (e *Failed) Error() string {

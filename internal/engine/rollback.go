@@ -193,6 +193,7 @@ func (e *Engine) Rollback(ctx context.Context, q RollbackRequest) (result Rollba
 	r, done := e.begin(ctx)
 	defer func() {
 		done()
+		err = r.givenUp(err)
 		r.timing.End = e.now()
 		result.Timing = r.timing
 		r.mu.Lock()

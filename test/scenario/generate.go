@@ -7,7 +7,7 @@ import (
 
 // Generate makes a scenario from a seed alone: the same on every platform. Most
 // are captures of small pools that succeed where nothing happens; about one in
-// ten is to be refused or to fail by itself. What happens is chance, but for an
+// five is to be refused or to fail by itself. What happens is chance, but for an
 // outage that outlasts the Lease, which some rivals meet.
 func Generate(seed uint64) Scenario {
 	d := roll(seed, 0x6f72746574) // a stream apart from chance's
@@ -23,6 +23,7 @@ func Generate(seed uint64) Scenario {
 	if s.Asks[0].Rival >= 0 && d.percent(40) {
 		s.Events = []Event{longOutage(d)}
 	}
+	generateNeighbours(roll(seed, 0x62656e636865), &s.Pool)
 	return s
 }
 
@@ -63,6 +64,23 @@ func generatePool(d dice) Pool {
 	p.Leftover = p.Versions > 0 && d.percent(8)
 	p.CustomData = p.Versions > 1 && d.percent(20)
 	return p
+}
+
+// generateNeighbours rolls dice of its own, so that what was there before it stays.
+func generateNeighbours(d dice, p *Pool) {
+	p.Benches = pick(d, []weighted[string]{{76, "plain"}, {6, "protected"}, {4, "actions"}, {5, "scaledown"}, {5, "offered"}, {4, "cordoned"}})
+	p.Refuses = "none"
+	if d.percent(8) {
+		some := []string{"automatic", "owned", "aks", "controlplane", "reboot", "workbench", "duplicate", "notready", "snapshot", "workdisk", "version", "definition"}
+		p.Refuses = some[d.n(len(some))]
+	}
+	if p.Refuses == "automatic" && p.Old > 0 || p.Refuses == "definition" && p.Versions > 0 || p.Refuses == "version" && p.Versions == 0 || p.Refuses != "none" && p.Leftover {
+		p.Refuses = "owned"
+	}
+	p.Again = p.Versions > 0 && d.percent(15)
+	if p.Kured && d.percent(40) { // no longer than a capture waits
+		p.Rebooting = time.Duration(d.spread(3*minute, 25*minute)) * time.Second
+	}
 }
 
 func generateDonor(d dice, p Pool) Donor {

@@ -87,7 +87,7 @@ func n(s Scenario) int { return s.Pool.Instances }
 // platform: if this fails, seeds have moved, and the changelog says so.
 func TestSeedsStay(t *testing.T) {
 	const want = `seed 3
-pool instances=5 versions=3 marketplace old=1 extensions=monitor,billing,cse kured
+pool instances=5 versions=3 marketplace old=1 extensions=monitor,billing,cse kured benches=cordoned
 donor budgeted=2 daemons=3 unmanaged=1 slow=1m5s protected disk=lost
 capture node=1 force bake history=3
 capture node=1 again force bake history=3

@@ -33,11 +33,19 @@ func poolSettings() []setting[Pool] {
 		choice("upgrade", func(p *Pool) *string { return &p.Upgrade }, "the upgrade mode", "Manual", "Rolling"),
 		onOff("machines", func(p *Pool) *bool { return &p.Machines }, "Cluster API has a Machine for each node"),
 		onOff("kured", func(p *Pool) *bool { return &p.Kured }, "kured is installed"),
+		duration("rebooting", 0, 0, 24*time.Hour, func(p *Pool) *time.Duration { return &p.Rebooting }, "where there is kured: for how long it reboots a node of another pool, from the beginning on"),
 		onOff("nozrs", func(p *Pool) *bool { return &p.NoZRS }, "the region has no zone-redundant storage"),
 		onOff("latest", func(p *Pool) *bool { return &p.Latest }, "the model refers to the image definition, where there are versions"),
 		onOff("theirs", func(p *Pool) *bool { return &p.Theirs }, "others made the oldest version, which an instance runs where there are enough"),
 		onOff("leftover", func(p *Pool) *bool { return &p.Leftover }, "an earlier capture left its snapshots and its copy of the disk, where there are versions"),
 		onOff("customdata", func(p *Pool) *bool { return &p.CustomData }, "versions before the newest carry customData of their own, which is kept"),
+		onOff("again", func(p *Pool) *bool { return &p.Again }, "an earlier release made the newest version with --again, and did not exclude it from latest"),
+		choice("refuses", func(p *Pool) *string { return &p.Refuses },
+			"a reason to refuse: none, upgrades that are automatic, a pool that Cluster API or AKS manages, a donor that runs the control plane, is about to reboot, is a workbench, has two Nodes or is not Ready, a snapshot, a copy of the disk or a version of others, a definition that does not fit",
+			"none", "automatic", "owned", "aks", "controlplane", "reboot", "workbench", "duplicate", "notready", "snapshot", "workdisk", "version", "definition"),
+		choice("benches", func(p *Pool) *string { return &p.Benches },
+			"what others have set on the first 8 nodes but the donor: nothing, protectFromScaleIn, also protectFromScaleSetActions, cluster-autoscaler's annotation, the same to false, cordoned but one",
+			"plain", "protected", "actions", "scaledown", "offered", "cordoned"),
 	}
 }
 

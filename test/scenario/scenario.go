@@ -31,11 +31,23 @@ type Pool struct {
 	Upgrade    string   // "Manual" (default), "Rolling"
 	Machines   bool     // Cluster API has a Machine for each node
 	Kured      bool     // kured is installed
-	NoZRS      bool     // the region has no zone-redundant storage
-	Latest     bool     // the model refers to the image definition, not to a version
-	Theirs     bool     // others made a version, which one instance runs
-	Leftover   bool     // an earlier capture left its snapshots and its copy of the disk
-	CustomData bool     // earlier versions carry customData of their own, which is kept
+	// Rebooting is for how long kured's lock is held for a node of another pool, from
+	// the beginning on, where there is kured; default 0.
+	Rebooting  time.Duration
+	NoZRS      bool // the region has no zone-redundant storage
+	Latest     bool // the model refers to the image definition, not to a version
+	Theirs     bool // others made a version, which one instance runs
+	Leftover   bool // an earlier capture left its snapshots and its copy of the disk
+	CustomData bool // earlier versions carry customData of their own, which is kept
+	Again      bool // the newest version was made with --again, and is not excluded from latest
+	// Refuses is a reason to refuse that the world has from the beginning on; default
+	// "none".
+	Refuses string
+	// Benches is what others have set on the first nodes but the donor: "plain"
+	// (default, nothing), "protected" or "actions" (protectFromScaleIn, and
+	// protectFromScaleSetActions), "scaledown" or "offered" (cluster-autoscaler's
+	// annotation, true or false), "cordoned" (but one).
+	Benches string
 }
 
 // Donor is what is on and of instance 0, before anything is asked.

@@ -35,10 +35,13 @@ type found struct {
 func (w *world) remember() {
 	for _, name := range w.nodeNames() {
 		n := w.kube.Get("nodes", "", name).(*corev1.Node)
-		w.found[name] = found{unschedulable: n.Spec.Unschedulable, annotations: maps.Clone(n.Annotations)}
+		f := found{unschedulable: n.Spec.Unschedulable, annotations: maps.Clone(n.Annotations)}
+		if c := w.computerOf(name); c != nil {
+			f.protection = w.protectionOf(fleet.ResourceID(c.ResourceID))
+		}
+		w.found[name] = f
 	}
 	donor := w.found[w.nodeOf(0)]
-	donor.protection.ScaleIn, donor.protection.ScaleSetActions = w.story.Donor.Protected || w.story.Donor.Actions, w.story.Donor.Actions
 	if w.story.Donor.Skip && w.story.Pool.Machines {
 		donor.skip = "true"
 	}
@@ -116,10 +119,15 @@ func (w *world) checkEnd(p *process) {
 		return
 	}
 	w.checkUnchanged(p)
+	w.checkRefusal(p)
 	w.checkCtrlC(p)
 	switch code {
 	case engine.ExitDone:
 		w.checkDone(p)
+		w.checkVersions(p)
+		w.checkReturn(p)
+		w.checkEvents(p)
+		w.checkLostBench(p)
 		w.checkClosed(p)
 		w.whole(p)
 		w.clean(p)

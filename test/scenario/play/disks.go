@@ -26,6 +26,7 @@ type computer struct {
 	running bool
 	life    int // counts boots and ends
 	ready   int // life in which its node was Ready last
+	readied time.Time
 	luns    map[int32]azsim.Volume
 	booted  time.Time
 }

@@ -1,7 +1,6 @@
 package play
 
 import (
-	"slices"
 	"strings"
 	"time"
 
@@ -27,20 +26,16 @@ func (w *world) retryPause(i, try int) time.Duration {
 // hopeless reports whether what is asked cannot succeed although nothing goes wrong:
 // the scenario itself refuses it, or others changed what it needs for good.
 func (w *world) hopeless(ask scenario.Ask) bool {
-	p, d := w.story.Pool, w.story.Donor
-	if p.Upgrade == "Rolling" && !ask.Rolling {
+	d := w.story.Donor
+	if len(w.reasons(ask)) > 0 {
 		return true
 	}
 	if ask.Verb == scenario.Rollback {
 		return !w.returns(ask)
 	}
-	cse := slices.Index(p.Extensions, "cse")
 	switch {
-	case (d.Unmanaged > 0 || d.Blocked) && !ask.Force,
-		d.Disk == "preserve",
-		d.Disk == "secrets" && !ask.Accept,
+	case d.Disk == "secrets" && !ask.Accept,
 		d.Disk == "nojoin" && ask.Bake,
-		cse >= 0 && cse < len(p.Extensions)-1,
 		w.drainsFor() > virtualDay/2,
 		ask.Bake && !ask.Again && w.madeToKeep(),
 		!ask.Again && w.rolledBack(w.names.Definition.Child("versions", plan.VersionName(time.Now(), false))):
@@ -84,6 +79,9 @@ func (w *world) excused(ask scenario.Ask) bool {
 	for n := range w.touched {
 		touched[n] = true
 	}
+	for n := range w.spared {
+		touched[n] = true
+	}
 	w.mu.Unlock()
 	zone, runs := zones[donor]
 	if gone || !runs && w.computerOf(donor) == nil {
@@ -116,7 +114,7 @@ func (w *world) failed(node string) (failed bool) {
 // succeeded and was not rolled back, whose customData is kept, or the one named.
 func (w *world) returns(ask scenario.Ask) bool {
 	current := w.model()
-	there := false
+	there, all := false, w.images()
 	w.azure.View(func(v *azsim.View) {
 		v.Each("Microsoft.Compute/galleries/images/versions", func(id string, body any) {
 			r, ok := body.(*armcompute.GalleryImageVersion)
@@ -125,7 +123,9 @@ func (w *world) returns(ask scenario.Ask) bool {
 			}
 			name := fleet.ResourceID(id).Name()
 			byName := ask.To != "" && ask.To != "previous"
-			earlier := current == "" || !current.Parent().Equal(w.names.Definition) || name < current.Name()
+			i, _ := imageAt(all, fleet.ResourceID(id))
+			used, known := imageAt(all, current)
+			earlier := !known || i.published.Before(used.published)
 			there = there || byName && name == ask.To || !byName && earlier && r.Tags[fleet.TagRolledBack] == nil
 		})
 	})

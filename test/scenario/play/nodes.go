@@ -72,6 +72,9 @@ func (w *world) report(name string, c *computer, ready bool) {
 	w.mu.Lock()
 	life := c.life
 	if ready {
+		if c.ready != life {
+			c.readied = time.Now()
+		}
 		c.ready = life
 	}
 	w.mu.Unlock()

@@ -34,6 +34,8 @@ func (w *world) judgeUncordon(p *process, node *corev1.Node) {
 		w.broken("%s uncordons %s, which is stopped", p.name, node.Name)
 	case ready != life || node.Status.NodeInfo.BootID != bootID(node.Name, life):
 		w.broken("%s uncordons %s before it reported that it is Ready since it booted", p.name, node.Name)
+	default:
+		w.judgeSoon(p, node.Name, c)
 	}
 }
 

@@ -41,8 +41,10 @@ type process struct {
 	interrupted   bool
 	interruptedAt time.Time
 	skew          time.Duration
-	jumped        bool // its clock, ever
-	changes       int  // requests that changed something
+	jumped        bool     // its clock, ever
+	changes       int      // requests that changed something
+	toRefuse      []string // codes of what it has to be refused for, where judgeRefusal is set
+	judgeRefusal  bool
 
 	// Once done.
 	capture  engine.CaptureResult
@@ -84,6 +86,7 @@ func (w *world) start(ask scenario.Ask) (*process, error) {
 	if err != nil {
 		return nil, err
 	}
+	w.expectRefusal(p)
 	w.write("%s begins: %s", p.name, ask.Verb)
 	go p.run()
 	return p, nil

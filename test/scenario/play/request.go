@@ -67,6 +67,7 @@ func (w *world) judgeRequest(p *process, r *http.Request) {
 	p.mu.Unlock()
 	id := fleet.ResourceID(r.URL.Path)
 	w.judgeHold(p, id.Name())
+	w.judgeAzure(p, r)
 	switch {
 	case r.Method == http.MethodDelete && strings.Contains(low(id), "/versions/"):
 		w.mu.Lock()

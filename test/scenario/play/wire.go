@@ -235,7 +235,7 @@ func (k kubeWire) RoundTrip(r *http.Request) (*http.Response, error) {
 		if r.Method == http.MethodGet {
 			return w.faults.Serve(met, r, w.kube.RoundTrip)
 		}
-		return w.faults.Serve(met, r, func(r *http.Request) (*http.Response, error) { return k.p.kubeChange(r, w.kube.RoundTrip) })
+		return w.faults.Serve(met, r, func(r *http.Request) (*http.Response, error) { return k.p.judgedChange(r, w.kube.RoundTrip) })
 	})
 }
 

@@ -154,6 +154,13 @@ func (w *world) inspect(p *corev1.Pod, command []string) {
 	if w.story.Donor.Disk == "preserve" {
 		report.Outcome, report.Message, code = wire.DiskRefused, "/etc/cloud/cloud.cfg sets preserve_hostname: true", 3
 	}
+	if w.story.Donor.Disk == "secrets" && w.seenBefore() {
+		accepted := slices.Contains(command, "--accept-pool-credentials")
+		report.Findings = []wire.SecretFinding{{Path: "/etc/kubernetes/azure.json", Class: wire.PoolCredential, Rule: "azure-json", Accepted: accepted}}
+		if !accepted {
+			report.Outcome, code = wire.SecretsFound, 3
+		}
+	}
 	w.ended(p, code, "", wire.GeneralizeLine{Report: &report})
 }
 

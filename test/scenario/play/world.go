@@ -75,6 +75,7 @@ type world struct {
 	pointed0   pointed              // what a failure has to leave in the model
 	original   pointed              // before the first capture
 	theirImage string               // that others set in the model last
+	returning  returning            // what was there when the record was opened
 	recorded   noted                // the journal's record, as written last
 	lease      leased               // as written last
 	closed     time.Time            // when a record was closed last
@@ -88,6 +89,7 @@ type world struct {
 	force      bool            // the ask under way allows deleting pods
 	buckets    map[string]*bucket
 	remade     map[string]bool    // nodes that others deleted
+	spared     map[string]string  // why nodes cannot be workbenches, from the beginning on
 	touched    map[string]bool    // what others did to the donor, so that how it ends is theirs
 	born       int                // pods that controllers made
 	begun      map[types.UID]bool // pods of ours whose kubelet knows of them
@@ -134,7 +136,7 @@ func newWorld(s scenario.Scenario) (*world, error) {
 		story: s, chooser: scenario.NewChooser(s), begin: time.Now(),
 		counts: map[string]int{}, operations: map[string]string{}, down: map[string]outage{},
 		disks: map[azsim.Volume]*disk{}, computers: map[string]*computer{}, logs: map[string][]byte{},
-		found: map[string]found{}, othersGone: map[string]bool{}, touched: map[string]bool{}, remade: map[string]bool{},
+		found: map[string]found{}, othersGone: map[string]bool{}, touched: map[string]bool{}, remade: map[string]bool{}, spared: map[string]string{},
 		buckets: map[string]*bucket{}, begun: map[types.UID]bool{}, grown: map[string]int64{},
 		pool: "/subscriptions/" + azsim.DefaultSubscription + "/resourceGroups/" + azsim.DefaultResourceGroup + "/providers/Microsoft.Compute/virtualMachineScaleSets/" + poolName,
 	}
@@ -263,6 +265,14 @@ func (w *world) setUp() error {
 			return err
 		}
 	}
+	if err := w.setUpBenches(); err != nil {
+		return err
+	}
+	if err := w.setUpRefusal(settle); err != nil {
+		return err
+	}
+	w.setUpReboot()
+	synctest.Wait()
 	w.remember()
 	return nil
 }
@@ -302,7 +312,7 @@ func (w *world) setUpGallery(versions []fleet.ResourceID, settle func(method str
 	}
 	for i := range versions {
 		day := w.begin.AddDate(0, 0, -7*(len(versions)-i))
-		versions[i] = w.names.Definition.Child("versions", plan.VersionName(day, false))
+		versions[i] = w.names.Definition.Child("versions", plan.VersionName(day, w.story.Pool.Again && i == len(versions)-1))
 		capture := plan.CaptureName(day, "")
 		of := object{fleet.TagCapture: capture, fleet.TagGeneralized: capture, fleet.TagCreatedBy: "ortet test",
 			fleet.TagBuiltFrom: "pool1000099", fleet.TagBuiltAt: day.Format(fleet.BuiltAtLayout)}

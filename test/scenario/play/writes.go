@@ -224,6 +224,9 @@ func (w *world) journalWritten(now written) {
 	switch {
 	case rec.Ended == nil && rec.Capture != was.Capture, rec.Ended != nil && was.Ended == nil && (rec.Ended.Exit == 0 || rec.Facts.ModelChanged):
 		w.setModel0()
+		if rec.Ended == nil {
+			w.opened()
+		}
 	case rec.Ended != nil && was.Ended == nil:
 		w.checkPointed("the record of " + rec.Capture + " ends with exit 1")
 	}
