@@ -21,7 +21,7 @@ func dumps(k *Known, t *tape, src []byte) {
 			from++
 		}
 		if end-from > minOffset && k.nibble[src[from]] != noValue && k.nibble[src[from+minOffset-1]] != noValue {
-			row := dumpRow(k, src[from:end])
+			row := dumpRow(src[from:end])
 			for row.next() {
 				t.group(k, src, from+row.from, from+row.to, row.swapped())
 			}
@@ -44,7 +44,6 @@ func (t *tape) group(k *Known, src []byte, from, to int, swapped bool) {
 
 // A row is one of a dump with columns. Its groups are read one by one.
 type row struct {
-	k        *Known
 	line     []byte
 	colon    bool // as xxd has it
 	from, to int  // of the group that was read
@@ -52,9 +51,9 @@ type row struct {
 
 // dumpRow begins to read a line that begins with the digits of an offset. A row that is
 // none has no groups.
-func dumpRow(k *Known, line []byte) row {
+func dumpRow(line []byte) row {
 	i := 0
-	for i < len(line) && i <= maxOffset && k.nibble[line[i]] != noValue {
+	for i < len(line) && i <= maxOffset && isHexDigit(line[i]) {
 		i++
 	}
 	if i < minOffset || i > maxOffset || i >= len(line) {
@@ -64,7 +63,7 @@ func dumpRow(k *Known, line []byte) row {
 	if colon {
 		i++
 	}
-	return row{k: k, line: line, colon: colon, to: i}
+	return row{line: line, colon: colon, to: i}
 }
 
 // next reads the next group, and says whether there is one. The text of xxd's rows begins
@@ -78,7 +77,7 @@ func (r *row) next() bool {
 		return false
 	}
 	end := i
-	for end < len(r.line) && r.k.nibble[r.line[end]] != noValue {
+	for end < len(r.line) && isHexDigit(r.line[end]) {
 		end++
 	}
 	if end == i || (end-i)%2 != 0 || end < len(r.line) && !isBlank(r.line[end]) {
@@ -93,6 +92,10 @@ func (r *row) next() bool {
 func (r *row) swapped() bool {
 	n := r.to - r.from
 	return !r.colon && (n == 4 || n == 8 || n == 16)
+}
+
+func isHexDigit(c byte) bool {
+	return c >= '0' && c <= '9' || c|0x20 >= 'a' && c|0x20 <= 'f'
 }
 
 // zlibHeader is how long the header of a zlib stream is (RFC 1950) with the window that
