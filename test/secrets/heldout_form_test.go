@@ -58,13 +58,11 @@ func heldOutC(name string, data []byte) string {
 	var b strings.Builder
 	fmt.Fprintf(&b, "unsigned char %s[] = {\n", name)
 	for i, c := range data {
-		switch {
-		case i%12 == 0:
-			b.WriteString("  ")
-		default:
-			b.WriteByte(' ')
+		between := " "
+		if i%12 == 0 {
+			between = "  "
 		}
-		fmt.Fprintf(&b, "0x%02x", c)
+		fmt.Fprintf(&b, "%s0x%02x", between, c)
 		if i < len(data)-1 {
 			b.WriteByte(',')
 		}
