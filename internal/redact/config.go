@@ -13,6 +13,9 @@ func (f *finder) readLine(at int) {
 	from, to := f.lineAt(at)
 	f.line = to
 	s := f.plainLine(from, to)
+	if strings.HasPrefix(strings.TrimLeft(s, " "), "SetCredentialEncrypted=") { // of systemd: its name is followed by what is encrypted
+		return
+	}
 	var room [16]span
 	for _, v := range namedSecrets(s, room[:0]) {
 		f.judge(s, v, from)

@@ -35,12 +35,13 @@ type Secret struct {
 // length and indentation, from any offset; hexadecimal of both cases, with colons and
 // blanks, as \x and 0x; escapes of JSON, YAML, C and shells; URL escapes;
 // quoted-printable; character references of XML; UTF-16 and UTF-32 of ASCII; lines broken
-// within a value; gzip and deflated files of a zip, maxPacked deep, maxUnpacked of a
-// piece, where they begin in the piece.
+// within a value; dumps of xxd, hexdump and od with their columns; gzip and deflated files
+// of a zip, maxPacked deep, maxUnpacked of a piece, where they begin in the piece; the same
+// of a piece that begins as a zlib stream, such as git's loose objects.
 //
 // Not undone: encryption (PKCS#12 or PEM with a password), xz, zstd, bzip2, lists of
-// decimal numbers, dumps with columns, little-endian numbers, escapes in a value of which
-// less than eight bytes in a row are ASCII.
+// decimal numbers, octal dumps, git's packs, little-endian numbers, escapes in a value of
+// which less than eight bytes in a row are ASCII.
 type Known struct {
 	secrets []Secret // without their values
 	needles []needle

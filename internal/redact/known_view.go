@@ -159,6 +159,8 @@ func (s *search) unescape(text view, t *tape) {
 // digits scans what is written in a text in base64 and in hexadecimal.
 func (s *search) digits(text view) {
 	level := &s.scratch.levels[text.depth]
+	rows := s.undo(text, &level.out, dumps)
+	s.scan(rows)
 	joined := text
 	if bytes.IndexByte(text.data, '\n') >= 0 {
 		joined = s.undo(text, &level.lines, joinLines)
@@ -228,8 +230,12 @@ func (s *search) fromNibbles(digits view, t *tape, offset, depth int) view {
 	}}
 }
 
-// members unpacks what begins in a view, of gzip's form and zip's.
+// members unpacks what begins in a view, of gzip's form and zip's, and a view that is a
+// zlib stream: two bytes are met within others by chance.
 func (s *search) members(v view) {
+	if n := zlibHeader(v.data); n > 0 {
+		s.member(v, 0, n)
+	}
 	for _, form := range []struct {
 		magic  string
 		header func([]byte) int

@@ -26,6 +26,7 @@ func redactLine(s string, known *[]string) string {
 	hide = pgpassword(s, hide)
 	hide = spoken(s, hide)
 	hide = accounts(s, hide)
+	hide = passwdEntry(s, hide)
 	hide = directives(s, hide)
 	hide = schemed(s, hide)
 	hide = recoveryKeys(s, hide)
@@ -325,7 +326,7 @@ func passwordHashes(s string, hide []span) []span {
 // input, -1 where there is none.
 func reader(s string) int {
 	at := -1
-	for _, mark := range [...]string{"chpasswd", " passwd", "|passwd", "bin/passwd", "-stdin", "sudo -s", "securestring", "cryptsetup", " kinit", "base64 -d", "base64 --d", "with-token", "passphrase-fd", "realm join", "adcli ", "net ads", "net rpc", "openconnect", "smbpasswd", "ipa-client", "-on-stdin", "kadmin", "krb5-strength", "vault-password"} {
+	for _, mark := range [...]string{"chpasswd", " passwd", "|passwd", "bin/passwd", "-stdin", "sudo -s", "securestring", "cryptsetup", " kinit", "base64 -d", "base64 --d", "with-token", "passphrase-fd", "realm join", "adcli ", "net ads", "net rpc", "openconnect", "smbpasswd", "ipa-client", "-on-stdin", "kadmin", "newusers", "krb5-strength", "vault-password"} {
 		for from := 0; ; {
 			i := indexFold(s[from:], mark)
 			if i < 0 {

@@ -35,11 +35,15 @@ func Lines(lines []string) []string {
 	next, named := false, false    // whether the line before was a flag alone, as in a list of arguments
 	said, read := false, false     // whether the line before was the trace of an echo, of a program that reads secrets
 	var of lists
+	var prompt prompts
 	plain := make([]string, len(lines))
 	for i, l := range lines {
 		l = Plain(l, MaxRead)
 		plain[i] = l
 		listed, isListed := of.next(l)
+		if v, ok := prompt.answer(l); ok {
+			l = l[:v.from] + hidden + l[v.to:]
+		}
 		if announced && strings.TrimSpace(l) != "" {
 			l, announced = hidden, false
 		}
@@ -111,6 +115,7 @@ func Lines(lines []string) []string {
 		out[i] = Cut(redactLine(l, &known))
 	}
 	shortKeys(plain, out)
+	dumpedRows(plain, out)
 	// The shell traces what a script does with what it was given: [ -z VALUE ].
 	for i := range out {
 		for _, v := range known {

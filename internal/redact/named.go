@@ -29,7 +29,20 @@ func namedSecrets(s string, hide []span) []span {
 		flag := name[0] == '-' && (from == 0 || isBreak(s[from-1]))
 		var buf [64]byte
 		flat := string(flatten(&buf, name))
+		switch flat { // of systemd: names with paths, and what is encrypted
+		case "loadcredential", "loadcredentialencrypted", "importcredential":
+			i = wordEnd(s, i)
+			continue
+		case "setcredentialencrypted":
+			return hide
+		}
 		kind := secretName(flat)
+		if kind == notSecret && !flag {
+			kind = headerKey(s, from, i)
+		}
+		if strings.HasSuffix(name, "-psk") && strings.HasSuffix(s[:from], "key-mgmt ") { // of NetworkManager: a kind of network
+			kind = notSecret
+		}
 		blank := flag
 		if kind == secretRandom && (flag || isPublic(s[:from])) {
 			kind = notSecret
@@ -129,12 +142,13 @@ func behind(s string, name int) string { return s[max(0, name-96):name] }
 
 // assigns says whether what stands before the name of a secret has its value
 // follow after a blank: npm config set …, aws configure set …, setx …, an
-// argument of SetEnvironmentVariable, and machine H login U password ….
+// argument of SetEnvironmentVariable, nmcli … wifi-sec.psk …, and machine H login U
+// password ….
 func assigns(before, flat string) bool {
 	if words := strings.Fields(before); flat == "password" && len(words) > 1 && words[len(words)-2] == "login" {
 		return true
 	}
-	if strings.Contains(before, "onfig set ") || strings.Contains(before, "onfigure set ") {
+	if strings.Contains(before, "onfig set ") || strings.Contains(before, "onfigure set ") || strings.Contains(before, "nmcli ") {
 		return true
 	}
 	before = strings.TrimRight(before, `'"`)
@@ -403,6 +417,9 @@ func valueAt(s string, i int, flag bool) (span, bool) {
 	}
 	if s[i] == '[' && skipQuotes(s, i+1) > i+1 { // ["…"]
 		i++
+	}
+	if end := strings.IndexByte(s[i:], ']'); s[i] == '[' && s[i-1] == ':' && end > 1 && isAlnum(s[i+1]) && !isPlaceholder(s[i+1:i+end]) && !strings.HasPrefix(s[i:], hidden) { // Name:[…], as Go prints headers
+		return span{i + 1, i + end}, true
 	}
 	// An object: what is within has names too. So has what makes one of a text.
 	if s[i] == '{' && isPlaceholder(s[i:wordEnd(s, i)]) || s[i] == '[' || hasFold(strings.TrimPrefix(s[i:], "("), "convertto-") {

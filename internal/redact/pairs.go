@@ -197,7 +197,7 @@ func directives(s string, hide []span) []span {
 			break
 		}
 		at = end
-		if len(name) > 40 || name[0] == '-' || !isNameByte(name[len(name)-1]) {
+		if len(name) > 40 || name[0] == '-' || !isNameByte(name[len(name)-1]) || strings.ContainsAny(name, "=/") { // X_FILE=%d/token is no name
 			continue
 		}
 		var buf [64]byte

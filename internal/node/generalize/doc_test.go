@@ -117,14 +117,17 @@ These wrappings are undone, within each other too:
 - base64 and base64url: lines of any length, any indentation, any offset
 - hexadecimal: both cases, with colons, blanks, ` + "`\\x` or `0x`" + `
 - escapes of JSON, YAML, C, shells, URLs, quoted-printable and XML; UTF-16 and UTF-32 of ASCII
-- gzip and deflated files of a zip: two within each other, up to 8 MiB unpacked of those that begin in a piece of 1 MiB.
+- dumps with columns of ` + "`xxd`, `hexdump` and `od` (`-t x1`, `x2`, `x4`, `x8`)" + `: offsets and the column of text are skipped; a row may be indented
+- gzip and deflated files of a zip: two within each other, up to 8 MiB unpacked of those that begin in a piece of 1 MiB
+- zlib streams within the same bounds, where the file begins as one: git's loose objects.
 
 Not found:
 
 - what is encrypted (PKCS#12 or PEM with a password, LUKS), or packed with xz, zstd, bzip2 or lz4
 - what a compressed file holds beyond its first 8 MiB unpacked: most of an archive, and of a compressed layer
 - a secret that is split over several files, or takes more than 64 KiB with its wrapping
-- lists of decimal numbers, dumps with columns, little-endian numbers
+- what git has in packs, with deltas or without, and other zlib streams within a file
+- lists of decimal numbers, octal dumps, dumps with other words before the offsets, little-endian numbers
 - text that was made to exhaust the search: 64 MiB of views of one piece are looked at
 - a value of fewer than 8 bytes, or fewer than 4 different ones; a file of more than 1 MiB in the table above.
 
