@@ -97,8 +97,8 @@ func thirdKindCases() []kindCase {
 		{"Synapse", "etc/matrix-synapse/homeserver.yaml", "macaroon_secret_key: \"«" + rnd40 + "»\"\nform_secret: x\n"},
 		{"coturn", "etc/turnserver.conf", "static-auth-secret=«" + hex32 + "»\nuser=u:" + pw1 + "\n"},
 		{"Asterisk", "etc/asterisk/pjsip.conf", "[u-auth]\ntype=auth\npassword=«" + pw3 + "»\nusername=u\n"},
-		{"mosquitto's bridge", "etc/mosquitto/conf.d/b.conf", "remote_username u\nremote_password «" + pw1 + "»\n"},                                                           //nolint:misspell // a broker's name
-		{"mosquitto's users", "etc/mosquitto/passwd", "u:«$7$101$q7Rw2Lx9Zt4Kb8Vn$q7Rw2Lx9Zt4Kb8Vn3Mc6Hd1Fg5Js0PyTuWeXaQioq7Rw2Lx9Zt4Kb8Vn3Mc6Hd1Fg5Js0PyTuWeXaQio1234==»\n"}, //nolint:misspell // a broker's name
+		{"mosquitto's bridge", "etc/mosquitto/conf.d/b.conf", "remote_username u\nremote_password «" + pw1 + "»\n"},
+		{"mosquitto's users", "etc/mosquitto/passwd", "u:«$7$101$q7Rw2Lx9Zt4Kb8Vn$q7Rw2Lx9Zt4Kb8Vn3Mc6Hd1Fg5Js0PyTuWeXaQioq7Rw2Lx9Zt4Kb8Vn3Mc6Hd1Fg5Js0PyTuWeXaQio1234==»\n"},
 		{"Home Assistant*", "root/homeassistant/secrets.yaml", "mqtt_password: «" + pw3 + "»\n"},
 		{"Kickstart's user", "root/ks.cfg", "user --name=ops --password=«" + pw1 + "» --plaintext\n"},
 		{"virt-customize", "root/.bash_history", "virt-customize -a x.qcow2 --root-password password:«" + pw3 + "»\n"},
