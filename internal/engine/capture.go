@@ -110,17 +110,6 @@ func (r *run) openRecord(ctx context.Context, t *task, node string) (rec journal
 	return r.load(ctx, t, id.Parent())
 }
 
-func (r *run) load(ctx context.Context, t *task, pool fleet.ResourceID) (rec journal.Record, open bool, err error) {
-	rec, ok, err := found(ctx, t, func(ctx context.Context) (journal.Record, error) {
-		return r.e.cluster.Journals().Load(ctx, journalKey(pool))
-	})
-	open = ok && rec.Ended == nil
-	r.mu.Lock()
-	r.nothingOpen = err == nil && !open
-	r.mu.Unlock()
-	return rec, open, err
-}
-
 // Capture implements Doors. Where the cluster cannot be reached for so long that
 // the hold on the pool runs out, it ends what it does, and goes on by itself once
 // the cluster answers again: a donor must not stay stopped for want of a person.
@@ -211,7 +200,17 @@ func (e *Engine) captureOnce(ctx context.Context, q CaptureRequest) (result Capt
 		return result, r.unbegun(plan.StepPreflight, err)
 	}
 	if !open {
-		if err := prepare(); err != nil {
+		err := prepare()
+		if ends := err != nil || prep.plan.NothingToDo; ends && last.Capture == "" && prep.plan.Pool != "" {
+			// Who ends here says that nothing is open.
+			var lookErr error
+			if last, open, lookErr = r.loadHeld(r.work, t, prep.plan.Pool); open {
+				err, prep = nil, preparation{}
+			} else if err == nil {
+				err = lookErr
+			}
+		}
+		if err != nil {
 			return result, r.unbegun(plan.StepPreflight, err)
 		}
 		if prep.plan.NothingToDo {

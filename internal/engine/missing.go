@@ -73,7 +73,7 @@ func (r *run) openRecordOfGone(ctx context.Context, t *task, node string) (rec j
 		return journal.Record{}, false, err
 	}
 	for _, pool := range pools {
-		rec, open, err := r.load(ctx, t, pool)
+		rec, open, err := r.loadHeld(ctx, t, pool)
 		if err != nil {
 			return journal.Record{}, false, err
 		}
@@ -83,4 +83,29 @@ func (r *run) openRecordOfGone(ctx context.Context, t *task, node string) (rec j
 		}
 	}
 	return journal.Record{}, false, nil
+}
+
+// load reads the pool's record; open is true where it has not ended. Who begins another
+// because none was found is refused by the store where there is one.
+func (r *run) load(ctx context.Context, t *task, pool fleet.ResourceID) (rec journal.Record, open bool, err error) {
+	return r.loadBy(ctx, t, pool, found)
+}
+
+// loadHeld is load for who ends, or decides, by what is in the record: that there is
+// none has been said twice.
+func (r *run) loadHeld(ctx context.Context, t *task, pool fleet.ResourceID) (rec journal.Record, open bool, err error) {
+	return r.loadBy(ctx, t, pool, held)
+}
+
+type finder func(context.Context, *task, func(context.Context) (journal.Record, error)) (journal.Record, bool, error)
+
+func (r *run) loadBy(ctx context.Context, t *task, pool fleet.ResourceID, find finder) (rec journal.Record, open bool, err error) {
+	rec, ok, err := find(ctx, t, func(ctx context.Context) (journal.Record, error) {
+		return r.e.cluster.Journals().Load(ctx, journalKey(pool))
+	})
+	open = ok && rec.Ended == nil
+	r.mu.Lock()
+	r.nothingOpen = err == nil && !open
+	r.mu.Unlock()
+	return rec, open, err
 }

@@ -224,7 +224,7 @@ func (e *Engine) Rollback(ctx context.Context, q RollbackRequest) (result Rollba
 		return result, &Refused{Problems: []plan.Problem{{Code: "NoPool", On: first(string(q.Pool), "node "+q.Node), What: err.Error(), WayOut: "name a pool, or a node of one"}}}
 	}
 	result.Pool = id
-	last, open, err = r.load(r.work, t, id)
+	last, open, err = r.loadHeld(r.work, t, id)
 	if err != nil {
 		// As for a capture: what is wanting is told at once.
 		if refused := new(Refused); errors.As(look(), &refused) {

@@ -225,6 +225,8 @@ func (w *world) populate() {
 			n.Annotations[fleet.AnnotationScaleDownDisabled] = "false"
 		}
 	})
+	w.putSet("web", d.Pods)
+	w.putSet("db", d.Budgeted)
 	for i := range d.Pods {
 		w.putPod(donor, "web", i, nil)
 	}
@@ -254,6 +256,7 @@ func (w *world) populate() {
 		w.putBudget("db", &one)
 	}
 	if d.Blocked {
+		w.putSet("stays", 1)
 		w.putPod(donor, "stays", 0, nil)
 		w.putBudget("stays", &none)
 	}
@@ -267,11 +270,22 @@ func (w *world) putBudget(app string, unavailable *intstr.IntOrString) {
 	}})
 }
 
+// putSet puts a ReplicaSet: a budget goes by how many pods that shall have, also where
+// one of them never ends since its node is off.
+func (w *world) putSet(app string, pods int) {
+	n := int32(pods)
+	w.kube.Put(&appsv1.ReplicaSet{ObjectMeta: metav1.ObjectMeta{Namespace: work, Name: app, UID: setUID(app)}, Spec: appsv1.ReplicaSetSpec{
+		Replicas: &n, Selector: &metav1.LabelSelector{MatchLabels: map[string]string{"app": app}},
+	}})
+}
+
+func setUID(app string) types.UID { return types.UID("owner-" + app) }
+
 func (w *world) putPod(node, app string, i int, change func(*corev1.Pod)) {
 	p := &corev1.Pod{
 		ObjectMeta: metav1.ObjectMeta{
 			Namespace: work, Name: fmt.Sprintf("%s-%d", app, i), Labels: map[string]string{"app": app},
-			OwnerReferences: []metav1.OwnerReference{{APIVersion: "apps/v1", Kind: "ReplicaSet", Name: app, UID: types.UID("owner-" + app), Controller: yes()}},
+			OwnerReferences: []metav1.OwnerReference{{APIVersion: "apps/v1", Kind: "ReplicaSet", Name: app, UID: setUID(app), Controller: yes()}},
 		},
 		Spec: corev1.PodSpec{NodeName: node, Containers: []corev1.Container{{Name: "c", Image: app}}},
 		Status: corev1.PodStatus{Phase: corev1.PodRunning, Conditions: []corev1.PodCondition{
@@ -330,16 +344,22 @@ func (w *world) podGoes(d kubesim.Deletion) {
 	w.born++
 	n := 1000 + w.born
 	w.mu.Unlock()
-	w.after(w.between(2*time.Second, 20*time.Second, "replace", d.Pod.Name), func() {
-		node := ""
-		w.kube.Each("nodes", func(o runtime.Object) bool {
-			if n := o.(*corev1.Node); !n.Spec.Unschedulable && len(n.Spec.Taints) == 0 && n.Name != d.Pod.Spec.NodeName {
-				node = n.Name
-			}
-			return node == ""
-		})
-		if node != "" {
-			w.putPod(node, app, n, nil)
+	w.after(w.between(2*time.Second, 20*time.Second, "replace", d.Pod.Name), func() { w.schedule(app, n, d.Pod.Spec.NodeName) })
+}
+
+// schedule puts a pod on a node, not the one that another left, as soon as there is one
+// for it.
+func (w *world) schedule(app string, n int, left string) {
+	node := ""
+	w.kube.Each("nodes", func(o runtime.Object) bool {
+		if n := o.(*corev1.Node); !n.Spec.Unschedulable && len(n.Spec.Taints) == 0 && n.Name != left {
+			node = n.Name
 		}
+		return node == ""
 	})
+	if node == "" {
+		w.after(time.Minute, func() { w.schedule(app, n, left) })
+		return
+	}
+	w.putPod(node, app, n, nil)
 }
