@@ -327,11 +327,20 @@ func (r *run) walk(steps []plan.Step, acts map[string]act, tolerated []string, t
 			}
 			if out.err == nil {
 				out.step, out.err = res.step.ID, res.err
-				r.stop(res.err)
+				r.stop(&meanwhile{res.step.ID, res.err})
 			}
 		}
 	}
 }
+
+// A meanwhile is why a step ends early: another one failed. It hides which kind of error
+// that is: what the other did not find is no answer to what this one asks for.
+type meanwhile struct {
+	step string
+	err  error
+}
+
+func (m *meanwhile) Error() string { return fmt.Sprintf("step %s failed meanwhile: %v", m.step, m.err) }
 
 // skips reports whether a step that gives the donor back is left out, since
 // the donor did not come back: it stays cordoned, and is unprotected.
