@@ -90,7 +90,7 @@ func traces(g *gen, a *groups) {
 	one(journal+"fatal: unable to access 'https://bot:%s@github.com/org/r/': The requested URL returned error: 403", g.github())
 	one(journal+"E: Failed to fetch https://node:%s@apt.example/ubuntu/dists/noble/InRelease  401  Unauthorized", g.b62(16))
 	one(journal+"curl: (22) The requested URL returned error: 403 for https://logs.blob.core.windows.net/i.sh?sp=r&sig=%s", url.QueryEscape(g.b64(32)))
-	one(journal+"npm ERR! //registry.npmjs.org/:_authToken=%s", g.npm())
+	one(journal+"npm ERR! //npm.example.org/:_authToken=%s", g.npm())
 	one(journal+"pip: Looking in indexes: https://build:%s@pkgs.example/simple", g.b62(20))
 	one(waagent+"Command: /bin/sh -c \"STORAGE_KEY=%s ./install.sh\"", g.storage())
 	one(waagent+"downloading https://logs.blob.core.windows.net/s/i.sh?se=2027-01-01&sr=b&sig=%s", url.QueryEscape(g.b64(32)))

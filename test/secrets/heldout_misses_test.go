@@ -37,7 +37,7 @@ func heldOutSums(g *gen, a *plants) {
 		return fmt.Sprintf("github.com/example/mod%d v1.%d.0 h1:%s\ngithub.com/example/mod%d v1.%d.0/go.mod h1:%s\n", i, i, g.b64(32), i, i, g.b64(32))
 	}))
 	add("usr/lib/node_modules/.package-lock.json", "integrity of npm", `{"name":"x","lockfileVersion":3,"packages":{`+strings.TrimSuffix(repeat(12, func(i int) string {
-		return fmt.Sprintf(`"node_modules/p%d":{"version":"1.0.%d","resolved":"https://registry.npmjs.org/p%d/-/p%d-1.0.%d.tgz","integrity":"sha512-%s","license":"MIT"},`, i, i, i, i, i, g.b64(64))
+		return fmt.Sprintf(`"node_modules/p%d":{"version":"1.0.%d","resolved":"https://npm.example.org/p%d/-/p%d-1.0.%d.tgz","integrity":"sha512-%s","license":"MIT"},`, i, i, i, i, i, g.b64(64))
 	}), ",")+"}}\n")
 	add("usr/share/images/manifest.json", "manifest of an image", g.jsonOf(map[string]any{"schemaVersion": 2, "mediaType": "application/vnd.oci.image.manifest.v1+json", "config": map[string]any{"digest": "sha256:" + g.hex(64), "size": 7023},
 		"layers": []any{map[string]any{"digest": "sha256:" + g.hex(64), "size": 32654}, map[string]any{"digest": "sha256:" + g.hex(64), "size": 1201}}}))

@@ -70,7 +70,7 @@ func examples(g *gen, p *plants) {
 func identifiers(g *gen, p *plants) {
 	add := func(path, wrap, text string) { p.add("digest or identifier", other, path, wrap, text) }
 	sri := func() string { return "sha512-" + g.b64(64) }
-	add("opt/app/package-lock.json", "npm's lock file", `{"lockfileVersion":3,"packages":{"node_modules/a":{"version":"1.0.0","resolved":"https://registry.npmjs.org/a/-/a-1.0.0.tgz","integrity":"`+sri()+`"},"node_modules/js-tokens":{"version":"4.0.0","integrity":"`+sri()+`"}}}`)
+	add("opt/app/package-lock.json", "npm's lock file", `{"lockfileVersion":3,"packages":{"node_modules/a":{"version":"1.0.0","resolved":"https://npm.example.org/a/-/a-1.0.0.tgz","integrity":"`+sri()+`"},"node_modules/js-tokens":{"version":"4.0.0","integrity":"`+sri()+`"}}}`)
 	add("opt/app/yarn.lock", "yarn's lock file", "js-tokens@^4.0.0:\n  version \"4.0.0\"\n  resolved \"https://registry.yarnpkg.com/js-tokens/-/js-tokens-4.0.0.tgz#"+g.hex(40)+"\"\n  integrity "+sri()+"\n")
 	add("opt/app/go.sum", "go.sum", "github.com/x/oauth2 v0.30.0 h1:"+g.b64(32)+"\ngithub.com/x/oauth2 v0.30.0/go.mod h1:"+g.b64(32)+"\n")
 	add("opt/app/Cargo.lock", "cargo's lock file", "[[package]]\nname = \"secrecy\"\nversion = \"0.10.3\"\nchecksum = \""+g.hex(64)+"\"\n")

@@ -34,7 +34,7 @@ func vendorTokens(g *gen, p *plants) {
 	add(forge, "opt/atlantis.env", "Bitbucket", "ATLANTIS_BITBUCKET_TOKEN=ATBB"+g.b62(24)+g.of(hexes[:10]+"ABCDEF", 8)+"\n")
 
 	const packages = "token of a package registry"
-	add(packages, "root/.npmrc", "npm", "registry=https://registry.npmjs.org/\n//registry.npmjs.org/:_authToken="+g.npm()+"\n")
+	add(packages, "root/.npmrc", "npm", "registry=https://npm.example.org/\n//npm.example.org/:_authToken="+g.npm()+"\n")
 	add(packages, "home/azureuser/.npmrc", "npm's _auth", "//pkgs.dev.azure.com/org/_packaging/f/npm/:_password="+data([]byte(g.devops()))+"\n//pkgs.dev.azure.com/org/_packaging/f/npm/:username=org\n")
 	add(packages, "root/.pypirc", "PyPI", "[pypi]\nusername = __token__\npassword = pypi-AgEIcHlwaS5vcmc"+g.of(urlSafe, 150)+"\n")
 	add(packages, "etc/pip.conf", "address in pip.conf", "[global]\nextra-index-url = https://build:"+g.password(20)+"@pkgs.example/simple\n")
