@@ -182,9 +182,7 @@ func (e *Engine) captureOnce(ctx context.Context, q CaptureRequest) (result Capt
 			}
 			return err
 		})
-		for _, n := range prep.plan.Notes {
-			r.note("%s", n)
-		}
+		r.noteAll(prep.plan.Notes)
 		return err
 	}
 	t := r.task(head(plan.StepPreflight))

@@ -238,15 +238,13 @@ func (e *Engine) Rollback(ctx context.Context, q RollbackRequest) (result Rollba
 		}
 		result.From, result.To, result.NothingToDo = c.facts.From, c.facts.To, c.plan.NothingToDo
 		result.Original = c.facts.Original
-		for _, n := range c.plan.Notes {
-			r.note("%s", n)
-		}
 		if c.plan.NothingToDo {
+			r.noteAll(c.plan.Notes)
 			r.letGo(last)
 			return result, nil
 		}
 	}
-	err = r.carry(r.work, heads[1], func(ctx context.Context, t *task) (err error) {
+	err = r.carry(r.work, e.holdStep(heads[1]), func(ctx context.Context, t *task) (err error) {
 		hold, err := e.take(ctx, t, id, r.holder)
 		if err == nil {
 			r.hold = hold
@@ -262,6 +260,9 @@ func (e *Engine) Rollback(ctx context.Context, q RollbackRequest) (result Rollba
 		return result, err
 	}
 	result.Resumed = goesOn
+	if !goesOn { // else the plan is of another decision
+		r.noteAll(c.plan.Notes)
+	}
 	f := r.get()
 	result.From, result.To, result.Original = f.Return.From, f.Return.To, f.Return.Original
 	if c.plan.NothingToDo && !goesOn {

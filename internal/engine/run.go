@@ -147,6 +147,12 @@ func (r *run) note(format string, args ...any) {
 	}
 }
 
+func (r *run) noteAll(texts []string) {
+	for _, text := range texts {
+		r.note("%s", text)
+	}
+}
+
 // event tells the cluster's users what happens to the donor.
 func (r *run) event(warning bool, reason, message string) {
 	if r.node.Name != "" {
