@@ -41,9 +41,10 @@ type process struct {
 	interrupted   bool
 	interruptedAt time.Time
 	skew          time.Duration
-	jumped        bool     // its clock, ever
-	changes       int      // requests that changed something
-	toRefuse      []string // codes of what it has to be refused for, where judgeRefusal is set
+	jumped        bool      // its clock, ever
+	robbed        time.Time // until when it may believe that it holds the pool, which another took from it
+	changes       int       // requests that changed something
+	toRefuse      []string  // codes of what it has to be refused for, where judgeRefusal is set
 	judgeRefusal  bool
 
 	// Once done.

@@ -109,7 +109,11 @@ func (w *world) leaseWritten(p *process, before, after leased) {
 		return
 	}
 	former := w.processOf(before.holder)
-	if former == nil || former.over() || !time.Now().Before(was.renewed.Add(was.lasts)) || former.hasJumped() || p.hasJumped() {
+	if former == nil || former.over() || !time.Now().Before(was.renewed.Add(was.lasts)) || former.hasJumped() {
+		return
+	}
+	if p.hasJumped() {
+		former.rob(was.renewed.Add(was.lasts))
 		return
 	}
 	w.broken("%s takes the pool from %s, which is at work and renewed its Lease %s ago", p.name, before.holder, time.Since(was.renewed))
@@ -132,6 +136,21 @@ func (p *process) hasJumped() bool {
 	return p.jumped
 }
 
+// rob notes that a process whose clock jumped took the pool from this one, which cannot
+// know so until it has to renew its Lease.
+func (p *process) rob(until time.Time) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.robbed = until
+}
+
+// wasRobbed reports whether it may still believe that it holds the pool.
+func (p *process) wasRobbed() bool {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return time.Now().Before(p.robbed)
+}
+
 func (w *world) processOf(holder string) *process {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -145,7 +164,7 @@ func (w *world) processOf(holder string) *process {
 // process holds, or nobody.
 func (w *world) judgeHold(p *process, what string) {
 	holder := w.leaseNow().holder
-	if p.owns(holder) || p.hasJumped() {
+	if p.owns(holder) || p.hasJumped() || p.wasRobbed() {
 		return
 	}
 	if former := w.processOf(holder); former == nil || !former.hasJumped() {
