@@ -150,6 +150,9 @@ func (w *world) removed(c *computer) {
 		})
 		for _, p := range pods {
 			w.kube.Remove("pods", p.Namespace, p.Name)
+			if p.DeletionTimestamp == nil { // else podGoes did
+				w.replace(p)
+			}
 		}
 	})
 }
@@ -332,19 +335,26 @@ func (w *world) ends(node string) {
 	}
 }
 
-// podGoes looks at who deletes a pod, and has its controller make another.
+// podGoes looks at who deletes a pod, and has it replaced.
 func (w *world) podGoes(d kubesim.Deletion) {
 	w.judgeDeletion(d)
-	owner := metav1.GetControllerOf(d.Pod)
-	if owner == nil || owner.Kind != "ReplicaSet" || d.Pod.DeletionTimestamp != nil {
+	if d.Pod.DeletionTimestamp == nil {
+		w.replace(d.Pod)
+	}
+}
+
+// replace has the ReplicaSet of a pod that goes make another.
+func (w *world) replace(p *corev1.Pod) {
+	owner := metav1.GetControllerOf(p)
+	if owner == nil || owner.Kind != "ReplicaSet" {
 		return
 	}
-	app := d.Pod.Labels["app"]
+	app := p.Labels["app"]
 	w.mu.Lock()
 	w.born++
 	n := 1000 + w.born
 	w.mu.Unlock()
-	w.after(w.between(2*time.Second, 20*time.Second, "replace", d.Pod.Name), func() { w.schedule(app, n, d.Pod.Spec.NodeName) })
+	w.after(w.between(2*time.Second, 20*time.Second, "replace", p.Name), func() { w.schedule(app, n, p.Spec.NodeName) })
 }
 
 // schedule puts a pod on a node, not the one that another left, as soon as there is one
