@@ -271,10 +271,15 @@ func detach(ctx context.Context, t *task) error {
 		if ignoreMissing(err) != nil || attached(i, f.Names.WorkDisk) {
 			return false, err
 		}
+		gone := err != nil
 		// Where the workbench is gone, the disk is gone with it, or free. Where the
 		// disk is neither, the workbench is there, whatever was said of it.
 		d, ok, err := t.heldDisk(ctx, f.Names.WorkDisk)
-		return err == nil && (!ok || d.ManagedBy == ""), err
+		free := err == nil && (!ok || d.ManagedBy == "")
+		if err == nil && !free && gone {
+			t.progress(-1, "waiting until disk %s is free: Azure still has it attached to instance %s, which was deleted", d.ID.Name(), f.Bench.Instance.Name())
+		}
+		return free, err
 	})
 	if err != nil {
 		return err

@@ -273,6 +273,38 @@ func TestWorkbenchIsLost(t *testing.T) {
 	}
 }
 
+// TestDiskOfDeletedWorkbench: Azure has the copy attached to the deleted instance for a
+// while longer. The capture reports what it waits for, and goes on.
+func TestDiskOfDeletedWorkbench(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld()
+		lost := false
+		w.every(10*time.Minute, func() {
+			on := w.worksOn()
+			if lost || on == "" || len(w.pods) == 0 {
+				return
+			}
+			lost = true
+			w.remove(benchName)
+			for _, d := range w.disks {
+				if d.Tags[fleet.TagCapture] != "" {
+					d.ManagedBy = on
+					w.in(5*time.Minute, func() { d.ManagedBy = "" })
+				}
+			}
+		})
+		e, _, ctx, seen := w.process(t, "a", 0)
+		if _, err := e.Capture(ctx, request()); err != nil || !lost {
+			t.Fatalf("lost %v, exit %d: %v", lost, ExitCode(err), err)
+		}
+		w.whole(t)
+		w.live(t, today)
+		if !seen.mentions("still has it attached to instance 1") {
+			t.Error("no progress reports what the capture waits for")
+		}
+	})
+}
+
 func (s *events) mentions(text string) bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()

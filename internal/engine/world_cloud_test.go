@@ -124,6 +124,9 @@ func (w *world) effect(c fleet.Change) (first, last func(), err error) {
 		return nil, nil, &fleet.Error{Op: c.Verb(), Resource: string(c.Target()), Kind: fleet.KindConflict, Err: errors.New(why)}
 	}
 	if on := c.Target(); on.Segment("virtualMachines") != "" && w.instances[low(on)] == nil {
+		if _, detaches := c.(fleet.DetachDisk); detaches {
+			return nil, nil, nil // as attached to nothing
+		}
 		return nil, nil, missing(c.Verb(), on)
 	}
 	switch c.(type) {
