@@ -41,8 +41,9 @@ type process struct {
 	interrupted   bool
 	interruptedAt time.Time
 	skew          time.Duration
-	jumped        bool     // its clock, ever
-	changes       int      // requests that changed something
+	jumped        bool // its clock, ever
+	changes       int  // requests that changed something
+	looked        looked
 	toRefuse      []string // codes of what it has to be refused for, where judgeRefusal is set
 	judgeRefusal  bool
 
