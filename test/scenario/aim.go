@@ -49,8 +49,11 @@ func (c *Chooser) byAim(side, request string, count int, get bool) (Event, bool)
 	}
 	c.aimed++
 	c.after[side+" "+path] = true
-	e.What = pick(d, []weighted[What]{{4, DropAfter}, {3, ReportSuccess}, {3, Error}, {2, RivalComes}, {3, ""}})
+	const others What = "others"
+	e.What = pick(d, []weighted[What]{{4, DropAfter}, {3, ReportSuccess}, {3, Error}, {2, RivalComes}, {4, others}, {3, ""}})
 	switch {
+	case e.What == others:
+		e.What, e.Args = change(d)
 	case e.What == ReportSuccess && side == Kube:
 		e.What = ReportFailure
 	case e.What == Error && side == Kube:

@@ -216,7 +216,7 @@ func errorAt(d dice, side, m string) []string {
 // change chooses something that others do. What hurts comes more often.
 func change(d dice) (What, []string) {
 	what := pick(d, []weighted[What]{
-		{4, ScaleOut}, {3, ScaleIn}, {8, DeleteInstance}, {4, StopInstance}, {4, StartInstance}, {4, DeleteSnapshot}, {4, DeleteCopy}, {2, DeleteDisk},
+		{4, ScaleOut}, {3, ScaleIn}, {8, DeleteInstance}, {4, StopInstance}, {4, StartInstance}, {4, RestartInstance}, {4, DeleteSnapshot}, {4, DeleteCopy}, {2, DeleteDisk},
 		{5, DeleteVersion}, {3, DeleteGallery}, {4, ChangeModel}, {5, NodeNotReady}, {5, NodeGone}, {3, Cordon}, {3, Uncordon}, {4, Clock},
 		{4, KubeOutage}, {4, AzureOutage}, {3, ExpireLogin},
 	})
@@ -229,7 +229,7 @@ func change(d dice) (What, []string) {
 		return what, []string{pick(d, []weighted[string]{{1, donor}, {4, bench}, {4, other}})}
 	case StartInstance:
 		return what, []string{donor} // nobody else is stopped by us
-	case StopInstance, NodeGone, Cordon, Uncordon:
+	case StopInstance, RestartInstance, NodeGone, Cordon, Uncordon:
 		return what, []string{whom}
 	case ChangeModel:
 		return what, []string{pick(d, []weighted[string]{{2, "image"}, {1, "tags"}})}

@@ -24,6 +24,9 @@ func Generate(seed uint64) Scenario {
 		s.Events = []Event{longOutage(d)}
 	}
 	generateNeighbours(roll(seed, 0x62656e636865), &s.Pool)
+	if late := roll(seed, 0x6c617465); late.percent(25) {
+		s.Donor.Late = late.in(1, 2)
+	}
 	return s
 }
 

@@ -170,6 +170,7 @@ func happenings() []happening {
 		{what: DeleteInstance, kind: world, args: []arg{who()}, does: "the instance is deleted"},
 		{what: StopInstance, kind: world, args: []arg{who()}, does: "the instance is powered off"},
 		{what: StartInstance, kind: world, args: []arg{who()}, does: "the instance is started, where it is stopped"},
+		{what: RestartInstance, kind: world, args: []arg{who()}, does: "the instance is restarted, where it runs"},
 		{what: DeleteSnapshot, kind: world, does: "the operator deletes the donor's snapshot"},
 		{what: DeleteCopy, kind: world, does: "… the snapshot of the generalised copy"},
 		{what: DeleteDisk, kind: world, does: "… the temporary disk, where it is free"},

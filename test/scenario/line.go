@@ -56,6 +56,7 @@ func donorSettings() []setting[Donor] {
 		number("daemons", 0, 0, 50, func(d *Donor) *int { return &d.Daemons }, "pods of DaemonSets"),
 		number("mirrors", 0, 0, 20, func(d *Donor) *int { return &d.Mirrors }, "mirror pods"),
 		number("unmanaged", 0, 0, 20, func(d *Donor) *int { return &d.Unmanaged }, "pods that nothing would create again"),
+		number("late", 0, 0, 20, func(d *Donor) *int { return &d.Late }, "pods that come to it within a second after it is cordoned: the scheduler had decided before"),
 		onOff("blocked", func(d *Donor) *bool { return &d.Blocked }, "a budget never lets one pod go"),
 		duration("slow", 2*time.Second, 0, 2*time.Hour, func(d *Donor) *time.Duration { return &d.Slow }, "how long a pod takes to end"),
 		onOff("cordoned", func(d *Donor) *bool { return &d.Cordoned }, "others have cordoned it"),

@@ -56,8 +56,11 @@ type Donor struct {
 	Budgeted  int // of a ReplicaSet whose budget allows one to go at a time
 	Daemons   int // of DaemonSets
 	Mirrors   int
-	Unmanaged int  // pods that nothing would create again
-	Blocked   bool // a budget never lets one pod go
+	Unmanaged int // pods that nothing would create again
+	// Late is how many pods come to it within a second after it is cordoned: the
+	// scheduler had decided before.
+	Late    int
+	Blocked bool // a budget never lets one pod go
 	// Slow is how long a pod takes to end; default 2 s.
 	Slow      time.Duration
 	Cordoned  bool // by others
@@ -159,25 +162,26 @@ const (
 
 // What others do just before the request is served.
 const (
-	ScaleOut       What = "scaleOut"       // Args: by how many
-	ScaleIn        What = "scaleIn"        // Args: seconds in which an autoscaler deletes what is empty and not protected
-	DeleteInstance What = "deleteInstance" // Args: "donor", "bench" or "other"
-	StopInstance   What = "stopInstance"   // Args: as above: powered off, by whoever
-	StartInstance  What = "startInstance"  // Args: as above: started, by whoever
-	DeleteSnapshot What = "deleteSnapshot" // the operator deletes the donor's snapshot
-	DeleteCopy     What = "deleteCopy"     // … the snapshot of the generalised copy
-	DeleteDisk     What = "deleteDisk"     // … the temporary disk, where it is free
-	DeleteVersion  What = "deleteVersion"  // … today's version, or the newest
-	ChangeModel    What = "changeModel"    // Args: "image" or "tags": others set that of the pool
-	DeleteGallery  What = "deleteGallery"  // … with all that is in it, as far as Azure lets them
-	NodeNotReady   What = "nodeNotReady"   // Args: as above, seconds
-	NodeGone       What = "nodeGone"       // Args: as above: the Node object is deleted; its kubelet makes it anew after a minute
-	Cordon         What = "cordon"         // Args: as above: by somebody else
-	Uncordon       What = "uncordon"       // Args: as above
-	Clock          What = "clock"          // Args: seconds by which the process's clock jumps, also back
-	KubeOutage     What = "kubeOutage"     // Args: seconds in which the API server refuses connections
-	AzureOutage    What = "azureOutage"    // Args: seconds in which ARM answers 503
-	ExpireLogin    What = "expireLogin"    // Args: seconds in which ARM answers 401
+	ScaleOut        What = "scaleOut"        // Args: by how many
+	ScaleIn         What = "scaleIn"         // Args: seconds in which an autoscaler deletes what is empty and not protected
+	DeleteInstance  What = "deleteInstance"  // Args: "donor", "bench" or "other"
+	StopInstance    What = "stopInstance"    // Args: as above: powered off, by whoever
+	StartInstance   What = "startInstance"   // Args: as above: started, by whoever
+	RestartInstance What = "restartInstance" // Args: as above: restarted, by whoever, where it runs
+	DeleteSnapshot  What = "deleteSnapshot"  // the operator deletes the donor's snapshot
+	DeleteCopy      What = "deleteCopy"      // … the snapshot of the generalised copy
+	DeleteDisk      What = "deleteDisk"      // … the temporary disk, where it is free
+	DeleteVersion   What = "deleteVersion"   // … today's version, or the newest
+	ChangeModel     What = "changeModel"     // Args: "image" or "tags": others set that of the pool
+	DeleteGallery   What = "deleteGallery"   // … with all that is in it, as far as Azure lets them
+	NodeNotReady    What = "nodeNotReady"    // Args: as above, seconds
+	NodeGone        What = "nodeGone"        // Args: as above: the Node object is deleted; its kubelet makes it anew after a minute
+	Cordon          What = "cordon"          // Args: as above: by somebody else
+	Uncordon        What = "uncordon"        // Args: as above
+	Clock           What = "clock"           // Args: seconds by which the process's clock jumps, also back
+	KubeOutage      What = "kubeOutage"      // Args: seconds in which the API server refuses connections
+	AzureOutage     What = "azureOutage"     // Args: seconds in which ARM answers 503
+	ExpireLogin     What = "expireLogin"     // Args: seconds in which ARM answers 401
 )
 
 // An Expectation is what a kept scenario has to come to, beyond the invariants,

@@ -27,6 +27,11 @@ import (
 // that a budget refused.
 const evictAgain = 5 * time.Second
 
+// bindsWithin is how long a pod may still come to a node that was cordoned: the
+// scheduler had decided before, and binds it. A node that is empty at once is looked
+// at again after that.
+const bindsWithin = time.Second
+
 // forcedMargin is what a deletion may take beyond its grace period.
 const forcedMargin = 30 * time.Second
 
@@ -183,31 +188,43 @@ func (d *drain) own(ctx context.Context) error {
 func (d *drain) evict(ctx context.Context) error {
 	helper := d.helper(ctx)
 	for first := true; ; first = false {
-		list, errs := helper.GetPodsForDeletion(d.node)
-		if len(errs) > 0 {
-			if ctx.Err() != nil {
-				return context.Cause(ctx)
-			}
-			if list == nil {
-				a := act{op: d.a.op, on: d.a.on, access: cluster.Access{Verb: "list", Resource: "pods"}}
-				return a.fail(ctx, errors.Join(errs...))
-			}
-			return d.refusedByKubectl(errs)
-		}
-		pods := list.Pods()
-		if len(pods) == 0 {
+		pods, err := d.find(ctx, helper, first)
+		switch {
+		case err != nil:
+			return err
+		case len(pods) == 0 && first && pause(ctx, bindsWithin) == nil:
+			continue
+		case len(pods) == 0:
 			return nil
 		}
-		if !first { // which follows begin at once
-			if _, err := outlast(ctx, func() (struct{}, error) { return struct{}{}, d.own(ctx) }); err != nil {
-				return err
-			}
-		}
-		d.expect(pods)
 		if err := helper.DeleteOrEvictPods(pods); err != nil {
 			return err
 		}
 	}
+}
+
+// find lists the pods that have to go, and notes them. The first list follows begin at
+// once, which has seen whose they are.
+func (d *drain) find(ctx context.Context, helper *kubectl.Helper, first bool) ([]corev1.Pod, error) {
+	list, errs := helper.GetPodsForDeletion(d.node)
+	if len(errs) > 0 {
+		if ctx.Err() != nil {
+			return nil, context.Cause(ctx)
+		}
+		if list == nil {
+			a := act{op: d.a.op, on: d.a.on, access: cluster.Access{Verb: "list", Resource: "pods"}}
+			return nil, a.fail(ctx, errors.Join(errs...))
+		}
+		return nil, d.refusedByKubectl(errs)
+	}
+	pods := list.Pods()
+	if !first && len(pods) > 0 {
+		if _, err := outlast(ctx, func() (struct{}, error) { return struct{}{}, d.own(ctx) }); err != nil {
+			return nil, err
+		}
+	}
+	d.expect(pods)
+	return pods, nil
 }
 
 func (d *drain) helper(ctx context.Context) *kubectl.Helper {
@@ -252,7 +269,16 @@ func seconds(d time.Duration) int {
 
 // force deletes what is left: first with the grace period what is not yet
 // terminating, then without one what had it.
+//
+// It looks again first: a pod that came meanwhile was not asked to go, since the
+// eviction waited for one that a budget holds.
 func (d *drain) force(ctx context.Context) error {
+	if _, err := d.find(ctx, d.helper(ctx), false); err != nil {
+		if ctx.Err() != nil {
+			return d.interrupted(ctx)
+		}
+		return err
+	}
 	grace := d.options.GracePeriod
 	if grace < 0 {
 		for _, s := range d.left() {

@@ -113,6 +113,7 @@ func (w *world) judgeNode(p *process, before, after *corev1.Node) {
 			w.broken("%s cordons %s, and has not written down that it is to be undone", p.name, after.Name)
 		}
 		w.judgeOutOfService(p, rec, after.Name)
+		w.latePods(after.Name)
 	}
 	if c := w.computerOf(after.Name); c != nil && w.hasCopy(c) && before.Annotations[fleet.AnnotationScaleDownDisabled] == "true" {
 		if lacks := w.unguarded(after.Name); strings.HasPrefix(lacks, "without") {

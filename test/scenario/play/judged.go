@@ -72,8 +72,10 @@ func (w *world) judgeAzure(p *process, r *http.Request) {
 	case id.Equal(w.pool) && r.Method == http.MethodPatch:
 		w.judgeOlder(p, rec, string(bodyOf(r)))
 		w.judgeSaved(p, rec, string(bodyOf(r)))
+		w.judgeRest(p, "changes the model", r)
 	case strings.Contains(low(id), "/extensions/"):
 		w.judgeExtension(p, rec)
+		w.judgeRest(p, "deletes extension "+id.Name(), r)
 	case strings.Contains(low(id), "/snapshots/"), strings.Contains(low(id), "/disks/"), strings.Contains(low(id), "/galleries/"):
 		w.judgeTemporary(p, rec, id, r)
 	case instance == "":

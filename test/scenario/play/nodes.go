@@ -27,6 +27,7 @@ const (
 	noticedLate  = 5 * time.Minute  // what a quarter of the clusters set it to
 	nodeGoes     = time.Minute      // until the cloud's node controller sees that an instance is gone
 	podStarts    = 2 * time.Second
+	mostLate     = time.Second      // until the scheduler has bound a pod that it decided on
 	generalizing = 20 * time.Second // at most: short, since it is polled all the while
 )
 
@@ -64,6 +65,13 @@ func (w *world) lives(c *computer, life int) bool {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	return c.life == life && c.running
+}
+
+// isOn reports whether a computer is on.
+func (w *world) isOn(c *computer) bool {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	return c.running
 }
 
 // report is what a kubelet says of its node: it makes the Node where that is
@@ -299,6 +307,17 @@ func (w *world) putPod(node, app string, i int, change func(*corev1.Pod)) {
 		change(p)
 	}
 	w.kube.Put(p)
+}
+
+// latePods come to a node that was cordoned after the scheduler had decided on it.
+func (w *world) latePods(node string) {
+	for i := range w.story.Donor.Late {
+		w.mu.Lock()
+		w.born++
+		n := 1000 + w.born
+		w.mu.Unlock()
+		w.after(w.between(0, mostLate, "late", node, i, n), func() { w.putPod(node, "web", n, nil) })
+	}
 }
 
 // podEnds is how long the kubelet takes to end a pod: for ever while its

@@ -281,7 +281,7 @@ func (w *world) result() Result {
 		switch e.What {
 		case scenario.KillBefore, scenario.KillAfter:
 			w.stats.Deaths++
-		case scenario.RivalComes, scenario.ScaleOut, scenario.ScaleIn, scenario.DeleteInstance, scenario.StopInstance, scenario.StartInstance, scenario.DeleteSnapshot, scenario.DeleteCopy, scenario.DeleteDisk,
+		case scenario.RivalComes, scenario.ScaleOut, scenario.ScaleIn, scenario.DeleteInstance, scenario.StopInstance, scenario.StartInstance, scenario.RestartInstance, scenario.DeleteSnapshot, scenario.DeleteCopy, scenario.DeleteDisk,
 			scenario.DeleteVersion, scenario.DeleteGallery, scenario.ChangeModel, scenario.NodeNotReady, scenario.NodeGone, scenario.Cordon, scenario.Uncordon, scenario.Clock, scenario.Interrupt:
 			w.stats.World++
 		default:

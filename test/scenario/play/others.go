@@ -40,6 +40,10 @@ func (w *world) others(e scenario.Event, p *process) bool {
 		if c := w.computerOf(w.target(e, p)); c != nil {
 			_ = w.request(http.MethodPost, c.ResourceID+"/start", apiYear, nil)
 		}
+	case scenario.RestartInstance:
+		if c := w.computerOf(w.target(e, p)); c != nil && w.isOn(c) {
+			_ = w.request(http.MethodPost, c.ResourceID+"/restart", apiYear, nil)
+		}
 	case scenario.DeleteSnapshot:
 		w.deleted(w.names.Snapshot, disksYear)
 	case scenario.DeleteCopy:

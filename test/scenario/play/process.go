@@ -43,8 +43,9 @@ type process struct {
 	skew          time.Duration
 	jumped        bool      // its clock, ever
 	robbed        time.Time // until when it may believe that it holds the pool, which another took from it
-	changes       int       // requests that changed something
-	toRefuse      []string  // codes of what it has to be refused for, where judgeRefusal is set
+	looked        looked
+	changes       int      // requests that changed something
+	toRefuse      []string // codes of what it has to be refused for, where judgeRefusal is set
 	judgeRefusal  bool
 
 	// Once done.

@@ -50,7 +50,7 @@ func judged(t *testing.T, rulings []ruling) {
 						t.Fatal(err)
 					}
 					defer w.close()
-					p := &process{w: w, name: "p1", ask: s.Asks[0], began: time.Now()}
+					p := &process{w: w, name: "p1", ask: s.Asks[0], began: time.Now(), looked: looked{at: time.Now()}}
 					w.processes = append(w.processes, p)
 					for _, step := range []func(*world){r.good, r.bad} {
 						if step != nil {

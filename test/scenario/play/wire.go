@@ -184,6 +184,7 @@ func (a azureWire) Do(r *http.Request) (*http.Response, error) {
 			ctx = azsim.WithFault(ctx, f)
 		}
 		answer, err := w.azure.Transport().Do(r.WithContext(ctx))
+		w.looks(a.p, r, fault)
 		if err == nil {
 			w.remembers(name, answer)
 		}
