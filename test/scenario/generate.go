@@ -24,6 +24,12 @@ func Generate(seed uint64) Scenario {
 		s.Events = []Event{longOutage(d)}
 	}
 	generateNeighbours(roll(seed, 0x62656e636865), &s.Pool)
+	// Such a node is no donor either, which is the matter of refuses.
+	others := func(a Ask) bool { return a.Verb == Capture && (a.Node != 0 || a.Rival > 0) }
+	if d := roll(seed, 0x756e666974); s.Pool.Benches == "plain" && !slices.ContainsFunc(s.Asks, others) && d.percent(25) {
+		some := []string{"notready", "unknown", "captured", "serving", "rebooting", "otherarch"}
+		s.Pool.Benches = some[d.n(len(some))]
+	}
 	if late := roll(seed, 0x6c617465); late.percent(25) {
 		s.Donor.Late = late.in(1, 2)
 	}

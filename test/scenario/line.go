@@ -44,8 +44,8 @@ func poolSettings() []setting[Pool] {
 			"a reason to refuse: none, upgrades that are automatic, a pool that Cluster API or AKS manages, a donor that runs the control plane, is about to reboot, is a workbench, has two Nodes or is not Ready, a snapshot, a copy of the disk or a version of others, a definition that does not fit",
 			"none", "automatic", "owned", "aks", "controlplane", "reboot", "workbench", "duplicate", "notready", "snapshot", "workdisk", "version", "definition"),
 		choice("benches", func(p *Pool) *string { return &p.Benches },
-			"what others have set on the first 8 nodes but the donor: nothing, protectFromScaleIn, also protectFromScaleSetActions, cluster-autoscaler's annotation, the same to false, cordoned but one",
-			"plain", "protected", "actions", "scaledown", "offered", "cordoned"),
+			"what others have set on the first 8 nodes but the donor: nothing, protectFromScaleIn, also protectFromScaleSetActions, cluster-autoscaler's annotation, the same to false; all but one: cordoned, NotReady, of unknown readiness, donor of another capture, workbench of another pool, about to reboot, of another architecture",
+			"plain", "protected", "actions", "scaledown", "offered", "cordoned", "notready", "unknown", "captured", "serving", "rebooting", "otherarch"),
 	}
 }
 

@@ -46,7 +46,9 @@ type Pool struct {
 	// Benches is what others have set on the first nodes but the donor: "plain"
 	// (default, nothing), "protected" or "actions" (protectFromScaleIn, and
 	// protectFromScaleSetActions), "scaledown" or "offered" (cluster-autoscaler's
-	// annotation, true or false), "cordoned" (but one).
+	// annotation, true or false); all but one: "cordoned", "notready", "unknown" (of
+	// their readiness), "captured" and "serving" (donor or workbench of another
+	// capture), "rebooting" (kured will), "otherarch".
 	Benches string
 }
 

@@ -199,6 +199,9 @@ func (w *world) judgeDataDisks(p *process, rec open, instance fleet.ResourceID, 
 		if why = w.spared[node]; why == notReadyYet && c.ready == c.life {
 			why = "" // its kubelet may have reported since
 		}
+		if n, ok := w.kube.Get("nodes", "", node).(*corev1.Node); why == notReadyNow && ok && n.Status.Conditions[0].Status == corev1.ConditionTrue {
+			why = ""
+		}
 		if donor != nil && donor.Zone != c.Zone {
 			zones = fmt.Sprintf("zone %q, and the donor in %q", c.Zone, donor.Zone)
 		}
@@ -248,6 +251,19 @@ func (w *world) atWork(node string) (name string) {
 	return name
 }
 
+// notReadyNow is why a node cannot be a workbench until it reports that it is Ready.
+const notReadyNow = "it is not Ready"
+
+// unfit says why a node cannot be a workbench, by what others have set on it; "" where
+// it can.
+func unfit(kind string) string {
+	return map[string]string{
+		"cordoned": "others had cordoned it", "notready": notReadyNow, "unknown": notReadyNow,
+		"captured": "another capture has it as its donor", "serving": "it is another pool's workbench",
+		"rebooting": "kured is about to reboot it", "otherarch": "it has another architecture",
+	}[kind]
+}
+
 // setUpBenches has others set on the pool's first nodes but the donor what the story
 // says: that is where a workbench is looked for first.
 func (w *world) setUpBenches() error {
@@ -257,7 +273,8 @@ func (w *world) setUpBenches() error {
 		return nil
 	}
 	last := min(some, w.story.Pool.Instances-1)
-	if kind == "cordoned" {
+	why := unfit(kind)
+	if why != "" {
 		last = min(some, w.story.Pool.Instances-2) // one is left
 	}
 	for i := 1; i <= last; i++ {
@@ -282,10 +299,20 @@ func (w *world) setUpBenches() error {
 					n.Annotations[fleet.AnnotationScaleDownDisabled] = "false"
 				case "cordoned":
 					n.Spec.Unschedulable = true
+				case "notready", "unknown":
+					n.Status.Conditions[0].Status = map[string]corev1.ConditionStatus{"notready": corev1.ConditionFalse, "unknown": corev1.ConditionUnknown}[kind]
+				case "captured":
+					n.Annotations[fleet.AnnotationCapture] = "20000101-000000"
+				case "serving":
+					n.Annotations[fleet.AnnotationWorkbench] = string(w.pool.In("virtualMachineScaleSets", "pool2"))
+				case "rebooting":
+					n.Annotations[fleet.AnnotationKuredReboot] = "2000-01-01T00:00:00Z"
+				case "otherarch":
+					n.Labels[corev1.LabelArchStable], n.Status.NodeInfo.Architecture = "arm64", "arm64"
 				}
 			})
-			if kind == "cordoned" {
-				w.spared[node] = "others had cordoned it"
+			if why != "" {
+				w.spared[node] = why
 			}
 		}
 	}
