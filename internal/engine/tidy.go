@@ -200,7 +200,11 @@ func deleteHalfMade(ctx context.Context, t *task) error {
 	id := t.r.get().Names.Version
 	v, ok, err := t.heldVersion(ctx, id)
 	if err == nil && ok && v.ProvisioningState != plan.Succeeded && v.Tags[fleet.TagCapture] == t.r.captureName() {
-		err = t.deleteVersion(ctx, id, false)
+		err = t.change(ctx, "delete/"+string(id), fleet.DeleteVersion{ID: id}, func(ctx context.Context) (bool, error) {
+			// Azure refuses while it is made: it may have succeeded meanwhile.
+			v, ok, err := t.heldVersion(ctx, id)
+			return !ok || v.ProvisioningState == plan.Succeeded, err
+		})
 	}
 	if err != nil {
 		return err

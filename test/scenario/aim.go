@@ -14,9 +14,10 @@ const (
 	often    = 3
 )
 
-// weighty reports whether a change is of the model, a version or the donor's power.
+// weighty reports whether a change is of the model or its extensions, a version, the
+// donor's power or the workbench's disks.
 func weighty(request string) bool {
-	return strings.HasPrefix(request, "PATCH virtualMachineScaleSets/") || strings.HasPrefix(request, "PUT galleries/") && strings.Contains(request, "/versions/") ||
+	return strings.HasPrefix(request, "PATCH virtualMachineScaleSets/") || strings.Contains(request, "/extensions/") || strings.HasSuffix(strings.ToLower(request), "/attachdetachdatadisks") || strings.HasPrefix(request, "PUT galleries/") && strings.Contains(request, "/versions/") ||
 		strings.HasSuffix(request, "/start") || strings.HasSuffix(request, "/poweroff")
 }
 

@@ -17,7 +17,7 @@ func Generate(seed uint64) Scenario {
 	s.Donor = generateDonor(d, s.Pool)
 	s.Asks = generateAsks(d, &s)
 	s.Chance = generateChance(d, len(s.Asks))
-	if d.percent(40) { // one change, or a pair
+	if d.percent(55) { // one change, or a pair
 		s.Chance.Aimed = d.in(1, 2)
 	}
 	if s.Asks[0].Rival >= 0 && d.percent(40) {

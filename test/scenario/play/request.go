@@ -16,6 +16,7 @@ import (
 	"github.com/ortet/ortet/internal/fleet"
 	"github.com/ortet/ortet/internal/plan"
 	"github.com/ortet/ortet/test/kubesim"
+	"github.com/ortet/ortet/test/scenario"
 )
 
 // judgeDeletion: no pod is deleted outside the rules of a drain.
@@ -29,6 +30,7 @@ func (w *world) judgeDeletion(d kubesim.Deletion) {
 		if p.Labels["app.kubernetes.io/managed-by"] == "" {
 			w.broken("pod %s was deleted, which is not Ortet's", name)
 		}
+		w.judgeForced(d)
 		return
 	}
 	w.mu.Lock()
@@ -54,6 +56,21 @@ func (w *world) judgeDeletion(d kubesim.Deletion) {
 		w.broken("pod %s was deleted before the drain had the time to evict it", name)
 	case owner == nil && !force:
 		w.broken("pod %s, which nothing would create again, was deleted without --force-drain", name)
+	}
+}
+
+// judgeForced: a pod of Ortet's is taken away by force only where no kubelet ends it,
+// since its command may have the disk in its hands.
+func (w *world) judgeForced(d kubesim.Deletion) {
+	c := w.computerOf(d.Pod.Spec.NodeName)
+	if !d.Gone || d.Grace > 0 || c == nil || !w.isOn(c) || len(w.happenedTo(scenario.Stale, scenario.StartInstance, scenario.RestartInstance)) > 0 {
+		return
+	}
+	w.mu.Lock()
+	works := w.begun[d.Pod.UID] && d.Pod.Status.Phase == corev1.PodRunning
+	w.mu.Unlock()
+	if works {
+		w.broken("pod %s is taken away by force while %s runs", d.Pod.Name, d.Pod.Spec.NodeName)
 	}
 }
 
