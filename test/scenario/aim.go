@@ -54,7 +54,7 @@ func (c *Chooser) byAim(side, request string, count int, get bool) (Event, bool)
 	e.What = pick(d, []weighted[What]{{4, DropAfter}, {3, ReportSuccess}, {3, Error}, {2, RivalComes}, {4, others}, {3, ""}})
 	switch {
 	case e.What == others:
-		e.What, e.Args = change(d)
+		e.What, e.Args = c.change(d)
 	case e.What == ReportSuccess && side == Kube:
 		e.What = ReportFailure
 	case e.What == Error && side == Kube:

@@ -143,7 +143,7 @@ func (c *Chooser) byFate(side, request string, count int, get bool) (Event, bool
 	case at < c.chance.Rate+c.chance.Death:
 		e.What = pick(d, []weighted[What]{{4, KillBefore}, {4, KillAfter}, {2, Interrupt}})
 	case at < c.chance.Rate+c.chance.Death+c.chance.World:
-		e.What, e.Args = change(d)
+		e.What, e.Args = c.change(d)
 	default:
 		return Event{}, false
 	}
@@ -166,7 +166,7 @@ func (c *Chooser) faultAt(d dice, side, request string) (What, []string) {
 		}
 		fitting = append(fitting, w)
 	}
-	what := pick(d, fitting)
+	what := pick(d, themeNamed(c.chance.Of).among(fitting))
 	switch what {
 	case Throttle:
 		return what, numbers(d.spread(1, 60))
@@ -214,18 +214,25 @@ func errorAt(d dice, side, m string) []string {
 }
 
 // change chooses something that others do. What hurts comes more often.
-func change(d dice) (What, []string) {
-	what := pick(d, []weighted[What]{
+func (c *Chooser) change(d dice) (What, []string) {
+	of := themeNamed(c.chance.Of)
+	what := pick(d, of.among([]weighted[What]{
 		{4, ScaleOut}, {3, ScaleIn}, {8, DeleteInstance}, {4, StopInstance}, {4, StartInstance}, {4, RestartInstance}, {4, DeleteSnapshot}, {4, DeleteCopy}, {2, DeleteDisk},
 		{5, DeleteVersion}, {3, DeleteGallery}, {4, ChangeModel}, {5, NodeNotReady}, {5, NodeGone}, {3, Cordon}, {3, Uncordon}, {4, Clock},
-		{4, KubeOutage}, {4, AzureOutage}, {3, ExpireLogin},
-	})
+		{4, KubeOutage}, {4, AzureOutage}, {3, ExpireLogin}, {1, RivalComes},
+	}))
 	whom := pick(d, []weighted[string]{{4, donor}, {4, bench}, {3, other}})
+	if of.whom != "" && d.percent(90) {
+		whom = of.whom
+	}
 	switch what {
 	case ScaleOut:
 		return what, numbers(d.in(1, 3))
 	case DeleteInstance:
 		// An autoscaler spares the donor, which is annotated; people may not.
+		if of.whom != "" {
+			return what, []string{whom}
+		}
 		return what, []string{pick(d, []weighted[string]{{1, donor}, {4, bench}, {4, other}})}
 	case StartInstance:
 		return what, []string{donor} // nobody else is stopped by us

@@ -24,6 +24,10 @@ func Generate(seed uint64) Scenario {
 		s.Events = []Event{longOutage(d)}
 	}
 	generateNeighbours(roll(seed, 0x62656e636865), &s.Pool)
+	if d := roll(seed, 0x7468656d65); d.percent(60) {
+		all := themes()[1:]
+		s.Chance.Of = all[d.n(len(all))].name
+	}
 	// Such a node is no donor either, which is the matter of refuses.
 	others := func(a Ask) bool { return a.Verb == Capture && (a.Node != 0 || a.Rival > 0) }
 	if d := roll(seed, 0x756e666974); s.Pool.Benches == "plain" && !slices.ContainsFunc(s.Asks, others) && d.percent(25) {

@@ -97,10 +97,10 @@ at azure "GET operation of PUT galleries/g/images/i/versions/v" 6 dropAfter
 at azure "DELETE snapshots/s" 1 error 500 InternalServerError
 at azure "GET operation of DELETE snapshots/s" 2 stale
 at azure "GET snapshots/s" 3 uncordon donor
-at azure "GET snapshots/s" 8 deleteDisk
+at azure "GET snapshots/s" 8 deleteVersion
 at kube "PATCH nodes/pool1000000" 3 deleteSnapshot
 at kube "PATCH nodes/pool1000000" 8 changeModel image
-at kube "PUT ortet-system/secrets/journal" 10 deleteVersion
+at kube "PUT ortet-system/secrets/journal" 10 deleteGallery
 `
 	s := Generate(3)
 	s.Events = play(s, requestsOfACapture())

@@ -124,6 +124,7 @@ func chanceSettings() []setting[Chance] {
 		number("death", 0, 0, million, func(c *Chance) *int { return &c.Death }, "ends of the process in a million requests"),
 		number("world", 0, 0, million, func(c *Chance) *int { return &c.World }, "changes that others make in a million requests"),
 		number("aimed", 0, 0, 20, func(c *Chance) *int { return &c.Aimed }, "changes that are aimed at: a fault at one, and at the read after it"),
+		ofTheme(),
 		number("most", 0, 0, MaxEvents, func(c *Chance) *int { return &c.Most }, "how many happen in all; 0: no bound but 200"),
 	}
 }

@@ -115,6 +115,8 @@ type Chance struct {
 	// Aimed is how many changes are aimed at: see the documentation.
 	Aimed int
 	Most  int
+	// Of is the theme that what happens belongs to; default "", anything.
+	Of string
 }
 
 // Sides of an Event's request.

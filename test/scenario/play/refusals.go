@@ -238,7 +238,10 @@ func (w *world) aloneSince(p *process) bool {
 func (w *world) judgeReasons(p *process, donor string) {
 	for _, r := range w.reasons(p.ask) {
 		foreign := strings.HasPrefix(r.code, "Foreign") // nothing is lost by looking again later
-		if r.disk || foreign || (r.donor || !r.pool) && donor == "" || r.donor && donor != w.nodeOf(p.ask.Node) {
+		w.mu.Lock()
+		gone := r.code == "DefinitionMismatch" && w.othersGone[low(w.names.Definition)]
+		w.mu.Unlock()
+		if gone || r.disk || foreign || (r.donor || !r.pool) && donor == "" || r.donor && donor != w.nodeOf(p.ask.Node) {
 			continue
 		}
 		w.broken("%s goes on where it has to be refused: %s", p.name, r.code)
