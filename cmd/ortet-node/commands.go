@@ -13,8 +13,9 @@ import (
 
 // Exit codes that every subcommand shares. A subcommand's own are in its file.
 const (
-	exitOK    = 0
-	exitUsage = 64
+	exitOK     = 0
+	exitFailed = 1 // something went wrong; run it again or look
+	exitUsage  = 64
 )
 
 // stdio is where a command reads and writes.

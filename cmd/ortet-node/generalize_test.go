@@ -8,6 +8,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/ortet/ortet/internal/node/generalize/program"
 	"github.com/ortet/ortet/internal/wire"
 )
 
@@ -104,13 +105,13 @@ func TestExitCodes(t *testing.T) {
 		{"bad key", flags("--root", dir, "--seal-to", "AAAA"), exitUsage},
 		{"bad address", flags("--root", dir, "--donor-address", "x"), exitUsage},
 		{"an argument too many", flags("--root", dir, "x"), exitUsage},
-		{"no such folder", flags("--root", dir+"/none"), exitDiskRefused},
-		{"no such LUN", flags("--lun", "5", "--host", dir, "--wait", "1ms"), exitDiskRefused},
-		{"another node", append(flags("--root", dir), "--donor", "other"), exitDiskRefused},
-		{"dry run finds the secret", flags("--root", dir, "--dry-run"), exitSecretsFound},
-		{"secret", flags("--root", dir), exitSecretsFound},
-		{"another secret's path accepted", flags("--root", dir, "--accept-secret", "/etc/", "--scan-images"), exitSecretsFound},
-		{"a pool's credential is not removed", flags("--root", dir, "--remove-secrets"), exitSecretsFound},
+		{"no such folder", flags("--root", dir+"/none"), program.ExitDiskRefused},
+		{"no such LUN", flags("--lun", "5", "--host", dir, "--wait", "1ms"), program.ExitDiskRefused},
+		{"another node", append(flags("--root", dir), "--donor", "other"), program.ExitDiskRefused},
+		{"dry run finds the secret", flags("--root", dir, "--dry-run"), program.ExitSecretsFound},
+		{"secret", flags("--root", dir), program.ExitSecretsFound},
+		{"another secret's path accepted", flags("--root", dir, "--accept-secret", "/etc/", "--scan-images"), program.ExitSecretsFound},
+		{"a pool's credential is not removed", flags("--root", dir, "--remove-secrets"), program.ExitSecretsFound},
 		{"a path that is none", flags("--root", dir, "--accept-pool-credentials", "--accept-secret", "etc/"), exitUsage},
 		{"accepted", flags("--root", dir, "--accept-pool-credentials"), exitOK},
 	} {

@@ -1,4 +1,4 @@
-package main
+package program
 
 import (
 	"context"
@@ -13,7 +13,7 @@ import (
 )
 
 // generalizeDisk opens what the flags name, generalises it and closes it.
-func generalizeDisk(ctx context.Context, f generalizeFlags, o generalize.Options, progress func(string), log *slog.Logger) wire.GeneralizeReport {
+func generalizeDisk(ctx context.Context, f Flags, o generalize.Options, progress func(string), log *slog.Logger) wire.GeneralizeReport {
 	report := generalize.NewReport(o)
 	if runtime.GOOS != "linux" {
 		return generalize.Fail(report, &generalize.RefusedError{Reason: "disks are generalised on Linux only; this is " + runtime.GOOS})
