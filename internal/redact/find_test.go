@@ -182,6 +182,18 @@ func TestRulesAreTested(t *testing.T) {
 	}
 }
 
+// A cloud provider's secret is the pool's, also where it has the form of any service
+// principal's: who accepts it as one is not asked for it as the other.
+func TestFindCloudProviderSecretOnce(t *testing.T) {
+	const secret = "abc8Q~q7Rw2Lx9Zt4Kb8Vn3Mc6Hd1Fg5Js0PyTuW"
+	for _, text := range []string{`{"aadClientId": "x", "aadClientSecret": "` + secret + `"}`, "aadClientSecret: " + secret + "\n"} {
+		hits := Find(Piece{Path: "etc/kubernetes/azure.json", Data: []byte(text), Whole: true})
+		if len(hits) != 1 || hits[0].Rule != ruleAzureCloud {
+			t.Errorf("%s: %+v, want one of %s", text, hits, ruleAzureCloud)
+		}
+	}
+}
+
 func TestFindPrivateKeys(t *testing.T) {
 	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
 	if err != nil {

@@ -3,6 +3,7 @@ package redact
 import (
 	"bytes"
 	"encoding/base64"
+	"slices"
 	"strings"
 )
 
@@ -266,9 +267,15 @@ func (f *finder) clientSecret(from, to int) {
 	has := func(c byte) bool { return isWordByte(c) || c == '~' || c == '.' }
 	a, b := f.back(from, has), f.run(to, has)
 	a, f.token = max(a, from-5), b
-	if n := b - a; n >= 36 && n <= 44 && from-a >= 3 && isToken(f.Data[a:b]) && !isPlaceholder(string(f.Data[a:b])) {
+	if n := b - a; n >= 36 && n <= 44 && from-a >= 3 && isToken(f.Data[a:b]) && !isPlaceholder(string(f.Data[a:b])) && !f.ofCloud(a, b) {
 		f.hit(ruleAzureSecret, a, b)
 	}
+}
+
+// ofCloud reports whether a value is known by its field as the cloud provider's, which the
+// pool's nodes share.
+func (f *finder) ofCloud(from, to int) bool {
+	return slices.ContainsFunc(f.hits, func(h Hit) bool { return h.Rule == ruleAzureCloud && h.From < to && from < h.To })
 }
 
 func (f *finder) atlas(from, to int) {
