@@ -37,6 +37,7 @@ func Generate(seed uint64) Scenario {
 	if late := roll(seed, 0x6c617465); late.percent(25) {
 		s.Donor.Late = late.in(1, 2)
 	}
+	generateFiles(roll(seed, 0x66696c6573), &s)
 	return s
 }
 
@@ -125,6 +126,43 @@ func generateDonor(d dice, p Pool) Donor {
 	o.Offered = !o.ScaleDown && d.percent(8)
 	o.Disk = pick(d, []weighted[string]{{91, "joins"}, {4, "secrets"}, {1, "nojoin"}, {1, "preserve"}, {3, "lost"}})
 	return o
+}
+
+// withFiles is the share of seeds, in percent, in whose worlds the agent's own code runs:
+// a pod takes some milliseconds, of a hundred or so that a seed takes.
+const withFiles = 35
+
+// generateFiles rolls dice of its own, so that what was there before it stays, but for
+// what a kind of node makes necessary.
+func generateFiles(d dice, s *Scenario) {
+	if !d.percent(withFiles) {
+		return
+	}
+	s.Donor.Kind = pick(d, []weighted[string]{{25, "admission"}, {35, "kubeadm"}, {22, "k3s"}, {18, "aks"}})
+	if d.percent(15) {
+		s.Donor.Others = d.in(1, 4)
+	}
+	if d.percent(2) {
+		s.Donor.Strays = d.in(1, 2)
+	}
+	for i := range s.Asks {
+		a := &s.Asks[i]
+		if a.Verb != Capture {
+			continue
+		}
+		if a.Bake && s.Donor.Kind == "kubeadm" { // the bootstrap kubeconfig stays
+			a.Accept = a.Accept || d.percent(85)
+		}
+		if s.Donor.Others > 0 {
+			a.Accept = a.Accept || d.percent(70) // private keys count as the pool's
+			a.RemoveSecrets = d.percent(50)
+			if !a.RemoveSecrets || d.percent(30) {
+				a.AcceptSecrets = d.in(s.Donor.Others-1, s.Donor.Others)
+			}
+		} else {
+			a.RemoveSecrets = d.percent(5)
+		}
+	}
 }
 
 // mild makes an ask one that such a pool and donor allow, mostly.

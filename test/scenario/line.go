@@ -68,6 +68,11 @@ func donorSettings() []setting[Donor] {
 		choice("disk", func(d *Donor) *string { return &d.Disk },
 			"what is found on the copy: clones join, it has the pool's credentials, clones do not join, it has `preserve_hostname`, the pod is lost once",
 			"joins", "secrets", "nojoin", "preserve", "lost"),
+		choice("kind", func(d *Donor) *string { return &d.Kind },
+			"what is on the disks of the pool's nodes, on which the agent's own code works: no files, and what a pod reports is made up; a node that `ortet-node join` had admitted, one of kubeadm with a bootstrap kubeconfig, an agent of k3s, one with AKS's places of kubeconfigs",
+			"none", "admission", "kubeadm", "k3s", "aks"),
+		number("others", 0, 0, 9, func(d *Donor) *int { return &d.Others }, "secrets of users on each node's disk, sampled by the seed, where it holds files"),
+		number("strays", 0, 0, 6, func(d *Donor) *int { return &d.Strays }, "copies of a node's identity on its disk where generalising does not remove them, sampled by the seed"),
 	}
 }
 
@@ -95,6 +100,8 @@ func captureSettings() []setting[Ask] {
 		onOff("accept", func(a *Ask) *bool { return &a.Accept }, "`--accept-pool-credentials`"),
 		number("history", 0, 0, 100, func(a *Ask) *int { return &a.History }, "versions to keep; 0: Ortet's default"),
 		number("newnodes", 0, 0, 100, func(a *Ask) *int { return &a.NewNodes }, "nodes to add"),
+		number("acceptsecrets", 0, 0, 9, func(a *Ask) *int { return &a.AcceptSecrets }, "`--accept-secret` for so many of the other secrets"),
+		onOff("removesecrets", func(a *Ask) *bool { return &a.RemoveSecrets }, "`--remove-secrets`"),
 	}, askedSettings()...)
 }
 

@@ -75,6 +75,12 @@ type Donor struct {
 	// credentials), "nojoin", "preserve" (preserve_hostname), "lost" (the pod
 	// is killed once).
 	Disk string
+	// Kind is what is on its disk: "none" (default: no files, so that what the agent
+	// reports is made up), "admission" (it was admitted by ortet-node join), "kubeadm" (by a bootstrap kubeconfig), "k3s" (an agent), "aks"
+	// (AKS's places of kubeconfigs).
+	Kind   string
+	Others int // other secrets on its disk, which no node needs; default 0
+	Strays int // copies of its identity where generalising does not remove them; default 0
 }
 
 // Verbs of an Ask.
@@ -92,6 +98,9 @@ type Ask struct {
 	Again, Deallocate, Force, Bake, Accept, Rolling bool
 	History                                         int // 0 means the product's default
 	NewNodes                                        int
+	// AcceptSecrets is of how many of the other secrets it names the path; default 0.
+	AcceptSecrets int
+	RemoveSecrets bool
 	// Of a rollback: a version's name, "" meaning the one before.
 	To string
 	// Of a wait.

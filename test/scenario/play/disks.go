@@ -18,6 +18,8 @@ type disk struct {
 	running     bool   // copied from a disk that was in use
 	user        string // computer that has it as its OS disk, by lower-case id
 	writes      int
+	content     *content // nil: a Marketplace image's, which nobody booted
+	birth       *birth   // of a first boot that is not in content yet
 }
 
 // A computer is an instance as the substrate has it.
@@ -49,7 +51,7 @@ func (m *machines) CreateVolume(_ context.Context, v azsim.Volume, from azsim.So
 		if source == nil {
 			return fmt.Errorf("no volume %s", from.Volume)
 		}
-		*d = disk{host: source.host, generalized: source.generalized, partly: source.partly, half: source.half, running: source.running}
+		*d = disk{host: source.host, generalized: source.generalized, partly: source.partly, half: source.half, running: source.running, content: w.contentOf(source)}
 		if c := w.computers[source.user]; c != nil && c.running {
 			d.running = true
 		}
@@ -78,6 +80,9 @@ func (m *machines) Boot(_ context.Context, c azsim.Computer) error {
 	if d == nil {
 		w.mu.Unlock()
 		return fmt.Errorf("%s: no volume %s", c.Name, c.OSDisk)
+	}
+	if d.user == "" && w.hasFiles() {
+		d.birth = &birth{host: c.HostName, customData: string(c.CustomData)}
 	}
 	d.user, d.host, d.generalized = c.ID, c.HostName, false
 	there := w.computers[c.ID]

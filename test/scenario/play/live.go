@@ -26,7 +26,6 @@ func (w *world) retryPause(i, try int) time.Duration {
 // hopeless reports whether what is asked cannot succeed although nothing goes wrong:
 // the scenario itself refuses it, or others changed what it needs for good.
 func (w *world) hopeless(ask scenario.Ask) bool {
-	d := w.story.Donor
 	if len(w.reasons(ask)) > 0 {
 		return true
 	}
@@ -34,8 +33,7 @@ func (w *world) hopeless(ask scenario.Ask) bool {
 		return !w.returns(ask)
 	}
 	switch {
-	case d.Disk == "secrets" && !ask.Accept,
-		d.Disk == "nojoin" && ask.Bake,
+	case w.diskForbids(ask),
 		w.drainsFor() > virtualDay/2,
 		ask.Bake && !ask.Again && w.madeToKeep(),
 		!ask.Again && w.rolledBack(w.names.Definition.Child("versions", plan.VersionName(time.Now(), false))):

@@ -130,6 +130,7 @@ func (p *process) request() engine.CaptureRequest {
 	q := engine.CaptureRequest{
 		Node: p.w.nodeOf(a.Node), Again: a.Again, Deallocate: a.Deallocate, ForceDrain: a.Force, History: a.History,
 		AcceptPoolCredentials: a.Accept, NewNodes: int64(a.NewNodes), AllowRolling: a.Rolling,
+		AcceptSecrets: p.w.acceptedPaths(a), RemoveSecrets: a.RemoveSecrets,
 	}
 	if a.Bake {
 		q.Bootstrap = engine.BootstrapBaked

@@ -71,11 +71,10 @@ func (w *world) reasons(ask scenario.Ask) (all []reason) {
 	if d.Blocked && !ask.Force && w.hasPod(ask.Node, "stays") {
 		all = append(all, reason{code: "BudgetAllowsNoEviction", donor: true, out: true})
 	}
-	if d.Disk == "preserve" {
-		all = append(all, reason{code: "DiskRefused", out: true, disk: true})
-	}
-	if d.Disk == "secrets" && !ask.Accept && w.seenBefore() {
-		all = append(all, reason{code: "PoolCredentials", out: true, disk: true})
+	if codes, scanned := w.diskReasons(ask); !scanned || w.seenBefore() {
+		for _, code := range codes {
+			all = append(all, reason{code: code, out: true, disk: true})
+		}
 	}
 	return slices.DeleteFunc(all, func(r reason) bool {
 		foreign := r.code == "ForeignVersion" && (ask.Again || w.story.Pool.Versions == 0 || plan.VersionName(time.Now(), false) != plan.VersionName(w.begin, false))
@@ -122,8 +121,7 @@ func (w *world) hasPod(instance int, app string) (there bool) {
 	return there
 }
 
-// seenBefore reports whether the pod that inspects the donor comes as far as to its
-// secrets, before one of its limits ends it.
+// seenBefore reports whether the pod that inspects a donor with secrets comes to its end.
 func (w *world) seenBefore() bool { return w.hash("inspection")%3 > 0 }
 
 // today gives the version of the day, of which a capture without --again goes on: the

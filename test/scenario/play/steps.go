@@ -169,10 +169,7 @@ func (w *world) judgeCommand(p *process, pod *corev1.Pod) {
 		w.broken("%s makes pod %s, and has no open record in the journal", p.name, pod.Name)
 		return
 	}
-	var q struct {
-		AcceptPoolCredentials bool
-		Bootstrap             string
-	}
+	var q allowed
 	if json.Unmarshal(rec.Request, &q) != nil {
 		return
 	}
@@ -184,7 +181,7 @@ func (w *world) judgeCommand(p *process, pod *corev1.Pod) {
 			wrong(flag+" "+got, want)
 		}
 	}
-	if slices.Contains(command, "--accept-pool-credentials") != q.AcceptPoolCredentials || slices.Contains(command, "--remove-secrets") || slices.Contains(command, "--accept-secret") {
+	if slices.Contains(command, "--accept-pool-credentials") != q.AcceptPoolCredentials || slices.Contains(command, "--remove-secrets") != q.RemoveSecrets || !slices.Equal(flagsOf(command, "--accept-secret"), q.AcceptSecrets) {
 		wrong(strings.Join(command, " "), "what was asked for")
 	}
 	if !rec.undoes("job") {

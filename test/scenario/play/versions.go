@@ -110,6 +110,11 @@ func (w *world) anyJumped() bool {
 type publishing struct {
 	Tags       map[string]*string
 	Properties struct {
+		StorageProfile struct {
+			OSDiskImage struct {
+				Source struct{ ID string }
+			}
+		}
 		PublishingProfile *struct {
 			ExcludeFromLatest  *bool
 			StorageAccountType string
@@ -132,6 +137,7 @@ func (w *world) judgeVersion(p *process, rec open, id fleet.ResourceID, r *http.
 	}
 	if r.Method == http.MethodPut {
 		w.judgeMade(p, rec, id, body)
+		w.judgeImage(p, rec, id.Name(), fleet.ResourceID(body.Properties.StorageProfile.OSDiskImage.Source.ID), body.Tags)
 		return
 	}
 	now, there := imageAt(w.images(), id)

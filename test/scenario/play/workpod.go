@@ -1,12 +1,6 @@
 package play
 
 import (
-	"crypto/ecdh"
-	"crypto/hpke"
-	"crypto/sha256"
-	"encoding/base64"
-	"encoding/hex"
-	"encoding/json"
 	"maps"
 	"slices"
 	"time"
@@ -14,7 +8,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 
-	"github.com/ortet/ortet/internal/wire"
+	"github.com/ortet/ortet/internal/node/generalize/program"
 	"github.com/ortet/ortet/test/kubesim"
 )
 
@@ -69,7 +63,11 @@ func (w *world) podStarts(p *corev1.Pod) {
 	if slices.Contains(command, "--inspect") {
 		w.after(time.Second, func() {
 			if _, ok := w.runs(p); ok {
-				w.inspect(p, command)
+				if w.hasFiles() {
+					w.inspect(p, command)
+				} else {
+					w.inspectMadeUp(p, command)
+				}
 			}
 		})
 		return
@@ -89,7 +87,13 @@ func (w *world) podStarts(p *corev1.Pod) {
 		}
 	}
 	w.mu.Unlock()
-	w.after(w.between(generalizing/4, generalizing, "generalize", p.Name, p.UID), func() { w.generalized(p, c, life, d, command) })
+	w.after(w.between(generalizing/4, generalizing, "generalize", p.Name, p.UID), func() {
+		if w.hasFiles() {
+			w.generalized(p, c, life, d, command)
+		} else {
+			w.generalizeMadeUp(p, c, life, d, command)
+		}
+	})
 }
 
 // overdue ends a pod that has reached its activeDeadlineSeconds.
@@ -117,13 +121,9 @@ func (w *world) status(p *corev1.Pod, s corev1.PodStatus) {
 }
 
 // ended is a pod whose container ended.
-func (w *world) ended(p *corev1.Pod, code int32, reason string, output any) {
-	text, err := json.Marshal(output)
-	if err != nil {
-		w.broken("%v", err)
-	}
+func (w *world) ended(p *corev1.Pod, code int32, reason string, said []byte) {
 	w.mu.Lock()
-	w.logs[p.Namespace+"/"+p.Name] = append(text, '\n')
+	w.logs[p.Namespace+"/"+p.Name] = said
 	w.mu.Unlock()
 	phase := corev1.PodSucceeded
 	if code != 0 {
@@ -147,71 +147,65 @@ func flagOf(command []string, name string) string {
 	return ""
 }
 
-// inspect is what ortet-node generalize --inspect says of the donor's disk.
-func (w *world) inspect(p *corev1.Pod, command []string) {
-	report := wire.GeneralizeReport{Capture: flagOf(command, "--capture"), Donor: flagOf(command, "--donor"), Outcome: wire.Generalized, DryRun: true, Unsaved: []string{"customData: there is no key to seal it to (--seal-to)"}}
-	code := int32(0)
-	if w.story.Donor.Disk == "preserve" {
-		report.Outcome, report.Message, code = wire.DiskRefused, "/etc/cloud/cloud.cfg sets preserve_hostname: true", 3
-	}
-	if w.story.Donor.Disk == "secrets" && w.seenBefore() {
-		accepted := slices.Contains(command, "--accept-pool-credentials")
-		report.Findings = []wire.SecretFinding{{Path: "/etc/kubernetes/azure.json", Class: wire.PoolCredential, Rule: "azure-json", Accepted: accepted}}
-		if !accepted {
-			report.Outcome, code = wire.SecretsFound, 3
+// flagsOf gives the values of a flag that may be repeated.
+func flagsOf(command []string, name string) (all []string) {
+	for i, word := range command[:max(0, len(command)-1)] {
+		if word == name {
+			all = append(all, command[i+1])
 		}
 	}
-	w.ended(p, code, "", wire.GeneralizeLine{Report: &report})
+	return all
+}
+
+// inspect is the end of ortet-node generalize --inspect, which runs on the donor's disk.
+func (w *world) inspect(p *corev1.Pod, command []string) {
+	before := w.contentOfNode(p.Spec.NodeName)
+	if before == nil || w.losesInspection(p.Spec.NodeName) {
+		w.ended(p, 137, "OOMKilled", []byte("killed\n"))
+		return
+	}
+	run := w.agent(p, command, before, 0)
+	w.judgeInspected(p.Name, before, run.left)
+	w.ended(p, run.code, "", run.said)
 }
 
 // generalized is the end of ortet-node generalize.
 func (w *world) generalized(p *corev1.Pod, c *computer, life int, d *disk, command []string) {
-	if _, ok := w.runs(p); !ok || !w.lives(c, life) {
-		w.podLost(p, 0)
-		return
-	}
-	report := wire.GeneralizeReport{Capture: flagOf(command, "--capture"), Donor: flagOf(command, "--donor"), Outcome: wire.Generalized, Removed: 10, OS: "Debian"}
 	w.mu.Lock()
+	there := d != nil && w.attachedDisk(c) == d
 	kill := w.story.Donor.Disk == "lost" && !w.lost
 	w.lost = w.lost || kill
-	there := d != nil && w.attachedDisk(c) == d
-	stale := there && d.generalized
-	if there && !kill && !stale && w.story.Donor.Disk != "secrets" {
-		d.generalized, d.partly, d.host = true, d.half, ""
+	var before *content
+	if there {
+		before = w.contentOf(d)
 	}
 	w.mu.Unlock()
-	code := int32(0)
-	switch {
-	case kill:
-		w.ended(p, 137, "OOMKilled", "killed")
-		return
-	case !there:
-		report.Outcome, report.Message, code = wire.DiskRefused, "there is no disk at the LUN", 3
-	case stale:
-		report.Outcome, report.Message, code = wire.DiskRefused, "it is generalised already", 3
-	case w.story.Donor.Disk == "secrets" && !slices.Contains(command, "--accept-pool-credentials"):
-		report.Outcome, code = wire.SecretsFound, 3
-		report.Findings = []wire.SecretFinding{{Path: "/etc/kubernetes/azure.json", Class: wire.PoolCredential, Rule: "azure-json"}}
-	default:
-		if slices.Contains(command, "--accept-pool-credentials") && !w.accepts() {
-			w.broken("the pod %s accepts the pool's credentials, and nobody who asked does", p.Name)
-		}
-		if w.story.Donor.Disk == "secrets" {
-			w.mu.Lock()
-			d.generalized, d.partly, d.host = true, d.half, ""
-			w.mu.Unlock()
-			report.Findings = []wire.SecretFinding{{Path: "/etc/kubernetes/azure.json", Class: wire.PoolCredential, Rule: "azure-json", Accepted: true}}
-		}
-		if w.story.Donor.Disk != "nojoin" {
-			report.Joins = []string{"/etc/kubernetes/bootstrap-kubelet.conf"}
-		}
-		item, err := seal(flagOf(command, "--seal-to"))
-		if err != nil {
-			w.broken("seal customData: %v", err)
-		}
-		report.Saved = []wire.SealedItem{item}
+	_, runs := w.runs(p)
+	dies := !runs || !w.lives(c, life)
+	point := 0
+	if kill || dies {
+		point = 1 + int(w.hash("what the agent had done", p.Name, p.UID)%mostWritten)
 	}
-	w.ended(p, code, "", wire.GeneralizeLine{Report: &report})
+	run := w.agent(p, command, before, point)
+	if before != nil {
+		w.mu.Lock()
+		d.content = before.with(run.left)
+		if point == 0 && run.code == program.ExitGeneralized {
+			d.generalized, d.partly, d.host = true, d.half, ""
+		}
+		w.mu.Unlock()
+	}
+	switch {
+	case dies:
+		w.podLost(p, 0)
+		return
+	case kill:
+		w.ended(p, 137, "OOMKilled", run.said)
+		return
+	case run.code == program.ExitGeneralized && slices.Contains(command, "--accept-pool-credentials") && !w.accepts():
+		w.broken("the pod %s accepts the pool's credentials, and nobody who asked does", p.Name)
+	}
+	w.ended(p, run.code, "", run.said)
 }
 
 // accepts reports whether anybody asked for the pool's credentials in the image.
@@ -232,23 +226,4 @@ func (w *world) podLost(p *corev1.Pod, tries int) {
 		return
 	}
 	w.status(p, corev1.PodStatus{Phase: corev1.PodFailed, Reason: "Terminated", Message: "Pod was terminated in response to imminent node shutdown."})
-}
-
-// seal is what ortet-node does with customData.
-func seal(to string) (wire.SealedItem, error) {
-	raw, err := base64.StdEncoding.DecodeString(to)
-	if err != nil {
-		return wire.SealedItem{}, err
-	}
-	key, err := ecdh.X25519().NewPublicKey(raw)
-	if err != nil {
-		return wire.SealedItem{}, err
-	}
-	public, err := hpke.NewDHKEMPublicKey(key)
-	if err != nil {
-		return wire.SealedItem{}, err
-	}
-	sealed, err := hpke.Seal(public, hpke.HKDFSHA256(), hpke.AES256GCM(), []byte("ortet.io/saved/customData/"), []byte(firstCustomData))
-	sum := sha256.Sum256([]byte(firstCustomData))
-	return wire.SealedItem{Kind: wire.CustomData, SHA256: hex.EncodeToString(sum[:]), Sealed: sealed}, err
 }

@@ -69,6 +69,7 @@ type world struct {
 	disks      map[azsim.Volume]*disk
 	computers  map[string]*computer // by lower-case id
 	logs       map[string][]byte    // of pods
+	onNode     map[string]*content  // of OS disks, as looked at last, by their node
 	lost       bool                 // the pod that is lost once was lost
 	found      map[string]found     // nodes by name, as others have them
 	model0     string               // what of the model no capture changes
@@ -135,7 +136,7 @@ func newWorld(s scenario.Scenario) (*world, error) {
 	w := &world{
 		story: s, chooser: scenario.NewChooser(s), begin: time.Now(),
 		counts: map[string]int{}, operations: map[string]string{}, down: map[string]outage{},
-		disks: map[azsim.Volume]*disk{}, computers: map[string]*computer{}, logs: map[string][]byte{},
+		disks: map[azsim.Volume]*disk{}, computers: map[string]*computer{}, logs: map[string][]byte{}, onNode: map[string]*content{},
 		found: map[string]found{}, othersGone: map[string]bool{}, touched: map[string]bool{}, remade: map[string]bool{}, spared: map[string]string{},
 		buckets: map[string]*bucket{}, begun: map[types.UID]bool{}, grown: map[string]int64{},
 		pool: "/subscriptions/" + azsim.DefaultSubscription + "/resourceGroups/" + azsim.DefaultResourceGroup + "/providers/Microsoft.Compute/virtualMachineScaleSets/" + poolName,
