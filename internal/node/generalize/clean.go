@@ -50,7 +50,10 @@ func (c *cleaner) plan(rows []Row, last bool) ([]job, error) {
 		for _, at := range paths {
 			ok := true
 			if row.Action == ShredIf {
-				if ok, err = row.cond(c, at); err != nil {
+				if ok, err = row.cond(c, at); err == nil && !ok {
+					ok, err = overwritten(c.t, at) // by a run that was killed
+				}
+				if err != nil {
 					return nil, fmt.Errorf("judging /%s: %w", at, err)
 				}
 			}

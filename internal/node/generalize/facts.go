@@ -125,13 +125,27 @@ func (f *facts) learnHostKeys(t *tree.Tree) error {
 	return nil
 }
 
-// readOptional reads a file that need not be there, nor be a regular file.
+// readOptional reads a file that need not be there, nor be a regular file. One that a
+// killed run has overwritten, and not removed yet, counts as removed.
 func readOptional(t *tree.Tree, name string, limit int64) ([]byte, error) {
 	data, err := t.ReadFile(name, limit)
-	if errors.Is(err, fs.ErrNotExist) || errors.Is(err, tree.ErrNotRegular) {
+	if errors.Is(err, fs.ErrNotExist) || errors.Is(err, tree.ErrNotRegular) || isOverwritten(data) {
 		return nil, nil
 	}
 	return data, err
+}
+
+// isOverwritten reports whether a file holds nothing but the zeros of a shred.
+func isOverwritten(data []byte) bool { return len(data) > 0 && len(bytes.Trim(data, "\x00")) == 0 }
+
+// overwritten reports whether a regular file holds nothing but zeros.
+func overwritten(t *tree.Tree, at string) (bool, error) {
+	info, err := t.Lstat(at)
+	if err != nil || !info.Mode().IsRegular() || info.Size() > maxConfig {
+		return false, err
+	}
+	data, err := t.ReadFile(at, maxConfig)
+	return isOverwritten(data), err
 }
 
 // hostName is the first word of a hostname file that is no comment, lower case.

@@ -145,11 +145,12 @@ func save(t *tree.Tree, o Options, found inspection, r *wire.GeneralizeReport) e
 		return err
 	}
 	if found.resumed {
-		named, err := t.Exists("/etc/hostname") // a Last row, as what is saved is
+		// A Last row, as what is saved is, and overwritten before that.
+		name, err := readOptional(t, "/etc/hostname", maxConfig)
 		if err != nil {
 			return err
 		}
-		if !named {
+		if name == nil {
 			s.fail("an earlier run of this capture got to its end on this disk and removed what was to be saved; begin from the donor's snapshot again if its report is lost")
 		}
 	}

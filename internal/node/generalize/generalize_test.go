@@ -133,6 +133,28 @@ func TestTwiceIsOnce(t *testing.T) {
 	}
 }
 
+// A run that was killed between overwriting and removing left zeros. The next removes them,
+// also where it goes by what a file holds, saves none of them, and says what is lost.
+func TestZerosOfAKilledRun(t *testing.T) {
+	d := newDonor(t).tlsBootstrap()
+	d.write(map[string]string{"var/log/ancestry.log": "2026-11-21T03:04:05Z " + donorName + " c-1\n", "etc/systemd/network/10-netplan-eth0.network": "MACAddress=" + donorMAC + "\n"})
+	gone := []string{"etc/hostname", "etc/kubernetes/kubelet.conf", "etc/systemd/network/10-netplan-eth0.network", "var/lib/cloud/instance/user-data.txt", "var/lib/kubelet/pki/kubelet-client-current.pem"}
+	for _, at := range gone {
+		d.write(map[string]string{at: strings.Repeat("\x00", len(d.read(at)))})
+	}
+	key := sealKey(t)
+	r := d.run(func(o *Options) { accept(o); o.SealTo = key.PublicKey() })
+	wantOutcome(t, r, wire.Generalized)
+	for _, at := range gone {
+		if _, err := os.Lstat(filepath.Join(d.dir, at)); !missing(err) {
+			t.Errorf("%s: %v, want it gone", at, err)
+		}
+	}
+	if len(r.Saved) != 0 || len(r.Unsaved) == 0 || !r.Resumed {
+		t.Errorf("saved %d, unsaved %v, resumed %v", len(r.Saved), r.Unsaved, r.Resumed)
+	}
+}
+
 // A run that ended at the scan has removed nothing that the next run reads.
 func TestAfterARefusedScanNothingIsLost(t *testing.T) {
 	d := newDonor(t).aksEngine().azureAgent("#!/bin/sh\njoin\n", map[string]string{"script": "x"})
