@@ -176,3 +176,38 @@ func TestUndoneOverABakedModel(t *testing.T) {
 		})
 	}
 }
+
+// TestKeptAfterBaked: a node of a baked version came with customData that does nothing. A
+// version of it that joins by its disk says so; one that does not is not published.
+func TestKeptAfterBaked(t *testing.T) {
+	for _, joins := range []bool{false, true} {
+		synctest.Test(t, func(t *testing.T) {
+			w := newWorld()
+			e, _, ctx, _ := w.process(t, "a", 0)
+			if _, err := e.Capture(ctx, request()); err != nil || w.customData != noop {
+				t.Fatalf("%v; the model's customData is %q", err, w.customData)
+			}
+			was := w.pool.Model.Image
+			time.Sleep(24 * time.Hour)
+			if !joins {
+				w.outcome = "nojoin"
+			}
+			result, err := e.Capture(ctx, keeping())
+			if !joins {
+				if err == nil || !strings.Contains(err.Error(), "--bootstrap baked") || !w.pool.Model.Image.Same(was) {
+					t.Errorf("%v; the model uses %s, whose nodes never join", err, w.pool.Model.Image.Text())
+				}
+				return
+			}
+			if err != nil || w.customData != noop {
+				t.Fatalf("%v; the model's customData is %q", err, w.customData)
+			}
+			if tag := w.versions[low(result.Version)].Tags[fleet.TagCustomData]; tag != sha(noop) {
+				t.Errorf("the version goes with customData %q, want the no-op's", tag)
+			}
+			if _, err := e.Rollback(ctx, RollbackRequest{Pool: poolID}); err != nil || w.customData != noop {
+				t.Errorf("%v; the model's customData is %q", err, w.customData)
+			}
+		})
+	}
+}

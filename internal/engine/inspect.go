@@ -35,7 +35,7 @@ func (r *run) inspectBefore(q CaptureRequest, prep preparation) error {
 		if err == nil && report.Outcome == wire.GeneralizeFailed {
 			err = errors.New(first(report.Message, "it failed without a reason"))
 		}
-		problems := inspectionProblems(q, prep.input.Doomed, report)
+		problems := inspectionProblems(q, prep, report)
 		switch {
 		case r.work.Err() != nil:
 			return context.Cause(r.work)
@@ -60,7 +60,7 @@ const maxNamed = 10
 
 // inspectionProblems says what the report of a donor's disk gives for reasons to
 // refuse, each with the way out.
-func inspectionProblems(q CaptureRequest, doomed []fleet.Extension, report wire.GeneralizeReport) []plan.Problem {
+func inspectionProblems(q CaptureRequest, prep preparation, report wire.GeneralizeReport) []plan.Problem {
 	var problems []plan.Problem
 	add := func(code, what, wayOut string) {
 		problems = append(problems, plan.Problem{Code: code, On: "node " + q.Node, What: what, WayOut: wayOut})
@@ -100,8 +100,14 @@ func inspectionProblems(q CaptureRequest, doomed []fleet.Extension, report wire.
 		}
 	}
 	seen := report.Outcome == wire.Generalized || report.Outcome == wire.SecretsFound
-	customData := slices.ContainsFunc(report.Unsaved, func(s string) bool { return strings.HasPrefix(s, string(wire.CustomData)) })
-	if seen && len(report.Joins) == 0 && !customData && q.Bootstrap == BootstrapKeep && len(doomed) > 0 {
+	if !seen || len(report.Joins) > 0 || customDataUnread(report) || q.Bootstrap != BootstrapKeep {
+		return problems
+	}
+	switch {
+	case prep.baked():
+		add("CannotJoin", "nothing that generalising leaves on its disk lets a new node join, and the model's customData does nothing since a capture with --bootstrap baked",
+			"capture with --bootstrap baked")
+	case len(prep.input.Doomed) > 0:
 		add("CannotJoin", "nothing on its disk lets a new node join, and it came with no customData: the extensions that go may be all that does",
 			"leave the extensions alone (--extensions none), or let the disk hold a bootstrap kubeconfig")
 	}

@@ -94,6 +94,7 @@ func TestInspectionNamesTheRefusalAndTheSecrets(t *testing.T) {
 		many = append(many, fmt.Sprintf("/etc/%d", i))
 	}
 	joins := []string{"/etc/kubernetes/bootstrap-kubelet.conf"}
+	const baked = -1 // the model's customData is the no-op, and no extension goes
 	for name, c := range map[string]struct {
 		report wire.GeneralizeReport
 		doomed int
@@ -110,8 +111,16 @@ func TestInspectionNamesTheRefusalAndTheSecrets(t *testing.T) {
 		"cannot join": {wire.GeneralizeReport{Outcome: wire.Generalized}, 1, []string{"CannotJoin: customData"}},
 		"customData":  {wire.GeneralizeReport{Outcome: wire.Generalized, Unsaved: []string{"customData: there is no key"}}, 1, nil},
 		"extensions":  {wire.GeneralizeReport{Outcome: wire.Generalized}, 0, nil},
+		"baked":       {wire.GeneralizeReport{Outcome: wire.Generalized}, baked, []string{"CannotJoin: does nothing"}},
+		"baked joins": {wire.GeneralizeReport{Outcome: wire.Generalized, Joins: joins}, baked, nil},
 	} {
-		problems := inspectionProblems(CaptureRequest{Node: "n"}.withDefaults(), make([]fleet.Extension, c.doomed), c.report)
+		prep := preparation{input: plan.CaptureInput{Doomed: make([]fleet.Extension, max(0, c.doomed))}}
+		if c.doomed == baked {
+			id := versionID("2026.11.20")
+			prep.input.Pool.Model.Image.ID = id
+			prep.observed.Versions = []fleet.ImageVersion{{ID: id, Tags: map[string]string{fleet.TagCustomData: sha(noop)}}}
+		}
+		problems := inspectionProblems(CaptureRequest{Node: "n"}.withDefaults(), prep, c.report)
 		if len(problems) != len(c.want) {
 			t.Errorf("%s: %+v, want %q", name, problems, c.want)
 			continue

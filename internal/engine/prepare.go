@@ -74,6 +74,13 @@ func (e *Engine) prepare(ctx context.Context, t *task, q CaptureRequest) (prepar
 	return p, nil
 }
 
+// baked reports whether the model's customData is the no-op of a capture with --bootstrap baked.
+func (p preparation) baked() bool {
+	pool := p.input.Pool
+	used, known := plan.VersionOf(p.observed.Versions, pool.Model.Image, pool.Location)
+	return known && used.Tags[fleet.TagCustomData] == sha(noop)
+}
+
 // prunable names what will be pruned once the version is there.
 func prunable(versions []fleet.ImageVersion, uses []fleet.ImageUse, id fleet.ResourceID, history int) []string {
 	if _, there := plan.FindVersion(versions, id); !there {

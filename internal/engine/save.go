@@ -9,6 +9,7 @@ import (
 	"errors"
 	"fmt"
 	"slices"
+	"strings"
 
 	"github.com/ortet/ortet/internal/cluster"
 	"github.com/ortet/ortet/internal/fleet"
@@ -101,10 +102,20 @@ func save(ctx context.Context, t *task) error {
 		}
 		t.progress(-1, "kept %s %s", item.Kind, item.Name)
 	}
+	restore := custom
+	if custom == "" && !o.Bake && !customDataUnread(*report) {
+		// The no-op of a baked capture, which stays in the model, is not sealed.
+		has, theirs, err := t.modelHas(ctx)
+		if err != nil {
+			return err
+		}
+		if has == sha(noop) && !theirs {
+			custom = has
+		}
+	}
 	if err := r.canJoin(*report, custom, o.Bake); err != nil {
 		return err
 	}
-	restore := custom
 	if o.Bake {
 		// What goes with the version, so that a rollback to it restores that.
 		custom = sha(noop)
@@ -120,11 +131,22 @@ func save(ctx context.Context, t *task) error {
 	})
 }
 
+// customDataUnread reports whether there may be customData that could not be read.
+func customDataUnread(report wire.GeneralizeReport) bool {
+	return slices.ContainsFunc(report.Unsaved, func(s string) bool { return strings.HasPrefix(s, string(wire.CustomData)) })
+}
+
 // canJoin refuses to strand the pool: where nothing on the disk and no
 // customData lets a clone join, the extensions that would go are what does.
 func (r *run) canJoin(report wire.GeneralizeReport, customData string, bake bool) error {
 	if len(report.Joins) > 0 || !bake && customData != "" && customData != sha(noop) {
 		return nil
+	}
+	if !bake && customData == sha(noop) {
+		// The donor joined by what was on its disk, and generalising removed that.
+		return &fleet.Error{Op: "generalize", Resource: "the copy of the disk", Kind: fleet.KindInvalid,
+			Err:    errors.New("nothing that is left on it lets a clone join, and the model's customData does nothing since a capture with --bootstrap baked"),
+			Remedy: "capture with --bootstrap baked"}
 	}
 	if !bake && len(report.Unsaved) > 0 {
 		return nil // there may be customData that could not be read

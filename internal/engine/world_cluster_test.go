@@ -247,7 +247,9 @@ func (w *world) work(q *pod, job cluster.Job) {
 		if err != nil {
 			panic(err)
 		}
-		report.Saved = []wire.SealedItem{{Kind: wire.CustomData, SHA256: sha(cmp.Or(w.cameWith, w.customData)), Sealed: sealed}}
+		if custom := cmp.Or(w.cameWith, w.customData); custom != noop { // which ortet-node does not seal
+			report.Saved = []wire.SealedItem{{Kind: wire.CustomData, SHA256: sha(custom), Sealed: sealed}}
+		}
 	}
 	if w.outcome == "others" {
 		otherSecrets(q.command, &report)

@@ -4,6 +4,8 @@ import (
 	"context"
 	"fmt"
 	"log/slog"
+	"slices"
+	"strings"
 
 	"github.com/ortet/ortet/internal/node/tree"
 )
@@ -140,6 +142,11 @@ func (c *cleaner) doom(rows []Row, last, count bool) error {
 		c.total.Add(n)
 	}
 	return nil
+}
+
+// staying gives those of the files that no row takes.
+func (c *cleaner) staying(files []string) []string {
+	return slices.DeleteFunc(files, func(f string) bool { return c.doomed[strings.TrimPrefix(f, "/")] })
 }
 
 // left lists what Last rows were to remove and is still there.

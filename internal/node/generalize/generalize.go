@@ -90,6 +90,7 @@ func run(ctx context.Context, t *tree.Tree, o Options, r *wire.GeneralizeReport,
 	if r.Joins, err = findJoins(t); err != nil {
 		return err
 	}
+	r.Joins = c.staying(r.Joins)
 	if o.Bootstrap == Baked && len(r.Joins) == 0 {
 		return errors.New("after cleaning nothing is left on the disk by which a clone could join, although --bootstrap baked needs it")
 	}

@@ -476,3 +476,25 @@ func TestWhatJoinAndEventsLeave(t *testing.T) {
 		}
 	}
 }
+
+// What lets a clone join is what is left: a bootstrap kubeconfig that kubeadm's join brings
+// goes, also in the report of a run that changes nothing.
+func TestJoinsAreThoseThatStay(t *testing.T) {
+	for _, bootstrap := range []Bootstrap{Keep, Baked} {
+		for name, change := range map[string]func(*Options){
+			"run": nil, "dry run": func(o *Options) { o.DryRun = true }, "inspection": func(o *Options) { o.Inspect, o.DryRun = true, true },
+		} {
+			d := newDonor(t).capz().tlsBootstrap()
+			r := d.run(func(o *Options) {
+				accept(o)
+				o.Bootstrap = bootstrap
+				if change != nil {
+					change(o)
+				}
+			})
+			if joins := len(r.Joins) > 0; joins != (bootstrap == Baked) {
+				t.Errorf("%s, %s: clones join by %q", bootstrap, name, r.Joins)
+			}
+		}
+	}
+}

@@ -41,6 +41,7 @@ func scanRunning(ctx context.Context, t *tree.Tree, o Options, found inspection,
 	if err := c.doomEdited(); err != nil {
 		return err
 	}
+	r.Joins = c.staying(r.Joins)
 	progress("scanning the running node for secrets")
 	limited, cancel := context.WithTimeout(ctx, o.Limits.Time)
 	defer cancel()

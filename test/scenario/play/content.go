@@ -18,6 +18,7 @@ type content struct {
 	plants   []plant
 	joinBy   []plant // what a clone joins by without customData: all of these
 	preserve bool    // cloud-init keeps the host name
+	unserved bool    // its node came with the no-op as customData
 }
 
 type entry struct {

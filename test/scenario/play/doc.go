@@ -7,6 +7,8 @@
 // A world is an Azure (azsim.Server), a Kubernetes (kubesim.Server), and what
 // joins them: computers whose disks know what was done to them (disks.go), and
 // the kubelets and controllers that make nodes and pods of them (nodes.go).
+// Some worlds have files on their disks (content.go, firstboot.go), on which the
+// pods run the agent's own code (agentpod.go); in others it is made up.
 // Others act on it by their own hand (others.go).
 //
 // # Processes

@@ -180,6 +180,7 @@ func (w *world) firstBoot(from *content, b birth) (*content, error) {
 		m.files = maps.Clone(from.files)
 		m.plants = append([]plant(nil), from.plants...)
 	}
+	m.unserved = b.customData == plan.NoopCustomData
 	m.system()
 	m.azure(b.customData)
 	if fresh || b.customData != plan.NoopCustomData {
@@ -240,7 +241,7 @@ func (m *maker) system() {
 	m.files["etc/machine-id"] = entry{data: id + "\n", mode: 0o444}
 	m.plant(trace, "etc/machine-id", id, "the machine-id")
 	if m.r.IntN(2) == 0 {
-		m.own("var/lib/dbus/machine-id", id+"\n")
+		m.write("var/lib/dbus/machine-id", id+"\n")
 	} else {
 		m.files["var/lib/dbus/machine-id"] = entry{link: "/etc/machine-id"}
 	}

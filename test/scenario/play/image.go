@@ -139,6 +139,7 @@ func (w *world) diskReasons(ask scenario.Ask) (codes []string, scanned bool) {
 		return []string{"DiskRefused"}, false
 	}
 	may := allowed{AcceptPoolCredentials: ask.Accept, RemoveSecrets: ask.RemoveSecrets, AcceptSecrets: w.acceptedPaths(ask)}
+	served, noopText := w.pointedAt().customData, base64.StdEncoding.EncodeToString([]byte(plan.NoopCustomData))
 	add := func(code string) {
 		if !slices.Contains(codes, code) {
 			codes = append(codes, code)
@@ -147,6 +148,9 @@ func (w *world) diskReasons(ask scenario.Ask) (codes []string, scanned bool) {
 	for _, p := range c.plants {
 		_, flagged := c.files["var/lib/kubelet/kubeadm-flags.env"]
 		goes := p.path == bootstrapKubelet && flagged && !ask.Bake
+		if p.path == bootstrapKubelet && goes && c.unserved && (served == noopText || w.bootstraps()) {
+			add("CannotJoin")
+		}
 		switch {
 		case p.value == "" || !c.holds(p):
 		case p.stray:
