@@ -55,6 +55,8 @@ func foundCases() []foundCase {
 		{ruleGitLab, "opt/x.cfg", "a «glpat-q7Rw2Lx9Zt4Kb8Vn3Mc6» b\n", "a glpat-xxxxxxxxxxxxxxxxxxxx b\n"},
 		{ruleSlack, "opt/x.cfg", "a «xoxb-123456789012-123456789012-q7Rw2Lx9Zt4Kb8Vn3Mc6» b\n", "a xoxb-your-token-here-please b\n"},
 		{ruleNPM, "home/u/.npmrc", "//npm.example.org/:_authToken=«npm_q7Rw2Lx9Zt4Kb8Vn3Mc6Hd1Fg5Js0PyTuWeX»\n", "//npm.example.org/:_authToken=${NPM_TOKEN}\n"},
+		{ruleNPM, "home/u/.npmrc", "//npm.example.org/:_password=«TIcUOQPwbNlgbWyrHK4z»\n", "//npm.example.org/:_password=${NPM_PASSWORD}\n"},
+		{ruleNPM, "home/u/.npmrc", "//npm.example.org/:_auth=«CNHApjtCGdrCGwfifL4z»\n", "//npm.example.org/:email=node@example.org\n"},
 		{rulePyPI, "root/.pypirc", "[pypi]\nusername = __token__\npassword = «pypi-AgEIcHlwaS5vcmcC" + rnd40 + "»\n", "[pypi]\nusername = __token__\n"},
 		{ruleAWS, "root/.aws/credentials", "[default]\naws_access_key_id = x\naws_secret_access_key = «wJalrXUtnFEMIK7MDENGbPxRfiCYq7Rw2Lx9Zt4K»\n", "[default]\naws_access_key_id = \naws_secret_access_key = \n"},
 		{ruleAWS, "opt/x.cfg", "«AKIAQ7RW2LX9ZT4KB8VN»\n", "AKIAIOSFODNN7EXAMPLE\n"},
