@@ -258,12 +258,22 @@ func stop(ctx context.Context, t *task) error {
 	if err := r.amend(func(rec *journal.Record, _ *facts) { addUndo(rec, undoStop, nil) }); err != nil {
 		return err
 	}
+	disk := f.Disk
 	err := t.change(ctx, plan.StepStop, fleet.StopInstance{Instance: f.Instance, Deallocate: o.Deallocate}, func(ctx context.Context) (bool, error) {
 		i, err := t.instance(ctx, f.Instance)
+		if err == nil && i.OSDisk != "" {
+			disk = i.OSDisk
+		}
 		return err == nil && down(i) && (!o.Deallocate || i.Power == fleet.PowerDeallocated), err
 	})
 	if err != nil {
 		return err
+	}
+	if disk != f.Disk {
+		// Azure replaced it until the donor was protected: the set was being upgraded.
+		if err := r.amend(func(_ *journal.Record, f *facts) { f.Disk = disk }); err != nil {
+			return err
+		}
 	}
 	return t.donorStopped(ctx)
 }
