@@ -79,10 +79,12 @@ func (m *maker) of(alphabet string, n int) string {
 	return string(b)
 }
 
+// Without o, u and x, of which no placeholder such as "your" or "xxxx" comes by chance.
 const (
 	hexDigits = "0123456789abcdef"
-	letters   = "abcdefghijklmnopqrstuvwxyz0123456789"
-	mixed     = letters + "ABCDEFGHIJKLMNOPQRSTUVWXYZ"
+	plain     = "abcdefghijklmnpqrstvwyzABCDEFGHIJKLMNPQRSTVWYZ"
+	letters   = "abcdefghijklmnpqrstvwyz0123456789"
+	mixed     = plain + "0123456789"
 )
 
 func (m *maker) hex(n int) string { return m.of(hexDigits, n) }
@@ -455,9 +457,9 @@ func (m *maker) users(others, strays int) {
 
 // others gives secrets that no node needs; what is the file's text.
 func (m *maker) others() []plant {
-	gitlab, password, npm := "glpat-"+m.of(mixed, 20), m.of(mixed, 17)+"7Q", m.of(mixed, 18)+"4x"
+	gitlab, password, npm := "glpat-"+m.of(mixed, 20), m.of(mixed, 6)+"7"+m.of(mixed, 6)+"3"+m.of(mixed, 4)+"9Q", m.of(plain, 18)+"4z"
 	site, inner, cloud := m.ec(), m.ec(), m.of(mixed, 76)+"+ASt"+m.of(mixed, 5)+"A=="
-	stripe, mail, shipped := "sk_live_"+m.of(mixed, 24), "SG."+m.of(mixed, 22)+"."+m.of(mixed, 43), m.of(mixed, 19)+"5Z"
+	stripe, mail, shipped := "sk_live_"+m.of(mixed, 10)+"4"+m.of(mixed, 13), "SG."+m.of(mixed, 22)+"."+m.of(mixed, 43), m.of(mixed, 19)+"5Z"
 	wrapped := base64.StdEncoding.EncodeToString([]byte(inner.text))
 	return []plant{
 		{path: "opt/ci/clone.sh", value: gitlab, what: "git clone https://oauth2:" + gitlab + "@gitlab.example/infra/node.git\n"},
