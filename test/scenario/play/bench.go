@@ -252,13 +252,16 @@ func (w *world) atWork(node string) (name string) {
 }
 
 // notReadyNow is why a node cannot be a workbench until it reports that it is Ready.
-const notReadyNow = "it is not Ready"
+const (
+	notReadyNow  = "it is not Ready"
+	othersCordon = "others had cordoned it"
+)
 
 // unfit says why a node cannot be a workbench, by what others have set on it; "" where
 // it can.
 func unfit(kind string) string {
 	return map[string]string{
-		"cordoned": "others had cordoned it", "notready": notReadyNow, "unknown": notReadyNow,
+		"cordoned": othersCordon, "notready": notReadyNow, "unknown": notReadyNow,
 		"captured": "another capture has it as its donor", "serving": "it is another pool's workbench",
 		"rebooting": "kured is about to reboot it", "otherarch": "it has another architecture",
 	}[kind]

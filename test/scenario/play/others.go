@@ -276,6 +276,9 @@ func (w *world) cordon(node string, on bool) {
 	f.unschedulable = on
 	f.uncordoned = f.uncordoned || !on
 	w.found[node] = f
+	if !on && w.spared[node] == othersCordon {
+		delete(w.spared, node)
+	}
 	w.mu.Unlock()
 	w.kube.Change("nodes", "", node, func(o runtime.Object) { o.(*corev1.Node).Spec.Unschedulable = on })
 }
