@@ -109,7 +109,6 @@ func TestRulesOfImages(t *testing.T) {
 		{"an extension that ran", kubeadm, needed, put(settingsFolder+"mrseq", func(*world) string { return "0" }), "takes for the donor's"},
 		{"what kubeadm join refuses", kubeadm, needed, put("etc/kubernetes/pki/ca.crt", func(*world) string { return "" }), "clones cannot join: a file for which kubeadm"},
 		{"a credential of the pool", kubeadm, needed, put("opt/x", value(shared, bootstrapKubelet)), "not accepted: the bootstrap token"},
-		{"a secret of others", "donor kind=k3s others=7\ncapture accept acceptsecrets=2 removesecrets\n", needed, nil, ""},
 		{"a file of nobody's", kubeadm, needed, without("etc/ssh/sshd_config"), "lacks what is nobody's"},
 		{"the line of localhost", kubeadm, needed, put("etc/hosts", func(*world) string { return "" }), "the line of localhost, at /etc/hosts"},
 		{"k3s' token, without customData", k3s, noopSum(), without("etc/systemd/system/k3s-agent.service.env"), "no clone joins"},
@@ -117,9 +116,6 @@ func TestRulesOfImages(t *testing.T) {
 		{"the unit that asks for admission, baked", "donor kind=admission\ncapture bake\n", noopSum(), without(joinUnit), "no clone joins"},
 		{"the host name is kept", kubeadm, needed, func(w *world) { w.disks[volume(w.names.Generalized)].content.preserve = true }, "keeps the donor's name"},
 	} {
-		if r.bad == nil { // see TestOtherSecretsOfImages
-			continue
-		}
 		rulings = append(rulings, ruling{name: r.name, story: r.story, good: copied(nil), bad: r.bad, act: published(r.sum), want: r.want})
 	}
 	judged(t, rulings)
