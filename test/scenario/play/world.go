@@ -143,7 +143,7 @@ func newWorld(s scenario.Scenario) (*world, error) {
 	w.names = plan.NamesOf(w.pool, "", "")
 	w.over, w.end = context.WithCancel(context.Background())
 	w.kube = &kubesim.Server{Machines: s.Pool.Machines, Log: w.log, Deleting: w.podGoes, Ends: w.podEnds, OnRequest: w.kubeServed}
-	w.azure = &azsim.Server{Seed: s.Seed, Substrate: (*machines)(w), KeepAnswers: true, Profile: azsim.Profile{
+	w.azure = &azsim.Server{Seed: s.Seed, Substrate: (*machines)(w), KeepAnswers: true, PageSize: s.Pool.Pages, Profile: azsim.Profile{
 		// Versions take up to six hours, in which a process asks for them each minute.
 		"version.create": {Min: 2 * time.Minute, Max: 30 * time.Minute},
 	}}
