@@ -38,7 +38,18 @@ func Generate(seed uint64) Scenario {
 		s.Donor.Late = late.in(1, 2)
 	}
 	generateFiles(roll(seed, 0x66696c6573), &s)
+	generateWire(roll(seed, 0x77697265), &s.Pool)
 	return s
+}
+
+// generateWire has Azure answer in some of its other ways.
+func generateWire(d dice, p *Pool) {
+	if d.percent(35) {
+		p.Spelling = pick(d, []weighted[string]{{1, "lower"}, {1, "upper"}, {2, "mixed"}})
+	}
+	if d.percent(35) && p.Instances <= 40 { // a larger one has several pages anyway
+		p.Pages = d.in(1, 3)
+	}
 }
 
 func generatePool(d dice) Pool {

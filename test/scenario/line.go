@@ -46,6 +46,8 @@ func poolSettings() []setting[Pool] {
 		choice("benches", func(p *Pool) *string { return &p.Benches },
 			"what others have set on the first 8 nodes but the donor: nothing, protectFromScaleIn, also protectFromScaleSetActions, cluster-autoscaler's annotation, the same to false; all but one: cordoned, NotReady, of unknown readiness, donor of another capture, workbench of another pool, about to reboot, of another architecture",
 			"plain", "protected", "actions", "scaledown", "offered", "cordoned", "notready", "unknown", "captured", "serving", "rebooting", "otherarch"),
+		choice("spelling", func(p *Pool) *string { return &p.Spelling }, "how Azure spells ids in answers and nodes' provider ids: as they were sent, in lower case, resource group and names in upper case, or each id in each answer in one of these ways", "sent", "lower", "upper", "mixed"),
+		number("pages", 0, 0, 50, func(p *Pool) *int { return &p.Pages }, "entries of a page of Azure's lists; 0: 50"),
 	}
 }
 

@@ -50,6 +50,11 @@ type Pool struct {
 	// their readiness), "captured" and "serving" (donor or workbench of another
 	// capture), "rebooting" (kured will), "otherarch".
 	Benches string
+	// Spelling is how Azure spells ids in its answers, and the cloud provider in those of
+	// nodes: "sent" (default), "lower", "upper" (the resource group's and all names) or
+	// "mixed".
+	Spelling string
+	Pages    int // of Azure's lists have so many entries; 0 (default) means 50
 }
 
 // Donor is what is on and of instance 0, before anything is asked.

@@ -2,11 +2,15 @@ package play
 
 import (
 	"context"
+	"crypto/sha256"
+	"encoding/hex"
 	"fmt"
 	"strings"
 	"time"
 
 	"github.com/ortet/ortet/internal/azsim"
+	"github.com/ortet/ortet/internal/fleet"
+	"github.com/ortet/ortet/test/scenario"
 )
 
 // A disk knows what was done to what is on it.
@@ -18,8 +22,9 @@ type disk struct {
 	running     bool   // copied from a disk that was in use
 	user        string // computer that has it as its OS disk, by lower-case id
 	writes      int
-	content     *content // nil: a Marketplace image's, which nobody booted
-	birth       *birth   // of a first boot that is not in content yet
+	content     *content     // nil: a Marketplace image's, which nobody booted
+	birth       *birth       // of a first boot that is not in content yet
+	of          azsim.Volume // image version that it was made from, "" for none
 }
 
 // A computer is an instance as the substrate has it.
@@ -54,6 +59,9 @@ func (m *machines) CreateVolume(_ context.Context, v azsim.Volume, from azsim.So
 		*d = disk{host: source.host, generalized: source.generalized, partly: source.partly, half: source.half, running: source.running, content: w.contentOf(source)}
 		if c := w.computers[source.user]; c != nil && c.running {
 			d.running = true
+		}
+		if strings.Contains(string(from.Volume), "/versions/") {
+			d.of = from.Volume
 		}
 	}
 	w.disks[v] = d
@@ -99,9 +107,28 @@ func (m *machines) Boot(_ context.Context, c azsim.Computer) error {
 	for lun, v := range c.DataDisks {
 		there.luns[lun] = v
 	}
+	of := d.of
 	w.mu.Unlock()
+	if c.Provision {
+		w.judgeMadeOf(c, fleet.ResourceID(of))
+	}
 	w.booted(there)
 	return nil
+}
+
+// judgeMadeOf: an instance that is made of a version gets the customData that its tags
+// say it goes with, in the bytes that were saved.
+func (w *world) judgeMadeOf(c azsim.Computer, version fleet.ResourceID) {
+	if time.Since(w.begin) == 0 || version == "" {
+		return
+	}
+	i, there := imageAt(w.images(), version)
+	if !there || i.tags[fleet.TagCustomData] == "" || len(w.happenedTo(scenario.ChangeModel, scenario.DeleteVersion, scenario.DeleteGallery)) > 0 {
+		return
+	}
+	if sum := sha256.Sum256(c.CustomData); hex.EncodeToString(sum[:]) != i.tags[fleet.TagCustomData] {
+		w.broken("%s is made of version %s with the customData %q, which that does not go with", c.Name, version.Name(), c.CustomData)
+	}
 }
 
 func (m *machines) Shutdown(_ context.Context, id string, _ bool) error {

@@ -108,7 +108,7 @@ func (w *world) report(name string, c *computer, ready bool) {
 	}
 	node := &corev1.Node{
 		ObjectMeta: metav1.ObjectMeta{Name: name, Labels: map[string]string{corev1.LabelHostname: name, corev1.LabelOSStable: "linux", corev1.LabelArchStable: "amd64"}},
-		Spec:       corev1.NodeSpec{ProviderID: "azure://" + c.ResourceID}, Status: status,
+		Spec:       corev1.NodeSpec{ProviderID: "azure://" + w.spelled(c.ResourceID, "node", name)}, Status: status,
 	}
 	if c.Zone != "" {
 		node.Labels[corev1.LabelTopologyZone] = location + "-" + c.Zone

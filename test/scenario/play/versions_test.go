@@ -11,6 +11,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 
+	"github.com/ortet/ortet/internal/azsim"
 	"github.com/ortet/ortet/internal/cluster/kube"
 	"github.com/ortet/ortet/internal/fleet"
 	"github.com/ortet/ortet/internal/journal"
@@ -113,8 +114,20 @@ func TestRulesOfVersions(t *testing.T) {
 		{"the newest stay", story, base, nil, deletes(4), deletes(1), "one of the newest 3"},
 		{"two good ones stay", story, base, leave(0, 1, 2, 3), deletes(4), nil, "that nobody rolled back from"},
 		{"no capture goes back", story, all(base, func(w *world) { w.pointed0.image = "another" }), nil, pointsAt(0), pointsAt(1), "to the older"},
+		{"an instance gets its version's customData", "pool instances=3 versions=2 customdata\ncapture\n", nil, nil, newInstance("#cloud-config\nruncmd: [join, '>>>>???', 0]\n"), newInstance("#cloud-config\nruncmd: [join, '----___', 0]\n"), "which that does not go with"},
 		{"one version a day", "pool instances=3 versions=5\ncapture\n", guarded, today, sent(http.MethodPost, powerOff, ""), nil, "though today's version"},
 	})
+}
+
+// newInstance boots one that a scale-out made of the older of two versions.
+func newInstance(customData string) func(*world, *process) {
+	return func(w *world, _ *process) {
+		time.Sleep(time.Second)
+		w.disks["new"] = &disk{of: volume(version(w, 1))}
+		if err := (*machines)(w).Boot(w.over, azsim.Computer{ID: "new", Name: "new", OSDisk: "new", CustomData: []byte(customData), Provision: true}); err != nil {
+			panic(err)
+		}
+	}
 }
 
 // leave tags versions as a rollback does.

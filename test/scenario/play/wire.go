@@ -185,10 +185,11 @@ func (a azureWire) Do(r *http.Request) (*http.Response, error) {
 		}
 		answer, err := w.azure.Transport().Do(r.WithContext(ctx))
 		w.looks(a.p, r, fault)
-		if err == nil {
-			w.remembers(name, answer)
+		if err != nil {
+			return nil, err
 		}
-		return answer, err
+		w.remembers(name, answer)
+		return w.respelled(name, answer)
 	})
 }
 
@@ -223,7 +224,7 @@ func (w *world) azureName(r *http.Request) string {
 		defer w.mu.Unlock()
 		return r.Method + " operation of " + w.operations[last]
 	}
-	return r.Method + " " + strings.Join(parts, "/")
+	return r.Method + " " + strings.Join(w.sentAs(parts), "/")
 }
 
 // kubeWire is the way of a process to Kubernetes: http.RoundTripper.

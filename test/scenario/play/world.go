@@ -144,7 +144,7 @@ func newWorld(s scenario.Scenario) (*world, error) {
 	w.names = plan.NamesOf(w.pool, "", "")
 	w.over, w.end = context.WithCancel(context.Background())
 	w.kube = &kubesim.Server{Machines: s.Pool.Machines, Log: w.log, Deleting: w.podGoes, Ends: w.podEnds, OnRequest: w.kubeServed}
-	w.azure = &azsim.Server{Seed: s.Seed, Substrate: (*machines)(w), KeepAnswers: true, Profile: azsim.Profile{
+	w.azure = &azsim.Server{Seed: s.Seed, Substrate: (*machines)(w), KeepAnswers: true, PageSize: s.Pool.Pages, Profile: azsim.Profile{
 		// Versions take up to six hours, in which a process asks for them each minute.
 		"version.create": {Min: 2 * time.Minute, Max: 30 * time.Minute},
 	}}
@@ -316,12 +316,12 @@ func (w *world) setUpGallery(versions []fleet.ResourceID, settle func(method str
 		versions[i] = w.names.Definition.Child("versions", plan.VersionName(day, w.story.Pool.Again && i == len(versions)-1))
 		capture := plan.CaptureName(day, "")
 		of := object{fleet.TagCapture: capture, fleet.TagGeneralized: capture, fleet.TagCreatedBy: "ortet test",
-			fleet.TagBuiltFrom: "pool1000099", fleet.TagBuiltAt: day.Format(fleet.BuiltAtLayout)}
+			fleet.TagBuiltFrom: "pool1000099", fleet.TagBuiltAt: day.Format(fleet.BuiltAtLayout), "owner": oddTag}
 		switch {
 		case w.story.Pool.Theirs && i == 0 && len(versions) > 1:
 			of = object{"owner": "others"}
 		case w.story.Pool.CustomData && i < len(versions)-1:
-			of[fleet.TagCustomData] = w.keep(fmt.Sprintf("#cloud-config\nruncmd: [join, %d]\n", i))
+			of[fleet.TagCustomData] = w.keep(fmt.Sprintf("#cloud-config\nruncmd: [join, '>>>>???', %d]\n", i))
 		}
 		puts = append(puts, put{versions[i], galleries, object{
 			"location": location,
@@ -376,7 +376,11 @@ func (w *world) keep(data string) string {
 	return sum
 }
 
-const firstCustomData = "#cloud-config\nruncmd: [join]\n"
+// firstCustomData is base64 with + and /, which other alphabets do not have.
+const firstCustomData = "#cloud-config\nruncmd: [join, '>>>>???']\n"
+
+// oddTag is what others tag with: it needs quoting in JSON and in URLs.
+const oddTag = `Zoë & "co" <a+b/c=%20\>`
 
 func (w *world) setBody(image fleet.ResourceID, capacity int) object {
 	p := w.story.Pool
@@ -408,6 +412,7 @@ func (w *world) setBody(image fleet.ResourceID, capacity int) object {
 	}
 	body := object{
 		"location": location, "sku": object{"name": "Standard_D2s_v5", "tier": "Standard", "capacity": capacity},
+		"tags": object{"owner": oddTag},
 		"properties": object{
 			"orchestrationMode": "Uniform", "overprovision": false, "singlePlacementGroup": false, "upgradePolicy": upgrade,
 			"virtualMachineProfile": object{
