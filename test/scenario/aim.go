@@ -36,7 +36,10 @@ func (c *Chooser) byAim(side, request string, count int, get bool) (Event, bool)
 			return Event{}, false
 		}
 		e.What = pick(d, []weighted[What]{{3, Error}, {3, Stale}, {1, ""}})
-		if e.What == Error {
+		switch {
+		case e.What == Error && side == Azure && d.percent(30):
+			e.What, e.Args = proxied(d, ProxyBefore, []string{"404"})
+		case e.What == Error:
 			e.Args = []string{"404"}
 		}
 		return e, e.What != ""

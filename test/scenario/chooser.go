@@ -169,11 +169,36 @@ func (c *Chooser) faultAt(d dice, side, request string) (What, []string) {
 	what := pick(d, themeNamed(c.chance.Of).among(fitting))
 	switch what {
 	case Throttle:
+		if side == Azure && d.percent(25) {
+			what = ThrottleDate
+		}
 		return what, numbers(d.spread(1, 60))
 	case Error:
-		return what, errorAt(d, side, m)
+		args := errorAt(d, side, m)
+		if d.percent(30) && (side == Azure || args[0] != "404") {
+			return proxied(d, ProxyBefore, args)
+		}
+		return what, args
+	case ReportFailure:
+		if d.percent(40) {
+			return proxied(d, ProxyAfter, []string{pick(d, []weighted[string]{{2, "502"}, {2, "504"}, {1, "200"}})})
+		}
 	}
 	return what, nil
+}
+
+// proxied is what a proxy makes of a failure: its own page, or an answer that it cut
+// short. Of what Azure alone would say it says nothing.
+func proxied(d dice, what What, args []string) (What, []string) {
+	status := args[0]
+	if !slices.Contains([]string{"200", "404", "429", "502", "503", "504"}, status) {
+		status = pick(d, []weighted[string]{{3, "502"}, {1, "503"}, {1, "200"}})
+	}
+	body := pick(d, []weighted[string]{{3, "html"}, {2, "empty"}, {2, "cut"}})
+	if status == "200" && body == "empty" {
+		body = "html" // an empty 200 is success
+	}
+	return what, []string{status, body}
 }
 
 func numbers(all ...int) []string {

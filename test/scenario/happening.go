@@ -158,6 +158,9 @@ func happenings() []happening {
 		{what: ReportSuccess, sides: azure, methods: changes, does: "not done, and said to have succeeded"},
 		{what: IgnoreNull, sides: azure, methods: []string{"PATCH"}, does: "the PATCH's null keeps the value"},
 		{what: ExpireToken, does: "401, as where the token has expired"},
+		{what: ThrottleDate, sides: azure, args: []arg{amount(seconds, 1, hour)}, does: "429 with a Retry-After that is a date, nothing done"},
+		{what: ProxyBefore, args: proxyArgs(), does: "a proxy answers, nothing done: with an HTML page, without a body, or with one that ends early; there is no code in it"},
+		{what: ProxyAfter, args: proxyArgs(), does: "done, and a proxy answers as above"},
 		{what: Conflict, sides: kube, methods: []string{"PUT", "PATCH"}, does: "409, as where others wrote meanwhile"},
 
 		{what: KillBefore, kind: death, does: "the process dies, and the request is not sent"},
@@ -241,6 +244,26 @@ func (h happening) usage() string {
 		names[1] = "[" + names[1] + "]"
 	}
 	return strings.Join(names, " ")
+}
+
+// proxyArgs are the status and the body of a proxy's answer.
+func proxyArgs() []arg {
+	bodies := []string{"html", "empty", "cut"}
+	status, failed := statusArg(), statusArg().check
+	status.allowed = "200, " + status.allowed
+	status.check = func(v string) (string, error) {
+		if v == "200" {
+			return v, nil
+		}
+		return failed(v)
+	}
+	body := arg{name: "BODY", allowed: strings.Join(bodies, ", "), check: func(v string) (string, error) {
+		if !slices.Contains(bodies, v) {
+			return "", fmt.Errorf("want one of %s", strings.Join(bodies, ", "))
+		}
+		return v, nil
+	}}
+	return []arg{status, body}
 }
 
 func methods() []string { return []string{"GET", "HEAD", "PUT", "PATCH", "POST", "DELETE"} }

@@ -167,6 +167,9 @@ const (
 	ReportSuccess What = "reportSuccess" // Azure: not done, and said to have succeeded
 	IgnoreNull    What = "ignoreNull"    // Azure: a PATCH's null keeps the value
 	ExpireToken   What = "expireToken"   // both: 401
+	ThrottleDate  What = "throttleDate"  // Azure; as throttle, with Retry-After as a date
+	ProxyBefore   What = "proxyBefore"   // both: a proxy answers; Args: status, "html", "empty" or "cut"
+	ProxyAfter    What = "proxyAfter"    // both: done, and a proxy answers; Args: as above
 	Conflict      What = "conflict"      // Kubernetes: 409, as where others wrote meanwhile
 )
 

@@ -157,7 +157,17 @@ func classifyNetwork(out *fleet.Error, err error) {
 		out.Kind, out.Remedy = fleet.KindUnauthenticated, "the kubeconfig's credential plugin failed: run it by hand, or log in again"
 	case transientNetwork(err):
 		out.Kind = fleet.KindTransient
+	case foreign(err):
+		out.Kind, out.Err = fleet.KindTransient, fmt.Errorf("the answer is not what an API server sends: %w", err)
+		out.Remedy = "if this stays, check the API server's address and any proxy"
 	}
+}
+
+// foreign reports whether an answer cannot be read: a proxy's page, or an answer cut
+// short. client-go gives no typed error.
+func foreign(err error) bool {
+	text := err.Error()
+	return strings.HasPrefix(text, "serializer for ") || strings.Contains(text, "couldn't get version/kind") || strings.Contains(text, "unexpected end of JSON input")
 }
 
 // transientNetwork says of an error without an answer that a later try may

@@ -55,6 +55,8 @@ func TestClassification(t *testing.T) {
 		"timeout":           {apierrors.NewTimeoutError("etcd", 1), fleet.KindTransient, ""},
 		"expired":           {apierrors.NewResourceExpired("too old"), fleet.KindTransient, ""},
 		"gateway":           {apierrors.NewGenericServerResponse(502, "get", nodes, "n", "<html>", 0, true), fleet.KindTransient, ""},
+		"a proxy's page":    {errors.New("serializer for text/html doesn't exist"), fleet.KindTransient, "any proxy"},
+		"cut short":         {errors.New("couldn't get version/kind; json parse error: unexpected end of JSON input"), fleet.KindTransient, "any proxy"},
 		"refused":           {network(syscall.ECONNREFUSED), fleet.KindTransient, ""},
 		"reset":             {network(syscall.ECONNRESET), fleet.KindTransient, ""},
 		"no such host":      {network(&net.DNSError{Err: "no such host", IsNotFound: true}), fleet.KindTransient, ""},

@@ -42,13 +42,16 @@ func (f *Faults) Serve(e *scenario.Event, r *http.Request, serve func(*http.Requ
 		return f.served(r, serve)
 	}
 	switch e.What {
-	case scenario.DropAfter, scenario.ReportFailure:
+	case scenario.DropAfter, scenario.ReportFailure, scenario.ProxyAfter:
 		response, err := f.served(r, serve)
 		if err != nil {
 			return nil, err
 		}
 		if err := response.Body.Close(); err != nil {
 			return nil, err
+		}
+		if e.What == scenario.ProxyAfter {
+			return Proxy(*e), nil
 		}
 		if e.What == scenario.ReportFailure {
 			return Answer(http.StatusInternalServerError, metav1.StatusReasonInternalError, 0), nil
@@ -65,14 +68,16 @@ func (f *Faults) Serve(e *scenario.Event, r *http.Request, serve func(*http.Requ
 	}
 	switch e.What {
 	case scenario.Throttle:
-		return Answer(http.StatusTooManyRequests, metav1.StatusReasonTooManyRequests, max(1, number(*e, 0))), nil
+		return Answer(http.StatusTooManyRequests, metav1.StatusReasonTooManyRequests, max(1, number(*e))), nil
 	case scenario.Error:
-		status := number(*e, 0)
+		status := number(*e)
 		reason := usual(status)
 		if len(e.Args) > 1 {
 			reason = metav1.StatusReason(e.Args[1])
 		}
 		return Answer(status, reason, 0), nil
+	case scenario.ProxyBefore:
+		return Proxy(*e), nil
 	case scenario.Conflict:
 		return Answer(http.StatusConflict, metav1.StatusReasonConflict, 0), nil
 	case scenario.ExpireToken:
@@ -127,12 +132,12 @@ func closed(r *http.Request) error {
 	return r.Body.Close()
 }
 
-// number is the n-th argument; the scenario was checked when it was read.
-func number(e scenario.Event, n int) int {
-	if n >= len(e.Args) {
+// number is the first argument; the scenario was checked when it was read.
+func number(e scenario.Event) int {
+	if len(e.Args) == 0 {
 		return 0
 	}
-	v, _ := strconv.Atoi(e.Args[n])
+	v, _ := strconv.Atoi(e.Args[0])
 	return v
 }
 
@@ -175,6 +180,20 @@ func Answer(status int, reason metav1.StatusReason, retryAfter int) *http.Respon
 	}
 	body, _ := json.Marshal(s) // of strings and numbers
 	return response(status, header, body)
+}
+
+// Proxy is what a proxy answers in the place of an API server or of Azure.
+func Proxy(e scenario.Event) *http.Response {
+	status, body := number(e), e.Args[1]
+	header := http.Header{"Content-Type": {"text/html"}, "Via": {"1.1 proxy"}}
+	switch body {
+	case "html":
+		return response(status, header, fmt.Appendf(nil, "<html>\n<head><title>%d %s</title></head>\n<body><center><h1>%[2]s</h1></center></body>\n</html>\n", status, http.StatusText(status)))
+	case "cut":
+		header.Set("Content-Type", "application/json; charset=utf-8")
+		return response(status, header, []byte(`{"kind":"Status","id":"/subscriptions/5ca1ab1e-0000`))
+	}
+	return response(status, http.Header{"Via": header["Via"]}, nil)
 }
 
 func response(status int, header http.Header, body []byte) *http.Response {

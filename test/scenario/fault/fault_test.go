@@ -85,6 +85,7 @@ func TestTransport(t *testing.T) {
 		served bool
 		status int
 		reason metav1.StatusReason
+		body   string // of what is no API server's answer
 		wait   string // Retry-After
 		err    error
 	}{
@@ -94,6 +95,9 @@ func TestTransport(t *testing.T) {
 		{what: scenario.Conflict, status: 409, reason: metav1.StatusReasonConflict},
 		{what: scenario.ExpireToken, status: 401, reason: metav1.StatusReasonUnauthorized},
 		{what: scenario.ReportFailure, served: true, status: 500, reason: metav1.StatusReasonInternalError},
+		{what: scenario.ProxyBefore, args: []string{"502", "html"}, status: 502, body: "<h1>Bad Gateway</h1>"},
+		{what: scenario.ProxyBefore, args: []string{"503", "empty"}, status: 503},
+		{what: scenario.ProxyAfter, args: []string{"200", "cut"}, served: true, status: 200, body: `"/subscriptions/5ca1ab1e-0000`},
 		{what: scenario.DropBefore, err: syscall.ECONNRESET},
 		{what: scenario.DropAfter, served: true, err: syscall.ECONNRESET},
 		{what: scenario.KubeOutage, args: []string{"5"}, err: syscall.ECONNREFUSED},
@@ -122,7 +126,11 @@ func TestTransport(t *testing.T) {
 			if err == nil {
 				defer func() { _ = answer.Body.Close() }()
 				body, _ := io.ReadAll(answer.Body)
-				if answer.StatusCode != c.status || !strings.Contains(string(body), `"reason":"`+string(c.reason)+`"`) {
+				want := c.body
+				if c.reason != "" {
+					want = `"reason":"` + string(c.reason) + `"`
+				}
+				if answer.StatusCode != c.status || !strings.Contains(string(body), want) {
 					t.Errorf("%d: %s", answer.StatusCode, body)
 				}
 				if got := answer.Header.Get("Retry-After"); got != c.wait {

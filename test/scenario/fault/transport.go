@@ -35,7 +35,7 @@ type Transport struct {
 func Supports(e scenario.Event) error {
 	switch e.What {
 	case scenario.Throttle, scenario.Error, scenario.DropBefore, scenario.DropAfter, scenario.Hang, scenario.ReportFailure,
-		scenario.Stale, scenario.ExpireToken, scenario.Conflict, scenario.KubeOutage:
+		scenario.Stale, scenario.ExpireToken, scenario.Conflict, scenario.ProxyBefore, scenario.ProxyAfter, scenario.KubeOutage:
 		if e.Side == scenario.Kube {
 			return nil
 		}
@@ -106,7 +106,7 @@ func (t *Transport) meets(name string, r *http.Request) (n int, met *scenario.Ev
 
 // Outage is how long an outage lasts.
 func Outage(e scenario.Event) time.Duration {
-	return time.Duration(max(1, number(e, 0))) * time.Second
+	return time.Duration(max(1, number(e))) * time.Second
 }
 
 func later(a, b time.Time) time.Time {

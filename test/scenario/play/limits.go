@@ -73,3 +73,34 @@ func (w *world) take(kind, of string) {
 		w.broken("more requests to %s %s than Azure allows", kind, of)
 	}
 }
+
+// throttled remembers for how long Azure wants a request not to come again.
+func (w *world) throttled(p *process, side, name string, answer *http.Response) {
+	if side != scenario.Azure || answer.StatusCode != http.StatusTooManyRequests {
+		return
+	}
+	wait, err := time.ParseDuration(answer.Header.Get("Retry-After") + "s")
+	if at, dated := http.ParseTime(answer.Header.Get("Retry-After")); dated == nil {
+		now, _ := http.ParseTime(answer.Header.Get("Date")) // both are there, or none
+		wait, err = at.Sub(now), nil
+	}
+	if err != nil {
+		return
+	}
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.waits[p.name+" "+name] = time.Now().Add(wait)
+}
+
+// judgeWaits: what Azure answered with 429 does not come again before it says.
+func (w *world) judgeWaits(p *process, side, name string) {
+	if side != scenario.Azure {
+		return
+	}
+	w.mu.Lock()
+	early := time.Until(w.waits[p.name+" "+name])
+	w.mu.Unlock()
+	if early > 0 {
+		w.broken("%s sends %q again %s before the time that Azure asked for", p.name, name, early.Round(time.Second))
+	}
+}

@@ -275,6 +275,9 @@ func (w *world) cordon(node string, on bool) {
 	f.either = f.either || ours || on && n.Spec.Unschedulable && !f.unschedulable
 	f.unschedulable = on
 	f.uncordoned = f.uncordoned || !on
+	if !on && w.spared[node] == unfit("cordoned") {
+		delete(w.spared, node)
+	}
 	w.found[node] = f
 	if !on && w.spared[node] == othersCordon {
 		delete(w.spared, node)

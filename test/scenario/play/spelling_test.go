@@ -17,8 +17,15 @@ import (
 // asked gives what a process is answered to a GET.
 func asked(t *testing.T, w *world, path, version string) string {
 	t.Helper()
+	_, body := sends(t, w, http.MethodGet, path, version)
+	return body
+}
+
+// sends has a process send a request without a body.
+func sends(t *testing.T, w *world, method, path, version string) (*http.Response, string) {
+	t.Helper()
 	p := &process{w: w, name: "p1", ask: w.story.Asks[0]}
-	r, err := http.NewRequestWithContext(context.Background(), http.MethodGet, azsim.InProcess+path+"?api-version="+version, http.NoBody)
+	r, err := http.NewRequestWithContext(context.Background(), method, azsim.InProcess+path+"?api-version="+version, http.NoBody)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -36,7 +43,7 @@ func asked(t *testing.T, w *world, path, version string) string {
 	if err != nil {
 		t.Fatal(err)
 	}
-	return string(text)
+	return answer, string(text)
 }
 
 // in makes the world of a story.

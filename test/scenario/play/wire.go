@@ -39,6 +39,7 @@ func (p *process) send(side, name string, r *http.Request, serve func(r *http.Re
 	}
 	n := w.number(side, name)
 	w.watchLimits(side, r)
+	w.judgeWaits(p, side, name)
 	var fault *scenario.Event
 	killed := false
 	for _, e := range w.happens(side, name, n, r.Method == http.MethodGet) {
@@ -68,6 +69,9 @@ func (p *process) send(side, name string, r *http.Request, serve func(r *http.Re
 	answer, err := w.refused(side, name)
 	if answer == nil && err == nil {
 		answer, err = serve(r, fault)
+	}
+	if answer != nil {
+		w.throttled(p, side, name, answer)
 	}
 	w.write("%s %s %q %d: %s%s", p.name, side, name, n, said(answer, err), met(fault))
 	if side == scenario.Azure && r.Method != http.MethodGet {
@@ -169,11 +173,15 @@ func (a azureWire) Do(r *http.Request) (*http.Response, error) {
 	name := w.azureName(r)
 	return a.p.send(scenario.Azure, name, r, func(r *http.Request, fault *scenario.Event) (*http.Response, error) {
 		w.judgeRequest(a.p, r)
+		if fault != nil && fault.What == scenario.ProxyBefore {
+			return proxied(*fault, r)
+		}
 		ctx := r.Context()
-		if fault != nil {
+		if fault != nil && fault.What != scenario.ProxyAfter {
 			f := azsim.Fault{Name: string(fault.What), Effect: azsim.Effect(fault.What), Skip: 0}
 			switch fault.What {
-			case scenario.Throttle:
+			case scenario.Throttle, scenario.ThrottleDate:
+				f.Effect = azsim.EffectThrottle
 				f.RetryAfterSeconds = max(1, argument(*fault, 0))
 			case scenario.Error:
 				f.Status = argument(*fault, 0)
@@ -189,8 +197,28 @@ func (a azureWire) Do(r *http.Request) (*http.Response, error) {
 			return nil, err
 		}
 		w.remembers(name, answer)
+		switch {
+		case fault != nil && fault.What == scenario.ProxyAfter:
+			_ = answer.Body.Close() // nobody reads it
+			return proxied(*fault, r)
+		case fault != nil && fault.What == scenario.ThrottleDate:
+			now := time.Now().Truncate(time.Second)
+			answer.Header.Set("Date", now.UTC().Format(http.TimeFormat))
+			answer.Header.Set("Retry-After", now.UTC().Add(time.Duration(argument(*fault, 0))*time.Second).Format(http.TimeFormat))
+		}
 		return w.respelled(name, answer)
 	})
+}
+
+// proxied is what a proxy answers to a request that did not reach Azure, or whose answer
+// did not come back.
+func proxied(e scenario.Event, r *http.Request) (*http.Response, error) {
+	answer := fault.Proxy(e)
+	answer.Request = r
+	if r.Body == nil {
+		return answer, nil
+	}
+	return answer, r.Body.Close()
 }
 
 // remembers keeps which request an operation belongs to.

@@ -89,11 +89,12 @@ type world struct {
 	othersGone map[string]bool // lower-case ids that others deleted
 	force      bool            // the ask under way allows deleting pods
 	buckets    map[string]*bucket
-	remade     map[string]bool    // nodes that others deleted
-	spared     map[string]string  // why nodes cannot be workbenches, from the beginning on
-	touched    map[string]bool    // what others did to the donor, so that how it ends is theirs
-	born       int                // pods that controllers made
-	begun      map[types.UID]bool // pods of ours whose kubelet knows of them
+	waits      map[string]time.Time // until when Azure wants a request of a process not to come again
+	remade     map[string]bool      // nodes that others deleted
+	spared     map[string]string    // why nodes cannot be workbenches, from the beginning on
+	touched    map[string]bool      // what others did to the donor, so that how it ends is theirs
+	born       int                  // pods that controllers made
+	begun      map[types.UID]bool   // pods of ours whose kubelet knows of them
 }
 
 // outage is a side that does not answer until a time.
@@ -138,7 +139,7 @@ func newWorld(s scenario.Scenario) (*world, error) {
 		counts: map[string]int{}, operations: map[string]string{}, down: map[string]outage{},
 		disks: map[azsim.Volume]*disk{}, computers: map[string]*computer{}, logs: map[string][]byte{}, onNode: map[string]*content{},
 		found: map[string]found{}, othersGone: map[string]bool{}, touched: map[string]bool{}, remade: map[string]bool{}, spared: map[string]string{},
-		buckets: map[string]*bucket{}, begun: map[types.UID]bool{}, grown: map[string]int64{},
+		buckets: map[string]*bucket{}, waits: map[string]time.Time{}, begun: map[types.UID]bool{}, grown: map[string]int64{},
 		pool: "/subscriptions/" + azsim.DefaultSubscription + "/resourceGroups/" + azsim.DefaultResourceGroup + "/providers/Microsoft.Compute/virtualMachineScaleSets/" + poolName,
 	}
 	w.names = plan.NamesOf(w.pool, "", "")
