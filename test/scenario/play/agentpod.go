@@ -88,7 +88,7 @@ func (w *world) invoked(command []string, host string, said io.Writer) int32 {
 		_, _ = io.WriteString(said, err.Error()+"\n") // it is a buffer
 		return wrongUsage
 	}
-	return int32(program.Run(w.over, f, o, said, said)) //nolint:gosec // an exit code
+	return int32(program.Run(w.over, f, o, said, said))
 }
 
 // output is what a container writes, on both of its streams. At line point its process

@@ -116,8 +116,13 @@ func (c *content) put(dir string) error {
 
 // filesBelow reads what is below a folder.
 func filesBelow(dir string) (map[string]entry, error) {
+	root, err := os.OpenRoot(dir)
+	if err != nil {
+		return nil, err
+	}
+	defer func() { _ = root.Close() }()
 	files := map[string]entry{}
-	err := filepath.WalkDir(dir, func(at string, d fs.DirEntry, err error) error {
+	err = fs.WalkDir(root.FS(), ".", func(at string, d fs.DirEntry, err error) error {
 		if err != nil || d.IsDir() {
 			return err
 		}
@@ -127,14 +132,14 @@ func filesBelow(dir string) (map[string]entry, error) {
 		}
 		e := entry{mode: info.Mode().Perm()}
 		if info.Mode()&fs.ModeSymlink != 0 {
-			e.link, err = os.Readlink(at)
+			e.link, err = root.Readlink(at)
 			e.mode = 0
 		} else {
 			var data []byte
-			data, err = os.ReadFile(at)
+			data, err = root.ReadFile(at)
 			e.data = string(data)
 		}
-		files[at[len(dir)+1:]] = e
+		files[at] = e
 		return err
 	})
 	return files, err
