@@ -27,6 +27,8 @@ type Chooser struct {
 	byChance int
 	aimed    int             // changes that were aimed at
 	after    map[string]bool // paths whose next read is aimed at
+	provoked bool            // a failure or an interruption, so that there is something to undo
+	undoing  int             // that happened while changes were undone
 }
 
 // requestKey says which request it is.
@@ -55,15 +57,31 @@ func NewChooser(s Scenario) *Chooser {
 //
 // Chance goes by the seed, the side, the name and the count alone, so what
 // happens at a request does not depend on the requests before it, but for the
-// bound Chance.Most, and for reads after a change that was aimed at. No happening comes by chance once 200 have happened, so
-// that what happened can be printed.
+// bound Chance.Most, for reads after a change that was aimed at, and for what undoes
+// changes. No happening comes by chance once 200 have happened, so that what happened
+// can be printed.
 func (c *Chooser) At(side, request string, count int, get bool) []Event {
+	return c.at(side, request, count, get, false)
+}
+
+// AtUndo is At for a request of a process that undoes its changes, after a failure or
+// an interruption.
+func (c *Chooser) AtUndo(side, request string, count int, get bool) []Event {
+	return c.at(side, request, count, get, true)
+}
+
+func (c *Chooser) at(side, request string, count int, get, undoes bool) []Event {
 	key := requestKey{side, request, count}
 	out := slices.Clone(c.listed[key])
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if len(out) > 0 {
 		c.met[key] = true
+	}
+	if len(out) == 0 && c.chance.Undoing > 0 && len(c.happened) < MaxEvents {
+		if e, ok := c.whileUndoing(side, request, count, get, undoes); ok {
+			out = append(out, e)
+		}
 	}
 	if len(out) == 0 && (c.chance.Most == 0 || c.byChance < c.chance.Most) && len(c.happened) < MaxEvents {
 		if e, ok := c.byFate(side, request, count, get); ok {

@@ -39,6 +39,7 @@ func Generate(seed uint64) Scenario {
 	}
 	generateFiles(roll(seed, 0x66696c6573), &s)
 	generateWire(roll(seed, 0x77697265), &s.Pool)
+	generateUndoing(roll(seed, 0x756e646f), &s)
 	return s
 }
 
@@ -105,6 +106,13 @@ func generateNeighbours(d dice, p *Pool) {
 	p.Again = p.Versions > 0 && d.percent(15)
 	if p.Kured && d.percent(40) { // no longer than a capture waits
 		p.Rebooting = time.Duration(d.spread(3*minute, 25*minute)) * time.Second
+	}
+}
+
+// generateUndoing has changes go wrong that undo others, in two seeds of five.
+func generateUndoing(d dice, s *Scenario) {
+	if d.percent(40) {
+		s.Chance.Undoing = d.in(1, 4)
 	}
 }
 

@@ -165,7 +165,7 @@ func happenings() []happening {
 
 		{what: KillBefore, kind: death, does: "the process dies, and the request is not sent"},
 		{what: KillAfter, kind: death, does: "the process dies, and the request has its effect"},
-		{what: Interrupt, kind: death, does: "the operator presses Ctrl-C"},
+		{what: Interrupt, kind: death, does: "the operator presses Ctrl-C; a second one ends the process at once"},
 
 		{what: RivalComes, kind: world, does: "another process asks the same"},
 		{what: ScaleOut, kind: world, args: []arg{amount("N", 1, 100)}, does: "the pool grows by that many"},

@@ -128,7 +128,10 @@ type Chance struct {
 	Rate, Death, World int
 	// Aimed is how many changes are aimed at: see the documentation.
 	Aimed int
-	Most  int
+	// Undoing is how many happen, beyond Most, while a process undoes its changes after
+	// a failure or an interruption; where it is not 0, one of these is brought about.
+	Undoing int
+	Most    int
 	// Of is the theme that what happens belongs to; default "", anything.
 	Of string
 }

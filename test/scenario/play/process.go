@@ -39,6 +39,7 @@ type process struct {
 	cutAt         time.Time
 	ended         bool
 	interrupted   bool
+	failed        bool // a step did
 	interruptedAt time.Time
 	skew          time.Duration
 	jumped        bool      // its clock, ever
@@ -151,6 +152,11 @@ func (p *process) report(e engine.Event) {
 	if e.State == engine.StepProgress {
 		return
 	}
+	if e.State == engine.StepFailed {
+		p.mu.Lock()
+		p.failed = true
+		p.mu.Unlock()
+	}
 	_ = nap(p.w.over, p.w.between(time.Microsecond, time.Millisecond, p.name, e.Step, e.State, time.Since(p.w.begin))) // ended is as good as waited
 }
 
@@ -195,12 +201,28 @@ func (p *process) isCut() bool {
 	return p.cut
 }
 
-// interrupt is Ctrl-C.
+// interrupt is Ctrl-C. A second one ends the process at once.
 func (p *process) interrupt() {
 	p.mu.Lock()
-	p.interrupted, p.interruptedAt = true, time.Now()
+	again := p.interrupted
+	if !again {
+		p.interrupted, p.interruptedAt = true, time.Now()
+	}
 	p.mu.Unlock()
+	if again {
+		p.w.write("%s dies", p.name)
+		p.die()
+		return
+	}
 	p.cancel()
+}
+
+// undoes reports whether it undoes its changes, or gives up, after a failure or an
+// interruption.
+func (p *process) undoes() bool {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return p.interrupted || p.failed
 }
 
 func (p *process) wasInterrupted() bool {

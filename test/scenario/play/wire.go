@@ -42,7 +42,7 @@ func (p *process) send(side, name string, r *http.Request, serve func(r *http.Re
 	w.judgeWaits(p, side, name)
 	var fault *scenario.Event
 	killed := false
-	for _, e := range w.happens(side, name, n, r.Method == http.MethodGet) {
+	for _, e := range w.happens(p, side, name, n, r.Method == http.MethodGet) {
 		switch e.What {
 		case scenario.KillBefore:
 			w.write("%s %q %d: %s dies", side, name, n, p.name)
@@ -126,11 +126,14 @@ func (w *world) number(side, name string) int {
 }
 
 // happens asks the scenario.
-func (w *world) happens(side, name string, n int, get bool) []scenario.Event {
+func (w *world) happens(p *process, side, name string, n int, get bool) []scenario.Event {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	if w.calm {
+	switch {
+	case w.calm:
 		return nil
+	case p.undoes() || w.recorded.Ended == nil && w.recorded.Facts.Undoing != "":
+		return w.chooser.AtUndo(side, name, n, get)
 	}
 	return w.chooser.At(side, name, n, get)
 }

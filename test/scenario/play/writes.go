@@ -223,6 +223,7 @@ type noted struct {
 	Facts   struct {
 		Writer       string
 		ModelChanged bool
+		Undoing      string
 	}
 }
 
