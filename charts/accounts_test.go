@@ -15,6 +15,7 @@ import (
 
 	"github.com/ortet/ortet/internal/admission"
 	admissionkube "github.com/ortet/ortet/internal/admission/kube"
+	"github.com/ortet/ortet/internal/cluster/kube"
 	"github.com/ortet/ortet/internal/controller"
 	"github.com/ortet/ortet/internal/wire"
 	"github.com/ortet/ortet/test/controlplane"
@@ -145,6 +146,22 @@ func attempts() map[string][]attempt {
 			{"puts a pod on the control plane", "none of admission.policy.exempt", makePod(workbench(reachExempt, nil))},
 			{"puts a pod on a node that is exempt for it", "none of ortet.exempt", makePod(workbench(reachExempt+"-2", nil))},
 			{"has a pod put anywhere", byPolicy, makePod(workbench("", nil))},
+			{"reads a Secret", byRBAC, func(ctx context.Context, by kubernetes.Interface, namespace string) error {
+				_, err := by.CoreV1().Secrets(namespace).Get(ctx, configSecret, metav1.GetOptions{})
+				return err
+			}},
+			{"keeps data for another pool", byPolicy, makeSecret(&corev1.Secret{ObjectMeta: metav1.ObjectMeta{Name: kube.SavedName(accountsPool + "2")}, Type: "ortet.io/saved"})},
+			{"changes what is saved", "it changes none of it", func(ctx context.Context, by kubernetes.Interface, namespace string) error {
+				s, err := by.CoreV1().Secrets(namespace).Get(ctx, kube.SavedName(accountsPool), metav1.GetOptions{})
+				if err != nil {
+					return err
+				}
+				for key := range s.Data {
+					s.Data[key] = []byte("z")
+				}
+				_, err = by.CoreV1().Secrets(namespace).Update(ctx, s, metav1.UpdateOptions{DryRun: dry})
+				return err
+			}},
 			{"makes a token of the server", byPolicy, makeSecret(serverToken)},
 			{"asks for a token of the server", byRBAC, tokenOf("r-admission")},
 			{"plants a key", byPolicy, makeSecret(planted)},
@@ -230,6 +247,10 @@ func TestAccountsDoNotReachTheAdmissionServer(t *testing.T) {
 	replicas := client(t, controlplane.Client{User: "system:serviceaccount:kube-system:replicaset-controller", Groups: []string{"system:serviceaccounts", "system:serviceaccounts:kube-system", "system:authenticated"}})
 	_, err := replicas.CoreV1().Pods(i.namespace).Create(i.ctx, workbench(reachNode, func(p *corev1.Pod) { p.Name, p.Spec.ServiceAccountName = serverPod, "r-admission" }), metav1.CreateOptions{})
 	if err != nil {
+		t.Fatal(err)
+	}
+	there := &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Name: kube.SavedName(accountsPool)}, Type: "ortet.io/saved", Data: map[string][]byte{"customData-1": []byte("x")}}
+	if _, err := i.admin.CoreV1().Secrets(i.namespace).Create(i.ctx, there, metav1.CreateOptions{}); err != nil {
 		t.Fatal(err)
 	}
 	eventually(t, "a nonce to be spent", func() error { return spendOnce(i.ctx, server, "a1") })

@@ -63,7 +63,7 @@ func manifests(t *testing.T, namespace, exempt string) string {
 	var all []string
 	for _, args := range [][]string{
 		append([]string{"template", "r", "ortet", "--namespace", namespace, "--set", "admission.policy.enabled=false,azure.configSecret=" + configSecret + ",admission.policy.exempt={" + exempt + "}"}, admitting...),
-		{"template", "c", "vmss-prototype", "--namespace", namespace, "--set", "kamino.targetNode=" + node + ",ortet.namespace=" + namespace + ",ortet.exempt={" + exempt + "-2}"},
+		{"template", "c", "vmss-prototype", "--namespace", namespace, "--set", "kamino.targetNode=" + node + ",ortet.pools={" + accountsPool + "},ortet.namespace=" + namespace + ",ortet.exempt={" + exempt + "-2}"},
 	} {
 		out, err := helm(t, args...)
 		if err != nil {
@@ -227,7 +227,11 @@ func (i *installation) capture() *kube.Cluster {
 
 const captureHolder, captureJob = "test", "capture-work"
 
-var captureData = cluster.Kept{Kind: "customData", SHA256: fmt.Sprintf("%x", sha256.Sum256([]byte("x"))), Data: fleet.NewSecret("x"), Pool: accountsPool}
+var captureData, captureMore = saved("x"), saved("y")
+
+func saved(data string) cluster.Kept {
+	return cluster.Kept{Kind: "customData", SHA256: fmt.Sprintf("%x", sha256.Sum256([]byte(data))), Data: fleet.NewSecret(data), Pool: accountsPool}
+}
 
 // captures does what a capture does in the cluster: it holds the pool, writes its journal,
 // keeps data, cordons the node, holds kured and starts its pod.
@@ -249,9 +253,11 @@ func (i *installation) captures(t *testing.T, c *kube.Cluster, on string) {
 		r, err = c.Journals().Save(i.ctx, r)
 		check("write the journal", err)
 	}
-	check("keep data", c.Keep(i.ctx, captureData))
-	_, err = c.Kept(i.ctx, captureData.Kind, captureData.SHA256)
-	check("read what is kept", err)
+	for _, item := range []cluster.Kept{captureData, captureMore} {
+		check("keep data", c.Keep(i.ctx, item, nil))
+		_, err = c.Kept(i.ctx, item.Pool, item.Kind, item.SHA256)
+		check("read what is kept", err)
+	}
 	value := "x"
 	check("annotate", c.Annotate(i.ctx, on, map[string]*string{"ortet.io/capture": &value}))
 	check("cordon", c.SetUnschedulable(i.ctx, on, true))

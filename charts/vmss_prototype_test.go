@@ -3,6 +3,7 @@ package charts
 import (
 	"bytes"
 	"context"
+	"fmt"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -17,6 +18,7 @@ import (
 
 	"github.com/ortet/ortet/internal/cli"
 	"github.com/ortet/ortet/internal/cluster/kube"
+	"github.com/ortet/ortet/internal/fleet"
 )
 
 const node = "k8s-pool1-12345678-vmss000000"
@@ -78,10 +80,18 @@ func TestChartIsWellFormed(t *testing.T) {
 }
 
 func TestChartGrantsExactlyWhatIsUsed(t *testing.T) {
-	for _, force := range []bool{false, true} {
+	const set = "/subscriptions/s/resourceGroups/g/providers/Microsoft.Compute/virtualMachineScaleSets/"
+	for _, pools := range [][]fleet.ResourceID{nil, {set + "pool1"}, {"/Subscriptions/S/resourcegroups/G/providers/microsoft.compute/virtualmachinescalesets/K8s_Pool.1-with-a-name-that-is-cut-here"}, {set + "a", set + "B-"}} {
 		args := []string{"--set", "kamino.targetNode=" + node}
+		force := len(pools) == 1
 		if force {
 			args = append(args, "--set", "kamino.drain.force=true")
+		}
+		needs := kube.Everything("")
+		needs.Force = force
+		for i, pool := range pools {
+			args = append(args, "--set", fmt.Sprintf("ortet.pools[%d]=%s", i, pool))
+			needs.Secrets = append(needs.Secrets, kube.Secrets(pool)...)
 		}
 		objects := render(t, args...)
 		granted := map[string][]rbacv1.PolicyRule{}
@@ -99,10 +109,8 @@ func TestChartGrantsExactlyWhatIsUsed(t *testing.T) {
 			}
 			granted[r.Namespace] = append(granted[r.Namespace], r.Rules...)
 		}
-		needs := kube.Everything("")
-		needs.Force = force
 		if got, want := spelled(granted), spelled(kube.PolicyRules(kube.Rules(needs))); !reflect.DeepEqual(got, want) {
-			t.Errorf("force=%v: the chart grants\n%s\nand the code uses\n%s", force, strings.Join(got, "\n"), strings.Join(want, "\n"))
+			t.Errorf("%v: the chart grants\n%s\nand the code uses\n%s", pools, strings.Join(got, "\n"), strings.Join(want, "\n"))
 		}
 	}
 }

@@ -76,6 +76,7 @@ func (o *options) connect(ctx context.Context, show *progress, w work) (*engine.
 		Image:      w.image,
 		PullSecret: w.pullSecret,
 		Accesses:   accesses,
+		Secrets:    kube.Secrets,
 		Namespace:  o.namespace,
 		SelfNode:   o.process.Getenv("NODE_NAME"),
 		Holder:     holder,

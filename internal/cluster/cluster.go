@@ -154,13 +154,15 @@ type Jobs interface {
 	ForceDeleteJob(ctx context.Context, name string) error
 }
 
-// Vault keeps what cannot be read back from Azure, in Secrets of Ortet's
-// namespace, keyed by the SHA-256 of the data.
+// Vault keeps what cannot be read back from Azure, in a Secret for each pool in
+// Ortet's namespace, keyed by the SHA-256 of the data.
 type Vault interface {
-	// Keep stores data under its kind and hash, and never overwrites.
-	Keep(ctx context.Context, item Kept) error
-	// Kept gives an item, or fleet.KindNotFound.
-	Kept(ctx context.Context, kind, sha256 string) (Kept, error)
+	// Keep stores data under its pool, kind and hash, and never overwrites. Where the
+	// Secret is full, the oldest items make room, but for those whose SHA-256 needed
+	// gives, which is called only then.
+	Keep(ctx context.Context, item Kept, needed func(context.Context) ([]string, error)) error
+	// Kept gives an item of a pool, or fleet.KindNotFound.
+	Kept(ctx context.Context, pool fleet.ResourceID, kind, sha256 string) (Kept, error)
 }
 
 // Kept is one item of the Vault.
@@ -169,7 +171,7 @@ type Kept struct {
 	Name   string // extension name; "" for customData
 	SHA256 string // lower-case hex, of Data
 	Data   fleet.Secret
-	Pool   fleet.ResourceID // for people: where it came from
+	Pool   fleet.ResourceID
 	Donor  string
 	At     time.Time
 }

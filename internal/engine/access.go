@@ -6,6 +6,7 @@ import (
 	"strings"
 
 	"github.com/ortet/ortet/internal/cluster"
+	"github.com/ortet/ortet/internal/fleet"
 )
 
 // CaptureAccesses gives what RBAC has to allow for a capture, with Ortet's own
@@ -55,6 +56,9 @@ func describe(a cluster.Access) string {
 	if a.Group != "" {
 		what += "." + a.Group
 	}
+	if a.Name != "" {
+		what += " " + a.Name
+	}
 	s := fmt.Sprintf("%s %s", a.Verb, what)
 	if a.Namespace != "" {
 		s += " in " + a.Namespace
@@ -62,11 +66,34 @@ func describe(a cluster.Access) string {
 	return s
 }
 
-func (w *watcher) deniedCluster(ctx context.Context, force bool) {
-	w.deniedAmong(ctx, w.e.accesses(CaptureAccesses(w.e.config.Namespace, force)))
+// ofPool gives the accesses with the names of the pool's Secrets, where RBAC can
+// restrict the verb to names. Without a pool these are left out.
+func (e *Engine) ofPool(all []cluster.Access, pool fleet.ResourceID) []cluster.Access {
+	if e.config.Secrets == nil {
+		return all
+	}
+	var out []cluster.Access
+	for _, a := range all {
+		if a.Resource != "secrets" || a.Name != "" || a.Verb == "create" {
+			out = append(out, a)
+			continue
+		}
+		if pool == "" {
+			continue
+		}
+		for _, a.Name = range e.config.Secrets(pool) {
+			out = append(out, a)
+		}
+	}
+	return out
 }
 
-func (w *watcher) deniedAmong(ctx context.Context, accesses []cluster.Access) {
+func (w *watcher) deniedCluster(ctx context.Context, force bool, pool fleet.ResourceID) {
+	w.deniedAmong(ctx, w.e.accesses(CaptureAccesses(w.e.config.Namespace, force)), pool)
+}
+
+func (w *watcher) deniedAmong(ctx context.Context, accesses []cluster.Access, pool fleet.ResourceID) {
+	accesses = w.e.ofPool(accesses, pool)
 	denied, err := ask(ctx, w.t, func(ctx context.Context) ([]cluster.Access, error) {
 		return w.e.cluster.Denied(ctx, accesses)
 	})

@@ -43,6 +43,9 @@ type Config struct {
 	// Accesses is what RBAC has to allow, asked in preflight: the cluster
 	// adapter's own list. nil means CaptureAccesses and RollbackAccesses.
 	Accesses []cluster.Access
+	// Secrets gives the names of a pool's Secrets: preflight asks for those, which is
+	// all that a Role has to name. nil asks for any Secret of the namespace.
+	Secrets func(pool fleet.ResourceID) []string
 	// LeaseFor is how long a hold lasts without renewal; 0 means 45 s.
 	LeaseFor time.Duration
 }

@@ -105,7 +105,9 @@ func (t *task) unbaked(ctx context.Context, theirs bool) (*fleet.Secret, error) 
 	if theirs {
 		why = "somebody else set the image after a capture whose nodes needed none"
 	}
-	kept, err := ask(ctx, t, func(ctx context.Context) (cluster.Kept, error) { return r.e.cluster.Kept(ctx, "customData", want) })
+	kept, err := ask(ctx, t, func(ctx context.Context) (cluster.Kept, error) {
+		return r.e.cluster.Kept(ctx, f.Pool, "customData", want)
+	})
 	if fleet.Is(err, fleet.KindNotFound) {
 		return nil, &fleet.Error{Op: "patch model", Resource: string(f.Names.Version), Kind: fleet.KindInvalid,
 			Err:    fmt.Errorf("the model's customData does nothing (%s), and this version's nodes need some that is not kept (SHA-256 %s)", why, want),
@@ -256,7 +258,7 @@ func (t *task) unpointOnce(ctx context.Context) error {
 		patch.CustomData = &s
 	default:
 		kept, err := ask(ctx, t, func(ctx context.Context) (fleet.Secret, error) {
-			k, err := r.e.cluster.Kept(ctx, "customData", f.Restore)
+			k, err := r.e.cluster.Kept(ctx, f.Pool, "customData", f.Restore)
 			return k.Data, err
 		})
 		switch {

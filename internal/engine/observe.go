@@ -42,14 +42,14 @@ func (e *Engine) observe(ctx context.Context, t *task, request CaptureRequest) (
 		w.unreadable("node "+request.Node, err)
 	}
 	if !ok {
-		together(func() { w.deniedCluster(ctx, request.ForceDrain) })
+		together(func() { w.deniedCluster(ctx, request.ForceDrain, "") })
 		return w.o, plan.Names{}
 	}
 	w.o.Donor = &donor
 	id, err := fleet.ParseProviderID(donor.ProviderID)
 	if err != nil {
 		w.o.NotInstance = err
-		together(func() { w.deniedCluster(ctx, request.ForceDrain) })
+		together(func() { w.deniedCluster(ctx, request.ForceDrain, "") })
 		return w.o, plan.Names{}
 	}
 	w.o.InstanceID = id
@@ -70,7 +70,7 @@ func (e *Engine) observe(ctx context.Context, t *task, request CaptureRequest) (
 			w.unreadable(string(id.Parent()), err)
 		},
 		func() { candidates, why = w.candidates(ctx, donor, id, request.Workbench) },
-		func() { w.deniedCluster(ctx, request.ForceDrain) },
+		func() { w.deniedCluster(ctx, request.ForceDrain, id.Parent()) },
 		func() { w.obstacles(ctx, request, id.Parent()) },
 	)
 	if w.o.Pool == nil {

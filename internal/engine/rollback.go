@@ -77,7 +77,7 @@ func (e *Engine) lookBack(ctx context.Context, t *task, q RollbackRequest, last 
 		problem(plan.Problem{Code: "Unreadable", On: string(c.pool.ID.Group()), What: "what these credentials may do cannot be read: " + err.Error(), WayOut: "let them read their own permissions"})
 	}
 	w := &watcher{e: e, t: t}
-	w.deniedAmong(ctx, e.accesses(RollbackAccesses(e.config.Namespace)))
+	w.deniedAmong(ctx, e.accesses(RollbackAccesses(e.config.Namespace)), c.pool.ID)
 	w.o.DeniedAzure, w.o.Pool = denied, &c.pool
 	c.plan.Problems = append(c.plan.Problems, plan.DeniedProblems(w.o)...)
 	c.plan.Problems = append(c.plan.Problems, w.o.Unreadable...)
@@ -109,8 +109,12 @@ func (e *Engine) lookBack(ctx context.Context, t *task, q RollbackRequest, last 
 	if want != "" && (want != has || went != "" && want != went) && !back.NothingToDo {
 		c.facts.CustomData, c.had = want, believed(has, went)
 		if want != sha(noop) {
-			_, ok, err := found(ctx, t, func(ctx context.Context) (cluster.Kept, error) { return e.cluster.Kept(ctx, "customData", want) })
-			if err != nil || !ok {
+			_, ok, err := found(ctx, t, func(ctx context.Context) (cluster.Kept, error) {
+				return e.cluster.Kept(ctx, c.pool.ID, "customData", want)
+			})
+			if fleet.Is(err, fleet.KindDenied) { // it may be there
+				problem(plan.Problem{Code: "Unreadable", On: on, What: "the customData that it needs cannot be read: " + err.Error(), WayOut: "let the Role name that Secret"})
+			} else if err != nil || !ok {
 				problem(plan.Problem{Code: "CustomDataLost", On: on,
 					What:   "it needs customData that is not kept (SHA-256 " + want + ")",
 					WayOut: "name a version that was made with --bootstrap baked, or capture a node again"})
@@ -371,7 +375,7 @@ func goBack(ctx context.Context, t *task) error {
 		patch.CustomData = &s
 	default:
 		kept, err := ask(ctx, t, func(ctx context.Context) (cluster.Kept, error) {
-			return r.e.cluster.Kept(ctx, "customData", f.Return.CustomData)
+			return r.e.cluster.Kept(ctx, f.Pool, "customData", f.Return.CustomData)
 		})
 		if err != nil {
 			return err

@@ -97,7 +97,7 @@ func save(ctx context.Context, t *task) error {
 			Kind: string(item.Kind), Name: item.Name, SHA256: item.SHA256, Data: fleet.NewSecret(data),
 			Pool: f.Pool, Donor: r.donorName(), At: r.e.now(),
 		}
-		if err := do(ctx, t, func(ctx context.Context) error { return r.e.cluster.Keep(ctx, kept) }); err != nil {
+		if err := do(ctx, t, func(ctx context.Context) error { return r.e.cluster.Keep(ctx, kept, r.neededCustomData) }); err != nil {
 			return err
 		}
 		t.progress(-1, "kept %s %s", item.Kind, item.Name)
@@ -129,6 +129,24 @@ func save(ctx context.Context, t *task) error {
 			f.Original = &original
 		}
 	})
+}
+
+// neededCustomData gives the hashes of customData that a version, the record or a
+// rollback to the original refers to.
+func (r *run) neededCustomData(ctx context.Context) ([]string, error) {
+	f := r.get()
+	versions, err := r.e.cloud.Versions(ctx, f.Names.Definition)
+	if err := ignoreMissing(err); err != nil {
+		return nil, err
+	}
+	needed := []string{f.CustomData, f.Restore, f.Went}
+	if f.Original != nil {
+		needed = append(needed, f.Original.CustomData)
+	}
+	for _, v := range versions {
+		needed = append(needed, v.Tags[fleet.TagCustomData])
+	}
+	return needed, nil
 }
 
 // customDataUnread reports whether there may be customData that could not be read.

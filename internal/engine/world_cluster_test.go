@@ -283,7 +283,7 @@ func (p clusterProc) ForceDeleteJob(ctx context.Context, name string) error {
 	return p.DeleteJob(ctx, name)
 }
 
-func (p clusterProc) Keep(ctx context.Context, item cluster.Kept) error {
+func (p clusterProc) Keep(ctx context.Context, item cluster.Kept, _ func(context.Context) ([]string, error)) error {
 	return p.act(ctx, "keep "+item.Kind, func() error {
 		if key := item.Kind + "/" + item.SHA256; p.w.vault[key] == "" {
 			p.w.vault[key] = item.Data.Reveal()
@@ -292,7 +292,7 @@ func (p clusterProc) Keep(ctx context.Context, item cluster.Kept) error {
 	})
 }
 
-func (p clusterProc) Kept(ctx context.Context, kind, sum string) (cluster.Kept, error) {
+func (p clusterProc) Kept(ctx context.Context, _ fleet.ResourceID, kind, sum string) (cluster.Kept, error) {
 	return read(ctx, p.proc, "kept", func() (cluster.Kept, bool) {
 		data, ok := p.w.vault[kind+"/"+sum]
 		return cluster.Kept{Kind: kind, SHA256: sum, Data: fleet.NewSecret(data)}, ok

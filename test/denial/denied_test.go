@@ -162,7 +162,9 @@ func TestCaptureDeniedInCluster(t *testing.T) {
 						t.Error("the plan sees no problem")
 					}
 					_, err = e.Capture(t.Context(), q)
-					w.refused(err, v.verb+" "+v.resource())
+					for _, what := range v.resources() {
+						w.refused(err, v.verb+" "+what)
+					}
 				})
 			})
 		}
@@ -170,16 +172,27 @@ func TestCaptureDeniedInCluster(t *testing.T) {
 	wantMet(t, clusterExceptions, met)
 }
 
-// resource is how preflight names it: "leases.coordination.k8s.io in ortet-system".
-func (v verb) resource() string {
-	s := v.rule.Resource
-	if v.rule.Group != "" {
-		s += "." + v.rule.Group
+// resources is how preflight names them: "leases.coordination.k8s.io in ortet-system",
+// one for each name.
+func (v verb) resources() (all []string) {
+	names := v.rule.Names
+	if len(names) == 0 {
+		names = []string{""}
 	}
-	if v.rule.Namespace != "" {
-		s += " in " + v.rule.Namespace
+	for _, name := range names {
+		s := v.rule.Resource
+		if v.rule.Group != "" {
+			s += "." + v.rule.Group
+		}
+		if name != "" {
+			s += " " + name
+		}
+		if v.rule.Namespace != "" {
+			s += " in " + v.rule.Namespace
+		}
+		all = append(all, s)
 	}
-	return s
+	return all
 }
 
 // TestRollbackDeniedInCluster does so for a rollback; with exactly its rules it
@@ -201,7 +214,9 @@ func TestRollbackDeniedInCluster(t *testing.T) {
 					t.Error("the plan sees no problem")
 				}
 				_, err = w.open(nil).Rollback(t.Context(), engine.RollbackRequest{Node: donor})
-				w.refused(err, v.verb+" "+v.resource())
+				for _, what := range v.resources() {
+					w.refused(err, v.verb+" "+what)
+				}
 			})
 		})
 	}

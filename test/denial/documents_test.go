@@ -97,6 +97,9 @@ func documentedRules(t *testing.T, conditions ...string) []kube.Rule {
 		resource, names, named := strings.Cut(cells[1], " named ")
 		if named {
 			r.Names = strings.Split(names, ", ")
+			if strings.HasSuffix(names, "-POOL") {
+				r.Names = kube.Secrets(pool)
+			}
 		}
 		r.Resource, r.Group, _ = strings.Cut(resource, ".")
 		r.Verbs = strings.Split(cells[2], ", ")

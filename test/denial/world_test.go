@@ -339,7 +339,7 @@ func (w *world) openOn(asked []kube.Rule, change func(azure.Cloud) azure.Cloud) 
 	e, err := engine.New(engine.Config{
 		Cloud:   change(azure.Audit(azure.Retry(azure.Limit(cloud, azure.Limits{}), azure.RetryPolicy{}), quiet)),
 		Cluster: c, Logger: quiet, Version: "test", Image: "ortet:test", Namespace: kube.DefaultNamespace, Holder: "test",
-		Accesses: kube.Accesses(asked), Liveness: func(string) engine.Liveness { return engine.Unknown },
+		Accesses: kube.Accesses(asked), Secrets: kube.Secrets, Liveness: func(string) engine.Liveness { return engine.Unknown },
 	})
 	must(w.t, err)
 	return e

@@ -236,14 +236,16 @@ func (p *pool) strangers(t *testing.T, nodes ...string) {
 	}
 }
 
-// savedCustomData ends the test unless the pool's customData lies in a Secret.
+// savedCustomData fails the test unless the pool's customData lies in its Secret.
 func (p *pool) savedCustomData(t *testing.T) {
 	t.Helper()
 	list, err := p.kube.CoreV1().Secrets(namespace).List(t.Context(), metav1.ListOptions{LabelSelector: "ortet.io/purpose=saved"})
 	must(t, err)
 	for _, s := range list.Items {
-		if strings.Contains(string(s.Data["data"]), "# "+p.short+"\n") && s.Immutable != nil && *s.Immutable {
-			return
+		for _, data := range s.Data {
+			if strings.Contains(string(data), "# "+p.short+"\n") && strings.HasPrefix(s.Name, "ortet-saved-"+p.name+"-") {
+				return
+			}
 		}
 	}
 	t.Errorf("no Secret of %s holds the customData of %s", namespace, p.name)

@@ -145,6 +145,7 @@ func Run(t *testing.T, setup Setup) {
 		{"Machines/Annotate", machineAnnotate},
 		{"Vault/Keeps", vaultKeeps},
 		{"Vault/NeverOverwrites", vaultNeverOverwrites},
+		{"Vault/MakesRoom", vaultMakesRoom},
 		{"Leases/One", leaseOne},
 		{"Leases/Race", leaseRace},
 		{"Leases/Watched", leaseWatched},

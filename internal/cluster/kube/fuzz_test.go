@@ -107,7 +107,7 @@ func FuzzAnswer(f *testing.F) {
 			return err
 		},
 		func(ctx context.Context, t *testing.T, c *Cluster) error {
-			k, err := c.Kept(ctx, "customData", hashOf("x"))
+			k, err := c.Kept(ctx, fuzzPool, "customData", hashOf("x"))
 			if err == nil && k.Data.Reveal() != "x" {
 				t.Errorf("took %q", k.Data.Reveal())
 			}
@@ -136,7 +136,8 @@ func FuzzAnswer(f *testing.F) {
 	}
 	secret := func(data string) string {
 		body, err := json.Marshal(map[string]any{"apiVersion": "v1", "kind": "Secret", "metadata": map[string]any{"name": "s", "resourceVersion": "7",
-			"annotations": map[string]string{annotationKind: "customData", annotationAt: "yesterday"}}, "data": map[string][]byte{journalKey: []byte(data), savedKey: []byte("x")}})
+			"annotations": map[string]string{"ortet.io/kind": "customData", "ortet.io/at": "yesterday", "ortet.io/" + savedKey("customData", hashOf("x")): `{"at":7}`}},
+			"data": map[string][]byte{journalKey: []byte(data), "data": []byte("x"), savedKey("customData", hashOf("x")): []byte("x")}})
 		if err != nil {
 			f.Fatal(err)
 		}

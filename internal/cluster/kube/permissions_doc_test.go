@@ -39,8 +39,8 @@ func TestRulesAreDocumented(t *testing.T) {
 func rulesTable() string {
 	var b strings.Builder
 	b.WriteString("| where | resource | verbs | what for | needed |\n|---|---|---|---|---|\n")
-	always := Rules(Needs{})
-	for _, r := range Rules(Everything("")) {
+	always := Rules(Needs{Secrets: documentedSecrets})
+	for _, r := range Rules(documentedNeeds()) {
 		where, resource, needed := "whole cluster", r.Resource, "always"
 		if r.Namespace != "" {
 			where = "`" + r.Namespace + "`"
@@ -70,4 +70,13 @@ func conditionOf(rule Rule) string {
 		}
 	}
 	return "unknown"
+}
+
+// documentedSecrets stand for those of a pool.
+var documentedSecrets = []string{"ortet-journal-POOL", "ortet-saved-POOL"}
+
+func documentedNeeds() Needs {
+	needs := Everything("")
+	needs.Secrets = documentedSecrets
+	return needs
 }

@@ -28,6 +28,9 @@ type Needs struct {
 	Reboots   bool   // holds kured's lock
 	Machines  bool   // annotates Cluster API's Machines
 	Kured     string // name of kured's DaemonSet; "" means "kured"
+	// Secrets names those of the pools that are captured; empty means all of the
+	// namespace.
+	Secrets []string
 }
 
 // Everything is what a chart grants where its values leave nothing out.
@@ -54,7 +57,8 @@ func Rules(needs Needs) []Rule {
 		{Namespace: namespace, Group: "coordination.k8s.io", Resource: "leases", Verbs: []string{"create", "delete", "get", "update"}, Why: "one capture of a pool at a time"},
 		{Namespace: namespace, Resource: "pods", Verbs: []string{"create", "delete"}, Why: "the workbench's pod"},
 		{Namespace: namespace, Resource: "pods/log", Verbs: []string{"get"}, Why: "what the workbench's pod reports"},
-		{Namespace: namespace, Resource: "secrets", Verbs: []string{"create", "get", "update"}, Why: "the journal, and what Azure does not give back"},
+		{Namespace: namespace, Resource: "secrets", Verbs: []string{"create"}, Why: "the journal, and what Azure does not give back: RBAC cannot restrict this verb to names"},
+		{Namespace: namespace, Resource: "secrets", Names: needs.Secrets, Verbs: []string{"get", "update"}, Why: "the same"},
 	}
 	if needs.Force {
 		rules = append(rules, Rule{Resource: "pods", Verbs: []string{"delete"}, Why: "drain with force: what is left at the deadline"})

@@ -14,6 +14,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 
+	"github.com/ortet/ortet/internal/cluster/kube"
 	"github.com/ortet/ortet/internal/fleet"
 	"github.com/ortet/ortet/internal/plan"
 	"github.com/ortet/ortet/test/scenario"
@@ -108,10 +109,9 @@ func (w *world) judgeSaved(p *process, rec open, profile string) {
 	if rec.Kind != plan.KindCapture || !there || now.tags[fleet.TagCapture] != rec.Capture || !strings.Contains(strings.ToLower(profile), low(now.id)) {
 		return
 	}
+	secret, kept := w.kube.Get("secrets", namespace, kube.SavedName(string(w.pool))).(*corev1.Secret)
 	digest := sha256.Sum256([]byte(firstCustomData))
-	name := "ortet-saved-customdata-" + hex.EncodeToString(digest[:])[:16]
-	secret, kept := w.kube.Get("secrets", namespace, name).(*corev1.Secret)
-	if !kept || string(secret.Data["data"]) != firstCustomData {
+	if !kept || string(secret.Data["customData-"+hex.EncodeToString(digest[:])[:16]]) != firstCustomData {
 		w.broken("%s changes the model, and the customData that %s came with is not kept", p.name, rec.Donor)
 	}
 }

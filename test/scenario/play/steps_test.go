@@ -1,6 +1,7 @@
 package play
 
 import (
+	"crypto/sha256"
 	"encoding/json"
 	"fmt"
 	"net/http"
@@ -11,6 +12,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
+	"github.com/ortet/ortet/internal/cluster/kube"
 	"github.com/ortet/ortet/internal/fleet"
 	"github.com/ortet/ortet/internal/journal"
 )
@@ -85,11 +87,14 @@ func TestRulesOfSteps(t *testing.T) {
 		p.capture.Capture, p.capture.Notes = "c1", []string{"workbench pool1000002 was lost: went on with pool1000001"}
 		w.checkLostBench(p)
 	}
+	saved := func(w *world) {
+		sum := sha256.Sum256([]byte(firstCustomData))
+		w.kube.Put(&corev1.Secret{ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: kube.SavedName(string(w.pool))},
+			Data: map[string][]byte{fmt.Sprintf("customData-%x", sum[:8]): []byte(firstCustomData)}})
+	}
 	judged(t, []ruling{
-		{"customData is kept before the model changes", "pool instances=3 versions=1\ncapture\n", all(made, func(w *world) { w.keep(firstCustomData) }),
-			func(w *world) {
-				w.kube.Remove("secrets", namespace, "ortet-saved-customdata-"+w.keep(firstCustomData)[:16])
-			}, pointsAt(0), nil, "is not kept"},
+		{"customData is kept before the model changes", "pool instances=3 versions=1\ncapture\n", all(made, saved),
+			func(w *world) { w.kube.Remove("secrets", namespace, kube.SavedName(string(w.pool))) }, pointsAt(0), nil, "is not kept"},
 		{"no snapshot goes that a version is made of", "pool instances=3 versions=1\ncapture\n", made, func(w *world) { making(w) }, func(w *world, p *process) {
 			w.judgeTemporary(p, must(w.openRecord()), w.names.Generalized, &http.Request{Method: http.MethodDelete})
 		}, nil, "is made of it"},

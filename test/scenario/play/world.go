@@ -364,7 +364,7 @@ func (w *world) setUpGallery(versions []fleet.ResourceID, settle func(method str
 // leftBy is the capture whose leftovers are there at the beginning.
 const leftBy = "leftover-1"
 
-// keep has customData kept, as a capture keeps it, and gives its SHA-256.
+// keep has customData kept, as earlier versions kept it, and gives its SHA-256.
 func (w *world) keep(data string) string {
 	digest := sha256.Sum256([]byte(data))
 	sum := hex.EncodeToString(digest[:])
