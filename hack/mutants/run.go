@@ -124,7 +124,7 @@ var (
 // play plays seeds with a mutant, and gives what the first of them found.
 func (t tester) play(ctx context.Context, overlay string) (string, error) {
 	out, failed, err := t.run(ctx, "test", "-overlay", overlay, "-count=1", "-timeout", t.patience.String(),
-		"-run", "^TestSimulate$", "./test/scenario/play", fmt.Sprintf("-seeds=%d", t.seeds), "-shrink=false")
+		"-vet=off", "-run", "^TestSimulate$", "./test/scenario/play", fmt.Sprintf("-seeds=%d", t.seeds), "-shrink=false")
 	switch {
 	case err != nil || !failed:
 		return "", err
