@@ -261,6 +261,8 @@ func (f *finder) ruleOf(flat, s string, given bool) string {
 		return ruleK3s
 	case (flat == "t" || flat == "") && hasAny(s, "k3s", "rke2", "- agent", "- server") && hasAny(s, " -t"):
 		return ruleK3s
+	case flat == "tokensecret" && bytes.Contains(f.Data, []byte("bootstrap.kubernetes.io/token")):
+		return ruleBootstrap
 	case has("certificatekey"):
 		return ruleCertificates
 	case flat == "sig":

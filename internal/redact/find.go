@@ -210,6 +210,9 @@ func (f *finder) sorted() []Hit {
 		if better {
 			continue
 		}
+		if (h.Rule == ruleRegistry || h.Rule == ruleHeader && f.place == ruleRegistry) && isPullFile(f.Path) {
+			h.Rule, h.Class = rulePull, classOf(rulePull)
+		}
 		i := len(out)
 		out = append(out, h)
 		for ; i > 0 && out[i-1].From > h.From; i-- {

@@ -1,6 +1,9 @@
 package redact
 
-import "strings"
+import (
+	"slices"
+	"strings"
+)
 
 // textOf is where what a program wrote begins in a line: behind what a log has in
 // front of it, and its indentation.
@@ -85,12 +88,31 @@ func pgpassword(s string, hide []span) []span {
 		}
 		port, database, user := s[colon[0]+1:colon[1]], s[colon[1]+1:colon[2]], s[colon[2]+1:colon[3]]
 		host := s[from:colon[0]]
+		if port == "*" && isLockedAccount(s[from:]) {
+			return hide
+		}
 		if host == "" || database == "" || user == "" || port != "*" && (len(port) < 4 || !isNumber(port)) || isHex(strings.ReplaceAll(s[from:to], ":", "")) {
 			continue
 		}
 		hide = append(hide, span{colon[3] + 1, to})
 	}
 	return hide
+}
+
+// isLockedAccount reports whether an entry with "*" for the password is of passwd(5) or
+// shadow(5): those have numbers where pgpass has a database and a user, and more fields.
+func isLockedAccount(entry string) bool {
+	f := strings.Split(strings.TrimRight(entry, " "), ":")
+	if !isUser(f[0]) {
+		return false
+	}
+	switch len(f) {
+	case 7:
+		return isNumber(f[2]) && isNumber(f[3]) && strings.HasPrefix(f[5], "/")
+	case 9:
+		return !slices.ContainsFunc(f[2:], func(n string) bool { return n != "" && !isNumber(n) })
+	}
+	return false
 }
 
 func isNumber(s string) bool {

@@ -1,6 +1,11 @@
 package redact
 
-import "github.com/ortet/ortet/internal/wire"
+import (
+	"slices"
+	"strings"
+
+	"github.com/ortet/ortet/internal/wire"
+)
 
 // Names of the rules. They are stable: reports and documentation use them.
 const (
@@ -55,6 +60,7 @@ const (
 	ruleK3s          = "k3s-token"
 	ruleCertificates = "kubeadm-certificate-key"
 	ruleJoin         = "cluster-join-token"
+	rulePull         = "node-registry-credential"
 )
 
 // Rules lists the rules by form, for docs and reports.
@@ -66,8 +72,9 @@ func Rules() []Rule {
 		{ruleK3s, pool, "k3s' or RKE2's token (K3S_TOKEN, RKE2_TOKEN, --token, K10…::server:…)"},
 		{ruleJoin, pool, "a join token of MicroK8s or Docker Swarm"},
 		{ruleAzureCloud, pool, "a service principal's secret in a cloud provider's configuration (azure.json)"},
+		{rulePull, pool, "a registry's password or token that the kubelet or the container runtime reads: one in " + strings.Join(pullFolders(), ", ")},
 		{rulePrivateKey, pool, "a private key in PEM, also indented, escaped or in base64: every clone would hold it"},
-		{ruleRegistry, other, "a registry's password or token (docker, podman, containerd, k3s, kubelet, Docker Hub)"},
+		{ruleRegistry, other, "another registry's password or token (docker, podman, Helm, Docker Hub)"},
 		{ruleSAS, other, "the signature of a shared access signature (sig=)"},
 		{ruleStorageKey, other, "a storage account's key"},
 		{ruleConnection, other, "the key or password of a connection string"},
@@ -117,8 +124,18 @@ func Rules() []Rule {
 
 func classOf(rule string) wire.SecretClass {
 	switch rule {
-	case ruleBootstrap, ruleCertificates, ruleK3s, ruleJoin, ruleAzureCloud, rulePrivateKey:
+	case ruleBootstrap, ruleCertificates, ruleK3s, ruleJoin, ruleAzureCloud, rulePull, rulePrivateKey:
 		return wire.PoolCredential
 	}
 	return wire.OtherSecret
+}
+
+// pullFolders are where the kubelet and container runtimes read what they fetch images
+// with: without it a clone starts no pod. The agent removes no file there.
+func pullFolders() []string {
+	return []string{"/var/lib/kubelet/", "/etc/containerd/", "/etc/crio/", "/etc/kubernetes/", "/etc/rancher/"}
+}
+
+func isPullFile(path string) bool {
+	return slices.ContainsFunc(pullFolders(), func(folder string) bool { return strings.HasPrefix("/"+path, folder) })
 }

@@ -29,12 +29,14 @@ type count struct{ planted, refused, removed, asClass int }
 func (c count) found() int     { return c.refused + c.removed }
 func (c count) share() float64 { return float64(c.found()) / float64(max(c.planted, 1)) }
 
-// tally counts by kind and by class, and names what was shipped.
+// tally counts by kind and by class, and names what was shipped, or refused in another
+// class than is wanted.
 type tally struct {
 	kinds   []string // in their order
 	by      map[string]*count
 	classes map[class]*count
 	shipped []string
+	amiss   []string
 }
 
 func newTally() *tally {
@@ -58,6 +60,9 @@ func (a *tally) add(p plant, f fate, asClass bool) {
 			c.asClass++
 		}
 	}
+	if f == refused && !asClass {
+		a.amiss = append(a.amiss, fmt.Sprintf("%s: %s, %s: /%s", p.class, p.kind, p.wrap, p.path))
+	}
 	if f == shipped {
 		a.shipped = append(a.shipped, fmt.Sprintf("%s: %s, %s: /%s", p.class, p.kind, p.wrap, p.path))
 	}
@@ -80,7 +85,7 @@ func (a *tally) print(t *testing.T) {
 	if err := w.Flush(); err != nil {
 		t.Fatal(err)
 	}
-	t.Logf("seed %d\n%s\nshipped:\n%s", *seed, b.String(), strings.Join(a.shipped, "\n"))
+	t.Logf("seed %d\n%s\nshipped:\n%s\nof another class:\n%s", *seed, b.String(), strings.Join(a.shipped, "\n"), strings.Join(a.amiss, "\n"))
 }
 
 // measure plants, lets the agent work on the tree, and counts what became of the plants.
@@ -147,6 +152,9 @@ func TestImage(t *testing.T) {
 		t.Errorf("%d secrets of the node's own planted, want 75", got)
 	}
 	wantShares(t, sum, imageBounds)
+	if c := sum.classes[pool]; c.asClass != c.planted {
+		t.Errorf("%d of %d credentials of the pool are reported as such", c.asClass, c.planted)
+	}
 }
 
 func wantShares(t *testing.T, sum *tally, bounds map[class]float64) {

@@ -5,11 +5,14 @@ import (
 	"strings"
 )
 
-// poolCredentials plants what the nodes of a pool share: what they join with, and
-// what they fetch images and talk to the cloud with.
+// poolCredentials plants what the nodes of a pool share. Of class pool is what the kubelet,
+// the container runtime and the cloud provider read, which clones need to join and to fetch
+// images; of class other what people, scripts and other programs of the node have, though
+// every node has it: whoever accepts the first has not accepted the second.
 func poolCredentials(g *gen) []plant {
 	var p plants
 	add := func(kind, path, wrap, text string) { p.add(kind, pool, path, wrap, text) }
+	beside := func(kind, path, wrap, text string) { p.add(kind, other, path, wrap, text) }
 
 	const join = "kubeadm token"
 	hash := func() string { return "sha256:" + g.hex(64) }
@@ -38,30 +41,30 @@ func poolCredentials(g *gen) []plant {
 	const principal = "Azure client secret"
 	add(principal, "etc/kubernetes/azure.json", "azure.json", g.jsonOf(map[string]any{"cloud": "AzurePublicCloud", "tenantId": g.uuid(), "aadClientId": g.uuid(), "aadClientSecret": g.entra(), "useManagedIdentityExtension": false}))
 	add(principal, "etc/kubernetes/cloud.conf", "azure.json as YAML", "tenantId: "+g.uuid()+"\naadClientId: "+g.uuid()+"\naadClientSecret: "+g.entra()+"\n")
-	add(principal, "opt/sp.json", "az ad sp create-for-rbac", g.jsonOf(map[string]string{"appId": g.uuid(), "displayName": "azure-cli-2026", "password": g.entra(), "tenant": g.uuid()}))
-	add(principal, "etc/systemd/system/sync.service", "Environment= of a unit", "[Service]\nEnvironment=AZURE_CLIENT_ID="+g.uuid()+"\nEnvironment=AZURE_CLIENT_SECRET="+g.entra()+"\nExecStart=/usr/bin/sync-blobs\n")
-	add(principal, "etc/default/blobfuse", "environment file", "export AZURE_STORAGE_SPN_CLIENT_SECRET=\""+g.entra()+"\"\n")
-	add(principal, "opt/login.sh", "az login", "#!/bin/sh\naz login --service-principal -u "+g.uuid()+" -p '"+g.entra()+"' --tenant "+g.uuid()+"\n")
-	add(principal, "opt/terraform/terraform.tfvars", "Terraform's variables", "client_id     = \""+g.uuid()+"\"\nclient_secret = \""+g.entra()+"\"\n")
-	add(principal, "root/.azure/accessTokens.json", "the CLI's old cache", `[{"accessToken":"`+g.entraToken()+`","servicePrincipalId":"`+g.uuid()+`"}]`)
+	beside(principal, "opt/sp.json", "az ad sp create-for-rbac", g.jsonOf(map[string]string{"appId": g.uuid(), "displayName": "azure-cli-2026", "password": g.entra(), "tenant": g.uuid()}))
+	beside(principal, "etc/systemd/system/sync.service", "Environment= of a unit", "[Service]\nEnvironment=AZURE_CLIENT_ID="+g.uuid()+"\nEnvironment=AZURE_CLIENT_SECRET="+g.entra()+"\nExecStart=/usr/bin/sync-blobs\n")
+	beside(principal, "etc/default/blobfuse", "environment file", "export AZURE_STORAGE_SPN_CLIENT_SECRET=\""+g.entra()+"\"\n")
+	beside(principal, "opt/login.sh", "az login", "#!/bin/sh\naz login --service-principal -u "+g.uuid()+" -p '"+g.entra()+"' --tenant "+g.uuid()+"\n")
+	beside(principal, "opt/terraform/terraform.tfvars", "Terraform's variables", "client_id     = \""+g.uuid()+"\"\nclient_secret = \""+g.entra()+"\"\n")
+	beside(principal, "root/.azure/accessTokens.json", "the CLI's old cache", `[{"accessToken":"`+g.entraToken()+`","servicePrincipalId":"`+g.uuid()+`"}]`)
 
 	const registry = "registry credential"
 	auth := func(user, pass string) string { return data([]byte(user + ":" + pass)) }
-	add(registry, "root/.docker/config.json", "docker's auths", g.jsonOf(map[string]any{"auths": map[string]any{"reg.azurecr.io": map[string]string{"auth": auth("reg", g.acr())}}}))
+	beside(registry, "root/.docker/config.json", "docker's auths", g.jsonOf(map[string]any{"auths": map[string]any{"reg.azurecr.io": map[string]string{"auth": auth("reg", g.acr())}}}))
 	add(registry, "var/lib/kubelet/config.json", "the kubelet's auths", `{"auths":{"https://index.docker.io/v1/":{"auth":"`+auth("ci", "dckr_pat_"+g.of(urlSafe, 27))+`"}}}`)
-	add(registry, "home/azureuser/.docker/config.json", "docker, identity token", g.jsonOf(map[string]any{"auths": map[string]any{"reg.azurecr.io": map[string]string{"auth": auth("00000000-0000-0000-0000-000000000000", ""), "identitytoken": g.entraToken()}}}))
-	add(registry, "root/.dockercfg", "docker's old file", `{"https://reg.example":{"username":"ci","password":"`+g.password(18)+`","email":"a@b.example"}}`)
+	beside(registry, "home/azureuser/.docker/config.json", "docker, identity token", g.jsonOf(map[string]any{"auths": map[string]any{"reg.azurecr.io": map[string]string{"auth": auth("00000000-0000-0000-0000-000000000000", ""), "identitytoken": g.entraToken()}}}))
+	beside(registry, "root/.dockercfg", "docker's old file", `{"https://reg.example":{"username":"ci","password":"`+g.password(18)+`","email":"a@b.example"}}`)
 	add(registry, "etc/containerd/conf.d/auth.toml", "containerd's auth", "[plugins.\"io.containerd.grpc.v1.cri\".registry.configs.\"reg.example\".auth]\n  username = \"ci\"\n  password = \""+g.password(20)+"\"\n")
 	add(registry, "etc/containerd/certs.d/reg.example/hosts.toml", "containerd's header", "server = \"https://reg.example\"\n[host.\"https://reg.example\"]\n  [host.\"https://reg.example\".header]\n    Authorization = [\"Basic "+auth("ci", g.password(16))+"\"]\n")
 	add(registry, "etc/rancher/k3s/registries.yaml", "k3s's registries", "configs:\n  reg.example:\n    auth:\n      username: ci\n      password: "+g.password(18)+"\n")
 	add(registry, "etc/rancher/rke2/registries.yaml", "RKE2's registries, auth", "configs:\n  \"reg.example:5000\":\n    auth:\n      auth: "+auth("ci", g.password(18))+"\n")
 	add(registry, "etc/crio/auth.json", "podman's and CRI-O's", `{"auths":{"quay.io":{"auth":"`+auth("org+robot", g.of(base32, 64))+`"}}}`)
-	add(registry, "opt/pull.sh", "docker login -p", "docker login reg.azurecr.io -u reg -p "+g.acr()+"\n")
-	add(registry, "opt/pull-pipe.sh", "docker login --password-stdin", "echo \""+g.acr()+"\" | docker login reg.azurecr.io --username reg --password-stdin\n")
-	add(registry, "opt/pull-ctr.sh", "ctr --user", "ctr -n k8s.io images pull --user ci:"+g.password(16)+" reg.example/app:1\n")
-	add(registry, "opt/pull-crictl.sh", "crictl --creds", "crictl pull --creds 'ci:"+g.password(16)+"' reg.example/app:1\n")
-	add(registry, "opt/secret/pull.yaml", "pull Secret", "apiVersion: v1\nkind: Secret\ntype: kubernetes.io/dockerconfigjson\ndata:\n  .dockerconfigjson: "+data([]byte(`{"auths":{"reg.example":{"username":"ci","password":"`+g.password(18)+`"}}}`))+"\n")
-	add(registry, "etc/helm/registry.json", "Helm's file", `{"auths":{"ghcr.io":{"auth":"`+auth("bot", g.github())+`"}}}`)
+	beside(registry, "opt/pull.sh", "docker login -p", "docker login reg.azurecr.io -u reg -p "+g.acr()+"\n")
+	beside(registry, "opt/pull-pipe.sh", "docker login --password-stdin", "echo \""+g.acr()+"\" | docker login reg.azurecr.io --username reg --password-stdin\n")
+	beside(registry, "opt/pull-ctr.sh", "ctr --user", "ctr -n k8s.io images pull --user ci:"+g.password(16)+" reg.example/app:1\n")
+	beside(registry, "opt/pull-crictl.sh", "crictl --creds", "crictl pull --creds 'ci:"+g.password(16)+"' reg.example/app:1\n")
+	beside(registry, "opt/secret/pull.yaml", "pull Secret", "apiVersion: v1\nkind: Secret\ntype: kubernetes.io/dockerconfigjson\ndata:\n  .dockerconfigjson: "+data([]byte(`{"auths":{"reg.example":{"username":"ci","password":"`+g.password(18)+`"}}}`))+"\n")
+	beside(registry, "etc/helm/registry.json", "Helm's file", `{"auths":{"ghcr.io":{"auth":"`+auth("bot", g.github())+`"}}}`)
 
 	const shared = "shared client key"
 	key := g.ec()
@@ -76,19 +79,19 @@ func poolCredentials(g *gen) []plant {
 	account := func(key string) string {
 		return "DefaultEndpointsProtocol=https;AccountName=nodelogs;AccountKey=" + key + ";EndpointSuffix=core.windows.net"
 	}
-	add(storage, "etc/fluent-bit/fluent-bit.conf", "output of a log shipper", "[OUTPUT]\n    Name        azure_blob\n    account_name nodelogs\n    shared_key  "+g.storage()+"\n    container_name logs\n")
-	add(storage, "etc/blobfuse2.yaml", "blobfuse2", "azstorage:\n  type: block\n  account-name: nodelogs\n  account-key: "+g.storage()+"\n  mode: key\n")
-	add(storage, "etc/smbcredentials/nodelogs.cred", "credentials of an SMB mount", "username=nodelogs\npassword="+g.storage()+"\n")
-	add(storage, "etc/fstab.d-old", "options of a mount", "//nodelogs.file.core.windows.net/s /mnt cifs nofail,username=nodelogs,password="+g.storage()+",serverino 0 0\n")
-	add(storage, "etc/default/uploader", "connection string", "AZURE_STORAGE_CONNECTION_STRING=\""+account(g.storage())+"\"\n")
-	add(storage, "opt/uploader/appsettings.json", "connection string in JSON", g.jsonOf(map[string]any{"ConnectionStrings": map[string]string{"Storage": account(g.storage())}}))
-	add(storage, "opt/fetch.sh", "signature in an address", "curl -fsSL 'https://nodelogs.blob.core.windows.net/tools/agent.tar.gz?"+g.sas()+"' | tar xz\n")
-	add(storage, "etc/azcopy.yaml", "signature by itself", "sasToken: \"?"+g.sas()+"\"\n")
-	add(storage, "opt/signature.json", "signature, & escaped", `{"fileUris":["https://nodelogs.blob.core.windows.net/s/i.sh?`+strings.ReplaceAll(g.sas(), "&", `\u0026`)+`"]}`)
+	beside(storage, "etc/fluent-bit/fluent-bit.conf", "output of a log shipper", "[OUTPUT]\n    Name        azure_blob\n    account_name nodelogs\n    shared_key  "+g.storage()+"\n    container_name logs\n")
+	beside(storage, "etc/blobfuse2.yaml", "blobfuse2", "azstorage:\n  type: block\n  account-name: nodelogs\n  account-key: "+g.storage()+"\n  mode: key\n")
+	beside(storage, "etc/smbcredentials/nodelogs.cred", "credentials of an SMB mount", "username=nodelogs\npassword="+g.storage()+"\n")
+	beside(storage, "etc/fstab.d-old", "options of a mount", "//nodelogs.file.core.windows.net/s /mnt cifs nofail,username=nodelogs,password="+g.storage()+",serverino 0 0\n")
+	beside(storage, "etc/default/uploader", "connection string", "AZURE_STORAGE_CONNECTION_STRING=\""+account(g.storage())+"\"\n")
+	beside(storage, "opt/uploader/appsettings.json", "connection string in JSON", g.jsonOf(map[string]any{"ConnectionStrings": map[string]string{"Storage": account(g.storage())}}))
+	beside(storage, "opt/fetch.sh", "signature in an address", "curl -fsSL 'https://nodelogs.blob.core.windows.net/tools/agent.tar.gz?"+g.sas()+"' | tar xz\n")
+	beside(storage, "etc/azcopy.yaml", "signature by itself", "sasToken: \"?"+g.sas()+"\"\n")
+	beside(storage, "opt/signature.json", "signature, & escaped", `{"fileUris":["https://nodelogs.blob.core.windows.net/s/i.sh?`+strings.ReplaceAll(g.sas(), "&", `\u0026`)+`"]}`)
 
 	const vault = "secret of an extension"
-	add(vault, "opt/azure/settings.json", "protected settings in the clear", `{"protectedSettings":{"storageAccountName":"nodelogs","storageAccountKey":"`+g.storage()+`","commandToExecute":"bash i.sh"}}`)
-	add(vault, "etc/opt/omi/workspace.conf", "Log Analytics' key", "WORKSPACE_ID="+g.uuid()+"\nSHARED_KEY="+g.b64(64)+"\n")
-	add(vault, "opt/onboard.sh", "Log Analytics' installer", fmt.Sprintf("sh onboard_agent.sh -w %s -s %s -d opinsights.azure.com\n", g.uuid(), g.b64(64)))
+	beside(vault, "opt/azure/settings.json", "protected settings in the clear", `{"protectedSettings":{"storageAccountName":"nodelogs","storageAccountKey":"`+g.storage()+`","commandToExecute":"bash i.sh"}}`)
+	beside(vault, "etc/opt/omi/workspace.conf", "Log Analytics' key", "WORKSPACE_ID="+g.uuid()+"\nSHARED_KEY="+g.b64(64)+"\n")
+	beside(vault, "opt/onboard.sh", "Log Analytics' installer", fmt.Sprintf("sh onboard_agent.sh -w %s -s %s -d opinsights.azure.com\n", g.uuid(), g.b64(64)))
 	return p
 }

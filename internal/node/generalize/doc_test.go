@@ -90,7 +90,7 @@ A finding says path, rule and line, never the value. There are three classes:
 | class | what it is | what may be done |
 |---|---|---|
 | node identity | lets a clone act as the donor | nothing: the disk is refused |
-| pool credential | all nodes of the pool have it, and clones may need it to join | refused, or kept with ` + "`--accept-pool-credentials`" + ` |
+| pool credential | all nodes of the pool have it, and clones may need it to join or to fetch images | refused, or kept with ` + "`--accept-pool-credentials`" + ` |
 | other secret | what people and programs of the node have | refused, kept with ` + "`--accept-secret PATH`" + `, or its file deleted with ` + "`--remove-secrets`" + ` |
 
 ` + "`--accept-secret`" + ` names one file, or a folder with ` + "`/`" + ` at its end; it may be repeated. ` + "`--remove-secrets`" + ` overwrites and deletes
