@@ -60,14 +60,24 @@ func putters() []putter {
 	}
 }
 
+// whileAttached is what keeps a workbench from being deleted or rebooted: it stays
+// where the copy could not be detached.
+var whileAttached = []string{undoBench, undoReboots}
+
 // tidy puts back what is named, or all where nothing is, and says what a person
 // has to put back where that fails.
 func (r *run) tidy(ctx context.Context, names ...string) (left []string) {
+	stuck := false
 	for _, p := range putters() {
 		if _, there := r.undo(p.undo); !there || len(names) > 0 && !contains(names, p.undo) {
 			continue
 		}
+		if stuck && contains(whileAttached, p.undo) {
+			left = append(left, fmt.Sprintf("%s: not before the copy is detached: %s", p.title, p.byHand(r.get(), r.e.config.Namespace)))
+			continue
+		}
 		if err := r.putBack(ctx, p); err != nil {
+			stuck = stuck || p.undo == undoAttach
 			left = append(left, fmt.Sprintf("%s failed (%v): %s", p.title, err, p.byHand(r.get(), r.e.config.Namespace)))
 		}
 	}

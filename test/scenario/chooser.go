@@ -1,6 +1,7 @@
 package scenario
 
 import (
+	"cmp"
 	"crypto/sha256"
 	"encoding/binary"
 	"fmt"
@@ -264,6 +265,9 @@ func (c *Chooser) change(d dice) (What, []string) {
 		{5, DeleteVersion}, {3, DeleteGallery}, {4, ChangeModel}, {5, NodeNotReady}, {5, NodeGone}, {3, Cordon}, {3, Uncordon}, {4, Clock},
 		{4, KubeOutage}, {4, AzureOutage}, {3, ExpireLogin}, {1, RivalComes},
 	}))
+	if of.mostly != "" && d.percent(80) || (what == AzureOutage || what == ExpireLogin) && d.percent(40) {
+		what = cmp.Or(of.mostly, Deny)
+	}
 	whom := pick(d, []weighted[string]{{4, donor}, {4, bench}, {3, other}})
 	if of.whom != "" && d.percent(90) {
 		whom = of.whom
@@ -293,6 +297,8 @@ func (c *Chooser) change(d dice) (What, []string) {
 		return what, numbers(jump)
 	case ScaleIn, KubeOutage, AzureOutage:
 		return what, numbers(d.spread(5, 40*minute))
+	case Deny:
+		return what, numbers(d.spread(minute, 6*hour))
 	case ExpireLogin:
 		return what, numbers(d.spread(5, 10*minute))
 	}

@@ -25,7 +25,7 @@ func Generate(seed uint64) Scenario {
 	}
 	generateNeighbours(roll(seed, 0x62656e636865), &s.Pool)
 	if d := roll(seed, 0x7468656d65); d.percent(60) {
-		all := themes()[1:]
+		all := slices.DeleteFunc(themes()[1:], func(t theme) bool { return t.mostly != "" })
 		s.Chance.Of = all[d.n(len(all))].name
 	}
 	// Such a node is no donor either, which is the matter of refuses.
@@ -39,6 +39,9 @@ func Generate(seed uint64) Scenario {
 	}
 	generateFiles(roll(seed, 0x66696c6573), &s)
 	generateWire(roll(seed, 0x77697265), &s.Pool)
+	if d := roll(seed, 0x7269676874); s.Chance.Of == "" && d.percent(15) {
+		s.Chance.Of = "rights"
+	}
 	generateUndoing(roll(seed, 0x756e646f), &s)
 	return s
 }
@@ -97,7 +100,7 @@ func generateNeighbours(d dice, p *Pool) {
 	p.Benches = pick(d, []weighted[string]{{76, "plain"}, {6, "protected"}, {4, "actions"}, {5, "scaledown"}, {5, "offered"}, {4, "cordoned"}})
 	p.Refuses = "none"
 	if d.percent(8) {
-		some := []string{"automatic", "owned", "aks", "controlplane", "reboot", "workbench", "duplicate", "notready", "snapshot", "workdisk", "version", "definition"}
+		some := []string{"automatic", "owned", "aks", "controlplane", "reboot", "workbench", "duplicate", "notready", "snapshot", "workdisk", "version", "definition", "rights"}
 		p.Refuses = some[d.n(len(some))]
 	}
 	if p.Refuses == "automatic" && p.Old > 0 || p.Refuses == "definition" && p.Versions > 0 || p.Refuses == "version" && p.Versions == 0 || p.Refuses != "none" && p.Leftover {

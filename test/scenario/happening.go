@@ -187,6 +187,7 @@ func happenings() []happening {
 		{what: Clock, kind: world, args: []arg{clockArg()}, does: "the process's clock jumps, forward or back"},
 		{what: KubeOutage, kind: world, args: []arg{amount(seconds, 1, day)}, does: "the API server refuses connections for so long"},
 		{what: AzureOutage, kind: world, args: []arg{amount(seconds, 1, day)}, does: "ARM answers 503 for so long"},
+		{what: Deny, kind: world, args: []arg{amount(seconds, 1, day)}, does: "the right to do what the request does lacks for so long, also for others of its kind: 403"},
 		{what: ExpireLogin, kind: world, args: []arg{amount(seconds, 1, day)}, does: "ARM answers 401 for so long"},
 	}
 }

@@ -198,6 +198,7 @@ const (
 	DeleteVersion   What = "deleteVersion"   // … today's version, or the newest
 	ChangeModel     What = "changeModel"     // Args: "image" or "tags": others set that of the pool
 	DeleteGallery   What = "deleteGallery"   // … with all that is in it, as far as Azure lets them
+	Deny            What = "deny"            // Args: seconds in which a right lacks: that of the request
 	NodeNotReady    What = "nodeNotReady"    // Args: as above, seconds
 	NodeGone        What = "nodeGone"        // Args: as above: the Node object is deleted; its kubelet makes it anew after a minute
 	Cordon          What = "cordon"          // Args: as above: by somebody else

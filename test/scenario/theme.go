@@ -14,6 +14,9 @@ type theme struct {
 	does  string // for people
 	whats []What // faults and changes by others; of a kind that is not among them, all
 	whom  string // whose instance and node; "": any
+	// mostly is what others do in four of five changes; "": any. Such a theme is not one of
+	// which every seed takes one.
+	mostly What
 }
 
 // themes lists them; the first is none.
@@ -27,6 +30,7 @@ func themes() []theme {
 		{name: "donor", does: "the donor is lost or troubled", whats: []What{DeleteInstance, StopInstance, StartInstance, RestartInstance, NodeNotReady, NodeGone, Cordon, Uncordon}, whom: donor},
 		{name: "images", does: "others change images and the pool", whats: []What{DeleteSnapshot, DeleteCopy, DeleteVersion, DeleteGallery, ChangeModel, ScaleOut, ScaleIn, DeleteInstance}},
 		{name: "outages", does: "a side does not answer", whats: []What{Throttle, Error, DropBefore, Hang, ExpireToken, KubeOutage, AzureOutage, ExpireLogin}},
+		{name: "rights", does: "rights are taken away", whats: []What{Error, ExpireToken, ExpireLogin}, mostly: Deny},
 	}
 }
 

@@ -224,7 +224,7 @@ func (w *world) judgeDataDisks(p *process, rec open, instance fleet.ResourceID, 
 			w.broken("%s attaches the copy to %s, which is in %s", p.name, node, zones)
 		case why != "" && !w.byOthers(node):
 			w.broken("%s attaches the copy to %s, which cannot be a workbench: %s", p.name, node, why)
-		case d.LUN != maxLUN && !w.hasCopy(c):
+		case d.LUN != maxLUN && !w.hasCopy(c) && !w.lacked("GET skus"):
 			w.broken("%s attaches the copy to %s at LUN %d, and %d is free", p.name, node, d.LUN, maxLUN)
 		case !rec.undoes("attach"):
 			w.broken("%s attaches the copy to %s, and has not written down that it is to be undone", p.name, node)
@@ -233,7 +233,9 @@ func (w *world) judgeDataDisks(p *process, rec open, instance fleet.ResourceID, 
 			w.broken("%s attaches the copy to %s, which is %s", p.name, node, lacks)
 		}
 	}
-	if pod := w.atWork(node); pod != "" && len(body.DataDisksToDetach) > 0 && !w.byOthers(node) {
+	// Who may not take the pod away detaches the disk all the same: the workbench must not
+	// reboot beside it.
+	if pod := w.atWork(node); pod != "" && len(body.DataDisksToDetach) > 0 && !w.byOthers(node) && !w.lacked("/pods/") {
 		w.broken("%s detaches the copy from %s while pod %s works on it", p.name, node, pod)
 	}
 }

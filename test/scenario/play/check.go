@@ -121,6 +121,7 @@ func (w *world) checkEnd(p *process) {
 	w.checkUnchanged(p)
 	w.checkRefusal(p)
 	w.checkCtrlC(p)
+	w.checkDenied(p)
 	switch code {
 	case engine.ExitDone:
 		w.checkDone(p)

@@ -73,6 +73,8 @@ func (w *world) others(e scenario.Event, p *process) bool {
 		w.goesDown(scenario.Kube, e, 0)
 	case scenario.AzureOutage:
 		w.goesDown(scenario.Azure, e, http.StatusServiceUnavailable)
+	case scenario.Deny:
+		w.deny(e)
 	case scenario.ExpireLogin:
 		w.goesDown(scenario.Azure, e, http.StatusUnauthorized)
 	default:

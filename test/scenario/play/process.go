@@ -45,6 +45,7 @@ type process struct {
 	jumped        bool      // its clock, ever
 	robbed        time.Time // until when it may believe that it holds the pool, which another took from it
 	looked        looked
+	forbidden     bool     // it lacked a right
 	changes       int      // requests that changed something
 	toRefuse      []string // codes of what it has to be refused for, where judgeRefusal is set
 	judgeRefusal  bool
@@ -70,7 +71,7 @@ func (w *world) start(ask scenario.Ask) (*process, error) {
 	p.name = fmt.Sprintf("p%d", len(w.processes))
 	w.stats.Processes++
 	w.mu.Unlock()
-	cloud, err := arm.New(arm.Options{Cloud: azsim.Cloud(azsim.InProcess), Credential: w.azure.Credential(""), Transport: azureWire{p}, Version: "test"})
+	cloud, err := arm.New(arm.Options{Cloud: azsim.Cloud(azsim.InProcess), Credential: w.azure.Credential(ortetClient), Transport: azureWire{p}, Version: "test"})
 	if err != nil {
 		return nil, err
 	}

@@ -41,6 +41,7 @@ var refusing = map[string]reason{
 	"workdisk":     {code: "ForeignDisk"},
 	"version":      {code: "ForeignVersion"},
 	"definition":   {code: "DefinitionMismatch", out: true},
+	"rights":       {code: "AzureDenied", pool: true},
 }
 
 // ofWorlds are the codes that a world has from its beginning on or never: no request
@@ -50,7 +51,7 @@ var ofWorlds = []string{
 	"ForeignDisk", "ForeignVersion", "DefinitionMismatch", "RollingUpgrade", "ExtensionNeeded", "PodNotEvictable", "BudgetAllowsNoEviction",
 	"DiskRefused", "PoolCredentials", "OtherSecrets", "IdentityOnDisk", "CannotJoin", "NotLinux", "NotLinuxPool", "NotUniform", "NotAnInstance",
 	"AutomaticOSUpgrade", "AutomaticRepairs", "EphemeralDisk", "ConfidentialDisk", "SpotDeallocate", "OwnNode", "HistoryTooShort", "BadNumber",
-	"BadPattern", "BadPath", "BadBootstrap", "NoContainerImage", "NoPool",
+	"BadPattern", "BadPath", "BadBootstrap", "NoContainerImage", "NoPool", "AzureDenied",
 }
 
 // reasons gives those that the story has for what is asked.

@@ -67,6 +67,9 @@ func (p *process) send(side, name string, r *http.Request, serve func(r *http.Re
 		}
 	}
 	answer, err := w.refused(side, name)
+	if answer == nil && err == nil && fault == nil {
+		answer = w.forbidden(p, side, name)
+	}
 	if answer == nil && err == nil {
 		answer, err = serve(r, fault)
 	}

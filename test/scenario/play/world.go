@@ -64,8 +64,9 @@ type world struct {
 	told       string // at the end, to people
 	violations []string
 	timers     []*time.Timer
-	calm       bool              // nothing goes wrong any more
-	down       map[string]outage // sides that do not answer
+	calm       bool                 // nothing goes wrong any more
+	down       map[string]outage    // sides that do not answer
+	denied     map[string]time.Time // rights that lack, until when
 	disks      map[azsim.Volume]*disk
 	computers  map[string]*computer // by lower-case id
 	logs       map[string][]byte    // of pods
@@ -136,7 +137,7 @@ func (w *world) between(least, most time.Duration, words ...any) time.Duration {
 func newWorld(s scenario.Scenario) (*world, error) {
 	w := &world{
 		story: s, chooser: scenario.NewChooser(s), begin: time.Now(),
-		counts: map[string]int{}, operations: map[string]string{}, down: map[string]outage{},
+		counts: map[string]int{}, operations: map[string]string{}, down: map[string]outage{}, denied: map[string]time.Time{},
 		disks: map[azsim.Volume]*disk{}, computers: map[string]*computer{}, logs: map[string][]byte{}, onNode: map[string]*content{},
 		found: map[string]found{}, othersGone: map[string]bool{}, touched: map[string]bool{}, remade: map[string]bool{}, spared: map[string]string{},
 		buckets: map[string]*bucket{}, waits: map[string]time.Time{}, begun: map[types.UID]bool{}, grown: map[string]int64{},
@@ -145,7 +146,7 @@ func newWorld(s scenario.Scenario) (*world, error) {
 	w.names = plan.NamesOf(w.pool, "", "")
 	w.over, w.end = context.WithCancel(context.Background())
 	w.kube = &kubesim.Server{Machines: s.Pool.Machines, Log: w.log, Deleting: w.podGoes, Ends: w.podEnds, OnRequest: w.kubeServed}
-	w.azure = &azsim.Server{Seed: s.Seed, Substrate: (*machines)(w), KeepAnswers: true, PageSize: s.Pool.Pages, Profile: azsim.Profile{
+	w.azure = &azsim.Server{Seed: s.Seed, Principals: principals(s.Pool.Refuses), Substrate: (*machines)(w), KeepAnswers: true, PageSize: s.Pool.Pages, Profile: azsim.Profile{
 		// Versions take up to six hours, in which a process asks for them each minute.
 		"version.create": {Min: 2 * time.Minute, Max: 30 * time.Minute},
 	}}
