@@ -94,8 +94,10 @@ func (s *Server) makeOSDisk(ctx context.Context, e *entry) error {
 		before = x.osDisk
 		fresh = s.insertDisk(e, s.diskNameFor(e, "OsDisk_1"), string(*o.ManagedDisk.StorageAccountType), &armcompute.DiskProperties{
 			OSType: o.OSType, HyperVGeneration: ptr(armcompute.HyperVGeneration(img.generation)), DiskSizeGB: ptr(img.source.SizeGB),
-			CreationData:          originData(img),
-			SupportedCapabilities: &armcompute.SupportedCapabilities{Architecture: ptr(armcompute.Architecture(img.arch)), AcceleratedNetwork: ptr(size.accelerated)},
+			CreationData: originData(img),
+			SupportedCapabilities: &armcompute.SupportedCapabilities{
+				Architecture: ptr(armcompute.Architecture(img.arch)), AcceleratedNetwork: ptr(size.accelerated), DiskControllerTypes: ptr(img.controllers),
+			},
 		})
 		if isEphemeral(x.profile) {
 			fresh.extra = ephemeralOSDisk

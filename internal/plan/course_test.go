@@ -79,6 +79,14 @@ func TestCaptureProblems(t *testing.T) {
 			definition(func(*fleet.Definition) {})(o, q)
 			o.Pool.Model.NVMe = true
 		}, "DefinitionMismatch"},
+		"a size with NVMe alone": {func(o *Observed, q *Options) {
+			definition(func(*fleet.Definition) {})(o, q)
+			o.Size = &fleet.SizeInfo{Architecture: "x64", Controllers: []string{"NVMe"}}
+		}, "DefinitionMismatch"},
+		"a size with both": {func(o *Observed, q *Options) {
+			definition(func(*fleet.Definition) {})(o, q)
+			o.Size = &fleet.SizeInfo{Architecture: "x64", Controllers: []string{"SCSI", "NVMe"}}
+		}, ""},
 		"extension needed": {func(o *Observed, _ *Options) {
 			o.Pool.Model.Extensions = []fleet.Extension{{Name: "cse", Type: "CustomScript"}, {Name: "x", After: []string{"cse"}}}
 		}, "ExtensionNeeded"},

@@ -5,6 +5,7 @@ import (
 	"encoding/hex"
 	"fmt"
 	"regexp"
+	"slices"
 	"strings"
 	"time"
 
@@ -148,11 +149,18 @@ func NewDefinition(id fleet.ResourceID, pool fleet.Pool, instance fleet.Instance
 		if strings.EqualFold(securityType(pool, instance, disk), "TrustedLaunch") {
 			d.SecurityType = "TrustedLaunch"
 		}
-		if pool.Model.NVMe || strings.Contains(strings.ToUpper(disk.Controllers), "NVME") {
+		if needsNVMe(pool, size) || strings.Contains(strings.ToUpper(disk.Controllers), "NVME") {
 			d.Controllers = "SCSI, NVMe"
 		}
 	}
 	return d
+}
+
+// needsNVMe reports whether the pool's machines have their disks by NVMe: its model says
+// so, or its size knows nothing else.
+func needsNVMe(pool fleet.Pool, size fleet.SizeInfo) bool {
+	only := len(size.Controllers) > 0 && !slices.ContainsFunc(size.Controllers, func(c string) bool { return strings.EqualFold(c, "SCSI") })
+	return pool.Model.NVMe || only
 }
 
 func generation(instance fleet.Instance, disk fleet.Disk) string {

@@ -265,7 +265,7 @@ func diskProblems(o Observed, _ Options, add adder) {
 	if !securityFits(security, def.SecurityType) {
 		mismatch("security type", first(def.SecurityType, "Standard"), security)
 	}
-	if o.Pool.Model.NVMe && !strings.Contains(strings.ToUpper(def.Controllers), "NVME") {
+	if needsNVMe(*o.Pool, size) && !strings.Contains(strings.ToUpper(def.Controllers), "NVME") {
 		mismatch("disk controller", first(def.Controllers, "SCSI"), "NVMe")
 	}
 }

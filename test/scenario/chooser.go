@@ -16,6 +16,7 @@ import (
 // request, in the order in which they are sent. It may be called by several
 // goroutines.
 type Chooser struct {
+	spot       bool // instances may be evicted
 	seed       uint64
 	chance     Chance
 	all        []Event
@@ -43,7 +44,7 @@ func keyOf(e Event) requestKey { return requestKey{e.Side, e.Request, e.Count} }
 // NewChooser gives one for a playing of s.
 func NewChooser(s Scenario) *Chooser {
 	c := &Chooser{
-		seed: s.Seed, chance: s.Chance, all: slices.Clone(s.Events), listed: map[requestKey][]Event{},
+		spot: strings.HasPrefix(s.Pool.Kind, "spot"), seed: s.Seed, chance: s.Chance, all: slices.Clone(s.Events), listed: map[requestKey][]Event{},
 		happenings: happenings(), met: map[requestKey]bool{}, after: map[string]bool{},
 	}
 	for _, e := range s.Events {
@@ -272,6 +273,9 @@ func (c *Chooser) change(d dice) (What, []string) {
 	if of.whom != "" && d.percent(90) {
 		whom = of.whom
 	}
+	if c.spot && (what == DeleteInstance || what == StopInstance) && d.percent(60) {
+		what = Evict
+	}
 	switch what {
 	case ScaleOut:
 		return what, numbers(d.in(1, 3))
@@ -283,7 +287,7 @@ func (c *Chooser) change(d dice) (What, []string) {
 		return what, []string{pick(d, []weighted[string]{{1, donor}, {4, bench}, {4, other}})}
 	case StartInstance:
 		return what, []string{donor} // nobody else is stopped by us
-	case StopInstance, RestartInstance, NodeGone, Cordon, Uncordon:
+	case StopInstance, Evict, RestartInstance, NodeGone, Cordon, Uncordon:
 		return what, []string{whom}
 	case ChangeModel:
 		return what, []string{pick(d, []weighted[string]{{2, "image"}, {1, "tags"}})}

@@ -54,6 +54,9 @@ func generateWire(d dice, p *Pool) {
 	if d.percent(35) && p.Instances <= 40 { // a larger one has several pages anyway
 		p.Pages = d.in(1, 3)
 	}
+	if p.Kind = "plain"; p.Refuses != "ephemeral" && p.Refuses != "confidential" {
+		p.Kind = pick(d, []weighted[string]{{70, "plain"}, {8, "trusted"}, {6, "nvme"}, {10, "spot"}, {6, "spotdelete"}})
+	}
 }
 
 func generatePool(d dice) Pool {
@@ -100,10 +103,10 @@ func generateNeighbours(d dice, p *Pool) {
 	p.Benches = pick(d, []weighted[string]{{76, "plain"}, {6, "protected"}, {4, "actions"}, {5, "scaledown"}, {5, "offered"}, {4, "cordoned"}})
 	p.Refuses = "none"
 	if d.percent(8) {
-		some := []string{"automatic", "owned", "aks", "controlplane", "reboot", "workbench", "duplicate", "notready", "snapshot", "workdisk", "version", "definition", "rights"}
+		some := []string{"automatic", "owned", "aks", "controlplane", "reboot", "workbench", "duplicate", "notready", "snapshot", "workdisk", "version", "definition", "rights", "repairs", "osupgrade", "ephemeral", "confidential", "flexible"}
 		p.Refuses = some[d.n(len(some))]
 	}
-	if p.Refuses == "automatic" && p.Old > 0 || p.Refuses == "definition" && p.Versions > 0 || p.Refuses == "version" && p.Versions == 0 || p.Refuses != "none" && p.Leftover {
+	if p.Refuses == "automatic" && p.Old > 0 || p.Refuses == "definition" && p.Versions > 0 || (p.Refuses == "version" || p.Refuses == "confidential") && p.Versions == 0 || p.Refuses != "none" && p.Leftover {
 		p.Refuses = "owned"
 	}
 	p.Again = p.Versions > 0 && d.percent(15)

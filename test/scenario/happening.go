@@ -172,6 +172,7 @@ func happenings() []happening {
 		{what: ScaleIn, kind: world, args: []arg{amount(seconds, 1, day)}, does: "for so long, an autoscaler deletes every empty node that nothing protects, down to two"},
 		{what: DeleteInstance, kind: world, args: []arg{who()}, does: "the instance is deleted"},
 		{what: StopInstance, kind: world, args: []arg{who()}, does: "the instance is powered off"},
+		{what: Evict, kind: world, args: []arg{who()}, does: "Azure evicts the instance 30 s later, where it is Spot: it is deallocated, or deleted"},
 		{what: StartInstance, kind: world, args: []arg{who()}, does: "the instance is started, where it is stopped"},
 		{what: RestartInstance, kind: world, args: []arg{who()}, does: "the instance is restarted, where it runs"},
 		{what: DeleteSnapshot, kind: world, does: "the operator deletes the donor's snapshot"},

@@ -41,12 +41,13 @@ func poolSettings() []setting[Pool] {
 		onOff("customdata", func(p *Pool) *bool { return &p.CustomData }, "versions before the newest carry customData of their own, which is kept"),
 		onOff("again", func(p *Pool) *bool { return &p.Again }, "an earlier release made the newest version with --again, and did not exclude it from latest"),
 		choice("refuses", func(p *Pool) *string { return &p.Refuses },
-			"a reason to refuse: none, upgrades that are automatic, a pool that Cluster API or AKS manages, a donor that runs the control plane, is about to reboot, is a workbench, has two Nodes or is not Ready, a snapshot, a copy of the disk or a version of others, a definition that does not fit, no right to change the scale set",
-			"none", "automatic", "owned", "aks", "controlplane", "reboot", "workbench", "duplicate", "notready", "snapshot", "workdisk", "version", "definition", "rights"),
+			"a reason to refuse: none, upgrades that are automatic, a pool that Cluster API or AKS manages, a donor that runs the control plane, is about to reboot, is a workbench, has two Nodes or is not Ready, a snapshot, a copy of the disk or a version of others, a definition that does not fit, no right to change the scale set, automatic repairs or OS upgrades, ephemeral OS disks, confidential VMs (where there are versions), a donor in a Flexible scale set",
+			"none", "automatic", "owned", "aks", "controlplane", "reboot", "workbench", "duplicate", "notready", "snapshot", "workdisk", "version", "definition", "rights", "repairs", "osupgrade", "ephemeral", "confidential", "flexible"),
 		choice("benches", func(p *Pool) *string { return &p.Benches },
 			"what others have set on the first 8 nodes but the donor: nothing, protectFromScaleIn, also protectFromScaleSetActions, cluster-autoscaler's annotation, the same to false; all but one: cordoned, NotReady, of unknown readiness, donor of another capture, workbench of another pool, about to reboot, of another architecture",
 			"plain", "protected", "actions", "scaledown", "offered", "cordoned", "notready", "unknown", "captured", "serving", "rebooting", "otherarch"),
 		choice("spelling", func(p *Pool) *string { return &p.Spelling }, "how Azure spells ids in answers and nodes' provider ids: as they were sent, in lower case, resource group and names in upper case, or each id in each answer in one of these ways", "sent", "lower", "upper", "mixed"),
+		choice("kind", func(p *Pool) *string { return &p.Kind }, "what the pool is: nothing special, Trusted Launch, a size with NVMe disks, Spot instances that are deallocated or deleted when Azure evicts them", "plain", "trusted", "nvme", "spot", "spotdelete"),
 		number("pages", 0, 0, 50, func(p *Pool) *int { return &p.Pages }, "entries of a page of Azure's lists; 0: 50"),
 	}
 }

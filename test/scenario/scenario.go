@@ -54,7 +54,10 @@ type Pool struct {
 	// nodes: "sent" (default), "lower", "upper" (the resource group's and all names) or
 	// "mixed".
 	Spelling string
-	Pages    int // of Azure's lists have so many entries; 0 (default) means 50
+	// Kind is "plain" (default), "trusted" (Trusted Launch), "nvme" (a size with NVMe disks),
+	// "spot" or "spotdelete" (Spot instances, by eviction policy).
+	Kind  string
+	Pages int // of Azure's lists have so many entries; 0 (default) means 50
 }
 
 // Donor is what is on and of instance 0, before anything is asked.
@@ -190,6 +193,7 @@ const (
 	ScaleIn         What = "scaleIn"         // Args: seconds in which an autoscaler deletes what is empty and not protected
 	DeleteInstance  What = "deleteInstance"  // Args: "donor", "bench" or "other"
 	StopInstance    What = "stopInstance"    // Args: as above: powered off, by whoever
+	Evict           What = "evict"           // Args: as above: Azure takes a Spot instance away
 	StartInstance   What = "startInstance"   // Args: as above: started, by whoever
 	RestartInstance What = "restartInstance" // Args: as above: restarted, by whoever, where it runs
 	DeleteSnapshot  What = "deleteSnapshot"  // the operator deletes the donor's snapshot

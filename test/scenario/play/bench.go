@@ -224,8 +224,8 @@ func (w *world) judgeDataDisks(p *process, rec open, instance fleet.ResourceID, 
 			w.broken("%s attaches the copy to %s, which is in %s", p.name, node, zones)
 		case why != "" && !w.byOthers(node):
 			w.broken("%s attaches the copy to %s, which cannot be a workbench: %s", p.name, node, why)
-		case d.LUN != maxLUN && !w.hasCopy(c) && !w.lacked("GET skus"):
-			w.broken("%s attaches the copy to %s at LUN %d, and %d is free", p.name, node, d.LUN, maxLUN)
+		case d.LUN != w.highestLUN() && !w.hasCopy(c) && !w.lacked("GET skus"):
+			w.broken("%s attaches the copy to %s at LUN %d, and %d is free", p.name, node, d.LUN, w.highestLUN())
 		case !rec.undoes("attach"):
 			w.broken("%s attaches the copy to %s, and has not written down that it is to be undone", p.name, node)
 		}

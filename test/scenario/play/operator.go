@@ -283,7 +283,7 @@ func (w *world) result() Result {
 		case scenario.KillBefore, scenario.KillAfter:
 			w.stats.Deaths++
 		case scenario.RivalComes, scenario.ScaleOut, scenario.ScaleIn, scenario.DeleteInstance, scenario.StopInstance, scenario.StartInstance, scenario.RestartInstance, scenario.DeleteSnapshot, scenario.DeleteCopy, scenario.DeleteDisk,
-			scenario.DeleteVersion, scenario.DeleteGallery, scenario.ChangeModel, scenario.NodeNotReady, scenario.NodeGone, scenario.Cordon, scenario.Uncordon, scenario.Clock, scenario.Interrupt, scenario.Deny:
+			scenario.DeleteVersion, scenario.DeleteGallery, scenario.ChangeModel, scenario.NodeNotReady, scenario.NodeGone, scenario.Cordon, scenario.Uncordon, scenario.Clock, scenario.Interrupt, scenario.Deny, scenario.Evict:
 			w.stats.World++
 		default:
 			w.stats.Faults++

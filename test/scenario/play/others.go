@@ -36,6 +36,8 @@ func (w *world) others(e scenario.Event, p *process) bool {
 		w.scaleIn(time.Now().Add(time.Duration(argument(e, 0)) * time.Second))
 	case scenario.DeleteInstance, scenario.StopInstance:
 		w.instanceGoes(e, p)
+	case scenario.Evict:
+		w.evict(w.target(e, p))
 	case scenario.StartInstance:
 		if c := w.computerOf(w.target(e, p)); c != nil {
 			_ = w.request(http.MethodPost, c.ResourceID+"/start", apiYear, nil)
@@ -126,16 +128,16 @@ func (w *world) target(e scenario.Event, p *process) string {
 }
 
 func (w *world) scaleOut(by int) {
-	capacity := int64(0)
+	capacity, size := int64(0), ""
 	w.azure.View(func(v *azsim.View) {
 		if set, ok := v.Get(string(w.pool)).(*armcompute.VirtualMachineScaleSet); ok && set.SKU != nil && set.SKU.Capacity != nil {
-			capacity = *set.SKU.Capacity
+			capacity, size = *set.SKU.Capacity, *set.SKU.Name
 		}
 	})
 	w.mu.Lock()
 	w.scaledOut += int64(by)
 	w.mu.Unlock()
-	_ = w.request(http.MethodPatch, string(w.pool), apiYear, object{"sku": object{"name": "Standard_D2s_v5", "tier": "Standard", "capacity": capacity + int64(by)}})
+	_ = w.request(http.MethodPatch, string(w.pool), apiYear, object{"sku": object{"name": size, "tier": "Standard", "capacity": capacity + int64(by)}})
 }
 
 // changeModel has others set the pool's image, or its tags: what they set is theirs.

@@ -42,6 +42,11 @@ var refusing = map[string]reason{
 	"version":      {code: "ForeignVersion"},
 	"definition":   {code: "DefinitionMismatch", out: true},
 	"rights":       {code: "AzureDenied", pool: true},
+	"repairs":      {code: "AutomaticRepairs"},
+	"osupgrade":    {code: "AutomaticOSUpgrade"},
+	"ephemeral":    {code: "EphemeralDisk"},
+	"confidential": {code: "ConfidentialDisk", out: true},
+	"flexible":     {code: "NotAnInstance", donor: true},
 }
 
 // ofWorlds are the codes that a world has from its beginning on or never: no request
@@ -62,6 +67,9 @@ func (w *world) reasons(ask scenario.Ask) (all []reason) {
 	}
 	if p.Upgrade == "Rolling" && !ask.Rolling {
 		all = append(all, reason{code: "RollingUpgrade", pool: true})
+	}
+	if strings.HasPrefix(p.Kind, spot) && ask.Deallocate {
+		all = append(all, reason{code: "SpotDeallocate", donor: true, out: true})
 	}
 	if cse := slices.Index(p.Extensions, "cse"); cse >= 0 && cse < len(p.Extensions)-1 {
 		all = append(all, reason{code: "ExtensionNeeded"})
@@ -99,6 +107,8 @@ func (w *world) still(r reason) bool {
 		ok = n.Annotations[fleet.AnnotationWorkbench] != ""
 	case "DuplicateNode":
 		_, ok = w.kube.Get("nodes", "", stale).(*corev1.Node)
+	case "NotAnInstance":
+		ok = strings.HasSuffix(n.Spec.ProviderID, flexible)
 	case "NodeNotReady":
 		ok = !isReady(n)
 	}
@@ -108,7 +118,8 @@ func (w *world) still(r reason) bool {
 const (
 	controlPlane = "node-role.kubernetes.io/control-plane"
 	notReadyYet  = "it is not Ready"
-	stale        = "stale" // a Node of an instance that has another
+	flexible     = "pool1_1c0ffee0" // a machine of a Flexible scale set
+	stale        = "stale"          // a Node of an instance that has another
 )
 
 // hasPod reports whether a pod of that app is on an instance: a capture with --force may
@@ -277,6 +288,8 @@ func (w *world) setUpRefusal(settle func(method string, id fleet.ResourceID, ver
 		return settle(http.MethodPatch, w.pool, apiYear, object{"tags": object{"sigs.k8s.io_cluster-api-provider-azure_cluster_c1": "owned"}})
 	case "aks":
 		return settle(http.MethodPatch, w.pool, apiYear, object{"tags": object{"aks-managed-poolName": poolName}})
+	case "flexible":
+		onDonor(func(n *corev1.Node) { n.Spec.ProviderID = "azure://" + string(w.pool.In("virtualMachines", flexible)) })
 	case "controlplane":
 		onDonor(func(n *corev1.Node) { n.Labels[controlPlane] = "" })
 	case "reboot":

@@ -309,7 +309,7 @@ func (w *world) setUpGallery(versions []fleet.ResourceID, settle func(method str
 		{snapshot, disksYear, object{"location": location, "properties": object{"creationData": object{"createOption": "Copy", "sourceResourceId": string(empty)}, "incremental": true}}},
 		{w.names.Gallery, galleries, object{"location": location, "tags": tags, "properties": object{}}},
 		{w.names.Definition, galleries, object{"location": location, "tags": tags, "properties": object{
-			"osType": "Linux", "osState": "Generalized", "hyperVGeneration": "V2", "architecture": "x64",
+			"osType": "Linux", "osState": "Generalized", "hyperVGeneration": "V2", "architecture": "x64", "features": features(w.story.Pool),
 			"identifier": object{"publisher": "VMSS-Prototype-Pattern", "offer": azsim.DefaultResourceGroup, "sku": poolName},
 		}}},
 	}
@@ -406,7 +406,7 @@ func (w *world) setBody(image fleet.ResourceID, capacity int) object {
 		before = e
 	}
 	upgrade := object{"mode": p.Upgrade}
-	if p.Upgrade == "Rolling" { // Azure wants to know how instances are
+	if reportsHealth(p) { // Azure wants to know how instances are
 		extensions = append(extensions, object{"name": "health", "properties": object{
 			"publisher": "Microsoft.ManagedServices", "type": "ApplicationHealthLinux", "typeHandlerVersion": "1.0",
 			"settings": object{"protocol": "tcp", "port": 10250},
@@ -431,6 +431,7 @@ func (w *world) setBody(image fleet.ResourceID, capacity int) object {
 		zones := []string{"1", "2", "3"}
 		body["zones"] = zones[:min(p.Zones, 3)]
 	}
+	ofKind(p, body)
 	return body
 }
 
