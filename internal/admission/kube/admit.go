@@ -86,7 +86,7 @@ func (c *Cluster) Admit(ctx context.Context, member fleet.Member, distribution s
 		id: s.tokenID(name), made: now, node: name, vmID: member.VMID, instance: string(member.Instance), pool: string(member.Pool),
 		distribution: distribution, expires: now.Add(c.ttl).Truncate(time.Second),
 	}
-	var secret string
+	var secret *corev1.Secret
 	group, within := errgroup.WithContext(ctx)
 	group.Go(func() error {
 		refused := taken
@@ -117,17 +117,21 @@ func (c *Cluster) Admit(ctx context.Context, member fleet.Member, distribution s
 		// Only now: a refused request must not delete the password of a running agent.
 		return c.deletePassword(within, name, distribution)
 	})
+	// To its end also where the name is refused meanwhile: what was made is then known.
 	group.Go(func() (err error) {
-		secret, err = c.makeToken(within, t)
+		secret, err = c.makeToken(ctx, &t)
 		return err
 	})
 	if err := group.Wait(); err != nil {
+		if secret != nil {
+			c.withdraw(ctx, t, secret)
+		}
 		return wire.Join{}, err
 	}
 	c.absences.end(name)
 	join := wire.Join{
 		NodeName: name, ProviderID: member.ProviderID(), Pool: string(member.Pool), VMID: member.VMID,
-		Server: c.server, CA: c.ca, Token: t.id + "." + secret, Expires: t.expires,
+		Server: c.server, CA: c.ca, Token: t.id + "." + string(secret.Data[tokenSecretKey]), Expires: t.expires,
 	}
 	if distribution != wire.Kubelet {
 		join.Server, join.Token = c.supervisor, "K10"+c.caHash+"::"+join.Token
@@ -307,43 +311,47 @@ func (c *Cluster) tokenOfNode(ctx context.Context, node string) (token, bool, er
 	return c.tokenByID(ctx, s.tokenID(node))
 }
 
-// makeToken makes a token in place of one that the name had, and gives its secret.
-func (c *Cluster) makeToken(ctx context.Context, t token) (string, error) {
+// tokenSecretKey is of bootstrap tokens' Secrets.
+const tokenSecretKey = "token-secret"
+
+// makeToken makes a token in place of one that the name had, and gives its Secret. The
+// version of t becomes that of its record.
+func (c *Cluster) makeToken(ctx context.Context, t *token) (*corev1.Secret, error) {
 	op, on := "make a token", "node "+t.node
 	s, err := c.sealer(ctx)
 	if err != nil {
-		return "", err
+		return nil, err
 	}
 	records := c.client.CoreV1().ConfigMaps(c.namespace)
-	_, err = records.Create(ctx, c.record(s, t), metav1.CreateOptions{FieldManager: fieldManager})
+	record, err := records.Create(ctx, c.record(s, *t), metav1.CreateOptions{FieldManager: fieldManager})
 	if apierrors.IsAlreadyExists(err) {
 		before, known, readErr := c.tokenByID(ctx, t.id)
 		switch {
 		case readErr != nil:
-			return "", readErr
+			return nil, readErr
 		case known && before.node != t.node && c.now().Before(before.expires):
-			return "", &fleet.Error{Op: op, Resource: on, Kind: fleet.KindConflict, RetryAfter: before.expires.Sub(c.now()),
+			return nil, &fleet.Error{Op: op, Resource: on, Kind: fleet.KindConflict, RetryAfter: before.expires.Sub(c.now()),
 				Err: fmt.Errorf("the token of node %s has the same id", before.node)}
 		}
 		// The old one first: it must not be used under the new record.
 		if err := c.deleteSecret(ctx, "delete token", secretName(t.id)); err != nil {
-			return "", err
+			return nil, err
 		}
 		if before.version != "" {
 			t.version = before.version
-			_, err = records.Update(ctx, c.record(s, t), metav1.UpdateOptions{FieldManager: fieldManager})
+			record, err = records.Update(ctx, c.record(s, *t), metav1.UpdateOptions{FieldManager: fieldManager})
 		} else {
-			_, err = records.Create(ctx, c.record(s, t), metav1.CreateOptions{FieldManager: fieldManager})
+			record, err = records.Create(ctx, c.record(s, *t), metav1.CreateOptions{FieldManager: fieldManager})
 		}
 	}
 	if err != nil {
-		return "", fail(ctx, op, on, err)
+		return nil, fail(ctx, op, on, err)
 	}
-	secret := tokenSecret()
+	t.version = record.ResourceVersion
 	object := &corev1.Secret{
 		ObjectMeta: c.ours(metav1.NamespaceSystem, secretName(t.id), tokenPurpose), Type: corev1.SecretTypeBootstrapToken,
 		Data: map[string][]byte{
-			"token-id": []byte(t.id), "token-secret": []byte(secret),
+			"token-id": []byte(t.id), tokenSecretKey: []byte(tokenSecret()),
 			"expiration":                     []byte(t.expires.UTC().Format(time.RFC3339)),
 			"usage-bootstrap-authentication": []byte("true"),
 			"auth-extra-groups":              []byte(TokenGroup),
@@ -353,16 +361,36 @@ func (c *Cluster) makeToken(ctx context.Context, t token) (string, error) {
 	for key, value := range map[string]string{annotationNode: t.node, annotationVMID: t.vmID, annotationInstance: t.instance, annotationPool: t.pool, annotationDistribution: t.distribution} {
 		object.Annotations[key] = value
 	}
-	_, err = c.client.CoreV1().Secrets(metav1.NamespaceSystem).Create(ctx, object, metav1.CreateOptions{FieldManager: fieldManager})
+	made, err := c.client.CoreV1().Secrets(metav1.NamespaceSystem).Create(ctx, object, metav1.CreateOptions{FieldManager: fieldManager})
 	if apierrors.IsAlreadyExists(err) {
 		// What a crash left, or a token of the name that was made at the same time:
 		// the last one counts.
 		if err := c.deleteSecret(ctx, "delete token", secretName(t.id)); err != nil {
-			return "", err
+			return nil, err
 		}
-		_, err = c.client.CoreV1().Secrets(metav1.NamespaceSystem).Create(ctx, object, metav1.CreateOptions{FieldManager: fieldManager})
+		made, err = c.client.CoreV1().Secrets(metav1.NamespaceSystem).Create(ctx, object, metav1.CreateOptions{FieldManager: fieldManager})
 	}
-	return secret, fail(ctx, op, on, err)
+	if err != nil {
+		return nil, fail(ctx, op, on, err)
+	}
+	return made, nil
+}
+
+// withdrawFor limits how long a refused join waits for its token to be deleted.
+const withdrawFor = 5 * time.Second
+
+// withdraw deletes the token of a join that was refused or interrupted, and not one that
+// was made for the name since.
+func (c *Cluster) withdraw(ctx context.Context, t token, secret *corev1.Secret) {
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), withdrawFor)
+	defer cancel()
+	err := c.client.CoreV1().Secrets(metav1.NamespaceSystem).Delete(ctx, secret.Name, metav1.DeleteOptions{Preconditions: &metav1.Preconditions{UID: &secret.UID}})
+	if err == nil {
+		err = c.client.CoreV1().ConfigMaps(c.namespace).Delete(ctx, recordName(t.id), metav1.DeleteOptions{Preconditions: &metav1.Preconditions{ResourceVersion: &t.version}})
+	}
+	if err != nil && !apierrors.IsNotFound(err) && !apierrors.IsConflict(err) {
+		c.log.WarnContext(ctx, "cannot delete the token of a refused join; it expires unused", "node", t.node, "expires", t.expires, "err", err)
+	}
 }
 
 // endToken deletes a name's token with what is kept of it. The record goes last: a

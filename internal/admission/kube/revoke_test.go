@@ -65,6 +65,9 @@ func TestRevokedMachineIsNotAdmittedAgain(t *testing.T) {
 			if _, err := c.Admit(w.ctx, again, wire.Kubelet, admission.NodeState{}); !errors.Is(err, admission.ErrRevoked) {
 				t.Errorf("%s, as %s: %v", what, host, err)
 			}
+			if got := w.remains(host); got != "" {
+				t.Errorf("%s, as %s, left %q", what, host, got)
+			}
 		}
 	}
 	all, err := c.Admitted(w.ctx)
