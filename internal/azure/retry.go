@@ -86,15 +86,16 @@ func (r *retrier) around(ctx context.Context, c request, do func(context.Context
 		case lost != nil && (fleet.Is(err, fleet.KindStale) || fleet.Is(err, fleet.KindConflict) || fleet.Is(err, fleet.KindNotFound)):
 			return lost
 		}
-		d, again := r.policy.wait(try, err, retryAfter(err))
+		d, again := r.policy.wait(try, err, RetryAfter(err))
 		if !again || !sleep(ctx, d) {
 			return err
 		}
 	}
 }
 
-// retryAfter finds what the service asked for, anywhere in err's chain.
-func retryAfter(err error) time.Duration {
+// RetryAfter finds for how long the service asked to wait, anywhere in err's chain; 0
+// where it did not.
+func RetryAfter(err error) time.Duration {
 	var longest time.Duration
 	for err != nil {
 		if e, ok := err.(*fleet.Error); ok { //nolint:errorlint // every error of the chain is looked at

@@ -10,6 +10,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/ortet/ortet/internal/azure"
 	"github.com/ortet/ortet/internal/fleet"
 	"github.com/ortet/ortet/internal/journal"
 	"github.com/ortet/ortet/internal/plan"
@@ -149,7 +150,7 @@ func (e *Engine) answers(ctx context.Context, node string) bool {
 		if ctx.Err() != nil || err == nil || !passing(err) {
 			return ctx.Err() == nil
 		}
-		if sleep(ctx, max(retryAfter(err), min(time.Second<<min(n, 5), 30*time.Second))) != nil {
+		if sleep(ctx, max(azure.RetryAfter(err), min(time.Second<<min(n, 5), 30*time.Second))) != nil {
 			return false
 		}
 	}

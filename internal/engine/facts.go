@@ -8,6 +8,7 @@ import (
 	"slices"
 	"time"
 
+	"github.com/ortet/ortet/internal/azure"
 	"github.com/ortet/ortet/internal/fleet"
 	"github.com/ortet/ortet/internal/journal"
 	"github.com/ortet/ortet/internal/plan"
@@ -338,7 +339,7 @@ func (r *run) save(ctx context.Context, rec journal.Record) (journal.Record, err
 		default:
 			return journal.Record{}, err
 		}
-		if sleep(ctx, max(wait, retryAfter(err))) != nil {
+		if sleep(ctx, max(wait, azure.RetryAfter(err))) != nil {
 			return journal.Record{}, err
 		}
 	}

@@ -176,7 +176,9 @@ func first(values ...string) string {
 // size gives what the region's catalogue says; false where it cannot be read,
 // which is no reason to refuse: listing sizes needs a right on the subscription.
 func (w *watcher) size(ctx context.Context, name string) (fleet.SizeInfo, bool) {
-	size, err := w.e.cloud.Size(ctx, w.o.Pool.ID.Segment("subscriptions"), w.o.Pool.Location, name)
+	size, err := ask(ctx, w.t, func(ctx context.Context) (fleet.SizeInfo, error) {
+		return w.e.cloud.Size(ctx, w.o.Pool.ID.Segment("subscriptions"), w.o.Pool.Location, name)
+	})
 	if err != nil {
 		w.e.log.Debug("cannot read what a VM size can do", "size", name, "error", err)
 		return fleet.SizeInfo{}, false

@@ -70,18 +70,10 @@ func (t *task) wait(ctx context.Context, d time.Duration, who waits) error {
 // backoff waits before the n-th repeat, counted from 0: as long as the service
 // asked, or else 1 s, 2 s, 4 s … 30 s.
 func (t *task) backoff(ctx context.Context, n int, err error) error {
-	if d := retryAfter(err); d > 0 {
+	if d := azure.RetryAfter(err); d > 0 {
 		return t.wait(ctx, d, forCloud)
 	}
 	return t.wait(ctx, min(time.Second<<min(n, 5), 30*time.Second), forOwn)
-}
-
-func retryAfter(err error) time.Duration {
-	var e *fleet.Error
-	if errors.As(err, &e) {
-		return e.RetryAfter
-	}
-	return 0
 }
 
 // passing reports whether an error may be gone at the next try.

@@ -199,7 +199,7 @@ func (w *world) judgeDataDisks(p *process, rec open, instance fleet.ResourceID, 
 		if why = w.spared[node]; why == notReadyYet && c.ready == c.life {
 			why = "" // its kubelet may have reported since
 		}
-		if n, ok := w.kube.Get("nodes", "", node).(*corev1.Node); why == notReadyNow && ok && n.Status.Conditions[0].Status == corev1.ConditionTrue {
+		if n, ok := w.kube.Get("nodes", "", node).(*corev1.Node); ok && fitAgain(why, n) {
 			why = ""
 		}
 		if donor != nil && donor.Zone != c.Zone {
@@ -267,6 +267,24 @@ func unfit(kind string) string {
 		"captured": "another capture has it as its donor", "serving": "it is another pool's workbench",
 		"rebooting": "kured is about to reboot it", "otherarch": "it has another architecture",
 	}[kind]
+}
+
+// fitAgain reports whether what kept a node from being a workbench is gone, as where its
+// instance was made or booted anew.
+func fitAgain(why string, n *corev1.Node) bool {
+	switch why {
+	case notReadyNow:
+		return isReady(n)
+	case unfit("otherarch"):
+		return n.Status.NodeInfo.Architecture == "amd64"
+	case unfit("captured"):
+		return n.Annotations[fleet.AnnotationCapture] == ""
+	case unfit("serving"):
+		return n.Annotations[fleet.AnnotationWorkbench] == ""
+	case unfit("rebooting"):
+		return n.Annotations[fleet.AnnotationKuredReboot] == ""
+	}
+	return false
 }
 
 // setUpBenches has others set on the pool's first nodes but the donor what the story
