@@ -111,12 +111,26 @@ func protect(ctx context.Context, t *task) error {
 	return t.setProtection(ctx, plan.StepProtect, f.Instance, full)
 }
 
-// fresh is ask for what bears this capture's mark only while the undo list has the
-// named entry: otherwise the answer is of before an earlier process undid that.
+// An earlier capture's mark is believed only when so many answers in a row show it.
+const earlierMarks = 3
+
+// fresh is ask for what bears a mark of this capture only while the undo list has the
+// named entry: otherwise the answer is of before an earlier process undid that. An
+// earlier capture's mark may be such an answer, too, or stayed since nobody undid it.
 func fresh[T any](ctx context.Context, t *task, undo string, read func(ctx context.Context) (T, error), mark func(T) string) (T, error) {
+	earlier := 0
 	return ask(ctx, t, func(ctx context.Context) (T, error) {
 		v, err := read(ctx)
-		if _, there := t.r.undo(undo); err == nil && !there && mark(v) == t.r.captureName() {
+		if err != nil {
+			return v, err
+		}
+		_, there := t.r.undo(undo)
+		old := !there && mark(v) == t.r.captureName()
+		if mark(v) != "" && mark(v) != t.r.captureName() {
+			earlier++
+			old = earlier < earlierMarks
+		}
+		if old {
 			err = &fleet.Error{Op: "protect", Resource: "node " + t.r.donorName(), Kind: fleet.KindTransient,
 				Err: errors.New("the answer shows a mark that was removed")}
 		}
