@@ -36,9 +36,12 @@ func TestUpgradeNamesWhatEarlierVersionsSaved(t *testing.T) {
 		}
 	}
 	n := &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: target}, Spec: corev1.NodeSpec{ProviderID: "azure://" + accountsPool + "/virtualMachines/0"}}
-	if _, err := i.admin.CoreV1().Nodes().Create(i.ctx, n, metav1.CreateOptions{}); err != nil {
-		t.Fatal(err)
-	}
+	// An API server applies the policies of a test before this one for a moment after
+	// they are deleted.
+	eventually(t, "create "+target, func() error {
+		_, err := i.admin.CoreV1().Nodes().Create(i.ctx, n, metav1.CreateOptions{})
+		return err
+	})
 	t.Cleanup(func() {
 		_ = client(t, controlplane.Client{}).CoreV1().Nodes().Delete(context.WithoutCancel(i.ctx), target, metav1.DeleteOptions{})
 	})

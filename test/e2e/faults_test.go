@@ -178,9 +178,14 @@ func (p *pool) populate(t *testing.T, donor string, d scenario.Donor) []string {
 		bound := spec
 		bound.NodeName = donor
 		names = append(names, fmt.Sprintf("web-%d", i))
-		_, err := p.kube.CoreV1().Pods(p.short).Create(t.Context(), &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Name: names[i], Labels: labels}, Spec: bound}, metav1.CreateOptions{})
+		_, err := p.kube.CoreV1().Pods(p.short).Create(t.Context(), &corev1.Pod{ObjectMeta: metav1.ObjectMeta{
+			Name: names[i], Labels: labels, Annotations: map[string]string{corev1.PodDeletionCost: "100"},
+		}, Spec: bound}, metav1.CreateOptions{})
 		must(t, err)
 	}
+	// A ReplicaSet controller that has not seen them yet makes pods of its own, and
+	// then deletes what is too many: those that do not run first, the cheapest next.
+	eventually(t, "pods that run on "+donor, func() bool { return len(p.running(t, donor, names)) == d.Pods })
 	// It takes the pods for its own, since it would have made the same.
 	_, err = p.kube.AppsV1().ReplicaSets(p.short).Create(t.Context(), &appsv1.ReplicaSet{ObjectMeta: metav1.ObjectMeta{Name: "web"}, Spec: appsv1.ReplicaSetSpec{
 		Replicas: &replicas, Selector: &metav1.LabelSelector{MatchLabels: labels},
@@ -194,12 +199,23 @@ func (p *pool) populate(t *testing.T, donor string, d scenario.Donor) []string {
 // workload lists those of the pods that run on the node and that a controller has.
 func (p *pool) workload(t *testing.T, node string, names []string) (there []string) {
 	t.Helper()
+	for _, pod := range p.running(t, node, names) {
+		if metav1.GetControllerOf(pod) != nil {
+			there = append(there, pod.Name)
+		}
+	}
+	return there
+}
+
+// running lists those of the pods that run on the node.
+func (p *pool) running(t *testing.T, node string, names []string) (there []*corev1.Pod) {
+	t.Helper()
 	list, err := p.kube.CoreV1().Pods(p.short).List(t.Context(), metav1.ListOptions{FieldSelector: "spec.nodeName=" + node})
 	must(t, err)
 	for i := range list.Items {
 		pod := &list.Items[i]
-		if slices.Contains(names, pod.Name) && pod.Status.Phase == corev1.PodRunning && metav1.GetControllerOf(pod) != nil {
-			there = append(there, pod.Name)
+		if slices.Contains(names, pod.Name) && pod.Status.Phase == corev1.PodRunning {
+			there = append(there, pod)
 		}
 	}
 	return there
