@@ -70,8 +70,8 @@ simulate-totals: ## add up what make simulate has played
 lab: build controlplane helm image ## the same on real machines; root on Debian
 	hack/lab/run.sh
 
-bench: build controlplane ## a line per figure: name, value, unit, bound, ok or over; BENCH=NAME, SPEED=1 for Azure's pace
-	go run ./bench $(if $(BENCH),-only $(BENCH)) $(if $(SPEED),-speed $(SPEED))
+bench: build controlplane ## a line per figure: name, value, unit, bound, ok or over; BENCH=NAME, SPEED=1 for Azure's pace, DISK=20 for a node's disk
+	go run ./bench $(if $(BENCH),-only $(BENCH)) $(if $(SPEED),-speed $(SPEED)) $(if $(DISK),-disk $(DISK))
 
 lint: $(GOLANGCI) ## formatting, vet, linters; the architecture rules are tests
 	@test -z "$$(gofmt -l $$(git ls-files '*.go'))" || { echo 'not formatted; run gofmt -w on:'; gofmt -l $$(git ls-files '*.go'); exit 1; }
