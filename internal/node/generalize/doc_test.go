@@ -131,6 +131,9 @@ Not found:
 - text that was made to exhaust the search: 64 MiB of views of one piece are looked at
 - a value of fewer than 8 bytes, or fewer than 4 different ones; a file of more than 1 MiB in the table above.
 
+A disk of 20 GB in 424,000 files, two fifths of it image layers, takes 140 s on two cores: 10 s of processor time a GB, 220 MiB resident
+(` + "`make bench BENCH=scan DISK=20`" + `; the tree was written just before, so a part of it came from memory).
+
 **By form**: the kinds of the rules below, which need no knowledge of the donor. They are not searched for in programs, nor where only
 packages write (` + pathsText(vendor()) + `; but in ` + pathsText(units()) + ` they are), nor in compressed data. A kind that has no rule is not found.
 ` + formsText() + `
