@@ -42,8 +42,8 @@ func model(ctx context.Context, t *task) error {
 		s := fleet.NewSecret(noop)
 		customData = &s
 		err = t.restores(has)
-	case has == sha(noop):
-		customData, err = t.unbaked(ctx, theirs)
+	case has == sha(noop), has != "" && !theirs:
+		customData, err = t.unlike(ctx, has, theirs)
 	}
 	if err != nil {
 		return err
@@ -91,33 +91,42 @@ func (t *task) restores(has string) error {
 	return t.r.amend(func(_ *journal.Record, f *facts) { f.Restore = has })
 }
 
-// unbaked gives the customData that the version's nodes need, where the model has
-// the no-op of an earlier capture with --bootstrap baked; nil leaves the model's.
-func (t *task) unbaked(ctx context.Context, theirs bool) (*fleet.Secret, error) {
+// unlike gives the customData that the version's nodes need, where the model has
+// another: the no-op of an earlier capture with --bootstrap baked, or what goes with a
+// version that a rollback went to. nil leaves the model's.
+func (t *task) unlike(ctx context.Context, has string, theirs bool) (*fleet.Secret, error) {
 	r := t.r
 	f := r.get()
 	made, there, err := t.heldVersion(ctx, f.Names.Version)
 	want := made.Tags[fleet.TagCustomData]
-	if err != nil || !there || want == "" || want == sha(noop) {
+	if err != nil || !there || want == "" || want == sha(noop) || want == has {
 		return nil, err
 	}
-	why := f.used().Name() + " needed none"
-	if theirs {
+	baked := has == sha(noop)
+	why := f.used().Name() + " went with another"
+	switch {
+	case baked && theirs:
 		why = "somebody else set the image after a capture whose nodes needed none"
+	case baked:
+		why = f.used().Name() + " needed none"
 	}
 	kept, err := ask(ctx, t, func(ctx context.Context) (cluster.Kept, error) {
 		return r.e.cluster.Kept(ctx, f.Pool, "customData", want)
 	})
 	if fleet.Is(err, fleet.KindNotFound) {
+		what := "goes with another version"
+		if baked {
+			what = "does nothing"
+		}
 		return nil, &fleet.Error{Op: "patch model", Resource: string(f.Names.Version), Kind: fleet.KindInvalid,
-			Err:    fmt.Errorf("the model's customData does nothing (%s), and this version's nodes need some that is not kept (SHA-256 %s)", why, want),
+			Err:    fmt.Errorf("the model's customData %s (%s), and this version's nodes need some that is not kept (SHA-256 %s)", what, why, want),
 			Remedy: "capture with --bootstrap baked"}
 	}
 	if err != nil {
 		return nil, err
 	}
 	r.note("the model's customData becomes what %s came with: %s", r.donorName(), why)
-	if err := t.restores(sha(noop)); err != nil {
+	if err := t.restores(has); err != nil {
 		return nil, err
 	}
 	if theirs && f.Original != nil && f.Original.CustomData == "" {
