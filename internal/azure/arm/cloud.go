@@ -115,7 +115,7 @@ func New(o Options) (*Cloud, error) {
 			Transport:        &boundedTransport{next: o.Transport, max: o.MaxBody},
 			Retry:            policy.RetryOptions{MaxRetries: -1, TryTimeout: o.RequestTimeout},
 			Telemetry:        policy.TelemetryOptions{ApplicationID: "ortet/" + version},
-			PerCallPolicies:  []policy.Policy{&homePolicy{endpoint}, answerPolicy{}},
+			PerCallPolicies:  []policy.Policy{&homePolicy{endpoint}, answerPolicy{}, &throttlePolicy{}},
 			PerRetryPolicies: nil,
 		},
 	}
