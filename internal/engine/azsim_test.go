@@ -331,7 +331,7 @@ func TestCaptureOnSimulatedAzure(t *testing.T) {
 	})
 }
 
-// TestKilledOnSimulatedAzure: as TestKilledAnywhere, where tokens are the SDK's
+// TestKilledOnSimulatedAzure: a process dies anywhere, where tokens are the SDK's
 // and conflicts are Azure's.
 func TestKilledOnSimulatedAzure(t *testing.T) {
 	const every = 17
