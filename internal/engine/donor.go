@@ -146,12 +146,21 @@ func optional(value string, there bool) *string {
 	return &value
 }
 
-// machine reads the annotations of the donor's Machine.
+// machine reads the annotations of the donor's Machine. That a Node which names one has
+// none has been said twice.
 func (t *task) machine(ctx context.Context, node fleet.Node) (annotations map[string]string, known bool, err error) {
-	annotations, err = ask(ctx, t, func(ctx context.Context) (a map[string]string, err error) {
+	read := func(ctx context.Context) (a map[string]string, err error) {
 		a, known, err = t.r.e.cluster.Machine(ctx, node)
 		return a, err
-	})
+	}
+	annotations, err = ask(ctx, t, read)
+	if err != nil || known || node.Annotations[fleet.AnnotationCapiMachine] == "" {
+		return annotations, known, err
+	}
+	if err := t.wait(ctx, lookAgain, forOwn); err != nil {
+		return nil, false, err
+	}
+	annotations, err = ask(ctx, t, read)
 	return annotations, known, err
 }
 

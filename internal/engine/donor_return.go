@@ -212,7 +212,7 @@ func uncordon(ctx context.Context, t *task) error {
 	if _, ours := t.r.undo(undoCordon); !ours {
 		return needless("we did not cordon it")
 	}
-	err := t.onDonor(ctx, func(ctx context.Context) error {
+	err := t.onNode(ctx, t.r.donorName(), func(ctx context.Context) error {
 		return t.r.e.cluster.SetUnschedulable(ctx, t.r.donorName(), false)
 	})
 	if err != nil {
@@ -312,7 +312,7 @@ func (t *task) unmark(ctx context.Context) error {
 		}
 		back[fleet.AnnotationScaleDownDisabled] = before
 	}
-	err := t.onDonor(ctx, func(ctx context.Context) error { return r.e.cluster.Annotate(ctx, r.donorName(), back) })
+	err := t.onNode(ctx, r.donorName(), func(ctx context.Context) error { return r.e.cluster.Annotate(ctx, r.donorName(), back) })
 	if err != nil {
 		return err
 	}

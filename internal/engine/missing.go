@@ -46,20 +46,18 @@ func deleted[T any](t *task, read func(ctx context.Context) (T, error)) check {
 	}
 }
 
-// onDonor carries out what puts something back on the donor's Node. That there is
-// no such Node is believed only where it cannot be read either: then nothing of
-// ours is left on it.
-func (t *task) onDonor(ctx context.Context, act func(ctx context.Context) error) error {
+// onNode carries out what puts something back on a Node. That there is no such Node is
+// believed only where it cannot be read either: then nothing of ours is left on it.
+func (t *task) onNode(ctx context.Context, name string, act func(ctx context.Context) error) error {
 	return do(ctx, t, func(ctx context.Context) error {
 		err := act(ctx)
 		if !fleet.Is(err, fleet.KindNotFound) {
 			return err
 		}
-		name := t.r.donorName()
 		if _, readErr := t.r.e.cluster.Node(ctx, name); readErr != nil {
 			return ignoreMissing(readErr)
 		}
-		return &fleet.Error{Op: "give the donor back", Resource: "node " + name, Kind: fleet.KindTransient,
+		return &fleet.Error{Op: "restore node", Resource: "node " + name, Kind: fleet.KindTransient,
 			Err: fmt.Errorf("it is there, and was said not to be: %w", err)}
 	})
 }

@@ -13,7 +13,7 @@ import (
 )
 
 func (t *task) pool(ctx context.Context, id fleet.ResourceID) (fleet.Pool, error) {
-	return ask(ctx, t, func(ctx context.Context) (fleet.Pool, error) { return t.r.e.cloud.Pool(ctx, id) })
+	return surely(ctx, t, func(ctx context.Context) (fleet.Pool, error) { return t.r.e.cloud.Pool(ctx, id) })
 }
 
 // pinned reports whether a model's image is exactly the version, with nothing

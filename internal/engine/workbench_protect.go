@@ -158,7 +158,7 @@ func (t *task) unannotateBench(ctx context.Context, node fleet.Node, found bench
 	if !found.annotated() {
 		back[fleet.AnnotationScaleDownDisabled] = found.ScaleDown
 	}
-	return ignoreMissing(do(ctx, t, func(ctx context.Context) error { return t.r.e.cluster.Annotate(ctx, found.Node, back) }))
+	return t.onNode(ctx, found.Node, func(ctx context.Context) error { return t.r.e.cluster.Annotate(ctx, found.Node, back) })
 }
 
 // errNullKept is an instance whose protection a null did not remove.

@@ -176,7 +176,7 @@ func (w *world) expected(ask scenario.Ask) (codes []string) {
 			codes = append(codes, "OtherBootstrap")
 		}
 	}
-	if fromDonor && w.excused(ask) {
+	if fromDonor && w.excused(ask) && !slices.Contains(codes, "NotAnInstance") {
 		codes = append(codes, "NoWorkbench")
 	}
 	if len(codes) == 0 {

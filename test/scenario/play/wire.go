@@ -28,6 +28,7 @@ const (
 // send takes one request of a process over the wire.
 func (p *process) send(side, name string, r *http.Request, serve func(r *http.Request, fault *scenario.Event) (*http.Response, error)) (*http.Response, error) {
 	w, ctx := p.w, r.Context()
+	w.judgeWaits(p, side, name) // before it is on its way: an answer may come meanwhile
 	// By the time at which it is sent: a count would be changed by requests that
 	// are given up in the instant in which a process dies.
 	if err := nap(ctx, w.between(leastLatency, mostLatency, p.name, side, name, time.Since(w.begin))); err != nil {
@@ -39,7 +40,6 @@ func (p *process) send(side, name string, r *http.Request, serve func(r *http.Re
 	}
 	n := w.number(side, name)
 	w.watchLimits(side, r)
-	w.judgeWaits(p, side, name)
 	var fault *scenario.Event
 	killed := false
 	for _, e := range w.happens(p, side, name, n, r.Method == http.MethodGet) {
