@@ -7,25 +7,33 @@ import (
 	"strings"
 )
 
-// aimOneIn is how many changes there are for each that is aimed at, in a capture;
-// those that a capture makes once, and that matter most, count often.
+// How many kinds of changes there are for each that is aimed at: a capture has about
+// thirty, and each is as likely as any other, however often it comes and however late.
 const (
-	aimOneIn = 16
-	often    = 3
+	aimOneIn  = 15
+	aimLatest = 6 // which of its kind that is, at most
+	aimMost   = 4 // in all, so that no other chance is lost in them
 )
 
-// weighty reports whether a change is of the model or its extensions, a version, the
-// donor's power or the workbench's disks.
-func weighty(request string) bool {
-	return strings.HasPrefix(request, "PATCH virtualMachineScaleSets/") || strings.Contains(request, "/extensions/") || strings.HasSuffix(strings.ToLower(request), "/attachdetachdatadisks") || strings.HasPrefix(request, "PUT galleries/") && strings.Contains(request, "/versions/") ||
-		strings.HasSuffix(request, "/start") || strings.HasSuffix(request, "/poweroff")
+// kindOfChange is what counts as one kind of change: all evictions are one.
+func kindOfChange(side, request string) string {
+	if strings.HasSuffix(request, "/eviction") {
+		return side + " eviction"
+	}
+	return side + " " + request
+}
+
+// diceFor rolls what a seed has for one kind of change.
+func (c *Chooser) diceFor(purpose, kind string) dice {
+	sum := sha256.Sum256(fmt.Appendf(nil, "%s\x00%d\x00%s", purpose, c.seed, kind))
+	return roll(binary.BigEndian.Uint64(sum[:]), binary.BigEndian.Uint64(sum[8:]))
 }
 
 // byAim chooses what happens at a change that is aimed at, or at the read after it.
 // The caller has the lock.
 func (c *Chooser) byAim(side, request string, count int, get bool) (Event, bool) {
 	_, path, ok := strings.Cut(request, " ")
-	if !ok || checkRequest(request) != nil || strings.Contains(request, "/leases/") || strings.Contains(request, " operation of ") {
+	if !ok || checkRequest(request) != nil || strings.Contains(request, "/leases/") || isReview(request) || strings.Contains(request, " operation of ") {
 		return Event{}, false
 	}
 	sum := sha256.Sum256(fmt.Appendf(nil, "aim\x00%d\x00%s\x00%s\x00%d", c.seed, side, request, count))
@@ -44,18 +52,25 @@ func (c *Chooser) byAim(side, request string, count int, get bool) (Event, bool)
 		}
 		return e, e.What != ""
 	}
-	likely := c.chance.Aimed
-	if weighty(request) {
-		likely *= often
+	kind := kindOfChange(side, request)
+	of := c.diceFor("aim", kind)
+	which := 1
+	if of.n(aimOneIn) >= c.chance.Aimed || side == Kube && of.percent(50) {
+		return Event{}, false
 	}
-	if c.aimed >= c.chance.Aimed || d.n(aimOneIn) >= likely || side == Kube && d.percent(70) {
+	if of.percent(35) {
+		which = of.in(2, aimLatest)
+	}
+	if c.ofKind[kind]++; c.ofKind[kind] != which || c.aimed >= aimMost {
 		return Event{}, false
 	}
 	c.aimed++
 	c.after[side+" "+path] = true
 	const others What = "others"
-	e.What = pick(d, []weighted[What]{{4, DropAfter}, {3, ReportSuccess}, {3, Error}, {2, RivalComes}, {4, others}, {3, ""}})
+	e.What = pick(d, []weighted[What]{{4, DropAfter}, {3, ReportSuccess}, {3, FailAtEnd}, {3, Error}, {2, RivalComes}, {4, others}, {2, KillBefore}, {3, KillAfter}, {3, ""}})
 	switch {
+	case e.What == FailAtEnd && side == Kube:
+		e.What = Interrupt
 	case e.What == others:
 		e.What, e.Args = c.change(d)
 	case e.What == ReportSuccess && side == Kube:

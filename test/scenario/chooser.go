@@ -28,6 +28,7 @@ type Chooser struct {
 	met      map[requestKey]bool // of those listed
 	byChance int
 	aimed    int             // changes that were aimed at
+	ofKind   map[string]int  // changes so far of a kind that is aimed at
 	after    map[string]bool // paths whose next read is aimed at
 	provoked bool            // a failure or an interruption, so that there is something to undo
 	undoing  int             // that happened while changes were undone
@@ -46,6 +47,7 @@ func NewChooser(s Scenario) *Chooser {
 	c := &Chooser{
 		spot: strings.HasPrefix(s.Pool.Kind, "spot"), seed: s.Seed, chance: s.Chance, all: slices.Clone(s.Events), listed: map[requestKey][]Event{},
 		happenings: happenings(), met: map[requestKey]bool{}, after: map[string]bool{},
+		ofKind: map[string]int{},
 	}
 	for _, e := range s.Events {
 		c.listed[keyOf(e)] = append(c.listed[keyOf(e)], e)
@@ -133,9 +135,15 @@ const (
 	renewalWeight = 1
 )
 
+// isReview reports whether a request asks what RBAC allows: a POST that changes nothing,
+// of which preflight sends a score.
+func isReview(request string) bool {
+	return strings.HasPrefix(request, "POST selfsubjectaccessreviews")
+}
+
 func weightOf(side, request string, get bool) int {
 	switch {
-	case side == Kube && !get && strings.Contains(request, "/leases/"):
+	case side == Kube && !get && strings.Contains(request, "/leases/"), isReview(request):
 		return renewalWeight
 	case get:
 		return readWeight

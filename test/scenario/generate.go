@@ -17,8 +17,8 @@ func Generate(seed uint64) Scenario {
 	s.Donor = generateDonor(d, s.Pool)
 	s.Asks = generateAsks(d, &s)
 	s.Chance = generateChance(d, len(s.Asks))
-	if d.percent(55) { // one change, or a pair
-		s.Chance.Aimed = d.in(1, 2)
+	if d.percent(65) {
+		s.Chance.Aimed = d.in(1, 3)
 	}
 	if s.Asks[0].Rival >= 0 && d.percent(40) {
 		s.Events = []Event{longOutage(d)}

@@ -133,7 +133,7 @@ func chanceSettings() []setting[Chance] {
 		number("rate", 0, 0, million, func(c *Chance) *int { return &c.Rate }, "faults in a million requests"),
 		number("death", 0, 0, million, func(c *Chance) *int { return &c.Death }, "ends of the process in a million requests"),
 		number("world", 0, 0, million, func(c *Chance) *int { return &c.World }, "changes that others make in a million requests"),
-		number("aimed", 0, 0, 20, func(c *Chance) *int { return &c.Aimed }, "changes that are aimed at: a fault at one, and at the read after it"),
+		number("aimed", 0, 0, 20, func(c *Chance) *int { return &c.Aimed }, "kinds of changes, of fifteen, that are aimed at: something happens at one of that kind, and at the read after it"),
 		ofTheme(),
 		number("undoing", 0, 0, 20, func(c *Chance) *int { return &c.Undoing }, "how many happen, beyond `most`, while changes are undone; where not 0, a failure or an interruption is brought about"),
 		number("most", 0, 0, MaxEvents, func(c *Chance) *int { return &c.Most }, "how many happen in all; 0: no bound but 200"),

@@ -129,7 +129,7 @@ type Ask struct {
 // many happen by chance; 0 means no bound. More than 200 never happen.
 type Chance struct {
 	Rate, Death, World int
-	// Aimed is how many changes are aimed at: see the documentation.
+	// Aimed is how many kinds of changes, of fifteen, are aimed at: see the documentation.
 	Aimed int
 	// Undoing is how many happen, beyond Most, while a process undoes its changes after
 	// a failure or an interruption; where it is not 0, one of these is brought about.

@@ -7,10 +7,10 @@ import (
 	"strings"
 )
 
-// How many changes there are for each at which a failure or an interruption is brought
-// about, and how many requests that undo changes for each at which something happens.
+// How many kinds of changes there are for each at which a failure or an interruption is
+// brought about, and how many requests that undo changes for each at which something happens.
 const (
-	provokeOneIn  = 20
+	provokeOneIn  = 20 // kinds of changes, each as likely as any other
 	undoChangeIn  = 5
 	undoReadOneIn = 40
 )
@@ -18,7 +18,7 @@ const (
 // whileUndoing chooses what makes a process undo its changes, once, and then what
 // happens to it meanwhile. The caller has the lock.
 func (c *Chooser) whileUndoing(side, request string, count int, get, undoes bool) (Event, bool) {
-	if checkRequest(request) != nil || strings.Contains(request, "/leases/") {
+	if checkRequest(request) != nil || strings.Contains(request, "/leases/") || isReview(request) {
 		return Event{}, false
 	}
 	sum := sha256.Sum256(fmt.Appendf(nil, "undo\x00%d\x00%s\x00%s\x00%d", c.seed, side, request, count))
@@ -34,7 +34,10 @@ func (c *Chooser) whileUndoing(side, request string, count int, get, undoes bool
 			e.What, e.Args = c.faultAt(d, side, request)
 		}
 		return e, true
-	case get || c.provoked || d.n(provokeOneIn) > 0 || side == Kube && d.percent(60):
+	case get || c.provoked:
+		return Event{}, false
+	}
+	if of := c.diceFor("provoke", kindOfChange(side, request)); of.n(provokeOneIn) > 0 || side == Kube && of.percent(50) {
 		return Event{}, false
 	}
 	c.provoked = true
