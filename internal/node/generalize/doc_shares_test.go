@@ -64,10 +64,20 @@ kind, but for a password in a note. ^TestNearMisses^ and ^TestCleanTrees^ count 
 | **pool credential** | 16 | 16 (100 %) | 16 |
 | **other secret** | 85 | 84 (99 %) | 84 |
 
+A second held-out corpus (^-run TestSecondHeldOut^) was written later (release: Unreleased, after 2026-11-23), again without having read the
+rules or the other corpora, and run once before anything was mended. It also plants what this page lists as not found.
+
+| second held-out corpus, by class | planted | found at the first run |
+|---|---|---|
+| **node identity** | 111 | 99 (89 %) |
+| **pool credential** | 42 | 37 (88 %) |
+| **other secret** | 169 | 159 (94 %) |
+
 | false alarms | files | alarms |
 |---|---|---|
 | files that look like secrets and hold none | 83 | 0 |
 | the same, held out, at the first run (a path behind ^TOKEN_FILE=^); none now | 44 | 1 |
+| the same, second held-out corpus, at the first run | 68 | 6 |
 | trees of a Debian system: configuration, units and scripts, programs, documents, libraries | 15,127 | 1 |
 | the root of a new Debian 12 | 11,106 | 0 |
 
