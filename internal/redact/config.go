@@ -75,7 +75,7 @@ func (f *finder) judge(s string, v span, line int) {
 	least := mixed
 	var buf [64]byte
 	flat := string(flatten(&buf, name))
-	if given || isPasswordName(flat) || isJoinName(flat) {
+	if given || isPasswordName(flat) || isJoinName(flat) || flat == "k" && strings.Contains(s, "openssl enc") {
 		least = word
 	}
 	if f.kind == code && secretName(flat) == secretRandom {

@@ -20,6 +20,7 @@ func formCases() []foundCase {
 		{ruleSecretFile, "var/lib/tor/s/hs_ed25519_secret_key", "«== ed25519v1-secret: type0 ==\x00\x00\x00" + rnd40 + "»", "== ed25519v1-public: type0 ==\x00\x00\x00" + rnd40},
 		{ruleNamed, "etc/kubernetes/token.csv", "«" + hex32 + "»,kubelet-bootstrap,10001,\"g\"\n", "token,user,uid,group\n"},
 		{ruleNamed, "opt/Dockerfile", "FROM debian\nENV API_SECRET «" + rnd40 + "»\n", "FROM debian\nENV API_SECRET $API_SECRET\n"},
+		{ruleNamed, "opt/decrypt.sh", "openssl enc -d -in b.enc -out b -k '«" + name + "»'\n", "openssl enc -d -in b.enc -out b -k \"$PASS\"\n"},
 		{ruleNamed, "etc/csh.login", "setenv DB_PASSWORD «" + name + "»\n", "setenv DB_PASSWORD_FILE /etc/db/password\n"},
 		{ruleNamed, "root/.fetchmailrc", "poll h proto imap user \"u\" pass \"«" + name + "»\" ssl\n", "poll h proto imap user \"u\" pass \"$PASS\" ssl\n"},
 		{ruleNamed, "srv/app/database.yml", "  password: <%= ENV.fetch('DB_PW', '«" + pw3 + "»') %>\n", "  password: <%= ENV.fetch('DB_PW', '') %>\n"},

@@ -10,7 +10,31 @@ import (
 
 // The second held-out corpus: heldout_second_*_test.go. It was written after the rules
 // had been extended for the other corpora, without having read the rules or the cases of
-// those, and committed before its first run.
+// those, and committed before its first run: of the node's own secrets 99 of 111 were
+// found, of pool credentials 37 of 42, of others 159 of 169; of evidence 94 of 100 groups
+// were hidden; 6 of 68 files raised a false alarm; 25 of 25 lines stayed readable. Then
+// what it had missed was mended by kind, but for what secondNotFound lists.
+
+// secondNotFound are the plants that are not found, by path, and why.
+func secondNotFound() map[string]string {
+	return map[string]string{
+		"/opt/app/dump.log":                  "a list of decimal numbers: not undone",
+		"/opt/app/key.py":                    "a key's number in decimal: not undone",
+		"/root/k.uu":                         "uuencode: not undone, nothing on a node writes it today",
+		"/root/od.txt":                       "od -c puts blanks between letters: not undone",
+		"/etc/.git/objects/pack/pack-1.pack": "zlib within a file: each offset would have to be tried",
+		"/var/backups/etc-full.tar.gz":       "lies beyond the first 8 MiB unpacked",
+		"/opt/cmdb/node.upper":               "in capitals: the server refuses it, so it lets nobody in",
+		"/var/lib/NetworkManager/duid.state": "a machine-id in bytes with colons: programs write a hash of it there",
+		"/srv/app/app.db":                    "names are not read in binary files",
+		"/opt/app/cert.hex":                  "by form, hexadecimal is not undone",
+		"/root/note.txt":                     "a password in a sentence, as in the first held-out corpus",
+	}
+}
+
+// secondShown is the group of evidence of which the plant counts all parameters as secret:
+// the signature is hidden, and the others let nobody in.
+const secondShown = "a script's output: azcopy"
 
 // plantSecond makes the tree of the node, with its machine-id known to the plants.
 func plantSecond(t *testing.T, g *gen, n node, machine string, all []plant) string {
@@ -30,6 +54,16 @@ func TestSecondHeldOutImage(t *testing.T) {
 			measureIn(t, plantSecond(t, g, n, machine, all), all, sum)
 		}
 		sum.print(t)
+		for _, s := range sum.shipped {
+			if at := s[strings.LastIndex(s, ": /")+2:]; secondNotFound()[at] == "" {
+				t.Errorf("shipped: %s", s)
+			}
+		}
+		for c, least := range map[class]int{identity: 60, pool: 30, other: 80} {
+			if n := sum.classes[c].planted; n < least {
+				t.Errorf("%d of class %s planted, want %d", n, c, least)
+			}
+		}
 	})
 	t.Run("near misses", func(t *testing.T) {
 		g := newGen(t)
@@ -47,7 +81,9 @@ func TestSecondHeldOutImage(t *testing.T) {
 				alarms = append(alarms, fmt.Sprintf("/%s (%s): %s %s", p.path, p.wrap, hits[0].Rule, hits[0].Detail))
 			}
 		}
-		t.Logf("seed %d\nfalse alarms: %d / %d\n%s", *seed, len(alarms), len(all), strings.Join(alarms, "\n"))
+		if len(alarms) > 0 {
+			t.Errorf("seed %d\nfalse alarms: %d / %d\n%s", *seed, len(alarms), len(all), strings.Join(alarms, "\n"))
+		}
 	})
 }
 
@@ -66,7 +102,10 @@ func TestSecondHeldOutEvidence(t *testing.T) {
 		c := kinds[kind]
 		c[1]++
 		if slices.ContainsFunc(s.secrets, func(secret string) bool { return left(shown, secret) != "" }) {
-			missed = append(missed, kind+": "+name+": "+shown)
+			missed = append(missed, s.kind)
+			if s.kind != secondShown {
+				t.Errorf("%s: %s: %s", kind, name, shown)
+			}
 		} else {
 			c[0]++
 		}
@@ -84,7 +123,9 @@ func TestSecondHeldOutReadable(t *testing.T) {
 			lost = append(lost, shown)
 		}
 	}
-	t.Logf("seed %d: %d of %d stay readable\n%s", *seed, len(all)-len(lost), len(all), strings.Join(lost, "\n"))
+	if len(lost) > 0 {
+		t.Errorf("seed %d: %d of %d stay readable\n%s", *seed, len(all)-len(lost), len(all), strings.Join(lost, "\n"))
+	}
 }
 
 // Each plant has a file of its own, and the same seed gives the same corpus.

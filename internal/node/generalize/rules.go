@@ -61,7 +61,7 @@ func Rules() []redact.Rule {
 		{Name: ruleNodePassword, Class: node, Finds: "k3s' or RKE2's node password, by value; anything left at its place"},
 		{Name: ruleAgentKey, Class: node, Finds: "the key of the Azure agent's transport certificate, by value"},
 		{Name: ruleRandomSeed, Class: node, Finds: "systemd's credential secret, by value; that or the random seed left at its place"},
-		{Name: ruleMachineID, Class: node, Finds: "the donor's machine-id in configuration or state"},
+		{Name: ruleMachineID, Class: node, Finds: "the donor's machine-id in configuration or state, also as a UUID or in capitals"},
 		{Name: ruleName, Class: node, Finds: "the donor's node or host name in configuration or state"},
 		{Name: ruleAddress, Class: node, Finds: "the donor's address in configuration or state"},
 		{Name: ruleSAToken, Class: node, Finds: "a token that a pod of the donor had, by value; any Kubernetes service account's token"},
