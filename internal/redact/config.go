@@ -63,10 +63,11 @@ func lastWord(s string, v span) int {
 }
 
 // isComment says whether a line says something about a configuration, or has one that
-// does not count. npm's settings of one registry begin as comments of others do.
+// does not count. npm's settings of one registry and shares in fstab begin as comments of
+// others do.
 func isComment(s string) bool {
 	s = strings.TrimLeft(s, " ")
-	return s == "" || s[0] == '#' && !strings.HasPrefix(s, "#cloud") || s[0] == ';' || strings.HasPrefix(s, "//") && !strings.Contains(s, "/:_") || strings.HasPrefix(s, "/*") || strings.HasPrefix(s, "* ") || strings.HasPrefix(s, "<!--") || strings.HasPrefix(s, "-- ") || strings.HasPrefix(s, "rem ")
+	return s == "" || s[0] == '#' && !strings.HasPrefix(s, "#cloud") || s[0] == ';' || strings.HasPrefix(s, "//") && !strings.Contains(s, "/:_") && !strings.Contains(s, " cifs ") || strings.HasPrefix(s, "/*") || strings.HasPrefix(s, "* ") || strings.HasPrefix(s, "<!--") || strings.HasPrefix(s, "-- ") || strings.HasPrefix(s, "rem ")
 }
 
 // judge keeps what a name has as its value, where that looks like a secret.

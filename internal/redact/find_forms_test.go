@@ -21,6 +21,7 @@ func formCases() []foundCase {
 		{ruleNamed, "etc/kubernetes/token.csv", "«" + hex32 + "»,kubelet-bootstrap,10001,\"g\"\n", "token,user,uid,group\n"},
 		{ruleNamed, "opt/Dockerfile", "FROM debian\nENV API_SECRET «" + rnd40 + "»\n", "FROM debian\nENV API_SECRET $API_SECRET\n"},
 		{ruleNamed, "opt/decrypt.sh", "openssl enc -d -in b.enc -out b -k '«" + name + "»'\n", "openssl enc -d -in b.enc -out b -k \"$PASS\"\n"},
+		{ruleNamed, "etc/fstab", "//fs.corp.io/s /mnt cifs vers=3.0,username=svc,password=«RILCnXNuDs9sTKmN»,dir_mode=0777 0 0\n", "//fs.corp.io/s /mnt cifs credentials=/etc/cifs.cred 0 0\n"},
 		{ruleNamed, "etc/csh.login", "setenv DB_PASSWORD «" + name + "»\n", "setenv DB_PASSWORD_FILE /etc/db/password\n"},
 		{ruleNamed, "root/.fetchmailrc", "poll h proto imap user \"u\" pass \"«" + name + "»\" ssl\n", "poll h proto imap user \"u\" pass \"$PASS\" ssl\n"},
 		{ruleNamed, "srv/app/database.yml", "  password: <%= ENV.fetch('DB_PW', '«" + pw3 + "»') %>\n", "  password: <%= ENV.fetch('DB_PW', '') %>\n"},
