@@ -63,10 +63,11 @@ func lastWord(s string, v span) int {
 }
 
 // isComment says whether a line says something about a configuration, or has one that
-// does not count. npm's settings of one registry begin as comments of others do.
+// does not count. npm's settings of one registry and shares in fstab begin as comments of
+// others do.
 func isComment(s string) bool {
 	s = strings.TrimLeft(s, " ")
-	return s == "" || s[0] == '#' && !strings.HasPrefix(s, "#cloud") || s[0] == ';' || strings.HasPrefix(s, "//") && !strings.Contains(s, "/:_") || strings.HasPrefix(s, "/*") || strings.HasPrefix(s, "* ") || strings.HasPrefix(s, "<!--") || strings.HasPrefix(s, "-- ") || strings.HasPrefix(s, "rem ")
+	return s == "" || s[0] == '#' && !strings.HasPrefix(s, "#cloud") || s[0] == ';' || strings.HasPrefix(s, "//") && !strings.Contains(s, "/:_") && !strings.Contains(s, " cifs ") || strings.HasPrefix(s, "/*") || strings.HasPrefix(s, "* ") || strings.HasPrefix(s, "<!--") || strings.HasPrefix(s, "-- ") || strings.HasPrefix(s, "rem ")
 }
 
 // judge keeps what a name has as its value, where that looks like a secret.
@@ -75,7 +76,7 @@ func (f *finder) judge(s string, v span, line int) {
 	least := mixed
 	var buf [64]byte
 	flat := string(flatten(&buf, name))
-	if given || isPasswordName(flat) {
+	if given || isPasswordName(flat) || isJoinName(flat) || flat == "k" && strings.Contains(s, "openssl enc") {
 		least = word
 	}
 	if f.kind == code && secretName(flat) == secretRandom {
@@ -135,6 +136,9 @@ func (f *finder) value(rule, s string, v span, line int, least strength) {
 	if strengthOf(value) < least || isVersion(value) || least > word && (looksNamed(value) || isGUIDName(s, v)) || !quoted && looksLikeCode(value) {
 		return
 	}
+	if f.isSealed(value, line) {
+		return
+	}
 	if rule == ruleRegistry && f.place != ruleRegistry && !isBasic(value) {
 		if !isStrong(value) && !isKeyLike(value) {
 			return
@@ -145,6 +149,12 @@ func (f *finder) value(rule, s string, v span, line int, least strength) {
 		return
 	}
 	f.hit(rule, line+v.from, line+v.to)
+}
+
+// isSealed says whether a value is one of a SealedSecret, which the cluster alone opens.
+func (f *finder) isSealed(value string, line int) bool {
+	const least = 340 // base64 of a key of 2,048 bits
+	return len(value) >= least && allBase64(value) && bytes.Contains(f.Data[max(0, line-16<<10):line], []byte("encryptedData:"))
 }
 
 // hasOption says whether a value goes on with another of a list: a,uid=0.
@@ -241,6 +251,12 @@ func isPasswordName(flat string) bool {
 		}
 	}
 	return false
+}
+
+// isJoinName says whether a name has nothing but a token of k3s or RKE2, which people
+// make up too.
+func isJoinName(flat string) bool {
+	return strings.HasSuffix(flat, "k3stoken") || strings.HasSuffix(flat, "rke2token") || strings.HasSuffix(flat, "k3sagenttoken")
 }
 
 // ruleOf is the rule for the value of a name; "" for names that mean something else in

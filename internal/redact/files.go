@@ -103,10 +103,11 @@ func (f *finder) byMagic(name string) {
 	low := strings.ToLower(path.Ext(name))
 	switch {
 	case d[0] == 5 && d[1] == 2 && f.Whole:
-		// A length, then the number of a principal's parts.
-		if n := binary.BigEndian.Uint32(d[2:]); n > 16 && n < 4096 && int(n) <= len(d)-6 && d[6] == 0 && d[7] > 0 && d[7] < 8 {
+		if n := keytabEntry(d); n > 0 && n <= len(d)-6 {
 			f.hit(ruleKeytab, 0, len(d))
 		}
+	case bytes.HasPrefix(d, []byte("== ed25519v1-secret: ")): // of a service of Tor
+		f.hit(ruleSecretFile, 0, len(d))
 	case bytes.HasPrefix(d, []byte("\xfe\xed\xfe\xed\x00\x00\x00")), bytes.HasPrefix(d, []byte("\xce\xce\xce\xce\x00\x00\x00")):
 		if hasPrivateEntry(d) {
 			f.hit(ruleJKS, 0, len(d))
@@ -122,6 +123,15 @@ func (f *finder) byMagic(name string) {
 	case d[0] == 0x30 && (low == ".der" || low == ".key" || low == ".pk8" || low == ".p8") && isPrivateDER(d):
 		f.hit(rulePrivateKey, 0, len(d))
 	}
+}
+
+// keytabEntry is how long the first entry of a keytab is (a length, then the number of a
+// principal's parts), 0 where there is none.
+func keytabEntry(d []byte) int {
+	if n := binary.BigEndian.Uint32(d[2:]); d[0] == 5 && d[1] == 2 && n > 16 && n < 4096 && d[6] == 0 && d[7] > 0 && d[7] < 8 {
+		return int(n)
+	}
+	return 0
 }
 
 // isPFX says whether DER begins as a PKCS#12 file: version 3, then data.

@@ -149,7 +149,7 @@ func planted(t *testing.T, s string) (text string, from, to int) {
 }
 
 func TestFind(t *testing.T) {
-	for _, c := range foundCases() {
+	for _, c := range append(foundCases(), formCases()...) {
 		text, from, to := planted(t, c.text)
 		hits := Find(Piece{Path: c.path, Data: []byte(text), Whole: true})
 		i := slices.IndexFunc(hits, func(h Hit) bool { return h.Rule == c.rule })

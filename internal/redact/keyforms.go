@@ -55,6 +55,22 @@ func (f *finder) derKey(from, _ int) {
 	}
 }
 
+// encodedKeytab finds a Kerberos keytab in base64.
+func (f *finder) encodedKeytab(from, _ int) {
+	if from > 0 && isKeyByte(f.Data[from-1]) {
+		return
+	}
+	head := make([]byte, 9)
+	if end := f.run(from, isKeyByte); end-from >= 48 && keytabHead(head, f.Data[from:end]) {
+		f.hit(ruleKeytab, from, end)
+	}
+}
+
+func keytabHead(into, encoded []byte) bool {
+	n, err := base64.StdEncoding.Decode(into, encoded[:base64.StdEncoding.EncodedLen(len(into))])
+	return err == nil && n == len(into) && keytabEntry(into) > 0
+}
+
 // hasKeyOID says whether DER that may be a private key names an algorithm of such in
 // PKCS#8, or goes on as PKCS#1 and SEC 1 do.
 func hasKeyOID(der []byte) bool {

@@ -8,7 +8,7 @@ const (
 )
 
 // dumps gives what the rows of dumps with columns hold, without their offsets and their
-// text: of xxd, hexdump and od (-t x1, x2, x4, x8), with offsets of any base. Rows follow
+// text: of xxd, hexdump, tcpdump -X, gdb's x/xb and od (-t x1, x2, x4, x8). Rows follow
 // each other without a gap.
 func dumps(k *Known, t *tape, src []byte) {
 	for at := 0; at < len(src); {
@@ -52,11 +52,12 @@ type row struct {
 // dumpRow begins to read a line that begins with the digits of an offset. A row that is
 // none has no groups.
 func dumpRow(line []byte) row {
-	i := 0
-	for i < len(line) && i <= maxOffset && isHexDigit(line[i]) {
+	i := hexPrefix(line, 0)
+	from := i
+	for i < len(line) && i-from <= maxOffset && isHexDigit(line[i]) {
 		i++
 	}
-	if i < minOffset || i > maxOffset || i >= len(line) {
+	if i-from < minOffset || i-from > maxOffset || i >= len(line) {
 		return row{}
 	}
 	colon := line[i] == ':'
@@ -76,6 +77,7 @@ func (r *row) next() bool {
 	if i == r.to || r.colon && r.from > 0 && i > r.to+1 {
 		return false
 	}
+	i = hexPrefix(r.line, i)
 	end := i
 	for end < len(r.line) && isHexDigit(r.line[end]) {
 		end++
@@ -85,6 +87,15 @@ func (r *row) next() bool {
 	}
 	r.from, r.to = i, end
 	return true
+}
+
+// hexPrefix is where digits begin that may have 0x before them, as tcpdump has it of
+// offsets, and gdb of bytes too.
+func hexPrefix(line []byte, at int) int {
+	if len(line) > at+1 && line[at] == '0' && line[at+1] == 'x' {
+		return at + 2
+	}
+	return at
 }
 
 // swapped says whether the group's lowest byte is its first digits: hexdump and od print

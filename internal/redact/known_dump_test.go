@@ -46,6 +46,18 @@ func dumped(b []byte, offset string, width, group int, swap bool, text string) [
 	return []byte(out.String())
 }
 
+// gdbBytes is what gdb prints of memory, with blanks for tabs.
+func gdbBytes(b []byte) []byte {
+	var out bytes.Buffer
+	for i, c := range b {
+		if i%8 == 0 {
+			fmt.Fprintf(&out, "\n0xc000416%03x:", i)
+		}
+		fmt.Fprintf(&out, " 0x%02x", c)
+	}
+	return append(out.Bytes()[1:], '\n')
+}
+
 // A dump with columns hides no key of the node's, binary or in PEM, and none that is
 // dumped within an indented block.
 func TestKnownFindsDumps(t *testing.T) {
@@ -57,6 +69,8 @@ func TestKnownFindsDumps(t *testing.T) {
 		"od -A x -t x1":       func(b []byte) []byte { return dumped(b, "%06x", 16, 1, false, "") },
 		"od -t x1z":           func(b []byte) []byte { return dumped(b, "%07o", 16, 1, false, "  >%s<") },
 		"od -A d -t x4":       func(b []byte) []byte { return dumped(b, "%07d", 16, 4, true, "") },
+		"tcpdump -X":          func(b []byte) []byte { return dumped(b, "\t0x%04x: ", 16, 2, false, " %s") },
+		"gdb's x/xb":          func(b []byte) []byte { return bytes.ReplaceAll(gdbBytes(b), []byte(" "), []byte("\t")) },
 		"xxd, indented, CRLF": nil,
 	}
 	forms["xxd, indented, CRLF"] = func(b []byte) []byte {

@@ -27,6 +27,7 @@ func redactLine(s string, known *[]string) string {
 	hide = spoken(s, hide)
 	hide = accounts(s, hide)
 	hide = passwdEntry(s, hide)
+	hide = chapEntry(s, hide)
 	hide = directives(s, hide)
 	hide = schemed(s, hide)
 	hide = recoveryKeys(s, hide)

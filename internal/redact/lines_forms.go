@@ -47,6 +47,17 @@ func passwdEntry(s string, hide []span) []span {
 	return append(hide, span{at, at + len(password)})
 }
 
+// chapEntry finds the secret of a line of pppd's: client * secret *.
+func chapEntry(s string, hide []span) []span {
+	from := textOf(s)
+	w := strings.Fields(s[from:])
+	if len(w) != 4 || w[1] != "*" || w[3] != "*" || strengthOf(strings.Trim(w[2], `"`)) < mixed {
+		return hide
+	}
+	at := from + strings.LastIndex(s[from:], w[2])
+	return append(hide, span{at, at + len(w[2])})
+}
+
 // headerKey says whether the name at from to i is of a header that gives a key, though no
 // rule knows it: one that ends in -Key and is written as headers are, or set by -H.
 func headerKey(s string, from, i int) int {

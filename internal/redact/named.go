@@ -142,13 +142,16 @@ func behind(s string, name int) string { return s[max(0, name-96):name] }
 
 // assigns says whether what stands before the name of a secret has its value
 // follow after a blank: npm config set …, aws configure set …, setx …, an
-// argument of SetEnvironmentVariable, nmcli … wifi-sec.psk …, and machine H login U
+// argument of SetEnvironmentVariable, ENV …, nmcli … wifi-sec.psk …, and machine H login U
 // password ….
 func assigns(before, flat string) bool {
 	if words := strings.Fields(before); flat == "password" && len(words) > 1 && words[len(words)-2] == "login" {
 		return true
 	}
 	if strings.Contains(before, "onfig set ") || strings.Contains(before, "onfigure set ") || strings.Contains(before, "nmcli ") {
+		return true
+	}
+	if strings.HasSuffix(before, "ENV ") || strings.HasSuffix(before, "setenv ") { // of a Dockerfile, and of csh
 		return true
 	}
 	before = strings.TrimRight(before, `'"`)

@@ -37,6 +37,13 @@ func isKeyLike(v string) bool {
 // isStrong says whether a word is one that a manager of passwords makes, or a person
 // where rules ask for it: three kinds of small letters, capitals, digits and signs.
 func isStrong(v string) bool {
+	return hasThreeKinds(v) && (strings.ContainsAny(v, strongSigns) || !isWordy(v))
+}
+
+const strongSigns = "!%+,=@#^&*~?$"
+
+// hasThreeKinds is isStrong also of words with dots or dashes between.
+func hasThreeKinds(v string) bool {
 	var lower, upper, digit, sign int
 	for i := 0; i < len(v); i++ {
 		switch c := v[i]; {
@@ -46,13 +53,13 @@ func isStrong(v string) bool {
 			upper = 1
 		case c >= '0' && c <= '9':
 			digit = 1
-		case strings.IndexByte("!%+,=@#^&*~?$", c) >= 0:
+		case strings.IndexByte(strongSigns, c) >= 0:
 			sign = 1
 		case c <= ' ' || c >= 0x7f || strings.IndexByte(`()[]{}<>"'`+"`", c) >= 0:
 			return false
 		}
 	}
-	return len(v) >= 8 && len(v) <= 128 && digit == 1 && (sign == 1 || !isWordy(v)) && lower+upper+digit+sign > 2 && strengthOf(v) > word && !isPath(v) && !isVersion(v) && !strings.Contains(v, "://") && !isAssigned(v)
+	return len(v) >= 8 && len(v) <= 128 && digit == 1 && lower+upper+digit+sign > 2 && strengthOf(v) > word && !isPath(v) && !isVersion(v) && !strings.Contains(v, "://") && !isAssigned(v)
 }
 
 // isWordy says whether a word without signs is several with dots or dashes between, in
@@ -119,6 +126,9 @@ func accounts(s string, hide []span) []span {
 			v = v[:n]
 		}
 		least := isStrong
+		if from > 0 && (s[from-1] == '\'' || s[from-1] == '"') && hasAny(s[:from], "assword") { // changing password for ['ops:…']
+			least = hasThreeKinds
+		}
 		if from > 0 && s[from-1] == '=' && isLoginName(s[:from-1]) {
 			least = func(v string) bool { return strengthOf(v) >= mixed }
 		}
@@ -197,6 +207,10 @@ func directives(s string, hide []span) []span {
 			break
 		}
 		at = end
+		if strings.EqualFold(strings.Trim(name, `"'`), "auth") && name[0] == '"' && s[next] == '"' { // what a client of Redis sends
+			hide = append(hide, span{next + 1, len(strings.TrimRight(s, `" `))})
+			break
+		}
 		if len(name) > 40 || name[0] == '-' || !isNameByte(name[len(name)-1]) || strings.ContainsAny(name, "=/") { // X_FILE=%d/token is no name
 			continue
 		}
@@ -212,11 +226,18 @@ func directives(s string, hide []span) []span {
 			v = wordAt(s, skipBlanks(s, v.to))
 			value = strings.TrimRight(s[v.from:v.to], ";,.")
 		}
+		quoted := v.from > next
+		if at := v.to + 2; quoted && flat == "password" && at < len(s) && s[at-1] == ' ' && s[at] == s[next] { // whose, then the password
+			v = wordAt(s, at)
+			value = s[v.from:v.to]
+		}
 		if len(value) < 6 {
 			continue
 		}
 		rest := strings.Trim(s[v.to:], ` ;"'`) == ""
 		switch {
+		case quoted && s[v.from-1] == '"' && isPasswordName(flat) && strengthOf(value) >= mixed && isDistinct(value) && !isVersion(value) && !strings.ContainsAny(value, "/([{<"):
+			hide = append(hide, v)
 		case alone && rest && !isDirective(flat):
 			if strengthOf(value) >= mixed && !isSpoken(value) && !isVersion(value) && !looksNamed(value) && !isPath(value) && !isCamel(value) && !strings.ContainsAny(value, "([{<$") {
 				hide = append(hide, span{v.from, v.from + len(value)})

@@ -70,6 +70,28 @@ func callSecrets(s string, hide []span) []span {
 	return hide
 }
 
+// fallback finds what a program takes where the environment has no password:
+// ENV.fetch('DB_PASSWORD', '…'), os.getenv("TOKEN", "…").
+func (f *finder) fallback(_, to int) {
+	if f.kind != code && f.kind != text {
+		return
+	}
+	line, end := f.lineAt(to)
+	s := f.plainLine(line, end)
+	at := to - line
+	if isComment(s) || skipQuotes(s, at) == at {
+		return
+	}
+	var buf [64]byte
+	name := wordAt(s, at)
+	if flat := string(flatten(&buf, s[name.from:name.to])); secretName(flat) == notSecret && !isShouted(s[name.from:name.to]) {
+		return
+	}
+	for _, v := range argument(s, at, 1, nil) {
+		f.hit(ruleNamed, line+v.from, line+v.to)
+	}
+}
+
 // secondLine finds a password in the second line below a mark.
 func (f *finder) secondLine(_, to int) {
 	for range 2 {

@@ -49,6 +49,14 @@ func (f *finder) records(at, name string) {
 		f.fields(ruleNamed, field(3, 4))
 	case name == "known_tokens.csv", name == "token_auth.csv", name == "tokens.csv", name == "basic_auth.csv":
 		f.fields(ruleNamed, func(w []string) string { return strings.SplitN(w[0], ",", 2)[0] })
+	case name == "token.csv": // token,user,uid,"groups"
+		f.fields(ruleNamed, func(w []string) string {
+			p := strings.Split(w[0], ",")
+			if len(p) < 3 || strengthOf(p[0]) < random {
+				return ""
+			}
+			return p[0]
+		})
 	case name == "pam_radius_auth.conf", strings.HasSuffix(at, "/raddb/server"), strings.HasSuffix(at, "radiusclient/servers"), strings.HasSuffix(at, "radiusclient-ng/servers"), strings.HasSuffix(at, "radcli/servers"):
 		f.fields(ruleNamed, field(1, 2))
 	case name == "smbpasswd":
@@ -85,7 +93,7 @@ func (f *finder) records(at, name string) {
 // oneWord finds a file that holds a secret and nothing else, where its name says that
 // it is one: db_password, token, .vault_pass.txt, authtoken.secret, keyfile.
 func (f *finder) oneWord(name string) {
-	if !f.Whole || len(f.Data) > 4<<10 || f.kind == prose && path.Ext(name) != ".txt" || f.kind == opaque || len(f.hits) > 0 || f.place != "" {
+	if !f.Whole || len(f.Data) > 4<<10 || f.kind == prose && path.Ext(name) != ".txt" || f.kind == opaque || len(f.hits) > 0 || f.place != "" && f.place != ruleK3s && f.place != ruleWireGuard {
 		return
 	}
 	s := strings.TrimRight(string(f.Data), "\r\n\t ")
@@ -93,7 +101,7 @@ func (f *finder) oneWord(name string) {
 	s = s[from:]
 	low := strings.ToLower(strings.TrimLeft(name, "."))
 	ending := path.Ext(low)
-	if ending == ".txt" || ending == ".conf" || ending == ".dat" || ending == ".b64" {
+	if ending == ".txt" || ending == ".conf" || ending == ".dat" || ending == ".b64" || ending == ".creds" {
 		low, ending = strings.TrimSuffix(low, ending), ""
 	}
 	var buf [64]byte
@@ -120,16 +128,23 @@ func (f *finder) oneWord(name string) {
 		}
 	case strings.HasSuffix(flat, "hash") || strings.HasSuffix(flat, "checksum"):
 		return
-	case isPasswordName(flat) || strings.HasSuffix(flat, "secret") || strings.HasSuffix(flat, "secrets") || ending == ".pass" || ending == ".secret":
+	case isPasswordName(flat) || strings.HasSuffix(flat, "secret") || strings.HasSuffix(flat, "secrets") || strings.HasSuffix(flat, "secretid") || ending == ".pass" || ending == ".secret":
 		if strengthOf(s) < word || isCamel(s) && strengthOf(s) < mixed && len(s) < 8 {
 			return
 		}
 	case strings.HasSuffix(flat, "token") || strings.HasSuffix(flat, "credential") || strings.HasSuffix(flat, "credentials") || strings.HasSuffix(flat, "cookie") || strings.HasSuffix(flat, "pat") && strings.Contains(low, "pat") && len(low) < 6 || strings.HasSuffix(flat, "apitoken"):
-		if strengthOf(s) < mixed || looksNamed(s) && !isUUID(s) || isVersion(s) {
+		if strengthOf(s) < mixed || looksNamed(s) && !isUUID(s) && f.place != ruleK3s || isVersion(s) {
 			return
 		}
 	default:
 		return
 	}
-	f.hit(ruleSecretFile, from, from+len(s))
+	rule := ruleSecretFile
+	switch {
+	case f.place != "":
+		rule = f.place
+	case strings.HasSuffix(flat, "certificatekey"):
+		rule = ruleCertificates
+	}
+	f.hit(rule, from, from+len(s))
 }

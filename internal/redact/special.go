@@ -23,6 +23,9 @@ func specials() []special {
 		{[]string{"q~"}, (*finder).clientSecret},
 		{[]string{".atlasv1."}, (*finder).atlas},
 		{[]string{"::server:", "::node:", "::agent:"}, (*finder).k3s},
+		{[]string{"k10"}, (*finder).k3sShort},
+		{[]string{"bqiaaa"}, (*finder).encodedKeytab},
+		{[]string{"env.fetch(", "environ.get(", "getenv("}, (*finder).fallback},
 		{[]string{"eyj"}, (*finder).jwt},
 		{[]string{":25000/"}, (*finder).microk8s},
 		{[]string{"hooks.slack.com/services/t", "hooks.slack.com/workflows/t", "webhook.office.com/webhookb2/", "discord.com/api/webhooks/", "discordapp.com/api/webhooks/", "api.telegram.org/bot"}, (*finder).webhook},
@@ -289,6 +292,17 @@ func (f *finder) k3s(from, to int) {
 	a, b := f.back(from, isAlnum), f.run(to, func(c byte) bool { return isWordByte(c) || c == '.' })
 	if from-a >= 60 && f.Data[a] == 'K' && b-to >= 8 {
 		f.hit(ruleK3s, a, b)
+	}
+}
+
+// k3sShort finds K10 with the hash of the cluster's certificate and a bootstrap token.
+func (f *finder) k3sShort(from, to int) {
+	const hash = 64 // hexadecimal digits of SHA-256
+	if f.Data[from] != 'K' || from > 0 && isAlnum(f.Data[from-1]) || len(f.Data)-to < hash+2 || string(f.Data[to+hash:to+hash+2]) != "::" || !isHex(string(f.Data[to:to+hash])) {
+		return
+	}
+	if end := f.run(to+hash+2, func(c byte) bool { return isWordByte(c) || c == '.' }); end-to-hash-2 >= 8 {
+		f.hit(ruleK3s, from, end)
 	}
 }
 

@@ -67,7 +67,7 @@ func strengthOf(v string) strength {
 const placeholders = "example|changeme|changeit|change_me|change-me|placeholder|your|xxxx|dummy|redacted|replace|<|${|$(|{{|}}|%(|***|...|not_set|notset|undefined|insert|todo|fixme|sample|devstoreaccount|eby8vdm02xnocqf"
 
 // keywords are values that are no secrets.
-const keywords = " password passwd passphrase secret token pass foobar test testing default null none true false required optional enabled disabled enable disable prompt file files string bytes integer boolean" +
+const keywords = " password passwd passphrase passwort kennwort contraseña wachtwoord senha secret token pass foobar test testing default null none true false required optional enabled disabled enable disable prompt file files string bytes integer boolean" +
 	" basic bearer plain digest md5 sha1 sha256 sha512 scram-sha-256 auto never always compat systemd nis ldap manual ignore forbidden-value keyring unset empty self plaintext random user root public private" +
 	" md5-password encrypted cleartext service-account-token kubernetes.io/service-account-token opaque allow deny without-password prohibit-password publickey sufficient requisite include external internal "
 
@@ -98,7 +98,7 @@ func isPlaceholder(v string) bool {
 	case '\\', '*', '!', '&', '`', '|', '>', '(', '#', '=':
 		return true
 	}
-	for _, scheme := range [...]string{"file:", "env:", "vault:", "secret:", "arn:", "op://", "http://", "https://", "kms:", "sha256:", "sha512:", "ref+", "keyring:", "[redacted"} {
+	for _, scheme := range [...]string{"file:", "env:", "vault:", "secret:", "arn:", "op://", "http://", "https://", "kms:", "sha256:", "sha512:", "ref+", "keyring:", "[redacted", "enc[", "var.", "local.", "module."} {
 		if strings.HasPrefix(low, scheme) {
 			return true
 		}

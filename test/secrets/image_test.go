@@ -93,7 +93,14 @@ func (a *tally) print(t *testing.T) {
 // as a person would, and the agent has worked on the tree to its end.
 func measure(t *testing.T, g *gen, n node, all []plant) *tally {
 	t.Helper()
-	dir := plantIn(t, g, n, all)
+	sum := newTally()
+	measureIn(t, plantIn(t, g, n, all), all, sum)
+	return sum
+}
+
+// measureIn is measure on a tree that is there, into a tally that is being made.
+func measureIn(t *testing.T, dir string, all []plant, sum *tally) {
+	t.Helper()
 	findings := found(generalized(t, dir, nil))
 	refuses := func(f wire.SecretFinding) bool { return !f.Accepted }
 	for at, hits := range findings {
@@ -106,7 +113,6 @@ func measure(t *testing.T, g *gen, n node, all []plant) *tally {
 	if r := generalized(t, dir, nil); r.Outcome != wire.Generalized {
 		t.Fatalf("outcome %s (%s) without what was found", r.Outcome, r.Message)
 	}
-	sum := newTally()
 	for _, p := range all {
 		content, err := os.ReadFile(filepath.Join(dir, p.path))
 		hits := findings[p.path]
@@ -122,7 +128,6 @@ func measure(t *testing.T, g *gen, n node, all []plant) *tally {
 			sum.add(p, shipped, false)
 		}
 	}
-	return sum
 }
 
 // reported is the class as the agent's report names it.

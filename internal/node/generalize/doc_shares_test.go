@@ -11,6 +11,9 @@ Three things besides a value make it a secret:
 - the program or call that is given it: ^-p^, ^--token^, ^user%password^, ^echo … | realm join^, ^auth=('user', '…')^
 - its file: ^.netrc^, ^rsyncd.secrets^, and files that hold one word and are named for it (^db_password^, ^.secret^, ^token^).
 
+Names and files of one word are not looked at in binary files, such as databases. What sops, eyaml and Sealed Secrets have encrypted, and
+references of Terraform (^var.…^, ^local.…^, ^module.…^), are no secrets.
+
 Lists of packages and logs of their installation (^/var/lib/apt/lists/^, ^/var/lib/dpkg/^, ^/var/cache/apt/^, ^/var/log/dpkg.log^,
 ^/var/log/apt/history.log^, ^/var/log/bootstrap.log^, and dnf's) are searched for known tokens alone. Documents, templates and examples
 are searched for tokens and private keys alone.
@@ -64,10 +67,21 @@ kind, but for a password in a note. ^TestNearMisses^ and ^TestCleanTrees^ count 
 | **pool credential** | 16 | 16 (100 %) | 16 |
 | **other secret** | 85 | 84 (99 %) | 84 |
 
+A second held-out corpus (^-run TestSecondHeldOut^) was written later (release: Unreleased, after 2026-11-23), again without having read the
+rules or the other corpora, and run once before anything was mended. It also plants what this page lists as not found. What it missed
+was then mended by kind; ^secondNotFound^ in ^test/secrets/heldout_second_test.go^ lists the rest with its reason.
+
+| second held-out corpus, by class | planted | found at the first run | found now |
+|---|---|---|---|
+| **node identity** | 111 | 99 (89 %) | 103 (93 %) |
+| **pool credential** | 42 | 37 (88 %) | 42 |
+| **other secret** | 169 | 159 (94 %) | 166 (98 %) |
+
 | false alarms | files | alarms |
 |---|---|---|
 | files that look like secrets and hold none | 83 | 0 |
 | the same, held out, at the first run (a path behind ^TOKEN_FILE=^); none now | 44 | 1 |
+| the same, second held-out corpus, at the first run; none now | 68 | 6 |
 | trees of a Debian system: configuration, units and scripts, programs, documents, libraries | 15,127 | 1 |
 | the root of a new Debian 12 | 11,106 | 0 |
 

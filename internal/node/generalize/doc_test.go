@@ -117,7 +117,7 @@ These wrappings are undone, within each other too:
 - base64 and base64url: lines of any length, any indentation, any offset
 - hexadecimal: both cases, with colons, blanks, ` + "`\\x` or `0x`" + `
 - escapes of JSON, YAML, C, shells, URLs, quoted-printable and XML; UTF-16 and UTF-32 of ASCII
-- dumps with columns of ` + "`xxd`, `hexdump` and `od` (`-t x1`, `x2`, `x4`, `x8`)" + `: offsets and the column of text are skipped; a row may be indented
+- dumps with columns of ` + "`xxd`, `hexdump`, `tcpdump -X`, gdb's `x/xb` and `od` (`-t x1`, `x2`, `x4`, `x8`)" + `: offsets and the column of text are skipped; a row may be indented
 - gzip and deflated files of a zip: two within each other, up to 8 MiB unpacked of those that begin in a piece of 1 MiB
 - zlib streams within the same bounds, where the file begins as one: git's loose objects.
 
@@ -127,8 +127,9 @@ Not found:
 - what a compressed file holds beyond its first 8 MiB unpacked: most of an archive, and of a compressed layer
 - a secret that is split over several files, or takes more than 64 KiB with its wrapping
 - what git has in packs, with deltas or without, and other zlib streams within a file
-- lists of decimal numbers, octal dumps, dumps with other words before the offsets, little-endian numbers
+- decimal numbers, octal dumps, ` + "`" + `od -c` + "`" + `, uuencode, dumps with other words before the offsets, little-endian numbers
 - text that was made to exhaust the search: 64 MiB of views of one piece are looked at
+- the k3s node password in capitals, which the server refuses
 - a value of fewer than 8 bytes, or fewer than 4 different ones; a file of more than 1 MiB in the table above.
 
 A disk of 20 GB in 424,000 files, two fifths of it image layers, takes 140 s on two cores: 10 s of processor time a GB, 220 MiB resident

@@ -61,7 +61,7 @@ func Rules() []redact.Rule {
 		{Name: ruleNodePassword, Class: node, Finds: "k3s' or RKE2's node password, by value; anything left at its place"},
 		{Name: ruleAgentKey, Class: node, Finds: "the key of the Azure agent's transport certificate, by value"},
 		{Name: ruleRandomSeed, Class: node, Finds: "systemd's credential secret, by value; that or the random seed left at its place"},
-		{Name: ruleMachineID, Class: node, Finds: "the donor's machine-id in configuration or state"},
+		{Name: ruleMachineID, Class: node, Finds: "the donor's machine-id in configuration or state, also as a UUID or in capitals"},
 		{Name: ruleName, Class: node, Finds: "the donor's node or host name in configuration or state"},
 		{Name: ruleAddress, Class: node, Finds: "the donor's address in configuration or state"},
 		{Name: ruleSAToken, Class: node, Finds: "a token that a pod of the donor had, by value; any Kubernetes service account's token"},
@@ -177,13 +177,23 @@ func (s *scanner) configuration(p piece) {
 	if !p.Whole || !inState(p.Path) {
 		return
 	}
-	loc := k3sTokenVar.FindIndex(p.Data)
+	loc := tokenHere(k3sTokenVar, p.Data)
 	if loc == nil && strings.HasPrefix(p.Path, "etc/rancher/") && (strings.HasSuffix(p.Path, ".yaml") || strings.HasSuffix(p.Path, ".yml")) {
-		loc = k3sTokenKey.FindIndex(p.Data)
+		loc = tokenHere(k3sTokenKey, p.Data)
 	}
 	if loc != nil {
 		s.find(p.at, ruleK3sToken, wire.PoolCredential, where(p, loc[0]))
 	}
+}
+
+// tokenHere is where a token stands, rather than the path of its file.
+func tokenHere(form *regexp.Regexp, data []byte) []int {
+	for _, loc := range form.FindAllIndex(data, -1) {
+		if field := bytes.ToLower(data[loc[0]:loc[1]]); !bytes.Contains(field, []byte("token-file")) && !bytes.Contains(field, []byte("token_file")) {
+			return loc
+		}
+	}
+	return nil
 }
 
 // kubeconfig judges the credentials of a kubeconfig, and returns them.
@@ -313,12 +323,28 @@ func (s *scanner) donorTraces(p piece) {
 		}
 	}
 	look(ruleMachineID, s.donor.machineID)
+	if inState(p.Path) {
+		for _, form := range machineForms(s.donor.machineID) {
+			look(ruleMachineID, form)
+		}
+	}
 	for _, n := range s.donor.names {
 		look(ruleName, n)
 	}
 	for _, a := range s.donor.addresses {
 		look(ruleAddress, a.String())
 	}
+}
+
+// machineForms are the ways in which programs write a machine-id but for its own: as a
+// UUID, and in capitals.
+func machineForms(id string) []string {
+	const digits = 32
+	if len(id) != digits {
+		return nil
+	}
+	dashed := id[:8] + "-" + id[8:12] + "-" + id[12:16] + "-" + id[16:20] + "-" + id[20:]
+	return []string{dashed, strings.ToUpper(dashed), strings.ToUpper(id)}
 }
 
 // wordIndex finds needle where no letter, digit, '-' or '_' touches it.

@@ -59,6 +59,11 @@ func TestScan(t *testing.T) {
 			d.write(map[string]string{"var/lib/kubelet/x": donorMachine})
 			return "/var/lib/kubelet/x"
 		}, ruleMachineID, wire.NodeIdentity},
+		{"the donor's machine-id as a UUID", func(d *donor) string {
+			id := donorMachine
+			d.write(map[string]string{"etc/default/x": "HOST=" + id[:8] + "-" + id[8:12] + "-" + id[12:16] + "-" + id[16:20] + "-" + id[20:] + "\n"})
+			return "/etc/default/x"
+		}, ruleMachineID, wire.NodeIdentity},
 		{"a service account's token", func(d *donor) string {
 			d.write(map[string]string{"opt/x": "token " + jwt + "\n"})
 			return "/opt/x"
@@ -111,6 +116,7 @@ func TestScanLetsPass(t *testing.T) {
 		"etc/kubernetes/azure.json":  `{"aadClientId":"msi","aadClientSecret":"msi","userAssignedIdentityID":"x"}`,
 		"etc/other-node":             donorName + "1 and x-" + donorName + " and 10.240.0.70 and 110.240.0.7\n",
 		"usr/local/bin/tool":         "\x7fELF" + string(keyPEM(newKey(t))), // net/http's test key is in every such program
+		"etc/rancher/k3s/a.yaml":     "server: https://10.0.0.4:6443\ntoken-file: /run/k3s/token\n",
 		"etc/motd":                   "your token is important, see systems.documentation\n",
 		"usr/lib/python3/tests/a.pm": "aadClientSecret: example",
 	})
