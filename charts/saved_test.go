@@ -9,6 +9,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
+	"github.com/ortet/ortet/internal/cluster"
 	"github.com/ortet/ortet/internal/cluster/kube"
 	"github.com/ortet/ortet/internal/fleet"
 	"github.com/ortet/ortet/test/controlplane"
@@ -22,15 +23,18 @@ var errReadable = errors.New("they can be read")
 func TestUpgradeNamesWhatEarlierVersionsSaved(t *testing.T) {
 	const namespace, target = "saved-system", "saved-vmss000000"
 	i := installed(t, namespace, strings.ReplaceAll(earlier(t), "upgrade-system", namespace))
-	before := saved("of before")
+	before, meanwhile := saved("of before"), saved("of a Job that goes on")
 	other := &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Name: configSecret}, Data: map[string][]byte{"azure.json": []byte("{}")}}
 	immutable := true
-	for _, secret := range []*corev1.Secret{other, {
-		ObjectMeta: metav1.ObjectMeta{Name: "ortet-saved-customdata-" + before.SHA256[:16], Annotations: map[string]string{
-			"ortet.io/kind": "customData", "ortet.io/sha256": before.SHA256, "ortet.io/pool": accountsPool,
-		}},
-		Type: "ortet.io/saved", Immutable: &immutable, Data: map[string][]byte{"data": []byte(before.Data.Reveal())},
-	}} {
+	earlierSecret := func(item cluster.Kept) *corev1.Secret {
+		return &corev1.Secret{
+			ObjectMeta: metav1.ObjectMeta{Name: "ortet-saved-customdata-" + item.SHA256[:16], Annotations: map[string]string{
+				"ortet.io/kind": "customData", "ortet.io/sha256": item.SHA256, "ortet.io/pool": accountsPool,
+			}},
+			Type: "ortet.io/saved", Immutable: &immutable, Data: map[string][]byte{"data": []byte(item.Data.Reveal())},
+		}
+	}
+	for _, secret := range []*corev1.Secret{other, earlierSecret(before)} {
 		if _, err := i.admin.CoreV1().Secrets(namespace).Create(i.ctx, secret, metav1.CreateOptions{}); err != nil {
 			t.Fatal(err)
 		}
@@ -54,9 +58,9 @@ func TestUpgradeNamesWhatEarlierVersionsSaved(t *testing.T) {
 	i.kubectl(now, "apply", "--filename", "-")
 	t.Cleanup(func() { i.kubectl(now, "delete", "--ignore-not-found", "--wait=false", "--filename", "-") })
 
-	c := i.capture()
+	c, account := i.capture(), client(t, i.account("c-vmss-prototype"))
 	eventually(t, "other Secrets to be out of reach", func() error {
-		_, err := client(t, i.account("c-vmss-prototype")).CoreV1().Secrets(namespace).Get(i.ctx, configSecret, metav1.GetOptions{})
+		_, err := account.CoreV1().Secrets(namespace).Get(i.ctx, configSecret, metav1.GetOptions{})
 		if err == nil {
 			return errReadable
 		}
@@ -64,6 +68,13 @@ func TestUpgradeNamesWhatEarlierVersionsSaved(t *testing.T) {
 	})
 	if kept, err := c.Kept(i.ctx, accountsPool, before.Kind, before.SHA256); err != nil || kept.Data.Reveal() != before.Data.Reveal() {
 		t.Errorf("what was saved before: %v", err)
+	}
+	refusal(t, "the policy on records", "a capture writes its journal", func() error {
+		_, err := account.CoreV1().Secrets(namespace).Create(i.ctx, &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Name: kube.SavedName(accountsPool + "2")}, Type: "ortet.io/saved"}, metav1.CreateOptions{DryRun: dry})
+		return err
+	})
+	if _, err := account.CoreV1().Secrets(namespace).Create(i.ctx, earlierSecret(meanwhile), metav1.CreateOptions{}); err != nil {
+		t.Errorf("an earlier version's Job, still running, saves: %v", err)
 	}
 	for range 2 {
 		if err := c.Keep(i.ctx, captureData, nil); err != nil {

@@ -82,6 +82,7 @@ func save(ctx context.Context, t *task) error {
 	r.mu.Unlock()
 	custom := ""
 	unsaved := slices.Clone(report.Unsaved)
+	needed := func(ctx context.Context) ([]string, error) { return r.neededItems(ctx, report.Saved) }
 	for _, item := range report.Saved {
 		data, err := open(f.PrivateKey, item)
 		if err != nil {
@@ -97,7 +98,7 @@ func save(ctx context.Context, t *task) error {
 			Kind: string(item.Kind), Name: item.Name, SHA256: item.SHA256, Data: fleet.NewSecret(data),
 			Pool: f.Pool, Donor: r.donorName(), At: r.e.now(),
 		}
-		if err := do(ctx, t, func(ctx context.Context) error { return r.e.cluster.Keep(ctx, kept, r.neededCustomData) }); err != nil {
+		if err := do(ctx, t, func(ctx context.Context) error { return r.e.cluster.Keep(ctx, kept, needed) }); err != nil {
 			return err
 		}
 		t.progress(-1, "kept %s %s", item.Kind, item.Name)
@@ -131,9 +132,10 @@ func save(ctx context.Context, t *task) error {
 	})
 }
 
-// neededCustomData gives the hashes of customData that a version, the record or a
-// rollback to the original refers to.
-func (r *run) neededCustomData(ctx context.Context) ([]string, error) {
+// neededItems gives the hashes of the items that are saved now, of which some may have
+// been there for long, and of customData that a version, the record or a rollback to the
+// original refers to.
+func (r *run) neededItems(ctx context.Context, saved []wire.SealedItem) ([]string, error) {
 	f := r.get()
 	versions, err := r.e.cloud.Versions(ctx, f.Names.Definition)
 	if err := ignoreMissing(err); err != nil {
@@ -145,6 +147,9 @@ func (r *run) neededCustomData(ctx context.Context) ([]string, error) {
 	}
 	for _, v := range versions {
 		needed = append(needed, v.Tags[fleet.TagCustomData])
+	}
+	for _, item := range saved {
+		needed = append(needed, item.SHA256)
 	}
 	return needed, nil
 }

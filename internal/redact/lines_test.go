@@ -1,6 +1,7 @@
 package redact
 
 import (
+	"math/rand/v2"
 	"slices"
 	"strings"
 	"testing"
@@ -126,6 +127,41 @@ func TestShorten(t *testing.T) {
 		}
 		if got := Text(in); got != want {
 			t.Errorf("%q became %q, not %q", in, got, want)
+		}
+	}
+}
+
+// A random word is shortened whatever digits it happens to have.
+func TestShortenRandomWords(t *testing.T) {
+	const letters, rounds = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz", 5000
+	for _, c := range []struct {
+		chars        string
+		length, left int // words of rounds that may be left
+	}{
+		{letters + "0123456789", 24, 100}, {letters + "0123456789", 40, 10}, {letters + "0123456789+/", 44, 50}, {letters, 24, 600}, {letters, 40, 200},
+	} {
+		r := rand.New(rand.NewPCG(1, 0))
+		left := 0
+		for range rounds {
+			word := make([]byte, c.length)
+			for i := range word {
+				word[i] = c.chars[r.IntN(len(c.chars))]
+			}
+			if text := "value: " + string(word); shorten(text) == text {
+				left++
+			}
+		}
+		t.Logf("%d of %d words of %d of %d characters are left", left, rounds, c.length, len(c.chars))
+		if left > c.left {
+			t.Errorf("%d of %d words of %d of %d characters are left, want %d at most", left, rounds, c.length, len(c.chars), c.left)
+		}
+	}
+	for _, name := range []string{
+		"HTTPSProxyURLForDNSLookups", "AzureMetadataServiceProxyAgentIPv", "systemd-networkd-wait-onlineXyService", "/usr/lib/jvm/JRE/HOTSPOTServerVM",
+		"VirtualMachineScaleSetVMExtensionsSummary", "TLS_ECDHE_RSA_WITH_AES_GCM_SHAxyz", "NodeHasSufficientMemoryAndPIDs", "X509v3SubjectAlternativeName", "-XX:+UseG1GCOptionsForServerJVM",
+	} {
+		if text := "name " + name + " ends"; shorten(text) != text {
+			t.Errorf("%s is shown as %s", name, shorten(text))
 		}
 	}
 }

@@ -74,18 +74,31 @@ func looksRandom(s string, from, to int) bool {
 	upper, lower, digit, changes, last := classes(word)
 	n := upper + lower + digit
 	switch {
-	case n < leastRandom*3/4 || digit == 0 || upper+lower == 0:
+	case n < leastRandom*3/4 || upper+lower == 0:
 		return false
 	case upper > 0 && lower > 0:
 		// Of base64, two of three neighbours are of different kinds; of names with
-		// capitals within, one of four.
-		return best >= 8 && changes*5 >= last*2 && digit > 1 && !isCamel(word)
-	case best < leastRandom || isHex(word) || strings.ContainsAny(word, "/"):
+		// capitals within, one of four. One random word of twelve has a digit at most:
+		// that is known by its many capitals, and a small letter between two of them.
+		mixed := digit > 1 && changes*5 >= last*2 || upper*3 >= n && lower*4 >= n && changes*3 >= last && hasLoneSmall(word)
+		return best >= 8 && mixed && !isCamel(word)
+	case digit == 0 || best < leastRandom || isHex(word) || strings.ContainsAny(word, "/"):
 		return false
 	case to < len(s) && s[to] == '.' || from > 0 && s[from-1] == '.': // a host's name
 		return false
 	}
 	return changes*4 >= last && digit*8 >= n
+}
+
+func isCapital(c byte) bool { return c >= 'A' && c <= 'Z' }
+
+func hasLoneSmall(word string) bool {
+	for i := 1; i+1 < len(word); i++ {
+		if isCapital(word[i-1]) && word[i] >= 'a' && word[i] <= 'z' && isCapital(word[i+1]) {
+			return true
+		}
+	}
+	return false
 }
 
 // classes counts a word's letters and digits, and how often their kind changes among

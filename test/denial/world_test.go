@@ -61,6 +61,8 @@ type world struct {
 	asks    []kubesim.Request // Ortet's
 	boots   int
 	output  map[string]string // of pods, by namespace/name
+	// settings are the donor's protected settings of the extension cse, if any.
+	settings string
 }
 
 // newWorld has a pool of three nodes, in a cluster with Cluster API. Ortet may
@@ -226,7 +228,10 @@ func (w *world) run(pod *corev1.Pod) {
 		Capture: flag("--capture"), Donor: flag("--donor"), Outcome: wire.Generalized, Joins: []string{"/etc/kubernetes/bootstrap-kubelet.conf"},
 	}
 	if key := flag("--seal-to"); key != "" {
-		report.Saved = []wire.SealedItem{sealed(w.t, key)}
+		report.Saved = []wire.SealedItem{sealed(w.t, key, wire.CustomData, "", customData)}
+		if w.settings != "" {
+			report.Saved = append(report.Saved, sealed(w.t, key, wire.ProtectedSettings, "cse", w.settings))
+		}
 	}
 	line, err := json.Marshal(wire.GeneralizeLine{Report: &report})
 	if err != nil {
@@ -243,7 +248,7 @@ func (w *world) run(pod *corev1.Pod) {
 	})
 }
 
-func sealed(t *testing.T, to string) wire.SealedItem {
+func sealed(t *testing.T, to string, kind wire.SealedKind, name, data string) wire.SealedItem {
 	public, err := base64.StdEncoding.DecodeString(to)
 	if err != nil {
 		t.Error(err)
@@ -254,9 +259,9 @@ func sealed(t *testing.T, to string) wire.SealedItem {
 		t.Error(err)
 		return wire.SealedItem{}
 	}
-	sum := sha256.Sum256([]byte(customData))
-	item := wire.SealedItem{Kind: wire.CustomData, SHA256: hex.EncodeToString(sum[:])}
-	item.Sealed, err = hpke.Seal(key, hpke.HKDFSHA256(), hpke.AES256GCM(), []byte("ortet.io/saved/customData/"), []byte(customData))
+	sum := sha256.Sum256([]byte(data))
+	item := wire.SealedItem{Kind: kind, Name: name, SHA256: hex.EncodeToString(sum[:])}
+	item.Sealed, err = hpke.Seal(key, hpke.HKDFSHA256(), hpke.AES256GCM(), []byte("ortet.io/saved/"+string(kind)+"/"+name), []byte(data))
 	if err != nil {
 		t.Error(err)
 	}
