@@ -1,6 +1,7 @@
 package play
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"slices"
@@ -192,7 +193,7 @@ func (w *world) pursue(i int, ask scenario.Ask) *process {
 			return nil
 		}
 		if !w.await(p) {
-			time.Sleep(w.between(time.Second, 90*time.Second, "restart", i, try))
+			time.Sleep(cmp.Or(ask.Pause, w.between(time.Second, 90*time.Second, "restart", i, try)))
 			continue
 		}
 		w.checkEnd(p)
@@ -283,7 +284,7 @@ func (w *world) result() Result {
 		case scenario.KillBefore, scenario.KillAfter:
 			w.stats.Deaths++
 		case scenario.RivalComes, scenario.ScaleOut, scenario.ScaleIn, scenario.DeleteInstance, scenario.StopInstance, scenario.StartInstance, scenario.RestartInstance, scenario.DeleteSnapshot, scenario.DeleteCopy, scenario.DeleteDisk,
-			scenario.DeleteVersion, scenario.DeleteGallery, scenario.ChangeModel, scenario.NodeNotReady, scenario.NodeGone, scenario.Cordon, scenario.Uncordon, scenario.Clock, scenario.Interrupt, scenario.Deny, scenario.Evict:
+			scenario.DeleteVersion, scenario.DeleteGallery, scenario.ChangeModel, scenario.NodeNotReady, scenario.NodeGone, scenario.Cordon, scenario.Uncordon, scenario.Clock, scenario.Interrupt, scenario.Deny, scenario.Evict, scenario.Suspend:
 			w.stats.World++
 		default:
 			w.stats.Faults++

@@ -28,6 +28,7 @@ const (
 // send takes one request of a process over the wire.
 func (p *process) send(side, name string, r *http.Request, serve func(r *http.Request, fault *scenario.Event) (*http.Response, error)) (*http.Response, error) {
 	w, ctx := p.w, r.Context()
+	p.wakes()
 	// By the time at which it is sent: a count would be changed by requests that
 	// are given up in the instant in which a process dies.
 	if err := nap(ctx, w.between(leastLatency, mostLatency, p.name, side, name, time.Since(w.begin))); err != nil {
@@ -86,6 +87,7 @@ func (p *process) send(side, name string, r *http.Request, serve func(r *http.Re
 		<-ctx.Done()
 		return nil, context.Cause(ctx)
 	}
+	p.wakes()
 	return answer, err
 }
 
