@@ -160,21 +160,21 @@ func (p *process) suspend(d time.Duration) {
 	p.asleep = time.Now().Add(d)
 }
 
-// wakes waits until the process is not suspended, or dead.
-func (p *process) wakes() {
-	for {
+// wakes waits until the process is not suspended, or dead, and reports whether it was.
+func (p *process) wakes() (slept bool) {
+	for ; ; slept = true {
 		p.mu.Lock()
 		left := time.Until(p.asleep)
 		p.mu.Unlock()
 		if left <= 0 {
-			return
+			return slept
 		}
 		timer := time.NewTimer(left)
 		select {
 		case <-timer.C:
 		case <-p.dead:
 			timer.Stop()
-			return
+			return true
 		}
 	}
 }

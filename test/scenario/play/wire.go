@@ -28,7 +28,12 @@ const (
 // send takes one request of a process over the wire.
 func (p *process) send(side, name string, r *http.Request, serve func(r *http.Request, fault *scenario.Event) (*http.Response, error)) (*http.Response, error) {
 	w, ctx := p.w, r.Context()
-	p.wakes()
+	if p.wakes() {
+		// Its deadline would have begun when the process went on, as its sending does.
+		if err := nap(w.over, w.between(leastLatency, mostLatency, p.name, side, name, "wakes")); err != nil {
+			return nil, err
+		}
+	}
 	// By the time at which it is sent: a count would be changed by requests that
 	// are given up in the instant in which a process dies.
 	if err := nap(ctx, w.between(leastLatency, mostLatency, p.name, side, name, time.Since(w.begin))); err != nil {
