@@ -242,7 +242,7 @@ func (e *Engine) captureOnce(ctx context.Context, q CaptureRequest) (result Capt
 		return err
 	})
 	if err != nil {
-		return result, r.unbegun(plan.StepHold, err)
+		return result, r.unheld(t, pool, err)
 	}
 	steps, err := r.openJournal(head(plan.StepJournal), q, pool, &prep, prepare, &result)
 	if err != nil {

@@ -156,12 +156,19 @@ func (w *world) nextRival() (r *process) {
 	return r
 }
 
-// overtaken tells that another process began after this one had ended, which may
+// overtaken tells that another process worked after this one had ended, which may
 // have changed what it reported.
 func (w *world) overtaken(p *process) bool {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	return slices.ContainsFunc(w.processes, func(other *process) bool { return other != p && !other.began.Before(p.returned) })
+	return slices.ContainsFunc(w.processes, func(other *process) bool {
+		if other == p {
+			return false
+		}
+		other.mu.Lock()
+		defer other.mu.Unlock()
+		return !other.ended || other.returned.After(p.returned)
+	})
 }
 
 // settle ends what was asked: things may go wrong again.
