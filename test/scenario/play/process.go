@@ -160,6 +160,12 @@ func (p *process) suspend(d time.Duration) {
 	p.asleep = time.Now().Add(d)
 }
 
+func (p *process) wasSuspended() bool {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return !p.asleep.IsZero()
+}
+
 // wakes waits until the process is not suspended, or dead, and reports whether it was.
 func (p *process) wakes() (slept bool) {
 	for ; ; slept = true {
