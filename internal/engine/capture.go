@@ -131,6 +131,11 @@ func (e *Engine) Capture(ctx context.Context, q CaptureRequest) (CaptureResult, 
 			}
 			return more, &Failed{Step: plan.StepPreflight, Err: fmt.Errorf("%w, and when the cluster answered again there were reasons not to begin anew: %s", errLost, strings.Join(problems, "; "))}
 		}
+		if more.NothingToDo && result.Capture != "" {
+			// "Nothing to do" would not be true of the whole either.
+			more.NothingToDo, more.Resumed, more.Capture = false, true, result.Capture
+			more.Notes = append(more.Notes, fmt.Sprintf("this process lost the pool lock; meanwhile another process brought the pool to version %s", more.Version.Name()))
+		}
 		more.Timing.Begin, more.Timing.Steps = result.Timing.Begin, append(result.Timing.Steps, more.Timing.Steps...)
 		result, err = more, moreErr
 	}
@@ -237,7 +242,7 @@ func (e *Engine) captureOnce(ctx context.Context, q CaptureRequest) (result Capt
 		return err
 	})
 	if err != nil {
-		return result, r.unbegun(plan.StepHold, err)
+		return result, r.unheld(t, pool, err)
 	}
 	steps, err := r.openJournal(head(plan.StepJournal), q, pool, &prep, prepare, &result)
 	if err != nil {

@@ -9,6 +9,7 @@ import (
 
 	"github.com/ortet/ortet/internal/fleet"
 	"github.com/ortet/ortet/internal/journal"
+	"github.com/ortet/ortet/internal/plan"
 )
 
 // A leftover is what the end could not put away.
@@ -79,6 +80,19 @@ func (r *run) unbegun(step string, err error) error {
 		return &Interrupted{Step: step, Err: err}
 	}
 	return &Failed{Step: step, Err: err, unbegun: true}
+}
+
+// unheld is unbegun where the pool's Lease could not be taken: another process may have
+// opened a record since this one read the journal.
+func (r *run) unheld(t *task, pool fleet.ResourceID, err error) error {
+	if refused := new(Refused); !errors.As(err, &refused) {
+		ctx, cancel := context.WithTimeout(r.work, preflightDeadline)
+		defer cancel()
+		if _, _, lookErr := r.loadHeld(ctx, t, pool); lookErr != nil {
+			r.e.log.Warn("cannot read whether a record is open", "pool", pool, "error", lookErr)
+		}
+	}
+	return r.unbegun(plan.StepHold, err)
 }
 
 // givenUp is an error once all is let go, which takes a while: where nothing was begun

@@ -233,8 +233,8 @@ func (r *run) get() facts {
 // write changes the record by change and saves it; where saving fails, nothing
 // has changed. It outlives the cancellation of the step that calls it, so that
 // what was begun is written down. One write follows the other; what is in the
-// record can be read meanwhile. Once another process wrote the record, the pool is
-// given up.
+// record can be read meanwhile. Once another process wrote the record, or the Lease ran
+// out while it was written, the pool is given up: what was to follow is not begun.
 func (r *run) write(change func(rec *journal.Record, f *facts)) error {
 	r.writing <- struct{}{}
 	defer func() { <-r.writing }()
@@ -274,6 +274,10 @@ func (r *run) write(change func(rec *journal.Record, f *facts)) error {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	r.record, r.facts, r.unsaved = saved, f, false
+	if rec.Ended == nil && r.hold != nil && !r.hold.valid(r.e.now()) {
+		r.giveUp(errLost) // the answer took so long that another may have taken over since
+		return errLost
+	}
 	return nil
 }
 

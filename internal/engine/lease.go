@@ -185,11 +185,12 @@ func (h *hold) keep(ctx context.Context, lost func(error)) {
 	}()
 }
 
-// valid reports whether nobody else can have the pool yet.
+// valid reports whether nobody else can have the pool yet, by the monotonic clock and by
+// the wall clock: the first stands still while a machine sleeps, the second may be set back.
 func (h *hold) valid(now time.Time) bool {
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	return now.Before(h.expires)
+	return now.Before(h.expires) && now.Round(0).Before(h.expires.Round(0))
 }
 
 // release gives the pool up. Failing to is logged alone: the hold runs out.

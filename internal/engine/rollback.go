@@ -257,7 +257,7 @@ func (e *Engine) Rollback(ctx context.Context, q RollbackRequest) (result Rollba
 		return err
 	})
 	if err != nil {
-		return result, r.unbegun(plan.StepHold, err)
+		return result, r.unheld(t, id, err)
 	}
 	goesOn, err := r.openRollback(heads[2], q, id, &c, look)
 	if err != nil {

@@ -61,6 +61,7 @@ func (c *Chooser) byAim(side, request string, count int, get bool) (Event, bool)
 	if of.percent(35) {
 		which = of.in(2, aimLatest)
 	}
+	kind = "aim " + kind
 	if c.ofKind[kind]++; c.ofKind[kind] != which || c.aimed >= aimMost {
 		return Event{}, false
 	}

@@ -28,10 +28,16 @@ type Chooser struct {
 	met      map[requestKey]bool // of those listed
 	byChance int
 	aimed    int             // changes that were aimed at
-	ofKind   map[string]int  // changes so far of a kind that is aimed at
 	after    map[string]bool // paths whose next read is aimed at
 	provoked bool            // a failure or an interruption, so that there is something to undo
 	undoing  int             // that happened while changes were undone
+
+	// Of byDeaths.
+	ofKind     map[string]int  // changes so far, also of those that are aimed at
+	died       int             // processes that died or were suspended
+	afterDeath []Event         // at the next request
+	staleNext  map[string]bool // paths whose next read is stale
+	loseNext   bool            // the answer to the next change
 }
 
 // requestKey says which request it is.
@@ -47,7 +53,7 @@ func NewChooser(s Scenario) *Chooser {
 	c := &Chooser{
 		spot: strings.HasPrefix(s.Pool.Kind, "spot"), seed: s.Seed, chance: s.Chance, all: slices.Clone(s.Events), listed: map[requestKey][]Event{},
 		happenings: happenings(), met: map[requestKey]bool{}, after: map[string]bool{},
-		ofKind: map[string]int{},
+		ofKind: map[string]int{}, staleNext: map[string]bool{},
 	}
 	for _, e := range s.Events {
 		c.listed[keyOf(e)] = append(c.listed[keyOf(e)], e)
@@ -86,6 +92,9 @@ func (c *Chooser) at(side, request string, count int, get, undoes bool) []Event 
 		if e, ok := c.whileUndoing(side, request, count, get, undoes); ok {
 			out = append(out, e)
 		}
+	}
+	if len(out) == 0 && c.chance.Deaths > 0 && len(c.happened) < MaxEvents-1 {
+		out = append(out, c.byDeaths(side, request, count, get)...)
 	}
 	if len(out) == 0 && (c.chance.Most == 0 || c.byChance < c.chance.Most) && len(c.happened) < MaxEvents {
 		if e, ok := c.byFate(side, request, count, get); ok {

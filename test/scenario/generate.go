@@ -43,6 +43,7 @@ func Generate(seed uint64) Scenario {
 		s.Chance.Of = "rights"
 	}
 	generateUndoing(roll(seed, 0x756e646f), &s)
+	generateDeaths(roll(seed, 0x646561746873), &s)
 	return s
 }
 
@@ -119,6 +120,28 @@ func generateNeighbours(d dice, p *Pool) {
 func generateUndoing(d dice, s *Scenario) {
 	if d.percent(40) {
 		s.Chance.Undoing = d.in(1, 4)
+	}
+}
+
+// generateDeaths has processes die, in one seed of six, and little else happen. Who has to
+// wait for a Lease takes over from a process that is suspended, too.
+func generateDeaths(d dice, s *Scenario) {
+	if !d.percent(17) {
+		return
+	}
+	s.Chance = Chance{Deaths: d.in(1, 3), Most: 1, Rate: s.Chance.Rate / 4, Of: s.Chance.Of}
+	if d.percent(25) {
+		s.Chance.Undoing = 1
+	}
+	for i := range s.Asks {
+		a := &s.Asks[i]
+		if a.Verb == Wait {
+			continue
+		}
+		a.Unknown = d.percent(60)
+		if d.percent(60) {
+			a.Pause = time.Duration(d.spread(2*minute, day)) * time.Second
+		}
 	}
 }
 

@@ -166,7 +166,7 @@ func TestChanceIsWide(t *testing.T) {
 				reached++
 			}
 		}
-		if most := s.Chance.Most + 2*aimMost*min(s.Chance.Aimed, 1) + min(s.Chance.Undoing, 1) + len(s.Events); len(happened) > most { // aimed at a change, and at the read after it
+		if most := s.Chance.Most + 2*aimMost*min(s.Chance.Aimed, 1) + min(s.Chance.Undoing, 1) + min(s.Chance.Deaths, 1)*mostDeaths*5 + len(s.Events); len(happened) > most { // aimed at a change, and at the read after it
 			t.Fatalf("seed %d: %d happenings, at most %d", seed, len(happened), most)
 		}
 		for _, e := range happened {

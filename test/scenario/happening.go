@@ -167,6 +167,7 @@ func happenings() []happening {
 		{what: KillAfter, kind: death, does: "the process dies, and the request has its effect"},
 		{what: Interrupt, kind: death, does: "the operator presses Ctrl-C; a second one ends the process at once"},
 
+		{what: Suspend, kind: world, args: []arg{amount(seconds, 1, day)}, does: "the process is suspended once the request is sent: it gets no answer, and sends nothing, for so long"},
 		{what: RivalComes, kind: world, does: "another process asks the same"},
 		{what: ScaleOut, kind: world, args: []arg{amount("N", 1, 100)}, does: "the pool grows by that many"},
 		{what: ScaleIn, kind: world, args: []arg{amount(seconds, 1, day)}, does: "for so long, an autoscaler deletes every empty node that nothing protects, down to two"},

@@ -90,6 +90,7 @@ func askedSettings() []setting[Ask] {
 		onOff("rolling", func(a *Ask) *bool { return &a.Rolling }, "`--allow-rolling`"),
 		number("rival", -1, -1, nodes, func(a *Ask) *int { return &a.Rival }, "another process asks the same meanwhile, of that instance; -1: nobody does"),
 		onOff("unknown", func(a *Ask) *bool { return &a.Unknown }, "the next process cannot know that a process before it is dead, and waits for its Lease to run out"),
+		duration("pause", 0, 0, 48*time.Hour, func(a *Ask) *time.Duration { return &a.Pause }, "how long after a death the same is asked again; 0s: up to 90 s"),
 	}
 }
 
@@ -136,6 +137,7 @@ func chanceSettings() []setting[Chance] {
 		number("aimed", 0, 0, 20, func(c *Chance) *int { return &c.Aimed }, "kinds of changes, of fifteen, that are aimed at: something happens at one of that kind, and at the read after it"),
 		ofTheme(),
 		number("undoing", 0, 0, 20, func(c *Chance) *int { return &c.Undoing }, "how many happen, beyond `most`, while changes are undone; where not 0, a failure or an interruption is brought about"),
+		number("deaths", 0, 0, 20, func(c *Chance) *int { return &c.Deaths }, "at how many of 22 kinds of changes a process dies or is suspended, four times at most"),
 		number("most", 0, 0, MaxEvents, func(c *Chance) *int { return &c.Most }, "how many happen in all; 0: no bound but 200"),
 	}
 }

@@ -119,6 +119,8 @@ type Ask struct {
 	// Unknown hides from the next process that the one before is dead, so that
 	// it has to wait for its Lease to run out.
 	Unknown bool
+	// Pause is how long after a death the same is asked again; default up to 90 s.
+	Pause time.Duration
 }
 
 // Chance decides at every request whether something happens: with the
@@ -134,7 +136,9 @@ type Chance struct {
 	// Undoing is how many happen, beyond Most, while a process undoes its changes after
 	// a failure or an interruption; where it is not 0, one of these is brought about.
 	Undoing int
-	Most    int
+	// Deaths is how many kinds of changes, of 22, a process dies or is suspended at.
+	Deaths int
+	Most   int
 	// Of is the theme that what happens belongs to; default "", anything.
 	Of string
 }
@@ -210,6 +214,7 @@ const (
 	Clock           What = "clock"           // Args: seconds by which the process's clock jumps, also back
 	KubeOutage      What = "kubeOutage"      // Args: seconds in which the API server refuses connections
 	AzureOutage     What = "azureOutage"     // Args: seconds in which ARM answers 503
+	Suspend         What = "suspend"         // Args: seconds for which the process stands still
 	ExpireLogin     What = "expireLogin"     // Args: seconds in which ARM answers 401
 )
 

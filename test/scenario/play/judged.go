@@ -110,6 +110,7 @@ func (p *process) judgedChange(r *http.Request, serve func(*http.Request) (*http
 		return p.kubeChange(r, serve)
 	}
 	name := path.Base(r.URL.Path)
+	w.judgeHold(p, "node "+name)
 	before, _ := w.kube.Get("nodes", "", name).(*corev1.Node)
 	answer, err := p.kubeChange(r, serve)
 	if after, _ := w.kube.Get("nodes", "", name).(*corev1.Node); before != nil && after != nil && before.UID == after.UID {

@@ -1,6 +1,7 @@
 package play
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"slices"
@@ -155,12 +156,19 @@ func (w *world) nextRival() (r *process) {
 	return r
 }
 
-// overtaken tells that another process began after this one had ended, which may
+// overtaken tells that another process worked after this one had ended, which may
 // have changed what it reported.
 func (w *world) overtaken(p *process) bool {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	return slices.ContainsFunc(w.processes, func(other *process) bool { return other != p && !other.began.Before(p.returned) })
+	return slices.ContainsFunc(w.processes, func(other *process) bool {
+		if other == p {
+			return false
+		}
+		other.mu.Lock()
+		defer other.mu.Unlock()
+		return !other.ended || other.returned.After(p.returned)
+	})
 }
 
 // settle ends what was asked: things may go wrong again.
@@ -192,7 +200,7 @@ func (w *world) pursue(i int, ask scenario.Ask) *process {
 			return nil
 		}
 		if !w.await(p) {
-			time.Sleep(w.between(time.Second, 90*time.Second, "restart", i, try))
+			time.Sleep(cmp.Or(ask.Pause, w.between(time.Second, 90*time.Second, "restart", i, try)))
 			continue
 		}
 		w.checkEnd(p)
@@ -283,7 +291,7 @@ func (w *world) result() Result {
 		case scenario.KillBefore, scenario.KillAfter:
 			w.stats.Deaths++
 		case scenario.RivalComes, scenario.ScaleOut, scenario.ScaleIn, scenario.DeleteInstance, scenario.StopInstance, scenario.StartInstance, scenario.RestartInstance, scenario.DeleteSnapshot, scenario.DeleteCopy, scenario.DeleteDisk,
-			scenario.DeleteVersion, scenario.DeleteGallery, scenario.ChangeModel, scenario.NodeNotReady, scenario.NodeGone, scenario.Cordon, scenario.Uncordon, scenario.Clock, scenario.Interrupt, scenario.Deny, scenario.Evict:
+			scenario.DeleteVersion, scenario.DeleteGallery, scenario.ChangeModel, scenario.NodeNotReady, scenario.NodeGone, scenario.Cordon, scenario.Uncordon, scenario.Clock, scenario.Interrupt, scenario.Deny, scenario.Evict, scenario.Suspend:
 			w.stats.World++
 		default:
 			w.stats.Faults++

@@ -71,6 +71,8 @@ func (w *world) others(e scenario.Event, p *process) bool {
 		p.skew += time.Duration(argument(e, 0)) * time.Second
 		p.jumped = true
 		p.mu.Unlock()
+	case scenario.Suspend:
+		p.suspend(time.Duration(argument(e, 0)) * time.Second)
 	case scenario.KubeOutage:
 		w.goesDown(scenario.Kube, e, 0)
 	case scenario.AzureOutage:

@@ -42,6 +42,7 @@ type process struct {
 	failed        bool // a step did
 	interruptedAt time.Time
 	skew          time.Duration
+	asleep        time.Time // until when it is suspended
 	jumped        bool      // its clock, ever
 	robbed        time.Time // until when it may believe that it holds the pool, which another took from it
 	looked        looked
@@ -140,11 +141,48 @@ func (p *process) request() engine.CaptureRequest {
 	return q
 }
 
-// now is the process's own clock.
+// now is the process's own clock. What computes while the process is suspended does so,
+// in truth, when it goes on.
 func (p *process) now() time.Time {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	return time.Now().Add(p.skew)
+	now := time.Now()
+	if p.asleep.After(now) {
+		now = p.asleep
+	}
+	return now.Add(p.skew)
+}
+
+// suspend has the process send nothing, and get no answer, for so long.
+func (p *process) suspend(d time.Duration) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.asleep = time.Now().Add(d)
+}
+
+func (p *process) wasSuspended() bool {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return !p.asleep.IsZero()
+}
+
+// wakes waits until the process is not suspended, or dead, and reports whether it was.
+func (p *process) wakes() (slept bool) {
+	for ; ; slept = true {
+		p.mu.Lock()
+		left := time.Until(p.asleep)
+		p.mu.Unlock()
+		if left <= 0 {
+			return slept
+		}
+		timer := time.NewTimer(left)
+		select {
+		case <-timer.C:
+		case <-p.dead:
+			timer.Stop()
+			return true
+		}
+	}
 }
 
 // report is where steps that begin or end together are drawn apart: see the

@@ -28,6 +28,12 @@ const (
 // send takes one request of a process over the wire.
 func (p *process) send(side, name string, r *http.Request, serve func(r *http.Request, fault *scenario.Event) (*http.Response, error)) (*http.Response, error) {
 	w, ctx := p.w, r.Context()
+	if p.wakes() {
+		// Its deadline would have begun when the process went on, as its sending does.
+		if err := nap(w.over, w.between(leastLatency, mostLatency, p.name, side, name, "wakes")); err != nil {
+			return nil, err
+		}
+	}
 	w.judgeWaits(p, side, name) // before it is on its way: an answer may come meanwhile
 	// By the time at which it is sent: a count would be changed by requests that
 	// are given up in the instant in which a process dies.
@@ -86,6 +92,7 @@ func (p *process) send(side, name string, r *http.Request, serve func(r *http.Re
 		<-ctx.Done()
 		return nil, context.Cause(ctx)
 	}
+	p.wakes()
 	return answer, err
 }
 
