@@ -46,12 +46,18 @@ func (t *task) heldVersion(ctx context.Context, id fleet.ResourceID) (fleet.Imag
 }
 
 // versions lists a definition's versions, with the one that a model is known to use:
-// the list may be of before that was made.
+// the list may be of before that was made. That there is none at all has been said twice.
 func (t *task) versions(ctx context.Context, definition, used fleet.ResourceID) ([]fleet.ImageVersion, error) {
-	versions, err := ask(ctx, t, func(ctx context.Context) ([]fleet.ImageVersion, error) {
+	read := func(ctx context.Context) ([]fleet.ImageVersion, error) {
 		versions, err := t.r.e.cloud.Versions(ctx, definition)
 		return versions, ignoreMissing(err)
-	})
+	}
+	versions, err := ask(ctx, t, read)
+	if err == nil && len(versions) == 0 && used.Parent().Equal(definition) { // one has to be there
+		if err = t.wait(ctx, lookAgain, forOwn); err == nil {
+			versions, err = ask(ctx, t, read)
+		}
+	}
 	if _, listed := plan.FindVersion(versions, used); err != nil || listed || !used.Parent().Equal(definition) {
 		return versions, err
 	}
@@ -253,7 +259,7 @@ func prune(ctx context.Context, t *task) error {
 	r.mu.Unlock()
 	tried := map[string]bool{}
 	for {
-		versions, err := t.versions(ctx, f.Names.Definition, "")
+		versions, err := t.versions(ctx, f.Names.Definition, f.Names.Version)
 		if err != nil {
 			return err
 		}
@@ -298,7 +304,7 @@ func prune(ctx context.Context, t *task) error {
 // latest. It comes after the model, which may have stood for one of them.
 func exclude(ctx context.Context, t *task) error {
 	f := t.r.get()
-	versions, err := t.versions(ctx, f.Names.Definition, "")
+	versions, err := t.versions(ctx, f.Names.Definition, f.Names.Version)
 	if err != nil {
 		return err
 	}

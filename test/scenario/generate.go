@@ -107,7 +107,7 @@ func generateNeighbours(d dice, p *Pool) {
 		some := []string{"automatic", "owned", "aks", "controlplane", "reboot", "workbench", "duplicate", "notready", "snapshot", "workdisk", "version", "definition", "rights", "repairs", "osupgrade", "ephemeral", "confidential", "flexible"}
 		p.Refuses = some[d.n(len(some))]
 	}
-	if p.Refuses == "automatic" && p.Old > 0 || p.Refuses == "definition" && p.Versions > 0 || (p.Refuses == "version" || p.Refuses == "confidential") && p.Versions == 0 || p.Refuses != "none" && p.Leftover {
+	if p.Refuses == "automatic" && p.Old > 0 || p.Refuses == "definition" && p.Versions > 0 || (p.Refuses == "version" || p.Refuses == "confidential") && p.Versions == 0 || p.Refuses == "confidential" && p.Marketplace || p.Refuses != "none" && p.Leftover {
 		p.Refuses = "owned"
 	}
 	p.Again = p.Versions > 0 && d.percent(15)

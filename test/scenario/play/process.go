@@ -43,6 +43,7 @@ type process struct {
 	interruptedAt time.Time
 	skew          time.Duration
 	asleep        time.Time // until when it is suspended
+	wokeAt        string    // the request whose answer it got when it went on
 	jumped        bool      // its clock, ever
 	robbed        time.Time // until when it may believe that it holds the pool, which another took from it
 	looked        looked

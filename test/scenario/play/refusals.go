@@ -176,7 +176,10 @@ func (w *world) expected(ask scenario.Ask) (codes []string) {
 			codes = append(codes, "OtherBootstrap")
 		}
 	}
-	if fromDonor && w.excused(ask) && !slices.Contains(codes, "NotAnInstance") {
+	if slices.Contains(codes, "NotAnInstance") { // of which pool, nobody can know
+		return []string{"NotAnInstance"}
+	}
+	if fromDonor && w.excused(ask) {
 		codes = append(codes, "NoWorkbench")
 	}
 	if len(codes) == 0 {

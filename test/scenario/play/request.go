@@ -83,7 +83,9 @@ func (w *world) judgeRequest(p *process, r *http.Request) {
 	p.changes++
 	p.mu.Unlock()
 	id := fleet.ResourceID(r.URL.Path)
-	w.judgeHold(p, id.Name())
+	if r.Context().Value(underWay{}) == nil {
+		w.judgeHold(p, id.Name())
+	}
 	w.judgeAzure(p, r)
 	switch {
 	case r.Method == http.MethodDelete && strings.Contains(low(id), "/versions/"):

@@ -25,10 +25,23 @@ const (
 	mostLatency  = 40 * time.Millisecond
 )
 
+// underWay marks a request that was about to be sent when its process was suspended: no
+// fence can call it back.
+type underWay struct{}
+
 // send takes one request of a process over the wire.
 func (p *process) send(side, name string, r *http.Request, serve func(r *http.Request, fault *scenario.Event) (*http.Response, error)) (*http.Response, error) {
 	w, ctx := p.w, r.Context()
+	p.mu.Lock()
+	woke := p.wokeAt
+	p.wokeAt = ""
+	p.mu.Unlock()
+	_, read, _ := strings.Cut(woke, " ")
+	if _, path, _ := strings.Cut(name, " "); woke != "" && path == read { // one call of the client reads, and writes
+		r = r.WithContext(context.WithValue(ctx, underWay{}, true))
+	}
 	if p.wakes() {
+		r = r.WithContext(context.WithValue(ctx, underWay{}, true))
 		// Its deadline would have begun when the process went on, as its sending does.
 		if err := nap(w.over, w.between(leastLatency, mostLatency, p.name, side, name, "wakes")); err != nil {
 			return nil, err
@@ -92,7 +105,11 @@ func (p *process) send(side, name string, r *http.Request, serve func(r *http.Re
 		<-ctx.Done()
 		return nil, context.Cause(ctx)
 	}
-	p.wakes()
+	if p.wakes() {
+		p.mu.Lock()
+		p.wokeAt = name
+		p.mu.Unlock()
+	}
 	return answer, err
 }
 
