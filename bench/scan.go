@@ -27,8 +27,8 @@ const (
 	scanFiles = 21_200 // in a GB: 47 KB on average
 	// A node's disk, and how long its scan may take on two processors.
 	scanWhole, scanWithin = 20, 3 * time.Minute
-	scanDonor = "aks-pool-1-vmss000000"
-	scanSeed  = 1
+	scanDonor             = "aks-pool-1-vmss000000"
+	scanSeed              = 1
 	// scanRefused is what the agent exits with where it found a secret.
 	scanRefused = 3
 )
