@@ -76,7 +76,7 @@ func (r *run) unbegun(step string, err error) error {
 	switch {
 	case errors.As(err, &refused), errors.As(err, &needsPerson):
 		return err
-	case r.caller.Err() != nil, errors.Is(err, errLost), fleet.Is(err, fleet.KindHeld), !r.settled():
+	case r.caller.Err() != nil, errors.Is(err, errLost), errors.Is(context.Cause(r.work), errLost), fleet.Is(err, fleet.KindHeld), !r.settled():
 		return &Interrupted{Step: step, Err: err}
 	}
 	return &Failed{Step: step, Err: err, unbegun: true}
