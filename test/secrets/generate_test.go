@@ -12,7 +12,9 @@ import (
 	"testing/cryptotest"
 )
 
-var seed = flag.Uint64("seed", 20261121, "seed of all planted strings and keys")
+const defaultSeed = 20261121
+
+var seed = flag.Uint64("seed", defaultSeed, "seed of all planted strings and keys")
 
 const (
 	digits  = "0123456789"

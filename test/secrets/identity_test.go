@@ -12,8 +12,8 @@ import (
 const (
 	kubeletKey   = "kubelet's client key"
 	servingKey   = "kubelet's serving key"
-	hostKey      = "ssh host key"
-	nodePassword = "node password"
+	hostKey      = "SSH host key"
+	nodePassword = "node password of k3s"
 )
 
 // identities plants the donor's own keys and password, in files of other programs.

@@ -157,8 +157,34 @@ func TestImage(t *testing.T) {
 		t.Errorf("%d secrets of the node's own planted, want 75", got)
 	}
 	wantShares(t, sum, imageBounds)
+	wantDocumented(t, sum)
 	if c := sum.classes[pool]; c.asClass != c.planted {
 		t.Errorf("%d of %d credentials of the pool are reported as such", c.asClass, c.planted)
+	}
+}
+
+// wantDocumented: the shares that the documentation gives are those that were measured,
+// with the seed that they were measured with.
+func wantDocumented(t *testing.T, sum *tally) {
+	t.Helper()
+	text, err := os.ReadFile(filepath.Join("..", "..", "docs", "generalize.md"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if *seed != defaultSeed {
+		t.Logf("NOT COMPARED with docs/generalize.md, which has the shares of seed %d", uint64(defaultSeed))
+		return
+	}
+	row := func(name string, c count) {
+		if want := fmt.Sprintf("| %s | %d | %d | %.0f %% |\n", name, c.planted, c.found(), 100*c.share()); !strings.Contains(string(text), want) {
+			t.Errorf("docs/generalize.md has no line %q", want)
+		}
+	}
+	for _, k := range sum.kinds {
+		row(k, *sum.by[k])
+	}
+	for c, name := range map[class]string{identity: "**node identity**", pool: "**pool credential**", other: "**other secret**"} {
+		row(name, *sum.classes[c])
 	}
 }
 
