@@ -61,11 +61,8 @@ func keptOf(t *testing.T, manifest string) string {
 func manifests(t *testing.T, namespace, exempt string) string {
 	t.Helper()
 	var all []string
-	for _, args := range [][]string{
-		append([]string{"template", "r", "ortet", "--namespace", namespace, "--set", "admission.policy.enabled=false,azure.configSecret=" + configSecret + ",admission.policy.exempt={" + exempt + "}"}, admitting...),
-		{"template", "c", "vmss-prototype", "--namespace", namespace, "--set", "kamino.targetNode=" + node + ",ortet.pools={" + accountsPool + "},ortet.namespace=" + namespace + ",ortet.exempt={" + exempt + "-2}"},
-	} {
-		out, err := helm(t, args...)
+	for _, args := range releases(namespace, exempt) {
+		out, err := helm(t, append([]string{"template"}, args...)...)
 		if err != nil {
 			t.Fatalf("helm template: %v\n%s", err, out)
 		}
@@ -74,16 +71,39 @@ func manifests(t *testing.T, namespace, exempt string) string {
 	return strings.Join(all, "\n---\n")
 }
 
+// releases are both charts of today, each as a release's name, its chart and its values.
+func releases(namespace, exempt string) [][]string {
+	return [][]string{
+		append([]string{"r", "ortet", "--namespace", namespace, "--set", "admission.policy.enabled=false,azure.configSecret=" + configSecret + ",admission.policy.exempt={" + exempt + "}"}, admitting...),
+		{"c", "vmss-prototype", "--namespace", namespace, "--set", "kamino.targetNode=" + node + ",ortet.pools={" + accountsPool + "},ortet.namespace=" + namespace + ",ortet.exempt={" + exempt + "-2}"},
+	}
+}
+
+// helm runs Helm on the control plane.
+func (i *installation) helm(args ...string) {
+	i.Helper()
+	if out, err := helm(i.T, append(args, "--kubeconfig", i.cp.Kubeconfig)...); err != nil {
+		i.Fatalf("helm %s: %v\n%s", args[0], err, out)
+	}
+}
+
 // installed makes a namespace and applies a manifest, which is deleted with the test.
 func installed(t *testing.T, namespace, manifest string) *installation {
+	t.Helper()
+	i := emptied(t, namespace)
+	i.kubectl(manifest, "apply", "--filename", "-")
+	t.Cleanup(func() { i.kubectl(manifest, "delete", "--ignore-not-found", "--wait=false", "--filename", "-") })
+	return i
+}
+
+// emptied makes a namespace with no chart in it.
+func emptied(t *testing.T, namespace string) *installation {
 	t.Helper()
 	i := &installation{T: t, ctx: t.Context(), cp: controlplane.Shared(t), namespace: namespace, admin: client(t, controlplane.Client{})}
 	_, err := i.admin.CoreV1().Namespaces().Create(i.ctx, &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: namespace}}, metav1.CreateOptions{})
 	if err != nil && !apierrors.IsAlreadyExists(err) {
 		t.Fatal(err)
 	}
-	i.kubectl(manifest, "apply", "--filename", "-")
-	t.Cleanup(func() { i.kubectl(manifest, "delete", "--ignore-not-found", "--wait=false", "--filename", "-") })
 	return i
 }
 

@@ -73,13 +73,41 @@ func (i *installation) leads(c *admissionkube.Cluster, identity string) {
 	}
 }
 
-// An upgrade from the charts before, in the middle of a capture: the server goes by the
+// earlierCharts are charts, by their releases' names, of what those before rendered. The
+// Job of a capture is not in them: nothing changes a Job's template (see the README).
+func earlierCharts(t *testing.T) map[string]string {
+	t.Helper()
+	all := map[string]string{}
+	for release, chart := range map[string]string{"r": "ortet", "c": "vmss-prototype"} {
+		text, err := os.ReadFile(filepath.Join("testdata", "earlier", chart+".yaml"))
+		if err != nil {
+			t.Fatal(err)
+		}
+		dir := filepath.Join(t.TempDir(), chart)
+		if err := os.MkdirAll(filepath.Join(dir, "templates"), 0o700); err != nil {
+			t.Fatal(err)
+		}
+		for name, data := range map[string][]byte{"templates/all.yaml": text, "Chart.yaml": []byte("apiVersion: v2\nname: " + chart + "\nversion: 0.0.1\n")} {
+			if err := os.WriteFile(filepath.Join(dir, name), data, 0o600); err != nil {
+				t.Fatal(err)
+			}
+		}
+		all[release] = dir
+	}
+	return all
+}
+
+// An upgrade by Helm from the charts before, in the middle of a capture: the server goes by the
 // same authority, records, nonces and Lease, and the capture goes on. The keys stay where
 // an earlier version finds them for an hour, and no longer.
 func TestUpgradeKeepsRecordsWithACaptureOpen(t *testing.T) {
 	const namespace, on = "upgrade-system", "upgrade-worker"
 	apart := admissionkube.KeysNamespace(namespace)
-	i := installed(t, namespace, earlier(t))
+	i := emptied(t, namespace)
+	for release, chart := range earlierCharts(t) {
+		i.helm("install", release, chart, "--namespace", namespace)
+		t.Cleanup(func() { i.helm("uninstall", release, "--namespace", namespace) })
+	}
 	i.surroundings(on, "upgrade-control")
 	for name, data := range earlierKeys() {
 		if _, err := i.admin.CoreV1().Secrets(namespace).Create(i.ctx, &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Name: name}, Data: data}, metav1.CreateOptions{}); err != nil {
@@ -108,9 +136,9 @@ func TestUpgradeKeepsRecordsWithACaptureOpen(t *testing.T) {
 	})
 	i.captures(t, i.capture(), on)
 
-	now := manifests(t, namespace, "upgrade-control")
-	i.kubectl(now, "apply", "--filename", "-")
-	t.Cleanup(func() { i.kubectl(now, "delete", "--ignore-not-found", "--wait=false", "--filename", "-") })
+	for _, args := range releases(namespace, "upgrade-control") {
+		i.helm(append([]string{"upgrade"}, args...)...)
+	}
 	capture := client(t, i.account("c-vmss-prototype"))
 	refusal(t, "the policies of today", "annotates and cordons", func() error {
 		return patchNode(on, `{"metadata":{"labels":{"a":"b"}}}`)(i.ctx, capture, namespace)
