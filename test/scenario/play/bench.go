@@ -210,8 +210,14 @@ func (w *world) judgeDataDisks(p *process, rec open, instance fleet.ResourceID, 
 	if c == nil {
 		return
 	}
-	if len(body.DataDisksToAttach)+len(body.DataDisksToDetach) > 0 && !w.byOthers(node) {
-		w.judgeReboots(p, "attaches a copy to "+node+" or detaches it")
+	if !w.byOthers(node) {
+		switch {
+		case len(body.DataDisksToAttach) > 0:
+			w.judgeReboots(p, "attaches a copy to "+node)
+		case len(body.DataDisksToDetach) > 0 && !w.rebootLockRanOut():
+			// Where it ran out while no process was, detaching is what helps.
+			w.judgeReboots(p, "detaches a copy from "+node)
+		}
 	}
 	for _, d := range body.DataDisksToAttach {
 		w.judgeServed(p, rec)

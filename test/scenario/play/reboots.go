@@ -35,6 +35,12 @@ func (l rebootLock) free() bool {
 
 func (l rebootLock) isOurs() bool { return !l.free() && strings.HasPrefix(l.holder, ours) }
 
+// rebootLockRanOut reports whether kured's lock was ours until its time was over.
+func (w *world) rebootLockRanOut() bool {
+	lock, _ := w.rebootLockNow()
+	return lock.free() && strings.HasPrefix(lock.holder, ours)
+}
+
 // rebootLockNow reads kured's lock; there is none where there is no kured.
 func (w *world) rebootLockNow() (l rebootLock, kured bool) {
 	d, kured := w.kube.Get("daemonsets", "kube-system", "kured").(*appsv1.DaemonSet)
