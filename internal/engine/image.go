@@ -189,6 +189,15 @@ func (t *task) createVersion(ctx context.Context) error {
 		StorageType: first(f.StorageType, fleet.ZRS), ReplicationMode: fleet.ReplicationFull,
 		ExcludeFromLatest: o.ExcludeFromLatest || plan.AgainNamed(id.Name()), Tags: tags,
 	}
+	if o.Bake && !change.ExcludeFromLatest {
+		// Where the pool's model refers to the definition, new nodes would be made from
+		// the version before the model's customData is the one that they need.
+		pool, err := t.pool(ctx, f.Pool)
+		if err != nil {
+			return err
+		}
+		change.ExcludeFromLatest = pool.Model.Image.LatestOf().Equal(f.Names.Definition)
+	}
 	if o.Shallow {
 		change.Replicas, change.StorageType, change.ReplicationMode = 1, fleet.LRS, fleet.ReplicationShallow
 	}

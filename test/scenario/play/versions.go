@@ -11,6 +11,7 @@ import (
 	"github.com/Azure/azure-sdk-for-go/sdk/resourcemanager/compute/armcompute/v8"
 
 	"github.com/ortet/ortet/internal/azsim"
+	"github.com/ortet/ortet/internal/engine"
 	"github.com/ortet/ortet/internal/fleet"
 	"github.com/ortet/ortet/internal/plan"
 	"github.com/ortet/ortet/test/scenario"
@@ -175,7 +176,8 @@ func (w *world) judgeVersion(p *process, rec open, id fleet.ResourceID, r *http.
 }
 
 // judgeMade: a version has the name, the place and the tags that the documentation
-// says, and is one of latest unless it was made with --again.
+// says, and is one of latest unless it was made with --again, or would be used by the
+// model before the model's customData fits.
 func (w *world) judgeMade(p *process, rec open, id fleet.ResourceID, body publishing) {
 	name, q := id.Name(), rec.asked()
 	profile := body.Properties.PublishingProfile
@@ -185,6 +187,7 @@ func (w *world) judgeMade(p *process, rec open, id fleet.ResourceID, body publis
 		return
 	}
 	excluded := profile.ExcludeFromLatest != nil && *profile.ExcludeFromLatest
+	early := q.Bootstrap == engine.BootstrapBaked && w.pointedAt().image == `{"id":"`+low(w.names.Definition)+`"}`
 	switch {
 	case !dayName.MatchString(name) && !againName.MatchString(name):
 		wrong("by a name that is not one of a day's")
@@ -192,7 +195,9 @@ func (w *world) judgeMade(p *process, rec open, id fleet.ResourceID, body publis
 		wrong("where --again says otherwise")
 	case againName.MatchString(name) && !excluded:
 		wrong("as one of latest, above those of the days that follow")
-	case dayName.MatchString(name) && excluded:
+	case early && !excluded:
+		wrong("as one of latest, which the model refers to, before its customData is what the nodes need")
+	case dayName.MatchString(name) && excluded && !early && len(w.happenedTo("changeModel")) == 0:
 		wrong("excluded from latest, which nobody asked for")
 	}
 	// Its name is of the day on which the capture began, or of preflight just before.
@@ -319,7 +324,7 @@ func (w *world) checkVersions(p *process) {
 		}
 	}
 	mine, there := imageAt(all, p.capture.Version)
-	if there && dayName.MatchString(mine.id.Name()) && len(all) > 0 && all[0].id.Equal(mine.id) && !w.anyJumped() {
+	if there && !mine.excluded && dayName.MatchString(mine.id.Name()) && len(all) > 0 && all[0].id.Equal(mine.id) && !w.anyJumped() {
 		w.azure.View(func(v *azsim.View) {
 			if got := latest(v, w.names.Definition); !got.Equal(mine.id) && !strings.Contains(said, got.Name()) {
 				defer w.broken("%s made version %s, and latest is %s", p.name, mine.id.Name(), got.Name())
