@@ -15,9 +15,12 @@ import (
 // have worked and has not.
 const maxTries = 5
 
-// closely is for how long an operation is polled once a second that the donor's return
-// waits for: longer than they take, and not until our own limit of requests is used up.
-const closely = 4 * time.Minute
+// An operation that the donor's return waits for is polled each half second for as long
+// as closely: longer than they take, and not until our own limit of requests is used up.
+const (
+	closely = 4 * time.Minute
+	often   = 500 * time.Millisecond
+)
 
 // A check looks whether the world is as a change wants it.
 type check func(ctx context.Context) (bool, error)
@@ -264,7 +267,7 @@ func (t *task) poll(ctx context.Context, c fleet.Change, token fleet.Token, done
 			who, d = forOwn, 2*time.Second
 		}
 		if t.donorWaits() && t.r.e.now().Sub(begun) < closely {
-			d = min(d, time.Second)
+			d = min(d, often)
 		}
 		if err := t.wait(ctx, d, who); err != nil {
 			return err

@@ -13,10 +13,11 @@ import (
 )
 
 // donorWaits reports whether the donor is out of service for as long as this step's
-// operation is not seen done.
+// operation is not seen done. The start's is not one: the donor is back when its Node is
+// Ready, which is looked at by itself.
 func (t *task) donorWaits() bool {
 	switch t.step.ID {
-	case plan.StepStop, plan.StepSnapshot, plan.StepStart:
+	case plan.StepStop, plan.StepSnapshot:
 		_, out := t.r.undo(undoStop)
 		return out
 	}
