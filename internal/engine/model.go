@@ -198,7 +198,7 @@ func (t *task) pointOnce(ctx context.Context, patch fleet.PatchModel, earlier, a
 	unseen := patch.CustomData != nil && !earlier && pool.Model.Image.Same(patch.Image)
 	err = t.change(ctx, plan.StepModel, patch, func(ctx context.Context) (bool, error) {
 		p, err := t.pool(ctx, patch.Pool)
-		return err == nil && p.Model.Image.Same(patch.Image) && (!unseen || t.asked), err
+		return err == nil && t.settled(p) && p.Model.Image.Same(patch.Image) && (!unseen || t.asked), err
 	})
 	if err != nil {
 		return err
@@ -283,7 +283,7 @@ func (t *task) unpointOnce(ctx context.Context) error {
 	}
 	err = t.change(ctx, "undo/"+plan.StepModel, patch, func(ctx context.Context) (bool, error) {
 		p, err := t.pool(ctx, f.Pool)
-		return err == nil && p.Model.Image.Same(image) && (!theirs || t.asked), err
+		return err == nil && t.settled(p) && p.Model.Image.Same(image) && (!theirs || t.asked), err
 	})
 	switch {
 	case err == nil:
@@ -310,7 +310,7 @@ func extensions(ctx context.Context, t *task) error {
 	o := optionsOf(r.record)
 	r.mu.Unlock()
 	for round := 0; ; round++ {
-		p, err := t.pool(ctx, f.Pool)
+		p, err := t.quietPool(ctx, f.Pool)
 		if err != nil {
 			return err
 		}
@@ -339,6 +339,19 @@ func extensions(ctx context.Context, t *task) error {
 			}
 		}
 	}
+}
+
+// deletesExtensions reports whether a deletion of an extension was ever about to be
+// begun: one that is under way hides the extension, and may fail.
+func (r *run) deletesExtensions() bool {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	for key := range r.record.Intents {
+		if strings.HasPrefix(key, plan.StepExtensions+"/") {
+			return true
+		}
+	}
+	return false
 }
 
 func hasExtension(extensions []fleet.Extension, name string) bool {

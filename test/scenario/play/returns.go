@@ -1,6 +1,9 @@
 package play
 
 import (
+	"slices"
+
+	"github.com/ortet/ortet/internal/engine"
 	"github.com/ortet/ortet/internal/fleet"
 	"github.com/ortet/ortet/internal/plan"
 	"github.com/ortet/ortet/test/scenario"
@@ -64,5 +67,47 @@ func (w *world) checkReturn(p *process) {
 		if now, there := imageAt(all, i.id); there && now.left() != i.left() && !i.id.Equal(p.rollback.From) && !i.id.Equal(p.rollback.To) {
 			w.broken("%s changed whether version %s is tagged as one that was left", p.name, i.id.Name())
 		}
+	}
+}
+
+// checkReported: the model is what a process that is done reports, and nothing that
+// bootstrapped the donor is left in it.
+func (w *world) checkReported(p *process) {
+	w.mu.Lock()
+	theirImage, original := w.theirImage, w.original
+	w.mu.Unlock()
+	now := w.pointedAt()
+	if p.ask.Verb == scenario.Rollback && p.rollback.Original != nil {
+		// What others set before the first capture is the original as well.
+		if theirs := (pointed{image: theirImage, customData: original.customData}); now != original && now != theirs {
+			w.broken("%s reports that the model is as before the first capture, and it has %+v, not %+v", p.name, now, original)
+		}
+		return
+	}
+	version := p.capture.Version
+	if p.ask.Verb == scenario.Rollback {
+		version = p.rollback.To
+	}
+	if id := w.model(); !id.Equal(version) && now.image != theirImage {
+		w.broken("%s reports that the model uses %q, and it uses %q", p.name, version.Name(), id.Name())
+	}
+	if p.ask.Verb == scenario.Capture && w.bootstraps() {
+		w.broken("%s reports that it is done, and the model still has the extension that bootstrapped the donor", p.name)
+	}
+}
+
+// checkStays: an hour after all ended, the model is what the last that was done reported:
+// an operation that was under way may have failed since, and have restored another.
+func (w *world) checkStays() {
+	w.mu.Lock()
+	all := slices.Clone(w.processes)
+	w.mu.Unlock()
+	all = slices.DeleteFunc(all, (*process).isCut)
+	if len(all) == 0 {
+		return
+	}
+	last := slices.MaxFunc(all, func(a, b *process) int { return a.returned.Compare(b.returned) })
+	if engine.ExitCode(last.err) == engine.ExitDone {
+		w.checkReported(last)
 	}
 }
