@@ -254,6 +254,9 @@ func (t *task) unpointOnce(ctx context.Context) error {
 	if f.Return != nil && f.Return.Original != nil {
 		theirs = !p.Model.Image.Same(f.Return.Original.Image)
 	}
+	if f.Return != nil && f.CustomData != "" && f.Restore == "" && r.intended(plan.StepModel) {
+		return t.cannotUnpoint(p.Model.Image, theirs)
+	}
 	if theirs {
 		r.note("the model uses %s, which somebody else set meanwhile: that is left", p.Model.Image.Text())
 		image = p.Model.Image
@@ -296,6 +299,24 @@ func (t *task) unpointOnce(ctx context.Context) error {
 		}
 	}
 	return err
+}
+
+// cannotUnpoint leaves a model whose customData a rollback has replaced, and nobody has
+// recorded: an image never goes with another's. What Ortet set is right, and the same
+// command finishes the rollback; where others set the image since, a person is told once.
+func (t *task) cannotUnpoint(image fleet.ImageReference, theirs bool) error {
+	r := t.r
+	if theirs {
+		f := r.get()
+		r.drop(undoModel)
+		return &fleet.Error{Op: "restore model", Resource: string(f.Pool), Kind: fleet.KindInvalid,
+			Err:    fmt.Errorf("it has %s, and may have the customData that goes with %s: what it had before is not recorded", image.Text(), f.Return.back().Name()),
+			Remedy: "set image and customData by az vmss update, or name a version by ortet rollback --to"}
+	}
+	return r.write(func(rec *journal.Record, f *facts) {
+		f.ModelChanged, f.Went, f.Undoing = true, f.CustomData, ""
+		dropUndo(rec, undoModel)
+	})
 }
 
 // rounds is how often the extensions are listed again after all were deleted.
