@@ -149,6 +149,7 @@ func (w *world) checkEnd(p *process) {
 		}
 	case engine.ExitNeedsPerson:
 		w.checkLost(p)
+		w.checkUses(p)
 		for _, l := range append(w.hurt(), w.litter(p)...) {
 			if !strings.Contains(p.err.Error(), l.name) && !(l.instance != "" && strings.Contains(p.err.Error(), l.instance)) {
 				w.broken("%s ends with exit 4 and does not name %s (%s): %v", p.name, l.name, l.what, p.err)
