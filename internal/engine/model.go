@@ -198,7 +198,7 @@ func (t *task) pointOnce(ctx context.Context, patch fleet.PatchModel, earlier, a
 	unseen := patch.CustomData != nil && !earlier && pool.Model.Image.Same(patch.Image)
 	err = t.change(ctx, plan.StepModel, patch, func(ctx context.Context) (bool, error) {
 		p, err := t.pool(ctx, patch.Pool)
-		return err == nil && p.Model.Image.Same(patch.Image) && (!unseen || t.asked), err
+		return err == nil && t.settled(p) && p.Model.Image.Same(patch.Image) && (!unseen || t.asked), err
 	})
 	if err != nil {
 		return err
@@ -254,6 +254,9 @@ func (t *task) unpointOnce(ctx context.Context) error {
 	if f.Return != nil && f.Return.Original != nil {
 		theirs = !p.Model.Image.Same(f.Return.Original.Image)
 	}
+	if f.Return != nil && f.CustomData != "" && f.Restore == "" && r.intended(plan.StepModel) {
+		return t.cannotUnpoint(p.Model.Image, theirs)
+	}
 	if theirs {
 		r.note("the model uses %s, which somebody else set meanwhile: that is left", p.Model.Image.Text())
 		image = p.Model.Image
@@ -283,7 +286,7 @@ func (t *task) unpointOnce(ctx context.Context) error {
 	}
 	err = t.change(ctx, "undo/"+plan.StepModel, patch, func(ctx context.Context) (bool, error) {
 		p, err := t.pool(ctx, f.Pool)
-		return err == nil && p.Model.Image.Same(image) && (!theirs || t.asked), err
+		return err == nil && t.settled(p) && p.Model.Image.Same(image) && (!theirs || t.asked), err
 	})
 	switch {
 	case err == nil:
@@ -298,6 +301,24 @@ func (t *task) unpointOnce(ctx context.Context) error {
 	return err
 }
 
+// cannotUnpoint leaves a model whose customData a rollback has replaced, and nobody has
+// recorded: an image never goes with another's. What Ortet set is right, and the same
+// command finishes the rollback; where others set the image since, a person is told once.
+func (t *task) cannotUnpoint(image fleet.ImageReference, theirs bool) error {
+	r := t.r
+	if theirs {
+		f := r.get()
+		r.drop(undoModel)
+		return &fleet.Error{Op: "restore model", Resource: string(f.Pool), Kind: fleet.KindInvalid,
+			Err:    fmt.Errorf("it has %s, and may have the customData that goes with %s: what it had before is not recorded", image.Text(), f.Return.back().Name()),
+			Remedy: "set image and customData by az vmss update, or name a version by ortet rollback --to"}
+	}
+	return r.write(func(rec *journal.Record, f *facts) {
+		f.ModelChanged, f.Went, f.Undoing = true, f.CustomData, ""
+		dropUndo(rec, undoModel)
+	})
+}
+
 // rounds is how often the extensions are listed again after all were deleted.
 const rounds = 5
 
@@ -310,7 +331,7 @@ func extensions(ctx context.Context, t *task) error {
 	o := optionsOf(r.record)
 	r.mu.Unlock()
 	for round := 0; ; round++ {
-		p, err := t.pool(ctx, f.Pool)
+		p, err := t.quietPool(ctx, f.Pool)
 		if err != nil {
 			return err
 		}
@@ -339,6 +360,19 @@ func extensions(ctx context.Context, t *task) error {
 			}
 		}
 	}
+}
+
+// deletesExtensions reports whether a deletion of an extension was ever about to be
+// begun: one that is under way hides the extension, and may fail.
+func (r *run) deletesExtensions() bool {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	for key := range r.record.Intents {
+		if strings.HasPrefix(key, plan.StepExtensions+"/") {
+			return true
+		}
+	}
+	return false
 }
 
 func hasExtension(extensions []fleet.Extension, name string) bool {

@@ -53,6 +53,20 @@ func (t *task) quietPool(ctx context.Context, id fleet.ResourceID) (fleet.Pool, 
 	}
 }
 
+// settled reports whether the model of a scale set stays as it is shown: an operation
+// that is under way may fail, and then restores what was there before it. As in
+// quietPool, one that does not end within quietLimit is not waited for.
+func (t *task) settled(pool fleet.Pool) bool {
+	if !busy(pool.ProvisioningState) {
+		return true
+	}
+	now := t.r.e.now()
+	if t.restless.IsZero() {
+		t.restless = now
+	}
+	return now.Sub(t.restless) >= quietLimit
+}
+
 // restlessness says what goes on in a scale set; "" where it is at rest.
 func (t *task) restlessness(ctx context.Context, pool fleet.Pool) (string, error) {
 	if busy(pool.ProvisioningState) {

@@ -126,5 +126,11 @@ func (r *run) resumeSteps(t *task) ([]plan.Step, error) {
 		}
 	}
 	in.Course.Exclude = r.excludable(versions, uses)
-	return plan.CaptureSteps(in), nil
+	steps := plan.CaptureSteps(in)
+	for i := range steps {
+		if steps[i].ID == plan.StepExtensions && r.deletesExtensions() {
+			steps[i].Skip = ""
+		}
+	}
+	return steps, nil
 }

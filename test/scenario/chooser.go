@@ -24,6 +24,7 @@ type Chooser struct {
 	happenings []happening
 
 	mu       sync.Mutex
+	ask      int // under way, from 0
 	happened []Event
 	met      map[requestKey]bool // of those listed
 	byChance int
@@ -88,6 +89,10 @@ func (c *Chooser) at(side, request string, count int, get, undoes bool) []Event 
 	if len(out) > 0 {
 		c.met[key] = true
 	}
+	if c.ask < c.chance.After {
+		c.happened = append(c.happened, out...)
+		return out
+	}
 	if len(out) == 0 && c.chance.Undoing > 0 && len(c.happened) < MaxEvents {
 		if e, ok := c.whileUndoing(side, request, count, get, undoes); ok {
 			out = append(out, e)
@@ -109,6 +114,13 @@ func (c *Chooser) at(side, request string, count int, get, undoes bool) []Event 
 	}
 	c.happened = append(c.happened, out...)
 	return out
+}
+
+// Ask says which ask is under way, from 0.
+func (c *Chooser) Ask(i int) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.ask = i
 }
 
 // Happened gives all that At gave so far, in that order: a scenario that lists

@@ -37,6 +37,7 @@ func Generate(seed uint64) Scenario {
 	if late := roll(seed, 0x6c617465); late.percent(25) {
 		s.Donor.Late = late.in(1, 2)
 	}
+	generateReturns(roll(seed, 0x72657475726e), &s)
 	generateFiles(roll(seed, 0x66696c6573), &s)
 	generateWire(roll(seed, 0x77697265), &s.Pool)
 	if d := roll(seed, 0x7269676874); s.Chance.Of == "" && d.percent(15) {
@@ -129,7 +130,7 @@ func generateDeaths(d dice, s *Scenario) {
 	if !d.percent(17) {
 		return
 	}
-	s.Chance = Chance{Deaths: d.in(1, 3), Most: 1, Rate: s.Chance.Rate / 4, Of: s.Chance.Of}
+	s.Chance = Chance{Deaths: d.in(1, 3), Most: 1, Rate: s.Chance.Rate / 4, Of: s.Chance.Of, After: s.Chance.After}
 	if d.percent(25) {
 		s.Chance.Undoing = 1
 	}

@@ -106,14 +106,15 @@ func captureSettings() []setting[Ask] {
 		number("newnodes", 0, 0, 100, func(a *Ask) *int { return &a.NewNodes }, "nodes to add"),
 		number("acceptsecrets", 0, 0, 9, func(a *Ask) *int { return &a.AcceptSecrets }, "`--accept-secret` for so many of the other secrets"),
 		onOff("removesecrets", func(a *Ask) *bool { return &a.RemoveSecrets }, "`--remove-secrets`"),
+		onOff("rivalrollback", func(a *Ask) *bool { return &a.RivalRollback }, "the other process asks for a rollback instead"),
 	}, askedSettings()...)
 }
 
 func rollbackSettings() []setting[Ask] {
 	return append([]setting[Ask]{
 		nodeSetting("any instance of the pool"),
-		text("to", 40, "a version's name, or previous", func(a *Ask) *string { return &a.To },
-			func(r rune) bool { return r == '.' || r >= '0' && r <= '9' || r >= 'a' && r <= 'z' }, "the version; none: the one before"),
+		text("to", 40, "a version's name, previous, original, oldest, newest or left", func(a *Ask) *string { return &a.To },
+			func(r rune) bool { return r == '.' || r >= '0' && r <= '9' || r >= 'a' && r <= 'z' }, "the version; none: the one before; oldest, newest: by publishing date; left: the newest that was rolled back from"),
 	}, askedSettings()...)
 }
 
@@ -138,6 +139,7 @@ func chanceSettings() []setting[Chance] {
 		ofTheme(),
 		number("undoing", 0, 0, 20, func(c *Chance) *int { return &c.Undoing }, "how many happen, beyond `most`, while changes are undone; where not 0, a failure or an interruption is brought about"),
 		number("deaths", 0, 0, 20, func(c *Chance) *int { return &c.Deaths }, "at how many of 22 kinds of changes a process dies or is suspended, four times at most"),
+		number("after", 0, 0, MaxAsks-1, func(c *Chance) *int { return &c.After }, "nothing happens by chance in so many asks, waits included, from the first on"),
 		number("most", 0, 0, MaxEvents, func(c *Chance) *int { return &c.Most }, "how many happen in all; 0: no bound but 200"),
 	}
 }

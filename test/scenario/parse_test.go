@@ -96,7 +96,7 @@ func TestMistakes(t *testing.T) {
 		{"seed\ncapture", "want seed and one whole number"},
 		{"wait\ncapture", "want wait and one duration"},
 		{"wait 61d\ncapture", "line 1, column 6: want a duration from 1s to 1440h"},
-		{"rollback to=v1\nrollback to=\"x y\"", "want a version's name, or previous"},
+		{"rollback to=v1\nrollback to=\"x y\"", "want a version's name, previous, original, oldest, newest or left"},
 		{"rollback again", `"again" is not a setting of rollback`},
 		{"chance rate=600000 world=500000\ncapture", "more than a million together"},
 		{"capture\nexpect", "expect without exit: want exit=0 to 255"},

@@ -98,6 +98,13 @@ const (
 	Wait     = "wait" // a time passes
 )
 
+// What a rollback may name, beside a version and what Ortet knows itself.
+const (
+	Oldest = "oldest" // version by its publishing date
+	Newest = "newest"
+	Left   = "left" // the newest version that somebody rolled back from
+)
+
 // An Ask is one thing that the operator asks for.
 type Ask struct {
 	Verb string
@@ -109,8 +116,11 @@ type Ask struct {
 	// AcceptSecrets is of how many of the other secrets it names the path; default 0.
 	AcceptSecrets int
 	RemoveSecrets bool
-	// Of a rollback: a version's name, "" meaning the one before.
+	// Of a rollback: a version's name, "original", "" or "previous" meaning the one before;
+	// or Oldest, Newest or Left, of which the name is known when it is asked for.
 	To string
+	// RivalRollback has the rival of a capture ask for a rollback instead.
+	RivalRollback bool
 	// Of a wait.
 	For time.Duration
 	// Rival asks at the same time from another process, for the same pool: -1
@@ -139,6 +149,8 @@ type Chance struct {
 	// Deaths is how many kinds of changes, of 22, a process dies or is suspended at.
 	Deaths int
 	Most   int
+	// After is how many asks nothing happens by chance in, from the first on.
+	After int
 	// Of is the theme that what happens belongs to; default "", anything.
 	Of string
 }

@@ -149,6 +149,7 @@ func (w *world) checkEnd(p *process) {
 		}
 	case engine.ExitNeedsPerson:
 		w.checkLost(p)
+		w.checkUses(p)
 		for _, l := range append(w.hurt(), w.litter(p)...) {
 			if !strings.Contains(p.err.Error(), l.name) && !(l.instance != "" && strings.Contains(p.err.Error(), l.instance)) {
 				w.broken("%s ends with exit 4 and does not name %s (%s): %v", p.name, l.name, l.what, p.err)
@@ -164,25 +165,13 @@ func (w *world) checkEnd(p *process) {
 
 // checkDone: what a success reports.
 func (w *world) checkDone(p *process) {
+	w.checkReported(p)
+	if p.rollback.Original != nil {
+		return
+	}
 	version := p.capture.Version
 	if p.ask.Verb == scenario.Rollback {
 		version = p.rollback.To
-		if p.rollback.Original != nil {
-			// What others set before the first capture is the original as well.
-			w.mu.Lock()
-			theirs := pointed{image: w.theirImage, customData: w.original.customData}
-			w.mu.Unlock()
-			if now := w.pointedAt(); now != w.original && now != theirs {
-				w.broken("%s reports that the model is as before the first capture, and it has %+v, not %+v", p.name, now, w.original)
-			}
-			return
-		}
-	}
-	w.mu.Lock()
-	theirImage := w.theirImage
-	w.mu.Unlock()
-	if id := w.model(); !id.Equal(version) && w.pointedAt().image != theirImage {
-		w.broken("%s reports that the model uses %q, and it uses %q", p.name, version.Name(), id.Name())
 	}
 	w.mu.Lock()
 	theirs := w.othersGone[low(version)]
@@ -201,9 +190,6 @@ func (w *world) checkDone(p *process) {
 		if state := w.stateOf(w.names.Definition.Child("versions", name)); state != "" {
 			w.broken("%s reports that version %s is pruned, and it is %s", p.name, name, state)
 		}
-	}
-	if p.ask.Verb == scenario.Capture && w.bootstraps() {
-		w.broken("%s reports that it is done, and the model still has the extension that bootstrapped the donor", p.name)
 	}
 	if p.ask.Verb == scenario.Capture && !nothing {
 		w.checkGrown(p)
@@ -401,5 +387,6 @@ func (w *world) checkOver() {
 		w.whole(p)
 		w.clean(p)
 		w.checkModel()
+		w.checkStays()
 	}
 }

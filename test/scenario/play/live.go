@@ -1,6 +1,7 @@
 package play
 
 import (
+	"slices"
 	"strings"
 	"time"
 
@@ -111,6 +112,9 @@ func (w *world) failed(node string) (failed bool) {
 // returns reports whether a rollback has somewhere to go: an earlier version that
 // succeeded and was not rolled back, whose customData is kept, or the one named.
 func (w *world) returns(ask scenario.Ask) bool {
+	if ask.To == plan.ToOriginal {
+		return w.originalKnown()
+	}
 	current := w.model()
 	there, all := false, w.images()
 	w.azure.View(func(v *azsim.View) {
@@ -130,6 +134,18 @@ func (w *world) returns(ask scenario.Ask) bool {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	return there && len(w.othersGone) == 0
+}
+
+// originalKnown reports whether a rollback can go back to before the first capture: the
+// model used no version of ours, and nobody replaced customData that was not recorded.
+func (w *world) originalKnown() bool {
+	p := w.story.Pool
+	baked := slices.ContainsFunc(w.story.Asks, func(a scenario.Ask) bool { return a.Bake })
+	w.mu.Lock()
+	captured := w.stats.Captures > 0
+	theirs := len(w.othersGone) > 0
+	w.mu.Unlock()
+	return captured && !theirs && (p.Versions == 0 || p.Marketplace) && !baked && !p.CustomData && len(w.happenedTo(scenario.ChangeModel)) == 0
 }
 
 func (w *world) rolledBack(id fleet.ResourceID) bool {

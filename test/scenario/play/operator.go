@@ -76,6 +76,7 @@ func Play(s scenario.Scenario) (result Result) {
 		result = w.result()
 	}()
 	for i, ask := range s.Asks {
+		w.chooser.Ask(i)
 		if ask.Verb == scenario.Wait {
 			time.Sleep(ask.For)
 			continue
@@ -87,10 +88,11 @@ func Play(s scenario.Scenario) (result Result) {
 
 // attend is an operator who asks for one thing until it has come to an end.
 func (w *world) attend(i int, ask scenario.Ask) {
+	ask.To = w.versionAsked(ask.To)
 	w.setAsk(ask)
 	var rival chan *process
 	if ask.Rival >= 0 {
-		other := ask
+		other := rivalOf(ask)
 		other.Node, other.Rival = ask.Rival, -1
 		rival = make(chan *process, 1)
 		w.after(w.between(0, 20*time.Minute, "rival", i), func() {
@@ -110,6 +112,14 @@ func (w *world) attend(i int, ask scenario.Ask) {
 		last = w.afterRival(i, ask, r, last)
 	}
 	w.settle(i, last)
+}
+
+// rivalOf is what another process asks for meanwhile.
+func rivalOf(ask scenario.Ask) scenario.Ask {
+	if ask.RivalRollback {
+		ask.Verb, ask.RivalRollback = scenario.Rollback, false
+	}
+	return ask
 }
 
 // afterRival awaits a rival. Whatever it left open is taken up by whoever comes next.
@@ -137,7 +147,7 @@ func (w *world) rivalComes(p *process) {
 	if full {
 		return
 	}
-	r, err := w.start(p.ask)
+	r, err := w.start(rivalOf(p.ask))
 	if err != nil {
 		w.broken("a rival cannot begin: %v", err)
 		return

@@ -95,6 +95,22 @@ func (w *world) bootstraps() (there bool) {
 	return there
 }
 
+// extensionNames gives those of the model's extensions.
+func (w *world) extensionNames() (names []string) {
+	w.azure.View(func(v *azsim.View) {
+		set, ok := v.Get(string(w.pool)).(*armcompute.VirtualMachineScaleSet)
+		if !ok || set.Properties == nil || set.Properties.VirtualMachineProfile == nil || set.Properties.VirtualMachineProfile.ExtensionProfile == nil {
+			return
+		}
+		for _, e := range set.Properties.VirtualMachineProfile.ExtensionProfile.Extensions {
+			if e.Name != nil {
+				names = append(names, *e.Name)
+			}
+		}
+	})
+	return names
+}
+
 func (w *world) tagsOf(id fleet.ResourceID) (tags map[string]*string, there bool) {
 	w.azure.View(func(v *azsim.View) {
 		switch r := v.Get(string(id)).(type) {

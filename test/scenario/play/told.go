@@ -61,17 +61,9 @@ func (w *world) tell() string {
 		})
 	})
 	b.WriteString("\n    extensions:")
-	w.azure.View(func(v *azsim.View) {
-		set, ok := v.Get(string(w.pool)).(*armcompute.VirtualMachineScaleSet)
-		if !ok || set.Properties == nil || set.Properties.VirtualMachineProfile == nil || set.Properties.VirtualMachineProfile.ExtensionProfile == nil {
-			return
-		}
-		for _, e := range set.Properties.VirtualMachineProfile.ExtensionProfile.Extensions {
-			if e.Name != nil {
-				b.WriteString(" " + *e.Name)
-			}
-		}
-	})
+	for _, name := range w.extensionNames() {
+		b.WriteString(" " + name)
+	}
 	b.WriteString("\n    nodes:")
 	names := w.nodeNames()
 	if len(names) > mostNodes {

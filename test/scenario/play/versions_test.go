@@ -187,7 +187,7 @@ func TestRulesOfWhatIsLeft(t *testing.T) {
 		}
 	}
 	judged(t, []ruling{
-		{"a rollback goes to the one before", "pool instances=3 versions=4\nrollback\n", nil, nil, back(1), back(2), "and the version before is"},
+		{"a rollback goes to the one before", "pool instances=3 versions=4\nrollback\n", nil, nil, back(1), back(2), "and the version to go back to is"},
 		{"a rollback tags what it left", "pool instances=3 versions=4\nrollback\n", nil, nil, back(1), func(w *world, p *process) {
 			w.opened()
 			p.rollback.From, p.rollback.To = version(w, 0), version(w, 1)

@@ -221,8 +221,11 @@ func (w *world) journalNow() (j written) {
 // noted is what of the journal's record the judgement goes by.
 type noted struct {
 	Capture string
+	Kind    string
 	Ended   *struct{ Exit int }
 	Facts   struct {
+		Names        plan.Names
+		Return       *struct{ Original *plan.Original }
 		Writer       string
 		ModelChanged bool
 		Undoing      string
@@ -243,6 +246,9 @@ func (w *world) journalWritten(now written) {
 		w.closed = time.Now()
 	}
 	w.mu.Unlock()
+	if rec.Ended != nil && was.Ended == nil {
+		w.checkClosedAt(rec)
+	}
 	switch {
 	case rec.Ended == nil && rec.Capture != was.Capture, rec.Ended != nil && was.Ended == nil && (rec.Ended.Exit == 0 || rec.Facts.ModelChanged):
 		w.setModel0()
@@ -270,8 +276,8 @@ func (w *world) checkPointed(when string) {
 	was := w.pointed0
 	gone := slices.ContainsFunc(slices.Collect(maps.Keys(w.othersGone)), func(id string) bool { return strings.Contains(was.image, `"`+id+`"`) })
 	w.mu.Unlock()
-	// What others deleted, nobody can point at again.
-	if now != was && !gone {
+	// What others deleted, nobody can point at again, nor restore what was never recorded.
+	if now != was && !gone && !(now.image == was.image && w.saidUnrecorded()) {
 		w.broken("%s, and the model has the image %s and the customData %q, which were %s and %q", when, now.image, now.customData, was.image, was.customData)
 	}
 }
