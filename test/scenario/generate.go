@@ -43,6 +43,10 @@ func Generate(seed uint64) Scenario {
 	if d := roll(seed, 0x7269676874); s.Chance.Of == "" && d.percent(15) {
 		s.Chance.Of = "rights"
 	}
+	if d := roll(seed, 0x7469676874); s.Donor.Budgeted > 0 && d.percent(35) {
+		// A drain waits for 16 minutes, and 5 of them may be the pods' own end.
+		s.Donor.Tight = time.Duration(d.spread(minute, 9*minute)) * time.Second
+	}
 	generateUndoing(roll(seed, 0x756e646f), &s)
 	generateDeaths(roll(seed, 0x646561746873), &s)
 	return s

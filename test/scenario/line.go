@@ -56,6 +56,7 @@ func donorSettings() []setting[Donor] {
 	return []setting[Donor]{
 		number("pods", 2, 0, 100, func(d *Donor) *int { return &d.Pods }, "pods of a ReplicaSet without a budget"),
 		number("budgeted", 0, 0, 100, func(d *Donor) *int { return &d.Budgeted }, "pods of a ReplicaSet whose budget lets one go at a time"),
+		duration("tight", 0, 0, time.Hour, func(d *Donor) *time.Duration { return &d.Tight }, "how long one more of them, on another node, is not Ready: so long the budget lets none go"),
 		number("daemons", 0, 0, 50, func(d *Donor) *int { return &d.Daemons }, "pods of DaemonSets"),
 		number("mirrors", 0, 0, 20, func(d *Donor) *int { return &d.Mirrors }, "mirror pods"),
 		number("unmanaged", 0, 0, 20, func(d *Donor) *int { return &d.Unmanaged }, "pods that nothing would create again"),

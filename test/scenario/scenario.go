@@ -64,6 +64,9 @@ type Pool struct {
 type Donor struct {
 	Pods      int // of a ReplicaSet without a budget; default 2
 	Budgeted  int // of a ReplicaSet whose budget allows one to go at a time
+	// Tight is how long one more of that ReplicaSet, on another node, is not Ready: so
+	// long the budget allows none to go.
+	Tight time.Duration
 	Daemons   int // of DaemonSets
 	Mirrors   int
 	Unmanaged int // pods that nothing would create again

@@ -237,7 +237,7 @@ func (w *world) populate() {
 		}
 	})
 	w.putSet("web", d.Pods)
-	w.putSet("db", d.Budgeted)
+	w.putSet("db", d.Budgeted+w.setUpTight(donor))
 	for i := range d.Pods {
 		w.putPod(donor, "web", i, nil)
 	}
@@ -271,6 +271,24 @@ func (w *world) populate() {
 		w.putPod(donor, "stays", 0, nil)
 		w.putBudget("stays", &none)
 	}
+}
+
+// setUpTight puts a pod of the budgeted ReplicaSet on another node, which becomes Ready
+// later. It gives how many that is.
+func (w *world) setUpTight(donor string) int {
+	others := slices.DeleteFunc(w.nodeNames(), func(n string) bool { return strings.EqualFold(n, donor) })
+	if w.story.Donor.Tight <= 0 || len(others) == 0 {
+		return 0
+	}
+	ready := func(status corev1.ConditionStatus) func(o runtime.Object) {
+		return func(o runtime.Object) {
+			o.(*corev1.Pod).Status.Conditions = []corev1.PodCondition{{Type: corev1.PodReady, Status: status}}
+		}
+	}
+	const n = 999
+	w.putPod(others[0], "db", n, func(p *corev1.Pod) { ready(corev1.ConditionFalse)(p) })
+	w.after(w.story.Donor.Tight, func() { w.kube.Change("pods", work, fmt.Sprintf("db-%d", n), ready(corev1.ConditionTrue)) })
+	return 1
 }
 
 func yes() *bool { b := true; return &b }
