@@ -62,11 +62,11 @@ type Pool struct {
 
 // Donor is what is on and of instance 0, before anything is asked.
 type Donor struct {
-	Pods      int // of a ReplicaSet without a budget; default 2
-	Budgeted  int // of a ReplicaSet whose budget allows one to go at a time
+	Pods     int // of a ReplicaSet without a budget; default 2
+	Budgeted int // of a ReplicaSet whose budget allows one to go at a time
 	// Tight is how long one more of that ReplicaSet, on another node, is not Ready: so
 	// long the budget allows none to go.
-	Tight time.Duration
+	Tight     time.Duration
 	Daemons   int // of DaemonSets
 	Mirrors   int
 	Unmanaged int // pods that nothing would create again
