@@ -219,7 +219,7 @@ func (e *Engine) captureOnce(ctx context.Context, q CaptureRequest) (result Capt
 		}
 		if prep.plan.NothingToDo {
 			r.letGo(last)
-			r.sweepLook(prep.plan.Pool)
+			r.sweepLook(prep.plan.Pool, false)
 			result.NothingToDo, result.Pool, result.Version = true, prep.plan.Pool, prep.plan.Version
 			if v := prep.input.Course.Version; v != nil {
 				result.BuiltFrom = v.Tags[fleet.TagBuiltFrom]
@@ -255,7 +255,7 @@ func (e *Engine) captureOnce(ctx context.Context, q CaptureRequest) (result Capt
 // openJournal begins a record, or takes up the one that is open.
 func (r *run) openJournal(step plan.Step, q CaptureRequest, pool fleet.ResourceID, prep *preparation, prepare func() error, result *CaptureResult) ([]plan.Step, error) {
 	t := r.task(step)
-	r.sweepLook(pool)
+	r.sweepLook(pool, prep.plan.Pool == "")
 	var (
 		rec  journal.Record
 		open bool

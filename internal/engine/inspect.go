@@ -118,8 +118,9 @@ func inspectionProblems(q CaptureRequest, prep preparation, report wire.Generali
 func lookName(pool fleet.ResourceID) string { return plan.JobName(pool, "look") }
 
 // sweepLook takes away a pod that looked for a run which died. One that may be
-// looking now for another process is left to it.
-func (r *run) sweepLook(pool fleet.ResourceID) {
+// looking now for another process is left to it. Where this run may take over from one that
+// died (resumes), that there is none is not believed at once: the end tries again.
+func (r *run) sweepLook(pool fleet.ResourceID, resumes bool) {
 	ctx, cancel := context.WithTimeout(r.work, lookFor)
 	defer cancel()
 	name := lookName(pool)
@@ -129,6 +130,8 @@ func (r *run) sweepLook(pool fleet.ResourceID) {
 	}
 	if err != nil {
 		r.e.log.Debug("cannot take away a pod that inspected a disk", "pod", name, "error", err)
+	}
+	if err != nil || !s.Exists && resumes {
 		r.mu.Lock()
 		r.lookLeft = name
 		r.mu.Unlock()

@@ -136,7 +136,7 @@ func (e *Engine) Plan(ctx context.Context, q CaptureRequest) (plan.Plan, error) 
 	if held := e.atWork(ctx, t, p.plan.Pool, rec, open); len(held) > 0 {
 		p.plan.Problems = held // the others may be of its making
 	} else if !open && p.inspectable() {
-		r.sweepLook(p.plan.Pool)
+		r.sweepLook(p.plan.Pool, false)
 		err := r.inspectBefore(q, p)
 		r.endLook()
 		if refused := new(Refused); errors.As(err, &refused) {

@@ -75,7 +75,7 @@ func (w *world) take(kind, of string) {
 }
 
 // throttled remembers for how long Azure wants a request not to come again.
-func (w *world) throttled(p *process, side, name string, answer *http.Response) {
+func (w *world) throttled(p *process, side string, r *http.Request, answer *http.Response) {
 	if side != scenario.Azure || answer.StatusCode != http.StatusTooManyRequests {
 		return
 	}
@@ -89,18 +89,22 @@ func (w *world) throttled(p *process, side, name string, answer *http.Response) 
 	}
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	w.waits[p.name+" "+name] = time.Now().Add(wait)
+	w.waits[waitsOf(p, r)] = time.Now().Add(wait)
 }
 
+// waitsOf is the same for a request that is sent again. The poll of another operation is
+// another request, also where that began by the same.
+func waitsOf(p *process, r *http.Request) string { return p.name + " " + r.Method + " " + r.URL.Path }
+
 // judgeWaits: what Azure answered with 429 does not come again before it says.
-func (w *world) judgeWaits(p *process, side, name string) {
+func (w *world) judgeWaits(p *process, side string, r *http.Request) {
 	if side != scenario.Azure {
 		return
 	}
 	w.mu.Lock()
-	early := time.Until(w.waits[p.name+" "+name])
+	early := time.Until(w.waits[waitsOf(p, r)])
 	w.mu.Unlock()
 	if early > 0 {
-		w.broken("%s sends %q again %s before the time that Azure asked for", p.name, name, early.Round(time.Second))
+		w.broken("%s sends %q again %s before the time that Azure asked for", p.name, r.Method+" "+r.URL.Path, early.Round(time.Second))
 	}
 }

@@ -10,6 +10,8 @@ import (
 
 	"github.com/ortet/ortet/internal/engine"
 	"github.com/ortet/ortet/internal/fleet"
+	"github.com/ortet/ortet/internal/plan"
+	"github.com/ortet/ortet/test/scenario"
 )
 
 // What is judged when it happens, and not by how it ends.
@@ -28,6 +30,9 @@ func (w *world) judgeUncordon(p *process, node *corev1.Node) {
 	w.mu.Unlock()
 	if theirs {
 		return // others' hands may be quicker than any look
+	}
+	if rec, ok := w.record(); ok && rec.Intents[plan.StepStop].Tries == 0 && len(w.happenedTo(scenario.RestartInstance)) > 0 {
+		return // who did not stop it waits for no boot that others want
 	}
 	switch {
 	case !running:

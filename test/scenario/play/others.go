@@ -251,8 +251,18 @@ func (w *world) notReady(node string, d time.Duration) {
 // what was on it.
 func (w *world) nodeGone(node string) {
 	c := w.computerOf(node)
+	var gone []*corev1.Pod // whose ReplicaSets make others
+	w.kube.Each("pods", func(o runtime.Object) bool {
+		if pod := o.(*corev1.Pod); pod.Spec.NodeName == node && pod.DeletionTimestamp == nil {
+			gone = append(gone, pod)
+		}
+		return true
+	})
 	if c == nil || !w.kube.Remove("nodes", "", node) {
 		return
+	}
+	for _, pod := range gone {
+		w.replace(pod)
 	}
 	w.mu.Lock()
 	life := c.life

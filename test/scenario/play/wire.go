@@ -47,7 +47,7 @@ func (p *process) send(side, name string, r *http.Request, serve func(r *http.Re
 			return nil, err
 		}
 	}
-	w.judgeWaits(p, side, name) // before it is on its way: an answer may come meanwhile
+	w.judgeWaits(p, side, r) // before it is on its way: an answer may come meanwhile
 	// By the time at which it is sent: a count would be changed by requests that
 	// are given up in the instant in which a process dies.
 	if err := nap(ctx, w.between(leastLatency, mostLatency, p.name, side, name, time.Since(w.begin))); err != nil {
@@ -93,7 +93,7 @@ func (p *process) send(side, name string, r *http.Request, serve func(r *http.Re
 		answer, err = serve(r, fault)
 	}
 	if answer != nil {
-		w.throttled(p, side, name, answer)
+		w.throttled(p, side, r, answer)
 	}
 	w.write("%s %s %q %d: %s%s", p.name, side, name, n, said(answer, err), met(fault))
 	if side == scenario.Azure && r.Method != http.MethodGet {

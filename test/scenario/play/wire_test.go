@@ -7,6 +7,7 @@ import (
 	"testing/synctest"
 	"time"
 
+	"github.com/ortet/ortet/internal/azsim"
 	"github.com/ortet/ortet/test/scenario"
 )
 
@@ -53,16 +54,19 @@ func TestRetryAfterIsADate(t *testing.T) {
 }
 
 func TestRulesOfWaiting(t *testing.T) {
-	const name = "GET snapshots/s"
+	get, err := http.NewRequest(http.MethodGet, azsim.InProcess+"/snapshots/s", http.NoBody)
+	if err != nil {
+		t.Fatal(err)
+	}
 	throttled := func(header http.Header) func(*world) {
 		return func(w *world) {
-			w.throttled(w.processes[0], scenario.Azure, name, &http.Response{StatusCode: http.StatusTooManyRequests, Header: header})
+			w.throttled(w.processes[0], scenario.Azure, get, &http.Response{StatusCode: http.StatusTooManyRequests, Header: header})
 		}
 	}
 	after := func(d time.Duration) func(*world, *process) {
 		return func(w *world, p *process) {
 			time.Sleep(d)
-			w.judgeWaits(p, scenario.Azure, name)
+			w.judgeWaits(p, scenario.Azure, get)
 		}
 	}
 	now := time.Date(2000, 1, 1, 0, 0, 0, 0, time.UTC) // at which bubbles begin
