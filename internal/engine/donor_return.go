@@ -166,8 +166,15 @@ func ready(ctx context.Context, t *task) error {
 		case !node.Ready:
 			why = "not Ready: " + node.NotReadyWhy
 		case f.booted(node), started && (node.BootID != f.BootID || !maybe):
-			// What undid the stop is done with: the donor booted, or never went.
-			return r.amend(donorIsBack)
+			// What undid the stop is done with: the donor booted, or never went. A start that
+			// goes on may ask again, and keeps its intent.
+			return r.amend(func(rec *journal.Record, f *facts) {
+				start, begun := rec.Intents[plan.StepStart]
+				donorIsBack(rec, f)
+				if begun && !started {
+					rec.Intents[plan.StepStart] = start
+				}
+			})
 		case f.Stopped:
 			why = "has not said that it booted"
 		case started && r.e.now().Sub(settling) >= settle:

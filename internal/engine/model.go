@@ -36,9 +36,18 @@ func model(ctx context.Context, t *task) error {
 	if err != nil {
 		return err
 	}
+	made, there, err := t.heldVersion(ctx, f.Names.Version)
+	if err != nil {
+		return err
+	}
+	// Of an earlier capture of the day with --bootstrap baked, whose image is used again.
+	baked := there && made.Tags[fleet.TagCustomData] == sha(noop) && has != sha(noop)
+	if baked && !o.Bake {
+		r.note("the model's customData becomes one that does nothing: the nodes of %s need none", f.Names.Version.Name())
+	}
 	var customData *fleet.Secret
 	switch {
-	case o.Bake:
+	case o.Bake, baked:
 		s := fleet.NewSecret(noop)
 		customData = &s
 		err = t.restores(has)

@@ -362,7 +362,8 @@ func goBack(ctx context.Context, t *task) error {
 	if err != nil {
 		return fmt.Errorf("read the journal: %w", err)
 	}
-	if f.Return.Original == nil {
+	// Once we asked to tag it, it may be Failed by that, and the next request mends it.
+	if f.Return.Original == nil && !r.intended(tagKey(f.Return.To)) {
 		if err := t.usable(ctx, f.Return.To); err != nil {
 			return err
 		}
@@ -403,15 +404,18 @@ func tagBack(ctx context.Context, t *task) error {
 	return nil
 }
 
+// tagKey is what the intent to tag a version is written down under.
+func tagKey(id fleet.ResourceID) string { return plan.StepTag + "/" + id.Name() }
+
 func (t *task) tagVersion(ctx context.Context, id fleet.ResourceID, rolledBack string) error {
 	change := fleet.TagVersion{ID: id, Tags: map[string]string{fleet.TagRolledBack: rolledBack}}
-	key := plan.StepTag + "/" + id.Name()
+	key := tagKey(id)
 	whole := t.r.intended(key) // it was, before we asked
 	return t.change(ctx, key, change, func(ctx context.Context) (bool, error) {
 		v, ok, err := t.heldVersion(ctx, id)
 		whole = whole || ok && v.ProvisioningState == plan.Succeeded
-		// An update that fails may set the tag, and leaves a version that nothing can
-		// be made from: the next one that succeeds mends it.
-		return !ok || plan.RolledBack(v) == (rolledBack != "") && !(whole && v.ProvisioningState == plan.Failed), err
+		// An update that fails may set the tag before it ends, and leaves a version that
+		// nothing can be made from: the next one that succeeds mends it.
+		return !ok || plan.RolledBack(v) == (rolledBack != "") && (v.ProvisioningState == plan.Succeeded || !whole), err
 	})
 }

@@ -110,7 +110,8 @@ func save(ctx context.Context, t *task) error {
 		if err != nil {
 			return err
 		}
-		if has == sha(noop) && !theirs {
+		// Where somebody else set the image, it is known from what the disk joins by.
+		if has == sha(noop) && (!theirs || len(report.Joins) > 0) {
 			custom = has
 		}
 	}

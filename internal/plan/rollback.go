@@ -142,7 +142,7 @@ func RollbackSteps(pool fleet.Pool, r Return) []Step {
 		{ID: StepHold, Title: "Hold the pool, so that nobody else changes it", Deadline: 2 * moment, After: []string{StepPreflight}, Skip: skip},
 		{ID: StepJournal, Title: "Open the journal", Deadline: moment, After: []string{StepHold}, Skip: skip},
 		{ID: StepModel, Title: "Point " + pool.Name + "'s model at " + r.Name(), Usual: 30 * time.Second, Deadline: 60 * moment, After: []string{StepJournal}, Skip: skipIf(r.Image().Same(pool.Model.Image), "the model uses "+r.Name())},
-		{ID: StepTag, Title: title, Usual: 10 * time.Second, Deadline: 15 * moment, After: []string{StepModel}, Skip: skipIf(r.TagFrom == "" && !r.Untag, "there is nothing to tag")},
+		{ID: StepTag, Title: title, Usual: 10 * time.Second, Deadline: 60 * moment, After: []string{StepModel}, Skip: skipIf(r.TagFrom == "" && !r.Untag, "there is nothing to tag")},
 		{ID: StepEnd, Title: "Close the journal and let go of the pool", Deadline: 2 * moment, After: []string{StepTag}, Skip: skip},
 	}
 }

@@ -31,7 +31,7 @@ func Generate(seed uint64) Scenario {
 	// Such a node is no donor either, which is the matter of refuses.
 	others := func(a Ask) bool { return a.Verb == Capture && (a.Node != 0 || a.Rival > 0) }
 	if d := roll(seed, 0x756e666974); s.Pool.Benches == "plain" && !slices.ContainsFunc(s.Asks, others) && d.percent(25) {
-		some := []string{"notready", "unknown", "captured", "serving", "rebooting", "otherarch"}
+		some := []string{"notready", "unknown", "captured", "serving", "rebooting", "otherarch", "full"}
 		s.Pool.Benches = some[d.n(len(some))]
 	}
 	if late := roll(seed, 0x6c617465); late.percent(25) {
@@ -47,6 +47,7 @@ func Generate(seed uint64) Scenario {
 		// A drain waits for 16 minutes, and 5 of them may be the pods' own end.
 		s.Donor.Tight = time.Duration(d.spread(minute, 9*minute)) * time.Second
 	}
+	s.Pool.Volumes = pick(roll(seed, 0x766f6c756d65), []weighted[string]{{80, "none"}, {10, "low"}, {10, "high"}})
 	generateUndoing(roll(seed, 0x756e646f), &s)
 	generateDeaths(roll(seed, 0x646561746873), &s)
 	return s

@@ -50,6 +50,9 @@ type Pool struct {
 	// their readiness), "captured" and "serving" (donor or workbench of another
 	// capture), "rebooting" (kured will), "otherarch".
 	Benches string
+	// Volumes is where others have attached data disks to the first nodes: "none"
+	// (default), "low" or "high" LUNs.
+	Volumes string
 	// Spelling is how Azure spells ids in its answers, and the cloud provider in those of
 	// nodes: "sent" (default), "lower", "upper" (the resource group's and all names) or
 	// "mixed".

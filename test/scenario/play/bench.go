@@ -230,8 +230,8 @@ func (w *world) judgeDataDisks(p *process, rec open, instance fleet.ResourceID, 
 			w.broken("%s attaches the copy to %s, which is in %s", p.name, node, zones)
 		case why != "" && !w.byOthers(node):
 			w.broken("%s attaches the copy to %s, which cannot be a workbench: %s", p.name, node, why)
-		case d.LUN != w.highestLUN() && !w.hasCopy(c) && !w.lacked("GET skus"):
-			w.broken("%s attaches the copy to %s at LUN %d, and %d is free", p.name, node, d.LUN, w.highestLUN())
+		case d.LUN != w.freeLUN(c) && !w.hasCopy(c) && !w.lacked("GET skus"):
+			w.broken("%s attaches the copy to %s at LUN %d, and %d is free", p.name, node, d.LUN, w.freeLUN(c))
 		case !rec.undoes("attach"):
 			w.broken("%s attaches the copy to %s, and has not written down that it is to be undone", p.name, node)
 		}
@@ -271,7 +271,7 @@ func unfit(kind string) string {
 	return map[string]string{
 		"cordoned": othersCordon, "notready": notReadyNow, "unknown": notReadyNow,
 		"captured": "another capture has it as its donor", "serving": "it is another pool's workbench",
-		"rebooting": "kured is about to reboot it", "otherarch": "it has another architecture",
+		"rebooting": "kured is about to reboot it", "otherarch": "it has another architecture", full: "it has no room for a disk",
 	}[kind]
 }
 
@@ -309,6 +309,10 @@ func (w *world) setUpBenches() error {
 	for i := 1; i <= last; i++ {
 		node := w.node(i)
 		switch kind {
+		case full:
+			if err := w.hangVolumes(i, w.highestLUN(), 0); err != nil {
+				return err
+			}
 		case "protected", "actions":
 			if err := w.request(http.MethodPut, string(w.instance(i)), apiYear, object{"location": location, "properties": object{"protectionPolicy": object{
 				"protectFromScaleIn": true, "protectFromScaleSetActions": kind == "actions",
@@ -340,9 +344,9 @@ func (w *world) setUpBenches() error {
 					n.Labels[corev1.LabelArchStable], n.Status.NodeInfo.Architecture = "arm64", "arm64"
 				}
 			})
-			if why != "" {
-				w.spared[node] = why
-			}
+		}
+		if why != "" {
+			w.spared[node] = why
 		}
 	}
 	return nil

@@ -89,6 +89,14 @@ func (w *world) busy(but *process) bool {
 	return false
 }
 
+// outlived reports whether another process began and died between the end of a process's
+// record and its own: it was suspended there, and what is left is the other's.
+func (w *world) outlived(p *process) bool {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	return w.recorded.Ended == nil && !p.owns(w.recorded.Facts.Writer) && slices.ContainsFunc(w.closers, p.owns)
+}
+
 // unfinished reports whether an earlier process left something open.
 func (w *world) unfinished(but *process) bool {
 	w.mu.Lock()
@@ -104,6 +112,7 @@ func (w *world) unfinished(but *process) bool {
 // checkEnd looks at the world when a process has ended: what it says has to be
 // what the world shows.
 func (w *world) checkEnd(p *process) {
+	w.checkVolumes(p)
 	code := engine.ExitCode(p.err)
 	w.mu.Lock()
 	switch code {
@@ -115,7 +124,7 @@ func (w *world) checkEnd(p *process) {
 		w.stats.Person++
 	}
 	w.mu.Unlock()
-	if w.busy(p) {
+	if w.busy(p) || w.outlived(p) {
 		return
 	}
 	w.checkUnchanged(p)

@@ -20,6 +20,7 @@ type disk struct {
 	partly      bool   // removal begun, and not ended
 	half        bool   // a pod was lost that worked on it, and another came after it
 	running     bool   // copied from a disk that was in use
+	empty       bool   // made without a source, as volume drivers do
 	user        string // computer that has it as its OS disk, by lower-case id
 	writes      int
 	content     *content     // nil: a Marketplace image's, which nobody booted
@@ -34,7 +35,8 @@ type computer struct {
 	life    int // counts boots and ends
 	ready   int // life in which its node was Ready last
 	readied time.Time
-	luns    map[int32]azsim.Volume
+	luns    map[int32]azsim.Volume // the copies that are attached
+	theirs  map[int32]azsim.Volume // data disks of others
 	booted  time.Time
 }
 
@@ -50,7 +52,7 @@ func (m *machines) CreateVolume(_ context.Context, v azsim.Volume, from azsim.So
 	if _, there := w.disks[v]; there {
 		return nil
 	}
-	d := &disk{generalized: from.Platform != "" || from.Volume == ""}
+	d := &disk{generalized: from.Platform != "" || from.Volume == "", empty: from.Platform == "" && from.Volume == ""}
 	if from.Volume != "" {
 		source := w.disks[from.Volume]
 		if source == nil {
@@ -95,7 +97,7 @@ func (m *machines) Boot(_ context.Context, c azsim.Computer) error {
 	d.user, d.host, d.generalized = c.ID, c.HostName, false
 	there := w.computers[c.ID]
 	if there == nil {
-		there = &computer{luns: map[int32]azsim.Volume{}}
+		there = &computer{luns: map[int32]azsim.Volume{}, theirs: map[int32]azsim.Volume{}}
 		w.computers[c.ID] = there
 	}
 	if there.running {
@@ -105,7 +107,7 @@ func (m *machines) Boot(_ context.Context, c azsim.Computer) error {
 	there.Computer, there.running, there.booted = c, true, time.Now()
 	there.life++
 	for lun, v := range c.DataDisks {
-		there.luns[lun] = v
+		there.hang(lun, v, w.disks[v])
 	}
 	of := d.of
 	w.mu.Unlock()
@@ -169,7 +171,7 @@ func (m *machines) Attach(_ context.Context, id string, lun int32, v azsim.Volum
 		w.mu.Unlock()
 		return fmt.Errorf("attach %s to %s: not both are there", v, id)
 	}
-	c.luns[lun] = v
+	c.hang(lun, v, d)
 	used := d.user != ""
 	w.mu.Unlock()
 	if used {
@@ -178,12 +180,22 @@ func (m *machines) Attach(_ context.Context, id string, lun int32, v azsim.Volum
 	return nil
 }
 
+// hang notes a disk that is attached, as a copy or as one of others.
+func (c *computer) hang(lun int32, v azsim.Volume, d *disk) {
+	if d != nil && d.empty {
+		c.theirs[lun] = v
+		return
+	}
+	c.luns[lun] = v
+}
+
 func (m *machines) Detach(_ context.Context, id string, lun int32) error {
 	w := m.world()
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	if c := w.computers[id]; c != nil {
 		delete(c.luns, lun)
+		delete(c.theirs, lun)
 	}
 	return nil
 }

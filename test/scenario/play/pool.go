@@ -145,7 +145,11 @@ func (w *world) judgeStop(p *process, instance fleet.ResourceID) {
 	}
 	// A Node that is made anew is not cordoned, and pods may come to it.
 	anew := slices.ContainsFunc(w.chooser.Happened(), func(e scenario.Event) bool { return e.What == scenario.NodeGone })
-	if !running || theirs || anew {
+	// Nor is one looked for that was not there in the last answer.
+	late := slices.ContainsFunc(w.chooser.Happened(), func(e scenario.Event) bool {
+		return e.What == scenario.Stale && strings.HasPrefix(e.Request, "GET") && strings.Contains(e.Request, "pods")
+	})
+	if !running || theirs || anew || late {
 		return
 	}
 	w.kube.Each("pods", func(o runtime.Object) bool {

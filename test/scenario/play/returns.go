@@ -39,7 +39,7 @@ func (w *world) restOfModel() string {
 // versionAsked gives the name of the version that a rollback is to go to.
 func (w *world) versionAsked(to string) string {
 	all := slices.DeleteFunc(w.images(), func(i image) bool { return i.state != plan.Succeeded })
-	at := -1
+	var at int
 	switch to {
 	case scenario.Oldest:
 		at = len(all) - 1

@@ -81,6 +81,7 @@ type world struct {
 	recorded   noted                // the journal's record, as written last
 	lease      leased               // as written last
 	closed     time.Time            // when a record was closed last
+	closers    []string             // writers that closed records
 	capacity0  int64                // at the beginning
 	scaledOut  int64                // nodes that others asked for
 	grown      map[string]int64     // nodes that captures may add which asked for some, by their names
@@ -92,6 +93,7 @@ type world struct {
 	buckets    map[string]*bucket
 	waits      map[string]time.Time // until when Azure wants a request of a process not to come again
 	remade     map[string]bool      // nodes that others deleted
+	volumes    []hung               // data disks of others, from the beginning on
 	spared     map[string]string    // why nodes cannot be workbenches, from the beginning on
 	touched    map[string]bool      // what others did to the donor, so that how it ends is theirs
 	born       int                  // pods that controllers made
@@ -267,6 +269,9 @@ func (w *world) setUp() error {
 		if err != nil {
 			return err
 		}
+	}
+	if err := w.setUpVolumes(); err != nil {
+		return err
 	}
 	if err := w.setUpBenches(); err != nil {
 		return err

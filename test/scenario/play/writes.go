@@ -244,6 +244,7 @@ func (w *world) journalWritten(now written) {
 	w.recorded = rec
 	if rec.Ended != nil && was.Ended == nil {
 		w.closed = time.Now()
+		w.closers = append(w.closers, rec.Facts.Writer)
 	}
 	w.mu.Unlock()
 	if rec.Ended != nil && was.Ended == nil {
