@@ -32,6 +32,8 @@ type Chooser struct {
 	after    map[string]bool // paths whose next read is aimed at
 	provoked bool            // a failure or an interruption, so that there is something to undo
 	undoing  int             // that happened while changes were undone
+	kinds    map[string]bool // of changes that were asked for, where there is a phase
+	phased   int             // requests in the phase
 
 	// Of byDeaths.
 	ofKind     map[string]int  // changes so far, also of those that are aimed at
@@ -54,7 +56,7 @@ func NewChooser(s Scenario) *Chooser {
 	c := &Chooser{
 		spot: strings.HasPrefix(s.Pool.Kind, "spot"), seed: s.Seed, chance: s.Chance, all: slices.Clone(s.Events), listed: map[requestKey][]Event{},
 		happenings: happenings(), met: map[requestKey]bool{}, after: map[string]bool{},
-		ofKind: map[string]int{}, staleNext: map[string]bool{},
+		ofKind: map[string]int{}, staleNext: map[string]bool{}, kinds: map[string]bool{},
 	}
 	for _, e := range s.Events {
 		c.listed[keyOf(e)] = append(c.listed[keyOf(e)], e)
@@ -93,7 +95,8 @@ func (c *Chooser) at(side, request string, count int, get, undoes bool) []Event 
 		c.happened = append(c.happened, out...)
 		return out
 	}
-	if len(out) == 0 && c.chance.Undoing > 0 && len(c.happened) < MaxEvents {
+	phase := c.inPhase(side, request, get)
+	if len(out) == 0 && c.chance.Undoing > 0 && (phase || undoes) && len(c.happened) < MaxEvents {
 		if e, ok := c.whileUndoing(side, request, count, get, undoes); ok {
 			out = append(out, e)
 		}
@@ -101,7 +104,7 @@ func (c *Chooser) at(side, request string, count int, get, undoes bool) []Event 
 	if len(out) == 0 && c.chance.Deaths > 0 && len(c.happened) < MaxEvents-1 {
 		out = append(out, c.byDeaths(side, request, count, get)...)
 	}
-	if len(out) == 0 && (c.chance.Most == 0 || c.byChance < c.chance.Most) && len(c.happened) < MaxEvents {
+	if len(out) == 0 && phase && (c.chance.Most == 0 || c.byChance < c.chance.Most) && len(c.happened) < MaxEvents {
 		if e, ok := c.byFate(side, request, count, get); ok {
 			out = append(out, e)
 			c.byChance++

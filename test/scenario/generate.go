@@ -50,6 +50,7 @@ func Generate(seed uint64) Scenario {
 	s.Pool.Volumes = pick(roll(seed, 0x766f6c756d65), []weighted[string]{{80, "none"}, {10, "low"}, {10, "high"}})
 	generateUndoing(roll(seed, 0x756e646f), &s)
 	generateDeaths(roll(seed, 0x646561746873), &s)
+	generatePhase(roll(seed, 0x7068617365), &s)
 	return s
 }
 

@@ -140,6 +140,7 @@ func chanceSettings() []setting[Chance] {
 		number("aimed", 0, 0, 20, func(c *Chance) *int { return &c.Aimed }, "kinds of changes, of fifteen, that are aimed at: something happens at one of that kind, and at the read after it"),
 		ofTheme(),
 		number("undoing", 0, 0, 20, func(c *Chance) *int { return &c.Undoing }, "how many happen, beyond `most`, while changes are undone; where not 0, a failure or an interruption is brought about"),
+		number("phase", 0, 0, mostPhases, func(c *Chance) *int { return &c.Phase }, "`rate`, `death`, `world` and the beginning of `undoing` come only once so many kinds of changes were asked for, and for 80 requests; 0: always"),
 		number("deaths", 0, 0, 20, func(c *Chance) *int { return &c.Deaths }, "at how many of 22 kinds of changes a process dies or is suspended, four times at most"),
 		number("after", 0, 0, MaxAsks-1, func(c *Chance) *int { return &c.After }, "nothing happens by chance in so many asks, waits included, from the first on"),
 		number("most", 0, 0, MaxEvents, func(c *Chance) *int { return &c.Most }, "how many happen in all; 0: no bound but 200"),

@@ -152,6 +152,9 @@ type Chance struct {
 	// Undoing is how many happen, beyond Most, while a process undoes its changes after
 	// a failure or an interruption; where it is not 0, one of these is brought about.
 	Undoing int
+	// Phase is by how many kinds of changes, asked for since the beginning, chance and what
+	// makes a process undo its changes begin, for 80 requests; 0: at once, and for good.
+	Phase int
 	// Deaths is how many kinds of changes, of 22, a process dies or is suspended at.
 	Deaths int
 	Most   int

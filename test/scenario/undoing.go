@@ -37,7 +37,11 @@ func (c *Chooser) whileUndoing(side, request string, count int, get, undoes bool
 	case get || c.provoked:
 		return Event{}, false
 	}
-	if of := c.diceFor("provoke", kindOfChange(side, request)); of.n(provokeOneIn) > 0 || side == Kube && of.percent(50) {
+	oneIn := provokeOneIn
+	if c.chance.Phase > 0 {
+		oneIn = provokeInPhaseOneIn
+	}
+	if of := c.diceFor("provoke", kindOfChange(side, request)); of.n(oneIn) > 0 || side == Kube && of.percent(50) {
 		return Event{}, false
 	}
 	c.provoked = true

@@ -292,6 +292,7 @@ func (w *world) setUpRefusal(settle func(method string, id fleet.ResourceID, ver
 	case "aks":
 		return settle(http.MethodPatch, w.pool, apiYear, object{"tags": object{"aks-managed-poolName": poolName}})
 	case "flexible":
+		w.spared[w.node(0)] = "it is not an instance of a Uniform scale set"
 		onDonor(func(n *corev1.Node) { n.Spec.ProviderID = "azure://" + string(w.pool.In("virtualMachines", flexible)) })
 	case "controlplane":
 		onDonor(func(n *corev1.Node) { n.Labels[controlPlane] = "" })
