@@ -73,7 +73,9 @@ type facts struct {
 	ModelChanged bool             `json:"modelChanged,omitempty"`
 	// Went is the SHA-256 of the customData that Ortet last left the model with, by the
 	// records: others may have deleted the version, or set another image.
-	Went     string `json:"went,omitempty"`
+	Went string `json:"went,omitempty"`
+	// WentTo is the version that Ortet last pointed the model at, by the records before.
+	WentTo   fleet.ResourceID `json:"wentTo,omitempty"`
 	GrowFrom int64  `json:"growFrom,omitempty"`
 	GrowTo   int64  `json:"growTo,omitempty"`
 	// Original is what the model was before its first capture: it is carried from
@@ -166,7 +168,7 @@ func originalOf(rec journal.Record) *plan.Original {
 func (f *facts) remember(old journal.Record, pool fleet.Pool, donor *fleet.Instance, now time.Time) {
 	f.Original = originalOf(old)
 	image := pool.Model.Image
-	f.Went = wentBy(old)
+	f.Went, f.WentTo = wentBy(old), wentTo(old)
 	if image.LatestOf().Equal(f.Names.Definition) || image.Exact().Parent().Equal(f.Names.Definition) {
 		return
 	}
@@ -185,6 +187,19 @@ func wentBy(rec journal.Record) string {
 		return f.CustomData
 	}
 	return f.Went
+}
+
+// wentTo gives the version that the model was pointed at, by a record that ended or one
+// before it; "" where that is not known, or none.
+func wentTo(rec journal.Record) fleet.ResourceID {
+	f, err := factsOf(rec)
+	switch {
+	case err != nil:
+		return ""
+	case f.ModelChanged:
+		return f.Names.Version
+	}
+	return f.WentTo
 }
 
 // used is the version that the model used; another where that is no prototype of ours.

@@ -78,7 +78,7 @@ func (t *task) modelHas(ctx context.Context) (has string, theirs bool, err error
 	}
 	tag := v.Tags[fleet.TagCustomData]
 	has = believed(tag, f.Went)
-	return has, has != tag, nil
+	return has, has != tag && !before.Equal(f.WentTo), nil
 }
 
 // believed decides between what the version goes with that a model uses, and what Ortet

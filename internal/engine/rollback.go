@@ -122,6 +122,9 @@ func (e *Engine) lookBack(ctx context.Context, t *task, q RollbackRequest, last 
 		}
 		c.plan.Notes = append(c.plan.Notes, "the model's customData becomes what goes with "+back.Name())
 	}
+	if back.Original == nil && want == "" && has+went != "" && !back.NothingToDo {
+		c.plan.Notes = append(c.plan.Notes, "which customData the nodes of "+back.Name()+" need is not known: the model keeps what it has")
+	}
 	if back.Original != nil {
 		if missing := back.Original.Missing(c.pool.Model); len(missing) > 0 {
 			c.plan.Notes = append(c.plan.Notes, "extensions that the model had are not added again: "+strings.Join(missing, ", ")+"; where one bootstraps nodes, new ones do not join until it is (az vmss extension set)")
@@ -339,7 +342,7 @@ func (r *run) openRollback(step plan.Step, q RollbackRequest, id fleet.ResourceI
 	r.facts = facts{
 		Names: plan.Names{Definition: plan.DefinitionOf(c.pool.ID), Version: back.To}, Pool: c.pool.ID, Location: c.pool.Location,
 		Before: c.pool.Model.Image, Return: &back, Original: originalOf(rec), CustomData: back.CustomData, Restore: c.had,
-		Went: wentBy(rec),
+		Went: wentBy(rec), WentTo: wentTo(rec),
 	}
 	r.mu.Unlock()
 	if c.plan.NothingToDo {

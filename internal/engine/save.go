@@ -110,8 +110,7 @@ func save(ctx context.Context, t *task) error {
 		if err != nil {
 			return err
 		}
-		// Where somebody else set the image, it is known from what the disk joins by.
-		if has == sha(noop) && (!theirs || len(report.Joins) > 0) {
+		if has == sha(noop) && !theirs {
 			custom = has
 		}
 	}

@@ -109,9 +109,15 @@ func (w *world) judgeSaved(p *process, rec open, profile string) {
 	if rec.Kind != plan.KindCapture || !there || now.tags[fleet.TagCapture] != rec.Capture || !strings.Contains(strings.ToLower(profile), low(now.id)) {
 		return
 	}
+	had := firstCustomData // what a made-up report says
+	if c := w.computerOf(rec.Donor); w.story.Donor.Kind != "none" && c != nil {
+		had = string(c.CustomData) // a rolling upgrade may have made the donor of another version
+	}
+	digest := sha256.Sum256([]byte(had))
+	sum := hex.EncodeToString(digest[:])[:16]
 	secret, kept := w.kube.Get("secrets", namespace, kube.SavedName(string(w.pool))).(*corev1.Secret)
-	digest := sha256.Sum256([]byte(firstCustomData))
-	if !kept || string(secret.Data["customData-"+hex.EncodeToString(digest[:])[:16]]) != firstCustomData {
+	_, before := w.kube.Get("secrets", namespace, "ortet-saved-customdata-"+sum).(*corev1.Secret)
+	if had != plan.NoopCustomData && !before && (!kept || string(secret.Data["customData-"+sum]) != had) {
 		w.broken("%s changes the model, and the customData that %s came with is not kept", p.name, rec.Donor)
 	}
 }
