@@ -76,8 +76,8 @@ type facts struct {
 	Went string `json:"went,omitempty"`
 	// WentTo is the version that Ortet last pointed the model at, by the records before.
 	WentTo   fleet.ResourceID `json:"wentTo,omitempty"`
-	GrowFrom int64  `json:"growFrom,omitempty"`
-	GrowTo   int64  `json:"growTo,omitempty"`
+	GrowFrom int64            `json:"growFrom,omitempty"`
+	GrowTo   int64            `json:"growTo,omitempty"`
 	// Original is what the model was before its first capture: it is carried from
 	// record to record. Learns is true where the donor's customData is its.
 	Original *plan.Original `json:"original,omitempty"`
