@@ -356,12 +356,10 @@ func extensions(ctx context.Context, t *task) error {
 			return &fleet.Error{Op: "delete extensions", Resource: string(f.Pool), Kind: fleet.KindInvalid, Err: errors.New(why)}
 		}
 		for _, e := range doomed {
-			if _, err := t.quietPool(ctx, f.Pool); err != nil {
-				return err
-			}
 			t.progress(-1, "deleting extension %s", e.Name)
 			err := t.change(ctx, plan.StepExtensions+"/"+e.Name, fleet.DeleteExtension{Pool: f.Pool, Name: e.Name}, func(ctx context.Context) (bool, error) {
-				p, err := t.pool(ctx, f.Pool)
+				// Others may have changed the set since the last try, and theirs comes first.
+				p, err := t.quietPool(ctx, f.Pool)
 				return err == nil && !hasExtension(p.Model.Extensions, e.Name), err
 			})
 			if err != nil {

@@ -28,6 +28,8 @@ func (w *world) judgeUncordon(p *process, node *corev1.Node) {
 	w.mu.Lock()
 	running, life, ready, theirs := c.running, c.life, c.ready, w.touched[node.Name]
 	w.mu.Unlock()
+	// It was Ready after a boot, and others had it end and boot once more at that moment.
+	theirs = theirs || ready >= life-2 && len(w.happenedTo(scenario.RestartInstance)) > 0
 	if theirs {
 		return // others' hands may be quicker than any look
 	}
