@@ -131,6 +131,8 @@ func (w *world) checkEnd(p *process) {
 	w.checkRefusal(p)
 	w.checkCtrlC(p)
 	w.checkDenied(p)
+	w.checkFailureTold(p)
+	w.checkKeyGone(p)
 	switch code {
 	case engine.ExitDone:
 		w.checkDone(p)
