@@ -90,11 +90,20 @@ func (w *world) busy(but *process) bool {
 }
 
 // outlived reports whether another process began and died between the end of a process's
-// record and its own: it was suspended there, and what is left is the other's.
+// record and its own: it was suspended there, and what is left is the other's. So it is
+// where this one was interrupted, and was suspended once it had given its hold back.
 func (w *world) outlived(p *process) bool {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	return w.recorded.Ended == nil && !p.owns(w.recorded.Facts.Writer) && slices.ContainsFunc(w.closers, p.owns)
+	if w.recorded.Ended != nil || p.owns(w.recorded.Facts.Writer) {
+		return false
+	}
+	p.mu.Lock()
+	at := p.interruptedAt
+	p.mu.Unlock()
+	return slices.ContainsFunc(w.closers, p.owns) || !at.IsZero() && slices.ContainsFunc(w.processes, func(other *process) bool {
+		return other != p && other.owns(w.recorded.Facts.Writer) && other.began.After(at)
+	})
 }
 
 // unfinished reports whether an earlier process left something open.
@@ -131,6 +140,8 @@ func (w *world) checkEnd(p *process) {
 	w.checkRefusal(p)
 	w.checkCtrlC(p)
 	w.checkDenied(p)
+	w.checkFailureTold(p)
+	w.checkKeyGone(p)
 	switch code {
 	case engine.ExitDone:
 		w.checkDone(p)
