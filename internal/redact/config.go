@@ -154,7 +154,14 @@ func (f *finder) value(rule, s string, v span, line int, least strength) {
 // isSealed says whether a value is one of a SealedSecret, which the cluster alone opens.
 func (f *finder) isSealed(value string, line int) bool {
 	const least = 340 // base64 of a key of 2,048 bits
-	return len(value) >= least && allBase64(value) && bytes.Contains(f.Data[max(0, line-16<<10):line], []byte("encryptedData:"))
+	before := f.Data[max(0, line-16<<10):line]
+	sealed := bytes.LastIndex(before, []byte("encryptedData:"))
+	if len(value) < least || !allBase64(value) || sealed < 0 {
+		return false
+	}
+	// A Secret may follow in the same file.
+	between := before[sealed:]
+	return !bytes.Contains(between, []byte("\n---")) && !bytes.Contains(between, []byte("\ndata:")) && !bytes.Contains(between, []byte("stringData:"))
 }
 
 // hasOption says whether a value goes on with another of a list: a,uid=0.

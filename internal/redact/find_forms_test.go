@@ -29,6 +29,7 @@ func formCases() []foundCase {
 		{ruleKeytab, "opt/svc.b64", "«" + base64.StdEncoding.EncodeToString([]byte(keytab)) + "»\n", "BQIAAA\n"},
 		{ruleNamed, "etc/app/a.yaml", "password: «" + name + "»\n", "password: ENC[AES256_GCM,data:" + rnd40 + ",iv:" + b32 + ",tag:" + rnd40 + ",type:str]\n"},
 		{ruleNamed, "etc/app/b.tf", "password = \"«" + name + "»\"\n", "password = var.admin_password_0\n"},
+		{ruleNamed, "etc/app/d.yaml", "encryptedData:\n    a: b\n---\ndata:\n    password: «" + strings.Repeat(rnd40, 9) + "»\n", "encryptedData:\n    a: b\n    password: " + strings.Repeat(rnd40, 9) + "\n"},
 		{ruleNamed, "etc/app/c.yaml", "data:\n    password: «" + strings.Repeat(rnd40, 9) + "»\n", "encryptedData:\n    password: " + strings.Repeat(rnd40, 9) + "\n"},
 		{ruleNamed, "etc/app/d.json", `{"password": "«` + name + `»"}`, `{"password": "Passwort"}`},
 	}
