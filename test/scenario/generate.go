@@ -44,8 +44,11 @@ func Generate(seed uint64) Scenario {
 		s.Chance.Of = "rights"
 	}
 	if d := roll(seed, 0x7469676874); s.Donor.Budgeted > 0 && d.percent(35) {
-		// A drain waits for 16 minutes, and 5 of them may be the pods' own end.
-		s.Donor.Tight = time.Duration(d.spread(minute, 9*minute)) * time.Second
+		// A drain waits for 16 minutes, in which all that are budgeted end one by one.
+		room := 14*minute - (s.Donor.Budgeted+s.Donor.Late)*int(s.Donor.Slow/time.Second)
+		if tight := d.spread(minute, 9*minute); tight <= room {
+			s.Donor.Tight = time.Duration(tight) * time.Second
+		}
 	}
 	s.Pool.Volumes = pick(roll(seed, 0x766f6c756d65), []weighted[string]{{80, "none"}, {10, "low"}, {10, "high"}})
 	generateUndoing(roll(seed, 0x756e646f), &s)

@@ -66,7 +66,7 @@ func (w *world) judgeOutcome(p *process, what fleet.ResourceID) {
 
 // checkCtrlC: who is interrupted before a record is closed never says that it failed.
 func (w *world) checkCtrlC(p *process) {
-	const moment = 100 * time.Millisecond // in which both cross
+	const moment = time.Second // in which both cross, also where the write that closes it is tried again
 	p.mu.Lock()
 	at, returned := p.interruptedAt, p.returned
 	p.mu.Unlock()
