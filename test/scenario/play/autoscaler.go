@@ -12,6 +12,7 @@ import (
 
 	"github.com/ortet/ortet/internal/fleet"
 	"github.com/ortet/ortet/internal/journal"
+	"github.com/ortet/ortet/test/scenario"
 )
 
 const (
@@ -80,6 +81,11 @@ func (w *world) judgeScaleIn(node string, c *computer) {
 	rec, ok := w.record()
 	out := ok && rec.Ended == nil && strings.EqualFold(rec.Donor, node) &&
 		slices.ContainsFunc(rec.Undo, func(u journal.Undo) bool { return u.Name == "cordon" || u.Name == "stop" })
+	// One that Azure refuses to start does not come back, and is left unprotected.
+	refused := slices.ContainsFunc(w.chooser.Happened(), func(e scenario.Event) bool {
+		return e.What == scenario.Error && strings.HasSuffix(strings.ToLower(e.Request), "/start")
+	})
+	out = out && !refused
 	n, _ := w.kube.Get("nodes", "", node).(*corev1.Node)
 	if (attached || out) && !theirs && n != nil && !w.madeAgain(node) {
 		w.broken("an autoscaler deletes %s, which nothing protects: donor=%t, copy attached=%t", node, out, attached)

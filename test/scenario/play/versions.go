@@ -345,7 +345,7 @@ func (w *world) checkVersions(p *process) {
 			continue
 		}
 		// One that somebody uses is kept, and it may be another process that said so.
-		used := w.references(i.id) != "" || len(w.happenedTo(scenario.DeleteInstance, scenario.ScaleIn)) > 0
+		used := w.references(i.id) != "" || w.misread() || len(w.happenedTo(scenario.DeleteInstance, scenario.ScaleIn)) > 0
 		if !used && !strings.Contains(said, i.id.Name()) && rec.Capture == p.capture.Capture && !p.capture.NothingToDo {
 			w.broken("%s ends, and version %s is beyond the newest %d, and nobody uses it", p.name, i.id.Name(), history)
 		}
