@@ -1,6 +1,6 @@
 // Command demo shows one capture from end to end, on this machine and without
-// root: a real Kubernetes control plane, a simulated Azure whose pool has hollow
-// nodes, and the real ortet. With -keep it makes that world and keeps it for the
+// root: a Kubernetes API server in memory, or with CONTROLPLANE=real Kubernetes' own
+// programs; a simulated Azure whose pool has hollow nodes; and the real ortet. With -keep it makes that world and keeps it for the
 // user's own commands until Ctrl-C. It cleans up after itself, also after Ctrl-C.
 package main
 
@@ -17,7 +17,7 @@ func main() {
 	keep := flag.Bool("keep", false, "keep the world for commands of one's own, until Ctrl-C")
 	flag.Parse()
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
-	err := run(ctx, os.Stdout, *keep)
+	err := run(ctx, os.Stdout, os.Getenv("CONTROLPLANE"), *keep)
 	stop()
 	if err != nil {
 		fmt.Fprintln(os.Stderr, "demo:", err)

@@ -18,13 +18,12 @@ import (
 	"k8s.io/apimachinery/pkg/util/intstr"
 	"k8s.io/client-go/kubernetes"
 
-	"github.com/ortet/ortet/test/controlplane"
 	"github.com/ortet/ortet/test/simulation"
 )
 
 const (
 	pool = "k8s-pool1-12345678-vmss"
-	// speed makes a capture that takes Azure an hour or two take half a minute.
+	// speed makes a capture that takes Azure an hour or two take some seconds.
 	speed   = 300
 	budget  = 10 * time.Minute // for the whole demo
 	workers = 3
@@ -32,7 +31,7 @@ const (
 
 // run tells the story; every step is something that a user would do. With keep it
 // makes the story's world only, and waits for ctx's end.
-func run(ctx context.Context, out io.Writer, keep bool) (err error) {
+func run(ctx context.Context, out io.Writer, controlPlane string, keep bool) (err error) {
 	if !keep {
 		limited, cancel := context.WithTimeout(ctx, budget)
 		defer cancel()
@@ -44,24 +43,19 @@ func run(ctx context.Context, out io.Writer, keep bool) (err error) {
 	}
 	defer func() { err = errors.Join(err, os.RemoveAll(dir)) }()
 
-	say(out, "Starting a Kubernetes control plane (etcd, API server, controllers, scheduler)")
-	binary, err := controlplane.Binary(ctx)
+	kube, err := startCluster(ctx, out, dir, controlPlane)
 	if err != nil {
 		return err
 	}
-	cp, err := controlplane.Start(ctx, controlplane.Config{Dir: filepath.Join(dir, "controlplane"), Binary: binary})
-	if err != nil {
-		return err
-	}
-	defer cleanly(&err, cp.Stop)
+	defer cleanly(&err, kube.stop)
 
 	say(out, "Starting a simulated Azure, %d times as fast, with a pool of %d hollow nodes", speed, workers)
-	bootstrap, err := cp.BootstrapKubeconfig(ctx, cp.Server, time.Now().Add(time.Hour))
+	bootstrap, err := kube.bootstrap(ctx, time.Now().Add(7*24*time.Hour))
 	if err != nil {
 		return err
 	}
 	azure, err := simulation.Start(ctx, simulation.Config{
-		Dir: filepath.Join(dir, "azure"), Bin: "bin", Speed: speed, Kubeconfig: cp.Kubeconfig, Instances: simulation.Hollow, ClientCA: cp.CAFile,
+		Dir: filepath.Join(dir, "azure"), Bin: "bin", Speed: speed, Kubeconfig: kube.kubeconfig, Instances: simulation.Hollow, ClientCA: kube.caFile,
 		Pools: []simulation.Pool{{Name: pool, Capacity: workers, CustomData: simulation.CloudConfig(map[string][]byte{
 			"/etc/kubernetes/bootstrap-kubelet.conf": bootstrap,
 		})}},
@@ -71,7 +65,7 @@ func run(ctx context.Context, out io.Writer, keep bool) (err error) {
 	}
 	defer cleanly(&err, azure.Stop)
 
-	config, err := cp.RESTConfig()
+	config, err := kube.client()
 	if err != nil {
 		return err
 	}
@@ -86,11 +80,11 @@ func run(ctx context.Context, out io.Writer, keep bool) (err error) {
 	if err := deploy(ctx, client); err != nil {
 		return err
 	}
-	if err := kubectl(ctx, out, cp, "get", "nodes"); err != nil {
+	if err := showNodes(ctx, out, client, azure); err != nil {
 		return err
 	}
 	if keep {
-		invite(out, cp, azure, nodes[0])
+		invite(out, kube, azure, nodes[0])
 		<-ctx.Done()
 		return nil
 	}
@@ -100,7 +94,7 @@ func run(ctx context.Context, out io.Writer, keep bool) (err error) {
 	}
 
 	donor := nodes[0]
-	if err := ortet(ctx, out, cp, azure, "capture", donor, "--bootstrap=baked", "--accept-pool-credentials", "--extensions=all", "--keep-extension=*AKSLinuxBilling*", "--grace-period=30s"); err != nil {
+	if err := ortet(ctx, out, kube, azure, "capture", donor, "--bootstrap=baked", "--accept-pool-credentials", "--extensions=all", "--keep-extension=*AKSLinuxBilling*", "--grace-period=30s"); err != nil {
 		return err
 	}
 	after, err := azure.Model(ctx, pool)
@@ -119,10 +113,10 @@ func run(ctx context.Context, out io.Writer, keep bool) (err error) {
 	if _, err := simulation.AwaitReady(ctx, client, workers+1); err != nil {
 		return err
 	}
-	if err := kubectl(ctx, out, cp, "get", "nodes"); err != nil {
+	if err := showNodes(ctx, out, client, azure); err != nil {
 		return err
 	}
-	if err := ortet(ctx, out, cp, azure, "status"); err != nil {
+	if err := ortet(ctx, out, kube, azure, "status"); err != nil {
 		return err
 	}
 	say(out, "The new node is Ready, and it came from the prototype. Cleaning up")
@@ -130,15 +124,15 @@ func run(ctx context.Context, out io.Writer, keep bool) (err error) {
 }
 
 // invite says how a user's own commands reach the world.
-func invite(out io.Writer, cp *controlplane.ControlPlane, azure *simulation.Azure, node string) {
+func invite(out io.Writer, kube cluster, azure *simulation.Azure, node string) {
 	say(out, "This world is yours until Ctrl-C. In another terminal, in this folder:")
 	fmt.Fprintf(out, `export KUBECONFIG=%s SSL_CERT_FILE=%s
 alias ortet='bin/ortet --azure-config=%s'
-alias kubectl='%s kubectl'
+%s
 ortet capture %s --dry-run
 ortet capture %s --accept-pool-credentials
 ortet status
-`, cp.Kubeconfig, azure.Endpoint.CAFile, azure.Endpoint.AzureConfig, cp.Binary, node, node)
+`, kube.kubeconfig, azure.Endpoint.CAFile, azure.Endpoint.AzureConfig, kube.kubectl, node, node)
 }
 
 // cleanly ends something even when ctx has ended, within bounds.
@@ -153,9 +147,9 @@ func say(out io.Writer, format string, args ...any) {
 }
 
 // ortet runs the real binary as its user would, on this terminal.
-func ortet(ctx context.Context, out io.Writer, cp *controlplane.ControlPlane, azure *simulation.Azure, args ...string) error {
+func ortet(ctx context.Context, out io.Writer, kube cluster, azure *simulation.Azure, args ...string) error {
 	say(out, "ortet %s", strings.Join(args, " "))
-	cmd := exec.CommandContext(ctx, filepath.Join("bin", "ortet"), append(args, "--azure-config="+azure.Endpoint.AzureConfig, "--kubeconfig="+cp.Kubeconfig)...)
+	cmd := exec.CommandContext(ctx, filepath.Join("bin", "ortet"), append(args, "--azure-config="+azure.Endpoint.AzureConfig, "--kubeconfig="+kube.kubeconfig)...)
 	cmd.Env = append(os.Environ(), "SSL_CERT_FILE="+azure.Endpoint.CAFile)
 	cmd.Stdin, cmd.Stdout, cmd.Stderr = os.Stdin, out, os.Stderr
 	// Ctrl-C reaches it from the terminal, and it gives the node back; only a
@@ -168,20 +162,13 @@ func ortet(ctx context.Context, out io.Writer, cp *controlplane.ControlPlane, az
 	return nil
 }
 
-func kubectl(ctx context.Context, out io.Writer, cp *controlplane.ControlPlane, args ...string) error {
-	say(out, "kubectl %s", strings.Join(args, " "))
-	cmd := exec.CommandContext(ctx, cp.Binary, append([]string{"kubectl", "--kubeconfig=" + cp.Kubeconfig}, args...)...)
-	cmd.Stdout, cmd.Stderr = out, os.Stderr
-	return cmd.Run()
-}
-
 // deploy gives the pool something to run, and a budget that the drain respects.
 func deploy(ctx context.Context, client kubernetes.Interface) error {
 	labels := map[string]string{"app": "web"}
 	replicas := int32(6)
-	if _, err := client.AppsV1().Deployments("default").Create(ctx, &appsv1.Deployment{
+	if _, err := client.AppsV1().ReplicaSets("default").Create(ctx, &appsv1.ReplicaSet{
 		ObjectMeta: metav1.ObjectMeta{Name: "web"},
-		Spec: appsv1.DeploymentSpec{
+		Spec: appsv1.ReplicaSetSpec{
 			Replicas: &replicas,
 			Selector: &metav1.LabelSelector{MatchLabels: labels},
 			Template: corev1.PodTemplateSpec{

@@ -1,31 +1,22 @@
 package controlplane
 
 import (
-	"fmt"
 	"os"
 	"path/filepath"
 
 	"k8s.io/client-go/rest"
 	"k8s.io/client-go/tools/clientcmd"
-	clientcmdapi "k8s.io/client-go/tools/clientcmd/api"
+
+	"github.com/ortet/ortet/test/access"
 )
 
 // A Client is somebody who uses the API.
-type Client struct {
-	User   string
-	Groups []string
-	Token  string // a bearer token, instead of a certificate for User and Groups
-	Server string // URL by which it reaches the API server; "" means by loopback
-}
+type Client = access.Client
 
 // KubeconfigFor returns a kubeconfig, complete in itself, by which client is
 // authenticated.
 func (cp *ControlPlane) KubeconfigFor(client Client) ([]byte, error) {
-	config, err := kubeconfig(cp.ca, cp.Server, client)
-	if err != nil {
-		return nil, err
-	}
-	return clientcmd.Write(*config)
+	return cp.ca.Kubeconfig(cp.Server, client)
 }
 
 // WriteKubeconfig writes KubeconfigFor to a new file of mode 0600 beside the
@@ -65,7 +56,7 @@ func (cp *ControlPlane) RESTConfigFor(client Client) (*rest.Config, error) {
 }
 
 // CA returns the PEM of the certificate in CAFile.
-func (cp *ControlPlane) CA() []byte { return cp.ca.pem() }
+func (cp *ControlPlane) CA() []byte { return cp.ca.PEM() }
 
 // Port returns the API server's port.
 func (cp *ControlPlane) Port() int { return cp.port }
@@ -90,27 +81,4 @@ func (l *layout) kubeconfigs(cp *ControlPlane) error {
 		}
 	}
 	return nil
-}
-
-func kubeconfig(ca *authority, server string, client Client) (*clientcmdapi.Config, error) {
-	if client.Server != "" {
-		server = client.Server
-	}
-	user := &clientcmdapi.AuthInfo{Token: client.Token}
-	if client.Token == "" {
-		if client.User == "" {
-			return nil, fmt.Errorf("a client of %s needs a user or a token", server)
-		}
-		certPEM, keyPEM, err := ca.client(client.User, client.Groups...)
-		if err != nil {
-			return nil, fmt.Errorf("certificate for %s: %w", client.User, err)
-		}
-		user.ClientCertificateData, user.ClientKeyData = certPEM, keyPEM
-	}
-	config := clientcmdapi.NewConfig()
-	config.Clusters["ortet"] = &clientcmdapi.Cluster{Server: server, CertificateAuthorityData: ca.pem()}
-	config.AuthInfos["ortet"] = user
-	config.Contexts["ortet"] = &clientcmdapi.Context{Cluster: "ortet", AuthInfo: "ortet"}
-	config.CurrentContext = "ortet"
-	return config, nil
 }

@@ -2,9 +2,7 @@ package controlplane
 
 import (
 	"context"
-	"crypto/rand"
 	"fmt"
-	"strings"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
@@ -13,11 +11,9 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/tools/clientcmd"
-)
 
-// tokenGroup is kubeadm's for its tokens. Other bootstrap tokens get nothing by it,
-// as in a cluster that kubeadm made.
-const tokenGroup = "system:bootstrappers:kubeadm:default-node-token"
+	"github.com/ortet/ortet/test/access"
+)
 
 // permitTLSBootstrap lets holders of such a bootstrap token ask for a kubelet's
 // client certificate, has the controller manager approve that and its renewal,
@@ -25,8 +21,8 @@ const tokenGroup = "system:bootstrappers:kubeadm:default-node-token"
 // Source: kubernetes.io, "TLS bootstrapping".
 func permitTLSBootstrap(ctx context.Context, client kubernetes.Interface, cp *ControlPlane) error {
 	for _, b := range []struct{ name, role, group string }{
-		{"kubelet-bootstrap", "system:node-bootstrapper", tokenGroup},
-		{"node-autoapprove-bootstrap", "system:certificates.k8s.io:certificatesigningrequests:nodeclient", tokenGroup},
+		{"kubelet-bootstrap", "system:node-bootstrapper", access.TokenGroup},
+		{"node-autoapprove-bootstrap", "system:certificates.k8s.io:certificatesigningrequests:nodeclient", access.TokenGroup},
 		{"node-autoapprove-certificate-rotation", "system:certificates.k8s.io:certificatesigningrequests:selfnodeclient", "system:nodes"},
 	} {
 		_, err := client.RbacV1().ClusterRoleBindings().Create(ctx, &rbacv1.ClusterRoleBinding{
@@ -42,7 +38,11 @@ func permitTLSBootstrap(ctx context.Context, client kubernetes.Interface, cp *Co
 }
 
 func publishClusterInfo(ctx context.Context, client kubernetes.Interface, cp *ControlPlane) error {
-	info, err := kubeconfig(cp.ca, cp.Server, Client{Token: "none"})
+	text, err := cp.ca.Kubeconfig(cp.Server, Client{Token: "none"})
+	if err != nil {
+		return err
+	}
+	info, err := clientcmd.Load(text)
 	if err != nil {
 		return err
 	}
@@ -94,23 +94,7 @@ func (cp *ControlPlane) BootstrapToken(ctx context.Context, expiry time.Time) (s
 	if err != nil {
 		return "", err
 	}
-	text := strings.ToLower(rand.Text()) // 26 characters of a–z and 2–7
-	id, secret := text[:6], text[6:22]
-	_, err = client.CoreV1().Secrets(metav1.NamespaceSystem).Create(ctx, &corev1.Secret{
-		ObjectMeta: metav1.ObjectMeta{Name: "bootstrap-token-" + id},
-		Type:       corev1.SecretTypeBootstrapToken,
-		StringData: map[string]string{
-			"token-id": id, "token-secret": secret,
-			"expiration":                     expiry.UTC().Format(time.RFC3339),
-			"usage-bootstrap-authentication": "true",
-			"usage-bootstrap-signing":        "true",
-			"auth-extra-groups":              tokenGroup,
-		},
-	}, metav1.CreateOptions{})
-	if err != nil {
-		return "", fmt.Errorf("make a bootstrap token: %w", err)
-	}
-	return id + "." + secret, nil
+	return access.BootstrapToken(ctx, client, expiry)
 }
 
 // BootstrapKubeconfig returns a kubeconfig with a new bootstrap token, for a

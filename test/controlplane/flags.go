@@ -1,6 +1,10 @@
 package controlplane
 
-import "fmt"
+import (
+	"fmt"
+
+	"github.com/ortet/ortet/test/access"
+)
 
 // etcdFlags has etcd on loopback, for holders of its own CA's certificates only.
 func (l *layout) etcdFlags(client, peer string) []string {
@@ -10,9 +14,9 @@ func (l *layout) etcdFlags(client, peer string) []string {
 		"--listen-client-urls=" + client, "--advertise-client-urls=" + client,
 		"--listen-peer-urls=" + peer, "--initial-advertise-peer-urls=" + peer,
 		"--initial-cluster=default=" + peer,
-		"--client-cert-auth", "--trusted-ca-file=" + l.etcdCA.certFile(),
+		"--client-cert-auth", "--trusted-ca-file=" + l.etcdCA.CertFile(),
 		"--cert-file=" + l.pki("etcd.crt"), "--key-file=" + l.pki("etcd.key"),
-		"--peer-client-cert-auth", "--peer-trusted-ca-file=" + l.etcdCA.certFile(),
+		"--peer-client-cert-auth", "--peer-trusted-ca-file=" + l.etcdCA.CertFile(),
 		"--peer-cert-file=" + l.pki("etcd.crt"), "--peer-key-file=" + l.pki("etcd.key"),
 		"--unsafe-no-fsync", // nothing here has to survive a power cut
 		"--log-level=warn",
@@ -24,9 +28,9 @@ func (l *layout) apiserverFlags(config Config, etcd string, port int) []string {
 		"--bind-address=" + config.Listen,
 		fmt.Sprintf("--secure-port=%d", port),
 		"--tls-cert-file=" + l.pki("apiserver.crt"), "--tls-private-key-file=" + l.pki("apiserver.key"),
-		"--client-ca-file=" + l.ca.certFile(),
+		"--client-ca-file=" + l.ca.CertFile(),
 		"--etcd-servers=" + etcd,
-		"--etcd-cafile=" + l.etcdCA.certFile(),
+		"--etcd-cafile=" + l.etcdCA.CertFile(),
 		"--etcd-certfile=" + l.pki("apiserver-etcd-client.crt"), "--etcd-keyfile=" + l.pki("apiserver-etcd-client.key"),
 		"--authorization-mode=Node,RBAC",
 		"--enable-admission-plugins=NodeRestriction",
@@ -35,7 +39,7 @@ func (l *layout) apiserverFlags(config Config, etcd string, port int) []string {
 		"--kubelet-client-certificate=" + l.pki("apiserver-kubelet-client.crt"),
 		"--kubelet-client-key=" + l.pki("apiserver-kubelet-client.key"),
 		"--kubelet-preferred-address-types=InternalIP",
-		"--requestheader-client-ca-file=" + l.front.certFile(),
+		"--requestheader-client-ca-file=" + l.front.CertFile(),
 		"--requestheader-allowed-names=front-proxy-client",
 		"--requestheader-username-headers=X-Remote-User",
 		"--requestheader-group-headers=X-Remote-Group",
@@ -61,10 +65,10 @@ func (l *layout) controllerManagerFlags(config Config) []string {
 		"--kubeconfig=" + l.kubeconfig("controller-manager"),
 		"--controllers=*,bootstrapsigner,tokencleaner",
 		"--use-service-account-credentials",
-		"--root-ca-file=" + l.ca.certFile(),
+		"--root-ca-file=" + l.ca.CertFile(),
 		"--service-account-private-key-file=" + l.pki("sa.key"),
-		"--cluster-signing-cert-file=" + l.ca.certFile(), "--cluster-signing-key-file=" + l.ca.keyFile(),
-		"--cluster-signing-duration=" + validity.String(),
+		"--cluster-signing-cert-file=" + l.ca.CertFile(), "--cluster-signing-key-file=" + l.ca.KeyFile(),
+		"--cluster-signing-duration=" + access.Validity.String(),
 		"--service-cluster-ip-range=" + serviceCIDR,
 		"--leader-elect=false", "--secure-port=0", "--profiling=false",
 		"--kube-api-qps=200", "--kube-api-burst=400",

@@ -16,6 +16,7 @@ import (
 	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/rest"
 
+	"github.com/ortet/ortet/test/access"
 	"github.com/ortet/ortet/test/process"
 )
 
@@ -69,7 +70,7 @@ type ControlPlane struct {
 	// Dir is Config.Dir; each component's log is <component>.log in it.
 	Dir string
 
-	ca        *authority
+	ca        *access.Authority
 	port      int
 	processes []*process.Process // in order of their start
 }
@@ -134,9 +135,9 @@ func (c Config) defaulted() (Config, error) {
 // layout is the files that components share.
 type layout struct {
 	dir    string
-	ca     *authority
-	etcdCA *authority
-	front  *authority
+	ca     *access.Authority
+	etcdCA *access.Authority
+	front  *access.Authority
 }
 
 func (l *layout) pki(name string) string { return filepath.Join(l.dir, "pki", name) }
@@ -151,13 +152,13 @@ func lay(config Config) (*layout, error) {
 		return nil, err
 	}
 	for _, a := range []struct {
-		into       **authority
+		into       **access.Authority
 		name       string
 		commonName string
 	}{
 		{&l.ca, "ca", "kubernetes"}, {&l.etcdCA, "etcd-ca", "etcd-ca"}, {&l.front, "front-proxy-ca", "front-proxy-ca"},
 	} {
-		made, err := newAuthority(pki, a.name, a.commonName, config.Now)
+		made, err := access.NewAuthority(pki, a.name, a.commonName, config.Now)
 		if err != nil {
 			return nil, err
 		}
@@ -173,12 +174,12 @@ func lay(config Config) (*layout, error) {
 		}
 	}
 	return l, errors.Join(
-		l.ca.serverFiles("apiserver", "kube-apiserver", hosts...),
-		l.ca.clientFiles("apiserver-kubelet-client", "kube-apiserver-kubelet-client", "system:masters"),
-		l.etcdCA.serverFiles("etcd", "etcd", "localhost", loopback),
-		l.etcdCA.clientFiles("apiserver-etcd-client", "kube-apiserver"),
-		l.front.clientFiles("front-proxy-client", "front-proxy-client"),
-		writeServiceAccountKey(l.pki("sa.key")),
+		l.ca.ServerFiles("apiserver", "kube-apiserver", hosts...),
+		l.ca.ClientFiles("apiserver-kubelet-client", "kube-apiserver-kubelet-client", "system:masters"),
+		l.etcdCA.ServerFiles("etcd", "etcd", "localhost", loopback),
+		l.etcdCA.ClientFiles("apiserver-etcd-client", "kube-apiserver"),
+		l.front.ClientFiles("front-proxy-client", "front-proxy-client"),
+		access.WriteServiceAccountKey(l.pki("sa.key")),
 	)
 }
 
@@ -198,7 +199,7 @@ func (l *layout) start(ctx context.Context, config Config) (_ *ControlPlane, err
 	cp := &ControlPlane{
 		Server:     "https://" + net.JoinHostPort(reach, strconv.Itoa(ports[2])),
 		Kubeconfig: filepath.Join(config.Dir, "kubeconfig"),
-		CAFile:     l.ca.certFile(),
+		CAFile:     l.ca.CertFile(),
 		Binary:     config.Binary,
 		Dir:        config.Dir,
 		ca:         l.ca,

@@ -50,11 +50,15 @@ func (g Grant) allows(r Request) bool {
 		(len(g.ResourceNames) == 0 || slices.Contains(g.ResourceNames, r.Name))
 }
 
-func (s *Server) allowed(r Request) bool {
-	if s.Users == nil {
+func (s *Server) allowed(r Request, groups []string) bool {
+	if s.Users == nil && s.Groups == nil {
 		return true
 	}
 	grants, known := s.Users[r.User]
+	for _, group := range groups {
+		more, of := s.Groups[group]
+		grants, known = append(slices.Clip(grants), more...), known || of
+	}
 	if r.Path != "" {
 		return known // as Kubernetes' own role system:discovery has it
 	}
@@ -63,7 +67,7 @@ func (s *Server) allowed(r Request) bool {
 
 // authorize refuses what the user may not, in RBAC's words.
 func (s *Server) authorize(c *call) error {
-	if s.allowed(c.Request) {
+	if s.allowed(c.Request, c.groups) {
 		return nil
 	}
 	if c.Path != "" {
@@ -77,14 +81,17 @@ func (s *Server) authorize(c *call) error {
 	if c.Namespace != "" {
 		where = fmt.Sprintf("in the namespace %q", c.Namespace)
 	}
-	return apierrors.NewForbidden(schema.GroupResource{Group: c.Group, Resource: c.Resource}, c.Name,
-		words("User %q cannot %s resource %q in API group %q %s", c.User, c.Verb, resource, c.Group, where))
+	return c.forbidden(c.Name, "User %q cannot %s resource %q in API group %q %s", c.User, c.Verb, resource, c.Group, where)
+}
+
+func (c *call) forbidden(name, format string, values ...any) error {
+	return apierrors.NewForbidden(schema.GroupResource{Group: c.Group, Resource: c.Resource}, name, words(format, values...))
 }
 
 // review answers a user who asks what he may do.
 func (s *Server) review(c *call) (answer, error) {
 	if c.Resource != "selfsubjectaccessreviews" || c.Verb != "create" || c.version != "v1" {
-		return notServed(), nil
+		return answer{}, c.notServed()
 	}
 	var review authorizationv1.SelfSubjectAccessReview
 	if err := decode(c.header.Get("Content-Type"), c.body, &review); err != nil {
@@ -99,6 +106,6 @@ func (s *Server) review(c *call) (answer, error) {
 	default:
 		return answer{}, errors.New("a review needs attributes of a resource or of a path")
 	}
-	review.Status = authorizationv1.SubjectAccessReviewStatus{Allowed: s.allowed(asked)}
+	review.Status = authorizationv1.SubjectAccessReviewStatus{Allowed: s.allowed(asked, c.groups)}
 	return said(c.accept, http.StatusCreated, authorizationv1.SchemeGroupVersion.WithKind("SelfSubjectAccessReview"), &review), nil
 }

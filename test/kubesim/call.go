@@ -1,6 +1,7 @@
 package kubesim
 
 import (
+	"context"
 	"net/http"
 	"net/url"
 	"strings"
@@ -37,11 +38,14 @@ type call struct {
 	rawURL  *url.URL
 	query   url.Values // nil until it is asked for
 	body    []byte
+	groups  []string        // the user's
+	ctx     context.Context // the request's, which ends a watch
+	table   bool            // the answer is a table, as kubectl prints it
 }
 
-func (s *Server) parse(request *http.Request, user string, body []byte) *call {
-	c := &call{body: body}
-	c.User = user
+func (s *Server) parse(request *http.Request, user User, body []byte) *call {
+	c := &call{body: body, groups: user.Groups, ctx: request.Context()}
+	c.User = user.Name
 	c.parse(request)
 	c.accept = accepted(c.header.Get("Accept"), true)
 	return c

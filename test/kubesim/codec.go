@@ -5,6 +5,7 @@ import (
 	"encoding/binary"
 	"encoding/json"
 	"fmt"
+	"net/http"
 	"strconv"
 	"strings"
 
@@ -58,7 +59,7 @@ func accepted(accept string, protobuf bool) string {
 	for one := range strings.SplitSeq(accept, ",") {
 		one, parameters, _ := strings.Cut(one, ";")
 		if strings.Contains(parameters, "as=") {
-			continue // tables and partial objects are not served
+			continue // see asTable; partial objects are not served
 		}
 		switch strings.TrimSpace(one) {
 		case contentProto:
@@ -133,6 +134,9 @@ func (e *entry) encoded(contentType string) ([]byte, error) {
 
 // one is an answer with one object.
 func (c *call) one(code int, e *entry) (answer, error) {
+	if c.table {
+		return c.tabled(code, metav1.ListMeta{ResourceVersion: e.object.GetResourceVersion()}, []*entry{e})
+	}
 	data, err := e.encoded(c.accept)
 	if err != nil {
 		return answer{}, err
@@ -146,6 +150,9 @@ func (c *call) one(code int, e *entry) (answer, error) {
 // many is an answer with a list. A list of any kind is its ListMeta and then
 // the items, so that it is put together of what is encoded already.
 func (c *call) many(meta metav1.ListMeta, items []*entry) (answer, error) {
+	if c.table {
+		return c.tabled(http.StatusOK, meta, items)
+	}
 	size := 256
 	for _, e := range items {
 		data, err := e.encoded(c.accept)
@@ -171,7 +178,7 @@ func (c *call) many(meta metav1.ListMeta, items []*entry) (answer, error) {
 		return answer{}, err
 	}
 	out = fmt.Appendf(out, `{"kind":%s,"apiVersion":%s,"metadata":%s,"items":[`,
-		strconv.Quote(c.kind.name+"List"), strconv.Quote(schema.GroupVersion{Group: c.kind.group, Version: c.kind.version}.String()), head)
+		strconv.Quote(c.kind.name+"List"), strconv.Quote(c.kind.groupVersion()), head)
 	for i, e := range items {
 		if i > 0 {
 			out = append(out, ',')

@@ -33,6 +33,11 @@ func (s *Server) wrote(t *table, old, e *entry) {
 		s.wroteDaemonSet(old, e)
 	case "pods":
 		s.wrotePod(old, e)
+	case "certificatesigningrequests":
+		s.wroteRequest(old, e)
+	}
+	if s.Controllers {
+		s.control(t, old, e)
 	}
 }
 

@@ -2,6 +2,7 @@ package kubesim
 
 import (
 	appsv1 "k8s.io/api/apps/v1"
+	certificatesv1 "k8s.io/api/certificates/v1"
 	coordinationv1 "k8s.io/api/coordination/v1"
 	corev1 "k8s.io/api/core/v1"
 	policyv1 "k8s.io/api/policy/v1"
@@ -29,6 +30,7 @@ type message interface {
 // A kind is one resource that is served.
 type kind struct {
 	group, version, resource, name string
+	short                          []string // kubectl's names for it
 	namespaced                     bool
 	fresh                          func() object
 	custom                         bool // it has no protocol buffers
@@ -47,6 +49,10 @@ func (k *kind) groupResource() schema.GroupResource {
 	return schema.GroupResource{Group: k.group, Resource: k.resource}
 }
 
+func (k *kind) groupVersion() string {
+	return schema.GroupVersion{Group: k.group, Version: k.version}.String()
+}
+
 func (k *kind) groupKind() schema.GroupKind { return schema.GroupKind{Group: k.group, Kind: k.name} }
 
 func (k *kind) groupVersionKind() schema.GroupVersionKind {
@@ -63,17 +69,18 @@ func (k *kind) of(o object) object {
 // it needs a resourceVersion, is as each kind's strategy in Kubernetes has it.
 func kinds() []*kind {
 	all := []*kind{
-		{version: "v1", resource: "nodes", name: "Node", status: true, fresh: func() object { return new(corev1.Node) }},
-		{version: "v1", resource: "pods", name: "Pod", status: true, namespaced: true, generation: true, fresh: func() object { return new(corev1.Pod) }},
-		{version: "v1", resource: "namespaces", name: "Namespace", status: true, fresh: func() object { return new(corev1.Namespace) }},
+		{version: "v1", resource: "nodes", name: "Node", short: []string{"no"}, status: true, fresh: func() object { return new(corev1.Node) }},
+		{version: "v1", resource: "pods", name: "Pod", short: []string{"po"}, status: true, namespaced: true, generation: true, fresh: func() object { return new(corev1.Pod) }},
+		{version: "v1", resource: "namespaces", name: "Namespace", short: []string{"ns"}, status: true, fresh: func() object { return new(corev1.Namespace) }},
 		{version: "v1", resource: "secrets", name: "Secret", namespaced: true, fresh: func() object { return new(corev1.Secret) }},
-		{version: "v1", resource: "configmaps", name: "ConfigMap", namespaced: true, fresh: func() object { return new(corev1.ConfigMap) }},
-		{version: "v1", resource: "serviceaccounts", name: "ServiceAccount", namespaced: true, fresh: func() object { return new(corev1.ServiceAccount) }},
-		{version: "v1", resource: "events", name: "Event", namespaced: true, createOnUpdate: true, fresh: func() object { return new(corev1.Event) }},
+		{version: "v1", resource: "configmaps", name: "ConfigMap", short: []string{"cm"}, namespaced: true, fresh: func() object { return new(corev1.ConfigMap) }},
+		{version: "v1", resource: "serviceaccounts", name: "ServiceAccount", short: []string{"sa"}, namespaced: true, fresh: func() object { return new(corev1.ServiceAccount) }},
+		{version: "v1", resource: "events", name: "Event", short: []string{"ev"}, namespaced: true, createOnUpdate: true, fresh: func() object { return new(corev1.Event) }},
 		{group: "coordination.k8s.io", version: "v1", resource: "leases", name: "Lease", namespaced: true, createOnUpdate: true, conditional: true, fresh: func() object { return new(coordinationv1.Lease) }},
-		{group: "apps", version: "v1", resource: "daemonsets", name: "DaemonSet", status: true, namespaced: true, generation: true, fresh: func() object { return new(appsv1.DaemonSet) }},
-		{group: "apps", version: "v1", resource: "replicasets", name: "ReplicaSet", status: true, namespaced: true, generation: true, fresh: func() object { return new(appsv1.ReplicaSet) }},
-		{group: "policy", version: "v1", resource: "poddisruptionbudgets", name: "PodDisruptionBudget", status: true, namespaced: true, generation: true, conditional: true, fresh: func() object { return new(policyv1.PodDisruptionBudget) }},
+		{group: "apps", version: "v1", resource: "daemonsets", name: "DaemonSet", short: []string{"ds"}, status: true, namespaced: true, generation: true, fresh: func() object { return new(appsv1.DaemonSet) }},
+		{group: "apps", version: "v1", resource: "replicasets", name: "ReplicaSet", short: []string{"rs"}, status: true, namespaced: true, generation: true, fresh: func() object { return new(appsv1.ReplicaSet) }},
+		{group: "policy", version: "v1", resource: "poddisruptionbudgets", name: "PodDisruptionBudget", short: []string{"pdb"}, status: true, namespaced: true, generation: true, conditional: true, fresh: func() object { return new(policyv1.PodDisruptionBudget) }},
+		{group: "certificates.k8s.io", version: "v1", resource: "certificatesigningrequests", name: "CertificateSigningRequest", short: []string{"csr"}, status: true, fresh: func() object { return new(certificatesv1.CertificateSigningRequest) }},
 		{group: machineGroup, version: "v1beta1", resource: "machines", name: "Machine", namespaced: true, generation: true, conditional: true, custom: true, fresh: func() object { return new(unstructured.Unstructured) }},
 	}
 	for _, k := range all {

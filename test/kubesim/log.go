@@ -31,6 +31,12 @@ func (s *Server) log(c *call, t *table) (answer, error) {
 	if !known {
 		return answer{}, apierrors.NewBadRequest(fmt.Sprintf("container %s is not valid for pod %s", container, c.Name))
 	}
+	if ask := s.KubeletLog; ask != nil {
+		return answer{later: func() (answer, error) {
+			stream, err := ask(c.ctx, pod, container, c.rawURL.Query())
+			return answer{code: http.StatusOK, contentType: "text/plain", stream: stream}, err
+		}}, nil
+	}
 	hook := s.Log
 	return answer{later: func() (answer, error) {
 		var printed []byte

@@ -2,15 +2,18 @@ package kubesim
 
 import (
 	"bytes"
+	"context"
 	"errors"
 	"fmt"
 	"io"
 	"net/http"
+	"net/url"
 	"strconv"
 	"strings"
 	"sync"
 	"time"
 
+	certificatesv1 "k8s.io/api/certificates/v1"
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -47,15 +50,32 @@ type Server struct {
 	// change it.
 	Ends func(pod *corev1.Pod, grace time.Duration) time.Duration
 
+	// Groups says what the members of each group may do, beside Users.
+	Groups map[string][]Grant
+	// Controllers does what a cluster's controllers and scheduler do: ReplicaSets
+	// fill up, pods are bound, and a Node whose Lease is not renewed becomes Unknown.
+	// See workloads.go.
+	Controllers bool
+	// Sign gives the certificate of a new certificate request that the cluster
+	// approves by itself, or nil. It is called under the lock: it must not use the
+	// server. It may be nil.
+	Sign func(*certificatesv1.CertificateSigningRequest) []byte
+	// KubeletLog asks a pod's kubelet for a container's log; query is the request's.
+	// It comes before Log. It may be nil.
+	KubeletLog func(ctx context.Context, pod *corev1.Pod, container string, query url.Values) (io.ReadCloser, error)
+
 	mu         sync.Mutex
 	tables     map[string]*table // by resource
 	revision   uint64            // resourceVersion of the last write
 	made       uint64            // UIDs
 	generated  uint64            // names
 	snapshots  map[uint64]snapshot
-	daemonPods map[daemonOn]string // keys of pods
-	due        []due               // by time
-	deletions  []Deletion          // since the lock was taken
+	daemonPods map[daemonOn]string  // keys of pods
+	due        []due                // by time
+	deletions  []Deletion           // since the lock was taken
+	written    chan struct{}        // closes at the next write; nil while no watch waits
+	heartbeats map[string]time.Time // when each Node was heard of last
+	reconciles bool                 // workloads are to be reconciled
 }
 
 // A Deletion is one pod's.
@@ -142,8 +162,14 @@ type login struct {
 	user   string
 }
 
+// A User is who sends a request.
+type User struct {
+	Name   string
+	Groups []string
+}
+
 func (l login) RoundTrip(request *http.Request) (*http.Response, error) {
-	return l.server.roundTrip(request, l.user)
+	return l.server.roundTrip(request, User{Name: l.user})
 }
 
 // CancelRequest is what an http.Client with a timeout calls; the request's context
@@ -161,10 +187,10 @@ func bearer(request *http.Request) string {
 
 // RoundTrip implements http.RoundTripper. The bearer token is the user's name.
 func (s *Server) RoundTrip(request *http.Request) (*http.Response, error) {
-	return s.roundTrip(request, bearer(request))
+	return s.roundTrip(request, User{Name: bearer(request)})
 }
 
-func (s *Server) roundTrip(request *http.Request, user string) (*http.Response, error) {
+func (s *Server) roundTrip(request *http.Request, user User) (*http.Response, error) {
 	body, err := drained(request)
 	if err != nil {
 		return nil, err
@@ -191,18 +217,44 @@ func drained(request *http.Request) (body []byte, err error) {
 
 // ServeHTTP implements http.Handler. The bearer token is the user's name.
 func (s *Server) ServeHTTP(w http.ResponseWriter, request *http.Request) {
+	s.ServeUser(w, request, User{Name: bearer(request)})
+}
+
+// ServeUser serves a request of a user whom the caller has authenticated.
+func (s *Server) ServeUser(w http.ResponseWriter, request *http.Request, user User) {
 	body, err := drained(request)
 	if err != nil {
 		http.Error(w, err.Error(), http.StatusBadRequest)
 		return
 	}
-	a := s.serve(request, bearer(request), body)
+	a := s.serve(request, user, body)
 	for key, values := range a.header() {
 		w.Header()[key] = values
 	}
 	w.WriteHeader(a.code)
 	// What fails here is the client's connection, which it sees itself.
-	_, _ = w.Write(a.body)
+	if a.stream == nil {
+		_, _ = w.Write(a.body)
+		return
+	}
+	defer a.stream.Close()
+	_ = http.NewResponseController(w).Flush() // a watch is open before its first event
+	_, _ = io.Copy(flushed{w}, a.stream)
+}
+
+// flushed sends what is written at once, as a watch and a followed log need it.
+type flushed struct{ http.ResponseWriter }
+
+func (f flushed) Write(p []byte) (int, error) {
+	n, err := f.ResponseWriter.Write(p)
+	return n, errors.Join(err, http.NewResponseController(f.ResponseWriter).Flush())
+}
+
+// Tick does what the cluster does by itself and is due, for those who serve in real
+// time: without requests nothing else would.
+func (s *Server) Tick() {
+	s.begin()
+	s.end()
 }
 
 // An answer is what goes back.
@@ -210,7 +262,8 @@ type answer struct {
 	code        int
 	contentType string
 	body        []byte
-	retryAfter  int // seconds
+	stream      io.ReadCloser // instead of body: it goes on while it is read
+	retryAfter  int           // seconds
 	// later gives the answer instead, once the lock is given back.
 	later func() (answer, error)
 }
@@ -224,6 +277,11 @@ func (a answer) header() http.Header {
 }
 
 func (a answer) response(request *http.Request) *http.Response {
+	if a.stream != nil {
+		response := answer{code: a.code, contentType: a.contentType}.response(request)
+		response.Body, response.ContentLength = a.stream, -1
+		return response
+	}
 	return &http.Response{
 		Status: strconv.Itoa(a.code) + " " + http.StatusText(a.code), StatusCode: a.code,
 		Proto: "HTTP/1.1", ProtoMajor: 1, ProtoMinor: 1,
@@ -262,7 +320,7 @@ func refusal(accept string, err error) answer {
 }
 
 // serve is the whole of a request.
-func (s *Server) serve(request *http.Request, user string, body []byte) answer {
+func (s *Server) serve(request *http.Request, user User, body []byte) answer {
 	c := s.parse(request, user, body)
 	a, err := s.answer(c)
 	if err == nil && a.later != nil {
@@ -299,31 +357,42 @@ func (s *Server) answer(c *call) (answer, error) {
 	t := s.tables[c.Resource]
 	if t == nil || t.kind.group != c.Group || t.kind.version != c.version || t.kind.custom && !s.Machines ||
 		t.kind.namespaced && c.Namespace == "" && c.Verb != "list" {
-		return notServed(), nil
+		return answer{}, c.notServed()
 	}
 	c.kind = t.kind
-	if c.accept = accepted(c.header.Get("Accept"), !t.kind.custom); c.accept == "" {
+	c.table = asTable(c.header.Get("Accept"))
+	if c.accept = accepted(c.header.Get("Accept"), !t.kind.custom && c.Verb != "watch"); c.accept == "" {
 		return answer{}, apierrors.NewGenericServerResponse(http.StatusNotAcceptable, c.Verb, t.kind.groupResource(), c.Name,
 			"only the following media types are accepted: "+contentJSON+", "+contentProto, 0, false)
 	}
 	switch {
-	case c.Subresource == "" || c.Subresource == "status" && t.kind.status && (c.Verb == "get" || c.Verb == "update" || c.Verb == "patch"):
+	case c.Subresource == "", c.Subresource == "status" && t.kind.status && c.changes(), c.Resource == "certificatesigningrequests" && c.Subresource == "approval" && c.changes():
 		return s.stored(c, t)
 	case c.Resource == "pods" && c.Subresource == "eviction" && c.Verb == "create":
 		return s.evict(c, t)
 	case c.Resource == "pods" && c.Subresource == "log" && c.Verb == "get":
 		return s.log(c, t)
 	}
-	return notServed(), nil
+	return answer{}, c.notServed()
 }
+
+// changes reports whether the request is of those that a status has.
+func (c *call) changes() bool { return c.Verb == "get" || c.Verb == "update" || c.Verb == "patch" }
 
 // stored serves what every kind has.
 func (s *Server) stored(c *call, t *table) (answer, error) {
+	if c.Verb == "update" || c.Verb == "patch" || c.Verb == "delete" {
+		if err := c.restrictNode(c.Name); err != nil {
+			return answer{}, err
+		}
+	}
 	switch c.Verb {
 	case "get":
 		return s.get(c, t)
 	case "list":
 		return s.list(c, t)
+	case "watch":
+		return s.watch(c, t)
 	case "create":
 		return s.create(c, t)
 	case "update":
@@ -339,6 +408,16 @@ func (s *Server) stored(c *call, t *table) (answer, error) {
 }
 
 // notServed is the answer under an address that there is not.
-func notServed() answer {
-	return answer{code: http.StatusNotFound, contentType: "text/plain; charset=utf-8", body: []byte("404 page not found\n")}
+func (c *call) notServed() error {
+	what := c.Path
+	if what == "" {
+		what = strings.TrimSuffix(c.Resource+"/"+c.Subresource, "/")
+		if c.Group != "" {
+			what += " of " + c.Group
+		}
+	}
+	return &apierrors.StatusError{ErrStatus: metav1.Status{
+		Status: metav1.StatusFailure, Code: http.StatusNotFound, Reason: metav1.StatusReasonNotFound,
+		Message: "the API server in memory does not serve " + what + " (" + c.Verb + ")",
+	}}
 }

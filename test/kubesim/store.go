@@ -25,6 +25,9 @@ type table struct {
 	kind    *kind
 	sorted  []*entry
 	entries map[string]*entry
+
+	history []change // for watches, by revision
+	expired uint64   // revision of the last write that history has lost
 }
 
 func keyOf(namespace, name string) string {
@@ -93,6 +96,7 @@ func (s *Server) insert(t *table, o object) *entry {
 	i, _ := t.find(e.key)
 	t.sorted = slices.Insert(t.sorted, i, e)
 	t.entries[e.key] = e
+	s.record(t, nil, e)
 	s.wrote(t, nil, e)
 	return e
 }
@@ -103,6 +107,7 @@ func (s *Server) replace(t *table, old *entry, o object) *entry {
 	e := &entry{key: old.key, object: t.kind.of(o)}
 	i, _ := t.find(e.key)
 	t.sorted[i], t.entries[e.key] = e, e
+	s.record(t, old, e)
 	s.wrote(t, old, e)
 	return e
 }
@@ -113,6 +118,7 @@ func (s *Server) remove(t *table, old *entry) {
 	t.sorted = slices.Delete(t.sorted, i, i+1)
 	delete(t.entries, old.key)
 	s.revision++
+	s.record(t, old, nil)
 	s.wrote(t, old, nil)
 }
 

@@ -304,7 +304,7 @@ func TestRequests(t *testing.T) {
 	}{
 		{"GET", "/api/v1/nodes/n", "me", kubesim.Request{Verb: "get", Resource: "nodes", Name: "n", Status: 404}},
 		{"GET", "/api/v1/nodes", "me", kubesim.Request{Verb: "list", Resource: "nodes", Status: 200}},
-		{"GET", "/api/v1/nodes?watch=true", "me", kubesim.Request{Verb: "watch", Resource: "nodes", Status: 405}},
+		{"GET", "/api/v1/nodes?watch=true", "me", kubesim.Request{Verb: "watch", Resource: "nodes", Status: 200}},
 		{"GET", "/api/v1/nodes/n", "nobody", kubesim.Request{Verb: "get", Resource: "nodes", Name: "n", Status: 403}},
 		{"GET", "/api/v1/nodes/n", "", kubesim.Request{Verb: "get", Resource: "nodes", Name: "n", Status: 403}},
 		{"GET", "/api/v1/namespaces/default", "me", kubesim.Request{Verb: "get", Resource: "namespaces", Namespace: "default", Name: "default", Status: 200}},

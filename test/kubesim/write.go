@@ -8,6 +8,7 @@ import (
 	"reflect"
 
 	appsv1 "k8s.io/api/apps/v1"
+	certificatesv1 "k8s.io/api/certificates/v1"
 	corev1 "k8s.io/api/core/v1"
 	policyv1 "k8s.io/api/policy/v1"
 	"k8s.io/apimachinery/pkg/api/equality"
@@ -41,6 +42,12 @@ func (s *Server) create(c *call, t *table) (answer, error) {
 	o, err := c.received()
 	if err != nil {
 		return answer{}, err
+	}
+	if err := c.restrictNode(o.GetName()); err != nil {
+		return answer{}, err
+	}
+	if request, ok := o.(*certificatesv1.CertificateSigningRequest); ok {
+		c.asked(request)
 	}
 	e, err := s.make(c, t, o)
 	if err != nil {
@@ -222,7 +229,7 @@ func (s *Server) change(t *table, old *entry, o object, subresource string) (*en
 // kept gives the new state with what this request may not change: the status,
 // or for a request to the status the rest.
 func kept(o, was object, subresource string) object {
-	if subresource == "status" {
+	if subresource != "" {
 		now, ok := was.DeepCopyObject().(object)
 		if !ok {
 			return o // every kind's copy is of its type
@@ -254,6 +261,8 @@ func swapStatus(to, from object) {
 		to.Status = from.(*appsv1.ReplicaSet).Status
 	case *policyv1.PodDisruptionBudget:
 		to.Status = from.(*policyv1.PodDisruptionBudget).Status
+	case *certificatesv1.CertificateSigningRequest:
+		to.Status = from.(*certificatesv1.CertificateSigningRequest).Status
 	}
 }
 

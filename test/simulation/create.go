@@ -4,6 +4,8 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
+	"path"
+	"strings"
 
 	"github.com/Azure/azure-sdk-for-go/sdk/resourcemanager/compute/armcompute/v8"
 )
@@ -48,4 +50,36 @@ func Bare(body map[string]any) {
 			delete(profile, "extensionProfile")
 		}
 	}
+}
+
+// Images names the image that each instance's OS disk was made from, by the provider
+// id that its Node has, in lower case: publisher:offer:sku:version of the Marketplace,
+// or the version's name in a gallery.
+func (a *Azure) Images(ctx context.Context, pool string) (map[string]string, error) {
+	f, err := a.Clients()
+	if err != nil {
+		return nil, err
+	}
+	images := map[string]string{}
+	pager := f.NewVirtualMachineScaleSetVMsClient().NewListPager(a.Endpoint.ResourceGroup, pool, nil)
+	for pager.More() {
+		page, err := pager.NextPage(ctx)
+		if err != nil {
+			return nil, fmt.Errorf("list instances of %s: %w", pool, err)
+		}
+		for _, vm := range page.Value {
+			if vm.ID == nil || vm.Properties == nil || vm.Properties.StorageProfile == nil || vm.Properties.StorageProfile.ImageReference == nil {
+				continue
+			}
+			image := vm.Properties.StorageProfile.ImageReference
+			name := ""
+			if image.ID != nil {
+				name = path.Base(*image.ID)
+			} else if image.Publisher != nil && image.Offer != nil && image.SKU != nil && image.Version != nil {
+				name = strings.Join([]string{*image.Publisher, *image.Offer, *image.SKU, *image.Version}, ":")
+			}
+			images["azure://"+strings.ToLower(*vm.ID)] = name
+		}
+	}
+	return images, nil
 }

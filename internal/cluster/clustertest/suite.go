@@ -162,6 +162,7 @@ func Run(t *testing.T, setup Setup) {
 		{"Server/Delete", serverDelete},
 		{"Server/Evict", serverEvict},
 		{"Server/Daemons", serverDaemons},
+		{"Server/Watch", serverWatch},
 		{"Server/Machines", serverMachines},
 	} {
 		t.Run(c.name, func(t *testing.T) { s.within(t, c.test) })

@@ -1,4 +1,6 @@
-package controlplane
+// Package access makes what a test's cluster is reached by: certificates,
+// kubeconfigs and bootstrap tokens.
+package access
 
 import (
 	"crypto"
@@ -17,12 +19,12 @@ import (
 	"time"
 )
 
-// validity of all certificates: longer than any run, short enough to be
+// Validity of all certificates: longer than any run, short enough to be
 // worthless when found later.
-const validity = 7 * 24 * time.Hour
+const Validity = 7 * 24 * time.Hour
 
-// authority signs certificates. Its files are <name>.crt and <name>.key.
-type authority struct {
+// An Authority signs certificates. Its files are <name>.crt and <name>.key.
+type Authority struct {
 	dir  string
 	name string
 	now  func() time.Time
@@ -30,13 +32,13 @@ type authority struct {
 	cert *x509.Certificate
 }
 
-// newAuthority makes a CA and writes it to dir.
-func newAuthority(dir, name, commonName string, now func() time.Time) (*authority, error) {
+// NewAuthority makes a CA and writes it to dir.
+func NewAuthority(dir, name, commonName string, now func() time.Time) (*Authority, error) {
 	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
 	if err != nil {
 		return nil, err
 	}
-	a := &authority{dir: dir, name: name, now: now, key: key}
+	a := &Authority{dir: dir, name: name, now: now, key: key}
 	template, err := a.template(commonName)
 	if err != nil {
 		return nil, err
@@ -51,20 +53,24 @@ func newAuthority(dir, name, commonName string, now func() time.Time) (*authorit
 	if a.cert, err = x509.ParseCertificate(der); err != nil {
 		return nil, err
 	}
-	if err := writeCertificate(a.certFile(), der); err != nil {
+	if err := writeCertificate(a.CertFile(), der); err != nil {
 		return nil, err
 	}
-	return a, writeKey(a.keyFile(), key)
+	return a, writeKey(a.KeyFile(), key)
 }
 
-func (a *authority) certFile() string { return filepath.Join(a.dir, a.name+".crt") }
-func (a *authority) keyFile() string  { return filepath.Join(a.dir, a.name+".key") }
+// CertFile is the path of its certificate.
+func (a *Authority) CertFile() string { return filepath.Join(a.dir, a.name+".crt") }
 
-func (a *authority) pem() []byte {
+// KeyFile is the path of its key.
+func (a *Authority) KeyFile() string { return filepath.Join(a.dir, a.name+".key") }
+
+// PEM is its certificate.
+func (a *Authority) PEM() []byte {
 	return pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: a.cert.Raw})
 }
 
-func (a *authority) template(commonName string, organizations ...string) (*x509.Certificate, error) {
+func (a *Authority) template(commonName string, organizations ...string) (*x509.Certificate, error) {
 	serial, err := rand.Int(rand.Reader, new(big.Int).Lsh(big.NewInt(1), 127))
 	if err != nil {
 		return nil, err
@@ -74,13 +80,13 @@ func (a *authority) template(commonName string, organizations ...string) (*x509.
 		Subject:      pkix.Name{CommonName: commonName, Organization: organizations},
 		// Machines with a clock of their own may lag a little.
 		NotBefore: a.now().Add(-5 * time.Minute),
-		NotAfter:  a.now().Add(validity),
+		NotAfter:  a.now().Add(Validity),
 		KeyUsage:  x509.KeyUsageDigitalSignature,
 	}, nil
 }
 
 // issue makes a key and a certificate for it.
-func (a *authority) issue(template *x509.Certificate) (der []byte, key crypto.Signer, err error) {
+func (a *Authority) issue(template *x509.Certificate) (der []byte, key crypto.Signer, err error) {
 	if key, err = ecdsa.GenerateKey(elliptic.P256(), rand.Reader); err != nil {
 		return nil, nil, err
 	}
@@ -88,8 +94,8 @@ func (a *authority) issue(template *x509.Certificate) (der []byte, key crypto.Si
 	return der, key, err
 }
 
-// client issues a client certificate.
-func (a *authority) client(user string, groups ...string) (certPEM, keyPEM []byte, err error) {
+// Client issues a client certificate.
+func (a *Authority) Client(user string, groups ...string) (certPEM, keyPEM []byte, err error) {
 	template, err := a.template(user, groups...)
 	if err != nil {
 		return nil, nil, err
@@ -107,9 +113,24 @@ func (a *authority) client(user string, groups ...string) (certPEM, keyPEM []byt
 		pem.EncodeToMemory(&pem.Block{Type: "PRIVATE KEY", Bytes: keyDER}), nil
 }
 
-// clientFiles issues a client certificate into <name>.crt and <name>.key.
-func (a *authority) clientFiles(name, user string, groups ...string) error {
-	certPEM, keyPEM, err := a.client(user, groups...)
+// SignClient signs the key of a certificate request for its subject, as the signer
+// kubernetes.io/kube-apiserver-client-kubelet does, and gives PEM.
+func (a *Authority) SignClient(request *x509.CertificateRequest) ([]byte, error) {
+	template, err := a.template(request.Subject.CommonName, request.Subject.Organization...)
+	if err != nil {
+		return nil, err
+	}
+	template.ExtKeyUsage = []x509.ExtKeyUsage{x509.ExtKeyUsageClientAuth}
+	der, err := x509.CreateCertificate(rand.Reader, template, a.cert, request.PublicKey, a.key)
+	if err != nil {
+		return nil, err
+	}
+	return pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: der}), nil
+}
+
+// ClientFiles issues a client certificate into <name>.crt and <name>.key.
+func (a *Authority) ClientFiles(name, user string, groups ...string) error {
+	certPEM, keyPEM, err := a.Client(user, groups...)
 	if err != nil {
 		return err
 	}
@@ -119,9 +140,9 @@ func (a *authority) clientFiles(name, user string, groups ...string) error {
 	return os.WriteFile(filepath.Join(a.dir, name+".key"), keyPEM, 0o600)
 }
 
-// serverFiles issues a certificate for names and addresses, good for serving
+// ServerFiles issues a certificate for names and addresses, good for serving
 // and, since etcd's peers do both, for dialling.
-func (a *authority) serverFiles(name, commonName string, hosts ...string) error {
+func (a *Authority) ServerFiles(name, commonName string, hosts ...string) error {
 	template, err := a.template(commonName)
 	if err != nil {
 		return err
@@ -144,9 +165,9 @@ func (a *authority) serverFiles(name, commonName string, hosts ...string) error 
 	return writeKey(filepath.Join(a.dir, name+".key"), key)
 }
 
-// writeServiceAccountKey makes the key that signs service account tokens. It is
+// WriteServiceAccountKey makes the key that signs service account tokens. It is
 // RSA because the token issuer's discovery document names RS256.
-func writeServiceAccountKey(path string) error {
+func WriteServiceAccountKey(path string) error {
 	key, err := rsa.GenerateKey(rand.Reader, 2048)
 	if err != nil {
 		return err

@@ -1,0 +1,209 @@
+// Package serve runs package kubesim's API server as demo and playground need it:
+// over TLS on loopback, in real time, with the identities of a cluster.
+//
+// Clients prove who they are by certificates of the cluster's authority or by
+// bootstrap tokens. Members of system:masters may do everything, kubelets what the
+// Node authorizer lets them, as far as it is served; holders of a token of kubeadm's
+// group may ask for a kubelet's certificate, which is approved and signed as
+// Kubernetes' own controllers do. Logs come from the node's kubelet.
+package serve
+
+import (
+	"context"
+	"crypto/tls"
+	"crypto/x509"
+	"errors"
+	"fmt"
+	"io"
+	"log"
+	"net"
+	"net/http"
+	"os"
+	"path/filepath"
+	"sync"
+	"time"
+
+	rbacv1 "k8s.io/api/rbac/v1"
+	"k8s.io/client-go/kubernetes"
+	"k8s.io/client-go/rest"
+	"k8s.io/client-go/tools/clientcmd"
+
+	"github.com/ortet/ortet/test/access"
+	"github.com/ortet/ortet/test/kubesim"
+)
+
+// tick is how often what the cluster does by itself is looked after.
+const tick = 100 * time.Millisecond
+
+// A Cluster is a running one. Its methods are safe for concurrent use.
+type Cluster struct {
+	// Kube is the API server, for those who play a part in the cluster.
+	Kube *kubesim.Server
+	// Server is its URL.
+	Server string
+	// Kubeconfig is the path of the administrator's.
+	Kubeconfig string
+	// CAFile is the path of the authority of the API server and of all clients, its
+	// own as a client of kubelets too.
+	CAFile string
+
+	ca       *access.Authority
+	kubelets *http.Client
+	http     http.Server
+	ended    chan struct{}
+	wait     sync.WaitGroup
+	once     sync.Once
+}
+
+// Start makes dir, with mode 0700, and serves a new cluster on a free port of
+// loopback until Stop.
+func Start(dir string) (_ *Cluster, err error) {
+	if dir, err = filepath.Abs(dir); err != nil {
+		return nil, err
+	}
+	if err := os.Mkdir(dir, 0o700); err != nil {
+		return nil, err
+	}
+	ca, err := access.NewAuthority(dir, "ca", "kubernetes", time.Now)
+	if err != nil {
+		return nil, err
+	}
+	c := &Cluster{Kubeconfig: filepath.Join(dir, "kubeconfig"), CAFile: ca.CertFile(), ca: ca, ended: make(chan struct{})}
+	if err := errors.Join(
+		ca.ServerFiles("apiserver", "kube-apiserver", "localhost", "127.0.0.1"),
+		ca.ClientFiles("apiserver-kubelet-client", "kube-apiserver-kubelet-client", "system:masters"),
+	); err != nil {
+		return nil, err
+	}
+	if c.kubelets, err = kubeletClient(dir); err != nil {
+		return nil, err
+	}
+	c.Kube = &kubesim.Server{
+		Users: map[string][]kubesim.Grant{}, Groups: grants(),
+		Controllers: true, Sign: c.sign, KubeletLog: c.kubeletLog,
+	}
+	listener, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		return nil, err
+	}
+	c.Server = "https://" + listener.Addr().String()
+	admin, err := ca.Kubeconfig(c.Server, access.Client{User: "kubernetes-admin", Groups: []string{"system:masters"}})
+	if err == nil {
+		err = os.WriteFile(c.Kubeconfig, admin, 0o600)
+	}
+	if err != nil {
+		return nil, errors.Join(err, listener.Close())
+	}
+	clients := x509.NewCertPool()
+	clients.AppendCertsFromPEM(ca.PEM())
+	c.http = http.Server{
+		Handler:   http.HandlerFunc(c.serve),
+		TLSConfig: &tls.Config{MinVersion: tls.VersionTLS12, ClientCAs: clients, ClientAuth: tls.VerifyClientCertIfGiven},
+		// A client that goes away in a handshake is no news for whoever watches a demo.
+		ErrorLog: log.New(io.Discard, "", 0), ReadHeaderTimeout: 10 * time.Second,
+	}
+	c.wait.Go(func() {
+		// It ends by Stop; whatever else ends it, clients see.
+		_ = c.http.ServeTLS(listener, filepath.Join(dir, "apiserver.crt"), filepath.Join(dir, "apiserver.key"))
+	})
+	c.wait.Go(c.keepTime)
+	return c, nil
+}
+
+func (c *Cluster) keepTime() {
+	ticker := time.NewTicker(tick)
+	defer ticker.Stop()
+	for {
+		select {
+		case <-ticker.C:
+			c.Kube.Tick()
+		case <-c.ended:
+			return
+		}
+	}
+}
+
+// Stop ends the server at once, with all watches. Stopping again does nothing.
+func (c *Cluster) Stop(context.Context) (err error) {
+	c.once.Do(func() {
+		close(c.ended)
+		err = c.http.Close()
+		c.wait.Wait()
+	})
+	return err
+}
+
+// RESTConfig returns the administrator's client configuration, without a client
+// side limit on requests.
+func (c *Cluster) RESTConfig() (*rest.Config, error) {
+	config, err := clientcmd.BuildConfigFromFlags("", c.Kubeconfig)
+	if err != nil {
+		return nil, err
+	}
+	config.QPS = -1
+	return config, nil
+}
+
+// BootstrapKubeconfig returns a kubeconfig with a new bootstrap token.
+func (c *Cluster) BootstrapKubeconfig(ctx context.Context, expiry time.Time) ([]byte, error) {
+	config, err := c.RESTConfig()
+	if err != nil {
+		return nil, err
+	}
+	client, err := kubernetes.NewForConfig(config)
+	if err != nil {
+		return nil, err
+	}
+	token, err := access.BootstrapToken(ctx, client, expiry)
+	if err != nil {
+		return nil, err
+	}
+	return c.ca.Kubeconfig(c.Server, access.Client{Token: token})
+}
+
+// grants are the roles that a cluster is made with, as far as they are needed.
+func grants() map[string][]kubesim.Grant {
+	grant := func(group string, resources []string, verbs ...string) kubesim.Grant {
+		return kubesim.Grant{PolicyRule: rbacv1.PolicyRule{APIGroups: []string{group}, Resources: resources, Verbs: verbs}}
+	}
+	request := grant("certificates.k8s.io", []string{"certificatesigningrequests"}, "create", "get", "list", "watch")
+	review := grant("authorization.k8s.io", []string{"selfsubjectaccessreviews"}, "create")
+	return map[string][]kubesim.Grant{
+		"system:masters":  {kubesim.Administrator()},
+		access.TokenGroup: {request},
+		"system:nodes": {
+			request, review,
+			grant("", []string{"nodes", "nodes/status"}, "create", "get", "list", "watch", "update", "patch"),
+			grant("", []string{"pods"}, "get", "list", "watch", "delete"),
+			grant("", []string{"pods/status"}, "update", "patch"),
+			grant("", []string{"pods/eviction"}, "create"),
+			grant("", []string{"events"}, "create", "update", "patch"),
+			grant("", []string{"configmaps", "secrets"}, "get"),
+			grant("coordination.k8s.io", []string{"leases"}, "create", "get", "update", "patch", "delete"),
+		},
+		"system:authenticated": {review},
+	}
+}
+
+// serve authenticates a request and has it served.
+func (c *Cluster) serve(w http.ResponseWriter, request *http.Request) {
+	user, err := c.authenticate(request)
+	if err != nil {
+		unauthorized(w, request, err)
+		return
+	}
+	c.Kube.ServeUser(w, request, user)
+}
+
+// kubeletClient is the API server's own as a client of kubelets, whose certificates
+// are of their own making.
+func kubeletClient(dir string) (*http.Client, error) {
+	pair, err := tls.LoadX509KeyPair(filepath.Join(dir, "apiserver-kubelet-client.crt"), filepath.Join(dir, "apiserver-kubelet-client.key"))
+	if err != nil {
+		return nil, fmt.Errorf("read the API server's client certificate: %w", err)
+	}
+	return &http.Client{Transport: &http.Transport{TLSClientConfig: &tls.Config{
+		MinVersion: tls.VersionTLS12, Certificates: []tls.Certificate{pair},
+		InsecureSkipVerify: true, // #nosec G402 -- as the API server without --kubelet-certificate-authority
+	}}}, nil
+}
