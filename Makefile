@@ -25,18 +25,26 @@ BENCH ?=
 FUZZTIME ?= 10s
 EXTENSIONS ?= linux-amd64 linux-arm64 windows-amd64 windows-arm64
 
-.PHONY: build demo playground test browser azclient simulate simulate-totals mutants fuzz lab bench lint vulncheck arch controlplane helm image extension clean help
+.PHONY: build story demo playground test browser azclient simulate simulate-totals mutants fuzz lab bench lint vulncheck arch controlplane helm image extension clean help
 
 build: ## bin/ortet, bin/ortet-node, bin/azsim
 	@mkdir -p bin
 	go build -ldflags '$(LDFLAGS)' -o bin/ ./cmd/ortet ./cmd/azsim
 	hack/agent.sh bin/ortet-node '$(VERSION)'
 
-demo: build controlplane ## capture a node of a simulated pool and see its clone come up
-	go run ./hack/demo
+# CONTROLPLANE=real takes Kubernetes' own programs; the default is an API server in
+# memory, which needs no build.
+CONTROLPLANE ?=
+export CONTROLPLANE
 
-playground: build controlplane ## the demo's world, kept for your own commands until Ctrl-C
-	go run ./hack/demo -keep
+demo: story ## capture a node of a simulated pool and see its clone come up; CONTROLPLANE=real
+	bin/demo
+
+playground: story ## the demo's world, kept for your own commands until Ctrl-C; CONTROLPLANE=real
+	bin/demo -keep
+
+story: build $(if $(filter real,$(CONTROLPLANE)),controlplane)
+	go build -ldflags '$(LDFLAGS)' -o bin/ ./hack/demo
 
 test: lint build controlplane helm ## all that needs no root
 	go test $(TESTFLAGS) ./...

@@ -16,6 +16,7 @@ import (
 	policyv1 "k8s.io/api/policy/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/util/intstr"
+	"k8s.io/apimachinery/pkg/util/wait"
 	"k8s.io/client-go/kubernetes"
 
 	"github.com/ortet/ortet/test/simulation"
@@ -24,7 +25,7 @@ import (
 const (
 	pool = "k8s-pool1-12345678-vmss"
 	// speed makes a capture that takes Azure an hour or two take some seconds.
-	speed   = 300
+	speed   = 1500
 	budget  = 10 * time.Minute // for the whole demo
 	workers = 3
 )
@@ -162,7 +163,8 @@ func ortet(ctx context.Context, out io.Writer, kube cluster, azure *simulation.A
 	return nil
 }
 
-// deploy gives the pool something to run, and a budget that the drain respects.
+// deploy gives the pool something to run, which it awaits, and a budget that the
+// drain respects.
 func deploy(ctx context.Context, client kubernetes.Interface) error {
 	labels := map[string]string{"app": "web"}
 	replicas := int32(6)
@@ -180,11 +182,16 @@ func deploy(ctx context.Context, client kubernetes.Interface) error {
 		return err
 	}
 	two := intstr.FromInt32(2)
-	_, err := client.PolicyV1().PodDisruptionBudgets("default").Create(ctx, &policyv1.PodDisruptionBudget{
+	if _, err := client.PolicyV1().PodDisruptionBudgets("default").Create(ctx, &policyv1.PodDisruptionBudget{
 		ObjectMeta: metav1.ObjectMeta{Name: "web"},
 		Spec:       policyv1.PodDisruptionBudgetSpec{MaxUnavailable: &two, Selector: &metav1.LabelSelector{MatchLabels: labels}},
-	}, metav1.CreateOptions{})
-	return err
+	}, metav1.CreateOptions{}); err != nil {
+		return err
+	}
+	return wait.PollUntilContextCancel(ctx, 100*time.Millisecond, true, func(ctx context.Context) (bool, error) {
+		set, err := client.AppsV1().ReplicaSets("default").Get(ctx, "web", metav1.GetOptions{})
+		return err == nil && set.Status.ReadyReplicas == replicas, err
+	})
 }
 
 // difference prints the lines of two indented texts that are not in both.

@@ -58,6 +58,8 @@ var rooms = map[string][]string{
 	"test/scenario/play":  {"internal", "test"},
 	"test/scenario/fault": {"test/scenario"},
 	"test/kubesim":        {},
+	"test/kubesim/serve":  {"test/kubesim", "test/access"},
+	"test/access":         {},
 	"test/denial":         {"internal", "test"},
 	"charts":              {"internal"},
 }

@@ -7,12 +7,15 @@
 //
 // It serves nodes, pods with eviction and log, PodDisruptionBudgets, Secrets,
 // Leases, Namespaces, ConfigMaps, service accounts, Events, DaemonSets,
-// ReplicaSets, reviews of one's own access, Cluster API's Machines where they
-// are switched on, and discovery of each of these groups. It reads and writes
-// JSON and protocol buffers; patches are merge patches and strategic merge
-// patches; lists have selectors and come in parts of one snapshot. Users may do
-// what their RBAC rules say, and what they may not is refused in Kubernetes'
-// words. The facts are Kubernetes v1.36's.
+// ReplicaSets, certificate requests, reviews of one's own access, Cluster API's
+// Machines where they are switched on, and discovery. It reads and writes JSON and
+// protocol buffers; patches are merge patches and strategic merge patches; lists
+// have selectors and come in parts of one snapshot, or as tables for kubectl. A
+// watch goes on from a resource version, or begins with what there is. Users and
+// groups may do what their RBAC rules say, kubelets write their own Node only, and
+// what is refused is refused in Kubernetes' words. The facts are Kubernetes v1.36's.
+//
+// Package serve runs it over TLS and in real time, for demo and playground.
 //
 // # The rest of the world
 //
@@ -20,7 +23,8 @@
 // are never refused. Server.Ends plays the kubelets, as far as the end of pods
 // goes; without it a pod that is bound to a node goes on terminating until it
 // is removed. Nothing else of a pod happens by itself: one that is made stays
-// Pending until somebody writes its status. Faults are whatever stands before
+// Pending until its status is written. With Server.Controllers ReplicaSets fill up,
+// pods are bound, and a Node that falls silent becomes Unknown. Faults are whatever stands before
 // the server: wrap Config's Transport, and answer by Refuse.
 //
 // What controllers would do is done when somebody writes or looks: a DaemonSet
@@ -31,8 +35,8 @@
 //
 // # What it is not
 //
-// There are no watches, no admission but that of namespaces, no scheduler, few
-// defaults, no managed fields, no server-side apply, no JSON patch and no dry
+// There is no admission but that of namespaces and NodeRestriction, and there are
+// no Deployments, Services, exec or port-forward, no OpenAPI, few defaults, no managed fields, no server-side apply, no JSON patch and no dry
 // run. Of garbage collection there is that of a DaemonSet's pods and of a
 // namespace's content, which goes at once with it. Validation is that of
 // metadata, and of what Ortet writes.
@@ -43,6 +47,7 @@
 // time on objects is package time's, and what the cluster does by itself after a
 // time is done, in its order, at the next look. A request is served under one
 // lock, whole, on its caller's goroutine, so the order in which requests come is
-// the order in which they happen. UIDs, resource versions and generated names
+// the order in which they happen. A watch waits on its reader's goroutine, without
+// the lock. UIDs, resource versions and generated names
 // are counted: two worlds in which the same happens are the same.
 package kubesim

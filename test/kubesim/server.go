@@ -382,6 +382,9 @@ func (c *call) changes() bool { return c.Verb == "get" || c.Verb == "update" || 
 // stored serves what every kind has.
 func (s *Server) stored(c *call, t *table) (answer, error) {
 	if c.Verb == "update" || c.Verb == "patch" || c.Verb == "delete" {
+		if c.Name == "" {
+			return answer{}, apierrors.NewMethodNotSupported(t.kind.groupResource(), c.Verb)
+		}
 		if err := c.restrictNode(c.Name); err != nil {
 			return answer{}, err
 		}
