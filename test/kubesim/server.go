@@ -356,7 +356,7 @@ func (s *Server) answer(c *call) (answer, error) {
 	}
 	t := s.tables[c.Resource]
 	if t == nil || t.kind.group != c.Group || t.kind.version != c.version || t.kind.custom && !s.Machines ||
-		t.kind.namespaced && c.Namespace == "" && c.Verb != "list" {
+		t.kind.namespaced && c.Namespace == "" && c.Verb != "list" && c.Verb != "watch" {
 		return answer{}, c.notServed()
 	}
 	c.kind = t.kind

@@ -31,6 +31,9 @@ func serverWatch(w *world) {
 		return watching
 	}
 	all, red := open(bound), open(coloured)
+	everywhere, err := w.admin.CoreV1().Pods(metav1.NamespaceAll).Watch(w.ctx, metav1.ListOptions{FieldSelector: "metadata.name=" + w.name, ResourceVersion: list.ResourceVersion})
+	w.must(err, "watch all namespaces")
+	w.Cleanup(everywhere.Stop)
 	label := func(patch string) {
 		w.Helper()
 		_, err := pods.Patch(w.ctx, "a", "application/merge-patch+json", []byte(`{"metadata":{"labels":{"colour":`+patch+`}}}`), metav1.PatchOptions{})
@@ -46,6 +49,7 @@ func serverWatch(w *world) {
 	label(`"red"`)
 	w.must(pods.Delete(w.ctx, "a", metav1.DeleteOptions{GracePeriodSeconds: ptr(int64(0))}), "delete a pod")
 
+	w.wants(everywhere, "ADDED "+w.name+" red", "DELETED "+w.name+" red")
 	w.wants(red, "ADDED a red", "DELETED a red", "ADDED a red", "DELETED a red")
 	last := w.wants(all, "ADDED a", "MODIFIED a red", "MODIFIED a blue", "MODIFIED a red", "DELETED a red")
 
