@@ -35,7 +35,7 @@ func startCluster(ctx context.Context, out io.Writer, dir, kind string) (cluster
 			return cluster{}, err
 		}
 		return cluster{
-			kubeconfig: c.Kubeconfig, caFile: c.CAFile, kubectl: "# kubectl is yours: any of the last releases",
+			kubeconfig: c.Kubeconfig, caFile: c.CAFile, kubectl: "# kubectl is yours to bring; README.md says what it can do here",
 			client: c.RESTConfig, bootstrap: c.BootstrapKubeconfig, stop: c.Stop,
 		}, nil
 	case "real":

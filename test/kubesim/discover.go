@@ -88,6 +88,10 @@ func (k *kind) resources() []metav1.APIResource {
 		all = append(all, metav1.APIResource{Name: k.resource + "/status", Kind: k.name, Namespaced: k.namespaced, Verbs: metav1.Verbs{"get", "patch", "update"}})
 	}
 	switch k.resource {
+	case "pods", "replicasets", "daemonsets":
+		all[0].Categories = []string{"all"} // kubectl get all
+	}
+	switch k.resource {
 	case "pods":
 		all = append(all,
 			metav1.APIResource{Name: "pods/eviction", Kind: "Eviction", Group: "policy", Version: "v1", Namespaced: true, Verbs: metav1.Verbs{"create"}},

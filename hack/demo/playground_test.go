@@ -1,0 +1,106 @@
+//go:build e2e
+
+package main
+
+import (
+	"bytes"
+	"context"
+	"os"
+	"os/exec"
+	"regexp"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/ortet/ortet/test/controlplane"
+)
+
+// output is written by the playground while the test reads it.
+type output struct {
+	mu   sync.Mutex
+	text bytes.Buffer
+}
+
+func (o *output) Write(p []byte) (int, error) {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	return o.text.Write(p)
+}
+
+func (o *output) String() string {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	return o.text.String()
+}
+
+// A user's kubectl looks around in the playground, drains a node and reads logs; what
+// is not served says so. It needs the programs in bin/, which make build makes.
+func TestPlayground(t *testing.T) {
+	t.Chdir("../..")
+	binary, err := controlplane.Binary(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	var out output
+	ctx, cancel := context.WithTimeout(t.Context(), 4*time.Minute)
+	ended := make(chan error, 1)
+	go func() { ended <- run(ctx, &out, "", true) }()
+	t.Cleanup(func() {
+		cancel()
+		if err := <-ended; err != nil {
+			t.Errorf("the playground ended with %v", err)
+		}
+	})
+	for !strings.Contains(out.String(), "ortet status") {
+		select {
+		case err := <-ended:
+			ended <- err
+			t.Fatalf("the playground ended: %v\n%s", err, out.String())
+		case <-time.After(100 * time.Millisecond):
+		}
+	}
+	found := regexp.MustCompile(`export KUBECONFIG=(\S+)`).FindStringSubmatch(out.String())
+	if found == nil {
+		t.Fatalf("no KUBECONFIG in\n%s", out.String())
+	}
+	kubectl := func(args ...string) (string, error) {
+		command := exec.CommandContext(ctx, binary, append([]string{"kubectl"}, args...)...)
+		command.Env = append(os.Environ(), "KUBECONFIG="+found[1])
+		text, err := command.CombinedOutput()
+		return string(text), err
+	}
+	const node = pool + "000000"
+	succeeds := func(want string, args ...string) {
+		t.Helper()
+		text, err := kubectl(args...)
+		if err != nil || !regexp.MustCompile(want).MatchString(text) {
+			t.Fatalf("kubectl %s: %v, want %q in\n%s", strings.Join(args, " "), err, want, text)
+		}
+	}
+	succeeds(node+`\s+Ready\s+<none>\s+\S+\s+v1\.`, "get", "nodes")
+	succeeds(`(?s)web-\S+\s+1/1\s+Running\s+0.*replicaset.apps/web\s+6\s+6\s+6`, "get", "all")
+	succeeds(`(?s)Name:\s+`+node+`.*KubeletReady.*Non-terminated Pods:\s+\(2 in total\)`, "describe", "node", node)
+	succeeds("cordoned", "cordon", node)
+	succeeds("Ready,SchedulingDisabled", "get", "node", node)
+	succeeds("drained", "drain", node, "--ignore-daemonsets", "--timeout=60s")
+	succeeds("condition met", "wait", "--for=jsonpath={.status.readyReplicas}=6", "rs/web", "--timeout=60s")
+	succeeds("^$", "get", "pods", "--field-selector=spec.nodeName="+node, "-o", "name")
+	succeeds("uncordoned", "uncordon", node)
+	// The agent's program really runs in a pod, and its kubelet has the log.
+	succeeds("created", "run", "agent", "--image=example.invalid/agent:1", "--restart=Never", "--command", "--", "ortet-node", "--help")
+	succeeds("condition met", "wait", "--for=jsonpath={.status.phase}=Succeeded", "pod/agent", "--timeout=60s")
+	succeeds("(?i)usage", "logs", "agent")
+	succeeds("(?s)Name:\\s+agent.*Completed", "describe", "pod", "agent")
+	succeeds("deleted", "delete", "pod", "agent")
+
+	for _, args := range [][]string{
+		{"exec", "pod/agent", "--", "true"},
+		{"create", "deployment", "x", "--image=y"},
+		{"scale", "rs/web", "--replicas=7"},
+	} {
+		if text, err := kubectl(args...); err == nil || !strings.Contains(text, "does not serve") && !strings.Contains(text, "not found") {
+			t.Errorf("kubectl %s: %v\n%s", strings.Join(args, " "), err, text)
+		}
+	}
+}
