@@ -15,9 +15,7 @@ GOLANGCI_VERSION := v2.15.0
 GOVULNCHECK_VERSION := v1.9.0
 GOVULNCHECK := $(ORTET_CACHE)/tools/govulncheck-$(GOVULNCHECK_VERSION)/govulncheck
 GOLANGCI := $(ORTET_CACHE)/tools/golangci-lint-$(GOLANGCI_VERSION)/golangci-lint
-# Test packages that share the machine's two cores with an API server of their
-# own run a few at a time.
-TESTFLAGS ?= -timeout 20m
+TESTFLAGS ?= -timeout 8m
 SEEDS ?= 1000
 FROM ?= 1
 WITHIN ?=
@@ -25,7 +23,7 @@ BENCH ?=
 FUZZTIME ?= 10s
 EXTENSIONS ?= linux-amd64 linux-arm64 windows-amd64 windows-arm64
 
-.PHONY: build story demo playground test browser azclient simulate simulate-totals mutants fuzz lab bench lint vulncheck arch controlplane helm image extension clean help
+.PHONY: build story demo playground test e2e check browser azclient simulate simulate-totals mutants fuzz lab bench lint vulncheck arch controlplane helm image extension clean help
 
 build: ## bin/ortet, bin/ortet-node, bin/azsim
 	@mkdir -p bin
@@ -46,10 +44,17 @@ playground: story ## the demo's world, kept for your own commands until Ctrl-C; 
 story: build $(if $(filter real,$(CONTROLPLANE)),controlplane)
 	go build -ldflags '$(LDFLAGS)' -o bin/ ./hack/demo
 
-test: lint build controlplane helm ## all that needs no root
+test: ## tests that need no root and nothing built outside this module
 	go test $(TESTFLAGS) ./...
+	go vet -tags e2e ./...
+	@hack/e2e.sh --count
+
+e2e: build controlplane helm ## tests behind the tag e2e: a real control plane, helm, az, Wine, waagent, Chromium; E2EFLAGS for go test
+	hack/e2e.sh $(E2EFLAGS)
 	@$(MAKE) --no-print-directory browser
 	@$(MAKE) --no-print-directory azclient
+
+check: lint test e2e ## all that needs no root: lint, test, e2e
 
 browser: ## the page of a boot, looked at in headless Chromium
 	cd test/browser && go vet . && go test -count=1 -v -timeout 10m .

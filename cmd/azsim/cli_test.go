@@ -1,3 +1,5 @@
+//go:build e2e
+
 package main
 
 import (
@@ -10,39 +12,6 @@ import (
 	"testing"
 	"time"
 )
-
-const cliSpec = `
-profile:
-  version.create: {min: 100s, max: 200s}
-scaleSets:
-- name: pool1
-  capacity: 2
-  body:
-    sku: {name: Standard_D2s_v5, tier: Standard}
-    zones: ["1"]
-    properties:
-      orchestrationMode: Uniform
-      upgradePolicy: {mode: Manual}
-      virtualMachineProfile:
-        osProfile:
-          computerNamePrefix: pool1
-          adminUsername: azureuser
-          customData: I2Nsb3VkLWNvbmZpZwo=
-          linuxConfiguration:
-            disablePasswordAuthentication: true
-            ssh: {publicKeys: [{path: /home/azureuser/.ssh/authorized_keys, keyData: "ssh-ed25519 AAAAC3NzaC1lZDI1NTE5AAAAIGiTqJ0C0u8b9v1h0v1h0v1h0v1h0v1h0v1h0v1h0v1h test"}]}
-        storageProfile:
-          imageReference: {publisher: Canonical, offer: ubuntu-24_04-lts, sku: server, version: latest}
-          osDisk: {createOption: FromImage, diskSizeGB: 30, managedDisk: {storageAccountType: Premium_LRS}}
-        networkProfile:
-          networkInterfaceConfigurations:
-          - name: nic
-            properties:
-              primary: true
-              ipConfigurations:
-              - name: ip
-                properties: {subnet: {id: /subscriptions/5ca1ab1e-0000-4000-8000-000000000002/resourceGroups/azsim/providers/Microsoft.Network/virtualNetworks/v/subnets/s}}
-`
 
 // An azureCLI is the unmodified Azure CLI with a folder of its own.
 type azureCLI struct {

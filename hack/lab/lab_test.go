@@ -1,4 +1,4 @@
-//go:build linux
+//go:build e2e && linux
 
 package lab_test
 
@@ -10,7 +10,6 @@ import (
 	"net/http"
 	"os"
 	"path/filepath"
-	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -21,69 +20,12 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/util/wait"
 	"k8s.io/client-go/kubernetes"
-	"sigs.k8s.io/yaml"
 
 	"github.com/ortet/ortet/hack/lab"
 	"github.com/ortet/ortet/internal/azsim"
 	"github.com/ortet/ortet/internal/azsim/machine"
 	"github.com/ortet/ortet/test/controlplane"
 )
-
-func TestCustomDataIsCloudConfig(t *testing.T) {
-	data, err := lab.CustomData(lab.Pool{
-		BootstrapKubeconfig: []byte("kubeconfig"),
-		CA:                  []byte("ca"),
-		Files:               []lab.File{{Path: "/etc/kubernetes/azure.json", Mode: "0600", Content: []byte(`{"cloud":"x"}`)}},
-	})
-	if err != nil {
-		t.Fatal(err)
-	}
-	if !strings.HasPrefix(string(data), "#cloud-config\n") {
-		t.Errorf("no cloud-config: %.40q", data)
-	}
-	var doc struct {
-		WriteFiles []struct{ Path, Content, Encoding, Permissions string } `json:"write_files"`
-		RunCmd     [][]string                                              `json:"runcmd"`
-	}
-	if err := yaml.UnmarshalStrict(data, &doc); err != nil {
-		t.Fatal(err)
-	}
-	last := doc.WriteFiles[len(doc.WriteFiles)-1]
-	if last.Path != "/etc/kubernetes/azure.json" || last.Permissions != "0600" || last.Content != "eyJjbG91ZCI6IngifQ==" || last.Encoding != "b64" {
-		t.Errorf("the pool's own file became %+v", last)
-	}
-	if len(doc.RunCmd) != 1 {
-		t.Errorf("commands: %v", doc.RunCmd)
-	}
-}
-
-// A pool whose nodes are admitted has no token in its custom data.
-func TestCustomDataOfNodesThatAreAdmitted(t *testing.T) {
-	data, err := lab.CustomData(lab.Pool{BootstrapKubeconfig: []byte("kubeconfig"), CA: []byte("ca"), Join: []byte(`{"servers":[]}`)})
-	if err != nil {
-		t.Fatal(err)
-	}
-	var doc struct {
-		WriteFiles []struct{ Path, Content string } `json:"write_files"`
-		RunCmd     [][]string                       `json:"runcmd"`
-	}
-	if err := yaml.Unmarshal(data, &doc); err != nil {
-		t.Fatal(err)
-	}
-	files := map[string]string{}
-	for _, f := range doc.WriteFiles {
-		files[f.Path] = f.Content
-	}
-	if files["/etc/ortet/join.json"] != "eyJzZXJ2ZXJzIjpbXX0=" || files["/etc/kubernetes/bootstrap-kubelet.conf"] != "" || files["/etc/kubernetes/pki/ca.crt"] != "" {
-		t.Errorf("files: %v", files)
-	}
-	if !strings.Contains(files["/var/lib/kubelet/config.yaml"], "\nserverTLSBootstrap: true\n") || !strings.Contains(files["/etc/systemd/system/kubelet.service.d/20-ortet.conf"], "$ORTET_KUBELET_ARGS\n") {
-		t.Errorf("the kubelet's: %v", files)
-	}
-	if len(doc.RunCmd) != 1 || !slices.Contains(doc.RunCmd[0], "ortet-join.service") {
-		t.Errorf("commands: %v", doc.RunCmd)
-	}
-}
 
 type testWriter struct{ t *testing.T }
 

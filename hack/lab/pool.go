@@ -9,7 +9,7 @@
 //
 // Its test boots machines that join a real control plane:
 //
-//	ORTET_LAB=1 go test ./hack/lab/
+//	ORTET_LAB=1 go test -tags e2e ./hack/lab/
 package lab
 
 import (

@@ -55,13 +55,13 @@ export ORTET_LAB_IMAGE ORTET_LAB=1
 go run ./hack/lab/clean
 
 say "compiling tests"
-go list -deps -test -export "${packages[@]}" >/dev/null
+go list -tags e2e -deps -test -export "${packages[@]}" >/dev/null
 
 say "tests"
 # One package after the other, whose output then comes as it is written. Wine needs
-# neither root nor machines: make test has it.
+# neither root nor machines: make e2e has it.
 status=0
-go test -p 1 -count=1 -v -timeout 30m -skip '^TestWindowsUnderWine$' "$@" "${packages[@]}" 2>&1 | tee "$work/log" |
+go test -tags e2e -p 1 -count=1 -v -timeout 30m -skip '^TestWindowsUnderWine$' "$@" "${packages[@]}" 2>&1 | tee "$work/log" |
 	grep --line-buffered -v -E '^=== (RUN|PAUSE|CONT|NAME)|^ +--- PASS|no test files' || status=${PIPESTATUS[0]}
 
 # The reason stands before the line that says that a test was skipped.

@@ -142,7 +142,7 @@ func (t tester) play(ctx context.Context, overlay string) (string, error) {
 // test runs the suites with a mutant until a test fails, and names it.
 func (t tester) test(ctx context.Context, overlay string) (string, error) {
 	for _, suite := range suites {
-		out, failed, err := t.run(ctx, "test", "-overlay", overlay, "-count=1", "-failfast", "-timeout", t.patience.String(), suite)
+		out, failed, err := t.run(ctx, "test", "-tags", "e2e", "-overlay", overlay, "-count=1", "-failfast", "-timeout", t.patience.String(), suite)
 		switch {
 		case err != nil:
 			return "", err

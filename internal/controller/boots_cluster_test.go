@@ -1,3 +1,5 @@
+//go:build e2e
+
 package controller
 
 import (
@@ -37,23 +39,6 @@ func (s *site) leave(t *testing.T, kubelet, node, value string) error {
 	}
 	_, err = client.CoreV1().Nodes().Patch(t.Context(), node, types.MergePatchType, patch, metav1.PatchOptions{})
 	return err
-}
-
-// bootOf is what an instance's node says of its boot, which began two minutes ago.
-func bootOf(b fleet.Boot) wire.BootReport {
-	kernel := b.Created.Add(20 * time.Second)
-	return wire.BootReport{Version: wire.BootReportVersion, Node: strings.ToLower(b.HostName), VMID: b.VMID, BootID: "boot-a", At: kernel.Add(time.Minute),
-		Clocks: []wire.ClockReading{{Monotonic: 60e6, Wall: wire.Micros(kernel.Add(time.Minute).UnixMicro())}}, System: wire.SystemTimes{Userspace: 2e6, Finish: 50e6},
-		Units: []wire.BootUnit{{Name: "kubelet.service", Activating: 30e6, Activated: 31e6, After: []string{"network-online.target"}}, {Name: "network-online.target", Activating: 9e6, Activated: 9e6}}}
-}
-
-func encoded(t *testing.T, r wire.BootReport) string {
-	t.Helper()
-	value, err := wire.EncodeBootAnnotation(r)
-	if err != nil {
-		t.Fatal(err)
-	}
-	return value
 }
 
 // pod puts a pod on a node, of which a container runs since then.

@@ -20,6 +20,23 @@ import (
 	"github.com/ortet/ortet/internal/wire"
 )
 
+// bootOf is what an instance's node says of its boot, which began two minutes ago.
+func bootOf(b fleet.Boot) wire.BootReport {
+	kernel := b.Created.Add(20 * time.Second)
+	return wire.BootReport{Version: wire.BootReportVersion, Node: strings.ToLower(b.HostName), VMID: b.VMID, BootID: "boot-a", At: kernel.Add(time.Minute),
+		Clocks: []wire.ClockReading{{Monotonic: 60e6, Wall: wire.Micros(kernel.Add(time.Minute).UnixMicro())}}, System: wire.SystemTimes{Userspace: 2e6, Finish: 50e6},
+		Units: []wire.BootUnit{{Name: "kubelet.service", Activating: 30e6, Activated: 31e6, After: []string{"network-online.target"}}, {Name: "network-online.target", Activating: 9e6, Activated: 9e6}}}
+}
+
+func encoded(t *testing.T, r wire.BootReport) string {
+	t.Helper()
+	value, err := wire.EncodeBootAnnotation(r)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return value
+}
+
 // A letterBox is the reconciler of boots' reports on an API server that the test
 // breaks, with a clock that the test turns.
 type letterBox struct {

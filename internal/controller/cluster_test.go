@@ -1,3 +1,5 @@
+//go:build e2e
+
 package controller
 
 import (
@@ -35,34 +37,6 @@ import (
 	"github.com/ortet/ortet/test/controlplane"
 	"github.com/ortet/ortet/test/port"
 )
-
-// cloud is an azure.Boots that the test fills.
-type cloud struct {
-	mu    sync.Mutex
-	boots []fleet.Boot
-	logs  map[fleet.ResourceID]string
-}
-
-func (c *cloud) Pools(context.Context, fleet.ResourceID) ([]fleet.Pool, error) {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	return []fleet.Pool{{ID: somePool, Name: somePool.Name(), Orchestration: fleet.Uniform, Capacity: int64(len(c.boots)), Etag: fmt.Sprint(len(c.boots))}}, nil
-}
-
-func (c *cloud) Boots(context.Context, fleet.Pool) ([]fleet.Boot, error) {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	return slices.Clone(c.boots), nil
-}
-
-func (c *cloud) SerialLog(_ context.Context, id fleet.ResourceID) ([]byte, error) {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	if text, ok := c.logs[id]; ok {
-		return []byte(text), nil
-	}
-	return nil, &fleet.Error{Op: "read serial log", Kind: fleet.KindNotFound}
-}
 
 // A site is a cluster with the controller's namespace and a user who may do what
 // the controller's rules say and nothing else.

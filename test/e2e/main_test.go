@@ -1,3 +1,5 @@
+//go:build e2e
+
 package e2e
 
 import (
@@ -24,7 +26,7 @@ func TestMain(m *testing.M) {
 }
 
 // TestOrtet is one test, so that everything in it shares one world; run a part
-// of it by its path: go test ./test/e2e -run TestOrtet/story.
+// of it by its path: go test -tags e2e ./test/e2e -run TestOrtet/story.
 func TestOrtet(t *testing.T) {
 	if testing.Short() {
 		t.Skip("skipped: -short, and this starts a control plane")

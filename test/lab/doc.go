@@ -13,7 +13,7 @@
 //
 // or, with what that builds in the cache, alone:
 //
-//	ORTET_LAB=1 go test -v -timeout 20m ./test/lab/
+//	ORTET_LAB=1 go test -tags e2e -v -timeout 20m ./test/lab/
 //
 // Everything lies in one folder whose name is the same in every run, so that a
 // run takes away what a killed one left.

@@ -223,6 +223,10 @@ func TestUnplantedTreeIsClean(t *testing.T) {
 	}
 }
 
+// canary is a file with a secret that has to be found on each tree, so that no tree
+// is clean since nothing was searched.
+const canary = "srv/canary.pem"
+
 // Files that look like secrets and hold none do not stop a capture.
 func TestNearMisses(t *testing.T) {
 	g := newGen(t)

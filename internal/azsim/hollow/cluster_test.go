@@ -1,3 +1,5 @@
+//go:build e2e
+
 package hollow_test
 
 import (
@@ -29,8 +31,6 @@ func TestMain(m *testing.M) {
 	}
 	os.Exit(controlplane.Main(m))
 }
-
-const image = "canonical:ubuntu-24_04-lts:server:24.04.202610010"
 
 // customData is what asks for node preparation.
 var customData = []byte("#cloud-config\nwrite_files:\n- path: /etc/pool.conf\n  permissions: '0640'\n  content: pool one\nruncmd:\n- kubeadm join\n")

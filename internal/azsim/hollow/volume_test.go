@@ -11,6 +11,8 @@ import (
 	"github.com/ortet/ortet/internal/azsim/hollow"
 )
 
+const image = "canonical:ubuntu-24_04-lts:server:24.04.202610010"
+
 func paper(t *testing.T) *hollow.Substrate {
 	t.Helper()
 	s, err := hollow.New(hollow.Config{Dir: t.TempDir()})

@@ -147,20 +147,3 @@ func TestFaultsInMemory(t *testing.T) {
 		Kinds: faultKinds(), Fail: failing(least, namespace),
 	}))
 }
-
-func TestFaults(t *testing.T) {
-	config, admin := cp(t)
-	const namespace = "ortet-faults"
-	makeNamespace(t, admin, namespace)
-	rules := kube.Rules(kube.Everything(namespace))
-	least := user(t, admin, "ortet-faults", rules)
-	allowed(t, open(t, least, namespace, nil), kube.Accesses(rules))
-	came(t, clustertest.RunFaults(t, clustertest.Faults{
-		Setup: clustertest.Setup{
-			Admin: config, Namespace: namespace,
-			Open:          func(t *testing.T, now func() time.Time) cluster.Cluster { return open(t, least, namespace, now) },
-			ServeMachines: serveMachines(config),
-		},
-		Kinds: faultKinds(), Fail: failing(least, namespace),
-	}))
-}

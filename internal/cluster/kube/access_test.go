@@ -1,117 +1,21 @@
 package kube_test
 
 import (
-	"context"
-	"flag"
-	"fmt"
-	"os"
 	"slices"
 	"strings"
 	"testing"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
-	rbacv1 "k8s.io/api/rbac/v1"
-	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/rest"
 
 	"github.com/ortet/ortet/internal/cluster"
-	"github.com/ortet/ortet/internal/cluster/clustertest"
 	"github.com/ortet/ortet/internal/cluster/kube"
 	"github.com/ortet/ortet/internal/fleet"
-	"github.com/ortet/ortet/internal/journal"
-	"github.com/ortet/ortet/internal/journal/journaltest"
-	"github.com/ortet/ortet/test/controlplane"
 	"github.com/ortet/ortet/test/kubesim"
 )
-
-func TestMain(m *testing.M) {
-	if os.Getenv(childEnv) != "" {
-		os.Exit(child())
-	}
-	flag.Parse()
-	// Tests that run beside each other wait most of their time, so that more of
-	// them can than there are processors.
-	if err := flag.Set("test.parallel", "12"); err != nil {
-		fmt.Fprintln(os.Stderr, err)
-		os.Exit(1)
-	}
-	os.Exit(controlplane.Main(m))
-}
-
-// cp gives the administrator's configuration and client.
-func cp(t testing.TB) (*rest.Config, kubernetes.Interface) {
-	t.Helper()
-	config, err := controlplane.Shared(t).RESTConfig()
-	if err != nil {
-		t.Fatal(err)
-	}
-	client, err := kubernetes.NewForConfig(config)
-	if err != nil {
-		t.Fatal(err)
-	}
-	return config, client
-}
-
-// makeNamespace makes Ortet's namespace, named for the test.
-func makeNamespace(t testing.TB, admin kubernetes.Interface, name string) {
-	t.Helper()
-	_, err := admin.CoreV1().Namespaces().Create(t.Context(), &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: name}}, metav1.CreateOptions{})
-	if err != nil && !apierrors.IsAlreadyExists(err) {
-		t.Fatal(err)
-	}
-	for t.Context().Err() == nil {
-		if _, err := admin.CoreV1().ServiceAccounts(name).Get(t.Context(), "default", metav1.GetOptions{}); err == nil {
-			return
-		}
-		<-time.After(50 * time.Millisecond)
-	}
-}
-
-// user gives a user's configuration who may do what the rules say, and nothing
-// else.
-func user(t testing.TB, admin kubernetes.Interface, name string, rules []kube.Rule) *rest.Config {
-	t.Helper()
-	subject := []rbacv1.Subject{{Kind: "User", Name: name, APIGroup: rbacv1.GroupName}}
-	ctx := t.Context()
-	for namespace, policy := range kube.PolicyRules(rules) {
-		meta := metav1.ObjectMeta{Name: name, Namespace: namespace}
-		var err error
-		if namespace == "" {
-			_, err = admin.RbacV1().ClusterRoles().Create(ctx, &rbacv1.ClusterRole{ObjectMeta: meta, Rules: policy}, metav1.CreateOptions{})
-			if err == nil {
-				_, err = admin.RbacV1().ClusterRoleBindings().Create(ctx, &rbacv1.ClusterRoleBinding{ObjectMeta: meta, Subjects: subject,
-					RoleRef: rbacv1.RoleRef{APIGroup: rbacv1.GroupName, Kind: "ClusterRole", Name: name}}, metav1.CreateOptions{})
-			}
-		} else {
-			_, err = admin.RbacV1().Roles(namespace).Create(ctx, &rbacv1.Role{ObjectMeta: meta, Rules: policy}, metav1.CreateOptions{})
-			if err == nil {
-				_, err = admin.RbacV1().RoleBindings(namespace).Create(ctx, &rbacv1.RoleBinding{ObjectMeta: meta, Subjects: subject,
-					RoleRef: rbacv1.RoleRef{APIGroup: rbacv1.GroupName, Kind: "Role", Name: name}}, metav1.CreateOptions{})
-			}
-		}
-		if err != nil {
-			t.Fatal(err)
-		}
-		t.Cleanup(func() {
-			ctx := context.WithoutCancel(ctx)
-			if namespace == "" {
-				_ = admin.RbacV1().ClusterRoles().Delete(ctx, name, metav1.DeleteOptions{})
-				_ = admin.RbacV1().ClusterRoleBindings().Delete(ctx, name, metav1.DeleteOptions{})
-				return
-			}
-			_ = admin.RbacV1().Roles(namespace).Delete(ctx, name, metav1.DeleteOptions{})
-			_ = admin.RbacV1().RoleBindings(namespace).Delete(ctx, name, metav1.DeleteOptions{})
-		})
-	}
-	config, err := controlplane.Shared(t).RESTConfigFor(controlplane.Client{User: name})
-	if err != nil {
-		t.Fatal(err)
-	}
-	return config
-}
 
 func open(t testing.TB, config *rest.Config, namespace string, now func() time.Time) *kube.Cluster {
 	t.Helper()
@@ -150,64 +54,26 @@ type server struct {
 	user func(t testing.TB, name string, rules []kube.Rule) *rest.Config
 }
 
-// onBoth tests on a real API server and on the one in memory.
-func onBoth(t *testing.T, test func(t *testing.T, on server)) {
-	t.Helper()
-	t.Run("Real", func(t *testing.T) {
-		config, admin := cp(t)
-		test(t, server{
-			config:    config,
-			namespace: func(t testing.TB, name string) { t.Helper(); makeNamespace(t, admin, name) },
-			user: func(t testing.TB, name string, rules []kube.Rule) *rest.Config {
-				t.Helper()
-				return user(t, admin, name, rules)
-			},
-		})
-	})
-	t.Run("InMemory", func(t *testing.T) {
-		s := &kubesim.Server{Users: map[string][]kubesim.Grant{"admin": {kubesim.Administrator()}}}
-		test(t, server{
-			config: s.Config("admin"),
-			namespace: func(_ testing.TB, name string) {
-				s.Put(&corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: name}})
-			},
-			user: func(_ testing.TB, name string, rules []kube.Rule) *rest.Config {
-				// Kubernetes' own role gives everybody this one.
-				rules = append(slices.Clone(rules), kube.Rule{Group: "authorization.k8s.io", Resource: "selfsubjectaccessreviews", Verbs: []string{"create"}})
-				s.Users[name] = kubesim.Grants(kube.PolicyRules(rules))
-				return s.Config(name)
-			},
-		})
-	})
+// memoryServer is the API server in memory.
+func memoryServer() server {
+	s := &kubesim.Server{Users: map[string][]kubesim.Grant{"admin": {kubesim.Administrator()}}}
+	return server{
+		config: s.Config("admin"),
+		namespace: func(_ testing.TB, name string) {
+			s.Put(&corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: name}})
+		},
+		user: func(_ testing.TB, name string, rules []kube.Rule) *rest.Config {
+			// Kubernetes' own role gives everybody this one.
+			rules = append(slices.Clone(rules), kube.Rule{Group: "authorization.k8s.io", Resource: "selfsubjectaccessreviews", Verbs: []string{"create"}})
+			s.Users[name] = kubesim.Grants(kube.PolicyRules(rules))
+			return s.Config(name)
+		},
+	}
 }
 
-// TestContract runs the suites as a user who may do what Rules says, and no more.
-func TestContract(t *testing.T) {
-	config, admin := cp(t)
-	const namespace = "ortet-contract"
-	makeNamespace(t, admin, namespace)
-	rules := kube.Rules(kube.Everything(namespace))
-	least := user(t, admin, "ortet-contract", rules)
-	allowed(t, open(t, least, namespace, nil), kube.Accesses(rules))
+func TestDeniedNamesWhatIsMissingInMemory(t *testing.T) { deniedNamesWhatIsMissing(t, memoryServer()) }
 
-	clustertest.Run(t, clustertest.Setup{
-		Admin: config, Namespace: namespace,
-		Open:          func(t *testing.T, now func() time.Time) cluster.Cluster { return open(t, least, namespace, now) },
-		ServeMachines: serveMachines(config),
-	})
-	t.Run("Journals", func(t *testing.T) {
-		journaltest.Run(t, "contract-", func(t *testing.T) journal.Store { return open(t, least, namespace, nil).Journals() }, func(t *testing.T, pool string) {
-			t.Helper()
-			if err := admin.CoreV1().Secrets(namespace).Delete(t.Context(), kube.JournalName(pool), metav1.DeleteOptions{}); err != nil {
-				t.Fatal(err)
-			}
-		})
-	})
-}
-
-// TestDeniedNamesWhatIsMissing takes one access away after the other.
-func TestDeniedNamesWhatIsMissing(t *testing.T) { onBoth(t, deniedNamesWhatIsMissing) }
-
+// deniedNamesWhatIsMissing takes one access away after the other.
 func deniedNamesWhatIsMissing(t *testing.T, on server) {
 	const namespace = "ortet-denied"
 	on.namespace(t, namespace)
@@ -241,9 +107,9 @@ func deniedNamesWhatIsMissing(t *testing.T, on server) {
 	}
 }
 
-// TestDenialSaysWhatToGrant has a user who may do nothing.
-func TestDenialSaysWhatToGrant(t *testing.T) { onBoth(t, denialSaysWhatToGrant) }
+func TestDenialSaysWhatToGrantInMemory(t *testing.T) { denialSaysWhatToGrant(t, memoryServer()) }
 
+// denialSaysWhatToGrant has a user who may do nothing.
 func denialSaysWhatToGrant(t *testing.T, on server) {
 	const namespace = "ortet-nobody"
 	on.namespace(t, namespace)
@@ -271,7 +137,7 @@ func denialSaysWhatToGrant(t *testing.T, on server) {
 	c.Event(ctx, fleet.Node{Name: "n"}, false, "Test", "nobody may record this, and nothing fails")
 }
 
-func TestEnsureNamespace(t *testing.T) { onBoth(t, ensureNamespace) }
+func TestEnsureNamespaceInMemory(t *testing.T) { ensureNamespace(t, memoryServer()) }
 
 func ensureNamespace(t *testing.T, on server) {
 	const namespace = "ortet-ensured"
