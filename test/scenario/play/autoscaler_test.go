@@ -180,7 +180,7 @@ func besideAnAutoscaler(t *testing.T, seed uint64) {
 }
 
 func TestCaptureBesideAnAutoscaler(t *testing.T) {
-	for seed := range uint64(100) {
+	for seed := range uint64(10) {
 		synctest.Test(t, func(t *testing.T) { besideAnAutoscaler(t, seed+1) })
 	}
 }

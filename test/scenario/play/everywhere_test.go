@@ -1,3 +1,5 @@
+//go:build e2e
+
 package play_test
 
 import (
@@ -43,7 +45,7 @@ type story struct {
 	// each of them is a case.
 	others func(from []scenario.Event) [][]scenario.Event
 	same   bool // however it goes, the pool is the same in the end
-	every  int  // of so many cases, make test plays one
+	every  int  // of so many cases, one is played
 }
 
 const (
