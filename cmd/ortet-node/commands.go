@@ -42,6 +42,16 @@ func commands() []command {
 	}
 }
 
+// commandNames is "wait, report or join".
+func commandNames() string {
+	var names []string
+	for _, c := range commands() {
+		names = append(names, c.name)
+	}
+	last := len(names) - 1
+	return strings.Join(names[:last], ", ") + " or " + names[last]
+}
+
 // flagsOf makes a command's flags; parse says what is wrong with them.
 func flagsOf(name string) *flag.FlagSet {
 	fs := flag.NewFlagSet(name, flag.ContinueOnError)

@@ -28,7 +28,7 @@ func run(ctx context.Context, args []string, std stdio) int {
 			usage(std.out)
 			return exitOK
 		}
-		return wrongUsage(std, "", fmt.Errorf("unknown command %q", args[0]))
+		return wrongUsage(std, "", fmt.Errorf("unknown command %q: want %s", args[0], commandNames()))
 	}
 	usage(std.err)
 	return exitUsage

@@ -57,7 +57,7 @@ does not have any more. Every decision is a line of the audit log.
 
 Machines know the server by the hash of its authority, which --print-ca-hash prints;
 docs/admission.md says where it goes, and what each reason of a refusal means.`,
-		Args: cobra.NoArgs,
+		Args: noArguments,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			if f.printHash {
 				return o.printAdmissionHash(cmd.Context(), f)

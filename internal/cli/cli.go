@@ -120,7 +120,8 @@ the new nodes of its scale set. It gives the node back as it was.`,
 	root.SetFlagErrorFunc(func(_ *cobra.Command, err error) error { return usageError{err} })
 	// As wide as the terminal that everything else fits.
 	root.SetUsageTemplate(strings.NewReplacer(".LocalFlags.FlagUsages", ".LocalFlags.FlagUsagesWrapped 80",
-		".InheritedFlags.FlagUsages", ".InheritedFlags.FlagUsagesWrapped 80").Replace(root.UsageTemplate()))
+		".InheritedFlags.FlagUsages", ".InheritedFlags.FlagUsagesWrapped 80",
+		"{{if .Runnable}}", "{{if and .Runnable (not .Annotations.group)}}").Replace(root.UsageTemplate()))
 	f := root.PersistentFlags()
 	f.StringVar(&o.azureConfig, "azure-config", "", "cloud provider's azure.json with credentials (default: workload identity, environment, /etc/kubernetes/azure.json, Azure CLI, whichever is there first)")
 	f.StringVar(&o.kubeconfig, "kubeconfig", "", "kubeconfig file (default: $KUBECONFIG, the pod's service account, ~/.kube/config)")
@@ -128,7 +129,10 @@ the new nodes of its scale set. It gives the node back as it was.`,
 	f.StringVar(&o.namespace, "namespace", "ortet-system", "namespace for Ortet's journal, Lease, Secrets and pods")
 	f.StringVarP(&o.output, "output", "o", "table", "form of the result: table, json or yaml")
 	f.StringVar(&o.logLevel, "log-level", "WARNING", "DEBUG, INFO, WARNING, ERROR or CRITICAL; logs go to standard error")
-	root.AddCommand(newCapture(o), newStatus(o), newRollback(o), newNodes(o), newBoot(o), newController(o), newAdmission(o))
+	root.AddCommand(newCapture(o), newStatus(o), newRollback(o), newNodes(o), newBoot(o), newController(o), newAdmission(o), newVersion(o))
+	root.SetHelpCommand(newHelp())
+	root.InitDefaultCompletionCmd()
+	refuseUnknown(root)
 	fitHelp(root)
 	return root
 }

@@ -47,7 +47,7 @@ the cluster's nodes are in, tells whether each came up, and if not, why: in the
 condition ortet.io/BootSucceeded of Nodes and of Cluster API's machines, in
 Events, in metrics, and in ConfigMaps that outlive the machine. It keeps what nodes
 report of their boots for ortet boot. It changes nothing in Azure.`,
-		Args: cobra.NoArgs,
+		Args: noArguments,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			if err := f.check(); err != nil {
 				return err

@@ -228,7 +228,7 @@ func TestNodesUsage(t *testing.T) {
 		{"nodes a b", "takes one argument"},
 		{"nodes --pool p", `--pool "p" is not the ARM id of a scale set`},
 		{"nodes --resource-group /subscriptions/s", "is not the ARM id of a resource group"},
-		{"controller x", "unknown command"},
+		{"controller x", `controller takes no arguments, not ["x"]`},
 		{"controller --pool p", "is not the ARM id of a scale set"},
 		{"controller --interval 1ms", "--interval 1ms: want 1s to 1h"},
 		{"controller --arm-reads 1", "--arm-reads 1: want 5 to 6000"},

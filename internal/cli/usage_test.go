@@ -5,11 +5,13 @@ import (
 	"log/slog"
 	"os"
 	"path/filepath"
+	"runtime"
 	"strings"
 	"testing"
 
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
+	"sigs.k8s.io/yaml"
 
 	"github.com/ortet/ortet/internal/engine"
 )
@@ -50,7 +52,16 @@ func TestUsageErrors(t *testing.T) {
 		{"status pool1", `"pool1" is not the ARM id of a scale set`},
 		{"rollback", "name a node of the pool, or the scale set's ARM id"},
 		{"rollback n --to", "flag needs an argument"},
-		{"prune", `unknown command "prune"`},
+		{"prune", `unknown command "prune" for "ortet"`},
+		{"captur n", `unknown command "captur" for "ortet"; did you mean "capture"?`},
+		{"boot shwo", `unknown command "shwo" for "ortet boot"; did you mean "show"?`},
+		{"boot sta", `unknown command "sta" for "ortet boot"; did you mean "stats"?`},
+		{"boot shwo -o json", `unknown command "shwo" for "ortet boot"`},
+		{"admission revok n", `unknown command "revok" for "ortet admission"; did you mean "revoke"?`},
+		{"completion bsh", `unknown command "bsh" for "ortet completion"; did you mean "bash" or "fish" or "zsh"?`},
+		{"help boot shwo", `unknown command "shwo" for "ortet boot"; did you mean "show"?`},
+		{"help captur", `unknown command "captur" for "ortet"; did you mean "capture"?`},
+		{"version 1", `version takes no arguments, not ["1"]`},
 	} {
 		code, out, err := run(t, strings.Fields(c.args)...)
 		if code != ExitUsage || out != "" || !strings.Contains(err, c.says) || !strings.Contains(err, "See 'ortet") || !strings.HasSuffix(err, " --help'.\n") {
@@ -79,6 +90,26 @@ func TestHelpAndVersion(t *testing.T) {
 	code, out, err := run(t, "--version")
 	if code != 0 || !strings.Contains(out, "v0-test") || err != "" {
 		t.Errorf("--version: %d %q %q", code, out, err)
+	}
+	code, out, err = run(t, "version")
+	if code != 0 || !strings.Contains(out, "Version:   v0-test\n") || !strings.Contains(out, runtime.Version()) || err != "" {
+		t.Errorf("version: %d %q %q", code, out, err)
+	}
+	for _, form := range []string{"json", "yaml"} {
+		code, out, _ := run(t, "version", "-o", form)
+		var b build
+		if err := yaml.Unmarshal([]byte(out), &b); code != 0 || err != nil || b.Version != "v0-test" || b.OS != runtime.GOOS || b.Arch != runtime.GOARCH {
+			t.Errorf("version -o %s: %d %v\n%s", form, code, err, out)
+		}
+	}
+	if code, out, _ := run(t, "help", "boot", "show"); code != 0 || !strings.Contains(out, "ortet boot show NODE") {
+		t.Errorf("help boot show: %d %s", code, out)
+	}
+	for _, group := range []string{"", "boot"} {
+		code, out, err := run(t, strings.Fields(group)...)
+		if code != 0 || !strings.Contains(out, "Available Commands:") || strings.Contains(out, strings.TrimSpace("ortet "+group)+" [flags]") || err != "" {
+			t.Errorf("ortet %s: %d %q %s", group, code, err, out)
+		}
 	}
 	for _, command := range []string{"capture", "status", "rollback"} {
 		if code, out, _ := run(t, command, "--help"); code != 0 || !strings.Contains(out, "ortet "+command) {
