@@ -152,7 +152,7 @@ func writeCapture(w io.Writer, r engine.CaptureResult) {
 	}
 	list(w, "Deleted, beyond the history", r.Pruned)
 	list(w, "Kept beyond the history", r.Kept)
-	list(w, "Gone and not saved", r.Irreversible)
+	list(w, "Lost (could not be saved)", r.Irreversible)
 	list(w, "The pool's credentials on the image", r.PoolCredentials)
 	list(w, "Other secrets on the image", r.AcceptedSecrets)
 	list(w, "Files with secrets, removed from the image", r.RemovedSecrets)

@@ -50,9 +50,9 @@ func writePlan(w io.Writer, p plan.Plan) {
 	if p.Donor != "" {
 		what += " of " + p.Donor
 	}
-	say(w, "%s (pool %s). Nothing is changed now.", what, p.Pool.Name())
+	say(w, "%s (pool %s). Dry run: nothing is changed.", what, p.Pool.Name())
 	if p.Resumes {
-		say(w, "It goes on where an earlier one was interrupted.")
+		say(w, "It resumes an interrupted run.")
 	}
 	if p.NothingToDo {
 		say(w, "Nothing to do: new nodes come from %s.", p.Version.Name())
@@ -81,7 +81,7 @@ func writePlan(w io.Writer, p plan.Plan) {
 	}
 	if all := p.Irreversible(); len(all) > 0 {
 		fmt.Fprintln(w)
-		list(w, "Cannot be had back", all)
+		list(w, "Irreversible", all)
 	}
 	if len(p.Notes) > 0 {
 		fmt.Fprintln(w)

@@ -33,7 +33,7 @@ func TestPlainProgress(t *testing.T) {
 	version.Percent = 29
 	p.Report(version)
 	p.Report(stop(engine.StepDone, 95*time.Second, ""))
-	p.Report(event(plan.StepHoldReboots, "Hold kured's reboots", engine.StepSkipped, 10*time.Millisecond, "there is no kured"))
+	p.Report(event(plan.StepHoldReboots, "Block kured reboots", engine.StepSkipped, 10*time.Millisecond, "there is no kured"))
 	p.Report(event(plan.StepDrain, "Drain n", engine.StepFailed, time.Minute, "pods are left\n  - a/b"))
 	p.Report(event(plan.StepAttach, "Attach", engine.StepUndone, time.Minute, "Detach the copy from the workbench"))
 	p.Close()

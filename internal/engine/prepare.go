@@ -121,7 +121,7 @@ func (e *Engine) Plan(ctx context.Context, q CaptureRequest) (plan.Plan, error) 
 	q = q.withDefaults()
 	r, done := e.begin(ctx)
 	defer done()
-	t := r.task(plan.Step{ID: plan.StepPreflight, Title: "Look for all reasons not to"})
+	t := r.task(plan.Step{ID: plan.StepPreflight, Title: "Run preflight checks"})
 	rec, open, journalErr := r.openRecord(ctx, t, q.Node)
 	p, err := e.prepare(ctx, t, q)
 	if err != nil {

@@ -175,7 +175,7 @@ var errNoNode = errors.New("there is no such node")
 func (e *Engine) PlanRollback(ctx context.Context, q RollbackRequest) (plan.Plan, error) {
 	r, done := e.begin(ctx)
 	defer done()
-	t := r.task(plan.Step{ID: plan.StepPreflight, Title: "Look for all reasons not to"})
+	t := r.task(plan.Step{ID: plan.StepPreflight, Title: "Run preflight checks"})
 	var (
 		rec  journal.Record
 		open bool
@@ -394,7 +394,7 @@ func goBack(ctx context.Context, t *task) error {
 func tagBack(ctx context.Context, t *task) error {
 	f := t.r.get()
 	if f.Return.TagFrom == "" && !f.Return.Untag {
-		return needless("there is nothing to tag")
+		return needless("nothing to tag")
 	}
 	if id := f.Return.TagFrom; id != "" {
 		if err := t.tagVersion(ctx, id, t.r.e.now().UTC().Format(time.RFC3339)); err != nil {

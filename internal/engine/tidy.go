@@ -30,7 +30,7 @@ func putters() []putter {
 		return func(f facts, _ string) string { return "az " + what + " delete --ids " + string(id(f)) }
 	}
 	return []putter{
-		{undoJob, plan.StepGeneralize, "Remove the pod from the workbench", 90 * time.Second, deletePodAndForget,
+		{undoJob, plan.StepGeneralize, "Delete the pod on the workbench", 90 * time.Second, deletePodAndForget,
 			func(f facts, namespace string) string {
 				return fmt.Sprintf("see kubectl describe pod -n %s %s; once node %s is known to be off: kubectl delete pod -n %s %s --force --grace-period=0", namespace, f.Names.Job, f.Bench.Node, namespace, f.Names.Job)
 			}},
@@ -43,17 +43,17 @@ func putters() []putter {
 				return fmt.Sprintf("kubectl annotate node %s %s- %s-; az vmss update -g %s -n %s --instance-id %s --protect-from-scale-in false", f.Bench.Node, fleet.AnnotationScaleDownDisabled, fleet.AnnotationWorkbench,
 					f.Bench.Instance.Group().Name(), f.Bench.Instance.Parent().Name(), f.Bench.Instance.Name())
 			}},
-		{undoReboots, plan.StepHoldReboots, "Let kured reboot again", 5 * time.Minute, releaseReboots,
+		{undoReboots, plan.StepHoldReboots, "Unblock kured reboots", 5 * time.Minute, releaseReboots,
 			func(facts, string) string { return "kured's lock is held until it runs out" }},
 		{undoWorkDisk, plan.StepWorkDisk, "Delete the copy of the disk", 15 * time.Minute, deleteWorkDisk,
 			az("disk", func(f facts) fleet.ResourceID { return f.Names.WorkDisk })},
-		{undoVersion, plan.StepVersion, "Delete the half-made version", 30 * time.Minute, deleteHalfMade,
+		{undoVersion, plan.StepVersion, "Delete the incomplete version", 30 * time.Minute, deleteHalfMade,
 			az("sig image-version", func(f facts) fleet.ResourceID { return f.Names.Version })},
 		{undoGeneralized, plan.StepGeneralizedSnapshot, "Delete the snapshot of the generalised copy", 15 * time.Minute, deleteGeneralizedSnapshot,
 			az("snapshot", func(f facts) fleet.ResourceID { return f.Names.Generalized })},
 		{undoSnapshot, plan.StepSnapshot, "Delete the snapshot of the donor's disk", 15 * time.Minute, deleteDonorSnapshot,
 			az("snapshot", func(f facts) fleet.ResourceID { return f.Names.Snapshot })},
-		{undoModel, plan.StepModel, "Make sure that the model is as it was", 60 * time.Minute, unpoint,
+		{undoModel, plan.StepModel, "Restore the model", 60 * time.Minute, unpoint,
 			func(f facts, _ string) string {
 				return "set the image of " + string(f.Pool) + " to " + f.Before.Text()
 			}},

@@ -94,20 +94,20 @@ func CaptureSteps(in CaptureInput) []Step {
 		build, versionDeadline = time.Minute, time.Hour
 	}
 
-	served := skipIf(!in.Course.FromDonor(), "the donor's disk was snapshotted today")
+	served := skipIf(!in.Course.FromDonor(), "a snapshot of the donor's disk exists from today")
 	back := skipIf(!in.Course.FromDonor() && !in.DonorOut, "the donor is in service")
-	work := skipIf(!in.Course.NeedsWorkbench(), "the generalised snapshot is there")
+	work := skipIf(!in.Course.NeedsWorkbench(), "the generalised snapshot exists")
 	if work == "" && in.Saved {
 		work = "the copy of the disk is generalised"
 	}
-	copied := skipIf(!in.Course.NeedsWorkbench(), "the generalised snapshot is there")
+	copied := skipIf(!in.Course.NeedsWorkbench(), "the generalised snapshot exists")
 	made := ""
 	if v := in.Course.Version; in.Course.Start == AtVersion {
 		state := Succeeded
 		if v != nil {
 			state = v.ProvisioningState
 		}
-		reason := "today's version is there"
+		reason := "today's version exists"
 		served, work, copied = reason, reason, reason
 		if !in.DonorOut {
 			back = reason
@@ -116,8 +116,8 @@ func CaptureSteps(in CaptureInput) []Step {
 			made = reason
 		}
 	}
-	gallery := skipIf(in.HasGallery, "it is there")
-	definition := skipIf(in.HasDefinition, "it is there")
+	gallery := skipIf(in.HasGallery, "already exists")
+	definition := skipIf(in.HasDefinition, "already exists")
 	if made != "" {
 		gallery, definition = made, made
 	}
@@ -132,12 +132,12 @@ func CaptureSteps(in CaptureInput) []Step {
 		lost = append(lost, fmt.Sprintf("extension %s (%s): its protected settings cannot be read back; they are kept where the donor's certificate decrypts them, else they are lost", e.Name, e.Type))
 	}
 	steps := []Step{
-		{ID: StepPreflight, Title: "Look for all reasons not to", Deadline: 5 * moment},
-		{ID: StepHold, Title: "Hold the pool, so that nobody else captures it", Deadline: 2 * moment},
+		{ID: StepPreflight, Title: "Run preflight checks", Deadline: 5 * moment},
+		{ID: StepHold, Title: "Acquire the pool lock", Deadline: 2 * moment},
 		{ID: StepJournal, Title: "Open the journal", Deadline: moment},
-		{ID: StepInspect, Title: "Inspect " + donor + "'s disk for what would end the capture later", Usual: 20 * time.Second, Deadline: 5 * moment, Skip: served},
-		{ID: StepGallery, Title: "Make the gallery " + in.Names.Gallery.Name(), Usual: 10 * time.Second, Deadline: 15 * moment, Skip: gallery},
-		{ID: StepDefinition, Title: "Make the image definition " + in.Names.Definition.Name(), Usual: 10 * time.Second, Deadline: 15 * moment, Skip: definition},
+		{ID: StepInspect, Title: "Inspect " + donor + "'s disk for blockers", Usual: 20 * time.Second, Deadline: 5 * moment, Skip: served},
+		{ID: StepGallery, Title: "Create the gallery " + in.Names.Gallery.Name(), Usual: 10 * time.Second, Deadline: 15 * moment, Skip: gallery},
+		{ID: StepDefinition, Title: "Create the image definition " + in.Names.Definition.Name(), Usual: 10 * time.Second, Deadline: 15 * moment, Skip: definition},
 
 		{ID: StepProtect, Title: "Protect " + donor + " from autoscalers and repairs", Usual: 15 * time.Second, Deadline: 15 * moment, Skip: served},
 		{ID: StepProtectBench, Title: strings.TrimSpace("Protect the workbench "+in.Workbench) + " from scale-in", Usual: 15 * time.Second, Deadline: 15 * moment, Skip: work},
@@ -148,28 +148,28 @@ func CaptureSteps(in CaptureInput) []Step {
 		{ID: StepStart, Title: "Start " + donor, Usual: time.Minute, Deadline: 20 * moment, Skip: back, GivesBack: true},
 		{ID: StepReady, Title: "Wait until " + donor + " is Ready", Usual: 2 * time.Minute, Deadline: 40 * moment, Skip: back, GivesBack: true},
 		{ID: StepUncordon, Title: "Uncordon " + donor, Deadline: 5 * moment, Skip: back, GivesBack: true},
-		{ID: StepUnprotect, Title: "Put " + donor + "'s protection back as it was", Usual: 15 * time.Second, Deadline: 15 * moment, Skip: back, GivesBack: true},
+		{ID: StepUnprotect, Title: "Restore " + donor + "'s protection", Usual: 15 * time.Second, Deadline: 15 * moment, Skip: back, GivesBack: true},
 
-		{ID: StepHoldReboots, Title: "Hold kured's reboots", Deadline: 30 * moment, Skip: work},
-		{ID: StepWorkDisk, Title: "Make a copy of the disk from the snapshot", Usual: 10 * time.Second, Deadline: 30 * moment, Skip: work},
+		{ID: StepHoldReboots, Title: "Block kured reboots", Deadline: 30 * moment, Skip: work},
+		{ID: StepWorkDisk, Title: "Create a copy of the disk from the snapshot", Usual: 10 * time.Second, Deadline: 30 * moment, Skip: work},
 		{ID: StepAttach, Title: strings.TrimSpace("Attach the copy to the workbench " + in.Workbench), Usual: 30 * time.Second, Deadline: 20 * moment, Skip: work},
 		{ID: StepGeneralize, Title: generalizeTitle(o), Usual: 2 * time.Minute, Deadline: 60 * moment, Skip: work},
-		{ID: StepSave, Title: "Save what cannot be read back from Azure", Deadline: 30 * moment, Skip: work},
+		{ID: StepSave, Title: "Save customData and protected settings in Secrets", Deadline: 30 * moment, Skip: work},
 		{ID: StepDetach, Title: "Detach the copy from the workbench", Usual: 30 * time.Second, Deadline: 20 * moment, Skip: copied},
 		{ID: StepUnprotectBench, Title: "Restore the workbench's protection", Usual: 15 * time.Second, Deadline: 15 * moment, Skip: copied},
-		{ID: StepDeletePod, Title: "Remove the pod from the workbench", Deadline: 5 * moment, Skip: copied},
-		{ID: StepReleaseReboots, Title: "Let kured reboot again", Deadline: 5 * moment, Skip: copied},
+		{ID: StepDeletePod, Title: "Delete the pod on the workbench", Deadline: 5 * moment, Skip: copied},
+		{ID: StepReleaseReboots, Title: "Unblock kured reboots", Deadline: 5 * moment, Skip: copied},
 		{ID: StepGeneralizedSnapshot, Title: "Take a snapshot of the generalised copy", Usual: 6 * time.Second, Deadline: 30 * moment, Skip: copied},
 		{ID: StepDeleteWorkDisk, Title: "Delete the copy of the disk", Usual: 5 * time.Second, Deadline: 15 * moment, Skip: copied},
 
 		{ID: StepVersion, Title: "Build image version " + version, Usual: build, Deadline: versionDeadline, Skip: made},
 		{ID: StepDeleteSnapshots, Title: "Delete the snapshots", Usual: 10 * time.Second, Deadline: 15 * moment, Skip: skipIf(made != "" && len(in.Course.Stale) == 0, made)},
-		{ID: StepPrune, Title: "Prune versions to the newest " + fmt.Sprint(o.History) + orNone(": ", in.Prunable), Usual: pruneUsual(in.Prunable), Deadline: 60 * moment, Skip: skipIf(made != "" && len(in.Prunable) == 0, "there are no more than that")},
+		{ID: StepPrune, Title: "Prune versions to the newest " + fmt.Sprint(o.History) + orNone(": ", in.Prunable), Usual: pruneUsual(in.Prunable), Deadline: 60 * moment, Skip: skipIf(made != "" && len(in.Prunable) == 0, "no older versions")},
 		{ID: StepModel, Title: "Point " + in.Pool.Name + "'s model at " + version, Usual: 30 * time.Second, Deadline: 60 * moment, Skip: model, Irreversible: losses},
-		{ID: StepExclude, Title: "Exclude versions made with --again from latest" + orNone(": ", versionNames(in.Course.Exclude)), Usual: time.Duration(len(in.Course.Exclude)) * 10 * time.Second, Deadline: 30 * moment, Skip: skipIf(len(in.Course.Exclude) == 0, "there are none to exclude")},
-		{ID: StepExtensions, Title: "Delete extensions from the model" + orNone(": ", extensionNames(in.Doomed)), Usual: time.Duration(len(in.Doomed)) * 30 * time.Second, Deadline: 60 * moment, Skip: skipIf(len(in.Doomed) == 0, "there are none to delete"), Irreversible: lost},
-		{ID: StepGrow, Title: fmt.Sprintf("Add %d new node(s)", o.NewNodes), Usual: 2 * time.Minute, Deadline: 60 * moment, Skip: skipIf(o.NewNodes == 0, "none were asked for")},
-		{ID: StepEnd, Title: "Close the journal and let go of the pool", Deadline: 30 * moment},
+		{ID: StepExclude, Title: "Exclude versions made with --again from latest" + orNone(": ", versionNames(in.Course.Exclude)), Usual: time.Duration(len(in.Course.Exclude)) * 10 * time.Second, Deadline: 30 * moment, Skip: skipIf(len(in.Course.Exclude) == 0, "none to exclude")},
+		{ID: StepExtensions, Title: "Delete extensions from the model" + orNone(": ", extensionNames(in.Doomed)), Usual: time.Duration(len(in.Doomed)) * 30 * time.Second, Deadline: 60 * moment, Skip: skipIf(len(in.Doomed) == 0, "none to delete"), Irreversible: lost},
+		{ID: StepGrow, Title: fmt.Sprintf("Add %d new node(s)", o.NewNodes), Usual: 2 * time.Minute, Deadline: 60 * moment, Skip: skipIf(o.NewNodes == 0, "not requested")},
+		{ID: StepEnd, Title: "Close the journal and release the pool lock", Deadline: 30 * moment},
 	}
 	after := map[string][]string{
 		StepHold: {StepPreflight}, StepJournal: {StepHold}, StepInspect: {StepJournal}, StepGallery: {StepInspect}, StepDefinition: {StepGallery},

@@ -129,7 +129,7 @@ func ReturnTo(versions []fleet.ImageVersion, pool fleet.Pool, original *Original
 
 // RollbackSteps is the table of contents of a rollback.
 func RollbackSteps(pool fleet.Pool, r Return) []Step {
-	title := "Tag the version that the model comes back from"
+	title := "Tag the replaced version as rolled back"
 	if r.TagFrom != "" {
 		title = "Tag version " + r.TagFrom.Name() + " as rolled back"
 	}
@@ -138,11 +138,11 @@ func RollbackSteps(pool fleet.Pool, r Return) []Step {
 		skip = "the model uses " + r.Name()
 	}
 	return []Step{
-		{ID: StepPreflight, Title: "Look for all reasons not to", Deadline: 5 * moment},
-		{ID: StepHold, Title: "Hold the pool, so that nobody else changes it", Deadline: 2 * moment, After: []string{StepPreflight}, Skip: skip},
+		{ID: StepPreflight, Title: "Run preflight checks", Deadline: 5 * moment},
+		{ID: StepHold, Title: "Acquire the pool lock", Deadline: 2 * moment, After: []string{StepPreflight}, Skip: skip},
 		{ID: StepJournal, Title: "Open the journal", Deadline: moment, After: []string{StepHold}, Skip: skip},
 		{ID: StepModel, Title: "Point " + pool.Name + "'s model at " + r.Name(), Usual: 30 * time.Second, Deadline: 60 * moment, After: []string{StepJournal}, Skip: skipIf(r.Image().Same(pool.Model.Image), "the model uses "+r.Name())},
-		{ID: StepTag, Title: title, Usual: 10 * time.Second, Deadline: 60 * moment, After: []string{StepModel}, Skip: skipIf(r.TagFrom == "" && !r.Untag, "there is nothing to tag")},
-		{ID: StepEnd, Title: "Close the journal and let go of the pool", Deadline: 2 * moment, After: []string{StepTag}, Skip: skip},
+		{ID: StepTag, Title: title, Usual: 10 * time.Second, Deadline: 60 * moment, After: []string{StepModel}, Skip: skipIf(r.TagFrom == "" && !r.Untag, "nothing to tag")},
+		{ID: StepEnd, Title: "Close the journal and release the pool lock", Deadline: 2 * moment, After: []string{StepTag}, Skip: skip},
 	}
 }
