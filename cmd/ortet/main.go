@@ -1,5 +1,5 @@
-// Command ortet captures the OS disk of a node that works and makes it the
-// recipe for its pool's new nodes.
+// Command ortet captures the OS disk of a healthy node as an image version, and
+// points the node's scale set at it.
 package main
 
 import (

@@ -48,15 +48,18 @@ func newAdmission(o *options) *cobra.Command {
 	limits := admission.DefaultLimits()
 	c := &cobra.Command{
 		Use:   "admission",
-		Short: "Let machines of scale sets join the cluster, and leave it in order",
-		Long: `admission runs in the cluster, or on a server of k3s. Machines of the scale sets
-that --pool names prove who they are by what Azure signs for them, and get a token
-for their own Node's name alone. It approves kubelets' certificates by the same
-proof, drains nodes that leave, and deletes what machines leave behind that Azure
-does not have any more. Every decision is a line of the audit log.
+		Short: "Run the server that admits machines of scale sets to the cluster",
+		Long: `admission runs in the cluster, or on a k3s server. Machines of the scale sets that
+--pool names prove their identity by documents that Azure signs, and get a bootstrap
+token that is valid for their own Node's name only. The server also:
 
-Machines know the server by the hash of its authority, which --print-ca-hash prints;
-docs/admission.md says where it goes, and what each reason of a refusal means.`,
+  - approves kubelet certificates by the same proof
+  - drains nodes that leave
+  - deletes the Nodes of machines that no longer exist in Azure
+  - writes every decision to the audit log
+
+Machines trust the server by the hash of its CA, which --print-ca-hash prints.
+docs/admission.md explains where to put it, and each reason for a refusal.`,
 		Args: noArguments,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			if f.printHash {
@@ -69,29 +72,29 @@ docs/admission.md says where it goes, and what each reason of a refusal means.`,
 		},
 	}
 	p := c.Flags()
-	p.StringVar(&f.listen, "listen", ":8443", "where machines are answered, by TLS")
-	p.StringArrayVar(&f.names, "tls-san", nil, "DNS name or address by which machines reach the server; may be repeated; required")
-	p.StringArrayVar(&f.pools, "pool", nil, "ARM id of a scale set whose machines are admitted; may be repeated; required")
-	p.StringVar(&f.apiServer, "api-server", "", "the API server's address as nodes reach it, https://HOST:PORT (default: that of kube-public/cluster-info, or of the kubeconfig)")
-	p.StringVar(&f.ca, "ca", "", "PEM file of who signs the API server's certificate (default: the ConfigMap kube-root-ca.crt, or the kubeconfig)")
-	p.StringVar(&f.supervisor, "k3s-server", "", "address of k3s's or RKE2's supervisor as nodes reach it (default: the API server's; RKE2's has port 9345)")
-	p.DurationVar(&f.callback, "callback-timeout", 3*time.Second, "how long a machine has to answer at its own address")
-	p.StringVar(&f.callbackPort, "callback-port", strconv.Itoa(admission.DefaultCallbackPort), "ports at which machines are called back, their callbackPort: PORT or FIRST-LAST, with commas between; below 1024, which only root of the machine has")
-	p.DurationVar(&f.ttl, "token-ttl", admissionkube.DefaultTokenTTL, "how long a token is good for, if its Node is not Ready before")
-	p.DurationVar(&f.reap, "reap-interval", admission.DefaultReapInterval, "how often is looked for Nodes whose machine is gone")
-	p.StringArrayVar(&f.keep, "keep-capacity", nil, "ARM id of a Spot scale set whose capacity is set again after evictions lowered it; may be repeated")
-	p.StringVar(&f.metrics, "metrics-address", ":8080", "where metrics are served; 0 is nowhere")
-	p.StringVar(&f.health, "health-address", ":8081", "where /healthz and /readyz are served; 0 is nowhere")
-	p.StringVar(&f.audit, "audit-log", "-", "file that the audit log is appended to, a JSON object a line; - is standard output")
-	p.StringVar(&f.roots, "attestation-roots", "", "PEM file of more roots that may sign the metadata service's certificates, beside Microsoft's and DigiCert's")
-	p.StringVar(&f.intermediates, "attestation-intermediates", "", "PEM file of intermediate certificates, where the server cannot fetch them from Microsoft")
-	p.StringVar(&f.domain, "attestation-domain", "", "whose metadata service is believed: metadata.azure.com, .us or .cn (default: that of the credentials' cloud)")
-	p.Float64Var(&f.rate, "rate", limits.Rate, "requests by the second that are answered")
-	p.Float64Var(&f.perAddress, "rate-per-address", limits.AddressRate, "requests by the second that are answered of one address; of what else it may have it has as large a part as this is of --rate")
-	p.IntVar(&f.inFlight, "max-in-flight", limits.InFlight, "requests that are worked on at once")
-	p.IntVar(&f.connections, "max-connections", limits.Connections, "connections that are open at once; of one address as large a part as of the rate")
-	p.BoolVar(&f.elect, "leader-elect", true, "approve certificates and look for what is gone only while holding the Lease "+admissionkube.LeadName)
-	p.BoolVar(&f.printHash, "print-ca-hash", false, "print the hash of the server's authority, which is made if there is none, and end")
+	p.StringVar(&f.listen, "listen", ":8443", "listen `ADDRESS` for machines, TLS")
+	p.StringArrayVar(&f.names, "tls-san", nil, "DNS `NAME` or address by which machines reach the server, for its certificate; repeatable; required")
+	p.StringArrayVar(&f.pools, "pool", nil, "ARM `ID` of a scale set whose machines are admitted; repeatable; required")
+	p.StringVar(&f.apiServer, "api-server", "", "`ADDRESS` by which nodes reach the API server, https://HOST:PORT (default: from kube-public/cluster-info, or the kubeconfig)")
+	p.StringVar(&f.ca, "ca", "", "PEM `FILE` of the API server's CA (default: from the ConfigMap kube-root-ca.crt, or the kubeconfig)")
+	p.StringVar(&f.supervisor, "k3s-server", "", "`ADDRESS` by which nodes reach the supervisor of k3s or RKE2 (default: --api-server; RKE2: its port 9345)")
+	p.DurationVar(&f.callback, "callback-timeout", 3*time.Second, "time limit for a machine to answer the callback")
+	p.StringVar(&f.callbackPort, "callback-port", strconv.Itoa(admission.DefaultCallbackPort), "`PORTS` for callbacks to machines, PORT or FIRST-LAST, comma-separated; below 1024, because only root can listen there")
+	p.DurationVar(&f.ttl, "token-ttl", admissionkube.DefaultTokenTTL, "lifetime of a token, unless its Node is Ready earlier")
+	p.DurationVar(&f.reap, "reap-interval", admission.DefaultReapInterval, "interval between scans for orphaned Nodes, whose machine no longer exists")
+	p.StringArrayVar(&f.keep, "keep-capacity", nil, "ARM `ID` of a Spot scale set whose capacity is restored after evictions; repeatable")
+	p.StringVar(&f.metrics, "metrics-address", ":8080", "listen `ADDRESS` for metrics; 0 disables it")
+	p.StringVar(&f.health, "health-address", ":8081", "listen `ADDRESS` for /healthz and /readyz; 0 disables it")
+	p.StringVar(&f.audit, "audit-log", "-", "audit log `FILE`, appended to, one JSON object per line; - is standard output")
+	p.StringVar(&f.roots, "attestation-roots", "", "PEM `FILE` of additional root CAs for the metadata service's certificates, besides Microsoft's and DigiCert's")
+	p.StringVar(&f.intermediates, "attestation-intermediates", "", "PEM `FILE` of intermediate certificates, if the server cannot fetch them from Microsoft")
+	p.StringVar(&f.domain, "attestation-domain", "", "`DOMAIN` of the trusted metadata service: metadata.azure.com, .us or .cn (default: by the credentials' cloud)")
+	p.Float64Var(&f.rate, "rate", limits.Rate, "limit of requests per second")
+	p.Float64Var(&f.perAddress, "rate-per-address", limits.AddressRate, "limit of requests per second per client address; its ratio to --rate also applies to --max-in-flight and --max-connections")
+	p.IntVar(&f.inFlight, "max-in-flight", limits.InFlight, "limit of requests in progress")
+	p.IntVar(&f.connections, "max-connections", limits.Connections, "limit of open connections")
+	p.BoolVar(&f.elect, "leader-elect", true, "approve certificates and delete orphaned Nodes only while holding the Lease "+admissionkube.LeadName)
+	p.BoolVar(&f.printHash, "print-ca-hash", false, "print the hash of the server's CA and exit; create the CA if missing")
 	c.AddCommand(newAdmissionRevoke(o))
 	return c
 }
@@ -181,7 +184,7 @@ func (f admissionFlags) verifier(azure cloud.Configuration, issuers attest.Issue
 	return v, nil
 }
 
-// readCertificates reads a PEM file of certificates.
+// readCertificates reads a PEM `FILE` of certificates.
 func readCertificates(file string) ([]*x509.Certificate, error) {
 	rest, err := os.ReadFile(file)
 	if err != nil {

@@ -10,18 +10,20 @@ import (
 func newAdmissionRevoke(o *options) *cobra.Command {
 	return &cobra.Command{
 		Use:   "revoke NODE",
-		Short: "Take a machine's admission back, with its Node",
-		Long: `revoke undoes the admission of one machine, as when its kubelet's key was stolen.
-Its name is admitted no more, its token and its certificate requests are deleted, and
-so is its Node, with which the API server ends what the kubelet may read. No
-certificate of it is renewed, or taken by the admission server, again. The machine
-itself cannot join again until its instance is deleted, although Azure still signs
-documents for it.
+		Short: "Revoke a machine's admission and delete its Node",
+		Long: `revoke withdraws the admission of one machine, for example after its kubelet's key
+was stolen:
 
-Kubernetes revokes no certificate: until it ends, its holder is authenticated still,
-but can register no Node. A machine that is to come back is deleted and made anew; its
-disk alone keeps what was stolen.`,
-		Args: cobra.ExactArgs(1),
+  - its name is no longer admitted, and its certificates are not renewed
+  - its token and certificate requests are deleted
+  - its Node is deleted, which ends the kubelet's read access
+  - it cannot join again until its instance is deleted, although Azure
+    still signs documents for it
+
+Kubernetes cannot revoke certificates: until it expires, the stolen certificate
+still authenticates, but cannot register a Node. To bring the machine back, delete
+its instance and create a new one: its disk still holds what was stolen.`,
+		Args: oneArgument("the Node of the machine to revoke"),
 		RunE: func(cmd *cobra.Command, args []string) error { return o.revokeAdmission(cmd.Context(), args[0]) },
 	}
 }

@@ -23,12 +23,12 @@ import (
 func newBoot(o *options) *cobra.Command {
 	c := &cobra.Command{
 		Use:   "boot",
-		Short: "Show where the time of nodes' boots went",
+		Short: "Show where the time of node boots went",
 		Long: `boot shows where the time of a node's boot went, from the request for its machine
-to its first pod: what ran, what was waited for, and what to move into the image.
+to its first pod: what ran, what waited for what, and what to move into the image.
 
-Nodes report their boots (ortet-node report), and ortet controller keeps them for
-each image version. analyze needs neither: it reads files that were taken from a
+Nodes report their boots (ortet-node report), and ortet controller stores the
+reports by image version. boot analyze needs neither: it reads files copied from a
 machine.`,
 	}
 	c.AddCommand(newBootShow(o), newBootDiff(o), newBootStats(o), newBootAnalyze(o))
@@ -40,7 +40,7 @@ machine.`,
 func (o *options) takesForms(c *cobra.Command, more ...string) {
 	forms := append([]string{"table", "json", "yaml"}, more...)
 	want := strings.Join(forms[:len(forms)-1], ", ") + " or " + forms[len(forms)-1]
-	c.Flags().StringVarP(&o.output, "output", "o", "table", "form of the result: "+want)
+	c.Flags().StringVarP(&o.output, "output", "o", "table", "output `FORMAT`: "+want)
 	c.PersistentPreRunE = func(*cobra.Command, []string) error {
 		form := o.output
 		if form == "text" {
@@ -65,8 +65,8 @@ type drawFlags struct {
 
 func (f *drawFlags) add(c *cobra.Command, boot string) {
 	p := c.Flags()
-	p.StringVar(&f.out, "out", "", "file to write the result to instead of standard output")
-	p.StringVar(&f.otlp, "otlp", "", "URL of a collector to send the boot to as a trace besides, by OTLP over HTTP: http://localhost:4318")
+	p.StringVar(&f.out, "out", "", "output `FILE` (default: standard output)")
+	p.StringVar(&f.otlp, "otlp", "", "`URL` of an OTLP/HTTP collector that also gets the boot as a trace, such as http://localhost:4318")
 	p.StringVar(&f.boot, "boot", "", boot)
 }
 

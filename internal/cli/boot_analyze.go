@@ -27,12 +27,17 @@ func newBootAnalyze(o *options) *cobra.Command {
 	var f drawFlags
 	c := &cobra.Command{
 		Use:   "analyze FILE...",
-		Short: "Tell where boots' time went from files of a machine",
-		Long: `analyze reads files that were taken from a machine, whatever they are called, and
-needs no cluster and no cloud: what ortet-node report kept, systemctl show,
-systemd-analyze plot --json, dump or critical-chain, an export of the journal,
-cloud-init.log, waagent.log, and others (docs/boot.md). "-" is standard input.
-Several files of one machine are put together boot by boot.`,
+		Short: "Show the timeline of boots from files copied from a machine",
+		Long: `analyze reads files copied from a machine, and needs neither cluster nor cloud.
+Their names do not matter. It reads, among others (docs/boot.md):
+
+  - reports of ortet-node report
+  - output of systemctl show, and of systemd-analyze plot --json, dump or
+    critical-chain
+  - exports of the journal
+  - cloud-init.log and waagent.log
+
+"-" is standard input. Several files of one machine are merged by boot.`,
 		Args: func(cmd *cobra.Command, args []string) error {
 			switch {
 			case len(args) == 0:
@@ -50,7 +55,7 @@ Several files of one machine are put together boot by boot.`,
 			return o.analyze(cmd.Context(), f, reports)
 		},
 	}
-	f.add(c, "which boot, where the files tell of several: its number, or its id or the beginning of it")
+	f.add(c, "`BOOT` to show if the files contain several: its number, its id, or a prefix of the id")
 	o.takesForms(c, "html", "svg")
 	return c
 }

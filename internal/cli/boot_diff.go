@@ -26,12 +26,12 @@ func newBootDiff(o *options) *cobra.Command {
 	c := &cobra.Command{
 		Use:   "diff A B",
 		Short: "Show what got slower between nodes, pools or image versions",
-		Long: `diff compares boots: A and B are each a node (its last boot), a POOL, or
-POOL@VERSION, where VERSION may be "latest" or "previous". Of several boots it
-tells which differences are more than chance.
+		Long: `diff compares boots. A and B are each a node (its last boot), a POOL, or
+POOL@VERSION, where VERSION may be "latest" or "previous". With several boots on
+each side it marks the differences that are statistically significant.
 
--o html is a page with a boot of each above each other: of several, the one in the
-middle by how long they took.`,
+-o html writes a page with one boot of each side: with several, the one of median
+duration.`,
 		Args: func(cmd *cobra.Command, args []string) error {
 			if len(args) != 2 {
 				return usagef("name two of node, POOL or POOL@VERSION to compare")
@@ -61,7 +61,7 @@ middle by how long they took.`,
 			return o.print(d, func(w io.Writer) { writeBootDiff(w, d) })
 		},
 	}
-	c.Flags().StringVar(&out, "out", "", "file to write the page of -o html to instead of standard output")
+	c.Flags().StringVar(&out, "out", "", "output `FILE` for -o html (default: standard output)")
 	o.takesForms(c, "html")
 	return c
 }

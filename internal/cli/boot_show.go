@@ -8,13 +8,13 @@ func newBootShow(o *options) *cobra.Command {
 	var f drawFlags
 	c := &cobra.Command{
 		Use:   "show NODE",
-		Short: "Show where the time of a node's last boot went",
-		Long: `show tells of a node's boot how long it took, what its critical path was, with what
-was waited for, and what would make such boots faster. It shows what ortet
-controller keeps, or what is on the Node where nobody has kept it yet.
+		Short: "Show the timeline of a node's last boot",
+		Long: `show prints the duration of a node's boot, its critical path with its waits, and
+what would make such boots faster. It reads the report that ortet controller
+stored, or else the one on the Node.
 
--o html is a page for a browser that needs nothing else, -o svg a picture, -o json
-the whole (docs/schema/timeline.json).`,
+-o html writes a self-contained page, -o svg a picture, -o json all data
+(docs/schema/timeline.json).`,
 		Args: oneArgument("a node"),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			kept, err := o.keptBoots(cmd.Context())
@@ -29,7 +29,7 @@ the whole (docs/schema/timeline.json).`,
 			return o.draw(cmd.Context(), f, b.timeline())
 		},
 	}
-	f.add(c, "id of the boot, or its beginning, instead of the last one")
+	f.add(c, "boot `ID` or its prefix (default: the last boot)")
 	o.takesForms(c, "html", "svg")
 	return c
 }

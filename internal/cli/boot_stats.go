@@ -27,10 +27,10 @@ const mostRows = 12
 func newBootStats(o *options) *cobra.Command {
 	c := &cobra.Command{
 		Use:   "stats POOL[@VERSION]",
-		Short: "Show how long the boots of a pool take, stage by stage",
-		Long: `stats shows percentiles of the boots that are kept of a pool, or of one image
-version of it, and of their stages and of what is on their critical paths. VERSION
-may be "latest" or "previous", by when the image versions last booted.`,
+		Short: "Show percentiles of the boot stages of a pool",
+		Long: `stats shows percentiles of the stored boots of a pool, or of one of its image
+versions: in total, by stage, and by entry of their critical paths. VERSION may be
+"latest" or "previous", by the time of the last boot of each version.`,
 		Args: oneArgument("a pool, or POOL@VERSION"),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			kept, err := o.keptBoots(cmd.Context())

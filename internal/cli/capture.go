@@ -25,15 +25,18 @@ func newCapture(o *options) *cobra.Command {
 	f := &captureFlags{}
 	cmd := &cobra.Command{
 		Use:   "capture NODE",
-		Short: "Capture a node and make its pool's new nodes like it",
-		Long: `capture drains and stops the node, takes a snapshot of its disk, starts it
-again and gives it back; prepares a copy of the disk on another node, builds an
-image version from it, and points the scale set's model at that version.
-Running instances are not changed.
+		Short: "Capture a node as the image of its pool's new nodes",
+		Long: `capture makes an image version of a node's OS disk and points the node's scale set
+at it. Running instances are not changed. It:
 
-It can be interrupted at any time: the node is given back, and the same command
-goes on from there. A second capture of the pool on the same day has nothing to
-do, unless --again is given.`,
+  1. drains and stops the node, and takes a snapshot of its OS disk
+  2. starts the node, and returns it to service
+  3. removes the node's identity from a copy of the disk, on another node
+  4. builds an image version from the copy
+  5. points the scale set's model at that version
+
+An interrupted capture returns the node to service first; the same command resumes
+it. A second capture of a pool on the same day does nothing, unless --again is given.`,
 		Example: `  ortet capture k8s-pool1-12345678-vmss000000 --dry-run
   ortet capture k8s-pool1-12345678-vmss000000
   ortet capture k8s-pool1-12345678-vmss000000 --bootstrap=baked \
@@ -42,28 +45,28 @@ do, unless --again is given.`,
 		RunE: func(cmd *cobra.Command, args []string) error { return f.run(cmd, o, args[0]) },
 	}
 	r, flags := &f.request, cmd.Flags()
-	flags.BoolVar(&f.dryRun, "dry-run", false, "show the plan, step by step, and change nothing but for a pod that inspects the node")
-	flags.BoolVar(&r.Again, "again", false, "make a further version although today's exists")
-	flags.BoolVar(&r.Deallocate, "deallocate", false, "deallocate the node instead of powering it off: slower, and its capacity may be gone")
-	flags.DurationVar(&r.GracePeriod, "grace-period", 300*time.Second, "time for each pod to exit; the whole drain has three times that")
-	flags.BoolVar(&r.ForceDrain, "force", false, "delete pods that are left when the drain's time is over, and those that nothing would create again")
-	flags.IntVar(&r.History, "history", 3, "image versions to keep, at least 2; what is in use is always kept")
-	flags.Int32Var(&r.Replicas, "replicas", 3, "replicas of the image version")
-	flags.BoolVar(&r.Shallow, "shallow", false, "make the version without copies, for development and test")
-	flags.StringVar(&r.Bootstrap, "bootstrap", engine.BootstrapKeep, "keep: new nodes run the model's customData as before; baked: what they need is on the image, and customData becomes a no-op")
-	flags.BoolVar(&r.AcceptPoolCredentials, "accept-pool-credentials", false, "let the pool's shared credentials be on the image")
-	flags.StringArrayVar(&r.AcceptSecrets, "accept-secret", nil, "file with another secret that may be on the image, or folder that ends in /; may be repeated")
-	flags.BoolVar(&r.RemoveSecrets, "remove-secrets", false, "delete files with other secrets from the copy of the disk, where the node does not need them to boot")
-	flags.BoolVar(&r.ScanImages, "scan-images", false, "search container image layers for all kinds of secrets, not for the node's own only")
-	flags.StringVar(&f.extensions, "extensions", "default", "extensions of the model to delete: default (CustomScript and CAPZ's bootstrapping), all, or none")
-	flags.StringArrayVar(&f.keep, "keep-extension", nil, "extension that stays, * as a wildcard; may be repeated")
-	flags.Int64Var(&r.NewNodes, "grow", 0, "add this many nodes when the model is updated")
-	flags.StringVar(&r.Workbench, "workbench", "", "node to prepare the copied disk on (default: one that fits)")
-	flags.BoolVar(&r.AllowRolling, "allow-rolling", false, "go on although the scale set is in Rolling mode and Azure will replace its instances")
-	flags.BoolVar(&r.ExcludeFromLatest, "exclude-from-latest", false, "go on although the scale set has automatic OS upgrades, with a version that these leave alone")
-	flags.BoolVar(&r.AllowOwned, "allow-owned", false, "go on although Cluster API owns the scale set's model")
-	flags.StringVar(&f.image, "image", defaultImage, "container image with ortet-node, for the pod that prepares the disk")
-	flags.StringVar(&f.pullSecret, "image-pull-secret", "", "pull secret for it, in --namespace")
+	flags.BoolVar(&f.dryRun, "dry-run", false, "show the plan and all blockers; change nothing (a short-lived pod inspects the node's disk)")
+	flags.BoolVar(&r.Again, "again", false, "build another version even if today's exists")
+	flags.BoolVar(&r.Deallocate, "deallocate", false, "deallocate the node instead of powering it off; slower, and Azure may have no capacity to start it again")
+	flags.DurationVar(&r.GracePeriod, "grace-period", 300*time.Second, "time limit for each pod to exit; the drain as a whole has three times that")
+	flags.BoolVar(&r.ForceDrain, "force", false, "delete pods that remain when the drain times out, and pods without a controller")
+	flags.IntVar(&r.History, "history", 3, "`NUMBER` of image versions to keep, at least 2; versions in use are always kept")
+	flags.Int32Var(&r.Replicas, "replicas", 3, "`NUMBER` of replicas of the image version, 1 to 100")
+	flags.BoolVar(&r.Shallow, "shallow", false, "build a shallow version, without copies of the data; for development and tests")
+	flags.StringVar(&r.Bootstrap, "bootstrap", engine.BootstrapKeep, "`MODE` in which new nodes join: keep (they run the model's customData as before) or baked (all is on the image; customData becomes a no-op)")
+	flags.BoolVar(&r.AcceptPoolCredentials, "accept-pool-credentials", false, "allow on the image the credentials that all nodes of the pool share")
+	flags.StringArrayVar(&r.AcceptSecrets, "accept-secret", nil, "`PATH` of another secret allowed on the image, or of a folder, ending in /; repeatable")
+	flags.BoolVar(&r.RemoveSecrets, "remove-secrets", false, "delete files with other secrets from the copy of the disk, unless nodes need them to boot")
+	flags.BoolVar(&r.ScanImages, "scan-images", false, "search container image layers for all kinds of secrets, not only for the node's own")
+	flags.StringVar(&f.extensions, "extensions", "default", "`SET` of extensions to delete from the model: default (CustomScript and CAPZ's bootstrapping), all, or none")
+	flags.StringArrayVar(&f.keep, "keep-extension", nil, "`NAME` of an extension to keep, * as wildcard; repeatable")
+	flags.Int64Var(&r.NewNodes, "grow", 0, "`NUMBER` of nodes to add after the model is updated")
+	flags.StringVar(&r.Workbench, "workbench", "", "`NODE` to prepare the copied disk on (default: a suitable one)")
+	flags.BoolVar(&r.AllowRolling, "allow-rolling", false, "continue if the scale set's upgrade policy is Rolling; Azure then replaces running instances")
+	flags.BoolVar(&r.ExcludeFromLatest, "exclude-from-latest", false, "continue if the scale set has automatic OS upgrades; the version is excluded from them")
+	flags.BoolVar(&r.AllowOwned, "allow-owned", false, "continue if Cluster API owns the scale set's model and may revert it")
+	flags.StringVar(&f.image, "image", defaultImage, "container `IMAGE` with ortet-node for the pod that prepares the disk")
+	flags.StringVar(&f.pullSecret, "image-pull-secret", "", "`NAME` of the pull secret for --image, in --namespace")
 	return cmd
 }
 

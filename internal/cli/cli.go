@@ -105,9 +105,11 @@ func newRoot(process Process) *cobra.Command {
 	o := &options{process: process}
 	root := &cobra.Command{
 		Use:   "ortet",
-		Short: "Make every new node of a pool like the best one that you have",
-		Long: `ortet captures the OS disk of a node that works and makes it the recipe for
-the new nodes of its scale set. It gives the node back as it was.`,
+		Short: "Capture a healthy node as the image of its pool's new nodes",
+		Long: `ortet captures the OS disk of a healthy node as an image version, and points the
+node's scale set at it, so that new nodes boot from it. The node itself returns to
+service unchanged. ortet also shows why nodes did not come up, and where the time of
+their boots went.`,
 		Version:           process.Version,
 		SilenceErrors:     true,
 		SilenceUsage:      true,
@@ -123,12 +125,12 @@ the new nodes of its scale set. It gives the node back as it was.`,
 		".InheritedFlags.FlagUsages", ".InheritedFlags.FlagUsagesWrapped 80",
 		"{{if .Runnable}}", "{{if and .Runnable (not .Annotations.group)}}").Replace(root.UsageTemplate()))
 	f := root.PersistentFlags()
-	f.StringVar(&o.azureConfig, "azure-config", "", "cloud provider's azure.json with credentials (default: workload identity, environment, /etc/kubernetes/azure.json, Azure CLI, whichever is there first)")
-	f.StringVar(&o.kubeconfig, "kubeconfig", "", "kubeconfig file (default: $KUBECONFIG, the pod's service account, ~/.kube/config)")
-	f.StringVar(&o.context, "context", "", "context of the kubeconfig")
-	f.StringVar(&o.namespace, "namespace", "ortet-system", "namespace for Ortet's journal, Lease, Secrets and pods")
-	f.StringVarP(&o.output, "output", "o", "table", "form of the result: table, json or yaml")
-	f.StringVar(&o.logLevel, "log-level", "WARNING", "DEBUG, INFO, WARNING, ERROR or CRITICAL; logs go to standard error")
+	f.StringVar(&o.azureConfig, "azure-config", "", "cloud provider's azure.json `FILE` with credentials (default: the first of workload identity, environment, /etc/kubernetes/azure.json, Azure CLI)")
+	f.StringVar(&o.kubeconfig, "kubeconfig", "", "kubeconfig `FILE` (default: $KUBECONFIG, the pod's service account, ~/.kube/config)")
+	f.StringVar(&o.context, "context", "", "`NAME` of a context in the kubeconfig (default: its current context)")
+	f.StringVar(&o.namespace, "namespace", "ortet-system", "`NAME` of the namespace for Ortet's journal, Lease, Secrets and pods")
+	f.StringVarP(&o.output, "output", "o", "table", "output `FORMAT`: table, json or yaml")
+	f.StringVar(&o.logLevel, "log-level", "WARNING", "lowest `LEVEL` logged to standard error: DEBUG, INFO, WARNING, ERROR or CRITICAL")
 	root.AddCommand(newCapture(o), newStatus(o), newRollback(o), newNodes(o), newBoot(o), newController(o), newAdmission(o), newVersion(o))
 	root.SetHelpCommand(newHelp())
 	root.InitDefaultCompletionCmd()

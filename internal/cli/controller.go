@@ -41,12 +41,17 @@ func newController(o *options) *cobra.Command {
 	var f controllerFlags
 	c := &cobra.Command{
 		Use:   "controller",
-		Short: "Tell the cluster whether its nodes came up, and why not",
-		Long: `controller runs in the cluster. It looks at the instances of the scale sets that
-the cluster's nodes are in, tells whether each came up, and if not, why: in the
-condition ortet.io/BootSucceeded of Nodes and of Cluster API's machines, in
-Events, in metrics, and in ConfigMaps that outlive the machine. It keeps what nodes
-report of their boots for ortet boot. It changes nothing in Azure.`,
+		Short: "Run the controller that reports why nodes fail to come up",
+		Long: `controller runs in the cluster. It watches the instances of the scale sets that
+the cluster's nodes belong to, and reports for each whether it came up, and if not,
+why:
+
+  - in the condition ortet.io/BootSucceeded of Nodes and of Cluster API Machines
+  - in Events and metrics
+  - in ConfigMaps, which remain after the machine is deleted
+
+It also stores the boot reports of nodes for ortet boot. It changes nothing in
+Azure.`,
 		Args: noArguments,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			if err := f.check(); err != nil {
@@ -56,20 +61,20 @@ report of their boots for ortet boot. It changes nothing in Azure.`,
 		},
 	}
 	p := c.Flags()
-	p.StringArrayVar(&f.pools, "pool", nil, "ARM id of a scale set to look at, instead of all; may be repeated")
-	p.StringArrayVar(&f.groups, "resource-group", nil, "ARM id of a resource group whose scale sets to look at besides those of the nodes; may be repeated")
-	p.DurationVar(&f.interval, "interval", controller.DefaultInterval, "how often a pool in which something happens is listed")
-	p.IntVar(&f.reads, "arm-reads", controller.DefaultReads, "requests to Azure Resource Manager a minute at most")
-	p.DurationVar(&f.deadline, "boot-deadline", controller.DefaultBootDeadline, "time from an instance's creation until its Node has to be Ready")
-	p.DurationVar(&f.keep, "keep", controller.DefaultKeep, "how long evidence of boots that failed is kept")
-	p.IntVar(&f.most, "max-evidence", controller.DefaultMaxEvidence, "how many boots have their evidence kept; beyond that the oldest goes, first of machines that are still there")
-	p.IntVar(&f.perVersion, "boots-per-version", controller.DefaultBootsPerVersion, "how many boots' reports are kept of a pool and image version, the newest")
-	p.IntVar(&f.mostBoots, "max-boots", controller.DefaultMaxBoots, "how many boots' reports are kept of all")
-	p.DurationVar(&f.keepBoots, "keep-boots", controller.DefaultKeepBoots, "how long boots' reports are kept; those of a pool's last two image versions twelve times as long")
-	p.BoolVar(&f.firstPod, "first-pod", true, "ask when the first pod ran on a node that booted")
-	p.StringVar(&f.metrics, "metrics-address", ":8080", "where metrics are served; 0 is nowhere")
-	p.StringVar(&f.health, "health-address", ":8081", "where /healthz and /readyz are served; 0 is nowhere")
-	p.BoolVar(&f.elect, "leader-elect", true, "work only while holding the Lease "+controller.LeaseName)
+	p.StringArrayVar(&f.pools, "pool", nil, "ARM `ID` of a scale set to watch instead of all; repeatable")
+	p.StringArrayVar(&f.groups, "resource-group", nil, "ARM `ID` of a resource group whose scale sets are watched too; repeatable")
+	p.DurationVar(&f.interval, "interval", controller.DefaultInterval, "interval between lists of a pool that is changing")
+	p.IntVar(&f.reads, "arm-reads", controller.DefaultReads, "limit of read requests to Azure Resource Manager per minute")
+	p.DurationVar(&f.deadline, "boot-deadline", controller.DefaultBootDeadline, "time limit from an instance's creation until its Node is Ready")
+	p.DurationVar(&f.keep, "keep", controller.DefaultKeep, "retention of evidence of failed boots")
+	p.IntVar(&f.most, "max-evidence", controller.DefaultMaxEvidence, "limit of failed boots with stored evidence; the oldest is deleted first, existing machines before deleted ones")
+	p.IntVar(&f.perVersion, "boots-per-version", controller.DefaultBootsPerVersion, "limit of stored boot reports per pool and image version; the newest are kept")
+	p.IntVar(&f.mostBoots, "max-boots", controller.DefaultMaxBoots, "limit of stored boot reports in total")
+	p.DurationVar(&f.keepBoots, "keep-boots", controller.DefaultKeepBoots, "retention of boot reports; twelve times as long for a pool's last two image versions")
+	p.BoolVar(&f.firstPod, "first-pod", true, "find out when the first pod ran on a booted node")
+	p.StringVar(&f.metrics, "metrics-address", ":8080", "listen `ADDRESS` for metrics; 0 disables it")
+	p.StringVar(&f.health, "health-address", ":8081", "listen `ADDRESS` for /healthz and /readyz; 0 disables it")
+	p.BoolVar(&f.elect, "leader-elect", true, "run only while holding the Lease "+controller.LeaseName)
 	return c
 }
 

@@ -30,14 +30,14 @@ func newNodes(o *options) *cobra.Command {
 	var f nodesFlags
 	c := &cobra.Command{
 		Use:   "nodes [NAME]",
-		Short: "Show which nodes came up, and why others did not",
-		Long: `nodes shows, for each instance of the scale sets that the cluster's nodes are
-in, whether it came up, also where it never became a Node. With the name of a
-node or an instance it tells the whole story: what happened, who can mend it and
-how, how long each stage took, and the lines that show it.
+		Short: "Show which nodes came up, and why others failed",
+		Long: `nodes lists the instances of the scale sets that the cluster's nodes belong to,
+with a verdict for each: also for instances that never registered a Node. With the
+name of a node or an instance it shows what failed, who can fix it and how, the
+duration of each stage, and the log lines that prove it.
 
-It asks Azure and the cluster itself, and shows besides what a controller kept of
-machines that are gone.`,
+It reads Azure and the cluster directly, so it needs no controller. If ortet
+controller runs, it also lists failed instances that were deleted since.`,
 		Args: func(cmd *cobra.Command, args []string) error {
 			if len(args) == 0 {
 				return nil
@@ -64,10 +64,10 @@ machines that are gone.`,
 		},
 	}
 	p := c.Flags()
-	p.StringArrayVar(&f.pools, "pool", nil, "ARM id of a scale set to look at, instead of all; may be repeated")
-	p.StringArrayVar(&f.groups, "resource-group", nil, "ARM id of a resource group whose scale sets to look at besides those of the nodes; may be repeated")
-	p.BoolVar(&f.failed, "failed", false, "show only those that did not come up well")
-	p.DurationVar(&f.deadline, "boot-deadline", controller.DefaultBootDeadline, "time from an instance's creation until its Node has to be Ready")
+	p.StringArrayVar(&f.pools, "pool", nil, "ARM `ID` of a scale set to inspect instead of all; repeatable")
+	p.StringArrayVar(&f.groups, "resource-group", nil, "ARM `ID` of a resource group whose scale sets are inspected too; repeatable")
+	p.BoolVar(&f.failed, "failed", false, "show only nodes that failed, timed out or came up degraded")
+	p.DurationVar(&f.deadline, "boot-deadline", controller.DefaultBootDeadline, "time limit from an instance's creation until its Node is Ready")
 	return c
 }
 

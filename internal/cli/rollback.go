@@ -17,13 +17,15 @@ func newRollback(o *options) *cobra.Command {
 	)
 	cmd := &cobra.Command{
 		Use:   "rollback NODE|SCALE-SET-ID",
-		Short: "Point a pool's model back at an earlier version",
-		Long: `rollback points the model at a version that is still in the gallery, by default
-the one before the present. Where none is kept, or with --to original, image and
-customData become what they were before the first capture. New nodes come from
-it; running instances are not changed. The version that was left is tagged, and
-a capture on the same day does not bring it back by itself. customData that was
-saved when the model changed is put back where the earlier version needs it.`,
+		Short: "Point a pool's model at an earlier version again",
+		Long: `rollback points a scale set's model at an earlier image version, by default the
+one before the current one. New nodes boot from it; running instances are not
+changed.
+
+If no earlier version is kept, or with --to original, image and customData become
+what they were before the first capture. Saved customData is restored if the
+earlier version needs it. The replaced version is tagged as rolled back: a capture
+on the same day does not use it again.`,
 		Example: `  ortet rollback k8s-pool1-12345678-vmss000000
   ortet rollback k8s-pool1-12345678-vmss000000 --to 2026.11.20`,
 		Args: oneArgument("a node of the pool, or the scale set's ARM id"),
@@ -57,10 +59,10 @@ saved when the model changed is put back where the earlier version needs it.`,
 		},
 	}
 	f := cmd.Flags()
-	f.StringVar(&request.To, "to", engine.Previous, "version such as 2026.11.20, or original: what was before the first capture")
-	f.BoolVar(&dryRun, "dry-run", false, "show the plan, and change nothing")
-	f.BoolVar(&request.AllowRolling, "allow-rolling", false, "go on although the scale set is in Rolling mode and Azure will replace its instances")
-	f.BoolVar(&request.AllowOwned, "allow-owned", false, "go on although Cluster API owns the scale set's model")
+	f.StringVar(&request.To, "to", engine.Previous, "`VERSION` to use: previous, original (the state before the first capture), or a name such as 2026.11.20")
+	f.BoolVar(&dryRun, "dry-run", false, "show the plan and all blockers; change nothing")
+	f.BoolVar(&request.AllowRolling, "allow-rolling", false, "continue if the scale set's upgrade policy is Rolling; Azure then replaces running instances")
+	f.BoolVar(&request.AllowOwned, "allow-owned", false, "continue if Cluster API owns the scale set's model and may revert it")
 	return cmd
 }
 

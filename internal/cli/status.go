@@ -18,10 +18,15 @@ import (
 func newStatus(o *options) *cobra.Command {
 	return &cobra.Command{
 		Use:   "status [SCALE-SET-ID ...]",
-		Short: "Show versions, models and what instances were made from",
-		Long: `status shows, for each pool, its image versions, what each was built from and
-when, which one the model uses, and what every instance was made from. Without
-an argument it shows all pools that the cluster's nodes are in.`,
+		Short: "Show image versions, models and the image of each instance",
+		Long: `status shows for each pool:
+
+  - its image versions: source node, age, number of nodes made from each
+  - the version that the model uses, from which new nodes boot
+  - the image of each instance
+  - the last capture or rollback, or the current one
+
+Without an argument it shows all pools that the cluster's nodes belong to.`,
 		RunE: func(cmd *cobra.Command, args []string) error {
 			var pools []fleet.ResourceID
 			for _, a := range args {
