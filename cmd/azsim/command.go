@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"io"
 	"log/slog"
+	"strings"
 
 	"github.com/spf13/cobra"
 )
@@ -30,7 +31,10 @@ func run(ctx context.Context, args []string, stdout, stderr io.Writer) int {
 		Short:         "A simulated Azure: Resource Manager, log-in, scale sets, disks, galleries",
 		SilenceUsage:  true,
 		SilenceErrors: true,
+		// Its group of commands takes unknown ones for no mistake.
+		CompletionOptions: cobra.CompletionOptions{DisableDefaultCmd: true},
 	}
+	root.SetUsageTemplate(strings.NewReplacer(".LocalFlags.FlagUsages", ".LocalFlags.FlagUsagesWrapped 80").Replace(root.UsageTemplate()))
 	root.SetArgs(args)
 	root.SetOut(stdout)
 	root.SetErr(stderr)

@@ -45,13 +45,13 @@ const (
 )
 
 func (o *instanceOptions) addFlags(f *pflag.FlagSet) {
-	f.StringVar(&o.kind, "instances", "", "what instances are: hollow (a Node without a computer), machine (a real operating system; root on Debian), none (paper only); by default hollow with a kubeconfig, else none")
-	f.StringArrayVar(&o.programs, "program", nil, "hollow: NAME=PATH of a command that pods really run")
-	f.StringVar(&o.clientCA, "client-ca", "", "hollow: PEM file of the authority whose client certificates the kubelets accept")
-	f.StringVar(&o.bootstrap, "bootstrap-kubeconfig", "", "hollow: kubeconfig that node preparation leaves on a new node")
-	f.StringArrayVar(&o.images, "image", nil, "machine: PUBLISHER:OFFER:SKU:VERSION=FILE of a raw disk image; '*' stands for every image")
-	f.StringArrayVar(&o.frontends, "frontend", nil, "machine: LISTEN=TARGET, an address in the machines' network that leads to one of the host")
-	f.StringVar(&o.subnet, "subnet", "", "machine: the machines' network, a /24 such as 10.90.1.0/24")
+	f.StringVar(&o.kind, "instances", "", "`KIND` of instances: hollow (a Node without a machine), machine (a real operating system; needs root on Debian) or none (API objects only) (default: hollow with --kubeconfig, else none)")
+	f.StringArrayVar(&o.programs, "program", nil, "hollow: `NAME=PATH` of a command that pods really run; repeatable")
+	f.StringVar(&o.clientCA, "client-ca", "", "hollow: PEM `FILE` of the CA whose client certificates the kubelets accept")
+	f.StringVar(&o.bootstrap, "bootstrap-kubeconfig", "", "hollow: bootstrap kubeconfig `FILE` that is written to new nodes")
+	f.StringArrayVar(&o.images, "image", nil, "machine: raw disk image, `URN=FILE` with the URN PUBLISHER:OFFER:SKU:VERSION, or * for every image; repeatable")
+	f.StringArrayVar(&o.frontends, "frontend", nil, "machine: `LISTEN=TARGET`, an address in the machines' network that forwards to one of the host; repeatable")
+	f.StringVar(&o.subnet, "subnet", "", "machine: `CIDR` of the machines' network, a /24 such as 10.90.1.0/24")
 }
 
 func (o *instanceOptions) validate(kubeconfig string) error {

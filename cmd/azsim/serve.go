@@ -38,8 +38,8 @@ func serveCommand(stdout, stderr io.Writer) *cobra.Command {
 		Short: "Serve a simulated Azure over TLS until SIGTERM",
 		Long: `Serve a simulated Azure over TLS until SIGTERM.
 
-When it is ready, azsim writes DIR/endpoint.json: where it is, how to log in, the
-certificate to trust, and an azure.json that Ortet and a cloud provider can read.`,
+When ready, azsim writes DIR/endpoint.json with its URL, its credentials, the
+certificate to trust, and an azure.json for Ortet and the cloud provider.`,
 		Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			log, err := newLogger(stderr, o.logLevel)
@@ -50,13 +50,13 @@ certificate to trust, and an azure.json that Ortet and a cloud provider can read
 		},
 	}
 	f := cmd.Flags()
-	f.StringVar(&o.dir, "dir", "", "folder for endpoint.json, certificates and volumes (made if missing)")
-	f.StringVar(&o.listen, "listen", "127.0.0.1:0", "address to listen on; port 0 takes a free one")
-	f.StringSliceVar(&o.names, "name", nil, "another host name or IP address of the server's certificate")
-	f.Float64Var(&o.speed, "speed", 1, "how many times faster than Azure operations end")
-	f.StringVar(&o.spec, "spec", "", "YAML file of what there is at the start")
-	f.StringVar(&o.kubeconfig, "kubeconfig", "", "administrator's kubeconfig of the cluster that instances join")
-	f.StringVar(&o.logLevel, "log-level", "info", "debug (every request), info, warn or error")
+	f.StringVar(&o.dir, "dir", "", "`DIR` for endpoint.json, certificates and volumes, created if missing; required")
+	f.StringVar(&o.listen, "listen", "127.0.0.1:0", "listen `ADDRESS`; port 0 picks a free one")
+	f.StringSliceVar(&o.names, "name", nil, "additional host `NAME` or IP address in the server's certificate; repeatable")
+	f.Float64Var(&o.speed, "speed", 1, "`FACTOR` by which operations are faster than Azure's")
+	f.StringVar(&o.spec, "spec", "", "YAML `FILE` of the initial resources")
+	f.StringVar(&o.kubeconfig, "kubeconfig", "", "administrator's kubeconfig `FILE` of the cluster that instances join")
+	f.StringVar(&o.logLevel, "log-level", "info", "lowest `LEVEL` logged: debug (every request), info, warn or error")
 	o.instances.addFlags(f)
 	return cmd
 }

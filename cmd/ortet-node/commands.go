@@ -32,12 +32,12 @@ type command struct {
 // commands is the table of subcommands; each has a file of its own.
 func commands() []command {
 	return []command{
-		{"wait", "wait until it is known whether this node came up, and say why not", runWait},
-		{"report", "collect where the time of this boot went", runReport},
-		{"events", "leave before Azure's scheduled events", runEvents},
-		{"extension", "the commands of the Azure VM extension", runExtension},
-		{"join", "prove which machine this is, write what its kubelet joins with", runJoin},
-		{"leave", "drain this node, stop its kubelet, and have its Node deleted", runLeave},
+		{"wait", "wait until this boot succeeded or failed, and print why", runWait},
+		{"report", "collect a report of where the time of this boot went", runReport},
+		{"events", "drain or leave before Azure's scheduled events", runEvents},
+		{"extension", "commands of the Azure VM extension", runExtension},
+		{"join", "prove this machine's identity, and write kubelet settings", runJoin},
+		{"leave", "drain this node, stop its kubelet, and delete its Node", runLeave},
 		{"generalize", "remove a node's identity from a copy of its disk", runGeneralize},
 	}
 }
@@ -140,5 +140,5 @@ func usage(w io.Writer) {
 	for _, c := range commands() {
 		_, _ = fmt.Fprintf(w, "  %-12s %s\n", c.name, c.summary)
 	}
-	_, _ = fmt.Fprint(w, "\nortet-node COMMAND --help tells a command's flags and exit codes.\n")
+	_, _ = fmt.Fprint(w, "\nortet-node COMMAND --help shows the flags and exit codes of a command.\n")
 }

@@ -19,18 +19,17 @@ const eventsSettings = "/etc/ortet/events.json"
 
 const eventsHelp = `Usage: ortet-node events [FLAGS]
 
-Watches Azure's scheduled events for this machine and has the node leave before
-them: out of load balancers, cordoned, drained within the time that is left, and
-only then is the event acknowledged. Ends when it is told to; what was begun
-then is gone on with by the next one.
+Watches Azure's scheduled events for this machine. Before an event the node is
+removed from load balancers, cordoned and drained within the time left; then the
+event is acknowledged. Runs until SIGTERM; the next run resumes unfinished work.
 
 Settings are read from ` + eventsSettings + ` and the admission server's from
-` + join.SettingsFile + `, where they are there; flags go before them. Without an
-admission server, or where its settings cannot be used, which is said, the node
-drains itself with the kubelet's credentials, and leave is drain; those settings
-are read again when they change.
+` + join.SettingsFile + `, if they exist; flags override them. Without
+an admission server, or with invalid settings for it (logged), the node drains
+itself with the kubelet's credentials, and leave means drain. Changed settings
+of the admission server are loaded again.
 
-Exit codes: 0 told to end; 64 wrong usage or settings.
+Exit codes: 0 ended by a signal; 64 wrong usage or settings.
 
 Flags:
 `
@@ -52,8 +51,8 @@ type eventsFlags struct {
 
 func (f *eventsFlags) define(fs *flag.FlagSet) {
 	f.rules = map[events.Type]events.Rule{}
-	fs.StringVar(&f.file, "config", "", "read the settings from `FILE` (default "+eventsSettings+")")
-	fs.StringVar(&f.joinFile, "join-settings", "", "read the admission server's from `FILE` (default "+join.SettingsFile+")")
+	fs.StringVar(&f.file, "config", "", "settings `FILE` (default "+eventsSettings+")")
+	fs.StringVar(&f.joinFile, "join-settings", "", "settings `FILE` of the admission server (default "+join.SettingsFile+")")
 	rule := func(set func(r *events.Rule, value string)) func(string) error {
 		return func(s string) error {
 			t, value, ok := strings.Cut(s, "=")
@@ -66,19 +65,19 @@ func (f *eventsFlags) define(fs *flag.FlagSet) {
 			return nil
 		}
 	}
-	fs.Func("action", "what is done before events of a type, `TYPE=leave|drain|cordon|ignore`; may be repeated (default leave for Preempt and Terminate, drain for Reboot and Redeploy, cordon for Freeze)",
+	fs.Func("action", "action before events of a type, `TYPE=leave|drain|cordon|ignore`; repeatable (default leave for Preempt and Terminate, drain for Reboot and Redeploy, cordon for Freeze)",
 		rule(func(r *events.Rule, value string) { r.Do = events.Do(value) }))
-	fs.Func("acknowledge", "when events of a type are acknowledged once all is done, `TYPE=alone|always|never`; alone: where they name no other machine; may be repeated (default alone where the node is drained, else never)",
+	fs.Func("acknowledge", "acknowledge events of a type after the action, `TYPE=alone|always|never`; alone: if they name no other machine; repeatable (default alone if the node is drained, else never)",
 		rule(func(r *events.Rule, value string) { r.Acknowledge = events.Acknowledge(value) }))
-	fs.IntVar(&f.freeze, "ignore-freeze-below", events.DefaultIgnoreFreezeBelow, "a Freeze of less than so many `SECONDS` is only told")
-	fs.IntVar(&f.ahead, "ahead", events.DefaultAhead, "begin so many `SECONDS` before an event, where it is told earlier")
-	fs.StringVar(&f.metrics, "metrics-file", "", "keep metrics in `FILE`, ending in .prom, for node-exporter's textfile collector")
-	fs.StringVar(&f.webhook, "webhook", "", "post what is done as JSON to `URL`, https")
-	fs.StringVar(&f.webhookCA, "webhook-ca", "", "`FILE` with the certificates that the server of --webhook is checked against (default the system's)")
-	fs.StringVar(&f.state, "state", "", "keep what was begun in `FILE` (default "+events.StateFile+")")
-	fs.StringVar(&f.root, "root", "", "the node's root is `DIR`; for tests")
+	fs.IntVar(&f.freeze, "ignore-freeze-below", events.DefaultIgnoreFreezeBelow, "limit in `SECONDS` below which a Freeze is only logged")
+	fs.IntVar(&f.ahead, "ahead", events.DefaultAhead, "start the action this many `SECONDS` before an event that is announced earlier")
+	fs.StringVar(&f.metrics, "metrics-file", "", "metrics `FILE`, ending in .prom, for node-exporter's textfile collector")
+	fs.StringVar(&f.webhook, "webhook", "", "HTTPS `URL` to which every action is posted as JSON")
+	fs.StringVar(&f.webhookCA, "webhook-ca", "", "PEM `FILE` of the CAs trusted for --webhook (default the system's)")
+	fs.StringVar(&f.state, "state", "", "`FILE` in which unfinished work is stored (default "+events.StateFile+")")
+	fs.StringVar(&f.root, "root", "", "`DIR` used as the node's root; for tests")
 	metadataFlag(fs, &f.metadata)
-	fs.BoolVar(&f.verbose, "verbose", false, "log what is seen on the way")
+	fs.BoolVar(&f.verbose, "verbose", false, "log every observation")
 }
 
 // complete reads the settings and puts the flags that were given over them.

@@ -16,9 +16,9 @@ import (
 
 const extensionHelp = `Usage: ortet-node extension install|enable|update|disable|uninstall [FLAGS]
 
-The commands of the Azure VM extension, which the Azure agent runs in the
-handler's folder. enable returns at once and leaves a process behind that writes
-the verdict of wait into the extension's status.
+Commands of the Azure VM extension, which the Azure agent runs in the handler's
+folder. enable returns at once; a process in the background writes the verdict
+of wait into the extension's status.
 
 Exit codes: 0 done; 64 wrong settings or usage; 1 failed.
 
@@ -40,11 +40,11 @@ func runExtension(ctx context.Context, args []string, std stdio) int {
 		updatingFrom: os.Getenv("AZURE_GUEST_AGENT_UPDATING_FROM_VERSION"),
 	}
 	fs := flagsOf("extension")
-	fs.StringVar(&f.Dir, "dir", "", "the handler's folder is `DIR` (default where this program lies)")
-	fs.StringVar(&f.Root, "root", "", "the node's root is `DIR`; for tests")
-	fs.StringVar(&f.sequence, "sequence", f.sequence, "the configuration's `NUMBER` (default what the agent says, else the newest)")
-	fs.StringVar(&f.name, "name", f.name, "`NAME` of the instance, where there are several")
-	fs.BoolVar(&f.unrecorded, "unrecorded", false, "for the process that enable leaves behind, on a full disk")
+	fs.StringVar(&f.Dir, "dir", "", "handler's folder `DIR` (default the folder of this program)")
+	fs.StringVar(&f.Root, "root", "", "`DIR` used as the node's root; for tests")
+	fs.StringVar(&f.sequence, "sequence", f.sequence, "sequence `NUMBER` of the configuration (default from the agent's environment, else the newest)")
+	fs.StringVar(&f.name, "name", f.name, "`NAME` of the extension instance, if there are several")
+	fs.BoolVar(&f.unrecorded, "unrecorded", false, "for the background process of enable, on a full disk")
 	verb := ""
 	if len(args) > 0 && args[0] != "" && args[0][0] != '-' {
 		verb, args = args[0], args[1:]

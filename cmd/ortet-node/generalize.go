@@ -10,9 +10,9 @@ import (
 const generalizeHelp = `Usage: ortet-node generalize --root DIR FLAGS
        ortet-node generalize --lun N --host DIR FLAGS
 
-Removes from a copy of a donor's OS disk what makes it that node, and scans it
-for secrets. Never run it on the disk of a node that is to live on. Standard
-output carries JSON lines: progress, and last the report.
+Removes a node's identity from a copy of its OS disk, and scans the copy for
+secrets. Never run it on the disk of a node that stays in use. Standard output
+has JSON lines: progress, and last the report.
 
 Exit codes: 0 generalized; 1 failed; 3 secrets found; 4 disk refused, nothing
 changed; 64 wrong usage.

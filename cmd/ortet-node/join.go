@@ -18,15 +18,16 @@ import (
 
 const joinHelp = `Usage: ortet-node join [FLAGS]
 
-Makes a node of this machine: removes an identity that a copied disk brought
-along, proves to the admission server which machine this is, and writes what the
-kubelet, k3s or RKE2 joins with. It asks for as long as it takes, and says why
-it has to. A node that has joined before is done at once, and asks nobody.
+Prepares this machine to join the cluster: removes an identity that a copied
+disk brought along, proves the machine's own to the admission server, and writes
+the settings with which the kubelet, k3s or RKE2 joins. Retries until it
+succeeds, and logs why. On a node that has joined before it exits at once,
+without a request.
 
-Settings are read from ` + join.SettingsFile + ` where that is there; flags go
-before it.
+Settings are read from ` + join.SettingsFile + ` if it exists; flags override
+it.
 
-Exit codes: 0 done; 64 wrong usage or settings; 124 the deadline passed; 1 else.
+Exit codes: 0 done; 64 wrong usage or settings; 124 deadline exceeded; 1 else.
 
 Flags:
 `
@@ -42,21 +43,21 @@ type joinFlags struct {
 }
 
 func (f *joinFlags) define(fs *flag.FlagSet) {
-	fs.StringVar(&f.file, "settings", "", "read the settings from `FILE` (default "+join.SettingsFile+")")
-	fs.Func("server", "the admission server's address is `URL`; may be repeated", func(s string) error {
+	fs.StringVar(&f.file, "settings", "", "settings `FILE` (default "+join.SettingsFile+")")
+	fs.Func("server", "`URL` of the admission server; repeatable", func(s string) error {
 		f.given.Servers = append(f.given.Servers, s)
 		return nil
 	})
-	fs.StringVar(&f.given.CAHash, "ca-hash", "", "`sha256:HEX` of the public key of the CA of the servers' certificates")
-	fs.StringVar(&f.given.Distribution, "distribution", "", "whose agent joins: `kubelet|k3s|rke2`")
-	fs.StringVar(&f.root, "root", "", "the node's root is `DIR`; for tests")
+	fs.StringVar(&f.given.CAHash, "ca-hash", "", "hash of the public key of the admission servers' CA, `sha256:HEX`")
+	fs.StringVar(&f.given.Distribution, "distribution", "", "agent that joins: `kubelet|k3s|rke2`")
+	fs.StringVar(&f.root, "root", "", "`DIR` used as the node's root; for tests")
 	metadataFlag(fs, &f.metadata)
-	fs.BoolVar(&f.verbose, "verbose", false, "log what is seen on the way")
+	fs.BoolVar(&f.verbose, "verbose", false, "log every observation")
 }
 
 // metadataFlag lets a test have a metadata service of its own.
 func metadataFlag(fs *flag.FlagSet, service *string) {
-	fs.StringVar(service, "metadata-service", "", "ask Azure's metadata service at `URL`; for tests")
+	fs.StringVar(service, "metadata-service", "", "`URL` of Azure's metadata service; for tests")
 }
 
 // fromHere is a file that the command line names, as seen from the node's root: of
@@ -119,9 +120,9 @@ func runJoin(ctx context.Context, args []string, std stdio) int {
 	var once bool
 	fs := flagsOf("join")
 	f.define(fs)
-	fs.IntVar(&f.given.CallbackPort, "callback-port", 0, fmt.Sprintf("answer the server's callback on `PORT` (default %d)", join.DefaultCallbackPort))
-	fs.Var((*duration)(&deadline), "deadline", "try for `TIME` at most; 0: for as long as it takes")
-	fs.BoolVar(&once, "once", false, "try once")
+	fs.IntVar(&f.given.CallbackPort, "callback-port", 0, fmt.Sprintf("`PORT` on which the server's callback is answered (default %d)", join.DefaultCallbackPort))
+	fs.Var((*duration)(&deadline), "deadline", "longest `TIME` to retry; 0: no limit")
+	fs.BoolVar(&once, "once", false, "try once, without retries")
 	if code, ok := parse(fs, joinHelp, args, std, func() error {
 		problem := onLinux()
 		if deadline < 0 {
@@ -172,7 +173,7 @@ type toAdmission struct {
 }
 
 func (a *toAdmission) define(fs *flag.FlagSet) {
-	fs.BoolVar(&a.wanted, "report-admission", false, "tell the admission server of "+join.SettingsFile+", for a node that cannot tell the cluster; proven as a join is")
+	fs.BoolVar(&a.wanted, "report-admission", false, "also report to the admission server of "+join.SettingsFile+", with the same proof as a join; for a node that cannot reach the API server")
 	metadataFlag(fs, &a.service)
 }
 

@@ -12,12 +12,12 @@ import (
 
 const leaveHelp = `Usage: ortet-node leave [FLAGS]
 
-Has this node leave its cluster: the admission server drains it, its kubelet,
-k3s-agent or rke2-agent is stopped, and its Node deleted. Settings are those of
-'ortet-node join'. A node that has left joins anew at its next start.
+Removes this node from its cluster: the admission server drains it, its kubelet,
+k3s-agent or rke2-agent is stopped, and its Node is deleted. Settings are those
+of 'ortet-node join'. A node that left joins again at its next start.
 
-Exit codes: 0 done; 64 wrong usage or settings; 1 something was not done, which
-is named.
+Exit codes: 0 done; 64 wrong usage or settings; 1 incomplete, with a list of
+what was not done.
 
 Flags:
 `
@@ -35,12 +35,12 @@ func runLeave(ctx context.Context, args []string, std stdio) int {
 	f := leaveFlags{Departure: join.Departure{Within: 30 * time.Second}}
 	fs := flagsOf("leave")
 	f.define(fs)
-	fs.StringVar(&f.Cause, "cause", "", "why, a `WORD` such as Preempt (default Asked, with --at-poweroff Shutdown)")
-	fs.Var((*duration)(&f.Within), "within", "how much `TIME` is left for all of it")
-	fs.BoolVar(&f.Stay, "stay", false, "only drain, and keep the Node: the machine comes back")
-	fs.StringVar(&f.only, "only", "", "do one part: `drain|left`; left: the agent stands still already")
-	fs.BoolVar(&f.back, "back", false, "the machine stays after all: undo what leaving has marked at the Node, which then takes pods again")
-	fs.BoolVar(&f.poweroff, "at-poweroff", false, "do nothing unless the machine is being powered off; not at a restart")
+	fs.StringVar(&f.Cause, "cause", "", "`REASON` to report, such as Preempt (default Asked, with --at-poweroff Shutdown)")
+	fs.Var((*duration)(&f.Within), "within", "time limit `TIME` for all of it")
+	fs.BoolVar(&f.Stay, "stay", false, "drain only and keep the Node: the machine will return")
+	fs.StringVar(&f.only, "only", "", "do only one part: `drain|left`; drain: drain the node; left: delete the Node, the agent is stopped already")
+	fs.BoolVar(&f.back, "back", false, "cancel leaving: remove its marks from the Node, which then accepts pods again")
+	fs.BoolVar(&f.poweroff, "at-poweroff", false, "do nothing unless the machine is being powered off; a restart does not count")
 	if code, ok := parse(fs, leaveHelp, args, std, f.check, f.complete); !ok {
 		return code
 	}

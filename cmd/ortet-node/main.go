@@ -1,5 +1,5 @@
-// Command ortet-node is Ortet's agent on a node: small, static, and of use
-// where nothing else runs yet.
+// Command ortet-node is Ortet's agent on a node: small, static, and usable
+// before anything else runs.
 package main
 
 import (

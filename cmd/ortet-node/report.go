@@ -19,13 +19,13 @@ import (
 
 const reportHelp = `Usage: ortet-node report [FLAGS]
 
-Collects what this node knows of where the time of its boot went: the times of
-systemd's units, its journal, cloud-init, the Azure agent, extensions, AKS, the
-kubelet, containerd. It is kept in /var/lib/ortet/boots/BOOTID.json, the newest
-five; 'ortet boot' shows it. What is missing is named in it, and is no error.
+Collects a report of this boot's timeline: from systemd's units, its journal,
+cloud-init, the Azure agent, extensions, AKS, the kubelet and containerd. It is
+stored in /var/lib/ortet/boots/BOOTID.json, the newest five; 'ortet boot' shows
+it. Missing sources are listed in the report and are no error.
 
-Exit codes: 0 done; 64 wrong usage; 1 it could not be kept or handed on where
-that was asked for.
+Exit codes: 0 done; 64 wrong usage; 1 the report could not be stored, or not be
+sent as requested.
 
 Flags:
 `
@@ -41,23 +41,23 @@ type reportFlags struct {
 
 func (f *reportFlags) define(fs *flag.FlagSet) {
 	f.Metadata = boot.MetadataAuto
-	fs.StringVar(&f.output, "o", "text", "print it as `text|json`; text is a summary")
-	fs.StringVar(&f.Root, "root", "", "the node's root is `DIR`; of another one than this system's only files are read")
-	fs.StringVar(&f.out, "out", "", "keep it in `FILE` (default /var/lib/ortet/boots/BOOTID.json), or none")
-	fs.BoolVar(&f.annotate, "annotate", false, "leave it at the node's own Node, as the kubelet, in the annotation "+wire.BootAnnotation)
-	fs.StringVar(&f.reportURL, "report-url", "", "post it to `URL`, https")
-	fs.StringVar(&f.ca, "report-ca", "", "`FILE` with the certificates that the server of --report-url is checked against (default the system's)")
+	fs.StringVar(&f.output, "o", "text", "output format `text|json`; text is a summary")
+	fs.StringVar(&f.Root, "root", "", "`DIR` used as the node's root; with any but / only files are read")
+	fs.StringVar(&f.out, "out", "", "`FILE` in which the report is stored, or none (default /var/lib/ortet/boots/BOOTID.json)")
+	fs.BoolVar(&f.annotate, "annotate", false, "write the report to this node's own Node, with the kubelet's credentials, as annotation "+wire.BootAnnotation)
+	fs.StringVar(&f.reportURL, "report-url", "", "HTTPS `URL` to which the report is posted")
+	fs.StringVar(&f.ca, "report-ca", "", "PEM `FILE` of the CAs trusted for --report-url (default the system's)")
 	f.toAdmission.define(fs)
-	fs.Var((*duration)(&f.wait), "wait", "first wait, `TIME` at most, until the start is done and there is a verdict")
-	fs.StringVar(&f.state, "state", "", "the verdict that is waited for is in `FILE` (default as in 'ortet-node wait')")
-	fs.Func("metadata", "ask Azure's metadata service for the image: `auto|yes|no`; auto: where the firmware says that this is Azure (default auto)", func(s string) error {
+	fs.Var((*duration)(&f.wait), "wait", "longest `TIME` to wait first, until the boot is complete and has a verdict")
+	fs.StringVar(&f.state, "state", "", "`FILE` of the verdict to wait for (default as in 'ortet-node wait')")
+	fs.Func("metadata", "query Azure's metadata service for the image: `auto|yes|no`; auto: if the firmware is Azure's (default auto)", func(s string) error {
 		f.Metadata = boot.Metadata(s)
 		if !slices.Contains([]boot.Metadata{boot.MetadataAuto, boot.MetadataYes, boot.MetadataNo}, f.Metadata) {
 			return errors.New("want auto, yes or no")
 		}
 		return nil
 	})
-	fs.BoolVar(&f.verbose, "verbose", false, "log what is read, and what it costs")
+	fs.BoolVar(&f.verbose, "verbose", false, "log what is read, and how long it takes")
 }
 
 func (f *reportFlags) validate() error {

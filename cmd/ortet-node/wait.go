@@ -23,14 +23,16 @@ const exitDeadline = 124
 
 const waitHelp = `Usage: ortet-node wait [FLAGS]
 
-Waits until it is known whether this boot came to a working node, says so, and
-if not, why, who can mend it, and the lines that show it. A verdict of this boot
-that was given before is given again at once where the same was asked, unless it
-was TimedOut, and with --again only where it was Succeeded.
+Waits until this boot succeeded or failed, and prints the verdict: if it failed,
+the reason, who can fix it, and the log lines that prove it. A stored verdict of
+this boot for the same question is printed at once, unless it was TimedOut; with
+--again only if it was Succeeded.
 
-Exit codes: 0 succeeded, also with errors that were ignored; 124 the deadline
-passed; 64 wrong usage; else the code of the program that failed, 1 where that
-is not known.
+Exit codes:
+  0    succeeded, also with errors that were ignored
+  124  deadline exceeded
+  64   wrong usage
+  else the exit code of the program that failed, or 1 if it is unknown
 
 Flags:
 `
@@ -45,39 +47,39 @@ type waitFlags struct {
 
 func (f *waitFlags) define(fs *flag.FlagSet) {
 	f.Options = bootstrap.Defaults()
-	fs.Var((*duration)(&f.Deadline), "deadline", "wait for `TIME` at most")
-	fs.StringVar(&f.Sentinel, "sentinel", f.Sentinel, "`PATH` of Cluster API's sentinel, or none where nothing writes one (default its contract's path, where something on the node promises it)")
-	fs.Func("unit", "a systemd `UNIT`, on Windows a service, that has to be active; may be repeated or comma-separated", func(s string) error {
+	fs.Var((*duration)(&f.Deadline), "deadline", "longest `TIME` to wait")
+	fs.StringVar(&f.Sentinel, "sentinel", f.Sentinel, "`PATH` of Cluster API's sentinel file, or none (default the path of its contract, if something on the node writes it)")
+	fs.Func("unit", "systemd `UNIT`, on Windows a service, that must be active; repeatable or comma-separated", func(s string) error {
 		for name := range strings.SplitSeq(s, ",") {
 			f.Units = append(f.Units, strings.TrimSpace(name))
 		}
 		return nil
 	})
-	fs.Func("kubelet", "whether the kubelet has to be healthy: `auto|yes|no`; auto: where the node has a unit or service that runs one", func(s string) error {
+	fs.Func("kubelet", "require a healthy kubelet: `auto|yes|no`; auto: if the node has a unit or service that runs one", func(s string) error {
 		f.Kubelet = bootstrap.Kubelet(s)
 		if s == "" {
 			return errors.New("want auto, yes or no")
 		}
 		return nil
 	})
-	fs.Func("node", "how far the node has to come in the cluster, as the API server tells the kubelet: `ready|registered|no`; it counts where the kubelet does", func(s string) error {
+	fs.Func("node", "required state of the Node in the cluster: `ready|registered|no`; ignored if no kubelet is required", func(s string) error {
 		f.Node = bootstrap.Node(s)
 		if s == "" {
 			return errors.New("want ready, registered or no")
 		}
 		return nil
 	})
-	fs.Var((*duration)(&f.Settle), "settle", "the kubelet has to have been healthy for `TIME`, without a restart")
-	fs.Var((*duration)(&f.Grace), "grace", "`TIME` after the boot's end that the kubelet may take to become healthy, and then the node to be in the cluster")
-	fs.BoolVar(&f.again, "again", false, "judge a boot that did not succeed anew, as after it was mended by hand; what the new verdict is, is told again")
-	fs.StringVar(&f.Root, "root", "", "the node's root is `DIR`; for tests")
-	fs.StringVar(&f.State, "state", "", "keep the verdict in `FILE` (default /var/lib/ortet/verdict.json, on Windows C:\\ProgramData\\Ortet\\verdict.json)")
-	fs.StringVar(&f.Console, "console", f.Console, "tell the verdict on the serial console `DEVICE`; empty for none")
-	fs.StringVar(&f.ReportURL, "report-url", "", "post the verdict to `URL`, https")
-	fs.StringVar(&f.CAFile, "report-ca", "", "`FILE` with the certificates that the server of --report-url is checked against (default the system's)")
+	fs.Var((*duration)(&f.Settle), "settle", "`TIME` that the kubelet must be healthy without a restart")
+	fs.Var((*duration)(&f.Grace), "grace", "longest `TIME` after the end of the boot until the kubelet is healthy, and again until --node is reached")
+	fs.BoolVar(&f.again, "again", false, "judge again a boot that failed, for example after a repair by hand; the new verdict is reported again")
+	fs.StringVar(&f.Root, "root", "", "`DIR` used as the node's root; for tests")
+	fs.StringVar(&f.State, "state", "", "`FILE` in which the verdict is stored (default /var/lib/ortet/verdict.json, on Windows C:\\ProgramData\\Ortet\\verdict.json)")
+	fs.StringVar(&f.Console, "console", f.Console, "serial console `DEVICE` on which the verdict is printed; empty for none")
+	fs.StringVar(&f.ReportURL, "report-url", "", "HTTPS `URL` to which the verdict is posted")
+	fs.StringVar(&f.CAFile, "report-ca", "", "PEM `FILE` of the CAs trusted for --report-url (default the system's)")
 	f.toAdmission.define(fs)
-	fs.StringVar(&f.output, "o", "text", "print it as `text|json`")
-	fs.BoolVar(&f.verbose, "verbose", false, "log what is seen on the way")
+	fs.StringVar(&f.output, "o", "text", "output format `text|json`")
+	fs.BoolVar(&f.verbose, "verbose", false, "log every observation")
 }
 
 func runWait(ctx context.Context, args []string, std stdio) int {

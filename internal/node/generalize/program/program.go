@@ -44,23 +44,23 @@ type Flags struct {
 
 // Define adds the flags to a set.
 func (f *Flags) Define(fs *flag.FlagSet) {
-	fs.StringVar(&f.root, "root", "", "work on the tree at `DIR`, a disk that is mounted already")
-	fs.IntVar(&f.lun, "lun", -1, "find the data disk at LUN `N` of the host")
-	fs.StringVar(&f.host, "host", "/", "the host's root is `DIR`")
-	fs.StringVar(&f.controller, "controller", "auto", "the disk's controller, `auto|scsi|nvme`")
+	fs.StringVar(&f.root, "root", "", "`DIR` at which the disk is mounted already")
+	fs.IntVar(&f.lun, "lun", -1, "LUN `N` of the data disk on the host")
+	fs.StringVar(&f.host, "host", "/", "`DIR` of the host's root")
+	fs.StringVar(&f.controller, "controller", "auto", "controller of the disk, `auto|scsi|nvme`")
 	f.wait = 2 * time.Minute
-	fs.Func("wait", "wait for `TIME` for the disk to show up (default 2m0s)", func(s string) (err error) {
+	fs.Func("wait", "longest `TIME` to wait for the disk (default 2m0s)", func(s string) (err error) {
 		if f.wait, err = time.ParseDuration(s); err != nil {
 			return errors.New("want a time such as 90s or 20m")
 		}
 		return nil
 	})
 	fs.StringVar(&f.capture, "capture", "", "`NAME` of the capture")
-	fs.StringVar(&f.donor, "donor", "", "the donor's `NODE` name")
-	fs.StringVar(&f.at, "at", "", "when the capture was begun, `RFC3339`")
-	fs.StringVar(&f.bootstrap, "bootstrap", string(generalize.Keep), "how clones join, `keep|baked`: customData runs again, or by what is on the disk")
-	fs.StringVar(&f.sealTo, "seal-to", "", "X25519 public key, `BASE64`, to seal saved data to")
-	fs.Func("donor-address", "an `IP` address of the donor; may be repeated or comma-separated", func(s string) error {
+	fs.StringVar(&f.donor, "donor", "", "name of the donor `NODE`")
+	fs.StringVar(&f.at, "at", "", "start time of the capture, `RFC3339`")
+	fs.StringVar(&f.bootstrap, "bootstrap", string(generalize.Keep), "how clones join, `keep|baked`: by customData again, or by what is on the disk")
+	fs.StringVar(&f.sealTo, "seal-to", "", "X25519 public key that encrypts saved data, `BASE64`")
+	fs.Func("donor-address", "`IP` address of the donor; repeatable or comma-separated", func(s string) error {
 		for p := range strings.SplitSeq(s, ",") {
 			a, err := netip.ParseAddr(strings.TrimSpace(p))
 			if err != nil {
@@ -70,16 +70,16 @@ func (f *Flags) Define(fs *flag.FlagSet) {
 		}
 		return nil
 	})
-	fs.BoolVar(&f.accept, "accept-pool-credentials", false, "let credentials pass that all nodes of the pool share")
-	fs.Func("accept-secret", "let another secret pass at `PATH`, a file or a folder that ends in /; may be repeated", func(s string) error {
+	fs.BoolVar(&f.accept, "accept-pool-credentials", false, "accept the credentials that all nodes of the pool share")
+	fs.Func("accept-secret", "`PATH` of another secret to accept, or of a folder, ending in /; repeatable", func(s string) error {
 		f.acceptSecrets = append(f.acceptSecrets, s)
 		return nil
 	})
-	fs.BoolVar(&f.removeSecrets, "remove-secrets", false, "delete files with other secrets, where the node does not need them to boot")
-	fs.BoolVar(&f.images, "scan-images", false, "search image layers for all kinds of secrets, not for the node's own only")
-	fs.BoolVar(&f.dryRun, "dry-run", false, "change nothing; report what would be removed and found")
-	fs.BoolVar(&f.inspect, "inspect", false, "the tree is the root of a running node: change nothing; report what a copy of its disk would be refused for, with limits on time, files and bytes")
-	fs.BoolVar(&f.verbose, "verbose", false, "log every path that is removed")
+	fs.BoolVar(&f.removeSecrets, "remove-secrets", false, "delete files with other secrets, unless nodes need them to boot")
+	fs.BoolVar(&f.images, "scan-images", false, "search container image layers for all kinds of secrets, not only for the node's own")
+	fs.BoolVar(&f.dryRun, "dry-run", false, "change nothing; report what would be removed, and the secrets found")
+	fs.BoolVar(&f.inspect, "inspect", false, "inspect the root of a running node: change nothing; report blockers, within limits of time, files and bytes")
+	fs.BoolVar(&f.verbose, "verbose", false, "log every removed path")
 }
 
 // Options checks the flags and says all that is wrong at once.
