@@ -262,4 +262,4 @@ func (o *options) listenOn(ctx context.Context, what, address string) (net.Liste
 	return l, nil
 }
 
-var errNoAddress = errors.New("neither kube-public/cluster-info nor the kubeconfig tells how nodes reach the API server")
+var errNoAddress = errors.New("neither kube-public/cluster-info nor the kubeconfig has an address by which nodes reach the API server")

@@ -118,7 +118,7 @@ func (o *options) analyze(ctx context.Context, f drawFlags, reports []wire.BootR
 		all = append(all, timeline.Build(r, timeline.Cloud{Image: r.Image, VMID: r.VMID}))
 	}
 	if known := slices.ContainsFunc(all, func(t timeline.Timeline) bool { return !t.Nothing() }); !known {
-		text := "nothing in the files tells when anything of a boot happened"
+		text := "the files have no time of any event of a boot"
 		for _, r := range reports {
 			for _, s := range r.Sources {
 				text += fmt.Sprintf("\n%s (%s): %s", s.Path, s.Name, cmp.Or(s.Detail, string(s.State)))

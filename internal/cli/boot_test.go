@@ -239,8 +239,8 @@ func TestBootAnalyze(t *testing.T) {
 		code int
 		says string
 	}{
-		{[]string{junk}, engine.ExitFailed, "junk.bin: not a file that tells of a boot"},
-		{[]string{blame}, engine.ExitFailed, "nothing in the files tells when anything of a boot happened"},
+		{[]string{junk}, engine.ExitFailed, "junk.bin: unknown format"},
+		{[]string{blame}, engine.ExitFailed, "the files have no time of any event of a boot"},
 		{[]string{blame, "-o", "json"}, engine.ExitFailed, "but not when"},
 		{[]string{dir}, engine.ExitFailed, "is a directory"},
 		{[]string{filepath.Join(dir, "none")}, engine.ExitFailed, "no such file"},

@@ -151,7 +151,7 @@ func writeCapture(w io.Writer, r engine.CaptureResult) {
 		say(w, "New nodes of %s come from %s.", r.Pool.Name(), version)
 	}
 	if r.BuiltFrom != "" && r.BuiltFrom != r.Donor {
-		say(w, "It was made from %s, not from %s. Use --again to make another today.", r.BuiltFrom, r.Donor)
+		say(w, "It was made from %s, not from %s. Use --again to build another one today.", r.BuiltFrom, r.Donor)
 	}
 	list(w, "Deleted, beyond the history", r.Pruned)
 	list(w, "Kept beyond the history", r.Kept)

@@ -116,7 +116,7 @@ func (o *options) kubernetes() (*rest.Config, error) {
 				}
 			}
 		}
-		return nil, fmt.Errorf("find the Kubernetes API server: %w; name a file with --kubeconfig", err)
+		return nil, fmt.Errorf("cannot find the Kubernetes API server: %w; name a file with --kubeconfig", err)
 	}
 	return config, nil
 }

@@ -40,7 +40,7 @@ func writeError(w io.Writer, err error) {
 		if interrupted.Donor != "" {
 			text += "; " + interrupted.Donor
 		}
-		paragraph(w, width, "ortet: ", "  ", text+"; the same command goes on from here")
+		paragraph(w, width, "ortet: ", "  ", text+"; run the same command to resume")
 		return
 	}
 	begin := "ortet: "

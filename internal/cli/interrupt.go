@@ -13,9 +13,9 @@ func (o *options) explainInterrupt(ctx context.Context, show *progress) (stop fu
 			if o.process.Restore != nil {
 				o.process.Restore()
 			}
-			show.Say("Interrupted. If the node is out of service it is given back first, which takes\n" +
-				"as long as its start. Press Ctrl-C again to end at once; the same command\n" +
-				"then puts it right.")
+			show.Say("Interrupted. If the node is out of service, it returns to service first; this\n" +
+				"takes as long as its start. Press Ctrl-C again to exit at once; then run the\n" +
+				"same command again to restore the node.")
 		}
 	}()
 	return func() { close(ended) }

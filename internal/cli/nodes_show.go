@@ -243,7 +243,7 @@ func writeNode(w io.Writer, n nodeStory, now time.Time) {
 		field("retry", "the same boot may succeed if it is tried again")
 	}
 	field("where", where(*v))
-	field("told by", sourceText(n.Source))
+	field("source", sourceText(n.Source))
 	field("since", moment(n.Since, now))
 	field("created", moment(n.Created, now))
 	if n.Node == "" {

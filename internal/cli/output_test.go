@@ -71,9 +71,9 @@ func TestErrorsForPeople(t *testing.T) {
 		"needs a person": {&engine.NeedsPerson{Step: "start", Left: []string{"start it"}, Err: errors.New("no capacity")},
 			"ortet: step start: no capacity; this needs a person\n  - start it\n"},
 		"interrupted": {&engine.Interrupted{Step: "stop", Donor: "node n is in service", Err: errors.New("interrupt signal received")},
-			"ortet: interrupted at step stop; node n is in service; the same command goes on from here\n"},
+			"ortet: interrupted at step stop; node n is in service; run the same command to resume\n"},
 		"lost": {&engine.Interrupted{Step: "stop", Err: errors.New("the hold on the pool was lost")},
-			"ortet: interrupted at step stop: the hold on the pool was lost; the same command goes on from here\n"},
+			"ortet: interrupted at step stop: the hold on the pool was lost; run the same command to resume\n"},
 	} {
 		var b strings.Builder
 		writeError(&b, c.err)

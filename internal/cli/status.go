@@ -165,7 +165,7 @@ func writeLast(w io.Writer, c *engine.CaptureStatus) {
 	}
 	paragraph(w, resultWidth, "  ", "    ", what)
 	if len(c.Undo) > 0 && (c.Ended == nil || c.Ended.Exit != 0) {
-		paragraph(w, resultWidth, "  ", "    ", "still to be put back: "+strings.Join(c.Undo, ", "))
+		paragraph(w, resultWidth, "  ", "    ", "still to undo: "+strings.Join(c.Undo, ", "))
 	}
 }
 

@@ -224,7 +224,7 @@ func TestInterruptIsExplained(t *testing.T) {
 	if restored.String() != "restored" {
 		t.Error("the signals were not given back: a second Ctrl-C would not end it")
 	}
-	for _, want := range []string{"given back first", "Ctrl-C again", "same command"} {
+	for _, want := range []string{"returns to service first", "Ctrl-C again", "command again"} {
 		if !strings.Contains(out.String(), want) {
 			t.Errorf("it does not say %q:\n%s", want, out.String())
 		}

@@ -286,7 +286,7 @@ func (r *run) openJournal(step plan.Step, q CaptureRequest, pool fleet.ResourceI
 		if err := r.undoAll(fmt.Sprintf("%s %s of %s was not finished", rec.Kind, rec.Capture, first(rec.Donor, rec.Pool))); err != nil {
 			return nil, err
 		}
-		r.note("%s %s of %s, begun at %s, was put back first", rec.Kind, rec.Capture, first(rec.Donor, rec.Pool), rec.Begun.UTC().Format(time.RFC3339))
+		r.note("%s %s of %s, begun at %s, was undone first", rec.Kind, rec.Capture, first(rec.Donor, rec.Pool), rec.Begun.UTC().Format(time.RFC3339))
 		rec = r.record
 		prep.steps = nil
 	}
@@ -448,7 +448,7 @@ func (r *run) undoAll(why string) error {
 		}
 		return r.conclude(out)
 	}
-	if err := r.close(ExitFailed, why+", and was put back"); err != nil {
+	if err := r.close(ExitFailed, why+", and was undone"); err != nil {
 		return r.unbegun(plan.StepJournal, err)
 	}
 	return nil

@@ -325,6 +325,6 @@ func (t *task) unmark(ctx context.Context) error {
 		return err
 	}
 	r.drop(undoMark, undoScaleDown)
-	r.event(false, "CaptureGaveBack", "given back after its disk was captured ("+r.captureName()+")")
+	r.event(false, "CaptureGaveBack", "returned to service after its disk was captured ("+r.captureName()+")")
 	return nil
 }

@@ -61,7 +61,7 @@ type Failed struct { //nolint:errname // callers read the outcome: *engine.Faile
 }
 
 func (e *Failed) Error() string {
-	return fmt.Sprintf("step %s: %v; what was changed is put back", e.Step, e.Err)
+	return fmt.Sprintf("step %s: %v; all changes were undone", e.Step, e.Err)
 }
 
 // Unwrap gives the cause.
@@ -99,7 +99,7 @@ func (e *Interrupted) Error() string {
 	if e.Donor != "" {
 		s += "; " + e.Donor
 	}
-	return s + "; the same command goes on from here"
+	return s + "; run the same command to resume"
 }
 
 // Unwrap gives the cause.

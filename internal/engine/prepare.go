@@ -170,7 +170,7 @@ func resumption(rec journal.Record, node string) string {
 	_ = json.Unmarshal(rec.Facts, &f) // what cannot be read is left out of the sentence
 	what := "is finished first"
 	if rec.Kind != plan.KindCapture || rec.Donor != node || f.Undoing != "" {
-		what = "is put back first"
+		what = "is undone first"
 	}
 	return fmt.Sprintf("%s %s of %s, begun %s, has not ended and %s", rec.Kind, rec.Capture, first(rec.Donor, rec.Pool), rec.Begun.UTC().Format(time.RFC3339), what)
 }

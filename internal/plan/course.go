@@ -67,9 +67,9 @@ func CourseOf(o Observed, names Names, options Options, now time.Time) (c Course
 			c.Start, c.Version = AtVersion, &v
 			return c
 		case v.ProvisioningState == Failed && Ours(v.Tags):
-			c.Notes = append(c.Notes, "today's version "+v.Name+" is Failed: it is deleted and made anew")
+			c.Notes = append(c.Notes, "today's version "+v.Name+" is Failed: it is deleted and built again")
 		case v.ProvisioningState == Deleting:
-			c.Notes = append(c.Notes, "today's version "+v.Name+" is being deleted: it is made anew")
+			c.Notes = append(c.Notes, "today's version "+v.Name+" is being deleted: it is built again")
 		case !Ours(v.Tags):
 			refuse(v.ID, "ForeignVersion", "a version of today's name is there that neither Ortet nor kamino made",
 				"say --again to make another today, or delete it")

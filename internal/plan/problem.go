@@ -248,7 +248,7 @@ func diskProblems(o Observed, _ Options, add adder) {
 	mismatch := func(what, has, needs string) {
 		add(string(def.ID), "DefinitionMismatch",
 			fmt.Sprintf("the image definition's %s is %s, the donor needs %s", what, has, needs),
-			"what a definition says cannot be changed: delete it once nothing uses it, and it is made anew")
+			"what a definition says cannot be changed: delete it once nothing uses it; the capture creates it again")
 	}
 	if def.OSState != "" && !strings.EqualFold(def.OSState, "Generalized") {
 		mismatch("OS state", def.OSState, "Generalized")

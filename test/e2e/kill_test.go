@@ -164,7 +164,7 @@ func killedAndLeft(t *testing.T, w *world) {
 	if now := p.node(t, first); now.power == "running" || !now.spec.Unschedulable || !now.protected {
 		t.Fatalf("the donor is not down, cordoned and protected: %+v", now)
 	}
-	p.ortet(t, nil, "status", string(p.id())).exits(t, exitDone).says(t, "capture of "+first, "can be resumed", "still to be put back", "not running: "+first+" (stopped)").fits(t)
+	p.ortet(t, nil, "status", string(p.id())).exits(t, exitDone).says(t, "capture of "+first, "can be resumed", "still to undo", "not running: "+first+" (stopped)").fits(t)
 	p.ortet(t, nil, baked("capture", second, "--dry-run")...).exits(t, exitDone).fits(t)
 
 	made := p.capture(t, second, "--workbench="+bench)

@@ -12,7 +12,7 @@ import (
 )
 
 // ErrUnknown says that a file is nothing that is known here.
-var ErrUnknown = errors.New("not a file that tells of a boot")
+var ErrUnknown = errors.New("unknown format")
 
 // Names of sources that are files of systemd's.
 const (
@@ -177,7 +177,7 @@ func Read(name string, r io.Reader, o Options) ([]wire.BootReport, error) {
 			return merged(k.read(bytes.NewReader(text), o)), nil
 		}
 	}
-	return nil, fmt.Errorf("%s: %w: it is none of %s, nor a text with a chain of systemd-analyze critical-chain", name, ErrUnknown, strings.Join(names, ", "))
+	return nil, fmt.Errorf("%s: %w: want %s, or a text with a chain of systemd-analyze critical-chain", name, ErrUnknown, strings.Join(names, ", "))
 }
 
 // merged makes each of a file's reports one that is valid.
