@@ -106,7 +106,7 @@ func Reasons() []Meaning {
 		{BadHostName, http.StatusForbidden, true, "the instance's computer name is no name of a Node", "change the scale set's computer name prefix"},
 		{NodeReady, http.StatusConflict, false, "a Node of this name is Ready", "none where the machine was just made anew: it is admitted once the old Node is not Ready; else somebody uses a running node's identity"},
 		{KubeletHeard, http.StatusConflict, false, "the kubelet of a Node of this name was heard of in the last minute", "none where the machine was just made anew or restarted, or its Node was deleted: it is admitted within minutes; else a pod asks in its node's name: keep pods from the metadata service"},
-		{NameTaken, http.StatusConflict, false, "the machine's name is another one's", "none where the other machine is gone: the reaper frees its name; else give each scale set a computer name prefix of its own"},
+		{NameTaken, http.StatusConflict, false, "the node name belongs to another instance", "none where the other machine is gone: the reaper frees its name; else give each scale set a computer name prefix of its own"},
 		{NonceSpent, http.StatusConflict, false, "the nonce was used before", "none where the node asks with a new nonce; else somebody replays requests"},
 		{CallbackPortForbidden, http.StatusForbidden, true, "nodes are not called back at this port", "set --callback-port to what the nodes have in their settings; else a pod asks in its node's name"},
 		{CallbackFailed, http.StatusForbidden, false, "nobody answered at the instance's address", "let the server reach the nodes' callback port; a pod that asks in its node's name has another address"},

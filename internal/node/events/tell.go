@@ -73,7 +73,7 @@ func (t *teller) say(told Told) {
 	select {
 	case t.queue <- told:
 	default:
-		t.log.Warn("too much is to be told; this is not", "reason", told.Reason, "event", told.EventID)
+		t.log.Warn("notification queue full; dropping notice", "reason", told.Reason, "event", told.EventID)
 	}
 }
 

@@ -228,7 +228,7 @@ func (h *Handler) Wait(ctx context.Context, name, sequence string, unrecorded bo
 	}
 	w, ok := h.claim(c, unrecorded)
 	if !ok {
-		h.log.Info("another waits, or nobody is to", "sequence", c.Sequence)
+		h.log.Info("waiter superseded or disabled; exiting", "sequence", c.Sequence)
 		return nil
 	}
 	s, err := h.readSettings(c)

@@ -230,12 +230,12 @@ func (v view) short(s timeline.Step) bool {
 
 // waitLines tell of a wait what is known.
 func waitLines(w timeline.Wait) []string {
-	why := "no evidence of the cause"
+	why := "cause unknown"
 	if w.Cause != "" {
 		why = "for " + w.Cause
 	}
 	if w.Hidden {
-		why += "; hidden by systemd-analyze critical-chain"
+		why += " (systemd-analyze critical-chain does not show it)"
 	}
 	if w.Evidence == "" {
 		return []string{why}
@@ -271,7 +271,7 @@ func (p *page) advice(v view) {
 }
 
 // alone is said where there are several pieces of advice.
-const alone = "Each is reckoned by itself: what they save does not add up."
+const alone = "Savings are estimated separately and do not add up."
 
 // savesWord says whether all of what was replayed can be saved: of what has to be
 // done on each node some stays, and how much of a wait can go nobody knows.
