@@ -6,6 +6,7 @@ import (
 	"os"
 	"path/filepath"
 	"runtime"
+	"runtime/debug"
 	"strings"
 	"testing"
 
@@ -115,6 +116,16 @@ func TestHelpAndVersion(t *testing.T) {
 		if code, out, _ := run(t, command, "--help"); code != 0 || !strings.Contains(out, "ortet "+command) {
 			t.Errorf("%s --help: code %d\n%s", command, code, out)
 		}
+	}
+}
+
+func TestVersionNamesTheCommit(t *testing.T) {
+	var b build
+	b.readSettings([]debug.BuildSetting{{Key: "GOOS", Value: "linux"}, {Key: "vcs.revision", Value: "1e39f42"}, {Key: "vcs.modified", Value: "true"}})
+	var out strings.Builder
+	b.table(&out)
+	if !strings.Contains(out.String(), "Commit:    1e39f42 (with uncommitted changes)\n") {
+		t.Error(out.String())
 	}
 }
 
