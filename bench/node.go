@@ -170,7 +170,7 @@ func agentSize(_ context.Context, o options) ([]figure, error) {
 	if err != nil {
 		return nil, err
 	}
-	return []figure{atMost("stripped", float64(info.Size())/1e6, "MB", 12)}, nil
+	return []figure{atMost("stripped", float64(info.Size())/(1<<20), "MiB", 12)}, nil
 }
 
 // agentWaiting is what an agent costs that waits: memory, and how often it is
