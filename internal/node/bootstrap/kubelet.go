@@ -3,7 +3,6 @@ package bootstrap
 import (
 	"context"
 	"errors"
-	"fmt"
 	"net"
 	"net/url"
 	"os"
@@ -62,20 +61,12 @@ func (k *kubeletCheck) last() (asked time.Time, healthy bool, met string) {
 
 // healthz is one HTTP request.
 func healthz(ctx context.Context, address string) error {
-	request := fmt.Sprintf("GET /healthz HTTP/1.0\r\nHost: %s\r\n\r\n", address)
-	conn, err := exchange(ctx, &url.URL{Scheme: "http", Host: address}, nil, kubeletTimeout, []byte(request))
-	if err != nil {
-		return err
+	u := &url.URL{Scheme: "http", Host: address, Path: "/healthz"}
+	a, err := exchange(ctx, Question{Method: "GET", URL: u, Within: kubeletTimeout})
+	if err == nil && a.code != 200 {
+		err = errors.New(a.status)
 	}
-	defer func() { _ = conn.Close() }() // it was only read
-	code, status, err := readStatus(conn)
-	if err != nil {
-		return err
-	}
-	if code != 200 {
-		return errors.New(status)
-	}
-	return nil
+	return err
 }
 
 // plainError is what people know it as, without addresses.

@@ -8,6 +8,7 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
+	"net/http"
 	"net/url"
 	"os"
 	"strings"
@@ -17,7 +18,7 @@ import (
 )
 
 // What the agent's other rooms do in the same way: know who the node is, read
-// files that others write, and ask and tell servers without net/http.
+// files that others write, and ask servers.
 
 // Identify is what tells this node and this boot from others, in lower case: its
 // host name, Azure's VM id and the kernel's boot id; "" each where it is not
@@ -93,58 +94,11 @@ func AskAsKubelet(ctx context.Context, root, method string, path func(node strin
 	return request(ctx, full, config, nodeTimeout, method, contentType, body)
 }
 
-// Question is one request of HTTP/1.1, the only one of its connection.
-type Question struct {
-	Method string
-	URL    *url.URL
-	TLS    *tls.Config // nil where the URL is no https
-	Within time.Duration
-	// Header are further lines, as "Metadata: true".
-	Header []string
-	Type   string // of Body
-	Body   []byte // nil sends none
-	// Date, where it is not nil, is set to the answer's Date, if it has one.
-	Date *time.Time
-}
-
-// errHeader says that a header would be more than one line.
-var errHeader = errors.New("a header of several lines")
-
-// Ask sends one request and gives the answer's status code, its line, and its body,
-// of at most maxAnswer. No proxy is used, and no connection kept.
-func Ask(ctx context.Context, q Question) (code int, status string, answer []byte, err error) {
-	head := fmt.Sprintf("%s %s HTTP/1.1\r\nHost: %s\r\nConnection: close\r\nUser-Agent: ortet-node\r\nAccept: */*\r\n", q.Method, q.URL.RequestURI(), q.URL.Host)
-	for _, line := range q.Header {
-		if strings.ContainsAny(line, "\r\n") {
-			return 0, "", nil, errHeader
-		}
-		head += line + "\r\n"
-	}
-	if q.Body != nil {
-		head += fmt.Sprintf("Content-Type: %s\r\nContent-Length: %d\r\n", q.Type, len(q.Body))
-	}
-	conn, err := exchange(ctx, q.URL, q.TLS, q.Within, append([]byte(head+"\r\n"), q.Body...))
-	if err != nil {
-		return 0, "", nil, fmt.Errorf("%s %s: %w", q.Method, q.URL, err)
-	}
-	hangUp := context.AfterFunc(ctx, func() { _ = conn.Close() }) // nobody waits for an answer then
-	a, err := readAnswer(conn)
-	hangUp()
-	_ = conn.Close() // it was only read
-	if err != nil {
-		return 0, "", nil, fmt.Errorf("%s %s: %w", q.Method, q.URL, err)
-	}
-	if q.Date != nil {
-		*q.Date = dateOf(a.head)
-	}
-	return a.code, a.status, a.body, nil
-}
-
 // request is a question as the agent's own ones are.
 func request(ctx context.Context, u *url.URL, config *tls.Config, within time.Duration, method, contentType string, body []byte) (code int, status string, answer []byte, err error) {
 	q := Question{Method: method, URL: u, TLS: config, Within: within, Type: contentType, Body: body}
 	if u.Hostname() == metadataHost {
-		q.Header = []string{"Metadata: true"}
+		q.Header = http.Header{"Metadata": {"true"}}
 	}
 	return Ask(ctx, q)
 }

@@ -117,7 +117,7 @@ func TestHowOftenTheNodeIsAskedFor(t *testing.T) {
 
 // membershipOf reads a whole answer of the API server.
 func membershipOf(answer []byte, boot string) membership {
-	a, err := readAnswer(bytes.NewReader(answer))
+	a, err := readAnswer(bytes.NewReader(answer), nil)
 	if err != nil {
 		return membership{said: err.Error()}
 	}
@@ -146,9 +146,9 @@ func TestParseMembership(t *testing.T) {
 		"no JSON":           {"HTTP/1.0 200 OK\r\n\r\nhello", membership{said: "not the JSON of a Node"}},
 		"truncated":         {node("True", bootA)[:200], membership{said: "not the JSON of a Node"}},
 		"another status":    {"HTTP/1.0 200 OK\r\n\r\n" + `{"kind":"Node","status":7}`, membership{said: "a status that cannot be read"}},
-		"no HTTP":           {"SSH-2.0-OpenSSH_9.6\r\n", membership{said: "not an HTTP answer"}},
-		"nothing":           {"", membership{said: "reading an HTTP answer: EOF"}},
-		"nothing but heads": {"HTTP/1.0 200 OK\r\n" + strings.Repeat("A: b\r\n", 1000), membership{said: "ends in its head"}},
+		"no HTTP":           {"SSH-2.0-OpenSSH_9.6\r\n", membership{said: "malformed HTTP response"}},
+		"nothing":           {"", membership{said: "reading an HTTP answer: unexpected EOF"}},
+		"nothing but heads": {"HTTP/1.0 200 OK\r\n" + strings.Repeat("A: b\r\n", 1000), membership{said: "unexpected EOF"}},
 	} {
 		m := membershipOf([]byte(c.answer), bootA)
 		said := m.said

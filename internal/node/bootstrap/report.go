@@ -57,15 +57,15 @@ func post(ctx context.Context, target, caFile string, body []byte) error {
 		}
 	}
 	for try := 1; ; try++ {
-		code, err := postOnce(ctx, u, config, body)
-		if err == nil && code/100 == 2 {
+		a, err := exchange(ctx, Question{Method: "POST", URL: u, TLS: config, Within: postTimeout, Type: "application/json", Body: body})
+		if a.code/100 == 2 {
 			return nil
 		}
-		if err == nil {
-			err = fmt.Errorf("%s answered %d", u.Host, code)
+		if a.code != 0 { // what was sent was answered, whatever became of the rest
+			err = fmt.Errorf("%s answered %d", u.Host, a.code)
 		}
 		// What was refused is refused the next time too.
-		if refused := code/100 == 4 && code != 408 && code != 429; refused || try == postTries {
+		if refused := a.code/100 == 4 && a.code != 408 && a.code != 429; refused || try == postTries {
 			return fmt.Errorf("posting to %s, try %d: %w", u.Host, try, err)
 		}
 		pause := time.NewTimer(postPause << (try - 1))
@@ -76,17 +76,4 @@ func post(ctx context.Context, target, caFile string, body []byte) error {
 		case <-pause.C:
 		}
 	}
-}
-
-// postOnce is one HTTP request.
-func postOnce(ctx context.Context, u *url.URL, config *tls.Config, body []byte) (code int, err error) {
-	head := fmt.Sprintf("POST %s HTTP/1.1\r\nHost: %s\r\nUser-Agent: ortet-node\r\nContent-Type: application/json\r\nContent-Length: %d\r\nConnection: close\r\n\r\n",
-		u.RequestURI(), u.Host, len(body))
-	conn, err := exchange(ctx, u, config, postTimeout, append([]byte(head), body...))
-	if err != nil {
-		return 0, err
-	}
-	defer func() { _ = conn.Close() }() // what was sent was answered, or not
-	code, _, err = readStatus(conn)
-	return code, err
 }

@@ -1,7 +1,6 @@
 package bootstrap
 
 import (
-	"bytes"
 	"encoding/pem"
 	"io"
 	"net/http"
@@ -12,7 +11,6 @@ import (
 	"sync/atomic"
 	"testing"
 	"time"
-	"unicode"
 
 	"github.com/ortet/ortet/internal/wire"
 )
@@ -124,19 +122,6 @@ func FuzzIdentity(f *testing.F) {
 		}
 		if up, ok := uptimeOf(text); up < 0 || !ok && up != 0 {
 			t.Errorf("%s", up)
-		}
-	})
-}
-
-// The answers of kubelet and admission server, of which the first line counts.
-func FuzzReadStatus(f *testing.F) {
-	f.Add([]byte("HTTP/1.0 200 OK\r\n\r\nok"))
-	f.Add([]byte("HTTP/1.1 503"))
-	f.Add(bytes.Repeat([]byte("x"), 2<<10))
-	f.Fuzz(func(t *testing.T, answer []byte) {
-		code, status, err := readStatus(bytes.NewReader(answer))
-		if err == nil && (code < 100 || code > 999 || len(status) > maxTailLine || strings.ContainsFunc(status, unicode.IsControl)) {
-			t.Errorf("%d %q", code, status)
 		}
 	})
 }

@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"net/http"
 	"net/url"
 	"strings"
 	"time"
@@ -59,7 +60,7 @@ func Metadata(service string) AskMetadata {
 		if err != nil {
 			return Reply{}, err
 		}
-		q := bootstrap.Question{Method: method, URL: u, Within: within, Header: []string{"Metadata: true"}, Type: "application/json", Body: body}
+		q := bootstrap.Question{Method: method, URL: u, Within: within, Header: http.Header{"Metadata": {"true"}}, Type: "application/json", Body: body}
 		if end, ok := ctx.Deadline(); ok {
 			q.Within = time.Until(end)
 		}

@@ -9,6 +9,7 @@ import (
 	"io/fs"
 	"log/slog"
 	"net"
+	"net/http"
 	"net/url"
 	"time"
 
@@ -206,11 +207,11 @@ func (c *Client) proven(ctx context.Context, server *url.URL, m Machine, path st
 	if err != nil {
 		return nil, err
 	}
-	return c.post(ctx, server, path, trust(c.pins, server.Hostname()), []string{"Authorization: " + header}, body, within)
+	return c.post(ctx, server, path, trust(c.pins, server.Hostname()), http.Header{"Authorization": {header}}, body, within)
 }
 
 // post is one request of JSON, and the answer where it was granted.
-func (c *Client) post(ctx context.Context, server *url.URL, path string, config *tls.Config, header []string, body []byte, within time.Duration) ([]byte, error) {
+func (c *Client) post(ctx context.Context, server *url.URL, path string, config *tls.Config, header http.Header, body []byte, within time.Duration) ([]byte, error) {
 	u := *server
 	u.Path = path
 	code, status, answer, err := bootstrap.Ask(ctx, bootstrap.Question{Method: "POST", URL: &u, TLS: config, Within: within, Header: header, Type: "application/json", Body: body})

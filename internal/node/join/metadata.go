@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"net/http"
 	"net/url"
 	"regexp"
 	"strings"
@@ -52,7 +53,7 @@ func askMetadata(ctx context.Context, service, path string, within time.Duration
 	if err != nil {
 		return 0, "", nil, err
 	}
-	return bootstrap.Ask(ctx, bootstrap.Question{Method: "GET", URL: u, Within: within, Header: []string{"Metadata: true"}})
+	return bootstrap.Ask(ctx, bootstrap.Question{Method: "GET", URL: u, Within: within, Header: http.Header{"Metadata": {"true"}}})
 }
 
 // errNotNow is of an answer that may be another a second later: the metadata service

@@ -1,0 +1,117 @@
+package bootstrap
+
+import (
+	"bufio"
+	"bytes"
+	"cmp"
+	"context"
+	"crypto/tls"
+	"errors"
+	"fmt"
+	"io"
+	"maps"
+	"net"
+	"net/http"
+	"net/url"
+	"time"
+)
+
+const (
+	maxHead = 64 << 10 // bytes of an answer's head
+	// maxAnswer bounds an answer's body: a Node with all its images has some 100 KiB.
+	maxAnswer = 2 << 20
+)
+
+var errTooLong = errors.New("an HTTP answer that is too long")
+
+// Question is one request of HTTP/1.1, the only one of its connection.
+type Question struct {
+	Method string
+	URL    *url.URL
+	TLS    *tls.Config // nil where the URL is no https
+	Within time.Duration
+	Header http.Header
+	Type   string // of Body
+	Body   []byte // nil sends none
+	// Date, where it is not nil, is set to the answer's Date, if it has one.
+	Date *time.Time
+}
+
+// Ask sends one request and gives the answer's status code, its line, and its body,
+// of at most maxAnswer. No proxy is used, no redirect followed, no connection kept.
+func Ask(ctx context.Context, q Question) (code int, status string, answer []byte, err error) {
+	a, err := exchange(ctx, q)
+	if err != nil {
+		return 0, "", nil, fmt.Errorf("%s %s: %w", q.Method, q.URL, err)
+	}
+	if q.Date != nil {
+		*q.Date = a.date
+	}
+	return a.code, a.status, a.body, nil
+}
+
+type httpAnswer struct {
+	code   int       // 0 where not even the head could be read
+	status string    // "200 OK"
+	date   time.Time // zero where the head has none
+	body   []byte
+}
+
+// exchange is Ask for who needs to know that there was an answer. It has no
+// http.Transport, which goes on dialing after ctx is done and then does not say what
+// failed.
+func exchange(ctx context.Context, q Question) (a httpAnswer, err error) {
+	ctx, cancel := context.WithTimeout(ctx, q.Within)
+	defer cancel()
+	r, err := http.NewRequestWithContext(ctx, q.Method, q.URL.String(), bytes.NewReader(q.Body))
+	if err != nil {
+		return a, err
+	}
+	r.Close = true
+	maps.Copy(r.Header, q.Header)
+	r.Header.Set("User-Agent", "ortet-node")
+	if q.Body != nil {
+		r.Header.Set("Content-Type", q.Type)
+	}
+	dial, port := (&tls.Dialer{Config: q.TLS}).DialContext, "443"
+	if q.URL.Scheme == "http" {
+		dial, port = new(net.Dialer).DialContext, "80"
+	}
+	conn, err := dial(ctx, "tcp", net.JoinHostPort(q.URL.Hostname(), cmp.Or(q.URL.Port(), port)))
+	if err != nil {
+		return a, err
+	}
+	defer func() { _ = conn.Close() }() // all was read that is wanted
+	defer context.AfterFunc(ctx, func() { _ = conn.SetDeadline(time.Unix(1, 0)) })()
+	if err := r.Write(conn); err != nil {
+		return a, err
+	}
+	return readAnswer(conn, r)
+}
+
+// readAnswer reads the answer to r; r nil is a GET.
+func readAnswer(conn io.Reader, r *http.Request) (a httpAnswer, err error) {
+	limited := &io.LimitedReader{R: conn, N: maxHead}
+	in := bufio.NewReader(limited)
+	resp, err := http.ReadResponse(in, r)
+	for err == nil && resp.StatusCode/100 == 1 { // 100 Continue and others come before the answer
+		resp, err = http.ReadResponse(in, r)
+	}
+	if err != nil {
+		if broken := net.Error(nil); !errors.As(err, &broken) {
+			err = errors.New(harmless([]byte(err.Error()))) // it quotes what it cannot read, whole
+		}
+		return a, fmt.Errorf("reading an HTTP answer: %w", err)
+	}
+	a.code, a.status = resp.StatusCode, harmless([]byte(resp.Status))
+	a.date, _ = http.ParseTime(resp.Header.Get("Date"))
+	limited.N += maxAnswer
+	a.body, err = io.ReadAll(resp.Body)
+	if limited.N <= 0 {
+		err = errTooLong
+	}
+	if err = errors.Join(err, resp.Body.Close()); err != nil {
+		return a, fmt.Errorf("reading an HTTP answer: %w", err)
+	}
+	return a, nil
+}
