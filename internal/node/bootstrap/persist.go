@@ -8,7 +8,6 @@ import (
 	"log/slog"
 	"os"
 	"path/filepath"
-	"runtime"
 	"time"
 
 	"github.com/ortet/ortet/internal/wire"
@@ -110,46 +109,45 @@ func encode(v kept) ([]byte, error) {
 	}
 }
 
-// keep writes a file that others find there wholly or not at all, at once, and
-// that is on the disk when keep returns. It is seen before it is on the disk,
-// since that may take long on a node that boots: a power cut in between leaves a
-// file that is no verdict, and the next boot is waited for anew in any case.
-func keep(path string, text []byte) (err error) {
+// keep replaces a file, in folders that it makes, and returns when it is on the
+// disk. It is seen before, since that may take long on a node that boots: a power cut
+// in between leaves a file that is no verdict, and the next boot is waited for anew.
+func keep(path string, text []byte) error {
 	dir := filepath.Dir(path)
 	if err := os.MkdirAll(dir, 0o700); err != nil {
 		return err
 	}
-	f, err := os.CreateTemp(dir, ".verdict-*") // mode 0600
+	if err := Replace(path, text, 0o600); err != nil {
+		return err
+	}
+	if err := flush(path, os.O_WRONLY); err != nil {
+		return err
+	}
+	_ = flush(dir, os.O_RDONLY) // not every file system can; the file itself is on the disk
+	return nil
+}
+
+func flush(path string, flag int) error {
+	f, err := os.OpenFile(path, flag, 0)
 	if err != nil {
 		return err
 	}
-	name := f.Name()
-	defer func() {
-		if err != nil {
-			err = errors.Join(fmt.Errorf("keeping the verdict: %w", err), os.Remove(name))
-		}
-	}()
-	if _, err := f.Write(text); err != nil {
-		return errors.Join(err, f.Close())
-	}
-	if runtime.GOOS == "windows" {
-		// An open file cannot be renamed there.
-		if err := errors.Join(f.Sync(), f.Close()); err != nil {
-			return err
-		}
-		return os.Rename(name, path)
-	}
-	if err := os.Rename(name, path); err != nil {
-		return errors.Join(err, f.Close())
-	}
-	name = path
-	if err := errors.Join(f.Sync(), f.Close()); err != nil {
+	return errors.Join(f.Sync(), f.Close())
+}
+
+// Replace writes a file that others find there wholly or not at all, with this mode
+// whatever the umask is. It may not be on the disk yet.
+func Replace(path string, text []byte, perm fs.FileMode) (err error) {
+	f, err := os.CreateTemp(filepath.Dir(path), ".ortet-*")
+	if err != nil {
 		return err
 	}
-	if d, openErr := os.Open(dir); openErr == nil {
-		// Not every file system can; the file itself is on the disk.
-		_ = d.Sync()
-		_ = d.Close()
+	_, err = f.Write(text)
+	if err = errors.Join(err, f.Chmod(perm), f.Close()); err == nil {
+		err = os.Rename(f.Name(), path) // closed: Windows renames no open file
+	}
+	if err != nil {
+		return errors.Join(err, os.Remove(f.Name()))
 	}
 	return nil
 }

@@ -3,11 +3,8 @@ package events
 import (
 	"context"
 	"encoding/json"
-	"errors"
 	"fmt"
 	"log/slog"
-	"os"
-	"path/filepath"
 	"sort"
 	"strings"
 	"sync"
@@ -174,22 +171,13 @@ func (m *metrics) text() string {
 
 // keep writes the file where it has changed: wholly or not at all, and readable by
 // the collector, which is another user.
-func (m *metrics) keep() (err error) {
+func (m *metrics) keep() error {
 	text := m.text()
 	if m.path == "" || text == m.kept {
 		return nil
 	}
-	dir := filepath.Dir(m.path)
-	f, err := os.CreateTemp(dir, ".ortet-events-*") // it must not end in .prom
-	if err != nil {
-		return fmt.Errorf("keeping metrics: %w", err)
-	}
-	_, err = f.WriteString(text)
-	if err = errors.Join(err, f.Chmod(0o644), f.Close()); err == nil {
-		err = os.Rename(f.Name(), m.path)
-	}
-	if err != nil {
-		return fmt.Errorf("keeping metrics in %s: %w", m.path, errors.Join(err, os.Remove(f.Name())))
+	if err := bootstrap.Replace(m.path, []byte(text), 0o644); err != nil {
+		return fmt.Errorf("keeping metrics in %s: %w", m.path, err)
 	}
 	m.kept = text
 	return nil

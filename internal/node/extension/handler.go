@@ -79,7 +79,7 @@ func (e *UsageError) Unwrap() error { return e.Err }
 // reads. An update runs it too, so it takes nothing away.
 func (h *Handler) Install() error {
 	probe := filepath.Join(h.env.Status, ".ortet-probe")
-	if err := replace(probe, nil); err != nil {
+	if err := bootstrap.Replace(probe, nil, 0o600); err != nil {
 		return fmt.Errorf("the folder of statuses cannot be written: %w", err)
 	}
 	return os.Remove(probe)

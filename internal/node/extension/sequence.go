@@ -8,6 +8,8 @@ import (
 	"path/filepath"
 	"strconv"
 	"strings"
+
+	"github.com/ortet/ortet/internal/node/bootstrap"
 )
 
 // A Call is which configuration a command is about.
@@ -100,7 +102,7 @@ func (h *Handler) last(name string) (uint64, bool, error) {
 
 // take records a call's number as taken up.
 func (h *Handler) take(c Call) error {
-	if err := replace(filepath.Join(h.dir, named(c.Name, mrseq)), []byte(strconv.FormatUint(c.Sequence, 10))); err != nil {
+	if err := bootstrap.Replace(filepath.Join(h.dir, named(c.Name, mrseq)), []byte(strconv.FormatUint(c.Sequence, 10)), 0o600); err != nil {
 		return fmt.Errorf("recording the number taken up: %w", err)
 	}
 	return nil
@@ -133,27 +135,11 @@ func (h *Handler) inherit(from string) error {
 		}
 		text, err := readBounded(filepath.Join(old, e.Name()))
 		if err == nil {
-			err = replace(here, text)
+			err = bootstrap.Replace(here, text, 0o600)
 		}
 		if err != nil {
 			return fmt.Errorf("taking over %s of version %s: %w", e.Name(), from, err)
 		}
-	}
-	return nil
-}
-
-// replace writes a file that others find there wholly or not at all.
-func replace(path string, text []byte) (err error) {
-	f, err := os.CreateTemp(filepath.Dir(path), ".ortet-*") // mode 0600
-	if err != nil {
-		return err
-	}
-	_, err = f.Write(text)
-	if err = errors.Join(err, f.Close()); err == nil {
-		err = os.Rename(f.Name(), path)
-	}
-	if err != nil {
-		return errors.Join(err, os.Remove(f.Name()))
 	}
 	return nil
 }

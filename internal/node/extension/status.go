@@ -8,6 +8,8 @@ import (
 	"os"
 	"path/filepath"
 	"time"
+
+	"github.com/ortet/ortet/internal/node/bootstrap"
 )
 
 // The states of a status. Only success and error are final.
@@ -114,7 +116,7 @@ func (h *Handler) tell(c Call, s status) error {
 		return fmt.Errorf("writing the status as JSON: %w", err)
 	}
 	path := h.statusPath(c)
-	err = replace(path, text)
+	err = bootstrap.Replace(path, text, 0o600)
 	if err == nil {
 		return nil
 	}
@@ -152,7 +154,7 @@ func (h *Handler) beat(text string) error {
 	}
 	body, err := json.Marshal([]map[string]heartbeat{{"heartbeat": {"Ready", 0, say(text)}}})
 	if err == nil {
-		err = replace(h.env.Heartbeat, body)
+		err = bootstrap.Replace(h.env.Heartbeat, body, 0o600)
 	}
 	if err != nil {
 		return fmt.Errorf("renewing the heartbeat: %w", err)

@@ -12,6 +12,8 @@ import (
 	"strconv"
 	"strings"
 	"time"
+
+	"github.com/ortet/ortet/internal/node/bootstrap"
 )
 
 const waiterFile = "waiter.json"
@@ -59,7 +61,7 @@ func (h *Handler) waiterOf(name string) (waiter, bool) {
 func (h *Handler) recordWaiter(name string, w waiter) error {
 	text, err := json.Marshal(w)
 	if err == nil {
-		err = replace(h.waiterPath(name), text)
+		err = bootstrap.Replace(h.waiterPath(name), text, 0o600)
 	}
 	if err != nil {
 		return fmt.Errorf("recording which process waits: %w", err)
