@@ -2,7 +2,7 @@ package disk
 
 import (
 	"path"
-	"sort"
+	"slices"
 	"strings"
 )
 
@@ -22,18 +22,18 @@ func parseFstab(data []byte) []entry {
 		if len(f) < 3 || strings.HasPrefix(f[0], "#") || !strings.HasPrefix(f[1], "/") || f[2] == "swap" {
 			continue
 		}
-		dir := path.Clean(unescape(f[1]))
+		dir := path.Clean(Unescape(f[1]))
 		if dir == "/" || len(found) == maxEntries {
 			continue
 		}
-		found = append(found, entry{spec: unescape(f[0]), dir: dir, kind: f[2]})
+		found = append(found, entry{spec: Unescape(f[0]), dir: dir, kind: f[2]})
 	}
-	sort.Stable(byDepth(found))
+	slices.SortStableFunc(found, func(a, b entry) int { return strings.Count(a.dir, "/") - strings.Count(b.dir, "/") })
 	return found
 }
 
-// unescape undoes fstab's octal escapes of blanks and backslashes.
-func unescape(s string) string {
+// Unescape undoes the octal escapes of blanks and backslashes in fstab and mountinfo.
+func Unescape(s string) string {
 	return strings.NewReplacer(`\040`, " ", `\011`, "\t", `\012`, "\n", `\134`, `\`).Replace(s)
 }
 
@@ -62,13 +62,4 @@ func holdsState(dir string) bool {
 		return true
 	}
 	return false
-}
-
-// byDepth orders mounts so that what holds others comes first.
-type byDepth []entry
-
-func (e byDepth) Len() int      { return len(e) }
-func (e byDepth) Swap(i, j int) { e[i], e[j] = e[j], e[i] }
-func (e byDepth) Less(i, j int) bool {
-	return strings.Count(e[i].dir, "/") < strings.Count(e[j].dir, "/")
 }

@@ -7,7 +7,6 @@ import (
 	"fmt"
 	"io"
 	"slices"
-	"sort"
 	"strings"
 )
 
@@ -150,7 +149,7 @@ func volumesOf(top section, id string, size int64) (found []volume, scattered []
 			found = append(found, volume{group, name, offset, bytes})
 		}
 	}
-	sort.Sort(byName(found))
+	slices.SortFunc(found, func(a, b volume) int { return strings.Compare(a.group+"/"+a.name, b.group+"/"+b.name) })
 	slices.Sort(scattered)
 	return found, scattered, nil
 }
@@ -181,10 +180,3 @@ func (s section) inOnePiece(pv string) (first, count int64, ok bool) {
 	}
 	return first, count, count <= most
 }
-
-// byName orders volumes; slices.SortFunc would be 25 KB of the agent.
-type byName []volume
-
-func (v byName) Len() int           { return len(v) }
-func (v byName) Swap(i, j int)      { v[i], v[j] = v[j], v[i] }
-func (v byName) Less(i, j int) bool { return v[i].group+"/"+v[i].name < v[j].group+"/"+v[j].name }

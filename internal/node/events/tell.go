@@ -5,7 +5,8 @@ import (
 	"encoding/json"
 	"fmt"
 	"log/slog"
-	"sort"
+	"maps"
+	"slices"
 	"strings"
 	"sync"
 	"time"
@@ -143,11 +144,7 @@ func label(name string, pairs ...string) string {
 }
 
 func (m *metrics) text() string {
-	names := make([]string, 0, len(m.values))
-	for name := range m.values {
-		names = append(names, name)
-	}
-	sort.Strings(names)
+	names := slices.Sorted(maps.Keys(m.values))
 	var b strings.Builder
 	for _, h := range metricHelp() {
 		kind := "gauge"

@@ -1,9 +1,9 @@
 package generalize
 
 import (
+	"cmp"
 	"fmt"
 	"slices"
-	"sort"
 	"strings"
 
 	"github.com/ortet/ortet/internal/node/tree"
@@ -80,7 +80,7 @@ func (s *scanner) judge(t *tree.Tree, r *wire.GeneralizeReport) error {
 			r.Stores = append(r.Stores, *store)
 		}
 	}
-	sort.Sort(byPathOfStore(r.Stores))
+	slices.SortFunc(r.Stores, func(a, b wire.ImageStore) int { return strings.Compare(a.Path, b.Path) })
 	r.Stores = r.Stores[:min(len(r.Stores), maxListed)]
 	for m := range s.mentions {
 		r.Mentions = append(r.Mentions, m)
@@ -112,7 +112,7 @@ func fails(f wire.SecretFinding) bool { return !f.Accepted && !f.Removed }
 // someOfEach gives at most so many findings, in the order of byWeight, and of each rule
 // as many as of any other as long as it has them: no kind hides another.
 func someOfEach(all []wire.SecretFinding, most int) []wire.SecretFinding {
-	sort.Sort(byWeight(all))
+	slices.SortFunc(all, byWeight)
 	if len(all) <= most {
 		return all
 	}
@@ -127,7 +127,7 @@ func someOfEach(all []wire.SecretFinding, most int) []wire.SecretFinding {
 	for n := 0; len(some) < most; n++ {
 		some = append(some, rounds[n][:min(len(rounds[n]), most-len(some))]...)
 	}
-	sort.Sort(byWeight(some))
+	slices.SortFunc(some, byWeight)
 	return some
 }
 
@@ -156,28 +156,17 @@ func message(all []wire.SecretFinding, fatal int) string {
 }
 
 // byWeight orders findings by whether they fail the scan, then by class, then by where
-// they are. It and its like are here since slices.SortFunc is made anew for every type,
-// for 30 KB of the agent each.
-type byWeight []wire.SecretFinding
-
-func (f byWeight) Len() int      { return len(f) }
-func (f byWeight) Swap(i, j int) { f[i], f[j] = f[j], f[i] }
-func (f byWeight) Less(i, j int) bool {
-	if fails(f[i]) != fails(f[j]) {
-		return fails(f[i])
+// they are.
+func byWeight(a, b wire.SecretFinding) int {
+	if fails(a) != fails(b) {
+		if fails(a) {
+			return -1
+		}
+		return 1
 	}
-	if f[i].Class != f[j].Class {
-		return classWeight(f[i].Class) < classWeight(f[j].Class)
-	}
-	return f[i].Path+"\x00"+f[i].Rule < f[j].Path+"\x00"+f[j].Rule
+	return cmp.Or(cmp.Compare(classWeight(a.Class), classWeight(b.Class)), strings.Compare(a.Path+"\x00"+a.Rule, b.Path+"\x00"+b.Rule))
 }
 
 func classWeight(c wire.SecretClass) int {
 	return slices.Index([]wire.SecretClass{wire.NodeIdentity, wire.PoolCredential, wire.OtherSecret}, c)
 }
-
-type byPathOfStore []wire.ImageStore
-
-func (s byPathOfStore) Len() int           { return len(s) }
-func (s byPathOfStore) Swap(i, j int)      { s[i], s[j] = s[j], s[i] }
-func (s byPathOfStore) Less(i, j int) bool { return s[i].Path < s[j].Path }

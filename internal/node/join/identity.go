@@ -10,12 +10,12 @@ import (
 	"io/fs"
 	"os"
 	"path"
-	"strconv"
 	"strings"
 	"syscall"
 	"time"
 
 	"github.com/ortet/ortet/internal/node/bootstrap"
+	"github.com/ortet/ortet/internal/node/disk"
 	"github.com/ortet/ortet/internal/node/generalize"
 	"github.com/ortet/ortet/internal/node/tree"
 	"github.com/ortet/ortet/internal/wire"
@@ -239,31 +239,10 @@ func parseMounts(text []byte) []string {
 	var all []string
 	for s := bufio.NewScanner(bytes.NewReader(text)); s.Scan(); {
 		if fields := strings.Fields(s.Text()); len(fields) > 4 {
-			all = append(all, unescape(fields[4]))
+			all = append(all, disk.Unescape(fields[4]))
 		}
 	}
 	return all
-}
-
-// unescape undoes the kernel's \ooo.
-func unescape(s string) string {
-	var b strings.Builder
-	for {
-		before, after, ok := strings.Cut(s, `\`)
-		b.WriteString(before)
-		if !ok {
-			return b.String()
-		}
-		if len(after) >= 3 {
-			if n, err := strconv.ParseUint(after[:3], 8, 8); err == nil {
-				b.WriteByte(byte(n))
-				s = after[3:]
-				continue
-			}
-		}
-		b.WriteByte('\\')
-		s = after
-	}
 }
 
 // put writes a file wholly or not at all, for root alone, on the disk when it

@@ -2,6 +2,7 @@ package source
 
 import (
 	"bytes"
+	"slices"
 	"strings"
 
 	"github.com/ortet/ortet/internal/wire"
@@ -186,7 +187,7 @@ func (b *journalBoot) done(s wire.BootSource) wire.BootReport {
 	for name := range b.starts {
 		names = append(names, name)
 	}
-	sortStrings(names)
+	slices.Sort(names)
 	for _, name := range names {
 		list := b.starts[name]
 		pick, tries, before := -1, 0, 0

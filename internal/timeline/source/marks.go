@@ -2,6 +2,7 @@ package source
 
 import (
 	"bytes"
+	"slices"
 	"strings"
 
 	"github.com/ortet/ortet/internal/wire"
@@ -306,6 +307,6 @@ func keys(m map[string]wire.Micros) []string {
 	for name := range m {
 		names = append(names, name)
 	}
-	sortStrings(names)
+	slices.Sort(names)
 	return names
 }

@@ -1,7 +1,7 @@
 package source
 
 import (
-	"sort"
+	"slices"
 	"strings"
 
 	"github.com/ortet/ortet/internal/wire"
@@ -24,7 +24,7 @@ func Merge(reports ...wire.BootReport) wire.BootReport {
 // gatherAll is Merge, but leaves parents that another file may tell of.
 func gatherAll(reports []wire.BootReport) wire.BootReport {
 	ranked := append([]wire.BootReport(nil), reports...)
-	sort.Stable(byRank(ranked))
+	slices.SortStableFunc(ranked, func(a, b wire.BootReport) int { return rank(&a) - rank(&b) })
 	place(ranked)
 	m := newBoot()
 	to := &m.report
@@ -110,12 +110,6 @@ func rank(r *wire.BootReport) int {
 	}
 	return 3
 }
-
-type byRank []wire.BootReport
-
-func (s byRank) Len() int           { return len(s) }
-func (s byRank) Swap(i, j int)      { s[i], s[j] = s[j], s[i] }
-func (s byRank) Less(i, j int) bool { return rank(&s[i]) < rank(&s[j]) }
 
 // place brings reports whose times count from the start of userspace to the
 // kernel's start, where another report tells when userspace started, or has one
