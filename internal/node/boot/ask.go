@@ -6,6 +6,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"strings"
+	"time"
 
 	"github.com/ortet/ortet/internal/node/bootstrap"
 	"github.com/ortet/ortet/internal/timeline/source"
@@ -37,7 +38,10 @@ func (c *collection) kubelet(ctx context.Context) {
 	}
 }
 
-const metadataPath = "/metadata/instance/compute?api-version=2021-02-01"
+const (
+	metadataPath    = "/metadata/instance/compute?api-version=2021-02-01"
+	metadataTimeout = 3 * time.Second
+)
 
 // metadata asks Azure what the machine was made from.
 func (c *collection) metadata(ctx context.Context) {
@@ -49,7 +53,7 @@ func (c *collection) metadata(ctx context.Context) {
 		c.say(name, "", wire.SourceMissing, "the firmware does not say that this is Azure")
 		return
 	}
-	code, status, body, err := bootstrap.AskMetadata(ctx, metadataPath)
+	code, status, body, err := bootstrap.AskMetadata(ctx, bootstrap.MetadataService, metadataPath, metadataTimeout)
 	if err == nil && code != 200 {
 		err = fmt.Errorf("it answered %s", status)
 	}

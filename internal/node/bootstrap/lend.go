@@ -91,16 +91,7 @@ func AskAsKubelet(ctx context.Context, root, method string, path func(node strin
 	if config.ServerName == "" {
 		config.ServerName = full.Hostname()
 	}
-	return request(ctx, full, config, nodeTimeout, method, contentType, body)
-}
-
-// request is a question as the agent's own ones are.
-func request(ctx context.Context, u *url.URL, config *tls.Config, within time.Duration, method, contentType string, body []byte) (code int, status string, answer []byte, err error) {
-	q := Question{Method: method, URL: u, TLS: config, Within: within, Type: contentType, Body: body}
-	if u.Hostname() == metadataHost {
-		q.Header = http.Header{"Metadata": {"true"}}
-	}
-	return Ask(ctx, q)
+	return Ask(ctx, Question{Method: method, URL: full, TLS: config, Within: nodeTimeout, Type: contentType, Body: body})
 }
 
 // KubeletLogin is the kubelet's client certificate with its key, and the name that
@@ -126,20 +117,19 @@ func KubeletLogin(root, kubeconfig string) (pair tls.Certificate, node string, e
 	return config.Certificates[0], node, nil
 }
 
-const (
-	metadataHost    = "169.254.169.254"
-	metadataTimeout = 3 * time.Second
-	kubeletPort     = "127.0.0.1:10250"
-)
+// MetadataService is where Azure answers for the machine that asks.
+const MetadataService = "http://169.254.169.254"
 
-// AskMetadata asks Azure's instance metadata service, without a proxy.
-func AskMetadata(ctx context.Context, path string) (code int, status string, answer []byte, err error) {
-	u, err := url.Parse("http://" + metadataHost + path)
+// AskMetadata asks an instance metadata service, "http://HOST[:PORT]".
+func AskMetadata(ctx context.Context, service, path string, within time.Duration) (code int, status string, answer []byte, err error) {
+	u, err := url.Parse(service + path)
 	if err != nil {
 		return 0, "", nil, err
 	}
-	return request(ctx, u, nil, metadataTimeout, "GET", "", nil)
+	return Ask(ctx, Question{Method: "GET", URL: u, Within: within, Header: http.Header{"Metadata": {"true"}}})
 }
+
+const kubeletPort = "127.0.0.1:10250"
 
 // errNotKubelet says that who answers at the kubelet's port is not who holds the
 // serving certificate on the disk.
@@ -188,5 +178,5 @@ func AskKubelet(ctx context.Context, root, path string) (code int, status string
 	if err != nil {
 		return 0, "", nil, err
 	}
-	return request(ctx, u, config, nodeTimeout, "GET", "", nil)
+	return Ask(ctx, Question{Method: "GET", URL: u, TLS: config, Within: nodeTimeout})
 }

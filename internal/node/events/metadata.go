@@ -16,9 +16,8 @@ import (
 // Source of fact for all here: "Azure Instance Metadata Service" and "Scheduled
 // Events for Linux VMs".
 const (
-	metadataService = "http://169.254.169.254"
-	eventsPath      = "/metadata/scheduledevents?api-version=2020-07-01"
-	namePath        = "/metadata/instance/compute/name?api-version=2021-02-01&format=text"
+	eventsPath = "/metadata/scheduledevents?api-version=2020-07-01"
+	namePath   = "/metadata/instance/compute/name?api-version=2021-02-01&format=text"
 
 	// every is how often is asked: once a second is what Microsoft recommends, and the
 	// service lets five requests a second through, of all on the machine together.
@@ -53,7 +52,7 @@ type AskMetadata func(ctx context.Context, method, path string, body []byte) (Re
 // No proxy is used.
 func Metadata(service string) AskMetadata {
 	if service == "" {
-		service = metadataService
+		service = bootstrap.MetadataService
 	}
 	return func(ctx context.Context, method, path string, body []byte) (Reply, error) {
 		u, err := url.Parse(service + path)

@@ -43,7 +43,7 @@ type Options struct {
 
 func (o Options) metadata() string {
 	if o.Metadata == "" {
-		return metadataService
+		return bootstrap.MetadataService
 	}
 	return o.Metadata
 }

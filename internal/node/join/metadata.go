@@ -5,17 +5,12 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"net/http"
-	"net/url"
 	"regexp"
 	"strings"
 	"time"
 
 	"github.com/ortet/ortet/internal/node/bootstrap"
 )
-
-// metadataService is where Azure answers for the machine that asks.
-const metadataService = "http://169.254.169.254"
 
 const (
 	// instanceVersion is the oldest API version that tells all that is needed, so
@@ -47,15 +42,6 @@ var (
 	base64Shape     = regexp.MustCompile(`^[A-Za-z0-9+/]+={0,2}$`)
 )
 
-// askMetadata is one question to the metadata service.
-func askMetadata(ctx context.Context, service, path string, within time.Duration) (code int, status string, body []byte, err error) {
-	u, err := url.Parse(service + path)
-	if err != nil {
-		return 0, "", nil, err
-	}
-	return bootstrap.Ask(ctx, bootstrap.Question{Method: "GET", URL: u, Within: within, Header: http.Header{"Metadata": {"true"}}})
-}
-
 // errNotNow is of an answer that may be another a second later: the metadata service
 // takes five requests a second of all who are on the machine, is updated, or is gone
 // for a while. Source: Microsoft's "Azure Instance Metadata Service", "Errors and
@@ -71,7 +57,7 @@ func notNow(code int, status string) error {
 
 // whoAmI asks Azure who this machine is.
 func whoAmI(ctx context.Context, service string) (Machine, error) {
-	code, status, body, err := askMetadata(ctx, service, "/metadata/instance/compute?api-version="+instanceVersion+"&format=json", instanceTimeout)
+	code, status, body, err := bootstrap.AskMetadata(ctx, service, "/metadata/instance/compute?api-version="+instanceVersion+"&format=json", instanceTimeout)
 	if err != nil {
 		return Machine{}, fmt.Errorf("asking Azure who this machine is: %w", err)
 	}
@@ -113,7 +99,7 @@ func parseMachine(body []byte) (Machine, error) {
 // machine is.
 func attest(ctx context.Context, service, nonce string) (document string, err error) {
 	for i, version := range attestedVersions() {
-		code, status, body, err := askMetadata(ctx, service, "/metadata/attested/document?api-version="+version+"&nonce="+nonce, attestedTimeout)
+		code, status, body, err := bootstrap.AskMetadata(ctx, service, "/metadata/attested/document?api-version="+version+"&nonce="+nonce, attestedTimeout)
 		if err != nil {
 			return "", fmt.Errorf("asking Azure for an attested document: %w", err)
 		}
