@@ -29,7 +29,9 @@ type Secret struct {
 //
 // A private key is known by each of its private numbers (scalar, seed, exponents,
 // primes), so that it is found in whatever form it was written again, and by no public
-// one. A value longer than maxNeedle is known by its end.
+// one. Text before and after each line of a key does not matter, where lines have 40
+// characters or more; for shorter ones see FindKeys. A value longer than maxNeedle is known
+// by its end.
 //
 // Undone, in any order and up to maxDepth deep: base64 and base64url in lines of any
 // length and indentation, from any offset; hexadecimal of both cases, with colons and

@@ -12,8 +12,10 @@ import (
 	"strings"
 )
 
-// privateNumbers gives a part of each number that a private key keeps secret, and
-// nothing for what is no key: DER of PKCS#8, PKCS#1 or SEC 1, or OpenSSH's form.
+// privateNumbers gives two parts of each number that a private key keeps secret, and
+// nothing for what is no key: DER of PKCS#8, PKCS#1 or SEC 1, or OpenSSH's form. The
+// parts are neighbours, so that an end of a line within one leaves the other whole,
+// whatever a log, a diff or a trace writes between the lines.
 func privateNumbers(key []byte) [][]byte {
 	var numbers [][]byte
 	if rest, ok := bytes.CutPrefix(key, []byte("openssh-key-v1\x00")); ok {
@@ -21,14 +23,16 @@ func privateNumbers(key []byte) [][]byte {
 	} else {
 		numbers = derNumbers(key)
 	}
-	// The middle of a number is the same however long a form writes it, and for RSA's
-	// exponent it is no part that follows from the public key.
+	// The middle of a number is the same however long a form writes it.
 	var parts [][]byte
 	for _, n := range numbers {
 		n = bytes.TrimLeft(n, "\x00")
-		if middle := len(n) / 2; len(n) >= maxWindow {
-			parts = append(parts, n[middle-maxWindow/2:middle+maxWindow/2])
+		if len(n) < maxWindow {
+			continue
 		}
+		middle := len(n) / 2
+		from, to := max(0, middle-maxWindow), min(len(n), middle+maxWindow)
+		parts = append(parts, n[from:from+maxWindow], n[to-maxWindow:to])
 	}
 	return parts
 }
@@ -65,13 +69,16 @@ func scalar(d []byte, err error) [][]byte {
 func rsaNumbers(key *rsa.PrivateKey) [][]byte {
 	p := key.Precomputed
 	var all [][]byte
-	for _, n := range append([]*big.Int{key.D, p.Dp, p.Dq, p.Qinv}, key.Primes...) {
+	for _, n := range append([]*big.Int{p.Dp, p.Dq, p.Qinv}, key.Primes...) {
 		if n != nil {
 			all = append(all, n.Bytes())
 		}
 	}
-	return all
+	return append(all, lowerHalf(key.D.Bytes()))
 }
+
+// lowerHalf is the part of RSA's exponent that does not follow from the public key.
+func lowerHalf(d []byte) []byte { return d[len(d)/2:] }
 
 // opensshNumbers reads the private numbers of the one key in OpenSSH's form, after its
 // magic, where no passphrase protects it (PROTOCOL.key of OpenSSH).
@@ -97,7 +104,7 @@ func opensshNumbers(b []byte) [][]byte {
 		return [][]byte{fields[1][:ed25519.SeedSize]}
 	case kind == "ssh-rsa":
 		d, p, q := new(big.Int).SetBytes(fields[2]), new(big.Int).SetBytes(fields[4]), new(big.Int).SetBytes(fields[5])
-		numbers := fields[2:6] // d, the inverse of q, p, q
+		numbers := append([][]byte{lowerHalf(fields[2])}, fields[3:6]...) // d, the inverse of q, p, q
 		for _, prime := range []*big.Int{p, q} {
 			if less := prime.Sub(prime, big.NewInt(1)); less.Sign() > 0 {
 				numbers = append(numbers, less.Mod(d, less).Bytes())

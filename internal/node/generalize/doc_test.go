@@ -119,7 +119,8 @@ These wrappings are undone, within each other too:
 - escapes of JSON, YAML, C, shells, URLs, quoted-printable and XML; UTF-16 and UTF-32 of ASCII
 - dumps with columns of ` + "`xxd`, `hexdump`, `tcpdump -X`, gdb's `x/xb` and `od` (`-t x1`, `x2`, `x4`, `x8`)" + `: offsets and the column of text are skipped; a row may be indented
 - gzip and deflated files of a zip: two within each other, up to 8 MiB unpacked of those that begin in a piece of 1 MiB
-- zlib streams within the same bounds, where the file begins as one: git's loose objects.
+- zlib streams within the same bounds, where the file begins as one: git's loose objects
+- text before and after each line of a key (logs, diffs, ` + "`cat -n`" + `, colour codes, shell traces), in lines of 40 characters or more.
 
 Not found:
 
@@ -129,6 +130,7 @@ Not found:
 - what git has in packs, with deltas or without, and other zlib streams within a file
 - decimal numbers, octal dumps, ` + "`" + `od -c` + "`" + `, uuencode, dumps with other words before the offsets, little-endian numbers
 - text that was made to exhaust the search: 64 MiB of views of one piece are looked at
+- text around each line of a key in shorter lines, or in base64 of PEM, where nothing finds the key by form
 - the k3s node password in capitals, which the server refuses
 - a value of fewer than 8 bytes, or fewer than 4 different ones; a file of more than 1 MiB in the table above.
 
@@ -137,6 +139,7 @@ A disk of 20 GB in 424,000 files, two fifths of it image layers, takes 140 s on 
 
 **By form**: the kinds of the rules below, which need no knowledge of the donor. They are not searched for in programs, nor where only
 packages write (` + pathsText(vendor()) + `; but in ` + pathsText(units()) + ` they are), nor in compressed data. A kind that has no rule is not found.
+A private key that is found by form is compared with the donor's own keys; what is one of them is a node's identity.
 ` + formsText() + `
 **Image layers** of containerd, Docker and CRI-O came from registries. They are searched by value; other kinds are skipped, and
 the report lists each store with its bytes. ` + "`--scan-images`" + ` searches unpacked layers by form too. A compressed blob is not unpacked beyond

@@ -151,7 +151,11 @@ func (s *scanner) content(p piece) {
 	}
 	s.configuration(p)
 	judged := s.kubeconfig(p)
-	for _, hit := range redact.Find(p.Piece) {
+	byForm := redact.Find(p.Piece)
+	for _, hit := range s.known.FindKeys(p.Piece, byForm) {
+		s.find(p.at, hit.Rule, hit.Class, where(p, hit.From))
+	}
+	for _, hit := range byForm {
 		value := string(p.Data[hit.From:hit.To])
 		if !slices.ContainsFunc(judged, func(v string) bool { return strings.Contains(v, value) }) {
 			s.find(p.at, hit.Rule, hit.Class, where(p, hit.From))
