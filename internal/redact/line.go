@@ -34,6 +34,8 @@ func redactLine(s string, known *[]string) string {
 	hide = programCalls(s, hide)
 	hide = callSecrets(s, hide)
 	hide = besides(s, hide)
+	hide = commandArguments(s, hide)
+	hide = inlineBlocks(s, hide)
 	if len(hide) > 0 {
 		s = without(s, hide)
 	}

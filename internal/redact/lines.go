@@ -93,6 +93,9 @@ func Lines(lines []string) []string {
 		if end := strings.Index(l, "-----END "); end >= 0 && i > 0 && (strings.Contains(l[end:], "PRIVATE") || strings.Contains(l[end:], "Static key")) && !strings.Contains(l[:end], "-----BEGIN ") {
 			out[i-1] = hidden
 		}
+		if endsUserPass(l) && i > 0 { // begins above all that there is
+			out[i-1] = hidden
+		}
 		if isListed {
 			l = l[:listed.from] + hidden
 		}
@@ -101,6 +104,8 @@ func Lines(lines []string) []string {
 			inKey, until = MaxKeyLines, ""
 		} else if until = hereDocument(l); until != "" {
 			inKey = maxHereLines
+		} else if until = inlineBlock(l); until != "" {
+			inKey = inlineLines(lines[i+1:], until)
 		}
 		// The shell traces a pipe's programs in lines of their own, in any order.
 		echo, reads := traced(l)
