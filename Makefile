@@ -27,8 +27,8 @@ EXTENSIONS ?= linux-amd64 linux-arm64 windows-amd64 windows-arm64
 
 build: ## bin/ortet, bin/ortet-node, bin/azsim
 	@mkdir -p bin
-	go build -ldflags '$(LDFLAGS)' -o bin/ ./cmd/ortet ./cmd/azsim
-	hack/agent.sh bin/ortet-node '$(VERSION)'
+	go build -ldflags '$(LDFLAGS)' -o bin/ ./cmd/... $(ALSO)
+	@hack/agent.sh --check bin/ortet-node
 
 # CONTROLPLANE=real takes Kubernetes' own programs; the default is an API server in
 # memory, which needs no build.
@@ -41,8 +41,9 @@ demo: story ## capture a node of a simulated pool and see its clone come up; CON
 playground: story ## the demo's world, kept for your own commands until Ctrl-C; CONTROLPLANE=real
 	bin/demo -keep
 
+# All programs by one go build, so that both processors have work until the end.
+story: ALSO = ./hack/demo
 story: build $(if $(filter real,$(CONTROLPLANE)),controlplane)
-	go build -ldflags '$(LDFLAGS)' -o bin/ ./hack/demo
 
 test: ## tests that need no root and nothing built outside this module
 	go test $(TESTFLAGS) ./...
