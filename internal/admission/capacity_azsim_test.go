@@ -44,7 +44,7 @@ func newAzsimWorld(t *testing.T) *azsimWorld {
 	if err != nil {
 		t.Fatal(err)
 	}
-	return &azsimWorld{t, s, c, compute, azure.RetryMembers(azure.LimitMembers(c, azure.Limits{}), azure.RetryPolicy{})}
+	return &azsimWorld{t, s, c, compute, azure.LimitMembers(c, azure.Limits{})}
 }
 
 // pool makes a Uniform scale set.

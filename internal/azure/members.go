@@ -43,11 +43,6 @@ func MemberActions() []string {
 	return a
 }
 
-// RetryMembers is Retry for Members.
-func RetryMembers(members Members, policy RetryPolicy) Members {
-	return membersAround{members, &retrier{policy.withDefaults()}}
-}
-
 // LimitMembers is Limit for Members, with limits of its own. They are those that Azure
 // publishes for what Members asks ("Compute throttling limits", per subscription and
 // region; buckets that are refilled by a rate a minute up to a burst):

@@ -33,22 +33,6 @@ func askMembers(t *testing.T, m azure.Members, instance, pool fleet.ResourceID) 
 	}
 }
 
-func TestRetryMembers(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		again := &fleet.Error{Op: "o", Kind: fleet.KindTransient}
-		f := &fake{began: time.Now(), errs: []error{again, nil, &fleet.Error{Op: "o", Kind: fleet.KindThrottled, RetryAfter: 7 * time.Second}, nil}}
-		m := azure.RetryMembers(f, azure.RetryPolicy{})
-		askMembers(t, m, "i", "p")
-		if want := []time.Duration{0, 1, 1, 8}; !slices.Equal(f.at, seconds(want)) {
-			t.Errorf("asked at %v, want %v s", f.at, want)
-		}
-		f.errs = []error{&fleet.Error{Op: "o", Kind: fleet.KindNotFound}}
-		if _, err := m.Member(t.Context(), "i"); !fleet.Is(err, fleet.KindNotFound) {
-			t.Errorf("%v", err)
-		}
-	})
-}
-
 // Each instance and each scale set has a limit of its own beside that of all.
 func TestLimitMembers(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {

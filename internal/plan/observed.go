@@ -68,14 +68,3 @@ type Obstacle struct {
 	Budget string // "namespace/name", several joined by ", "; "" where no budget is the reason
 	Why    string
 }
-
-// DonorOf finds the names of other nodes that claim the same instance.
-func DonorOf(nodes []fleet.Node, id fleet.ResourceID, donor string) (others []string) {
-	for _, n := range nodes {
-		other, err := fleet.ParseProviderID(n.ProviderID)
-		if err == nil && n.Name != donor && other.Equal(id) {
-			others = append(others, n.Name)
-		}
-	}
-	return others
-}

@@ -1,7 +1,6 @@
 package timeline
 
 import (
-	"errors"
 	"math"
 
 	"github.com/ortet/ortet/internal/wire"
@@ -101,39 +100,4 @@ func (h *Histogram) Mean() wire.Micros {
 		return 0
 	}
 	return h.Sum / wire.Micros(h.Count)
-}
-
-// Merge adds what another one counted.
-func (h *Histogram) Merge(o *Histogram) {
-	if o.Count == 0 {
-		return
-	}
-	if h.Count == 0 || o.Min < h.Min {
-		h.Min = o.Min
-	}
-	h.Max = max(h.Max, o.Max)
-	h.Count, h.Zero, h.Sum = h.Count+o.Count, h.Zero+o.Zero, h.Sum+o.Sum
-	if len(o.Counts) == 0 {
-		return
-	}
-	h.reach(o.First)
-	h.reach(o.First + len(o.Counts) - 1)
-	for i, c := range o.Counts {
-		h.Counts[o.First+i-h.First] += c
-	}
-}
-
-// validate holds a histogram that was read to what Add makes.
-func (h *Histogram) validate() error {
-	if h.First < 0 || h.First+len(h.Counts) > buckets || h.Min < 0 || h.Max < h.Min || h.Sum < 0 {
-		return errors.New("a histogram is out of bounds")
-	}
-	sum := h.Zero
-	for _, c := range h.Counts {
-		sum += uint64(c)
-	}
-	if sum != h.Count {
-		return errors.New("a histogram's counts do not add up")
-	}
-	return nil
 }

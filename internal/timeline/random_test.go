@@ -168,9 +168,6 @@ func checkBoot(t *testing.T, r wire.BootReport, c Cloud) {
 	if _, err := json.Marshal(got); err != nil {
 		t.Fatal(err)
 	}
-	for _, u := range r.Units {
-		CriticalChain(r, u.Name, 0)
-	}
 }
 
 func TestRandomReports(t *testing.T) {

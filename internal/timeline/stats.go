@@ -2,9 +2,6 @@ package timeline
 
 import (
 	"cmp"
-	"encoding/json"
-	"errors"
-	"fmt"
 	"slices"
 	"strings"
 
@@ -19,8 +16,7 @@ const (
 )
 
 // Stats are figures of many boots, in memory that does not grow with their
-// number. They can be stored as JSON, and merged. The zero value is ready. It is
-// not safe for use by several goroutines.
+// number. The zero value is ready. It is not safe for use by several goroutines.
 type Stats struct {
 	Version    int    `json:"version"`
 	Boots      uint64 `json:"boots"`
@@ -137,64 +133,6 @@ func (s *Stats) newSpan(id string) *Histogram {
 	h := &Histogram{}
 	s.Spans[strings.Clone(id)] = h
 	return h
-}
-
-// Merge adds what another one counted.
-func (s *Stats) Merge(o *Stats) {
-	s.Version = Version
-	s.Boots, s.Incomplete = s.Boots+o.Boots, s.Incomplete+o.Incomplete
-	s.Total.Merge(&o.Total)
-	s.Idle.Merge(&o.Idle)
-	if s.Stages == nil {
-		s.Stages, s.Spans = make(map[Stage]*Histogram), make(map[string]*Histogram)
-	}
-	for stage, h := range o.Stages {
-		if s.Stages[stage] == nil {
-			s.Stages[stage] = &Histogram{}
-		}
-		s.Stages[stage].Merge(h)
-	}
-	for _, id := range sortedKeys(o.Spans) {
-		h := s.Spans[id]
-		if h == nil {
-			h = s.newSpan(id)
-		}
-		h.Merge(o.Spans[id])
-	}
-}
-
-// ParseStats reads Stats that were stored, and checks them.
-func ParseStats(text []byte) (*Stats, error) {
-	var s Stats
-	if err := json.Unmarshal(text, &s); err != nil {
-		return nil, fmt.Errorf("reading the figures of boots: %w", err)
-	}
-	if s.Version != Version {
-		return nil, fmt.Errorf("reading the figures of boots: version %d, and only %d is known", s.Version, Version)
-	}
-	if len(s.Spans) > MaxStatSpans+1 || len(s.Stages) > len(AllStages()) {
-		return nil, errors.New("reading the figures of boots: more of them than there can be")
-	}
-	for stage, h := range s.Stages {
-		if h == nil || stageIndex(stage) < 0 {
-			return nil, fmt.Errorf("reading the figures of boots: stage %q is none", stage)
-		}
-		if err := h.validate(); err != nil {
-			return nil, fmt.Errorf("reading the figures of boots: stage %q: %w", stage, err)
-		}
-	}
-	for id, h := range s.Spans {
-		if h == nil {
-			return nil, fmt.Errorf("reading the figures of boots: span %q has none", id)
-		}
-		if err := h.validate(); err != nil {
-			return nil, fmt.Errorf("reading the figures of boots: span %q: %w", id, err)
-		}
-	}
-	if err := errors.Join(s.Total.validate(), s.Idle.validate()); err != nil {
-		return nil, fmt.Errorf("reading the figures of boots: %w", err)
-	}
-	return &s, nil
 }
 
 // Figure is a row of what Stats say.

@@ -11,8 +11,7 @@ import (
 	"github.com/ortet/ortet/internal/wire"
 )
 
-// A histogram's quantiles are those of what was counted, to RelativeError, also
-// when it was counted in parts.
+// A histogram's quantiles are those of what was counted, to RelativeError.
 func TestHistogram(t *testing.T) {
 	rnd := rand.New(rand.NewSource(1))
 	for _, draw := range []func() wire.Micros{
@@ -21,31 +20,19 @@ func TestHistogram(t *testing.T) {
 		func() wire.Micros { return 5000 },
 		func() wire.Micros { return wire.Micros(rnd.Int63n(2)) * wire.Micros(rnd.Int63n(int64(maxBoot))) },
 	} {
-		var whole, a, b Histogram
+		var whole Histogram
 		var all []wire.Micros
-		for i := range 5000 {
+		for range 5000 {
 			d := draw()
 			all = append(all, d)
 			whole.Add(d)
-			if i%3 == 0 {
-				a.Add(d)
-			} else {
-				b.Add(d)
-			}
 		}
 		slices.Sort(all)
-		a.Merge(&b)
-		if err := a.validate(); err != nil {
-			t.Fatal(err)
-		}
 		for _, q := range []float64{0, 0.01, 0.5, 0.95, 0.99, 1} {
 			want := all[max(int(math.Ceil(q*float64(len(all)))), 1)-1]
 			got := whole.Quantile(q)
 			if math.Abs(float64(got-want)) > RelativeError*float64(want)+1 {
 				t.Errorf("quantile %v is %d, not %d", q, got, want)
-			}
-			if a.Quantile(q) != got {
-				t.Errorf("quantile %v of two halves is %d, of the whole %d", q, a.Quantile(q), got)
 			}
 		}
 	}
@@ -91,40 +78,24 @@ func TestDiff(t *testing.T) {
 	}
 }
 
-// What AddReport counts is what Add counts of what Build makes; merged and stored
-// figures are the same; and the memory is bounded.
+// What AddReport counts is what Add counts of what Build makes, and the memory is
+// bounded.
 func TestStats(t *testing.T) {
-	var whole, reports, half, rest Stats
+	var whole, reports Stats
 	for i := range 50 {
 		r := sampleReport(rand.New(rand.NewSource(int64(i))), 80, second)
-		tl := Build(r, Cloud{})
-		whole.Add(tl)
+		whole.Add(Build(r, Cloud{}))
 		reports.AddReport(r, Cloud{})
-		if i%2 == 0 {
-			half.Add(tl)
-		} else {
-			rest.Add(tl)
-		}
 	}
-	half.Merge(&rest)
 	text := func(s *Stats) string {
 		t.Helper()
 		b, err := json.Marshal(s)
 		if err != nil {
 			t.Fatal(err)
 		}
-		again, err := ParseStats(b)
-		if err != nil {
-			t.Fatal(err)
-		}
-		c, _ := json.Marshal(again)
-		if string(b) != string(c) {
-			t.Error("figures change when they are stored")
-		}
 		return string(b)
 	}
-	want := text(&whole)
-	if text(&reports) != want || text(&half) != want {
+	if text(&reports) != text(&whole) {
 		t.Error("figures depend on how they were counted")
 	}
 	if whole.Boots != 50 || len(whole.StageFigures()) < 5 || len(whole.SpanFigures()) < 5 {

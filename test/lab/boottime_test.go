@@ -171,7 +171,6 @@ func TestBootTimesOnRealMachines(t *testing.T) {
 	line.begin("what is told of them")
 	for _, b := range []booted{waited, second} {
 		t.Run(b.HostName+"'s times are systemd's", func(t *testing.T) { s.checkUnits(ctx, t, b) })
-		t.Run(b.HostName+"'s chain is systemd-analyze's", func(t *testing.T) { s.checkChain(ctx, t, b) })
 	}
 	t.Run("a wait that systemd-analyze hides", func(t *testing.T) { s.checkHidden(ctx, t, waited) })
 	t.Run("a clone is faster, and it is told where", func(t *testing.T) { checkFaster(t, first, second) })
@@ -276,20 +275,6 @@ func (s *site) checkUnits(ctx context.Context, t *testing.T, b booted) {
 		t.Errorf("only %d units were compared", same)
 	}
 	t.Logf("%d units' times are the same to the microsecond", same)
-}
-
-// checkChain compares the chains that systemd-analyze prints.
-func (s *site) checkChain(ctx context.Context, t *testing.T, b booted) {
-	for _, unit := range []string{"multi-user.target", "kubelet.service"} {
-		for _, fuzz := range []time.Duration{0, 100 * time.Millisecond} {
-			printed := s.sh(ctx, t, b.Computer, "SYSTEMD_COLORS=0 SYSTEMD_UTF8=1 LC_ALL=C.UTF-8 systemd-analyze critical-chain --no-pager --fuzz="+fmt.Sprint(fuzz.Milliseconds())+"ms "+unit)
-			_, printed, _ = strings.Cut(printed, "\n\n")
-			own := strings.TrimSpace(bootline.ChainText(bootline.CriticalChain(b.report, unit, wire.MicrosOf(fuzz))))
-			if own != strings.TrimSpace(printed) {
-				t.Errorf("%s, fuzz %s:\n%s\nsystemd-analyze says\n%s", unit, fuzz, own, printed)
-			}
-		}
-	}
 }
 
 // checkHidden looks for the wait of a kubelet that somebody started, which nothing
