@@ -11,7 +11,7 @@ import (
 // told in Missing. The report is not changed; the timeline shares its strings.
 // It takes time that is nearly linear in the units, their edges and the spans.
 func Build(r wire.BootReport, c Cloud) Timeline {
-	b := analyse(&r, c, &room{})
+	b := analyse(&r, c)
 	t := b.timeline()
 	g := b.newGraph(b.endItem)
 	t.Path = b.path(g)
@@ -20,15 +20,14 @@ func Build(r wire.BootReport, c Cloud) Timeline {
 }
 
 // analyse does all that the path and the advice need.
-func analyse(r *wire.BootReport, c Cloud, in *room) *boot {
-	b := &boot{room: in, report: r, cloud: c, axis: newAxis(r)}
+func analyse(r *wire.BootReport, c Cloud) *boot {
+	b := &boot{report: r, cloud: c, axis: newAxis(r)}
 	b.collect()
 	b.nest()
 	b.findEnd()
 	b.order()
 	b.findOrigin()
 	b.online = b.network()
-	in.items, in.byUnit, in.byID, in.after, in.ofs, in.children = b.items, b.byUnit, b.byID, b.after, b.afterOf, b.children
 	return b
 }
 

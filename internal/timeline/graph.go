@@ -49,13 +49,12 @@ type moment struct {
 
 // newGraph makes the graph of all that an item's end came of.
 func (b *boot) newGraph(item int32) *graph {
-	g := &graph{b: b, seen: slices.Grow(b.room.seen[:0], 2*len(b.items))[:2*len(b.items)], middles: map[point]int32{}, kids: map[int32][]part{},
-		moments: slices.Grow(b.room.moments[:0], 2*len(b.items)), causes: slices.Grow(b.room.causes[:0], len(b.after)+3*len(b.items))}
+	g := &graph{b: b, seen: make([]int32, 2*len(b.items)), middles: map[point]int32{}, kids: map[int32][]part{},
+		moments: make([]moment, 0, 2*len(b.items)), causes: make([]int32, 0, len(b.after)+3*len(b.items))}
 	for i := range g.seen {
 		g.seen[i] = unseen
 	}
 	g.end = g.visit(point{item, ends})
-	b.room.seen, b.room.moments, b.room.causes = g.seen, g.moments, g.causes
 	return g
 }
 

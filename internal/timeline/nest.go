@@ -49,10 +49,7 @@ func (b *boot) nest() {
 		}
 	}
 	b.unknot()
-	b.children = slices.Grow(b.room.children[:0], len(b.items)+4)[:len(b.items)]
-	for i := range b.children {
-		b.children[i] = b.children[i][:0]
-	}
+	b.children = make([][]int32, len(b.items))
 	for i := range b.items {
 		if p := b.items[i].parent; p >= 0 {
 			b.children[p] = append(b.children[p], int32(i))
@@ -184,8 +181,8 @@ func (b *boot) order() {
 			n += 4
 		}
 	}
-	b.after = slices.Grow(b.room.after[:0], n)
-	b.afterOf = slices.Grow(b.room.ofs[:0], len(b.items)+4)
+	b.after = make([]int32, 0, n)
+	b.afterOf = make([]int32, 0, len(b.items)+1)
 	b.machineOnly()
 	starters := b.starters()
 	before := map[string][]int32{} // of each source, those without a whole

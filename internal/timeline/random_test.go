@@ -113,7 +113,7 @@ func randomReport(rnd *rand.Rand) (wire.BootReport, Cloud) {
 // checkBoot holds what is true of every timeline.
 func checkBoot(t *testing.T, r wire.BootReport, c Cloud) {
 	t.Helper()
-	b := analyse(&r, c, &room{})
+	b := analyse(&r, c)
 	g := b.newGraph(b.endItem)
 	if end := g.replay(change{started: -1}, nil); end != b.end {
 		t.Fatalf("the replay with everything in its place ends at %d, the boot at %d", end, b.end)

@@ -27,27 +27,8 @@ type item struct {
 	aside            bool  // it is told, and nothing came of it
 }
 
-// room is what analysing a boot needs room for, and can be used again for the next.
-type room struct {
-	items        []item
-	keys         []order
-	byUnit, byID map[string]int32
-	after, ofs   []int32
-	children     [][]int32
-	seen, causes []int32
-	moments      []moment
-	names        []byte
-}
-
-// order is where an item comes among others.
-type order struct {
-	start, end wire.Micros
-	at         int32
-}
-
 // boot is one boot while it is analysed.
 type boot struct {
-	room   *room
 	report *wire.BootReport
 	cloud  Cloud
 	axis   *axis
@@ -185,38 +166,27 @@ func (b *boot) note(format string, args ...any) {
 // collect makes the items.
 func (b *boot) collect() {
 	r := b.report
-	b.items = slices.Grow(b.room.items[:0], len(r.Units)+len(r.Spans)+16)
-	if b.byUnit = b.room.byUnit; b.byUnit == nil {
-		b.byUnit, b.byID = make(map[string]int32, len(r.Units)), make(map[string]int32, 32+len(r.Spans))
-	} else {
-		b.byID = b.room.byID
-		clear(b.byUnit)
-		clear(b.byID)
-	}
+	b.items = make([]item, 0, len(r.Units)+len(r.Spans)+16)
+	b.byUnit, b.byID = make(map[string]int32, len(r.Units)), make(map[string]int32, 32+len(r.Spans))
 	last := b.lastKnown()
-	names := b.unitIDs()
 	b.machine()
 	before := 0
 	for i := range r.Units {
 		u := &r.Units[i]
 		start := began(u)
 		if start == 0 {
-			names = names[len(unitPrefix)+len(u.Name):]
 			continue
 		}
 		end, ended := done(u)
 		if from := r.System.Began(); start < from || ended && end < from {
 			before++
-			names = names[len(unitPrefix)+len(u.Name):]
 			continue
 		}
 		if !ended {
 			end = max(last, start)
 		}
-		id := names[:len(unitPrefix)+len(u.Name)]
-		names = names[len(id):]
 		b.byUnit[u.Name] = int32(len(b.items))
-		it := item{source: "systemd", id: id, name: u.Name, kind: KindUnit, start: start, end: end, about: u.Grain, grain: u.Grain,
+		it := item{source: "systemd", id: unitPrefix + u.Name, name: u.Name, kind: KindUnit, start: start, end: end, about: u.Grain, grain: u.Grain,
 			open: !ended, unit: u, parent: -1, starter: -1, result: u.Result}
 		if u.Restarts > 0 {
 			it.detail = "restarted " + strconv.Itoa(u.Restarts) + " times: only its last start is known"
@@ -229,20 +199,6 @@ func (b *boot) collect() {
 	b.told()
 	b.cluster()
 	b.sort()
-}
-
-// unitIDs are the IDs of all units, one behind the other, in one string.
-func (b *boot) unitIDs() string {
-	n := 0
-	for i := range b.report.Units {
-		n += len(unitPrefix) + len(b.report.Units[i].Name)
-	}
-	names := slices.Grow(b.room.names[:0], n)
-	for i := range b.report.Units {
-		names = append(append(names, unitPrefix...), b.report.Units[i].Name...)
-	}
-	b.room.names = names
-	return string(names)
 }
 
 // lastKnown is the last moment that anything of the node's own tells of.
@@ -324,15 +280,19 @@ func kindOf(s *wire.BootSpan) Kind {
 
 // sort puts the items in their order, and names those that came again.
 func (b *boot) sort() {
-	keys := slices.Grow(b.room.keys[:0], len(b.items))
+	// Pointers are sorted, since an item is large.
+	sorted := make([]*item, len(b.items))
 	for i := range b.items {
-		keys = append(keys, order{b.items[i].start, b.items[i].end, int32(i)})
+		sorted[i] = &b.items[i]
 	}
-	slices.SortFunc(keys, func(x, y order) int {
-		return cmp.Or(cmp.Compare(x.start, y.start), cmp.Compare(y.end, x.end), cmp.Compare(x.at, y.at))
+	slices.SortStableFunc(sorted, func(x, y *item) int {
+		return cmp.Or(cmp.Compare(x.start, y.start), cmp.Compare(y.end, x.end))
 	})
-	arrange(b.items, keys)
-	b.room.keys = keys
+	items := make([]item, len(sorted), cap(b.items))
+	for i, it := range sorted {
+		items[i] = *it
+	}
+	b.items = items
 	times := map[string]int{}
 	n := 0
 	for i := range b.items {
@@ -359,27 +319,6 @@ func (b *boot) sort() {
 	}
 	b.items = b.items[:n]
 	b.gauges()
-}
-
-// arrange puts items in an order, without a second list of them. It uses the
-// order up.
-func arrange(items []item, keys []order) {
-	for i := range items {
-		if int(keys[i].at) == i {
-			continue
-		}
-		first := items[i]
-		for at := i; ; {
-			from := int(keys[at].at)
-			keys[at].at = int32(at)
-			if from == i {
-				items[at] = first
-				break
-			}
-			items[at] = items[from]
-			at = from
-		}
-	}
 }
 
 // gauges puts the kubelet's gauges aside where they tell what others tell finer:

@@ -32,7 +32,6 @@ type Stats struct {
 	Spans  map[string]*Histogram `json:"spans"`
 
 	shares []share
-	room   room
 }
 
 // share is what a span, or the waiting before it, has of a path.
@@ -47,7 +46,7 @@ const waitPrefix = "wait/"
 // AddReport adds the boot that a report tells of. It does all that Build does for
 // the path, and gives no advice.
 func (s *Stats) AddReport(r wire.BootReport, c Cloud) {
-	b := analyse(&r, c, &s.room)
+	b := analyse(&r, c)
 	s.add(b.path(b.newGraph(b.endItem)), b.end-b.origin, b.idle, b.complete)
 }
 
