@@ -18,7 +18,7 @@ import (
 const collectRuns = 15
 
 // bootCollect is what it costs a node to collect its boot's times: processor time
-// and memory of the agent, and apart of journalctl, which it runs. What systemd
+// and memory of the agent, and apart of systemctl and journalctl, which it runs. What systemd
 // takes to answer is not in it. This host is the node; where systemd has not
 // started it, a machine of the lab is, by its test, which also tells how much later
 // its node was Ready.
@@ -124,9 +124,9 @@ func collectFigures(costs []collectCost) []figure {
 	return []figure{
 		atMost("cpu", median(func(c collectCost) float64 { return ms(c.cpu + c.children) }), "ms", 150),
 		free("cpu-agent", median(func(c collectCost) float64 { return ms(c.cpu) }), "ms"),
-		free("cpu-journalctl", median(func(c collectCost) float64 { return ms(c.children) }), "ms"),
+		free("cpu-programs", median(func(c collectCost) float64 { return ms(c.children) }), "ms"),
 		atMost("resident", most(func(c collectCost) float64 { return (c.peak + c.childrenPeak) / (1 << 20) }), "MiB", 25),
 		free("resident-agent", most(func(c collectCost) float64 { return c.peak / (1 << 20) }), "MiB"),
-		free("resident-journalctl", most(func(c collectCost) float64 { return c.childrenPeak / (1 << 20) }), "MiB"),
+		free("resident-programs", most(func(c collectCost) float64 { return c.childrenPeak / (1 << 20) }), "MiB"),
 	}
 }

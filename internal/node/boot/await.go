@@ -58,3 +58,12 @@ func startDone(ctx context.Context, o Options) bool {
 	}
 	return done
 }
+
+// askTimeout limits a call of systemd.
+const askTimeout = 20 * time.Second
+
+// sockets are where systemd is asked: its own first, which spares the message bus
+// the work and is there before that is; who is not root has to take the bus.
+func sockets() []systemd.Address {
+	return []systemd.Address{{Path: systemd.OwnSocket}, {Path: systemd.SharedSocket, Shared: true}}
+}

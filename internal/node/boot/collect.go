@@ -8,7 +8,6 @@ import (
 	"time"
 
 	"github.com/ortet/ortet/internal/node/bootstrap"
-	"github.com/ortet/ortet/internal/node/systemd"
 	"github.com/ortet/ortet/internal/timeline/source"
 	"github.com/ortet/ortet/internal/wire"
 )
@@ -37,8 +36,8 @@ func (o Options) under(path string) string { return bootstrap.Under(o.Root, path
 func (o Options) own() bool { return o.Root == "" || o.Root == bootstrap.DefaultRoot() }
 
 // Cost is what collecting took: processor time, and the most memory that was
-// resident at once, in bytes; children are apart, of which journalctl is the only
-// one. Zero where the system does not tell.
+// resident at once, in bytes; children are apart, which are
+// systemctl and journalctl. Zero where the system does not tell.
 type Cost struct {
 	CPU, ChildrenCPU   time.Duration
 	Peak, ChildrenPeak int64
@@ -101,29 +100,28 @@ func (c *collection) say(name, path string, state wire.SourceState, why string) 
 
 func (c *collection) units(ctx context.Context) {
 	if !c.o.own() {
-		c.say("systemd", systemd.OwnSocket, wire.SourceMissing, "the node's root is another than this system's, whose systemd is not asked")
+		c.say("systemd", showCommand, wire.SourceMissing, "the node's root is another than this system's, whose systemd is not asked")
 		return
 	}
 	if _, err := os.Stat("/run/systemd/system"); err != nil {
-		c.say("systemd", systemd.OwnSocket, wire.SourceMissing, "this system was not started by systemd")
+		c.say("systemd", showCommand, wire.SourceMissing, "this system was not started by systemd")
 		return
 	}
-	r, m, err := readSystemd(ctx)
-	s := wire.BootSource{Name: "systemd", Path: systemd.OwnSocket, State: wire.SourceRead}
+	r, err := readSystemd(ctx)
+	s := &r.Sources[0]
 	switch {
 	case err != nil && len(r.Units) > 0:
 		s.State, s.Detail = wire.SourcePartial, err.Error()
 	case err != nil:
 		s.State, s.Detail = wire.SourceMissing, err.Error()
-	case !m.finished():
+	case r.System.Finish == 0:
 		s.State, s.Detail = wire.SourcePartial, "the start has not finished: not all of its jobs are done"
-	case m.times.Container:
-		s.Detail = "in a container (" + m.virtualization + "): its boot begins with systemd's start"
+	case r.System.Container:
+		s.Detail = "in a container: its boot begins with systemd's start"
 	}
-	if m.times.Container {
-		c.began = m.times.Userspace
+	if r.System.Container {
+		c.began = r.System.Userspace
 	}
-	r.Version, r.Sources = wire.BootReportVersion, []wire.BootSource{s}
 	if now, ok := readClocks(); ok {
 		r.Clocks = append(r.Clocks, now)
 	}

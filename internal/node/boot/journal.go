@@ -2,10 +2,7 @@ package boot
 
 import (
 	"context"
-	"errors"
-	"fmt"
-	"os"
-	"os/exec"
+	"io"
 	"strings"
 	"time"
 
@@ -43,40 +40,22 @@ func (c *collection) journal(ctx context.Context) {
 		c.say(name, "", wire.SourceMissing, "the node's root is another than this system's: give its journal's export to ortet boot analyze")
 		return
 	}
-	program := ""
-	for _, p := range []string{"/usr/bin/journalctl", "/bin/journalctl"} {
-		if info, err := os.Stat(p); err == nil && info.Mode().IsRegular() {
-			program = p
-			break
-		}
-	}
-	if program == "" {
-		c.say(name, "", wire.SourceMissing, "there is no journalctl")
-		return
-	}
-	ctx, cancel := context.WithTimeout(ctx, journalTimeout)
-	defer cancel()
-	args := append([]string{"--boot", "--no-pager", "--quiet", "--output=export", "--output-fields=" + journalFields()}, journalSpeakers()...)
-	cmd := exec.CommandContext(ctx, program, args...)
-	cmd.Env = []string{"LC_ALL=C.UTF-8", "SYSTEMD_COLORS=0"}
-	cmd.WaitDelay = time.Second
-	out, err := cmd.StdoutPipe()
-	if err == nil {
-		err = cmd.Start()
-	}
+	program, err := find("journalctl")
 	if err != nil {
-		c.say(name, program, wire.SourceMissing, fmt.Sprintf("running %s: %v", program, err))
+		c.say(name, "", wire.SourceMissing, err.Error())
 		return
 	}
 	o := c.window
 	o.Path, o.Bytes = "", maxJournal
-	reports := source.Journal(out, o)
-	// What was read counts; of more than is read it would wait for ever.
-	cancel()
-	err = cmd.Wait()
-	var exit *exec.ExitError
-	if err != nil && !errors.As(err, &exit) && !errors.Is(err, context.Canceled) {
+	args := append([]string{"--boot", "--no-pager", "--quiet", "--output=export", "--output-fields=" + journalFields()}, journalSpeakers()...)
+	read := false
+	err = run(ctx, journalTimeout, program, args, func(out io.Reader) {
+		c.parts, read = append(c.parts, source.Journal(out, o)...), true
+	})
+	switch {
+	case !read:
+		c.say(name, program, wire.SourceMissing, err.Error())
+	case err != nil: // what was read counts
 		c.log.Debug("journalctl did not end well", "error", err)
 	}
-	c.parts = append(c.parts, reports...)
 }

@@ -1,104 +1,106 @@
 package boot
 
 import (
-	"bytes"
-	"encoding/binary"
+	"bufio"
+	"context"
+	"errors"
+	"io"
+	"os/exec"
 	"reflect"
+	"strings"
 	"testing"
+	"time"
 
-	"github.com/godbus/dbus/v5"
-
-	"github.com/ortet/ortet/internal/node/systemd"
+	"github.com/ortet/ortet/internal/timeline/source"
 	"github.com/ortet/ortet/internal/wire"
 )
 
-// said is an answer of systemd's.
-func said(t testing.TB, body any) []byte {
-	t.Helper()
-	m := &dbus.Message{Type: dbus.TypeMethodReply, Body: []any{body}, Headers: map[dbus.HeaderField]dbus.Variant{
-		dbus.FieldReplySerial: dbus.MakeVariant(uint32(1)), dbus.FieldSignature: dbus.MakeVariant(dbus.SignatureOf(body))}}
-	var b bytes.Buffer
-	if err := m.EncodeTo(&b, binary.LittleEndian); err != nil {
-		t.Fatal(err)
-	}
-	raw := b.Bytes()
-	binary.LittleEndian.PutUint32(raw[8:], 1)
-	return raw
+func shown(text string) []wire.BootReport {
+	return source.SystemctlShow(strings.NewReader(text), source.Options{})
 }
 
-func managerSaid(t testing.TB, virtualization string) []byte {
-	return said(t, map[string]dbus.Variant{
-		"UserspaceTimestampMonotonic": dbus.MakeVariant(uint64(4_000_123)), "UserspaceTimestamp": dbus.MakeVariant(uint64(1_795_268_144_693_998)),
-		"KernelTimestamp": dbus.MakeVariant(uint64(1_795_268_140_693_875)), "KernelTimestampMonotonic": dbus.MakeVariant(uint64(0)),
-		"FinishTimestampMonotonic": dbus.MakeVariant(uint64(9_000_000)), "FinishTimestamp": dbus.MakeVariant(uint64(0)),
-		"SecurityStartTimestampMonotonic": dbus.MakeVariant(^uint64(0)),
-		"Virtualization":                  dbus.MakeVariant(virtualization), "Version": dbus.MakeVariant("252"), "Environment": dbus.MakeVariant([]string{"A=1"}),
-	})
-}
-
-func TestManager(t *testing.T) {
-	for virtualization, container := range map[string]bool{"": false, "kvm": false, "microsoft": false, "container-other": true} {
-		r, err := systemd.Parse(managerSaid(t, virtualization))
-		if err != nil {
-			t.Fatal(err)
+func TestSystemdsOwnTimes(t *testing.T) {
+	for virtualization, container := range map[string]bool{"": false, "kvm": false, "container-other": true} {
+		r := ofSystemd(shown(`UserspaceTimestamp=Sat 2026-11-21 13:35:44.693998 UTC
+UserspaceTimestampMonotonic=4000123
+KernelTimestamp=Sat 2026-11-21 13:35:40.693875 UTC
+FinishTimestamp=Sat 2026-11-21 13:35:49.700000 UTC
+FinishTimestampMonotonic=9000000
+UnitsLoadStartTimestamp=Sat 2026-11-21 13:35:45 UTC
+UnitsLoadStartTimestampMonotonic=4500000
+SecurityStartTimestampMonotonic=18446744073709551615
+Virtualization=`+virtualization+"\n"), nil)
+		want := wire.SystemTimes{Userspace: 4_000_123, UnitsLoadStart: 4_500_000, Finish: 9_000_000, Container: container}
+		if r.System.SecurityStart = 0; r.System != want { // a time that cannot be is clamped
+			t.Errorf("%q: %+v, want %+v", virtualization, r.System, want)
 		}
-		m, err := parseManager(&r)
-		if want := (wire.SystemTimes{Userspace: 4_000_123, Finish: 9_000_000, Container: container}); err != nil || m.times != want || !m.finished() {
-			t.Errorf("%q: %+v, want %+v: %v", virtualization, m.times, want, err)
-		}
-		if got, want := m.clocks(), []wire.ClockReading{{Monotonic: 4_000_123, Wall: 1_795_268_144_693_998}}; !reflect.DeepEqual(got, want) {
-			t.Errorf("clocks %v, want %v", got, want)
+		at := wire.Micros(time.Date(2026, 11, 21, 13, 35, 44, 693_998_000, time.UTC).UnixMicro())
+		// That of UnitsLoadStart is cut to the second.
+		if want := []wire.ClockReading{{Monotonic: 4_000_123, Wall: at}, {Monotonic: 9_000_000, Wall: at + 5_006_002}}; !reflect.DeepEqual(r.Clocks, want) {
+			t.Errorf("clocks %v, want %v", r.Clocks, want)
 		}
 	}
 }
 
-type listed struct {
-	Name, Description, Load, Active, Sub, Following string
-	Path                                            dbus.ObjectPath
-	Job                                             uint32
-	JobType                                         string
-	JobPath                                         dbus.ObjectPath
+func TestUnitsOfThisBootAreKept(t *testing.T) {
+	r := ofSystemd(nil, shown(`Id=a.service
+InactiveExitTimestampMonotonic=5
+ActiveEnterTimestampMonotonic=7
+After=b.target c.service
+Type=oneshot
+Result=success
+NRestarts=2
+ConditionResult=yes
+ConditionTimestampMonotonic=4
+
+Id=again.service
+InactiveExitTimestampMonotonic=6
+ConditionResult=no
+ConditionTimestampMonotonic=9
+
+Id=skipped.service
+After=b.target
+InactiveExitTimestampMonotonic=0
+ConditionResult=no
+ConditionTimestampMonotonic=9
+
+Id=never.service
+InactiveExitTimestampMonotonic=0
+ConditionResult=no
+ConditionTimestampMonotonic=0
+`))
+	want := []wire.BootUnit{
+		{Name: "a.service", Activating: 5, Activated: 7, After: []string{"b.target", "c.service"}, Oneshot: true, Restarts: 2},
+		{Name: "again.service", Activating: 6},
+		{Name: "skipped.service", Skipped: true},
+	}
+	if !reflect.DeepEqual(r.Units, want) {
+		t.Errorf("%+v, want %+v", r.Units, want)
+	}
+	if s := r.Sources[0]; s.Name != "systemd" || s.State != wire.SourceRead {
+		t.Errorf("%+v", s)
+	}
 }
 
-func unitsSaid(t testing.TB) []byte {
-	return said(t, []listed{{Name: "a.service", Path: "/unit/a", JobPath: "/"}, {Name: "-.mount", Description: "Root", Path: "/unit/root", JobPath: "/"}})
-}
-
-func TestUnitsAreListed(t *testing.T) {
-	r, err := systemd.Parse(unitsSaid(t))
+func TestProgramsAreBounded(t *testing.T) {
+	sh, err := exec.LookPath("sh")
 	if err != nil {
 		t.Fatal(err)
 	}
-	units, err := parseUnits(&r)
-	if err != nil || len(units) != 2 || units[1].Name != "-.mount" || units[1].path != "/unit/root" {
-		t.Errorf("%+v %v", units, err)
+	all := func(out io.Reader) { _, _ = io.Copy(io.Discard, out) }
+	err = run(t.Context(), time.Minute, sh, []string{"-c", "echo out; echo no bus >&2; yes no bus | head -c 100000 >&2; exit 3"}, all)
+	var exit *exec.ExitError
+	if !errors.As(err, &exit) || exit.ExitCode() != 3 || !strings.Contains(err.Error(), "no bus") || len(err.Error()) > 2*maxComplaint {
+		t.Errorf("it failed: %v", err)
 	}
-}
-
-// FuzzAnswers reads what systemd may be said to have answered.
-func FuzzAnswers(f *testing.F) {
-	f.Add(managerSaid(f, "kvm"))
-	f.Add(unitsSaid(f))
-	f.Add(said(f, dbus.MakeVariant([]string{"a.service"})))
-	f.Fuzz(func(t *testing.T, message []byte) {
-		r, err := systemd.Parse(message)
-		if err != nil {
-			return
-		}
-		one := r
-		if m, err := parseManager(&one); err == nil {
-			if problem := (wire.BootReport{Version: wire.BootReportVersion, System: m.times}).Validate(); problem != nil {
-				t.Error(problem)
-			}
-		}
-		one = r
-		_, _ = parseUnits(&one)
-		for _, q := range append(append(append(begins(), ofStarted()...), ofConditions()...), ofServices()...) {
-			one, u := r, unit{}
-			q.take(&u, one.Variant(), &one.Body)
-			if u.Activating < 0 || u.Restarts < 0 {
-				t.Errorf("%+v", u)
-			}
-		}
+	if err := run(t.Context(), 50*time.Millisecond, sh, []string{"-c", "exec sleep 600"}, all); !errors.Is(err, context.DeadlineExceeded) {
+		t.Errorf("it hangs: %v", err)
+	}
+	line := ""
+	err = run(t.Context(), time.Minute, sh, []string{"-c", "while :; do echo out; done"}, func(out io.Reader) {
+		line, _ = bufio.NewReader(out).ReadString('\n')
 	})
+	if line != "out\n" || errors.Is(err, context.DeadlineExceeded) {
+		t.Errorf("it prints on: %q, %v", line, err)
+	}
 }

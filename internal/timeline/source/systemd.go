@@ -52,7 +52,7 @@ type properties struct {
 	isMain  bool // it is the manager's
 	asked   bool // whether its conditions were looked at
 	unmet   bool
-	wall    wire.Micros // the time of day when userspace started
+	walls   map[string]wire.Micros // the times of day of the manager's events
 }
 
 func (p *properties) set(key string, value []byte) {
@@ -94,8 +94,15 @@ func (p *properties) set(key string, value []byte) {
 		p.asked = string(value) != "0"
 	case "Virtualization":
 		p.manager.Container = wire.IsContainer(string(value))
-	case "UserspaceTimestamp":
-		p.wall, _ = dateText(string(value)) // to the microsecond by --timestamp=us+utc
+	case "UserspaceTimestamp", "SecurityStartTimestamp", "GeneratorsStartTimestamp", "UnitsLoadStartTimestamp", "UnitsLoadFinishTimestamp", "FinishTimestamp":
+		// Without --timestamp=us+utc they are cut to the second, and several would
+		// contradict each other.
+		if at, ok := dateText(string(value)); ok && (key == "UserspaceTimestamp" || bytes.Contains(value, []byte("."))) {
+			if p.walls == nil {
+				p.walls = map[string]wire.Micros{}
+			}
+			p.walls[key] = at
+		}
 	case "UserspaceTimestampMonotonic":
 		p.isMain = true
 		number(&p.manager.Userspace)
@@ -113,6 +120,8 @@ func (p *properties) managerTime(key string) *wire.Micros {
 		return nil
 	}
 	switch name {
+	case "Userspace":
+		return &p.manager.Userspace
 	case "Firmware":
 		return &p.manager.Firmware
 	case "Loader":
@@ -143,8 +152,10 @@ func (p *properties) keep(b *boot, in *lines) {
 	if p.isMain {
 		in.good++
 		fillSystem(&b.report.System, p.manager)
-		if p.wall > 0 && p.manager.Userspace > 0 {
-			b.report.Clocks = append(b.report.Clocks, wire.ClockReading{Monotonic: p.manager.Userspace, Wall: p.wall})
+		for event, wall := range p.walls {
+			if at := *p.managerTime(event + "Monotonic"); at > 0 && wall > 0 {
+				b.report.Clocks = append(b.report.Clocks, wire.ClockReading{Monotonic: at, Wall: wall})
+			}
 		}
 	}
 	if p.unit.Name == "" {
