@@ -40,30 +40,21 @@ func Await(ctx context.Context, o Options, verdict string, most time.Duration, l
 	}
 }
 
+// askTimeout limits a call of systemd.
+const askTimeout = 20 * time.Second
+
 // startDone asks systemd whether all of the start's jobs are done. Where there is
 // none, nothing is waited for.
 func startDone(ctx context.Context, o Options) bool {
 	if _, err := os.Stat("/run/systemd/system"); err != nil || !o.own() {
 		return true
 	}
-	b, err := systemd.Dial(ctx, askTimeout, sockets()...)
+	b, err := systemd.Dial(ctx, askTimeout, systemd.Address{Path: systemd.OwnSocket}, systemd.Address{Path: systemd.SharedSocket, Shared: true})
 	if err != nil {
 		return false
 	}
 	defer b.Close()
-	done := false
-	r, err := b.Ask(systemd.Call{Path: systemd.Object, Iface: systemd.Properties, Member: "Get", Args: []string{systemd.Manager, "FinishTimestampMonotonic"}})
-	if err == nil && r.Variant() == "t" {
-		done = r.Body.U64() > 0
-	}
-	return done
-}
-
-// askTimeout limits a call of systemd.
-const askTimeout = 20 * time.Second
-
-// sockets are where systemd is asked: its own first, which spares the message bus
-// the work and is there before that is; who is not root has to take the bus.
-func sockets() []systemd.Address {
-	return []systemd.Address{{Path: systemd.OwnSocket}, {Path: systemd.SharedSocket, Shared: true}}
+	var finished uint64
+	err = b.Get(systemd.Object, systemd.Property{Iface: systemd.Manager, Name: "FinishTimestampMonotonic", To: &finished})
+	return err == nil && finished > 0
 }

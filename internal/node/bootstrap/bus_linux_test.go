@@ -20,7 +20,7 @@ type onBus struct{ conn *dbus.Conn }
 func (onBus) Subscribe() *dbus.Error { return nil }
 
 func (onBus) LoadUnit(name string) (dbus.ObjectPath, *dbus.Error) {
-	return dbus.ObjectPath(systemd.ObjectPath(name)), nil
+	return systemd.ObjectPath(name), nil
 }
 
 // properties of one unit.
@@ -67,7 +67,7 @@ func TestUnitsOverTheMessageBus(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer func() { _ = conn.Close() }()
-	path := dbus.ObjectPath(systemd.ObjectPath("app.service"))
+	path := systemd.ObjectPath("app.service")
 	for _, err := range []error{
 		conn.Export(onBus{conn}, systemd.Object, systemd.Manager),
 		conn.Export(properties{map[string]any{"LoadState": "loaded", "ActiveState": "activating", "SubState": "start"}}, path, systemd.Properties),

@@ -10,14 +10,15 @@ import (
 	"sync"
 	"time"
 
+	"github.com/godbus/dbus/v5"
 	"golang.org/x/sys/unix"
 
 	"github.com/ortet/ortet/internal/node/systemd"
 	"github.com/ortet/ortet/internal/verdict"
 )
 
-// busTimeout bounds questions that are asked together: a bus that hangs must not
-// keep the rest from going on.
+// busTimeout limits each call: a bus that hangs must not keep the rest from going
+// on.
 const busTimeout = 5 * time.Second
 
 // busUnits tells of units by systemd's signals. While there is no bus it has
@@ -127,7 +128,7 @@ func (b *busUnits) follow(ctx context.Context) error {
 		return fmt.Errorf("subscribing to systemd's signals: %w", err)
 	}
 	// Look after subscribing: what happened before shows in the properties.
-	units, paths := map[string]unitSeen{}, map[string]string{}
+	units, paths := map[string]unitSeen{}, map[dbus.ObjectPath]string{}
 	for _, name := range b.names {
 		paths[systemd.ObjectPath(name)] = name
 		units[name] = b.read(ctx, bus, name)
@@ -167,99 +168,37 @@ func withSignal(u unitSeen, s systemd.Signal) unitSeen {
 
 func bounded(n uint32) int { return int(min(n, 1<<20)) }
 
-// property is one of a unit's: of which interface, and what is done with it.
-type property struct {
-	iface, name string
-	take        func(kind string, d *systemd.Decoder)
-}
-
-// get asks for an object's properties. What this version or this kind of unit
-// does not have is passed over.
-func get(bus *systemd.Bus, path string, properties []property) error {
-	calls := make([]systemd.Call, 0, len(properties))
-	for _, p := range properties {
-		calls = append(calls, systemd.Call{Path: path, Iface: systemd.Properties, Member: "Get", Args: []string{p.iface, p.name}})
-	}
-	return bus.Each(calls, func(i int, r *systemd.Reply) error {
-		if kind := r.Variant(); kind != "" {
-			properties[i].take(kind, &r.Body)
-		}
-		return nil
-	})
-}
-
-func text(iface, name string, to *string) property {
-	return property{iface, name, func(kind string, d *systemd.Decoder) {
-		if kind == "s" {
-			*to = string(d.Text())
-		}
-	}}
-}
-
-func number32(iface, name, kind string, to func(uint32)) property {
-	return property{iface, name, func(k string, d *systemd.Decoder) {
-		if k == kind {
-			to(d.U32())
-		}
-	}}
-}
-
-func number64(name string, to *uint64) property {
-	return property{systemd.Unit, name, func(kind string, d *systemd.Decoder) {
-		if kind == "t" {
-			*to = d.U64()
-		}
-	}}
-}
-
-// object is where a unit is; one that systemd does not know is loaded, which finds
-// it where it is on disk.
-func object(bus *systemd.Bus, how, name string) (string, error) {
-	r, err := bus.Ask(systemd.Call{Path: systemd.Object, Iface: systemd.Manager, Member: how, Args: []string{name}})
-	if err != nil {
-		return "", err
-	}
-	if r.Signature != "o" {
-		return "", fmt.Errorf("an answer of type %q, not an object", r.Signature)
-	}
-	path := string(r.Body.Text())
-	return path, r.Body.Err()
-}
-
 // read asks for a unit's properties.
 func (b *busUnits) read(ctx context.Context, bus *systemd.Bus, name string) unitSeen {
 	u := unitSeen{Unit: verdict.Unit{Name: name}}
-	path, err := object(bus, "LoadUnit", name)
 	var load string
+	var loadError struct{ Name, Message string }
 	met := true
 	var looked, since uint64
+	var status int32
+	var restarts uint32
+	path, err := bus.Load(name)
 	if err == nil {
-		err = get(bus, path, []property{
-			text(systemd.Unit, "ActiveState", &u.Active), text(systemd.Unit, "SubState", &u.Sub), text(systemd.Unit, "LoadState", &load),
-			{systemd.Unit, "LoadError", func(kind string, d *systemd.Decoder) {
-				if kind == "(ss)" {
-					d.Struct()
-					u.LoadError = string(d.Text())
-				}
-			}},
-			number32(systemd.Unit, "ConditionResult", "b", func(v uint32) { met = v != 0 }),
-			number64("ConditionTimestampMonotonic", &looked), number64("ActiveEnterTimestampMonotonic", &since),
-			text(systemd.Service, "Result", &u.Result),
-			number32(systemd.Service, "ExecMainStatus", "i", func(v uint32) { u.ExitCode = int(int32(v)) }),
-			number32(systemd.Service, "NRestarts", "u", func(v uint32) { u.Restarts = bounded(v) }),
-		})
-	}
-	u.Missing = load == "not-found"
-	if u.Missing {
-		u.Result, u.ExitCode, u.Restarts = "", 0, 0
-		return u
-	}
-	u.Conditions = !met && looked != 0 // 0 says that they were not looked at yet
-	if u.Active == "active" {
-		u.since = atMonotonic(since)
+		err = bus.Get(path,
+			systemd.Property{Iface: systemd.Unit, Name: "ActiveState", To: &u.Active}, systemd.Property{Iface: systemd.Unit, Name: "SubState", To: &u.Sub},
+			systemd.Property{Iface: systemd.Unit, Name: "LoadState", To: &load}, systemd.Property{Iface: systemd.Unit, Name: "LoadError", To: &loadError},
+			systemd.Property{Iface: systemd.Unit, Name: "ConditionResult", To: &met},
+			systemd.Property{Iface: systemd.Unit, Name: "ConditionTimestampMonotonic", To: &looked},
+			systemd.Property{Iface: systemd.Unit, Name: "ActiveEnterTimestampMonotonic", To: &since},
+			systemd.Property{Iface: systemd.Service, Name: "Result", To: &u.Result}, systemd.Property{Iface: systemd.Service, Name: "ExecMainStatus", To: &status},
+			systemd.Property{Iface: systemd.Service, Name: "NRestarts", To: &restarts})
 	}
 	if err != nil && ctx.Err() == nil {
 		b.log.Debug("cannot read a unit", "unit", name, "error", err)
+	}
+	if u.Missing = load == "not-found"; u.Missing {
+		u.Result = ""
+		return u
+	}
+	u.LoadError, u.ExitCode, u.Restarts = loadError.Name, int(status), bounded(restarts)
+	u.Conditions = !met && looked != 0 // 0 says that they were not looked at yet
+	if u.Active == "active" {
+		u.since = atMonotonic(since)
 	}
 	return u
 }
@@ -290,7 +229,7 @@ func (b *busUnits) failed() []unitSeen {
 		return nil
 	}
 	defer bus.Close()
-	names, err := failedNames(bus)
+	names, err := bus.UnitsIn("failed", "auto-restart")
 	if err != nil {
 		b.log.Debug("cannot list failed units", "error", err)
 	}
@@ -311,34 +250,6 @@ func (b *busUnits) failed() []unitSeen {
 	return units
 }
 
-func failedNames(bus *systemd.Bus) ([]string, error) {
-	r, err := bus.Ask(systemd.Call{Path: systemd.Object, Iface: systemd.Manager, Member: "ListUnitsFiltered", List: []string{"failed", "auto-restart"}})
-	if err != nil {
-		return nil, err
-	}
-	return unitNames(&r)
-}
-
-// unitNames reads an answer of ListUnits.
-func unitNames(r *systemd.Reply) ([]string, error) {
-	if r.Signature != "a(ssssssouso)" {
-		return nil, fmt.Errorf("an answer of type %q, not a list of units", r.Signature)
-	}
-	var names []string
-	d := &r.Body
-	for end := d.Array(8); d.More(end); {
-		d.Struct()
-		names = append(names, string(d.Text()))
-		for range 6 { // description, states, the unit that it follows, object
-			d.Text()
-		}
-		d.U32() // its job
-		d.Text()
-		d.Text()
-	}
-	return names, d.Err()
-}
-
 // makers are the units that make a node.
 func makers() []string {
 	return slices.Concat(kubeletUnits(), cloudInitUnits(), []string{
@@ -352,22 +263,20 @@ const maxNeeded = 256
 // needed are the units without which those that make a node do not start.
 func (b *busUnits) needed(bus *systemd.Bus) map[string]bool {
 	all := map[string]bool{}
-	keep := func(kind string, d *systemd.Decoder) {
-		if kind != "as" {
-			return
-		}
-		required := d.Texts()
-		for _, r := range required[:min(len(required), maxNeeded)] {
-			all[r] = true
-		}
-	}
 	for _, name := range makers() {
-		path, err := object(bus, "GetUnit", name) // one that is not loaded requires nothing
+		path, err := bus.Loaded(name) // one that is not loaded requires nothing
+		var requires, requisite, bindsTo []string
 		if err == nil {
-			err = get(bus, path, []property{{systemd.Unit, "Requires", keep}, {systemd.Unit, "Requisite", keep}, {systemd.Unit, "BindsTo", keep}})
+			err = bus.Get(path, systemd.Property{Iface: systemd.Unit, Name: "Requires", To: &requires},
+				systemd.Property{Iface: systemd.Unit, Name: "Requisite", To: &requisite}, systemd.Property{Iface: systemd.Unit, Name: "BindsTo", To: &bindsTo})
+		}
+		for _, required := range [][]string{requires, requisite, bindsTo} {
+			for _, r := range required[:min(len(required), maxNeeded)] {
+				all[r] = true
+			}
 		}
 		if err != nil {
-			b.log.Debug("cannot tell what a unit requires", "unit", name, "error", err)
+			b.log.Debug("cannot read what a unit requires", "unit", name, "error", err)
 		}
 	}
 	return all

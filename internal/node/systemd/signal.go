@@ -1,96 +1,126 @@
 package systemd
 
 import (
+	"context"
+	"errors"
 	"strings"
-	"time"
+	"sync"
+
+	"github.com/godbus/dbus/v5"
 )
+
+const changedSignal = "PropertiesChanged"
 
 // Signal says that a unit's properties have changed.
 type Signal struct {
-	Path string // the unit's object
+	Path dbus.ObjectPath // the unit's object
 	// Restarts is NRestarts, where that is among what has changed.
 	Restarts uint32
 }
 
-// Follow has systemd tell of changes of these units, as signals. Over the message
-// bus it tells of them alone; on its own socket of all units, of which the others
-// are passed over.
+// Follow has systemd send signals of changes of these units. Its own socket sends
+// those of all units, of which the others are passed over.
 func (b *Bus) Follow(units []string) error {
-	var calls []Call
-	b.followed = make(map[string]bool, len(units))
+	var paths []dbus.ObjectPath
 	for _, name := range units {
-		b.followed[ObjectPath(name)] = true
-		if b.to != "" {
-			calls = append(calls, Call{Path: busObject, Iface: busName, Member: "AddMatch", to: busName, Args: []string{
-				"type='signal',sender='" + Name + "',path='" + ObjectPath(name) + "',interface='" + Properties + "',member='" + changedSignal + "'"}})
+		paths = append(paths, ObjectPath(name))
+	}
+	b.changes.follow(paths)
+	if !b.shared {
+		_ = b.call(Object, Manager+".Subscribe", nil) // its own socket sends them unasked
+		return b.conn.Context().Err()
+	}
+	ctx, cancel := context.WithTimeout(b.conn.Context(), b.within)
+	defer cancel()
+	for _, path := range paths {
+		if err := b.conn.AddMatchSignalContext(ctx, dbus.WithMatchSender(Name), dbus.WithMatchObjectPath(path),
+			dbus.WithMatchInterface(Properties), dbus.WithMatchMember(changedSignal)); err != nil {
+			return err
 		}
 	}
-	if err := b.Each(calls, func(_ int, r *Reply) error { return r.Err }); err != nil {
-		return err
-	}
-	return b.Each([]Call{{Path: Object, Iface: Manager, Member: "Subscribe"}}, func(_ int, r *Reply) error {
-		if b.to == "" {
-			return nil // its own socket tells unasked
-		}
-		return r.Err
-	})
+	return b.call(Object, Manager+".Subscribe", nil)
 }
 
 // Next is the next signal; it waits for one until the connection ends.
 func (b *Bus) Next() (Signal, error) {
-	if err := b.conn.SetDeadline(time.Time{}); err != nil {
-		return Signal{}, err
-	}
-	for len(b.signals) == 0 {
-		r, err := b.receive()
-		if err != nil {
-			return Signal{}, err
+	for {
+		if s, ok := b.changes.next(); ok {
+			return s, nil
 		}
-		if r.kind == signal {
-			b.keep(&r)
+		select {
+		case <-b.changes.came:
+		case <-b.conn.Context().Done():
+			return Signal{}, errors.New("the connection was closed")
 		}
 	}
-	s := b.signals[0]
-	b.signals = b.signals[1:]
-	return s, nil
 }
 
-// keep queues a signal, of a unit one at most: whoever takes it looks at the unit.
-func (b *Bus) keep(r *Reply) {
-	s, ok := ReadSignal(r)
-	if !ok || !b.followed[s.Path] {
+// changes queues signals, one of each unit at most: whoever takes it reads the unit.
+type changes struct {
+	came chan struct{}
+
+	mu       sync.Mutex
+	followed map[dbus.ObjectPath]bool
+	queue    []Signal
+}
+
+func newChanges() *changes { return &changes{came: make(chan struct{}, 1)} }
+
+func (c *changes) follow(paths []dbus.ObjectPath) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.followed = make(map[dbus.ObjectPath]bool, len(paths))
+	for _, p := range paths {
+		c.followed[p] = true
+	}
+}
+
+func (c *changes) next() (s Signal, ok bool) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if len(c.queue) == 0 {
+		return s, false
+	}
+	s, c.queue = c.queue[0], c.queue[1:]
+	return s, true
+}
+
+// DeliverSignal is dbus.SignalHandler.
+func (c *changes) DeliverSignal(_, _ string, signal *dbus.Signal) {
+	s, ok := ReadSignal(signal)
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if !ok || !c.followed[s.Path] {
 		return
 	}
-	for i := range b.signals {
-		if old := &b.signals[i]; old.Path == s.Path {
+	for i := range c.queue {
+		if old := &c.queue[i]; old.Path == s.Path {
 			old.Restarts = max(old.Restarts, s.Restarts)
 			return
 		}
 	}
-	b.signals = append(b.signals, s)
+	c.queue = append(c.queue, s)
+	select {
+	case c.came <- struct{}{}:
+	default:
+	}
 }
 
-// ReadSignal reads a PropertiesChanged of a unit; others are of no use here, and ok
-// is false.
-func ReadSignal(r *Reply) (s Signal, ok bool) {
-	if r.member != changedSignal || !strings.HasPrefix(r.path, Object+"/unit/") {
+// ReadSignal reads a PropertiesChanged of a unit; ok is false for others.
+func ReadSignal(signal *dbus.Signal) (s Signal, ok bool) {
+	if signal.Name != Properties+"."+changedSignal || !strings.HasPrefix(string(signal.Path), Object+"/unit/") {
 		return s, false
 	}
-	s.Path = r.path
-	if !strings.HasPrefix(r.Signature, "sa{sv}") {
-		return s, true
+	s.Path = signal.Path
+	if len(signal.Body) > 1 {
+		changed, _ := signal.Body[1].(map[string]dbus.Variant)
+		s.Restarts, _ = changed["NRestarts"].Value().(uint32)
 	}
-	r.Body.Text() // the interface
-	_ = r.Body.properties(func(name []byte, kind string, d *Decoder) {
-		if kind == "u" && string(name) == "NRestarts" {
-			s.Restarts = d.U32()
-		}
-	}) // what of it could be read counts
 	return s, true
 }
 
 // ObjectPath is the object of a unit: systemd escapes all but letters and digits.
-func ObjectPath(unit string) string {
+func ObjectPath(unit string) dbus.ObjectPath {
 	const hex = "0123456789abcdef"
 	path := []byte(Object + "/unit/")
 	for i := range len(unit) {
@@ -101,5 +131,5 @@ func ObjectPath(unit string) string {
 			path = append(path, '_', hex[c>>4], hex[c&15])
 		}
 	}
-	return string(path)
+	return dbus.ObjectPath(path)
 }
