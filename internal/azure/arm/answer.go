@@ -1,75 +1,89 @@
 package arm
 
 import (
-	"bytes"
 	"context"
-	"encoding/json"
-	"io"
 	"net/http"
+	"net/url"
 	"strings"
 
-	"github.com/Azure/azure-sdk-for-go/sdk/azcore/policy"
 	"github.com/Azure/azure-sdk-for-go/sdk/azcore/runtime"
 	"github.com/Azure/azure-sdk-for-go/sdk/azcore/runtime/datetime"
+
+	"github.com/ortet/ortet/internal/fleet"
 )
 
 // The models of armcompute read their JSON anew at every level of it, which for
 // an instance with its view takes a third of a millisecond: a third of a second
 // for the instances of a large pool, each time they are listed, in a pod that may
-// have a tenth of a processor. So of what is asked for most (scale sets, their
-// instances, disks, snapshots and image versions) the members that are wanted are
-// read in one pass; the request, its paging and its errors stay those of the SDK's
-// clients.
+// have a tenth of a processor. So what is read most (scale sets, their instances,
+// disks, snapshots and image versions) is read here, in one pass and only the members
+// that are wanted.
 
-type answerKey struct{}
+// The versions of what is read are those of armcompute's clients, which change it.
+const (
+	computeVersion = "2026-04-01"
+	diskVersion    = "2026-03-02"
+	galleryVersion = "2025-12-03"
+)
 
-// reading makes the answer to a request with this context be read into a pointer
-// to one of the types below; what the client itself returns is then empty, but for
-// a list's nextLink.
-func reading(ctx context.Context, into any) context.Context {
-	return context.WithValue(ctx, answerKey{}, into)
+// address is the URL of a resource. query are names and values.
+func (c *Cloud) address(id fleet.ResourceID, version string, query ...string) string {
+	u, q := url.URL{Path: string(id)}, url.Values{"api-version": {version}}
+	for i := 0; i+1 < len(query); i += 2 {
+		q.Set(query[i], query[i+1])
+	}
+	return runtime.JoinPaths(c.raw.Endpoint(), u.EscapedPath()) + "?" + strings.ReplaceAll(q.Encode(), "+", "%20")
 }
 
-// An answerPolicy reads the answers for which reading asks.
-type answerPolicy struct{}
-
-func (answerPolicy) Do(r *policy.Request) (*http.Response, error) {
-	resp, err := r.Next()
-	if err != nil || resp.StatusCode != http.StatusOK {
-		return resp, err
-	}
-	into := r.Raw().Context().Value(answerKey{})
-	if into == nil {
-		return resp, nil
-	}
-	data, err := runtime.Payload(resp)
+// get reads what is at a URL, through the pipeline that keeps our token at home.
+func (c *Cloud) get(ctx context.Context, address string, into any) error {
+	req, err := runtime.NewRequest(ctx, http.MethodGet, address)
 	if err != nil {
-		return nil, err
+		return err
 	}
-	rest := "{}"
-	if data = bytes.TrimPrefix(data, []byte("\ufeff")); len(data) > 0 { // as the SDK does
-		if err := json.Unmarshal(data, into); err != nil {
-			return nil, err
-		}
+	req.Raw().Header.Set("Accept", "application/json")
+	resp, err := c.raw.Pipeline().Do(req) //nolint:bodyclose // the SDK has read and closed it
+	if err != nil {
+		return err
 	}
-	if list, isList := into.(interface{ next() string }); isList && list.next() != "" {
-		link, err := json.Marshal(map[string]string{"nextLink": list.next()})
-		if err != nil {
-			return nil, err
-		}
-		rest = string(link)
+	if !runtime.HasStatusCode(resp, http.StatusOK) {
+		return runtime.NewResponseError(resp)
 	}
-	resp.Body = io.NopCloser(strings.NewReader(rest))
-	return resp, nil
+	return runtime.UnmarshalAsJSON(resp, into)
 }
 
-// A page is one of a list.
-type page[T any] struct {
-	Value    []*T   `json:"value"`
-	NextLink string `json:"nextLink"`
-}
+// brokenOff is the error of a page after a list's first.
+type brokenOff struct{ error }
 
-func (p *page[T]) next() string { return p.NextLink }
+func (e brokenOff) Unwrap() error { return e.error }
+
+// list reads a list page by page. It ends with the first error of do.
+func list[T any](ctx context.Context, c *Cloud, address string, do func(*T) error) error {
+	for n := 0; address != ""; n++ {
+		if n == maxPages {
+			return endless("", "")
+		}
+		var page struct {
+			Value    []*T   `json:"value"`
+			NextLink string `json:"nextLink"`
+		}
+		if err := c.get(ctx, address, &page); err != nil && n > 0 {
+			return brokenOff{err}
+		} else if err != nil {
+			return err
+		}
+		for _, v := range page.Value {
+			if v == nil {
+				continue
+			}
+			if err := do(v); err != nil {
+				return err
+			}
+		}
+		address = page.NextLink
+	}
+	return nil
+}
 
 // instanceAnswer is what is wanted of a VirtualMachineScaleSetVM.
 type instanceAnswer struct {

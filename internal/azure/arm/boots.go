@@ -9,8 +9,6 @@ import (
 	"strings"
 	"time"
 
-	"github.com/Azure/azure-sdk-for-go/sdk/resourcemanager/compute/armcompute/v8"
-
 	"github.com/ortet/ortet/internal/azure"
 	"github.com/ortet/ortet/internal/fleet"
 )
@@ -36,20 +34,11 @@ func (c *Cloud) Pools(ctx context.Context, group fleet.ResourceID) ([]fleet.Pool
 		return nil, failed(ctx, op, group, &fleet.Error{Kind: fleet.KindInvalid, Err: fmt.Errorf("%q is not the id of a resource group", group)})
 	}
 	var out []fleet.Pool
-	pager := p.NewVirtualMachineScaleSetsClient().NewListPager(p.group, nil)
-	for n := 0; pager.More(); n++ {
-		if n == maxPages {
-			return nil, endless(op, group)
-		}
-		var list page[setAnswer]
-		if _, err := pager.NextPage(reading(ctx, &list)); err != nil {
-			return nil, failed(ctx, op, group, err)
-		}
-		for _, v := range list.Value {
-			if v != nil {
-				out = append(out, poolOf(v))
-			}
-		}
+	if err := list(ctx, c, c.address(p.below+typeScaleSet, computeVersion), func(v *setAnswer) error {
+		out = append(out, poolOf(v))
+		return nil
+	}); err != nil {
+		return nil, failed(ctx, op, group, err)
 	}
 	return out, nil
 }
@@ -64,34 +53,28 @@ func (c *Cloud) Boots(ctx context.Context, pool fleet.Pool) ([]fleet.Boot, error
 		return nil, failed(ctx, op, pool.ID, err)
 	}
 	flexible := strings.EqualFold(pool.Orchestration, fleet.Flexible)
-	var more func() bool
-	var next func(context.Context) error
-	if flexible {
-		pager := p.NewVirtualMachinesClient().NewListPager(p.group, &armcompute.VirtualMachinesClientListOptions{
-			Expand: ptr(armcompute.ExpandTypeForListVMsInstanceView), Filter: ptr("'virtualMachineScaleSet/id' eq '" + string(pool.ID) + "'"),
-		})
-		more, next = pager.More, func(ctx context.Context) error { _, err := pager.NextPage(ctx); return err }
-	} else {
-		pager := p.NewVirtualMachineScaleSetVMsClient().NewListPager(p.group, p.names[0],
-			&armcompute.VirtualMachineScaleSetVMsClientListOptions{Expand: ptr("instanceView")})
-		more, next = pager.More, func(ctx context.Context) error { _, err := pager.NextPage(ctx); return err }
-	}
 	var out []fleet.Boot
-	for n := 0; more(); n++ {
-		if n == maxPages {
-			return nil, endless(op, pool.ID)
+	if err := list(ctx, c, c.instances(p, pool.ID, flexible, true), func(vm *bootAnswer) error {
+		if !flexible || vm.of(pool.ID) {
+			out = append(out, bootOf(vm, pool.ID, flexible))
 		}
-		var list page[bootAnswer]
-		if err := next(reading(ctx, &list)); err != nil {
-			return nil, failed(ctx, op, pool.ID, err)
-		}
-		for _, vm := range list.Value {
-			if vm != nil && (!flexible || vm.of(pool.ID)) {
-				out = append(out, bootOf(vm, pool.ID, flexible))
-			}
-		}
+		return nil
+	}); err != nil {
+		return nil, failed(ctx, op, pool.ID, err)
 	}
 	return out, nil
+}
+
+// instances is the list of a scale set's instances, with their views or without.
+func (c *Cloud) instances(p place, pool fleet.ResourceID, flexible, views bool) string {
+	var query []string
+	if views {
+		query = append(query, "$expand", "instanceView")
+	}
+	if flexible {
+		return c.address(p.below+typeMachine, computeVersion, append(query, "$filter", "'virtualMachineScaleSet/id' eq '"+string(pool)+"'")...)
+	}
+	return c.address(p.id+"/virtualMachines", computeVersion, query...)
 }
 
 // A moment is a time that may be missing or unreadable, which is no reason to see

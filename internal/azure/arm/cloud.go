@@ -115,7 +115,7 @@ func New(o Options) (*Cloud, error) {
 			Transport:        &boundedTransport{next: o.Transport, max: o.MaxBody},
 			Retry:            policy.RetryOptions{MaxRetries: -1, TryTimeout: o.RequestTimeout},
 			Telemetry:        policy.TelemetryOptions{ApplicationID: "ortet/" + version},
-			PerCallPolicies:  []policy.Policy{&homePolicy{endpoint}, answerPolicy{}, &throttlePolicy{}},
+			PerCallPolicies:  []policy.Policy{&homePolicy{endpoint}, &throttlePolicy{}},
 			PerRetryPolicies: nil,
 		},
 	}
@@ -156,6 +156,8 @@ type place struct {
 	*armcompute.ClientFactory
 	group string
 	names []string
+	below fleet.ResourceID // what Compute has in the resource group
+	id    fleet.ResourceID // as Azure writes it
 }
 
 // at parses the id of a compute resource of the type, "galleries/images", or
@@ -169,12 +171,14 @@ func (c *Cloud) at(id fleet.ResourceID, typ string) (place, error) {
 		!strings.EqualFold(parts[4], "providers") || !strings.EqualFold(parts[5], "Microsoft.Compute") {
 		return place{}, wrong
 	}
-	p := place{group: parts[3]}
+	p := place{group: parts[3], below: fleet.ResourceID("/subscriptions/" + parts[1] + "/resourceGroups/" + parts[3] + "/providers/Microsoft.Compute/")}
+	p.id = p.below[:len(p.below)-1]
 	for i, kind := range kinds {
 		if !strings.EqualFold(parts[6+2*i], kind) {
 			return place{}, wrong
 		}
 		p.names = append(p.names, parts[7+2*i])
+		p.id = p.id.Child(kind, parts[7+2*i])
 	}
 	for _, s := range append([]string{parts[1], parts[3]}, p.names...) {
 		if !fleet.ValidName(s) {

@@ -17,7 +17,7 @@ func (c *Cloud) Disk(ctx context.Context, id fleet.ResourceID) (fleet.Disk, erro
 		return fleet.Disk{}, failed(ctx, op, id, err)
 	}
 	var r storedAnswer
-	if _, err := p.NewDisksClient().Get(reading(ctx, &r), p.group, p.names[0], nil); err != nil {
+	if err := c.get(ctx, c.address(p.id, diskVersion), &r); err != nil {
 		return fleet.Disk{}, failed(ctx, op, id, err)
 	}
 	q := &r.Properties
@@ -62,7 +62,7 @@ func (c *Cloud) Snapshot(ctx context.Context, id fleet.ResourceID) (fleet.Snapsh
 		return fleet.Snapshot{}, failed(ctx, op, id, err)
 	}
 	var r storedAnswer
-	if _, err := p.NewSnapshotsClient().Get(reading(ctx, &r), p.group, p.names[0], nil); err != nil {
+	if err := c.get(ctx, c.address(p.id, diskVersion), &r); err != nil {
 		return fleet.Snapshot{}, failed(ctx, op, id, err)
 	}
 	q := &r.Properties

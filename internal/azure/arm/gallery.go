@@ -164,35 +164,26 @@ func (c *Cloud) Versions(ctx context.Context, definition fleet.ResourceID) ([]fl
 		return nil, failed(ctx, op, definition, err)
 	}
 	var out []fleet.ImageVersion
-	pager := p.NewGalleryImageVersionsClient().NewListByGalleryImagePager(p.group, p.names[0], p.names[1], nil)
-	for n := 0; pager.More(); n++ {
-		if n == maxPages {
-			return nil, endless(op, definition)
-		}
-		var list page[versionAnswer]
-		_, err := pager.NextPage(reading(ctx, &list))
-		if err = failed(ctx, op, definition, err); fleet.Is(err, fleet.KindNotFound) {
-			return nil, nil
-		} else if err != nil {
-			return nil, err
-		}
-		for _, v := range list.Value {
-			if v == nil {
-				continue
+	err = failed(ctx, op, definition, list(ctx, c, c.address(p.id+"/versions", galleryVersion), func(v *versionAnswer) error {
+		x := versionOf(v)
+		if !strings.EqualFold(x.ProvisioningState, stateSucceeded) {
+			full, err := c.Version(ctx, x.ID)
+			if fleet.Is(err, fleet.KindNotFound) {
+				return nil
 			}
-			x := versionOf(v)
-			if !strings.EqualFold(x.ProvisioningState, stateSucceeded) {
-				full, err := c.Version(ctx, x.ID)
-				if fleet.Is(err, fleet.KindNotFound) {
-					continue
-				}
-				if err != nil {
-					return nil, err
-				}
-				x = full
+			if err != nil {
+				return err
 			}
-			out = append(out, x)
+			x = full
 		}
+		out = append(out, x)
+		return nil
+	}))
+	if fleet.Is(err, fleet.KindNotFound) {
+		return nil, nil
+	}
+	if err != nil {
+		return nil, err
 	}
 	return out, nil
 }
@@ -205,9 +196,7 @@ func (c *Cloud) Version(ctx context.Context, id fleet.ResourceID) (fleet.ImageVe
 		return fleet.ImageVersion{}, failed(ctx, op, id, err)
 	}
 	var v versionAnswer
-	_, err = p.NewGalleryImageVersionsClient().Get(reading(ctx, &v), p.group, p.names[0], p.names[1], p.names[2],
-		&armcompute.GalleryImageVersionsClientGetOptions{Expand: ptr(armcompute.ReplicationStatusTypesReplicationStatus)})
-	if err != nil {
+	if err := c.get(ctx, c.address(p.id, galleryVersion, "$expand", "ReplicationStatus"), &v); err != nil {
 		return fleet.ImageVersion{}, failed(ctx, op, id, err)
 	}
 	return versionOf(&v), nil

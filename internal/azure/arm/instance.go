@@ -20,7 +20,7 @@ const (
 // Instances lists a pool's instances with their instance views.
 func (c *Cloud) Instances(ctx context.Context, pool fleet.ResourceID) ([]fleet.Instance, error) {
 	var out []fleet.Instance
-	err := c.eachInstance(ctx, pool, "instanceView", func(vm *instanceAnswer) {
+	err := c.eachInstance(ctx, pool, true, func(vm *instanceAnswer) {
 		out = append(out, instanceOf(vm))
 	})
 	if err != nil {
@@ -30,29 +30,16 @@ func (c *Cloud) Instances(ctx context.Context, pool fleet.ResourceID) ([]fleet.I
 }
 
 // eachInstance pages through a scale set's instances.
-func (c *Cloud) eachInstance(ctx context.Context, pool fleet.ResourceID, expand string, do func(*instanceAnswer)) error {
+func (c *Cloud) eachInstance(ctx context.Context, pool fleet.ResourceID, views bool, do func(*instanceAnswer)) error {
 	const op = "list instances"
 	p, err := c.at(pool, typeScaleSet)
 	if err != nil {
 		return failed(ctx, op, pool, err)
 	}
-	pager := p.NewVirtualMachineScaleSetVMsClient().NewListPager(p.group, p.names[0],
-		&armcompute.VirtualMachineScaleSetVMsClientListOptions{Expand: orNil(expand)})
-	for n := 0; pager.More(); n++ {
-		if n == maxPages {
-			return endless(op, pool)
-		}
-		var list page[instanceAnswer]
-		if _, err := pager.NextPage(reading(ctx, &list)); err != nil {
-			return failed(ctx, op, pool, err)
-		}
-		for _, vm := range list.Value {
-			if vm != nil {
-				do(vm)
-			}
-		}
-	}
-	return nil
+	return failed(ctx, op, pool, list(ctx, c, c.instances(p, pool, false, views), func(vm *instanceAnswer) error {
+		do(vm)
+		return nil
+	}))
 }
 
 func endless(op string, on fleet.ResourceID) error {
@@ -67,9 +54,7 @@ func (c *Cloud) Instance(ctx context.Context, id fleet.ResourceID) (fleet.Instan
 		return fleet.Instance{}, failed(ctx, op, id, err)
 	}
 	var vm instanceAnswer
-	_, err = p.NewVirtualMachineScaleSetVMsClient().Get(reading(ctx, &vm), p.group, p.names[0], p.names[1],
-		&armcompute.VirtualMachineScaleSetVMsClientGetOptions{Expand: ptr(armcompute.InstanceViewTypesInstanceView)})
-	if err != nil {
+	if err := c.get(ctx, c.address(p.id, computeVersion, "$expand", "instanceView"), &vm); err != nil {
 		return fleet.Instance{}, failed(ctx, op, id, err)
 	}
 	return instanceOf(&vm), nil

@@ -5,14 +5,9 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"net/http"
 	"net/netip"
-	"net/url"
 	"slices"
 	"strings"
-
-	"github.com/Azure/azure-sdk-for-go/sdk/azcore/runtime"
-	"github.com/Azure/azure-sdk-for-go/sdk/resourcemanager/compute/armcompute/v8"
 
 	"github.com/ortet/ortet/internal/azure"
 	"github.com/ortet/ortet/internal/fleet"
@@ -86,8 +81,7 @@ func (c *Cloud) member(ctx context.Context, instance fleet.ResourceID) (fleet.Me
 		if err != nil {
 			return fleet.Member{}, err
 		}
-		if _, err := p.NewVirtualMachinesClient().Get(reading(ctx, &vm), p.group, p.names[0],
-			&armcompute.VirtualMachinesClientGetOptions{Expand: ptr(armcompute.InstanceViewTypesInstanceView)}); err != nil {
+		if err := c.get(ctx, c.address(p.id, computeVersion, "$expand", "instanceView"), &vm); err != nil {
 			return fleet.Member{}, err
 		}
 		m, err := c.machineOf(&vm, instance)
@@ -107,8 +101,7 @@ func (c *Cloud) member(ctx context.Context, instance fleet.ResourceID) (fleet.Me
 	}
 	var own interfaces
 	if err := both(ctx, func(ctx context.Context) error {
-		_, err := p.NewVirtualMachineScaleSetVMsClient().Get(reading(ctx, &vm), p.group, p.names[0], p.names[1],
-			&armcompute.VirtualMachineScaleSetVMsClientGetOptions{Expand: ptr(armcompute.InstanceViewTypesInstanceView)})
+		err := c.get(ctx, c.address(p.id, computeVersion, "$expand", "instanceView"), &vm)
 		if err == nil && !instance.Equal(fleet.ResourceID(vm.ID)) {
 			err = another(vm.ID)
 		}
@@ -198,7 +191,7 @@ func (c *Cloud) members(ctx context.Context, pool fleet.ResourceID, views bool) 
 		return nil, err
 	}
 	var set setAnswer
-	if _, err := p.NewVirtualMachineScaleSetsClient().Get(reading(ctx, &set), p.group, p.names[0], nil); err != nil {
+	if err := c.get(ctx, c.address(p.id, computeVersion), &set); err != nil {
 		return nil, err
 	}
 	if !pool.Equal(fleet.ResourceID(set.ID)) {
@@ -249,41 +242,7 @@ func (c *Cloud) members(ctx context.Context, pool fleet.ResourceID, views bool) 
 
 // eachMember pages through a pool's instances.
 func (c *Cloud) eachMember(ctx context.Context, p place, pool fleet.ResourceID, flexible, views bool, do func(*memberAnswer) error) error {
-	var more func() bool
-	var next func(context.Context) error
-	if flexible {
-		o := &armcompute.VirtualMachinesClientListOptions{Filter: ptr("'virtualMachineScaleSet/id' eq '" + string(pool) + "'")}
-		if views {
-			o.Expand = ptr(armcompute.ExpandTypeForListVMsInstanceView)
-		}
-		pager := p.NewVirtualMachinesClient().NewListPager(p.group, o)
-		more, next = pager.More, func(ctx context.Context) error { _, err := pager.NextPage(ctx); return err }
-	} else {
-		o := &armcompute.VirtualMachineScaleSetVMsClientListOptions{}
-		if views {
-			o.Expand = ptr("instanceView")
-		}
-		pager := p.NewVirtualMachineScaleSetVMsClient().NewListPager(p.group, p.names[0], o)
-		more, next = pager.More, func(ctx context.Context) error { _, err := pager.NextPage(ctx); return err }
-	}
-	for n := 0; more(); n++ {
-		if n == maxPages {
-			return endless("", "")
-		}
-		var list page[memberAnswer]
-		if err := next(reading(ctx, &list)); err != nil {
-			return err
-		}
-		for _, vm := range list.Value {
-			if vm == nil {
-				continue
-			}
-			if err := do(vm); err != nil {
-				return err
-			}
-		}
-	}
-	return nil
+	return list(ctx, c, c.instances(p, pool, flexible, views), do)
 }
 
 // isInterface tells ids that can be asked for from what an answer may hold.
@@ -304,54 +263,19 @@ func isInterface(id fleet.ResourceID) bool {
 // interfacesAt pages through a list of network interfaces, which armcompute has no
 // client for. A list that is not found has none: whether the machines exist is not
 // asked here, and Network knows of them later than Compute does.
-func (c *Cloud) interfacesAt(ctx context.Context, list fleet.ResourceID, version string) (interfaces, error) {
+func (c *Cloud) interfacesAt(ctx context.Context, at fleet.ResourceID, version string) (interfaces, error) {
 	all := interfaces{}
-	next := c.address(list, version)
-	for n := 0; next != ""; n++ {
-		if n == maxPages {
-			return nil, endless("", "")
-		}
-		var part page[interfaceAnswer]
-		if err := failed(ctx, "list network interfaces", list, c.get(ctx, next, &part)); err != nil {
-			switch {
-			case !fleet.Is(err, fleet.KindNotFound):
-				return nil, err
-			case n == 0:
-				return all, nil
-			}
-			return nil, &fleet.Error{Kind: fleet.KindTransient, Err: fmt.Errorf("the list of network interfaces broke off: %w", err)}
-		}
-		for _, nic := range part.Value {
-			if nic != nil {
-				all.add(nic)
-			}
-		}
-		next = part.NextLink
+	cause := list(ctx, c, c.address(at, version), func(nic *interfaceAnswer) error {
+		all.add(nic)
+		return nil
+	})
+	switch err := failed(ctx, "list network interfaces", at, cause); {
+	case !fleet.Is(err, fleet.KindNotFound):
+		return all, err
+	case errors.As(cause, new(brokenOff)):
+		return nil, &fleet.Error{Kind: fleet.KindTransient, Err: fmt.Errorf("the list of network interfaces broke off: %w", err)}
 	}
 	return all, nil
-}
-
-// address is the URL of a resource.
-func (c *Cloud) address(id fleet.ResourceID, version string) string {
-	u := url.URL{Path: string(id)}
-	return runtime.JoinPaths(c.raw.Endpoint(), u.EscapedPath()) + "?api-version=" + version
-}
-
-// get reads what is at a URL, through the pipeline that keeps our token at home.
-func (c *Cloud) get(ctx context.Context, address string, into any) error {
-	req, err := runtime.NewRequest(ctx, http.MethodGet, address)
-	if err != nil {
-		return err
-	}
-	req.Raw().Header.Set("Accept", "application/json")
-	resp, err := c.raw.Pipeline().Do(req) //nolint:bodyclose // the SDK has read and closed it
-	if err != nil {
-		return err
-	}
-	if !runtime.HasStatusCode(resp, http.StatusOK) {
-		return runtime.NewResponseError(resp)
-	}
-	return runtime.UnmarshalAsJSON(resp, into)
 }
 
 // another is for an answer about something else than what was asked for: nobody's

@@ -3,12 +3,8 @@ package arm
 import (
 	"context"
 	"fmt"
-	"net/http"
-	"net/url"
 	"slices"
 	"strings"
-
-	"github.com/Azure/azure-sdk-for-go/sdk/azcore/runtime"
 
 	"github.com/ortet/ortet/internal/fleet"
 )
@@ -31,34 +27,13 @@ func (c *Cloud) Denied(ctx context.Context, scope fleet.ResourceID, actions []st
 	if rest, ok := strings.CutPrefix(string(scope), "/subscriptions/"); !ok || slices.ContainsFunc(strings.Split(rest, "/"), func(s string) bool { return !fleet.ValidName(s) }) {
 		return nil, failed(ctx, op, scope, &fleet.Error{Kind: fleet.KindInvalid, Err: fmt.Errorf("%q is no scope", scope)})
 	}
-	u := url.URL{Path: strings.TrimRight(string(scope), "/") + "/providers/Microsoft.Authorization/permissions"}
-	next := runtime.JoinPaths(c.raw.Endpoint(), u.EscapedPath()) + "?api-version=" + permissionVersion
 	var all []permission
-	for n := 0; next != ""; n++ {
-		if n == maxPages {
-			return nil, endless(op, scope)
-		}
-		req, err := runtime.NewRequest(ctx, http.MethodGet, next)
-		if err != nil {
-			return nil, failed(ctx, op, scope, err)
-		}
-		req.Raw().Header.Set("Accept", "application/json")
-		resp, err := c.raw.Pipeline().Do(req) //nolint:bodyclose // the SDK has read and closed it
-		if err != nil {
-			return nil, failed(ctx, op, scope, err)
-		}
-		if !runtime.HasStatusCode(resp, http.StatusOK) {
-			return nil, failed(ctx, op, scope, runtime.NewResponseError(resp))
-		}
-		var page struct {
-			Value    []permission `json:"value"`
-			NextLink string       `json:"nextLink"`
-		}
-		if err := runtime.UnmarshalAsJSON(resp, &page); err != nil {
-			return nil, failed(ctx, op, scope, err)
-		}
-		all = append(all, page.Value...)
-		next = page.NextLink
+	at := fleet.ResourceID(strings.TrimRight(string(scope), "/") + "/providers/Microsoft.Authorization/permissions")
+	if err := list(ctx, c, c.address(at, permissionVersion), func(p *permission) error {
+		all = append(all, *p)
+		return nil
+	}); err != nil {
+		return nil, failed(ctx, op, scope, err)
 	}
 	var denied []string
 	for _, a := range actions {

@@ -30,7 +30,7 @@ func (c *Cloud) scaleSet(ctx context.Context, id fleet.ResourceID) (*setAnswer, 
 		return nil, failed(ctx, op, id, err)
 	}
 	var set setAnswer
-	if _, err := p.NewVirtualMachineScaleSetsClient().Get(reading(ctx, &set), p.group, p.names[0], nil); err != nil {
+	if err := c.get(ctx, c.address(p.id, computeVersion), &set); err != nil {
 		return nil, failed(ctx, op, id, err)
 	}
 	return &set, nil

@@ -26,33 +26,23 @@ func (c *Cloud) Uses(ctx context.Context, definition fleet.ResourceID) ([]fleet.
 	}
 
 	var sets []fleet.ResourceID
-	pager := p.NewVirtualMachineScaleSetsClient().NewListPager(p.group, nil)
-	for n := 0; pager.More(); n++ {
-		if n == maxPages {
-			return nil, endless(op, definition)
-		}
-		var list page[setAnswer]
-		if _, err := pager.NextPage(reading(ctx, &list)); err != nil {
-			return nil, failed(ctx, op, definition, err)
-		}
-		for _, v := range list.Value {
-			if v == nil {
-				continue
-			}
-			flexible := false
-			if q := v.Properties; q != nil {
-				flexible = strings.EqualFold(q.OrchestrationMode, "Flexible")
-				if q.VirtualMachineProfile != nil {
-					note(q.VirtualMachineProfile.StorageProfile.ImageReference, v.ID)
-				}
-			}
-			if !flexible { // a Flexible set's instances are virtual machines
-				sets = append(sets, fleet.ResourceID(v.ID))
+	if err := list(ctx, c, c.address(p.below+typeScaleSet, computeVersion), func(v *setAnswer) error {
+		flexible := false
+		if q := v.Properties; q != nil {
+			flexible = strings.EqualFold(q.OrchestrationMode, "Flexible")
+			if q.VirtualMachineProfile != nil {
+				note(q.VirtualMachineProfile.StorageProfile.ImageReference, v.ID)
 			}
 		}
+		if !flexible { // a Flexible set's instances are virtual machines
+			sets = append(sets, fleet.ResourceID(v.ID))
+		}
+		return nil
+	}); err != nil {
+		return nil, failed(ctx, op, definition, err)
 	}
 	for _, set := range sets {
-		err := c.eachInstance(ctx, set, "", func(vm *instanceAnswer) {
+		err := c.eachInstance(ctx, set, false, func(vm *instanceAnswer) {
 			note(vm.Properties.StorageProfile.ImageReference, vm.ID)
 		})
 		if err != nil && !fleet.Is(err, fleet.KindNotFound) {
@@ -60,20 +50,11 @@ func (c *Cloud) Uses(ctx context.Context, definition fleet.ResourceID) ([]fleet.
 		}
 	}
 
-	vms := p.NewVirtualMachinesClient().NewListPager(p.group, nil)
-	for n := 0; vms.More(); n++ {
-		if n == maxPages {
-			return nil, endless(op, definition)
-		}
-		var list page[instanceAnswer]
-		if _, err := vms.NextPage(reading(ctx, &list)); err != nil {
-			return nil, failed(ctx, op, definition, err)
-		}
-		for _, vm := range list.Value {
-			if vm != nil {
-				note(vm.Properties.StorageProfile.ImageReference, vm.ID)
-			}
-		}
+	if err := list(ctx, c, c.address(p.below+typeMachine, computeVersion), func(vm *instanceAnswer) error {
+		note(vm.Properties.StorageProfile.ImageReference, vm.ID)
+		return nil
+	}); err != nil {
+		return nil, failed(ctx, op, definition, err)
 	}
 	return out, nil
 }
