@@ -20,7 +20,7 @@ import (
 	"github.com/ortet/ortet/test/kubesim"
 )
 
-var errUnauthorized = errors.New("Unauthorized") //nolint:staticcheck,revive // Kubernetes' own word
+var errUnauthorized = errors.New("Unauthorized") // Kubernetes' own word
 
 // authenticate says who sends a request.
 func (c *Cluster) authenticate(request *http.Request) (kubesim.User, error) {
