@@ -52,10 +52,10 @@ func (c *Cloud) get(ctx context.Context, address string, into any) error {
 	return runtime.UnmarshalAsJSON(resp, into)
 }
 
-// brokenOff is the error of a page after a list's first.
-type brokenOff struct{ error }
+// brokenOffError is the error of a page after a list's first.
+type brokenOffError struct{ error }
 
-func (e brokenOff) Unwrap() error { return e.error }
+func (e brokenOffError) Unwrap() error { return e.error }
 
 // list reads a list page by page. It ends with the first error of do.
 func list[T any](ctx context.Context, c *Cloud, address string, do func(*T) error) error {
@@ -68,7 +68,7 @@ func list[T any](ctx context.Context, c *Cloud, address string, do func(*T) erro
 			NextLink string `json:"nextLink"`
 		}
 		if err := c.get(ctx, address, &page); err != nil && n > 0 {
-			return brokenOff{err}
+			return brokenOffError{err}
 		} else if err != nil {
 			return err
 		}

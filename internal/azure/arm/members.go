@@ -272,7 +272,7 @@ func (c *Cloud) interfacesAt(ctx context.Context, at fleet.ResourceID, version s
 	switch err := failed(ctx, "list network interfaces", at, cause); {
 	case !fleet.Is(err, fleet.KindNotFound):
 		return all, err
-	case errors.As(cause, new(brokenOff)):
+	case errors.As(cause, new(brokenOffError)):
 		return nil, &fleet.Error{Kind: fleet.KindTransient, Err: fmt.Errorf("the list of network interfaces broke off: %w", err)}
 	}
 	return all, nil

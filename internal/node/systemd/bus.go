@@ -108,22 +108,22 @@ func (b *Bus) greet(ctx context.Context) error {
 // Close ends the connection, and whatever waits for it.
 func (b *Bus) Close() { _ = b.conn.Close() } // nothing was written that could be lost
 
-// call calls a method of systemd and stores its answer's values.
-func (b *Bus) call(path dbus.ObjectPath, method string, args []any, to ...any) error {
+// call calls a method of the manager and stores its answer's values.
+func (b *Bus) call(method string, args []any, to ...any) error {
 	ctx, cancel := context.WithTimeout(context.Background(), b.within)
 	defer cancel()
-	return b.conn.Object(Name, path).CallWithContext(ctx, method, 0, args...).Store(to...)
+	return b.conn.Object(Name, Object).CallWithContext(ctx, Manager+"."+method, 0, args...).Store(to...)
 }
 
 // Load gives the object of a unit, which systemd loads from disk where it does not
 // know it.
 func (b *Bus) Load(unit string) (path dbus.ObjectPath, err error) {
-	return path, b.call(Object, Manager+".LoadUnit", []any{unit}, &path)
+	return path, b.call("LoadUnit", []any{unit}, &path)
 }
 
 // Loaded gives the object of a unit that systemd knows.
 func (b *Bus) Loaded(unit string) (path dbus.ObjectPath, err error) {
-	return path, b.call(Object, Manager+".GetUnit", []any{unit}, &path)
+	return path, b.call("GetUnit", []any{unit}, &path)
 }
 
 // UnitsIn gives the names of the units that are in one of these states.
@@ -135,7 +135,7 @@ func (b *Bus) UnitsIn(states ...string) (names []string, err error) {
 		JobType                                         string
 		JobPath                                         dbus.ObjectPath
 	}
-	err = b.call(Object, Manager+".ListUnitsFiltered", []any{states}, &units)
+	err = b.call("ListUnitsFiltered", []any{states}, &units)
 	for _, u := range units {
 		names = append(names, u.Name)
 	}

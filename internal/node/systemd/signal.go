@@ -27,7 +27,7 @@ func (b *Bus) Follow(units []string) error {
 	}
 	b.changes.follow(paths)
 	if !b.shared {
-		_ = b.call(Object, Manager+".Subscribe", nil) // its own socket sends them unasked
+		_ = b.call("Subscribe", nil) // its own socket sends them unasked
 		return b.conn.Context().Err()
 	}
 	ctx, cancel := context.WithTimeout(b.conn.Context(), b.within)
@@ -38,7 +38,7 @@ func (b *Bus) Follow(units []string) error {
 			return err
 		}
 	}
-	return b.call(Object, Manager+".Subscribe", nil)
+	return b.call("Subscribe", nil)
 }
 
 // Next is the next signal; it waits for one until the connection ends.
