@@ -29,17 +29,17 @@ func startCluster(ctx context.Context, out io.Writer, dir, kind string) (cluster
 	dir = filepath.Join(dir, "cluster")
 	switch kind {
 	case "":
-		say(out, "Starting a Kubernetes API server in memory, with the controllers that this needs")
+		say(out, "Starting a Kubernetes API server in memory")
 		c, err := serve.Start(dir)
 		if err != nil {
 			return cluster{}, err
 		}
 		return cluster{
-			kubeconfig: c.Kubeconfig, caFile: c.CAFile, kubectl: "# kubectl is yours to bring; README.md says what it can do here",
+			kubeconfig: c.Kubeconfig, caFile: c.CAFile, kubectl: "# kubectl is yours to bring; docs/playground.md says what it can do here",
 			client: c.RESTConfig, bootstrap: c.BootstrapKubeconfig, stop: c.Stop,
 		}, nil
 	case "real":
-		say(out, "Starting a Kubernetes control plane (etcd, API server, controllers, scheduler)")
+		say(out, "Starting Kubernetes: etcd, API server, controller manager, scheduler")
 		binary, err := controlplane.Binary(ctx)
 		if err != nil {
 			return cluster{}, err

@@ -16,7 +16,9 @@ import (
 func main() {
 	keep := flag.Bool("keep", false, "keep the world for commands of one's own, until Ctrl-C")
 	flag.Parse()
-	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
+	// A terminal that is closed ends it, too. The second Ctrl-C ends it at once.
+	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM, syscall.SIGHUP)
+	context.AfterFunc(ctx, stop)
 	err := run(ctx, os.Stdout, os.Getenv("CONTROLPLANE"), *keep)
 	stop()
 	if err != nil {

@@ -9,6 +9,7 @@ import (
 	"os/exec"
 	"path/filepath"
 	"strings"
+	"syscall"
 	"time"
 
 	appsv1 "k8s.io/api/apps/v1"
@@ -42,13 +43,13 @@ func run(ctx context.Context, out io.Writer, controlPlane string, keep bool) (er
 	if err != nil {
 		return err
 	}
-	defer func() { err = errors.Join(err, os.RemoveAll(dir)) }()
+	defer cleanly(ctx, &err, func(context.Context) error { return os.RemoveAll(dir) })
 
 	kube, err := startCluster(ctx, out, dir, controlPlane)
 	if err != nil {
 		return err
 	}
-	defer cleanly(&err, kube.stop)
+	defer cleanly(ctx, &err, kube.stop)
 
 	say(out, "Starting a simulated Azure, %d times as fast, with a pool of %d hollow nodes", speed, workers)
 	bootstrap, err := kube.bootstrap(ctx, time.Now().Add(7*24*time.Hour))
@@ -64,7 +65,7 @@ func run(ctx context.Context, out io.Writer, controlPlane string, keep bool) (er
 	if err != nil {
 		return err
 	}
-	defer cleanly(&err, azure.Stop)
+	defer cleanly(ctx, &err, azure.Stop)
 
 	config, err := kube.client()
 	if err != nil {
@@ -136,11 +137,18 @@ ortet status
 `, kube.kubeconfig, azure.Endpoint.CAFile, azure.Endpoint.AzureConfig, kube.kubectl, node, node)
 }
 
+// errInterrupted is what the story ends with after Ctrl-C.
+var errInterrupted = errors.New("interrupted; what it started has ended, and its files are removed")
+
 // cleanly ends something even when ctx has ended, within bounds.
-func cleanly(err *error, stop func(context.Context) error) {
-	ctx, cancel := context.WithTimeout(context.Background(), 30*time.Second)
+func cleanly(ctx context.Context, err *error, stop func(context.Context) error) {
+	// What Ctrl-C broke off is no news; what cannot be cleaned up after it is.
+	if *err != nil && errors.Is(ctx.Err(), context.Canceled) && !errors.Is(*err, errInterrupted) {
+		*err = errInterrupted
+	}
+	within, cancel := context.WithTimeout(context.Background(), 30*time.Second)
 	defer cancel()
-	*err = errors.Join(*err, stop(ctx))
+	*err = errors.Join(*err, stop(within))
 }
 
 func say(out io.Writer, format string, args ...any) {
@@ -149,12 +157,13 @@ func say(out io.Writer, format string, args ...any) {
 
 // ortet runs the real binary as its user would, on this terminal.
 func ortet(ctx context.Context, out io.Writer, kube cluster, azure *simulation.Azure, args ...string) error {
-	say(out, "ortet %s", strings.Join(args, " "))
+	say(out, "ortet %s", strings.ReplaceAll(strings.Join(args, " "), " --", " \\\n     --"))
 	cmd := exec.CommandContext(ctx, filepath.Join("bin", "ortet"), append(args, "--azure-config="+azure.Endpoint.AzureConfig, "--kubeconfig="+kube.kubeconfig)...)
 	cmd.Env = append(os.Environ(), "SSL_CERT_FILE="+azure.Endpoint.CAFile)
 	cmd.Stdin, cmd.Stdout, cmd.Stderr = os.Stdin, out, os.Stderr
-	// Ctrl-C reaches it from the terminal, and it gives the node back; only a
-	// time-out has to be passed on.
+	// In a process group of its own Ctrl-C reaches it once, from here, and it returns
+	// the node to service.
+	cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
 	cmd.Cancel = func() error { return cmd.Process.Signal(os.Interrupt) }
 	cmd.WaitDelay = 2 * time.Minute
 	if err := cmd.Run(); err != nil {

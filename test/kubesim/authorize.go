@@ -59,7 +59,11 @@ func (s *Server) allowed(r Request, groups []string) bool {
 		more, of := s.Groups[group]
 		grants, known = append(slices.Clip(grants), more...), known || of
 	}
-	if r.Path != "" {
+	switch r.Path {
+	case "":
+	case "/version", "/healthz", "/livez", "/readyz":
+		return true // as Kubernetes' own role system:public-info-viewer has it
+	default:
 		return known // as Kubernetes' own role system:discovery has it
 	}
 	return slices.ContainsFunc(grants, func(g Grant) bool { return g.allows(r) })

@@ -97,13 +97,33 @@ func (s *Server) wroteDaemonSet(old, e *entry) {
 		}
 		return
 	}
-	// What it owned goes as a pod does.
+	s.dismissOwned(old)
+}
+
+// dismissOwned deletes the pods of a DaemonSet or ReplicaSet that is gone.
+func (s *Server) dismissOwned(set *entry) {
 	pods := s.tables["pods"]
-	for _, pod := range slices.Clone(pods.within(old.object.GetNamespace())) {
-		if owner := metav1.GetControllerOf(pod.object); owner != nil && owner.UID == old.object.GetUID() {
+	for _, pod := range slices.Clone(pods.within(set.object.GetNamespace())) {
+		if owner := metav1.GetControllerOf(pod.object); owner != nil && owner.UID == set.object.GetUID() {
 			s.dismiss(pods, pod)
 		}
 	}
+}
+
+// podFrom makes a pod of a DaemonSet's or ReplicaSet's template, on a node unless that
+// is "".
+func (s *Server) podFrom(template corev1.PodTemplateSpec, owner metav1.Object, kind, node string) *entry {
+	pods, prefix := s.tables["pods"], owner.GetName()+"-"
+	pod := &corev1.Pod{Spec: *template.Spec.DeepCopy()}
+	pod.Labels, pod.Annotations, pod.Finalizers = maps.Clone(template.Labels), maps.Clone(template.Annotations), slices.Clone(template.Finalizers)
+	begun(pod)
+	complete(pod)
+	pod.Namespace, pod.GenerateName, pod.Name = owner.GetNamespace(), prefix, s.generatedName(pods, owner.GetNamespace(), prefix)
+	if node != "" {
+		pod.Spec.NodeName = node
+	}
+	pod.OwnerReferences = []metav1.OwnerReference{*metav1.NewControllerRef(owner, appsv1.SchemeGroupVersion.WithKind(kind))}
+	return s.insert(pods, pod)
 }
 
 // dismiss deletes a pod as a controller does.
@@ -164,13 +184,7 @@ func (s *Server) place(of, on *entry) {
 	}
 	switch {
 	case wanted && there == nil:
-		pod := &corev1.Pod{ObjectMeta: *set.Spec.Template.ObjectMeta.DeepCopy(), Spec: *set.Spec.Template.Spec.DeepCopy()}
-		begun(pod)
-		complete(pod)
-		pod.Namespace, pod.GenerateName, pod.Name = set.Namespace, set.Name+"-", s.generatedName(set.Name+"-")
-		pod.Spec.NodeName = place.node
-		pod.OwnerReferences = []metav1.OwnerReference{*metav1.NewControllerRef(set, appsv1.SchemeGroupVersion.WithKind("DaemonSet"))}
-		s.insert(pods, pod)
+		s.podFrom(set.Spec.Template, set, "DaemonSet", place.node)
 	case !wanted && there != nil && there.object.GetDeletionTimestamp() == nil:
 		s.dismiss(pods, there)
 	}

@@ -24,6 +24,9 @@ func (c *call) options() (metav1.DeleteOptions, error) {
 		if len(o.DryRun) > 0 {
 			return o, apierrors.NewBadRequest("this server knows no dry runs")
 		}
+		if p := o.PropagationPolicy; p != nil && *p == metav1.DeletePropagationOrphan {
+			return o, apierrors.NewBadRequest("this server deletes what is owned: it knows no propagationPolicy Orphan")
+		}
 		return o, nil
 	}
 	if text := c.parameter("gracePeriodSeconds"); text != "" {
@@ -44,6 +47,9 @@ func (s *Server) delete(c *call, t *table) (answer, error) {
 	old := t.entries[c.key()]
 	if old == nil {
 		return answer{}, apierrors.NewNotFound(t.kind.groupResource(), c.Name)
+	}
+	if t.kind.resource == "namespaces" && slices.Contains(initialNamespaces(), c.Name) {
+		return answer{}, c.forbidden(c.Name, "this namespace may not be deleted")
 	}
 	left, err := s.deleteOne(t, old, options, Deletion{User: c.User})
 	if err != nil {

@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"fmt"
 	"net/http"
+	"slices"
 	"strconv"
 
 	corev1 "k8s.io/api/core/v1"
@@ -22,7 +23,7 @@ func (s *Server) log(c *call, t *table) (answer, error) {
 	}
 	container := c.parameter("container")
 	known := false
-	for _, one := range pod.Spec.Containers {
+	for _, one := range slices.Concat(pod.Spec.Containers, pod.Spec.InitContainers) {
 		if container == "" {
 			container = one.Name
 		}

@@ -25,6 +25,12 @@ func (s *Server) get(c *call, t *table) (answer, error) {
 // every five minutes.
 const snapshotLasts = 5 * time.Minute
 
+// A snapshotKey says which list a snapshot is of.
+type snapshotKey struct {
+	resource, namespace string
+	revision            uint64
+}
+
 // A snapshot is what a list that was given in part was made of.
 type snapshot struct {
 	entries []*entry
@@ -72,7 +78,7 @@ func (s *Server) list(c *call, t *table) (answer, error) {
 			continue
 		}
 		if limit > 0 && len(items) == limit {
-			s.keep(revision, all)
+			s.keep(snapshotKey{t.kind.resource, c.Namespace, revision}, all)
 			meta.Continue = token{revision, items[limit-1].key}.String()
 			if c.parameter("labelSelector") == "" && c.parameter("fieldSelector") == "" {
 				left := int64(len(all) - i)
@@ -87,16 +93,16 @@ func (s *Server) list(c *call, t *table) (answer, error) {
 
 // keep keeps what a list shows, for who asks for the rest. Entries do not
 // change, but the table's slice does.
-func (s *Server) keep(revision uint64, entries []*entry) {
+func (s *Server) keep(of snapshotKey, entries []*entry) {
 	for key, old := range s.snapshots {
 		if !time.Now().Before(old.until) {
 			delete(s.snapshots, key)
 		}
 	}
 	if s.snapshots == nil {
-		s.snapshots = map[uint64]snapshot{}
+		s.snapshots = map[snapshotKey]snapshot{}
 	}
-	s.snapshots[revision] = snapshot{slices.Clone(entries), time.Now().Add(snapshotLasts)}
+	s.snapshots[of] = snapshot{slices.Clone(entries), time.Now().Add(snapshotLasts)}
 }
 
 // goOn gives the rest of a list that was given in part.
@@ -111,7 +117,7 @@ func (s *Server) goOn(t *table, namespace, text string) ([]*entry, uint64, error
 	}
 	all, revision := t.within(namespace), s.revision
 	if from.Revision != 0 {
-		kept, ok := s.snapshots[from.Revision]
+		kept, ok := s.snapshots[snapshotKey{t.kind.resource, namespace, from.Revision}]
 		if !ok || !time.Now().Before(kept.until) {
 			expired := apierrors.NewResourceExpired("The provided continue parameter is too old to display a consistent list result. You can start a new list without the continue parameter, or use the continue token in this response to retrieve the remainder of the results.")
 			expired.ErrStatus.Continue = token{Start: from.Start}.String()

@@ -1,6 +1,8 @@
 package kubesim
 
 import (
+	"strings"
+
 	certificatesv1 "k8s.io/api/certificates/v1"
 	corev1 "k8s.io/api/core/v1"
 )
@@ -36,26 +38,36 @@ func (s *Server) wroteRequest(old, e *entry) {
 	})
 }
 
-// ownNode gives the name of the Node whose kubelet the user is.
-func (c *call) ownNode() (string, bool) {
-	const prefix = "system:node:"
-	if len(c.User) <= len(prefix) || c.User[:len(prefix)] != prefix {
-		return "", false
-	}
-	return c.User[len(prefix):], true
-}
-
-// restrictNode is admission by NodeRestriction, as far as a cloned identity meets
-// it: a kubelet writes its own Node and Lease only.
-func (c *call) restrictNode(name string) error {
-	own, is := c.ownNode()
-	if !is || own == name {
+// restrictNode keeps a kubelet to its own Node, Lease and pods, as the Node authorizer
+// and NodeRestriction do; what it may not change of these is not looked at.
+func (s *Server) restrictNode(c *call, t *table) error {
+	own, is := strings.CutPrefix(c.User, "system:node:")
+	if !is {
 		return nil
 	}
 	switch {
+	case c.Resource == "nodes" && c.Verb != "create" && c.Name != own:
+		return c.forbidden(c.Name, "node %q cannot %s other nodes", own, c.Verb)
+	case c.Resource == "leases" && c.Verb != "create" && (c.Namespace != corev1.NamespaceNodeLease || c.Name != own):
+		return c.forbidden(c.Name, "can only access node lease with the same name as the requesting node")
+	case c.Resource == "pods" && c.Name != "":
+		if pod, ok := ofEntry[corev1.Pod](t.entries[c.key()]); ok && pod.Spec.NodeName != own {
+			return c.forbidden(c.Name, "node %q can only %s pods with spec.nodeName set to itself", own, c.Verb)
+		}
+	case c.Resource == "pods" && !strings.Contains(","+c.parameter("fieldSelector")+",", ",spec.nodeName="+own+","):
+		return c.forbidden("", "can only list/watch pods with spec.nodeName field selector")
+	}
+	return nil
+}
+
+// restrictNewNode is restrictNode for what a kubelet makes.
+func (c *call) restrictNewNode(name string) error {
+	own, is := strings.CutPrefix(c.User, "system:node:")
+	switch {
+	case !is || own == name:
 	case c.Resource == "nodes":
 		return c.forbidden(name, "node %q is not allowed to modify node %q", own, name)
-	case c.Resource == "leases" && c.Namespace == corev1.NamespaceNodeLease:
+	case c.Resource == "leases":
 		return c.forbidden(name, "can only access node lease with the same name as the requesting node")
 	}
 	return nil

@@ -69,7 +69,7 @@ type Server struct {
 	revision   uint64            // resourceVersion of the last write
 	made       uint64            // UIDs
 	generated  uint64            // names
-	snapshots  map[uint64]snapshot
+	snapshots  map[snapshotKey]snapshot
 	daemonPods map[daemonOn]string  // keys of pods
 	due        []due                // by time
 	deletions  []Deletion           // since the lock was taken
@@ -99,12 +99,19 @@ type due struct {
 // begin takes the lock, after which what was due has happened.
 func (s *Server) begin() {
 	s.mu.Lock()
+	begun := false
+	defer func() {
+		if !begun {
+			s.mu.Unlock() // a panic must not stop the cluster
+		}
+	}()
 	s.init()
 	for len(s.due) > 0 && !time.Now().Before(s.due[0].at) {
 		first := s.due[0]
 		s.due = s.due[1:]
 		first.do()
 	}
+	begun = true
 }
 
 // end gives the lock back, and tells of the deletions.
@@ -381,13 +388,11 @@ func (c *call) changes() bool { return c.Verb == "get" || c.Verb == "update" || 
 
 // stored serves what every kind has.
 func (s *Server) stored(c *call, t *table) (answer, error) {
-	if c.Verb == "update" || c.Verb == "patch" || c.Verb == "delete" {
-		if c.Name == "" {
-			return answer{}, apierrors.NewMethodNotSupported(t.kind.groupResource(), c.Verb)
-		}
-		if err := c.restrictNode(c.Name); err != nil {
-			return answer{}, err
-		}
+	if c.Name == "" && (c.Verb == "update" || c.Verb == "patch" || c.Verb == "delete") {
+		return answer{}, apierrors.NewMethodNotSupported(t.kind.groupResource(), c.Verb)
+	}
+	if err := s.restrictNode(c, t); err != nil {
+		return answer{}, err
 	}
 	switch c.Verb {
 	case "get":

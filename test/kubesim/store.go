@@ -52,6 +52,10 @@ func (t *table) within(namespace string) []*entry {
 	return t.sorted[from:to]
 }
 
+func initialNamespaces() []string {
+	return []string{metav1.NamespaceDefault, metav1.NamespaceSystem, metav1.NamespacePublic, corev1.NamespaceNodeLease}
+}
+
 // init makes the world of a new cluster. The caller holds the lock.
 func (s *Server) init() {
 	if s.tables != nil {
@@ -62,7 +66,7 @@ func (s *Server) init() {
 	for _, k := range kinds() {
 		s.tables[k.resource] = &table{kind: k, entries: map[string]*entry{}}
 	}
-	for _, name := range []string{metav1.NamespaceDefault, metav1.NamespaceSystem, metav1.NamespacePublic, corev1.NamespaceNodeLease} {
+	for _, name := range initialNamespaces() {
 		s.insert(s.tables["namespaces"], &corev1.Namespace{
 			ObjectMeta: metav1.ObjectMeta{Name: name},
 			Status:     corev1.NamespaceStatus{Phase: corev1.NamespaceActive},
@@ -124,7 +128,15 @@ func (s *Server) remove(t *table, old *entry) {
 
 // generatedName gives a name as the API server does for generateName: five
 // letters and digits that make no words, here counted.
-func (s *Server) generatedName(prefix string) string {
+func (s *Server) generatedName(t *table, namespace, prefix string) string {
+	name := s.countedName(prefix)
+	for t.entries[keyOf(namespace, name)] != nil {
+		name = s.countedName(prefix)
+	}
+	return name
+}
+
+func (s *Server) countedName(prefix string) string {
 	const letters, longest = "bcdfghjklmnpqrstvwxz2456789", 63 - 5
 	s.generated++
 	suffix := make([]byte, 5)

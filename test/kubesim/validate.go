@@ -2,14 +2,19 @@ package kubesim
 
 import (
 	"bytes"
+	"encoding/pem"
 	"maps"
 	"strings"
 
+	appsv1 "k8s.io/api/apps/v1"
+	certificatesv1 "k8s.io/api/certificates/v1"
 	coordinationv1 "k8s.io/api/coordination/v1"
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/equality"
 	apivalidation "k8s.io/apimachinery/pkg/api/validation"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	metavalidation "k8s.io/apimachinery/pkg/apis/meta/v1/validation"
+	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/apimachinery/pkg/util/validation/field"
 )
 
@@ -58,6 +63,12 @@ func validate(k *kind, o, was object) field.ErrorList {
 	case *corev1.Pod:
 		before, _ := was.(*corev1.Pod)
 		errs = append(errs, validatePod(o, before)...)
+	case *appsv1.ReplicaSet:
+		errs = append(errs, validateReplicaSet(o)...)
+	case *certificatesv1.CertificateSigningRequest:
+		if block, _ := pem.Decode(o.Spec.Request); block == nil || block.Type != "CERTIFICATE REQUEST" {
+			errs = append(errs, field.Invalid(field.NewPath("spec", "request"), "", "PEM block type must be CERTIFICATE REQUEST"))
+		}
 	}
 	return errs
 }
@@ -95,6 +106,26 @@ func validateSecret(o, was *corev1.Secret) (errs field.ErrorList) {
 	}
 	if !maps.EqualFunc(o.Data, was.Data, bytes.Equal) {
 		errs = append(errs, field.Forbidden(field.NewPath("data"), "field is immutable when `immutable` is set"))
+	}
+	return errs
+}
+
+func validateReplicaSet(o *appsv1.ReplicaSet) (errs field.ErrorList) {
+	spec := field.NewPath("spec")
+	if n := o.Spec.Replicas; n != nil && *n < 0 {
+		errs = append(errs, field.Invalid(spec.Child("replicas"), *n, "must be greater than or equal to 0"))
+	}
+	selector, err := metav1.LabelSelectorAsSelector(o.Spec.Selector)
+	switch {
+	case o.Spec.Selector == nil:
+		errs = append(errs, field.Required(spec.Child("selector"), ""))
+	case err != nil || selector.Empty():
+		errs = append(errs, field.Invalid(spec.Child("selector"), o.Spec.Selector, "empty selector is invalid for deployment"))
+	case !selector.Matches(labels.Set(o.Spec.Template.Labels)):
+		errs = append(errs, field.Invalid(spec.Child("template", "metadata", "labels"), o.Spec.Template.Labels, "`selector` does not match template `labels`"))
+	}
+	if len(o.Spec.Template.Spec.Containers) == 0 {
+		errs = append(errs, field.Required(spec.Child("template", "spec", "containers"), ""))
 	}
 	return errs
 }

@@ -13,6 +13,8 @@ import (
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/util/validation/field"
 	"k8s.io/apimachinery/pkg/watch"
 )
 
@@ -34,10 +36,7 @@ func (s *Server) record(t *table, old, now *entry) {
 		t.history = slices.Delete(t.history, 0, historyLength)
 	}
 	t.history = append(t.history, change{s.revision, old, now})
-	if s.written != nil {
-		close(s.written)
-		s.written = nil
-	}
+	s.wake()
 }
 
 // A watcher is the body of the answer to a watch: a reader of JSON frames that
@@ -81,6 +80,10 @@ func (s *Server) watch(c *call, t *table) (answer, error) {
 		}
 	}
 	initial := c.parameter("sendInitialEvents")
+	if match := c.parameter("resourceVersionMatch"); initial != "" && match != string(metav1.ResourceVersionMatchNotOlderThan) {
+		return answer{}, apierrors.NewInvalid(schema.GroupKind{Group: "meta.k8s.io", Kind: "ListOptions"}, "", field.ErrorList{
+			field.Forbidden(field.NewPath("resourceVersionMatch"), "sendInitialEvents requires setting resourceVersionMatch to NotOlderThan")})
+	}
 	switch version := c.parameter("resourceVersion"); {
 	case initial == "true" || initial == "" && (version == "" || version == "0"):
 		for _, e := range t.within(c.Namespace) {

@@ -10,6 +10,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/equality"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/labels"
 )
 
 // What follows is done where Server.Controllers is set: the part of the controller
@@ -164,10 +165,10 @@ func (s *Server) checkNode(name string) {
 // of DaemonSets, which tolerate it.
 func (s *Server) evictUnreachable(name string) {
 	node, ok := ofEntry[corev1.Node](s.tables["nodes"].entries[name])
-	if !ok || time.Since(s.heartbeats[name]) < nodeGrace {
-		return
-	}
-	if condition := readiness(node); condition == nil || condition.Status != corev1.ConditionUnknown {
+	if !ok || !slices.ContainsFunc(node.Spec.Taints, func(t corev1.Taint) bool {
+		// It may have come back and fallen silent again meanwhile.
+		return t.Key == corev1.TaintNodeUnreachable && t.TimeAdded != nil && time.Since(t.TimeAdded.Time) >= unreachableLasts
+	}) {
 		return
 	}
 	pods := s.tables["pods"]
@@ -177,16 +178,6 @@ func (s *Server) evictUnreachable(name string) {
 			continue
 		}
 		if owner := metav1.GetControllerOf(pod); owner == nil || owner.Kind != "DaemonSet" {
-			s.dismiss(pods, e)
-		}
-	}
-}
-
-// dismissOwned deletes the pods of a ReplicaSet that is gone.
-func (s *Server) dismissOwned(set *entry) {
-	pods := s.tables["pods"]
-	for _, e := range slices.Clone(pods.within(set.object.GetNamespace())) {
-		if owner := metav1.GetControllerOf(e.object); owner != nil && owner.UID == set.object.GetUID() {
 			s.dismiss(pods, e)
 		}
 	}
@@ -204,14 +195,24 @@ func (s *Server) reconcile() {
 }
 
 // fill makes the pods that a ReplicaSet lacks and deletes the youngest of those
-// beyond its number.
+// beyond its number. A pod that its selector no longer matches is released.
 func (s *Server) fill(e *entry, set *appsv1.ReplicaSet) {
+	selector, err := metav1.LabelSelectorAsSelector(set.Spec.Selector)
+	if err != nil {
+		return // as a controller that cannot work on it
+	}
 	pods := s.tables["pods"]
 	var active []*entry
 	status := appsv1.ReplicaSetStatus{ObservedGeneration: set.Generation}
-	for _, e := range pods.within(set.Namespace) {
+	for _, e := range slices.Clone(pods.within(set.Namespace)) {
 		pod, ok := ofEntry[corev1.Pod](e)
 		if owner := metav1.GetControllerOf(e.object); !ok || owner == nil || owner.UID != set.UID || pod.DeletionTimestamp != nil || over(pod) {
+			continue
+		}
+		if !selector.Matches(labels.Set(pod.Labels)) {
+			released := pod.DeepCopy()
+			released.OwnerReferences = slices.DeleteFunc(released.OwnerReferences, func(o metav1.OwnerReference) bool { return o.UID == set.UID })
+			s.replace(pods, e, released)
 			continue
 		}
 		active = append(active, e)
@@ -225,12 +226,7 @@ func (s *Server) fill(e *entry, set *appsv1.ReplicaSet) {
 		want = int(*set.Spec.Replicas)
 	}
 	for range want - len(active) {
-		pod := &corev1.Pod{ObjectMeta: *set.Spec.Template.ObjectMeta.DeepCopy(), Spec: *set.Spec.Template.Spec.DeepCopy()}
-		begun(pod)
-		complete(pod)
-		pod.Namespace, pod.GenerateName, pod.Name = set.Namespace, set.Name+"-", s.generatedName(set.Name+"-")
-		pod.OwnerReferences = []metav1.OwnerReference{*metav1.NewControllerRef(set, appsv1.SchemeGroupVersion.WithKind("ReplicaSet"))}
-		active = append(active, s.insert(pods, pod))
+		active = append(active, s.podFrom(set.Spec.Template, set, "ReplicaSet", ""))
 	}
 	if extra := len(active) - want; extra > 0 {
 		slices.SortFunc(active, func(a, b *entry) int {
@@ -239,8 +235,10 @@ func (s *Server) fill(e *entry, set *appsv1.ReplicaSet) {
 		for _, e := range active[:extra] {
 			s.dismiss(pods, e)
 		}
+		active = active[extra:]
 	}
-	status.Replicas, status.FullyLabeledReplicas = int32(want), int32(want) // #nosec G115 -- it was an int32
+	status.Replicas = int32(len(active)) // #nosec G115 -- at most what was an int32
+	status.FullyLabeledReplicas = status.Replicas
 	if !equality.Semantic.DeepEqual(set.Status, status) {
 		next := set.DeepCopy()
 		next.Status = status

@@ -3,6 +3,7 @@ package kubesim_test
 import (
 	"context"
 	"fmt"
+	"slices"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -10,6 +11,7 @@ import (
 	appsv1 "k8s.io/api/apps/v1"
 	coordinationv1 "k8s.io/api/coordination/v1"
 	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/types"
@@ -103,6 +105,24 @@ func TestReplicaSetFillsUp(t *testing.T) {
 	if got := spread(s); got["n1"]+got["n2"]+got["n4"] != 1 {
 		t.Fatalf("pods by node after a scale to one: %v", got)
 	}
+	// A pod that loses its label is released, and another takes its place.
+	pods, err = c.CoreV1().Pods("default").List(t.Context(), metav1.ListOptions{})
+	must(t, err)
+	stays := slices.IndexFunc(pods.Items, func(p corev1.Pod) bool { return p.DeletionTimestamp == nil })
+	_, err = c.CoreV1().Pods("default").Patch(t.Context(), pods.Items[stays].Name, types.MergePatchType, []byte(`{"metadata":{"labels":{"app":"debug"}}}`), metav1.PatchOptions{})
+	must(t, err)
+	if got := spread(s); got["n2"]+got["n4"]+got[""] != 2 {
+		t.Fatalf("pods by node after one was released: %v", got)
+	}
+	must(t, c.CoreV1().Pods("default").Delete(t.Context(), pods.Items[stays].Name, metav1.DeleteOptions{GracePeriodSeconds: new(int64)}))
+	for what, patch := range map[string]string{
+		"replicas": `{"spec":{"replicas":-1}}`,
+		"selector": `{"spec":{"template":{"metadata":{"labels":{"app":"other"}}}}}`,
+	} {
+		if _, err := c.AppsV1().ReplicaSets("default").Patch(t.Context(), "web", types.MergePatchType, []byte(patch), metav1.PatchOptions{}); !apierrors.IsInvalid(err) {
+			t.Errorf("%s of a ReplicaSet: %v", what, err)
+		}
+	}
 	must(t, c.AppsV1().ReplicaSets("default").Delete(t.Context(), "web", metav1.DeleteOptions{}))
 	if got := spread(s); len(got) != 0 {
 		t.Fatalf("pods by node without the ReplicaSet: %v", got)
@@ -164,6 +184,16 @@ func TestSilentNode(t *testing.T) {
 		if got := status("n1"); got != "True[]" {
 			t.Fatalf("n1, which is back: %s", got)
 		}
+		// It falls silent again: its pods have five minutes from then on.
+		s.Put(pod("default", "late", "n1"))
+		live(4*time.Minute, "n2")
+		if s.Pod("default", "late").DeletionTimestamp != nil {
+			t.Error("a pod is deleted four minutes after its node fell silent")
+		}
+		live(3*time.Minute, "n2")
+		if s.Pod("default", "late").DeletionTimestamp == nil {
+			t.Error("a pod stays seven minutes after its node fell silent")
+		}
 		must(t, c.CoreV1().Nodes().Delete(t.Context(), "n1", metav1.DeleteOptions{}))
 		if s.Lease(corev1.NamespaceNodeLease, "n1") != nil {
 			t.Error("the Lease of a node that was deleted stays")
@@ -200,5 +230,25 @@ func TestWatchFromTooLongAgo(t *testing.T) {
 	must(t, c.CoreV1().Nodes().Delete(ctx, "n", metav1.DeleteOptions{}))
 	if event := <-watching.ResultChan(); event.Type != "DELETED" {
 		t.Errorf("%+v", event)
+	}
+}
+
+// Lists that are read in parts at the same time do not get into each other.
+func TestTwoListsInParts(t *testing.T) {
+	s := &kubesim.Server{}
+	c := client(t, s, "me")
+	for _, name := range []string{"a", "b"} {
+		s.Put(&corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: "config-" + name}})
+		s.Put(&corev1.Secret{ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: "secret-" + name}})
+	}
+	one := metav1.ListOptions{Limit: 1}
+	configs, err := c.CoreV1().ConfigMaps("default").List(t.Context(), one)
+	must(t, err)
+	_, err = c.CoreV1().Secrets("default").List(t.Context(), one)
+	must(t, err)
+	rest, err := c.CoreV1().ConfigMaps("default").List(t.Context(), metav1.ListOptions{Continue: configs.Continue})
+	must(t, err)
+	if len(rest.Items) != 1 || rest.Items[0].Name != "config-b" {
+		t.Errorf("%+v", rest.Items)
 	}
 }

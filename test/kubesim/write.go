@@ -43,7 +43,7 @@ func (s *Server) create(c *call, t *table) (answer, error) {
 	if err != nil {
 		return answer{}, err
 	}
-	if err := c.restrictNode(o.GetName()); err != nil {
+	if err := c.restrictNewNode(o.GetName()); err != nil {
 		return answer{}, err
 	}
 	if request, ok := o.(*certificatesv1.CertificateSigningRequest); ok {
@@ -65,7 +65,7 @@ func (s *Server) make(c *call, t *table, o object) (*entry, error) {
 		return nil, errors.New("resourceVersion should not be set on objects to be created")
 	}
 	if o.GetName() == "" && o.GetGenerateName() != "" {
-		o.SetName(s.generatedName(o.GetGenerateName()))
+		o.SetName(s.generatedName(t, o.GetNamespace(), o.GetGenerateName()))
 	}
 	o.SetUID("")
 	o.SetCreationTimestamp(metav1.Time{})

@@ -12,6 +12,7 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 )
 
 // maxRefusal bounds what is read of a kubelet's refusal, in bytes.
@@ -50,5 +51,8 @@ func (c *Cluster) kubeletLog(ctx context.Context, pod *corev1.Pod, container str
 	if err != nil {
 		return nil, apierrors.NewInternalError(fmt.Errorf("read the answer of node %s: %w", node.Name, err))
 	}
-	return nil, apierrors.NewGenericServerResponse(response.StatusCode, "get", corev1.Resource("pods/log"), pod.Name, strings.TrimSpace(string(text)), 0, true)
+	return nil, &apierrors.StatusError{ErrStatus: metav1.Status{
+		Status: metav1.StatusFailure, Code: int32(response.StatusCode), Reason: metav1.StatusReasonBadRequest, // #nosec G115 -- a status code
+		Message: strings.TrimSpace(string(text)),
+	}}
 }

@@ -2,13 +2,14 @@
 // over TLS on loopback, in real time, with the identities of a cluster.
 //
 // Clients prove who they are by certificates of the cluster's authority or by
-// bootstrap tokens. Members of system:masters may do everything, kubelets what the
-// Node authorizer lets them, as far as it is served; holders of a token of kubeadm's
+// bootstrap tokens. Members of system:masters may do everything; kubelets write their
+// own Node, Lease and pods, but what they change of these is not restricted; holders of a token of kubeadm's
 // group may ask for a kubelet's certificate, which is approved and signed as
 // Kubernetes' own controllers do. Logs come from the node's kubelet.
 package serve
 
 import (
+	"bytes"
 	"context"
 	"crypto/tls"
 	"crypto/x509"
@@ -99,8 +100,7 @@ func Start(dir string) (_ *Cluster, err error) {
 	c.http = http.Server{
 		Handler:   http.HandlerFunc(c.serve),
 		TLSConfig: &tls.Config{MinVersion: tls.VersionTLS12, ClientCAs: clients, ClientAuth: tls.VerifyClientCertIfGiven},
-		// A client that goes away in a handshake is no news for whoever watches a demo.
-		ErrorLog: log.New(io.Discard, "", 0), ReadHeaderTimeout: 10 * time.Second,
+		ErrorLog:  log.New(errorLog{os.Stderr}, "kubesim: ", 0), ReadHeaderTimeout: 10 * time.Second,
 	}
 	c.wait.Go(func() {
 		// It ends by Stop; whatever else ends it, clients see.
@@ -123,14 +123,35 @@ func (c *Cluster) keepTime() {
 	}
 }
 
-// Stop ends the server at once, with all watches. Stopping again does nothing.
-func (c *Cluster) Stop(context.Context) (err error) {
+// Stop ends the server at once, with all watches, and waits for that until ctx ends.
+// Stopping again does nothing.
+func (c *Cluster) Stop(ctx context.Context) (err error) {
 	c.once.Do(func() {
 		close(c.ended)
 		err = c.http.Close()
-		c.wait.Wait()
+		stopped := make(chan struct{})
+		go func() {
+			c.wait.Wait()
+			close(stopped)
+		}()
+		select {
+		case <-stopped:
+		case <-ctx.Done():
+			err = errors.Join(err, fmt.Errorf("stop the API server in memory: %w", ctx.Err()))
+		}
 	})
 	return err
+}
+
+// errorLog passes on what a server reports, but for clients that go away in a
+// handshake.
+type errorLog struct{ to io.Writer }
+
+func (l errorLog) Write(p []byte) (int, error) {
+	if bytes.Contains(p, []byte("TLS handshake error")) {
+		return len(p), nil
+	}
+	return l.to.Write(p)
 }
 
 // RESTConfig returns the administrator's client configuration, without a client
@@ -173,12 +194,11 @@ func grants() map[string][]kubesim.Grant {
 		access.TokenGroup: {request},
 		"system:nodes": {
 			request, review,
-			grant("", []string{"nodes", "nodes/status"}, "create", "get", "list", "watch", "update", "patch"),
+			grant("", []string{"nodes", "nodes/status"}, "create", "get", "update", "patch"),
 			grant("", []string{"pods"}, "get", "list", "watch", "delete"),
 			grant("", []string{"pods/status"}, "update", "patch"),
 			grant("", []string{"pods/eviction"}, "create"),
 			grant("", []string{"events"}, "create", "update", "patch"),
-			grant("", []string{"configmaps", "secrets"}, "get"),
 			grant("coordination.k8s.io", []string{"leases"}, "create", "get", "update", "patch", "delete"),
 		},
 		"system:authenticated": {review},

@@ -111,6 +111,16 @@ func TestKubeletJoins(t *testing.T) {
 	if _, err := admin.CoreV1().Nodes().Create(ctx, node("n2"), metav1.CreateOptions{}); err != nil {
 		t.Fatal(err)
 	}
+	for name, on := range map[string]string{"own": "n1", "other": "n2"} {
+		c.Kube.Put(&corev1.Pod{ObjectMeta: metav1.ObjectMeta{Name: name}, Spec: corev1.PodSpec{NodeName: on, Containers: []corev1.Container{{Name: "c", Image: "i"}}}})
+	}
+	own, err := kubelet.CoreV1().Pods("").List(ctx, metav1.ListOptions{FieldSelector: "spec.nodeName=n1"})
+	if err != nil || len(own.Items) != 1 {
+		t.Fatalf("a kubelet's own pods: %v, %v", own, err)
+	}
+	if err := kubelet.CoreV1().Pods("default").Delete(ctx, "own", metav1.DeleteOptions{}); err != nil {
+		t.Error(err)
+	}
 	for what, try := range map[string]func() error{
 		"create another Node": func() error {
 			_, err := kubelet.CoreV1().Nodes().Create(ctx, node("n3"), metav1.CreateOptions{})
@@ -119,6 +129,17 @@ func TestKubeletJoins(t *testing.T) {
 		"patch another Node": func() error {
 			_, err := kubelet.CoreV1().Nodes().Patch(ctx, "n2", "application/merge-patch+json", []byte(`{"metadata":{"labels":{"a":"b"}}}`), metav1.PatchOptions{})
 			return err
+		},
+		"read another Node": func() error {
+			_, err := kubelet.CoreV1().Nodes().Get(ctx, "n2", metav1.GetOptions{})
+			return err
+		},
+		"list all pods": func() error {
+			_, err := kubelet.CoreV1().Pods("").List(ctx, metav1.ListOptions{})
+			return err
+		},
+		"delete another's pod": func() error {
+			return kubelet.CoreV1().Pods("default").Delete(ctx, "other", metav1.DeleteOptions{})
 		},
 		"list Secrets": func() error {
 			_, err := kubelet.CoreV1().Secrets("").List(ctx, metav1.ListOptions{})
