@@ -251,7 +251,7 @@ func TestDetails(t *testing.T) {
 	}
 	b.do(chromedp.MouseEvent(chromedp.MouseMoved, at.X+at.W/2, at.Y+8))
 	b.settled()
-	has(eval[string](b, `document.querySelector('.tip').hidden ? '' : document.querySelector('.tip').innerText`), "before cloud-init.service", "3.019s", "another unit's job", "not shown by systemd-analyze critical-chain")
+	has(eval[string](b, `document.querySelector('.tip').hidden ? '' : document.querySelector('.tip').innerText`), "before cloud-init.service", "3.019s", "another unit's job", "systemd-analyze critical-chain does not show it")
 	b.do(chromedp.MouseClickXY(at.X+at.W/2, at.Y+8))
 	b.settled()
 	has(panel(), "before cloud-init.service", "nothing on the path ran", "cloud-init.service")

@@ -23,7 +23,7 @@ func interrupted(t *testing.T, w *world) {
 	args := baked("capture", donor, "--workbench="+bench)
 	interrupt := func(step string) {
 		o := p.ortet(t, on(step, "started", os.Interrupt), args...).exits(t, exitInterrupted)
-		o.says(t, "Interrupted", "is in service as it was found", "the same command goes on")
+		o.says(t, "Interrupted", "is in service as it was found", "run the same command to resume")
 		p.whole(t, donor, before)
 	}
 	interrupt("drain")
