@@ -57,6 +57,16 @@ func newHelp() *cobra.Command {
 	return &cobra.Command{
 		Use:   "help [COMMAND]",
 		Short: "Show the help of a command",
+		ValidArgsFunction: func(c *cobra.Command, args []string, toComplete string) (names []string, _ cobra.ShellCompDirective) {
+			if found, _, err := c.Root().Find(args); err == nil {
+				for _, sub := range found.Commands() {
+					if sub.IsAvailableCommand() && strings.HasPrefix(sub.Name(), toComplete) {
+						names = append(names, sub.Name())
+					}
+				}
+			}
+			return names, cobra.ShellCompDirectiveNoFileComp
+		},
 		RunE: func(c *cobra.Command, args []string) error {
 			found, rest, err := c.Root().Find(args)
 			if err != nil {

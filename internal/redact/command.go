@@ -22,12 +22,17 @@ func commandArguments(s string, hide []span) []span {
 			hide, i = argumentsFrom(s, i+n, hide)
 		}
 	}
-	if i := strings.Index(s, "commandToExecute"); i >= 0 {
-		i += len("commandToExecute")
-		for i < len(s) && strings.IndexByte(`\"': =`, s[i]) >= 0 {
-			i++
+	for at := 0; ; {
+		_, rest, ok := strings.Cut(s[at:], "commandToExecute")
+		if !ok {
+			break
 		}
-		hide, _ = argumentsFrom(s[:quoteEnd(s, i)], i, hide)
+		for at = len(s) - len(rest); at < len(s) && strings.IndexByte(`\"': =`, s[at]) >= 0; {
+			at++
+		}
+		end := quoteEnd(s, at)
+		hide, _ = argumentsFrom(s[:end], at, hide)
+		at = end
 	}
 	if _, command, ok := strings.Cut(s, " COMMAND="); ok {
 		hide, _ = argumentsFrom(s, len(s)-len(command), hide)
@@ -35,10 +40,11 @@ func commandArguments(s string, hide []span) []span {
 	return hide
 }
 
-// beginsString says whether a line within a string of JSON begins behind what is given.
+// beginsString says whether a traced line begins behind what is given: within a string of
+// JSON, or behind a label, as in cloud-init's "Stderr: + …" and "[stderr] + …".
 func beginsString(before string) bool {
 	opening, ok := strings.CutSuffix(before, `"`)
-	return strings.HasSuffix(before, `\n`) || ok && opening != "" && strings.IndexByte(`:= [\`, opening[len(opening)-1]) >= 0
+	return strings.HasSuffix(before, `\n`) || strings.HasSuffix(before, ": ") || strings.HasSuffix(before, "] ") || strings.HasSuffix(before, ": '") || ok && opening != "" && strings.IndexByte(`:= [\`, opening[len(opening)-1]) >= 0
 }
 
 // tracePrefix is how long the pluses are, and the blank behind them, that a traced command
@@ -131,8 +137,14 @@ func isPlainArgument(v string) bool {
 		return len(v) <= mostName || strings.ContainsAny(v, ".:")
 	case isHex(v) && len(v) == 64: // a digest
 		return true
+	case strings.HasPrefix(v, "ERR_") && v == strings.ToUpper(v): // AKS' and others' exit codes by name
+		return true
 	case isDotted(v):
 		return true
+	}
+	if registry, image, ok := strings.Cut(v, "/"); ok && isDotted(registry) {
+		image, digest, _ := strings.Cut(image, "@sha256:")
+		return isOneCase(image) && (digest == "" || isHex(digest) && len(digest) == 64)
 	}
 	return len(v) <= mostName && isOneCase(v)
 }

@@ -28,6 +28,10 @@ func TestArgumentsOfCommands(t *testing.T) {
 		{"traces in JSON", `{"stderr":"+ join.sh q7rw2lx9zt4kb8vn\n++ JoinClusterNow2 x\n+ join.sh q7rw2lx9zt4kb8vn"}`, `{"stderr":"+ join.sh [redacted]\n++ JoinClusterNow2 x\n+ join.sh [redacted]"}`},
 		{"commandToExecute", `{"commandToExecute":"bash join.sh 10.0.0.1 q7rw2lx9zt4kb8vn"}`, `{"commandToExecute":"bash join.sh 10.0.0.1 [redacted]"}`},
 		{"commandToExecute in JSON", `settings: "{\"commandToExecute\": \"bash -c \\\"join.sh q7rw2lx9zt4kb8vn\\\"\", \"timestampOfUpdate\": 1}"`, `settings: "{\"commandToExecute\": \"bash -c \\\"join.sh [redacted]"\", \"timestampOfUpdate\": 1}"`},
+		{"two commandToExecute", `{"settings":{"commandToExecute":"bash a.sh"},"protectedSettings":{"commandToExecute":"bash b.sh bob q7rw2lx9zt4kb8vn"}}`, `{"settings":{"commandToExecute":"bash a.sh"},"protectedSettings":{"commandToExecute":"bash b.sh bob [redacted]"}}`},
+		{"behind cloud-init's label", "Stderr: + adduser bob q7rw2lx9zt4kb8vn", "Stderr: + adduser bob [redacted]"},
+		{"behind an agent's label", "[stderr] + adduser bob q7rw2lx9zt4kb8vn", "[stderr] + adduser bob [redacted]"},
+		{"behind a label and a quote", "stderr: '+ adduser bob q7rw2lx9zt4kb8vn'", "stderr: '+ adduser bob [redacted]'"},
 		{"sudo", "sudo[9]: u : USER=root ; COMMAND=/usr/bin/join q7rw2lx9zt4kb8vn", "sudo[9]: u : USER=root ; COMMAND=/usr/bin/join [redacted]"},
 	} {
 		shown := Text(c.line)
@@ -83,6 +87,9 @@ func TestArgumentsThatStay(t *testing.T) {
 		"+ az vmss show --ids 5b3c1f2e-7d4a-4c9b-8e1f-0a2b3c4d5e6f",
 		"+ kubeadm join 10.0.0.4:6443 --discovery-token-ca-cert-hash sha256:" + hex32 + hex32,
 		`{"commandToExecute":"bash /opt/azure/containers/provision_start.sh","fileUris":["https://a.blob.core.windows.net/c/provision_start.sh"]}`,
+		"+ ctr -n k8s.io image pull mcr.microsoft.com/oss/kubernetes/pause@sha256:" + hex32 + hex32,
+		"+ crictl pull mcr.microsoft.com/oss/kubernetes/kube-proxy",
+		"+ exit ERR_KUBELET_START_FAIL",
 		"C++ compiler not found in q7rw2lx9zt4kb8",
 	} {
 		if shown := Text(s); shown != s {

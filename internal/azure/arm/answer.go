@@ -2,6 +2,7 @@ package arm
 
 import (
 	"context"
+	"fmt"
 	"net/http"
 	"net/url"
 	"strings"
@@ -80,7 +81,16 @@ func list[T any](ctx context.Context, c *Cloud, address string, do func(*T) erro
 				return err
 			}
 		}
-		address = page.NextLink
+		if address = page.NextLink; address == "" {
+			break
+		}
+		// Azure writes blanks into next links of a list with $filter; the SDK's pager
+		// encodes them, too.
+		next, err := runtime.EncodeQueryParams(address)
+		if err != nil {
+			return brokenOffError{fmt.Errorf("read the next link %q: %w", address, err)}
+		}
+		address = next
 	}
 	return nil
 }

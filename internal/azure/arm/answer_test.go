@@ -99,3 +99,31 @@ func TestRequestsAreThoseOfTheSDK(t *testing.T) {
 		}
 	}
 }
+
+// The next link of a filtered list comes from Azure with blanks in it, which are encoded
+// as the SDK's pager does.
+func TestNextLinkIsEncoded(t *testing.T) {
+	first := `{"nextLink":"https://azsim.invalid/subscriptions/s/providers/Microsoft.Compute/virtualMachines?$filter='virtualMachineScaleSet/id' eq 'x'&$skiptoken=a b"}`
+	var a asked
+	c, err := New(Options{Cloud: azsim.Cloud(azsim.InProcess), Credential: (&azsim.Server{Seed: 1}).Credential(""), Version: "test", Transport: transport(func(r *http.Request) (*http.Response, error) {
+		answer, err := a.Do(r)
+		if len(a) == 1 {
+			answer.Body = io.NopCloser(strings.NewReader(first))
+		}
+		return answer, err
+	})})
+	if err != nil {
+		t.Fatal(err)
+	}
+	group := fleet.ResourceID("/subscriptions/00000000-0000-0000-0000-000000000001/resourceGroups/rg/providers/Microsoft.Compute")
+	if _, err := c.Versions(t.Context(), group.Child("galleries", "g").Child("images", "i")); err != nil {
+		t.Fatal(err)
+	}
+	if want := "%24filter=%27virtualMachineScaleSet%2Fid%27+eq+%27x%27&%24skiptoken=a+b"; len(a) != 2 || a[1].RawQuery != want {
+		t.Errorf("asked %v, want a second page by %s", a, want)
+	}
+}
+
+type transport func(*http.Request) (*http.Response, error)
+
+func (f transport) Do(r *http.Request) (*http.Response, error) { return f(r) }

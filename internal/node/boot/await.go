@@ -43,13 +43,17 @@ func Await(ctx context.Context, o Options, verdict string, most time.Duration, l
 // askTimeout limits a call of systemd.
 const askTimeout = 20 * time.Second
 
+func dialSystemd(ctx context.Context) (*systemd.Bus, error) {
+	return systemd.Dial(ctx, askTimeout, systemd.Address{Path: systemd.OwnSocket}, systemd.Address{Path: systemd.SharedSocket, Shared: true})
+}
+
 // startDone asks systemd whether all of the start's jobs are done. Where there is
 // none, nothing is waited for.
 func startDone(ctx context.Context, o Options) bool {
 	if _, err := os.Stat("/run/systemd/system"); err != nil || !o.own() {
 		return true
 	}
-	b, err := systemd.Dial(ctx, askTimeout, systemd.Address{Path: systemd.OwnSocket}, systemd.Address{Path: systemd.SharedSocket, Shared: true})
+	b, err := dialSystemd(ctx)
 	if err != nil {
 		return false
 	}

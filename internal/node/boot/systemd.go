@@ -1,11 +1,15 @@
 package boot
 
 import (
+	"cmp"
 	"context"
 	"io"
+	"math"
+	"slices"
 	"strings"
 	"time"
 
+	"github.com/ortet/ortet/internal/node/systemd"
 	"github.com/ortet/ortet/internal/timeline/source"
 	"github.com/ortet/ortet/internal/wire"
 )
@@ -14,6 +18,8 @@ const (
 	showTimeout = 20 * time.Second
 	maxShown    = 32 << 20 // bytes of what systemctl prints
 	showCommand = "systemctl show"
+	// maxMonotonic is the latest time after the kernel's start that is believed.
+	maxMonotonic = 10 * 366 * 24 * 3600 * 1e6 // microseconds
 )
 
 // unitProperties are those that source.SystemctlShow reads of a unit.
@@ -55,8 +61,38 @@ func readSystemd(ctx context.Context) (wire.BootReport, error) {
 	if err != nil {
 		return ofSystemd(nil, nil), err
 	}
+	if len(manager) == 1 && len(manager[0].Clocks) < 2 {
+		manager[0].Clocks = systemdClocks(ctx)
+	}
 	units, err := show("--all", "--property="+unitProperties(), "*")
 	return ofSystemd(manager, units), err
+}
+
+// systemdClocks asks systemd for the moments at which it read both clocks. Before version
+// 251 systemctl show cuts the times of day to the second, also with --timestamp.
+func systemdClocks(ctx context.Context) (all []wire.ClockReading) {
+	b, err := dialSystemd(ctx)
+	if err != nil {
+		return nil
+	}
+	defer b.Close()
+	events := [...]string{"Userspace", "SecurityStart", "GeneratorsStart", "UnitsLoadStart", "UnitsLoadFinish", "Finish"}
+	var wall, monotonic [len(events)]uint64
+	var properties []systemd.Property
+	for i, event := range events {
+		properties = append(properties, systemd.Property{Iface: systemd.Manager, Name: event + "Timestamp", To: &wall[i]},
+			systemd.Property{Iface: systemd.Manager, Name: event + "TimestampMonotonic", To: &monotonic[i]})
+	}
+	if err := b.Get(systemd.Object, properties...); err != nil {
+		return nil
+	}
+	for i := range events {
+		if wall[i] > 0 && wall[i] < math.MaxInt64 && monotonic[i] > 0 && monotonic[i] <= maxMonotonic {
+			all = append(all, wire.ClockReading{Monotonic: wire.Micros(monotonic[i]), Wall: wire.Micros(wall[i])})
+		}
+	}
+	slices.SortFunc(all, func(a, b wire.ClockReading) int { return cmp.Compare(a.Monotonic, b.Monotonic) })
+	return all
 }
 
 // ofSystemd puts together what systemctl printed of the manager and of the units that

@@ -98,6 +98,9 @@ func readAnswer(conn io.Reader, r *http.Request) (a httpAnswer, err error) {
 		resp, err = http.ReadResponse(in, r)
 	}
 	if err != nil {
+		if limited.N <= 0 {
+			err = errTooLong
+		}
 		if broken := net.Error(nil); !errors.As(err, &broken) {
 			err = errors.New(harmless([]byte(err.Error()))) // it quotes what it cannot read, whole
 		}
@@ -105,13 +108,13 @@ func readAnswer(conn io.Reader, r *http.Request) (a httpAnswer, err error) {
 	}
 	a.code, a.status = resp.StatusCode, harmless([]byte(resp.Status))
 	a.date, _ = http.ParseTime(resp.Header.Get("Date"))
-	limited.N += maxAnswer
+	limited.N = maxAnswer // beside what is buffered already, 4 KiB at most
 	a.body, err = io.ReadAll(resp.Body)
 	if limited.N <= 0 {
 		err = errTooLong
 	}
-	if err = errors.Join(err, resp.Body.Close()); err != nil {
+	if err != nil {
 		return a, fmt.Errorf("reading an HTTP answer: %w", err)
 	}
-	return a, nil
+	return a, resp.Body.Close()
 }

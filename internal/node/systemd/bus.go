@@ -71,8 +71,8 @@ func dial(ctx context.Context, within time.Duration, a Address) (_ *Bus, err err
 	// The library waits for the greeting without a limit.
 	hangUp := context.AfterFunc(ctx, b.Close)
 	defer func() {
-		if !hangUp() && err == nil {
-			err = ctx.Err()
+		if !hangUp() {
+			err = ctx.Err() // whatever the closed connection says
 		}
 		if err != nil {
 			b.Close()
