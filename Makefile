@@ -82,7 +82,7 @@ simulate-totals: ## add up what make simulate has played
 	@$(SIMULATE) -totals
 
 lab: build controlplane helm image ## the same on real machines; root on Debian
-	hack/lab/run.sh
+	hack/lab/run.sh $(LABFLAGS)
 
 bench: build controlplane ## a line per figure: name, value, unit, bound, ok or over; BENCH=NAME, SPEED=1 for Azure's pace, DISK=20 for a node's disk
 	go run ./bench $(if $(BENCH),-only $(BENCH)) $(if $(SPEED),-speed $(SPEED)) $(if $(DISK),-disk $(DISK))
