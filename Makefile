@@ -15,7 +15,8 @@ GOLANGCI_VERSION := v2.15.0
 GOVULNCHECK_VERSION := v1.9.0
 GOVULNCHECK := $(ORTET_CACHE)/tools/govulncheck-$(GOVULNCHECK_VERSION)/govulncheck
 GOLANGCI := $(ORTET_CACHE)/tools/golangci-lint-$(GOLANGCI_VERSION)/golangci-lint
-TESTFLAGS ?= -timeout 8m
+# One package more than there are processors: some wait most of their time.
+TESTFLAGS ?= -p $(shell expr $$(nproc) + 1) -timeout 8m
 SEEDS ?= 1000
 FROM ?= 1
 WITHIN ?=
@@ -35,32 +36,32 @@ build: ## bin/ortet, bin/ortet-node, bin/azsim
 CONTROLPLANE ?=
 export CONTROLPLANE
 
-demo: story ## capture a node of a simulated pool and see its clone come up; CONTROLPLANE=real
+demo: story ## a capture in a simulated Azure; CONTROLPLANE=real
 	bin/demo
 
-playground: story ## the demo's world, kept for your own commands until Ctrl-C; CONTROLPLANE=real
+playground: story ## its world, kept until Ctrl-C; CONTROLPLANE=real
 	bin/demo -keep
 
 # All programs by one go build, so that both processors have work until the end.
 story: ALSO = ./hack/demo
 story: build $(if $(filter real,$(CONTROLPLANE)),controlplane)
 
-test: ## tests that need no root and nothing built outside this module
+test: ## tests without root; builds nothing external
 	go test $(TESTFLAGS) ./...
 	go vet -tags e2e ./...
 	@hack/e2e.sh --count
 
-e2e: build controlplane helm ## tests behind the tag e2e: a real control plane, helm, az, Wine, waagent, Chromium; E2EFLAGS for go test
+e2e: build controlplane helm ## tests with a real control plane, helm, az…; E2EFLAGS
 	hack/e2e.sh $(E2EFLAGS)
 	@$(MAKE) --no-print-directory browser
 	@$(MAKE) --no-print-directory azclient
 
-check: lint test e2e ## all that needs no root: lint, test, e2e
+check: lint test e2e ## lint, test, e2e
 
 browser: ## the page of a boot, looked at in headless Chromium
 	cd test/browser && go vet . && go test -count=1 -v -timeout 10m .
 
-azclient: controlplane ## azsim, used by the Azure client of cluster-autoscaler, and a capture beside it
+azclient: controlplane ## azsim used by cluster-autoscaler's Azure client
 	cd test/azclient && go vet ./... && go test -count=1 -v -timeout 10m ./...
 
 fuzz: ## every fuzzer for FUZZTIME, one after the other
@@ -71,23 +72,23 @@ fuzz: ## every fuzzer for FUZZTIME, one after the other
 SIMULATE = cd test/scenario/play && mkdir -p $(ORTET_CACHE)/simulate && go test -c -o $(ORTET_CACHE)/simulate/play.test . && \
 	$(ORTET_CACHE)/simulate/play.test -test.run '^TestSimulate$$' -state=$(ORTET_CACHE)/simulate
 
-simulate: ## play captures that go wrong, in virtual time: SEEDS=N of them, FROM=M on, WITHIN=2m; resumable
+simulate: ## captures that go wrong: SEEDS=N, FROM=M, WITHIN=2m
 	@$(SIMULATE) -seeds=$(SEEDS) -from=$(FROM) $(if $(WITHIN),-within=$(WITHIN))
 
-mutants: ## plant bugs one at a time and report what finds each: MUTANT=NAME for one, SEEDS=N
+mutants: ## plant bugs and see what finds them: MUTANT=NAME
 	@mkdir -p $(ORTET_CACHE)/mutants
 	@go run ./hack/mutants -cache $(ORTET_CACHE)/mutants -seeds $(SEEDS) $(if $(MUTANT),-only $(MUTANT))
 
 simulate-totals: ## add up what make simulate has played
 	@$(SIMULATE) -totals
 
-lab: build controlplane helm image ## the same on real machines; root on Debian
+lab: build controlplane helm image ## captures on real machines; root on Debian
 	hack/lab/run.sh $(LABFLAGS)
 
-bench: build controlplane ## a line per figure: name, value, unit, bound, ok or over; BENCH=NAME, SPEED=1 for Azure's pace, DISK=20 for a node's disk
+bench: build controlplane ## figures with bounds: BENCH=NAME, SPEED=1, DISK=20
 	go run ./bench $(if $(BENCH),-only $(BENCH)) $(if $(SPEED),-speed $(SPEED)) $(if $(DISK),-disk $(DISK))
 
-lint: $(GOLANGCI) ## formatting, vet, linters; the architecture rules are tests
+lint: $(GOLANGCI) ## formatting, vet, linters
 	@test -z "$$(gofmt -l $$(git ls-files '*.go'))" || { echo 'not formatted; run gofmt -w on:'; gofmt -l $$(git ls-files '*.go'); exit 1; }
 	$(GOLANGCI) run ./...
 
@@ -95,29 +96,29 @@ $(GOLANGCI):
 	@echo "building golangci-lint $(GOLANGCI_VERSION), once (some minutes)"
 	GOBIN=$(dir $@) go install github.com/golangci/golangci-lint/v2/cmd/golangci-lint@$(GOLANGCI_VERSION)
 
-vulncheck: $(GOVULNCHECK) ## known vulnerabilities that our code reaches; says NOT RUN without network
+vulncheck: $(GOVULNCHECK) ## known vulnerabilities that our code reaches
 	hack/vulncheck.sh $(GOVULNCHECK) .
 
 $(GOVULNCHECK):
 	GOBIN=$(dir $@) go install golang.org/x/vuln/cmd/govulncheck@$(GOVULNCHECK_VERSION)
 
-controlplane: ## etcd, the Kubernetes control plane and the kubelet, built once
+controlplane: ## etcd and Kubernetes, built once
 	@hack/controlplane/build.sh >/dev/null
 
 helm: ## helm, built once
 	@hack/helm/build.sh >/dev/null
 
-image: build ## the container image of the two binaries as an OCI archive, its SBOM and provenance
+image: build ## the container image, its SBOM and provenance
 	go run ./hack/image -out bin/ortet-image.tar -version $(VERSION) bin/ortet bin/ortet-node
 
-extension: ## the packages of the Azure VM extension: bin/ortet-extension-OS-ARCH.zip
+extension: ## the Azure VM extension's packages
 	@for target in $(EXTENSIONS); do \
 		os=$${target%-*} arch=$${target#*-} suffix=; [ $$os != windows ] || suffix=.exe; \
 		GOOS=$$os GOARCH=$$arch hack/agent.sh bin/$$target/ortet-node$$suffix '$(VERSION)' && \
 		go run ./hack/extension -out bin/ortet-extension-$$target.zip -manifest deploy/extension/$$os/HandlerManifest.json -program bin/$$target/ortet-node$$suffix || exit 1; \
 	done; ls -l bin/ortet-extension-*.zip
 
-clean:
+clean: ## remove bin/
 	rm -rf bin
 
 help:

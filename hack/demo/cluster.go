@@ -16,7 +16,7 @@ import (
 // A cluster is what the story needs of one.
 type cluster struct {
 	kubeconfig, caFile string
-	// kubectl is how a user gets one.
+	// kubectl is the line of the shell by which a user has one.
 	kubectl   string
 	client    func() (*rest.Config, error)
 	bootstrap func(context.Context, time.Time) ([]byte, error)
@@ -35,7 +35,7 @@ func startCluster(ctx context.Context, out io.Writer, dir, kind string) (cluster
 			return cluster{}, err
 		}
 		return cluster{
-			kubeconfig: c.Kubeconfig, caFile: c.CAFile, kubectl: "# kubectl is yours to bring; docs/playground.md says what it can do here",
+			kubeconfig: c.Kubeconfig, caFile: c.CAFile, kubectl: "# kubectl is yours to bring",
 			client: c.RESTConfig, bootstrap: c.BootstrapKubeconfig, stop: c.Stop,
 		}, nil
 	case "real":
@@ -49,7 +49,7 @@ func startCluster(ctx context.Context, out io.Writer, dir, kind string) (cluster
 			return cluster{}, err
 		}
 		return cluster{
-			kubeconfig: cp.Kubeconfig, caFile: cp.CAFile, kubectl: fmt.Sprintf("alias kubectl='%s kubectl'", binary), client: cp.RESTConfig,
+			kubeconfig: cp.Kubeconfig, caFile: cp.CAFile, kubectl: fmt.Sprintf(`kubectl() { %s kubectl "$@"; }`, binary), client: cp.RESTConfig,
 			bootstrap: func(ctx context.Context, expiry time.Time) ([]byte, error) {
 				return cp.BootstrapKubeconfig(ctx, cp.Server, expiry)
 			},

@@ -16,8 +16,12 @@ import (
 func main() {
 	keep := flag.Bool("keep", false, "keep the world for commands of one's own, until Ctrl-C")
 	flag.Parse()
-	// A terminal that is closed ends it, too. The second Ctrl-C ends it at once.
-	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM, syscall.SIGHUP)
+	if flag.NArg() > 0 {
+		fmt.Fprintf(os.Stderr, "demo: unexpected argument %q\n", flag.Arg(0))
+		os.Exit(2)
+	}
+	// A terminal or a pipe that is closed ends it, too. The second Ctrl-C ends it at once.
+	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM, syscall.SIGHUP, syscall.SIGPIPE)
 	context.AfterFunc(ctx, stop)
 	err := run(ctx, os.Stdout, os.Getenv("CONTROLPLANE"), *keep)
 	stop()

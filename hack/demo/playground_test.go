@@ -52,7 +52,7 @@ func TestPlayground(t *testing.T) {
 			t.Errorf("the playground ended with %v", err)
 		}
 	})
-	for !strings.Contains(out.String(), "ortet status") {
+	for !strings.Contains(out.String(), "kubectl get nodes") {
 		select {
 		case err := <-ended:
 			ended <- err
@@ -60,9 +60,17 @@ func TestPlayground(t *testing.T) {
 		case <-time.After(100 * time.Millisecond):
 		}
 	}
-	found := regexp.MustCompile(`export KUBECONFIG=(\S+)`).FindStringSubmatch(out.String())
+	file := regexp.MustCompile(`(?m)^\. (\S+/env)$`).FindStringSubmatch(out.String())
+	if file == nil {
+		t.Fatalf("no file to read in\n%s", out.String())
+	}
+	env, err := os.ReadFile(file[1])
+	if err != nil {
+		t.Fatal(err)
+	}
+	found := regexp.MustCompile(`export KUBECONFIG=(\S+)`).FindStringSubmatch(string(env))
 	if found == nil {
-		t.Fatalf("no KUBECONFIG in\n%s", out.String())
+		t.Fatalf("no KUBECONFIG in\n%s", env)
 	}
 	kubectl := func(args ...string) (string, error) {
 		command := exec.CommandContext(ctx, binary, append([]string{"kubectl"}, args...)...)

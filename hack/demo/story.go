@@ -86,8 +86,11 @@ func run(ctx context.Context, out io.Writer, controlPlane string, keep bool) (er
 		return err
 	}
 	if keep {
-		invite(out, kube, azure, nodes[0])
+		if err := invite(out, dir, kube, azure, nodes[0]); err != nil {
+			return err
+		}
 		<-ctx.Done()
+		say(out, "Ended; its files are removed. Close the shells that used it")
 		return nil
 	}
 	before, err := azure.Model(ctx, pool)
@@ -126,15 +129,28 @@ func run(ctx context.Context, out io.Writer, controlPlane string, keep bool) (er
 }
 
 // invite says how a user's own commands reach the world.
-func invite(out io.Writer, kube cluster, azure *simulation.Azure, node string) {
-	say(out, "This world is yours until Ctrl-C. In another terminal, in this folder:")
-	fmt.Fprintf(out, `export KUBECONFIG=%s SSL_CERT_FILE=%s
-alias ortet='bin/ortet --azure-config=%s'
+func invite(out io.Writer, dir string, kube cluster, azure *simulation.Azure, node string) error {
+	bin, err := filepath.Abs("bin")
+	if err != nil {
+		return err
+	}
+	env := filepath.Join(dir, "env")
+	if err := os.WriteFile(env, fmt.Appendf(nil, `export KUBECONFIG=%s SSL_CERT_FILE=%s
+ortet() { %s/ortet --azure-config=%s "$@"; }
 %s
-ortet capture %s --dry-run
-ortet capture %s --accept-pool-credentials
+`, kube.kubeconfig, azure.Endpoint.CAFile, bin, azure.Endpoint.AzureConfig, kube.kubectl), 0o600); err != nil {
+		return err
+	}
+	say(out, "This world is yours until Ctrl-C. In another terminal, to be closed afterwards:")
+	fmt.Fprintf(out, `. %s
+ortet capture %[2]s --accept-pool-credentials --dry-run
+ortet capture %[2]s --accept-pool-credentials --grow=1
 ortet status
-`, kube.kubeconfig, azure.Endpoint.CAFile, azure.Endpoint.AzureConfig, kube.kubectl, node, node)
+ortet nodes
+ortet rollback %[2]s
+kubectl get nodes    # yours to bring; see docs/playground.md
+`, env, node)
+	return nil
 }
 
 // errInterrupted is what the story ends with after Ctrl-C.

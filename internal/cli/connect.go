@@ -108,15 +108,16 @@ func (o *options) kubernetes() (*rest.Config, error) {
 	}
 	config, err := clientcmd.NewNonInteractiveDeferredLoadingClientConfig(rules, &clientcmd.ConfigOverrides{CurrentContext: o.context}).ClientConfig()
 	if err != nil {
-		if clientcmd.IsEmptyConfig(err) {
-			err = fmt.Errorf("no kubeconfig in %s", strings.Join(rules.Precedence, ", "))
-			if o.kubeconfig != "" {
-				if _, statErr := os.Stat(o.kubeconfig); statErr != nil {
-					err = statErr
-				}
+		hint := ""
+		if o.kubeconfig != "" {
+			if _, statErr := os.Stat(o.kubeconfig); statErr != nil {
+				err = fmt.Errorf("read --kubeconfig: %w", statErr)
 			}
+		} else if clientcmd.IsEmptyConfig(err) {
+			err = fmt.Errorf("no kubeconfig in %s", strings.Join(rules.Precedence, ", "))
+			hint = "; set $KUBECONFIG or --kubeconfig FILE"
 		}
-		return nil, fmt.Errorf("cannot find the Kubernetes API server: %w; name a file with --kubeconfig", err)
+		return nil, fmt.Errorf("cannot find the Kubernetes API server: %w%s", err, hint)
 	}
 	return config, nil
 }
