@@ -15,8 +15,7 @@ GOLANGCI_VERSION := v2.15.0
 GOVULNCHECK_VERSION := v1.9.0
 GOVULNCHECK := $(ORTET_CACHE)/tools/govulncheck-$(GOVULNCHECK_VERSION)/govulncheck
 GOLANGCI := $(ORTET_CACHE)/tools/golangci-lint-$(GOLANGCI_VERSION)/golangci-lint
-# One package more than there are processors: some wait most of their time.
-TESTFLAGS ?= -p $(shell expr $$(nproc) + 1) -timeout 8m
+TESTFLAGS ?= -timeout 8m
 SEEDS ?= 1000
 FROM ?= 1
 WITHIN ?=
