@@ -47,6 +47,8 @@ var rooms = map[string][]string{
 	"internal/timeline/source": {"internal/wire", "internal/verdict"},
 	"internal/cli":             {"internal"},
 	"internal/azsim":           {},
+	"internal/elastic":         {"internal/azure", "internal/cluster", "internal/fleet", "deploy"},
+	"deploy":                   {},
 	"cmd/ortet":                {"internal"},
 	"cmd/ortet-node":           {"internal/node", "internal/wire", "internal/verdict"},
 	"cmd/azsim":                {"internal/azsim"},

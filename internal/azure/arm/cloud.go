@@ -76,8 +76,19 @@ type Cloud struct {
 
 var _ azure.Cloud = (*Cloud)(nil)
 
+func (o Options) timeout() time.Duration {
+	if o.RequestTimeout <= 0 {
+		return DefaultRequestTimeout
+	}
+	return o.RequestTimeout
+}
+
 // New makes a Cloud. It sends nothing.
 func New(o Options) (*Cloud, error) {
+	return newCloud(o, policy.RetryOptions{MaxRetries: -1, TryTimeout: o.timeout()})
+}
+
+func newCloud(o Options, retry policy.RetryOptions) (*Cloud, error) {
 	fail := func(err error) (*Cloud, error) {
 		return nil, &fleet.Error{Op: "set up the Azure client", Kind: fleet.KindInvalid, Err: err}
 	}
@@ -91,9 +102,6 @@ func New(o Options) (*Cloud, error) {
 	if endpoint.Scheme != "https" || endpoint.Host == "" {
 		return fail(fmt.Errorf("resource manager endpoint %q is no https URL", endpoint))
 	}
-	if o.RequestTimeout <= 0 {
-		o.RequestTimeout = DefaultRequestTimeout
-	}
 	if o.MaxBody <= 0 {
 		o.MaxBody = DefaultMaxBody
 	}
@@ -105,7 +113,7 @@ func New(o Options) (*Cloud, error) {
 		version = "dev"
 	}
 	c := &Cloud{credential: o.Credential, endpoint: endpoint, audience: o.Cloud.Services[cloud.ResourceManager].Audience, factories: map[string]*armcompute.ClientFactory{}, pollers: map[fleet.Token]*poller{},
-		transport: o.Transport, agent: "ortet/" + version, timeout: o.RequestTimeout, maxBody: o.MaxBody}
+		transport: o.Transport, agent: "ortet/" + version, timeout: o.timeout(), maxBody: o.MaxBody}
 	c.options = &azarm.ClientOptions{
 		// Registering a provider changes the subscription: that is the
 		// operator's to do.
@@ -113,7 +121,7 @@ func New(o Options) (*Cloud, error) {
 		ClientOptions: policy.ClientOptions{
 			Cloud:            o.Cloud,
 			Transport:        &boundedTransport{next: o.Transport, max: o.MaxBody},
-			Retry:            policy.RetryOptions{MaxRetries: -1, TryTimeout: o.RequestTimeout},
+			Retry:            retry,
 			Telemetry:        policy.TelemetryOptions{ApplicationID: "ortet/" + version},
 			PerCallPolicies:  []policy.Policy{&homePolicy{endpoint}, &throttlePolicy{}},
 			PerRetryPolicies: nil,
