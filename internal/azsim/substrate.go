@@ -3,6 +3,7 @@ package azsim
 import (
 	"context"
 	"net/http"
+	"net/netip"
 )
 
 // A Volume names stored bytes by the lower-case ARM id of the disk, snapshot or
@@ -72,6 +73,10 @@ type Computer struct {
 
 	OSDisk    Volume
 	DataDisks map[int32]Volume // by LUN
+
+	// Address is the primary private address that ARM gave, with the length of its
+	// subnet's prefix. Invalid: the Substrate chooses one.
+	Address netip.Prefix
 
 	CustomData    []byte // decoded; nil without any
 	AdminUsername string
