@@ -23,7 +23,7 @@ const (
 // frontend's.
 type Elastic struct {
 	ResourceManager  string // "https://10.96.0.2", which azsim's certificate has to name
-	AttestationProxy string // "http://10.96.0.2": leads to azsim serve's --listen-plain
+	AttestationProxy string // "http://10.96.0.2:80", which leads to azsim serve's --listen-plain
 	StorageSuffix    string // of storage accounts' names, "azsim.invalid"
 }
 

@@ -89,7 +89,9 @@ func (s *Substrate) place(c *computer, address netip.Prefix) error {
 		}
 	}
 	if n == 0 {
-		for n = firstMachine; taken[n] != ""; n++ {
+		n = firstMachine
+		for taken[n] != "" {
+			n++
 		}
 		if n > lastMachine {
 			return fmt.Errorf("the subnet %s is full", s.fabric.subnet)

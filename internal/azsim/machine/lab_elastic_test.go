@@ -24,7 +24,7 @@ func elasticLab(t *testing.T) *Substrate {
 	base, work := labImage(t), t.TempDir()
 	trusted := filepath.Join(work, "ca.pem")
 	must(t, os.WriteFile(trusted, []byte("a certificate\n"), 0o600))
-	must(t, lab.ElasticOverlay(filepath.Join(work, "overlay"), lab.Elastic{ResourceManager: "https://10.96.0.2", AttestationProxy: "http://10.96.0.2", StorageSuffix: "azsim.invalid"}))
+	must(t, lab.ElasticOverlay(filepath.Join(work, "overlay"), lab.Elastic{ResourceManager: "https://10.96.0.2", AttestationProxy: "http://10.96.0.2:80", StorageSuffix: "azsim.invalid"}))
 	image := filepath.Join(work, "elastic.img")
 	must(t, lab.Overlay(t.Context(), "../../..", base, filepath.Join(work, "overlay"), image))
 	return newLabOf(t, Config{
@@ -80,8 +80,8 @@ func TestElasticMachine(t *testing.T) {
 		}
 	}
 	want(server, "ip -4 -o addr show dev eth0 | awk '{print $4}'", "10.151.7.10/24")
-	want(server, "cat /run/platform/trust/arm.pem", "a certificate")
-	want(server, "cat /etc/default/ortet-boot | head -1", "ORTET_RESOURCE_MANAGER=https://10.96.0.2")
+	want(server, ". /etc/default/ortet-boot; echo $ORTET_RESOURCE_MANAGER $ORTET_STORAGE_SUFFIX; cat $SSL_CERT_FILE", "https://10.96.0.2 azsim.invalid\na certificate")
+	want(server, `. /etc/default/ortet-admission; python3 -c 'import json,sys;print(json.load(open(sys.argv[1]))["tokenAudience"])' $AZURE_ENVIRONMENT_FILEPATH`, "https://10.96.0.2/")
 
 	// The share, mounted as on Azure.
 	credentials := func(c azsim.Computer, key string) {

@@ -40,7 +40,7 @@ func (s *Substrate) Publish(public netip.Addr, computer string, ports []int) err
 		if p.ports[port] != nil {
 			continue
 		}
-		listener, err := net.Listen("tcp", netip.AddrPortFrom(public, uint16(port)).String())
+		listener, err := net.Listen("tcp", net.JoinHostPort(public.String(), strconv.Itoa(port)))
 		if err != nil {
 			errs = errors.Join(errs, fmt.Errorf("publish port %d of %s: %w: end what listens on that port of all addresses", port, computer, err))
 			continue
