@@ -71,12 +71,12 @@ type Computer struct {
 	Generation    string // "V1" or "V2"
 	NVMe          bool   // disk controller; false means SCSI
 
+	// Address is the private address that ARM gave the primary network interface, with
+	// its subnet's prefix length; invalid where the Substrate chooses one.
+	Address netip.Prefix
+
 	OSDisk    Volume
 	DataDisks map[int32]Volume // by LUN
-
-	// Address is the primary private address that ARM gave, with the length of its
-	// subnet's prefix. Invalid: the Substrate chooses one.
-	Address netip.Prefix
 
 	CustomData    []byte // decoded; nil without any
 	AdminUsername string
