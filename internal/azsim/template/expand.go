@@ -106,19 +106,15 @@ func typed(kind string, value any) map[string]any {
 	return out
 }
 
-// check parses all expressions of a value, whether evaluated or not, and looks up the
-// functions, parameters and variables that they name.
+// check parses all expressions of a value, whether evaluated or not.
 func (m *model) check(value any) error {
 	switch v := value.(type) {
 	case string:
 		if !isExpression(v) {
 			return nil
 		}
-		n, err := parse(v)
-		if err != nil {
-			return err
-		}
-		return m.checkNode(n)
+		_, err := m.parse(v)
+		return err
 	case []any:
 		for _, item := range v {
 			if err := m.check(item); err != nil {
@@ -129,38 +125,6 @@ func (m *model) check(value any) error {
 		for _, key := range slices.Sorted(maps.Keys(v)) {
 			if err := errors.Join(m.check(key), m.check(v[key])); err != nil {
 				return err
-			}
-		}
-	}
-	return nil
-}
-
-func (m *model) checkNode(n node) error {
-	switch n := n.(type) {
-	case access:
-		if err := m.checkNode(n.target); err != nil {
-			return err
-		}
-		return m.checkNode(n.index)
-	case call:
-		if _, err := m.function(n); err != nil {
-			return err
-		}
-		name := strings.ToLower(n.name)
-		for _, arg := range n.args {
-			if err := m.checkNode(arg); err != nil {
-				return err
-			}
-			text, ok := arg.(literal)
-			if _, isText := text.value.(string); !ok || !isText {
-				continue
-			}
-			a := &arguments{name: n.name, values: []any{text.value}}
-			if _, ok := m.parameters[strings.ToLower(a.string(0))]; !ok && name == "parameters" {
-				return refuse("The template parameter '%s' is not found. Please see https://aka.ms/arm-template/#parameters for usage details.", text.value)
-			}
-			if _, ok := m.variables[strings.ToLower(a.string(0))]; !ok && name == "variables" {
-				return refuse("The template variable '%s' is not found. Please see https://aka.ms/arm-template/#variables for usage details.", text.value)
 			}
 		}
 	}

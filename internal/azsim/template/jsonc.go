@@ -121,8 +121,7 @@ func decode(data []byte) (any, error) {
 	return normalize(value), nil
 }
 
-// normalize gives values from elsewhere (SDK bodies, decoded JSON, string maps) the
-// types that functions know.
+// normalize gives decoded JSON, and what Go callers write, the types that functions know.
 func normalize(value any) any {
 	switch v := value.(type) {
 	case json.Number:
@@ -142,22 +141,10 @@ func normalize(value any) any {
 			out[i] = normalize(v[i])
 		}
 		return out
-	case []string:
-		out := make([]any, len(v))
-		for i := range v {
-			out[i] = v[i]
-		}
-		return out
 	case map[string]any:
 		out := make(map[string]any, len(v))
 		for key := range v {
 			out[key] = normalize(v[key])
-		}
-		return out
-	case map[string]string:
-		out := make(map[string]any, len(v))
-		for key := range v {
-			out[key] = v[key]
 		}
 		return out
 	}
