@@ -35,7 +35,7 @@ func (t *Template) Expand(scope Scope, parameters map[string]any) (*Deployment, 
 func inTemplate(err error) error {
 	var language expressionError
 	if errors.As(err, &language) {
-		return invalid("%s", strings.TrimSuffix(string(language), "."))
+		return invalid("%s", language)
 	}
 	return err
 }
@@ -66,7 +66,12 @@ func (t *Template) expand(scope Scope, given map[string]any) (*Deployment, error
 		d.Parameters[p.name] = typed(p.kind, value)
 	}
 	for _, key := range slices.Sorted(maps.Keys(m.variables)) {
-		if _, err := m.variables[key].get(); err != nil {
+		_, err := m.variables[key].get()
+		var language expressionError
+		if errors.As(err, &language) {
+			err = refuse("The template variable '%s' is not valid: %s", m.variables[key].name, language)
+		}
+		if err != nil {
 			return nil, err
 		}
 	}
@@ -89,7 +94,7 @@ func (t *Template) expand(scope Scope, given map[string]any) (*Deployment, error
 		values, err := e.outputs(outputs)
 		var language expressionError
 		if errors.As(err, &language) {
-			err = &Error{Code: "DeploymentOutputEvaluationFailed", Message: "Unable to evaluate template outputs: " + string(language)}
+			err = &Error{Code: "DeploymentOutputEvaluationFailed", Message: string(language)}
 		}
 		return values, err
 	}
@@ -131,7 +136,8 @@ func (m *model) check(value any) error {
 	return nil
 }
 
-// outputs evaluates the outputs whose condition is true.
+// outputs evaluates the outputs whose condition is true. Without a World those that
+// need one are left out.
 func (e evaluator) outputs(declared map[string]any) (map[string]any, error) {
 	values := map[string]any{}
 	for _, name := range slices.Sorted(maps.Keys(declared)) {
@@ -142,35 +148,46 @@ func (e evaluator) outputs(declared map[string]any) (map[string]any, error) {
 		if err := members(output, "TemplateOutputParameter", "properties.template.outputs."+name, "type", "value", "condition", "copy", "metadata"); err != nil {
 			return nil, err
 		}
-		raw, _ := member(output, "type")
-		kind := strings.ToLower(text(raw))
-		names, ok := parameterTypes()[kind]
-		if !ok {
-			return nil, refuse("The template output '%s' has no valid type: '%v'. Please see https://aka.ms/arm-template/#outputs for usage details.", name, raw)
-		}
-		if ok, err := e.condition(output); err != nil || !ok {
-			if err != nil {
-				return nil, err
-			}
-			continue
-		}
-		var value any
-		var err error
-		raw, _ = member(output, "value")
-		if source, ok := output["copy"].(map[string]any); ok {
-			value, err = e.iterate(source, loop{name: name, unnamed: true})
-		} else if value, err = e.tree(raw); err == nil && e.world == nil && typeName(value) == "String" && isExpression(text(raw)) {
-			continue // deferred, or a text whose type is not known yet
+		value, err := e.output(name, output)
+		var language expressionError
+		if errors.As(err, &language) {
+			err = refuse("The template output '%s' is not valid: %s", name, language)
 		}
 		if err != nil {
 			return nil, err
 		}
-		if typeName(value) != names[1] {
-			return nil, refuse("The template output '%s' is not valid: the value is of type '%s', but '%s' is expected. Please see https://aka.ms/arm-template/#outputs for usage details.", name, typeName(value), names[1])
+		if value != nil {
+			values[name] = value
 		}
-		values[name] = typed(kind, value)
 	}
 	return values, nil
+}
+
+func (e evaluator) output(name string, source map[string]any) (any, error) {
+	raw, _ := member(source, "type")
+	kind := strings.ToLower(text(raw))
+	types, ok := parameterTypes()[kind]
+	if !ok {
+		return nil, refuse("the type '%v' is unknown. Please see https://aka.ms/arm-template/#outputs for usage details.", raw)
+	}
+	if met, err := e.condition(source); err != nil || !met {
+		return nil, err
+	}
+	var value any
+	var err error
+	raw, _ = member(source, "value")
+	if copy, ok := source["copy"].(map[string]any); ok {
+		value, err = e.iterate(copy, loop{name: name, unnamed: true})
+	} else {
+		value, err = e.tree(raw)
+	}
+	if source, _ := raw.(string); err != nil || e.world == nil && isExpression(source) && value == source {
+		return nil, err
+	}
+	if typeName(value) != types[1] {
+		return nil, refuse("the value is of type '%s', but '%s' is expected. Please see https://aka.ms/arm-template/#outputs for usage details.", typeName(value), types[1])
+	}
+	return typed(kind, value), nil
 }
 
 // condition is true if missing.

@@ -98,7 +98,7 @@ func (m *model) resource(source map[string]any, e evaluator, parentKind, parentN
 	}
 	in.Type, in.Name = kind, name
 	if strings.EqualFold(kind, "Microsoft.Resources/deployments") {
-		return nil, invalid("The template resource '%s' is not valid: nested deployments are not supported by this ARM", name)
+		return nil, invalid("The template resource '%s' is not valid: nested deployments are not supported by this ARM.", name)
 	}
 	path, ok := interleave(kind, strings.Split(name, "/"))
 	if !ok {

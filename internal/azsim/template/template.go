@@ -106,11 +106,11 @@ func Parse(data []byte) (*Template, error) {
 		}
 	}
 	if version, ok := member(tree, "languageVersion"); ok && version != "1.0" {
-		return nil, invalid("Language version '%v' is not supported: this ARM knows version 1.0 only", version)
+		return nil, invalid("Language version '%v' is not supported: this ARM knows version 1.0 only.", version)
 	}
 	if functions, _ := member(tree, "functions"); functions != nil {
 		if list, ok := functions.([]any); !ok || len(list) > 0 {
-			return nil, invalid("User-defined functions are not supported by this ARM")
+			return nil, invalid("User-defined functions are not supported by this ARM.")
 		}
 	}
 	for name, limit := range map[string]int{"parameters": maxParameters, "variables": maxVariables, "outputs": maxOutputs} {

@@ -66,6 +66,8 @@ line two",
   "outputs": {
     "ports": {"type": "array", "value": "[variables('ports')]"},
     "names": {"type": "array", "copy": {"count": "[parameters('count')]", "input": "[concat(parameters('prefix'), copyIndex())]"}},
+    "object": {"type": "object", "value": {"a": [1]}},
+    "plain": {"type": "array", "value": [1, "[string(2)]"]},
     "token": {"type": "securestring", "value": "[parameters('secret')]"},
     "gate": {"condition": "[parameters('gateway')]", "type": "string", "value": "[reference('gate').id]"},
     "identity": {"type": "string", "value": "[reference(variables('identity')).id]"}
@@ -130,7 +132,7 @@ func TestExpand(t *testing.T) {
 	}
 	outputs, err := d.Outputs(world{})
 	wantOutputs := `{"identity":{"type":"String","value":"` + identity + `"},"names":{"type":"Array","value":["node0","node1","node2"]},` +
-		`"ports":{"type":"Array","value":[{"port":8000},{"port":8001}]},"token":{"type":"SecureString"}}`
+		`"object":{"type":"Object","value":{"a":[1]}},"plain":{"type":"Array","value":[1,"2"]},"ports":{"type":"Array","value":[{"port":8000},{"port":8001}]},"token":{"type":"SecureString"}}`
 	if err != nil || text(t, outputs) != wantOutputs {
 		t.Errorf("outputs %s, %v; want %s", text(t, outputs), err, wantOutputs)
 	}
