@@ -85,10 +85,10 @@ const (
 // as the Azure CLI passes it on. Its errors are *Error.
 func Parse(data []byte) (*Template, error) {
 	plain, err := Clean(data)
-	if err != nil {
-		return nil, err
+	var value any
+	if err == nil {
+		value, err = decode(plain)
 	}
-	value, err := decode(plain)
 	if err != nil {
 		return nil, invalidContent("%s", err)
 	}
