@@ -211,12 +211,12 @@ func copyIndex(e evaluator, a *arguments) any {
 			values = values[1:]
 		}
 	}
-	rest := &arguments{name: a.name, values: values}
+	numbers := &arguments{name: a.name, values: values}
 	var offset int64
 	if len(values) > 0 {
-		offset = rest.int(0)
+		offset = numbers.int(0)
 	}
-	if len(values) > 1 || rest.err != nil {
+	if len(values) > 1 || numbers.err != nil {
 		a.fail("arguments are the name of a loop and an integer")
 	}
 	for i := len(e.loops) - 1; i >= 0; i-- {
