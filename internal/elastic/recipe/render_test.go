@@ -3,7 +3,9 @@ package recipe_test
 import (
 	"bytes"
 	"compress/gzip"
+	"crypto/sha256"
 	"encoding/base64"
+	"encoding/hex"
 	"encoding/json"
 	"flag"
 	"fmt"
@@ -95,6 +97,11 @@ func full() *elastic.Cluster {
 }
 
 func digest(c byte) string { return string(bytes.Repeat([]byte{c}, 64)) }
+
+func sha256Of(s string) string {
+	sum := sha256.Sum256([]byte(s))
+	return hex.EncodeToString(sum[:])
+}
 
 const sshKey = "ssh-ed25519 AAAAC3NzaC1lZDI1NTE5AAAAIPublicKeyOfTheTestWhichIsNoSecret demo"
 
