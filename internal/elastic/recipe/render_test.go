@@ -135,11 +135,15 @@ func TestGolden(t *testing.T) {
 	}
 }
 
-// abbreviate puts a name in place of each customData, which has golden files of its own.
+// abbreviate puts a name in place of each customData, which has golden files of its own,
+// and of its digest.
 func abbreviate(value any, d *recipe.Documents) {
 	switch v := value.(type) {
 	case map[string]any:
 		for key, below := range v {
+			if below == d.ServerRecipe {
+				v[key] = "(recipe)"
+			}
 			for name, document := range d.CloudInit {
 				if key == "customData" && below == base64.StdEncoding.EncodeToString(document) {
 					v[key] = "(customData of " + name + ")"
