@@ -189,6 +189,7 @@ func (c *call) commit(d *draft, rt *resourceType, state string) *entry {
 		d.e.body = d.next
 	}
 	if d.configs != nil {
+		swapHosts(interfaceConfigs(d.e), d.configs)
 		d.e.extra = &interfaceState{d.configs}
 	}
 	setState(d.next, state)

@@ -179,6 +179,13 @@ func TestNetworkResourcesAreStoredAndProtected(t *testing.T) {
 		if list := at(o, "properties", "ipConfigurations").([]any); text(list[0], "properties", "privateIPAddress") != "10.9.8.5" {
 			t.Errorf("interface %v", o)
 		}
+		for range 2 { // as deployments do
+			b.made("PUT", "Microsoft.Network/networkInterfaces/nic", netVersion, interfaceBody("servers", "10.9.8.4", ""))
+			b.made("PUT", "Microsoft.Network/networkInterfaces/o", netVersion, interfaceBody("servers", "", ""))
+			network(b)
+		}
+		b.refused("PrivateIPAddressIsAllocated", "PUT", "Microsoft.Network/networkInterfaces/x", netVersion, interfaceBody("servers", "10.9.8.5", ""))
+		b.refused("InUsePrefixCannotBeDeleted", "PUT", "Microsoft.Network/virtualNetworks/v/subnets/servers", netVersion, `{"properties":{"addressPrefix":"10.9.8.0/27"}}`)
 		b.refused("InUseSubnetCannotBeDeleted", "DELETE", "Microsoft.Network/virtualNetworks/v/subnets/servers", netVersion, "")
 		b.refused("InUseSubnetCannotBeDeleted", "DELETE", "Microsoft.Network/virtualNetworks/v", netVersion, "")
 		b.made("DELETE", "Microsoft.Network/networkInterfaces/o", netVersion, "")
