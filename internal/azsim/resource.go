@@ -42,6 +42,8 @@ type resourceType struct {
 	// drop is told, under the lock, that an entry goes because its parent or
 	// group goes; may be nil.
 	drop func(s *Server, e *entry)
+	// stored is what a stored type adds (stored.go); nil for others.
+	stored *storedRules
 }
 
 // An entry is one stored resource.

@@ -1,6 +1,7 @@
 package azsim
 
-// resourceTypes lists the types of this package but for the scale sets'.
+// resourceTypes lists the types of this package but for the scale sets' and the
+// stored ones.
 func resourceTypes() []*resourceType {
 	types := []*resourceType{diskType(), snapshotType(), galleryType(), imageType(), versionType(), virtualMachineType(), machineExtensionType()}
 	return append(types, authorizationTypes()...)
