@@ -80,9 +80,9 @@ func TestAzureCLIDeployments(t *testing.T) {
 	}
 
 	for name, args := range map[string][]string{
-		"cannot be cancelled":     group("group", "cancel", "-n", "d"),
-		"could not be found":      group("group", "show", "-n", "none"),
-		"NotSimulated":            append(with("create", "8"), "--mode", "Complete"),
+		"cannot be cancelled":       group("group", "cancel", "-n", "d"),
+		"could not be found":        group("group", "show", "-n", "none"),
+		"NotSimulated":              append(with("create", "8"), "--mode", "Complete"),
 		"InvalidTemplateDeployment": with("validate", "-1"),
 	} {
 		out, err := c.try(args...)
