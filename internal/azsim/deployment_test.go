@@ -332,3 +332,101 @@ func TestWhatIf(t *testing.T) {
 		b.equal(b.want(200, "GET", inGroup+"/providers/Microsoft.Compute/disks/first?api-version=2024-03-02", ""), "properties.diskSizeGB", 4)
 	})
 }
+
+// What-if of a scale set shows what changes in its lists, and no customData.
+func TestWhatIfOfAScaleSet(t *testing.T) {
+	deployments2021(t, nil, func(b *deployBench) {
+		template := func(change func(body map[string]any)) string {
+			tree, err := toTree(pool(1))
+			if err != nil {
+				b.Fatal(err)
+			}
+			body, _ := tree.(map[string]any)
+			body["type"], body["apiVersion"], body["name"] = setType, "2024-07-01", "pool1"
+			change(body)
+			data, err := json.Marshal(body)
+			if err != nil {
+				b.Fatal(err)
+			}
+			return deploying(`{"$schema": "https://schema.management.azure.com/schemas/2019-04-01/deploymentTemplate.json#", "contentVersion": "1.0.0.0", "resources": [`+string(data)+`]}`, "{}")
+		}
+		b.equal(b.deploy("d", template(func(map[string]any) {})), "properties.provisioningState", "Succeeded")
+		b.equal(b.whatIf(template(func(map[string]any) {}))["pool1"], "changeType", "NoChange")
+		b.equal(b.whatIf(template(func(body map[string]any) {
+			profile, _ := dig(body, "properties.virtualMachineProfile.osProfile").(map[string]any)
+			profile["customData"] = "b3RoZXI="
+		}))["pool1"], "changeType", "NoChange")
+
+		got := b.whatIf(template(func(body map[string]any) {
+			ssh, _ := dig(body, "properties.virtualMachineProfile.osProfile.linuxConfiguration.ssh").(map[string]any)
+			keys, _ := ssh["publicKeys"].([]any)
+			ssh["publicKeys"] = append(keys, map[string]any{"path": "/home/azureuser/.ssh/authorized_keys", "keyData": "ssh-ed25519 BBBB"})
+			key, _ := keys[0].(map[string]any)
+			key["keyData"] = "ssh-ed25519 CCCC"
+		}))["pool1"]
+		b.equal(got, "changeType", "Modify")
+		if n := len(dig(got, "delta").([]any)); n != 1 {
+			b.Errorf("%d changes: %v", n, dig(got, "delta"))
+		}
+		b.equal(got, "delta.0.path", "properties.virtualMachineProfile.osProfile.linuxConfiguration.ssh.publicKeys")
+		b.equal(got, "delta.0.propertyChangeType", "Array")
+		b.equal(got, "delta.0.children.0.children.0.after", "ssh-ed25519 CCCC")
+		b.equal(got, "delta.0.children.1.propertyChangeType", "Create")
+	})
+}
+
+// Who may not assign roles meets that before anything is made; who may, deploys
+// an assignment as often as another resource.
+func TestDeploymentAssignsARole(t *testing.T) {
+	const limited = "c11e9700-0000-4000-8000-000000000009"
+	set := func(s *Server) {
+		s.Principals = []Principal{
+			{ClientID: DefaultClientID, Roles: []Grant{{Role: "Owner"}}},
+			{ClientID: limited, ObjectID: "0b1ec700-0000-4000-8000-000000000009", Roles: []Grant{{Role: "Contributor"}}},
+		}
+	}
+	const template = `{"$schema": "https://schema.management.azure.com/schemas/2019-04-01/deploymentTemplate.json#", "contentVersion": "1.0.0.0", "resources": [
+		{"type": "Microsoft.Compute/disks", "apiVersion": "2024-03-02", "name": "d", "location": "westeurope", "properties": {"diskSizeGB": 4, "creationData": {"createOption": "Empty"}}},
+		{"type": "Microsoft.Authorization/roleAssignments", "apiVersion": "2022-04-01", "name": "[guid(resourceGroup().id, 'reader')]", "dependsOn": ["d"],
+		 "scope": "[resourceId('Microsoft.Compute/disks', 'd')]",
+		 "properties": {"roleDefinitionId": "[subscriptionResourceId('Microsoft.Authorization/roleDefinitions', 'acdd72a7-3385-48ef-bd42-f606fba81ae7')]", "principalId": "0b1ec700-0000-4000-8000-000000000009"}}],
+		"outputs": {"type": {"type": "string", "value": "[reference('d', '2024-03-02', 'Full').type]"}}}`
+	deployments2021(t, set, func(b *deployBench) {
+		b.client = limited
+		got := b.want(400, "PUT", b.deployment("d"), deploying(template, "{}"))
+		b.equal(got, "error.details.0.code", "AuthorizationFailed")
+		if m, _ := dig(got, "error.details.0.message").(string); !strings.Contains(m, "Microsoft.Authorization/roleAssignments/write") {
+			b.Errorf("message %q", m)
+		}
+		b.want(404, "GET", inGroup+"/providers/Microsoft.Compute/disks/d?api-version=2024-03-02", "")
+		b.client = ""
+		got = b.deploy("d", deploying(template, "{}"))
+		b.equal(got, "properties.provisioningState", "Succeeded")
+		b.equal(got, "properties.outputs.type.value", "Microsoft.Compute/disks")
+		b.equal(b.want(200, "GET", inGroup+"/providers/Microsoft.Compute/disks/d/providers/Microsoft.Authorization/roleAssignments?api-version=2022-04-01&$filter=principalId+eq+'0b1ec700-0000-4000-8000-000000000009'", ""),
+			"value.1.properties.principalId", "0b1ec700-0000-4000-8000-000000000009")
+	})
+}
+
+func TestDeploymentOfAnUnregisteredProvider(t *testing.T) {
+	deployments2021(t, func(s *Server) { s.Unregistered = []string{"Microsoft.Compute"} }, func(b *deployBench) {
+		got := b.want(400, "POST", b.deployment("d")+"/validate", deploying(twoDisks, "{}"))
+		b.equal(got, "error.details.0.code", "MissingSubscriptionRegistration")
+		b.equal(got, "error.details.0.details.0.target", "Microsoft.Compute")
+	})
+}
+
+// A test that sets its world up at once does so with deployments too.
+func TestDeploymentAtOnce(t *testing.T) {
+	deployments2021(t, nil, func(b *deployBench) {
+		b.s.Instant(true)
+		began := time.Now()
+		b.want(201, "PUT", b.deployment("d"), deploying(twoDisks, "{}"))
+		time.Sleep(time.Second)
+		got := b.want(200, "GET", b.deployment("d"), "")
+		b.equal(got, "properties.provisioningState", "Succeeded")
+		if took := time.Since(began); took > time.Second {
+			b.Errorf("it took %v", took)
+		}
+	})
+}

@@ -112,6 +112,18 @@ type world struct {
 	plan   *Plan
 }
 
+// do sends a request; as ARM does, it waits and asks again where a provider
+// throttles it.
+func (w world) do(r Request) (*Response, error) {
+	out, err := w.caller.Do(w.ctx, r)
+	for tries := 0; err == nil && out.Status == http.StatusTooManyRequests && tries < 5; tries++ {
+		if err = wait(w.ctx, out.Pause); err == nil {
+			out, err = w.caller.Do(w.ctx, r)
+		}
+	}
+	return out, err
+}
+
 func (w world) Reference(id, version string, full bool) (any, error) {
 	if version == "" {
 		r := w.plan.find(id)
@@ -120,7 +132,7 @@ func (w world) Reference(id, version string, full bool) (any, error) {
 		}
 		version = r.APIVersion
 	}
-	out, err := w.caller.Do(w.ctx, Request{Method: http.MethodGet, Path: id + "?api-version=" + version})
+	out, err := w.do(Request{Method: http.MethodGet, Path: id + "?api-version=" + version})
 	if err != nil {
 		return nil, err
 	}
@@ -142,7 +154,7 @@ func (w world) List(function, id, version string, body any) (any, error) {
 		}
 		r.Body = data
 	}
-	out, err := w.caller.Do(w.ctx, r)
+	out, err := w.do(r)
 	if err != nil {
 		return nil, err
 	}

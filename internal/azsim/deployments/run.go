@@ -108,7 +108,10 @@ func (d *Deployment) Run(ctx context.Context, caller Caller) error {
 	op := d.begin(nil)
 	outputs, err := d.expanded.Outputs(w)
 	if err != nil {
-		e := asError(err)
+		e := &Error{
+			Status: http.StatusBadRequest, Code: "DeploymentOutputEvaluationFailed", Details: []*Error{asError(err)},
+			Message: "Unable to evaluate template outputs. Please see error details and deployment operations.",
+		}
 		d.end(op, e.Status, e)
 		return d.failed(e)
 	}
@@ -164,13 +167,7 @@ func (d *Deployment) put(w world, r *template.Resource) (int, *Error) {
 		return http.StatusBadRequest, asError(err)
 	}
 	path := r.ID + "?api-version=" + r.APIVersion
-	out, err := w.caller.Do(w.ctx, Request{Method: http.MethodPut, Path: path, Body: data})
-	// ARM waits and asks again where a provider throttles it.
-	for tries := 0; err == nil && out.Status == http.StatusTooManyRequests && tries < 5; tries++ {
-		if err = wait(w.ctx, out.Pause); err == nil {
-			out, err = w.caller.Do(w.ctx, Request{Method: http.MethodPut, Path: path, Body: data})
-		}
-	}
+	out, err := w.do(Request{Method: http.MethodPut, Path: path, Body: data})
 	if err != nil {
 		return http.StatusInternalServerError, asError(err)
 	}
@@ -214,7 +211,7 @@ func follow(w world, out *Response, path string) (string, *Error) {
 		}
 		err := wait(w.ctx, out.Pause)
 		if err == nil {
-			out, err = w.caller.Do(w.ctx, Request{Method: http.MethodGet, Path: path})
+			out, err = w.do(Request{Method: http.MethodGet, Path: path})
 		}
 		if err != nil {
 			return stateFailed, asError(err)

@@ -23,15 +23,16 @@ func (p *Plan) WhatIf(ctx context.Context, caller Caller) (map[string]any, error
 	if err := p.Validate(ctx, caller); err != nil {
 		return nil, err
 	}
+	w := world{ctx, caller, p}
 	changes := []any{}
 	for _, r := range p.expanded.Resources {
-		change, err := p.change(world{ctx, caller, p}, r)
+		change, err := p.change(w, r)
 		if err != nil {
 			return nil, asError(err)
 		}
 		changes = append(changes, change)
 	}
-	rest, err := p.ignored(ctx, caller)
+	rest, err := p.ignored(w)
 	if err != nil {
 		return nil, asError(err)
 	}
@@ -44,7 +45,7 @@ func (p *Plan) change(w world, r *template.Resource) (map[string]any, error) {
 	if p.IDsOnly {
 		return out, nil
 	}
-	got, err := w.caller.Do(w.ctx, Request{Method: http.MethodGet, Path: r.ID + "?api-version=" + r.APIVersion})
+	got, err := w.do(Request{Method: http.MethodGet, Path: r.ID + "?api-version=" + r.APIVersion})
 	if err != nil {
 		return nil, err
 	}
@@ -92,11 +93,11 @@ func (p *Plan) change(w world, r *template.Resource) (map[string]any, error) {
 }
 
 // ignored lists the group's resources that the template does not have.
-func (p *Plan) ignored(ctx context.Context, caller Caller) ([]any, error) {
+func (p *Plan) ignored(w world) ([]any, error) {
 	out := []any{}
 	group, _, _ := strings.Cut(p.ID, "/providers/")
 	for path := group + "/resources?api-version=2021-04-01"; path != ""; {
-		got, err := caller.Do(ctx, Request{Method: http.MethodGet, Path: path})
+		got, err := w.do(Request{Method: http.MethodGet, Path: path})
 		if err != nil {
 			return nil, err
 		}
