@@ -26,7 +26,7 @@ func (f function) arity() string {
 // functions are all of them by lower-case name; list functions match by prefix.
 func functions() map[string]function {
 	all := map[string]function{}
-	for _, some := range []map[string]function{stringFunctions(), arrayFunctions(), valueFunctions(), scopeFunctions(), networkFunctions()} {
+	for _, some := range []map[string]function{stringFunctions(), arrayFunctions(), valueFunctions(), scopeFunctions()} {
 		maps.Copy(all, some)
 	}
 	return all
@@ -197,28 +197,32 @@ func valueFunctions() map[string]function {
 			return nil
 		}},
 		"parameters": {1, 1, func(e evaluator, a *arguments) any {
-			return a.lookup(e.parameters, "The template parameter '%s' is not found. Please see https://aka.ms/arm-template/#parameters for usage details.")
+			if found := a.lookup(e.parameters); found != nil {
+				return a.get(found)
+			}
+			return nil
 		}},
 		"variables": {1, 1, func(e evaluator, a *arguments) any {
-			if !a.allowed(e, withVariables) {
-				return nil
+			if found := a.lookup(e.variables); found != nil && a.allowed(e, withVariables) {
+				return a.get(found)
 			}
-			return a.lookup(e.variables, "The template variable '%s' is not found. Please see https://aka.ms/arm-template/#variables for usage details.")
+			return nil
 		}},
 		"copyindex": {0, 2, copyIndex},
 	}
 }
 
-// lookup evaluates the parameter or variable that the first argument names.
-func (a *arguments) lookup(from map[string]*lazy, missing string) any {
-	found, ok := from[strings.ToLower(a.string(0))]
-	if !ok {
-		if a.err == nil {
-			a.err = refuse(missing, a.string(0))
-		}
-		return nil
+// lookup finds the parameter or variable that the first argument names, or nil.
+func (a *arguments) lookup(from map[string]*lazy) *lazy {
+	found, section := from[strings.ToLower(a.string(0))], strings.ToLower(a.name)
+	if found == nil && a.err == nil {
+		a.err = refuse("The template %s '%s' is not found. Please see https://aka.ms/arm-template/#%s for usage details.", strings.TrimSuffix(section, "s"), a.any(0), section)
 	}
-	value, err := found.get()
+	return found
+}
+
+func (a *arguments) get(l *lazy) any {
+	value, err := l.get()
 	if err != nil {
 		a.err = err
 	}
