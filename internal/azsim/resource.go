@@ -41,7 +41,8 @@ type resourceType struct {
 	operations string
 	// preempts makes a write end the operation that runs, instead of meeting 409.
 	preempts bool
-	// preflight says that put ends in write, which stops a PUT that is only checked.
+	// preflight says that put stops a PUT that is only checked (call.check) before it
+	// stores anything, as write does.
 	preflight bool
 	// drop is told, under the lock, that an entry goes because its parent or
 	// group goes; may be nil.

@@ -197,20 +197,20 @@ func (d *Deployment) put(w world, r *template.Resource) (int, *Error) {
 // follow waits for the end of what a PUT began, and gives its state: by its
 // Azure-AsyncOperation, else its Location, else the resource's provisioningState.
 func follow(w world, out *Response, path string) (string, *Error) {
-	member := []string{"properties", "provisioningState"}
+	where := []string{"properties", "provisioningState"}
 	if at := out.Header.Get("Azure-AsyncOperation"); at != "" {
-		path, member = at, []string{"status"}
+		path, where = at, []string{"status"}
 		out.Body = map[string]any{"status": stateRunning}
 	} else if at := out.Header.Get("Location"); at != "" && out.Status == http.StatusAccepted {
 		path = at
 	}
 	for {
-		state := text(out.Body, member...)
+		state := text(out.Body, where...)
 		switch {
 		case state == stateSucceeded, state == "" && out.Status != http.StatusAccepted:
 			return stateSucceeded, nil
 		case state == stateFailed, state == stateCanceled:
-			if _, has := out.Body.(map[string]any)["error"]; has {
+			if member(out.Body, "error") != nil {
 				return state, errorIn(out.Body, http.StatusConflict)
 			}
 			return state, nil
