@@ -96,7 +96,7 @@ func (p *parser) next(c byte) bool {
 	return false
 }
 
-func (p *parser) word() string {
+func (p *parser) identifier() string {
 	p.space()
 	start := p.at
 	for p.at < len(p.text) && p.text[p.at] != '$' && nameByte(p.text[p.at]) {
@@ -113,7 +113,7 @@ func (p *parser) expression(depth int) (node, error) {
 	for err == nil {
 		switch {
 		case p.next('.'):
-			name := p.word()
+			name := p.identifier()
 			if name == "" {
 				return nil, p.refuse()
 			}
@@ -140,15 +140,15 @@ func (p *parser) primary(depth int) (node, error) {
 	}
 	start := p.at
 	sign := p.next('-')
-	word := p.word()
+	token := p.identifier()
 	switch {
-	case word == "":
+	case token == "":
 		return nil, p.refuse()
-	case sign || '0' <= word[0] && word[0] <= '9':
+	case sign || '0' <= token[0] && token[0] <= '9':
 		if sign {
-			word = "-" + word
+			token = "-" + token
 		}
-		n, err := strconv.ParseInt(word, 10, 64)
+		n, err := strconv.ParseInt(token, 10, 64)
 		if err != nil {
 			p.at = start
 			return nil, p.refuse()
@@ -157,7 +157,7 @@ func (p *parser) primary(depth int) (node, error) {
 	case !p.next('('):
 		return nil, p.refuse()
 	}
-	c := call{name: word}
+	c := call{name: token}
 	for more := !p.next(')'); more; more = !p.next(')') {
 		if len(c.args) > 0 && !p.next(',') {
 			return nil, p.refuse()

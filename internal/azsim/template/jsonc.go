@@ -58,11 +58,11 @@ func Clean(data []byte) ([]byte, error) {
 			for end < len(data) && nameByte(data[end]) {
 				end++
 			}
-			word := data[i:end]
+			name := data[i:end]
 			if next := bytes.TrimLeft(data[end:], " \t\r\n"); len(next) > 0 && next[0] == ':' {
-				word = []byte(strconv.Quote(string(word)))
+				name = []byte(strconv.Quote(string(name)))
 			}
-			out, comma = append(out, word...), -1
+			out, comma = append(out, name...), -1
 			i = end
 		default:
 			out, comma = append(out, c), -1

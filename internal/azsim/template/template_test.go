@@ -270,3 +270,29 @@ func TestClean(t *testing.T) {
 		}
 	}
 }
+
+func TestIDs(t *testing.T) {
+	for members, want := range map[string]string{
+		`"type": "A.B/c", "name": "x"`:                                                   group + "/providers/A.B/c/x",
+		`"type": "A.B/c/d", "name": "[concat('x', '/', 'y')]"`:                           group + "/providers/A.B/c/x/d/y",
+		`"type": "A.B/c/providers/locks", "name": "x/Microsoft.Authorization/l"`:         group + "/providers/A.B/c/x/providers/Microsoft.Authorization/locks/l",
+		`"type": "Microsoft.Authorization/locks", "name": "l", "scope": "A.B/c/x"`:       group + "/providers/A.B/c/x/providers/Microsoft.Authorization/locks/l",
+		`"type": "Microsoft.Authorization/locks", "name": "l", "scope": "/other/scope/"`: "/other/scope/providers/Microsoft.Authorization/locks/l",
+	} {
+		d, err := expand(document(`"resources": [{"apiVersion": "1", `+members+`}]`), nil)
+		if err != nil || d.Resources[0].ID != want {
+			t.Errorf("%s: %v, %v; want %s", members, d, err, want)
+		}
+	}
+}
+
+// dependsOn in all forms that ARM accepts.
+func TestDependsOn(t *testing.T) {
+	for _, name := range []string{"x/y", "a.b/C/d/x/y", "A.B/c/x/d/y", "/A.B/c/x/d/y", "[resourceId('A.B/c/d', 'x', 'y')]", "all"} {
+		d, err := expand(document(`"resources": [{"type": "A.B/z", "apiVersion": "1", "name": "last", "dependsOn": ["`+name+`"]},
+			{"type": "A.B/c/d", "apiVersion": "1", "name": "x/y", "copy": {"name": "all", "count": 1}}]`), nil)
+		if err != nil || !slices.Equal(d.Resources[0].DependsOn, []string{group + "/providers/A.B/c/x/d/y"}) {
+			t.Errorf("%s: %+v, %v", name, d, err)
+		}
+	}
+}
