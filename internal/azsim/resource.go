@@ -8,6 +8,8 @@ import (
 	"strconv"
 	"strings"
 	"time"
+
+	"github.com/ortet/ortet/internal/azsim/deployments"
 )
 
 // A handler answers one kind of request. It runs with the server's lock held,
@@ -39,6 +41,9 @@ type resourceType struct {
 	operations string
 	// preempts makes a write end the operation that runs, instead of meeting 409.
 	preempts bool
+	// preflight says that put stops a PUT that is only checked (call.check) before it
+	// stores anything, as write does.
+	preflight bool
 	// drop is told, under the lock, that an entry goes because its parent or
 	// group goes; may be nil.
 	drop func(s *Server, e *entry)
@@ -226,7 +231,7 @@ func write[T any](c *call, tree any, h hooks[T]) (*reply, error) {
 		return nil, err
 	}
 	e := s.find(c.id)
-	if err := c.busy(e); err != nil {
+	if err := c.busy(e); err != nil && c.check == deployments.Perform {
 		return nil, err
 	}
 	if err := c.precondition(e); err != nil {
@@ -252,6 +257,9 @@ func write[T any](c *call, tree any, h hooks[T]) (*reply, error) {
 		if err := h.check(c, old, next); err != nil {
 			return nil, err
 		}
+	}
+	if c.check != deployments.Perform {
+		return &reply{status: http.StatusNoContent}, nil
 	}
 	status, state := http.StatusOK, stateUpdating
 	if e == nil {
