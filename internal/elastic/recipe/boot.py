@@ -1,0 +1,381 @@
+#!/usr/bin/env python3
+"""Prepares a machine of an Ortet cluster, at every boot, before k3s starts.
+
+boot.py          everything up to /run/ortet/booted, run by ortet-boot.service
+boot.py publish  the server's tags, every minute, run by ortet-publish.service
+
+Settings are in /etc/ortet/boot.json; they hold no secret. Whatever fails is retried for
+ever, with pauses, and each new reason is logged once. The server's state, or the reason
+why it cannot go on, is also a tag of its VM.
+"""
+import glob
+import hashlib
+import json
+import os
+import pwd
+import subprocess
+import sys
+import time
+import urllib.error
+import urllib.parse
+import urllib.request
+
+# Tests run this program on another root, with other pauses and another metadata service.
+ROOT = os.environ.get("ORTET_ROOT", "")
+PAUSE = float(os.environ.get("ORTET_PAUSE", "2"))
+IMDS = os.environ.get("ORTET_IMDS", "http://169.254.169.254")
+
+# azEnvironment of the metadata service, and the cloud's resource manager.
+CLOUDS = {
+    "AzurePublicCloud": "https://management.azure.com",
+    "AzureUSGovernmentCloud": "https://management.usgovcloudapi.net",
+    "AzureChinaCloud": "https://management.chinacloudapi.cn",
+}
+COMPUTE_API = "2024-07-01"
+NETWORK_API = "2024-05-01"
+STORAGE_API = "2023-05-01"
+TAGS_API = "2021-04-01"
+
+
+def path(name):
+    return ROOT + name
+
+
+def log(text):
+    print("ortet-boot: " + text, flush=True)
+
+
+def write(name, text, mode=0o600):
+    """Writes a file wholly or not at all."""
+    file = path(name)
+    os.makedirs(os.path.dirname(file), exist_ok=True)
+    temporary = file + ".part"
+    with open(os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, mode), "w") as f:
+        os.fchmod(f.fileno(), mode)
+        f.write(text)
+    os.replace(temporary, file)
+
+
+def run(*command, **options):
+    done = subprocess.run(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE,
+                          universal_newlines=True, **options)
+    if done.returncode != 0:
+        raise RuntimeError("%s: exit code %d: %s" % (
+            " ".join(command[:4]), done.returncode, " ".join(done.stderr.split())[-300:]))
+    return done.stdout.strip()
+
+
+def request(method, url, body=None, headers=None, direct=False):
+    """Sends JSON and returns JSON. The metadata service is reached without a proxy."""
+    handlers = [urllib.request.ProxyHandler({})] if direct else []
+    data = json.dumps(body).encode() if body is not None else None
+    if method != "GET" and data is None:
+        data = b""
+    r = urllib.request.Request(url, data=data, method=method, headers=headers or {})
+    if body is not None:
+        r.add_header("Content-Type", "application/json")
+    shown = "%s %s" % (method, url.split("?")[0])
+    try:
+        with urllib.request.build_opener(*handlers).open(r, timeout=30) as answer:
+            text = answer.read()
+    except urllib.error.HTTPError as e:
+        raise RuntimeError("%s: HTTP %d%s" % (shown, e.code, reason_of(e))) from None
+    except OSError as e:
+        raise RuntimeError("%s: %s" % (shown, getattr(e, "reason", e))) from None
+    return json.loads(text) if text else {}
+
+
+def reason_of(error):
+    """Code and message in the body of an error of Azure's."""
+    try:
+        e = json.loads(error.read())["error"]
+        if isinstance(e, dict):
+            return " %s: %s" % (e.get("code", ""), e.get("message", ""))
+        return " " + str(e)
+    except Exception:
+        return ""
+
+
+class Machine:
+    """This machine, and what it knows of its cloud."""
+
+    def __init__(self):
+        with open(path("/etc/ortet/boot.json")) as f:
+            self.settings = json.load(f)
+        self.server = self.settings["role"] == "server"
+        self.cloud = None
+        self.said = self.published = self.unpublished = None
+
+    def discover(self):
+        """Learns subscription, group and endpoints."""
+        where = request("GET", IMDS + "/metadata/instance/compute?api-version=2021-02-01",
+                        headers={"Metadata": "true"}, direct=True)
+        environment = where.get("azEnvironment") or "AzurePublicCloud"
+        manager = os.environ.get("ORTET_RESOURCE_MANAGER") or CLOUDS.get(environment)
+        if not manager:
+            raise RuntimeError("cloud %s is unknown; set ORTET_RESOURCE_MANAGER in "
+                               "/etc/default/ortet-boot" % environment)
+        manager = manager.rstrip("/")
+        found = request("GET", manager + "/metadata/endpoints?api-version=2020-06-01")
+        if isinstance(found, list):  # of all clouds that this one knows
+            found = next((c for c in found if c.get("resourceManager", "").rstrip("/") == manager), found[0])
+        group = "/subscriptions/%s/resourceGroups/" % where["subscriptionId"]
+        self.location = where["location"]
+        self.environment = environment
+        self.subscription = where["subscriptionId"]
+        self.group = where["resourceGroupName"]
+        self.compute = group + self.group + "/providers/Microsoft.Compute/"
+        self.network = group + self.group + "/providers/Microsoft.Network/"
+        self.vm = self.compute + "virtualMachines/" + self.settings["serverName"]
+        self.storage = group + self.settings["storageGroup"] + "/providers/"
+        self.identity = (self.storage + "Microsoft.ManagedIdentity/userAssignedIdentities/"
+                         + self.settings["identity"])
+        self.audience = found["authentication"]["audiences"][0]
+        self.suffix = os.environ.get("ORTET_STORAGE_SUFFIX") or found["suffixes"]["storage"]
+        self.cloud = manager
+
+    def arm(self, method, resource, version, body=None):
+        """Asks the resource manager, as the machine's managed identity."""
+        query = urllib.parse.urlencode({"api-version": "2018-02-01", "resource": self.audience,
+                                        "msi_res_id": self.identity})
+        token = request("GET", IMDS + "/metadata/identity/oauth2/token?" + query,
+                        headers={"Metadata": "true"}, direct=True)["access_token"]
+        return request(method, "%s%s?api-version=%s" % (self.cloud, resource, version), body,
+                       {"Authorization": "Bearer " + token})
+
+    def tag(self, tags):
+        self.arm("PATCH", self.vm + "/providers/Microsoft.Resources/tags/default", TAGS_API,
+                 {"operation": "Merge", "properties": {"tags": tags}})
+
+    def state(self, text):
+        """Logs a state once; the server also publishes it, as soon as it can."""
+        if text != self.said:
+            log(text)
+        self.said = text
+        if not self.server or not self.cloud or self.published == text:
+            return
+        try:  # a tag's value has at most 256 characters
+            self.tag({self.settings["tags"]["boot"]: text[:256]})
+            self.published = text
+        except Exception as e:
+            if str(e) != self.unpublished:
+                log("cannot publish the state as a tag: %s" % e)
+            self.unpublished = str(e)
+
+    def forever(self, what, do, announce=True):
+        """Does a step until it succeeds."""
+        if announce:
+            self.state(what)
+        pause = PAUSE
+        while True:
+            try:
+                return do()
+            except Exception as e:
+                self.state("%s: %s" % (what, e))
+            time.sleep(pause)
+            pause = min(pause * 2, PAUSE * 15)
+
+    def boot(self):
+        s = self.settings
+        self.forever("installing packages", self.packages)
+        self.forever("starting the metadata guard",
+                     lambda: run("systemctl", "start", "ortet-metadata-guard.service"))
+        self.forever("asking Azure about this machine", self.discover)
+        self.forever("mounting share %s of %s" % (s["share"], s["account"]), self.mount)
+        for artifact in s["artifacts"]:
+            self.forever("fetching " + artifact["name"], lambda a=artifact: fetch(a))
+        self.forever("setting up the temporary disk", self.temporary_disk)
+        if self.server:
+            self.forever("writing the settings of k3s", self.configure_server)
+        else:
+            self.forever("waiting for the server", self.configure_agent)
+        write("/run/ortet/booted", "")
+        self.state("starting k3s")
+
+    def packages(self):
+        """Installs what is missing. Images that have it need no package mirror."""
+        missing = [p for program, names in self.settings["packages"].items()
+                   if not any(os.access(os.path.join(d, program), os.X_OK)
+                              for d in os.environ.get("PATH", "").split(":") + ["/usr/sbin", "/sbin"])
+                   for p in names]
+        if missing:
+            environment = dict(os.environ, DEBIAN_FRONTEND="noninteractive")
+            run("apt-get", "update", "-q", env=environment)
+            run("apt-get", "install", "-q", "-y", "-o", "DPkg::Lock::Timeout=600",
+                *missing, env=environment)
+
+    def mount(self):
+        s = self.settings
+        if os.path.ismount(path("/srv")):
+            return
+        keys = self.arm("POST", self.storage + "Microsoft.Storage/storageAccounts/%s/listKeys" % s["account"],
+                        STORAGE_API)["keys"]
+        credentials = "/run/ortet/share-credentials"
+        write(credentials, "username=%s\npassword=%s\n" % (s["account"], keys[0]["value"]))
+        os.makedirs(path("/srv"), exist_ok=True)
+        try:
+            user = pwd.getpwnam(s["user"])
+            owner = (user.pw_uid, user.pw_gid)
+        except KeyError:
+            owner = (1000, 1000)
+        options = ("vers=3.1.1,credentials=%s,dir_mode=0770,file_mode=0660,uid=%d,gid=%d,mfsymlinks,serverino"
+                   % ((path(credentials),) + owner))
+        run("mount", "-t", "cifs", "//%s.file.%s/%s" % (s["account"], self.suffix, s["share"]),
+            path("/srv"), "-o", options)
+
+    def temporary_disk(self):
+        """Swap and scratch space on Azure's temporary disk, which many sizes lack."""
+        swap, scratch = self.settings.get("swapGB", 0), self.settings.get("scratch", False)
+        if not swap and not scratch:
+            return
+        devices = [os.path.realpath(path(d)) for d in (
+            "/dev/disk/azure/resource-part1", "/dev/disk/cloud/azure_resource-part1")]
+        with open("/proc/mounts") as f:
+            mounts = [line.split()[:2] for line in f]
+        found = next((m[1] for m in mounts if m[0] in devices), None)
+        if not found:
+            log("this size has no temporary disk, or it is not mounted: no swap and no scratch space")
+            return
+        if swap:
+            file = found + "/ortet.swap"
+            with open("/proc/swaps") as f:
+                active = file in f.read()
+            if not active:
+                run("fallocate", "-l", "%dG" % swap, file)
+                os.chmod(file, 0o600)
+                run("mkswap", file)
+                run("swapon", file)
+        if scratch:
+            os.makedirs(found + "/scratch", exist_ok=True)
+            os.chmod(found + "/scratch", 0o1777)
+            if found != "/mnt" and not os.path.lexists("/mnt/scratch"):
+                os.symlink(found + "/scratch", "/mnt/scratch")
+
+    def configure_server(self):
+        s = self.settings
+        # The metadata service does not know Standard public addresses.
+        public = self.arm("GET", self.network + "publicIPAddresses/" + s["serverName"], NETWORK_API)["properties"]
+        names = [s["serverAddress"], public.get("ipAddress"), (public.get("dnsSettings") or {}).get("fqdn")]
+        config = {
+            "node-name": s["serverName"],
+            "node-ip": s["serverAddress"],
+            "tls-san": [n for n in names if n],
+            "cluster-cidr": s["pods"],
+            "service-cidr": s["services"],
+            "write-kubeconfig-mode": "0600",
+        }
+        # JSON's scalars and lists are YAML.
+        write("/etc/rancher/k3s/config.yaml",
+              "".join("%s: %s\n" % (k, json.dumps(v)) for k, v in config.items()))
+        azure = {
+            "cloud": self.environment, "subscriptionId": self.subscription,
+            "resourceGroup": self.group, "location": self.location,
+            "useManagedIdentityExtension": True, "userAssignedIdentityID": self.identity,
+        }
+        if os.environ.get("ORTET_RESOURCE_MANAGER"):
+            azure["cloud"] = "AzureStackCloud"
+            azure["resourceManagerEndpoint"] = self.cloud
+        write("/etc/ortet/azure.json", json.dumps(azure, indent=1) + "\n")
+        arguments = ["--tls-san=" + s["serverAddress"], "--api-server=https://%s:6443" % s["serverAddress"]]
+        arguments += ["--pool=" + self.compute + "virtualMachineScaleSets/" + p for p in s["pools"]]
+        write("/run/ortet/admission.env", "ORTET_ADMISSION_ARGS=%s\n" % " ".join(arguments))
+        manifests = "/var/lib/rancher/k3s/server/manifests/"
+        for file in sorted(glob.glob(path("/srv/autostart/*.yaml"))):
+            with open(file) as f:
+                write(manifests + "autostart-" + os.path.basename(file), f.read())
+        link(path("/usr/local/bin/kubectl"), "k3s")
+
+    def configure_agent(self):
+        s = self.settings
+        tag = s["tags"]["caHash"]
+        ca = (self.arm("GET", self.vm, COMPUTE_API).get("tags") or {}).get(tag)
+        if not ca:
+            raise RuntimeError("VM %s has no tag %s yet; it writes the tag when its k3s runs"
+                               % (s["serverName"], tag))
+        join = {"servers": ["https://%s:8443" % s["serverAddress"]], "caHash": ca, "distribution": "k3s"}
+        for name in ("nodeLabels", "nodeTaints", "registries"):
+            if s.get(name):
+                join[name] = s[name]
+        write("/etc/ortet/join.json", json.dumps(join, indent=1) + "\n", 0o644)
+
+    def publish(self):
+        """Publishes the server's tags as long as it runs."""
+        self.forever("asking Azure about this machine", self.discover)
+        while True:
+            self.forever("starting k3s and the admission server", self.publish_once, announce=False)
+            self.said = self.published = None
+            self.label_nodes()
+            if "ORTET_ONCE" in os.environ:
+                return
+            time.sleep(60)
+
+    def publish_once(self):
+        s = self.settings["tags"]
+        ca = run(path("/usr/local/bin/ortet"), "admission", "--print-ca-hash",
+                 "--kubeconfig", path("/etc/rancher/k3s/k3s.yaml"))
+        run("systemctl", "is-active", "--quiet", "ortet-admission.service")
+        with open(path("/etc/ssh/ssh_host_ed25519_key.pub")) as f:
+            key = " ".join(f.read().split()[:2])
+        tags = {s["caHash"]: ca, s["sshHostKey"]: key, s["boot"]: "ready"}
+        has = self.arm("GET", self.vm, COMPUTE_API).get("tags") or {}
+        if any(has.get(k) != v for k, v in tags.items()):
+            self.tag(tags)
+            log("published: " + ", ".join(sorted(tags)))
+
+    def label_nodes(self):
+        """Gives agents a role; a kubelet may not label its own Node so."""
+        try:
+            run(path("/usr/local/bin/k3s"), "kubectl", "label", "nodes", "--selector",
+                "!node-role.kubernetes.io/control-plane,!node-role.kubernetes.io/worker",
+                "node-role.kubernetes.io/worker=true")
+        except Exception as e:
+            if "no resources found" not in str(e).lower():
+                log("cannot label nodes: %s" % e)
+
+
+def link(name, to):
+    if not os.path.lexists(name):
+        os.makedirs(os.path.dirname(name), exist_ok=True)
+        os.symlink(to, name)
+
+
+def digest(file):
+    h = hashlib.sha256()
+    with open(file, "rb") as f:
+        for block in iter(lambda: f.read(1 << 20), b""):
+            h.update(block)
+    return h.hexdigest()
+
+
+def fetch(artifact):
+    """Fetches a file, unless a valid one is there."""
+    target, url, want = path(artifact["path"]), artifact["url"], artifact["sha256"]
+    mode = int(artifact["mode"], 8)
+    if os.path.exists(target) and digest(target) == want:
+        os.chmod(target, mode)
+        return
+    os.makedirs(os.path.dirname(target), exist_ok=True)
+    temporary = target + ".part"
+    h = hashlib.sha256()
+    try:
+        if url.startswith("file://"):
+            source = open(path(urllib.parse.unquote(url[len("file://"):])), "rb")
+        else:
+            source = urllib.request.urlopen(url, timeout=60)
+        with source, open(temporary, "wb") as out:
+            for block in iter(lambda: source.read(1 << 20), b""):
+                h.update(block)
+                out.write(block)
+    except OSError as e:
+        raise RuntimeError("GET %s: %s" % (url.split("?")[0], e)) from None
+    if h.hexdigest() != want:
+        os.unlink(temporary)
+        raise RuntimeError("checksum of %s does not match: want %s, got %s"
+                           % (url.split("?")[0], want, h.hexdigest()))
+    os.chmod(temporary, mode)
+    os.replace(temporary, target)
+
+
+if __name__ == "__main__":
+    machine = Machine()
+    machine.publish() if sys.argv[1:] == ["publish"] else machine.boot()
