@@ -11,15 +11,14 @@ import (
 	"strings"
 
 	"github.com/spf13/cobra"
-	"sigs.k8s.io/yaml"
 
 	"github.com/ortet/ortet/internal/elastic"
 )
 
 func newClusterArtifacts(c *clusterOptions) *cobra.Command {
 	var (
-		files struct{ k3s, images, ortet, ortetNode string }
-		url   string
+		files        struct{ k3s, images, ortet, ortetNode string }
+		url, version string
 	)
 	cmd := &cobra.Command{
 		Use:   "artifacts DIR",
@@ -48,7 +47,7 @@ Machines verify each file by its digest.`,
 			if err := os.MkdirAll(args[0], 0o755); err != nil { //nolint:gosec // published
 				return fmt.Errorf("cannot make directory: %w", err)
 			}
-			var a elastic.Artifacts
+			a := elastic.Artifacts{Version: version}
 			for _, f := range []struct {
 				from, name string
 				to         *elastic.Artifact
@@ -65,12 +64,7 @@ Machines verify each file by its digest.`,
 				}
 				a.Images = &images
 			}
-			block := map[string]elastic.Artifacts{"artifacts": a}
-			text, err := yaml.Marshal(block)
-			if err != nil {
-				return fmt.Errorf("cannot write the block: %w", err)
-			}
-			return c.print(block, func(w io.Writer) { _, _ = w.Write(text) })
+			return c.print(a, func(w io.Writer) { _, _ = w.Write(elastic.ArtifactsBlock(a)) })
 		},
 	}
 	f := cmd.Flags()
@@ -78,6 +72,7 @@ Machines verify each file by its digest.`,
 	f.StringVar(&files.images, "images", "", "`FILE` of k3s's air-gap images; without it machines pull them")
 	f.StringVar(&files.ortet, "ortet", "", "`FILE` of ortet for Linux (default: this program)")
 	f.StringVar(&files.ortetNode, "ortet-node", "", "`FILE` of ortet-node (default: beside ortet)")
+	f.StringVar(&version, "k3s-version", "", "`VERSION` of k3s, for people to read: v1.36.3+k3s1")
 	f.StringVar(&url, "url", "", "`PREFIX` under which DIR is published: https://mirror.example.com/k3s, file:///srv/artifacts")
 	return cmd
 }

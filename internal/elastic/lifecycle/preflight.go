@@ -110,6 +110,10 @@ func cause(err error) string {
 // problems are what can be known before anything is made.
 func (m *Manager) problems(ctx context.Context, o *observation, d *recipe.Documents) ([]plan.Problem, error) {
 	problems := m.groupProblems(o)
+	for _, name := range m.Cluster.Spec.Artifacts.Placeholders() {
+		problems = append(problems, plan.Problem{Code: "ArtifactPlaceholder", On: "spec.artifacts." + name, What: "digest is all zeros, so machines cannot fetch " + name,
+			WayOut: "write the block with ortet cluster artifacts"})
+	}
 	for _, v := range []struct {
 		role string
 		d    recipe.Deployment
