@@ -14,6 +14,9 @@ type role struct {
 	builtin    bool
 	actions    []string
 	notActions []string
+
+	description string
+	scopes      []string // where it can be assigned; nil: the subscription
 }
 
 // An assignment gives a role to a principal at a scope.
@@ -35,6 +38,17 @@ func builtinRoles() []*role {
 			"Microsoft.Compute/galleries/share/action", "Microsoft.Purview/consents/write", "Microsoft.Purview/consents/delete",
 			"Microsoft.Resources/deploymentStacks/manageDenySetting/action"}},
 		{id: "acdd72a7-3385-48ef-bd42-f606fba81ae7", name: "Reader", builtin: true, actions: []string{"*/read"}},
+		{id: "9980e02c-c2be-4d73-94e8-173b1dc7cf3c", name: "Virtual Machine Contributor", builtin: true, actions: []string{
+			"Microsoft.Authorization/*/read", "Microsoft.Compute/availabilitySets/*", "Microsoft.Compute/locations/*", "Microsoft.Compute/virtualMachines/*",
+			"Microsoft.Compute/virtualMachineScaleSets/*", "Microsoft.Compute/cloudServices/*", "Microsoft.Compute/disks/write", "Microsoft.Compute/disks/read", "Microsoft.Compute/disks/delete",
+			"Microsoft.Insights/alertRules/*", "Microsoft.Network/applicationGateways/backendAddressPools/join/action", "Microsoft.Network/loadBalancers/backendAddressPools/join/action",
+			"Microsoft.Network/loadBalancers/inboundNatPools/join/action", "Microsoft.Network/loadBalancers/inboundNatRules/join/action", "Microsoft.Network/loadBalancers/probes/join/action",
+			"Microsoft.Network/loadBalancers/read", "Microsoft.Network/locations/*", "Microsoft.Network/networkInterfaces/*", "Microsoft.Network/networkSecurityGroups/join/action",
+			"Microsoft.Network/networkSecurityGroups/read", "Microsoft.Network/publicIPAddresses/join/action", "Microsoft.Network/publicIPAddresses/read",
+			"Microsoft.Network/virtualNetworks/read", "Microsoft.Network/virtualNetworks/subnets/join/action", "Microsoft.ResourceHealth/availabilityStatuses/read",
+			"Microsoft.Resources/deployments/*", "Microsoft.Resources/subscriptions/resourceGroups/read", "Microsoft.Storage/storageAccounts/listKeys/action", "Microsoft.Storage/storageAccounts/read"}},
+		{id: "81a9662b-bebf-436f-a333-f67b29880f12", name: "Storage Account Key Operator Service Role", builtin: true, actions: []string{
+			"Microsoft.Storage/storageAccounts/listkeys/action", "Microsoft.Storage/storageAccounts/regeneratekey/action"}},
 	}
 }
 

@@ -61,6 +61,8 @@ func (c *call) routeCore() (handler, string) {
 		switch {
 		case get && tail == "":
 			return getProvider, ""
+		case method == http.MethodPost && tail == "checknameavailability" && strings.EqualFold(id.namespace, "Microsoft.Storage"):
+			return checkNameAvailability, "Microsoft.Storage/checknameavailability/read"
 		case method == http.MethodPost && tail == "register", method == http.MethodPost && tail == "unregister":
 			return registerProvider(tail == "register"), id.namespace + "/" + tail + "/action"
 		}

@@ -9,6 +9,15 @@ import (
 // to all of them (id, name, type, location, provisioningState) is reached by
 // the name of the field.
 
+// memberPath is the JSON form of a dotted path of fields, for stored types.
+func memberPath(path string) []string {
+	names := strings.Split(path, ".")
+	for i, n := range names {
+		names[i] = strings.ToLower(n[:1]) + n[1:]
+	}
+	return names
+}
+
 // field walks a dotted path of struct fields. With grow it makes what is nil on
 // the way; without, it gives the zero Value where the path ends early.
 func field(model any, path string, grow bool) reflect.Value {
@@ -35,6 +44,9 @@ func field(model any, path string, grow bool) reflect.Value {
 
 // hasField says whether the model's type has the field, set or not.
 func hasField(model any, path string) bool {
+	if m, ok := model.(object); ok {
+		return at(m, memberPath(path)...) != nil
+	}
 	t := reflect.TypeOf(model)
 	for _, name := range strings.Split(path, ".") {
 		for t.Kind() == reflect.Pointer {
@@ -55,6 +67,9 @@ func hasField(model any, path string) bool {
 // getField reads a field that is a pointer to a string, of any named type; ""
 // where it is absent.
 func getField(model any, path string) string {
+	if m, ok := model.(object); ok {
+		return text(m, memberPath(path)...)
+	}
 	v := field(model, path, false)
 	if !v.IsValid() || v.Kind() != reflect.Pointer || v.IsNil() || v.Elem().Kind() != reflect.String {
 		return ""
@@ -65,6 +80,19 @@ func getField(model any, path string) string {
 // setField sets a pointer field, if the model's type has it, to value: a string
 // for a pointer to any string type, or a pointer of the field's own type.
 func setField(model any, path string, value any) {
+	if m, ok := model.(object); ok {
+		names := memberPath(path)
+		for _, n := range names[:len(names)-1] {
+			inner, _ := m[n].(object)
+			if inner == nil {
+				inner = object{}
+				m[n] = inner
+			}
+			m = inner
+		}
+		m[names[len(names)-1]] = value
+		return
+	}
 	if !hasField(model, path) {
 		return
 	}

@@ -161,7 +161,7 @@ func checkFlexible(_ *call, next *armcompute.VirtualMachineScaleSet) error {
 	return nil
 }
 
-// notSimulated is the answer to the making of a virtual machine by hand.
-func notSimulated(*call) (*reply, error) {
-	return nil, refuse(http.StatusNotImplemented, "NotImplemented", "azsim makes virtual machines in Flexible scale sets only: scale one out.")
+// notSimulated is the answer to a PUT of a Flexible set's member.
+func notSimulated() error {
+	return refuse(http.StatusNotImplemented, "NotImplemented", "azsim changes members of Flexible scale sets by PATCH only.")
 }

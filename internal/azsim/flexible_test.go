@@ -217,7 +217,7 @@ func TestFlexibleSetRefuses(t *testing.T) {
 			t.Errorf("statuses only: %+v, %v", page.Value, err)
 		}
 		_, err = c.BeginCreateOrUpdate(ctx, labGroup, "mine", armcompute.VirtualMachine{Location: ptr("westeurope")}, nil)
-		wantRefusal(t, err, "NotImplemented", "Flexible")
+		wantRefusal(t, err, "InvalidParameter", "networkInterfaces")
 		time.Sleep(time.Hour)
 	})
 }

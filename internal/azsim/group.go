@@ -168,14 +168,7 @@ func listResources(c *call) (*reply, error) {
 		if typ := filterValue(filter, "resourceType"); typ != "" && !strings.EqualFold(typ, e.rt.name) {
 			continue
 		}
-		tags := map[string]string{}
-		if v := field(e.body, "Tags", false); v.IsValid() {
-			if m, isTags := v.Interface().(map[string]*string); isTags {
-				for k, p := range m {
-					tags[k] = val(p)
-				}
-			}
-		}
+		tags := tagsOf(e)
 		if !tagFilter(filter, tags) {
 			continue
 		}

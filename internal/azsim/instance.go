@@ -26,8 +26,9 @@ const (
 // which holds the data disks, tags and protection.
 type instance struct {
 	set      *entry
-	id       int  // of a Uniform set's instance its name, of a Flexible set's only its turn
-	flex     bool // a virtual machine of its own, in a Flexible set
+	id       int           // of a Uniform set's instance its name, of a Flexible set's only its turn
+	flex     bool          // a virtual machine of its own, in a Flexible set
+	plain    *plainMachine // nil: a member of a scale set
 	hostName string
 	vmID     string
 	zone     string
@@ -144,19 +145,26 @@ func (s *Server) newInstance(set *entry, zone string, now time.Time) *entry {
 	if zone != "" {
 		vm.Zones = []*string{ptr(zone)}
 	}
-	e := s.insert(id, s.types[strings.ToLower(typ)], vm, now)
-	in := &instance{set: set, id: n, flex: flex, vmID: s.newUUID("vm", id.key()), zone: zone, turn: make(chan struct{}, 1)}
-	in.alive, in.end = context.WithCancel(s.ctx)
-	in.adopt(body)
+	e, in := s.insertInstance(set, id, vm, n, zone, now)
 	in.hostName = computerName(prefixOf(set, in.profile), n)
 	if flex {
 		in.hostName = s.memberHostName(prefixOf(set, in.profile), id)
 	}
 	s.connect(in)
+	return e
+}
+
+// insertInstance stores an instance of a set, which has no network interfaces yet.
+func (s *Server) insertInstance(set *entry, id resourceID, vm *armcompute.VirtualMachineScaleSetVM, n int, zone string, now time.Time) (*entry, *instance) {
+	_, body := setOf(set)
+	e := s.insert(id, s.types[strings.ToLower(val(vm.Type))], vm, now)
+	in := &instance{set: set, id: n, flex: isFlexible(set), vmID: s.newUUID("vm", id.key()), zone: zone, turn: make(chan struct{}, 1)}
+	in.alive, in.end = context.WithCancel(s.ctx)
+	in.adopt(body)
 	vm.Properties.VMID = ptr(in.vmID)
 	s.stampEtag(vm, e.key)
 	e.extra = in
-	return e
+	return e, in
 }
 
 // prefixOf is the host name's prefix; a specialized image has its own host name,

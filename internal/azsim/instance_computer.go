@@ -31,6 +31,13 @@ func (s *Server) computerOf(e *entry) Computer {
 			return s.report(e, r)
 		},
 	}
+	if x.plain != nil {
+		s.plugIn(x)
+		c.ScaleSet = ""
+	}
+	if len(x.nics) > 0 && x.nics[0].configs[0].subnet.stored.IsValid() {
+		c.Address = x.nics[0].configs[0].address()
+	}
 	if x.osDisk != nil {
 		c.OSDisk = x.osDisk.volume()
 	}
@@ -140,10 +147,14 @@ func (s *Server) metadataOf(e *entry) map[string]any {
 			osDisk["diffDiskSettings"] = map[string]any{"option": string(val(d.DiffDiskSettings.Option))}
 		}
 	}
+	setName, setID := x.set.id.name(), x.set.id.String()
+	if x.plain != nil {
+		setName, setID = "", ""
+	}
 	return map[string]any{
 		"compute": map[string]any{
 			"azEnvironment": "AzurePublicCloud", "customData": "", "evictionPolicy": eviction, "priority": priority,
-			"location": normLocation(val(body.Location)), "name": val(body.Name), "vmId": x.vmID, "vmScaleSetName": x.set.id.name(), "virtualMachineScaleSet": map[string]any{"id": x.set.id.String()}, "vmSize": x.size, "zone": x.zone,
+			"location": normLocation(val(body.Location)), "name": val(body.Name), "vmId": x.vmID, "vmScaleSetName": setName, "virtualMachineScaleSet": map[string]any{"id": setID}, "vmSize": x.size, "zone": x.zone,
 			"resourceGroupName": e.id.group, "resourceId": e.id.String(), "subscriptionId": e.id.subscription,
 			"offer": val(ref.Offer), "publisher": val(ref.Publisher), "sku": val(ref.SKU), "version": val(ref.ExactVersion), "provider": "Microsoft.Compute",
 			"osType": "Linux", "licenseType": val(p.LicenseType), "placementGroupId": placement, "userData": val(p.UserData),

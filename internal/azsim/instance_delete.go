@@ -77,7 +77,13 @@ func (s *Server) destroy(ctx context.Context, e *entry) error {
 	}
 	var doomed []*entry
 	s.locked(func() {
-		if x.osDisk != nil {
+		switch {
+		case x.osDisk == nil:
+		case x.plain != nil && !x.plain.dropsOSDisk():
+			if disk, ok := x.osDisk.body.(*armcompute.Disk); ok {
+				release(disk)
+			}
+		default:
 			doomed = append(doomed, x.osDisk)
 		}
 		for _, d := range dataDisksOf(body) {
@@ -109,8 +115,11 @@ func (s *Server) destroy(ctx context.Context, e *entry) error {
 		}
 		x.disconnect()
 		s.delete(e)
+		for _, nic := range x.plain.droppedInterfaces(s) {
+			s.discard(nic)
+		}
 	})
-	return nil
+	return s.republish(ctx)
 }
 
 // dropInstance ends the computer of an instance that goes with its resource
@@ -123,6 +132,7 @@ func dropInstance(s *Server, e *entry) {
 	x.gone = true
 	x.disconnect()
 	x.end()
+	s.inBackground(s.republish)
 	if s.Substrate == nil || s.ctx.Err() != nil {
 		return
 	}

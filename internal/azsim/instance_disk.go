@@ -50,6 +50,9 @@ func (s *Server) diskNameFor(e *entry, part string) string {
 	x, body := instanceOf(e)
 	set := x.set.id.name()
 	head, tail := set+"_"+set, fmt.Sprintf("_%d_%s_%s", x.id, part, strings.ReplaceAll(s.newUUID("disk name", e.key), "-", ""))
+	if x.plain != nil && x.plain.osDiskName != "" && strings.HasPrefix(part, "OsDisk") && x.osDisk == nil {
+		return x.plain.osDiskName
+	}
 	if x.flex {
 		head, tail = val(body.Name), tail[strings.Index(tail[1:], "_")+1:]
 	}

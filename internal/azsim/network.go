@@ -1,6 +1,7 @@
 package azsim
 
 import (
+	"encoding/binary"
 	"fmt"
 	"net/netip"
 	"slices"
@@ -10,20 +11,20 @@ import (
 	"github.com/Azure/azure-sdk-for-go/sdk/resourcemanager/compute/armcompute/v8"
 )
 
-// Subnets are ids and nothing else: each that an instance names gets a range of its
-// own, in the order in which they are first named, and each IP configuration an
-// address in it for as long as the instance is there.
+// Each IP configuration has an address in its subnet for as long as it is there. A
+// subnet that is not stored is an id and nothing else: each that an instance names
+// gets a range of its own, in the order in which they are first named.
 
 const (
 	firstHost   = 4  // Azure keeps the first four addresses of a subnet, and the last
 	subnetBits  = 16 // of IPv4: 10.n.0.0/16
 	subnetBits6 = 64 // of IPv6: fd00:n::/64
 	maxSubnets  = 224
-	lastHost    = 1<<(32-subnetBits) - 2
 )
 
 // A subnet is a range of addresses.
 type subnet struct {
+	stored netip.Prefix // of a stored subnet; invalid for another, which has a number
 	number int
 	used   map[int]bool // hosts, by their number in the range
 	low    int          // all hosts below it are used
@@ -33,8 +34,14 @@ func (n *subnet) prefix(v6 bool) netip.Prefix {
 	if v6 {
 		return netip.PrefixFrom(netip.AddrFrom16([16]byte{0: 0xfd, 3: byte(n.number)}), subnetBits6)
 	}
+	if n.stored.IsValid() {
+		return n.stored
+	}
 	return netip.PrefixFrom(netip.AddrFrom4([4]byte{10, byte(n.number), 0, 0}), subnetBits)
 }
+
+// last is the highest host that may be given away.
+func (n *subnet) last() int { return 1<<(32-n.prefix(false).Bits()) - 2 }
 
 func (n *subnet) address(host int, v6 bool) netip.Addr {
 	if v6 {
@@ -43,13 +50,13 @@ func (n *subnet) address(host int, v6 bool) netip.Addr {
 		return netip.AddrFrom16(a)
 	}
 	a := n.prefix(false).Addr().As4()
-	a[2], a[3] = byte(host>>8), byte(host)
+	binary.BigEndian.PutUint32(a[:], binary.BigEndian.Uint32(a[:])+uint32(host)) // #nosec G115 -- below 1<<32
 	return netip.AddrFrom4(a)
 }
 
 // take gives the lowest free host, 0 where the subnet is full.
 func (n *subnet) take() int {
-	for h := n.low; h <= lastHost; h++ {
+	for h := n.low; h <= n.last(); h++ {
 		if !n.used[h] {
 			n.used[h], n.low = true, h+1
 			return h
@@ -97,6 +104,9 @@ func (s *Server) subnetOf(id string) *subnet {
 	n := s.scaleSets.subnets[key]
 	if n == nil {
 		n = &subnet{number: len(s.scaleSets.subnets) % maxSubnets, used: map[int]bool{}, low: firstHost}
+		if e := s.entries[key]; e != nil {
+			n.stored, _ = subnetPrefix(e.body.(object))
+		}
 		s.scaleSets.subnets[key] = n
 	}
 	return n
@@ -163,7 +173,7 @@ func toFront[T any](list []T, meant func(T) bool) {
 func (x *instance) disconnect() {
 	for _, n := range x.nics {
 		for _, c := range n.configs {
-			if c.host != 0 {
+			if c.host != 0 && x.plain == nil {
 				c.subnet.free(c.host)
 			}
 		}

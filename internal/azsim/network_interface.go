@@ -15,7 +15,7 @@ const (
 // networkVersions are API versions of Microsoft.Network, from its published
 // specifications.
 func networkVersions() []string {
-	return []string{"2018-10-01", "2019-11-01", "2020-11-01", "2021-02-01", "2021-05-01", "2021-08-01", "2022-01-01", "2022-05-01", "2022-07-01", "2022-09-01", "2022-11-01",
+	return []string{"2017-06-01", "2018-10-01", "2019-11-01", "2020-11-01", "2021-02-01", "2021-05-01", "2021-08-01", "2022-01-01", "2022-05-01", "2022-07-01", "2022-09-01", "2022-11-01",
 		"2023-02-01", "2023-04-01", "2023-05-01", "2023-06-01", "2023-09-01", "2023-11-01",
 		"2024-01-01", "2024-03-01", "2024-05-01", "2024-07-01", "2024-10-01", "2025-01-01", "2025-03-01", "2025-05-01"}
 }
@@ -28,7 +28,6 @@ func networkTypes() []*resourceType {
 	return []*resourceType{
 		{name: setNICType, versions: old, list: uniformOnly("networkInterfaces.GET", listSetNICs), get: noResource},
 		{name: instanceNICType, versions: old, list: numbered(listInstanceNICs), get: getInstanceNIC},
-		{name: nicType, versions: networkVersions(), global: true, list: listNICs, get: getNIC},
 	}
 }
 
@@ -133,12 +132,29 @@ func getInstanceNIC(c *call) (*reply, error) {
 // memberNICs lists those of the members of Flexible sets, which are resources of
 // their own.
 func (c *call) memberNICs() []shownNIC {
-	return c.s.nicsOf(c.s.ofType(machineType, c.id.subscription, c.id.group)...)
+	list := c.s.ofType(machineType, c.id.subscription, c.id.group)
+	return c.s.nicsOf(slices.DeleteFunc(list, func(e *entry) bool {
+		x, _ := instanceOf(e)
+		return x.plain != nil
+	})...)
 }
 
-func listNICs(c *call) (*reply, error) { return c.pageOfNICs(c.memberNICs()), nil }
+// listNICs lists those and the stored ones.
+func listNICs(c *call) (*reply, error) {
+	items := []any{}
+	for _, e := range c.s.ofType(nicType, c.id.subscription, c.id.group) {
+		items = append(items, c.render(e))
+	}
+	for _, v := range c.memberNICs() {
+		items = append(items, v)
+	}
+	return c.pageOf(items), nil
+}
 
 func getNIC(c *call) (*reply, error) {
+	if e := c.s.find(c.id); e != nil {
+		return ok(c.render(e)), nil
+	}
 	for _, v := range c.memberNICs() {
 		if equalFold(v.id(), c.id.String()) {
 			return ok(v), nil

@@ -37,6 +37,7 @@ type Grant struct {
 type principal struct {
 	Principal
 	grants []*assignment
+	gone   bool // deleted; its role assignments stay
 }
 
 // claims are what a token says.
@@ -148,7 +149,7 @@ func expiredToken(at time.Time) *armError {
 // principalOf finds a principal by client id or object id.
 func (s *Server) principalOf(id string) *principal {
 	for _, p := range s.principals {
-		if strings.EqualFold(p.ClientID, id) || strings.EqualFold(p.ObjectID, id) {
+		if !p.gone && (strings.EqualFold(p.ClientID, id) || strings.EqualFold(p.ObjectID, id)) {
 			return p
 		}
 	}

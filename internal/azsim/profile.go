@@ -36,6 +36,8 @@ func DefaultProfile() Profile {
 		"version.shallow":     {60 * s, 180 * s},
 		"version.update":      {30 * s, 90 * s},
 		"version.delete":      {60 * s, 300 * s},
+		"stored.write":        {1 * s, 4 * s}, // networks and storage accounts
+		"stored.delete":       {1 * s, 4 * s},
 		"group.delete":        {30 * s, 120 * s},
 		"provider.register":   {10 * s, 30 * s},
 		"scaleset.create":     {5 * s, 15 * s}, // without its instances

@@ -39,6 +39,8 @@ type resourceType struct {
 	operations string
 	// preempts makes a write end the operation that runs, instead of meeting 409.
 	preempts bool
+	// stored is what a stored type adds (stored.go); nil for others.
+	stored *storedRules
 	// drop is told, under the lock, that an entry goes because its parent or
 	// group goes; may be nil.
 	drop func(s *Server, e *entry)

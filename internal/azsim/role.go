@@ -12,7 +12,7 @@ func authorizationTypes() []*resourceType {
 	versions := []string{"2015-07-01", "2018-01-01-preview", "2018-07-01", "2018-09-01-preview", "2020-04-01-preview", "2020-10-01-preview", "2022-04-01", "2022-05-01-preview"}
 	return []*resourceType{
 		{name: "Microsoft.Authorization/permissions", versions: versions, list: listPermissions},
-		{name: "Microsoft.Authorization/roleDefinitions", versions: versions, list: listRoleDefinitions, get: getRoleDefinition},
+		{name: "Microsoft.Authorization/roleDefinitions", versions: versions, list: listRoleDefinitions, get: getRoleDefinition, put: putRoleDefinition, remove: removeRoleDefinition},
 		{name: "Microsoft.Authorization/roleAssignments", versions: versions, list: listRoleAssignments, get: getRoleAssignment,
 			put: putRoleAssignment, remove: removeRoleAssignment},
 	}
@@ -46,13 +46,15 @@ func (r *role) path(s *Server) string {
 }
 
 func (r *role) body(s *Server) any {
-	kind, scope := "CustomRole", "/subscriptions/"+s.Subscription
+	kind, scopes := "CustomRole", r.scopes
 	if r.builtin {
-		kind, scope = "BuiltInRole", "/"
+		kind, scopes = "BuiltInRole", []string{"/"}
+	} else if scopes == nil {
+		scopes = []string{"/subscriptions/" + s.Subscription}
 	}
 	return map[string]any{
 		"id": r.path(s), "name": r.id, "type": "Microsoft.Authorization/roleDefinitions",
-		"properties": map[string]any{"roleName": r.name, "type": kind, "description": "", "assignableScopes": []string{scope}, "permissions": []any{r.permissions()}},
+		"properties": map[string]any{"roleName": r.name, "type": kind, "description": r.description, "assignableScopes": scopes, "permissions": []any{r.permissions()}},
 	}
 }
 
@@ -67,11 +69,81 @@ func listRoleDefinitions(c *call) (*reply, error) {
 	return c.pageOf(items), nil
 }
 
-func getRoleDefinition(c *call) (*reply, error) {
-	for _, r := range c.s.roles {
-		if strings.EqualFold(r.id, c.id.name()) {
-			return ok(r.body(c.s)), nil
+func (s *Server) roleAt(guid string) *role {
+	for _, r := range s.roles {
+		if strings.EqualFold(r.id, guid) {
+			return r
 		}
+	}
+	return nil
+}
+
+// putRoleDefinition makes a custom role, or changes one: that takes effect at once.
+func putRoleDefinition(c *call) (*reply, error) {
+	in, err := decode[struct {
+		ID         string `json:"id,omitempty"`
+		Name       string `json:"name,omitempty"`
+		Type       string `json:"type,omitempty"`
+		Properties struct {
+			RoleName         string   `json:"roleName"`
+			Type             string   `json:"type,omitempty"`
+			Description      string   `json:"description,omitempty"`
+			AssignableScopes []string `json:"assignableScopes"`
+			Permissions      []struct {
+				Actions        []string `json:"actions"`
+				NotActions     []string `json:"notActions"`
+				DataActions    []string `json:"dataActions"`
+				NotDataActions []string `json:"notDataActions"`
+			} `json:"permissions"`
+		} `json:"properties"`
+	}](c)
+	if err != nil {
+		return nil, err
+	}
+	p := in.Properties
+	if p.RoleName == "" || len(p.AssignableScopes) == 0 || len(p.Permissions) == 0 {
+		return nil, badRequest("BadRequestFormat", "The request was incorrectly formatted: properties.roleName, assignableScopes and permissions are needed.")
+	}
+	r := c.s.roleAt(c.id.name())
+	for _, other := range c.s.roles {
+		if other != r && strings.EqualFold(other.name, p.RoleName) {
+			return nil, refuse(http.StatusConflict, "RoleDefinitionWithSameNameExists", "A custom role with the same name already exists in this directory. Use a different name.")
+		}
+	}
+	status := http.StatusCreated // also for a change, as Azure answers
+	if r == nil {
+		r = &role{id: c.id.name()}
+		c.s.roles = append(c.s.roles, r)
+	} else if r.builtin {
+		return nil, refuse(http.StatusForbidden, "RoleDefinitionUpdateNotPermitted", "The built-in role '%s' cannot be changed.", r.name)
+	}
+	r.name, r.description, r.scopes, r.actions, r.notActions = p.RoleName, p.Description, p.AssignableScopes, nil, nil
+	for _, one := range p.Permissions {
+		r.actions, r.notActions = append(r.actions, one.Actions...), append(r.notActions, one.NotActions...)
+	}
+	return &reply{status: status, body: r.body(c.s)}, nil
+}
+
+func removeRoleDefinition(c *call) (*reply, error) {
+	r := c.s.roleAt(c.id.name())
+	if r == nil {
+		return &reply{status: http.StatusNoContent}, nil
+	}
+	if r.builtin {
+		return nil, refuse(http.StatusForbidden, "RoleDefinitionDeleteNotPermitted", "The built-in role '%s' cannot be deleted.", r.name)
+	}
+	for _, p := range c.s.principals {
+		if slices.ContainsFunc(p.grants, func(a *assignment) bool { return a.role == r }) {
+			return nil, badRequest("RoleDefinitionHasAssignments", "There are existing role assignments referencing role (code: %s). Remove them first.", r.id)
+		}
+	}
+	c.s.roles = slices.DeleteFunc(c.s.roles, func(x *role) bool { return x == r })
+	return ok(r.body(c.s)), nil
+}
+
+func getRoleDefinition(c *call) (*reply, error) {
+	if r := c.s.roleAt(c.id.name()); r != nil {
+		return ok(r.body(c.s)), nil
 	}
 	return nil, refuse(http.StatusNotFound, "RoleDefinitionDoesNotExist", "The specified role definition with ID '%s' does not exist.", c.id.name())
 }
@@ -142,10 +214,19 @@ func putRoleAssignment(c *call) (*reply, error) {
 	if i < 0 {
 		return nil, badRequest("RoleDefinitionDoesNotExist", "The specified role definition with ID '%s' does not exist.", guid)
 	}
-	if was, _ := c.roleAssignment(); was != nil {
-		return nil, refuse(http.StatusConflict, "RoleAssignmentExists", "The role assignment already exists.")
+	scope := strings.ToLower(c.id.root())
+	if was, n := c.roleAssignment(); was != nil {
+		if was != p || was.grants[n].role != c.s.roles[i] || was.grants[n].scope != scope {
+			return nil, badRequest("RoleAssignmentUpdateNotPermitted", "Tenant ID, application ID, principal ID, and scope are not allowed to be updated.")
+		}
+		return ok(was.grants[n].body(c.s, was)), nil
 	}
-	a := &assignment{id: c.id.name(), role: c.s.roles[i], shown: c.id.root(), scope: strings.ToLower(c.id.root())}
+	for _, a := range p.grants {
+		if a.role == c.s.roles[i] && a.scope == scope {
+			return nil, refuse(http.StatusConflict, "RoleAssignmentExists", "The role assignment already exists. The ID of the existing role assignment is %s.", strings.ReplaceAll(a.id, "-", ""))
+		}
+	}
+	a := &assignment{id: c.id.name(), role: c.s.roles[i], shown: c.id.root(), scope: scope}
 	p.grants = append(p.grants, a)
 	return &reply{status: http.StatusCreated, body: a.body(c.s, p)}, nil
 }

@@ -277,7 +277,10 @@ func (c *call) checkLinked(tree map[string]any) error {
 			}
 		}
 	}
-	profile, _ := at(tree, "properties", "virtualMachineProfile").(map[string]any)
+	profile, isSet := at(tree, "properties", "virtualMachineProfile").(map[string]any)
+	if !isSet { // a virtual machine
+		profile, _ = tree["properties"].(map[string]any)
+	}
 	if id, ok := at(profile, "storageProfile", "imageReference", "id").(string); ok {
 		lower := strings.ToLower(id)
 		switch {
@@ -298,6 +301,8 @@ func (c *call) checkLinked(tree map[string]any) error {
 		switch {
 		case strings.Contains(lower, "/subnets/"):
 			need("Microsoft.Network/virtualNetworks/subnets/join/action", id)
+		case strings.Contains(lower, "/networkinterfaces/"):
+			need("Microsoft.Network/networkInterfaces/join/action", id)
 		case strings.Contains(lower, "/networksecuritygroups/"):
 			need("Microsoft.Network/networkSecurityGroups/join/action", id)
 		case strings.Contains(lower, "/backendaddresspools/") && strings.Contains(lower, "/loadbalancers/"):

@@ -341,7 +341,7 @@ func (c *call) fillIdentity(old, next *armcompute.VirtualMachineScaleSet) error 
 // identityAt finds the principal of a user-assigned identity.
 func (s *Server) identityAt(id string) *principal {
 	for _, p := range s.principals {
-		if p.ResourceID != "" && strings.EqualFold(p.ResourceID, id) {
+		if !p.gone && p.ResourceID != "" && strings.EqualFold(p.ResourceID, id) {
 			return p
 		}
 	}

@@ -4,6 +4,7 @@ import (
 	"context"
 	"log/slog"
 	"net/http"
+	"net/netip"
 	"strings"
 	"sync"
 	"time"
@@ -37,6 +38,13 @@ type Server struct {
 	Location      string // of the resource group; "" means the first of Locations
 	Locations     []Location
 	Principals    []Principal // none: DefaultClientID is Owner of the subscription
+
+	// PublicAddresses is the range of public addresses; invalid means 20.50.0.0/16.
+	PublicAddresses netip.Prefix
+	// TakenStorageAccounts are names of storage accounts that others in Azure have.
+	TakenStorageAccounts []string
+	// RetiredOffers accepts what Azure has retired: Basic public addresses.
+	RetiredOffers bool
 
 	// Unregistered lists resource providers that start unregistered.
 	Unregistered []string
@@ -77,6 +85,9 @@ type Server struct {
 	ctx     context.Context
 	stop    context.CancelFunc
 	running sync.WaitGroup
+
+	publishing sync.Mutex // held while the Substrate is given publications
+	published  map[netip.Addr]publication
 
 	attesting sync.Mutex // guards Attestor and attestors, while keys are made
 	attestors map[string]*Attestor

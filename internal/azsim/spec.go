@@ -7,6 +7,7 @@ import (
 	"errors"
 	"fmt"
 	"net/http"
+	"net/netip"
 	"slices"
 	"strings"
 	"time"
@@ -27,6 +28,13 @@ type Spec struct {
 	Unregistered []string            `json:"unregistered,omitempty"` // resource providers
 	Profile      map[string]SpanSpec `json:"profile,omitempty"`
 	Faults       []Fault             `json:"faults,omitempty"`
+
+	// PublicAddresses is the range of public addresses, "127.77.0.0/24".
+	PublicAddresses string `json:"publicAddresses,omitempty"`
+	// TakenStorageAccounts is Server.TakenStorageAccounts.
+	TakenStorageAccounts []string `json:"takenStorageAccounts,omitempty"`
+	// RetiredOffers is Server.RetiredOffers.
+	RetiredOffers bool `json:"retiredOffers,omitempty"`
 
 	Seed         uint64 `json:"seed,omitempty"`
 	PageSize     int    `json:"pageSize,omitempty"`
@@ -163,6 +171,9 @@ func (spec *Spec) check() []error {
 			bad("scaleSets[%d]: capacity %d is negative", i, *v.Capacity)
 		}
 	}
+	if p, err := netip.ParsePrefix(spec.PublicAddresses); spec.PublicAddresses != "" && (err != nil || !p.Addr().Is4()) {
+		bad("publicAddresses %q is no IPv4 prefix such as 127.77.0.0/24", spec.PublicAddresses)
+	}
 	if spec.PageSize < 0 || spec.TokenSeconds < 0 {
 		bad("pageSize and tokenSeconds cannot be negative")
 	}
@@ -227,6 +238,11 @@ func (spec *Spec) Apply(s *Server) error {
 	if len(spans) > 0 {
 		s.Profile = spans
 	}
+	if p, err := netip.ParsePrefix(spec.PublicAddresses); err == nil { // checked
+		s.PublicAddresses = p
+	}
+	s.TakenStorageAccounts = append(s.TakenStorageAccounts, spec.TakenStorageAccounts...)
+	s.RetiredOffers = s.RetiredOffers || spec.RetiredOffers
 	s.AttestationChain = s.AttestationChain || spec.AttestationChain
 	if spec.Seed != 0 {
 		s.Seed = spec.Seed

@@ -3,5 +3,6 @@ package azsim
 // resourceTypes lists the types of this package but for the scale sets'.
 func resourceTypes() []*resourceType {
 	types := []*resourceType{diskType(), snapshotType(), galleryType(), imageType(), versionType(), virtualMachineType(), machineExtensionType()}
+	types = append(types, storedTypes()...)
 	return append(types, authorizationTypes()...)
 }

@@ -13,12 +13,12 @@ const (
 	machineExtType = machineType + "/extensions"
 )
 
-// virtualMachineType is that of machines outside Uniform scale sets: here, the
-// members of Flexible ones.
+// virtualMachineType is that of machines outside Uniform scale sets: members of
+// Flexible ones, and those made by hand (plain_machine.go).
 func virtualMachineType() *resourceType {
 	return &resourceType{
 		name: machineType, versions: append([]string{"2017-12-01"}, scaleSetVersions()...), global: true, // the first is Azure Stack's
-		put: notSimulated, patch: notSimulated, remove: removeInstance, list: listMachines, render: renderMachine,
+		put: putMachine, patch: patchMachine, remove: removeInstance, list: listMachines, render: renderMachine,
 		views:   map[string]handler{"instanceview": getMachineView},
 		actions: instanceActions(),
 		drop:    dropInstance,
@@ -52,12 +52,19 @@ func (s *Server) showMachine(e *entry, view bool) *armcompute.VirtualMachine {
 		ID: in.ID, Name: in.Name, Type: in.Type, Location: in.Location, Tags: in.Tags, Zones: in.Zones, Etag: in.Etag, Identity: in.Identity, Resources: in.Resources,
 		Properties: &armcompute.VirtualMachineProperties{
 			VMID: p.VMID, ProvisioningState: p.ProvisioningState, TimeCreated: p.TimeCreated,
-			VirtualMachineScaleSet: &armcompute.SubResource{ID: ptr(x.set.id.String())},
-			HardwareProfile:        &armcompute.HardwareProfile{VMSize: ptr(armcompute.VirtualMachineSizeTypes(x.size))},
-			StorageProfile:         p.StorageProfile, OSProfile: p.OSProfile, NetworkProfile: p.NetworkProfile,
+			HardwareProfile: &armcompute.HardwareProfile{VMSize: ptr(armcompute.VirtualMachineSizeTypes(x.size))},
+			StorageProfile:  p.StorageProfile, OSProfile: p.OSProfile, NetworkProfile: p.NetworkProfile,
 			DiagnosticsProfile: p.DiagnosticsProfile, SecurityProfile: p.SecurityProfile, LicenseType: p.LicenseType,
 			Priority: x.profile.Priority, EvictionPolicy: x.profile.EvictionPolicy,
 		},
+	}
+	if x.plain == nil {
+		out.Properties.VirtualMachineScaleSet = &armcompute.SubResource{ID: ptr(x.set.id.String())}
+	} else {
+		out.Properties.AvailabilitySet, out.Properties.NetworkProfile = x.plain.availabilitySet, x.plain.network
+		if d := out.Properties.StorageProfile.OSDisk; d != nil {
+			d.DeleteOption = ptr(armcompute.DiskDeleteOptionTypes(x.plain.osDiskDelete))
+		}
 	}
 	if x.profile.ExtensionProfile != nil {
 		out.Properties.ExtensionsTimeBudget = x.profile.ExtensionProfile.ExtensionsTimeBudget

@@ -1,0 +1,354 @@
+package azsim
+
+import (
+	"context"
+	"slices"
+	"strings"
+
+	"github.com/Azure/azure-sdk-for-go/sdk/resourcemanager/compute/armcompute/v8"
+)
+
+// A virtual machine that is made by hand is in the server the only member of a
+// Flexible scale set that is not stored, whose id is the machine's. Its network
+// interfaces are stored resources.
+
+// A plainMachine is what such a machine has beside what an instance has.
+type plainMachine struct {
+	network         *armcompute.NetworkProfile
+	availabilitySet *armcompute.SubResource
+	osDiskName      string // "" is made up
+	osDiskDelete    string // "Delete" or "Detach"
+}
+
+func (p *plainMachine) dropsOSDisk() bool { return strings.EqualFold(p.osDiskDelete, "Delete") }
+
+// interfaces lists the ids of the network interfaces, the primary one first.
+func (p *plainMachine) interfaces() []string {
+	list := slices.Clone(p.network.NetworkInterfaces)
+	toFront(list, func(n *armcompute.NetworkInterfaceReference) bool {
+		return n.Properties != nil && val(n.Properties.Primary)
+	})
+	var out []string
+	for _, n := range list {
+		out = append(out, val(n.ID))
+	}
+	return out
+}
+
+// droppedInterfaces lists the interfaces that go with the machine.
+func (p *plainMachine) droppedInterfaces(s *Server) []*entry {
+	if p == nil {
+		return nil
+	}
+	var out []*entry
+	for _, n := range p.network.NetworkInterfaces {
+		if n.Properties != nil && val(n.Properties.DeleteOption) == armcompute.DeleteOptionsDelete {
+			if e := s.findID(val(n.ID)); e != nil {
+				out = append(out, e)
+			}
+		}
+	}
+	return out
+}
+
+// plugIn gives a machine its network interfaces as they are stored now.
+func (s *Server) plugIn(x *instance) {
+	tail := strings.ToUpper(strings.ReplaceAll(x.vmID, "-", "")[20:])
+	x.nics = nil
+	for i, id := range x.plain.interfaces() {
+		if e := s.findID(id); e != nil {
+			n := nic{name: e.id.name(), primary: i == 0, mac: tail, configs: slices.Clone(interfaceConfigs(e))}
+			if i > 0 {
+				n.mac = tail[:10] + "0" + string(rune('0'+i%10))
+			}
+			toFront(n.configs, func(c ipConfig) bool { return c.primary })
+			x.nics = append(x.nics, n)
+		}
+	}
+}
+
+// putMachine makes a virtual machine, or changes what of one can be changed.
+func putMachine(c *call) (*reply, error) {
+	tree, err := c.tree()
+	if err != nil {
+		return nil, err
+	}
+	if err := checkTags(tree); err != nil {
+		return nil, err
+	}
+	if err := c.checkLinked(tree); err != nil {
+		return nil, err
+	}
+	next, err := fromTree[armcompute.VirtualMachine](tree)
+	if err != nil {
+		return nil, err
+	}
+	if next.Properties == nil {
+		next.Properties = &armcompute.VirtualMachineProperties{}
+	}
+	if e := c.s.find(c.id); e != nil {
+		if x, _ := instanceOf(e); x.plain == nil {
+			return nil, notSimulated()
+		}
+		return c.changeMachine(e, next)
+	}
+	if err := c.needLocation((*armcompute.VirtualMachine)(nil), next); err != nil {
+		return nil, err
+	}
+	plain, err := c.plainMachine(next)
+	if err != nil {
+		return nil, err
+	}
+	set, err := c.machineSet(next)
+	if err != nil {
+		return nil, err
+	}
+	s := c.s
+	p := next.Properties
+	vm := &armcompute.VirtualMachineScaleSetVM{
+		ID: ptr(c.id.String()), Name: ptr(c.id.name()), Type: ptr(machineType), InstanceID: ptr(c.id.name()), Location: next.Location, Tags: next.Tags, Zones: next.Zones,
+		Properties: &armcompute.VirtualMachineScaleSetVMProperties{TimeCreated: ptr(c.now), ProvisioningState: ptr(stateCreating)},
+	}
+	e, x := s.insertInstance(set, c.id, vm, 0, first(zonesOf(next.Zones)), c.now)
+	x.plain, x.hostName = plain, c.id.name()
+	if p.OSProfile != nil && val(p.OSProfile.ComputerName) != "" {
+		x.hostName = *p.OSProfile.ComputerName
+	}
+	s.plugIn(x)
+	op := c.begin(e, work{run: func(ctx context.Context) error {
+		err := s.createInstance(e)
+		if published := s.republish(ctx); err == nil { // one that did not boot is reached too
+			err = published
+		}
+		return err
+	}})
+	return &reply{status: 201, body: renderMachine(c, e), op: op}, nil
+}
+
+// plainMachine checks what a new machine has of its own.
+func (c *call) plainMachine(next *armcompute.VirtualMachine) (*plainMachine, error) {
+	p := next.Properties
+	if p.NetworkProfile == nil || len(p.NetworkProfile.NetworkInterfaces) == 0 {
+		return nil, badParameter("networkProfile", "Required parameter 'networkProfile.networkInterfaces' is missing (null).")
+	}
+	out := &plainMachine{network: p.NetworkProfile, availabilitySet: p.AvailabilitySet, osDiskDelete: "Detach"}
+	if sp := p.StorageProfile; sp != nil && sp.OSDisk != nil {
+		out.osDiskName = val(sp.OSDisk.Name)
+		if sp.OSDisk.DeleteOption != nil {
+			out.osDiskDelete = string(*sp.OSDisk.DeleteOption)
+		}
+		if out.osDiskName != "" {
+			id := resourceID{subscription: c.id.subscription, group: c.id.group, namespace: "Microsoft.Compute", types: []string{"disks"}, names: []string{out.osDiskName}}
+			if c.s.find(id) != nil {
+				return nil, refuse(409, "ConflictingUserInput", "Disk %s already exists in resource group %s. Only CreateOption.Attach is supported.", out.osDiskName, strings.ToUpper(c.id.group))
+			}
+		}
+	}
+	if out.availabilitySet != nil && c.s.findID(val(out.availabilitySet.ID)) == nil {
+		return nil, badRequest("InvalidResourceReference", "Resource %s referenced by resource %s was not found.", val(out.availabilitySet.ID), c.id.String())
+	}
+	for _, id := range out.interfaces() {
+		if err := c.checkLink(c.id, id); err != nil {
+			return nil, err
+		}
+		e := c.s.findID(id)
+		if e == nil || e.rt.name != nicType {
+			return nil, badParameter("networkProfile.networkInterfaces", "'%s' is not the id of a network interface.", id)
+		}
+		if vm := c.s.machineWith(e); vm != nil {
+			return nil, nicInUse(e, vm)
+		}
+	}
+	return out, nil
+}
+
+// machineSet is the scale set that a new machine is the only member of.
+func (c *call) machineSet(vm *armcompute.VirtualMachine) (*entry, error) {
+	p := vm.Properties
+	profile := &armcompute.VirtualMachineScaleSetVMProfile{
+		Priority: p.Priority, EvictionPolicy: p.EvictionPolicy, BillingProfile: p.BillingProfile, DiagnosticsProfile: p.DiagnosticsProfile,
+		SecurityProfile: p.SecurityProfile, LicenseType: p.LicenseType, UserData: p.UserData,
+	}
+	if sp := p.StorageProfile; sp != nil {
+		out := &armcompute.VirtualMachineScaleSetStorageProfile{ImageReference: sp.ImageReference}
+		if sp.DiskControllerType != nil {
+			out.DiskControllerType = ptr(string(*sp.DiskControllerType))
+		}
+		if d := sp.OSDisk; d != nil {
+			out.OSDisk = &armcompute.VirtualMachineScaleSetOSDisk{CreateOption: d.CreateOption, OSType: d.OSType, Caching: d.Caching, DiskSizeGB: d.DiskSizeGB,
+				DiffDiskSettings: d.DiffDiskSettings, ManagedDisk: setDisk(d.ManagedDisk)}
+		}
+		for _, d := range sp.DataDisks {
+			if val(d.CreateOption) != armcompute.DiskCreateOptionTypesEmpty {
+				return nil, badParameter("dataDisk.createOption", "azsim makes virtual machines with empty data disks: attach '%s' once the machine is there.", val(d.Name))
+			}
+			out.DataDisks = append(out.DataDisks, &armcompute.VirtualMachineScaleSetDataDisk{Lun: d.Lun, Name: d.Name, CreateOption: d.CreateOption, Caching: d.Caching, DiskSizeGB: d.DiskSizeGB, ManagedDisk: setDisk(d.ManagedDisk)})
+		}
+		profile.StorageProfile = out
+	}
+	if o := p.OSProfile; o != nil {
+		profile.OSProfile = &armcompute.VirtualMachineScaleSetOSProfile{
+			ComputerNamePrefix: ptr(c.id.name()), AdminUsername: o.AdminUsername, AdminPassword: o.AdminPassword, CustomData: o.CustomData, LinuxConfiguration: o.LinuxConfiguration,
+			AllowExtensionOperations: o.AllowExtensionOperations, RequireGuestProvisionSignal: o.RequireGuestProvisionSignal,
+		}
+	}
+	body := &armcompute.VirtualMachineScaleSet{
+		ID: ptr(c.id.String()), Name: ptr(c.id.name()), Location: vm.Location, Tags: vm.Tags, Zones: vm.Zones, SKU: &armcompute.SKU{Capacity: ptr(int64(1))},
+		Properties: &armcompute.VirtualMachineScaleSetProperties{
+			OrchestrationMode: ptr(armcompute.OrchestrationModeFlexible), SinglePlacementGroup: ptr(false), VirtualMachineProfile: profile, ProvisioningState: ptr(stateSucceeded),
+		},
+	}
+	if h := p.HardwareProfile; h != nil && h.VMSize != nil {
+		body.SKU.Name = ptr(string(*h.VMSize))
+	}
+	body.Identity = setIdentity(vm.Identity)
+	for _, check := range []func() error{
+		func() error { return checkZones(c, body) }, func() error { return checkOSProfile(c, body) },
+		func() error { return c.checkRecipe(nil, body) }, func() error { return c.fillScaleSet(nil, body) },
+	} {
+		if err := check(); err != nil {
+			return nil, err
+		}
+	}
+	set := &entry{id: c.id, key: c.id.key(), rt: c.s.types[strings.ToLower(setType)], body: body, since: c.now}
+	x, _ := setOf(set)
+	x.key = modelKey(body)
+	return set, nil
+}
+
+func setDisk(d *armcompute.ManagedDiskParameters) *armcompute.VirtualMachineScaleSetManagedDiskParameters {
+	if d == nil {
+		return nil
+	}
+	return &armcompute.VirtualMachineScaleSetManagedDiskParameters{StorageAccountType: d.StorageAccountType, DiskEncryptionSet: d.DiskEncryptionSet}
+}
+
+func setIdentity(id *armcompute.VirtualMachineIdentity) *armcompute.VirtualMachineScaleSetIdentity {
+	if id == nil {
+		return nil
+	}
+	return &armcompute.VirtualMachineScaleSetIdentity{Type: id.Type, UserAssignedIdentities: id.UserAssignedIdentities}
+}
+
+// patchMachine changes tags, identity and data disks of a virtual machine.
+func patchMachine(c *call) (*reply, error) {
+	e, err := c.need()
+	if err != nil {
+		return nil, err
+	}
+	tree, err := c.tree()
+	if err != nil {
+		return nil, err
+	}
+	if err := checkTags(tree); err != nil {
+		return nil, err
+	}
+	if err := c.checkLinked(tree); err != nil {
+		return nil, err
+	}
+	next, err := fromTree[armcompute.VirtualMachine](tree)
+	if err != nil {
+		return nil, err
+	}
+	if next.Properties == nil {
+		next.Properties = &armcompute.VirtualMachineProperties{}
+	}
+	return c.changeMachine(e, next)
+}
+
+// changeMachine refuses changes of what is fixed at creation, and begins the others.
+// What the body does not hold keeps its value.
+func (c *call) changeMachine(e *entry, next *armcompute.VirtualMachine) (*reply, error) {
+	x, body := instanceOf(e)
+	if x.leaves() {
+		return nil, markedForDeletion(c.verb, val(body.Name))
+	}
+	if err := c.busy(e); err != nil {
+		return nil, err
+	}
+	if err := c.precondition(e); err != nil {
+		return nil, err
+	}
+	if err := unchangedMachine(x, next.Properties); err != nil {
+		return nil, err
+	}
+	if next.Location != nil && normLocation(*next.Location) != normLocation(val(body.Location)) {
+		return nil, notChangeable("location")
+	}
+	var plan *diskPlan
+	var err error
+	if sp := next.Properties.StorageProfile; sp != nil && sp.DataDisks != nil {
+		if plan, err = c.planDisks(e, sp.DataDisks); err != nil {
+			return nil, err
+		}
+	}
+	_, set := setOf(x.set)
+	if next.Identity != nil && x.plain != nil {
+		old := *set
+		set.Identity = setIdentity(next.Identity)
+		if err := c.fillIdentity(&old, set); err != nil {
+			set.Identity = old.Identity
+			return nil, err
+		}
+	}
+	if next.Tags != nil {
+		body.Tags = next.Tags
+	}
+	if n := next.Properties.NetworkProfile; n != nil && x.plain != nil {
+		for i, one := range n.NetworkInterfaces { // the same ones, with another deleteOption
+			if one.Properties != nil {
+				x.plain.network.NetworkInterfaces[i].Properties = one.Properties
+			}
+		}
+	}
+	c.s.stampEtag(body, e.key)
+	setState(body, stateUpdating)
+	op := c.begin(e, work{
+		span: c.duration("instance.update"),
+		run:  func(ctx context.Context) error { return c.s.moveDisks(ctx, e, plan) },
+		done: func(failure *armError) {
+			if x.gone {
+				return
+			}
+			setState(body, stateSucceeded)
+			if x.failure = failure; failure != nil {
+				setState(body, stateFailed)
+			}
+		},
+	})
+	return &reply{status: 200, body: renderMachine(c, e), op: op}, nil
+}
+
+// unchangedMachine refuses changes of what is fixed at creation. Custom data is
+// compared too, although no client can read it (acs-engine issue 132).
+func unchangedMachine(x *instance, p *armcompute.VirtualMachineProperties) error {
+	o, was := p.OSProfile, x.profile.OSProfile
+	if o != nil && was != nil {
+		for _, m := range []struct {
+			name     string
+			now, was *string
+		}{{"computerName", o.ComputerName, &x.hostName}, {"adminUsername", o.AdminUsername, was.AdminUsername}, {"customData", o.CustomData, was.CustomData}} {
+			if m.now != nil && val(m.now) != val(m.was) {
+				return notChangeable("osProfile." + m.name)
+			}
+		}
+	}
+	if ref, had := p.StorageProfile, imageOf(x.profile); ref != nil && ref.ImageReference != nil && had != nil {
+		r := ref.ImageReference
+		if !strings.EqualFold(val(r.ID), val(had.ID)) || !strings.EqualFold(val(r.Publisher), val(had.Publisher)) || !strings.EqualFold(val(r.Offer), val(had.Offer)) ||
+			!strings.EqualFold(val(r.SKU), val(had.SKU)) || !strings.EqualFold(val(r.Version), val(had.Version)) {
+			return notChangeable("imageReference")
+		}
+	}
+	if h := p.HardwareProfile; h != nil && h.VMSize != nil && !strings.EqualFold(string(*h.VMSize), x.size) {
+		return refuse(501, "NotImplemented", "azsim does not change the size of a virtual machine: delete it, and make it with size '%s'.", *h.VMSize)
+	}
+	if x.plain == nil || p.NetworkProfile == nil {
+		return nil
+	}
+	same := slices.EqualFunc(p.NetworkProfile.NetworkInterfaces, x.plain.network.NetworkInterfaces, func(a, b *armcompute.NetworkInterfaceReference) bool { return strings.EqualFold(val(a.ID), val(b.ID)) })
+	if !same {
+		return refuse(501, "NotImplemented", "azsim does not change the network interfaces of a virtual machine.")
+	}
+	return nil
+}
