@@ -11,6 +11,8 @@ import (
 	"strconv"
 	"strings"
 	"time"
+
+	"github.com/ortet/ortet/internal/azsim/deployments"
 )
 
 // maxBody is ARM's limit of a request's body.
@@ -34,6 +36,7 @@ type call struct {
 	fault      *Fault // what this request meets, nil for none
 	opFault    *Fault // the same, if it concerns the operation
 	ignoreNull bool
+	check      deployments.Check // how far a PUT goes
 }
 
 // A Request is what the server remembers of a request.
@@ -57,6 +60,9 @@ const keptRequests = 4096
 func (s *Server) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	s.init()
 	c := &call{s: s, r: r, now: time.Now()}
+	if own, isOwn := r.Context().Value(ownKey{}).(own); isOwn {
+		c.principal, c.check = own.principal, own.check
+	}
 	var data []byte
 	var err error
 	if r.Body != http.NoBody {
@@ -117,6 +123,9 @@ func (c *call) finish(w http.ResponseWriter, r *reply) {
 }
 
 func (c *call) remember(r *reply) {
+	if c.check != deployments.Perform {
+		return
+	}
 	req := Request{Time: c.now, Method: c.r.Method, Path: strings.ToLower(c.r.URL.Path), Action: c.action, Status: r.status}
 	if body, isErr := r.body.(map[string]any); isErr {
 		if e, isErr := body["error"].(*armError); isErr {
@@ -154,7 +163,9 @@ func (c *call) answer() *reply {
 	s := c.s
 	s.mu.Lock()
 	routeErr := c.route()
-	c.meet()
+	if c.check == deployments.Perform {
+		c.meet()
+	}
 	s.mu.Unlock()
 
 	if r := c.before(); r != nil {
@@ -219,6 +230,9 @@ func (c *call) handle(routeErr error) (*reply, error) {
 	}
 	if err := c.needRegistered(); err != nil {
 		return nil, err
+	}
+	if c.check == deployments.CheckAccess || c.check == deployments.CheckBody && (c.rt == nil || !c.rt.preflight) {
+		return &reply{status: http.StatusNoContent}, nil
 	}
 	if c.fault.is(EffectReportSuccess) {
 		return c.pretend()

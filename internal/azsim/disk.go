@@ -33,7 +33,7 @@ func diskType() *resourceType {
 	seen := func(e *entry) bool { return e.extra != ephemeralOSDisk }
 	return &resourceType{
 		name: "Microsoft.Compute/disks", versions: diskVersions(), global: true, operations: diskOperations,
-		put:    func(c *call) (*reply, error) { return put(c, h) },
+		put: func(c *call) (*reply, error) { return put(c, h) }, preflight: true,
 		patch:  func(c *call) (*reply, error) { return patch(c, h) },
 		remove: removeDisk,
 		get: func(c *call) (*reply, error) {

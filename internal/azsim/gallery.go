@@ -36,7 +36,7 @@ func galleryType() *resourceType {
 	}}
 	return &resourceType{
 		name: "Microsoft.Compute/galleries", versions: galleryVersions(), global: true, operations: "capsOperations",
-		put:   func(c *call) (*reply, error) { return put(c, h) },
+		put: func(c *call) (*reply, error) { return put(c, h) }, preflight: true,
 		patch: func(c *call) (*reply, error) { return patch(c, h) },
 		remove: func(c *call) (*reply, error) {
 			return c.remove(c.childless("images"), func(*entry) work { return work{span: c.duration("gallery.delete")} })
@@ -85,7 +85,7 @@ func imageType() *resourceType {
 	}}
 	return &resourceType{
 		name: "Microsoft.Compute/galleries/images", versions: galleryVersions(), operations: "capsOperations",
-		put:   func(c *call) (*reply, error) { return put(c, h) },
+		put: func(c *call) (*reply, error) { return put(c, h) }, preflight: true,
 		patch: func(c *call) (*reply, error) { return patch(c, h) },
 		remove: func(c *call) (*reply, error) {
 			return c.remove(c.childless("versions"), func(*entry) work { return work{span: c.duration("image.delete")} })

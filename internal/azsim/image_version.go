@@ -27,7 +27,7 @@ func versionType() *resourceType {
 	h := hooks[armcompute.GalleryImageVersion]{check: checkVersion, work: versionWork}
 	return &resourceType{
 		name: "Microsoft.Compute/galleries/images/versions", versions: galleryVersions(), operations: "capsOperations",
-		put:    func(c *call) (*reply, error) { return put(c, h) },
+		put: func(c *call) (*reply, error) { return put(c, h) }, preflight: true,
 		patch:  func(c *call) (*reply, error) { return patch(c, h) },
 		remove: removeVersion,
 		render: renderVersion,

@@ -40,15 +40,21 @@ func (c *call) aside(w http.ResponseWriter) bool {
 func (c *call) endpoints() any {
 	base := c.base()
 	if c.query("api-version") >= "2019-05-01" {
-		return []any{map[string]any{
-			"name": "AzureStackCloud", "resourceManager": base + "/", "portal": base + "/portal", "gallery": base + "/gallery", "graph": base + "/graph/",
-			"authentication": map[string]any{"loginEndpoint": base + "/", "audiences": []string{base + "/"}, "tenant": "adfs", "identityProvider": "ADFS"},
-			"suffixes":       map[string]any{"storage": storageSuffix, "keyVaultDns": "vault.azsim.invalid"},
-		}}
+		return []any{c.cloud()}
 	}
 	return map[string]any{
 		"galleryEndpoint": base + "/gallery", "graphEndpoint": base + "/graph/", "portalEndpoint": base + "/portal",
 		"authentication": map[string]any{"loginEndpoint": base + "/adfs", "audiences": []string{base + "/"}},
+	}
+}
+
+// cloud describes the cloud, as environment() in templates does too.
+func (c *call) cloud() map[string]any {
+	base := c.base()
+	return map[string]any{
+		"name": "AzureStackCloud", "resourceManager": base + "/", "portal": base + "/portal", "gallery": base + "/gallery", "graph": base + "/graph/",
+		"authentication": map[string]any{"loginEndpoint": base + "/", "audiences": []any{base + "/"}, "tenant": "adfs", "identityProvider": "ADFS"},
+		"suffixes":       map[string]any{"storage": storageSuffix, "keyVaultDns": "vault.azsim.invalid"},
 	}
 }
 

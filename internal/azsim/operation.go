@@ -249,6 +249,9 @@ func (s *Server) EndHung() {
 
 // url is where the operation can be asked about.
 func (o *operation) url(base string, monitor bool) string {
+	if o.segment == deploymentStatuses {
+		return base + o.target.String() + "/" + o.segment + "/" + o.id + "?api-version=" + o.version
+	}
 	u := base + "/subscriptions/" + o.target.subscription + "/providers/" + o.ns + "/locations/" + o.location + "/" + o.segment + "/" + o.id + "?p=" + o.id[:8]
 	if monitor {
 		u += "&monitor=true"
@@ -259,7 +262,7 @@ func (o *operation) url(base string, monitor bool) string {
 // announce adds the headers by which a client follows the operation.
 func (o *operation) announce(s *Server, base string, h http.Header) {
 	h.Set("Azure-AsyncOperation", o.url(base, false))
-	if o.method != http.MethodPut && o.method != http.MethodPatch || o.segment != "operations" {
+	if o.method != http.MethodPut && o.method != http.MethodPatch || o.segment != "operations" && o.segment != deploymentStatuses {
 		h.Set("Location", o.url(base, true))
 	}
 	setRetryAfter(h, s.pause(o))

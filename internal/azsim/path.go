@@ -62,14 +62,7 @@ func parsePath(escaped string) (resourceID, error) {
 	if last >= 0 {
 		head = segs[:last]
 		id.namespace = segs[last+1]
-		rest := segs[last+2:]
-		for len(rest) >= 2 {
-			id.types, id.names = append(id.types, rest[0]), append(id.names, rest[1])
-			rest = rest[2:]
-		}
-		if len(rest) == 1 {
-			id.tail = rest[0]
-		}
+		id.addTypes(segs[last+2:])
 	}
 	if len(head) > 0 && strings.EqualFold(head[0], "subscriptions") {
 		if len(head) > 1 {
@@ -92,6 +85,10 @@ func parsePath(escaped string) (resourceID, error) {
 			id.scope = "/" + strings.Join(head, "/")
 		case len(rest) == 1 && id.tail == "":
 			id.tail = rest[0]
+		case id.group != "" && strings.EqualFold(rest[0], "deployments"):
+			// The older form of deployments and their operations, without a provider.
+			id.namespace = "Microsoft.Resources"
+			id.addTypes(rest)
 		default:
 			// /subscriptions/S/operationresults/ID, /subscriptions/S/providers/NS
 			id.types, id.names = append(id.types, rest[0]), append(id.names, rest[1:]...)
@@ -112,6 +109,16 @@ func parsePath(escaped string) (resourceID, error) {
 		return id, nil
 	}
 	return bad("unknown form")
+}
+
+// addTypes adds pairs of type and name; what is left over is the tail.
+func (id *resourceID) addTypes(segs []string) {
+	for ; len(segs) >= 2; segs = segs[2:] {
+		id.types, id.names = append(id.types, segs[0]), append(id.names, segs[1])
+	}
+	if len(segs) == 1 {
+		id.tail = segs[0]
+	}
 }
 
 func (id resourceID) hasGroup() bool { return id.group != "" }

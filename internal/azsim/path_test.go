@@ -19,6 +19,7 @@ func TestParsePath(t *testing.T) {
 		{"/subscriptions/S/providers/N.C/locations/l/operations/o", "/subscriptions/S/providers/N.C/locations/l/operations/o", "N.C/locations/operations", "", ""},
 		{"/subscriptions/S/resourceGroups/G/providers/N.C/a/b/providers/N.A/permissions", "/subscriptions/S/resourceGroups/G/providers/N.C/a/b/providers/N.A", "N.A", "permissions", "/subscriptions/S/resourceGroups/G/providers/N.C/a/b"},
 		{"/subscriptions/S/operationresults/o", "/subscriptions/S/operationresults/o", "operationresults", "", ""},
+		{"/subscriptions/S/resourcegroups/G/deployments/d/operations", "/subscriptions/S/resourceGroups/G/providers/Microsoft.Resources/deployments/d", "Microsoft.Resources/deployments", "operations", ""},
 	} {
 		id, err := parsePath(c.path)
 		if err != nil {

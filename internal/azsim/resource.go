@@ -8,6 +8,8 @@ import (
 	"strconv"
 	"strings"
 	"time"
+
+	"github.com/ortet/ortet/internal/azsim/deployments"
 )
 
 // A handler answers one kind of request. It runs with the server's lock held,
@@ -41,6 +43,8 @@ type resourceType struct {
 	preempts bool
 	// stored is what a stored type adds (stored.go); nil for others.
 	stored *storedRules
+	// preflight says that put ends in write, which stops a PUT that is only checked.
+	preflight bool
 	// drop is told, under the lock, that an entry goes because its parent or
 	// group goes; may be nil.
 	drop func(s *Server, e *entry)
@@ -226,7 +230,7 @@ func write[T any](c *call, tree any, h hooks[T]) (*reply, error) {
 		return nil, err
 	}
 	e := s.find(c.id)
-	if err := c.busy(e); err != nil {
+	if err := c.busy(e); err != nil && c.check == deployments.Perform {
 		return nil, err
 	}
 	if err := c.precondition(e); err != nil {
@@ -252,6 +256,9 @@ func write[T any](c *call, tree any, h hooks[T]) (*reply, error) {
 		if err := h.check(c, old, next); err != nil {
 			return nil, err
 		}
+	}
+	if c.check != deployments.Perform {
+		return &reply{status: http.StatusNoContent}, nil
 	}
 	status, state := http.StatusOK, stateUpdating
 	if e == nil {

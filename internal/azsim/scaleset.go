@@ -40,7 +40,7 @@ func scaleSetTypes() []*resourceType {
 
 func scaleSetType() *resourceType {
 	return &resourceType{
-		name: setType, versions: scaleSetVersions(), global: true, preempts: true,
+		name: setType, versions: scaleSetVersions(), global: true, preempts: true, preflight: true,
 		put: putScaleSet, patch: patchScaleSet, remove: removeScaleSet, render: renderScaleSet,
 		views: map[string]handler{
 			"instanceview":     uniformOnly("instanceView.GET", scaleSetInstanceView),

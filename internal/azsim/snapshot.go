@@ -19,7 +19,7 @@ func snapshotType() *resourceType {
 	h := hooks[armcompute.Snapshot]{accepted: true, check: checkSnapshot, work: snapshotWork}
 	return &resourceType{
 		name: "Microsoft.Compute/snapshots", versions: diskVersions(), global: true, operations: diskOperations,
-		put:   func(c *call) (*reply, error) { return put(c, h) },
+		put: func(c *call) (*reply, error) { return put(c, h) }, preflight: true,
 		patch: func(c *call) (*reply, error) { return patch(c, h) },
 		remove: func(c *call) (*reply, error) {
 			return c.remove(nil, func(e *entry) work {

@@ -4,5 +4,6 @@ package azsim
 func resourceTypes() []*resourceType {
 	types := []*resourceType{diskType(), snapshotType(), galleryType(), imageType(), versionType(), virtualMachineType(), machineExtensionType()}
 	types = append(types, storedTypes()...)
+	types = append(types, deploymentTypes()...)
 	return append(types, authorizationTypes()...)
 }

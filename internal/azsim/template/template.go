@@ -4,10 +4,17 @@
 // resource's turn comes.
 //
 // The language is that of Microsoft's "Understand the structure and syntax of ARM
-// templates" and "ARM template functions".
+// templates" and "ARM template functions". In evaluated values integers are int64;
+// other numbers are json.Number, as written.
 package template
 
-import "time"
+import (
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+	"time"
+)
 
 // A Template is a parsed template.
 type Template struct{ tree map[string]any }
@@ -48,7 +55,9 @@ type Resource struct {
 	Name       string // "vm", or "vnet/subnet"
 	APIVersion string
 	DependsOn  []string // ids of resources of the same deployment, implicit ones (reference) too
-	// Body evaluates what a PUT carries: location, tags, sku, properties, … .
+	// Body evaluates what a PUT carries: location, tags, sku, properties, … . Without a
+	// World expressions that need one stay as text, as in the results of what-if. Its
+	// errors are *Error, or those of World.
 	Body func(World) (map[string]any, error)
 }
 
@@ -62,14 +71,103 @@ type Deployment struct {
 	Outputs func(World) (map[string]any, error)
 }
 
+// Limits of ARM (Microsoft's "Template limits").
+const (
+	maxParameters = 256
+	maxVariables  = 256
+	maxResources  = 800
+	maxOutputs    = 64
+	maxExpression = 24576   // characters of one expression
+	maxValue      = 1 << 20 // bytes, about, of one evaluated value or resource
+)
+
 // Parse reads a template: JSON with comments, trailing commas and multi-line strings,
 // as the Azure CLI passes it on. Its errors are *Error.
 func Parse(data []byte) (*Template, error) {
-	return nil, &Error{Code: "NotImplemented"}
+	plain, err := Clean(data)
+	if err != nil {
+		return nil, err
+	}
+	value, err := decode(plain)
+	if err != nil {
+		return nil, invalidContent("%s", err)
+	}
+	tree, ok := value.(map[string]any)
+	if !ok {
+		return nil, invalidContent("Error converting value to type 'Template'. Path 'properties.template'.")
+	}
+	if err := members(tree, "Template", "properties.template", "$schema", "contentVersion", "apiProfile", "languageVersion",
+		"definitions", "metadata", "functions", "parameters", "variables", "resources", "outputs"); err != nil {
+		return nil, err
+	}
+	for _, name := range []string{"$schema", "contentVersion", "resources"} {
+		if _, ok := member(tree, name); !ok {
+			return nil, invalidContent("Required property '%s' not found in JSON. Path 'properties.template'.", name)
+		}
+	}
+	if version, ok := member(tree, "languageVersion"); ok && version != "1.0" {
+		return nil, invalid("Language version '%v' is not supported: this ARM knows version 1.0 only", version)
+	}
+	if functions, _ := member(tree, "functions"); functions != nil {
+		if list, ok := functions.([]any); !ok || len(list) > 0 {
+			return nil, invalid("User-defined functions are not supported by this ARM")
+		}
+	}
+	for name, limit := range map[string]int{"parameters": maxParameters, "variables": maxVariables, "outputs": maxOutputs} {
+		section, err := object(tree, name)
+		if err != nil {
+			return nil, err
+		}
+		if len(section) > limit {
+			return nil, invalid("The number of template %s limit exceeded. Limit: %d and actual: %d. Please see https://aka.ms/arm-template/#%s for usage details.", name, limit, len(section), name)
+		}
+	}
+	resources, _ := member(tree, "resources")
+	if _, ok := resources.([]any); !ok {
+		return nil, invalidContent("Error converting value to type 'TemplateResource[]'. Path 'properties.template.resources'.")
+	}
+	return &Template{tree: tree}, nil
 }
 
-// Expand checks parameters and expands the template. parameters are in ARM's form,
-// name to {"value": …}. Its errors are *Error.
-func (t *Template) Expand(scope Scope, parameters map[string]any) (*Deployment, error) {
-	return nil, &Error{Code: "NotImplemented"}
+// member finds a member as ARM does: names ignore case.
+func member(tree map[string]any, name string) (any, bool) {
+	if value, ok := tree[name]; ok {
+		return value, true
+	}
+	for key, value := range tree {
+		if strings.EqualFold(key, name) {
+			return value, true
+		}
+	}
+	return nil, false
+}
+
+// object is a member that has to be an object, empty if missing.
+func object(tree map[string]any, name string) (map[string]any, error) {
+	value, _ := member(tree, name)
+	if value == nil {
+		return nil, nil
+	}
+	if result, ok := value.(map[string]any); ok {
+		return result, nil
+	}
+	return nil, invalidContent("Error converting value of '%s' to an object.", name)
+}
+
+// members refuses an object with members that its type has not.
+func members(tree map[string]any, kind, path string, names ...string) error {
+	for _, key := range slices.Sorted(maps.Keys(tree)) {
+		if !slices.ContainsFunc(names, func(name string) bool { return strings.EqualFold(name, key) }) {
+			return invalidContent("Could not find member '%s' on object of type '%s'. Path '%s.%s'.", key, kind, path, key)
+		}
+	}
+	return nil
+}
+
+func invalid(format string, args ...any) *Error {
+	return &Error{Code: "InvalidTemplate", Message: "Deployment template validation failed: '" + fmt.Sprintf(format, args...) + "'."}
+}
+
+func invalidContent(format string, args ...any) *Error {
+	return &Error{Code: "InvalidRequestContent", Message: "The request content was invalid and could not be deserialized: '" + fmt.Sprintf(format, args...) + "'."}
 }

@@ -1,0 +1,317 @@
+package template
+
+import (
+	"encoding/json"
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+)
+
+// A place is what functions may be used where an expression stands.
+type place uint8
+
+const (
+	withVariables place = 1 << iota
+	withRuntime         // reference and list functions
+	withClock           // utcNow
+)
+
+// deferred is the value of what needs a World when there is none.
+type deferred struct{}
+
+// A loop is one copy loop around an expression.
+type loop struct {
+	name    string
+	index   int64
+	unnamed bool // copyIndex() without a name means this loop
+}
+
+// An evaluator evaluates expressions in one place.
+type evaluator struct {
+	*model
+	place place
+	world World // nil defers
+	loops []loop
+	// referred is called with each id of reference and list functions; may be nil.
+	referred func(id string) error
+}
+
+func (e evaluator) in(p place) evaluator { e.place = p; return e }
+
+func (e evaluator) within(l loop) evaluator {
+	e.loops = append(slices.Clip(e.loops), l)
+	return e
+}
+
+// text evaluates one string of the template.
+func (e evaluator) text(s string) (any, error) {
+	if !isExpression(s) {
+		return plainText(s), nil
+	}
+	n, err := parse(s)
+	if err != nil {
+		return nil, err
+	}
+	return e.eval(n)
+}
+
+func (e evaluator) eval(n node) (any, error) {
+	switch n := n.(type) {
+	case literal:
+		return n.value, nil
+	case access:
+		target, err := e.eval(n.target)
+		if err != nil {
+			return nil, err
+		}
+		index, err := e.eval(n.index)
+		if err != nil {
+			return nil, err
+		}
+		return property(target, index)
+	case call:
+		return e.call(n)
+	}
+	return nil, nil
+}
+
+func (e evaluator) call(c call) (any, error) {
+	f, err := e.function(c)
+	if err != nil {
+		return nil, err
+	}
+	name := strings.ToLower(c.name)
+	args := make([]any, len(c.args))
+	later := false
+	for i, arg := range c.args {
+		// The branch not taken may fail, as in [if(empty(x), '', x[0])].
+		if name == "if" && i > 0 && !later && args[0] == (i == 2) {
+			continue
+		}
+		if args[i], err = e.eval(arg); err != nil {
+			return nil, err
+		}
+		if args[i] == (deferred{}) {
+			later = true
+		}
+	}
+	if later {
+		return deferred{}, nil
+	}
+	a := &arguments{name: c.name, values: args}
+	value := f.call(e, a)
+	if a.err != nil {
+		return nil, a.err
+	}
+	if name != "parameters" && name != "variables" && size(value, maxValue) < 0 {
+		return nil, refuse("The result of the template function '%s' exceeds the limit of %d bytes.", c.name, maxValue)
+	}
+	return value, nil
+}
+
+// function finds a call's function and checks the number of arguments.
+func (m *model) function(c call) (function, error) {
+	name := strings.ToLower(c.name)
+	f, ok := m.functions[name]
+	if !ok && strings.HasPrefix(name, "list") {
+		f, ok = function{2, 3, list}, true
+	}
+	if !ok {
+		return f, refuse("The template function '%s' is not valid. Please see https://aka.ms/arm-functions for usage details.", c.name)
+	}
+	if n := len(c.args); n < f.min || f.max >= 0 && n > f.max {
+		return f, refuse("Unable to evaluate template language function '%s': function requires %s argument(s) while '%d' were provided. Please see https://aka.ms/arm-functions/#%s for usage details.", c.name, f.arity(), n, name)
+	}
+	return f, nil
+}
+
+// property is target.index or target[index].
+func property(target, index any) (any, error) {
+	if target == (deferred{}) || index == (deferred{}) {
+		return deferred{}, nil
+	}
+	switch t := target.(type) {
+	case map[string]any:
+		name, ok := index.(string)
+		if !ok {
+			return nil, refuse("The language expression property '%v' can't be evaluated, property name must be a string.", index)
+		}
+		if value, ok := member(t, name); ok {
+			return value, nil
+		}
+		return nil, refuse("The language expression property '%s' doesn't exist, available properties are '%s'. Please see https://aka.ms/arm-template-expressions for usage details.", name, strings.Join(slices.Sorted(maps.Keys(t)), ", "))
+	case []any:
+		i, ok := index.(int64)
+		if !ok {
+			return nil, refuse("The language expression property '%v' can't be evaluated, property of an array must be an integer.", index)
+		}
+		if i < 0 || i >= int64(len(t)) {
+			return nil, refuse("The language expression property array index '%d' is out of bounds.", i)
+		}
+		return t[i], nil
+	}
+	return nil, refuse("The language expression property '%v' can't be evaluated, the value is of type '%s'.", index, typeName(target))
+}
+
+// tree evaluates all expressions in a value, in keys too, and expands copy loops of
+// properties. What is deferred keeps its text.
+func (e evaluator) tree(value any) (any, error) {
+	switch v := value.(type) {
+	case string:
+		result, err := e.text(v)
+		if result == (deferred{}) {
+			result = v
+		}
+		return result, err
+	case []any:
+		out := make([]any, len(v))
+		for i := range v {
+			var err error
+			if out[i], err = e.tree(v[i]); err != nil {
+				return nil, err
+			}
+		}
+		return out, nil
+	case map[string]any:
+		out := make(map[string]any, len(v))
+		for _, key := range slices.Sorted(maps.Keys(v)) {
+			if loops, ok := v[key].([]any); ok && strings.EqualFold(key, "copy") {
+				if err := e.copies(loops, out); err != nil {
+					return nil, err
+				}
+				continue
+			}
+			name, err := e.tree(key)
+			if err != nil {
+				return nil, err
+			}
+			text, ok := name.(string)
+			if !ok {
+				return nil, refuse("The property name '%s' must evaluate to a string.", key)
+			}
+			if out[text], err = e.tree(v[key]); err != nil {
+				return nil, err
+			}
+		}
+		return out, nil
+	}
+	return value, nil
+}
+
+// copies expands [{name, count, input}, …] into out.
+func (e evaluator) copies(loops []any, out map[string]any) error {
+	for _, item := range loops {
+		l, ok := item.(map[string]any)
+		if !ok {
+			return refuse("The copy property must be an array of objects with name, count and input.")
+		}
+		name, err := e.stringMember(l, "name")
+		if err != nil {
+			return err
+		}
+		if out[name], err = e.iterate(l, loop{name: name}); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// iterate evaluates the input of a copy object once for each index.
+func (e evaluator) iterate(source map[string]any, l loop) (any, error) {
+	count, err := e.count(source)
+	if err != nil {
+		return nil, err
+	}
+	input, _ := member(source, "input")
+	out, total := make([]any, count), 0
+	for i := range out {
+		l.index = int64(i)
+		if out[i], err = e.within(l).tree(input); err != nil {
+			return nil, err
+		}
+		used := size(out[i], maxValue-total)
+		if used < 0 {
+			return nil, refuse("The copy loop '%s' exceeds the limit of %d bytes.", l.name, maxValue)
+		}
+		total += used
+	}
+	return out, nil
+}
+
+// count is the count of a copy object, 0 to 800.
+func (e evaluator) count(source map[string]any) (int, error) {
+	raw, _ := member(source, "count")
+	value, err := e.in(e.place &^ withRuntime).tree(raw)
+	if err != nil {
+		return 0, err
+	}
+	n, ok := value.(int64)
+	if !ok || n < 0 || n > maxResources {
+		return 0, refuse("The copy count '%v' must be an integer value between 0 and %d. Please see https://aka.ms/arm-resource-loops for usage details.", value, maxResources)
+	}
+	return int(n), nil
+}
+
+// stringMember evaluates a member that has to be a string and not empty.
+func (e evaluator) stringMember(source map[string]any, name string) (string, error) {
+	raw, _ := member(source, name)
+	value, err := e.in(e.place &^ withRuntime).tree(raw)
+	if err != nil {
+		return "", err
+	}
+	if s, ok := value.(string); ok && s != "" {
+		return s, nil
+	}
+	return "", refuse("The '%s' property is required and must be a string that is not empty; its value is of type '%s'.", name, typeName(value))
+}
+
+// typeName is the name that ARM's messages have for a value's type.
+func typeName(value any) string {
+	switch value.(type) {
+	case nil:
+		return "Null"
+	case string:
+		return "String"
+	case int64:
+		return "Integer"
+	case json.Number:
+		return "Float"
+	case bool:
+		return "Boolean"
+	case []any:
+		return "Array"
+	case map[string]any:
+		return "Object"
+	}
+	return fmt.Sprintf("%T", value)
+}
+
+// size is about the length of value's JSON, or -1 if over limit. Values share parts,
+// so that a short template may stand for an immense value.
+func size(value any, limit int) int {
+	left := limit
+	var walk func(any) bool
+	walk = func(value any) bool {
+		left--
+		switch v := value.(type) {
+		case string:
+			left -= len(v)
+		case []any:
+			for i := 0; i < len(v) && left >= 0; i++ {
+				walk(v[i])
+			}
+		case map[string]any:
+			for key, value := range v {
+				if left -= len(key); left < 0 || !walk(value) {
+					break
+				}
+			}
+		}
+		return left >= 0
+	}
+	if !walk(value) {
+		return -1
+	}
+	return limit - left
+}

@@ -1,0 +1,227 @@
+package template
+
+import (
+	"errors"
+	"maps"
+	"slices"
+	"strings"
+)
+
+// A model is a template in a scope with its parameters: what evaluators share.
+type model struct {
+	scope      Scope
+	functions  map[string]function
+	parameters map[string]*lazy // by lower-case name
+	variables  map[string]*lazy
+	instances  []*instance
+	// index finds resources by all that dependsOn and reference may call them, lower
+	// case: id, TYPE/NAME, name, name of a copy loop.
+	index map[string][]*instance
+}
+
+func (m *model) at(p place) evaluator { return evaluator{model: m, place: p} }
+
+// Expand checks parameters and expands the template. parameters are in ARM's form,
+// name to {"value": …}. Its errors are *Error.
+func (t *Template) Expand(scope Scope, parameters map[string]any) (*Deployment, error) {
+	d, err := t.expand(scope, parameters)
+	if err != nil {
+		return nil, inTemplate(err)
+	}
+	return d, nil
+}
+
+// inTemplate makes ARM's error of an error of the language.
+func inTemplate(err error) error {
+	var language expressionError
+	if errors.As(err, &language) {
+		return invalid("%s", strings.TrimSuffix(string(language), "."))
+	}
+	return err
+}
+
+func (t *Template) expand(scope Scope, given map[string]any) (*Deployment, error) {
+	m := &model{scope: scope, functions: functions(), parameters: map[string]*lazy{}, variables: map[string]*lazy{}, index: map[string][]*instance{}}
+	declared, _ := object(t.tree, "parameters")
+	if err := m.declare(declared, given); err != nil {
+		return nil, err
+	}
+	variables, _ := object(t.tree, "variables")
+	if err := m.define(variables); err != nil {
+		return nil, err
+	}
+	for _, name := range []string{"parameters", "variables", "resources", "outputs"} {
+		section, _ := member(t.tree, name)
+		if err := m.check(section); err != nil {
+			return nil, err
+		}
+	}
+	d := &Deployment{Parameters: map[string]any{}}
+	for _, key := range slices.Sorted(maps.Keys(m.parameters)) {
+		p := m.parameters[key]
+		value, err := p.get()
+		if err != nil {
+			return nil, err
+		}
+		d.Parameters[p.name] = typed(p.kind, value)
+	}
+	for _, key := range slices.Sorted(maps.Keys(m.variables)) {
+		if _, err := m.variables[key].get(); err != nil {
+			return nil, err
+		}
+	}
+	resources, _ := member(t.tree, "resources")
+	if err := m.resources(resources.([]any), m.at(withVariables), "", ""); err != nil {
+		return nil, err
+	}
+	if err := m.order(); err != nil {
+		return nil, err
+	}
+	for _, in := range m.instances {
+		if !in.skipped {
+			d.Resources = append(d.Resources, &in.Resource)
+		}
+	}
+	outputs, _ := object(t.tree, "outputs")
+	d.Outputs = func(world World) (map[string]any, error) {
+		e := m.at(withVariables | withRuntime)
+		e.world = world
+		values, err := e.outputs(outputs)
+		var language expressionError
+		if errors.As(err, &language) {
+			err = &Error{Code: "DeploymentOutputEvaluationFailed", Message: "Unable to evaluate template outputs: " + string(language)}
+		}
+		return values, err
+	}
+	_, err := m.at(withVariables | withRuntime).outputs(outputs)
+	return d, err
+}
+
+// typed is a value in ARM's form; secure ones are left out.
+func typed(kind string, value any) map[string]any {
+	out := map[string]any{"type": parameterTypes()[kind][0]}
+	if !strings.HasPrefix(kind, "secure") {
+		out["value"] = value
+	}
+	return out
+}
+
+// check parses all expressions of a value, whether evaluated or not, and looks up the
+// functions, parameters and variables that they name.
+func (m *model) check(value any) error {
+	switch v := value.(type) {
+	case string:
+		if !isExpression(v) {
+			return nil
+		}
+		n, err := parse(v)
+		if err != nil {
+			return err
+		}
+		return m.checkNode(n)
+	case []any:
+		for _, item := range v {
+			if err := m.check(item); err != nil {
+				return err
+			}
+		}
+	case map[string]any:
+		for _, key := range slices.Sorted(maps.Keys(v)) {
+			if err := errors.Join(m.check(key), m.check(v[key])); err != nil {
+				return err
+			}
+		}
+	}
+	return nil
+}
+
+func (m *model) checkNode(n node) error {
+	switch n := n.(type) {
+	case access:
+		if err := m.checkNode(n.target); err != nil {
+			return err
+		}
+		return m.checkNode(n.index)
+	case call:
+		if _, err := m.function(n); err != nil {
+			return err
+		}
+		name := strings.ToLower(n.name)
+		for _, arg := range n.args {
+			if err := m.checkNode(arg); err != nil {
+				return err
+			}
+			text, ok := arg.(literal)
+			if _, isText := text.value.(string); !ok || !isText {
+				continue
+			}
+			a := &arguments{name: n.name, values: []any{text.value}}
+			if _, ok := m.parameters[strings.ToLower(a.string(0))]; !ok && name == "parameters" {
+				return refuse("The template parameter '%s' is not found. Please see https://aka.ms/arm-template/#parameters for usage details.", text.value)
+			}
+			if _, ok := m.variables[strings.ToLower(a.string(0))]; !ok && name == "variables" {
+				return refuse("The template variable '%s' is not found. Please see https://aka.ms/arm-template/#variables for usage details.", text.value)
+			}
+		}
+	}
+	return nil
+}
+
+// outputs evaluates the outputs whose condition is true.
+func (e evaluator) outputs(declared map[string]any) (map[string]any, error) {
+	values := map[string]any{}
+	for _, name := range slices.Sorted(maps.Keys(declared)) {
+		output, ok := declared[name].(map[string]any)
+		if !ok {
+			return nil, invalidContent("Error converting value of output '%s' to type 'TemplateOutputParameter'.", name)
+		}
+		if err := members(output, "TemplateOutputParameter", "properties.template.outputs."+name, "type", "value", "condition", "copy", "metadata"); err != nil {
+			return nil, err
+		}
+		raw, _ := member(output, "type")
+		kind := strings.ToLower(text(raw))
+		names, ok := parameterTypes()[kind]
+		if !ok {
+			return nil, refuse("The template output '%s' has no valid type: '%v'. Please see https://aka.ms/arm-template/#outputs for usage details.", name, raw)
+		}
+		if ok, err := e.condition(output); err != nil || !ok {
+			if err != nil {
+				return nil, err
+			}
+			continue
+		}
+		var value any
+		var err error
+		raw, _ = member(output, "value")
+		if source, ok := output["copy"].(map[string]any); ok {
+			value, err = e.iterate(source, loop{name: name, unnamed: true})
+		} else if value, err = e.tree(raw); err == nil && e.world == nil && typeName(value) == "String" && isExpression(text(raw)) {
+			continue // deferred, or a text whose type is not known yet
+		}
+		if err != nil {
+			return nil, err
+		}
+		if typeName(value) != names[1] {
+			return nil, refuse("The template output '%s' is not valid: the value is of type '%s', but '%s' is expected. Please see https://aka.ms/arm-template/#outputs for usage details.", name, typeName(value), names[1])
+		}
+		values[name] = typed(kind, value)
+	}
+	return values, nil
+}
+
+// condition is true if missing.
+func (e evaluator) condition(source map[string]any) (bool, error) {
+	raw, ok := member(source, "condition")
+	if !ok {
+		return true, nil
+	}
+	value, err := e.in(e.place &^ withRuntime).tree(raw)
+	if err != nil {
+		return false, err
+	}
+	result, ok := value.(bool)
+	if !ok {
+		return false, refuse("The condition '%v' must be a boolean, but is of type '%s'. Please see https://aka.ms/arm-template/#resources for usage details.", raw, typeName(value))
+	}
+	return result, nil
+}

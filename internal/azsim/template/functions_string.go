@@ -1,0 +1,307 @@
+package template
+
+import (
+	"bytes"
+	"encoding/base64"
+	"encoding/binary"
+	"encoding/json"
+	"math/bits"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/google/uuid"
+)
+
+// guidNamespace is the namespace of guid(), a UUID of version 5 over the arguments
+// joined by hyphens (Microsoft's "String functions for Bicep", guid).
+const guidNamespace = "11fb06fb-712d-4ddd-98c7-e71bbd588830"
+
+func stringFunctions() map[string]function {
+	return map[string]function{
+		"tolower":    ofString(func(s string) any { return strings.ToLower(s) }),
+		"toupper":    ofString(func(s string) any { return strings.ToUpper(s) }),
+		"trim":       ofString(func(s string) any { return strings.TrimSpace(s) }),
+		"startswith": ofStrings(func(s, t string) any { return strings.HasPrefix(strings.ToLower(s), strings.ToLower(t)) }),
+		"endswith":   ofStrings(func(s, t string) any { return strings.HasSuffix(strings.ToLower(s), strings.ToLower(t)) }),
+		"base64":     ofString(func(s string) any { return base64.StdEncoding.EncodeToString([]byte(s)) }),
+		"base64tostring": {1, 1, func(_ evaluator, a *arguments) any {
+			out, err := base64.StdEncoding.DecodeString(a.string(0))
+			if err != nil {
+				a.fail("the value is not a base64 string")
+			}
+			return string(out)
+		}},
+		"json": {1, 1, func(_ evaluator, a *arguments) any {
+			value, err := decode([]byte(a.string(0)))
+			if err != nil {
+				a.fail("the value is not JSON: %s", err)
+			}
+			return value
+		}},
+		"string": {1, 1, func(_ evaluator, a *arguments) any { return text(a.any(0)) }},
+		"int": {1, 1, func(_ evaluator, a *arguments) any {
+			if s, ok := a.any(0).(string); ok {
+				n, err := strconv.ParseInt(strings.TrimSpace(s), 10, 64)
+				if err != nil {
+					a.fail("the value '%s' cannot be converted to an integer", s)
+				}
+				return n
+			}
+			return a.int(0)
+		}},
+		"bool": {1, 1, func(_ evaluator, a *arguments) any {
+			switch v := a.any(0).(type) {
+			case int64:
+				return v != 0
+			case string:
+				if b, err := strconv.ParseBool(strings.ToLower(v)); err == nil {
+					return b
+				}
+				a.fail("the value '%s' cannot be converted to a boolean", v)
+			}
+			return a.bool(0)
+		}},
+		"replace": {3, 3, func(_ evaluator, a *arguments) any {
+			s, old, new := a.string(0), a.string(1), a.string(2)
+			if old == "" {
+				a.fail("the string to replace is empty")
+				return ""
+			}
+			if len(s)+strings.Count(s, old)*len(new) > maxValue {
+				a.fail("the result exceeds %d bytes", maxValue)
+				return ""
+			}
+			return strings.ReplaceAll(s, old, new)
+		}},
+		"substring": {2, 3, func(_ evaluator, a *arguments) any {
+			s, start := []rune(a.string(0)), a.int(1)
+			length := int64(len(s)) - start
+			if a.len() == 3 {
+				length = a.int(2)
+			}
+			if start < 0 || length < 0 || start > int64(len(s)) || length > int64(len(s))-start {
+				a.fail("the index and length parameters must refer to a location within the string. The index parameter: '%d', the length parameter: '%d', the length of the string parameter: '%d'", start, length, len(s))
+				return ""
+			}
+			return string(s[start : start+length])
+		}},
+		"padleft": {2, 3, func(_ evaluator, a *arguments) any {
+			s, pad := text(a.any(0)), " "
+			if a.len() == 3 {
+				pad = a.string(2)
+			}
+			missing := a.int(1) - int64(len([]rune(s)))
+			if len([]rune(pad)) != 1 || missing > maxValue/4 {
+				a.fail("the padding must be one character, the length at most %d", maxValue/4)
+				return ""
+			}
+			return strings.Repeat(pad, int(max(missing, 0))) + s
+		}},
+		"split": {2, 2, func(_ evaluator, a *arguments) any {
+			by := []any{a.any(1)}
+			if list, ok := a.any(1).([]any); ok {
+				by = list
+			}
+			parts := []string{a.string(0)}
+			for _, s := range (&arguments{name: a.name, values: by}).strings(0) {
+				var next []string
+				for _, part := range parts {
+					if s == "" {
+						next = append(next, part)
+						continue
+					}
+					next = append(next, strings.Split(part, s)...)
+				}
+				parts = next
+			}
+			return normalize(parts)
+		}},
+		"join": {2, 2, func(_ evaluator, a *arguments) any {
+			var parts []string
+			for _, value := range a.array(0) {
+				parts = append(parts, text(value))
+			}
+			if n := len(parts); n > 0 && n*len(a.string(1)) > maxValue {
+				a.fail("the result exceeds %d bytes", maxValue)
+				return ""
+			}
+			return strings.Join(parts, a.string(1))
+		}},
+		"format": {1, -1, func(_ evaluator, a *arguments) any { return format(a) }},
+		"uniquestring": {1, -1, func(_ evaluator, a *arguments) any {
+			return uniqueString(strings.Join(a.strings(0), "-"))
+		}},
+		"guid": {1, -1, func(_ evaluator, a *arguments) any {
+			space, _ := uuid.Parse(guidNamespace)
+			return uuid.NewSHA1(space, []byte(strings.Join(a.strings(0), "-"))).String()
+		}},
+		"utcnow": {0, 1, func(e evaluator, a *arguments) any {
+			if !a.allowed(e, withClock) {
+				return nil
+			}
+			layout := "yyyyMMddTHHmmssZ"
+			if a.len() == 1 {
+				layout = a.string(0)
+			}
+			return formatTime(e.scope.Now.UTC(), layout)
+		}},
+	}
+}
+
+// text is a value as a string: JSON for arrays and objects (members sorted), True and
+// False as .NET writes them.
+func text(value any) string {
+	switch v := value.(type) {
+	case nil:
+		return ""
+	case string:
+		return v
+	case bool:
+		if v {
+			return "True"
+		}
+		return "False"
+	}
+	var out bytes.Buffer
+	encoder := json.NewEncoder(&out)
+	encoder.SetEscapeHTML(false)
+	if err := encoder.Encode(value); err != nil {
+		return ""
+	}
+	return strings.TrimSuffix(out.String(), "\n")
+}
+
+// format is .NET's composite format with {n}, {n:N0} and {n:D<digits>}; {{ and }} are
+// braces.
+func format(a *arguments) string {
+	var out strings.Builder
+	s := a.string(0)
+	for s != "" && out.Len() <= maxValue {
+		i := strings.IndexAny(s, "{}")
+		if i < 0 {
+			break
+		}
+		out.WriteString(s[:i])
+		if i+1 < len(s) && s[i] == s[i+1] {
+			out.WriteByte(s[i])
+			s = s[i+2:]
+			continue
+		}
+		item, rest, ok := strings.Cut(s[i+1:], "}")
+		index, style, styled := strings.Cut(item, ":")
+		n, err := strconv.Atoi(strings.TrimSpace(index))
+		if s[i] == '}' || !ok || err != nil || n < 0 || n+1 >= a.len() {
+			a.fail("the format is invalid: '%s'", s[i:])
+			return ""
+		}
+		value := text(a.any(n + 1))
+		if styled {
+			if value, ok = formatNumber(a.int(n+1), style); !ok {
+				a.fail("the format '%s' is not supported", style)
+			}
+		}
+		out.WriteString(value)
+		s = rest
+	}
+	return out.String() + s
+}
+
+func formatNumber(n int64, style string) (string, bool) {
+	digits, sign := strconv.FormatInt(n, 10), ""
+	if n < 0 {
+		digits, sign = digits[1:], "-"
+	}
+	if strings.EqualFold(style, "N0") {
+		for i := len(digits) - 3; i > 0; i -= 3 {
+			digits = digits[:i] + "," + digits[i:]
+		}
+		return sign + digits, true
+	}
+	if width, err := strconv.ParseUint(strings.TrimLeft(style, "dD"), 10, 6); err == nil && style[0]|' ' == 'd' {
+		return sign + strings.Repeat("0", max(int(width)-len(digits), 0)) + digits, true
+	}
+	return "", false
+}
+
+// uniqueString is 64 bits of a hash in base 32. The hash is a 64-bit MurmurHash3 made
+// of two 32-bit lanes, as in Microsoft's ResourceStack library.
+func uniqueString(s string) string {
+	const a, b = 0x239b961b, 0xab0e9789
+	first := func(k uint32) uint32 { return bits.RotateLeft32(k*a, 15) * b }
+	second := func(k uint32) uint32 { return bits.RotateLeft32(k*b, 17) * a }
+	final := func(h uint32) uint32 {
+		h = (h ^ h>>16) * 0x85ebca6b
+		h = (h ^ h>>13) * 0xc2b2ae35
+		return h ^ h>>16
+	}
+	var h1, h2 uint32
+	data := []byte(s)
+	for ; len(data) >= 8; data = data[8:] {
+		h1 = bits.RotateLeft32(h1^first(binary.LittleEndian.Uint32(data)), 19) + h2
+		h1 = h1*5 + 0x561ccd1b
+		h2 = bits.RotateLeft32(h2^second(binary.LittleEndian.Uint32(data[4:])), 13) + h1
+		h2 = h2*5 + 0x0bcaa747
+	}
+	// A zero lane leaves its hash alone, so the tail may be padded with zeros.
+	var tail [8]byte
+	copy(tail[:], data)
+	h1 ^= first(binary.LittleEndian.Uint32(tail[:])) ^ uint32(len(s))
+	h2 ^= second(binary.LittleEndian.Uint32(tail[4:])) ^ uint32(len(s))
+	h1 += h2
+	h2 += h1
+	h1, h2 = final(h1), final(h2)
+	h1 += h2
+	h2 += h1
+	hash, out := uint64(h2)<<32|uint64(h1), make([]byte, 13)
+	for i := range out {
+		out[i] = "abcdefghijklmnopqrstuvwxyz234567"[hash>>59]
+		hash <<= 5
+	}
+	return string(out)
+}
+
+// formatTime understands the custom format strings of .NET, and the standard ones that
+// Microsoft's examples of utcNow use.
+func formatTime(t time.Time, layout string) string {
+	switch layout {
+	case "d":
+		layout = "MM/dd/yyyy"
+	case "u":
+		layout = "yyyy-MM-dd HH:mm:ssZ"
+	case "s":
+		layout = "yyyy-MM-ddTHH:mm:ss"
+	case "o", "O":
+		layout = "yyyy-MM-ddTHH:mm:ss.fffffffZ"
+	}
+	parts := []struct{ from, to string }{
+		{"yyyy", "2006"}, {"yy", "06"}, {"MMMM", "January"}, {"MMM", "Jan"}, {"MM", "01"}, {"M", "1"},
+		{"dddd", "Monday"}, {"ddd", "Mon"}, {"dd", "02"}, {"d", "2"}, {"HH", "15"}, {"hh", "03"}, {"h", "3"},
+		{"mm", "04"}, {"m", "4"}, {"ss", "05"}, {"s", "5"}, {"tt", "PM"},
+	}
+	var out strings.Builder
+scan:
+	for layout != "" {
+		for _, part := range parts {
+			if strings.HasPrefix(layout, part.from) {
+				out.WriteString(t.Format(part.to))
+				layout = layout[len(part.from):]
+				continue scan
+			}
+		}
+		if n := len(layout) - len(strings.TrimLeft(layout, "f")); n > 0 {
+			nanos := strconv.Itoa(1e9 + t.Nanosecond())[1:]
+			out.WriteString((nanos + strings.Repeat("0", n))[:n])
+			layout = layout[n:]
+			continue
+		}
+		if quoted, rest, ok := strings.Cut(layout[1:], "'"); layout[0] == '\'' && ok {
+			out.WriteString(quoted)
+			layout = rest
+			continue
+		}
+		out.WriteByte(layout[0])
+		layout = layout[1:]
+	}
+	return out.String()
+}
