@@ -13,6 +13,7 @@ import hashlib
 import json
 import os
 import pwd
+import shutil
 import subprocess
 import sys
 import time
@@ -57,54 +58,45 @@ def write(name, text, mode=0o600):
 
 
 def run(*command, **options):
-    done = subprocess.run(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE,
-                          universal_newlines=True, **options)
+    done = subprocess.run(command, capture_output=True, text=True, **options)
     if done.returncode != 0:
-        raise RuntimeError("%s: exit code %d: %s" % (
-            " ".join(command[:4]), done.returncode, " ".join(done.stderr.split())[-300:]))
+        reason = " ".join(done.stderr.split())[-300:]
+        raise RuntimeError("%s: exit code %d: %s" % (" ".join(command[:4]), done.returncode, reason))
     return done.stdout.strip()
 
 
 def request(method, url, body=None, headers=None, direct=False):
     """Sends JSON and returns JSON. The metadata service is reached without a proxy."""
-    handlers = [urllib.request.ProxyHandler({})] if direct else []
-    data = json.dumps(body).encode() if body is not None else None
-    if method != "GET" and data is None:
-        data = b""
-    r = urllib.request.Request(url, data=data, method=method, headers=headers or {})
-    if body is not None:
-        r.add_header("Content-Type", "application/json")
+    opener = urllib.request.build_opener(*([urllib.request.ProxyHandler({})] if direct else []))
+    data = None if method == "GET" else json.dumps(body or {}).encode()
+    r = urllib.request.Request(url, data=data, method=method,
+                               headers=dict(headers or {}, **{"Content-Type": "application/json"}))
     shown = "%s %s" % (method, url.split("?")[0])
     try:
-        with urllib.request.build_opener(*handlers).open(r, timeout=30) as answer:
-            text = answer.read()
+        with opener.open(r, timeout=30) as answer:
+            return json.loads(answer.read() or "{}")
     except urllib.error.HTTPError as e:
         raise RuntimeError("%s: HTTP %d%s" % (shown, e.code, reason_of(e))) from None
     except OSError as e:
         raise RuntimeError("%s: %s" % (shown, getattr(e, "reason", e))) from None
-    return json.loads(text) if text else {}
 
 
 def reason_of(error):
     """Code and message in the body of an error of Azure's."""
     try:
         e = json.loads(error.read())["error"]
-        if isinstance(e, dict):
-            return " %s: %s" % (e.get("code", ""), e.get("message", ""))
-        return " " + str(e)
+        return " %s: %s" % (e["code"], e["message"]) if isinstance(e, dict) else " " + e
     except Exception:
         return ""
 
 
 class Machine:
-    """This machine, and what it knows of its cloud."""
-
     def __init__(self):
         with open(path("/etc/ortet/boot.json")) as f:
             self.settings = json.load(f)
         self.server = self.settings["role"] == "server"
         self.cloud = None
-        self.said = self.published = self.unpublished = None
+        self.said = self.published = self.unpublished = self.unlabelled = None
 
     def discover(self):
         """Learns subscription, group and endpoints."""
@@ -113,19 +105,16 @@ class Machine:
         environment = where.get("azEnvironment") or "AzurePublicCloud"
         manager = os.environ.get("ORTET_RESOURCE_MANAGER") or CLOUDS.get(environment)
         if not manager:
-            raise RuntimeError("cloud %s is unknown; set ORTET_RESOURCE_MANAGER in "
-                               "/etc/default/ortet-boot" % environment)
+            raise RuntimeError("cloud %s is unknown; set ORTET_RESOURCE_MANAGER in /etc/default/ortet-boot" % environment)
         manager = manager.rstrip("/")
         found = request("GET", manager + "/metadata/endpoints?api-version=2020-06-01")
         if isinstance(found, list):  # of all clouds that this one knows
             found = next((c for c in found if c.get("resourceManager", "").rstrip("/") == manager), found[0])
         group = "/subscriptions/%s/resourceGroups/" % where["subscriptionId"]
-        self.location = where["location"]
-        self.environment = environment
-        self.subscription = where["subscriptionId"]
-        self.group = where["resourceGroupName"]
-        self.compute = group + self.group + "/providers/Microsoft.Compute/"
-        self.network = group + self.group + "/providers/Microsoft.Network/"
+        self.where = {"cloud": environment, "subscriptionId": where["subscriptionId"],
+                      "resourceGroup": where["resourceGroupName"], "location": where["location"]}
+        self.compute = group + where["resourceGroupName"] + "/providers/Microsoft.Compute/"
+        self.network = group + where["resourceGroupName"] + "/providers/Microsoft.Network/"
         self.vm = self.compute + "virtualMachines/" + self.settings["serverName"]
         self.storage = group + self.settings["storageGroup"] + "/providers/"
         self.identity = (self.storage + "Microsoft.ManagedIdentity/userAssignedIdentities/"
@@ -186,7 +175,7 @@ class Machine:
             self.forever("fetching " + artifact["name"], lambda a=artifact: fetch(a))
         self.forever("setting up the temporary disk", self.temporary_disk)
         if self.server:
-            self.forever("writing the settings of k3s", self.configure_server)
+            self.forever("writing k3s's settings", self.configure_server)
         else:
             self.forever("waiting for the server", self.configure_agent)
         write("/run/ortet/booted", "")
@@ -194,22 +183,20 @@ class Machine:
 
     def packages(self):
         """Installs what is missing. Images that have it need no package mirror."""
+        where = os.environ.get("PATH", "") + ":/usr/sbin:/sbin"
         missing = [p for program, names in self.settings["packages"].items()
-                   if not any(os.access(os.path.join(d, program), os.X_OK)
-                              for d in os.environ.get("PATH", "").split(":") + ["/usr/sbin", "/sbin"])
-                   for p in names]
+                   if not shutil.which(program, path=where) for p in names]
         if missing:
             environment = dict(os.environ, DEBIAN_FRONTEND="noninteractive")
             run("apt-get", "update", "-q", env=environment)
-            run("apt-get", "install", "-q", "-y", "-o", "DPkg::Lock::Timeout=600",
-                *missing, env=environment)
+            run("apt-get", "install", "-q", "-y", "-o", "DPkg::Lock::Timeout=600", *missing, env=environment)
 
     def mount(self):
         s = self.settings
         if os.path.ismount(path("/srv")):
             return
-        keys = self.arm("POST", self.storage + "Microsoft.Storage/storageAccounts/%s/listKeys" % s["account"],
-                        STORAGE_API)["keys"]
+        account = self.storage + "Microsoft.Storage/storageAccounts/" + s["account"]
+        keys = self.arm("POST", account + "/listKeys", STORAGE_API)["keys"]
         credentials = "/run/ortet/share-credentials"
         write(credentials, "username=%s\npassword=%s\n" % (s["account"], keys[0]["value"]))
         os.makedirs(path("/srv"), exist_ok=True)
@@ -228,8 +215,7 @@ class Machine:
         swap, scratch = self.settings.get("swapGB", 0), self.settings.get("scratch", False)
         if not swap and not scratch:
             return
-        devices = [os.path.realpath(path(d)) for d in (
-            "/dev/disk/azure/resource-part1", "/dev/disk/cloud/azure_resource-part1")]
+        devices = [os.path.realpath("/dev/disk/" + d) for d in ("azure/resource-part1", "cloud/azure_resource-part1")]
         with open("/proc/mounts") as f:
             mounts = [line.split()[:2] for line in f]
         found = next((m[1] for m in mounts if m[0] in devices), None)
@@ -238,9 +224,7 @@ class Machine:
             return
         if swap:
             file = found + "/ortet.swap"
-            with open("/proc/swaps") as f:
-                active = file in f.read()
-            if not active:
+            if file not in open("/proc/swaps").read():
                 run("fallocate", "-l", "%dG" % swap, file)
                 os.chmod(file, 0o600)
                 run("mkswap", file)
@@ -267,11 +251,7 @@ class Machine:
         # JSON's scalars and lists are YAML.
         write("/etc/rancher/k3s/config.yaml",
               "".join("%s: %s\n" % (k, json.dumps(v)) for k, v in config.items()))
-        azure = {
-            "cloud": self.environment, "subscriptionId": self.subscription,
-            "resourceGroup": self.group, "location": self.location,
-            "useManagedIdentityExtension": True, "userAssignedIdentityID": self.identity,
-        }
+        azure = dict(self.where, useManagedIdentityExtension=True, userAssignedIdentityID=self.identity)
         if os.environ.get("ORTET_RESOURCE_MANAGER"):
             azure["cloud"] = "AzureStackCloud"
             azure["resourceManagerEndpoint"] = self.cloud
@@ -283,15 +263,15 @@ class Machine:
         for file in sorted(glob.glob(path("/srv/autostart/*.yaml"))):
             with open(file) as f:
                 write(manifests + "autostart-" + os.path.basename(file), f.read())
-        link(path("/usr/local/bin/kubectl"), "k3s")
+        if not os.path.lexists(path("/usr/local/bin/kubectl")):
+            os.symlink("k3s", path("/usr/local/bin/kubectl"))
 
     def configure_agent(self):
         s = self.settings
         tag = s["tags"]["caHash"]
         ca = (self.arm("GET", self.vm, COMPUTE_API).get("tags") or {}).get(tag)
         if not ca:
-            raise RuntimeError("VM %s has no tag %s yet; it writes the tag when its k3s runs"
-                               % (s["serverName"], tag))
+            raise RuntimeError("VM %s has no tag %s yet; it writes the tag when its k3s runs" % (s["serverName"], tag))
         join = {"servers": ["https://%s:8443" % s["serverAddress"]], "caHash": ca, "distribution": "k3s"}
         for name in ("nodeLabels", "nodeTaints", "registries"):
             if s.get(name):
@@ -325,18 +305,13 @@ class Machine:
     def label_nodes(self):
         """Gives agents a role; a kubelet may not label its own Node so."""
         try:
-            run(path("/usr/local/bin/k3s"), "kubectl", "label", "nodes", "--selector",
-                "!node-role.kubernetes.io/control-plane,!node-role.kubernetes.io/worker",
+            without = "!node-role.kubernetes.io/control-plane,!node-role.kubernetes.io/worker"
+            run(path("/usr/local/bin/k3s"), "kubectl", "label", "nodes", "--selector", without,
                 "node-role.kubernetes.io/worker=true")
         except Exception as e:
-            if "no resources found" not in str(e).lower():
+            if "no resources found" not in str(e).lower() and str(e) != self.unlabelled:
                 log("cannot label nodes: %s" % e)
-
-
-def link(name, to):
-    if not os.path.lexists(name):
-        os.makedirs(os.path.dirname(name), exist_ok=True)
-        os.symlink(to, name)
+                self.unlabelled = str(e)
 
 
 def digest(file):
@@ -370,8 +345,7 @@ def fetch(artifact):
         raise RuntimeError("GET %s: %s" % (url.split("?")[0], e)) from None
     if h.hexdigest() != want:
         os.unlink(temporary)
-        raise RuntimeError("checksum of %s does not match: want %s, got %s"
-                           % (url.split("?")[0], want, h.hexdigest()))
+        raise RuntimeError("checksum of %s does not match: want %s, got %s" % (url.split("?")[0], want, h.hexdigest()))
     os.chmod(temporary, mode)
     os.replace(temporary, target)
 

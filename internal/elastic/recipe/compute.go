@@ -49,7 +49,10 @@ func (r *renderer) compute(customData map[string][]byte, recipe string) (Deploym
 	}
 	all = append(all, r.roles(scopeGroup, scopeServer)...)
 	public := call("reference", idOf(addressType, ServerName), quote(networkAPI))
-	nic := call("reference", idOf(nicType, ServerName), quote(networkAPI))
+	private, err := ServerAddress(r.c)
+	if err != nil {
+		return Deployment{}, err
+	}
 	output := func(value string) object { return object{"type": "string", "value": expression(value)} }
 	return Deployment{
 		Group: r.c.Spec.Groups.Compute,
@@ -60,7 +63,7 @@ func (r *renderer) compute(customData map[string][]byte, recipe string) (Deploym
 		}, all, object{
 			OutputAddress:        output(public + ".ipAddress"),
 			OutputFQDN:           output(public + ".dnsSettings.fqdn"),
-			OutputPrivateAddress: output(nic + ".ipConfigurations[0].properties.privateIPAddress"),
+			OutputPrivateAddress: object{"type": "string", "value": private},
 		}),
 		Parameters: object{ParameterSSHPublicKey: r.facts.SSHPublicKey, ParameterCapacity: capacity, ParameterServerExists: r.facts.ServerExists},
 	}, nil

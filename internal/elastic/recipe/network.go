@@ -3,6 +3,8 @@ package recipe
 import (
 	"fmt"
 	"strconv"
+
+	"github.com/ortet/ortet/internal/elastic"
 )
 
 const (
@@ -100,10 +102,6 @@ func (r *renderer) address(name string) object {
 // the cluster's own ports from its subnets.
 func (r *renderer) serverRules() ([]any, error) {
 	a, n := r.c.Spec.Access, r.c.Spec.Network
-	api := a.API
-	if len(api) == 0 {
-		api = a.SSH
-	}
 	var rules []any
 	for i, open := range []struct {
 		name    string
@@ -111,10 +109,10 @@ func (r *renderer) serverRules() ([]any, error) {
 		ports   []string
 	}{
 		{"ssh", a.SSH, []string{strconv.Itoa(a.SSHPort)}},
-		{"api", api, []string{apiPort}},
+		{"api", a.API, []string{apiPort}},
 		{"ingress", a.Ingress, []string{"80", "443"}},
 	} {
-		v4, v6, err := sources(open.sources, r.facts.OwnAddresses)
+		v4, v6, err := elastic.Sources(open.sources, r.facts.OwnAddresses)
 		if err != nil {
 			return nil, fmt.Errorf("sources of access.%s: %w", open.name, err)
 		}

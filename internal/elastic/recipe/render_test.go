@@ -3,7 +3,9 @@ package recipe_test
 import (
 	"bytes"
 	"compress/gzip"
+	"crypto/sha256"
 	"encoding/base64"
+	"encoding/hex"
 	"encoding/json"
 	"flag"
 	"fmt"
@@ -56,38 +58,32 @@ func number(n int) *int { return &n }
 
 // minimal is what cluster.yaml is without anything optional, with its defaults.
 func minimal() *elastic.Cluster {
-	image := elastic.Image{Publisher: "Debian", Offer: "debian-12", SKU: "12-gen2", Version: "latest"}
-	return &elastic.Cluster{
+	c := &elastic.Cluster{
 		APIVersion: elastic.APIVersion, Kind: elastic.Kind, Metadata: elastic.Metadata{Name: "demo"},
 		Spec: elastic.Spec{
 			Location: "westeurope",
-			Groups:   elastic.Groups{Storage: "demo-storage", Compute: "demo-compute"},
-			Image:    image,
 			Artifacts: elastic.Artifacts{
 				K3s:       elastic.Artifact{URL: "https://artifacts.example/k3s", SHA256: digest('1')},
 				Ortet:     elastic.Artifact{URL: "https://artifacts.example/ortet", SHA256: digest('2')},
 				OrtetNode: elastic.Artifact{URL: "https://artifacts.example/ortet-node", SHA256: digest('3')},
 			},
-			Network: elastic.Network{AddressSpace: "10.16.0.0/16", Servers: "10.16.0.0/24", Agents: "10.16.16.0/20", Pods: "10.42.0.0/16", Services: "10.43.0.0/16"},
-			Server:  elastic.Server{Size: "Standard_D2s_v5", DiskGB: 32, DiskType: "StandardSSD_LRS", Image: image},
-			Pools: []elastic.Pool{{
-				Name: "agents", Size: "Standard_D2s_v5", Count: number(1), Priority: elastic.Spot, EvictionPolicy: elastic.Delete,
-				DiskGB: 32, DiskType: "StandardSSD_LRS", Image: image,
-			}},
-			Storage: elastic.Storage{Account: "ortetdemo123", Shares: []string{"config", "data", "registry"}, Mount: "data"},
-			Access:  elastic.Access{User: "ortet", SSHPort: 22, SSH: []string{elastic.Own}},
+			Pools:   []elastic.Pool{{Name: "agents", Count: number(1)}},
+			Storage: elastic.Storage{Account: "ortetdemo123"},
 		},
 	}
+	c.SetDefaults()
+	return c
 }
 
 // full sets everything that cluster.yaml has.
 func full() *elastic.Cluster {
 	c := minimal()
 	c.Metadata.Name = "full"
+	c.Spec.Groups = elastic.Groups{Storage: "shared", Compute: "full-compute"}
 	c.Spec.Storage.Existing = true
 	c.Spec.Artifacts.Images = &elastic.Artifact{URL: "file:///srv/artifacts/k3s-airgap-images-amd64.tar.zst", SHA256: digest('4')}
 	c.Spec.Access = elastic.Access{
-		User: "admin", SSHPort: 2222, SSH: []string{elastic.Own, "2001:db8::/32"}, API: []string{"198.51.100.0/24"}, Ingress: []string{elastic.Any}, Fail2ban: true,
+		User: "admin", SSHPort: 2222, SSH: []string{elastic.Own, "2001:db8::/32"}, API: []string{"198.51.100.0/24"}, Ingress: []string{elastic.Cloudflare}, Fail2ban: true,
 	}
 	c.Spec.Options = elastic.Options{PrivateRegistry: true, SwapGB: 2, Scratch: true, TimeZone: "Europe/Lisbon", RebootAfterUpdates: true}
 	c.Spec.Pools[0].Labels = map[string]string{"tier": "spot"}
@@ -101,6 +97,11 @@ func full() *elastic.Cluster {
 }
 
 func digest(c byte) string { return string(bytes.Repeat([]byte{c}, 64)) }
+
+func sha256Of(s string) string {
+	sum := sha256.Sum256([]byte(s))
+	return hex.EncodeToString(sum[:])
+}
 
 const sshKey = "ssh-ed25519 AAAAC3NzaC1lZDI1NTE5AAAAIPublicKeyOfTheTestWhichIsNoSecret demo"
 
@@ -134,11 +135,15 @@ func TestGolden(t *testing.T) {
 	}
 }
 
-// abbreviate puts a name in place of each customData, which has golden files of its own.
+// abbreviate puts a name in place of each customData, which has golden files of its own,
+// and of its digest.
 func abbreviate(value any, d *recipe.Documents) {
 	switch v := value.(type) {
 	case map[string]any:
 		for key, below := range v {
+			if below == d.ServerRecipe {
+				v[key] = "(recipe)"
+			}
 			for name, document := range d.CloudInit {
 				if key == "customData" && below == base64.StdEncoding.EncodeToString(document) {
 					v[key] = "(customData of " + name + ")"

@@ -81,7 +81,7 @@ func (r *renderer) roles(scopes ...string) []any {
 				"principalType": "ServicePrincipal",
 			},
 		}
-		needs := []any{expression(call("subscriptionResourceId", quote(definitionType), definition))}
+		needs := []any{expression(call("resourceId", quote(definitionType), definition))}
 		switch g.Scope {
 		case scopeAccount:
 			assignment["scope"] = accountType + "/" + r.c.Spec.Storage.Account

@@ -5,6 +5,7 @@ package recipe_test
 import (
 	"os"
 	"os/exec"
+	"path/filepath"
 	"strings"
 	"testing"
 )
@@ -40,4 +41,23 @@ func withoutHelm(objects string) string {
 		}
 	}
 	return b.String()
+}
+
+func TestCloudInitSchema(t *testing.T) {
+	program, err := exec.LookPath("cloud-init")
+	if err != nil {
+		t.Skip("cloud-init is not installed (apt-get install cloud-init)")
+	}
+	for name, c := range clusters() {
+		for machine, document := range render(t, c, facts()).CloudInit {
+			file := filepath.Join(t.TempDir(), name+"-"+machine+".yaml")
+			if err := os.WriteFile(file, document, 0o600); err != nil {
+				t.Fatal(err)
+			}
+			out, err := exec.CommandContext(t.Context(), program, "schema", "--config-file", file).CombinedOutput()
+			if err != nil || !strings.Contains(string(out), "Valid") {
+				t.Errorf("%s, %s: %v: %s", name, machine, err, out)
+			}
+		}
+	}
 }
