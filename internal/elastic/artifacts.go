@@ -1,11 +1,11 @@
 package elastic
 
 import (
-	"bytes"
 	"crypto/sha256"
 	"encoding/hex"
 	"fmt"
 	"io"
+	"reflect"
 	"strings"
 )
 
@@ -23,38 +23,22 @@ func Digest(r io.Reader) (string, error) {
 
 // Placeholders are the names of artifacts whose digest is all zeros, as init writes
 // it: a cluster cannot boot by them.
-func (a Artifacts) Placeholders() []string {
-	var names []string
-	for _, n := range a.list() {
-		if n.SHA256 == noDigest {
-			names = append(names, n.name)
+func (a Artifacts) Placeholders() (names []string) {
+	if a.Images == nil {
+		a.Images = &Artifact{}
+	}
+	for i, artifact := range []Artifact{a.K3s, *a.Images, a.Ortet, a.OrtetNode} {
+		if artifact.SHA256 == noDigest {
+			names = append(names, []string{"k3s", "images", "ortet", "ortetNode"}[i])
 		}
 	}
 	return names
 }
 
-type namedArtifact struct {
-	name string
-	Artifact
-}
-
-func (a Artifacts) list() []namedArtifact {
-	list := []namedArtifact{{"k3s", a.K3s}}
-	if a.Images != nil {
-		list = append(list, namedArtifact{"images", *a.Images})
-	}
-	return append(list, namedArtifact{"ortet", a.Ortet}, namedArtifact{"ortetNode", a.OrtetNode})
-}
-
 // ArtifactsBlock is spec.artifacts of cluster.yaml, indented as it is there.
 func ArtifactsBlock(a Artifacts) []byte {
-	var b bytes.Buffer
-	b.WriteString("  artifacts:\n")
-	if a.Version != "" {
-		fmt.Fprintf(&b, "    version: %s\n", scalar(a.Version))
-	}
-	for _, n := range a.list() {
-		fmt.Fprintf(&b, "    %s:\n      url: %s\n      sha256: %s\n", n.name, scalar(n.URL), scalar(n.SHA256))
-	}
-	return b.Bytes()
+	w := &writer{plain: true}
+	w.WriteString("  artifacts:\n")
+	w.object(4, reflect.ValueOf(a), reflect.Zero(reflect.TypeFor[Artifacts]()))
+	return w.Bytes()
 }

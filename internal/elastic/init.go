@@ -35,17 +35,36 @@ func Init(o InitOptions) ([]byte, error) {
 		}
 		s.Storage.Account = account
 	}
+	three, one, five := 3, 1, 5
 	if len(s.Pools) == 0 {
-		three := 3
 		s.Pools = []Pool{{Name: "agents", Count: &three}}
 	}
 	if s.Artifacts == (Artifacts{}) {
 		none := func(file string) Artifact { return Artifact{"https://example.org/" + file, noDigest} }
 		s.Artifacts = Artifacts{K3s: none("k3s"), Ortet: none("ortet"), OrtetNode: none("ortet-node")}
 	}
-	d := Cluster{Metadata: Metadata{o.Name}, Spec: Spec{Pools: []Pool{{}}}}
+
+	// Defaults, and examples of what has none, for comments.
+	d := Cluster{Metadata: Metadata{o.Name}, Spec: Spec{Pools: []Pool{{
+		Count: &three, Min: &one, Max: &five, Zones: []string{"1"},
+		Labels: map[string]string{"example.org/tier": "batch"}, Taints: []string{"example.org/tier=batch:NoSchedule"},
+	}}}}
 	d.SetDefaults()
-	text := render(o.Name, s, d.Spec)
+	d.Spec.Access.Ingress = []string{Cloudflare}
+	// A block needs one field that is not a comment.
+	set(&s.Server.Size, d.Spec.Server.Size)
+	set(&s.Options.TimeZone, "UTC")
+	if s.Access.SSH == nil {
+		s.Access.SSH = d.Spec.Access.SSH
+	}
+
+	w := new(writer)
+	w.WriteString("# Comments such as # diskGB: 32 are defaults and examples. Remove the # to change\n# them, then run ortet cluster validate.\n")
+	w.object(0, reflect.ValueOf(Cluster{APIVersion, Kind, d.Metadata, s}), reflect.ValueOf(d))
+	text := w.Bytes()
+	if s.Artifacts.Placeholders() != nil {
+		text = bytes.Replace(text, []byte("\n  artifacts:\n"), []byte("\n  # These are placeholders: put the block in their place.\n  artifacts:\n"), 1)
+	}
 	if _, err := Parse("cluster.yaml", text); err != nil {
 		return nil, err
 	}
@@ -65,28 +84,47 @@ func accountName(name string, random io.Reader) (string, error) {
 	return prefix[:min(14, len(prefix))] + strings.ToLower(base32.StdEncoding.EncodeToString(raw))[:10], nil
 }
 
-// writer writes fields with their documentation as comments.
-type writer struct{ bytes.Buffer }
-
-// field writes a field, or its default as a comment if value is zero. key is that of
-// the table of fields.
-func (w *writer) field(indent int, key string, value, otherwise any) {
-	space, name := strings.Repeat(" ", indent), key[strings.IndexByte(key, '.')+1:]
-	fmt.Fprintf(w, "%s# %s\n", space, fields[key].doc)
-	if reflect.ValueOf(value).IsZero() {
-		fmt.Fprintf(w, "%s# %s: %s\n", space, name, inline(otherwise))
-	} else {
-		fmt.Fprintf(w, "%s%s: %s\n", space, name, inline(value))
-	}
+// writer writes fields of cluster.yaml, with their documentation as comments.
+type writer struct {
+	bytes.Buffer
+	plain bool // without documentation
 }
 
-// image writes an image block; the zero one is a comment.
-func (w *writer) image(indent int, i, otherwise Image) {
+// object writes the fields of a struct. What v does not set is a comment with d's value.
+func (w *writer) object(indent int, v, d reflect.Value) {
 	space := strings.Repeat(" ", indent)
-	if i == (Image{}) {
-		i, space = otherwise, space+"# "
+	for i := range v.NumField() {
+		name, _ := jsonField(v.Type().Field(i))
+		f, otherwise := reflect.Indirect(v.Field(i)), reflect.Indirect(d.Field(i))
+		block := f.Kind() == reflect.Struct && !f.IsZero() && f.Type() != reflect.TypeFor[Image]()
+		if doc := fields[v.Type().Name()+"."+name].doc; !w.plain && indent > 0 {
+			if indent == 2 && i > 0 {
+				w.WriteByte('\n')
+			}
+			fmt.Fprintf(w, "%s# %s\n", space, doc)
+		}
+		switch {
+		case block:
+			fmt.Fprintf(w, "%s%s:\n", space, name)
+			in := &writer{plain: w.plain || name == "artifacts"}
+			if !otherwise.IsValid() {
+				otherwise = reflect.Zero(f.Type())
+			}
+			in.object(indent+2, f, otherwise)
+			w.Write(in.Bytes())
+		case name == "pools":
+			fmt.Fprintf(w, "%s%s:\n", space, name)
+			for i := range f.Len() {
+				item := new(writer)
+				item.object(indent+2, f.Index(i), otherwise.Index(0))
+				w.Write(bytes.Replace(item.Bytes(), []byte(space+"  name:"), []byte(space+"- name:"), 1))
+			}
+		case f.IsValid() && (v.Field(i).Kind() == reflect.Pointer || !f.IsZero()):
+			fmt.Fprintf(w, "%s%s: %s\n", space, name, inline(f.Interface()))
+		case !w.plain:
+			fmt.Fprintf(w, "%s# %s: %s\n", space, name, inline(otherwise.Interface()))
+		}
 	}
-	fmt.Fprintf(w, "%simage: %s\n", space, inline(i))
 }
 
 // inline is a value in YAML's flow style, or JSON's, which is YAML too.
@@ -115,101 +153,4 @@ func scalar(s string) string {
 	}
 	out, _ = json.Marshal(s)
 	return string(out)
-}
-
-func render(name string, s, d Spec) []byte {
-	w := new(writer)
-	fmt.Fprintf(w, `# A k3s cluster on Azure, for ortet cluster. Comments such as # diskGB: 32 are
-# defaults and examples; remove the # to change them, then run
-# ortet cluster validate.
-apiVersion: %s
-kind: %s
-metadata:
-`, APIVersion, Kind)
-	w.field(2, "Metadata.name", name, "")
-	w.WriteString("spec:\n")
-	w.field(2, "Spec.location", s.Location, "")
-	if s.Groups != (Groups{}) {
-		w.WriteString("  groups:\n")
-		w.field(4, "Groups.storage", s.Groups.Storage, d.Groups.Storage)
-		w.field(4, "Groups.compute", s.Groups.Compute, d.Groups.Compute)
-	} else {
-		fmt.Fprintf(w, "  # Resource groups.\n  # groups: {storage: %s, compute: %s}\n", d.Groups.Storage, d.Groups.Compute)
-	}
-	fmt.Fprintf(w, "  # %s\n  # Or {id: /subscriptions/…/galleries/GALLERY/images/IMAGE}.\n", fields["Spec.image"].doc)
-	w.image(2, s.Image, d.Image)
-
-	fmt.Fprintf(w, "\n  # %s\n", fields["Spec.artifacts"].doc)
-	if s.Artifacts.Placeholders() != nil {
-		w.WriteString("  # These are placeholders. Replace them by the block that ortet cluster artifacts DIR prints.\n")
-	}
-	w.Write(ArtifactsBlock(s.Artifacts))
-
-	fmt.Fprintf(w, "\n  # %s\n", fields["Spec.network"].doc)
-	if s.Network != (Network{}) {
-		fmt.Fprintf(w, "  network: %s\n", inline(s.Network))
-	} else {
-		fmt.Fprintf(w, "  # network: %s\n", inline(d.Network))
-	}
-
-	fmt.Fprintf(w, "\n  # %s\n", fields["Spec.server"].doc)
-	server := s.Server
-	if server == (Server{}) {
-		server.Size = d.Server.Size
-	}
-	w.WriteString("  server:\n")
-	w.field(4, "Server.size", server.Size, d.Server.Size)
-	w.field(4, "Server.diskGB", server.DiskGB, d.Server.DiskGB)
-	w.field(4, "Server.diskType", server.DiskType, d.Server.DiskType)
-	w.image(4, server.Image, d.Image)
-
-	fmt.Fprintf(w, "\n  # %s Each item is a pool.\n  pools:\n", fields["Spec.pools"].doc)
-	for _, p := range s.Pools {
-		w.pool(p, d.Pools[0])
-	}
-
-	w.WriteString("\n  # What outlives compute: the storage account and its file shares.\n  storage:\n")
-	w.field(4, "Storage.account", s.Storage.Account, "")
-	w.field(4, "Storage.existing", s.Storage.Existing, true)
-	w.field(4, "Storage.shares", s.Storage.Shares, d.Storage.Shares)
-	w.field(4, "Storage.mount", s.Storage.Mount, d.Storage.Mount)
-
-	a := s.Access
-	if reflect.ValueOf(a).IsZero() {
-		a.SSH = d.Access.SSH
-	}
-	fmt.Fprintf(w, "\n  # %s\n  access:\n", fields["Spec.access"].doc)
-	w.field(4, "Access.user", a.User, d.Access.User)
-	w.field(4, "Access.sshPort", a.SSHPort, d.Access.SSHPort)
-	w.field(4, "Access.sshKey", a.SSHKey, d.Access.SSHKey)
-	w.field(4, "Access.ssh", a.SSH, d.Access.SSH)
-	w.field(4, "Access.api", a.API, d.Access.API)
-	w.field(4, "Access.ingress", a.Ingress, []string{Cloudflare})
-	w.field(4, "Access.fail2ban", a.Fail2ban, true)
-
-	fmt.Fprintf(w, "\n  # %s\n", fields["Spec.options"].doc)
-	w.WriteString("  options:\n")
-	w.field(4, "Options.privateRegistry", s.Options.PrivateRegistry, true)
-	w.field(4, "Options.swapGB", &s.Options.SwapGB, 0) // always, so that the block is not empty
-	w.field(4, "Options.scratch", s.Options.Scratch, true)
-	w.field(4, "Options.timeZone", s.Options.TimeZone, "UTC")
-	w.field(4, "Options.rebootAfterUpdates", s.Options.RebootAfterUpdates, true)
-	return w.Bytes()
-}
-
-func (w *writer) pool(p, d Pool) {
-	fmt.Fprintf(w, "  # %s\n  - name: %s\n", fields["Pool.name"].doc, scalar(p.Name))
-	w.field(4, "Pool.size", p.Size, defaultSize)
-	w.field(4, "Pool.count", p.Count, 3)
-	w.field(4, "Pool.min", p.Min, 1)
-	w.field(4, "Pool.max", p.Max, 5)
-	w.field(4, "Pool.priority", p.Priority, d.Priority)
-	w.field(4, "Pool.evictionPolicy", p.EvictionPolicy, d.EvictionPolicy)
-	w.field(4, "Pool.zones", p.Zones, []string{"1"})
-	w.field(4, "Pool.scaleInPolicy", p.ScaleInPolicy, d.ScaleInPolicy)
-	w.field(4, "Pool.diskGB", p.DiskGB, d.DiskGB)
-	w.field(4, "Pool.diskType", p.DiskType, d.DiskType)
-	w.image(4, p.Image, d.Image)
-	w.field(4, "Pool.labels", p.Labels, map[string]string{"example.org/tier": "batch"})
-	w.field(4, "Pool.taints", p.Taints, []string{"example.org/tier=batch:NoSchedule"})
 }
