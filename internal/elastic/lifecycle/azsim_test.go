@@ -162,8 +162,8 @@ func TestAzsimRefuses(t *testing.T) {
 		if engine.ExitCode(err) != engine.ExitRefused || !strings.Contains(err.Error(), "demo1234567") {
 			x.Error(err)
 		}
-		// A B-series size is not offered as Spot.
-		_, err = x.manager(strings.NewReplacer("demo1234567", "demo7654321", "count: 2", "count: 2, size: Standard_B2s").Replace(file)).Up(x.Context(), lifecycle.UpOptions{})
+		// The size is Azure's to know.
+		_, err = x.manager(strings.NewReplacer("demo1234567", "demo7654321", "count: 2", "count: 2, size: Standard_D3000s_v5").Replace(file)).Up(x.Context(), lifecycle.UpOptions{})
 		if engine.ExitCode(err) != engine.ExitRefused {
 			x.Error(err)
 		}

@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"net/http"
+	"slices"
 	"strings"
 
 	"github.com/ortet/ortet/internal/elastic/recipe"
@@ -47,7 +48,11 @@ func (m *Manager) Check(ctx context.Context, roles []string) (resources int, err
 		case role == RoleStorage && !deletesCompute && o.groups[RoleCompute] != nil:
 			refuse("ComputeExists", m.group(role), "compute group "+m.group(RoleCompute).Name()+" still uses it", "ortet cluster down --all deletes both")
 		}
-		for _, r := range foreign(m.name(), o.resources[role]) {
+		others, err := m.foreign(ctx, role, o.resources[role])
+		if err != nil {
+			return 0, err
+		}
+		for _, r := range others {
 			refuse("ResourceForeign", r.ID, kindName(r.Type)+" "+r.Name+" in group "+m.group(role).Name()+" was not made by ortet", "move or delete it")
 		}
 		resources += len(o.resources[role])
@@ -64,25 +69,33 @@ func (m *Manager) keeps(role string) bool {
 }
 
 // foreign are resources that neither have our tags nor belong to one that has.
-func foreign(cluster string, all []resource) []resource {
-	ours := map[string]bool{}
+func (m *Manager) foreign(ctx context.Context, role string, all []resource) ([]resource, error) {
+	disks, err := list[resource](ctx, m, m.group(role)+"/providers/Microsoft.Compute/disks", diskVersion)
+	if err != nil {
+		return nil, err
+	}
+	owners := map[string]fleet.ResourceID{}
+	for _, d := range disks {
+		owners[strings.ToLower(string(d.ID))] = d.ManagedBy
+	}
+	var ours []fleet.ResourceID
 	for _, r := range all {
-		if r.Tags[recipe.TagCluster] == cluster {
-			ours[strings.ToLower(string(r.ID))] = true
+		if r.Tags[recipe.TagCluster] == m.name() {
+			ours = append(ours, r.ID)
 		}
 	}
 	var out []resource
 	for _, r := range all {
-		if ours[strings.ToLower(string(r.ID))] || r.Tags["ortet.io_created-by"] != "" {
-			continue
+		// An OS disk has no tags of its own, but the id of its VM or instance.
+		owner := owners[strings.ToLower(string(r.ID))]
+		mine := r.Tags[recipe.TagCluster] == m.name() || r.Tags["ortet.io_created-by"] != "" || slices.ContainsFunc(ours, func(id fleet.ResourceID) bool {
+			return owner != "" && (id.Equal(owner) || strings.HasPrefix(strings.ToLower(string(owner)), strings.ToLower(string(id))+"/"))
+		})
+		if !mine {
+			out = append(out, r)
 		}
-		// An OS disk has no tags of its own, but its VM's id.
-		if r.ManagedBy != "" && ours[strings.ToLower(string(r.ManagedBy))] {
-			continue
-		}
-		out = append(out, r)
 	}
-	return out
+	return out, nil
 }
 
 // Down deletes the groups of the roles, in their order, and waits. What is deleted

@@ -5,7 +5,6 @@ import (
 	"encoding/json"
 	"fmt"
 	"net/http"
-	"slices"
 	"strings"
 
 	"github.com/ortet/ortet/internal/elastic/recipe"
@@ -83,15 +82,6 @@ func shownName(name string) string {
 	return name[strings.LastIndexByte(name, '/')+1:]
 }
 
-// A delta is a property that what-if reports as changed.
-type delta struct {
-	Path     string  `json:"path"`
-	Type     string  `json:"propertyChangeType"` // Create, Delete, Modify, Array, NoEffect
-	Before   any     `json:"before"`
-	After    any     `json:"after"`
-	Children []delta `json:"children"`
-}
-
 // whatIf adds what Azure says of a group that exists.
 func (m *Manager) whatIf(ctx context.Context, role string, d recipe.Deployment, p *Plan) error {
 	body := deploymentBody(d)
@@ -111,7 +101,8 @@ func (m *Manager) whatIf(ctx context.Context, role string, d recipe.Deployment, 
 			Changes []struct {
 				ID     fleet.ResourceID `json:"resourceId"`
 				Type   string           `json:"changeType"`
-				Delta  []delta          `json:"delta"`
+				Before map[string]any   `json:"before"`
+				After  map[string]any   `json:"after"`
 				Reason string           `json:"unsupportedReason"`
 			} `json:"changes"`
 		} `json:"properties"`
@@ -132,7 +123,7 @@ func (m *Manager) whatIf(ctx context.Context, role string, d recipe.Deployment, 
 			p.Unchanged++
 			continue
 		case "Modify":
-			if c.What = effects("", r.Delta); len(c.What) == 0 {
+			if c.What = differences("", r.Before, r.After); len(c.What) == 0 {
 				p.Unchanged++
 				continue
 			}
@@ -156,44 +147,4 @@ func typeOf(id fleet.ResourceID) string {
 		kind += "/" + parts[j]
 	}
 	return kind
-}
-
-// effects are the deltas that are changes. What-if also lists what the service has set
-// by itself as a deletion (Azure/arm-template-whatif, "noise"), since a template does
-// not name it; tags are the exception, as a deployment replaces them.
-func effects(above string, deltas []delta) []string {
-	var all []string
-	for _, d := range deltas {
-		path := strings.TrimPrefix(above+"."+d.Path, ".")
-		switch {
-		case d.Type == "NoEffect", strings.HasSuffix(path, "provisioningState"), strings.HasSuffix(path, "etag"):
-		case len(d.Children) > 0:
-			all = append(all, effects(path, d.Children)...)
-		case d.Type == "Delete" && !strings.HasPrefix(path, "tags"):
-		default:
-			all = append(all, fmt.Sprintf("%s: %s -> %s", strings.TrimPrefix(path, "properties."), brief(d.Before), brief(d.After)))
-		}
-	}
-	slices.Sort(all)
-	return all
-}
-
-// brief is a value in at most some dozen characters.
-func brief(v any) string {
-	const limit = 40
-	if v == nil {
-		return "none"
-	}
-	text, isText := v.(string)
-	if !isText {
-		data, err := json.Marshal(v)
-		if err != nil {
-			return "?"
-		}
-		text = string(data)
-	}
-	if r := []rune(text); len(r) > limit {
-		return string(r[:limit-1]) + "…"
-	}
-	return text
 }
