@@ -19,8 +19,9 @@ func providers() []string {
 	return []string{"Microsoft.Compute", "Microsoft.Network", "Microsoft.Storage", "Microsoft.ManagedIdentity", "Microsoft.Insights"}
 }
 
-// neededRole is what the templates need, since they assign roles.
-const neededRole = "have Owner, or Contributor and Role Based Access Control Administrator, on the subscription"
+// neededRole is what the templates need, since they define and assign roles. Role Based
+// Access Control Administrator may assign, but not define them.
+const neededRole = "have Owner, or Contributor and User Access Administrator, on the subscription"
 
 // preflight observes, refuses what cannot end well, all reasons at once, and makes the
 // groups: ARM validates templates against a group that exists. Groups that it made are
@@ -253,7 +254,7 @@ func (m *Manager) validate(ctx context.Context, role string, d recipe.Deployment
 	case err == nil:
 	case codeOf(err) == "DeploymentActive":
 		return nil, nil
-	case kind == fleet.KindDenied || strings.Contains(cause(err), "AuthorizationFailed"):
+	case kind == fleet.KindDenied || strings.Contains(cause(err), "AuthorizationFailed") || strings.Contains(cause(err), "Authorization failed"):
 		return []plan.Problem{denied(m.group(role), err)}, nil
 	case kind == fleet.KindTransient || kind == fleet.KindThrottled || kind == fleet.KindUnauthenticated || kind == fleet.KindTimedOut || ctx.Err() != nil:
 		return nil, err
