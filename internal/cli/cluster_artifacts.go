@@ -22,7 +22,7 @@ func newClusterArtifacts(c *clusterOptions) *cobra.Command {
 	)
 	cmd := &cobra.Command{
 		Use:   "artifacts DIR",
-		Short: "Copy the programs that machines fetch, and print their block for cluster.yaml",
+		Short: "Copy the programs that machines fetch, with their digests",
 		Long: `artifacts copies k3s, its images, ortet and ortet-node into DIR, which a web server or
 the share publishes under --url, and prints the block spec.artifacts with their digests.
 Machines verify each file by its digest.`,

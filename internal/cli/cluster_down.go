@@ -75,7 +75,7 @@ func writeDown(w io.Writer, r *lifecycle.DownResult, storage bool) {
 		say(w, "Did not exist: %s.", strings.Join(r.Missing, ", "))
 	}
 	list(w, "Kept", r.Kept)
-	if !storage {
+	if !storage && len(r.Deleted) > 0 {
 		say(w, "Storage stays. ortet cluster up brings the cluster back; ortet cluster down --storage deletes the storage.")
 	}
 }

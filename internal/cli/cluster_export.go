@@ -21,7 +21,7 @@ func newClusterExport(c *clusterOptions) *cobra.Command {
 	var own []string
 	cmd := &cobra.Command{
 		Use:   "export DIR",
-		Short: "Write the templates, parameters and cloud-init documents of the cluster",
+		Short: "Write the templates and cloud-init documents of the cluster",
 		Long: `export writes what up deploys, for az deployment group create and for reading: two
 templates with their parameters, and the cloud-init documents of the machines. It asks
 Azure for nothing, so the documents are those of a cluster that does not exist yet.`,

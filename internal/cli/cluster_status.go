@@ -37,6 +37,9 @@ Lists of what Azure offers come from the Azure CLI:
 			}
 			for {
 				s, err := m.Status(cmd.Context())
+				if watch && cmd.Context().Err() != nil {
+					return nil // Ctrl-C is how watching ends
+				}
 				if err != nil {
 					return err
 				}

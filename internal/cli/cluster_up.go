@@ -27,7 +27,7 @@ func newClusterUp(c *clusterOptions) *cobra.Command {
 group, then it waits until the server admits agents. What exists is changed to what the
 file says, and what is missing is made again. Three things stay as they are:
 
-  - the server, once it was made (ortet cluster plan says when its recipe changed)
+  - the server, once it was made (plan says when its recipe changed)
   - the number of agents in a pool, unless the file's count changed since
   - pools that boot from an image of ortet capture
 

@@ -62,8 +62,7 @@ type deploymentStep struct {
 }
 
 func (s deploymentStep) resource() string {
-	name := s.Properties.TargetResource.Name
-	return kindName(s.Properties.TargetResource.Type) + " " + name[strings.LastIndexByte(name, '/')+1:]
+	return kindName(s.Properties.TargetResource.Type) + " " + shownName(s.Properties.TargetResource.Name)
 }
 
 func (s deploymentStep) failure(group string) Failure {

@@ -19,6 +19,7 @@ import (
 const (
 	resourcesVersion = "2021-04-01"
 	computeVersion   = "2024-07-01"
+	autoscaleVersion = "2022-10-01"
 	diskVersion      = "2023-10-02"
 	galleryVersion   = "2023-07-03"
 	networkVersion   = "2024-05-01"

@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"net/http"
+	"regexp"
 	"strings"
 
 	"github.com/ortet/ortet/internal/elastic/recipe"
@@ -74,12 +75,19 @@ func (p *Plan) add(c Change) {
 	p.Counts[c.Change]++
 }
 
-// shownName is a name of a template, which may be an expression.
+var uuid = regexp.MustCompile(`^[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}$`)
+
+// shownName is the last segment of a name, and of a UUID the beginning. A name of a
+// template may be an expression.
 func shownName(name string) string {
-	if strings.HasPrefix(name, "[") {
+	name = name[strings.LastIndexByte(name, '/')+1:]
+	switch {
+	case strings.HasPrefix(name, "["), strings.HasSuffix(name, "]"):
 		return "(computed)"
+	case uuid.MatchString(strings.ToLower(name)):
+		return name[:8] + "…"
 	}
-	return name[strings.LastIndexByte(name, '/')+1:]
+	return name
 }
 
 // whatIf adds what Azure says of a group that exists.
@@ -115,7 +123,7 @@ func (m *Manager) whatIf(ctx context.Context, role string, d recipe.Deployment, 
 		return fmt.Errorf("cannot plan group %s: %s: %s", m.group(role).Name(), code, message)
 	}
 	for _, r := range result.Properties.Changes {
-		c := Change{Change: r.Type, Group: m.group(role).Name(), Type: typeOf(r.ID), Name: r.ID.Name()}
+		c := Change{Change: r.Type, Group: m.group(role).Name(), Type: typeOf(r.ID), Name: shownName(r.ID.Name())}
 		switch r.Type {
 		case "Ignore":
 			continue

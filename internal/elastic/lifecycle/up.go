@@ -117,6 +117,10 @@ func (m *Manager) awaitServer(ctx context.Context) (boot string, err error) {
 func (m *Manager) prune(ctx context.Context, set fleet.ResourceID) (err error) {
 	c := m.begin("prune "+set.Name(), "Delete the scale set")
 	defer func() { c.end(err) }()
+	autoscale := m.in(RoleCompute, "Microsoft.Insights/autoscaleSettings", set.Name())
+	if _, err := m.ARM.Send(ctx, "delete the autoscale setting", http.MethodDelete, autoscale, autoscaleVersion, nil); err != nil && !fleet.Is(err, fleet.KindNotFound) {
+		return err
+	}
 	o, err := m.ARM.Send(ctx, "delete the scale set", http.MethodDelete, set, computeVersion, nil)
 	if err != nil {
 		return err
