@@ -32,6 +32,7 @@ type fake struct {
 	taken    bool              // the account's name
 	invalid  string            // validate's sentence
 	writes   []string          // of groups, deployments and deletions
+	hold     bool              // deployments do not go on until a second one was refused
 	onDeploy func(group string)
 }
 
@@ -164,6 +165,7 @@ func group(id fleet.ResourceID) string { return id.Segment("resourceGroups") }
 
 func (f *fake) deploy(group string, in object, reply func(any) (*arm.Operation, error)) (*arm.Operation, error) {
 	if r := f.runs[group]; r != nil && r.state == "Running" {
+		f.hold = false
 		return nil, &fleet.Error{Kind: fleet.KindConflict, Code: "DeploymentActive", Err: fmt.Errorf("409 DeploymentActive")}
 	}
 	f.writes = append(f.writes, "deploy "+group)
@@ -184,7 +186,7 @@ func (f *fake) deploy(group string, in object, reply func(any) (*arm.Operation, 
 
 // advance makes the next resource of a deployment.
 func (f *fake) advance(group string, r *run) {
-	if r.state != "Running" {
+	if r.state != "Running" || f.hold {
 		return
 	}
 	if len(r.todo) == 0 {

@@ -141,6 +141,7 @@ func TestTwoUps(t *testing.T) {
 		errs   [2]error
 		events [2][]engine.Event
 	)
+	f.hold = true
 	started := make(chan struct{}, 8)
 	f.onDeploy = func(string) { started <- struct{}{} }
 	wg.Go(func() { _, errs[0] = manager(t, f, file, &events[0]).Up(t.Context(), lifecycle.UpOptions{}) })
