@@ -49,7 +49,7 @@ func (e evaluator) text(s string) (any, error) {
 	if !isExpression(s) {
 		return plainText(s), nil
 	}
-	n, err := parse(s)
+	n, err := e.parse(s)
 	if err != nil {
 		return nil, err
 	}
@@ -77,10 +77,6 @@ func (e evaluator) eval(n node) (any, error) {
 }
 
 func (e evaluator) call(c call) (any, error) {
-	f, err := e.function(c)
-	if err != nil {
-		return nil, err
-	}
 	name := strings.ToLower(c.name)
 	args := make([]any, len(c.args))
 	later := false
@@ -89,6 +85,7 @@ func (e evaluator) call(c call) (any, error) {
 		if name == "if" && i > 0 && !later && args[0] == (i == 2) {
 			continue
 		}
+		var err error
 		if args[i], err = e.eval(arg); err != nil {
 			return nil, err
 		}
@@ -100,7 +97,7 @@ func (e evaluator) call(c call) (any, error) {
 		return deferred{}, nil
 	}
 	a := &arguments{name: c.name, values: args}
-	value := f.call(e, a)
+	value := c.function.call(e, a)
 	if a.err != nil {
 		return nil, a.err
 	}
@@ -108,22 +105,6 @@ func (e evaluator) call(c call) (any, error) {
 		return nil, refuse("The result of the template function '%s' exceeds the limit of %d bytes.", c.name, maxValue)
 	}
 	return value, nil
-}
-
-// function finds a call's function and checks the number of arguments.
-func (m *model) function(c call) (function, error) {
-	name := strings.ToLower(c.name)
-	f, ok := m.functions[name]
-	if !ok && strings.HasPrefix(name, "list") {
-		f, ok = function{2, 3, list}, true
-	}
-	if !ok {
-		return f, refuse("The template function '%s' is not valid. Please see https://aka.ms/arm-functions for usage details.", c.name)
-	}
-	if n := len(c.args); n < f.min || f.max >= 0 && n > f.max {
-		return f, refuse("Unable to evaluate template language function '%s': function requires %s argument(s) while '%d' were provided. Please see https://aka.ms/arm-functions/#%s for usage details.", c.name, f.arity(), n, name)
-	}
-	return f, nil
 }
 
 // property is target.index or target[index].

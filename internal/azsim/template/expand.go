@@ -35,7 +35,7 @@ func (t *Template) Expand(scope Scope, parameters map[string]any) (*Deployment, 
 func inTemplate(err error) error {
 	var language expressionError
 	if errors.As(err, &language) {
-		return invalid("%s", strings.TrimSuffix(string(language), "."))
+		return invalid("%s", language)
 	}
 	return err
 }
@@ -66,7 +66,12 @@ func (t *Template) expand(scope Scope, given map[string]any) (*Deployment, error
 		d.Parameters[p.name] = typed(p.kind, value)
 	}
 	for _, key := range slices.Sorted(maps.Keys(m.variables)) {
-		if _, err := m.variables[key].get(); err != nil {
+		_, err := m.variables[key].get()
+		var language expressionError
+		if errors.As(err, &language) {
+			err = refuse("The template variable '%s' is not valid: %s", m.variables[key].name, language)
+		}
+		if err != nil {
 			return nil, err
 		}
 	}
@@ -89,7 +94,7 @@ func (t *Template) expand(scope Scope, given map[string]any) (*Deployment, error
 		values, err := e.outputs(outputs)
 		var language expressionError
 		if errors.As(err, &language) {
-			err = &Error{Code: "DeploymentOutputEvaluationFailed", Message: "Unable to evaluate template outputs: " + string(language)}
+			err = &Error{Code: "DeploymentOutputEvaluationFailed", Message: string(language)}
 		}
 		return values, err
 	}
@@ -106,19 +111,15 @@ func typed(kind string, value any) map[string]any {
 	return out
 }
 
-// check parses all expressions of a value, whether evaluated or not, and looks up the
-// functions, parameters and variables that they name.
+// check parses all expressions of a value, whether evaluated or not.
 func (m *model) check(value any) error {
 	switch v := value.(type) {
 	case string:
 		if !isExpression(v) {
 			return nil
 		}
-		n, err := parse(v)
-		if err != nil {
-			return err
-		}
-		return m.checkNode(n)
+		_, err := m.parse(v)
+		return err
 	case []any:
 		for _, item := range v {
 			if err := m.check(item); err != nil {
@@ -135,39 +136,8 @@ func (m *model) check(value any) error {
 	return nil
 }
 
-func (m *model) checkNode(n node) error {
-	switch n := n.(type) {
-	case access:
-		if err := m.checkNode(n.target); err != nil {
-			return err
-		}
-		return m.checkNode(n.index)
-	case call:
-		if _, err := m.function(n); err != nil {
-			return err
-		}
-		name := strings.ToLower(n.name)
-		for _, arg := range n.args {
-			if err := m.checkNode(arg); err != nil {
-				return err
-			}
-			text, ok := arg.(literal)
-			if _, isText := text.value.(string); !ok || !isText {
-				continue
-			}
-			a := &arguments{name: n.name, values: []any{text.value}}
-			if _, ok := m.parameters[strings.ToLower(a.string(0))]; !ok && name == "parameters" {
-				return refuse("The template parameter '%s' is not found. Please see https://aka.ms/arm-template/#parameters for usage details.", text.value)
-			}
-			if _, ok := m.variables[strings.ToLower(a.string(0))]; !ok && name == "variables" {
-				return refuse("The template variable '%s' is not found. Please see https://aka.ms/arm-template/#variables for usage details.", text.value)
-			}
-		}
-	}
-	return nil
-}
-
-// outputs evaluates the outputs whose condition is true.
+// outputs evaluates the outputs whose condition is true. Without a World those that
+// need one are left out.
 func (e evaluator) outputs(declared map[string]any) (map[string]any, error) {
 	values := map[string]any{}
 	for _, name := range slices.Sorted(maps.Keys(declared)) {
@@ -178,35 +148,46 @@ func (e evaluator) outputs(declared map[string]any) (map[string]any, error) {
 		if err := members(output, "TemplateOutputParameter", "properties.template.outputs."+name, "type", "value", "condition", "copy", "metadata"); err != nil {
 			return nil, err
 		}
-		raw, _ := member(output, "type")
-		kind := strings.ToLower(text(raw))
-		names, ok := parameterTypes()[kind]
-		if !ok {
-			return nil, refuse("The template output '%s' has no valid type: '%v'. Please see https://aka.ms/arm-template/#outputs for usage details.", name, raw)
-		}
-		if ok, err := e.condition(output); err != nil || !ok {
-			if err != nil {
-				return nil, err
-			}
-			continue
-		}
-		var value any
-		var err error
-		raw, _ = member(output, "value")
-		if source, ok := output["copy"].(map[string]any); ok {
-			value, err = e.iterate(source, loop{name: name, unnamed: true})
-		} else if value, err = e.tree(raw); err == nil && e.world == nil && typeName(value) == "String" && isExpression(text(raw)) {
-			continue // deferred, or a text whose type is not known yet
+		value, err := e.output(name, output)
+		var language expressionError
+		if errors.As(err, &language) {
+			err = refuse("The template output '%s' is not valid: %s", name, language)
 		}
 		if err != nil {
 			return nil, err
 		}
-		if typeName(value) != names[1] {
-			return nil, refuse("The template output '%s' is not valid: the value is of type '%s', but '%s' is expected. Please see https://aka.ms/arm-template/#outputs for usage details.", name, typeName(value), names[1])
+		if value != nil {
+			values[name] = value
 		}
-		values[name] = typed(kind, value)
 	}
 	return values, nil
+}
+
+func (e evaluator) output(name string, source map[string]any) (any, error) {
+	raw, _ := member(source, "type")
+	kind := strings.ToLower(text(raw))
+	types, ok := parameterTypes()[kind]
+	if !ok {
+		return nil, refuse("the type '%v' is unknown. Please see https://aka.ms/arm-template/#outputs for usage details.", raw)
+	}
+	if met, err := e.condition(source); err != nil || !met {
+		return nil, err
+	}
+	var value any
+	var err error
+	raw, _ = member(source, "value")
+	if copy, ok := source["copy"].(map[string]any); ok {
+		value, err = e.iterate(copy, loop{name: name, unnamed: true})
+	} else {
+		value, err = e.tree(raw)
+	}
+	if source, _ := raw.(string); err != nil || e.world == nil && isExpression(source) && value == source {
+		return nil, err
+	}
+	if typeName(value) != types[1] {
+		return nil, refuse("the value is of type '%s', but '%s' is expected. Please see https://aka.ms/arm-template/#outputs for usage details.", typeName(value), types[1])
+	}
+	return typed(kind, value), nil
 }
 
 // condition is true if missing.

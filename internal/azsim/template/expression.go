@@ -16,8 +16,9 @@ type node interface{}
 type (
 	literal struct{ value any } // string or int64
 	call    struct {
-		name string
-		args []node
+		name     string
+		args     []node
+		function function
 	}
 	access struct { // target.property, target[index]
 		target, index node
@@ -47,12 +48,13 @@ func plainText(s string) string {
 	return s
 }
 
-// parse reads an expression with its brackets.
-func parse(source string) (node, error) {
+// parse reads an expression with its brackets, and looks up the functions, parameters
+// and variables that it names.
+func (m *model) parse(source string) (node, error) {
 	if length := utf8.RuneCountInString(source); length > maxExpression {
 		return nil, refuse("The template language expression length limit exceeded. Limit: '%d' and actual: '%d'.", maxExpression, length)
 	}
-	p := &parser{source: source, text: source[1 : len(source)-1]}
+	p := &parser{model: m, source: source, text: source[1 : len(source)-1]}
 	n, err := p.expression(0)
 	if err != nil {
 		return nil, err
@@ -64,6 +66,7 @@ func parse(source string) (node, error) {
 }
 
 type parser struct {
+	*model
 	source, text string
 	at           int
 }
@@ -93,7 +96,7 @@ func (p *parser) next(c byte) bool {
 	return false
 }
 
-func (p *parser) word() string {
+func (p *parser) identifier() string {
 	p.space()
 	start := p.at
 	for p.at < len(p.text) && p.text[p.at] != '$' && nameByte(p.text[p.at]) {
@@ -110,7 +113,7 @@ func (p *parser) expression(depth int) (node, error) {
 	for err == nil {
 		switch {
 		case p.next('.'):
-			name := p.word()
+			name := p.identifier()
 			if name == "" {
 				return nil, p.refuse()
 			}
@@ -137,15 +140,15 @@ func (p *parser) primary(depth int) (node, error) {
 	}
 	start := p.at
 	sign := p.next('-')
-	word := p.word()
+	token := p.identifier()
 	switch {
-	case word == "":
+	case token == "":
 		return nil, p.refuse()
-	case sign || '0' <= word[0] && word[0] <= '9':
+	case sign || '0' <= token[0] && token[0] <= '9':
 		if sign {
-			word = "-" + word
+			token = "-" + token
 		}
-		n, err := strconv.ParseInt(word, 10, 64)
+		n, err := strconv.ParseInt(token, 10, 64)
 		if err != nil {
 			p.at = start
 			return nil, p.refuse()
@@ -154,23 +157,42 @@ func (p *parser) primary(depth int) (node, error) {
 	case !p.next('('):
 		return nil, p.refuse()
 	}
-	c := call{name: word}
-	if p.next(')') {
-		return c, nil
-	}
-	for {
+	c := call{name: token}
+	for more := !p.next(')'); more; more = !p.next(')') {
+		if len(c.args) > 0 && !p.next(',') {
+			return nil, p.refuse()
+		}
 		arg, err := p.expression(depth + 1)
 		if err != nil {
 			return nil, err
 		}
 		c.args = append(c.args, arg)
-		if p.next(')') {
-			return c, nil
-		}
-		if !p.next(',') {
-			return nil, p.refuse()
+	}
+	return p.known(c)
+}
+
+// known finds a call's function, and the parameter or variable that it names.
+func (p *parser) known(c call) (node, error) {
+	name := strings.ToLower(c.name)
+	f, ok := p.functions[name]
+	if !ok && strings.HasPrefix(name, "list") {
+		f, ok = function{2, 3, list}, true
+	}
+	if !ok {
+		return nil, refuse("The template function '%s' is not valid. Please see https://aka.ms/arm-functions for usage details.", c.name)
+	}
+	if n := len(c.args); n < f.min || f.max >= 0 && n > f.max {
+		return nil, refuse("Unable to evaluate template language function '%s': function requires %s argument(s) while '%d' were provided. Please see https://aka.ms/arm-functions/#%s for usage details.", c.name, f.arity(), n, name)
+	}
+	c.function = f
+	if named := map[string]map[string]*lazy{"parameters": p.parameters, "variables": p.variables}[name]; named != nil {
+		if text, ok := c.args[0].(literal); ok {
+			a := &arguments{name: c.name, values: []any{text.value}}
+			a.lookup(named)
+			return c, a.err
 		}
 	}
+	return c, nil
 }
 
 // quoted reads the rest of a string literal; ” is a quote.

@@ -1,9 +1,11 @@
 package template
 
 import (
+	"cmp"
 	"fmt"
 	"maps"
 	"reflect"
+	"slices"
 	"strings"
 )
 
@@ -26,7 +28,7 @@ func (f function) arity() string {
 // functions are all of them by lower-case name; list functions match by prefix.
 func functions() map[string]function {
 	all := map[string]function{}
-	for _, some := range []map[string]function{stringFunctions(), arrayFunctions(), valueFunctions(), scopeFunctions(), networkFunctions()} {
+	for _, some := range []map[string]function{stringFunctions(), arrayFunctions(), valueFunctions(), scopeFunctions()} {
 		maps.Copy(all, some)
 	}
 	return all
@@ -68,22 +70,17 @@ func (a *arguments) int(i int) int64     { return argument[int64](a, i, "Integer
 func (a *arguments) bool(i int) bool     { return argument[bool](a, i, "Boolean") }
 func (a *arguments) array(i int) []any   { return argument[[]any](a, i, "Array") }
 
-// strings are all arguments from i on.
-func (a *arguments) strings(i int) []string {
-	var out []string
+// rest are all arguments from i on.
+func rest[T any](a *arguments, i int, kind string) []T {
+	var out []T
 	for ; i < a.len(); i++ {
-		out = append(out, a.string(i))
+		out = append(out, argument[T](a, i, kind))
 	}
 	return out
 }
 
-// list is the arguments themselves, or the array that is the only one.
-func (a *arguments) list() []any {
-	if a.len() == 1 {
-		return a.array(0)
-	}
-	return a.values
-}
+func (a *arguments) strings(i int) []string { return rest[string](a, i, "String") }
+func (a *arguments) bools() []bool          { return rest[bool](a, 0, "Boolean") }
 
 // Wrappers for the most frequent shapes.
 
@@ -95,8 +92,8 @@ func ofStrings(f func(s, t string) any) function {
 	return function{2, 2, func(_ evaluator, a *arguments) any { return f(a.string(0), a.string(1)) }}
 }
 
-func ofInts(f func(a *arguments, x, y int64) int64) function {
-	return function{2, 2, func(_ evaluator, a *arguments) any { return f(a, a.int(0), a.int(1)) }}
+func ofInts(f func(x, y int64) int64) function {
+	return function{2, 2, func(_ evaluator, a *arguments) any { return f(a.int(0), a.int(1)) }}
 }
 
 func constant(value any) function {
@@ -109,79 +106,53 @@ func compared(f func(order int) bool) function {
 		if s, ok := a.any(0).(string); ok {
 			return f(strings.Compare(s, a.string(1)))
 		}
-		switch x, y := a.int(0), a.int(1); {
-		case x < y:
-			return f(-1)
-		case x > y:
-			return f(1)
-		}
-		return f(0)
+		return f(cmp.Compare(a.int(0), a.int(1)))
 	}}
 }
 
-// folded finds the extreme of integers.
-func folded(better func(x, y int64) bool) function {
+// extreme is the least or greatest of integers, or of an array of integers.
+func extreme(of func([]int64) int64) function {
 	return function{1, -1, func(_ evaluator, a *arguments) any {
-		numbers := &arguments{name: a.name, values: a.list()}
-		if len(numbers.values) == 0 {
+		if list, ok := a.any(0).([]any); ok && a.len() == 1 {
+			a.values = list
+		}
+		if a.len() == 0 {
 			a.fail("the array is empty")
 			return nil
 		}
-		best := numbers.int(0)
-		for i := range numbers.values {
-			if n := numbers.int(i); better(n, best) {
-				best = n
-			}
+		return of(rest[int64](a, 0, "Integer"))
+	}}
+}
+
+// divided refuses to divide by zero.
+func divided(f func(x, y int64) int64) function {
+	return function{2, 2, func(_ evaluator, a *arguments) any {
+		if a.int(1) == 0 {
+			a.fail("division by zero")
+			return nil
 		}
-		if a.err == nil {
-			a.err = numbers.err
-		}
-		return best
+		return f(a.int(0), a.int(1))
 	}}
 }
 
 func valueFunctions() map[string]function {
 	return map[string]function{
 		"true": constant(true), "false": constant(false), "null": constant(nil),
-		"add": ofInts(func(_ *arguments, x, y int64) int64 { return x + y }),
-		"sub": ofInts(func(_ *arguments, x, y int64) int64 { return x - y }),
-		"mul": ofInts(func(_ *arguments, x, y int64) int64 { return x * y }),
-		"div": ofInts(func(a *arguments, x, y int64) int64 {
-			if y == 0 {
-				a.fail("division by zero")
-				return 0
-			}
-			return x / y
-		}),
-		"mod": ofInts(func(a *arguments, x, y int64) int64 {
-			if y == 0 {
-				a.fail("division by zero")
-				return 0
-			}
-			return x % y
-		}),
-		"min":             folded(func(x, y int64) bool { return x < y }),
-		"max":             folded(func(x, y int64) bool { return x > y }),
+		"add":             ofInts(func(x, y int64) int64 { return x + y }),
+		"sub":             ofInts(func(x, y int64) int64 { return x - y }),
+		"mul":             ofInts(func(x, y int64) int64 { return x * y }),
+		"div":             divided(func(x, y int64) int64 { return x / y }),
+		"mod":             divided(func(x, y int64) int64 { return x % y }),
+		"min":             extreme(slices.Min[[]int64]),
+		"max":             extreme(slices.Max[[]int64]),
 		"less":            compared(func(order int) bool { return order < 0 }),
 		"lessorequals":    compared(func(order int) bool { return order <= 0 }),
 		"greater":         compared(func(order int) bool { return order > 0 }),
 		"greaterorequals": compared(func(order int) bool { return order >= 0 }),
 		"equals":          {2, 2, func(_ evaluator, a *arguments) any { return reflect.DeepEqual(a.any(0), a.any(1)) }},
 		"not":             {1, 1, func(_ evaluator, a *arguments) any { return !a.bool(0) }},
-		"and": {2, -1, func(_ evaluator, a *arguments) any {
-			all := true
-			for i := range a.values {
-				all = a.bool(i) && all
-			}
-			return all
-		}},
-		"or": {2, -1, func(_ evaluator, a *arguments) any {
-			some := false
-			for i := range a.values {
-				some = a.bool(i) || some
-			}
-			return some
-		}},
+		"and":             {2, -1, func(_ evaluator, a *arguments) any { return !slices.Contains(a.bools(), false) }},
+		"or":              {2, -1, func(_ evaluator, a *arguments) any { return slices.Contains(a.bools(), true) }},
 		"if": {3, 3, func(_ evaluator, a *arguments) any {
 			if a.bool(0) {
 				return a.any(1)
@@ -189,36 +160,35 @@ func valueFunctions() map[string]function {
 			return a.any(2)
 		}},
 		"coalesce": {1, -1, func(_ evaluator, a *arguments) any {
-			for _, value := range a.values {
-				if value != nil {
-					return value
-				}
+			return append(slices.DeleteFunc(a.values, func(value any) bool { return value == nil }), nil)[0]
+		}},
+		"parameters": {1, 1, func(e evaluator, a *arguments) any {
+			if found := a.lookup(e.parameters); found != nil {
+				return a.get(found)
 			}
 			return nil
 		}},
-		"parameters": {1, 1, func(e evaluator, a *arguments) any {
-			return a.lookup(e.parameters, "The template parameter '%s' is not found. Please see https://aka.ms/arm-template/#parameters for usage details.")
-		}},
 		"variables": {1, 1, func(e evaluator, a *arguments) any {
-			if !a.allowed(e, withVariables) {
-				return nil
+			if found := a.lookup(e.variables); found != nil && a.allowed(e, withVariables) {
+				return a.get(found)
 			}
-			return a.lookup(e.variables, "The template variable '%s' is not found. Please see https://aka.ms/arm-template/#variables for usage details.")
+			return nil
 		}},
 		"copyindex": {0, 2, copyIndex},
 	}
 }
 
-// lookup evaluates the parameter or variable that the first argument names.
-func (a *arguments) lookup(from map[string]*lazy, missing string) any {
-	found, ok := from[strings.ToLower(a.string(0))]
-	if !ok {
-		if a.err == nil {
-			a.err = refuse(missing, a.string(0))
-		}
-		return nil
+// lookup finds the parameter or variable that the first argument names, or nil.
+func (a *arguments) lookup(from map[string]*lazy) *lazy {
+	found, section := from[strings.ToLower(a.string(0))], strings.ToLower(a.name)
+	if found == nil && a.err == nil {
+		a.err = refuse("The template %s '%s' is not found. Please see https://aka.ms/arm-template/#%s for usage details.", strings.TrimSuffix(section, "s"), a.any(0), section)
 	}
-	value, err := found.get()
+	return found
+}
+
+func (a *arguments) get(l *lazy) any {
+	value, err := l.get()
 	if err != nil {
 		a.err = err
 	}
@@ -241,12 +211,12 @@ func copyIndex(e evaluator, a *arguments) any {
 			values = values[1:]
 		}
 	}
-	rest := &arguments{name: a.name, values: values}
+	numbers := &arguments{name: a.name, values: values}
 	var offset int64
 	if len(values) > 0 {
-		offset = rest.int(0)
+		offset = numbers.int(0)
 	}
-	if len(values) > 1 || rest.err != nil {
+	if len(values) > 1 || numbers.err != nil {
 		a.fail("arguments are the name of a loop and an integer")
 	}
 	for i := len(e.loops) - 1; i >= 0; i-- {

@@ -75,12 +75,10 @@ func arrayFunctions() map[string]function {
 			}
 			return strings.Contains(a.string(0), text(a.any(1)))
 		}},
-		"indexof":     ofStrings(func(s, t string) any { return runeIndex(s, strings.Index(strings.ToLower(s), strings.ToLower(t))) }),
-		"lastindexof": ofStrings(func(s, t string) any { return runeIndex(s, strings.LastIndex(strings.ToLower(s), strings.ToLower(t))) }),
-		"first":       {1, 1, func(_ evaluator, a *arguments) any { return end(a, func(n int) int { return 0 }) }},
-		"last":        {1, 1, func(_ evaluator, a *arguments) any { return end(a, func(n int) int { return n - 1 }) }},
-		"take":        {2, 2, func(_ evaluator, a *arguments) any { return part(a, func(n, _ int) (int, int) { return 0, n }) }},
-		"skip":        {2, 2, func(_ evaluator, a *arguments) any { return part(a, func(n, size int) (int, int) { return n, size }) }},
+		"first": {1, 1, func(_ evaluator, a *arguments) any { return end(a, func(n int) int { return 0 }) }},
+		"last":  {1, 1, func(_ evaluator, a *arguments) any { return end(a, func(n int) int { return n - 1 }) }},
+		"take":  {2, 2, func(_ evaluator, a *arguments) any { return part(a, func(n, _ int) (int, int) { return 0, n }) }},
+		"skip":  {2, 2, func(_ evaluator, a *arguments) any { return part(a, func(n, size int) (int, int) { return n, size }) }},
 		"range": {2, 2, func(_ evaluator, a *arguments) any {
 			start, count := a.int(0), a.int(1)
 			if count < 0 || count > 10000 {
@@ -113,14 +111,6 @@ func arrayFunctions() map[string]function {
 			return out
 		}},
 	}
-}
-
-// runeIndex counts characters where package strings counts bytes.
-func runeIndex(s string, at int) int64 {
-	if at < 0 {
-		return -1
-	}
-	return int64(len([]rune(s[:min(at, len(s))])))
 }
 
 // end is one element of an array, or one character of a string; nothing of nothing.

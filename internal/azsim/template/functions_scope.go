@@ -1,9 +1,6 @@
 package template
 
 import (
-	"fmt"
-	"math/big"
-	"net/netip"
 	"strings"
 
 	"github.com/google/uuid"
@@ -12,9 +9,13 @@ import (
 func scopeFunctions() map[string]function {
 	return map[string]function{
 		"resourcegroup": {0, 0, func(e evaluator, _ *arguments) any {
+			tags := map[string]any{}
+			for key, value := range e.scope.Tags {
+				tags[key] = value
+			}
 			return map[string]any{
 				"id": e.group(), "name": e.scope.Group, "type": "Microsoft.Resources/resourceGroups",
-				"location": e.scope.Location, "tags": normalize(e.scope.Tags),
+				"location": e.scope.Location, "tags": tags,
 				"properties": map[string]any{"provisioningState": "Succeeded"},
 			}
 		}},
@@ -150,52 +151,4 @@ func list(e evaluator, a *arguments) any {
 	value, err := e.world.List(a.name, id, version, a.any(2))
 	a.err = err
 	return normalize(value)
-}
-
-func networkFunctions() map[string]function {
-	return map[string]function{
-		"cidrsubnet": {3, 3, func(_ evaluator, a *arguments) any {
-			prefix := a.prefix(0)
-			return a.nth(prefix, a.int(1), a.int(2), true)
-		}},
-		"cidrhost": {2, 2, func(_ evaluator, a *arguments) any {
-			prefix := a.prefix(0)
-			n := a.int(1)
-			// Host 0 is the first after the address of an IPv4 network.
-			if prefix.Addr().Is4() && prefix.Bits() < 31 {
-				n++
-			}
-			return a.nth(prefix, int64(prefix.Addr().BitLen()), n, false)
-		}},
-	}
-}
-
-func (a *arguments) prefix(i int) netip.Prefix {
-	prefix, err := netip.ParsePrefix(a.string(i))
-	if err != nil {
-		a.fail("argument %d is not a network in CIDR notation", i+1)
-		return netip.PrefixFrom(netip.IPv4Unspecified(), 0)
-	}
-	return prefix.Masked()
-}
-
-// nth is the nth network of length bits in prefix.
-func (a *arguments) nth(prefix netip.Prefix, bits, n int64, withBits bool) string {
-	length := int64(prefix.Addr().BitLen())
-	if bits < int64(prefix.Bits()) || bits > length {
-		a.fail("the new CIDR '%d' is not within the network", bits)
-		return ""
-	}
-	offset := big.NewInt(n)
-	if n < 0 || offset.BitLen() > int(bits)-prefix.Bits() {
-		a.fail("the index '%d' is out of the network's range", n)
-		return ""
-	}
-	sum := new(big.Int).SetBytes(prefix.Addr().AsSlice())
-	sum.Add(sum, offset.Lsh(offset, uint(length-bits)))
-	address, _ := netip.AddrFromSlice(sum.FillBytes(make([]byte, length/8)))
-	if !withBits {
-		return address.String()
-	}
-	return fmt.Sprintf("%s/%d", address, bits)
 }

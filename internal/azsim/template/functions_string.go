@@ -107,15 +107,15 @@ func stringFunctions() map[string]function {
 			for _, s := range (&arguments{name: a.name, values: by}).strings(0) {
 				var next []string
 				for _, part := range parts {
-					if s == "" {
-						next = append(next, part)
-						continue
-					}
 					next = append(next, strings.Split(part, s)...)
 				}
 				parts = next
 			}
-			return normalize(parts)
+			out := make([]any, len(parts))
+			for i := range parts {
+				out[i] = parts[i]
+			}
+			return out
 		}},
 		"join": {2, 2, func(_ evaluator, a *arguments) any {
 			var parts []string
@@ -172,8 +172,7 @@ func text(value any) string {
 	return strings.TrimSuffix(out.String(), "\n")
 }
 
-// format is .NET's composite format with {n}, {n:N0} and {n:D<digits>}; {{ and }} are
-// braces.
+// format is .NET's composite format without styles: {n}; {{ and }} are braces.
 func format(a *arguments) string {
 	var out strings.Builder
 	s := a.string(0)
@@ -189,39 +188,15 @@ func format(a *arguments) string {
 			continue
 		}
 		item, rest, ok := strings.Cut(s[i+1:], "}")
-		index, style, styled := strings.Cut(item, ":")
-		n, err := strconv.Atoi(strings.TrimSpace(index))
+		n, err := strconv.Atoi(item)
 		if s[i] == '}' || !ok || err != nil || n < 0 || n+1 >= a.len() {
 			a.fail("the format is invalid: '%s'", s[i:])
 			return ""
 		}
-		value := text(a.any(n + 1))
-		if styled {
-			if value, ok = formatNumber(a.int(n+1), style); !ok {
-				a.fail("the format '%s' is not supported", style)
-			}
-		}
-		out.WriteString(value)
+		out.WriteString(text(a.any(n + 1)))
 		s = rest
 	}
 	return out.String() + s
-}
-
-func formatNumber(n int64, style string) (string, bool) {
-	digits, sign := strconv.FormatInt(n, 10), ""
-	if n < 0 {
-		digits, sign = digits[1:], "-"
-	}
-	if strings.EqualFold(style, "N0") {
-		for i := len(digits) - 3; i > 0; i -= 3 {
-			digits = digits[:i] + "," + digits[i:]
-		}
-		return sign + digits, true
-	}
-	if width, err := strconv.ParseUint(strings.TrimLeft(style, "dD"), 10, 6); err == nil && style[0]|' ' == 'd' {
-		return sign + strings.Repeat("0", max(int(width)-len(digits), 0)) + digits, true
-	}
-	return "", false
 }
 
 // uniqueString is 64 bits of a hash in base 32. The hash is a 64-bit MurmurHash3 made
@@ -261,47 +236,9 @@ func uniqueString(s string) string {
 	return string(out)
 }
 
-// formatTime understands the custom format strings of .NET, and the standard ones that
-// Microsoft's examples of utcNow use.
+// formatTime understands the custom format strings of .NET that have a Go equivalent.
 func formatTime(t time.Time, layout string) string {
-	switch layout {
-	case "d":
-		layout = "MM/dd/yyyy"
-	case "u":
-		layout = "yyyy-MM-dd HH:mm:ssZ"
-	case "s":
-		layout = "yyyy-MM-ddTHH:mm:ss"
-	case "o", "O":
-		layout = "yyyy-MM-ddTHH:mm:ss.fffffffZ"
-	}
-	parts := []struct{ from, to string }{
-		{"yyyy", "2006"}, {"yy", "06"}, {"MMMM", "January"}, {"MMM", "Jan"}, {"MM", "01"}, {"M", "1"},
-		{"dddd", "Monday"}, {"ddd", "Mon"}, {"dd", "02"}, {"d", "2"}, {"HH", "15"}, {"hh", "03"}, {"h", "3"},
-		{"mm", "04"}, {"m", "4"}, {"ss", "05"}, {"s", "5"}, {"tt", "PM"},
-	}
-	var out strings.Builder
-scan:
-	for layout != "" {
-		for _, part := range parts {
-			if strings.HasPrefix(layout, part.from) {
-				out.WriteString(t.Format(part.to))
-				layout = layout[len(part.from):]
-				continue scan
-			}
-		}
-		if n := len(layout) - len(strings.TrimLeft(layout, "f")); n > 0 {
-			nanos := strconv.Itoa(1e9 + t.Nanosecond())[1:]
-			out.WriteString((nanos + strings.Repeat("0", n))[:n])
-			layout = layout[n:]
-			continue
-		}
-		if quoted, rest, ok := strings.Cut(layout[1:], "'"); layout[0] == '\'' && ok {
-			out.WriteString(quoted)
-			layout = rest
-			continue
-		}
-		out.WriteByte(layout[0])
-		layout = layout[1:]
-	}
-	return out.String()
+	return t.Format(strings.NewReplacer("yyyy", "2006", "yy", "06", "MMMM", "January", "MMM", "Jan", "MM", "01", "M", "1",
+		"dddd", "Monday", "ddd", "Mon", "dd", "02", "d", "2", "HH", "15", "hh", "03", "h", "3", "mm", "04", "m", "4",
+		"ss", "05", "s", "5", ".fff", ".000", "tt", "PM").Replace(layout))
 }

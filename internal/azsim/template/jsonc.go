@@ -12,7 +12,7 @@ import (
 // Clean makes plain JSON of what ARM accepts as JSON: comments, trailing commas, line
 // breaks and other control characters in strings, and unquoted keys. The Azure CLI
 // writes {"properties": {…, template:<file>}} with the template's file as it is
-// (azure-cli, JsonCTemplatePolicy). Its errors are *Error.
+// (azure-cli, JsonCTemplatePolicy).
 func Clean(data []byte) ([]byte, error) {
 	out := make([]byte, 0, len(data)+16)
 	comma := -1 // where out has a comma with only white space behind it
@@ -22,7 +22,7 @@ func Clean(data []byte) ([]byte, error) {
 		case c == '"':
 			end, ok := stringEnd(data, i)
 			if !ok {
-				return nil, invalidContent("Unterminated string. Expected delimiter: \". Position %d.", i)
+				return nil, fmt.Errorf("unterminated string at position %d", i)
 			}
 			out, comma = appendString(out, data[i:end]), -1
 			i = end
@@ -35,7 +35,7 @@ func Clean(data []byte) ([]byte, error) {
 		case bytes.HasPrefix(data[i:], []byte("/*")):
 			length := bytes.Index(data[i+2:], []byte("*/"))
 			if length < 0 {
-				return nil, invalidContent("Unexpected end while parsing comment. Position %d.", i)
+				return nil, fmt.Errorf("unterminated comment at position %d", i)
 			}
 			i += 2 + length + 2
 		case bytes.HasPrefix(data[i:], []byte("\ufeff")):
@@ -58,11 +58,11 @@ func Clean(data []byte) ([]byte, error) {
 			for end < len(data) && nameByte(data[end]) {
 				end++
 			}
-			word := data[i:end]
+			name := data[i:end]
 			if next := bytes.TrimLeft(data[end:], " \t\r\n"); len(next) > 0 && next[0] == ':' {
-				word = []byte(strconv.Quote(string(word)))
+				name = []byte(strconv.Quote(string(name)))
 			}
-			out, comma = append(out, word...), -1
+			out, comma = append(out, name...), -1
 			i = end
 		default:
 			out, comma = append(out, c), -1
@@ -70,7 +70,7 @@ func Clean(data []byte) ([]byte, error) {
 		}
 	}
 	if _, err := decode(out); err != nil {
-		return nil, invalidContent("%s", err)
+		return nil, err
 	}
 	return out, nil
 }
@@ -121,8 +121,7 @@ func decode(data []byte) (any, error) {
 	return normalize(value), nil
 }
 
-// normalize gives values from elsewhere (SDK bodies, decoded JSON, string maps) the
-// types that functions know.
+// normalize gives decoded JSON, and what Go callers write, the types that functions know.
 func normalize(value any) any {
 	switch v := value.(type) {
 	case json.Number:
@@ -142,22 +141,10 @@ func normalize(value any) any {
 			out[i] = normalize(v[i])
 		}
 		return out
-	case []string:
-		out := make([]any, len(v))
-		for i := range v {
-			out[i] = v[i]
-		}
-		return out
 	case map[string]any:
 		out := make(map[string]any, len(v))
 		for key := range v {
 			out[key] = normalize(v[key])
-		}
-		return out
-	case map[string]string:
-		out := make(map[string]any, len(v))
-		for key := range v {
-			out[key] = v[key]
 		}
 		return out
 	}

@@ -101,12 +101,14 @@ func (m *model) parameter(name string, definition, given map[string]any) (any, e
 	return value, constrain(name, definition, value)
 }
 
-// constrain checks allowedValues, minValue, maxValue, minLength and maxLength.
+// constrain checks allowedValues, which ignore case, and limits of value and length.
 func constrain(name string, definition map[string]any, value any) error {
 	if raw, _ := member(definition, "allowedValues"); raw != nil {
 		allowed, _ := raw.([]any)
 		has := func(item any) bool {
-			return slices.ContainsFunc(allowed, func(one any) bool { return reflect.DeepEqual(one, item) })
+			return slices.ContainsFunc(allowed, func(one any) bool {
+				return reflect.DeepEqual(one, item) || typeName(one) == "String" && typeName(item) == "String" && strings.EqualFold(text(one), text(item))
+			})
 		}
 		list, isList := value.([]any)
 		subset := isList && !slices.ContainsFunc(list, func(item any) bool { return !has(item) })
@@ -118,11 +120,10 @@ func constrain(name string, definition map[string]any, value any) error {
 			return refuse("The provided value for the template parameter '%s' is not valid. The value '%s' is not part of the allowed value(s): '%s'.", name, text(value), strings.Join(texts, ","))
 		}
 	}
-	measure, what := int64(0), "Length of the value"
-	low, high := "minLength", "maxLength"
+	measure, what, suffix := int64(0), "Length of the value", "Length"
 	switch v := value.(type) {
 	case int64:
-		measure, what, low, high = v, "The value", "minValue", "maxValue"
+		measure, what, suffix = v, "The value", "Value"
 	case string:
 		measure = int64(len([]rune(v)))
 	case []any:
@@ -130,14 +131,16 @@ func constrain(name string, definition map[string]any, value any) error {
 	default:
 		return nil
 	}
-	if limit, _ := member(definition, low); limit != nil {
-		if n, ok := limit.(int64); !ok || measure < n {
-			return refuse("The provided value for the template parameter '%s' is not valid. %s should be greater than or equal to '%v'. %s", name, what, limit, parameterHelp)
-		}
-	}
-	if limit, _ := member(definition, high); limit != nil {
-		if n, ok := limit.(int64); !ok || measure > n {
-			return refuse("The provided value for the template parameter '%s' is not valid. %s should be less than or equal to '%v'. %s", name, what, limit, parameterHelp)
+	for _, side := range []struct {
+		name, order string
+		wrong       func(limit int64) bool
+	}{
+		{"min", "greater", func(limit int64) bool { return measure < limit }},
+		{"max", "less", func(limit int64) bool { return measure > limit }},
+	} {
+		limit, _ := member(definition, side.name+suffix)
+		if n, ok := limit.(int64); limit != nil && (!ok || side.wrong(n)) {
+			return refuse("The provided value for the template parameter '%s' is not valid. %s should be %s than or equal to '%v'. %s", name, what, side.order, limit, parameterHelp)
 		}
 	}
 	return nil

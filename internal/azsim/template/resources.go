@@ -14,7 +14,6 @@ type instance struct {
 	at      evaluator
 	body    map[string]any // of the template, only what a PUT carries
 	depends []string       // evaluated dependsOn
-	batch   []*instance    // the batch before it in a serial copy loop
 	skipped bool           // its condition is false
 }
 
@@ -47,7 +46,7 @@ func (m *model) resources(list []any, e evaluator, kind, name string) error {
 	return nil
 }
 
-// loop expands a resource with copy.
+// loop expands a resource with copy; its mode (parallel, serial) makes no difference.
 func (m *model) loop(source, copy map[string]any, e evaluator, kind, name string) error {
 	l := loop{unnamed: true}
 	var err error
@@ -58,31 +57,13 @@ func (m *model) loop(source, copy map[string]any, e evaluator, kind, name string
 	if err != nil {
 		return err
 	}
-	size := count
-	if mode, _ := member(copy, "mode"); strings.EqualFold(text(mode), "serial") {
-		size = 1
-		if raw, ok := member(copy, "batchSize"); ok {
-			value, err := e.tree(raw)
-			if n, ok := value.(int64); err != nil || !ok || n < 1 {
-				return errors.Join(err, refuse("The batchSize '%v' of the copy loop '%s' must be a positive integer.", value, l.name))
-			} else if n < int64(count) {
-				size = int(n)
-			}
-		}
-	}
-	called := key(l.name)
-	m.index[called] = slices.Clip(m.index[called]) // known, even with no iterations
-	var before, batch []*instance
+	m.index[key(l.name)] = slices.Clip(m.index[key(l.name)]) // known, even with no iterations
 	for i := range count {
-		if i > 0 && i%size == 0 {
-			before, batch = batch, nil
-		}
 		l.index = int64(i)
 		made, err := m.resource(source, e.within(l), kind, name)
 		if err != nil {
 			return err
 		}
-		made.batch, batch = before, append(batch, made)
 		m.call(l.name, made)
 	}
 	return nil
@@ -117,7 +98,7 @@ func (m *model) resource(source map[string]any, e evaluator, parentKind, parentN
 	}
 	in.Type, in.Name = kind, name
 	if strings.EqualFold(kind, "Microsoft.Resources/deployments") {
-		return nil, invalid("The template resource '%s' is not valid: nested deployments are not supported by this ARM", name)
+		return nil, invalid("The template resource '%s' is not valid: nested deployments are not supported by this ARM.", name)
 	}
 	path, ok := interleave(kind, strings.Split(name, "/"))
 	if !ok {
@@ -147,7 +128,7 @@ func (m *model) resource(source map[string]any, e evaluator, parentKind, parentN
 			delete(in.body, key)
 		}
 	}
-	in.Body = in.evaluate
+	in.Body = func(world World) (map[string]any, error) { return in.evaluate(world, nil) }
 	if m.instances = append(m.instances, in); len(m.instances) > maxResources {
 		return nil, invalid("The number of template resources limit exceeded. Limit: %d and actual: %d. Please see https://aka.ms/arm-template/#resources for usage details.", maxResources, len(m.instances))
 	}
@@ -194,12 +175,8 @@ func (e evaluator) inResource(name string, err error) error {
 	return &Error{Code: "InvalidTemplate", Message: fmt.Sprintf("Unable to process template language expressions for resource '%s'. '%s'", name, language)}
 }
 
-// evaluate is Resource.Body.
-func (in *instance) evaluate(world World) (map[string]any, error) {
-	return in.evaluateWith(world, nil)
-}
-
-func (in *instance) evaluateWith(world World, referred func(id string) error) (map[string]any, error) {
+// evaluate is Resource.Body; referred is called as evaluator.referred is.
+func (in *instance) evaluate(world World, referred func(id string) error) (map[string]any, error) {
 	e := in.at.in(withVariables | withRuntime)
 	e.world, e.referred = world, referred
 	value, err := e.tree(in.body)
@@ -240,8 +217,7 @@ func (m *model) order() error {
 			}
 			add(found...)
 		}
-		add(in.batch...)
-		if _, err := in.evaluateWith(nil, func(id string) error {
+		if _, err := in.evaluate(nil, func(id string) error {
 			if strings.EqualFold(id, in.ID) {
 				return refuse("The template resource '%s' cannot reference itself. Please see https://aka.ms/arm-function-reference for usage details.", in.Name)
 			}

@@ -85,10 +85,10 @@ const (
 // as the Azure CLI passes it on. Its errors are *Error.
 func Parse(data []byte) (*Template, error) {
 	plain, err := Clean(data)
-	if err != nil {
-		return nil, err
+	var value any
+	if err == nil {
+		value, err = decode(plain)
 	}
-	value, err := decode(plain)
 	if err != nil {
 		return nil, invalidContent("%s", err)
 	}
@@ -106,11 +106,11 @@ func Parse(data []byte) (*Template, error) {
 		}
 	}
 	if version, ok := member(tree, "languageVersion"); ok && version != "1.0" {
-		return nil, invalid("Language version '%v' is not supported: this ARM knows version 1.0 only", version)
+		return nil, invalid("Language version '%v' is not supported: this ARM knows version 1.0 only.", version)
 	}
 	if functions, _ := member(tree, "functions"); functions != nil {
 		if list, ok := functions.([]any); !ok || len(list) > 0 {
-			return nil, invalid("User-defined functions are not supported by this ARM")
+			return nil, invalid("User-defined functions are not supported by this ARM.")
 		}
 	}
 	for name, limit := range map[string]int{"parameters": maxParameters, "variables": maxVariables, "outputs": maxOutputs} {

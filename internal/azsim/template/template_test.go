@@ -21,6 +21,7 @@ const fleet = `// A fleet
     "prefix": {"type": "string", "defaultValue": "node", "minLength": 2, "maxLength": 8,},
     "count": {"type": "int", "defaultValue": 2, "minValue": 0, "maxValue": 5, "allowedValues": [0, 2, 3]},
     "label": {"type": "string", "defaultValue": "[concat(parameters('prefix'), '-', utcNow('yyyy'))]"},
+    "kind": {"type": "string", "defaultValue": "standard", "allowedValues": ["Standard", "Premium"]},
     "secret": {"type": "secureString", "defaultValue": ""},
     "gateway": {"type": "bool", "defaultValue": false},
     "sizes": {"type": "array", "defaultValue": [32, 64]},
@@ -54,7 +55,7 @@ line two",
      "resources": [],
      "dependsOn": ["[concat('Microsoft.Network/networkInterfaces/', parameters('prefix'), copyIndex())]", "gate"]},
     {"type": "Microsoft.Network/networkInterfaces", "apiVersion": "2024-05-01", "name": "[format('{0}{1}', parameters('prefix'), copyIndex())]",
-     "copy": {"name": "nics", "count": "[parameters('count')]", "mode": "serial", "batchSize": 1}},
+     "copy": {"name": "nics", "count": "[parameters('count')]", "mode": "serial"}},
     {"condition": "[parameters('gateway')]", "type": "Microsoft.Network/natGateways", "apiVersion": "2024-05-01", "name": "gate"},
     {"type": "Microsoft.Authorization/roleAssignments", "apiVersion": "2022-04-01", "name": "[guid(resourceGroup().id, 'r')]",
      "scope": "[concat('Microsoft.Storage/storageAccounts/', variables('account'))]",
@@ -65,6 +66,8 @@ line two",
   "outputs": {
     "ports": {"type": "array", "value": "[variables('ports')]"},
     "names": {"type": "array", "copy": {"count": "[parameters('count')]", "input": "[concat(parameters('prefix'), copyIndex())]"}},
+    "object": {"type": "object", "value": {"a": [1]}},
+    "plain": {"type": "array", "value": [1, "[string(2)]"]},
     "token": {"type": "securestring", "value": "[parameters('secret')]"},
     "gate": {"condition": "[parameters('gateway')]", "type": "string", "value": "[reference('gate').id]"},
     "identity": {"type": "string", "value": "[reference(variables('identity')).id]"}
@@ -100,7 +103,7 @@ func TestExpand(t *testing.T) {
 	}{
 		{identity, nil}, {account, nil}, {account + "/fileServices/default/shares/data", []string{account}},
 		{machine(0), []string{nic(0), account}}, {machine(1), []string{nic(1), account}}, {machine(2), []string{nic(2), account}},
-		{nic(0), nil}, {nic(1), []string{nic(0)}}, {nic(2), []string{nic(1)}},
+		{nic(0), nil}, {nic(1), nil}, {nic(2), nil},
 		{role, []string{machine(0), machine(1), machine(2), identity}},
 	}
 	if len(d.Resources) != len(want) {
@@ -129,11 +132,11 @@ func TestExpand(t *testing.T) {
 	}
 	outputs, err := d.Outputs(world{})
 	wantOutputs := `{"identity":{"type":"String","value":"` + identity + `"},"names":{"type":"Array","value":["node0","node1","node2"]},` +
-		`"ports":{"type":"Array","value":[{"port":8000},{"port":8001}]},"token":{"type":"SecureString"}}`
+		`"object":{"type":"Object","value":{"a":[1]}},"plain":{"type":"Array","value":[1,"2"]},"ports":{"type":"Array","value":[{"port":8000},{"port":8001}]},"token":{"type":"SecureString"}}`
 	if err != nil || text(t, outputs) != wantOutputs {
 		t.Errorf("outputs %s, %v; want %s", text(t, outputs), err, wantOutputs)
 	}
-	wantParameters := `{"count":{"type":"Int","value":3},"extra":{"type":"Object","value":{"until":"2026-02-03T04:05:06Z"}},"gateway":{"type":"Bool","value":false},` +
+	wantParameters := `{"count":{"type":"Int","value":3},"extra":{"type":"Object","value":{"until":"2026-02-03T04:05:06Z"}},"gateway":{"type":"Bool","value":false},"kind":{"type":"String","value":"standard"},` +
 		`"label":{"type":"String","value":"node-2026"},"prefix":{"type":"String","value":"node"},"secret":{"type":"SecureString"},"sizes":{"type":"Array","value":[32,64]}}`
 	if got := text(t, d.Parameters); got != wantParameters {
 		t.Errorf("parameters %s; want %s", got, wantParameters)
@@ -188,6 +191,7 @@ func TestRefusedParameters(t *testing.T) {
 		{map[string]any{"count": value("2")}, "Expected a value of type 'Integer', but received a value of type 'String'"},
 		{map[string]any{"prefix": value(nil)}, "received a value of type 'Null'"},
 		{map[string]any{"count": value(4)}, "The value '4' is not part of the allowed value(s): '0,2,3'"},
+		{map[string]any{"kind": value("basic")}, "The value 'basic' is not part of the allowed value(s): 'Standard,Premium'"},
 		{map[string]any{"prefix": value("x")}, "Length of the value should be greater than or equal to '2'"},
 		{map[string]any{"prefix": value("much too long")}, "Length of the value should be less than or equal to '8'"},
 		{map[string]any{"prefix": "bare"}, "is not provided"},
@@ -263,6 +267,32 @@ func TestClean(t *testing.T) {
 	for _, dirty := range []string{`{"a": "b}`, `{"a": 1} x`, `{/* }`, `{"a": b}`, ``, `[,]x`} {
 		if out, err := template.Clean([]byte(dirty)); err == nil {
 			t.Errorf("%q is accepted as %q", dirty, out)
+		}
+	}
+}
+
+func TestIDs(t *testing.T) {
+	for members, want := range map[string]string{
+		`"type": "A.B/c", "name": "x"`:                                                   group + "/providers/A.B/c/x",
+		`"type": "A.B/c/d", "name": "[concat('x', '/', 'y')]"`:                           group + "/providers/A.B/c/x/d/y",
+		`"type": "A.B/c/providers/locks", "name": "x/Microsoft.Authorization/l"`:         group + "/providers/A.B/c/x/providers/Microsoft.Authorization/locks/l",
+		`"type": "Microsoft.Authorization/locks", "name": "l", "scope": "A.B/c/x"`:       group + "/providers/A.B/c/x/providers/Microsoft.Authorization/locks/l",
+		`"type": "Microsoft.Authorization/locks", "name": "l", "scope": "/other/scope/"`: "/other/scope/providers/Microsoft.Authorization/locks/l",
+	} {
+		d, err := expand(document(`"resources": [{"apiVersion": "1", `+members+`}]`), nil)
+		if err != nil || d.Resources[0].ID != want {
+			t.Errorf("%s: %v, %v; want %s", members, d, err, want)
+		}
+	}
+}
+
+// dependsOn in all forms that ARM accepts.
+func TestDependsOn(t *testing.T) {
+	for _, name := range []string{"x/y", "a.b/C/d/x/y", "A.B/c/x/d/y", "/A.B/c/x/d/y", "[resourceId('A.B/c/d', 'x', 'y')]", "all"} {
+		d, err := expand(document(`"resources": [{"type": "A.B/z", "apiVersion": "1", "name": "last", "dependsOn": ["`+name+`"]},
+			{"type": "A.B/c/d", "apiVersion": "1", "name": "x/y", "copy": {"name": "all", "count": 1}}]`), nil)
+		if err != nil || !slices.Equal(d.Resources[0].DependsOn, []string{group + "/providers/A.B/c/x/d/y"}) {
+			t.Errorf("%s: %+v, %v", name, d, err)
 		}
 	}
 }

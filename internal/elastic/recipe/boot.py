@@ -69,9 +69,9 @@ def request(method, url, body=None, headers=None, direct=False):
     """Sends JSON and returns JSON. The metadata service is reached without a proxy."""
     opener = urllib.request.build_opener(*([urllib.request.ProxyHandler({})] if direct else []))
     data = None if method == "GET" else json.dumps(body or {}).encode()
-    r = urllib.request.Request(url, data=data, method=method,
-                               headers=dict(headers or {}, **{"Content-Type": "application/json"}))
-    shown = "%s %s" % (method, url.split("?")[0])
+    headers = dict(headers or {}, **{"Content-Type": "application/json"})
+    r = urllib.request.Request(url, data=data, method=method, headers=headers)
+    shown = method + " " + url.split("?")[0]
     try:
         with opener.open(r, timeout=30) as answer:
             return json.loads(answer.read() or "{}")
@@ -117,16 +117,14 @@ class Machine:
         self.network = group + where["resourceGroupName"] + "/providers/Microsoft.Network/"
         self.vm = self.compute + "virtualMachines/" + self.settings["serverName"]
         self.storage = group + self.settings["storageGroup"] + "/providers/"
-        self.identity = (self.storage + "Microsoft.ManagedIdentity/userAssignedIdentities/"
-                         + self.settings["identity"])
+        self.identity = self.storage + "Microsoft.ManagedIdentity/userAssignedIdentities/" + self.settings["identity"]
         self.audience = found["authentication"]["audiences"][0]
         self.suffix = os.environ.get("ORTET_STORAGE_SUFFIX") or found["suffixes"]["storage"]
         self.cloud = manager
 
     def arm(self, method, resource, version, body=None):
         """Asks the resource manager, as the machine's managed identity."""
-        query = urllib.parse.urlencode({"api-version": "2018-02-01", "resource": self.audience,
-                                        "msi_res_id": self.identity})
+        query = urllib.parse.urlencode({"api-version": "2018-02-01", "resource": self.audience, "msi_res_id": self.identity})
         token = request("GET", IMDS + "/metadata/identity/oauth2/token?" + query,
                         headers={"Metadata": "true"}, direct=True)["access_token"]
         return request(method, "%s%s?api-version=%s" % (self.cloud, resource, version), body,
@@ -167,8 +165,7 @@ class Machine:
     def boot(self):
         s = self.settings
         self.forever("installing packages", self.packages)
-        self.forever("starting the metadata guard",
-                     lambda: run("systemctl", "start", "ortet-metadata-guard.service"))
+        self.forever("starting the metadata guard", lambda: run("systemctl", "start", "ortet-metadata-guard.service"))
         self.forever("asking Azure about this machine", self.discover)
         self.forever("mounting share %s of %s" % (s["share"], s["account"]), self.mount)
         for artifact in s["artifacts"]:
@@ -205,10 +202,9 @@ class Machine:
             owner = (user.pw_uid, user.pw_gid)
         except KeyError:
             owner = (1000, 1000)
-        options = ("vers=3.1.1,credentials=%s,dir_mode=0770,file_mode=0660,uid=%d,gid=%d,mfsymlinks,serverino"
-                   % ((path(credentials),) + owner))
-        run("mount", "-t", "cifs", "//%s.file.%s/%s" % (s["account"], self.suffix, s["share"]),
-            path("/srv"), "-o", options)
+        options = "vers=3.1.1,credentials=%s,dir_mode=0770,file_mode=0660,uid=%d,gid=%d,mfsymlinks,serverino"
+        share = "//%s.file.%s/%s" % (s["account"], self.suffix, s["share"])
+        run("mount", "-t", "cifs", share, path("/srv"), "-o", options % ((path(credentials),) + owner))
 
     def temporary_disk(self):
         """Swap and scratch space on Azure's temporary disk, which many sizes lack."""

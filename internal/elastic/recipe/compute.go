@@ -14,9 +14,6 @@ const (
 	autoscaleType = "Microsoft.Insights/autoscaleSettings"
 )
 
-// maxPlacementGroup is the most instances that one placement group holds.
-const maxPlacementGroup = 100
-
 // Names of the compute template's parameters and outputs.
 const (
 	ParameterSSHPublicKey = "sshPublicKey"
@@ -150,15 +147,12 @@ func (r *renderer) pool(p *elastic.Pool, customData []byte) object {
 		// Refused on Spot, where scheduled events have Preempt.
 		machine["scheduledEventsProfile"] = object{"terminateNotificationProfile": object{"enable": true, "notBeforeTimeout": "PT5M"}}
 	}
-	largest := max(r.capacity(p), FileCount(p))
-	if p.Max != nil {
-		largest = max(largest, *p.Max)
-	}
 	properties := object{
 		"orchestrationMode": "Uniform",
 		// Surplus instances would join and vanish.
-		"overprovision":         false,
-		"singlePlacementGroup":  largest <= maxPlacementGroup,
+		"overprovision": false,
+		// A single group holds 100 instances, and cannot come back once it was given up.
+		"singlePlacementGroup":  false,
 		"upgradePolicy":         object{"mode": "Manual"},
 		"virtualMachineProfile": machine,
 	}

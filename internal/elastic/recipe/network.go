@@ -60,15 +60,12 @@ func (r *renderer) network() ([]any, error) {
 	if err != nil {
 		return nil, err
 	}
-	server := r.address(ServerName)
-	server["properties"].(object)["dnsSettings"] = object{ //nolint:forcetypeassert // made in address
-		"domainNameLabel": expression(call("concat", quote(r.c.Metadata.Name+"-"), call("uniqueString", "resourceGroup().id"))),
-	}
+	label := expression(call("concat", quote(r.c.Metadata.Name+"-"), call("uniqueString", "resourceGroup().id")))
 	return []any{
 		r.tagged(resource(groupType, serversSubnet, networkAPI, object{"securityRules": servers})),
 		r.tagged(resource(groupType, agentsSubnet, networkAPI, object{"securityRules": agents})),
-		server,
-		r.address(gatewayName),
+		r.address(ServerName, label),
+		r.address(gatewayName, ""),
 		with(r.tagged(resource(gatewayType, gatewayName, networkAPI, object{
 			"idleTimeoutInMinutes": 4, "publicIpAddresses": list(reference(idOf(addressType, gatewayName))),
 		})), object{"sku": object{"name": "Standard"}, "dependsOn": list(expression(idOf(addressType, gatewayName)))}),
@@ -91,11 +88,14 @@ func subnetID(name string) string {
 	return idOf(vnetType+"/subnets", VNetName, name)
 }
 
-// address is a Standard public address; Basic ones are retired.
-func (r *renderer) address(name string) object {
-	return with(r.tagged(resource(addressType, name, networkAPI, object{
-		"publicIPAllocationMethod": "Static", "publicIPAddressVersion": "IPv4",
-	})), object{"sku": object{"name": "Standard"}})
+// address is a Standard public address, since Basic ones are retired. label is its DNS
+// label, "" for none.
+func (r *renderer) address(name, label string) object {
+	properties := object{"publicIPAllocationMethod": "Static", "publicIPAddressVersion": "IPv4"}
+	if label != "" {
+		properties["dnsSettings"] = object{"domainNameLabel": label}
+	}
+	return with(r.tagged(resource(addressType, name, networkAPI, properties)), object{"sku": object{"name": "Standard"}})
 }
 
 // serverRules are what reaches the servers: the ports of access from its sources, and

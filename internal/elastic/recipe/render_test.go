@@ -211,9 +211,8 @@ func readable(t *testing.T, document []byte) []byte {
 		}
 		fmt.Fprintf(&b, "==> %s %s\n%s\n", f.Path, f.Permissions, content)
 	}
-	_, rest, _ := bytes.Cut(document, []byte("runcmd:\n"))
-	rest, _, _ = bytes.Cut(rest, []byte("write_files:\n"))
-	fmt.Fprintf(&b, "==> runcmd and the rest\n%s", rest)
+	rest, _, _ := bytes.Cut(document, []byte("write_files:\n"))
+	fmt.Fprintf(&b, "==> the rest\n%s", rest)
 	return b.Bytes()
 }
 

@@ -40,7 +40,7 @@ func Actions() []Grant {
 		{"server-share", ServerIdentity, scopeAccount, keys},
 		{"agent-share", AgentIdentity, scopeAccount, keys},
 		{"server-admission", ServerIdentity, scopeGroup, append(admission, "Microsoft.Network/publicIPAddresses/read")},
-		{"server-tags", ServerIdentity, scopeServer, []string{readServer, "Microsoft.Resources/tags/read", "Microsoft.Resources/tags/write"}},
+		{"server-tags", ServerIdentity, scopeServer, []string{readServer, "Microsoft.Resources/tags/write"}},
 		{"agent-server", AgentIdentity, scopeServer, []string{readServer}},
 	}
 }
