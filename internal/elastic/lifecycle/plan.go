@@ -49,7 +49,7 @@ func (m *Manager) Plan(ctx context.Context) (*Plan, error) {
 	if len(problems) > 0 {
 		return nil, &engine.Refused{Problems: problems}
 	}
-	p := &Plan{Cluster: m.name(), Changes: []Change{}, Counts: map[string]int{}, Notes: m.notes(o, d)}
+	p := &Plan{Cluster: m.name(), Changes: []Change{}, Counts: map[string]int{}, Notes: m.notes(o, d, false)}
 	for _, role := range []string{RoleStorage, RoleCompute} {
 		document := d.Storage
 		if role == RoleCompute {

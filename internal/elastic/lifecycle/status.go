@@ -85,7 +85,7 @@ func (m *Manager) Status(ctx context.Context) (*Status, error) {
 	if err != nil {
 		return nil, err
 	}
-	s := &Status{Cluster: m.name(), Subscription: m.Subscription, Location: m.Cluster.Spec.Location, Pools: []PoolStatus{}, Notes: m.notes(o, d)}
+	s := &Status{Cluster: m.name(), Subscription: m.Subscription, Location: m.Cluster.Spec.Location, Pools: []PoolStatus{}, Notes: m.notes(o, d, false)}
 	for _, role := range []string{RoleStorage, RoleCompute} {
 		g, err := m.groupStatus(ctx, role, o)
 		if err != nil {

@@ -42,9 +42,9 @@ func (m *Manager) Up(ctx context.Context, options UpOptions) (*Result, error) {
 	r := &Result{Cluster: m.name(), Groups: map[string]string{RoleStorage: m.group(RoleStorage).Name(), RoleCompute: m.group(RoleCompute).Name()}}
 	o, d, err := m.preflight(ctx)
 	if err != nil {
-		return r, interrupted(ctx, "preflight", "nothing was changed", err)
+		return r, interrupted(ctx, "preflight", "no deployment was begun", err)
 	}
-	r.Notes = m.notes(o, d)
+	r.Notes = m.notes(o, d, options.Prune)
 	for _, role := range []string{RoleStorage, RoleCompute} {
 		document, wait := d.Storage, true
 		if role == RoleCompute {
@@ -130,13 +130,14 @@ func (m *Manager) prune(ctx context.Context, set fleet.ResourceID) (err error) {
 }
 
 // notes say what Up leaves as it is.
-func (m *Manager) notes(o *observation, d *recipe.Documents) []string {
+func (m *Manager) notes(o *observation, d *recipe.Documents, prune bool) []string {
 	var notes []string
 	if s := o.server; s != nil && s.Tags[recipe.TagRecipe] != d.ServerRecipe {
 		notes = append(notes, "server was made by another recipe and stays as it is; to make it again: ortet cluster down, then ortet cluster up (data on /srv stays)")
 	}
 	for _, name := range sorted(o.sets) {
 		switch {
+		case m.pool(name) == nil && prune:
 		case m.pool(name) == nil:
 			notes = append(notes, "pool "+name+" is not in cluster.yaml and stays as it is; ortet cluster up --prune deletes it")
 		case o.sets[name].captured:
