@@ -2,6 +2,7 @@ package azsim
 
 import (
 	"context"
+	"encoding/json"
 	"net/http"
 	"slices"
 	"strings"
@@ -105,8 +106,8 @@ func (s *Server) provisionExtension(ctx context.Context, e *entry, ext *armcompu
 }
 
 func sameJSON(a, b any) bool {
-	x, errX := encodeJSON(a)
-	y, errY := encodeJSON(b)
+	x, errX := json.Marshal(a)
+	y, errY := json.Marshal(b)
 	return errX == nil && errY == nil && string(x) == string(y)
 }
 

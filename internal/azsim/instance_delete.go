@@ -119,7 +119,8 @@ func (s *Server) destroy(ctx context.Context, e *entry) error {
 			s.discard(nic)
 		}
 	})
-	return s.republish(ctx)
+	s.republish()
+	return nil
 }
 
 // dropInstance ends the computer of an instance that goes with its resource
@@ -132,7 +133,7 @@ func dropInstance(s *Server, e *entry) {
 	x.gone = true
 	x.disconnect()
 	x.end()
-	s.inBackground(s.republish)
+	s.inBackground(s.republished)
 	if s.Substrate == nil || s.ctx.Err() != nil {
 		return
 	}

@@ -52,7 +52,7 @@ func decodeJSON(data []byte) (any, error) {
 
 // toTree turns a model into what decodeJSON would read from its JSON.
 func toTree(model any) (any, error) {
-	data, err := encodeJSON(model)
+	data, err := json.Marshal(model)
 	if err != nil {
 		return nil, err
 	}
@@ -67,7 +67,7 @@ func fromTree[T any](tree any) (*T, error) {
 	if at, hole := findHole(tree, ""); hole {
 		return nil, badRequest("InvalidRequestContent", "The request content was invalid and could not be deserialized: '%s' is null.", at)
 	}
-	data, err := encodeJSON(tree)
+	data, err := json.Marshal(tree)
 	if err != nil {
 		return nil, err
 	}

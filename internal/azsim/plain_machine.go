@@ -115,11 +115,9 @@ func putMachine(c *call) (*reply, error) {
 		x.hostName = *p.OSProfile.ComputerName
 	}
 	s.plugIn(x)
-	op := c.begin(e, work{run: func(ctx context.Context) error {
+	op := c.begin(e, work{run: func(context.Context) error {
 		err := s.createInstance(e)
-		if published := s.republish(ctx); err == nil { // one that did not boot is reached too
-			err = published
-		}
+		s.republish() // one that did not boot is reached too
 		return err
 	}})
 	return &reply{status: 201, body: renderMachine(c, e), op: op}, nil

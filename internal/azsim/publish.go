@@ -2,7 +2,6 @@ package azsim
 
 import (
 	"context"
-	"errors"
 	"net/netip"
 	"slices"
 	"strconv"
@@ -25,29 +24,39 @@ type publication struct {
 }
 
 // republish gives a Substrate that is a Publisher what has changed of the ports of
-// public addresses. It is called without the lock.
-func (s *Server) republish(context.Context) error {
+// public addresses. It is called without the lock. What cannot be published is logged:
+// the ARM resources are right all the same.
+func (s *Server) republish() {
 	sub, ok := s.Substrate.(Publisher)
 	if !ok {
-		return nil
+		return
 	}
 	s.publishing.Lock()
 	defer s.publishing.Unlock()
 	var now map[netip.Addr]publication
 	s.locked(func() { now = s.publications() })
-	var problems []error
+	give := func(a netip.Addr, p publication) {
+		if err := sub.Publish(a, p.computer, p.ports); err != nil {
+			s.Log.Error("public address is not reachable", "address", a, "error", err)
+		}
+	}
 	for a, was := range s.published {
 		if now[a].computer != was.computer {
-			problems = append(problems, sub.Publish(a, was.computer, nil))
+			give(a, publication{was.computer, nil})
 		}
 	}
 	for a, p := range now {
 		if was := s.published[a]; was.computer != p.computer || !slices.Equal(was.ports, p.ports) {
-			problems = append(problems, sub.Publish(a, p.computer, p.ports))
+			give(a, p)
 		}
 	}
 	s.published = now
-	return errors.Join(problems...)
+}
+
+// republished is republish as the work of an operation.
+func (s *Server) republished(context.Context) error {
+	s.republish()
+	return nil
 }
 
 // publications are the public addresses of virtual machines with what reaches them.

@@ -2,6 +2,7 @@ package azsim
 
 import (
 	"context"
+	"encoding/json"
 	"net/http"
 	"strconv"
 	"time"
@@ -40,7 +41,7 @@ func (r *reply) encode(c *call) error {
 	if r.raw != nil || r.body == nil {
 		return nil
 	}
-	data, err := encodeJSON(r.body)
+	data, err := json.Marshal(r.body)
 	if err != nil {
 		return err
 	}

@@ -59,10 +59,11 @@ func (r *role) body(s *Server) any {
 }
 
 func listRoleDefinitions(c *call) (*reply, error) {
-	name := filterValue(c.query("$filter"), "roleName")
+	filter := c.query("$filter")
+	name, kind := filterValue(filter, "roleName"), filterValue(filter, "type")
 	items := []any{}
 	for _, r := range c.s.roles {
-		if name == "" || strings.EqualFold(r.name, name) {
+		if (name == "" || strings.EqualFold(r.name, name)) && (kind == "" || strings.EqualFold(kind, "BuiltInRole") == r.builtin) {
 			items = append(items, r.body(c.s))
 		}
 	}
@@ -195,7 +196,11 @@ func getRoleAssignment(c *call) (*reply, error) {
 
 func putRoleAssignment(c *call) (*reply, error) {
 	in, err := decode[struct {
+		ID         string `json:"id,omitempty"`
+		Name       string `json:"name,omitempty"`
+		Type       string `json:"type,omitempty"`
 		Properties struct {
+			Scope            string `json:"scope,omitempty"`
 			RoleDefinitionID string `json:"roleDefinitionId"`
 			PrincipalID      string `json:"principalId"`
 			PrincipalType    string `json:"principalType,omitempty"`

@@ -2,6 +2,7 @@ package azsim
 
 import (
 	"encoding/base64"
+	"fmt"
 	"net/http"
 	"slices"
 	"strings"
@@ -37,7 +38,7 @@ func checkScaleSet(c *call, old, next *armcompute.VirtualMachineScaleSet) error 
 		}
 	}
 	for _, check := range []func(*call, *armcompute.VirtualMachineScaleSet) error{
-		checkFlexible, checkCapacity, checkZones, checkUpgradePolicy, checkOSProfile, checkExtensions, checkTerminate,
+		checkFlexible, checkCapacity, checkZones, checkUpgradePolicy, checkOSProfile, checkExtensions, checkTerminate, checkSubnetsExist,
 	} {
 		if err := check(c, next); err != nil {
 			return err
@@ -127,6 +128,23 @@ func checkZones(c *call, next *armcompute.VirtualMachineScaleSet) error {
 		}
 	}
 	return nil
+}
+
+// checkSubnetsExist refuses a subnet that its virtual network, if that is stored, does
+// not have.
+func checkSubnetsExist(c *call, next *armcompute.VirtualMachineScaleSet) error {
+	tree, err := toTree(profileOf(next).NetworkProfile)
+	if err != nil {
+		return err
+	}
+	var refused error
+	walk(tree, func(key string, v any) {
+		id, err := parseID(fmt.Sprint(v))
+		if refused == nil && key == "id" && err == nil && strings.EqualFold(id.typeName(), subnetType) && c.s.find(id.parent()) != nil {
+			refused = c.checkLink(c.id, id.String())
+		}
+	})
+	return refused
 }
 
 // checkTerminate settles terminate notifications: 5 to 15 minutes, and not on Spot

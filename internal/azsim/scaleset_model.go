@@ -3,6 +3,7 @@ package azsim
 import (
 	"crypto/sha256"
 	"encoding/hex"
+	"encoding/json"
 	"slices"
 	"strings"
 
@@ -73,7 +74,7 @@ func modelKey(set *armcompute.VirtualMachineScaleSet) string {
 	if len(extensionsOf(&profile)) == 0 {
 		profile.ExtensionProfile = nil // an empty list is none
 	}
-	data, err := encodeJSON(map[string]any{"size": sizeOf(set), "profile": &profile})
+	data, err := json.Marshal(map[string]any{"size": sizeOf(set), "profile": &profile})
 	if err != nil {
 		return ""
 	}

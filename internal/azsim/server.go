@@ -155,7 +155,7 @@ func (s *Server) init() {
 		s.entries = map[string]*entry{}
 		s.operations = map[string]*operation{}
 		s.types = map[string]*resourceType{}
-		for _, list := range [][]*resourceType{resourceTypes(), scaleSetTypes()} {
+		for _, list := range [][]*resourceType{resourceTypes(), scaleSetTypes(), storedTypes()} {
 			for _, t := range list {
 				s.types[strings.ToLower(t.name)] = t
 			}

@@ -50,7 +50,7 @@ func (s *Server) skusOf(l Location) ([]any, error) {
 	}
 	var out []any
 	for _, z := range vmSizes() {
-		data, err := encodeJSON(z.sku(l.Name, l.Zones))
+		data, err := json.Marshal(z.sku(l.Name, l.Zones))
 		if err != nil {
 			return nil, err
 		}

@@ -348,8 +348,11 @@ func (s *Server) create(ctx context.Context, r ResourceSpec) error {
 	if err != nil {
 		return err
 	}
-	if rep.op == nil {
-		return nil
+	if rep.later != nil {
+		rep, err = rep.later(ctx)
+	}
+	if err != nil || rep.op == nil {
+		return err
 	}
 	select {
 	case <-rep.op.ended:

@@ -155,7 +155,9 @@ func (c *call) draftOf(rt *resourceType, id resourceID, tree object) (*draft, er
 	for _, k := range append(r.derived, "provisioningState", "resourceGuid") {
 		delete(p, k)
 	}
-	if r.tracked {
+	if !r.tracked {
+		delete(d.next, "location")
+	} else {
 		if d.next["location"] == nil {
 			d.next["location"] = ""
 		}
@@ -187,6 +189,7 @@ func (c *call) commit(d *draft, rt *resourceType, state string) *entry {
 		d.e.body = d.next
 	}
 	if d.configs != nil {
+		swapHosts(interfaceConfigs(d.e), d.configs)
 		d.e.extra = &interfaceState{d.configs}
 	}
 	setState(d.next, state)
@@ -242,13 +245,20 @@ func (c *call) writeStored(r *storedRules, tree object) (*reply, error) {
 		return &reply{later: func(ctx context.Context) (*reply, error) { return out, do(ctx) }}, nil
 	}
 	e = c.commit(d, c.rt, stateUpdating)
+	if len(children) > 0 {
+		order := map[string]int{}
+		for i, child := range children {
+			order[child.id.key()] = i
+		}
+		e.extra = order // clients compare what they wrote with what they read
+	}
 	for _, child := range children {
 		c.commit(child, s.types[strings.ToLower(c.rt.name+"/"+r.inline)], stateSucceeded)
 	}
 	for _, child := range removed {
 		s.discard(child)
 	}
-	do := s.republish
+	do := s.republished
 	if r.effect != nil {
 		do = r.effect(s, e)
 	}
@@ -364,7 +374,7 @@ func (c *call) removeStored(r *storedRules) (*reply, error) {
 		w := work{span: c.duration("stored.delete"), done: func(failure *armError) {
 			if failure == nil {
 				c.s.discard(e)
-				c.s.inBackground(c.s.republish)
+				c.s.inBackground(c.s.republished)
 			}
 		}}
 		if r.leave != nil {
@@ -385,7 +395,16 @@ func (s *Server) showStored(e *entry) any {
 	r := e.rt.stored
 	if r.inline != "" {
 		list := []any{}
-		for _, child := range s.children(e.id, r.inline) {
+		children := s.children(e.id, r.inline)
+		order, _ := e.extra.(map[string]int)
+		place := func(e *entry) int {
+			if i, ok := order[e.key]; ok {
+				return i
+			}
+			return len(order)
+		}
+		slices.SortStableFunc(children, func(a, b *entry) int { return place(a) - place(b) })
+		for _, child := range children {
 			list = append(list, s.showStored(child))
 		}
 		out["properties"].(object)[r.inline] = list

@@ -30,7 +30,7 @@ func (c ipConfig) hold(on bool) {
 	}
 }
 
-// checkInterface gives an interface its addresses.
+// checkInterface finds the addresses of an interface, which commit takes.
 func checkInterface(c *call, d *draft) error {
 	list, _ := d.properties()["ipConfigurations"].([]any)
 	if len(list) == 0 {
@@ -40,26 +40,29 @@ func checkInterface(c *call, d *draft) error {
 	if d.e != nil {
 		before = interfaceConfigs(d.e)
 	}
-	swap := func(off, on []ipConfig) {
-		for _, one := range off {
-			one.hold(false)
-		}
-		for _, one := range on {
-			one.hold(true)
-		}
-	}
-	swap(before, nil)
+	swapHosts(before, nil)
 	for _, v := range list {
 		one, err := c.placeConfig(d, v, before)
 		if err != nil {
-			swap(got, before)
+			swapHosts(got, before)
 			return err
 		}
 		one.primary = one.primary || len(list) == 1
 		got = append(got, one)
 	}
+	swapHosts(got, before)
 	d.configs = got
 	return nil
+}
+
+// swapHosts gives the hosts of some configurations back, and takes those of others.
+func swapHosts(off, on []ipConfig) {
+	for _, one := range off {
+		one.hold(false)
+	}
+	for _, one := range on {
+		one.hold(true)
+	}
 }
 
 // placeConfig checks one IP configuration and takes its address.
@@ -156,9 +159,7 @@ func nicInUse(e, vm *entry) error {
 }
 
 func interfaceGone(_ *Server, e *entry) {
-	for _, c := range interfaceConfigs(e) {
-		c.hold(false)
-	}
+	swapHosts(interfaceConfigs(e), nil)
 	e.extra = nil
 }
 

@@ -32,7 +32,7 @@ func storedNetworkTypes() []*resourceType {
 	return []*resourceType{
 		storedType("Microsoft.Network/virtualNetworks", v, &storedRules{tracked: true, slow: true, inline: "subnets", check: checkVirtualNetwork}),
 		storedType(subnetType, v, &storedRules{
-			slow: true, derived: []string{"ipConfigurations"}, check: checkSubnet, together: checkSubnets, inUse: subnetInUse, show: showSubnet,
+			slow: true, derived: []string{"ipConfigurations"}, check: checkSubnet, together: checkSubnets, written: subnetWritten, inUse: subnetInUse, show: showSubnet,
 			gone: func(s *Server, e *entry) { delete(s.scaleSets.subnets, e.key) },
 		}),
 		storedType(nsgType, v, &storedRules{
@@ -117,16 +117,20 @@ func checkSubnet(c *call, d *draft) error {
 		return badRequest("InvalidCIDRNotation", "The address prefix %s in resource %s has an invalid CIDR notation. Want the first address of an IPv4 range of /29 or larger.", was, d.id.String())
 	}
 	if d.e == nil {
-		delete(c.s.scaleSets.subnets, d.id.key()) // its range was made up
 		return nil
 	}
-	if before, _ := subnetPrefix(d.old); before != p {
-		if subnetInUse(c.s, d.e) != nil {
-			return badRequest("InUsePrefixCannotBeDeleted", "IpPrefix %s on Subnet %s has active allocations and cannot be deleted.", before, d.id.name())
-		}
-		delete(c.s.scaleSets.subnets, d.id.key())
+	if before, _ := subnetPrefix(d.old); before != p && subnetInUse(c.s, d.e) != nil {
+		return badRequest("InUsePrefixCannotBeDeleted", "IpPrefix %s on Subnet %s has active allocations and cannot be deleted.", before, d.id.name())
 	}
 	return nil
+}
+
+// subnetWritten forgets the range that a subnet had before.
+func subnetWritten(s *Server, e *entry) {
+	p, _ := subnetPrefix(e.body.(object))
+	if n := s.scaleSets.subnets[e.key]; n != nil && n.stored != p {
+		delete(s.scaleSets.subnets, e.key)
+	}
 }
 
 func checkSubnets(parent object, children []*draft) error {

@@ -147,7 +147,7 @@ func TestNetworkResourcesAreStoredAndProtected(t *testing.T) {
 	inVirtualTime(t, nil, func(b *bench) {
 		network(b)
 		v := b.get("Microsoft.Network/virtualNetworks/v", "2017-06-01")
-		if list, _ := at(v, "properties", "subnets").([]any); len(list) != 2 || text(list[0], "properties", "addressPrefix") != "10.9.8.64/26" || text(list[0], "properties", "provisioningState") != "Succeeded" {
+		if list, _ := at(v, "properties", "subnets").([]any); len(list) != 2 || text(list[1], "properties", "addressPrefix") != "10.9.8.64/26" || text(list[0], "properties", "provisioningState") != "Succeeded" {
 			t.Errorf("subnets of %v", v)
 		}
 		b.made("PUT", "Microsoft.Network/publicIPAddresses/p", netVersion, publicBody("mine"))
@@ -179,6 +179,13 @@ func TestNetworkResourcesAreStoredAndProtected(t *testing.T) {
 		if list := at(o, "properties", "ipConfigurations").([]any); text(list[0], "properties", "privateIPAddress") != "10.9.8.5" {
 			t.Errorf("interface %v", o)
 		}
+		for range 2 { // as deployments do
+			b.made("PUT", "Microsoft.Network/networkInterfaces/nic", netVersion, interfaceBody("servers", "10.9.8.4", ""))
+			b.made("PUT", "Microsoft.Network/networkInterfaces/o", netVersion, interfaceBody("servers", "", ""))
+			network(b)
+		}
+		b.refused("PrivateIPAddressIsAllocated", "PUT", "Microsoft.Network/networkInterfaces/x", netVersion, interfaceBody("servers", "10.9.8.5", ""))
+		b.refused("InUsePrefixCannotBeDeleted", "PUT", "Microsoft.Network/virtualNetworks/v/subnets/servers", netVersion, `{"properties":{"addressPrefix":"10.9.8.0/27"}}`)
 		b.refused("InUseSubnetCannotBeDeleted", "DELETE", "Microsoft.Network/virtualNetworks/v/subnets/servers", netVersion, "")
 		b.refused("InUseSubnetCannotBeDeleted", "DELETE", "Microsoft.Network/virtualNetworks/v", netVersion, "")
 		b.made("DELETE", "Microsoft.Network/networkInterfaces/o", netVersion, "")
@@ -267,6 +274,80 @@ func TestVirtualMachineByHand(t *testing.T) {
 			t.Errorf("published %v, running %v", sub.published, sub.names())
 		}
 		b.made("DELETE", "Microsoft.Network/networkInterfaces/nic", netVersion, "")
+	})
+}
+
+func TestGroupGoesWithItsMachineAccountAndIdentity(t *testing.T) {
+	sub := newSharingSubstrate()
+	inVirtualTime(t, func(s *Server) { s.Substrate = sub }, func(b *bench) {
+		network(b)
+		b.made("PUT", "Microsoft.Network/publicIPAddresses/p", netVersion, publicBody("mine"))
+		b.made("PUT", "Microsoft.Network/networkInterfaces/nic", netVersion, interfaceBody("servers", "", "p"))
+		b.made("PUT", "Microsoft.Compute/virtualMachines/server", "2024-07-01", machineBody(""))
+		b.made("PUT", "Microsoft.Storage/storageAccounts/mine", "2023-05-01", `{"location":"westeurope","sku":{"name":"Standard_LRS"}}`)
+		made := b.made("PUT", "Microsoft.ManagedIdentity/userAssignedIdentities/i", "2023-01-31", `{"location":"westeurope"}`)
+		if len(sub.published) != 1 || len(sub.names()) != 1 || len(sub.keys) != 1 {
+			t.Errorf("before: %v, %v, %v", sub.published, sub.names(), sub.keys)
+		}
+		b.made("DELETE", "/subscriptions/"+DefaultSubscription+"/resourceGroups/"+DefaultResourceGroup, "2021-04-01", "")
+		if len(sub.published) != 0 || len(sub.names()) != 0 || len(sub.keys) != 0 {
+			t.Errorf("after: %v, %v, %v", sub.published, sub.names(), sub.keys)
+		}
+		if _, err := b.s.Credential(text(made, "properties", "clientId")).GetToken(b.ctx, policy.TokenRequestOptions{}); err == nil {
+			t.Error("the identity still has tokens")
+		}
+	})
+}
+
+func TestMachineTakesItsDiskAndInterfaceWithIt(t *testing.T) {
+	inVirtualTime(t, nil, func(b *bench) {
+		network(b)
+		b.made("PUT", "Microsoft.Network/networkInterfaces/nic", netVersion, interfaceBody("servers", "", ""))
+		body := strings.Replace(machineBody(""), `"createOption":"FromImage"`, `"createOption":"FromImage","deleteOption":"Delete"`, 1)
+		body = strings.Replace(body, `networkInterfaces/nic"`, `networkInterfaces/nic","properties":{"deleteOption":"Delete"}`, 1)
+		b.made("PUT", "Microsoft.Compute/virtualMachines/server", "2024-07-01", body)
+		b.made("DELETE", "Microsoft.Compute/virtualMachines/server", "2024-07-01", "")
+		for path, version := range map[string]string{"Microsoft.Compute/disks/server-os": "2022-07-02", "Microsoft.Network/networkInterfaces/nic": netVersion} {
+			if status, _ := b.call("GET", path, version, ""); status != 404 {
+				t.Errorf("%s: %d", path, status)
+			}
+		}
+		b.made("DELETE", "Microsoft.Network/virtualNetworks/v/subnets/servers", netVersion, "")
+	})
+}
+
+func TestSpecHasRetiredOffersAndTakenNames(t *testing.T) {
+	if _, err := ParseSpec([]byte("publicAddresses: 10.0.0.1\n")); err == nil || !strings.Contains(err.Error(), "publicAddresses") {
+		t.Errorf("a wrong range: %v", err)
+	}
+	spec, err := ParseSpec([]byte(`retiredOffers: true
+publicAddresses: 127.77.0.0/24
+takenStorageAccounts: [taken]
+resources:
+  - {type: Microsoft.Network/publicIPAddresses, name: p, body: {sku: {name: Basic}, properties: {publicIPAllocationMethod: Dynamic}}}
+  - {type: Microsoft.Storage/storageAccounts, name: mine, body: {sku: {name: Standard_LRS}}}
+  - {type: Microsoft.Storage/storageAccounts/fileServices/shares, name: mine/default/data}
+`))
+	if err != nil {
+		t.Fatal(err)
+	}
+	sub := newSharingSubstrate()
+	inVirtualTime(t, func(s *Server) {
+		s.Substrate = sub
+		if err := spec.Apply(s); err != nil {
+			t.Fatal(err)
+		}
+	}, func(b *bench) {
+		if err := b.s.Create(b.ctx, spec); err != nil {
+			t.Fatal(err)
+		}
+		if p := b.get("Microsoft.Network/publicIPAddresses/p", netVersion); text(p, "properties", "ipAddress") != "127.77.0.1" {
+			t.Errorf("address %v", p)
+		}
+		if !slices.Equal(sub.shares, []string{"mine/data"}) {
+			t.Errorf("shares %v", sub.shares)
+		}
+		b.refused("StorageAccountAlreadyTaken", "PUT", "Microsoft.Storage/storageAccounts/taken", "2023-05-01", `{"location":"westeurope","sku":{"name":"Standard_LRS"}}`)
 	})
 }
 

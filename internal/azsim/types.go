@@ -1,9 +1,9 @@
 package azsim
 
-// resourceTypes lists the types of this package but for the scale sets'.
+// resourceTypes lists the types of this package but for the scale sets' and the
+// stored ones.
 func resourceTypes() []*resourceType {
 	types := []*resourceType{diskType(), snapshotType(), galleryType(), imageType(), versionType(), virtualMachineType(), machineExtensionType()}
-	types = append(types, storedTypes()...)
 	types = append(types, deploymentTypes()...)
 	return append(types, authorizationTypes()...)
 }

@@ -21,7 +21,8 @@ func (s *Server) View(look func(v *View)) {
 
 // Get gives the stored model of a resource, nil if there is none: a
 // *armcompute.VirtualMachineScaleSet, VirtualMachineScaleSetVM, Disk, Snapshot,
-// Gallery, GalleryImage, GalleryImageVersion… Models are as they are stored:
+// Gallery, GalleryImage, GalleryImageVersion…, or a map[string]any of a stored type
+// (stored.go). Models are as they are stored:
 // secrets are in them, and of an instance there is only what is its own (data
 // disks, tags, protection); Instance gives the rest.
 func (v *View) Get(id string) any {

@@ -10,16 +10,6 @@ import (
 	"github.com/Azure/azure-sdk-for-go/sdk/resourcemanager/compute/armcompute/v8"
 )
 
-// models are the models that the server stores or answers with.
-func models() []any {
-	return []any{
-		&armcompute.VirtualMachineScaleSet{}, &armcompute.VirtualMachineScaleSetVM{}, &armcompute.VirtualMachineScaleSetVMExtension{},
-		&armcompute.VirtualMachineScaleSetExtension{}, &armcompute.Disk{}, &armcompute.Snapshot{}, &armcompute.Gallery{}, &armcompute.GalleryImage{},
-		&armcompute.GalleryImageVersion{}, &armcompute.VirtualMachine{}, &armcompute.Image{}, &armcompute.ResourceSKU{},
-		&armcompute.VirtualMachineScaleSetVMInstanceView{}, &armcompute.StorageProfile{},
-	}
-}
-
 // fill sets what a model can hold, each optional member with the probability of a
 // half, as far down as depth.
 func fill(r *rand.Rand, v reflect.Value, depth int) {
@@ -69,40 +59,6 @@ func fill(r *rand.Rand, v reflect.Value, depth int) {
 		v.SetInt(int64(r.Int32()))
 	case reflect.Float32, reflect.Float64:
 		v.SetFloat(float64(r.IntN(1000)) / 8)
-	}
-}
-
-func TestEncodesAsTheModelsDo(t *testing.T) {
-	r := rand.New(rand.NewPCG(1, 2))
-	for _, m := range models() {
-		typ := reflect.TypeOf(m).Elem()
-		if shapeOf(typ).fields == nil {
-			t.Errorf("%s is not learned", typ)
-		}
-		for i := range 100 {
-			v := reflect.New(typ)
-			fill(r, v.Elem(), 1+i%12)
-			want, err := json.Marshal(v.Interface())
-			if err != nil {
-				t.Fatal(err)
-			}
-			got, err := encodeJSON(v.Interface())
-			if err != nil || string(got) != string(want) {
-				t.Fatalf("%s: %v\n%s\nwant\n%s", typ, err, got, want)
-			}
-		}
-	}
-	for _, body := range []any{
-		nil, map[string]any{}, map[string]any{"value": []any{}, "n": nil, "e": &armError{code: "c", message: "m"}}, []any(nil), map[string]any(nil),
-		map[string]any{"l": []string{"a"}, "t": map[string]string{"b": "c"}, "f": 1.5, "d": json.Number("3")}, &group{ID: "i"},
-	} {
-		want, err := json.Marshal(body)
-		if err != nil {
-			t.Fatal(err)
-		}
-		if got, err := encodeJSON(body); err != nil || string(got) != string(want) {
-			t.Errorf("%v\n%s\nwant\n%s", err, got, want)
-		}
 	}
 }
 
