@@ -60,7 +60,7 @@ func TestAzureCLIDeployments(t *testing.T) {
 		t.Errorf("what-if: %s", out)
 	}
 	c.want([]any{"Succeeded", 8, nil}, "[properties.provisioningState, properties.outputs.size.value, properties.parameters.secret.value]", with("create", "8")...)
-	c.want([]string{"disk0", "disk1"}, "[?tags.made=='by template'].name", "disk", "list", "-g", e.ResourceGroup)
+	c.want([]string{"disk0", "disk1"}, "sort([?tags.made=='by template'].name)", "disk", "list", "-g", e.ResourceGroup)
 
 	if out := c.run(with("what-if", "8")...); !strings.Contains(out, "4 no change") {
 		t.Errorf("what-if of what is there: %s", out)

@@ -430,3 +430,50 @@ func TestDeploymentAtOnce(t *testing.T) {
 		}
 	})
 }
+
+// What refers to a resource that does not exist yet is compared by its expression,
+// and made after that resource.
+func TestDeploymentRefersToItsResources(t *testing.T) {
+	const template = `{"$schema": "https://schema.management.azure.com/schemas/2019-04-01/deploymentTemplate.json#", "contentVersion": "1.0.0.0", "resources": [
+		{"type": "Microsoft.Compute/disks", "apiVersion": "2024-03-02", "name": "second", "location": "westeurope", "tags": {"size": "[string(reference('first').diskSizeGB)]"},
+		 "properties": {"diskSizeGB": 4, "creationData": {"createOption": "Empty"}}},
+		{"type": "Microsoft.Compute/disks", "apiVersion": "2024-03-02", "name": "first", "location": "westeurope", "properties": {"diskSizeGB": 8, "creationData": {"createOption": "Empty"}}}],
+		"outputs": {"arm": {"type": "string", "value": "[environment().resourceManager]"}, "group": {"type": "string", "value": "[resourceGroup().id]"}}}`
+	deployments2021(t, nil, func(b *deployBench) {
+		b.equal(b.whatIf(deploying(template, "{}"))["second"], "after.tags.size", "[string(reference('first').diskSizeGB)]")
+		got := b.deploy("d", deploying(template, "{}"))
+		b.equal(got, "properties.provisioningState", "Succeeded")
+		b.equal(got, "properties.outputs.arm.value", InProcess+"/")
+		b.equal(got, "properties.outputs.group.value", inGroup)
+		b.equal(b.want(200, "GET", inGroup+"/providers/Microsoft.Compute/disks/second?api-version=2024-03-02", ""), "tags.size", "8")
+		b.equal(b.whatIf(deploying(template, "{}"))["second"], "changeType", "NoChange")
+	})
+}
+
+// A throttled request of a deployment is sent again, and outputs that cannot be
+// evaluated fail it.
+func TestDeploymentMeetsFaults(t *testing.T) {
+	deployments2021(t, func(s *Server) {
+		s.Faults = []Fault{{Name: "busy", Method: "PUT", Path: "/disks/first$", Count: 2, Effect: EffectThrottle}}
+	}, func(b *deployBench) {
+		b.equal(b.deploy("d", deploying(twoDisks, "{}")), "properties.provisioningState", "Succeeded")
+		if f := b.s.FaultsNow(); f[0].Met != 2 {
+			b.Errorf("faults %+v", f)
+		}
+		got := b.deploy("d", deploying(strings.ReplaceAll(twoDisks, "').diskSizeGB", "').nothing"), "{}"))
+		b.equal(got, "properties.provisioningState", "Failed")
+		b.equal(got, "properties.error.details.0.code", "DeploymentOutputEvaluationFailed")
+	})
+}
+
+// The end of a server ends a deployment that waits for a resource for ever: the
+// bubble of the test would not end otherwise.
+func TestCloseEndsADeployment(t *testing.T) {
+	deployments2021(t, func(s *Server) {
+		s.Faults = []Fault{{Method: "PUT", Path: "/disks/first$", Effect: EffectNeverEnds}}
+	}, func(b *deployBench) {
+		b.want(201, "PUT", b.deployment("d"), deploying(twoDisks, "{}"))
+		time.Sleep(time.Hour)
+		b.equal(b.want(200, "GET", b.deployment("d"), ""), "properties.provisioningState", "Running")
+	})
+}

@@ -45,6 +45,14 @@
 // under it; what must ask the Substrate at once goes into reply.later. Replies are
 // encoded under the lock, so they may point at stored models.
 //
+// # Deployments
+//
+// Package deployments runs templates; a deployer is its way back into ServeHTTP, as
+// the principal that deploys, marked in the request's context. Its waits for
+// resources are the only polling. A deployment is validated by PUTs that are only
+// checked (call.check): they end after the common checks, or before the store for a
+// type with preflight, whose put ends in write or has such an end of its own.
+//
 // # How to add a resource type
 //
 // Return a resourceType from resourceTypes (types.go), or from scaleSetTypes for

@@ -43,7 +43,8 @@ type resourceType struct {
 	preempts bool
 	// stored is what a stored type adds (stored.go); nil for others.
 	stored *storedRules
-	// preflight says that put ends in write, which stops a PUT that is only checked.
+	// preflight says that put stops a PUT that is only checked (call.check) before it
+	// stores anything, as write does.
 	preflight bool
 	// drop is told, under the lock, that an entry goes because its parent or
 	// group goes; may be nil.

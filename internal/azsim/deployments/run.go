@@ -179,6 +179,9 @@ func (d *Deployment) put(w world, r *template.Resource) (int, *Error) {
 	}
 	state, e := follow(w, out, path)
 	if state == stateSucceeded {
+		if out.Status == http.StatusAccepted {
+			return http.StatusOK, nil
+		}
 		return out.Status, nil
 	}
 	fail := &Error{
@@ -192,19 +195,22 @@ func (d *Deployment) put(w world, r *template.Resource) (int, *Error) {
 }
 
 // follow waits for the end of what a PUT began, and gives its state: by its
-// Azure-AsyncOperation, else by the resource's provisioningState.
+// Azure-AsyncOperation, else its Location, else the resource's provisioningState.
 func follow(w world, out *Response, path string) (string, *Error) {
-	member := []string{"properties", "provisioningState"}
+	where := []string{"properties", "provisioningState"}
 	if at := out.Header.Get("Azure-AsyncOperation"); at != "" {
-		path, member = at, []string{"status"}
+		path, where = at, []string{"status"}
 		out.Body = map[string]any{"status": stateRunning}
+	} else if at := out.Header.Get("Location"); at != "" && out.Status == http.StatusAccepted {
+		path = at
 	}
 	for {
-		switch state := text(out.Body, member...); state {
-		case "", stateSucceeded:
+		state := text(out.Body, where...)
+		switch {
+		case state == stateSucceeded, state == "" && out.Status != http.StatusAccepted:
 			return stateSucceeded, nil
-		case stateFailed, stateCanceled:
-			if _, has := out.Body.(map[string]any)["error"]; has {
+		case state == stateFailed, state == stateCanceled:
+			if member(out.Body, "error") != nil {
 				return state, errorIn(out.Body, http.StatusConflict)
 			}
 			return state, nil
