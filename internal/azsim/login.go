@@ -54,7 +54,7 @@ func (c *call) cloud() map[string]any {
 	return map[string]any{
 		"name": "AzureStackCloud", "resourceManager": base + "/", "portal": base + "/portal", "gallery": base + "/gallery", "graph": base + "/graph/",
 		"authentication": map[string]any{"loginEndpoint": base + "/", "audiences": []any{base + "/"}, "tenant": "adfs", "identityProvider": "ADFS"},
-		"suffixes":       map[string]any{"storage": "azsim.invalid", "keyVaultDns": "vault.azsim.invalid"},
+		"suffixes":       map[string]any{"storage": storageSuffix, "keyVaultDns": "vault.azsim.invalid"},
 	}
 }
 

@@ -41,14 +41,14 @@ type resourceType struct {
 	operations string
 	// preempts makes a write end the operation that runs, instead of meeting 409.
 	preempts bool
+	// stored is what a stored type adds (stored.go); nil for others.
+	stored *storedRules
 	// preflight says that put stops a PUT that is only checked (call.check) before it
 	// stores anything, as write does.
 	preflight bool
 	// drop is told, under the lock, that an entry goes because its parent or
 	// group goes; may be nil.
 	drop func(s *Server, e *entry)
-	// stored is what a stored type adds (stored.go); nil for others.
-	stored *storedRules
 }
 
 // An entry is one stored resource.

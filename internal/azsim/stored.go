@@ -5,6 +5,8 @@ import (
 	"net/http"
 	"slices"
 	"strings"
+
+	"github.com/ortet/ortet/internal/azsim/deployments"
 )
 
 // Stored types are those whose models azsim keeps as decoded JSON: what a client
@@ -69,6 +71,7 @@ func storedType(name string, versions []string, r *storedRules) *resourceType {
 			}
 			return c.writeStored(r, tree)
 		},
+		preflight: true,
 		patch: func(c *call) (*reply, error) {
 			tree, err := c.tree()
 			if err != nil {
@@ -205,7 +208,7 @@ func (c *call) writeStored(r *storedRules, tree object) (*reply, error) {
 		return nil, err
 	}
 	e := s.find(c.id)
-	if err := c.busy(e); err != nil {
+	if err := c.busy(e); err != nil && c.check == deployments.Perform {
 		return nil, err
 	}
 	if err := c.precondition(e); err != nil {
@@ -226,6 +229,9 @@ func (c *call) writeStored(r *storedRules, tree object) (*reply, error) {
 	}
 	if err := c.checkSiblings(d); err != nil {
 		return nil, err
+	}
+	if c.check != deployments.Perform {
+		return &reply{status: http.StatusNoContent}, nil
 	}
 	status := http.StatusOK
 	if e == nil {

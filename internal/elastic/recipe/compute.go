@@ -36,6 +36,9 @@ func (r *renderer) compute(customData map[string][]byte, recipe string) (Deploym
 	for i := range r.c.Spec.Pools {
 		p := &r.c.Spec.Pools[i]
 		capacity[p.Name] = r.capacity(p)
+		if r.facts.Leave[p.Name] {
+			continue
+		}
 		all = append(all, r.pool(p, customData[p.Name]))
 		if p.Count == nil && p.Max != nil {
 			all = append(all, r.autoscale(p))

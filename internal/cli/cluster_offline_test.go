@@ -1,0 +1,110 @@
+package cli
+
+import (
+	"crypto/sha256"
+	"encoding/hex"
+	"encoding/json"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/ortet/ortet/internal/elastic/lifecycle"
+	"github.com/ortet/ortet/internal/engine"
+)
+
+// offline runs a command of ortet cluster on the cluster.yaml of dir.
+func offline(t *testing.T, dir string, args ...string) (out string) {
+	t.Helper()
+	code, out, err := run(t, append([]string{"cluster", "-f", filepath.Join(dir, "cluster.yaml")}, args...)...)
+	if code != 0 {
+		t.Fatalf("%v: exit code %d: %s", args, code, err)
+	}
+	return out
+}
+
+// From nothing to templates, without Azure.
+func TestClusterOffline(t *testing.T) {
+	dir := t.TempDir()
+	in := func(name string) string { return filepath.Join(dir, name) }
+	offline(t, dir, "init", "--name", "demo", "--location", "westeurope", "--pool", "agents=2", "--pool", "big=0:Standard_D8s_v5")
+	if code, _, err := run(t, "cluster", "-f", in("cluster.yaml"), "init", "--name", "other", "--location", "westeurope"); code != engine.ExitFailed || !strings.Contains(err, "exists") {
+		t.Errorf("init over a file: exit code %d: %s", code, err)
+	}
+	if out := offline(t, dir, "validate"); !strings.Contains(strings.Join(strings.Fields(out), " "), "cluster demo in westeurope, 1 server, 2 pool(s)") || !strings.Contains(out, "k3s, ortet, ortetNode") {
+		t.Errorf("validate: %s", out)
+	}
+	offline(t, dir, "keys")
+	if s, err := os.Stat(in("demo")); err != nil || s.Mode().Perm() != 0o600 {
+		t.Errorf("private key: %v %v", s, err)
+	}
+	if code, _, err := run(t, "cluster", "-f", in("cluster.yaml"), "keys"); code != engine.ExitFailed || !strings.Contains(err, "exists") {
+		t.Errorf("keys again: exit code %d: %s", code, err)
+	}
+	for _, name := range []string{"k3s-amd64", "ortet", "ortet-node"} {
+		if err := os.WriteFile(in(name), []byte(name), 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	out := offline(t, dir, "artifacts", in("www"), "--k3s", in("k3s-amd64"), "--ortet", in("ortet"), "--url", "file:///srv/artifacts/")
+	sum := sha256.Sum256([]byte("k3s-amd64"))
+	if !strings.Contains(out, "file:///srv/artifacts/k3s\n") || !strings.Contains(out, hex.EncodeToString(sum[:])) {
+		t.Errorf("block:\n%s", out)
+	}
+	if data, err := os.ReadFile(in("www/ortet-node")); err != nil || string(data) != "ortet-node" {
+		t.Errorf("copy: %q %v", data, err)
+	}
+	offline(t, dir, "export", in("out"), "--own-address", "192.0.2.7")
+	for _, name := range []string{"storage", "compute"} {
+		for _, kind := range []string{".json", ".parameters.json"} {
+			data, err := os.ReadFile(in("out/" + name + kind))
+			var v map[string]any
+			if err != nil || json.Unmarshal(data, &v) != nil || !strings.HasPrefix(v["$schema"].(string), "https://schema.management.azure.com/") {
+				t.Errorf("%s%s: %v %.80s", name, kind, err, data)
+			}
+		}
+	}
+	readme, err := os.ReadFile(in("out/README"))
+	if err != nil || strings.Count(string(readme), "az deployment group create") != 2 || !strings.Contains(string(readme), "--resource-group demo-compute --name ortet") {
+		t.Errorf("README: %v\n%s", err, readme)
+	}
+	if data, err := os.ReadFile(in("out/cloud-init/big.yaml")); err != nil || !strings.HasPrefix(string(data), "#cloud-config") {
+		t.Errorf("cloud-init: %v %.80s", err, data)
+	}
+}
+
+func TestClusterMissingFile(t *testing.T) {
+	for _, command := range []string{"validate", "up", "plan", "status", "endpoints", "down", "keys"} {
+		code, _, err := run(t, "cluster", command, "-f", filepath.Join(t.TempDir(), "none.yaml"))
+		if code != engine.ExitFailed || !strings.Contains(err, "ortet cluster init") {
+			t.Errorf("%s: exit code %d: %s", command, code, err)
+		}
+	}
+}
+
+func TestClusterUsage(t *testing.T) {
+	for _, args := range []string{"init", "init --name a --location b --pool x", "up --own-address x", "down --all --storage", "artifacts d", "artifacts d --k3s k --url ftp://x", "export"} {
+		if code, _, err := run(t, append([]string{"cluster"}, strings.Fields(args)...)...); code != ExitUsage {
+			t.Errorf("%s: exit code %d: %s", args, code, err)
+		}
+	}
+}
+
+// Azure's names and sentences are long; tables are not.
+func TestClusterTablesFit(t *testing.T) {
+	long := strings.Repeat("long", 20)
+	var b strings.Builder
+	writeClusterPlan(&b, &lifecycle.Plan{Changes: []lifecycle.Change{{Change: "Modify", Group: "g", Type: "Microsoft.Compute/virtualMachineScaleSets", Name: long, What: []string{"sku.capacity: 2 -> 3"}}}, Counts: map[string]int{"Modify": 1}})
+	writeClusterStatus(&b, &lifecycle.Status{Cluster: "demo", Location: "westeurope", Groups: []lifecycle.GroupStatus{{Name: long, Exists: true, State: "Succeeded", Deployment: "Succeeded"}},
+		Pools: []lifecycle.PoolStatus{{Name: "agents", Size: "Standard_" + long, Priority: "Regular", Wanted: 100, Instances: 100, Running: 100, State: "Succeeded"}}}, time.Now())
+	writeFailures(&b, []lifecycle.Failure{{Group: long, Resource: "scale set agents", Code: "SkuNotAvailable", Message: strings.Repeat("word ", 40)}})
+	for l := range strings.Lines(b.String()) {
+		if n := len([]rune(strings.TrimRight(l, "\n"))); n > resultWidth {
+			t.Errorf("%d columns: %s", n, l)
+		}
+	}
+	if !strings.Contains(b.String(), "sku.capacity: 2 -> 3") || !strings.Contains(b.String(), "1 to modify") {
+		t.Error(b.String())
+	}
+}
