@@ -1,7 +1,7 @@
 // Command controlplane is etcd, the Kubernetes control plane, the kubelet,
-// kube-proxy, kubeadm and the lab's stand-in for k3s in one binary, which acts as the component that its first argument or
-// its own file name says. One binary links once, which is most of what building the
-// components apart would cost.
+// kube-proxy, kubeadm and the lab's stand-in for k3s in one binary, which acts as
+// the component that its first argument or its own file name says. One binary links
+// once, which is most of what building the components apart would cost.
 //
 // It is the upstream components, unchanged: tests, demo and lab run against
 // what users run. It has a module of its own, so that depending on Ortet does

@@ -122,15 +122,38 @@ node-label+: ["ortet.io/test=agent"]
 	k.checkNetwork(ctx, t)
 	k.checkLogsAndExec(ctx, t)
 
-	line.begin("another machine of that name")
-	k.put(ctx, t, agent, "/etc/rancher/node/password", "another")
-	if _, err := k.machines.Exec(ctx, agent.ID, nil, "systemctl", "restart", "--no-block", "k3s-agent"); err != nil {
-		t.Fatal(err)
+	line.begin("the server restarts")
+	before := k.sh(ctx, t, server, "cat /var/lib/rancher/k3s/server/node-token /var/lib/rancher/k3s/server/tls/*-ca.crt")
+	k.sh(ctx, t, server, "systemctl restart k3s")
+	if after := k.sh(ctx, t, server, "cat /var/lib/rancher/k3s/server/node-token /var/lib/rancher/k3s/server/tls/*-ca.crt"); after != before {
+		t.Errorf("token or CAs are others after a restart:\n%s\nbefore:\n%s", after, before)
 	}
+	k.await(ctx, t, "the ConfigMap of before", "get configmap -n fromfile one -o jsonpath={.data.value}", "second")
+	k.awaitReady(ctx, t, "k3sserver")
+
+	line.begin("the agent restarts after its token's end")
+	poll(ctx, t, "the token's end", time.Minute, func(ctx context.Context) (bool, error) {
+		return time.Now().After(expired) && k.server.kubectl(ctx, t, "get secret -n kube-system --field-selector type=bootstrap.kubernetes.io/token -o name") == "", nil
+	})
+	began := time.Now()
+	k.sh(ctx, t, agent, "systemctl restart k3s-agent")
+	poll(ctx, t, "a heartbeat of the agent's", 30*time.Second, func(ctx context.Context) (bool, error) {
+		at, err := time.Parse(time.RFC3339, k.server.kubectl(ctx, t, "get lease -n kube-node-lease k3sagent -o jsonpath={.spec.renewTime}"))
+		return at.After(began), err
+	})
+
+	line.begin("another machine of that name")
+	password := k.sh(ctx, t, agent, "cat /etc/rancher/node/password")
+	k.put(ctx, t, agent, "/etc/rancher/node/password", "another")
+	k.sh(ctx, t, agent, "systemctl restart --no-block k3s-agent")
 	poll(ctx, t, "the refusal of its password", 30*time.Second, func(ctx context.Context) (bool, error) {
 		return strings.Contains(k.sh(ctx, t, agent, "journalctl -u k3s-agent -o cat"), "Node password rejected, duplicate hostname"), nil
 	})
-	_ = expired
+	k.put(ctx, t, agent, "/etc/rancher/node/password", password)
+
+	line.begin("the Node is deleted")
+	k.server.kubectl(ctx, t, "delete node k3sagent")
+	k.await(ctx, t, "its password to be forgotten", "get secret -n kube-system k3sagent.node-password.k3s --ignore-not-found -o name", "")
 }
 
 // A k3sSite is machines on which k3s is installed, and nothing else configured.
@@ -310,18 +333,12 @@ func (k *k3sSite) checkNetwork(ctx context.Context, t *testing.T) {
 	pods := strings.Fields(k.server.kubectl(ctx, t, "get pods -l app=web -o jsonpath='{.items[*].metadata.name}'"))
 	// The web image has nothing but its server: what a pod would do is done in its
 	// network namespace.
-	inPod := "nsenter --net=/proc/$(pgrep -x web | head -1)/ns/net curl --silent --show-error --max-time 5 http://" + service
-	for _, from := range []string{"curl --silent --show-error --max-time 5 http://" + service, inPod} {
-		for i := 0; ; i++ {
-			seen := k.sh(ctx, t, k.server.c, "for i in $(seq 12); do "+from+"; done")
-			if strings.Contains(seen, pods[0]) && strings.Contains(seen, pods[1]) {
-				break
-			}
-			if i == 5 {
-				t.Errorf("%s: only %q of %v answered", from, seen, pods)
-				break
-			}
-		}
+	ask := "curl --silent --show-error --max-time 5 http://" + service
+	for _, from := range []string{ask, "nsenter --net=/proc/$(pgrep -x web | head -1)/ns/net " + ask} {
+		poll(ctx, t, from+" to be answered by "+strings.Join(pods, " and "), 30*time.Second, func(ctx context.Context) (bool, error) {
+			seen := k.sh(ctx, t, k.server.c, "for i in $(seq 12); do "+from+" || true; done")
+			return strings.Contains(seen, pods[0]) && strings.Contains(seen, pods[1]), nil
+		})
 	}
 }
 

@@ -62,28 +62,27 @@ func ParseToken(text string) (Token, error) {
 	return t, nil
 }
 
-// agent is a node's side of k3s.
+// agent is a node's side of k3s. Files of flags read it.
 type agent struct {
-	config        Config
+	Config
+	Node, Address string
+	Settings      AgentConfig // the server's
 	server        string
 	token         Token
-	node, address string
 	password      string
 	ca            []byte
-	settings      AgentConfig
 }
 
-func (a *agent) dir(elements ...string) string {
-	return a.config.dir(append([]string{"agent"}, elements...)...)
-}
+// Socket is where k3s's containerd listens.
+func (a *agent) Socket() string { return containerdSocket }
 
 func runAgent(ctx context.Context, c Config, p *processes) error {
-	a := &agent{config: c, server: strings.TrimSuffix(c.one("server"), "/"), node: nodeName(c)}
+	a := &agent{Config: c, server: strings.TrimSuffix(c.One("server"), "/"), Node: nodeName(c)}
 	if a.server == "" {
 		return errors.New("--server is required")
 	}
-	text := c.one("token")
-	if file := c.one("token-file"); text == "" && file != "" {
+	text := c.One("token")
+	if file := c.One("token-file"); text == "" && file != "" {
 		if err := p.await(ctx, "for "+file, 2*time.Second, func(context.Context) error {
 			content, err := os.ReadFile(file)
 			if err == nil && len(bytes.TrimSpace(content)) == 0 {
@@ -102,7 +101,7 @@ func runAgent(ctx context.Context, c Config, p *processes) error {
 	if a.token, err = ParseToken(text); err != nil {
 		return err
 	}
-	if a.address, err = nodeAddress(c); err != nil {
+	if a.Address, err = nodeAddress(c); err != nil {
 		return err
 	}
 	if err := p.await(ctx, "to retrieve agent configuration; server is not ready", 5*time.Second, a.configure); err != nil {
@@ -120,7 +119,7 @@ func (a *agent) configure(ctx context.Context) error {
 	if err != nil {
 		return fmt.Errorf("failed to retrieve configuration from server: %w", err)
 	}
-	if err := json.Unmarshal(text, &a.settings); err != nil {
+	if err := json.Unmarshal(text, &a.Settings); err != nil {
 		return err
 	}
 	if err := a.readPassword(); err != nil {
@@ -131,14 +130,14 @@ func (a *agent) configure(ctx context.Context) error {
 		if err != nil {
 			return err
 		}
-		if err := writeFile(a.dir(name+".crt"), text, 0o600); err != nil {
+		if err := writeFile(a.Dir("agent", name+".crt"), text, 0o600); err != nil {
 			return err
 		}
 	}
 	// The kubelet's client certificate comes last: others are asked for with the
 	// one of the last start.
 	for _, name := range []string{"serving-kubelet", "client-kube-proxy", "client-k3s-controller", "client-kubelet"} {
-		key, err := loadKey(a.dir(name + ".key"))
+		key, err := loadKey(a.Dir("agent", name+".key"))
 		if err != nil {
 			return err
 		}
@@ -150,12 +149,12 @@ func (a *agent) configure(ctx context.Context) error {
 		if err != nil {
 			return err
 		}
-		if err := writeFile(a.dir(name+".crt"), text, 0o600); err != nil {
+		if err := writeFile(a.Dir("agent", name+".crt"), text, 0o600); err != nil {
 			return err
 		}
 	}
 	for file, name := range map[string]string{"kubelet": "client-kubelet", "kubeproxy": "client-kube-proxy", "k3scontroller": "client-k3s-controller"} {
-		if err := writeFile(a.dir(file+".kubeconfig"), kubeconfig(a.server, a.dir("server-ca.crt"), a.dir(name)), 0o600); err != nil {
+		if err := writeKubeconfig(a.Dir("agent", file+".kubeconfig"), a.server, a.ca, a.Dir("agent", name), false, 0o600); err != nil {
 			return err
 		}
 	}
@@ -190,7 +189,7 @@ func (a *agent) ask(ctx context.Context, path string, body []byte) ([]byte, erro
 	roots := x509.NewCertPool()
 	roots.AppendCertsFromPEM(a.ca)
 	config := &tls.Config{RootCAs: roots}
-	if pair, err := tls.LoadX509KeyPair(a.dir("client-kubelet.crt"), a.dir("client-kubelet.key")); err == nil {
+	if pair, err := tls.LoadX509KeyPair(a.Dir("agent", "client-kubelet.crt"), a.Dir("agent", "client-kubelet.key")); err == nil {
 		config.Certificates = []tls.Certificate{pair}
 	}
 	try := func() ([]byte, error) {
@@ -207,9 +206,9 @@ func (a *agent) ask(ctx context.Context, path string, body []byte) ([]byte, erro
 		} else {
 			request.SetBasicAuth(a.token.User, a.token.Password)
 		}
-		request.Header.Set("k3s-Node-Name", a.node)
+		request.Header.Set("k3s-Node-Name", a.Node)
 		request.Header.Set("k3s-Node-Password", a.password)
-		request.Header.Set("k3s-Node-IP", a.address)
+		request.Header.Set("k3s-Node-IP", a.Address)
 		return do(request, config)
 	}
 	text, err := try()
@@ -258,7 +257,7 @@ func nodeName(c Config) string {
 	if err != nil {
 		host = "localhost"
 	}
-	return strings.ToLower(c.or("node-name", host))
+	return strings.ToLower(c.Or("node-name", host))
 }
 
 // nodeAddress is the first of node-ip, or that of the default route's interface.

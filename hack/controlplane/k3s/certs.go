@@ -2,11 +2,11 @@ package k3s
 
 import (
 	"crypto/ecdsa"
-	"crypto/elliptic"
 	"crypto/rand"
 	"crypto/sha256"
 	"crypto/x509"
 	"crypto/x509/pkix"
+	"encoding/base64"
 	"encoding/hex"
 	"encoding/pem"
 	"errors"
@@ -17,6 +17,8 @@ import (
 	"os"
 	"path/filepath"
 	"time"
+
+	"k8s.io/client-go/util/keyutil"
 )
 
 // Authority is a certificate authority in two files.
@@ -27,8 +29,8 @@ type Authority struct {
 	key               *ecdsa.PrivateKey
 }
 
-// loadAuthority reads the authority of that name, or makes it.
-func loadAuthority(dir, name string, now time.Time) (*Authority, error) {
+// LoadAuthority reads the authority of that name, or makes it.
+func LoadAuthority(dir, name string, now time.Time) (*Authority, error) {
 	a := &Authority{CertFile: filepath.Join(dir, name+".crt"), KeyFile: filepath.Join(dir, name+".key")}
 	var err error
 	if a.key, err = loadKey(a.KeyFile); err != nil {
@@ -117,26 +119,18 @@ func (a *Authority) issue(name string, s subject, now time.Time) error {
 
 // loadKey reads a key, or makes it.
 func loadKey(file string) (*ecdsa.PrivateKey, error) {
-	text, err := os.ReadFile(file)
-	if err == nil {
-		block, _ := pem.Decode(text)
-		if block == nil {
-			return nil, fmt.Errorf("read %s: no key", file)
-		}
-		return x509.ParseECPrivateKey(block.Bytes)
-	}
-	if !errors.Is(err, fs.ErrNotExist) {
-		return nil, err
-	}
-	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
+	text, _, err := keyutil.LoadOrGenerateKeyFile(file)
 	if err != nil {
 		return nil, err
 	}
-	der, err := x509.MarshalECPrivateKey(key)
+	key, err := keyutil.ParsePrivateKeyPEM(text)
 	if err != nil {
-		return nil, err
+		return nil, fmt.Errorf("read %s: %w", file, err)
 	}
-	return key, writeFile(file, pem.EncodeToMemory(&pem.Block{Type: "EC PRIVATE KEY", Bytes: der}), 0o600)
+	if key, ok := key.(*ecdsa.PrivateKey); ok {
+		return key, nil
+	}
+	return nil, fmt.Errorf("read %s: no elliptic key", file)
 }
 
 func serial() *big.Int {
@@ -161,16 +155,23 @@ func writeFile(path string, content []byte, mode fs.FileMode) error {
 	return os.Rename(path+".part", path)
 }
 
-// kubeconfig is a client's access by its certificate and key, both in files.
-func kubeconfig(server, caFile, name string) []byte {
-	return fmt.Appendf(nil, `apiVersion: v1
-kind: Config
-clusters:
-- {name: local, cluster: {server: %q, certificate-authority: %q}}
-users:
-- {name: user, user: {client-certificate: %q, client-key: %q}}
-contexts:
-- {name: Default, context: {cluster: local, user: user, namespace: default}}
-current-context: Default
-`, server, caFile, name+".crt", name+".key")
+// writeKubeconfig writes a client's access by its certificate and key: their paths,
+// or in the file itself.
+func writeKubeconfig(path, server string, ca []byte, name string, inline bool, mode fs.FileMode) error {
+	data := map[string]string{"Data": "", "Server": server, "CA": base64.StdEncoding.EncodeToString(ca), "Cert": name + ".crt", "Key": name + ".key"}
+	if inline {
+		data["Data"] = "-data"
+		for _, field := range []string{"Cert", "Key"} {
+			text, err := os.ReadFile(data[field])
+			if err != nil {
+				return err
+			}
+			data[field] = base64.StdEncoding.EncodeToString(text)
+		}
+	}
+	text, err := render("kubeconfig.yaml", data)
+	if err != nil {
+		return err
+	}
+	return writeFile(path, text, mode)
 }

@@ -22,10 +22,13 @@ type Config map[string][]string
 // replaces what is there; "key+" in a file appends. Unknown flags are refused, but
 // those in a server's files, which k3s skips with a warning (pkg/configfilearg).
 func LoadConfig(command string, args []string, getenv func(string) string) (Config, error) {
-	flags := flagsOf(command)
+	flags, err := documentedFlags(command)
+	if err != nil {
+		return nil, err
+	}
 	merged := Config{}
-	for name, key := range environment {
-		if v := getenv(name); v != "" && flags[key] != 0 {
+	for name, key := range flags.environment {
+		if v := getenv(name); v != "" && flags.kinds[key] != "" {
 			merged[key] = []string{v}
 		}
 	}
@@ -35,7 +38,7 @@ func LoadConfig(command string, args []string, getenv func(string) string) (Conf
 	}
 	file, required := "/etc/rancher/k3s/config.yaml", false
 	for _, from := range []Config{merged, line} {
-		if v := from.one("config"); v != "" {
+		if v := from.One("config"); v != "" {
 			file, required = v, true
 		}
 	}
@@ -62,24 +65,24 @@ func LoadConfig(command string, args []string, getenv func(string) string) (Conf
 	}
 	maps.Copy(merged, line)
 	for key := range merged {
-		if !slices.Contains(strings.Fields(honoured), key) {
+		if !flags.here[key] {
 			logrus.Infof("Flag --%s is accepted and ignored: the lab's k3s does not have what it sets", key)
 		}
 	}
 	return merged, nil
 }
 
-func (c Config) addFile(command string, flags map[string]kind, text []byte) error {
+func (c Config) addFile(command string, flags documented, text []byte) error {
 	var content map[string]any
 	if err := yaml.Unmarshal(text, &content); err != nil {
 		return err
 	}
 	for _, written := range slices.Sorted(maps.Keys(content)) {
 		key, appends := strings.CutSuffix(written, "+")
-		if long := aliases[key]; long != "" {
+		if long := flags.aliases[key]; long != "" {
 			key = long
 		}
-		if flags[key] == 0 {
+		if flags.kinds[key] == "" {
 			if command == "server" {
 				logrus.Warnf("Unknown flag --%s found in config.yaml, skipping", key)
 				continue
@@ -94,7 +97,7 @@ func (c Config) addFile(command string, flags map[string]kind, text []byte) erro
 		} else if content[written] != nil {
 			values = []string{fmt.Sprint(content[written])}
 		}
-		if appends && flags[key] == list {
+		if appends && flags.kinds[key] == "list" {
 			values = append(slices.Clone(c[key]), values...)
 		}
 		c[key] = values
@@ -102,29 +105,29 @@ func (c Config) addFile(command string, flags map[string]kind, text []byte) erro
 	return nil
 }
 
-func parseArgs(flags map[string]kind, args []string) (Config, error) {
+func parseArgs(flags documented, args []string) (Config, error) {
 	parsed := Config{}
 	for len(args) > 0 {
 		arg := args[0]
 		args = args[1:]
 		name, v, hasValue := strings.Cut(strings.TrimLeft(arg, "-"), "=")
-		if long := aliases[name]; long != "" {
+		if long := flags.aliases[name]; long != "" {
 			name = long
 		}
-		k := flags[name]
+		k := flags.kinds[name]
 		switch {
 		case !strings.HasPrefix(arg, "-"):
 			return nil, fmt.Errorf("unexpected argument %q", arg)
-		case k == 0:
+		case k == "":
 			return nil, fmt.Errorf("flag provided but not defined: -%s", name)
-		case k == toggle && !hasValue:
+		case k == "switch" && !hasValue:
 			v = "true"
 		case !hasValue && len(args) == 0:
 			return nil, fmt.Errorf("flag needs an argument: -%s", name)
 		case !hasValue:
 			v, args = args[0], args[1:]
 		}
-		if k == list {
+		if k == "list" {
 			parsed[name] = append(parsed[name], v)
 		} else {
 			parsed[name] = []string{v}
@@ -133,46 +136,28 @@ func parseArgs(flags map[string]kind, args []string) (Config, error) {
 	return parsed, nil
 }
 
-// one returns a flag's last value, or "".
-func (c Config) one(key string) string {
-	if v := c[key]; len(v) > 0 {
-		return v[len(v)-1]
-	}
-	return ""
-}
+// One returns a flag's last value, or "".
+func (c Config) One(key string) string { return c.Or(key, "") }
 
-func (c Config) or(key, otherwise string) string {
-	if v := c.one(key); v != "" {
-		return v
+// Or returns a flag's last value, or another where it has none.
+func (c Config) Or(key, otherwise string) string {
+	if v := c[key]; len(v) > 0 && v[len(v)-1] != "" {
+		return v[len(v)-1]
 	}
 	return otherwise
 }
 
-func (c Config) on(key string) bool { return c.one(key) == "true" }
+// On says whether a switch is on.
+func (c Config) On(key string) bool { return c.One(key) == "true" }
 
-// split returns a list whose values may themselves be separated by commas.
+// List returns a list's values, separated by commas.
+func (c Config) List(key string) string { return strings.Join(c[key], ",") }
+
 func (c Config) split(key string) []string {
-	return strings.FieldsFunc(strings.Join(c[key], ","), func(r rune) bool { return r == ',' || r == ' ' })
+	return strings.FieldsFunc(c.List(key), func(r rune) bool { return r == ',' || r == ' ' })
 }
 
-// dir is a path beneath the data folder.
-func (c Config) dir(elements ...string) string {
-	return filepath.Join(append([]string{c.or("data-dir", "/var/lib/rancher/k3s")}, elements...)...)
-}
-
-// override has an operator's "name=value" words replace the flags of those names.
-func override(flags, words []string) []string {
-	given := map[string]bool{}
-	for _, w := range words {
-		name, _, _ := strings.Cut(strings.TrimLeft(w, "-"), "=")
-		given[name] = true
-	}
-	flags = slices.DeleteFunc(slices.Clone(flags), func(f string) bool {
-		name, _, _ := strings.Cut(strings.TrimLeft(f, "-"), "=")
-		return given[name]
-	})
-	for _, w := range words {
-		flags = append(flags, "--"+strings.TrimLeft(w, "-"))
-	}
-	return flags
+// Dir is a path beneath the data folder.
+func (c Config) Dir(elements ...string) string {
+	return filepath.Join(append([]string{c.Or("data-dir", "/var/lib/rancher/k3s")}, elements...)...)
 }

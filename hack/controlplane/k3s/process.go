@@ -147,6 +147,15 @@ func (p *processes) start(program, log string, args ...string) error {
 	return nil
 }
 
+// startComponent starts a component of this binary by its file of flags.
+func (p *processes) startComponent(name string, data any, words []string) error {
+	flags, err := componentFlags(name, data, words)
+	if err != nil {
+		return err
+	}
+	return p.start(name, "", flags...)
+}
+
 // stop ends the children, the last first.
 func (p *processes) stop() {
 	for _, c := range slices.Backward(p.children) {

@@ -7,6 +7,7 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
+	"maps"
 	"net"
 	"net/http"
 	"os"
@@ -34,40 +35,34 @@ import (
 	utilsnet "k8s.io/utils/net"
 )
 
-const etcdURL = "https://127.0.0.1:2379"
-
-// server is k3s's server by its configuration.
+// server is k3s's server by its configuration. Files of flags read it.
 type server struct {
-	config                                  Config
-	address, advertise, port                string // node's, API server's
-	serviceCIDR, serviceIP, dns             string
-	serverCA, clientCA, requestCA, etcdCA   *Authority
-	serverToken, agentToken, kubeconfigFile string
+	Config
+	Address, Advertise, Port              string // node's; API server's
+	Services, serviceIP                   string
+	Agents                                AgentConfig
+	serverCA, clientCA, requestCA, etcdCA *Authority
+	serverToken, agentToken               string
 }
 
-func (s *server) tls(name string) string  { return s.config.dir("server", "tls", name) }
-func (s *server) cred(name string) string { return s.config.dir("server", "cred", name+".kubeconfig") }
+// TLS is a file of the server's keys and certificates.
+func (s *server) TLS(name string) string { return s.Dir("server", "tls", name) }
+
+// Cred is the kubeconfig of a component.
+func (s *server) Cred(name string) string { return s.Dir("server", "cred", name+".kubeconfig") }
 
 func runServer(ctx context.Context, c Config, p *processes) error {
-	if c.one("server") != "" {
+	if c.One("server") != "" {
 		return errors.New("the lab's k3s has one server: --server is for agents")
 	}
-	s := &server{config: c, port: c.or("https-listen-port", "6443"), kubeconfigFile: c.or("write-kubeconfig", "/etc/rancher/k3s/k3s.yaml")}
+	s := &server{Config: c, Port: c.Or("https-listen-port", "6443"), Services: c.Or("service-cidr", "10.43.0.0/16")}
 	if err := s.prepare(time.Now()); err != nil {
 		return err
 	}
-	if err := p.start("etcd", "", override(s.etcdFlags(), c["etcd-arg"])...); err != nil {
+	if err := p.startComponent("etcd", s, c["etcd-arg"]); err != nil {
 		return err
 	}
-	supervisor := &Supervisor{
-		ServerCA: s.serverCA, ClientCA: s.clientCA, ServerToken: s.serverToken, AgentToken: s.agentToken, Now: time.Now,
-		Agents: AgentConfig{
-			ClusterCIDR: s.clusterCIDR(), ClusterDNS: s.dns, ClusterDomain: c.or("cluster-domain", "cluster.local"),
-			DisableKubeProxy: c.on("disable-kube-proxy"), DisableCloudController: c.on("disable-cloud-controller"),
-		},
-		APIServers: []string{net.JoinHostPort(s.advertise, s.port)},
-	}
-	admin, err := clientcmd.BuildConfigFromFlags("", s.cred("admin"))
+	admin, err := clientcmd.BuildConfigFromFlags("", s.Cred("admin"))
 	if err != nil {
 		return err
 	}
@@ -75,37 +70,35 @@ func runServer(ctx context.Context, c Config, p *processes) error {
 	if err != nil {
 		return err
 	}
-	supervisor.Client = client
-	flags := override(s.apiserverFlags(), c["kube-apiserver-arg"])
+	supervisor := &Supervisor{
+		ServerCA: s.serverCA, ClientCA: s.clientCA, ServerToken: s.serverToken, AgentToken: s.agentToken, Agents: s.Agents,
+		APIServers: []string{net.JoinHostPort(s.Advertise, s.Port)}, Client: client, Now: time.Now,
+	}
+	flags, err := componentFlags("kube-apiserver", s, c["kube-apiserver-arg"])
+	if err != nil {
+		return err
+	}
 	logrus.Infof("Running kube-apiserver %s", strings.Join(flags, " "))
-	go func() {
-		p.ended <- fmt.Errorf("kube-apiserver ended: %w", errors.Join(runAPIServer(ctx, flags, supervisor), errors.New("no reason given")))
-	}()
+	go func() { p.ended <- fmt.Errorf("kube-apiserver ended: %v", runAPIServer(ctx, flags, supervisor)) }()
 	if err := p.await(ctx, "for the API server", 500*time.Millisecond, func(ctx context.Context) error {
 		return client.Discovery().RESTClient().Get().AbsPath("/readyz").Do(ctx).Error()
 	}); err != nil {
 		return err
 	}
-	for name, flags := range map[string][]string{
-		"kube-controller-manager": override(s.controllerManagerFlags(), c["kube-controller-manager-arg"]),
-		"kube-scheduler":          override(s.schedulerFlags(), c["kube-scheduler-arg"]),
-	} {
-		if err := p.start(name, "", flags...); err != nil {
+	for _, name := range []string{"kube-controller-manager", "kube-scheduler"} {
+		if err := p.startComponent(name, s, c[name+"-arg"]); err != nil {
 			return err
 		}
 	}
-	go deployManifests(ctx, admin, c.dir("server", "manifests"), c.split("disable"))
+	go deployManifests(ctx, s.Cred("admin"), c.Dir("server", "manifests"), c.split("disable"))
 	logrus.Info("k3s is up and running")
 	notifyReady()
-	if c.on("disable-agent") {
+	if c.On("disable-agent") {
 		return nil
 	}
-	own := Config{"server": {"https://127.0.0.1:" + s.port}, "token": {s.fullToken("server", s.serverToken)}}
-	for key, v := range c {
-		if key != "server" && key != "token" && key != "token-file" {
-			own[key] = v
-		}
-	}
+	own := maps.Clone(c)
+	delete(own, "token-file")
+	own["server"], own["token"] = []string{"https://127.0.0.1:" + s.Port}, []string{s.fullToken("server", s.serverToken)}
 	if err := runAgent(ctx, own, p); err != nil {
 		return err
 	}
@@ -115,37 +108,34 @@ func runServer(ctx context.Context, c Config, p *processes) error {
 // prepare makes what persists, credentials for this start, and the kubeconfigs.
 func (s *server) prepare(now time.Time) error {
 	var err error
-	if s.address, err = nodeAddress(s.config); err != nil {
+	if s.Address, err = nodeAddress(s.Config); err != nil {
 		return err
 	}
-	s.advertise = s.config.or("advertise-address", s.address)
-	s.serviceCIDR = s.config.or("service-cidr", "10.43.0.0/16")
-	_, services, err := net.ParseCIDR(s.serviceCIDR)
+	s.Advertise = s.Or("advertise-address", s.Address)
+	_, services, err := net.ParseCIDR(s.Services)
 	if err != nil {
 		return fmt.Errorf("invalid service-cidr: %w", err)
 	}
-	for n, at := range map[int]*string{1: &s.serviceIP, 10: &s.dns} {
-		ip, err := utilsnet.GetIndexedIP(services, n)
-		if err != nil {
-			return err
-		}
-		*at = ip.String()
+	first, dns := utilsnet.AddIPOffset(utilsnet.BigForIP(services.IP), 1), utilsnet.AddIPOffset(utilsnet.BigForIP(services.IP), 10)
+	s.serviceIP = first.String()
+	s.Agents = AgentConfig{
+		ClusterCIDR: s.Or("cluster-cidr", "10.42.0.0/16"), ClusterDNS: s.Or("cluster-dns", dns.String()), ClusterDomain: s.Or("cluster-domain", "cluster.local"),
+		DisableKubeProxy: s.On("disable-kube-proxy"), DisableCloudController: s.On("disable-cloud-controller"),
 	}
-	s.dns = s.config.or("cluster-dns", s.dns)
 	for name, at := range map[string]**Authority{"server-ca": &s.serverCA, "client-ca": &s.clientCA, "request-header-ca": &s.requestCA, "etcd/server-ca": &s.etcdCA} {
-		if *at, err = loadAuthority(filepath.Dir(s.tls(name)), filepath.Base(name), now); err != nil {
+		if *at, err = LoadAuthority(filepath.Dir(s.TLS(name)), filepath.Base(name), now); err != nil {
 			return err
 		}
 	}
-	if _, err := loadKey(s.tls("service.key")); err != nil {
+	if _, err := loadKey(s.TLS("service.key")); err != nil {
 		return err
 	}
 	host, err := os.Hostname()
 	if err != nil {
 		return err
 	}
-	names := append([]string{"kubernetes", "kubernetes.default", "kubernetes.default.svc", "kubernetes.default.svc." + s.config.or("cluster-domain", "cluster.local"),
-		"localhost", host, "127.0.0.1", "::1", s.serviceIP, s.address, s.advertise}, s.config.split("tls-san")...)
+	names := append([]string{"kubernetes", "kubernetes.default", "kubernetes.default.svc", "kubernetes.default.svc." + s.Agents.ClusterDomain,
+		"localhost", host, "127.0.0.1", "::1", s.serviceIP, s.Address, s.Advertise}, s.split("tls-san")...)
 	for _, i := range []struct {
 		ca   *Authority
 		file string
@@ -159,62 +149,42 @@ func (s *server) prepare(now time.Time) error {
 		{s.requestCA, "client-auth-proxy", subject{name: "system:auth-proxy"}},
 		{s.etcdCA, "etcd/server", subject{name: "etcd-server", hosts: []string{"localhost", "127.0.0.1"}, clients: true}},
 	} {
-		if err := i.ca.issue(s.tls(i.file), i.who, now); err != nil {
+		if err := i.ca.issue(s.TLS(i.file), i.who, now); err != nil {
 			return err
 		}
 	}
-	local := "https://127.0.0.1:" + s.port
+	local := "https://127.0.0.1:" + s.Port
 	for _, name := range []string{"admin", "controller", "scheduler"} {
-		if err := writeFile(s.cred(name), kubeconfig(local, s.serverCA.CertFile, s.tls("client-"+name)), 0o600); err != nil {
+		if err := writeKubeconfig(s.Cred(name), local, s.serverCA.PEM, s.TLS("client-"+name), false, 0o600); err != nil {
 			return err
 		}
 	}
-	return errors.Join(s.writeKubeconfig(local), s.writeTokens(), writeFile(s.config.dir("server", "manifests", "rolebindings.yaml"), []byte(roleBindings), 0o600))
-}
-
-func (s *server) writeKubeconfig(server string) error {
-	mode, err := strconv.ParseUint(s.config.or("write-kubeconfig-mode", "0600"), 8, 32)
+	mode, err := strconv.ParseUint(s.Or("write-kubeconfig-mode", "0600"), 8, 32)
 	if err != nil {
 		return fmt.Errorf("invalid write-kubeconfig-mode: %w", err)
 	}
-	loaded, err := clientcmd.LoadFromFile(s.cred("admin"))
+	bindings, err := render("rolebindings.yaml", nil)
 	if err != nil {
 		return err
 	}
-	user, cluster := loaded.AuthInfos["user"], loaded.Clusters["local"]
-	if user.ClientCertificateData, err = os.ReadFile(user.ClientCertificate); err != nil {
-		return err
-	}
-	if user.ClientKeyData, err = os.ReadFile(user.ClientKey); err != nil {
-		return err
-	}
-	user.ClientCertificate, user.ClientKey = "", ""
-	cluster.Server, cluster.CertificateAuthority, cluster.CertificateAuthorityData = server, "", s.serverCA.PEM
-	loaded.Clusters["default"], loaded.AuthInfos["default"], loaded.Contexts["default"] = cluster, user, loaded.Contexts["Default"]
-	loaded.Contexts["default"].Cluster, loaded.Contexts["default"].AuthInfo, loaded.CurrentContext = "default", "default", "default"
-	delete(loaded.Clusters, "local")
-	delete(loaded.AuthInfos, "user")
-	delete(loaded.Contexts, "Default")
-	text, err := clientcmd.Write(*loaded)
-	if err != nil {
-		return err
-	}
-	return writeFile(s.kubeconfigFile, text, fs.FileMode(mode))
+	return errors.Join(
+		writeKubeconfig(s.Or("write-kubeconfig", "/etc/rancher/k3s/k3s.yaml"), local, s.serverCA.PEM, s.TLS("client-admin"), true, fs.FileMode(mode)),
+		writeFile(s.Dir("server", "manifests", "rolebindings.yaml"), bindings, 0o600), s.writeTokens())
 }
 
 // writeTokens finds the server's and the agents' token: configured, kept from an
 // earlier start, or random. Agents' is the server's where none is configured.
 func (s *server) writeTokens() error {
 	secret := func(key, file string) (string, error) {
-		text := s.config.one(key)
-		if path := s.config.one(key + "-file"); text == "" && path != "" {
+		text := s.One(key)
+		if path := s.One(key + "-file"); text == "" && path != "" {
 			content, err := os.ReadFile(path)
 			if err != nil {
 				return "", err
 			}
 			text = string(content)
 		}
-		if kept, err := os.ReadFile(s.config.dir("server", file)); text == "" && err == nil {
+		if kept, err := os.ReadFile(s.Dir("server", file)); text == "" && err == nil {
 			text = string(kept)
 		}
 		text = strings.TrimSpace(text)
@@ -231,14 +201,14 @@ func (s *server) writeTokens() error {
 	}
 	agents := s.fullToken("server", s.serverToken)
 	s.agentToken = s.serverToken
-	if s.config.one("agent-token")+s.config.one("agent-token-file") != "" {
+	if s.One("agent-token")+s.One("agent-token-file") != "" {
 		if s.agentToken, err = secret("agent-token", "none"); err != nil {
 			return err
 		}
 		agents = s.fullToken("node", s.agentToken)
 	}
 	for name, text := range map[string]string{"token": s.fullToken("server", s.serverToken), "node-token": s.fullToken("server", s.serverToken), "agent-token": agents} {
-		if err := writeFile(s.config.dir("server", name), []byte(text+"\n"), 0o600); err != nil {
+		if err := writeFile(s.Dir("server", name), []byte(text+"\n"), 0o600); err != nil {
 			return err
 		}
 	}
@@ -247,55 +217,6 @@ func (s *server) writeTokens() error {
 
 func (s *server) fullToken(user, password string) string {
 	return "K10" + s.serverCA.Hash() + "::" + user + ":" + password
-}
-
-func (s *server) clusterCIDR() string { return s.config.or("cluster-cidr", "10.42.0.0/16") }
-
-func (s *server) etcdFlags() []string {
-	return []string{
-		"--name=default", "--data-dir=" + s.config.dir("server", "db", "etcd"), "--log-level=warn",
-		"--listen-client-urls=" + etcdURL, "--advertise-client-urls=" + etcdURL,
-		"--listen-peer-urls=https://127.0.0.1:2380", "--initial-advertise-peer-urls=https://127.0.0.1:2380", "--initial-cluster=default=https://127.0.0.1:2380",
-		"--client-cert-auth", "--trusted-ca-file=" + s.etcdCA.CertFile, "--cert-file=" + s.tls("etcd/server.crt"), "--key-file=" + s.tls("etcd/server.key"),
-		"--peer-client-cert-auth", "--peer-trusted-ca-file=" + s.etcdCA.CertFile, "--peer-cert-file=" + s.tls("etcd/server.crt"), "--peer-key-file=" + s.tls("etcd/server.key"),
-		"--unsafe-no-fsync", // a machine that is powered off leaves its writes to the host's kernel
-	}
-}
-
-func (s *server) apiserverFlags() []string {
-	issuer := "https://kubernetes.default.svc." + s.config.or("cluster-domain", "cluster.local")
-	return []string{
-		"--bind-address=0.0.0.0", "--secure-port=" + s.port, "--advertise-address=" + s.advertise,
-		"--tls-cert-file=" + s.tls("serving-kube-apiserver.crt"), "--tls-private-key-file=" + s.tls("serving-kube-apiserver.key"),
-		"--client-ca-file=" + s.clientCA.CertFile, "--anonymous-auth=false", "--enable-bootstrap-token-auth",
-		"--authorization-mode=Node,RBAC", "--enable-admission-plugins=NodeRestriction", "--allow-privileged", "--profiling=false",
-		"--etcd-servers=" + etcdURL, "--etcd-cafile=" + s.etcdCA.CertFile, "--etcd-certfile=" + s.tls("etcd/server.crt"), "--etcd-keyfile=" + s.tls("etcd/server.key"),
-		"--kubelet-certificate-authority=" + s.serverCA.CertFile, "--kubelet-preferred-address-types=InternalIP,ExternalIP,Hostname",
-		"--kubelet-client-certificate=" + s.tls("client-kube-apiserver.crt"), "--kubelet-client-key=" + s.tls("client-kube-apiserver.key"),
-		"--requestheader-client-ca-file=" + s.requestCA.CertFile, "--requestheader-allowed-names=system:auth-proxy",
-		"--requestheader-username-headers=X-Remote-User", "--requestheader-group-headers=X-Remote-Group", "--requestheader-extra-headers-prefix=X-Remote-Extra-",
-		"--proxy-client-cert-file=" + s.tls("client-auth-proxy.crt"), "--proxy-client-key-file=" + s.tls("client-auth-proxy.key"),
-		"--service-account-issuer=" + issuer, "--api-audiences=" + issuer + ",k3s",
-		"--service-account-key-file=" + s.tls("service.key"), "--service-account-signing-key-file=" + s.tls("service.key"),
-		"--service-cluster-ip-range=" + s.serviceCIDR, "--service-node-port-range=" + s.config.or("service-node-port-range", "30000-32767"),
-	}
-}
-
-func (s *server) controllerManagerFlags() []string {
-	flags := []string{
-		"--kubeconfig=" + s.cred("controller"), "--controllers=*,tokencleaner", "--use-service-account-credentials", "--leader-elect=false",
-		"--bind-address=127.0.0.1", "--secure-port=10257", "--profiling=false", "--terminated-pod-gc-threshold=1000",
-		"--root-ca-file=" + s.serverCA.CertFile, "--service-account-private-key-file=" + s.tls("service.key"),
-		"--allocate-node-cidrs", "--cluster-cidr=" + s.clusterCIDR(), "--service-cluster-ip-range=" + s.serviceCIDR, "--configure-cloud-routes=false",
-	}
-	for signer, ca := range map[string]*Authority{"kube-apiserver-client": s.clientCA, "kubelet-client": s.clientCA, "kubelet-serving": s.serverCA, "legacy-unknown": s.serverCA} {
-		flags = append(flags, "--cluster-signing-"+signer+"-cert-file="+ca.CertFile, "--cluster-signing-"+signer+"-key-file="+ca.KeyFile)
-	}
-	return flags
-}
-
-func (s *server) schedulerFlags() []string {
-	return []string{"--kubeconfig=" + s.cred("scheduler"), "--leader-elect=false", "--bind-address=127.0.0.1", "--profiling=false"}
 }
 
 // runAPIServer is kube-apiserver in this process, with the supervisor before it.
