@@ -112,6 +112,10 @@ node-name: k3sagent
 kubelet-arg+: ["provider-id=azure:///lab/k3sagent"]
 node-label+: ["ortet.io/test=agent"]
 `, k.address(t, server)))
+	wrong := "K10" + strings.Repeat("0", 64) + token[strings.Index(token, "::"):]
+	if out := k.sh(ctx, t, agent, fmt.Sprintf("timeout 3 k3s agent --config /dev/null --data-dir /tmp/k3s --server https://%s:6443 --token %s 2>&1 || true", k.address(t, server), wrong)); !strings.Contains(out, "token CA hash does not match the Cluster CA certificate hash") {
+		t.Errorf("with another CA's token: %s", out)
+	}
 	k.start(ctx, t, agent, "k3s-agent")
 	k.awaitReady(ctx, t, "k3sagent")
 	k.await(ctx, t, "the agent's provider id and label", "get node k3sagent -o jsonpath={.spec.providerID}{.metadata.labels.ortet\\.io/test}", "azure:///lab/k3sagentagent")
