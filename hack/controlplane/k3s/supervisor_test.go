@@ -100,7 +100,7 @@ func TestWhoMayAskTheSupervisor(t *testing.T) {
 		who  func(*http.Request)
 		want int
 	}{
-		"nobody":                       {nil, http.StatusUnauthorized},
+		"no credentials":               {nil, http.StatusUnauthorized},
 		"server's token":               {withPassword("server", "servers"), http.StatusOK},
 		"agents' token":                {withPassword("node", "agents"), http.StatusOK},
 		"agents' token for the server": {withPassword("server", "agents"), http.StatusUnauthorized},
