@@ -1,7 +1,7 @@
 #!/bin/sh
-# Builds etcd, the Kubernetes control plane, the kubelet, kubeadm and kubectl as one
-# binary into a cache folder outside the checkout, once per version of its
-# inputs, and prints that folder's path on standard output.
+# Builds etcd, the Kubernetes control plane, the kubelet, kube-proxy, kubeadm, kubectl
+# and the lab's k3s as one binary into a cache folder outside the checkout, once per
+# version of its inputs, and prints that folder's path on standard output.
 #
 #   build.sh          build if need be, then print the folder
 #   build.sh --path   print the folder; exit 3 if it is not built yet
@@ -11,7 +11,7 @@
 set -eu
 
 version=1.36.3
-components='etcd kube-apiserver kube-controller-manager kube-scheduler kubelet kubeadm kubectl'
+components='etcd kube-apiserver kube-controller-manager kube-scheduler kubelet kube-proxy kubeadm kubectl k3s'
 
 cd "$(dirname "$0")"
 
@@ -26,7 +26,7 @@ command -v go >/dev/null 2>&1 || { say "go is not on PATH; install the Go that g
 go=$(go env GOVERSION)
 arch=$(go env GOARCH)
 os=$(go env GOOS)
-key=$({ cat go.mod go.sum main.go build.sh; echo "$go $os $arch"; } | digest | cut -c1-16)
+key=$({ cat go.mod go.sum main.go build.sh; find k3s -type f ! -name '*_test.go' | LC_ALL=C sort | xargs cat; echo "$go $os $arch"; } | digest | cut -c1-16)
 cache=${ORTET_CACHE:-${XDG_CACHE_HOME:-$HOME/.cache}/ortet}
 folder=$cache/controlplane-$key
 

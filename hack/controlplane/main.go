@@ -1,7 +1,7 @@
-// Command controlplane is etcd, the Kubernetes control plane, the kubelet and
-// kubeadm in one binary, which acts as the component that its first argument or
-// its own file name says. One binary links once, which is most of what building the
-// components apart would cost.
+// Command controlplane is etcd, the Kubernetes control plane, the kubelet,
+// kube-proxy, kubeadm and the lab's stand-in for k3s in one binary, which acts as
+// the component that its first argument or its own file name says. One binary links
+// once, which is most of what building the components apart would cost.
 //
 // It is the upstream components, unchanged: tests, demo and lab run against
 // what users run. It has a module of its own, so that depending on Ortet does
@@ -14,6 +14,7 @@ import (
 	"os"
 	"path/filepath"
 
+	"github.com/ortet/ortet/hack/controlplane/k3s"
 	"github.com/spf13/cobra"
 	"go.etcd.io/etcd/server/v3/etcdmain"
 	"k8s.io/component-base/cli"
@@ -23,6 +24,7 @@ import (
 	kubectl "k8s.io/kubectl/pkg/cmd"
 	apiserver "k8s.io/kubernetes/cmd/kube-apiserver/app"
 	controllermanager "k8s.io/kubernetes/cmd/kube-controller-manager/app"
+	proxy "k8s.io/kubernetes/cmd/kube-proxy/app"
 	scheduler "k8s.io/kubernetes/cmd/kube-scheduler/app"
 	kubeadm "k8s.io/kubernetes/cmd/kubeadm/app"
 	kubeadmerrors "k8s.io/kubernetes/cmd/kubeadm/app/util/errors"
@@ -43,6 +45,8 @@ func run(args []string) int {
 	case "etcd":
 		etcdmain.Main(args) // exits by itself
 		return 0
+	case "k3s":
+		return k3s.Run(args)
 	case "kubeadm":
 		os.Args = args
 		kubeadmerrors.HandleError(kubeadm.Run()) // exits by itself where it failed
@@ -50,7 +54,7 @@ func run(args []string) int {
 	}
 	command := component(name)
 	if command == nil {
-		fmt.Fprintln(os.Stderr, "controlplane: want etcd, kube-apiserver, kube-controller-manager, kube-scheduler, kubelet, kubeadm or kubectl as file name or first argument")
+		fmt.Fprintln(os.Stderr, "controlplane: want etcd, kube-apiserver, kube-controller-manager, kube-scheduler, kubelet, kube-proxy, kubeadm, kubectl or k3s as file name or first argument")
 		return 64
 	}
 	os.Args = args // the components read flags from here
@@ -59,7 +63,7 @@ func run(args []string) int {
 
 // standalone are the components that are no cobra command of Kubernetes' own
 // kind.
-func standalone(name string) bool { return name == "etcd" || name == "kubeadm" }
+func standalone(name string) bool { return name == "etcd" || name == "kubeadm" || name == "k3s" }
 
 func component(name string) *cobra.Command {
 	switch name {
@@ -71,6 +75,8 @@ func component(name string) *cobra.Command {
 		return scheduler.NewSchedulerCommand()
 	case "kubelet":
 		return kubelet.NewKubeletCommand(context.Background())
+	case "kube-proxy":
+		return proxy.NewProxyCommand()
 	case "kubectl":
 		return kubectl.NewDefaultKubectlCommand()
 	}
