@@ -131,7 +131,7 @@ their boots went.`,
 	f.StringVar(&o.namespace, "namespace", "ortet-system", "`NAME` of the namespace for Ortet's journal, Lease, Secrets and pods")
 	f.StringVarP(&o.output, "output", "o", "table", "output `FORMAT`: table, json or yaml")
 	f.StringVar(&o.logLevel, "log-level", "WARNING", "lowest `LEVEL` logged to standard error: DEBUG, INFO, WARNING, ERROR or CRITICAL")
-	root.AddCommand(newCapture(o), newStatus(o), newRollback(o), newNodes(o), newBoot(o), newController(o), newAdmission(o), newVersion(o))
+	root.AddCommand(newCapture(o), newStatus(o), newRollback(o), newNodes(o), newBoot(o), newController(o), newAdmission(o), newCluster(o), newVersion(o))
 	root.SetHelpCommand(newHelp())
 	root.InitDefaultCompletionCmd()
 	refuseUnknown(root)

@@ -35,6 +35,9 @@ type Facts struct {
 	// Capacity is the number of instances that each pool has, by name; a pool that is
 	// missing here does not exist yet.
 	Capacity map[string]int
+	// Leave are the pools whose scale sets are left out of the compute template: their
+	// models are those of a capture.
+	Leave map[string]bool
 }
 
 // Documents are a rendered cluster.

@@ -1,0 +1,143 @@
+package lifecycle
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"maps"
+	"net/http"
+	"slices"
+
+	"github.com/ortet/ortet/internal/elastic/recipe"
+	"github.com/ortet/ortet/internal/engine"
+	"github.com/ortet/ortet/internal/fleet"
+)
+
+func sorted[V any](m map[string]V) []string { return slices.Sorted(maps.Keys(m)) }
+
+// UpOptions are the choices of Up.
+type UpOptions struct {
+	// NoWait returns when Azure has accepted the compute deployment.
+	NoWait bool
+	// Prune deletes the scale sets of pools that are not in cluster.yaml.
+	Prune bool
+}
+
+// A Result is what Up did.
+type Result struct {
+	Cluster  string            `json:"cluster"`
+	Groups   map[string]string `json:"groups"`             // role to the group's name
+	Ready    bool              `json:"ready"`              // the server has booted and admits agents
+	Boot     string            `json:"boot,omitempty"`     // what the server reported last
+	Failures []Failure         `json:"failures,omitempty"` // what could not be made
+	Notes    []string          `json:"notes,omitempty"`    // what was left as it is, and why
+}
+
+// Up makes the cluster what cluster.yaml says. What it refuses is *engine.Refused, and
+// nothing was made then. A deployment that failed halfway is *engine.NeedsPerson, with
+// the failures in the result; the same call repairs. When ctx ends, Azure goes on with
+// what it has accepted: *engine.Interrupted.
+func (m *Manager) Up(ctx context.Context, options UpOptions) (*Result, error) {
+	r := &Result{Cluster: m.name(), Groups: map[string]string{RoleStorage: m.group(RoleStorage).Name(), RoleCompute: m.group(RoleCompute).Name()}}
+	o, d, err := m.preflight(ctx)
+	if err != nil {
+		return r, interrupted(ctx, "preflight", "nothing was changed", err)
+	}
+	r.Notes = m.notes(o, d)
+	for _, role := range []string{RoleStorage, RoleCompute} {
+		document, wait := d.Storage, true
+		if role == RoleCompute {
+			document, wait = d.Compute, !options.NoWait
+		}
+		if err := m.deploy(ctx, role, document, wait); err != nil {
+			return r, m.deployFailed(ctx, role, r, err)
+		}
+	}
+	if options.Prune {
+		for _, name := range m.removed(o) {
+			if err := m.prune(ctx, o.sets[name].ID); err != nil {
+				return r, interrupted(ctx, "prune", "Azure goes on deleting", err)
+			}
+		}
+	}
+	if options.NoWait {
+		return r, nil
+	}
+	r.Boot, err = m.awaitServer(ctx)
+	r.Ready = err == nil
+	return r, interrupted(ctx, "server", "the server goes on booting", err)
+}
+
+// deployFailed turns the end of a deployment into the command's.
+func (m *Manager) deployFailed(ctx context.Context, role string, r *Result, err error) error {
+	if ctx.Err() != nil {
+		return interrupted(ctx, role, "Azure goes on with what it has accepted", err)
+	}
+	var failed *deploymentError
+	if !errors.As(err, &failed) {
+		return err
+	}
+	r.Failures = failed.failures
+	if !failed.made && role == RoleStorage {
+		return fmt.Errorf("cannot deploy group %s: %w; correct the cause, then run the same command again", r.Groups[role], err)
+	}
+	return &engine.NeedsPerson{Step: role, Err: err, Left: []string{"what was made stays; correct the cause, then run the same command again"}}
+}
+
+// awaitServer waits until the server publishes the hash of its admission server's CA,
+// which is the last that its boot does.
+func (m *Manager) awaitServer(ctx context.Context) (boot string, err error) {
+	c := m.begin("boot", "Wait for the server")
+	defer func() { c.end(err) }()
+	deadline := m.Now().Add(m.Ready)
+	for {
+		var vm machine
+		if _, err := m.get(ctx, m.serverID(), computeVersion, &vm); err != nil && !fleet.Is(err, fleet.KindTransient) {
+			return boot, err
+		}
+		if now := vm.Tags[recipe.TagBoot]; now != "" && now != boot {
+			boot = now
+			c.report(engine.StepProgress, boot)
+		}
+		if vm.Tags[recipe.TagCAHash] != "" {
+			return boot, nil
+		}
+		if m.Now().After(deadline) {
+			return boot, &engine.NeedsPerson{Step: "server", Err: fmt.Errorf("server is not ready after %s; it reported %q", m.Ready, cmp.Or(boot, "nothing")),
+				Left: []string{"see the boot's log: az vm boot-diagnostics get-boot-log --ids " + string(m.serverID())}}
+		}
+		if err := pause(ctx, m.Poll); err != nil {
+			return boot, err
+		}
+	}
+}
+
+// prune deletes a scale set, with its autoscale setting if there is one.
+func (m *Manager) prune(ctx context.Context, set fleet.ResourceID) (err error) {
+	c := m.begin("prune "+set.Name(), "Delete the scale set")
+	defer func() { c.end(err) }()
+	o, err := m.ARM.Send(ctx, "delete the scale set", http.MethodDelete, set, computeVersion, nil)
+	if err != nil {
+		return err
+	}
+	_, err = o.Wait(ctx)
+	return err
+}
+
+// notes say what Up leaves as it is.
+func (m *Manager) notes(o *observation, d *recipe.Documents) []string {
+	var notes []string
+	if s := o.server; s != nil && s.Tags[recipe.TagRecipe] != d.ServerRecipe {
+		notes = append(notes, "server was made by another recipe and stays as it is; to make it again: ortet cluster down, then ortet cluster up (data on /srv stays)")
+	}
+	for _, name := range sorted(o.sets) {
+		switch {
+		case m.pool(name) == nil:
+			notes = append(notes, "pool "+name+" is not in cluster.yaml and stays as it is; ortet cluster up --prune deletes it")
+		case o.sets[name].captured:
+			notes = append(notes, "pool "+name+" boots from an image of ortet capture and stays as it is")
+		}
+	}
+	return notes
+}
