@@ -38,6 +38,8 @@ same command again repairs, and goes on after an interruption.`,
 	f.StringVarP(&c.file, "file", "f", "cluster.yaml", "`FILE` that describes the cluster")
 	f.StringVar(&c.subscription, "subscription", "", "`ID` of the Azure subscription (default: $AZURE_SUBSCRIPTION_ID, that of the credentials)")
 	cmd.AddCommand(newClusterUp(c), newClusterPlan(c), newClusterStatus(c), newClusterEndpoints(c), newClusterDown(c), newClusterKeys(c))
+	cmd.AddCommand(newClusterAgents(c), newClusterSSH(c), newClusterProxy(c), newClusterLogs(c), newClusterKubeconfig(c))
+	cmd.AddCommand(newClusterPools(c)...)
 	return cmd
 }
 

@@ -71,7 +71,7 @@ func (c *clusterOptions) printAgents(cluster *elastic.Cluster, group fleet.Resou
 			if a.Reason != "" {
 				verdict += " " + a.Reason
 			}
-			rows = append(rows, []string{a.Instance, dash(a.Node), dash(a.Power), verdict, dash(shortImage(a.Image)), age(a.Created, s.now)})
+			rows = append(rows, []string{a.Instance, dash(a.Node), dash(a.Power), verdict, dash(imageTitle(a.Image)), age(a.Created, s.now)})
 		}
 		fit(rows, resultWidth, []shrink{{4, 12}, {3, 16}, {1, 12}, {0, 10}})
 		writeRows(w, rows)
@@ -83,9 +83,9 @@ func (c *clusterOptions) printAgents(cluster *elastic.Cluster, group fleet.Resou
 	return err
 }
 
-// shortImage is what tells images apart in a narrow column: a version's definition and
+// imageTitle is what tells images apart in a narrow column: a version's definition and
 // number, or a Marketplace image's SKU and version.
-func shortImage(image string) string {
+func imageTitle(image string) string {
 	if parts := strings.Split(image, ":"); len(parts) == 4 {
 		return parts[2] + ":" + parts[3]
 	}
