@@ -133,7 +133,9 @@ func (o *instanceOptions) openMachine(serve serveOptions, log *slog.Logger) (sub
 	if err != nil {
 		return nil, usageError{err}
 	}
-	c := machine.Config{Dir: filepath.Join(serve.dir, "machine"), Images: images, Log: log}
+	c := machine.Config{Dir: filepath.Join(serve.dir, "machine"), Images: images, Log: log, Trust: map[string]string{
+		"arm.pem": filepath.Join(serve.dir, caFile), "attestation.pem": filepath.Join(serve.dir, attestationFile),
+	}}
 	for _, f := range o.frontends {
 		listen, target, _ := strings.Cut(f, "=")
 		c.Frontends = append(c.Frontends, machine.Frontend{Listen: listen, Target: target})

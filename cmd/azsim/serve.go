@@ -23,6 +23,7 @@ import (
 type serveOptions struct {
 	dir        string
 	listen     string
+	plain      string
 	names      []string
 	speed      float64
 	spec       string
@@ -52,6 +53,7 @@ certificate to trust, and an azure.json for Ortet and the cloud provider.`,
 	f := cmd.Flags()
 	f.StringVar(&o.dir, "dir", "", "`DIR` for endpoint.json, certificates and volumes, created if missing; required")
 	f.StringVar(&o.listen, "listen", "127.0.0.1:0", "listen `ADDRESS`; port 0 picks a free one")
+	f.StringVar(&o.plain, "listen-plain", "127.0.0.1:0", "listen `ADDRESS` without TLS: HTTP proxy for the attestation issuer's certificate, metadata services; port 0 picks a free one")
 	f.StringSliceVar(&o.names, "name", nil, "additional host `NAME` or IP address in the server's certificate; repeatable")
 	f.Float64Var(&o.speed, "speed", 1, "`FACTOR` by which operations are faster than Azure's")
 	f.StringVar(&o.spec, "spec", "", "YAML `FILE` of the initial resources")
@@ -70,8 +72,10 @@ func (o *serveOptions) validate() error {
 	if o.speed <= 0 {
 		problems = append(problems, fmt.Errorf("--speed %v: want more than 0", o.speed))
 	}
-	if _, _, err := net.SplitHostPort(o.listen); err != nil {
-		problems = append(problems, fmt.Errorf("--listen: %w", err))
+	for flag, address := range map[string]string{"--listen": o.listen, "--listen-plain": o.plain} {
+		if _, _, err := net.SplitHostPort(address); err != nil {
+			problems = append(problems, fmt.Errorf("%s: %w", flag, err))
+		}
 	}
 	if o.kubeconfig != "" {
 		if _, err := os.Stat(o.kubeconfig); err != nil {
@@ -168,7 +172,7 @@ func serve(ctx context.Context, o serveOptions, stdout io.Writer, log *slog.Logg
 			_ = web.Close() // cut off what does not end
 		}
 	}()
-	stop, err := servePlainly(ctx, azure, point, log)
+	stop, err := servePlainly(ctx, o.plain, azure, point, log)
 	if err != nil {
 		return err
 	}
@@ -197,7 +201,7 @@ func serve(ctx context.Context, o serveOptions, stdout io.Writer, log *slog.Logg
 // servePlainly writes the root of attested documents, and serves without TLS what is
 // asked for without: their issuer's certificate, to whoever takes the listener for an
 // HTTP proxy, and the instances' metadata services. stop ends that.
-func servePlainly(ctx context.Context, azure *azsim.Server, point *endpoint, log *slog.Logger) (stop func(), err error) {
+func servePlainly(ctx context.Context, address string, azure *azsim.Server, point *endpoint, log *slog.Logger) (stop func(), err error) {
 	root := azure.AttestationPEM()
 	if root == nil {
 		return nil, errors.New("make the authority of attested documents: see the log")
@@ -205,7 +209,7 @@ func servePlainly(ctx context.Context, azure *azsim.Server, point *endpoint, log
 	if err := writeFile(point.AttestationCAFile, root); err != nil {
 		return nil, err
 	}
-	listener, err := new(net.ListenConfig).Listen(ctx, "tcp", "127.0.0.1:0")
+	listener, err := new(net.ListenConfig).Listen(ctx, "tcp", address)
 	if err != nil {
 		return nil, fmt.Errorf("listen for who asks without TLS: %w", err)
 	}

@@ -273,7 +273,7 @@ func TestUsageErrors(t *testing.T) {
 		{[]string{"serve", "more", "--dir", dir}, []string{"more"}},
 		{[]string{"nothing"}, []string{"nothing"}},
 		{[]string{"completion", "bsh"}, []string{"completion"}},
-		{[]string{"serve", "--dir", dir, "--speed", "0", "--instances", "paper", "--listen", "x", "--kubeconfig", dir + "/none"}, []string{"--speed", "--instances", "--listen", "--kubeconfig"}},
+		{[]string{"serve", "--dir", dir, "--speed", "0", "--instances", "paper", "--listen", "x", "--listen-plain", "y", "--kubeconfig", dir + "/none"}, []string{"--speed", "--instances", "--listen: ", "--listen-plain: ", "--kubeconfig"}},
 		{[]string{"serve", "--dir", dir, "--spec", bad}, []string{"nothing", "none"}},
 		{[]string{"serve", "--dir", dir, "--log-level", "loud"}, []string{"--log-level"}},
 	} {

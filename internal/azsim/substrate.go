@@ -3,6 +3,7 @@ package azsim
 import (
 	"context"
 	"net/http"
+	"net/netip"
 )
 
 // A Volume names stored bytes by the lower-case ARM id of the disk, snapshot or
@@ -69,6 +70,10 @@ type Computer struct {
 	Architecture  string // "x64" or "Arm64"
 	Generation    string // "V1" or "V2"
 	NVMe          bool   // disk controller; false means SCSI
+
+	// Address is the private address that ARM gave the primary network interface, with
+	// its subnet's prefix length; invalid where the Substrate chooses one.
+	Address netip.Prefix
 
 	OSDisk    Volume
 	DataDisks map[int32]Volume // by LUN

@@ -8,5 +8,5 @@
 // what exists is read from Azure, by tags.
 //
 // This package is the file: its types, how it is read, its defaults and its rules.
-// It asks nobody anything.
+// It makes no requests.
 package elastic

@@ -128,7 +128,7 @@ var fields = map[string]field{
 func (f field) check(value string) string {
 	n := utf8.RuneCountInString(value)
 	switch {
-	case value == "":
+	case value == "" && (f.min > 0 || f.enum != nil || f.pattern != ""):
 		return "is empty; give a value, or delete the line"
 	case f.enum != nil:
 		for _, e := range f.enum {

@@ -101,6 +101,9 @@ func (d *decoder) file(data []byte) *Cluster {
 	return c
 }
 
+// fromParser are errors in which the library counts lines from 0.
+var fromParser = regexp.MustCompile(`^did not find expected (<|'|key|node|-)`)
+
 var yamlLine = regexp.MustCompile(`^yaml: (?:line (\d+): )?`)
 
 func (d *decoder) syntax(err error) {
@@ -110,6 +113,9 @@ func (d *decoder) syntax(err error) {
 			line = n
 		}
 		text = text[len(m[0]):]
+		if m[1] != "" && fromParser.MatchString(text) {
+			line++
+		}
 	}
 	d.add(line, "", "invalid YAML: "+text+"; check indentation and quotes")
 }
@@ -163,7 +169,7 @@ func (d *decoder) decode(n *yaml.Node, v reflect.Value, path, key string) {
 			want("fields, each with its name")
 			return
 		}
-		d.mapping(n, v, path)
+		d.mapping(n, v, path, line)
 	case reflect.Map:
 		if n.Kind != yaml.MappingNode {
 			want("names with values")
@@ -225,7 +231,7 @@ func (d *decoder) pairs(n *yaml.Node, path string, f func(name string, key, valu
 	seen := map[string]int{}
 	for i := 0; i+1 < len(n.Content); i += 2 {
 		key := n.Content[i]
-		if key.Kind != yaml.ScalarNode || key.ShortTag() != "!!str" {
+		if key.Kind != yaml.ScalarNode || key.ShortTag() != "!!str" && key.ShortTag() != "!!merge" {
 			d.add(key.Line, path, "has "+kind(key)+" as a name; use text")
 			continue
 		}
@@ -238,7 +244,7 @@ func (d *decoder) pairs(n *yaml.Node, path string, f func(name string, key, valu
 	}
 }
 
-func (d *decoder) mapping(n *yaml.Node, v reflect.Value, path string) {
+func (d *decoder) mapping(n *yaml.Node, v reflect.Value, path string, line int) {
 	t, found := v.Type(), map[string]bool{}
 	byName := map[string]int{}
 	var names []string
@@ -263,7 +269,7 @@ func (d *decoder) mapping(n *yaml.Node, v reflect.Value, path string) {
 	for i := range t.NumField() {
 		name, required := jsonField(t.Field(i))
 		if required && !found[name] {
-			d.add(max(1, n.Line), join(path, name), "is missing; add it")
+			d.add(max(1, line), join(path, name), "is missing; add it")
 		}
 	}
 }

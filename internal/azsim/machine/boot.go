@@ -36,6 +36,9 @@ func (s *Substrate) Boot(ctx context.Context, desc azsim.Computer) error {
 		if err := s.powerOff(ctx, c); err != nil { // what a crashed run left
 			return fmt.Errorf("boot %s: %w", desc.ID, err)
 		}
+		if err := s.place(c, desc.Address); err != nil {
+			return fmt.Errorf("boot %s: %w", desc.ID, err)
+		}
 		c.desc = desc
 		for lun, v := range desc.DataDisks {
 			c.luns[lun] = v
@@ -110,6 +113,21 @@ func (s *Substrate) powerOn(ctx context.Context, c *computer, provision bool) (e
 	if err := os.RemoveAll(platform); err != nil {
 		return err
 	}
+	// Services that do not run as root read the trusted certificates.
+	for _, d := range []string{"shares", "trust"} {
+		if err := os.MkdirAll(filepath.Join(platform, d), 0o755); err != nil {
+			return err
+		}
+	}
+	for name, file := range s.config.Trust {
+		content, err := os.ReadFile(file)
+		if err != nil {
+			return fmt.Errorf("read the certificates that machines trust: %w", err)
+		}
+		if err := os.WriteFile(filepath.Join(platform, "trust", name), content, 0o644); err != nil {
+			return err
+		}
+	}
 	if err := writeSeed(filepath.Join(platform, "seed"), c.desc); err != nil {
 		return fmt.Errorf("write the provisioning seed: %w", err)
 	}
@@ -151,6 +169,7 @@ func (s *Substrate) powerOn(ctx context.Context, c *computer, provision bool) (e
 	spec := frame{
 		Root:       root,
 		Platform:   platform,
+		Shares:     s.sharesDir(),
 		Namespace:  filepath.Join(netnsFolder, ns),
 		CgroupPath: s.cgroup(c),
 	}.spec()

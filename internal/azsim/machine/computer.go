@@ -18,9 +18,13 @@ import (
 // A computer is what the Substrate knows of one instance, running or not.
 type computer struct {
 	id      string
-	n       int    // its number in the subnet
 	dir     string // console and the platform's files
 	console *console
+
+	// Its number in the subnet and its address, from the first boot on. They change
+	// under step and Substrate.mu.
+	n       int
+	address netip.Prefix
 
 	// step is held by whatever changes the computer: boot, shutdown, attach.
 	step sync.Mutex
@@ -48,23 +52,12 @@ func (r *run) running() bool {
 	}
 }
 
-// computer returns the entry for id, making it with the lowest free number.
+// computer returns the entry for id, making it if need be.
 func (s *Substrate) computer(id string) (*computer, error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if c := s.computers[id]; c != nil {
 		return c, nil
-	}
-	taken := map[int]bool{}
-	for _, c := range s.computers {
-		taken[c.n] = true
-	}
-	n := firstMachine
-	for taken[n] {
-		n++
-	}
-	if n > lastMachine {
-		return nil, fmt.Errorf("computer %s: the subnet %s is full", id, s.fabric.subnet)
 	}
 	sum := sha256.Sum256([]byte(id))
 	dir := filepath.Join(s.dir, "machines", hex.EncodeToString(sum[:6]))
@@ -72,9 +65,43 @@ func (s *Substrate) computer(id string) (*computer, error) {
 	if err != nil {
 		return nil, err
 	}
-	c := &computer{id: id, n: n, dir: dir, console: console, luns: map[int32]azsim.Volume{}}
+	c := &computer{id: id, dir: dir, console: console, luns: map[int32]azsim.Volume{}}
 	s.computers[id] = c
 	return c, nil
+}
+
+// place gives c, which does not run, the number of the address that ARM gave, or else
+// the one that it has, or else the lowest free one. c.step is locked.
+func (s *Substrate) place(c *computer, address netip.Prefix) error {
+	n, err := machineNumber(s.fabric.subnet, address)
+	if err != nil {
+		return err
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if n == 0 && c.n != 0 {
+		return nil
+	}
+	taken := map[int]string{}
+	for _, other := range s.computers {
+		if other != c {
+			taken[other.n] = other.id
+		}
+	}
+	if n == 0 {
+		n = firstMachine
+		for taken[n] != "" {
+			n++
+		}
+		if n > lastMachine {
+			return fmt.Errorf("the subnet %s is full", s.fabric.subnet)
+		}
+		address = netip.PrefixFrom(s.fabric.nth(n), s.fabric.subnet.Bits())
+	} else if other := taken[n]; other != "" {
+		return fmt.Errorf("address %s belongs to %s: remove that computer first, or let ARM give each computer an address", address.Addr(), other)
+	}
+	c.n, c.address = n, address
+	return nil
 }
 
 // known returns the entry for id, or nil.
@@ -84,14 +111,14 @@ func (s *Substrate) known(id string) *computer {
 	return s.computers[id]
 }
 
-// Address is the computer's address in the machines' network. It is the same
-// until Remove.
+// Address is the computer's address in the machines' network. It is
+// there from the first boot until Remove.
 func (s *Substrate) Address(id string) (netip.Addr, error) {
-	c := s.known(id)
-	if c == nil {
-		return netip.Addr{}, fmt.Errorf("computer %s: unknown", id)
+	p, _ := s.PrivateAddress(id)
+	if !p.IsValid() {
+		return netip.Addr{}, fmt.Errorf("computer %s: has no address before its first boot", id)
 	}
-	return s.fabric.nth(c.n), nil
+	return p.Addr(), nil
 }
 
 var _ azsim.Addresser = (*Substrate)(nil)
@@ -99,11 +126,12 @@ var _ azsim.Addresser = (*Substrate)(nil)
 // PrivateAddress implements azsim.Addresser: a computer has an address once it was
 // booted, until Remove.
 func (s *Substrate) PrivateAddress(id string) (netip.Prefix, bool) {
-	c := s.known(id)
-	if c == nil {
-		return netip.Prefix{}, true
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if c := s.computers[id]; c != nil {
+		return c.address, true
 	}
-	return netip.PrefixFrom(s.fabric.nth(c.n), s.fabric.subnet.Bits()), true
+	return netip.Prefix{}, true
 }
 
 // Console implements azsim.Substrate. An unknown computer wrote nothing.

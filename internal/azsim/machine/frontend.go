@@ -36,15 +36,10 @@ func (s *Substrate) AddFrontend(f Frontend) error {
 	if err != nil {
 		return fmt.Errorf("frontend %q: %w", f.Listen, err)
 	}
-	relay := relay{target: f.Target}
-	relay.done.Go(func() { relay.serve(listener) })
+	stop := startRelay(listener, func() (string, error) { return f.Target, nil })
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	s.closers = append(s.closers, func() error {
-		err := listener.Close()
-		relay.close()
-		return err
-	})
+	s.closers = append(s.closers, stop)
 	return nil
 }
 
@@ -58,12 +53,23 @@ func listenIn(namespace, address string) (listener net.Listener, err error) {
 
 // A relay passes TCP connections on.
 type relay struct {
-	target string
+	target func() (string, error) // asked for each connection
 	done   sync.WaitGroup
 
 	mu     sync.Mutex
 	closed bool
 	open   map[net.Conn]bool
+}
+
+// startRelay passes on the connections that come to l, until stop.
+func startRelay(l net.Listener, target func() (string, error)) (stop func() error) {
+	r := relay{target: target}
+	r.done.Go(func() { r.serve(l) })
+	return func() error {
+		err := l.Close()
+		r.close()
+		return err
+	}
 }
 
 func (r *relay) serve(l net.Listener) {
@@ -86,7 +92,11 @@ func (r *relay) pass(in net.Conn) {
 		return
 	}
 	defer r.drop(in)
-	out, err := net.Dial("tcp", r.target)
+	target, err := r.target()
+	if err != nil {
+		return
+	}
+	out, err := net.Dial("tcp", target)
 	if err != nil {
 		return
 	}

@@ -28,8 +28,7 @@ func TestRelay(t *testing.T) {
 	}()
 	front, err := net.Listen("tcp", "127.0.0.1:0")
 	must(t, err)
-	r := relay{target: target.Addr().String()}
-	r.done.Go(func() { r.serve(front) })
+	stop := startRelay(front, func() (string, error) { return target.Addr().String(), nil })
 
 	c, err := net.Dial("tcp", front.Addr().String())
 	must(t, err)
@@ -46,8 +45,7 @@ func TestRelay(t *testing.T) {
 	must(t, err)
 	_, err = io.ReadFull(idle, make([]byte, 1))
 	must(t, err)
-	must(t, front.Close())
-	r.close()
+	must(t, stop())
 	if _, err := idle.Read(make([]byte, 1)); err == nil {
 		t.Error("a connection outlived its relay")
 	}

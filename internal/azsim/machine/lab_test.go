@@ -42,12 +42,14 @@ func labDir(t *testing.T) string {
 
 func newLab(t *testing.T, frontends ...Frontend) *Substrate {
 	t.Helper()
-	s, err := New(Config{
-		Dir:       labDir(t),
-		Images:    map[string]string{"*": labImage(t)},
-		Frontends: frontends,
-		Log:       slog.New(slog.NewTextHandler(testWriter{t}, nil)),
-	})
+	return newLabOf(t, Config{Images: map[string]string{"*": labImage(t)}, Frontends: frontends})
+}
+
+// newLabOf adds the folder and the log.
+func newLabOf(t *testing.T, config Config) *Substrate {
+	t.Helper()
+	config.Dir, config.Log = labDir(t), slog.New(slog.NewTextHandler(testWriter{t}, nil))
+	s, err := New(config)
 	if err != nil {
 		t.Fatal(err)
 	}

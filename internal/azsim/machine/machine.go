@@ -24,7 +24,8 @@ import (
 // Config says where machines live and what they see.
 type Config struct {
 	// Dir holds volumes and consoles, on a file system with room for them. It
-	// is made if missing. Volumes outlive the Substrate, machines do not.
+	// is made if missing. Volumes and shares outlive the Substrate,
+	// machines do not.
 	Dir string
 	// Images maps marketplace images, "publisher:offer:sku:version", to raw disk
 	// image files. A version "latest" stands for all versions, "*" for all images.
@@ -35,6 +36,9 @@ type Config struct {
 	// Frontends are addresses in the machines' network that lead to the host's,
 	// as an internal load balancer does: the API server, ARM.
 	Frontends []Frontend
+	// Trust is read-only files for each machine in /run/platform/trust: the name
+	// there, and the file on the host, read whenever a machine is switched on.
+	Trust map[string]string
 	// Log is told what happens; nil means nobody is.
 	Log *slog.Logger
 }
@@ -58,6 +62,11 @@ type Substrate struct {
 	mu        sync.Mutex
 	closers   []func() error
 	computers map[string]*computer
+
+	publishing sync.Mutex // of the next
+	published  map[netip.Addr]*publication
+
+	sharing sync.Mutex // of what is beneath sharesDir
 }
 
 var _ azsim.Substrate = (*Substrate)(nil)
@@ -92,6 +101,7 @@ func New(config Config) (_ *Substrate, err error) {
 		log:       log,
 		lock:      lock,
 		computers: map[string]*computer{},
+		published: map[netip.Addr]*publication{},
 	}
 	defer func() {
 		if err != nil {
@@ -101,7 +111,7 @@ func New(config Config) (_ *Substrate, err error) {
 	if err := clean(context.Background(), dir); err != nil {
 		return nil, err
 	}
-	for _, d := range []string{s.volumes.dir, filepath.Join(dir, "machines")} {
+	for _, d := range []string{s.volumes.dir, filepath.Join(dir, "machines"), s.sharesDir()} {
 		if err := os.MkdirAll(d, 0o700); err != nil {
 			return nil, err
 		}
@@ -120,7 +130,8 @@ func New(config Config) (_ *Substrate, err error) {
 	return s, nil
 }
 
-// Close stops all computers at once and takes everything away but the volumes.
+// Close stops all computers at once and takes everything away but the volumes
+// and shares.
 func (s *Substrate) Close() error {
 	s.mu.Lock()
 	all := make([]*computer, 0, len(s.computers))
@@ -134,6 +145,7 @@ func (s *Substrate) Close() error {
 	for _, c := range all {
 		errs = errors.Join(errs, s.Remove(context.Background(), c.id))
 	}
+	errs = errors.Join(errs, s.unpublish(""))
 	for _, f := range closers {
 		errs = errors.Join(errs, f())
 	}

@@ -22,8 +22,6 @@ var imdsAddress = netip.MustParseAddr("169.254.169.254")
 
 const (
 	bridgeName    = "fabric"
-	firstMachine  = 4 // Azure keeps the first addresses of a subnet for itself
-	lastMachine   = 250
 	netnsFolder   = "/run/netns"
 	machineDevice = "eth0"
 )

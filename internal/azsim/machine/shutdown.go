@@ -61,7 +61,7 @@ func (s *Substrate) Remove(ctx context.Context, id string) error {
 	if err := s.powerOff(context.WithoutCancel(ctx), c); err != nil {
 		return fmt.Errorf("remove %s: %w", id, err)
 	}
-	if err := os.RemoveAll(c.dir); err != nil {
+	if err := errors.Join(s.unpublish(id), os.RemoveAll(c.dir)); err != nil {
 		return err
 	}
 	s.mu.Lock()

@@ -89,6 +89,7 @@ var capabilities = []string{
 const (
 	platformFolder = "/run/platform"
 	seedFolder     = platformFolder + "/seed"
+	shareFolder    = platformFolder + "/shares"
 	bootID         = platformFolder + "/boot_id"
 	notifySocket   = "@platform-ready" // abstract, so of the network namespace
 )
@@ -97,6 +98,7 @@ const (
 type frame struct {
 	Root       string // the mounted root file system
 	Platform   string // folder of the platform's files for this machine
+	Shares     string // folder of all storage accounts' file shares
 	Namespace  string // path of the network namespace
 	CgroupPath string
 }
@@ -138,6 +140,7 @@ func (f frame) spec() ociSpec {
 			{Destination: "/tmp", Type: "tmpfs", Source: "tmpfs", Options: []string{"nosuid", "nodev", "mode=1777"}},
 			{Destination: "/dev/kmsg", Type: "bind", Source: "/dev/null", Options: []string{"bind", "rw"}},
 			{Destination: platformFolder, Type: "bind", Source: f.Platform, Options: []string{"bind", "ro", "nosuid", "nodev"}},
+			{Destination: shareFolder, Type: "bind", Source: f.Shares, Options: []string{"bind", "rw", "nosuid", "nodev"}},
 			{Destination: "/run/systemd/resolve/resolv.conf", Type: "bind", Source: f.Platform + "/resolv.conf", Options: []string{"bind", "ro"}},
 		},
 		// The kernel's boot id is the host's. Journal and kubelet tell boots apart

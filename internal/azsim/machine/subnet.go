@@ -11,6 +11,9 @@ const (
 	podsOffset  = 64 // from the second number of the subnet to that of the pods
 	firstSubnet = 128
 	lastSubnet  = 191 // of that second number
+
+	firstMachine = 4 // Azure keeps the first addresses of a subnet for itself
+	lastMachine  = 250
 )
 
 // chooseSubnet returns the machines' network: the wanted one, if it is of the
@@ -42,6 +45,21 @@ func chooseSubnet(wanted netip.Prefix, dir string, addresses func() ([]net.Addr,
 		}
 	}
 	return netip.Prefix{}, fmt.Errorf("machines' subnet: the host has addresses in all of 10.%d.0.0 to 10.%d.0.0", firstSubnet, lastSubnet)
+}
+
+// machineNumber is the number of the machine that has the address, its last octet;
+// 0 without an address.
+func machineNumber(subnet, address netip.Prefix) (int, error) {
+	if !address.IsValid() {
+		return 0, nil
+	}
+	a := address.Addr().Unmap()
+	if subnet.Contains(a) {
+		if n := int(a.As4()[3]); n >= firstMachine && n < 255 {
+			return n, nil
+		}
+	}
+	return 0, fmt.Errorf("address %s: not one for machines in the lab's subnet %s (host part %d to 254): put the virtual network's address space and subnets inside %s, or start azsim with --subnet", a, subnet, firstMachine, subnet)
 }
 
 // podRange is where the pods of all machines in a subnet are.

@@ -57,3 +57,19 @@ func TestChooseSubnet(t *testing.T) {
 		t.Errorf("pods of %v have addresses of machines", first)
 	}
 }
+
+func TestMachineNumber(t *testing.T) {
+	subnet := netip.MustParsePrefix("10.151.7.0/24")
+	for address, want := range map[string]int{
+		"10.151.7.4/26": 4, "10.151.7.254/24": 254,
+		"10.151.7.0/26": 0, "10.151.7.3/26": 0, "10.151.7.255/24": 0, "10.151.8.4/24": 0, "fd00::4/64": 0,
+	} {
+		n, err := machineNumber(subnet, netip.MustParsePrefix(address))
+		if n != want || (err == nil) != (want != 0) {
+			t.Errorf("%s: %d, %v, want %d", address, n, err, want)
+		}
+	}
+	if n, err := machineNumber(subnet, netip.Prefix{}); n != 0 || err != nil {
+		t.Errorf("without an address: %d, %v", n, err)
+	}
+}

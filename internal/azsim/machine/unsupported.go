@@ -19,6 +19,7 @@ type Config struct {
 	Images    map[string]string
 	Subnet    netip.Prefix
 	Frontends []Frontend
+	Trust     map[string]string
 	Log       *slog.Logger
 }
 
