@@ -23,7 +23,7 @@ BENCH ?=
 FUZZTIME ?= 10s
 EXTENSIONS ?= linux-amd64 linux-arm64 windows-amd64 windows-arm64
 
-.PHONY: build story demo playground test e2e check browser azclient simulate simulate-totals mutants fuzz lab bench lint vulncheck arch controlplane helm image extension clean help
+.PHONY: build story demo playground test e2e check browser azclient simulate simulate-totals mutants fuzz lab elastic bench lint vulncheck arch controlplane helm image extension clean help
 
 build: ## bin/ortet, bin/ortet-node, bin/azsim
 	@mkdir -p bin
@@ -83,6 +83,9 @@ simulate-totals: ## add up what make simulate has played
 
 lab: build controlplane helm image ## captures on real machines; root on Debian
 	hack/lab/run.sh $(LABFLAGS)
+
+elastic: build controlplane helm ## ortet cluster on real machines; SHORT=1; root on Debian
+	hack/lab/run.sh --elastic -run '$(if $(SHORT),^TestElasticShort$$,^TestElastic$$)'
 
 bench: build controlplane ## figures with bounds: BENCH=NAME, SPEED=1, DISK=20
 	go run ./bench $(if $(BENCH),-only $(BENCH)) $(if $(SPEED),-speed $(SPEED)) $(if $(DISK),-disk $(DISK))

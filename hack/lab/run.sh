@@ -7,6 +7,7 @@
 #   hack/lab/run.sh                 everything
 #   hack/lab/run.sh --machines      without what needs root but no machine, for those
 #                                   who ran make test as root
+#   hack/lab/run.sh --elastic       ortet cluster on real machines (make elastic)
 #   hack/lab/run.sh -run REGEXP     those tests; any flag of `go test` will do
 set -euo pipefail
 cd "$(dirname "$0")/../.."
@@ -21,7 +22,10 @@ packages=(
 )
 # These need neither root nor machines: make e2e has them.
 skip='^(TestWindowsUnderWine|TestAzureAgentRunsTheExtension)$'
-if [ "${1:-}" = --machines ]; then
+if [ "${1:-}" = --elastic ]; then
+	shift
+	packages=(./test/elastic)
+elif [ "${1:-}" = --machines ]; then
 	shift
 else
 	packages=(./internal/node/... ./cmd/ortet-node "${packages[@]:2}")

@@ -26,7 +26,7 @@ type site struct {
 	ctx context.Context // ends before the bubble waits for its goroutines
 }
 
-func azure(t *testing.T, set func(*azsim.Server), test func(x *site)) {
+func play(t *testing.T, set func(*azsim.Server), test func(x *site)) {
 	t.Helper()
 	synctest.Test(t, func(t *testing.T) {
 		s := &azsim.Server{Seed: 1}
@@ -83,7 +83,7 @@ func (x *site) up(text string) *lifecycle.Result {
 }
 
 func TestAzsim(t *testing.T) {
-	azure(t, nil, func(x *site) {
+	play(t, nil, func(x *site) {
 		p, err := x.manager(file).Plan(x.Context())
 		if err != nil || len(p.NewGroups) != 2 || p.Counts["Create"] != len(p.Changes) || len(p.Changes) < 10 {
 			x.Fatalf("plan of nothing: %v %+v", err, p)
@@ -135,7 +135,7 @@ func (x *site) rolesAreGone() {
 }
 
 func TestAzsimRepairs(t *testing.T) {
-	azure(t, nil, func(x *site) {
+	play(t, nil, func(x *site) {
 		if err := x.s.AddFault(azsim.Fault{Method: http.MethodPut, Path: "virtualMachineScaleSets/agents$", Count: 1, Effect: "error", Status: 409, Code: "SkuNotAvailable"}); err != nil {
 			x.Fatal(err)
 		}
@@ -149,7 +149,7 @@ func TestAzsimRepairs(t *testing.T) {
 }
 
 func TestAzsimRefuses(t *testing.T) {
-	azure(t, func(s *azsim.Server) {
+	play(t, func(s *azsim.Server) {
 		s.Unregistered, s.TakenStorageAccounts = []string{"Microsoft.Storage"}, []string{"demo1234567"}
 	}, func(x *site) {
 		_, err := x.manager(file).Up(x.Context(), lifecycle.UpOptions{})
@@ -157,14 +157,14 @@ func TestAzsimRefuses(t *testing.T) {
 			x.Error(err)
 		}
 	})
-	azure(t, func(s *azsim.Server) { s.TakenStorageAccounts = []string{"demo1234567"} }, func(x *site) {
+	play(t, func(s *azsim.Server) { s.TakenStorageAccounts = []string{"demo1234567"} }, func(x *site) {
 		_, err := x.manager(file).Up(x.Context(), lifecycle.UpOptions{})
 		if engine.ExitCode(err) != engine.ExitRefused || !strings.Contains(err.Error(), "demo1234567") {
 			x.Error(err)
 		}
 	})
 	// A Contributor may make everything but role assignments.
-	azure(t, func(s *azsim.Server) {
+	play(t, func(s *azsim.Server) {
 		s.Principals = []azsim.Principal{{Name: "contributor", ClientID: azsim.DefaultClientID, Roles: []azsim.Grant{{Role: "Contributor"}}}}
 	}, func(x *site) {
 		_, err := x.manager(file).Up(x.Context(), lifecycle.UpOptions{})

@@ -145,7 +145,7 @@ func (m *Manager) deploy(ctx context.Context, role string, d recipe.Deployment, 
 			if err != nil {
 				return err
 			}
-			return json.Unmarshal(o.Answer, &accepted)
+			return json.Unmarshal(o.Answer(), &accepted)
 		})
 		if err == nil && !wait {
 			return nil

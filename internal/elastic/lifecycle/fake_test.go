@@ -11,7 +11,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/ortet/ortet/internal/azure/arm"
+	"github.com/ortet/ortet/internal/azure"
 	"github.com/ortet/ortet/internal/elastic"
 	"github.com/ortet/ortet/internal/elastic/lifecycle"
 	"github.com/ortet/ortet/internal/elastic/recipe"
@@ -122,12 +122,12 @@ func (f *fake) List(_ context.Context, id fleet.ResourceID, _ string, each func(
 	return nil
 }
 
-func (f *fake) Send(_ context.Context, _, method string, id fleet.ResourceID, _ string, body any, _ ...string) (*arm.Operation, error) {
+func (f *fake) Send(_ context.Context, _, method string, id fleet.ResourceID, _ string, body any, _ ...string) (azure.Operation, error) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	reply := func(v any) (*arm.Operation, error) {
+	reply := func(v any) (azure.Operation, error) {
 		data, err := json.Marshal(v)
-		return &arm.Operation{Answer: data}, err
+		return answered(data), err
 	}
 	var in object
 	if data, err := json.Marshal(body); err != nil || json.Unmarshal(data, &in) != nil {
@@ -163,7 +163,7 @@ func (f *fake) Send(_ context.Context, _, method string, id fleet.ResourceID, _ 
 
 func group(id fleet.ResourceID) string { return id.Segment("resourceGroups") }
 
-func (f *fake) deploy(group string, in object, reply func(any) (*arm.Operation, error)) (*arm.Operation, error) {
+func (f *fake) deploy(group string, in object, reply func(any) (azure.Operation, error)) (azure.Operation, error) {
 	if r := f.runs[group]; r != nil && r.state == "Running" {
 		f.hold = false
 		return nil, &fleet.Error{Kind: fleet.KindConflict, Code: "DeploymentActive", Err: fmt.Errorf("409 DeploymentActive")}
@@ -237,7 +237,7 @@ spec:
   storage: {account: demo1234567}
 `
 
-func manager(t *testing.T, f lifecycle.ARM, text string, events *[]engine.Event) *lifecycle.Manager {
+func manager(t *testing.T, f azure.Resources, text string, events *[]engine.Event) *lifecycle.Manager {
 	t.Helper()
 	c, err := elastic.Parse("cluster.yaml", []byte(text))
 	if err != nil {
@@ -267,3 +267,9 @@ func (s *stopping) Get(ctx context.Context, id fleet.ResourceID, version string,
 	}
 	return s.fake.Get(ctx, id, version, into, query...)
 }
+
+// answered is an azure.Operation that has ended.
+type answered json.RawMessage
+
+func (a answered) Answer() json.RawMessage                       { return json.RawMessage(a) }
+func (a answered) Wait(context.Context) (json.RawMessage, error) { return json.RawMessage(a), nil }

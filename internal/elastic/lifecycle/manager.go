@@ -8,7 +8,7 @@ import (
 	"strings"
 	"time"
 
-	"github.com/ortet/ortet/internal/azure/arm"
+	"github.com/ortet/ortet/internal/azure"
 	"github.com/ortet/ortet/internal/elastic"
 	"github.com/ortet/ortet/internal/elastic/recipe"
 	"github.com/ortet/ortet/internal/engine"
@@ -33,16 +33,9 @@ const (
 	RoleCompute = "compute"
 )
 
-// ARM is Azure Resource Manager: *arm.Resources.
-type ARM interface {
-	Get(ctx context.Context, id fleet.ResourceID, version string, into any, query ...string) error
-	List(ctx context.Context, id fleet.ResourceID, version string, each func(json.RawMessage) error, query ...string) error
-	Send(ctx context.Context, op, method string, id fleet.ResourceID, version string, body any, query ...string) (*arm.Operation, error)
-}
-
 // A Config says which cluster, and where.
 type Config struct {
-	ARM          ARM
+	ARM          azure.Resources
 	Subscription string
 	Cluster      *elastic.Cluster // with its defaults
 	// Render makes the templates: recipe.Render.

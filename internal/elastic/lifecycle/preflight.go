@@ -229,7 +229,7 @@ func (m *Manager) accountProblem(ctx context.Context, o *observation) ([]plan.Pr
 		Available *bool  `json:"nameAvailable"`
 		Message   string `json:"message"`
 	}
-	if err := json.Unmarshal(op.Answer, &answer); err != nil {
+	if err := json.Unmarshal(op.Answer(), &answer); err != nil {
 		return nil, fmt.Errorf("cannot read whether the storage account's name is available: %w", err)
 	}
 	if answer.Available != nil && !*answer.Available {

@@ -1,0 +1,211 @@
+package agents
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"net/http"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/ortet/ortet/internal/azure"
+	"github.com/ortet/ortet/internal/cluster"
+	"github.com/ortet/ortet/internal/fleet"
+)
+
+const (
+	computeVersion = "2024-07-01"
+	tagsVersion    = "2021-04-01"
+)
+
+// Nodes is the part of the cluster that agents need; kube.Cluster with DeleteNode
+// beside it.
+type Nodes interface {
+	cluster.Drainer
+	Node(ctx context.Context, name string) (fleet.Node, error)
+	Annotate(ctx context.Context, node string, annotations map[string]*string) error
+	SetUnschedulable(ctx context.Context, node string, unschedulable bool) error
+	// Forget deletes the Node of that UID and what k3s keeps of its name; a missing one
+	// is no error.
+	Forget(ctx context.Context, name, uid string) error
+}
+
+// Control changes the pools of one cluster. All fields but Report are required.
+type Control struct {
+	ARM   azure.Resources
+	Nodes Nodes
+	Group fleet.ResourceID // the compute group
+	// DrainTimeout bounds each drain, ReadyTimeout the wait for a Node to be Ready.
+	DrainTimeout, ReadyTimeout time.Duration
+	// Force deletes what is left of a Node's pods at the end of DrainTimeout.
+	Force bool
+	Now   func() time.Time
+	// Report is what a person who watches sees, a line at a time.
+	Report func(machine, what string)
+}
+
+// A Pool is a scale set as it is in Azure.
+type Pool struct {
+	ID       fleet.ResourceID  `json:"id"`
+	Name     string            `json:"name"`
+	Size     string            `json:"size"`
+	Capacity int               `json:"capacity"`
+	Priority string            `json:"priority,omitempty"` // "Spot"; "" is Regular
+	ScaleIn  string            `json:"scaleInPolicy,omitempty"`
+	Tags     map[string]string `json:"tags,omitempty"`
+}
+
+// A Machine is an instance of a pool.
+type Machine struct {
+	ID       fleet.ResourceID
+	Instance string // "3"
+	Name     string // "agents_3"
+	Node     string // the name that its Node has: the computer name in lower case
+	State    string // provisioning state
+	Power    string // "running", "deallocated", …; "" where Azure gives none
+	Latest   bool   // it has the scale set's current model
+}
+
+// Pool finds a pool by its name.
+func (c *Control) Pool(ctx context.Context, name string) (Pool, error) {
+	var v struct {
+		ID  fleet.ResourceID `json:"id"`
+		SKU struct {
+			Name     string `json:"name"`
+			Capacity int    `json:"capacity"`
+		} `json:"sku"`
+		Tags       map[string]string `json:"tags"`
+		Properties struct {
+			ScaleInPolicy struct {
+				Rules []string `json:"rules"`
+			} `json:"scaleInPolicy"`
+			Profile struct {
+				Priority string `json:"priority"`
+			} `json:"virtualMachineProfile"`
+		} `json:"properties"`
+	}
+	err := c.ARM.Get(ctx, c.Group.In("virtualMachineScaleSets", name), computeVersion, &v)
+	if fleet.Is(err, fleet.KindNotFound) {
+		return Pool{}, &fleet.Error{Op: "find pool " + name, Resource: string(c.Group), Kind: fleet.KindNotFound,
+			Remedy: "see ortet cluster status for the pools that exist"}
+	}
+	if err != nil {
+		return Pool{}, err
+	}
+	p := Pool{ID: v.ID, Name: name, Size: v.SKU.Name, Capacity: v.SKU.Capacity, Priority: v.Properties.Profile.Priority, Tags: v.Tags}
+	if len(v.Properties.ScaleInPolicy.Rules) > 0 {
+		p.ScaleIn = v.Properties.ScaleInPolicy.Rules[0]
+	}
+	return p, nil
+}
+
+// Machines lists a pool's instances by their numbers.
+func (c *Control) Machines(ctx context.Context, pool Pool) ([]Machine, error) {
+	var out []Machine
+	err := c.ARM.List(ctx, pool.ID+"/virtualMachines", computeVersion, func(raw json.RawMessage) error {
+		var v struct {
+			ID         fleet.ResourceID `json:"id"`
+			InstanceID string           `json:"instanceId"`
+			Name       string           `json:"name"`
+			Properties struct {
+				Latest    bool   `json:"latestModelApplied"`
+				State     string `json:"provisioningState"`
+				OSProfile struct {
+					ComputerName string `json:"computerName"`
+				} `json:"osProfile"`
+				InstanceView struct {
+					Statuses []struct {
+						Code string `json:"code"`
+					} `json:"statuses"`
+				} `json:"instanceView"`
+			} `json:"properties"`
+		}
+		if err := json.Unmarshal(raw, &v); err != nil {
+			return err
+		}
+		m := Machine{ID: v.ID, Instance: v.InstanceID, Name: v.Name, Node: strings.ToLower(v.Properties.OSProfile.ComputerName), State: v.Properties.State, Latest: v.Properties.Latest}
+		for _, s := range v.Properties.InstanceView.Statuses {
+			if power, ok := strings.CutPrefix(s.Code, "PowerState/"); ok {
+				m.Power = power
+			}
+		}
+		out = append(out, m)
+		return nil
+	}, "$expand", "instanceView")
+	slices.SortFunc(out, func(a, b Machine) int { return number(a.Instance) - number(b.Instance) })
+	return out, err
+}
+
+func number(instance string) int {
+	n, err := strconv.Atoi(instance)
+	if err != nil {
+		return -1
+	}
+	return n
+}
+
+// Find finds the machine of a Node, or of an instance's name, in any pool of the group.
+func (c *Control) Find(ctx context.Context, name string) (Pool, Machine, error) {
+	var pools []string
+	err := c.ARM.List(ctx, c.Group+"/providers/Microsoft.Compute/virtualMachineScaleSets", computeVersion, func(raw json.RawMessage) error {
+		var v struct{ Name string }
+		err := json.Unmarshal(raw, &v)
+		pools = append(pools, v.Name)
+		return err
+	})
+	if err != nil {
+		return Pool{}, Machine{}, err
+	}
+	for _, p := range pools {
+		pool, err := c.Pool(ctx, p)
+		if err != nil {
+			return Pool{}, Machine{}, err
+		}
+		machines, err := c.Machines(ctx, pool)
+		if err != nil {
+			return Pool{}, Machine{}, err
+		}
+		for _, m := range machines {
+			if strings.EqualFold(m.Node, name) || strings.EqualFold(m.Name, name) {
+				return pool, m, nil
+			}
+		}
+	}
+	return Pool{}, Machine{}, &fleet.Error{Op: "find agent " + name, Resource: string(c.Group), Kind: fleet.KindNotFound, Remedy: "see ortet cluster agents for the agents that exist"}
+}
+
+// act sends an action of the scale set or of one machine, and waits until it is done.
+func (c *Control) act(ctx context.Context, id fleet.ResourceID, action string, body any) error {
+	o, err := c.ARM.Send(ctx, action, http.MethodPost, id+fleet.ResourceID("/"+action), computeVersion, body)
+	if err != nil {
+		return err
+	}
+	_, err = o.Wait(ctx)
+	return err
+}
+
+// patch changes the scale set's model and waits until Azure has carried it out.
+func (c *Control) patch(ctx context.Context, op string, pool Pool, body map[string]any) error {
+	o, err := c.ARM.Send(ctx, op, http.MethodPatch, pool.ID, computeVersion, body)
+	if err != nil {
+		return err
+	}
+	_, err = o.Wait(ctx)
+	return err
+}
+
+func instances(list []Machine) map[string]any {
+	ids := []string{}
+	for _, m := range list {
+		ids = append(ids, m.Instance)
+	}
+	return map[string]any{"instanceIds": ids}
+}
+
+func (c *Control) report(machine, format string, args ...any) {
+	if c.Report != nil {
+		c.Report(machine, fmt.Sprintf(format, args...))
+	}
+}

@@ -1,0 +1,10 @@
+// Package elastic runs the commands of ortet cluster on real machines: azsim as Azure,
+// with its ARM deployments, machines that boot what the templates' customData says,
+// the lab's k3s, and ortet as an operator runs it. After each command the Nodes are
+// those of the instances.
+//
+// It needs root on Debian. Run it as
+//
+//	make elastic SHORT=1   # up, scale, down, up: what CI runs
+//	make elastic           # every command, and an eviction
+package elastic

@@ -1,0 +1,150 @@
+//go:build e2e && linux
+
+package elastic
+
+import (
+	"context"
+	"encoding/json"
+	"strings"
+	"testing"
+	"time"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+)
+
+const autostart = `apiVersion: v1
+kind: ConfigMap
+metadata: {name: from-srv, namespace: default}
+data: {kept: "yes"}
+`
+
+// TestElasticShort is the day of somebody who wants a cheap cluster: made, grown, torn
+// down tonight and back tomorrow with the same data.
+func TestElasticShort(t *testing.T) {
+	ctx, cancel := context.WithTimeout(t.Context(), 10*time.Minute)
+	defer cancel()
+	w := newWorld(ctx, t)
+	w.make()
+	w.cluster("scale", poolName, "2")
+	w.wantNodes(2)
+	w.tomorrow()
+	w.wantNodes(1)
+	t.Log("\n" + strings.Join(w.times, "\n"))
+}
+
+// make makes the cluster, with data on the share.
+func (w *world) make() {
+	w.t.Helper()
+	w.clusterYAML()
+	w.cluster("keys")
+	w.cluster("validate")
+	w.cluster("up")
+	w.cluster("kubeconfig")
+	w.wantNodes(1)
+	w.ssh("sudo mkdir -p /srv/autostart && echo today | sudo tee /srv/data >/dev/null && echo " + shellQuote(autostart) + " | sudo tee /srv/autostart/kept.yaml >/dev/null && sync")
+}
+
+// tomorrow takes compute away and makes it again.
+func (w *world) tomorrow() {
+	w.t.Helper()
+	w.cluster("down", "--yes", clusterName)
+	w.cluster("up")
+	w.cluster("kubeconfig")
+	if got := w.ssh("cat /srv/data"); got != "today" {
+		w.t.Errorf("/srv/data is %q after down and up, want what was written before", got)
+	}
+	w.wantConfigMap()
+}
+
+// wantConfigMap waits for what /srv/autostart has.
+func (w *world) wantConfigMap() {
+	w.t.Helper()
+	client := w.kube()
+	deadline := time.Now().Add(time.Minute)
+	for {
+		m, err := client.CoreV1().ConfigMaps("default").Get(w.ctx, "from-srv", metav1.GetOptions{})
+		if err == nil && m.Data["kept"] == "yes" {
+			return
+		}
+		if time.Now().After(deadline) {
+			w.t.Errorf("the manifest of /srv/autostart was not applied: %v", err)
+			return
+		}
+		time.Sleep(time.Second)
+	}
+}
+
+// evict takes the last agent away, as Azure takes a Spot machine away: 30 seconds'
+// notice, and then it is deleted.
+func (w *world) evict() {
+	w.t.Helper()
+	f, err := w.azure.Clients()
+	if err != nil {
+		w.t.Fatal(err)
+	}
+	agents := w.instances()
+	victim := w.agents()[len(agents)-1]
+	w.step("evict " + victim)
+	if _, err := f.NewVirtualMachineScaleSetVMsClient().SimulateEviction(w.ctx, clusterName+"-compute", poolName, agents[victim], nil); err != nil {
+		w.t.Fatal(err)
+	}
+	deadline := time.Now().Add(2 * time.Minute)
+	for len(w.agents()) != len(agents)-1 {
+		if time.Now().After(deadline) {
+			w.t.Fatalf("agents are %v two minutes after an eviction", w.agents())
+		}
+		time.Sleep(time.Second)
+	}
+}
+
+func shellQuote(s string) string { return "'" + strings.ReplaceAll(s, "'", `'\''`) + "'" }
+
+// TestElastic runs every command, and an eviction.
+func TestElastic(t *testing.T) {
+	if testing.Short() {
+		t.Skip("TestElasticShort runs in its place")
+	}
+	ctx, cancel := context.WithTimeout(t.Context(), 20*time.Minute)
+	defer cancel()
+	w := newWorld(ctx, t)
+	w.make()
+	for _, command := range [][]string{{"plan"}, {"status"}, {"agents"}, {"endpoints"}, {"logs", "--lines", "5"}, {"export", w.path("export")}} {
+		out := w.cluster(command...)
+		t.Logf("%s", out)
+		if command[0] == "export" || command[0] == "logs" {
+			continue
+		}
+		var v any
+		if err := json.Unmarshal([]byte(w.cluster(append(command, "-o", "json")...)), &v); err != nil {
+			t.Errorf("ortet cluster %v -o json: %v", command, err)
+		}
+	}
+	w.cluster("up") // again: nothing changes
+	w.wantNodes(1)
+	for _, step := range []struct {
+		command []string
+		agents  int
+	}{
+		{[]string{"scale", poolName, "3"}, 3},
+		{[]string{"scale", poolName, "2"}, 2},
+		{[]string{"stop", poolName}, -1},
+		{[]string{"start", poolName}, 2},
+		{[]string{"resize", poolName, "Standard_D4s_v5"}, 2},
+		{[]string{"reimage", poolName}, 2},
+		{[]string{"chaos", poolName, "--yes", poolName}, 2},
+		{[]string{"replace", w.agents()[0]}, 2},
+	} {
+		if step.command[0] == "replace" {
+			step.command[1] = w.agents()[0]
+		}
+		w.cluster(step.command...)
+		if step.agents >= 0 {
+			w.wantNodes(step.agents)
+		}
+	}
+	w.evict()
+	w.wantNodes(1)
+	w.tomorrow()
+	w.cluster("down", "--all", "--yes", clusterName)
+	t.Log("\n" + strings.Join(w.times, "\n"))
+}
