@@ -148,6 +148,9 @@ server.`,
 				return err
 			}
 			defer done()
+			if len(forwards) == 0 {
+				forwards = proxyForwards()
+			}
 			options := []string{"-N", "-o", "ExitOnForwardFailure=yes", "-o", "ServerAliveInterval=30"}
 			for _, f := range forwards {
 				options = append(options, "-L", "localhost:"+f)
@@ -161,7 +164,7 @@ server.`,
 			return err
 		},
 	}
-	cmd.Flags().StringArrayVarP(&forwards, "forward", "L", proxyForwards(), "`PORT:HOST:HOSTPORT` to forward instead; repeatable")
+	cmd.Flags().StringArrayVarP(&forwards, "forward", "L", nil, "`PORT:HOST:HOSTPORT` to forward instead; repeatable")
 	return cmd
 }
 

@@ -90,7 +90,7 @@ func newWorld(ctx context.Context, t *testing.T) *world {
 		t.Fatal(err)
 	}
 	overlay := w.path("overlay")
-	if err := rootfs.ElasticOverlay(overlay, rootfs.Elastic{ResourceManager: "https://" + armAddress, AttestationProxy: "http://" + armAddress, StorageSuffix: suffix}); err != nil {
+	if err := rootfs.ElasticOverlay(overlay, rootfs.Elastic{ResourceManager: "https://" + armAddress, AttestationProxy: "http://" + armAddress + ":80", StorageSuffix: suffix}); err != nil {
 		t.Fatal(err)
 	}
 	image := w.path("elastic.img")
@@ -139,7 +139,7 @@ func (w *world) startAzure(image, machines string) {
 		Dir: w.path("azure"), Bin: w.bin, Speed: speed, Instances: simulation.Machine, Listen: arm,
 		Spec: map[string]any{"publicAddresses": "127.77.0.0/24"},
 		Args: []string{
-			"--name", armAddress, "--machine-subnet", subnet, "--listen-plain", plain, "--image", "*=" + image,
+			"--name", armAddress, "--subnet", subnet, "--listen-plain", plain, "--image", "*=" + image,
 			"--frontend", armAddress + ":443=" + arm, "--frontend", armAddress + ":80=" + plain, "--frontend", mirrorAddress + ":80=" + mirror,
 		},
 	})
