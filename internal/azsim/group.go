@@ -1,6 +1,7 @@
 package azsim
 
 import (
+	"context"
 	"net/http"
 	"strings"
 	"time"
@@ -113,7 +114,7 @@ func deleteGroup(c *call) (*reply, error) {
 		return nil, err
 	}
 	g.Properties.State = stateDeleting
-	op := c.begin(e, work{span: c.duration("group.delete"), done: func(failure *armError) {
+	op := c.begin(e, work{span: c.duration("group.delete"), run: c.s.removeComputers(e), done: func(failure *armError) {
 		if failure != nil {
 			g.Properties.State = stateSucceeded
 			return
@@ -122,6 +123,26 @@ func deleteGroup(c *call) (*reply, error) {
 	}})
 	op.segment = "operationresults"
 	return accepted(op), nil
+}
+
+// removeComputers is an operation's run that removes the computers of a group, which
+// have to be gone before their disks go. The caller holds the lock.
+func (s *Server) removeComputers(group *entry) func(context.Context) error {
+	if s.Substrate == nil {
+		return nil
+	}
+	var list []*entry
+	for _, e := range s.order {
+		if _, isInstance := e.extra.(*instance); isInstance && strings.HasPrefix(e.key, group.key+"/") {
+			list = append(list, e)
+		}
+	}
+	return func(ctx context.Context) error {
+		return each(list, func(e *entry) error {
+			x, _ := instanceOf(e)
+			return s.onSubstrate(ctx, x, func(sub Substrate) error { return sub.Remove(ctx, e.id.key()) })
+		})
+	}
 }
 
 func listGroups(c *call) (*reply, error) {

@@ -9,7 +9,13 @@ import (
 	"testing"
 	"time"
 
+	appsv1 "k8s.io/api/apps/v1"
+	corev1 "k8s.io/api/core/v1"
+	policyv1 "k8s.io/api/policy/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/util/intstr"
+
+	rootfs "github.com/ortet/ortet/hack/lab"
 )
 
 const autostart = `apiVersion: v1
@@ -74,6 +80,47 @@ func (w *world) wantConfigMap() {
 	}
 }
 
+// deploy gives the agents something to run, which may lose one pod at a time.
+func (w *world) deploy() {
+	w.t.Helper()
+	client, labels := w.kube(), map[string]string{"app": "web"}
+	spec := corev1.PodSpec{
+		NodeSelector: map[string]string{"lab": "yes"}, // cluster.yaml's
+		Containers:   []corev1.Container{{Name: "web", Image: rootfs.WebImage, ImagePullPolicy: corev1.PullNever}},
+	}
+	if _, err := client.AppsV1().Deployments("default").Create(w.ctx, &appsv1.Deployment{
+		ObjectMeta: metav1.ObjectMeta{Name: "web"},
+		Spec: appsv1.DeploymentSpec{Replicas: new(int32(2)), Selector: &metav1.LabelSelector{MatchLabels: labels},
+			Template: corev1.PodTemplateSpec{ObjectMeta: metav1.ObjectMeta{Labels: labels}, Spec: spec}},
+	}, metav1.CreateOptions{}); err != nil {
+		w.t.Fatal(err)
+	}
+	if _, err := client.PolicyV1().PodDisruptionBudgets("default").Create(w.ctx, &policyv1.PodDisruptionBudget{
+		ObjectMeta: metav1.ObjectMeta{Name: "web"},
+		Spec:       policyv1.PodDisruptionBudgetSpec{MaxUnavailable: new(intstr.FromInt32(1)), Selector: &metav1.LabelSelector{MatchLabels: labels}},
+	}, metav1.CreateOptions{}); err != nil {
+		w.t.Fatal(err)
+	}
+	w.wantAvailable()
+}
+
+// wantAvailable waits until all pods of the Deployment serve.
+func (w *world) wantAvailable() {
+	w.t.Helper()
+	client := w.kube()
+	deadline := time.Now().Add(2 * time.Minute)
+	for {
+		d, err := client.AppsV1().Deployments("default").Get(w.ctx, "web", metav1.GetOptions{})
+		if err == nil && d.Status.AvailableReplicas == 2 {
+			return
+		}
+		if time.Now().After(deadline) {
+			w.t.Fatalf("the Deployment is not available: %+v, %v", d.Status, err)
+		}
+		time.Sleep(time.Second)
+	}
+}
+
 // evict takes the last agent away, as Azure takes a Spot machine away: 30 seconds'
 // notice, and then it is deleted.
 func (w *world) evict() {
@@ -121,6 +168,7 @@ func TestElastic(t *testing.T) {
 	}
 	w.cluster("up") // again: nothing changes
 	w.wantNodes(1)
+	w.deploy()
 	for _, step := range []struct {
 		command []string
 		agents  int
@@ -144,6 +192,7 @@ func TestElastic(t *testing.T) {
 	}
 	w.evict()
 	w.wantNodes(1)
+	w.wantAvailable()
 	w.tomorrow()
 	w.cluster("down", "--all", "--yes", clusterName)
 	t.Log("\n" + strings.Join(w.times, "\n"))
