@@ -109,7 +109,8 @@ func (w *world) artifacts(controlplane string) {
 	w.build("cp", "--reflink=auto", controlplane, w.path("k3s"))
 	w.build("go", "run", "./hack/lab/images", "--out", w.path("images"))
 	images := map[name.Reference]v1.Image{}
-	for ref, file := range map[string]string{rootfs.PauseImage: "pause.tar", rootfs.WebImage: "web.tar"} {
+	// k3s's own archive has the pause image under this name.
+	for ref, file := range map[string]string{"docker.io/rancher/mirrored-pause:3.6": "pause.tar", rootfs.WebImage: "web.tar"} {
 		image, err := tarball.ImageFromPath(w.path("images", file), nil)
 		if err != nil {
 			w.t.Fatal(err)

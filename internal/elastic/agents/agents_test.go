@@ -334,3 +334,19 @@ func TestResizeStopStartReplaceChaos(t *testing.T) {
 		}
 	})
 }
+
+// Azure counts instances in base 36 with capitals; Nodes have none.
+func TestDefectUpperCaseHostNames(t *testing.T) {
+	play(t, 11, func(w *world) {
+		pool, m, err := w.control.Find(w.t.Context(), "agents00000a")
+		if err != nil || pool.Name != "agents" || m.Instance != "10" || m.Node != "agents00000a" {
+			t.Fatalf("the eleventh agent: %+v, %v", m, err)
+		}
+		if err := w.control.Scale(w.t.Context(), "agents", 10); err != nil {
+			t.Fatal(err)
+		}
+		if slices.Contains(w.names(), "agents00000a") {
+			t.Error("the Node of the eleventh agent was not deleted with it")
+		}
+	})
+}
