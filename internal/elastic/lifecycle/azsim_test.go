@@ -82,6 +82,8 @@ func (x *site) up(text string) *lifecycle.Result {
 	return r
 }
 
+var twoPools = strings.Replace(file, "count: 2}", "count: 2}, {name: more, count: 1}", 1)
+
 func TestAzsim(t *testing.T) {
 	play(t, nil, func(x *site) {
 		p, err := x.manager(file).Plan(x.Context())
@@ -100,6 +102,9 @@ func TestAzsim(t *testing.T) {
 		p, err = x.manager(strings.Replace(file, "count: 2", "count: 3", 1)).Plan(x.Context())
 		if err != nil || len(p.Changes) != 1 || p.Changes[0].Name != "agents" || !strings.Contains(strings.Join(p.Changes[0].What, " "), "sku.capacity: 2 -> 3") {
 			x.Errorf("plan of a third agent: %v %+v", err, p)
+		}
+		if p, err = x.manager(twoPools).Plan(x.Context()); err != nil || len(p.Changes) != 1 || p.Changes[0].Change != "Create" || p.Changes[0].Name != "more" || len(p.Notes) != 0 {
+			x.Errorf("plan of a second pool: %v %+v", err, p)
 		}
 		if p, err = x.manager(strings.Replace(file, "  pools:", "  options: {swapGB: 1}\n  pools:", 1)).Plan(x.Context()); err != nil || len(p.Notes) != 1 || !strings.Contains(p.Notes[0], "another recipe") {
 			x.Errorf("plan of another recipe: %v %+v", err, p)
