@@ -2,6 +2,7 @@ package recipe_test
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"encoding/json"
 	"fmt"
@@ -33,8 +34,11 @@ const (
 type world struct {
 	t        *testing.T
 	url      string
+	imds     string // its address; "": url
+	manager  string // the resource manager's; "": url
 	root     string
-	programs string // PATH before the system's
+	log      *os.File // where boot.py writes; nil: what start's wait gives
+	programs string   // PATH before the system's
 
 	mu     sync.Mutex
 	tags   map[string]string
@@ -182,11 +186,14 @@ func (w *world) start(ctx context.Context, arguments ...string) (wait func() (st
 	w.t.Helper()
 	c := exec.CommandContext(ctx, "python3", append([]string{w.root + "/usr/local/lib/ortet/boot.py"}, arguments...)...)
 	c.Env = []string{
-		"ORTET_ROOT=" + w.root, "ORTET_PAUSE=0.02", "ORTET_IMDS=" + w.url, "ORTET_RESOURCE_MANAGER=" + w.url, "ORTET_ONCE=1",
+		"ORTET_ROOT=" + w.root, "ORTET_PAUSE=0.02", "ORTET_IMDS=" + cmp.Or(w.imds, w.url), "ORTET_RESOURCE_MANAGER=" + cmp.Or(w.manager, w.url), "ORTET_ONCE=1",
 		"PATH=" + w.programs + ":" + os.Getenv("PATH"), "PYTHONDONTWRITEBYTECODE=1",
 	}
 	var out bytes.Buffer
 	c.Stdout, c.Stderr = &out, &out
+	if w.log != nil {
+		c.Stdout, c.Stderr = w.log, w.log
+	}
 	if err := c.Start(); err != nil {
 		w.t.Fatal(err)
 	}
