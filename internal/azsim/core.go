@@ -60,7 +60,7 @@ func (c *call) routeCore() (handler, string) {
 	case len(id.types) == 0:
 		switch {
 		case get && tail == "":
-			return getProvider, ""
+			return getProvider, res + "subscriptions/providers/read"
 		case method == http.MethodPost && tail == "checknameavailability" && strings.EqualFold(id.namespace, "Microsoft.Storage"):
 			return checkNameAvailability, "Microsoft.Storage/checknameavailability/read"
 		case method == http.MethodPost && tail == "register", method == http.MethodPost && tail == "unregister":

@@ -3,6 +3,7 @@ package lifecycle_test
 import (
 	"context"
 	"encoding/json"
+	"errors"
 	"net/http"
 	"strings"
 	"testing"
@@ -54,7 +55,24 @@ func (x *site) manager(text string) *lifecycle.Manager {
 		SSHPublicKey: "ssh-ed25519 AAAAC3NzaC1lZDI1NTE5AAAAIPj3ovIt1MnNtgPmsu2Aj1CqPYbS7ZCMPHUFw7h6qXEb", OwnAddresses: []string{"192.0.2.7"}})
 }
 
-const computeGroup = "/subscriptions/" + azsim.DefaultSubscription + "/resourceGroups/demo-compute"
+const (
+	computeGroup = "/subscriptions/" + azsim.DefaultSubscription + "/resourceGroups/demo-compute"
+	storageGroup = "/subscriptions/" + azsim.DefaultSubscription + "/resourceGroups/demo-storage"
+	serverVM     = computeGroup + "/providers/Microsoft.Compute/virtualMachines/server"
+	pool         = computeGroup + "/providers/Microsoft.Compute/virtualMachineScaleSets/agents"
+)
+
+// send sends a request and waits until it is carried out.
+func (x *site) send(method, id, version string, body any) {
+	x.Helper()
+	op, err := x.arm.Send(x.ctx, method, method, fleet.ResourceID(id), version, body)
+	if err == nil {
+		_, err = op.Wait(x.ctx)
+	}
+	if err != nil {
+		x.Fatal(err)
+	}
+}
 
 // boot writes the tags that the server's machine writes.
 func (x *site) boot() {
@@ -82,6 +100,8 @@ func (x *site) up(text string) *lifecycle.Result {
 	return r
 }
 
+var twoPools = strings.Replace(file, "count: 2}", "count: 2}, {name: more, count: 1}", 1)
+
 func TestAzsim(t *testing.T) {
 	play(t, nil, func(x *site) {
 		p, err := x.manager(file).Plan(x.Context())
@@ -100,6 +120,9 @@ func TestAzsim(t *testing.T) {
 		p, err = x.manager(strings.Replace(file, "count: 2", "count: 3", 1)).Plan(x.Context())
 		if err != nil || len(p.Changes) != 1 || p.Changes[0].Name != "agents" || !strings.Contains(strings.Join(p.Changes[0].What, " "), "sku.capacity: 2 -> 3") {
 			x.Errorf("plan of a third agent: %v %+v", err, p)
+		}
+		if p, err = x.manager(twoPools).Plan(x.Context()); err != nil || len(p.Changes) != 1 || p.Changes[0].Change != "Create" || p.Changes[0].Name != "more" || len(p.Notes) != 0 {
+			x.Errorf("plan of a second pool: %v %+v", err, p)
 		}
 		if p, err = x.manager(strings.Replace(file, "  pools:", "  options: {swapGB: 1}\n  pools:", 1)).Plan(x.Context()); err != nil || len(p.Notes) != 1 || !strings.Contains(p.Notes[0], "another recipe") {
 			x.Errorf("plan of another recipe: %v %+v", err, p)
@@ -176,4 +199,142 @@ func TestAzsimRefuses(t *testing.T) {
 			x.Errorf("group is left: %v", err)
 		}
 	})
+}
+
+func TestAzsimForeignPool(t *testing.T) {
+	play(t, nil, func(x *site) {
+		tags := object{recipe.TagCluster: "demo", recipe.TagRole: lifecycle.RoleCompute}
+		x.send(http.MethodPut, computeGroup, "2021-04-01", object{"location": "westeurope", "tags": tags})
+		x.send(http.MethodPut, pool, "2024-07-01", object{"location": "westeurope", "sku": object{"name": "Standard_D2s_v5", "capacity": 0}, "properties": object{
+			"overprovision": false, "upgradePolicy": object{"mode": "Manual"}, "virtualMachineProfile": object{
+				"osProfile":      object{"computerNamePrefix": "agents", "adminUsername": "ortet", "adminPassword": "Corr3ct-horse"},
+				"storageProfile": object{"imageReference": object{"publisher": "Canonical", "offer": "ubuntu-24_04-lts", "sku": "server", "version": "latest"}}}}})
+		_, err := x.manager(file).Up(x.ctx, lifecycle.UpOptions{})
+		if engine.ExitCode(err) != engine.ExitRefused || !strings.Contains(err.Error(), "scale set agents exists and was not made by ortet cluster") {
+			x.Errorf("up: %v", err)
+		}
+		if err := x.arm.Get(x.ctx, storageGroup, "2021-04-01", &object{}); !fleet.Is(err, fleet.KindNotFound) {
+			x.Errorf("storage group: %v", err)
+		}
+	})
+}
+
+func TestAzsimCanceledDeployment(t *testing.T) {
+	play(t, nil, func(x *site) {
+		go x.boot()
+		const deployment = computeGroup + "/providers/Microsoft.Resources/deployments/ortet"
+		go func() { // as soon as it runs
+			for x.ctx.Err() == nil {
+				if _, err := x.arm.Send(x.ctx, "cancel", http.MethodPost, deployment+"/cancel", "2021-04-01", nil); err == nil {
+					return
+				}
+				time.Sleep(time.Second)
+			}
+		}()
+		_, err := x.manager(file).Up(x.ctx, lifecycle.UpOptions{})
+		if engine.ExitCode(err) != engine.ExitNeedsPerson || !strings.Contains(err.Error(), "deployment was canceled") {
+			x.Errorf("exit code %d, %v", engine.ExitCode(err), err)
+		}
+		if s, err := x.manager(file).Status(x.ctx); err != nil || s.Groups[1].Deployment != "Canceled" {
+			x.Errorf("status: %v %+v", err, s)
+		}
+		x.up(file)
+	})
+}
+
+// What Azure lets a person delete by hand, up makes again.
+func TestAzsimRepairsWhatIsDeleted(t *testing.T) {
+	const network = computeGroup + "/providers/Microsoft.Network/"
+	vm, nic := serverVM, network+"networkInterfaces/server"
+	for name, ids := range map[string][]string{
+		"pool":   {pool},
+		"server": {vm},
+		"share":  {storageGroup + "/providers/Microsoft.Storage/storageAccounts/demo1234567/fileServices/default/shares/registry"},
+		"network": {pool, vm, nic, network + "virtualNetworks/ortet", network + "networkSecurityGroups/servers", network + "networkSecurityGroups/agents",
+			network + "natGateways/nat", network + "publicIPAddresses/server", network + "publicIPAddresses/nat"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			play(t, nil, func(x *site) {
+				go x.boot()
+				x.up(file)
+				for _, id := range ids {
+					version := "2024-05-01"
+					switch {
+					case strings.Contains(id, "Microsoft.Compute"):
+						version = "2024-07-01"
+					case strings.Contains(id, "Microsoft.Storage"):
+						version = "2023-05-01"
+					}
+					if err := x.arm.Get(x.ctx, fleet.ResourceID(id), version, &object{}); err != nil {
+						x.Fatal(err)
+					}
+					x.send(http.MethodDelete, id, version, nil)
+					if err := x.arm.Get(x.ctx, fleet.ResourceID(id), version, &object{}); !fleet.Is(err, fleet.KindNotFound) {
+						x.Fatalf("%s is not deleted: %v", id, err)
+					}
+				}
+				if r := x.up(file); !r.Ready {
+					x.Errorf("%+v", r)
+				}
+				if p, err := x.manager(file).Plan(x.ctx); err != nil || len(p.Changes) > 0 {
+					x.Errorf("plan after the repair: %v %+v", err, p)
+				}
+			})
+		})
+	}
+}
+
+func TestAzsimChecksumIsShown(t *testing.T) {
+	const reason = "fetching k3s: checksum of https://m.example/k3s does not match: want 1, got 2"
+	play(t, nil, func(x *site) {
+		go func() {
+			for x.ctx.Err() == nil {
+				if _, err := x.arm.Send(x.ctx, "tag", http.MethodPatch, serverVM+"/providers/Microsoft.Resources/tags/default", "2021-04-01",
+					object{"operation": "Merge", "properties": object{"tags": object{recipe.TagBoot: reason}}}); err == nil {
+					return
+				}
+				time.Sleep(10 * time.Second)
+			}
+		}()
+		_, err := x.manager(file).Up(x.ctx, lifecycle.UpOptions{})
+		if engine.ExitCode(err) != engine.ExitNeedsPerson || !strings.Contains(err.Error(), reason) {
+			x.Errorf("exit code %d, %v", engine.ExitCode(err), err)
+		}
+		if s, err := x.manager(file).Status(x.ctx); err != nil || s.Server == nil || s.Server.Ready || s.Server.Boot != reason {
+			x.Errorf("status: %v %+v", err, s)
+		}
+	})
+}
+
+func TestAzsimTwoUps(t *testing.T) {
+	play(t, nil, func(x *site) {
+		go x.boot()
+		ends := make(chan error)
+		for range 2 {
+			go func() { _, err := x.manager(file).Up(x.ctx, lifecycle.UpOptions{}); ends <- err }()
+		}
+		if err := errors.Join(<-ends, <-ends); err != nil {
+			x.Error(err)
+		}
+	})
+}
+
+// Ctrl-C at any time leaves Azure working; the next up finishes.
+func TestAzsimInterrupted(t *testing.T) {
+	for after := time.Second; ; after += 23 * time.Second {
+		done := false
+		play(t, nil, func(x *site) {
+			go x.boot()
+			ctx, cancel := context.WithTimeout(x.ctx, after)
+			defer cancel()
+			_, err := x.manager(file).Up(ctx, lifecycle.UpOptions{})
+			if done = err == nil; !done && engine.ExitCode(err) != engine.ExitInterrupted {
+				x.Fatalf("after %s: exit code %d: %v", after, engine.ExitCode(err), err)
+			}
+			x.up(file)
+		})
+		if done {
+			return
+		}
+	}
 }

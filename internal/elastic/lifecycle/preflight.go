@@ -233,6 +233,10 @@ func (m *Manager) accountProblem(ctx context.Context, o *observation) ([]plan.Pr
 		return nil, fmt.Errorf("cannot read whether the storage account's name is available: %w", err)
 	}
 	if answer.Available != nil && !*answer.Available {
+		// Another up has made it since the observation.
+		if found, err := m.get(ctx, m.accountID(), storageVersion, &struct{}{}); found || err != nil {
+			return nil, err
+		}
 		return []plan.Problem{{Code: "AccountNameTaken", On: "storage account " + name, What: answer.Message, WayOut: "choose another spec.storage.account"}}, nil
 	}
 	return nil, nil

@@ -2,7 +2,8 @@
 """Prepares a machine of an Ortet cluster, at every boot, before k3s starts.
 
 boot.py          everything up to /run/ortet/booted, run by ortet-boot.service
-boot.py publish  the server's tags, every minute, run by ortet-publish.service
+boot.py publish  the server's tags and the pools of its admission server, every minute,
+                 run by ortet-publish.service
 
 Settings are in /etc/ortet/boot.json; they hold no secret. Whatever fails is retried for
 ever, with pauses, and each new reason is logged once. The server's state, or the reason
@@ -127,8 +128,9 @@ class Machine:
         query = urllib.parse.urlencode({"api-version": "2018-02-01", "resource": self.audience, "msi_res_id": self.identity})
         token = request("GET", IMDS + "/metadata/identity/oauth2/token?" + query,
                         headers={"Metadata": "true"}, direct=True)["access_token"]
-        return request(method, "%s%s?api-version=%s" % (self.cloud, resource, version), body,
-                       {"Authorization": "Bearer " + token})
+        url = resource if resource.startswith("https:") or resource.startswith("http:") else \
+            "%s%s?api-version=%s" % (self.cloud, resource, version)
+        return request(method, url, body, {"Authorization": "Bearer " + token})
 
     def tag(self, tags):
         self.arm("PATCH", self.vm + "/providers/Microsoft.Resources/tags/default", TAGS_API,
@@ -252,15 +254,37 @@ class Machine:
             azure["cloud"] = "AzureStackCloud"
             azure["resourceManagerEndpoint"] = self.cloud
         write("/etc/ortet/azure.json", json.dumps(azure, indent=1) + "\n")
-        arguments = ["--tls-san=" + s["serverAddress"], "--api-server=https://%s:6443" % s["serverAddress"]]
-        arguments += ["--pool=" + self.compute + "virtualMachineScaleSets/" + p for p in s["pools"]]
-        write("/run/ortet/admission.env", "ORTET_ADMISSION_ARGS=%s\n" % " ".join(arguments))
+        self.configure_admission()
         manifests = "/var/lib/rancher/k3s/server/manifests/"
         for file in sorted(glob.glob(path("/srv/autostart/*.yaml"))):
             with open(file) as f:
                 write(manifests + "autostart-" + os.path.basename(file), f.read())
         if not os.path.lexists(path("/usr/local/bin/kubectl")):
             os.symlink("k3s", path("/usr/local/bin/kubectl"))
+
+    def pools(self):
+        """Lists the ids of the cluster's scale sets. Lists of ARM give names of groups in
+        another letter case, so ids are made from names."""
+        s, found, page = self.settings, [], self.compute + "virtualMachineScaleSets"
+        while page:
+            answer = self.arm("GET", page, COMPUTE_API)
+            found += [p["name"] for p in answer["value"] if (p.get("tags") or {}).get(s["tags"]["cluster"]) == s["cluster"]]
+            page = answer.get("nextLink")
+        return [self.compute + "virtualMachineScaleSets/" + name for name in sorted(found)]
+
+    def configure_admission(self):
+        """Writes which pools' machines are admitted. Returns whether that changed, or None
+        while there is no pool: the admission server needs one, and waits."""
+        pools = self.pools()
+        if not pools:
+            return None
+        address, file = self.settings["serverAddress"], "/run/ortet/admission.env"
+        arguments = ["--tls-san=" + address, "--api-server=https://%s:6443" % address] + ["--pool=" + p for p in pools]
+        text = "ORTET_ADMISSION_ARGS=%s\n" % " ".join(arguments)
+        if os.path.exists(path(file)) and open(path(file)).read() == text:
+            return False
+        write(file, text)
+        return True
 
     def configure_agent(self):
         s = self.settings
@@ -287,6 +311,12 @@ class Machine:
 
     def publish_once(self):
         s = self.settings["tags"]
+        changed = self.configure_admission()
+        if changed is None and not os.path.exists(path("/run/ortet/admission.env")):
+            raise RuntimeError("no scale set has tag %s=%s yet" % (s["cluster"], self.settings["cluster"]))
+        if changed:
+            run("systemctl", "restart", "ortet-admission.service")
+            log("the admission server was restarted with another list of pools")
         ca = run(path("/usr/local/bin/ortet"), "admission", "--print-ca-hash",
                  "--kubeconfig", path("/etc/rancher/k3s/k3s.yaml"))
         run("systemctl", "is-active", "--quiet", "ortet-admission.service")

@@ -2,6 +2,7 @@ package recipe_test
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"encoding/json"
 	"fmt"
@@ -12,6 +13,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"strconv"
 	"strings"
 	"sync"
 	"testing"
@@ -32,11 +34,15 @@ const (
 type world struct {
 	t        *testing.T
 	url      string
+	imds     string // its address; "": url
+	manager  string // the resource manager's; "": url
 	root     string
-	programs string // PATH before the system's
+	log      *os.File // where boot.py writes; nil: what start's wait gives
+	programs string   // PATH before the system's
 
 	mu     sync.Mutex
 	tags   map[string]string
+	pools  []string       // names of the cluster's scale sets
 	states []string       // values that TagBoot had
 	denied int            // listKeys answers 403 so often
 	calls  map[string]int // by method and path
@@ -48,7 +54,7 @@ func newWorld(t *testing.T) *world {
 	if _, err := exec.LookPath("python3"); err != nil {
 		t.Skip("python3 is not installed")
 	}
-	w := &world{t: t, root: t.TempDir(), programs: t.TempDir(), tags: map[string]string{}, calls: map[string]int{}, files: map[string]string{}}
+	w := &world{t: t, root: t.TempDir(), programs: t.TempDir(), tags: map[string]string{}, pools: []string{"agents"}, calls: map[string]int{}, files: map[string]string{}}
 	server := httptest.NewServer(w)
 	t.Cleanup(server.Close)
 	w.url = server.URL
@@ -108,6 +114,17 @@ func (w *world) ServeHTTP(out http.ResponseWriter, r *http.Request) {
 		reply(http.StatusOK, object{"keys": []any{object{"keyName": "key1", "value": shareKey}}})
 	case r.URL.Path == testGroup+"Microsoft.Network/publicIPAddresses/server":
 		reply(http.StatusOK, object{"properties": object{"ipAddress": "192.0.2.4", "dnsSettings": object{"fqdn": "demo.westeurope.example"}}})
+	case r.URL.Path == testGroup+"Microsoft.Compute/virtualMachineScaleSets":
+		// One a page, after one of another cluster.
+		n, _ := strconv.Atoi(r.URL.Query().Get("page"))
+		page := object{"value": []any{object{"name": "foreign", "tags": object{recipe.TagCluster: "other"}}, object{"name": "untagged"}}}
+		if n > 0 {
+			page["value"] = []any{object{"name": w.pools[n-1], "tags": object{recipe.TagCluster: "demo"}}}
+		}
+		if n < len(w.pools) {
+			page["nextLink"] = fmt.Sprintf("%s%s?page=%d", w.url, r.URL.Path, n+1)
+		}
+		reply(http.StatusOK, page)
 	case r.URL.Path == testVM:
 		reply(http.StatusOK, object{"tags": w.tags})
 	case r.URL.Path == testVM+"/providers/Microsoft.Resources/tags/default" && r.Method == http.MethodPatch:
@@ -169,11 +186,14 @@ func (w *world) start(ctx context.Context, arguments ...string) (wait func() (st
 	w.t.Helper()
 	c := exec.CommandContext(ctx, "python3", append([]string{w.root + "/usr/local/lib/ortet/boot.py"}, arguments...)...)
 	c.Env = []string{
-		"ORTET_ROOT=" + w.root, "ORTET_PAUSE=0.02", "ORTET_IMDS=" + w.url, "ORTET_RESOURCE_MANAGER=" + w.url, "ORTET_ONCE=1",
+		"ORTET_ROOT=" + w.root, "ORTET_PAUSE=0.02", "ORTET_IMDS=" + cmp.Or(w.imds, w.url), "ORTET_RESOURCE_MANAGER=" + cmp.Or(w.manager, w.url), "ORTET_ONCE=1",
 		"PATH=" + w.programs + ":" + os.Getenv("PATH"), "PYTHONDONTWRITEBYTECODE=1",
 	}
 	var out bytes.Buffer
 	c.Stdout, c.Stderr = &out, &out
+	if w.log != nil {
+		c.Stdout, c.Stderr = w.log, w.log
+	}
 	if err := c.Start(); err != nil {
 		w.t.Fatal(err)
 	}
@@ -385,5 +405,55 @@ func TestArtifactFromTheShare(t *testing.T) {
 	w.boot()
 	if got := w.read("/var/lib/rancher/k3s/agent/images/ortet.tar.zst"); got != "images" {
 		t.Errorf("the images are %q", got)
+	}
+}
+
+// Pools come and go while the server runs.
+func TestServerAdmitsPoolsThatAreAddedLater(t *testing.T) {
+	w := newWorld(t)
+	w.install("server", nil)
+	w.put(w.root+"/etc/ssh/ssh_host_ed25519_key.pub", "ssh-ed25519 AAAAhost root@server\n", 0o644)
+	pools := func(names ...string) {
+		w.mu.Lock()
+		defer w.mu.Unlock()
+		w.pools = names
+	}
+	restarts := func() int { return strings.Count(w.read("/commands"), "systemctl restart ortet-admission.service\n") }
+	pools()
+	w.boot()
+	if _, err := os.Stat(w.root + "/run/ortet/admission.env"); err == nil {
+		t.Error("the admission server has settings without a pool")
+	}
+	ctx, cancel := context.WithTimeout(t.Context(), 30*time.Second)
+	defer cancel()
+	wait := w.start(ctx, "publish")
+	eventually(t, "the tag has the reason", func() bool {
+		return strings.HasSuffix(w.tag(recipe.TagBoot), "no scale set has tag "+recipe.TagCluster+"=demo yet")
+	})
+	pools("agents")
+	if out, err := wait(); err != nil {
+		t.Fatalf("%v: %s", err, out)
+	}
+	if restarts() != 1 || w.tag(recipe.TagBoot) != "ready" {
+		t.Errorf("with the first pool: %d restarts, tags %v", restarts(), w.tags)
+	}
+	w.boot("publish")
+	if restarts() != 1 {
+		t.Errorf("%d restarts, though the list is the same", restarts())
+	}
+	pools("agents", "more")
+	w.boot("publish")
+	if got := w.read("/run/ortet/admission.env"); restarts() != 2 || !strings.HasSuffix(got, "/virtualMachineScaleSets/agents --pool="+testGroup+"Microsoft.Compute/virtualMachineScaleSets/more\n") {
+		t.Errorf("with a second pool: %d restarts, %s", restarts(), got)
+	}
+	pools("more")
+	w.boot("publish")
+	if got := w.read("/run/ortet/admission.env"); restarts() != 3 || strings.Contains(got, "/agents") {
+		t.Errorf("without the first pool: %d restarts, %s", restarts(), got)
+	}
+	pools() // the last one was deleted: nothing to change
+	w.boot("publish")
+	if restarts() != 3 {
+		t.Error("restarted without a pool")
 	}
 }

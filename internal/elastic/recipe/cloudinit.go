@@ -64,9 +64,8 @@ type settings struct {
 	Scratch       bool                `json:"scratch,omitempty"`
 
 	// The server's.
-	Pods     string   `json:"pods,omitempty"`
-	Services string   `json:"services,omitempty"`
-	Pools    []string `json:"pools,omitempty"`
+	Pods     string `json:"pods,omitempty"`
+	Services string `json:"services,omitempty"`
 
 	// An agent's: those of join.json.
 	NodeLabels map[string]string `json:"nodeLabels,omitempty"`
@@ -95,9 +94,6 @@ func (r *renderer) serverDocument() ([]byte, error) {
 	}
 	n, o := r.c.Spec.Network, r.c.Spec.Options
 	s.Pods, s.Services = n.Pods, n.Services
-	for _, p := range r.c.Spec.Pools {
-		s.Pools = append(s.Pools, p.Name)
-	}
 	s.Artifacts = append(s.Artifacts, program("ortet", r.c.Spec.Artifacts.Ortet))
 	files := []file{
 		text(manifests+"ortet-admission.yaml", "0600", admissionManifest),
@@ -149,7 +145,7 @@ func (r *renderer) settings(role, identity string) (*settings, error) {
 		Role: role, Cluster: r.c.Metadata.Name, ServerName: ServerName, ServerAddress: address,
 		StorageGroup: spec.Groups.Storage, Account: spec.Storage.Account, Share: spec.Storage.Mount,
 		Identity: identity, User: spec.Access.User, SwapGB: spec.Options.SwapGB,
-		Tags:      map[string]string{"caHash": TagCAHash, "sshHostKey": TagSSHHostKey, "boot": TagBoot},
+		Tags:      map[string]string{"cluster": TagCluster, "caHash": TagCAHash, "sshHostKey": TagSSHHostKey, "boot": TagBoot},
 		Packages:  map[string][]string{"mount.cifs": {"cifs-utils"}, "nft": {"nftables"}},
 		Artifacts: []artifact{program("k3s", spec.Artifacts.K3s)},
 	}

@@ -243,6 +243,10 @@ func TestRecipeChangesWithTheDocumentOnly(t *testing.T) {
 	if again := render(t, c, facts()).ServerRecipe; again != first {
 		t.Error("the recipe of the server changed with a pool's count")
 	}
+	c.Spec.Pools = append(c.Spec.Pools, elastic.Pool{Name: "more", Count: number(1)})
+	if again := render(t, c, facts()).ServerRecipe; again != first {
+		t.Error("the recipe of the server changed with another pool")
+	}
 	c.Spec.Artifacts.K3s.SHA256 = digest('9')
 	if changed := render(t, c, facts()).ServerRecipe; changed == first || len(changed) != 16 {
 		t.Errorf("the recipe with another k3s is %q, was %q", changed, first)
