@@ -26,7 +26,7 @@ type poolFlags struct {
 
 func (f *poolFlags) add(cmd *cobra.Command) {
 	p := cmd.Flags()
-	p.DurationVar(&f.drain, "drain-timeout", 5*time.Minute, "time limit to drain one node")
+	p.DurationVar(&f.drain, "drain-timeout", f.drain, "time limit to drain one node")
 	p.DurationVar(&f.ready, "ready-timeout", 15*time.Minute, "time limit for a machine's Node to be Ready")
 	p.BoolVar(&f.force, "force", false, "delete what is left of a node's pods when --drain-timeout has passed")
 }
@@ -37,6 +37,7 @@ type poolCommand struct {
 	// do changes; args are the command line's.
 	do    func(ctx context.Context, control *agents.Control, cluster *elastic.Cluster, args []string) error
 	flags func(*cobra.Command)
+	drain time.Duration // default of --drain-timeout; 0 is five minutes
 	// ask gives what a person has to agree to by the pool's name; nil asks nothing.
 	ask func(args []string) string
 }
@@ -63,6 +64,10 @@ func (c *clusterOptions) poolCommand(p poolCommand) *cobra.Command {
 		}
 		return c.print(map[string]any{"command": cmd.Name(), "arguments": args}, func(w io.Writer) { say(w, "Done.") })
 	}}
+	f.drain = 5 * time.Minute
+	if p.drain > 0 {
+		f.drain = p.drain
+	}
 	f.add(cmd)
 	if p.ask != nil {
 		cmd.Flags().StringVar(&yes, "yes", "", "`NAME` of the pool, instead of being asked for it")
@@ -137,7 +142,8 @@ restarted with the new size, and awaited until it is Ready.`,
 			},
 		}),
 		c.poolCommand(poolCommand{
-			use: "stop POOL", short: "Drain and deallocate a pool's agents, so that they cost nothing",
+			// Where the whole pool goes, budgets that it alone can keep would be waited for.
+			use: "stop POOL", drain: time.Minute, short: "Drain and deallocate a pool's agents, so that they cost nothing",
 			long: `stop drains the agents of a pool as far as --drain-timeout allows, and deallocates
 them. Their OS disks stay, and are billed.`,
 			do: func(ctx context.Context, control *agents.Control, _ *elastic.Cluster, args []string) error {
