@@ -154,8 +154,8 @@ func public(v any) any {
 }
 
 // merged is what a PUT of next makes of what exists: what it does not name is
-// read-only or a default, and stays. Elements of lists belong together by name,
-// else by position.
+// read-only or a default, and stays. Names of members ignore case. Elements of lists
+// belong together by name, else by position.
 func merged(before, next any) any {
 	switch next := next.(type) {
 	case map[string]any:
@@ -165,6 +165,11 @@ func merged(before, next any) any {
 		}
 		out := maps.Clone(was)
 		for k, x := range next {
+			for known := range was {
+				if strings.EqualFold(known, k) {
+					k = known
+				}
+			}
 			out[k] = merged(was[k], x)
 		}
 		return out
@@ -253,10 +258,11 @@ func elements(before, after []any) []any {
 	return out
 }
 
-// same compares two values; locations and ids in any letter case.
+// same compares two values; locations and ids in any letter case, and numbers with
+// strings, since providers convert them.
 func same(path string, a, b any) bool {
-	x, ok1 := a.(string)
-	y, ok2 := b.(string)
+	x, ok1 := scalar(a)
+	y, ok2 := scalar(b)
 	switch {
 	case !ok1 || !ok2:
 		if la, isList := a.([]any); isList {
@@ -274,4 +280,13 @@ func same(path string, a, b any) bool {
 		return strings.EqualFold(x, y)
 	}
 	return x == y
+}
+
+// scalar is a string, or a number's text.
+func scalar(v any) (string, bool) {
+	if n, ok := v.(json.Number); ok {
+		return n.String(), true
+	}
+	s, ok := v.(string)
+	return s, ok
 }
