@@ -47,9 +47,7 @@ func (t *Template) expand(scope Scope, given map[string]any) (*Deployment, error
 		return nil, err
 	}
 	variables, _ := object(t.tree, "variables")
-	if err := m.define(variables); err != nil {
-		return nil, err
-	}
+	m.define(variables)
 	for _, name := range []string{"parameters", "variables", "resources", "outputs"} {
 		section, _ := member(t.tree, name)
 		if err := m.check(section); err != nil {
@@ -76,7 +74,7 @@ func (t *Template) expand(scope Scope, given map[string]any) (*Deployment, error
 		}
 	}
 	resources, _ := member(t.tree, "resources")
-	if err := m.resources(resources.([]any), m.at(withVariables), "", ""); err != nil {
+	if err := m.resources(resources.([]any)); err != nil {
 		return nil, err
 	}
 	if err := m.order(); err != nil {
@@ -145,7 +143,7 @@ func (e evaluator) outputs(declared map[string]any) (map[string]any, error) {
 		if !ok {
 			return nil, invalidContent("Error converting value of output '%s' to type 'TemplateOutputParameter'.", name)
 		}
-		if err := members(output, "TemplateOutputParameter", "properties.template.outputs."+name, "type", "value", "condition", "copy", "metadata"); err != nil {
+		if err := members(output, "TemplateOutputParameter", "properties.template.outputs."+name, "type", "value", "condition", "metadata"); err != nil {
 			return nil, err
 		}
 		value, err := e.output(name, output)
@@ -173,14 +171,8 @@ func (e evaluator) output(name string, source map[string]any) (any, error) {
 	if met, err := e.condition(source); err != nil || !met {
 		return nil, err
 	}
-	var value any
-	var err error
 	raw, _ = member(source, "value")
-	if copy, ok := source["copy"].(map[string]any); ok {
-		value, err = e.iterate(copy, loop{name: name, unnamed: true})
-	} else {
-		value, err = e.tree(raw)
-	}
+	value, err := e.tree(raw)
 	if source, _ := raw.(string); err != nil || e.world == nil && isExpression(source) && value == source {
 		return nil, err
 	}

@@ -77,8 +77,7 @@ const (
 	maxVariables  = 256
 	maxResources  = 800
 	maxOutputs    = 64
-	maxExpression = 24576   // characters of one expression
-	maxValue      = 1 << 20 // bytes, about, of one evaluated value or resource
+	maxExpression = 24576 // characters of one expression
 )
 
 // Parse reads a template: JSON with comments, trailing commas and multi-line strings,
