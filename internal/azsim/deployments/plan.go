@@ -7,8 +7,9 @@ import (
 	"encoding/binary"
 	"encoding/json"
 	"fmt"
+	"maps"
 	"net/http"
-	"sort"
+	"slices"
 	"strconv"
 	"strings"
 
@@ -199,9 +200,9 @@ func (p *Plan) properties() map[string]any {
 		dependencies = append(dependencies, one)
 	}
 	providers := []any{}
-	for _, ns := range sorted(types) {
+	for _, ns := range slices.Sorted(maps.Keys(types)) {
 		list := []any{}
-		for _, typ := range sorted(types[ns]) {
+		for _, typ := range slices.Sorted(maps.Keys(types[ns])) {
 			list = append(list, map[string]any{"resourceType": typ, "locations": []any{p.scope.Location}})
 		}
 		providers = append(providers, map[string]any{"namespace": ns, "resourceTypes": list})
@@ -214,13 +215,4 @@ func (p *Plan) properties() map[string]any {
 
 func target(r *template.Resource) map[string]any {
 	return map[string]any{"id": r.ID, "resourceType": r.Type, "resourceName": r.Name}
-}
-
-func sorted[V any](m map[string]V) []string {
-	keys := make([]string, 0, len(m))
-	for k := range m {
-		keys = append(keys, k)
-	}
-	sort.Strings(keys)
-	return keys
 }

@@ -51,9 +51,6 @@ func plainText(s string) string {
 // parse reads an expression with its brackets, and looks up the functions, parameters
 // and variables that it names.
 func (m *model) parse(source string) (node, error) {
-	if length := utf8.RuneCountInString(source); length > maxExpression {
-		return nil, refuse("The template language expression length limit exceeded. Limit: '%d' and actual: '%d'.", maxExpression, length)
-	}
 	p := &parser{model: m, source: source, text: source[1 : len(source)-1]}
 	n, err := p.expression(0)
 	if err != nil {

@@ -71,14 +71,8 @@ type Deployment struct {
 	Outputs func(World) (map[string]any, error)
 }
 
-// Limits of ARM (Microsoft's "Template limits").
-const (
-	maxParameters = 256
-	maxVariables  = 256
-	maxResources  = 800
-	maxOutputs    = 64
-	maxExpression = 24576 // characters of one expression
-)
+// maxResources is ARM's limit (Microsoft's "Template limits").
+const maxResources = 800
 
 // Parse reads a template: JSON with comments, trailing commas and multi-line strings,
 // as the Azure CLI passes it on. Its errors are *Error.
@@ -112,13 +106,9 @@ func Parse(data []byte) (*Template, error) {
 			return nil, invalid("User-defined functions are not supported by this ARM.")
 		}
 	}
-	for name, limit := range map[string]int{"parameters": maxParameters, "variables": maxVariables, "outputs": maxOutputs} {
-		section, err := object(tree, name)
-		if err != nil {
+	for _, name := range []string{"parameters", "variables", "outputs"} {
+		if _, err := object(tree, name); err != nil {
 			return nil, err
-		}
-		if len(section) > limit {
-			return nil, invalid("The number of template %s limit exceeded. Limit: %d and actual: %d. Please see https://aka.ms/arm-template/#%s for usage details.", name, limit, len(section), name)
 		}
 	}
 	resources, _ := member(tree, "resources")

@@ -85,7 +85,7 @@ func text(t *testing.T, v any) string {
 }
 
 func TestExpand(t *testing.T) {
-	d, err := expand(fleet, map[string]any{"COUNT": value(3), "secret": value("hidden")})
+	d, err := expand(fleet, map[string]any{"COUNT": value(int64(3)), "secret": value("hidden")})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -142,7 +142,7 @@ func TestExpand(t *testing.T) {
 }
 
 func TestNoIterations(t *testing.T) {
-	d, err := expand(fleet, map[string]any{"count": value(0), "gateway": value(true)})
+	d, err := expand(fleet, map[string]any{"count": value(int64(0)), "gateway": value(true)})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -185,10 +185,10 @@ func TestRefusedParameters(t *testing.T) {
 		parameters map[string]any
 		want       string
 	}{
-		{map[string]any{"nodes": value(1)}, "The template parameters 'nodes' in the parameters file are not valid"},
+		{map[string]any{"nodes": value(int64(1))}, "The template parameters 'nodes' in the parameters file are not valid"},
 		{map[string]any{"count": value("2")}, "Expected a value of type 'Integer', but received a value of type 'String'"},
 		{map[string]any{"prefix": value(nil)}, "received a value of type 'Null'"},
-		{map[string]any{"count": value(4)}, "The value '4' is not part of the allowed value(s): '0,2,3'"},
+		{map[string]any{"count": value(int64(4))}, "The value '4' is not part of the allowed value(s): '0,2,3'"},
 		{map[string]any{"kind": value("basic")}, "The value 'basic' is not part of the allowed value(s): 'Standard,Premium'"},
 		{map[string]any{"prefix": value("x")}, "Length of the value should be greater than or equal to '2'"},
 		{map[string]any{"prefix": value("much too long")}, "Length of the value should be less than or equal to '8'"},
