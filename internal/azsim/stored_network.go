@@ -109,6 +109,9 @@ func checkVirtualNetwork(_ *call, d *draft) error {
 	if len(list) == 0 {
 		return badRequest("InvalidRequestFormat", "Cannot parse the request: properties.addressSpace.addressPrefixes is missing.")
 	}
+	if p := d.properties(); p["enableDdosProtection"] == nil {
+		p["enableDdosProtection"] = false // az network vnet list -o table reads it
+	}
 	return nil
 }
 
