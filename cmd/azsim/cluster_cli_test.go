@@ -134,13 +134,17 @@ func TestAzureCLIDeploysClusterExport(t *testing.T) {
 		t.Fatalf("go build: %v: %s", err, out)
 	}
 	file := filepath.Join(dir, "cluster.yaml")
-	ortetCluster := func(args ...string) {
+	e := start(t, "", "--speed", "1000")
+	ortetCluster := func(args ...string) string {
 		t.Helper()
 		cmd := exec.Command(ortet, append([]string{"cluster", "-f", file}, args...)...)
 		cmd.Dir = dir
-		if out, err := cmd.CombinedOutput(); err != nil {
+		cmd.Env = append(os.Environ(), "SSL_CERT_FILE="+e.CAFile, "AZURE_ENVIRONMENT_FILEPATH="+filepath.Join(filepath.Dir(e.AzureConfig), "azurestackcloud.json"))
+		out, err := cmd.CombinedOutput()
+		if err != nil {
 			t.Fatalf("%s: %v: %s", strings.Join(cmd.Args, " "), err, out)
 		}
+		return string(out)
 	}
 	write := func(text string) {
 		t.Helper()
@@ -152,10 +156,17 @@ func TestAzureCLIDeploysClusterExport(t *testing.T) {
 	ortetCluster("keys")
 	ortetCluster("export", "out", "--own-address", "203.0.113.7")
 
-	e := start(t, "", "--speed", "1000")
 	c := logIn(t, e, "latest")
+	readme, err := os.ReadFile(filepath.Join(dir, "out", "README"))
+	if err != nil {
+		t.Fatal(err)
+	}
 	for _, part := range []string{"storage", "compute"} {
-		c.run("group", "create", "-n", "demo-"+part, "-l", "westeurope")
+		for line := range strings.Lines(string(readme)) {
+			if strings.HasPrefix(line, "az group create --name demo-"+part) {
+				c.run(strings.Fields(line)[1:]...)
+			}
+		}
 		d := deploying{c, "demo-" + part, filepath.Join(dir, "out", part+".json"), []string{"@" + filepath.Join(dir, "out", part+".parameters.json")}}
 		d.apply()
 		if part == "compute" {
@@ -171,6 +182,10 @@ func TestAzureCLIDeploysClusterExport(t *testing.T) {
 		if got := d.resources(); !slices.Equal(got, resources) {
 			t.Errorf("a second create of %s changed the resources from\n%v to\n%v", part, resources, got)
 		}
+	}
+
+	if out := ortetCluster("plan", "--own-address", "203.0.113.7", "--azure-config", e.AzureConfig); !strings.Contains(out, "24 unchanged") {
+		t.Errorf("ortet cluster plan: %s", out)
 	}
 
 	write(strings.Replace(clusterFile, "count: 2", "count: 3\n    labels: {tier: web}\n    scaleInPolicy: NewestVM", 1))
