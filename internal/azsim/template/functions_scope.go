@@ -22,7 +22,7 @@ func scopeFunctions() map[string]function {
 		"subscription": {0, 0, func(e evaluator, _ *arguments) any {
 			return map[string]any{
 				"id": "/subscriptions/" + e.scope.Subscription, "subscriptionId": e.scope.Subscription,
-				"tenantId": e.scope.Tenant, "displayName": e.scope.SubscriptionName,
+				"tenantId": e.scope.Tenant,
 			}
 		}},
 		"environment": {0, 0, func(e evaluator, _ *arguments) any { return normalize(e.scope.Environment) }},

@@ -15,7 +15,7 @@ const group = "/subscriptions/11111111-1111-1111-1111-111111111111/resourceGroup
 
 func scope() template.Scope {
 	return template.Scope{
-		Subscription: "11111111-1111-1111-1111-111111111111", SubscriptionName: "Lab", Tenant: "22222222-2222-2222-2222-222222222222",
+		Subscription: "11111111-1111-1111-1111-111111111111", Tenant: "22222222-2222-2222-2222-222222222222",
 		Group: "demo", Location: "westeurope", Tags: map[string]string{"env": "test"}, Deployment: "first",
 		Environment: map[string]any{"suffixes": map[string]any{"storage": "core.windows.net"}},
 		Now:         time.Date(2026, 2, 3, 4, 5, 6, 0, time.UTC),

@@ -198,11 +198,7 @@ func (m *model) order() error {
 		for _, name := range in.depends {
 			found, ok := m.index[key(name)]
 			if !ok {
-				short := name
-				if _, path, ok := strings.Cut(name, "/providers/"); ok {
-					short = path
-				}
-				return invalid("The resource '%s' is not defined in the template. Please see https://aka.ms/arm-template for usage details.", short)
+				return invalid("The resource '%s' is not defined in the template. Please see https://aka.ms/arm-template for usage details.", name[strings.LastIndex(name, "/providers/")+1:])
 			}
 			add(found...)
 		}

@@ -21,15 +21,14 @@ type Template struct{ tree map[string]any }
 
 // A Scope is what functions say of where a deployment runs.
 type Scope struct {
-	Subscription     string // id
-	SubscriptionName string
-	Tenant           string
-	Group            string // name of the resource group
-	Location         string // its location
-	Tags             map[string]string
-	Deployment       string         // name
-	Environment      map[string]any // environment()
-	Now              time.Time      // utcNow(), only in default values of parameters
+	Subscription string // id
+	Tenant       string
+	Group        string // name of the resource group
+	Location     string // its location
+	Tags         map[string]string
+	Deployment   string         // name
+	Environment  map[string]any // environment()
+	Now          time.Time      // utcNow(), only in default values of parameters
 }
 
 // A World answers what only the running Azure knows.

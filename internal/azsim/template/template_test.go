@@ -222,7 +222,7 @@ func TestRefusedTemplates(t *testing.T) {
 		{`"resources": [` + resource(`"name": ""`) + `]`, "InvalidTemplate", "'name' property is required"},
 		{`"resources": [{"type": "A.B/c", "name": "x"}]`, "InvalidTemplate", "'apiVersion' property is required"},
 		{`"resources": [` + resource(`"name": "x"`) + `,` + resource(`"name": "X"`) + `]`, "InvalidTemplate", "is defined multiple times in a template"},
-		{`"resources": [` + resource(`"name": "x", "dependsOn": ["[resourceId('A.B/c', 'y')]"]`) + `]`, "InvalidTemplate", "The resource 'A.B/c/y' is not defined in the template"},
+		{`"resources": [` + resource(`"name": "x", "dependsOn": ["[resourceId('A.B/c', 'y')]"]`) + `]`, "InvalidTemplate", "A.B/c/y' is not defined in the template"},
 		{`"resources": [` + resource(`"name": "x", "dependsOn": ["y"]`) + `,` + resource(`"name": "y", "properties": {"z": "[reference('x').z]"}`) + `]`, "InvalidTemplate", "Circular dependency detected on resource: '" + group + "/providers/A.B/c/x'"},
 		{`"resources": [` + resource(`"name": "x", "condition": "yes"`) + `]`, "InvalidTemplate", "must be a boolean"},
 		{`"resources": [` + resource(`"name": "[string(copyIndex())]", "copy": {"name": "all", "count": 801}`) + `]`, "InvalidTemplate", "must be an integer value between 0 and 800"},
