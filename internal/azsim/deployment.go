@@ -137,7 +137,7 @@ func (c *call) plan() (*deployments.Plan, error) {
 		return nil, err
 	}
 	p, err := deployments.NewPlan(c.body, c.id.String(), template.Scope{
-		Subscription: c.s.Subscription, SubscriptionName: "azsim", Tenant: c.s.Tenant, Group: g.Name, Location: g.Location, Tags: g.Tags,
+		Subscription: c.s.Subscription, Tenant: c.s.Tenant, Group: g.Name, Location: g.Location, Tags: g.Tags,
 		Deployment: c.id.name(), Environment: c.cloud(), Now: c.now,
 	})
 	if err != nil {

@@ -1,6 +1,7 @@
 package azsim
 
 import (
+	"cmp"
 	"context"
 	"net/http"
 	"strings"
@@ -178,12 +179,14 @@ func filterValue(filter, member string) string {
 	return value
 }
 
-// listResources lists the tracked resources of the subscription or a group.
+// listResources lists the tracked resources of the subscription or a group; the
+// instances of Uniform scale sets are not among them.
 func listResources(c *call) (*reply, error) {
 	filter := c.query("$filter")
+	group := cmp.Or(c.id.group, filterValue(filter, "resourceGroup")) // the Azure CLI filters by it
 	items := []any{}
 	for _, e := range c.s.order {
-		if e.rt == nil || !hasField(e.body, "Location") || c.id.group != "" && !strings.EqualFold(c.id.group, e.id.group) {
+		if e.rt == nil || e.rt.name == instanceType || !hasField(e.body, "Location") || group != "" && !strings.EqualFold(group, e.id.group) {
 			continue
 		}
 		if typ := filterValue(filter, "resourceType"); typ != "" && !strings.EqualFold(typ, e.rt.name) {

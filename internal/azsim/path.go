@@ -36,11 +36,14 @@ func parsePath(escaped string) (resourceID, error) {
 	if trimmed == "" {
 		return id, nil
 	}
-	segs := strings.Split(trimmed, "/")
-	for i, raw := range segs {
+	var segs []string
+	for _, raw := range strings.Split(trimmed, "/") {
 		s, err := url.PathUnescape(raw)
 		if err != nil {
 			return bad("bad escape")
+		}
+		if s == "" && len(segs) > 1 && strings.EqualFold(segs[len(segs)-2], "providers") {
+			continue // az resource show: providers/NS//TYPE/NAME
 		}
 		if s == "" {
 			return bad("empty segment")
@@ -48,7 +51,7 @@ func parsePath(escaped string) (resourceID, error) {
 		if strings.ContainsAny(s, "/\\") || s == "." || s == ".." {
 			return bad("forbidden characters in segment")
 		}
-		segs[i] = s
+		segs = append(segs, s)
 	}
 	// The last "providers" in key position begins the type; what is before it
 	// is the scope, and only an extension resource has one with a provider.

@@ -1,6 +1,7 @@
 package azsim
 
 import (
+	"cmp"
 	"context"
 	"slices"
 	"strings"
@@ -67,16 +68,13 @@ func (s *Server) plugIn(x *instance) {
 	}
 }
 
-// putMachine makes a virtual machine, or changes what of one can be changed.
-func putMachine(c *call) (*reply, error) {
+// machine reads a virtual machine's body; its properties are never nil.
+func (c *call) machine() (*armcompute.VirtualMachine, error) {
 	tree, err := c.tree()
 	if err != nil {
 		return nil, err
 	}
-	if err := checkTags(tree); err != nil {
-		return nil, err
-	}
-	if err := c.checkLinked(tree); err != nil {
+	if err := cmp.Or(checkTags(tree), c.checkLinked(tree)); err != nil {
 		return nil, err
 	}
 	next, err := fromTree[armcompute.VirtualMachine](tree)
@@ -85,6 +83,15 @@ func putMachine(c *call) (*reply, error) {
 	}
 	if next.Properties == nil {
 		next.Properties = &armcompute.VirtualMachineProperties{}
+	}
+	return next, nil
+}
+
+// putMachine makes a virtual machine, or changes what of one can be changed.
+func putMachine(c *call) (*reply, error) {
+	next, err := c.machine()
+	if err != nil {
+		return nil, err
 	}
 	if e := c.s.find(c.id); e != nil {
 		if x, _ := instanceOf(e); x.plain == nil {
@@ -234,22 +241,9 @@ func patchMachine(c *call) (*reply, error) {
 	if err != nil {
 		return nil, err
 	}
-	tree, err := c.tree()
+	next, err := c.machine()
 	if err != nil {
 		return nil, err
-	}
-	if err := checkTags(tree); err != nil {
-		return nil, err
-	}
-	if err := c.checkLinked(tree); err != nil {
-		return nil, err
-	}
-	next, err := fromTree[armcompute.VirtualMachine](tree)
-	if err != nil {
-		return nil, err
-	}
-	if next.Properties == nil {
-		next.Properties = &armcompute.VirtualMachineProperties{}
 	}
 	return c.changeMachine(e, next)
 }

@@ -195,26 +195,16 @@ func getRoleAssignment(c *call) (*reply, error) {
 }
 
 func putRoleAssignment(c *call) (*reply, error) {
-	in, err := decode[struct {
-		ID         string `json:"id,omitempty"`
-		Name       string `json:"name,omitempty"`
-		Type       string `json:"type,omitempty"`
-		Properties struct {
-			Scope            string `json:"scope,omitempty"`
-			RoleDefinitionID string `json:"roleDefinitionId"`
-			PrincipalID      string `json:"principalId"`
-			PrincipalType    string `json:"principalType,omitempty"`
-			Description      string `json:"description,omitempty"`
-		} `json:"properties"`
-	}](c)
+	in, err := c.tree() // Azure takes members that it does not know, such as displayName
 	if err != nil {
 		return nil, err
 	}
-	p := c.s.principalOf(in.Properties.PrincipalID)
+	principal, definition := text(in, "properties", "principalId"), text(in, "properties", "roleDefinitionId")
+	p := c.s.principalOf(principal)
 	if p == nil {
-		return nil, badRequest("PrincipalNotFound", "Principal %s does not exist in the directory %s.", in.Properties.PrincipalID, c.s.Tenant)
+		return nil, badRequest("PrincipalNotFound", "Principal %s does not exist in the directory %s.", principal, c.s.Tenant)
 	}
-	guid := in.Properties.RoleDefinitionID[strings.LastIndexByte(in.Properties.RoleDefinitionID, '/')+1:]
+	guid := definition[strings.LastIndexByte(definition, '/')+1:]
 	i := slices.IndexFunc(c.s.roles, func(r *role) bool { return strings.EqualFold(r.id, guid) })
 	if i < 0 {
 		return nil, badRequest("RoleDefinitionDoesNotExist", "The specified role definition with ID '%s' does not exist.", guid)

@@ -53,6 +53,9 @@ func vmSizes() []vmSize {
 	const gb = 1024
 	return []vmSize{
 		{"Standard_A2_v2", "standardAv2Family", 2, 4 * gb, 4, 20 * gb, 0, g1, x64, scsi, false, true, false, false},
+		{"Standard_B1ls", "standardBSFamily", 1, 512, 2, 4 * gb, 0, both, x64, scsi, false, false, true, false},
+		{"Standard_B1s", "standardBSFamily", 1, 1 * gb, 2, 4 * gb, 0, both, x64, scsi, false, false, true, false},
+		{"Standard_B1ms", "standardBSFamily", 1, 2 * gb, 2, 4 * gb, 0, both, x64, scsi, false, false, true, false},
 		{"Standard_B2s", "standardBSFamily", 2, 4 * gb, 4, 8 * gb, 0, both, x64, scsi, false, false, true, false},
 		{"Standard_B2ms", "standardBSFamily", 2, 8 * gb, 4, 16 * gb, 0, both, x64, scsi, false, false, true, false},
 		{"Standard_B4ms", "standardBSFamily", 4, 16 * gb, 8, 32 * gb, 0, both, x64, scsi, false, false, true, false},

@@ -6,6 +6,8 @@ import (
 	"regexp"
 	"slices"
 	"strings"
+
+	"github.com/ortet/ortet/internal/azsim/deployments"
 )
 
 const (
@@ -87,6 +89,16 @@ func number(v any, path ...string) int64 {
 	return out
 }
 
+// stringMembers makes strings of numbers, as Azure does where it documents a string.
+func stringMembers(v any, names ...string) {
+	m, _ := v.(object)
+	for _, name := range names {
+		if n, ok := m[name].(json.Number); ok {
+			m[name] = n.String()
+		}
+	}
+}
+
 func checkVirtualNetwork(_ *call, d *draft) error {
 	list := texts(d.next, "properties", "addressSpace", "addressPrefixes")
 	for _, p := range list {
@@ -96,6 +108,9 @@ func checkVirtualNetwork(_ *call, d *draft) error {
 	}
 	if len(list) == 0 {
 		return badRequest("InvalidRequestFormat", "Cannot parse the request: properties.addressSpace.addressPrefixes is missing.")
+	}
+	if p := d.properties(); p["enableDdosProtection"] == nil {
+		p["enableDdosProtection"] = false // az network vnet list -o table reads it
 	}
 	return nil
 }
@@ -189,6 +204,7 @@ func showSubnet(s *Server, e *entry, out object) {
 
 func checkRule(_ *call, d *draft) error {
 	p := d.properties()
+	stringMembers(p, "destinationPortRange", "sourcePortRange")
 	for _, m := range []string{"access", "direction", "protocol"} {
 		if text(p, m) == "" {
 			return badRequest("SecurityRuleParameterMissing", "Required security rule parameter is missing. Parameter: %s, rule: %s.", m, d.id.String())
@@ -222,7 +238,9 @@ func checkPublicAddress(c *call, d *draft) error {
 		d.next["sku"] = sku
 	}
 	standard := !strings.EqualFold(text(sku, "name"), "Basic")
-	if d.e == nil && !standard && !c.s.RetiredOffers {
+	// Azure counts addresses when one is made: a deployment with a Basic one passes
+	// validation and fails (AZ-801 labs issue 75).
+	if d.e == nil && !standard && !c.s.RetiredOffers && c.check == deployments.Perform {
 		return badRequest("IPv4BasicSkuPublicIpCountLimitReached", "Cannot create more than 0 IPv4 Basic SKU public IP addresses for this subscription in this region.")
 	}
 	if text(p, "publicIPAllocationMethod") == "" {

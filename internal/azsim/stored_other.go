@@ -9,7 +9,7 @@ const identityType = "Microsoft.ManagedIdentity/userAssignedIdentities"
 
 // storedOtherTypes lists identities, autoscale settings and availability sets.
 func storedOtherTypes() []*resourceType {
-	identities := storedType(identityType, []string{"2018-11-30", "2023-01-31", "2024-11-30"}, &storedRules{
+	identities := storedType(identityType, []string{"2018-11-30", "2022-01-31-preview", "2023-01-31", "2024-11-30"}, &storedRules{
 		tracked: true, derived: []string{"principalId", "clientId", "tenantId"},
 		written: func(s *Server, e *entry) {
 			if s.identityAt(e.key) == nil {
@@ -80,6 +80,7 @@ func checkAutoscale(_ *call, d *draft) error {
 		return badRequest("BadRequest", "The autoscale setting '%s' has no profiles: at least one is needed.", d.id.name())
 	}
 	for _, v := range profiles {
+		stringMembers(at(v, "capacity"), "minimum", "default", "maximum")
 		var n [3]int
 		for i, m := range []string{"minimum", "default", "maximum"} {
 			var err error

@@ -11,6 +11,8 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/ortet/ortet/internal/elastic"
+	"github.com/ortet/ortet/internal/elastic/lifecycle"
 	"github.com/ortet/ortet/internal/elastic/recipe"
 )
 
@@ -46,9 +48,7 @@ Azure for nothing, so the documents are those of a cluster that does not exist y
 			if err != nil {
 				return err
 			}
-			location := cluster.Spec.Location
-			files = append(files, exportedFile{"README", []byte("Deploy the storage group first; the compute group refers to its identities.\n\n" +
-				createLines("storage", d.Storage.Group, location) + "\n" + createLines("compute", d.Compute.Group, location))})
+			files = append(files, exportedFile{"README", []byte(exportReadme(cluster, d))})
 			var names []string
 			for _, f := range files {
 				name := filepath.Join(args[0], f.name)
@@ -106,7 +106,21 @@ func exported(d *recipe.Documents) (files []exportedFile, err error) {
 	return files, nil
 }
 
-func createLines(name, group, location string) string {
-	return fmt.Sprintf("az group create --name %s --location %s\naz deployment group create --resource-group %s --name %s --template-file %s.json --parameters @%s.parameters.json\n",
-		group, location, group, recipe.DeploymentName, name, name)
+// exportReadme lists the commands that deploy the files. The groups' tags let the
+// other commands of ortet cluster know their cluster.
+func exportReadme(c *elastic.Cluster, d *recipe.Documents) string {
+	out := "Deploy the storage group first; the compute group refers to its identities.\n"
+	for _, v := range []struct {
+		role string
+		d    recipe.Deployment
+	}{{lifecycle.RoleStorage, d.Storage}, {lifecycle.RoleCompute, d.Compute}} {
+		out += "\n"
+		if v.role == lifecycle.RoleCompute || !c.Spec.Storage.Existing {
+			out += fmt.Sprintf("az group create --name %s --location %s --tags %s=%s %s=%s\n",
+				v.d.Group, c.Spec.Location, recipe.TagCluster, c.Metadata.Name, recipe.TagRole, v.role)
+		}
+		out += fmt.Sprintf("az deployment group create --resource-group %s --name %s --template-file %s.json --parameters @%s.parameters.json\n",
+			v.d.Group, recipe.DeploymentName, v.role, v.role)
+	}
+	return out + "\nOnce the server exists, add --parameters serverExists=true to the last command:\nAzure refuses another cloud-init document for a virtual machine.\n"
 }

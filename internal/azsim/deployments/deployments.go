@@ -132,17 +132,23 @@ func (w world) Reference(id, version string, full bool) (any, error) {
 		}
 		version = r.APIVersion
 	}
-	out, err := w.do(Request{Method: http.MethodGet, Path: id + "?api-version=" + version})
+	body, err := w.ask(Request{Method: http.MethodGet, Path: id + "?api-version=" + version})
+	if full || err != nil {
+		return body, err
+	}
+	return member(body, "properties"), nil
+}
+
+// ask gives the body of an answer without an error.
+func (w world) ask(r Request) (any, error) {
+	out, err := w.do(r)
 	if err != nil {
 		return nil, err
 	}
 	if e := out.refusal(); e != nil {
 		return nil, e
 	}
-	if full {
-		return out.Body, nil
-	}
-	return member(out.Body, "properties"), nil
+	return out.Body, nil
 }
 
 func (w world) List(function, id, version string, body any) (any, error) {
@@ -154,12 +160,5 @@ func (w world) List(function, id, version string, body any) (any, error) {
 		}
 		r.Body = data
 	}
-	out, err := w.do(r)
-	if err != nil {
-		return nil, err
-	}
-	if e := out.refusal(); e != nil {
-		return nil, e
-	}
-	return out.Body, nil
+	return w.ask(r)
 }

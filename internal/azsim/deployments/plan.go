@@ -3,13 +3,9 @@ package deployments
 import (
 	"bytes"
 	"context"
-	"crypto/sha256"
-	"encoding/binary"
 	"encoding/json"
 	"fmt"
 	"net/http"
-	"sort"
-	"strconv"
 	"strings"
 
 	"github.com/ortet/ortet/internal/azsim/template"
@@ -25,7 +21,6 @@ type Plan struct {
 
 	mode     string
 	source   any // the template
-	hash     string
 	scope    template.Scope
 	expanded *template.Deployment
 }
@@ -73,8 +68,6 @@ func NewPlan(body []byte, id string, scope template.Scope) (*Plan, error) {
 	if out.source, err = decode(p.Template); err != nil {
 		return nil, asError(err)
 	}
-	sum := sha256.Sum256(p.Template)
-	out.hash = strconv.FormatUint(binary.BigEndian.Uint64(sum[:]), 10)
 	t, err := template.Parse(p.Template)
 	if err != nil {
 		return nil, asError(err)
@@ -177,50 +170,9 @@ func (p *Plan) envelope(props map[string]any) map[string]any {
 
 // properties are those that do not change while a deployment runs.
 func (p *Plan) properties() map[string]any {
-	types := map[string]map[string]bool{}
-	dependencies := []any{}
-	for _, r := range p.expanded.Resources {
-		ns, typ, _ := strings.Cut(r.Type, "/")
-		if types[ns] == nil {
-			types[ns] = map[string]bool{}
-		}
-		types[ns][typ] = true
-		if len(r.DependsOn) == 0 {
-			continue
-		}
-		on := []any{}
-		for _, id := range r.DependsOn {
-			if d := p.find(id); d != nil {
-				on = append(on, target(d))
-			}
-		}
-		one := target(r)
-		one["dependsOn"] = on
-		dependencies = append(dependencies, one)
-	}
-	providers := []any{}
-	for _, ns := range sorted(types) {
-		list := []any{}
-		for _, typ := range sorted(types[ns]) {
-			list = append(list, map[string]any{"resourceType": typ, "locations": []any{p.scope.Location}})
-		}
-		providers = append(providers, map[string]any{"namespace": ns, "resourceTypes": list})
-	}
-	return map[string]any{
-		"templateHash": p.hash, "parameters": p.expanded.Parameters, "mode": p.mode,
-		"providers": providers, "dependencies": dependencies,
-	}
+	return map[string]any{"parameters": p.expanded.Parameters, "mode": p.mode}
 }
 
 func target(r *template.Resource) map[string]any {
 	return map[string]any{"id": r.ID, "resourceType": r.Type, "resourceName": r.Name}
-}
-
-func sorted[V any](m map[string]V) []string {
-	keys := make([]string, 0, len(m))
-	for k := range m {
-		keys = append(keys, k)
-	}
-	sort.Strings(keys)
-	return keys
 }

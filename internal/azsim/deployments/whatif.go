@@ -84,7 +84,7 @@ func (p *Plan) change(w world, r *template.Resource) (map[string]any, error) {
 		after["tags"] = tags
 	}
 	maps.Copy(after, identity)
-	delta := differences("", before, after, []any{})
+	delta := members("", before, after)
 	out["before"], out["after"], out["delta"], out["changeType"] = before, after, delta, "Modify"
 	if len(delta) == 0 {
 		out["changeType"] = "NoChange"
@@ -97,14 +97,11 @@ func (p *Plan) ignored(w world) ([]any, error) {
 	out := []any{}
 	group, _, _ := strings.Cut(p.ID, "/providers/")
 	for path := group + "/resources?api-version=2021-04-01"; path != ""; {
-		got, err := w.do(Request{Method: http.MethodGet, Path: path})
+		body, err := w.ask(Request{Method: http.MethodGet, Path: path})
 		if err != nil {
 			return nil, err
 		}
-		if e := got.refusal(); e != nil {
-			return nil, e
-		}
-		list, _ := member(got.Body, "value").([]any)
+		list, _ := member(body, "value").([]any)
 		for _, item := range list {
 			id := text(item, "id")
 			known := slices.ContainsFunc(p.expanded.Resources, func(r *template.Resource) bool {
@@ -114,7 +111,7 @@ func (p *Plan) ignored(w world) ([]any, error) {
 				out = append(out, map[string]any{"resourceId": id, "changeType": "Ignore", "before": item, "after": item})
 			}
 		}
-		path = text(got.Body, "nextLink")
+		path = text(body, "nextLink")
 	}
 	return out, nil
 }
@@ -132,9 +129,6 @@ func plain(v any) (any, error) {
 func public(v any) any {
 	switch v := v.(type) {
 	case map[string]any:
-		if v == nil {
-			return nil
-		}
 		out := map[string]any{}
 		for k, x := range v {
 			hidden := slices.ContainsFunc(secrets, func(s string) bool { return strings.EqualFold(s, k) })
@@ -154,8 +148,8 @@ func public(v any) any {
 }
 
 // merged is what a PUT of next makes of what exists: what it does not name is
-// read-only or a default, and stays. Elements of lists belong together by name,
-// else by position.
+// read-only or a default, and stays. Names of members ignore case. Elements of lists
+// belong together by name, else by position.
 func merged(before, next any) any {
 	switch next := next.(type) {
 	case map[string]any:
@@ -165,6 +159,11 @@ func merged(before, next any) any {
 		}
 		out := maps.Clone(was)
 		for k, x := range next {
+			for known := range was {
+				if strings.EqualFold(known, k) {
+					k = known
+				}
+			}
 			out[k] = merged(was[k], x)
 		}
 		return out
@@ -189,84 +188,75 @@ func merged(before, next any) any {
 	return next
 }
 
-// differences appends the changes of properties between two objects, those of
-// nested objects by their dotted path.
-func differences(prefix string, before, after map[string]any, to []any) []any {
-	keys := sorted(before)
-	for k := range after {
-		if _, both := before[k]; !both {
-			keys = append(keys, k)
+// differences are the changes of a property: those of nested objects by their dotted
+// path, those of lists as children. Missing values are nil.
+func differences(path string, before, after any) []any {
+	change := map[string]any{"path": path, "before": before, "after": after, "propertyChangeType": "Modify"}
+	wasMap, ok1 := before.(map[string]any)
+	isMap, ok2 := after.(map[string]any)
+	wasList, ok3 := before.([]any)
+	isList, ok4 := after.([]any)
+	switch {
+	case same(path, before, after):
+		return nil
+	case before == nil:
+		change["propertyChangeType"] = "Create"
+	case after == nil:
+		change["propertyChangeType"] = "Delete"
+	case ok1 && ok2:
+		return members(path, wasMap, isMap)
+	case ok3 && ok4:
+		children := []any{}
+		for i := range max(len(wasList), len(isList)) {
+			children = append(children, element(strconv.Itoa(i), at(wasList, i), at(isList, i))...)
 		}
-	}
-	slices.Sort(keys)
-	for _, k := range keys {
-		was, had := before[k]
-		is, has := after[k]
-		path := prefix + k
-		change := map[string]any{"path": path, "before": was, "after": is}
-		wasMap, _ := was.(map[string]any)
-		isMap, _ := is.(map[string]any)
-		wasList, _ := was.([]any)
-		isList, _ := is.([]any)
-		switch {
-		case !had:
-			change["propertyChangeType"] = "Create"
-		case !has:
-			change["propertyChangeType"] = "Delete"
-		case same(path, was, is):
-			continue
-		case wasMap != nil && isMap != nil:
-			to = differences(path+".", wasMap, isMap, to)
-			continue
-		case wasList != nil && isList != nil:
-			change["propertyChangeType"], change["children"] = "Array", elements(wasList, isList)
-		default:
-			change["propertyChangeType"] = "Modify"
+		if len(children) == 0 {
+			return nil
 		}
-		to = append(to, change)
+		change["propertyChangeType"], change["children"] = "Array", children
 	}
-	return to
+	return []any{change}
 }
 
-// elements gives the changes between two lists, by position.
-func elements(before, after []any) []any {
+// members are the differences of two objects' members.
+func members(path string, before, after map[string]any) []any {
+	all := maps.Clone(before)
+	maps.Copy(all, after)
 	out := []any{}
-	for i := range max(len(before), len(after)) {
-		change := map[string]any{"path": strconv.Itoa(i), "propertyChangeType": "Modify"}
-		switch {
-		case i >= len(before):
-			change["propertyChangeType"], change["after"] = "Create", after[i]
-		case i >= len(after):
-			change["propertyChangeType"], change["before"] = "Delete", before[i]
-		case same("", before[i], after[i]):
-			continue
-		default:
-			change["before"], change["after"] = before[i], after[i]
-			was, ok1 := before[i].(map[string]any)
-			is, ok2 := after[i].(map[string]any)
-			if ok1 && ok2 {
-				change["children"] = differences("", was, is, []any{})
-			}
-		}
-		out = append(out, change)
+	for _, k := range slices.Sorted(maps.Keys(all)) {
+		out = append(out, differences(strings.TrimPrefix(path+"."+k, "."), before[k], after[k])...)
 	}
 	return out
 }
 
-// same compares two values; locations and ids in any letter case.
+// element are the changes of a list's element; those of an object are its children.
+func element(path string, before, after any) []any {
+	was, ok1 := before.(map[string]any)
+	is, ok2 := after.(map[string]any)
+	if !ok1 || !ok2 {
+		return differences(path, before, after)
+	}
+	children := members("", was, is)
+	if len(children) == 0 {
+		return nil
+	}
+	return []any{map[string]any{"path": path, "propertyChangeType": "Modify", "before": before, "after": after, "children": children}}
+}
+
+func at(list []any, i int) any {
+	if i < len(list) {
+		return list[i]
+	}
+	return nil
+}
+
+// same compares two scalars; locations and ids in any letter case, and numbers with
+// strings, since providers convert them.
 func same(path string, a, b any) bool {
-	x, ok1 := a.(string)
-	y, ok2 := b.(string)
+	x, ok1 := scalar(a)
+	y, ok2 := scalar(b)
 	switch {
 	case !ok1 || !ok2:
-		if la, isList := a.([]any); isList {
-			lb, _ := b.([]any)
-			return len(la) == len(lb) && len(elements(la, lb)) == 0
-		}
-		if ma, isMap := a.(map[string]any); isMap {
-			mb, isMap := b.(map[string]any)
-			return isMap && len(differences("", ma, mb, nil)) == 0
-		}
 		return reflect.DeepEqual(a, b)
 	case path == "location":
 		return strings.EqualFold(strings.ReplaceAll(x, " ", ""), strings.ReplaceAll(y, " ", ""))
@@ -274,4 +264,13 @@ func same(path string, a, b any) bool {
 		return strings.EqualFold(x, y)
 	}
 	return x == y
+}
+
+// scalar is a string, or a number's text.
+func scalar(v any) (string, bool) {
+	if n, ok := v.(json.Number); ok {
+		return n.String(), true
+	}
+	s, ok := v.(string)
+	return s, ok
 }

@@ -20,11 +20,10 @@ const (
 // deferred is the value of what needs a World when there is none.
 type deferred struct{}
 
-// A loop is one copy loop around an expression.
+// A loop is one iteration of the copy loop around an expression.
 type loop struct {
-	name    string
-	index   int64
-	unnamed bool // copyIndex() without a name means this loop
+	name  string
+	index int64
 }
 
 // An evaluator evaluates expressions in one place.
@@ -32,17 +31,12 @@ type evaluator struct {
 	*model
 	place place
 	world World // nil defers
-	loops []loop
+	loop  *loop // nil: none
 	// referred is called with each id of reference and list functions; may be nil.
 	referred func(id string) error
 }
 
 func (e evaluator) in(p place) evaluator { e.place = p; return e }
-
-func (e evaluator) within(l loop) evaluator {
-	e.loops = append(slices.Clip(e.loops), l)
-	return e
-}
 
 // text evaluates one string of the template.
 func (e evaluator) text(s string) (any, error) {
@@ -101,9 +95,6 @@ func (e evaluator) call(c call) (any, error) {
 	if a.err != nil {
 		return nil, a.err
 	}
-	if name != "parameters" && name != "variables" && size(value, maxValue) < 0 {
-		return nil, refuse("The result of the template function '%s' exceeds the limit of %d bytes.", c.name, maxValue)
-	}
 	return value, nil
 }
 
@@ -135,8 +126,8 @@ func property(target, index any) (any, error) {
 	return nil, refuse("The language expression property '%v' can't be evaluated, the value is of type '%s'.", index, typeName(target))
 }
 
-// tree evaluates all expressions in a value, in keys too, and expands copy loops of
-// properties. What is deferred keeps its text.
+// tree evaluates all expressions in a value, in keys too. What is deferred keeps its
+// text.
 func (e evaluator) tree(value any) (any, error) {
 	switch v := value.(type) {
 	case string:
@@ -157,11 +148,8 @@ func (e evaluator) tree(value any) (any, error) {
 	case map[string]any:
 		out := make(map[string]any, len(v))
 		for _, key := range slices.Sorted(maps.Keys(v)) {
-			if loops, ok := v[key].([]any); ok && strings.EqualFold(key, "copy") {
-				if err := e.copies(loops, out); err != nil {
-					return nil, err
-				}
-				continue
+			if _, isLoop := v[key].([]any); isLoop && strings.EqualFold(key, "copy") {
+				return nil, refuse("azsim has copy loops of resources only, not of properties and variables.")
 			}
 			name, err := e.tree(key)
 			if err != nil {
@@ -178,46 +166,6 @@ func (e evaluator) tree(value any) (any, error) {
 		return out, nil
 	}
 	return value, nil
-}
-
-// copies expands [{name, count, input}, …] into out.
-func (e evaluator) copies(loops []any, out map[string]any) error {
-	for _, item := range loops {
-		l, ok := item.(map[string]any)
-		if !ok {
-			return refuse("The copy property must be an array of objects with name, count and input.")
-		}
-		name, err := e.stringMember(l, "name")
-		if err != nil {
-			return err
-		}
-		if out[name], err = e.iterate(l, loop{name: name}); err != nil {
-			return err
-		}
-	}
-	return nil
-}
-
-// iterate evaluates the input of a copy object once for each index.
-func (e evaluator) iterate(source map[string]any, l loop) (any, error) {
-	count, err := e.count(source)
-	if err != nil {
-		return nil, err
-	}
-	input, _ := member(source, "input")
-	out, total := make([]any, count), 0
-	for i := range out {
-		l.index = int64(i)
-		if out[i], err = e.within(l).tree(input); err != nil {
-			return nil, err
-		}
-		used := size(out[i], maxValue-total)
-		if used < 0 {
-			return nil, refuse("The copy loop '%s' exceeds the limit of %d bytes.", l.name, maxValue)
-		}
-		total += used
-	}
-	return out, nil
 }
 
 // count is the count of a copy object, 0 to 800.
@@ -266,33 +214,4 @@ func typeName(value any) string {
 		return "Object"
 	}
 	return fmt.Sprintf("%T", value)
-}
-
-// size is about the length of value's JSON, or -1 if over limit. Values share parts,
-// so that a short template may stand for an immense value.
-func size(value any, limit int) int {
-	left := limit
-	var walk func(any) bool
-	walk = func(value any) bool {
-		left--
-		switch v := value.(type) {
-		case string:
-			left -= len(v)
-		case []any:
-			for i := 0; i < len(v) && left >= 0; i++ {
-				walk(v[i])
-			}
-		case map[string]any:
-			for key, value := range v {
-				if left -= len(key); left < 0 || !walk(value) {
-					break
-				}
-			}
-		}
-		return left >= 0
-	}
-	if !walk(value) {
-		return -1
-	}
-	return limit - left
 }

@@ -40,6 +40,15 @@ func inTemplate(err error) error {
 	return err
 }
 
+// explain puts an error of the language into a sentence with a name.
+func explain(err error, format, name string) error {
+	var language expressionError
+	if errors.As(err, &language) {
+		return refuse(format, name, language)
+	}
+	return err
+}
+
 func (t *Template) expand(scope Scope, given map[string]any) (*Deployment, error) {
 	m := &model{scope: scope, functions: functions(), parameters: map[string]*lazy{}, variables: map[string]*lazy{}, index: map[string][]*instance{}}
 	declared, _ := object(t.tree, "parameters")
@@ -47,15 +56,7 @@ func (t *Template) expand(scope Scope, given map[string]any) (*Deployment, error
 		return nil, err
 	}
 	variables, _ := object(t.tree, "variables")
-	if err := m.define(variables); err != nil {
-		return nil, err
-	}
-	for _, name := range []string{"parameters", "variables", "resources", "outputs"} {
-		section, _ := member(t.tree, name)
-		if err := m.check(section); err != nil {
-			return nil, err
-		}
-	}
+	m.define(variables)
 	d := &Deployment{Parameters: map[string]any{}}
 	for _, key := range slices.Sorted(maps.Keys(m.parameters)) {
 		p := m.parameters[key]
@@ -66,17 +67,12 @@ func (t *Template) expand(scope Scope, given map[string]any) (*Deployment, error
 		d.Parameters[p.name] = typed(p.kind, value)
 	}
 	for _, key := range slices.Sorted(maps.Keys(m.variables)) {
-		_, err := m.variables[key].get()
-		var language expressionError
-		if errors.As(err, &language) {
-			err = refuse("The template variable '%s' is not valid: %s", m.variables[key].name, language)
-		}
-		if err != nil {
-			return nil, err
+		if _, err := m.variables[key].get(); err != nil {
+			return nil, explain(err, "The template variable '%s' is not valid: %s", m.variables[key].name)
 		}
 	}
 	resources, _ := member(t.tree, "resources")
-	if err := m.resources(resources.([]any), m.at(withVariables), "", ""); err != nil {
+	if err := m.resources(resources.([]any)); err != nil {
 		return nil, err
 	}
 	if err := m.order(); err != nil {
@@ -111,31 +107,6 @@ func typed(kind string, value any) map[string]any {
 	return out
 }
 
-// check parses all expressions of a value, whether evaluated or not.
-func (m *model) check(value any) error {
-	switch v := value.(type) {
-	case string:
-		if !isExpression(v) {
-			return nil
-		}
-		_, err := m.parse(v)
-		return err
-	case []any:
-		for _, item := range v {
-			if err := m.check(item); err != nil {
-				return err
-			}
-		}
-	case map[string]any:
-		for _, key := range slices.Sorted(maps.Keys(v)) {
-			if err := errors.Join(m.check(key), m.check(v[key])); err != nil {
-				return err
-			}
-		}
-	}
-	return nil
-}
-
 // outputs evaluates the outputs whose condition is true. Without a World those that
 // need one are left out.
 func (e evaluator) outputs(declared map[string]any) (map[string]any, error) {
@@ -145,16 +116,12 @@ func (e evaluator) outputs(declared map[string]any) (map[string]any, error) {
 		if !ok {
 			return nil, invalidContent("Error converting value of output '%s' to type 'TemplateOutputParameter'.", name)
 		}
-		if err := members(output, "TemplateOutputParameter", "properties.template.outputs."+name, "type", "value", "condition", "copy", "metadata"); err != nil {
+		if err := members(output, "TemplateOutputParameter", "properties.template.outputs."+name, "type", "value", "condition", "metadata"); err != nil {
 			return nil, err
 		}
 		value, err := e.output(name, output)
-		var language expressionError
-		if errors.As(err, &language) {
-			err = refuse("The template output '%s' is not valid: %s", name, language)
-		}
 		if err != nil {
-			return nil, err
+			return nil, explain(err, "The template output '%s' is not valid: %s", name)
 		}
 		if value != nil {
 			values[name] = value
@@ -173,14 +140,8 @@ func (e evaluator) output(name string, source map[string]any) (any, error) {
 	if met, err := e.condition(source); err != nil || !met {
 		return nil, err
 	}
-	var value any
-	var err error
 	raw, _ = member(source, "value")
-	if copy, ok := source["copy"].(map[string]any); ok {
-		value, err = e.iterate(copy, loop{name: name, unnamed: true})
-	} else {
-		value, err = e.tree(raw)
-	}
+	value, err := e.tree(raw)
 	if source, _ := raw.(string); err != nil || e.world == nil && isExpression(source) && value == source {
 		return nil, err
 	}

@@ -51,9 +51,6 @@ func plainText(s string) string {
 // parse reads an expression with its brackets, and looks up the functions, parameters
 // and variables that it names.
 func (m *model) parse(source string) (node, error) {
-	if length := utf8.RuneCountInString(source); length > maxExpression {
-		return nil, refuse("The template language expression length limit exceeded. Limit: '%d' and actual: '%d'.", maxExpression, length)
-	}
 	p := &parser{model: m, source: source, text: source[1 : len(source)-1]}
 	n, err := p.expression(0)
 	if err != nil {
@@ -179,7 +176,7 @@ func (p *parser) known(c call) (node, error) {
 		f, ok = function{2, 3, list}, true
 	}
 	if !ok {
-		return nil, refuse("The template function '%s' is not valid. Please see https://aka.ms/arm-functions for usage details.", c.name)
+		return nil, refuse("The template function '%s' is not valid, or azsim does not have it. Please see https://aka.ms/arm-functions for usage details.", c.name)
 	}
 	if n := len(c.args); n < f.min || f.max >= 0 && n > f.max {
 		return nil, refuse("Unable to evaluate template language function '%s': function requires %s argument(s) while '%d' were provided. Please see https://aka.ms/arm-functions/#%s for usage details.", c.name, f.arity(), n, name)

@@ -1,7 +1,6 @@
 package template
 
 import (
-	"cmp"
 	"fmt"
 	"maps"
 	"reflect"
@@ -28,7 +27,7 @@ func (f function) arity() string {
 // functions are all of them by lower-case name; list functions match by prefix.
 func functions() map[string]function {
 	all := map[string]function{}
-	for _, some := range []map[string]function{stringFunctions(), arrayFunctions(), valueFunctions(), scopeFunctions()} {
+	for _, some := range []map[string]function{stringFunctions(), valueFunctions(), scopeFunctions()} {
 		maps.Copy(all, some)
 	}
 	return all
@@ -88,10 +87,6 @@ func ofString(f func(string) any) function {
 	return function{1, 1, func(_ evaluator, a *arguments) any { return f(a.string(0)) }}
 }
 
-func ofStrings(f func(s, t string) any) function {
-	return function{2, 2, func(_ evaluator, a *arguments) any { return f(a.string(0), a.string(1)) }}
-}
-
 func ofInts(f func(x, y int64) int64) function {
 	return function{2, 2, func(_ evaluator, a *arguments) any { return f(a.int(0), a.int(1)) }}
 }
@@ -100,67 +95,20 @@ func constant(value any) function {
 	return function{0, 0, func(evaluator, *arguments) any { return value }}
 }
 
-// compared compares two integers or two strings.
-func compared(f func(order int) bool) function {
-	return function{2, 2, func(_ evaluator, a *arguments) any {
-		if s, ok := a.any(0).(string); ok {
-			return f(strings.Compare(s, a.string(1)))
-		}
-		return f(cmp.Compare(a.int(0), a.int(1)))
-	}}
-}
-
-// extreme is the least or greatest of integers, or of an array of integers.
-func extreme(of func([]int64) int64) function {
-	return function{1, -1, func(_ evaluator, a *arguments) any {
-		if list, ok := a.any(0).([]any); ok && a.len() == 1 {
-			a.values = list
-		}
-		if a.len() == 0 {
-			a.fail("the array is empty")
-			return nil
-		}
-		return of(rest[int64](a, 0, "Integer"))
-	}}
-}
-
-// divided refuses to divide by zero.
-func divided(f func(x, y int64) int64) function {
-	return function{2, 2, func(_ evaluator, a *arguments) any {
-		if a.int(1) == 0 {
-			a.fail("division by zero")
-			return nil
-		}
-		return f(a.int(0), a.int(1))
-	}}
-}
-
 func valueFunctions() map[string]function {
 	return map[string]function{
 		"true": constant(true), "false": constant(false), "null": constant(nil),
-		"add":             ofInts(func(x, y int64) int64 { return x + y }),
-		"sub":             ofInts(func(x, y int64) int64 { return x - y }),
-		"mul":             ofInts(func(x, y int64) int64 { return x * y }),
-		"div":             divided(func(x, y int64) int64 { return x / y }),
-		"mod":             divided(func(x, y int64) int64 { return x % y }),
-		"min":             extreme(slices.Min[[]int64]),
-		"max":             extreme(slices.Max[[]int64]),
-		"less":            compared(func(order int) bool { return order < 0 }),
-		"lessorequals":    compared(func(order int) bool { return order <= 0 }),
-		"greater":         compared(func(order int) bool { return order > 0 }),
-		"greaterorequals": compared(func(order int) bool { return order >= 0 }),
-		"equals":          {2, 2, func(_ evaluator, a *arguments) any { return reflect.DeepEqual(a.any(0), a.any(1)) }},
-		"not":             {1, 1, func(_ evaluator, a *arguments) any { return !a.bool(0) }},
-		"and":             {2, -1, func(_ evaluator, a *arguments) any { return !slices.Contains(a.bools(), false) }},
-		"or":              {2, -1, func(_ evaluator, a *arguments) any { return slices.Contains(a.bools(), true) }},
+		"add":    ofInts(func(x, y int64) int64 { return x + y }),
+		"sub":    ofInts(func(x, y int64) int64 { return x - y }),
+		"equals": {2, 2, func(_ evaluator, a *arguments) any { return reflect.DeepEqual(a.any(0), a.any(1)) }},
+		"not":    {1, 1, func(_ evaluator, a *arguments) any { return !a.bool(0) }},
+		"and":    {2, -1, func(_ evaluator, a *arguments) any { return !slices.Contains(a.bools(), false) }},
+		"or":     {2, -1, func(_ evaluator, a *arguments) any { return slices.Contains(a.bools(), true) }},
 		"if": {3, 3, func(_ evaluator, a *arguments) any {
 			if a.bool(0) {
 				return a.any(1)
 			}
 			return a.any(2)
-		}},
-		"coalesce": {1, -1, func(_ evaluator, a *arguments) any {
-			return append(slices.DeleteFunc(a.values, func(value any) bool { return value == nil }), nil)[0]
 		}},
 		"parameters": {1, 1, func(e evaluator, a *arguments) any {
 			if found := a.lookup(e.parameters); found != nil {
@@ -175,6 +123,66 @@ func valueFunctions() map[string]function {
 			return nil
 		}},
 		"copyindex": {0, 2, copyIndex},
+		"concat": {1, -1, func(_ evaluator, a *arguments) any {
+			if _, ok := a.any(0).([]any); ok {
+				out := []any{}
+				for i := range a.values {
+					out = append(out, a.array(i)...)
+				}
+				return out
+			}
+			var out strings.Builder
+			for i, value := range a.values {
+				switch value.(type) {
+				case []any, map[string]any, nil:
+					a.string(i)
+				}
+				out.WriteString(text(value))
+			}
+			return out.String()
+		}},
+		"createarray": {0, -1, func(_ evaluator, a *arguments) any { return append([]any{}, a.values...) }},
+		"createobject": {0, -1, func(_ evaluator, a *arguments) any {
+			if a.len()%2 != 0 {
+				a.fail("the number of arguments must be even")
+				return nil
+			}
+			out := map[string]any{}
+			for i := 0; i < a.len(); i += 2 {
+				out[a.string(i)] = a.any(i + 1)
+			}
+			return out
+		}},
+		"length": {1, 1, func(_ evaluator, a *arguments) any {
+			switch v := a.any(0).(type) {
+			case []any:
+				return int64(len(v))
+			case map[string]any:
+				return int64(len(v))
+			}
+			return int64(len([]rune(a.string(0))))
+		}},
+		"empty": {1, 1, func(_ evaluator, a *arguments) any {
+			switch v := a.any(0).(type) {
+			case nil:
+				return true
+			case []any:
+				return len(v) == 0
+			case map[string]any:
+				return len(v) == 0
+			}
+			return a.string(0) == ""
+		}},
+		"contains": {2, 2, func(_ evaluator, a *arguments) any {
+			switch v := a.any(0).(type) {
+			case []any:
+				return slices.ContainsFunc(v, func(item any) bool { return reflect.DeepEqual(item, a.any(1)) })
+			case map[string]any:
+				_, ok := member(v, a.string(1))
+				return ok
+			}
+			return strings.Contains(a.string(0), text(a.any(1)))
+		}},
 	}
 }
 
@@ -219,10 +227,8 @@ func copyIndex(e evaluator, a *arguments) any {
 	if len(values) > 1 || numbers.err != nil {
 		a.fail("arguments are the name of a loop and an integer")
 	}
-	for i := len(e.loops) - 1; i >= 0; i-- {
-		if l := e.loops[i]; named && strings.EqualFold(l.name, name) || !named && l.unnamed {
-			return l.index + offset
-		}
+	if l := e.loop; l != nil && (!named || strings.EqualFold(l.name, name)) {
+		return l.index + offset
 	}
 	if a.err == nil {
 		a.err = refuse("The template function 'copyIndex' is not expected at this location. The function can only be used in a resource with copy specified. Please see https://aka.ms/arm-copy for usage details.")

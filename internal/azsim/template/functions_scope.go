@@ -22,14 +22,8 @@ func scopeFunctions() map[string]function {
 		"subscription": {0, 0, func(e evaluator, _ *arguments) any {
 			return map[string]any{
 				"id": "/subscriptions/" + e.scope.Subscription, "subscriptionId": e.scope.Subscription,
-				"tenantId": e.scope.Tenant, "displayName": e.scope.SubscriptionName,
+				"tenantId": e.scope.Tenant,
 			}
-		}},
-		"tenant": {0, 0, func(e evaluator, _ *arguments) any {
-			return map[string]any{"id": "/tenants/" + e.scope.Tenant, "tenantId": e.scope.Tenant}
-		}},
-		"deployment": {0, 0, func(e evaluator, _ *arguments) any {
-			return map[string]any{"name": e.scope.Deployment, "properties": map[string]any{"mode": "Incremental", "provisioningState": "Accepted"}}
 		}},
 		"environment": {0, 0, func(e evaluator, _ *arguments) any { return normalize(e.scope.Environment) }},
 		"resourceid": {2, -1, func(e evaluator, a *arguments) any {
@@ -59,7 +53,6 @@ func scopeFunctions() map[string]function {
 			}
 			return providerID(a, "/subscriptions/"+subscription, args)
 		}},
-		"tenantresourceid": {2, -1, func(_ evaluator, a *arguments) any { return providerID(a, "", a.strings(0)) }},
 		"extensionresourceid": {3, -1, func(_ evaluator, a *arguments) any {
 			return providerID(a, strings.TrimSuffix(a.string(0), "/"), a.strings(1))
 		}},

@@ -19,27 +19,10 @@ const guidNamespace = "11fb06fb-712d-4ddd-98c7-e71bbd588830"
 
 func stringFunctions() map[string]function {
 	return map[string]function{
-		"tolower":    ofString(func(s string) any { return strings.ToLower(s) }),
-		"toupper":    ofString(func(s string) any { return strings.ToUpper(s) }),
-		"trim":       ofString(func(s string) any { return strings.TrimSpace(s) }),
-		"startswith": ofStrings(func(s, t string) any { return strings.HasPrefix(strings.ToLower(s), strings.ToLower(t)) }),
-		"endswith":   ofStrings(func(s, t string) any { return strings.HasSuffix(strings.ToLower(s), strings.ToLower(t)) }),
-		"base64":     ofString(func(s string) any { return base64.StdEncoding.EncodeToString([]byte(s)) }),
-		"base64tostring": {1, 1, func(_ evaluator, a *arguments) any {
-			out, err := base64.StdEncoding.DecodeString(a.string(0))
-			if err != nil {
-				a.fail("the value is not a base64 string")
-			}
-			return string(out)
-		}},
-		"json": {1, 1, func(_ evaluator, a *arguments) any {
-			value, err := decode([]byte(a.string(0)))
-			if err != nil {
-				a.fail("the value is not JSON: %s", err)
-			}
-			return value
-		}},
-		"string": {1, 1, func(_ evaluator, a *arguments) any { return text(a.any(0)) }},
+		"tolower": ofString(func(s string) any { return strings.ToLower(s) }),
+		"toupper": ofString(func(s string) any { return strings.ToUpper(s) }),
+		"base64":  ofString(func(s string) any { return base64.StdEncoding.EncodeToString([]byte(s)) }),
+		"string":  {1, 1, func(_ evaluator, a *arguments) any { return text(a.any(0)) }},
 		"int": {1, 1, func(_ evaluator, a *arguments) any {
 			if s, ok := a.any(0).(string); ok {
 				n, err := strconv.ParseInt(strings.TrimSpace(s), 10, 64)
@@ -50,26 +33,10 @@ func stringFunctions() map[string]function {
 			}
 			return a.int(0)
 		}},
-		"bool": {1, 1, func(_ evaluator, a *arguments) any {
-			switch v := a.any(0).(type) {
-			case int64:
-				return v != 0
-			case string:
-				if b, err := strconv.ParseBool(strings.ToLower(v)); err == nil {
-					return b
-				}
-				a.fail("the value '%s' cannot be converted to a boolean", v)
-			}
-			return a.bool(0)
-		}},
 		"replace": {3, 3, func(_ evaluator, a *arguments) any {
 			s, old, new := a.string(0), a.string(1), a.string(2)
 			if old == "" {
 				a.fail("the string to replace is empty")
-				return ""
-			}
-			if len(s)+strings.Count(s, old)*len(new) > maxValue {
-				a.fail("the result exceeds %d bytes", maxValue)
 				return ""
 			}
 			return strings.ReplaceAll(s, old, new)
@@ -85,48 +52,6 @@ func stringFunctions() map[string]function {
 				return ""
 			}
 			return string(s[start : start+length])
-		}},
-		"padleft": {2, 3, func(_ evaluator, a *arguments) any {
-			s, pad := text(a.any(0)), " "
-			if a.len() == 3 {
-				pad = a.string(2)
-			}
-			missing := a.int(1) - int64(len([]rune(s)))
-			if len([]rune(pad)) != 1 || missing > maxValue/4 {
-				a.fail("the padding must be one character, the length at most %d", maxValue/4)
-				return ""
-			}
-			return strings.Repeat(pad, int(max(missing, 0))) + s
-		}},
-		"split": {2, 2, func(_ evaluator, a *arguments) any {
-			by := []any{a.any(1)}
-			if list, ok := a.any(1).([]any); ok {
-				by = list
-			}
-			parts := []string{a.string(0)}
-			for _, s := range (&arguments{name: a.name, values: by}).strings(0) {
-				var next []string
-				for _, part := range parts {
-					next = append(next, strings.Split(part, s)...)
-				}
-				parts = next
-			}
-			out := make([]any, len(parts))
-			for i := range parts {
-				out[i] = parts[i]
-			}
-			return out
-		}},
-		"join": {2, 2, func(_ evaluator, a *arguments) any {
-			var parts []string
-			for _, value := range a.array(0) {
-				parts = append(parts, text(value))
-			}
-			if n := len(parts); n > 0 && n*len(a.string(1)) > maxValue {
-				a.fail("the result exceeds %d bytes", maxValue)
-				return ""
-			}
-			return strings.Join(parts, a.string(1))
 		}},
 		"format": {1, -1, func(_ evaluator, a *arguments) any { return format(a) }},
 		"uniquestring": {1, -1, func(_ evaluator, a *arguments) any {
@@ -176,7 +101,7 @@ func text(value any) string {
 func format(a *arguments) string {
 	var out strings.Builder
 	s := a.string(0)
-	for s != "" && out.Len() <= maxValue {
+	for s != "" {
 		i := strings.IndexAny(s, "{}")
 		if i < 0 {
 			break

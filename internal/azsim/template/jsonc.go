@@ -121,20 +121,13 @@ func decode(data []byte) (any, error) {
 	return normalize(value), nil
 }
 
-// normalize gives decoded JSON, and what Go callers write, the types that functions know.
+// normalize gives decoded JSON the types that functions know.
 func normalize(value any) any {
 	switch v := value.(type) {
 	case json.Number:
 		if n, err := v.Int64(); err == nil {
 			return n
 		}
-	case float64:
-		if n := int64(v); float64(n) == v {
-			return n
-		}
-		return json.Number(strconv.FormatFloat(v, 'g', -1, 64))
-	case int:
-		return int64(v)
 	case []any:
 		out := make([]any, len(v))
 		for i := range v {

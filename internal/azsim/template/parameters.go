@@ -24,9 +24,6 @@ func (l *lazy) get() (any, error) {
 	if !l.done {
 		l.running = true
 		l.value, l.err = l.make()
-		if l.err == nil && size(l.value, maxValue) < 0 {
-			l.err = refuse("The value of '%s' exceeds the limit of %d bytes.", l.name, maxValue)
-		}
 		l.running, l.done = false, true
 	}
 	return l.value, l.err
@@ -146,27 +143,13 @@ func constrain(name string, definition map[string]any, value any) error {
 	return nil
 }
 
-// define makes the template's variables known, those of its copy loops too.
-func (m *model) define(variables map[string]any) error {
-	add := func(name string, make func() (any, error)) {
-		m.variables[strings.ToLower(name)] = &lazy{name: name, make: make}
+// define makes the template's variables known.
+func (m *model) define(variables map[string]any) {
+	for name, raw := range variables {
+		m.variables[strings.ToLower(name)] = &lazy{name: name, make: func() (any, error) {
+			value, err := m.at(withVariables).tree(map[string]any{name: raw})
+			section, _ := value.(map[string]any)
+			return section[name], err
+		}}
 	}
-	for _, name := range slices.Sorted(maps.Keys(variables)) {
-		raw := variables[name]
-		loops, ok := raw.([]any)
-		if !ok || !strings.EqualFold(name, "copy") {
-			add(name, func() (any, error) { return m.at(withVariables).tree(raw) })
-			continue
-		}
-		for _, item := range loops {
-			source, _ := item.(map[string]any)
-			e := m.at(withVariables)
-			name, err := e.stringMember(source, "name")
-			if err != nil {
-				return err
-			}
-			add(name, func() (any, error) { return e.iterate(source, loop{name: name}) })
-		}
-	}
-	return nil
 }

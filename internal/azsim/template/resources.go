@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"maps"
+	"reflect"
 	"slices"
 	"strings"
 )
@@ -17,8 +18,9 @@ type instance struct {
 	skipped bool           // its condition is false
 }
 
-// resources expands a list of resources; kind and name are the parent's, or empty.
-func (m *model) resources(list []any, e evaluator, kind, name string) error {
+// resources expands a list of resources.
+func (m *model) resources(list []any) error {
+	e := m.at(withVariables)
 	for i, item := range list {
 		source, ok := item.(map[string]any)
 		if !ok {
@@ -34,12 +36,12 @@ func (m *model) resources(list []any, e evaluator, kind, name string) error {
 			return err
 		}
 		if copy == nil {
-			if _, err := m.resource(source, e, kind, name); err != nil {
+			if _, err := m.resource(source, e); err != nil {
 				return err
 			}
 			continue
 		}
-		if err := m.loop(source, copy, e, kind, name); err != nil {
+		if err := m.loop(source, copy, e); err != nil {
 			return err
 		}
 	}
@@ -47,24 +49,23 @@ func (m *model) resources(list []any, e evaluator, kind, name string) error {
 }
 
 // loop expands a resource with copy; its mode (parallel, serial) makes no difference.
-func (m *model) loop(source, copy map[string]any, e evaluator, kind, name string) error {
-	l := loop{unnamed: true}
-	var err error
-	if l.name, err = e.stringMember(copy, "name"); err != nil {
+func (m *model) loop(source, copy map[string]any, e evaluator) error {
+	name, err := e.stringMember(copy, "name")
+	if err != nil {
 		return err
 	}
 	count, err := e.count(copy)
 	if err != nil {
 		return err
 	}
-	m.index[key(l.name)] = slices.Clip(m.index[key(l.name)]) // known, even with no iterations
+	m.index[key(name)] = slices.Clip(m.index[key(name)]) // known, even with no iterations
 	for i := range count {
-		l.index = int64(i)
-		made, err := m.resource(source, e.within(l), kind, name)
+		e.loop = &loop{name, int64(i)}
+		made, err := m.resource(source, e)
 		if err != nil {
 			return err
 		}
-		m.call(l.name, made)
+		m.call(name, made)
 	}
 	return nil
 }
@@ -79,8 +80,8 @@ func (m *model) call(name string, in *instance) {
 	}
 }
 
-// resource expands one resource and its children.
-func (m *model) resource(source map[string]any, e evaluator, parentKind, parentName string) (*instance, error) {
+// resource expands one resource.
+func (m *model) resource(source map[string]any, e evaluator) (*instance, error) {
 	name, err := e.stringMember(source, "name")
 	if err != nil {
 		return nil, err
@@ -93,12 +94,12 @@ func (m *model) resource(source map[string]any, e evaluator, parentKind, parentN
 	if in.APIVersion, err = e.stringMember(source, "apiVersion"); err != nil {
 		return nil, e.inResource(name, err)
 	}
-	if parentKind != "" {
-		kind, name = parentKind+"/"+kind, parentName+"/"+name
-	}
 	in.Type, in.Name = kind, name
 	if strings.EqualFold(kind, "Microsoft.Resources/deployments") {
 		return nil, invalid("The template resource '%s' is not valid: nested deployments are not supported by this ARM.", name)
+	}
+	if children, _ := member(source, "resources"); children != nil && !reflect.DeepEqual(children, []any{}) {
+		return nil, invalid("The template resource '%s' is not valid: azsim has no resources inside of resources; write them beside it.", name)
 	}
 	path, ok := interleave(kind, strings.Split(name, "/"))
 	if !ok {
@@ -140,16 +141,7 @@ func (m *model) resource(source map[string]any, e evaluator, parentKind, parentN
 	for _, name := range []string{in.ID, path, kind + "/" + name, name} {
 		m.call(name, in)
 	}
-	children, _ := member(source, "resources")
-	if children == nil {
-		return in, nil
-	}
-	nested, ok := children.([]any)
-	if !ok {
-		return nil, invalidContent("Error converting value to type 'TemplateResource[]'. Path 'resources' of '%s'.", name)
-	}
-	// Microsoft: "Conditional deployment doesn't cascade to child resources."
-	return in, m.resources(nested, e, kind, name)
+	return in, nil
 }
 
 func (e evaluator) dependsOn(source map[string]any) ([]string, error) {
@@ -180,9 +172,6 @@ func (in *instance) evaluate(world World, referred func(id string) error) (map[s
 	e := in.at.in(withVariables | withRuntime)
 	e.world, e.referred = world, referred
 	value, err := e.tree(in.body)
-	if err == nil && size(value, maxValue) < 0 {
-		err = refuse("The resource exceeds the limit of %d bytes.", maxValue)
-	}
 	if err != nil {
 		return nil, e.inResource(in.ID, err)
 	}
@@ -209,11 +198,7 @@ func (m *model) order() error {
 		for _, name := range in.depends {
 			found, ok := m.index[key(name)]
 			if !ok {
-				short := name
-				if _, path, ok := strings.Cut(name, "/providers/"); ok {
-					short = path
-				}
-				return invalid("The resource '%s' is not defined in the template. Please see https://aka.ms/arm-template for usage details.", short)
+				return invalid("The resource '%s' is not defined in the template. Please see https://aka.ms/arm-template for usage details.", name[strings.LastIndex(name, "/providers/")+1:])
 			}
 			add(found...)
 		}

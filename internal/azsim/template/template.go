@@ -21,15 +21,14 @@ type Template struct{ tree map[string]any }
 
 // A Scope is what functions say of where a deployment runs.
 type Scope struct {
-	Subscription     string // id
-	SubscriptionName string
-	Tenant           string
-	Group            string // name of the resource group
-	Location         string // its location
-	Tags             map[string]string
-	Deployment       string         // name
-	Environment      map[string]any // environment()
-	Now              time.Time      // utcNow(), only in default values of parameters
+	Subscription string // id
+	Tenant       string
+	Group        string // name of the resource group
+	Location     string // its location
+	Tags         map[string]string
+	Deployment   string         // name
+	Environment  map[string]any // environment()
+	Now          time.Time      // utcNow(), only in default values of parameters
 }
 
 // A World answers what only the running Azure knows.
@@ -71,15 +70,8 @@ type Deployment struct {
 	Outputs func(World) (map[string]any, error)
 }
 
-// Limits of ARM (Microsoft's "Template limits").
-const (
-	maxParameters = 256
-	maxVariables  = 256
-	maxResources  = 800
-	maxOutputs    = 64
-	maxExpression = 24576   // characters of one expression
-	maxValue      = 1 << 20 // bytes, about, of one evaluated value or resource
-)
+// maxResources is ARM's limit (Microsoft's "Template limits").
+const maxResources = 800
 
 // Parse reads a template: JSON with comments, trailing commas and multi-line strings,
 // as the Azure CLI passes it on. Its errors are *Error.
@@ -113,13 +105,9 @@ func Parse(data []byte) (*Template, error) {
 			return nil, invalid("User-defined functions are not supported by this ARM.")
 		}
 	}
-	for name, limit := range map[string]int{"parameters": maxParameters, "variables": maxVariables, "outputs": maxOutputs} {
-		section, err := object(tree, name)
-		if err != nil {
+	for _, name := range []string{"parameters", "variables", "outputs"} {
+		if _, err := object(tree, name); err != nil {
 			return nil, err
-		}
-		if len(section) > limit {
-			return nil, invalid("The number of template %s limit exceeded. Limit: %d and actual: %d. Please see https://aka.ms/arm-template/#%s for usage details.", name, limit, len(section), name)
 		}
 	}
 	resources, _ := member(tree, "resources")
