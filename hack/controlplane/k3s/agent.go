@@ -25,24 +25,18 @@ import (
 
 const passwordFile = "/etc/rancher/node/password"
 
-// A Token is what an agent proves itself with: "K10<hash>::user:password" or
+// ParseToken reads what an agent proves itself with: "K10<hash>::user:password" or
 // "K10<hash>::id.secret". k3s takes either's end alone too, which pins no CA.
-type Token struct{ Hash, User, Password, Bearer string }
-
-// ParseToken reads a token.
-func ParseToken(text string) (Token, error) {
-	rest, full := strings.CutPrefix(text, "K10")
-	hash, end, ok := strings.Cut(rest, "::")
-	if !full || !ok || end == "" {
-		return Token{}, errors.New("failed to normalize token; must be in format K10<CA-HASH>::<USERNAME>:<PASSWORD> or K10<CA-HASH>::<ID>.<SECRET>")
+func ParseToken(text string) (hash string, by rest.Config, err error) {
+	text, full := strings.CutPrefix(text, "K10")
+	hash, credentials, ok := strings.Cut(text, "::")
+	if !full || !ok || credentials == "" {
+		return "", by, errors.New("failed to normalize token; must be in format K10<CA-HASH>::<USERNAME>:<PASSWORD> or K10<CA-HASH>::<ID>.<SECRET>")
 	}
-	if len(hash) != 64 {
-		return Token{}, errors.New("invalid token CA hash length")
+	if by.Username, by.Password, ok = strings.Cut(credentials, ":"); !ok {
+		by = rest.Config{BearerToken: credentials}
 	}
-	if name, password, ok := strings.Cut(end, ":"); ok {
-		return Token{Hash: hash, User: name, Password: password}, nil
-	}
-	return Token{Hash: hash, Bearer: end}, nil
+	return hash, by, nil
 }
 
 // agent is a node's side of k3s. Files of flags read it.
@@ -51,8 +45,7 @@ type agent struct {
 	Node, Address    string
 	Settings         AgentConfig // the server's
 	server, password string
-	token            Token
-	ca               []byte
+	token            rest.Config // credentials
 	gone             func(node string)
 }
 
@@ -63,25 +56,7 @@ func runAgent(ctx context.Context, c Config, p *processes, gone func(node string
 	if a.server == "" {
 		return errors.New("--server is required")
 	}
-	text, file := c.One("token"), c.One("token-file")
-	if text+file == "" {
-		return errors.New("--token is required")
-	}
-	if text == "" {
-		if err := await(ctx, "for "+file, 2*time.Second, func() error {
-			content, err := os.ReadFile(file)
-			if text = strings.TrimSpace(string(content)); err == nil && text == "" {
-				err = errors.New("empty token file")
-			}
-			return err
-		}); err != nil {
-			return err
-		}
-	}
 	var err error
-	if a.token, err = ParseToken(text); err != nil {
-		return err
-	}
 	if a.Address, err = nodeAddress(c); err != nil {
 		return err
 	}
@@ -97,17 +72,28 @@ func runAgent(ctx context.Context, c Config, p *processes, gone func(node string
 
 // configure gets the agent's configuration and certificates from the server.
 func (a *agent) configure(ctx context.Context) error {
+	text := []byte(a.One("token"))
+	if file := a.One("token-file"); file != "" && len(text) == 0 {
+		var err error
+		if text, err = os.ReadFile(file); err != nil {
+			return err
+		}
+	}
+	hash, token, err := ParseToken(strings.TrimSpace(string(text)))
+	if err != nil {
+		return err
+	}
+	a.token = token
 	// Nothing is trusted before the hash is compared.
 	ca, err := a.request(ctx, rest.TLSClientConfig{Insecure: true}, "/cacerts", nil)
 	if err != nil {
 		return fmt.Errorf("failed to get CA certs: %w", err)
 	}
-	if hash := hashCA(ca); a.token.Hash != hash {
-		return fmt.Errorf("token CA hash does not match the Cluster CA certificate hash: %s != %s", a.token.Hash, hash)
+	if got := hashCA(ca); hash != got {
+		return fmt.Errorf("token CA hash does not match the Cluster CA certificate hash: %s != %s", hash, got)
 	}
-	a.ca = ca
-	text, err := a.ask(ctx, "config", nil)
-	if err != nil {
+	a.token.CAData = ca
+	if text, err = a.ask(ctx, "config", nil); err != nil {
 		return fmt.Errorf("failed to retrieve configuration from server: %w", err)
 	}
 	if err := json.Unmarshal(text, &a.Settings); err != nil {
@@ -161,26 +147,26 @@ func (a *agent) getCertificate(ctx context.Context, name string) error {
 // and the token; by the token alone where that certificate is refused, as it is
 // when the Node was deleted.
 func (a *agent) ask(ctx context.Context, path string, body []byte) ([]byte, error) {
-	tls := rest.TLSClientConfig{CAData: a.ca}
+	tls := rest.TLSClientConfig{CAData: a.token.CAData}
 	if _, err := os.Stat(a.Dir("agent", "client-kubelet.crt")); err == nil {
 		tls.CertFile, tls.KeyFile = a.Dir("agent", "client-kubelet.crt"), a.Dir("agent", "client-kubelet.key")
 	}
 	text, err := a.request(ctx, tls, "/v1-k3s/"+path, body)
 	if apierrors.IsUnauthorized(err) && tls.CertFile != "" {
 		logrus.Info("Node authorization rejected, retrying without client certificate authentication")
-		text, err = a.request(ctx, rest.TLSClientConfig{CAData: a.ca}, "/v1-k3s/"+path, body)
+		text, err = a.request(ctx, rest.TLSClientConfig{CAData: a.token.CAData}, "/v1-k3s/"+path, body)
 	}
 	return text, err
 }
 
 // request sends the body, if there is one.
 func (a *agent) request(ctx context.Context, tls rest.TLSClientConfig, path string, body []byte) ([]byte, error) {
-	config := &rest.Config{Host: a.server, TLSClientConfig: tls, Timeout: 10 * time.Second}
-	config.NegotiatedSerializer = scheme.Codecs
+	var config rest.Config
 	if !tls.Insecure {
-		config.Username, config.Password, config.BearerToken = a.token.User, a.token.Password, a.token.Bearer
+		config = a.token
 	}
-	client, err := rest.UnversionedRESTClientFor(config)
+	config.Host, config.TLSClientConfig, config.Timeout, config.NegotiatedSerializer = a.server, tls, 10*time.Second, scheme.Codecs
+	client, err := rest.UnversionedRESTClientFor(&config)
 	if err != nil {
 		return nil, err
 	}

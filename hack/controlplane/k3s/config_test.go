@@ -83,18 +83,19 @@ func TestUnknownFlags(t *testing.T) {
 }
 
 func TestParseToken(t *testing.T) {
-	hash := strings.Repeat("ab", 32)
-	for text, want := range map[string]k3s.Token{
-		"K10" + hash + "::server:secret":           {Hash: hash, User: "server", Password: "secret"},
-		"K10" + hash + "::abcdef.0123456789abcdef": {Hash: hash, Bearer: "abcdef.0123456789abcdef"},
+	pin := "K10" + strings.Repeat("ab", 32)
+	for text, want := range map[string][3]string{
+		pin + "::server:secret":           {"server", "secret", ""},
+		pin + "::abcdef.0123456789abcdef": {"", "", "abcdef.0123456789abcdef"},
 	} {
-		if got, err := k3s.ParseToken(text); err != nil || got != want {
-			t.Errorf("%s: %+v, %v", text, got, err)
+		hash, by, err := k3s.ParseToken(text)
+		if got := [3]string{by.Username, by.Password, by.BearerToken}; err != nil || "K10"+hash != pin || got != want {
+			t.Errorf("%s: %s %v, %v", text, hash, got, err)
 		}
 	}
-	for _, text := range []string{"", "K10" + hash, "K10abc::server:x", "K10" + hash + "::", "secret"} {
-		if got, err := k3s.ParseToken(text); err == nil {
-			t.Errorf("%q gave %+v", text, got)
+	for _, text := range []string{"", pin, pin + "::", "secret", strings.TrimPrefix(pin, "K10") + "::server:x"} {
+		if hash, _, err := k3s.ParseToken(text); err == nil {
+			t.Errorf("%q pins %s", text, hash)
 		}
 	}
 }

@@ -13,17 +13,13 @@ import (
 	"github.com/sirupsen/logrus"
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/client-go/informers"
-	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/tools/cache"
-	"k8s.io/client-go/tools/clientcmd"
+	"k8s.io/kubernetes/cmd/kubeadm/app/util/kubeconfig"
 	"sigs.k8s.io/yaml"
 )
 
 // containerdSocket is where k3s's containerd listens.
 const containerdSocket = "/run/k3s/containerd/containerd.sock"
-
-// Socket is where k3s's containerd listens.
-func (a *agent) Socket() string { return containerdSocket }
 
 // runNode starts containerd, the kubelet and kube-proxy, and keeps routes. It
 // returns when they run.
@@ -97,11 +93,7 @@ func (a *agent) startContainerd(ctx context.Context, p *processes) error {
 // watchNodes does what flannel's host-gw does: the Node's range of pod addresses is a
 // bridge's, and other Nodes' are behind their addresses, until ctx ends.
 func (a *agent) watchNodes(ctx context.Context) error {
-	config, err := clientcmd.BuildConfigFromFlags("", a.Dir("agent", "kubeproxy.kubeconfig"))
-	if err != nil {
-		return err
-	}
-	client, err := kubernetes.NewForConfig(config)
+	client, err := kubeconfig.ClientSetFromFile(a.Dir("agent", "kubeproxy.kubeconfig"))
 	if err != nil {
 		return err
 	}

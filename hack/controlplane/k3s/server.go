@@ -3,7 +3,6 @@ package k3s
 import (
 	"context"
 	"crypto/rand"
-	"crypto/sha256"
 	"errors"
 	"fmt"
 	"io/fs"
@@ -21,16 +20,14 @@ import (
 	"github.com/spf13/pflag"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
-	utilerrors "k8s.io/apimachinery/pkg/util/errors"
 	genericapiserver "k8s.io/apiserver/pkg/server"
-	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/rest"
-	"k8s.io/client-go/tools/clientcmd"
 	"k8s.io/client-go/util/keyutil"
 	cliflag "k8s.io/component-base/cli/flag"
 	logsapi "k8s.io/component-base/logs/api/v1"
 	apiserver "k8s.io/kubernetes/cmd/kube-apiserver/app"
 	"k8s.io/kubernetes/cmd/kube-apiserver/app/options"
+	"k8s.io/kubernetes/cmd/kubeadm/app/util/kubeconfig"
 	"k8s.io/kubernetes/cmd/kubeadm/app/util/pkiutil"
 	utilsnet "k8s.io/utils/net"
 )
@@ -52,9 +49,6 @@ type server struct {
 // TLS is a file of the server's keys and certificates.
 func (s *server) TLS(name string) string { return s.Dir("server", "tls", name) }
 
-// Cred is the kubeconfig of a component.
-func (s *server) Cred(name string) string { return s.Dir("server", "cred", name+".kubeconfig") }
-
 func runServer(ctx context.Context, c Config, p *processes) error {
 	if c.One("server") != "" {
 		return errors.New("the lab's k3s has one server: --server is for agents")
@@ -66,11 +60,7 @@ func runServer(ctx context.Context, c Config, p *processes) error {
 	if err := p.component(ctx, "etcd", s, c["etcd-arg"]); err != nil {
 		return err
 	}
-	admin, err := clientcmd.BuildConfigFromFlags("", Kubeconfig)
-	if err != nil {
-		return err
-	}
-	client, err := kubernetes.NewForConfig(admin)
+	client, err := kubeconfig.ClientSetFromFile(Kubeconfig)
 	if err != nil {
 		return err
 	}
@@ -133,12 +123,8 @@ func (s *server) prepare(now time.Time) error {
 	if _, _, err := keyutil.LoadOrGenerateKeyFile(s.TLS("service.key")); err != nil {
 		return err
 	}
-	host, err := os.Hostname()
-	if err != nil {
-		return err
-	}
 	names := append([]string{"kubernetes", "kubernetes.default", "kubernetes.default.svc", "kubernetes.default.svc.cluster.local",
-		"localhost", host, "127.0.0.1", "::1", utilsnet.AddIPOffset(utilsnet.BigForIP(services.IP), 1).String(), s.Address}, s.Config["tls-san"]...)
+		"localhost", nodeName(s.Config), "127.0.0.1", "::1", utilsnet.AddIPOffset(utilsnet.BigForIP(services.IP), 1).String(), s.Address}, s.Config["tls-san"]...)
 	for _, i := range []struct {
 		ca   *Authority
 		file string
@@ -146,17 +132,9 @@ func (s *server) prepare(now time.Time) error {
 	}{
 		{s.serverCA, "serving-kube-apiserver", subject(now, "kube-apiserver", nil, names...)},
 		{s.clientCA, "client-admin", subject(now, "system:admin", []string{"system:masters"})},
-		{s.clientCA, "client-controller", subject(now, "system:kube-controller-manager", nil)},
-		{s.clientCA, "client-scheduler", subject(now, "system:kube-scheduler", nil)},
-		{s.clientCA, "client-kube-apiserver", subject(now, "system:apiserver", []string{"system:masters"})},
 		{s.etcdCA, "etcd/server", subject(now, "etcd-server", nil, "localhost", "127.0.0.1")},
 	} {
 		if err := i.ca.issue(s.TLS(i.file), i.who); err != nil {
-			return err
-		}
-	}
-	for _, name := range []string{"controller", "scheduler"} {
-		if err := writeKubeconfig(s.Cred(name), ownServer, s.TLS("server-ca.crt"), s.TLS("client-"+name), false); err != nil {
 			return err
 		}
 	}
@@ -202,8 +180,8 @@ func runAPIServer(ctx context.Context, flags []string, supervisor *Supervisor) e
 	if err != nil {
 		return err
 	}
-	if errs := completed.Validate(); len(errs) > 0 {
-		return utilerrors.NewAggregate(errs)
+	if err := errors.Join(completed.Validate()...); err != nil {
+		return err
 	}
 	config, err := apiserver.NewConfig(completed)
 	if err != nil {
@@ -234,20 +212,17 @@ func runAPIServer(ctx context.Context, flags []string, supervisor *Supervisor) e
 // ctx ends. What is taken out of a file, or the file itself, leaves its objects in the
 // cluster.
 func deployManifests(ctx context.Context, dir string) {
-	var applied [sha256.Size]byte
-	for {
-		sum := sha256.New()
-		err := filepath.WalkDir(dir, func(path string, entry fs.DirEntry, err error) error {
-			if err != nil || entry.IsDir() {
-				return err
+	for applied := ""; ; {
+		entries, err := os.ReadDir(dir)
+		now := ""
+		for _, entry := range entries {
+			if info, err := entry.Info(); err == nil {
+				now += fmt.Sprintln(info.Name(), info.Size(), info.ModTime())
 			}
-			text, err := os.ReadFile(path)
-			fmt.Fprintf(sum, "%s\n%s", path, text)
-			return err
-		})
-		if now := [sha256.Size]byte(sum.Sum(nil)); err == nil && now != applied {
+		}
+		if now != applied {
 			// What fails, as for a kind that is not there yet, is tried again.
-			if err = command(ctx, "/proc/self/exe", "kubectl", "--kubeconfig", Kubeconfig, "apply", "--server-side", "--force-conflicts", "--field-manager=deploy@k3s", "-R", "-f", dir); err == nil {
+			if err = command(ctx, "/proc/self/exe", "kubectl", "--kubeconfig", Kubeconfig, "apply", "--server-side", "--force-conflicts", "--field-manager=deploy@k3s", "-f", dir); err == nil {
 				applied = now
 				logrus.Infof("Applied manifests of %s", dir)
 			}
