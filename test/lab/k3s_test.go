@@ -132,7 +132,6 @@ node-label+: ["ortet.io/test=agent"]
 		t.Errorf("token or CAs are others after a restart:\n%s\nbefore:\n%s", after, before)
 	}
 	k.await(ctx, t, "the ConfigMap of before", "get configmap -n fromfile one -o jsonpath={.data.value}", "second")
-	k.awaitReady(ctx, t, "k3sserver")
 
 	line.begin("the agent restarts after its token's end")
 	k.server.kubectl(ctx, t, `patch secret -n kube-system bootstrap-token-abcde1 -p '{"stringData":{"expiration":"2000-01-01T00:00:00Z"}}'`)
@@ -237,16 +236,18 @@ func (k *k3sSite) bootK3s(ctx context.Context, t *testing.T, computers ...azsim.
 		if err := k.machines.Boot(ctx, c); err != nil {
 			t.Fatalf("boot %s: %v", c.HostName, err)
 		}
-		poll(ctx, t, "a disk to write to", time.Minute, func(ctx context.Context) (bool, error) {
-			_, err := k.machines.Exec(ctx, c.ID, nil, "test", "-w", "/etc")
-			return err == nil, nil
-		})
 		t.Cleanup(func() {
 			if !t.Failed() {
 				return
 			}
 			out, err := k.machines.Exec(context.WithoutCancel(ctx), c.ID, nil, "sh", "-c", "journalctl -b --no-pager -o short-precise -u k3s -u k3s-agent | grep -v 'Running\\|Flag --' | tail -80; tail -5 /var/lib/rancher/k3s/agent/containerd/containerd.log")
 			t.Logf("on %s: %v\n%s", c.HostName, err, out)
+		})
+	}
+	for _, c := range computers {
+		poll(ctx, t, "a disk to write to", time.Minute, func(ctx context.Context) (bool, error) {
+			_, err := k.machines.Exec(ctx, c.ID, nil, "test", "-w", "/etc")
+			return err == nil, nil
 		})
 	}
 }
