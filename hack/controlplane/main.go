@@ -46,6 +46,12 @@ func run(args []string) int {
 		etcdmain.Main(args) // exits by itself
 		return 0
 	case "k3s":
+		if len(args) > 1 && args[1] == "kubectl" {
+			if os.Getenv("KUBECONFIG") == "" {
+				_ = os.Setenv("KUBECONFIG", k3s.Kubeconfig) // fails for other names alone
+			}
+			return run(args[1:])
+		}
 		return k3s.Run(args)
 	case "kubeadm":
 		os.Args = args

@@ -12,7 +12,7 @@ import (
 )
 
 // load merges files, by name beneath a folder, and a command line.
-func load(t *testing.T, command string, files map[string]string, environment map[string]string, args ...string) (k3s.Config, error) {
+func load(t *testing.T, command string, files map[string]string, args ...string) (k3s.Config, error) {
 	t.Helper()
 	dir := t.TempDir()
 	for name, text := range files {
@@ -24,7 +24,7 @@ func load(t *testing.T, command string, files map[string]string, environment map
 			t.Fatal(err)
 		}
 	}
-	return k3s.LoadConfig(command, append([]string{"--config", filepath.Join(dir, "config.yaml")}, args...), func(name string) string { return environment[name] })
+	return k3s.LoadConfig(command, append([]string{"--config", filepath.Join(dir, "config.yaml")}, args...))
 }
 
 func TestConfigurationIsMergedAsK3sDocumentsIt(t *testing.T) {
@@ -33,12 +33,12 @@ func TestConfigurationIsMergedAsK3sDocumentsIt(t *testing.T) {
 		"config.yaml.d/20-second.yaml":   "server: https://second:6443\nnode-label+: [b=2]\n",
 		"config.yaml.d/50-ortet.yaml":    "token-file: /run/ortet/token\nnode-label+:\n- c=3\nkubelet-arg: [provider-id=x]\n",
 		"config.yaml.d/50-ortet.yaml.no": "server: https://never:6443\n",
-	}, map[string]string{"K3S_URL": "https://environment:6443", "K3S_NODE_NAME": "fromenv"}, "--node-taint", "a=b:NoSchedule", "--node-taint=c=d:NoSchedule", "--debug")
+	}, "--node-name", "fromline", "--node-taint", "a=b:NoSchedule", "--node-taint=c=d:NoSchedule", "--debug")
 	if err != nil {
 		t.Fatal(err)
 	}
 	want := map[string][]string{
-		"server": {"https://second:6443"}, "token-file": {"/run/ortet/token"}, "node-name": {"fromenv"},
+		"server": {"https://second:6443"}, "token-file": {"/run/ortet/token"}, "node-name": {"fromline"},
 		"node-label": {"a=1", "b=2", "c=3"}, "kubelet-arg": {"provider-id=x"},
 		"node-taint": {"a=b:NoSchedule", "c=d:NoSchedule"}, "debug": {"true"},
 	}
@@ -49,7 +49,7 @@ func TestConfigurationIsMergedAsK3sDocumentsIt(t *testing.T) {
 }
 
 func TestCommandLineReplacesListsOfFiles(t *testing.T) {
-	c, err := load(t, "server", map[string]string{"config.yaml": "tls-san: [a, b]\nwrite-kubeconfig-mode: \"0644\"\n"}, nil, "--tls-san=c")
+	c, err := load(t, "server", map[string]string{"config.yaml": "tls-san: [a, b]\nwrite-kubeconfig-mode: \"0644\"\n"}, "--tls-san=c")
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -69,12 +69,12 @@ func TestUnknownFlags(t *testing.T) {
 	}{
 		"in an agent's file":            {"agent", "tls-san: [x]\n", nil, "flag provided but not defined: -tls-san"},
 		"in a server's file is skipped": {"server", "nonsense: 1\n", nil, ""},
-		"on a server's command line":    {"server", "", []string{"--nonsense=1"}, "flag provided but not defined: -nonsense"},
-		"without its value":             {"agent", "", []string{"--server"}, "flag needs an argument: -server"},
+		"on a server's command line":    {"server", "", []string{"--nonsense=1"}, "unknown flag: --nonsense"},
+		"without its value":             {"agent", "", []string{"--server"}, "flag needs an argument: --server"},
 		"no YAML":                       {"agent", "server: [", nil, "failed to parse config file"},
 	} {
 		t.Run(name, func(t *testing.T) {
-			_, err := load(t, c.command, map[string]string{"config.yaml": c.file}, nil, c.args...)
+			_, err := load(t, c.command, map[string]string{"config.yaml": c.file}, c.args...)
 			if (err == nil) != (c.want == "") || err != nil && !strings.Contains(err.Error(), c.want) {
 				t.Errorf("%v, want %q", err, c.want)
 			}
@@ -83,20 +83,19 @@ func TestUnknownFlags(t *testing.T) {
 }
 
 func TestParseToken(t *testing.T) {
-	hash := strings.Repeat("ab", 32)
-	for text, want := range map[string]k3s.Token{
-		"K10" + hash + "::server:secret":           {Hash: hash, User: "server", Password: "secret"},
-		"K10" + hash + "::abcdef.0123456789abcdef": {Hash: hash, Bearer: "abcdef.0123456789abcdef"},
-		"abcdef.0123456789abcdef":                  {Bearer: "abcdef.0123456789abcdef"},
-		"secret":                                   {User: "node", Password: "secret"},
+	pin := "K10" + strings.Repeat("ab", 32)
+	for text, want := range map[string][3]string{
+		pin + "::server:secret":           {"server", "secret", ""},
+		pin + "::abcdef.0123456789abcdef": {"", "", "abcdef.0123456789abcdef"},
 	} {
-		if got, err := k3s.ParseToken(text); err != nil || got != want {
-			t.Errorf("%s: %+v, %v", text, got, err)
+		hash, by, err := k3s.ParseToken(text)
+		if got := [3]string{by.Username, by.Password, by.BearerToken}; err != nil || "K10"+hash != pin || got != want {
+			t.Errorf("%s: %s %v, %v", text, hash, got, err)
 		}
 	}
-	for _, text := range []string{"", "K10" + hash, "K10abc::server:x", "K10" + hash + "::server:"} {
-		if got, err := k3s.ParseToken(text); err == nil {
-			t.Errorf("%q gave %+v", text, got)
+	for _, text := range []string{"", pin, pin + "::", "secret", strings.TrimPrefix(pin, "K10") + "::server:x"} {
+		if hash, _, err := k3s.ParseToken(text); err == nil {
+			t.Errorf("%q pins %s", text, hash)
 		}
 	}
 }

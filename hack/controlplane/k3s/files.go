@@ -1,12 +1,15 @@
 package k3s
 
 import (
-	"bufio"
 	"bytes"
 	"embed"
 	"fmt"
+	"os"
+	"path/filepath"
 	"strings"
 	"text/template"
+
+	"github.com/spf13/pflag"
 )
 
 //go:embed files
@@ -25,58 +28,60 @@ func render(name string, data any) ([]byte, error) {
 	return out.Bytes(), nil
 }
 
-// componentFlags are a component's flags from its file, where an operator's
-// "name=value" words replace those of their names.
-func componentFlags(component string, data any, words []string) ([]string, error) {
-	text, err := render(component+".flags", data)
+// writeRendered fills in an embedded file and writes it to path.
+func writeRendered(path, name string, data any) error {
+	text, err := render(name, data)
 	if err != nil {
-		return nil, err
+		return err
 	}
-	given := map[string]bool{}
-	for i, w := range words {
-		words[i] = "--" + strings.TrimLeft(w, "-")
-		name, _, _ := strings.Cut(words[i], "=")
-		given[name] = true
+	return writeFile(path, text)
+}
+
+// writeFile writes a file for root alone, and makes its folder.
+func writeFile(path string, content []byte) error {
+	if err := os.MkdirAll(filepath.Dir(path), 0o755); err != nil {
+		return err
 	}
-	var flags []string
+	return os.WriteFile(path, content, 0o600)
+}
+
+// componentFlags are a component's flags from its file, and after them an operator's
+// "name=value" words: a flag's last value counts.
+func componentFlags(component string, data any, words []string) (flags []string, err error) {
+	text, err := render(component+".flags", data)
 	for line := range strings.Lines(string(text)) {
-		line = strings.TrimSpace(line)
-		if name, _, _ := strings.Cut(line, "="); strings.HasPrefix(line, "--") && !given[name] {
-			flags = append(flags, line)
+		if strings.HasPrefix(line, "--") {
+			flags = append(flags, strings.TrimSpace(line))
 		}
 	}
-	return append(flags, words...), nil
-}
-
-// documented are k3s's flags by files/flags.txt.
-type documented struct {
-	kinds                map[string]string // "value", "list" or "switch"
-	here                 map[string]bool   // do something in the lab
-	aliases, environment map[string]string
-}
-
-func documentedFlags(command string) (documented, error) {
-	d := documented{map[string]string{}, map[string]bool{}, map[string]string{}, map[string]string{}}
-	text, err := files.ReadFile("files/flags.txt")
-	if err != nil {
-		return d, err
+	for _, w := range words {
+		flags = append(flags, "--"+strings.TrimLeft(w, "-"))
 	}
-	for lines := bufio.NewScanner(bytes.NewReader(text)); lines.Scan(); {
-		words := strings.Fields(lines.Text())
+	return flags, err
+}
+
+// documentedFlags are k3s's flags by files/flags.txt, and those that do something in
+// the lab.
+func documentedFlags(command string) (flags *pflag.FlagSet, effective []string, err error) {
+	flags = pflag.NewFlagSet(command, pflag.ContinueOnError)
+	text, err := files.ReadFile("files/flags.txt")
+	for line := range strings.Lines(string(text)) {
+		words := strings.Fields(line)
 		switch words[0] {
+		case "here":
+			effective = append(effective, words[1:]...)
 		case "agent", command:
 			for _, name := range words[2:] {
-				d.kinds[name] = words[1]
+				switch words[1] {
+				case "value":
+					flags.String(name, "", "")
+				case "list":
+					flags.StringArray(name, nil, "")
+				case "switch":
+					flags.Bool(name, false, "")
+				}
 			}
-		case "here":
-			for _, name := range words[2:] {
-				d.here[name] = true
-			}
-		case "alias":
-			d.aliases[words[1]] = words[2]
-		case "environment":
-			d.environment[words[1]] = words[2]
 		}
 	}
-	return d, nil
+	return flags, effective, err
 }

@@ -6,194 +6,145 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
-	"net/http"
 	"os"
 	"path/filepath"
-	"slices"
-	"strings"
 	"time"
 
 	"github.com/sirupsen/logrus"
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/client-go/informers"
-	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/tools/cache"
-	"k8s.io/client-go/tools/clientcmd"
+	"k8s.io/kubernetes/cmd/kubeadm/app/util/kubeconfig"
 	"sigs.k8s.io/yaml"
 )
+
+// containerdSocket is where k3s's containerd listens.
+const containerdSocket = "/run/k3s/containerd/containerd.sock"
 
 // runNode starts containerd, the kubelet and kube-proxy, and keeps routes. It
 // returns when they run.
 func (a *agent) runNode(ctx context.Context, p *processes) error {
+	if err := errors.Join(os.MkdirAll(a.Dir("agent", "etc", "cni", "net.d"), 0o755), os.MkdirAll(a.Dir("agent", "containerd"), 0o711),
+		a.writeMirrors(), writeRendered(a.Dir("agent", "etc", "kubelet.yaml"), "kubelet.yaml", a)); err != nil {
+		return err
+	}
 	if err := a.startContainerd(ctx, p); err != nil {
 		return err
 	}
-	if err := a.writeFilled("kubelet.yaml", a.Dir("agent", "etc", "kubelet.yaml")); err != nil {
-		return err
-	}
-	if err := p.startComponent("kubelet", a, a.Config["kubelet-arg"]); err != nil {
-		return err
-	}
-	if err := p.await(ctx, "for the kubelet", 500*time.Millisecond, kubeletHealthy); err != nil {
-		return err
-	}
-	if !a.Settings.DisableKubeProxy {
-		if err := p.startComponent("kube-proxy", a, a.Config["kube-proxy-arg"]); err != nil {
+	for _, name := range []string{"kubelet", "kube-proxy"} {
+		if err := p.component(ctx, name, a, a.Config[name+"-arg"]); err != nil {
 			return err
 		}
 	}
-	if err := a.watchNetwork(ctx); err != nil {
-		return err
-	}
-	notifyReady()
-	return nil
+	return a.watchNodes(ctx)
 }
 
-func kubeletHealthy(ctx context.Context) error {
-	request, err := http.NewRequestWithContext(ctx, http.MethodGet, "http://127.0.0.1:10248/healthz", nil)
-	if err != nil {
-		return err
-	}
-	response, err := http.DefaultClient.Do(request)
-	if err != nil {
-		return err
-	}
-	defer response.Body.Close()
-	if response.StatusCode != http.StatusOK {
-		return errors.New(response.Status)
-	}
-	return nil
-}
-
-func (a *agent) writeFilled(name, path string) error {
-	text, err := render(name, a)
-	if err != nil {
-		return err
-	}
-	return writeFile(path, text, 0o600)
-}
-
-func (a *agent) startContainerd(ctx context.Context, p *processes) error {
-	certs := a.Dir("agent", "etc", "containerd", "certs.d")
-	var private registries
-	file := a.Or("private-registry", "/etc/rancher/k3s/registries.yaml")
-	if text, err := os.ReadFile(file); err == nil {
-		if err := yaml.Unmarshal(text, &private); err != nil {
-			return fmt.Errorf("read %s: %w", file, err)
-		}
-	} else if !errors.Is(err, fs.ErrNotExist) {
-		return err
-	}
-	if err := private.writeHosts(certs); err != nil {
-		return err
-	}
-	config := a.Dir("agent", "etc", "containerd", "config.toml")
-	if err := a.writeFilled("containerd.toml", config); err != nil {
-		return err
-	}
-	if err := os.MkdirAll(a.Dir("agent", "etc", "cni", "net.d"), 0o755); err != nil {
-		return err
-	}
-	if err := p.start("/usr/bin/containerd", a.Dir("agent", "containerd", "containerd.log"), "--config", config); err != nil {
-		return err
-	}
-	ctr := func(ctx context.Context, args ...string) error {
-		return command(ctx, "/usr/bin/ctr", append([]string{"--address", containerdSocket, "--namespace", "k8s.io"}, args...)...)
-	}
-	if err := p.await(ctx, "for containerd startup", 200*time.Millisecond, func(ctx context.Context) error { return ctr(ctx, "version") }); err != nil {
-		return err
-	}
-	images, err := os.ReadDir(a.Dir("agent", "images"))
+// writeMirrors writes containerd's hosts.toml for each registry that registries.yaml
+// has mirrors of.
+func (a *agent) writeMirrors() error {
+	text, err := os.ReadFile("/etc/rancher/k3s/registries.yaml")
 	if err != nil && !errors.Is(err, fs.ErrNotExist) {
 		return err
 	}
-	for _, image := range images {
-		if !slices.ContainsFunc([]string{".tar", ".tar.gz", ".tgz", ".tar.zst", ".tzst"}, func(end string) bool { return strings.HasSuffix(image.Name(), end) }) {
-			continue
+	var registries struct {
+		Mirrors map[string]struct{ Endpoint []string }
+	}
+	if err := yaml.Unmarshal(text, &registries); err != nil {
+		return fmt.Errorf("read registries.yaml: %w", err)
+	}
+	dir := a.Dir("agent", "etc", "containerd", "certs.d")
+	if err := os.RemoveAll(dir); err != nil {
+		return err
+	}
+	for registry, mirror := range registries.Mirrors {
+		if err := writeRendered(filepath.Join(dir, registry, "hosts.toml"), "hosts.toml", mirror.Endpoint); err != nil {
+			return err
 		}
-		if err := ctr(ctx, "images", "import", "--digests=true", a.Dir("agent", "images", image.Name())); err != nil {
-			logrus.Errorf("Unable to import images from %s: %v", image.Name(), err)
-			continue
-		}
-		logrus.Infof("Imported images from %s", filepath.Join(a.Dir("agent", "images"), image.Name()))
 	}
 	return nil
 }
 
-// watchNetwork does what flannel's host-gw does: the Node's range of pod addresses
-// is a bridge's, and other Nodes' are behind their addresses, until ctx ends.
-func (a *agent) watchNetwork(ctx context.Context) error {
-	config, err := clientcmd.BuildConfigFromFlags("", a.Dir("agent", "k3scontroller.kubeconfig"))
-	if err != nil {
+func (a *agent) startContainerd(ctx context.Context, p *processes) error {
+	config := a.Dir("agent", "etc", "containerd", "config.toml")
+	if err := writeRendered(config, "containerd.toml", a); err != nil {
 		return err
 	}
-	client, err := kubernetes.NewForConfig(config)
-	if err != nil {
+	log := a.Dir("agent", "containerd", "containerd.log")
+	if err := p.start(ctx, "/bin/sh", "sh", "-c", "exec containerd --config "+config+" >>"+log+" 2>&1"); err != nil {
 		return err
 	}
-	if err := os.WriteFile("/proc/sys/net/ipv4/ip_forward", []byte("1"), 0o644); err != nil {
+	ctr := func(args ...string) error {
+		return command(ctx, "ctr", append([]string{"--address", containerdSocket, "--namespace", "k8s.io"}, args...)...)
+	}
+	if err := await(ctx, "for containerd startup", 200*time.Millisecond, func() error { return ctr("version") }); err != nil {
+		return err
+	}
+	images, err := filepath.Glob(a.Dir("agent", "images", "*"))
+	for _, image := range images {
+		if err := ctr("images", "import", "--digests=true", image); err != nil {
+			logrus.Errorf("Unable to import images from %s: %v", image, err)
+			continue
+		}
+		logrus.Infof("Imported images from %s", image)
+	}
+	return err
+}
+
+// watchNodes does what flannel's host-gw does: the Node's range of pod addresses is a
+// bridge's, and other Nodes' are behind their addresses, until ctx ends.
+func (a *agent) watchNodes(ctx context.Context) error {
+	client, err := kubeconfig.ClientSetFromFile(a.Dir("agent", "kubeproxy.kubeconfig"))
+	if err != nil {
 		return err
 	}
 	// Pods keep their address towards pods, and have the node's beyond.
-	cluster := a.Settings.ClusterCIDR
-	masquerade := []string{"POSTROUTING", "-s", cluster, "!", "-d", cluster, "-m", "comment", "--comment", "pods to elsewhere", "-j", "MASQUERADE"}
-	if command(ctx, "iptables", append([]string{"-w", "-t", "nat", "-C"}, masquerade...)...) != nil {
-		if err := command(ctx, "iptables", append([]string{"-w", "-t", "nat", "-A"}, masquerade...)...); err != nil {
-			return err
+	rule := fmt.Sprintf("POSTROUTING -s %[1]s ! -d %[1]s -m comment --comment pods -j MASQUERADE", a.Settings.ClusterCIDR)
+	if err := command(ctx, "sh", "-c", "iptables -w -t nat -C "+rule+" || iptables -w -t nat -A "+rule); err != nil {
+		return err
+	}
+	follow := func(object any) {
+		node, ok := object.(*corev1.Node)
+		if !ok || node.Spec.PodCIDR == "" {
+			return
+		}
+		if err := a.follow(ctx, node); err != nil {
+			logrus.Errorf("Unable to make the network to %s: %v", node.Name, err)
 		}
 	}
 	factory := informers.NewSharedInformerFactory(client, 30*time.Second)
 	_, err = factory.Core().V1().Nodes().Informer().AddEventHandler(cache.ResourceEventHandlerFuncs{
-		AddFunc:    func(o any) { a.follow(ctx, o) },
-		UpdateFunc: func(_, o any) { a.follow(ctx, o) },
-		DeleteFunc: func(o any) {
-			if gone, ok := o.(cache.DeletedFinalStateUnknown); ok {
-				o = gone.Obj
+		AddFunc:    follow,
+		UpdateFunc: func(_, object any) { follow(object) },
+		DeleteFunc: func(object any) {
+			if name, err := cache.DeletionHandlingMetaNamespaceKeyFunc(object); err == nil {
+				a.gone(name)
 			}
-			if node, ok := o.(*corev1.Node); ok && node.Name != a.Node && node.Spec.PodCIDR != "" {
+			if node, ok := object.(*corev1.Node); ok && node.Name != a.Node {
 				if err := command(ctx, "ip", "route", "del", node.Spec.PodCIDR); err != nil {
 					logrus.Warnf("Unable to remove the route to %s: %v", node.Name, err)
 				}
 			}
 		},
 	})
-	if err != nil {
-		return err
-	}
 	factory.Start(ctx.Done())
-	return nil
+	return err
 }
 
 // follow makes the bridge's configuration for the own Node, and a route to another.
-func (a *agent) follow(ctx context.Context, object any) {
-	node, ok := object.(*corev1.Node)
-	if !ok || node.Spec.PodCIDR == "" {
-		return
-	}
-	var err error
+func (a *agent) follow(ctx context.Context, node *corev1.Node) error {
 	if node.Name == a.Node {
-		file, text := a.Dir("agent", "etc", "cni", "net.d", "10-flannel.conflist"), []byte(nil)
-		if text, err = render("bridge.conflist", node.Spec.PodCIDR); err != nil {
-			logrus.Error(err)
-			return
-		}
-		if there, _ := os.ReadFile(file); bytes.Equal(there, text) {
-			return
+		file := a.Dir("agent", "etc", "cni", "net.d", "10-flannel.conflist")
+		text, err := render("bridge.conflist", node.Spec.PodCIDR)
+		if there, _ := os.ReadFile(file); err != nil || bytes.Equal(there, text) {
+			return err
 		}
 		logrus.Infof("Pods of this node have %s", node.Spec.PodCIDR)
-		err = writeFile(file, text, 0o600)
-	} else {
-		for _, address := range node.Status.Addresses {
-			if address.Type == corev1.NodeInternalIP {
-				var device string
-				if device, err = deviceOf(a.Address); err == nil {
-					err = command(ctx, "ip", "route", "replace", node.Spec.PodCIDR, "via", address.Address, "dev", device, "onlink")
-				}
-				break
-			}
+		return writeFile(file, text)
+	}
+	for _, address := range node.Status.Addresses {
+		if address.Type == corev1.NodeInternalIP {
+			return command(ctx, "ip", "route", "replace", node.Spec.PodCIDR, "via", address.Address)
 		}
 	}
-	if err != nil {
-		logrus.Errorf("Unable to make the network to %s: %v", node.Name, err)
-	}
+	return nil
 }

@@ -3,7 +3,6 @@ package k3s
 import (
 	"context"
 	"crypto/rand"
-	"encoding/hex"
 	"errors"
 	"fmt"
 	"io/fs"
@@ -16,93 +15,89 @@ import (
 	"strings"
 	"time"
 
+	"github.com/coreos/go-systemd/v22/daemon"
 	"github.com/sirupsen/logrus"
 	"github.com/spf13/pflag"
-	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
-	utilerrors "k8s.io/apimachinery/pkg/util/errors"
 	genericapiserver "k8s.io/apiserver/pkg/server"
-	"k8s.io/client-go/informers"
-	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/rest"
-	"k8s.io/client-go/tools/cache"
-	"k8s.io/client-go/tools/clientcmd"
+	"k8s.io/client-go/util/keyutil"
 	cliflag "k8s.io/component-base/cli/flag"
 	logsapi "k8s.io/component-base/logs/api/v1"
 	apiserver "k8s.io/kubernetes/cmd/kube-apiserver/app"
 	"k8s.io/kubernetes/cmd/kube-apiserver/app/options"
+	"k8s.io/kubernetes/cmd/kubeadm/app/util/kubeconfig"
+	"k8s.io/kubernetes/cmd/kubeadm/app/util/pkiutil"
 	utilsnet "k8s.io/utils/net"
 )
+
+// Kubeconfig is the administrator's.
+const Kubeconfig = "/etc/rancher/k3s/k3s.yaml"
+
+const ownServer = "https://127.0.0.1:6443"
 
 // server is k3s's server by its configuration. Files of flags read it.
 type server struct {
 	Config
-	Address, Advertise, Port              string // node's; API server's
-	Services, serviceIP                   string
-	Agents                                AgentConfig
-	serverCA, clientCA, requestCA, etcdCA *Authority
-	serverToken, agentToken               string
+	Address, Services          string // node's; range of Services'
+	Agents                     AgentConfig
+	serverCA, clientCA, etcdCA *Authority
+	token, hash                string
 }
 
 // TLS is a file of the server's keys and certificates.
 func (s *server) TLS(name string) string { return s.Dir("server", "tls", name) }
 
-// Cred is the kubeconfig of a component.
-func (s *server) Cred(name string) string { return s.Dir("server", "cred", name+".kubeconfig") }
-
 func runServer(ctx context.Context, c Config, p *processes) error {
 	if c.One("server") != "" {
 		return errors.New("the lab's k3s has one server: --server is for agents")
 	}
-	s := &server{Config: c, Port: c.Or("https-listen-port", "6443"), Services: c.Or("service-cidr", "10.43.0.0/16")}
+	s := &server{Config: c, Services: c.Or("service-cidr", "10.43.0.0/16")}
 	if err := s.prepare(time.Now()); err != nil {
 		return err
 	}
-	if err := p.startComponent("etcd", s, c["etcd-arg"]); err != nil {
+	if err := p.component(ctx, "etcd", s, c["etcd-arg"]); err != nil {
 		return err
 	}
-	admin, err := clientcmd.BuildConfigFromFlags("", s.Cred("admin"))
+	client, err := kubeconfig.ClientSetFromFile(Kubeconfig)
 	if err != nil {
 		return err
-	}
-	client, err := kubernetes.NewForConfig(admin)
-	if err != nil {
-		return err
-	}
-	supervisor := &Supervisor{
-		ServerCA: s.serverCA, ClientCA: s.clientCA, ServerToken: s.serverToken, AgentToken: s.agentToken, Agents: s.Agents,
-		APIServers: []string{net.JoinHostPort(s.Advertise, s.Port)}, Client: client, Now: time.Now,
 	}
 	flags, err := componentFlags("kube-apiserver", s, c["kube-apiserver-arg"])
 	if err != nil {
 		return err
 	}
 	logrus.Infof("Running kube-apiserver %s", strings.Join(flags, " "))
-	go func() { p.ended <- fmt.Errorf("kube-apiserver ended: %v", runAPIServer(ctx, flags, supervisor)) }()
-	if err := p.await(ctx, "for the API server", 500*time.Millisecond, func(ctx context.Context) error {
+	supervisor := &Supervisor{ServerCA: s.serverCA, ClientCA: s.clientCA, Token: s.token, Agents: s.Agents, Client: client, Now: time.Now}
+	go func() { p.end(fmt.Errorf("kube-apiserver ended: %v", runAPIServer(ctx, flags, supervisor))) }()
+	if err := await(ctx, "for the API server", 500*time.Millisecond, func() error {
 		return client.Discovery().RESTClient().Get().AbsPath("/readyz").Do(ctx).Error()
 	}); err != nil {
 		return err
 	}
 	for _, name := range []string{"kube-controller-manager", "kube-scheduler"} {
-		if err := p.startComponent(name, s, c[name+"-arg"]); err != nil {
+		if err := p.component(ctx, name, s, c[name+"-arg"]); err != nil {
 			return err
 		}
 	}
-	go deployManifests(ctx, s.Cred("admin"), c.Dir("server", "manifests"), c.split("disable"))
+	go deployManifests(ctx, c.Dir("server", "manifests"))
 	logrus.Info("k3s is up and running")
-	notifyReady()
-	if c.On("disable-agent") {
-		return nil
-	}
+	_, _ = daemon.SdNotify(false, daemon.SdNotifyReady) // fails without systemd
 	own := maps.Clone(c)
-	delete(own, "token-file")
-	own["server"], own["token"] = []string{"https://127.0.0.1:" + s.Port}, []string{s.fullToken("server", s.serverToken)}
-	if err := runAgent(ctx, own, p); err != nil {
+	own["server"], own["token"] = []string{ownServer}, []string{"K10" + s.hash + "::server:" + s.token}
+	if err := runAgent(ctx, own, p, func(node string) {
+		if err := client.CoreV1().Secrets(metav1.NamespaceSystem).Delete(ctx, passwordSecret(node), metav1.DeleteOptions{}); err != nil {
+			logrus.Warnf("Unable to remove the node password of %s: %v", node, err)
+		}
+	}); err != nil {
 		return err
 	}
-	return watchNodes(ctx, client, nodeName(c))
+	return await(ctx, "for the own Node", time.Second, func() error {
+		_, err := client.CoreV1().Nodes().Patch(ctx, nodeName(c), types.StrategicMergePatchType,
+			[]byte(`{"metadata":{"labels":{"node-role.kubernetes.io/control-plane":"true"}}}`), metav1.PatchOptions{})
+		return err
+	})
 }
 
 // prepare makes what persists, credentials for this start, and the kubeconfigs.
@@ -111,51 +106,35 @@ func (s *server) prepare(now time.Time) error {
 	if s.Address, err = nodeAddress(s.Config); err != nil {
 		return err
 	}
-	s.Advertise = s.Or("advertise-address", s.Address)
 	_, services, err := net.ParseCIDR(s.Services)
 	if err != nil {
 		return fmt.Errorf("invalid service-cidr: %w", err)
 	}
-	first, dns := utilsnet.AddIPOffset(utilsnet.BigForIP(services.IP), 1), utilsnet.AddIPOffset(utilsnet.BigForIP(services.IP), 10)
-	s.serviceIP = first.String()
-	s.Agents = AgentConfig{
-		ClusterCIDR: s.Or("cluster-cidr", "10.42.0.0/16"), ClusterDNS: s.Or("cluster-dns", dns.String()), ClusterDomain: s.Or("cluster-domain", "cluster.local"),
-		DisableKubeProxy: s.On("disable-kube-proxy"), DisableCloudController: s.On("disable-cloud-controller"),
-	}
-	for name, at := range map[string]**Authority{"server-ca": &s.serverCA, "client-ca": &s.clientCA, "request-header-ca": &s.requestCA, "etcd/server-ca": &s.etcdCA} {
-		if *at, err = LoadAuthority(filepath.Dir(s.TLS(name)), filepath.Base(name), now); err != nil {
-			return err
-		}
-	}
-	if _, err := loadKey(s.TLS("service.key")); err != nil {
-		return err
-	}
-	host, err := os.Hostname()
+	dns, err := utilsnet.GetIndexedIP(services, 10)
 	if err != nil {
 		return err
 	}
-	names := append([]string{"kubernetes", "kubernetes.default", "kubernetes.default.svc", "kubernetes.default.svc." + s.Agents.ClusterDomain,
-		"localhost", host, "127.0.0.1", "::1", s.serviceIP, s.Address, s.Advertise}, s.split("tls-san")...)
-	for _, i := range []struct {
-		ca   *Authority
-		file string
-		who  subject
-	}{
-		{s.serverCA, "serving-kube-apiserver", subject{name: "kube-apiserver", hosts: names}},
-		{s.clientCA, "client-admin", subject{name: "system:admin", groups: []string{"system:masters"}}},
-		{s.clientCA, "client-controller", subject{name: "system:kube-controller-manager"}},
-		{s.clientCA, "client-scheduler", subject{name: "system:kube-scheduler"}},
-		{s.clientCA, "client-kube-apiserver", subject{name: "system:apiserver", groups: []string{"system:masters"}}},
-		{s.requestCA, "client-auth-proxy", subject{name: "system:auth-proxy"}},
-		{s.etcdCA, "etcd/server", subject{name: "etcd-server", hosts: []string{"localhost", "127.0.0.1"}, clients: true}},
-	} {
-		if err := i.ca.issue(s.TLS(i.file), i.who, now); err != nil {
+	s.Agents = AgentConfig{ClusterCIDR: s.Or("cluster-cidr", "10.42.0.0/16"), ClusterDNS: dns.String()}
+	for name, at := range map[string]**Authority{"server-ca": &s.serverCA, "client-ca": &s.clientCA, "etcd/server-ca": &s.etcdCA} {
+		if *at, err = LoadAuthority(filepath.Dir(s.TLS(name)), filepath.Base(name)); err != nil {
 			return err
 		}
 	}
-	local := "https://127.0.0.1:" + s.Port
-	for _, name := range []string{"admin", "controller", "scheduler"} {
-		if err := writeKubeconfig(s.Cred(name), local, s.serverCA.PEM, s.TLS("client-"+name), false, 0o600); err != nil {
+	if _, _, err := keyutil.LoadOrGenerateKeyFile(s.TLS("service.key")); err != nil {
+		return err
+	}
+	names := append([]string{"kubernetes", "kubernetes.default", "kubernetes.default.svc", "kubernetes.default.svc.cluster.local",
+		"localhost", nodeName(s.Config), "127.0.0.1", "::1", utilsnet.AddIPOffset(utilsnet.BigForIP(services.IP), 1).String(), s.Address}, s.Config["tls-san"]...)
+	for _, i := range []struct {
+		ca   *Authority
+		file string
+		who  *pkiutil.CertConfig
+	}{
+		{s.serverCA, "serving-kube-apiserver", subject(now, "kube-apiserver", nil, names...)},
+		{s.clientCA, "client-admin", subject(now, "system:admin", []string{"system:masters"})},
+		{s.etcdCA, "etcd/server", subject(now, "etcd-server", nil, "localhost", "127.0.0.1")},
+	} {
+		if err := i.ca.issue(s.TLS(i.file), i.who); err != nil {
 			return err
 		}
 	}
@@ -163,60 +142,23 @@ func (s *server) prepare(now time.Time) error {
 	if err != nil {
 		return fmt.Errorf("invalid write-kubeconfig-mode: %w", err)
 	}
-	bindings, err := render("rolebindings.yaml", nil)
-	if err != nil {
-		return err
-	}
 	return errors.Join(
-		writeKubeconfig(s.Or("write-kubeconfig", "/etc/rancher/k3s/k3s.yaml"), local, s.serverCA.PEM, s.TLS("client-admin"), true, fs.FileMode(mode)),
-		writeFile(s.Dir("server", "manifests", "rolebindings.yaml"), bindings, 0o600), s.writeTokens())
+		writeKubeconfig(Kubeconfig, ownServer, s.TLS("server-ca.crt"), s.TLS("client-admin"), true), os.Chmod(Kubeconfig, fs.FileMode(mode)),
+		os.MkdirAll(s.Dir("server", "manifests"), 0o700), s.writeToken())
 }
 
-// writeTokens finds the server's and the agents' token: configured, kept from an
-// earlier start, or random. Agents' is the server's where none is configured.
-func (s *server) writeTokens() error {
-	secret := func(key, file string) (string, error) {
-		text := s.One(key)
-		if path := s.One(key + "-file"); text == "" && path != "" {
-			content, err := os.ReadFile(path)
-			if err != nil {
-				return "", err
-			}
-			text = string(content)
-		}
-		if kept, err := os.ReadFile(s.Dir("server", file)); text == "" && err == nil {
-			text = string(kept)
-		}
-		text = strings.TrimSpace(text)
-		return text[strings.LastIndex(text, ":")+1:], nil
+// writeToken finds the server's token: configured, kept from an earlier start, or
+// random.
+func (s *server) writeToken() error {
+	s.token, s.hash = s.One("token"), hashCA(s.serverCA.PEM)
+	if kept, err := os.ReadFile(s.Dir("server", "token")); err == nil && s.token == "" {
+		s.token = strings.TrimSpace(string(kept))
 	}
-	var err error
-	if s.serverToken, err = secret("token", "token"); err != nil {
-		return err
+	if s.token = s.token[strings.LastIndex(s.token, ":")+1:]; s.token == "" {
+		s.token = rand.Text()
 	}
-	if s.serverToken == "" {
-		random := make([]byte, 16)
-		_, _ = rand.Read(random) // does not fail
-		s.serverToken = hex.EncodeToString(random)
-	}
-	agents := s.fullToken("server", s.serverToken)
-	s.agentToken = s.serverToken
-	if s.One("agent-token")+s.One("agent-token-file") != "" {
-		if s.agentToken, err = secret("agent-token", "none"); err != nil {
-			return err
-		}
-		agents = s.fullToken("node", s.agentToken)
-	}
-	for name, text := range map[string]string{"token": s.fullToken("server", s.serverToken), "node-token": s.fullToken("server", s.serverToken), "agent-token": agents} {
-		if err := writeFile(s.Dir("server", name), []byte(text+"\n"), 0o600); err != nil {
-			return err
-		}
-	}
-	return nil
-}
-
-func (s *server) fullToken(user, password string) string {
-	return "K10" + s.serverCA.Hash() + "::" + user + ":" + password
+	full := []byte("K10" + s.hash + "::server:" + s.token + "\n")
+	return errors.Join(writeFile(s.Dir("server", "token"), full), writeFile(s.Dir("server", "node-token"), full))
 }
 
 // runAPIServer is kube-apiserver in this process, with the supervisor before it.
@@ -230,20 +172,16 @@ func runAPIServer(ctx context.Context, flags []string, supervisor *Supervisor) e
 	if err := parser.Parse(flags); err != nil {
 		return err
 	}
-	registry := o.GenericServerRunOptions.ComponentGlobalsRegistry
-	if err := registry.Set(); err != nil {
-		return err
-	}
 	rest.SetDefaultWarningHandler(rest.NoWarnings{}) // as kube-apiserver does: the loopback client would log its own requests
-	if err := logsapi.ValidateAndApply(o.Logs, nil); err != nil {
+	if err := errors.Join(o.GenericServerRunOptions.ComponentGlobalsRegistry.Set(), logsapi.ValidateAndApply(o.Logs, nil)); err != nil {
 		return err
 	}
 	completed, err := o.Complete(ctx)
 	if err != nil {
 		return err
 	}
-	if errs := completed.Validate(); len(errs) > 0 {
-		return utilerrors.NewAggregate(errs)
+	if err := errors.Join(completed.Validate()...); err != nil {
+		return err
 	}
 	config, err := apiserver.NewConfig(completed)
 	if err != nil {
@@ -270,33 +208,32 @@ func runAPIServer(ctx context.Context, flags []string, supervisor *Supervisor) e
 	return prepared.Run(ctx)
 }
 
-// watchNodes labels the server's own Node, and deletes the password of a Node that
-// is deleted, until ctx ends.
-func watchNodes(ctx context.Context, client kubernetes.Interface, own string) error {
-	patch := []byte(`{"metadata":{"labels":{"node-role.kubernetes.io/control-plane":"true"}}}`)
-	factory := informers.NewSharedInformerFactory(client, time.Minute)
-	label := func(object any) {
-		node, ok := object.(*corev1.Node)
-		if !ok || node.Name != own || node.Labels["node-role.kubernetes.io/control-plane"] == "true" {
-			return
+// deployManifests applies the folder's files at the start and when one changes, until
+// ctx ends. What is taken out of a file, or the file itself, leaves its objects in the
+// cluster.
+func deployManifests(ctx context.Context, dir string) {
+	for applied := ""; ; {
+		entries, err := os.ReadDir(dir)
+		now := ""
+		for _, entry := range entries {
+			if info, err := entry.Info(); err == nil {
+				now += fmt.Sprintln(info.Name(), info.Size(), info.ModTime())
+			}
 		}
-		if _, err := client.CoreV1().Nodes().Patch(ctx, own, types.StrategicMergePatchType, patch, metav1.PatchOptions{}); err != nil {
-			logrus.Errorf("Unable to set control-plane role label: %v", err)
+		if now != applied {
+			// What fails, as for a kind that is not there yet, is tried again.
+			if err = command(ctx, "/proc/self/exe", "kubectl", "--kubeconfig", Kubeconfig, "apply", "--server-side", "--force-conflicts", "--field-manager=deploy@k3s", "-f", dir); err == nil {
+				applied = now
+				logrus.Infof("Applied manifests of %s", dir)
+			}
+		}
+		if err != nil {
+			logrus.Errorf("Failed to process manifests: %v", err)
+		}
+		select {
+		case <-ctx.Done():
+			return
+		case <-time.After(2 * time.Second):
 		}
 	}
-	_, err := factory.Core().V1().Nodes().Informer().AddEventHandler(cache.ResourceEventHandlerFuncs{
-		AddFunc:    label,
-		UpdateFunc: func(_, object any) { label(object) },
-		DeleteFunc: func(object any) {
-			name, err := cache.DeletionHandlingMetaNamespaceKeyFunc(object)
-			if err == nil {
-				err = client.CoreV1().Secrets(metav1.NamespaceSystem).Delete(ctx, passwordSecret(name), metav1.DeleteOptions{})
-			}
-			if err != nil {
-				logrus.Warnf("Unable to remove the node password of %s: %v", name, err)
-			}
-		},
-	})
-	factory.Start(ctx.Done())
-	return err
 }

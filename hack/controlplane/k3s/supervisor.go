@@ -9,7 +9,6 @@ import (
 	"encoding/hex"
 	"encoding/json"
 	"errors"
-	"fmt"
 	"io"
 	"net"
 	"net/http"
@@ -21,18 +20,19 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apiserver/pkg/authentication/authenticator"
 	"k8s.io/apiserver/pkg/authentication/user"
 	"k8s.io/client-go/kubernetes"
+	"k8s.io/kubernetes/cmd/kubeadm/app/util/pkiutil"
 )
 
 // Supervisor answers k3s's own paths on the API server's port.
 type Supervisor struct {
-	ServerCA, ClientCA      *Authority
-	ServerToken, AgentToken string
-	Agents                  AgentConfig
-	APIServers              []string
-	Client                  kubernetes.Interface
+	ServerCA, ClientCA *Authority
+	Token              string // the server's
+	Agents             AgentConfig
+	Client             kubernetes.Interface
 	// Authenticator is the API server's: bootstrap tokens and client certificates.
 	Authenticator authenticator.Request
 	Now           func() time.Time
@@ -40,149 +40,86 @@ type Supervisor struct {
 
 // AgentConfig is what agents have to know of the server's configuration. Its
 // encoding is not k3s's.
-type AgentConfig struct {
-	ClusterCIDR, ClusterDNS, ClusterDomain   string
-	DisableKubeProxy, DisableCloudController bool
-}
-
-// Groups that k3s gives to holders of the tokens that the server has in files.
-const (
-	serverGroup = "k3s:server"
-	agentGroup  = "k3s:agent"
-)
+type AgentConfig struct{ ClusterCIDR, ClusterDNS string }
 
 // Wrap returns a handler that answers the supervisor's paths, and passes others on.
 func (s *Supervisor) Wrap(next http.Handler) http.Handler {
 	// No http.ServeMux: it redirects paths that the API server takes as they are.
-	paths := map[string]http.HandlerFunc{
-		"/cacerts": func(w http.ResponseWriter, _ *http.Request) { send(w, s.ServerCA.PEM) },
-		"/ping":    func(w http.ResponseWriter, _ *http.Request) { send(w, []byte("pong")) },
-	}
-	agents := func(path string, answer func(*http.Request, user.Info) ([]byte, error)) {
-		paths["/v1-k3s/"+path] = func(w http.ResponseWriter, r *http.Request) {
-			who, err := s.authenticate(r)
-			var body []byte
-			if err == nil {
-				body, err = answer(r, who)
-			}
-			if err != nil {
-				logrus.Errorf("Sending %d response to %s for /v1-k3s/%s: %v", codeOf(err), r.RemoteAddr, path, err)
-				refuse(w, err)
-				return
-			}
-			send(w, body)
-		}
-	}
-	fixed := func(body []byte) func(*http.Request, user.Info) ([]byte, error) {
-		return func(*http.Request, user.Info) ([]byte, error) { return body, nil }
-	}
-	agents("server-ca.crt", fixed(s.ServerCA.PEM))
-	agents("client-ca.crt", fixed(s.ClientCA.PEM))
-	agents("readyz", fixed([]byte("ok")))
-	agents("config", func(*http.Request, user.Info) ([]byte, error) { return json.Marshal(s.Agents) })
-	agents("apiservers", func(*http.Request, user.Info) ([]byte, error) { return json.Marshal(s.APIServers) })
-	agents("serving-kubelet.crt", func(r *http.Request, who user.Info) ([]byte, error) {
-		node, err := s.node(r, who)
-		if err != nil {
-			return nil, err
-		}
-		hosts := []string{node, "localhost", "127.0.0.1"}
-		for _, ip := range strings.FieldsFunc(r.Header.Get("k3s-Node-IP"), func(c rune) bool { return c == ',' }) {
-			if net.ParseIP(ip) == nil {
-				return nil, fmt.Errorf("invalid node IP address %s", ip)
-			}
-			hosts = append(hosts, ip)
-		}
-		return s.certify(r, s.ServerCA, subject{name: node, hosts: hosts})
-	})
-	agents("client-kubelet.crt", func(r *http.Request, who user.Info) ([]byte, error) {
-		node, err := s.node(r, who)
-		if err != nil {
-			return nil, err
-		}
-		return s.certify(r, s.ClientCA, subject{name: "system:node:" + node, groups: []string{user.NodesGroup}})
-	})
-	agents("client-kube-proxy.crt", func(r *http.Request, _ user.Info) ([]byte, error) {
-		return s.certify(r, s.ClientCA, subject{name: user.KubeProxy})
-	})
-	agents("client-k3s-controller.crt", func(r *http.Request, _ user.Info) ([]byte, error) {
-		return s.certify(r, s.ClientCA, subject{name: "system:k3s-controller"})
-	})
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		if answer := paths[r.URL.Path]; answer != nil {
-			answer(w, r)
+		path, ours := strings.CutPrefix(r.URL.Path, "/v1-k3s/")
+		switch {
+		case r.URL.Path == "/cacerts":
+			_, _ = w.Write(s.ServerCA.PEM)
+			return
+		case !ours:
+			next.ServeHTTP(w, r)
 			return
 		}
-		next.ServeHTTP(w, r)
-	})
-}
-
-// A refusal is an error with the HTTP status that answers it.
-type refusal struct {
-	code int
-	text string
-}
-
-func (r *refusal) Error() string { return r.text }
-
-func codeOf(err error) int {
-	var r *refusal
-	if errors.As(err, &r) {
-		return r.code
-	}
-	return http.StatusInternalServerError
-}
-
-func refuse(w http.ResponseWriter, err error) {
-	code := codeOf(err)
-	w.Header().Set("Content-Type", "application/json")
-	w.WriteHeader(code)
-	_ = json.NewEncoder(w).Encode(metav1.Status{
-		TypeMeta: metav1.TypeMeta{Kind: "Status", APIVersion: "v1"}, Status: metav1.StatusFailure,
-		Message: err.Error(), Reason: metav1.StatusReason(strings.ReplaceAll(http.StatusText(code), " ", "")), Code: int32(code),
-	})
-}
-
-func send(w http.ResponseWriter, body []byte) {
-	w.Header().Set("Content-Type", "text/plain")
-	_, _ = w.Write(body)
-}
-
-// authenticate finds who asks: a holder of the server's or the agents' token, of a
-// bootstrap token, or a node.
-func (s *Supervisor) authenticate(r *http.Request) (user.Info, error) {
-	var who user.Info
-	if name, password, ok := r.BasicAuth(); ok {
-		group, want := map[string]string{"server": serverGroup, "node": agentGroup}[name], s.ServerToken
-		if name == "node" {
-			want = s.AgentToken
-		}
-		if group == "" || subtle.ConstantTimeCompare([]byte(password), []byte(want)) != 1 {
-			// k3s asks all its authenticators: a node's certificate counts
-			// beside a password that does not.
-			if who = s.byAPIServer(r); who == nil {
-				return nil, &refusal{http.StatusUnauthorized, "not authorized"}
+		body, err := s.answer(r, path)
+		if err != nil {
+			code := http.StatusInternalServerError
+			var status apierrors.APIStatus
+			if errors.As(err, &status) {
+				code = int(status.Status().Code)
 			}
-		} else {
-			who = &user.DefaultInfo{Name: name, Groups: []string{group}}
+			logrus.Errorf("Sending %d response to %s for %s: %v", code, r.RemoteAddr, r.URL.Path, err)
+			http.Error(w, err.Error(), code)
+			return
 		}
-	} else if who = s.byAPIServer(r); who == nil {
-		return nil, &refusal{http.StatusUnauthorized, "not authorized"}
-	}
-	for _, group := range []string{serverGroup, agentGroup, user.NodesGroup, "system:bootstrappers"} {
-		if slices.Contains(who.GetGroups(), group) {
-			return who, nil
-		}
-	}
-	return nil, &refusal{http.StatusForbidden, "forbidden"}
+		_, _ = w.Write(body)
+	})
 }
 
-func (s *Supervisor) byAPIServer(r *http.Request) user.Info {
+func (s *Supervisor) answer(r *http.Request, path string) ([]byte, error) {
+	who, err := s.authenticate(r)
+	if err != nil {
+		return nil, err
+	}
+	switch path {
+	case "config":
+		return json.Marshal(s.Agents)
+	case "client-ca.crt":
+		return s.ClientCA.PEM, nil
+	case "client-kube-proxy.crt":
+		return certify(r, s.ClientCA, subject(s.Now(), user.KubeProxy, nil))
+	}
+	node, err := s.node(r, who)
+	if err != nil {
+		return nil, err
+	}
+	switch path {
+	case "client-kubelet.crt":
+		return certify(r, s.ClientCA, subject(s.Now(), "system:node:"+node, []string{user.NodesGroup}))
+	case "serving-kubelet.crt":
+		address := r.Header.Get("k3s-Node-IP")
+		if net.ParseIP(address) == nil {
+			return nil, apierrors.NewBadRequest("invalid node IP address " + address)
+		}
+		return certify(r, s.ServerCA, subject(s.Now(), node, nil, node, "localhost", "127.0.0.1", address))
+	}
+	return nil, apierrors.NewNotFound(schema.GroupResource{}, r.URL.Path)
+}
+
+// authenticate finds who asks: a holder of the server's token, of a bootstrap token,
+// or a node. As in k3s, a node's certificate counts beside a password that does not.
+func (s *Supervisor) authenticate(r *http.Request) (user.Info, error) {
+	name, password, _ := r.BasicAuth()
+	if name == "server" && subtle.ConstantTimeCompare([]byte(password), []byte(s.Token)) == 1 {
+		return &user.DefaultInfo{Name: name, Groups: []string{"k3s:server"}}, nil
+	}
 	response, ok, err := s.Authenticator.AuthenticateRequest(r)
 	if err != nil || !ok {
-		return nil
+		return nil, apierrors.NewUnauthorized("not authorized")
 	}
-	return response.User
+	groups := response.User.GetGroups()
+	if !slices.Contains(groups, user.NodesGroup) && !slices.Contains(groups, "system:bootstrappers") {
+		return nil, forbidden("not a node")
+	}
+	return response.User, nil
+}
+
+func forbidden(reason string) error {
+	return apierrors.NewForbidden(schema.GroupResource{}, "", errors.New(reason))
 }
 
 // node returns the name of the node that asks, whose password is its own or the
@@ -190,14 +127,14 @@ func (s *Supervisor) byAPIServer(r *http.Request) user.Info {
 func (s *Supervisor) node(r *http.Request, who user.Info) (string, error) {
 	name, password := strings.ToLower(r.Header.Get("k3s-Node-Name")), r.Header.Get("k3s-Node-Password")
 	if name == "" || password == "" {
-		return "", &refusal{http.StatusBadRequest, "node name or node password not set"}
+		return "", apierrors.NewBadRequest("node name or node password not set")
 	}
 	if slices.Contains(who.GetGroups(), user.NodesGroup) {
 		if who.GetName() != "system:node:"+name {
-			return "", &refusal{http.StatusBadRequest, "header node name does not match auth node name"}
+			return "", apierrors.NewBadRequest("header node name does not match auth node name")
 		}
 		if _, err := s.Client.CoreV1().Nodes().Get(r.Context(), name, metav1.GetOptions{}); apierrors.IsNotFound(err) {
-			return "", &refusal{http.StatusUnauthorized, "unable to verify node identity: " + err.Error()}
+			return "", apierrors.NewUnauthorized("unable to verify node identity: " + err.Error())
 		} else if err != nil {
 			return "", err
 		}
@@ -216,14 +153,12 @@ func (s *Supervisor) node(r *http.Request, who user.Info) (string, error) {
 	}
 	hash := string(kept.Data["hash"])
 	if fields := strings.Split(hash, ":"); len(fields) != 3 || hashPassword(password, fields[1]) != hash {
-		return "", &refusal{http.StatusForbidden, nodePasswordRejected}
+		return "", forbidden("Node password rejected, duplicate hostname or contents of '/etc/rancher/node/password' may not match server node-passwd entry, try enabling a unique node name with the --with-node-id flag")
 	}
 	return name, nil
 }
 
-const nodePasswordRejected = "Node password rejected, duplicate hostname or contents of '/etc/rancher/node/password' may not match server node-passwd entry, try enabling a unique node name with the --with-node-id flag"
-
-func passwordSecret(node string) string { return strings.ToLower(node) + ".node-password.k3s" }
+func passwordSecret(node string) string { return node + ".node-password.k3s" }
 
 func hashPassword(password, salt string) string {
 	hash, err := pbkdf2.Key(sha256.New, password, []byte(salt), 10_000, 32)
@@ -234,14 +169,14 @@ func hashPassword(password, salt string) string {
 }
 
 // certify signs the public key of the request's body.
-func (s *Supervisor) certify(r *http.Request, ca *Authority, who subject) ([]byte, error) {
+func certify(r *http.Request, ca *Authority, who *pkiutil.CertConfig) ([]byte, error) {
 	body, err := io.ReadAll(io.LimitReader(r.Body, 1<<16))
 	if err != nil {
 		return nil, err
 	}
 	request, err := x509.ParseCertificateRequest(body)
 	if err != nil {
-		return nil, &refusal{http.StatusBadRequest, "no certificate signing request in the body: " + err.Error()}
+		return nil, apierrors.NewBadRequest("no certificate signing request in the body: " + err.Error())
 	}
-	return ca.sign(who, request.PublicKey, s.Now())
+	return ca.sign(who, request.PublicKey)
 }

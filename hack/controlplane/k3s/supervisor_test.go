@@ -24,21 +24,20 @@ import (
 
 const bearer = "abcdef.0123456789abcdef"
 
-// newSupervisor answers as the server "s", with tokens "servers" and "agents". Its
+// newSupervisor answers as the server "s", with the token "servers". Its
 // API server knows one bootstrap token, the node n1 by a header in the place of a
 // certificate, and the Node n1.
 func newSupervisor(t *testing.T) http.Handler {
 	t.Helper()
-	now := time.Now()
 	authority := func(name string) *k3s.Authority {
-		a, err := k3s.LoadAuthority(t.TempDir(), name, now)
+		a, err := k3s.LoadAuthority(t.TempDir(), name)
 		if err != nil {
 			t.Fatal(err)
 		}
 		return a
 	}
 	s := &k3s.Supervisor{
-		ServerCA: authority("server-ca"), ClientCA: authority("client-ca"), ServerToken: "servers", AgentToken: "agents",
+		ServerCA: authority("server-ca"), ClientCA: authority("client-ca"), Token: "servers",
 		Client: fake.NewClientset(&corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: "n1"}}),
 		Now:    time.Now,
 		Authenticator: authenticator.RequestFunc(func(r *http.Request) (*authenticator.Response, bool, error) {
@@ -100,15 +99,14 @@ func TestWhoMayAskTheSupervisor(t *testing.T) {
 		who  func(*http.Request)
 		want int
 	}{
-		"no credentials":               {nil, http.StatusUnauthorized},
-		"server's token":               {withPassword("server", "servers"), http.StatusOK},
-		"agents' token":                {withPassword("node", "agents"), http.StatusOK},
-		"agents' token for the server": {withPassword("server", "agents"), http.StatusUnauthorized},
-		"another user":                 {withPassword("root", "servers"), http.StatusUnauthorized},
-		"bootstrap token":              {withBearer(bearer), http.StatusOK},
-		"unknown bootstrap token":      {withBearer("abcdef.0000000000000000"), http.StatusUnauthorized},
-		"service account":              {withBearer("other"), http.StatusForbidden},
-		"node":                         {withCertificate("n1"), http.StatusOK},
+		"no credentials":          {nil, http.StatusUnauthorized},
+		"server's token":          {withPassword("server", "servers"), http.StatusOK},
+		"another password":        {withPassword("server", "others"), http.StatusUnauthorized},
+		"another user":            {withPassword("root", "servers"), http.StatusUnauthorized},
+		"bootstrap token":         {withBearer(bearer), http.StatusOK},
+		"unknown bootstrap token": {withBearer("abcdef.0000000000000000"), http.StatusUnauthorized},
+		"service account":         {withBearer("other"), http.StatusForbidden},
+		"node":                    {withCertificate("n1"), http.StatusOK},
 		"node with a token of zeros": {func(r *http.Request) {
 			withCertificate("n1")(r)
 			withPassword("node", "0")(r)
@@ -118,7 +116,7 @@ func TestWhoMayAskTheSupervisor(t *testing.T) {
 			t.Errorf("%s: %d, want %d: %s", name, got.Code, c.want, got.Body)
 		}
 	}
-	for path, want := range map[string]int{"/cacerts": http.StatusOK, "/ping": http.StatusOK, "/api//x": http.StatusTeapot, "/v1-k3s/other": http.StatusTeapot} {
+	for path, want := range map[string]int{"/cacerts": http.StatusOK, "/api//x": http.StatusTeapot} {
 		if got := ask(t, handler, path, nil); got.Code != want {
 			t.Errorf("%s without a token: %d, want %d", path, got.Code, want)
 		}
