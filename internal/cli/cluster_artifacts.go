@@ -64,7 +64,11 @@ Machines verify each file by its digest.`,
 				}
 				a.Images = &images
 			}
-			return c.print(a, func(w io.Writer) { _, _ = w.Write(elastic.ArtifactsBlock(a)) })
+			block, err := elastic.ArtifactsBlock(a)
+			if err != nil {
+				return err
+			}
+			return c.print(a, func(w io.Writer) { _, _ = w.Write(block) })
 		},
 	}
 	f := cmd.Flags()

@@ -2,23 +2,26 @@ package elastic
 
 import (
 	"bytes"
+	"cmp"
+	"encoding/json"
 	"fmt"
 	"io"
-	"reflect"
+	"maps"
 	"regexp"
 	"slices"
 	"strconv"
 	"strings"
 
+	"github.com/santhosh-tekuri/jsonschema/v6"
+	"github.com/santhosh-tekuri/jsonschema/v6/kind"
 	"go.yaml.in/yaml/v3"
+
+	"github.com/ortet/ortet/docs/schema"
 )
 
-// Limits of cluster.yaml. The limit of values is of those after aliases are
-// replaced, so that a small file cannot stand for a huge one.
 const (
-	maxBytes  = 1 << 20
-	maxValues = 20_000
-	maxShown  = 20
+	maxBytes = 1 << 20 // of cluster.yaml
+	maxShown = 20      // problems
 )
 
 // A Problem is one thing that is wrong with cluster.yaml.
@@ -36,268 +39,255 @@ type InvalidError struct {
 
 // Error is a line for each problem, and shows at most 20.
 func (e *InvalidError) Error() string {
-	var b strings.Builder
-	for i, p := range e.Problems {
-		if i == maxShown {
-			fmt.Fprintf(&b, "\n%s: %d more problems are not shown", e.Name, len(e.Problems)-i)
-			break
-		}
-		if i > 0 {
-			b.WriteByte('\n')
-		}
-		fmt.Fprintf(&b, "%s:%d: ", e.Name, p.Line)
+	var lines []string
+	for _, p := range e.Problems[:min(maxShown, len(e.Problems))] {
+		cause := p.Cause
 		if p.Field != "" {
-			b.WriteString(p.Field + ": ")
+			cause = p.Field + ": " + cause
 		}
-		b.WriteString(p.Cause)
+		lines = append(lines, fmt.Sprintf("%s:%d: %s", e.Name, p.Line, cause))
 	}
-	return b.String()
+	if more := len(e.Problems) - maxShown; more > 0 {
+		lines = append(lines, fmt.Sprintf("%s: %d more problems are not shown", e.Name, more))
+	}
+	return strings.Join(lines, "\n")
 }
 
 // Parse reads cluster.yaml, sets its defaults and checks all rules that need no
 // network. name is the file's, for messages. The error is an *InvalidError.
 func Parse(name string, data []byte) (*Cluster, error) {
-	d := decoder{lines: map[string]int{}}
-	c := d.file(data)
-	if len(d.problems) == 0 {
-		c.SetDefaults()
-		d.rules(c)
+	p, c := parser{nodes: map[string]*yaml.Node{}, reported: map[string]bool{}}, new(Cluster)
+	if doc := p.document(data); doc != nil {
+		value := p.value(doc, "")
+		p.validate(value)
+		if len(p.problems) == 0 {
+			p.decode(value, c)
+		}
 	}
-	if len(d.problems) > 0 {
-		slices.SortStableFunc(d.problems, func(a, b Problem) int { return a.Line - b.Line })
-		return nil, &InvalidError{name, d.problems}
+	if len(p.problems) == 0 {
+		c.SetDefaults()
+		p.rules(c)
+	}
+	if len(p.problems) > 0 {
+		slices.SortStableFunc(p.problems, func(a, b Problem) int { return cmp.Or(a.Line-b.Line, strings.Compare(a.Field, b.Field)) })
+		return nil, &InvalidError{name, p.problems}
 	}
 	return c, nil
 }
 
-type decoder struct {
-	lines    map[string]int // of a field's path
+type parser struct {
+	nodes    map[string]*yaml.Node // by field
+	reported map[string]bool       // fields
 	problems []Problem
-	values   int
 }
 
-func (d *decoder) file(data []byte) *Cluster {
-	c := new(Cluster)
+func (p *parser) add(line int, field, cause string) {
+	p.problems = append(p.problems, Problem{line, field, cause})
+}
+
+// at adds a problem of a field, if it has none yet. The line of a field that is missing
+// is its parent's.
+func (p *parser) at(field, cause string) {
+	if p.reported[field] {
+		return
+	}
+	p.reported[field] = true
+	f := field
+	for f != "" && p.nodes[f] == nil {
+		f = f[:max(0, strings.LastIndexAny(f, ".["))]
+	}
+	p.add(max(1, p.nodes[f].Line), field, cause)
+}
+
+func (p *parser) document(data []byte) *yaml.Node {
 	if len(data) > maxBytes {
-		d.add(1, "", "file is larger than 1 MiB; shorten it")
-		return c
+		p.add(1, "", "file is larger than 1 MiB; shorten it")
+		return nil
 	}
 	from := yaml.NewDecoder(bytes.NewReader(data))
 	var doc, second yaml.Node
-	if err := from.Decode(&doc); err != nil {
-		if err == io.EOF {
-			d.add(1, "", "file is empty; make one with ortet cluster init")
-		} else {
-			d.syntax(err)
+	err := from.Decode(&doc)
+	if err == io.EOF {
+		p.add(1, "", "file is empty; make one with ortet cluster init")
+		return nil
+	}
+	if err == nil {
+		if err = from.Decode(&second); err == nil {
+			p.add(second.Line, "", "second document; keep one cluster in a file")
 		}
-		return c
 	}
-	if err := from.Decode(&second); err == nil {
-		d.add(second.Line, "", "second document; keep one cluster in a file")
-	} else if err != io.EOF {
-		d.syntax(err)
+	if err != nil && err != io.EOF {
+		p.syntax(err.Error())
+		return nil
 	}
-	d.decode(doc.Content[0], reflect.ValueOf(c).Elem(), "", "")
-	return c
+	return doc.Content[0]
 }
 
-// fromParser are errors in which the library counts lines from 0.
-var fromParser = regexp.MustCompile(`^did not find expected (<|'|key|node|-)`)
+var (
+	yamlError = regexp.MustCompile(`^yaml: (?:line (\d+): )?`)
+	// fromParser are errors in which the library counts lines from 0.
+	fromParser = regexp.MustCompile(`^did not find expected (<|'|key|node|-)`)
+)
 
-var yamlLine = regexp.MustCompile(`^yaml: (?:line (\d+): )?`)
-
-func (d *decoder) syntax(err error) {
-	text, line := err.Error(), 1
-	if m := yamlLine.FindStringSubmatch(text); m != nil {
-		if n, err := strconv.Atoi(m[1]); err == nil {
-			line = n
-		}
-		text = text[len(m[0]):]
-		if m[1] != "" && fromParser.MatchString(text) {
-			line++
-		}
+func (p *parser) syntax(text string) {
+	m := yamlError.FindStringSubmatch(text)
+	if m == nil {
+		m = []string{"", ""}
 	}
-	d.add(line, "", "invalid YAML: "+text+"; check indentation and quotes")
+	text = text[len(m[0]):]
+	line, err := strconv.Atoi(m[1])
+	if err == nil && fromParser.MatchString(text) {
+		line++
+	}
+	p.add(max(1, line), "", "invalid YAML: "+text+"; check indentation and quotes")
 }
 
-func (d *decoder) add(line int, path, cause string) {
-	d.problems = append(d.problems, Problem{line, path, cause})
+// join is the name of a field or item in another.
+func join(field, name string) string {
+	if _, err := strconv.Atoi(name); err == nil || strings.HasSuffix(field, ".labels") {
+		return field + "[" + name + "]"
+	}
+	return strings.TrimPrefix(field+"."+name, ".")
 }
 
-// at adds a problem of a field that may be missing: the line is then its parent's.
-func (d *decoder) at(path, cause string) {
-	line := 1
-	for p := path; p != ""; p = p[:max(0, strings.LastIndexAny(p, ".["))] {
-		if n := d.lines[p]; n > 0 {
-			line = n
-			break
-		}
-	}
-	d.add(line, path, cause)
-}
-
-// decode sets v, whose key in fields is key.
-func (d *decoder) decode(n *yaml.Node, v reflect.Value, path, key string) {
-	f := fields[key]
-	line := n.Line
-	if n.Kind == yaml.AliasNode {
-		n = n.Alias
-	}
-	if path != "" {
-		d.lines[path] = line
-	}
-	if d.values++; d.values > maxValues {
-		if d.values == maxValues+1 {
-			d.add(line, path, fmt.Sprintf("file has more than %d values; shorten it", maxValues))
-		}
-		return
-	}
-	if n.Kind == yaml.ScalarNode && n.Tag == "!!null" {
-		d.add(line, path, "is empty; give a value, or delete the line")
-		return
-	}
-	want := func(what string) {
-		d.add(line, path, "is "+kind(n)+"; give "+what)
-	}
-	if v.Kind() == reflect.Pointer {
-		v.Set(reflect.New(v.Type().Elem()))
-		v = v.Elem()
-	}
-	switch v.Kind() {
-	case reflect.Struct:
-		if n.Kind != yaml.MappingNode {
-			want("fields, each with its name")
-			return
-		}
-		d.mapping(n, v, path, line)
-	case reflect.Map:
-		if n.Kind != yaml.MappingNode {
-			want("names with values")
-			return
-		}
-		v.Set(reflect.MakeMap(v.Type()))
-		d.pairs(n, path, func(name string, _, value *yaml.Node) {
-			item := reflect.New(v.Type().Elem()).Elem()
-			d.decode(value, item, path+"["+name+"]", key+"[]")
-			v.SetMapIndex(reflect.ValueOf(name), item)
-		})
-	case reflect.Slice:
-		if n.Kind != yaml.SequenceNode {
-			want("a list")
-			return
-		}
-		if len(n.Content) < f.min || len(n.Content) > f.max {
-			d.add(line, path, "has "+count(len(n.Content), "item")+"; use "+interval(f.min, f.max))
-			return
-		}
-		v.Set(reflect.MakeSlice(v.Type(), len(n.Content), len(n.Content)))
-		for i, item := range n.Content {
-			d.decode(item, v.Index(i), fmt.Sprintf("%s[%d]", path, i), key+"[]")
-		}
-	case reflect.String:
-		if n.Kind != yaml.ScalarNode || n.ShortTag() != "!!str" {
-			want("text")
-			if n.Kind == yaml.ScalarNode {
-				d.problems[len(d.problems)-1].Cause = "is " + kind(n) + `; put it in quotes: "` + n.Value + `"`
-			}
-			return
-		}
-		v.SetString(n.Value)
-		if cause := f.check(n.Value); cause != "" {
-			d.add(line, path, cause)
-		}
-	case reflect.Int:
-		var i int
-		if n.Kind != yaml.ScalarNode || n.ShortTag() != "!!int" || n.Decode(&i) != nil {
-			want("a whole number")
-			return
-		}
-		v.SetInt(int64(i))
-		if i < f.min || i > f.max {
-			d.add(line, path, fmt.Sprintf("%d is out of range; use %s", i, interval(f.min, f.max)))
-		}
-	case reflect.Bool:
-		var b bool
-		if n.Kind != yaml.ScalarNode || n.ShortTag() != "!!bool" || n.Decode(&b) != nil {
-			want("true or false")
-			return
-		}
-		v.SetBool(b)
-	}
-}
-
-// pairs calls f for each name of a mapping, and refuses names that are there twice.
-func (d *decoder) pairs(n *yaml.Node, path string, f func(name string, key, value *yaml.Node)) {
-	seen := map[string]int{}
-	for i := 0; i+1 < len(n.Content); i += 2 {
-		key := n.Content[i]
-		if key.Kind != yaml.ScalarNode || key.ShortTag() != "!!str" && key.ShortTag() != "!!merge" {
-			d.add(key.Line, path, "has "+kind(key)+" as a name; use text")
-			continue
-		}
-		if first := seen[key.Value]; first > 0 {
-			d.add(key.Line, join(path, key.Value), fmt.Sprintf("is set already in line %d; delete one of them", first))
-			continue
-		}
-		seen[key.Value] = key.Line
-		f(key.Value, key, n.Content[i+1])
-	}
-}
-
-func (d *decoder) mapping(n *yaml.Node, v reflect.Value, path string, line int) {
-	t, found := v.Type(), map[string]bool{}
-	byName := map[string]int{}
-	var names []string
-	for i := range t.NumField() {
-		name, _ := jsonField(t.Field(i))
-		byName[name] = i
-		names = append(names, name)
-	}
-	d.pairs(n, path, func(name string, key, value *yaml.Node) {
-		i, ok := byName[name]
-		if !ok {
-			cause := "unknown field; use one of " + strings.Join(names, ", ")
-			if key.ShortTag() == "!!merge" {
-				cause = "merge keys are not supported; write the values out"
-			}
-			d.add(key.Line, join(path, name), cause)
-			return
-		}
-		found[name] = true
-		d.decode(value, v.Field(i), join(path, name), t.Name()+"."+name)
-	})
-	for i := range t.NumField() {
-		name, required := jsonField(t.Field(i))
-		if required && !found[name] {
-			d.add(max(1, line), join(path, name), "is missing; add it")
-		}
-	}
-}
-
-func join(path, name string) string {
-	if path == "" {
-		return name
-	}
-	return path + "." + name
-}
-
-// kind is what a node is, for messages.
-func kind(n *yaml.Node) string {
+// value is what a node holds, as a JSON decoder would give it.
+func (p *parser) value(n *yaml.Node, field string) (v any) {
+	p.nodes[field] = n
 	switch {
-	case n.Kind == yaml.MappingNode:
-		return "a mapping"
 	case n.Kind == yaml.SequenceNode:
-		return "a list"
-	case n.ShortTag() == "!!str":
-		return "text"
-	case n.ShortTag() == "!!int", n.ShortTag() == "!!float":
-		return "a number"
-	case n.ShortTag() == "!!bool":
-		return "true or false"
-	case n.ShortTag() == "!!null":
-		return "empty"
+		list := []any{}
+		for i, item := range n.Content {
+			list = append(list, p.value(item, join(field, strconv.Itoa(i))))
+		}
+		return list
+	case n.Kind == yaml.MappingNode:
+		fields, lines := map[string]any{}, map[string]int{}
+		for i := 0; i < len(n.Content); i += 2 {
+			name := n.Content[i]
+			if name.ShortTag() != "!!str" && name.ShortTag() != "!!merge" {
+				p.add(name.Line, field, "has "+kindOf(name)+" as a name; use text")
+			} else if first := lines[name.Value]; first > 0 {
+				p.add(name.Line, join(field, name.Value), fmt.Sprintf("is set already in line %d; delete one of them", first))
+			} else {
+				lines[name.Value] = name.Line
+				fields[name.Value] = p.value(n.Content[i+1], join(field, name.Value))
+			}
+		}
+		return fields
+	case n.Kind == yaml.AliasNode:
+		p.at(field, "is the alias *"+n.Value+"; write its value out")
+	case n.ShortTag() == "!!float":
+		return 0.5 // no field takes a fraction
+	case !slices.Contains([]string{"!!str", "!!int", "!!bool", "!!null"}, n.ShortTag()) || n.Decode(&v) != nil:
+		p.at(field, "is "+kindOf(n)+"; put it in quotes")
 	}
-	return "of type " + n.ShortTag()
+	return v
+}
+
+func (p *parser) decode(value any, c *Cluster) {
+	text, err := json.Marshal(value)
+	if err == nil {
+		err = json.Unmarshal(text, c)
+	}
+	if err != nil {
+		p.add(1, "", "cannot decode file: "+err.Error())
+	}
+}
+
+// validate checks a value by the published schema.
+func (p *parser) validate(value any) {
+	doc, err := jsonschema.UnmarshalJSON(bytes.NewReader(schema.Cluster))
+	compiler := jsonschema.NewCompiler()
+	const name = "cluster.json"
+	if err == nil {
+		err = compiler.AddResource(name, doc)
+	}
+	compiled, err2 := compiler.Compile(name)
+	if err != nil || err2 != nil {
+		p.add(1, "", fmt.Sprintf("cannot read the schema of cluster.yaml: %v %v", err, err2))
+		return
+	}
+	if invalid, ok := compiled.Validate(value).(*jsonschema.ValidationError); ok {
+		p.report(invalid, doc)
+	}
+}
+
+// report adds a problem for each error of the schema that has no cause of its own.
+func (p *parser) report(e *jsonschema.ValidationError, doc any) {
+	for _, cause := range e.Causes {
+		p.report(cause, doc)
+	}
+	if len(e.Causes) > 0 {
+		return
+	}
+	// The part of the schema that refuses.
+	_, pointer, _ := strings.Cut(e.SchemaURL, "#/")
+	at, _ := doc.(map[string]any)
+	for name := range strings.SplitSeq(pointer, "/") {
+		if next, ok := at[name].(map[string]any); ok {
+			at = next
+		}
+	}
+	field := ""
+	for _, name := range e.InstanceLocation {
+		field = join(field, name)
+	}
+	n := p.nodes[field]
+	switch k := e.ErrorKind.(type) {
+	case *kind.Required:
+		for _, name := range k.Missing {
+			p.at(join(field, name), "is missing; add it")
+		}
+	case *kind.AdditionalProperties:
+		known, _ := at["properties"].(map[string]any)
+		for _, name := range k.Properties {
+			p.at(join(field, name), "unknown field; use one of "+strings.Join(slices.Sorted(maps.Keys(known)), ", "))
+		}
+	case *kind.Type:
+		p.at(field, wrongType(n, k.Want[0]))
+	case *kind.UniqueItems:
+		item := join(field, strconv.Itoa(max(k.Duplicates[0], k.Duplicates[1])))
+		p.at(item, quote(p.nodes[item].Value)+" is in the list already; delete one of them")
+	case *kind.Enum:
+		p.at(field, quote(n.Value)+" is not known; use "+strings.Join(strings.Fields(strings.Trim(fmt.Sprint(at["enum"]), "[]")), ", "))
+	case *kind.MinItems, *kind.MaxItems:
+		p.at(field, fmt.Sprintf("has %d items; use %v to %v", len(n.Content), at["minItems"], at["maxItems"]))
+	case *kind.Minimum, *kind.Maximum:
+		p.at(field, fmt.Sprintf("%s is out of range; use %v to %v", n.Value, at["minimum"], at["maximum"]))
+	case *kind.Not:
+		p.at(field, fmt.Sprintf("%s %v", n.Value, at["errorMessage"]))
+	default: // pattern and lengths
+		switch length := len([]rune(n.Value)); {
+		case length == 0:
+			p.at(field, "is empty; give a value, or delete the line")
+		case at["maxLength"] == nil || fmt.Sprint(e.ErrorKind.KeywordPath()) == "[pattern]":
+			p.at(field, fmt.Sprintf("%s is not valid; %v", quote(n.Value), at["patternErrorMessage"]))
+		default:
+			p.at(field, fmt.Sprintf("%s has %d characters; use %v to %v", quote(n.Value), length, at["minLength"], at["maxLength"]))
+		}
+	}
+}
+
+func wrongType(n *yaml.Node, want string) string {
+	switch {
+	case n.ShortTag() == "!!null":
+		return "is empty; give a value, or delete the line"
+	case want == "string" && n.Kind == yaml.ScalarNode:
+		return "is " + kindOf(n) + `; put it in quotes: "` + n.Value + `"`
+	}
+	return "is " + kindOf(n) + "; give " + map[string]string{
+		"string": "text", "integer": "a whole number", "boolean": "true or false", "array": "a list", "object": "fields, each with its name",
+	}[want]
+}
+
+// kindOf is what a node is, for messages.
+func kindOf(n *yaml.Node) string {
+	tag := n.ShortTag()
+	words := map[string]string{"!!map": "a mapping", "!!seq": "a list", "!!str": "text", "!!int": "a number", "!!float": "a number", "!!bool": "true or false"}
+	if words[tag] == "" {
+		return "of type " + tag
+	}
+	return words[tag]
 }
 
 func quote(s string) string {
@@ -305,18 +295,4 @@ func quote(s string) string {
 		s = string(r[:60]) + "…"
 	}
 	return strconv.Quote(s)
-}
-
-func count(n int, what string) string {
-	if n == 1 {
-		return "1 " + what
-	}
-	return fmt.Sprintf("%d %ss", n, what)
-}
-
-func interval(min, max int) string {
-	if min == max {
-		return strconv.Itoa(min)
-	}
-	return fmt.Sprintf("%d to %d", min, max)
 }
