@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"io"
+	"strings"
 
 	"github.com/spf13/cobra"
 
@@ -11,26 +12,17 @@ import (
 )
 
 func newClusterPlan(c *clusterOptions) *cobra.Command {
-	var own []string
-	cmd := &cobra.Command{
-		Use:   "plan",
-		Short: "Show what up would change",
-		Long: `plan asks Azure what up would change, and changes nothing. It names what up leaves as
-it is: a server that was made by another recipe, and pools of ortet capture.`,
-		Args: noArguments,
-		RunE: func(cmd *cobra.Command, _ []string) error {
-			if err := checkAddresses(own); err != nil {
-				return err
-			}
-			return c.plan(cmd.Context(), own)
-		},
-	}
-	cmd.Flags().StringArrayVar(&own, "own-address", nil, "`ADDRESS` or range that \"own\" in cluster.yaml stands for; may be given several times")
+	var own ownAddresses
+	cmd := clusterCommand("plan", "Show what up would change", `plan asks Azure what up would change, and changes nothing. It names what up leaves as
+it is: a server that was made by another recipe, and pools of ortet capture.`, func(ctx context.Context, _ []string) error {
+		return c.plan(ctx, own)
+	})
+	own.add(cmd)
 	return cmd
 }
 
-func (c *clusterOptions) plan(ctx context.Context, own []string) error {
-	m, err := c.manager(ctx, nil, own)
+func (c *clusterOptions) plan(ctx context.Context, own ownAddresses) error {
+	m, err := c.deployer(ctx, nil, own)
 	if err != nil {
 		return err
 	}
@@ -42,41 +34,21 @@ func (c *clusterOptions) plan(ctx context.Context, own []string) error {
 }
 
 func writeClusterPlan(w io.Writer, p *lifecycle.Plan) {
-	group := ""
-	for i := 0; i < len(p.Changes); {
-		if p.Changes[i].Group != group {
-			if group != "" {
-				fmt.Fprintln(w)
-			}
-			group = p.Changes[i].Group
-			fmt.Fprintln(w, "group "+group)
-		}
-		end := i
-		for end < len(p.Changes) && p.Changes[end].Group == group {
-			end++
-		}
+	for rest := p.Changes; len(rest) > 0; {
 		rows := [][]string{{"CHANGE", "TYPE", "NAME"}}
-		for _, r := range p.Changes[i:end] {
-			rows = append(rows, []string{r.Change, r.Kind(), r.Name})
+		group := rest
+		for len(rest) > 0 && rest[0].Group == group[0].Group {
+			rows = append(rows, cells(rest[0].Change, rest[0].Kind(), rest[0].Name))
+			rest = rest[1:]
 		}
-		fit(rows, resultWidth, []shrink{{2, 20}})
-		wide := widths(rows)
-		writeColumns(w, rows[:1], wide)
-		for j, r := range p.Changes[i:end] {
-			writeColumns(w, rows[j+1:j+2], wide)
-			for _, what := range r.What {
-				paragraph(w, resultWidth, "  ", "    ", what)
-			}
-		}
-		i = end
-	}
-	if len(p.Changes) > 0 {
+		fmt.Fprintln(w, "group "+group[0].Group)
+		writeDetails(w, rows, func(i int) []string { return group[i].What }, shrink{2, 20})
 		fmt.Fprintln(w)
 	}
 	text := ""
 	for _, kind := range []string{"Create", "Modify", "Deploy", "Delete", "Unsupported"} {
 		if n := p.Counts[kind]; n > 0 {
-			text += fmt.Sprintf("%d to %s, ", n, map[string]string{"Create": "create", "Modify": "modify", "Deploy": "deploy", "Delete": "delete", "Unsupported": "judge (Azure cannot say)"}[kind])
+			text += fmt.Sprintf("%d to %s, ", n, strings.ReplaceAll(strings.ToLower(kind), "unsupported", "judge (Azure cannot say)"))
 		}
 	}
 	say(w, "%s%d unchanged.", text, p.Unchanged)
