@@ -2,6 +2,7 @@ package cli
 
 import (
 	"bufio"
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -43,27 +44,28 @@ same command again repairs, and goes on after an interruption.`,
 	f.StringVarP(&c.file, "file", "f", "cluster.yaml", "`FILE` that describes the cluster")
 	f.StringVar(&c.subscription, "subscription", "", "`ID` of the Azure subscription (default: $AZURE_SUBSCRIPTION_ID, that of the credentials)")
 	cmd.AddCommand(newClusterUp(c), newClusterPlan(c), newClusterStatus(c), newClusterEndpoints(c), newClusterDown(c),
-		newClusterInit(c), newClusterKeys(c), newClusterValidate(c), newClusterArtifacts(c), newClusterExport(c))
-	cmd.AddCommand(newClusterAgents(c), newClusterSSH(c), newClusterProxy(c), newClusterLogs(c), newClusterKubeconfig(c))
+		newClusterInit(c), newClusterKeys(c), newClusterValidate(c), newClusterArtifacts(c), newClusterExport(c),
+		newClusterAgents(c), newClusterSSH(c), newClusterProxy(c), newClusterLogs(c), newClusterKubeconfig(c))
 	cmd.AddCommand(newClusterPools(c)...)
 	return cmd
 }
 
 // clusterCommand is a command that wants an argument for each word in capitals of use.
 func clusterCommand(use, short, long string, run func(ctx context.Context, args []string) error) *cobra.Command {
-	names := strings.Fields(use)[1:]
-	args := func(cmd *cobra.Command, args []string) error {
-		if len(args) != len(names) {
-			return usagef("want %s: %s", strings.Join(names, " and "), cmd.CommandPath()+" "+strings.Join(names, " "))
+	names := strings.Join(strings.Fields(use)[1:], " ")
+	cmd := &cobra.Command{Use: use, Short: short, Long: long, RunE: func(cmd *cobra.Command, args []string) error {
+		return run(cmd.Context(), args)
+	}}
+	cmd.Args = func(cmd *cobra.Command, args []string) error {
+		if names == "" {
+			return noArguments(cmd, args)
+		}
+		if len(args) != len(strings.Fields(names)) {
+			return usagef("want %s: %s %s", strings.ReplaceAll(names, " ", " and "), cmd.CommandPath(), names)
 		}
 		return nil
 	}
-	if len(names) == 0 {
-		args = noArguments
-	}
-	return &cobra.Command{Use: use, Short: short, Long: long, Args: args, RunE: func(cmd *cobra.Command, args []string) error {
-		return run(cmd.Context(), args)
-	}}
+	return cmd
 }
 
 // read reads cluster.yaml.
@@ -80,97 +82,73 @@ func (c *clusterOptions) read() (*elastic.Cluster, error) {
 
 // keyFile is the file of the SSH public key.
 func (c *clusterOptions) keyFile(cluster *elastic.Cluster) string {
-	name := cluster.Spec.Access.SSHKey
-	if filepath.IsAbs(name) {
-		return name
+	if name := cluster.Spec.Access.SSHKey; !filepath.IsAbs(name) {
+		return filepath.Join(filepath.Dir(c.file), name)
 	}
-	return filepath.Join(filepath.Dir(c.file), name)
+	return cluster.Spec.Access.SSHKey
 }
 
 // A site is the cluster of the file, and where it is in Azure.
 type site struct {
 	cluster      *elastic.Cluster
+	facts        recipe.Facts // for commands that deploy
 	arm          *arm.Resources
 	subscription string
 	group        fleet.ResourceID // compute
 }
 
-// connect finds the credentials, logs in and finds the subscription.
-func (c *clusterOptions) connect(ctx context.Context, cluster *elastic.Cluster) (*site, error) {
+// open reads the file, and for commands that deploy what the templates need besides: the
+// SSH key and the own addresses.
+func (c *clusterOptions) open(ctx context.Context, own *ownAddresses) (s *site, err error) {
+	s = new(site)
+	if err := own.check(); err != nil {
+		return nil, err
+	}
+	if s.cluster, err = c.read(); err != nil || own == nil {
+		return s, err
+	}
+	if s.facts.SSHPublicKey, err = readPublicKey(c.keyFile(s.cluster)); err != nil {
+		return nil, err
+	}
+	s.facts.OwnAddresses, err = own.resolve(ctx)
+	return s, err
+}
+
+// connect opens the file, finds the credentials, logs in and finds the subscription.
+func (c *clusterOptions) connect(ctx context.Context, own *ownAddresses) (*site, error) {
+	s, err := c.open(ctx, own)
+	if err != nil {
+		return nil, err
+	}
 	who, err := credential.Load(ctx, credential.Config{File: c.azureConfig, Getenv: c.process.Getenv})
 	if err != nil {
 		return nil, err
 	}
 	c.log.Info("credentials found", "source", who.Source)
-	resources, err := arm.NewResources(arm.Options{Cloud: who.Cloud, Credential: who.TokenCredential, Transport: who.Transport, Version: c.process.Version})
+	s.arm, err = arm.NewResources(arm.Options{Cloud: who.Cloud, Credential: who.TokenCredential, Transport: who.Transport, Version: c.process.Version})
 	if err != nil {
 		return nil, err
 	}
-	if err := resources.LogIn(ctx); fleet.Is(err, fleet.KindUnauthenticated) {
+	if err := s.arm.LogIn(ctx); fleet.Is(err, fleet.KindUnauthenticated) {
 		return nil, fmt.Errorf("credentials of %s: %w", who.Source, err)
 	}
-	subscription := first(c.subscription, first(c.process.Getenv("AZURE_SUBSCRIPTION_ID"), who.Subscription))
-	if subscription == "" {
+	s.subscription = cmp.Or(c.subscription, c.process.Getenv("AZURE_SUBSCRIPTION_ID"), who.Subscription)
+	if s.subscription == "" {
 		return nil, fmt.Errorf("cannot find the Azure subscription: credentials of %s do not name one; give --subscription ID or set AZURE_SUBSCRIPTION_ID", who.Source)
 	}
-	group := fleet.ResourceID("/subscriptions/" + subscription + "/resourceGroups/" + cluster.Spec.Groups.Compute)
-	return &site{cluster, resources, subscription, group}, nil
+	s.group = fleet.ResourceID("/subscriptions/" + s.subscription + "/resourceGroups/" + s.cluster.Spec.Groups.Compute)
+	return s, nil
 }
 
-// site connects the cluster of the file with Azure.
-func (c *clusterOptions) site(ctx context.Context) (*site, error) {
-	cluster, err := c.read()
+func (c *clusterOptions) manager(ctx context.Context, reporter engine.Reporter, own *ownAddresses) (*lifecycle.Manager, error) {
+	s, err := c.connect(ctx, own)
 	if err != nil {
 		return nil, err
 	}
-	return c.connect(ctx, cluster)
-}
-
-// manager is for commands that deploy nothing.
-func (c *clusterOptions) manager(ctx context.Context, reporter engine.Reporter) (*lifecycle.Manager, error) {
-	s, err := c.site(ctx)
-	if err != nil {
-		return nil, err
-	}
-	return s.manager(reporter, recipe.Facts{}), nil
-}
-
-// deployer is for commands that deploy, or show what would be deployed.
-func (c *clusterOptions) deployer(ctx context.Context, reporter engine.Reporter, own ownAddresses) (*lifecycle.Manager, error) {
-	cluster, facts, err := c.facts(ctx, own)
-	if err != nil {
-		return nil, err
-	}
-	s, err := c.connect(ctx, cluster)
-	if err != nil {
-		return nil, err
-	}
-	return s.manager(reporter, facts), nil
-}
-
-func (s *site) manager(reporter engine.Reporter, f recipe.Facts) *lifecycle.Manager {
 	return lifecycle.New(lifecycle.Config{
 		ARM: s.arm, Subscription: s.subscription, Cluster: s.cluster, Render: recipe.Render, Reporter: reporter,
-		SSHPublicKey: f.SSHPublicKey, OwnAddresses: f.OwnAddresses,
-	})
-}
-
-// facts reads the file and what the templates need besides: the SSH key and the own
-// addresses.
-func (c *clusterOptions) facts(ctx context.Context, own ownAddresses) (*elastic.Cluster, recipe.Facts, error) {
-	var f recipe.Facts
-	if err := own.check(); err != nil {
-		return nil, f, err
-	}
-	cluster, err := c.read()
-	if err != nil {
-		return nil, f, err
-	}
-	if f.SSHPublicKey, err = readPublicKey(c.keyFile(cluster)); err != nil {
-		return nil, f, err
-	}
-	f.OwnAddresses, err = own.resolve(ctx)
-	return cluster, f, err
+		SSHPublicKey: s.facts.SSHPublicKey, OwnAddresses: s.facts.OwnAddresses,
+	}), nil
 }
 
 // goesOn says at Ctrl-C what becomes of the work; a second one ends at once.

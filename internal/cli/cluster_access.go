@@ -37,7 +37,7 @@ func (c *clusterOptions) serverCommand(use, short, long string, run func(context
 		}
 		defer func() { _ = os.RemoveAll(dir) }()
 		t := &target{known: filepath.Join(dir, "known_hosts")}
-		if t.site, err = c.site(ctx); err != nil {
+		if t.site, err = c.connect(ctx, nil); err != nil {
 			return err
 		}
 		t.key = strings.TrimSuffix(c.keyFile(t.cluster), ".pub")
@@ -200,24 +200,21 @@ again: the cluster has a new certificate authority then.`, func(ctx context.Cont
 	return cmd
 }
 
-// kubeconfig makes of the server's own kubeconfig one that works from here.
+// kubeconfig makes of the server's own kubeconfig, in which k3s calls all "default", one
+// that works from here.
 func (t *target) kubeconfig(text []byte, name string) (*clientcmdapi.Config, error) {
 	theirs, err := clientcmd.Load(text)
 	if err != nil {
 		return nil, fmt.Errorf("read the server's kubeconfig: %w", err)
 	}
-	current := theirs.Contexts[theirs.CurrentContext]
-	if current == nil || theirs.Clusters[current.Cluster] == nil || theirs.AuthInfos[current.AuthInfo] == nil {
-		return nil, errors.New("read the server's kubeconfig: it has no current context")
+	cluster, user := theirs.Clusters["default"], theirs.AuthInfos["default"]
+	if cluster == nil || user == nil {
+		return nil, errors.New("read the server's kubeconfig: it has no cluster and user named default")
 	}
+	cluster.Server, cluster.TLSServerName = "https://"+t.address+":6443", t.fqdn
 	out := clientcmdapi.NewConfig()
-	cluster := theirs.Clusters[current.Cluster]
-	cluster.Server = "https://" + t.address + ":6443"
-	cluster.TLSServerName = t.fqdn
-	out.Clusters[name], out.AuthInfos[name] = cluster, theirs.AuthInfos[current.AuthInfo]
-	context := clientcmdapi.NewContext()
-	context.Cluster, context.AuthInfo = name, name
-	out.Contexts[name], out.CurrentContext = context, name
+	out.Clusters[name], out.AuthInfos[name], out.CurrentContext = cluster, user, name
+	out.Contexts[name] = &clientcmdapi.Context{Cluster: name, AuthInfo: name}
 	return out, nil
 }
 

@@ -32,7 +32,7 @@ did not come up.`, func(ctx context.Context, _ []string) error {
 // kubernetesSite connects the cluster of the file with Azure, and gives the options with
 // the context of its kubeconfig.
 func (c *clusterOptions) kubernetesSite(ctx context.Context) (*site, *options, error) {
-	in, err := c.site(ctx)
+	in, err := c.connect(ctx, nil)
 	if err != nil {
 		return nil, nil, err
 	}

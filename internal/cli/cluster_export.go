@@ -21,15 +21,15 @@ func newClusterExport(c *clusterOptions) *cobra.Command {
 	cmd := clusterCommand("export DIR", "Write the templates and cloud-init documents of the cluster", `export writes what up deploys, for az deployment group create and for reading: two
 templates with their parameters, and the cloud-init documents of the machines. It asks
 Azure for nothing, so the documents are those of a cluster that does not exist yet.`, func(ctx context.Context, args []string) error {
-		cluster, facts, err := c.facts(ctx, own)
+		s, err := c.open(ctx, &own)
 		if err != nil {
 			return err
 		}
-		d, err := recipe.Render(cluster, facts)
+		d, err := recipe.Render(s.cluster, s.facts)
 		if err != nil {
 			return err
 		}
-		files, err := exported(d, cluster.Spec.Location)
+		files, err := exported(d, s.cluster.Spec.Location)
 		if err != nil {
 			return err
 		}

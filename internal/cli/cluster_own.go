@@ -27,11 +27,12 @@ func (o *ownAddresses) add(cmd *cobra.Command) {
 }
 
 func (o *ownAddresses) check() error {
+	if o == nil {
+		return nil
+	}
 	for _, a := range o.list {
-		if _, err := netip.ParseAddr(a); err == nil {
-			continue
-		}
-		if _, err := netip.ParsePrefix(a); err != nil {
+		_, err := netip.ParsePrefix(a)
+		if _, single := netip.ParseAddr(a); err != nil && single != nil {
 			return usagef("--own-address %q: want an address or a range such as 203.0.113.7/32", a)
 		}
 	}

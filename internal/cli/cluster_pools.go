@@ -9,12 +9,16 @@ import (
 	"time"
 
 	"github.com/spf13/cobra"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/kubernetes"
 
 	"github.com/ortet/ortet/internal/cluster/kube"
 	"github.com/ortet/ortet/internal/elastic"
 	"github.com/ortet/ortet/internal/elastic/agents"
 	"github.com/ortet/ortet/internal/engine"
+	"github.com/ortet/ortet/internal/fleet"
 )
 
 // A poolChange is what a command that changes a pool or an agent is given.
@@ -24,6 +28,9 @@ type poolChange struct {
 }
 
 func newClusterPools(c *clusterOptions) []*cobra.Command {
+	each := func(do func(*agents.Control, context.Context, string) error) func(context.Context, poolChange, []string) error {
+		return func(ctx context.Context, p poolChange, args []string) error { return do(p.Control, ctx, args[0]) }
+	}
 	parallel := 1
 	reimage := c.poolCommand("reimage POOL", "Give a pool's agents a new OS disk, one by one", `reimage renews the OS disks of a pool's agents: each is drained and powered off, its
 Node is deleted, and after the reimage its new Node is awaited. It stops at the first
@@ -54,21 +61,15 @@ restarted with the new size, and awaited until it is Ready.`, "", func(ctx conte
 			return p.Resize(ctx, args[0], args[1])
 		}),
 		c.poolCommand("stop POOL", "Drain and deallocate a pool's agents, so that they cost nothing", `stop drains the agents of a pool as far as --drain-timeout allows, and deallocates
-them. Their OS disks stay, and are billed.`, "", func(ctx context.Context, p poolChange, args []string) error {
-			return p.Stop(ctx, args[0])
-		}),
-		c.poolCommand("start POOL", "Start a pool's stopped agents", `start starts the agents of a pool and waits until their Nodes are Ready.`, "", func(ctx context.Context, p poolChange, args []string) error {
-			return p.Start(ctx, args[0])
-		}),
+them. Their OS disks stay, and are billed.`, "", each((*agents.Control).Stop)),
+		c.poolCommand("start POOL", "Start a pool's stopped agents", `start starts the agents of a pool and waits until their Nodes are Ready.`, "", each((*agents.Control).Start)),
 		reimage,
 		c.poolCommand("chaos POOL", "Restart a pool's agents in random order, without a drain", `chaos restarts the agents of a pool one after the other, in random order and without
 a drain, to show what that does to what runs there. It asks first.`, "All agents of pool %s will be restarted in random order, without a drain.", func(ctx context.Context, p poolChange, args []string) error {
 			return p.Chaos(ctx, args[0], rand.Shuffle)
 		}),
 		c.poolCommand("replace NODE", "Delete an agent and let its pool make another", `replace drains an agent and deletes it; its pool makes another in its place, which is
-awaited until its Node is Ready.`, "", func(ctx context.Context, p poolChange, args []string) error {
-			return p.Replace(ctx, args[0])
-		}),
+awaited until its Node is Ready.`, "", each((*agents.Control).Replace)),
 	}
 }
 
@@ -135,4 +136,25 @@ func (c *clusterOptions) control(ctx context.Context, control agents.Control) (p
 		fmt.Fprintf(c.process.Err, "%s  %s: %s\n", time.Now().Format(time.TimeOnly), machine, what)
 	}
 	return poolChange{&control, in.cluster}, nil
+}
+
+// clusterNodes are the Nodes of an elastic cluster by its API server.
+type clusterNodes struct {
+	*kube.Cluster
+	client kubernetes.Interface
+}
+
+// Forget implements agents.Nodes. k3s keeps a hash of the node password in a Secret, by which
+// it refuses another machine of the name (k3s documentation, "Node registration").
+func (k clusterNodes) Forget(ctx context.Context, name, uid string) error {
+	id := types.UID(uid)
+	err := k.client.CoreV1().Nodes().Delete(ctx, name, metav1.DeleteOptions{Preconditions: &metav1.Preconditions{UID: &id}})
+	if err != nil && !apierrors.IsNotFound(err) && !apierrors.IsConflict(err) {
+		return &fleet.Error{Op: "delete node", Resource: "node " + name, Err: err}
+	}
+	err = k.client.CoreV1().Secrets("kube-system").Delete(ctx, name+".node-password.k3s", metav1.DeleteOptions{})
+	if err != nil && !apierrors.IsNotFound(err) {
+		return &fleet.Error{Op: "delete the node password", Resource: "secret kube-system/" + name + ".node-password.k3s", Err: err}
+	}
+	return nil
 }

@@ -31,7 +31,7 @@ booted, the pools, the storage and the endpoints.
 Lists of what Azure offers come from the Azure CLI:
 
 `+azureLists("LOCATION"), func(ctx context.Context, _ []string) error {
-		m, err := c.manager(ctx, nil)
+		m, err := c.manager(ctx, nil, nil)
 		if err != nil {
 			return err
 		}
@@ -67,7 +67,7 @@ Lists of what Azure offers come from the Azure CLI:
 
 func newClusterEndpoints(c *clusterOptions) *cobra.Command {
 	return clusterCommand("endpoints", "Show the server's addresses and open ports", "", func(ctx context.Context, _ []string) error {
-		m, err := c.manager(ctx, nil)
+		m, err := c.manager(ctx, nil, nil)
 		if err != nil {
 			return err
 		}
