@@ -56,14 +56,8 @@ func (e *InvalidError) Error() string {
 // Parse reads cluster.yaml, sets its defaults and checks all rules that need no
 // network. name is the file's, for messages. The error is an *InvalidError.
 func Parse(name string, data []byte) (*Cluster, error) {
-	p, c := parser{nodes: map[string]*yaml.Node{}, reported: map[string]bool{}}, new(Cluster)
-	if doc := p.document(data); doc != nil {
-		value := p.value(doc, "")
-		p.validate(value)
-		if len(p.problems) == 0 {
-			p.decode(value, c)
-		}
-	}
+	p, c := parser{reported: map[string]bool{}}, new(Cluster)
+	p.decode(data, c)
 	if len(p.problems) == 0 {
 		c.SetDefaults()
 		p.rules(c)
@@ -76,9 +70,9 @@ func Parse(name string, data []byte) (*Cluster, error) {
 }
 
 type parser struct {
-	nodes    map[string]*yaml.Node // by field
-	reported map[string]bool       // fields
+	doc      yaml.Node
 	problems []Problem
+	reported map[string]bool // fields
 }
 
 func (p *parser) add(line int, field, cause string) {
@@ -88,58 +82,10 @@ func (p *parser) add(line int, field, cause string) {
 // at adds a problem of a field, if it has none yet. The line of a field that is missing
 // is its parent's.
 func (p *parser) at(field, cause string) {
-	if p.reported[field] {
-		return
+	if !p.reported[field] {
+		p.reported[field] = true
+		p.add(p.node(field).Line, field, cause)
 	}
-	p.reported[field] = true
-	f := field
-	for f != "" && p.nodes[f] == nil {
-		f = f[:max(0, strings.LastIndexAny(f, ".["))]
-	}
-	p.add(max(1, p.nodes[f].Line), field, cause)
-}
-
-func (p *parser) document(data []byte) *yaml.Node {
-	if len(data) > maxBytes {
-		p.add(1, "", "file is larger than 1 MiB; shorten it")
-		return nil
-	}
-	from := yaml.NewDecoder(bytes.NewReader(data))
-	var doc, second yaml.Node
-	err := from.Decode(&doc)
-	if err == io.EOF {
-		p.add(1, "", "file is empty; make one with ortet cluster init")
-		return nil
-	}
-	if err == nil {
-		if err = from.Decode(&second); err == nil {
-			p.add(second.Line, "", "second document; keep one cluster in a file")
-		}
-	}
-	if err != nil && err != io.EOF {
-		p.syntax(err.Error())
-		return nil
-	}
-	return doc.Content[0]
-}
-
-var (
-	yamlError = regexp.MustCompile(`^yaml: (?:line (\d+): )?`)
-	// fromParser are errors in which the library counts lines from 0.
-	fromParser = regexp.MustCompile(`^did not find expected (<|'|key|node|-)`)
-)
-
-func (p *parser) syntax(text string) {
-	m := yamlError.FindStringSubmatch(text)
-	if m == nil {
-		m = []string{"", ""}
-	}
-	text = text[len(m[0]):]
-	line, err := strconv.Atoi(m[1])
-	if err == nil && fromParser.MatchString(text) {
-		line++
-	}
-	p.add(max(1, line), "", "invalid YAML: "+text+"; check indentation and quotes")
 }
 
 // join is the name of a field or item in another.
@@ -150,41 +96,69 @@ func join(field, name string) string {
 	return strings.TrimPrefix(field+"."+name, ".")
 }
 
-// value is what a node holds, as a JSON decoder would give it.
-func (p *parser) value(n *yaml.Node, field string) (v any) {
-	p.nodes[field] = n
-	switch {
-	case n.Kind == yaml.SequenceNode:
-		list := []any{}
-		for i, item := range n.Content {
-			list = append(list, p.value(item, join(field, strconv.Itoa(i))))
+var step = regexp.MustCompile(`[^.\[\]]+|\[[^\]]*\]`)
+
+// node finds a field, or its nearest parent that is in the file.
+func (p *parser) node(field string) *yaml.Node {
+	n := p.doc.Content[0]
+	for _, name := range step.FindAllString(field, -1) {
+		in := n
+		if in.Kind == yaml.AliasNode {
+			in = in.Alias
 		}
-		return list
-	case n.Kind == yaml.MappingNode:
-		fields, lines := map[string]any{}, map[string]int{}
-		for i := 0; i < len(n.Content); i += 2 {
-			name := n.Content[i]
-			if name.ShortTag() != "!!str" && name.ShortTag() != "!!merge" {
-				p.add(name.Line, field, "has "+kindOf(name)+" as a name; use text")
-			} else if first := lines[name.Value]; first > 0 {
-				p.add(name.Line, join(field, name.Value), fmt.Sprintf("is set already in line %d; delete one of them", first))
-			} else {
-				lines[name.Value] = name.Line
-				fields[name.Value] = p.value(n.Content[i+1], join(field, name.Value))
+		name = strings.Trim(name, "[]")
+		i, err := strconv.Atoi(name)
+		if in.Kind == yaml.MappingNode {
+			i, err = -1, nil
+			for j := 0; j < len(in.Content); j += 2 {
+				if in.Content[j].Value == name {
+					i = j + 1
+				}
 			}
 		}
-		return fields
-	case n.Kind == yaml.AliasNode:
-		p.at(field, "is the alias *"+n.Value+"; write its value out")
-	case n.ShortTag() == "!!float":
-		return 0.5 // no field takes a fraction
-	case !slices.Contains([]string{"!!str", "!!int", "!!bool", "!!null"}, n.ShortTag()) || n.Decode(&v) != nil:
-		p.at(field, "is "+kindOf(n)+"; put it in quotes")
+		if err != nil || i < 0 || i >= len(in.Content) {
+			break
+		}
+		n = in.Content[i]
 	}
-	return v
+	return n
 }
 
-func (p *parser) decode(value any, c *Cluster) {
+// decode reads a file that the published schema accepts.
+func (p *parser) decode(data []byte, c *Cluster) {
+	if len(data) > maxBytes {
+		p.add(1, "", "file is larger than 1 MiB; shorten it")
+		return
+	}
+	var value any
+	from := yaml.NewDecoder(bytes.NewReader(data))
+	err := from.Decode(&p.doc)
+	if err == io.EOF {
+		p.add(1, "", "file is empty; make one with ortet cluster init")
+		return
+	}
+	if err == nil {
+		err = p.doc.Decode(&value)
+	}
+	if err == nil {
+		var second yaml.Node
+		if err = from.Decode(&second); err == nil {
+			p.add(second.Line, "", "second document; keep one cluster in a file")
+		}
+	}
+	if err != io.EOF && err != nil {
+		p.syntax(err.Error())
+		return
+	}
+	compiled, doc, err := compile()
+	if err != nil {
+		p.add(1, "", "cannot read the schema of cluster.yaml: "+err.Error())
+		return
+	}
+	if invalid, ok := compiled.Validate(value).(*jsonschema.ValidationError); ok {
+		p.report(invalid, doc)
+		return
+	}
 	text, err := json.Marshal(value)
 	if err == nil {
 		err = json.Unmarshal(text, c)
@@ -194,22 +168,39 @@ func (p *parser) decode(value any, c *Cluster) {
 	}
 }
 
-// validate checks a value by the published schema.
-func (p *parser) validate(value any) {
-	doc, err := jsonschema.UnmarshalJSON(bytes.NewReader(schema.Cluster))
+var (
+	yamlError = regexp.MustCompile(`^yaml: (?:unmarshal errors:\s*)?(?:line (\d+): )?`)
+	// fromParser are errors in which the library counts lines from 0.
+	fromParser = regexp.MustCompile(`^did not find expected (<|'|key|node|-)`)
+)
+
+func (p *parser) syntax(text string) {
+	line := 0
+	if m := yamlError.FindStringSubmatch(text); m != nil {
+		line, _ = strconv.Atoi(m[1])
+		text, _, _ = strings.Cut(text[len(m[0]):], "\n")
+	}
+	if line > 0 && fromParser.MatchString(text) {
+		line++
+	}
+	p.add(max(1, line), "", "invalid YAML: "+text+"; check indentation and quotes")
+}
+
+func compile() (compiled *jsonschema.Schema, doc any, err error) {
+	if doc, err = jsonschema.UnmarshalJSON(bytes.NewReader(schema.Cluster)); err != nil {
+		return nil, nil, err
+	}
 	compiler := jsonschema.NewCompiler()
-	const name = "cluster.json"
-	if err == nil {
-		err = compiler.AddResource(name, doc)
+	if err := compiler.AddResource("cluster.json", doc); err != nil {
+		return nil, nil, err
 	}
-	compiled, err2 := compiler.Compile(name)
-	if err != nil || err2 != nil {
-		p.add(1, "", fmt.Sprintf("cannot read the schema of cluster.yaml: %v %v", err, err2))
-		return
-	}
-	if invalid, ok := compiled.Validate(value).(*jsonschema.ValidationError); ok {
-		p.report(invalid, doc)
-	}
+	compiled, err = compiler.Compile("cluster.json")
+	return compiled, doc, err
+}
+
+// typeNames are JSON's types in YAML's words.
+var typeNames = map[string]string{
+	"string": "text", "integer": "a whole number", "number": "a number", "boolean": "true or false", "array": "a list", "object": "a mapping",
 }
 
 // report adds a problem for each error of the schema that has no cause of its own.
@@ -232,7 +223,10 @@ func (p *parser) report(e *jsonschema.ValidationError, doc any) {
 	for _, name := range e.InstanceLocation {
 		field = join(field, name)
 	}
-	n := p.nodes[field]
+	n := p.node(field)
+	if n.Kind == yaml.AliasNode {
+		n = n.Alias
+	}
 	switch k := e.ErrorKind.(type) {
 	case *kind.Required:
 		for _, name := range k.Missing {
@@ -244,50 +238,35 @@ func (p *parser) report(e *jsonschema.ValidationError, doc any) {
 			p.at(join(field, name), "unknown field; use one of "+strings.Join(slices.Sorted(maps.Keys(known)), ", "))
 		}
 	case *kind.Type:
-		p.at(field, wrongType(n, k.Want[0]))
+		switch {
+		case k.Got == "null":
+			p.at(field, "is empty; give a value, or delete the line")
+		case k.Want[0] == "string" && n.Kind == yaml.ScalarNode:
+			p.at(field, "is "+typeNames[k.Got]+`; put it in quotes: "`+n.Value+`"`)
+		default:
+			p.at(field, "is "+typeNames[k.Got]+"; give "+typeNames[k.Want[0]])
+		}
+	case *kind.InvalidJsonValue:
+		p.at(field, "is of type "+n.ShortTag()+", or has a name that is not text; put it in quotes")
 	case *kind.UniqueItems:
 		item := join(field, strconv.Itoa(max(k.Duplicates[0], k.Duplicates[1])))
-		p.at(item, quote(p.nodes[item].Value)+" is in the list already; delete one of them")
+		p.at(item, quote(p.node(item).Value)+" is in the list already; delete one of them")
 	case *kind.Enum:
 		p.at(field, quote(n.Value)+" is not known; use "+strings.Join(strings.Fields(strings.Trim(fmt.Sprint(at["enum"]), "[]")), ", "))
-	case *kind.MinItems, *kind.MaxItems:
-		p.at(field, fmt.Sprintf("has %d items; use %v to %v", len(n.Content), at["minItems"], at["maxItems"]))
-	case *kind.Minimum, *kind.Maximum:
-		p.at(field, fmt.Sprintf("%s is out of range; use %v to %v", n.Value, at["minimum"], at["maximum"]))
 	case *kind.Not:
 		p.at(field, fmt.Sprintf("%s %v", n.Value, at["errorMessage"]))
-	default: // pattern and lengths
-		switch length := len([]rune(n.Value)); {
-		case length == 0:
+	case *kind.MinItems, *kind.MaxItems:
+		p.at(field, fmt.Sprintf("has length %d; use %v to %v items", len(n.Content), at["minItems"], at["maxItems"]))
+	case *kind.Minimum, *kind.Maximum:
+		p.at(field, fmt.Sprintf("%s is out of range; use %v to %v", n.Value, at["minimum"], at["maximum"]))
+	case *kind.MinLength, *kind.MaxLength:
+		if n.Value == "" {
 			p.at(field, "is empty; give a value, or delete the line")
-		case at["maxLength"] == nil || fmt.Sprint(e.ErrorKind.KeywordPath()) == "[pattern]":
-			p.at(field, fmt.Sprintf("%s is not valid; %v", quote(n.Value), at["patternErrorMessage"]))
-		default:
-			p.at(field, fmt.Sprintf("%s has %d characters; use %v to %v", quote(n.Value), length, at["minLength"], at["maxLength"]))
 		}
+		p.at(field, fmt.Sprintf("%s has length %d; use %v to %v characters", quote(n.Value), len([]rune(n.Value)), at["minLength"], at["maxLength"]))
+	default: // pattern
+		p.at(field, fmt.Sprintf("%s is not valid; %v", quote(n.Value), at["patternErrorMessage"]))
 	}
-}
-
-func wrongType(n *yaml.Node, want string) string {
-	switch {
-	case n.ShortTag() == "!!null":
-		return "is empty; give a value, or delete the line"
-	case want == "string" && n.Kind == yaml.ScalarNode:
-		return "is " + kindOf(n) + `; put it in quotes: "` + n.Value + `"`
-	}
-	return "is " + kindOf(n) + "; give " + map[string]string{
-		"string": "text", "integer": "a whole number", "boolean": "true or false", "array": "a list", "object": "fields, each with its name",
-	}[want]
-}
-
-// kindOf is what a node is, for messages.
-func kindOf(n *yaml.Node) string {
-	tag := n.ShortTag()
-	words := map[string]string{"!!map": "a mapping", "!!seq": "a list", "!!str": "text", "!!int": "a number", "!!float": "a number", "!!bool": "true or false"}
-	if words[tag] == "" {
-		return "of type " + tag
-	}
-	return words[tag]
 }
 
 func quote(s string) string {

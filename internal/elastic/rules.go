@@ -177,12 +177,13 @@ func (p *parser) network(n *Network, agents int) {
 }
 
 func (p *parser) access(a *Access) {
-	for name, sources := range map[string][]string{"ssh": a.SSH, "api": a.API, "ingress": a.Ingress} {
+	lists := map[string][]string{"ssh": a.SSH, "api": a.API, "ingress": a.Ingress}
+	if slices.Equal(a.API, a.SSH) {
+		delete(lists, "api") // its default
+	}
+	for name, sources := range lists {
 		for i, source := range sources {
 			at := fmt.Sprintf("spec.access.%s[%d]", name, i)
-			if p.nodes[at] == nil {
-				continue // the default of another list, which is checked there
-			}
 			if _, err := prefixOf(source); err != nil && !slices.Contains([]string{Own, Cloudflare, Any}, source) {
 				p.at(at, err.Error())
 			}

@@ -19,25 +19,25 @@ var edits = []struct {
 }{
 	// Names.
 	{"name: demo", "name: Demo", `4: metadata.name: "Demo" is not valid; use a letter a-z, then a-z, 0-9 and -, with no - at the end`},
-	{"name: demo", "name: a-name-that-is-too-long", `4: metadata.name: "a-name-that-is-too-long" has 23 characters; use 1 to 20`},
+	{"name: demo", "name: a-name-that-is-too-long", `4: metadata.name: "a-name-that-is-too-long" has length 23; use 1 to 20 characters`},
 	{"name: demo", "name: 12", `4: metadata.name: is a number; put it in quotes: "12"`},
 	{"name: demo", "name: yes", ``}, // YAML 1.2: text
 	{"name: demo", "name:", `4: metadata.name: is empty; give a value, or delete the line`},
 	{"westeurope", "West Europe", `6: spec.location: "West Europe" is not valid; use a region's short name, such as westeurope (az account list-locations)`},
 	{"name: agents", "name: pool-1", `12: spec.pools[0].name: "pool-1" is not valid; use a letter a-z, then a-z and 0-9`},
-	{"name: agents", "name: averylongname", `12: spec.pools[0].name: "averylongname" has 13 characters; use 1 to 9`},
+	{"name: agents", "name: averylongname", `12: spec.pools[0].name: "averylongname" has length 13; use 1 to 9 characters`},
 	{"name: agents", "name: server", `12: spec.pools[0].name: "server" is the name of the server already; use another`},
 	{"  storage:\n", "  - name: agents\n    count: 1\n  storage:\n", `14: spec.pools[1].name: "agents" is the name of spec.pools[0] already; use another`},
 	{"demo12345", "demo_1", `15: spec.storage.account: "demo_1" is not valid; use lower-case letters and digits`},
-	{"demo12345", strings.Repeat("a", 25), `15: spec.storage.account: "aaaaaaaaaaaaaaaaaaaaaaaaa" has 25 characters; use 3 to 24`},
+	{"demo12345", strings.Repeat("a", 25), `15: spec.storage.account: "aaaaaaaaaaaaaaaaaaaaaaaaa" has length 25; use 3 to 24 characters`},
 	{"    account", "    mount: home\n    account", `15: spec.storage.mount: "home" is not among spec.storage.shares (config, data, registry); use one of them, or add it`},
 	{"    account", "    shares: [data, data]\n    account", `15: spec.storage.shares[1]: "data" is in the list already; delete one of them`},
-	{"    account", "    shares: []\n    account", `15: spec.storage.shares: has 0 items; use 1 to 50`},
+	{"    account", "    shares: []\n    account", `15: spec.storage.shares: has length 0; use 1 to 50 items`},
 	{"  artifacts", "  groups: {storage: x., compute: ok}\n  artifacts", `7: spec.groups.storage: "x." is not valid; use a resource group's name: letters, digits, and _ ( ) - . but no . at the end`},
 	{"  artifacts", "  groups: {storage: same, compute: Same}\n  artifacts", `7: spec.groups.compute: is the same group as spec.groups.storage, which outlives it; use two`},
 
 	// Structure.
-	{"kind: Cluster", "kind: Cluster\nkind: Cluster", `3: kind: is set already in line 2; delete one of them`},
+	{"kind: Cluster", "kind: Cluster\nkind: Cluster", `3: invalid YAML: mapping key "kind" already defined at line 2; check indentation and quotes`},
 	{"v1alpha1", "v2", `1: apiVersion: "ortet.io/v2" is not known; use ortet.io/v1alpha1`},
 	{"  location: westeurope\n", "", `6: spec.location: is missing; add it`},
 	{"    count: 2", "    size: Standard_D2s_v5\n    colour: blue\n    count: 2",
@@ -49,8 +49,10 @@ var edits = []struct {
 	{"count: 2", "count: 2\n    zones: [1]", `14: spec.pools[0].zones[0]: is a number; put it in quotes: "1"`},
 	{"count: 2", "count: 2\n    zones: [\"4\"]", `14: spec.pools[0].zones[0]: "4" is not known; use 1, 2, 3`},
 	{"count: 2", "count: 2\n    zones: [\"1\", \"1\"]", `14: spec.pools[0].zones[1]: "1" is in the list already; delete one of them`},
-	{"count: 2", "count: &n 2\n    min: *n", `14: spec.pools[0].min: is the alias *n; write its value out`},
-	{"westeurope", "2026-01-02", `6: spec.location: is of type !!timestamp; put it in quotes`},
+	{"count: 2", "count: &n 2\n    min: *n", `13: spec.pools[0].count: is set beside min or max; keep count, or min and max`},
+	{"count: 2", "count: 2\n    size: &s Large\n  - name: b\n    count: 2\n    size: *s", "14: spec.pools[0].size: \"Large\" is not valid; use a VM size as Azure spells it, such as Standard_D2s_v5\n" +
+		"17: spec.pools[1].size: \"Large\" is not valid; use a VM size as Azure spells it, such as Standard_D2s_v5"},
+	{"westeurope", "2026-01-02", `6: spec.location: is of type !!timestamp, or has a name that is not text; put it in quotes`},
 	{"kind: Cluster", "kind: [", `2: invalid YAML: did not find expected ',' or ']'; check indentation and quotes`},
 	{"    account: demo12345\n", "    account: demo12345\n---\na: b\n", `16: second document; keep one cluster in a file`},
 	{"    account: demo12345\n", "    account: demo12345\n  options: {scratch: 1, swapGB: 65}\n",
@@ -144,8 +146,8 @@ func TestParseRefusesWholeFiles(t *testing.T) {
 		"":                           "c.yaml:1: file is empty; make one with ortet cluster init",
 		"# nothing\n":                "c.yaml:1: file is empty; make one with ortet cluster init",
 		strings.Repeat(" ", 1<<20+1): "c.yaml:1: file is larger than 1 MiB; shorten it",
-		"text":                       "c.yaml:1: is text; give fields, each with its name",
-		"a: &a [*a]":                 "c.yaml:1: a[0]: is the alias *a; write its value out",
+		"text":                       "c.yaml:1: is text; give a mapping",
+		"a: &a [*a]":                 "invalid YAML: anchor 'a' value contains itself",
 		"\ta: b":                     "c.yaml:1: invalid YAML: found character that cannot start any token; check indentation and quotes",
 	} {
 		if _, err := elastic.Parse("c.yaml", []byte(text)); err == nil || !strings.Contains(err.Error(), want) {
