@@ -8,6 +8,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"slices"
 	"strings"
 	"text/template"
 
@@ -55,15 +56,17 @@ func ArtifactsBlock(a Artifacts) ([]byte, error) { return render("artifacts", a)
 // Placeholders are the names of artifacts whose digest is all zeros, as init writes
 // it: a cluster cannot boot by them.
 func (a Artifacts) Placeholders() (names []string) {
-	if a.Images == nil {
-		a.Images = &Artifact{}
-	}
-	for i, artifact := range []Artifact{a.K3s, *a.Images, a.Ortet, a.OrtetNode} {
-		if artifact.SHA256 == noDigest {
-			names = append(names, []string{"k3s", "images", "ortet", "ortetNode"}[i])
+	for name, artifact := range a.all() {
+		if artifact != nil && artifact.SHA256 == noDigest {
+			names = append(names, name)
 		}
 	}
+	slices.Sort(names)
 	return names
+}
+
+func (a *Artifacts) all() map[string]*Artifact {
+	return map[string]*Artifact{"k3s": &a.K3s, "images": a.Images, "ortet": &a.Ortet, "ortetNode": &a.OrtetNode}
 }
 
 // InitOptions are what a new cluster.yaml is made from.

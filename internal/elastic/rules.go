@@ -20,7 +20,7 @@ func (p *parser) rules(c *Cluster) {
 	}
 	p.image("spec.image", s.Image)
 	p.image("spec.server.image", s.Server.Image)
-	for name, a := range map[string]*Artifact{"k3s": &s.Artifacts.K3s, "images": s.Artifacts.Images, "ortet": &s.Artifacts.Ortet, "ortetNode": &s.Artifacts.OrtetNode} {
+	for name, a := range s.Artifacts.all() {
 		if a != nil {
 			p.artifact("spec.artifacts."+name+".url", a.URL)
 		}
