@@ -1,7 +1,6 @@
 package cli
 
 import (
-	"bufio"
 	"cmp"
 	"context"
 	"errors"
@@ -145,10 +144,14 @@ func (c *clusterOptions) manager(ctx context.Context, reporter engine.Reporter, 
 	if err != nil {
 		return nil, err
 	}
+	return s.manager(reporter), nil
+}
+
+func (s *site) manager(reporter engine.Reporter) *lifecycle.Manager {
 	return lifecycle.New(lifecycle.Config{
 		ARM: s.arm, Subscription: s.subscription, Cluster: s.cluster, Render: recipe.Render, Reporter: reporter,
 		SSHPublicKey: s.facts.SSHPublicKey, OwnAddresses: s.facts.OwnAddresses,
-	}), nil
+	})
 }
 
 // goesOn says at Ctrl-C what becomes of the work; a second one ends at once.
@@ -166,11 +169,7 @@ func (c *clusterOptions) confirm(what, name, yes, consequence string) error {
 	if yes == "" {
 		paragraph(c.process.Err, columnsOf(c.process.Err), "", "", consequence)
 		fmt.Fprintf(c.process.Err, "Type the name of the %s, %s, to go on: ", what, name)
-		line, err := bufio.NewReader(c.process.In).ReadString('\n')
-		if err != nil && !errors.Is(err, io.EOF) {
-			return fmt.Errorf("cannot read the answer: %w", err)
-		}
-		yes = strings.TrimSpace(line)
+		_, _ = fmt.Fscanln(c.process.In, &yes) // no answer is not the name
 	}
 	if yes != name {
 		return &engine.Refused{Problems: []plan.Problem{{Code: "NotConfirmed", On: what + " " + name, What: fmt.Sprintf("%q is not its name", yes), WayOut: "type " + name + ", or give --yes " + name}}}

@@ -65,18 +65,14 @@ func (t *target) find(ctx context.Context) error {
 	if hostKey == "" {
 		return fmt.Errorf("cannot reach cluster %s: its server has not published its SSH host key yet; its boot is at %q, see ortet cluster status", t.cluster.Metadata.Name, vm.Tags[recipe.TagBoot])
 	}
-	var ip struct {
-		Properties struct {
-			IPAddress   string `json:"ipAddress"`
-			DNSSettings struct {
-				FQDN string `json:"fqdn"`
-			} `json:"dnsSettings"`
-		} `json:"properties"`
-	}
-	if err := t.arm.Get(ctx, t.group+"/providers/Microsoft.Network/publicIPAddresses/"+recipe.ServerName, "2024-05-01", &ip); err != nil {
+	all, err := t.manager(nil).Endpoints(ctx)
+	if err != nil {
 		return err
 	}
-	t.address, t.fqdn = ip.Properties.IPAddress, ip.Properties.DNSSettings.FQDN
+	if len(all) == 0 {
+		return fmt.Errorf("cannot reach cluster %s: its server has no open public address; set spec.access.ssh, then run ortet cluster up", t.cluster.Metadata.Name)
+	}
+	t.address, t.fqdn = all[0].Address, all[0].FQDN
 	if err := os.WriteFile(t.known, []byte("server "+hostKey+"\n"), 0o600); err != nil {
 		return fmt.Errorf("cannot write known_hosts: %w", err)
 	}

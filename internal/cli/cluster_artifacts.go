@@ -35,19 +35,20 @@ Machines verify each file by its digest.`, func(_ context.Context, args []string
 			ortet = own
 		}
 		a := elastic.Artifacts{Version: version}
-		copies := []struct {
+		type file struct {
 			from, name string
 			to         *elastic.Artifact
-		}{{k3s, "k3s", &a.K3s}, {ortet, "ortet", &a.Ortet}, {first(ortetNode, filepath.Join(filepath.Dir(ortet), "ortet-node")), "ortet-node", &a.OrtetNode}}
+		}
+		ortetNode = first(ortetNode, filepath.Join(filepath.Dir(ortet), "ortet-node"))
+		files := []file{{k3s, "k3s", &a.K3s}, {ortet, "ortet", &a.Ortet}, {ortetNode, "ortet-node", &a.OrtetNode}}
 		if images != "" {
-			a.Images = &elastic.Artifact{}
-			copies = append(copies, copies[0])
-			copies[3].from, copies[3].name, copies[3].to = images, filepath.Base(images), a.Images
+			a.Images = new(elastic.Artifact)
+			files = append(files, file{images, filepath.Base(images), a.Images})
 		}
 		if err := os.MkdirAll(args[0], 0o755); err != nil { //nolint:gosec // published
 			return fmt.Errorf("cannot make directory: %w", err)
 		}
-		for _, f := range copies {
+		for _, f := range files {
 			digest, err := copyArtifact(f.from, args[0], f.name)
 			if err != nil {
 				return fmt.Errorf("cannot copy artifact %s: %w", f.name, err)

@@ -1,7 +1,6 @@
 package cli
 
 import (
-	"bufio"
 	"context"
 	"crypto/ed25519"
 	"crypto/rand"
@@ -91,7 +90,6 @@ which settings it dropped. A file that exists is never overwritten.`, func(conte
 // error.
 func (c *clusterOptions) ask(o *elastic.InitOptions) error {
 	in, isFile := c.process.In.(*os.File)
-	lines := bufio.NewReader(c.process.In)
 	for _, q := range []struct {
 		what, flag string
 		to         *string
@@ -103,11 +101,7 @@ func (c *clusterOptions) ask(o *elastic.InitOptions) error {
 			return usagef("%s is missing", q.flag)
 		}
 		fmt.Fprint(c.process.Err, q.what+": ")
-		line, err := lines.ReadString('\n')
-		if err != nil && !errors.Is(err, io.EOF) {
-			return fmt.Errorf("cannot read the answer: %w", err)
-		}
-		*q.to = strings.TrimSpace(line)
+		_, _ = fmt.Fscanln(in, q.to) // no answer is refused as an empty field
 	}
 	return nil
 }
