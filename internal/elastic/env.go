@@ -60,7 +60,7 @@ func FromEnv(text []byte) (o InitOptions, dropped []string, err error) {
 	s.Server = Server{Size: e.size("MASTER_SKU"), DiskType: "Standard_LRS"}
 	s.Pools = []Pool{e.pool()}
 	e.storage(s)
-	s.Access = Access{User: e.get("ADMIN_USERNAME"), SSHPort: e.number("SSH_PORT"), SSH: []string{Own}, API: []string{Own}, Ingress: []string{Own}, Fail2ban: true}
+	s.Access = Access{User: e.get("ADMIN_USERNAME"), SSHPort: e.number("SSH_PORT", 2211), SSH: []string{Own}, API: []string{Own}, Ingress: []string{Own}, Fail2ban: true}
 	if !strings.EqualFold(e.get("APPLY_ORIGIN_NSG"), "true") {
 		s.Access.SSH, s.Access.Ingress = []string{Any}, []string{Any}
 	}
@@ -108,10 +108,11 @@ func (e *env) fail(format string, a ...any) {
 	e.err = cmp.Or(e.err, fmt.Errorf("cannot read .env: "+format, a...))
 }
 
-func (e *env) number(name string) int {
-	n, err := strconv.Atoi(e.get(name))
+func (e *env) number(name string, otherwise int) int {
+	text := cmp.Or(e.get(name), strconv.Itoa(otherwise))
+	n, err := strconv.Atoi(text)
 	if err != nil {
-		e.fail("%s is %s; use a whole number", name, quote(e.get(name)))
+		e.fail("%s is %s; use a whole number", name, quote(text))
 	}
 	return n
 }
@@ -139,17 +140,12 @@ func (e *env) pool() Pool {
 		p.Priority = Regular
 	}
 	if e.set["MIN_AGENT_COUNT"]+e.set["MAX_AGENT_COUNT"] == "" {
-		n := e.number("AGENT_COUNT")
+		n := e.number("AGENT_COUNT", 3)
 		p.Count = &n
 		e.drop("MIN_AGENT_COUNT, MAX_AGENT_COUNT", "not set; the defaults 1 and 5 are not used, and the pool keeps AGENT_COUNT; set min and max in place of count for autoscaling")
 		return p
 	}
-	least, most := 1, 5 // of genparams.py
-	for name, n := range map[string]*int{"MIN_AGENT_COUNT": &least, "MAX_AGENT_COUNT": &most} {
-		if e.set[name] != "" {
-			*n = e.number(name)
-		}
-	}
+	least, most := e.number("MIN_AGENT_COUNT", 1), e.number("MAX_AGENT_COUNT", 5) // of genparams.py
 	if e.set["AGENT_COUNT"] != "" {
 		e.drop("AGENT_COUNT", "a pool has either a count, or a minimum and a maximum; MIN_AGENT_COUNT and MAX_AGENT_COUNT are used")
 	}
