@@ -106,7 +106,7 @@ func TestClusterTablesFit(t *testing.T) {
 			t.Errorf("%d columns: %s", n, l)
 		}
 	}
-	if !strings.Contains(b.String(), "sku.capacity: 2 -> 3") || !strings.Contains(b.String(), "1 to modify") {
+	if !strings.Contains(b.String(), "sku.capacity: 2 -> 3") || !strings.Contains(b.String(), "1 to modify") || !strings.Contains(b.String(), "az vm list-skus -l westeurope ") {
 		t.Error(b.String())
 	}
 }

@@ -24,7 +24,7 @@ func Sources(list, own []string) (v4, v6 []string, err error) {
 		switch source {
 		case Own:
 			if len(own) == 0 {
-				return nil, nil, errors.New("cannot expand source own: no address; give --own-address")
+				return nil, nil, errors.New("cannot expand source own: no address; give --own-address or --own-address-from")
 			}
 			expanded = own
 		case Cloudflare:
