@@ -4,8 +4,6 @@ import (
 	"bytes"
 	_ "embed"
 	"encoding/base32"
-	"encoding/json"
-	"errors"
 	"fmt"
 	"io"
 	"slices"
@@ -23,7 +21,7 @@ var clusterText string
 
 // render executes a template of cluster.yaml.tmpl.
 func render(name string, data any) ([]byte, error) {
-	t, err := template.New("cluster.yaml").Funcs(template.FuncMap{"text": yamlText, "list": yamlList}).Parse(clusterText)
+	t, err := template.New("cluster.yaml").Funcs(template.FuncMap{"inline": inline}).Parse(clusterText)
 	if err != nil {
 		return nil, err
 	}
@@ -32,22 +30,15 @@ func render(name string, data any) ([]byte, error) {
 	return b.Bytes(), err
 }
 
-func yamlText(s string) string {
-	out, err := yaml.Marshal(s)
-	text := strings.TrimSpace(string(out))
-	if err != nil || strings.ContainsAny(text, ",[]{}\n") {
-		out, _ = json.Marshal(s) // a string cannot fail
-		return string(out)
+// inline is a value in YAML's flow style.
+func inline(value any) (string, error) {
+	var n yaml.Node
+	if err := n.Encode(value); err != nil {
+		return "", err
 	}
-	return text
-}
-
-func yamlList(list []string) string {
-	var items []string
-	for _, s := range list {
-		items = append(items, yamlText(s))
-	}
-	return "[" + strings.Join(items, ", ") + "]"
+	n.Style |= yaml.FlowStyle
+	out, err := yaml.Marshal(&n)
+	return strings.TrimSpace(string(out)), err
 }
 
 // ArtifactsBlock is spec.artifacts of cluster.yaml, indented as it is there.
@@ -117,9 +108,6 @@ func Init(o InitOptions) ([]byte, error) {
 
 // accountName is of the cluster's name and 10 random characters.
 func accountName(name string, random io.Reader) (string, error) {
-	if random == nil {
-		return "", errors.New("cannot make up a storage account's name: no source of randomness; give the name")
-	}
 	raw := make([]byte, 10)
 	if _, err := io.ReadFull(random, raw); err != nil {
 		return "", fmt.Errorf("cannot make up a storage account's name: %w", err)
