@@ -13,6 +13,8 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/ortet/ortet/internal/elastic"
+	"github.com/ortet/ortet/internal/elastic/lifecycle"
 	"github.com/ortet/ortet/internal/elastic/recipe"
 )
 
@@ -29,7 +31,7 @@ Azure for nothing, so the documents are those of a cluster that does not exist y
 		if err != nil {
 			return err
 		}
-		files, err := exported(d, s.cluster.Spec.Location)
+		files, err := exported(d, s.cluster)
 		if err != nil {
 			return err
 		}
@@ -50,14 +52,15 @@ Azure for nothing, so the documents are those of a cluster that does not exist y
 	return cmd
 }
 
-// exported are the files of export, by name.
-func exported(d *recipe.Documents, location string) (map[string][]byte, error) {
+// exported are the files of export, by name. The README's tags of groups let the other
+// commands of ortet cluster know their cluster.
+func exported(d *recipe.Documents, c *elastic.Cluster) (map[string][]byte, error) {
 	files := map[string][]byte{}
 	readme := "Deploy the storage group first; the compute group refers to its identities.\n"
 	for _, v := range []struct {
-		name string
+		role string
 		d    recipe.Deployment
-	}{{"storage", d.Storage}, {"compute", d.Compute}} {
+	}{{lifecycle.RoleStorage, d.Storage}, {lifecycle.RoleCompute, d.Compute}} {
 		values := map[string]any{}
 		for name, value := range v.d.Parameters {
 			values[name] = map[string]any{"value": value}
@@ -67,17 +70,22 @@ func exported(d *recipe.Documents, location string) (map[string][]byte, error) {
 			"$schema":        "https://schema.management.azure.com/schemas/2019-04-01/deploymentParameters.json#",
 			"contentVersion": "1.0.0.0", "parameters": values,
 		}
-		for name, value := range map[string]any{v.name + ".json": v.d.Template, v.name + ".parameters.json": parameters} {
+		for name, value := range map[string]any{v.role + ".json": v.d.Template, v.role + ".parameters.json": parameters} {
 			data, err := json.MarshalIndent(value, "", "  ")
 			if err != nil {
 				return nil, fmt.Errorf("cannot write %s: %w", name, err)
 			}
 			files[name] = append(data, '\n')
 		}
-		readme += fmt.Sprintf("\naz group create --name %[1]s --location %[2]s\naz deployment group create --resource-group %[1]s --name %[3]s --template-file %[4]s.json --parameters @%[4]s.parameters.json\n",
-			v.d.Group, location, recipe.DeploymentName, v.name)
+		readme += "\n"
+		if v.role == lifecycle.RoleCompute || !c.Spec.Storage.Existing {
+			readme += fmt.Sprintf("az group create --name %s --location %s --tags %s=%s %s=%s\n",
+				v.d.Group, c.Spec.Location, recipe.TagCluster, c.Metadata.Name, recipe.TagRole, v.role)
+		}
+		readme += fmt.Sprintf("az deployment group create --resource-group %s --name %s --template-file %[3]s.json --parameters @%[3]s.parameters.json\n",
+			v.d.Group, recipe.DeploymentName, v.role)
 	}
-	files["README"] = []byte(readme)
+	files["README"] = []byte(readme + "\nOnce the server exists, add --parameters serverExists=true to the last command:\nAzure refuses another cloud-init document for a virtual machine.\n")
 	for name, document := range d.CloudInit {
 		files[filepath.Join("cloud-init", name+".yaml")] = document
 	}

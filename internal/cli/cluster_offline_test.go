@@ -68,7 +68,8 @@ func TestClusterOffline(t *testing.T) {
 		}
 	}
 	readme, err := os.ReadFile(in("out/README"))
-	if err != nil || strings.Count(string(readme), "az deployment group create") != 2 || !strings.Contains(string(readme), "--resource-group demo-compute --name ortet") {
+	if err != nil || strings.Count(string(readme), "az deployment group create") != 2 || !strings.Contains(string(readme), "--resource-group demo-compute --name ortet") ||
+		!strings.Contains(string(readme), "--tags ortet.io_cluster=demo ortet.io_role=compute\n") {
 		t.Errorf("README: %v\n%s", err, readme)
 	}
 	if data, err := os.ReadFile(in("out/cloud-init/big.yaml")); err != nil || !strings.HasPrefix(string(data), "#cloud-config") {

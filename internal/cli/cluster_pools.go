@@ -100,8 +100,12 @@ func (c *clusterOptions) poolCommand(use, short, long, consequence string, chang
 		}
 		return c.print(map[string]any{"command": cmd.Name(), "arguments": args}, func(w io.Writer) { say(w, "Done.") })
 	})
+	drain := 5 * time.Minute
+	if cmd.Name() == "stop" {
+		drain = time.Minute // where the whole pool goes, budgets that it alone can keep would be waited for
+	}
 	f := cmd.Flags()
-	f.DurationVar(&with.DrainTimeout, "drain-timeout", 5*time.Minute, "time limit to drain one node")
+	f.DurationVar(&with.DrainTimeout, "drain-timeout", drain, "time limit to drain one node")
 	f.DurationVar(&with.ReadyTimeout, "ready-timeout", 15*time.Minute, "time limit for a machine's Node to be Ready")
 	f.BoolVar(&with.Force, "force", false, "delete what is left of a node's pods when --drain-timeout has passed")
 	if consequence != "" {
