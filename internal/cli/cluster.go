@@ -1,12 +1,15 @@
 package cli
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
+	"io"
 	"io/fs"
 	"os"
 	"path/filepath"
+	"strings"
 
 	"github.com/spf13/cobra"
 
@@ -15,7 +18,9 @@ import (
 	"github.com/ortet/ortet/internal/elastic"
 	"github.com/ortet/ortet/internal/elastic/lifecycle"
 	"github.com/ortet/ortet/internal/elastic/recipe"
+	"github.com/ortet/ortet/internal/engine"
 	"github.com/ortet/ortet/internal/fleet"
+	"github.com/ortet/ortet/internal/plan"
 )
 
 // clusterOptions are what every command of ortet cluster takes.
@@ -38,9 +43,27 @@ same command again repairs, and goes on after an interruption.`,
 	f.StringVarP(&c.file, "file", "f", "cluster.yaml", "`FILE` that describes the cluster")
 	f.StringVar(&c.subscription, "subscription", "", "`ID` of the Azure subscription (default: $AZURE_SUBSCRIPTION_ID, that of the credentials)")
 	cmd.AddCommand(newClusterUp(c), newClusterPlan(c), newClusterStatus(c), newClusterEndpoints(c), newClusterDown(c),
-		newClusterInit(c), newClusterKeys(c), newClusterValidate(c), newClusterArtifacts(c), newClusterExport(c))
-	cmd.AddCommand(newClusterAgents(c), newClusterSSH(c), newClusterProxy(c), newClusterLogs(c), newClusterKubeconfig(c))
+		newClusterInit(c), newClusterKeys(c), newClusterValidate(c), newClusterArtifacts(c), newClusterExport(c),
+		newClusterAgents(c), newClusterSSH(c), newClusterProxy(c), newClusterLogs(c), newClusterKubeconfig(c))
 	cmd.AddCommand(newClusterPools(c)...)
+	return cmd
+}
+
+// clusterCommand is a command that wants an argument for each word in capitals of use.
+func clusterCommand(use, short, long string, run func(ctx context.Context, args []string) error) *cobra.Command {
+	names := strings.Join(strings.Fields(use)[1:], " ")
+	cmd := &cobra.Command{Use: use, Short: short, Long: long, RunE: func(cmd *cobra.Command, args []string) error {
+		return run(cmd.Context(), args)
+	}}
+	cmd.Args = func(cmd *cobra.Command, args []string) error {
+		if names == "" {
+			return noArguments(cmd, args)
+		}
+		if len(args) != len(strings.Fields(names)) {
+			return usagef("want %s: %s %s", strings.ReplaceAll(names, " ", " and "), cmd.CommandPath(), names)
+		}
+		return nil
+	}
 	return cmd
 }
 
@@ -51,99 +74,133 @@ func (c *clusterOptions) read() (*elastic.Cluster, error) {
 		return nil, fmt.Errorf("cannot read %s: no such file; make one with ortet cluster init, or name one with -f", c.file)
 	}
 	if err != nil {
-		return nil, fmt.Errorf("cannot read cluster file: %w", err)
+		return nil, fmt.Errorf("cannot read cluster file: %w; name another with -f", err)
 	}
 	return elastic.Parse(c.file, data)
 }
 
 // keyFile is the file of the SSH public key.
 func (c *clusterOptions) keyFile(cluster *elastic.Cluster) string {
-	name := cluster.Spec.Access.SSHKey
-	if filepath.IsAbs(name) {
-		return name
+	if name := cluster.Spec.Access.SSHKey; !filepath.IsAbs(name) {
+		return filepath.Join(filepath.Dir(c.file), name)
 	}
-	return filepath.Join(filepath.Dir(c.file), name)
+	return cluster.Spec.Access.SSHKey
 }
 
-func (c *clusterOptions) publicKey(cluster *elastic.Cluster) (string, error) {
-	data, err := os.ReadFile(c.keyFile(cluster))
-	if errors.Is(err, fs.ErrNotExist) {
-		return "", fmt.Errorf("cannot read SSH public key %s: no such file; make a key pair with ortet cluster keys, or set spec.access.sshKey", c.keyFile(cluster))
+// A site is the cluster of the file, and where it is in Azure.
+type site struct {
+	cluster      *elastic.Cluster
+	facts        recipe.Facts // for commands that deploy
+	arm          *arm.Resources
+	subscription string
+	group        fleet.ResourceID // compute
+}
+
+// open reads the file, and for commands that deploy what the templates need besides: the
+// SSH key and the own addresses.
+func (c *clusterOptions) open(ctx context.Context, own *ownAddresses) (s *site, err error) {
+	s = new(site)
+	if err := own.check(); err != nil {
+		return nil, err
 	}
+	if s.cluster, err = c.read(); err != nil || own == nil {
+		return s, err
+	}
+	if s.facts.SSHPublicKey, err = readPublicKey(c.keyFile(s.cluster)); err != nil {
+		return nil, err
+	}
+	s.facts.OwnAddresses, err = own.resolve(ctx)
+	return s, err
+}
+
+// connect opens the file, finds the credentials, logs in and finds the subscription.
+func (c *clusterOptions) connect(ctx context.Context, own *ownAddresses) (*site, error) {
+	s, err := c.open(ctx, own)
 	if err != nil {
-		return "", fmt.Errorf("cannot read SSH public key: %w", err)
+		return nil, err
 	}
-	return authorizedKey(data)
-}
-
-// azure finds the credentials, logs in and finds the subscription.
-func (c *clusterOptions) azure(ctx context.Context) (*arm.Resources, string, error) {
 	who, err := credential.Load(ctx, credential.Config{File: c.azureConfig, Getenv: c.process.Getenv})
 	if err != nil {
-		return nil, "", err
+		return nil, err
 	}
 	c.log.Info("credentials found", "source", who.Source)
-	resources, err := arm.NewResources(arm.Options{Cloud: who.Cloud, Credential: who.TokenCredential, Transport: who.Transport, Version: c.process.Version})
+	s.arm, err = arm.NewResources(arm.Options{Cloud: who.Cloud, Credential: who.TokenCredential, Transport: who.Transport, Version: c.process.Version})
 	if err != nil {
-		return nil, "", err
+		return nil, err
 	}
-	if err := resources.LogIn(ctx); fleet.Is(err, fleet.KindUnauthenticated) {
-		return nil, "", fmt.Errorf("credentials of %s: %w", who.Source, err)
+	if err := s.arm.LogIn(ctx); fleet.Is(err, fleet.KindUnauthenticated) {
+		return nil, fmt.Errorf("credentials of %s: %w", who.Source, err)
 	}
-	subscription := first(c.subscription, first(c.process.Getenv("AZURE_SUBSCRIPTION_ID"), who.Subscription))
-	if subscription == "" {
-		return nil, "", fmt.Errorf("cannot find the Azure subscription: credentials of %s do not name one; give --subscription ID or set AZURE_SUBSCRIPTION_ID", who.Source)
+	s.subscription = cmp.Or(c.subscription, c.process.Getenv("AZURE_SUBSCRIPTION_ID"), who.Subscription)
+	if s.subscription == "" {
+		return nil, fmt.Errorf("cannot find the Azure subscription: credentials of %s do not name one; give --subscription ID or set AZURE_SUBSCRIPTION_ID", who.Source)
 	}
-	return resources, subscription, nil
+	s.group = fleet.ResourceID("/subscriptions/" + s.subscription + "/resourceGroups/" + s.cluster.Spec.Groups.Compute)
+	return s, nil
 }
 
-// manager connects the cluster of the file with Azure, for what deploys: the SSH key and
-// own addresses are in the templates.
-func (c *clusterOptions) manager(ctx context.Context, show *progress, own []string) (*lifecycle.Manager, error) {
-	cluster, err := c.read()
+func (c *clusterOptions) manager(ctx context.Context, reporter engine.Reporter, own *ownAddresses) (*lifecycle.Manager, error) {
+	s, err := c.connect(ctx, own)
 	if err != nil {
 		return nil, err
 	}
-	key, err := c.publicKey(cluster)
-	if err != nil {
-		return nil, err
-	}
-	return c.connectManager(ctx, show, cluster, key, own)
+	return s.manager(reporter), nil
 }
 
-// reader connects the cluster of the file with Azure, for what deploys nothing.
-func (c *clusterOptions) reader(ctx context.Context, show *progress) (*lifecycle.Manager, error) {
-	cluster, err := c.read()
-	if err != nil {
-		return nil, err
-	}
-	return c.connectManager(ctx, show, cluster, "", nil)
-}
-
-func (c *clusterOptions) connectManager(ctx context.Context, show *progress, cluster *elastic.Cluster, key string, own []string) (*lifecycle.Manager, error) {
-	resources, subscription, err := c.azure(ctx)
-	if err != nil {
-		return nil, err
-	}
-	config := lifecycle.Config{ARM: resources, Subscription: subscription, Cluster: cluster, Render: recipe.Render, SSHPublicKey: key, OwnAddresses: own}
-	if show != nil {
-		config.Reporter = show
-	}
-	return lifecycle.New(config), nil
+func (s *site) manager(reporter engine.Reporter) *lifecycle.Manager {
+	return lifecycle.New(lifecycle.Config{
+		ARM: s.arm, Subscription: s.subscription, Cluster: s.cluster, Render: recipe.Render, Reporter: reporter,
+		SSHPublicKey: s.facts.SSHPublicKey, OwnAddresses: s.facts.OwnAddresses,
+	})
 }
 
 // goesOn says at Ctrl-C what becomes of the work; a second one ends at once.
-func (c *clusterOptions) goesOn(ctx context.Context, show *progress) (stop func()) {
-	ended := make(chan struct{})
-	go func() {
-		select {
-		case <-ended:
-		case <-ctx.Done():
-			if c.process.Restore != nil {
-				c.process.Restore()
-			}
-			show.Say("Interrupted. Azure goes on with what it has accepted.")
+func (c *clusterOptions) goesOn(ctx context.Context, show *progress) (stop func() bool) {
+	return context.AfterFunc(ctx, func() {
+		if c.process.Restore != nil {
+			c.process.Restore()
 		}
-	}()
-	return func() { close(ended) }
+		show.Say("Interrupted. Azure goes on with what it has accepted.")
+	})
+}
+
+// confirm asks for a name, unless --yes gave it.
+func (c *clusterOptions) confirm(what, name, yes, consequence string) error {
+	if yes == "" {
+		paragraph(c.process.Err, columnsOf(c.process.Err), "", "", consequence)
+		fmt.Fprintf(c.process.Err, "Type the name of the %s, %s, to go on: ", what, name)
+		_, _ = fmt.Fscanln(c.process.In, &yes) // no answer is not the name
+	}
+	if yes != name {
+		return &engine.Refused{Problems: []plan.Problem{{Code: "NotConfirmed", On: what + " " + name, What: fmt.Sprintf("%q is not its name", yes), WayOut: "type " + name + ", or give --yes " + name}}}
+	}
+	return nil
+}
+
+// cells is a row of a table; what is empty becomes a dash.
+func cells(values ...any) (row []string) {
+	for _, v := range values {
+		row = append(row, dash(fmt.Sprint(v)))
+	}
+	return row
+}
+
+// writeTable writes a table, whose first row is its header, that fits 80 columns.
+func writeTable(w io.Writer, rows [][]string, order ...shrink) {
+	fit(rows, resultWidth, order)
+	writeRows(w, rows)
+}
+
+// writeDetails writes a table with lines of their own for what is long: details are those
+// of row i+1.
+func writeDetails(w io.Writer, rows [][]string, details func(i int) []string, order ...shrink) {
+	fit(rows, resultWidth, order)
+	wide := widths(rows)
+	writeColumns(w, rows[:1], wide)
+	for i := range rows[1:] {
+		writeColumns(w, rows[i+1:i+2], wide)
+		for _, d := range details(i) {
+			paragraph(w, resultWidth, "  ", "    ", d)
+		}
+	}
 }

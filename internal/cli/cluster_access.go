@@ -1,7 +1,6 @@
 package cli
 
 import (
-	"bytes"
 	"context"
 	"errors"
 	"fmt"
@@ -16,79 +15,76 @@ import (
 	"k8s.io/client-go/tools/clientcmd"
 	clientcmdapi "k8s.io/client-go/tools/clientcmd/api"
 
-	"github.com/ortet/ortet/internal/elastic"
 	"github.com/ortet/ortet/internal/elastic/recipe"
 	"github.com/ortet/ortet/internal/fleet"
 )
 
 // A target is the cluster's server as SSH reaches it.
 type target struct {
-	cluster *elastic.Cluster
+	*site
 	address string // public
 	fqdn    string // "" without any
-	hostKey string // "ssh-ed25519 AAAA…", as the server published it through Azure
+	known   string // file of its host key
 	key     string // private key's file
-	dir     string // for known_hosts
 }
 
-// target reads the server's address and host key from Azure. The key is the one that
-// the server wrote with its managed identity, so nothing is trusted on first use.
-func (c *clusterOptions) target(ctx context.Context) (*target, func(), error) {
-	cluster, err := c.read()
-	if err != nil {
-		return nil, nil, err
-	}
-	resources, subscription, err := c.azure(ctx)
-	if err != nil {
-		return nil, nil, err
-	}
-	group := fleet.ResourceID("/subscriptions/" + subscription + "/resourceGroups/" + cluster.Spec.Groups.Compute)
-	t := &target{cluster: cluster, key: strings.TrimSuffix(c.keyFile(cluster), ".pub")}
+// serverCommand is a command that works on the server. What ends with Ctrl-C ends well.
+func (c *clusterOptions) serverCommand(use, short, long string, run func(context.Context, *target, []string) error) *cobra.Command {
+	return clusterCommand(use, short, long, func(ctx context.Context, args []string) error {
+		dir, err := os.MkdirTemp("", "ortet-ssh-")
+		if err != nil {
+			return fmt.Errorf("cannot make a folder for known_hosts: %w", err)
+		}
+		defer func() { _ = os.RemoveAll(dir) }()
+		t := &target{known: filepath.Join(dir, "known_hosts")}
+		if t.site, err = c.connect(ctx, nil); err != nil {
+			return err
+		}
+		t.key = strings.TrimSuffix(c.keyFile(t.cluster), ".pub")
+		if err := t.find(ctx); err != nil {
+			return err
+		}
+		return run(ctx, t, args)
+	})
+}
+
+// find reads the server's address and host key from Azure. The key is the one that the
+// server wrote with its managed identity, so nothing is trusted on first use.
+func (t *target) find(ctx context.Context) error {
 	var vm struct {
 		Tags map[string]string `json:"tags"`
 	}
-	err = resources.Get(ctx, group.In("virtualMachines", recipe.ServerName), "2024-07-01", &vm)
+	err := t.arm.Get(ctx, t.group.In("virtualMachines", recipe.ServerName), "2024-07-01", &vm)
 	if fleet.Is(err, fleet.KindNotFound) {
-		return nil, nil, fmt.Errorf("cannot reach cluster %s: it has no server; make it with ortet cluster up", cluster.Metadata.Name)
+		return fmt.Errorf("cannot reach cluster %s: it has no server; make it with ortet cluster up", t.cluster.Metadata.Name)
 	}
 	if err != nil {
-		return nil, nil, err
+		return err
 	}
-	if t.hostKey = vm.Tags[recipe.TagSSHHostKey]; t.hostKey == "" {
-		return nil, nil, fmt.Errorf("cannot reach cluster %s: its server has not published its SSH host key yet; its boot is at %q, see ortet cluster status", cluster.Metadata.Name, vm.Tags[recipe.TagBoot])
+	hostKey := vm.Tags[recipe.TagSSHHostKey]
+	if hostKey == "" {
+		return fmt.Errorf("cannot reach cluster %s: its server has not published its SSH host key yet; its boot is at %q, see ortet cluster status", t.cluster.Metadata.Name, vm.Tags[recipe.TagBoot])
 	}
-	var ip struct {
-		Properties struct {
-			IPAddress   string `json:"ipAddress"`
-			DNSSettings struct {
-				FQDN string `json:"fqdn"`
-			} `json:"dnsSettings"`
-		} `json:"properties"`
+	all, err := t.manager(nil).Endpoints(ctx)
+	if err != nil {
+		return err
 	}
-	if err := resources.Get(ctx, group+"/providers/Microsoft.Network/publicIPAddresses/"+recipe.ServerName, "2024-05-01", &ip); err != nil {
-		return nil, nil, err
+	if len(all) == 0 {
+		return fmt.Errorf("cannot reach cluster %s: its server has no open public address; set spec.access.ssh, then run ortet cluster up", t.cluster.Metadata.Name)
 	}
-	t.address, t.fqdn = ip.Properties.IPAddress, ip.Properties.DNSSettings.FQDN
-	if t.dir, err = os.MkdirTemp("", "ortet-ssh-"); err != nil {
-		return nil, nil, fmt.Errorf("make a folder for known_hosts: %w", err)
+	t.address, t.fqdn = all[0].Address, all[0].FQDN
+	if err := os.WriteFile(t.known, []byte("server "+hostKey+"\n"), 0o600); err != nil {
+		return fmt.Errorf("cannot write known_hosts: %w", err)
 	}
-	done := func() { _ = os.RemoveAll(t.dir) }
-	if err := os.WriteFile(t.knownHosts(), []byte(t.alias()+" "+t.hostKey+"\n"), 0o600); err != nil {
-		done()
-		return nil, nil, fmt.Errorf("write known_hosts: %w", err)
-	}
-	return t, done, nil
+	return nil
 }
-
-func (t *target) knownHosts() string { return filepath.Join(t.dir, "known_hosts") }
-func (t *target) alias() string      { return "ortet-" + t.cluster.Metadata.Name }
 
 // ssh is the command that runs remote on the server; an empty one is a shell there.
 func (t *target) ssh(ctx context.Context, options []string, remote ...string) *exec.Cmd {
 	access := t.cluster.Spec.Access
 	args := append([]string{
 		"-p", strconv.Itoa(access.SSHPort), "-i", t.key,
-		"-o", "UserKnownHostsFile=" + t.knownHosts(), "-o", "StrictHostKeyChecking=yes", "-o", "HostKeyAlias=" + t.alias(), "-o", "LogLevel=ERROR",
+		"-o", "UserKnownHostsFile=" + t.known, "-o", "StrictHostKeyChecking=yes", "-o", "HostKeyAlias=server", "-o", "LogLevel=ERROR",
 	}, options...)
 	args = append(args, access.User+"@"+t.address)
 	// #nosec G204 -- the operator's own cluster.yaml, and an address from Azure
@@ -110,90 +106,52 @@ func (c *clusterOptions) interactive(cmd *exec.Cmd) error {
 	return err
 }
 
-func newClusterSSH(c *clusterOptions) *cobra.Command {
-	return &cobra.Command{
-		Use:   "ssh [COMMAND...]",
-		Short: "Open a shell on the server, or run a command there",
-		Long: `ssh runs ssh to the server with the cluster's key. The host key is the one that the
-server published through Azure, so a wrong server is refused.`,
-		Args: cobra.ArbitraryArgs,
-		RunE: func(cmd *cobra.Command, args []string) error {
-			t, done, err := c.target(cmd.Context())
-			if err != nil {
-				return err
-			}
-			defer done()
-			return c.interactive(t.ssh(cmd.Context(), nil, args...))
-		},
+// untilStopped is interactive for what runs until Ctrl-C.
+func (c *clusterOptions) untilStopped(ctx context.Context, cmd *exec.Cmd) error {
+	if err := c.interactive(cmd); ctx.Err() == nil {
+		return err
 	}
+	return nil
 }
 
-// proxyForwards are those that people use: ingress, the registry, the API server.
-func proxyForwards() []string {
-	return []string{"9080:localhost:80", "9443:localhost:443", "8080:localhost:8080", "5000:localhost:5000", "6443:localhost:6443"}
+func newClusterSSH(c *clusterOptions) *cobra.Command {
+	cmd := c.serverCommand("ssh", "Open a shell on the server, or run a command there", `ssh runs ssh to the server with the cluster's key. The host key is the one that the
+server published through Azure, so a wrong server is refused.`, func(ctx context.Context, t *target, args []string) error {
+		return c.interactive(t.ssh(ctx, nil, args...))
+	})
+	cmd.Use, cmd.Args = "ssh [COMMAND...]", cobra.ArbitraryArgs
+	return cmd
 }
 
 func newClusterProxy(c *clusterOptions) *cobra.Command {
-	var forwards []string
-	cmd := &cobra.Command{
-		Use:   "proxy",
-		Short: "Forward local ports to the server until Ctrl-C",
-		Long: `proxy forwards ports of this computer to the server by SSH, until it is ended: 9080 and
-9443 to ingress (80, 443), 8080, 5000 to the private registry, and 6443 to the API
-server.`,
-		Args: noArguments,
-		RunE: func(cmd *cobra.Command, _ []string) error {
-			t, done, err := c.target(cmd.Context())
-			if err != nil {
-				return err
-			}
-			defer done()
-			if len(forwards) == 0 {
-				forwards = proxyForwards()
-			}
-			options := []string{"-N", "-o", "ExitOnForwardFailure=yes", "-o", "ServerAliveInterval=30"}
-			for _, f := range forwards {
-				options = append(options, "-L", "localhost:"+f)
-				local, remote, _ := strings.Cut(f, ":")
-				fmt.Fprintf(c.process.Err, "localhost:%s -> %s\n", local, remote)
-			}
-			err = c.interactive(t.ssh(cmd.Context(), options))
-			if cmd.Context().Err() != nil {
-				return nil // that is how it ends
-			}
-			return err
-		},
-	}
-	cmd.Flags().StringArrayVarP(&forwards, "forward", "L", nil, "`PORT:HOST:HOSTPORT` to forward instead; repeatable")
+	forwards := []string{"9080:localhost:80", "9081:localhost:81", "9443:localhost:443", "8080:localhost:8080", "4040:localhost:4040", "5000:localhost:5000", "6443:localhost:6443"}
+	cmd := c.serverCommand("proxy", "Forward local ports to the server until Ctrl-C", `proxy forwards ports of this computer to the server by SSH, until it is ended: 9080 and
+9443 to ingress (80, 443), 9081 to 81, 8080, 4040, 5000 to the private registry, and 6443
+to the API server.`, func(ctx context.Context, t *target, _ []string) error {
+		options := []string{"-N", "-o", "ExitOnForwardFailure=yes", "-o", "ServerAliveInterval=30"}
+		for _, f := range forwards {
+			options = append(options, "-L", "localhost:"+f)
+			local, remote, _ := strings.Cut(f, ":")
+			fmt.Fprintf(c.process.Err, "localhost:%s -> %s\n", local, remote)
+		}
+		return c.untilStopped(ctx, t.ssh(ctx, options))
+	})
+	cmd.Flags().StringArrayVarP(&forwards, "forward", "L", forwards, "`PORT:HOST:HOSTPORT` to forward instead; repeatable")
+	cmd.Flags().Lookup("forward").DefValue = "[]" // the help has them above
 	return cmd
 }
 
 func newClusterLogs(c *clusterOptions) *cobra.Command {
 	var follow bool
 	lines := 100
-	cmd := &cobra.Command{
-		Use:   "logs",
-		Short: "Show the server's logs: its boot, k3s, and admission",
-		Long: `logs shows what the server wrote about its boot, k3s and the admission of agents: the
-units ortet-boot, k3s and ortet-admission.`,
-		Args: noArguments,
-		RunE: func(cmd *cobra.Command, _ []string) error {
-			t, done, err := c.target(cmd.Context())
-			if err != nil {
-				return err
-			}
-			defer done()
-			remote := []string{"sudo", "journalctl", "--no-pager", "--lines", strconv.Itoa(lines), "-u", "ortet-boot", "-u", "k3s", "-u", "ortet-admission"}
-			if follow {
-				remote = append(remote, "--follow")
-			}
-			err = c.interactive(t.ssh(cmd.Context(), nil, remote...))
-			if follow && cmd.Context().Err() != nil {
-				return nil
-			}
-			return err
-		},
-	}
+	cmd := c.serverCommand("logs", "Show the server's logs: its boot, k3s, and admission", `logs shows what the server wrote about its boot, k3s and the admission of agents: the
+units ortet-boot, k3s and ortet-admission.`, func(ctx context.Context, t *target, _ []string) error {
+		remote := []string{"sudo", "journalctl", "--no-pager", "--lines", strconv.Itoa(lines), "-u", "ortet-boot", "-u", "k3s", "-u", "ortet-admission"}
+		if !follow {
+			return c.interactive(t.ssh(ctx, nil, remote...))
+		}
+		return c.untilStopped(ctx, t.ssh(ctx, nil, append(remote, "--follow")...))
+	})
 	cmd.Flags().BoolVar(&follow, "follow", false, "go on until Ctrl-C")
 	cmd.Flags().IntVar(&lines, "lines", lines, "`NUMBER` of lines to show first")
 	return cmd
@@ -201,74 +159,58 @@ units ortet-boot, k3s and ortet-admission.`,
 
 func newClusterKubeconfig(c *clusterOptions) *cobra.Command {
 	var toStdout bool
-	name := ""
-	cmd := &cobra.Command{
-		Use:   "kubeconfig",
-		Short: "Get the cluster's kubeconfig and merge it into yours",
-		Long: `kubeconfig fetches the administrator's kubeconfig from the server by SSH and merges it
+	var name string
+	cmd := c.serverCommand("kubeconfig", "Get the cluster's kubeconfig and merge it into yours", `kubeconfig fetches the administrator's kubeconfig from the server by SSH and merges it
 into the file of --kubeconfig, $KUBECONFIG or ~/.kube/config, as a context named after
 the cluster, which becomes the current one. After ortet cluster down and up run it
-again: the cluster has a new certificate authority then.`,
-		Args: noArguments,
-		RunE: func(cmd *cobra.Command, _ []string) error {
-			t, done, err := c.target(cmd.Context())
+again: the cluster has a new certificate authority then.`, func(ctx context.Context, t *target, _ []string) error {
+		get := t.ssh(ctx, nil, "sudo", "cat", "/etc/rancher/k3s/k3s.yaml")
+		get.Stderr = c.process.Err
+		text, err := get.Output()
+		if err != nil {
+			return fmt.Errorf("read /etc/rancher/k3s/k3s.yaml on the server by ssh: %w; ortet cluster logs shows whether k3s runs", err)
+		}
+		name := first(name, t.cluster.Metadata.Name)
+		config, err := t.kubeconfig(text, name)
+		if err != nil {
+			return err
+		}
+		if toStdout {
+			text, err := clientcmd.Write(*config)
 			if err != nil {
-				return err
+				return fmt.Errorf("write the kubeconfig: %w", err)
 			}
-			defer done()
-			get := t.ssh(cmd.Context(), nil, "sudo", "cat", "/etc/rancher/k3s/k3s.yaml")
-			var out bytes.Buffer
-			get.Stdout, get.Stderr = &out, c.process.Err
-			if err := get.Run(); err != nil {
-				return fmt.Errorf("read /etc/rancher/k3s/k3s.yaml on the server by ssh: %w; ortet cluster logs shows whether k3s runs", err)
-			}
-			if name == "" {
-				name = t.cluster.Metadata.Name
-			}
-			config, err := t.kubeconfig(out.Bytes(), name)
-			if err != nil {
-				return err
-			}
-			if toStdout {
-				text, err := clientcmd.Write(*config)
-				if err != nil {
-					return fmt.Errorf("write the kubeconfig: %w", err)
-				}
-				_, err = c.process.Out.Write(text)
-				return err
-			}
-			file, err := c.mergeKubeconfig(config, name)
-			if err != nil {
-				return err
-			}
-			return c.print(map[string]any{"file": file, "context": name, "server": config.Clusters[name].Server}, func(w io.Writer) {
-				say(w, "Context %s is the current one in %s.", name, file)
-			})
-		},
-	}
+			_, err = c.process.Out.Write(text)
+			return err
+		}
+		file, err := c.mergeKubeconfig(config, name)
+		if err != nil {
+			return err
+		}
+		return c.print(map[string]any{"file": file, "context": name, "server": config.Clusters[name].Server}, func(w io.Writer) {
+			say(w, "Context %s is the current one in %s.", name, file)
+		})
+	})
 	cmd.Flags().BoolVar(&toStdout, "print", false, "print it instead of merging it")
 	cmd.Flags().StringVar(&name, "name", "", "`NAME` of the context (default: the cluster's name)")
 	return cmd
 }
 
-// kubeconfig makes of the server's own kubeconfig one that works from here.
+// kubeconfig makes of the server's own kubeconfig, in which k3s calls all "default", one
+// that works from here.
 func (t *target) kubeconfig(text []byte, name string) (*clientcmdapi.Config, error) {
 	theirs, err := clientcmd.Load(text)
 	if err != nil {
 		return nil, fmt.Errorf("read the server's kubeconfig: %w", err)
 	}
-	current := theirs.Contexts[theirs.CurrentContext]
-	if current == nil || theirs.Clusters[current.Cluster] == nil || theirs.AuthInfos[current.AuthInfo] == nil {
-		return nil, errors.New("read the server's kubeconfig: it has no current context")
+	cluster, user := theirs.Clusters["default"], theirs.AuthInfos["default"]
+	if cluster == nil || user == nil {
+		return nil, errors.New("read the server's kubeconfig: it has no cluster and user named default")
 	}
+	cluster.Server, cluster.TLSServerName = "https://"+t.address+":6443", t.fqdn
 	out := clientcmdapi.NewConfig()
-	cluster := theirs.Clusters[current.Cluster]
-	cluster.Server = "https://" + t.address + ":6443"
-	cluster.TLSServerName = t.fqdn
-	out.Clusters[name], out.AuthInfos[name] = cluster, theirs.AuthInfos[current.AuthInfo]
-	context := clientcmdapi.NewContext()
-	context.Cluster, context.AuthInfo = name, name
-	out.Contexts[name], out.CurrentContext = context, name
+	out.Clusters[name], out.AuthInfos[name], out.CurrentContext = cluster, user, name
+	out.Contexts[name] = &clientcmdapi.Context{Cluster: name, AuthInfo: name}
 	return out, nil
 }
 

@@ -1,6 +1,7 @@
 package cli
 
 import (
+	"context"
 	"fmt"
 	"io"
 	"strings"
@@ -15,67 +16,59 @@ func newClusterDown(c *clusterOptions) *cobra.Command {
 		all, storage bool
 		yes          string
 	)
-	cmd := &cobra.Command{
-		Use:   "down",
-		Short: "Delete the cluster's machines, or its storage too",
-		Long: `down deletes the compute group and waits. Storage stays, and ortet cluster up brings
+	cmd := clusterCommand("down", "Delete the cluster's machines, or its storage too", `down deletes the compute group and waits. Storage stays, and ortet cluster up brings
 the cluster back with its data. It asks for the cluster's name, and refuses groups that
-it did not make or in which others have resources.`,
-		Args: noArguments,
-		RunE: func(cmd *cobra.Command, _ []string) error {
-			roles := []string{lifecycle.RoleCompute}
-			switch {
-			case all && storage:
-				return usagef("--all deletes storage too; give one of --all and --storage")
-			case all:
-				roles = append(roles, lifecycle.RoleStorage)
-			case storage:
-				roles = []string{lifecycle.RoleStorage}
-			}
-			show := newProgress(c.process.Err, c.process.Getenv)
-			defer show.Close()
-			m, err := c.reader(cmd.Context(), show)
-			if err != nil {
+it did not make or in which others have resources.`, func(ctx context.Context, _ []string) error {
+		roles := []string{lifecycle.RoleCompute}
+		switch {
+		case all && storage:
+			return usagef("--all deletes storage too; give one of --all and --storage")
+		case all:
+			roles = append(roles, lifecycle.RoleStorage)
+		case storage:
+			roles = []string{lifecycle.RoleStorage}
+		}
+		show := newProgress(c.process.Err, c.process.Getenv)
+		defer show.Close()
+		m, err := c.manager(ctx, show, nil)
+		if err != nil {
+			return err
+		}
+		n, err := m.Check(ctx, roles)
+		if err != nil {
+			return err
+		}
+		what := fmt.Sprintf("This deletes %d resource(s) of cluster %s", n, m.Cluster.Metadata.Name)
+		if all || storage {
+			what += ", and all data on its storage"
+		}
+		if n > 0 {
+			if err := c.confirm("cluster", m.Cluster.Metadata.Name, yes, what+"."); err != nil {
 				return err
 			}
-			n, err := m.Check(cmd.Context(), roles)
-			if err != nil {
-				return err
+		}
+		defer c.goesOn(ctx, show)()
+		r, err := m.Down(ctx, roles)
+		show.Close()
+		if err != nil {
+			return c.printFailure(r, nil, err)
+		}
+		return c.print(r, func(w io.Writer) {
+			if len(r.Deleted) > 0 {
+				say(w, "Deleted: %s.", strings.Join(r.Deleted, ", "))
 			}
-			what := fmt.Sprintf("This deletes %d resource(s) of cluster %s", n, m.Cluster.Metadata.Name)
-			if all || storage {
-				what += ", and all data on its storage"
+			if len(r.Missing) > 0 {
+				say(w, "Did not exist: %s.", strings.Join(r.Missing, ", "))
 			}
-			if n > 0 {
-				if err := c.confirm(m.Cluster.Metadata.Name, yes, what+"."); err != nil {
-					return err
-				}
+			list(w, "Kept", r.Kept)
+			if !all && !storage && len(r.Deleted) > 0 {
+				say(w, "Storage stays. ortet cluster up brings the cluster back; ortet cluster down --storage deletes the storage.")
 			}
-			defer c.goesOn(cmd.Context(), show)()
-			r, err := m.Down(cmd.Context(), roles)
-			show.Close()
-			if err != nil {
-				return c.printFailure(r, nil, err)
-			}
-			return c.print(r, func(w io.Writer) { writeDown(w, r, all || storage) })
-		},
-	}
+		})
+	})
 	f := cmd.Flags()
 	f.BoolVar(&storage, "storage", false, "delete the storage group instead, with all data; compute must be deleted before")
 	f.BoolVar(&all, "all", false, "delete the compute group, then the storage group with all data")
 	f.StringVar(&yes, "yes", "", "`NAME` of the cluster, instead of being asked for it")
 	return cmd
-}
-
-func writeDown(w io.Writer, r *lifecycle.DownResult, storage bool) {
-	if len(r.Deleted) > 0 {
-		say(w, "Deleted: %s.", strings.Join(r.Deleted, ", "))
-	}
-	if len(r.Missing) > 0 {
-		say(w, "Did not exist: %s.", strings.Join(r.Missing, ", "))
-	}
-	list(w, "Kept", r.Kept)
-	if !storage && len(r.Deleted) > 0 {
-		say(w, "Storage stays. ortet cluster up brings the cluster back; ortet cluster down --storage deletes the storage.")
-	}
 }

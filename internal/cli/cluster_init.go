@@ -1,16 +1,20 @@
 package cli
 
 import (
-	"bufio"
+	"context"
+	"crypto/ed25519"
 	"crypto/rand"
+	"encoding/pem"
 	"errors"
 	"fmt"
 	"io"
+	"io/fs"
 	"os"
 	"strconv"
 	"strings"
 
 	"github.com/spf13/cobra"
+	"golang.org/x/crypto/ssh"
 	"golang.org/x/term"
 
 	"github.com/ortet/ortet/internal/elastic"
@@ -22,62 +26,55 @@ func newClusterInit(c *clusterOptions) *cobra.Command {
 		pools                                []string
 		existing                             bool
 	)
-	cmd := &cobra.Command{
-		Use:   "init",
-		Short: "Write a cluster.yaml to start from",
-		Long: `init writes cluster.yaml with comments that explain each field. On a terminal it asks
+	cmd := clusterCommand("init", "Write a cluster.yaml to start from", `init writes cluster.yaml with comments that explain each field. On a terminal it asks
 for what the flags do not give. --from-env reads the .env of azure-k3s-cluster, and says
-which settings it dropped. A file that exists is never overwritten.`,
-		Args: noArguments,
-		RunE: func(*cobra.Command, []string) error {
-			var (
-				o       elastic.InitOptions
-				dropped []string
-			)
-			if env != "" {
-				text, err := os.ReadFile(env)
-				if err != nil {
-					return fmt.Errorf("cannot read --from-env: %w", err)
-				}
-				if o, dropped, err = elastic.FromEnv(text); err != nil {
-					return err
-				}
-			}
-			o.Random = rand.Reader
-			o.Name, o.Spec.Location = first(name, o.Name), first(location, o.Spec.Location)
-			o.Spec.Server.Size, o.Spec.Storage.Account = first(server, o.Spec.Server.Size), first(account, o.Spec.Storage.Account)
-			o.Spec.Storage.Existing = o.Spec.Storage.Existing || existing
-			if len(pools) > 0 {
-				o.Spec.Pools = nil
-			}
-			for _, text := range pools {
-				p, err := parsePool(text)
-				if err != nil {
-					return err
-				}
-				o.Spec.Pools = append(o.Spec.Pools, p)
-			}
-			if err := c.ask(&o); err != nil {
-				return err
-			}
-			text, err := elastic.Init(o)
+which settings it dropped. A file that exists is never overwritten.`, func(context.Context, []string) error {
+		var (
+			o       elastic.InitOptions
+			dropped []string // settings of --from-env that the file does not carry, and why
+		)
+		if env != "" {
+			text, err := os.ReadFile(env)
 			if err != nil {
+				return fmt.Errorf("cannot read --from-env: %w", err)
+			}
+			if o, dropped, err = elastic.FromEnv(text); err != nil {
 				return err
 			}
-			if err := writeNew(c.file, text, 0o644); err != nil {
-				return err
+		}
+		s := &o.Spec
+		o.Random = rand.Reader
+		o.Name, s.Location = first(name, o.Name), first(location, s.Location)
+		s.Server.Size, s.Storage.Account = first(server, s.Server.Size), first(account, s.Storage.Account)
+		s.Storage.Existing = s.Storage.Existing || existing
+		if len(pools) > 0 {
+			s.Pools = nil
+		}
+		for _, text := range pools {
+			name, rest, found := strings.Cut(text, "=")
+			count, size, _ := strings.Cut(rest, ":")
+			n, err := strconv.Atoi(count)
+			if !found || err != nil || n < 0 {
+				return usagef("--pool %q: want NAME=COUNT or NAME=COUNT:SIZE", text)
 			}
-			result := struct {
-				File    string   `json:"file"`
-				Dropped []string `json:"dropped"` // settings of --from-env that the file does not carry, and why
-			}{c.file, nonNil(dropped)}
-			return c.print(result, func(w io.Writer) {
-				fmt.Fprintln(w, "Wrote "+c.file+".")
-				list(w, "Dropped", dropped)
-				say(w, "Next: ortet cluster keys; ortet cluster artifacts DIR, whose block goes into the file; ortet cluster up")
-			})
-		},
-	}
+			s.Pools = append(s.Pools, elastic.Pool{Name: name, Count: &n, Size: size})
+		}
+		if err := c.ask(&o); err != nil {
+			return err
+		}
+		text, err := elastic.Init(o)
+		if err != nil {
+			return err
+		}
+		if err := writeNew(c.file, text, 0o644); err != nil {
+			return err
+		}
+		return c.print(map[string]any{"file": c.file, "dropped": nonNil(dropped)}, func(w io.Writer) {
+			fmt.Fprintln(w, "Wrote "+c.file+".")
+			list(w, "Dropped", dropped)
+			say(w, "Next: ortet cluster keys; ortet cluster artifacts DIR, whose block goes into the file; ortet cluster up")
+		})
+	})
 	f := cmd.Flags()
 	f.StringVar(&name, "name", "", "`NAME` of the cluster, at most 20 characters")
 	f.StringVar(&location, "location", "", "Azure `REGION`, such as westeurope")
@@ -89,23 +86,10 @@ which settings it dropped. A file that exists is never overwritten.`,
 	return cmd
 }
 
-// parsePool reads NAME=COUNT[:SIZE].
-func parsePool(text string) (p elastic.Pool, err error) {
-	name, rest, found := strings.Cut(text, "=")
-	count, size, _ := strings.Cut(rest, ":")
-	n, err := strconv.Atoi(count)
-	if !found || err != nil || n < 0 {
-		return p, usagef("--pool %q: want NAME=COUNT or NAME=COUNT:SIZE", text)
-	}
-	return elastic.Pool{Name: name, Count: &n, Size: size}, nil
-}
-
 // ask asks for what is missing and has no default, on a terminal; elsewhere it is an
 // error.
 func (c *clusterOptions) ask(o *elastic.InitOptions) error {
 	in, isFile := c.process.In.(*os.File)
-	terminal := isFile && term.IsTerminal(int(in.Fd()))
-	lines := bufio.NewReader(c.process.In)
 	for _, q := range []struct {
 		what, flag string
 		to         *string
@@ -113,36 +97,103 @@ func (c *clusterOptions) ask(o *elastic.InitOptions) error {
 		if *q.to != "" {
 			continue
 		}
-		if !terminal {
+		if !isFile || !term.IsTerminal(int(in.Fd())) {
 			return usagef("%s is missing", q.flag)
 		}
 		fmt.Fprint(c.process.Err, q.what+": ")
-		line, err := lines.ReadString('\n')
-		if err != nil && !errors.Is(err, io.EOF) {
-			return fmt.Errorf("cannot read the answer: %w", err)
-		}
-		*q.to = strings.TrimSpace(line)
+		_, _ = fmt.Fscanln(in, q.to) // no answer is refused as an empty field
 	}
 	return nil
 }
 
 func newClusterValidate(c *clusterOptions) *cobra.Command {
-	return &cobra.Command{
-		Use:   "validate",
-		Short: "Check cluster.yaml without asking Azure",
-		Args:  noArguments,
-		RunE: func(*cobra.Command, []string) error {
-			cluster, err := c.read()
-			if err != nil {
-				return err
+	return clusterCommand("validate", "Check cluster.yaml without asking Azure", "", func(context.Context, []string) error {
+		cluster, err := c.read()
+		if err != nil {
+			return err
+		}
+		return c.print(cluster, func(w io.Writer) {
+			s := cluster.Spec
+			say(w, "%s is valid: cluster %s in %s, 1 server, %d pool(s), storage account %s.", c.file, cluster.Metadata.Name, s.Location, len(s.Pools), s.Storage.Account)
+			if names := s.Artifacts.Placeholders(); len(names) > 0 {
+				say(w, "Digests are still missing: %s. Write the block with ortet cluster artifacts.", strings.Join(names, ", "))
 			}
-			return c.print(cluster, func(w io.Writer) {
-				s := cluster.Spec
-				say(w, "%s is valid: cluster %s in %s, 1 server, %d pool(s), storage account %s.", c.file, cluster.Metadata.Name, s.Location, len(s.Pools), s.Storage.Account)
-				if names := s.Artifacts.Placeholders(); len(names) > 0 {
-					say(w, "Digests are still missing: %s. Write the block with ortet cluster artifacts.", strings.Join(names, ", "))
-				}
-			})
-		},
+		})
+	})
+}
+
+func newClusterKeys(c *clusterOptions) *cobra.Command {
+	return clusterCommand("keys", "Make the SSH key pair of the cluster's administrator", `keys makes an Ed25519 key pair beside cluster.yaml: NAME, the private key without a
+passphrase, and NAME.pub. Files that exist are never overwritten.`, func(context.Context, []string) error {
+		cluster, err := c.read()
+		if err != nil {
+			return err
+		}
+		public := c.keyFile(cluster)
+		private, found := strings.CutSuffix(public, ".pub")
+		if !found {
+			return fmt.Errorf("cannot make a key pair: spec.access.sshKey %s does not end in .pub", public)
+		}
+		fingerprint, err := makeKeys(private, public, "ortet-"+cluster.Metadata.Name)
+		if err != nil {
+			return fmt.Errorf("cannot make a key pair: %w", err)
+		}
+		return c.print(map[string]string{"privateKey": private, "publicKey": public, "fingerprint": fingerprint}, func(w io.Writer) {
+			fmt.Fprintf(w, "Private key: %s\nPublic key:  %s\nFingerprint: %s\n", private, public, fingerprint)
+		})
+	})
+}
+
+func makeKeys(private, public, comment string) (fingerprint string, err error) {
+	for _, name := range []string{private, public} {
+		if _, err := os.Lstat(name); !errors.Is(err, fs.ErrNotExist) {
+			return "", fmt.Errorf("%s exists; it is used as it is, or move it away first", name)
+		}
 	}
+	pub, key, err := ed25519.GenerateKey(rand.Reader)
+	if err != nil {
+		return "", err
+	}
+	block, err := ssh.MarshalPrivateKey(key, comment)
+	if err != nil {
+		return "", err
+	}
+	p, err := ssh.NewPublicKey(pub)
+	if err != nil {
+		return "", err
+	}
+	if err := writeNew(private, pem.EncodeToMemory(block), 0o600); err != nil {
+		return "", err
+	}
+	line := strings.TrimSpace(string(ssh.MarshalAuthorizedKey(p))) + " " + comment + "\n"
+	return ssh.FingerprintSHA256(p), writeNew(public, []byte(line), 0o644)
+}
+
+// writeNew writes a file that must not exist.
+func writeNew(name string, data []byte, mode fs.FileMode) error {
+	f, err := os.OpenFile(name, os.O_WRONLY|os.O_CREATE|os.O_EXCL, mode)
+	if err == nil {
+		_, err = f.Write(data)
+		err = errors.Join(err, f.Close())
+	}
+	if err != nil {
+		return fmt.Errorf("cannot write file: %w", err)
+	}
+	return nil
+}
+
+// readPublicKey reads the first line of an authorized_keys file that is a key.
+func readPublicKey(name string) (string, error) {
+	data, err := os.ReadFile(name)
+	if errors.Is(err, fs.ErrNotExist) {
+		return "", fmt.Errorf("cannot read SSH public key %s: no such file; make a key pair with ortet cluster keys, or set spec.access.sshKey", name)
+	}
+	if err != nil {
+		return "", fmt.Errorf("cannot read SSH public key: %w", err)
+	}
+	key, comment, _, _, err := ssh.ParseAuthorizedKey(data)
+	if err != nil {
+		return "", fmt.Errorf("cannot read SSH public key %s: %w; want a line such as ssh-ed25519 AAAA…", name, err)
+	}
+	return strings.TrimSpace(strings.TrimSpace(string(ssh.MarshalAuthorizedKey(key))) + " " + comment), nil
 }

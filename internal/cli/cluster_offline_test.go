@@ -4,6 +4,8 @@ import (
 	"crypto/sha256"
 	"encoding/hex"
 	"encoding/json"
+	"net/http"
+	"net/http/httptest"
 	"os"
 	"path/filepath"
 	"strings"
@@ -105,7 +107,45 @@ func TestClusterTablesFit(t *testing.T) {
 			t.Errorf("%d columns: %s", n, l)
 		}
 	}
-	if !strings.Contains(b.String(), "sku.capacity: 2 -> 3") || !strings.Contains(b.String(), "1 to modify") {
+	if !strings.Contains(b.String(), "sku.capacity: 2 -> 3") || !strings.Contains(b.String(), "1 to modify") || !strings.Contains(b.String(), "az vm list-skus -l westeurope ") {
 		t.Error(b.String())
+	}
+}
+
+// What a service answers with as the caller's address, and what is refused.
+func TestOwnAddressFromService(t *testing.T) {
+	answer, status := "", http.StatusOK
+	server := httptest.NewTLSServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if status == http.StatusFound {
+			http.Redirect(w, r, "http://192.0.2.1/", status)
+			return
+		}
+		w.WriteHeader(status)
+		_, _ = w.Write([]byte(answer))
+	}))
+	defer server.Close()
+	for _, test := range []struct {
+		answer string
+		status int
+		want   string
+	}{
+		{"203.0.113.7\n", 200, "203.0.113.7"},
+		{`{"ip": "2001:db8::7", "country": "PT"}`, 200, "2001:db8::7"},
+		{"203.0.113.7", 500, ""},
+		{"203.0.113.0/24", 200, ""},
+		{"<html>", 200, ""},
+		{strings.Repeat(" ", 5<<10) + "203.0.113.7", 200, ""},
+		{"", http.StatusFound, ""},
+	} {
+		answer, status = test.answer, test.status
+		got, err := askAddress(t.Context(), server.Client().Transport, server.URL)
+		if got != test.want || (err == nil) != (test.want != "") {
+			t.Errorf("%d %.20q: %q, %v", test.status, test.answer, got, err)
+		}
+	}
+	for _, from := range []string{"http://example.org", "example.org", "https://"} {
+		if code, _, err := run(t, "cluster", "plan", "--own-address-from", from); code != ExitUsage || !strings.Contains(err, "want https://") {
+			t.Errorf("%s: exit code %d: %s", from, code, err)
+		}
 	}
 }

@@ -6,208 +6,159 @@ import (
 	"io"
 	"math/rand/v2"
 	"strconv"
-	"strings"
 	"time"
 
 	"github.com/spf13/cobra"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/kubernetes"
 
 	"github.com/ortet/ortet/internal/cluster/kube"
 	"github.com/ortet/ortet/internal/elastic"
 	"github.com/ortet/ortet/internal/elastic/agents"
 	"github.com/ortet/ortet/internal/engine"
+	"github.com/ortet/ortet/internal/fleet"
 )
 
-// poolFlags are those of the commands that change pools.
-type poolFlags struct {
-	drain, ready time.Duration
-	force        bool
+// A poolChange is what a command that changes a pool or an agent is given.
+type poolChange struct {
+	*agents.Control
+	cluster *elastic.Cluster
 }
 
-func (f *poolFlags) add(cmd *cobra.Command) {
-	p := cmd.Flags()
-	p.DurationVar(&f.drain, "drain-timeout", f.drain, "time limit to drain one node")
-	p.DurationVar(&f.ready, "ready-timeout", 15*time.Minute, "time limit for a machine's Node to be Ready")
-	p.BoolVar(&f.force, "force", false, "delete what is left of a node's pods when --drain-timeout has passed")
+func newClusterPools(c *clusterOptions) []*cobra.Command {
+	each := func(do func(*agents.Control, context.Context, string) error) func(context.Context, poolChange, []string) error {
+		return func(ctx context.Context, p poolChange, args []string) error { return do(p.Control, ctx, args[0]) }
+	}
+	parallel := 1
+	reimage := c.poolCommand("reimage POOL", "Give a pool's agents a new OS disk, one by one", `reimage renews the OS disks of a pool's agents: each is drained and powered off, its
+Node is deleted, and after the reimage its new Node is awaited. It stops at the first
+that does not come up; the same command goes on.`, "", func(ctx context.Context, p poolChange, args []string) error {
+		if parallel < 1 {
+			return usagef("--parallel %d: want 1 or more", parallel)
+		}
+		return p.Reimage(ctx, args[0], parallel)
+	})
+	reimage.Flags().IntVar(&parallel, "parallel", 1, "`NUMBER` of agents that are reimaged at a time")
+	return []*cobra.Command{
+		c.poolCommand("scale POOL N", "Change how many agents a pool has", `scale changes the number of agents of a pool. New ones are awaited until their Nodes
+are Ready. For fewer, agents without a Ready Node go first, then by the pool's scale-in
+policy; each is drained before it is deleted. ortet cluster up keeps that number.`, "", func(ctx context.Context, p poolChange, args []string) error {
+			n, err := strconv.Atoi(args[1])
+			if err != nil || n < 0 || n > 1000 {
+				return usagef("number of agents %q: want 0 to 1000", args[1])
+			}
+			for _, pool := range p.cluster.Spec.Pools {
+				if pool.Name == args[0] && pool.Max != nil {
+					return usagef("cannot scale pool %s: Azure scales it between %d and %d; change min and max in cluster.yaml", pool.Name, *pool.Min, *pool.Max)
+				}
+			}
+			return p.Scale(ctx, args[0], n)
+		}),
+		c.poolCommand("resize POOL SIZE", "Give a pool's agents another VM size, one by one", `resize changes the VM size of a pool. Its agents follow one by one: each is drained,
+restarted with the new size, and awaited until it is Ready.`, "", func(ctx context.Context, p poolChange, args []string) error {
+			return p.Resize(ctx, args[0], args[1])
+		}),
+		c.poolCommand("stop POOL", "Drain and deallocate a pool's agents, so that they cost nothing", `stop drains the agents of a pool as far as --drain-timeout allows, and deallocates
+them. Their OS disks stay, and are billed.`, "", each((*agents.Control).Stop)),
+		c.poolCommand("start POOL", "Start a pool's stopped agents", `start starts the agents of a pool and waits until their Nodes are Ready.`, "", each((*agents.Control).Start)),
+		reimage,
+		c.poolCommand("chaos POOL", "Restart a pool's agents in random order, without a drain", `chaos restarts the agents of a pool one after the other, in random order and without
+a drain, to show what that does to what runs there. It asks first.`, "All agents of pool %s will be restarted in random order, without a drain.", func(ctx context.Context, p poolChange, args []string) error {
+			return p.Chaos(ctx, args[0], rand.Shuffle)
+		}),
+		c.poolCommand("replace NODE", "Delete an agent and let its pool make another", `replace drains an agent and deletes it; its pool makes another in its place, which is
+awaited until its Node is Ready.`, "", each((*agents.Control).Replace)),
+	}
 }
 
-// A poolCommand is a command that changes a pool or an agent.
-type poolCommand struct {
-	use, short, long string
-	// do changes; args are the command line's.
-	do    func(ctx context.Context, control *agents.Control, cluster *elastic.Cluster, args []string) error
-	flags func(*cobra.Command)
-	drain time.Duration // default of --drain-timeout; 0 is five minutes
-	// ask gives what a person has to agree to by the pool's name; nil asks nothing.
-	ask func(args []string) string
-}
-
-func (c *clusterOptions) poolCommand(p poolCommand) *cobra.Command {
-	var f poolFlags
-	var yes string
-	cmd := &cobra.Command{Use: p.use, Short: p.short, Long: p.long, Args: exactly(p.use), RunE: func(cmd *cobra.Command, args []string) error {
-		if p.ask != nil {
-			if err := c.confirm(args[0], yes, p.ask(args)); err != nil {
+// poolCommand is a command that changes a pool or an agent, after a person has agreed to
+// its consequence; "" asks nothing.
+func (c *clusterOptions) poolCommand(use, short, long, consequence string, change func(context.Context, poolChange, []string) error) *cobra.Command {
+	var (
+		with agents.Control // the flags' fields
+		yes  string
+		cmd  *cobra.Command
+	)
+	cmd = clusterCommand(use, short, long, func(ctx context.Context, args []string) error {
+		if consequence != "" {
+			if err := c.confirm("pool", args[0], yes, fmt.Sprintf(consequence, args[0])); err != nil {
 				return err
 			}
 		}
-		control, cluster, err := c.control(cmd.Context(), f)
+		p, err := c.control(ctx, with)
 		if err != nil {
 			return err
 		}
-		err = p.do(cmd.Context(), control, cluster, args)
-		if err != nil && cmd.Context().Err() != nil {
-			return &engine.Interrupted{Step: cmd.Name(), Donor: "Azure goes on with what it has accepted, and cordoned nodes stay cordoned", Err: context.Cause(cmd.Context())}
+		err = change(ctx, p, args)
+		if err != nil && ctx.Err() != nil {
+			return &engine.Interrupted{Step: cmd.Name(), Donor: "Azure goes on with what it has accepted, and cordoned nodes stay cordoned", Err: context.Cause(ctx)}
 		}
 		if err != nil {
 			return err
 		}
 		return c.print(map[string]any{"command": cmd.Name(), "arguments": args}, func(w io.Writer) { say(w, "Done.") })
-	}}
-	f.drain = 5 * time.Minute
-	if p.drain > 0 {
-		f.drain = p.drain
+	})
+	drain := 5 * time.Minute
+	if cmd.Name() == "stop" {
+		drain = time.Minute // where the whole pool goes, budgets that it alone can keep would be waited for
 	}
-	f.add(cmd)
-	if p.ask != nil {
-		cmd.Flags().StringVar(&yes, "yes", "", "`NAME` of the pool, instead of being asked for it")
-	}
-	if p.flags != nil {
-		p.flags(cmd)
+	f := cmd.Flags()
+	f.DurationVar(&with.DrainTimeout, "drain-timeout", drain, "time limit to drain one node")
+	f.DurationVar(&with.ReadyTimeout, "ready-timeout", 15*time.Minute, "time limit for a machine's Node to be Ready")
+	f.BoolVar(&with.Force, "force", false, "delete what is left of a node's pods when --drain-timeout has passed")
+	if consequence != "" {
+		f.StringVar(&yes, "yes", "", "`NAME` of the pool, instead of being asked for it")
 	}
 	return cmd
 }
 
 // control connects the cluster's pools with Azure and its API server.
-func (c *clusterOptions) control(ctx context.Context, f poolFlags) (*agents.Control, *elastic.Cluster, error) {
-	cluster, group, o, err := c.site(ctx)
+func (c *clusterOptions) control(ctx context.Context, control agents.Control) (p poolChange, err error) {
+	in, o, err := c.kubernetesSite(ctx)
 	if err != nil {
-		return nil, nil, err
-	}
-	resources, _, err := c.azure(ctx)
-	if err != nil {
-		return nil, nil, err
+		return p, err
 	}
 	config, err := o.kubernetes()
 	if err != nil {
-		return nil, nil, err
+		return p, err
 	}
 	if err := o.reach(ctx, config); err != nil {
-		return nil, nil, err
+		return p, err
 	}
 	client, err := kubernetes.NewForConfig(config)
 	if err != nil {
-		return nil, nil, fmt.Errorf("set up the Kubernetes client: %w", err)
+		return p, fmt.Errorf("set up the Kubernetes client: %w", err)
 	}
 	k, err := kube.New(kube.Config{REST: config, Namespace: c.namespace, Logger: c.log, Identity: engine.LocalHolder()})
 	if err != nil {
-		return nil, nil, err
+		return p, err
 	}
-	return &agents.Control{
-		ARM: resources, Nodes: clusterNodes{Cluster: k, client: client}, Group: group,
-		DrainTimeout: f.drain, ReadyTimeout: f.ready, Force: f.force, Now: time.Now,
-		Report: func(machine, what string) {
-			fmt.Fprintf(c.process.Err, "%s  %s: %s\n", time.Now().Format(time.TimeOnly), machine, what)
-		},
-	}, cluster, nil
+	control.ARM, control.Nodes, control.Group, control.Now = in.arm, clusterNodes{Cluster: k, client: client}, in.group, time.Now
+	control.Report = func(machine, what string) {
+		fmt.Fprintf(c.process.Err, "%s  %s: %s\n", time.Now().Format(time.TimeOnly), machine, what)
+	}
+	return poolChange{&control, in.cluster}, nil
 }
 
-func newClusterPools(c *clusterOptions) []*cobra.Command {
-	parallel := 1
-	return []*cobra.Command{
-		c.poolCommand(poolCommand{
-			use: "scale POOL N", short: "Change how many agents a pool has",
-			long: `scale changes the number of agents of a pool. New ones are awaited until their Nodes
-are Ready. For fewer, agents without a Ready Node go first, then by the pool's scale-in
-policy; each is drained before it is deleted. ortet cluster up keeps that number.`,
-			do: func(ctx context.Context, control *agents.Control, cluster *elastic.Cluster, args []string) error {
-				n, err := strconv.Atoi(args[1])
-				if err != nil || n < 0 || n > 1000 {
-					return usagef("number of agents %q: want 0 to 1000", args[1])
-				}
-				for _, p := range cluster.Spec.Pools {
-					if p.Name == args[0] && p.Max != nil {
-						return usagef("cannot scale pool %s: Azure scales it between %d and %d; change min and max in cluster.yaml", p.Name, deref(p.Min), *p.Max)
-					}
-				}
-				return control.Scale(ctx, args[0], n)
-			},
-		}),
-		c.poolCommand(poolCommand{
-			use: "resize POOL SIZE", short: "Give a pool's agents another VM size, one by one",
-			long: `resize changes the VM size of a pool. Its agents follow one by one: each is drained,
-restarted with the new size, and awaited until it is Ready.`,
-			do: func(ctx context.Context, control *agents.Control, _ *elastic.Cluster, args []string) error {
-				return control.Resize(ctx, args[0], args[1])
-			},
-		}),
-		c.poolCommand(poolCommand{
-			// Where the whole pool goes, budgets that it alone can keep would be waited for.
-			use: "stop POOL", drain: time.Minute, short: "Drain and deallocate a pool's agents, so that they cost nothing",
-			long: `stop drains the agents of a pool as far as --drain-timeout allows, and deallocates
-them. Their OS disks stay, and are billed.`,
-			do: func(ctx context.Context, control *agents.Control, _ *elastic.Cluster, args []string) error {
-				return control.Stop(ctx, args[0])
-			},
-		}),
-		c.poolCommand(poolCommand{
-			use: "start POOL", short: "Start a pool's stopped agents",
-			long: `start starts the agents of a pool and waits until their Nodes are Ready.`,
-			do: func(ctx context.Context, control *agents.Control, _ *elastic.Cluster, args []string) error {
-				return control.Start(ctx, args[0])
-			},
-		}),
-		c.poolCommand(poolCommand{
-			use: "reimage POOL", short: "Give a pool's agents a new OS disk, one by one",
-			long: `reimage renews the OS disks of a pool's agents: each is drained and powered off, its
-Node is deleted, and after the reimage its new Node is awaited. It stops at the first
-that does not come up; the same command goes on.`,
-			flags: func(cmd *cobra.Command) {
-				cmd.Flags().IntVar(&parallel, "parallel", 1, "`NUMBER` of agents that are reimaged at a time")
-			},
-			do: func(ctx context.Context, control *agents.Control, _ *elastic.Cluster, args []string) error {
-				if parallel < 1 {
-					return usagef("--parallel %d: want 1 or more", parallel)
-				}
-				return control.Reimage(ctx, args[0], parallel)
-			},
-		}),
-		c.poolCommand(poolCommand{
-			use: "chaos POOL", short: "Restart a pool's agents in random order, without a drain",
-			long: `chaos restarts the agents of a pool one after the other, in random order and without
-a drain, to show what that does to what runs there. It asks first.`,
-			ask: func(args []string) string {
-				return "All agents of pool " + args[0] + " will be restarted in random order, without a drain."
-			},
-			do: func(ctx context.Context, control *agents.Control, _ *elastic.Cluster, args []string) error {
-				return control.Chaos(ctx, args[0], rand.Shuffle)
-			},
-		}),
-		c.poolCommand(poolCommand{
-			use: "replace NODE", short: "Delete an agent and let its pool make another",
-			long: `replace drains an agent and deletes it; its pool makes another in its place, which is
-awaited until its Node is Ready.`,
-			do: func(ctx context.Context, control *agents.Control, _ *elastic.Cluster, args []string) error {
-				return control.Replace(ctx, args[0])
-			},
-		}),
-	}
+// clusterNodes are the Nodes of an elastic cluster by its API server.
+type clusterNodes struct {
+	*kube.Cluster
+	client kubernetes.Interface
 }
 
-// exactly wants an argument for each word in capitals of a command's use.
-func exactly(use string) cobra.PositionalArgs {
-	names := strings.Fields(use)[1:]
-	return func(cmd *cobra.Command, args []string) error {
-		if len(args) != len(names) {
-			return usagef("want %s: %s", strings.Join(names, " and "), cmd.CommandPath()+" "+strings.Join(names, " "))
-		}
-		return nil
+// Forget implements agents.Nodes. k3s keeps a hash of the node password in a Secret, by which
+// it refuses another machine of the name (k3s documentation, "Node registration").
+func (k clusterNodes) Forget(ctx context.Context, name, uid string) error {
+	id := types.UID(uid)
+	err := k.client.CoreV1().Nodes().Delete(ctx, name, metav1.DeleteOptions{Preconditions: &metav1.Preconditions{UID: &id}})
+	if err != nil && !apierrors.IsNotFound(err) && !apierrors.IsConflict(err) {
+		return &fleet.Error{Op: "delete node", Resource: "node " + name, Err: err}
 	}
-}
-
-func deref(n *int) int {
-	if n == nil {
-		return 0
+	err = k.client.CoreV1().Secrets("kube-system").Delete(ctx, name+".node-password.k3s", metav1.DeleteOptions{})
+	if err != nil && !apierrors.IsNotFound(err) {
+		return &fleet.Error{Op: "delete the node password", Resource: "secret kube-system/" + name + ".node-password.k3s", Err: err}
 	}
-	return *n
+	return nil
 }

@@ -16,111 +16,97 @@ import (
 // watchInterval is the interval between two observations of status --watch.
 const watchInterval = 10 * time.Second
 
+// azureLists are the Azure CLI's commands for what Azure offers in a location.
+func azureLists(location string) string {
+	return fmt.Sprintf(`  az vm image list -l %[1]s --publisher Debian --all -o table
+  az account list-locations -o table
+  az vm list-skus -l %[1]s -r virtualMachines -o table`, location)
+}
+
 func newClusterStatus(c *clusterOptions) *cobra.Command {
 	var watch bool
-	cmd := &cobra.Command{
-		Use:   "status",
-		Short: "Show what exists of the cluster in Azure",
-		Long: `status shows the cluster's groups, their deployments, the server and how far it has
+	cmd := clusterCommand("status", "Show what exists of the cluster in Azure", `status shows the cluster's groups, their deployments, the server and how far it has
 booted, the pools, the storage and the endpoints.
 
 Lists of what Azure offers come from the Azure CLI:
 
-  az vm image list --location LOCATION --publisher Debian --all -o table
-  az account list-locations -o table
-  az vm list-skus --location LOCATION --resource-type virtualMachines -o table`,
-		Args: noArguments,
-		RunE: func(cmd *cobra.Command, _ []string) error {
-			m, err := c.reader(cmd.Context(), nil)
+`+azureLists("LOCATION"), func(ctx context.Context, _ []string) error {
+		m, err := c.manager(ctx, nil, nil)
+		if err != nil {
+			return err
+		}
+		tick := time.NewTicker(watchInterval)
+		defer tick.Stop()
+		for {
+			s, err := m.Status(ctx)
+			if watch && ctx.Err() != nil {
+				return nil // Ctrl-C is how watching ends
+			}
 			if err != nil {
 				return err
 			}
-			for {
-				s, err := m.Status(cmd.Context())
-				if watch && cmd.Context().Err() != nil {
-					return nil // Ctrl-C is how watching ends
-				}
-				if err != nil {
-					return err
-				}
-				if watch && columnsOf(c.process.Out) > 0 {
-					fmt.Fprint(c.process.Out, "\x1b[H\x1b[2J")
-				}
-				if err := c.print(s, func(w io.Writer) { writeClusterStatus(w, s, time.Now()) }); err != nil || !watch {
-					return err
-				}
-				if err := sleep(cmd.Context(), watchInterval); err != nil {
-					return nil //nolint:nilerr // Ctrl-C is how watching ends
-				}
-				if c.output == "table" {
-					fmt.Fprintln(c.process.Out)
-				}
+			if watch && columnsOf(c.process.Out) > 0 {
+				fmt.Fprint(c.process.Out, "\x1b[H\x1b[2J")
 			}
-		},
-	}
+			if err := c.print(s, func(w io.Writer) { writeClusterStatus(w, s, time.Now()) }); err != nil || !watch {
+				return err
+			}
+			select {
+			case <-ctx.Done():
+				return nil
+			case <-tick.C:
+			}
+			if c.output == "table" {
+				fmt.Fprintln(c.process.Out)
+			}
+		}
+	})
 	cmd.Flags().BoolVar(&watch, "watch", false, "show it again every 10s, until Ctrl-C")
 	return cmd
 }
 
 func newClusterEndpoints(c *clusterOptions) *cobra.Command {
-	return &cobra.Command{
-		Use:   "endpoints",
-		Short: "Show the server's addresses and open ports",
-		Args:  noArguments,
-		RunE: func(cmd *cobra.Command, _ []string) error {
-			m, err := c.reader(cmd.Context(), nil)
-			if err != nil {
-				return err
-			}
-			all, err := m.Endpoints(cmd.Context())
-			if err != nil {
-				return err
-			}
-			if len(all) == 0 && c.output == "table" {
-				return errors.New("cannot find the server's public address: cluster is down; ortet cluster up makes it")
-			}
-			return c.print(all, func(w io.Writer) { writeEndpoints(w, all) })
-		},
-	}
-}
-
-func sleep(ctx context.Context, d time.Duration) error {
-	t := time.NewTimer(d)
-	defer t.Stop()
-	select {
-	case <-ctx.Done():
-		return ctx.Err()
-	case <-t.C:
-		return nil
-	}
+	return clusterCommand("endpoints", "Show the server's addresses and open ports", "", func(ctx context.Context, _ []string) error {
+		m, err := c.manager(ctx, nil, nil)
+		if err != nil {
+			return err
+		}
+		all, err := m.Endpoints(ctx)
+		if err != nil {
+			return err
+		}
+		if len(all) == 0 && c.output == "table" {
+			return errors.New("cannot find the server's public address: cluster is down; ortet cluster up makes it")
+		}
+		return c.print(all, func(w io.Writer) { writeEndpoints(w, all) })
+	})
 }
 
 func writeClusterStatus(w io.Writer, s *lifecycle.Status, now time.Time) {
 	say(w, "Cluster %s in %s, subscription %s", s.Cluster, s.Location, s.Subscription)
 	fmt.Fprintln(w)
-	rows := [][]string{{"GROUP", "STATE", "RESOURCES", "DEPLOYMENT", "AGE"}}
+	rows, failed := [][]string{{"GROUP", "STATE", "RESOURCES", "DEPLOYMENT", "AGE"}}, []string{}
 	for _, g := range s.Groups {
-		state := "missing"
+		state, at := "missing", "-"
 		if g.Exists {
-			state = dash(g.State)
+			state = g.State
 		}
-		at := "-"
 		if g.DeployedAt != nil {
 			at = age(*g.DeployedAt, now)
 		}
-		rows = append(rows, []string{g.Name, state, fmt.Sprint(g.Resources), dash(g.Deployment), at})
-	}
-	fit(rows, resultWidth, []shrink{{0, 20}})
-	writeRows(w, rows)
-	for _, g := range s.Groups {
+		rows = append(rows, cells(g.Name, state, g.Resources, g.Deployment, at))
 		if g.Error != "" {
-			paragraph(w, resultWidth, "", "  ", g.Name+": "+g.Error)
+			failed = append(failed, g.Name+": "+g.Error)
 		}
+	}
+	writeTable(w, rows, shrink{0, 20})
+	for _, f := range failed {
+		paragraph(w, resultWidth, "", "  ", f)
 	}
 	if v := s.Server; v != nil {
 		fmt.Fprintln(w)
-		rows := [][]string{{"SERVER", "STATE", "POWER", "READY", "RECIPE"}, {v.Size, dash(v.State), v.Power, yes(v.Ready), map[bool]string{true: "current", false: "another"}[v.SameRecipe]}}
-		writeRows(w, rows)
+		recipe := map[bool]string{true: "current", false: "another"}[v.SameRecipe]
+		writeTable(w, [][]string{{"SERVER", "STATE", "POWER", "READY", "RECIPE"}, cells(v.Size, v.State, v.Power, yes(v.Ready), recipe)})
 		if v.Boot != "" {
 			paragraph(w, resultWidth, "boot: ", "  ", v.Boot)
 		}
@@ -129,10 +115,9 @@ func writeClusterStatus(w io.Writer, s *lifecycle.Status, now time.Time) {
 		fmt.Fprintln(w)
 		rows := [][]string{{"POOL", "SIZE", "PRIORITY", "WANTED", "INSTANCES", "RUNNING", "STATE"}}
 		for _, p := range s.Pools {
-			rows = append(rows, []string{p.Name, p.Size, p.Priority, fmt.Sprint(p.Wanted), fmt.Sprint(p.Instances), fmt.Sprint(p.Running), dash(p.State)})
+			rows = append(rows, cells(p.Name, p.Size, p.Priority, p.Wanted, p.Instances, p.Running, p.State))
 		}
-		fit(rows, resultWidth, []shrink{{1, 16}})
-		writeRows(w, rows)
+		writeTable(w, rows, shrink{1, 16})
 	}
 	if a := s.Storage; a != nil {
 		fmt.Fprintln(w)
@@ -146,20 +131,19 @@ func writeClusterStatus(w io.Writer, s *lifecycle.Status, now time.Time) {
 		fmt.Fprintln(w)
 		list(w, "Note", s.Notes)
 	}
+	fmt.Fprintf(w, "\nImages, locations and sizes that Azure offers:\n%s\n", azureLists(s.Location))
 }
 
 func writeEndpoints(w io.Writer, all []lifecycle.Endpoint) {
-	if len(all) == 0 {
-		return
-	}
-	fmt.Fprintf(w, "Address: %s\n", dash(all[0].Address))
-	if all[0].FQDN != "" {
-		fmt.Fprintf(w, "FQDN:    %s\n", all[0].FQDN)
-	}
 	rows := [][]string{{"NAME", "PORT", "OPEN TO"}}
-	for _, e := range all {
-		rows = append(rows, []string{e.Name, fmt.Sprint(e.Port), strings.Join(e.Open, ", ")})
+	for i, e := range all {
+		if i == 0 {
+			fmt.Fprintf(w, "Address: %s\n", dash(e.Address))
+			if e.FQDN != "" {
+				fmt.Fprintf(w, "FQDN:    %s\n", e.FQDN)
+			}
+		}
+		rows = append(rows, cells(e.Name, e.Port, strings.Join(e.Open, ", ")))
 	}
-	fit(rows, resultWidth, []shrink{{2, 30}})
-	writeRows(w, rows)
+	writeTable(w, rows, shrink{2, 30})
 }

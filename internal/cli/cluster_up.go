@@ -1,29 +1,24 @@
 package cli
 
 import (
-	"errors"
+	"context"
 	"fmt"
 	"io"
-	"net/netip"
+	"strings"
 
 	"github.com/spf13/cobra"
 
 	"github.com/ortet/ortet/internal/elastic/lifecycle"
-	"github.com/ortet/ortet/internal/engine"
-	"github.com/ortet/ortet/internal/plan"
 )
 
 func newClusterUp(c *clusterOptions) *cobra.Command {
 	var (
 		options lifecycle.UpOptions
-		own     []string
+		own     ownAddresses
 		dryRun  bool
 		yes     string
 	)
-	cmd := &cobra.Command{
-		Use:   "up",
-		Short: "Make the cluster what cluster.yaml says, or repair it",
-		Long: `up makes the cluster that cluster.yaml describes: the storage group, then the compute
+	cmd := clusterCommand("up", "Make the cluster what cluster.yaml says, or repair it", `up makes the cluster that cluster.yaml describes: the storage group, then the compute
 group, then it waits until the server admits agents. What exists is changed to what the
 file says, and what is missing is made again. Three things stay as they are:
 
@@ -31,34 +26,37 @@ file says, and what is missing is made again. Three things stay as they are:
   - the number of agents in a pool, unless the file's count changed since
   - pools that boot from an image of ortet capture
 
-Interrupted, Azure goes on with what it has accepted; the same command follows it.`,
-		Args: noArguments,
-		RunE: func(cmd *cobra.Command, _ []string) error {
-			if err := checkAddresses(own); err != nil {
+Interrupted, Azure goes on with what it has accepted; the same command follows it.`, func(ctx context.Context, _ []string) error {
+		if dryRun {
+			return c.plan(ctx, own)
+		}
+		show := newProgress(c.process.Err, c.process.Getenv)
+		defer show.Close()
+		m, err := c.manager(ctx, show, &own)
+		if err != nil {
+			return err
+		}
+		if options.Prune {
+			if err := c.confirm("cluster", m.Cluster.Metadata.Name, yes, "Pools that are not in "+c.file+" will be deleted with their agents."); err != nil {
 				return err
 			}
-			if dryRun {
-				return c.plan(cmd.Context(), own)
-			}
-			show := newProgress(c.process.Err, c.process.Getenv)
-			defer show.Close()
-			m, err := c.manager(cmd.Context(), show, own)
-			if err != nil {
-				return err
-			}
-			if options.Prune {
-				if err := c.confirm(m.Cluster.Metadata.Name, yes, "Pools that are not in "+c.file+" will be deleted with their agents."); err != nil {
-					return err
-				}
-			}
-			defer c.goesOn(cmd.Context(), show)()
-			r, err := m.Up(cmd.Context(), options)
-			show.Close()
-			return c.printUp(r, err)
-		},
-	}
+		}
+		defer c.goesOn(ctx, show)()
+		r, err := m.Up(ctx, options)
+		show.Close()
+		if err == nil {
+			return c.print(r, func(w io.Writer) { writeUp(w, r, c.file) })
+		}
+		if r == nil {
+			return c.printFailure(nil, nil, err)
+		}
+		if c.output == "table" {
+			writeFailures(c.process.Err, r.Failures)
+		}
+		return c.printFailure(r, r.Notes, err)
+	})
+	own.add(cmd)
 	f := cmd.Flags()
-	f.StringArrayVar(&own, "own-address", nil, "`ADDRESS` or range that \"own\" in cluster.yaml stands for; may be given several times")
 	f.BoolVar(&options.NoWait, "no-wait", false, "end when Azure has accepted the compute deployment")
 	f.BoolVar(&options.Prune, "prune", false, "delete pools that are not in cluster.yaml; asks for the cluster's name")
 	f.StringVar(&yes, "yes", "", "`NAME` of the cluster, instead of being asked for it")
@@ -66,33 +64,7 @@ Interrupted, Azure goes on with what it has accepted; the same command follows i
 	return cmd
 }
 
-func checkAddresses(own []string) error {
-	for _, a := range own {
-		if _, err := netip.ParseAddr(a); err == nil {
-			continue
-		}
-		if _, err := netip.ParsePrefix(a); err != nil {
-			return usagef("--own-address %q: want an address or a range such as 203.0.113.7/32", a)
-		}
-	}
-	return nil
-}
-
-// printUp shows how up ended, and how to go on.
-func (c *clusterOptions) printUp(r *lifecycle.Result, err error) error {
-	if err == nil {
-		return c.print(r, func(w io.Writer) { writeUp(w, r, c.file) })
-	}
-	if c.output == "table" && r != nil {
-		writeFailures(c.process.Err, r.Failures)
-	}
-	var notes []string
-	if r != nil {
-		notes = r.Notes
-	}
-	return c.printFailure(r, notes, err)
-}
-
+// writeUp shows how up ended, and how to go on.
 func writeUp(w io.Writer, r *lifecycle.Result, file string) {
 	list(w, "Note", r.Notes)
 	flag := ""
@@ -111,35 +83,55 @@ func writeUp(w io.Writer, r *lifecycle.Result, file string) {
 // writeFailures shows what Azure could not make: its sentences are long, so each has
 // lines of its own.
 func writeFailures(w io.Writer, failures []lifecycle.Failure) {
-	if len(failures) == 0 {
-		return
-	}
 	rows := [][]string{{"RESOURCE", "GROUP", "CODE"}}
 	for _, f := range failures {
-		rows = append(rows, []string{f.Resource, f.Group, dash(f.Code)})
+		rows = append(rows, cells(f.Resource, f.Group, f.Code))
 	}
-	fit(rows, resultWidth, []shrink{{1, 12}, {0, 16}, {2, 20}})
-	wide := widths(rows)
-	writeColumns(w, rows[:1], wide)
-	for i, f := range failures {
-		writeColumns(w, rows[i+1:i+2], wide)
-		if f.Message != "" {
-			paragraph(w, resultWidth, "  ", "  ", f.Message)
-		}
+	if len(failures) > 0 {
+		writeDetails(w, rows, func(i int) []string { return []string{failures[i].Message} }, shrink{1, 12}, shrink{0, 16}, shrink{2, 20})
 	}
 }
 
-// confirm asks for the cluster's name, unless --yes gave it.
-func (c *clusterOptions) confirm(name, yes, what string) error {
-	if yes == "" {
-		paragraph(c.process.Err, columnsOf(c.process.Err), "", "", what)
-		fmt.Fprintf(c.process.Err, "Type the cluster's name, %s, to go on: ", name)
-		if _, err := fmt.Fscanln(c.process.In, &yes); err != nil && !errors.Is(err, io.EOF) && err.Error() != "unexpected newline" {
-			return fmt.Errorf("cannot read the answer: %w", err)
+func newClusterPlan(c *clusterOptions) *cobra.Command {
+	var own ownAddresses
+	cmd := clusterCommand("plan", "Show what up would change", `plan asks Azure what up would change, and changes nothing. It names what up leaves as
+it is: a server that was made by another recipe, and pools of ortet capture.`, func(ctx context.Context, _ []string) error {
+		return c.plan(ctx, own)
+	})
+	own.add(cmd)
+	return cmd
+}
+
+func (c *clusterOptions) plan(ctx context.Context, own ownAddresses) error {
+	m, err := c.manager(ctx, nil, &own)
+	if err != nil {
+		return err
+	}
+	p, err := m.Plan(ctx)
+	if err != nil {
+		return err
+	}
+	return c.print(p, func(w io.Writer) { writeClusterPlan(w, p) })
+}
+
+func writeClusterPlan(w io.Writer, p *lifecycle.Plan) {
+	for rest := p.Changes; len(rest) > 0; {
+		rows := [][]string{{"CHANGE", "TYPE", "NAME"}}
+		group := rest
+		for len(rest) > 0 && rest[0].Group == group[0].Group {
+			rows = append(rows, cells(rest[0].Change, rest[0].Kind(), rest[0].Name))
+			rest = rest[1:]
+		}
+		fmt.Fprintln(w, "group "+group[0].Group)
+		writeDetails(w, rows, func(i int) []string { return group[i].What }, shrink{2, 20})
+		fmt.Fprintln(w)
+	}
+	text := ""
+	for _, kind := range []string{"Create", "Modify", "Deploy", "Delete", "Unsupported"} {
+		if n := p.Counts[kind]; n > 0 {
+			text += fmt.Sprintf("%d to %s, ", n, strings.ReplaceAll(strings.ToLower(kind), "unsupported", "judge (Azure cannot say)"))
 		}
 	}
-	if yes != name {
-		return &engine.Refused{Problems: []plan.Problem{{Code: "NotConfirmed", On: "cluster " + name, What: fmt.Sprintf("%q is not its name", yes), WayOut: "type " + name + ", or give --yes " + name}}}
-	}
-	return nil
+	say(w, "%s%d unchanged.", text, p.Unchanged)
+	list(w, "Note", p.Notes)
 }

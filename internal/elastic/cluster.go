@@ -1,6 +1,6 @@
 package elastic
 
-// Version and Kind are those of cluster.yaml.
+// APIVersion and Kind are those of cluster.yaml.
 const (
 	APIVersion = "ortet.io/v1alpha1"
 	Kind       = "Cluster"
@@ -21,10 +21,7 @@ type Metadata struct {
 
 // A Spec says what a cluster consists of.
 type Spec struct {
-	// Location is the Azure region, "westeurope".
-	Location string `json:"location"`
-	// Groups are the names of the two resource groups; "" is NAME-storage and
-	// NAME-compute.
+	Location  string    `json:"location"` // the Azure region, "westeurope"
 	Groups    Groups    `json:"groups,omitzero"`
 	Image     Image     `json:"image,omitzero"` // default of server and pools
 	Artifacts Artifacts `json:"artifacts"`
@@ -38,8 +35,8 @@ type Spec struct {
 
 // Groups are the resource groups of a cluster.
 type Groups struct {
-	Storage string `json:"storage,omitempty"`
-	Compute string `json:"compute,omitempty"`
+	Storage string `json:"storage,omitempty"` // default NAME-storage
+	Compute string `json:"compute,omitempty"` // default NAME-compute
 }
 
 // An Image is a Marketplace image, or one of a gallery by its ARM id: exactly one.
@@ -48,8 +45,7 @@ type Image struct {
 	Offer     string `json:"offer,omitempty"`
 	SKU       string `json:"sku,omitempty"`
 	Version   string `json:"version,omitempty"` // "" is "latest"
-	// ID is the ARM id of a gallery's image definition or image version.
-	ID string `json:"id,omitempty"`
+	ID        string `json:"id,omitempty"`      // ARM id of a gallery's image definition or image version
 }
 
 // Artifacts are the programs that machines fetch at boot, each checked by its
@@ -64,8 +60,7 @@ type Artifacts struct {
 
 // An Artifact is a file and its digest.
 type Artifact struct {
-	// URL is https://…, http://… or file:///srv/…, which is the mounted share.
-	URL    string `json:"url"`
+	URL    string `json:"url"`    // https://…, http://… or file:///srv/…, which is the mounted share
 	SHA256 string `json:"sha256"` // 64 hex digits
 }
 
@@ -101,10 +96,9 @@ type Pool struct {
 	Size string `json:"size,omitempty"`
 	// Count is the first number of agents, and again what it is changed to. Min and
 	// Max in its place have Azure autoscale by CPU.
-	Count *int `json:"count,omitempty"`
-	Min   *int `json:"min,omitempty"`
-	Max   *int `json:"max,omitempty"`
-
+	Count          *int              `json:"count,omitempty"`
+	Min            *int              `json:"min,omitempty"`
+	Max            *int              `json:"max,omitempty"`
 	Priority       string            `json:"priority,omitempty"`       // Spot (default) or Regular
 	EvictionPolicy string            `json:"evictionPolicy,omitempty"` // Delete (default) or Deallocate; Spot only
 	Zones          []string          `json:"zones,omitempty"`
@@ -118,30 +112,24 @@ type Pool struct {
 
 // Storage is what outlives compute.
 type Storage struct {
-	// Account is the storage account's name, unique in all of Azure: 3 to 24
-	// lower-case letters and digits. ortet cluster init makes one up.
-	Account string `json:"account"`
-	// Existing says that the account exists already, in groups.storage: it is neither
-	// made nor changed nor deleted.
-	Existing bool     `json:"existing,omitempty"`
-	Shares   []string `json:"shares,omitempty"` // file shares; default config, data, registry
-	Mount    string   `json:"mount,omitempty"`  // the share at /srv on all machines; default data
+	Account  string   `json:"account"`            // unique in all of Azure; ortet cluster init makes one up
+	Existing bool     `json:"existing,omitempty"` // in groups.storage: it is neither made nor changed nor deleted
+	Shares   []string `json:"shares,omitempty"`   // file shares; default config, data, registry
+	Mount    string   `json:"mount,omitempty"`    // the share at /srv on all machines; default data
 }
 
 // Sources of Access besides CIDR ranges.
 const (
-	Own        = "own"        // the address that --own-address gives
+	Own        = "own"        // the address that --own-address or --own-address-from gives
 	Cloudflare = "cloudflare" // Cloudflare's published ranges
 	Any        = "any"
 )
 
 // Access says who reaches the cluster's server from outside.
 type Access struct {
-	User    string `json:"user,omitempty"`    // default ortet
-	SSHPort int    `json:"sshPort,omitempty"` // default 22
-	// SSHKey is the public key's file, relative to cluster.yaml; default
-	// NAME.pub, which ortet cluster keys makes.
-	SSHKey   string   `json:"sshKey,omitempty"`
+	User     string   `json:"user,omitempty"`    // default ortet
+	SSHPort  int      `json:"sshPort,omitempty"` // default 22
+	SSHKey   string   `json:"sshKey,omitempty"`  // the public key's file, relative to cluster.yaml; default NAME.pub
 	SSH      []string `json:"ssh,omitempty"`     // sources; default own
 	API      []string `json:"api,omitempty"`     // sources for port 6443; default those of ssh
 	Ingress  []string `json:"ingress,omitempty"` // sources for ports 80 and 443; default none
@@ -150,11 +138,9 @@ type Access struct {
 
 // Options are conveniences that are off unless set.
 type Options struct {
-	// PrivateRegistry has agents pull from the registry that deploy/registry runs
-	// on the server, port 5000.
-	PrivateRegistry    bool   `json:"privateRegistry,omitempty"`
-	SwapGB             int    `json:"swapGB,omitempty"`  // on the temporary disk
-	Scratch            bool   `json:"scratch,omitempty"` // /mnt/scratch on the temporary disk of agents
+	PrivateRegistry    bool   `json:"privateRegistry,omitempty"` // agents pull from the one of deploy/registry on the server
+	SwapGB             int    `json:"swapGB,omitempty"`          // on the temporary disk
+	Scratch            bool   `json:"scratch,omitempty"`         // /mnt/scratch on the temporary disk of agents
 	TimeZone           string `json:"timeZone,omitempty"`
 	RebootAfterUpdates bool   `json:"rebootAfterUpdates,omitempty"` // upgrade packages at the first boot, then reboot once
 }

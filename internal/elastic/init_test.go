@@ -28,13 +28,10 @@ func TestInitWritesWhatParseReads(t *testing.T) {
 	if got := c.Spec.Artifacts.Placeholders(); len(got) != 3 {
 		t.Errorf("placeholders are %q", got)
 	}
-	if err := bySchema(t, text); err != nil {
-		t.Error(err)
-	}
 }
 
-// A reader removes the # of any default, and the file is still valid.
-func TestDefaultsInCommentsAreValid(t *testing.T) {
+// A reader removes the # of any example, and the file is still valid.
+func TestExamplesInCommentsAreValid(t *testing.T) {
 	text, err := elastic.Init(elastic.InitOptions{Name: "demo", Spec: elastic.Spec{Location: "westeurope"}, Random: strings.NewReader("0123456789")})
 	if err != nil {
 		t.Fatal(err)
@@ -52,8 +49,8 @@ func TestDefaultsInCommentsAreValid(t *testing.T) {
 			t.Errorf("%s: %v", line, err)
 		}
 	}
-	if tried < 20 {
-		t.Errorf("tried %d defaults", tried)
+	if tried < 6 {
+		t.Errorf("tried %d examples", tried)
 	}
 }
 
@@ -69,15 +66,16 @@ func TestInitRefusesWhatParseRefuses(t *testing.T) {
 }
 
 func TestArtifactsBlockFitsIntoFile(t *testing.T) {
-	digest, err := elastic.Digest(strings.NewReader("abc"))
-	if err != nil || digest != "ba7816bf8f01cfea414140de5dae2223b00361a396177a9cb410ff61f20015ad" {
-		t.Fatal(digest, err)
-	}
+	const digest = "ba7816bf8f01cfea414140de5dae2223b00361a396177a9cb410ff61f20015ad"
 	a := elastic.Artifact{URL: "http://192.0.2.1:8000/a b#c: d", SHA256: digest}
 	want := elastic.Artifacts{K3s: a, Images: &a, Ortet: a, OrtetNode: a, Version: "v1.36.3+k3s1"}
 	before, rest, _ := strings.Cut(minimal, "  artifacts:\n")
 	_, after, _ := strings.Cut(rest, "  pools:\n")
-	c, err := elastic.Parse("cluster.yaml", []byte(before+string(elastic.ArtifactsBlock(want))+"  pools:\n"+after))
+	block, err := elastic.ArtifactsBlock(want)
+	if err != nil {
+		t.Fatal(err)
+	}
+	c, err := elastic.Parse("cluster.yaml", []byte(before+string(block)+"  pools:\n"+after))
 	if err != nil {
 		t.Fatal(err)
 	}

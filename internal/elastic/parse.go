@@ -2,23 +2,26 @@ package elastic
 
 import (
 	"bytes"
+	"cmp"
+	"encoding/json"
 	"fmt"
 	"io"
-	"reflect"
+	"maps"
 	"regexp"
 	"slices"
 	"strconv"
 	"strings"
 
+	"github.com/santhosh-tekuri/jsonschema/v6"
+	"github.com/santhosh-tekuri/jsonschema/v6/kind"
 	"go.yaml.in/yaml/v3"
+
+	"github.com/ortet/ortet/docs/schema"
 )
 
-// Limits of cluster.yaml. The limit of values is of those after aliases are
-// replaced, so that a small file cannot stand for a huge one.
 const (
-	maxBytes  = 1 << 20
-	maxValues = 20_000
-	maxShown  = 20
+	maxBytes = 1 << 20 // of cluster.yaml
+	maxShown = 20      // problems
 )
 
 // A Problem is one thing that is wrong with cluster.yaml.
@@ -36,268 +39,234 @@ type InvalidError struct {
 
 // Error is a line for each problem, and shows at most 20.
 func (e *InvalidError) Error() string {
-	var b strings.Builder
-	for i, p := range e.Problems {
-		if i == maxShown {
-			fmt.Fprintf(&b, "\n%s: %d more problems are not shown", e.Name, len(e.Problems)-i)
-			break
-		}
-		if i > 0 {
-			b.WriteByte('\n')
-		}
-		fmt.Fprintf(&b, "%s:%d: ", e.Name, p.Line)
+	var lines []string
+	for _, p := range e.Problems[:min(maxShown, len(e.Problems))] {
+		cause := p.Cause
 		if p.Field != "" {
-			b.WriteString(p.Field + ": ")
+			cause = p.Field + ": " + cause
 		}
-		b.WriteString(p.Cause)
+		lines = append(lines, fmt.Sprintf("%s:%d: %s", e.Name, p.Line, cause))
 	}
-	return b.String()
+	if more := len(e.Problems) - maxShown; more > 0 {
+		lines = append(lines, fmt.Sprintf("%s: %d more problems are not shown", e.Name, more))
+	}
+	return strings.Join(lines, "\n")
 }
 
 // Parse reads cluster.yaml, sets its defaults and checks all rules that need no
 // network. name is the file's, for messages. The error is an *InvalidError.
 func Parse(name string, data []byte) (*Cluster, error) {
-	d := decoder{lines: map[string]int{}}
-	c := d.file(data)
-	if len(d.problems) == 0 {
+	p, c := parser{reported: map[string]bool{}}, new(Cluster)
+	p.decode(data, c)
+	if len(p.problems) == 0 {
 		c.SetDefaults()
-		d.rules(c)
+		p.rules(c)
 	}
-	if len(d.problems) > 0 {
-		slices.SortStableFunc(d.problems, func(a, b Problem) int { return a.Line - b.Line })
-		return nil, &InvalidError{name, d.problems}
+	if len(p.problems) > 0 {
+		slices.SortStableFunc(p.problems, func(a, b Problem) int { return cmp.Or(a.Line-b.Line, strings.Compare(a.Field, b.Field)) })
+		return nil, &InvalidError{name, p.problems}
 	}
 	return c, nil
 }
 
-type decoder struct {
-	lines    map[string]int // of a field's path
+type parser struct {
+	doc      yaml.Node
 	problems []Problem
-	values   int
+	reported map[string]bool // fields
 }
 
-func (d *decoder) file(data []byte) *Cluster {
-	c := new(Cluster)
-	if len(data) > maxBytes {
-		d.add(1, "", "file is larger than 1 MiB; shorten it")
-		return c
+func (p *parser) add(line int, field, cause string) {
+	p.problems = append(p.problems, Problem{line, field, cause})
+}
+
+// at adds a problem of a field, if it has none yet. The line of a field that is missing
+// is its parent's.
+func (p *parser) at(field, cause string) {
+	if !p.reported[field] {
+		p.reported[field] = true
+		p.add(p.node(field).Line, field, cause)
 	}
-	from := yaml.NewDecoder(bytes.NewReader(data))
-	var doc, second yaml.Node
-	if err := from.Decode(&doc); err != nil {
-		if err == io.EOF {
-			d.add(1, "", "file is empty; make one with ortet cluster init")
-		} else {
-			d.syntax(err)
+}
+
+// join is the name of a field or item in another.
+func join(field, name string) string {
+	if _, err := strconv.Atoi(name); err == nil || strings.HasSuffix(field, ".labels") {
+		return field + "[" + name + "]"
+	}
+	return strings.TrimPrefix(field+"."+name, ".")
+}
+
+var step = regexp.MustCompile(`[^.\[\]]+|\[[^\]]*\]`)
+
+// node finds a field, or its nearest parent that is in the file.
+func (p *parser) node(field string) *yaml.Node {
+	n := p.doc.Content[0]
+	for _, name := range step.FindAllString(field, -1) {
+		in := n
+		if in.Kind == yaml.AliasNode {
+			in = in.Alias
 		}
-		return c
-	}
-	if err := from.Decode(&second); err == nil {
-		d.add(second.Line, "", "second document; keep one cluster in a file")
-	} else if err != io.EOF {
-		d.syntax(err)
-	}
-	d.decode(doc.Content[0], reflect.ValueOf(c).Elem(), "", "")
-	return c
-}
-
-// fromParser are errors in which the library counts lines from 0.
-var fromParser = regexp.MustCompile(`^did not find expected (<|'|key|node|-)`)
-
-var yamlLine = regexp.MustCompile(`^yaml: (?:line (\d+): )?`)
-
-func (d *decoder) syntax(err error) {
-	text, line := err.Error(), 1
-	if m := yamlLine.FindStringSubmatch(text); m != nil {
-		if n, err := strconv.Atoi(m[1]); err == nil {
-			line = n
+		name = strings.Trim(name, "[]")
+		i, err := strconv.Atoi(name)
+		if in.Kind == yaml.MappingNode {
+			i, err = -1, nil
+			for j := 0; j < len(in.Content); j += 2 {
+				if in.Content[j].Value == name {
+					i = j + 1
+				}
+			}
 		}
-		text = text[len(m[0]):]
-		if m[1] != "" && fromParser.MatchString(text) {
-			line++
-		}
-	}
-	d.add(line, "", "invalid YAML: "+text+"; check indentation and quotes")
-}
-
-func (d *decoder) add(line int, path, cause string) {
-	d.problems = append(d.problems, Problem{line, path, cause})
-}
-
-// at adds a problem of a field that may be missing: the line is then its parent's.
-func (d *decoder) at(path, cause string) {
-	line := 1
-	for p := path; p != ""; p = p[:max(0, strings.LastIndexAny(p, ".["))] {
-		if n := d.lines[p]; n > 0 {
-			line = n
+		if err != nil || i < 0 || i >= len(in.Content) {
 			break
 		}
+		n = in.Content[i]
 	}
-	d.add(line, path, cause)
+	return n
 }
 
-// decode sets v, whose key in fields is key.
-func (d *decoder) decode(n *yaml.Node, v reflect.Value, path, key string) {
-	f := fields[key]
-	line := n.Line
+// decode reads a file that the published schema accepts.
+func (p *parser) decode(data []byte, c *Cluster) {
+	if len(data) > maxBytes {
+		p.add(1, "", "file is larger than 1 MiB; shorten it")
+		return
+	}
+	var value any
+	from := yaml.NewDecoder(bytes.NewReader(data))
+	err := from.Decode(&p.doc)
+	if err == io.EOF {
+		p.add(1, "", "file is empty; make one with ortet cluster init")
+		return
+	}
+	if err == nil {
+		err = p.doc.Decode(&value)
+	}
+	if err == nil {
+		var second yaml.Node
+		if err = from.Decode(&second); err == nil {
+			p.add(second.Line, "", "second document; keep one cluster in a file")
+		}
+	}
+	if err != io.EOF && err != nil {
+		p.syntax(err.Error())
+		return
+	}
+	compiled, doc, err := compile()
+	if err != nil {
+		p.add(1, "", "cannot read the schema of cluster.yaml: "+err.Error())
+		return
+	}
+	if invalid, ok := compiled.Validate(value).(*jsonschema.ValidationError); ok {
+		p.report(invalid, doc)
+		return
+	}
+	text, err := json.Marshal(value)
+	if err == nil {
+		err = json.Unmarshal(text, c)
+	}
+	if err != nil {
+		p.add(1, "", "cannot decode file: "+err.Error())
+	}
+}
+
+var (
+	yamlError = regexp.MustCompile(`^yaml: (?:unmarshal errors:\s*)?(?:line (\d+): )?`)
+	// fromParser are errors in which the library counts lines from 0.
+	fromParser = regexp.MustCompile(`^did not find expected (<|'|key|node|-)`)
+)
+
+func (p *parser) syntax(text string) {
+	line := 0
+	if m := yamlError.FindStringSubmatch(text); m != nil {
+		line, _ = strconv.Atoi(m[1])
+		text, _, _ = strings.Cut(text[len(m[0]):], "\n")
+	}
+	if line > 0 && fromParser.MatchString(text) {
+		line++
+	}
+	p.add(max(1, line), "", "invalid YAML: "+text+"; check indentation and quotes")
+}
+
+func compile() (compiled *jsonschema.Schema, doc any, err error) {
+	if doc, err = jsonschema.UnmarshalJSON(bytes.NewReader(schema.Cluster)); err != nil {
+		return nil, nil, err
+	}
+	compiler := jsonschema.NewCompiler()
+	if err := compiler.AddResource("cluster.json", doc); err != nil {
+		return nil, nil, err
+	}
+	compiled, err = compiler.Compile("cluster.json")
+	return compiled, doc, err
+}
+
+// typeNames are JSON's types in YAML's words.
+var typeNames = map[string]string{
+	"string": "text", "integer": "a whole number", "number": "a number", "boolean": "true or false", "array": "a list", "object": "a mapping",
+}
+
+// report adds a problem for each error of the schema that has no cause of its own.
+func (p *parser) report(e *jsonschema.ValidationError, doc any) {
+	for _, cause := range e.Causes {
+		p.report(cause, doc)
+	}
+	if len(e.Causes) > 0 {
+		return
+	}
+	// The part of the schema that refuses.
+	_, pointer, _ := strings.Cut(e.SchemaURL, "#/")
+	at, _ := doc.(map[string]any)
+	for name := range strings.SplitSeq(pointer, "/") {
+		if next, ok := at[name].(map[string]any); ok {
+			at = next
+		}
+	}
+	field := ""
+	for _, name := range e.InstanceLocation {
+		field = join(field, name)
+	}
+	n := p.node(field)
 	if n.Kind == yaml.AliasNode {
 		n = n.Alias
 	}
-	if path != "" {
-		d.lines[path] = line
+	switch k := e.ErrorKind.(type) {
+	case *kind.Required:
+		for _, name := range k.Missing {
+			p.at(join(field, name), "is missing; add it")
+		}
+	case *kind.AdditionalProperties:
+		known, _ := at["properties"].(map[string]any)
+		for _, name := range k.Properties {
+			p.at(join(field, name), "unknown field; use one of "+strings.Join(slices.Sorted(maps.Keys(known)), ", "))
+		}
+	case *kind.Type:
+		switch {
+		case k.Got == "null":
+			p.at(field, "is empty; give a value, or delete the line")
+		case k.Want[0] == "string" && n.Kind == yaml.ScalarNode:
+			p.at(field, "is "+typeNames[k.Got]+`; put it in quotes: "`+n.Value+`"`)
+		default:
+			p.at(field, "is "+typeNames[k.Got]+"; give "+typeNames[k.Want[0]])
+		}
+	case *kind.InvalidJsonValue:
+		p.at(field, "is of type "+n.ShortTag()+", or has a name that is not text; put it in quotes")
+	case *kind.UniqueItems:
+		item := join(field, strconv.Itoa(max(k.Duplicates[0], k.Duplicates[1])))
+		p.at(item, quote(p.node(item).Value)+" is in the list already; delete one of them")
+	case *kind.Enum:
+		p.at(field, quote(n.Value)+" is not known; use "+strings.Join(strings.Fields(strings.Trim(fmt.Sprint(at["enum"]), "[]")), ", "))
+	case *kind.Not:
+		p.at(field, fmt.Sprintf("%s %v", n.Value, at["errorMessage"]))
+	case *kind.MinItems, *kind.MaxItems:
+		p.at(field, fmt.Sprintf("has length %d; use %v to %v items", len(n.Content), at["minItems"], at["maxItems"]))
+	case *kind.Minimum, *kind.Maximum:
+		p.at(field, fmt.Sprintf("%s is out of range; use %v to %v", n.Value, at["minimum"], at["maximum"]))
+	case *kind.MinLength, *kind.MaxLength:
+		if n.Value == "" {
+			p.at(field, "is empty; give a value, or delete the line")
+		}
+		p.at(field, fmt.Sprintf("%s has length %d; use %v to %v characters", quote(n.Value), len([]rune(n.Value)), at["minLength"], at["maxLength"]))
+	default: // pattern
+		p.at(field, fmt.Sprintf("%s is not valid; %v", quote(n.Value), at["patternErrorMessage"]))
 	}
-	if d.values++; d.values > maxValues {
-		if d.values == maxValues+1 {
-			d.add(line, path, fmt.Sprintf("file has more than %d values; shorten it", maxValues))
-		}
-		return
-	}
-	if n.Kind == yaml.ScalarNode && n.Tag == "!!null" {
-		d.add(line, path, "is empty; give a value, or delete the line")
-		return
-	}
-	want := func(what string) {
-		d.add(line, path, "is "+kind(n)+"; give "+what)
-	}
-	if v.Kind() == reflect.Pointer {
-		v.Set(reflect.New(v.Type().Elem()))
-		v = v.Elem()
-	}
-	switch v.Kind() {
-	case reflect.Struct:
-		if n.Kind != yaml.MappingNode {
-			want("fields, each with its name")
-			return
-		}
-		d.mapping(n, v, path, line)
-	case reflect.Map:
-		if n.Kind != yaml.MappingNode {
-			want("names with values")
-			return
-		}
-		v.Set(reflect.MakeMap(v.Type()))
-		d.pairs(n, path, func(name string, _, value *yaml.Node) {
-			item := reflect.New(v.Type().Elem()).Elem()
-			d.decode(value, item, path+"["+name+"]", key+"[]")
-			v.SetMapIndex(reflect.ValueOf(name), item)
-		})
-	case reflect.Slice:
-		if n.Kind != yaml.SequenceNode {
-			want("a list")
-			return
-		}
-		if len(n.Content) < f.min || len(n.Content) > f.max {
-			d.add(line, path, "has "+count(len(n.Content), "item")+"; use "+interval(f.min, f.max))
-			return
-		}
-		v.Set(reflect.MakeSlice(v.Type(), len(n.Content), len(n.Content)))
-		for i, item := range n.Content {
-			d.decode(item, v.Index(i), fmt.Sprintf("%s[%d]", path, i), key+"[]")
-		}
-	case reflect.String:
-		if n.Kind != yaml.ScalarNode || n.ShortTag() != "!!str" {
-			want("text")
-			if n.Kind == yaml.ScalarNode {
-				d.problems[len(d.problems)-1].Cause = "is " + kind(n) + `; put it in quotes: "` + n.Value + `"`
-			}
-			return
-		}
-		v.SetString(n.Value)
-		if cause := f.check(n.Value); cause != "" {
-			d.add(line, path, cause)
-		}
-	case reflect.Int:
-		var i int
-		if n.Kind != yaml.ScalarNode || n.ShortTag() != "!!int" || n.Decode(&i) != nil {
-			want("a whole number")
-			return
-		}
-		v.SetInt(int64(i))
-		if i < f.min || i > f.max {
-			d.add(line, path, fmt.Sprintf("%d is out of range; use %s", i, interval(f.min, f.max)))
-		}
-	case reflect.Bool:
-		var b bool
-		if n.Kind != yaml.ScalarNode || n.ShortTag() != "!!bool" || n.Decode(&b) != nil {
-			want("true or false")
-			return
-		}
-		v.SetBool(b)
-	}
-}
-
-// pairs calls f for each name of a mapping, and refuses names that are there twice.
-func (d *decoder) pairs(n *yaml.Node, path string, f func(name string, key, value *yaml.Node)) {
-	seen := map[string]int{}
-	for i := 0; i+1 < len(n.Content); i += 2 {
-		key := n.Content[i]
-		if key.Kind != yaml.ScalarNode || key.ShortTag() != "!!str" && key.ShortTag() != "!!merge" {
-			d.add(key.Line, path, "has "+kind(key)+" as a name; use text")
-			continue
-		}
-		if first := seen[key.Value]; first > 0 {
-			d.add(key.Line, join(path, key.Value), fmt.Sprintf("is set already in line %d; delete one of them", first))
-			continue
-		}
-		seen[key.Value] = key.Line
-		f(key.Value, key, n.Content[i+1])
-	}
-}
-
-func (d *decoder) mapping(n *yaml.Node, v reflect.Value, path string, line int) {
-	t, found := v.Type(), map[string]bool{}
-	byName := map[string]int{}
-	var names []string
-	for i := range t.NumField() {
-		name, _ := jsonField(t.Field(i))
-		byName[name] = i
-		names = append(names, name)
-	}
-	d.pairs(n, path, func(name string, key, value *yaml.Node) {
-		i, ok := byName[name]
-		if !ok {
-			cause := "unknown field; use one of " + strings.Join(names, ", ")
-			if key.ShortTag() == "!!merge" {
-				cause = "merge keys are not supported; write the values out"
-			}
-			d.add(key.Line, join(path, name), cause)
-			return
-		}
-		found[name] = true
-		d.decode(value, v.Field(i), join(path, name), t.Name()+"."+name)
-	})
-	for i := range t.NumField() {
-		name, required := jsonField(t.Field(i))
-		if required && !found[name] {
-			d.add(max(1, line), join(path, name), "is missing; add it")
-		}
-	}
-}
-
-func join(path, name string) string {
-	if path == "" {
-		return name
-	}
-	return path + "." + name
-}
-
-// kind is what a node is, for messages.
-func kind(n *yaml.Node) string {
-	switch {
-	case n.Kind == yaml.MappingNode:
-		return "a mapping"
-	case n.Kind == yaml.SequenceNode:
-		return "a list"
-	case n.ShortTag() == "!!str":
-		return "text"
-	case n.ShortTag() == "!!int", n.ShortTag() == "!!float":
-		return "a number"
-	case n.ShortTag() == "!!bool":
-		return "true or false"
-	case n.ShortTag() == "!!null":
-		return "empty"
-	}
-	return "of type " + n.ShortTag()
 }
 
 func quote(s string) string {
@@ -305,18 +274,4 @@ func quote(s string) string {
 		s = string(r[:60]) + "…"
 	}
 	return strconv.Quote(s)
-}
-
-func count(n int, what string) string {
-	if n == 1 {
-		return "1 " + what
-	}
-	return fmt.Sprintf("%d %ss", n, what)
-}
-
-func interval(min, max int) string {
-	if min == max {
-		return strconv.Itoa(min)
-	}
-	return fmt.Sprintf("%d to %d", min, max)
 }

@@ -2,7 +2,6 @@ package elastic
 
 import (
 	"fmt"
-	"maps"
 	"net/netip"
 	"net/url"
 	"path"
@@ -13,76 +12,58 @@ import (
 	"k8s.io/apimachinery/pkg/util/validation"
 )
 
-// rules checks what concerns more than one field, and what a pattern cannot say. The
-// defaults are set.
-func (d *decoder) rules(c *Cluster) {
+// rules checks what the schema cannot say. The defaults are set.
+func (p *parser) rules(c *Cluster) {
 	s := &c.Spec
 	if strings.EqualFold(s.Groups.Storage, s.Groups.Compute) {
-		d.at("spec.groups.compute", "is the same group as spec.groups.storage, which outlives it; use two")
+		p.at("spec.groups.compute", "is the same group as spec.groups.storage, which outlives it; use two")
 	}
-	d.image("spec.image", s.Image)
-	d.image("spec.server.image", s.Server.Image)
-	d.artifact("spec.artifacts.k3s", &s.Artifacts.K3s)
-	d.artifact("spec.artifacts.images", s.Artifacts.Images)
-	d.artifact("spec.artifacts.ortet", &s.Artifacts.Ortet)
-	d.artifact("spec.artifacts.ortetNode", &s.Artifacts.OrtetNode)
-
-	names, agents := map[string]int{"server": -1}, 0
-	for i := range s.Pools {
-		p, at := &s.Pools[i], fmt.Sprintf("spec.pools[%d]", i)
-		if other, taken := names[p.Name]; taken && other < 0 {
-			d.at(at+".name", `"server" is the server's name; use another`)
-		} else if taken {
-			d.at(at+".name", fmt.Sprintf("%q is the name of spec.pools[%d] already; use another", p.Name, other))
+	p.image("spec.image", s.Image)
+	p.image("spec.server.image", s.Server.Image)
+	for name, a := range s.Artifacts.all() {
+		if a != nil {
+			p.artifact("spec.artifacts."+name+".url", a.URL)
 		}
-		names[p.Name] = i
-		d.pool(at, p)
-		agents += p.largest()
 	}
-	d.network(&s.Network, agents)
-
-	d.unique("spec.storage.shares", s.Storage.Shares)
+	names, agents := map[string]string{"server": "the server"}, 0
+	for i, pool := range s.Pools {
+		at := fmt.Sprintf("spec.pools[%d]", i)
+		if other := names[pool.Name]; other != "" {
+			p.at(at+".name", fmt.Sprintf("%q is the name of %s already; use another", pool.Name, other))
+		}
+		names[pool.Name] = at
+		p.pool(at, pool)
+		for _, n := range []*int{pool.Count, pool.Max} {
+			if n != nil {
+				agents += *n
+			}
+		}
+	}
+	p.network(&s.Network, agents)
 	if !slices.Contains(s.Storage.Shares, s.Storage.Mount) {
-		d.at("spec.storage.mount", fmt.Sprintf("%q is not among spec.storage.shares (%s); use one of them, or add it",
-			s.Storage.Mount, strings.Join(s.Storage.Shares, ", ")))
+		p.at("spec.storage.mount", fmt.Sprintf("%q is not among spec.storage.shares (%s); use one of them, or add it", s.Storage.Mount, strings.Join(s.Storage.Shares, ", ")))
 	}
-	d.access(&s.Access)
+	p.access(&s.Access)
 }
 
-// largest is the most agents that a pool may have by cluster.yaml.
-func (p *Pool) largest() int {
+func (p *parser) image(at string, i Image) {
 	switch {
-	case p.Count != nil:
-		return *p.Count
-	case p.Max != nil:
-		return *p.Max
-	}
-	return 0
-}
-
-func (d *decoder) image(at string, i Image) {
-	market := i.Publisher != "" || i.Offer != "" || i.SKU != ""
-	switch {
-	case i.ID != "" && (market || i.Version != ""):
-		d.at(at, "has an id and a Marketplace image; keep id, or publisher, offer, sku and version")
+	case i.ID != "" && i != Image{ID: i.ID}:
+		p.at(at, "has an id and a Marketplace image; keep id, or publisher, offer, sku and version")
 	case i.ID == "" && (i.Publisher == "" || i.Offer == "" || i.SKU == ""):
-		d.at(at, "is incomplete; give publisher, offer and sku, or id")
+		p.at(at, "is incomplete; give publisher, offer and sku, or id")
 	}
 }
 
-func (d *decoder) artifact(at string, a *Artifact) {
-	if a == nil {
-		return
-	}
-	at += ".url"
-	u, err := url.Parse(a.URL)
+func (p *parser) artifact(at, text string) {
+	u, err := url.Parse(text)
 	switch {
 	case err != nil || u.Scheme != "file" && u.Host == "":
-		d.at(at, quote(a.URL)+" is not a URL; use https://HOST/PATH, http://HOST/PATH or file:///srv/PATH")
+		p.at(at, quote(text)+" is not a URL; use https://HOST/PATH, http://HOST/PATH or file:///srv/PATH")
 	case u.User != nil || u.Query().Has("sig"):
-		d.at(at, "has a password or a signature in it, which everybody on a machine could read; use a URL without, or file:///srv/PATH on the share")
+		p.at(at, "has a password or a signature in it, which everybody on a machine could read; use a URL without, or file:///srv/PATH on the share")
 	case u.Scheme == "file" && (path.Clean(u.Path) != u.Path || u.RawQuery != "" || u.Fragment != ""):
-		d.at(at, quote(a.URL)+" is not a file of the share; use file:///srv/PATH, without .. and ?")
+		p.at(at, quote(text)+" is not a file of the share; use file:///srv/PATH, without .. and ?")
 	}
 }
 
@@ -91,188 +72,120 @@ var (
 	// Machines", limitations).
 	noSpot = regexp.MustCompile(`^Standard_B[0-9]|_Promo$`)
 	taint  = regexp.MustCompile(`^([^=:]+)(?:=([^=:]*))?:(NoSchedule|PreferNoSchedule|NoExecute)$`)
+	// The API server refuses a Node whose kubelet sets labels of Kubernetes' own, but for
+	// some (admission plug-in NodeRestriction, KEP 279).
+	reserved   = regexp.MustCompile(`^(.*\.)?(kubernetes|k8s)\.io/`)
+	unreserved = regexp.MustCompile(`^(.*\.)?(node|kubelet)\.kubernetes\.io/|^topology\.kubernetes\.io/(region|zone)$`)
 )
 
-func (d *decoder) pool(at string, p *Pool) {
-	if p.Priority == Spot && noSpot.MatchString(p.Size) {
-		d.at(at+".size", p.Size+" has no Spot in Azure; use a size such as "+defaultSize+", or priority: Regular")
+func (p *parser) pool(at string, pool Pool) {
+	if pool.Priority == Spot && noSpot.MatchString(pool.Size) {
+		p.at(at+".size", pool.Size+" has no Spot in Azure; use a size such as "+defaultSize+", or priority: Regular")
 	}
-	if p.Priority == Regular && p.EvictionPolicy != "" {
-		d.at(at+".evictionPolicy", "is for priority Spot only; delete it, or use priority: Spot")
+	if pool.Priority == Regular && pool.EvictionPolicy != "" {
+		p.at(at+".evictionPolicy", "is for priority Spot only; delete it, or use priority: Spot")
 	}
-	ranged := p.Min != nil || p.Max != nil
+	least, most := pool.Min != nil, pool.Max != nil
 	switch {
-	case p.Count != nil && ranged:
-		d.at(at+".count", "is set beside min or max; keep count, or min and max")
-	case p.Count == nil && (p.Min == nil || p.Max == nil):
-		d.at(at, "has no number of agents; give count, or min and max")
-	case ranged && *p.Min > *p.Max:
-		d.at(at+".min", fmt.Sprintf("%d is larger than max, %d; swap them", *p.Min, *p.Max))
+	case pool.Count != nil && (least || most):
+		p.at(at+".count", "is set beside min or max; keep count, or min and max")
+	case pool.Count == nil && !(least && most):
+		p.at(at, "has no number of agents; give count, or min and max")
+	case least && *pool.Min > *pool.Max:
+		p.at(at+".min", fmt.Sprintf("%d is larger than max, %d; swap them", *pool.Min, *pool.Max))
 	}
-	d.unique(at+".zones", p.Zones)
-	d.image(at+".image", p.Image)
-	for _, key := range slices.Sorted(maps.Keys(p.Labels)) {
-		value, at := p.Labels[key], at+".labels["+key+"]"
+	p.image(at+".image", pool.Image)
+	for key, value := range pool.Labels {
+		at := at + ".labels[" + key + "]"
 		if problems := validation.IsQualifiedName(key); problems != nil {
-			d.at(at, quote(key)+" is not a label's key: "+problems[0]+"; correct it")
-		} else if why := reserved(key); why != "" {
-			d.at(at, why)
-		}
-		if problems := validation.IsValidLabelValue(value); problems != nil {
-			d.at(at, quote(value)+" is not a label's value: "+problems[0]+"; correct it")
+			p.at(at, quote(key)+" is not a label's key: "+problems[0]+"; correct it")
+		} else if prefix := reserved.FindString(key); prefix != "" && !unreserved.MatchString(key) {
+			p.at(at, prefix+" is Kubernetes' own, and a kubelet may not set it; use a prefix of your own, or node.kubernetes.io/")
+		} else if problems := validation.IsValidLabelValue(value); problems != nil {
+			p.at(at, quote(value)+" is not a label's value: "+problems[0]+"; correct it")
 		}
 	}
 	seen := map[string]bool{}
-	for i, text := range p.Taints {
-		at := fmt.Sprintf("%s.taints[%d]", at, i)
-		m := taint.FindStringSubmatch(text)
+	for i, text := range pool.Taints {
+		at, m := fmt.Sprintf("%s.taints[%d]", at, i), taint.FindStringSubmatch(text)
 		if m == nil {
-			d.at(at, quote(text)+" is not a taint; use KEY=VALUE:EFFECT with EFFECT NoSchedule, PreferNoSchedule or NoExecute")
-			continue
-		}
-		problems := slices.Concat(validation.IsQualifiedName(m[1]), validation.IsValidLabelValue(m[2]))
-		if problems != nil {
-			d.at(at, quote(text)+" is not a taint: "+problems[0]+"; correct it")
-		}
-		if key := m[1] + ":" + m[3]; seen[key] {
-			d.at(at, key+" is in the list already; delete one of them")
+			p.at(at, quote(text)+" is not a taint; use KEY=VALUE:EFFECT with EFFECT NoSchedule, PreferNoSchedule or NoExecute")
+		} else if problems := slices.Concat(validation.IsQualifiedName(m[1]), validation.IsValidLabelValue(m[2])); problems != nil {
+			p.at(at, quote(text)+" is not a taint: "+problems[0]+"; correct it")
+		} else if key := m[1] + ":" + m[3]; seen[key] {
+			p.at(at, key+" is in the list already; delete one of them")
 		} else {
 			seen[key] = true
 		}
 	}
 }
 
-// nodeLabels are those of Kubernetes' own namespaces that a kubelet may set (KEP 279,
-// and IsKubeletLabel of k8s.io/kubelet). What kubelet or Azure's topology decides is
-// not among them.
-var nodeLabels = []string{
-	"topology.kubernetes.io/region", "topology.kubernetes.io/zone", "node.kubernetes.io/instance-type",
-}
-
-// reserved says why a kubelet may not give its Node a label, "" if it may: the API
-// server refuses the Node otherwise (admission plug-in NodeRestriction).
-func reserved(key string) string {
-	prefix, _, ok := strings.Cut(key, "/")
-	if !ok || slices.Contains(nodeLabels, key) {
-		return ""
-	}
-	for _, domain := range []string{"node.kubernetes.io", "kubelet.kubernetes.io"} {
-		if prefix == domain || strings.HasSuffix(prefix, "."+domain) {
-			return ""
-		}
-	}
-	for _, domain := range []string{"kubernetes.io", "k8s.io"} {
-		if prefix == domain || strings.HasSuffix(prefix, "."+domain) {
-			return prefix + "/ is Kubernetes' own, and a kubelet may not set it; use a prefix of your own, or node.kubernetes.io/"
-		}
-	}
-	return ""
-}
-
-func (d *decoder) unique(at string, list []string) {
-	for i, item := range list {
-		if slices.Contains(list[:i], item) {
-			d.at(fmt.Sprintf("%s[%d]", at, i), fmt.Sprintf("%q is in the list already; delete one of them", item))
-		}
-	}
-}
-
-// Ranges that a cluster cannot use: link-local with the metadata service, and Azure's
-// address of DNS, DHCP and health probes (Azure, "What is IP address 168.63.129.16").
+// forbidden are ranges that a cluster cannot use: link-local with the metadata service,
+// and Azure's address of DNS, DHCP and health probes (Azure, "What is IP address
+// 168.63.129.16").
 var forbidden = []netip.Prefix{
 	netip.MustParsePrefix("169.254.0.0/16"), netip.MustParsePrefix("168.63.129.16/32"),
 	netip.MustParsePrefix("127.0.0.0/8"), netip.MustParsePrefix("224.0.0.0/3"), netip.MustParsePrefix("0.0.0.0/8"),
 }
 
-func (d *decoder) network(n *Network, agents int) {
-	type named struct {
-		at   string
-		p    netip.Prefix
-		ok   bool
-		a, b int // shortest and longest prefix
-	}
-	list := []*named{
-		{at: "addressSpace", a: 8, b: 28}, {at: "pods", a: 8, b: 23}, {at: "services", a: 12, b: 24},
-		{at: "servers", a: 8, b: 28}, {at: "agents", a: 8, b: 28},
-	}
-	for i, text := range []string{n.AddressSpace, n.Pods, n.Services, n.Servers, n.Agents} {
-		e := list[i]
-		e.at = "spec.network." + e.at
-		p, err := netip.ParsePrefix(text)
-		if err != nil || !p.Addr().Is4() {
-			d.at(e.at, quote(text)+" is not valid; use "+cidrWant)
-			continue
-		}
-		e.p, e.ok = p.Masked(), true
-		if p != e.p {
-			d.at(e.at, fmt.Sprintf("%s is not the start of its range; use %s", p, e.p))
-		}
-		if p.Bits() < e.a || p.Bits() > e.b {
-			d.at(e.at, fmt.Sprintf("/%d is out of range; use /%d to /%d", p.Bits(), e.a, e.b))
-		}
-		for _, f := range forbidden {
-			if e.p.Overlaps(f) {
-				d.at(e.at, fmt.Sprintf("%s overlaps %s, which is reserved; use another range", e.p, f))
-			}
+func (p *parser) network(n *Network, agents int) {
+	const in = "spec.network."
+	ranges := map[string]netip.Prefix{}
+	for _, r := range []struct {
+		name, text        string
+		shortest, longest int
+	}{
+		{"addressSpace", n.AddressSpace, 8, 28}, {"pods", n.Pods, 8, 23}, {"services", n.Services, 12, 24},
+		{"servers", n.Servers, 8, 28}, {"agents", n.Agents, 8, 28},
+	} {
+		at := in + r.name
+		q, err := netip.ParsePrefix(r.text)
+		reserved := slices.IndexFunc(forbidden, q.Overlaps)
+		switch {
+		case err != nil:
+			p.at(at, quote(r.text)+" is not valid; use an IPv4 range, such as 10.16.0.0/16")
+		case q != q.Masked():
+			p.at(at, fmt.Sprintf("%s is not the start of its range; use %s", q, q.Masked()))
+		case q.Bits() < r.shortest || q.Bits() > r.longest:
+			p.at(at, fmt.Sprintf("/%d is out of range; use /%d to /%d", q.Bits(), r.shortest, r.longest))
+		case reserved >= 0:
+			p.at(at, fmt.Sprintf("%s overlaps %s, which is reserved; use another range", q, forbidden[reserved]))
+		default:
+			ranges[r.name] = q
 		}
 	}
-	apart := func(a, b *named) {
-		if a.ok && b.ok && a.p.Overlaps(b.p) {
-			d.at(b.at, fmt.Sprintf("%s overlaps %s, %s; use ranges that do not overlap", b.p, a.at, a.p))
+	if len(ranges) < 5 {
+		return
+	}
+	for _, pair := range [][2]string{{"addressSpace", "pods"}, {"addressSpace", "services"}, {"pods", "services"}, {"servers", "agents"}} {
+		if a, b := ranges[pair[0]], ranges[pair[1]]; a.Overlaps(b) {
+			p.at(in+pair[1], fmt.Sprintf("%s overlaps %s, %s; use ranges that do not overlap", b, in+pair[0], a))
 		}
 	}
-	space, pods, services, servers, of := list[0], list[1], list[2], list[3], list[4]
-	apart(space, pods)
-	apart(space, services)
-	apart(pods, services)
-	apart(servers, of)
-	for _, e := range list[3:] {
-		if e.ok && space.ok && !(space.p.Bits() <= e.p.Bits() && space.p.Contains(e.p.Addr())) {
-			d.at(e.at, fmt.Sprintf("%s is not in spec.network.addressSpace, %s; give a range within", e.p, space.p))
+	for _, name := range []string{"servers", "agents"} {
+		if space, q := ranges["addressSpace"], ranges[name]; space.Bits() > q.Bits() || !space.Contains(q.Addr()) {
+			p.at(in+name, fmt.Sprintf("%s is not in spec.network.addressSpace, %s; give a range within", q, space))
 		}
 	}
-	// Azure keeps five addresses of each subnet; a Node has a /24 of pods.
-	if room := 1<<(32-of.p.Bits()) - 5; of.ok && of.p.Bits() <= of.b && agents > room {
-		d.at(of.at, fmt.Sprintf("%s has %d addresses for %d agents; use a larger range", of.p, room, agents))
+	// Azure keeps five addresses of each subnet; a Node, and the server too, has a /24 of pods.
+	if q := ranges["agents"]; agents > 1<<(32-q.Bits())-5 {
+		p.at(in+"agents", fmt.Sprintf("%s has %d addresses for %d agents; use a larger range", q, 1<<(32-q.Bits())-5, agents))
 	}
-	if pods.ok && pods.p.Bits() <= pods.b {
-		if room := 1<<(24-pods.p.Bits()) - 1; agents > room {
-			d.at(pods.at, fmt.Sprintf("%s has a /24 for %d agents of %d; use a larger range", pods.p, room, agents))
-		}
+	if q := ranges["pods"]; agents > 1<<(24-q.Bits())-1 {
+		p.at(in+"pods", fmt.Sprintf("%s has a /24 for %d agents of %d; use a larger range", q, 1<<(24-q.Bits())-1, agents))
 	}
 }
 
-// refusedUsers are Azure's disallowed names of administrators (VirtualMachine,
-// osProfile.adminUsername) and the system users of Ubuntu and Debian.
-var refusedUsers = strings.Fields(`administrator admin user user1 test user2 test1 user3 admin1 1 123 a actuser adm admin2
-	aspnet backup console david guest john owner root server sql support support_388945a0 sys test2 test3 user4 user5 video
-	daemon bin sync games man lp mail news uucp proxy www-data list irc nobody sshd syslog messagebus sudo`)
-
-// usedPorts are those of the cluster on the server, besides SSH's.
-var usedPorts = map[int]string{
-	80: "ingress", 443: "ingress", 340: "admission", 5000: "the registry", 6443: "the API server", 8443: "admission",
-	9100: "metrics", 10250: "the kubelet", 2379: "etcd", 2380: "etcd",
-}
-
-func (d *decoder) access(a *Access) {
-	if slices.Contains(refusedUsers, a.User) {
-		d.at("spec.access.user", fmt.Sprintf("%q is refused by Azure or is a system user; use another, such as ortet", a.User))
+func (p *parser) access(a *Access) {
+	lists := map[string][]string{"ssh": a.SSH, "api": a.API, "ingress": a.Ingress}
+	if slices.Equal(a.API, a.SSH) {
+		delete(lists, "api") // its default
 	}
-	if what := usedPorts[a.SSHPort]; what != "" {
-		d.at("spec.access.sshPort", fmt.Sprintf("%d is the port of %s; use another, such as 22", a.SSHPort, what))
-	}
-	for _, list := range []struct {
-		at   string
-		from []string
-	}{{"ssh", a.SSH}, {"api", a.API}, {"ingress", a.Ingress}} {
-		at := "spec.access." + list.at
-		if d.lines[at] == 0 {
-			continue // the default of another list, which is checked there
-		}
-		d.unique(at, list.from)
-		for i, source := range list.from {
+	for name, sources := range lists {
+		for i, source := range sources {
+			at := fmt.Sprintf("spec.access.%s[%d]", name, i)
 			if _, err := prefixOf(source); err != nil && !slices.Contains([]string{Own, Cloudflare, Any}, source) {
-				d.at(fmt.Sprintf("%s[%d]", at, i), err.Error())
+				p.at(at, err.Error())
 			}
 		}
 	}

@@ -9,21 +9,10 @@ import (
 	"strings"
 )
 
+// cloudflareText are Cloudflare's published ranges, IPv4 and IPv6, and the list's date.
+//
 //go:embed cloudflare.txt
 var cloudflareText string
-
-// CloudflareRanges are Cloudflare's published ranges, IPv4 and IPv6, and the date of
-// the list.
-func CloudflareRanges() (ranges []string, date string) {
-	for line := range strings.Lines(cloudflareText) {
-		if line = strings.TrimSpace(line); strings.HasPrefix(line, "#") {
-			date = strings.TrimSuffix(line[strings.LastIndexByte(line, ' ')+1:], ".")
-		} else if line != "" {
-			ranges = append(ranges, line)
-		}
-	}
-	return ranges, date
-}
 
 // Sources expands sources of Access to ranges in CIDR notation, by family, each once
 // and sorted: the rules of a security group cannot mix families. own are the
@@ -35,11 +24,12 @@ func Sources(list, own []string) (v4, v6 []string, err error) {
 		switch source {
 		case Own:
 			if len(own) == 0 {
-				return nil, nil, errors.New("cannot expand source own: no address; give --own-address")
+				return nil, nil, errors.New("cannot expand source own: no address; give --own-address or --own-address-from")
 			}
 			expanded = own
 		case Cloudflare:
-			expanded, _ = CloudflareRanges()
+			_, ranges, _ := strings.Cut(cloudflareText, "\n")
+			expanded = strings.Fields(ranges)
 		case Any:
 			expanded = []string{"0.0.0.0/0", "::/0"}
 		}
