@@ -42,6 +42,35 @@ func (*readyNodes) Drain(context.Context, string, cluster.DrainOptions, func(clu
 
 const operator = "0a7e7000-0000-4000-8000-000000000009"
 
+const subscriptionScope = "subscription"
+
+// A grant is a row of the table in docs/azure-permissions.md.
+type grant struct {
+	command, scope string // scope: subscriptionScope, lifecycle.RoleStorage or lifecycle.RoleCompute
+	actions        []string
+}
+
+// documented is the table of what an operator of ortet cluster needs in Azure.
+func documented(t *testing.T) (all []grant) {
+	t.Helper()
+	text, err := os.ReadFile("../../../docs/azure-permissions.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	_, rest, _ := strings.Cut(string(text), "<!-- operator -->\n")
+	table, _, _ := strings.Cut(rest, "<!-- end -->")
+	for line := range strings.Lines(table) {
+		cells := strings.Split(strings.ReplaceAll(strings.TrimSpace(line), "`", ""), " | ")
+		if len(cells) == 3 && strings.Contains(cells[2], "/") {
+			all = append(all, grant{strings.TrimPrefix(cells[0], "| "), strings.TrimSuffix(cells[1], " group"), strings.Split(strings.TrimSuffix(cells[2], " |"), ", ")})
+		}
+	}
+	if len(all) < 15 {
+		t.Fatalf("docs/azure-permissions.md has %d rows about operators", len(all))
+	}
+	return all
+}
+
 // An operation is a command as an operator gives it.
 type operation struct {
 	command string
@@ -80,14 +109,14 @@ func operations() []operation {
 	}
 }
 
-// scopeOf is the scope of a Grant that a path of a request is in.
+// scopeOf is the scope of a grant that a path of a request is in.
 func scopeOf(path string) string {
 	for _, role := range []string{lifecycle.RoleStorage, lifecycle.RoleCompute} {
 		if strings.Contains(path+"/", "/resourcegroups/demo-"+role+"/") {
 			return role
 		}
 	}
-	return lifecycle.ScopeSubscription
+	return subscriptionScope
 }
 
 // operate gives all commands as an operator who may do what the grants say, but not one
@@ -96,16 +125,16 @@ func scopeOf(path string) string {
 func operate(t *testing.T, lacksScope, lacks string, observe func(command string, r azsim.Request)) (failed, output string) {
 	t.Helper()
 	granted := map[string][]string{}
-	for _, g := range lifecycle.Actions() {
-		for _, a := range g.Actions {
-			if g.Scope != lacksScope || a != lacks {
-				granted[g.Scope] = append(granted[g.Scope], a)
+	for _, g := range documented(t) {
+		for _, a := range g.actions {
+			if g.scope != lacksScope || a != lacks {
+				granted[g.scope] = append(granted[g.scope], a)
 			}
 		}
 	}
 	const subscription = "/subscriptions/" + azsim.DefaultSubscription
 	var roles []azsim.Grant
-	for scope, id := range map[string]string{lifecycle.ScopeSubscription: subscription, lifecycle.RoleStorage: subscription + "/resourceGroups/demo-storage", lifecycle.RoleCompute: computeGroup} {
+	for scope, id := range map[string]string{subscriptionScope: subscription, lifecycle.RoleStorage: subscription + "/resourceGroups/demo-storage", lifecycle.RoleCompute: computeGroup} {
 		if len(granted[scope]) > 0 {
 			roles = append(roles, azsim.Grant{Role: "operator of " + scope, Scope: id, Actions: granted[scope]})
 		}
@@ -145,12 +174,12 @@ func operate(t *testing.T, lacksScope, lacks string, observe func(command string
 }
 
 func TestOperatorNeedsTheActionsAlone(t *testing.T) {
-	grants := lifecycle.Actions()
+	grants := documented(t)
 	var unused []string
 	for _, g := range grants {
-		for _, a := range g.Actions {
+		for _, a := range g.actions {
 			if !strings.HasSuffix(a, "/join/action") && !strings.HasSuffix(a, "/assign/action") { // checked by linked requests
-				unused = append(unused, strings.ToLower(g.Command+" "+g.Scope+" "+a))
+				unused = append(unused, strings.ToLower(g.command+" "+g.scope+" "+a))
 			}
 		}
 	}
@@ -158,9 +187,9 @@ func TestOperatorNeedsTheActionsAlone(t *testing.T) {
 		action := strings.ToLower(r.Action)
 		key := command + " " + scopeOf(r.Path) + " " + action
 		unused = slices.DeleteFunc(unused, func(s string) bool { return s == key })
-		if action != "" && !slices.ContainsFunc(grants, func(g lifecycle.Grant) bool {
-			of := g.Command == command || g.Command == lifecycle.CommandStatus || g.Command == "up" && command == "up --prune"
-			return of && g.Scope == scopeOf(r.Path) && slices.ContainsFunc(g.Actions, func(a string) bool { return strings.ToLower(a) == action })
+		if action != "" && !slices.ContainsFunc(grants, func(g grant) bool {
+			of := g.command == command || g.command == "status" || g.command == "up" && command == "up --prune"
+			return of && g.scope == scopeOf(r.Path) && slices.ContainsFunc(g.actions, func(a string) bool { return strings.ToLower(a) == action })
 		}) {
 			t.Errorf("%s uses %s on %s", command, r.Action, r.Path)
 		}
@@ -175,41 +204,20 @@ func TestOperatorNeedsTheActionsAlone(t *testing.T) {
 
 func TestOperatorLacksAnAction(t *testing.T) {
 	done := map[string]bool{}
-	for _, g := range lifecycle.Actions() {
-		for _, a := range g.Actions {
-			name := g.Scope + " " + a
+	for _, g := range documented(t) {
+		for _, a := range g.actions {
+			name := g.scope + " " + a
 			if done[name] {
 				continue
 			}
 			done[name] = true
 			t.Run(name, func(t *testing.T) {
 				t.Parallel()
-				failed, output := operate(t, g.Scope, a, nil)
+				failed, output := operate(t, g.scope, a, nil)
 				if failed == "" || !strings.Contains(strings.ToLower(output), strings.ToLower(a)) {
 					t.Errorf("command %q failed with %q", failed, output)
 				}
 			})
 		}
-	}
-}
-
-func TestOperatorsActionsAreDocumented(t *testing.T) {
-	const page, begin, end = "../../../docs/azure-permissions.md", "<!-- operator -->\n", "<!-- end -->"
-	var b strings.Builder
-	b.WriteString("| command | on | actions |\n|---|---|---|\n")
-	for _, g := range lifecycle.Actions() {
-		on := g.Scope + " group"
-		if g.Scope == lifecycle.ScopeSubscription {
-			on = g.Scope
-		}
-		fmt.Fprintf(&b, "| `%s` | %s | `%s` |\n", g.Command, on, strings.Join(g.Actions, "`, `"))
-	}
-	text, err := os.ReadFile(page)
-	if err != nil {
-		t.Fatal(err)
-	}
-	_, rest, _ := strings.Cut(string(text), begin)
-	if has, _, ended := strings.Cut(rest, end); !ended || has != b.String() {
-		t.Errorf("the table between %q and %q in %s is not\n%s", begin, end, page, b.String())
 	}
 }
