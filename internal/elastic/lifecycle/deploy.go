@@ -57,17 +57,11 @@ func (r *resource) failure(group string) Failure {
 
 // A deploymentError is a deployment that ended, but not with success.
 type deploymentError struct {
-	state    string // "Failed", "Canceled"
-	made     bool   // some of its resources were made
+	what     string
 	failures []Failure
 }
 
-func (e *deploymentError) Error() string {
-	if strings.EqualFold(e.state, "Canceled") {
-		return "deployment was canceled"
-	}
-	return fmt.Sprintf("deployment failed for %d resource(s)", len(e.failures))
-}
+func (e *deploymentError) Error() string { return e.what }
 
 // A clock is a step of the display and the time that it has taken.
 type clock struct {
@@ -114,10 +108,10 @@ func (m *Manager) deploymentID(role string) fleet.ResourceID {
 func (m *Manager) deploy(ctx context.Context, role string, d recipe.Deployment, wait bool) (err error) {
 	c := m.begin(role, "Deploy the "+role+" group")
 	defer func() { c.end(err) }()
-	for {
+	return m.poll(ctx, func() (bool, error) {
 		var accepted resource
 		err := m.settled(ctx, func() error {
-			o, err := m.ARM.Send(ctx, "deploy", http.MethodPut, m.deploymentID(role), resourcesVersion, deploymentBody(d))
+			o, err := m.ARM.Send(ctx, "deploy group "+m.group(role).Name(), http.MethodPut, m.deploymentID(role), resourcesVersion, deploymentBody(d))
 			if err != nil {
 				return err
 			}
@@ -125,95 +119,83 @@ func (m *Manager) deploy(ctx context.Context, role string, d recipe.Deployment, 
 		})
 		switch {
 		case err == nil && wait:
-			return m.follow(ctx, role, accepted.Properties.CorrelationID, c)
+			return true, m.follow(ctx, role, accepted.Properties.CorrelationID, c)
 		case codeOf(err) != "DeploymentActive":
-			return err
+			return true, err
 		}
 		c.report(engine.StepProgress, "another deployment is running; following it")
 		var failed *deploymentError
-		if err := m.follow(ctx, role, "", c); err != nil && !errors.As(err, &failed) {
-			return err
+		if err = m.follow(ctx, role, "", c); errors.As(err, &failed) {
+			return false, nil
 		}
-		if err := pause(ctx, m.Poll); err != nil {
-			return err
-		}
-	}
+		return false, err
+	})
 }
 
 // follow watches a deployment until it ends. correlation names the run; "" takes the
 // one that ARM shows.
 func (m *Manager) follow(ctx context.Context, role, correlation string, overall *clock) error {
-	clocks := map[string]*clock{}
-	var last string
-	for stale := 0; ; {
+	clocks, group, last, stale := map[string]*clock{}, m.group(role), "", 0
+	return m.poll(ctx, func() (bool, error) {
 		d, err := m.get(ctx, m.deploymentID(role), resourcesVersion)
 		switch {
 		case err != nil:
-			return err
+			return false, err
 		case stale < 10 && (d == nil || correlation != "" && d.Properties.CorrelationID != correlation):
 			stale++ // the run before, for some seconds
+			return false, nil
 		case d == nil:
-			return fmt.Errorf("cannot follow the deployment of group %s: deployment was deleted", m.group(role).Name())
-		default:
-			steps, err := m.list(ctx, m.group(role)+fleet.ResourceID("/deployments/"+recipe.DeploymentName+"/operations"), resourcesVersion)
-			if err != nil {
-				return err
-			}
-			// Without a target is the evaluation of outputs.
-			steps = slices.DeleteFunc(steps, func(s resource) bool { return s.Properties.Target.Type == "" })
-			done := m.showSteps(steps, clocks, m.group(role).Name())
-			if now := fmt.Sprintf("%s, %d of %d resources done", strings.ToLower(d.Properties.ProvisioningState), done, len(clocks)); now != last {
-				last = now
-				overall.report(engine.StepProgress, now)
-			}
-			switch {
-			case d.is("Succeeded"):
-				return nil
-			case d.is("Failed"), d.is("Canceled"):
-				return m.deploymentFailed(role, d, steps)
-			}
+			return false, fmt.Errorf("cannot follow the deployment of group %s: deployment was deleted; run ortet cluster up again", group.Name())
 		}
-		if err := pause(ctx, m.Poll); err != nil {
-			return err
+		steps, err := m.list(ctx, group+fleet.ResourceID("/deployments/"+recipe.DeploymentName+"/operations"), resourcesVersion)
+		if err != nil {
+			return false, err
 		}
-	}
+		done, failures := m.showSteps(steps, clocks, group.Name())
+		if now := fmt.Sprintf("%s, %d of %d resources done", strings.ToLower(d.Properties.ProvisioningState), done, len(clocks)); now != last {
+			last = now
+			overall.report(engine.StepProgress, now)
+		}
+		if d.Properties.Error != nil && len(failures) == 0 {
+			code, message := d.Properties.Error.deepest()
+			failures = []Failure{{group.Name(), "deployment " + recipe.DeploymentName, code, message}}
+		}
+		switch {
+		case d.is("Canceled"):
+			return true, &deploymentError{"deployment was canceled", failures}
+		case d.is("Failed"):
+			return true, &deploymentError{fmt.Sprintf("deployment failed for %d resource(s)", len(failures)), failures}
+		}
+		return d.is("Succeeded"), nil
+	})
 }
 
 // showSteps reports what changed since the last poll.
-func (m *Manager) showSteps(steps []resource, clocks map[string]*clock, group string) (done int) {
+func (m *Manager) showSteps(steps []resource, clocks map[string]*clock, group string) (done int, failures []Failure) {
 	for _, s := range steps {
+		if s.Properties.Target.Type == "" {
+			continue // the evaluation of outputs
+		}
 		c := clocks[s.OperationID]
 		if c == nil {
 			c = m.begin(s.target(), s.Properties.Target.Type)
 			clocks[s.OperationID] = c
+		}
+		f := s.failure(group)
+		if s.is("Failed") {
+			failures = append(failures, f)
 		}
 		switch {
 		case c.ended:
 		case s.is("Succeeded"):
 			c.end(nil)
 		case s.is("Failed"), s.is("Canceled"):
-			f := s.failure(group)
 			c.report(engine.StepFailed, f.Code+": "+f.Message)
 		}
 		if c.ended {
 			done++
 		}
 	}
-	return done
-}
-
-func (m *Manager) deploymentFailed(role string, d *resource, steps []resource) error {
-	e := &deploymentError{state: d.Properties.ProvisioningState}
-	for _, s := range steps {
-		e.made = e.made || s.is("Succeeded")
-		if s.is("Failed") {
-			e.failures = append(e.failures, s.failure(m.group(role).Name()))
-		}
-	}
-	if len(e.failures) == 0 && d.Properties.Error != nil {
-		code, message := d.Properties.Error.deepest()
-		e.failures = []Failure{{m.group(role).Name(), "deployment " + recipe.DeploymentName, code, message}}
-	}
-	slices.SortStableFunc(e.failures, func(a, b Failure) int { return strings.Compare(a.Resource, b.Resource) })
-	return e
+	slices.SortStableFunc(failures, func(a, b Failure) int { return strings.Compare(a.Resource, b.Resource) })
+	return done, failures
 }

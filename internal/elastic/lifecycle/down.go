@@ -118,23 +118,19 @@ func (m *Manager) deleteGroup(ctx context.Context, role string) (found bool, err
 
 // awaitDeletion waits until a group is deleted.
 func (m *Manager) awaitDeletion(ctx context.Context, role string, c *clock) error {
-	for last := -1; ; {
+	last := -1
+	return m.poll(ctx, func() (bool, error) {
 		g, err := m.get(ctx, m.group(role), resourcesVersion)
 		if g == nil || err != nil {
-			return err
+			return true, err
 		}
 		left, err := m.list(ctx, m.group(role)+"/resources", resourcesVersion)
-		if err != nil {
-			return err
-		}
 		if len(left) != last {
 			last = len(left)
-			c.report(engine.StepProgress, fmt.Sprintf("deleting group %s: %d resource(s) left", m.group(role).Name(), last))
+			c.report(engine.StepProgress, fmt.Sprintf("deleting group %s: %d resource(s) left", g.ID.Name(), last))
 		}
-		if err := pause(ctx, m.Poll); err != nil {
-			return err
-		}
-	}
+		return false, err
+	})
 }
 
 // deleteRoles deletes the custom roles that are for this group alone, and their

@@ -57,12 +57,7 @@ type Manager struct{ Config }
 
 // New makes a Manager. It sends nothing.
 func New(c Config) *Manager {
-	if c.Poll <= 0 {
-		c.Poll = 5 * time.Second
-	}
-	if c.Ready <= 0 {
-		c.Ready = 30 * time.Minute
-	}
+	c.Poll, c.Ready = cmp.Or(c.Poll, 5*time.Second), cmp.Or(c.Ready, 30*time.Minute)
 	if c.Now == nil {
 		c.Now = time.Now
 	}
@@ -152,15 +147,17 @@ func (m *Manager) delete(ctx context.Context, what string, id fleet.ResourceID, 
 	return err
 }
 
-// pause waits for d, or until ctx ends.
-func pause(ctx context.Context, d time.Duration) error {
-	t := time.NewTimer(d)
-	defer t.Stop()
-	select {
-	case <-ctx.Done():
-		return ctx.Err()
-	case <-t.C:
-		return nil
+// poll repeats do, at the interval Poll, until it is done, fails, or ctx ends.
+func (m *Manager) poll(ctx context.Context, do func() (done bool, err error)) error {
+	for {
+		if done, err := do(); done || err != nil {
+			return err
+		}
+		select {
+		case <-ctx.Done():
+			return ctx.Err()
+		case <-time.After(m.Poll):
+		}
 	}
 }
 
@@ -168,15 +165,13 @@ func pause(ctx context.Context, d time.Duration) error {
 // a group that it has just made.
 func (m *Manager) settled(ctx context.Context, do func() error) error {
 	deadline := m.Now().Add(time.Minute)
-	for {
+	return m.poll(ctx, func() (bool, error) {
 		err := do()
-		if codeOf(err) != "ResourceGroupNotFound" || m.Now().After(deadline) {
-			return err
+		if codeOf(err) == "ResourceGroupNotFound" && m.Now().Before(deadline) {
+			return false, nil
 		}
-		if err := pause(ctx, m.Poll); err != nil {
-			return err
-		}
-	}
+		return true, err
+	})
 }
 
 // interrupted is err, or what the operator has to know at the end of ctx.

@@ -1,11 +1,11 @@
 package lifecycle
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"fmt"
 	"net/http"
-	"regexp"
 	"strconv"
 	"strings"
 
@@ -68,8 +68,6 @@ func (p *Plan) add(c Change) {
 	p.Counts[c.Change]++
 }
 
-var uuid = regexp.MustCompile(`^[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}$`)
-
 // shownName is the last segment of a name, and of a UUID the beginning. A name of a
 // template may be an expression.
 func shownName(name string) string {
@@ -77,7 +75,7 @@ func shownName(name string) string {
 	switch {
 	case strings.HasPrefix(name, "["), strings.HasSuffix(name, "]"):
 		return "(computed)"
-	case uuid.MatchString(strings.ToLower(name)):
+	case len(name) == 36 && strings.Count(name, "-") == 4:
 		return name[:8] + "…"
 	}
 	return name
@@ -94,12 +92,17 @@ func (m *Manager) whatIf(ctx context.Context, role string, d recipe.Deployment, 
 	if err != nil {
 		return err
 	}
+	type resourceType struct {
+		Type string `json:"type"`
+	}
 	var result struct {
 		Error      *armError `json:"error"`
 		Properties struct {
 			Changes []struct {
 				ID     fleet.ResourceID `json:"resourceId"`
 				Type   string           `json:"changeType"`
+				Before resourceType     `json:"before"`
+				After  resourceType     `json:"after"`
 				Delta  []difference     `json:"delta"`
 				Reason string           `json:"unsupportedReason"`
 			} `json:"changes"`
@@ -113,7 +116,7 @@ func (m *Manager) whatIf(ctx context.Context, role string, d recipe.Deployment, 
 		return fmt.Errorf("cannot plan group %s: %s: %s", name, code, message)
 	}
 	for _, r := range result.Properties.Changes {
-		c := Change{Change: r.Type, Group: name, Type: typeOf(r.ID), Name: shownName(r.ID.Name())}
+		c := Change{Change: r.Type, Group: name, Type: cmp.Or(r.After.Type, r.Before.Type), Name: shownName(r.ID.Name())}
 		switch {
 		case r.Type == "Modify":
 			for _, one := range r.Delta {
@@ -186,18 +189,4 @@ func brief(v any) string {
 		return string(r[:limit-1]) + "…"
 	}
 	return text
-}
-
-// typeOf is the type in an id: that of the last provider, with all its levels.
-func typeOf(id fleet.ResourceID) string {
-	i := strings.LastIndex(strings.ToLower(string(id)), "/providers/")
-	if i < 0 {
-		return ""
-	}
-	parts := strings.Split(string(id)[i+len("/providers/"):], "/")
-	kind := parts[0]
-	for j := 1; j < len(parts); j += 2 {
-		kind += "/" + parts[j]
-	}
-	return kind
 }

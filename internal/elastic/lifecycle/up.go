@@ -70,9 +70,6 @@ func (m *Manager) deployFailed(ctx context.Context, role string, r *Result, err 
 		return err
 	}
 	r.Failures = failed.failures
-	if !failed.made && role == RoleStorage {
-		return fmt.Errorf("cannot deploy group %s: %w; correct the cause, then run the same command again", r.Groups[role], err)
-	}
 	return &engine.NeedsPerson{Step: role, Err: err, Left: []string{"what was made stays; correct the cause, then run the same command again"}}
 }
 
@@ -82,28 +79,25 @@ func (m *Manager) awaitServer(ctx context.Context) (boot string, err error) {
 	c := m.begin("boot", "Wait for the server")
 	defer func() { c.end(err) }()
 	deadline := m.Now().Add(m.Ready)
-	for {
+	err = m.poll(ctx, func() (bool, error) {
 		vm, err := m.get(ctx, m.serverID(), computeVersion)
 		if err != nil && !fleet.Is(err, fleet.KindTransient) {
-			return boot, err
+			return false, err
 		}
-		if vm != nil {
-			if now := vm.Tags[recipe.TagBoot]; now != "" && now != boot {
-				boot = now
-				c.report(engine.StepProgress, boot)
-			}
-			if vm.Tags[recipe.TagCAHash] != "" {
-				return boot, nil
-			}
+		if vm != nil && vm.Tags[recipe.TagBoot] != "" && vm.Tags[recipe.TagBoot] != boot {
+			boot = vm.Tags[recipe.TagBoot]
+			c.report(engine.StepProgress, boot)
+		}
+		if vm != nil && vm.Tags[recipe.TagCAHash] != "" {
+			return true, nil
 		}
 		if m.Now().After(deadline) {
-			return boot, &engine.NeedsPerson{Step: "server", Err: fmt.Errorf("server is not ready after %s; it reported %q", m.Ready, cmp.Or(boot, "nothing")),
+			return false, &engine.NeedsPerson{Step: "server", Err: fmt.Errorf("server is not ready after %s; it reported %q", m.Ready, cmp.Or(boot, "nothing")),
 				Left: []string{"see the boot's log: az vm boot-diagnostics get-boot-log --ids " + string(m.serverID())}}
 		}
-		if err := pause(ctx, m.Poll); err != nil {
-			return boot, err
-		}
-	}
+		return false, nil
+	})
+	return boot, err
 }
 
 // prune deletes a scale set, with its autoscale setting if there is one.
