@@ -10,6 +10,8 @@ import (
 	"strings"
 	"time"
 
+	"golang.org/x/sync/errgroup"
+
 	"github.com/ortet/ortet/internal/azure"
 	"github.com/ortet/ortet/internal/cluster"
 	"github.com/ortet/ortet/internal/fleet"
@@ -159,11 +161,7 @@ func (c *Control) Find(ctx context.Context, name string) (Pool, Machine, error) 
 		return Pool{}, Machine{}, err
 	}
 	for _, p := range pools {
-		pool, err := c.Pool(ctx, p)
-		if err != nil {
-			return Pool{}, Machine{}, err
-		}
-		machines, err := c.Machines(ctx, pool)
+		pool, machines, err := c.load(ctx, p)
 		if err != nil {
 			return Pool{}, Machine{}, err
 		}
@@ -176,24 +174,60 @@ func (c *Control) Find(ctx context.Context, name string) (Pool, Machine, error) 
 	return Pool{}, Machine{}, &fleet.Error{Op: "find agent " + name, Resource: string(c.Group), Kind: fleet.KindNotFound, Remedy: "see ortet cluster agents for the agents that exist"}
 }
 
-// act sends an action of the scale set or of one machine, and waits until it is done.
-func (c *Control) act(ctx context.Context, id fleet.ResourceID, action string, body any) error {
-	o, err := c.ARM.Send(ctx, action, http.MethodPost, id+fleet.ResourceID("/"+action), computeVersion, body)
-	if err != nil {
-		return err
+// send sends what changes a pool or a machine, and waits until it is carried out.
+func (c *Control) send(ctx context.Context, op, method string, id fleet.ResourceID, version string, body any) error {
+	o, err := c.ARM.Send(ctx, op, method, id, version, body)
+	if err == nil {
+		_, err = o.Wait(ctx)
 	}
-	_, err = o.Wait(ctx)
 	return err
 }
 
-// patch changes the scale set's model and waits until Azure has carried it out.
-func (c *Control) patch(ctx context.Context, op string, pool Pool, body map[string]any) error {
-	o, err := c.ARM.Send(ctx, op, http.MethodPatch, pool.ID, computeVersion, body)
+// act sends an action of the scale set or of one machine.
+func (c *Control) act(ctx context.Context, id fleet.ResourceID, action string, body any) error {
+	return c.send(ctx, action, http.MethodPost, id+fleet.ResourceID("/"+action), computeVersion, body)
+}
+
+// setSKU changes the size or the capacity in the scale set's model.
+func (c *Control) setSKU(ctx context.Context, op string, pool Pool, size string, capacity int) error {
+	return c.send(ctx, op, http.MethodPatch, pool.ID, computeVersion, map[string]any{"sku": map[string]any{"name": size, "tier": "Standard", "capacity": capacity}})
+}
+
+// load reads a pool and its machines.
+func (c *Control) load(ctx context.Context, name string) (Pool, []Machine, error) {
+	pool, err := c.Pool(ctx, name)
 	if err != nil {
-		return err
+		return pool, nil, err
 	}
-	_, err = o.Wait(ctx)
-	return err
+	machines, err := c.Machines(ctx, pool)
+	return pool, machines, err
+}
+
+// node reads a machine's Node; one that is missing has no name.
+func (c *Control) node(ctx context.Context, m Machine) (fleet.Node, error) {
+	n, err := c.Nodes.Node(ctx, m.Node)
+	if fleet.Is(err, fleet.KindNotFound) {
+		return fleet.Node{}, nil
+	}
+	return n, err
+}
+
+// each works on machines, parallel at a time, and begins none after one failed.
+func each(ctx context.Context, machines []Machine, parallel int, do func(context.Context, Machine) error) error {
+	g, ctx := errgroup.WithContext(ctx)
+	g.SetLimit(max(parallel, 1))
+	for _, m := range machines {
+		g.Go(func() error {
+			if err := ctx.Err(); err != nil {
+				return err
+			}
+			if err := do(ctx, m); err != nil {
+				return fmt.Errorf("%s: %w", m.Name, err)
+			}
+			return nil
+		})
+	}
+	return g.Wait()
 }
 
 func instances(list []Machine) map[string]any {
