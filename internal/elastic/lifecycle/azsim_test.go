@@ -380,6 +380,22 @@ func TestAzsimUpWaitsForDeletion(t *testing.T) {
 	})
 }
 
+// Machines have no rights by an identity that was made again: all of compute is.
+func TestAzsimDeletedIdentity(t *testing.T) {
+	play(t, nil, func(x *site) {
+		go x.boot()
+		x.up(file)
+		x.send(http.MethodDelete, storageGroup+"/providers/Microsoft.ManagedIdentity/userAssignedIdentities/ortet-agent", "2023-01-31", nil)
+		if _, err := x.manager(file).Up(x.ctx, lifecycle.UpOptions{}); engine.ExitCode(err) != engine.ExitRefused || !strings.Contains(err.Error(), "identity ortet-agent was deleted") {
+			x.Errorf("up: %v", err)
+		}
+		if _, err := x.manager(file).Down(x.ctx, []string{lifecycle.RoleCompute}); err != nil {
+			x.Error(err)
+		}
+		x.up(file)
+	})
+}
+
 func TestAzsimStatusOfNothing(t *testing.T) {
 	play(t, nil, func(x *site) {
 		if s, err := x.manager(file).Status(x.ctx); err != nil || len(s.Groups) != 2 || s.Groups[0].Exists || s.Server != nil {

@@ -133,7 +133,7 @@ func (m *Manager) awaitDeletion(ctx context.Context, role string, c *clock) erro
 	})
 }
 
-// deleteRoles deletes the custom roles that are for this group alone, and their
+// deleteRoles deletes the cluster's roles that are for this group alone, and their
 // assignments. Role definitions are objects of the tenant: they stay when the group
 // goes, and Azure limits their number to 5,000.
 func (m *Manager) deleteRoles(ctx context.Context, group fleet.ResourceID) error {
@@ -144,7 +144,7 @@ func (m *Manager) deleteRoles(ctx context.Context, group fleet.ResourceID) error
 	}
 	definitions = slices.DeleteFunc(definitions, func(d resource) bool {
 		s := d.Properties.AssignableScopes
-		return len(s) != 1 || !s[0].Equal(group)
+		return len(s) != 1 || !s[0].Equal(group) || !strings.HasPrefix(d.Properties.RoleName, "Ortet "+m.name()+" ")
 	})
 	if len(definitions) == 0 {
 		return nil

@@ -67,6 +67,7 @@ type resource struct {
 		} `json:"dnsSettings"`
 
 		// Role definitions and assignments.
+		RoleName         string             `json:"roleName"`
 		AssignableScopes []fleet.ResourceID `json:"assignableScopes"`
 		RoleDefinitionID fleet.ResourceID   `json:"roleDefinitionId"`
 	} `json:"properties"`

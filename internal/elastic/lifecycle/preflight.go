@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"net/http"
+	"slices"
 	"strings"
 
 	"github.com/ortet/ortet/internal/elastic/recipe"
@@ -53,6 +54,12 @@ func (m *Manager) preflight(ctx context.Context) (o *observation, d *recipe.Docu
 	}
 	if d, err = m.check(ctx, o); err != nil {
 		return nil, nil, err
+	}
+	if o.groups[RoleStorage] != nil && len(m.lostIdentities(o)) > 0 {
+		// Azure refuses another principal in an assignment of the same name.
+		if err := m.deleteRoles(ctx, m.group(RoleStorage)); err != nil {
+			return nil, nil, err
+		}
 	}
 	var p problems
 	made := map[string]bool{}
@@ -132,10 +139,24 @@ func (m *Manager) check(ctx context.Context, o *observation) (*recipe.Documents,
 			p.add("ProviderNotRegistered", m.subscription(), "resource provider "+ns+" is not registered", "az provider register --wait --namespace "+ns)
 		}
 	}
+	if o.server != nil || len(o.sets) > 0 {
+		for _, name := range m.lostIdentities(o) {
+			p.add("IdentityDeleted", m.in(RoleStorage, identityType, name), "identity "+name+" was deleted; machines have no rights by a new identity of that name", "run ortet cluster down, then ortet cluster up")
+		}
+	}
 	if err := m.checkAccount(ctx, o, &p); err != nil {
 		return nil, err
 	}
 	return d, p.err()
+}
+
+const identityType = "Microsoft.ManagedIdentity/userAssignedIdentities"
+
+// lostIdentities are the machines' identities that do not exist.
+func (m *Manager) lostIdentities(o *observation) []string {
+	return slices.DeleteFunc([]string{recipe.ServerIdentity, recipe.AgentIdentity}, func(name string) bool {
+		return slices.ContainsFunc(o.resources[RoleStorage], func(r resource) bool { return r.ID.Equal(m.in(RoleStorage, identityType, name)) })
+	})
 }
 
 // keeps reports whether a group is never made or deleted: that of an existing account.
