@@ -138,20 +138,17 @@ func (m *Manager) awaitDeletion(ctx context.Context, role string, c *clock) erro
 // goes, and Azure limits their number to 5,000.
 func (m *Manager) deleteRoles(ctx context.Context, group fleet.ResourceID) error {
 	const definition = "/providers/Microsoft.Authorization/roleDefinitions"
-	definitions, err := m.list(ctx, group+definition, roleVersion, "$filter", "type eq 'CustomRole'")
-	if err != nil {
-		return err
-	}
-	definitions = slices.DeleteFunc(definitions, func(d resource) bool {
+	r := &reads{m: m}
+	definitions := slices.DeleteFunc(r.list(ctx, group+definition, roleVersion, "$filter", "type eq 'CustomRole'"), func(d resource) bool {
 		s := d.Properties.AssignableScopes
 		return len(s) != 1 || !s[0].Equal(group) || !strings.HasPrefix(d.Properties.RoleName, "Ortet "+m.name()+" ")
 	})
 	if len(definitions) == 0 {
-		return nil
+		return r.err
 	}
-	assignments, err := m.list(ctx, group+"/providers/Microsoft.Authorization/roleAssignments", roleVersion)
-	if err != nil {
-		return err
+	assignments := r.list(ctx, group+"/providers/Microsoft.Authorization/roleAssignments", roleVersion)
+	if r.err != nil {
+		return r.err
 	}
 	for _, d := range definitions {
 		for _, a := range assignments {

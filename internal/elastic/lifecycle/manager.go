@@ -135,6 +135,27 @@ func (m *Manager) list(ctx context.Context, id fleet.ResourceID, version string,
 	return all, err
 }
 
+// reads are readings of which the first that fails ends the rest: err is to be checked
+// after the last one.
+type reads struct {
+	m   *Manager
+	err error
+}
+
+func (r *reads) get(ctx context.Context, id fleet.ResourceID, version string, query ...string) (found *resource) {
+	if r.err == nil {
+		found, r.err = r.m.get(ctx, id, version, query...)
+	}
+	return found
+}
+
+func (r *reads) list(ctx context.Context, id fleet.ResourceID, version string, query ...string) (all []resource) {
+	if r.err == nil {
+		all, r.err = r.m.list(ctx, id, version, query...)
+	}
+	return all
+}
+
 // delete deletes a resource and waits; a missing one is done.
 func (m *Manager) delete(ctx context.Context, what string, id fleet.ResourceID, version string) error {
 	op, err := m.ARM.Send(ctx, "delete "+what, http.MethodDelete, id, version, nil)

@@ -97,56 +97,38 @@ type observation struct {
 	captured  map[string]bool     // pools whose image ortet capture made
 }
 
-func (m *Manager) observe(ctx context.Context) (o *observation, err error) {
-	o = &observation{groups: map[string]*resource{}, resources: map[string][]resource{}, sets: map[string]resource{}, captured: map[string]bool{}}
+func (m *Manager) observe(ctx context.Context) (*observation, error) {
+	o := &observation{groups: map[string]*resource{}, resources: map[string][]resource{}, sets: map[string]resource{}, captured: map[string]bool{}}
+	r := &reads{m: m}
 	for _, role := range roles() {
-		if o.groups[role], err = m.get(ctx, m.group(role), resourcesVersion); err != nil {
-			return nil, err
-		}
-		if o.groups[role] == nil {
-			continue
-		}
-		if o.resources[role], err = m.list(ctx, m.group(role)+"/resources", resourcesVersion); err != nil {
-			return nil, err
+		if o.groups[role] = r.get(ctx, m.group(role), resourcesVersion); o.groups[role] != nil {
+			o.resources[role] = r.list(ctx, m.group(role)+"/resources", resourcesVersion)
 		}
 	}
 	if o.groups[RoleStorage] != nil {
-		if o.account, err = m.get(ctx, m.accountID(), storageVersion); err != nil {
-			return nil, err
+		o.account = r.get(ctx, m.accountID(), storageVersion)
+	}
+	if o.groups[RoleCompute] != nil {
+		o.server = r.get(ctx, m.serverID(), computeVersion, "$expand", "instanceView")
+		for _, s := range r.list(ctx, m.group(RoleCompute)+"/providers/Microsoft.Compute/virtualMachineScaleSets", computeVersion) {
+			if s.Tags[recipe.TagCluster] == m.name() {
+				o.sets[s.Name], o.captured[s.Name] = s, m.captured(ctx, r, s)
+			}
 		}
 	}
-	if o.groups[RoleCompute] == nil {
-		return o, nil
-	}
-	if o.server, err = m.get(ctx, m.serverID(), computeVersion, "$expand", "instanceView"); err != nil {
-		return nil, err
-	}
-	sets, err := m.list(ctx, m.group(RoleCompute)+"/providers/Microsoft.Compute/virtualMachineScaleSets", computeVersion)
-	if err != nil {
-		return nil, err
-	}
-	for _, s := range sets {
-		if s.Tags[recipe.TagCluster] != m.name() {
-			continue
-		}
-		o.sets[s.Name] = s
-		if o.captured[s.Name], err = m.captured(ctx, s); err != nil {
-			return nil, err
-		}
-	}
-	return o, nil
+	return o, r.err
 }
 
 // captured reports whether new instances boot from an image that ortet capture made,
 // and not from the one of cluster.yaml. docs/capture.md has the tags.
-func (m *Manager) captured(ctx context.Context, s resource) (bool, error) {
-	image := s.Properties.Profile.StorageProfile.ImageReference.ID
+func (m *Manager) captured(ctx context.Context, r *reads, s resource) bool {
+	id := s.Properties.Profile.StorageProfile.ImageReference.ID
 	p := m.pool(s.Name)
-	if image == "" || p != nil && image.Equal(fleet.ResourceID(p.Image.ID)) {
-		return false, nil
+	if id == "" || p != nil && id.Equal(fleet.ResourceID(p.Image.ID)) {
+		return false
 	}
-	r, err := m.get(ctx, image, galleryVersion)
-	return r != nil && (r.Tags["BuiltFrom"] != "" || r.Tags[fleet.TagCreatedBy] != ""), err
+	image := r.get(ctx, id, galleryVersion)
+	return image != nil && (image.Tags["BuiltFrom"] != "" || image.Tags[fleet.TagCreatedBy] != "")
 }
 
 func (m *Manager) pool(name string) *elastic.Pool {

@@ -3,6 +3,7 @@ package lifecycle
 import (
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"net/http"
 	"slices"
@@ -81,27 +82,23 @@ func (m *Manager) preflight(ctx context.Context) (o *observation, d *recipe.Docu
 		}
 	}
 	for role := range made {
-		if err := m.deleteEmpty(ctx, role, p); err != nil {
-			return nil, nil, err
+		if len(p) > 0 {
+			err = errors.Join(err, m.deleteEmpty(ctx, role))
 		}
+	}
+	if err != nil {
+		return nil, nil, err
 	}
 	return o, d, p.err()
 }
 
-// deleteEmpty deletes a group after problems, unless another up uses it by now.
-func (m *Manager) deleteEmpty(ctx context.Context, role string, p problems) error {
-	if len(p) == 0 {
-		return nil
+// deleteEmpty deletes a group, unless another up uses it by now.
+func (m *Manager) deleteEmpty(ctx context.Context, role string) error {
+	r := &reads{m: m}
+	if r.get(ctx, m.deploymentID(role), resourcesVersion) != nil || len(r.list(ctx, m.group(role)+"/resources", resourcesVersion)) > 0 || r.err != nil {
+		return r.err
 	}
-	deployment, err := m.get(ctx, m.deploymentID(role), resourcesVersion)
-	if err != nil || deployment != nil {
-		return err
-	}
-	left, err := m.list(ctx, m.group(role)+"/resources", resourcesVersion)
-	if err != nil || len(left) > 0 {
-		return err
-	}
-	_, err = m.ARM.Send(ctx, "delete the empty resource group", http.MethodDelete, m.group(role), resourcesVersion, nil)
+	_, err := m.ARM.Send(ctx, "delete the empty resource group", http.MethodDelete, m.group(role), resourcesVersion, nil)
 	return err
 }
 

@@ -87,11 +87,13 @@ func (m *Manager) Status(ctx context.Context) (*Status, error) {
 	if err != nil {
 		return nil, err
 	}
+	r := &reads{m: m}
 	s := &Status{Cluster: m.name(), Subscription: m.Subscription, Location: m.Cluster.Spec.Location, Pools: []PoolStatus{}, Notes: m.notes(o, d, false)}
 	for _, role := range roles() {
-		g, err := m.groupStatus(ctx, role, o)
-		if err != nil {
-			return nil, err
+		g := GroupStatus{Role: role, Name: m.group(role).Name(), Exists: o.groups[role] != nil, Resources: len(o.resources[role])}
+		if g.Exists {
+			g.State = o.groups[role].Properties.ProvisioningState
+			g.deployed(r.get(ctx, m.deploymentID(role), resourcesVersion))
 		}
 		s.Groups = append(s.Groups, g)
 	}
@@ -100,35 +102,32 @@ func (m *Manager) Status(ctx context.Context) (*Status, error) {
 			Ready: vm.Tags[recipe.TagCAHash] != "", Recipe: vm.Tags[recipe.TagRecipe], SameRecipe: vm.Tags[recipe.TagRecipe] == d.ServerRecipe}
 	}
 	for _, name := range sorted(o.sets) {
-		p, err := m.poolStatus(ctx, o.sets[name], o.captured[name])
-		if err != nil {
-			return nil, err
+		set := o.sets[name]
+		p := PoolStatus{Name: name, Size: set.SKU.Name, Priority: cmp.Or(set.Properties.Profile.Priority, "Regular"), Wanted: set.SKU.Capacity,
+			State: set.Properties.ProvisioningState, InFile: m.pool(name) != nil, Captured: o.captured[name], States: map[string]int{}}
+		for _, i := range r.list(ctx, set.ID+"/virtualMachines", computeVersion, "$expand", "instanceView") {
+			p.Instances++
+			p.States[i.Properties.ProvisioningState]++
+			if i.power() == "running" {
+				p.Running++
+			}
 		}
 		s.Pools = append(s.Pools, p)
 	}
 	if o.account != nil {
 		s.Storage = &StorageStatus{Account: m.Cluster.Spec.Storage.Account, State: o.account.Properties.ProvisioningState, Shares: []string{}}
-		shares, err := m.list(ctx, m.accountID()+"/fileServices/default/shares", storageVersion)
-		if err != nil {
-			return nil, err
-		}
-		for _, r := range shares {
-			s.Storage.Shares = append(s.Storage.Shares, r.Name)
+		for _, share := range r.list(ctx, m.accountID()+"/fileServices/default/shares", storageVersion) {
+			s.Storage.Shares = append(s.Storage.Shares, share.Name)
 		}
 	}
-	s.Endpoints, err = m.Endpoints(ctx)
-	return s, err
+	s.Endpoints = m.endpoints(ctx, r)
+	return s, r.err
 }
 
-func (m *Manager) groupStatus(ctx context.Context, role string, o *observation) (GroupStatus, error) {
-	g := GroupStatus{Role: role, Name: m.group(role).Name(), Exists: o.groups[role] != nil, Resources: len(o.resources[role])}
-	if !g.Exists {
-		return g, nil
-	}
-	g.State = o.groups[role].Properties.ProvisioningState
-	d, err := m.get(ctx, m.deploymentID(role), resourcesVersion)
-	if d == nil || err != nil {
-		return g, err
+// deployed adds the last deployment; nil is none.
+func (g *GroupStatus) deployed(d *resource) {
+	if d == nil {
+		return
 	}
 	g.Deployment = d.Properties.ProvisioningState
 	if at := d.Properties.Timestamp; !at.IsZero() {
@@ -138,29 +137,20 @@ func (m *Manager) groupStatus(ctx context.Context, role string, o *observation) 
 		code, message := d.Properties.Error.deepest()
 		g.Error = code + ": " + message
 	}
-	return g, nil
-}
-
-func (m *Manager) poolStatus(ctx context.Context, set resource, captured bool) (PoolStatus, error) {
-	p := PoolStatus{Name: set.Name, Size: set.SKU.Name, Priority: cmp.Or(set.Properties.Profile.Priority, "Regular"), Wanted: set.SKU.Capacity,
-		State: set.Properties.ProvisioningState, InFile: m.pool(set.Name) != nil, Captured: captured, States: map[string]int{}}
-	all, err := m.list(ctx, set.ID+"/virtualMachines", computeVersion, "$expand", "instanceView")
-	p.Instances = len(all)
-	for _, i := range all {
-		p.States[i.Properties.ProvisioningState]++
-		if i.power() == "running" {
-			p.Running++
-		}
-	}
-	return p, err
 }
 
 // Endpoints are the server's open ports; none without its public address.
 func (m *Manager) Endpoints(ctx context.Context) ([]Endpoint, error) {
+	r := &reads{m: m}
+	all := m.endpoints(ctx, r)
+	return all, r.err
+}
+
+func (m *Manager) endpoints(ctx context.Context, r *reads) []Endpoint {
 	all := []Endpoint{}
-	a, err := m.get(ctx, m.in(RoleCompute, "Microsoft.Network/publicIPAddresses", recipe.ServerName), networkVersion)
-	if a == nil || err != nil {
-		return all, err
+	a := r.get(ctx, m.in(RoleCompute, "Microsoft.Network/publicIPAddresses", recipe.ServerName), networkVersion)
+	if a == nil {
+		return all
 	}
 	access := m.Cluster.Spec.Access
 	for _, e := range []Endpoint{{Name: "ssh", Port: access.SSHPort, Open: access.SSH}, {Name: "api", Port: 6443, Open: access.API},
@@ -170,5 +160,5 @@ func (m *Manager) Endpoints(ctx context.Context) ([]Endpoint, error) {
 			all = append(all, e)
 		}
 	}
-	return all, nil
+	return all
 }
