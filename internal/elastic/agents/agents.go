@@ -50,22 +50,21 @@ type Control struct {
 
 // A Pool is a scale set as it is in Azure.
 type Pool struct {
-	ID       fleet.ResourceID  `json:"id"`
-	Name     string            `json:"name"`
-	Size     string            `json:"size"`
-	Capacity int               `json:"capacity"`
-	Priority string            `json:"priority,omitempty"` // "Spot"; "" is Regular
-	ScaleIn  string            `json:"scaleInPolicy,omitempty"`
-	Tags     map[string]string `json:"tags,omitempty"`
+	ID       fleet.ResourceID
+	Name     string
+	Size     string
+	Capacity int
+	ScaleIn  string // "OldestVM", "NewestVM"; others are taken as NewestVM
+	Tags     map[string]string
 }
 
 // A Machine is an instance of a pool.
 type Machine struct {
 	ID       fleet.ResourceID
 	Instance string // "3"
+	Number   int    // 3
 	Name     string // "agents_3"
 	Node     string // the name that its Node has: the computer name in lower case
-	State    string // provisioning state
 	Power    string // "running", "deallocated", …; "" where Azure gives none
 	Latest   bool   // it has the scale set's current model
 }
@@ -83,9 +82,6 @@ func (c *Control) Pool(ctx context.Context, name string) (Pool, error) {
 			ScaleInPolicy struct {
 				Rules []string `json:"rules"`
 			} `json:"scaleInPolicy"`
-			Profile struct {
-				Priority string `json:"priority"`
-			} `json:"virtualMachineProfile"`
 		} `json:"properties"`
 	}
 	err := c.ARM.Get(ctx, c.Group.In("virtualMachineScaleSets", name), computeVersion, &v)
@@ -96,7 +92,7 @@ func (c *Control) Pool(ctx context.Context, name string) (Pool, error) {
 	if err != nil {
 		return Pool{}, err
 	}
-	p := Pool{ID: v.ID, Name: name, Size: v.SKU.Name, Capacity: v.SKU.Capacity, Priority: v.Properties.Profile.Priority, Tags: v.Tags}
+	p := Pool{ID: v.ID, Name: name, Size: v.SKU.Name, Capacity: v.SKU.Capacity, Tags: v.Tags}
 	if len(v.Properties.ScaleInPolicy.Rules) > 0 {
 		p.ScaleIn = v.Properties.ScaleInPolicy.Rules[0]
 	}
@@ -112,8 +108,7 @@ func (c *Control) Machines(ctx context.Context, pool Pool) ([]Machine, error) {
 			InstanceID string           `json:"instanceId"`
 			Name       string           `json:"name"`
 			Properties struct {
-				Latest    bool   `json:"latestModelApplied"`
-				State     string `json:"provisioningState"`
+				Latest    bool `json:"latestModelApplied"`
 				OSProfile struct {
 					ComputerName string `json:"computerName"`
 				} `json:"osProfile"`
@@ -127,7 +122,8 @@ func (c *Control) Machines(ctx context.Context, pool Pool) ([]Machine, error) {
 		if err := json.Unmarshal(raw, &v); err != nil {
 			return err
 		}
-		m := Machine{ID: v.ID, Instance: v.InstanceID, Name: v.Name, Node: strings.ToLower(v.Properties.OSProfile.ComputerName), State: v.Properties.State, Latest: v.Properties.Latest}
+		n, _ := strconv.Atoi(v.InstanceID) // of Uniform scale sets it is a number
+		m := Machine{ID: v.ID, Instance: v.InstanceID, Number: n, Name: v.Name, Node: strings.ToLower(v.Properties.OSProfile.ComputerName), Latest: v.Properties.Latest}
 		for _, s := range v.Properties.InstanceView.Statuses {
 			if power, ok := strings.CutPrefix(s.Code, "PowerState/"); ok {
 				m.Power = power
@@ -136,16 +132,8 @@ func (c *Control) Machines(ctx context.Context, pool Pool) ([]Machine, error) {
 		out = append(out, m)
 		return nil
 	}, "$expand", "instanceView")
-	slices.SortFunc(out, func(a, b Machine) int { return number(a.Instance) - number(b.Instance) })
+	slices.SortFunc(out, func(a, b Machine) int { return a.Number - b.Number })
 	return out, err
-}
-
-func number(instance string) int {
-	n, err := strconv.Atoi(instance)
-	if err != nil {
-		return -1
-	}
-	return n
 }
 
 // Find finds the machine of a Node, or of an instance's name, in any pool of the group.

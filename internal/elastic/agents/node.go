@@ -82,8 +82,10 @@ func (c *Control) awaitReady(ctx context.Context, m Machine, before fleet.Node) 
 			return n, &fleet.Error{Op: "wait for Node " + m.Node, Resource: string(m.ID), Kind: fleet.KindTimedOut, Err: errors.New(why),
 				Remedy: "ortet nodes " + m.Node + " shows why; the same command goes on"}
 		}
-		if err := pause(ctx, pollInterval); err != nil {
-			return n, err
+		select {
+		case <-time.After(pollInterval):
+		case <-ctx.Done():
+			return n, ctx.Err()
 		}
 	}
 }
@@ -95,15 +97,4 @@ func (c *Control) back(ctx context.Context, m Machine, before fleet.Node) error 
 		return err
 	}
 	return c.release(ctx, n)
-}
-
-func pause(ctx context.Context, d time.Duration) error {
-	t := time.NewTimer(d)
-	defer t.Stop()
-	select {
-	case <-t.C:
-		return nil
-	case <-ctx.Done():
-		return ctx.Err()
-	}
 }

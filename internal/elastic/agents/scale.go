@@ -1,6 +1,7 @@
 package agents
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"slices"
@@ -104,13 +105,11 @@ func (c *Control) choose(ctx context.Context, pool Pool, machines []Machine, n i
 	}
 	list := slices.Clone(machines)
 	slices.SortFunc(list, func(a, b Machine) int {
-		if d := rank[a.Instance] - rank[b.Instance]; d != 0 {
-			return d
-		}
+		order := b.Number - a.Number
 		if pool.ScaleIn == "OldestVM" {
-			return number(a.Instance) - number(b.Instance)
+			order = -order
 		}
-		return number(b.Instance) - number(a.Instance)
+		return cmp.Or(rank[a.Instance]-rank[b.Instance], order)
 	})
 	return list[:min(n, len(list))], nil
 }

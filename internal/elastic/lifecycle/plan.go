@@ -150,6 +150,7 @@ type difference struct {
 // case, and functions that run only in the deployment look like values.
 func (d difference) lines(parent string) []string {
 	path := strings.TrimPrefix(parent+"."+d.Path, ".")
+	short := strings.TrimPrefix(strings.ReplaceAll(path, ".properties.", "."), "properties.")
 	before, _ := d.Before.(string)
 	after, isText := d.After.(string)
 	_, err := strconv.Atoi(d.Path)
@@ -161,18 +162,14 @@ func (d difference) lines(parent string) []string {
 			all = append(all, c.lines(path)...)
 		}
 		if d.Type == "Array" && len(all) > 2 {
-			return []string{shortPath(path) + ": another list"}
+			return []string{short + ": another list"}
 		}
 		return all
 	case d.Type == "NoEffect", d.Type == "Delete" && !element && !strings.HasPrefix(path, "tags."),
 		isText && (strings.HasPrefix(after, "[") || strings.EqualFold(before, after)):
 		return nil
 	}
-	return []string{shortPath(path) + ": " + brief(d.Before) + " -> " + brief(d.After)}
-}
-
-func shortPath(path string) string {
-	return strings.TrimPrefix(strings.ReplaceAll(path, ".properties.", "."), "properties.")
+	return []string{short + ": " + brief(d.Before) + " -> " + brief(d.After)}
 }
 
 // brief is a value in some dozen characters.

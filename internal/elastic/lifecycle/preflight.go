@@ -56,9 +56,13 @@ func (m *Manager) preflight(ctx context.Context) (o *observation, d *recipe.Docu
 	if d, err = m.check(ctx, o); err != nil {
 		return nil, nil, err
 	}
-	if o.groups[RoleStorage] != nil && len(m.lostIdentities(o)) > 0 {
+	if len(m.lostIdentities(o)) > 0 {
 		// Azure refuses another principal in an assignment of the same name.
-		if err := m.deleteRoles(ctx, m.group(RoleStorage)); err != nil {
+		earlier, err := m.get(ctx, m.deploymentID(RoleStorage), resourcesVersion)
+		if earlier != nil {
+			err = m.deleteRoles(ctx, m.group(RoleStorage))
+		}
+		if err != nil {
 			return nil, nil, err
 		}
 	}
