@@ -3,7 +3,6 @@ package lifecycle
 import (
 	"context"
 	"encoding/json"
-	"errors"
 	"fmt"
 	"net/http"
 	"slices"
@@ -67,7 +66,7 @@ func (m *Manager) preflight(ctx context.Context) (o *observation, d *recipe.Docu
 		}
 	}
 	var p problems
-	made := map[string]bool{}
+	var made []string
 	for _, role := range roles() {
 		if o.groups[role] == nil {
 			body := map[string]any{"location": m.Cluster.Spec.Location, "tags": map[string]string{recipe.TagCluster: m.name(), recipe.TagRole: role}}
@@ -79,19 +78,18 @@ func (m *Manager) preflight(ctx context.Context) (o *observation, d *recipe.Docu
 			if err != nil {
 				return nil, nil, err
 			}
-			made[role] = true
+			made = append(made, role)
 		}
 		if err := m.validate(ctx, role, document(d, role), &p); err != nil {
 			return nil, nil, err
 		}
 	}
-	for role := range made {
-		if len(p) > 0 {
-			err = errors.Join(err, m.deleteEmpty(ctx, role))
+	if len(p) > 0 {
+		for _, role := range made {
+			if err := m.deleteEmpty(ctx, role); err != nil {
+				return nil, nil, err
+			}
 		}
-	}
-	if err != nil {
-		return nil, nil, err
 	}
 	return o, d, p.err()
 }
@@ -131,12 +129,9 @@ func (m *Manager) check(ctx context.Context, o *observation) (*recipe.Documents,
 	for _, role := range roles() {
 		m.checkNames(o.resources[role], document(d, role), &p)
 	}
+	r := &reads{m: m}
 	for _, ns := range []string{"Microsoft.Compute", "Microsoft.Network", "Microsoft.Storage", "Microsoft.ManagedIdentity", "Microsoft.Insights"} {
-		r, err := m.get(ctx, m.subscription()+fleet.ResourceID("/providers/"+ns), resourcesVersion)
-		if err != nil {
-			return nil, err
-		}
-		if r == nil || r.State != "Registered" {
+		if provider := r.get(ctx, m.subscription()+fleet.ResourceID("/providers/"+ns), resourcesVersion); provider == nil || provider.State != "Registered" {
 			p.add("ProviderNotRegistered", m.subscription(), "resource provider "+ns+" is not registered", "az provider register --wait --namespace "+ns)
 		}
 	}
@@ -144,6 +139,9 @@ func (m *Manager) check(ctx context.Context, o *observation) (*recipe.Documents,
 		for _, name := range m.lostIdentities(o) {
 			p.add("IdentityDeleted", m.in(RoleStorage, identityType, name), "identity "+name+" was deleted; machines have no rights by a new identity of that name", "run ortet cluster down, then ortet cluster up")
 		}
+	}
+	if r.err != nil {
+		return nil, r.err
 	}
 	if err := m.checkAccount(ctx, o, &p); err != nil {
 		return nil, err
