@@ -10,6 +10,8 @@ import (
 	"strings"
 	"time"
 
+	"golang.org/x/sync/errgroup"
+
 	"github.com/ortet/ortet/internal/azure"
 	"github.com/ortet/ortet/internal/cluster"
 	"github.com/ortet/ortet/internal/fleet"
@@ -48,22 +50,21 @@ type Control struct {
 
 // A Pool is a scale set as it is in Azure.
 type Pool struct {
-	ID       fleet.ResourceID  `json:"id"`
-	Name     string            `json:"name"`
-	Size     string            `json:"size"`
-	Capacity int               `json:"capacity"`
-	Priority string            `json:"priority,omitempty"` // "Spot"; "" is Regular
-	ScaleIn  string            `json:"scaleInPolicy,omitempty"`
-	Tags     map[string]string `json:"tags,omitempty"`
+	ID       fleet.ResourceID
+	Name     string
+	Size     string
+	Capacity int
+	ScaleIn  string // "OldestVM", "NewestVM"; others are taken as NewestVM
+	Tags     map[string]string
 }
 
 // A Machine is an instance of a pool.
 type Machine struct {
 	ID       fleet.ResourceID
 	Instance string // "3"
+	Number   int    // 3
 	Name     string // "agents_3"
 	Node     string // the name that its Node has: the computer name in lower case
-	State    string // provisioning state
 	Power    string // "running", "deallocated", …; "" where Azure gives none
 	Latest   bool   // it has the scale set's current model
 }
@@ -81,9 +82,6 @@ func (c *Control) Pool(ctx context.Context, name string) (Pool, error) {
 			ScaleInPolicy struct {
 				Rules []string `json:"rules"`
 			} `json:"scaleInPolicy"`
-			Profile struct {
-				Priority string `json:"priority"`
-			} `json:"virtualMachineProfile"`
 		} `json:"properties"`
 	}
 	err := c.ARM.Get(ctx, c.Group.In("virtualMachineScaleSets", name), computeVersion, &v)
@@ -94,7 +92,7 @@ func (c *Control) Pool(ctx context.Context, name string) (Pool, error) {
 	if err != nil {
 		return Pool{}, err
 	}
-	p := Pool{ID: v.ID, Name: name, Size: v.SKU.Name, Capacity: v.SKU.Capacity, Priority: v.Properties.Profile.Priority, Tags: v.Tags}
+	p := Pool{ID: v.ID, Name: name, Size: v.SKU.Name, Capacity: v.SKU.Capacity, Tags: v.Tags}
 	if len(v.Properties.ScaleInPolicy.Rules) > 0 {
 		p.ScaleIn = v.Properties.ScaleInPolicy.Rules[0]
 	}
@@ -110,8 +108,7 @@ func (c *Control) Machines(ctx context.Context, pool Pool) ([]Machine, error) {
 			InstanceID string           `json:"instanceId"`
 			Name       string           `json:"name"`
 			Properties struct {
-				Latest    bool   `json:"latestModelApplied"`
-				State     string `json:"provisioningState"`
+				Latest    bool `json:"latestModelApplied"`
 				OSProfile struct {
 					ComputerName string `json:"computerName"`
 				} `json:"osProfile"`
@@ -125,7 +122,8 @@ func (c *Control) Machines(ctx context.Context, pool Pool) ([]Machine, error) {
 		if err := json.Unmarshal(raw, &v); err != nil {
 			return err
 		}
-		m := Machine{ID: v.ID, Instance: v.InstanceID, Name: v.Name, Node: strings.ToLower(v.Properties.OSProfile.ComputerName), State: v.Properties.State, Latest: v.Properties.Latest}
+		n, _ := strconv.Atoi(v.InstanceID) // of Uniform scale sets it is a number
+		m := Machine{ID: v.ID, Instance: v.InstanceID, Number: n, Name: v.Name, Node: strings.ToLower(v.Properties.OSProfile.ComputerName), Latest: v.Properties.Latest}
 		for _, s := range v.Properties.InstanceView.Statuses {
 			if power, ok := strings.CutPrefix(s.Code, "PowerState/"); ok {
 				m.Power = power
@@ -134,16 +132,8 @@ func (c *Control) Machines(ctx context.Context, pool Pool) ([]Machine, error) {
 		out = append(out, m)
 		return nil
 	}, "$expand", "instanceView")
-	slices.SortFunc(out, func(a, b Machine) int { return number(a.Instance) - number(b.Instance) })
+	slices.SortFunc(out, func(a, b Machine) int { return a.Number - b.Number })
 	return out, err
-}
-
-func number(instance string) int {
-	n, err := strconv.Atoi(instance)
-	if err != nil {
-		return -1
-	}
-	return n
 }
 
 // Find finds the machine of a Node, or of an instance's name, in any pool of the group.
@@ -159,11 +149,7 @@ func (c *Control) Find(ctx context.Context, name string) (Pool, Machine, error) 
 		return Pool{}, Machine{}, err
 	}
 	for _, p := range pools {
-		pool, err := c.Pool(ctx, p)
-		if err != nil {
-			return Pool{}, Machine{}, err
-		}
-		machines, err := c.Machines(ctx, pool)
+		pool, machines, err := c.load(ctx, p)
 		if err != nil {
 			return Pool{}, Machine{}, err
 		}
@@ -176,24 +162,60 @@ func (c *Control) Find(ctx context.Context, name string) (Pool, Machine, error) 
 	return Pool{}, Machine{}, &fleet.Error{Op: "find agent " + name, Resource: string(c.Group), Kind: fleet.KindNotFound, Remedy: "see ortet cluster agents for the agents that exist"}
 }
 
-// act sends an action of the scale set or of one machine, and waits until it is done.
-func (c *Control) act(ctx context.Context, id fleet.ResourceID, action string, body any) error {
-	o, err := c.ARM.Send(ctx, action, http.MethodPost, id+fleet.ResourceID("/"+action), computeVersion, body)
-	if err != nil {
-		return err
+// send sends what changes a pool or a machine, and waits until it is carried out.
+func (c *Control) send(ctx context.Context, op, method string, id fleet.ResourceID, version string, body any) error {
+	o, err := c.ARM.Send(ctx, op, method, id, version, body)
+	if err == nil {
+		_, err = o.Wait(ctx)
 	}
-	_, err = o.Wait(ctx)
 	return err
 }
 
-// patch changes the scale set's model and waits until Azure has carried it out.
-func (c *Control) patch(ctx context.Context, op string, pool Pool, body map[string]any) error {
-	o, err := c.ARM.Send(ctx, op, http.MethodPatch, pool.ID, computeVersion, body)
+// act sends an action of the scale set or of one machine.
+func (c *Control) act(ctx context.Context, id fleet.ResourceID, action string, body any) error {
+	return c.send(ctx, action, http.MethodPost, id+fleet.ResourceID("/"+action), computeVersion, body)
+}
+
+// setSKU changes the size or the capacity in the scale set's model.
+func (c *Control) setSKU(ctx context.Context, op string, pool Pool, size string, capacity int) error {
+	return c.send(ctx, op, http.MethodPatch, pool.ID, computeVersion, map[string]any{"sku": map[string]any{"name": size, "tier": "Standard", "capacity": capacity}})
+}
+
+// load reads a pool and its machines.
+func (c *Control) load(ctx context.Context, name string) (Pool, []Machine, error) {
+	pool, err := c.Pool(ctx, name)
 	if err != nil {
-		return err
+		return pool, nil, err
 	}
-	_, err = o.Wait(ctx)
-	return err
+	machines, err := c.Machines(ctx, pool)
+	return pool, machines, err
+}
+
+// node reads a machine's Node; one that is missing has no name.
+func (c *Control) node(ctx context.Context, m Machine) (fleet.Node, error) {
+	n, err := c.Nodes.Node(ctx, m.Node)
+	if fleet.Is(err, fleet.KindNotFound) {
+		return fleet.Node{}, nil
+	}
+	return n, err
+}
+
+// each works on machines, parallel at a time, and begins none after one failed.
+func each(ctx context.Context, machines []Machine, parallel int, do func(context.Context, Machine) error) error {
+	g, ctx := errgroup.WithContext(ctx)
+	g.SetLimit(max(parallel, 1))
+	for _, m := range machines {
+		g.Go(func() error {
+			if err := ctx.Err(); err != nil {
+				return err
+			}
+			if err := do(ctx, m); err != nil {
+				return fmt.Errorf("%s: %w", m.Name, err)
+			}
+			return nil
+		})
+	}
+	return g.Wait()
 }
 
 func instances(list []Machine) map[string]any {

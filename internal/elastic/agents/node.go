@@ -1,6 +1,7 @@
 package agents
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"time"
@@ -18,28 +19,24 @@ const AnnotationCordon = "ortet.io/cluster-cordon"
 
 // drain cordons a machine's Node and evicts its pods. fit makes the evictions fit into
 // the time, for a machine that goes in any case. A machine without a Node has nothing
-// to drain; gone is true for it.
-func (c *Control) drain(ctx context.Context, m Machine, fit bool) (n fleet.Node, gone bool, err error) {
-	n, err = c.Nodes.Node(ctx, m.Node)
-	if fleet.Is(err, fleet.KindNotFound) {
-		return n, true, nil
-	}
-	if err != nil {
-		return n, false, err
+// to drain.
+func (c *Control) drain(ctx context.Context, m Machine, fit bool) (n fleet.Node, err error) {
+	if n, err = c.node(ctx, m); err != nil || n.Name == "" {
+		return n, err
 	}
 	if !n.Unschedulable {
 		mark := "true"
 		if err := c.Nodes.Annotate(ctx, n.Name, map[string]*string{AnnotationCordon: &mark}); err != nil {
-			return n, false, err
+			return n, err
 		}
 		if err := c.Nodes.SetUnschedulable(ctx, n.Name, true); err != nil {
-			return n, false, err
+			return n, err
 		}
 	}
 	if !n.Ready {
 		// Its kubelet would not confirm that the pods ended.
 		c.report(m.Node, "not drained: the Node is not Ready")
-		return n, false, nil
+		return n, nil
 	}
 	c.report(m.Node, "draining")
 	err = c.Nodes.Drain(ctx, n.Name, cluster.DrainOptions{UID: n.UID, GracePeriod: -1, Deadline: c.DrainTimeout, Force: c.Force || fit, Fit: fit}, func(e cluster.DrainEvent) {
@@ -48,9 +45,9 @@ func (c *Control) drain(ctx context.Context, m Machine, fit bool) (n fleet.Node,
 		}
 	})
 	if err != nil && !fit {
-		return n, false, err
+		return n, err
 	}
-	return n, false, ctx.Err()
+	return n, ctx.Err()
 }
 
 // release uncordons a Node that a command of ours cordoned.
@@ -64,42 +61,40 @@ func (c *Control) release(ctx context.Context, n fleet.Node) error {
 	return c.Nodes.Annotate(ctx, n.Name, map[string]*string{AnnotationCordon: nil})
 }
 
-// awaitReady waits until the machine's Node is Ready and accepted; nil accepts all.
-func (c *Control) awaitReady(ctx context.Context, m Machine, accept func(fleet.Node) bool) (fleet.Node, error) {
+// awaitReady waits until the machine's Node is Ready, in another boot than before's.
+func (c *Control) awaitReady(ctx context.Context, m Machine, before fleet.Node) (fleet.Node, error) {
 	deadline := c.Now().Add(c.ReadyTimeout)
-	var why string
 	for {
-		n, err := c.Nodes.Node(ctx, m.Node)
+		n, err := c.node(ctx, m)
 		switch {
-		case err == nil && n.Ready && (accept == nil || accept(n)):
-			return n, nil
-		case err == nil:
-			why = n.NotReadyWhy
-		case fleet.Is(err, fleet.KindNotFound):
-			why = "it has no Node"
-		case !fleet.Is(err, fleet.KindTransient):
+		case err != nil && !fleet.Is(err, fleet.KindTransient):
 			return n, err
-		}
-		if c.Now().After(deadline) {
-			if why == "" {
-				why = "not Ready"
+		case err == nil && n.Ready && (before.BootID == "" || n.BootID != before.BootID):
+			c.report(m.Node, "Ready")
+			return n, nil
+		case c.Now().After(deadline):
+			why := cmp.Or(n.NotReadyWhy, "not Ready")
+			if err != nil {
+				why = err.Error()
+			} else if n.Name == "" {
+				why = "machine has no Node"
 			}
 			return n, &fleet.Error{Op: "wait for Node " + m.Node, Resource: string(m.ID), Kind: fleet.KindTimedOut, Err: errors.New(why),
 				Remedy: "ortet nodes " + m.Node + " shows why; the same command goes on"}
 		}
-		if err := pause(ctx, pollInterval); err != nil {
-			return n, err
+		select {
+		case <-time.After(pollInterval):
+		case <-ctx.Done():
+			return n, ctx.Err()
 		}
 	}
 }
 
-func pause(ctx context.Context, d time.Duration) error {
-	t := time.NewTimer(d)
-	defer t.Stop()
-	select {
-	case <-t.C:
-		return nil
-	case <-ctx.Done():
-		return ctx.Err()
+// back waits until a machine that was restarted is Ready, and uncordons it.
+func (c *Control) back(ctx context.Context, m Machine, before fleet.Node) error {
+	n, err := c.awaitReady(ctx, m, before)
+	if err != nil {
+		return err
 	}
+	return c.release(ctx, n)
 }

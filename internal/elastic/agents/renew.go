@@ -2,10 +2,7 @@ package agents
 
 import (
 	"context"
-	"fmt"
 	"net/http"
-
-	"golang.org/x/sync/errgroup"
 
 	"github.com/ortet/ortet/internal/fleet"
 )
@@ -21,7 +18,7 @@ const (
 // drained, powered off, its Node deleted, reimaged, and its new Node awaited. It stops
 // at the first that does not come up. Interrupted, the same call goes on.
 func (c *Control) Reimage(ctx context.Context, name string, parallel int) error {
-	pool, err := c.Pool(ctx, name)
+	pool, machines, err := c.load(ctx, name)
 	if err != nil {
 		return err
 	}
@@ -34,11 +31,7 @@ func (c *Control) Reimage(ctx context.Context, name string, parallel int) error 
 	} else {
 		c.report(name, "going on with reimage %s", run)
 	}
-	machines, err := c.Machines(ctx, pool)
-	if err != nil {
-		return err
-	}
-	if err := c.inTurn(ctx, machines, parallel, func(ctx context.Context, m Machine) error {
+	if err := each(ctx, machines, parallel, func(ctx context.Context, m Machine) error {
 		return c.reimage(ctx, m, run)
 	}); err != nil {
 		return err
@@ -51,7 +44,7 @@ func (c *Control) reimage(ctx context.Context, m Machine, run string) error {
 	if n, err := c.Nodes.Node(ctx, m.Node); err == nil && n.Ready && n.Annotations[AnnotationReimage] == run {
 		return c.release(ctx, n)
 	}
-	n, gone, err := c.drain(ctx, m, false)
+	n, err := c.drain(ctx, m, false)
 	if err != nil {
 		return err
 	}
@@ -63,7 +56,7 @@ func (c *Control) reimage(ctx context.Context, m Machine, run string) error {
 			return err
 		}
 	}
-	if !gone {
+	if n.Name != "" {
 		if err := c.Nodes.Forget(ctx, m.Node, n.UID); err != nil {
 			return err
 		}
@@ -75,10 +68,9 @@ func (c *Control) reimage(ctx context.Context, m Machine, run string) error {
 	if err := c.act(ctx, m.ID, "start", nil); err != nil { // of a running one it changes nothing
 		return err
 	}
-	if n, err = c.awaitReady(ctx, m, nil); err != nil {
+	if n, err = c.awaitReady(ctx, m, fleet.Node{}); err != nil {
 		return err
 	}
-	c.report(m.Node, "Ready")
 	return c.Nodes.Annotate(ctx, n.Name, map[string]*string{AnnotationReimage: &run})
 }
 
@@ -86,21 +78,20 @@ func (c *Control) reimage(ctx context.Context, m Machine, run string) error {
 // to the scale set's model, which restarts them, and awaited. Interrupted, the same
 // call goes on with those that do not have the model yet.
 func (c *Control) Resize(ctx context.Context, name, size string) error {
-	pool, err := c.Pool(ctx, name)
+	pool, machines, err := c.load(ctx, name)
 	if err != nil {
 		return err
 	}
 	if pool.Size != size {
 		c.report(name, "changing the size from %s to %s", pool.Size, size)
-		if err := c.patch(ctx, "resize to "+size, pool, map[string]any{"sku": map[string]any{"name": size, "tier": "Standard", "capacity": pool.Capacity}}); err != nil {
+		if err := c.setSKU(ctx, "resize to "+size, pool, size, pool.Capacity); err != nil {
+			return err
+		}
+		if machines, err = c.Machines(ctx, pool); err != nil {
 			return err
 		}
 	}
-	machines, err := c.Machines(ctx, pool)
-	if err != nil {
-		return err
-	}
-	return c.inTurn(ctx, machines, 1, func(ctx context.Context, m Machine) error {
+	return each(ctx, machines, 1, func(ctx context.Context, m Machine) error {
 		n, err := c.Nodes.Node(ctx, m.Node)
 		if m.Latest && err == nil && n.Ready {
 			return c.release(ctx, n)
@@ -108,7 +99,7 @@ func (c *Control) Resize(ctx context.Context, name, size string) error {
 		if m.Latest && m.Power != "running" {
 			return nil
 		}
-		before, _, err := c.drain(ctx, m, false)
+		before, err := c.drain(ctx, m, false)
 		if err != nil {
 			return err
 		}
@@ -125,42 +116,8 @@ func (c *Control) Resize(ctx context.Context, name, size string) error {
 	})
 }
 
-// back waits until a machine that was restarted has its Node Ready in a boot other
-// than before's, and uncordons it.
-func (c *Control) back(ctx context.Context, m Machine, before fleet.Node) error {
-	n, err := c.awaitReady(ctx, m, func(n fleet.Node) bool { return before.BootID == "" || n.BootID != before.BootID })
-	if err != nil {
-		return err
-	}
-	c.report(m.Node, "Ready")
-	return c.release(ctx, n)
-}
-
 // tag merges or deletes tags of a resource.
 func (c *Control) tag(ctx context.Context, id fleet.ResourceID, operation string, tags map[string]string) error {
-	o, err := c.ARM.Send(ctx, "tag", http.MethodPatch, id+"/providers/Microsoft.Resources/tags/default", tagsVersion,
+	return c.send(ctx, "tag", http.MethodPatch, id+"/providers/Microsoft.Resources/tags/default", tagsVersion,
 		map[string]any{"operation": operation, "properties": map[string]any{"tags": tags}})
-	if err != nil {
-		return err
-	}
-	_, err = o.Wait(ctx)
-	return err
-}
-
-// inTurn works on machines, parallel at a time, and begins none after one failed.
-func (c *Control) inTurn(ctx context.Context, machines []Machine, parallel int, do func(context.Context, Machine) error) error {
-	g, ctx := errgroup.WithContext(ctx)
-	g.SetLimit(max(parallel, 1))
-	for _, m := range machines {
-		g.Go(func() error {
-			if err := ctx.Err(); err != nil {
-				return err
-			}
-			if err := do(ctx, m); err != nil {
-				return fmt.Errorf("%s: %w", m.Name, err)
-			}
-			return nil
-		})
-	}
-	return g.Wait()
 }

@@ -1,11 +1,11 @@
 package agents
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"slices"
-
-	"golang.org/x/sync/errgroup"
+	"sync"
 
 	"github.com/ortet/ortet/internal/fleet"
 )
@@ -18,62 +18,50 @@ const maxParallel = 8
 // instance ids, since Azure would choose without a look at the Nodes; then their Nodes
 // go.
 func (c *Control) Scale(ctx context.Context, name string, want int) error {
-	pool, err := c.Pool(ctx, name)
+	pool, machines, err := c.load(ctx, name)
 	if err != nil {
 		return err
 	}
 	if want < pool.Capacity {
-		return c.scaleIn(ctx, pool, pool.Capacity-want)
+		victims, err := c.choose(ctx, pool, machines, pool.Capacity-want)
+		if err != nil {
+			return err
+		}
+		return c.remove(ctx, pool, victims)
 	}
 	if want > pool.Capacity {
 		c.report(name, "scaling from %d to %d", pool.Capacity, want)
-		if err := c.setCapacity(ctx, pool, want); err != nil {
+		if err := c.setSKU(ctx, fmt.Sprintf("scale to %d", want), pool, pool.Size, want); err != nil {
 			return err
 		}
 	}
-	return c.awaitPool(ctx, pool)
-}
-
-func (c *Control) setCapacity(ctx context.Context, pool Pool, n int) error {
-	return c.patch(ctx, fmt.Sprintf("scale to %d", n), pool, map[string]any{"sku": map[string]any{"name": pool.Size, "tier": "Standard", "capacity": n}})
+	return c.awaitPool(ctx, name)
 }
 
 // awaitPool waits until all running machines of a pool have a Ready Node.
-func (c *Control) awaitPool(ctx context.Context, pool Pool) error {
-	machines, err := c.Machines(ctx, pool)
+func (c *Control) awaitPool(ctx context.Context, name string) error {
+	_, machines, err := c.load(ctx, name)
 	if err != nil {
 		return err
 	}
-	return each(machines, func(m Machine) error {
+	return each(ctx, machines, maxParallel, func(ctx context.Context, m Machine) error {
 		if m.Power == "deallocated" || m.Power == "stopped" {
 			return nil
 		}
-		n, err := c.awaitReady(ctx, m, nil)
-		if err == nil {
-			c.report(n.Name, "Ready")
-		}
+		_, err := c.awaitReady(ctx, m, fleet.Node{})
 		return err
 	})
 }
 
-func (c *Control) scaleIn(ctx context.Context, pool Pool, n int) error {
-	machines, err := c.Machines(ctx, pool)
-	if err != nil {
-		return err
-	}
-	victims, err := c.choose(ctx, pool, machines, n)
-	if err != nil {
-		return err
-	}
-	return c.remove(ctx, pool, victims)
-}
-
 // remove drains machines, deletes them, and then their Nodes.
 func (c *Control) remove(ctx context.Context, pool Pool, victims []Machine) error {
-	uids := make([]string, len(victims))
-	if err := each(indexes(victims), func(i int) error {
-		node, _, err := c.drain(ctx, victims[i], false)
-		uids[i] = node.UID
+	var mu sync.Mutex
+	uids := map[string]string{}
+	if err := each(ctx, victims, maxParallel, func(ctx context.Context, m Machine) error {
+		node, err := c.drain(ctx, m, false)
+		mu.Lock()
+		defer mu.Unlock()
+		uids[m.Node] = node.UID
 		return err
 	}); err != nil {
 		return err
@@ -84,11 +72,11 @@ func (c *Control) remove(ctx context.Context, pool Pool, victims []Machine) erro
 	if err := c.act(ctx, pool.ID, "delete", instances(victims)); err != nil {
 		return err
 	}
-	for i, m := range victims {
-		if uids[i] == "" {
+	for _, m := range victims {
+		if uids[m.Node] == "" {
 			continue
 		}
-		if err := c.Nodes.Forget(ctx, m.Node, uids[i]); err != nil {
+		if err := c.Nodes.Forget(ctx, m.Node, uids[m.Node]); err != nil {
 			return err
 		}
 		c.report(m.Node, "deleted")
@@ -102,11 +90,11 @@ func (c *Control) remove(ctx context.Context, pool Pool, victims []Machine) erro
 func (c *Control) choose(ctx context.Context, pool Pool, machines []Machine, n int) ([]Machine, error) {
 	rank := map[string]int{}
 	for _, m := range machines {
-		node, err := c.Nodes.Node(ctx, m.Node)
+		node, err := c.node(ctx, m)
 		switch {
-		case fleet.Is(err, fleet.KindNotFound):
 		case err != nil:
 			return nil, err
+		case node.Name == "":
 		case !node.Ready:
 			rank[m.Instance] = 1
 		case node.Unschedulable:
@@ -117,13 +105,11 @@ func (c *Control) choose(ctx context.Context, pool Pool, machines []Machine, n i
 	}
 	list := slices.Clone(machines)
 	slices.SortFunc(list, func(a, b Machine) int {
-		if d := rank[a.Instance] - rank[b.Instance]; d != 0 {
-			return d
-		}
+		order := b.Number - a.Number
 		if pool.ScaleIn == "OldestVM" {
-			return number(a.Instance) - number(b.Instance)
+			order = -order
 		}
-		return number(b.Instance) - number(a.Instance)
+		return cmp.Or(rank[a.Instance]-rank[b.Instance], order)
 	})
 	return list[:min(n, len(list))], nil
 }
@@ -143,27 +129,9 @@ func (c *Control) Replace(ctx context.Context, name string) error {
 		return err
 	}
 	if now.Capacity < pool.Capacity {
-		if err := c.setCapacity(ctx, now, now.Capacity+1); err != nil {
+		if err := c.setSKU(ctx, fmt.Sprintf("scale to %d", now.Capacity+1), now, now.Size, now.Capacity+1); err != nil {
 			return err
 		}
 	}
-	return c.awaitPool(ctx, now)
-}
-
-func indexes[T any](list []T) []int {
-	out := make([]int, len(list))
-	for i := range list {
-		out[i] = i
-	}
-	return out
-}
-
-// each does something with each item, some at a time, and gives the first error.
-func each[T any](list []T, do func(T) error) error {
-	var g errgroup.Group
-	g.SetLimit(maxParallel)
-	for _, v := range list {
-		g.Go(func() error { return do(v) })
-	}
-	return g.Wait()
+	return c.awaitPool(ctx, now.Name)
 }

@@ -40,7 +40,34 @@ func (*readyNodes) Drain(context.Context, string, cluster.DrainOptions, func(clu
 	return nil
 }
 
-const operator = "0a7e7000-0000-4000-8000-000000000009"
+const subscriptionScope = "subscription"
+
+// A grant is a row of the table in docs/azure-permissions.md.
+type grant struct {
+	command, scope string // scope: subscriptionScope, lifecycle.RoleStorage or lifecycle.RoleCompute
+	actions        []string
+}
+
+// documented is the table of what an operator of ortet cluster needs in Azure.
+func documented(t *testing.T) (all []grant) {
+	t.Helper()
+	text, err := os.ReadFile("../../../docs/azure-permissions.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	_, rest, _ := strings.Cut(string(text), "<!-- operator -->\n")
+	table, _, _ := strings.Cut(rest, "<!-- end -->")
+	for line := range strings.Lines(table) {
+		cells := strings.Split(strings.ReplaceAll(strings.TrimSpace(line), "`", ""), " | ")
+		if len(cells) == 3 && strings.Contains(cells[2], "/") {
+			all = append(all, grant{strings.TrimPrefix(cells[0], "| "), strings.TrimSuffix(cells[1], " group"), strings.Split(strings.TrimSuffix(cells[2], " |"), ", ")})
+		}
+	}
+	if len(all) < 15 {
+		t.Fatalf("docs/azure-permissions.md has %d rows about operators", len(all))
+	}
+	return all
+}
 
 // An operation is a command as an operator gives it.
 type operation struct {
@@ -80,136 +107,160 @@ func operations() []operation {
 	}
 }
 
-// scopeOf is the scope of a Grant that a path of a request is in.
+// scopeOf is the scope of a grant that a path of a request is in.
 func scopeOf(path string) string {
 	for _, role := range []string{lifecycle.RoleStorage, lifecycle.RoleCompute} {
 		if strings.Contains(path+"/", "/resourcegroups/demo-"+role+"/") {
 			return role
 		}
 	}
-	return lifecycle.ScopeSubscription
+	return subscriptionScope
 }
 
-// operate gives all commands as an operator who may do what the grants say, but not one
-// action at one scope; "" lacks nothing. It ends at the first that fails, and gives the
-// command with all that it printed.
-func operate(t *testing.T, lacksScope, lacks string, observe func(command string, r azsim.Request)) (failed, output string) {
-	t.Helper()
-	granted := map[string][]string{}
-	for _, g := range lifecycle.Actions() {
-		for _, a := range g.Actions {
-			if g.Scope != lacksScope || a != lacks {
-				granted[g.Scope] = append(granted[g.Scope], a)
+// An operator may do what is documented, but not one action at one scope; "" lacks
+// nothing.
+type lack struct{ scope, action string }
+
+// rights are the roles of an operator.
+func rights(grants []grant, l lack) (roles []azsim.Grant) {
+	const subscription = "/subscriptions/" + azsim.DefaultSubscription
+	for scope, id := range map[string]string{subscriptionScope: subscription, lifecycle.RoleStorage: storageGroup, lifecycle.RoleCompute: computeGroup} {
+		role := azsim.Grant{Role: "operator of " + scope, Scope: id}
+		for _, g := range grants {
+			for _, a := range g.actions {
+				if g.scope == scope && (lack{scope, a}) != l {
+					role.Actions = append(role.Actions, a)
+				}
 			}
 		}
+		if len(role.Actions) > 0 {
+			roles = append(roles, role)
+		}
 	}
-	const subscription = "/subscriptions/" + azsim.DefaultSubscription
-	var roles []azsim.Grant
-	for scope, id := range map[string]string{lifecycle.ScopeSubscription: subscription, lifecycle.RoleStorage: subscription + "/resourceGroups/demo-storage", lifecycle.RoleCompute: computeGroup} {
-		if len(granted[scope]) > 0 {
-			roles = append(roles, azsim.Grant{Role: "operator of " + scope, Scope: id, Actions: granted[scope]})
+	return roles
+}
+
+func operatorID(i int) string { return fmt.Sprintf("0a7e7000-0000-4000-8000-%012d", i) }
+
+// operate gives test a world with operators that lack something, and as, which does an
+// operation as one of them and gives what it printed when it failed.
+func operate(t *testing.T, lacks []lack, observe func(r azsim.Request), test func(x *site, as func(i int, o operation) (failed bool, output string))) {
+	t.Helper()
+	grants := documented(t)
+	play(t, func(s *azsim.Server) {
+		s.Principals = []azsim.Principal{{Name: "owner", ClientID: azsim.DefaultClientID, Roles: []azsim.Grant{{Role: "Owner"}}}}
+		for i, l := range lacks {
+			s.Principals = append(s.Principals, azsim.Principal{Name: fmt.Sprint("operator ", i), ClientID: operatorID(i), ObjectID: operatorID(i), Roles: rights(grants, l)})
+		}
+		s.OnRequest = observe
+	}, func(x *site) {
+		go x.boot()
+		test(x, func(i int, o operation) (bool, string) {
+			client, err := arm.NewResources(arm.Options{Cloud: azsim.Cloud(azsim.InProcess), Credential: x.s.Credential(operatorID(i)), Transport: x.s.Transport(), Version: "test"})
+			if err != nil {
+				x.Fatal(err)
+			}
+			control := &agents.Control{ARM: client, Nodes: &readyNodes{}, Group: computeGroup, DrainTimeout: time.Minute, ReadyTimeout: time.Minute, Now: time.Now}
+			result, err := o.do(&site{x.T, x.s, client, x.ctx}, control)
+			if err == nil {
+				return false, ""
+			}
+			data, _ := json.Marshal(result)
+			return true, err.Error() + "\n" + string(data)
+		})
+	})
+}
+
+func TestOperatorNeedsTheActionsAlone(t *testing.T) {
+	grants := documented(t)
+	var unused []string
+	for _, g := range grants {
+		for _, a := range g.actions {
+			if !strings.HasSuffix(a, "/join/action") && !strings.HasSuffix(a, "/assign/action") { // checked by linked requests
+				unused = append(unused, strings.ToLower(g.command+" "+g.scope+" "+a))
+			}
 		}
 	}
 	var mu sync.Mutex
 	command := ""
-	play(t, func(s *azsim.Server) {
-		s.Principals = []azsim.Principal{{Name: "owner", ClientID: azsim.DefaultClientID, Roles: []azsim.Grant{{Role: "Owner"}}}, {Name: "operator", ClientID: operator, ObjectID: operator, Roles: roles}}
-		s.OnRequest = func(r azsim.Request) {
-			mu.Lock()
-			defer mu.Unlock()
-			if r.Principal == operator && observe != nil {
-				observe(command, r)
-			}
+	observe := func(r azsim.Request) {
+		mu.Lock()
+		defer mu.Unlock()
+		if r.Principal != operatorID(0) {
+			return
 		}
-	}, func(x *site) {
-		go x.boot()
-		client, err := arm.NewResources(arm.Options{Cloud: azsim.Cloud(azsim.InProcess), Credential: x.s.Credential(operator), Transport: x.s.Transport(), Version: "test"})
-		if err != nil {
-			t.Fatal(err)
+		action := strings.ToLower(r.Action)
+		key := command + " " + scopeOf(r.Path) + " " + action
+		unused = slices.DeleteFunc(unused, func(s string) bool { return s == key })
+		if action != "" && !slices.ContainsFunc(grants, func(g grant) bool {
+			of := g.command == command || g.command == "status" || g.command == "up" && command == "up --prune"
+			return of && g.scope == scopeOf(r.Path) && slices.ContainsFunc(g.actions, func(a string) bool { return strings.ToLower(a) == action })
+		}) {
+			t.Errorf("%s uses %s on %s", command, r.Action, r.Path)
 		}
-		as := &site{x.T, x.s, client, x.ctx}
-		control := &agents.Control{ARM: client, Nodes: &readyNodes{}, Group: computeGroup, DrainTimeout: time.Minute, ReadyTimeout: time.Minute, Now: time.Now}
+	}
+	operate(t, []lack{{}}, observe, func(x *site, as func(int, operation) (bool, string)) {
 		for _, o := range operations() {
 			mu.Lock()
 			command = o.command
 			mu.Unlock()
-			result, err := o.do(as, control)
-			if err != nil {
-				data, _ := json.Marshal(result)
-				failed, output = o.command, err.Error()+"\n"+string(data)
-				return
+			if failed, output := as(0, o); failed {
+				x.Fatalf("%s fails with the documented actions: %s", o.command, output)
 			}
 		}
 	})
-	return failed, output
-}
-
-func TestOperatorNeedsTheActionsAlone(t *testing.T) {
-	grants := lifecycle.Actions()
-	var unused []string
-	for _, g := range grants {
-		for _, a := range g.Actions {
-			if !strings.HasSuffix(a, "/join/action") && !strings.HasSuffix(a, "/assign/action") { // checked by linked requests
-				unused = append(unused, strings.ToLower(g.Command+" "+g.Scope+" "+a))
-			}
-		}
-	}
-	failed, output := operate(t, "", "", func(command string, r azsim.Request) {
-		action := strings.ToLower(r.Action)
-		key := command + " " + scopeOf(r.Path) + " " + action
-		unused = slices.DeleteFunc(unused, func(s string) bool { return s == key })
-		if action != "" && !slices.ContainsFunc(grants, func(g lifecycle.Grant) bool {
-			of := g.Command == command || g.Command == lifecycle.CommandStatus || g.Command == "up" && command == "up --prune"
-			return of && g.Scope == scopeOf(r.Path) && slices.ContainsFunc(g.Actions, func(a string) bool { return strings.ToLower(a) == action })
-		}) {
-			t.Errorf("%s uses %s on %s", command, r.Action, r.Path)
-		}
-	})
-	if failed != "" {
-		t.Errorf("%s fails with the documented actions: %s", failed, output)
-	}
 	if len(unused) > 0 {
 		t.Errorf("not used:\n%s", strings.Join(unused, "\n"))
 	}
 }
 
+// In one world each command is given by operators that lack an action of it, before one
+// who lacks nothing does it: most are refused before anything changes. An action that is
+// not needed in that state is lacking in a world of its own.
 func TestOperatorLacksAnAction(t *testing.T) {
-	done := map[string]bool{}
-	for _, g := range lifecycle.Actions() {
-		for _, a := range g.Actions {
-			name := g.Scope + " " + a
-			if done[name] {
-				continue
-			}
-			done[name] = true
-			t.Run(name, func(t *testing.T) {
-				t.Parallel()
-				failed, output := operate(t, g.Scope, a, nil)
-				if failed == "" || !strings.Contains(strings.ToLower(output), strings.ToLower(a)) {
-					t.Errorf("command %q failed with %q", failed, output)
+	var lacks []lack
+	commands := map[lack]string{}
+	for _, scope := range []string{subscriptionScope, lifecycle.RoleCompute, lifecycle.RoleStorage} {
+		for _, g := range documented(t) {
+			for _, a := range g.actions {
+				if l := (lack{g.scope, a}); g.scope == scope && commands[l] == "" {
+					lacks, commands[l] = append(lacks, l), g.command
 				}
-			})
+			}
 		}
 	}
-}
-
-func TestOperatorsActionsAreDocumented(t *testing.T) {
-	const page, begin, end = "../../../docs/azure-permissions.md", "<!-- operator -->\n", "<!-- end -->"
-	var b strings.Builder
-	b.WriteString("| command | on | actions |\n|---|---|---|\n")
-	for _, g := range lifecycle.Actions() {
-		on := g.Scope + " group"
-		if g.Scope == lifecycle.ScopeSubscription {
-			on = g.Scope
+	refused := map[lack]bool{}
+	try := func(i int, l lack, o operation, as func(int, operation) (bool, string)) {
+		failed, output := as(i, o)
+		if failed && !strings.Contains(strings.ToLower(output), strings.ToLower(l.action)) {
+			t.Errorf("%s without %s on %s: %s", o.command, l.action, l.scope, output)
 		}
-		fmt.Fprintf(&b, "| `%s` | %s | `%s` |\n", g.Command, on, strings.Join(g.Actions, "`, `"))
+		refused[l] = refused[l] || failed
 	}
-	text, err := os.ReadFile(page)
-	if err != nil {
-		t.Fatal(err)
-	}
-	_, rest, _ := strings.Cut(string(text), begin)
-	if has, _, ended := strings.Cut(rest, end); !ended || has != b.String() {
-		t.Errorf("the table between %q and %q in %s is not\n%s", begin, end, page, b.String())
+	operate(t, append(lacks, lack{}), nil, func(x *site, as func(int, operation) (bool, string)) {
+		for _, o := range operations() {
+			for i, l := range lacks {
+				if commands[l] == o.command && !refused[l] {
+					try(i, l, o, as)
+				}
+			}
+			if failed, output := as(len(lacks), o); failed {
+				x.Fatalf("%s: %s", o.command, output)
+			}
+		}
+	})
+	for _, l := range lacks {
+		if refused[l] {
+			continue
+		}
+		t.Log("in a world of its own:", l)
+		operate(t, []lack{l}, nil, func(x *site, as func(int, operation) (bool, string)) {
+			for _, o := range operations() {
+				if try(0, l, o, as); refused[l] {
+					return
+				}
+			}
+			x.Errorf("%s without %s on %s is not refused", commands[l], l.action, l.scope)
+		})
 	}
 }

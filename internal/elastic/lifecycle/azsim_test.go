@@ -338,3 +338,68 @@ func TestAzsimInterrupted(t *testing.T) {
 		}
 	}
 }
+
+// Down while an up runs ends the up with what to do; then up makes all again.
+func TestAzsimDownDuringUp(t *testing.T) {
+	play(t, nil, func(x *site) {
+		go x.boot()
+		end := make(chan error)
+		go func() { _, err := x.manager(file).Up(x.ctx, lifecycle.UpOptions{}); end <- err }()
+		time.Sleep(time.Minute)
+		if r, err := x.manager(file).Down(x.ctx, []string{lifecycle.RoleCompute, lifecycle.RoleStorage}); err != nil || len(r.Deleted) != 2 {
+			x.Errorf("down: %v %+v", err, r)
+		}
+		if err := <-end; err == nil || !strings.Contains(err.Error(), "deployment was deleted; run ortet cluster up again") {
+			x.Errorf("up: %v", err)
+		}
+		x.up(file)
+	})
+}
+
+// A down that was interrupted goes on in Azure: plan refuses, and up waits and reports it.
+func TestAzsimUpWaitsForDeletion(t *testing.T) {
+	play(t, nil, func(x *site) {
+		go x.boot()
+		x.up(file)
+		ctx, cancel := context.WithTimeout(x.ctx, 5*time.Second)
+		defer cancel()
+		if _, err := x.manager(file).Down(ctx, []string{lifecycle.RoleCompute}); engine.ExitCode(err) != engine.ExitInterrupted {
+			x.Errorf("down: %v", err)
+		}
+		if s, err := x.manager(file).Status(x.ctx); err != nil || s.Groups[1].State != "Deleting" {
+			x.Errorf("status: %v %+v", err, s)
+		}
+		if _, err := x.manager(file).Plan(x.ctx); engine.ExitCode(err) != engine.ExitRefused || !strings.Contains(err.Error(), "ortet cluster up waits") {
+			x.Errorf("plan: %v", err)
+		}
+		m, said := x.manager(file), ""
+		m.Reporter = engine.ReporterFunc(func(e engine.Event) { said += e.Message + "\n" })
+		if r, err := m.Up(x.ctx, lifecycle.UpOptions{}); err != nil || !r.Ready || !strings.Contains(said, "deleting group demo-compute: ") {
+			x.Errorf("up: %v %+v, reported %q", err, r, said)
+		}
+	})
+}
+
+// Machines have no rights by an identity that was made again: all of compute is.
+func TestAzsimDeletedIdentity(t *testing.T) {
+	play(t, nil, func(x *site) {
+		go x.boot()
+		x.up(file)
+		x.send(http.MethodDelete, storageGroup+"/providers/Microsoft.ManagedIdentity/userAssignedIdentities/ortet-agent", "2023-01-31", nil)
+		if _, err := x.manager(file).Up(x.ctx, lifecycle.UpOptions{}); engine.ExitCode(err) != engine.ExitRefused || !strings.Contains(err.Error(), "identity ortet-agent was deleted") {
+			x.Errorf("up: %v", err)
+		}
+		if _, err := x.manager(file).Down(x.ctx, []string{lifecycle.RoleCompute}); err != nil {
+			x.Error(err)
+		}
+		x.up(file)
+	})
+}
+
+func TestAzsimStatusOfNothing(t *testing.T) {
+	play(t, nil, func(x *site) {
+		if s, err := x.manager(file).Status(x.ctx); err != nil || len(s.Groups) != 2 || s.Groups[0].Exists || s.Server != nil {
+			x.Errorf("%v %+v", err, s)
+		}
+	})
+}

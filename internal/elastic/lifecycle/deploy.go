@@ -23,23 +23,13 @@ type Failure struct {
 	Message  string `json:"message"`  // Azure's
 }
 
-// A deploymentState is a deployment as ARM shows it.
-type deploymentState struct {
-	Properties struct {
-		ProvisioningState string    `json:"provisioningState"`
-		CorrelationID     string    `json:"correlationId"`
-		Timestamp         time.Time `json:"timestamp"`
-		Error             *armError `json:"error"`
-	} `json:"properties"`
-}
-
 type armError struct {
 	Code    string     `json:"code"`
 	Message string     `json:"message"`
 	Details []armError `json:"details"`
 }
 
-// deepest gives the error that says most: the first of the details, where there are any.
+// deepest gives the error that says most: the first of the details, if any.
 func (e *armError) deepest() (code, message string) {
 	for len(e.Details) > 0 {
 		e = &e.Details[0]
@@ -47,70 +37,50 @@ func (e *armError) deepest() (code, message string) {
 	return e.Code, e.Message
 }
 
-// A step of a deployment is the work on one resource.
-type deploymentStep struct {
-	ID         string `json:"operationId"`
-	Properties struct {
-		ProvisioningOperation string          `json:"provisioningOperation"`
-		ProvisioningState     string          `json:"provisioningState"`
-		StatusMessage         json.RawMessage `json:"statusMessage"` // an object, or a text
-		TargetResource        struct {
-			Type string `json:"resourceType"`
-			Name string `json:"resourceName"`
-		} `json:"targetResource"`
-	} `json:"properties"`
+// target is what an operation of a deployment works on, "vm server".
+func (r *resource) target() string {
+	return kindName(r.Properties.Target.Type) + " " + shownName(r.Properties.Target.Name)
 }
 
-func (s deploymentStep) resource() string {
-	return kindName(s.Properties.TargetResource.Type) + " " + shownName(s.Properties.TargetResource.Name)
-}
-
-func (s deploymentStep) failure(group string) Failure {
-	f := Failure{Group: group, Resource: s.resource(), Code: s.Properties.ProvisioningState}
+func (r *resource) failure(group string) Failure {
+	f := Failure{Group: group, Resource: r.target(), Code: r.Properties.ProvisioningState}
 	var body struct {
 		Error *armError `json:"error"`
 	}
-	var plain string
-	switch {
-	case json.Unmarshal(s.Properties.StatusMessage, &body) == nil && body.Error != nil:
+	if json.Unmarshal(r.Properties.StatusMessage, &body) == nil && body.Error != nil {
 		f.Code, f.Message = body.Error.deepest()
-	case json.Unmarshal(s.Properties.StatusMessage, &plain) == nil:
-		f.Message = plain
+	} else {
+		_ = json.Unmarshal(r.Properties.StatusMessage, &f.Message) // a text, or nothing
 	}
 	return f
 }
 
-// errDeployment is a deployment that ended, but not with success.
+// A deploymentError is a deployment that ended, but not with success.
 type deploymentError struct {
-	state    string // "Failed", "Canceled"
-	made     bool   // some of its resources were made
+	what     string
 	failures []Failure
 }
 
-func (e *deploymentError) Error() string {
-	if strings.EqualFold(e.state, "Canceled") {
-		return "deployment was canceled"
-	}
-	return fmt.Sprintf("deployment failed for %d resource(s)", len(e.failures))
-}
+func (e *deploymentError) Error() string { return e.what }
 
-// clock is the time that a step of the display has taken.
+// A clock is a step of the display and the time that it has taken.
 type clock struct {
-	m     *Manager
-	step  string
-	title string
-	begin time.Time
+	m           *Manager
+	step, title string
+	began       time.Time
+	ended       bool
 }
 
 func (m *Manager) begin(step, title string) *clock {
-	c := &clock{m, step, title, m.Now()}
+	c := &clock{m: m, step: step, title: title, began: m.Now()}
 	c.report(engine.StepStarted, "")
 	return c
 }
 
 func (c *clock) report(s engine.State, message string) {
 	now := c.m.Now()
-	c.m.Reporter.Report(engine.Event{At: now, Step: c.step, Title: c.title, State: s, Message: message, Percent: -1, Elapsed: now.Sub(c.begin)})
+	c.ended = s == engine.StepDone || s == engine.StepFailed
+	c.m.Reporter.Report(engine.Event{At: now, Step: c.step, Title: c.title, State: s, Message: message, Percent: -1, Elapsed: now.Sub(c.began)})
 }
 
 func (c *clock) end(err error) {
@@ -133,128 +103,99 @@ func (m *Manager) deploymentID(role string) fleet.ResourceID {
 	return m.in(role, "Microsoft.Resources/deployments", recipe.DeploymentName)
 }
 
-// deploy has Azure make what the template says, and follows. Where another deployment
-// runs already, it follows that one first.
+// deploy has Azure make what the template says, and follows. If another deployment runs
+// already, it follows that one first.
 func (m *Manager) deploy(ctx context.Context, role string, d recipe.Deployment, wait bool) (err error) {
 	c := m.begin(role, "Deploy the "+role+" group")
 	defer func() { c.end(err) }()
-	for {
-		var accepted deploymentState
+	return m.poll(ctx, func() (bool, error) {
+		var accepted resource
 		err := m.settled(ctx, func() error {
-			o, err := m.ARM.Send(ctx, "deploy", http.MethodPut, m.deploymentID(role), resourcesVersion, deploymentBody(d))
+			o, err := m.ARM.Send(ctx, "deploy group "+m.group(role).Name(), http.MethodPut, m.deploymentID(role), resourcesVersion, deploymentBody(d))
 			if err != nil {
 				return err
 			}
 			return json.Unmarshal(o.Answer(), &accepted)
 		})
-		if err == nil && !wait {
-			return nil
-		}
-		if err == nil {
-			return m.follow(ctx, role, accepted.Properties.CorrelationID, c)
-		}
-		if codeOf(err) != "DeploymentActive" {
-			return err
+		switch {
+		case err == nil && wait:
+			return true, m.follow(ctx, role, accepted.Properties.CorrelationID, c)
+		case codeOf(err) != "DeploymentActive":
+			return true, err
 		}
 		c.report(engine.StepProgress, "another deployment is running; following it")
 		var failed *deploymentError
-		if err := m.follow(ctx, role, "", c); err != nil && !errors.As(err, &failed) {
-			return err
+		if err = m.follow(ctx, role, "", c); errors.As(err, &failed) {
+			return false, nil
 		}
-		if err := pause(ctx, m.Poll); err != nil {
-			return err
-		}
-	}
+		return false, err
+	})
 }
 
 // follow watches a deployment until it ends. correlation names the run; "" takes the
 // one that ARM shows.
 func (m *Manager) follow(ctx context.Context, role, correlation string, overall *clock) error {
-	clocks, ended := map[string]*clock{}, map[string]bool{}
-	var last string
-	for stale := 0; ; {
-		var d deploymentState
-		err := m.ARM.Get(ctx, m.deploymentID(role), resourcesVersion, &d)
-		if err == nil && correlation != "" && d.Properties.CorrelationID != correlation && stale < 10 {
-			err = &fleet.Error{Kind: fleet.KindNotFound} // the run before, for some seconds
+	clocks, group, last, stale := map[string]*clock{}, m.group(role), "", 0
+	return m.poll(ctx, func() (bool, error) {
+		d, err := m.get(ctx, m.deploymentID(role), resourcesVersion)
+		switch {
+		case err != nil:
+			return false, err
+		case stale < 10 && (d == nil || correlation != "" && d.Properties.CorrelationID != correlation):
+			stale++ // the run before, for some seconds
+			return false, nil
+		case d == nil:
+			return false, fmt.Errorf("cannot follow the deployment of group %s: deployment was deleted; run ortet cluster up again", group.Name())
 		}
-		if fleet.Is(err, fleet.KindNotFound) && stale < 10 {
-			stale++
-			if err := pause(ctx, m.Poll); err != nil {
-				return err
-			}
-			continue
-		}
+		steps, err := m.list(ctx, group+fleet.ResourceID("/deployments/"+recipe.DeploymentName+"/operations"), resourcesVersion)
 		if err != nil {
-			return err
+			return false, err
 		}
-		steps, err := list[deploymentStep](ctx, m, m.group(role)+fleet.ResourceID("/deployments/"+recipe.DeploymentName+"/operations"), resourcesVersion)
-		if err != nil {
-			return err
-		}
-		done := m.showSteps(steps, clocks, ended, m.group(role).Name())
+		done, failures := m.showSteps(steps, clocks, group.Name())
 		if now := fmt.Sprintf("%s, %d of %d resources done", strings.ToLower(d.Properties.ProvisioningState), done, len(clocks)); now != last {
 			last = now
 			overall.report(engine.StepProgress, now)
 		}
-		switch state := d.Properties.ProvisioningState; {
-		case strings.EqualFold(state, "Succeeded"):
-			return nil
-		case strings.EqualFold(state, "Failed"), strings.EqualFold(state, "Canceled"):
-			return m.deploymentFailed(role, d, steps)
+		if d.Properties.Error != nil && len(failures) == 0 {
+			code, message := d.Properties.Error.deepest()
+			failures = []Failure{{group.Name(), "deployment " + recipe.DeploymentName, code, message}}
 		}
-		if err := pause(ctx, m.Poll); err != nil {
-			return err
+		switch {
+		case d.is("Canceled"):
+			return true, &deploymentError{"deployment was canceled", failures}
+		case d.is("Failed"):
+			return true, &deploymentError{fmt.Sprintf("deployment failed for %d resource(s)", len(failures)), failures}
 		}
-	}
+		return d.is("Succeeded"), nil
+	})
 }
 
 // showSteps reports what changed since the last poll.
-func (m *Manager) showSteps(steps []deploymentStep, clocks map[string]*clock, ended map[string]bool, group string) (done int) {
+func (m *Manager) showSteps(steps []resource, clocks map[string]*clock, group string) (done int, failures []Failure) {
 	for _, s := range steps {
-		if s.Properties.TargetResource.Type == "" {
-			continue // evaluation of outputs
+		if s.Properties.Target.Type == "" {
+			continue // the evaluation of outputs
 		}
-		name := s.resource()
-		c := clocks[s.ID]
+		c := clocks[s.OperationID]
 		if c == nil {
-			c = &clock{m, name, s.Properties.TargetResource.Type, m.Now()}
-			clocks[s.ID] = c
-			c.report(engine.StepStarted, "")
+			c = m.begin(s.target(), s.Properties.Target.Type)
+			clocks[s.OperationID] = c
 		}
-		state := s.Properties.ProvisioningState
+		f := s.failure(group)
+		if s.is("Failed") {
+			failures = append(failures, f)
+		}
 		switch {
-		case ended[s.ID]:
-		case strings.EqualFold(state, "Succeeded"):
-			ended[s.ID] = true
-			c.report(engine.StepDone, "")
-		case strings.EqualFold(state, "Failed"), strings.EqualFold(state, "Canceled"):
-			ended[s.ID] = true
-			f := s.failure(group)
+		case c.ended:
+		case s.is("Succeeded"):
+			c.end(nil)
+		case s.is("Failed"), s.is("Canceled"):
 			c.report(engine.StepFailed, f.Code+": "+f.Message)
 		}
-		if ended[s.ID] {
+		if c.ended {
 			done++
 		}
 	}
-	return done
-}
-
-func (m *Manager) deploymentFailed(role string, d deploymentState, steps []deploymentStep) error {
-	e := &deploymentError{state: d.Properties.ProvisioningState}
-	for _, s := range steps {
-		switch {
-		case s.Properties.TargetResource.Type == "":
-		case strings.EqualFold(s.Properties.ProvisioningState, "Failed"):
-			e.failures = append(e.failures, s.failure(m.group(role).Name()))
-		case strings.EqualFold(s.Properties.ProvisioningState, "Succeeded"):
-			e.made = true
-		}
-	}
-	if len(e.failures) == 0 && d.Properties.Error != nil {
-		code, message := d.Properties.Error.deepest()
-		e.failures = []Failure{{m.group(role).Name(), "deployment " + recipe.DeploymentName, code, message}}
-	}
-	slices.SortStableFunc(e.failures, func(a, b Failure) int { return strings.Compare(a.Resource, b.Resource) })
-	return e
+	slices.SortStableFunc(failures, func(a, b Failure) int { return strings.Compare(a.Resource, b.Resource) })
+	return done, failures
 }

@@ -10,7 +10,6 @@ import (
 	"github.com/ortet/ortet/internal/elastic/recipe"
 	"github.com/ortet/ortet/internal/engine"
 	"github.com/ortet/ortet/internal/fleet"
-	"github.com/ortet/ortet/internal/plan"
 )
 
 // A DownResult is what Down deleted.
@@ -28,74 +27,49 @@ func (m *Manager) Check(ctx context.Context, roles []string) (resources int, err
 	if err != nil {
 		return 0, err
 	}
-	var problems []plan.Problem
-	refuse := func(code string, on fleet.ResourceID, what, wayOut string) {
-		problems = append(problems, plan.Problem{Code: code, On: string(on), What: what, WayOut: wayOut})
-	}
-	deletesCompute := false
+	var p problems
 	for _, role := range roles {
-		g := o.groups[role]
-		deletesCompute = deletesCompute || role == RoleCompute
-		switch {
-		case g == nil || m.keeps(role):
+		id := m.group(role)
+		if o.groups[role] == nil || m.keeps(role) {
 			continue
-		case g.Tags[recipe.TagCluster] == "":
-			refuse("GroupForeign", m.group(role), "group was not made by ortet cluster", "correct spec.groups."+role)
-			continue
-		case g.Tags[recipe.TagCluster] != m.name() || g.Tags[recipe.TagRole] != role:
-			refuse("GroupForeign", m.group(role), fmt.Sprintf("group belongs to cluster %s (%s)", g.Tags[recipe.TagCluster], g.Tags[recipe.TagRole]), "correct spec.groups."+role)
-			continue
-		case role == RoleStorage && !deletesCompute && o.groups[RoleCompute] != nil:
-			refuse("ComputeExists", m.group(role), "compute group "+m.group(RoleCompute).Name()+" still uses it", "ortet cluster down --all deletes both")
 		}
-		others, err := m.foreign(ctx, role, o.resources[role])
-		if err != nil {
+		if why := m.foreignGroup(o, role); why != "" {
+			p.add("GroupForeign", id, why, "correct spec.groups."+role)
+			continue
+		}
+		if role == RoleStorage && !slices.Contains(roles, RoleCompute) && o.groups[RoleCompute] != nil {
+			p.add("ComputeExists", id, "compute group "+m.group(RoleCompute).Name()+" still uses it", "ortet cluster down --all deletes both")
+		}
+		if err := m.checkForeign(ctx, id, o.resources[role], &p); err != nil {
 			return 0, err
-		}
-		for _, r := range others {
-			refuse("ResourceForeign", r.ID, kindName(r.Type)+" "+r.Name+" in group "+m.group(role).Name()+" was not made by ortet", "move or delete it")
 		}
 		resources += len(o.resources[role])
 	}
-	if len(problems) > 0 {
-		return 0, &engine.Refused{Problems: problems}
-	}
-	return resources, nil
+	return resources, p.err()
 }
 
-// keeps reports whether a group is never deleted: that of an existing account.
-func (m *Manager) keeps(role string) bool {
-	return role == RoleStorage && m.Cluster.Spec.Storage.Existing
-}
-
-// foreign are resources that neither have our tags nor belong to one that has.
-func (m *Manager) foreign(ctx context.Context, role string, all []resource) ([]resource, error) {
-	disks, err := list[resource](ctx, m, m.group(role)+"/providers/Microsoft.Compute/disks", diskVersion)
+// checkForeign finds resources of a group that neither have our tags nor belong to one
+// that has.
+func (m *Manager) checkForeign(ctx context.Context, group fleet.ResourceID, all []resource, p *problems) error {
+	disks, err := m.list(ctx, group+"/providers/Microsoft.Compute/disks", diskVersion)
 	if err != nil {
-		return nil, err
+		return err
 	}
-	owners := map[string]fleet.ResourceID{}
+	lower := func(id fleet.ResourceID) string { return strings.ToLower(string(id)) }
+	owners := map[string]string{} // an OS disk has no tags of its own
 	for _, d := range disks {
-		owners[strings.ToLower(string(d.ID))] = d.ManagedBy
+		owners[lower(d.ID)] = lower(d.ManagedBy) + "/"
 	}
-	var ours []fleet.ResourceID
+	ours := func(r resource) bool { return r.Tags[recipe.TagCluster] == m.name() }
 	for _, r := range all {
-		if r.Tags[recipe.TagCluster] == m.name() {
-			ours = append(ours, r.ID)
-		}
-	}
-	var out []resource
-	for _, r := range all {
-		// An OS disk has no tags of its own, but the id of its VM or instance.
-		owner := owners[strings.ToLower(string(r.ID))]
-		mine := r.Tags[recipe.TagCluster] == m.name() || r.Tags["ortet.io_created-by"] != "" || slices.ContainsFunc(ours, func(id fleet.ResourceID) bool {
-			return owner != "" && (id.Equal(owner) || strings.HasPrefix(strings.ToLower(string(owner)), strings.ToLower(string(id))+"/"))
+		owned := slices.ContainsFunc(all, func(owner resource) bool {
+			return ours(owner) && strings.HasPrefix(owners[lower(r.ID)], lower(owner.ID)+"/")
 		})
-		if !mine {
-			out = append(out, r)
+		if !ours(r) && !owned && r.Tags[fleet.TagCreatedBy] == "" {
+			p.add("ResourceForeign", r.ID, kindName(r.Type)+" "+r.Name+" in group "+group.Name()+" was not made by ortet", "move or delete it")
 		}
 	}
-	return out, nil
+	return nil
 }
 
 // Down deletes the groups of the roles, in their order, and waits. What is deleted
@@ -125,96 +99,68 @@ func (m *Manager) Down(ctx context.Context, roles []string) (*DownResult, error)
 }
 
 func (m *Manager) deleteGroup(ctx context.Context, role string) (found bool, err error) {
-	var g group
-	if found, err = m.get(ctx, m.group(role), resourcesVersion, &g); !found || err != nil {
+	g, err := m.get(ctx, m.group(role), resourcesVersion)
+	if g == nil || err != nil {
 		return false, err
 	}
 	c := m.begin(role, "Delete group "+m.group(role).Name())
 	defer func() { c.end(err) }()
-	if !strings.EqualFold(g.Properties.ProvisioningState, "Deleting") {
+	if !g.is("Deleting") {
 		if err := m.deleteRoles(ctx, m.group(role)); err != nil {
 			return true, err
 		}
-		_, err := m.ARM.Send(ctx, "delete the resource group", http.MethodDelete, m.group(role), resourcesVersion, nil)
-		if fleet.Is(err, fleet.KindNotFound) {
-			return true, nil
-		}
-		if err != nil {
+		if _, err := m.ARM.Send(ctx, "delete the resource group", http.MethodDelete, m.group(role), resourcesVersion, nil); err != nil && !fleet.Is(err, fleet.KindNotFound) {
 			return true, err
 		}
 	}
-	for last := -1; ; {
-		found, err := m.get(ctx, m.group(role), resourcesVersion, &g)
-		if err != nil || !found {
+	return true, m.awaitDeletion(ctx, role, c)
+}
+
+// awaitDeletion waits until a group is deleted.
+func (m *Manager) awaitDeletion(ctx context.Context, role string, c *clock) error {
+	last := -1
+	return m.poll(ctx, func() (bool, error) {
+		g, err := m.get(ctx, m.group(role), resourcesVersion)
+		if g == nil || err != nil {
 			return true, err
 		}
-		left, err := list[resource](ctx, m, m.group(role)+"/resources", resourcesVersion)
-		if err != nil {
-			return true, err
-		}
+		left, err := m.list(ctx, m.group(role)+"/resources", resourcesVersion)
 		if len(left) != last {
 			last = len(left)
-			c.report(engine.StepProgress, fmt.Sprintf("%d resource(s) left", last))
+			c.report(engine.StepProgress, fmt.Sprintf("deleting group %s: %d resource(s) left", g.ID.Name(), last))
 		}
-		if err := pause(ctx, m.Poll); err != nil {
-			return true, err
-		}
-	}
+		return false, err
+	})
 }
 
-// A roleObject is a role definition or a role assignment.
-type roleObject struct {
-	ID         fleet.ResourceID `json:"id"`
-	Properties struct {
-		Type             string             `json:"type"` // definition: CustomRole, BuiltInRole
-		AssignableScopes []fleet.ResourceID `json:"assignableScopes"`
-		RoleDefinitionID fleet.ResourceID   `json:"roleDefinitionId"` // assignment
-	} `json:"properties"`
-}
-
-// deleteRoles deletes the custom roles that are for this group alone, and their
+// deleteRoles deletes the cluster's roles that are for this group alone, and their
 // assignments. Role definitions are objects of the tenant: they stay when the group
 // goes, and Azure limits their number to 5,000.
 func (m *Manager) deleteRoles(ctx context.Context, group fleet.ResourceID) error {
-	const roles = "/providers/Microsoft.Authorization/"
-	definitions, err := list[roleObject](ctx, m, group+roles+"roleDefinitions", roleVersion, "$filter", "type eq 'CustomRole'")
-	if err != nil {
-		return err
+	const definition = "/providers/Microsoft.Authorization/roleDefinitions"
+	r := &reads{m: m}
+	definitions := slices.DeleteFunc(r.list(ctx, group+definition, roleVersion, "$filter", "type eq 'CustomRole'"), func(d resource) bool {
+		s := d.Properties.AssignableScopes
+		return len(s) != 1 || !s[0].Equal(group) || !strings.HasPrefix(d.Properties.RoleName, "Ortet "+m.name()+" ")
+	})
+	if len(definitions) == 0 {
+		return r.err
 	}
-	ours := map[string]fleet.ResourceID{}
+	assignments := r.list(ctx, group+"/providers/Microsoft.Authorization/roleAssignments", roleVersion)
+	if r.err != nil {
+		return r.err
+	}
 	for _, d := range definitions {
-		if s := d.Properties.AssignableScopes; d.Properties.Type == "CustomRole" && len(s) == 1 && s[0].Equal(group) {
-			ours[strings.ToLower(d.ID.Name())] = group + roles + "roleDefinitions/" + fleet.ResourceID(d.ID.Name())
+		for _, a := range assignments {
+			if strings.EqualFold(a.Properties.RoleDefinitionID.Name(), d.ID.Name()) {
+				if err := m.delete(ctx, "the role assignment", a.ID, roleVersion); err != nil {
+					return err
+				}
+			}
 		}
-	}
-	if len(ours) == 0 {
-		return nil
-	}
-	assignments, err := list[roleObject](ctx, m, group+roles+"roleAssignments", roleVersion)
-	if err != nil {
-		return err
-	}
-	for _, a := range assignments {
-		if ours[strings.ToLower(a.Properties.RoleDefinitionID.Name())] == "" {
-			continue
-		}
-		if err := m.remove(ctx, "delete the role assignment", a.ID); err != nil {
-			return err
-		}
-	}
-	for _, name := range sorted(ours) {
-		if err := m.remove(ctx, "delete the role definition", ours[name]); err != nil {
+		if err := m.delete(ctx, "the role definition", group+fleet.ResourceID(definition+"/"+d.ID.Name()), roleVersion); err != nil {
 			return err
 		}
 	}
 	return nil
-}
-
-// remove deletes a role object; one that is deleted already is done.
-func (m *Manager) remove(ctx context.Context, op string, id fleet.ResourceID) error {
-	_, err := m.ARM.Send(ctx, op, http.MethodDelete, id, roleVersion, nil)
-	if fleet.Is(err, fleet.KindNotFound) {
-		return nil
-	}
-	return err
 }

@@ -102,6 +102,19 @@ func TestUpRefuses(t *testing.T) {
 	}
 }
 
+// A refused up deletes the groups that it made, but not one that another up uses.
+func TestRefusedUpLeavesAGroupInUse(t *testing.T) {
+	f := newFake()
+	f.invalid = "The requested size does not support Spot."
+	f.runs["demo-compute"] = &run{state: "Running"}
+	if _, err := manager(t, f, file, nil).Up(t.Context(), lifecycle.UpOptions{}); engine.ExitCode(err) != engine.ExitRefused {
+		t.Fatal(err)
+	}
+	if want := []string{"put demo-storage", "put demo-compute", "delete demo-storage"}; !slices.Equal(f.writes, want) {
+		t.Errorf("writes %q, want %q", f.writes, want)
+	}
+}
+
 func TestFailedResourceIsRepaired(t *testing.T) {
 	f := newFake()
 	f.fails["Microsoft.Compute/virtualMachineScaleSets"] = "The requested size is not available in westeurope."

@@ -1,10 +1,11 @@
 package lifecycle
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
-	"fmt"
+	"net/http"
 	"strings"
 	"time"
 
@@ -56,12 +57,7 @@ type Manager struct{ Config }
 
 // New makes a Manager. It sends nothing.
 func New(c Config) *Manager {
-	if c.Poll <= 0 {
-		c.Poll = 5 * time.Second
-	}
-	if c.Ready <= 0 {
-		c.Ready = 30 * time.Minute
-	}
+	c.Poll, c.Ready = cmp.Or(c.Poll, 5*time.Second), cmp.Or(c.Ready, 30*time.Minute)
 	if c.Now == nil {
 		c.Now = time.Now
 	}
@@ -72,6 +68,17 @@ func New(c Config) *Manager {
 }
 
 func (m *Manager) name() string { return m.Cluster.Metadata.Name }
+
+// roles are both groups, in the order in which they are made.
+func roles() []string { return []string{RoleStorage, RoleCompute} }
+
+// document is the deployment of a role's group.
+func document(d *recipe.Documents, role string) recipe.Deployment {
+	if role == RoleStorage {
+		return d.Storage
+	}
+	return d.Compute
+}
 
 func (m *Manager) subscription() fleet.ResourceID {
 	return fleet.ResourceID("/subscriptions/" + m.Subscription)
@@ -100,25 +107,27 @@ func (m *Manager) accountID() fleet.ResourceID {
 	return m.in(RoleStorage, "Microsoft.Storage/storageAccounts", m.Cluster.Spec.Storage.Account)
 }
 
-// get is Get that takes a missing resource for an answer.
-func (m *Manager) get(ctx context.Context, id fleet.ResourceID, version string, into any, query ...string) (found bool, err error) {
-	err = m.ARM.Get(ctx, id, version, into, query...)
+// get reads a resource; nil is missing.
+func (m *Manager) get(ctx context.Context, id fleet.ResourceID, version string, query ...string) (*resource, error) {
+	r := &resource{}
+	err := m.ARM.Get(ctx, id, version, r, query...)
 	if fleet.Is(err, fleet.KindNotFound) {
-		return false, nil
+		return nil, nil
 	}
-	return err == nil, err
+	if err != nil {
+		return nil, err
+	}
+	return r, nil
 }
 
-// list decodes the items of a collection; a missing one is empty.
-func list[T any](ctx context.Context, m *Manager, id fleet.ResourceID, version string, query ...string) ([]T, error) {
-	var all []T
+// list reads the items of a collection; a missing one is empty.
+func (m *Manager) list(ctx context.Context, id fleet.ResourceID, version string, query ...string) ([]resource, error) {
+	var all []resource
 	err := m.ARM.List(ctx, id, version, func(raw json.RawMessage) error {
-		var item T
-		if err := json.Unmarshal(raw, &item); err != nil {
-			return fmt.Errorf("decode an item: %w", err)
-		}
-		all = append(all, item)
-		return nil
+		var r resource
+		err := json.Unmarshal(raw, &r)
+		all = append(all, r)
+		return err
 	}, query...)
 	if fleet.Is(err, fleet.KindNotFound) {
 		return nil, nil
@@ -126,15 +135,50 @@ func list[T any](ctx context.Context, m *Manager, id fleet.ResourceID, version s
 	return all, err
 }
 
-// pause waits for d, or until ctx ends.
-func pause(ctx context.Context, d time.Duration) error {
-	t := time.NewTimer(d)
-	defer t.Stop()
-	select {
-	case <-ctx.Done():
-		return ctx.Err()
-	case <-t.C:
+// reads are readings of which the first that fails ends the rest: err is to be checked
+// after the last one.
+type reads struct {
+	m   *Manager
+	err error
+}
+
+func (r *reads) get(ctx context.Context, id fleet.ResourceID, version string, query ...string) (found *resource) {
+	if r.err == nil {
+		found, r.err = r.m.get(ctx, id, version, query...)
+	}
+	return found
+}
+
+func (r *reads) list(ctx context.Context, id fleet.ResourceID, version string, query ...string) (all []resource) {
+	if r.err == nil {
+		all, r.err = r.m.list(ctx, id, version, query...)
+	}
+	return all
+}
+
+// delete deletes a resource and waits; a missing one is done.
+func (m *Manager) delete(ctx context.Context, what string, id fleet.ResourceID, version string) error {
+	op, err := m.ARM.Send(ctx, "delete "+what, http.MethodDelete, id, version, nil)
+	if err == nil {
+		_, err = op.Wait(ctx)
+	}
+	if fleet.Is(err, fleet.KindNotFound) {
 		return nil
+	}
+	return err
+}
+
+// poll repeats do, at the interval Poll, until it is done, fails, or ctx ends.
+func (m *Manager) poll(ctx context.Context, do func() (done bool, err error)) error {
+	for {
+		if done, err := do(); done || err != nil {
+			return err
+		}
+		select {
+		case <-ctx.Done():
+			return ctx.Err()
+		case <-time.After(m.Poll):
+		}
 	}
 }
 
@@ -142,18 +186,16 @@ func pause(ctx context.Context, d time.Duration) error {
 // a group that it has just made.
 func (m *Manager) settled(ctx context.Context, do func() error) error {
 	deadline := m.Now().Add(time.Minute)
-	for {
+	return m.poll(ctx, func() (bool, error) {
 		err := do()
-		if codeOf(err) != "ResourceGroupNotFound" || m.Now().After(deadline) {
-			return err
+		if codeOf(err) == "ResourceGroupNotFound" && m.Now().Before(deadline) {
+			return false, nil
 		}
-		if err := pause(ctx, m.Poll); err != nil {
-			return err
-		}
-	}
+		return true, err
+	})
 }
 
-// interrupted turns the end of ctx into what the operator has to know.
+// interrupted is err, or what the operator has to know at the end of ctx.
 func interrupted(ctx context.Context, step, state string, err error) error {
 	if err == nil || ctx.Err() == nil {
 		return err
@@ -169,17 +211,12 @@ func codeOf(err error) string {
 	return ""
 }
 
-// kindName is the last segment of a resource's type in words.
+// kindName is the last segment of a resource's type, short.
 func kindName(kind string) string {
-	names := map[string]string{
-		"virtualmachines": "vm", "virtualmachinescalesets": "scale set", "networkinterfaces": "nic",
-		"publicipaddresses": "address", "networksecuritygroups": "nsg", "virtualnetworks": "vnet", "natgateways": "nat",
-		"storageaccounts": "account", "shares": "share", "userassignedidentities": "identity", "fileservices": "files",
-		"roledefinitions": "role", "roleassignments": "grant", "autoscalesettings": "autoscale",
-	}
 	last := strings.ToLower(kind[strings.LastIndexByte(kind, '/')+1:])
-	if n, ok := names[last]; ok {
-		return n
-	}
-	return last
+	return cmp.Or(map[string]string{
+		"virtualmachines": "vm", "virtualmachinescalesets": "scale set", "networkinterfaces": "nic", "publicipaddresses": "address",
+		"networksecuritygroups": "nsg", "virtualnetworks": "vnet", "natgateways": "nat", "storageaccounts": "account", "shares": "share",
+		"userassignedidentities": "identity", "roledefinitions": "role", "roleassignments": "grant", "autoscalesettings": "autoscale",
+	}[last], last)
 }

@@ -1,15 +1,15 @@
 package lifecycle
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"fmt"
 	"net/http"
-	"regexp"
+	"strconv"
 	"strings"
 
 	"github.com/ortet/ortet/internal/elastic/recipe"
-	"github.com/ortet/ortet/internal/engine"
 	"github.com/ortet/ortet/internal/fleet"
 )
 
@@ -38,33 +38,26 @@ type Plan struct {
 // Plan asks Azure what Up would change, and changes nothing. Of a group that does not
 // exist Azure cannot be asked: all of its template is to be created.
 func (m *Manager) Plan(ctx context.Context) (*Plan, error) {
-	o, d, err := m.render(ctx)
+	o, err := m.observe(ctx)
 	if err != nil {
 		return nil, err
 	}
-	problems, err := m.problems(ctx, o, d)
+	d, err := m.check(ctx, o)
 	if err != nil {
 		return nil, err
-	}
-	if len(problems) > 0 {
-		return nil, &engine.Refused{Problems: problems}
 	}
 	p := &Plan{Cluster: m.name(), Changes: []Change{}, Counts: map[string]int{}, Notes: m.notes(o, d, false)}
-	for _, role := range []string{RoleStorage, RoleCompute} {
-		document := d.Storage
-		if role == RoleCompute {
-			document = d.Compute
-		}
-		name := m.group(role).Name()
-		if o.groups[role] == nil {
-			p.NewGroups = append(p.NewGroups, name)
-			for _, r := range templateResources(document.Template) {
-				p.add(Change{Change: "Create", Group: name, Type: r.Type, Name: shownName(r.Name)})
+	for _, role := range roles() {
+		if o.groups[role] != nil {
+			if err := m.whatIf(ctx, role, document(d, role), p); err != nil {
+				return nil, err
 			}
 			continue
 		}
-		if err := m.whatIf(ctx, role, document, p); err != nil {
-			return nil, err
+		name := m.group(role).Name()
+		p.NewGroups = append(p.NewGroups, name)
+		for _, r := range templateResources(document(d, role)) {
+			p.add(Change{Change: "Create", Group: name, Type: r.Type, Name: shownName(r.Name)})
 		}
 	}
 	return p, nil
@@ -75,8 +68,6 @@ func (p *Plan) add(c Change) {
 	p.Counts[c.Change]++
 }
 
-var uuid = regexp.MustCompile(`^[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}$`)
-
 // shownName is the last segment of a name, and of a UUID the beginning. A name of a
 // template may be an expression.
 func shownName(name string) string {
@@ -84,17 +75,16 @@ func shownName(name string) string {
 	switch {
 	case strings.HasPrefix(name, "["), strings.HasSuffix(name, "]"):
 		return "(computed)"
-	case uuid.MatchString(strings.ToLower(name)):
+	case len(name) == 36 && strings.Count(name, "-") == 4:
 		return name[:8] + "…"
 	}
 	return name
 }
 
-// whatIf adds what Azure says of a group that exists.
+// whatIf adds what Azure would do in a group that exists.
 func (m *Manager) whatIf(ctx context.Context, role string, d recipe.Deployment, p *Plan) error {
-	body := deploymentBody(d)
-	body["properties"].(map[string]any)["whatIfSettings"] = map[string]string{"resultFormat": "FullResourcePayloads"} //nolint:forcetypeassert // made by deploymentBody
-	op, err := m.ARM.Send(ctx, "ask what would change", http.MethodPost, m.deploymentID(role)+"/whatIf", resourcesVersion, body)
+	name := m.group(role).Name()
+	op, err := m.ARM.Send(ctx, "plan group "+name, http.MethodPost, m.deploymentID(role)+"/whatIf", resourcesVersion, deploymentBody(d))
 	if err != nil {
 		return err
 	}
@@ -102,57 +92,98 @@ func (m *Manager) whatIf(ctx context.Context, role string, d recipe.Deployment, 
 	if err != nil {
 		return err
 	}
+	type resourceType struct {
+		Type string `json:"type"`
+	}
 	var result struct {
-		Status     string    `json:"status"`
 		Error      *armError `json:"error"`
 		Properties struct {
 			Changes []struct {
 				ID     fleet.ResourceID `json:"resourceId"`
 				Type   string           `json:"changeType"`
-				Before map[string]any   `json:"before"`
-				After  map[string]any   `json:"after"`
+				Before resourceType     `json:"before"`
+				After  resourceType     `json:"after"`
+				Delta  []difference     `json:"delta"`
 				Reason string           `json:"unsupportedReason"`
 			} `json:"changes"`
 		} `json:"properties"`
 	}
 	if err := json.Unmarshal(answer, &result); err != nil {
-		return fmt.Errorf("cannot read what would change: %w", err)
+		return fmt.Errorf("cannot plan group %s: %w", name, err)
 	}
 	if result.Error != nil {
 		code, message := result.Error.deepest()
-		return fmt.Errorf("cannot plan group %s: %s: %s", m.group(role).Name(), code, message)
+		return fmt.Errorf("cannot plan group %s: %s: %s", name, code, message)
 	}
 	for _, r := range result.Properties.Changes {
-		c := Change{Change: r.Type, Group: m.group(role).Name(), Type: typeOf(r.ID), Name: shownName(r.ID.Name())}
-		switch r.Type {
-		case "Ignore":
-			continue
-		case "NoChange", "NoEffect":
-			p.Unchanged++
-			continue
-		case "Modify":
-			if c.What = differences("", r.Before, r.After); len(c.What) == 0 {
-				p.Unchanged++
-				continue
+		c := Change{Change: r.Type, Group: name, Type: cmp.Or(r.After.Type, r.Before.Type), Name: shownName(r.ID.Name())}
+		switch {
+		case r.Type == "Modify":
+			for _, one := range r.Delta {
+				c.What = append(c.What, one.lines("")...)
 			}
-		case "Unsupported":
+		case r.Reason != "":
 			c.What = []string{r.Reason}
 		}
-		p.add(c)
+		switch {
+		case r.Type == "Ignore":
+		case r.Type == "NoChange", r.Type == "NoEffect", r.Type == "Modify" && len(c.What) == 0:
+			p.Unchanged++
+		default:
+			p.add(c)
+		}
 	}
 	return nil
 }
 
-// typeOf is the type in an id: that of the last provider, with all its levels.
-func typeOf(id fleet.ResourceID) string {
-	i := strings.LastIndex(strings.ToLower(string(id)), "/providers/")
-	if i < 0 {
-		return ""
+// A difference is a change of a property, as what-if gives it.
+type difference struct {
+	Path     string       `json:"path"`
+	Type     string       `json:"propertyChangeType"` // Create, Modify, Delete, Array, NoEffect
+	Before   any          `json:"before"`
+	After    any          `json:"after"`
+	Children []difference `json:"children"`
+}
+
+// lines are the changes as text, without what-if's noise (Azure/arm-template-whatif,
+// label "noise"): what the service has set by itself looks deleted, ids differ in letter
+// case, and functions that run only in the deployment look like values.
+func (d difference) lines(parent string) []string {
+	path := strings.TrimPrefix(parent+"."+d.Path, ".")
+	short := strings.TrimPrefix(strings.ReplaceAll(path, ".properties.", "."), "properties.")
+	before, _ := d.Before.(string)
+	after, isText := d.After.(string)
+	_, err := strconv.Atoi(d.Path)
+	element := err == nil // of a list
+	switch {
+	case d.Type == "Array" || len(d.Children) > 0:
+		var all []string
+		for _, c := range d.Children {
+			all = append(all, c.lines(path)...)
+		}
+		if d.Type == "Array" && len(all) > 2 {
+			return []string{short + ": another list"}
+		}
+		return all
+	case d.Type == "NoEffect", d.Type == "Delete" && !element && !strings.HasPrefix(path, "tags."),
+		isText && (strings.HasPrefix(after, "[") || strings.EqualFold(before, after)):
+		return nil
 	}
-	parts := strings.Split(string(id)[i+len("/providers/"):], "/")
-	kind := parts[0]
-	for j := 1; j < len(parts); j += 2 {
-		kind += "/" + parts[j]
+	return []string{short + ": " + brief(d.Before) + " -> " + brief(d.After)}
+}
+
+// brief is a value in some dozen characters.
+func brief(v any) string {
+	const limit = 40
+	text, isText := v.(string)
+	if v == nil {
+		text = "none"
+	} else if !isText {
+		data, _ := json.Marshal(v) // it was JSON
+		text = string(data)
 	}
-	return kind
+	if r := []rune(text); len(r) > limit {
+		return string(r[:limit-1]) + "…"
+	}
+	return text
 }

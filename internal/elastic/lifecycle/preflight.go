@@ -14,87 +14,94 @@ import (
 	"github.com/ortet/ortet/internal/plan"
 )
 
-// providers are those of the templates' resources.
-func providers() []string {
-	return []string{"Microsoft.Compute", "Microsoft.Network", "Microsoft.Storage", "Microsoft.ManagedIdentity", "Microsoft.Insights"}
-}
-
 // neededRole is what the templates need, since they define and assign roles. Role Based
 // Access Control Administrator may assign, but not define them.
 const neededRole = "have Owner, or Contributor and User Access Administrator, on the subscription"
 
+// problems collects all reasons to refuse a command.
+type problems []plan.Problem
+
+func (p *problems) add(code string, on fleet.ResourceID, what, wayOut string) {
+	*p = append(*p, plan.Problem{Code: code, On: string(on), What: what, WayOut: wayOut})
+}
+
+// err is *engine.Refused, or nil without problems.
+func (p problems) err() error {
+	if len(p) == 0 {
+		return nil
+	}
+	return &engine.Refused{Problems: p}
+}
+
 // preflight observes, refuses what cannot end well, all reasons at once, and makes the
 // groups: ARM validates templates against a group that exists. Groups that it made are
-// deleted again where the validation refuses.
+// deleted again if the validation refuses and nothing is in them.
 func (m *Manager) preflight(ctx context.Context) (o *observation, d *recipe.Documents, err error) {
 	c := m.begin("preflight", "Run preflight checks")
 	defer func() { c.end(err) }()
-	if o, d, err = m.render(ctx); err != nil {
+	if o, err = m.observe(ctx); err != nil {
 		return nil, nil, err
 	}
-	problems, err := m.problems(ctx, o, d)
-	if err != nil {
+	for _, role := range roles() { // that an earlier down deletes
+		if m.deleting(o, role) && m.foreignGroup(o, role) == "" {
+			if err := m.awaitDeletion(ctx, role, c); err != nil {
+				return nil, nil, err
+			}
+			if o, err = m.observe(ctx); err != nil {
+				return nil, nil, err
+			}
+		}
+	}
+	if d, err = m.check(ctx, o); err != nil {
 		return nil, nil, err
 	}
-	if len(problems) > 0 {
-		return nil, nil, &engine.Refused{Problems: problems}
+	if len(m.lostIdentities(o)) > 0 {
+		// Azure refuses another principal in an assignment of the same name.
+		earlier, err := m.get(ctx, m.deploymentID(RoleStorage), resourcesVersion)
+		if earlier != nil {
+			err = m.deleteRoles(ctx, m.group(RoleStorage))
+		}
+		if err != nil {
+			return nil, nil, err
+		}
 	}
+	var p problems
 	var made []string
-	for _, role := range []string{RoleStorage, RoleCompute} {
-		if o.groups[role] != nil {
-			continue
+	for _, role := range roles() {
+		if o.groups[role] == nil {
+			body := map[string]any{"location": m.Cluster.Spec.Location, "tags": map[string]string{recipe.TagCluster: m.name(), recipe.TagRole: role}}
+			_, err := m.ARM.Send(ctx, "create the resource group", http.MethodPut, m.group(role), resourcesVersion, body)
+			if fleet.Is(err, fleet.KindDenied) {
+				p.add("AuthorizationFailed", m.group(role), cause(err), neededRole)
+				continue
+			}
+			if err != nil {
+				return nil, nil, err
+			}
+			made = append(made, role)
 		}
-		body := map[string]any{"location": m.Cluster.Spec.Location, "tags": map[string]string{recipe.TagCluster: m.name(), recipe.TagRole: role}}
-		_, err := m.ARM.Send(ctx, "create the resource group", http.MethodPut, m.group(role), resourcesVersion, body)
-		if fleet.Is(err, fleet.KindDenied) {
-			problems = append(problems, denied(m.group(role), err))
-			continue
-		}
-		if err != nil {
-			return nil, nil, err
-		}
-		made = append(made, role)
-	}
-	for _, v := range []struct {
-		role string
-		d    recipe.Deployment
-	}{{RoleStorage, d.Storage}, {RoleCompute, d.Compute}} {
-		if o.groups[v.role] == nil && !slices.Contains(made, v.role) {
-			continue
-		}
-		p, err := m.validate(ctx, v.role, v.d)
-		if err != nil {
-			return nil, nil, err
-		}
-		problems = append(problems, p...)
-	}
-	if len(problems) == 0 {
-		return o, d, nil
-	}
-	for _, role := range made {
-		if _, err := m.ARM.Send(ctx, "delete the empty resource group", http.MethodDelete, m.group(role), resourcesVersion, nil); err != nil {
+		if err := m.validate(ctx, role, document(d, role), &p); err != nil {
 			return nil, nil, err
 		}
 	}
-	return nil, nil, &engine.Refused{Problems: problems}
+	if len(p) > 0 {
+		for _, role := range made {
+			if err := m.deleteEmpty(ctx, role); err != nil {
+				return nil, nil, err
+			}
+		}
+	}
+	return o, d, p.err()
 }
 
-// render observes, and makes the templates for it.
-func (m *Manager) render(ctx context.Context) (*observation, *recipe.Documents, error) {
-	o, err := m.observe(ctx)
-	if err != nil {
-		return nil, nil, err
+// deleteEmpty deletes a group, unless another up uses it by now.
+func (m *Manager) deleteEmpty(ctx context.Context, role string) error {
+	r := &reads{m: m}
+	if r.get(ctx, m.deploymentID(role), resourcesVersion) != nil || len(r.list(ctx, m.group(role)+"/resources", resourcesVersion)) > 0 || r.err != nil {
+		return r.err
 	}
-	f, err := m.facts(o)
-	if err != nil {
-		return nil, nil, err
-	}
-	d, err := m.Render(m.Cluster, f)
-	return o, d, err
-}
-
-func denied(id fleet.ResourceID, err error) plan.Problem {
-	return plan.Problem{Code: "AuthorizationFailed", On: string(id), What: cause(err), WayOut: neededRole}
+	_, err := m.ARM.Send(ctx, "delete the empty resource group", http.MethodDelete, m.group(role), resourcesVersion, nil)
+	return err
 }
 
 // cause is Azure's sentence without ours around it.
@@ -108,173 +115,180 @@ func cause(err error) string {
 	}
 }
 
-// problems are what can be known before anything is made.
-func (m *Manager) problems(ctx context.Context, o *observation, d *recipe.Documents) ([]plan.Problem, error) {
-	problems := m.groupProblems(o)
-	for _, name := range m.Cluster.Spec.Artifacts.Placeholders() {
-		problems = append(problems, plan.Problem{Code: "ArtifactPlaceholder", On: "spec.artifacts." + name, What: "digest is all zeros, so machines cannot fetch " + name,
-			WayOut: "write the block with ortet cluster artifacts"})
-	}
-	for _, v := range []struct {
-		role string
-		d    recipe.Deployment
-	}{{RoleStorage, d.Storage}, {RoleCompute, d.Compute}} {
-		problems = append(problems, m.foreignNames(o.resources[v.role], v.d)...)
-	}
-	var unregistered []string
-	for _, ns := range providers() {
-		var p struct {
-			State string `json:"registrationState"`
-		}
-		if _, err := m.get(ctx, m.subscription()+fleet.ResourceID("/providers/"+ns), resourcesVersion, &p); err != nil {
-			return nil, err
-		}
-		if p.State != "Registered" {
-			unregistered = append(unregistered, ns)
-		}
-	}
-	for _, ns := range unregistered {
-		problems = append(problems, plan.Problem{Code: "ProviderNotRegistered", On: "subscription " + m.Subscription, What: "resource provider " + ns + " is not registered",
-			WayOut: "az provider register --wait --namespace " + ns})
-	}
-	account, err := m.accountProblem(ctx, o)
+// check renders, and refuses what can be known before anything is made.
+func (m *Manager) check(ctx context.Context, o *observation) (*recipe.Documents, error) {
+	d, err := m.render(o)
 	if err != nil {
 		return nil, err
 	}
-	return append(problems, account...), nil
+	var p problems
+	m.checkGroups(o, &p)
+	for _, name := range m.Cluster.Spec.Artifacts.Placeholders() {
+		p.add("ArtifactPlaceholder", fleet.ResourceID("spec.artifacts."+name), "digest is all zeros, so machines cannot fetch "+name, "write the block with ortet cluster artifacts")
+	}
+	for _, role := range roles() {
+		m.checkNames(o.resources[role], document(d, role), &p)
+	}
+	r := &reads{m: m}
+	for _, ns := range []string{"Microsoft.Compute", "Microsoft.Network", "Microsoft.Storage", "Microsoft.ManagedIdentity", "Microsoft.Insights"} {
+		if provider := r.get(ctx, m.subscription()+fleet.ResourceID("/providers/"+ns), resourcesVersion); provider == nil || provider.State != "Registered" {
+			p.add("ProviderNotRegistered", m.subscription(), "resource provider "+ns+" is not registered", "az provider register --wait --namespace "+ns)
+		}
+	}
+	if o.server != nil || len(o.sets) > 0 {
+		for _, name := range m.lostIdentities(o) {
+			p.add("IdentityDeleted", m.in(RoleStorage, identityType, name), "identity "+name+" was deleted; machines have no rights by a new identity of that name", "run ortet cluster down, then ortet cluster up")
+		}
+	}
+	if r.err != nil {
+		return nil, r.err
+	}
+	if err := m.checkAccount(ctx, o, &p); err != nil {
+		return nil, err
+	}
+	return d, p.err()
 }
 
-// groupProblems are groups that are not ours, or elsewhere.
-func (m *Manager) groupProblems(o *observation) []plan.Problem {
-	var problems []plan.Problem
-	for _, role := range []string{RoleStorage, RoleCompute} {
-		g := o.groups[role]
-		refuse := func(code, what, wayOut string) {
-			problems = append(problems, plan.Problem{Code: code, On: string(m.group(role)), What: what, WayOut: wayOut})
-		}
-		switch {
-		case role == RoleStorage && m.Cluster.Spec.Storage.Existing:
+const identityType = "Microsoft.ManagedIdentity/userAssignedIdentities"
+
+// lostIdentities are the machines' identities that do not exist.
+func (m *Manager) lostIdentities(o *observation) []string {
+	return slices.DeleteFunc([]string{recipe.ServerIdentity, recipe.AgentIdentity}, func(name string) bool {
+		return slices.ContainsFunc(o.resources[RoleStorage], func(r resource) bool { return r.ID.Equal(m.in(RoleStorage, identityType, name)) })
+	})
+}
+
+// keeps reports whether a group is never made or deleted: that of an existing account.
+func (m *Manager) keeps(role string) bool {
+	return role == RoleStorage && m.Cluster.Spec.Storage.Existing
+}
+
+// foreignGroup says why a group is not ours, or "".
+func (m *Manager) foreignGroup(o *observation, role string) string {
+	switch g := o.groups[role]; {
+	case g == nil || m.keeps(role) || g.Tags[recipe.TagCluster] == m.name() && g.Tags[recipe.TagRole] == role:
+		return ""
+	case g.Tags[recipe.TagCluster] == "":
+		return "group exists and was not made by ortet cluster"
+	default:
+		return fmt.Sprintf("group belongs to cluster %s (%s)", g.Tags[recipe.TagCluster], g.Tags[recipe.TagRole])
+	}
+}
+
+func (m *Manager) deleting(o *observation, role string) bool {
+	return o.groups[role] != nil && o.groups[role].is("Deleting")
+}
+
+// checkGroups finds groups that are not ours, or elsewhere.
+func (m *Manager) checkGroups(o *observation, p *problems) {
+	for _, role := range roles() {
+		g, id := o.groups[role], m.group(role)
+		if m.keeps(role) {
 			if g == nil {
-				refuse("GroupNotFound", "group of the existing storage account does not exist", "correct spec.groups.storage")
+				p.add("GroupNotFound", id, "group of the existing storage account does not exist", "correct spec.groups.storage")
 			}
 			continue
-		case g == nil:
-			continue
-		case strings.EqualFold(g.Properties.ProvisioningState, "Deleting"):
-			refuse("GroupDeleting", "group is being deleted", "run ortet cluster down, which waits for the end, then this command again")
-		case g.Tags[recipe.TagCluster] == "":
-			refuse("GroupForeign", "group exists and was not made by ortet cluster", "choose another name in spec.groups."+role)
-		case g.Tags[recipe.TagCluster] != m.name() || g.Tags[recipe.TagRole] != role:
-			refuse("GroupForeign", fmt.Sprintf("group belongs to cluster %s (%s)", g.Tags[recipe.TagCluster], g.Tags[recipe.TagRole]), "choose another name in spec.groups."+role)
 		}
-		if !strings.EqualFold(strings.ReplaceAll(g.Location, " ", ""), m.Cluster.Spec.Location) {
-			refuse("GroupLocation", fmt.Sprintf("group is in %s, not in %s", g.Location, m.Cluster.Spec.Location), "change spec.location, or ortet cluster down --all first")
+		if why := m.foreignGroup(o, role); why != "" {
+			p.add("GroupForeign", id, why, "choose another name in spec.groups."+role)
+		} else if m.deleting(o, role) {
+			p.add("GroupDeleting", id, "group is being deleted", "run the command again when the group is deleted; ortet cluster up waits")
+		}
+		if g != nil && !strings.EqualFold(strings.ReplaceAll(g.Location, " ", ""), m.Cluster.Spec.Location) {
+			p.add("GroupLocation", id, fmt.Sprintf("group is in %s, not in %s", g.Location, m.Cluster.Spec.Location), "change spec.location, or ortet cluster down --all first")
 		}
 	}
-	return problems
 }
 
-// foreignNames are resources that the template would overwrite and that are not ours.
-func (m *Manager) foreignNames(existing []resource, d recipe.Deployment) []plan.Problem {
+// checkNames finds resources that the template would overwrite and that are not ours.
+func (m *Manager) checkNames(existing []resource, d recipe.Deployment, p *problems) {
 	mine := map[string]bool{}
-	for _, t := range templateResources(d.Template) {
+	for _, t := range templateResources(d) {
 		mine[strings.ToLower(t.Type+"/"+t.Name)] = true
 	}
-	var problems []plan.Problem
 	for _, r := range existing {
 		if r.Tags[recipe.TagCluster] != m.name() && mine[strings.ToLower(r.Type+"/"+r.Name)] && !r.ID.Equal(m.accountID()) {
-			problems = append(problems, plan.Problem{Code: "ResourceForeign", On: string(r.ID), What: kindName(r.Type) + " " + r.Name + " exists and was not made by ortet cluster",
-				WayOut: "delete it, or choose another group"})
+			p.add("ResourceForeign", r.ID, kindName(r.Type)+" "+r.Name+" exists and was not made by ortet cluster", "delete it, or choose another group")
 		}
 	}
-	return problems
 }
 
-// A templateResource is a resource of a template, as far as it is literal.
-type templateResource struct {
-	Type string            `json:"type"`
-	Name string            `json:"name"`
-	Tags map[string]string `json:"tags"`
-}
-
-func templateResources(template map[string]any) []templateResource {
-	text, err := json.Marshal(template["resources"])
-	if err != nil {
-		return nil
-	}
-	var all []templateResource
-	if json.Unmarshal(text, &all) != nil {
-		return nil
+// templateResources are a template's resources as far as they are literal.
+func templateResources(d recipe.Deployment) (all []resource) {
+	list, _ := d.Template["resources"].([]any)
+	for _, v := range list {
+		one, _ := v.(map[string]any)
+		kind, _ := one["type"].(string)
+		name, _ := one["name"].(string)
+		all = append(all, resource{Type: kind, Name: name})
 	}
 	return all
 }
 
-func (m *Manager) accountProblem(ctx context.Context, o *observation) ([]plan.Problem, error) {
+func (m *Manager) checkAccount(ctx context.Context, o *observation, p *problems) error {
 	name := m.Cluster.Spec.Storage.Account
-	if m.Cluster.Spec.Storage.Existing {
-		if !o.account {
-			return []plan.Problem{{Code: "AccountNotFound", On: string(m.accountID()), What: "storage account " + name + " does not exist", WayOut: "correct spec.storage.account and spec.groups.storage"}}, nil
-		}
-		return nil, nil
+	if o.account != nil {
+		return nil
 	}
-	if o.account {
-		return nil, nil
+	if m.Cluster.Spec.Storage.Existing {
+		p.add("AccountNotFound", m.accountID(), "storage account "+name+" does not exist", "correct spec.storage.account and spec.groups.storage")
+		return nil
 	}
 	op, err := m.ARM.Send(ctx, "check the storage account's name", http.MethodPost, m.subscription()+"/providers/Microsoft.Storage/checkNameAvailability", storageVersion,
 		map[string]string{"name": name, "type": "Microsoft.Storage/storageAccounts"})
 	if err != nil {
-		return nil, err
+		return err
 	}
-	var answer struct {
-		Available *bool  `json:"nameAvailable"`
+	answer := struct {
+		Available bool   `json:"nameAvailable"`
 		Message   string `json:"message"`
-	}
+	}{Available: true}
 	if err := json.Unmarshal(op.Answer(), &answer); err != nil {
-		return nil, fmt.Errorf("cannot read whether the storage account's name is available: %w", err)
+		return fmt.Errorf("cannot check the storage account's name: %w", err)
 	}
-	if answer.Available != nil && !*answer.Available {
-		// Another up has made it since the observation.
-		if found, err := m.get(ctx, m.accountID(), storageVersion, &struct{}{}); found || err != nil {
-			return nil, err
-		}
-		return []plan.Problem{{Code: "AccountNameTaken", On: "storage account " + name, What: answer.Message, WayOut: "choose another spec.storage.account"}}, nil
+	if answer.Available {
+		return nil
 	}
-	return nil, nil
+	// Another up may have made it since the observation.
+	if account, err := m.get(ctx, m.accountID(), storageVersion); account != nil || err != nil {
+		return err
+	}
+	p.add("AccountNameTaken", m.accountID(), answer.Message, "choose another spec.storage.account")
+	return nil
 }
 
 // validate has ARM check a template: syntax, rights, quota, sizes.
-func (m *Manager) validate(ctx context.Context, role string, d recipe.Deployment) ([]plan.Problem, error) {
-	var answer json.RawMessage
+func (m *Manager) validate(ctx context.Context, role string, d recipe.Deployment, p *problems) error {
+	var body struct {
+		Error *armError `json:"error"`
+	}
 	err := m.settled(ctx, func() error {
 		op, err := m.ARM.Send(ctx, "validate the deployment", http.MethodPost, m.deploymentID(role)+"/validate", resourcesVersion, deploymentBody(d))
 		if err != nil {
 			return err
 		}
-		answer, err = op.Wait(ctx)
-		return err
-	})
-	id := string(m.group(role))
-	switch kind := fleet.KindOf(err); {
-	case err == nil:
-	case codeOf(err) == "DeploymentActive":
-		return nil, nil
-	case kind == fleet.KindDenied || strings.Contains(cause(err), "AuthorizationFailed") || strings.Contains(cause(err), "Authorization failed"):
-		return []plan.Problem{denied(m.group(role), err)}, nil
-	case kind == fleet.KindTransient || kind == fleet.KindThrottled || kind == fleet.KindUnauthenticated || kind == fleet.KindTimedOut || ctx.Err() != nil:
-		return nil, err
-	default:
-		return []plan.Problem{{Code: codeOf(err), On: id, What: cause(err), WayOut: "correct cluster.yaml, or raise the quota"}}, nil
-	}
-	var body struct {
-		Error *armError `json:"error"`
-	}
-	if len(answer) > 0 && json.Unmarshal(answer, &body) == nil && body.Error != nil {
-		code, message := body.Error.deepest()
-		p := plan.Problem{Code: code, On: id, What: code + ": " + message, WayOut: "correct cluster.yaml, or raise the quota"}
-		if strings.Contains(code, "Authorization") {
-			p.WayOut = neededRole
+		answer, err := op.Wait(ctx)
+		if err != nil || len(answer) == 0 {
+			return err
 		}
-		return []plan.Problem{p}, nil
+		return json.Unmarshal(answer, &body)
+	})
+	var code, what string
+	switch kind := fleet.KindOf(err); {
+	case codeOf(err) == "DeploymentActive", err == nil && body.Error == nil:
+		return nil
+	case err == nil:
+		code, what = body.Error.deepest()
+		what = code + ": " + what
+	case kind == fleet.KindTransient || kind == fleet.KindThrottled || kind == fleet.KindUnauthenticated || kind == fleet.KindTimedOut || ctx.Err() != nil:
+		return err
+	default:
+		code, what = codeOf(err), cause(err)
 	}
-	return nil, nil
+	wayOut := "correct cluster.yaml, or raise the quota"
+	if fleet.Is(err, fleet.KindDenied) || strings.Contains(code+what, "AuthorizationFailed") || strings.Contains(what, "Authorization failed") {
+		code, wayOut = "AuthorizationFailed", neededRole
+	}
+	p.add(code, m.group(role), what, wayOut)
+	return nil
 }

@@ -1,13 +1,11 @@
 package lifecycle
 
 import (
+	"cmp"
 	"context"
-	"encoding/json"
-	"strings"
 	"time"
 
 	"github.com/ortet/ortet/internal/elastic/recipe"
-	"github.com/ortet/ortet/internal/fleet"
 )
 
 // A Status is what exists of a cluster.
@@ -78,57 +76,58 @@ type Endpoint struct {
 
 // Status reads what exists.
 func (m *Manager) Status(ctx context.Context) (*Status, error) {
-	// Neither changes the server's recipe, which is all that is compared.
-	reading := *m
-	reading.SSHPublicKey, reading.OwnAddresses = "ssh-ed25519 AAAA", []string{"192.0.2.1"}
-	o, d, err := reading.render(ctx)
+	o, err := m.observe(ctx)
 	if err != nil {
 		return nil, err
 	}
+	// Neither changes the server's recipe, which is all that is compared.
+	reading := *m
+	reading.SSHPublicKey, reading.OwnAddresses = "ssh-ed25519 AAAA", []string{"192.0.2.1"}
+	d, err := reading.render(o)
+	if err != nil {
+		return nil, err
+	}
+	r := &reads{m: m}
 	s := &Status{Cluster: m.name(), Subscription: m.Subscription, Location: m.Cluster.Spec.Location, Pools: []PoolStatus{}, Notes: m.notes(o, d, false)}
-	for _, role := range []string{RoleStorage, RoleCompute} {
-		g, err := m.groupStatus(ctx, role, o)
-		if err != nil {
-			return nil, err
+	for _, role := range roles() {
+		g := GroupStatus{Role: role, Name: m.group(role).Name(), Exists: o.groups[role] != nil, Resources: len(o.resources[role])}
+		if g.Exists {
+			g.State = o.groups[role].Properties.ProvisioningState
+			g.deployed(r.get(ctx, m.deploymentID(role), resourcesVersion))
 		}
 		s.Groups = append(s.Groups, g)
 	}
-	if o.server != nil {
-		p := o.server.Properties
-		s.Server = &ServerStatus{Size: p.HardwareProfile.VMSize, State: p.ProvisioningState, Boot: o.server.Tags[recipe.TagBoot],
-			Ready: o.server.Tags[recipe.TagCAHash] != "", Recipe: o.server.Tags[recipe.TagRecipe], SameRecipe: o.server.Tags[recipe.TagRecipe] == d.ServerRecipe}
-		var view instanceView
-		if _, err := m.get(ctx, m.serverID()+"/instanceView", computeVersion, &view); err != nil {
-			return nil, err
-		}
-		s.Server.Power = view.power()
+	if vm := o.server; vm != nil {
+		s.Server = &ServerStatus{Size: vm.Properties.HardwareProfile.VMSize, State: vm.Properties.ProvisioningState, Power: vm.power(), Boot: vm.Tags[recipe.TagBoot],
+			Ready: vm.Tags[recipe.TagCAHash] != "", Recipe: vm.Tags[recipe.TagRecipe], SameRecipe: vm.Tags[recipe.TagRecipe] == d.ServerRecipe}
 	}
 	for _, name := range sorted(o.sets) {
-		p, err := m.poolStatus(ctx, o.sets[name])
-		if err != nil {
-			return nil, err
+		set := o.sets[name]
+		p := PoolStatus{Name: name, Size: set.SKU.Name, Priority: cmp.Or(set.Properties.Profile.Priority, "Regular"), Wanted: set.SKU.Capacity,
+			State: set.Properties.ProvisioningState, InFile: m.pool(name) != nil, Captured: o.captured[name], States: map[string]int{}}
+		for _, i := range r.list(ctx, set.ID+"/virtualMachines", computeVersion, "$expand", "instanceView") {
+			p.Instances++
+			p.States[i.Properties.ProvisioningState]++
+			if i.power() == "running" {
+				p.Running++
+			}
 		}
 		s.Pools = append(s.Pools, p)
 	}
-	if o.account {
-		if s.Storage, err = m.storageStatus(ctx); err != nil {
-			return nil, err
+	if o.account != nil {
+		s.Storage = &StorageStatus{Account: m.Cluster.Spec.Storage.Account, State: o.account.Properties.ProvisioningState, Shares: []string{}}
+		for _, share := range r.list(ctx, m.accountID()+"/fileServices/default/shares", storageVersion) {
+			s.Storage.Shares = append(s.Storage.Shares, share.Name)
 		}
 	}
-	s.Endpoints, err = m.Endpoints(ctx)
-	return s, err
+	s.Endpoints = m.endpoints(ctx, r)
+	return s, r.err
 }
 
-func (m *Manager) groupStatus(ctx context.Context, role string, o *observation) (GroupStatus, error) {
-	g := GroupStatus{Role: role, Name: m.group(role).Name(), Exists: o.groups[role] != nil, Resources: len(o.resources[role])}
-	if !g.Exists {
-		return g, nil
-	}
-	g.State = o.groups[role].Properties.ProvisioningState
-	var d deploymentState
-	found, err := m.get(ctx, m.deploymentID(role), resourcesVersion, &d)
-	if !found || err != nil {
-		return g, err
+// deployed adds the last deployment; nil is none.
+func (g *GroupStatus) deployed(d *resource) {
+	if d == nil {
+		return
 	}
 	g.Deployment = d.Properties.ProvisioningState
 	if at := d.Properties.Timestamp; !at.IsZero() {
@@ -138,93 +137,28 @@ func (m *Manager) groupStatus(ctx context.Context, role string, o *observation) 
 		code, message := d.Properties.Error.deepest()
 		g.Error = code + ": " + message
 	}
-	return g, nil
-}
-
-// An instanceView is what Azure knows of a machine that runs.
-type instanceView struct {
-	Statuses []struct {
-		Code string `json:"code"` // "PowerState/running"
-	} `json:"statuses"`
-}
-
-func (v instanceView) power() string {
-	for _, s := range v.Statuses {
-		if state, ok := strings.CutPrefix(s.Code, "PowerState/"); ok {
-			return state
-		}
-	}
-	return "unknown"
-}
-
-func (m *Manager) poolStatus(ctx context.Context, set machineSet) (PoolStatus, error) {
-	p := PoolStatus{Name: set.Name, Size: set.SKU.Name, Priority: set.Properties.VirtualMachineProfile.Priority, Wanted: set.SKU.Capacity,
-		State: set.Properties.ProvisioningState, InFile: m.pool(set.Name) != nil, Captured: set.captured, States: map[string]int{}}
-	if p.Priority == "" {
-		p.Priority = "Regular"
-	}
-	type instance struct {
-		Properties struct {
-			ProvisioningState string       `json:"provisioningState"`
-			InstanceView      instanceView `json:"instanceView"`
-		} `json:"properties"`
-	}
-	all, err := list[instance](ctx, m, set.ID+"/virtualMachines", computeVersion, "$expand", "instanceView")
-	p.Instances = len(all)
-	for _, i := range all {
-		p.States[i.Properties.ProvisioningState]++
-		if i.Properties.InstanceView.power() == "running" {
-			p.Running++
-		}
-	}
-	return p, err
-}
-
-func (m *Manager) storageStatus(ctx context.Context) (*StorageStatus, error) {
-	var a struct {
-		Properties struct {
-			ProvisioningState string `json:"provisioningState"`
-		} `json:"properties"`
-	}
-	if _, err := m.get(ctx, m.accountID(), storageVersion, &a); err != nil {
-		return nil, err
-	}
-	s := &StorageStatus{Account: m.Cluster.Spec.Storage.Account, State: a.Properties.ProvisioningState, Shares: []string{}}
-	err := m.ARM.List(ctx, m.accountID()+"/fileServices/default/shares", storageVersion, func(raw json.RawMessage) error {
-		var r resource
-		err := json.Unmarshal(raw, &r)
-		s.Shares = append(s.Shares, r.Name)
-		return err
-	})
-	if fleet.Is(err, fleet.KindNotFound) {
-		err = nil
-	}
-	return s, err
 }
 
 // Endpoints are the server's open ports; none without its public address.
 func (m *Manager) Endpoints(ctx context.Context) ([]Endpoint, error) {
-	var a struct {
-		Properties struct {
-			IPAddress   string `json:"ipAddress"`
-			DNSSettings struct {
-				FQDN string `json:"fqdn"`
-			} `json:"dnsSettings"`
-		} `json:"properties"`
-	}
-	found, err := m.get(ctx, m.in(RoleCompute, "Microsoft.Network/publicIPAddresses", recipe.ServerName), networkVersion, &a)
+	r := &reads{m: m}
+	all := m.endpoints(ctx, r)
+	return all, r.err
+}
+
+func (m *Manager) endpoints(ctx context.Context, r *reads) []Endpoint {
 	all := []Endpoint{}
-	if !found || err != nil {
-		return all, err
+	a := r.get(ctx, m.in(RoleCompute, "Microsoft.Network/publicIPAddresses", recipe.ServerName), networkVersion)
+	if a == nil {
+		return all
 	}
 	access := m.Cluster.Spec.Access
 	for _, e := range []Endpoint{{Name: "ssh", Port: access.SSHPort, Open: access.SSH}, {Name: "api", Port: 6443, Open: access.API},
 		{Name: "http", Port: 80, Open: access.Ingress}, {Name: "https", Port: 443, Open: access.Ingress}} {
-		if len(e.Open) == 0 {
-			continue
+		if len(e.Open) > 0 {
+			e.Address, e.FQDN = a.Properties.IPAddress, a.Properties.DNSSettings.FQDN
+			all = append(all, e)
 		}
-		e.Address, e.FQDN = a.Properties.IPAddress, a.Properties.DNSSettings.FQDN
-		all = append(all, e)
 	}
-	return all, nil
+	return all
 }

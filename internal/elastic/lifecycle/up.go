@@ -5,16 +5,11 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"maps"
-	"net/http"
-	"slices"
 
 	"github.com/ortet/ortet/internal/elastic/recipe"
 	"github.com/ortet/ortet/internal/engine"
 	"github.com/ortet/ortet/internal/fleet"
 )
-
-func sorted[V any](m map[string]V) []string { return slices.Sorted(maps.Keys(m)) }
 
 // UpOptions are the choices of Up.
 type UpOptions struct {
@@ -45,12 +40,8 @@ func (m *Manager) Up(ctx context.Context, options UpOptions) (*Result, error) {
 		return r, interrupted(ctx, "preflight", "no deployment was begun", err)
 	}
 	r.Notes = m.notes(o, d, options.Prune)
-	for _, role := range []string{RoleStorage, RoleCompute} {
-		document, wait := d.Storage, true
-		if role == RoleCompute {
-			document, wait = d.Compute, !options.NoWait
-		}
-		if err := m.deploy(ctx, role, document, wait); err != nil {
+	for _, role := range roles() {
+		if err := m.deploy(ctx, role, document(d, role), role == RoleStorage || !options.NoWait); err != nil {
 			return r, m.deployFailed(ctx, role, r, err)
 		}
 	}
@@ -79,9 +70,6 @@ func (m *Manager) deployFailed(ctx context.Context, role string, r *Result, err 
 		return err
 	}
 	r.Failures = failed.failures
-	if !failed.made && role == RoleStorage {
-		return fmt.Errorf("cannot deploy group %s: %w; correct the cause, then run the same command again", r.Groups[role], err)
-	}
 	return &engine.NeedsPerson{Step: role, Err: err, Left: []string{"what was made stays; correct the cause, then run the same command again"}}
 }
 
@@ -91,42 +79,35 @@ func (m *Manager) awaitServer(ctx context.Context) (boot string, err error) {
 	c := m.begin("boot", "Wait for the server")
 	defer func() { c.end(err) }()
 	deadline := m.Now().Add(m.Ready)
-	for {
-		var vm machine
-		if _, err := m.get(ctx, m.serverID(), computeVersion, &vm); err != nil && !fleet.Is(err, fleet.KindTransient) {
-			return boot, err
+	err = m.poll(ctx, func() (bool, error) {
+		vm, err := m.get(ctx, m.serverID(), computeVersion)
+		if err != nil && !fleet.Is(err, fleet.KindTransient) {
+			return false, err
 		}
-		if now := vm.Tags[recipe.TagBoot]; now != "" && now != boot {
-			boot = now
+		if vm != nil && vm.Tags[recipe.TagBoot] != "" && vm.Tags[recipe.TagBoot] != boot {
+			boot = vm.Tags[recipe.TagBoot]
 			c.report(engine.StepProgress, boot)
 		}
-		if vm.Tags[recipe.TagCAHash] != "" {
-			return boot, nil
+		if vm != nil && vm.Tags[recipe.TagCAHash] != "" {
+			return true, nil
 		}
 		if m.Now().After(deadline) {
-			return boot, &engine.NeedsPerson{Step: "server", Err: fmt.Errorf("server is not ready after %s; it reported %q", m.Ready, cmp.Or(boot, "nothing")),
+			return false, &engine.NeedsPerson{Step: "server", Err: fmt.Errorf("server is not ready after %s; it reported %q", m.Ready, cmp.Or(boot, "nothing")),
 				Left: []string{"see the boot's log: az vm boot-diagnostics get-boot-log --ids " + string(m.serverID())}}
 		}
-		if err := pause(ctx, m.Poll); err != nil {
-			return boot, err
-		}
-	}
+		return false, nil
+	})
+	return boot, err
 }
 
 // prune deletes a scale set, with its autoscale setting if there is one.
 func (m *Manager) prune(ctx context.Context, set fleet.ResourceID) (err error) {
 	c := m.begin("prune "+set.Name(), "Delete the scale set")
 	defer func() { c.end(err) }()
-	autoscale := m.in(RoleCompute, "Microsoft.Insights/autoscaleSettings", set.Name())
-	if _, err := m.ARM.Send(ctx, "delete the autoscale setting", http.MethodDelete, autoscale, autoscaleVersion, nil); err != nil && !fleet.Is(err, fleet.KindNotFound) {
+	if err := m.delete(ctx, "the autoscale setting", m.in(RoleCompute, "Microsoft.Insights/autoscaleSettings", set.Name()), autoscaleVersion); err != nil {
 		return err
 	}
-	o, err := m.ARM.Send(ctx, "delete the scale set", http.MethodDelete, set, computeVersion, nil)
-	if err != nil {
-		return err
-	}
-	_, err = o.Wait(ctx)
-	return err
+	return m.delete(ctx, "the scale set", set, computeVersion)
 }
 
 // notes say what Up leaves as it is.
@@ -140,7 +121,7 @@ func (m *Manager) notes(o *observation, d *recipe.Documents, prune bool) []strin
 		case m.pool(name) == nil && prune:
 		case m.pool(name) == nil:
 			notes = append(notes, "pool "+name+" is not in cluster.yaml and stays as it is; ortet cluster up --prune deletes it")
-		case o.sets[name].captured:
+		case o.captured[name]:
 			notes = append(notes, "pool "+name+" boots from an image of ortet capture and stays as it is")
 		}
 	}

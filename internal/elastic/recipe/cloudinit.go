@@ -84,31 +84,25 @@ type artifact struct {
 const (
 	unitDirectory = "/etc/systemd/system/"
 	imagesFolder  = "/var/lib/rancher/k3s/agent/images/"
+	registryPort  = "5000"
 	manifests     = "/var/lib/rancher/k3s/server/manifests/"
 )
 
 func (r *renderer) serverDocument() ([]byte, error) {
-	s, err := r.settings("server", ServerIdentity)
-	if err != nil {
-		return nil, err
-	}
-	n, o := r.c.Spec.Network, r.c.Spec.Options
+	s := r.settings("server", ServerIdentity)
+	n, o := r.Spec.Network, r.Spec.Options
 	s.Pods, s.Services = n.Pods, n.Services
-	s.Artifacts = append(s.Artifacts, program("ortet", r.c.Spec.Artifacts.Ortet))
+	s.Artifacts = append(s.Artifacts, program("ortet", r.Spec.Artifacts.Ortet))
 	files := []file{
-		text(manifests+"ortet-admission.yaml", "0600", admissionManifest),
-		text("/etc/bash_completion.d/kubectl", "0644", "command -v kubectl >/dev/null && eval \"$(kubectl completion bash 2>/dev/null)\"\n"),
+		r.text(manifests+"ortet-admission.yaml", "0600", admissionManifest),
+		r.text("/etc/bash_completion.d/kubectl", "0644", "command -v kubectl >/dev/null && eval \"$(kubectl completion bash 2>/dev/null)\"\n"),
 	}
 	if o.PrivateRegistry {
-		registries, err := r.registries()
-		if err != nil {
-			return nil, err
-		}
-		files = append(files, text("/etc/rancher/k3s/registries.yaml", "0600", registries))
+		files = append(files, r.text("/etc/rancher/k3s/registries.yaml", "0600", r.registries()))
 	}
-	if a := r.c.Spec.Access; a.Fail2ban {
+	if a := r.Spec.Access; a.Fail2ban {
 		s.Packages["fail2ban-client"] = []string{"fail2ban", "python3-systemd"}
-		files = append(files, text("/etc/fail2ban/jail.d/50-ortet.conf", "0644",
+		files = append(files, r.text("/etc/fail2ban/jail.d/50-ortet.conf", "0644",
 			fmt.Sprintf("[sshd]\nenabled = true\nbackend = systemd\nport = %d\n", a.SSHPort)))
 	}
 	return r.document(s, files, []string{
@@ -117,32 +111,23 @@ func (r *renderer) serverDocument() ([]byte, error) {
 }
 
 func (r *renderer) agentDocument(p *elastic.Pool) ([]byte, error) {
-	s, err := r.settings("agent", AgentIdentity)
-	if err != nil {
-		return nil, err
-	}
+	s := r.settings("agent", AgentIdentity)
 	s.NodeLabels, s.NodeTaints = p.Labels, p.Taints
-	s.Scratch = r.c.Spec.Options.Scratch
-	if r.c.Spec.Options.PrivateRegistry {
-		if s.Registries, err = r.registries(); err != nil {
-			return nil, err
-		}
+	s.Scratch = r.Spec.Options.Scratch
+	if r.Spec.Options.PrivateRegistry {
+		s.Registries = r.registries()
 	}
-	s.Artifacts = append(s.Artifacts, program("ortet-node", r.c.Spec.Artifacts.OrtetNode))
+	s.Artifacts = append(s.Artifacts, program("ortet-node", r.Spec.Artifacts.OrtetNode))
 	return r.document(s, nil, []string{
 		"ortet-metadata-guard.service", "ortet-boot.service", "ortet-join.service", "k3s-agent.service", "ortet-events.service",
 	}, "k3s-agent.service.d/20-ortet.conf")
 }
 
 // settings are those that all machines have.
-func (r *renderer) settings(role, identity string) (*settings, error) {
-	address, err := ServerAddress(r.c)
-	if err != nil {
-		return nil, err
-	}
-	spec := &r.c.Spec
+func (r *renderer) settings(role, identity string) *settings {
+	spec := &r.Spec
 	s := &settings{
-		Role: role, Cluster: r.c.Metadata.Name, ServerName: ServerName, ServerAddress: address,
+		Role: role, Cluster: r.Metadata.Name, ServerName: ServerName, ServerAddress: r.ServerAddress,
 		StorageGroup: spec.Groups.Storage, Account: spec.Storage.Account, Share: spec.Storage.Mount,
 		Identity: identity, User: spec.Access.User, SwapGB: spec.Options.SwapGB,
 		Tags:      map[string]string{"cluster": TagCluster, "caHash": TagCAHash, "sshHostKey": TagSSHHostKey, "boot": TagBoot},
@@ -152,7 +137,7 @@ func (r *renderer) settings(role, identity string) (*settings, error) {
 	if i := spec.Artifacts.Images; i != nil {
 		s.Artifacts = append(s.Artifacts, artifact{"images", i.URL, strings.ToLower(i.SHA256), imagesFolder + imagesName(i.URL), "0644"})
 	}
-	return s, nil
+	return s
 }
 
 func program(name string, a elastic.Artifact) artifact {
@@ -172,14 +157,9 @@ func imagesName(url string) string {
 
 // registries has k3s pull from the registry on the server, whose traffic stays in the
 // virtual network.
-func (r *renderer) registries() (string, error) {
-	address, err := ServerAddress(r.c)
-	if err != nil {
-		return "", err
-	}
-	endpoint := "http://" + address + ":" + registryPort
-	return fmt.Sprintf("mirrors:\n  \"%s:%s\":\n    endpoint: [\"%s\"]\n  \"%s:%s\":\n    endpoint: [\"%s\"]\n",
-		ServerName, registryPort, endpoint, address, registryPort, endpoint), nil
+func (r *renderer) registries() string {
+	return fmt.Sprintf("mirrors:\n  \"%[1]s:%[3]s\":\n    endpoint: [\"http://%[2]s:%[3]s\"]\n  \"%[2]s:%[3]s\":\n    endpoint: [\"http://%[2]s:%[3]s\"]\n",
+		ServerName, r.ServerAddress, registryPort)
 }
 
 // document makes the cloud-config document that writes files and enables units.
@@ -189,29 +169,29 @@ func (r *renderer) document(s *settings, files []file, units []string, dropIns .
 		return nil, fmt.Errorf("encode boot.json: %w", err)
 	}
 	c := config{WriteFiles: []file{
-		text("/etc/ortet/boot.json", "0600", string(boot)+"\n"),
-		text("/usr/local/lib/ortet/boot.py", "0755", bootProgram),
+		r.text("/etc/ortet/boot.json", "0600", string(boot)+"\n"),
+		r.text("/usr/local/lib/ortet/boot.py", "0755", bootProgram),
 	}}
 	for _, name := range append(append([]string{}, units...), dropIns...) {
 		unit, err := shipped(name)
 		if err != nil {
 			return nil, err
 		}
-		c.WriteFiles = append(c.WriteFiles, text(unitDirectory+name, "0644", unit))
+		c.WriteFiles = append(c.WriteFiles, r.text(unitDirectory+name, "0644", unit))
 	}
 	guard, err := shipped("ortet-metadata-guard.nft")
 	if err != nil {
 		return nil, err
 	}
-	c.WriteFiles = append(c.WriteFiles, text("/etc/ortet/ortet-metadata-guard.nft", "0644", guard))
+	c.WriteFiles = append(c.WriteFiles, r.text("/etc/ortet/ortet-metadata-guard.nft", "0644", guard))
 	c.WriteFiles = append(c.WriteFiles, files...)
-	o := r.c.Spec.Options
+	o := r.Spec.Options
 	c.TimeZone = o.TimeZone
 	c.UpdatePackage, c.Upgrade, c.Reboot = o.RebootAfterUpdates, o.RebootAfterUpdates, o.RebootAfterUpdates
 	// Waiting happens in units: until these commands return, Azure says "Creating".
 	c.RunCommands = [][]string{{"systemctl", "daemon-reload"}}
-	if port := r.c.Spec.Access.SSHPort; port != 22 {
-		c.WriteFiles = append(c.WriteFiles, text("/etc/ssh/sshd_config.d/50-ortet.conf", "0644", "Port "+strconv.Itoa(port)+"\n"))
+	if port := r.Spec.Access.SSHPort; port != 22 {
+		c.WriteFiles = append(c.WriteFiles, r.text("/etc/ssh/sshd_config.d/50-ortet.conf", "0644", "Port "+strconv.Itoa(port)+"\n"))
 		// Ubuntu 24.04 listens by the socket.
 		c.RunCommands = append(c.RunCommands, []string{"systemctl", "try-restart", "--no-block", "ssh.socket", "ssh.service"})
 	}
@@ -251,15 +231,23 @@ func uncommented(s string) string {
 	return kept.String()
 }
 
-// text is a file as text, or compressed where that is shorter.
-func text(name, permissions, content string) file {
-	var b bytes.Buffer
-	z, _ := gzip.NewWriterLevel(&b, gzip.BestCompression) // the level is valid
-	_, _ = z.Write([]byte(content))                       // a buffer takes everything
-	_ = z.Close()
-	packed := base64.StdEncoding.EncodeToString(b.Bytes())
-	if len(packed) < len(content) {
-		return file{name, permissions, "gz+b64", packed}
+// text is a file as text, or compressed if that is shorter.
+func (r *renderer) text(name, permissions, content string) file {
+	f, some := r.packed[content] // machines share most files
+	if !some {
+		var b bytes.Buffer
+		if r.zip == nil {
+			r.zip, _ = gzip.NewWriterLevel(nil, gzip.BestCompression) // the level is valid
+		}
+		r.zip.Reset(&b)
+		_, _ = r.zip.Write([]byte(content)) // a buffer takes everything
+		_ = r.zip.Close()
+		f = file{Content: content}
+		if packed := base64.StdEncoding.EncodeToString(b.Bytes()); len(packed) < len(content) {
+			f = file{Encoding: "gz+b64", Content: packed}
+		}
+		r.packed[content] = f
 	}
-	return file{name, permissions, "", content}
+	f.Path, f.Permissions = name, permissions
+	return f
 }

@@ -6,8 +6,6 @@
 // the cluster's CA, which is made at the server's first boot.
 package recipe
 
-import "github.com/ortet/ortet/internal/elastic"
-
 // DeploymentName is the name of the deployment in both groups. It is fixed: ARM
 // refuses a second one of the same name while one runs, which is the lock.
 const DeploymentName = "ortet"
@@ -65,6 +63,3 @@ const (
 	AgentIdentity  = "ortet-agent"  // user-assigned identity, in the storage group
 	VNetName       = "ortet"        // compute group
 )
-
-// ServerAddress is the server's static private address: the tenth of its subnet.
-func ServerAddress(c *elastic.Cluster) (string, error) { return serverAddress(c.Spec.Network.Servers) }

@@ -349,3 +349,16 @@ func TestTooLargeCustomDataIsRefused(t *testing.T) {
 		t.Errorf("got error %v", err)
 	}
 }
+
+// Names that YAML would take for another type.
+func TestNamesAreStrings(t *testing.T) {
+	c := minimal()
+	c.Spec.Pools[0].Name, c.Spec.Storage.Account = "on", "1234567"
+	d := render(t, c, facts())
+	if name := of(t, d, "Microsoft.Compute/virtualMachineScaleSets")[0]["name"]; name != "on" {
+		t.Errorf("pool %v", name)
+	}
+	if name := of(t, d, "Microsoft.Storage/storageAccounts")[0]["name"]; name != "1234567" {
+		t.Errorf("account %v", name)
+	}
+}
