@@ -60,6 +60,10 @@ func Run(ctx context.Context, args []string, process Process) int {
 		fmt.Fprintf(process.Err, "ortet: %v\nSee '%s --help'.\n", err, command.CommandPath())
 		return ExitUsage
 	}
+	var remote remoteError
+	if errors.As(err, &remote) {
+		return int(remote)
+	}
 	writeError(process.Err, err)
 	return engine.ExitCode(err)
 }

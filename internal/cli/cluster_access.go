@@ -114,12 +114,24 @@ func (c *clusterOptions) untilStopped(ctx context.Context, cmd *exec.Cmd) error 
 	return nil
 }
 
+// A remoteError is the exit code of a command on the server, which has said why itself.
+type remoteError int
+
+func (e remoteError) Error() string {
+	return fmt.Sprintf("the command ended with exit code %d", int(e))
+}
+
 func newClusterSSH(c *clusterOptions) *cobra.Command {
 	cmd := c.serverCommand("ssh", "Open a shell on the server, or run a command there", `ssh runs ssh to the server with the cluster's key. The host key is the one that the
 server published through Azure, so a wrong server is refused.`, func(ctx context.Context, t *target, args []string) error {
-		return c.interactive(t.ssh(ctx, nil, args...))
+		err := c.interactive(t.ssh(ctx, nil, args...))
+		if exit := (*exec.ExitError)(nil); errors.As(err, &exit) {
+			return remoteError(exit.ExitCode())
+		}
+		return err
 	})
 	cmd.Use, cmd.Args = "ssh [COMMAND...]", cobra.ArbitraryArgs
+	cmd.Flags().SetInterspersed(false) // the command's own flags are not ours
 	return cmd
 }
 

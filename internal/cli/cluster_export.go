@@ -1,7 +1,9 @@
 package cli
 
 import (
+	"compress/gzip"
 	"context"
+	"encoding/base64"
 	"encoding/json"
 	"fmt"
 	"io"
@@ -12,6 +14,7 @@ import (
 	"strings"
 
 	"github.com/spf13/cobra"
+	"sigs.k8s.io/yaml"
 
 	"github.com/ortet/ortet/internal/elastic"
 	"github.com/ortet/ortet/internal/elastic/lifecycle"
@@ -87,7 +90,39 @@ func exported(d *recipe.Documents, c *elastic.Cluster) (map[string][]byte, error
 	}
 	files["README"] = []byte(readme + "\nOnce the server exists, add --parameters serverExists=true to the last command:\nAzure refuses another cloud-init document for a virtual machine.\n")
 	for name, document := range d.CloudInit {
-		files[filepath.Join("cloud-init", name+".yaml")] = document
+		text, err := readable(document)
+		if err != nil {
+			return nil, fmt.Errorf("cannot write cloud-init document %s: %w", name, err)
+		}
+		files[filepath.Join("cloud-init", name+".yaml")] = text
 	}
 	return files, nil
+}
+
+// readable is a cloud-config document whose files are not compressed.
+func readable(document []byte) ([]byte, error) {
+	var config map[string]any
+	if err := yaml.Unmarshal(document, &config); err != nil {
+		return nil, err
+	}
+	list, _ := config["write_files"].([]any)
+	for _, v := range list {
+		file, _ := v.(map[string]any)
+		content, _ := file["content"].(string)
+		if file["encoding"] != "gz+b64" {
+			continue
+		}
+		z, err := gzip.NewReader(base64.NewDecoder(base64.StdEncoding, strings.NewReader(content)))
+		if err != nil {
+			return nil, err
+		}
+		text, err := io.ReadAll(z)
+		if err != nil {
+			return nil, err
+		}
+		file["content"] = string(text)
+		delete(file, "encoding")
+	}
+	text, err := yaml.Marshal(config)
+	return append([]byte("#cloud-config\n# For reading: customData has the same, its files compressed.\n"), text...), err
 }

@@ -162,13 +162,29 @@ func (c *Control) Find(ctx context.Context, name string) (Pool, Machine, error) 
 	return Pool{}, Machine{}, &fleet.Error{Op: "find agent " + name, Resource: string(c.Group), Kind: fleet.KindNotFound, Remedy: "see ortet cluster agents for the agents that exist"}
 }
 
-// send sends what changes a pool or a machine, and waits until it is carried out.
+// send sends what changes a pool or a machine, and waits until it is carried out. What
+// an interrupted command began may still run, which Azure answers with 409
+// OperationNotAllowed: that is waited for.
 func (c *Control) send(ctx context.Context, op, method string, id fleet.ResourceID, version string, body any) error {
-	o, err := c.ARM.Send(ctx, op, method, id, version, body)
-	if err == nil {
-		_, err = o.Wait(ctx)
+	deadline, waits := c.Now().Add(c.ReadyTimeout), false
+	for {
+		o, err := c.ARM.Send(ctx, op, method, id, version, body)
+		if err == nil {
+			_, err = o.Wait(ctx)
+		}
+		if !fleet.Is(err, fleet.KindConflict) || c.Now().After(deadline) {
+			return err
+		}
+		if !waits {
+			c.report(id.Name(), "waiting for an operation that runs in Azure")
+		}
+		waits = true
+		select {
+		case <-time.After(busyInterval):
+		case <-ctx.Done():
+			return ctx.Err()
+		}
 	}
-	return err
 }
 
 // act sends an action of the scale set or of one machine.
@@ -199,6 +215,9 @@ func (c *Control) node(ctx context.Context, m Machine) (fleet.Node, error) {
 	}
 	return n, err
 }
+
+// busyInterval is how often an action is tried again that another one is in the way of.
+const busyInterval = 5 * time.Second
 
 // each works on machines, parallel at a time, and begins none after one failed.
 func each(ctx context.Context, machines []Machine, parallel int, do func(context.Context, Machine) error) error {

@@ -350,3 +350,18 @@ func TestDefectUpperCaseHostNames(t *testing.T) {
 		}
 	})
 }
+
+// An interrupted command leaves an operation behind, which Azure lets nothing else pass.
+func TestReimageAfterAnInterruption(t *testing.T) {
+	play(t, 1, func(w *world) {
+		ctx, cancel := context.WithTimeout(w.t.Context(), 20*time.Second)
+		defer cancel()
+		if err := w.control.Reimage(ctx, "agents", 1); err == nil {
+			t.Fatal("the reimage was not interrupted")
+		}
+		if err := w.control.Reimage(w.t.Context(), "agents", 1); err != nil {
+			t.Fatal(err)
+		}
+		w.wantNodes(1)
+	})
+}

@@ -56,9 +56,10 @@ func (m *Manager) preflight(ctx context.Context) (o *observation, d *recipe.Docu
 		return nil, nil, err
 	}
 	if len(m.lostIdentities(o)) > 0 {
-		// Azure refuses another principal in an assignment of the same name.
+		// Azure refuses another principal in an assignment of the same name. Roles that a
+		// deployment of another up is making are not old.
 		earlier, err := m.get(ctx, m.deploymentID(RoleStorage), resourcesVersion)
-		if earlier != nil {
+		if earlier != nil && (earlier.is("Succeeded") || earlier.is("Failed") || earlier.is("Canceled")) {
 			err = m.deleteRoles(ctx, m.group(RoleStorage))
 		}
 		if err != nil {
