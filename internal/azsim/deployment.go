@@ -71,6 +71,7 @@ func (d deployer) Do(ctx context.Context, r deployments.Request) (*deployments.R
 	if err != nil {
 		return nil, err
 	}
+	defer resp.Body.Close()
 	data, err := io.ReadAll(resp.Body)
 	if err != nil {
 		return nil, err
@@ -250,9 +251,9 @@ func (c *call) needDeployment() (*entry, *deployments.Deployment, error) {
 }
 
 func getDeployment(c *call) (*reply, error) {
-	_, d, err := c.needDeployment()
+	e, d, err := c.needDeployment()
 	if c.r.Method == http.MethodHead {
-		if err != nil {
+		if e == nil {
 			return &reply{status: http.StatusNotFound}, nil
 		}
 		return &reply{status: http.StatusNoContent}, nil

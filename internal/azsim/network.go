@@ -88,11 +88,11 @@ type ipConfig struct {
 	v6       bool
 }
 
-func (i ipConfig) address() netip.Prefix {
-	if i.host == 0 {
+func (c ipConfig) address() netip.Prefix {
+	if c.host == 0 {
 		return netip.Prefix{}
 	}
-	return netip.PrefixFrom(i.subnet.address(i.host, i.v6), i.subnet.prefix(i.v6).Bits())
+	return netip.PrefixFrom(c.subnet.address(c.host, c.v6), c.subnet.prefix(c.v6).Bits())
 }
 
 // subnetOf is the range of the subnet with that id. The caller holds the lock.

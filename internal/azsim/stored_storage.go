@@ -188,7 +188,7 @@ var shareName = regexp.MustCompile(`^[a-z0-9](-?[a-z0-9])+$`)
 
 func checkShare(_ *call, d *draft) error {
 	if name := d.id.name(); len(name) < 3 || len(name) > 63 || !shareName.MatchString(name) {
-		return badRequest("InvalidResourceName", "The specifed resource name contains invalid characters: '%s'.", name)
+		return badRequest("InvalidResourceName", "The specifed resource name contains invalid characters: '%s'.", name) //nolint:misspell // as Azure spells it
 	}
 	p := d.properties()
 	if p["shareQuota"] == nil {

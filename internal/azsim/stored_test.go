@@ -223,7 +223,7 @@ func TestVirtualMachineByHand(t *testing.T) {
 			t.Errorf("published: %q", got)
 		}
 		ask := func(path string) (int, object) {
-			r := httptest.NewRequest("GET", "http://169.254.169.254/metadata/"+path, nil)
+			r := httptest.NewRequest(http.MethodGet, "http://169.254.169.254/metadata/"+path, nil)
 			r.Header.Set("Metadata", "true")
 			w := httptest.NewRecorder()
 			c.IMDS.ServeHTTP(w, r)
@@ -443,7 +443,7 @@ func TestIdentitiesAndCustomRoles(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			r, err := http.NewRequestWithContext(b.ctx, "POST", InProcess+groupID("Microsoft.Storage/storageAccounts/mine/")+action+"?api-version=2023-05-01", strings.NewReader(`{"keyName":"key1"}`))
+			r, err := http.NewRequestWithContext(b.ctx, http.MethodPost, InProcess+groupID("Microsoft.Storage/storageAccounts/mine/")+action+"?api-version=2023-05-01", strings.NewReader(`{"keyName":"key1"}`))
 			if err != nil {
 				t.Fatal(err)
 			}

@@ -45,7 +45,7 @@ Machines verify each file by its digest.`, func(_ context.Context, args []string
 			a.Images = new(elastic.Artifact)
 			files = append(files, file{images, filepath.Base(images), a.Images})
 		}
-		if err := os.MkdirAll(args[0], 0o755); err != nil { //nolint:gosec // published
+		if err := os.MkdirAll(args[0], 0o755); err != nil {
 			return fmt.Errorf("cannot make directory: %w", err)
 		}
 		for _, f := range files {
@@ -86,7 +86,7 @@ func copyArtifact(from, dir, name string) (digest string, err error) {
 	defer func() { _ = os.Remove(out.Name()) }() // renamed, or incomplete
 	sum := sha256.New()
 	_, err = io.Copy(io.MultiWriter(out, sum), in)
-	if err := errors.Join(err, out.Chmod(0o755), out.Close()); err != nil { //nolint:gosec // published
+	if err := errors.Join(err, out.Chmod(0o755), out.Close()); err != nil {
 		return "", err
 	}
 	return hex.EncodeToString(sum.Sum(nil)), os.Rename(out.Name(), filepath.Join(dir, name))

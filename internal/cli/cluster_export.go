@@ -41,10 +41,10 @@ Azure for nothing, so the documents are those of a cluster that does not exist y
 		names := []string{}
 		for _, file := range slices.Sorted(maps.Keys(files)) {
 			name := filepath.Join(args[0], file)
-			if err := os.MkdirAll(filepath.Dir(name), 0o755); err != nil { //nolint:gosec // holds no secret
+			if err := os.MkdirAll(filepath.Dir(name), 0o755); err != nil {
 				return fmt.Errorf("cannot make directory: %w", err)
 			}
-			if err := os.WriteFile(name, files[file], 0o644); err != nil { //nolint:gosec // holds no secret
+			if err := os.WriteFile(name, files[file], 0o644); err != nil {
 				return fmt.Errorf("cannot write file: %w", err)
 			}
 			names = append(names, name)

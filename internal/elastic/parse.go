@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"cmp"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"io"
 	"maps"
@@ -133,7 +134,7 @@ func (p *parser) decode(data []byte, c *Cluster) {
 	var value any
 	from := yaml.NewDecoder(bytes.NewReader(data))
 	err := from.Decode(&p.doc)
-	if err == io.EOF {
+	if errors.Is(err, io.EOF) {
 		p.add(1, "", "file is empty; make one with ortet cluster init")
 		return
 	}
@@ -146,7 +147,7 @@ func (p *parser) decode(data []byte, c *Cluster) {
 			p.add(second.Line, "", "second document; keep one cluster in a file")
 		}
 	}
-	if err != io.EOF && err != nil {
+	if err != nil && !errors.Is(err, io.EOF) {
 		p.syntax(err.Error())
 		return
 	}
@@ -155,7 +156,8 @@ func (p *parser) decode(data []byte, c *Cluster) {
 		p.add(1, "", "cannot read the schema of cluster.yaml: "+err.Error())
 		return
 	}
-	if invalid, ok := compiled.Validate(value).(*jsonschema.ValidationError); ok {
+	var invalid *jsonschema.ValidationError
+	if errors.As(compiled.Validate(value), &invalid) {
 		p.report(invalid, doc)
 		return
 	}

@@ -111,7 +111,8 @@ node-name: k3sagent
 kubelet-arg+: ["provider-id=azure:///lab/k3sagent"]
 node-label+: ["ortet.io/test=agent"]
 `, k.address(t, server)))
-	wrong := "K10" + strings.Repeat("0", 64) + token[strings.Index(token, "::"):]
+	_, secret, _ := strings.Cut(token, "::")
+	wrong := "K10" + strings.Repeat("0", 64) + "::" + secret
 	if out := k.sh(ctx, t, agent, fmt.Sprintf("timeout 3 k3s agent --config /dev/null --data-dir /tmp/k3s --server https://%s:6443 --token %s 2>&1 || true", k.address(t, server), wrong)); !strings.Contains(out, "token CA hash does not match the Cluster CA certificate hash") {
 		t.Errorf("with another CA's token: %s", out)
 	}

@@ -124,7 +124,7 @@ func (s *Substrate) powerOn(ctx context.Context, c *computer, provision bool) (e
 		if err != nil {
 			return fmt.Errorf("read the certificates that machines trust: %w", err)
 		}
-		if err := os.WriteFile(filepath.Join(platform, "trust", name), content, 0o644); err != nil {
+		if err := os.WriteFile(filepath.Join(platform, "trust", name), content, 0o644); err != nil { // #nosec G703 -- names of the configuration
 			return err
 		}
 	}

@@ -119,7 +119,7 @@ func (e evaluator) outputs(declared map[string]any) (map[string]any, error) {
 		if err := members(output, "TemplateOutputParameter", "properties.template.outputs."+name, "type", "value", "condition", "metadata"); err != nil {
 			return nil, err
 		}
-		value, err := e.output(name, output)
+		value, err := e.output(output)
 		if err != nil {
 			return nil, explain(err, "The template output '%s' is not valid: %s", name)
 		}
@@ -130,7 +130,7 @@ func (e evaluator) outputs(declared map[string]any) (map[string]any, error) {
 	return values, nil
 }
 
-func (e evaluator) output(name string, source map[string]any) (any, error) {
+func (e evaluator) output(source map[string]any) (any, error) {
 	raw, _ := member(source, "type")
 	kind := strings.ToLower(text(raw))
 	types, ok := parameterTypes()[kind]

@@ -34,10 +34,10 @@ func scopeFunctions() map[string]function {
 			for at < len(args) && at < 2 && !strings.Contains(args[at], "/") {
 				at++
 			}
-			switch {
-			case at == 2:
+			switch at {
+			case 2:
 				subscription, group = args[0], args[1]
-			case at == 1:
+			case 1:
 				if _, err := uuid.Parse(args[0]); err == nil {
 					subscription = args[0]
 				} else {

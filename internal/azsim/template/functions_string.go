@@ -34,12 +34,12 @@ func stringFunctions() map[string]function {
 			return a.int(0)
 		}},
 		"replace": {3, 3, func(_ evaluator, a *arguments) any {
-			s, old, new := a.string(0), a.string(1), a.string(2)
+			s, old, by := a.string(0), a.string(1), a.string(2)
 			if old == "" {
 				a.fail("the string to replace is empty")
 				return ""
 			}
-			return strings.ReplaceAll(s, old, new)
+			return strings.ReplaceAll(s, old, by)
 		}},
 		"substring": {2, 3, func(_ evaluator, a *arguments) any {
 			s, start := []rune(a.string(0)), a.int(1)

@@ -31,17 +31,17 @@ func (m *model) resources(list []any) error {
 			"scale", "extendedLocation", "managedBy", "properties"); err != nil {
 			return err
 		}
-		copy, err := object(source, "copy")
+		copies, err := object(source, "copy")
 		if err != nil {
 			return err
 		}
-		if copy == nil {
+		if copies == nil {
 			if _, err := m.resource(source, e); err != nil {
 				return err
 			}
 			continue
 		}
-		if err := m.loop(source, copy, e); err != nil {
+		if err := m.loop(source, copies, e); err != nil {
 			return err
 		}
 	}
@@ -49,12 +49,12 @@ func (m *model) resources(list []any) error {
 }
 
 // loop expands a resource with copy; its mode (parallel, serial) makes no difference.
-func (m *model) loop(source, copy map[string]any, e evaluator) error {
-	name, err := e.stringMember(copy, "name")
+func (m *model) loop(source, copies map[string]any, e evaluator) error {
+	name, err := e.stringMember(copies, "name")
 	if err != nil {
 		return err
 	}
-	count, err := e.count(copy)
+	count, err := e.count(copies)
 	if err != nil {
 		return err
 	}

@@ -190,7 +190,7 @@ func (w *world) until(denied string, arguments ...string) string {
 		}
 		if said := w.read("/log"); denied != "" && strings.Contains(strings.ToLower(said), strings.ToLower("'"+denied+"'")) {
 			cancel()
-			<-ended
+			<-ended //nolint:errcheck // it was killed
 			return said
 		}
 	}
