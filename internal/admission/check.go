@@ -106,9 +106,6 @@ func (s *Server) member(ctx context.Context, id fleet.ResourceID) (fleet.Member,
 	if !slices.ContainsFunc(s.config.Pools, member.Pool.Equal) {
 		return member, refuse(PoolNotAllowed, fmt.Errorf("the instance is of %.300q", member.Pool))
 	}
-	if strings.EqualFold(member.ProvisioningState, "Deleting") {
-		return member, refuse(InstanceGone, errors.New("the instance is being deleted"))
-	}
 	return member, nil
 }
 

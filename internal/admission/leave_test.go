@@ -224,6 +224,18 @@ func TestCertificatesThatDoNotCount(t *testing.T) {
 	}
 }
 
+// Azure deletes an instance only after its notice, or once the node acknowledges: by then
+// it has left.
+func TestInstanceBeingDeletedLeaves(t *testing.T) {
+	s := newSite(t, nil)
+	s.cluster.nodes[nodeName] = ready()
+	s.cloud.put(fleet.Member{Instance: instance, Pool: pool, HostName: nodeName, VMID: vmID, Created: today.Add(-time.Hour), ProvisioningState: "Deleting"})
+	r := s.send(wire.LeftPath, encode(t, wire.LeftRequest{Cause: "Terminate"}), "", s.authority.kubelet(nil))
+	if r.status != http.StatusOK || len(s.cluster.forgot) != 1 {
+		t.Errorf("status %d %s, forgot %v", r.status, r.body, s.cluster.forgot)
+	}
+}
+
 // A certificate is no way to a token: what a node has it keeps.
 func TestJoinTakesNoCertificate(t *testing.T) {
 	s := newSite(t, nil)

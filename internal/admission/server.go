@@ -17,6 +17,7 @@ import (
 	"os"
 	"slices"
 	"strconv"
+	"strings"
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
@@ -352,6 +353,10 @@ func (s *Server) joins(ctx context.Context, r *request) (any, error) {
 	who, err := s.byProof(ctx, r.http, r.body, r.facts)
 	if err != nil {
 		return nil, err
+	}
+	// It may leave still: an instance is Deleting throughout its notice of a Terminate.
+	if strings.EqualFold(who.member.ProvisioningState, "Deleting") {
+		return nil, refuse(InstanceGone, errors.New("the instance is being deleted"))
 	}
 	return s.join(ctx, who, body)
 }

@@ -3,8 +3,12 @@
 package elastic
 
 import (
+	"bytes"
 	"context"
 	"encoding/json"
+	"os"
+	"path/filepath"
+	"regexp"
 	"strings"
 	"testing"
 	"time"
@@ -144,6 +148,41 @@ func (w *world) evict() {
 	}
 }
 
+// wrongDigest makes compute again by a file whose digest of k3s is another's: status
+// names it.
+func (w *world) wrongDigest() {
+	w.t.Helper()
+	w.cluster("down", "--yes", clusterName)
+	file := filepath.Join(w.home, "cluster.yaml")
+	right, err := os.ReadFile(file)
+	if err != nil {
+		w.t.Fatal(err)
+	}
+	digest := regexp.MustCompile(`k3s:\n\s+sha256: ([0-9a-f]{64})`).FindSubmatch(right)
+	if digest == nil {
+		w.t.Fatalf("cluster.yaml has no digest of k3s:\n%s", right)
+	}
+	if err := os.WriteFile(file, bytes.Replace(right, digest[1], bytes.Repeat([]byte("1"), 64), 1), 0o600); err != nil {
+		w.t.Fatal(err)
+	}
+	w.cluster("up", "--no-wait")
+	deadline := time.Now().Add(3 * time.Minute)
+	for {
+		out := w.cluster("status")
+		if strings.Contains(strings.Join(strings.Fields(out), " "), "checksum of http://"+mirrorAddress+"/k3s does not match") {
+			w.t.Log(out)
+			break
+		}
+		if time.Now().After(deadline) {
+			w.t.Fatalf("status does not name the wrong digest:\n%s", out)
+		}
+		time.Sleep(5 * time.Second)
+	}
+	if err := os.WriteFile(file, right, 0o600); err != nil {
+		w.t.Fatal(err)
+	}
+}
+
 func shellQuote(s string) string { return "'" + strings.ReplaceAll(s, "'", `'\''`) + "'" }
 
 // TestElastic runs every command, and an eviction.
@@ -193,6 +232,7 @@ func TestElastic(t *testing.T) {
 	w.evict()
 	w.wantNodes(1)
 	w.wantAvailable()
+	w.wrongDigest()
 	w.tomorrow()
 	w.cluster("down", "--all", "--yes", clusterName)
 	t.Log("\n" + strings.Join(w.times, "\n"))

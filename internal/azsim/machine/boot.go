@@ -69,19 +69,36 @@ const restarted = 128 + int(unix.SIGHUP)
 
 var errRestart = errors.New("the operating system restarts")
 
+// provisionedGrace is how long units that start with the machine are waited for once
+// cloud-init has ended. Azure waits for cloud-init's report only.
+const provisionedGrace = 15 * time.Second
+
 // awaitReady waits for the first process to say that everything which starts at
-// boot has started, cloud-init's last stage among it.
+// boot has started, or until cloud-init's last stage ended some time ago: a unit that
+// goes on starting, such as ortet-boot, does not keep a machine from being made.
 func awaitReady(ctx context.Context, r *run) error {
-	select {
-	case <-r.ready:
-		return nil
-	case <-r.exited:
-		if r.status == restarted {
-			return errRestart
+	tick := time.NewTicker(time.Second)
+	defer tick.Stop()
+	var ended time.Time
+	for {
+		select {
+		case <-r.ready:
+			return nil
+		case <-r.exited:
+			if r.status == restarted {
+				return errRestart
+			}
+			return fmt.Errorf("the operating system stopped with status %d", r.status)
+		case <-ctx.Done():
+			return fmt.Errorf("the operating system runs, but has not started all of its units: %w", ctx.Err())
+		case now := <-tick.C:
+			switch done := exists(fmt.Sprintf("/proc/%d/root/run/cloud-init/result.json", r.pid)); {
+			case done && ended.IsZero():
+				ended = now
+			case done && now.Sub(ended) >= provisionedGrace:
+				return nil
+			}
 		}
-		return fmt.Errorf("the operating system stopped with status %d", r.status)
-	case <-ctx.Done():
-		return fmt.Errorf("the operating system runs, but has not started all of its units: %w", ctx.Err())
 	}
 }
 
