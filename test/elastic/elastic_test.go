@@ -162,7 +162,7 @@ func (w *world) wrongDigest() {
 	if digest == nil {
 		w.t.Fatalf("cluster.yaml has no digest of k3s:\n%s", right)
 	}
-	if err := os.WriteFile(file, bytes.Replace(right, digest[1], bytes.Repeat([]byte("1"), 64), 1), 0o600); err != nil {
+	if err := os.WriteFile(file, bytes.Replace(right, digest[1], bytes.Repeat([]byte("f"), 64), 1), 0o600); err != nil {
 		w.t.Fatal(err)
 	}
 	w.cluster("up", "--no-wait")
