@@ -135,18 +135,21 @@ func (m *Manager) deploy(ctx context.Context, role string, d recipe.Deployment, 
 // follow watches a deployment until it ends. correlation names the run; "" takes the
 // one that ARM shows.
 func (m *Manager) follow(ctx context.Context, role, correlation string, overall *clock) error {
-	clocks, group, last, stale := map[string]*clock{}, m.group(role), "", 0
+	clocks, group, last, stale, seen := map[string]*clock{}, m.group(role), "", 0, false
 	return m.poll(ctx, func() (bool, error) {
 		d, err := m.get(ctx, m.deploymentID(role), resourcesVersion)
 		switch {
 		case err != nil:
 			return false, err
+		case seen && d != nil && d.Properties.CorrelationID != correlation:
+			correlation, seen = "", false // ours ended, and another up began the next
 		case stale < 10 && (d == nil || correlation != "" && d.Properties.CorrelationID != correlation):
 			stale++ // the run before, for some seconds
 			return false, nil
 		case d == nil:
 			return false, fmt.Errorf("cannot follow the deployment of group %s: deployment was deleted; run ortet cluster up again", group.Name())
 		}
+		seen = correlation != ""
 		steps, err := m.list(ctx, group+fleet.ResourceID("/deployments/"+recipe.DeploymentName+"/operations"), resourcesVersion)
 		if err != nil {
 			return false, err
