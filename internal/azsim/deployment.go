@@ -253,10 +253,7 @@ func (c *call) needDeployment() (*entry, *deployments.Deployment, error) {
 func getDeployment(c *call) (*reply, error) {
 	e, d, err := c.needDeployment()
 	if c.r.Method == http.MethodHead {
-		if e == nil {
-			return &reply{status: http.StatusNotFound}, nil
-		}
-		return &reply{status: http.StatusNoContent}, nil
+		return existence(e), nil
 	}
 	if err != nil {
 		return nil, err

@@ -44,15 +44,20 @@ func (c *call) group() (*entry, *group, error) {
 func getGroup(c *call) (*reply, error) {
 	e, g, err := c.group()
 	if c.r.Method == http.MethodHead {
-		if e == nil {
-			return &reply{status: http.StatusNotFound}, nil
-		}
-		return &reply{status: http.StatusNoContent}, nil
+		return existence(e), nil
 	}
 	if err != nil {
 		return nil, err
 	}
 	return ok(g), nil
+}
+
+// existence answers HEAD.
+func existence(e *entry) *reply {
+	if e == nil {
+		return &reply{status: http.StatusNotFound}
+	}
+	return &reply{status: http.StatusNoContent}
 }
 
 func putGroup(c *call) (*reply, error) {

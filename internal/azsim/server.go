@@ -86,7 +86,7 @@ type Server struct {
 	stop    context.CancelFunc
 	running sync.WaitGroup
 
-	publishing sync.Mutex // held while the Substrate is given publications
+	publishing sync.Mutex // locked while the Substrate is given publications
 	published  map[netip.Addr]publication
 
 	attesting sync.Mutex // guards Attestor and attestors, while keys are made

@@ -122,8 +122,8 @@ func (e remoteError) Error() string {
 }
 
 func newClusterSSH(c *clusterOptions) *cobra.Command {
-	cmd := c.serverCommand("ssh", "Open a shell on the server, or run a command there", `ssh runs ssh to the server with the cluster's key. The host key is the one that the
-server published through Azure, so a wrong server is refused.`, func(ctx context.Context, t *target, args []string) error {
+	cmd := c.serverCommand("ssh", "Open a shell on the server, or run a command there", `ssh runs ssh to the server with the cluster's key. It accepts only the host
+key that the server published through Azure.`, func(ctx context.Context, t *target, args []string) error {
 		err := c.interactive(t.ssh(ctx, nil, args...))
 		if exit := (*exec.ExitError)(nil); errors.As(err, &exit) {
 			return remoteError(exit.ExitCode())

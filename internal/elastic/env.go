@@ -167,7 +167,7 @@ func (e *env) storage(s *Spec) {
 		}
 		s.Groups.Storage = group
 	}
-	e.drop("STORAGE_ACCOUNT_NAME", s.Storage.Account+" is taken as an existing account in group "+s.Groups.Storage+"; delete storage.existing if there is none")
+	e.drop("STORAGE_ACCOUNT_NAME", s.Storage.Account+" is taken as an existing account in group "+s.Groups.Storage+"; delete storage.existing if it does not exist")
 	for _, share := range append(strings.Fields(e.get("FILE_SHARES")), s.Storage.Mount) {
 		if !slices.Contains(s.Storage.Shares, share) {
 			s.Storage.Shares = append(s.Storage.Shares, share)

@@ -172,7 +172,7 @@ func (c *Control) send(ctx context.Context, op, method string, id fleet.Resource
 		if err == nil {
 			_, err = o.Wait(ctx)
 		}
-		if !fleet.Is(err, fleet.KindConflict) || c.Now().After(deadline) {
+		if !busy(err) || c.Now().After(deadline) {
 			return err
 		}
 		if !waits {
@@ -214,6 +214,12 @@ func (c *Control) node(ctx context.Context, m Machine) (fleet.Node, error) {
 		return fleet.Node{}, nil
 	}
 	return n, err
+}
+
+// busy reports whether another operation is in the way. Azure answers 409 for much else
+// that no waiting mends, such as a size that a region lacks.
+func busy(err error) bool {
+	return fleet.Is(err, fleet.KindConflict) && (strings.Contains(err.Error(), "in progress") || strings.Contains(err.Error(), "concurrent request"))
 }
 
 // busyInterval is how often an action is tried again that another one is in the way of.

@@ -14,6 +14,7 @@ import (
 	"time"
 
 	"github.com/ortet/ortet/internal/azsim"
+	"github.com/ortet/ortet/internal/azure"
 	"github.com/ortet/ortet/internal/azure/arm"
 	"github.com/ortet/ortet/internal/cluster"
 	"github.com/ortet/ortet/internal/elastic/agents"
@@ -246,6 +247,15 @@ func TestScaleInIsBlocked(t *testing.T) {
 			t.Errorf("%d machines, want both", n)
 		}
 		w.blocked = ""
+		if err := w.control.Scale(w.t.Context(), "agents", 2); err != nil {
+			t.Fatal(err)
+		}
+		w.wantNodes(2) // who stays with two machines has both in service
+		w.blocked = "agents000001"
+		if err := w.control.Scale(w.t.Context(), "agents", 1); !fleet.Is(err, fleet.KindBlocked) {
+			t.Fatalf("scale-in past a budget: %v", err)
+		}
+		w.blocked = ""
 		if err := w.control.Scale(w.t.Context(), "agents", 1); err != nil {
 			t.Fatal(err)
 		}
@@ -361,6 +371,28 @@ func TestReimageAfterAnInterruption(t *testing.T) {
 		}
 		if err := w.control.Reimage(w.t.Context(), "agents", 1); err != nil {
 			t.Fatal(err)
+		}
+		w.wantNodes(1)
+	})
+}
+
+// A region is an Azure that lacks a size, which it says with 409 (SkuNotAvailable).
+type region struct{ azure.Resources }
+
+func (r region) Send(ctx context.Context, op, method string, id fleet.ResourceID, version string, body any, query ...string) (azure.Operation, error) {
+	if method == http.MethodPatch {
+		return nil, &fleet.Error{Op: op, Resource: string(id), Kind: fleet.KindConflict, Code: "SkuNotAvailable", Err: errors.New("409 SkuNotAvailable")}
+	}
+	return r.Resources.Send(ctx, op, method, id, version, body, query...)
+}
+
+// Not every conflict is another operation that ends.
+func TestResizeToASizeThatTheRegionLacks(t *testing.T) {
+	play(t, 1, func(w *world) {
+		w.control.ARM = region{w.control.ARM}
+		began := time.Now() // of virtual time
+		if err := w.control.Resize(w.t.Context(), "agents", "Standard_D4s_v5"); err == nil || time.Since(began) > 0 {
+			t.Fatalf("the refusal came after %s: %v", time.Since(began), err)
 		}
 		w.wantNodes(1)
 	})

@@ -38,7 +38,8 @@ func (c *Control) Scale(ctx context.Context, name string, want int) error {
 	return c.awaitPool(ctx, name)
 }
 
-// awaitPool waits until all running machines of a pool have a Ready Node.
+// awaitPool waits until all running machines of a pool have a Ready Node, and uncordons
+// what an interrupted command cordoned.
 func (c *Control) awaitPool(ctx context.Context, name string) error {
 	_, machines, err := c.load(ctx, name)
 	if err != nil {
@@ -48,8 +49,7 @@ func (c *Control) awaitPool(ctx context.Context, name string) error {
 		if m.Power == "deallocated" || m.Power == "stopped" {
 			return nil
 		}
-		_, err := c.awaitReady(ctx, m, fleet.Node{})
-		return err
+		return c.back(ctx, m, fleet.Node{})
 	})
 }
 
