@@ -36,14 +36,14 @@ Machines verify each file by its digest.`, func(_ context.Context, args []string
 		}
 		a := elastic.Artifacts{Version: version}
 		type file struct {
-			from, name string
-			to         *elastic.Artifact
+			from, name, flag string
+			to               *elastic.Artifact
 		}
 		ortetNode = first(ortetNode, filepath.Join(filepath.Dir(ortet), "ortet-node"))
-		files := []file{{k3s, "k3s", &a.K3s}, {ortet, "ortet", &a.Ortet}, {ortetNode, "ortet-node", &a.OrtetNode}}
+		files := []file{{k3s, "k3s", "k3s", &a.K3s}, {ortet, "ortet", "ortet", &a.Ortet}, {ortetNode, "ortet-node", "ortet-node", &a.OrtetNode}}
 		if images != "" {
 			a.Images = new(elastic.Artifact)
-			files = append(files, file{images, filepath.Base(images), a.Images})
+			files = append(files, file{images, filepath.Base(images), "images", a.Images})
 		}
 		if err := os.MkdirAll(args[0], 0o755); err != nil {
 			return fmt.Errorf("cannot make directory: %w", err)
@@ -51,7 +51,7 @@ Machines verify each file by its digest.`, func(_ context.Context, args []string
 		for _, f := range files {
 			digest, err := copyArtifact(f.from, args[0], f.name)
 			if err != nil {
-				return fmt.Errorf("cannot copy artifact %s: %w", f.name, err)
+				return fmt.Errorf("cannot copy artifact %s: %w; name its file with --%s", f.name, err, f.flag)
 			}
 			*f.to = elastic.Artifact{URL: strings.TrimRight(prefix, "/") + "/" + f.name, SHA256: digest}
 		}

@@ -176,6 +176,9 @@ func writeNew(name string, data []byte, mode fs.FileMode) error {
 		_, err = f.Write(data)
 		err = errors.Join(err, f.Close())
 	}
+	if errors.Is(err, fs.ErrExist) {
+		return fmt.Errorf("cannot write %s: file exists and is not overwritten; use it, or move it away first", name)
+	}
 	if err != nil {
 		return fmt.Errorf("cannot write file: %w", err)
 	}
