@@ -6,6 +6,7 @@ import (
 	"bytes"
 	"context"
 	"encoding/json"
+	"errors"
 	"os"
 	"path/filepath"
 	"regexp"
@@ -148,6 +149,56 @@ func (w *world) evict() {
 	}
 }
 
+// watch looks at status --watch for a while, and ends it as a person does.
+func (w *world) watch() {
+	w.t.Helper()
+	cmd := w.command("--azure-config", w.azure.Endpoint.AzureConfig, "cluster", "status", "--watch")
+	var out bytes.Buffer
+	cmd.Stdout = &out
+	if err := cmd.Start(); err != nil {
+		w.t.Fatal(err)
+	}
+	time.Sleep(8 * time.Second)
+	err := errors.Join(cmd.Process.Signal(os.Interrupt), cmd.Wait())
+	if err != nil || !strings.Contains(out.String(), "Standard_D4s_v5") {
+		w.t.Errorf("ortet cluster status --watch, interrupted: %v\n%s", err, out.String())
+	}
+}
+
+// secondPool adds a pool of Regular machines, which the server that runs admits, and
+// deletes it again: its Node goes too, before the whole notice that Azure gives has
+// passed.
+func (w *world) secondPool() {
+	w.t.Helper()
+	file := filepath.Join(w.home, "cluster.yaml")
+	one, err := os.ReadFile(file)
+	if err != nil {
+		w.t.Fatal(err)
+	}
+	two := bytes.Replace(one, []byte("\n  pools:\n"), []byte("\n  pools:\n  - {name: batch, size: Standard_D2s_v5, count: 1, priority: Regular, taints: [\"batch=yes:NoSchedule\"]}\n"), 1)
+	if bytes.Equal(one, two) {
+		w.t.Fatalf("cluster.yaml has no pools:\n%s", one)
+	}
+	if err := os.WriteFile(file, two, 0o600); err != nil {
+		w.t.Fatal(err)
+	}
+	w.cluster("up")
+	node, deadline := new(corev1.Node), time.Now().Add(3*time.Minute)
+	for !ready(node) {
+		if node, err = w.kube().CoreV1().Nodes().Get(w.ctx, "batch000000", metav1.GetOptions{}); err != nil && time.Now().After(deadline) {
+			w.t.Fatalf("the machine of the second pool did not join: %v", err)
+		}
+		time.Sleep(time.Second)
+	}
+	if len(node.Spec.Taints) != 1 || node.Spec.Taints[0].Key != "batch" {
+		w.t.Errorf("taints of the second pool's Node: %v", node.Spec.Taints)
+	}
+	if err := os.WriteFile(file, one, 0o600); err != nil {
+		w.t.Fatal(err)
+	}
+	w.cluster("up", "--prune", "--yes", clusterName)
+}
+
 // wrongDigest makes compute again by a file whose digest of k3s is another's: status
 // names it.
 func (w *world) wrongDigest() {
@@ -232,6 +283,9 @@ func TestElastic(t *testing.T) {
 	w.evict()
 	w.wantNodes(1)
 	w.wantAvailable()
+	w.watch()
+	w.secondPool()
+	w.wantNodes(1)
 	w.wrongDigest()
 	w.tomorrow()
 	w.cluster("down", "--all", "--yes", clusterName)

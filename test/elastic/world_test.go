@@ -189,13 +189,19 @@ type result struct {
 	code     int
 }
 
-// try runs ortet in the operator's folder.
-func (w *world) try(stdin string, args ...string) result {
-	w.t.Helper()
+// command is ortet in the operator's folder.
+func (w *world) command(args ...string) *exec.Cmd {
 	cmd := exec.CommandContext(w.ctx, filepath.Join(w.bin, "ortet"), args...)
 	cmd.Dir = w.home
 	cmd.Env = append(os.Environ(), "HOME="+w.home, "KUBECONFIG="+filepath.Join(w.home, "kubeconfig"),
 		"SSL_CERT_FILE="+w.azure.Endpoint.CAFile, "AZURE_ENVIRONMENT_FILEPATH="+filepath.Join(w.azure.Dir, "azurestackcloud.json"))
+	return cmd
+}
+
+// try runs ortet in the operator's folder.
+func (w *world) try(stdin string, args ...string) result {
+	w.t.Helper()
+	cmd := w.command(args...)
 	cmd.Stdin = strings.NewReader(stdin)
 	var out, errs bytes.Buffer
 	cmd.Stdout, cmd.Stderr = &out, &errs
