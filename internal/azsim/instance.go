@@ -42,6 +42,8 @@ type instance struct {
 	key     string // modelKey of that recipe
 	custom  bool   // the instance was changed on its own since
 	image   bootImage
+	// oldUserData is what the metadata service shows for a while after a change.
+	oldUserData userDataDelay
 
 	nics       []nic  // the primary one first
 	osDisk     *entry // a disk; that of an ephemeral OS disk is hidden
@@ -325,6 +327,7 @@ func (s *Server) boot(ctx context.Context, e *entry) error {
 	var c Computer
 	var fault *Fault
 	s.locked(func() {
+		x.oldUserData = userDataDelay{}
 		c = s.computerOf(e)
 		fault = s.innerFault(e.rt.name+"/provision", e.id)
 	})

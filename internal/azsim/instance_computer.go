@@ -157,7 +157,7 @@ func (s *Server) metadataOf(e *entry) map[string]any {
 			"location": normLocation(val(body.Location)), "name": val(body.Name), "vmId": x.vmID, "vmScaleSetName": setName, "virtualMachineScaleSet": map[string]any{"id": setID}, "vmSize": x.size, "zone": x.zone,
 			"resourceGroupName": e.id.group, "resourceId": e.id.String(), "subscriptionId": e.id.subscription,
 			"offer": val(ref.Offer), "publisher": val(ref.Publisher), "sku": val(ref.SKU), "version": val(ref.ExactVersion), "provider": "Microsoft.Compute",
-			"osType": "Linux", "licenseType": val(p.LicenseType), "placementGroupId": placement, "userData": val(p.UserData),
+			"osType": "Linux", "licenseType": val(p.LicenseType), "placementGroupId": placement, "userData": x.userData(time.Now()),
 			"platformFaultDomain": strconv.Itoa(x.faultDomain()), "platformUpdateDomain": strconv.Itoa(x.id % 5), "isHostCompatibilityLayerVm": "false",
 			"osProfile":  map[string]any{"adminUsername": admin, "computerName": x.hostName, "disablePasswordAuthentication": "true"},
 			"plan":       map[string]any{"name": "", "product": "", "publisher": ""},

@@ -8,7 +8,7 @@ import (
 )
 
 // putInstance is PUT of an instance, which Azure uses as an update: protection,
-// tags and data disks. What the body does not hold keeps its value.
+// tags, userData and data disks. What the body does not hold keeps its value.
 func putInstance(c *call) (*reply, error) {
 	s := c.s
 	e := s.find(c.id)
@@ -44,10 +44,14 @@ func putInstance(c *call) (*reply, error) {
 			return nil, err
 		}
 	}
+	if err := checkUserData(next.Properties.UserData); err != nil {
+		return nil, err
+	}
 	unprotect, err := c.nulls("properties", "protectionPolicy")
 	if err != nil {
 		return nil, err
 	}
+	span := c.duration("instance.update")
 	apply := func() {
 		s.stampEtag(body, e.key)
 		if unprotect {
@@ -64,9 +68,10 @@ func putInstance(c *call) (*reply, error) {
 		if next.Properties.NetworkProfileConfiguration != nil {
 			x.custom = true
 		}
+		c.setUserData(x, next.Properties.UserData, span)
 	}
 	op := c.begin(e, work{
-		span: c.duration("instance.update"),
+		span: span,
 		run:  func(ctx context.Context) error { return s.moveDisks(ctx, e, plan) },
 		done: func(failure *armError) {
 			if x.gone {

@@ -13,7 +13,7 @@ import (
 // renderInstance is what a GET or list shows of an instance.
 func renderInstance(c *call, e *entry) any {
 	vm := c.s.showInstance(e, c.expands("instanceView"))
-	if c.expands("userData") {
+	if c.expandsUserData(e) {
 		x, _ := instanceOf(e)
 		vm.Properties.UserData = x.profile.UserData
 	}

@@ -208,7 +208,7 @@ func (c *call) machineSet(vm *armcompute.VirtualMachine) (*entry, error) {
 	}
 	body.Identity = setIdentity(vm.Identity)
 	for _, check := range []func() error{
-		func() error { return checkZones(c, body) }, func() error { return checkOSProfile(c, body) },
+		func() error { return checkZones(c, body) }, func() error { return checkOSProfile(c, body) }, func() error { return checkSetUserData(c, body) },
 		func() error { return c.checkRecipe(nil, body) }, func() error { return c.fillScaleSet(nil, body) },
 	} {
 		if err := check(); err != nil {
@@ -235,7 +235,7 @@ func setIdentity(id *armcompute.VirtualMachineIdentity) *armcompute.VirtualMachi
 	return &armcompute.VirtualMachineScaleSetIdentity{Type: id.Type, UserAssignedIdentities: id.UserAssignedIdentities}
 }
 
-// patchMachine changes tags, identity and data disks of a virtual machine.
+// patchMachine changes tags, identity, userData and data disks of a virtual machine.
 func patchMachine(c *call) (*reply, error) {
 	e, err := c.need()
 	if err != nil {
@@ -267,6 +267,9 @@ func (c *call) changeMachine(e *entry, next *armcompute.VirtualMachine) (*reply,
 	if next.Location != nil && normLocation(*next.Location) != normLocation(val(body.Location)) {
 		return nil, notChangeable("location")
 	}
+	if err := checkUserData(next.Properties.UserData); err != nil {
+		return nil, err
+	}
 	var plan *diskPlan
 	var err error
 	if sp := next.Properties.StorageProfile; sp != nil && sp.DataDisks != nil {
@@ -293,10 +296,12 @@ func (c *call) changeMachine(e *entry, next *armcompute.VirtualMachine) (*reply,
 			}
 		}
 	}
+	span := c.duration("instance.update")
+	c.setUserData(x, next.Properties.UserData, span)
 	c.s.stampEtag(body, e.key)
 	setState(body, stateUpdating)
 	op := c.begin(e, work{
-		span: c.duration("instance.update"),
+		span: span,
 		run:  func(ctx context.Context) error { return c.s.moveDisks(ctx, e, plan) },
 		done: func(failure *armError) {
 			if x.gone {

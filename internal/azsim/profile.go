@@ -56,6 +56,7 @@ func DefaultProfile() Profile {
 		"instance.upgrade":    {60 * s, 180 * s},
 		"events.first":        {1 * s, 120 * s}, // the answer to the first request for scheduled events
 		"events.enable":       {0, 300 * s},     // from there until they are shown
+		"imds.userData":       {2 * s, 2 * s},   // from the end of its change until the metadata service shows it
 		"event.freeze":        {5 * s, 10 * s},
 		"extension.create":    {20 * s, 60 * s},
 		"extension.delete":    {20 * s, 60 * s},

@@ -181,7 +181,7 @@ func removeScaleSet(c *call) (*reply, error) {
 // renderScaleSet hides what Azure never reads back.
 func renderScaleSet(c *call, e *entry) any {
 	_, body := setOf(e)
-	return showScaleSet(body, c.expands("userData"))
+	return showScaleSet(body, c.expandsUserData(e))
 }
 
 func emptyList(c *call) (*reply, error) {

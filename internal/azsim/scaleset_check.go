@@ -38,7 +38,7 @@ func checkScaleSet(c *call, old, next *armcompute.VirtualMachineScaleSet) error 
 		}
 	}
 	for _, check := range []func(*call, *armcompute.VirtualMachineScaleSet) error{
-		checkFlexible, checkCapacity, checkZones, checkUpgradePolicy, checkOSProfile, checkExtensions, checkTerminate, checkSubnetsExist,
+		checkFlexible, checkCapacity, checkZones, checkUpgradePolicy, checkOSProfile, checkSetUserData, checkExtensions, checkTerminate, checkSubnetsExist,
 	} {
 		if err := check(c, next); err != nil {
 			return err

@@ -45,6 +45,9 @@ type Server struct {
 	TakenStorageAccounts []string
 	// RetiredOffers accepts what Azure has retired: Basic public addresses.
 	RetiredOffers bool
+	// UserDataMakesCustom lets a change of an instance's own userData make its model
+	// its own: latestModelApplied is false from then on. It is not documented.
+	UserDataMakesCustom bool
 
 	// Unregistered lists resource providers that start unregistered.
 	Unregistered []string

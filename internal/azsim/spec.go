@@ -35,6 +35,8 @@ type Spec struct {
 	TakenStorageAccounts []string `json:"takenStorageAccounts,omitempty"`
 	// RetiredOffers is Server.RetiredOffers.
 	RetiredOffers bool `json:"retiredOffers,omitempty"`
+	// UserDataMakesCustom is Server.UserDataMakesCustom.
+	UserDataMakesCustom bool `json:"userDataMakesCustom,omitempty"`
 
 	Seed         uint64 `json:"seed,omitempty"`
 	PageSize     int    `json:"pageSize,omitempty"`
@@ -243,6 +245,7 @@ func (spec *Spec) Apply(s *Server) error {
 	}
 	s.TakenStorageAccounts = append(s.TakenStorageAccounts, spec.TakenStorageAccounts...)
 	s.RetiredOffers = s.RetiredOffers || spec.RetiredOffers
+	s.UserDataMakesCustom = s.UserDataMakesCustom || spec.UserDataMakesCustom
 	s.AttestationChain = s.AttestationChain || spec.AttestationChain
 	if spec.Seed != 0 {
 		s.Seed = spec.Seed

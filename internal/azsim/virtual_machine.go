@@ -35,7 +35,7 @@ func machineExtensionType() *resourceType {
 // renderMachine is what a GET shows of a virtual machine.
 func renderMachine(c *call, e *entry) any {
 	vm := c.s.showMachine(e, c.expands("instanceView"))
-	if c.expands("userData") {
+	if c.expandsUserData(e) {
 		x, _ := instanceOf(e)
 		vm.Properties.UserData = x.profile.UserData
 	}
