@@ -247,8 +247,8 @@ type InstanceStatus struct {
 	Name        string           `json:"name"`
 	HostName    string           `json:"hostName"`
 	Power       fleet.PowerState `json:"power"`
-	Image       string           `json:"image"` // version name, or the image's URN or id
-	LatestModel bool             `json:"latestModel"`
+	Image       string           `json:"image"`       // version name, or the image's URN or id
+	LatestModel bool             `json:"latestModel"` // applied, or else its image is the model's
 }
 
 // CaptureStatus is what the journal says of the newest capture or rollback.

@@ -176,7 +176,11 @@ func (f *facts) remember(old journal.Record, pool fleet.Pool, donor *fleet.Insta
 		image.ExactVersion = ""
 		f.Original = &plan.Original{Image: image, Extensions: pool.Model.Extensions, At: now}
 	}
-	f.Learns = donor != nil && donor.Image.Same(image) && (f.Original.CustomData == "" || donor.LatestModelApplied)
+	// A change of the model's userData makes LatestModelApplied false everywhere, and
+	// Azure does not say why it is. A donor that was created after the record of the
+	// original has customData at least as new as the recorded one.
+	f.Learns = donor != nil && donor.Image.Same(image) &&
+		(f.Original.CustomData == "" || donor.LatestModelApplied || donor.Created.After(f.Original.At))
 }
 
 // wentBy gives the SHA-256 of the customData that the model was left with, by a record

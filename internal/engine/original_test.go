@@ -96,3 +96,66 @@ func TestReturnToTheOriginal(t *testing.T) {
 		}
 	})
 }
+
+// TestOriginalOfALaterDonor: where the model's userData has changed, no instance has the
+// latest model; the customData of the original is that of the later donor all the same.
+func TestOriginalOfALaterDonor(t *testing.T) {
+	for name, c := range map[string]struct {
+		created time.Duration // before the second capture
+		want    string
+	}{
+		"created after the first capture":  {time.Hour, "#cloud-config\nnewer"},
+		"created before the first capture": {72 * time.Hour, "#cloud-config\nruncmd: [join]\n"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				w := newWorld()
+				e, _, ctx, _ := w.process(t, "a", 0)
+				if _, err := e.Capture(ctx, request()); err != nil {
+					t.Fatal(err)
+				}
+				if _, err := e.Rollback(ctx, RollbackRequest{Pool: poolID, To: Original}); err != nil {
+					t.Fatal(err)
+				}
+				time.Sleep(24 * time.Hour)
+				w.customData = "#cloud-config\nnewer"
+				w.donorInstance().Created = time.Now().Add(-c.created)
+				if _, err := e.Capture(ctx, request()); err != nil {
+					t.Fatal(err)
+				}
+				if _, err := e.Rollback(ctx, RollbackRequest{Pool: poolID, To: Original}); err != nil {
+					t.Fatal(err)
+				}
+				if w.customData != c.want {
+					t.Errorf("customData %q, want %q", w.customData, c.want)
+				}
+			})
+		})
+	}
+}
+
+// TestStatusAfterAChangeOfUserData: an instance of the model's image is the latest, also
+// where Azure says that the latest model is not applied.
+func TestStatusAfterAChangeOfUserData(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld()
+		e, _, ctx, _ := w.process(t, "a", 0)
+		want := func(latest bool) {
+			t.Helper()
+			status, err := e.Status(ctx, nil)
+			if err != nil || len(status) != 1 || len(status[0].Instances) == 0 {
+				t.Fatalf("%+v, %v", status, err)
+			}
+			for _, i := range status[0].Instances {
+				if i.LatestModel != latest {
+					t.Errorf("instance %s: latest %t", i.InstanceID, i.LatestModel)
+				}
+			}
+		}
+		want(true)
+		if _, err := e.Capture(ctx, request()); err != nil {
+			t.Fatal(err)
+		}
+		want(false)
+	})
+}

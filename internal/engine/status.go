@@ -94,7 +94,7 @@ func (r *run) status(ctx context.Context, t *task, id fleet.ResourceID) PoolStat
 			image = exact.Name()
 		}
 		s.Instances = append(s.Instances, InstanceStatus{
-			InstanceID: i.InstanceID, Name: i.Name, HostName: i.HostName, Power: i.Power, Image: image, LatestModel: i.LatestModelApplied,
+			InstanceID: i.InstanceID, Name: i.Name, HostName: i.HostName, Power: i.Power, Image: image, LatestModel: latest(i, s.Pool.Model),
 		})
 	}
 	for _, v := range plan.NewestFirst(versions) {
@@ -108,6 +108,13 @@ func (r *run) status(ctx context.Context, t *task, id fleet.ResourceID) PoolStat
 		})
 	}
 	return s
+}
+
+// latest reports whether a new instance would come from the image that i came from.
+// LatestModelApplied alone will not do: a new configuration in the model's userData
+// makes it false for all instances.
+func latest(i fleet.Instance, m fleet.Model) bool {
+	return i.LatestModelApplied || i.Image.Same(m.Image)
 }
 
 // captureStatus tells what a record says, but for its secrets.

@@ -138,6 +138,7 @@ type Instance struct {
 	VMID               string         `json:"vmId,omitempty"`
 	Zone               string         `json:"zone,omitempty"` // "" without zones
 	Size               string         `json:"size,omitempty"`
+	Created            time.Time      `json:"created,omitzero"` // zero where Azure does not say
 	ProvisioningState  string         `json:"provisioningState,omitempty"`
 	Power              PowerState     `json:"power,omitempty"`
 	LatestModelApplied bool           `json:"latestModelApplied"`

@@ -106,6 +106,7 @@ type instanceAnswer struct {
 	} `json:"sku"`
 	Properties struct {
 		VMID               string `json:"vmId"`
+		TimeCreated        moment `json:"timeCreated"`
 		ProvisioningState  string `json:"provisioningState"`
 		LatestModelApplied bool   `json:"latestModelApplied"`
 		OSProfile          struct {

@@ -68,6 +68,7 @@ func instanceOf(vm *instanceAnswer) fleet.Instance {
 		Name:               vm.Name,
 		Size:               cmp.Or(vm.SKU.Name, p.HardwareProfile.VMSize),
 		VMID:               p.VMID,
+		Created:            p.TimeCreated.Time,
 		ProvisioningState:  p.ProvisioningState,
 		LatestModelApplied: p.LatestModelApplied,
 		HostName:           p.OSProfile.ComputerName,
