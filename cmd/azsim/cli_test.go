@@ -91,12 +91,12 @@ func TestAzureCLI(t *testing.T) {
 	}
 	e := start(t, cliSpec, "--speed", "1000")
 	c := logIn(t, e, "latest")
-	v := c
+	v, latest := c, true
 	// Debian 12's azure-cli 2.45 comes with Python libraries that lack its own
 	// API version of scale sets, so there its commands work in a profile only.
 	if out, err := v.try("vmss", "list"); err != nil && strings.Contains(out, "does not have operation group") {
 		t.Log("this Azure CLI cannot list scale sets in its profile 'latest' at all: taking 2020-09-01-hybrid for them")
-		v = logIn(t, e, "2020-09-01-hybrid")
+		v, latest = logIn(t, e, "2020-09-01-hybrid"), false
 	} else if err != nil {
 		t.Fatalf("az vmss list: %v\n%s", err, out)
 	}
@@ -148,6 +148,19 @@ func TestAzureCLI(t *testing.T) {
 	v.run(with("vmss", "scale", "-n", "pool1", "--new-capacity", "3")...)
 	v.want([]any{[]any{"0", false}, []any{"1", false}, []any{"2", true}}, "[].[instanceId, latestModelApplied]", with("vmss", "list-instances", "-n", "pool1")...)
 	v.want(version, "storageProfile.imageReference.id", with("vmss", "show", "-n", "pool1", "--instance-id", "2")...)
+
+	// userData of the model, and of one instance.
+	set, _ := v.query("id", with("vmss", "show", "-n", "pool1")...).(string)
+	const expand = "?api-version=2024-11-01&$expand=userData"
+	if latest {
+		v.run(with("vmss", "update", "-n", "pool1", "--user-data", "A")...)
+	} else {
+		c.run("resource", "update", "--ids", set, "--api-version", "2024-11-01", "--set", "properties.virtualMachineProfile.userData=QQ==")
+	}
+	c.want("QQ==", "properties.virtualMachineProfile.userData", "rest", "--url", set+expand)
+	c.run("rest", "--method", "put", "--url", set+"/virtualMachines/0?api-version=2024-11-01", "--body", `{"properties":{"userData":"Qg=="}}`)
+	c.want("Qg==", "properties.userData", "rest", "--url", set+"/virtualMachines/0"+expand)
+	c.want(nil, "properties.userData", "rest", "--url", set+"/virtualMachines/1"+expand)
 
 	// Errors arrive as Azure's.
 	if out, err := v.try(with("vmss", "show", "-n", "none")...); err == nil || !strings.Contains(out, "ResourceNotFound") {
