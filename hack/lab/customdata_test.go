@@ -33,8 +33,21 @@ func TestCustomDataIsCloudConfig(t *testing.T) {
 	if last.Path != "/etc/kubernetes/azure.json" || last.Permissions != "0600" || last.Content != "eyJjbG91ZCI6IngifQ==" || last.Encoding != "b64" {
 		t.Errorf("the pool's own file became %+v", last)
 	}
-	if len(doc.RunCmd) != 1 {
+	// Live configuration needs the folders that the kubelet and containerd read.
+	if len(doc.RunCmd) != 2 || !slices.Equal(doc.RunCmd[0], []string{"mkdir", "-p", "/etc/kubernetes/kubelet.conf.d"}) {
 		t.Errorf("commands: %v", doc.RunCmd)
+	}
+	for path, want := range map[string]string{
+		"/etc/default/kubelet":        "--config-dir=/etc/kubernetes/kubelet.conf.d",
+		"/etc/containerd/config.toml": `[plugins."io.containerd.grpc.v1.cri".registry] config_path = "/etc/containerd/certs.d"`,
+	} {
+		found := false
+		for _, f := range doc.WriteFiles {
+			found = found || f.Path == path && strings.Contains(strings.Join(strings.Fields(f.Content), " "), want)
+		}
+		if !found {
+			t.Errorf("%s lacks %q", path, want)
+		}
 	}
 }
 
@@ -61,7 +74,10 @@ func TestCustomDataOfNodesThatAreAdmitted(t *testing.T) {
 	if !strings.Contains(files["/var/lib/kubelet/config.yaml"], "\nserverTLSBootstrap: true\n") || !strings.Contains(files["/etc/systemd/system/kubelet.service.d/20-ortet.conf"], "$ORTET_KUBELET_ARGS\n") {
 		t.Errorf("the kubelet's: %v", files)
 	}
-	if len(doc.RunCmd) != 1 || !slices.Contains(doc.RunCmd[0], "ortet-join.service") {
+	if files["/etc/default/kubelet"] != "" {
+		t.Errorf("the kubelet has the folder twice: %v", files["/etc/default/kubelet"])
+	}
+	if len(doc.RunCmd) != 2 || !slices.Contains(doc.RunCmd[1], "ortet-join.service") {
 		t.Errorf("commands: %v", doc.RunCmd)
 	}
 }
