@@ -14,8 +14,8 @@ import (
 )
 
 const (
-	// MaxUserData is Azure's limit of userData, in bytes as base64. Source: "User Data
-	// for Azure Virtual Machine".
+	// MaxUserData bounds userData, in characters of base64. Azure takes 64 KiB before
+	// base64, which are 87,384 characters (azure-powershell #16597).
 	MaxUserData = 64 << 10
 	// maxDocument bounds a document that was unpacked, in bytes.
 	maxDocument = 1 << 20
