@@ -91,7 +91,7 @@ func (p *Parser) add(line int, field, cause string) {
 func (p *Parser) At(field, cause string) {
 	if !p.reported[field] {
 		p.reported[field] = true
-		p.add(p.node(field).Line, field, cause)
+		p.add(p.line(field), field, cause)
 	}
 }
 
@@ -120,6 +120,20 @@ func Join(field, name string) string {
 }
 
 var step = regexp.MustCompile(`[^.\[\]]+|\[[^\]]*\]`)
+
+// line is a field's, which is that of its name; a mapping or list below has a later one.
+func (p *Parser) line(field string) int {
+	steps := step.FindAllString(field, -1)
+	if len(steps) > 0 {
+		in, name := p.node(strings.Join(steps[:len(steps)-1], ".")), strings.Trim(steps[len(steps)-1], "[]")
+		for j := 0; in.Kind == yaml.MappingNode && j < len(in.Content); j += 2 {
+			if in.Content[j].Value == name {
+				return in.Content[j].Line
+			}
+		}
+	}
+	return p.node(field).Line
+}
 
 // node finds a field, or its nearest parent that is in the file.
 func (p *Parser) node(field string) *yaml.Node {

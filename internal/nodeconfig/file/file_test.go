@@ -99,6 +99,7 @@ spec:
     systemReserved: {memory: 500Mi, cpu: 100m}
     evictionHard: {memory.available: 5%}
     maxPods: 60
+    logging: {verbosity: 3}
     imageMinimumGCAge: 5m
     shutdownGracePeriodByPodPriority:
     - {priority: 1000, shutdownGracePeriodSeconds: 30}
@@ -172,6 +173,7 @@ var wrong = []struct{ text, want string }{
 	{"  kubelet:\n    clusterDNS: [10.0.0.10]\n    maxPod: 50", "6: spec.kubelet.maxPod: unknown field of KubeletConfiguration (v1beta1, as of Kubernetes 1.36); did you mean maxPods?"},
 	{"  kubelet:\n    maxPods:", "5: spec.kubelet.maxPods: is empty; give a value, or delete the line"},
 	{"  kubelet: {evictionHard: {1: 5%}}", "4: spec.kubelet.evictionHard: is of type !!map, or has a name that is not text; put it in quotes"},
+	{"  kubelet:\n    systemReservd:\n      memory: 500Mi", "5: spec.kubelet.systemReservd: unknown field of KubeletConfiguration (v1beta1, as of Kubernetes 1.36); did you mean systemReserved?"},
 	{"  kubelet: {zzz: 1}", "4: spec.kubelet.zzz: unknown field of KubeletConfiguration (v1beta1, as of Kubernetes 1.36); delete it"},
 	{"  kubelet:\n    memorySwap:\n      swapbehaviour: x", "6: spec.kubelet.memorySwap.swapbehaviour: unknown field of KubeletConfiguration (v1beta1, as of Kubernetes 1.36); did you mean swapBehavior?"},
 	{"  kubelet:\n    shutdownGracePeriodByPodPriority:\n    - {priority: 1, shutdownGracePeriodSecond: 3}", "6: spec.kubelet.shutdownGracePeriodByPodPriority[0].shutdownGracePeriodSecond: unknown field of KubeletConfiguration (v1beta1, as of Kubernetes 1.36); did you mean shutdownGracePeriodSeconds?"},
@@ -269,7 +271,7 @@ func TestFileThatDoesNotFitIsRefused(t *testing.T) {
 		return head + "  files:\n  - path: /etc/large\n    content: |\n      x" + strings.ReplaceAll(string(content), "\n", "\n      ") + "\n"
 	}
 	got := problems(t, with(random))
-	if !strings.HasPrefix(got, "4: spec: configuration is too large for userData: ") || !strings.HasSuffix(got, "; shorten it, or have nodes fetch large files") {
+	if !strings.HasPrefix(got, "3: spec: configuration is too large for userData: ") || !strings.HasSuffix(got, "; shorten it, or have nodes fetch large files") {
 		t.Errorf("got %s", got)
 	}
 	if got := problems(t, with(bytes.Repeat([]byte("same line\n"), nodeconfig.MaxUserData/10))); got != "" {

@@ -205,7 +205,7 @@ func fieldsOf(t reflect.Type) map[string]reflect.Type {
 	return all
 }
 
-// distance is how many letters are to be changed, added or deleted (Levenshtein).
+// distance is how many characters are to be changed, added or deleted (Levenshtein).
 func distance(a, b string) int {
 	row := make([]int, len(b)+1)
 	for j := range row {
