@@ -8,3 +8,8 @@ import _ "embed"
 //
 //go:embed cluster.v1alpha1.json
 var Cluster []byte
+
+// NodeConfig is the schema of nodeconfig.yaml, in the same form.
+//
+//go:embed nodeconfig.v1alpha1.json
+var NodeConfig []byte

@@ -10,6 +10,8 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+
+	"github.com/ortet/ortet/internal/yamlfile"
 )
 
 // makefile has the variables of azure-k3s-cluster's Makefile that its .env may set, and
@@ -87,13 +89,13 @@ func (e *env) read(text string) {
 		}
 		m := assignment.FindStringSubmatch(line)
 		if m == nil {
-			e.fail("line %d: %s is not an assignment; use NAME=VALUE", i+1, quote(line))
+			e.fail("line %d: %s is not an assignment; use NAME=VALUE", i+1, yamlfile.Quote(line))
 			continue
 		}
 		name, value := m[1], m[3]+m[4]+m[5]
 		switch {
 		case strings.Contains(value, "$"):
-			e.fail("line %d: %s of %s is computed; write the value", i+1, quote(value), name)
+			e.fail("line %d: %s of %s is computed; write the value", i+1, yamlfile.Quote(value), name)
 		case m[2] == "?" && makefile[name] != "" && makefile[name] != value:
 			e.drop(name, "?= has no effect in make, since the Makefile sets a value first")
 		default:
@@ -112,7 +114,7 @@ func (e *env) number(name string, otherwise int) int {
 	text := cmp.Or(e.get(name), strconv.Itoa(otherwise))
 	n, err := strconv.Atoi(text)
 	if err != nil {
-		e.fail("%s is %s; use a whole number", name, quote(text))
+		e.fail("%s is %s; use a whole number", name, yamlfile.Quote(text))
 	}
 	return n
 }
@@ -133,7 +135,7 @@ func (e *env) pool() Pool {
 		e.drop("AGENT_PRIORITY", "Low is the former name of Spot; Spot is used")
 		p.Priority = Spot
 	case p.Priority != Spot && p.Priority != Regular:
-		e.fail("AGENT_PRIORITY is %s; use Spot or Regular", quote(p.Priority))
+		e.fail("AGENT_PRIORITY is %s; use Spot or Regular", yamlfile.Quote(p.Priority))
 	}
 	if p.Priority == Spot && noSpot.MatchString(p.Size) {
 		e.drop("AGENT_PRIORITY", p.Size+" has no Spot in Azure; the size is kept and priority Regular is used, which costs more")

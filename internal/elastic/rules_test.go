@@ -10,6 +10,7 @@ import (
 	"testing"
 
 	"github.com/ortet/ortet/internal/elastic"
+	"github.com/ortet/ortet/internal/yamlfile"
 )
 
 // edits replace text of minimal.
@@ -135,7 +136,7 @@ func TestParseReportsAllProblemsUpToTwenty(t *testing.T) {
 	if len(lines) != 21 || lines[20] != "c.yaml: 10 more problems are not shown" {
 		t.Errorf("%d lines, the last is %q", len(lines), lines[len(lines)-1])
 	}
-	var invalid *elastic.InvalidError
+	var invalid *yamlfile.InvalidError
 	if !errors.As(err, &invalid) || len(invalid.Problems) != 30 || invalid.Problems[1].Field != "spec.pools[0].count" {
 		t.Errorf("error is %#v", err)
 	}

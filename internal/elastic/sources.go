@@ -7,6 +7,8 @@ import (
 	"net/netip"
 	"slices"
 	"strings"
+
+	"github.com/ortet/ortet/internal/yamlfile"
 )
 
 // cloudflareText are Cloudflare's published ranges, IPv4 and IPv6, and the list's date.
@@ -63,7 +65,7 @@ func prefixOf(text string) (netip.Prefix, error) {
 	}
 	p, err := netip.ParsePrefix(text)
 	if err != nil || p.Addr().Is4In6() {
-		return p, fmt.Errorf("%s is not a source; use %s, %s, %s, or an address or range such as 192.0.2.0/24", quote(text), Own, Cloudflare, Any)
+		return p, fmt.Errorf("%s is not a source; use %s, %s, %s, or an address or range such as 192.0.2.0/24", yamlfile.Quote(text), Own, Cloudflare, Any)
 	}
 	if p.Masked() != p {
 		return p, fmt.Errorf("%s is not the start of its range; use %s", text, p.Masked())

@@ -47,8 +47,11 @@ var rooms = map[string][]string{
 	"internal/timeline/source":   {"internal/wire", "internal/verdict"},
 	"internal/cli":               {"internal"},
 	"internal/azsim":             {},
-	"internal/elastic":           {"internal/azure", "internal/cluster", "internal/fleet", "deploy", "docs/schema"},
+	"internal/elastic":           {"internal/azure", "internal/cluster", "internal/fleet", "internal/yamlfile", "deploy", "docs/schema"},
 	"internal/elastic/lifecycle": {"internal/elastic", "internal/engine", "internal/plan", "internal/azure", "internal/fleet"},
+	"internal/nodeconfig":        {},
+	"internal/nodeconfig/file":   {"internal/nodeconfig", "internal/redact", "internal/yamlfile", "docs/schema"},
+	"internal/yamlfile":          {},
 	"deploy":                     {},
 	"docs/schema":                {},
 	"cmd/ortet":                  {"internal"},
@@ -165,6 +168,7 @@ func TestSDKsStayInAdapters(t *testing.T) {
 	allowed := map[string][]string{
 		"k8s.io/client-go":               {"internal/cluster/kube", "internal/controller", "internal/admission/kube", "internal/cluster/clustertest", "internal/azsim/hollow", "internal/cli", "cmd/ortet", "test", "hack", "bench"},
 		"k8s.io/kubectl":                 {"internal/cluster/kube"},
+		"k8s.io/kubelet":                 {"internal/nodeconfig/file"},
 		"sigs.k8s.io/controller-runtime": {"internal/controller", "test", "hack", "bench"},
 		"github.com/Azure/azure-sdk":     {"internal/azure", "internal/azsim", "internal/cli", "cmd/ortet", "test", "hack", "bench"},
 	}

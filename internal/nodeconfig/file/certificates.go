@@ -1,0 +1,78 @@
+package file
+
+import (
+	"bytes"
+	"crypto/x509"
+	"encoding/pem"
+	"fmt"
+	"strings"
+	"time"
+
+	"github.com/ortet/ortet/internal/nodeconfig"
+	"github.com/ortet/ortet/internal/yamlfile"
+)
+
+func (p parser) certificates(all []nodeconfig.CACertificate, now time.Time) {
+	seen := map[string]bool{}
+	for i, ca := range all {
+		at := fmt.Sprintf("spec.caCertificates[%d]", i)
+		if seen[ca.Name] {
+			p.At(at+".name", yamlfile.Quote(ca.Name)+" is the name of another certificate already; use another")
+		}
+		seen[ca.Name] = true
+		p.pem(at+".pem", []byte(ca.PEM), now)
+	}
+}
+
+const broken = "has text outside of certificates, or a certificate that is cut off; delete or complete it"
+
+// pem checks that a text has certificates of CAs, and nothing else.
+func (p parser) pem(at string, text []byte, now time.Time) {
+	rest, count := text, 0
+	for {
+		block, after := pem.Decode(rest)
+		if block == nil {
+			break
+		}
+		// What pem.Decode could not read lies before the last BEGIN.
+		begin := len(text) - len(rest) + max(0, bytes.LastIndex(rest[:len(rest)-len(after)], []byte("-----BEGIN")))
+		if before := bytes.TrimSpace(text[len(text)-len(rest) : begin]); len(before) > 0 {
+			p.AtOffset(at, len(text)-len(rest), broken)
+		}
+		if cause := notCA(block, now); cause != "" {
+			p.AtOffset(at, begin, cause)
+		}
+		rest = after
+		count++
+	}
+	switch {
+	case count == 0:
+		p.At(at, "has no certificate; give PEM, which begins with -----BEGIN CERTIFICATE-----")
+	case len(bytes.TrimSpace(rest)) > 0:
+		p.AtOffset(at, len(text)-len(bytes.TrimLeft(rest, " \t\r\n")), broken)
+	}
+}
+
+// notCA says why a block is not the certificate of a CA that is valid now.
+func notCA(block *pem.Block, now time.Time) string {
+	if strings.HasSuffix(block.Type, "PRIVATE KEY") {
+		return "has a private key, and every process of a machine can read userData; delete it, and consider the key as published"
+	}
+	if block.Type != "CERTIFICATE" {
+		return "has a block of type " + yamlfile.Quote(block.Type) + "; give certificates of CAs only"
+	}
+	c, err := x509.ParseCertificate(block.Bytes)
+	if err != nil {
+		return "has a certificate that cannot be read: " + err.Error() + "; give the CA's certificate as PEM"
+	}
+	subject := yamlfile.Quote(c.Subject.String())
+	switch {
+	case !c.BasicConstraintsValid || !c.IsCA:
+		return fmt.Sprintf("certificate of %s is not a CA's; give the certificate of its issuer, %s", subject, yamlfile.Quote(c.Issuer.String()))
+	case now.After(c.NotAfter):
+		return fmt.Sprintf("certificate of %s expired at %s; give its successor", subject, c.NotAfter.UTC().Format(time.RFC3339))
+	case now.Before(c.NotBefore):
+		return fmt.Sprintf("certificate of %s is not valid before %s; use it from then on", subject, c.NotBefore.UTC().Format(time.RFC3339))
+	}
+	return ""
+}

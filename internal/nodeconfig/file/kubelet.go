@@ -1,0 +1,227 @@
+package file
+
+import (
+	"cmp"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"maps"
+	"reflect"
+	"slices"
+	"strings"
+
+	"k8s.io/apimachinery/pkg/api/resource"
+	"k8s.io/apimachinery/pkg/util/version"
+	kubelet "k8s.io/kubelet/config/v1beta1"
+	strictjson "sigs.k8s.io/json"
+
+	"github.com/ortet/ortet/internal/nodeconfig"
+	"github.com/ortet/ortet/internal/yamlfile"
+)
+
+const (
+	byDrain      = "cannot be changed on a live node: it needs a drain and the removal of the kubelet's state file; set it in a new image"
+	byContainers = "cannot be changed on a live node: running containers are in the cgroups of the present setting; set it in a new image"
+	byAccess     = "could cut the node off from the cluster or open it to others; set it in the image"
+	byRuntime    = "could cut the kubelet off from its containers; set it in the image"
+	byHealth     = "is where Ortet reads the kubelet's health, 127.0.0.1:10248; delete the field"
+	byOrtet      = "is set by Ortet; delete the field"
+)
+
+// refused are fields of KubeletConfiguration that a document cannot set, and why.
+var refused = map[string]string{
+	"apiVersion": byOrtet, "kind": byOrtet,
+	"cpuManagerPolicy": byDrain, "memoryManagerPolicy": byDrain, "topologyManagerPolicy": byDrain,
+	"cgroupDriver": byContainers, "cgroupRoot": byContainers, "cgroupsPerQOS": byContainers,
+	"containerRuntimeEndpoint": byRuntime, "imageServiceEndpoint": byRuntime,
+	"authentication": byAccess, "authorization": byAccess, "rotateCertificates": byAccess, "serverTLSBootstrap": byAccess,
+	"tlsCertFile": byAccess, "tlsPrivateKeyFile": byAccess, "address": byAccess, "port": byAccess, "readOnlyPort": byAccess,
+	"enableServer": byAccess, "registerNode": byAccess, "providerID": byAccess, "runOnce": byAccess,
+	"healthzPort": byHealth, "healthzBindAddress": byHealth,
+}
+
+// since has the kubelet's minor version, 1.N, in which a field first was. Source: the
+// types in config/v1beta1 of k8s.io/kubelet, v0.26.0 to v0.36.3.
+var since = map[string]uint{
+	"containerRuntimeEndpoint": 27, "enableSystemLogQuery": 27, "imageServiceEndpoint": 27, "maxParallelImagePulls": 27,
+	"imageMaximumGCAge":      29,
+	"containerLogMaxWorkers": 30, "containerLogMonitorInterval": 30, "podLogsDir": 30,
+	"failCgroupV1":     31,
+	"crashLoopBackOff": 32, "singleProcessOOMKill": 32,
+	"imagePullCredentialsVerificationPolicy": 33, "mergeDefaultEvictionSettings": 33, "preloadedImagesVerificationAllowlist": 33, "userNamespaces": 33,
+	"memoryReservationPolicy": 36, "tlsCurvePreferences": 36,
+}
+
+// CheckKubelet says which kubelet fields the kubelets of a pool lack; a kubelet drops
+// those from a drop-in without a message. versions are as Nodes report them, "v1.34.1".
+func CheckKubelet(c nodeconfig.Config, versions []string) error {
+	var problems []error
+	for _, name := range slices.Sorted(maps.Keys(c.Kubelet)) {
+		var lacking []string
+		for _, text := range slices.Compact(slices.Sorted(slices.Values(versions))) {
+			v, err := version.ParseGeneric(text)
+			if err != nil {
+				return fmt.Errorf("check kubelet fields: read kubelet version %q: %w", text, err)
+			}
+			if v.LessThan(version.MajorMinor(1, since[name])) {
+				lacking = append(lacking, text)
+			}
+		}
+		if len(lacking) > 0 {
+			problems = append(problems, fmt.Errorf("check kubelet fields: %s needs a kubelet of v1.%d or newer, and the pool has %s; delete the field, or upgrade the pool first",
+				name, since[name], strings.Join(lacking, ", ")))
+		}
+	}
+	return errors.Join(problems...)
+}
+
+// kubelet decodes each field by itself, so that an error of a type belongs to a field.
+func (p parser) kubelet(fields map[string]any) {
+	const in = "spec.kubelet"
+	for name, value := range fields {
+		at := yamlfile.Join(in, name)
+		if cause := refused[name]; cause != "" {
+			p.At(at, cause)
+			continue
+		}
+		text, err := json.Marshal(map[string]any{name: value})
+		if err != nil {
+			p.At(at, "cannot be encoded: "+err.Error()+"; correct it")
+			continue
+		}
+		var into kubelet.KubeletConfiguration
+		unknown, err := strictjson.UnmarshalStrict(text, &into)
+		var wrong *json.UnmarshalTypeError
+		switch {
+		case errors.As(err, &wrong):
+			// The library names no entry of a mapping.
+			kind, _, _ := strings.Cut(wrong.Value, " ")
+			at := in + "." + cmp.Or(wrong.Field, name)
+			if entries, ok := value.(map[string]any); ok && at == in+"."+name {
+				for _, entry := range slices.Sorted(maps.Keys(entries)) {
+					if kindOf(entries[entry]) == kind {
+						at = yamlfile.Join(in+"."+name, entry)
+					}
+				}
+			}
+			p.At(at, "is "+typeNames[kind]+"; give "+wanted(wrong.Type))
+		case err != nil:
+			p.At(at, strings.TrimPrefix(err.Error(), "json: ")+"; correct it")
+		}
+		for _, u := range unknown {
+			var f strictjson.FieldError
+			if errors.As(u, &f) {
+				p.At(in+"."+f.FieldPath(), "unknown field of KubeletConfiguration (v1beta1, as of Kubernetes 1.36)"+suggest(f.FieldPath()))
+			}
+		}
+		p.reserved(at, name, value)
+	}
+}
+
+// reserved checks quantities, which the types do not.
+func (p parser) reserved(at, name string, value any) {
+	if reserved, ok := value.(map[string]any); ok && (name == "systemReserved" || name == "kubeReserved") {
+		for of, amount := range reserved {
+			if text, ok := amount.(string); ok {
+				if _, err := resource.ParseQuantity(text); err != nil {
+					p.At(yamlfile.Join(at, of), yamlfile.Quote(text)+" is not a quantity; use one such as 500Mi or 250m")
+				}
+			}
+		}
+	}
+}
+
+// typeNames are JSON's types, as its decoder's errors name them, in YAML's words.
+var typeNames = map[string]string{"string": "text", "number": "a number", "bool": "true or false", "array": "a list", "object": "a mapping"}
+
+func kindOf(value any) string {
+	switch value.(type) {
+	case string:
+		return "string"
+	case float64:
+		return "number"
+	case bool:
+		return "bool"
+	case []any:
+		return "array"
+	default:
+		return "object"
+	}
+}
+
+func wanted(t reflect.Type) string {
+	switch t.Kind() {
+	case reflect.String:
+		return "text, in quotes"
+	case reflect.Bool:
+		return "true or false"
+	case reflect.Slice:
+		return "a list"
+	case reflect.Map, reflect.Struct:
+		return "a mapping"
+	case reflect.Float64:
+		return "a number"
+	default:
+		return "a whole number"
+	}
+}
+
+// suggest names the field that is spelled most like the last part of a path.
+func suggest(path string) string {
+	t, parts := reflect.TypeFor[kubelet.KubeletConfiguration](), strings.Split(path, ".")
+	for _, part := range parts[:len(parts)-1] {
+		name, _, _ := strings.Cut(part, "[")
+		if t = fieldsOf(t)[name]; t == nil {
+			return "; delete it"
+		}
+	}
+	last := parts[len(parts)-1]
+	best, least := "", 1+len(last)/3
+	for _, name := range slices.Sorted(maps.Keys(fieldsOf(t))) {
+		if d := distance(strings.ToLower(name), strings.ToLower(last)); d < least {
+			best, least = name, d
+		}
+	}
+	if best == "" {
+		return "; delete it"
+	}
+	return "; did you mean " + best + "?"
+}
+
+// fieldsOf are a struct's fields by their names in JSON, also of one behind pointers,
+// lists and mappings.
+func fieldsOf(t reflect.Type) map[string]reflect.Type {
+	for t.Kind() == reflect.Pointer || t.Kind() == reflect.Slice || t.Kind() == reflect.Map {
+		t = t.Elem()
+	}
+	all := map[string]reflect.Type{}
+	if t.Kind() == reflect.Struct {
+		for f := range t.Fields() {
+			if name, _, _ := strings.Cut(f.Tag.Get("json"), ","); name != "" && name != "-" {
+				all[name] = f.Type
+			}
+		}
+	}
+	return all
+}
+
+// distance is how many characters are to be changed, added or deleted (Levenshtein).
+func distance(a, b string) int {
+	row := make([]int, len(b)+1)
+	for j := range row {
+		row[j] = j
+	}
+	for i := range len(a) {
+		diagonal := row[0]
+		row[0] = i + 1
+		for j := range len(b) {
+			change := diagonal
+			if a[i] != b[j] {
+				change++
+			}
+			diagonal = row[j+1]
+			row[j+1] = min(change, row[j]+1, row[j+1]+1)
+		}
+	}
+	return row[len(b)]
+}
