@@ -245,3 +245,17 @@ func (t *Tree) MkdirAll(name string, perm fs.FileMode) error {
 	}
 	return syncEntries(t.root, path.Dir(at))
 }
+
+// SyncDir writes a directory's entries to the disk, following links within the tree to
+// it: names that were made, renamed or removed in it survive a power loss only then.
+// Outside Linux it does nothing.
+func (t *Tree) SyncDir(name string) error {
+	at, err := t.Resolve(name, true)
+	if err != nil {
+		return err
+	}
+	if err := syncEntries(t.root, at); err != nil {
+		return fmt.Errorf("sync folder /%s: %w", at, err)
+	}
+	return nil
+}

@@ -16,3 +16,12 @@ func keepOwner(f *os.File, info fs.FileInfo) error {
 	}
 	return f.Chown(int(st.Uid), int(st.Gid))
 }
+
+// Owner is the user and group that own what info describes; 0 where the system has none.
+func Owner(info fs.FileInfo) (uid, gid int) {
+	st, ok := info.Sys().(*syscall.Stat_t)
+	if !ok {
+		return 0, 0
+	}
+	return int(st.Uid), int(st.Gid)
+}

@@ -6,8 +6,9 @@
 // says that the new set is good (Keep). A journal that is found at a start means: back to
 // the old set (Restore).
 //
-// For each path that it ever touched it keeps the baseline: what lay there before, or that
-// nothing did. A path that a later set omits goes back to that.
+// For each path of the current set it keeps the baseline: what lay there before a set had
+// it, or that nothing did. A path that a later set omits goes back to that. Folders that
+// were made for files stay. Extended attributes and times are not kept.
 package files
 
 import "io/fs"

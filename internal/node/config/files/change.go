@@ -1,0 +1,256 @@
+package files
+
+import (
+	"bytes"
+	"errors"
+	"fmt"
+	"io/fs"
+	"path"
+	"slices"
+	"strings"
+
+	"github.com/ortet/ortet/internal/node/tree"
+)
+
+const (
+	// maxFile bounds a file's content and its baseline's, in bytes.
+	maxFile = 1 << 20
+	// tempSuffix ends the hidden name beside its target under which a file is staged. No
+	// service reads such a name from a drop-in folder.
+	tempSuffix = ".ortet-config"
+	modeBits   = fs.ModePerm | fs.ModeSetuid | fs.ModeSetgid | fs.ModeSticky
+)
+
+var (
+	errNotFile = errors.New("a folder or a device lies there; remove it or choose another path")
+	errParent  = errors.New("is no folder; remove it or choose another path")
+)
+
+func temp(name string) string {
+	return path.Join(path.Dir(name), "."+path.Base(name)+tempSuffix)
+}
+
+// blocks says whether err of observe means that something lies there which is no entry.
+func blocks(err error) bool {
+	return errors.Is(err, errNotFile) || errors.Is(err, tree.ErrTooLarge)
+}
+
+// check refuses a set that cannot be made as one step.
+func check(set Set) error {
+	all := map[string]bool{}
+	for i, e := range set {
+		switch {
+		case !path.IsAbs(e.Path) || path.Clean(e.Path) != e.Path || e.Path == "/":
+			return fmt.Errorf("path %q is not absolute and clean", e.Path)
+		case i > 0 && set[i-1].Path >= e.Path:
+			return fmt.Errorf("%s: paths are not sorted, or one is there twice", e.Path)
+		case e.Path == Dir || strings.HasPrefix(e.Path, Dir+"/"):
+			return fmt.Errorf("%s: the folder %s is the store's own", e.Path, Dir)
+		case len(e.Content) > maxFile:
+			return fmt.Errorf("%s: %d bytes, at most %d", e.Path, len(e.Content), maxFile)
+		}
+		all[e.Path] = true
+	}
+	for _, e := range set {
+		for up := path.Dir(e.Path); up != "/"; up = path.Dir(up) {
+			if all[up] {
+				return fmt.Errorf("%s: its parent %s is a file of the same set", e.Path, up)
+			}
+		}
+	}
+	return nil
+}
+
+// over is what has to lie there to go from one set to another: the entries of to, and the
+// baselines of what only from has.
+func over(from, to, base Set) (Set, error) {
+	wanted := slices.Clone(to)
+	for _, e := range from {
+		if _, ok := to.find(e.Path); ok {
+			continue
+		}
+		b, ok := base.find(e.Path)
+		if !ok {
+			return nil, fmt.Errorf("%s: its baseline is missing in %s", e.Path, baselines)
+		}
+		wanted = append(wanted, b)
+	}
+	slices.SortFunc(wanted, func(a, b Entry) int { return strings.Compare(a.Path, b.Path) })
+	return wanted, nil
+}
+
+// plan is what has to change for next, and the baselines of the current set and of next.
+// What lies now at a path that the current set lacks is its baseline, whatever an earlier
+// set found there.
+func (s *Store) plan(st state, next Set) (changes, base Set, err error) {
+	if err := check(next); err != nil {
+		return nil, nil, err
+	}
+	wanted, err := over(st.kept.Set, next, st.baselines)
+	if err != nil {
+		return nil, nil, err
+	}
+	for _, e := range wanted {
+		b, ok := st.baselines.find(e.Path)
+		if _, covered := st.kept.Set.find(e.Path); !covered || !ok {
+			if b, err = s.observe(e.Path); err != nil {
+				return nil, nil, fmt.Errorf("keep what was there before: %w", err)
+			}
+		}
+		base = append(base, b)
+	}
+	changes, err = s.differing(wanted)
+	return changes, base, err
+}
+
+// differing is the entries that do not lie there as wanted. Those that cannot lie there
+// are left out and named by the error.
+func (s *Store) differing(wanted Set) (Set, error) {
+	var changes Set
+	var blocked []error
+	for _, e := range wanted {
+		found, err := s.observe(e.Path)
+		if errors.Is(err, tree.ErrTooLarge) {
+			found, err = Entry{Path: e.Path}, nil // larger than any entry
+		}
+		if err == nil && found.Absent && !e.Absent {
+			err = s.checkParent(e.Path)
+		}
+		if err != nil {
+			blocked = append(blocked, err)
+		} else if !same(found, e) {
+			changes = append(changes, e)
+		}
+	}
+	return changes, errors.Join(blocked...)
+}
+
+// observe is what lies at a path.
+func (s *Store) observe(name string) (Entry, error) {
+	e := Entry{Path: name}
+	info, err := s.fs.Lstat(name)
+	switch {
+	case errors.Is(err, fs.ErrNotExist):
+		return Entry{Path: name, Absent: true}, nil
+	case err != nil:
+	case info.Mode.IsRegular():
+		e.Mode, e.UID, e.GID = info.Mode&modeBits, info.UID, info.GID
+		e.Content, err = s.fs.ReadFile(name, maxFile)
+	case info.Mode.Type() == fs.ModeSymlink:
+		e.Link, err = s.fs.Readlink(name)
+	default:
+		err = errNotFile
+	}
+	if err != nil {
+		return Entry{}, fmt.Errorf("%s: %w", name, err)
+	}
+	return e, nil
+}
+
+// checkParent refuses a path with a parent that is no folder.
+func (s *Store) checkParent(name string) error {
+	for up := path.Dir(name); ; up = path.Dir(up) {
+		ok, err := s.fs.IsDir(up)
+		switch {
+		case err == nil && ok:
+			return nil
+		case err == nil:
+			return fmt.Errorf("%s: its parent %s %w", name, up, errParent)
+		case !errors.Is(err, fs.ErrNotExist) || up == "/":
+			return fmt.Errorf("%s: %w", name, err)
+		}
+	}
+}
+
+func same(a, b Entry) bool {
+	switch {
+	case a.Absent || b.Absent:
+		return a.Absent == b.Absent
+	case a.Link != "" || b.Link != "":
+		return a.Link == b.Link
+	}
+	return a.Mode == b.Mode && a.UID == b.UID && a.GID == b.GID && bytes.Equal(a.Content, b.Content)
+}
+
+// stage writes entries beside their targets. Their content and their folders are on the
+// disk when it returns.
+func (s *Store) stage(changes Set) error {
+	for _, e := range changes {
+		if e.Absent {
+			continue
+		}
+		err := s.makeFolder(path.Dir(e.Path), 0o755)
+		switch {
+		case err != nil:
+		case e.Link != "":
+			err = s.fs.Symlink(e.Link, temp(e.Path))
+		default:
+			err = s.fs.Create(temp(e.Path), e.Content, e.Mode, e.UID, e.GID)
+			if err == nil {
+				err = s.fs.Sync(temp(e.Path))
+			}
+		}
+		if err != nil {
+			return fmt.Errorf("stage %s: %w", e.Path, err)
+		}
+	}
+	return nil
+}
+
+// swap gives staged entries their names, and removes what is to be absent.
+func (s *Store) swap(changes Set) error {
+	for _, e := range changes {
+		var err error
+		if e.Absent {
+			err = s.fs.Remove(e.Path)
+		} else {
+			err = s.fs.Rename(temp(e.Path), e.Path)
+		}
+		if err != nil {
+			return fmt.Errorf("change %s: %w", e.Path, err)
+		}
+	}
+	return nil
+}
+
+// syncFolders syncs the entries' folders, where they exist.
+func (s *Store) syncFolders(set Set) error {
+	done := map[string]bool{}
+	for _, e := range set {
+		folder := path.Dir(e.Path)
+		if done[folder] {
+			continue
+		}
+		done[folder] = true
+		if err := s.fs.SyncDir(folder); err != nil && !errors.Is(err, fs.ErrNotExist) {
+			return fmt.Errorf("sync %s: %w", folder, err)
+		}
+	}
+	return nil
+}
+
+// makeFolder makes a folder and those above it; their names are on the disk when it
+// returns. Those that exist are synced once too: a process that was killed may have made
+// them.
+func (s *Store) makeFolder(name string, mode fs.FileMode) error {
+	ok, err := s.fs.IsDir(name)
+	if err != nil && !errors.Is(err, fs.ErrNotExist) {
+		return err
+	}
+	if ok && (name == "/" || s.synced[name]) {
+		return nil
+	}
+	if err := s.makeFolder(path.Dir(name), 0o755); err != nil {
+		return err
+	}
+	if !ok {
+		if err := s.fs.Mkdir(name, mode); err != nil {
+			return err
+		}
+	}
+	if err := s.fs.SyncDir(path.Dir(name)); err != nil {
+		return err
+	}
+	s.synced[name] = true
+	return nil
+}
