@@ -1,0 +1,133 @@
+package rollout
+
+import (
+	"fmt"
+	"sync"
+	"time"
+
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/client-go/kubernetes"
+
+	"github.com/ortet/ortet/internal/azure"
+	"github.com/ortet/ortet/internal/fleet"
+	"github.com/ortet/ortet/internal/nodeconfig"
+)
+
+// Options of a Rollout. ARM, Kube, Namespace and Now are required.
+type Options struct {
+	ARM       azure.Resources // limited: see azure.LimitResources
+	Kube      kubernetes.Interface
+	Namespace string // of the histories
+	Now       func() time.Time
+	By        string            // "user@host", for the history
+	Report    func(line string) // what a person who watches sees; called from one goroutine at a time
+	// CheckKubelet checks a configuration against the kubelet versions of a pool's Nodes
+	// ("v1.34.1"). nil checks nothing.
+	CheckKubelet func(c nodeconfig.Config, versions []string) error
+}
+
+// A Rollout changes and shows the configuration of pools.
+type Rollout struct {
+	Options
+	reporting sync.Mutex
+}
+
+// New makes a Rollout. It sends nothing.
+func New(o Options) *Rollout { return &Rollout{Options: o} }
+
+// A Node is a node of a pool with what it answered.
+type Node struct {
+	Name       string    `json:"name"`     // "" for an instance without a Node
+	Instance   string    `json:"instance"` // "pool1_3"
+	Ready      bool      `json:"ready"`
+	Generation int64     `json:"generation"`       // that it has; 0 for none
+	Wanted     int64     `json:"wanted,omitempty"` // by the Node's annotation
+	State      string    `json:"state,omitempty"`  // wire.ConfigurationState; "" for no answer
+	Reason     string    `json:"reason,omitempty"`
+	Message    string    `json:"message,omitempty"`
+	At         time.Time `json:"at,omitzero"` // when State began
+	Drift      []string  `json:"drift,omitempty"`
+}
+
+// An Entry is a generation in a pool's history.
+type Entry struct {
+	Generation int64     `json:"generation"`
+	Digest     string    `json:"digest"` // of the Config
+	By         string    `json:"by,omitempty"`
+	At         time.Time `json:"at"`
+}
+
+// A Status is what a pool has.
+type Status struct {
+	Pool         fleet.ResourceID `json:"pool"`
+	Model        int64            `json:"model"` // generation in the model; 0 for none
+	ModelForeign bool             `json:"modelForeign,omitempty"`
+	Nodes        []Node           `json:"nodes"`             // by name
+	Without      []string         `json:"without,omitempty"` // instances without a Node
+	History      []Entry          `json:"history,omitempty"` // newest first
+}
+
+// A Plan is what a push would do.
+type Plan struct {
+	Pool       fleet.ResourceID    `json:"pool"`
+	Generation int64               `json:"generation"`     // that a push would take
+	From       int64               `json:"from,omitempty"` // that Changes compare with: the model's; 0 for none
+	Changes    []nodeconfig.Change `json:"changes,omitempty"`
+	Restarts   []string            `json:"restarts,omitempty"` // of all Changes, sorted
+	Nodes      []Node              `json:"nodes"`
+	Expected   time.Duration       `json:"expected"` // one node at a time, in nanoseconds
+	Notes      []string            `json:"notes,omitempty"`
+}
+
+// A Result is what a push reached, in full or until it stopped.
+type Result struct {
+	Pool       fleet.ResourceID `json:"pool"`
+	Generation int64            `json:"generation"`
+	Nodes      []Node           `json:"nodes"`
+	Left       []Node           `json:"left,omitempty"` // not reached; Message says why
+	Took       time.Duration    `json:"took"`           // in nanoseconds
+}
+
+func (r *Rollout) report(format string, args ...any) {
+	if r.Report != nil {
+		r.reporting.Lock()
+		defer r.reporting.Unlock()
+		r.Report(fmt.Sprintf(format, args...))
+	}
+}
+
+// kubeError says what was tried in the cluster, and what to grant where it is forbidden.
+func kubeError(op, resource string, err error, grant string) error {
+	e := &fleet.Error{Op: op, Resource: resource, Err: err}
+	switch {
+	case apierrors.IsForbidden(err):
+		e.Kind, e.Remedy = fleet.KindDenied, "grant "+grant
+	case apierrors.IsNotFound(err):
+		e.Kind = fleet.KindNotFound
+	case apierrors.IsConflict(err), apierrors.IsAlreadyExists(err):
+		e.Kind = fleet.KindConflict
+	case passing(err):
+		e.Kind = fleet.KindTransient
+	}
+	return e
+}
+
+// passing reports an error of the API server that a later try may not meet.
+func passing(err error) bool {
+	var status apierrors.APIStatus
+	if s, ok := err.(apierrors.APIStatus); ok { //nolint:errorlint // client-go wraps none
+		status = s
+	}
+	return status == nil || apierrors.IsServerTimeout(err) || apierrors.IsTooManyRequests(err) || apierrors.IsTimeout(err) || status.Status().Code >= 500
+}
+
+// assumedTime is how long one node is taken to need before one has shown it: 10 s of
+// health, and restarts.
+const assumedTime = 20 * time.Second
+
+// Expected is how long a push takes to change nodes, some at once, if each takes that
+// long; azure's limits of requests are in it.
+func Expected(nodes, atOnce int, each time.Duration) time.Duration {
+	waves := (nodes + max(atOnce, 1) - 1) / max(atOnce, 1)
+	return max(azure.Limits{}.Expected(nodes+1), time.Duration(waves)*each)
+}
