@@ -53,9 +53,15 @@ func (r *Rollout) Push(ctx context.Context, pool fleet.ResourceID, o PushOptions
 	for _, name := range slices.Sorted(maps.Keys(p.members)) {
 		m := p.members[name]
 		result.Nodes = append(result.Nodes, m.Node)
-		if m.has(p.generation) {
+		switch id := keyOf(m.id); {
+		case p.generation == 0: // refused
+		case m.has(p.generation):
 			reached++
-			delete(p.left, keyOf(m.id))
+			delete(p.left, id)
+		case err != nil && p.left[id].Message == "" && m.about < p.generation:
+			left := m.Node
+			left.Message = "not reached: the push stopped before"
+			p.left[id] = left
 		}
 	}
 	for _, id := range slices.Sorted(maps.Keys(p.left)) {
@@ -147,11 +153,10 @@ func (p *push) prepare(ctx context.Context) (*observation, *member, error) {
 	for _, m := range o.members {
 		p.members[m.Name] = m
 	}
-	public, ok := p.o.Key.Public().(ed25519.PublicKey)
-	if !ok || len(p.o.Key) != ed25519.PrivateKeySize {
+	if len(p.o.Key) != ed25519.PrivateKeySize {
 		return nil, nil, &fleet.Error{Op: "sign configuration", Kind: fleet.KindInvalid, Err: errors.New("no private key")}
 	}
-	key := nodeconfig.PublicKeyOf(public)
+	key := nodeconfig.PublicKeyOf(p.o.Key.Public().(ed25519.PublicKey))
 	problems := append(o.problems(), o.keyProblems(key)...)
 	if o.foreign != "" && !p.o.ReplaceUserData {
 		problems = append(problems, foreignProblem(string(o.pool), o.foreign))

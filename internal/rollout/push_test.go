@@ -104,8 +104,8 @@ func TestWaveFails(t *testing.T) {
 		// The wave of nodes 1 and 2 ended; those after it are as they were.
 		w.has(2, name(0), name(1))
 		w.has(1, name(2), name(3), name(4), name(5))
-		if w.model() != 2 || result.Nodes[2].State != "Failed" {
-			t.Errorf("model %d, result %+v", w.model(), result)
+		if w.model() != 2 || result.Nodes[2].State != "Failed" || len(result.Left) != 3 || result.Left[0].Name != name(3) {
+			t.Errorf("model %d, result %+v; want the last three nodes left", w.model(), result)
 		}
 		w.behave(name(2), "")
 		if back := w.must("one", two); back.Generation != 3 {
@@ -263,6 +263,25 @@ func TestNotAwaited(t *testing.T) {
 		if w.must("one"); w.model() != 1 || !w.printed("no Ready Node") {
 			t.Errorf("model %d, lines %q", w.model(), w.lines)
 		}
+	})
+}
+
+// A machine whose Node joins after it got the userData is awaited, and k3s' provider ids
+// name no instance.
+func TestNodeJoinsLater(t *testing.T) {
+	play(t, 2, func(w *world) {
+		w.kube.Remove("nodes", "", name(1))
+		w.arm.hook = func(id fleet.ResourceID, _ int) {
+			if strings.HasSuffix(string(id), "/1") {
+				node := w.join("1")
+				w.change(node, func(n *corev1.Node) { n.Spec.ProviderID = "k3s://" + node })
+				w.arm.hook = nil
+			}
+		}
+		if result := w.must("one"); len(result.Left) != 0 || len(result.Nodes) != 2 {
+			t.Errorf("got %+v", result)
+		}
+		w.has(1, name(0), name(1))
 	})
 }
 

@@ -1,6 +1,7 @@
 package rollout_test
 
 import (
+	"cmp"
 	"context"
 	"crypto/ed25519"
 	"encoding/json"
@@ -151,7 +152,7 @@ func (w *world) agent() {
 			fmt.Sscan(n.Annotations[wire.ConfigurationWanted], &wanted)
 			if wanted > began[n.Name] && n.Status.Conditions[0].Status == corev1.ConditionTrue {
 				began[n.Name] = wanted
-				go w.apply(n.Name, n.Spec.ProviderID, wanted)
+				go w.apply(n.Name, wanted)
 			}
 			return true
 		})
@@ -162,8 +163,9 @@ func (w *world) agent() {
 	}
 }
 
-func (w *world) apply(node, provider string, wanted int64) {
-	d := w.document(w.arm.of(fleet.ResourceID(strings.TrimPrefix(provider, "azure://"))))
+func (w *world) apply(node string, wanted int64) {
+	instance := strings.TrimLeft(strings.TrimPrefix(node, "pool1"), "0")
+	d := w.document(w.arm.of(pool.Child("virtualMachines", cmp.Or(instance, "0"))))
 	if d == nil || d.Generation < wanted {
 		w.Errorf("%s is to have generation %d before its userData has it", node, wanted)
 		return
