@@ -1,6 +1,7 @@
 package rollout
 
 import (
+	"context"
 	"encoding/base64"
 	"encoding/json"
 	"fmt"
@@ -12,8 +13,6 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-
-	"context"
 
 	"github.com/ortet/ortet/internal/fleet"
 	"github.com/ortet/ortet/internal/nodeconfig"
@@ -170,11 +169,16 @@ func (v reservation) empty() bool {
 	return len(v.SystemReserved)+len(v.KubeReserved)+len(v.EvictionHard) == 0 && v.MaxPods == nil
 }
 
-// evictions are the signals that take from what is allocatable. Source: Kubernetes,
-// "Reserve Compute Resources for System Daemons".
-var evictions = map[string]corev1.ResourceName{ //nolint:gochecknoglobals // a table
-	"memory.available": corev1.ResourceMemory,
-	"nodefs.available": corev1.ResourceEphemeralStorage,
+// evictedBy is what an eviction signal keeps from pods. Source: Kubernetes, "Reserve
+// Compute Resources for System Daemons".
+func evictedBy(signal string) (name corev1.ResourceName, ok bool) {
+	switch signal {
+	case "memory.available":
+		return corev1.ResourceMemory, true
+	case "nodefs.available":
+		return corev1.ResourceEphemeralStorage, true
+	}
+	return "", false
 }
 
 // excess says what pods of a Node would not fit, or "".
@@ -208,7 +212,7 @@ func (v reservation) excess(n *corev1.Node, pods []corev1.Pod) string {
 		take(corev1.ResourceName(name), text)
 	}
 	for signal, text := range v.EvictionHard {
-		if name, ok := evictions[signal]; ok {
+		if name, ok := evictedBy(signal); ok {
 			take(name, text)
 		}
 	}

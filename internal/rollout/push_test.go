@@ -3,6 +3,7 @@ package rollout_test
 import (
 	"context"
 	"errors"
+	"math/rand/v2"
 	"net/http"
 	"slices"
 	"strings"
@@ -209,7 +210,7 @@ func TestAutoscaler(t *testing.T) {
 				w.send("PATCH", `{"sku": {"name": "Standard_D2s_v5", "capacity": 6}}`)
 				for id, node := range w.instances() {
 					if w.kube.Node(node) == nil && !slices.Contains([]string{"0", "1", "2", "3"}, id) {
-						w.join(id)
+						w.join(id, node)
 					}
 				}
 			case 3:
@@ -273,8 +274,8 @@ func TestNodeJoinsLater(t *testing.T) {
 		w.kube.Remove("nodes", "", name(1))
 		w.arm.hook = func(id fleet.ResourceID, _ int) {
 			if strings.HasSuffix(string(id), "/1") {
-				node := w.join("1")
-				w.change(node, func(n *corev1.Node) { n.Spec.ProviderID = "k3s://" + node })
+				w.join("1", name(1))
+				w.change(name(1), func(n *corev1.Node) { n.Spec.ProviderID = "k3s://" + name(1) })
 				w.arm.hook = nil
 			}
 		}
@@ -292,6 +293,33 @@ func TestTimeout(t *testing.T) {
 		_, err := w.push("one", func(o *rollout.PushOptions) { o.Timeout = time.Minute })
 		if took := time.Since(began); err == nil || took < time.Minute || took > 2*time.Minute {
 			t.Errorf("gave up after %s with %v; want 1 min", took, err)
+		}
+	})
+}
+
+// A large pool takes about as long as is said before.
+func TestLargePool(t *testing.T) {
+	play(t, 120, func(w *world) {
+		result := w.must("one", func(o *rollout.PushOptions) { o.MaxUnavailable = "25%" })
+		expected := rollout.Expected(120, 30, 34*time.Second)
+		t.Logf("120 nodes, 30 at once: %s of virtual time, expected %s", result.Took, expected)
+		if len(result.Nodes) != 120 || w.most > 30 || result.Took < expected/2 || result.Took > 2*expected {
+			t.Errorf("%d nodes, %d at once, took %s; expected %s", len(result.Nodes), w.most, result.Took, expected)
+		}
+	})
+}
+
+// What does not fit into userData is refused before anything changes.
+func TestTooLarge(t *testing.T) {
+	play(t, 1, func(w *world) {
+		noise := make([]byte, 64<<10)
+		for i := range noise {
+			noise[i] = 'a' + byte(rand.IntN(26)) // #nosec G404 -- content that gzip cannot pack away
+		}
+		_, err := w.push(string(noise))
+		w.refused(err, "CannotSign")
+		if err == nil || !strings.Contains(err.Error(), "too large") || w.arm.puts != 0 {
+			t.Errorf("got %v and %d PUTs", err, w.arm.puts)
 		}
 	})
 }

@@ -1,6 +1,7 @@
 package rollout
 
 import (
+	"errors"
 	"fmt"
 	"sync"
 	"time"
@@ -115,19 +116,16 @@ func kubeError(op, resource string, err error, grant string) error {
 // passing reports an error of the API server that a later try may not meet.
 func passing(err error) bool {
 	var status apierrors.APIStatus
-	if s, ok := err.(apierrors.APIStatus); ok { //nolint:errorlint // client-go wraps none
-		status = s
-	}
-	return status == nil || apierrors.IsServerTimeout(err) || apierrors.IsTooManyRequests(err) || apierrors.IsTimeout(err) || status.Status().Code >= 500
+	return !errors.As(err, &status) || status.Status().Code >= 500 || apierrors.IsTooManyRequests(err)
 }
 
 // assumedTime is how long one node is taken to need before one has shown it: 10 s of
 // health, and restarts.
 const assumedTime = 20 * time.Second
 
-// Expected is how long a push takes to change nodes, some at once, if each takes that
-// long; azure's limits of requests are in it.
+// Expected is about how long a push takes to change nodes, some at once, if each takes
+// that long. The limits of requests are in it: they space the changes within a wave.
 func Expected(nodes, atOnce int, each time.Duration) time.Duration {
 	waves := (nodes + max(atOnce, 1) - 1) / max(atOnce, 1)
-	return max(azure.Limits{}.Expected(nodes+1), time.Duration(waves)*each)
+	return azure.Limits{}.Expected(nodes+1) + time.Duration(waves)*each
 }

@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"net/http"
+	"slices"
 	"strings"
 	"sync"
 	"time"
@@ -17,6 +18,9 @@ import (
 	"github.com/ortet/ortet/internal/fleet"
 	"github.com/ortet/ortet/internal/wire"
 )
+
+// maxShown is how many nodes an error names; the result has all.
+const maxShown = 5
 
 // maxQuiet is how many instances get userData at once whose answers are not awaited.
 const maxQuiet = 8
@@ -145,13 +149,16 @@ func (p *push) stopped(ctx context.Context, outcomes []outcome, rest string) err
 		errs = append(errs, o.err)
 		p.report("%s: %v", o.m, o.err)
 	}
-	remedy := rest + "; correct the configuration and push it, run the same command to go on (with --retry where a node failed), or ortet config rollback"
-	for _, err := range errs {
-		if fleet.Is(err, fleet.KindHeld) {
-			remedy = rest + "; see ortet config status"
-		}
+	held := slices.ContainsFunc(errs, func(err error) bool { return fleet.Is(err, fleet.KindHeld) })
+	kind := fleet.KindOf(errs[0])
+	if n := len(errs) - maxShown; n > 1 {
+		errs = append(errs[:maxShown], fmt.Errorf("and %d more nodes", n))
 	}
-	return &fleet.Error{Op: fmt.Sprintf("push generation %d to pool %s", p.generation, p.pool.Name()), Kind: fleet.KindOf(errs[0]), Err: errors.Join(errs...), Remedy: remedy}
+	remedy := rest + "; correct the configuration and push it, run the same command to go on (with --retry where a node failed), or ortet config rollback"
+	if held {
+		remedy = rest + "; see ortet config status"
+	}
+	return &fleet.Error{Op: fmt.Sprintf("push generation %d to pool %s", p.generation, p.pool.Name()), Kind: kind, Err: errors.Join(errs...), Remedy: remedy}
 }
 
 // userDataBody is a PUT of an instance that changes nothing else.

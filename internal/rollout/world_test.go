@@ -1,7 +1,6 @@
 package rollout_test
 
 import (
-	"cmp"
 	"context"
 	"crypto/ed25519"
 	"encoding/json"
@@ -45,12 +44,11 @@ type world struct {
 	kube   *kubesim.Server
 	client kubernetes.Interface
 	key    ed25519.PrivateKey
-	stop   func() // the agents
-	node   map[string]string
 
 	mu     sync.Mutex
 	lines  []string
 	agents map[string]string // by Node: "fail", "refuse", "silent", "wait"; "" applies
+	joined map[string]string // instance numbers by Node
 	busy   int               // nodes that apply now
 	most   int
 }
@@ -68,7 +66,7 @@ func play(t *testing.T, n int, test func(w *world)) {
 		}
 		ctx, cancel := context.WithCancel(t.Context())
 		defer cancel()
-		w := &world{T: t, ctx: ctx, arm: &recorder{Resources: client, userData: map[string]string{}}, kube: &kubesim.Server{}, agents: map[string]string{},
+		w := &world{T: t, ctx: ctx, arm: &recorder{Resources: client, userData: map[string]string{}}, kube: &kubesim.Server{}, agents: map[string]string{}, joined: map[string]string{},
 			key: ed25519.NewKeyFromSeed([]byte(strings.Repeat("k", ed25519.SeedSize)))}
 		w.kube.Put(&corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: namespace}})
 		w.kube.Users = map[string][]kubesim.Grant{"operator": kubesim.Grants(kube.PolicyRules(kube.ConfigurationRules(namespace)))}
@@ -78,8 +76,8 @@ func play(t *testing.T, n int, test func(w *world)) {
 		w.send(http.MethodPut, fmt.Sprintf(`{"location": "westeurope", "sku": {"name": "Standard_D2s_v5", "capacity": %d}, "properties": {"overprovision": false, "upgradePolicy": {"mode": "Manual"},
 			"virtualMachineProfile": {"osProfile": {"computerNamePrefix": "pool1", "adminUsername": "ortet", "adminPassword": "Corr3ct-horse"},
 			"storageProfile": {"imageReference": {"publisher": "Canonical", "offer": "ubuntu-24_04-lts", "sku": "server", "version": "latest"}}}}}`, n))
-		for id := range w.instances() {
-			w.join(id)
+		for id, node := range w.instances() {
+			w.join(id, node)
 		}
 		go w.agent()
 		test(w)
@@ -124,11 +122,12 @@ func (w *world) instances() map[string]string {
 func name(instance int) string { return fmt.Sprintf("pool1%06d", instance) }
 
 // join makes an instance's Node, Ready.
-func (w *world) join(instance string) string {
-	node := w.instances()[instance]
+func (w *world) join(instance, node string) {
+	w.mu.Lock()
+	w.joined[node] = instance
+	w.mu.Unlock()
 	w.kube.Put(&corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: node}, Spec: corev1.NodeSpec{ProviderID: "azure://" + string(pool.Child("virtualMachines", instance))},
 		Status: corev1.NodeStatus{Conditions: []corev1.NodeCondition{{Type: corev1.NodeReady, Status: corev1.ConditionTrue}}}})
-	return node
 }
 
 func (w *world) change(node string, change func(*corev1.Node)) {
@@ -164,8 +163,10 @@ func (w *world) agent() {
 }
 
 func (w *world) apply(node string, wanted int64) {
-	instance := strings.TrimLeft(strings.TrimPrefix(node, "pool1"), "0")
-	d := w.document(w.arm.of(pool.Child("virtualMachines", cmp.Or(instance, "0"))))
+	w.mu.Lock()
+	instance := w.joined[node]
+	w.mu.Unlock()
+	d := w.document(w.arm.of(pool.Child("virtualMachines", instance)))
 	if d == nil || d.Generation < wanted {
 		w.Errorf("%s is to have generation %d before its userData has it", node, wanted)
 		return
