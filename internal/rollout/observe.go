@@ -258,7 +258,7 @@ func (r *Rollout) Status(ctx context.Context, pool fleet.ResourceID) (*Status, e
 	if err != nil {
 		return nil, err
 	}
-	s := &Status{Pool: o.pool, ModelForeign: o.foreign != "", Nodes: nodesOf(o.members)}
+	s := &Status{Pool: o.pool, ModelForeign: o.foreign != "", Nodes: nodesOf(o.members), History: []Entry{}}
 	if o.document != nil {
 		s.Model = o.document.Generation
 	}

@@ -21,13 +21,13 @@ func (r *Rollout) Plan(ctx context.Context, pool fleet.ResourceID, c nodeconfig.
 	if err != nil {
 		return nil, err
 	}
-	p := &Plan{Pool: o.pool, Generation: o.newest() + 1, Nodes: nodesOf(o.members)}
+	p := &Plan{Pool: o.pool, Generation: o.newest() + 1, Nodes: nodesOf(o.members), Changes: []nodeconfig.Change{}}
 	note := func(format string, args ...any) { p.Notes = append(p.Notes, fmt.Sprintf(format, args...)) }
 	var old nodeconfig.Config
 	if o.document != nil {
 		old, p.From = o.document.Config, o.document.Generation
 	}
-	p.Changes = nodeconfig.Changes(old, c)
+	p.Changes = append(p.Changes, nodeconfig.Changes(old, c)...)
 	for _, change := range p.Changes {
 		p.Restarts = append(p.Restarts, change.Restarts...)
 	}

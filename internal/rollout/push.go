@@ -19,24 +19,6 @@ import (
 	"github.com/ortet/ortet/internal/plan"
 )
 
-// PushOptions say what is pushed, and how.
-type PushOptions struct {
-	Config nodeconfig.Config
-	Key    ed25519.PrivateKey // signs the document
-	// Keys, where there are some, are what nodes accept from then on. Empty keeps those
-	// that the model's document names.
-	Keys []nodeconfig.PublicKey
-	// Canary is the Node that is first; "" is the first by name that is Ready.
-	Canary string
-	// MaxUnavailable is how many nodes are changed at once, "3" or "25%"; "" is "1".
-	MaxUnavailable string
-	Timeout        time.Duration // of one node's answer; 0 is 5 min
-	// Retry takes a new generation where nodes failed the newest one of the same content.
-	Retry bool
-	// ReplaceUserData overwrites userData that is not Ortet's.
-	ReplaceUserData bool
-}
-
 // Push brings the configuration to the pool's model and nodes, or goes on with a push of
 // the same content. What is refused before anything changed is *engine.Refused; a push
 // that ctx ended is *engine.Interrupted. The result is never nil and says what was reached

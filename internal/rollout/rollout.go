@@ -36,59 +36,6 @@ type Rollout struct {
 // New makes a Rollout. It sends nothing.
 func New(o Options) *Rollout { return &Rollout{Options: o} }
 
-// A Node is a node of a pool with what it answered.
-type Node struct {
-	Name       string    `json:"name"`     // "" for an instance without a Node
-	Instance   string    `json:"instance"` // "pool1_3"
-	Ready      bool      `json:"ready"`
-	Generation int64     `json:"generation"`       // that it has; 0 for none
-	Wanted     int64     `json:"wanted,omitempty"` // by the Node's annotation
-	State      string    `json:"state,omitempty"`  // wire.ConfigurationState; "" for no answer
-	Reason     string    `json:"reason,omitempty"`
-	Message    string    `json:"message,omitempty"`
-	At         time.Time `json:"at,omitzero"` // when State began
-	Drift      []string  `json:"drift,omitempty"`
-}
-
-// An Entry is a generation in a pool's history.
-type Entry struct {
-	Generation int64     `json:"generation"`
-	Digest     string    `json:"digest"` // of the Config
-	By         string    `json:"by,omitempty"`
-	At         time.Time `json:"at"`
-}
-
-// A Status is what a pool has.
-type Status struct {
-	Pool         fleet.ResourceID `json:"pool"`
-	Model        int64            `json:"model"` // generation in the model; 0 for none
-	ModelForeign bool             `json:"modelForeign,omitempty"`
-	Nodes        []Node           `json:"nodes"`             // by name
-	Without      []string         `json:"without,omitempty"` // instances without a Node
-	History      []Entry          `json:"history,omitempty"` // newest first
-}
-
-// A Plan is what a push would do.
-type Plan struct {
-	Pool       fleet.ResourceID    `json:"pool"`
-	Generation int64               `json:"generation"`     // that a push would take
-	From       int64               `json:"from,omitempty"` // that Changes compare with: the model's; 0 for none
-	Changes    []nodeconfig.Change `json:"changes,omitempty"`
-	Restarts   []string            `json:"restarts,omitempty"` // of all Changes, sorted
-	Nodes      []Node              `json:"nodes"`
-	Expected   time.Duration       `json:"expected"` // one node at a time, in nanoseconds
-	Notes      []string            `json:"notes,omitempty"`
-}
-
-// A Result is what a push reached, in full or until it stopped.
-type Result struct {
-	Pool       fleet.ResourceID `json:"pool"`
-	Generation int64            `json:"generation"`
-	Nodes      []Node           `json:"nodes"`
-	Left       []Node           `json:"left,omitempty"` // not reached; Message says why
-	Took       time.Duration    `json:"took"`           // in nanoseconds
-}
-
 func (r *Rollout) report(format string, args ...any) {
 	if r.Report != nil {
 		r.reporting.Lock()
