@@ -10,6 +10,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
 
 	"github.com/ortet/ortet/internal/engine"
 	"github.com/ortet/ortet/internal/nodeconfig"
@@ -160,6 +161,28 @@ func TestClusterNotPrepared(t *testing.T) {
 		}
 		if w.arm.puts != 0 {
 			t.Error("an instance was changed")
+		}
+	})
+}
+
+// A rollback signs what an earlier generation held, so a history that somebody changed is
+// refused.
+func TestHistoryIsNotBelieved(t *testing.T) {
+	play(t, 1, func(w *world) {
+		w.must("one")
+		w.must("two")
+		foreign, err := nodeconfig.Document{Pool: strings.ToLower(string(pool)), Generation: 1, Config: config("mine")}.Sign(ed25519.NewKeyFromSeed(make([]byte, ed25519.SeedSize)))
+		if err != nil {
+			t.Fatal(err)
+		}
+		w.kube.Change("configmaps", namespace, rollout.HistoryName(pool), func(o runtime.Object) {
+			data := o.(*corev1.ConfigMap).Data
+			data["generation-1"] = `{"generation": 1, "digest": "sha256:0", "userData": "` + foreign + `"}`
+			data["generation-9"] = strings.Replace(data["generation-2"], `"generation":2`, `"generation":9`, 1)
+		})
+		for _, to := range []int64{1, 9} {
+			_, err = w.rollout().Previous(w.ctx, pool, to)
+			w.refused(err, "HistoryNotTrusted")
 		}
 	})
 }

@@ -18,6 +18,7 @@ import (
 	"github.com/ortet/ortet/internal/fleet"
 	"github.com/ortet/ortet/internal/nodeconfig"
 	"github.com/ortet/ortet/internal/plan"
+	"github.com/ortet/ortet/internal/redact"
 )
 
 // maxHistory is how many generations are kept: ten of 64 KiB fit into a ConfigMap.
@@ -67,6 +68,7 @@ func (r *Rollout) readHistory(ctx context.Context, pool fleet.ResourceID) (histo
 		if err := json.Unmarshal([]byte(text), &e); err != nil {
 			return h, &fleet.Error{Op: "read history", Resource: where, Err: fmt.Errorf("%s: %w", key, err), Remedy: "delete the key " + key + " from the ConfigMap"}
 		}
+		e.By, e.Digest = redact.Plain(e.By, 128), redact.Plain(e.Digest, 128) // a terminal shows them
 		h.entries = append(h.entries, e)
 	}
 	slices.SortFunc(h.entries, func(a, b entry) int { return cmp.Compare(b.Generation, a.Generation) })
@@ -122,11 +124,21 @@ func overtaken(pool fleet.ResourceID, by entry) plan.Problem {
 }
 
 // Previous gives the configuration of an earlier generation, for a rollback. 0 is the
-// newest one that differs from the newest of all.
+// newest one that differs from the newest of all. Since it is going to be signed again,
+// the history is not believed: a key that the model's document accepts has to have signed
+// it.
 func (r *Rollout) Previous(ctx context.Context, pool fleet.ResourceID, to int64) (nodeconfig.Config, error) {
-	h, err := r.readHistory(ctx, pool)
+	var none nodeconfig.Config
+	o := &observation{pool: pool}
+	if err := r.readModel(ctx, o); err != nil {
+		return none, err
+	}
+	h, err := r.readHistory(ctx, o.pool)
 	if err != nil {
-		return nodeconfig.Config{}, err
+		return none, err
+	}
+	refuse := func(code, what, wayOut string) error {
+		return &engine.Refused{Problems: []plan.Problem{{On: string(o.pool), Code: code, What: what, WayOut: wayOut}}}
 	}
 	var known []string
 	for _, e := range h.entries {
@@ -134,13 +146,15 @@ func (r *Rollout) Previous(ctx context.Context, pool fleet.ResourceID, to int64)
 		if e.Generation != to && (to != 0 || e.Digest == h.newest().Digest) {
 			continue
 		}
-		signed, err := nodeconfig.Read(e.UserData)
-		if err != nil {
-			return nodeconfig.Config{}, fmt.Errorf("read generation %d of the history: %w", e.Generation, err)
+		d, err := nodeconfig.Document{}, error(nil)
+		if signed, bad := nodeconfig.Read(e.UserData); bad != nil {
+			err = bad
+		} else if d, err = signed.Verify(o.accepted()); err == nil && (d.Generation != e.Generation || d.Pool != strings.ToLower(string(o.pool))) {
+			err = fmt.Errorf("it is generation %d of %s", d.Generation, d.Pool)
 		}
-		d, err := signed.Unverified() // whoever pushes it signs it again
 		if err != nil {
-			return nodeconfig.Config{}, fmt.Errorf("read generation %d of the history: %w", e.Generation, err)
+			return none, refuse("HistoryNotTrusted", fmt.Sprintf("generation %d of the history cannot be trusted: %v", e.Generation, err),
+				"push its file instead; after a rotation of keys, earlier generations are signed by a key that nodes accept no longer")
 		}
 		return d.Config, nil
 	}
@@ -148,6 +162,5 @@ func (r *Rollout) Previous(ctx context.Context, pool fleet.ResourceID, to int64)
 	if to == 0 {
 		what = "the history has no earlier configuration"
 	}
-	return nodeconfig.Config{}, &engine.Refused{Problems: []plan.Problem{{On: string(pool), Code: "NoSuchGeneration", What: what,
-		WayOut: "choose one of these with --to: " + cmp.Or(strings.Join(known, ", "), "none; push a file instead")}}}
+	return none, refuse("NoSuchGeneration", what, "choose one of these with --to: "+cmp.Or(strings.Join(known, ", "), "none; push a file instead"))
 }

@@ -93,18 +93,26 @@ type observation struct {
 
 func (r *Rollout) observe(ctx context.Context, pool fleet.ResourceID) (*observation, error) {
 	o := &observation{pool: pool}
-	if err := r.ARM.Get(ctx, pool, computeVersion, &o.set, "$expand", "userData"); err != nil {
+	err := r.readModel(ctx, o)
+	if err != nil {
 		return nil, err
+	}
+	if o.history, err = r.readHistory(ctx, o.pool); err != nil {
+		return nil, err
+	}
+	return o, r.list(ctx, o)
+}
+
+// readModel reads the scale set and the document in its model.
+func (r *Rollout) readModel(ctx context.Context, o *observation) error {
+	if err := r.ARM.Get(ctx, o.pool, computeVersion, &o.set, "$expand", "userData"); err != nil {
+		return err
 	}
 	if o.set.ID != "" {
 		o.pool = o.set.ID
 	}
 	o.document, o.signer, o.foreign = parse(o.set.Properties.Profile.UserData, o.pool)
-	var err error
-	if o.history, err = r.readHistory(ctx, o.pool); err != nil {
-		return nil, err
-	}
-	return o, r.list(ctx, o)
+	return nil
 }
 
 // parse reads the document of this pool in userData, without a check of its signature.

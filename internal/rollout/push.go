@@ -17,6 +17,7 @@ import (
 	"github.com/ortet/ortet/internal/fleet"
 	"github.com/ortet/ortet/internal/nodeconfig"
 	"github.com/ortet/ortet/internal/plan"
+	"github.com/ortet/ortet/internal/wire"
 )
 
 // Push brings the configuration to the pool's model and nodes, or goes on with a push of
@@ -103,8 +104,8 @@ func (p *push) run(ctx context.Context) error {
 		if out.err != nil {
 			return p.stopped(ctx, []outcome{out}, "the model was not changed")
 		}
-		if out.gone {
-			return &fleet.Error{Op: "push to canary " + canary.String(), Kind: fleet.KindNotFound, Err: errors.New("it was deleted meanwhile"), Remedy: "push again, which chooses another"}
+		if !out.m.has(p.generation) {
+			return &fleet.Error{Op: "push to canary " + canary.String(), Kind: fleet.KindNotFound, Err: errors.New("it was deleted, or is not Ready any more; the model was not changed"), Remedy: "push again, which chooses another canary"}
 		}
 		p.perNode = max(out.took, time.Second)
 		p.report("canary %s: generation %d applied after %s", canary, p.generation, took(out.took))
@@ -212,18 +213,25 @@ func (p *push) allocate(ctx context.Context, o *observation, key nodeconfig.Publ
 			continue
 		}
 		var failed []string
+		again := false
 		for _, m := range o.members {
-			if m.failed(newest) {
+			if !m.failed(newest) {
+				continue
+			}
+			again = true
+			if m.State == string(wire.ConfigurationFailed) {
 				failed = append(failed, m.Name+" ("+m.answer()+")")
 			}
 		}
-		if len(failed) > 0 && p.o.Retry {
-			break
-		}
-		if len(failed) > 0 {
+		if len(failed) > 0 && !p.o.Retry {
 			return &engine.Refused{Problems: []plan.Problem{{On: string(o.pool), Code: "FailedEarlier",
 				What:   fmt.Sprintf("generation %d has this configuration, and nodes failed it: %s", newest, strings.Join(failed, "; ")),
 				WayOut: "correct the configuration; or push with --retry, which tries it again as a new generation"}}}
+		}
+		// What refused a generation may be prepared by now, but looks at it again only when a
+		// newer one is wanted.
+		if again {
+			break
 		}
 		p.generation, p.userData = newest, userData
 		p.modelHas = o.set.Properties.Profile.UserData == userData

@@ -77,6 +77,31 @@ func TestCanaryFails(t *testing.T) {
 	}
 }
 
+// A canary that is lost before it has answered is no reason to go on.
+func TestCanaryLost(t *testing.T) {
+	for how, lose := range map[string]func(w *world){
+		"not Ready": func(w *world) {
+			w.change(name(0), func(n *corev1.Node) { n.Status.Conditions[0].Status = corev1.ConditionFalse })
+		},
+		"deleted": func(w *world) { w.kube.Remove("nodes", "", name(0)) },
+	} {
+		play(t, 2, func(w *world) {
+			w.arm.onGet = func(id fleet.ResourceID) {
+				if id.Name() == "0" {
+					lose(w)
+				}
+			}
+			_, err := w.push("one")
+			if engine.ExitCode(err) != engine.ExitFailed || !strings.Contains(err.Error(), "canary pool1_0") || w.model() != 0 {
+				t.Errorf("%s: got %v, model %d", how, err, w.model())
+			}
+			if w.must("one"); w.model() != 1 {
+				t.Errorf("%s: the push after it left model %d", how, w.model())
+			}
+		})
+	}
+}
+
 // A configuration that a node failed needs --retry, and then has another generation.
 func TestRetry(t *testing.T) {
 	play(t, 2, func(w *world) {
@@ -89,6 +114,22 @@ func TestRetry(t *testing.T) {
 		w.refused(err, "FailedEarlier")
 		if result := w.must("one", func(o *rollout.PushOptions) { o.Retry = true }); result.Generation != 2 {
 			t.Errorf("the retry has generation %d, want 2", result.Generation)
+		}
+		w.has(2, name(0), name(1))
+	})
+}
+
+// A node that refused a generation is asked again by a newer one, since it may be prepared
+// by now.
+func TestRefusedByNode(t *testing.T) {
+	play(t, 2, func(w *world) {
+		w.behave(name(0), "refuse")
+		if _, err := w.push("one"); engine.ExitCode(err) != engine.ExitFailed {
+			t.Fatalf("got %v", err)
+		}
+		w.behave(name(0), "")
+		if result := w.must("one"); result.Generation != 2 {
+			t.Errorf("the push after the refusal has generation %d, want 2", result.Generation)
 		}
 		w.has(2, name(0), name(1))
 	})

@@ -316,6 +316,7 @@ type recorder struct {
 	userData map[string]string // by instance id in lower case
 	puts     int
 	hook     func(id fleet.ResourceID, put int)
+	onGet    func(id fleet.ResourceID) // before each Get
 }
 
 func (r *recorder) of(id fleet.ResourceID) string {
@@ -331,6 +332,9 @@ func (r *recorder) set(id fleet.ResourceID, userData string) {
 }
 
 func (r *recorder) Get(ctx context.Context, id fleet.ResourceID, version string, into any, query ...string) error {
+	if r.onGet != nil {
+		r.onGet(id)
+	}
 	if err := r.Resources.Get(ctx, id, version, into, query...); err != nil {
 		return err
 	}
