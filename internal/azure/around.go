@@ -11,7 +11,9 @@ type request struct {
 	name   string           // "get scale set"
 	on     fleet.ResourceID // the one scale set or instance that is read or changed; "" for others
 	change fleet.Change     // of Begin; else nil
-	poll   *fleet.Progress
+	// changes is true for what changes something without a fleet.Change: Resources.Send.
+	changes bool
+	poll    *fleet.Progress
 }
 
 // ended reports a Poll that failed because its operation did: asking again

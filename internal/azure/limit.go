@@ -104,7 +104,7 @@ const maxEach = 4096
 // buckets are those that the request takes from.
 func (l *limiter) buckets(c request) []*bucket {
 	all, what, rate, burst := l.reads, "read ", l.limits.EachReads, l.limits.EachReadBurst
-	if c.change != nil {
+	if c.change != nil || c.changes {
 		all, what, rate, burst = l.changes, "change ", l.limits.EachChanges, l.limits.EachChangeBurst
 	}
 	if c.on == "" {
@@ -148,7 +148,7 @@ func (l *limiter) around(ctx context.Context, c request, do func(context.Context
 var ErrTurn = errors.New("client-side rate limit would delay the request")
 
 func (l *limiter) late(ctx context.Context, c request, d time.Duration) error {
-	e := &fleet.Error{Op: c.name, Kind: fleet.KindThrottled, RetryAfter: d,
+	e := &fleet.Error{Op: c.name, Resource: string(c.on), Kind: fleet.KindThrottled, RetryAfter: d,
 		Err: fmt.Errorf("%w by %s, past its deadline", ErrTurn, d.Round(time.Second))}
 	if c.change != nil {
 		e.Resource = string(c.change.Target())

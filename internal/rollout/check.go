@@ -1,0 +1,274 @@
+package rollout
+
+import (
+	"context"
+	"encoding/base64"
+	"encoding/json"
+	"fmt"
+	"maps"
+	"slices"
+	"strconv"
+	"strings"
+
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/resource"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/ortet/ortet/internal/fleet"
+	"github.com/ortet/ortet/internal/nodeconfig"
+	"github.com/ortet/ortet/internal/plan"
+	"github.com/ortet/ortet/internal/redact"
+)
+
+// tagCAPZ begins the tag that Cluster API's Azure provider gives to what it owns.
+const tagCAPZ = "sigs.k8s.io_cluster-api-provider-azure_cluster_"
+
+// problems gives the reasons of the pool itself to refuse a push.
+func (o *observation) problems() []plan.Problem {
+	var out []plan.Problem
+	add := func(code, what, wayOut string) {
+		out = append(out, plan.Problem{On: string(o.pool), Code: code, What: what, WayOut: wayOut})
+	}
+	p := o.set.Properties
+	if p.OrchestrationMode != "" && !strings.EqualFold(p.OrchestrationMode, fleet.Uniform) {
+		add("NotUniform", "its orchestration mode is "+p.OrchestrationMode, "only Uniform scale sets are served")
+	} else if !strings.EqualFold(p.UpgradePolicy.Mode, fleet.Manual) {
+		add("UpgradePolicy", fmt.Sprintf("its upgrade policy is %q: Azure could replace instances when the model's userData changes", p.UpgradePolicy.Mode),
+			"set it to Manual: az vmss update --set upgradePolicy.mode=Manual")
+	}
+	for _, k := range slices.Sorted(maps.Keys(o.set.Tags)) {
+		if name, ok := strings.CutPrefix(k, tagCAPZ); ok {
+			add("OwnedByClusterAPI", "Cluster API's cluster "+name+" owns its model and would change it back", "configure nodes through its AzureMachinePool instead")
+		}
+	}
+	return out
+}
+
+// foreignProblem says that userData is somebody else's.
+func foreignProblem(on, what string) plan.Problem {
+	return plan.Problem{On: on, Code: "ForeignUserData", What: "its userData is not Ortet's: " + what,
+		WayOut: "move what it does elsewhere (an image, customData), then push with --replace-user-data, which overwrites it"}
+}
+
+// keyProblems says whether nodes that have the newest document accept the key.
+func (o *observation) keyProblems(key nodeconfig.PublicKey) []plan.Problem {
+	if o.document == nil {
+		return nil
+	}
+	accepted := o.accepted()
+	if slices.Contains(accepted, key) {
+		return nil
+	}
+	return []plan.Problem{{On: string(o.pool), Code: "KeyNotAccepted",
+		What:   fmt.Sprintf("its nodes accept documents signed by %s, and not by %s", join(accepted), key),
+		WayOut: "push with an accepted key; to rotate keys, first push with the old one and name both keys"}}
+}
+
+// accepted are the keys that nodes accept, as far as the model's document says.
+func (o *observation) accepted() []nodeconfig.PublicKey {
+	switch {
+	case o.document == nil:
+		return nil
+	case len(o.document.Keys) > 0:
+		return o.document.Keys
+	}
+	return []nodeconfig.PublicKey{o.signer}
+}
+
+func join(keys []nodeconfig.PublicKey) string {
+	out := make([]string, 0, len(keys))
+	for _, k := range keys {
+		out = append(out, string(k))
+	}
+	return strings.Join(out, " and ")
+}
+
+// describe is what a person recognises userData by: its first line, without secrets.
+func describe(userData string) string {
+	text, err := base64.StdEncoding.DecodeString(userData)
+	if err != nil {
+		text = []byte(userData)
+	}
+	line, _, _ := strings.Cut(strings.TrimSpace(string(text)), "\n")
+	// Redacted before it is cut: half a secret is recognised by nothing.
+	return fmt.Sprintf("%d bytes that begin with %q", len(text), redact.Plain(redact.Text(line), 80))
+}
+
+// check gives the reasons of the Nodes to refuse a configuration.
+func (r *Rollout) check(ctx context.Context, o *observation, c nodeconfig.Config) ([]plan.Problem, error) {
+	if len(c.Kubelet) == 0 || len(o.members) == 0 {
+		return nil, nil
+	}
+	var out []plan.Problem
+	if r.CheckKubelet != nil {
+		var versions []string
+		for _, m := range o.members {
+			versions = append(versions, m.kube.Status.NodeInfo.KubeletVersion)
+		}
+		slices.Sort(versions)
+		if err := r.CheckKubelet(c, slices.Compact(versions)); err != nil {
+			out = append(out, plan.Problem{On: string(o.pool), Code: "KubeletField", What: err.Error(), WayOut: "correct the member kubelet of the configuration"})
+		}
+	}
+	reserved, err := reservationOf(c.Kubelet)
+	if err != nil || reserved.empty() {
+		return out, err
+	}
+	pods, err := r.pods(ctx)
+	if err != nil {
+		return nil, err
+	}
+	for _, m := range o.members {
+		if what := reserved.excess(m.kube, pods[m.Name]); what != "" {
+			out = append(out, plan.Problem{On: "node " + m.Name, Code: "PodsDoNotFit", What: what,
+				WayOut: "reserve less, or move pods away first: a kubelet that restarts rejects pods that no longer fit"})
+		}
+	}
+	return out, nil
+}
+
+// pods are those that run or will, by Node.
+func (r *Rollout) pods(ctx context.Context) (map[string][]corev1.Pod, error) {
+	out := map[string][]corev1.Pod{}
+	for next := ""; ; {
+		page, err := r.Kube.CoreV1().Pods("").List(ctx, metav1.ListOptions{Limit: 500, Continue: next, FieldSelector: "status.phase!=Succeeded,status.phase!=Failed"})
+		if err != nil {
+			return nil, kubeError("list pods", "", err, "list on pods")
+		}
+		for _, p := range page.Items {
+			out[p.Spec.NodeName] = append(out[p.Spec.NodeName], p)
+		}
+		if next = page.Continue; next == "" {
+			return out, nil
+		}
+	}
+}
+
+// A reservation is what a configuration keeps from pods. What it leaves out may be
+// reserved too, by the image's own settings, so less may be left than is computed here.
+type reservation struct {
+	SystemReserved map[string]string `json:"systemReserved"`
+	KubeReserved   map[string]string `json:"kubeReserved"`
+	EvictionHard   map[string]string `json:"evictionHard"`
+	MaxPods        *int              `json:"maxPods"`
+}
+
+func reservationOf(kubelet map[string]any) (reservation, error) {
+	var out reservation
+	text, err := json.Marshal(kubelet)
+	if err == nil {
+		err = json.Unmarshal(text, &out)
+	}
+	if err != nil {
+		err = &fleet.Error{Op: "read the kubelet's reservations", Kind: fleet.KindInvalid, Err: err}
+	}
+	return out, err
+}
+
+func (v reservation) empty() bool {
+	return len(v.SystemReserved)+len(v.KubeReserved)+len(v.EvictionHard) == 0 && v.MaxPods == nil
+}
+
+// evictedBy is what an eviction signal keeps from pods. Source: Kubernetes, "Reserve
+// Compute Resources for System Daemons".
+func evictedBy(signal string) (name corev1.ResourceName, ok bool) {
+	switch signal {
+	case "memory.available":
+		return corev1.ResourceMemory, true
+	case "nodefs.available":
+		return corev1.ResourceEphemeralStorage, true
+	}
+	return "", false
+}
+
+// excess says what pods of a Node would not fit, or "".
+func (v reservation) excess(n *corev1.Node, pods []corev1.Pod) string {
+	if v.MaxPods != nil && len(pods) > *v.MaxPods {
+		return fmt.Sprintf("maxPods %d is less than the %d pods that it has", *v.MaxPods, len(pods))
+	}
+	left := corev1.ResourceList{}
+	take := func(name corev1.ResourceName, text string) {
+		capacity, known := n.Status.Capacity[name]
+		q, err := resource.ParseQuantity(text)
+		if percent, is := strings.CutSuffix(text, "%"); is {
+			var f float64
+			f, err = strconv.ParseFloat(percent, 64)
+			q = *resource.NewQuantity(int64(f/100*capacity.AsApproximateFloat64()), resource.BinarySI)
+		}
+		if !known || err != nil {
+			return // the kubelet's own validation says so
+		}
+		l, begun := left[name]
+		if !begun {
+			l = capacity.DeepCopy()
+		}
+		l.Sub(q)
+		left[name] = l
+	}
+	for name, text := range v.SystemReserved {
+		take(corev1.ResourceName(name), text)
+	}
+	for name, text := range v.KubeReserved {
+		take(corev1.ResourceName(name), text)
+	}
+	for signal, text := range v.EvictionHard {
+		if name, ok := evictedBy(signal); ok {
+			take(name, text)
+		}
+	}
+	for _, name := range slices.Sorted(maps.Keys(left)) {
+		l, sum := left[name], resource.Quantity{}
+		type need struct {
+			pod string
+			q   resource.Quantity
+		}
+		var needs []need
+		for i := range pods {
+			q := request(&pods[i], name)
+			sum.Add(q)
+			if !q.IsZero() {
+				needs = append(needs, need{pods[i].Namespace + "/" + pods[i].Name, q})
+			}
+		}
+		if sum.Cmp(l) <= 0 && l.Sign() >= 0 {
+			continue
+		}
+		slices.SortStableFunc(needs, func(a, b need) int { return b.q.Cmp(a.q) })
+		var names []string
+		for i, n := range needs {
+			if i == 5 {
+				names = append(names, fmt.Sprintf("and %d more", len(needs)-i))
+				break
+			}
+			names = append(names, n.pod+" ("+n.q.String()+")")
+		}
+		return fmt.Sprintf("%s of %s would be left for pods, which request %s: %s", l.String(), name, sum.String(), strings.Join(names, ", "))
+	}
+	return ""
+}
+
+// request is what a pod requests of a resource: as Kubernetes' scheduler counts it,
+// init containers run before the others, and sidecars beside all.
+func request(p *corev1.Pod, name corev1.ResourceName) resource.Quantity {
+	sum, sidecars, first := resource.Quantity{}, resource.Quantity{}, resource.Quantity{}
+	for _, c := range p.Spec.Containers {
+		sum.Add(c.Resources.Requests[name])
+	}
+	for _, c := range p.Spec.InitContainers {
+		q := c.Resources.Requests[name]
+		if c.RestartPolicy != nil && *c.RestartPolicy == corev1.ContainerRestartPolicyAlways {
+			sum.Add(q)
+			sidecars.Add(q)
+			q = resource.Quantity{}
+		}
+		q.Add(sidecars)
+		if q.Cmp(first) > 0 {
+			first = q
+		}
+	}
+	if first.Cmp(sum) > 0 {
+		sum = first
+	}
+	sum.Add(p.Spec.Overhead[name])
+	return sum
+}

@@ -1,0 +1,188 @@
+package rollout_test
+
+import (
+	"crypto/ed25519"
+	"encoding/base64"
+	"errors"
+	"strings"
+	"testing"
+
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/resource"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+
+	"github.com/ortet/ortet/internal/engine"
+	"github.com/ortet/ortet/internal/nodeconfig"
+	"github.com/ortet/ortet/internal/rollout"
+)
+
+func TestRefused(t *testing.T) {
+	for code, change := range map[string]string{
+		"UpgradePolicy":     `{"properties": {"upgradePolicy": {"mode": "Automatic"}}}`,
+		"OwnedByClusterAPI": `{"tags": {"sigs.k8s.io_cluster-api-provider-azure_cluster_prod": "owned"}}`,
+		"ForeignUserData":   `{"properties": {"virtualMachineProfile": {"userData": "` + base64.StdEncoding.EncodeToString([]byte("#!/bin/sh\n# setup\nexport TOKEN=ghp_012345678901234567890123456789012345\n")) + `"}}}`,
+	} {
+		t.Run(code, func(t *testing.T) {
+			play(t, 2, func(w *world) {
+				w.send("PATCH", change)
+				_, err := w.push("one")
+				w.refused(err, code)
+				if w.arm.puts != 0 || w.kube.Get("configmaps", namespace, rollout.HistoryName(pool)) != nil {
+					t.Error("something was changed")
+				}
+				plan, err := w.rollout().Plan(w.ctx, pool, config("one"))
+				if code == "ForeignUserData" {
+					if err != nil || !strings.Contains(strings.Join(plan.Notes, "\n"), `"#!/bin/sh"`) {
+						t.Errorf("the plan is %+v, %v; want a note of what the userData is", plan, err)
+					}
+					w.must("one", func(o *rollout.PushOptions) { o.ReplaceUserData = true })
+					w.has(1, name(0), name(1))
+					return
+				}
+				w.refused(err, code)
+			})
+		})
+	}
+}
+
+// The model's userData is empty, but somebody gave an instance its own.
+func TestForeignInstance(t *testing.T) {
+	play(t, 2, func(w *world) {
+		w.arm.set(pool.Child("virtualMachines", "0"), base64.StdEncoding.EncodeToString([]byte("#!/bin/sh\n")))
+		_, err := w.push("one")
+		w.refused(err, "ForeignUserData")
+	})
+}
+
+func TestKeys(t *testing.T) {
+	play(t, 2, func(w *world) {
+		old := w.key
+		next := ed25519.NewKeyFromSeed([]byte(strings.Repeat("n", ed25519.SeedSize)))
+		w.must("one")
+		_, err := w.push("two", func(o *rollout.PushOptions) { o.Key = next })
+		w.refused(err, "KeyNotAccepted")
+
+		both := []nodeconfig.PublicKey{nodeconfig.PublicKeyOf(old.Public().(ed25519.PublicKey)), nodeconfig.PublicKeyOf(next.Public().(ed25519.PublicKey))}
+		// The same content with other keys is a new generation.
+		if got := w.must("one", func(o *rollout.PushOptions) { o.Keys = both }).Generation; got != 2 {
+			t.Errorf("the rotation has generation %d, want 2", got)
+		}
+		w.key = next
+		if got := w.must("two", func(o *rollout.PushOptions) { o.Keys = both[1:] }).Generation; got != 3 {
+			t.Errorf("the push with the new key has generation %d, want 3", got)
+		}
+		w.key = old
+		_, err = w.push("three")
+		w.refused(err, "KeyNotAccepted")
+	})
+}
+
+// Reservations that leave less than pods request name the node and the pods.
+func TestReservations(t *testing.T) {
+	pod := func(name string, requests corev1.ResourceList) *corev1.Pod {
+		return &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Name: name, Namespace: "default"}, Spec: corev1.PodSpec{NodeName: "pool1000001",
+			Containers: []corev1.Container{{Name: "c", Image: "i", Resources: corev1.ResourceRequirements{Requests: requests}}}}, Status: corev1.PodStatus{Phase: corev1.PodRunning}}
+	}
+	memory := func(q string) corev1.ResourceList {
+		return corev1.ResourceList{corev1.ResourceMemory: resource.MustParse(q)}
+	}
+	for _, c := range []struct {
+		kubelet map[string]any
+		want    string // "" fits
+	}{
+		{map[string]any{"kubeReserved": map[string]any{"memory": "1Gi"}}, ""},
+		{map[string]any{"kubeReserved": map[string]any{"memory": "3Gi"}, "systemReserved": map[string]any{"memory": "3Gi"}}, "default/big (2Gi), default/small (512Mi)"},
+		{map[string]any{"evictionHard": map[string]any{"memory.available": "80%"}}, "default/big"},
+		{map[string]any{"systemReserved": map[string]any{"memory": "9Gi"}}, "memory would be left"},
+		{map[string]any{"maxPods": 1}, "maxPods 1"},
+		{map[string]any{"maxPods": 2}, ""},
+		{map[string]any{"serializeImagePulls": false}, ""},
+	} {
+		play(t, 2, func(w *world) {
+			for _, n := range []string{name(0), name(1)} {
+				w.change(n, func(n *corev1.Node) { n.Status.Capacity = memory("8Gi") })
+			}
+			w.kube.Put(pod("big", memory("2Gi")))
+			w.kube.Put(pod("small", memory("512Mi")))
+			done := pod("done", memory("8Gi"))
+			done.Status.Phase = corev1.PodSucceeded
+			w.kube.Put(done)
+			_, err := w.rollout().Plan(w.ctx, pool, nodeconfig.Config{Kubelet: c.kubelet})
+			if c.want == "" {
+				if err != nil {
+					t.Errorf("%v: %v", c.kubelet, err)
+				}
+				return
+			}
+			if engine.ExitCode(err) != engine.ExitRefused || !strings.Contains(err.Error(), c.want) {
+				t.Errorf("%v: got %v; want it refused with %q", c.kubelet, err, c.want)
+			}
+			_, err = w.rollout().Push(w.ctx, pool, rollout.PushOptions{Config: nodeconfig.Config{Kubelet: c.kubelet}, Key: w.key})
+			if engine.ExitCode(err) != engine.ExitRefused || w.arm.puts != 0 {
+				t.Errorf("%v: the push ended with %v and %d PUTs", c.kubelet, err, w.arm.puts)
+			}
+		})
+	}
+}
+
+func TestPlan(t *testing.T) {
+	play(t, 2, func(w *world) {
+		r := rollout.New(rollout.Options{ARM: w.arm, Kube: w.client, Namespace: namespace, CheckKubelet: func(_ nodeconfig.Config, versions []string) error {
+			return errors.New("no field maxPodz in " + strings.Join(versions, ", "))
+		}})
+		w.change(name(0), func(n *corev1.Node) { n.Status.NodeInfo.KubeletVersion = "v1.34.1" })
+		w.change(name(1), func(n *corev1.Node) { n.Status.NodeInfo.KubeletVersion = "v1.34.1" })
+		_, err := r.Plan(w.ctx, pool, nodeconfig.Config{Kubelet: map[string]any{"maxPodz": 3}})
+		if w.refused(err, "KubeletField"); err == nil || !strings.Contains(err.Error(), "in v1.34.1") || strings.Contains(err.Error(), "v1.34.1, ") {
+			t.Errorf("got %v; want the version once", err)
+		}
+		w.must("one")
+		plan, err := r.Plan(w.ctx, pool, config("two"))
+		if err != nil || plan.Generation != 2 || plan.From != 1 || len(plan.Changes) != 1 || plan.Changes[0].What != nodeconfig.Changed || len(plan.Nodes) != 2 || plan.Expected <= 0 {
+			t.Errorf("the plan is %+v, %v", plan, err)
+		}
+		if plan, err = r.Plan(w.ctx, pool, config("one")); err != nil || plan.Generation != 1 || len(plan.Changes) != 0 || !strings.Contains(plan.Notes[0], "2 of 2 nodes") {
+			t.Errorf("the plan of what is there is %+v, %v", plan, err)
+		}
+	})
+}
+
+// What lacks in the cluster is said with what to do.
+func TestClusterNotPrepared(t *testing.T) {
+	play(t, 1, func(w *world) {
+		w.kube.Remove("namespaces", "", namespace)
+		if _, err := w.push("one"); err == nil || !strings.Contains(err.Error(), "kubectl create namespace "+namespace) {
+			t.Errorf("without the namespace: %v", err)
+		}
+		w.kube.Users["operator"] = nil
+		if _, err := w.push("one"); err == nil || !strings.Contains(err.Error(), "grant get on configmaps in namespace "+namespace) {
+			t.Errorf("without permissions: %v", err)
+		}
+		if w.arm.puts != 0 {
+			t.Error("an instance was changed")
+		}
+	})
+}
+
+// A rollback signs what an earlier generation held, so a history that somebody changed is
+// refused.
+func TestHistoryIsNotBelieved(t *testing.T) {
+	play(t, 1, func(w *world) {
+		w.must("one")
+		w.must("two")
+		foreign, err := nodeconfig.Document{Pool: strings.ToLower(string(pool)), Generation: 1, Config: config("mine")}.Sign(ed25519.NewKeyFromSeed(make([]byte, ed25519.SeedSize)))
+		if err != nil {
+			t.Fatal(err)
+		}
+		w.kube.Change("configmaps", namespace, rollout.HistoryName(pool), func(o runtime.Object) {
+			data := o.(*corev1.ConfigMap).Data
+			data["generation-1"] = `{"generation": 1, "digest": "sha256:0", "userData": "` + foreign + `"}`
+			data["generation-9"] = strings.Replace(data["generation-2"], `"generation":2`, `"generation":9`, 1)
+		})
+		for _, to := range []int64{1, 9} {
+			_, err = w.rollout().Previous(w.ctx, pool, to)
+			w.refused(err, "HistoryNotTrusted")
+		}
+	})
+}

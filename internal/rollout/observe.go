@@ -1,0 +1,280 @@
+package rollout
+
+import (
+	"cmp"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"slices"
+	"strconv"
+	"strings"
+
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/ortet/ortet/internal/fleet"
+	"github.com/ortet/ortet/internal/nodeconfig"
+	"github.com/ortet/ortet/internal/redact"
+	"github.com/ortet/ortet/internal/wire"
+)
+
+const computeVersion = "2024-07-01"
+
+// A scaleSet is as much of one as a push looks at.
+type scaleSet struct {
+	ID         fleet.ResourceID  `json:"id"`
+	Tags       map[string]string `json:"tags"`
+	Properties struct {
+		OrchestrationMode string `json:"orchestrationMode"`
+		UpgradePolicy     struct {
+			Mode string `json:"mode"`
+		} `json:"upgradePolicy"`
+		Profile struct {
+			UserData string `json:"userData"`
+		} `json:"virtualMachineProfile"`
+	} `json:"properties"`
+}
+
+// An instance of the scale set.
+type instance struct {
+	ID         fleet.ResourceID `json:"id"`
+	Name       string           `json:"name"` // "pool1_3"
+	Properties struct {
+		State     string `json:"provisioningState"`
+		UserData  string `json:"userData"` // only where a GET expands it
+		OSProfile struct {
+			ComputerName string `json:"computerName"`
+		} `json:"osProfile"`
+	} `json:"properties"`
+}
+
+// A member is a Node of the pool.
+type member struct {
+	Node
+	id       fleet.ResourceID // of the instance
+	about    int64            // generation that State is about
+	cordoned bool
+	kube     *corev1.Node
+}
+
+// has reports whether the node has the generation.
+func (m member) has(generation int64) bool {
+	return m.Generation >= generation && m.State == string(wire.ConfigurationApplied)
+}
+
+// failed reports whether the node failed or refused the generation.
+func (m member) failed(generation int64) bool {
+	return m.about == generation && (m.State == string(wire.ConfigurationFailed) || m.State == string(wire.ConfigurationRefused))
+}
+
+func (m member) String() string { return fmt.Sprintf("%s (node %s)", m.Instance, m.Name) }
+
+// answer is the state with its reason and message.
+func (m member) answer() string {
+	if m.State == "" {
+		return cmp.Or(m.Message, "no answer")
+	}
+	return strings.TrimSuffix(strings.Join([]string{m.State, m.Reason, m.Message}, ": "), ": ")
+}
+
+// An observation is what Azure and the cluster have of one pool.
+type observation struct {
+	pool     fleet.ResourceID
+	set      scaleSet
+	document *nodeconfig.Document // of the model; nil for none of this pool's
+	signer   nodeconfig.PublicKey // of document
+	foreign  string               // what the model's userData is instead; "" where it is ours or empty
+	members  []member             // by name
+	without  []instance           // without a Node
+	history  history
+}
+
+func (r *Rollout) observe(ctx context.Context, pool fleet.ResourceID) (*observation, error) {
+	o := &observation{pool: pool}
+	err := r.readModel(ctx, o)
+	if err != nil {
+		return nil, err
+	}
+	if o.history, err = r.readHistory(ctx, o.pool); err != nil {
+		return nil, err
+	}
+	return o, r.list(ctx, o)
+}
+
+// readModel reads the scale set and the document in its model.
+func (r *Rollout) readModel(ctx context.Context, o *observation) error {
+	if err := r.ARM.Get(ctx, o.pool, computeVersion, &o.set, "$expand", "userData"); err != nil {
+		return err
+	}
+	if o.set.ID != "" {
+		o.pool = o.set.ID
+	}
+	o.document, o.signer, o.foreign = parse(o.set.Properties.Profile.UserData, o.pool)
+	return nil
+}
+
+// parse reads the document of this pool in userData, without a check of its signature.
+// What is neither empty nor a document is described. A document of another pool, as a
+// copied model has, counts as none.
+func parse(userData string, pool fleet.ResourceID) (d *nodeconfig.Document, signer nodeconfig.PublicKey, foreign string) {
+	if userData == "" {
+		return nil, "", ""
+	}
+	signed, err := nodeconfig.Read(userData)
+	if errors.Is(err, nodeconfig.ErrNotOurs) {
+		return nil, "", describe(userData)
+	}
+	var document nodeconfig.Document
+	if err == nil {
+		document, err = signed.Unverified()
+	}
+	switch {
+	case err != nil:
+		return nil, "", "a damaged document: " + err.Error()
+	case document.Pool != strings.ToLower(string(pool)):
+		return nil, "", ""
+	}
+	return &document, signed.Key(), ""
+}
+
+// list reads the pool's instances and Nodes.
+func (r *Rollout) list(ctx context.Context, o *observation) error {
+	var instances []instance
+	err := r.ARM.List(ctx, o.pool+"/virtualMachines", computeVersion, func(raw json.RawMessage) error {
+		var i instance
+		err := json.Unmarshal(raw, &i)
+		instances = append(instances, i)
+		return err
+	})
+	if err != nil {
+		return err
+	}
+	byName := map[string]fleet.ResourceID{}
+	for _, i := range instances {
+		byName[strings.ToLower(i.Properties.OSProfile.ComputerName)] = i.ID
+	}
+	o.members = nil
+	has := map[string]bool{}
+	for next := ""; ; {
+		page, err := r.Kube.CoreV1().Nodes().List(ctx, metav1.ListOptions{Limit: 500, Continue: next})
+		if err != nil {
+			return kubeError("list Nodes", "", err, "list on nodes")
+		}
+		for i := range page.Items {
+			n := &page.Items[i]
+			id := instanceOf(n.Spec.ProviderID)
+			// Other cloud providers (k3s://NAME) say nothing of Azure's instance.
+			if id == "" && !strings.HasPrefix(strings.ToLower(n.Spec.ProviderID), azureScheme) {
+				id = byName[n.Name]
+			}
+			if id != "" && id.Parent().Equal(o.pool) {
+				o.members = append(o.members, memberOf(n, id))
+				has[keyOf(id)] = true
+			}
+		}
+		if next = page.Continue; next == "" {
+			break
+		}
+	}
+	slices.SortFunc(o.members, func(a, b member) int { return cmp.Compare(a.Name, b.Name) })
+	o.without = slices.DeleteFunc(instances, func(i instance) bool { return has[keyOf(i.ID)] })
+	return nil
+}
+
+const azureScheme = "azure://"
+
+// instanceOf gives the instance of a Uniform scale set that a provider id names, or "".
+func instanceOf(providerID string) fleet.ResourceID {
+	if len(providerID) > len(azureScheme) && strings.EqualFold(providerID[:len(azureScheme)], azureScheme) {
+		providerID = azureScheme + providerID[len(azureScheme):]
+	}
+	id, err := fleet.ParseProviderID(providerID)
+	if err != nil {
+		return ""
+	}
+	return id
+}
+
+func memberOf(n *corev1.Node, id fleet.ResourceID) member {
+	m := member{id: id, cordoned: n.Spec.Unschedulable, kube: n}
+	m.Name, m.Instance = n.Name, id.Parent().Name()+"_"+id.Name()
+	for _, c := range n.Status.Conditions {
+		if c.Type == corev1.NodeReady {
+			m.Ready = c.Status == corev1.ConditionTrue
+		}
+	}
+	m.Wanted, _ = strconv.ParseInt(n.Annotations[wire.ConfigurationWanted], 10, 64) // what is no number wants nothing
+	text := n.Annotations[wire.ConfigurationAnnotation]
+	if text == "" {
+		return m
+	}
+	var a wire.ConfigurationAnswer
+	if len(text) > wire.MaxConfigurationAnswer || json.Unmarshal([]byte(text), &a) != nil {
+		m.Message = "annotation " + wire.ConfigurationAnnotation + " is unreadable"
+		return m
+	}
+	// A node writes what it likes, and a terminal shows it.
+	m.Generation, m.about, m.At = a.Generation, a.Wanted, a.At
+	m.State, m.Reason, m.Message = redact.Plain(string(a.State), 64), redact.Plain(a.Reason, 64), redact.Plain(a.Message, 1<<10)
+	for _, path := range a.Drift[:min(len(a.Drift), 20)] {
+		m.Drift = append(m.Drift, redact.Plain(path, 256))
+	}
+	return m
+}
+
+// read reads a member again; gone says that the Node does not exist.
+func (r *Rollout) read(ctx context.Context, m member) (now member, gone bool, err error) {
+	n, err := r.Kube.CoreV1().Nodes().Get(ctx, m.Name, metav1.GetOptions{})
+	if apierrors.IsNotFound(err) {
+		return m, true, nil
+	}
+	if err != nil {
+		return m, false, kubeError("read Node", m.Name, err, "get on nodes")
+	}
+	// The name of a deleted machine's Node may be another's by now.
+	if id := instanceOf(n.Spec.ProviderID); id != "" && !id.Equal(m.id) {
+		return m, true, nil
+	}
+	return memberOf(n, m.id), false, nil
+}
+
+// newest is the highest generation that anything of the pool knows.
+func (o *observation) newest() int64 {
+	newest := o.history.newest().Generation
+	if o.document != nil {
+		newest = max(newest, o.document.Generation)
+	}
+	for _, m := range o.members {
+		newest = max(newest, m.Generation, m.about, m.Wanted)
+	}
+	return newest
+}
+
+func nodesOf(members []member) []Node {
+	out := make([]Node, 0, len(members))
+	for _, m := range members {
+		out = append(out, m.Node)
+	}
+	return out
+}
+
+// Status reads what a pool has.
+func (r *Rollout) Status(ctx context.Context, pool fleet.ResourceID) (*Status, error) {
+	o, err := r.observe(ctx, pool)
+	if err != nil {
+		return nil, err
+	}
+	s := &Status{Pool: o.pool, ModelForeign: o.foreign != "", Nodes: nodesOf(o.members), History: []Entry{}}
+	if o.document != nil {
+		s.Model = o.document.Generation
+	}
+	for _, i := range o.without {
+		s.Without = append(s.Without, i.Name)
+	}
+	for _, e := range o.history.entries {
+		s.History = append(s.History, e.Entry)
+	}
+	return s, nil
+}

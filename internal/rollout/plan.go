@@ -1,0 +1,70 @@
+package rollout
+
+import (
+	"context"
+	"fmt"
+	"slices"
+
+	"github.com/ortet/ortet/internal/engine"
+	"github.com/ortet/ortet/internal/fleet"
+	"github.com/ortet/ortet/internal/nodeconfig"
+)
+
+// Plan says what a push would do, and changes nothing. Where a push would be refused, the
+// error is *engine.Refused, and the plan is given all the same.
+func (r *Rollout) Plan(ctx context.Context, pool fleet.ResourceID, c nodeconfig.Config) (*Plan, error) {
+	o, err := r.observe(ctx, pool)
+	if err != nil {
+		return nil, err
+	}
+	digest, err := c.Digest()
+	if err != nil {
+		return nil, err
+	}
+	p := &Plan{Pool: o.pool, Generation: o.newest() + 1, Nodes: nodesOf(o.members), Changes: []nodeconfig.Change{}}
+	note := func(format string, args ...any) { p.Notes = append(p.Notes, fmt.Sprintf(format, args...)) }
+	var old nodeconfig.Config
+	if o.document != nil {
+		old, p.From = o.document.Config, o.document.Generation
+	}
+	p.Changes = append(p.Changes, nodeconfig.Changes(old, c)...)
+	for _, change := range p.Changes {
+		p.Restarts = append(p.Restarts, change.Restarts...)
+	}
+	slices.Sort(p.Restarts)
+	p.Restarts = slices.Compact(p.Restarts)
+	if o.foreign != "" {
+		note("the model's userData is not Ortet's (%s): a push is refused without --replace-user-data", o.foreign)
+	}
+	if h := o.history.newest(); h.Digest == digest && h.Generation == o.newest() {
+		p.Generation = h.Generation
+		reached := 0
+		for _, m := range o.members {
+			if m.has(h.Generation) {
+				reached++
+			}
+		}
+		note("generation %d has this configuration, and %d of %d nodes have it: a push goes on with it", h.Generation, reached, len(o.members))
+	}
+	for _, m := range o.members {
+		if !m.Ready {
+			note("node %s is not Ready: its agent applies the configuration once it runs", m.Name)
+		}
+	}
+	if len(o.without) > 0 {
+		note("%d instance(s) have no Node: they get the userData, and no answer is awaited", len(o.without))
+	}
+	n := len(o.members)
+	p.Expected = Expected(n, 1, assumedTime)
+	if n > 4 {
+		note("with --max-unavailable 25%%: about %s", took(Expected(n, n/4, assumedTime)))
+	}
+	problems, err := r.check(ctx, o, c)
+	if err != nil {
+		return nil, err
+	}
+	if problems = append(o.problems(), problems...); len(problems) > 0 {
+		return p, &engine.Refused{Problems: problems}
+	}
+	return p, nil
+}

@@ -1,0 +1,359 @@
+package rollout
+
+import (
+	"context"
+	"crypto/ed25519"
+	"errors"
+	"fmt"
+	"maps"
+	"net/http"
+	"slices"
+	"strconv"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/ortet/ortet/internal/engine"
+	"github.com/ortet/ortet/internal/fleet"
+	"github.com/ortet/ortet/internal/nodeconfig"
+	"github.com/ortet/ortet/internal/plan"
+	"github.com/ortet/ortet/internal/wire"
+)
+
+// Push brings the configuration to the pool's model and nodes, or goes on with a push of
+// the same content. What is refused before anything changed is *engine.Refused; a push
+// that ctx ended is *engine.Interrupted. The result is never nil and says what was reached
+// whatever the error.
+func (r *Rollout) Push(ctx context.Context, pool fleet.ResourceID, o PushOptions) (*Result, error) {
+	began := r.Now()
+	if o.Timeout <= 0 {
+		o.Timeout = 5 * time.Minute
+	}
+	p := &push{Rollout: r, o: o, pool: pool, members: map[string]member{}, left: map[string]Node{}, step: "preflight", perNode: assumedTime}
+	err := p.run(ctx)
+	result := &Result{Pool: p.pool, Generation: p.generation, Nodes: []Node{}, Took: r.Now().Sub(began)}
+	reached := 0
+	for _, name := range slices.Sorted(maps.Keys(p.members)) {
+		m := p.members[name]
+		result.Nodes = append(result.Nodes, m.Node)
+		switch id := keyOf(m.id); {
+		case p.generation == 0: // refused
+		case m.has(p.generation):
+			reached++
+			delete(p.left, id)
+		case err != nil && p.left[id].Message == "" && m.about < p.generation:
+			left := m.Node
+			left.Message = "not reached: the push stopped before"
+			p.left[id] = left
+		}
+	}
+	for _, id := range slices.Sorted(maps.Keys(p.left)) {
+		result.Left = append(result.Left, p.left[id])
+	}
+	var refused *engine.Refused
+	if err != nil && ctx.Err() != nil && !errors.As(err, &refused) {
+		at := "nothing was changed"
+		if p.generation > 0 {
+			at = fmt.Sprintf("%d of %d nodes have generation %d", reached, len(p.members), p.generation)
+		}
+		err = &engine.Interrupted{Step: p.step, Donor: at, Err: ctx.Err()}
+	}
+	return result, err
+}
+
+// A push is one call of Push.
+type push struct {
+	*Rollout
+	o          PushOptions
+	pool       fleet.ResourceID
+	generation int64
+	userData   string
+	modelHas   bool // the model has userData already
+	step       string
+	perNode    time.Duration // that the last wave needed
+
+	mu      sync.Mutex
+	members map[string]member // by Node name, as last read
+	left    map[string]Node   // by instance id: not awaited
+}
+
+func (p *push) run(ctx context.Context) error {
+	o, canary, err := p.prepare(ctx)
+	if err != nil {
+		return err
+	}
+	reached := 0
+	for _, m := range o.members {
+		if m.has(p.generation) {
+			reached++
+		}
+	}
+	if p.modelHas && reached == len(o.members) && len(o.without) == 0 {
+		p.report("nothing to do: the model and %d nodes have generation %d", reached, p.generation)
+		return nil
+	}
+	p.step = "canary"
+	switch {
+	case reached > 0:
+		p.report("no canary: %d nodes have generation %d already", reached, p.generation)
+	case canary == nil:
+		p.report("no canary: the pool has no Ready Node, so only userData is changed, and no answer is awaited")
+	default:
+		p.report("canary %s: begin generation %d", canary, p.generation)
+		out := p.reach(ctx, *canary)
+		if out.err != nil {
+			return p.stopped(ctx, []outcome{out}, "the model was not changed")
+		}
+		if !out.m.has(p.generation) {
+			return &fleet.Error{Op: "push to canary " + canary.String(), Kind: fleet.KindNotFound, Err: errors.New("it was deleted, or is not Ready any more; the model was not changed"), Remedy: "push again, which chooses another canary"}
+		}
+		p.perNode = max(out.took, time.Second)
+		p.report("canary %s: generation %d applied after %s", canary, p.generation, took(out.took))
+	}
+	p.step = "model"
+	if err := p.overtaken(ctx); err != nil {
+		return err
+	}
+	if !p.modelHas {
+		body := map[string]any{"properties": map[string]any{"virtualMachineProfile": map[string]any{"userData": p.userData}}}
+		if _, err := p.send(ctx, "set the model's userData", http.MethodPatch, p.pool, body); err != nil {
+			return err
+		}
+		p.report("model: new machines get generation %d", p.generation)
+	}
+	p.step = "waves"
+	return p.waves(ctx, o)
+}
+
+// prepare runs the preflight checks and allocates the generation, or finds the one to go
+// on with.
+func (p *push) prepare(ctx context.Context) (*observation, *member, error) {
+	o, err := p.observe(ctx, p.pool)
+	if err != nil {
+		return nil, nil, err
+	}
+	p.pool = o.pool
+	for _, m := range o.members {
+		p.members[m.Name] = m
+	}
+	if len(p.o.Key) != ed25519.PrivateKeySize {
+		return nil, nil, &fleet.Error{Op: "sign configuration", Kind: fleet.KindInvalid, Err: errors.New("no private key")}
+	}
+	key := nodeconfig.PublicKeyOf(p.o.Key.Public().(ed25519.PublicKey))
+	problems := append(o.problems(), o.keyProblems(key)...)
+	if o.foreign != "" && !p.o.ReplaceUserData {
+		problems = append(problems, foreignProblem(string(o.pool), o.foreign))
+	}
+	if _, err := atOnce(p.o.MaxUnavailable, 1); err != nil {
+		problems = append(problems, plan.Problem{On: "--max-unavailable", Code: "BadNumber", What: err.Error(), WayOut: `give a number of nodes, or a percentage: "25%"`})
+	}
+	canary, canaryProblems, err := p.canary(ctx, o)
+	if err != nil {
+		return nil, nil, err
+	}
+	nodeProblems, err := p.check(ctx, o, p.o.Config)
+	if err != nil {
+		return nil, nil, err
+	}
+	if problems = append(append(problems, canaryProblems...), nodeProblems...); len(problems) > 0 {
+		return nil, nil, &engine.Refused{Problems: problems}
+	}
+	return o, canary, p.allocate(ctx, o, key)
+}
+
+// canary chooses the first node, and sees whose its userData is.
+func (p *push) canary(ctx context.Context, o *observation) (*member, []plan.Problem, error) {
+	var chosen *member
+	for i := range o.members {
+		m := &o.members[i]
+		switch {
+		case p.o.Canary != "":
+			if m.Name == p.o.Canary {
+				chosen = m
+			}
+		case m.Ready && (chosen == nil || chosen.cordoned && !m.cordoned):
+			chosen = m
+		}
+	}
+	if p.o.Canary != "" && (chosen == nil || !chosen.Ready) {
+		what := "the pool has no such Node"
+		if chosen != nil {
+			what = "the Node is not Ready, so that its answer could not be awaited"
+		}
+		return nil, []plan.Problem{{On: "node " + p.o.Canary, Code: "BadCanary", What: what, WayOut: "name a Ready Node of the pool with --canary, or leave it out"}}, nil
+	}
+	if chosen == nil {
+		return nil, nil, nil
+	}
+	var now instance
+	err := p.ARM.Get(ctx, chosen.id, computeVersion, &now, "$expand", "userData")
+	if err != nil && !fleet.Is(err, fleet.KindNotFound) {
+		return nil, nil, err
+	}
+	if _, _, foreign := parse(now.Properties.UserData, o.pool); foreign != "" && !p.o.ReplaceUserData && o.foreign == "" {
+		return nil, []plan.Problem{foreignProblem("instance "+chosen.Instance, foreign)}, nil
+	}
+	return chosen, nil, nil
+}
+
+// allocate goes on with the newest generation where it is the same content, or else
+// records a new one.
+func (p *push) allocate(ctx context.Context, o *observation, key nodeconfig.PublicKey) error {
+	newest := o.newest()
+	document := nodeconfig.Document{Pool: strings.ToLower(string(o.pool)), Generation: newest + 1, Keys: p.o.Keys, Config: p.o.Config}
+	if len(document.Keys) == 0 && o.document != nil {
+		document.Keys = o.document.Keys
+	}
+	digest, err := p.o.Config.Digest()
+	if err != nil {
+		return err
+	}
+	for _, userData := range []string{o.history.newest().UserData, o.set.Properties.Profile.UserData} {
+		if !same(userData, document, newest, digest, key) {
+			continue
+		}
+		var failed []string
+		again := false
+		for _, m := range o.members {
+			if !m.failed(newest) {
+				continue
+			}
+			again = true
+			if m.State == string(wire.ConfigurationFailed) {
+				failed = append(failed, m.Name+" ("+m.answer()+")")
+			}
+		}
+		if len(failed) > 0 && !p.o.Retry {
+			return &engine.Refused{Problems: []plan.Problem{{On: string(o.pool), Code: "FailedEarlier",
+				What:   fmt.Sprintf("generation %d has this configuration, and nodes failed it: %s", newest, strings.Join(failed, "; ")),
+				WayOut: "correct the configuration; or push with --retry, which tries it again as a new generation"}}}
+		}
+		// What refused a generation may be prepared by now, but looks at it again only when a
+		// newer one is wanted.
+		if again {
+			break
+		}
+		p.generation, p.userData = newest, userData
+		p.modelHas = o.set.Properties.Profile.UserData == userData
+		p.report("going on with generation %d, which has this configuration", newest)
+		return nil
+	}
+	userData, err := document.Sign(p.o.Key)
+	if err != nil {
+		return &engine.Refused{Problems: []plan.Problem{{On: string(o.pool), Code: "CannotSign", What: err.Error(), WayOut: "make the configuration smaller, or the keys those that the message asks for"}}}
+	}
+	if err := p.record(ctx, o.pool, o.history, entry{Entry{document.Generation, digest, p.By, p.Now().UTC()}, userData}); err != nil {
+		return err
+	}
+	p.generation, p.userData = document.Generation, userData
+	return nil
+}
+
+// same reports whether userData is the document as of a generation, signed by the key.
+func same(userData string, d nodeconfig.Document, generation int64, digest string, key nodeconfig.PublicKey) bool {
+	signed, err := nodeconfig.Read(userData)
+	if err != nil {
+		return false
+	}
+	was, err := signed.Verify([]nodeconfig.PublicKey{key})
+	if err != nil || was.Pool != d.Pool || was.Generation != generation || !slices.Equal(was.Keys, d.Keys) {
+		return false
+	}
+	its, err := was.Config.Digest()
+	return err == nil && its == digest
+}
+
+// overtaken fails where another push allocated a newer generation.
+func (p *push) overtaken(ctx context.Context) error {
+	h, err := p.readHistory(ctx, p.pool)
+	if err != nil {
+		return err
+	}
+	if e := h.newest(); e.Generation > p.generation {
+		problem := overtaken(p.pool, e)
+		return &fleet.Error{Op: fmt.Sprintf("push generation %d", p.generation), Resource: string(p.pool), Kind: fleet.KindHeld, Err: errors.New(problem.What), Remedy: problem.WayOut}
+	}
+	return nil
+}
+
+// busyInterval is how often a change is tried again while another operation runs.
+const busyInterval = 5 * time.Second
+
+// send sends a change and waits until it is carried out. For Timeout it is tried again
+// while another operation runs on the resource. gone says that Azure has the instance no
+// longer, or deletes it.
+func (p *push) send(ctx context.Context, op, method string, id fleet.ResourceID, body any) (gone bool, err error) {
+	deadline, waits := p.Now().Add(p.o.Timeout), false
+	for {
+		operation, err := p.ARM.Send(ctx, op, method, id, computeVersion, body)
+		if err == nil {
+			_, err = operation.Wait(ctx)
+		}
+		if err == nil {
+			return false, nil
+		}
+		if ctx.Err() == nil && id != p.pool && p.deleted(ctx, id, err) {
+			return true, nil
+		}
+		if !fleet.Is(err, fleet.KindConflict) || p.Now().After(deadline) {
+			return false, err
+		}
+		if !waits {
+			waits = true
+			p.report("%s of %s: waiting for an operation that runs in Azure", id.Name(), id.Parent().Name())
+		}
+		if err := wait(ctx, busyInterval); err != nil {
+			return false, err
+		}
+	}
+}
+
+// deleted reports whether a change failed because its instance goes or is gone: Azure
+// answers by other codes than 404, too.
+func (p *push) deleted(ctx context.Context, id fleet.ResourceID, err error) bool {
+	if fleet.Is(err, fleet.KindNotFound) {
+		return true
+	}
+	if !fleet.Is(err, fleet.KindInvalid) && !fleet.Is(err, fleet.KindConflict) {
+		return false
+	}
+	var now instance
+	err = p.ARM.Get(ctx, id, computeVersion, &now)
+	return fleet.Is(err, fleet.KindNotFound) || err == nil && strings.EqualFold(now.Properties.State, "Deleting")
+}
+
+func wait(ctx context.Context, d time.Duration) error {
+	select {
+	case <-time.After(d):
+		return ctx.Err()
+	case <-ctx.Done():
+		return ctx.Err()
+	}
+}
+
+// atOnce is how many of n nodes "3" or "25%" allows at once, 1 at least.
+func atOnce(text string, n int) (int, error) {
+	number, percent := strings.CutSuffix(text, "%")
+	if text == "" {
+		return 1, nil
+	}
+	v, err := strconv.Atoi(number)
+	if err != nil || v < 1 || percent && v > 100 {
+		return 0, fmt.Errorf("%.20q is neither a number of nodes nor a percentage", text)
+	}
+	if percent {
+		v = max(1, n*v/100)
+	}
+	return v, nil
+}
+
+// took prints a duration for a person: "12 s", "1 h 5 min".
+func took(d time.Duration) string {
+	switch d = d.Round(time.Second); {
+	case d < 2*time.Minute:
+		return fmt.Sprintf("%d s", d/time.Second)
+	case d < 2*time.Hour:
+		return fmt.Sprintf("%d min", d.Round(time.Minute)/time.Minute)
+	}
+	return fmt.Sprintf("%d h %d min", d/time.Hour, d%time.Hour/time.Minute)
+}

@@ -1,0 +1,366 @@
+package rollout_test
+
+import (
+	"context"
+	"errors"
+	"math/rand/v2"
+	"net/http"
+	"slices"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/client-go/kubernetes"
+
+	"github.com/ortet/ortet/internal/engine"
+	"github.com/ortet/ortet/internal/fleet"
+	"github.com/ortet/ortet/internal/rollout"
+)
+
+func two(o *rollout.PushOptions) { o.MaxUnavailable = "2" }
+
+func TestPush(t *testing.T) {
+	play(t, 5, func(w *world) {
+		result := w.must("one", two)
+		if result.Generation != 1 || len(result.Nodes) != 5 || len(result.Left) != 0 || w.model() != 1 {
+			t.Errorf("got %+v, and model %d; want generation 1 on 5 nodes and in the model", result, w.model())
+		}
+		w.has(1, name(0), name(1), name(2), name(3), name(4))
+		if w.most != 2 {
+			t.Errorf("%d nodes were changed at once, want 2", w.most)
+		}
+		if !w.printed("canary pool1_0 (node " + name(0) + "): generation 1 applied after ") {
+			t.Errorf("the canary was not reported: %q", w.lines)
+		}
+
+		// The same again changes nothing.
+		puts := w.arm.puts
+		if again := w.must("one"); again.Generation != 1 || w.arm.puts != puts || !w.printed("nothing to do") {
+			t.Errorf("the same content again: generation %d, %d PUTs", again.Generation, w.arm.puts-puts)
+		}
+
+		if w.must("two", two).Generation != 2 {
+			t.Error("other content did not get generation 2")
+		}
+		status, err := w.rollout().Status(w.ctx, pool)
+		if err != nil || status.Model != 2 || len(status.History) != 2 || status.History[0].Generation != 2 || status.History[0].By != "ada@desk" || status.Nodes[4].Generation != 2 {
+			t.Errorf("status is %+v, %v", status, err)
+		}
+		for to, want := range map[int64]string{0: "one", 1: "one", 2: "two"} {
+			c, err := w.rollout().Previous(w.ctx, pool, to)
+			if err != nil || c.Files[0].Content != want {
+				t.Errorf("rollback to %d gives %+v, %v; want %q", to, c, err, want)
+			}
+		}
+		_, err = w.rollout().Previous(w.ctx, pool, 9)
+		w.refused(err, "NoSuchGeneration")
+	})
+}
+
+func TestCanaryFails(t *testing.T) {
+	for how, want := range map[string]string{"fail": "Failed: Unhealthy: kubelet did not start", "refuse": "NotPrepared", "silent": "never answered", "wait": "Waiting: NodeNotReady"} {
+		t.Run(how, func(t *testing.T) {
+			play(t, 3, func(w *world) {
+				w.behave(name(1), how)
+				result, err := w.push("one", func(o *rollout.PushOptions) { o.Canary = name(1) })
+				if engine.ExitCode(err) != engine.ExitFailed || !strings.Contains(err.Error(), want) || !strings.Contains(err.Error(), "the model was not changed") {
+					t.Errorf("got %v; want a failure that says %q", err, want)
+				}
+				if w.arm.puts != 1 || w.model() != 0 || result.Generation != 1 || len(result.Nodes) != 3 {
+					t.Errorf("%d PUTs, model %d, result %+v; want the canary alone touched", w.arm.puts, w.model(), result)
+				}
+			})
+		})
+	}
+}
+
+// A canary that is lost before it has answered is no reason to go on.
+func TestCanaryLost(t *testing.T) {
+	for how, lose := range map[string]func(w *world){
+		"not Ready": func(w *world) {
+			w.change(name(0), func(n *corev1.Node) { n.Status.Conditions[0].Status = corev1.ConditionFalse })
+		},
+		"deleted": func(w *world) { w.kube.Remove("nodes", "", name(0)) },
+	} {
+		play(t, 2, func(w *world) {
+			w.arm.onGet = func(id fleet.ResourceID) {
+				if id.Name() == "0" {
+					lose(w)
+				}
+			}
+			_, err := w.push("one")
+			if engine.ExitCode(err) != engine.ExitFailed || !strings.Contains(err.Error(), "canary pool1_0") || w.model() != 0 {
+				t.Errorf("%s: got %v, model %d", how, err, w.model())
+			}
+			if w.must("one"); w.model() != 1 {
+				t.Errorf("%s: the push after it left model %d", how, w.model())
+			}
+		})
+	}
+}
+
+// A configuration that a node failed needs --retry, and then has another generation.
+func TestRetry(t *testing.T) {
+	play(t, 2, func(w *world) {
+		w.behave(name(0), "fail")
+		if _, err := w.push("one"); engine.ExitCode(err) != engine.ExitFailed {
+			t.Fatalf("got %v", err)
+		}
+		w.behave(name(0), "")
+		_, err := w.push("one")
+		w.refused(err, "FailedEarlier")
+		if result := w.must("one", func(o *rollout.PushOptions) { o.Retry = true }); result.Generation != 2 {
+			t.Errorf("the retry has generation %d, want 2", result.Generation)
+		}
+		w.has(2, name(0), name(1))
+	})
+}
+
+// A node that refused a generation is asked again by a newer one, since it may be prepared
+// by now.
+func TestRefusedByNode(t *testing.T) {
+	play(t, 2, func(w *world) {
+		w.behave(name(0), "refuse")
+		if _, err := w.push("one"); engine.ExitCode(err) != engine.ExitFailed {
+			t.Fatalf("got %v", err)
+		}
+		w.behave(name(0), "")
+		if result := w.must("one"); result.Generation != 2 {
+			t.Errorf("the push after the refusal has generation %d, want 2", result.Generation)
+		}
+		w.has(2, name(0), name(1))
+	})
+}
+
+func TestWaveFails(t *testing.T) {
+	play(t, 6, func(w *world) {
+		w.must("one", func(o *rollout.PushOptions) { o.MaxUnavailable = "50%" })
+		w.behave(name(2), "fail")
+		result, err := w.push("two", two)
+		if engine.ExitCode(err) != engine.ExitFailed || !strings.Contains(err.Error(), name(2)) || strings.Contains(err.Error(), name(1)) {
+			t.Errorf("got %v; want a failure that names %s alone", err, name(2))
+		}
+		// The wave of nodes 1 and 2 ended; those after it are as they were.
+		w.has(2, name(0), name(1))
+		w.has(1, name(2), name(3), name(4), name(5))
+		if w.model() != 2 || result.Nodes[2].State != "Failed" || len(result.Left) != 3 || result.Left[0].Name != name(3) {
+			t.Errorf("model %d, result %+v; want the last three nodes left", w.model(), result)
+		}
+		w.behave(name(2), "")
+		if back := w.must("one", two); back.Generation != 3 {
+			t.Errorf("the earlier content has generation %d, want 3", back.Generation)
+		}
+		w.has(3, name(0), name(1), name(2), name(3), name(4), name(5))
+	})
+}
+
+// A push that was stopped at any PUT goes on with its generation when it is run again.
+func TestInterrupted(t *testing.T) {
+	for stop := 1; stop <= 4; stop++ {
+		play(t, 4, func(w *world) {
+			ctx, cancel := context.WithCancel(w.ctx)
+			w.arm.hook = func(_ fleet.ResourceID, put int) {
+				if put == stop {
+					cancel()
+				}
+			}
+			result, err := w.rollout().Push(ctx, pool, rollout.PushOptions{Config: config("one"), Key: w.key})
+			var interrupted *engine.Interrupted
+			if !errors.As(err, &interrupted) || !strings.Contains(err.Error(), "have generation 1") || result.Generation != 1 {
+				t.Errorf("stopped at PUT %d: got %v, %+v", stop, err, result)
+			}
+			w.arm.hook = nil
+			if result := w.must("one"); result.Generation != 1 || w.model() != 1 {
+				t.Errorf("stopped at PUT %d: went on with generation %d, model %d", stop, result.Generation, w.model())
+			}
+			w.has(1, name(0), name(1), name(2), name(3))
+		})
+	}
+}
+
+// Of two pushes at once one wins; one that begins later takes over, and the first stops.
+func TestTwoPushes(t *testing.T) {
+	play(t, 4, func(w *world) {
+		var second error
+		done := make(chan struct{})
+		w.arm.hook = func(_ fleet.ResourceID, put int) {
+			if put == 2 {
+				go func() {
+					defer close(done)
+					_, second = w.push("two")
+				}()
+			}
+		}
+		_, first := w.push("one")
+		if engine.ExitCode(first) != engine.ExitFailed || !strings.Contains(first.Error(), "another push") {
+			t.Errorf("the first push ended with %v; want that another push took over", first)
+		}
+		<-done
+		if second != nil {
+			t.Error(second)
+		}
+		w.has(2, name(0), name(1), name(2), name(3))
+	})
+	play(t, 2, func(w *world) {
+		// Both read the history before either writes it.
+		var both sync.WaitGroup
+		both.Add(2)
+		errs := make(chan error, 2)
+		for _, content := range []string{"one", "two"} {
+			r := w.rollout()
+			access := w.kube.Config("operator")
+			var reads atomic.Int32
+			access.Wrap(func(next http.RoundTripper) http.RoundTripper {
+				return roundTrip(func(request *http.Request) (*http.Response, error) {
+					response, err := next.RoundTrip(request)
+					if strings.Contains(request.URL.Path, "/configmaps/") && request.Method == http.MethodGet && reads.Add(1) == 1 {
+						both.Done()
+						both.Wait()
+					}
+					return response, err
+				})
+			})
+			r.Kube = kubernetes.NewForConfigOrDie(access)
+			go func() {
+				_, err := r.Push(w.ctx, pool, rollout.PushOptions{Config: config(content), Key: w.key})
+				errs <- err
+			}()
+		}
+		lost, won := <-errs, <-errs
+		if won != nil {
+			t.Errorf("no push won: %v and %v", lost, won)
+		}
+		w.refused(lost, "OtherPush")
+		w.has(1, name(0), name(1))
+	})
+}
+
+type roundTrip func(*http.Request) (*http.Response, error)
+
+func (f roundTrip) RoundTrip(r *http.Request) (*http.Response, error) { return f(r) }
+
+// An autoscaler adds two machines and removes one while the waves run.
+func TestAutoscaler(t *testing.T) {
+	play(t, 4, func(w *world) {
+		w.arm.hook = func(_ fleet.ResourceID, put int) {
+			switch put {
+			case 2:
+				w.send("PATCH", `{"sku": {"name": "Standard_D2s_v5", "capacity": 6}}`)
+				for id, node := range w.instances() {
+					if w.kube.Node(node) == nil && !slices.Contains([]string{"0", "1", "2", "3"}, id) {
+						w.join(id, node)
+					}
+				}
+			case 3:
+				op, err := w.arm.Resources.Send(w.ctx, "delete", "DELETE", pool.Child("virtualMachines", "3"), version, nil)
+				if err == nil {
+					_, err = op.Wait(w.ctx)
+				}
+				if err != nil {
+					t.Error(err)
+				}
+				w.kube.Remove("nodes", "", name(2)) // its machine is there still
+			}
+		}
+		result := w.must("one")
+		left := w.instances()
+		if len(left) != 5 {
+			t.Errorf("instances are %v", left)
+		}
+		for _, node := range left {
+			if node != name(2) {
+				w.has(1, node)
+			}
+		}
+		for _, l := range result.Left {
+			if l.Instance != "pool1_2" {
+				t.Errorf("%+v was left", l)
+			}
+		}
+	})
+}
+
+// A Node that is not Ready, and an instance without a Node, get the userData and are not
+// awaited.
+func TestNotAwaited(t *testing.T) {
+	play(t, 3, func(w *world) {
+		w.change(name(0), func(n *corev1.Node) { n.Status.Conditions[0].Status = corev1.ConditionUnknown })
+		w.kube.Remove("nodes", "", name(2))
+		result := w.must("one")
+		w.has(1, name(1))
+		if len(result.Left) != 2 || !strings.Contains(result.Left[0].Message, "not Ready") || !strings.Contains(result.Left[1].Message, "no Node") {
+			t.Errorf("left are %+v", result.Left)
+		}
+		for _, id := range []string{"0", "1", "2"} {
+			if d := w.document(w.arm.of(pool.Child("virtualMachines", id))); d == nil || d.Generation != 1 {
+				t.Errorf("instance %s has the document %+v", id, d)
+			}
+		}
+	})
+	play(t, 1, func(w *world) {
+		w.change(name(0), func(n *corev1.Node) { n.Status.Conditions[0].Status = corev1.ConditionFalse })
+		if w.must("one"); w.model() != 1 || !w.printed("no Ready Node") {
+			t.Errorf("model %d, lines %q", w.model(), w.lines)
+		}
+	})
+}
+
+// A machine whose Node joins after it got the userData is awaited, and k3s' provider ids
+// name no instance.
+func TestNodeJoinsLater(t *testing.T) {
+	play(t, 2, func(w *world) {
+		w.kube.Remove("nodes", "", name(1))
+		w.arm.hook = func(id fleet.ResourceID, _ int) {
+			if strings.HasSuffix(string(id), "/1") {
+				w.join("1", name(1))
+				w.change(name(1), func(n *corev1.Node) { n.Spec.ProviderID = "k3s://" + name(1) })
+				w.arm.hook = nil
+			}
+		}
+		if result := w.must("one"); len(result.Left) != 0 || len(result.Nodes) != 2 {
+			t.Errorf("got %+v", result)
+		}
+		w.has(1, name(0), name(1))
+	})
+}
+
+func TestTimeout(t *testing.T) {
+	play(t, 1, func(w *world) {
+		w.behave(name(0), "silent")
+		began := time.Now()
+		_, err := w.push("one", func(o *rollout.PushOptions) { o.Timeout = time.Minute })
+		if took := time.Since(began); err == nil || took < time.Minute || took > 2*time.Minute {
+			t.Errorf("gave up after %s with %v; want 1 min", took, err)
+		}
+	})
+}
+
+// A large pool takes about as long as is said before.
+func TestLargePool(t *testing.T) {
+	play(t, 120, func(w *world) {
+		result := w.must("one", func(o *rollout.PushOptions) { o.MaxUnavailable = "25%" })
+		expected := rollout.Expected(120, 30, 34*time.Second)
+		t.Logf("120 nodes, 30 at once: %s of virtual time, expected %s", result.Took, expected)
+		if len(result.Nodes) != 120 || w.most > 30 || result.Took < expected/2 || result.Took > 2*expected {
+			t.Errorf("%d nodes, %d at once, took %s; expected %s", len(result.Nodes), w.most, result.Took, expected)
+		}
+	})
+}
+
+// What does not fit into userData is refused before anything changes.
+func TestTooLarge(t *testing.T) {
+	play(t, 1, func(w *world) {
+		noise := make([]byte, 64<<10)
+		for i := range noise {
+			noise[i] = 'a' + byte(rand.IntN(26)) // #nosec G404 -- content that gzip cannot pack away
+		}
+		_, err := w.push(string(noise))
+		w.refused(err, "CannotSign")
+		if err == nil || !strings.Contains(err.Error(), "too large") || w.arm.puts != 0 {
+			t.Errorf("got %v and %d PUTs", err, w.arm.puts)
+		}
+	})
+}

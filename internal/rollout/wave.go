@@ -1,0 +1,295 @@
+package rollout
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"net/http"
+	"slices"
+	"strings"
+	"sync"
+	"time"
+
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+
+	"github.com/ortet/ortet/internal/fleet"
+	"github.com/ortet/ortet/internal/wire"
+)
+
+// maxShown is how many nodes an error names; the result has all.
+const maxShown = 5
+
+// maxQuiet is how many instances get userData at once whose answers are not awaited.
+const maxQuiet = 8
+
+// waves changes all nodes that lack the generation, and those that appear meanwhile. It
+// stops after the first wave in which a node failed.
+func (p *push) waves(ctx context.Context, o *observation) error {
+	size, err := atOnce(p.o.MaxUnavailable, len(o.members))
+	if err != nil {
+		return err
+	}
+	passed := map[string]bool{} // instances that are not awaited, or are gone
+	begun := false
+	for {
+		if err := p.list(ctx, o); err != nil {
+			return err
+		}
+		p.see(o)
+		var ready, quiet []member
+		for _, m := range o.members {
+			key := keyOf(m.id)
+			switch {
+			case m.has(p.generation) || passed[key]:
+			case m.Ready:
+				ready = append(ready, m)
+			default:
+				passed[key] = true
+				quiet = append(quiet, m)
+			}
+		}
+		for _, i := range o.without {
+			// Its Node may join later, and is awaited then.
+			if key := "without " + keyOf(i.ID); !passed[key] {
+				passed[key] = true
+				quiet = append(quiet, member{Node: Node{Instance: i.Name}, id: i.ID})
+			}
+		}
+		if len(ready)+len(quiet) == 0 {
+			return nil
+		}
+		if len(ready) > 0 && !begun {
+			p.report("%d node(s), %d at once: about %s", len(ready), size, took(Expected(len(ready), size, p.perNode)))
+		}
+		begun = true
+		for len(ready) > 0 {
+			if err := p.overtaken(ctx); err != nil {
+				return err
+			}
+			wave := ready[:min(size, len(ready))]
+			ready = ready[len(wave):]
+			outcomes := p.each(ctx, wave, size, p.reach)
+			for _, out := range outcomes {
+				if out.gone || !out.m.Ready {
+					passed[keyOf(out.m.id)] = true
+				}
+			}
+			if failed(outcomes) {
+				return p.stopped(ctx, outcomes, "no more nodes are changed")
+			}
+		}
+		if outcomes := p.each(ctx, quiet, maxQuiet, p.notify); failed(outcomes) {
+			return p.stopped(ctx, outcomes, "no more nodes are changed")
+		}
+	}
+}
+
+// keyOf is an id as a key: Azure ignores its letter case.
+func keyOf(id fleet.ResourceID) string { return strings.ToLower(string(id)) }
+
+// see takes over what was listed.
+func (p *push) see(o *observation) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	clear(p.members)
+	for _, m := range o.members {
+		p.members[m.Name] = m
+	}
+}
+
+// An outcome is what became of one node.
+type outcome struct {
+	m    member
+	gone bool // the Node or its instance does not exist any more
+	took time.Duration
+	err  error
+}
+
+func failed(outcomes []outcome) bool {
+	for _, o := range outcomes {
+		if o.err != nil {
+			return true
+		}
+	}
+	return false
+}
+
+// each does something with all members, some at once, to the end whatever fails.
+func (p *push) each(ctx context.Context, members []member, parallel int, do func(context.Context, member) outcome) []outcome {
+	out := make([]outcome, len(members))
+	slots := make(chan struct{}, max(parallel, 1))
+	var all sync.WaitGroup
+	for i, m := range members {
+		slots <- struct{}{}
+		all.Go(func() {
+			defer func() { <-slots }()
+			out[i] = do(ctx, m)
+			if o := out[i]; p.step == "waves" && o.err == nil && o.took > 0 {
+				p.report("%s: generation %d applied after %s", o.m, p.generation, took(o.took))
+			}
+		})
+	}
+	all.Wait()
+	return out
+}
+
+// stopped is the error of nodes that failed, and says what was left as it is.
+func (p *push) stopped(ctx context.Context, outcomes []outcome, rest string) error {
+	if err := ctx.Err(); err != nil {
+		return err
+	}
+	var errs []error
+	for _, o := range outcomes {
+		if o.err == nil {
+			continue
+		}
+		errs = append(errs, o.err)
+		p.report("%s: %v", o.m, o.err)
+	}
+	held := slices.ContainsFunc(errs, func(err error) bool { return fleet.Is(err, fleet.KindHeld) })
+	kind := fleet.KindOf(errs[0])
+	if n := len(errs) - maxShown; n > 1 {
+		errs = append(errs[:maxShown], fmt.Errorf("and %d more nodes", n))
+	}
+	remedy := rest + "; correct the configuration and push it, run the same command to go on (with --retry where a node failed), or ortet config rollback"
+	if held {
+		remedy = rest + "; see ortet config status"
+	}
+	return &fleet.Error{Op: fmt.Sprintf("push generation %d to pool %s", p.generation, p.pool.Name()), Kind: kind, Err: errors.Join(errs...), Remedy: remedy}
+}
+
+// userDataBody is a PUT of an instance that changes nothing else.
+func (p *push) userDataBody() any {
+	return map[string]any{"properties": map[string]any{"userData": p.userData}}
+}
+
+// notify gives a machine the userData, and its Node, if there is one, the generation. No
+// answer is awaited.
+func (p *push) notify(ctx context.Context, m member) outcome {
+	out := outcome{m: m}
+	out.gone, out.err = p.change(ctx, m)
+	if out.err != nil || out.gone {
+		return out
+	}
+	left := m.Node
+	left.Message = "has no Node yet; its userData has the generation"
+	if m.Name != "" {
+		left.Message = "is not Ready; its agent applies the generation once it runs"
+	}
+	p.report("%s: userData has generation %d; it %s", strings.TrimSuffix(m.String(), " (node )"), p.generation, left.Message)
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.left[keyOf(m.id)] = left
+	return out
+}
+
+// change PUTs the instance's userData, and then annotates its Node: an agent that reads
+// its userData earlier would find the old one.
+func (p *push) change(ctx context.Context, m member) (gone bool, err error) {
+	gone, err = p.send(ctx, "set userData", http.MethodPut, m.id, p.userDataBody())
+	if err != nil || gone || m.Name == "" {
+		return gone, err
+	}
+	patch, err := json.Marshal(map[string]any{"metadata": map[string]any{"annotations": map[string]any{wire.ConfigurationWanted: fmt.Sprint(p.generation)}}})
+	if err != nil {
+		return false, err
+	}
+	_, err = p.Kube.CoreV1().Nodes().Patch(ctx, m.Name, types.MergePatchType, patch, metav1.PatchOptions{})
+	if apierrors.IsNotFound(err) {
+		return true, nil
+	}
+	if err != nil {
+		return false, kubeError("annotate Node", m.Name, err, "patch on nodes")
+	}
+	return false, nil
+}
+
+// reach brings one node to the generation and awaits its answer.
+func (p *push) reach(ctx context.Context, m member) outcome {
+	now, gone, err := p.read(ctx, m)
+	switch {
+	case err != nil || gone:
+		return outcome{m: now, gone: gone, err: err}
+	case now.Wanted > p.generation || now.Generation > p.generation:
+		return outcome{m: now, err: p.newer(now)}
+	case now.has(p.generation):
+		p.set(now)
+		return outcome{m: now}
+	case !now.Ready:
+		return p.notify(ctx, now)
+	}
+	began := p.Now()
+	if gone, err := p.change(ctx, now); err != nil || gone {
+		return outcome{m: now, gone: gone, err: err}
+	}
+	return p.await(ctx, now, began)
+}
+
+func (p *push) set(m member) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.members[m.Name] = m
+}
+
+func (p *push) newer(m member) error {
+	return &fleet.Error{Op: "push to node " + m.Name, Kind: fleet.KindHeld, Err: fmt.Errorf("another push took over: the node is to have generation %d, and has %d", max(m.Wanted, m.Generation), m.Generation)}
+}
+
+// pollInterval is how often a Node is read of which an answer is awaited; maxPolls bounds
+// the reads a second, of all nodes at once.
+const (
+	pollInterval = 2 * time.Second
+	maxPolls     = 10
+)
+
+// await waits for a node's answer to the generation.
+func (p *push) await(ctx context.Context, m member, began time.Time) outcome {
+	deadline := p.Now().Add(p.o.Timeout)
+	p.mu.Lock()
+	size, _ := atOnce(p.o.MaxUnavailable, len(p.members)) // checked before
+	p.mu.Unlock()
+	interval := max(pollInterval, time.Duration(size)*time.Second/maxPolls)
+	for {
+		now, gone, err := p.read(ctx, m)
+		if err == nil && gone {
+			return outcome{m: m, gone: true}
+		}
+		if err == nil {
+			m = now
+			p.set(m)
+		}
+		o := outcome{m: m, took: p.Now().Sub(began)}
+		switch {
+		case ctx.Err() != nil:
+			o.err = ctx.Err()
+			return o
+		case err != nil && !fleet.Is(err, fleet.KindTransient):
+			o.err = err
+			return o
+		case m.Wanted > p.generation || m.Generation > p.generation:
+			o.err = p.newer(m)
+			return o
+		case m.has(p.generation):
+			return o
+		case m.failed(p.generation):
+			o.err = &fleet.Error{Op: "apply on node " + m.Name, Err: errors.New(m.answer())}
+			return o
+		case p.Now().After(deadline):
+			cause := "last answer: " + m.answer()
+			if err != nil {
+				cause = err.Error()
+			} else if m.State == "" {
+				cause = "it has never answered: its image may lack ortet-node's unit ortet-config.service"
+			}
+			o.err = &fleet.Error{Op: "wait for node " + m.Name, Kind: fleet.KindTimedOut, Err: fmt.Errorf("no result after %s; %s", took(p.o.Timeout), cause),
+				Remedy: "see journalctl -u ortet-config on the node"}
+			return o
+		}
+		if err := wait(ctx, interval); err != nil {
+			return outcome{m: m, err: err}
+		}
+	}
+}
