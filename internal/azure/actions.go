@@ -106,3 +106,14 @@ func ActionsOf(changes ...fleet.Change) []string {
 	slices.Sort(all)
 	return slices.Compact(all)
 }
+
+// ConfigurationActions gives the actions that a rollout of live configuration needs on
+// the resource group, sorted.
+func ConfigurationActions() []string {
+	return []string{
+		"Microsoft.Compute/virtualMachineScaleSets/read",
+		instanceActions + "read",
+		instanceActions + "write",
+		"Microsoft.Compute/virtualMachineScaleSets/write",
+	}
+}

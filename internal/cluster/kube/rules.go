@@ -74,6 +74,17 @@ func Rules(needs Needs) []Rule {
 	return rules
 }
 
+// ConfigurationRules gives what a rollout of live configuration needs. namespace is
+// Ortet's; "" means DefaultNamespace.
+func ConfigurationRules(namespace string) []Rule {
+	namespace = firstOf(namespace, DefaultNamespace)
+	return []Rule{
+		{Resource: "nodes", Verbs: []string{"get", "list", "patch"}, Why: "the pool's Nodes: annotate the wanted generation, read the answers"},
+		{Resource: "pods", Verbs: []string{"list"}, Why: "preflight: what the pods request, where the kubelet's reservations change"},
+		{Namespace: namespace, Resource: "configmaps", Verbs: []string{"create", "get", "update"}, Why: "the history of each pool, which allocates generations"},
+	}
+}
+
 // Accesses spells rules out, one for each verb and name: for Denied.
 func Accesses(rules []Rule) []cluster.Access {
 	var out []cluster.Access
