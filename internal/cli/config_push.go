@@ -1,9 +1,9 @@
 package cli
 
 import (
-	"cmp"
 	"context"
 	"crypto/ed25519"
+	"errors"
 	"fmt"
 	"io"
 	"regexp"
@@ -12,6 +12,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/ortet/ortet/internal/engine"
 	"github.com/ortet/ortet/internal/fleet"
 	"github.com/ortet/ortet/internal/nodeconfig"
 	"github.com/ortet/ortet/internal/rollout"
@@ -135,15 +136,10 @@ func rollbackTo(ctx context.Context, p pusher, pool fleet.ResourceID, to int64) 
 	if err != nil {
 		return 0, err
 	}
-	all := newestFirst(s.History)
-	if len(all) < 2 {
-		return 0, fmt.Errorf("cannot roll back scale set %s: its history has %s; push the configuration that you want", pool.Name(), count(len(all), "generation"))
+	if len(s.History) < 2 {
+		return 0, nil // Previous says why there is none
 	}
-	return all[1].Generation, nil
-}
-
-func newestFirst(all []rollout.Entry) []rollout.Entry {
-	return slices.SortedFunc(slices.Values(all), func(a, b rollout.Entry) int { return cmp.Compare(b.Generation, a.Generation) })
+	return s.History[1].Generation, nil
 }
 
 // A pushed is a push's result, and where it was a rollback, whose content it has.
@@ -175,10 +171,8 @@ func (c *configOptions) push(ctx context.Context, arg string, what func(context.
 	if err == nil {
 		return c.print(pushed{of, r}, func(w io.Writer) { writePushed(w, r, time.Now()) })
 	}
-	if r == nil {
-		return c.printFailure(nil, nil, err)
-	}
-	if c.output == "table" {
+	var refused *engine.Refused // nothing was changed
+	if c.output == "table" && r != nil && !errors.As(err, &refused) {
 		writePushed(c.process.Out, r, time.Now())
 	}
 	return c.printFailure(pushed{of, r}, nil, err)
@@ -213,7 +207,7 @@ no key.`, func(ctx context.Context, arg string) error {
 		}
 		plan, err := p.Plan(ctx, pool, config)
 		if err != nil {
-			return c.printFailure(nil, nil, err)
+			return c.printFailure(plan, nil, err)
 		}
 		return c.print(plan, func(w io.Writer) { writeConfigPlan(w, plan, time.Now()) })
 	})

@@ -31,8 +31,8 @@ func configNodes() []rollout.Node {
 
 func TestConfigShown(t *testing.T) {
 	history := []rollout.Entry{
-		{Generation: 6, Digest: "sha256:" + strings.Repeat("0a", 32), By: "jane@workstation", At: noon.Add(-26 * time.Hour)},
 		{Generation: 7, Digest: "sha256:" + strings.Repeat("1b", 32), By: "system-administrator@a-computer-with-a-long-name.example.com", At: noon.Add(-time.Hour)},
+		{Generation: 6, Digest: "sha256:" + strings.Repeat("0a", 32), By: "jane@workstation", At: noon.Add(-26 * time.Hour)},
 	}
 	changes := []nodeconfig.Change{
 		{Kind: "registry mirror", Name: "docker.io", What: "added"},

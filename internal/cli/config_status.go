@@ -51,7 +51,7 @@ func writeConfigStatus(w io.Writer, s *rollout.Status, now time.Time) {
 	}
 	fmt.Fprintln(w)
 	rows := [][]string{{"GENERATION", "WHEN", "BY", "DIGEST", "NODES"}}
-	for _, e := range newestFirst(s.History) {
+	for _, e := range s.History {
 		has := 0
 		for _, n := range s.Nodes {
 			if n.Generation == e.Generation {

@@ -324,7 +324,7 @@ func TestConfigRollback(t *testing.T) {
 	key, _ := aKey(t)
 	older := map[int64]nodeconfig.Config{4: {Sysctls: map[string]string{"a": "4"}}, 6: {Sysctls: map[string]string{"a": "6"}}}
 	f := &fakePusher{older: older, result: &rollout.Result{Pool: pool1, Generation: 8},
-		status: rollout.Status{Pool: pool1, History: []rollout.Entry{{Generation: 4}, {Generation: 7}, {Generation: 6}}}}
+		status: rollout.Status{Pool: pool1, History: []rollout.Entry{{Generation: 7}, {Generation: 6}, {Generation: 4}}}}
 	for _, c := range []struct {
 		args []string
 		of   string
@@ -338,7 +338,7 @@ func TestConfigRollback(t *testing.T) {
 		t.Errorf("%d %s", code, said)
 	}
 	f.status.History = f.status.History[:1]
-	if code, _, said := runConfig(t, f, "", "rollback", string(pool1), "--key", key); code != engine.ExitFailed || !strings.Contains(said, "history has 1 generation") {
+	if code, _, said := runConfig(t, f, "", "rollback", string(pool1), "--key", key); code != engine.ExitFailed || !strings.Contains(said, "no such generation") {
 		t.Errorf("%d %s", code, said)
 	}
 }

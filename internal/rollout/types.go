@@ -51,7 +51,7 @@ type Status struct {
 	ModelForeign bool             `json:"modelForeign,omitempty"` // the model's userData is not Ortet's
 	Nodes        []Node           `json:"nodes"`
 	Without      []string         `json:"without,omitempty"` // instances without a Node
-	History      []Entry          `json:"history"`
+	History      []Entry          `json:"history"`           // newest first
 }
 
 // A Plan is what a push would do.
