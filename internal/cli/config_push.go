@@ -31,7 +31,7 @@ func (f *pushFlags) add(cmd *cobra.Command) {
 	p.StringVar(&f.options.Canary, "canary", "", "`NODE` that is changed first (default: a Ready node of the pool)")
 	p.StringVar(&f.options.MaxUnavailable, "max-unavailable", "1", "`NUMBER` or percentage of nodes that are changed at a time after the canary")
 	p.DurationVar(&f.options.Timeout, "timeout", 5*time.Minute, "time limit for one node's answer")
-	p.BoolVar(&f.options.Retry, "retry", false, "try a generation again that failed on nodes")
+	p.BoolVar(&f.options.Retry, "retry", false, "try a configuration again that failed on nodes, as a new generation")
 	p.BoolVar(&f.options.ReplaceUserData, "replace-user-data", false, "overwrite userData that is not Ortet's")
 	p.StringArrayVar(&f.accept, "accept-key", nil, "`PUBLIC-KEY` that nodes accept from then on beside the signing key, instead of their present ones; repeatable, for rotation")
 }
@@ -178,18 +178,21 @@ func (c *configOptions) push(ctx context.Context, arg string, what func(context.
 	return c.printFailure(pushed{of, r}, nil, err)
 }
 
+// writePushed shows nodes that were reached, then those that were left, which may be among
+// the result's nodes, too.
 func writePushed(w io.Writer, r *rollout.Result, now time.Time) {
+	reached := slices.DeleteFunc(slices.Clone(r.Nodes), func(n rollout.Node) bool {
+		return slices.ContainsFunc(r.Left, func(l rollout.Node) bool { return l.Instance == n.Instance && l.Name == n.Name })
+	})
 	has := 0
-	for _, n := range r.Nodes {
+	for _, n := range reached {
 		if n.Generation == r.Generation {
 			has++
 		}
 	}
-	if all := len(r.Nodes) + len(r.Left); all > 0 || r.Generation > 0 {
-		say(w, "%s: generation %d is on %d of %s after %s.", r.Pool.Name(), r.Generation, has, count(all, "node"), duration(r.Took))
-		fmt.Fprintln(w)
-	}
-	writeConfigNodes(w, r.Nodes, r.Left, now)
+	say(w, "%s: generation %d is on %d of %s after %s.", r.Pool.Name(), r.Generation, has, count(len(reached)+len(r.Left), "node"), duration(r.Took))
+	fmt.Fprintln(w)
+	writeConfigNodes(w, reached, r.Left, now)
 }
 
 func newConfigPlan(c *configOptions) *cobra.Command {

@@ -54,7 +54,7 @@ func TestConfigShown(t *testing.T) {
 		"config-plan-nothing": func(w io.Writer) { writeConfigPlan(w, &same, noon) },
 		"config-plan-behind":  func(w io.Writer) { writeConfigPlan(w, &behind, noon) },
 		"config-push": func(w io.Writer) {
-			writePushed(w, &rollout.Result{Pool: pool1, Generation: 7, Nodes: configNodes()[:3], Left: append(configNodes()[4:], left), Took: 6 * time.Minute}, noon)
+			writePushed(w, &rollout.Result{Pool: pool1, Generation: 7, Nodes: append(configNodes()[:3], left), Left: append(configNodes()[4:], left), Took: 6 * time.Minute}, noon)
 		},
 		"config-status": func(w io.Writer) {
 			writeConfigStatus(w, &rollout.Status{Pool: pool1, Model: 7, Nodes: configNodes(), Without: []string{"8", "9"}, History: history}, noon)
