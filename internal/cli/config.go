@@ -119,7 +119,9 @@ func (c *configOptions) poolCommand(use, short, long string, run func(ctx contex
 func (c *configOptions) open(ctx context.Context, arg string, show *progress) (pusher, fleet.ResourceID, error) {
 	report := func(line string) {
 		if show != nil {
-			show.Say(time.Now().Format(time.TimeOnly) + "  " + line)
+			var b strings.Builder
+			paragraph(&b, columnsOf(c.process.Err), time.Now().Format(time.TimeOnly)+"  ", strings.Repeat(" ", 10), line)
+			show.Say(strings.TrimSuffix(b.String(), "\n"))
 		}
 	}
 	p, client, err := c.site.open(ctx, report)

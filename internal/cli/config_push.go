@@ -3,7 +3,6 @@ package cli
 import (
 	"context"
 	"crypto/ed25519"
-	"errors"
 	"fmt"
 	"io"
 	"regexp"
@@ -12,7 +11,6 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"github.com/ortet/ortet/internal/engine"
 	"github.com/ortet/ortet/internal/fleet"
 	"github.com/ortet/ortet/internal/nodeconfig"
 	"github.com/ortet/ortet/internal/rollout"
@@ -127,17 +125,22 @@ ortet config status lists the generations that are kept.`, func(ctx context.Cont
 	return cmd
 }
 
-// rollbackTo finds the generation before the newest, unless one is given.
+// rollbackTo finds the generation before the newest, unless one is given. The same command
+// goes on with a rollback that has not ended: the newest then has an earlier one's content,
+// and not all have it.
 func rollbackTo(ctx context.Context, p pusher, pool fleet.ResourceID, to int64) (int64, error) {
 	if to > 0 {
 		return to, nil
 	}
 	s, err := p.Status(ctx, pool)
-	if err != nil {
-		return 0, err
+	if err != nil || len(s.History) < 2 {
+		return 0, err // Previous says why there is none
 	}
-	if len(s.History) < 2 {
-		return 0, nil // Previous says why there is none
+	newest := s.History[0]
+	again := slices.ContainsFunc(s.History[1:], func(e rollout.Entry) bool { return e.Digest == newest.Digest })
+	behind := slices.ContainsFunc(s.Nodes, func(n rollout.Node) bool { return n.Generation != newest.Generation })
+	if again && (behind || s.Model != newest.Generation) {
+		return newest.Generation, nil
 	}
 	return s.History[1].Generation, nil
 }
@@ -160,19 +163,16 @@ func (c *configOptions) push(ctx context.Context, arg string, what func(context.
 	if err != nil {
 		return c.printFailure(nil, nil, err)
 	}
-	defer context.AfterFunc(ctx, func() {
-		if c.process.Restore != nil {
-			c.process.Restore()
-		}
-		show.Say("Interrupted. Nodes that were signalled go on by themselves; the same command goes on\nwith the others.")
-	})()
+	if c.process.Restore != nil {
+		defer context.AfterFunc(ctx, c.process.Restore)()
+	}
 	r, err := p.Push(ctx, pool, o)
 	show.Close()
 	if err == nil {
 		return c.print(pushed{of, r}, func(w io.Writer) { writePushed(w, r, time.Now()) })
 	}
-	var refused *engine.Refused // nothing was changed
-	if c.output == "table" && r != nil && !errors.As(err, &refused) {
+	// Without a generation nothing was changed.
+	if c.output == "table" && r != nil && r.Generation > 0 {
 		writePushed(c.process.Out, r, time.Now())
 	}
 	return c.printFailure(pushed{of, r}, nil, err)

@@ -313,7 +313,7 @@ func TestPushThatFails(t *testing.T) {
 	if err := json.Unmarshal([]byte(out), &got); err != nil || code != engine.ExitFailed || got.Exit != 1 || got.Result.Nodes[0].Reason != "Unhealthy" || len(got.Result.Left) != 1 {
 		t.Errorf("%d %v\n%s", code, err, out)
 	}
-	f = &fakePusher{err: &engine.Refused{Problems: []plan.Problem{{Code: "UserDataForeign", On: string(pool1), What: "has userData that is not Ortet's", WayOut: "give --replace-user-data"}}}}
+	f = &fakePusher{result: &rollout.Result{Pool: pool1, Nodes: result.Nodes}, err: &engine.Refused{Problems: []plan.Problem{{Code: "UserDataForeign", On: string(pool1), What: "has userData that is not Ortet's", WayOut: "give --replace-user-data"}}}}
 	code, out, said = runConfig(t, f, "", args...)
 	if code != engine.ExitRefused || out != "" || !strings.Contains(said, "-> give --replace-user-data") {
 		t.Errorf("%d\n%s\n%s", code, out, said)
@@ -324,7 +324,7 @@ func TestConfigRollback(t *testing.T) {
 	key, _ := aKey(t)
 	older := map[int64]nodeconfig.Config{4: {Sysctls: map[string]string{"a": "4"}}, 6: {Sysctls: map[string]string{"a": "6"}}}
 	f := &fakePusher{older: older, result: &rollout.Result{Pool: pool1, Generation: 8},
-		status: rollout.Status{Pool: pool1, History: []rollout.Entry{{Generation: 7}, {Generation: 6}, {Generation: 4}}}}
+		status: rollout.Status{Pool: pool1, History: []rollout.Entry{{Generation: 7, Digest: "b"}, {Generation: 6, Digest: "a"}, {Generation: 4, Digest: "c"}}}}
 	for _, c := range []struct {
 		args []string
 		of   string
@@ -335,6 +335,16 @@ func TestConfigRollback(t *testing.T) {
 		}
 	}
 	if code, _, said := runConfig(t, f, "", "rollback", string(pool1), "--key", key, "--to", "3"); code != engine.ExitFailed || !strings.Contains(said, "no such generation") || len(f.pushed) != 2 {
+		t.Errorf("%d %s", code, said)
+	}
+	// A rollback to 6 took generation 8, and stopped: the same command goes on.
+	f.status.History = append([]rollout.Entry{{Generation: 8, Digest: "a"}}, f.status.History...)
+	f.status.Model, f.status.Nodes, older[8], older[7] = 8, []rollout.Node{{Name: "a", Generation: 8}, {Name: "b", Generation: 7}}, older[6], nodeconfig.Config{Sysctls: map[string]string{"a": "7"}}
+	if code, _, said := runConfig(t, f, "", "rollback", string(pool1), "--key", key); code != 0 || !strings.Contains(said, "the content of generation 8") || f.pushed[2].Config.Sysctls["a"] != "6" {
+		t.Errorf("%d %s", code, said)
+	}
+	f.status.Nodes[1].Generation = 8 // it has ended
+	if code, _, said := runConfig(t, f, "", "rollback", string(pool1), "--key", key); code != 0 || !strings.Contains(said, "the content of generation 7") {
 		t.Errorf("%d %s", code, said)
 	}
 	f.status.History = f.status.History[:1]
