@@ -70,7 +70,7 @@ func newConfigPush(c *configOptions) *cobra.Command {
 	cmd := c.poolCommand("push POOL -f FILE", "Bring a configuration to a pool's nodes, in waves", `push signs the configuration and brings it to one node, the canary. When the canary is
 healthy with it, the scale set's model follows, so that new machines have it too, and
 then the other nodes in waves. push stops at the first node that fails; that node
-restores what it had. The same command again goes on with what is left.
+restores what it had. The same command again resumes it.
 
 It changes userData of the scale set and its instances. userData that is not Ortet's
 is left alone, unless --replace-user-data is given.`, func(ctx context.Context, arg string) error {
@@ -126,8 +126,8 @@ ortet config status lists the generations that are kept.`, func(ctx context.Cont
 }
 
 // rollbackTo finds the generation before the newest, unless one is given. The same command
-// goes on with a rollback that has not ended: the newest then has an earlier one's content,
-// and not all have it.
+// resumes a rollback that has not ended: the newest then has an earlier one's content, and
+// not all have it.
 func rollbackTo(ctx context.Context, p pusher, pool fleet.ResourceID, to int64) (int64, error) {
 	if to > 0 {
 		return to, nil

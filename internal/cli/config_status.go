@@ -113,7 +113,7 @@ func writeConfigPlan(w io.Writer, p *rollout.Plan, now time.Time) {
 	case p.From > 0 && behind == 0:
 		say(w, "Nothing to do: pool %s has this configuration, as generation %d.", p.Pool.Name(), p.From)
 	case p.From > 0:
-		say(w, "The configuration is that of generation %d already; %d of %s are not at it. ortet config push goes on with these; with --retry also where it failed.", p.From, behind, count(len(p.Nodes), "node"))
+		say(w, "The configuration is that of generation %d already; %d of %s are not at it. ortet config push resumes with these; give --retry where it failed.", p.From, behind, count(len(p.Nodes), "node"))
 	default:
 		say(w, "Nothing to do: the configuration is empty, and pool %s has none.", p.Pool.Name())
 	}

@@ -313,6 +313,10 @@ func TestPushThatFails(t *testing.T) {
 	if err := json.Unmarshal([]byte(out), &got); err != nil || code != engine.ExitFailed || got.Exit != 1 || got.Result.Nodes[0].Reason != "Unhealthy" || len(got.Result.Left) != 1 {
 		t.Errorf("%d %v\n%s", code, err, out)
 	}
+	f = &fakePusher{result: result, err: &engine.Interrupted{Step: "waves", Donor: "1 of 2 nodes have generation 7", Err: context.Canceled}}
+	if code, out, said := runConfig(t, f, "", args...); code != engine.ExitInterrupted || !strings.Contains(out, "k8s-pool1") || !strings.Contains(said, "run the same command to resume") {
+		t.Errorf("%d\n%s\n%s", code, out, said)
+	}
 	f = &fakePusher{result: &rollout.Result{Pool: pool1, Nodes: result.Nodes}, err: &engine.Refused{Problems: []plan.Problem{{Code: "UserDataForeign", On: string(pool1), What: "has userData that is not Ortet's", WayOut: "give --replace-user-data"}}}}
 	code, out, said = runConfig(t, f, "", args...)
 	if code != engine.ExitRefused || out != "" || !strings.Contains(said, "-> give --replace-user-data") {
