@@ -25,7 +25,7 @@ func TestPermissionsAreDocumented(t *testing.T) {
 	want := string(data)
 	for name, text := range map[string]string{
 		"changes": changesTable(), "reads": list(azure.ReadActions()),
-		"boots": list(azure.BootActions()), "members": list(azure.MemberActions()), "subscription": list(azure.SubscriptionReadActions()), "role": role(t),
+		"boots": list(azure.BootActions()), "members": list(azure.MemberActions()), "configuration": list(azure.ConfigurationActions()), "subscription": list(azure.SubscriptionReadActions()), "role": role(t),
 	} {
 		head, rest, ok := strings.Cut(want, "<!-- "+name+" -->\n")
 		_, tail, end := strings.Cut(rest, "<!-- end -->")

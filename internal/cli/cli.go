@@ -33,6 +33,9 @@ type Process struct {
 	// Restore gives the terminal's signals back, so that a second Ctrl-C ends
 	// the process at once. It may be nil.
 	Restore func()
+
+	// config replaces what ortet config works with, in tests.
+	config *configSite
 }
 
 // usageError is a mistake in the command line.
@@ -113,7 +116,7 @@ func newRoot(process Process) *cobra.Command {
 		Long: `ortet captures the OS disk of a healthy node as an image version, and points the
 node's scale set at it, so that new nodes boot from it. The node itself returns to
 service unchanged. ortet also shows why nodes did not come up, and where the time of
-their boots went.`,
+their boots went; and it changes the configuration of live nodes (ortet config).`,
 		Version:           process.Version,
 		SilenceErrors:     true,
 		SilenceUsage:      true,
@@ -135,7 +138,7 @@ their boots went.`,
 	f.StringVar(&o.namespace, "namespace", "ortet-system", "`NAME` of the namespace for Ortet's journal, Lease, Secrets and pods")
 	f.StringVarP(&o.output, "output", "o", "table", "output `FORMAT`: table, json or yaml")
 	f.StringVar(&o.logLevel, "log-level", "WARNING", "lowest `LEVEL` logged to standard error: DEBUG, INFO, WARNING, ERROR or CRITICAL")
-	root.AddCommand(newCapture(o), newStatus(o), newRollback(o), newNodes(o), newBoot(o), newController(o), newAdmission(o), newCluster(o), newVersion(o))
+	root.AddCommand(newCapture(o), newStatus(o), newRollback(o), newNodes(o), newBoot(o), newController(o), newAdmission(o), newCluster(o), newConfig(o), newVersion(o))
 	root.SetHelpCommand(newHelp())
 	root.InitDefaultCompletionCmd()
 	refuseUnknown(root)

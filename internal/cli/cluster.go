@@ -119,17 +119,9 @@ func (c *clusterOptions) connect(ctx context.Context, own *ownAddresses) (*site,
 	if err != nil {
 		return nil, err
 	}
-	who, err := credential.Load(ctx, credential.Config{File: c.azureConfig, Getenv: c.process.Getenv})
-	if err != nil {
+	var who credential.Credentials
+	if s.arm, who, err = c.resources(ctx); err != nil {
 		return nil, err
-	}
-	c.log.Info("credentials found", "source", who.Source)
-	s.arm, err = arm.NewResources(arm.Options{Cloud: who.Cloud, Credential: who.TokenCredential, Transport: who.Transport, Version: c.process.Version})
-	if err != nil {
-		return nil, err
-	}
-	if err := s.arm.LogIn(ctx); fleet.Is(err, fleet.KindUnauthenticated) {
-		return nil, fmt.Errorf("credentials of %s: %w", who.Source, err)
 	}
 	s.subscription = cmp.Or(c.subscription, c.process.Getenv("AZURE_SUBSCRIPTION_ID"), who.Subscription)
 	if s.subscription == "" {

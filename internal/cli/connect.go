@@ -83,6 +83,23 @@ func (o *options) connect(ctx context.Context, show *progress, w work) (*engine.
 	})
 }
 
+// resources finds the credentials and logs in to ARM.
+func (o *options) resources(ctx context.Context) (*arm.Resources, credential.Credentials, error) {
+	who, err := credential.Load(ctx, credential.Config{File: o.azureConfig, Getenv: o.process.Getenv})
+	if err != nil {
+		return nil, who, err
+	}
+	o.log.Info("credentials found", "source", who.Source)
+	r, err := arm.NewResources(arm.Options{Cloud: who.Cloud, Credential: who.TokenCredential, Transport: who.Transport, Version: o.process.Version})
+	if err != nil {
+		return nil, who, err
+	}
+	if err := r.LogIn(ctx); fleet.Is(err, fleet.KindUnauthenticated) {
+		return nil, who, fmt.Errorf("credentials of %s: %w", who.Source, err)
+	}
+	return r, who, nil
+}
+
 // reach waits for the API server's first answer, and says meanwhile what for.
 func (o *options) reach(ctx context.Context, config *rest.Config) error {
 	err := kube.Reach(ctx, config, func(why error) {

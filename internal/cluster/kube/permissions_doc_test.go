@@ -12,18 +12,21 @@ import (
 const permissionsDoc = "../../../docs/kubernetes-permissions.md"
 
 // The documentation says what the code does. With the argument "update" the test
-// writes its table again.
+// writes its tables again.
 func TestRulesAreDocumented(t *testing.T) {
 	data, err := os.ReadFile(permissionsDoc)
 	if err != nil {
 		t.Fatal(err)
 	}
-	head, rest, ok := strings.Cut(string(data), "<!-- rules -->\n")
-	_, tail, end := strings.Cut(rest, "<!-- end -->")
-	if !ok || !end {
-		t.Fatalf("%s: no place for the rules", permissionsDoc)
+	want := string(data)
+	for name, text := range map[string]string{"rules": rulesTable(), "configuration": configurationTable()} {
+		head, rest, ok := strings.Cut(want, "<!-- "+name+" -->\n")
+		_, tail, end := strings.Cut(rest, "<!-- end -->")
+		if !ok || !end {
+			t.Fatalf("%s: no place for %s", permissionsDoc, name)
+		}
+		want = head + "<!-- " + name + " -->\n" + text + "<!-- end -->" + tail
 	}
-	want := head + "<!-- rules -->\n" + rulesTable() + "<!-- end -->" + tail
 	if want == string(data) {
 		return
 	}
@@ -41,10 +44,7 @@ func rulesTable() string {
 	b.WriteString("| where | resource | verbs | what for | needed |\n|---|---|---|---|---|\n")
 	always := Rules(Needs{Secrets: documentedSecrets})
 	for _, r := range Rules(documentedNeeds()) {
-		where, resource, needed := "whole cluster", r.Resource, "always"
-		if r.Namespace != "" {
-			where = "`" + r.Namespace + "`"
-		}
+		where, resource, needed := whereOf(r), r.Resource, "always"
 		if r.Group != "" {
 			resource += "." + r.Group
 		}
@@ -55,6 +55,23 @@ func rulesTable() string {
 			needed = conditionOf(r)
 		}
 		fmt.Fprintf(&b, "| %s | %s | %s | %s | %s |\n", where, resource, strings.Join(r.Verbs, ", "), r.Why, needed)
+	}
+	return b.String()
+}
+
+func whereOf(r Rule) string {
+	if r.Namespace == "" {
+		return "whole cluster"
+	}
+	return "`" + r.Namespace + "`"
+}
+
+// configurationTable has a row for each rule of a rollout of live configuration.
+func configurationTable() string {
+	var b strings.Builder
+	b.WriteString("| where | resource | verbs | what for |\n|---|---|---|---|\n")
+	for _, r := range ConfigurationRules("") {
+		fmt.Fprintf(&b, "| %s | %s | %s | %s |\n", whereOf(r), r.Resource, strings.Join(r.Verbs, ", "), r.Why)
 	}
 	return b.String()
 }

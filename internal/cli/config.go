@@ -1,0 +1,241 @@
+package cli
+
+import (
+	"context"
+	"crypto/ed25519"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"os/user"
+	"strings"
+	"time"
+
+	"github.com/spf13/cobra"
+	"k8s.io/client-go/kubernetes"
+
+	"github.com/ortet/ortet/internal/azure"
+	"github.com/ortet/ortet/internal/fleet"
+	"github.com/ortet/ortet/internal/nodeconfig"
+	"github.com/ortet/ortet/internal/rollout"
+)
+
+// A pusher plans, pushes and shows the configuration of a pool's live nodes.
+type pusher interface {
+	Plan(ctx context.Context, pool fleet.ResourceID, c nodeconfig.Config) (*rollout.Plan, error)
+	Push(ctx context.Context, pool fleet.ResourceID, o rollout.PushOptions) (*rollout.Result, error)
+	Status(ctx context.Context, pool fleet.ResourceID) (*rollout.Status, error)
+	Previous(ctx context.Context, pool fleet.ResourceID, to int64) (nodeconfig.Config, error)
+}
+
+// A configSite is what ortet config works with outside itself; tests replace it.
+type configSite struct {
+	parse func(name string, data []byte) (nodeconfig.Config, error)
+	open  func(ctx context.Context, report func(line string)) (pusher, kubernetes.Interface, error)
+}
+
+// configOptions are what every command of ortet config takes.
+type configOptions struct {
+	*options
+	site configSite
+}
+
+func newConfig(o *options) *cobra.Command {
+	c := &configOptions{options: o, site: configSite{parseConfig, o.openRollout}}
+	if o.process.config != nil {
+		c.site = *o.process.config
+	}
+	cmd := &cobra.Command{
+		Use:   "config",
+		Short: "Change the configuration of a pool's live nodes",
+		Long: `config changes files, units, sysctls, kubelet settings, registry mirrors and CA
+certificates of a pool's running nodes, without a reimage, a reboot or a drain. The
+configuration is one file, nodeconfig.yaml, and is the whole state: what a later push
+omits goes back to what the node had. A node that is not healthy afterwards restores
+what it had, and the push stops.`,
+	}
+	cmd.AddCommand(newConfigKeygen(c), newConfigValidate(c), newConfigPlan(c), newConfigPush(c), newConfigStatus(c), newConfigRollback(c))
+	return cmd
+}
+
+// parseConfig reads nodeconfig.yaml. It is the one place that calls the parser.
+func parseConfig(name string, _ []byte) (nodeconfig.Config, error) {
+	return nodeconfig.Config{}, fmt.Errorf("cannot read %s: this build lacks the parser", name)
+}
+
+// newPusher is the one place that makes a pusher.
+func newPusher(_ azure.Resources, _ kubernetes.Interface, _, _ string, _ func(line string)) (pusher, error) {
+	return nil, errors.New("cannot open rollout: this build lacks it")
+}
+
+// caller is "user@host", for the history.
+func caller() string {
+	name, host := "unknown", "unknown"
+	if u, err := user.Current(); err == nil {
+		name = u.Username
+	}
+	if h, err := os.Hostname(); err == nil {
+		host = h
+	}
+	return name + "@" + host
+}
+
+// openRollout connects with the cluster and Azure, and logs in.
+func (o *options) openRollout(ctx context.Context, report func(line string)) (pusher, kubernetes.Interface, error) {
+	config, err := o.kubernetes()
+	if err != nil {
+		return nil, nil, err
+	}
+	if err := o.reach(ctx, config); err != nil {
+		return nil, nil, err
+	}
+	config.QPS, config.Burst = 50, 100 // a wave annotates and reads many Nodes
+	client, err := kubernetes.NewForConfig(config)
+	if err != nil {
+		return nil, nil, fmt.Errorf("set up the Kubernetes client: %w", err)
+	}
+	resources, _, err := o.resources(ctx)
+	if err != nil {
+		return nil, nil, err
+	}
+	p, err := newPusher(resources, client, o.namespace, caller(), report)
+	return p, client, err
+}
+
+// poolCommand is a command whose argument is POOL.
+func (c *configOptions) poolCommand(use, short, long string, run func(ctx context.Context, arg string) error) *cobra.Command {
+	return &cobra.Command{Use: use, Short: short, Long: long,
+		Args: func(cmd *cobra.Command, args []string) error {
+			if err := oneArgument("the pool: a scale set's name or ARM id")(cmd, args); err != nil {
+				return err
+			}
+			return checkPool(args[0])
+		},
+		RunE: func(cmd *cobra.Command, args []string) error { return run(cmd.Context(), args[0]) },
+	}
+}
+
+// open connects, and finds the pool.
+func (c *configOptions) open(ctx context.Context, arg string, show *progress) (pusher, fleet.ResourceID, error) {
+	report := func(line string) {
+		if show != nil {
+			var b strings.Builder
+			paragraph(&b, columnsOf(c.process.Err), time.Now().Format(time.TimeOnly)+"  ", strings.Repeat(" ", 10), line)
+			show.Say(strings.TrimSuffix(b.String(), "\n"))
+		}
+	}
+	p, client, err := c.site.open(ctx, report)
+	if err != nil {
+		return nil, "", err
+	}
+	id, err := c.pool(ctx, client, arg)
+	return p, id, err
+}
+
+// read reads nodeconfig.yaml; "-" is standard input.
+func (c *configOptions) read(file string) (nodeconfig.Config, error) {
+	if file == "" {
+		return nodeconfig.Config{}, usagef("name the configuration with -f FILE")
+	}
+	data, err := []byte(nil), error(nil)
+	if file == "-" {
+		file = "standard input"
+		data, err = io.ReadAll(io.LimitReader(c.process.In, maxConfigFile+1))
+	} else {
+		data, err = os.ReadFile(file)
+	}
+	if err != nil {
+		return nodeconfig.Config{}, fmt.Errorf("cannot read configuration: %w", err)
+	}
+	if len(data) > maxConfigFile {
+		return nodeconfig.Config{}, fmt.Errorf("cannot read configuration: %s has more than %d bytes; userData holds %d", file, maxConfigFile, nodeconfig.MaxUserData)
+	}
+	return c.site.parse(file, data)
+}
+
+// maxConfigFile bounds nodeconfig.yaml, in bytes: a document of 1 MiB, and its comments.
+const maxConfigFile = 4 << 20
+
+func fileFlag(cmd *cobra.Command, file *string) {
+	cmd.Flags().StringVarP(file, "file", "f", "", "`FILE` with the configuration, nodeconfig.yaml; - is standard input")
+}
+
+// A configSize is what validate reports of a valid file.
+type configSize struct {
+	File     string         `json:"file"`
+	Valid    bool           `json:"valid"`
+	Digest   string         `json:"digest"`
+	Holds    map[string]int `json:"holds"`    // numbers of each kind
+	UserData int            `json:"userData"` // bytes, as base64; a few more or less with the pool's name
+	Limit    int            `json:"limit"`    // of UserData
+}
+
+func newConfigValidate(c *configOptions) *cobra.Command {
+	return &cobra.Command{
+		Use:   "validate FILE",
+		Short: "Check nodeconfig.yaml without asking Azure or the cluster",
+		Long: `validate checks the file, and shows its digest and how much of userData it takes. It
+reports all problems, each with its line and field. - is standard input.`,
+		Args: oneArgument("the configuration's file, or - for standard input"),
+		RunE: func(_ *cobra.Command, args []string) error {
+			config, err := c.read(args[0])
+			if err != nil {
+				return c.printFailure(nil, nil, err)
+			}
+			size, err := measure(args[0], config)
+			if err != nil {
+				return c.printFailure(nil, nil, err)
+			}
+			return c.print(size, func(w io.Writer) { writeValid(w, size, config) })
+		},
+	}
+}
+
+// measure signs for a pool whose id is of the usual length: the pool is not known yet.
+func measure(file string, config nodeconfig.Config) (configSize, error) {
+	s := configSize{File: file, Valid: true, Limit: nodeconfig.MaxUserData, Holds: map[string]int{}}
+	for _, k := range kinds(config) {
+		s.Holds[k.name] = k.n
+	}
+	var err error
+	if s.Digest, err = config.Digest(); err != nil {
+		return s, err
+	}
+	const pool = "/subscriptions/00000000-0000-0000-0000-000000000000/resourcegroups/group/providers/microsoft.compute/virtualmachinescalesets/k8s-pool1-12345678-vmss"
+	userData, err := nodeconfig.Document{Pool: pool, Generation: 1, Config: config}.Sign(ed25519.NewKeyFromSeed(make([]byte, ed25519.SeedSize)))
+	if errors.Is(err, nodeconfig.ErrTooLarge) {
+		return s, fmt.Errorf("%w; move large files into the image, or have a unit fetch them", err)
+	}
+	s.UserData = len(userData)
+	return s, err
+}
+
+type kind struct {
+	name string
+	n    int
+}
+
+func kinds(c nodeconfig.Config) []kind {
+	return []kind{{"file", len(c.Files)}, {"unit", len(c.Units)}, {"sysctl", len(c.Sysctls)}, {"kubelet field", len(c.Kubelet)},
+		{"registry mirror", len(c.RegistryMirrors)}, {"CA certificate", len(c.CACertificates)}}
+}
+
+func writeValid(w io.Writer, s configSize, config nodeconfig.Config) {
+	var holds []string
+	for _, k := range kinds(config) {
+		if k.n > 0 {
+			holds = append(holds, count(k.n, k.name))
+		}
+	}
+	say(w, "%s is valid: %s.", s.File, first(strings.Join(holds, ", "), "it is empty, and gives nodes back what they had"))
+	fmt.Fprintf(w, "Digest:   %s\n", s.Digest)
+	fmt.Fprintf(w, "userData: about %d of %d bytes\n", s.UserData, s.Limit)
+}
+
+// count is a number and what is counted, "1 file", "2 files".
+func count(n int, what string) string {
+	if n == 1 {
+		return "1 " + what
+	}
+	return fmt.Sprintf("%d %ss", n, what)
+}

@@ -1,0 +1,219 @@
+package cli
+
+import (
+	"context"
+	"crypto/ed25519"
+	"fmt"
+	"io"
+	"regexp"
+	"slices"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"github.com/ortet/ortet/internal/fleet"
+	"github.com/ortet/ortet/internal/nodeconfig"
+	"github.com/ortet/ortet/internal/rollout"
+)
+
+// pushFlags are those of push and rollback.
+type pushFlags struct {
+	options rollout.PushOptions
+	key     string
+	accept  []string
+}
+
+func (f *pushFlags) add(cmd *cobra.Command) {
+	p := cmd.Flags()
+	p.StringVar(&f.key, "key", defaultConfigKey, "`FILE` with the private key that signs, as ortet config keygen makes it")
+	p.StringVar(&f.options.Canary, "canary", "", "`NODE` that is changed first (default: a Ready node of the pool)")
+	p.StringVar(&f.options.MaxUnavailable, "max-unavailable", "1", "`NUMBER` or percentage of nodes that are changed at a time after the canary")
+	p.DurationVar(&f.options.Timeout, "timeout", 5*time.Minute, "time limit for one node's answer")
+	p.BoolVar(&f.options.Retry, "retry", false, "try a configuration again that failed on nodes, as a new generation")
+	p.BoolVar(&f.options.ReplaceUserData, "replace-user-data", false, "overwrite userData that is not Ortet's")
+	p.StringArrayVar(&f.accept, "accept-key", nil, "`PUBLIC-KEY` that nodes accept from then on beside the signing key, instead of their present ones; repeatable, for rotation")
+}
+
+var reMaxUnavailable = regexp.MustCompile(`^([1-9][0-9]{0,3}|([1-9][0-9]?|100)%)$`)
+
+// complete checks the flags and reads the key.
+func (f *pushFlags) complete() (o rollout.PushOptions, err error) {
+	o = f.options
+	if !reMaxUnavailable.MatchString(o.MaxUnavailable) {
+		return o, usagef("--max-unavailable %s: want 1 to 9999, or 1%% to 100%%", o.MaxUnavailable)
+	}
+	if o.Timeout < time.Second || o.Timeout > time.Hour {
+		return o, usagef("--timeout %s: want 1s to 1h", o.Timeout)
+	}
+	for _, text := range f.accept {
+		if _, err := nodeconfig.PublicKey(text).Parse(); err != nil {
+			return o, usagef("--accept-key: %w; ortet config keygen --public FILE prints one", err)
+		}
+		o.Keys = append(o.Keys, nodeconfig.PublicKey(text))
+	}
+	if o.Key, err = readSigningKey(f.key); err != nil || len(o.Keys) == 0 {
+		return o, err
+	}
+	o.Keys = append(o.Keys, nodeconfig.PublicKeyOf(o.Key.Public().(ed25519.PublicKey)))
+	slices.Sort(o.Keys)
+	if o.Keys = slices.Compact(o.Keys); len(o.Keys) > nodeconfig.MaxKeys {
+		return o, usagef("--accept-key: nodes accept %d keys at once, and one of them is the signing key", nodeconfig.MaxKeys)
+	}
+	return o, nil
+}
+
+func newConfigPush(c *configOptions) *cobra.Command {
+	var (
+		flags pushFlags
+		file  string
+	)
+	cmd := c.poolCommand("push POOL -f FILE", "Bring a configuration to a pool's nodes, in waves", `push signs the configuration and brings it to one node, the canary. When the canary is
+healthy with it, the scale set's model follows, so that new machines have it too, and
+then the other nodes in waves. push stops at the first node that fails; that node
+restores what it had. The same command again resumes it.
+
+It changes userData of the scale set and its instances. userData that is not Ortet's
+is left alone, unless --replace-user-data is given.`, func(ctx context.Context, arg string) error {
+		config, err := c.read(file)
+		if err != nil {
+			return c.printFailure(nil, nil, err)
+		}
+		o, err := flags.complete()
+		if err != nil {
+			return err
+		}
+		return c.push(ctx, arg, func(context.Context, pusher, fleet.ResourceID, *progress) (rollout.PushOptions, int64, error) {
+			o.Config = config
+			return o, 0, nil
+		})
+	})
+	cmd.Example = `  ortet config push pool1 -f nodeconfig.yaml
+  ortet config push pool1 -f nodeconfig.yaml --max-unavailable 25%`
+	fileFlag(cmd, &file)
+	flags.add(cmd)
+	return cmd
+}
+
+func newConfigRollback(c *configOptions) *cobra.Command {
+	var (
+		flags pushFlags
+		to    int64
+	)
+	cmd := c.poolCommand("rollback POOL", "Push the content of an earlier generation again", `rollback pushes the content of an earlier generation under a new one: by default that
+of the generation before the newest. It needs the key, as push does, and asks nothing.
+ortet config status lists the generations that are kept.`, func(ctx context.Context, arg string) error {
+		if to < 0 {
+			return usagef("--to %d: want a generation, 1 or more", to)
+		}
+		o, err := flags.complete()
+		if err != nil {
+			return err
+		}
+		return c.push(ctx, arg, func(ctx context.Context, p pusher, pool fleet.ResourceID, show *progress) (rollout.PushOptions, int64, error) {
+			of, err := rollbackTo(ctx, p, pool, to)
+			if err == nil {
+				o.Config, err = p.Previous(ctx, pool, of)
+			}
+			if err == nil {
+				show.Say(fmt.Sprintf("Pushing the content of generation %d to %s", of, pool.Name()))
+			}
+			return o, of, err
+		})
+	})
+	cmd.Flags().Int64Var(&to, "to", 0, "`GENERATION` whose content is pushed (default: the one before the newest)")
+	flags.add(cmd)
+	return cmd
+}
+
+// rollbackTo finds the generation before the newest, unless one is given. The same command
+// resumes a rollback that has not ended: the newest then has an earlier one's content, and
+// not all have it.
+func rollbackTo(ctx context.Context, p pusher, pool fleet.ResourceID, to int64) (int64, error) {
+	if to > 0 {
+		return to, nil
+	}
+	s, err := p.Status(ctx, pool)
+	if err != nil || len(s.History) < 2 {
+		return 0, err // Previous says why there is none
+	}
+	newest := s.History[0]
+	again := slices.ContainsFunc(s.History[1:], func(e rollout.Entry) bool { return e.Digest == newest.Digest })
+	behind := slices.ContainsFunc(s.Nodes, func(n rollout.Node) bool { return n.Generation != newest.Generation })
+	if again && (behind || s.Model != newest.Generation) {
+		return newest.Generation, nil
+	}
+	return s.History[1].Generation, nil
+}
+
+// A pushed is a push's result, and where it was a rollback, whose content it has.
+type pushed struct {
+	ContentOf int64 `json:"contentOf,omitempty"`
+	*rollout.Result
+}
+
+// push connects, asks what to push, pushes and prints the result, also that of a failure.
+func (c *configOptions) push(ctx context.Context, arg string, what func(context.Context, pusher, fleet.ResourceID, *progress) (rollout.PushOptions, int64, error)) error {
+	show := newProgress(c.process.Err, c.process.Getenv)
+	defer show.Close()
+	p, pool, err := c.open(ctx, arg, show)
+	if err != nil {
+		return err
+	}
+	o, of, err := what(ctx, p, pool, show)
+	if err != nil {
+		return c.printFailure(nil, nil, err)
+	}
+	if c.process.Restore != nil {
+		defer context.AfterFunc(ctx, c.process.Restore)()
+	}
+	r, err := p.Push(ctx, pool, o)
+	show.Close()
+	if err == nil {
+		return c.print(pushed{of, r}, func(w io.Writer) { writePushed(w, r, time.Now()) })
+	}
+	// Without a generation nothing was changed.
+	if c.output == "table" && r != nil && r.Generation > 0 {
+		writePushed(c.process.Out, r, time.Now())
+	}
+	return c.printFailure(pushed{of, r}, nil, err)
+}
+
+// writePushed shows nodes that were reached, then those that were left, which may be among
+// the result's nodes, too.
+func writePushed(w io.Writer, r *rollout.Result, now time.Time) {
+	reached := slices.DeleteFunc(slices.Clone(r.Nodes), func(n rollout.Node) bool {
+		return slices.ContainsFunc(r.Left, func(l rollout.Node) bool { return l.Instance == n.Instance && l.Name == n.Name })
+	})
+	has := 0
+	for _, n := range reached {
+		if n.Generation == r.Generation {
+			has++
+		}
+	}
+	say(w, "%s: generation %d is on %d of %s after %s.", r.Pool.Name(), r.Generation, has, count(len(reached)+len(r.Left), "node"), duration(r.Took))
+	fmt.Fprintln(w)
+	writeConfigNodes(w, reached, r.Left, now)
+}
+
+func newConfigPlan(c *configOptions) *cobra.Command {
+	var file string
+	cmd := c.poolCommand("plan POOL -f FILE", "Show what a push would change and restart", `plan compares the configuration with the pool's present one, and shows what a push
+would change and restart, the nodes and how long it takes. It changes nothing and needs
+no key.`, func(ctx context.Context, arg string) error {
+		config, err := c.read(file)
+		if err != nil {
+			return c.printFailure(nil, nil, err)
+		}
+		p, pool, err := c.open(ctx, arg, nil)
+		if err != nil {
+			return err
+		}
+		plan, err := p.Plan(ctx, pool, config)
+		if err != nil {
+			return c.printFailure(plan, nil, err)
+		}
+		return c.print(plan, func(w io.Writer) { writeConfigPlan(w, plan, time.Now()) })
+	})
+	fileFlag(cmd, &file)
+	return cmd
+}

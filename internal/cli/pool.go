@@ -1,0 +1,65 @@
+package cli
+
+import (
+	"context"
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+
+	"k8s.io/client-go/kubernetes"
+
+	"github.com/ortet/ortet/internal/controller"
+	"github.com/ortet/ortet/internal/fleet"
+)
+
+// checkPool refuses what can be neither a scale set's name nor its ARM id.
+func checkPool(arg string) error {
+	id := fleet.ResourceID(strings.TrimRight(arg, "/"))
+	name, is := id.Segment("virtualMachineScaleSets"), strings.HasPrefix(arg, "/")
+	if is && (!fleet.ValidName(name) || !id.Equal(id.In("virtualMachineScaleSets", name))) || !is && !fleet.ValidName(arg) {
+		return usagef("%q is neither the name of a scale set nor its ARM id (/subscriptions/…/virtualMachineScaleSets/NAME)", arg)
+	}
+	return nil
+}
+
+// pool finds a scale set by its ARM id, or by its name among those that the cluster's
+// Nodes are instances of. Letter case does not count.
+func (o *options) pool(ctx context.Context, client kubernetes.Interface, arg string) (fleet.ResourceID, error) {
+	if err := checkPool(arg); err != nil {
+		return "", err
+	}
+	if strings.HasPrefix(arg, "/") {
+		return fleet.ResourceID(strings.TrimRight(arg, "/")), nil
+	}
+	nodes, err := listNodes(ctx, client)
+	if err != nil {
+		return "", err
+	}
+	pools, names := map[controller.Key]fleet.ResourceID{}, map[string]bool{}
+	for i := range nodes {
+		instance, err := fleet.ParseProviderID(nodes[i].ProviderID)
+		if err != nil {
+			continue // a machine of its own, or of another cloud
+		}
+		pool := instance.Parent()
+		names[pool.Name()] = true
+		if strings.EqualFold(pool.Name(), arg) {
+			pools[controller.KeyOf(pool)] = pool
+		}
+	}
+	found := slices.Sorted(maps.Values(pools))
+	switch {
+	case len(found) == 1:
+		return found[0], nil
+	case len(found) > 1:
+		text := make([]string, len(found))
+		for i, id := range found {
+			text[i] = "\n  " + string(id)
+		}
+		return "", fmt.Errorf("cannot find scale set %s: %d have that name; give the ARM id of one:%s", arg, len(found), strings.Join(text, ""))
+	case len(names) == 0:
+		return "", fmt.Errorf("cannot find scale set %s: no Node of this cluster is an instance of a scale set; give its ARM id (az vmss list)", arg)
+	}
+	return "", fmt.Errorf("cannot find scale set %s: the Nodes of this cluster are instances of %s; give one of these, or an ARM id", arg, strings.Join(slices.Sorted(maps.Keys(names)), ", "))
+}

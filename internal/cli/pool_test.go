@@ -1,0 +1,67 @@
+package cli
+
+import (
+	"errors"
+	"strings"
+	"testing"
+
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	kubeclient "k8s.io/client-go/kubernetes/fake"
+
+	"github.com/ortet/ortet/internal/fleet"
+)
+
+// providerNodes are Nodes with these provider ids.
+func providerNodes(ids ...string) *kubeclient.Clientset {
+	c := kubeclient.NewClientset()
+	for i, id := range ids {
+		_ = c.Tracker().Add(&corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: string(rune('a' + i))}, Spec: corev1.NodeSpec{ProviderID: id}})
+	}
+	return c
+}
+
+func TestPoolIsFoundByItsName(t *testing.T) {
+	const set = "/providers/Microsoft.Compute/virtualMachineScaleSets/"
+	client := providerNodes(
+		"azure:///subscriptions/s/resourceGroups/G"+set+"Pool1/virtualMachines/0",
+		"azure:///subscriptions/s/resourcegroups/g"+strings.ToLower(set)+"pool1/virtualmachines/1", // the same, otherwise spelled
+		"azure:///subscriptions/s/resourceGroups/g"+set+"pool2/virtualMachines/0",
+		"azure:///subscriptions/s/resourceGroups/h"+set+"pool2/virtualMachines/0",
+		"azure:///subscriptions/s/resourceGroups/g/providers/Microsoft.Compute/virtualMachines/alone",
+		"k3s://server", "",
+	)
+	o := &options{}
+	const id = "/subscriptions/s/resourceGroups/g" + set + "pool9"
+	for arg, want := range map[string]string{
+		"pool1":    "/subscriptions/s/resourceGroups/g" + set + "pool1",
+		"POOL1":    "/subscriptions/s/resourceGroups/g" + set + "pool1",
+		id:         id,
+		id + "/":   id,
+		"pool1-no": "",
+		"pool2":    "",
+	} {
+		got, err := o.pool(t.Context(), client, arg)
+		if want == "" && err == nil || want != "" && (err != nil || !got.Equal(fleet.ResourceID(want))) {
+			t.Errorf("%s: %s, %v; want %s", arg, got, err, want)
+		}
+	}
+	_, err := o.pool(t.Context(), client, "pool2")
+	for _, want := range []string{"2 have that name", "\n  /subscriptions/s/resourceGroups/g" + set + "pool2", "\n  /subscriptions/s/resourceGroups/h" + set + "pool2"} {
+		if err == nil || !strings.Contains(err.Error(), want) {
+			t.Errorf("an ambiguous name does not say %q: %v", want, err)
+		}
+	}
+	if _, err = o.pool(t.Context(), client, "pool3"); err == nil || !strings.Contains(err.Error(), "ool1, pool2") || strings.Contains(err.Error(), "alone") {
+		t.Errorf("an unknown name does not list those that exist: %v", err)
+	}
+	if _, err = o.pool(t.Context(), providerNodes("k3s://a"), "pool1"); err == nil || !strings.Contains(err.Error(), "ARM id") {
+		t.Errorf("without any scale set: %v", err)
+	}
+	var usage usageError
+	for _, arg := range []string{"/subscriptions/s", "/subscriptions/s/resourceGroups/g" + set + "p/virtualMachines/1", "a/b", "pool one"} {
+		if _, err := o.pool(t.Context(), client, arg); !errors.As(err, &usage) {
+			t.Errorf("%q is taken for a pool: %v", arg, err)
+		}
+	}
+}
