@@ -17,7 +17,9 @@ import (
 	"github.com/ortet/ortet/internal/azure"
 	"github.com/ortet/ortet/internal/fleet"
 	"github.com/ortet/ortet/internal/nodeconfig"
+	"github.com/ortet/ortet/internal/nodeconfig/file"
 	"github.com/ortet/ortet/internal/rollout"
+	"github.com/ortet/ortet/internal/yamlfile"
 )
 
 // A pusher plans, pushes and shows the configuration of a pool's live nodes.
@@ -59,13 +61,14 @@ what it had, and the push stops.`,
 }
 
 // parseConfig reads nodeconfig.yaml. It is the one place that calls the parser.
-func parseConfig(name string, _ []byte) (nodeconfig.Config, error) {
-	return nodeconfig.Config{}, fmt.Errorf("cannot read %s: this build lacks the parser", name)
-}
+func parseConfig(name string, data []byte) (nodeconfig.Config, error) { return file.Parse(name, data) }
 
 // newPusher is the one place that makes a pusher.
-func newPusher(_ azure.Resources, _ kubernetes.Interface, _, _ string, _ func(line string)) (pusher, error) {
-	return nil, errors.New("cannot open rollout: this build lacks it")
+func newPusher(resources azure.Resources, client kubernetes.Interface, namespace, by string, report func(line string)) (pusher, error) {
+	return rollout.New(rollout.Options{
+		ARM: azure.LimitResources(resources, azure.Limits{}), Kube: client, Namespace: namespace,
+		Now: time.Now, By: by, Report: report, CheckKubelet: file.CheckKubelet,
+	}), nil
 }
 
 // caller is "user@host", for the history.
@@ -180,7 +183,7 @@ reports all problems, each with its line and field. - is standard input.`,
 		RunE: func(_ *cobra.Command, args []string) error {
 			config, err := c.read(args[0])
 			if err != nil {
-				return c.printFailure(nil, nil, err)
+				return c.printFailure(invalidOf(args[0], err), nil, err)
 			}
 			size, err := measure(args[0], config)
 			if err != nil {
@@ -189,6 +192,20 @@ reports all problems, each with its line and field. - is standard input.`,
 			return c.print(size, func(w io.Writer) { writeValid(w, size, config) })
 		},
 	}
+}
+
+// An invalidFile is what validate reports of a file that is not valid.
+type invalidFile struct {
+	File     string             `json:"file"`
+	Valid    bool               `json:"valid"`
+	Problems []yamlfile.Problem `json:"problems"`
+}
+
+func invalidOf(name string, err error) any {
+	if invalid := (*yamlfile.InvalidError)(nil); errors.As(err, &invalid) {
+		return invalidFile{File: name, Problems: invalid.Problems}
+	}
+	return nil
 }
 
 // measure signs for a pool whose id is of the usual length: the pool is not known yet.
