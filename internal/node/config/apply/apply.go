@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"path"
 	"slices"
 	"strings"
 	"time"
@@ -381,7 +382,8 @@ func (a *Applier) Recover(ctx context.Context) (restored bool, err error) {
 	if err != nil || !pending {
 		return false, err
 	}
-	if _, err := a.o.Files.Restore(); err != nil {
+	changed, err := a.o.Files.Restore()
+	if err != nil {
 		return false, err
 	}
 	r, err := a.begin(false)
@@ -399,6 +401,12 @@ func (a *Applier) Recover(ctx context.Context) (restored bool, err error) {
 		}
 		if err := a.o.System.SetSysctl(key, want); err != nil {
 			a.o.Log.Warn("cannot restore sysctl", "key", key, "error", err)
+		}
+	}
+	// What is derived from files was not restored with them.
+	if slices.ContainsFunc(changed, func(c string) bool { return path.Dir(c) == certificateDir }) {
+		if err := a.o.System.UpdateCACertificates(ctx); err != nil {
+			a.o.Log.Warn("cannot update CA certificates", "error", err)
 		}
 	}
 	r.m.Open = nil

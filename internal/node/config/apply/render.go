@@ -141,6 +141,9 @@ func (p *plan) unitFiles(h host) error {
 		if n := slices.Index(p.order, u.Name); n != i {
 			return fmt.Errorf("unit %s is set twice", u.Name)
 		}
+		if u.Started != nil && !*u.Started && (u.Name == h.kubelet || u.Name == h.containerd) {
+			return fmt.Errorf("unit %s: cannot be stopped: the Node needs it", u.Name)
+		}
 		if u.Content != "" {
 			if err := p.write(path.Join(systemUnits, u.Name), u.Content); err != nil {
 				return err

@@ -68,6 +68,7 @@ func TestUnitsThatDoNotFit(t *testing.T) {
 	for says, u := range map[string]nodeconfig.Unit{
 		"does not exist":    {Name: "absent.service", Started: yes()},
 		"no [Install]":      {Name: "x.service", Content: "[Service]\n", Enabled: yes()},
+		"cannot be stopped": {Name: "kubelet.service", Started: no()},
 		"want a unit's":     {Name: "../x.service"},
 		"with the ending":   {Name: "nginx.service", DropIns: []nodeconfig.DropIn{{Name: "x"}}},
 		"x.service is set":  {Name: "nginx.service", DropIns: []nodeconfig.DropIn{{Name: "a.conf"}, {Name: "a.conf"}}},

@@ -36,6 +36,7 @@ type world struct {
 	silent     func() bool // the kubelet runs and sends no heartbeats
 	onWait     func()
 	store      *fakeStore
+	files      Store // store
 	boot       bool
 	deny       map[Verb]error
 }
@@ -54,6 +55,7 @@ func newWorld(t *testing.T) *world {
 		command: []string{"/usr/bin/kubelet", "--config-dir=" + DefaultKubeletConfigDir}, deny: map[Verb]error{}}
 	w.heartbeat = w.now.Add(-time.Minute)
 	w.store = &fakeStore{w: w, base: map[string]*files.Entry{}}
+	w.files = w.store
 	w.write("/etc/passwd", "root:x:0:0::/root:/bin/sh\nwww:x:33:34::/:/bin/false\n")
 	w.write("/etc/group", "root:x:0:\nwww:x:34:\n")
 	w.write("/etc/containerd/config.toml", "version = 2\n[plugins.\"io.containerd.grpc.v1.cri\".registry]\n  config_path = \"/etc/containerd/certs.d:/etc/docker/certs.d\"\n")
@@ -94,7 +96,7 @@ func (w *world) has(name, text string) func() bool {
 }
 
 func (w *world) applier() *Applier {
-	return New(Options{Root: w.root, Files: w.store, System: w, Now: func() time.Time { return w.now }, Log: slog.New(slog.DiscardHandler), Boot: w.boot,
+	return New(Options{Root: w.root, Files: w.files, System: w, Now: func() time.Time { return w.now }, Log: slog.New(slog.DiscardHandler), Boot: w.boot,
 		Heartbeat: func(context.Context) (bool, time.Time, error) { return w.ready, w.heartbeat, nil }})
 }
 
@@ -135,9 +137,18 @@ func (w *world) good(generation int64, c nodeconfig.Config, actions ...string) {
 		w.t.Fatalf("%+v", got)
 	}
 	w.did(log, actions...)
-	if pending, _ := w.store.Pending(); pending {
+	if w.pending() {
 		w.t.Error("the journal is open")
 	}
+}
+
+func (w *world) pending() bool {
+	w.t.Helper()
+	pending, err := w.files.Pending()
+	if err != nil {
+		w.t.Fatal(err)
+	}
+	return pending
 }
 
 func (w *world) did(log []string, actions ...string) {
