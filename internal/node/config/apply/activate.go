@@ -155,11 +155,18 @@ func (r *session) activate(ctx context.Context, a actions) error {
 		if j.unit == r.h.kubelet {
 			r.since = r.a.o.Now()
 		}
-		if err := sys.Control(ctx, j.verb, j.unit, !r.h.boot); err != nil {
+		if err := r.control(ctx, j); err != nil {
 			return r.withJournal(ctx, j.unit, fmt.Errorf("%s %s: %w", j.verb, j.unit, err))
 		}
 	}
 	return nil
+}
+
+// control ends by the deadline of health: some units may start for as long as they like.
+func (r *session) control(ctx context.Context, j job) error {
+	ctx, cancel := context.WithTimeout(ctx, r.a.o.Deadline)
+	defer cancel()
+	return r.a.o.System.Control(ctx, j.verb, j.unit, !r.h.boot)
 }
 
 // withJournal adds the last lines of a unit's log to an error.

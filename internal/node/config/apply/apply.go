@@ -27,9 +27,9 @@ type Store interface {
 	Restore() ([]string, error)
 }
 
-// Options are of an Applier. Root, Files, System, Now and Log are needed.
+// Options are of an Applier. Files, System, Now and Log are needed.
 type Options struct {
-	Root   string // "/", or a folder in tests
+	Root   string // a folder in tests; "/" where empty
 	Files  Store
 	System System
 	// KubeletConfigDir is the folder of the kubelet's --config-dir; DefaultKubeletConfigDir
@@ -51,6 +51,9 @@ type Applier struct{ o Options }
 
 // New makes an Applier; it reads nothing yet.
 func New(o Options) *Applier {
+	if o.Root == "" {
+		o.Root = "/"
+	}
 	if o.Deadline == 0 {
 		o.Deadline = DefaultDeadline
 	}
@@ -156,6 +159,10 @@ func (a *Applier) Apply(ctx context.Context, d nodeconfig.Document, record strin
 			err = errors.New("apply configuration: an earlier one is open; settle or recover it first")
 		}
 		return r.answer(d.Generation, wire.ConfigurationFailed, wire.ReasonApply, err)
+	}
+	if len(r.record) == 0 {
+		// Nothing is kept, or the store forgot another pool's: its baselines are no longer ours.
+		r.m = memory{Sysctls: map[string]string{}, Running: map[string]bool{}}
 	}
 	if r.record == record && !a.o.Boot {
 		return r.answer(d.Generation, wire.ConfigurationApplied, "", nil)

@@ -10,6 +10,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"slices"
 	"strconv"
 	"strings"
 	"time"
@@ -53,8 +54,11 @@ func (machine) Verify(ctx context.Context, stage string, units []string) ([]stri
 	if stage != "" {
 		env = append(env, "SYSTEMD_UNIT_PATH="+stage+":") // the empty end stands for the usual folders
 	}
-	args := append([]string{"verify", "--recursive-errors=no", "--man=no", "--"}, units...)
+	args := append([]string{"verify", "--man=no", "--recursive-errors=no", "--"}, units...)
 	_, problems, err := run(ctx, commandTimeout, env, "systemd-analyze", args...)
+	if bytes.Contains(problems, []byte("unrecognized option")) { // before systemd 250
+		_, problems, err = run(ctx, commandTimeout, env, "systemd-analyze", slices.Delete(args, 2, 3)...)
+	}
 	if exit := (*exec.ExitError)(nil); err != nil && !errors.As(err, &exit) {
 		return nil, err
 	}

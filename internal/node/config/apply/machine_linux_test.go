@@ -52,6 +52,16 @@ func TestUnitStateIsOfSystemctl(t *testing.T) {
 	}
 }
 
+func TestUnitsAreVerifiedByOlderSystemd(t *testing.T) {
+	program(t, "systemd-analyze", `for a; do case $a in --recursive*) echo "unrecognized option '$a'" >&2; exit 1;; esac; done
+echo "$SYSTEMD_UNIT_PATH/x.service:1: bad" >&2; exit 1
+`)
+	got, err := apply.Machine().Verify(t.Context(), "/stage", []string{"x.service"})
+	if err != nil || len(got) != 1 || got[0] != "/stage:/x.service:1: bad" {
+		t.Error(got, err)
+	}
+}
+
 func TestFailedProgramsSayWhy(t *testing.T) {
 	program(t, "systemctl", "echo \"Job for x.service failed.\" >&2\nexit 1\n")
 	err := apply.Machine().Control(t.Context(), apply.Restart, "x.service", true)

@@ -303,7 +303,7 @@ func (p *plan) kubelet(h host, args []string) error {
 		}
 		return notPrepared("the folder %s is missing: make it in the image, and start the kubelet with --config-dir=%s", folder, folder)
 	}
-	if h.rancher == "" && args != nil && !slices.Contains(args, "--config-dir="+folder) && !followed(args, "--config-dir", folder) {
+	if h.rancher == "" && args != nil && configDir(args) != path.Clean(folder) {
 		return notPrepared("the kubelet runs without --config-dir=%s: add it to the command in its unit", folder)
 	}
 	all := maps.Clone(fields)
@@ -315,9 +315,16 @@ func (p *plan) kubelet(h host, args []string) error {
 	return p.write(path.Join(folder, kubeletDropIn), string(text)+"\n")
 }
 
-func followed(args []string, flag, value string) bool {
-	i := slices.Index(args, flag)
-	return i >= 0 && i+1 < len(args) && args[i+1] == value
+// configDir is the value of --config-dir in a command line; "" for none.
+func configDir(args []string) (dir string) {
+	for i, a := range args {
+		if value, ok := strings.CutPrefix(a, "--config-dir="); ok {
+			dir = path.Clean(value)
+		} else if a == "--config-dir" && i+1 < len(args) {
+			dir = path.Clean(args[i+1])
+		}
+	}
+	return dir
 }
 
 func (p *plan) mirrors(h host, current files.Set) error {

@@ -241,7 +241,7 @@ func (w *world) Unit(_ context.Context, name string) (UnitState, error) {
 }
 
 func (w *world) Journal(_ context.Context, name string) []string {
-	return []string{name + " says", "password=hunter2secret"}
+	return []string{name + " says", "password=hunter2secret", strings.Repeat("long ", 1000)}
 }
 
 func (w *world) Sysctl(key string) (string, error) {
