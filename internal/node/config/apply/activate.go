@@ -74,7 +74,7 @@ func (r *session) decide(ctx context.Context, from, to *plan, changed, only []st
 			return a, err
 		case !*want && !s.down():
 			a.jobs = append(a.jobs, job{Stop, name})
-		case *want && !s.up() && !touched[name]:
+		case *want && !touched[name] && (!s.up() || s.Done && !from.started(name)):
 			a.add(Start, name, r.later(name))
 		case *want && !s.up():
 			a.add(Restart, name, r.later(name)) // also where systemd is about to restart it

@@ -256,7 +256,7 @@ func (r *session) remember(ctx context.Context, to *plan) error {
 		if err != nil {
 			return err
 		}
-		r.m.Running[name] = s.up()
+		r.m.Running[name] = !s.down()
 	}
 	return nil
 }

@@ -133,6 +133,17 @@ func TestDropInsAndStateOfTheImagesUnits(t *testing.T) {
 	w.good(3, nodeconfig.Config{}, "daemon-reload", "stop backup.service", "restart nginx.service")
 }
 
+func TestOneshotRunsOnceForEachChange(t *testing.T) {
+	w := newWorld(t)
+	c := func(drop string) nodeconfig.Config {
+		return nodeconfig.Config{Units: []nodeconfig.Unit{{Name: "once.service", Started: yes(), DropIns: []nodeconfig.DropIn{{Name: "a.conf", Content: drop}}}}}
+	}
+	w.good(1, nodeconfig.Config{Units: []nodeconfig.Unit{{Name: "once.service", Started: yes()}}}, "start once.service")
+	w.good(2, c("one"), "daemon-reload", "restart once.service")
+	w.good(3, c("one"))
+	w.good(4, nodeconfig.Config{}, "daemon-reload")
+}
+
 func TestKubeletAndContainerdRestartLast(t *testing.T) {
 	w := newWorld(t)
 	drop := []nodeconfig.DropIn{{Name: "10-x.conf", Content: "[Service]\nNice=1\n"}}

@@ -95,13 +95,14 @@ func show(ctx context.Context, unit string, properties ...string) (map[string]st
 }
 
 func (machine) Unit(ctx context.Context, unit string) (UnitState, error) {
-	v, err := show(ctx, unit, "ActiveState", "NRestarts", "Type", "Result", "ExecMainExitTimestampMonotonic", "ActiveEnterTimestampMonotonic")
+	v, err := show(ctx, unit, "ActiveState", "NRestarts", "Type", "Result", "ActiveEnterTimestampMonotonic")
 	if err != nil {
 		return UnitState{}, err
 	}
 	s := UnitState{Active: v["ActiveState"]}
 	s.Restarts, _ = strconv.Atoi(v["NRestarts"]) // units that are no services have none
-	s.Done = s.Active == "inactive" && v["Type"] == "oneshot" && v["Result"] == "success" && v["ExecMainExitTimestampMonotonic"] > "0"
+	// systemd forgets the times of such a unit as soon as it ended.
+	s.Done = s.Active == "inactive" && v["Type"] == "oneshot" && v["Result"] == "success"
 	if since, err := strconv.ParseInt(v["ActiveEnterTimestampMonotonic"], 10, 64); err == nil && since > 0 && s.Active == "active" {
 		up, err := uptime()
 		if err != nil {

@@ -37,8 +37,8 @@ func TestUnitStateIsOfSystemctl(t *testing.T) {
 		since      bool
 	}{
 		"service": {"ActiveState=active\nNRestarts=3\nType=simple\nResult=success\nActiveEnterTimestampMonotonic=" + entered, apply.UnitState{Active: "active", Restarts: 3}, true},
-		"oneshot": {"ActiveState=inactive\nNRestarts=0\nType=oneshot\nResult=success\nExecMainExitTimestampMonotonic=5", apply.UnitState{Active: "inactive", Done: true}, false},
-		"never":   {"ActiveState=inactive\nType=oneshot\nResult=success\nExecMainExitTimestampMonotonic=0\nActiveEnterTimestampMonotonic=0", apply.UnitState{Active: "inactive"}, false},
+		"oneshot": {"ActiveState=inactive\nNRestarts=0\nType=oneshot\nResult=success", apply.UnitState{Active: "inactive", Done: true}, false},
+		"stopped": {"ActiveState=inactive\nType=simple\nResult=success\nActiveEnterTimestampMonotonic=0", apply.UnitState{Active: "inactive"}, false},
 		"timer":   {"ActiveState=active\nResult=success\nActiveEnterTimestampMonotonic=0", apply.UnitState{Active: "active"}, false},
 	} {
 		program(t, "systemctl", "cat <<'E'\n"+c.properties+"\nE\n")

@@ -88,6 +88,11 @@ func effects(d nodeconfig.Document) *plan {
 	return p
 }
 
+func (p *plan) started(unit string) bool {
+	s := p.units[unit].Started
+	return s != nil && *s
+}
+
 func (p *plan) set() files.Set {
 	return slices.SortedFunc(maps.Values(p.entries), func(a, b files.Entry) int { return strings.Compare(a.Path, b.Path) })
 }

@@ -44,7 +44,7 @@ const (
 // UnitState is a unit's state, as `systemctl show` has it.
 type UnitState struct {
 	Active   string    // ActiveState: "active", "activating", "inactive", "failed", …
-	Done     bool      // a oneshot service that ended well and is not active since
+	Done     bool      // a oneshot service that is not active: it ended well, or never ran
 	Restarts int       // NRestarts: by systemd, since the unit was started
 	Since    time.Time // it is active; zero if it is not
 }

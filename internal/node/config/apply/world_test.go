@@ -67,6 +67,7 @@ func newWorld(t *testing.T) *world {
 		w.units[name] = &unit{active: "active", since: w.now.Add(-time.Hour)}
 	}
 	w.units["backup.service"].active = "inactive"
+	w.write("/lib/systemd/system/once.service", "[Service]\nType=oneshot\nExecStart=/bin/true\n")
 	return w
 }
 
@@ -234,6 +235,9 @@ func (w *world) unit(name string) *unit {
 func (w *world) Unit(_ context.Context, name string) (UnitState, error) {
 	u := w.unit(name)
 	s := UnitState{Active: u.active, Restarts: u.restarts}
+	if name == "once.service" {
+		return UnitState{Active: "inactive", Done: true}, nil
+	}
 	if u.active == "active" {
 		s.Since = u.since
 	}
