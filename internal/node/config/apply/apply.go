@@ -194,7 +194,7 @@ func (a *Applier) Apply(ctx context.Context, d nodeconfig.Document, record strin
 			return r.answer(d.Generation, wire.ConfigurationWaiting, wire.ReasonNodeNotReady, err)
 		}
 	}
-	r.m.Open = &unjudged{Record: record}
+	r.m.Open = &unjudged{Record: record, Changed: changed}
 	if err := r.m.save(r.t); err != nil {
 		return r.answer(d.Generation, wire.ConfigurationFailed, wire.ReasonApply, err)
 	}
@@ -321,6 +321,13 @@ func (r *session) goBack(ctx context.Context, to *plan, reason string, why error
 
 func (r *session) restore(ctx context.Context, to *plan) error {
 	changed, only := r.m.Open.Changed, r.done
+	if r.m.Open.Activated {
+		// An agent that is killed from here on has to go on restoring.
+		r.m.Open.Activated = false
+		if err := r.m.save(r.t); err != nil {
+			r.a.o.Log.Warn("cannot save that a restore began", "error", err)
+		}
+	}
 	again, err := r.a.o.Files.Restore()
 	if err != nil {
 		return err
@@ -350,20 +357,28 @@ func (a *Applier) Settle(ctx context.Context) (answer wire.ConfigurationAnswer, 
 	if err != nil {
 		return a.broken(0, err), true
 	}
-	if !pending {
-		return wire.ConfigurationAnswer{}, false
-	}
 	r, err := a.begin(false)
 	if err != nil {
 		return a.broken(0, err), true
 	}
 	defer r.end()
+	switch {
+	case !pending && r.m.Open == nil:
+		return wire.ConfigurationAnswer{}, false
+	case !pending && r.m.Open.Record == r.record: // kept, and ended before that was noted
+		r.m.Open = nil
+		r.m.forget(r.from)
+		if err := r.m.save(r.t); err != nil {
+			return r.answer(r.from.doc.Generation, wire.ConfigurationFailed, wire.ReasonApply, err), true
+		}
+		return r.answer(r.from.doc.Generation, wire.ConfigurationApplied, "", nil), true
+	}
 	d, err := nodeconfig.Document{}, errors.New("restore configuration: the machine's record of it is missing")
 	if r.m.Open != nil {
 		d, err = documentOf(r.m.Open.Record)
 	}
 	to := effects(d)
-	if err != nil || !r.m.Open.Activated {
+	if err != nil || !pending || !r.m.Open.Activated {
 		if err == nil {
 			err = errors.New("the agent stopped while the configuration changed")
 		}

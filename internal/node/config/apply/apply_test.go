@@ -456,6 +456,36 @@ func TestRecoverGoesBackWithoutRestarts(t *testing.T) {
 	}
 }
 
+// The agent is killed while it restores: the files are back, and the kubelet still runs
+// with the ones that failed.
+func TestSettleEndsARestoreThatWasCut(t *testing.T) {
+	for _, refused := range []error{nil, errors.New("job failed")} {
+		w := newWorld(t)
+		w.good(1, kubelet(50), "restart kubelet.service")
+		w.deny[Restart] = refused
+		func() {
+			defer func() { _ = recover() }()
+			w.fails["kubelet.service"] = func() bool { return true }
+			w.restored = func() { panic("killed") }
+			w.apply(2, kubelet(51))
+		}()
+		delete(w.fails, "kubelet.service")
+		delete(w.deny, Restart)
+		if w.log = nil; w.pending() {
+			t.Fatal("the files were not restored")
+		}
+		w.restored = nil
+		got, open := w.applier().Settle(t.Context())
+		if !open || got.Reason != wire.ReasonInterrupted || got.Generation != 1 || got.Wanted != 2 {
+			t.Errorf("%+v", got)
+		}
+		w.did(w.log, "restart kubelet.service")
+		if got, open := w.applier().Settle(t.Context()); open {
+			t.Errorf("%+v", got)
+		}
+	}
+}
+
 func TestSettleRestoresWhatWasCutBeforeItsEnd(t *testing.T) {
 	w := newWorld(t)
 	w.good(1, kubelet(50), "restart kubelet.service")

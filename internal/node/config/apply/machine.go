@@ -43,8 +43,11 @@ func run(ctx context.Context, timeout time.Duration, env []string, program strin
 		if ctx.Err() != nil {
 			err = ctx.Err()
 		}
-		text := problems.String()
-		err = fmt.Errorf("run %s %s: %w: %s", program, strings.Join(args, " "), err, strings.TrimSpace(text[:min(len(text), maxOutput)]))
+		text, _, _ := strings.Cut(problems.String(), "\nSee ") // systemctl's advice
+		if len(args) > 0 {
+			program += " " + args[0]
+		}
+		err = fmt.Errorf("%s: %w: %s", program, err, strings.TrimSpace(text[:min(len(text), maxOutput)]))
 	}
 	return out.Bytes(), problems.Bytes(), err
 }

@@ -63,9 +63,9 @@ echo "$SYSTEMD_UNIT_PATH/x.service:1: bad" >&2; exit 1
 }
 
 func TestFailedProgramsSayWhy(t *testing.T) {
-	program(t, "systemctl", "echo \"Job for x.service failed.\" >&2\nexit 1\n")
+	program(t, "systemctl", "echo \"Job for x.service failed.\" >&2; echo \"See status\" >&2\nexit 1\n")
 	err := apply.Machine().Control(t.Context(), apply.Restart, "x.service", true)
-	if err == nil || !strings.Contains(err.Error(), "systemctl restart -- x.service") || !strings.Contains(err.Error(), "Job for x.service failed.") {
+	if err == nil || !strings.Contains(err.Error(), "systemctl restart: exit status 1") || !strings.Contains(err.Error(), "Job for x.service failed.") || strings.Contains(err.Error(), "See") {
 		t.Error(err)
 	}
 }

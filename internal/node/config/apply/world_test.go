@@ -35,6 +35,7 @@ type world struct {
 	heartbeat  time.Time
 	silent     func() bool // the kubelet runs and sends no heartbeats
 	onWait     func()
+	restored   func() // the store has restored its files
 	store      *fakeStore
 	files      Store // store
 	boot       bool
@@ -396,5 +397,9 @@ func (s *fakeStore) Restore() ([]string, error) {
 		return nil, s.restoreError
 	}
 	s.pending = false
-	return s.put(s.current)
+	changed, err := s.put(s.current)
+	if s.w.restored != nil {
+		s.w.restored()
+	}
+	return changed, err
 }
