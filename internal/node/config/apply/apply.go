@@ -1,0 +1,437 @@
+package apply
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"path"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/ortet/ortet/internal/node/config/files"
+	"github.com/ortet/ortet/internal/node/tree"
+	"github.com/ortet/ortet/internal/nodeconfig"
+	"github.com/ortet/ortet/internal/redact"
+	"github.com/ortet/ortet/internal/wire"
+)
+
+// Store keeps sets of files: *files.Store.
+type Store interface {
+	Current() (files.Set, []byte, error)
+	Pending() (bool, error)
+	Changes(next files.Set) ([]string, error)
+	Begin(next files.Set, record []byte) ([]string, error)
+	Keep() error
+	Restore() ([]string, error)
+}
+
+// Options are of an Applier. Files, System, Now and Log are needed.
+type Options struct {
+	Root   string // a folder in tests; "/" where empty
+	Files  Store
+	System System
+	// KubeletConfigDir is the folder of the kubelet's --config-dir; DefaultKubeletConfigDir
+	// where empty. k3s and RKE2 have their own.
+	KubeletConfigDir string
+	// Heartbeat is of the machine's own Node: whether it is Ready, and when the kubelet
+	// last said so. nil where there is no cluster to ask.
+	Heartbeat func(ctx context.Context) (ready bool, at time.Time, err error)
+	Now       func() time.Time
+	Log       *slog.Logger
+	// Boot says that containerd and kubelet have not started yet: they are not restarted,
+	// and Settle judges their health.
+	Boot     bool
+	Deadline time.Duration // for health; DefaultDeadline where 0
+}
+
+// An Applier makes one machine as a document says. Its methods are called one at a time.
+type Applier struct{ o Options }
+
+// New makes an Applier; it reads nothing yet.
+func New(o Options) *Applier {
+	if o.Root == "" {
+		o.Root = "/"
+	}
+	if o.Deadline == 0 {
+		o.Deadline = DefaultDeadline
+	}
+	return &Applier{o}
+}
+
+// A session is one call of an Applier.
+type session struct {
+	a       *Applier
+	t       *tree.Tree
+	h       host
+	m       memory
+	current files.Set
+	record  string // of current
+	from    *plan
+	done    []string  // units that were started, stopped or restarted
+	since   time.Time // the kubelet was restarted
+}
+
+func (a *Applier) begin(boot bool) (*session, error) {
+	t, err := tree.Open(a.o.Root)
+	if err != nil {
+		return nil, err
+	}
+	r := &session{a: a, t: t}
+	if r.h, err = readHost(t, a.o.KubeletConfigDir, boot); err == nil {
+		err = r.readCurrent()
+	}
+	var damaged error
+	if r.m, damaged = readMemory(t); damaged != nil {
+		a.o.Log.Warn("sysctls and units have no baselines", "error", damaged)
+	}
+	if err != nil {
+		r.end()
+		return nil, err
+	}
+	return r, nil
+}
+
+func (r *session) end() { _ = r.t.Close() } // all writes were synced
+
+func (r *session) readCurrent() error {
+	set, record, err := r.a.o.Files.Current()
+	if err != nil {
+		return err
+	}
+	r.current, r.record, r.from = set, string(record), effects(nodeconfig.Document{})
+	if len(record) > 0 {
+		d, err := documentOf(string(record))
+		if err != nil { // its files are known nevertheless
+			r.a.o.Log.Warn("cannot read kept configuration", "error", err)
+		}
+		r.from = effects(d)
+	}
+	return nil
+}
+
+// documentOf reads a record, which was verified before it was kept.
+func documentOf(record string) (nodeconfig.Document, error) {
+	s, err := nodeconfig.Read(record)
+	if err != nil {
+		return nodeconfig.Document{}, err
+	}
+	return s.Unverified()
+}
+
+// answer is of the document that the machine has.
+func (r *session) answer(wanted int64, state wire.ConfigurationState, reason string, err error) wire.ConfigurationAnswer {
+	w := wire.ConfigurationAnswer{Generation: r.from.doc.Generation, Wanted: wanted, State: state, Reason: reason, At: r.a.o.Now()}
+	if w.Generation > 0 {
+		if digest, err := r.from.doc.Config.Digest(); err == nil {
+			w.Digest = digest
+		}
+	}
+	if err != nil {
+		w.Message = message(err)
+	}
+	return w
+}
+
+// message is an error as one line of at most 1 KiB, without secrets.
+func message(err error) string {
+	lines := redact.Lines(strings.FieldsFunc(strings.ReplaceAll(err.Error(), " | ", "\n"), func(c rune) bool { return c == '\n' }))
+	return redact.Cut(strings.Join(lines, " | "))
+}
+
+// broken is an answer where not even the machine's state could be read.
+func (a *Applier) broken(wanted int64, err error) wire.ConfigurationAnswer {
+	return wire.ConfigurationAnswer{Wanted: wanted, State: wire.ConfigurationFailed, Reason: wire.ReasonApply, Message: message(err), At: a.o.Now()}
+}
+
+// Apply makes the machine as the document says. record is the userData that carries it.
+// State of the answer is Applied, Failed, Refused or Waiting; it is Applying where health
+// is still to be judged by Settle: at boot, and where the context ends meanwhile.
+func (a *Applier) Apply(ctx context.Context, d nodeconfig.Document, record string) wire.ConfigurationAnswer {
+	r, err := a.begin(a.o.Boot)
+	if err != nil {
+		return a.broken(d.Generation, err)
+	}
+	defer r.end()
+	if pending, err := a.o.Files.Pending(); err != nil || pending {
+		if err == nil {
+			err = errors.New("apply configuration: an earlier one is open; settle or recover it first")
+		}
+		return r.answer(d.Generation, wire.ConfigurationFailed, wire.ReasonApply, err)
+	}
+	if len(r.record) == 0 {
+		// Nothing is kept, or the store forgot another pool's: its baselines are no longer ours.
+		r.m = memory{Sysctls: map[string]string{}, Running: map[string]bool{}}
+	}
+	if r.record == record && !a.o.Boot {
+		return r.answer(d.Generation, wire.ConfigurationApplied, "", nil)
+	}
+	to, changed, reason, err := r.prepare(ctx, d)
+	switch {
+	case errors.Is(err, errNotPrepared):
+		return r.answer(d.Generation, wire.ConfigurationRefused, wire.ReasonNotPrepared, err)
+	case err != nil:
+		return r.answer(d.Generation, wire.ConfigurationFailed, reason, err)
+	}
+	if err := r.remember(ctx, to); err != nil {
+		return r.answer(d.Generation, wire.ConfigurationFailed, wire.ReasonInvalid, err)
+	}
+	acts, err := r.decide(ctx, r.from, to, changed, nil)
+	if err != nil {
+		return r.answer(d.Generation, wire.ConfigurationFailed, wire.ReasonApply, err)
+	}
+	idle := len(changed) == 0 && len(acts.jobs) == 0 && len(acts.sysctls) == 0
+	if idle && r.record == record {
+		return r.answer(d.Generation, wire.ConfigurationApplied, "", nil)
+	}
+	if !idle && !a.o.Boot && a.o.Heartbeat != nil {
+		ready, _, err := a.o.Heartbeat(ctx)
+		if err == nil && !ready {
+			err = errors.New("the Node is not Ready; the configuration waits until it is")
+		}
+		if err != nil {
+			return r.answer(d.Generation, wire.ConfigurationWaiting, wire.ReasonNodeNotReady, err)
+		}
+	}
+	r.m.Open = &unjudged{Record: record, Changed: changed}
+	if err := r.m.save(r.t); err != nil {
+		return r.answer(d.Generation, wire.ConfigurationFailed, wire.ReasonApply, err)
+	}
+	changed, err = a.o.Files.Begin(to.set(), []byte(record))
+	if err != nil {
+		return r.notBegun(d.Generation, err)
+	}
+	r.m.Open.Changed = changed
+	return r.carryOut(ctx, to)
+}
+
+// notBegun is the answer where no file was changed, or all were put back.
+func (r *session) notBegun(wanted int64, err error) wire.ConfigurationAnswer {
+	reason := wire.ReasonApply
+	if pending, again := r.a.o.Files.Pending(); again != nil || pending {
+		reason, err = wire.ReasonRestoreFailed, errors.Join(err, again)
+	} else {
+		r.m.Open = nil
+		r.m.forget(r.from)
+		err = errors.Join(err, r.m.save(r.t))
+	}
+	return r.answer(wanted, wire.ConfigurationFailed, reason, err)
+}
+
+// prepare renders and validates, and changes nothing.
+func (r *session) prepare(ctx context.Context, d nodeconfig.Document) (to *plan, changed []string, reason string, err error) {
+	var args []string
+	if len(d.Config.Kubelet) > 0 && !r.h.boot && r.h.rancher == "" {
+		if args, err = r.a.o.System.Command(ctx, r.h.kubelet); err != nil {
+			return nil, nil, wire.ReasonApply, err
+		}
+	}
+	if to, err = render(r.h, d, r.current, r.a.o.Now(), args); err != nil {
+		return nil, nil, wire.ReasonInvalid, err
+	}
+	if changed, err = r.a.o.Files.Changes(to.set()); err != nil {
+		return nil, nil, wire.ReasonApply, err
+	}
+	return to, changed, wire.ReasonInvalid, r.verify(ctx, to, changed)
+}
+
+// remember takes baselines of sysctls and units that the document is the first to touch.
+func (r *session) remember(ctx context.Context, to *plan) error {
+	for key := range to.doc.Config.Sysctls {
+		if _, ok := r.m.Sysctls[key]; ok {
+			continue
+		}
+		value, err := r.a.o.System.Sysctl(key)
+		if err != nil {
+			return fmt.Errorf("sysctl %s: cannot be read: %w", key, err)
+		}
+		r.m.Sysctls[key] = value
+	}
+	for name, u := range to.units {
+		if _, ok := r.m.Running[name]; ok || u.Started == nil {
+			continue
+		}
+		s, err := r.a.o.System.Unit(ctx, name)
+		if err != nil {
+			return err
+		}
+		r.m.Running[name] = !s.down()
+	}
+	return nil
+}
+
+// carryOut activates what Begin changed, judges it, and keeps or restores.
+func (r *session) carryOut(ctx context.Context, to *plan) wire.ConfigurationAnswer {
+	o := r.m.Open
+	r.done = []string{}
+	acts, err := r.decide(ctx, r.from, to, o.Changed, nil)
+	o.Judge = acts.judge
+	if err == nil {
+		err = r.activate(ctx, acts)
+	}
+	if err != nil {
+		return r.goBack(ctx, to, wire.ReasonApply, err)
+	}
+	if len(o.Judge) == 0 {
+		return r.keep(to)
+	}
+	o.Activated = true
+	if err := r.m.save(r.t); err != nil {
+		return r.goBack(ctx, to, wire.ReasonApply, err)
+	}
+	if r.h.boot {
+		return r.answer(to.doc.Generation, wire.ConfigurationApplying, "", nil)
+	}
+	return r.judge(ctx, to)
+}
+
+// judge awaits health, and keeps or restores.
+func (r *session) judge(ctx context.Context, to *plan) wire.ConfigurationAnswer {
+	err := r.healthy(ctx, to, r.m.Open.Judge)
+	switch {
+	case err != nil && ctx.Err() != nil:
+		return r.answer(to.doc.Generation, wire.ConfigurationApplying, "", nil)
+	case err != nil:
+		return r.goBack(ctx, to, wire.ReasonUnhealthy, err)
+	}
+	return r.keep(to)
+}
+
+func (r *session) keep(to *plan) wire.ConfigurationAnswer {
+	if err := r.a.o.Files.Keep(); err != nil {
+		return r.goBack(context.Background(), to, wire.ReasonApply, err)
+	}
+	r.from, r.m.Open = to, nil
+	r.m.forget(to)
+	if err := r.m.save(r.t); err != nil { // what it has too much does no harm
+		r.a.o.Log.Warn("cannot save baselines", "error", err)
+	}
+	return r.answer(to.doc.Generation, wire.ConfigurationApplied, "", nil)
+}
+
+// goBack restores what the machine had, and says why.
+func (r *session) goBack(ctx context.Context, to *plan, reason string, why error) wire.ConfigurationAnswer {
+	r.a.o.Log.Warn("restore configuration", "generation", to.doc.Generation, "reason", reason, "error", message(why))
+	if err := r.restore(context.WithoutCancel(ctx), to); err != nil {
+		return r.answer(to.doc.Generation, wire.ConfigurationFailed, wire.ReasonRestoreFailed, fmt.Errorf("cannot restore: %w; after: %w", err, why))
+	}
+	return r.answer(to.doc.Generation, wire.ConfigurationFailed, reason, why)
+}
+
+func (r *session) restore(ctx context.Context, to *plan) error {
+	changed, only := r.m.Open.Changed, r.done
+	if r.m.Open.Activated {
+		// An agent that is killed from here on has to go on restoring.
+		r.m.Open.Activated = false
+		if err := r.m.save(r.t); err != nil {
+			r.a.o.Log.Warn("cannot save that a restore began", "error", err)
+		}
+	}
+	again, err := r.a.o.Files.Restore()
+	if err != nil {
+		return err
+	}
+	for _, name := range again { // after a Begin that was cut, only the store knows
+		if !slices.Contains(changed, name) {
+			changed = append(changed, name)
+		}
+	}
+	acts, err := r.decide(ctx, to, r.from, changed, only)
+	if err == nil {
+		err = r.activate(ctx, acts)
+	}
+	if err == nil && !r.h.boot {
+		err = r.healthy(ctx, r.from, acts.judge)
+	}
+	r.m.Open = nil
+	r.m.forget(r.from)
+	return errors.Join(err, r.m.save(r.t))
+}
+
+// Settle judges a configuration that an earlier Apply left open: at boot, or since the
+// agent ended. It waits until kubelet and units have started; an Apply that was cut before
+// all was activated is restored. open is false where there was none.
+func (a *Applier) Settle(ctx context.Context) (answer wire.ConfigurationAnswer, open bool) {
+	pending, err := a.o.Files.Pending()
+	if err != nil {
+		return a.broken(0, err), true
+	}
+	r, err := a.begin(false)
+	if err != nil {
+		return a.broken(0, err), true
+	}
+	defer r.end()
+	switch {
+	case !pending && r.m.Open == nil:
+		return wire.ConfigurationAnswer{}, false
+	case !pending && r.m.Open.Record == r.record: // kept, and ended before that was noted
+		r.m.Open = nil
+		r.m.forget(r.from)
+		if err := r.m.save(r.t); err != nil {
+			return r.answer(r.from.doc.Generation, wire.ConfigurationFailed, wire.ReasonApply, err), true
+		}
+		return r.answer(r.from.doc.Generation, wire.ConfigurationApplied, "", nil), true
+	}
+	d, err := nodeconfig.Document{}, errors.New("restore configuration: the machine's record of it is missing")
+	if r.m.Open != nil {
+		d, err = documentOf(r.m.Open.Record)
+	}
+	to := effects(d)
+	if err != nil || !pending || !r.m.Open.Activated {
+		if err == nil {
+			err = errors.New("the agent stopped while the configuration changed")
+		}
+		if r.m.Open == nil {
+			r.m.Open = &unjudged{}
+		}
+		return r.goBack(ctx, to, wire.ReasonInterrupted, err), true
+	}
+	r.done = r.m.Open.Judge
+	if slices.Contains(r.done, r.h.kubelet) {
+		if r.since, err = r.awaitKubelet(ctx); err != nil {
+			return r.answer(d.Generation, wire.ConfigurationApplying, "", nil), true
+		}
+	}
+	return r.judge(ctx, to), true
+}
+
+// Recover goes back to the files and sysctls of before where an Apply was cut: early at a
+// start, before what reads them. It starts and stops no unit. restored is false where
+// nothing was open.
+func (a *Applier) Recover(ctx context.Context) (restored bool, err error) {
+	pending, err := a.o.Files.Pending()
+	if err != nil || !pending {
+		return false, err
+	}
+	changed, err := a.o.Files.Restore()
+	if err != nil {
+		return false, err
+	}
+	r, err := a.begin(false)
+	if err != nil {
+		return true, err
+	}
+	defer r.end()
+	for key, before := range r.m.Sysctls {
+		want, ok := r.from.doc.Config.Sysctls[key]
+		if !ok {
+			want = before
+		}
+		if is, err := a.o.System.Sysctl(key); err != nil || slices.Equal(strings.Fields(is), strings.Fields(want)) {
+			continue // systemd-sysctl sets it once its module is there
+		}
+		if err := a.o.System.SetSysctl(key, want); err != nil {
+			a.o.Log.Warn("cannot restore sysctl", "key", key, "error", err)
+		}
+	}
+	// What is derived from files was not restored with them.
+	if slices.ContainsFunc(changed, func(c string) bool { return path.Dir(c) == certificateDir }) {
+		if err := a.o.System.UpdateCACertificates(ctx); err != nil {
+			a.o.Log.Warn("cannot update CA certificates", "error", err)
+		}
+	}
+	r.m.Open = nil
+	r.m.forget(r.from)
+	return true, errors.Join(r.m.save(r.t), a.o.System.Reload(ctx))
+}

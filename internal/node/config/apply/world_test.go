@@ -1,0 +1,405 @@
+package apply
+
+import (
+	"context"
+	"crypto/ed25519"
+	"errors"
+	"io/fs"
+	"log/slog"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/ortet/ortet/internal/node/config/files"
+	"github.com/ortet/ortet/internal/nodeconfig"
+	"github.com/ortet/ortet/internal/wire"
+)
+
+// A world is a machine: a folder as its root, and a small model of systemd, the kernel's
+// parameters, the kubelet and its Node. Time passes in Wait alone.
+type world struct {
+	t       *testing.T
+	root    string
+	now     time.Time
+	units   map[string]*unit
+	sysctls map[string]string
+	log     []string // what was done to the machine
+	// fails says that a unit does not stay up, by what lies on the machine then.
+	fails      map[string]func() bool
+	complaints map[string]string // of Verify, by a text in a staged file
+	command    []string
+	ready      bool
+	heartbeat  time.Time
+	silent     func() bool // the kubelet runs and sends no heartbeats
+	onWait     func()
+	restored   func() // the store has restored its files
+	store      *fakeStore
+	files      Store // store
+	boot       bool
+	deny       map[Verb]error
+}
+
+type unit struct {
+	active   string
+	restarts int
+	since    time.Time
+}
+
+const pool = "/subscriptions/s/resourcegroups/g/providers/microsoft.compute/virtualmachinescalesets/p"
+
+func newWorld(t *testing.T) *world {
+	w := &world{t: t, root: t.TempDir(), now: time.Date(2026, 11, 25, 12, 0, 0, 0, time.UTC), units: map[string]*unit{}, ready: true,
+		sysctls: map[string]string{"net.core.somaxconn": "128", "net.ipv4.tcp_rmem": "4096\t131072\t6291456"}, fails: map[string]func() bool{}, complaints: map[string]string{},
+		command: []string{"/usr/bin/kubelet", "--config-dir=" + DefaultKubeletConfigDir}, deny: map[Verb]error{}}
+	w.heartbeat = w.now.Add(-time.Minute)
+	w.store = &fakeStore{w: w, base: map[string]*files.Entry{}}
+	w.files = w.store
+	w.write("/etc/passwd", "root:x:0:0::/root:/bin/sh\nwww:x:33:34::/:/bin/false\n")
+	w.write("/etc/group", "root:x:0:\nwww:x:34:\n")
+	w.write("/etc/containerd/config.toml", "version = 2\n[plugins.\"io.containerd.grpc.v1.cri\".registry]\n  config_path = \"/etc/containerd/certs.d:/etc/docker/certs.d\"\n")
+	w.write("/usr/sbin/update-ca-certificates", "")
+	w.write(DefaultKubeletConfigDir+"/00-image.conf", "")
+	w.write("/var/lib/ortet/config/x", "")
+	for _, name := range []string{"kubelet.service", "containerd.service", "nginx.service", "backup.service"} {
+		w.write("/lib/systemd/system/"+name, "[Service]\nExecStart=/bin/true\n[Install]\nWantedBy=multi-user.target\n")
+		w.units[name] = &unit{active: "active", since: w.now.Add(-time.Hour)}
+	}
+	w.units["backup.service"].active = "inactive"
+	w.write("/lib/systemd/system/once.service", "[Service]\nType=oneshot\nExecStart=/bin/true\n")
+	return w
+}
+
+func (w *world) write(name, text string) {
+	w.t.Helper()
+	at := filepath.Join(w.root, name)
+	if err := errors.Join(os.MkdirAll(filepath.Dir(at), 0o755), os.WriteFile(at, []byte(text), 0o644)); err != nil {
+		w.t.Fatal(err)
+	}
+}
+
+// read gives a file's content, "-> TARGET" of a link, "" of nothing.
+func (w *world) read(name string) string {
+	at := filepath.Join(w.root, name)
+	if target, err := os.Readlink(at); err == nil {
+		return "-> " + target
+	}
+	text, err := os.ReadFile(at)
+	if err != nil && !errors.Is(err, fs.ErrNotExist) {
+		w.t.Fatal(err)
+	}
+	return string(text)
+}
+
+func (w *world) has(name, text string) func() bool {
+	return func() bool { return strings.Contains(w.read(name), text) }
+}
+
+func (w *world) applier() *Applier {
+	return New(Options{Root: w.root, Files: w.files, System: w, Now: func() time.Time { return w.now }, Log: slog.New(slog.DiscardHandler), Boot: w.boot,
+		Heartbeat: func(context.Context) (bool, time.Time, error) { return w.ready, w.heartbeat, nil }})
+}
+
+func document(generation int64, c nodeconfig.Config) nodeconfig.Document {
+	return nodeconfig.Document{Pool: pool, Generation: generation, Config: c}
+}
+
+func (w *world) record(d nodeconfig.Document) string {
+	w.t.Helper()
+	record, err := d.Sign(ed25519.NewKeyFromSeed(make([]byte, ed25519.SeedSize)))
+	if err != nil {
+		w.t.Fatal(err)
+	}
+	return record
+}
+
+// apply applies a document and gives the answer and what was done.
+func (w *world) apply(generation int64, c nodeconfig.Config) (wire.ConfigurationAnswer, []string) {
+	w.t.Helper()
+	d := document(generation, c)
+	// As it is read from userData: numbers are float64.
+	s, err := nodeconfig.Read(w.record(d))
+	if err != nil {
+		w.t.Fatal(err)
+	}
+	if d, err = s.Unverified(); err != nil {
+		w.t.Fatal(err)
+	}
+	w.log = nil
+	return w.applier().Apply(w.t.Context(), d, w.record(d)), w.log
+}
+
+// good applies a document that has to be applied, by exactly these actions.
+func (w *world) good(generation int64, c nodeconfig.Config, actions ...string) {
+	w.t.Helper()
+	got, log := w.apply(generation, c)
+	if got.State != wire.ConfigurationApplied || got.Generation != generation || got.Wanted != generation || got.Digest == "" || got.Message != "" {
+		w.t.Fatalf("%+v", got)
+	}
+	w.did(log, actions...)
+	if w.pending() {
+		w.t.Error("the journal is open")
+	}
+}
+
+func (w *world) pending() bool {
+	w.t.Helper()
+	pending, err := w.files.Pending()
+	if err != nil {
+		w.t.Fatal(err)
+	}
+	return pending
+}
+
+func (w *world) did(log []string, actions ...string) {
+	w.t.Helper()
+	if !slices.Equal(log, actions) {
+		w.t.Errorf("done:\n%s\nwanted:\n%s", strings.Join(log, "\n"), strings.Join(actions, "\n"))
+	}
+}
+
+// bad applies a document that has to be answered by state and reason, with parts of the
+// message.
+func (w *world) bad(generation int64, c nodeconfig.Config, state wire.ConfigurationState, reason string, parts ...string) []string {
+	w.t.Helper()
+	got, log := w.apply(generation, c)
+	if got.State != state || got.Reason != reason || got.Wanted != generation || got.Generation >= generation {
+		w.t.Fatalf("%+v", got)
+	}
+	for _, part := range parts {
+		if !strings.Contains(got.Message, part) {
+			w.t.Errorf("message lacks %q: %s", part, got.Message)
+		}
+	}
+	if len(got.Message) > 1<<10 {
+		w.t.Errorf("message has %d bytes", len(got.Message))
+	}
+	return log
+}
+
+// The System of the world.
+
+func (w *world) Verify(_ context.Context, stage string, units []string) (lines []string, err error) {
+	folder := stage
+	if stage == "" {
+		folder = filepath.Join(w.root, systemUnits)
+	}
+	for _, u := range units {
+		text, _ := os.ReadFile(filepath.Join(folder, u))
+		for part, complaint := range w.complaints {
+			if strings.Contains(string(text), part) {
+				lines = append(lines, filepath.Join(folder, u)+":2: "+complaint)
+			}
+		}
+	}
+	return lines, nil
+}
+
+func (w *world) Reload(context.Context) error { w.log = append(w.log, "daemon-reload"); return nil }
+
+func (w *world) Control(_ context.Context, verb Verb, name string, wait bool) error {
+	line := string(verb) + " " + name
+	if !wait {
+		line += " (no wait)"
+	}
+	w.log = append(w.log, line)
+	if err := w.deny[verb]; err != nil {
+		return err
+	}
+	u := w.unit(name)
+	*u = unit{active: "inactive"}
+	if verb != Stop {
+		*u = unit{active: "active", since: w.now}
+		w.run(name)
+	}
+	return nil
+}
+
+// run has a unit that runs do what it does at its start.
+func (w *world) run(name string) {
+	if fails := w.fails[name]; fails != nil && fails() {
+		w.units[name].active = "activating"
+	} else if name == "kubelet.service" && (w.silent == nil || !w.silent()) {
+		w.heartbeat = w.now
+	}
+}
+
+func (w *world) unit(name string) *unit {
+	if w.units[name] == nil {
+		w.units[name] = &unit{active: "inactive"}
+	}
+	return w.units[name]
+}
+
+func (w *world) Unit(_ context.Context, name string) (UnitState, error) {
+	u := w.unit(name)
+	s := UnitState{Active: u.active, Restarts: u.restarts}
+	if name == "once.service" {
+		return UnitState{Active: "inactive", Done: true}, nil
+	}
+	if u.active == "active" {
+		s.Since = u.since
+	}
+	return s, nil
+}
+
+func (w *world) Journal(_ context.Context, name string) []string {
+	return []string{name + " says", "password=hunter2secret", strings.Repeat("long ", 1000)}
+}
+
+func (w *world) Sysctl(key string) (string, error) {
+	v, ok := w.sysctls[key]
+	if !ok {
+		return "", fs.ErrNotExist
+	}
+	return v, nil
+}
+
+func (w *world) SetSysctl(key, value string) error {
+	w.log = append(w.log, "sysctl "+key+"="+value)
+	w.sysctls[key] = value
+	return nil
+}
+
+func (w *world) UpdateCACertificates(context.Context) error {
+	w.log = append(w.log, "update-ca-certificates")
+	return nil
+}
+
+func (w *world) Command(context.Context, string) ([]string, error) { return w.command, nil }
+
+func (w *world) Healthz(context.Context, int) error {
+	if w.units["kubelet.service"].active != "active" {
+		return errors.New("connection refused")
+	}
+	return nil
+}
+
+func (w *world) Wait(ctx context.Context, d time.Duration) error {
+	w.now = w.now.Add(d)
+	if w.onWait != nil {
+		w.onWait()
+	}
+	for name, u := range w.units {
+		if u.active == "activating" && w.now.Second()%10 == 0 {
+			u.restarts++
+			w.run(name)
+		}
+	}
+	return ctx.Err()
+}
+
+// A fakeStore is the store of package files without its care for power cuts.
+type fakeStore struct {
+	w            *world
+	current      files.Set
+	record       []byte
+	base         map[string]*files.Entry
+	next         files.Set
+	nextRecord   []byte
+	pending      bool
+	restoreError error
+}
+
+func (s *fakeStore) Current() (files.Set, []byte, error) { return s.current, s.record, nil }
+func (s *fakeStore) Pending() (bool, error)              { return s.pending, nil }
+
+func (s *fakeStore) at(name string) files.Entry {
+	at := filepath.Join(s.w.root, name)
+	if target, err := os.Readlink(at); err == nil {
+		return files.Entry{Path: name, Link: target}
+	}
+	text, err := os.ReadFile(at)
+	if err != nil {
+		return files.Entry{Path: name, Absent: true}
+	}
+	return files.Entry{Path: name, Content: text, Mode: 0o644}
+}
+
+// wanted is the state of each path that this set or an earlier one touches.
+func (s *fakeStore) wanted(set files.Set) (all files.Set) {
+	for _, e := range set {
+		all = append(all, e)
+	}
+	for name, e := range s.base {
+		if !slices.ContainsFunc(set, func(x files.Entry) bool { return x.Path == name }) {
+			all = append(all, *e)
+		}
+	}
+	slices.SortFunc(all, func(a, b files.Entry) int { return strings.Compare(a.Path, b.Path) })
+	return all
+}
+
+func (s *fakeStore) Changes(set files.Set) (changed []string, err error) {
+	for _, e := range s.wanted(set) {
+		if info, err := os.Lstat(filepath.Join(s.w.root, e.Path)); err == nil && info.IsDir() {
+			return nil, errors.New(e.Path + ": is a directory")
+		}
+		if is := s.at(e.Path); is.Absent != e.Absent || is.Link != e.Link || string(is.Content) != string(e.Content) {
+			changed = append(changed, e.Path)
+		}
+	}
+	return changed, nil
+}
+
+func (s *fakeStore) put(set files.Set) ([]string, error) {
+	changed, err := s.Changes(set)
+	if err != nil {
+		return nil, err
+	}
+	for _, e := range s.wanted(set) {
+		if !slices.Contains(changed, e.Path) {
+			continue
+		}
+		at := filepath.Join(s.w.root, e.Path)
+		_ = os.Remove(at)
+		if e.Absent {
+			continue
+		}
+		if e.Link != "" {
+			err = errors.Join(os.MkdirAll(filepath.Dir(at), 0o755), os.Symlink(e.Link, at))
+		} else {
+			s.w.write(e.Path, string(e.Content))
+		}
+		if err != nil {
+			return nil, err
+		}
+	}
+	return changed, nil
+}
+
+func (s *fakeStore) Begin(next files.Set, record []byte) ([]string, error) {
+	if s.pending {
+		return nil, errors.New("begin while pending")
+	}
+	for _, e := range next {
+		if s.base[e.Path] == nil {
+			is := s.at(e.Path)
+			s.base[e.Path] = &is
+		}
+	}
+	changed, err := s.put(next)
+	if err == nil {
+		s.next, s.nextRecord, s.pending = next, record, true
+	}
+	return changed, err
+}
+
+func (s *fakeStore) Keep() error {
+	s.current, s.record, s.pending = s.next, s.nextRecord, false
+	return nil
+}
+
+func (s *fakeStore) Restore() ([]string, error) {
+	if s.restoreError != nil || !s.pending {
+		return nil, s.restoreError
+	}
+	s.pending = false
+	changed, err := s.put(s.current)
+	if s.w.restored != nil {
+		s.w.restored()
+	}
+	return changed, err
+}
