@@ -36,6 +36,7 @@ func commands() []command {
 		{"report", "collect a report of where the time of this boot went", runReport},
 		{"events", "drain or leave before Azure's scheduled events", runEvents},
 		{"extension", "commands of the Azure VM extension", runExtension},
+		{"config", "apply the configuration in this machine's userData", runConfig},
 		{"join", "prove this machine's identity, and write kubelet settings", runJoin},
 		{"leave", "drain this node, stop its kubelet, and delete its Node", runLeave},
 		{"generalize", "remove a node's identity from a copy of its disk", runGeneralize},

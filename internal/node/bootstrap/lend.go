@@ -75,21 +75,9 @@ func Kept(root, state, bootID string) (v wire.Verdict, ok bool) {
 // own credentials. path is made of the node's name, as the certificate has it;
 // body nil sends none. It gives the answer's status code, its line, and its body.
 func AskAsKubelet(ctx context.Context, root, method string, path func(node string) string, contentType string, body []byte) (code int, status string, answer []byte, err error) {
-	o := rooted(root)
-	k, u, err := readKubeconfig(o)
+	config, full, err := kubeletURL(root, path)
 	if err != nil {
 		return 0, "", nil, err
-	}
-	config, name, err := k.login(o)
-	if err != nil {
-		return 0, "", nil, err
-	}
-	full, err := url.Parse(strings.TrimSuffix(u.String(), "/") + path(name))
-	if err != nil {
-		return 0, "", nil, err
-	}
-	if config.ServerName == "" {
-		config.ServerName = full.Hostname()
 	}
 	return Ask(ctx, Question{Method: method, URL: full, TLS: config, Within: nodeTimeout, Type: contentType, Body: body})
 }

@@ -266,6 +266,7 @@ func TestRefusals(t *testing.T) {
 			d.write(map[string]string{"etc/cloud/cloud.cfg.d/99.cfg": "preserve_hostname: true\n"})
 		}, nil, "/etc/cloud/cloud.cfg.d/99.cfg"},
 		{"a control plane", func(d *donor) { d.write(map[string]string{"etc/kubernetes/manifests/kube-apiserver.yaml": ""}) }, nil, "control plane"},
+		{"a configuration that is half applied", func(d *donor) { d.write(map[string]string{"var/lib/ortet/config/journal.json": "{}"}) }, nil, "half applied"},
 		{"baked without a way to join", func(*donor) {}, func(o *Options) { o.Bootstrap = Baked }, "could not join"},
 		{"a donor that is no name", func(*donor) {}, func(o *Options) { o.Donor = "../x" }, "node name"},
 		{"an ancestry of an earlier capture only", func(d *donor) {
@@ -454,6 +455,7 @@ func TestWhatJoinAndEventsLeave(t *testing.T) {
 		"var/lib/ortet/identity.json":                        `{"state":"joined","vmId":"11111111-2222-3333-4444-555555555555","nodeName":"donor"}`,
 		"var/lib/ortet/.identity.json.ortet":                 `{"state"`,
 		"var/lib/ortet/events.json":                          `{"vmId":"11111111-2222-3333-4444-555555555555"}`,
+		"var/lib/ortet/verdict.json":                         `{"vmId":"11111111-2222-3333-4444-555555555555"}`,
 		"var/lib/ortet/.verdict-123":                         `{"vmId"`,
 		"var/lib/ortet/boots/1.json":                         "{}",
 		"etc/kubernetes/bootstrap-kubelet.conf":              kubeconfig,

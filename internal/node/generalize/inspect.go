@@ -33,6 +33,10 @@ type inspection struct {
 	resumed bool // an earlier run of this capture began on this disk
 }
 
+// configurationJournal is there while ortet-node config applies a configuration: the
+// disk has neither the old nor the new one.
+const configurationJournal = "/var/lib/ortet/config/journal.json"
+
 // CheckDonor says, as a *RefusedError, why the tree is not the donor's system disk;
 // nil when it is. It changes nothing.
 func CheckDonor(t *tree.Tree, o Options) error {
@@ -111,6 +115,13 @@ func inspect(t *tree.Tree, o Options) (inspection, error) {
 	}
 	if plane != "" {
 		problems = append(problems, fmt.Sprintf("this is the disk of a control plane (%s): only workers can be captured", plane))
+	}
+	open, err := t.Exists(configurationJournal)
+	if err != nil {
+		return found, err
+	}
+	if open {
+		problems = append(problems, fmt.Sprintf("a configuration is half applied (%s): start the donor, wait until 'ortet-node config show' says Applied or Failed, and capture it then", configurationJournal))
 	}
 	if found.joins, err = findJoins(t); err != nil {
 		return found, err

@@ -180,6 +180,7 @@ func Table() []Row {
 		{Group: groupHygiene, Path: "/var/log", Action: Edit, What: "remove rotated logs, empty the others, keep ancestry.log", edit: emptyLogs, Why: "logs name the donor and may hold secrets"},
 		{Group: groupHygiene, Path: "/var/lib/ortet/boots/*", Action: Remove, Why: "reports of the donor's boots, which name it"},
 		{Group: groupHygiene, Path: "/var/lib/ortet/events.json", Action: Remove, Why: "what the donor did about Azure's events, which are not a clone's"},
+		{Group: groupHygiene, Path: "/var/lib/ortet/verdict.json", Action: Remove, Why: "how the donor's boot ended, which is not a clone's"},
 		{Group: groupHygiene, Path: "/var/lib/ortet/.*", Action: Remove, Why: "what ortet-node was writing when it was killed"},
 		{Group: groupHygiene, Path: ortetRecord, Action: Remove, Last: true, Why: "says that the donor has joined from this disk; a clone has not"},
 		{Group: groupHygiene, Path: "/run/ortet/*", Action: Remove, Why: "what ortet-node wrote for one boot, where /run is kept on the disk"},

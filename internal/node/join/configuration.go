@@ -28,7 +28,10 @@ const (
 	// found to be this machine's, or it was admitted.
 	ReadyFile   = "/run/ortet/joined"
 	rancherDrop = "/config.yaml.d/50-ortet.yaml"
-	registries  = "/registries.yaml"
+	// kubeletDropIns is where ortet-node config changes the kubelet. kubeadm names no
+	// such folder, and a kubelet does not start where the one that is named is missing.
+	kubeletDropIns = "/etc/kubernetes/kubelet.conf.d"
+	registries     = "/registries.yaml"
 )
 
 // rancher is the folder of k3s's or RKE2's configuration.
@@ -105,10 +108,10 @@ func certificates(text []byte) bool {
 
 // configuration is all that this distribution joins with, but the client CA, of which
 // it depends on what is there.
-func configuration(s Settings, j wire.Join) []file {
+func configuration(s Settings, j wire.Join, dropIns bool) []file {
 	if s.Distribution == wire.Kubelet {
 		return []file{
-			{path: KubeletArguments, text: kubeletArguments(s, j.NodeName, j.ProviderID)},
+			{path: KubeletArguments, text: kubeletArguments(s, j.NodeName, j.ProviderID, dropIns)},
 			{path: s.Kubelet.BootstrapKubeconfig, text: bootstrapFile(j)},
 		}
 	}
@@ -124,14 +127,20 @@ func configuration(s Settings, j wire.Join) []file {
 
 // again is what a start of a node that has joined writes anew, since it lay in
 // memory.
-func again(s Settings, r Record) []file {
+func again(s Settings, r Record, dropIns bool) []file {
 	switch {
 	case s.Distribution == wire.Kubelet && r.ProviderID != "":
-		return []file{{path: KubeletArguments, text: kubeletArguments(s, r.NodeName, r.ProviderID)}}
+		return []file{{path: KubeletArguments, text: kubeletArguments(s, r.NodeName, r.ProviderID, dropIns)}}
 	case s.Distribution != wire.Kubelet && pinShape.MatchString(r.CAPin):
 		return []file{{path: RancherToken, text: []byte(r.CAPin + spentToken + "\n"), keep: true}}
 	}
 	return nil
+}
+
+// dropInsExist says whether the kubelet may be given a folder of drop-ins.
+func dropInsExist(t *tree.Tree) bool {
+	info, err := t.Stat(kubeletDropIns)
+	return err == nil && info.IsDir()
 }
 
 // write writes files in their order.
@@ -162,13 +171,16 @@ func bootstrapFile(j wire.Join) []byte {
 
 // kubeletArguments is an environment file of systemd's. Its words hold no blank and
 // no quote: checkJoin and Settings.Complete have seen to it.
-func kubeletArguments(s Settings, node, providerID string) []byte {
+func kubeletArguments(s Settings, node, providerID string, dropIns bool) []byte {
 	words := []string{"--hostname-override=" + node, "--provider-id=" + providerID}
 	if len(s.NodeLabels) > 0 {
 		words = append(words, "--node-labels="+strings.Join(labels(s), ","))
 	}
 	if len(s.NodeTaints) > 0 {
 		words = append(words, "--register-with-taints="+strings.Join(s.NodeTaints, ","))
+	}
+	if dropIns {
+		words = append(words, "--config-dir="+kubeletDropIns)
 	}
 	return []byte("# Written by ortet-node join at each start.\nORTET_KUBELET_ARGS=" + strings.Join(words, " ") + "\n")
 }

@@ -46,7 +46,7 @@ func FuzzSettings(f *testing.F) {
 // and for k3s YAML of these keys alone.
 func checkWords(t *testing.T, s Settings, node, id string) {
 	t.Helper()
-	line := strings.TrimPrefix(string(kubeletArguments(s, node, id)), "# Written by ortet-node join at each start.\n")
+	line := strings.TrimPrefix(string(kubeletArguments(s, node, id, false)), "# Written by ortet-node join at each start.\n")
 	if strings.Count(line, "\n") != 1 || strings.ContainsAny(line, "\"'\\$%`\r\x00") {
 		t.Fatalf("not one line of plain words: %q", line)
 	}
@@ -109,7 +109,7 @@ func FuzzGrant(f *testing.F) {
 			return
 		}
 		s := Settings{Distribution: distribution, Kubelet: KubeletPaths{bootstrapKubeconfig, kubeletKubeconfig, clientCA}}
-		files := configuration(s, j)
+		files := configuration(s, j, false)
 		for _, file := range files {
 			switch file.path {
 			case bootstrapKubeconfig, KubeletArguments, RancherToken, "/etc/rancher/k3s/config.yaml.d/50-ortet.yaml":
@@ -117,7 +117,7 @@ func FuzzGrant(f *testing.F) {
 				t.Fatalf("a file %s", file.path)
 			}
 		}
-		line := string(kubeletArguments(s, j.NodeName, j.ProviderID))
+		line := string(kubeletArguments(s, j.NodeName, j.ProviderID, false))
 		if strings.Count(line, "\n") != 2 || len(strings.Fields(line[strings.IndexByte(line, '\n'):])) != 2 {
 			t.Fatalf("%q", line)
 		}
@@ -145,7 +145,7 @@ func FuzzRecord(f *testing.F) {
 				checkWords(t, Settings{}, r.NodeName, r.ProviderID)
 			}
 			judge(&r, &login{node: r.NodeName}, "", &Machine{}, time.Unix(1, 0))
-			for _, file := range again(Settings{Distribution: wire.K3s}, r) {
+			for _, file := range again(Settings{Distribution: wire.K3s}, r, false) {
 				if !pinnedToken.MatchString(strings.TrimSuffix(string(file.text), "\n")) {
 					t.Fatalf("%q", file.text)
 				}

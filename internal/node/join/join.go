@@ -123,7 +123,7 @@ func (a *attempt) try(ctx context.Context) error {
 			return here(err)
 		}
 	}
-	if err := write(a.t, configuration(a.settings, granted)); err != nil {
+	if err := write(a.t, configuration(a.settings, granted, dropInsExist(a.t))); err != nil {
 		return here(err)
 	}
 	if err := writeRecord(a.t, recordOf(granted, a.settings.Distribution, a.firmware, a.options.now())); err != nil {
@@ -264,7 +264,7 @@ func (a *attempt) goOn(record *Record, held *login, m *Machine) error {
 			a.options.Log.Warn("whose identity is on the disk cannot be recorded; it is looked at anew at the next start", "error", err)
 		}
 	}
-	if err := write(a.t, again(a.settings, *record)); err != nil {
+	if err := write(a.t, again(a.settings, *record, dropInsExist(a.t))); err != nil {
 		return here(err)
 	}
 	// The token in it is used up; the kubelet has what it got for it.

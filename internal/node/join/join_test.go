@@ -52,6 +52,29 @@ func TestJoinWritesWhatAKubeletJoinsWith(t *testing.T) {
 	}
 }
 
+// The kubelet is given the folder of its drop-ins where it exists, at the first start and
+// at each later one.
+func TestKubeletDropInFolder(t *testing.T) {
+	w := newWorld(t)
+	w.mustJoin()
+	if got := w.read(KubeletArguments); strings.Contains(got, "--config-dir") {
+		t.Errorf("without the folder: %s", got)
+	}
+	w = newWorld(t)
+	w.write("/etc/kubernetes/kubelet.conf.d/README", "")
+	w.mustJoin()
+	first := w.read(KubeletArguments)
+	if !strings.HasSuffix(first, " --config-dir=/etc/kubernetes/kubelet.conf.d\n") {
+		t.Errorf("with the folder: %s", first)
+	}
+	w.write(KubeletArguments, "")
+	w.kubelet(ourName, time.Now().Add(time.Hour)) // it has joined
+	w.mustJoin()
+	if again := w.read(KubeletArguments); again != first {
+		t.Errorf("at the next start: %q, want %q", again, first)
+	}
+}
+
 // The kubelet reads the kubeconfig by this code.
 func TestTheBootstrapKubeconfigIsOne(t *testing.T) {
 	w := newWorld(t)

@@ -1,0 +1,175 @@
+package config
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"net/url"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/ortet/ortet/internal/node/bootstrap"
+	"github.com/ortet/ortet/internal/wire"
+)
+
+// Kubernetes is the API server with the kubelet's own credentials, which may watch and
+// patch its own Node. Source: Kubernetes, plugin/pkg/auth/authorizer/node.
+type Kubernetes interface {
+	Ask(ctx context.Context, method string, path func(node string) string, contentType string, body []byte) (code int, status string, answer []byte, err error)
+	Watch(ctx context.Context, path func(node string) string, accept string, idle time.Duration, event func(line []byte) error) error
+}
+
+// AsKubelet asks as the kubelet of the node with this root.
+func AsKubelet(root string) Kubernetes { return kubelet(root) }
+
+type kubelet string // the root
+
+func (k kubelet) Ask(ctx context.Context, method string, path func(node string) string, contentType string, body []byte) (code int, status string, answer []byte, err error) {
+	return bootstrap.AskAsKubelet(ctx, string(k), method, path, contentType, body)
+}
+
+func (k kubelet) Watch(ctx context.Context, path func(node string) string, accept string, idle time.Duration, event func(line []byte) error) error {
+	return bootstrap.WatchAsKubelet(ctx, string(k), path, accept, idle, event)
+}
+
+const (
+	// metadataOnly spares the Node's status and spec. Source: "Kubernetes API Concepts".
+	metadataOnly = "application/json;as=PartialObjectMetadata;g=meta.k8s.io;v=v1"
+	// The server ends a watch after this time, at random below twice the first.
+	watchLeast, watchMore = 300, 300 // seconds
+	// watchIdle is longer than bookmarks take, a minute each.
+	watchIdle = 3 * time.Minute
+)
+
+// watchPath watches one Node. Resource version 0 has the server send the Node as it is
+// first, from its cache, so that nothing has to be listed before.
+func watchPath(random float64) func(node string) string {
+	return func(node string) string {
+		q := url.Values{
+			"watch": {"true"}, "fieldSelector": {"metadata.name=" + node}, "resourceVersion": {"0"}, "allowWatchBookmarks": {"true"},
+			"timeoutSeconds": {strconv.Itoa(watchLeast + int(random*watchMore))},
+		}
+		return "/api/v1/nodes?" + q.Encode()
+	}
+}
+
+// observation is what the watch last saw.
+type observation struct {
+	watching bool
+	node     bool   // the Node was seen
+	wanted   int64  // 0 for none
+	answer   string // the annotation
+}
+
+// observe takes in one line of the watch.
+func (o *observation) observe(line []byte) error {
+	var e struct {
+		Type   string `json:"type"`
+		Object struct {
+			Metadata struct {
+				Annotations map[string]string `json:"annotations"`
+			} `json:"metadata"`
+			Code    int    `json:"code"`
+			Message string `json:"message"`
+		} `json:"object"`
+	}
+	if err := json.Unmarshal(line, &e); err != nil {
+		return fmt.Errorf("read an event of the watch: %w", err)
+	}
+	switch e.Type {
+	case "ADDED", "MODIFIED":
+		o.node, o.answer = true, e.Object.Metadata.Annotations[wire.ConfigurationAnnotation]
+		// What is no number asks for nothing.
+		o.wanted, _ = strconv.ParseInt(e.Object.Metadata.Annotations[wire.ConfigurationWanted], 10, 64)
+	case "DELETED":
+		*o = observation{}
+	case "ERROR":
+		return fmt.Errorf("the API server ended the watch: %d %s", e.Object.Code, clip(e.Object.Message))
+	}
+	o.watching = true
+	return nil
+}
+
+// conditionOf is the Node's condition for an answer.
+func conditionOf(a wire.ConfigurationAnswer, changed time.Time) map[string]any {
+	status := map[wire.ConfigurationState]string{wire.ConfigurationApplied: "True", wire.ConfigurationFailed: "False", wire.ConfigurationRefused: "False"}[a.State]
+	if status == "" {
+		status = "Unknown"
+	}
+	c := map[string]any{"type": wire.ConfigurationCondition, "status": status, "reason": a.Reason, "message": a.Message, "lastHeartbeatTime": a.At, "lastTransitionTime": changed}
+	if a.Reason == "" {
+		c["reason"] = string(a.State)
+	}
+	if a.Message == "" {
+		c["message"] = fmt.Sprintf("the node has generation %d", a.Generation)
+	}
+	return c
+}
+
+// publish writes an answer to the Node: the condition first, so that the annotation says
+// that both are there. Only a strategic merge patch leaves the kubelet's conditions.
+func publish(ctx context.Context, k Kubernetes, a wire.ConfigurationAnswer) error {
+	condition, err := json.Marshal(map[string]any{"status": map[string]any{"conditions": []any{conditionOf(a, a.At)}}})
+	if err == nil {
+		err = patch(ctx, k, "/status", "application/strategic-merge-patch+json", condition)
+	}
+	text, problem := json.Marshal(a)
+	if err = errors.Join(err, problem); err != nil {
+		return err
+	}
+	annotation, err := json.Marshal(map[string]any{"metadata": map[string]any{"annotations": map[string]string{wire.ConfigurationAnnotation: string(text)}}})
+	if err != nil {
+		return err
+	}
+	return patch(ctx, k, "", "application/merge-patch+json", annotation)
+}
+
+// Heartbeat reads the machine's own Node: whether it is Ready, and when the kubelet last
+// said so.
+func Heartbeat(k Kubernetes) func(ctx context.Context) (ready bool, at time.Time, err error) {
+	return func(ctx context.Context) (ready bool, at time.Time, err error) {
+		code, status, answer, err := k.Ask(ctx, "GET", func(node string) string { return "/api/v1/nodes/" + url.PathEscape(node) }, "", nil)
+		if err == nil && code != 200 {
+			err = errors.New(status)
+		}
+		var n struct {
+			Status struct {
+				Conditions []struct {
+					Type, Status string
+					At           time.Time `json:"lastHeartbeatTime"`
+				} `json:"conditions"`
+			} `json:"status"`
+		}
+		if err == nil {
+			err = json.Unmarshal(answer, &n)
+		}
+		if err != nil {
+			return false, at, fmt.Errorf("read the node's own Node: %w", err)
+		}
+		for _, c := range n.Status.Conditions {
+			if c.Type == "Ready" {
+				ready, at = c.Status == "True", c.At
+			}
+		}
+		return ready, at, nil
+	}
+}
+
+func patch(ctx context.Context, k Kubernetes, part, contentType string, body []byte) error {
+	code, status, answer, err := k.Ask(ctx, "PATCH", func(node string) string {
+		return "/api/v1/nodes/" + url.PathEscape(node) + part + "?fieldManager=ortet-node"
+	}, contentType, body)
+	if err == nil && code/100 != 2 {
+		var s struct {
+			Message string `json:"message"`
+		}
+		_ = json.Unmarshal(answer, &s) // "" where it is none of Kubernetes'
+		err = errors.New(strings.TrimSuffix(status+": "+clip(s.Message), ": "))
+	}
+	if err != nil {
+		return fmt.Errorf("patch the node's own Node: %w", err)
+	}
+	return nil
+}

@@ -1,0 +1,234 @@
+package config
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"reflect"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/ortet/ortet/internal/nodeconfig"
+	"github.com/ortet/ortet/internal/wire"
+)
+
+// An Applier makes the machine as a document says: apply.Applier.
+type Applier interface {
+	// Apply changes, activates and judges; record is kept with the files. Before the
+	// agents' start, at boot, it answers Applying and leaves the health to Settle.
+	Apply(ctx context.Context, d nodeconfig.Document, record string) wire.ConfigurationAnswer
+	// Recover puts the files back that a journal names; restored is false without one.
+	Recover(ctx context.Context) (restored bool, err error)
+	// Settle ends what a journal left open: it judges the health of what boot applied,
+	// and undoes what was interrupted. settled is false without a journal.
+	Settle(ctx context.Context) (answer wire.ConfigurationAnswer, settled bool)
+}
+
+// Options are what the agent works with. All but Ready, Alive and Random are required.
+type Options struct {
+	Root       string // "" is this system's
+	Metadata   string // address of the metadata service
+	Store      Store
+	Applier    Applier
+	Kubernetes Kubernetes
+	Now        func() time.Time
+	Random     func() float64 // in [0, 1), of pauses; nil is math/rand
+	Log        *slog.Logger
+	// Ready is called once the agent watches, Alive at each turn of its loop.
+	Ready, Alive func()
+}
+
+// A reconciler compares what the metadata service and the disk say.
+type reconciler struct {
+	Options
+	// applying is called before a document is applied.
+	applying func(ctx context.Context, a wire.ConfigurationAnswer)
+}
+
+// reconcile has the document of m applied where it is not in force. wanted is the
+// generation that the Node's annotation asks for, 0 for none. ok is false where there is
+// nothing to answer.
+func (r *reconciler) reconcile(ctx context.Context, m machine, wanted int64) (answer wire.ConfigurationAnswer, ok bool) {
+	answer.Wanted = max(wanted, m.generation())
+	state, current, err := r.load(m.pool)
+	if err != nil {
+		return r.say(answer, wire.ConfigurationFailed, wire.ReasonApply, err.Error()), true
+	}
+	if current != nil {
+		answer.Generation = current.Generation
+		if answer.Digest, err = current.Config.Digest(); err != nil {
+			return r.say(answer, wire.ConfigurationFailed, wire.ReasonApply, err.Error()), true
+		}
+	}
+	signed, err := nodeconfig.Read(m.userData)
+	switch {
+	case errors.Is(err, nodeconfig.ErrNotOurs) && wanted > answer.Generation:
+		return r.say(answer, wire.ConfigurationRefused, wire.ReasonNoDocument, err.Error()), true
+	case errors.Is(err, nodeconfig.ErrNotOurs):
+		answer.Wanted = answer.Generation
+		return r.applied(answer), current != nil
+	case err != nil:
+		return r.say(answer, wire.ConfigurationRefused, wire.ReasonDocument, err.Error()), true
+	}
+	d, reason, err := r.accept(signed, m, state, current)
+	if err != nil {
+		if wanted > m.generation() {
+			return r.old(answer, m.generation()), true
+		}
+		return r.say(answer, wire.ConfigurationRefused, reason, err.Error()), true
+	}
+	digest, err := d.Config.Digest()
+	switch f := state.Failed; {
+	case err != nil:
+		return r.say(answer, wire.ConfigurationRefused, wire.ReasonDocument, err.Error()), true
+	case current != nil && reflect.DeepEqual(*current, d):
+		answer = r.applied(answer)
+	case f != nil && f.Generation == d.Generation && f.Digest == digest:
+		answer = r.say(answer, wire.ConfigurationFailed, wire.ReasonFailedEarlier, f.Reason+": "+f.Message)
+	default:
+		answer.Wanted = d.Generation
+		answer = r.apply(ctx, answer, state, d, digest, m.userData)
+	}
+	if wanted > d.Generation {
+		answer = r.old(answer, d.Generation)
+	}
+	return answer, true
+}
+
+// load reads the state and the document in force. Those of another pool came with the
+// image: they are forgotten, and the files stay.
+func (r *reconciler) load(pool string) (State, *nodeconfig.Document, error) {
+	state, err := LoadState(r.Root)
+	if err != nil {
+		return state, nil, err
+	}
+	current, err := Current(r.Store)
+	if err != nil {
+		return state, nil, err
+	}
+	of := state.Pool
+	if current != nil {
+		of = current.Pool
+	}
+	if of != "" && of != pool {
+		r.Log.Info("forgetting the configuration of another pool; its files stay", "pool", of)
+		if err := r.Store.Forget(); err != nil {
+			return state, nil, fmt.Errorf("forget the configuration of pool %s: %w", of, err)
+		}
+		state, current = State{}, nil
+	}
+	if state.Pool != pool {
+		state.Pool = pool
+		if err := state.Save(r.Root); err != nil {
+			return state, nil, err
+		}
+	}
+	return state, current, nil
+}
+
+// accept gives the document where it may be applied, or why not.
+func (r *reconciler) accept(signed nodeconfig.Signed, m machine, state State, current *nodeconfig.Document) (d nodeconfig.Document, reason string, err error) {
+	settings, err := LoadSettings(r.Root)
+	keys := settings.Keys
+	if current != nil && len(current.Keys) > 0 {
+		keys, err = current.Keys, nil
+	}
+	if err != nil {
+		return d, wire.ReasonNoTrustedKeys, err
+	}
+	if len(keys) == 0 {
+		return d, wire.ReasonNoTrustedKeys, errors.New(SettingsFile + " names no public key; add the one of 'ortet config keygen' to keys")
+	}
+	d, err = signed.Verify(keys)
+	switch {
+	case errors.Is(err, nodeconfig.ErrSignature):
+		return d, wire.ReasonSignature, err
+	case err != nil:
+		return d, wire.ReasonDocument, err
+	case d.Pool != m.pool:
+		return d, wire.ReasonOtherPool, fmt.Errorf("the document is signed for pool %.300s, this machine is of %.300s", d.Pool, m.pool)
+	case current != nil && reflect.DeepEqual(*current, d):
+		return d, "", nil
+	case d.Generation < state.Floor:
+		return d, wire.ReasonOlder, fmt.Errorf("the document has generation %d, this node knows %d", d.Generation, state.Floor)
+	case len(d.Keys) == 0 && !slices.Contains(settings.Keys, signed.Key()):
+		// Without keys of its own the settings' count again, and lock the signer out.
+		return d, wire.ReasonSignature, fmt.Errorf("the document lists no accepted keys, and its signer's is not in %s; list them in the document", SettingsFile)
+	}
+	return d, "", nil
+}
+
+// apply tries a document. That it began is on the disk before, so that one which ends the
+// machine is not tried at each boot.
+func (r *reconciler) apply(ctx context.Context, answer wire.ConfigurationAnswer, state State, d nodeconfig.Document, digest, record string) wire.ConfigurationAnswer {
+	before := answer
+	state.Trying = &Attempt{Generation: d.Generation, Digest: digest}
+	if err := state.Save(r.Root); err != nil {
+		return r.say(answer, wire.ConfigurationFailed, wire.ReasonApply, err.Error())
+	}
+	if r.applying != nil {
+		r.applying(ctx, r.say(answer, wire.ConfigurationApplying, "", ""))
+	}
+	answer = r.Applier.Apply(ctx, d, record)
+	answer = r.say(answer, answer.State, answer.Reason, answer.Message)
+	answer.Wanted = d.Generation
+	if answer.State == wire.ConfigurationApplied {
+		answer.Generation, answer.Digest = d.Generation, digest
+	} else {
+		answer.Generation, answer.Digest = before.Generation, before.Digest
+	}
+	state.end(answer)
+	if err := state.Save(r.Root); err != nil {
+		r.Log.Error("a generation that failed may be tried again", "error", err)
+	}
+	return answer
+}
+
+// applied is the answer of a node that has what it should have.
+func (r *reconciler) applied(answer wire.ConfigurationAnswer) wire.ConfigurationAnswer {
+	drift, err := r.Store.Drift()
+	if err != nil {
+		r.Log.Warn("cannot compare the files with the configuration", "error", err)
+	}
+	answer.Drift = drift
+	return r.say(answer, wire.ConfigurationApplied, "", "")
+}
+
+func (r *reconciler) old(answer wire.ConfigurationAnswer, has int64) wire.ConfigurationAnswer {
+	return r.say(answer, wire.ConfigurationWaiting, wire.ReasonUserDataOld, fmt.Sprintf("the metadata service has generation %d", has))
+}
+
+// say completes an answer within its bounds.
+func (r *reconciler) say(answer wire.ConfigurationAnswer, state wire.ConfigurationState, reason, message string) wire.ConfigurationAnswer {
+	answer.State, answer.Reason, answer.Message = state, reason, clip(message)
+	answer.At = r.Now().UTC().Truncate(time.Second)
+	answer.Drift = answer.Drift[:min(len(answer.Drift), maxDrift)]
+	for size := 0; len(answer.Drift) > 0; answer.Drift = answer.Drift[:len(answer.Drift)-1] {
+		size = 0
+		for _, path := range answer.Drift {
+			size += len(path)
+		}
+		if size <= 1<<10 {
+			break
+		}
+	}
+	return answer
+}
+
+const (
+	maxMessage = 1 << 10
+	maxDrift   = 20
+)
+
+// clip bounds a message, in bytes. What JSON spells longer than it is becomes a blank.
+func clip(s string) string {
+	s = strings.Map(func(r rune) rune {
+		if r < ' ' && r != '\n' || r == '<' || r == '>' || r == '&' {
+			return ' '
+		}
+		return r
+	}, strings.ToValidUTF8(s, "?"))
+	return strings.ToValidUTF8(s[:min(len(s), maxMessage)], "")
+}

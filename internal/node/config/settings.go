@@ -1,0 +1,91 @@
+package config
+
+import (
+	"bytes"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"os"
+	"strings"
+
+	"github.com/ortet/ortet/internal/node/bootstrap"
+	"github.com/ortet/ortet/internal/nodeconfig"
+)
+
+// Files of the agent.
+const (
+	SettingsFile = "/etc/ortet/config.json"
+	StateFile    = "/var/lib/ortet/config/state.json"
+)
+
+// DefaultKubeletConfigDir is the kubelet's drop-in folder where the settings name none.
+const DefaultKubeletConfigDir = "/etc/kubernetes/kubelet.conf.d"
+
+// maxSettings bounds the settings and the state, in bytes.
+const maxSettings = 64 << 10
+
+// Settings are those of the image or of customData.
+type Settings struct {
+	// Keys are the public keys whose documents are accepted.
+	Keys []nodeconfig.PublicKey `json:"keys"`
+	// KubeletConfigDir is the kubelet's --config-dir, absolute.
+	KubeletConfigDir string `json:"kubeletConfigDir,omitempty"`
+}
+
+// LoadSettings reads the settings of the node with this root; without a file they name no
+// key.
+func LoadSettings(root string) (Settings, error) {
+	s := Settings{}
+	text, err := readFile(bootstrap.Under(root, SettingsFile))
+	if err == nil && text != nil {
+		d := json.NewDecoder(bytes.NewReader(text))
+		d.DisallowUnknownFields()
+		if err = d.Decode(&s); err == nil && d.More() {
+			err = errors.New("something follows the value")
+		}
+	}
+	if err == nil {
+		err = s.check()
+	}
+	if err != nil {
+		return Settings{KubeletConfigDir: DefaultKubeletConfigDir}, fmt.Errorf("read %s: %w", SettingsFile, err)
+	}
+	if s.KubeletConfigDir == "" {
+		s.KubeletConfigDir = DefaultKubeletConfigDir
+	}
+	return s, nil
+}
+
+func (s Settings) check() error {
+	if len(s.Keys) > nodeconfig.MaxKeys {
+		return fmt.Errorf("keys: %d, want at most %d", len(s.Keys), nodeconfig.MaxKeys)
+	}
+	for _, k := range s.Keys {
+		if _, err := k.Parse(); err != nil {
+			return fmt.Errorf("keys: %w", err)
+		}
+	}
+	if s.KubeletConfigDir != "" && !strings.HasPrefix(s.KubeletConfigDir, "/") {
+		return fmt.Errorf("kubeletConfigDir: %.200q is not an absolute path", s.KubeletConfigDir)
+	}
+	return nil
+}
+
+// readFile reads a file of at most maxSettings; nil where there is none.
+func readFile(path string) ([]byte, error) {
+	f, err := os.Open(path)
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil, nil
+	}
+	if err != nil {
+		return nil, err
+	}
+	defer func() { _ = f.Close() }()
+	text, err := io.ReadAll(io.LimitReader(f, maxSettings+1))
+	if err == nil && len(text) > maxSettings {
+		err = fmt.Errorf("more than %d bytes", maxSettings)
+	}
+	return text, err
+}
