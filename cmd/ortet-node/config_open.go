@@ -1,15 +1,30 @@
 package main
 
 import (
-	"errors"
+	"time"
 
+	"github.com/ortet/ortet/internal/node/bootstrap"
 	"github.com/ortet/ortet/internal/node/config"
+	"github.com/ortet/ortet/internal/node/config/apply"
+	"github.com/ortet/ortet/internal/node/config/files"
 )
 
 // openConfiguration is the node's store and applier.
-//
-// TO BE WIRED AT THE MERGE: files.OS(root), files.Open, and apply.New with
-// m.kubeletConfigDir, m.boot and m.log.
-func openConfiguration(configMachine) (config.Store, config.Applier, error) {
-	return nil, nil, errors.New("open the configuration's store: not wired yet")
+func openConfiguration(m configMachine) (config.Store, config.Applier, error) {
+	root := m.root
+	if root == "" {
+		root = bootstrap.DefaultRoot()
+	}
+	machine, err := files.OS(root)
+	if err != nil {
+		return nil, nil, err
+	}
+	store, err := files.Open(machine)
+	if err != nil {
+		return nil, nil, err
+	}
+	return store, apply.New(apply.Options{
+		Root: root, Files: store, System: apply.Machine(), KubeletConfigDir: m.kubeletConfigDir,
+		Heartbeat: config.Heartbeat(config.AsKubelet(m.root)), Now: time.Now, Log: m.log, Boot: m.boot,
+	}), nil
 }

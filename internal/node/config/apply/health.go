@@ -16,7 +16,7 @@ const (
 	DefaultDeadline = 2 * time.Minute
 	// maxRestarts by systemd itself end the wait before the deadline: the unit will not
 	// become well.
-	maxRestarts = 5
+	maxRestarts = 3
 	healthzPort = 10248 // default of KubeletConfiguration's healthzPort
 )
 
