@@ -331,7 +331,7 @@ func TestK3s(t *testing.T) {
 	w.write("/etc/systemd/system/k3s-agent.service", "")
 	w.write("/etc/rancher/k3s/registries.yaml", "mirrors: {}\n")
 	c.Kubelet = nil
-	w.bad(1, c, wire.ConfigurationFailed, wire.ReasonInvalid, "join.json")
+	w.bad(1, c, wire.ConfigurationRefused, wire.ReasonNotPrepared, "join.json")
 }
 
 func TestFolderWhereAFileShouldBe(t *testing.T) {

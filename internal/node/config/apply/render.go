@@ -394,7 +394,7 @@ func (p *plan) rancherMirrors(h host, current files.Set) error {
 		return err
 	}
 	if ours := slices.ContainsFunc(current, func(e files.Entry) bool { return e.Path == at }); there && !ours {
-		return fmt.Errorf("registry mirrors: %s exists already, written by the image or by registries in join.json; remove it there first", at)
+		return notPrepared("%s exists already, written by the image or by registries in join.json; remove it there first", at)
 	}
 	type mirror struct {
 		Endpoint []string `json:"endpoint"`
