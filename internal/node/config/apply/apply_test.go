@@ -240,7 +240,7 @@ func TestFailedUnitRestoresAll(t *testing.T) {
 		Files:   []nodeconfig.File{{Path: "/etc/nginx.conf", Content: "x", Restart: []string{"nginx"}}},
 	}
 	w.fails["hello.service"] = func() bool { return true }
-	log := w.bad(1, c, wire.ConfigurationFailed, wire.ReasonUnhealthy, "hello.service restarted 5 times")
+	log := w.bad(1, c, wire.ConfigurationFailed, wire.ReasonUnhealthy, "hello.service restarted 3 times")
 	w.did(log, "daemon-reload", "sysctl net.core.somaxconn=4096", "restart hello.service", "restart nginx.service",
 		"daemon-reload", "sysctl net.core.somaxconn=128", "stop hello.service", "restart nginx.service")
 	if w.read("/etc/nginx.conf") != "" || w.read("/etc/systemd/system/hello.service") != "" {
