@@ -78,6 +78,9 @@ type nodeStory struct {
 	Gone    bool        `json:"gone,omitempty"`
 	Boot    *fleet.Boot `json:"boot,omitempty"`
 	Console []string    `json:"console,omitempty"` // what matters of the serial log
+	// Configuration is why the configuration in place is not applied, "" where it is or
+	// where there is none.
+	Configuration string `json:"configuration,omitempty"`
 }
 
 // survey is what one look gives.
@@ -353,11 +356,17 @@ func (s *survey) rest(nodes []controller.NodeView, kept []nodeStory) {
 		}
 		s.stories = append(s.stories, k)
 	}
+	for i := range s.stories {
+		at := slices.IndexFunc(nodes, func(n controller.NodeView) bool { return n.Name == s.stories[i].Node })
+		if at >= 0 {
+			s.stories[i].Configuration = nodes[at].Configuration
+		}
+	}
 	for _, v := range nodes {
 		if shown[v.Name] {
 			continue
 		}
-		n := nodeStory{Assessment: controller.Assessment{Node: v.Name, HostName: v.Name, Created: v.Created, Since: v.ReadySince}}
+		n := nodeStory{Configuration: v.Configuration, Assessment: controller.Assessment{Node: v.Name, HostName: v.Name, Created: v.Created, Since: v.ReadySince}}
 		if id, ok := controller.InstanceOf(v.ProviderID); ok {
 			n.Instance = id
 			if id.Segment("virtualMachineScaleSets") != "" {

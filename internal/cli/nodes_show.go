@@ -243,6 +243,7 @@ func writeNode(w io.Writer, n nodeStory, now time.Time) {
 		field("retry", "the same boot may succeed if it is tried again")
 	}
 	field("where", where(*v))
+	field("config", n.Configuration)
 	field("source", sourceText(n.Source))
 	field("since", moment(n.Since, now))
 	field("created", moment(n.Created, now))

@@ -100,6 +100,26 @@ func TestNodesOfOtherProviders(t *testing.T) {
 	}
 }
 
+// A configuration that was not applied is shown at its node, whatever became of the boot.
+func TestNodeWithAFailedConfiguration(t *testing.T) {
+	node := &corev1.Node{}
+	node.Name, node.Status.Conditions = "n1", []corev1.NodeCondition{
+		{Type: corev1.NodeReady, Status: corev1.ConditionTrue},
+		{Type: wire.ConfigurationCondition, Status: corev1.ConditionFalse, Reason: wire.ReasonUnhealthy, Message: "kubelet.service failed; the node has generation 6"},
+	}
+	s := survey{now: noon}
+	s.rest([]controller.NodeView{*controller.ViewOf(node)}, nil)
+	var b strings.Builder
+	writeNode(&b, s.stories[0], noon)
+	if !strings.Contains(b.String(), "  config    Unhealthy: kubelet.service failed; the node has generation 6\n") {
+		t.Error(b.String())
+	}
+	node.Status.Conditions[1].Status = corev1.ConditionTrue
+	if v := controller.ViewOf(node); v.Configuration != "" {
+		t.Errorf("an applied one: %s", v.Configuration)
+	}
+}
+
 type anyBoots = azure.Boots
 
 // listed are the scale sets of a resource group; they have no instances.

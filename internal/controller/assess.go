@@ -74,6 +74,9 @@ type NodeView struct {
 	CameUp                  bool
 	CameUpSince, CameUpTold time.Time
 	CameUpReason            string
+	// Configuration is the reason and message of the condition ConfigurationApplied
+	// where it is not True; "" otherwise.
+	Configuration string
 }
 
 // DefaultBootDeadline is Deadlines.Boot where it is not set.

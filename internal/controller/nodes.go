@@ -19,6 +19,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/source"
 
 	"github.com/ortet/ortet/internal/fleet"
+	"github.com/ortet/ortet/internal/wire"
 )
 
 // ConditionType is the type of our condition on Nodes, Machines and Azure's
@@ -119,6 +120,10 @@ func ViewOf(n *corev1.Node) *NodeView {
 			v.Ready, v.ReadySince, v.Why = c.Status == corev1.ConditionTrue, c.LastTransitionTime.Time, ""
 			if !v.Ready {
 				v.Why = strings.Trim(c.Reason+": "+c.Message, ": ")
+			}
+		case wire.ConfigurationCondition:
+			if c.Status != corev1.ConditionTrue {
+				v.Configuration = strings.Trim(c.Reason+": "+c.Message, ": ")
 			}
 		case ConditionType:
 			if v.CameUp = c.Status == corev1.ConditionTrue; v.CameUp {

@@ -40,7 +40,7 @@ var rooms = map[string][]string{
 	"internal/verdict":          {"internal/redact", "internal/wire"},
 	"internal/controller":       {"internal/engine", "internal/azure", "internal/cluster", "internal/fleet", "internal/wire", "internal/verdict", "internal/timeline"},
 	"internal/admission":        {"internal/azure", "internal/cluster", "internal/fleet", "internal/wire"},
-	"internal/node":             {"internal/ber", "internal/redact", "internal/wire", "internal/verdict", "internal/timeline/source"},
+	"internal/node":             {"internal/ber", "internal/nodeconfig", "internal/redact", "internal/wire", "internal/verdict", "internal/timeline/source"},
 	"internal/timeline":         {"internal/wire"},
 	"internal/admission/attest": {"internal/ber"},
 	// The agent reads a node's files with it, so it knows nothing of what they mean.

@@ -7,6 +7,7 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
+	"io"
 	"math/rand/v2"
 	"net"
 	"net/http"
@@ -19,7 +20,6 @@ import (
 
 	"github.com/google/go-containerregistry/pkg/name"
 	"github.com/google/go-containerregistry/pkg/registry"
-	"github.com/google/go-containerregistry/pkg/v1/remote"
 	"github.com/google/go-containerregistry/pkg/v1/tarball"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -199,12 +199,56 @@ func (c *configuring) fillMirror(t *testing.T, mirror string) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	to, err := name.NewTag(mirror+"/web:1", name.Insecure)
+	layers, err := image.Layers()
 	if err != nil {
 		t.Fatal(err)
 	}
-	if err := remote.Write(to, image); err != nil {
+	for _, l := range layers {
+		digest, err := l.Digest()
+		if err != nil {
+			t.Fatal(err)
+		}
+		content, err := l.Compressed()
+		if err != nil {
+			t.Fatal(err)
+		}
+		upload(ctx, t, http.MethodPost, mirror+"/v2/web/blobs/uploads/?digest="+digest.String(), "application/octet-stream", content)
+	}
+	digest, err := image.ConfigName()
+	if err != nil {
 		t.Fatal(err)
+	}
+	config, err := image.RawConfigFile()
+	if err != nil {
+		t.Fatal(err)
+	}
+	upload(ctx, t, http.MethodPost, mirror+"/v2/web/blobs/uploads/?digest="+digest.String(), "application/octet-stream", bytes.NewReader(config))
+	manifest, err := image.RawManifest()
+	if err != nil {
+		t.Fatal(err)
+	}
+	kind, err := image.MediaType()
+	if err != nil {
+		t.Fatal(err)
+	}
+	upload(ctx, t, http.MethodPut, mirror+"/v2/web/manifests/1", string(kind), bytes.NewReader(manifest))
+}
+
+// upload sends a blob or a manifest to a registry.
+func upload(ctx context.Context, t *testing.T, method, address, kind string, content io.Reader) {
+	t.Helper()
+	request, err := http.NewRequestWithContext(ctx, method, "http://"+address, content)
+	if err != nil {
+		t.Fatal(err)
+	}
+	request.Header.Set("Content-Type", kind)
+	response, err := http.DefaultClient.Do(request)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer response.Body.Close()
+	if response.StatusCode != http.StatusCreated {
+		t.Fatalf("%s %s: %s", method, address, response.Status)
 	}
 }
 
