@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"io/fs"
 	"net/url"
 	"strconv"
 	"strings"
@@ -127,10 +128,13 @@ func publish(ctx context.Context, k Kubernetes, a wire.ConfigurationAnswer) erro
 }
 
 // Heartbeat reads the machine's own Node: whether it is Ready, and when the kubelet last
-// said so.
-func Heartbeat(k Kubernetes) func(ctx context.Context) (ready bool, at time.Time, err error) {
+// said so. A machine without a kubeconfig has no Node, and counts as Ready.
+func Heartbeat(k Kubernetes, now func() time.Time) func(ctx context.Context) (ready bool, at time.Time, err error) {
 	return func(ctx context.Context) (ready bool, at time.Time, err error) {
 		code, status, answer, err := k.Ask(ctx, "GET", func(node string) string { return "/api/v1/nodes/" + url.PathEscape(node) }, "", nil)
+		if errors.Is(err, fs.ErrNotExist) {
+			return true, now(), nil
+		}
 		if err == nil && code != 200 {
 			err = errors.New(status)
 		}

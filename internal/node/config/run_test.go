@@ -197,3 +197,20 @@ func TestDaemonSettlesWhatBootLeft(t *testing.T) {
 		})
 	}
 }
+
+func TestHeartbeat(t *testing.T) {
+	w := newWorld(t)
+	now := time.Unix(1, 0)
+	heartbeat := config.Heartbeat(w, func() time.Time { return now })
+	if ready, at, err := heartbeat(t.Context()); !ready || at.Format(time.RFC3339) != "2026-11-21T10:00:00Z" || err != nil {
+		t.Errorf("%t, %s, %v", ready, at, err)
+	}
+	w.refusals = 1
+	if ready, _, err := heartbeat(t.Context()); ready || err == nil {
+		t.Errorf("an API server that does not answer: %t, %v", ready, err)
+	}
+	w.alone = true
+	if ready, at, err := heartbeat(t.Context()); !ready || !at.Equal(now) || err != nil {
+		t.Errorf("no cluster: %t, %s, %v", ready, at, err)
+	}
+}

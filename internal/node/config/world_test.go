@@ -170,6 +170,9 @@ func (w *world) Ask(_ context.Context, method string, path func(string) string, 
 		return 503, "503 Service Unavailable", nil, nil
 	}
 	p, _, _ := strings.Cut(path("me"), "?")
+	if method == "GET" && p == "/api/v1/nodes/me" {
+		return 200, "200 OK", []byte(`{"status":{"conditions":[{"type":"DiskPressure","status":"True"},{"type":"Ready","status":"True","lastHeartbeatTime":"2026-11-21T10:00:00Z"}]}}`), nil
+	}
 	switch method + " " + p + " " + contentType {
 	case "PATCH /api/v1/nodes/me/status application/strategic-merge-patch+json":
 		w.status = append(w.status, string(body))
