@@ -25,6 +25,6 @@ func openConfiguration(m configMachine) (config.Store, config.Applier, error) {
 	}
 	return store, apply.New(apply.Options{
 		Root: root, Files: store, System: apply.Machine(), KubeletConfigDir: m.kubeletConfigDir,
-		Heartbeat: config.Heartbeat(config.AsKubelet(m.root)), Now: time.Now, Log: m.log, Boot: m.boot,
+		Heartbeat: config.Heartbeat(config.AsKubelet(m.root), time.Now), Now: time.Now, Log: m.log, Boot: m.boot,
 	}), nil
 }

@@ -67,7 +67,9 @@ func TestConfigOnRealMachines(t *testing.T) {
 
 	line.begin("three machines boot and join")
 	c.createPool(ctx, t)
-	nodes := c.awaitNodes(ctx, t, workers)
+	waiting, done := context.WithTimeout(ctx, 2*time.Minute)
+	defer done()
+	nodes := c.awaitNodes(waiting, t, workers)
 	c.deploy(ctx, t)
 	before := c.witness(ctx, t)
 
@@ -125,7 +127,12 @@ func newConfiguring(ctx context.Context, t *testing.T, line *timeline) *configur
 	if _, err := c.client.CoreV1().Namespaces().Create(ctx, &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: admissionSpace}}, metav1.CreateOptions{}); err != nil {
 		t.Fatal(err)
 	}
-	c.fillMirror(t, mirror)
+	c.fillMirror(ctx, t, mirror)
+	t.Cleanup(func() {
+		if t.Failed() {
+			c.lastWords(t)
+		}
+	})
 	return c
 }
 
@@ -150,6 +157,9 @@ func (c *configuring) bake(ctx context.Context, t *testing.T, l *lab, disk strin
 	}
 	put("/usr/local/bin/ortet-node", 0o755, agent)
 	put("/etc/ortet/config.json", 0o644, fmt.Appendf(nil, `{"keys":[%q]}`, c.public))
+	if err := os.MkdirAll(filepath.Join(folder, "etc/kubernetes/kubelet.conf.d"), 0o755); err != nil {
+		t.Fatal(err)
+	}
 	wants := map[string]string{"ortet-config-recover.service": "sysinit.target", "ortet-config-boot.service": "multi-user.target", "ortet-config.service": "multi-user.target"}
 	for unit, target := range wants {
 		text, err := os.ReadFile(filepath.Join(l.checkout, "deploy", "systemd", unit))
@@ -186,9 +196,8 @@ func (c *configuring) serveMirror(t *testing.T) string {
 }
 
 // fillMirror puts an image into the mirror.
-func (c *configuring) fillMirror(t *testing.T, mirror string) {
+func (c *configuring) fillMirror(ctx context.Context, t *testing.T, mirror string) {
 	t.Helper()
-	ctx := t.Context()
 	c.run(ctx, t, "go", "build", "-trimpath", "-o", filepath.Join(c.bin, "web"), "./hack/lab/images/web")
 	c.run(ctx, t, "go", "run", "./hack/image", "-name", mirroredImage, "-out", c.image("mirrored"), filepath.Join(c.bin, "web"))
 	tag, err := name.NewTag(mirroredImage)
@@ -249,6 +258,21 @@ func upload(ctx context.Context, t *testing.T, method, address, kind string, con
 	defer response.Body.Close()
 	if response.StatusCode != http.StatusCreated {
 		t.Fatalf("%s %s: %s", method, address, response.Status)
+	}
+}
+
+// lastWords logs what machines say of their units.
+func (c *configuring) lastWords(t *testing.T) {
+	ctx, cancel := context.WithTimeout(context.Background(), 20*time.Second)
+	defer cancel()
+	list, err := c.machines.runc(ctx, nil, "list", "--quiet")
+	if err != nil {
+		t.Log(err)
+	}
+	for _, id := range strings.Fields(list) {
+		out, err := c.machines.runc(ctx, nil, "exec", id, "sh", "-c", `hostname; systemctl --no-pager --failed; systemctl --no-pager list-jobs
+			journalctl --no-pager -n 40 -o short-monotonic -u 'ortet-config*'; journalctl --no-pager -n 15 -o cat -u kubelet; tail -n 5 /var/log/cloud-init.log`)
+		t.Logf("%v\n%s", err, out)
 	}
 }
 
