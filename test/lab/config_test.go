@@ -366,12 +366,12 @@ func (c *configuring) witness(ctx context.Context, t *testing.T) string {
 	return strings.Join(all, "\n")
 }
 
-// killAgent pushes six files again and again, and kills the agent of one node meanwhile:
-// it ends with all six of one generation.
+// killAgent pushes six files again and again, and kills the agent of one node each time
+// that it has a journal open: it ends with all six of one generation.
 func (c *configuring) killAgent(ctx context.Context, t *testing.T, node string, times int) {
 	t.Helper()
-	random := rand.New(rand.NewPCG(31, 31)) //nolint:gosec // seeded on purpose
-	file := func(round int) string {
+	random := rand.New(rand.NewPCG(31, 31))
+	config := func(round int) string {
 		var b strings.Builder
 		b.WriteString(nodeConfig + "  files:\n")
 		for i := range 6 {
@@ -379,37 +379,38 @@ func (c *configuring) killAgent(ctx context.Context, t *testing.T, node string, 
 		}
 		return b.String()
 	}
+	id, err := c.machines.container(ctx, node)
+	if err != nil {
+		t.Fatal(err)
+	}
+	path, had := filepath.Join(c.dir, "killed.yaml"), ""
 	for round := range times {
-		after := time.Duration(random.IntN(2500)) * time.Millisecond
-		id, err := c.machines.container(ctx, node)
-		if err != nil {
-			t.Fatal(err)
-		}
+		after := time.Duration(random.IntN(8000)) * time.Microsecond
 		killed := make(chan error, 1)
 		go func() {
-			time.Sleep(after)
-			_, err := c.machines.runc(ctx, nil, "exec", id, "systemctl", "kill", "--signal=KILL", "ortet-config.service")
+			_, err := c.machines.runc(ctx, nil, "exec", id, "timeout", "60", "bash", "-c", fmt.Sprintf(
+				`pid=$(systemctl show --property MainPID --value ortet-config.service); until [ -e /var/lib/ortet/config/journal.json ]; do :; done; sleep %.6f; kill -KILL "$pid"`, after.Seconds()))
 			killed <- err
 		}()
-		path := filepath.Join(c.dir, "killed.yaml")
-		if err := os.WriteFile(path, []byte(file(round)), 0o600); err != nil {
+		if err := os.WriteFile(path, []byte(config(round)), 0o600); err != nil {
 			t.Fatal(err)
 		}
 		out, exit := c.ortet(ctx, t, "config", "push", poolName, "-f", path, "--key", c.key, "--canary", node, "--max-unavailable", "100%", "--retry")
 		if err := <-killed; err != nil {
 			t.Fatal(err)
 		}
-		var files string
+		files, next := "", strings.Repeat(fmt.Sprint(round), 6)
 		poll(ctx, t, "six files of one generation", 30*time.Second, func(context.Context) (bool, error) {
-			files = strings.Join(strings.Fields(c.machines.sh(ctx, t, node, "test -e /var/lib/ortet/config/journal.json && echo open; cat /etc/lab/* 2>/dev/null || true")), "")
-			return files == strings.Repeat(fmt.Sprint(round), 6) || files == strings.Repeat(fmt.Sprint(round-1), 6) || files == "" && round == 0, nil
+			files = c.machines.sh(ctx, t, node, "test -e /var/lib/ortet/config/journal.json && echo open; cat /etc/lab/* 2>/dev/null || true")
+			return files == had || files == next, nil
 		})
-		t.Logf("killed after %s: push ended with %d, the files hold %q", after, exit, files)
-		if exit == 0 && files != strings.Repeat(fmt.Sprint(round), 6) {
-			t.Errorf("push ended well, and the files hold %q:\n%s", files, out)
+		t.Logf("killed %s after its journal: push ended with %d, the files hold %q", after, exit, files)
+		if (exit == 0) != (files == next) {
+			t.Errorf("push ended with %d, and the files hold %q:\n%s", exit, files, out)
 		}
+		had = files
 	}
-	c.push(ctx, t, 0, file(times), "--max-unavailable", "100%", "--retry")
+	c.push(ctx, t, 0, config(times), "--max-unavailable", "100%", "--retry")
 	var status rollout.Status
 	out, _ := c.ortet(ctx, t, "config", "status", poolName, "-o", "json")
 	if err := json.Unmarshal([]byte(out), &status); err != nil {
