@@ -6,6 +6,7 @@ import (
 	"bytes"
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"io"
 	"math/rand/v2"
@@ -367,7 +368,7 @@ func (c *configuring) witness(ctx context.Context, t *testing.T) string {
 }
 
 // killAgent pushes six files again and again, and kills the agent of one node each time
-// that it has a journal open: it ends with all six of one generation.
+// while it applies them: it ends with all six of one generation.
 func (c *configuring) killAgent(ctx context.Context, t *testing.T, node string, times int) {
 	t.Helper()
 	random := rand.New(rand.NewPCG(31, 31))
@@ -379,32 +380,23 @@ func (c *configuring) killAgent(ctx context.Context, t *testing.T, node string, 
 		}
 		return b.String()
 	}
-	id, err := c.machines.container(ctx, node)
-	if err != nil {
-		t.Fatal(err)
-	}
 	path, had := filepath.Join(c.dir, "killed.yaml"), ""
 	for round := range times {
-		after := time.Duration(random.IntN(8000)) * time.Microsecond
-		killed := make(chan error, 1)
-		go func() {
-			_, err := c.machines.runc(ctx, nil, "exec", id, "timeout", "60", "bash", "-c", fmt.Sprintf(
-				`pid=$(systemctl show --property MainPID --value ortet-config.service); until [ -e /var/lib/ortet/config/journal.json ]; do :; done; sleep %.6f; kill -KILL "$pid"`, after.Seconds()))
-			killed <- err
-		}()
+		after := time.Duration(random.IntN(60_000)) * time.Microsecond
+		killed := c.killWhileApplying(ctx, t, node, after)
 		if err := os.WriteFile(path, []byte(config(round)), 0o600); err != nil {
 			t.Fatal(err)
 		}
 		out, exit := c.ortet(ctx, t, "config", "push", poolName, "-f", path, "--key", c.key, "--canary", node, "--max-unavailable", "100%", "--retry")
 		if err := <-killed; err != nil {
-			t.Fatal(err)
+			t.Fatalf("%v; push ended with %d:\n%s", err, exit, out)
 		}
 		files, next := "", strings.Repeat(fmt.Sprint(round), 6)
 		poll(ctx, t, "six files of one generation", 30*time.Second, func(context.Context) (bool, error) {
 			files = c.machines.sh(ctx, t, node, "test -e /var/lib/ortet/config/journal.json && echo open; cat /etc/lab/* 2>/dev/null || true")
 			return files == had || files == next, nil
 		})
-		t.Logf("killed %s after its journal: push ended with %d, the files hold %q", after, exit, files)
+		t.Logf("killed %s after it began: push ended with %d, the files hold %q", after, exit, files)
 		if (exit == 0) != (files == next) {
 			t.Errorf("push ended with %d, and the files hold %q:\n%s", exit, files, out)
 		}
@@ -421,4 +413,41 @@ func (c *configuring) killAgent(ctx context.Context, t *testing.T, node string, 
 			t.Errorf("in the end %+v, and the model has %d", n, status.Model)
 		}
 	}
+}
+
+// killWhileApplying kills a node's agent that long after it answers Applying.
+func (c *configuring) killWhileApplying(ctx context.Context, t *testing.T, node string, after time.Duration) <-chan error {
+	t.Helper()
+	id, err := c.machines.container(ctx, node)
+	if err != nil {
+		t.Fatal(err)
+	}
+	w, err := c.client.CoreV1().Nodes().Watch(ctx, metav1.ListOptions{FieldSelector: "metadata.name=" + node})
+	if err != nil {
+		t.Fatal(err)
+	}
+	// It waits in the machine, since runc takes as long as an application does.
+	cmd := exec.CommandContext(ctx, "runc", "--root", filepath.Join(c.machines.dir, "runc"), "exec", id, "bash", "-c",
+		fmt.Sprintf(`pid=$(systemctl show --property MainPID --value ortet-config.service); read -r -t 90; sleep %.6f; kill -KILL "$pid"`, after.Seconds()))
+	begin, err := cmd.StdinPipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := cmd.Start(); err != nil {
+		t.Fatal(err)
+	}
+	killed := make(chan error, 1)
+	go func() {
+		defer w.Stop()
+		for event := range w.ResultChan() {
+			n, ok := event.Object.(*corev1.Node)
+			var a wire.ConfigurationAnswer
+			if ok && json.Unmarshal([]byte(n.Annotations[wire.ConfigurationAnnotation]), &a) == nil && a.State == wire.ConfigurationApplying {
+				break
+			}
+		}
+		_, err := io.WriteString(begin, "\n")
+		killed <- errors.Join(err, cmd.Wait())
+	}()
+	return killed
 }
