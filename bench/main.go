@@ -83,6 +83,7 @@ func benchmarks() map[string]benchmark {
 		"capture-overhead":   captureOverhead,
 		"capture-memory":     captureMemory,
 		"boot-collect":       bootCollect,
+		"config":             configuration,
 		"bootstrap-verdict":  bootstrapVerdict,
 		"bootstrap-failure":  bootstrapFailure,
 		"admission":          admissionRush,

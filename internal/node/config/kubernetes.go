@@ -109,22 +109,22 @@ func conditionOf(a wire.ConfigurationAnswer, changed time.Time) map[string]any {
 	return c
 }
 
-// publish writes an answer to the Node: the condition first, so that the annotation says
-// that both are there. Only a strategic merge patch leaves the kubelet's conditions.
+// publish writes an answer to the Node: condition and annotation in one patch, which the
+// status takes as well. Only a strategic merge patch leaves the kubelet's conditions.
+// Source: Kubernetes, pkg/registry/core/node, nodeStatusStrategy.
 func publish(ctx context.Context, k Kubernetes, a wire.ConfigurationAnswer) error {
-	condition, err := json.Marshal(map[string]any{"status": map[string]any{"conditions": []any{conditionOf(a, a.At)}}})
-	if err == nil {
-		err = patch(ctx, k, "/status", "application/strategic-merge-patch+json", condition)
-	}
-	text, problem := json.Marshal(a)
-	if err = errors.Join(err, problem); err != nil {
-		return err
-	}
-	annotation, err := json.Marshal(map[string]any{"metadata": map[string]any{"annotations": map[string]string{wire.ConfigurationAnnotation: string(text)}}})
+	text, err := json.Marshal(a)
 	if err != nil {
 		return err
 	}
-	return patch(ctx, k, "", "application/merge-patch+json", annotation)
+	body, err := json.Marshal(map[string]any{
+		"metadata": map[string]any{"annotations": map[string]string{wire.ConfigurationAnnotation: string(text)}},
+		"status":   map[string]any{"conditions": []any{conditionOf(a, a.At)}},
+	})
+	if err != nil {
+		return err
+	}
+	return patch(ctx, k, body)
 }
 
 // Heartbeat reads the machine's own Node: whether it is Ready, and when the kubelet last
@@ -161,10 +161,10 @@ func Heartbeat(k Kubernetes, now func() time.Time) func(ctx context.Context) (re
 	}
 }
 
-func patch(ctx context.Context, k Kubernetes, part, contentType string, body []byte) error {
+func patch(ctx context.Context, k Kubernetes, body []byte) error {
 	code, status, answer, err := k.Ask(ctx, "PATCH", func(node string) string {
-		return "/api/v1/nodes/" + url.PathEscape(node) + part + "?fieldManager=ortet-node"
-	}, contentType, body)
+		return "/api/v1/nodes/" + url.PathEscape(node) + "/status?fieldManager=ortet-node"
+	}, "application/strategic-merge-patch+json", body)
 	if err == nil && code/100 != 2 {
 		var s struct {
 			Message string `json:"message"`

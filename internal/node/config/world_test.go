@@ -176,7 +176,6 @@ func (w *world) Ask(_ context.Context, method string, path func(string) string, 
 	switch method + " " + p + " " + contentType {
 	case "PATCH /api/v1/nodes/me/status application/strategic-merge-patch+json":
 		w.status = append(w.status, string(body))
-	case "PATCH /api/v1/nodes/me application/merge-patch+json":
 		var n struct {
 			Metadata struct{ Annotations map[string]string }
 		}
