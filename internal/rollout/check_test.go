@@ -46,12 +46,23 @@ func TestRefused(t *testing.T) {
 	}
 }
 
-// The model's userData is empty, but somebody gave an instance its own.
+// The model's userData is empty, but somebody gave an instance its own: it is left alone,
+// whether the instance is the canary or of a wave.
 func TestForeignInstance(t *testing.T) {
+	foreign := base64.StdEncoding.EncodeToString([]byte("#!/bin/sh\n"))
 	play(t, 2, func(w *world) {
-		w.arm.set(pool.Child("virtualMachines", "0"), base64.StdEncoding.EncodeToString([]byte("#!/bin/sh\n")))
+		w.send("PUT", `{"properties": {"userData": "`+foreign+`"}}`, "virtualMachines", "0")
 		_, err := w.push("one")
 		w.refused(err, "ForeignUserData")
+	})
+	play(t, 3, func(w *world) {
+		w.send("PUT", `{"properties": {"userData": "`+foreign+`"}}`, "virtualMachines", "1")
+		_, err := w.push("one")
+		if engine.ExitCode(err) != engine.ExitFailed || !strings.Contains(err.Error(), "pool1_1") || !strings.Contains(err.Error(), "--replace-user-data") || w.userData("1") != foreign {
+			t.Errorf("got %v, and the instance has %q", err, w.userData("1"))
+		}
+		w.must("one", func(o *rollout.PushOptions) { o.ReplaceUserData = true })
+		w.has(1, name(0), name(1), name(2))
 	})
 }
 

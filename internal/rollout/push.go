@@ -185,15 +185,28 @@ func (p *push) canary(ctx context.Context, o *observation) (*member, []plan.Prob
 	if chosen == nil {
 		return nil, nil, nil
 	}
-	var now instance
-	err := p.ARM.Get(ctx, chosen.id, computeVersion, &now, "$expand", "userData")
-	if err != nil && !fleet.Is(err, fleet.KindNotFound) {
+	_, foreign, err := p.userDataOf(ctx, chosen.id)
+	if err != nil {
 		return nil, nil, err
 	}
-	if _, _, foreign := parse(now.Properties.UserData, o.pool); foreign != "" && !p.o.ReplaceUserData && o.foreign == "" {
+	if foreign != "" && o.foreign == "" {
 		return nil, []plan.Problem{foreignProblem("instance "+chosen.Instance, foreign)}, nil
 	}
 	return chosen, nil, nil
+}
+
+// userDataOf reads an instance's userData. foreign describes what a push must not replace.
+func (p *push) userDataOf(ctx context.Context, id fleet.ResourceID) (userData, foreign string, err error) {
+	var now instance
+	err = p.ARM.Get(ctx, id, computeVersion, &now, "$expand", "userData")
+	if err != nil && !fleet.Is(err, fleet.KindNotFound) {
+		return "", "", err
+	}
+	userData = now.Properties.UserData
+	if !p.o.ReplaceUserData {
+		_, _, foreign = parse(userData, p.pool)
+	}
+	return userData, foreign, nil
 }
 
 // allocate goes on with the newest generation where it is the same content, or else
@@ -276,14 +289,18 @@ func (p *push) overtaken(ctx context.Context) error {
 	return nil
 }
 
-// busyInterval is how often a change is tried again while another operation runs.
-const busyInterval = 5 * time.Second
+// busyInterval is how often a change is tried again while another operation runs;
+// maxMissing is how often an instance has to be missing until it counts as deleted.
+const (
+	busyInterval = 5 * time.Second
+	maxMissing   = 3
+)
 
 // send sends a change and waits until it is carried out. For Timeout it is tried again
 // while another operation runs on the resource. gone says that Azure has the instance no
 // longer, or deletes it.
 func (p *push) send(ctx context.Context, op, method string, id fleet.ResourceID, body any) (gone bool, err error) {
-	deadline, waits := p.Now().Add(p.o.Timeout), false
+	deadline, waits, missing := p.Now().Add(p.o.Timeout), false, 0
 	for {
 		operation, err := p.ARM.Send(ctx, op, method, id, computeVersion, body)
 		if err == nil {
@@ -293,12 +310,13 @@ func (p *push) send(ctx context.Context, op, method string, id fleet.ResourceID,
 			return false, nil
 		}
 		if ctx.Err() == nil && id != p.pool && p.deleted(ctx, id, err) {
-			return true, nil
-		}
-		if !fleet.Is(err, fleet.KindConflict) || p.Now().After(deadline) {
+			// Resource Manager may lack an instance for seconds that was made just now.
+			if missing++; missing == maxMissing {
+				return true, nil
+			}
+		} else if !fleet.Is(err, fleet.KindConflict) || p.Now().After(deadline) {
 			return false, err
-		}
-		if !waits {
+		} else if !waits {
 			waits = true
 			p.report("%s of %s: waiting for an operation that runs in Azure", id.Name(), id.Parent().Name())
 		}

@@ -295,7 +295,7 @@ func TestNotAwaited(t *testing.T) {
 			t.Errorf("left are %+v", result.Left)
 		}
 		for _, id := range []string{"0", "1", "2"} {
-			if d := w.document(w.arm.of(pool.Child("virtualMachines", id))); d == nil || d.Generation != 1 {
+			if d := w.document(w.userData(id)); d == nil || d.Generation != 1 {
 				t.Errorf("instance %s has the document %+v", id, d)
 			}
 		}

@@ -2,7 +2,6 @@ package rollout
 
 import (
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"net/http"
@@ -186,17 +185,29 @@ func (p *push) notify(ctx context.Context, m member) outcome {
 	return out
 }
 
-// change PUTs the instance's userData, and then annotates its Node: an agent that reads
+// change gives an instance the userData, and then annotates its Node: an agent that reads
 // its userData earlier would find the old one.
 func (p *push) change(ctx context.Context, m member) (gone bool, err error) {
-	gone, err = p.send(ctx, "set userData", http.MethodPut, m.id, p.userDataBody())
-	if err != nil || gone || m.Name == "" {
-		return gone, err
+	has := ""
+	if m.State == "" { // nothing is known of its userData
+		var foreign string
+		if has, foreign, err = p.userDataOf(ctx, m.id); err != nil {
+			return false, err
+		}
+		if foreign != "" {
+			problem := foreignProblem(m.Instance, foreign)
+			return false, &fleet.Error{Op: "set userData of instance " + m.Instance, Kind: fleet.KindBlocked, Err: errors.New(problem.What), Remedy: problem.WayOut}
+		}
 	}
-	patch, err := json.Marshal(map[string]any{"metadata": map[string]any{"annotations": map[string]any{wire.ConfigurationWanted: fmt.Sprint(p.generation)}}})
-	if err != nil {
-		return false, err
+	if has != p.userData { // an instance of the new model has it
+		if gone, err = p.send(ctx, "set userData", http.MethodPut, m.id, p.userDataBody()); err != nil || gone {
+			return gone, err
+		}
 	}
+	if m.Name == "" {
+		return false, nil
+	}
+	patch := fmt.Appendf(nil, `{"metadata": {"annotations": {%q: "%d"}}}`, wire.ConfigurationWanted, p.generation)
 	_, err = p.Kube.CoreV1().Nodes().Patch(ctx, m.Name, types.MergePatchType, patch, metav1.PatchOptions{})
 	if apierrors.IsNotFound(err) {
 		return true, nil
