@@ -3,6 +3,7 @@ package rollout_test
 import (
 	"crypto/ed25519"
 	"encoding/base64"
+	"encoding/json"
 	"errors"
 	"strings"
 	"testing"
@@ -44,6 +45,26 @@ func TestRefused(t *testing.T) {
 			})
 		})
 	}
+}
+
+func TestFlexible(t *testing.T) {
+	play(t, 2, func(w *world) {
+		set := pool.In("virtualMachineScaleSets", "flexible")
+		op, err := w.arm.Resources.Send(w.ctx, "create", "PUT", set, version, json.RawMessage(`{"location": "westeurope", "sku": {"name": "Standard_D2s_v5", "capacity": 1},
+			"properties": {"orchestrationMode": "Flexible", "platformFaultDomainCount": 1,
+			"virtualMachineProfile": {"osProfile": {"computerNamePrefix": "flex", "adminUsername": "ortet", "adminPassword": "Corr3ct-horse"},
+			"storageProfile": {"imageReference": {"publisher": "Canonical", "offer": "ubuntu-24_04-lts", "sku": "server", "version": "latest"}}}}}`))
+		if err == nil {
+			_, err = op.Wait(w.ctx)
+		}
+		if err != nil {
+			t.Fatal(err)
+		}
+		_, err = w.rollout().Plan(w.ctx, set, config("one"))
+		w.refused(err, "NotUniform")
+		_, err = w.rollout().Push(w.ctx, set, rollout.PushOptions{Config: config("one"), Key: w.key})
+		w.refused(err, "NotUniform")
+	})
 }
 
 // The model's userData is empty, but somebody gave an instance its own: it is left alone,

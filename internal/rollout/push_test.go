@@ -15,6 +15,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/client-go/kubernetes"
 
+	"github.com/ortet/ortet/internal/azsim"
 	"github.com/ortet/ortet/internal/engine"
 	"github.com/ortet/ortet/internal/fleet"
 	"github.com/ortet/ortet/internal/rollout"
@@ -179,6 +180,112 @@ func TestInterrupted(t *testing.T) {
 			w.has(1, name(0), name(1), name(2), name(3))
 		})
 	}
+}
+
+// A push that was stopped after any line that it printed, or while the model changes,
+// ends when it is run again.
+func TestInterruptedAnywhere(t *testing.T) {
+	for stop := 0; ; stop++ {
+		printed := 0
+		play(t, 3, func(w *world) {
+			w.kube.Remove("nodes", "", name(2)) // an instance without a Node
+			ctx, cancel := context.WithCancel(w.ctx)
+			r := w.rollout()
+			r.Report = func(line string) {
+				if printed++; printed == stop {
+					cancel()
+				}
+			}
+			if stop == 0 {
+				w.arm.onSend = func(method string) {
+					if method == http.MethodPatch {
+						cancel()
+					}
+				}
+			}
+			_, err := r.Push(ctx, pool, rollout.PushOptions{Config: config("one"), Key: w.key})
+			w.arm.onSend = nil
+			if ctx.Err() == nil {
+				return // all lines were tried
+			}
+			if err != nil && engine.ExitCode(err) != engine.ExitInterrupted {
+				t.Errorf("stopped at line %d: got %v", stop, err)
+			}
+			if result := w.must("one"); result.Generation != 1 || w.model() != 1 {
+				t.Errorf("stopped at line %d: went on with generation %d, model %d", stop, result.Generation, w.model())
+			}
+			w.has(1, name(0), name(1))
+			if d := w.document(w.userData("2")); d == nil || d.Generation != 1 {
+				t.Errorf("stopped at line %d: instance 2 has the document %+v", stop, d)
+			}
+		})
+		if stop > 0 && printed < stop {
+			if stop < 5 {
+				t.Errorf("a push printed %d lines", printed)
+			}
+			return
+		}
+	}
+}
+
+// A PUT meets another operation on the instance, or a Resource Manager that does not know
+// the instance for some seconds: it is tried again.
+func TestInstanceRefusesForAWhile(t *testing.T) {
+	for what, f := range map[string]azsim.Fault{
+		"busy":            {Path: "/virtualMachines/[01]$", Method: "PUT", Effect: azsim.EffectError, Status: http.StatusConflict, Code: "OperationNotAllowed", Count: 4},
+		"missing":         {Path: "/virtualMachines/1$", Method: "PUT", Effect: azsim.EffectError, Status: http.StatusNotFound, Code: "ResourceNotFound", Count: 2},
+		"canary missing":  {Path: "/virtualMachines/0$", Effect: azsim.EffectError, Status: http.StatusNotFound, Code: "ResourceNotFound", Count: 3},
+		"preempted":       {Path: "/virtualMachines/1$", Method: "PUT", Effect: azsim.EffectFailAtEnd, Code: "OperationPreempted", Count: 1},
+		"scale set busy":  {Path: "/virtualMachineScaleSets/pool1$", Method: "PATCH", Effect: azsim.EffectError, Status: http.StatusConflict, Code: "OperationNotAllowed", Count: 2},
+		"read throttling": {Path: "/virtualMachines", Method: "GET", Effect: azsim.EffectThrottle, Count: 2},
+	} {
+		t.Run(what, func(t *testing.T) {
+			play(t, 3, func(w *world) {
+				if err := w.azure.AddFault(f); err != nil {
+					t.Fatal(err)
+				}
+				w.must("one")
+				w.has(1, name(0), name(1), name(2))
+				if faults := w.azure.FaultsNow(); len(faults) != 1 || faults[0].Met != f.Count {
+					t.Errorf("the fault was met otherwise: %+v", faults)
+				}
+			})
+		})
+	}
+}
+
+// A PUT that goes on failing ends the push, and the model and other nodes have what they
+// had; those before it keep the configuration.
+func TestInstanceRefuses(t *testing.T) {
+	play(t, 3, func(w *world) {
+		if err := w.azure.AddFault(azsim.Fault{Path: "/virtualMachines/1$", Method: "PUT", Effect: azsim.EffectError, Status: http.StatusConflict, Code: "OperationNotAllowed"}); err != nil {
+			t.Fatal(err)
+		}
+		result, err := w.push("one", func(o *rollout.PushOptions) { o.Timeout = time.Minute })
+		if engine.ExitCode(err) != engine.ExitFailed || !strings.Contains(err.Error(), "OperationNotAllowed") || len(result.Left) != 2 || result.Took > 4*time.Minute {
+			t.Errorf("got %v, %+v", err, result)
+		}
+		w.has(1, name(0))
+		w.has(0, name(1), name(2))
+	})
+}
+
+// The history is deleted in the middle: the push ends, and the next one takes a newer
+// generation than any node knows.
+func TestHistoryDeleted(t *testing.T) {
+	play(t, 3, func(w *world) {
+		w.must("one")
+		w.arm.hook = func(_ fleet.ResourceID, put int) {
+			if put == 5 {
+				w.kube.Remove("configmaps", namespace, rollout.HistoryName(pool))
+			}
+		}
+		w.must("two")
+		if got := w.must("three").Generation; got != 3 {
+			t.Errorf("the next generation is %d, want 3", got)
+		}
+		w.has(3, name(0), name(1), name(2))
+	})
 }
 
 // Of two pushes at once one wins; one that begins later takes over, and the first stops.
@@ -346,6 +453,15 @@ func TestLargePool(t *testing.T) {
 		t.Logf("120 nodes, 30 at once: %s of virtual time, expected %s", result.Took, expected)
 		if len(result.Nodes) != 120 || w.most > 30 || result.Took < expected/2 || result.Took > 2*expected {
 			t.Errorf("%d nodes, %d at once, took %s; expected %s", len(result.Nodes), w.most, result.Took, expected)
+		}
+	})
+	play(t, 9, func(w *world) {
+		plan, err := w.rollout().Plan(w.ctx, pool, config("one"))
+		if err != nil {
+			t.Fatal(err)
+		}
+		if took := w.must("one").Took; took < plan.Expected*3/4 || took > plan.Expected*4/3 {
+			t.Errorf("9 nodes one at a time took %s; the plan expected %s", took, plan.Expected)
 		}
 	})
 }

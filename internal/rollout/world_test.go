@@ -334,6 +334,8 @@ type recorder struct {
 	puts  int
 	hook  func(id fleet.ResourceID, put int)
 	onGet func(id fleet.ResourceID) // before each Get
+	// onSend is called before each Send.
+	onSend func(method string)
 }
 
 func (r *recorder) Get(ctx context.Context, id fleet.ResourceID, version string, into any, query ...string) error {
@@ -344,6 +346,9 @@ func (r *recorder) Get(ctx context.Context, id fleet.ResourceID, version string,
 }
 
 func (r *recorder) Send(ctx context.Context, op, method string, id fleet.ResourceID, version string, body any, query ...string) (azure.Operation, error) {
+	if r.onSend != nil {
+		r.onSend(method)
+	}
 	if method == http.MethodPut {
 		r.mu.Lock()
 		r.puts++
