@@ -27,7 +27,7 @@ type pusher interface {
 	Plan(ctx context.Context, pool fleet.ResourceID, c nodeconfig.Config) (*rollout.Plan, error)
 	Push(ctx context.Context, pool fleet.ResourceID, o rollout.PushOptions) (*rollout.Result, error)
 	Status(ctx context.Context, pool fleet.ResourceID) (*rollout.Status, error)
-	Previous(ctx context.Context, pool fleet.ResourceID, to int64) (nodeconfig.Config, error)
+	Rollback(ctx context.Context, pool fleet.ResourceID, to int64, o rollout.PushOptions) (*rollout.Result, error)
 }
 
 // A configSite is what ortet config works with outside itself; tests replace it.

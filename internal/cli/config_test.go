@@ -33,10 +33,9 @@ type fakePusher struct {
 	err    error
 	status rollout.Status
 	plan   rollout.Plan
-	older  map[int64]nodeconfig.Config
-
 	pool   fleet.ResourceID
 	pushed []rollout.PushOptions
+	to     []int64
 	report func(string)
 }
 
@@ -56,12 +55,9 @@ func (f *fakePusher) Status(_ context.Context, pool fleet.ResourceID) (*rollout.
 	return &f.status, f.err
 }
 
-func (f *fakePusher) Previous(_ context.Context, _ fleet.ResourceID, to int64) (nodeconfig.Config, error) {
-	c, ok := f.older[to]
-	if !ok {
-		return c, errors.New("no such generation")
-	}
-	return c, nil
+func (f *fakePusher) Rollback(ctx context.Context, pool fleet.ResourceID, to int64, o rollout.PushOptions) (*rollout.Result, error) {
+	f.to = append(f.to, to)
+	return f.Push(ctx, pool, o)
 }
 
 // runConfig carries out ortet config on f, with a cluster that has pool1, and a parser
@@ -326,34 +322,15 @@ func TestPushThatFails(t *testing.T) {
 
 func TestConfigRollback(t *testing.T) {
 	key, _ := aKey(t)
-	older := map[int64]nodeconfig.Config{4: {Sysctls: map[string]string{"a": "4"}}, 6: {Sysctls: map[string]string{"a": "6"}}}
-	f := &fakePusher{older: older, result: &rollout.Result{Pool: pool1, Generation: 8},
-		status: rollout.Status{Pool: pool1, History: []rollout.Entry{{Generation: 7, Digest: "b"}, {Generation: 6, Digest: "a"}, {Generation: 4, Digest: "c"}}}}
-	for _, c := range []struct {
-		args []string
-		of   string
-	}{{nil, "6"}, {[]string{"--to", "4"}, "4"}} {
-		code, out, said := runConfig(t, f, "", append([]string{"rollback", string(pool1), "--key", key, "-o", "json"}, c.args...)...)
-		if code != 0 || f.pushed[len(f.pushed)-1].Config.Sysctls["a"] != c.of || !strings.Contains(said, "the content of generation "+c.of) || !strings.Contains(out, `"contentOf": `+c.of) || !strings.Contains(out, `"generation": 8`) {
-			t.Errorf("%v: %d\n%s\n%s", c.args, code, out, said)
-		}
+	f := &fakePusher{result: &rollout.Result{Pool: pool1, Generation: 8, ContentOf: 6}}
+	code, out, said := runConfig(t, f, "", "rollback", string(pool1), "--key", key, "-o", "json")
+	if code != 0 || !strings.Contains(out, `"contentOf": 6`) || !strings.Contains(out, `"generation": 8`) {
+		t.Errorf("%d\n%s\n%s", code, out, said)
 	}
-	if code, _, said := runConfig(t, f, "", "rollback", string(pool1), "--key", key, "--to", "3"); code != engine.ExitFailed || !strings.Contains(said, "no such generation") || len(f.pushed) != 2 {
-		t.Errorf("%d %s", code, said)
-	}
-	// A rollback to 6 took generation 8, and stopped: the same command goes on.
-	f.status.History = append([]rollout.Entry{{Generation: 8, Digest: "a"}}, f.status.History...)
-	f.status.Model, f.status.Nodes, older[8], older[7] = 8, []rollout.Node{{Name: "a", Generation: 8}, {Name: "b", Generation: 7}}, older[6], nodeconfig.Config{Sysctls: map[string]string{"a": "7"}}
-	if code, _, said := runConfig(t, f, "", "rollback", string(pool1), "--key", key); code != 0 || !strings.Contains(said, "the content of generation 8") || f.pushed[2].Config.Sysctls["a"] != "6" {
-		t.Errorf("%d %s", code, said)
-	}
-	f.status.Nodes[1].Generation = 8 // it has ended
-	if code, _, said := runConfig(t, f, "", "rollback", string(pool1), "--key", key); code != 0 || !strings.Contains(said, "the content of generation 7") {
-		t.Errorf("%d %s", code, said)
-	}
-	f.status.History = f.status.History[:1]
-	if code, _, said := runConfig(t, f, "", "rollback", string(pool1), "--key", key); code != engine.ExitFailed || !strings.Contains(said, "no such generation") {
-		t.Errorf("%d %s", code, said)
+	f.err = errors.New("the history has no generation 3")
+	code, _, said = runConfig(t, f, "", "rollback", string(pool1), "--key", key, "--to", "3", "--max-unavailable", "2")
+	if code != engine.ExitFailed || !strings.Contains(said, "no generation 3") || !slices.Equal(f.to, []int64{0, 3}) || f.pushed[1].MaxUnavailable != "2" {
+		t.Errorf("%d %v\n%s", code, f.to, said)
 	}
 }
 

@@ -2,6 +2,7 @@ package rollout
 
 import (
 	"context"
+	"crypto/ed25519"
 	"encoding/base64"
 	"encoding/json"
 	"fmt"
@@ -14,6 +15,7 @@ import (
 	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
+	"github.com/ortet/ortet/internal/engine"
 	"github.com/ortet/ortet/internal/fleet"
 	"github.com/ortet/ortet/internal/nodeconfig"
 	"github.com/ortet/ortet/internal/plan"
@@ -42,6 +44,14 @@ func (o *observation) problems() []plan.Problem {
 		}
 	}
 	return out
+}
+
+func refused(on fleet.ResourceID, code, what, wayOut string) error {
+	return &engine.Refused{Problems: []plan.Problem{{On: string(on), Code: code, What: what, WayOut: wayOut}}}
+}
+
+func publicOf(key ed25519.PrivateKey) nodeconfig.PublicKey {
+	return nodeconfig.PublicKeyOf(key.Public().(ed25519.PublicKey))
 }
 
 // foreignProblem says that userData is somebody else's.

@@ -252,6 +252,20 @@ func (o *observation) newest() int64 {
 	return newest
 }
 
+// failed gives the nodes that failed a generation, and says whether any failed or refused
+// it.
+func (o *observation) failed(generation int64) (failed []string, any bool) {
+	for _, m := range o.members {
+		if m.failed(generation) {
+			any = true
+			if m.State == string(wire.ConfigurationFailed) {
+				failed = append(failed, m.Name+" ("+m.answer()+")")
+			}
+		}
+	}
+	return failed, any
+}
+
 func nodesOf(members []member) []Node {
 	out := make([]Node, 0, len(members))
 	for _, m := range members {

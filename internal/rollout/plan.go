@@ -37,14 +37,19 @@ func (r *Rollout) Plan(ctx context.Context, pool fleet.ResourceID, c nodeconfig.
 		note("the model's userData is not Ortet's (%s): a push is refused without --replace-user-data", o.foreign)
 	}
 	if h := o.history.newest(); h.Digest == digest && h.Generation == o.newest() {
-		p.Generation = h.Generation
 		reached := 0
 		for _, m := range o.members {
 			if m.has(h.Generation) {
 				reached++
 			}
 		}
-		note("generation %d has this configuration, and %d of %d nodes have it: a push goes on with it", h.Generation, reached, len(o.members))
+		switch failed, again := o.failed(h.Generation); {
+		case len(failed) > 0:
+			note("generation %d has this configuration, and %d node(s) failed it: a push needs --retry", h.Generation, len(failed))
+		case !again:
+			p.Generation = h.Generation
+			note("generation %d has this configuration, and %d of %d nodes have it: a push goes on with it", h.Generation, reached, len(o.members))
+		}
 	}
 	for _, m := range o.members {
 		if !m.Ready {

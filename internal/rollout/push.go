@@ -2,7 +2,6 @@ package rollout
 
 import (
 	"context"
-	"crypto/ed25519"
 	"errors"
 	"fmt"
 	"maps"
@@ -17,7 +16,6 @@ import (
 	"github.com/ortet/ortet/internal/fleet"
 	"github.com/ortet/ortet/internal/nodeconfig"
 	"github.com/ortet/ortet/internal/plan"
-	"github.com/ortet/ortet/internal/wire"
 )
 
 // Push brings the configuration to the pool's model and nodes, or goes on with a push of
@@ -31,7 +29,7 @@ func (r *Rollout) Push(ctx context.Context, pool fleet.ResourceID, o PushOptions
 	}
 	p := &push{Rollout: r, o: o, pool: pool, members: map[string]member{}, left: map[string]Node{}, step: "preflight", perNode: assumedTime}
 	err := p.run(ctx)
-	result := &Result{Pool: p.pool, Generation: p.generation, Nodes: []Node{}, Took: r.Now().Sub(began)}
+	result := &Result{Pool: p.pool, Generation: p.generation, ContentOf: o.contentOf, Nodes: []Node{}, Took: r.Now().Sub(began)}
 	reached := 0
 	for _, name := range slices.Sorted(maps.Keys(p.members)) {
 		m := p.members[name]
@@ -136,10 +134,7 @@ func (p *push) prepare(ctx context.Context) (*observation, *member, error) {
 	for _, m := range o.members {
 		p.members[m.Name] = m
 	}
-	if len(p.o.Key) != ed25519.PrivateKeySize {
-		return nil, nil, &fleet.Error{Op: "sign configuration", Kind: fleet.KindInvalid, Err: errors.New("no private key")}
-	}
-	key := nodeconfig.PublicKeyOf(p.o.Key.Public().(ed25519.PublicKey))
+	key := publicOf(p.o.Key)
 	problems := append(o.problems(), o.keyProblems(key)...)
 	if o.foreign != "" && !p.o.ReplaceUserData {
 		problems = append(problems, foreignProblem(string(o.pool), o.foreign))
@@ -225,21 +220,10 @@ func (p *push) allocate(ctx context.Context, o *observation, key nodeconfig.Publ
 		if !same(userData, document, newest, digest, key) {
 			continue
 		}
-		var failed []string
-		again := false
-		for _, m := range o.members {
-			if !m.failed(newest) {
-				continue
-			}
-			again = true
-			if m.State == string(wire.ConfigurationFailed) {
-				failed = append(failed, m.Name+" ("+m.answer()+")")
-			}
-		}
+		failed, again := o.failed(newest)
 		if len(failed) > 0 && !p.o.Retry {
-			return &engine.Refused{Problems: []plan.Problem{{On: string(o.pool), Code: "FailedEarlier",
-				What:   fmt.Sprintf("generation %d has this configuration, and nodes failed it: %s", newest, strings.Join(failed, "; ")),
-				WayOut: "correct the configuration; or push with --retry, which tries it again as a new generation"}}}
+			return refused(o.pool, "FailedEarlier", fmt.Sprintf("generation %d has this configuration, and nodes failed it: %s", newest, strings.Join(failed, "; ")),
+				"correct the configuration; or push with --retry, which tries it again as a new generation")
 		}
 		// What refused a generation may be prepared by now, but looks at it again only when a
 		// newer one is wanted.
@@ -253,9 +237,9 @@ func (p *push) allocate(ctx context.Context, o *observation, key nodeconfig.Publ
 	}
 	userData, err := document.Sign(p.o.Key)
 	if err != nil {
-		return &engine.Refused{Problems: []plan.Problem{{On: string(o.pool), Code: "CannotSign", What: err.Error(), WayOut: "make the configuration smaller, or the keys those that the message asks for"}}}
+		return refused(o.pool, "CannotSign", err.Error(), "make the configuration smaller, or the keys those that the message asks for")
 	}
-	if err := p.record(ctx, o.pool, o.history, entry{Entry{document.Generation, digest, p.By, p.Now().UTC()}, userData}); err != nil {
+	if err := p.record(ctx, o.pool, o.history, entry{Entry{document.Generation, digest, p.By, p.Now().UTC(), p.o.contentOf}, userData}); err != nil {
 		return err
 	}
 	p.generation, p.userData = document.Generation, userData
@@ -283,8 +267,8 @@ func (p *push) overtaken(ctx context.Context) error {
 		return err
 	}
 	if e := h.newest(); e.Generation > p.generation {
-		problem := overtaken(p.pool, e)
-		return &fleet.Error{Op: fmt.Sprintf("push generation %d", p.generation), Resource: string(p.pool), Kind: fleet.KindHeld, Err: errors.New(problem.What), Remedy: problem.WayOut}
+		what, wayOut := overtaken(e)
+		return &fleet.Error{Op: fmt.Sprintf("push generation %d", p.generation), Resource: string(p.pool), Kind: fleet.KindHeld, Err: errors.New(what), Remedy: wayOut}
 	}
 	return nil
 }

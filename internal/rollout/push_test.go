@@ -50,14 +50,63 @@ func TestPush(t *testing.T) {
 		if err != nil || status.Model != 2 || len(status.History) != 2 || status.History[0].Generation != 2 || status.History[0].By != "ada@desk" || status.Nodes[4].Generation != 2 {
 			t.Errorf("status is %+v, %v", status, err)
 		}
-		for to, want := range map[int64]string{0: "one", 1: "one", 2: "two"} {
-			c, err := w.rollout().Previous(w.ctx, pool, to)
-			if err != nil || c.Files[0].Content != want {
-				t.Errorf("rollback to %d gives %+v, %v; want %q", to, c, err, want)
+	})
+}
+
+// rollback goes back, and wants what the pool has then.
+func (w *world) rollback(to, generation int64, content string) {
+	w.Helper()
+	result, err := w.rollout().Rollback(w.ctx, pool, to, rollout.PushOptions{Key: w.key})
+	if d := w.document(w.userData("0")); err != nil || result.Generation != generation || d == nil || d.Config.Files[0].Content != content {
+		w.Errorf("rollback to %d: generation %d, %+v, %v; want %d with %q", to, result.Generation, d, err, generation, content)
+	}
+}
+
+func TestRollback(t *testing.T) {
+	play(t, 2, func(w *world) {
+		w.must("one")
+		_, err := w.rollout().Rollback(w.ctx, pool, 0, rollout.PushOptions{Key: w.key})
+		w.refused(err, "NoSuchGeneration")
+
+		// A failed push, tried again, is left behind as a whole.
+		w.behave(name(0), "fail")
+		_, first := w.push("two")
+		_, second := w.push("two", func(o *rollout.PushOptions) { o.Retry = true })
+		if first == nil || second == nil {
+			t.Fatalf("got %v and %v", first, second)
+		}
+		// So is a rollback that failed: the same command goes on with it.
+		if _, err := w.rollout().Rollback(w.ctx, pool, 0, rollout.PushOptions{Key: w.key}); err == nil {
+			t.Error("the rollback succeeded on a node that fails")
+		}
+		w.behave(name(0), "")
+		_, err = w.rollout().Rollback(w.ctx, pool, 0, rollout.PushOptions{Key: w.key})
+		w.refused(err, "FailedEarlier")
+		result, err := w.rollout().Rollback(w.ctx, pool, 0, rollout.PushOptions{Key: w.key, Retry: true})
+		if err != nil || result.ContentOf != 1 || result.Generation != 5 {
+			t.Errorf("got %+v, %v", result, err)
+		}
+		w.has(5, name(0), name(1))
+		w.rollback(0, 6, "two") // it had ended: back to where it began
+		w.rollback(0, 7, "one")
+		w.rollback(2, 8, "two")
+		_, err = w.rollout().Rollback(w.ctx, pool, 9, rollout.PushOptions{Key: w.key})
+		w.refused(err, "NoSuchGeneration")
+
+		// One that was interrupted, too.
+		ctx, cancel := context.WithCancel(w.ctx)
+		puts := w.arm.puts
+		w.arm.hook = func(_ fleet.ResourceID, put int) {
+			if put == puts+2 {
+				cancel()
 			}
 		}
-		_, err = w.rollout().Previous(w.ctx, pool, 9)
-		w.refused(err, "NoSuchGeneration")
+		_, err = w.rollout().Rollback(ctx, pool, 0, rollout.PushOptions{Key: w.key})
+		if engine.ExitCode(err) != engine.ExitInterrupted {
+			t.Errorf("got %v", err)
+		}
+		w.rollback(0, 9, "one")
+		w.has(9, name(0), name(1))
 	})
 }
 
