@@ -110,6 +110,37 @@ func TestKeys(t *testing.T) {
 	})
 }
 
+// The key is lost: the model's userData is removed, nodes are replaced by some that accept
+// a new key, and the new key pushes. Nodes that were not replaced refuse it, and the push
+// stops at its canary.
+func TestKeyLost(t *testing.T) {
+	play(t, 2, func(w *world) {
+		w.must("one")
+		w.key = ed25519.NewKeyFromSeed([]byte(strings.Repeat("n", ed25519.SeedSize)))
+		_, err := w.push("two")
+		w.refused(err, "KeyNotAccepted")
+		w.send("PATCH", `{"properties": {"virtualMachineProfile": {"userData": ""}}}`)
+		for _, n := range []string{name(0), name(1)} {
+			w.behave(n, "refuse")
+		}
+		if _, err := w.push("two"); engine.ExitCode(err) != engine.ExitFailed || w.model() != 0 {
+			t.Errorf("old nodes: got %v, model %d", err, w.model())
+		}
+		w.send("PATCH", `{"sku": {"name": "Standard_D2s_v5", "capacity": 4}}`)
+		for id, node := range w.instances() {
+			if id == "0" || id == "1" {
+				w.send("DELETE", "", "virtualMachines", id)
+				w.kube.Remove("nodes", "", node)
+			} else {
+				w.join(id, node)
+			}
+		}
+		if w.must("two"); w.model() != 2 {
+			t.Errorf("replaced nodes: the model has generation %d, want 2", w.model())
+		}
+	})
+}
+
 // Reservations that leave less than pods request name the node and the pods.
 func TestReservations(t *testing.T) {
 	pod := func(name string, requests corev1.ResourceList) *corev1.Pod {
@@ -176,6 +207,13 @@ func TestPlan(t *testing.T) {
 		}
 		if plan, err = r.Plan(w.ctx, pool, config("one")); err != nil || plan.Generation != 1 || len(plan.Changes) != 0 || !strings.Contains(plan.Notes[0], "2 of 2 nodes") {
 			t.Errorf("the plan of what is there is %+v, %v", plan, err)
+		}
+		w.behave(name(0), "fail")
+		if _, err := w.push("two"); err == nil {
+			t.Error("the push succeeded on a node that fails")
+		}
+		if plan, err = r.Plan(w.ctx, pool, config("two")); err != nil || plan.Generation != 3 || !strings.Contains(plan.Notes[0], "a push needs --retry") {
+			t.Errorf("the plan of what failed is %+v, %v", plan, err)
 		}
 	})
 }

@@ -411,13 +411,7 @@ func TestAutoscaler(t *testing.T) {
 					}
 				}
 			case 3:
-				op, err := w.arm.Resources.Send(w.ctx, "delete", "DELETE", pool.Child("virtualMachines", "3"), version, nil)
-				if err == nil {
-					_, err = op.Wait(w.ctx)
-				}
-				if err != nil {
-					t.Error(err)
-				}
+				w.send("DELETE", "", "virtualMachines", "3")
 				w.kube.Remove("nodes", "", name(2)) // its machine is there still
 			}
 		}

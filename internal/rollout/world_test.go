@@ -92,7 +92,11 @@ func (w *world) send(method, body string, below ...string) {
 	if len(below) > 0 {
 		id = pool.Child(below[0], below[1])
 	}
-	op, err := w.arm.Resources.Send(w.ctx, method, method, id, version, json.RawMessage(body))
+	var content any
+	if body != "" {
+		content = json.RawMessage(body)
+	}
+	op, err := w.arm.Resources.Send(w.ctx, method, method, id, version, content)
 	if err == nil {
 		_, err = op.Wait(w.ctx)
 	}
