@@ -13,6 +13,8 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/client-go/tools/pager"
 
 	"github.com/ortet/ortet/internal/fleet"
 	"github.com/ortet/ortet/internal/nodeconfig"
@@ -157,40 +159,33 @@ func (r *Rollout) list(ctx context.Context, o *observation) error {
 	}
 	o.members = nil
 	has := map[string]bool{}
-	for next := ""; ; {
-		page, err := r.Kube.CoreV1().Nodes().List(ctx, metav1.ListOptions{Limit: 500, Continue: next})
-		if err != nil {
-			return kubeError("list Nodes", "", err, "list on nodes")
+	nodes := pager.New(func(ctx context.Context, l metav1.ListOptions) (runtime.Object, error) {
+		return r.Kube.CoreV1().Nodes().List(ctx, l)
+	})
+	if err := nodes.EachListItem(ctx, metav1.ListOptions{}, func(object runtime.Object) error {
+		n := object.(*corev1.Node)
+		id := instanceOf(n)
+		// Other cloud providers (k3s://NAME) say nothing of Azure's instance.
+		if id == "" && !strings.HasPrefix(n.Spec.ProviderID, "azure://") {
+			id = byName[n.Name]
 		}
-		for i := range page.Items {
-			n := &page.Items[i]
-			id := instanceOf(n.Spec.ProviderID)
-			// Other cloud providers (k3s://NAME) say nothing of Azure's instance.
-			if id == "" && !strings.HasPrefix(strings.ToLower(n.Spec.ProviderID), azureScheme) {
-				id = byName[n.Name]
-			}
-			if id != "" && id.Parent().Equal(o.pool) {
-				o.members = append(o.members, memberOf(n, id))
-				has[keyOf(id)] = true
-			}
+		if id != "" && id.Parent().Equal(o.pool) {
+			o.members = append(o.members, memberOf(n, id))
+			has[keyOf(id)] = true
 		}
-		if next = page.Continue; next == "" {
-			break
-		}
+		return nil
+	}); err != nil {
+		return kubeError("list Nodes", "", err, "list on nodes")
 	}
 	slices.SortFunc(o.members, func(a, b member) int { return cmp.Compare(a.Name, b.Name) })
 	o.without = slices.DeleteFunc(instances, func(i instance) bool { return has[keyOf(i.ID)] })
 	return nil
 }
 
-const azureScheme = "azure://"
-
-// instanceOf gives the instance of a Uniform scale set that a provider id names, or "".
-func instanceOf(providerID string) fleet.ResourceID {
-	if len(providerID) > len(azureScheme) && strings.EqualFold(providerID[:len(azureScheme)], azureScheme) {
-		providerID = azureScheme + providerID[len(azureScheme):]
-	}
-	id, err := fleet.ParseProviderID(providerID)
+// instanceOf gives the instance of a Uniform scale set that a Node's provider id names,
+// or "".
+func instanceOf(n *corev1.Node) fleet.ResourceID {
+	id, err := fleet.ParseProviderID(n.Spec.ProviderID)
 	if err != nil {
 		return ""
 	}
@@ -234,7 +229,7 @@ func (r *Rollout) read(ctx context.Context, m member) (now member, gone bool, er
 		return m, false, kubeError("read Node", m.Name, err, "get on nodes")
 	}
 	// The name of a deleted machine's Node may be another's by now.
-	if id := instanceOf(n.Spec.ProviderID); id != "" && !id.Equal(m.id) {
+	if id := instanceOf(n); id != "" && !id.Equal(m.id) {
 		return m, true, nil
 	}
 	return memberOf(n, m.id), false, nil

@@ -1,16 +1,18 @@
 package rollout
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
 	"maps"
 	"net/http"
 	"slices"
-	"strconv"
 	"strings"
 	"sync"
 	"time"
+
+	"k8s.io/apimachinery/pkg/util/intstr"
 
 	"github.com/ortet/ortet/internal/engine"
 	"github.com/ortet/ortet/internal/fleet"
@@ -67,6 +69,7 @@ type push struct {
 	generation int64
 	userData   string
 	modelHas   bool // the model has userData already
+	atOnce     int  // nodes
 	step       string
 	perNode    time.Duration // that the last wave needed
 
@@ -131,6 +134,9 @@ func (p *push) prepare(ctx context.Context) (*observation, *member, error) {
 		return nil, nil, err
 	}
 	p.pool = o.pool
+	if p.atOnce, err = atOnce(p.o.MaxUnavailable, len(o.members)); err != nil {
+		return nil, nil, &fleet.Error{Op: "read the limit of unavailable nodes", Kind: fleet.KindInvalid, Err: err}
+	}
 	for _, m := range o.members {
 		p.members[m.Name] = m
 	}
@@ -138,9 +144,6 @@ func (p *push) prepare(ctx context.Context) (*observation, *member, error) {
 	problems := append(o.problems(), o.keyProblems(key)...)
 	if o.foreign != "" && !p.o.ReplaceUserData {
 		problems = append(problems, foreignProblem(string(o.pool), o.foreign))
-	}
-	if _, err := atOnce(p.o.MaxUnavailable, 1); err != nil {
-		problems = append(problems, plan.Problem{On: "--max-unavailable", Code: "BadNumber", What: err.Error(), WayOut: `give a number of nodes, or a percentage: "25%"`})
 	}
 	canary, canaryProblems, err := p.canary(ctx, o)
 	if err != nil {
@@ -335,27 +338,10 @@ func wait(ctx context.Context, d time.Duration) error {
 
 // atOnce is how many of n nodes "3" or "25%" allows at once, 1 at least.
 func atOnce(text string, n int) (int, error) {
-	number, percent := strings.CutSuffix(text, "%")
-	if text == "" {
-		return 1, nil
-	}
-	v, err := strconv.Atoi(number)
-	if err != nil || v < 1 || percent && v > 100 {
-		return 0, fmt.Errorf("%.20q is neither a number of nodes nor a percentage", text)
-	}
-	if percent {
-		v = max(1, n*v/100)
-	}
-	return v, nil
+	v := intstr.Parse(cmp.Or(text, "1"))
+	size, err := intstr.GetScaledValueFromIntOrPercent(&v, n, false)
+	return max(1, size), err
 }
 
-// took prints a duration for a person: "12 s", "1 h 5 min".
-func took(d time.Duration) string {
-	switch d = d.Round(time.Second); {
-	case d < 2*time.Minute:
-		return fmt.Sprintf("%d s", d/time.Second)
-	case d < 2*time.Hour:
-		return fmt.Sprintf("%d min", d.Round(time.Minute)/time.Minute)
-	}
-	return fmt.Sprintf("%d h %d min", d/time.Hour, d%time.Hour/time.Minute)
-}
+// took prints a duration for a person: "1m12s".
+func took(d time.Duration) string { return d.Round(time.Second).String() }

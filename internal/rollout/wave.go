@@ -27,10 +27,6 @@ const maxQuiet = 8
 // waves changes all nodes that lack the generation, and those that appear meanwhile. It
 // stops after the first wave in which a node failed.
 func (p *push) waves(ctx context.Context, o *observation) error {
-	size, err := atOnce(p.o.MaxUnavailable, len(o.members))
-	if err != nil {
-		return err
-	}
 	passed := map[string]bool{} // instances that are not awaited, or are gone
 	begun := false
 	for {
@@ -61,16 +57,16 @@ func (p *push) waves(ctx context.Context, o *observation) error {
 			return nil
 		}
 		if len(ready) > 0 && !begun {
-			p.report("%d node(s), %d at once: about %s", len(ready), size, took(Expected(len(ready), size, p.perNode)))
+			p.report("%d node(s), %d at once: about %s", len(ready), p.atOnce, took(Expected(len(ready), p.atOnce, p.perNode)))
 		}
 		begun = true
 		for len(ready) > 0 {
 			if err := p.overtaken(ctx); err != nil {
 				return err
 			}
-			wave := ready[:min(size, len(ready))]
+			wave := ready[:min(p.atOnce, len(ready))]
 			ready = ready[len(wave):]
-			outcomes := p.each(ctx, wave, size, p.reach)
+			outcomes := p.each(ctx, wave, p.atOnce, p.reach)
 			for _, out := range outcomes {
 				if out.gone || !out.m.Ready {
 					passed[keyOf(out.m.id)] = true
@@ -249,20 +245,13 @@ func (p *push) newer(m member) error {
 	return &fleet.Error{Op: "push to node " + m.Name, Kind: fleet.KindHeld, Err: fmt.Errorf("another push took over: the node is to have generation %d, and has %d", max(m.Wanted, m.Generation), m.Generation)}
 }
 
-// pollInterval is how often a Node is read of which an answer is awaited; maxPolls bounds
-// the reads a second, of all nodes at once.
-const (
-	pollInterval = 2 * time.Second
-	maxPolls     = 10
-)
+// pollInterval is how often a Node is read of which an answer is awaited. The client's own
+// limit slows the reads of a large wave.
+const pollInterval = 2 * time.Second
 
 // await waits for a node's answer to the generation.
 func (p *push) await(ctx context.Context, m member, began time.Time) outcome {
 	deadline := p.Now().Add(p.o.Timeout)
-	p.mu.Lock()
-	size, _ := atOnce(p.o.MaxUnavailable, len(p.members)) // checked before
-	p.mu.Unlock()
-	interval := max(pollInterval, time.Duration(size)*time.Second/maxPolls)
 	for {
 		now, gone, err := p.read(ctx, m)
 		if err == nil && gone {
@@ -299,7 +288,7 @@ func (p *push) await(ctx context.Context, m member, began time.Time) outcome {
 				Remedy: "see journalctl -u ortet-config on the node"}
 			return o
 		}
-		if err := wait(ctx, interval); err != nil {
+		if err := wait(ctx, pollInterval); err != nil {
 			return outcome{m: m, err: err}
 		}
 	}
