@@ -235,8 +235,8 @@ func TestClusterNotPrepared(t *testing.T) {
 	})
 }
 
-// A rollback signs what an earlier generation has, so one that another key signed is
-// refused.
+// A rollback signs what an earlier generation has, so one that another key signed, or that
+// has another number, is refused.
 func TestHistoryIsNotBelieved(t *testing.T) {
 	play(t, 1, func(w *world) {
 		w.must("one")
@@ -246,9 +246,13 @@ func TestHistoryIsNotBelieved(t *testing.T) {
 			t.Fatal(err)
 		}
 		w.kube.Change("configmaps", namespace, rollout.HistoryName(pool), func(o runtime.Object) {
-			o.(*corev1.ConfigMap).Data["generation-1"] = `{"generation": 1, "digest": "sha256:0", "userData": "` + foreign + `"}`
+			data := o.(*corev1.ConfigMap).Data
+			data["generation-1"] = `{"generation": 1, "digest": "sha256:0", "userData": "` + foreign + `"}`
+			data["generation-9"] = strings.Replace(data["generation-2"], `"generation":2`, `"generation":9`, 1)
 		})
-		_, err = w.rollout().Rollback(w.ctx, pool, 0, rollout.PushOptions{Key: w.key})
-		w.refused(err, "HistoryNotTrusted")
+		for _, to := range []int64{0, 1, 9} {
+			_, err = w.rollout().Rollback(w.ctx, pool, to, rollout.PushOptions{Key: w.key})
+			w.refused(err, "HistoryNotTrusted")
+		}
 	})
 }

@@ -173,6 +173,9 @@ func (e entry) config(pool fleet.ResourceID, key ed25519.PrivateKey) (nodeconfig
 	if err == nil {
 		d, err = signed.Verify([]nodeconfig.PublicKey{publicOf(key)})
 	}
+	if err == nil && (d.Generation != e.Generation || d.Pool != strings.ToLower(string(pool))) {
+		err = fmt.Errorf("it is generation %d of %s", d.Generation, d.Pool)
+	}
 	if err != nil {
 		err = refused(pool, "HistoryNotTrusted", fmt.Sprintf("generation %d of the history cannot be trusted: %v", e.Generation, err),
 			"push its file instead; or roll back with the key that signed it, while nodes accept that")
