@@ -5,7 +5,6 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
-	"fmt"
 	"slices"
 	"strconv"
 	"strings"
@@ -44,7 +43,6 @@ type instance struct {
 	ID         fleet.ResourceID `json:"id"`
 	Name       string           `json:"name"` // "pool1_3"
 	Properties struct {
-		State     string `json:"provisioningState"`
 		UserData  string `json:"userData"` // only where a GET expands it
 		OSProfile struct {
 			ComputerName string `json:"computerName"`
@@ -55,10 +53,9 @@ type instance struct {
 // A member is a Node of the pool.
 type member struct {
 	Node
-	id       fleet.ResourceID // of the instance
-	about    int64            // generation that State is about
-	cordoned bool
-	kube     *corev1.Node
+	id    fleet.ResourceID // of the instance
+	about int64            // generation that State is about
+	kube  *corev1.Node
 }
 
 // has reports whether the node has the generation.
@@ -71,7 +68,12 @@ func (m member) failed(generation int64) bool {
 	return m.about == generation && (m.State == string(wire.ConfigurationFailed) || m.State == string(wire.ConfigurationRefused))
 }
 
-func (m member) String() string { return fmt.Sprintf("%s (node %s)", m.Instance, m.Name) }
+func (m member) String() string {
+	if m.Name == "" {
+		return m.Instance
+	}
+	return m.Instance + " (node " + m.Name + ")"
+}
 
 // answer is the state with its reason and message.
 func (m member) answer() string {
@@ -193,7 +195,7 @@ func instanceOf(n *corev1.Node) fleet.ResourceID {
 }
 
 func memberOf(n *corev1.Node, id fleet.ResourceID) member {
-	m := member{id: id, cordoned: n.Spec.Unschedulable, kube: n}
+	m := member{id: id, kube: n}
 	m.Name, m.Instance = n.Name, id.Parent().Name()+"_"+id.Name()
 	for _, c := range n.Status.Conditions {
 		if c.Type == corev1.NodeReady {

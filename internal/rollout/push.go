@@ -161,28 +161,14 @@ func (p *push) prepare(ctx context.Context) (*observation, *member, error) {
 
 // canary chooses the first node, and sees whose its userData is.
 func (p *push) canary(ctx context.Context, o *observation) (*member, []plan.Problem, error) {
-	var chosen *member
-	for i := range o.members {
-		m := &o.members[i]
-		switch {
-		case p.o.Canary != "":
-			if m.Name == p.o.Canary {
-				chosen = m
-			}
-		case m.Ready && (chosen == nil || chosen.cordoned && !m.cordoned):
-			chosen = m
-		}
+	i := slices.IndexFunc(o.members, func(m member) bool { return m.Ready && (m.Name == p.o.Canary || p.o.Canary == "") })
+	if i < 0 && p.o.Canary != "" {
+		return nil, []plan.Problem{{On: "node " + p.o.Canary, Code: "BadCanary", What: "the pool has no such Node that is Ready", WayOut: "name a Ready Node of the pool with --canary, or leave it out"}}, nil
 	}
-	if p.o.Canary != "" && (chosen == nil || !chosen.Ready) {
-		what := "the pool has no such Node"
-		if chosen != nil {
-			what = "the Node is not Ready, so that its answer could not be awaited"
-		}
-		return nil, []plan.Problem{{On: "node " + p.o.Canary, Code: "BadCanary", What: what, WayOut: "name a Ready Node of the pool with --canary, or leave it out"}}, nil
-	}
-	if chosen == nil {
+	if i < 0 {
 		return nil, nil, nil
 	}
+	chosen := &o.members[i]
 	_, foreign, err := p.userDataOf(ctx, chosen.id)
 	if err != nil {
 		return nil, nil, err
@@ -285,7 +271,7 @@ const (
 
 // send sends a change and waits until it is carried out. For Timeout it is tried again
 // while another operation runs on the resource. gone says that Azure has the instance no
-// longer, or deletes it.
+// longer.
 func (p *push) send(ctx context.Context, op, method string, id fleet.ResourceID, body any) (gone bool, err error) {
 	deadline, waits, missing := p.Now().Add(p.o.Timeout), false, 0
 	for {
@@ -296,7 +282,7 @@ func (p *push) send(ctx context.Context, op, method string, id fleet.ResourceID,
 		if err == nil {
 			return false, nil
 		}
-		if ctx.Err() == nil && id != p.pool && p.deleted(ctx, id, err) {
+		if id != p.pool && fleet.Is(err, fleet.KindNotFound) {
 			// Resource Manager may lack an instance for seconds that was made just now.
 			if missing++; missing == maxMissing {
 				return true, nil
@@ -311,20 +297,6 @@ func (p *push) send(ctx context.Context, op, method string, id fleet.ResourceID,
 			return false, err
 		}
 	}
-}
-
-// deleted reports whether a change failed because its instance goes or is gone: Azure
-// answers by other codes than 404, too.
-func (p *push) deleted(ctx context.Context, id fleet.ResourceID, err error) bool {
-	if fleet.Is(err, fleet.KindNotFound) {
-		return true
-	}
-	if !fleet.Is(err, fleet.KindInvalid) && !fleet.Is(err, fleet.KindConflict) {
-		return false
-	}
-	var now instance
-	err = p.ARM.Get(ctx, id, computeVersion, &now)
-	return fleet.Is(err, fleet.KindNotFound) || err == nil && strings.EqualFold(now.Properties.State, "Deleting")
 }
 
 func wait(ctx context.Context, d time.Duration) error {

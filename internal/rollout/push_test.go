@@ -433,6 +433,21 @@ func TestAutoscaler(t *testing.T) {
 	})
 }
 
+// An instance is being deleted when its turn comes, and its Node is still Ready.
+func TestInstanceIsBeingDeleted(t *testing.T) {
+	play(t, 3, func(w *world) {
+		w.arm.hook = func(_ fleet.ResourceID, put int) {
+			if put == 2 {
+				if _, err := w.arm.Resources.Send(w.ctx, "delete", "DELETE", pool.Child("virtualMachines", "1"), version, nil); err != nil {
+					t.Error(err)
+				}
+			}
+		}
+		w.must("one")
+		w.has(1, name(0), name(2))
+	})
+}
+
 // A Node that is not Ready, and an instance without a Node, get the userData and are not
 // awaited.
 func TestNotAwaited(t *testing.T) {

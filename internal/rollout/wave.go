@@ -174,7 +174,7 @@ func (p *push) notify(ctx context.Context, m member) outcome {
 	if m.Name != "" {
 		left.Message = "is not Ready; its agent applies the generation once it runs"
 	}
-	p.report("%s: userData has generation %d; it %s", strings.TrimSuffix(m.String(), " (node )"), p.generation, left.Message)
+	p.report("%s: userData has generation %d; it %s", m, p.generation, left.Message)
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	p.left[keyOf(m.id)] = left

@@ -236,9 +236,9 @@ func TestOnlyCertificatesOfCAsAreTaken(t *testing.T) {
 			fmt.Sprintf("%d: %s", second, at) + `certificate of "CN=corp" is not a CA's; give the certificate of its issuer, "CN=corp"`},
 		"private key": {good + privateKey(t), fmt.Sprintf("%d: %s", second, at) +
 			"has a private key, and every process of a machine can read userData; delete it, and consider the key as published"},
-		"text":    {good + "      hello\n", fmt.Sprintf("%d: %s", second, at) + "has text outside of certificates, or a certificate that is cut off; delete or complete it"},
-		"cut off": {good[:len(good)-40] + "\n" + good, "7: " + at + "has text outside of certificates, or a certificate that is cut off; delete or complete it"},
-		"two":     {good + good, ""},
+		"text":    {good + "      hello\n", "6: " + at + "has text after certificates, or a certificate that is cut off; delete or complete it"},
+		"cut off": {good[:len(good)-40] + "\n" + good, "6: " + at + "has text after certificates, or a certificate that is cut off; delete or complete it"},
+		"two":     {"      # corp\n" + good + "      # again\n" + good, ""}, // as curl's bundle has comments
 	} {
 		if got := problems(t, head+"  caCertificates:\n  - name: corp\n    pem: |\n"+test.pem); got != test.want {
 			t.Errorf("%s:\n got %s\nwant %s", what, got, test.want)
