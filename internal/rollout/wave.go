@@ -5,11 +5,10 @@ import (
 	"errors"
 	"fmt"
 	"net/http"
-	"slices"
 	"strings"
-	"sync"
 	"time"
 
+	"golang.org/x/sync/errgroup"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
@@ -72,12 +71,12 @@ func (p *push) waves(ctx context.Context, o *observation) error {
 					passed[keyOf(out.m.id)] = true
 				}
 			}
-			if failed(outcomes) {
-				return p.stopped(ctx, outcomes, "no more nodes are changed")
+			if err := p.stopped(ctx, outcomes, "no more nodes are changed"); err != nil {
+				return err
 			}
 		}
-		if outcomes := p.each(ctx, quiet, maxQuiet, p.notify); failed(outcomes) {
-			return p.stopped(ctx, outcomes, "no more nodes are changed")
+		if err := p.stopped(ctx, p.each(ctx, quiet, maxQuiet, p.notify), "no more nodes are changed"); err != nil {
+			return err
 		}
 	}
 }
@@ -103,62 +102,47 @@ type outcome struct {
 	err  error
 }
 
-func failed(outcomes []outcome) bool {
-	for _, o := range outcomes {
-		if o.err != nil {
-			return true
-		}
-	}
-	return false
-}
-
 // each does something with all members, some at once, to the end whatever fails.
 func (p *push) each(ctx context.Context, members []member, parallel int, do func(context.Context, member) outcome) []outcome {
 	out := make([]outcome, len(members))
-	slots := make(chan struct{}, max(parallel, 1))
-	var all sync.WaitGroup
+	var all errgroup.Group
+	all.SetLimit(parallel)
 	for i, m := range members {
-		slots <- struct{}{}
-		all.Go(func() {
-			defer func() { <-slots }()
-			out[i] = do(ctx, m)
-			if o := out[i]; p.step == "waves" && o.err == nil && o.took > 0 {
+		all.Go(func() error {
+			o := do(ctx, m)
+			if out[i] = o; p.step == "waves" && o.err == nil && o.took > 0 {
 				p.report("%s: generation %d applied after %s", o.m, p.generation, took(o.took))
 			}
+			return nil
 		})
 	}
-	all.Wait()
+	_ = all.Wait() // outcomes have the errors
 	return out
 }
 
-// stopped is the error of nodes that failed, and says what was left as it is.
+// stopped is the error of nodes that failed, if any, and says what was left as it is.
 func (p *push) stopped(ctx context.Context, outcomes []outcome, rest string) error {
-	if err := ctx.Err(); err != nil {
-		return err
-	}
 	var errs []error
+	remedy := rest + "; correct the configuration and push it, run the same command to go on (with --retry where a node failed), or ortet config rollback"
 	for _, o := range outcomes {
-		if o.err == nil {
-			continue
+		if o.err != nil {
+			errs = append(errs, o.err)
+			if ctx.Err() == nil {
+				p.report("%s: %v", o.m, o.err)
+			}
 		}
-		errs = append(errs, o.err)
-		p.report("%s: %v", o.m, o.err)
+		if fleet.Is(o.err, fleet.KindHeld) {
+			remedy = rest + "; see ortet config status"
+		}
 	}
-	held := slices.ContainsFunc(errs, func(err error) bool { return fleet.Is(err, fleet.KindHeld) })
+	if len(errs) == 0 || ctx.Err() != nil {
+		return ctx.Err()
+	}
 	kind := fleet.KindOf(errs[0])
 	if n := len(errs) - maxShown; n > 1 {
 		errs = append(errs[:maxShown], fmt.Errorf("and %d more nodes", n))
 	}
-	remedy := rest + "; correct the configuration and push it, run the same command to go on (with --retry where a node failed), or ortet config rollback"
-	if held {
-		remedy = rest + "; see ortet config status"
-	}
 	return &fleet.Error{Op: fmt.Sprintf("push generation %d to pool %s", p.generation, p.pool.Name()), Kind: kind, Err: errors.Join(errs...), Remedy: remedy}
-}
-
-// userDataBody is a PUT of an instance that changes nothing else.
-func (p *push) userDataBody() any {
-	return map[string]any{"properties": map[string]any{"userData": p.userData}}
 }
 
 // notify gives a machine the userData, and its Node, if there is one, the generation. No
@@ -185,7 +169,7 @@ func (p *push) notify(ctx context.Context, m member) outcome {
 // its userData earlier would find the old one.
 func (p *push) change(ctx context.Context, m member) (gone bool, err error) {
 	has := ""
-	if m.State == "" { // nothing is known of its userData
+	if m.Generation == 0 { // its userData may be another program's
 		var foreign string
 		if has, foreign, err = p.userDataOf(ctx, m.id); err != nil {
 			return false, err
@@ -196,7 +180,8 @@ func (p *push) change(ctx context.Context, m member) (gone bool, err error) {
 		}
 	}
 	if has != p.userData { // an instance of the new model has it
-		if gone, err = p.send(ctx, "set userData", http.MethodPut, m.id, p.userDataBody()); err != nil || gone {
+		body := map[string]any{"properties": map[string]any{"userData": p.userData}} // changes nothing else
+		if gone, err = p.send(ctx, "set userData", http.MethodPut, m.id, body); err != nil || gone {
 			return gone, err
 		}
 	}
