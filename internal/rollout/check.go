@@ -8,6 +8,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"maps"
+	"reflect"
 	"slices"
 	"strconv"
 	"strings"
@@ -109,7 +110,7 @@ func (r *Rollout) check(ctx context.Context, o *observation, c nodeconfig.Config
 		}
 	}
 	reserved, err := reservationOf(c.Kubelet)
-	if err != nil || reserved.empty() {
+	if err != nil || reflect.DeepEqual(reserved, reservation{}) {
 		return out, err
 	}
 	pods, err := r.pods(ctx)
@@ -163,14 +164,6 @@ func reservationOf(kubelet map[string]any) (reservation, error) {
 	return out, err
 }
 
-func (v reservation) empty() bool {
-	return len(v.SystemReserved)+len(v.KubeReserved)+len(v.EvictionHard) == 0 && v.MaxPods == nil
-}
-
-// signals are what eviction keeps from pods. Source: Kubernetes, "Reserve Compute
-// Resources for System Daemons".
-var signals = map[string]corev1.ResourceName{"memory.available": corev1.ResourceMemory, "nodefs.available": corev1.ResourceEphemeralStorage}
-
 // excess says what pods of a Node would not fit, or "".
 func (v reservation) excess(n *corev1.Node, pods []corev1.Pod) string {
 	if v.MaxPods != nil && len(pods) > *v.MaxPods {
@@ -200,9 +193,10 @@ func (v reservation) excess(n *corev1.Node, pods []corev1.Pod) string {
 			take(corev1.ResourceName(name), text)
 		}
 	}
-	for signal, text := range v.EvictionHard {
-		take(signals[signal], text)
-	}
+	// Other signals keep nothing from pods. Source: Kubernetes, "Reserve Compute Resources
+	// for System Daemons".
+	take(corev1.ResourceMemory, v.EvictionHard["memory.available"])
+	take(corev1.ResourceEphemeralStorage, v.EvictionHard["nodefs.available"])
 	for _, name := range slices.Sorted(maps.Keys(left)) {
 		l, sum := left[name], resource.Quantity{}
 		requests := map[string]resource.Quantity{}

@@ -262,15 +262,15 @@ func (p *push) overtaken(ctx context.Context) error {
 	return nil
 }
 
-// busyInterval is how often a change is tried again while another operation runs;
-// maxMissing is how often an instance has to be missing until it counts as deleted.
+// busyInterval is how often a change is tried again; maxMissing is how often an instance
+// has to be missing until it counts as deleted.
 const (
 	busyInterval = 5 * time.Second
 	maxMissing   = 3
 )
 
 // send sends a change and waits until it is carried out. For Timeout it is tried again
-// while another operation runs on the resource. gone says that Azure has the instance no
+// while another operation runs on the resource, or Azure is out of order. gone says that Azure has the instance no
 // longer.
 func (p *push) send(ctx context.Context, op, method string, id fleet.ResourceID, body any) (gone bool, err error) {
 	deadline, waits, missing := p.Now().Add(p.o.Timeout), false, 0
@@ -282,16 +282,17 @@ func (p *push) send(ctx context.Context, op, method string, id fleet.ResourceID,
 		if err == nil {
 			return false, nil
 		}
-		if id != p.pool && fleet.Is(err, fleet.KindNotFound) {
+		switch kind := fleet.KindOf(err); {
+		case kind == fleet.KindNotFound && id != p.pool:
 			// Resource Manager may lack an instance for seconds that was made just now.
 			if missing++; missing == maxMissing {
 				return true, nil
 			}
-		} else if !fleet.Is(err, fleet.KindConflict) || p.Now().After(deadline) {
+		case kind != fleet.KindConflict && kind != fleet.KindThrottled && kind != fleet.KindTransient, p.Now().After(deadline):
 			return false, err
-		} else if !waits {
+		case !waits:
 			waits = true
-			p.report("%s of %s: waiting for an operation that runs in Azure", id.Name(), id.Parent().Name())
+			p.report("retry for up to %s: %v", took(p.o.Timeout), err)
 		}
 		if err := wait(ctx, busyInterval); err != nil {
 			return false, err

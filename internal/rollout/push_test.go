@@ -285,6 +285,7 @@ func TestInstanceRefusesForAWhile(t *testing.T) {
 		"missing":         {Path: "/virtualMachines/1$", Method: "PUT", Effect: azsim.EffectError, Status: http.StatusNotFound, Code: "ResourceNotFound", Count: 2},
 		"canary missing":  {Path: "/virtualMachines/0$", Effect: azsim.EffectError, Status: http.StatusNotFound, Code: "ResourceNotFound", Count: 3},
 		"preempted":       {Path: "/virtualMachines/1$", Method: "PUT", Effect: azsim.EffectFailAtEnd, Code: "OperationPreempted", Count: 1},
+		"out of order":    {Path: "/virtualMachines/1$", Method: "PUT", Effect: azsim.EffectFailAtEnd, Code: "InternalExecutionError", Count: 1},
 		"scale set busy":  {Path: "/virtualMachineScaleSets/pool1$", Method: "PATCH", Effect: azsim.EffectError, Status: http.StatusConflict, Code: "OperationNotAllowed", Count: 2},
 		"read throttling": {Path: "/virtualMachines", Method: "GET", Effect: azsim.EffectThrottle, Count: 2},
 	} {
