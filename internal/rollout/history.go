@@ -128,27 +128,12 @@ func overtaken(by entry) (what, wayOut string) {
 // Ready nodes or the model lack. What is pushed is signed again, so the entry has to be
 // signed by the same key.
 func (r *Rollout) Rollback(ctx context.Context, pool fleet.ResourceID, to int64, p PushOptions) (*Result, error) {
-	e, err := r.earlier(ctx, pool, to)
-	if err == nil {
-		p.Config, err = e.config(pool, p.Key)
-	}
-	if err != nil {
-		return &Result{Pool: pool, Nodes: []Node{}}, err
-	}
-	p.contentOf = e.Generation
-	if to == 0 && e.ContentOf > 0 {
-		p.contentOf = e.ContentOf
-	}
-	r.report("pushing the content of generation %d to %s", p.contentOf, pool.Name())
+	p.rollback, p.to = true, to
 	return r.Push(ctx, pool, p)
 }
 
-// earlier finds the entry that Rollback pushes.
-func (r *Rollout) earlier(ctx context.Context, pool fleet.ResourceID, to int64) (entry, error) {
-	o, err := r.observe(ctx, pool)
-	if err != nil {
-		return entry{}, err
-	}
+// earlier finds what Rollback pushes.
+func (o *observation) earlier(to int64) (entry, error) {
 	newest := o.history.newest()
 	unfinished := newest.ContentOf > 0 && (o.document == nil || o.document.Generation < newest.Generation ||
 		slices.ContainsFunc(o.members, func(m member) bool { return m.Ready && !m.has(newest.Generation) }))

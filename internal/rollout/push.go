@@ -31,7 +31,7 @@ func (r *Rollout) Push(ctx context.Context, pool fleet.ResourceID, o PushOptions
 	}
 	p := &push{Rollout: r, o: o, pool: pool, members: map[string]member{}, left: map[string]Node{}, step: "preflight", perNode: assumedTime}
 	err := p.run(ctx)
-	result := &Result{Pool: p.pool, Generation: p.generation, ContentOf: o.contentOf, Nodes: []Node{}, Took: r.Now().Sub(began)}
+	result := &Result{Pool: p.pool, Generation: p.generation, ContentOf: p.contentOf, Nodes: []Node{}, Took: r.Now().Sub(began)}
 	reached := 0
 	for _, name := range slices.Sorted(maps.Keys(p.members)) {
 		m := p.members[name]
@@ -67,6 +67,7 @@ type push struct {
 	o          PushOptions
 	pool       fleet.ResourceID
 	generation int64
+	contentOf  int64 // of a rollback: the generation with the same content
 	userData   string
 	modelHas   bool // the model has userData already
 	atOnce     int  // nodes
@@ -134,6 +135,20 @@ func (p *push) prepare(ctx context.Context) (*observation, *member, error) {
 		return nil, nil, err
 	}
 	p.pool = o.pool
+	if p.o.rollback {
+		e, err := o.earlier(p.o.to)
+		if err == nil {
+			p.o.Config, err = e.config(o.pool, p.o.Key)
+		}
+		if err != nil {
+			return nil, nil, err
+		}
+		p.contentOf = e.Generation
+		if p.o.to == 0 && e.ContentOf > 0 {
+			p.contentOf = e.ContentOf
+		}
+		p.report("pushing the content of generation %d to %s", p.contentOf, o.pool.Name())
+	}
 	if p.atOnce, err = atOnce(p.o.MaxUnavailable, len(o.members)); err != nil {
 		return nil, nil, &fleet.Error{Op: "read the limit of unavailable nodes", Kind: fleet.KindInvalid, Err: err}
 	}
@@ -228,7 +243,7 @@ func (p *push) allocate(ctx context.Context, o *observation, key nodeconfig.Publ
 	if err != nil {
 		return refused(o.pool, "CannotSign", err.Error(), "make the configuration smaller, or the keys those that the message asks for")
 	}
-	if err := p.record(ctx, o.pool, o.history, entry{Entry{document.Generation, digest, p.By, p.Now().UTC(), p.o.contentOf}, userData}); err != nil {
+	if err := p.record(ctx, o.pool, o.history, entry{Entry{document.Generation, digest, p.By, p.Now().UTC(), p.contentOf}, userData}); err != nil {
 		return err
 	}
 	p.generation, p.userData = document.Generation, userData

@@ -25,7 +25,8 @@ type PushOptions struct {
 	// ReplaceUserData overwrites userData that is not Ortet's.
 	ReplaceUserData bool
 
-	contentOf int64 // of Rollback
+	rollback bool  // Config is that of an earlier generation
+	to       int64 // the generation; 0 chooses
 }
 
 // A Node is a node of a pool with what it answered.
