@@ -104,8 +104,7 @@ func (r *Rollout) check(ctx context.Context, o *observation, c nodeconfig.Config
 		for _, m := range o.members {
 			versions = append(versions, m.kube.Status.NodeInfo.KubeletVersion)
 		}
-		slices.Sort(versions)
-		if err := r.CheckKubelet(c, slices.Compact(versions)); err != nil {
+		if err := r.CheckKubelet(c, versions); err != nil {
 			out = append(out, plan.Problem{On: string(o.pool), Code: "KubeletField", What: err.Error(), WayOut: "correct the member kubelet of the configuration"})
 		}
 	}

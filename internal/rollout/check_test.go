@@ -4,9 +4,9 @@ import (
 	"crypto/ed25519"
 	"encoding/base64"
 	"encoding/json"
-	"errors"
 	"strings"
 	"testing"
+	"time"
 
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/resource"
@@ -15,6 +15,7 @@ import (
 
 	"github.com/ortet/ortet/internal/engine"
 	"github.com/ortet/ortet/internal/nodeconfig"
+	"github.com/ortet/ortet/internal/nodeconfig/file"
 	"github.com/ortet/ortet/internal/rollout"
 )
 
@@ -191,15 +192,16 @@ func TestReservations(t *testing.T) {
 
 func TestPlan(t *testing.T) {
 	play(t, 2, func(w *world) {
-		r := rollout.New(rollout.Options{ARM: w.arm, Kube: w.client, Namespace: namespace, CheckKubelet: func(_ nodeconfig.Config, versions []string) error {
-			return errors.New("no field maxPodz in " + strings.Join(versions, ", "))
-		}})
-		w.change(name(0), func(n *corev1.Node) { n.Status.NodeInfo.KubeletVersion = "v1.34.1" })
-		w.change(name(1), func(n *corev1.Node) { n.Status.NodeInfo.KubeletVersion = "v1.34.1" })
-		_, err := r.Plan(w.ctx, pool, nodeconfig.Config{Kubelet: map[string]any{"maxPodz": 3}})
-		if w.refused(err, "KubeletField"); err == nil || !strings.Contains(err.Error(), "in v1.34.1") || strings.Contains(err.Error(), "v1.34.1, ") {
+		r := rollout.New(rollout.Options{ARM: w.arm, Kube: w.client, Namespace: namespace, Now: time.Now, CheckKubelet: file.CheckKubelet})
+		w.change(name(0), func(n *corev1.Node) { n.Status.NodeInfo.KubeletVersion = "v1.31.9" })
+		w.change(name(1), func(n *corev1.Node) { n.Status.NodeInfo.KubeletVersion = "v1.31.9" })
+		newer := nodeconfig.Config{Kubelet: map[string]any{"crashLoopBackOff": map[string]any{"maxContainerRestartPeriod": "1m"}}}
+		_, err := r.Plan(w.ctx, pool, newer)
+		if w.refused(err, "KubeletField"); err == nil || !strings.Contains(err.Error(), "the pool has v1.31.9;") {
 			t.Errorf("got %v; want the version once", err)
 		}
+		_, err = r.Push(w.ctx, pool, rollout.PushOptions{Config: newer, Key: w.key})
+		w.refused(err, "KubeletField")
 		w.must("one")
 		plan, err := r.Plan(w.ctx, pool, config("two"))
 		if err != nil || plan.Generation != 2 || plan.From != 1 || len(plan.Changes) != 1 || plan.Changes[0].What != nodeconfig.Changed || len(plan.Nodes) != 2 || plan.Expected <= 0 {
