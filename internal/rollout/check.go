@@ -79,7 +79,7 @@ func (o *observation) keyProblems(key nodeconfig.PublicKey) []plan.Problem {
 	}
 	return []plan.Problem{{On: string(o.pool), Code: "KeyNotAccepted",
 		What:   fmt.Sprintf("its nodes accept documents signed by %s, and not by %s", strings.Trim(fmt.Sprint(accepted), "[]"), key),
-		WayOut: "push with an accepted key; to rotate keys, first push with the old one and name both keys"}}
+		WayOut: "push with an accepted key; to change keys, push with the old one first, and name the new one with --accept-key"}}
 }
 
 // describe is what a person recognises userData by: its first line, without secrets.
@@ -116,11 +116,22 @@ func (r *Rollout) check(ctx context.Context, o *observation, c nodeconfig.Config
 	if err != nil {
 		return nil, err
 	}
+	lacks := map[string][]string{} // names of nodes
 	for _, m := range o.members {
 		if what := reserved.excess(m.kube, pods[m.Name]); what != "" {
-			out = append(out, plan.Problem{On: "node " + m.Name, Code: "PodsDoNotFit", What: what,
-				WayOut: "reserve less, or move pods away first: a kubelet that restarts rejects pods that no longer fit"})
+			lacks[what] = append(lacks[what], m.Name)
 		}
+	}
+	for _, what := range slices.SortedFunc(maps.Keys(lacks), func(a, b string) int { return strings.Compare(lacks[a][0], lacks[b][0]) }) {
+		names, on := lacks[what], "node "
+		if len(names) > 1 {
+			on = nodes(len(names)) + " "
+		}
+		if more := len(names) - maxShown; more > 0 {
+			names = append(names[:maxShown:maxShown], fmt.Sprintf("and %d more", more))
+		}
+		out = append(out, plan.Problem{On: on + strings.Join(names, ", "), Code: "PodsDoNotFit", What: what,
+			WayOut: "reserve less, or move pods away first: a kubelet that restarts rejects pods that no longer fit"})
 	}
 	return out, nil
 }
@@ -161,6 +172,18 @@ func reservationOf(kubelet map[string]any) (reservation, error) {
 		err = &fleet.Error{Op: "read the kubelet's reservations", Kind: fleet.KindInvalid, Err: err}
 	}
 	return out, err
+}
+
+// human prints a quantity of bytes with one decimal, "23.5Gi", and any other as it is.
+func human(q resource.Quantity) string {
+	const gi, mi = 1 << 30, 1 << 20
+	switch v := q.AsApproximateFloat64(); {
+	case v >= gi:
+		return strings.TrimSuffix(fmt.Sprintf("%.1f", v/gi), ".0") + "Gi"
+	case v >= mi:
+		return strings.TrimSuffix(fmt.Sprintf("%.1f", v/mi), ".0") + "Mi"
+	}
+	return q.String()
 }
 
 // excess says what pods of a Node would not fit, or "".
@@ -219,7 +242,12 @@ func (v reservation) excess(n *corev1.Node, pods []corev1.Pod) string {
 		if more := len(names) - maxShown; more > 0 {
 			names = append(names[:maxShown], fmt.Sprintf("and %d more", more))
 		}
-		return fmt.Sprintf("%s of %s would be left for pods, which request %s: %s", l.String(), name, sum.String(), strings.Join(names, ", "))
+		if capacity := n.Status.Capacity[name]; l.Sign() < 0 {
+			l.Neg()
+			l.Add(capacity)
+			return fmt.Sprintf("%s of %s would be reserved, of the %s that the node has", human(l), name, human(capacity))
+		}
+		return fmt.Sprintf("%s of %s would be left for pods, which request %s: %s", human(l), name, human(sum), strings.Join(names, ", "))
 	}
 	return ""
 }

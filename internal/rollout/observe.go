@@ -5,6 +5,7 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
+	"fmt"
 	"slices"
 	"strconv"
 	"strings"
@@ -68,12 +69,8 @@ func (m member) failed(generation int64) bool {
 	return m.about == generation && (m.State == string(wire.ConfigurationFailed) || m.State == string(wire.ConfigurationRefused))
 }
 
-func (m member) String() string {
-	if m.Name == "" {
-		return m.Instance
-	}
-	return m.Instance + " (node " + m.Name + ")"
-}
+// String is the Node's name, or the instance's.
+func (m member) String() string { return cmp.Or(m.Name, m.Instance) }
 
 // answer is the state with its reason and message.
 func (m member) answer() string {
@@ -81,6 +78,29 @@ func (m member) answer() string {
 		return cmp.Or(m.Message, "no answer")
 	}
 	return strings.TrimSuffix(strings.Join([]string{m.State, m.Reason, m.Message}, ": "), ": ")
+}
+
+// brief is the answer without the log that a node adds, which the result has.
+func (m member) brief() string {
+	text, _, cut := strings.Cut(m.answer(), wire.ConfigurationLog)
+	if len(text) > maxBrief {
+		text, cut = text[:maxBrief], true
+	}
+	if cut {
+		text += " …"
+	}
+	return text
+}
+
+// maxBrief bounds what an error says of one node, in bytes.
+const maxBrief = 240
+
+// nodes is "1 node", "2 nodes".
+func nodes(n int) string {
+	if n == 1 {
+		return "1 node"
+	}
+	return fmt.Sprintf("%d nodes", n)
 }
 
 // An observation is what Azure and the cluster have of one pool.
@@ -256,7 +276,7 @@ func (o *observation) failed(generation int64) (failed []string, any bool) {
 		if m.failed(generation) {
 			any = true
 			if m.State == string(wire.ConfigurationFailed) {
-				failed = append(failed, m.Name+" ("+m.answer()+")")
+				failed = append(failed, m.Name+" ("+m.brief()+")")
 			}
 		}
 	}

@@ -44,6 +44,9 @@ func (r *Rollout) Push(ctx context.Context, pool fleet.ResourceID, o PushOptions
 		case err != nil && p.left[id].Message == "" && m.about < p.generation:
 			left := m.Node
 			left.Message = "not reached: the push stopped before"
+			if m.Wanted == p.generation {
+				left.Message = "no answer yet"
+			}
 			p.left[id] = left
 		}
 	}
@@ -91,20 +94,20 @@ func (p *push) run(ctx context.Context) error {
 		}
 	}
 	if p.modelHas && reached == len(o.members) && len(o.without) == 0 {
-		p.report("nothing to do: the model and %d nodes have generation %d", reached, p.generation)
+		p.report("nothing to do: generation %d is in the model and on %s", p.generation, nodes(reached))
 		return nil
 	}
 	p.step = "canary"
 	switch {
 	case reached > 0:
-		p.report("no canary: %d nodes have generation %d already", reached, p.generation)
+		p.report("no canary: generation %d is on %s already", p.generation, nodes(reached))
 	case canary == nil:
 		p.report("no canary: the pool has no Ready Node, so only userData is changed, and no answer is awaited")
 	default:
 		p.report("canary %s: begin generation %d", canary, p.generation)
 		out := p.reach(ctx, *canary)
 		if out.err != nil {
-			return p.stopped(ctx, []outcome{out}, "the model was not changed")
+			return p.stopped(ctx, []outcome{out}, "the model was not changed, and no other node")
 		}
 		if !out.m.has(p.generation) {
 			return &fleet.Error{Op: "push to canary " + canary.String(), Kind: fleet.KindNotFound, Err: errors.New("it was deleted, or is not Ready any more; the model was not changed"), Remedy: "push again, which chooses another canary"}
@@ -220,6 +223,7 @@ func (p *push) allocate(ctx context.Context, o *observation, key nodeconfig.Publ
 	if err != nil {
 		return err
 	}
+	tried := false
 	for _, userData := range []string{o.history.newest().UserData, o.set.Properties.Profile.UserData} {
 		if !same(userData, document, newest, digest, key) {
 			continue
@@ -231,7 +235,7 @@ func (p *push) allocate(ctx context.Context, o *observation, key nodeconfig.Publ
 		}
 		// What refused a generation may be prepared by now, but looks at it again only when a
 		// newer one is wanted.
-		if again {
+		if tried = again; again {
 			break
 		}
 		p.generation, p.userData = newest, userData
@@ -247,6 +251,9 @@ func (p *push) allocate(ctx context.Context, o *observation, key nodeconfig.Publ
 		return err
 	}
 	p.generation, p.userData = document.Generation, userData
+	if tried {
+		p.report("generation %d has this configuration, and a node failed or refused it: it is tried again as generation %d", newest, p.generation)
+	}
 	return nil
 }
 

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"net/http"
+	"slices"
 	"strings"
 	"time"
 
@@ -56,7 +57,7 @@ func (p *push) waves(ctx context.Context, o *observation) error {
 			return nil
 		}
 		if len(ready) > 0 && !begun {
-			p.report("%d node(s), %d at once: about %s", len(ready), p.atOnce, took(Expected(len(ready), p.atOnce, p.perNode)))
+			p.report("%s, %d at once: about %s", nodes(len(ready)), p.atOnce, took(Expected(len(ready), p.atOnce, p.perNode)))
 		}
 		begun = true
 		for len(ready) > 0 {
@@ -123,17 +124,15 @@ func (p *push) each(ctx context.Context, members []member, parallel int, do func
 // stopped is the error of nodes that failed, if any, and says what was left as it is.
 func (p *push) stopped(ctx context.Context, outcomes []outcome, rest string) error {
 	var errs []error
-	remedy := rest + "; correct the configuration and push it, run the same command to go on (with --retry where a node failed), or ortet config rollback"
+	held := false
 	for _, o := range outcomes {
 		if o.err != nil {
 			errs = append(errs, o.err)
 			if ctx.Err() == nil {
-				p.report("%s: %v", o.m, o.err)
+				p.report("%s", o.err)
 			}
 		}
-		if fleet.Is(o.err, fleet.KindHeld) {
-			remedy = rest + "; see ortet config status"
-		}
+		held = held || fleet.Is(o.err, fleet.KindHeld)
 	}
 	if len(errs) == 0 || ctx.Err() != nil {
 		return ctx.Err()
@@ -141,6 +140,22 @@ func (p *push) stopped(ctx context.Context, outcomes []outcome, rest string) err
 	kind := fleet.KindOf(errs[0])
 	if n := len(errs) - maxShown; n > 1 {
 		errs = append(errs[:maxShown], fmt.Errorf("and %d more nodes", n))
+	}
+	is := func(state wire.ConfigurationState) bool {
+		return slices.ContainsFunc(outcomes, func(o outcome) bool { return o.m.State == string(state) && o.m.failed(p.generation) })
+	}
+	remedy := rest
+	switch {
+	case held:
+		remedy += "; see ortet config status"
+	case is(wire.ConfigurationFailed) && p.step == "waves":
+		remedy += "; correct the configuration and push it, or go back with ortet config rollback"
+	case is(wire.ConfigurationFailed):
+		remedy += "; correct the configuration and push it"
+	case is(wire.ConfigurationRefused):
+		remedy += "; correct what the node reports, then run the same command"
+	default:
+		remedy += "; run the same command to go on"
 	}
 	return &fleet.Error{Op: fmt.Sprintf("push generation %d to pool %s", p.generation, p.pool.Name()), Kind: kind, Err: errors.Join(errs...), Remedy: remedy}
 }
@@ -260,10 +275,10 @@ func (p *push) await(ctx context.Context, m member, began time.Time) outcome {
 		case m.has(p.generation):
 			return o
 		case m.failed(p.generation):
-			o.err = &fleet.Error{Op: "apply on node " + m.Name, Err: errors.New(m.answer())}
+			o.err = &fleet.Error{Op: "apply on node " + m.Name, Err: errors.New(m.brief())}
 			return o
 		case p.Now().After(deadline):
-			cause := "last answer: " + m.answer()
+			cause := "last answer: " + m.brief()
 			if err != nil {
 				cause = err.Error()
 			} else if m.State == "" {

@@ -201,7 +201,7 @@ func (w *world) apply(node string, wanted int64) {
 	case "wait":
 		a.State, a.Reason = wire.ConfigurationWaiting, wire.ReasonNodeNotReady
 	case "fail":
-		a.State, a.Reason, a.Message = wire.ConfigurationFailed, wire.ReasonUnhealthy, "kubelet did not start"
+		a.State, a.Reason, a.Message = wire.ConfigurationFailed, wire.ReasonUnhealthy, "kubelet did not start"+wire.ConfigurationLog+"many lines"
 	case "refuse":
 		a.State, a.Reason, a.Message = wire.ConfigurationRefused, wire.ReasonNotPrepared, "kubelet has no --config-dir"
 	default:
