@@ -125,7 +125,7 @@ func (r *Rollout) check(ctx context.Context, o *observation, c nodeconfig.Config
 	for _, what := range slices.SortedFunc(maps.Keys(lacks), func(a, b string) int { return strings.Compare(lacks[a][0], lacks[b][0]) }) {
 		names, on := lacks[what], "node "
 		if len(names) > 1 {
-			on = nodes(len(names)) + " "
+			on = "nodes "
 		}
 		if more := len(names) - maxShown; more > 0 {
 			names = append(names[:maxShown:maxShown], fmt.Sprintf("and %d more", more))

@@ -123,10 +123,10 @@ func overtaken(by entry) (what, wayOut string) {
 		"wait until it has ended (ortet config status), then push again"
 }
 
-// Rollback pushes the content of generation to under a new generation. 0 is the newest
-// generation whose content is not the newest one's; or goes on with a rollback that
-// Ready nodes or the model lack. What is pushed is signed again, so the entry has to be
-// signed by the same key.
+// Rollback pushes the content of generation to under a new generation. 0 is the model's,
+// where the newest did not reach it; or else the newest generation whose content is not the
+// newest one's; or goes on with a rollback that Ready nodes or the model lack. What is
+// pushed is signed again, so the entry has to be signed by the same key.
 func (r *Rollout) Rollback(ctx context.Context, pool fleet.ResourceID, to int64, p PushOptions) (*Result, error) {
 	p.rollback, p.to = true, to
 	return r.Push(ctx, pool, p)
@@ -137,6 +137,10 @@ func (o *observation) earlier(to int64) (entry, error) {
 	newest := o.history.newest()
 	unfinished := newest.ContentOf > 0 && (o.document == nil || o.document.Generation < newest.Generation ||
 		slices.ContainsFunc(o.members, func(m member) bool { return m.Ready && !m.has(newest.Generation) }))
+	// A push that stopped at its canary left the model as it was: that is what to go back to.
+	if to == 0 && !unfinished && o.document != nil && o.document.Generation < newest.Generation {
+		to = o.document.Generation
+	}
 	var known []string
 	for _, e := range o.history.entries {
 		if e.Generation == to || to == 0 && (unfinished || e.Digest != newest.Digest) {

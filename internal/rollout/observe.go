@@ -77,7 +77,8 @@ func (m member) answer() string {
 	if m.State == "" {
 		return cmp.Or(m.Message, "no answer")
 	}
-	return strings.TrimSuffix(strings.Join([]string{m.State, m.Reason, m.Message}, ": "), ": ")
+	parts := slices.DeleteFunc([]string{m.State, m.Reason, m.Message}, func(s string) bool { return s == "" })
+	return strings.Join(parts, ": ")
 }
 
 // brief is the answer without the log that a node adds, which the result has.

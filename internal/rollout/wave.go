@@ -283,6 +283,8 @@ func (p *push) await(ctx context.Context, m member, began time.Time) outcome {
 				cause = err.Error()
 			} else if m.State == "" {
 				cause = "it has never answered: its image may lack ortet-node's unit ortet-config.service"
+			} else if m.about < p.generation {
+				cause = fmt.Sprintf("its last answer is to generation %d: ortet-config.service may not run", m.about)
 			}
 			o.err = &fleet.Error{Op: "wait for node " + m.Name, Kind: fleet.KindTimedOut, Err: fmt.Errorf("no result after %s; %s", took(p.o.Timeout), cause),
 				Remedy: "see journalctl -u ortet-config on the node"}

@@ -46,6 +46,7 @@ func run(ctx context.Context, timeout time.Duration, env []string, program strin
 			err = ctx.Err()
 		}
 		text, _, _ := strings.Cut(problems.String(), "\nSee ") // systemctl's advice
+		text, _, _ = strings.Cut(text, ` See "journalctl`)
 		if len(args) > 0 {
 			program += " " + args[0]
 		}
