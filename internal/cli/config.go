@@ -149,7 +149,7 @@ type configSize struct {
 	File     string         `json:"file"`
 	Valid    bool           `json:"valid"`
 	Digest   string         `json:"digest"`
-	Holds    map[string]int `json:"holds"`    // numbers of each kind
+	Holds    map[string]int `json:"holds"`    // entries of each member of spec
 	UserData int            `json:"userData"` // bytes, as base64; with a shorter pool's name a few less
 	Limit    int            `json:"limit"`    // of UserData
 }
@@ -192,7 +192,7 @@ func invalidOf(name string, err error) any {
 func measure(name string, config nodeconfig.Config) (configSize, error) {
 	s := configSize{File: name, Valid: true, Limit: nodeconfig.MaxUserData, Holds: map[string]int{}}
 	for _, k := range kinds(config) {
-		s.Holds[k.name] = k.n
+		s.Holds[k.member] = k.n
 	}
 	var err error
 	if s.Digest, err = config.Digest(); err == nil {
@@ -202,13 +202,13 @@ func measure(name string, config nodeconfig.Config) (configSize, error) {
 }
 
 type kind struct {
-	name string
-	n    int
+	name, member string // member is of spec
+	n            int
 }
 
 func kinds(c nodeconfig.Config) []kind {
-	return []kind{{"file", len(c.Files)}, {"unit", len(c.Units)}, {"sysctl", len(c.Sysctls)}, {"kubelet field", len(c.Kubelet)},
-		{"registry mirror", len(c.RegistryMirrors)}, {"CA certificate", len(c.CACertificates)}}
+	return []kind{{"file", "files", len(c.Files)}, {"unit", "units", len(c.Units)}, {"sysctl", "sysctls", len(c.Sysctls)}, {"kubelet field", "kubelet", len(c.Kubelet)},
+		{"registry mirror", "registryMirrors", len(c.RegistryMirrors)}, {"CA certificate", "caCertificates", len(c.CACertificates)}}
 }
 
 func writeValid(w io.Writer, s configSize, config nodeconfig.Config) {

@@ -98,8 +98,9 @@ func newConfigRollback(c *configOptions) *cobra.Command {
 		to    int64
 	)
 	cmd := c.poolCommand("rollback POOL", "Push the content of an earlier generation again", `rollback pushes the content of an earlier generation under a new one: by default that
-of the generation before the newest. It needs the key, as push does, and asks nothing.
-ortet config status lists the generations that are kept.`, func(ctx context.Context, arg string) error {
+of the model where the newest push did not reach it, and else that of the generation
+before the newest. It needs the key, as push does, and asks nothing. ortet config status
+lists the generations that are kept.`, func(ctx context.Context, arg string) error {
 		if to < 0 {
 			return usagef("--to %d: want a generation, 1 or more", to)
 		}
@@ -109,7 +110,7 @@ ortet config status lists the generations that are kept.`, func(ctx context.Cont
 		}
 		return c.push(ctx, arg, func(p pusher, pool fleet.ResourceID) (*rollout.Result, error) { return p.Rollback(ctx, pool, to, o) })
 	})
-	cmd.Flags().Int64Var(&to, "to", 0, "`GENERATION` whose content is pushed (default: the one before the newest)")
+	cmd.Flags().Int64Var(&to, "to", 0, "`GENERATION` whose content is pushed (default: the model's after a push that did not reach it, else the one before the newest)")
 	flags.add(cmd)
 	return cmd
 }
@@ -120,7 +121,7 @@ func (c *configOptions) push(ctx context.Context, arg string, do func(p pusher, 
 	defer show.Close()
 	p, pool, err := c.open(ctx, arg, show)
 	if err != nil {
-		return err
+		return c.printFailure(nil, nil, err)
 	}
 	if c.process.Restore != nil {
 		defer context.AfterFunc(ctx, c.process.Restore)()
@@ -165,7 +166,7 @@ no key.`, func(ctx context.Context, arg string) error {
 		}
 		p, pool, err := c.open(ctx, arg, nil)
 		if err != nil {
-			return err
+			return c.printFailure(nil, nil, err)
 		}
 		plan, err := p.Plan(ctx, pool, config)
 		if err != nil {

@@ -229,7 +229,7 @@ func TestValidate(t *testing.T) {
 	}
 	code, out, _ = runConfig(t, &fakePusher{}, configHead+`{sysctls: {net.core.somaxconn: "1"}}`, "validate", "-", "-o", "json")
 	var s configSize
-	if err := json.Unmarshal([]byte(out), &s); code != 0 || err != nil || !s.Valid || s.Holds["sysctl"] != 1 || s.UserData == 0 || s.Limit != 65536 {
+	if err := json.Unmarshal([]byte(out), &s); code != 0 || err != nil || !s.Valid || s.Holds["sysctls"] != 1 || s.UserData == 0 || s.Limit != 65536 {
 		t.Errorf("%d %v\n%s", code, err, out)
 	}
 	code, out, said := runConfig(t, &fakePusher{}, configHead+"{files: [{path: a, content: x}],\nsysctls: 1}", "validate", "-")
