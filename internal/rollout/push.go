@@ -316,18 +316,11 @@ func (p *push) send(ctx context.Context, op, method string, id fleet.ResourceID,
 			waits = true
 			p.report("retry for up to %s: %v", took(p.o.Timeout), err)
 		}
-		if err := wait(ctx, busyInterval); err != nil {
-			return false, err
+		select {
+		case <-time.After(busyInterval):
+		case <-ctx.Done():
+			return false, ctx.Err()
 		}
-	}
-}
-
-func wait(ctx context.Context, d time.Duration) error {
-	select {
-	case <-time.After(d):
-		return ctx.Err()
-	case <-ctx.Done():
-		return ctx.Err()
 	}
 }
 

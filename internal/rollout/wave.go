@@ -13,6 +13,7 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/apimachinery/pkg/util/wait"
 
 	"github.com/ortet/ortet/internal/fleet"
 	"github.com/ortet/ortet/internal/wire"
@@ -111,7 +112,7 @@ func (p *push) each(ctx context.Context, members []member, parallel int, do func
 	for i, m := range members {
 		all.Go(func() error {
 			o := do(ctx, m)
-			if out[i] = o; p.step == "waves" && o.err == nil && o.took > 0 {
+			if out[i] = o; p.step == "waves" && o.err == nil && !o.gone && o.took > 0 {
 				p.report("%s: generation %d applied after %s", o.m, p.generation, took(o.took))
 			}
 			return nil
@@ -251,47 +252,36 @@ const pollInterval = 2 * time.Second
 
 // await waits for a node's answer to the generation.
 func (p *push) await(ctx context.Context, m member, began time.Time) outcome {
-	deadline := p.Now().Add(p.o.Timeout)
-	for {
+	o := outcome{m: m}
+	cause := ""
+	err := wait.PollUntilContextTimeout(ctx, pollInterval, p.o.Timeout, true, func(ctx context.Context) (done bool, err error) {
 		now, gone, err := p.read(ctx, m)
-		if err == nil && gone {
-			return outcome{m: m, gone: true}
+		if fleet.Is(err, fleet.KindTransient) {
+			cause = err.Error()
+			return false, nil
 		}
-		if err == nil {
-			m = now
-			p.set(m)
+		if o.gone = gone; err != nil || gone {
+			return true, err
 		}
-		o := outcome{m: m, took: p.Now().Sub(began)}
+		o.m = now
+		p.set(now)
 		switch {
-		case ctx.Err() != nil:
-			o.err = ctx.Err()
-			return o
-		case err != nil && !fleet.Is(err, fleet.KindTransient):
-			o.err = err
-			return o
-		case m.Wanted > p.generation || m.Generation > p.generation:
-			o.err = p.newer(m)
-			return o
-		case m.has(p.generation):
-			return o
-		case m.failed(p.generation):
-			o.err = &fleet.Error{Op: "apply on node " + m.Name, Err: errors.New(m.brief())}
-			return o
-		case p.Now().After(deadline):
-			cause := "last answer: " + m.brief()
-			if err != nil {
-				cause = err.Error()
-			} else if m.State == "" {
-				cause = "it has never answered: its image may lack ortet-node's unit ortet-config.service"
-			} else if m.about < p.generation {
-				cause = fmt.Sprintf("its last answer is to generation %d: ortet-config.service may not run", m.about)
-			}
-			o.err = &fleet.Error{Op: "wait for node " + m.Name, Kind: fleet.KindTimedOut, Err: fmt.Errorf("no result after %s; %s", took(p.o.Timeout), cause),
-				Remedy: "see journalctl -u ortet-config on the node"}
-			return o
+		case now.Wanted > p.generation || now.Generation > p.generation:
+			return true, p.newer(now)
+		case now.failed(p.generation):
+			return true, &fleet.Error{Op: "apply on node " + m.Name, Err: errors.New(now.brief())}
 		}
-		if err := wait(ctx, pollInterval); err != nil {
-			return outcome{m: m, err: err}
+		if cause = "last answer: " + now.brief(); now.State == "" {
+			cause = "it has never answered: its image may lack ortet-node's unit ortet-config.service"
+		} else if now.about < p.generation {
+			cause = fmt.Sprintf("its last answer is to generation %d: ortet-config.service may not run", now.about)
 		}
+		return now.has(p.generation), nil
+	})
+	if wait.Interrupted(err) && ctx.Err() == nil {
+		err = &fleet.Error{Op: "wait for node " + m.Name, Kind: fleet.KindTimedOut, Err: fmt.Errorf("no result after %s; %s", took(p.o.Timeout), cause),
+			Remedy: "see journalctl -u ortet-config on the node"}
 	}
+	o.took, o.err = p.Now().Sub(began), err
+	return o
 }
