@@ -270,18 +270,18 @@ func (o *observation) newest() int64 {
 	return newest
 }
 
-// failed gives the nodes that failed a generation, and says whether any failed or refused
-// it.
-func (o *observation) failed(generation int64) (failed []string, any bool) {
+// failed gives the nodes that failed a generation; refused says that some refused it.
+func (o *observation) failed(generation int64) (failed []string, refused bool) {
 	for _, m := range o.members {
-		if m.failed(generation) {
-			any = true
-			if m.State == string(wire.ConfigurationFailed) {
-				failed = append(failed, m.Name+" ("+m.brief()+")")
-			}
+		switch {
+		case !m.failed(generation):
+		case m.State == string(wire.ConfigurationRefused):
+			refused = true
+		default:
+			failed = append(failed, m.Name+" ("+m.brief()+")")
 		}
 	}
-	return failed, any
+	return failed, refused
 }
 
 func nodesOf(members []member) []Node {

@@ -46,10 +46,10 @@ func (r *Rollout) Plan(ctx context.Context, pool fleet.ResourceID, c nodeconfig.
 		}
 	}
 	if h.Digest == digest && h.Generation == o.newest() {
-		switch failed, again := o.failed(h.Generation); {
+		switch failed, refused := o.failed(h.Generation); {
 		case len(failed) > 0:
 			note("generation %d has this configuration, and %s failed it: a push needs --retry", h.Generation, nodes(len(failed)))
-		case !again:
+		case !refused:
 			p.Generation = h.Generation
 			if reached < len(o.members) {
 				note("generation %d has this configuration, and %d of %s have it: a push goes on with it", h.Generation, reached, nodes(len(o.members)))

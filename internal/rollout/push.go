@@ -158,8 +158,7 @@ func (p *push) prepare(ctx context.Context) (*observation, *member, error) {
 	for _, m := range o.members {
 		p.members[m.Name] = m
 	}
-	key := publicOf(p.o.Key)
-	problems := append(o.problems(), o.keyProblems(key)...)
+	problems := append(o.problems(), o.keyProblems(publicOf(p.o.Key))...)
 	if o.foreign != "" && !p.o.ReplaceUserData {
 		problems = append(problems, foreignProblem(string(o.pool), o.foreign))
 	}
@@ -174,7 +173,7 @@ func (p *push) prepare(ctx context.Context) (*observation, *member, error) {
 	if problems = append(append(problems, canaryProblems...), nodeProblems...); len(problems) > 0 {
 		return nil, nil, &engine.Refused{Problems: problems}
 	}
-	return o, canary, p.allocate(ctx, o, key)
+	return o, canary, p.allocate(ctx, o)
 }
 
 // canary chooses the first node, and sees whose its userData is.
@@ -213,7 +212,7 @@ func (p *push) userDataOf(ctx context.Context, id fleet.ResourceID) (userData, f
 
 // allocate goes on with the newest generation where it is the same content, or else
 // records a new one.
-func (p *push) allocate(ctx context.Context, o *observation, key nodeconfig.PublicKey) error {
+func (p *push) allocate(ctx context.Context, o *observation) error {
 	newest := o.newest()
 	document := nodeconfig.Document{Pool: strings.ToLower(string(o.pool)), Generation: newest + 1, Keys: p.o.Keys, Config: p.o.Config}
 	if len(document.Keys) == 0 && o.document != nil {
@@ -223,25 +222,24 @@ func (p *push) allocate(ctx context.Context, o *observation, key nodeconfig.Publ
 	if err != nil {
 		return err
 	}
-	tried := false
-	for _, userData := range []string{o.history.newest().UserData, o.set.Properties.Profile.UserData} {
-		if !same(userData, document, newest, digest, key) {
-			continue
-		}
-		failed, again := o.failed(newest)
+	// The same document and key give the same userData.
+	present, tried := document, false
+	present.Generation = newest
+	model := o.set.Properties.Profile.UserData
+	if userData, err := present.Sign(p.o.Key); err == nil && (userData == model || userData == o.history.newest().UserData) {
+		failed, refusedBy := o.failed(newest)
 		if len(failed) > 0 && !p.o.Retry {
-			return refused(o.pool, "FailedEarlier", fmt.Sprintf("generation %d has this configuration, and nodes failed it: %s", newest, strings.Join(failed, "; ")),
+			return refused(o.pool, "FailedEarlier", fmt.Sprintf("generation %d has this configuration, and %s failed it: %s", newest, nodes(len(failed)), strings.Join(failed[:min(len(failed), maxShown)], "; ")),
 				"correct the configuration; or push with --retry, which tries it again as a new generation")
 		}
-		// What refused a generation may be prepared by now, but looks at it again only when a
+		// What refused a generation may be prepared by now, but tries it again only when a
 		// newer one is wanted.
-		if tried = again; again {
-			break
+		if len(failed) == 0 && !refusedBy {
+			p.generation, p.userData, p.modelHas = newest, userData, userData == model
+			p.report("going on with generation %d, which has this configuration", newest)
+			return nil
 		}
-		p.generation, p.userData = newest, userData
-		p.modelHas = o.set.Properties.Profile.UserData == userData
-		p.report("going on with generation %d, which has this configuration", newest)
-		return nil
+		tried = true
 	}
 	userData, err := document.Sign(p.o.Key)
 	if err != nil {
@@ -255,20 +253,6 @@ func (p *push) allocate(ctx context.Context, o *observation, key nodeconfig.Publ
 		p.report("generation %d has this configuration, and a node failed or refused it: it is tried again as generation %d", newest, p.generation)
 	}
 	return nil
-}
-
-// same reports whether userData is the document as of a generation, signed by the key.
-func same(userData string, d nodeconfig.Document, generation int64, digest string, key nodeconfig.PublicKey) bool {
-	signed, err := nodeconfig.Read(userData)
-	if err != nil {
-		return false
-	}
-	was, err := signed.Verify([]nodeconfig.PublicKey{key})
-	if err != nil || was.Pool != d.Pool || was.Generation != generation || !slices.Equal(was.Keys, d.Keys) {
-		return false
-	}
-	its, err := was.Config.Digest()
-	return err == nil && its == digest
 }
 
 // overtaken fails where another push allocated a newer generation.

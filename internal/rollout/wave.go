@@ -257,7 +257,9 @@ func (p *push) await(ctx context.Context, m member, began time.Time) outcome {
 	err := wait.PollUntilContextTimeout(ctx, pollInterval, p.o.Timeout, true, func(ctx context.Context) (done bool, err error) {
 		now, gone, err := p.read(ctx, m)
 		if fleet.Is(err, fleet.KindTransient) {
-			cause = err.Error()
+			if ctx.Err() == nil { // not by the time limit itself
+				cause = err.Error()
+			}
 			return false, nil
 		}
 		if o.gone = gone; err != nil || gone {
