@@ -34,8 +34,8 @@ type Process struct {
 	// the process at once. It may be nil.
 	Restore func()
 
-	// config replaces what ortet config works with, in tests.
-	config *configSite
+	// rollouts replaces how ortet config connects, in tests.
+	rollouts openRollouts
 }
 
 // usageError is a mistake in the command line.

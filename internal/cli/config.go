@@ -2,7 +2,6 @@ package cli
 
 import (
 	"context"
-	"crypto/ed25519"
 	"errors"
 	"fmt"
 	"io"
@@ -27,25 +26,22 @@ type pusher interface {
 	Plan(ctx context.Context, pool fleet.ResourceID, c nodeconfig.Config) (*rollout.Plan, error)
 	Push(ctx context.Context, pool fleet.ResourceID, o rollout.PushOptions) (*rollout.Result, error)
 	Status(ctx context.Context, pool fleet.ResourceID) (*rollout.Status, error)
-	Previous(ctx context.Context, pool fleet.ResourceID, to int64) (nodeconfig.Config, error)
+	Rollback(ctx context.Context, pool fleet.ResourceID, to int64, o rollout.PushOptions) (*rollout.Result, error)
 }
 
-// A configSite is what ortet config works with outside itself; tests replace it.
-type configSite struct {
-	parse func(name string, data []byte) (nodeconfig.Config, error)
-	open  func(ctx context.Context, report func(line string)) (pusher, kubernetes.Interface, error)
-}
+// openRollouts connects with the cluster and Azure; tests replace it.
+type openRollouts func(ctx context.Context, report func(line string)) (pusher, kubernetes.Interface, error)
 
 // configOptions are what every command of ortet config takes.
 type configOptions struct {
 	*options
-	site configSite
+	connect openRollouts
 }
 
 func newConfig(o *options) *cobra.Command {
-	c := &configOptions{options: o, site: configSite{parseConfig, o.openRollout}}
-	if o.process.config != nil {
-		c.site = *o.process.config
+	c := &configOptions{o, o.openRollout}
+	if o.process.rollouts != nil {
+		c.connect = o.process.rollouts
 	}
 	cmd := &cobra.Command{
 		Use:   "config",
@@ -58,17 +54,6 @@ what it had, and the push stops.`,
 	}
 	cmd.AddCommand(newConfigKeygen(c), newConfigValidate(c), newConfigPlan(c), newConfigPush(c), newConfigStatus(c), newConfigRollback(c))
 	return cmd
-}
-
-// parseConfig reads nodeconfig.yaml. It is the one place that calls the parser.
-func parseConfig(name string, data []byte) (nodeconfig.Config, error) { return file.Parse(name, data) }
-
-// newPusher is the one place that makes a pusher.
-func newPusher(resources azure.Resources, client kubernetes.Interface, namespace, by string, report func(line string)) (pusher, error) {
-	return rollout.New(rollout.Options{
-		ARM: azure.LimitResources(resources, azure.Limits{}), Kube: client, Namespace: namespace,
-		Now: time.Now, By: by, Report: report, CheckKubelet: file.CheckKubelet,
-	}), nil
 }
 
 // caller is "user@host", for the history.
@@ -101,8 +86,10 @@ func (o *options) openRollout(ctx context.Context, report func(line string)) (pu
 	if err != nil {
 		return nil, nil, err
 	}
-	p, err := newPusher(resources, client, o.namespace, caller(), report)
-	return p, client, err
+	return rollout.New(rollout.Options{
+		ARM: azure.LimitResources(resources, azure.Limits{}), Kube: client, Namespace: o.namespace,
+		Now: time.Now, By: caller(), Report: report, CheckKubelet: file.CheckKubelet,
+	}), client, nil
 }
 
 // poolCommand is a command whose argument is POOL.
@@ -127,7 +114,7 @@ func (c *configOptions) open(ctx context.Context, arg string, show *progress) (p
 			show.Say(strings.TrimSuffix(b.String(), "\n"))
 		}
 	}
-	p, client, err := c.site.open(ctx, report)
+	p, client, err := c.connect(ctx, report)
 	if err != nil {
 		return nil, "", err
 	}
@@ -136,28 +123,22 @@ func (c *configOptions) open(ctx context.Context, arg string, show *progress) (p
 }
 
 // read reads nodeconfig.yaml; "-" is standard input.
-func (c *configOptions) read(file string) (nodeconfig.Config, error) {
-	if file == "" {
+func (c *configOptions) read(name string) (nodeconfig.Config, error) {
+	if name == "" {
 		return nodeconfig.Config{}, usagef("name the configuration with -f FILE")
 	}
 	data, err := []byte(nil), error(nil)
-	if file == "-" {
-		file = "standard input"
-		data, err = io.ReadAll(io.LimitReader(c.process.In, maxConfigFile+1))
+	if name == "-" {
+		name = "standard input"
+		data, err = io.ReadAll(c.process.In)
 	} else {
-		data, err = os.ReadFile(file)
+		data, err = os.ReadFile(name)
 	}
 	if err != nil {
 		return nodeconfig.Config{}, fmt.Errorf("cannot read configuration: %w", err)
 	}
-	if len(data) > maxConfigFile {
-		return nodeconfig.Config{}, fmt.Errorf("cannot read configuration: %s has more than %d bytes; userData holds %d", file, maxConfigFile, nodeconfig.MaxUserData)
-	}
-	return c.site.parse(file, data)
+	return file.Parse(name, data)
 }
-
-// maxConfigFile bounds nodeconfig.yaml, in bytes: a document of 1 MiB, and its comments.
-const maxConfigFile = 4 << 20
 
 func fileFlag(cmd *cobra.Command, file *string) {
 	cmd.Flags().StringVarP(file, "file", "f", "", "`FILE` with the configuration, nodeconfig.yaml; - is standard input")
@@ -168,8 +149,8 @@ type configSize struct {
 	File     string         `json:"file"`
 	Valid    bool           `json:"valid"`
 	Digest   string         `json:"digest"`
-	Holds    map[string]int `json:"holds"`    // numbers of each kind
-	UserData int            `json:"userData"` // bytes, as base64; a few more or less with the pool's name
+	Holds    map[string]int `json:"holds"`    // entries of each member of spec
+	UserData int            `json:"userData"` // bytes, as base64; with a shorter pool's name a few less
 	Limit    int            `json:"limit"`    // of UserData
 }
 
@@ -208,33 +189,26 @@ func invalidOf(name string, err error) any {
 	return nil
 }
 
-// measure signs for a pool whose id is of the usual length: the pool is not known yet.
-func measure(file string, config nodeconfig.Config) (configSize, error) {
-	s := configSize{File: file, Valid: true, Limit: nodeconfig.MaxUserData, Holds: map[string]int{}}
+func measure(name string, config nodeconfig.Config) (configSize, error) {
+	s := configSize{File: name, Valid: true, Limit: nodeconfig.MaxUserData, Holds: map[string]int{}}
 	for _, k := range kinds(config) {
-		s.Holds[k.name] = k.n
+		s.Holds[k.member] = k.n
 	}
 	var err error
-	if s.Digest, err = config.Digest(); err != nil {
-		return s, err
+	if s.Digest, err = config.Digest(); err == nil {
+		s.UserData, err = file.Size(config)
 	}
-	const pool = "/subscriptions/00000000-0000-0000-0000-000000000000/resourcegroups/group/providers/microsoft.compute/virtualmachinescalesets/k8s-pool1-12345678-vmss"
-	userData, err := nodeconfig.Document{Pool: pool, Generation: 1, Config: config}.Sign(ed25519.NewKeyFromSeed(make([]byte, ed25519.SeedSize)))
-	if errors.Is(err, nodeconfig.ErrTooLarge) {
-		return s, fmt.Errorf("%w; move large files into the image, or have a unit fetch them", err)
-	}
-	s.UserData = len(userData)
 	return s, err
 }
 
 type kind struct {
-	name string
-	n    int
+	name, member string // member is of spec
+	n            int
 }
 
 func kinds(c nodeconfig.Config) []kind {
-	return []kind{{"file", len(c.Files)}, {"unit", len(c.Units)}, {"sysctl", len(c.Sysctls)}, {"kubelet field", len(c.Kubelet)},
-		{"registry mirror", len(c.RegistryMirrors)}, {"CA certificate", len(c.CACertificates)}}
+	return []kind{{"file", "files", len(c.Files)}, {"unit", "units", len(c.Units)}, {"sysctl", "sysctls", len(c.Sysctls)}, {"kubelet field", "kubelet", len(c.Kubelet)},
+		{"registry mirror", "registryMirrors", len(c.RegistryMirrors)}, {"CA certificate", "caCertificates", len(c.CACertificates)}}
 }
 
 func writeValid(w io.Writer, s configSize, config nodeconfig.Config) {

@@ -82,10 +82,8 @@ is left alone, unless --replace-user-data is given.`, func(ctx context.Context, 
 		if err != nil {
 			return err
 		}
-		return c.push(ctx, arg, func(context.Context, pusher, fleet.ResourceID, *progress) (rollout.PushOptions, int64, error) {
-			o.Config = config
-			return o, 0, nil
-		})
+		o.Config = config
+		return c.push(ctx, arg, func(p pusher, pool fleet.ResourceID) (*rollout.Result, error) { return p.Push(ctx, pool, o) })
 	})
 	cmd.Example = `  ortet config push pool1 -f nodeconfig.yaml
   ortet config push pool1 -f nodeconfig.yaml --max-unavailable 25%`
@@ -100,8 +98,9 @@ func newConfigRollback(c *configOptions) *cobra.Command {
 		to    int64
 	)
 	cmd := c.poolCommand("rollback POOL", "Push the content of an earlier generation again", `rollback pushes the content of an earlier generation under a new one: by default that
-of the generation before the newest. It needs the key, as push does, and asks nothing.
-ortet config status lists the generations that are kept.`, func(ctx context.Context, arg string) error {
+of the model where the newest push did not reach it, and else that of the generation
+before the newest. It needs the key, as push does, and asks nothing. ortet config status
+lists the generations that are kept.`, func(ctx context.Context, arg string) error {
 		if to < 0 {
 			return usagef("--to %d: want a generation, 1 or more", to)
 		}
@@ -109,73 +108,34 @@ ortet config status lists the generations that are kept.`, func(ctx context.Cont
 		if err != nil {
 			return err
 		}
-		return c.push(ctx, arg, func(ctx context.Context, p pusher, pool fleet.ResourceID, show *progress) (rollout.PushOptions, int64, error) {
-			of, err := rollbackTo(ctx, p, pool, to)
-			if err == nil {
-				o.Config, err = p.Previous(ctx, pool, of)
-			}
-			if err == nil {
-				show.Say(fmt.Sprintf("Pushing the content of generation %d to %s", of, pool.Name()))
-			}
-			return o, of, err
-		})
+		return c.push(ctx, arg, func(p pusher, pool fleet.ResourceID) (*rollout.Result, error) { return p.Rollback(ctx, pool, to, o) })
 	})
-	cmd.Flags().Int64Var(&to, "to", 0, "`GENERATION` whose content is pushed (default: the one before the newest)")
+	cmd.Flags().Int64Var(&to, "to", 0, "`GENERATION` whose content is pushed (default: the model's after a push that did not reach it, else the one before the newest)")
 	flags.add(cmd)
 	return cmd
 }
 
-// rollbackTo finds the generation before the newest, unless one is given. The same command
-// resumes a rollback that has not ended: the newest then has an earlier one's content, and
-// not all have it.
-func rollbackTo(ctx context.Context, p pusher, pool fleet.ResourceID, to int64) (int64, error) {
-	if to > 0 {
-		return to, nil
-	}
-	s, err := p.Status(ctx, pool)
-	if err != nil || len(s.History) < 2 {
-		return 0, err // Previous says why there is none
-	}
-	newest := s.History[0]
-	again := slices.ContainsFunc(s.History[1:], func(e rollout.Entry) bool { return e.Digest == newest.Digest })
-	behind := slices.ContainsFunc(s.Nodes, func(n rollout.Node) bool { return n.Generation != newest.Generation })
-	if again && (behind || s.Model != newest.Generation) {
-		return newest.Generation, nil
-	}
-	return s.History[1].Generation, nil
-}
-
-// A pushed is a push's result, and where it was a rollback, whose content it has.
-type pushed struct {
-	ContentOf int64 `json:"contentOf,omitempty"`
-	*rollout.Result
-}
-
-// push connects, asks what to push, pushes and prints the result, also that of a failure.
-func (c *configOptions) push(ctx context.Context, arg string, what func(context.Context, pusher, fleet.ResourceID, *progress) (rollout.PushOptions, int64, error)) error {
+// push connects, pushes and prints the result, also that of a failure.
+func (c *configOptions) push(ctx context.Context, arg string, do func(p pusher, pool fleet.ResourceID) (*rollout.Result, error)) error {
 	show := newProgress(c.process.Err, c.process.Getenv)
 	defer show.Close()
 	p, pool, err := c.open(ctx, arg, show)
-	if err != nil {
-		return err
-	}
-	o, of, err := what(ctx, p, pool, show)
 	if err != nil {
 		return c.printFailure(nil, nil, err)
 	}
 	if c.process.Restore != nil {
 		defer context.AfterFunc(ctx, c.process.Restore)()
 	}
-	r, err := p.Push(ctx, pool, o)
+	r, err := do(p, pool)
 	show.Close()
 	if err == nil {
-		return c.print(pushed{of, r}, func(w io.Writer) { writePushed(w, r, time.Now()) })
+		return c.print(r, func(w io.Writer) { writePushed(w, r, time.Now()) })
 	}
 	// Without a generation nothing was changed.
-	if c.output == "table" && r != nil && r.Generation > 0 {
+	if c.output == "table" && r.Generation > 0 {
 		writePushed(c.process.Out, r, time.Now())
 	}
-	return c.printFailure(pushed{of, r}, nil, err)
+	return c.printFailure(r, nil, err)
 }
 
 // writePushed shows nodes that were reached, then those that were left, which may be among
@@ -206,7 +166,7 @@ no key.`, func(ctx context.Context, arg string) error {
 		}
 		p, pool, err := c.open(ctx, arg, nil)
 		if err != nil {
-			return err
+			return c.printFailure(nil, nil, err)
 		}
 		plan, err := p.Plan(ctx, pool, config)
 		if err != nil {

@@ -10,6 +10,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/ortet/ortet/internal/nodeconfig"
 	"github.com/ortet/ortet/internal/rollout"
 	"github.com/ortet/ortet/internal/wire"
 )
@@ -20,7 +21,7 @@ reported of the last one, what was changed on nodes since, instances without a N
 and the generations that are kept. It reads Nodes by one list.`, func(ctx context.Context, arg string) error {
 		p, pool, err := c.open(ctx, arg, nil)
 		if err != nil {
-			return err
+			return c.printFailure(nil, nil, err)
 		}
 		s, err := p.Status(ctx, pool)
 		if err != nil {
@@ -71,7 +72,7 @@ func writeConfigNodes(w io.Writer, reached, left []rollout.Node, now time.Time) 
 	if len(nodes) == 0 {
 		return
 	}
-	rows := [][]string{{"NODE", "GENERATION", "WANTED", "STATE", "SINCE", "REASON"}}
+	rows := [][]string{{"NODE", "HAS", "WANTED", "STATE", "SINCE", "REASON"}}
 	for _, n := range nodes {
 		rows = append(rows, cells(first(n.Name, n.Instance), number(n.Generation), number(n.Wanted), n.State, age(n.At, now), n.Reason))
 	}
@@ -129,6 +130,10 @@ func writeConfigPlan(w io.Writer, p *rollout.Plan, now time.Time) {
 			}
 			return nil
 		}, shrink{1, 24}, shrink{3, 16})
+	}
+	if slices.ContainsFunc(p.Changes, func(c nodeconfig.Change) bool { return c.What == nodeconfig.Removed }) {
+		fmt.Fprintln(w)
+		say(w, "What is removed goes back to what nodes had before Ortet changed it: the file is the whole state. To keep it, add it to the file.")
 	}
 	if len(p.Nodes) > 0 {
 		fmt.Fprintln(w)

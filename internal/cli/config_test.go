@@ -6,6 +6,7 @@ import (
 	"crypto/rand"
 	"crypto/rsa"
 	"crypto/x509"
+	"encoding/base64"
 	"encoding/json"
 	"encoding/pem"
 	"errors"
@@ -33,10 +34,9 @@ type fakePusher struct {
 	err    error
 	status rollout.Status
 	plan   rollout.Plan
-	older  map[int64]nodeconfig.Config
-
 	pool   fleet.ResourceID
 	pushed []rollout.PushOptions
+	to     []int64
 	report func(string)
 }
 
@@ -56,32 +56,20 @@ func (f *fakePusher) Status(_ context.Context, pool fleet.ResourceID) (*rollout.
 	return &f.status, f.err
 }
 
-func (f *fakePusher) Previous(_ context.Context, _ fleet.ResourceID, to int64) (nodeconfig.Config, error) {
-	c, ok := f.older[to]
-	if !ok {
-		return c, errors.New("no such generation")
-	}
-	return c, nil
+func (f *fakePusher) Rollback(ctx context.Context, pool fleet.ResourceID, to int64, o rollout.PushOptions) (*rollout.Result, error) {
+	f.to = append(f.to, to)
+	return f.Push(ctx, pool, o)
 }
 
-// runConfig carries out ortet config on f, with a cluster that has pool1, and a parser
-// that reads JSON.
+// runConfig carries out ortet config on f, with a cluster that has pool1.
 func runConfig(t *testing.T, f *fakePusher, in string, args ...string) (code int, out, err string) {
 	t.Helper()
 	var stdout, stderr strings.Builder
 	code = Run(t.Context(), append([]string{"config"}, args...), Process{
 		In: strings.NewReader(in), Out: &stdout, Err: &stderr, Getenv: func(string) string { return "" },
-		config: &configSite{
-			parse: func(name string, data []byte) (c nodeconfig.Config, err error) {
-				if err = json.Unmarshal(data, &c); err != nil {
-					err = errors.New(name + ":3: files[0].path: is not absolute\n" + name + ":9: sysctls: is not a map")
-				}
-				return c, err
-			},
-			open: func(_ context.Context, report func(string)) (pusher, kubernetes.Interface, error) {
-				f.report = report
-				return f, providerNodes("azure://" + string(pool1) + "/virtualMachines/0"), nil
-			},
+		rollouts: func(_ context.Context, report func(string)) (pusher, kubernetes.Interface, error) {
+			f.report = report
+			return f, providerNodes("azure://" + string(pool1) + "/virtualMachines/0"), nil
 		},
 	})
 	return code, stdout.String(), stderr.String()
@@ -99,10 +87,12 @@ func aKey(t *testing.T) (file string, public nodeconfig.PublicKey) {
 	return file, k.PublicKey
 }
 
+const configHead = "apiVersion: ortet.io/v1alpha1\nkind: NodeConfig\nspec: "
+
 func aConfig(t *testing.T) string {
 	t.Helper()
 	file := filepath.Join(t.TempDir(), "nodeconfig.yaml")
-	if err := os.WriteFile(file, []byte(`{"sysctls": {"net.core.somaxconn": "4096"}, "files": [{"path": "/etc/motd", "content": "hello"}, {"path": "/etc/issue", "content": "x"}]}`), 0o644); err != nil {
+	if err := os.WriteFile(file, []byte(configHead+`{sysctls: {net.core.somaxconn: "4096"}, files: [{path: /etc/motd, content: hello}, {path: /etc/issue, content: x}]}`), 0o644); err != nil {
 		t.Fatal(err)
 	}
 	return file
@@ -198,9 +188,9 @@ func TestKeysThatAreRefused(t *testing.T) {
 		return string(pem.EncodeToMemory(&pem.Block{Type: kind, Bytes: der}))
 	}
 	for name, c := range map[string]struct{ text, says string }{
-		"encrypted": {block("ENCRYPTED PRIVATE KEY", []byte{1}), "key is encrypted; decrypt it first: openssl pkey -in "},
-		"rsa":       {block("PRIVATE KEY", pkcs8), "key is RSA; want an ed25519 key in PKCS#8 PEM"},
-		"pkcs1":     {block("RSA PRIVATE KEY", x509.MarshalPKCS1PrivateKey(weak)), "key is RSA; want"},
+		"encrypted": {block("ENCRYPTED PRIVATE KEY", []byte{1}), `PEM is "ENCRYPTED PRIVATE KEY"; want an ed25519 key in PKCS#8 PEM without a passphrase`},
+		"rsa":       {block("PRIVATE KEY", pkcs8), "key is *rsa.PrivateKey; want"},
+		"pkcs1":     {block("RSA PRIVATE KEY", x509.MarshalPKCS1PrivateKey(weak)), `PEM is "RSA PRIVATE KEY"; want`},
 		"public":    {block("PUBLIC KEY", spki), `PEM is "PUBLIC KEY"; want`},
 		"ssh":       {block("OPENSSH PRIVATE KEY", []byte("openssh-key-v1")), `PEM is "OPENSSH PRIVATE KEY"; want`},
 		"text":      {"ed25519:AAAA", "file is not PEM; want"},
@@ -237,27 +227,24 @@ func TestValidate(t *testing.T) {
 	if code != 0 || !strings.Contains(out, " is valid: 2 files, 1 sysctl.\nDigest:   sha256:") || !strings.Contains(out, " of 65536 bytes\n") {
 		t.Errorf("%d\n%s", code, out)
 	}
-	code, out, _ = runConfig(t, &fakePusher{}, `{"sysctls": {"a": "1"}}`, "validate", "-", "-o", "json")
+	code, out, _ = runConfig(t, &fakePusher{}, configHead+`{sysctls: {net.core.somaxconn: "1"}}`, "validate", "-", "-o", "json")
 	var s configSize
-	if err := json.Unmarshal([]byte(out), &s); code != 0 || err != nil || !s.Valid || s.Holds["sysctl"] != 1 || s.UserData == 0 || s.Limit != 65536 {
+	if err := json.Unmarshal([]byte(out), &s); code != 0 || err != nil || !s.Valid || s.Holds["sysctls"] != 1 || s.UserData == 0 || s.Limit != 65536 {
 		t.Errorf("%d %v\n%s", code, err, out)
 	}
-	code, out, said := runConfig(t, &fakePusher{}, "files:", "validate", "-")
-	if code != engine.ExitFailed || out != "" || said != "ortet: standard input:3: files[0].path: is not absolute\nstandard input:9: sysctls: is not a map\n" {
+	code, out, said := runConfig(t, &fakePusher{}, configHead+"{files: [{path: a, content: x}],\nsysctls: 1}", "validate", "-")
+	if code != engine.ExitFailed || out != "" || !strings.HasPrefix(said, "ortet: standard input:3: spec.files[0].path: ") || !strings.Contains(said, "\nstandard input:4: spec.sysctls: ") {
 		t.Errorf("%d %s\n%s", code, out, said)
 	}
-	code, out, _ = runConfig(t, &fakePusher{}, "files:", "validate", "-", "-o", "json")
+	code, out, _ = runConfig(t, &fakePusher{}, configHead+"{files: [{path: a, content: x}],\nsysctls: 1}", "validate", "-", "-o", "json")
 	var f failure
-	if err := json.Unmarshal([]byte(out), &f); code != engine.ExitFailed || err != nil || f.Exit != 1 || !strings.Contains(f.Error, "input:9: sysctls") {
+	if err := json.Unmarshal([]byte(out), &f); code != engine.ExitFailed || err != nil || f.Exit != 1 || !strings.Contains(f.Error, "input:4: spec.sysctls") {
 		t.Errorf("%d %v\n%s", code, err, out)
 	}
 	random := make([]byte, 64<<10)
 	_, _ = rand.Read(random)
-	text, err := json.Marshal(nodeconfig.Config{Files: []nodeconfig.File{{Path: "/a", Content: string(pem.EncodeToMemory(&pem.Block{Type: "A", Bytes: random}))}}})
-	if err != nil {
-		t.Fatal(err)
-	}
-	if code, out, said := runConfig(t, &fakePusher{}, string(text), "validate", "-"); code != engine.ExitFailed || out != "" || !strings.Contains(said, "too large for userData") {
+	text := configHead + "{files: [{path: /a, content: " + base64.StdEncoding.EncodeToString(random) + "}]}"
+	if code, out, said := runConfig(t, &fakePusher{}, text, "validate", "-"); code != engine.ExitFailed || out != "" || !strings.Contains(said, "too large for userData") {
 		t.Errorf("%d %s\n%s", code, out, said)
 	}
 	if code, _, said := runConfig(t, &fakePusher{}, "", "validate", file+"x"); code != engine.ExitFailed || !strings.Contains(said, "no such file") {
@@ -326,34 +313,15 @@ func TestPushThatFails(t *testing.T) {
 
 func TestConfigRollback(t *testing.T) {
 	key, _ := aKey(t)
-	older := map[int64]nodeconfig.Config{4: {Sysctls: map[string]string{"a": "4"}}, 6: {Sysctls: map[string]string{"a": "6"}}}
-	f := &fakePusher{older: older, result: &rollout.Result{Pool: pool1, Generation: 8},
-		status: rollout.Status{Pool: pool1, History: []rollout.Entry{{Generation: 7, Digest: "b"}, {Generation: 6, Digest: "a"}, {Generation: 4, Digest: "c"}}}}
-	for _, c := range []struct {
-		args []string
-		of   string
-	}{{nil, "6"}, {[]string{"--to", "4"}, "4"}} {
-		code, out, said := runConfig(t, f, "", append([]string{"rollback", string(pool1), "--key", key, "-o", "json"}, c.args...)...)
-		if code != 0 || f.pushed[len(f.pushed)-1].Config.Sysctls["a"] != c.of || !strings.Contains(said, "the content of generation "+c.of) || !strings.Contains(out, `"contentOf": `+c.of) || !strings.Contains(out, `"generation": 8`) {
-			t.Errorf("%v: %d\n%s\n%s", c.args, code, out, said)
-		}
+	f := &fakePusher{result: &rollout.Result{Pool: pool1, Generation: 8, ContentOf: 6}}
+	code, out, said := runConfig(t, f, "", "rollback", string(pool1), "--key", key, "-o", "json")
+	if code != 0 || !strings.Contains(out, `"contentOf": 6`) || !strings.Contains(out, `"generation": 8`) {
+		t.Errorf("%d\n%s\n%s", code, out, said)
 	}
-	if code, _, said := runConfig(t, f, "", "rollback", string(pool1), "--key", key, "--to", "3"); code != engine.ExitFailed || !strings.Contains(said, "no such generation") || len(f.pushed) != 2 {
-		t.Errorf("%d %s", code, said)
-	}
-	// A rollback to 6 took generation 8, and stopped: the same command goes on.
-	f.status.History = append([]rollout.Entry{{Generation: 8, Digest: "a"}}, f.status.History...)
-	f.status.Model, f.status.Nodes, older[8], older[7] = 8, []rollout.Node{{Name: "a", Generation: 8}, {Name: "b", Generation: 7}}, older[6], nodeconfig.Config{Sysctls: map[string]string{"a": "7"}}
-	if code, _, said := runConfig(t, f, "", "rollback", string(pool1), "--key", key); code != 0 || !strings.Contains(said, "the content of generation 8") || f.pushed[2].Config.Sysctls["a"] != "6" {
-		t.Errorf("%d %s", code, said)
-	}
-	f.status.Nodes[1].Generation = 8 // it has ended
-	if code, _, said := runConfig(t, f, "", "rollback", string(pool1), "--key", key); code != 0 || !strings.Contains(said, "the content of generation 7") {
-		t.Errorf("%d %s", code, said)
-	}
-	f.status.History = f.status.History[:1]
-	if code, _, said := runConfig(t, f, "", "rollback", string(pool1), "--key", key); code != engine.ExitFailed || !strings.Contains(said, "no such generation") {
-		t.Errorf("%d %s", code, said)
+	f.err = errors.New("the history has no generation 3")
+	code, _, said = runConfig(t, f, "", "rollback", string(pool1), "--key", key, "--to", "3", "--max-unavailable", "2")
+	if code != engine.ExitFailed || !strings.Contains(said, "no generation 3") || !slices.Equal(f.to, []int64{0, 3}) || f.pushed[1].MaxUnavailable != "2" {
+		t.Errorf("%d %v\n%s", code, f.to, said)
 	}
 }
 

@@ -149,7 +149,7 @@ func TestParseRefusesWholeFiles(t *testing.T) {
 		strings.Repeat(" ", 1<<20+1): "c.yaml:1: file is larger than 1 MiB; shorten it",
 		"text":                       "c.yaml:1: is text; give a mapping",
 		"a: &a [*a]":                 "invalid YAML: anchor 'a' value contains itself",
-		"\ta: b":                     "c.yaml:1: invalid YAML: found character that cannot start any token; check indentation and quotes",
+		"\ta: b":                     "c.yaml:1: invalid YAML: found character that cannot start any token, such as a tab; check indentation and quotes",
 	} {
 		if _, err := elastic.Parse("c.yaml", []byte(text)); err == nil || !strings.Contains(err.Error(), want) {
 			t.Errorf("%.60q: error is %v, not %s", text, err, want)

@@ -1,11 +1,14 @@
 package rollout
 
 import (
+	"cmp"
 	"context"
+	"crypto/ed25519"
 	"encoding/base64"
 	"encoding/json"
 	"fmt"
 	"maps"
+	"reflect"
 	"slices"
 	"strconv"
 	"strings"
@@ -13,7 +16,11 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/client-go/tools/pager"
+	resourcehelper "k8s.io/component-helpers/resource"
 
+	"github.com/ortet/ortet/internal/engine"
 	"github.com/ortet/ortet/internal/fleet"
 	"github.com/ortet/ortet/internal/nodeconfig"
 	"github.com/ortet/ortet/internal/plan"
@@ -44,43 +51,35 @@ func (o *observation) problems() []plan.Problem {
 	return out
 }
 
+func refused(on fleet.ResourceID, code, what, wayOut string) error {
+	return &engine.Refused{Problems: []plan.Problem{{On: string(on), Code: code, What: what, WayOut: wayOut}}}
+}
+
+func publicOf(key ed25519.PrivateKey) nodeconfig.PublicKey {
+	return nodeconfig.PublicKeyOf(key.Public().(ed25519.PublicKey))
+}
+
 // foreignProblem says that userData is somebody else's.
 func foreignProblem(on, what string) plan.Problem {
 	return plan.Problem{On: on, Code: "ForeignUserData", What: "its userData is not Ortet's: " + what,
 		WayOut: "move what it does elsewhere (an image, customData), then push with --replace-user-data, which overwrites it"}
 }
 
-// keyProblems says whether nodes that have the newest document accept the key.
+// keyProblems says whether nodes that have the model's document accept the key.
 func (o *observation) keyProblems(key nodeconfig.PublicKey) []plan.Problem {
 	if o.document == nil {
 		return nil
 	}
-	accepted := o.accepted()
+	accepted := o.document.Keys
+	if len(accepted) == 0 {
+		accepted = []nodeconfig.PublicKey{o.signer}
+	}
 	if slices.Contains(accepted, key) {
 		return nil
 	}
 	return []plan.Problem{{On: string(o.pool), Code: "KeyNotAccepted",
-		What:   fmt.Sprintf("its nodes accept documents signed by %s, and not by %s", join(accepted), key),
-		WayOut: "push with an accepted key; to rotate keys, first push with the old one and name both keys"}}
-}
-
-// accepted are the keys that nodes accept, as far as the model's document says.
-func (o *observation) accepted() []nodeconfig.PublicKey {
-	switch {
-	case o.document == nil:
-		return nil
-	case len(o.document.Keys) > 0:
-		return o.document.Keys
-	}
-	return []nodeconfig.PublicKey{o.signer}
-}
-
-func join(keys []nodeconfig.PublicKey) string {
-	out := make([]string, 0, len(keys))
-	for _, k := range keys {
-		out = append(out, string(k))
-	}
-	return strings.Join(out, " and ")
+		What:   fmt.Sprintf("its nodes accept documents signed by %s, and not by %s", strings.Trim(fmt.Sprint(accepted), "[]"), key),
+		WayOut: "push with an accepted key; to change keys, push with the old one first, and name the new one with --accept-key"}}
 }
 
 // describe is what a person recognises userData by: its first line, without secrets.
@@ -105,24 +104,34 @@ func (r *Rollout) check(ctx context.Context, o *observation, c nodeconfig.Config
 		for _, m := range o.members {
 			versions = append(versions, m.kube.Status.NodeInfo.KubeletVersion)
 		}
-		slices.Sort(versions)
-		if err := r.CheckKubelet(c, slices.Compact(versions)); err != nil {
+		if err := r.CheckKubelet(c, versions); err != nil {
 			out = append(out, plan.Problem{On: string(o.pool), Code: "KubeletField", What: err.Error(), WayOut: "correct the member kubelet of the configuration"})
 		}
 	}
 	reserved, err := reservationOf(c.Kubelet)
-	if err != nil || reserved.empty() {
+	if err != nil || reflect.DeepEqual(reserved, reservation{}) {
 		return out, err
 	}
 	pods, err := r.pods(ctx)
 	if err != nil {
 		return nil, err
 	}
+	lacks := map[string][]string{} // names of nodes
 	for _, m := range o.members {
 		if what := reserved.excess(m.kube, pods[m.Name]); what != "" {
-			out = append(out, plan.Problem{On: "node " + m.Name, Code: "PodsDoNotFit", What: what,
-				WayOut: "reserve less, or move pods away first: a kubelet that restarts rejects pods that no longer fit"})
+			lacks[what] = append(lacks[what], m.Name)
 		}
+	}
+	for _, what := range slices.SortedFunc(maps.Keys(lacks), func(a, b string) int { return strings.Compare(lacks[a][0], lacks[b][0]) }) {
+		names, on := lacks[what], "node "
+		if len(names) > 1 {
+			on = "nodes "
+		}
+		if more := len(names) - maxShown; more > 0 {
+			names = append(names[:maxShown:maxShown], fmt.Sprintf("and %d more", more))
+		}
+		out = append(out, plan.Problem{On: on + strings.Join(names, ", "), Code: "PodsDoNotFit", What: what,
+			WayOut: "reserve less, or move pods away first: a kubelet that restarts rejects pods that no longer fit"})
 	}
 	return out, nil
 }
@@ -130,18 +139,18 @@ func (r *Rollout) check(ctx context.Context, o *observation, c nodeconfig.Config
 // pods are those that run or will, by Node.
 func (r *Rollout) pods(ctx context.Context) (map[string][]corev1.Pod, error) {
 	out := map[string][]corev1.Pod{}
-	for next := ""; ; {
-		page, err := r.Kube.CoreV1().Pods("").List(ctx, metav1.ListOptions{Limit: 500, Continue: next, FieldSelector: "status.phase!=Succeeded,status.phase!=Failed"})
-		if err != nil {
-			return nil, kubeError("list pods", "", err, "list on pods")
-		}
-		for _, p := range page.Items {
-			out[p.Spec.NodeName] = append(out[p.Spec.NodeName], p)
-		}
-		if next = page.Continue; next == "" {
-			return out, nil
-		}
+	list := pager.New(func(ctx context.Context, o metav1.ListOptions) (runtime.Object, error) {
+		return r.Kube.CoreV1().Pods("").List(ctx, o)
+	})
+	err := list.EachListItem(ctx, metav1.ListOptions{FieldSelector: "status.phase!=Succeeded,status.phase!=Failed"}, func(o runtime.Object) error {
+		p := o.(*corev1.Pod)
+		out[p.Spec.NodeName] = append(out[p.Spec.NodeName], *p)
+		return nil
+	})
+	if err != nil {
+		return nil, kubeError("list pods", "", err, "list on pods")
 	}
+	return out, nil
 }
 
 // A reservation is what a configuration keeps from pods. What it leaves out may be
@@ -165,20 +174,16 @@ func reservationOf(kubelet map[string]any) (reservation, error) {
 	return out, err
 }
 
-func (v reservation) empty() bool {
-	return len(v.SystemReserved)+len(v.KubeReserved)+len(v.EvictionHard) == 0 && v.MaxPods == nil
-}
-
-// evictedBy is what an eviction signal keeps from pods. Source: Kubernetes, "Reserve
-// Compute Resources for System Daemons".
-func evictedBy(signal string) (name corev1.ResourceName, ok bool) {
-	switch signal {
-	case "memory.available":
-		return corev1.ResourceMemory, true
-	case "nodefs.available":
-		return corev1.ResourceEphemeralStorage, true
+// human prints a quantity of bytes with one decimal, "23.5Gi", and any other as it is.
+func human(q resource.Quantity) string {
+	const gi, mi = 1 << 30, 1 << 20
+	switch v := q.AsApproximateFloat64(); {
+	case v >= gi:
+		return strings.TrimSuffix(fmt.Sprintf("%.1f", v/gi), ".0") + "Gi"
+	case v >= mi:
+		return strings.TrimSuffix(fmt.Sprintf("%.1f", v/mi), ".0") + "Mi"
 	}
-	return "", false
+	return q.String()
 }
 
 // excess says what pods of a Node would not fit, or "".
@@ -205,70 +210,44 @@ func (v reservation) excess(n *corev1.Node, pods []corev1.Pod) string {
 		l.Sub(q)
 		left[name] = l
 	}
-	for name, text := range v.SystemReserved {
-		take(corev1.ResourceName(name), text)
-	}
-	for name, text := range v.KubeReserved {
-		take(corev1.ResourceName(name), text)
-	}
-	for signal, text := range v.EvictionHard {
-		if name, ok := evictedBy(signal); ok {
-			take(name, text)
+	for _, reserved := range []map[string]string{v.SystemReserved, v.KubeReserved} {
+		for name, text := range reserved {
+			take(corev1.ResourceName(name), text)
 		}
 	}
+	// Other signals keep nothing from pods. Source: Kubernetes, "Reserve Compute Resources
+	// for System Daemons".
+	take(corev1.ResourceMemory, v.EvictionHard["memory.available"])
+	take(corev1.ResourceEphemeralStorage, v.EvictionHard["nodefs.available"])
 	for _, name := range slices.Sorted(maps.Keys(left)) {
 		l, sum := left[name], resource.Quantity{}
-		type need struct {
-			pod string
-			q   resource.Quantity
-		}
-		var needs []need
+		requests := map[string]resource.Quantity{}
 		for i := range pods {
-			q := request(&pods[i], name)
-			sum.Add(q)
-			if !q.IsZero() {
-				needs = append(needs, need{pods[i].Namespace + "/" + pods[i].Name, q})
+			if q := resourcehelper.PodRequests(&pods[i], resourcehelper.PodResourcesOptions{})[name]; !q.IsZero() {
+				sum.Add(q)
+				requests[pods[i].Namespace+"/"+pods[i].Name] = q
 			}
 		}
 		if sum.Cmp(l) <= 0 && l.Sign() >= 0 {
 			continue
 		}
-		slices.SortStableFunc(needs, func(a, b need) int { return b.q.Cmp(a.q) })
-		var names []string
-		for i, n := range needs {
-			if i == 5 {
-				names = append(names, fmt.Sprintf("and %d more", len(needs)-i))
-				break
-			}
-			names = append(names, n.pod+" ("+n.q.String()+")")
+		names := slices.SortedFunc(maps.Keys(requests), func(a, b string) int {
+			q := requests[b]
+			return cmp.Or(q.Cmp(requests[a]), strings.Compare(a, b))
+		})
+		for i, pod := range names {
+			q := requests[pod]
+			names[i] = pod + " (" + q.String() + ")"
 		}
-		return fmt.Sprintf("%s of %s would be left for pods, which request %s: %s", l.String(), name, sum.String(), strings.Join(names, ", "))
+		if more := len(names) - maxShown; more > 0 {
+			names = append(names[:maxShown], fmt.Sprintf("and %d more", more))
+		}
+		if capacity := n.Status.Capacity[name]; l.Sign() < 0 {
+			l.Neg()
+			l.Add(capacity)
+			return fmt.Sprintf("%s of %s would be reserved, of the %s that the node has", human(l), name, human(capacity))
+		}
+		return fmt.Sprintf("%s of %s would be left for pods, which request %s: %s", human(l), name, human(sum), strings.Join(names, ", "))
 	}
 	return ""
-}
-
-// request is what a pod requests of a resource: as Kubernetes' scheduler counts it,
-// init containers run before the others, and sidecars beside all.
-func request(p *corev1.Pod, name corev1.ResourceName) resource.Quantity {
-	sum, sidecars, first := resource.Quantity{}, resource.Quantity{}, resource.Quantity{}
-	for _, c := range p.Spec.Containers {
-		sum.Add(c.Resources.Requests[name])
-	}
-	for _, c := range p.Spec.InitContainers {
-		q := c.Resources.Requests[name]
-		if c.RestartPolicy != nil && *c.RestartPolicy == corev1.ContainerRestartPolicyAlways {
-			sum.Add(q)
-			sidecars.Add(q)
-			q = resource.Quantity{}
-		}
-		q.Add(sidecars)
-		if q.Cmp(first) > 0 {
-			first = q
-		}
-	}
-	if first.Cmp(sum) > 0 {
-		sum = first
-	}
-	sum.Add(p.Spec.Overhead[name])
-	return sum
 }

@@ -3,9 +3,10 @@ package rollout_test
 import (
 	"crypto/ed25519"
 	"encoding/base64"
-	"errors"
+	"encoding/json"
 	"strings"
 	"testing"
+	"time"
 
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/resource"
@@ -14,6 +15,7 @@ import (
 
 	"github.com/ortet/ortet/internal/engine"
 	"github.com/ortet/ortet/internal/nodeconfig"
+	"github.com/ortet/ortet/internal/nodeconfig/file"
 	"github.com/ortet/ortet/internal/rollout"
 )
 
@@ -46,12 +48,43 @@ func TestRefused(t *testing.T) {
 	}
 }
 
-// The model's userData is empty, but somebody gave an instance its own.
-func TestForeignInstance(t *testing.T) {
+func TestFlexible(t *testing.T) {
 	play(t, 2, func(w *world) {
-		w.arm.set(pool.Child("virtualMachines", "0"), base64.StdEncoding.EncodeToString([]byte("#!/bin/sh\n")))
+		set := pool.In("virtualMachineScaleSets", "flexible")
+		op, err := w.arm.Resources.Send(w.ctx, "create", "PUT", set, version, json.RawMessage(`{"location": "westeurope", "sku": {"name": "Standard_D2s_v5", "capacity": 1},
+			"properties": {"orchestrationMode": "Flexible", "platformFaultDomainCount": 1,
+			"virtualMachineProfile": {"osProfile": {"computerNamePrefix": "flex", "adminUsername": "ortet", "adminPassword": "Corr3ct-horse"},
+			"storageProfile": {"imageReference": {"publisher": "Canonical", "offer": "ubuntu-24_04-lts", "sku": "server", "version": "latest"}}}}}`))
+		if err == nil {
+			_, err = op.Wait(w.ctx)
+		}
+		if err != nil {
+			t.Fatal(err)
+		}
+		_, err = w.rollout().Plan(w.ctx, set, config("one"))
+		w.refused(err, "NotUniform")
+		_, err = w.rollout().Push(w.ctx, set, rollout.PushOptions{Config: config("one"), Key: w.key})
+		w.refused(err, "NotUniform")
+	})
+}
+
+// The model's userData is empty, but somebody gave an instance its own: it is left alone,
+// whether the instance is the canary or of a wave.
+func TestForeignInstance(t *testing.T) {
+	foreign := base64.StdEncoding.EncodeToString([]byte("#!/bin/sh\n"))
+	play(t, 2, func(w *world) {
+		w.send("PUT", `{"properties": {"userData": "`+foreign+`"}}`, "virtualMachines", "0")
 		_, err := w.push("one")
 		w.refused(err, "ForeignUserData")
+	})
+	play(t, 3, func(w *world) {
+		w.send("PUT", `{"properties": {"userData": "`+foreign+`"}}`, "virtualMachines", "1")
+		_, err := w.push("one")
+		if engine.ExitCode(err) != engine.ExitFailed || !strings.Contains(err.Error(), "pool1_1") || !strings.Contains(err.Error(), "--replace-user-data") || w.userData("1") != foreign {
+			t.Errorf("got %v, and the instance has %q", err, w.userData("1"))
+		}
+		w.must("one", func(o *rollout.PushOptions) { o.ReplaceUserData = true })
+		w.has(1, name(0), name(1), name(2))
 	})
 }
 
@@ -78,6 +111,37 @@ func TestKeys(t *testing.T) {
 	})
 }
 
+// The key is lost: the model's userData is removed, nodes are replaced by some that accept
+// a new key, and the new key pushes. Nodes that were not replaced refuse it, and the push
+// stops at its canary.
+func TestKeyLost(t *testing.T) {
+	play(t, 2, func(w *world) {
+		w.must("one")
+		w.key = ed25519.NewKeyFromSeed([]byte(strings.Repeat("n", ed25519.SeedSize)))
+		_, err := w.push("two")
+		w.refused(err, "KeyNotAccepted")
+		w.send("PATCH", `{"properties": {"virtualMachineProfile": {"userData": ""}}}`)
+		for _, n := range []string{name(0), name(1)} {
+			w.behave(n, "refuse")
+		}
+		if _, err := w.push("two"); engine.ExitCode(err) != engine.ExitFailed || w.model() != 0 {
+			t.Errorf("old nodes: got %v, model %d", err, w.model())
+		}
+		w.send("PATCH", `{"sku": {"name": "Standard_D2s_v5", "capacity": 4}}`)
+		for id, node := range w.instances() {
+			if id == "0" || id == "1" {
+				w.send("DELETE", "", "virtualMachines", id)
+				w.kube.Remove("nodes", "", node)
+			} else {
+				w.join(id, node)
+			}
+		}
+		if w.must("two"); w.model() != 2 {
+			t.Errorf("replaced nodes: the model has generation %d, want 2", w.model())
+		}
+	})
+}
+
 // Reservations that leave less than pods request name the node and the pods.
 func TestReservations(t *testing.T) {
 	pod := func(name string, requests corev1.ResourceList) *corev1.Pod {
@@ -94,7 +158,7 @@ func TestReservations(t *testing.T) {
 		{map[string]any{"kubeReserved": map[string]any{"memory": "1Gi"}}, ""},
 		{map[string]any{"kubeReserved": map[string]any{"memory": "3Gi"}, "systemReserved": map[string]any{"memory": "3Gi"}}, "default/big (2Gi), default/small (512Mi)"},
 		{map[string]any{"evictionHard": map[string]any{"memory.available": "80%"}}, "default/big"},
-		{map[string]any{"systemReserved": map[string]any{"memory": "9Gi"}}, "memory would be left"},
+		{map[string]any{"systemReserved": map[string]any{"memory": "9Gi"}}, "nodes pool1000000, pool1000001: 9Gi of memory would be reserved, of the 8Gi"},
 		{map[string]any{"maxPods": 1}, "maxPods 1"},
 		{map[string]any{"maxPods": 2}, ""},
 		{map[string]any{"serializeImagePulls": false}, ""},
@@ -128,22 +192,30 @@ func TestReservations(t *testing.T) {
 
 func TestPlan(t *testing.T) {
 	play(t, 2, func(w *world) {
-		r := rollout.New(rollout.Options{ARM: w.arm, Kube: w.client, Namespace: namespace, CheckKubelet: func(_ nodeconfig.Config, versions []string) error {
-			return errors.New("no field maxPodz in " + strings.Join(versions, ", "))
-		}})
-		w.change(name(0), func(n *corev1.Node) { n.Status.NodeInfo.KubeletVersion = "v1.34.1" })
-		w.change(name(1), func(n *corev1.Node) { n.Status.NodeInfo.KubeletVersion = "v1.34.1" })
-		_, err := r.Plan(w.ctx, pool, nodeconfig.Config{Kubelet: map[string]any{"maxPodz": 3}})
-		if w.refused(err, "KubeletField"); err == nil || !strings.Contains(err.Error(), "in v1.34.1") || strings.Contains(err.Error(), "v1.34.1, ") {
+		r := rollout.New(rollout.Options{ARM: w.arm, Kube: w.client, Namespace: namespace, Now: time.Now, CheckKubelet: file.CheckKubelet})
+		w.change(name(0), func(n *corev1.Node) { n.Status.NodeInfo.KubeletVersion = "v1.31.9" })
+		w.change(name(1), func(n *corev1.Node) { n.Status.NodeInfo.KubeletVersion = "v1.31.9" })
+		newer := nodeconfig.Config{Kubelet: map[string]any{"crashLoopBackOff": map[string]any{"maxContainerRestartPeriod": "1m"}}}
+		_, err := r.Plan(w.ctx, pool, newer)
+		if w.refused(err, "KubeletField"); err == nil || !strings.Contains(err.Error(), "the pool has v1.31.9;") {
 			t.Errorf("got %v; want the version once", err)
 		}
+		_, err = r.Push(w.ctx, pool, rollout.PushOptions{Config: newer, Key: w.key})
+		w.refused(err, "KubeletField")
 		w.must("one")
 		plan, err := r.Plan(w.ctx, pool, config("two"))
 		if err != nil || plan.Generation != 2 || plan.From != 1 || len(plan.Changes) != 1 || plan.Changes[0].What != nodeconfig.Changed || len(plan.Nodes) != 2 || plan.Expected <= 0 {
 			t.Errorf("the plan is %+v, %v", plan, err)
 		}
-		if plan, err = r.Plan(w.ctx, pool, config("one")); err != nil || plan.Generation != 1 || len(plan.Changes) != 0 || !strings.Contains(plan.Notes[0], "2 of 2 nodes") {
+		if plan, err = r.Plan(w.ctx, pool, config("one")); err != nil || plan.Generation != 1 || len(plan.Changes) != 0 || len(plan.Notes) != 0 {
 			t.Errorf("the plan of what is there is %+v, %v", plan, err)
+		}
+		w.behave(name(0), "fail")
+		if _, err := w.push("two"); err == nil {
+			t.Error("the push succeeded on a node that fails")
+		}
+		if plan, err = r.Plan(w.ctx, pool, config("two")); err != nil || plan.Generation != 3 || !strings.Contains(plan.Notes[0], "a push needs --retry") {
+			t.Errorf("the plan of what failed is %+v, %v", plan, err)
 		}
 	})
 }
@@ -165,8 +237,8 @@ func TestClusterNotPrepared(t *testing.T) {
 	})
 }
 
-// A rollback signs what an earlier generation held, so a history that somebody changed is
-// refused.
+// A rollback signs what an earlier generation has, so one that another key signed, or that
+// has another number, is refused.
 func TestHistoryIsNotBelieved(t *testing.T) {
 	play(t, 1, func(w *world) {
 		w.must("one")
@@ -176,12 +248,16 @@ func TestHistoryIsNotBelieved(t *testing.T) {
 			t.Fatal(err)
 		}
 		w.kube.Change("configmaps", namespace, rollout.HistoryName(pool), func(o runtime.Object) {
+			o.(*corev1.ConfigMap).Data["generation-1"] = `{"generation": 1, "digest": "sha256:0", "userData": "` + foreign + `"}`
+		})
+		_, err = w.rollout().Rollback(w.ctx, pool, 0, rollout.PushOptions{Key: w.key})
+		w.refused(err, "HistoryNotTrusted")
+		w.kube.Change("configmaps", namespace, rollout.HistoryName(pool), func(o runtime.Object) {
 			data := o.(*corev1.ConfigMap).Data
-			data["generation-1"] = `{"generation": 1, "digest": "sha256:0", "userData": "` + foreign + `"}`
 			data["generation-9"] = strings.Replace(data["generation-2"], `"generation":2`, `"generation":9`, 1)
 		})
 		for _, to := range []int64{1, 9} {
-			_, err = w.rollout().Previous(w.ctx, pool, to)
+			_, err = w.rollout().Rollback(w.ctx, pool, to, rollout.PushOptions{Key: w.key})
 			w.refused(err, "HistoryNotTrusted")
 		}
 	})

@@ -3,6 +3,7 @@ package rollout
 import (
 	"cmp"
 	"context"
+	"crypto/ed25519"
 	"crypto/sha256"
 	"encoding/hex"
 	"encoding/json"
@@ -14,10 +15,8 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
-	"github.com/ortet/ortet/internal/engine"
 	"github.com/ortet/ortet/internal/fleet"
 	"github.com/ortet/ortet/internal/nodeconfig"
-	"github.com/ortet/ortet/internal/plan"
 	"github.com/ortet/ortet/internal/redact"
 )
 
@@ -110,7 +109,8 @@ func (r *Rollout) record(ctx context.Context, pool fleet.ResourceID, h history, 
 		if err != nil {
 			return err
 		}
-		return &engine.Refused{Problems: []plan.Problem{overtaken(pool, now.newest())}}
+		what, wayOut := overtaken(now.newest())
+		return refused(pool, "OtherPush", what, wayOut)
 	case apierrors.IsNotFound(err):
 		return &fleet.Error{Op: "write history", Resource: where, Kind: fleet.KindNotFound, Err: err,
 			Remedy: "create the namespace: kubectl create namespace " + r.Namespace}
@@ -118,49 +118,56 @@ func (r *Rollout) record(ctx context.Context, pool fleet.ResourceID, h history, 
 	return kubeError("write history", where, err, "create, get and update on configmaps in namespace "+r.Namespace)
 }
 
-func overtaken(pool fleet.ResourceID, by entry) plan.Problem {
-	return plan.Problem{On: string(pool), Code: "OtherPush", What: fmt.Sprintf("another push, of generation %d by %s, began at %s", by.Generation, cmp.Or(by.By, "an unknown user"), by.At.UTC().Format("2006-01-02T15:04:05Z")),
-		WayOut: "wait until it has ended (ortet config status), then push again"}
+func overtaken(by entry) (what, wayOut string) {
+	return fmt.Sprintf("another push, of generation %d by %s, began at %s", by.Generation, cmp.Or(by.By, "an unknown user"), by.At.UTC().Format("2006-01-02T15:04:05Z")),
+		"wait until it has ended (ortet config status), then push again"
 }
 
-// Previous gives the configuration of an earlier generation, for a rollback. 0 is the
-// newest one that differs from the newest of all. Since it is going to be signed again,
-// the history is not believed: a key that the model's document accepts has to have signed
-// it.
-func (r *Rollout) Previous(ctx context.Context, pool fleet.ResourceID, to int64) (nodeconfig.Config, error) {
-	var none nodeconfig.Config
-	o := &observation{pool: pool}
-	if err := r.readModel(ctx, o); err != nil {
-		return none, err
-	}
-	h, err := r.readHistory(ctx, o.pool)
-	if err != nil {
-		return none, err
-	}
-	refuse := func(code, what, wayOut string) error {
-		return &engine.Refused{Problems: []plan.Problem{{On: string(o.pool), Code: code, What: what, WayOut: wayOut}}}
+// Rollback pushes the content of generation to under a new generation. 0 is the model's,
+// where the newest did not reach it; or else the newest generation whose content is not the
+// newest one's; or goes on with a rollback that Ready nodes or the model lack. What is
+// pushed is signed again, so the entry has to be signed by the same key.
+func (r *Rollout) Rollback(ctx context.Context, pool fleet.ResourceID, to int64, p PushOptions) (*Result, error) {
+	p.rollback, p.to = true, to
+	return r.Push(ctx, pool, p)
+}
+
+// earlier finds what Rollback pushes.
+func (o *observation) earlier(to int64) (entry, error) {
+	newest := o.history.newest()
+	unfinished := newest.ContentOf > 0 && (o.document == nil || o.document.Generation < newest.Generation ||
+		slices.ContainsFunc(o.members, func(m member) bool { return m.Ready && !m.has(newest.Generation) }))
+	// A push that stopped at its canary left the model as it was: that is what to go back to.
+	if to == 0 && !unfinished && o.document != nil && o.document.Generation < newest.Generation {
+		to = o.document.Generation
 	}
 	var known []string
-	for _, e := range h.entries {
+	for _, e := range o.history.entries {
+		if e.Generation == to || to == 0 && (unfinished || e.Digest != newest.Digest) {
+			return e, nil
+		}
 		known = append(known, fmt.Sprint(e.Generation))
-		if e.Generation != to && (to != 0 || e.Digest == h.newest().Digest) {
-			continue
-		}
-		d, err := nodeconfig.Document{}, error(nil)
-		if signed, bad := nodeconfig.Read(e.UserData); bad != nil {
-			err = bad
-		} else if d, err = signed.Verify(o.accepted()); err == nil && (d.Generation != e.Generation || d.Pool != strings.ToLower(string(o.pool))) {
-			err = fmt.Errorf("it is generation %d of %s", d.Generation, d.Pool)
-		}
-		if err != nil {
-			return none, refuse("HistoryNotTrusted", fmt.Sprintf("generation %d of the history cannot be trusted: %v", e.Generation, err),
-				"push its file instead; after a rotation of keys, earlier generations are signed by a key that nodes accept no longer")
-		}
-		return d.Config, nil
 	}
 	what := fmt.Sprintf("the history has no generation %d", to)
 	if to == 0 {
 		what = "the history has no earlier configuration"
 	}
-	return none, refuse("NoSuchGeneration", what, "choose one of these with --to: "+cmp.Or(strings.Join(known, ", "), "none; push a file instead"))
+	return entry{}, refused(o.pool, "NoSuchGeneration", what, "choose one of these with --to: "+cmp.Or(strings.Join(known, ", "), "none; push a file instead"))
+}
+
+// config gives an entry's configuration, where the key signed it.
+func (e entry) config(pool fleet.ResourceID, key ed25519.PrivateKey) (nodeconfig.Config, error) {
+	var d nodeconfig.Document
+	signed, err := nodeconfig.Read(e.UserData)
+	if err == nil {
+		d, err = signed.Verify([]nodeconfig.PublicKey{publicOf(key)})
+	}
+	if err == nil && (d.Generation != e.Generation || d.Pool != strings.ToLower(string(pool))) {
+		err = fmt.Errorf("it is generation %d of %s", d.Generation, d.Pool)
+	}
+	if err != nil {
+		err = refused(pool, "HistoryNotTrusted", fmt.Sprintf("generation %d of the history cannot be trusted: %v", e.Generation, err),
+			"push its file instead; or roll back with the key that signed it, while nodes accept that")
+	}
+	return d.Config, err
 }

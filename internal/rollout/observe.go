@@ -13,6 +13,8 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/client-go/tools/pager"
 
 	"github.com/ortet/ortet/internal/fleet"
 	"github.com/ortet/ortet/internal/nodeconfig"
@@ -42,7 +44,6 @@ type instance struct {
 	ID         fleet.ResourceID `json:"id"`
 	Name       string           `json:"name"` // "pool1_3"
 	Properties struct {
-		State     string `json:"provisioningState"`
 		UserData  string `json:"userData"` // only where a GET expands it
 		OSProfile struct {
 			ComputerName string `json:"computerName"`
@@ -53,10 +54,9 @@ type instance struct {
 // A member is a Node of the pool.
 type member struct {
 	Node
-	id       fleet.ResourceID // of the instance
-	about    int64            // generation that State is about
-	cordoned bool
-	kube     *corev1.Node
+	id    fleet.ResourceID // of the instance
+	about int64            // generation that State is about
+	kube  *corev1.Node
 }
 
 // has reports whether the node has the generation.
@@ -69,14 +69,39 @@ func (m member) failed(generation int64) bool {
 	return m.about == generation && (m.State == string(wire.ConfigurationFailed) || m.State == string(wire.ConfigurationRefused))
 }
 
-func (m member) String() string { return fmt.Sprintf("%s (node %s)", m.Instance, m.Name) }
+// String is the Node's name, or the instance's.
+func (m member) String() string { return cmp.Or(m.Name, m.Instance) }
 
 // answer is the state with its reason and message.
 func (m member) answer() string {
 	if m.State == "" {
 		return cmp.Or(m.Message, "no answer")
 	}
-	return strings.TrimSuffix(strings.Join([]string{m.State, m.Reason, m.Message}, ": "), ": ")
+	parts := slices.DeleteFunc([]string{m.State, m.Reason, m.Message}, func(s string) bool { return s == "" })
+	return strings.Join(parts, ": ")
+}
+
+// brief is the answer without the log that a node adds, which the result has.
+func (m member) brief() string {
+	text, _, cut := strings.Cut(m.answer(), wire.ConfigurationLog)
+	if len(text) > maxBrief {
+		text, cut = text[:maxBrief], true
+	}
+	if cut {
+		text += " …"
+	}
+	return text
+}
+
+// maxBrief bounds what an error says of one node, in bytes.
+const maxBrief = 240
+
+// nodes is "1 node", "2 nodes".
+func nodes(n int) string {
+	if n == 1 {
+		return "1 node"
+	}
+	return fmt.Sprintf("%d nodes", n)
 }
 
 // An observation is what Azure and the cluster have of one pool.
@@ -157,40 +182,33 @@ func (r *Rollout) list(ctx context.Context, o *observation) error {
 	}
 	o.members = nil
 	has := map[string]bool{}
-	for next := ""; ; {
-		page, err := r.Kube.CoreV1().Nodes().List(ctx, metav1.ListOptions{Limit: 500, Continue: next})
-		if err != nil {
-			return kubeError("list Nodes", "", err, "list on nodes")
+	nodes := pager.New(func(ctx context.Context, l metav1.ListOptions) (runtime.Object, error) {
+		return r.Kube.CoreV1().Nodes().List(ctx, l)
+	})
+	if err := nodes.EachListItem(ctx, metav1.ListOptions{}, func(object runtime.Object) error {
+		n := object.(*corev1.Node)
+		id := instanceOf(n)
+		// Other cloud providers (k3s://NAME) say nothing of Azure's instance.
+		if id == "" && !strings.HasPrefix(n.Spec.ProviderID, "azure://") {
+			id = byName[n.Name]
 		}
-		for i := range page.Items {
-			n := &page.Items[i]
-			id := instanceOf(n.Spec.ProviderID)
-			// Other cloud providers (k3s://NAME) say nothing of Azure's instance.
-			if id == "" && !strings.HasPrefix(strings.ToLower(n.Spec.ProviderID), azureScheme) {
-				id = byName[n.Name]
-			}
-			if id != "" && id.Parent().Equal(o.pool) {
-				o.members = append(o.members, memberOf(n, id))
-				has[keyOf(id)] = true
-			}
+		if id != "" && id.Parent().Equal(o.pool) {
+			o.members = append(o.members, memberOf(n, id))
+			has[keyOf(id)] = true
 		}
-		if next = page.Continue; next == "" {
-			break
-		}
+		return nil
+	}); err != nil {
+		return kubeError("list Nodes", "", err, "list on nodes")
 	}
 	slices.SortFunc(o.members, func(a, b member) int { return cmp.Compare(a.Name, b.Name) })
 	o.without = slices.DeleteFunc(instances, func(i instance) bool { return has[keyOf(i.ID)] })
 	return nil
 }
 
-const azureScheme = "azure://"
-
-// instanceOf gives the instance of a Uniform scale set that a provider id names, or "".
-func instanceOf(providerID string) fleet.ResourceID {
-	if len(providerID) > len(azureScheme) && strings.EqualFold(providerID[:len(azureScheme)], azureScheme) {
-		providerID = azureScheme + providerID[len(azureScheme):]
-	}
-	id, err := fleet.ParseProviderID(providerID)
+// instanceOf gives the instance of a Uniform scale set that a Node's provider id names,
+// or "".
+func instanceOf(n *corev1.Node) fleet.ResourceID {
+	id, err := fleet.ParseProviderID(n.Spec.ProviderID)
 	if err != nil {
 		return ""
 	}
@@ -198,7 +216,7 @@ func instanceOf(providerID string) fleet.ResourceID {
 }
 
 func memberOf(n *corev1.Node, id fleet.ResourceID) member {
-	m := member{id: id, cordoned: n.Spec.Unschedulable, kube: n}
+	m := member{id: id, kube: n}
 	m.Name, m.Instance = n.Name, id.Parent().Name()+"_"+id.Name()
 	for _, c := range n.Status.Conditions {
 		if c.Type == corev1.NodeReady {
@@ -234,7 +252,7 @@ func (r *Rollout) read(ctx context.Context, m member) (now member, gone bool, er
 		return m, false, kubeError("read Node", m.Name, err, "get on nodes")
 	}
 	// The name of a deleted machine's Node may be another's by now.
-	if id := instanceOf(n.Spec.ProviderID); id != "" && !id.Equal(m.id) {
+	if id := instanceOf(n); id != "" && !id.Equal(m.id) {
 		return m, true, nil
 	}
 	return memberOf(n, m.id), false, nil
@@ -250,6 +268,20 @@ func (o *observation) newest() int64 {
 		newest = max(newest, m.Generation, m.about, m.Wanted)
 	}
 	return newest
+}
+
+// failed gives the nodes that failed a generation; refused says that some refused it.
+func (o *observation) failed(generation int64) (failed []string, refused bool) {
+	for _, m := range o.members {
+		switch {
+		case !m.failed(generation):
+		case m.State == string(wire.ConfigurationRefused):
+			refused = true
+		default:
+			failed = append(failed, m.Name+" ("+m.brief()+")")
+		}
+	}
+	return failed, refused
 }
 
 func nodesOf(members []member) []Node {

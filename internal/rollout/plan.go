@@ -36,20 +36,28 @@ func (r *Rollout) Plan(ctx context.Context, pool fleet.ResourceID, c nodeconfig.
 	if o.foreign != "" {
 		note("the model's userData is not Ortet's (%s): a push is refused without --replace-user-data", o.foreign)
 	}
-	if h := o.history.newest(); h.Digest == digest && h.Generation == o.newest() {
-		p.Generation = h.Generation
-		reached := 0
-		for _, m := range o.members {
-			if m.has(h.Generation) {
-				reached++
+	h, reached, notReady := o.history.newest(), 0, 0
+	for _, m := range o.members {
+		if m.has(h.Generation) {
+			reached++
+		}
+		if !m.Ready {
+			notReady++
+		}
+	}
+	if h.Digest == digest && h.Generation == o.newest() {
+		switch failed, refused := o.failed(h.Generation); {
+		case len(failed) > 0:
+			note("generation %d has this configuration, and %s failed it: a push needs --retry", h.Generation, nodes(len(failed)))
+		case !refused:
+			p.Generation = h.Generation
+			if reached < len(o.members) {
+				note("generation %d has this configuration, and %d of %s have it: a push goes on with it", h.Generation, reached, nodes(len(o.members)))
 			}
 		}
-		note("generation %d has this configuration, and %d of %d nodes have it: a push goes on with it", h.Generation, reached, len(o.members))
 	}
-	for _, m := range o.members {
-		if !m.Ready {
-			note("node %s is not Ready: its agent applies the configuration once it runs", m.Name)
-		}
+	if notReady > 0 {
+		note("%d node(s) are not Ready: their agents apply the configuration once they run", notReady)
 	}
 	if len(o.without) > 0 {
 		note("%d instance(s) have no Node: they get the userData, and no answer is awaited", len(o.without))

@@ -1,23 +1,23 @@
 package rollout
 
 import (
+	"cmp"
 	"context"
-	"crypto/ed25519"
 	"errors"
 	"fmt"
 	"maps"
 	"net/http"
 	"slices"
-	"strconv"
 	"strings"
 	"sync"
 	"time"
+
+	"k8s.io/apimachinery/pkg/util/intstr"
 
 	"github.com/ortet/ortet/internal/engine"
 	"github.com/ortet/ortet/internal/fleet"
 	"github.com/ortet/ortet/internal/nodeconfig"
 	"github.com/ortet/ortet/internal/plan"
-	"github.com/ortet/ortet/internal/wire"
 )
 
 // Push brings the configuration to the pool's model and nodes, or goes on with a push of
@@ -31,7 +31,7 @@ func (r *Rollout) Push(ctx context.Context, pool fleet.ResourceID, o PushOptions
 	}
 	p := &push{Rollout: r, o: o, pool: pool, members: map[string]member{}, left: map[string]Node{}, step: "preflight", perNode: assumedTime}
 	err := p.run(ctx)
-	result := &Result{Pool: p.pool, Generation: p.generation, Nodes: []Node{}, Took: r.Now().Sub(began)}
+	result := &Result{Pool: p.pool, Generation: p.generation, ContentOf: p.contentOf, Nodes: []Node{}, Took: r.Now().Sub(began)}
 	reached := 0
 	for _, name := range slices.Sorted(maps.Keys(p.members)) {
 		m := p.members[name]
@@ -44,6 +44,9 @@ func (r *Rollout) Push(ctx context.Context, pool fleet.ResourceID, o PushOptions
 		case err != nil && p.left[id].Message == "" && m.about < p.generation:
 			left := m.Node
 			left.Message = "not reached: the push stopped before"
+			if m.Wanted == p.generation {
+				left.Message = "no answer yet"
+			}
 			p.left[id] = left
 		}
 	}
@@ -67,8 +70,10 @@ type push struct {
 	o          PushOptions
 	pool       fleet.ResourceID
 	generation int64
+	contentOf  int64 // of a rollback: the generation with the same content
 	userData   string
 	modelHas   bool // the model has userData already
+	atOnce     int  // nodes
 	step       string
 	perNode    time.Duration // that the last wave needed
 
@@ -89,20 +94,20 @@ func (p *push) run(ctx context.Context) error {
 		}
 	}
 	if p.modelHas && reached == len(o.members) && len(o.without) == 0 {
-		p.report("nothing to do: the model and %d nodes have generation %d", reached, p.generation)
+		p.report("nothing to do: generation %d is in the model and on %s", p.generation, nodes(reached))
 		return nil
 	}
 	p.step = "canary"
 	switch {
 	case reached > 0:
-		p.report("no canary: %d nodes have generation %d already", reached, p.generation)
+		p.report("no canary: generation %d is on %s already", p.generation, nodes(reached))
 	case canary == nil:
 		p.report("no canary: the pool has no Ready Node, so only userData is changed, and no answer is awaited")
 	default:
 		p.report("canary %s: begin generation %d", canary, p.generation)
 		out := p.reach(ctx, *canary)
 		if out.err != nil {
-			return p.stopped(ctx, []outcome{out}, "the model was not changed")
+			return p.stopped(ctx, []outcome{out}, "the model was not changed, and no other node")
 		}
 		if !out.m.has(p.generation) {
 			return &fleet.Error{Op: "push to canary " + canary.String(), Kind: fleet.KindNotFound, Err: errors.New("it was deleted, or is not Ready any more; the model was not changed"), Remedy: "push again, which chooses another canary"}
@@ -133,19 +138,29 @@ func (p *push) prepare(ctx context.Context) (*observation, *member, error) {
 		return nil, nil, err
 	}
 	p.pool = o.pool
+	if p.o.rollback {
+		e, err := o.earlier(p.o.to)
+		if err == nil {
+			p.o.Config, err = e.config(o.pool, p.o.Key)
+		}
+		if err != nil {
+			return nil, nil, err
+		}
+		p.contentOf = e.Generation
+		if p.o.to == 0 && e.ContentOf > 0 {
+			p.contentOf = e.ContentOf
+		}
+		p.report("pushing the content of generation %d to %s", p.contentOf, o.pool.Name())
+	}
+	if p.atOnce, err = atOnce(p.o.MaxUnavailable, len(o.members)); err != nil {
+		return nil, nil, &fleet.Error{Op: "read the limit of unavailable nodes", Kind: fleet.KindInvalid, Err: err}
+	}
 	for _, m := range o.members {
 		p.members[m.Name] = m
 	}
-	if len(p.o.Key) != ed25519.PrivateKeySize {
-		return nil, nil, &fleet.Error{Op: "sign configuration", Kind: fleet.KindInvalid, Err: errors.New("no private key")}
-	}
-	key := nodeconfig.PublicKeyOf(p.o.Key.Public().(ed25519.PublicKey))
-	problems := append(o.problems(), o.keyProblems(key)...)
+	problems := append(o.problems(), o.keyProblems(publicOf(p.o.Key))...)
 	if o.foreign != "" && !p.o.ReplaceUserData {
 		problems = append(problems, foreignProblem(string(o.pool), o.foreign))
-	}
-	if _, err := atOnce(p.o.MaxUnavailable, 1); err != nil {
-		problems = append(problems, plan.Problem{On: "--max-unavailable", Code: "BadNumber", What: err.Error(), WayOut: `give a number of nodes, or a percentage: "25%"`})
 	}
 	canary, canaryProblems, err := p.canary(ctx, o)
 	if err != nil {
@@ -158,47 +173,46 @@ func (p *push) prepare(ctx context.Context) (*observation, *member, error) {
 	if problems = append(append(problems, canaryProblems...), nodeProblems...); len(problems) > 0 {
 		return nil, nil, &engine.Refused{Problems: problems}
 	}
-	return o, canary, p.allocate(ctx, o, key)
+	return o, canary, p.allocate(ctx, o)
 }
 
 // canary chooses the first node, and sees whose its userData is.
 func (p *push) canary(ctx context.Context, o *observation) (*member, []plan.Problem, error) {
-	var chosen *member
-	for i := range o.members {
-		m := &o.members[i]
-		switch {
-		case p.o.Canary != "":
-			if m.Name == p.o.Canary {
-				chosen = m
-			}
-		case m.Ready && (chosen == nil || chosen.cordoned && !m.cordoned):
-			chosen = m
-		}
+	i := slices.IndexFunc(o.members, func(m member) bool { return m.Ready && (m.Name == p.o.Canary || p.o.Canary == "") })
+	if i < 0 && p.o.Canary != "" {
+		return nil, []plan.Problem{{On: "node " + p.o.Canary, Code: "BadCanary", What: "the pool has no such Node that is Ready", WayOut: "name a Ready Node of the pool with --canary, or leave it out"}}, nil
 	}
-	if p.o.Canary != "" && (chosen == nil || !chosen.Ready) {
-		what := "the pool has no such Node"
-		if chosen != nil {
-			what = "the Node is not Ready, so that its answer could not be awaited"
-		}
-		return nil, []plan.Problem{{On: "node " + p.o.Canary, Code: "BadCanary", What: what, WayOut: "name a Ready Node of the pool with --canary, or leave it out"}}, nil
-	}
-	if chosen == nil {
+	if i < 0 {
 		return nil, nil, nil
 	}
-	var now instance
-	err := p.ARM.Get(ctx, chosen.id, computeVersion, &now, "$expand", "userData")
-	if err != nil && !fleet.Is(err, fleet.KindNotFound) {
+	chosen := &o.members[i]
+	_, foreign, err := p.userDataOf(ctx, chosen.id)
+	if err != nil {
 		return nil, nil, err
 	}
-	if _, _, foreign := parse(now.Properties.UserData, o.pool); foreign != "" && !p.o.ReplaceUserData && o.foreign == "" {
+	if foreign != "" && o.foreign == "" {
 		return nil, []plan.Problem{foreignProblem("instance "+chosen.Instance, foreign)}, nil
 	}
 	return chosen, nil, nil
 }
 
+// userDataOf reads an instance's userData. foreign describes what a push must not replace.
+func (p *push) userDataOf(ctx context.Context, id fleet.ResourceID) (userData, foreign string, err error) {
+	var now instance
+	err = p.ARM.Get(ctx, id, computeVersion, &now, "$expand", "userData")
+	if err != nil && !fleet.Is(err, fleet.KindNotFound) {
+		return "", "", err
+	}
+	userData = now.Properties.UserData
+	if !p.o.ReplaceUserData {
+		_, _, foreign = parse(userData, p.pool)
+	}
+	return userData, foreign, nil
+}
+
 // allocate goes on with the newest generation where it is the same content, or else
 // records a new one.
-func (p *push) allocate(ctx context.Context, o *observation, key nodeconfig.PublicKey) error {
+func (p *push) allocate(ctx context.Context, o *observation) error {
 	newest := o.newest()
 	document := nodeconfig.Document{Pool: strings.ToLower(string(o.pool)), Generation: newest + 1, Keys: p.o.Keys, Config: p.o.Config}
 	if len(document.Keys) == 0 && o.document != nil {
@@ -208,59 +222,37 @@ func (p *push) allocate(ctx context.Context, o *observation, key nodeconfig.Publ
 	if err != nil {
 		return err
 	}
-	for _, userData := range []string{o.history.newest().UserData, o.set.Properties.Profile.UserData} {
-		if !same(userData, document, newest, digest, key) {
-			continue
-		}
-		var failed []string
-		again := false
-		for _, m := range o.members {
-			if !m.failed(newest) {
-				continue
-			}
-			again = true
-			if m.State == string(wire.ConfigurationFailed) {
-				failed = append(failed, m.Name+" ("+m.answer()+")")
-			}
-		}
+	// The same document and key give the same userData.
+	present, tried := document, false
+	present.Generation = newest
+	model := o.set.Properties.Profile.UserData
+	if userData, err := present.Sign(p.o.Key); err == nil && (userData == model || userData == o.history.newest().UserData) {
+		failed, refusedBy := o.failed(newest)
 		if len(failed) > 0 && !p.o.Retry {
-			return &engine.Refused{Problems: []plan.Problem{{On: string(o.pool), Code: "FailedEarlier",
-				What:   fmt.Sprintf("generation %d has this configuration, and nodes failed it: %s", newest, strings.Join(failed, "; ")),
-				WayOut: "correct the configuration; or push with --retry, which tries it again as a new generation"}}}
+			return refused(o.pool, "FailedEarlier", fmt.Sprintf("generation %d has this configuration, and %s failed it: %s", newest, nodes(len(failed)), strings.Join(failed[:min(len(failed), maxShown)], "; ")),
+				"correct the configuration; or push with --retry, which tries it again as a new generation")
 		}
-		// What refused a generation may be prepared by now, but looks at it again only when a
+		// What refused a generation may be prepared by now, but tries it again only when a
 		// newer one is wanted.
-		if again {
-			break
+		if len(failed) == 0 && !refusedBy {
+			p.generation, p.userData, p.modelHas = newest, userData, userData == model
+			p.report("going on with generation %d, which has this configuration", newest)
+			return nil
 		}
-		p.generation, p.userData = newest, userData
-		p.modelHas = o.set.Properties.Profile.UserData == userData
-		p.report("going on with generation %d, which has this configuration", newest)
-		return nil
+		tried = true
 	}
 	userData, err := document.Sign(p.o.Key)
 	if err != nil {
-		return &engine.Refused{Problems: []plan.Problem{{On: string(o.pool), Code: "CannotSign", What: err.Error(), WayOut: "make the configuration smaller, or the keys those that the message asks for"}}}
+		return refused(o.pool, "CannotSign", err.Error(), "make the configuration smaller, or the keys those that the message asks for")
 	}
-	if err := p.record(ctx, o.pool, o.history, entry{Entry{document.Generation, digest, p.By, p.Now().UTC()}, userData}); err != nil {
+	if err := p.record(ctx, o.pool, o.history, entry{Entry{document.Generation, digest, p.By, p.Now().UTC(), p.contentOf}, userData}); err != nil {
 		return err
 	}
 	p.generation, p.userData = document.Generation, userData
+	if tried {
+		p.report("generation %d has this configuration, and a node failed or refused it: it is tried again as generation %d", newest, p.generation)
+	}
 	return nil
-}
-
-// same reports whether userData is the document as of a generation, signed by the key.
-func same(userData string, d nodeconfig.Document, generation int64, digest string, key nodeconfig.PublicKey) bool {
-	signed, err := nodeconfig.Read(userData)
-	if err != nil {
-		return false
-	}
-	was, err := signed.Verify([]nodeconfig.PublicKey{key})
-	if err != nil || was.Pool != d.Pool || was.Generation != generation || !slices.Equal(was.Keys, d.Keys) {
-		return false
-	}
-	its, err := was.Config.Digest()
-	return err == nil && its == digest
 }
 
 // overtaken fails where another push allocated a newer generation.
@@ -270,20 +262,24 @@ func (p *push) overtaken(ctx context.Context) error {
 		return err
 	}
 	if e := h.newest(); e.Generation > p.generation {
-		problem := overtaken(p.pool, e)
-		return &fleet.Error{Op: fmt.Sprintf("push generation %d", p.generation), Resource: string(p.pool), Kind: fleet.KindHeld, Err: errors.New(problem.What), Remedy: problem.WayOut}
+		what, wayOut := overtaken(e)
+		return &fleet.Error{Op: fmt.Sprintf("push generation %d", p.generation), Resource: string(p.pool), Kind: fleet.KindHeld, Err: errors.New(what), Remedy: wayOut}
 	}
 	return nil
 }
 
-// busyInterval is how often a change is tried again while another operation runs.
-const busyInterval = 5 * time.Second
+// busyInterval is how often a change is tried again; maxMissing is how often an instance
+// has to be missing until it counts as deleted.
+const (
+	busyInterval = 5 * time.Second
+	maxMissing   = 3
+)
 
 // send sends a change and waits until it is carried out. For Timeout it is tried again
-// while another operation runs on the resource. gone says that Azure has the instance no
-// longer, or deletes it.
+// while another operation runs on the resource, or Azure is out of order. gone says that Azure has the instance no
+// longer.
 func (p *push) send(ctx context.Context, op, method string, id fleet.ResourceID, body any) (gone bool, err error) {
-	deadline, waits := p.Now().Add(p.o.Timeout), false
+	deadline, waits, missing := p.Now().Add(p.o.Timeout), false, 0
 	for {
 		operation, err := p.ARM.Send(ctx, op, method, id, computeVersion, body)
 		if err == nil {
@@ -292,68 +288,32 @@ func (p *push) send(ctx context.Context, op, method string, id fleet.ResourceID,
 		if err == nil {
 			return false, nil
 		}
-		if ctx.Err() == nil && id != p.pool && p.deleted(ctx, id, err) {
-			return true, nil
-		}
-		if !fleet.Is(err, fleet.KindConflict) || p.Now().After(deadline) {
+		switch kind := fleet.KindOf(err); {
+		case kind == fleet.KindNotFound && id != p.pool:
+			// Resource Manager may lack an instance for seconds that was made just now.
+			if missing++; missing == maxMissing {
+				return true, nil
+			}
+		case kind != fleet.KindConflict && kind != fleet.KindThrottled && kind != fleet.KindTransient, p.Now().After(deadline):
 			return false, err
-		}
-		if !waits {
+		case !waits:
 			waits = true
-			p.report("%s of %s: waiting for an operation that runs in Azure", id.Name(), id.Parent().Name())
+			p.report("retry for up to %s: %v", took(p.o.Timeout), err)
 		}
-		if err := wait(ctx, busyInterval); err != nil {
-			return false, err
+		select {
+		case <-time.After(busyInterval):
+		case <-ctx.Done():
+			return false, ctx.Err()
 		}
-	}
-}
-
-// deleted reports whether a change failed because its instance goes or is gone: Azure
-// answers by other codes than 404, too.
-func (p *push) deleted(ctx context.Context, id fleet.ResourceID, err error) bool {
-	if fleet.Is(err, fleet.KindNotFound) {
-		return true
-	}
-	if !fleet.Is(err, fleet.KindInvalid) && !fleet.Is(err, fleet.KindConflict) {
-		return false
-	}
-	var now instance
-	err = p.ARM.Get(ctx, id, computeVersion, &now)
-	return fleet.Is(err, fleet.KindNotFound) || err == nil && strings.EqualFold(now.Properties.State, "Deleting")
-}
-
-func wait(ctx context.Context, d time.Duration) error {
-	select {
-	case <-time.After(d):
-		return ctx.Err()
-	case <-ctx.Done():
-		return ctx.Err()
 	}
 }
 
 // atOnce is how many of n nodes "3" or "25%" allows at once, 1 at least.
 func atOnce(text string, n int) (int, error) {
-	number, percent := strings.CutSuffix(text, "%")
-	if text == "" {
-		return 1, nil
-	}
-	v, err := strconv.Atoi(number)
-	if err != nil || v < 1 || percent && v > 100 {
-		return 0, fmt.Errorf("%.20q is neither a number of nodes nor a percentage", text)
-	}
-	if percent {
-		v = max(1, n*v/100)
-	}
-	return v, nil
+	v := intstr.Parse(cmp.Or(text, "1"))
+	size, err := intstr.GetScaledValueFromIntOrPercent(&v, n, false)
+	return max(1, size), err
 }
 
-// took prints a duration for a person: "12 s", "1 h 5 min".
-func took(d time.Duration) string {
-	switch d = d.Round(time.Second); {
-	case d < 2*time.Minute:
-		return fmt.Sprintf("%d s", d/time.Second)
-	case d < 2*time.Hour:
-		return fmt.Sprintf("%d min", d.Round(time.Minute)/time.Minute)
-	}
-	return fmt.Sprintf("%d h %d min", d/time.Hour, d%time.Hour/time.Minute)
-}
+// took prints a duration for a person: "1m12s".
+func took(d time.Duration) string { return d.Round(time.Second).String() }

@@ -15,6 +15,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/client-go/kubernetes"
 
+	"github.com/ortet/ortet/internal/azsim"
 	"github.com/ortet/ortet/internal/engine"
 	"github.com/ortet/ortet/internal/fleet"
 	"github.com/ortet/ortet/internal/rollout"
@@ -32,7 +33,7 @@ func TestPush(t *testing.T) {
 		if w.most != 2 {
 			t.Errorf("%d nodes were changed at once, want 2", w.most)
 		}
-		if !w.printed("canary pool1_0 (node " + name(0) + "): generation 1 applied after ") {
+		if !w.printed("canary " + name(0) + ": generation 1 applied after ") {
 			t.Errorf("the canary was not reported: %q", w.lines)
 		}
 
@@ -49,14 +50,63 @@ func TestPush(t *testing.T) {
 		if err != nil || status.Model != 2 || len(status.History) != 2 || status.History[0].Generation != 2 || status.History[0].By != "ada@desk" || status.Nodes[4].Generation != 2 {
 			t.Errorf("status is %+v, %v", status, err)
 		}
-		for to, want := range map[int64]string{0: "one", 1: "one", 2: "two"} {
-			c, err := w.rollout().Previous(w.ctx, pool, to)
-			if err != nil || c.Files[0].Content != want {
-				t.Errorf("rollback to %d gives %+v, %v; want %q", to, c, err, want)
+	})
+}
+
+// rollback goes back, and wants what the pool has then.
+func (w *world) rollback(to, generation int64, content string) {
+	w.Helper()
+	result, err := w.rollout().Rollback(w.ctx, pool, to, rollout.PushOptions{Key: w.key})
+	if d := w.document(w.userData("0")); err != nil || result.Generation != generation || d == nil || d.Config.Files[0].Content != content {
+		w.Errorf("rollback to %d: generation %d, %+v, %v; want %d with %q", to, result.Generation, d, err, generation, content)
+	}
+}
+
+func TestRollback(t *testing.T) {
+	play(t, 2, func(w *world) {
+		w.must("one")
+		_, err := w.rollout().Rollback(w.ctx, pool, 0, rollout.PushOptions{Key: w.key})
+		w.refused(err, "NoSuchGeneration")
+
+		// Two failed pushes are left behind: the model has what all other nodes have.
+		w.behave(name(0), "fail")
+		_, first := w.push("two")
+		_, second := w.push("three")
+		if first == nil || second == nil {
+			t.Fatalf("got %v and %v", first, second)
+		}
+		// So is a rollback that failed: the same command goes on with it.
+		if _, err := w.rollout().Rollback(w.ctx, pool, 0, rollout.PushOptions{Key: w.key}); err == nil {
+			t.Error("the rollback succeeded on a node that fails")
+		}
+		w.behave(name(0), "")
+		_, err = w.rollout().Rollback(w.ctx, pool, 0, rollout.PushOptions{Key: w.key})
+		w.refused(err, "FailedEarlier")
+		result, err := w.rollout().Rollback(w.ctx, pool, 0, rollout.PushOptions{Key: w.key, Retry: true})
+		if err != nil || result.ContentOf != 1 || result.Generation != 5 {
+			t.Errorf("got %+v, %v", result, err)
+		}
+		w.has(5, name(0), name(1))
+		w.rollback(0, 6, "three") // it had ended: back to where it began
+		w.rollback(0, 7, "one")
+		w.rollback(2, 8, "two")
+		_, err = w.rollout().Rollback(w.ctx, pool, 9, rollout.PushOptions{Key: w.key})
+		w.refused(err, "NoSuchGeneration")
+
+		// One that was interrupted, too.
+		ctx, cancel := context.WithCancel(w.ctx)
+		puts := w.arm.puts
+		w.arm.hook = func(_ fleet.ResourceID, put int) {
+			if put == puts+2 {
+				cancel()
 			}
 		}
-		_, err = w.rollout().Previous(w.ctx, pool, 9)
-		w.refused(err, "NoSuchGeneration")
+		_, err = w.rollout().Rollback(ctx, pool, 0, rollout.PushOptions{Key: w.key})
+		if engine.ExitCode(err) != engine.ExitInterrupted {
+			t.Errorf("got %v", err)
+		}
+		w.rollback(0, 9, "one")
+		w.has(9, name(0), name(1))
 	})
 }
 
@@ -66,7 +116,7 @@ func TestCanaryFails(t *testing.T) {
 			play(t, 3, func(w *world) {
 				w.behave(name(1), how)
 				result, err := w.push("one", func(o *rollout.PushOptions) { o.Canary = name(1) })
-				if engine.ExitCode(err) != engine.ExitFailed || !strings.Contains(err.Error(), want) || !strings.Contains(err.Error(), "the model was not changed") {
+				if engine.ExitCode(err) != engine.ExitFailed || !strings.Contains(err.Error(), want) || !strings.Contains(err.Error(), "the model was not changed") || strings.Contains(err.Error(), "many lines") || w.printed("many lines") {
 					t.Errorf("got %v; want a failure that says %q", err, want)
 				}
 				if w.arm.puts != 1 || w.model() != 0 || result.Generation != 1 || len(result.Nodes) != 3 {
@@ -92,7 +142,7 @@ func TestCanaryLost(t *testing.T) {
 				}
 			}
 			_, err := w.push("one")
-			if engine.ExitCode(err) != engine.ExitFailed || !strings.Contains(err.Error(), "canary pool1_0") || w.model() != 0 {
+			if engine.ExitCode(err) != engine.ExitFailed || !strings.Contains(err.Error(), "canary "+name(0)) || w.model() != 0 {
 				t.Errorf("%s: got %v, model %d", how, err, w.model())
 			}
 			if w.must("one"); w.model() != 1 {
@@ -181,6 +231,113 @@ func TestInterrupted(t *testing.T) {
 	}
 }
 
+// A push that was stopped after any line that it printed, or while the model changes,
+// ends when it is run again.
+func TestInterruptedAnywhere(t *testing.T) {
+	for stop := 0; ; stop++ {
+		printed := 0
+		play(t, 3, func(w *world) {
+			w.kube.Remove("nodes", "", name(2)) // an instance without a Node
+			ctx, cancel := context.WithCancel(w.ctx)
+			r := w.rollout()
+			r.Report = func(line string) {
+				if printed++; printed == stop {
+					cancel()
+				}
+			}
+			if stop == 0 {
+				w.arm.onSend = func(method string) {
+					if method == http.MethodPatch {
+						cancel()
+					}
+				}
+			}
+			_, err := r.Push(ctx, pool, rollout.PushOptions{Config: config("one"), Key: w.key})
+			w.arm.onSend = nil
+			if ctx.Err() == nil {
+				return // all lines were tried
+			}
+			if err != nil && engine.ExitCode(err) != engine.ExitInterrupted {
+				t.Errorf("stopped at line %d: got %v", stop, err)
+			}
+			if result := w.must("one"); result.Generation != 1 || w.model() != 1 {
+				t.Errorf("stopped at line %d: went on with generation %d, model %d", stop, result.Generation, w.model())
+			}
+			w.has(1, name(0), name(1))
+			if d := w.document(w.userData("2")); d == nil || d.Generation != 1 {
+				t.Errorf("stopped at line %d: instance 2 has the document %+v", stop, d)
+			}
+		})
+		if stop > 0 && printed < stop {
+			if stop < 5 {
+				t.Errorf("a push printed %d lines", printed)
+			}
+			return
+		}
+	}
+}
+
+// A PUT meets another operation on the instance, or a Resource Manager that does not know
+// the instance for some seconds: it is tried again.
+func TestInstanceRefusesForAWhile(t *testing.T) {
+	for what, f := range map[string]azsim.Fault{
+		"busy":            {Path: "/virtualMachines/[01]$", Method: "PUT", Effect: azsim.EffectError, Status: http.StatusConflict, Code: "OperationNotAllowed", Count: 4},
+		"missing":         {Path: "/virtualMachines/1$", Method: "PUT", Effect: azsim.EffectError, Status: http.StatusNotFound, Code: "ResourceNotFound", Count: 2},
+		"canary missing":  {Path: "/virtualMachines/0$", Effect: azsim.EffectError, Status: http.StatusNotFound, Code: "ResourceNotFound", Count: 3},
+		"preempted":       {Path: "/virtualMachines/1$", Method: "PUT", Effect: azsim.EffectFailAtEnd, Code: "OperationPreempted", Count: 1},
+		"out of order":    {Path: "/virtualMachines/1$", Method: "PUT", Effect: azsim.EffectFailAtEnd, Code: "InternalExecutionError", Count: 1},
+		"scale set busy":  {Path: "/virtualMachineScaleSets/pool1$", Method: "PATCH", Effect: azsim.EffectError, Status: http.StatusConflict, Code: "OperationNotAllowed", Count: 2},
+		"read throttling": {Path: "/virtualMachines", Method: "GET", Effect: azsim.EffectThrottle, Count: 2},
+	} {
+		t.Run(what, func(t *testing.T) {
+			play(t, 3, func(w *world) {
+				if err := w.azure.AddFault(f); err != nil {
+					t.Fatal(err)
+				}
+				w.must("one")
+				w.has(1, name(0), name(1), name(2))
+				if faults := w.azure.FaultsNow(); len(faults) != 1 || faults[0].Met != f.Count {
+					t.Errorf("the fault was met otherwise: %+v", faults)
+				}
+			})
+		})
+	}
+}
+
+// A PUT that goes on failing ends the push, and the model and other nodes have what they
+// had; those before it keep the configuration.
+func TestInstanceRefuses(t *testing.T) {
+	play(t, 3, func(w *world) {
+		if err := w.azure.AddFault(azsim.Fault{Path: "/virtualMachines/1$", Method: "PUT", Effect: azsim.EffectError, Status: http.StatusConflict, Code: "OperationNotAllowed"}); err != nil {
+			t.Fatal(err)
+		}
+		result, err := w.push("one", func(o *rollout.PushOptions) { o.Timeout = time.Minute })
+		if engine.ExitCode(err) != engine.ExitFailed || !strings.Contains(err.Error(), "OperationNotAllowed") || len(result.Left) != 2 || result.Took > 4*time.Minute {
+			t.Errorf("got %v, %+v", err, result)
+		}
+		w.has(1, name(0))
+		w.has(0, name(1), name(2))
+	})
+}
+
+// The history is deleted in the middle: the push ends, and the next one takes a newer
+// generation than any node knows.
+func TestHistoryDeleted(t *testing.T) {
+	play(t, 3, func(w *world) {
+		w.must("one")
+		w.arm.hook = func(_ fleet.ResourceID, put int) {
+			if put == 5 {
+				w.kube.Remove("configmaps", namespace, rollout.HistoryName(pool))
+			}
+		}
+		w.must("two")
+		if got := w.must("three").Generation; got != 3 {
+			t.Errorf("the next generation is %d, want 3", got)
+		}
+		w.has(3, name(0), name(1), name(2))
+	})
+}
+
 // Of two pushes at once one wins; one that begins later takes over, and the first stops.
 func TestTwoPushes(t *testing.T) {
 	play(t, 4, func(w *world) {
@@ -255,13 +412,7 @@ func TestAutoscaler(t *testing.T) {
 					}
 				}
 			case 3:
-				op, err := w.arm.Resources.Send(w.ctx, "delete", "DELETE", pool.Child("virtualMachines", "3"), version, nil)
-				if err == nil {
-					_, err = op.Wait(w.ctx)
-				}
-				if err != nil {
-					t.Error(err)
-				}
+				w.send("DELETE", "", "virtualMachines", "3")
 				w.kube.Remove("nodes", "", name(2)) // its machine is there still
 			}
 		}
@@ -283,6 +434,21 @@ func TestAutoscaler(t *testing.T) {
 	})
 }
 
+// An instance is being deleted when its turn comes, and its Node is still Ready.
+func TestInstanceIsBeingDeleted(t *testing.T) {
+	play(t, 3, func(w *world) {
+		w.arm.hook = func(_ fleet.ResourceID, put int) {
+			if put == 2 {
+				if _, err := w.arm.Resources.Send(w.ctx, "delete", "DELETE", pool.Child("virtualMachines", "1"), version, nil); err != nil {
+					t.Error(err)
+				}
+			}
+		}
+		w.must("one")
+		w.has(1, name(0), name(2))
+	})
+}
+
 // A Node that is not Ready, and an instance without a Node, get the userData and are not
 // awaited.
 func TestNotAwaited(t *testing.T) {
@@ -295,7 +461,7 @@ func TestNotAwaited(t *testing.T) {
 			t.Errorf("left are %+v", result.Left)
 		}
 		for _, id := range []string{"0", "1", "2"} {
-			if d := w.document(w.arm.of(pool.Child("virtualMachines", id))); d == nil || d.Generation != 1 {
+			if d := w.document(w.userData(id)); d == nil || d.Generation != 1 {
 				t.Errorf("instance %s has the document %+v", id, d)
 			}
 		}
@@ -346,6 +512,15 @@ func TestLargePool(t *testing.T) {
 		t.Logf("120 nodes, 30 at once: %s of virtual time, expected %s", result.Took, expected)
 		if len(result.Nodes) != 120 || w.most > 30 || result.Took < expected/2 || result.Took > 2*expected {
 			t.Errorf("%d nodes, %d at once, took %s; expected %s", len(result.Nodes), w.most, result.Took, expected)
+		}
+	})
+	play(t, 9, func(w *world) {
+		plan, err := w.rollout().Plan(w.ctx, pool, config("one"))
+		if err != nil {
+			t.Fatal(err)
+		}
+		if took := w.must("one").Took; took < plan.Expected*3/4 || took > plan.Expected*4/3 {
+			t.Errorf("9 nodes one at a time took %s; the plan expected %s", took, plan.Expected)
 		}
 	})
 }

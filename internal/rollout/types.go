@@ -24,6 +24,9 @@ type PushOptions struct {
 	Retry bool
 	// ReplaceUserData overwrites userData that is not Ortet's.
 	ReplaceUserData bool
+
+	rollback bool  // Config is that of an earlier generation
+	to       int64 // the generation; 0 chooses
 }
 
 // A Node is a node of a pool with what it answered.
@@ -46,6 +49,7 @@ type Entry struct {
 	Digest     string    `json:"digest"` // of the Config
 	By         string    `json:"by,omitempty"`
 	At         time.Time `json:"at"`
+	ContentOf  int64     `json:"contentOf,omitempty"` // generation to which it was a rollback
 }
 
 // A Status is what a pool has.
@@ -74,6 +78,7 @@ type Plan struct {
 type Result struct {
 	Pool       fleet.ResourceID `json:"pool"`
 	Generation int64            `json:"generation"`
+	ContentOf  int64            `json:"contentOf,omitempty"` // of a rollback
 	Nodes      []Node           `json:"nodes"`
 	Left       []Node           `json:"left,omitempty"` // not reached; Message says why
 	Took       time.Duration    `json:"took"`           // in nanoseconds

@@ -2,18 +2,18 @@ package rollout
 
 import (
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"net/http"
 	"slices"
 	"strings"
-	"sync"
 	"time"
 
+	"golang.org/x/sync/errgroup"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/apimachinery/pkg/util/wait"
 
 	"github.com/ortet/ortet/internal/fleet"
 	"github.com/ortet/ortet/internal/wire"
@@ -28,10 +28,6 @@ const maxQuiet = 8
 // waves changes all nodes that lack the generation, and those that appear meanwhile. It
 // stops after the first wave in which a node failed.
 func (p *push) waves(ctx context.Context, o *observation) error {
-	size, err := atOnce(p.o.MaxUnavailable, len(o.members))
-	if err != nil {
-		return err
-	}
 	passed := map[string]bool{} // instances that are not awaited, or are gone
 	begun := false
 	for {
@@ -62,27 +58,27 @@ func (p *push) waves(ctx context.Context, o *observation) error {
 			return nil
 		}
 		if len(ready) > 0 && !begun {
-			p.report("%d node(s), %d at once: about %s", len(ready), size, took(Expected(len(ready), size, p.perNode)))
+			p.report("%s, %d at once: about %s", nodes(len(ready)), p.atOnce, took(Expected(len(ready), p.atOnce, p.perNode)))
 		}
 		begun = true
 		for len(ready) > 0 {
 			if err := p.overtaken(ctx); err != nil {
 				return err
 			}
-			wave := ready[:min(size, len(ready))]
+			wave := ready[:min(p.atOnce, len(ready))]
 			ready = ready[len(wave):]
-			outcomes := p.each(ctx, wave, size, p.reach)
+			outcomes := p.each(ctx, wave, p.atOnce, p.reach)
 			for _, out := range outcomes {
 				if out.gone || !out.m.Ready {
 					passed[keyOf(out.m.id)] = true
 				}
 			}
-			if failed(outcomes) {
-				return p.stopped(ctx, outcomes, "no more nodes are changed")
+			if err := p.stopped(ctx, outcomes, "no more nodes are changed"); err != nil {
+				return err
 			}
 		}
-		if outcomes := p.each(ctx, quiet, maxQuiet, p.notify); failed(outcomes) {
-			return p.stopped(ctx, outcomes, "no more nodes are changed")
+		if err := p.stopped(ctx, p.each(ctx, quiet, maxQuiet, p.notify), "no more nodes are changed"); err != nil {
+			return err
 		}
 	}
 }
@@ -108,62 +104,61 @@ type outcome struct {
 	err  error
 }
 
-func failed(outcomes []outcome) bool {
-	for _, o := range outcomes {
-		if o.err != nil {
-			return true
-		}
-	}
-	return false
-}
-
 // each does something with all members, some at once, to the end whatever fails.
 func (p *push) each(ctx context.Context, members []member, parallel int, do func(context.Context, member) outcome) []outcome {
 	out := make([]outcome, len(members))
-	slots := make(chan struct{}, max(parallel, 1))
-	var all sync.WaitGroup
+	var all errgroup.Group
+	all.SetLimit(parallel)
 	for i, m := range members {
-		slots <- struct{}{}
-		all.Go(func() {
-			defer func() { <-slots }()
-			out[i] = do(ctx, m)
-			if o := out[i]; p.step == "waves" && o.err == nil && o.took > 0 {
+		all.Go(func() error {
+			o := do(ctx, m)
+			if out[i] = o; p.step == "waves" && o.err == nil && !o.gone && o.took > 0 {
 				p.report("%s: generation %d applied after %s", o.m, p.generation, took(o.took))
 			}
+			return nil
 		})
 	}
-	all.Wait()
+	_ = all.Wait() // outcomes have the errors
 	return out
 }
 
-// stopped is the error of nodes that failed, and says what was left as it is.
+// stopped is the error of nodes that failed, if any, and says what was left as it is.
 func (p *push) stopped(ctx context.Context, outcomes []outcome, rest string) error {
-	if err := ctx.Err(); err != nil {
-		return err
-	}
 	var errs []error
+	held := false
 	for _, o := range outcomes {
-		if o.err == nil {
-			continue
+		if o.err != nil {
+			errs = append(errs, o.err)
+			if ctx.Err() == nil {
+				p.report("%s", o.err)
+			}
 		}
-		errs = append(errs, o.err)
-		p.report("%s: %v", o.m, o.err)
+		held = held || fleet.Is(o.err, fleet.KindHeld)
 	}
-	held := slices.ContainsFunc(errs, func(err error) bool { return fleet.Is(err, fleet.KindHeld) })
+	if len(errs) == 0 || ctx.Err() != nil {
+		return ctx.Err()
+	}
 	kind := fleet.KindOf(errs[0])
 	if n := len(errs) - maxShown; n > 1 {
 		errs = append(errs[:maxShown], fmt.Errorf("and %d more nodes", n))
 	}
-	remedy := rest + "; correct the configuration and push it, run the same command to go on (with --retry where a node failed), or ortet config rollback"
-	if held {
-		remedy = rest + "; see ortet config status"
+	is := func(state wire.ConfigurationState) bool {
+		return slices.ContainsFunc(outcomes, func(o outcome) bool { return o.m.State == string(state) && o.m.failed(p.generation) })
+	}
+	remedy := rest
+	switch {
+	case held:
+		remedy += "; see ortet config status"
+	case is(wire.ConfigurationFailed) && p.step == "waves":
+		remedy += "; correct the configuration and push it, or go back with ortet config rollback"
+	case is(wire.ConfigurationFailed):
+		remedy += "; correct the configuration and push it"
+	case is(wire.ConfigurationRefused):
+		remedy += "; correct what the node reports, then run the same command"
+	default:
+		remedy += "; run the same command to go on"
 	}
 	return &fleet.Error{Op: fmt.Sprintf("push generation %d to pool %s", p.generation, p.pool.Name()), Kind: kind, Err: errors.Join(errs...), Remedy: remedy}
-}
-
-// userDataBody is a PUT of an instance that changes nothing else.
-func (p *push) userDataBody() any {
-	return map[string]any{"properties": map[string]any{"userData": p.userData}}
 }
 
 // notify gives a machine the userData, and its Node, if there is one, the generation. No
@@ -179,24 +174,37 @@ func (p *push) notify(ctx context.Context, m member) outcome {
 	if m.Name != "" {
 		left.Message = "is not Ready; its agent applies the generation once it runs"
 	}
-	p.report("%s: userData has generation %d; it %s", strings.TrimSuffix(m.String(), " (node )"), p.generation, left.Message)
+	p.report("%s: userData has generation %d; it %s", m, p.generation, left.Message)
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	p.left[keyOf(m.id)] = left
 	return out
 }
 
-// change PUTs the instance's userData, and then annotates its Node: an agent that reads
+// change gives an instance the userData, and then annotates its Node: an agent that reads
 // its userData earlier would find the old one.
 func (p *push) change(ctx context.Context, m member) (gone bool, err error) {
-	gone, err = p.send(ctx, "set userData", http.MethodPut, m.id, p.userDataBody())
-	if err != nil || gone || m.Name == "" {
-		return gone, err
+	has := ""
+	if m.Generation == 0 { // its userData may be another program's
+		var foreign string
+		if has, foreign, err = p.userDataOf(ctx, m.id); err != nil {
+			return false, err
+		}
+		if foreign != "" {
+			problem := foreignProblem(m.Instance, foreign)
+			return false, &fleet.Error{Op: "set userData of instance " + m.Instance, Kind: fleet.KindBlocked, Err: errors.New(problem.What), Remedy: problem.WayOut}
+		}
 	}
-	patch, err := json.Marshal(map[string]any{"metadata": map[string]any{"annotations": map[string]any{wire.ConfigurationWanted: fmt.Sprint(p.generation)}}})
-	if err != nil {
-		return false, err
+	if has != p.userData { // an instance of the new model has it
+		body := map[string]any{"properties": map[string]any{"userData": p.userData}} // changes nothing else
+		if gone, err = p.send(ctx, "set userData", http.MethodPut, m.id, body); err != nil || gone {
+			return gone, err
+		}
 	}
+	if m.Name == "" {
+		return false, nil
+	}
+	patch := fmt.Appendf(nil, `{"metadata": {"annotations": {%q: "%d"}}}`, wire.ConfigurationWanted, p.generation)
 	_, err = p.Kube.CoreV1().Nodes().Patch(ctx, m.Name, types.MergePatchType, patch, metav1.PatchOptions{})
 	if apierrors.IsNotFound(err) {
 		return true, nil
@@ -238,58 +246,44 @@ func (p *push) newer(m member) error {
 	return &fleet.Error{Op: "push to node " + m.Name, Kind: fleet.KindHeld, Err: fmt.Errorf("another push took over: the node is to have generation %d, and has %d", max(m.Wanted, m.Generation), m.Generation)}
 }
 
-// pollInterval is how often a Node is read of which an answer is awaited; maxPolls bounds
-// the reads a second, of all nodes at once.
-const (
-	pollInterval = 2 * time.Second
-	maxPolls     = 10
-)
+// pollInterval is how often a Node is read of which an answer is awaited. The client's own
+// limit slows the reads of a large wave.
+const pollInterval = 2 * time.Second
 
 // await waits for a node's answer to the generation.
 func (p *push) await(ctx context.Context, m member, began time.Time) outcome {
-	deadline := p.Now().Add(p.o.Timeout)
-	p.mu.Lock()
-	size, _ := atOnce(p.o.MaxUnavailable, len(p.members)) // checked before
-	p.mu.Unlock()
-	interval := max(pollInterval, time.Duration(size)*time.Second/maxPolls)
-	for {
+	o := outcome{m: m}
+	cause := ""
+	err := wait.PollUntilContextTimeout(ctx, pollInterval, p.o.Timeout, true, func(ctx context.Context) (done bool, err error) {
 		now, gone, err := p.read(ctx, m)
-		if err == nil && gone {
-			return outcome{m: m, gone: true}
-		}
-		if err == nil {
-			m = now
-			p.set(m)
-		}
-		o := outcome{m: m, took: p.Now().Sub(began)}
-		switch {
-		case ctx.Err() != nil:
-			o.err = ctx.Err()
-			return o
-		case err != nil && !fleet.Is(err, fleet.KindTransient):
-			o.err = err
-			return o
-		case m.Wanted > p.generation || m.Generation > p.generation:
-			o.err = p.newer(m)
-			return o
-		case m.has(p.generation):
-			return o
-		case m.failed(p.generation):
-			o.err = &fleet.Error{Op: "apply on node " + m.Name, Err: errors.New(m.answer())}
-			return o
-		case p.Now().After(deadline):
-			cause := "last answer: " + m.answer()
-			if err != nil {
+		if fleet.Is(err, fleet.KindTransient) {
+			if ctx.Err() == nil { // not by the time limit itself
 				cause = err.Error()
-			} else if m.State == "" {
-				cause = "it has never answered: its image may lack ortet-node's unit ortet-config.service"
 			}
-			o.err = &fleet.Error{Op: "wait for node " + m.Name, Kind: fleet.KindTimedOut, Err: fmt.Errorf("no result after %s; %s", took(p.o.Timeout), cause),
-				Remedy: "see journalctl -u ortet-config on the node"}
-			return o
+			return false, nil
 		}
-		if err := wait(ctx, interval); err != nil {
-			return outcome{m: m, err: err}
+		if o.gone = gone; err != nil || gone {
+			return true, err
 		}
+		o.m = now
+		p.set(now)
+		switch {
+		case now.Wanted > p.generation || now.Generation > p.generation:
+			return true, p.newer(now)
+		case now.failed(p.generation):
+			return true, &fleet.Error{Op: "apply on node " + m.Name, Err: errors.New(now.brief())}
+		}
+		if cause = "last answer: " + now.brief(); now.State == "" {
+			cause = "it has never answered: its image may lack ortet-node's unit ortet-config.service"
+		} else if now.about < p.generation {
+			cause = fmt.Sprintf("its last answer is to generation %d: ortet-config.service may not run", now.about)
+		}
+		return now.has(p.generation), nil
+	})
+	if wait.Interrupted(err) && ctx.Err() == nil {
+		err = &fleet.Error{Op: "wait for node " + m.Name, Kind: fleet.KindTimedOut, Err: fmt.Errorf("no result after %s; %s", took(p.o.Timeout), cause),
+			Remedy: "see journalctl -u ortet-config on the node"}
 	}
+	o.took, o.err = p.Now().Sub(began), err
+	return o
 }

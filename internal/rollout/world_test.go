@@ -40,6 +40,7 @@ const (
 type world struct {
 	*testing.T
 	ctx    context.Context
+	azure  *azsim.Server
 	arm    *recorder
 	kube   *kubesim.Server
 	client kubernetes.Interface
@@ -66,7 +67,7 @@ func play(t *testing.T, n int, test func(w *world)) {
 		}
 		ctx, cancel := context.WithCancel(t.Context())
 		defer cancel()
-		w := &world{T: t, ctx: ctx, arm: &recorder{Resources: client, userData: map[string]string{}}, kube: &kubesim.Server{}, agents: map[string]string{}, joined: map[string]string{},
+		w := &world{T: t, ctx: ctx, azure: s, arm: &recorder{Resources: client}, kube: &kubesim.Server{}, agents: map[string]string{}, joined: map[string]string{},
 			key: ed25519.NewKeyFromSeed([]byte(strings.Repeat("k", ed25519.SeedSize)))}
 		w.kube.Put(&corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: namespace}})
 		w.kube.Users = map[string][]kubesim.Grant{"operator": kubesim.Grants(kube.PolicyRules(kube.ConfigurationRules(namespace)))}
@@ -84,10 +85,18 @@ func play(t *testing.T, n int, test func(w *world)) {
 	})
 }
 
-// send changes the scale set.
-func (w *world) send(method, body string) {
+// send changes the scale set, or what is below it.
+func (w *world) send(method, body string, below ...string) {
 	w.Helper()
-	op, err := w.arm.Resources.Send(w.ctx, method, method, pool, version, json.RawMessage(body))
+	id := pool
+	if len(below) > 0 {
+		id = pool.Child(below[0], below[1])
+	}
+	var content any
+	if body != "" {
+		content = json.RawMessage(body)
+	}
+	op, err := w.arm.Resources.Send(w.ctx, method, method, id, version, content)
 	if err == nil {
 		_, err = op.Wait(w.ctx)
 	}
@@ -166,7 +175,7 @@ func (w *world) apply(node string, wanted int64) {
 	w.mu.Lock()
 	instance := w.joined[node]
 	w.mu.Unlock()
-	d := w.document(w.arm.of(pool.Child("virtualMachines", instance)))
+	d := w.document(w.userData(instance))
 	if d == nil || d.Generation < wanted {
 		w.Errorf("%s is to have generation %d before its userData has it", node, wanted)
 		return
@@ -192,7 +201,7 @@ func (w *world) apply(node string, wanted int64) {
 	case "wait":
 		a.State, a.Reason = wire.ConfigurationWaiting, wire.ReasonNodeNotReady
 	case "fail":
-		a.State, a.Reason, a.Message = wire.ConfigurationFailed, wire.ReasonUnhealthy, "kubelet did not start"
+		a.State, a.Reason, a.Message = wire.ConfigurationFailed, wire.ReasonUnhealthy, "kubelet did not start"+wire.ConfigurationLog+"many lines"
 	case "refuse":
 		a.State, a.Reason, a.Message = wire.ConfigurationRefused, wire.ReasonNotPrepared, "kubelet has no --config-dir"
 	default:
@@ -309,42 +318,41 @@ func (w *world) printed(part string) bool {
 	return strings.Contains(strings.Join(w.lines, "\n"), part)
 }
 
-// A recorder keeps the userData of instances, and calls hook before each PUT.
+// userData is that of an instance.
+func (w *world) userData(instance string) string {
+	var v struct {
+		Properties struct {
+			UserData string `json:"userData"`
+		} `json:"properties"`
+	}
+	if err := w.arm.Resources.Get(w.ctx, pool.Child("virtualMachines", instance), version, &v, "$expand", "userData"); err != nil && w.ctx.Err() == nil {
+		w.Error(err)
+	}
+	return v.Properties.UserData
+}
+
+// A recorder calls hook before each PUT of an instance, and counts them.
 type recorder struct {
 	azure.Resources
-	mu       sync.Mutex
-	userData map[string]string // by instance id in lower case
-	puts     int
-	hook     func(id fleet.ResourceID, put int)
-	onGet    func(id fleet.ResourceID) // before each Get
-}
-
-func (r *recorder) of(id fleet.ResourceID) string {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	return r.userData[strings.ToLower(string(id))]
-}
-
-func (r *recorder) set(id fleet.ResourceID, userData string) {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	r.userData[strings.ToLower(string(id))] = userData
+	mu    sync.Mutex
+	puts  int
+	hook  func(id fleet.ResourceID, put int)
+	onGet func(id fleet.ResourceID) // before each Get
+	// onSend is called before each Send.
+	onSend func(method string)
 }
 
 func (r *recorder) Get(ctx context.Context, id fleet.ResourceID, version string, into any, query ...string) error {
 	if r.onGet != nil {
 		r.onGet(id)
 	}
-	if err := r.Resources.Get(ctx, id, version, into, query...); err != nil {
-		return err
-	}
-	if userData := r.of(id); userData != "" && len(query) > 0 {
-		return json.Unmarshal([]byte(`{"properties": {"userData": "`+userData+`"}}`), into)
-	}
-	return nil
+	return r.Resources.Get(ctx, id, version, into, query...)
 }
 
 func (r *recorder) Send(ctx context.Context, op, method string, id fleet.ResourceID, version string, body any, query ...string) (azure.Operation, error) {
+	if r.onSend != nil {
+		r.onSend(method)
+	}
 	if method == http.MethodPut {
 		r.mu.Lock()
 		r.puts++
@@ -354,32 +362,5 @@ func (r *recorder) Send(ctx context.Context, op, method string, id fleet.Resourc
 			hook(id, put)
 		}
 	}
-	o, err := r.Resources.Send(ctx, op, method, id, version, body, query...)
-	if err != nil || method != http.MethodPut {
-		return o, err
-	}
-	text, err := json.Marshal(body)
-	var v struct {
-		Properties struct {
-			UserData string `json:"userData"`
-		} `json:"properties"`
-	}
-	if err == nil {
-		err = json.Unmarshal(text, &v)
-	}
-	return recorded{o, func() { r.set(id, v.Properties.UserData) }}, err
-}
-
-// A recorded operation has its effect when it ends.
-type recorded struct {
-	azure.Operation
-	done func()
-}
-
-func (r recorded) Wait(ctx context.Context) (json.RawMessage, error) {
-	out, err := r.Operation.Wait(ctx)
-	if err == nil {
-		r.done()
-	}
-	return out, err
+	return r.Resources.Send(ctx, op, method, id, version, body, query...)
 }

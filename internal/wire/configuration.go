@@ -50,6 +50,9 @@ const (
 	ReasonMachineUnknown = "MetadataUnreadable" // Waiting: the metadata service does not answer
 )
 
+// ConfigurationLog separates the cause in an answer's message from the log of the unit.
+const ConfigurationLog = "; its log: "
+
 // A ConfigurationAnswer is what a node says of its configuration.
 type ConfigurationAnswer struct {
 	Generation int64              `json:"generation"` // that the node has; 0 for none

@@ -226,6 +226,9 @@ func (p *Parser) syntax(text string) {
 	if line > 0 && fromParser.MatchString(text) {
 		line++
 	}
+	if strings.HasPrefix(text, "found character that cannot start any token") {
+		text += ", such as a tab"
+	}
 	p.add(max(1, line), "", "invalid YAML: "+text+"; check indentation and quotes")
 }
 

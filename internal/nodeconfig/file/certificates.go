@@ -24,23 +24,12 @@ func (p parser) certificates(all []nodeconfig.CACertificate, now time.Time) {
 	}
 }
 
-const broken = "has text outside of certificates, or a certificate that is cut off; delete or complete it"
-
-// pem checks that a text has certificates of CAs, and nothing else.
+// pem checks that a text has certificates of CAs, and nothing after them.
 func (p parser) pem(at string, text []byte, now time.Time) {
 	rest, count := text, 0
-	for {
-		block, after := pem.Decode(rest)
-		if block == nil {
-			break
-		}
-		// What pem.Decode could not read lies before the last BEGIN.
-		begin := len(text) - len(rest) + max(0, bytes.LastIndex(rest[:len(rest)-len(after)], []byte("-----BEGIN")))
-		if before := bytes.TrimSpace(text[len(text)-len(rest) : begin]); len(before) > 0 {
-			p.AtOffset(at, len(text)-len(rest), broken)
-		}
+	for block, after := pem.Decode(rest); block != nil; block, after = pem.Decode(rest) {
 		if cause := notCA(block, now); cause != "" {
-			p.AtOffset(at, begin, cause)
+			p.AtOffset(at, len(text)-len(bytes.TrimLeft(rest, " \t\r\n")), cause)
 		}
 		rest = after
 		count++
@@ -48,8 +37,8 @@ func (p parser) pem(at string, text []byte, now time.Time) {
 	switch {
 	case count == 0:
 		p.At(at, "has no certificate; give PEM, which begins with -----BEGIN CERTIFICATE-----")
-	case len(bytes.TrimSpace(rest)) > 0:
-		p.AtOffset(at, len(text)-len(bytes.TrimLeft(rest, " \t\r\n")), broken)
+	case count < bytes.Count(text, []byte("-----BEGIN")) || len(bytes.TrimSpace(rest)) > 0:
+		p.At(at, "has text after certificates, or a certificate that is cut off; delete or complete it")
 	}
 }
 

@@ -4,7 +4,6 @@ package file
 
 import (
 	"crypto/ed25519"
-	"errors"
 	"fmt"
 	"strings"
 	"time"
@@ -110,22 +109,24 @@ func texts(at, name string, value any, yield func(field, name, text string)) {
 
 // size refuses what would not fit into userData once it is signed.
 func (p parser) size(c nodeconfig.Config) {
+	if _, err := Size(c); err != nil {
+		_, cause, _ := strings.Cut(err.Error(), ": ")
+		p.At("spec", cause+"; shorten it, or have nodes fetch large files")
+	}
+}
+
+// Size is how much of userData a configuration takes at most, in bytes of base64: with a
+// long pool id, which packs badly, and two accepted keys.
+func Size(c nodeconfig.Config) (int, error) {
 	key := ed25519.NewKeyFromSeed(make([]byte, ed25519.SeedSize))
 	public := key.Public().(ed25519.PublicKey)
 	next := ed25519.NewKeyFromSeed(public)
-	// About the longest pool id, which packs badly, and two accepted keys.
 	random := fmt.Sprintf("%x", ed25519.Sign(next, nil))
-	d := nodeconfig.Document{
+	userData, err := nodeconfig.Document{
 		Pool:       "/subscriptions/" + random[:36] + "/resourcegroups/" + random[36:] + "/providers/microsoft.compute/virtualmachinescalesets/" + random[:64],
 		Generation: 1 << 40,
 		Keys:       []nodeconfig.PublicKey{nodeconfig.PublicKeyOf(public), nodeconfig.PublicKeyOf(next.Public().(ed25519.PublicKey))},
 		Config:     c,
-	}
-	switch _, err := d.Sign(key); {
-	case errors.Is(err, nodeconfig.ErrTooLarge):
-		_, cause, _ := strings.Cut(err.Error(), ": ")
-		p.At("spec", cause+"; shorten it, or have nodes fetch large files")
-	case err != nil:
-		p.At("spec", "cannot be signed: "+err.Error()+"; report this as a defect")
-	}
+	}.Sign(key)
+	return len(userData), err
 }

@@ -177,11 +177,11 @@ var wrong = []struct{ text, want string }{
 	{"  kubelet: {zzz: 1}", "4: spec.kubelet.zzz: unknown field of KubeletConfiguration (v1beta1, as of Kubernetes 1.36); delete it"},
 	{"  kubelet:\n    memorySwap:\n      swapbehaviour: x", "6: spec.kubelet.memorySwap.swapbehaviour: unknown field of KubeletConfiguration (v1beta1, as of Kubernetes 1.36); did you mean swapBehavior?"},
 	{"  kubelet:\n    shutdownGracePeriodByPodPriority:\n    - {priority: 1, shutdownGracePeriodSecond: 3}", "6: spec.kubelet.shutdownGracePeriodByPodPriority[0].shutdownGracePeriodSecond: unknown field of KubeletConfiguration (v1beta1, as of Kubernetes 1.36); did you mean shutdownGracePeriodSeconds?"},
-	{"  kubelet:\n    maxPods: many\n    seccompDefault: 1", "5: spec.kubelet.maxPods: is text; give a whole number\n6: spec.kubelet.seccompDefault: is a number; give true or false"},
-	{"  kubelet:\n    systemReserved: 500Mi", "5: spec.kubelet.systemReserved: is text; give a mapping"},
-	{"  kubelet:\n    evictionHard:\n      memory.available: 5", "6: spec.kubelet.evictionHard[memory.available]: is a number; give text, in quotes"},
+	{"  kubelet:\n    maxPods: many\n    seccompDefault: 1", "5: spec.kubelet.maxPods: is text, and the kubelet takes int32; correct it\n6: spec.kubelet.seccompDefault: is a number, and the kubelet takes bool; correct it"},
+	{"  kubelet:\n    systemReserved: 500Mi", "5: spec.kubelet.systemReserved: is text, and the kubelet takes map[string]string; correct it"},
+	{"  kubelet:\n    evictionHard:\n      memory.available: 5", "6: spec.kubelet.evictionHard[memory.available]: is a number, and the kubelet takes string; correct it"},
 	{"  kubelet:\n    systemReserved:\n      memory: 500mb", `6: spec.kubelet.systemReserved.memory: "500mb" is not a quantity; use one such as 500Mi or 250m`},
-	{"  kubelet:\n    syncFrequency: 5", "5: spec.kubelet.syncFrequency: is a number; give text, in quotes"},
+	{"  kubelet:\n    syncFrequency: 5", "5: spec.kubelet.syncFrequency: is a number, and the kubelet takes string; correct it"},
 	{"  kubelet:\n    syncFrequency: 5 minutes", `5: spec.kubelet.syncFrequency: time: unknown unit " minutes" in duration "5 minutes"; correct it`},
 	{"  kubelet:\n    cpuManagerPolicy: static\n    cgroupDriver: systemd", "5: spec.kubelet.cpuManagerPolicy: cannot be changed on a live node: it needs a drain and the removal of the kubelet's state file; set it in a new image\n" +
 		"6: spec.kubelet.cgroupDriver: cannot be changed on a live node: running containers are in the cgroups of the present setting; set it in a new image"},
@@ -236,9 +236,9 @@ func TestOnlyCertificatesOfCAsAreTaken(t *testing.T) {
 			fmt.Sprintf("%d: %s", second, at) + `certificate of "CN=corp" is not a CA's; give the certificate of its issuer, "CN=corp"`},
 		"private key": {good + privateKey(t), fmt.Sprintf("%d: %s", second, at) +
 			"has a private key, and every process of a machine can read userData; delete it, and consider the key as published"},
-		"text":    {good + "      hello\n", fmt.Sprintf("%d: %s", second, at) + "has text outside of certificates, or a certificate that is cut off; delete or complete it"},
-		"cut off": {good[:len(good)-40] + "\n" + good, "7: " + at + "has text outside of certificates, or a certificate that is cut off; delete or complete it"},
-		"two":     {good + good, ""},
+		"text":    {good + "      hello\n", "6: " + at + "has text after certificates, or a certificate that is cut off; delete or complete it"},
+		"cut off": {good[:len(good)-40] + "\n" + good, "6: " + at + "has text after certificates, or a certificate that is cut off; delete or complete it"},
+		"two":     {"      # corp\n" + good + "      # again\n" + good, ""}, // as curl's bundle has comments
 	} {
 		if got := problems(t, head+"  caCertificates:\n  - name: corp\n    pem: |\n"+test.pem); got != test.want {
 			t.Errorf("%s:\n got %s\nwant %s", what, got, test.want)

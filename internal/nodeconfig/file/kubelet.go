@@ -10,6 +10,7 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/spf13/cobra"
 	"k8s.io/apimachinery/pkg/api/resource"
 	"k8s.io/apimachinery/pkg/util/version"
 	kubelet "k8s.io/kubelet/config/v1beta1"
@@ -94,17 +95,17 @@ func (p parser) kubelet(fields map[string]any) {
 		var wrong *json.UnmarshalTypeError
 		switch {
 		case errors.As(err, &wrong):
-			// The library names no entry of a mapping.
 			kind, _, _ := strings.Cut(wrong.Value, " ")
-			at := in + "." + cmp.Or(wrong.Field, name)
-			if entries, ok := value.(map[string]any); ok && at == in+"."+name {
+			field := in + "." + cmp.Or(wrong.Field, name)
+			// The library names no entry of a mapping.
+			if entries, ok := value.(map[string]any); ok && field == at && wrong.Type.Kind() == reflect.String {
 				for _, entry := range slices.Sorted(maps.Keys(entries)) {
-					if kindOf(entries[entry]) == kind {
-						at = yamlfile.Join(in+"."+name, entry)
+					if _, text := entries[entry].(string); !text {
+						field = yamlfile.Join(at, entry)
 					}
 				}
 			}
-			p.At(at, "is "+typeNames[kind]+"; give "+wanted(wrong.Type))
+			p.At(field, "is "+typeNames[kind]+", and the kubelet takes "+wrong.Type.String()+"; correct it")
 		case err != nil:
 			p.At(at, strings.TrimPrefix(err.Error(), "json: ")+"; correct it")
 		}
@@ -131,40 +132,8 @@ func (p parser) reserved(at, name string, value any) {
 	}
 }
 
-// typeNames are JSON's types, as its decoder's errors name them, in YAML's words.
+// typeNames are JSON's types, as its decoder's errors name them, in YAML's terms.
 var typeNames = map[string]string{"string": "text", "number": "a number", "bool": "true or false", "array": "a list", "object": "a mapping"}
-
-func kindOf(value any) string {
-	switch value.(type) {
-	case string:
-		return "string"
-	case float64:
-		return "number"
-	case bool:
-		return "bool"
-	case []any:
-		return "array"
-	default:
-		return "object"
-	}
-}
-
-func wanted(t reflect.Type) string {
-	switch t.Kind() {
-	case reflect.String:
-		return "text, in quotes"
-	case reflect.Bool:
-		return "true or false"
-	case reflect.Slice:
-		return "a list"
-	case reflect.Map, reflect.Struct:
-		return "a mapping"
-	case reflect.Float64:
-		return "a number"
-	default:
-		return "a whole number"
-	}
-}
 
 // suggest names the field that is spelled most like the last part of a path.
 func suggest(path string) string {
@@ -175,17 +144,15 @@ func suggest(path string) string {
 			return "; delete it"
 		}
 	}
-	last := parts[len(parts)-1]
-	best, least := "", 1+len(last)/3
+	// By the rule of commands that are misspelt.
+	known := &cobra.Command{SuggestionsMinimumDistance: 2}
 	for _, name := range slices.Sorted(maps.Keys(fieldsOf(t))) {
-		if d := distance(strings.ToLower(name), strings.ToLower(last)); d < least {
-			best, least = name, d
-		}
+		known.AddCommand(&cobra.Command{Use: name, Run: func(*cobra.Command, []string) {}})
 	}
-	if best == "" {
-		return "; delete it"
+	if like := known.SuggestionsFor(parts[len(parts)-1]); len(like) > 0 {
+		return "; did you mean " + strings.Join(like, " or ") + "?"
 	}
-	return "; did you mean " + best + "?"
+	return "; delete it"
 }
 
 // fieldsOf are a struct's fields by their names in JSON, also of one behind pointers,
@@ -203,25 +170,4 @@ func fieldsOf(t reflect.Type) map[string]reflect.Type {
 		}
 	}
 	return all
-}
-
-// distance is how many characters are to be changed, added or deleted (Levenshtein).
-func distance(a, b string) int {
-	row := make([]int, len(b)+1)
-	for j := range row {
-		row[j] = j
-	}
-	for i := range len(a) {
-		diagonal := row[0]
-		row[0] = i + 1
-		for j := range len(b) {
-			change := diagonal
-			if a[i] != b[j] {
-				change++
-			}
-			diagonal = row[j+1]
-			row[j+1] = min(change, row[j]+1, row[j+1]+1)
-		}
-	}
-	return row[len(b)]
 }

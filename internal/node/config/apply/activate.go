@@ -7,6 +7,8 @@ import (
 	"path"
 	"slices"
 	"strings"
+
+	"github.com/ortet/ortet/internal/wire"
 )
 
 // A job is one unit's start, stop or restart.
@@ -175,7 +177,7 @@ func (r *session) withJournal(ctx context.Context, unit string, err error) error
 	if len(lines) == 0 {
 		return err
 	}
-	return fmt.Errorf("%w; its log: %s", err, strings.Join(lines, " | "))
+	return fmt.Errorf("%w%s%s", err, wire.ConfigurationLog, strings.Join(lines, " | "))
 }
 
 func (r *session) decideSysctls(from, to *plan, values map[string]string) error {

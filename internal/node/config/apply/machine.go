@@ -3,6 +3,7 @@ package apply
 import (
 	"bytes"
 	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"net"
@@ -10,6 +11,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"regexp"
 	"slices"
 	"strconv"
 	"strings"
@@ -24,7 +26,7 @@ const (
 	caTimeout      = time.Minute
 	healthzTimeout = 2 * time.Second
 	maxOutput      = 4 << 10 // bytes of a failed program's output that are shown
-	journalLines   = "5"
+	journalLines   = 5
 )
 
 // Machine is this machine: systemctl, systemd-analyze, journalctl,
@@ -44,6 +46,7 @@ func run(ctx context.Context, timeout time.Duration, env []string, program strin
 			err = ctx.Err()
 		}
 		text, _, _ := strings.Cut(problems.String(), "\nSee ") // systemctl's advice
+		text, _, _ = strings.Cut(text, ` See "journalctl`)
 		if len(args) > 0 {
 			program += " " + args[0]
 		}
@@ -131,12 +134,42 @@ func uptime() (time.Duration, error) {
 }
 
 func (machine) Journal(ctx context.Context, unit string) []string {
-	out, _, err := run(ctx, commandTimeout, nil, "journalctl", "--quiet", "--no-pager", "--unit="+unit, "--lines="+journalLines, "--output=cat")
-	if err != nil || len(out) == 0 {
+	_, _, _ = run(ctx, commandTimeout, nil, "journalctl", "--sync") // what was logged just now counts
+	out, _, err := run(ctx, commandTimeout, nil, "journalctl", "--quiet", "--no-pager", "--unit="+unit, "--lines=40", "--output=json", "--output-fields=MESSAGE,_PID")
+	if err != nil {
 		return nil // it only explains an error
 	}
-	return strings.Split(strings.TrimSpace(string(out)), "\n")
+	return causes(out)
 }
+
+// causes are the last lines of a unit's last run that say more than that systemd started,
+// stopped or lost it, of the journal as JSON; all lines, where there are none.
+func causes(journal []byte) []string {
+	var run, last, all []string
+	for line := range bytes.Lines(journal) {
+		var e struct {
+			Message string `json:"MESSAGE"`
+			PID     string `json:"_PID"`
+		}
+		if json.Unmarshal(line, &e) != nil { // a MESSAGE that is not text is a list of bytes
+			continue
+		}
+		all = append(all, e.Message)
+		if e.PID == "1" && lifecycle.MatchString(e.Message) {
+			run = nil
+			continue
+		}
+		run = append(run, e.Message)
+		last = run
+	}
+	if len(last) == 0 {
+		last = all
+	}
+	return last[max(0, len(last)-journalLines):]
+}
+
+// lifecycle are systemd's own messages (its src/core/unit.c, job.c and service.c).
+var lifecycle = regexp.MustCompile(`^(Start|Stopp|Reload)(ing|ed) |: (Main process exited|Failed with result|Scheduled restart job|Deactivated successfully|Consumed )`)
 
 // sysctlFile is where the kernel has a parameter. The first separator decides what the
 // other one means: net/ipv4/conf/eth0.1/forwarding. Source: sysctl.d(5).

@@ -70,6 +70,23 @@ func TestFailedProgramsSayWhy(t *testing.T) {
 	}
 }
 
+// A unit that systemd starts again and again: what its last run logged is the cause.
+func TestJournalIsOfTheLastRun(t *testing.T) {
+	const started, ended = `{"_PID":"1","MESSAGE":"Started kubelet.service - Kubernetes node agent."}`, `{"_PID":"1","MESSAGE":"kubelet.service: Main process exited, code=exited, status=1/FAILURE"}
+{"_PID":"1","MESSAGE":"kubelet.service: Failed with result 'exit-code'."}`
+	for name, c := range map[string]struct{ journal, want string }{
+		"restarts":          {started + "\n" + `{"_PID":"7","MESSAGE":"first"}` + "\n" + ended + "\n" + started + "\n" + `{"_PID":"9","MESSAGE":"cannot read"}` + "\n" + `{"_PID":"9","MESSAGE":"end"}` + "\n" + ended + "\n" + started, "cannot read|end"},
+		"systemd's refusal": {`{"_PID":"7","MESSAGE":"well"}` + "\n" + ended + "\n" + `{"_PID":"1","MESSAGE":"a.timer: Refusing to start, unit a.service to trigger not loaded."}`, "a.timer: Refusing to start, unit a.service to trigger not loaded."},
+		"nothing else":      {ended, "kubelet.service: Main process exited, code=exited, status=1/FAILURE|kubelet.service: Failed with result 'exit-code'."},
+		"bytes":             {`{"_PID":"7","MESSAGE":[27,91]}`, ""},
+	} {
+		program(t, "journalctl", "[ \"$1\" = --sync ] || cat <<'END'\n"+c.journal+"\nEND\n")
+		if got := strings.Join(apply.Machine().Journal(t.Context(), "kubelet.service"), "|"); got != c.want {
+			t.Errorf("%s: got %q, want %q", name, got, c.want)
+		}
+	}
+}
+
 func TestSysctlIsTheKernels(t *testing.T) {
 	for _, key := range []string{"kernel.ostype", "kernel/ostype"} {
 		if got, err := apply.Machine().Sysctl(key); err != nil || got != "Linux" {

@@ -306,7 +306,7 @@ func (p *plan) kubelet(h host, args []string) error {
 		if h.rancher != "" {
 			return notPrepared("the folder %s is missing: %s reads kubelet drop-ins since 1.32, and makes the folder at its first start", folder, h.rancher)
 		}
-		return notPrepared("the folder %s is missing: make it in the image, and start the kubelet with --config-dir=%s", folder, folder)
+		return notPrepared("the folder %s is missing: make it, here and in the image, and start the kubelet with --config-dir=%s", folder, folder)
 	}
 	if h.rancher == "" && args != nil && configDir(args) != path.Clean(folder) {
 		return notPrepared("the kubelet runs without --config-dir=%s: add it to the command in its unit", folder)
@@ -356,7 +356,7 @@ func (p *plan) mirrors(h host, current files.Set) error {
 		return err
 	}
 	if folder == "" {
-		return notPrepared(`containerd has no config_path: set config_path = "/etc/containerd/certs.d" for its registry in /etc/containerd/config.toml of the image`)
+		return notPrepared(`containerd has no config_path: set config_path = "/etc/containerd/certs.d" for its registry in /etc/containerd/config.toml, here and in the image, and restart containerd`)
 	}
 	for _, m := range mirrors {
 		if err := p.write(path.Join(folder, m.Registry, "hosts.toml"), hostsFile(m)); err != nil {
