@@ -180,6 +180,7 @@ var wrong = []struct{ text, want string }{
 	{"  kubelet:\n    maxPods: many\n    seccompDefault: 1", "5: spec.kubelet.maxPods: is text, and the kubelet takes int32; correct it\n6: spec.kubelet.seccompDefault: is a number, and the kubelet takes bool; correct it"},
 	{"  kubelet:\n    systemReserved: 500Mi", "5: spec.kubelet.systemReserved: is text, and the kubelet takes map[string]string; correct it"},
 	{"  kubelet:\n    evictionHard:\n      memory.available: 5", "6: spec.kubelet.evictionHard[memory.available]: is a number, and the kubelet takes string; correct it"},
+	{"  kubelet:\n    kubeReserved:\n      mem: 500Mi", "6: spec.kubelet.kubeReserved.mem: cannot be reserved; use cpu, memory, ephemeral-storage or pid"},
 	{"  kubelet:\n    systemReserved:\n      memory: 500mb", `6: spec.kubelet.systemReserved.memory: "500mb" is not a quantity; use one such as 500Mi or 250m`},
 	{"  kubelet:\n    syncFrequency: 5", "5: spec.kubelet.syncFrequency: is a number, and the kubelet takes string; correct it"},
 	{"  kubelet:\n    syncFrequency: 5 minutes", `5: spec.kubelet.syncFrequency: time: unknown unit " minutes" in duration "5 minutes"; correct it`},

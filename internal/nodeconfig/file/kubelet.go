@@ -123,6 +123,10 @@ func (p parser) kubelet(fields map[string]any) {
 func (p parser) reserved(at, name string, value any) {
 	if reserved, ok := value.(map[string]any); ok && (name == "systemReserved" || name == "kubeReserved") {
 		for of, amount := range reserved {
+			// Source: the kubelet's parseResourceList, which ends it at others.
+			if !slices.Contains([]string{"cpu", "memory", "ephemeral-storage", "pid"}, of) {
+				p.At(yamlfile.Join(at, of), "cannot be reserved; use cpu, memory, ephemeral-storage or pid")
+			}
 			if text, ok := amount.(string); ok {
 				if _, err := resource.ParseQuantity(text); err != nil {
 					p.At(yamlfile.Join(at, of), yamlfile.Quote(text)+" is not a quantity; use one such as 500Mi or 250m")
