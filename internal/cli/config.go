@@ -58,14 +58,11 @@ what it had, and the push stops.`,
 
 // caller is "user@host", for the history.
 func caller() string {
-	name, host := "unknown", "unknown"
+	host, _ := os.Hostname()
 	if u, err := user.Current(); err == nil {
-		name = u.Username
+		return u.Username + "@" + host
 	}
-	if h, err := os.Hostname(); err == nil {
-		host = h
-	}
-	return name + "@" + host
+	return "unknown@" + host
 }
 
 // openRollout connects with the cluster and Azure, and logs in.

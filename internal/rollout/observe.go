@@ -187,9 +187,9 @@ func (r *Rollout) list(ctx context.Context, o *observation) error {
 	})
 	if err := nodes.EachListItem(ctx, metav1.ListOptions{}, func(object runtime.Object) error {
 		n := object.(*corev1.Node)
-		id := instanceOf(n)
+		id, err := fleet.ParseProviderID(n.Spec.ProviderID)
 		// Other cloud providers (k3s://NAME) say nothing of Azure's instance.
-		if id == "" && !strings.HasPrefix(n.Spec.ProviderID, "azure://") {
+		if err != nil && !strings.HasPrefix(n.Spec.ProviderID, "azure://") {
 			id = byName[n.Name]
 		}
 		if id != "" && id.Parent().Equal(o.pool) {
@@ -203,16 +203,6 @@ func (r *Rollout) list(ctx context.Context, o *observation) error {
 	slices.SortFunc(o.members, func(a, b member) int { return cmp.Compare(a.Name, b.Name) })
 	o.without = slices.DeleteFunc(instances, func(i instance) bool { return has[keyOf(i.ID)] })
 	return nil
-}
-
-// instanceOf gives the instance of a Uniform scale set that a Node's provider id names,
-// or "".
-func instanceOf(n *corev1.Node) fleet.ResourceID {
-	id, err := fleet.ParseProviderID(n.Spec.ProviderID)
-	if err != nil {
-		return ""
-	}
-	return id
 }
 
 func memberOf(n *corev1.Node, id fleet.ResourceID) member {
@@ -250,10 +240,6 @@ func (r *Rollout) read(ctx context.Context, m member) (now member, gone bool, er
 	}
 	if err != nil {
 		return m, false, kubeError("read Node", m.Name, err, "get on nodes")
-	}
-	// The name of a deleted machine's Node may be another's by now.
-	if id := instanceOf(n); id != "" && !id.Equal(m.id) {
-		return m, true, nil
 	}
 	return memberOf(n, m.id), false, nil
 }
