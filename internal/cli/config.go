@@ -124,7 +124,8 @@ func (c *configOptions) read(name string) (nodeconfig.Config, error) {
 	if name == "" {
 		return nodeconfig.Config{}, usagef("name the configuration with -f FILE")
 	}
-	data, err := []byte(nil), error(nil)
+	var data []byte
+	var err error
 	if name == "-" {
 		name = "standard input"
 		data, err = io.ReadAll(c.process.In)

@@ -7,6 +7,7 @@ import (
 	"errors"
 	"fmt"
 	"net/http"
+	"strconv"
 	"strings"
 	"sync"
 	"testing"
@@ -156,8 +157,7 @@ func (w *world) agent() {
 	for w.ctx.Err() == nil {
 		w.kube.Each("nodes", func(o runtime.Object) bool {
 			n := o.(*corev1.Node)
-			var wanted int64
-			fmt.Sscan(n.Annotations[wire.ConfigurationWanted], &wanted)
+			wanted, _ := strconv.ParseInt(n.Annotations[wire.ConfigurationWanted], 10, 64) // 0 where nothing is asked
 			if wanted > began[n.Name] && n.Status.Conditions[0].Status == corev1.ConditionTrue {
 				began[n.Name] = wanted
 				go w.apply(n.Name, wanted)
