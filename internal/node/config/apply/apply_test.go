@@ -57,7 +57,7 @@ func TestFileRestartsItsUnitsOnce(t *testing.T) {
 	}
 	w.good(2, c("one"))
 	w.good(3, nodeconfig.Config{}, "restart nginx.service")
-	if set, _, err := w.files.Current(); err != nil || len(set) > 0 {
+	if set, _, err := w.store.Current(); err != nil || len(set) > 0 {
 		t.Errorf("%v: kept: %v", err, set)
 	}
 }
@@ -67,7 +67,7 @@ func TestOwnerIsOfTheMachinesFiles(t *testing.T) {
 	c := motd("x")
 	c.Files[0].Owner = "www:34"
 	w.good(1, c)
-	set, _, err := w.files.Current()
+	set, _, err := w.store.Current()
 	if err != nil || len(set) != 1 {
 		t.Fatal(err, set)
 	}
@@ -466,7 +466,7 @@ func TestSettleEndsARestoreThatWasCut(t *testing.T) {
 		func() {
 			defer func() { _ = recover() }()
 			w.fails["kubelet.service"] = func() bool { return true }
-			w.restored = func() { panic("killed") }
+			w.store.restored = func() { panic("killed") }
 			w.apply(2, kubelet(51))
 		}()
 		delete(w.fails, "kubelet.service")
@@ -474,7 +474,7 @@ func TestSettleEndsARestoreThatWasCut(t *testing.T) {
 		if w.log = nil; w.pending() {
 			t.Fatal("the files were not restored")
 		}
-		w.restored = nil
+		w.store.restored = nil
 		got, open := w.applier().Settle(t.Context())
 		if !open || got.Reason != wire.ReasonInterrupted || got.Generation != 1 || got.Wanted != 2 {
 			t.Errorf("%+v", got)

@@ -35,9 +35,7 @@ type world struct {
 	heartbeat  time.Time
 	silent     func() bool // the kubelet runs and sends no heartbeats
 	onWait     func()
-	restored   func() // the store has restored its files
-	store      *fakeStore
-	files      Store // store
+	store      *hooked
 	boot       bool
 	deny       map[Verb]error
 }
@@ -55,14 +53,12 @@ func newWorld(t *testing.T) *world {
 		sysctls: map[string]string{"net.core.somaxconn": "128", "net.ipv4.tcp_rmem": "4096\t131072\t6291456"}, fails: map[string]func() bool{}, complaints: map[string]string{},
 		command: []string{"/usr/bin/kubelet", "--config-dir=" + DefaultKubeletConfigDir}, deny: map[Verb]error{}}
 	w.heartbeat = w.now.Add(-time.Minute)
-	w.store = &fakeStore{w: w, base: map[string]*files.Entry{}}
-	w.files = w.store
+	w.store = open(t, w.root)
 	w.write("/etc/passwd", "root:x:0:0::/root:/bin/sh\nwww:x:33:34::/:/bin/false\n")
 	w.write("/etc/group", "root:x:0:\nwww:x:34:\n")
 	w.write("/etc/containerd/config.toml", "version = 2\n[plugins.\"io.containerd.grpc.v1.cri\".registry]\n  config_path = \"/etc/containerd/certs.d:/etc/docker/certs.d\"\n")
 	w.write("/usr/sbin/update-ca-certificates", "")
 	w.write(DefaultKubeletConfigDir+"/00-image.conf", "")
-	w.write("/var/lib/ortet/config/x", "")
 	for _, name := range []string{"kubelet.service", "containerd.service", "nginx.service", "backup.service"} {
 		w.write("/lib/systemd/system/"+name, "[Service]\nExecStart=/bin/true\n[Install]\nWantedBy=multi-user.target\n")
 		w.units[name] = &unit{active: "active", since: w.now.Add(-time.Hour)}
@@ -98,7 +94,7 @@ func (w *world) has(name, text string) func() bool {
 }
 
 func (w *world) applier() *Applier {
-	return New(Options{Root: w.root, Files: w.files, System: w, Now: func() time.Time { return w.now }, Log: slog.New(slog.DiscardHandler), Boot: w.boot,
+	return New(Options{Root: w.root, Files: w.store, System: w, Now: func() time.Time { return w.now }, Log: slog.New(slog.DiscardHandler), Boot: w.boot,
 		Heartbeat: func(context.Context) (bool, time.Time, error) { return w.ready, w.heartbeat, nil }})
 }
 
@@ -146,7 +142,7 @@ func (w *world) good(generation int64, c nodeconfig.Config, actions ...string) {
 
 func (w *world) pending() bool {
 	w.t.Helper()
-	pending, err := w.files.Pending()
+	pending, err := w.store.Pending()
 	if err != nil {
 		w.t.Fatal(err)
 	}
@@ -291,115 +287,34 @@ func (w *world) Wait(ctx context.Context, d time.Duration) error {
 	return ctx.Err()
 }
 
-// A fakeStore is the store of package files without its care for power cuts.
-type fakeStore struct {
-	w            *world
-	current      files.Set
-	record       []byte
-	base         map[string]*files.Entry
-	next         files.Set
-	nextRecord   []byte
-	pending      bool
+// A hooked store is the machine's, whose Restore can fail or be watched.
+type hooked struct {
+	*files.Store
 	restoreError error
+	restored     func() // the files were restored
 }
 
-func (s *fakeStore) Current() (files.Set, []byte, error) { return s.current, s.record, nil }
-func (s *fakeStore) Pending() (bool, error)              { return s.pending, nil }
-
-func (s *fakeStore) at(name string) files.Entry {
-	at := filepath.Join(s.w.root, name)
-	if target, err := os.Readlink(at); err == nil {
-		return files.Entry{Path: name, Link: target}
-	}
-	text, err := os.ReadFile(at)
-	if err != nil {
-		return files.Entry{Path: name, Absent: true}
-	}
-	return files.Entry{Path: name, Content: text, Mode: 0o644}
-}
-
-// wanted is the state of each path that this set or an earlier one touches.
-func (s *fakeStore) wanted(set files.Set) (all files.Set) {
-	for _, e := range set {
-		all = append(all, e)
-	}
-	for name, e := range s.base {
-		if !slices.ContainsFunc(set, func(x files.Entry) bool { return x.Path == name }) {
-			all = append(all, *e)
-		}
-	}
-	slices.SortFunc(all, func(a, b files.Entry) int { return strings.Compare(a.Path, b.Path) })
-	return all
-}
-
-func (s *fakeStore) Changes(set files.Set) (changed []string, err error) {
-	for _, e := range s.wanted(set) {
-		if info, err := os.Lstat(filepath.Join(s.w.root, e.Path)); err == nil && info.IsDir() {
-			return nil, errors.New(e.Path + ": is a directory")
-		}
-		if is := s.at(e.Path); is.Absent != e.Absent || is.Link != e.Link || string(is.Content) != string(e.Content) {
-			changed = append(changed, e.Path)
-		}
-	}
-	return changed, nil
-}
-
-func (s *fakeStore) put(set files.Set) ([]string, error) {
-	changed, err := s.Changes(set)
-	if err != nil {
-		return nil, err
-	}
-	for _, e := range s.wanted(set) {
-		if !slices.Contains(changed, e.Path) {
-			continue
-		}
-		at := filepath.Join(s.w.root, e.Path)
-		_ = os.Remove(at)
-		if e.Absent {
-			continue
-		}
-		if e.Link != "" {
-			err = errors.Join(os.MkdirAll(filepath.Dir(at), 0o755), os.Symlink(e.Link, at))
-		} else {
-			s.w.write(e.Path, string(e.Content))
-		}
-		if err != nil {
-			return nil, err
-		}
-	}
-	return changed, nil
-}
-
-func (s *fakeStore) Begin(next files.Set, record []byte) ([]string, error) {
-	if s.pending {
-		return nil, errors.New("begin while pending")
-	}
-	for _, e := range next {
-		if s.base[e.Path] == nil {
-			is := s.at(e.Path)
-			s.base[e.Path] = &is
-		}
-	}
-	changed, err := s.put(next)
-	if err == nil {
-		s.next, s.nextRecord, s.pending = next, record, true
-	}
-	return changed, err
-}
-
-func (s *fakeStore) Keep() error {
-	s.current, s.record, s.pending = s.next, s.nextRecord, false
-	return nil
-}
-
-func (s *fakeStore) Restore() ([]string, error) {
-	if s.restoreError != nil || !s.pending {
+func (s *hooked) Restore() ([]string, error) {
+	if s.restoreError != nil {
 		return nil, s.restoreError
 	}
-	s.pending = false
-	changed, err := s.put(s.current)
-	if s.w.restored != nil {
-		s.w.restored()
+	changed, err := s.Store.Restore()
+	if s.restored != nil {
+		s.restored()
 	}
 	return changed, err
+}
+
+// open opens the real store of a machine.
+func open(t *testing.T, root string) *hooked {
+	t.Helper()
+	fsys, err := files.OS(root)
+	if err != nil {
+		t.Fatal(err)
+	}
+	store, err := files.Open(fsys)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return &hooked{Store: store}
 }
