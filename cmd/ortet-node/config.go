@@ -125,7 +125,7 @@ func (f *configFlags) run(ctx context.Context, command string, std stdio, open o
 	}
 	switch command {
 	case "recover":
-		restored, err := config.Recover(ctx, f.root, applier)
+		restored, err := config.Recover(ctx, f.root, store, applier)
 		if err == nil && restored {
 			log.Info("restored the files that an interrupted application had changed")
 		}
@@ -141,7 +141,6 @@ func (f *configFlags) run(ctx context.Context, command string, std stdio, open o
 	case "run":
 		notify := events.Notifier(os.Getenv("NOTIFY_SOCKET"))
 		o.Ready = func() { notify("READY=1\nSTATUS=Following the userData") }
-		o.Alive = func() { notify("WATCHDOG=1") }
 		config.Run(ctx, o)
 		return nil
 	}

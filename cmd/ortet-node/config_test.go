@@ -3,6 +3,7 @@ package main
 import (
 	"bytes"
 	"context"
+	"crypto/ed25519"
 	"encoding/json"
 	"errors"
 	"strings"
@@ -18,9 +19,12 @@ import (
 type emptyMachine struct{ pending bool }
 
 func (emptyMachine) Current() (files.Set, []byte, error) { return nil, nil, nil }
-func (m emptyMachine) Pending() (bool, error)            { return m.pending, nil }
-func (emptyMachine) Drift() ([]string, error)            { return nil, nil }
-func (emptyMachine) Forget() error                       { return nil }
+func (m emptyMachine) Pending() ([]byte, bool, error) {
+	record, err := nodeconfig.Document{Pool: "/p", Generation: 1}.Sign(ed25519.NewKeyFromSeed(make([]byte, ed25519.SeedSize)))
+	return []byte(record), m.pending, err
+}
+func (emptyMachine) Drift() ([]string, error) { return nil, nil }
+func (emptyMachine) Forget() error            { return nil }
 func (emptyMachine) Apply(context.Context, nodeconfig.Document, string) wire.ConfigurationAnswer {
 	return wire.ConfigurationAnswer{}
 }

@@ -2,7 +2,9 @@ package apply
 
 import (
 	"context"
+	"errors"
 	"fmt"
+	"io/fs"
 	"maps"
 	"path"
 	"slices"
@@ -19,6 +21,7 @@ type job struct {
 type actions struct {
 	reload, certificates bool
 	sysctls              map[string]string
+	late                 bool // at boot: a sysctl's module is loaded later
 	jobs                 []job
 	// judge are the units that have to be healthy: those of jobs, and at boot the ones
 	// that start later.
@@ -57,7 +60,7 @@ func (r *session) decide(ctx context.Context, from, to *plan, changed, only []st
 			restart = append(restart, r.h.kubelet)
 		}
 	}
-	if err := r.decideSysctls(from, to, a.sysctls); err != nil {
+	if err := r.decideSysctls(from, to, &a); err != nil {
 		return a, err
 	}
 	for _, name := range slices.Concat(to.order, from.order) {
@@ -178,7 +181,7 @@ func (r *session) withJournal(ctx context.Context, unit string, err error) error
 	return fmt.Errorf("%w; its log: %s", err, strings.Join(lines, " | "))
 }
 
-func (r *session) decideSysctls(from, to *plan, values map[string]string) error {
+func (r *session) decideSysctls(from, to *plan, a *actions) error {
 	old, next := from.doc.Config.Sysctls, to.doc.Config.Sysctls
 	for _, keys := range [...]map[string]string{old, next} {
 		for key := range keys {
@@ -192,11 +195,13 @@ func (r *session) decideSysctls(from, to *plan, values map[string]string) error 
 				continue
 			}
 			is, err := r.a.o.System.Sysctl(key)
-			if err != nil {
+			switch {
+			case r.h.boot && errors.Is(err, fs.ErrNotExist):
+				a.late = true
+			case err != nil:
 				return fmt.Errorf("read sysctl %s: %w", key, err)
-			}
-			if !slices.Equal(strings.Fields(is), strings.Fields(want)) {
-				values[key] = want
+			case !slices.Equal(strings.Fields(is), strings.Fields(want)):
+				a.sysctls[key] = want
 			}
 		}
 	}

@@ -40,6 +40,9 @@ func (r *session) healthy(ctx context.Context, p *plan, units []string) error {
 		if err != nil {
 			return err
 		}
+		if problem == nil {
+			problem = r.lateSysctls(p)
+		}
 		if problem == nil && slices.Contains(units, r.h.kubelet) {
 			problem = r.kubeletHealthy(ctx, p)
 		}
@@ -98,6 +101,24 @@ func (r *session) observe(ctx context.Context, all []*watched) (problem, err err
 		}
 	}
 	return problem, nil
+}
+
+// lateSysctls sets what boot could not, since the module was not loaded yet.
+func (r *session) lateSysctls(p *plan) error {
+	for key, want := range p.doc.Config.Sysctls {
+		if _, ok := r.m.Sysctls[key]; ok {
+			continue
+		}
+		is, err := r.a.o.System.Sysctl(key)
+		if err == nil {
+			r.m.Sysctls[key] = is
+			err = r.a.o.System.SetSysctl(key, want)
+		}
+		if err != nil {
+			return fmt.Errorf("set sysctl %s: %w", key, err)
+		}
+	}
+	return nil
 }
 
 // kubeletHealthy asks the kubelet, and the Node: Ready, and said so since the restart. The

@@ -21,8 +21,8 @@ func TestOnMachine(t *testing.T) {
 	if os.Getenv("ORTET_TEST_MACHINE") == "" {
 		return // it is a program of TestMachineUnderSystemd's, and no test
 	}
-	w := &world{t: t, root: "/"}
-	w.store = open(t, w.root)
+	w := &world{t: t, root: "/", step: func() {}}
+	w.store = w.open()
 	a := New(Options{Files: w.store, System: Machine(), Now: time.Now, Log: slog.New(slog.DiscardHandler), Deadline: 30 * time.Second})
 	show := func(units ...string) {
 		for _, u := range units {

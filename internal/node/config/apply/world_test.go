@@ -35,7 +35,9 @@ type world struct {
 	heartbeat  time.Time
 	silent     func() bool // the kubelet runs and sends no heartbeats
 	onWait     func()
+	step       func() // before each operation that changes the machine or its store, and each wait
 	store      *hooked
+	running    map[string]string // what the kubelet read at its start
 	boot       bool
 	deny       map[Verb]error
 }
@@ -51,9 +53,9 @@ const pool = "/subscriptions/s/resourcegroups/g/providers/microsoft.compute/virt
 func newWorld(t *testing.T) *world {
 	w := &world{t: t, root: t.TempDir(), now: time.Date(2026, 11, 25, 12, 0, 0, 0, time.UTC), units: map[string]*unit{}, ready: true,
 		sysctls: map[string]string{"net.core.somaxconn": "128", "net.ipv4.tcp_rmem": "4096\t131072\t6291456"}, fails: map[string]func() bool{}, complaints: map[string]string{},
-		command: []string{"/usr/bin/kubelet", "--config-dir=" + DefaultKubeletConfigDir}, deny: map[Verb]error{}}
+		running: map[string]string{}, step: func() {}, command: []string{"/usr/bin/kubelet", "--config-dir=" + DefaultKubeletConfigDir}, deny: map[Verb]error{}}
 	w.heartbeat = w.now.Add(-time.Minute)
-	w.store = open(t, w.root)
+	w.store = w.open()
 	w.write("/etc/passwd", "root:x:0:0::/root:/bin/sh\nwww:x:33:34::/:/bin/false\n")
 	w.write("/etc/group", "root:x:0:\nwww:x:34:\n")
 	w.write("/etc/containerd/config.toml", "version = 2\n[plugins.\"io.containerd.grpc.v1.cri\".registry]\n  config_path = \"/etc/containerd/certs.d:/etc/docker/certs.d\"\n")
@@ -142,7 +144,7 @@ func (w *world) good(generation int64, c nodeconfig.Config, actions ...string) {
 
 func (w *world) pending() bool {
 	w.t.Helper()
-	pending, err := w.store.Pending()
+	_, pending, err := w.store.Pending()
 	if err != nil {
 		w.t.Fatal(err)
 	}
@@ -193,9 +195,14 @@ func (w *world) Verify(_ context.Context, stage string, units []string) (lines [
 	return lines, nil
 }
 
-func (w *world) Reload(context.Context) error { w.log = append(w.log, "daemon-reload"); return nil }
+func (w *world) Reload(context.Context) error {
+	w.step()
+	w.log = append(w.log, "daemon-reload")
+	return nil
+}
 
 func (w *world) Control(_ context.Context, verb Verb, name string, wait bool) error {
+	w.step()
 	line := string(verb) + " " + name
 	if !wait {
 		line += " (no wait)"
@@ -215,6 +222,9 @@ func (w *world) Control(_ context.Context, verb Verb, name string, wait bool) er
 
 // run has a unit that runs do what it does at its start.
 func (w *world) run(name string) {
+	if name == "kubelet.service" {
+		w.running[name] = w.read(DefaultKubeletConfigDir + "/" + kubeletDropIn)
+	}
 	if fails := w.fails[name]; fails != nil && fails() {
 		w.units[name].active = "activating"
 	} else if name == "kubelet.service" && (w.silent == nil || !w.silent()) {
@@ -254,12 +264,14 @@ func (w *world) Sysctl(key string) (string, error) {
 }
 
 func (w *world) SetSysctl(key, value string) error {
+	w.step()
 	w.log = append(w.log, "sysctl "+key+"="+value)
 	w.sysctls[key] = value
 	return nil
 }
 
 func (w *world) UpdateCACertificates(context.Context) error {
+	w.step()
 	w.log = append(w.log, "update-ca-certificates")
 	return nil
 }
@@ -274,6 +286,7 @@ func (w *world) Healthz(context.Context, int) error {
 }
 
 func (w *world) Wait(ctx context.Context, d time.Duration) error {
+	w.step()
 	w.now = w.now.Add(d)
 	if w.onWait != nil {
 		w.onWait()
@@ -287,34 +300,51 @@ func (w *world) Wait(ctx context.Context, d time.Duration) error {
 	return ctx.Err()
 }
 
-// A hooked store is the machine's, whose Restore can fail or be watched.
+// A hooked store is the machine's, whose steps can be watched and whose Restore can fail.
 type hooked struct {
 	*files.Store
+	w            *world
 	restoreError error
 	restored     func() // the files were restored
 }
 
+func (s *hooked) Begin(next files.Set, record []byte) ([]string, error) {
+	s.w.step()
+	changed, err := s.Store.Begin(next, record)
+	s.w.step()
+	return changed, err
+}
+
+func (s *hooked) Keep() error {
+	s.w.step()
+	err := s.Store.Keep()
+	s.w.step()
+	return err
+}
+
 func (s *hooked) Restore() ([]string, error) {
+	s.w.step()
 	if s.restoreError != nil {
 		return nil, s.restoreError
 	}
 	changed, err := s.Store.Restore()
+	s.w.step()
 	if s.restored != nil {
 		s.restored()
 	}
 	return changed, err
 }
 
-// open opens the real store of a machine.
-func open(t *testing.T, root string) *hooked {
-	t.Helper()
-	fsys, err := files.OS(root)
+// open opens the real store of the machine.
+func (w *world) open() *hooked {
+	w.t.Helper()
+	fsys, err := files.OS(w.root)
 	if err != nil {
-		t.Fatal(err)
+		w.t.Fatal(err)
 	}
 	store, err := files.Open(fsys)
 	if err != nil {
-		t.Fatal(err)
+		w.t.Fatal(err)
 	}
-	return &hooked{Store: store}
+	return &hooked{Store: store, w: w}
 }
