@@ -132,6 +132,17 @@ func TestDropInsAndStateOfTheImagesUnits(t *testing.T) {
 	w.good(3, nodeconfig.Config{}, "daemon-reload", "stop backup.service", "restart nginx.service")
 }
 
+// As nodeconfig.Changes says.
+func TestEnabledAloneRestartsNothing(t *testing.T) {
+	w := newWorld(t)
+	unit := func(enabled *bool) nodeconfig.Config {
+		return nodeconfig.Config{Units: []nodeconfig.Unit{{Name: "nginx.service", Enabled: enabled, Started: yes()}}}
+	}
+	w.good(1, unit(yes()), "daemon-reload")
+	w.good(2, unit(no()), "daemon-reload")
+	w.good(3, unit(nil))
+}
+
 func TestOneshotRunsOnceForEachChange(t *testing.T) {
 	w := newWorld(t)
 	c := func(drop string) nodeconfig.Config {
