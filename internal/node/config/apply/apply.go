@@ -192,7 +192,7 @@ func (r *session) prepare(ctx context.Context, d nodeconfig.Document) (to *plan,
 			return nil, nil, wire.ReasonApply, err
 		}
 	}
-	if to, err = render(r.h, d, r.current, r.a.o.Now(), args); err != nil {
+	if to, err = render(r.h, d, r.current, args); err != nil {
 		return nil, nil, wire.ReasonInvalid, err
 	}
 	if changed, err = r.a.o.Files.Changes(to.set()); err != nil {
