@@ -20,9 +20,6 @@ const (
 	StateFile    = "/var/lib/ortet/config/state.json"
 )
 
-// DefaultKubeletConfigDir is the kubelet's drop-in folder where the settings name none.
-const DefaultKubeletConfigDir = "/etc/kubernetes/kubelet.conf.d"
-
 // maxSettings bounds the settings and the state, in bytes.
 const maxSettings = 64 << 10
 
@@ -50,10 +47,7 @@ func LoadSettings(root string) (Settings, error) {
 		err = s.check()
 	}
 	if err != nil {
-		return Settings{KubeletConfigDir: DefaultKubeletConfigDir}, fmt.Errorf("read %s: %w", SettingsFile, err)
-	}
-	if s.KubeletConfigDir == "" {
-		s.KubeletConfigDir = DefaultKubeletConfigDir
+		return Settings{}, fmt.Errorf("read %s: %w", SettingsFile, err)
 	}
 	return s, nil
 }

@@ -375,6 +375,9 @@ func (a *Applier) Recover(ctx context.Context) (restored bool, err error) {
 			a.o.Log.Warn("cannot update CA certificates", "error", err)
 		}
 	}
+	if slices.ContainsFunc(changed, func(c string) bool { return unitOf(c) != "" }) {
+		err = a.o.System.Reload(ctx)
+	}
 	r.m.forget(r.from)
-	return true, errors.Join(a.o.System.Reload(ctx), a.o.Files.Discard(), r.m.save(r.t))
+	return true, errors.Join(err, a.o.Files.Discard(), r.m.save(r.t))
 }

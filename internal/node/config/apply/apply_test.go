@@ -450,7 +450,7 @@ func TestRecoverGoesBackWithoutRestarts(t *testing.T) {
 	if err != nil || !restored || !strings.Contains(w.read(kubeletFile), "50") {
 		t.Errorf("%v %v %s", restored, err, w.read(kubeletFile))
 	}
-	w.did(w.log, "update-ca-certificates", "daemon-reload")
+	w.did(w.log, "update-ca-certificates")
 	if restored, err := w.applier().Recover(t.Context()); restored || err != nil {
 		t.Errorf("again: %v %v", restored, err)
 	}
