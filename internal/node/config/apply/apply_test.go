@@ -432,6 +432,7 @@ func cut(t *testing.T) *world {
 	c = kubelet(51)
 	c.CACertificates = []nodeconfig.CACertificate{{Name: "corp", PEM: certificate(t, true, time.Hour)}}
 	c.Sysctls = map[string]string{"net.core.somaxconn": "8192", "net.ipv4.tcp_rmem": "1 2 3"}
+	c.Units = []nodeconfig.Unit{{Name: "nginx.service", DropIns: []nodeconfig.DropIn{{Name: "a.conf"}}}}
 	func() {
 		defer func() { _ = recover() }()
 		w.onWait = func() { panic("power cut") }
@@ -450,7 +451,7 @@ func TestRecoverGoesBackWithoutRestarts(t *testing.T) {
 	if err != nil || !restored || !strings.Contains(w.read(kubeletFile), "50") {
 		t.Errorf("%v %v %s", restored, err, w.read(kubeletFile))
 	}
-	w.did(w.log, "update-ca-certificates")
+	w.did(w.log, "update-ca-certificates", "daemon-reload")
 	if restored, err := w.applier().Recover(t.Context()); restored || err != nil {
 		t.Errorf("again: %v %v", restored, err)
 	}
