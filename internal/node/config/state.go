@@ -56,27 +56,17 @@ type Store interface {
 // applied.
 func Current(store Store) (*nodeconfig.Document, error) {
 	_, record, err := store.Current()
-	if err != nil || record == nil {
-		return nil, err
-	}
-	return documentOf(record)
+	return documentOf(record, record != nil, err)
 }
 
 // pending is the document whose application has not ended, nil for none.
-func pending(store Store) (*nodeconfig.Document, error) {
-	record, ok, err := store.Pending()
+func pending(store Store) (*nodeconfig.Document, error) { return documentOf(store.Pending()) }
+
+func documentOf(record []byte, ok bool, err error) (*nodeconfig.Document, error) {
 	if err != nil || !ok {
 		return nil, err
 	}
-	return documentOf(record)
-}
-
-func documentOf(record []byte) (*nodeconfig.Document, error) {
-	signed, err := nodeconfig.Read(string(record))
-	if err != nil {
-		return nil, fmt.Errorf("read kept document: %w", err)
-	}
-	d, err := signed.Unverified()
+	d, err := nodeconfig.ReadUnverified(string(record))
 	if err != nil {
 		return nil, fmt.Errorf("read kept document: %w", err)
 	}

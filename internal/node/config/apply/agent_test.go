@@ -572,3 +572,28 @@ func TestSignalAfterAForeignDocument(t *testing.T) {
 		})
 	})
 }
+
+// Keys count from the document that was kept: of one that was restored they do not.
+func TestKeyIsRotatedInTheMiddle(t *testing.T) {
+	var a *agent
+	url := serve(t, &a)
+	a = newAgent(t)
+	a.url = url
+	step := func(generation int64, n int, signer byte, keys string, want string) {
+		t.Helper()
+		d := document(generation, kubelet(n))
+		d.Keys = publicOf([]byte(keys)...)
+		a.sign(d, signer)
+		a.restart()
+		if got, _ := a.reads(); got != want {
+			t.Errorf("generation %d: %s, want %s", generation, got, want)
+		}
+	}
+	a.fails["kubelet.service"] = a.has(kubeletFile, "99")
+	step(1, 50, 'b', "b", "Refused SignatureInvalid 0/1")
+	step(2, 50, 'a', "ab", "Applied 2/2")
+	step(3, 99, 'b', "b", "Failed Unhealthy 2/3")
+	step(4, 51, 'a', "ab", "Applied 4/4")
+	step(5, 52, 'b', "b", "Applied 5/5")
+	step(6, 53, 'a', "ab", "Refused SignatureInvalid 5/6")
+}

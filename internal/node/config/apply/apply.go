@@ -100,19 +100,10 @@ func (r *session) readCurrent() (err error) {
 	set, record, err := r.a.o.Files.Current()
 	d := nodeconfig.Document{}
 	if err == nil && len(record) > 0 {
-		d, err = documentOf(string(record))
+		d, err = nodeconfig.ReadUnverified(string(record))
 	}
 	r.current, r.from = set, effects(d)
 	return err
-}
-
-// documentOf reads a record, which was verified before it was kept.
-func documentOf(record string) (nodeconfig.Document, error) {
-	s, err := nodeconfig.Read(record)
-	if err != nil {
-		return nodeconfig.Document{}, err
-	}
-	return s.Unverified()
 }
 
 // answer is of the document that the machine has.
@@ -335,7 +326,7 @@ func (a *Applier) Settle(ctx context.Context) (answer wire.ConfigurationAnswer, 
 		return a.broken(0, err), true
 	}
 	defer r.end()
-	d, err := documentOf(string(record))
+	d, err := nodeconfig.ReadUnverified(string(record))
 	to := effects(d)
 	if err == nil && !r.m.Activated {
 		err = errors.New("the agent stopped while the configuration changed")
