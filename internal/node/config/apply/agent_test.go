@@ -597,3 +597,36 @@ func TestKeyIsRotatedInTheMiddle(t *testing.T) {
 	step(5, 52, 'b', "b", "Applied 5/5")
 	step(6, 53, 'a', "ab", "Refused SignatureInvalid 5/6")
 }
+
+// The machine loses power after boot applied a document and before its health was judged.
+func TestPowerCutBeforeHealthWasJudged(t *testing.T) {
+	var a *agent
+	url := serve(t, &a)
+	synctest.Test(t, func(t *testing.T) {
+		a = newAgent(t)
+		a.url = url
+		a.push(1, six(1))
+		if got, _ := a.reads(); got != "Applied 1/1" {
+			t.Fatal(got)
+		}
+		a.push(2, six(2))
+		a.boot = true
+		if got, _ := a.reads(); got != "Applying 1/2" || a.read(motdFile) != "2" {
+			t.Errorf("boot: %s, file %s", got, a.read(motdFile))
+		}
+		a.restart()
+		a.reboot(t)
+		a.runs(t, func() { pass(90 * time.Second) })
+		a.consistent(t, "after the power cut")
+		if a.last() != "Failed FailedEarlier 1/2" {
+			t.Errorf("the Node says %s", a.last())
+		}
+		a.push(3, six(2))
+		a.restart()
+		a.reboot(t)
+		a.runs(t, func() { pass(90 * time.Second) })
+		if a.last() != "Applied 3/3" || a.running["kubelet.service"] != a.read(kubeletFile) || a.pending() {
+			t.Errorf("the Node says %s", a.last())
+		}
+	})
+}

@@ -329,7 +329,7 @@ func (a *Applier) Settle(ctx context.Context) (answer wire.ConfigurationAnswer, 
 	d, err := nodeconfig.ReadUnverified(string(record))
 	to := effects(d)
 	if err == nil && !r.m.Activated {
-		err = errors.New("the agent stopped while the configuration changed")
+		err = errors.New("the agent stopped, or could not restore, while the configuration changed")
 	}
 	if err != nil {
 		return r.goBack(ctx, to, wire.ReasonInterrupted, err), true
