@@ -385,7 +385,7 @@ func TestPowerCutFindsAMissingSync(t *testing.T) {
 	for _, c := range []struct{ name, sync string }{
 		{"a staged file", "Sync /etc/app/.changed.conf.ortet-config"},
 		{"the journal", "Sync " + files.Dir + "/.journal.json.ortet-config"},
-		{"the baselines", "Sync " + files.Dir + "/.baselines.json.ortet-config"},
+		{"the next set", "Sync " + files.Dir + "/.set-a.json.ortet-config"},
 		{"the store's folder", "SyncDir " + files.Dir},
 		{"a folder of names that changed", "SyncDir /etc/app"},
 		{"the parent of a new folder", "SyncDir /opt"},

@@ -15,8 +15,6 @@ const (
 	Journal = Dir + "/journal.json"
 	// current is the journal of the last Begin that was kept.
 	current = Dir + "/current.json"
-	// baselines is what lay at each path before a set touched it.
-	baselines = Dir + "/baselines.json"
 	// The current set's file, and one for the next, take turns.
 	setA, setB = Dir + "/set-a.json", Dir + "/set-b.json"
 
@@ -36,15 +34,17 @@ type journal struct {
 type stored struct {
 	Set    Set    `json:"set"`
 	Record []byte `json:"record,omitempty"`
+	// Baselines is what lay at each path before a set touched it: of the set's, and of the
+	// set before.
+	Baselines Set `json:"baselines,omitempty"`
 }
 
 // state is all that the store's folder says.
 type state struct {
-	current   string   // the current set's file, "" for none
-	journal   *journal // nil where nothing is pending
-	kept      stored   // the current set
-	next      stored   // the journal's new set
-	baselines Set
+	current string   // the current set's file, "" for none
+	journal *journal // nil where nothing is pending
+	kept    stored   // the current set
+	next    stored   // the journal's new set
 }
 
 // A Store changes a set of files as one step. One process may use it at a time, and from
@@ -123,8 +123,7 @@ func (s *Store) Begin(next Set, record []byte) (changed []string, err error) {
 	}
 	// The set comes before anything is staged: clean finds by it what a power cut left.
 	for _, step := range []func() error{
-		func() error { return s.save(j.To, stored{next, record}) },
-		func() error { return s.save(baselines, base) },
+		func() error { return s.save(j.To, stored{next, record, base}) },
 		func() error { return s.stage(changes) },
 		func() error { return s.save(Journal, j) },
 		func() error { return s.swap(changes) },
@@ -198,11 +197,11 @@ func (s *Store) restore(st state) (changed []string, err error) {
 		return nil, err
 	}
 	// Both have the same paths.
-	wanted, err := over(st.next.Set, st.kept.Set, st.baselines)
+	wanted, err := over(st.next.Set, st.kept.Set, st.next.Baselines)
 	if err != nil {
 		return nil, fmt.Errorf("restore files: %w", err)
 	}
-	undone, err := over(st.kept.Set, st.next.Set, st.baselines)
+	undone, err := over(st.kept.Set, st.next.Set, st.next.Baselines)
 	if err != nil {
 		return nil, fmt.Errorf("restore files: %w", err)
 	}
@@ -258,14 +257,12 @@ func (s *Store) Forget() error {
 	if st.journal != nil {
 		return fmt.Errorf("forget files: %w", errPending)
 	}
-	for _, name := range []string{current, baselines} { // baselines without a set count for nothing
-		_, err := s.remove(name)
-		if err == nil {
-			err = s.fs.SyncDir(Dir)
-		}
-		if err != nil {
-			return fmt.Errorf("forget files: %w", err)
-		}
+	_, err = s.remove(current)
+	if err == nil {
+		err = s.fs.SyncDir(Dir)
+	}
+	if err != nil {
+		return fmt.Errorf("forget files: %w", err)
 	}
 	return s.clean(state{})
 }
@@ -274,9 +271,6 @@ func (s *Store) Forget() error {
 func (s *Store) read() (st state, err error) {
 	var last, open journal
 	if _, err := s.load(current, &last); err != nil {
-		return state{}, err
-	}
-	if _, err := s.load(baselines, &st.baselines); err != nil {
 		return state{}, err
 	}
 	if st.current = last.To; st.current != "" {
@@ -356,7 +350,7 @@ func (s *Store) clean(st state) error {
 			unused = append(unused, name)
 		}
 	}
-	unused = append(unused, temp(setA), temp(setB), temp(baselines), temp(Journal))
+	unused = append(unused, temp(setA), temp(setB), temp(Journal))
 	var touched Set
 	for _, e := range staged {
 		ok, err := s.remove(temp(e.Path))
