@@ -75,13 +75,13 @@ func Run(ctx context.Context, o Options) {
 // settle ends what an earlier application left pending: boot's, or one whose restore
 // failed. It says whether nothing is pending any more.
 func (a *agent) settle(ctx context.Context) bool {
-	d, err := pending(a.Store)
-	if err != nil {
-		a.Log.Error("cannot read what is pending", "error", err)
-	}
+	d, _ := pending(a.Store) // Settle has the same error
 	answer, settled := a.Applier.Settle(ctx)
 	if settled && d != nil {
 		a.take(a.reconciler.ended(*d, answer, true))
+	} else if settled {
+		answer.Wanted = a.seen.wanted
+		a.take(a.reconciler.say(answer, answer.State, answer.Reason, answer.Message))
 	}
 	_, open, err := a.Store.Pending()
 	return err == nil && !open

@@ -630,3 +630,48 @@ func TestPowerCutBeforeHealthWasJudged(t *testing.T) {
 		}
 	})
 }
+
+// A store that cannot be read is answered, and nothing is applied over it.
+func TestUnreadableStoreIsAnswered(t *testing.T) {
+	var a *agent
+	url := serve(t, &a)
+	synctest.Test(t, func(t *testing.T) {
+		a = newAgent(t)
+		a.url, a.wanted = url, "2"
+		a.push(1, motd("x"))
+		a.expect("Applied 1/1")
+		a.write("/var/lib/ortet/config/current.json", "{")
+		a.push(2, motd("y"))
+		a.runs(t, func() {
+			a.signals <- struct{}{}
+			pass(90 * time.Second)
+			if a.last() != "Failed ApplyFailed 0/2" || !strings.Contains(a.answers[len(a.answers)-1].Message, "current.json") || a.read(motdFile) != "x" {
+				t.Errorf("%+v, file %s", a.answers, a.read(motdFile))
+			}
+		})
+	})
+}
+
+// What somebody changes is reported, left, and overwritten by the next document with it.
+func TestDrift(t *testing.T) {
+	var a *agent
+	url := serve(t, &a)
+	synctest.Test(t, func(t *testing.T) {
+		a = newAgent(t)
+		a.url = url
+		a.push(1, motd("x"))
+		a.runs(t, func() {
+			pass(90 * time.Second)
+			a.write(motdFile, "changed by hand")
+			pass(90 * time.Second)
+			if d := a.answers[len(a.answers)-1].Drift; a.last() != "Applied 1/1" || len(d) != 1 || d[0] != motdFile || a.read(motdFile) != "changed by hand" {
+				t.Errorf("%s, drift %v", a.last(), d)
+			}
+			a.push(2, motd("y"))
+			pass(90 * time.Second)
+			if d := a.answers[len(a.answers)-1].Drift; a.last() != "Applied 2/2" || len(d) > 0 || a.read(motdFile) != "y" {
+				t.Errorf("%s, drift %v", a.last(), d)
+			}
+		})
+	})
+}
