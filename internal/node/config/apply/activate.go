@@ -78,11 +78,11 @@ func (r *session) decide(ctx context.Context, from, to *plan, changed, only []st
 		case !*want && !s.down():
 			a.jobs = append(a.jobs, job{Stop, name})
 		case *want && !touched[name] && (!s.up() || s.Done && !from.started(name)):
-			a.add(Start, name, r.later(name))
+			a.add(Start, name, r.later(name, s))
 		case *want && !s.up():
-			a.add(Restart, name, r.later(name)) // also where systemd is about to restart it
+			a.add(Restart, name, r.later(name, s)) // also where systemd is about to restart it
 		case *want && touched[name] && (only == nil || slices.Contains(only, name)):
-			a.add(Restart, name, r.later(name))
+			a.add(Restart, name, r.later(name, s))
 		}
 	}
 	for _, name := range restart {
@@ -96,17 +96,18 @@ func (r *session) decide(ctx context.Context, from, to *plan, changed, only []st
 		if at, err := r.h.unitFile(name); err != nil || at == "" {
 			continue // another container runtime, or a unit that went with its file
 		}
-		if s.Active != "inactive" || s.Done || r.later(name) {
-			a.add(Restart, name, r.later(name))
+		if s.Active != "inactive" || s.Done || r.later(name, s) {
+			a.add(Restart, name, r.later(name, s))
 		}
 	}
 	slices.SortStableFunc(a.jobs, func(x, y job) int { return r.rank(x) - r.rank(y) })
 	return a, nil
 }
 
-// later says that the unit starts by itself after this: at boot, kubelet and containerd.
-func (r *session) later(unit string) bool {
-	return r.h.boot && (unit == r.h.kubelet || unit == r.h.containerd)
+// later says that the unit starts by itself after this: at boot the kubelet, and containerd
+// where it does not run yet.
+func (r *session) later(unit string, s UnitState) bool {
+	return r.h.boot && s.Active == "inactive" && (unit == r.h.kubelet || unit == r.h.containerd)
 }
 
 // rank orders jobs: what stops, then all others, containerd, and the kubelet last.

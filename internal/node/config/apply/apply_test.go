@@ -401,6 +401,21 @@ func TestFailureAtBootIsRestoredAtOnce(t *testing.T) {
 	}
 }
 
+// containerd starts before the configuration is read, and would run without its drop-in.
+func TestContainerdThatRunsAtBootIsRestarted(t *testing.T) {
+	w := newWorld(t)
+	w.boot = true
+	w.units["kubelet.service"].active = "inactive"
+	got, log := w.apply(1, nodeconfig.Config{
+		Units:          []nodeconfig.Unit{{Name: "containerd.service", Started: yes(), DropIns: []nodeconfig.DropIn{{Name: "10-proxy.conf", Content: "[Service]\nEnvironment=HTTPS_PROXY=http://proxy\n"}}}},
+		CACertificates: []nodeconfig.CACertificate{{Name: "corp", PEM: certificate(t, true, time.Hour)}},
+	})
+	w.did(log, "daemon-reload", "update-ca-certificates", "restart containerd.service (no wait)")
+	if got.State != wire.ConfigurationApplying {
+		t.Errorf("%+v", got)
+	}
+}
+
 func TestFileAloneIsKeptAtBoot(t *testing.T) {
 	w := newWorld(t)
 	w.boot = true
