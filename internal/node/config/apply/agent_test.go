@@ -675,3 +675,36 @@ func TestDrift(t *testing.T) {
 		})
 	})
 }
+
+// Notes of an application that was killed just after it was kept do not count for the next.
+func TestKilledAfterKeepAndInTheNext(t *testing.T) {
+	var a *agent
+	url := serve(t, &a)
+	synctest.Test(t, func(t *testing.T) {
+		a = newAgent(t)
+		a.url = url
+		killed := func(generation int, now func() bool) {
+			t.Helper()
+			a.push(int64(generation), six(generation))
+			a.step = func() {
+				if now() {
+					panic("killed")
+				}
+			}
+			func() {
+				defer func() {
+					if recover() == nil {
+						t.Fatal("not killed")
+					}
+				}()
+				a.reads()
+			}()
+			a.step = func() {}
+			a.restart()
+		}
+		killed(1, func() bool { return a.read(motdFile) == "1" && !a.pending() })
+		killed(2, func() bool { return a.read(motdFile) == "2" })
+		a.runs(t, func() { pass(90 * time.Second) })
+		a.consistent(t, "after both")
+	})
+}
