@@ -1,6 +1,7 @@
 package main
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
@@ -14,6 +15,8 @@ import (
 
 	"github.com/ortet/ortet/internal/node/bootstrap"
 	"github.com/ortet/ortet/internal/node/config"
+	"github.com/ortet/ortet/internal/node/config/apply"
+	"github.com/ortet/ortet/internal/node/config/files"
 	"github.com/ortet/ortet/internal/node/events"
 	"github.com/ortet/ortet/internal/wire"
 )
@@ -36,17 +39,6 @@ The public keys that sign accepted documents are in ` + config.SettingsFile + `.
 // bootWithin bounds config boot: the kubelet waits for it.
 const bootWithin = 10 * time.Second
 
-// configMachine is what the store and the applier of a node are made from.
-type configMachine struct {
-	root             string // "" is this system's
-	kubeletConfigDir string
-	boot             bool // before the agents' start
-	log              *slog.Logger
-}
-
-// openMachine opens the store and makes the applier of a node.
-type openMachine func(m configMachine) (config.Store, config.Applier, error)
-
 // configFlags is the command line of each of its commands.
 type configFlags struct {
 	root, metadata, output string
@@ -54,10 +46,6 @@ type configFlags struct {
 }
 
 func runConfig(ctx context.Context, args []string, std stdio) int {
-	return configCommand(ctx, args, std, openConfiguration)
-}
-
-func configCommand(ctx context.Context, args []string, std stdio, open openMachine) int {
 	helps := map[string]string{
 		"recover": "Restores the files that an interrupted application changed, before the agents\nstart. Without a journal it does nothing.\n\nExit codes: 0 done, or nothing to do; 1 failed; 64 wrong usage.\n",
 		"boot":    "Reads the userData once and applies its document before the agents start. The\nhealth is judged later, by 'ortet-node config run'.\n\nExit codes: 0 always, so that the boot goes on; 64 wrong usage.\n",
@@ -89,7 +77,7 @@ func configCommand(ctx context.Context, args []string, std stdio, open openMachi
 		level = slog.LevelDebug
 	}
 	log := slog.New(slog.NewTextHandler(std.err, &slog.HandlerOptions{Level: level}))
-	err := f.run(ctx, args[0], std, open, log)
+	err := f.run(ctx, args[0], std, log)
 	if err != nil {
 		log.Error("ortet-node config "+args[0], "error", err)
 	}
@@ -110,22 +98,28 @@ func (f *configFlags) define(fs *flag.FlagSet, command string) {
 	fs.BoolVar(&f.verbose, "verbose", false, "log every observation")
 }
 
-func (f *configFlags) run(ctx context.Context, command string, std stdio, open openMachine, log *slog.Logger) error {
+func (f *configFlags) run(ctx context.Context, command string, std stdio, log *slog.Logger) error {
 	settings, err := config.LoadSettings(f.root)
 	if err != nil {
 		log.Error("no document will be accepted", "error", err)
 	}
-	store, applier, err := open(configMachine{f.root, settings.KubeletConfigDir, command == "boot", log})
+	machine, err := files.OS(cmp.Or(f.root, bootstrap.DefaultRoot()))
 	if err != nil {
 		return err
 	}
-	o := config.Options{Root: f.root, Metadata: f.metadata, Store: store, Applier: applier, Kubernetes: config.AsKubelet(f.root), Now: time.Now, Log: log}
-	if o.Metadata == "" {
-		o.Metadata = bootstrap.MetadataService
+	store, err := files.Open(machine)
+	if err != nil {
+		return err
 	}
+	node := config.AsKubelet(f.root)
+	applier := apply.New(apply.Options{
+		Root: cmp.Or(f.root, bootstrap.DefaultRoot()), Files: store, System: apply.Machine(), KubeletConfigDir: settings.KubeletConfigDir,
+		Heartbeat: config.Heartbeat(node, time.Now), Now: time.Now, Log: log, Boot: command == "boot",
+	})
+	o := config.Options{Root: f.root, Metadata: cmp.Or(f.metadata, bootstrap.MetadataService), Store: store, Applier: applier, Kubernetes: node, Now: time.Now, Log: log}
 	switch command {
 	case "recover":
-		restored, err := config.Recover(ctx, f.root, applier)
+		restored, err := config.Recover(ctx, f.root, store, applier)
 		if err == nil && restored {
 			log.Info("restored the files that an interrupted application had changed")
 		}
@@ -141,7 +135,6 @@ func (f *configFlags) run(ctx context.Context, command string, std stdio, open o
 	case "run":
 		notify := events.Notifier(os.Getenv("NOTIFY_SOCKET"))
 		o.Ready = func() { notify("READY=1\nSTATUS=Following the userData") }
-		o.Alive = func() { notify("WATCHDOG=1") }
 		config.Run(ctx, o)
 		return nil
 	}

@@ -3,6 +3,7 @@ package nodeconfig
 import (
 	"cmp"
 	"encoding/json"
+	"reflect"
 	"slices"
 	"strings"
 )
@@ -25,8 +26,8 @@ type Change struct {
 }
 
 // Changes lists what differs, by kind and name. The agent restarts by the same rule: a
-// file its units, a unit and its drop-ins that unit where it is started, kubelet fields
-// the kubelet, a CA certificate containerd and the kubelet, a sysctl nothing.
+// file its units, a unit and its drop-ins that unit where it is started (but not where only
+// enabled changes), kubelet fields the kubelet, a CA certificate containerd and the kubelet, a sysctl nothing.
 //
 // A registry mirror restarts nothing, since containerd reads hosts.toml at each pull; k3s
 // reads its registries.yaml at a start only, so there the agent restarts k3s.
@@ -39,6 +40,8 @@ func Changes(old, next Config) []Change {
 			all = append(all, Change{at.kind, at.name, Added, i.restarts})
 		case was.state != i.state:
 			all = append(all, Change{at.kind, at.name, Changed, i.restarts})
+		case !reflect.DeepEqual(was.enabled, i.enabled):
+			all = append(all, Change{at.kind, at.name, Changed, nil})
 		}
 	}
 	for at, i := range before {
@@ -54,10 +57,12 @@ func Changes(old, next Config) []Change {
 
 type subject struct{ kind, name string }
 
-// An item is a subject's state, as JSON, and what a change of it restarts.
+// An item is a subject's state, as JSON, and what a change of it restarts. A change of
+// enabled restarts nothing.
 type item struct {
 	state    string
 	restarts []string
+	enabled  *bool // of a unit
 }
 
 func (c Config) items() map[subject]item {
@@ -67,7 +72,7 @@ func (c Config) items() map[subject]item {
 		if err != nil {
 			text = []byte(err.Error()) // a value that no file and no document can have
 		}
-		all[subject{kind, name}] = item{string(text), restarts}
+		all[subject{kind, name}] = item{state: string(text), restarts: restarts}
 	}
 	for _, f := range c.Files {
 		mode, owner := strings.TrimLeft(cmp.Or(f.Mode, "0644"), "0"), cmp.Or(f.Owner, "root:root")
@@ -83,8 +88,12 @@ func (c Config) items() map[subject]item {
 		for _, d := range u.DropIns {
 			add("drop-in", u.Name+".d/"+d.Name, d.Content, restarts...)
 		}
-		if u.DropIns = nil; u.Content != "" || u.Enabled != nil || u.Started != nil {
-			add("unit", u.Name, u, restarts...)
+		if u.Content != "" || u.Enabled != nil || u.Started != nil {
+			add("unit", u.Name, []any{u.Content, u.Started}, restarts...)
+			at := subject{"unit", u.Name}
+			i := all[at]
+			i.enabled = u.Enabled
+			all[at] = i
 		}
 	}
 	for name, value := range c.Sysctls {

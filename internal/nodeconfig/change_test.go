@@ -55,3 +55,16 @@ func TestChangesNameWhatRestarts(t *testing.T) {
 		t.Errorf("first configuration: %+v", got)
 	}
 }
+
+func TestEnabledAloneRestartsNothing(t *testing.T) {
+	yes, no := true, false
+	unit := func(enabled *bool) Config {
+		return Config{Units: []Unit{{Name: "x.service", Content: "[Service]\n", Enabled: enabled, Started: &yes}}}
+	}
+	for _, enabled := range []*bool{&no, nil} {
+		all := Changes(unit(&yes), unit(enabled))
+		if len(all) != 1 || all[0].What != Changed || all[0].Name != "x.service" || len(all[0].Restarts) > 0 {
+			t.Errorf("%+v", all)
+		}
+	}
+}

@@ -209,6 +209,15 @@ func (s Signed) Verify(accepted []PublicKey) (Document, error) {
 // there, never for who applies it.
 func (s Signed) Unverified() (Document, error) { return s.document() }
 
+// ReadUnverified is Read and Unverified: of userData that was verified before it was kept.
+func ReadUnverified(userData string) (Document, error) {
+	s, err := Read(userData)
+	if err != nil {
+		return Document{}, err
+	}
+	return s.Unverified()
+}
+
 func (s Signed) document() (d Document, err error) {
 	if err = strict(s.e.Document, &d); err == nil {
 		err = d.check(s.e.Key)

@@ -9,24 +9,21 @@ import (
 
 // Recover is the early unit's part: it puts the files back that an interrupted
 // application changed, and records that this generation failed.
-func Recover(ctx context.Context, root string, applier Applier) (restored bool, err error) {
+func Recover(ctx context.Context, root string, store Store, applier Applier) (restored bool, err error) {
+	d, problem := pending(store)
 	restored, err = applier.Recover(ctx)
-	if !restored {
-		return false, err
+	if restored && d != nil {
+		problem = State{d.Pool, d.Generation, wire.ReasonInterrupted,
+			"the machine stopped while this generation was applied; the files are as they were before"}.Save(root)
 	}
-	state, problem := LoadState(root)
-	if problem == nil {
-		state.interrupted()
-		problem = state.Save(root)
-	}
-	return true, errors.Join(err, problem)
+	return restored, errors.Join(err, problem)
 }
 
 // Boot is the part before the agents' start: one reading of the userData, and its
 // application. ok is false where there is nothing to say.
 func Boot(ctx context.Context, o Options) (answer wire.ConfigurationAnswer, ok bool, err error) {
-	pending, err := o.Store.Pending()
-	if err == nil && pending {
+	_, open, err := o.Store.Pending()
+	if err == nil && open {
 		err = errors.New("an application is open; 'ortet-node config recover' or the daemon ends it")
 	}
 	if err != nil {
@@ -61,13 +58,14 @@ func Show(o Options) (wire.ConfigurationAnswer, error) {
 	if answer = r.applied(answer); current == nil {
 		answer = r.say(answer, wire.ConfigurationWaiting, wire.ReasonNoDocument, "no configuration was applied yet")
 	}
-	if f := state.Failed; f != nil {
-		answer.Wanted = f.Generation
-		answer = r.say(answer, wire.ConfigurationFailed, f.Reason, f.Message)
+	if state.Generation > answer.Generation {
+		answer.Wanted = state.Generation
+		answer = r.say(answer, wire.ConfigurationFailed, state.Reason, state.Message)
 	}
-	if t := state.Trying; t != nil {
-		answer.Wanted = t.Generation
+	open, err := pending(o.Store)
+	if open != nil {
+		answer.Wanted = open.Generation
 		answer = r.say(answer, wire.ConfigurationApplying, "", "")
 	}
-	return answer, nil
+	return answer, err
 }

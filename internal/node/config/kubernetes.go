@@ -93,13 +93,20 @@ func (o *observation) observe(line []byte) error {
 	return nil
 }
 
-// conditionOf is the Node's condition for an answer.
-func conditionOf(a wire.ConfigurationAnswer, changed time.Time) map[string]any {
-	status := map[wire.ConfigurationState]string{wire.ConfigurationApplied: "True", wire.ConfigurationFailed: "False", wire.ConfigurationRefused: "False"}[a.State]
-	if status == "" {
-		status = "Unknown"
+// statusOf is the status of the Node's condition for an answer.
+func statusOf(a wire.ConfigurationAnswer) string {
+	switch a.State {
+	case wire.ConfigurationApplied:
+		return "True"
+	case wire.ConfigurationFailed, wire.ConfigurationRefused:
+		return "False"
 	}
-	c := map[string]any{"type": wire.ConfigurationCondition, "status": status, "reason": a.Reason, "message": a.Message, "lastHeartbeatTime": a.At, "lastTransitionTime": changed}
+	return "Unknown"
+}
+
+// conditionOf is the Node's condition for an answer, whose status is so since then.
+func conditionOf(a wire.ConfigurationAnswer, since time.Time) map[string]any {
+	c := map[string]any{"type": wire.ConfigurationCondition, "status": statusOf(a), "reason": a.Reason, "message": a.Message, "lastHeartbeatTime": a.At, "lastTransitionTime": since}
 	if a.Reason == "" {
 		c["reason"] = string(a.State)
 	}
@@ -112,14 +119,14 @@ func conditionOf(a wire.ConfigurationAnswer, changed time.Time) map[string]any {
 // publish writes an answer to the Node: condition and annotation in one patch, which the
 // status takes as well. Only a strategic merge patch leaves the kubelet's conditions.
 // Source: Kubernetes, pkg/registry/core/node, nodeStatusStrategy.
-func publish(ctx context.Context, k Kubernetes, a wire.ConfigurationAnswer) error {
+func publish(ctx context.Context, k Kubernetes, a wire.ConfigurationAnswer, since time.Time) error {
 	text, err := json.Marshal(a)
 	if err != nil {
 		return err
 	}
 	body, err := json.Marshal(map[string]any{
 		"metadata": map[string]any{"annotations": map[string]string{wire.ConfigurationAnnotation: string(text)}},
-		"status":   map[string]any{"conditions": []any{conditionOf(a, a.At)}},
+		"status":   map[string]any{"conditions": []any{conditionOf(a, since)}},
 	})
 	if err != nil {
 		return err

@@ -51,11 +51,7 @@ func readMetadata(ctx context.Context, service string) (m machine, err error) {
 
 // generation is what the userData claims, unverified; 0 where it is no document.
 func (m machine) generation() int64 {
-	signed, err := nodeconfig.Read(m.userData)
-	if err != nil {
-		return 0
-	}
-	d, err := signed.Unverified()
+	d, err := nodeconfig.ReadUnverified(m.userData)
 	if err != nil {
 		return 0
 	}

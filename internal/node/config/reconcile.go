@@ -26,7 +26,7 @@ type Applier interface {
 	Settle(ctx context.Context) (answer wire.ConfigurationAnswer, settled bool)
 }
 
-// Options are what the agent works with. All but Ready, Alive and Random are required.
+// Options are what the agent works with. All but Ready and Random are required.
 type Options struct {
 	Root       string // "" is this system's
 	Metadata   string // address of the metadata service
@@ -36,8 +36,7 @@ type Options struct {
 	Now        func() time.Time
 	Random     func() float64 // in [0, 1), of pauses; nil is math/rand
 	Log        *slog.Logger
-	// Ready is called once the agent watches, Alive at each turn of its loop.
-	Ready, Alive func()
+	Ready      func() // called when the agent begins
 }
 
 // A reconciler compares what the metadata service and the disk say.
@@ -79,17 +78,14 @@ func (r *reconciler) reconcile(ctx context.Context, m machine, wanted int64) (an
 		}
 		return r.say(answer, wire.ConfigurationRefused, reason, err.Error()), true
 	}
-	digest, err := d.Config.Digest()
-	switch f := state.Failed; {
-	case err != nil:
-		return r.say(answer, wire.ConfigurationRefused, wire.ReasonDocument, err.Error()), true
+	switch {
 	case current != nil && reflect.DeepEqual(*current, d):
 		answer = r.applied(answer)
-	case f != nil && f.Generation == d.Generation && f.Digest == digest:
-		answer = r.say(answer, wire.ConfigurationFailed, wire.ReasonFailedEarlier, f.Reason+": "+f.Message)
+	case state.Generation == d.Generation:
+		answer = r.say(answer, wire.ConfigurationFailed, wire.ReasonFailedEarlier, state.Reason+": "+state.Message)
 	default:
 		answer.Wanted = d.Generation
-		answer = r.apply(ctx, answer, state, d, digest, m.userData)
+		answer = r.apply(ctx, answer, d, m.userData)
 	}
 	if wanted > d.Generation {
 		answer = r.old(answer, d.Generation)
@@ -108,22 +104,15 @@ func (r *reconciler) load(pool string) (State, *nodeconfig.Document, error) {
 	if err != nil {
 		return state, nil, err
 	}
-	of := state.Pool
-	if current != nil {
-		of = current.Pool
-	}
-	if of != "" && of != pool {
-		r.Log.Info("forgetting the configuration of another pool; its files stay", "pool", of)
-		if err := r.Store.Forget(); err != nil {
-			return state, nil, fmt.Errorf("forget the configuration of pool %s: %w", of, err)
-		}
-		state, current = State{}, nil
-	}
 	if state.Pool != pool {
-		state.Pool = pool
-		if err := state.Save(r.Root); err != nil {
-			return state, nil, err
+		state = State{}
+	}
+	if current != nil && current.Pool != pool {
+		r.Log.Info("forgetting the configuration of another pool; its files stay", "pool", current.Pool)
+		if err := r.Store.Forget(); err != nil {
+			return state, nil, fmt.Errorf("forget the configuration of pool %s: %w", current.Pool, err)
 		}
+		current = nil
 	}
 	return state, current, nil
 }
@@ -141,6 +130,10 @@ func (r *reconciler) accept(signed nodeconfig.Signed, m machine, state State, cu
 	if len(keys) == 0 {
 		return d, wire.ReasonNoTrustedKeys, errors.New(SettingsFile + " names no public key; add the one of 'ortet config keygen' to keys")
 	}
+	newest := state.Generation
+	if current != nil {
+		newest = max(newest, current.Generation)
+	}
 	d, err = signed.Verify(keys)
 	switch {
 	case errors.Is(err, nodeconfig.ErrSignature):
@@ -151,8 +144,8 @@ func (r *reconciler) accept(signed nodeconfig.Signed, m machine, state State, cu
 		return d, wire.ReasonOtherPool, fmt.Errorf("the document is signed for pool %.300s, this machine is of %.300s", d.Pool, m.pool)
 	case current != nil && reflect.DeepEqual(*current, d):
 		return d, "", nil
-	case d.Generation < state.Floor:
-		return d, wire.ReasonOlder, fmt.Errorf("the document has generation %d, this node knows %d", d.Generation, state.Floor)
+	case d.Generation < newest:
+		return d, wire.ReasonOlder, fmt.Errorf("the document has generation %d, this node knows %d", d.Generation, newest)
 	case len(d.Keys) == 0 && !slices.Contains(settings.Keys, signed.Key()):
 		// Without keys of its own the settings' count again, and lock the signer out.
 		return d, wire.ReasonSignature, fmt.Errorf("the document lists no accepted keys, and its signer's is not in %s; list them in the document", SettingsFile)
@@ -160,28 +153,24 @@ func (r *reconciler) accept(signed nodeconfig.Signed, m machine, state State, cu
 	return d, "", nil
 }
 
-// apply tries a document. That it began is on the disk before, so that one which ends the
-// machine is not tried at each boot.
-func (r *reconciler) apply(ctx context.Context, answer wire.ConfigurationAnswer, state State, d nodeconfig.Document, digest, record string) wire.ConfigurationAnswer {
-	before := answer
-	state.Trying = &Attempt{Generation: d.Generation, Digest: digest}
-	if err := state.Save(r.Root); err != nil {
-		return r.say(answer, wire.ConfigurationFailed, wire.ReasonApply, err.Error())
-	}
+// apply tries a document. Where the context ended meanwhile it was restored, or is pending:
+// that is no fault of the document.
+func (r *reconciler) apply(ctx context.Context, before wire.ConfigurationAnswer, d nodeconfig.Document, record string) wire.ConfigurationAnswer {
 	if r.applying != nil {
-		r.applying(ctx, r.say(answer, wire.ConfigurationApplying, "", ""))
+		r.applying(ctx, r.say(before, wire.ConfigurationApplying, "", ""))
 	}
-	answer = r.Applier.Apply(ctx, d, record)
-	answer = r.say(answer, answer.State, answer.Reason, answer.Message)
+	return r.ended(d, r.Applier.Apply(ctx, d, record), ctx.Err() == nil)
+}
+
+// ended takes in how the application of a document ended. One that fails is not tried
+// again.
+func (r *reconciler) ended(d nodeconfig.Document, answer wire.ConfigurationAnswer, final bool) wire.ConfigurationAnswer {
 	answer.Wanted = d.Generation
-	if answer.State == wire.ConfigurationApplied {
-		answer.Generation, answer.Digest = d.Generation, digest
-	} else {
-		answer.Generation, answer.Digest = before.Generation, before.Digest
-	}
-	state.end(answer)
-	if err := state.Save(r.Root); err != nil {
-		r.Log.Error("a generation that failed may be tried again", "error", err)
+	answer = r.say(answer, answer.State, answer.Reason, answer.Message)
+	if answer.State == wire.ConfigurationFailed && final {
+		if err := (State{d.Pool, d.Generation, answer.Reason, answer.Message}).Save(r.Root); err != nil {
+			r.Log.Error("a generation that failed may be tried again", "error", err)
+		}
 	}
 	return answer
 }

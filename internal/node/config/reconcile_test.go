@@ -147,14 +147,15 @@ func TestInterruptedGenerationIsNotTriedAgain(t *testing.T) {
 	if _, _, err := config.Boot(t.Context(), w.options("http://127.0.0.1:1")); err == nil || !strings.Contains(err.Error(), "recover") {
 		t.Errorf("boot over an open application: %v", err)
 	}
-	w.recovers, w.pending, w.outcome = true, false, wire.ConfigurationAnswer{}
-	if restored, err := config.Recover(t.Context(), w.root, w); !restored || err != nil {
+	w.recovers, w.outcome = true, wire.ConfigurationAnswer{}
+	if restored, err := config.Recover(t.Context(), w.root, w, w); !restored || err != nil {
 		t.Errorf("%v, %v", restored, err)
 	}
+	w.pending = false
 	w.expect("after the power cut", "Failed FailedEarlier 0/5", 5)
 	show("Failed Interrupted 0/5")
 	w.recovers = false
-	if restored, err := config.Recover(t.Context(), w.root, w); restored || err != nil {
+	if restored, err := config.Recover(t.Context(), w.root, w, w); restored || err != nil {
 		t.Errorf("without a journal: %v, %v", restored, err)
 	}
 }
@@ -167,13 +168,4 @@ func TestUnreadableStateStopsTheAgent(t *testing.T) {
 	}
 	w.push(document(5), 'a')
 	w.expect("a broken state", "Failed ApplyFailed 0/5")
-}
-
-func digestOf(t *testing.T, d nodeconfig.Document) string {
-	t.Helper()
-	digest, err := d.Config.Digest()
-	if err != nil {
-		t.Fatal(err)
-	}
-	return digest
 }

@@ -36,8 +36,9 @@ type agent struct {
 		since      time.Time
 	}
 	pollAt, polled time.Time
-	published      bool   // the answer is at the Node
-	wrote, before  string // the two annotations that were written last
+	turned         time.Time // the condition's status changed
+	published      bool      // the answer is at the Node
+	wrote, before  string    // the two annotations that were written last
 	retryAt        time.Time
 	retries        int
 }
@@ -51,18 +52,17 @@ func Run(ctx context.Context, o Options) {
 	if o.Ready == nil {
 		o.Ready = func() {}
 	}
-	if o.Alive == nil {
-		o.Alive = func() {}
-	}
 	a := &agent{Options: o, published: true}
 	a.reconciler = reconciler{Options: o, applying: func(ctx context.Context, answer wire.ConfigurationAnswer) {
+		if s := a.answer.State; a.answer.Wanted == answer.Wanted && (s == wire.ConfigurationWaiting || s == wire.ConfigurationRefused) {
+			return // tried again; most tries end as the last one
+		}
 		a.take(answer)
 		ctx, cancel := context.WithTimeout(ctx, applyingWithin)
 		defer cancel()
 		a.publish(ctx)
 	}}
 	o.Ready()
-	a.settle(ctx)
 	observations, watching := make(chan observation, 1), make(chan struct{})
 	go func() {
 		defer close(watching)
@@ -72,39 +72,23 @@ func Run(ctx context.Context, o Options) {
 	<-watching
 }
 
-// settle takes in how an application ended that was begun before.
-func (a *agent) settle(ctx context.Context) {
-	done := make(chan struct{})
-	go func() { // it may wait for a kubelet that starts late
-		for a.wait(ctx, time.Minute, done) {
-			a.Alive()
-		}
-	}()
+// settle ends what an earlier application left pending: boot's, or one whose restore
+// failed. It says whether nothing is pending any more.
+func (a *agent) settle(ctx context.Context) bool {
+	d, _ := pending(a.Store) // Settle has the same error
 	answer, settled := a.Applier.Settle(ctx)
-	close(done)
-	state, err := LoadState(a.Root)
-	if err != nil {
-		a.Log.Error("cannot use the state", "error", err)
-		return
-	}
-	if state.Trying == nil {
-		return
-	}
-	if settled {
-		answer.Wanted = state.Trying.Generation
+	if settled && d != nil {
+		a.take(a.reconciler.ended(*d, answer, true))
+	} else if settled {
+		answer.Wanted = a.seen.wanted
 		a.take(a.reconciler.say(answer, answer.State, answer.Reason, answer.Message))
-		state.end(answer)
-	} else {
-		state.Trying = nil // it ended before it changed a file, or after it was kept
 	}
-	if err := state.Save(a.Root); err != nil {
-		a.Log.Error("a generation that failed may be tried again", "error", err)
-	}
+	_, open, err := a.Store.Pending()
+	return err == nil && !open
 }
 
 func (a *agent) loop(ctx context.Context, observations <-chan observation) {
 	for ctx.Err() == nil {
-		a.Alive()
 		if !a.Now().Before(a.pollAt) {
 			a.turn(ctx)
 		}
@@ -126,8 +110,8 @@ func (a *agent) loop(ctx context.Context, observations <-chan observation) {
 	}
 }
 
-// observe takes in what the watch saw. A generation that was answered already, or waited
-// for, costs nothing more.
+// observe takes in what the watch saw. A generation that the node has, or that was asked
+// for before, costs nothing more.
 func (a *agent) observe(o observation) {
 	before := a.seen
 	a.seen = o
@@ -135,7 +119,7 @@ func (a *agent) observe(o observation) {
 	if o.node && a.published && a.wrote != "" && o.answer != a.wrote && (o.answer == "" || o.answer != a.before) {
 		a.published, a.retryAt = false, a.Now()
 	}
-	if o.wanted > max(a.answer.Wanted, a.answer.Generation) && o.wanted != a.chased.generation {
+	if o.wanted > a.answer.Generation && o.wanted != a.chased.generation {
 		a.pollAt = a.Now()
 	} else if o.watching != before.watching {
 		if at := a.polled.Add(a.pause()); !a.chasing() {
@@ -151,6 +135,10 @@ func (a *agent) chasing() bool {
 
 // turn reads the userData once and acts on it.
 func (a *agent) turn(ctx context.Context) {
+	if !a.settle(ctx) {
+		a.pollAt = a.Now().Add(jitter(pollAlone, a.Random()))
+		return
+	}
 	wanted := a.seen.wanted
 	if wanted != a.chased.generation {
 		a.chased.generation, a.chased.since = wanted, a.Now()
@@ -203,13 +191,16 @@ func (a *agent) take(answer wire.ConfigurationAnswer) {
 	if encode(same) == encode(a.answer) {
 		return
 	}
+	if statusOf(a.answer) != statusOf(answer) || a.turned.IsZero() {
+		a.turned = answer.At
+	}
 	a.answer, a.published, a.retryAt, a.retries = answer, false, a.Now(), 0
 	a.Log.Info("configuration", "state", answer.State, "reason", answer.Reason, "generation", answer.Generation, "wanted", answer.Wanted, "drift", answer.Drift, "message", answer.Message)
 }
 
 // publish writes the answer to the Node, or sets when that is tried again.
 func (a *agent) publish(ctx context.Context) {
-	err := publish(ctx, a.Kubernetes, a.answer)
+	err := publish(ctx, a.Kubernetes, a.answer, a.turned)
 	if err == nil {
 		a.published, a.retries = true, 0
 		a.before, a.wrote = a.wrote, encode(a.answer)
@@ -262,19 +253,16 @@ func (a *agent) watch(ctx context.Context, observations chan observation) {
 			}
 			failures++
 		}
-		a.wait(ctx, jitter(backoff(failures), a.Random()), nil)
+		a.wait(ctx, jitter(backoff(failures), a.Random()))
 	}
 }
 
-// wait waits for a time; it returns false where ctx or done ended it.
-func (a *agent) wait(ctx context.Context, d time.Duration, done <-chan struct{}) bool {
+// wait waits for a time, or for the end of ctx.
+func (a *agent) wait(ctx context.Context, d time.Duration) {
 	timer := time.NewTimer(d)
 	defer timer.Stop()
 	select {
 	case <-ctx.Done():
-	case <-done:
 	case <-timer.C:
-		return true
 	}
-	return false
 }

@@ -102,6 +102,35 @@ func TestUserDataLags(t *testing.T) {
 	})
 }
 
+// The condition changes its status when that changes, and not with each reason.
+func TestTransitionIsOfTheStatus(t *testing.T) {
+	play(t, func(w *world) { w.push(document(1), 'b') }, func(t *testing.T, w *world) {
+		w.answered("Refused SignatureInvalid 0/1")
+		pass(2 * time.Second)
+		d := document(2)
+		d.Pool += "x"
+		w.push(d, 'a')
+		w.signal(func() { w.wanted = "2" })
+		synctest.Wait()
+		w.answered("Refused OtherPool 0/2")
+		w.push(document(3), 'a')
+		pass(2 * time.Second)
+		w.signal(func() { w.wanted = "3" })
+		synctest.Wait()
+		w.answered("Applied  3/3")
+		w.mu.Lock()
+		defer w.mu.Unlock()
+		var at []string
+		for _, s := range w.status {
+			_, s, _ = strings.Cut(s, `"lastTransitionTime":"`)
+			at = append(at, s[17:19])
+		}
+		if at = slices.Compact(at); !slices.Equal(at, []string{"00", "04"}) {
+			t.Errorf("transitions at second %v", at)
+		}
+	})
+}
+
 // A wanted generation without a document is refused once the time is up, also where the
 // watch shows it again and again.
 func TestForgedSignalCostsLittle(t *testing.T) {
@@ -180,9 +209,7 @@ func TestDaemonSettlesWhatBootLeft(t *testing.T) {
 		play(t, func(w *world) {
 			w.push(document(3), 'a')
 			w.outcome.State = wire.ConfigurationApplying
-			if err := (config.State{Pool: pool, Trying: &config.Attempt{Generation: 3, Digest: digestOf(t, document(3))}}).Save(w.root); err != nil {
-				t.Fatal(err)
-			}
+			w.pending, w.opened = true, []byte(w.userData)
 			w.settle = wire.ConfigurationAnswer{State: state}
 			if state == wire.ConfigurationFailed {
 				w.settle.Reason = wire.ReasonUnhealthy

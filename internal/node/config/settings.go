@@ -5,7 +5,6 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"io"
 	"io/fs"
 	"os"
 	"strings"
@@ -19,12 +18,6 @@ const (
 	SettingsFile = "/etc/ortet/config.json"
 	StateFile    = "/var/lib/ortet/config/state.json"
 )
-
-// DefaultKubeletConfigDir is the kubelet's drop-in folder where the settings name none.
-const DefaultKubeletConfigDir = "/etc/kubernetes/kubelet.conf.d"
-
-// maxSettings bounds the settings and the state, in bytes.
-const maxSettings = 64 << 10
 
 // Settings are those of the image or of customData.
 type Settings struct {
@@ -50,10 +43,7 @@ func LoadSettings(root string) (Settings, error) {
 		err = s.check()
 	}
 	if err != nil {
-		return Settings{KubeletConfigDir: DefaultKubeletConfigDir}, fmt.Errorf("read %s: %w", SettingsFile, err)
-	}
-	if s.KubeletConfigDir == "" {
-		s.KubeletConfigDir = DefaultKubeletConfigDir
+		return Settings{}, fmt.Errorf("read %s: %w", SettingsFile, err)
 	}
 	return s, nil
 }
@@ -73,19 +63,11 @@ func (s Settings) check() error {
 	return nil
 }
 
-// readFile reads a file of at most maxSettings; nil where there is none.
+// readFile reads a file; nil where there is none.
 func readFile(path string) ([]byte, error) {
-	f, err := os.Open(path)
+	text, err := os.ReadFile(path)
 	if errors.Is(err, fs.ErrNotExist) {
 		return nil, nil
-	}
-	if err != nil {
-		return nil, err
-	}
-	defer func() { _ = f.Close() }()
-	text, err := io.ReadAll(io.LimitReader(f, maxSettings+1))
-	if err == nil && len(text) > maxSettings {
-		err = fmt.Errorf("more than %d bytes", maxSettings)
 	}
 	return text, err
 }

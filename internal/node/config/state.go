@@ -7,31 +7,20 @@ import (
 	"github.com/ortet/ortet/internal/node/bootstrap"
 	"github.com/ortet/ortet/internal/node/config/files"
 	"github.com/ortet/ortet/internal/nodeconfig"
-	"github.com/ortet/ortet/internal/wire"
 )
 
-// State is what outlives the agent, beside the store's. It names neither the machine nor
-// its Node, so that a copy of the disk may keep it.
+// State is what outlives the agent, beside the store's: the last generation that failed,
+// which is not tried again. It names neither the machine nor its Node, so that a copy of
+// the disk may keep it.
 type State struct {
-	Pool string `json:"pool,omitempty"` // ARM id of the scale set, in lower case
-	// Floor is the lowest generation that is still accepted.
-	Floor int64 `json:"floor,omitempty"`
-	// Trying is the generation whose application began and has not ended.
-	Trying *Attempt `json:"trying,omitempty"`
-	// Failed is the last generation that failed: it is not tried again.
-	Failed *Attempt `json:"failed,omitempty"`
-}
-
-// An Attempt is one application of a document. Reason and Message are those of its failure.
-type Attempt struct {
+	Pool       string `json:"pool"` // ARM id of the scale set, in lower case
 	Generation int64  `json:"generation"`
-	Digest     string `json:"digest"`
-	Reason     string `json:"reason,omitempty"`
+	Reason     string `json:"reason"`
 	Message    string `json:"message,omitempty"`
 }
 
 // LoadState reads the state of the node with this root. One that cannot be read is an
-// error: without its floor an older document would be accepted.
+// error: without it a document that failed would be tried again.
 func LoadState(root string) (s State, err error) {
 	text, err := readFile(bootstrap.Under(root, StateFile))
 	if err == nil && text != nil {
@@ -55,34 +44,10 @@ func (s State) Save(root string) error {
 	return nil
 }
 
-// end takes in how the attempt ended; one that waits for its health goes on.
-func (s *State) end(a wire.ConfigurationAnswer) {
-	if a.State == wire.ConfigurationApplying {
-		return
-	}
-	t := s.Trying
-	s.Trying = nil
-	switch {
-	case t == nil:
-	case a.State == wire.ConfigurationApplied:
-		s.Floor, s.Failed = max(s.Floor, t.Generation), nil
-	case a.State == wire.ConfigurationFailed:
-		t.Reason, t.Message = a.Reason, clip(a.Message)
-		s.Floor, s.Failed = max(s.Floor, t.Generation), t
-	}
-}
-
-// interrupted records that the attempt was undone because the machine or the agent
-// stopped in the middle.
-func (s *State) interrupted() {
-	s.end(wire.ConfigurationAnswer{State: wire.ConfigurationFailed, Reason: wire.ReasonInterrupted,
-		Message: "the machine or the agent stopped while this generation was applied; the files are as they were before"})
-}
-
 // A Store keeps the files of the document in force: files.Store.
 type Store interface {
 	Current() (set files.Set, record []byte, err error)
-	Pending() (bool, error)
+	Pending() (record []byte, pending bool, err error)
 	Drift() ([]string, error)
 	Forget() error
 }
@@ -91,16 +56,19 @@ type Store interface {
 // applied.
 func Current(store Store) (*nodeconfig.Document, error) {
 	_, record, err := store.Current()
-	if err != nil || record == nil {
+	return documentOf(record, record != nil, err)
+}
+
+// pending is the document whose application has not ended, nil for none.
+func pending(store Store) (*nodeconfig.Document, error) { return documentOf(store.Pending()) }
+
+func documentOf(record []byte, ok bool, err error) (*nodeconfig.Document, error) {
+	if err != nil || !ok {
 		return nil, err
 	}
-	signed, err := nodeconfig.Read(string(record))
+	d, err := nodeconfig.ReadUnverified(string(record))
 	if err != nil {
-		return nil, fmt.Errorf("read the document in force: %w", err)
-	}
-	d, err := signed.Unverified()
-	if err != nil {
-		return nil, fmt.Errorf("read the document in force: %w", err)
+		return nil, fmt.Errorf("read kept document: %w", err)
 	}
 	return &d, nil
 }

@@ -48,7 +48,7 @@ type world struct {
 	reads          int
 
 	// The store and the applier.
-	record          []byte
+	record, opened  []byte // kept, and pending
 	pending, forgot bool
 	applied         []int64
 	outcome         wire.ConfigurationAnswer // of Apply, Applied where State is ""
@@ -129,8 +129,8 @@ func (w *world) Current() (files.Set, []byte, error) {
 	defer w.mu.Unlock()
 	return nil, w.record, nil
 }
-func (w *world) Pending() (bool, error)   { return w.pending, nil }
-func (w *world) Drift() ([]string, error) { return nil, nil }
+func (w *world) Pending() ([]byte, bool, error) { return w.opened, w.pending, nil }
+func (w *world) Drift() ([]string, error)       { return nil, nil }
 func (w *world) Forget() error {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -147,15 +147,21 @@ func (w *world) Apply(_ context.Context, d nodeconfig.Document, record string) w
 	if a.State == "" {
 		a.State, w.record = wire.ConfigurationApplied, []byte(record)
 	}
-	w.pending = a.State == wire.ConfigurationApplying
+	if signed, err := nodeconfig.Read(string(w.record)); err == nil {
+		if d, err := signed.Unverified(); err == nil {
+			a.Generation = d.Generation
+		}
+	}
+	w.pending, w.opened = a.State == wire.ConfigurationApplying, []byte(record)
 	return a
 }
 
 func (w *world) Recover(context.Context) (bool, error) { return w.recovers, nil }
 
 func (w *world) Settle(context.Context) (wire.ConfigurationAnswer, bool) {
+	settled := w.pending
 	w.pending = false
-	return w.settle, w.settle.State != ""
+	return w.settle, settled
 }
 
 // Ask and Watch are config.Kubernetes.

@@ -2,7 +2,9 @@ package apply
 
 import (
 	"context"
+	"errors"
 	"fmt"
+	"io/fs"
 	"maps"
 	"path"
 	"slices"
@@ -21,6 +23,7 @@ type job struct {
 type actions struct {
 	reload, certificates bool
 	sysctls              map[string]string
+	late                 bool // at boot: a sysctl's module is loaded later
 	jobs                 []job
 	// judge are the units that have to be healthy: those of jobs, and at boot the ones
 	// that start later.
@@ -59,7 +62,7 @@ func (r *session) decide(ctx context.Context, from, to *plan, changed, only []st
 			restart = append(restart, r.h.kubelet)
 		}
 	}
-	if err := r.decideSysctls(from, to, a.sysctls); err != nil {
+	if err := r.decideSysctls(from, to, &a); err != nil {
 		return a, err
 	}
 	for _, name := range slices.Concat(to.order, from.order) {
@@ -77,11 +80,11 @@ func (r *session) decide(ctx context.Context, from, to *plan, changed, only []st
 		case !*want && !s.down():
 			a.jobs = append(a.jobs, job{Stop, name})
 		case *want && !touched[name] && (!s.up() || s.Done && !from.started(name)):
-			a.add(Start, name, r.later(name))
+			a.add(Start, name, r.later(name, s))
 		case *want && !s.up():
-			a.add(Restart, name, r.later(name)) // also where systemd is about to restart it
+			a.add(Restart, name, r.later(name, s)) // also where systemd is about to restart it
 		case *want && touched[name] && (only == nil || slices.Contains(only, name)):
-			a.add(Restart, name, r.later(name))
+			a.add(Restart, name, r.later(name, s))
 		}
 	}
 	for _, name := range restart {
@@ -95,17 +98,18 @@ func (r *session) decide(ctx context.Context, from, to *plan, changed, only []st
 		if at, err := r.h.unitFile(name); err != nil || at == "" {
 			continue // another container runtime, or a unit that went with its file
 		}
-		if s.Active != "inactive" || s.Done || r.later(name) {
-			a.add(Restart, name, r.later(name))
+		if s.Active != "inactive" || s.Done || r.later(name, s) {
+			a.add(Restart, name, r.later(name, s))
 		}
 	}
 	slices.SortStableFunc(a.jobs, func(x, y job) int { return r.rank(x) - r.rank(y) })
 	return a, nil
 }
 
-// later says that the unit starts by itself after this: at boot, kubelet and containerd.
-func (r *session) later(unit string) bool {
-	return r.h.boot && (unit == r.h.kubelet || unit == r.h.containerd)
+// later says that the unit starts by itself after this: at boot the kubelet, and containerd
+// where it does not run yet.
+func (r *session) later(unit string, s UnitState) bool {
+	return r.h.boot && s.Active == "inactive" && (unit == r.h.kubelet || unit == r.h.containerd)
 }
 
 // rank orders jobs: what stops, then all others, containerd, and the kubelet last.
@@ -180,7 +184,7 @@ func (r *session) withJournal(ctx context.Context, unit string, err error) error
 	return fmt.Errorf("%w%s%s", err, wire.ConfigurationLog, strings.Join(lines, " | "))
 }
 
-func (r *session) decideSysctls(from, to *plan, values map[string]string) error {
+func (r *session) decideSysctls(from, to *plan, a *actions) error {
 	old, next := from.doc.Config.Sysctls, to.doc.Config.Sysctls
 	for _, keys := range [...]map[string]string{old, next} {
 		for key := range keys {
@@ -194,11 +198,13 @@ func (r *session) decideSysctls(from, to *plan, values map[string]string) error 
 				continue
 			}
 			is, err := r.a.o.System.Sysctl(key)
-			if err != nil {
+			switch {
+			case r.h.boot && errors.Is(err, fs.ErrNotExist):
+				a.late = true
+			case err != nil:
 				return fmt.Errorf("read sysctl %s: %w", key, err)
-			}
-			if !slices.Equal(strings.Fields(is), strings.Fields(want)) {
-				values[key] = want
+			case !slices.Equal(strings.Fields(is), strings.Fields(want)):
+				a.sysctls[key] = want
 			}
 		}
 	}

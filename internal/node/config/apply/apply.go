@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io/fs"
 	"log/slog"
 	"path"
 	"slices"
@@ -20,11 +21,12 @@ import (
 // Store keeps sets of files: *files.Store.
 type Store interface {
 	Current() (files.Set, []byte, error)
-	Pending() (bool, error)
+	Pending() (record []byte, pending bool, err error)
 	Changes(next files.Set) ([]string, error)
 	Begin(next files.Set, record []byte) ([]string, error)
 	Keep() error
 	Restore() ([]string, error)
+	Discard() error
 }
 
 // Options are of an Applier. Files, System, Now and Log are needed.
@@ -67,7 +69,6 @@ type session struct {
 	h       host
 	m       memory
 	current files.Set
-	record  string // of current
 	from    *plan
 	done    []string  // units that were started, stopped or restarted
 	since   time.Time // the kubelet was restarted
@@ -95,29 +96,14 @@ func (a *Applier) begin(boot bool) (*session, error) {
 
 func (r *session) end() { _ = r.t.Close() } // all writes were synced
 
-func (r *session) readCurrent() error {
+func (r *session) readCurrent() (err error) {
 	set, record, err := r.a.o.Files.Current()
-	if err != nil {
-		return err
+	d := nodeconfig.Document{}
+	if err == nil && len(record) > 0 {
+		d, err = nodeconfig.ReadUnverified(string(record))
 	}
-	r.current, r.record, r.from = set, string(record), effects(nodeconfig.Document{})
-	if len(record) > 0 {
-		d, err := documentOf(string(record))
-		if err != nil { // its files are known nevertheless
-			r.a.o.Log.Warn("cannot read kept configuration", "error", err)
-		}
-		r.from = effects(d)
-	}
-	return nil
-}
-
-// documentOf reads a record, which was verified before it was kept.
-func documentOf(record string) (nodeconfig.Document, error) {
-	s, err := nodeconfig.Read(record)
-	if err != nil {
-		return nodeconfig.Document{}, err
-	}
-	return s.Unverified()
+	r.current, r.from = set, effects(d)
+	return err
 }
 
 // answer is of the document that the machine has.
@@ -145,27 +131,19 @@ func (a *Applier) broken(wanted int64, err error) wire.ConfigurationAnswer {
 	return wire.ConfigurationAnswer{Wanted: wanted, State: wire.ConfigurationFailed, Reason: wire.ReasonApply, Message: message(err), At: a.o.Now()}
 }
 
-// Apply makes the machine as the document says. record is the userData that carries it.
-// State of the answer is Applied, Failed, Refused or Waiting; it is Applying where health
-// is still to be judged by Settle: at boot, and where the context ends meanwhile.
+// Apply makes the machine as the document says; nothing is pending. record is the userData
+// that carries it. State of the answer is Applied, Failed, Refused or Waiting; it is
+// Applying where health is still to be judged by Settle: at boot, and where the context
+// ends meanwhile.
 func (a *Applier) Apply(ctx context.Context, d nodeconfig.Document, record string) wire.ConfigurationAnswer {
 	r, err := a.begin(a.o.Boot)
 	if err != nil {
 		return a.broken(d.Generation, err)
 	}
 	defer r.end()
-	if pending, err := a.o.Files.Pending(); err != nil || pending {
-		if err == nil {
-			err = errors.New("apply configuration: an earlier one is open; settle or recover it first")
-		}
-		return r.answer(d.Generation, wire.ConfigurationFailed, wire.ReasonApply, err)
-	}
-	if len(r.record) == 0 {
+	if r.from.doc.Generation == 0 {
 		// Nothing is kept, or the store forgot another pool's: its baselines are no longer ours.
-		r.m = memory{Sysctls: map[string]string{}, Running: map[string]bool{}}
-	}
-	if r.record == record && !a.o.Boot {
-		return r.answer(d.Generation, wire.ConfigurationApplied, "", nil)
+		r.m = newMemory()
 	}
 	to, changed, reason, err := r.prepare(ctx, d)
 	switch {
@@ -174,17 +152,11 @@ func (a *Applier) Apply(ctx context.Context, d nodeconfig.Document, record strin
 	case err != nil:
 		return r.answer(d.Generation, wire.ConfigurationFailed, reason, err)
 	}
-	if err := r.remember(ctx, to); err != nil {
-		return r.answer(d.Generation, wire.ConfigurationFailed, wire.ReasonInvalid, err)
-	}
 	acts, err := r.decide(ctx, r.from, to, changed, nil)
 	if err != nil {
 		return r.answer(d.Generation, wire.ConfigurationFailed, wire.ReasonApply, err)
 	}
 	idle := len(changed) == 0 && len(acts.jobs) == 0 && len(acts.sysctls) == 0
-	if idle && r.record == record {
-		return r.answer(d.Generation, wire.ConfigurationApplied, "", nil)
-	}
 	if !idle && !a.o.Boot && a.o.Heartbeat != nil {
 		ready, _, err := a.o.Heartbeat(ctx)
 		if err == nil && !ready {
@@ -194,29 +166,14 @@ func (a *Applier) Apply(ctx context.Context, d nodeconfig.Document, record strin
 			return r.answer(d.Generation, wire.ConfigurationWaiting, wire.ReasonNodeNotReady, err)
 		}
 	}
-	r.m.Open = &unjudged{Record: record, Changed: changed}
-	if err := r.m.save(r.t); err != nil {
+	r.m.Activated, r.m.Judge = false, nil // of one that was killed after it was kept
+	if err = r.m.save(r.t); err == nil {
+		changed, err = a.o.Files.Begin(to.set(), []byte(record))
+	}
+	if err != nil {
 		return r.answer(d.Generation, wire.ConfigurationFailed, wire.ReasonApply, err)
 	}
-	changed, err = a.o.Files.Begin(to.set(), []byte(record))
-	if err != nil {
-		return r.notBegun(d.Generation, err)
-	}
-	r.m.Open.Changed = changed
-	return r.carryOut(ctx, to)
-}
-
-// notBegun is the answer where no file was changed, or all were put back.
-func (r *session) notBegun(wanted int64, err error) wire.ConfigurationAnswer {
-	reason := wire.ReasonApply
-	if pending, again := r.a.o.Files.Pending(); again != nil || pending {
-		reason, err = wire.ReasonRestoreFailed, errors.Join(err, again)
-	} else {
-		r.m.Open = nil
-		r.m.forget(r.from)
-		err = errors.Join(err, r.m.save(r.t))
-	}
-	return r.answer(wanted, wire.ConfigurationFailed, reason, err)
+	return r.carryOut(ctx, to, changed)
 }
 
 // prepare renders and validates, and changes nothing.
@@ -227,13 +184,16 @@ func (r *session) prepare(ctx context.Context, d nodeconfig.Document) (to *plan,
 			return nil, nil, wire.ReasonApply, err
 		}
 	}
-	if to, err = render(r.h, d, r.current, r.a.o.Now(), args); err != nil {
+	if to, err = render(r.h, d, r.current, args); err != nil {
 		return nil, nil, wire.ReasonInvalid, err
 	}
 	if changed, err = r.a.o.Files.Changes(to.set()); err != nil {
 		return nil, nil, wire.ReasonApply, err
 	}
-	return to, changed, wire.ReasonInvalid, r.verify(ctx, to, changed)
+	if err = r.verify(ctx, to, changed); err == nil {
+		err = r.remember(ctx, to)
+	}
+	return to, changed, wire.ReasonInvalid, err
 }
 
 // remember takes baselines of sysctls and units that the document is the first to touch.
@@ -243,6 +203,9 @@ func (r *session) remember(ctx context.Context, to *plan) error {
 			continue
 		}
 		value, err := r.a.o.System.Sysctl(key)
+		if r.h.boot && errors.Is(err, fs.ErrNotExist) {
+			continue // its module is loaded later; Settle sets it
+		}
 		if err != nil {
 			return fmt.Errorf("sysctl %s: cannot be read: %w", key, err)
 		}
@@ -262,21 +225,19 @@ func (r *session) remember(ctx context.Context, to *plan) error {
 }
 
 // carryOut activates what Begin changed, judges it, and keeps or restores.
-func (r *session) carryOut(ctx context.Context, to *plan) wire.ConfigurationAnswer {
-	o := r.m.Open
+func (r *session) carryOut(ctx context.Context, to *plan, changed []string) wire.ConfigurationAnswer {
 	r.done = []string{}
-	acts, err := r.decide(ctx, r.from, to, o.Changed, nil)
-	o.Judge = acts.judge
+	acts, err := r.decide(ctx, r.from, to, changed, nil)
 	if err == nil {
 		err = r.activate(ctx, acts)
 	}
 	if err != nil {
 		return r.goBack(ctx, to, wire.ReasonApply, err)
 	}
-	if len(o.Judge) == 0 {
+	if len(acts.judge) == 0 && !acts.late {
 		return r.keep(to)
 	}
-	o.Activated = true
+	r.m.Activated, r.m.Judge = true, acts.judge
 	if err := r.m.save(r.t); err != nil {
 		return r.goBack(ctx, to, wire.ReasonApply, err)
 	}
@@ -288,7 +249,7 @@ func (r *session) carryOut(ctx context.Context, to *plan) wire.ConfigurationAnsw
 
 // judge awaits health, and keeps or restores.
 func (r *session) judge(ctx context.Context, to *plan) wire.ConfigurationAnswer {
-	err := r.healthy(ctx, to, r.m.Open.Judge)
+	err := r.healthy(ctx, to, r.m.Judge)
 	switch {
 	case err != nil && ctx.Err() != nil:
 		return r.answer(to.doc.Generation, wire.ConfigurationApplying, "", nil)
@@ -302,7 +263,7 @@ func (r *session) keep(to *plan) wire.ConfigurationAnswer {
 	if err := r.a.o.Files.Keep(); err != nil {
 		return r.goBack(context.Background(), to, wire.ReasonApply, err)
 	}
-	r.from, r.m.Open = to, nil
+	r.from = to
 	r.m.forget(to)
 	if err := r.m.save(r.t); err != nil { // what it has too much does no harm
 		r.a.o.Log.Warn("cannot save baselines", "error", err)
@@ -312,6 +273,9 @@ func (r *session) keep(to *plan) wire.ConfigurationAnswer {
 
 // goBack restores what the machine had, and says why.
 func (r *session) goBack(ctx context.Context, to *plan, reason string, why error) wire.ConfigurationAnswer {
+	if ctx.Err() != nil {
+		reason = wire.ReasonInterrupted
+	}
 	r.a.o.Log.Warn("restore configuration", "generation", to.doc.Generation, "reason", reason, "error", message(why))
 	if err := r.restore(context.WithoutCancel(ctx), to); err != nil {
 		return r.answer(to.doc.Generation, wire.ConfigurationFailed, wire.ReasonRestoreFailed, fmt.Errorf("cannot restore: %w; after: %w", err, why))
@@ -320,40 +284,41 @@ func (r *session) goBack(ctx context.Context, to *plan, reason string, why error
 }
 
 func (r *session) restore(ctx context.Context, to *plan) error {
-	changed, only := r.m.Open.Changed, r.done
-	if r.m.Open.Activated {
+	only := r.done
+	if r.m.Activated {
 		// An agent that is killed from here on has to go on restoring.
-		r.m.Open.Activated = false
+		r.m.Activated = false
 		if err := r.m.save(r.t); err != nil {
 			r.a.o.Log.Warn("cannot save that a restore began", "error", err)
 		}
 	}
-	again, err := r.a.o.Files.Restore()
+	changed, err := r.a.o.Files.Restore()
 	if err != nil {
 		return err
-	}
-	for _, name := range again { // after a Begin that was cut, only the store knows
-		if !slices.Contains(changed, name) {
-			changed = append(changed, name)
-		}
 	}
 	acts, err := r.decide(ctx, to, r.from, changed, only)
 	if err == nil {
 		err = r.activate(ctx, acts)
 	}
+	// What comes now fails for good: it is not undone by another try.
+	if problem := r.a.o.Files.Discard(); problem != nil {
+		return errors.Join(err, problem)
+	}
 	if err == nil && !r.h.boot {
 		err = r.healthy(ctx, r.from, acts.judge)
 	}
-	r.m.Open = nil
 	r.m.forget(r.from)
 	return errors.Join(err, r.m.save(r.t))
 }
 
-// Settle judges a configuration that an earlier Apply left open: at boot, or since the
-// agent ended. It waits until kubelet and units have started; an Apply that was cut before
-// all was activated is restored. open is false where there was none.
-func (a *Applier) Settle(ctx context.Context) (answer wire.ConfigurationAnswer, open bool) {
-	pending, err := a.o.Files.Pending()
+// Settle ends what is pending of an earlier Apply: of boot's, or of an agent that ended. It
+// waits until kubelet and units have started, and judges; an Apply that was cut before all
+// was activated is restored. pending is false where there was none.
+func (a *Applier) Settle(ctx context.Context) (answer wire.ConfigurationAnswer, pending bool) {
+	record, pending, err := a.o.Files.Pending()
+	if err == nil && !pending {
+		return answer, false
+	}
 	if err != nil {
 		return a.broken(0, err), true
 	}
@@ -362,32 +327,15 @@ func (a *Applier) Settle(ctx context.Context) (answer wire.ConfigurationAnswer, 
 		return a.broken(0, err), true
 	}
 	defer r.end()
-	switch {
-	case !pending && r.m.Open == nil:
-		return wire.ConfigurationAnswer{}, false
-	case !pending && r.m.Open.Record == r.record: // kept, and ended before that was noted
-		r.m.Open = nil
-		r.m.forget(r.from)
-		if err := r.m.save(r.t); err != nil {
-			return r.answer(r.from.doc.Generation, wire.ConfigurationFailed, wire.ReasonApply, err), true
-		}
-		return r.answer(r.from.doc.Generation, wire.ConfigurationApplied, "", nil), true
-	}
-	d, err := nodeconfig.Document{}, errors.New("restore configuration: the machine's record of it is missing")
-	if r.m.Open != nil {
-		d, err = documentOf(r.m.Open.Record)
-	}
+	d, err := nodeconfig.ReadUnverified(string(record))
 	to := effects(d)
-	if err != nil || !pending || !r.m.Open.Activated {
-		if err == nil {
-			err = errors.New("the agent stopped while the configuration changed")
-		}
-		if r.m.Open == nil {
-			r.m.Open = &unjudged{}
-		}
+	if err == nil && !r.m.Activated {
+		err = errors.New("the agent stopped, or could not restore, while the configuration changed")
+	}
+	if err != nil {
 		return r.goBack(ctx, to, wire.ReasonInterrupted, err), true
 	}
-	r.done = r.m.Open.Judge
+	r.done = append([]string{}, r.m.Judge...)
 	if slices.Contains(r.done, r.h.kubelet) {
 		if r.since, err = r.awaitKubelet(ctx); err != nil {
 			return r.answer(d.Generation, wire.ConfigurationApplying, "", nil), true
@@ -396,11 +344,11 @@ func (a *Applier) Settle(ctx context.Context) (answer wire.ConfigurationAnswer, 
 	return r.judge(ctx, to), true
 }
 
-// Recover goes back to the files and sysctls of before where an Apply was cut: early at a
-// start, before what reads them. It starts and stops no unit. restored is false where
-// nothing was open.
+// Recover goes back to the files of before where an Apply was cut: early at a start, before
+// what reads them, systemd-sysctl too. It starts and stops no unit. restored is false where
+// nothing was pending.
 func (a *Applier) Recover(ctx context.Context) (restored bool, err error) {
-	pending, err := a.o.Files.Pending()
+	_, pending, err := a.o.Files.Pending()
 	if err != nil || !pending {
 		return false, err
 	}
@@ -410,28 +358,18 @@ func (a *Applier) Recover(ctx context.Context) (restored bool, err error) {
 	}
 	r, err := a.begin(false)
 	if err != nil {
-		return true, err
+		return false, err
 	}
 	defer r.end()
-	for key, before := range r.m.Sysctls {
-		want, ok := r.from.doc.Config.Sysctls[key]
-		if !ok {
-			want = before
-		}
-		if is, err := a.o.System.Sysctl(key); err != nil || slices.Equal(strings.Fields(is), strings.Fields(want)) {
-			continue // systemd-sysctl sets it once its module is there
-		}
-		if err := a.o.System.SetSysctl(key, want); err != nil {
-			a.o.Log.Warn("cannot restore sysctl", "key", key, "error", err)
-		}
-	}
 	// What is derived from files was not restored with them.
 	if slices.ContainsFunc(changed, func(c string) bool { return path.Dir(c) == certificateDir }) {
 		if err := a.o.System.UpdateCACertificates(ctx); err != nil {
 			a.o.Log.Warn("cannot update CA certificates", "error", err)
 		}
 	}
-	r.m.Open = nil
+	if slices.ContainsFunc(changed, func(c string) bool { return unitOf(c) != "" }) {
+		err = a.o.System.Reload(ctx)
+	}
 	r.m.forget(r.from)
-	return true, errors.Join(r.m.save(r.t), a.o.System.Reload(ctx))
+	return true, errors.Join(err, a.o.Files.Discard(), r.m.save(r.t))
 }

@@ -22,10 +22,10 @@ const (
 
 // A watched unit is one whose health counts.
 type watched struct {
-	name            string
-	first, restarts int
-	since           time.Time // it is active without a restart; zero if it is not
-	seen            bool
+	name  string
+	first int // restarts by systemd, when it was first seen
+	seen  bool
+	up    bool
 }
 
 // healthy waits until all units are, or gives why they are not.
@@ -40,6 +40,9 @@ func (r *session) healthy(ctx context.Context, p *plan, units []string) error {
 		if err != nil {
 			return err
 		}
+		if problem == nil {
+			problem = r.lateSysctls(p)
+		}
 		if problem == nil && slices.Contains(units, r.h.kubelet) {
 			problem = r.kubeletHealthy(ctx, p)
 		}
@@ -52,7 +55,7 @@ func (r *session) healthy(ctx context.Context, p *plan, units []string) error {
 		if !r.a.o.Now().Before(deadline) {
 			err := fmt.Errorf("not healthy within %s: %w", r.a.o.Deadline, problem)
 			for _, w := range all {
-				if w.since.IsZero() {
+				if !w.up {
 					return r.withJournal(ctx, w.name, err)
 				}
 			}
@@ -77,27 +80,39 @@ func (r *session) observe(ctx context.Context, all []*watched) (problem, err err
 			continue
 		}
 		if !w.seen {
-			w.seen, w.first, w.restarts = true, s.Restarts, s.Restarts
+			w.seen, w.first = true, s.Restarts
 		}
+		w.up = s.up()
 		switch {
 		case s.Active == "failed":
-			w.since = time.Time{}
 			return nil, r.withJournal(ctx, w.name, fmt.Errorf("%s failed", w.name))
 		case s.Restarts-w.first >= maxRestarts:
 			return nil, r.withJournal(ctx, w.name, fmt.Errorf("%s restarted %d times", w.name, s.Restarts-w.first))
-		case !s.up():
-			w.since = time.Time{}
+		case !w.up:
 			problem = fmt.Errorf("%s is %s", w.name, s.Active)
-			continue
-		case w.since.IsZero() || s.Restarts != w.restarts:
-			w.since = now
-		}
-		w.restarts = s.Restarts
-		if !s.Done && now.Sub(w.since) < stable {
-			problem = fmt.Errorf("%s has been active for %s only", w.name, now.Sub(w.since))
+		case !s.Done && now.Sub(s.Since) < stable:
+			problem = fmt.Errorf("%s has been active for %s only", w.name, now.Sub(s.Since))
 		}
 	}
 	return problem, nil
+}
+
+// lateSysctls sets what boot could not, since the module was not loaded yet.
+func (r *session) lateSysctls(p *plan) error {
+	for key, want := range p.doc.Config.Sysctls {
+		if _, ok := r.m.Sysctls[key]; ok {
+			continue
+		}
+		is, err := r.a.o.System.Sysctl(key)
+		if err == nil {
+			r.m.Sysctls[key] = is
+			err = r.a.o.System.SetSysctl(key, want)
+		}
+		if err != nil {
+			return fmt.Errorf("set sysctl %s: %w", key, err)
+		}
+	}
+	return nil
 }
 
 // kubeletHealthy asks the kubelet, and the Node: Ready, and said so since the restart. The

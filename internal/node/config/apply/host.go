@@ -178,9 +178,9 @@ var denied = [...]string{
 	"/etc/rancher/*/config.yaml.d/*-ortet.yaml", "/etc/rancher/node", "/var/lib/rancher/*/agent/*.kubeconfig", "/var/lib/rancher/*/agent/*.key", "/var/lib/rancher/*/server",
 }
 
-// fileAllowed refuses denied paths, by name and behind links, and those of other kinds.
+// fileAllowed refuses denied paths, by name and behind links.
 func (h host) fileAllowed(f nodeconfig.File) error {
-	if !path.IsAbs(f.Path) || path.Clean(f.Path) != f.Path || f.Path == "/" {
+	if !path.IsAbs(f.Path) || path.Clean(f.Path) != f.Path {
 		return fmt.Errorf("file %q: want an absolute path without . and ..", f.Path)
 	}
 	target := f.Path
@@ -201,16 +201,6 @@ func (h host) fileAllowed(f nodeconfig.File) error {
 					return fmt.Errorf("file %s: a configuration may not write %s", f.Path, at)
 				}
 			}
-		}
-		switch {
-		case within(p, systemUnits):
-			return fmt.Errorf("file %s: use units", f.Path)
-		case p == sysctlDropIn:
-			return fmt.Errorf("file %s: use sysctls", f.Path)
-		case p == path.Join(h.kubeletDir, kubeletDropIn):
-			return fmt.Errorf("file %s: use kubelet", f.Path)
-		case path.Dir(p) == certificateDir && strings.HasPrefix(path.Base(p), "ortet-"):
-			return fmt.Errorf("file %s: use caCertificates", f.Path)
 		}
 	}
 	return nil

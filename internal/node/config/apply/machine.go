@@ -16,6 +16,8 @@ import (
 	"strconv"
 	"strings"
 	"time"
+
+	"github.com/ortet/ortet/internal/node/bootstrap"
 )
 
 // Limits of the programs that are called.
@@ -110,27 +112,9 @@ func (machine) Unit(ctx context.Context, unit string) (UnitState, error) {
 	// systemd forgets the times of such a unit as soon as it ended.
 	s.Done = s.Active == "inactive" && v["Type"] == "oneshot" && v["Result"] == "success"
 	if since, err := strconv.ParseInt(v["ActiveEnterTimestampMonotonic"], 10, 64); err == nil && since > 0 && s.Active == "active" {
-		up, err := uptime()
-		if err != nil {
-			return UnitState{}, err
-		}
-		s.Since = time.Now().Add(time.Duration(since)*time.Microsecond - up)
+		s.Since = time.Now().Add(time.Duration(since)*time.Microsecond - bootstrap.Uptime(""))
 	}
 	return s, nil
-}
-
-// uptime is the time since the kernel started.
-func uptime() (time.Duration, error) {
-	text, err := os.ReadFile("/proc/uptime")
-	if err != nil {
-		return 0, fmt.Errorf("read uptime: %w", err)
-	}
-	first, _, _ := strings.Cut(string(text), " ")
-	seconds, err := strconv.ParseFloat(first, 64)
-	if err != nil {
-		return 0, fmt.Errorf("read uptime: %w", err)
-	}
-	return time.Duration(seconds * float64(time.Second)), nil
 }
 
 func (machine) Journal(ctx context.Context, unit string) []string {

@@ -12,27 +12,22 @@ import (
 // memoryFile is beside the store of package files.
 const memoryFile = "/var/lib/ortet/config/machine.json"
 
-// A memory is what has to survive the agent: baselines of what is not a file, and the
-// configuration whose health was not judged yet.
+// A memory is what has to survive the agent, beside the files: baselines of what is none,
+// and how far the store's pending set is.
 type memory struct {
 	Sysctls map[string]string `json:"sysctls,omitempty"` // values before the first document with them
 	Running map[string]bool   `json:"running,omitempty"` // units, likewise
-	Open    *unjudged         `json:"open,omitempty"`
-}
-
-// An unjudged apply has neither been kept nor restored.
-type unjudged struct {
-	Record  string   `json:"record"` // the userData
-	Changed []string `json:"changed,omitempty"`
 	// Activated says that all was changed and activated: health alone is missing.
 	Activated bool     `json:"activated,omitempty"`
 	Judge     []string `json:"judge,omitempty"` // units whose health counts
 }
 
+func newMemory() memory { return memory{Sysctls: map[string]string{}, Running: map[string]bool{}} }
+
 // readMemory gives the memory as it was saved. With an error it is empty: then sysctls and
 // units stay as they are.
 func readMemory(t *tree.Tree) (memory, error) {
-	m := memory{Sysctls: map[string]string{}, Running: map[string]bool{}}
+	m := newMemory()
 	text, err := t.ReadFile(memoryFile, maxFile)
 	if errors.Is(err, fs.ErrNotExist) {
 		return m, nil
@@ -41,13 +36,7 @@ func readMemory(t *tree.Tree) (memory, error) {
 		err = json.Unmarshal(text, &m)
 	}
 	if err != nil {
-		return memory{Sysctls: map[string]string{}, Running: map[string]bool{}}, fmt.Errorf("read %s: %w", memoryFile, err)
-	}
-	if m.Sysctls == nil {
-		m.Sysctls = map[string]string{}
-	}
-	if m.Running == nil {
-		m.Running = map[string]bool{}
+		return newMemory(), fmt.Errorf("read %s: %w", memoryFile, err)
 	}
 	return m, nil
 }
@@ -64,7 +53,8 @@ func (m memory) save(t *tree.Tree) error {
 }
 
 // forget drops the baselines of what the document does not touch.
-func (m memory) forget(p *plan) {
+func (m *memory) forget(p *plan) {
+	m.Activated, m.Judge = false, nil
 	for key := range m.Sysctls {
 		if _, ok := p.doc.Config.Sysctls[key]; !ok {
 			delete(m.Sysctls, key)

@@ -1,7 +1,10 @@
 package apply
 
 import (
+	"cmp"
+	"crypto/x509"
 	"encoding/json"
+	"encoding/pem"
 	"errors"
 	"fmt"
 	"io/fs"
@@ -12,7 +15,6 @@ import (
 	"slices"
 	"strconv"
 	"strings"
-	"time"
 
 	"github.com/ortet/ortet/internal/node/config/files"
 	"github.com/ortet/ortet/internal/nodeconfig"
@@ -34,13 +36,7 @@ func notPrepared(format string, args ...any) error {
 	return fmt.Errorf("%w: "+format, append([]any{errNotPrepared}, args...)...)
 }
 
-var (
-	unitName   = regexp.MustCompile(`^[A-Za-z0-9:_.\\@-]{1,245}\.(service|socket|timer|path|target|mount|automount|slice|swap)$`)
-	dropInName = regexp.MustCompile(`^[A-Za-z0-9_.-]{1,240}\.conf$`)
-	sysctlKey  = regexp.MustCompile(`^[a-z0-9_]+([./][A-Za-z0-9_:-]+)+$`)
-	plainName  = regexp.MustCompile(`^[A-Za-z0-9][A-Za-z0-9._-]{0,100}$`)
-	hostName   = regexp.MustCompile(`^[A-Za-z0-9][A-Za-z0-9.-]{0,252}(:[0-9]{1,5})?$`)
-)
+var unitName = regexp.MustCompile(`^[A-Za-z0-9:_.\\@-]{1,245}\.(service|socket|timer|path|target|mount|automount|slice|swap)$`)
 
 // A plan is what a document means for this machine.
 type plan struct {
@@ -52,8 +48,9 @@ type plan struct {
 }
 
 // render makes the files of a document. Errors are errNotPrepared, or of a document that
-// does not fit; current are the entries of the document before.
-func render(h host, d nodeconfig.Document, current files.Set, now time.Time, kubeletArgs []string) (*plan, error) {
+// does not fit this machine; what ortet checks before it signs is not checked again.
+// current are the entries of the document before.
+func render(h host, d nodeconfig.Document, current files.Set, kubeletArgs []string) (*plan, error) {
 	p := effects(d)
 	for _, step := range [...]func() error{
 		func() error { return p.files(h) },
@@ -62,7 +59,7 @@ func render(h host, d nodeconfig.Document, current files.Set, now time.Time, kub
 		func() error { return p.sysctls() },
 		func() error { return p.kubelet(h, kubeletArgs) },
 		func() error { return p.mirrors(h, current) },
-		func() error { return p.certificates(h, now) },
+		func() error { return p.certificates(h) },
 	} {
 		if err := step(); err != nil {
 			return nil, err
@@ -115,12 +112,9 @@ func (p *plan) files(h host) error {
 		if err := h.fileAllowed(f); err != nil {
 			return err
 		}
-		mode := uint64(0o644)
-		if f.Mode != "" {
-			var err error
-			if mode, err = strconv.ParseUint(f.Mode, 8, 12); err != nil || mode > 0o777 {
-				return fmt.Errorf("file %s: mode %q: want octal, 0777 at most", f.Path, f.Mode)
-			}
+		mode, err := strconv.ParseUint(cmp.Or(f.Mode, "0644"), 8, 9)
+		if err != nil {
+			return fmt.Errorf("file %s: mode: %w", f.Path, err)
 		}
 		uid, gid, err := h.owner(f.Owner)
 		if err != nil {
@@ -129,23 +123,12 @@ func (p *plan) files(h host) error {
 		if err := p.add(files.Entry{Path: f.Path, Content: []byte(f.Content), Mode: fs.FileMode(mode), UID: uid, GID: gid}); err != nil {
 			return err
 		}
-		for _, unit := range p.restart[f.Path] {
-			if !unitName.MatchString(unit) {
-				return fmt.Errorf("file %s: restart: %q is no unit's name", f.Path, unit)
-			}
-		}
 	}
 	return nil
 }
 
 func (p *plan) unitFiles(h host) error {
-	for i, u := range p.doc.Config.Units {
-		if !unitName.MatchString(u.Name) {
-			return fmt.Errorf("unit %q: want a unit's name, such as backup.timer", u.Name)
-		}
-		if n := slices.Index(p.order, u.Name); n != i {
-			return fmt.Errorf("unit %s is set twice", u.Name)
-		}
+	for _, u := range p.doc.Config.Units {
 		if u.Started != nil && !*u.Started && (u.Name == h.kubelet || u.Name == h.containerd) {
 			return fmt.Errorf("unit %s: cannot be stopped: the Node needs it", u.Name)
 		}
@@ -155,9 +138,6 @@ func (p *plan) unitFiles(h host) error {
 			}
 		}
 		for _, d := range u.DropIns {
-			if !dropInName.MatchString(d.Name) {
-				return fmt.Errorf("unit %s: drop-in %q: want a file name with the ending .conf", u.Name, d.Name)
-			}
 			if err := p.write(path.Join(systemUnits, u.Name+".d", d.Name), d.Content); err != nil {
 				return err
 			}
@@ -276,9 +256,6 @@ func (p *plan) sysctls() error {
 	}
 	text := header
 	for _, key := range slices.Sorted(maps.Keys(values)) {
-		if !sysctlKey.MatchString(key) || strings.ContainsAny(values[key], "\r\n\x00") {
-			return fmt.Errorf("sysctl %q: want a key such as net.core.somaxconn and a value of one line", key)
-		}
 		text += key + " = " + values[key] + "\n"
 	}
 	return p.write(sysctlDropIn, text)
@@ -337,17 +314,6 @@ func (p *plan) mirrors(h host, current files.Set) error {
 	if len(mirrors) == 0 {
 		return nil
 	}
-	for _, m := range mirrors {
-		if m.Registry != "_default" && !hostName.MatchString(m.Registry) || len(m.Endpoints) == 0 {
-			return fmt.Errorf("registry mirror %q: want a registry's host and its endpoints", m.Registry)
-		}
-		for _, e := range m.Endpoints {
-			u, err := url.Parse(e)
-			if err != nil || u.Scheme != "https" && u.Scheme != "http" || u.Host == "" || u.User != nil || strings.ContainsAny(e, "\"\\\n") {
-				return fmt.Errorf("registry mirror %s: endpoint %q: want https://HOST", m.Registry, e)
-			}
-		}
-	}
 	if h.rancher != "" {
 		return p.rancherMirrors(h, current)
 	}
@@ -405,9 +371,6 @@ func (p *plan) rancherMirrors(h host, current files.Set) error {
 		if name == "_default" {
 			name = "*"
 		}
-		if _, twice := all[name]; twice {
-			return fmt.Errorf("registry mirror %s is set twice", m.Registry)
-		}
 		all[name] = mirror{m.Endpoints}
 	}
 	text, err := json.MarshalIndent(map[string]any{"mirrors": all}, "", "  ")
@@ -415,4 +378,33 @@ func (p *plan) rancherMirrors(h host, current files.Set) error {
 		return fmt.Errorf("registry mirrors: %w", err)
 	}
 	return p.write(at, header+string(text)+"\n")
+}
+
+// certificates writes each certificate to a file of its own: update-ca-certificates makes
+// no hash link for a file with several.
+func (p *plan) certificates(h host) error {
+	all := p.doc.Config.CACertificates
+	for _, c := range all {
+		rest, name := []byte(c.PEM), "ortet-"+c.Name
+		for i := 1; ; i++ {
+			var block *pem.Block
+			if block, rest = pem.Decode(rest); block == nil {
+				break
+			}
+			// Not its dates: one that has expired must not keep new machines from all else.
+			if x, err := x509.ParseCertificate(block.Bytes); err != nil || !x.IsCA {
+				return fmt.Errorf("CA certificate %s: certificate %d is not a CA's: give its issuer's", c.Name, i)
+			}
+			if i > 1 {
+				name = "ortet-" + c.Name + "-" + strconv.Itoa(i)
+			}
+			if err := p.write(path.Join(certificateDir, name+".crt"), string(pem.EncodeToMemory(block))); err != nil {
+				return err
+			}
+		}
+	}
+	if there, err := h.t.Exists(updateCA); len(all) > 0 && (err != nil || !there) {
+		return notPrepared("%s is missing: CA certificates need the package ca-certificates of Debian or Ubuntu", updateCA)
+	}
+	return nil
 }

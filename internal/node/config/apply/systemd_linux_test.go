@@ -12,7 +12,6 @@ import (
 	"testing"
 	"time"
 
-	"github.com/ortet/ortet/internal/node/config/files"
 	"github.com/ortet/ortet/internal/nodeconfig"
 )
 
@@ -22,9 +21,8 @@ func TestOnMachine(t *testing.T) {
 	if os.Getenv("ORTET_TEST_MACHINE") == "" {
 		return // it is a program of TestMachineUnderSystemd's, and no test
 	}
-	w := &world{t: t, root: "/"}
-	w.store = &fakeStore{w: w, base: map[string]*files.Entry{}}
-	w.write("/var/lib/ortet/config/x", "")
+	w := &world{t: t, root: "/", step: func() {}}
+	w.store = w.open()
 	a := New(Options{Files: w.store, System: Machine(), Now: time.Now, Log: slog.New(slog.DiscardHandler), Deadline: 30 * time.Second})
 	show := func(units ...string) {
 		for _, u := range units {

@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"os"
-	"os/exec"
 	"path/filepath"
 	"regexp"
 	"slices"
@@ -47,10 +46,6 @@ func (r *session) verify(ctx context.Context, to *plan, changed []string) error 
 		}
 	}
 	after, err := r.a.o.System.Verify(ctx, stage, units)
-	if errors.Is(err, exec.ErrNotFound) {
-		r.a.o.Log.Warn("units are not verified: systemd-analyze is missing")
-		return nil
-	}
 	if err != nil {
 		return fmt.Errorf("verify units: %w", err)
 	}

@@ -35,9 +35,9 @@ type world struct {
 	heartbeat  time.Time
 	silent     func() bool // the kubelet runs and sends no heartbeats
 	onWait     func()
-	restored   func() // the store has restored its files
-	store      *fakeStore
-	files      Store // store
+	step       func() // before each operation that changes the machine or its store, and each wait
+	store      *hooked
+	running    map[string]string // what the kubelet read at its start
 	boot       bool
 	deny       map[Verb]error
 }
@@ -53,16 +53,14 @@ const pool = "/subscriptions/s/resourcegroups/g/providers/microsoft.compute/virt
 func newWorld(t *testing.T) *world {
 	w := &world{t: t, root: t.TempDir(), now: time.Date(2026, 11, 25, 12, 0, 0, 0, time.UTC), units: map[string]*unit{}, ready: true,
 		sysctls: map[string]string{"net.core.somaxconn": "128", "net.ipv4.tcp_rmem": "4096\t131072\t6291456"}, fails: map[string]func() bool{}, complaints: map[string]string{},
-		command: []string{"/usr/bin/kubelet", "--config-dir=" + DefaultKubeletConfigDir}, deny: map[Verb]error{}}
+		running: map[string]string{}, step: func() {}, command: []string{"/usr/bin/kubelet", "--config-dir=" + DefaultKubeletConfigDir}, deny: map[Verb]error{}}
 	w.heartbeat = w.now.Add(-time.Minute)
-	w.store = &fakeStore{w: w, base: map[string]*files.Entry{}}
-	w.files = w.store
+	w.store = w.open()
 	w.write("/etc/passwd", "root:x:0:0::/root:/bin/sh\nwww:x:33:34::/:/bin/false\n")
 	w.write("/etc/group", "root:x:0:\nwww:x:34:\n")
 	w.write("/etc/containerd/config.toml", "version = 2\n[plugins.\"io.containerd.grpc.v1.cri\".registry]\n  config_path = \"/etc/containerd/certs.d:/etc/docker/certs.d\"\n")
 	w.write("/usr/sbin/update-ca-certificates", "")
 	w.write(DefaultKubeletConfigDir+"/00-image.conf", "")
-	w.write("/var/lib/ortet/config/x", "")
 	for _, name := range []string{"kubelet.service", "containerd.service", "nginx.service", "backup.service"} {
 		w.write("/lib/systemd/system/"+name, "[Service]\nExecStart=/bin/true\n[Install]\nWantedBy=multi-user.target\n")
 		w.units[name] = &unit{active: "active", since: w.now.Add(-time.Hour)}
@@ -98,7 +96,7 @@ func (w *world) has(name, text string) func() bool {
 }
 
 func (w *world) applier() *Applier {
-	return New(Options{Root: w.root, Files: w.files, System: w, Now: func() time.Time { return w.now }, Log: slog.New(slog.DiscardHandler), Boot: w.boot,
+	return New(Options{Root: w.root, Files: w.store, System: w, Now: func() time.Time { return w.now }, Log: slog.New(slog.DiscardHandler), Boot: w.boot,
 		Heartbeat: func(context.Context) (bool, time.Time, error) { return w.ready, w.heartbeat, nil }})
 }
 
@@ -120,11 +118,8 @@ func (w *world) apply(generation int64, c nodeconfig.Config) (wire.Configuration
 	w.t.Helper()
 	d := document(generation, c)
 	// As it is read from userData: numbers are float64.
-	s, err := nodeconfig.Read(w.record(d))
+	d, err := nodeconfig.ReadUnverified(w.record(d))
 	if err != nil {
-		w.t.Fatal(err)
-	}
-	if d, err = s.Unverified(); err != nil {
 		w.t.Fatal(err)
 	}
 	w.log = nil
@@ -146,7 +141,7 @@ func (w *world) good(generation int64, c nodeconfig.Config, actions ...string) {
 
 func (w *world) pending() bool {
 	w.t.Helper()
-	pending, err := w.files.Pending()
+	_, pending, err := w.store.Pending()
 	if err != nil {
 		w.t.Fatal(err)
 	}
@@ -197,9 +192,14 @@ func (w *world) Verify(_ context.Context, stage string, units []string) (lines [
 	return lines, nil
 }
 
-func (w *world) Reload(context.Context) error { w.log = append(w.log, "daemon-reload"); return nil }
+func (w *world) Reload(context.Context) error {
+	w.step()
+	w.log = append(w.log, "daemon-reload")
+	return nil
+}
 
 func (w *world) Control(_ context.Context, verb Verb, name string, wait bool) error {
+	w.step()
 	line := string(verb) + " " + name
 	if !wait {
 		line += " (no wait)"
@@ -219,6 +219,9 @@ func (w *world) Control(_ context.Context, verb Verb, name string, wait bool) er
 
 // run has a unit that runs do what it does at its start.
 func (w *world) run(name string) {
+	if name == "kubelet.service" {
+		w.running[name] = w.read(DefaultKubeletConfigDir + "/" + kubeletDropIn)
+	}
 	if fails := w.fails[name]; fails != nil && fails() {
 		w.units[name].active = "activating"
 	} else if name == "kubelet.service" && (w.silent == nil || !w.silent()) {
@@ -258,12 +261,14 @@ func (w *world) Sysctl(key string) (string, error) {
 }
 
 func (w *world) SetSysctl(key, value string) error {
+	w.step()
 	w.log = append(w.log, "sysctl "+key+"="+value)
 	w.sysctls[key] = value
 	return nil
 }
 
 func (w *world) UpdateCACertificates(context.Context) error {
+	w.step()
 	w.log = append(w.log, "update-ca-certificates")
 	return nil
 }
@@ -278,6 +283,7 @@ func (w *world) Healthz(context.Context, int) error {
 }
 
 func (w *world) Wait(ctx context.Context, d time.Duration) error {
+	w.step()
 	w.now = w.now.Add(d)
 	if w.onWait != nil {
 		w.onWait()
@@ -291,115 +297,51 @@ func (w *world) Wait(ctx context.Context, d time.Duration) error {
 	return ctx.Err()
 }
 
-// A fakeStore is the store of package files without its care for power cuts.
-type fakeStore struct {
+// A hooked store is the machine's, whose steps can be watched and whose Restore can fail.
+type hooked struct {
+	*files.Store
 	w            *world
-	current      files.Set
-	record       []byte
-	base         map[string]*files.Entry
-	next         files.Set
-	nextRecord   []byte
-	pending      bool
 	restoreError error
+	restored     func() // the files were restored
 }
 
-func (s *fakeStore) Current() (files.Set, []byte, error) { return s.current, s.record, nil }
-func (s *fakeStore) Pending() (bool, error)              { return s.pending, nil }
-
-func (s *fakeStore) at(name string) files.Entry {
-	at := filepath.Join(s.w.root, name)
-	if target, err := os.Readlink(at); err == nil {
-		return files.Entry{Path: name, Link: target}
-	}
-	text, err := os.ReadFile(at)
-	if err != nil {
-		return files.Entry{Path: name, Absent: true}
-	}
-	return files.Entry{Path: name, Content: text, Mode: 0o644}
-}
-
-// wanted is the state of each path that this set or an earlier one touches.
-func (s *fakeStore) wanted(set files.Set) (all files.Set) {
-	for _, e := range set {
-		all = append(all, e)
-	}
-	for name, e := range s.base {
-		if !slices.ContainsFunc(set, func(x files.Entry) bool { return x.Path == name }) {
-			all = append(all, *e)
-		}
-	}
-	slices.SortFunc(all, func(a, b files.Entry) int { return strings.Compare(a.Path, b.Path) })
-	return all
-}
-
-func (s *fakeStore) Changes(set files.Set) (changed []string, err error) {
-	for _, e := range s.wanted(set) {
-		if info, err := os.Lstat(filepath.Join(s.w.root, e.Path)); err == nil && info.IsDir() {
-			return nil, errors.New(e.Path + ": is a directory")
-		}
-		if is := s.at(e.Path); is.Absent != e.Absent || is.Link != e.Link || string(is.Content) != string(e.Content) {
-			changed = append(changed, e.Path)
-		}
-	}
-	return changed, nil
-}
-
-func (s *fakeStore) put(set files.Set) ([]string, error) {
-	changed, err := s.Changes(set)
-	if err != nil {
-		return nil, err
-	}
-	for _, e := range s.wanted(set) {
-		if !slices.Contains(changed, e.Path) {
-			continue
-		}
-		at := filepath.Join(s.w.root, e.Path)
-		_ = os.Remove(at)
-		if e.Absent {
-			continue
-		}
-		if e.Link != "" {
-			err = errors.Join(os.MkdirAll(filepath.Dir(at), 0o755), os.Symlink(e.Link, at))
-		} else {
-			s.w.write(e.Path, string(e.Content))
-		}
-		if err != nil {
-			return nil, err
-		}
-	}
-	return changed, nil
-}
-
-func (s *fakeStore) Begin(next files.Set, record []byte) ([]string, error) {
-	if s.pending {
-		return nil, errors.New("begin while pending")
-	}
-	for _, e := range next {
-		if s.base[e.Path] == nil {
-			is := s.at(e.Path)
-			s.base[e.Path] = &is
-		}
-	}
-	changed, err := s.put(next)
-	if err == nil {
-		s.next, s.nextRecord, s.pending = next, record, true
-	}
+func (s *hooked) Begin(next files.Set, record []byte) ([]string, error) {
+	s.w.step()
+	changed, err := s.Store.Begin(next, record)
+	s.w.step()
 	return changed, err
 }
 
-func (s *fakeStore) Keep() error {
-	s.current, s.record, s.pending = s.next, s.nextRecord, false
-	return nil
+func (s *hooked) Keep() error {
+	s.w.step()
+	err := s.Store.Keep()
+	s.w.step()
+	return err
 }
 
-func (s *fakeStore) Restore() ([]string, error) {
-	if s.restoreError != nil || !s.pending {
+func (s *hooked) Restore() ([]string, error) {
+	s.w.step()
+	if s.restoreError != nil {
 		return nil, s.restoreError
 	}
-	s.pending = false
-	changed, err := s.put(s.current)
-	if s.w.restored != nil {
-		s.w.restored()
+	changed, err := s.Store.Restore()
+	s.w.step()
+	if s.restored != nil {
+		s.restored()
 	}
 	return changed, err
+}
+
+// open opens the real store of the machine.
+func (w *world) open() *hooked {
+	w.t.Helper()
+	fsys, err := files.OS(w.root)
+	if err != nil {
+		w.t.Fatal(err)
+	}
+	store, err := files.Open(fsys)
+	if err != nil {
+		w.t.Fatal(err)
+	}
+	return &hooked{Store: store, w: w}
 }

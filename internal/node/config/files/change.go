@@ -71,7 +71,7 @@ func over(from, to, base Set) (Set, error) {
 		}
 		b, ok := base.find(e.Path)
 		if !ok {
-			return nil, fmt.Errorf("%s: its baseline is missing in %s", e.Path, baselines)
+			return nil, fmt.Errorf("%s: its baseline is missing in %s", e.Path, Dir)
 		}
 		wanted = append(wanted, b)
 	}
@@ -86,12 +86,12 @@ func (s *Store) plan(st state, next Set) (changes, base Set, err error) {
 	if err := check(next); err != nil {
 		return nil, nil, err
 	}
-	wanted, err := over(st.kept.Set, next, st.baselines)
+	wanted, err := over(st.kept.Set, next, st.kept.Baselines)
 	if err != nil {
 		return nil, nil, err
 	}
 	for _, e := range wanted {
-		b, ok := st.baselines.find(e.Path)
+		b, ok := st.kept.Baselines.find(e.Path)
 		if _, covered := st.kept.Set.find(e.Path); !covered || !ok {
 			if b, err = s.observe(e.Path); err != nil {
 				return nil, nil, fmt.Errorf("keep what was there before: %w", err)

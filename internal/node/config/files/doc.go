@@ -1,10 +1,10 @@
 // Package files changes a set of files so that a power cut at any moment leaves, once
-// Restore has run, the old set or the new one and never a mix.
+// Discard has run, the old set or the new one and never a mix.
 //
 // Everything new is written and synced beside its target first; then a journal that names
 // the old and the new set is synced; then names change. The journal goes when the caller
 // says that the new set is good (Keep). A journal that is found at a start means: back to
-// the old set (Restore).
+// the old set (Restore, and Discard to end it).
 //
 // For each path of the current set it keeps the baseline: what lay there before a set had
 // it, or that nothing did. A path that a later set omits goes back to that. Folders that

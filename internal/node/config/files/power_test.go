@@ -182,7 +182,7 @@ func (s *search) recoveryCut(d disk, want expectation, skip func(string) bool) e
 		m.cut, m.skip = cut, skip
 		store, err := files.Open(m)
 		if err == nil {
-			_, err = store.Restore()
+			err = store.Discard()
 		}
 		if err == nil {
 			return nil
@@ -202,7 +202,7 @@ func (s *search) check(d disk, want expectation, skip func(string) bool) error {
 	if err != nil {
 		return err
 	}
-	if _, err := store.Restore(); err != nil {
+	if err := store.Discard(); err != nil {
 		return err
 	}
 	_, record, err := store.Current()
@@ -229,7 +229,7 @@ func (s *search) check(d disk, want expectation, skip func(string) bool) error {
 	if len(stale) > 0 || sets > 1 {
 		return fmt.Errorf("left after recovery: %v, %d sets", stale, sets)
 	}
-	if pending, err := store.Pending(); pending || err != nil {
+	if _, pending, err := store.Pending(); pending || err != nil {
 		return fmt.Errorf("pending after recovery: %v, %v", pending, err)
 	}
 	if err := apply(m, third, "third"); err != nil {
@@ -275,7 +275,7 @@ func run(t *testing.T, kept files.Set, skip func(string) bool) (*search, error) 
 		kill := m.steps < cut
 		m.cut = -1
 		if store, err = files.Open(m); err == nil {
-			_, err = store.Restore()
+			err = store.Discard()
 		}
 		if err != nil {
 			t.Fatal(err)
@@ -298,7 +298,7 @@ func run(t *testing.T, kept files.Set, skip func(string) bool) (*search, error) 
 			t.Fatal(err)
 		}
 		m.cut = m.steps + cut
-		_, err = store.Restore()
+		err = store.Discard()
 		if err != nil && !errors.Is(err, errCut) {
 			t.Fatal(err)
 		}
@@ -308,7 +308,7 @@ func run(t *testing.T, kept files.Set, skip func(string) bool) (*search, error) 
 		done := err == nil
 		m.cut = -1
 		if store, err = files.Open(m); err == nil {
-			_, err = store.Restore()
+			err = store.Discard()
 		}
 		if err != nil {
 			t.Fatal(err)
@@ -356,7 +356,7 @@ func TestPowerCutWhileForgetting(t *testing.T) {
 			left := newMemory(m.survivor(func(i int) bool { return chosen&(1<<i) != 0 }))
 			s, err := files.Open(left)
 			if err == nil {
-				_, err = s.Restore()
+				err = s.Discard()
 			}
 			if err != nil || view(left) != kept {
 				t.Fatalf("cut %d, %b: %v, files:\n%s", cut, chosen, err, view(left))
@@ -385,7 +385,7 @@ func TestPowerCutFindsAMissingSync(t *testing.T) {
 	for _, c := range []struct{ name, sync string }{
 		{"a staged file", "Sync /etc/app/.changed.conf.ortet-config"},
 		{"the journal", "Sync " + files.Dir + "/.journal.json.ortet-config"},
-		{"the baselines", "Sync " + files.Dir + "/.baselines.json.ortet-config"},
+		{"the next set", "Sync " + files.Dir + "/.set-a.json.ortet-config"},
 		{"the store's folder", "SyncDir " + files.Dir},
 		{"a folder of names that changed", "SyncDir /etc/app"},
 		{"the parent of a new folder", "SyncDir /opt"},

@@ -11,12 +11,10 @@ import (
 const (
 	// Dir is the folder of the store's state.
 	Dir = "/var/lib/ortet/config"
-	// Journal exists from Begin to Keep or Restore: its content is a journal.
+	// Journal exists from Begin to Keep or Discard: its content is a journal.
 	Journal = Dir + "/journal.json"
 	// current is the journal of the last Begin that was kept.
 	current = Dir + "/current.json"
-	// baselines is what lay at each path before a set touched it.
-	baselines = Dir + "/baselines.json"
 	// The current set's file, and one for the next, take turns.
 	setA, setB = Dir + "/set-a.json", Dir + "/set-b.json"
 
@@ -36,15 +34,17 @@ type journal struct {
 type stored struct {
 	Set    Set    `json:"set"`
 	Record []byte `json:"record,omitempty"`
+	// Baselines is what lay at each path before a set touched it: of the set's, and of the
+	// set before.
+	Baselines Set `json:"baselines,omitempty"`
 }
 
 // state is all that the store's folder says.
 type state struct {
-	current   string   // the current set's file, "" for none
-	journal   *journal // nil where nothing is pending
-	kept      stored   // the current set
-	next      stored   // the journal's new set
-	baselines Set
+	current string   // the current set's file, "" for none
+	journal *journal // nil where nothing is pending
+	kept    stored   // the current set
+	next    stored   // the journal's new set
 }
 
 // A Store changes a set of files as one step. One process may use it at a time, and from
@@ -55,7 +55,7 @@ type Store struct {
 }
 
 // Open opens the store and makes its folder where it is missing. It changes nothing else:
-// the caller calls Restore at its start.
+// the caller calls Discard at its start.
 func Open(fsys FS) (*Store, error) {
 	s := &Store{fsys, map[string]bool{}}
 	if err := s.makeFolder(Dir, 0o700); err != nil {
@@ -71,10 +71,10 @@ func (s *Store) Current() (set Set, record []byte, err error) {
 	return st.kept.Set, st.kept.Record, err
 }
 
-// Pending says whether a set was begun and neither kept nor restored.
-func (s *Store) Pending() (bool, error) {
+// Pending says whether a set was begun and neither kept nor discarded, and gives its record.
+func (s *Store) Pending() (record []byte, pending bool, err error) {
 	st, err := s.read()
-	return st.journal != nil, err
+	return st.next.Record, st.journal != nil, err
 }
 
 // Changes is the paths that Begin would change.
@@ -95,7 +95,7 @@ func (s *Store) Changes(next Set) ([]string, error) {
 // with the set.
 //
 // An error before the journal is written leaves the files as they were; after one behind
-// it they were restored, or the error says why not and Restore can be tried again.
+// it they were restored, or the error says why not and Discard can be tried again.
 // Folders that were made stay, empty or not.
 func (s *Store) Begin(next Set, record []byte) (changed []string, err error) {
 	defer func() {
@@ -123,16 +123,14 @@ func (s *Store) Begin(next Set, record []byte) (changed []string, err error) {
 	}
 	// The set comes before anything is staged: clean finds by it what a power cut left.
 	for _, step := range []func() error{
-		func() error { return s.save(j.To, stored{next, record}) },
-		func() error { return s.save(baselines, base) },
+		func() error { return s.save(j.To, stored{next, record, base}) },
 		func() error { return s.stage(changes) },
 		func() error { return s.save(Journal, j) },
 		func() error { return s.swap(changes) },
 		func() error { return s.syncFolders(changes) },
 	} {
 		if err := step(); err != nil {
-			_, undo := s.Restore()
-			return nil, errors.Join(err, undo)
+			return nil, errors.Join(err, s.Discard())
 		}
 	}
 	return paths(changes), nil
@@ -161,43 +159,69 @@ func (s *Store) Keep() error {
 	return nil
 }
 
-// Restore goes back to the set before Begin and gives the paths that it changed; where
-// nothing is pending it does nothing. It also removes what a power cut left of a Begin.
-// A path that it cannot restore (a folder was made there) is an error, and the change
-// stays pending; the others are restored.
+// Restore goes back to the files before Begin, and gives the paths that differ between the
+// two sets. The change stays pending until Discard, so that who is killed before it acted
+// on the paths has them again. Where nothing is pending it only removes what a power cut
+// left of a Begin. A path that cannot be restored (a folder was made there) is an error;
+// the others are restored.
 func (s *Store) Restore() (changed []string, err error) {
 	st, err := s.read()
-	if err != nil {
-		return nil, err
+	if err == nil {
+		changed, err = s.restore(st)
 	}
+	return changed, err
+}
+
+// Discard is Restore, and ends the change.
+func (s *Store) Discard() error {
+	st, err := s.read()
+	if err != nil {
+		return err
+	}
+	if _, err := s.restore(st); err != nil || st.journal == nil {
+		return err
+	}
+	if err = s.fs.Remove(Journal); err == nil {
+		err = s.fs.SyncDir(Dir)
+	}
+	if err != nil {
+		return fmt.Errorf("restore files: %w", err)
+	}
+	st.journal = nil
+	_ = s.clean(st) // restored all the same; the next Begin cleans again
+	return nil
+}
+
+func (s *Store) restore(st state) (changed []string, err error) {
 	if err := s.clean(st); err != nil || st.journal == nil {
 		return nil, err
 	}
-	wanted, err := over(st.next.Set, st.kept.Set, st.baselines)
+	// Both have the same paths.
+	wanted, err := over(st.next.Set, st.kept.Set, st.next.Baselines)
 	if err != nil {
 		return nil, fmt.Errorf("restore files: %w", err)
+	}
+	undone, err := over(st.kept.Set, st.next.Set, st.next.Baselines)
+	if err != nil {
+		return nil, fmt.Errorf("restore files: %w", err)
+	}
+	for i, e := range wanted {
+		if !same(e, undone[i]) {
+			changed = append(changed, e.Path)
+		}
 	}
 	changes, blocked := s.differing(wanted)
 	if err := s.stage(changes); err != nil {
 		return nil, fmt.Errorf("restore files: %w", errors.Join(err, s.clean(st)))
 	}
-	err = s.swap(changes)
-	if err == nil {
+	if err = s.swap(changes); err == nil {
 		// All folders: a Restore that was killed may have renamed without a sync.
 		err = s.syncFolders(wanted)
 	}
-	if err = errors.Join(err, blocked); err == nil {
-		err = s.fs.Remove(Journal)
+	if err = errors.Join(err, blocked); err != nil {
+		return changed, fmt.Errorf("restore files: %w", err)
 	}
-	if err == nil {
-		err = s.fs.SyncDir(Dir)
-	}
-	if err != nil {
-		return paths(changes), fmt.Errorf("restore files: %w", err)
-	}
-	st.journal = nil
-	_ = s.clean(st) // restored all the same; the next Begin cleans again
-	return paths(changes), nil
+	return changed, nil
 }
 
 // Drift is the paths of the current set where something else lies now. While a change is
@@ -233,14 +257,12 @@ func (s *Store) Forget() error {
 	if st.journal != nil {
 		return fmt.Errorf("forget files: %w", errPending)
 	}
-	for _, name := range []string{current, baselines} { // baselines without a set count for nothing
-		_, err := s.remove(name)
-		if err == nil {
-			err = s.fs.SyncDir(Dir)
-		}
-		if err != nil {
-			return fmt.Errorf("forget files: %w", err)
-		}
+	_, err = s.remove(current)
+	if err == nil {
+		err = s.fs.SyncDir(Dir)
+	}
+	if err != nil {
+		return fmt.Errorf("forget files: %w", err)
 	}
 	return s.clean(state{})
 }
@@ -249,9 +271,6 @@ func (s *Store) Forget() error {
 func (s *Store) read() (st state, err error) {
 	var last, open journal
 	if _, err := s.load(current, &last); err != nil {
-		return state{}, err
-	}
-	if _, err := s.load(baselines, &st.baselines); err != nil {
 		return state{}, err
 	}
 	if st.current = last.To; st.current != "" {
@@ -331,7 +350,7 @@ func (s *Store) clean(st state) error {
 			unused = append(unused, name)
 		}
 	}
-	unused = append(unused, temp(setA), temp(setB), temp(baselines), temp(Journal))
+	unused = append(unused, temp(setA), temp(setB), temp(Journal))
 	var touched Set
 	for _, e := range staged {
 		ok, err := s.remove(temp(e.Path))
