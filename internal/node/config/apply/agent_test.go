@@ -397,11 +397,11 @@ func TestKilledAtEachOperation(t *testing.T) {
 					if power {
 						a.reboot(t)
 					}
-					a.runs(t, func() { pass(90 * time.Second) })
+					a.runs(t, func() { pass(10 * time.Second) })
 					a.consistent(t, what)
 					a.fails = map[string]func() bool{}
 					a.push(3, motd("3"))
-					a.runs(t, func() { pass(90 * time.Second) })
+					a.runs(t, func() { pass(10 * time.Second) })
 					if a.last() != "Applied 3/3" || a.read(motdFile) != "3" {
 						t.Errorf("%s: the next generation: %s", what, a.last())
 					}
