@@ -387,7 +387,7 @@ func (n *configNode) Current() (files.Set, []byte, error) {
 }
 
 // Pending finds no journal.
-func (*configNode) Pending() (bool, error) { return false, nil }
+func (*configNode) Pending() ([]byte, bool, error) { return nil, false, nil }
 
 // Drift finds none.
 func (*configNode) Drift() ([]string, error) { return nil, nil }
