@@ -27,8 +27,8 @@ func unit(t *testing.T, name string) map[string]string {
 // The units of the boot are ordered before the agents, and nothing needs them or waits
 // for long.
 func TestUnitsAreOrderedOnly(t *testing.T) {
-	recover, boot, run := unit(t, "ortet-config-recover.service"), unit(t, "ortet-config-boot.service"), unit(t, "ortet-config.service")
-	for name, u := range map[string]map[string]string{"recover": recover, "boot": boot} {
+	early, boot, run := unit(t, "ortet-config-recover.service"), unit(t, "ortet-config-boot.service"), unit(t, "ortet-config.service")
+	for name, u := range map[string]map[string]string{"recover": early, "boot": boot} {
 		before := strings.Fields(u["Before"])
 		for _, agent := range []string{"kubelet.service", "k3s-agent.service", "rke2-agent.service", "shutdown.target"} {
 			if !slices.Contains(before, agent) {
@@ -39,8 +39,8 @@ func TestUnitsAreOrderedOnly(t *testing.T) {
 			t.Errorf("%s: DefaultDependencies=%s Type=%s", name, u["DefaultDependencies"], u["Type"])
 		}
 	}
-	if recover["ConditionPathExists"] != "/var/lib/ortet/config/journal.json" || strings.Contains(recover["After"]+recover["Wants"], "network") || !strings.Contains(recover["Before"], "systemd-sysctl.service containerd.service") {
-		t.Errorf("recover: %v", recover)
+	if early["ConditionPathExists"] != "/var/lib/ortet/config/journal.json" || strings.Contains(early["After"]+early["Wants"], "network") || !strings.Contains(early["Before"], "systemd-sysctl.service containerd.service") {
+		t.Errorf("recover: %v", early)
 	}
 	if boot["TimeoutStartSec"] != "20" || boot["RemainAfterExit"] != "yes" || !strings.Contains(boot["After"], "ortet-join.service") {
 		t.Errorf("boot: %v", boot)
@@ -48,7 +48,7 @@ func TestUnitsAreOrderedOnly(t *testing.T) {
 	if run["Type"] != "notify" || run["Restart"] != "always" || run["Before"] != "" || !strings.Contains(run["After"], "ortet-config-boot.service") {
 		t.Errorf("run: %v", run)
 	}
-	for _, u := range []map[string]string{recover, boot, run} {
+	for _, u := range []map[string]string{early, boot, run} {
 		if u["ProtectSystem"]+u["ProtectKernelTunables"] != "" {
 			t.Errorf("%s cannot write what a configuration names", u["ExecStart"])
 		}

@@ -194,8 +194,8 @@ func (r *reconciler) say(answer wire.ConfigurationAnswer, state wire.Configurati
 	answer.State, answer.Reason, answer.Message = state, reason, clip(message)
 	answer.At = r.Now().UTC().Truncate(time.Second)
 	answer.Drift = answer.Drift[:min(len(answer.Drift), maxDrift)]
-	for size := 0; len(answer.Drift) > 0; answer.Drift = answer.Drift[:len(answer.Drift)-1] {
-		size = 0
+	for ; len(answer.Drift) > 0; answer.Drift = answer.Drift[:len(answer.Drift)-1] {
+		size := 0
 		for _, path := range answer.Drift {
 			size += len(path)
 		}

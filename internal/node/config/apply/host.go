@@ -181,9 +181,9 @@ var denied = [...]string{
 // fileAllowed refuses denied paths, by name and behind links.
 func (h host) fileAllowed(f nodeconfig.File) error {
 	if !path.IsAbs(f.Path) || path.Clean(f.Path) != f.Path {
-		return fmt.Errorf("file %q: want an absolute path without . and ..", f.Path)
+		return fmt.Errorf("file %q: want an absolute path without dots", f.Path)
 	}
-	target := f.Path
+	var target string
 	for folder := path.Dir(f.Path); ; folder = path.Dir(folder) {
 		at, err := h.t.Resolve(folder, true)
 		if err == nil {

@@ -230,13 +230,13 @@ func (s *search) check(d disk, want expectation, skip func(string) bool) error {
 		return fmt.Errorf("left after recovery: %v, %d sets", stale, sets)
 	}
 	if _, pending, err := store.Pending(); pending || err != nil {
-		return fmt.Errorf("pending after recovery: %v, %v", pending, err)
+		return fmt.Errorf("pending after recovery: %v, %w", pending, err)
 	}
 	if err := apply(m, third, "third"); err != nil {
 		return fmt.Errorf("the next set: %w", err)
 	}
 	if drift, err := store.Drift(); err != nil || len(drift) > 0 {
-		return fmt.Errorf("drift of the next set: %v, %v", drift, err)
+		return fmt.Errorf("drift of the next set: %v, %w", drift, err)
 	}
 	if err := apply(m, nil, "none"); err != nil {
 		return fmt.Errorf("the empty set: %w", err)
