@@ -382,7 +382,7 @@ func (c *configuring) killAgent(ctx context.Context, t *testing.T, node string, 
 	}
 	path, had := filepath.Join(c.dir, "killed.yaml"), ""
 	for round := range times {
-		after := time.Duration(random.IntN(60_000)) * time.Microsecond
+		after := time.Duration(random.IntN(20_000)) * time.Microsecond
 		killed := c.killWhileApplying(ctx, t, node, after)
 		if err := os.WriteFile(path, []byte(config(round)), 0o600); err != nil {
 			t.Fatal(err)
