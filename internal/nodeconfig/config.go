@@ -27,7 +27,7 @@ type File struct {
 	Restart []string `json:"restart,omitempty"`
 }
 
-// A Unit is a systemd unit: of its own (Content), or drop-ins of one that the image has.
+// A Unit is a systemd unit: of its own (Content), or drop-ins of a unit in the image.
 type Unit struct {
 	Name    string   `json:"name"`              // "backup.timer"
 	Content string   `json:"content,omitempty"` // of /etc/systemd/system/NAME

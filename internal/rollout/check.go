@@ -59,7 +59,7 @@ func publicOf(key ed25519.PrivateKey) nodeconfig.PublicKey {
 	return nodeconfig.PublicKeyOf(key.Public().(ed25519.PublicKey))
 }
 
-// foreignProblem says that userData is somebody else's.
+// foreignProblem says that userData is not Ortet's.
 func foreignProblem(on, what string) plan.Problem {
 	return plan.Problem{On: on, Code: "ForeignUserData", What: "its userData is not Ortet's: " + what,
 		WayOut: "move what it does elsewhere (an image, customData), then push with --replace-user-data, which overwrites it"}

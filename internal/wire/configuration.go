@@ -62,6 +62,6 @@ type ConfigurationAnswer struct {
 	Reason     string             `json:"reason,omitempty"`
 	Message    string             `json:"message,omitempty"` // at most 1 KiB, without secrets
 	At         time.Time          `json:"at"`                // when State began
-	// Drift are paths of the configuration that somebody else changed since, at most 20.
+	// Drift are paths of the configuration that another program or person changed since, at most 20.
 	Drift []string `json:"drift,omitempty"`
 }

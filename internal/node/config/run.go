@@ -224,7 +224,7 @@ func encode(a wire.ConfigurationAnswer) string {
 }
 
 // watch follows the machine's own Node. A watch that the server ends is begun again at
-// once; one that breaks is none until the next event.
+// once; a watch that breaks is none until the next event.
 func (a *agent) watch(ctx context.Context, observations chan observation) {
 	put := func(o observation) {
 		select {

@@ -166,7 +166,7 @@ func (a *Applier) Apply(ctx context.Context, d nodeconfig.Document, record strin
 			return r.answer(d.Generation, wire.ConfigurationWaiting, wire.ReasonNodeNotReady, err)
 		}
 	}
-	r.m.Activated, r.m.Judge = false, nil // of one that was killed after it was kept
+	r.m.Activated, r.m.Judge = false, nil // of an application that was killed after it was kept
 	if err = r.m.save(r.t); err == nil {
 		changed, err = a.o.Files.Begin(to.set(), []byte(record))
 	}

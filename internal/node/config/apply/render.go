@@ -391,7 +391,7 @@ func (p *plan) certificates(h host) error {
 			if block, rest = pem.Decode(rest); block == nil {
 				break
 			}
-			// Not its dates: one that has expired must not keep new machines from all else.
+			// Not its dates: an expired certificate must not keep new machines from all else.
 			if x, err := x509.ParseCertificate(block.Bytes); err != nil || !x.IsCA {
 				return fmt.Errorf("CA certificate %s: certificate %d is not a CA's: give its issuer's", c.Name, i)
 			}

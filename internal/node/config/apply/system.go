@@ -49,7 +49,7 @@ type UnitState struct {
 	Since    time.Time // it is active; zero if it is not
 }
 
-// up says whether the unit is as one that was started should be.
+// up says whether the unit is as a start should leave it.
 func (s UnitState) up() bool { return s.Active == "active" || s.Active == "reloading" || s.Done }
 
 // down says whether stopping it changes nothing.
