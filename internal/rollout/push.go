@@ -276,8 +276,8 @@ const (
 )
 
 // send sends a change and waits until it is carried out. For Timeout it is tried again
-// while another operation runs on the resource, or Azure is out of order. gone says that Azure has the instance no
-// longer.
+// while another operation runs on the resource, or Azure is out of order. gone says that
+// Azure has the instance no longer.
 func (p *push) send(ctx context.Context, op, method string, id fleet.ResourceID, body any) (gone bool, err error) {
 	deadline, waits, missing := p.Now().Add(p.o.Timeout), false, 0
 	for {
