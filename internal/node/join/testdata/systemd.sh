@@ -1,32 +1,17 @@
 #!/bin/bash
 # systemd.sh boots systemd from the lab's disk image in a container with the shipped
 # units, a kubelet that does nothing, and Azure and an admission server in one
-# process beside it. It prints what is seen on the way, one fact a line. Called with
-# unshare -m, so that no mount of its outlives it.
+# process beside it. It prints what is seen on the way, one fact a line.
 #
 #   systemd.sh IMAGE AGENT WORLD WORKFOLDER NAME
 set -euo pipefail
 image=$1 agent=$2 world=$3 work=$4 name=$5
 deploy=$(cd "$(dirname "$0")/../../../../deploy/systemd" && pwd)
+. "$(dirname "$0")/../../../../hack/lab/systemd.sh"
 
-inside() { timeout 30 runc --root "$work/runc" exec "$name" "$@"; }
-finish() {
-	runc --root "$work/runc" delete -f "$name" 2>/dev/null || true
-	umount "$work/bundle/rootfs" "$work/upper" "$work/lower" 2>/dev/null || true
-}
-trap finish EXIT
-trap 'exit 130' INT TERM
-
-mkdir -p "$work"/{lower,upper,bundle/rootfs}
-read -r start sectors <<<"$(partx --noheadings --raw --output START,SECTORS --nr 1 "$image")"
-mount -o "ro,loop,noload,offset=$((start * 512)),sizelimit=$((sectors * 512))" "$image" "$work/lower"
-mount -t tmpfs -o size=200m tmpfs "$work/upper"
-mkdir "$work/upper/new" "$work/upper/work"
-mount -t overlay -o "lowerdir=$work/lower,upperdir=$work/upper/new,workdir=$work/upper/work" overlay "$work/bundle/rootfs"
-root=$work/bundle/rootfs units=$root/etc/systemd/system
-
-mkdir -p "$root/usr/local/bin" "$root/etc/cloud" "$units/multi-user.target.wants" "$units/kubelet.service.d"
-touch "$root/etc/cloud/cloud-init.disabled"
+unpack pool100000A
+units=$root/etc/systemd/system
+mkdir -p "$units/kubelet.service.d"
 install -m 755 "$agent" "$root/usr/local/bin/ortet-node"
 install -m 755 "$world" "$root/usr/local/bin/world"
 for unit in ortet-join ortet-leave ortet-left ortet-events; do
@@ -69,27 +54,6 @@ KillMode=none
 UNIT
 ln -s ../world.service "$units/multi-user.target.wants/"
 
-cat >"$work/bundle/config.json" <<'JSON'
-{"ociVersion":"1.0.2","hostname":"pool100000A","root":{"path":"rootfs"},
-"process":{"args":["/lib/systemd/systemd","--log-target=null"],"cwd":"/","env":["PATH=/usr/sbin:/usr/bin:/sbin:/bin","container=oci"],"user":{"uid":0,"gid":0},
-"capabilities":{"bounding":CAPS,"effective":CAPS,"permitted":CAPS}},
-"mounts":[{"destination":"/proc","type":"proc","source":"proc"},
-{"destination":"/dev","type":"tmpfs","source":"tmpfs","options":["nosuid","mode=755","size=64k"]},
-{"destination":"/dev/pts","type":"devpts","source":"devpts","options":["newinstance","ptmxmode=0666"]},
-{"destination":"/dev/shm","type":"tmpfs","source":"tmpfs","options":["size=8m"]},
-{"destination":"/sys","type":"sysfs","source":"sysfs","options":["nosuid","noexec","nodev"]},
-{"destination":"/sys/fs/cgroup","type":"cgroup","source":"cgroup"},
-{"destination":"/run","type":"tmpfs","source":"tmpfs","options":["mode=755","size=50m"]},
-{"destination":"/tmp","type":"tmpfs","source":"tmpfs","options":["size=50m"]}],
-"linux":{"namespaces":[{"type":"pid"},{"type":"ipc"},{"type":"uts"},{"type":"mount"},{"type":"cgroup"},{"type":"network"}],
-"resources":{"devices":[{"allow":true,"access":"rwm"}]},"maskedPaths":[],"readonlyPaths":[]}}
-JSON
-caps=$(printf '"CAP_%s",' CHOWN DAC_OVERRIDE DAC_READ_SEARCH FOWNER FSETID KILL SETGID SETUID SETPCAP NET_ADMIN NET_BIND_SERVICE SYS_CHROOT SYS_PTRACE SYS_ADMIN SYS_NICE SYS_BOOT MKNOD AUDIT_WRITE SETFCAP)
-sed -i "s/CAPS/[${caps%,}]/g" "$work/bundle/config.json"
-
-boot() {
-	runc --root "$work/runc" run --no-pivot --detach --bundle "$work/bundle" "$name" </dev/null >"$work/console" 2>&1 || { cat "$work/console" >&2; exit 1; }
-}
 # until waits for what the rest of its arguments say, for a minute.
 until_() {
 	local i
