@@ -364,11 +364,11 @@ var (
 )
 
 // Apply records that the agent began.
-func (n *configNode) Apply(_ context.Context, _ nodeconfig.Document, record string) wire.ConfigurationAnswer {
+func (n *configNode) Apply(_ context.Context, d nodeconfig.Document, record string) wire.ConfigurationAnswer {
 	n.mu.Lock()
 	defer n.mu.Unlock()
 	n.began, n.record = time.Now(), []byte(record)
-	return wire.ConfigurationAnswer{State: wire.ConfigurationApplied}
+	return wire.ConfigurationAnswer{State: wire.ConfigurationApplied, Generation: d.Generation}
 }
 
 // Recover has nothing to restore.
