@@ -24,7 +24,6 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	rbacv1 "k8s.io/api/rbac/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/client-go/kubernetes"
 
 	admissionkube "github.com/ortet/ortet/internal/admission/kube"
 	"github.com/ortet/ortet/internal/azsim"
@@ -118,9 +117,7 @@ func admissionLatency(ctx context.Context, _ options) (_ []figure, err error) {
 // An admissionSite is a cluster, a scale set's machines that are nothing but their
 // metadata service, and an `ortet admission` in a process of its own.
 type admissionSite struct {
-	dir      string
-	cp       *controlplane.ControlPlane
-	client   kubernetes.Interface
+	benchCluster
 	cloud    *azsim.Server
 	web      *httptest.Server
 	metadata *httptest.Server
@@ -130,7 +127,6 @@ type admissionSite struct {
 	log      *os.File
 	url      string
 	hash     string
-	undo     []func() error
 }
 
 func newAdmissionSite(ctx context.Context, nodes int64, change func(map[string]any)) (_ *admissionSite, err error) {
@@ -140,10 +136,6 @@ func newAdmissionSite(ctx context.Context, nodes int64, change func(map[string]a
 			err = errors.Join(err, s.close())
 		}
 	}()
-	if s.dir, err = os.MkdirTemp("", "ortet-bench-"); err != nil {
-		return nil, err
-	}
-	s.undo = append(s.undo, func() error { return os.RemoveAll(s.dir) })
 	if err := s.startCluster(ctx); err != nil {
 		return nil, err
 	}
@@ -159,42 +151,17 @@ func newAdmissionSite(ctx context.Context, nodes int64, change func(map[string]a
 	return s, s.startServer(ctx)
 }
 
-func (s *admissionSite) close() error {
-	var errs error
-	for i := len(s.undo) - 1; i >= 0; i-- {
-		errs = errors.Join(errs, s.undo[i]())
-	}
-	s.undo = nil
-	return errs
-}
-
 func (s *admissionSite) startCluster(ctx context.Context) error {
-	binary, err := controlplane.Binary(ctx)
-	if err != nil {
-		return err
-	}
-	if s.cp, err = controlplane.Start(ctx, controlplane.Config{Dir: filepath.Join(s.dir, "controlplane"), Binary: binary, NodeMonitorGracePeriod: 24 * time.Hour}); err != nil {
-		return err
-	}
-	s.undo = append(s.undo, func() error {
-		stop, cancel := context.WithTimeout(context.WithoutCancel(ctx), time.Minute)
-		defer cancel()
-		return s.cp.Stop(stop)
-	})
-	config, err := s.cp.RESTConfig()
-	if err != nil {
-		return err
-	}
-	if s.client, err = kubernetes.NewForConfig(config); err != nil {
+	if err := s.start(ctx); err != nil {
 		return err
 	}
 	for _, name := range []string{admissionSpace, admissionkube.KeysNamespace(admissionSpace)} {
-		_, err = s.client.CoreV1().Namespaces().Create(ctx, &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: name}}, metav1.CreateOptions{})
+		_, err := s.client.CoreV1().Namespaces().Create(ctx, &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: name}}, metav1.CreateOptions{})
 		if err != nil {
 			return err
 		}
 	}
-	_, err = s.client.RbacV1().ClusterRoleBindings().Create(ctx, &rbacv1.ClusterRoleBinding{
+	_, err := s.client.RbacV1().ClusterRoleBindings().Create(ctx, &rbacv1.ClusterRoleBinding{
 		ObjectMeta: metav1.ObjectMeta{Name: "ortet-tokens"},
 		RoleRef:    rbacv1.RoleRef{APIGroup: rbacv1.GroupName, Kind: "ClusterRole", Name: "system:node-bootstrapper"},
 		Subjects:   []rbacv1.Subject{{APIGroup: rbacv1.GroupName, Kind: rbacv1.GroupKind, Name: "system:bootstrappers:ortet"}},

@@ -21,7 +21,6 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
-	"k8s.io/client-go/kubernetes"
 
 	"github.com/ortet/ortet/internal/node/config"
 	"github.com/ortet/ortet/internal/node/config/files"
@@ -118,15 +117,12 @@ func settledMemory() (int64, error) {
 // A configSite is a cluster, and nodes that are nothing but an agent and a metadata
 // service.
 type configSite struct {
-	dir           string
-	cp            *controlplane.ControlPlane
-	client        kubernetes.Interface
+	benchCluster
 	metadata      *httptest.Server
 	document      string // as userData
 	nodes         map[string]*configNode
 	names         []string
 	watches, asks atomic.Int64
-	undo          []func() error
 }
 
 func newConfigSite(ctx context.Context) (_ *configSite, err error) {
@@ -136,41 +132,12 @@ func newConfigSite(ctx context.Context) (_ *configSite, err error) {
 			err = errors.Join(err, s.close())
 		}
 	}()
-	if s.dir, err = os.MkdirTemp("", "ortet-bench-"); err != nil {
-		return nil, err
-	}
-	s.undo = append(s.undo, func() error { return os.RemoveAll(s.dir) })
-	binary, err := controlplane.Binary(ctx)
-	if err != nil {
-		return nil, err
-	}
-	if s.cp, err = controlplane.Start(ctx, controlplane.Config{Dir: filepath.Join(s.dir, "controlplane"), Binary: binary, NodeMonitorGracePeriod: 24 * time.Hour}); err != nil {
-		return nil, err
-	}
-	s.undo = append(s.undo, func() error {
-		stop, cancel := context.WithTimeout(context.WithoutCancel(ctx), time.Minute)
-		defer cancel()
-		return s.cp.Stop(stop)
-	})
-	login, err := s.cp.RESTConfig()
-	if err != nil {
-		return nil, err
-	}
-	if s.client, err = kubernetes.NewForConfig(login); err != nil {
+	if err := s.start(ctx); err != nil {
 		return nil, err
 	}
 	s.metadata = httptest.NewServer(s)
 	s.undo = append(s.undo, func() error { s.metadata.Close(); return nil })
 	return s, s.makeConfigNodes(ctx)
-}
-
-func (s *configSite) close() error {
-	var errs error
-	for i := len(s.undo) - 1; i >= 0; i-- {
-		errs = errors.Join(errs, s.undo[i]())
-	}
-	s.undo = nil
-	return errs
 }
 
 // makeConfigNodes makes the Nodes, and for each the root folder of an agent.

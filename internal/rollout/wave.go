@@ -125,7 +125,7 @@ func (p *push) each(ctx context.Context, members []member, parallel int, do func
 // stopped is the error of nodes that failed, if any, and says what was left as it is.
 func (p *push) stopped(ctx context.Context, outcomes []outcome, rest string) error {
 	var errs []error
-	held := false
+	overtaken := false
 	for _, o := range outcomes {
 		if o.err != nil {
 			errs = append(errs, o.err)
@@ -133,7 +133,7 @@ func (p *push) stopped(ctx context.Context, outcomes []outcome, rest string) err
 				p.report("%s", o.err)
 			}
 		}
-		held = held || fleet.Is(o.err, fleet.KindHeld)
+		overtaken = overtaken || fleet.Is(o.err, fleet.KindHeld)
 	}
 	if len(errs) == 0 || ctx.Err() != nil {
 		return ctx.Err()
@@ -147,7 +147,7 @@ func (p *push) stopped(ctx context.Context, outcomes []outcome, rest string) err
 	}
 	remedy := rest
 	switch {
-	case held:
+	case overtaken:
 		remedy += "; see ortet config status"
 	case is(wire.ConfigurationFailed) && p.step == "waves":
 		remedy += "; correct the configuration and push it, or go back with ortet config rollback"

@@ -63,7 +63,7 @@ func (s Settings) check() error {
 	return nil
 }
 
-// readFile reads a file; nil where there is none.
+// readFile reads a file; nil for a missing file.
 func readFile(path string) ([]byte, error) {
 	text, err := os.ReadFile(path)
 	if errors.Is(err, fs.ErrNotExist) {

@@ -1,0 +1,57 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"os"
+	"path/filepath"
+	"time"
+
+	"k8s.io/client-go/kubernetes"
+
+	"github.com/ortet/ortet/test/controlplane"
+)
+
+// A benchCluster is a real control plane in a folder of its own. Its Nodes stay Ready
+// though no kubelet runs.
+type benchCluster struct {
+	dir    string
+	cp     *controlplane.ControlPlane
+	client kubernetes.Interface
+	undo   []func() error // in reverse order
+}
+
+// start makes the folder and starts the control plane; after an error, too, close undoes it.
+func (c *benchCluster) start(ctx context.Context) (err error) {
+	if c.dir, err = os.MkdirTemp("", "ortet-bench-"); err != nil {
+		return err
+	}
+	c.undo = append(c.undo, func() error { return os.RemoveAll(c.dir) })
+	binary, err := controlplane.Binary(ctx)
+	if err != nil {
+		return err
+	}
+	if c.cp, err = controlplane.Start(ctx, controlplane.Config{Dir: filepath.Join(c.dir, "controlplane"), Binary: binary, NodeMonitorGracePeriod: 24 * time.Hour}); err != nil {
+		return err
+	}
+	c.undo = append(c.undo, func() error {
+		stop, cancel := context.WithTimeout(context.WithoutCancel(ctx), time.Minute)
+		defer cancel()
+		return c.cp.Stop(stop)
+	})
+	login, err := c.cp.RESTConfig()
+	if err != nil {
+		return err
+	}
+	c.client, err = kubernetes.NewForConfig(login)
+	return err
+}
+
+func (c *benchCluster) close() error {
+	var errs error
+	for i := len(c.undo) - 1; i >= 0; i-- {
+		errs = errors.Join(errs, c.undo[i]())
+	}
+	c.undo = nil
+	return errs
+}
