@@ -22,11 +22,12 @@ func TestWatchAsKubelet(t *testing.T) {
 			return
 		}
 		for i := range 3 {
+			// A reader that has seen enough hangs up in the middle; what it got, it counts.
 			if _, err := fmt.Fprintf(w, "{\"n\":%d}\n", i); err != nil {
-				t.Error(err)
+				return
 			}
 			if err := http.NewResponseController(w).Flush(); err != nil {
-				t.Error(err)
+				return
 			}
 		}
 		switch q.URL.Query().Get("then") {
