@@ -295,6 +295,11 @@ func (r *run) openJournal(step plan.Step, q CaptureRequest, pool fleet.ResourceI
 			return nil, r.unbegun(plan.StepPreflight, err)
 		}
 	}
+	if q.Check != nil {
+		if err := q.Check(r.work); err != nil {
+			return nil, r.unbegun(plan.StepPreflight, err)
+		}
+	}
 	if err := r.inspectBefore(q, *prep); err != nil {
 		return nil, r.unbegun(plan.StepInspect, err)
 	}

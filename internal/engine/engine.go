@@ -147,6 +147,10 @@ type CaptureRequest struct {
 	ExcludeFromLatest bool `json:"excludeFromLatest,omitempty"`
 	// AllowOwned opts in to a pool whose model Cluster API owns.
 	AllowOwned bool `json:"allowOwned,omitempty"`
+	// Check, if not nil, is called once the pool is held for this run and before
+	// anything is changed; its error ends the capture, and is in the chain of what
+	// Capture returns. A capture that is resumed is not checked.
+	Check func(ctx context.Context) error `json:"-"`
 }
 
 // CaptureResult says what a capture did, also where it returns an error: as far
@@ -229,6 +233,10 @@ type PoolStatus struct {
 	// true where the scale set itself could not be.
 	Problem string `json:"problem,omitempty"`
 	Unread  bool   `json:"unread,omitempty"`
+	// Gone is true where Azure has no such scale set, JournalDenied where these
+	// credentials may not read the Secret of its journal.
+	Gone          bool `json:"gone,omitempty"`
+	JournalDenied bool `json:"journalDenied,omitempty"`
 }
 
 // VersionStatus is one version.
@@ -249,6 +257,7 @@ type InstanceStatus struct {
 	Power       fleet.PowerState `json:"power"`
 	Image       string           `json:"image"`       // version name, or the image's URN or id
 	LatestModel bool             `json:"latestModel"` // applied, or else its image is the model's
+	Created     time.Time        `json:"created,omitzero"`
 }
 
 // CaptureStatus is what the journal says of the newest capture or rollback.

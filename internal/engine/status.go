@@ -82,6 +82,7 @@ func (r *run) status(ctx context.Context, t *task, id fleet.ResourceID) PoolStat
 	problem(versionErr)
 	problem(instanceErr)
 	problem(journalErr)
+	s.Gone, s.JournalDenied = fleet.Is(poolErr, fleet.KindNotFound), fleet.Is(journalErr, fleet.KindDenied)
 	if s.Unread = poolErr != nil; !s.Unread {
 		s.Pool = pool
 	}
@@ -94,7 +95,7 @@ func (r *run) status(ctx context.Context, t *task, id fleet.ResourceID) PoolStat
 			image = exact.Name()
 		}
 		s.Instances = append(s.Instances, InstanceStatus{
-			InstanceID: i.InstanceID, Name: i.Name, HostName: i.HostName, Power: i.Power, Image: image, LatestModel: latest(i, s.Pool.Model),
+			InstanceID: i.InstanceID, Name: i.Name, HostName: i.HostName, Power: i.Power, Image: image, LatestModel: latest(i, s.Pool.Model), Created: i.Created,
 		})
 	}
 	for _, v := range plan.NewestFirst(versions) {

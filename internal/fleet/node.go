@@ -21,8 +21,19 @@ type Node struct {
 	BootID        string
 	MachineID     string
 	OSImage       string
-	Kubelet       string // version
+	Kernel        string    // "5.15.0-1057-azure"
+	Runtime       string    // "containerd://1.7.12"
+	Kubelet       string    // version
+	Created       time.Time // when the Node was registered
+	Taints        []Taint
+	Conditions    []Condition // all but Ready
 }
+
+// A Taint of a node.
+type Taint struct{ Key, Value, Effect string }
+
+// A Condition of a node. Status is "True", "False" or "Unknown".
+type Condition struct{ Type, Status, Reason string }
 
 // Annotations of other projects that matter.
 const (

@@ -92,7 +92,7 @@ func donorProblems(o Observed, options Options, course Course, add adder) {
 		// stopping it may take the API server away, which is needed to start it.
 		add(on, "ControlPlane", "it is a control plane node", "name a worker")
 	}
-	if why := managed(d, o.Pool); why != "" {
+	if why := Managed(d, o.Pool); why != "" {
 		add(on, "ManagedByAKS", "AKS manages this pool ("+why+"), and does not support changes to its scale sets",
 			"use AKS's own node images, or a pool of your own")
 	}
@@ -135,10 +135,10 @@ func donorProblems(o Observed, options Options, course Course, add adder) {
 	}
 }
 
-// managed says by what AKS can be told, or "". AKS Engine, which is served,
+// Managed says by what AKS can be told, or "". pool may be nil. AKS Engine, which is served,
 // labels its nodes with kubernetes.azure.com/cluster too, but names its own
 // resource group there.
-func managed(d fleet.Node, pool *fleet.Pool) string {
+func Managed(d fleet.Node, pool *fleet.Pool) string {
 	if v := d.Labels["kubernetes.azure.com/cluster"]; strings.HasPrefix(strings.ToUpper(v), "MC_") {
 		return "label kubernetes.azure.com/cluster=" + v
 	}

@@ -36,6 +36,8 @@ var rooms = map[string][]string{
 	"internal/azure":            {"internal/fleet"},
 	"internal/cluster":          {"internal/fleet", "internal/journal"},
 	"internal/engine":           {"internal/plan", "internal/journal", "internal/azure", "internal/cluster", "internal/fleet", "internal/wire"},
+	"internal/donors":           {"internal/fleet"},
+	"internal/auto":             {"internal/donors", "internal/engine", "internal/plan", "internal/fleet"},
 	"internal/redact":           {"internal/wire"},
 	"internal/verdict":          {"internal/redact", "internal/wire"},
 	"internal/controller":       {"internal/engine", "internal/azure", "internal/cluster", "internal/fleet", "internal/wire", "internal/verdict", "internal/timeline"},

@@ -105,7 +105,9 @@ func lean(n *corev1.Node) fleet.Node {
 		Unschedulable: n.Spec.Unschedulable,
 		Annotations:   n.Annotations, Labels: n.Labels,
 		BootID: n.Status.NodeInfo.BootID, MachineID: n.Status.NodeInfo.MachineID,
-		OSImage: n.Status.NodeInfo.OSImage, Kubelet: n.Status.NodeInfo.KubeletVersion,
+		OSImage: n.Status.NodeInfo.OSImage, Kernel: n.Status.NodeInfo.KernelVersion,
+		Runtime: n.Status.NodeInfo.ContainerRuntimeVersion, Kubelet: n.Status.NodeInfo.KubeletVersion,
+		Created:     n.CreationTimestamp.Time,
 		NotReadyWhy: "its kubelet has not reported yet",
 	}
 	for _, role := range []string{"node-role.kubernetes.io/control-plane", "node-role.kubernetes.io/master", "node-role.kubernetes.io/etcd"} {
@@ -116,8 +118,12 @@ func lean(n *corev1.Node) fleet.Node {
 	for _, address := range n.Status.Addresses {
 		out.Addresses = append(out.Addresses, address.Address)
 	}
+	for _, taint := range n.Spec.Taints {
+		out.Taints = append(out.Taints, fleet.Taint{Key: taint.Key, Value: taint.Value, Effect: string(taint.Effect)})
+	}
 	for _, condition := range n.Status.Conditions {
 		if condition.Type != corev1.NodeReady {
+			out.Conditions = append(out.Conditions, fleet.Condition{Type: string(condition.Type), Status: string(condition.Status), Reason: condition.Reason})
 			continue
 		}
 		if condition.Status == corev1.ConditionTrue {

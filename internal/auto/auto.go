@@ -1,0 +1,82 @@
+package auto
+
+import (
+	"context"
+	"iter"
+	"log/slog"
+	"time"
+
+	"github.com/ortet/ortet/internal/donors"
+	"github.com/ortet/ortet/internal/engine"
+	"github.com/ortet/ortet/internal/fleet"
+	"github.com/ortet/ortet/internal/plan"
+)
+
+// Doors are those of engine.Engine that are used.
+type Doors interface {
+	Capture(ctx context.Context, request engine.CaptureRequest) (engine.CaptureResult, error)
+	Plan(ctx context.Context, request engine.CaptureRequest) (plan.Plan, error)
+	Status(ctx context.Context, pools []fleet.ResourceID) ([]engine.PoolStatus, error)
+}
+
+// Nodes are the cluster's; cluster.Cluster has them.
+type Nodes interface {
+	Nodes(ctx context.Context) iter.Seq2[fleet.Node, error]
+}
+
+// Config is what an Auto works with. All but Policy, Request, MaxParallel and Now are required.
+type Config struct {
+	// Doors gives the engine for one pool, so that what it reports can name the pool.
+	Doors  func(pool fleet.ResourceID) Doors
+	Nodes  Nodes
+	Policy donors.Policy
+	// Request is that of every capture, but for its Node and Check.
+	Request engine.CaptureRequest
+	// MaxParallel is how many pools are captured at a time; less than 1 means 4.
+	MaxParallel int
+	Now         func() time.Time // nil means time.Now
+	Logger      *slog.Logger
+}
+
+// A Look is what is seen of a pool, before anything is changed.
+type Look struct {
+	donors.Choice
+	// Left says why the pool is left out: AKS or Cluster API owns it, it is gone, it is
+	// not Linux. "" where it is not.
+	Left string `json:"left,omitempty"`
+	// Resumes is the donor of an interrupted capture of the pool, which is finished
+	// first; "" where there is none.
+	Resumes string `json:"resumes,omitempty"`
+	// Refused are reasons why the pool cannot be captured though it is not left out.
+	Refused []plan.Problem `json:"refused,omitempty"`
+	// Notes are worth knowing: what could not be read.
+	Notes []string `json:"notes,omitempty"`
+}
+
+// An Outcome is what became of a pool.
+type Outcome string
+
+// The outcomes.
+const (
+	Captured Outcome = "captured"
+	NotDue   Outcome = "not due"  // nothing to do, Because says why
+	LeftOut  Outcome = "left out" // owned by others, gone, not Linux
+	Planned  Outcome = "planned"  // a dry run
+	Ended    Outcome = "failed"   // Exit and Error say how
+)
+
+// A Result is what became of a pool in one run.
+type Result struct {
+	Pool    fleet.ResourceID `json:"pool"`
+	Outcome Outcome          `json:"outcome"`
+	// Because is why: the choice's, or why it is left out.
+	Because string `json:"because,omitempty"`
+	Donor   string `json:"donor,omitempty"`
+	Exit    int    `json:"exit"` // engine.ExitCode of Err
+	Error   string `json:"error,omitempty"`
+	// Passed are donors that were chosen first and could not be used, each with why.
+	Passed  []string              `json:"passed,omitempty"`
+	Capture *engine.CaptureResult `json:"capture,omitempty"`
+	Plan    *plan.Plan            `json:"plan,omitempty"`
+	Err     error                 `json:"-"`
+}

@@ -1,0 +1,84 @@
+package donors
+
+import (
+	"time"
+
+	"github.com/ortet/ortet/internal/fleet"
+)
+
+// A Member is a node of the pool, with what Azure says of its instance.
+type Member struct {
+	Node fleet.Node
+	// Created is when Azure made the instance; zero where that is not known. From then
+	// to Node.Created is what its boot took.
+	Created time.Time
+}
+
+// A Pool is what is known of one.
+type Pool struct {
+	ID      fleet.ResourceID
+	Members []Member
+	// Newest is when the newest version was made, in UTC; zero where there is none. One
+	// that was rolled back counts, so that a rollback is not undone the next night.
+	Newest time.Time
+	// NewestName is its name, "2026.11.20"; "" where there is none.
+	NewestName string
+}
+
+// A Policy says which nodes qualify, and when an image is due. Its zero value wants one
+// node, Ready for any time, and a new image only for a pool without a version.
+type Policy struct {
+	// PatchAnnotation names the annotation with the time of a node's last patch: RFC
+	// 3339, or anything with a date YYYY-MM-DD in it. "" means that none is looked at.
+	PatchAnnotation string
+	// RebootAnnotation names the annotation of a node that is going to reboot; kured's
+	// fleet.AnnotationKuredReboot counts beside it.
+	RebootAnnotation string
+	MinReady         time.Duration // since a node became Ready
+	MinCandidates    int           // less than 1 means 1
+	MaxImageAge      int           // days; 0 means that age does not count
+	// IgnoreNodes are names, IgnoreAnnotations keys of annotations with any value.
+	IgnoreNodes, IgnoreAnnotations []string
+	// Off are names of rules, of ours, that are switched off.
+	Off []string
+	// Self is the node that this process runs on; "" outside the cluster.
+	Self string
+}
+
+// A Rule is one row of the table.
+type Rule struct {
+	Name string // "schedulable", as Policy.Off has it
+	Text string // what it asks of a node, for help and docs
+	Ours bool   // may be switched off
+}
+
+// A Reason is why a node does not qualify.
+type Reason struct {
+	Rule string `json:"rule"`
+	Text string `json:"text"`
+}
+
+// A Candidate is one node of the pool, judged. Durations are in nanoseconds in JSON.
+type Candidate struct {
+	Node     string        `json:"node"`
+	Eligible bool          `json:"eligible"`
+	Reasons  []Reason      `json:"reasons,omitempty"` // all of them, in the table's order
+	Unknown  []string      `json:"unknown,omitempty"` // rules that could not be judged, and why
+	Ready    time.Duration `json:"ready"`             // since it became Ready; 0 where it is not
+	Patched  string        `json:"patched,omitempty"` // "2026-11-25", the annotation's date
+	Boot     time.Duration `json:"boot,omitempty"`    // from the instance's creation to the Node's; 0 unknown
+}
+
+// A Choice is what to do about a pool.
+type Choice struct {
+	Pool fleet.ResourceID `json:"pool"`
+	// Due is true where a new image is due and enough nodes qualify.
+	Due bool `json:"due"`
+	// Because says in one line why it is due, or why it is not.
+	Because string `json:"because"`
+	// Donor is the best node where Due; "" otherwise.
+	Donor string `json:"donor,omitempty"`
+	// Candidates are all nodes of the pool: those that qualify first, the longest Ready
+	// first, then the others by name.
+	Candidates []Candidate `json:"candidates"`
+}
