@@ -138,7 +138,7 @@ func TestPolicyThatMakesNoSense(t *testing.T) {
 	}{
 		{donors.Policy{}, ""},
 		{donors.Policy{Off: []string{"boot-time", "ignored"}}, ""},
-		{donors.Policy{Off: []string{"kernel", "reboots"}}, `cannot switch off rule "reboots": it does not exist; rules that can be switched off: ignored, verdict, taints, conditions, kernel, os-image, runtime, boot-time`},
+		{donors.Policy{Off: []string{"kernel", "reboots"}}, `cannot switch off rule "reboots": it does not exist; give one of ignored, verdict, taints, conditions, kernel, os-image, runtime, boot-time`},
 		{donors.Policy{Off: []string{"patch"}}, `cannot switch off rule "patch": it always applies`},
 		{donors.Policy{MinReady: -time.Second}, "minimum ready time -1s is negative"},
 		{donors.Policy{MinCandidates: -1}, "minimum number of candidates -1 is negative"},
