@@ -48,17 +48,21 @@ func (s *statistics) old() (old bool, because string) {
 	case limit == 0:
 		return false, version + " is there, and no maximum image age is set"
 	case days > limit:
-		return true, fmt.Sprintf("%s is %s old, more than %d", version, count(days, "day"), limit)
+		return true, fmt.Sprintf("%s is %s old, more than %d", version, plural(days, "day", "days"), limit)
 	}
-	return false, fmt.Sprintf("%s is %s old, not more than %d", version, count(days, "day"), limit)
+	return false, fmt.Sprintf("%s is %s old, not more than %d", version, plural(days, "day", "days"), limit)
 }
 
 // judge gives the candidates in their order, and how many are eligible.
 func (s *statistics) judge(off ...string) (candidates []Candidate, eligible int) {
 	rules := slices.DeleteFunc(table(), func(r row) bool { return slices.Contains(off, r.Name) })
+	candidates = []Candidate{}
 	for i := range s.pool.Members {
 		m := &s.pool.Members[i]
-		c := Candidate{Node: m.Node.Name, Ready: s.readyFor(m), Boot: bootOf(m)}
+		c := Candidate{Node: m.Node.Name, Boot: bootOf(m)}
+		if m.Node.Ready {
+			c.Ready = s.now.Sub(m.Node.ReadySince)
+		}
 		if date, ok := dateIn(m.Node.Annotations[s.policy.PatchAnnotation]); ok {
 			c.Patched = date.Format(time.DateOnly)
 		}
@@ -99,20 +103,16 @@ func tooFew(candidates []Candidate, n, need int) string {
 	rules := slices.SortedFunc(maps.Keys(nodes), func(a, b string) int {
 		return cmp.Or(cmp.Compare(nodes[b], nodes[a]), cmp.Compare(a, b))
 	})
-	verb := "are"
-	if need == 1 {
-		verb = "is"
-	}
-	text := fmt.Sprintf("%d of %s qualify, %d %s needed", n, count(len(candidates), "node"), need, verb)
+	text := fmt.Sprintf("%d of %d nodes qualify, %s needed", n, len(candidates), plural(need, "is", "are"))
 	for i, r := range rules[:min(len(rules), 3)] {
 		text += []string{"; disqualified by ", ", ", ", "}[i] + fmt.Sprintf("%s: %d", r, nodes[r])
 	}
 	return text
 }
 
-func count(n int, what string) string {
-	if n == 1 {
-		return "1 " + what
+func plural(n int, one, more string) string {
+	if n != 1 {
+		one = more
 	}
-	return fmt.Sprintf("%d %ss", n, what)
+	return fmt.Sprintf("%d %s", n, one)
 }

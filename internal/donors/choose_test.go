@@ -140,9 +140,9 @@ func TestPolicyThatMakesNoSense(t *testing.T) {
 		{donors.Policy{Off: []string{"boot-time", "ignored"}}, ""},
 		{donors.Policy{Off: []string{"kernel", "reboots"}}, `cannot switch off rule "reboots": it does not exist; give one of ignored, verdict, taints, conditions, kernel, os-image, runtime, boot-time`},
 		{donors.Policy{Off: []string{"patch"}}, `cannot switch off rule "patch": it always applies`},
-		{donors.Policy{MinReady: -time.Second}, "minimum ready time -1s is negative"},
-		{donors.Policy{MinCandidates: -1}, "minimum number of candidates -1 is negative"},
-		{donors.Policy{MaxImageAge: -1}, "maximum image age -1 is negative"},
+		{donors.Policy{MinReady: -time.Second}, "cannot use minimum ready time -1s"},
+		{donors.Policy{MinCandidates: -1}, "minimum candidates -1"},
+		{donors.Policy{MaxImageAge: -1}, "maximum image age -1"},
 	} {
 		err := c.policy.Check()
 		if (err == nil) != (c.want == "") || err != nil && !strings.Contains(err.Error(), c.want) {

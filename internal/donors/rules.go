@@ -25,9 +25,8 @@ type row struct {
 
 func table() []row {
 	return []row{
-		{Rule{"schedulable", "not cordoned", false}, func(_ *statistics, m *Member) (string, string) {
-			return when(m.Node.Unschedulable, "cordoned")
-		}},
+		{Rule{"schedulable", "not cordoned", false},
+			func(_ *statistics, m *Member) (string, string) { return when(m.Node.Unschedulable, "cordoned") }},
 		{Rule{"control-plane", "no control plane node", false}, func(_ *statistics, m *Member) (string, string) {
 			return when(m.Node.ControlPlane, "control plane node")
 		}},
@@ -42,7 +41,7 @@ func table() []row {
 		{Rule{"ready", "Ready, and long enough", false}, ready},
 		{Rule{"in-use", "not the donor or workbench of a capture", false}, func(_ *statistics, m *Member) (string, string) {
 			key := annotated(m, fleet.AnnotationCapture, fleet.AnnotationWorkbench)
-			return when(key != "", "in use by a capture: "+key+"="+m.Node.Annotations[key])
+			return when(key != "", "in use by a capture (annotation "+key+")")
 		}},
 		{Rule{"ignored", "not ignored by its name or an annotation", true}, func(s *statistics, m *Member) (string, string) {
 			if slices.Contains(s.policy.IgnoreNodes, m.Node.Name) {
@@ -52,25 +51,21 @@ func table() []row {
 			return when(key != "", "annotation "+key+" is ignored")
 		}},
 		{Rule{"verdict", "its boot succeeded", true}, verdict},
-		{Rule{"taints", "no taint that most nodes of the pool lack", true}, func(s *statistics, m *Member) (string, string) {
-			return s.siblings("taint", s.taints, taintsOf(m))
-		}},
+		{Rule{"taints", "no taint that most nodes of the pool lack", true},
+			func(s *statistics, m *Member) (string, string) { return s.siblings("taint", s.taints, taintsOf(m)) }},
 		{Rule{"conditions", "no pressure, and no condition that most nodes of the pool lack", true}, conditions},
-		{Rule{"kernel", "the kernel of most nodes of the pool, or a newer one", true}, func(s *statistics, m *Member) (string, string) {
-			return asMost(m.Node.Kernel, s.kernel)
-		}},
-		{Rule{"os-image", "the OS image of most nodes of the pool, or a newer one", true}, func(s *statistics, m *Member) (string, string) {
-			return asMost(m.Node.OSImage, s.osImage)
-		}},
-		{Rule{"runtime", "the container runtime of most nodes of the pool, or a newer one", true}, func(s *statistics, m *Member) (string, string) {
-			return asMost(m.Node.Runtime, s.runtime)
-		}},
+		{Rule{"kernel", "the kernel of most nodes of the pool, or a newer one", true},
+			func(s *statistics, m *Member) (string, string) { return asMost(m.Node.Kernel, s.kernel) }},
+		{Rule{"os-image", "the OS image of most nodes of the pool, or a newer one", true},
+			func(s *statistics, m *Member) (string, string) { return asMost(m.Node.OSImage, s.osImage) }},
+		{Rule{"runtime", "the container runtime of most nodes of the pool, or a newer one", true},
+			func(s *statistics, m *Member) (string, string) { return asMost(m.Node.Runtime, s.runtime) }},
 		{Rule{"boot-time", "booted as fast as 90% of the pool's nodes", true}, func(s *statistics, m *Member) (string, string) {
 			d := bootOf(m)
 			if d == 0 {
 				return "", "when its instance was made, or its Node first registered, is not known"
 			}
-			return when(d > s.p90, fmt.Sprintf("its boot took %s; %d of %d nodes took at most %s", short(d), rank90(s.boots), s.boots, short(s.p90)))
+			return when(d > s.p90, fmt.Sprintf("its boot took %s; %d of %d nodes took at most %s", short(d), s.rank, s.boots, short(s.p90)))
 		}},
 	}
 }
@@ -86,13 +81,9 @@ func Rules() []Rule {
 
 // Check reports the first value of the policy that makes no sense.
 func (p Policy) Check() error {
-	switch {
-	case p.MinReady < 0:
-		return fmt.Errorf("minimum ready time %s is negative; give 0 or more", p.MinReady)
-	case p.MinCandidates < 0:
-		return fmt.Errorf("minimum number of candidates %d is negative; give 1 or more", p.MinCandidates)
-	case p.MaxImageAge < 0:
-		return fmt.Errorf("maximum image age %d is negative; give days, or 0 for none", p.MaxImageAge)
+	if p.MinReady < 0 || p.MinCandidates < 0 || p.MaxImageAge < 0 {
+		return fmt.Errorf("cannot use minimum ready time %s, minimum candidates %d and maximum image age %d: none may be negative; give 0 or more",
+			p.MinReady, p.MinCandidates, p.MaxImageAge)
 	}
 	why, ours := map[string]string{}, []string{}
 	for _, r := range Rules() {
@@ -150,7 +141,7 @@ func ready(s *statistics, m *Member) (reason, unknown string) {
 	if !m.Node.Ready {
 		return strings.TrimSuffix("not Ready: "+m.Node.NotReadyWhy, ": "), ""
 	}
-	d := s.readyFor(m)
+	d := s.now.Sub(m.Node.ReadySince)
 	return when(d < s.policy.MinReady, "Ready for "+short(d)+", "+short(s.policy.MinReady)+" is needed")
 }
 

@@ -16,8 +16,8 @@ type statistics struct {
 	now                      time.Time
 	taints, conditions       map[string]int // how many nodes have each
 	kernel, osImage, runtime string         // most nodes'
-	boots                    int            // known boot times
-	p90                      time.Duration
+	boots, rank              int            // known boot times, and the rank of p90, from 1
+	p90                      time.Duration  // by nearest rank
 }
 
 func newStatistics(pool Pool, policy Policy, now time.Time) *statistics {
@@ -42,13 +42,11 @@ func newStatistics(pool Pool, policy Policy, now time.Time) *statistics {
 	s.kernel, s.osImage, s.runtime = mostFrequent(kernels), mostFrequent(images), mostFrequent(runtimes)
 	if s.boots = len(boots); s.boots > 0 {
 		slices.Sort(boots)
-		s.p90 = boots[rank90(s.boots)-1]
+		s.rank = (9*s.boots + 9) / 10
+		s.p90 = boots[s.rank-1]
 	}
 	return s
 }
-
-// rank90 is the nearest rank of the 90th percentile of n values, from 1.
-func rank90(n int) int { return (9*n + 9) / 10 }
 
 // siblings gives the reason against what a node has and most others do not; nodes is how
 // many have each, with the node itself.
@@ -65,13 +63,6 @@ func (s *statistics) siblings(kind string, nodes map[string]int, has []string) (
 	return "", ""
 }
 
-func (s *statistics) readyFor(m *Member) time.Duration {
-	if !m.Node.Ready {
-		return 0
-	}
-	return max(s.now.Sub(m.Node.ReadySince), 0)
-}
-
 // taintsOf are the taints but those that the rules schedulable and ready stand for.
 func taintsOf(m *Member) (taints []string) {
 	for _, t := range m.Node.Taints {
@@ -81,7 +72,6 @@ func taintsOf(m *Member) (taints []string) {
 			taints = append(taints, strings.TrimSuffix(t.Key+"="+t.Value, "=")+":"+t.Effect)
 		}
 	}
-	slices.Sort(taints)
 	return taints
 }
 
@@ -93,7 +83,6 @@ func conditionsOf(m *Member) (types []string) {
 			types = append(types, c.Type)
 		}
 	}
-	slices.Sort(types)
 	return types
 }
 
