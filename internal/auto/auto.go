@@ -2,8 +2,8 @@ package auto
 
 import (
 	"context"
+	"errors"
 	"iter"
-	"log/slog"
 	"time"
 
 	"github.com/ortet/ortet/internal/donors"
@@ -24,7 +24,7 @@ type Nodes interface {
 	Nodes(ctx context.Context) iter.Seq2[fleet.Node, error]
 }
 
-// Config is what an Auto works with. All but Policy, Request, MaxParallel and Now are required.
+// Config is what an Auto works with. Doors and Nodes are required.
 type Config struct {
 	// Doors gives the engine for one pool, so that what it reports can name the pool.
 	Doors  func(pool fleet.ResourceID) Doors
@@ -35,7 +35,26 @@ type Config struct {
 	// MaxParallel is how many pools are captured at a time; less than 1 means 4.
 	MaxParallel int
 	Now         func() time.Time // nil means time.Now
-	Logger      *slog.Logger
+}
+
+// Auto captures pools. It is safe for concurrent use.
+type Auto struct{ c Config }
+
+// New checks the configuration. It asks nothing of Azure or the cluster.
+func New(c Config) (*Auto, error) {
+	if c.Doors == nil || c.Nodes == nil {
+		return nil, errors.New("auto: an engine and the cluster's nodes are needed")
+	}
+	if err := c.Policy.Check(); err != nil {
+		return nil, err
+	}
+	if c.MaxParallel < 1 {
+		c.MaxParallel = 4
+	}
+	if c.Now == nil {
+		c.Now = time.Now
+	}
+	return &Auto{c}, nil
 }
 
 // A Look is what is seen of a pool, before anything is changed.

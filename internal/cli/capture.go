@@ -5,6 +5,7 @@ import (
 	"time"
 
 	"github.com/spf13/cobra"
+	"github.com/spf13/pflag"
 
 	"github.com/ortet/ortet/internal/cluster/kube"
 	"github.com/ortet/ortet/internal/engine"
@@ -19,12 +20,16 @@ type captureFlags struct {
 	dryRun     bool
 	image      string
 	pullSecret string
+
+	poolSelection
+	policySet   *pflag.FlagSet // flags that go with pools only
+	maxParallel int
 }
 
 func newCapture(o *options) *cobra.Command {
 	f := &captureFlags{}
 	cmd := &cobra.Command{
-		Use:   "capture NODE",
+		Use:   "capture NODE | --pool POOL | --all",
 		Short: "Capture a node as the image of its pool's new nodes",
 		Long: `capture makes an image version of a node's OS disk and points the node's scale set
 at it. Running instances are not changed. It:
@@ -36,13 +41,24 @@ at it. Running instances are not changed. It:
   5. points the scale set's model at that version
 
 An interrupted capture returns the node to service first; the same command resumes
-it. A second capture of a pool on the same day does nothing, unless --again is given.`,
+it. A second capture of a pool on the same day does nothing, unless --again is given.
+
+With --pool or --all, rules choose the node (ortet donors shows them), and a pool is
+captured only if a new image is due: it has no version, its nodes were patched since
+the newest (--patch-annotation), or the newest is too old (--max-image-age). Pools are
+captured side by side; the exit code is the gravest of all pools (4, 1, 5, 3, 0).`,
 		Example: `  ortet capture k8s-pool1-12345678-vmss000000 --dry-run
   ortet capture k8s-pool1-12345678-vmss000000
   ortet capture k8s-pool1-12345678-vmss000000 --bootstrap=baked \
-    --accept-pool-credentials`,
-		Args: oneArgument("the node to capture, as in 'kubectl get nodes'"),
-		RunE: func(cmd *cobra.Command, args []string) error { return f.run(cmd, o, args[0]) },
+    --accept-pool-credentials
+  ortet capture --all --max-image-age 14 --dry-run`,
+		Args: f.checkSelection,
+		RunE: func(cmd *cobra.Command, args []string) error {
+			if len(args) == 0 {
+				return f.runPools(cmd.Context(), o)
+			}
+			return f.run(cmd, o, args[0])
+		},
 	}
 	r, flags := &f.request, cmd.Flags()
 	flags.BoolVar(&f.dryRun, "dry-run", false, "show the plan and all blockers; change nothing (a short-lived pod inspects the node's disk)")
@@ -67,6 +83,11 @@ it. A second capture of a pool on the same day does nothing, unless --again is g
 	flags.BoolVar(&r.AllowOwned, "allow-owned", false, "continue if Cluster API owns the scale set's model and may revert it")
 	flags.StringVar(&f.image, "image", defaultImage, "container `IMAGE` with ortet-node for the pod that prepares the disk")
 	flags.StringVar(&f.pullSecret, "image-pull-secret", "", "`NAME` of the pull secret for --image, in --namespace")
+	f.policySet = f.policyFlags()
+	f.policySet.IntVar(&f.maxParallel, "max-parallel", 4, "maximum `NUMBER` of pools that are captured at a time")
+	flags.AddFlagSet(f.policySet)
+	flags.StringArrayVar(&f.pools, "pool", nil, "`POOL` whose best node is captured if a new image is due: a scale set's name or ARM id; repeatable")
+	flags.BoolVar(&f.all, "all", false, "capture each pool of the cluster for which a new image is due")
 	return cmd
 }
 
@@ -116,9 +137,7 @@ func (f *captureFlags) run(cmd *cobra.Command, o *options, node string) error {
 	ctx := cmd.Context()
 	show := newProgress(o.process.Err, o.process.Getenv)
 	defer show.Close()
-	needs := kube.Everything(o.namespace)
-	needs.Force = f.request.ForceDrain
-	e, err := o.connect(ctx, show, work{image: f.image, pullSecret: f.pullSecret, needs: &needs})
+	e, err := o.connect(ctx, show, f.work(o))
 	if err != nil {
 		return err
 	}
@@ -140,6 +159,12 @@ func (f *captureFlags) run(cmd *cobra.Command, o *options, node string) error {
 	return o.print(result, func(w io.Writer) { writeCapture(w, result) })
 }
 
+func (f *captureFlags) work(o *options) work {
+	needs := kube.Everything(o.namespace)
+	needs.Force = f.request.ForceDrain
+	return work{image: f.image, pullSecret: f.pullSecret, needs: &needs}
+}
+
 func writeCapture(w io.Writer, r engine.CaptureResult) {
 	version := r.Version.Name()
 	switch {
@@ -153,6 +178,13 @@ func writeCapture(w io.Writer, r engine.CaptureResult) {
 	if r.BuiltFrom != "" && r.BuiltFrom != r.Donor {
 		say(w, "It was made from %s, not from %s. Use --again to build another one today.", r.BuiltFrom, r.Donor)
 	}
+	writeCaptureLists(w, r)
+	if d := r.Timing.End.Sub(r.Timing.Begin); !r.NothingToDo && d > 0 {
+		say(w, "It took %s.", duration(d))
+	}
+}
+
+func writeCaptureLists(w io.Writer, r engine.CaptureResult) {
 	list(w, "Deleted, beyond the history", r.Pruned)
 	list(w, "Kept beyond the history", r.Kept)
 	list(w, "Lost (could not be saved)", r.Irreversible)
@@ -160,7 +192,4 @@ func writeCapture(w io.Writer, r engine.CaptureResult) {
 	list(w, "Other secrets on the image", r.AcceptedSecrets)
 	list(w, "Files with secrets, removed from the image", r.RemovedSecrets)
 	list(w, "Note", r.Notes)
-	if d := r.Timing.End.Sub(r.Timing.Begin); !r.NothingToDo && d > 0 {
-		say(w, "It took %s.", duration(d))
-	}
 }

@@ -36,6 +36,8 @@ type Process struct {
 
 	// rollouts replaces how ortet config connects, in tests.
 	rollouts openRollouts
+	// auto replaces how ortet donors and ortet capture --pool connect, in tests.
+	auto openAuto
 }
 
 // usageError is a mistake in the command line.
@@ -63,9 +65,9 @@ func Run(ctx context.Context, args []string, process Process) int {
 		fmt.Fprintf(process.Err, "ortet: %v\nSee '%s --help'.\n", err, command.CommandPath())
 		return ExitUsage
 	}
-	var remote remoteError
-	if errors.As(err, &remote) {
-		return int(remote)
+	var exit exitError
+	if errors.As(err, &exit) {
+		return int(exit)
 	}
 	writeError(process.Err, err)
 	return engine.ExitCode(err)
@@ -94,6 +96,13 @@ func isCobraUsage(err error) bool {
 		}
 	}
 	return false
+}
+
+// An exitError is the exit code of a command that has reported why.
+type exitError int
+
+func (e exitError) Error() string {
+	return fmt.Sprintf("the command ended with exit code %d", int(e))
 }
 
 // options are what every command takes.
@@ -138,7 +147,7 @@ their boots went; and it changes the configuration of live nodes (ortet config).
 	f.StringVar(&o.namespace, "namespace", "ortet-system", "`NAME` of the namespace for Ortet's journal, Lease, Secrets and pods")
 	f.StringVarP(&o.output, "output", "o", "table", "output `FORMAT`: table, json or yaml")
 	f.StringVar(&o.logLevel, "log-level", "WARNING", "lowest `LEVEL` logged to standard error: DEBUG, INFO, WARNING, ERROR or CRITICAL")
-	root.AddCommand(newCapture(o), newStatus(o), newRollback(o), newNodes(o), newBoot(o), newController(o), newAdmission(o), newCluster(o), newConfig(o), newVersion(o))
+	root.AddCommand(newCapture(o), newDonors(o), newStatus(o), newRollback(o), newNodes(o), newBoot(o), newController(o), newAdmission(o), newCluster(o), newConfig(o), newVersion(o))
 	root.SetHelpCommand(newHelp())
 	root.InitDefaultCompletionCmd()
 	refuseUnknown(root)

@@ -114,19 +114,12 @@ func (c *clusterOptions) untilStopped(ctx context.Context, cmd *exec.Cmd) error 
 	return nil
 }
 
-// A remoteError is the exit code of a command on the server, which has said why itself.
-type remoteError int
-
-func (e remoteError) Error() string {
-	return fmt.Sprintf("the command ended with exit code %d", int(e))
-}
-
 func newClusterSSH(c *clusterOptions) *cobra.Command {
 	cmd := c.serverCommand("ssh", "Open a shell on the server, or run a command there", `ssh runs ssh to the server with the cluster's key. It accepts only the host
 key that the server published through Azure.`, func(ctx context.Context, t *target, args []string) error {
 		err := c.interactive(t.ssh(ctx, nil, args...))
 		if exit := (*exec.ExitError)(nil); errors.As(err, &exit) {
-			return remoteError(exit.ExitCode())
+			return exitError(exit.ExitCode())
 		}
 		return err
 	})

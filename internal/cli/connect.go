@@ -8,6 +8,7 @@ import (
 	"os"
 	"strings"
 
+	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/rest"
 	"k8s.io/client-go/tools/clientcmd"
 
@@ -31,47 +32,69 @@ type work struct {
 	needs *kube.Needs
 }
 
-// connect makes the engine from the flags and the environment, and logs in:
-// wrong credentials are told at once, rather than waited for as ones that are
-// being renewed.
+// A connection is the cluster and Azure, logged in.
+type connection struct {
+	client kubernetes.Interface
+	config engine.Config // all but Holder and Reporter
+}
+
+// engine makes one for show; each has a Lease holder of its own.
+func (c connection) engine(show *progress) (*engine.Engine, error) {
+	config := c.config
+	config.Holder = engine.LocalHolder()
+	if show != nil {
+		config.Reporter = show
+	}
+	return engine.New(config)
+}
+
+// connect is an engine on a connection of its own.
 func (o *options) connect(ctx context.Context, show *progress, w work) (*engine.Engine, error) {
+	c, err := o.open(ctx, w)
+	if err != nil {
+		return nil, err
+	}
+	return c.engine(show)
+}
+
+// open connects by the flags and the environment, and logs in: wrong credentials are
+// reported at once, rather than waited for as ones that are being renewed.
+func (o *options) open(ctx context.Context, w work) (connection, error) {
 	config, err := o.kubernetes()
 	if err != nil {
-		return nil, err
+		return connection{}, err
 	}
-	holder := engine.LocalHolder()
-	c, err := kube.New(kube.Config{REST: config, Namespace: o.namespace, Logger: o.log, Identity: holder})
+	c, err := kube.New(kube.Config{REST: config, Namespace: o.namespace, Logger: o.log, Identity: engine.LocalHolder()})
 	if err != nil {
-		return nil, err
+		return connection{}, err
+	}
+	client, err := kubernetes.NewForConfig(config)
+	if err != nil {
+		return connection{}, fmt.Errorf("set up the Kubernetes client: %w", err)
 	}
 	if err := o.reach(ctx, config); err != nil {
-		return nil, err
+		return connection{}, err
 	}
 	who, err := credential.Load(ctx, credential.Config{File: o.azureConfig, Getenv: o.process.Getenv})
 	if err != nil {
-		return nil, err
+		return connection{}, err
 	}
 	o.log.Info("credentials found", "source", who.Source)
 	cloud, err := arm.New(arm.Options{Cloud: who.Cloud, Credential: who.TokenCredential, Transport: who.Transport, Version: o.process.Version})
 	if err != nil {
-		return nil, err
+		return connection{}, err
 	}
 	if err := cloud.LogIn(ctx); fleet.Is(err, fleet.KindUnauthenticated) {
-		return nil, fmt.Errorf("credentials of %s: %w", who.Source, err)
-	}
-	var reporter engine.Reporter
-	if show != nil {
-		reporter = show
+		return connection{}, fmt.Errorf("credentials of %s: %w", who.Source, err)
 	}
 	var accesses []cluster.Access
 	if w.needs != nil {
 		accesses = kube.Accesses(kube.Rules(*w.needs))
 	}
-	return engine.New(engine.Config{
+	return connection{client: client, config: engine.Config{
 		Cloud:      azure.Audit(azure.Retry(azure.Limit(cloud, azure.Limits{}), azure.RetryPolicy{Jitter: rand.Float64}), o.log),
 		Cluster:    c,
 		Logger:     o.log,
-		Reporter:   reporter,
 		Version:    o.process.Version,
 		Image:      w.image,
 		PullSecret: w.pullSecret,
@@ -79,8 +102,7 @@ func (o *options) connect(ctx context.Context, show *progress, w work) (*engine.
 		Secrets:    kube.Secrets,
 		Namespace:  o.namespace,
 		SelfNode:   o.process.Getenv("NODE_NAME"),
-		Holder:     holder,
-	})
+	}}, nil
 }
 
 // resources finds the credentials and logs in to ARM.

@@ -110,6 +110,8 @@ func lean(n *corev1.Node) fleet.Node {
 		Created:     n.CreationTimestamp.Time,
 		NotReadyWhy: "its kubelet has not reported yet",
 	}
+	// AKS Engine's own mark, by which kamino knows a control plane node.
+	out.ControlPlane = n.Labels["kubernetes.io/role"] == "master"
 	for _, role := range []string{"node-role.kubernetes.io/control-plane", "node-role.kubernetes.io/master", "node-role.kubernetes.io/etcd"} {
 		if _, ok := n.Labels[role]; ok {
 			out.ControlPlane = true

@@ -1,0 +1,341 @@
+package auto_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"iter"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/ortet/ortet/internal/auto"
+	"github.com/ortet/ortet/internal/donors"
+	"github.com/ortet/ortet/internal/engine"
+	"github.com/ortet/ortet/internal/fleet"
+	"github.com/ortet/ortet/internal/plan"
+)
+
+var now = time.Date(2026, 11, 26, 0, 42, 0, 0, time.UTC)
+
+const group = "/subscriptions/s/resourceGroups/g/providers/Microsoft.Compute/virtualMachineScaleSets/"
+
+// A world is pools whose captures end as a test says.
+type world struct {
+	mu       sync.Mutex
+	nodes    []fleet.Node
+	pools    map[string]*engine.PoolStatus
+	capture  func(w *world, q engine.CaptureRequest) error // nil means that it succeeds
+	captured []string
+	running  int
+	most     int
+}
+
+// pool adds one with nodes NAME0, NAME1, …, the first Ready longest.
+func (w *world) pool(name string, nodes int, change func(*engine.PoolStatus)) {
+	s := &engine.PoolStatus{Pool: fleet.Pool{ID: fleet.ResourceID(group + name), Name: name, Model: fleet.Model{Linux: true}}}
+	for i := range nodes {
+		id := fmt.Sprint(i)
+		s.Instances = append(s.Instances, engine.InstanceStatus{InstanceID: id, Created: now.Add(-time.Duration(9-i) * 24 * time.Hour)})
+		w.nodes = append(w.nodes, fleet.Node{
+			Name: name + id, ProviderID: "azure://" + group + name + "/virtualMachines/" + id, OS: "linux",
+			Ready: true, ReadySince: now.Add(-time.Duration(9-i) * 24 * time.Hour),
+		})
+	}
+	if change != nil {
+		change(s)
+	}
+	if w.pools == nil {
+		w.pools = map[string]*engine.PoolStatus{}
+	}
+	w.pools[name] = s
+}
+
+func (w *world) remove(node string) {
+	for i, n := range w.nodes {
+		if n.Name == node {
+			w.nodes = append(w.nodes[:i:i], w.nodes[i+1:]...)
+			return
+		}
+	}
+}
+
+func (w *world) Nodes(context.Context) iter.Seq2[fleet.Node, error] {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	nodes := append([]fleet.Node(nil), w.nodes...)
+	return func(yield func(fleet.Node, error) bool) {
+		for _, n := range nodes {
+			if !yield(n, nil) {
+				return
+			}
+		}
+	}
+}
+
+func (w *world) Status(_ context.Context, pools []fleet.ResourceID) ([]engine.PoolStatus, error) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	return []engine.PoolStatus{*w.pools[pools[0].Name()]}, nil
+}
+
+func (w *world) Plan(_ context.Context, q engine.CaptureRequest) (plan.Plan, error) {
+	return plan.Plan{Donor: q.Node}, nil
+}
+
+func (w *world) Capture(ctx context.Context, q engine.CaptureRequest) (engine.CaptureResult, error) {
+	w.mu.Lock()
+	w.running++
+	w.most = max(w.most, w.running)
+	if w.capture != nil {
+		if err := w.capture(w, q); err != nil {
+			w.running--
+			w.mu.Unlock()
+			return engine.CaptureResult{}, err
+		}
+	}
+	s := w.pools[q.Node[:len(q.Node)-1]]
+	resumed := s.Capture != nil && s.Capture.Ended == nil
+	w.mu.Unlock()
+	var err error
+	if !resumed {
+		err = q.Check(ctx)
+	}
+	time.Sleep(time.Millisecond) // long enough for others to begin
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	if w.running--; err != nil {
+		return engine.CaptureResult{}, err
+	}
+	w.captured = append(w.captured, q.Node)
+	s.Versions = append(s.Versions, version(now))
+	return engine.CaptureResult{Version: s.Pool.ID + "/v"}, nil
+}
+
+func version(at time.Time) engine.VersionStatus {
+	return engine.VersionStatus{ImageVersion: fleet.ImageVersion{Name: at.Format("2006.01.02"), ProvisioningState: "Succeeded"}, BuiltAt: at}
+}
+
+func (w *world) auto(t *testing.T, change func(*auto.Config)) *auto.Auto {
+	t.Helper()
+	c := auto.Config{
+		Doors: func(fleet.ResourceID) auto.Doors { return w }, Nodes: w, Now: func() time.Time { return now },
+		Policy: donors.Policy{MinReady: time.Hour},
+	}
+	if change != nil {
+		change(&c)
+	}
+	a, err := auto.New(c)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return a
+}
+
+// all runs all pools, and gives the results in one line each.
+func all(t *testing.T, a *auto.Auto) ([]string, int) {
+	t.Helper()
+	pools, err := a.Pools(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	results := a.Run(t.Context(), pools, true, false)
+	lines := make([]string, len(results))
+	for i, r := range results {
+		lines[i] = strings.Join(strings.Fields(fmt.Sprintf("%s: %s %d %s (%s%s) passed %q", r.Pool.Name(), r.Outcome, r.Exit, r.Donor, r.Because, r.Error, r.Passed)), " ")
+	}
+	return lines, auto.Exit(results)
+}
+
+func expect(t *testing.T, lines []string, parts ...string) {
+	t.Helper()
+	if len(lines) != len(parts) {
+		t.Fatalf("%d results, want %d: %q", len(lines), len(parts), lines)
+	}
+	for i, part := range parts {
+		if begin, end, _ := strings.Cut(part, " … "); !strings.HasPrefix(lines[i], begin) || !strings.Contains(lines[i], end) {
+			t.Errorf("%q, want %q", lines[i], part)
+		}
+	}
+}
+
+func old(s *engine.PoolStatus) {
+	s.Versions = []engine.VersionStatus{version(now.Add(-72 * time.Hour))}
+}
+
+func TestPoolsThatAreDueAreCaptured(t *testing.T) {
+	w := &world{}
+	for _, name := range []string{"a", "b", "c", "d", "e"} {
+		w.pool(name, 2, nil)
+	}
+	w.pool("old", 2, old)
+	w.pool("failed", 2, func(s *engine.PoolStatus) {
+		old(s)
+		s.Versions[0].ProvisioningState = "Failed" // not a version that nodes can come from
+	})
+	a := w.auto(t, func(c *auto.Config) { c.MaxParallel = 2 })
+	lines, code := all(t, a)
+	expect(t, lines, "a: captured 0 a0", "b: captured 0 b0", "c: captured 0 c0", "d: captured 0 d0", "e: captured 0 e0", "failed: captured 0 failed0", "old: not due 0 … 2026.11.23")
+	if code != 0 || w.most != 2 {
+		t.Errorf("exit %d, %d at a time; want 0 and 2", code, w.most)
+	}
+	lines, _ = all(t, a)
+	for _, l := range lines {
+		if !strings.Contains(l, ": not due 0") {
+			t.Errorf("again: %s", l)
+		}
+	}
+}
+
+func about(on, what string) error {
+	return &engine.Refused{Problems: []plan.Problem{{On: on, What: what}}}
+}
+
+func TestTheNextDonorIsTaken(t *testing.T) {
+	for name, c := range map[string]struct {
+		capture func(w *world, q engine.CaptureRequest) error
+		want    string
+	}{
+		"refused for its own reasons": {func(_ *world, q engine.CaptureRequest) error {
+			if q.Node == "a0" {
+				return about("node a0", "a budget allows no eviction")
+			}
+			return nil
+		}, `a: captured 0 a1 … passed ["a0: a budget allows no eviction"]`},
+		"its instance refused": {func(_ *world, q engine.CaptureRequest) error {
+			if q.Node == "a0" {
+				return about(group+"a/virtualMachines/0", "it is stopped")
+			}
+			return nil
+		}, `a: captured 0 a1 … it is stopped`},
+		"vanished before the drain": {func(w *world, q engine.CaptureRequest) error {
+			if q.Node == "a0" {
+				w.remove("a0")
+				return &engine.Failed{Step: "drain", Err: errors.New("no such node")}
+			}
+			return nil
+		}, `a: captured 0 a1 … no such node`},
+		"cordoned since it was chosen": {func(w *world, q engine.CaptureRequest) error {
+			w.nodes[0].Unschedulable = true
+			return nil
+		}, `a: captured 0 a1 … cordoned`},
+		"captured by another run meanwhile": {func(w *world, q engine.CaptureRequest) error {
+			w.pools["a"].Versions = []engine.VersionStatus{version(now)}
+			return nil
+		}, `a: not due 0 (version 2026.11.26`},
+		"all refused": {func(_ *world, q engine.CaptureRequest) error { return about("node "+q.Node, "no") }, `a: failed 3 a2`},
+		"the pool is refused": {func(_ *world, q engine.CaptureRequest) error {
+			return about(group+"a", "its upgrade mode is Automatic")
+		}, `a: failed 3 a0 … passed []`},
+		"it failed, and the donor is there": {func(*world, engine.CaptureRequest) error {
+			return &engine.Failed{Step: "version", Err: errors.New("quota")}
+		}, `a: failed 1 a0 … passed []`},
+	} {
+		t.Run(name, func(t *testing.T) {
+			w := &world{capture: c.capture}
+			w.pool("a", 3, nil)
+			lines, _ := all(t, w.auto(t, nil))
+			expect(t, lines, c.want)
+		})
+	}
+}
+
+func TestOnePoolStopsNoOther(t *testing.T) {
+	w := &world{capture: func(_ *world, q engine.CaptureRequest) error {
+		switch q.Node {
+		case "a0":
+			return &engine.Failed{Step: "version", Err: errors.New("quota")}
+		case "b0":
+			return &engine.NeedsPerson{Step: "start", Err: errors.New("no capacity")}
+		case "c0":
+			return &engine.Interrupted{Step: "drain", Err: errors.New("stopped")}
+		case "d0":
+			return about(group+"d", "its upgrade mode is Automatic")
+		}
+		return nil
+	}}
+	for _, name := range []string{"a", "b", "c", "d", "e"} {
+		w.pool(name, 1, nil)
+	}
+	a := w.auto(t, nil)
+	lines, code := all(t, a)
+	expect(t, lines, "a: failed 1", "b: failed 4", "c: failed 5", "d: failed 3", "e: captured 0")
+	if code != 4 {
+		t.Errorf("exit %d, want 4", code)
+	}
+	for gravest, exits := range map[int][]int{0: {0, 0}, 3: {0, 3}, 5: {3, 5, 0}, 1: {5, 1, 3}, 4: {1, 4, 5}} {
+		var results []auto.Result
+		for _, e := range exits {
+			results = append(results, auto.Result{Exit: e})
+		}
+		if got := auto.Exit(results); got != gravest {
+			t.Errorf("of %v the gravest is %d, got %d", exits, gravest, got)
+		}
+	}
+}
+
+func TestPoolsThatAreNotOursToChange(t *testing.T) {
+	w := &world{}
+	w.pool("aks", 1, func(s *engine.PoolStatus) { s.Pool.Tags = map[string]string{"aks-managed-poolName": "x"} })
+	w.pool("capz", 1, func(s *engine.PoolStatus) {
+		s.Pool.Tags = map[string]string{"sigs.k8s.io_cluster-api-provider-azure_cluster_c": "owned"}
+	})
+	w.pool("gone", 1, func(s *engine.PoolStatus) { s.Gone, s.Unread, s.Problem = true, true, "404" })
+	w.pool("windows", 1, func(s *engine.PoolStatus) { s.Pool.Model.Linux = false })
+	lines, code := all(t, w.auto(t, nil))
+	expect(t, lines, "aks: left out 0 … AKS manages it", "capz: left out 0 … Cluster API", "gone: left out 0 … no such scale set", "windows: left out 0 … Linux")
+	if code != 0 || len(w.captured) > 0 {
+		t.Errorf("exit %d, captured %v", code, w.captured)
+	}
+	for _, name := range []string{"aks", "capz", "gone", "windows"} {
+		r := w.auto(t, nil).Run(t.Context(), []fleet.ResourceID{fleet.ResourceID(group + name)}, false, false)[0]
+		if r.Exit != 3 {
+			t.Errorf("%s by name: exit %d %s, want a refusal", name, r.Exit, r.Error)
+		}
+	}
+	owned := w.auto(t, func(c *auto.Config) { c.Request.AllowOwned = true })
+	if r := owned.Run(t.Context(), []fleet.ResourceID{group + "capz"}, false, false)[0]; r.Outcome != auto.Captured {
+		t.Errorf("with AllowOwned: %s %s", r.Outcome, r.Error)
+	}
+}
+
+func TestWhatIsOpenIsFinishedFirst(t *testing.T) {
+	open := func(kind string) func(*engine.PoolStatus) {
+		return func(s *engine.PoolStatus) {
+			s.Versions = []engine.VersionStatus{version(now)}
+			s.Capture = &engine.CaptureStatus{Kind: kind, Donor: s.Pool.Name + "1"}
+		}
+	}
+	w := &world{}
+	w.pool("a", 2, open(plan.KindCapture))
+	w.pool("b", 2, open(plan.KindRollback))
+	w.pool("c", 2, func(s *engine.PoolStatus) { s.JournalDenied, s.Problem = true, "forbidden" })
+	w.pool("d", 2, func(s *engine.PoolStatus) { s.Problem = "cannot list versions" })
+	lines, code := all(t, w.auto(t, nil))
+	expect(t, lines, "a: captured 0 a1 … interrupted", "b: failed 3 … ortet rollback", "c: failed 3 … ortet.pools ("+group+"c)", "d: failed 3 … cannot list versions")
+	if code != 3 {
+		t.Errorf("exit %d, want 3", code)
+	}
+}
+
+func TestNoPoolIsBegunOnceInterrupted(t *testing.T) {
+	w := &world{}
+	w.pool("a", 1, nil)
+	ctx, cancel := context.WithCancel(t.Context())
+	cancel()
+	results := w.auto(t, nil).Run(ctx, []fleet.ResourceID{group + "a"}, true, false)
+	if auto.Exit(results) != engine.ExitInterrupted || len(w.captured) > 0 {
+		t.Errorf("%+v, captured %v", results, w.captured)
+	}
+}
+
+func TestADryRunPlansWhatIsDue(t *testing.T) {
+	w := &world{}
+	w.pool("a", 2, nil)
+	w.pool("b", 2, old)
+	results := w.auto(t, nil).Run(t.Context(), []fleet.ResourceID{group + "a", group + "b"}, true, true)
+	if results[0].Outcome != auto.Planned || results[0].Plan.Donor != "a0" || results[1].Outcome != auto.NotDue || len(w.captured) > 0 {
+		t.Errorf("%+v", results)
+	}
+}

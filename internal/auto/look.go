@@ -1,0 +1,163 @@
+package auto
+
+import (
+	"context"
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+	"time"
+
+	"golang.org/x/sync/errgroup"
+
+	"github.com/ortet/ortet/internal/donors"
+	"github.com/ortet/ortet/internal/engine"
+	"github.com/ortet/ortet/internal/fleet"
+	"github.com/ortet/ortet/internal/plan"
+)
+
+// Pools gives the Uniform scale sets that the cluster's Nodes are instances of, by id.
+func (a *Auto) Pools(ctx context.Context) ([]fleet.ResourceID, error) {
+	nodes, err := a.nodes(ctx)
+	if err != nil {
+		return nil, err
+	}
+	pools := map[string]fleet.ResourceID{}
+	for key, members := range nodes {
+		id, _ := fleet.ParseProviderID(members[0].ProviderID) // it was read before
+		pools[key] = id.Parent()
+	}
+	keys := slices.Sorted(maps.Keys(pools))
+	ids := make([]fleet.ResourceID, len(keys))
+	for i, key := range keys {
+		ids[i] = pools[key]
+	}
+	return ids, nil
+}
+
+// Looks gives a Look for each of the pools, in their order, and changes nothing. With
+// all, pools that are not ours to change are left out; otherwise they were named, and
+// the reason is in Refused.
+func (a *Auto) Looks(ctx context.Context, pools []fleet.ResourceID, all bool) ([]Look, error) {
+	nodes, err := a.nodes(ctx)
+	if err != nil {
+		return nil, err
+	}
+	looks := make([]Look, len(pools))
+	var g errgroup.Group
+	g.SetLimit(a.c.MaxParallel)
+	for i, id := range pools {
+		g.Go(func() error {
+			s, err := a.status(ctx, id)
+			if err == nil {
+				looks[i] = a.look(s, nodes[keyOf(id)], all)
+			}
+			return err
+		})
+	}
+	return looks, g.Wait()
+}
+
+func keyOf(pool fleet.ResourceID) string { return strings.ToLower(string(pool)) }
+
+// nodes gives the Nodes of each pool, by the pool's id in lower case.
+func (a *Auto) nodes(ctx context.Context) (map[string][]fleet.Node, error) {
+	nodes := map[string][]fleet.Node{}
+	for n, err := range a.c.Nodes.Nodes(ctx) {
+		if err != nil {
+			return nil, err
+		}
+		if id, err := fleet.ParseProviderID(n.ProviderID); err == nil {
+			nodes[keyOf(id.Parent())] = append(nodes[keyOf(id.Parent())], n)
+		}
+	}
+	return nodes, nil
+}
+
+func (a *Auto) status(ctx context.Context, pool fleet.ResourceID) (engine.PoolStatus, error) {
+	all, err := a.c.Doors(pool).Status(ctx, []fleet.ResourceID{pool})
+	if err != nil {
+		return engine.PoolStatus{}, err
+	}
+	return all[0], nil
+}
+
+// look judges a pool.
+func (a *Auto) look(s engine.PoolStatus, nodes []fleet.Node, all bool) Look {
+	p := donors.Pool{ID: s.Pool.ID}
+	instances := map[string]engine.InstanceStatus{}
+	for _, i := range s.Instances {
+		instances[i.InstanceID] = i
+	}
+	for _, n := range nodes {
+		id, _ := fleet.ParseProviderID(n.ProviderID) // it was read before
+		// A Node outlives its instance by a minute or so.
+		if i, ok := instances[id.Name()]; ok {
+			p.Members = append(p.Members, donors.Member{Node: n, Created: i.Created})
+		}
+	}
+	for _, v := range s.Versions {
+		if at := madeAt(v); v.ProvisioningState != "Failed" && v.ProvisioningState != "Deleting" && at.After(p.Newest) {
+			p.Newest, p.NewestName = at, v.Name
+		}
+	}
+	l := Look{Choice: donors.Choose(p, a.c.Policy, a.c.Now())}
+	refuse := func(code, what, wayOut string) {
+		l.Refused = append(l.Refused, plan.Problem{Code: code, On: string(s.Pool.ID), What: what, WayOut: wayOut})
+	}
+	if owned := a.owned(s, nodes); owned != nil {
+		if all {
+			l.Left = owned.What
+			return l
+		}
+		l.Refused = append(l.Refused, *owned)
+		return l
+	}
+	switch c := s.Capture; {
+	case s.JournalDenied:
+		refuse("ClusterDenied", "these credentials may not read the Secret with its journal, as where it was made after the Helm chart was installed",
+			fmt.Sprintf("upgrade the release with its ARM id in ortet.pools (%s), or grant get and update on its Secrets (docs/kubernetes-permissions.md)", s.Pool.ID))
+	case s.Problem != "":
+		refuse("Unreadable", s.Problem, "try again")
+	case c != nil && c.Ended == nil && c.Kind == plan.KindRollback:
+		refuse("RollbackOpen", "a rollback of it was interrupted", "run ortet rollback "+string(s.Pool.ID)+" again, which finishes it")
+	case c != nil && c.Ended == nil:
+		l.Resumes = c.Donor
+	}
+	return l
+}
+
+// owned says why a pool is not ours to change; nil where it is.
+func (a *Auto) owned(s engine.PoolStatus, nodes []fleet.Node) *plan.Problem {
+	problem := func(code, what, wayOut string) *plan.Problem {
+		return &plan.Problem{Code: code, On: string(s.Pool.ID), What: what, WayOut: wayOut}
+	}
+	if s.Gone {
+		return problem("PoolNotFound", "Azure has no such scale set", "name a pool that exists (az vmss list)")
+	}
+	for _, n := range nodes {
+		if by := plan.Managed(n, &s.Pool); by != "" {
+			return problem("ManagedByAKS", "AKS manages it ("+by+")", "use AKS's own node images, or a pool of your own")
+		}
+	}
+	if s.Unread {
+		return nil
+	}
+	for _, p := range plan.ModelProblems(s.Pool, true, true, a.c.Request.AllowOwned) {
+		if p.Code == "OwnedByClusterAPI" {
+			return &p
+		}
+	}
+	if !s.Pool.Model.Linux {
+		return problem("NotLinuxPool", "its model is not Linux", "name a Linux pool")
+	}
+	return nil
+}
+
+// madeAt is when a version's disk was captured, or else when the version was published.
+func madeAt(v engine.VersionStatus) time.Time {
+	if v.BuiltAt.IsZero() {
+		return v.Published
+	}
+	return v.BuiltAt
+}

@@ -1,0 +1,200 @@
+package auto
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+
+	"golang.org/x/sync/errgroup"
+
+	"github.com/ortet/ortet/internal/donors"
+	"github.com/ortet/ortet/internal/engine"
+	"github.com/ortet/ortet/internal/fleet"
+	"github.com/ortet/ortet/internal/plan"
+)
+
+// maxDonors bounds how many donors of a pool are tried in one run.
+const maxDonors = 5
+
+// Run captures those of the pools that are due, MaxParallel at a time, and gives a
+// Result for each in their order; with dryRun, it plans them and changes nothing. When
+// ctx ends, captures under way return their donors to service first, and no other is
+// begun.
+func (a *Auto) Run(ctx context.Context, pools []fleet.ResourceID, all, dryRun bool) []Result {
+	results := make([]Result, len(pools))
+	var g errgroup.Group
+	g.SetLimit(a.c.MaxParallel)
+	for i, id := range pools {
+		g.Go(func() error {
+			r := a.run(ctx, id, all, dryRun)
+			if r.Err != nil {
+				r.Outcome, r.Exit, r.Error = Ended, engine.ExitCode(r.Err), r.Err.Error()
+			}
+			results[i] = r
+			return nil
+		})
+	}
+	_ = g.Wait() // the results have the errors
+	return results
+}
+
+// Exit gives the gravest exit code of the results: 4, then 1, 5, 3, 0.
+func Exit(results []Result) int {
+	for _, code := range []int{engine.ExitNeedsPerson, engine.ExitFailed, engine.ExitInterrupted, engine.ExitRefused} {
+		if slices.ContainsFunc(results, func(r Result) bool { return r.Exit == code }) {
+			return code
+		}
+	}
+	return engine.ExitDone
+}
+
+// run brings one pool up to date.
+func (a *Auto) run(ctx context.Context, pool fleet.ResourceID, all, dryRun bool) Result {
+	r := Result{Pool: pool}
+	passed := map[string]bool{}
+	for {
+		if ctx.Err() != nil {
+			r.Err = &engine.Interrupted{Step: plan.StepPreflight, Err: context.Cause(ctx)}
+			return r
+		}
+		looks, err := a.Looks(ctx, []fleet.ResourceID{pool}, all)
+		if err != nil {
+			r.Err = err
+			return r
+		}
+		l := looks[0]
+		donor := l.next(passed)
+		switch {
+		case l.Left != "":
+			r.Outcome, r.Because = LeftOut, l.Left
+			return r
+		case len(l.Refused) > 0:
+			r.Err = &engine.Refused{Problems: l.Refused}
+			return r
+		case l.Resumes != "":
+			donor, r.Because = l.Resumes, "its interrupted capture was resumed"
+		case !l.Due:
+			r.Outcome, r.Because, r.Donor, r.Err = NotDue, l.Because, "", nil
+			return r
+		default:
+			r.Because = l.Because
+		}
+		if donor == "" || passed[donor] || len(passed) == maxDonors {
+			return r // with the last donor's error
+		}
+		r.Donor, r.Err = donor, nil
+		if err = a.capture(ctx, &r, l, all, dryRun); err == nil {
+			return r
+		}
+		r.Err = err
+		if !a.another(ctx, pool, donor, err) {
+			return r
+		}
+		passed[donor] = true
+		r.Passed = append(r.Passed, donor+": "+why(err))
+	}
+}
+
+// next is the best donor that was not passed over; "" where none is left.
+func (l Look) next(passed map[string]bool) string {
+	for _, c := range l.Candidates {
+		if c.Eligible && !passed[c.Node] {
+			return c.Node
+		}
+	}
+	return ""
+}
+
+// capture captures, or plans to, and notes in r what became of it.
+func (a *Auto) capture(ctx context.Context, r *Result, l Look, all, dryRun bool) error {
+	q := a.c.Request
+	q.Node = r.Donor
+	if dryRun {
+		p, err := a.c.Doors(r.Pool).Plan(ctx, q)
+		if err == nil && len(p.Problems) > 0 {
+			err = &engine.Refused{Problems: p.Problems}
+		}
+		if err == nil {
+			r.Outcome, r.Plan = Planned, &p
+		}
+		return err
+	}
+	q.Check = func(ctx context.Context) error { return a.check(ctx, r.Pool, r.Donor, all) }
+	result, err := a.c.Doors(r.Pool).Capture(ctx, q)
+	r.Capture = &result
+	switch {
+	case err != nil:
+		return err
+	case result.NothingToDo:
+		r.Outcome, r.Donor, r.Because = NotDue, "", "today's version "+result.Version.Name()+" is there, and its model uses it"
+	default:
+		r.Outcome = Captured
+	}
+	return nil
+}
+
+// check chooses once more when the pool is held: another run may have captured it
+// meanwhile, or taken the donor as its workbench.
+func (a *Auto) check(ctx context.Context, pool fleet.ResourceID, donor string, all bool) error {
+	looks, err := a.Looks(ctx, []fleet.ResourceID{pool}, all)
+	if err != nil {
+		return err
+	}
+	l := looks[0]
+	what := ""
+	for _, c := range l.Candidates {
+		for _, reason := range c.Reasons {
+			if c.Node == donor {
+				what += "; " + reason.Text
+			}
+		}
+	}
+	switch {
+	case len(l.Refused) > 0:
+		return &engine.Refused{Problems: l.Refused}
+	case what != "":
+	case !l.Due:
+		what = "; " + l.Because
+	case !slices.ContainsFunc(l.Candidates, isNamed(donor)):
+		what = "; it is gone"
+	default:
+		return nil
+	}
+	return &engine.Refused{Problems: []plan.Problem{{
+		Code: "NotChosen", On: "node " + donor, What: "it is no longer the donor to choose: " + strings.TrimPrefix(what, "; "), WayOut: "nothing: the pool is judged again",
+	}}}
+}
+
+// another reports whether the next donor is to be tried after err: where it was refused
+// for reasons of its own, or is gone and all is put back.
+func (a *Auto) another(ctx context.Context, pool fleet.ResourceID, donor string, err error) bool {
+	if refused := new(engine.Refused); errors.As(err, &refused) {
+		return !slices.ContainsFunc(refused.Problems, func(p plan.Problem) bool {
+			instance := fleet.ResourceID(p.On)
+			return p.On != "node "+donor && !(instance.Segment("virtualMachines") != "" && instance.Parent().Equal(pool))
+		})
+	}
+	if failed := new(engine.Failed); !errors.As(err, &failed) {
+		return false
+	}
+	looks, lookErr := a.Looks(ctx, []fleet.ResourceID{pool}, false)
+	return lookErr == nil && !slices.ContainsFunc(looks[0].Candidates, isNamed(donor))
+}
+
+func isNamed(node string) func(donors.Candidate) bool {
+	return func(c donors.Candidate) bool { return c.Node == node }
+}
+
+// why is an error in one line.
+func why(err error) string {
+	if refused := new(engine.Refused); errors.As(err, &refused) {
+		all := make([]string, len(refused.Problems))
+		for i, p := range refused.Problems {
+			all[i] = p.What
+		}
+		return strings.Join(all, "; ")
+	}
+	return fmt.Sprint(err)
+}

@@ -1,0 +1,201 @@
+package cli
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"strings"
+	"sync"
+
+	"github.com/spf13/cobra"
+	"github.com/spf13/pflag"
+
+	"github.com/ortet/ortet/internal/auto"
+	"github.com/ortet/ortet/internal/controller"
+	"github.com/ortet/ortet/internal/engine"
+	"github.com/ortet/ortet/internal/fleet"
+)
+
+// checkSelection checks NODE, --pool, --all, and the flags that go with them.
+func (f *captureFlags) checkSelection(cmd *cobra.Command, args []string) error {
+	pools := f.all || len(f.pools) > 0
+	if !pools {
+		if len(args) == 0 {
+			return usagef("name the node to capture (as in 'kubectl get nodes'), or its pool with --pool POOL, or all pools with --all")
+		}
+		var only []string
+		f.policySet.VisitAll(func(flag *pflag.Flag) {
+			if flag.Changed {
+				only = append(only, "--"+flag.Name)
+			}
+		})
+		if len(only) > 0 {
+			return usagef("%s: only with --pool or --all; a NODE is captured without rules", strings.Join(only, ", "))
+		}
+		return oneArgument("the node to capture")(cmd, args)
+	}
+	switch {
+	case len(args) > 0:
+		return usagef("give NODE %s, or --pool or --all, not both", args[0])
+	case f.request.Again:
+		return usagef("--again: only with NODE; a pool is captured when a new image is due")
+	case f.request.Workbench != "" && (f.all || len(f.pools) > 1):
+		return usagef("--workbench: only with NODE or with one --pool; each pool needs a workbench of its own")
+	case f.maxParallel < 1:
+		return usagef("--max-parallel %d: want 1 or more", f.maxParallel)
+	}
+	return nil
+}
+
+func (f *captureFlags) runPools(ctx context.Context, o *options) error {
+	if err := f.check(o); err != nil {
+		return err
+	}
+	if err := f.complete(""); err != nil {
+		return err
+	}
+	var shows map[controller.Key]*progress
+	a, client, err := o.openAuto(ctx, f.work(o), auto.Config{Policy: f.policy, Request: f.request, MaxParallel: f.maxParallel},
+		func(pool fleet.ResourceID) *progress { return shows[controller.KeyOf(pool)] })
+	if err != nil {
+		return err
+	}
+	pools, err := f.find(ctx, o, a, client)
+	if err != nil {
+		return err
+	}
+	shows = o.showPools(pools)
+	show := shows[""]
+	defer show.Close()
+	if !f.dryRun {
+		defer o.explainInterrupt(ctx, show)()
+	}
+	results := a.Run(ctx, pools, f.all, f.dryRun)
+	show.Close()
+	return o.printResults(results)
+}
+
+// printResults writes failures in full to standard error, then the results.
+func (o *options) printResults(results []auto.Result) error {
+	var pools []fleet.ResourceID
+	for _, r := range results {
+		pools = append(pools, r.Pool)
+	}
+	name := poolNames(pools)
+	for _, r := range results {
+		if r.Exit == engine.ExitDone {
+			continue
+		}
+		fmt.Fprintf(o.process.Err, "%s:\n", name(r.Pool))
+		if refused := (*engine.Refused)(nil); r.Capture != nil && !errors.As(r.Err, &refused) {
+			list(o.process.Err, "Note", r.Capture.Notes)
+		}
+		if r.Err == nil {
+			r.Err = errors.New(r.Error)
+		}
+		writeError(o.process.Err, r.Err)
+	}
+	err := o.print(append([]auto.Result{}, results...), func(w io.Writer) { writeResults(w, results, name) })
+	if exit := auto.Exit(results); exit != engine.ExitDone {
+		return errors.Join(err, exitError(exit))
+	}
+	return err
+}
+
+// writeResults writes plans and what else is worth knowing, then a line for each pool.
+func writeResults(w io.Writer, results []auto.Result, name func(fleet.ResourceID) string) {
+	if len(results) == 0 {
+		fmt.Fprintln(w, noPools)
+	}
+	for _, r := range results {
+		var b strings.Builder
+		switch {
+		case r.Plan != nil:
+			writePlan(&b, *r.Plan)
+		case r.Outcome == auto.Captured && r.Capture != nil:
+			writeCaptureLists(&b, *r.Capture)
+			if b.Len() > 0 {
+				fmt.Fprintf(w, "%s:\n", name(r.Pool))
+			}
+		}
+		if b.Len() > 0 {
+			fmt.Fprintln(w, b.String())
+		}
+	}
+	for _, r := range results {
+		paragraph(w, resultWidth, "", "  ", name(r.Pool)+": "+outcome(r))
+		for _, passed := range r.Passed {
+			paragraph(w, resultWidth, "  ", "    ", "passed over: "+passed)
+		}
+	}
+}
+
+func outcome(r auto.Result) string {
+	text := string(r.Outcome)
+	switch {
+	case r.Outcome == auto.Ended:
+		return fmt.Sprintf("failed with %d: %s", r.Exit, shortError(r))
+	case r.Outcome == auto.Planned:
+		text = "would capture " + r.Donor
+	case r.Outcome == auto.Captured && r.Capture != nil:
+		text = "captured " + r.Donor + " as " + r.Capture.Version.Name()
+		if d := r.Capture.Timing.End.Sub(r.Capture.Timing.Begin); d > 0 {
+			text += " in " + duration(d)
+		}
+	}
+	return text + ": " + r.Because
+}
+
+// shortError is the first of what went wrong, in one line.
+func shortError(r auto.Result) string {
+	var refused *engine.Refused
+	if errors.As(r.Err, &refused) && len(refused.Problems) > 0 {
+		text := "refused: " + shortly(refused.Problems[0].On) + ": " + refused.Problems[0].What
+		if n := len(refused.Problems); n > 1 {
+			text += fmt.Sprintf(" (and %d more)", n-1)
+		}
+		return text
+	}
+	text, _, _ := strings.Cut(r.Error, "\n")
+	return text
+}
+
+// showPools makes the displays of captures side by side, by pool: the usual one for a
+// single pool, else lines that begin with the pool's name. That of "" is for all.
+func (o *options) showPools(pools []fleet.ResourceID) map[controller.Key]*progress {
+	if len(pools) == 1 {
+		one := newProgress(o.process.Err, o.process.Getenv)
+		return map[controller.Key]*progress{"": one, controller.KeyOf(pools[0]): one}
+	}
+	lines, name := newSharedLines(o.process.Err), poolNames(pools)
+	shows := map[controller.Key]*progress{"": newProgress(lines.after(""), o.process.Getenv)}
+	for _, id := range pools {
+		shows[controller.KeyOf(id)] = newProgress(lines.after(name(id)+": "), o.process.Getenv)
+	}
+	return shows
+}
+
+// sharedLines lets several writers put whole lines on one.
+type sharedLines struct {
+	mu *sync.Mutex
+	to io.Writer
+	// begin comes before each text that is written.
+	begin string
+}
+
+func newSharedLines(to io.Writer) sharedLines { return sharedLines{mu: &sync.Mutex{}, to: to} }
+
+func (s sharedLines) after(begin string) sharedLines {
+	s.begin = begin
+	return s
+}
+
+func (s sharedLines) Write(text []byte) (int, error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if _, err := io.WriteString(s.to, s.begin+string(text)); err != nil {
+		return 0, err
+	}
+	return len(text), nil
+}

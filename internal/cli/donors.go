@@ -1,0 +1,199 @@
+package cli
+
+import (
+	"errors"
+	"fmt"
+	"io"
+	"strings"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"github.com/ortet/ortet/internal/auto"
+	"github.com/ortet/ortet/internal/donors"
+	"github.com/ortet/ortet/internal/fleet"
+)
+
+const noPools = "No node of this cluster is an instance of a Uniform scale set."
+
+func newDonors(o *options) *cobra.Command {
+	s := &poolSelection{}
+	cmd := &cobra.Command{
+		Use:   "donors [POOL...|--all]",
+		Short: "Rank a pool's nodes as donors, and show whether an image is due",
+		Long: `donors shows for each pool whether a new image is due, and ranks its nodes: those that
+qualify as donors, the longest Ready first, then the others with all reasons. It
+changes nothing. ortet capture --pool POOL, with the same flags, captures the first.
+
+A pool is the name or the ARM id of a scale set. Without one, all pools of the
+cluster are shown, except those that are not Ortet's to change.
+
+A donor meets all rules:
+
+` + rulesText() + `
+--skip-rule switches off those marked with *. If the facts for one of these are
+not known, it disqualifies no node; the output names it as not judged.`,
+		Example: `  ortet donors pool1
+  ortet donors --all --min-ready 2d --skip-rule boot-time
+  ortet donors pool1 --patch-annotation example.com/last-patch`,
+		RunE: func(cmd *cobra.Command, args []string) error {
+			s.pools = args
+			return s.showDonors(cmd, o)
+		},
+	}
+	cmd.Flags().BoolVar(&s.all, "all", false, "show all pools of the cluster")
+	cmd.Flags().AddFlagSet(s.policyFlags())
+	return cmd
+}
+
+// rulesText lists the rules for the help, set in so that it is not broken again.
+func rulesText() string {
+	var b strings.Builder
+	for _, r := range donors.Rules() {
+		mark := " "
+		if r.Ours {
+			mark = "*"
+		}
+		begin := fmt.Sprintf("  %s %-13s ", mark, r.Name)
+		paragraph(&b, resultWidth, begin, strings.Repeat(" ", len(begin)), r.Text)
+	}
+	return b.String()
+}
+
+func (s *poolSelection) showDonors(cmd *cobra.Command, o *options) error {
+	if err := s.check(o); err != nil {
+		return err
+	}
+	s.all = len(s.pools) == 0
+	ctx := cmd.Context()
+	a, client, err := o.openAuto(ctx, work{}, auto.Config{Policy: s.policy}, func(fleet.ResourceID) *progress { return nil })
+	if err != nil {
+		return err
+	}
+	pools, err := s.find(ctx, o, a, client)
+	if err != nil {
+		return err
+	}
+	looks, err := a.Looks(ctx, pools, s.all)
+	if err != nil {
+		return err
+	}
+	var unread []error
+	for _, l := range looks {
+		if len(l.Refused) > 0 && len(l.Candidates) == 0 {
+			unread = append(unread, fmt.Errorf("cannot judge scale set %s: %s; %s", l.Pool.Name(), l.Refused[0].What, l.Refused[0].WayOut))
+		}
+	}
+	err = o.print(append([]auto.Look{}, looks...), func(w io.Writer) { writeDonors(w, looks) })
+	if s.all {
+		return err
+	}
+	return errors.Join(append(unread, err)...)
+}
+
+func writeDonors(w io.Writer, looks []auto.Look) {
+	if len(looks) == 0 {
+		fmt.Fprintln(w, noPools)
+	}
+	var pools []fleet.ResourceID
+	for _, l := range looks {
+		pools = append(pools, l.Pool)
+	}
+	name := poolNames(pools)
+	for i, l := range looks {
+		if i > 0 {
+			fmt.Fprintln(w)
+		}
+		writeLook(w, name(l.Pool), l)
+	}
+}
+
+func writeLook(w io.Writer, name string, l auto.Look) {
+	add := func(text string) { paragraph(w, resultWidth, "  ", "    ", text) }
+	head := "not due: " + l.Because
+	switch {
+	case l.Left != "":
+		paragraph(w, resultWidth, "", "  ", name+": left out: "+l.Left)
+		return
+	case len(l.Refused) > 0:
+		head = "cannot be captured"
+	case l.Due:
+		head = "due, from " + l.Donor + ": " + l.Because
+	}
+	paragraph(w, resultWidth, "", "  ", name+": "+head)
+	if l.Resumes != "" {
+		add("the interrupted capture of " + l.Resumes + " is finished first")
+	}
+	for _, p := range l.Refused {
+		text := "refused: " + shortly(p.On) + ": " + p.What
+		if p.WayOut != "" {
+			text += "; " + p.WayOut
+		}
+		add(text)
+	}
+	for _, note := range l.Notes {
+		add("note: " + note)
+	}
+	writeCandidates(w, l.Candidates)
+	if unknown := unknownRules(l.Candidates); unknown != "" {
+		add("not judged: " + unknown)
+	}
+}
+
+func writeCandidates(w io.Writer, all []donors.Candidate) {
+	if len(all) == 0 {
+		return
+	}
+	wide := len("NODE")
+	for _, c := range all {
+		wide = max(wide, len(c.Node))
+	}
+	row := func(rank, node, ready, patched, boot string) {
+		fmt.Fprintf(w, "  %-4s  %-*s  %-5s  %-10s  %s\n", rank, wide, node, ready, patched, boot)
+	}
+	row("RANK", "NODE", "READY", "PATCHED", "BOOT")
+	now := time.Unix(1<<40, 0) // age wants a time
+	for i, c := range all {
+		rank, ready, boot := "-", "-", "-"
+		if c.Eligible {
+			rank = fmt.Sprint(i + 1)
+		}
+		if c.Ready > 0 {
+			ready = age(now.Add(-c.Ready), now)
+		}
+		if c.Boot > 0 {
+			boot = duration(c.Boot)
+		}
+		row(rank, c.Node, ready, dash(c.Patched), boot)
+		var why []string
+		for _, r := range c.Reasons {
+			why = append(why, r.Rule+": "+r.Text)
+		}
+		if len(why) > 0 {
+			paragraph(w, resultWidth, "        ", "        ", strings.Join(why, "; "))
+		}
+	}
+}
+
+// unknownRules counts the nodes of which a rule was not judged, by rule and cause:
+// "verdict (3 nodes: no controller judges boots); kernel (1 node: unknown)".
+func unknownRules(all []donors.Candidate) string {
+	var order, rules []string
+	nodes := map[string]int{}
+	for _, c := range all {
+		for _, u := range c.Unknown {
+			if nodes[u]++; nodes[u] == 1 {
+				order = append(order, u)
+			}
+		}
+	}
+	for _, u := range order {
+		rule, why, _ := strings.Cut(u, ": ")
+		count := fmt.Sprintf("%d nodes", nodes[u])
+		if nodes[u] == 1 {
+			count = "1 node"
+		}
+		rules = append(rules, fmt.Sprintf("%s (%s)", rule, strings.TrimSuffix(count+": "+why, ": ")))
+	}
+	return strings.Join(rules, "; ")
+}

@@ -1,0 +1,173 @@
+package donors
+
+import (
+	"cmp"
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+	"time"
+)
+
+// statistics are what the rules compare a node with: its pool, by the policy.
+type statistics struct {
+	pool   Pool
+	policy Policy
+	now    time.Time
+	// How many nodes have each taint and each condition.
+	taints, conditions       map[string]int
+	kernel, osImage, runtime string // most nodes'
+	boots                    int    // known boot times
+	p90                      time.Duration
+}
+
+func newStatistics(pool Pool, policy Policy, now time.Time) *statistics {
+	s := &statistics{pool: pool, policy: policy, now: now, taints: map[string]int{}, conditions: map[string]int{}}
+	kernels, images, runtimes := map[string]int{}, map[string]int{}, map[string]int{}
+	var boots []time.Duration
+	for i := range pool.Members {
+		m := &pool.Members[i]
+		for t := range taintsOf(m) {
+			s.taints[t]++
+		}
+		for t := range conditionsOf(m) {
+			s.conditions[t]++
+		}
+		kernels[m.Node.Kernel]++
+		images[m.Node.OSImage]++
+		runtimes[m.Node.Runtime]++
+		if d := bootOf(m); d != 0 {
+			boots = append(boots, d)
+		}
+	}
+	s.kernel, s.osImage, s.runtime = mostFrequent(kernels), mostFrequent(images), mostFrequent(runtimes)
+	if s.boots = len(boots); s.boots > 0 {
+		slices.Sort(boots)
+		s.p90 = boots[rank90(s.boots)-1]
+	}
+	return s
+}
+
+// rank90 is the nearest rank of the 90th percentile of n values, from 1.
+func rank90(n int) int { return (9*n + 9) / 10 }
+
+// rare gives the reason against what this many nodes have, a node's own included.
+func (s *statistics) rare(what string, have int) string {
+	siblings := len(s.pool.Members) - 1
+	if 2*(have-1) >= siblings {
+		return ""
+	}
+	return fmt.Sprintf("%s, which %d of %d siblings have", what, have-1, siblings)
+}
+
+func (s *statistics) compared(kind string, odd []string) (reason, unknown string) {
+	if len(s.pool.Members) < 2 {
+		return "", "no other node of the pool to compare with"
+	}
+	slices.Sort(odd)
+	return when(len(odd) > 0, kind+strings.Join(odd, "; "))
+}
+
+func (s *statistics) readyFor(m *Member) time.Duration {
+	if !m.Node.Ready {
+		return 0
+	}
+	return max(s.now.Sub(m.Node.ReadySince), 0)
+}
+
+// taintsOf are the taints but those that the rules schedulable and ready stand for.
+func taintsOf(m *Member) map[string]bool {
+	set := map[string]bool{}
+	for _, t := range m.Node.Taints {
+		switch t.Key {
+		case "node.kubernetes.io/unschedulable", "node.kubernetes.io/not-ready", "node.kubernetes.io/unreachable":
+			continue
+		}
+		text := t.Key
+		if t.Value != "" {
+			text += "=" + t.Value
+		}
+		set[text+":"+t.Effect] = true
+	}
+	return set
+}
+
+// conditionsOf are the types of conditions that are compared with the siblings': those
+// that are not False. Pressure is left out, which needs no comparison; it is Unknown only
+// on a node that is not Ready.
+func conditionsOf(m *Member) map[string]bool {
+	set := map[string]bool{}
+	for _, c := range m.Node.Conditions {
+		if c.Status != "False" && c.Type != conditionConfiguration && !pressure(c.Type) && !strings.HasPrefix(c.Type, "ortet.io/") {
+			set[c.Type] = true
+		}
+	}
+	return set
+}
+
+func pressure(conditionType string) bool {
+	switch conditionType {
+	case "MemoryPressure", "DiskPressure", "PIDPressure", "NetworkUnavailable":
+		return true
+	}
+	return false
+}
+
+// bootOf is how long the instance's boot took; 0 where that is not known. More than an
+// hour means that the Node was registered again, or the instance reimaged, later.
+func bootOf(m *Member) time.Duration {
+	d := m.Node.Created.Sub(m.Created)
+	if m.Created.IsZero() || d < 0 || d > time.Hour {
+		return 0
+	}
+	return d
+}
+
+func mostFrequent(count map[string]int) string {
+	delete(count, "")
+	most := ""
+	for _, v := range slices.Sorted(maps.Keys(count)) {
+		if d := cmp.Compare(count[v], count[most]); d > 0 || d == 0 && newer(v, most) {
+			most = v
+		}
+	}
+	return most
+}
+
+// dayOf is the day of a time in UTC.
+func dayOf(t time.Time) time.Time { return t.UTC().Truncate(24 * time.Hour) }
+
+// dateIn is the day of a time in RFC 3339, in UTC, or else the first date in a text.
+func dateIn(text string) (time.Time, bool) {
+	if t, err := time.Parse(time.RFC3339, text); err == nil {
+		return dayOf(t), true
+	}
+	for i := 0; i+len(time.DateOnly) <= len(text); i++ {
+		if t, err := time.Parse(time.DateOnly, text[i:i+len(time.DateOnly)]); err == nil {
+			return t, true
+		}
+	}
+	return time.Time{}, false
+}
+
+// version names the newest version, with its date where the name does not have it.
+func (p Pool) version() string {
+	day := p.Newest.UTC().Format(time.DateOnly)
+	if strings.HasPrefix(p.NewestName, strings.ReplaceAll(day, "-", ".")) {
+		return "version " + p.NewestName
+	}
+	return "version " + p.NewestName + " (" + day + ")"
+}
+
+// short writes a duration for a reason: "212s", "12m", "1h30m", "3d04h".
+func short(d time.Duration) string {
+	switch {
+	case d >= 24*time.Hour:
+		return strings.TrimSuffix(fmt.Sprintf("%dd%02dh", d/(24*time.Hour), d%(24*time.Hour)/time.Hour), "00h")
+	case d >= time.Hour:
+		return strings.TrimSuffix(fmt.Sprintf("%dh%02dm", d/time.Hour, d%time.Hour/time.Minute), "00m")
+	case d >= 10*time.Minute:
+		return fmt.Sprintf("%dm", d/time.Minute)
+	}
+	return fmt.Sprintf("%ds", d/time.Second)
+}
