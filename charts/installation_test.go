@@ -40,7 +40,7 @@ type installation struct {
 }
 
 // notRun are the kinds of what the charts run.
-var notRun = map[string]bool{"Deployment": true, "Service": true, "PodDisruptionBudget": true, "Job": true}
+var notRun = map[string]bool{"Deployment": true, "Service": true, "PodDisruptionBudget": true, "Job": true, "CronJob": true}
 
 // keptOf gives a manifest without what it runs.
 func keptOf(t *testing.T, manifest string) string {

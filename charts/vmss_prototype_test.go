@@ -85,6 +85,9 @@ func TestChartGrantsExactlyWhatIsUsed(t *testing.T) {
 	const set = "/subscriptions/s/resourceGroups/g/providers/Microsoft.Compute/virtualMachineScaleSets/"
 	for _, pools := range [][]fleet.ResourceID{nil, {set + "pool1"}, {"/Subscriptions/S/resourcegroups/G/providers/microsoft.compute/virtualmachinescalesets/K8s_Pool.1-with-a-name-that-is-cut-here"}, {set + "a", set + "B-"}} {
 		args := []string{"--set", "kamino.targetNode=" + node}
+		if len(pools) == 2 {
+			args = []string{"--set", "kamino.targetVMSS=ALL,kamino.auto.cronjob.enabled=true"}
+		}
 		force := len(pools) == 1
 		if force {
 			args = append(args, "--set", "kamino.drain.force=true")
@@ -203,8 +206,16 @@ func TestScheduleOnControlPlane(t *testing.T) {
 
 func TestChartRefuses(t *testing.T) {
 	for name, c := range map[string]struct{ set, says string }{
-		"targetVMSS":        {"kamino.targetVMSS=ALL", "kamino.targetVMSS"},
-		"auto":              {"kamino.auto.minimumReadyTime=1h", "kamino.auto"},
+		"two targets":       {"kamino.targetVMSS=ALL,kamino.targetNode=" + node, "kamino.targetNode and kamino.targetVMSS are both set"},
+		"cron of nothing":   {"kamino.auto.cronjob.enabled=true", "kamino.auto.cronjob.enabled needs kamino.targetVMSS"},
+		"cron of a node":    {"kamino.auto.cronjob.enabled=true,kamino.targetNode=" + node, "kamino.auto.cronjob.enabled needs kamino.targetVMSS"},
+		"again":             {"kamino.targetVMSS=p,ortet.again=true", "ortet.again"},
+		"workbench":         {"kamino.targetVMSS=p,ortet.workbench=w", "ortet.workbench"},
+		"ready time":        {"kamino.auto.minimumReadyTime=1w", "minimumReadyTime"},
+		"negative time":     {"kamino.auto.minimumReadyTime=-1", "minimumReadyTime"},
+		"no candidate":      {"kamino.auto.minimumCandidates=0", "minimumCandidates"},
+		"pool name invalid": {"kamino.targetVMSS=a/b", "targetVMSS"},
+		"annotation":        {"kamino.auto.lastPatchAnnotation=a: b", "lastPatchAnnotation"},
 		"history":           {"kamino.imageHistory=1", "imageHistory"},
 		"log level":         {"kamino.logLevel=LOUD", "logLevel"},
 		"hash missing":      {"kamino.container.pullByHash=true", "imageHash"},

@@ -24,15 +24,28 @@ const maxDonors = 5
 // begun.
 func (a *Auto) Run(ctx context.Context, pools []fleet.ResourceID, all, dryRun bool) []Result {
 	results := make([]Result, len(pools))
+	// Pods that inspect and generalise are named by the pool's name, which pools of several
+	// resource groups may share: these follow one another.
+	byName := map[string][]int{}
+	for i, id := range pools {
+		name := strings.ToLower(id.Name())
+		byName[name] = append(byName[name], i)
+	}
 	var g errgroup.Group
 	g.SetLimit(a.c.MaxParallel)
 	for i, id := range pools {
+		same := byName[strings.ToLower(id.Name())]
+		if same[0] != i {
+			continue
+		}
 		g.Go(func() error {
-			r := a.run(ctx, id, all, dryRun)
-			if r.Err != nil {
-				r.Outcome, r.Exit, r.Error = Ended, engine.ExitCode(r.Err), r.Err.Error()
+			for _, i := range same {
+				r := a.run(ctx, pools[i], all, dryRun)
+				if r.Err != nil {
+					r.Outcome, r.Exit, r.Error = Ended, engine.ExitCode(r.Err), r.Err.Error()
+				}
+				results[i] = r
 			}
-			results[i] = r
 			return nil
 		})
 	}

@@ -12,28 +12,26 @@ import (
 // a new image is due.
 func Choose(pool Pool, policy Policy, now time.Time) Choice {
 	s := newStatistics(pool, policy, now)
-	candidates := s.judge()
+	candidates, n := s.judge(policy.Off...)
 	need := max(policy.MinCandidates, 1)
 	due, because := s.old()
-	if policy.PatchAnnotation != "" {
-		switch {
-		case qualified(candidates) >= need:
-			due, because = true, "patched "+candidates[0].Patched+", no version yet"
-			if !pool.Newest.IsZero() {
-				because = "patched " + candidates[0].Patched + ", after " + pool.version()
-			}
-		case due && policy.MaxImageAge > 0:
-			s.policy.Off = append(slices.Clone(policy.Off), "patch")
-			candidates = s.judge()
-		default:
-			due = true // as soon as enough qualify
+	switch {
+	case policy.PatchAnnotation == "":
+	case n >= need:
+		due, because = true, "patched "+candidates[0].Patched+", no version yet"
+		if !pool.Newest.IsZero() {
+			because = "patched " + candidates[0].Patched + ", after " + pool.version()
 		}
+	case due && policy.MaxImageAge > 0:
+		candidates, n = s.judge(append([]string{"patch"}, policy.Off...)...)
+	default:
+		due = true // as soon as enough qualify
 	}
 	choice := Choice{Pool: pool.ID, Due: due, Because: because, Candidates: candidates}
-	if n := qualified(candidates); due && n < need {
+	switch {
+	case due && n < need:
 		choice.Due, choice.Because = false, tooFew(candidates, n, need)
-	}
-	if choice.Due {
+	case due:
 		choice.Donor = candidates[0].Node
 	}
 	return choice
@@ -50,17 +48,21 @@ func (s *statistics) old() (old bool, because string) {
 	case limit == 0:
 		return false, version + " is there, and no maximum image age is set"
 	case days > limit:
-		return true, fmt.Sprintf("%s is %s old, more than %d", version, count(days, "day"), limit)
+		return true, fmt.Sprintf("%s is %s old, more than %d", version, plural(days, "day", "days"), limit)
 	}
-	return false, fmt.Sprintf("%s is %s old, not more than %d", version, count(days, "day"), limit)
+	return false, fmt.Sprintf("%s is %s old, not more than %d", version, plural(days, "day", "days"), limit)
 }
 
-func (s *statistics) judge() []Candidate {
-	rules := slices.DeleteFunc(table(), func(r row) bool { return slices.Contains(s.policy.Off, r.Name) })
-	candidates := make([]Candidate, len(s.pool.Members))
+// judge gives the candidates in their order, and how many are eligible.
+func (s *statistics) judge(off ...string) (candidates []Candidate, eligible int) {
+	rules := slices.DeleteFunc(table(), func(r row) bool { return slices.Contains(off, r.Name) })
+	candidates = []Candidate{}
 	for i := range s.pool.Members {
 		m := &s.pool.Members[i]
-		c := Candidate{Node: m.Node.Name, Ready: s.readyFor(m), Boot: bootOf(m)}
+		c := Candidate{Node: m.Node.Name, Boot: bootOf(m)}
+		if m.Node.Ready {
+			c.Ready = s.now.Sub(m.Node.ReadySince)
+		}
 		if date, ok := dateIn(m.Node.Annotations[s.policy.PatchAnnotation]); ok {
 			c.Patched = date.Format(time.DateOnly)
 		}
@@ -73,29 +75,21 @@ func (s *statistics) judge() []Candidate {
 				c.Unknown = append(c.Unknown, r.Name+": "+unknown)
 			}
 		}
-		c.Eligible = len(c.Reasons) == 0
-		candidates[i] = c
+		if c.Eligible = len(c.Reasons) == 0; c.Eligible {
+			eligible++
+		}
+		candidates = append(candidates, c)
+	}
+	rank := func(c Candidate) time.Duration {
+		if c.Eligible {
+			return c.Ready
+		}
+		return -1
 	}
 	slices.SortFunc(candidates, func(a, b Candidate) int {
-		switch {
-		case a.Eligible && b.Eligible:
-			return cmp.Or(cmp.Compare(b.Ready, a.Ready), cmp.Compare(a.Node, b.Node))
-		case a.Eligible:
-			return -1
-		case b.Eligible:
-			return 1
-		}
-		return cmp.Compare(a.Node, b.Node)
+		return cmp.Or(cmp.Compare(rank(b), rank(a)), cmp.Compare(a.Node, b.Node))
 	})
-	return candidates
-}
-
-func qualified(candidates []Candidate) int {
-	n := slices.IndexFunc(candidates, func(c Candidate) bool { return !c.Eligible })
-	if n < 0 {
-		return len(candidates)
-	}
-	return n
+	return candidates, eligible
 }
 
 // tooFew names the rules that disqualify the most nodes, at most three.
@@ -109,20 +103,16 @@ func tooFew(candidates []Candidate, n, need int) string {
 	rules := slices.SortedFunc(maps.Keys(nodes), func(a, b string) int {
 		return cmp.Or(cmp.Compare(nodes[b], nodes[a]), cmp.Compare(a, b))
 	})
-	verb := "are"
-	if need == 1 {
-		verb = "is"
-	}
-	text := fmt.Sprintf("%d of %s qualify, %d %s needed", n, count(len(candidates), "node"), need, verb)
+	text := fmt.Sprintf("%d of %d nodes qualify, %s needed", n, len(candidates), plural(need, "is", "are"))
 	for i, r := range rules[:min(len(rules), 3)] {
 		text += []string{"; disqualified by ", ", ", ", "}[i] + fmt.Sprintf("%s: %d", r, nodes[r])
 	}
 	return text
 }
 
-func count(n int, what string) string {
-	if n == 1 {
-		return "1 " + what
+func plural(n int, one, more string) string {
+	if n != 1 {
+		one = more
 	}
-	return fmt.Sprintf("%d %ss", n, what)
+	return fmt.Sprintf("%d %s", n, one)
 }

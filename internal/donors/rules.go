@@ -1,6 +1,7 @@
 package donors
 
 import (
+	"cmp"
 	"fmt"
 	"slices"
 	"strings"
@@ -15,32 +16,57 @@ const (
 	conditionConfiguration = "ConfigurationApplied"   // the agent's
 )
 
-// A check gives why a node does not qualify, or why that cannot be judged; both are ""
-// where it qualifies.
-type check func(s *statistics, m *Member) (reason, unknown string)
-
 type row struct {
 	Rule
-	check check
+	// check gives why a node does not qualify, or why that is unknown; both are ""
+	// where it qualifies.
+	check func(s *statistics, m *Member) (reason, unknown string)
 }
 
 func table() []row {
 	return []row{
-		{Rule{"schedulable", "not cordoned", false}, schedulable},
-		{Rule{"control-plane", "no control plane node", false}, controlPlane},
-		{Rule{"self", "not the node that this process runs on", false}, self},
-		{Rule{"reboot", "no reboot is pending", false}, reboot},
+		{Rule{"schedulable", "not cordoned", false},
+			func(_ *statistics, m *Member) (string, string) { return when(m.Node.Unschedulable, "cordoned") }},
+		{Rule{"control-plane", "no control plane node", false}, func(_ *statistics, m *Member) (string, string) {
+			return when(m.Node.ControlPlane, "control plane node")
+		}},
+		{Rule{"self", "not the node that this process runs on", false}, func(s *statistics, m *Member) (string, string) {
+			return when(s.policy.Self != "" && m.Node.Name == s.policy.Self, "this process runs on it")
+		}},
+		{Rule{"reboot", "no reboot is pending", false}, func(s *statistics, m *Member) (string, string) {
+			key := annotated(m, s.policy.RebootAnnotation, fleet.AnnotationKuredReboot)
+			return when(key != "", "annotation "+key+": a reboot is pending")
+		}},
 		{Rule{"patch", "patched on a later day than the newest version was made", false}, patch},
 		{Rule{"ready", "Ready, and long enough", false}, ready},
-		{Rule{"in-use", "not the donor or workbench of a capture", false}, inUse},
-		{Rule{"ignored", "not ignored by its name or an annotation", true}, ignored},
+		{Rule{"in-use", "not the donor or workbench of a capture", false}, func(_ *statistics, m *Member) (string, string) {
+			key := annotated(m, fleet.AnnotationCapture, fleet.AnnotationWorkbench)
+			return when(key != "", "in use by a capture (annotation "+key+")")
+		}},
+		{Rule{"ignored", "not ignored by its name or an annotation", true}, func(s *statistics, m *Member) (string, string) {
+			if slices.Contains(s.policy.IgnoreNodes, m.Node.Name) {
+				return "its name is ignored", ""
+			}
+			key := annotated(m, s.policy.IgnoreAnnotations...)
+			return when(key != "", "annotation "+key+" is ignored")
+		}},
 		{Rule{"verdict", "its boot succeeded", true}, verdict},
-		{Rule{"taints", "no taint that most nodes of the pool lack", true}, taints},
+		{Rule{"taints", "no taint that most nodes of the pool lack", true},
+			func(s *statistics, m *Member) (string, string) { return s.siblings("taint", s.taints, taintsOf(m)) }},
 		{Rule{"conditions", "no pressure, and no condition that most nodes of the pool lack", true}, conditions},
-		{Rule{"kernel", "the kernel of most nodes of the pool, or a newer one", true}, kernel},
-		{Rule{"os-image", "the OS image of most nodes of the pool, or a newer one", true}, osImage},
-		{Rule{"runtime", "the container runtime of most nodes of the pool, or a newer one", true}, runtime},
-		{Rule{"boot-time", "booted as fast as 90% of the pool's nodes", true}, bootTime},
+		{Rule{"kernel", "the kernel of most nodes of the pool, or a newer one", true},
+			func(s *statistics, m *Member) (string, string) { return asMost(m.Node.Kernel, s.kernel) }},
+		{Rule{"os-image", "the OS image of most nodes of the pool, or a newer one", true},
+			func(s *statistics, m *Member) (string, string) { return asMost(m.Node.OSImage, s.osImage) }},
+		{Rule{"runtime", "the container runtime of most nodes of the pool, or a newer one", true},
+			func(s *statistics, m *Member) (string, string) { return asMost(m.Node.Runtime, s.runtime) }},
+		{Rule{"boot-time", "booted as fast as 90% of the pool's nodes", true}, func(s *statistics, m *Member) (string, string) {
+			d := bootOf(m)
+			if d == 0 {
+				return "", "when its instance was made, or its Node first registered, is not known"
+			}
+			return when(d > s.p90, fmt.Sprintf("its boot took %s; %d of %d nodes took at most %s", short(d), s.rank, s.boots, short(s.p90)))
+		}},
 	}
 }
 
@@ -55,57 +81,43 @@ func Rules() []Rule {
 
 // Check reports the first value of the policy that makes no sense.
 func (p Policy) Check() error {
-	switch {
-	case p.MinReady < 0:
-		return fmt.Errorf("minimum ready time %s is negative; give 0 or more", p.MinReady)
-	case p.MinCandidates < 0:
-		return fmt.Errorf("minimum number of candidates %d is negative; give 1 or more", p.MinCandidates)
-	case p.MaxImageAge < 0:
-		return fmt.Errorf("maximum image age %d is negative; give days, or 0 for none", p.MaxImageAge)
+	if p.MinReady < 0 || p.MinCandidates < 0 || p.MaxImageAge < 0 {
+		return fmt.Errorf("cannot use minimum ready time %s, minimum candidates %d and maximum image age %d: none may be negative; give 0 or more",
+			p.MinReady, p.MinCandidates, p.MaxImageAge)
 	}
-	rules := Rules()
+	why, ours := map[string]string{}, []string{}
+	for _, r := range Rules() {
+		if why[r.Name] = "it always applies"; r.Ours {
+			why[r.Name] = ""
+			ours = append(ours, r.Name)
+		}
+	}
 	for _, name := range p.Off {
-		i := slices.IndexFunc(rules, func(r Rule) bool { return r.Name == name })
-		if i >= 0 && rules[i].Ours {
-			continue
+		if reason, known := why[name]; !known || reason != "" {
+			return fmt.Errorf("cannot switch off rule %q: %s; give one of %s", name, cmp.Or(reason, "it does not exist"), strings.Join(ours, ", "))
 		}
-		why := "it does not exist"
-		if i >= 0 {
-			why = "it always applies"
-		}
-		var ours []string
-		for _, r := range rules {
-			if r.Ours {
-				ours = append(ours, r.Name)
-			}
-		}
-		return fmt.Errorf("cannot switch off rule %q: %s; rules that can be switched off: %s", name, why, strings.Join(ours, ", "))
 	}
 	return nil
 }
 
-func schedulable(_ *statistics, m *Member) (string, string) {
-	return when(m.Node.Unschedulable, "cordoned")
-}
-
-func controlPlane(_ *statistics, m *Member) (string, string) {
-	return when(m.Node.ControlPlane, "control plane node")
-}
-
-func self(s *statistics, m *Member) (string, string) {
-	return when(s.policy.Self != "" && m.Node.Name == s.policy.Self, "this process runs on it")
-}
-
-func reboot(s *statistics, m *Member) (string, string) {
-	for _, key := range []string{s.policy.RebootAnnotation, fleet.AnnotationKuredReboot} {
-		if _, ok := m.Node.Annotations[key]; ok && key != "" {
-			return "annotation " + key + ": a reboot is pending", ""
-		}
+func when(bad bool, reason string) (string, string) {
+	if bad {
+		return reason, ""
 	}
 	return "", ""
 }
 
-func patch(s *statistics, m *Member) (string, string) {
+// annotated is the first of the keys that the node is annotated with; "" where it is not.
+func annotated(m *Member, keys ...string) string {
+	for _, key := range keys {
+		if _, ok := m.Node.Annotations[key]; ok {
+			return key
+		}
+	}
+	return ""
+}
+
+func patch(s *statistics, m *Member) (reason, unknown string) {
 	key := s.policy.PatchAnnotation
 	if key == "" {
 		return "", ""
@@ -125,41 +137,15 @@ func patch(s *statistics, m *Member) (string, string) {
 	return "", ""
 }
 
-func ready(s *statistics, m *Member) (string, string) {
+func ready(s *statistics, m *Member) (reason, unknown string) {
 	if !m.Node.Ready {
-		why := m.Node.NotReadyWhy
-		if why != "" {
-			why = ": " + why
-		}
-		return "not Ready" + why, ""
+		return strings.TrimSuffix("not Ready: "+m.Node.NotReadyWhy, ": "), ""
 	}
-	d := s.readyFor(m)
+	d := s.now.Sub(m.Node.ReadySince)
 	return when(d < s.policy.MinReady, "Ready for "+short(d)+", "+short(s.policy.MinReady)+" is needed")
 }
 
-func inUse(_ *statistics, m *Member) (string, string) {
-	if name, ok := m.Node.Annotations[fleet.AnnotationCapture]; ok {
-		return "donor of capture " + name, ""
-	}
-	if pool, ok := m.Node.Annotations[fleet.AnnotationWorkbench]; ok {
-		return "workbench of a capture of " + fleet.ResourceID(pool).Name(), ""
-	}
-	return "", ""
-}
-
-func ignored(s *statistics, m *Member) (string, string) {
-	if slices.Contains(s.policy.IgnoreNodes, m.Node.Name) {
-		return "its name is ignored", ""
-	}
-	for _, key := range s.policy.IgnoreAnnotations {
-		if _, ok := m.Node.Annotations[key]; ok {
-			return "annotation " + key + " is ignored", ""
-		}
-	}
-	return "", ""
-}
-
-func verdict(_ *statistics, m *Member) (string, string) {
+func verdict(_ *statistics, m *Member) (reason, unknown string) {
 	for _, c := range m.Node.Conditions {
 		switch {
 		case c.Type != conditionVerdict:
@@ -174,18 +160,7 @@ func verdict(_ *statistics, m *Member) (string, string) {
 	return "", "no ortet controller judges boots"
 }
 
-func taints(s *statistics, m *Member) (string, string) {
-	var odd []string
-	for t := range taintsOf(m) {
-		if reason := s.rare(t, s.taints[t]); reason != "" {
-			odd = append(odd, reason)
-		}
-	}
-	return s.compared("taint ", odd)
-}
-
-func conditions(s *statistics, m *Member) (string, string) {
-	var odd []string
+func conditions(s *statistics, m *Member) (reason, unknown string) {
 	for _, c := range m.Node.Conditions {
 		switch {
 		case c.Type == conditionConfiguration && c.Status == "False":
@@ -194,37 +169,5 @@ func conditions(s *statistics, m *Member) (string, string) {
 			return c.Type + ": " + c.Reason, ""
 		}
 	}
-	for t := range conditionsOf(m) {
-		if reason := s.rare(t, s.conditions[t]); reason != "" {
-			odd = append(odd, reason)
-		}
-	}
-	return s.compared("condition ", odd)
-}
-
-func kernel(s *statistics, m *Member) (string, string) {
-	return asMost(m.Node.Kernel, s.kernel)
-}
-
-func osImage(s *statistics, m *Member) (string, string) {
-	return asMost(m.Node.OSImage, s.osImage)
-}
-
-func runtime(s *statistics, m *Member) (string, string) {
-	return asMost(m.Node.Runtime, s.runtime)
-}
-
-func bootTime(s *statistics, m *Member) (string, string) {
-	d := bootOf(m)
-	if d == 0 {
-		return "", "when its instance was made, or its Node first registered, is not known"
-	}
-	return when(d > s.p90, fmt.Sprintf("its boot took %s; %d of %d nodes took at most %s", short(d), rank90(s.boots), s.boots, short(s.p90)))
-}
-
-func when(bad bool, reason string) (string, string) {
-	if bad {
-		return reason, ""
-	}
-	return "", ""
+	return s.siblings("condition", s.conditions, conditionsOf(m))
 }

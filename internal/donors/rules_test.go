@@ -85,10 +85,10 @@ var rows = []row{
 	{name: "patch annotation with an impossible date", change: func(m member, _ pool, _ pol) { m.Node.Annotations[patched] = "2026-13-32" }, rule: "patch", reason: "has no date"},
 	{name: "not Ready", change: func(m member, _ pool, _ pol) { m.Node.Ready, m.Node.NotReadyWhy = false, "KubeletNotReady" }, rule: "ready", reason: "not Ready: KubeletNotReady"},
 	{name: "not Ready for long enough", change: func(m member, _ pool, _ pol) { m.Node.ReadySince = now.Add(-12 * time.Minute) }, rule: "ready", reason: "Ready for 12m, 1h is needed"},
-	{name: "donor of a capture", change: func(m member, _ pool, _ pol) { m.Node.Annotations[fleet.AnnotationCapture] = "c1" }, rule: "in-use", reason: "donor of capture c1"},
+	{name: "donor of a capture", change: func(m member, _ pool, _ pol) { m.Node.Annotations[fleet.AnnotationCapture] = "c1" }, rule: "in-use", reason: "in use by a capture (annotation ortet.io/capture)"},
 	{name: "workbench of a capture", change: func(m member, _ pool, _ pol) {
 		m.Node.Annotations[fleet.AnnotationWorkbench] = "/subscriptions/s/x/pool2"
-	}, rule: "in-use", reason: "workbench of a capture of pool2"},
+	}, rule: "in-use", reason: "ortet.io/workbench"},
 	{name: "ignored by name", change: func(_ member, _ pool, p pol) { p.IgnoreNodes = []string{"n9", "n0"} }, rule: "ignored", reason: "its name is ignored"},
 	{name: "ignored by annotation", change: func(m member, _ pool, p pol) {
 		m.Node.Annotations["example.com/keep"] = "false"

@@ -11,14 +11,13 @@ import (
 
 // statistics are what the rules compare a node with: its pool, by the policy.
 type statistics struct {
-	pool   Pool
-	policy Policy
-	now    time.Time
-	// How many nodes have each taint and each condition.
-	taints, conditions       map[string]int
-	kernel, osImage, runtime string // most nodes'
-	boots                    int    // known boot times
-	p90                      time.Duration
+	pool                     Pool
+	policy                   Policy
+	now                      time.Time
+	taints, conditions       map[string]int // how many nodes have each
+	kernel, osImage, runtime string         // most nodes'
+	boots, rank              int            // known boot times, and the rank of p90, from 1
+	p90                      time.Duration  // by nearest rank
 }
 
 func newStatistics(pool Pool, policy Policy, now time.Time) *statistics {
@@ -27,10 +26,10 @@ func newStatistics(pool Pool, policy Policy, now time.Time) *statistics {
 	var boots []time.Duration
 	for i := range pool.Members {
 		m := &pool.Members[i]
-		for t := range taintsOf(m) {
+		for _, t := range taintsOf(m) {
 			s.taints[t]++
 		}
-		for t := range conditionsOf(m) {
+		for _, t := range conditionsOf(m) {
 			s.conditions[t]++
 		}
 		kernels[m.Node.Kernel]++
@@ -43,74 +42,53 @@ func newStatistics(pool Pool, policy Policy, now time.Time) *statistics {
 	s.kernel, s.osImage, s.runtime = mostFrequent(kernels), mostFrequent(images), mostFrequent(runtimes)
 	if s.boots = len(boots); s.boots > 0 {
 		slices.Sort(boots)
-		s.p90 = boots[rank90(s.boots)-1]
+		s.rank = (9*s.boots + 9) / 10
+		s.p90 = boots[s.rank-1]
 	}
 	return s
 }
 
-// rank90 is the nearest rank of the 90th percentile of n values, from 1.
-func rank90(n int) int { return (9*n + 9) / 10 }
-
-// rare gives the reason against what this many nodes have, a node's own included.
-func (s *statistics) rare(what string, have int) string {
-	siblings := len(s.pool.Members) - 1
-	if 2*(have-1) >= siblings {
-		return ""
-	}
-	return fmt.Sprintf("%s, which %d of %d siblings have", what, have-1, siblings)
-}
-
-func (s *statistics) compared(kind string, odd []string) (reason, unknown string) {
-	if len(s.pool.Members) < 2 {
+// siblings gives the reason against what a node has and most others do not; nodes is how
+// many have each, with the node itself.
+func (s *statistics) siblings(kind string, nodes map[string]int, has []string) (reason, unknown string) {
+	others := len(s.pool.Members) - 1
+	if others == 0 {
 		return "", "no other node of the pool to compare with"
 	}
-	slices.Sort(odd)
-	return when(len(odd) > 0, kind+strings.Join(odd, "; "))
-}
-
-func (s *statistics) readyFor(m *Member) time.Duration {
-	if !m.Node.Ready {
-		return 0
+	for _, what := range has {
+		if n := nodes[what] - 1; 2*n < others {
+			return fmt.Sprintf("%s %s, which %d of %d siblings have", kind, what, n, others), ""
+		}
 	}
-	return max(s.now.Sub(m.Node.ReadySince), 0)
+	return "", ""
 }
 
 // taintsOf are the taints but those that the rules schedulable and ready stand for.
-func taintsOf(m *Member) map[string]bool {
-	set := map[string]bool{}
+func taintsOf(m *Member) (taints []string) {
 	for _, t := range m.Node.Taints {
 		switch t.Key {
 		case "node.kubernetes.io/unschedulable", "node.kubernetes.io/not-ready", "node.kubernetes.io/unreachable":
-			continue
+		default:
+			taints = append(taints, strings.TrimSuffix(t.Key+"="+t.Value, "=")+":"+t.Effect)
 		}
-		text := t.Key
-		if t.Value != "" {
-			text += "=" + t.Value
-		}
-		set[text+":"+t.Effect] = true
 	}
-	return set
+	return taints
 }
 
 // conditionsOf are the types of conditions that are compared with the siblings': those
-// that are not False. Pressure is left out, which needs no comparison; it is Unknown only
-// on a node that is not Ready.
-func conditionsOf(m *Member) map[string]bool {
-	set := map[string]bool{}
+// that are not False. Pressure is not; it is Unknown only on a node that is not Ready.
+func conditionsOf(m *Member) (types []string) {
 	for _, c := range m.Node.Conditions {
 		if c.Status != "False" && c.Type != conditionConfiguration && !pressure(c.Type) && !strings.HasPrefix(c.Type, "ortet.io/") {
-			set[c.Type] = true
+			types = append(types, c.Type)
 		}
 	}
-	return set
+	return types
 }
 
-func pressure(conditionType string) bool {
-	switch conditionType {
-	case "MemoryPressure", "DiskPressure", "PIDPressure", "NetworkUnavailable":
-		return true
-	}
-	return false
+// pressure is of the conditions that the kubelet, or the network's controller, sets.
+func pressure(condition string) bool {
+	return slices.Contains([]string{"MemoryPressure", "DiskPressure", "PIDPressure", "NetworkUnavailable"}, condition)
 }
 
 // bootOf is how long the instance's boot took; 0 where that is not known. More than an

@@ -34,6 +34,10 @@ func (r *run) captureName() string {
 	return r.record.Capture
 }
 
+// rebootHolder is who holds kured's lock: captures of two pools that begin in one second
+// have the same name.
+func (r *run) rebootHolder() string { return r.captureName() + "/" + r.get().Pool.Name() }
+
 // snapshot copies the stopped donor's OS disk. One that was begun while the
 // donor was stopped counts; one of which that is not known is made anew.
 func snapshot(ctx context.Context, t *task) error {
@@ -121,7 +125,7 @@ func holdReboots(ctx context.Context, t *task) error {
 	}
 	const ttl = 3 * time.Hour // the deadlines of all steps in which it is held
 	for n := 0; ; n++ {
-		known, err := r.e.cluster.HoldReboots(ctx, r.captureName(), ttl)
+		known, err := r.e.cluster.HoldReboots(ctx, r.rebootHolder(), ttl)
 		switch {
 		case err == nil && !known:
 			r.drop(undoReboots)
@@ -143,7 +147,7 @@ func releaseReboots(ctx context.Context, t *task) error {
 	if _, ours := t.r.undo(undoReboots); !ours {
 		return needless("they were not held")
 	}
-	if err := do(ctx, t, func(ctx context.Context) error { return t.r.e.cluster.ReleaseReboots(ctx, t.r.captureName()) }); err != nil {
+	if err := do(ctx, t, func(ctx context.Context) error { return t.r.e.cluster.ReleaseReboots(ctx, t.r.rebootHolder()) }); err != nil {
 		return err
 	}
 	t.r.drop(undoReboots)

@@ -1,11 +1,30 @@
 {{/* The Job's name: kamino.name and the scale set's, which is the node's less its six characters. */}}
 {{- define "ortet.job" -}}
 {{- $node := .Values.kamino.targetNode | default "" -}}
-{{- if gt (len $node) 6 -}}
+{{- if .Values.kamino.targetVMSS -}}
+{{- printf "%s-%s" .Values.kamino.name "autoupdate" -}}
+{{- else if gt (len $node) 6 -}}
 {{- printf "%s-%s" .Values.kamino.name (substr 0 (int (sub (len $node) 6)) $node) | trunc 52 | trimSuffix "-" | trimSuffix "." -}}
 {{- else -}}
 {{- printf "%s-%s" .Values.kamino.name "status" -}}
 {{- end -}}
+{{- end -}}
+
+{{/* Not empty where a CronJob is made instead of a Job. */}}
+{{- define "ortet.cron" -}}
+{{- if dig "cronjob" "enabled" false (.Values.kamino.auto | default dict) -}}true{{- end -}}
+{{- end -}}
+
+{{/* Keys of each level of the values; a test compares them with the schema. */}}
+{{- define "ortet.known" -}}
+"": [global, kamino, ortet]
+kamino: [auto, container, drain, imageHistory, jobTtl, labels, logLevel, name, newUpdatedNodes, scheduleOnControlPlane, targetNode, targetVMSS]
+kamino.container: [imageHash, imageRegistry, imageRepository, imageTag, pullByHash, pullSecret]
+kamino.drain: [force, gracePeriod]
+kamino.auto: [cronjob, dryRun, lastPatchAnnotation, maximumImageAge, minimumCandidates, minimumReadyTime, pendingRebootAnnotation]
+kamino.auto.cronjob: [enabled, schedule]
+ortet: [acceptPoolCredentials, acceptSecrets, again, auto, bootstrap, deallocate, dryRun, earlierSecrets, exempt, extensions, keepExtensions, namespace, policy, pools, removeSecrets, replicas, resources, scanImages, workbench]
+ortet.auto: [deadlineSeconds, failedJobsHistoryLimit, ignoreAnnotations, ignoreNodes, maxParallel, skipRules, startingDeadlineSeconds, successfulJobsHistoryLimit, timeZone]
 {{- end -}}
 
 {{/* Cluster-wide names carry the release's, so that two releases do not collide. */}}
@@ -18,20 +37,37 @@
 {{- end -}}
 
 {{/*
-JSON list of the pools that are captured, by ARM id in lower case: ortet.pools, or else that
-of the target node, where Helm reads the cluster (helm template does not). May be empty.
+JSON list of the pools that are captured, by ARM id in lower case: ortet.pools, or else, where
+Helm reads the cluster (helm template does not), that of the target node, those that are
+named as targetVMSS, or with ALL those of all Nodes. May be empty.
 */}}
 {{- define "ortet.pools" -}}
-{{- $pools := .Values.ortet.pools | default list -}}
-{{- if and (not $pools) .Values.kamino.targetNode -}}
-{{- $id := dig "spec" "providerID" "" (lookup "v1" "Node" "" .Values.kamino.targetNode) | trimPrefix "azure://" -}}
+{{- $pools := list -}}
+{{- $target := .Values.kamino.targetVMSS | default "" -}}
+{{- if .Values.ortet.pools -}}
+{{- $pools = .Values.ortet.pools -}}
+{{- else if hasPrefix "/" $target -}}
+{{- $pools = list $target -}}
+{{- else -}}
+{{- $nodes := list -}}
+{{- if $target -}}
+{{- $nodes = (lookup "v1" "Node" "" "").items | default list -}}
+{{- else if .Values.kamino.targetNode -}}
+{{- $nodes = list (lookup "v1" "Node" "" .Values.kamino.targetNode) -}}
+{{- end -}}
+{{- range $nodes -}}
+{{- $id := dig "spec" "providerID" "" . | trimPrefix "azure://" -}}
 {{- if regexMatch "(?i)^/subscriptions/.+/virtualMachineScaleSets/[^/]+/virtualMachines/[^/]+$" $id -}}
-{{- $pools = list (regexReplaceAll "/[^/]+/[^/]+$" $id "") -}}
+{{- $pool := regexReplaceAll "/[^/]+/[^/]+$" $id "" -}}
+{{- if or (has $target (list "" "ALL")) (eq (lower $target) (base $pool | lower)) -}}
+{{- $pools = append $pools $pool -}}
+{{- end -}}
+{{- end -}}
 {{- end -}}
 {{- end -}}
 {{- $lower := list -}}
 {{- range $pools -}}{{- $lower = append $lower (lower .) -}}{{- end -}}
-{{- toJson $lower -}}
+{{- uniq $lower | sortAlpha | toJson -}}
 {{- end -}}
 
 {{/* JSON list of the Secrets of those pools; the code's objectName gives the same. */}}
@@ -64,11 +100,18 @@ named by its content: ortet.earlierSecrets, or else those that Helm finds.
 {{- toJson $names -}}
 {{- end -}}
 
+{{/* Not empty where the values name kamino's image, which this chart cannot run. */}}
+{{- define "ortet.kaminosImage" -}}
+{{- if hasSuffix "kamino/vmss-prototype" .Values.kamino.container.imageRepository -}}true{{- end -}}
+{{- end -}}
+
 {{- define "ortet.image" -}}
 {{- $c := .Values.kamino.container -}}
 {{- $name := $c.imageRepository -}}
 {{- if $c.imageRegistry -}}{{- $name = printf "%s/%s" $c.imageRegistry $c.imageRepository -}}{{- end -}}
-{{- if $c.pullByHash -}}
+{{- if include "ortet.kaminosImage" . -}}
+{{- printf "ghcr.io/ortet/ortet:v%s" .Chart.AppVersion -}}
+{{- else if $c.pullByHash -}}
 {{- printf "%s@sha256:%s" $name (required "kamino.container.pullByHash needs kamino.container.imageHash" $c.imageHash) -}}
 {{- else -}}
 {{- printf "%s:%s" $name (required "set kamino.container.imageTag, or pullByHash with imageHash" $c.imageTag) -}}
