@@ -19,8 +19,7 @@ import (
 
 // checkSelection checks NODE, --pool, --all, and the flags that go with them.
 func (f *captureFlags) checkSelection(cmd *cobra.Command, args []string) error {
-	pools := f.all || len(f.pools) > 0
-	if !pools {
+	if !f.all && len(f.pools) == 0 {
 		if len(args) == 0 {
 			return usagef("name the node to capture (as in 'kubectl get nodes'), or its pool with --pool POOL, or all pools with --all")
 		}
@@ -49,9 +48,6 @@ func (f *captureFlags) checkSelection(cmd *cobra.Command, args []string) error {
 }
 
 func (f *captureFlags) runPools(ctx context.Context, o *options) error {
-	if err := f.check(o); err != nil {
-		return err
-	}
 	if err := f.complete(""); err != nil {
 		return err
 	}

@@ -1,6 +1,7 @@
 package cli
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"io"
@@ -37,8 +38,8 @@ not known, it disqualifies no node; the output names it as not judged.`,
   ortet donors --all --min-ready 2d --skip-rule boot-time
   ortet donors pool1 --patch-annotation example.com/last-patch`,
 		RunE: func(cmd *cobra.Command, args []string) error {
-			s.pools = args
-			return s.showDonors(cmd, o)
+			s.pools, s.all = args, s.all || len(args) == 0
+			return s.showDonors(cmd.Context(), o)
 		},
 	}
 	cmd.Flags().BoolVar(&s.all, "all", false, "show all pools of the cluster")
@@ -60,12 +61,7 @@ func rulesText() string {
 	return b.String()
 }
 
-func (s *poolSelection) showDonors(cmd *cobra.Command, o *options) error {
-	if err := s.check(o); err != nil {
-		return err
-	}
-	s.all = len(s.pools) == 0
-	ctx := cmd.Context()
+func (s *poolSelection) showDonors(ctx context.Context, o *options) error {
 	a, pools, err := s.open(ctx, o, work{}, func(fleet.ResourceID) *progress { return nil }, auto.Config{})
 	if err != nil {
 		return err
@@ -112,11 +108,7 @@ func writeLook(w io.Writer, name string, l auto.Look) {
 		add("the interrupted capture of " + l.Resumes + " is finished first")
 	}
 	for _, p := range l.Refused {
-		text := "refused: " + shortly(p.On) + ": " + p.What
-		if p.WayOut != "" {
-			text += "; " + p.WayOut
-		}
-		add(text)
+		add("refused: " + shortly(p.On) + ": " + p.What + "; " + p.WayOut)
 	}
 	for _, note := range l.Notes {
 		add("note: " + note)

@@ -38,26 +38,21 @@ func (s *poolSelection) policyFlags() *pflag.FlagSet {
 	return f
 }
 
-// check checks the selection and its policy.
-func (s *poolSelection) check(o *options) error {
+// open checks the selection, connects, and finds the pools, each once. config has what
+// is wanted of an Auto beside the policy.
+func (s *poolSelection) open(ctx context.Context, o *options, w work, show poolShow, config auto.Config) (*auto.Auto, []fleet.ResourceID, error) {
 	for _, arg := range s.pools {
 		if err := checkPool(arg); err != nil {
-			return err
+			return nil, nil, err
 		}
 	}
 	s.policy.Self = o.process.Getenv("NODE_NAME")
-	switch err := s.policy.Check(); {
-	case s.all && len(s.pools) > 0:
-		return usagef("name pools or give --all, not both")
-	case err != nil:
-		return usageError{err}
+	if err := s.policy.Check(); err != nil {
+		return nil, nil, usageError{err}
 	}
-	return nil
-}
-
-// open connects, and finds the pools, each once. config has what is wanted of an Auto
-// beside the policy.
-func (s *poolSelection) open(ctx context.Context, o *options, w work, show poolShow, config auto.Config) (*auto.Auto, []fleet.ResourceID, error) {
+	if s.all && len(s.pools) > 0 {
+		return nil, nil, usagef("name pools or give --all, not both")
+	}
 	connect := o.openPools
 	if o.process.pools != nil {
 		connect = o.process.pools
