@@ -4,227 +4,277 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
+	"fmt"
+	"iter"
 	"slices"
 	"strings"
+	"sync"
 	"testing"
 	"time"
 
 	"k8s.io/client-go/kubernetes"
 
 	"github.com/ortet/ortet/internal/auto"
-	"github.com/ortet/ortet/internal/donors"
 	"github.com/ortet/ortet/internal/engine"
 	"github.com/ortet/ortet/internal/fleet"
 	"github.com/ortet/ortet/internal/plan"
 )
 
-// fakeAuto gives what it has, and keeps what it was asked.
-type fakeAuto struct {
-	looks   []auto.Look
-	results []auto.Result
-	err     error
-
-	config      auto.Config
-	show        func(fleet.ResourceID) *progress
-	pools       []fleet.ResourceID
-	all, dryRun bool
+// pooled is an engine and a cluster for auto: a capture ends as fails says, and else is
+// done in 14 minutes.
+type pooled struct {
+	mu       sync.Mutex
+	nodes    []fleet.Node
+	pools    []engine.PoolStatus
+	fails    map[string]error // by node
+	show     poolShow
+	request  engine.CaptureRequest
+	captured []string
 }
 
-func (f *fakeAuto) Pools(context.Context) ([]fleet.ResourceID, error) {
-	return []fleet.ResourceID{pool1, pool2}, nil
-}
+const group = "/subscriptions/s/resourceGroups/%s/providers/Microsoft.Compute/virtualMachineScaleSets/%s"
 
-func (f *fakeAuto) Looks(_ context.Context, pools []fleet.ResourceID, all bool) ([]auto.Look, error) {
-	f.pools, f.all = pools, all
-	return f.looks, f.err
-}
-
-func (f *fakeAuto) Run(_ context.Context, pools []fleet.ResourceID, all, dryRun bool) []auto.Result {
-	f.pools, f.all, f.dryRun = pools, all, dryRun
-	for _, p := range pools {
-		f.show(p).Report(event(plan.StepStop, "Power off a node", engine.StepStarted, 0, ""))
+// add adds a pool, and its nodes NAME000000, NAME000001, …, the first Ready longest.
+func (p *pooled) add(group1, name string, nodes int, change func(*engine.PoolStatus, []fleet.Node)) {
+	id := fleet.ResourceID(fmt.Sprintf(group, group1, name))
+	s := engine.PoolStatus{Pool: fleet.Pool{ID: id, Name: name, Model: fleet.Model{Linux: true}}}
+	members := make([]fleet.Node, nodes)
+	for i := range members {
+		boot := noon.Add(-time.Duration(12-3*i) * 24 * time.Hour)
+		s.Instances = append(s.Instances, engine.InstanceStatus{InstanceID: fmt.Sprint(i), Created: boot})
+		members[i] = fleet.Node{
+			Name: fmt.Sprintf("%s%06d", name, i), ProviderID: "azure://" + string(id) + "/virtualMachines/" + fmt.Sprint(i), OS: "linux", Ready: true,
+			ReadySince: boot.Add(2 * time.Minute), Created: boot.Add(time.Duration(80+i) * time.Second), Kernel: "5.15.0-1057-azure", OSImage: "Ubuntu 22.04.4 LTS", Runtime: "containerd://1.7.12",
+		}
 	}
-	return f.results
+	if change != nil {
+		change(&s, members)
+	}
+	p.nodes, p.pools = append(p.nodes, members...), append(p.pools, s)
 }
 
-var pool2 = pool1.In("virtualMachineScaleSets", "k8s-pool2-12345678-vmss")
+// newPooled has pools that end in every way.
+func newPooled() *pooled {
+	p := &pooled{fails: map[string]error{}}
+	set := func(n *fleet.Node, key, value string) { n.Annotations = map[string]string{key: value} }
+	p.add("g", "k8s-agentpool1-12345678-vmss", 4, func(_ *engine.PoolStatus, nodes []fleet.Node) {
+		for i := range nodes {
+			set(&nodes[i], "example.com/patched", "2026-11-20T03:00:00Z")
+		}
+		nodes[2].Kernel, nodes[2].Unschedulable = "5.15.0-1049-azure", true
+		nodes[2].Taints = []fleet.Taint{{Key: "example.com/gpu", Value: "broken", Effect: "NoSchedule"}}
+		nodes[3].Ready, nodes[3].NotReadyWhy, nodes[3].Runtime = false, "KubeletNotReady: container runtime network not ready", ""
+		set(&nodes[3], "example.com/patched", "2026-11-27T03:00:00Z")
+	})
+	p.fails["k8s-agentpool1-12345678-vmss000000"] = &engine.Refused{Problems: []plan.Problem{{On: "node k8s-agentpool1-12345678-vmss000000", What: "its pod default/db has no controller"}}}
+	p.add("g", "k8s-agentpool2-12345678-vmss", 1, func(s *engine.PoolStatus, _ []fleet.Node) {
+		s.Versions = []engine.VersionStatus{version("2026.11.20", "", noon.Add(-24*time.Hour), nil)}
+	})
+	p.add("MC_g", "aks-system-12345678-vmss", 1, nil)
+	for name, err := range map[string]error{
+		"refused": &engine.Refused{Problems: []plan.Problem{{On: fmt.Sprintf(group, "g", "refused"), What: "its upgrade mode is Rolling", WayOut: "use --allow-rolling"}, {On: "Azure", What: "no quota"}}},
+		"stuck":   &engine.NeedsPerson{Step: plan.StepStart, Left: []string{"start instance 0"}, Err: errors.New("no capacity")},
+	} {
+		p.add("g", name, 1, nil)
+		p.fails[name+"000000"] = err
+	}
+	p.add("g", "twin", 1, func(s *engine.PoolStatus, _ []fleet.Node) {
+		s.Capture = &engine.CaptureStatus{Name: capture, Kind: plan.KindCapture, Donor: "twin000000", Begun: noon.Add(-time.Hour)}
+	})
+	p.add("other", "twin", 1, func(s *engine.PoolStatus, _ []fleet.Node) { s.JournalDenied = true })
+	return p
+}
 
-// runAuto carries out a command line on f, with a cluster that has pool1 and pool2.
-func runAuto(t *testing.T, f *fakeAuto, args ...string) (code int, out, err string) {
+func (p *pooled) Nodes(context.Context) iter.Seq2[fleet.Node, error] {
+	return func(yield func(fleet.Node, error) bool) {
+		for _, n := range p.nodes {
+			if !yield(n, nil) {
+				return
+			}
+		}
+	}
+}
+
+func (p *pooled) Status(_ context.Context, pools []fleet.ResourceID) ([]engine.PoolStatus, error) {
+	for _, s := range p.pools {
+		if s.Pool.ID.Equal(pools[0]) {
+			return []engine.PoolStatus{s}, nil
+		}
+	}
+	return []engine.PoolStatus{{Pool: fleet.Pool{ID: pools[0]}, Gone: true, Unread: true, Problem: "404"}}, nil
+}
+
+func (p *pooled) poolOf(node string) fleet.ResourceID {
+	i := slices.IndexFunc(p.nodes, func(n fleet.Node) bool { return n.Name == node })
+	id, _ := fleet.ParseProviderID(p.nodes[i].ProviderID)
+	return id.Parent()
+}
+
+func (p *pooled) Plan(_ context.Context, q engine.CaptureRequest) (plan.Plan, error) {
+	return plan.Plan{Kind: plan.KindCapture, Pool: p.poolOf(q.Node), Donor: q.Node, Steps: []plan.Step{{ID: plan.StepPreflight, Title: "Run preflight checks"}}}, nil
+}
+
+func (p *pooled) Capture(_ context.Context, q engine.CaptureRequest) (engine.CaptureResult, error) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	pool := p.poolOf(q.Node)
+	p.show(pool).Report(event(plan.StepStop, "Power off "+q.Node, engine.StepStarted, 0, ""))
+	p.request, p.captured = q, append(p.captured, q.Node)
+	r := engine.CaptureResult{
+		Pool: pool, Donor: q.Node, Version: plan.DefinitionOf(pool).Child("versions", "2026.11.21"), Notes: []string{"the node was cordoned before, and still is"},
+		Timing: engine.Timing{Begin: noon, End: noon.Add(14 * time.Minute)},
+	}
+	return r, p.fails[q.Node]
+}
+
+// run carries out a command line on p.
+func (p *pooled) run(t *testing.T, args string) (code int, out, err string) {
 	t.Helper()
 	var stdout, stderr strings.Builder
-	code = Run(t.Context(), args, Process{
+	code = Run(t.Context(), strings.Fields(args), Process{
 		In: strings.NewReader(""), Out: &stdout, Err: &stderr, Version: "v0-test",
-		Getenv: func(name string) string { return map[string]string{"NODE_NAME": "self"}[name] },
-		auto: func(_ context.Context, _ work, config auto.Config, show func(fleet.ResourceID) *progress) (autoMode, kubernetes.Interface, error) {
-			f.config, f.show = config, show
-			return f, providerNodes("azure://"+string(pool1)+"/virtualMachines/0", "azure://"+string(pool2)+"/virtualMachines/0"), nil
+		Getenv: func(name string) string { return map[string]string{"NODE_NAME": "twin000000"}[name] },
+		pools: func(_ context.Context, _ work, show poolShow, config *auto.Config) (kubernetes.Interface, error) {
+			p.show = show
+			config.Nodes, config.Now = p, func() time.Time { return noon }
+			config.Doors = func(fleet.ResourceID) auto.Doors { return p }
+			var ids []string
+			for _, n := range p.nodes {
+				ids = append(ids, n.ProviderID)
+			}
+			return providerNodes(ids...), nil
 		},
 	})
+	for l := range strings.Lines(stdout.String()) {
+		if n := len([]rune(strings.TrimSuffix(l, "\n"))); n > resultWidth && !strings.Contains(l, "/subscriptions/") && !strings.Contains(args, "-o json") {
+			t.Errorf("ortet %s: %d columns: %s", args, n, l)
+		}
+	}
 	return code, stdout.String(), stderr.String()
 }
 
-func TestPolicyFlags(t *testing.T) {
-	for _, command := range []string{"donors", "capture --all"} {
-		f := &fakeAuto{}
-		code, _, err := runAuto(t, f, append(strings.Fields(command), strings.Fields("--patch-annotation a --reboot-annotation b --min-ready 2d"+
-			" --min-candidates 2 --max-image-age 7 --ignore-node n --ignore-node m --ignore-annotation c --skip-rule verdict")...)...)
-		p := f.config.Policy
-		if code != 0 || p.PatchAnnotation != "a" || p.RebootAnnotation != "b" || p.MinReady != 48*time.Hour || p.MinCandidates != 2 || p.MaxImageAge != 7 ||
-			!slices.Equal(p.IgnoreNodes, []string{"n", "m"}) || !slices.Equal(p.IgnoreAnnotations, []string{"c"}) || !slices.Equal(p.Off, []string{"verdict"}) || p.Self != "self" {
-			t.Errorf("ortet %s: code %d, %+v\n%s", command, code, p, err)
-		}
-	}
-	for text, want := range map[string]time.Duration{"": time.Hour, "90": 90 * time.Second, "0": 0, "45s": 45 * time.Second, "5m": 5 * time.Minute, "1h30m": 90 * time.Minute, "2d": 48 * time.Hour} {
-		f, args := &fakeAuto{}, []string{"donors"}
-		if text != "" {
-			args = append(args, "--min-ready", text)
-		}
-		if code, _, err := runAuto(t, f, args...); code != 0 || f.config.Policy.MinReady != want {
-			t.Errorf("--min-ready %q: code %d, %s, want %s\n%s", text, code, f.config.Policy.MinReady, want, err)
-		}
-	}
-}
+const pools12 = "k8s-agentpool1-12345678-vmss k8s-agentpool2-12345678-vmss"
 
-func TestPoolsOfACapture(t *testing.T) {
-	for _, c := range []struct {
-		args string
-		want []fleet.ResourceID
-		all  bool
-	}{
-		{"capture --all", []fleet.ResourceID{pool1, pool2}, true},
-		{"capture --pool " + pool2.Name() + " --pool " + strings.ToUpper(pool2.Name()), []fleet.ResourceID{pool2}, false},
-		{"capture --dry-run --pool " + pool2.Name() + " --pool " + string(pool1), []fleet.ResourceID{pool2, pool1}, false},
-		{"donors", []fleet.ResourceID{pool1, pool2}, true},
-		{"donors --all", []fleet.ResourceID{pool1, pool2}, true},
-		{"donors " + pool1.Name(), []fleet.ResourceID{pool1}, false},
+func TestDonors(t *testing.T) {
+	for name, args := range map[string]string{
+		"donors":         "donors --all",
+		"donors-patched": "donors --patch-annotation example.com/patched " + pools12,
 	} {
-		f := &fakeAuto{}
-		code, _, err := runAuto(t, f, strings.Fields(c.args)...)
-		if code != 0 || !slices.Equal(f.pools, c.want) || f.all != c.all || f.dryRun != strings.Contains(c.args, "--dry-run") {
-			t.Errorf("ortet %s: code %d, pools %v, all %v, dry run %v\n%s", c.args, code, f.pools, f.all, f.dryRun, err)
+		code, out, err := newPooled().run(t, args)
+		if code != 0 || err != "" {
+			t.Errorf("ortet %s: code %d, %s", args, code, err)
 		}
+		golden(t, name, out)
 	}
-	f := &fakeAuto{}
-	if code, _, err := runAuto(t, f, "capture", "--pool", "pool9"); code != engine.ExitFailed || f.pools != nil || !strings.Contains(err, pool1.Name()+", "+pool2.Name()) {
-		t.Errorf("an unknown pool: code %d, pools %v: %s", code, f.pools, err)
+	_, without, _ := newPooled().run(t, "donors")
+	if _, all, _ := newPooled().run(t, "donors --all"); without != all {
+		t.Errorf("without arguments not all are shown:\n%s", without)
 	}
-}
-
-// Plain progress of several pools names them; that of one does not.
-func TestProgressOfPools(t *testing.T) {
-	_, _, err := runAuto(t, &fakeAuto{}, "capture", "--all")
-	for _, pool := range []fleet.ResourceID{pool1, pool2} {
-		if !strings.Contains(err, pool.Name()+": 12:00:00 stop: Power off a node\n") {
-			t.Errorf("no progress of %s:\n%s", pool.Name(), err)
-		}
-	}
-	if _, _, err = runAuto(t, &fakeAuto{}, "capture", "--pool", pool1.Name()); err != "12:00:00 stop: Power off a node\n" {
-		t.Error(err)
-	}
-}
-
-func someResults() []auto.Result {
-	refused := &engine.Refused{Problems: []plan.Problem{{Code: "NodeNotReady", On: "node n", What: "it is not Ready", WayOut: "wait"}}}
-	failed := &engine.NeedsPerson{Step: plan.StepStart, Left: []string{"start instance 0"}, Err: errors.New("no capacity")}
-	pool := func(name string) fleet.ResourceID { return pool1.In("virtualMachineScaleSets", name) }
-	result := engine.CaptureResult{
-		Pool: pool1, Donor: donor, Version: plan.DefinitionOf(pool1).Child("versions", "2026.11.21"),
-		Irreversible: []string{"protectedSettings of vmssCSE: no certificate decrypts them"}, Timing: engine.Timing{Begin: noon, End: noon.Add(14 * time.Minute)},
-	}
-	resumed := result
-	resumed.Resumed, resumed.Irreversible = true, nil
-	return []auto.Result{
-		{Pool: pool1, Outcome: auto.Captured, Donor: donor, Capture: &result, Because: "patched 2026-11-20, after version 2026.11.18 (2026-11-18)",
-			Passed: []string{"k8s-pool1-12345678-vmss00000a: its Node was deleted since it was chosen"}},
-		{Pool: pool2, Outcome: auto.NotDue, Because: "version 2026.11.20 is there, and no maximum image age is set"},
-		{Pool: pool("aks-system-12345678-vmss"), Outcome: auto.LeftOut, Because: "AKS manages it (resource group MC_group_cluster_westeurope)"},
-		{Pool: pool("pool4"), Outcome: auto.Ended, Donor: "n", Exit: engine.ExitRefused, Error: refused.Error(), Err: refused, Because: "no version yet"},
-		{Pool: pool("pool5"), Outcome: auto.Ended, Donor: "n", Exit: engine.ExitNeedsPerson, Error: failed.Error(), Err: failed, Because: "no version yet"},
-		{Pool: pool("pool7"), Outcome: auto.Captured, Donor: donor, Capture: &resumed, Because: "its interrupted capture was resumed"},
-		{Pool: "/subscriptions/s/resourceGroups/other/providers/Microsoft.Compute/virtualMachineScaleSets/pool7", Outcome: auto.NotDue, Because: "0 of 5 nodes qualify, 1 is needed; disqualified by ready: 5"},
-	}
-}
-
-func somePools() []auto.Look {
-	pool := func(name string) fleet.ResourceID { return pool1.In("virtualMachineScaleSets", name) }
-	unknown := []string{"verdict: no ortet controller judges boots"}
-	return []auto.Look{
-		{
-			Choice: donors.Choice{Pool: pool1, Due: true, Because: "patched 2026-11-20, after version 2026.11.18 (2026-11-18)", Donor: "k8s-agentpool1-12345678-vmss00000a",
-				Candidates: []donors.Candidate{
-					{Node: "k8s-agentpool1-12345678-vmss00000a", Eligible: true, Ready: 12 * 24 * time.Hour, Patched: "2026-11-20", Boot: 95 * time.Second, Unknown: unknown},
-					{Node: "k8s-agentpool1-12345678-vmss000001", Eligible: true, Ready: 100 * time.Minute, Unknown: unknown},
-					{Node: "k8s-agentpool1-12345678-vmss0000000000zz", Patched: "2026-11-27", Boot: 75 * time.Minute, Unknown: append(unknown, "kernel: not known"), Reasons: []donors.Reason{
-						{Rule: "schedulable", Text: "cordoned"}, {Rule: "patch", Text: "last patch 2026-11-27 is in the future"}, {Rule: "ready", Text: "not Ready: KubeletNotReady: container runtime network not ready"}}},
-				}},
-			Resumes: "k8s-agentpool1-12345678-vmss000001",
-			Notes:   []string{"the journal could not be read: 403 Forbidden; grant get on the Secret in ortet-system"},
-		},
-		{Choice: donors.Choice{Pool: pool2, Because: "0 of 1 node qualify, 1 is needed; disqualified by ready: 1", Candidates: []donors.Candidate{
-			{Node: "n", Reasons: []donors.Reason{{Rule: "ready", Text: "not Ready: KubeletNotReady: container runtime network not ready"}}}}}},
-		{Choice: donors.Choice{Pool: pool("aks-system-12345678-vmss")}, Left: "AKS manages it (resource group MC_group_cluster_westeurope)"},
-		{Choice: donors.Choice{Pool: pool("pool4")}, Refused: []plan.Problem{{Code: "PoolGone", On: string(pool("pool4")), What: "Azure has no such scale set", WayOut: "check its name (az vmss list)"}}},
-	}
-}
-
-func TestDonorsShown(t *testing.T) {
-	code, out, err := runAuto(t, &fakeAuto{looks: somePools()}, "donors")
-	if code != 0 || err != "" {
-		t.Errorf("code %d: %s", code, err)
-	}
-	golden(t, "donors", out)
-	fits(t, out)
-	code, out, _ = runAuto(t, &fakeAuto{looks: somePools()}, "donors", "-o", "json")
+	code, out, _ := newPooled().run(t, "donors -o json "+pools12)
 	var back []auto.Look
-	if err := json.Unmarshal([]byte(out), &back); code != 0 || err != nil || len(back) != 4 || len(back[0].Candidates[2].Reasons) != 3 {
+	if err := json.Unmarshal([]byte(out), &back); code != 0 || err != nil || len(back) != 2 || len(back[0].Candidates) != 4 || !back[0].Due {
 		t.Errorf("-o json: code %d, %v\n%s", code, err, out)
 	}
-	if _, out, _ = runAuto(t, &fakeAuto{}, "donors"); out != noPools+"\n" {
-		t.Errorf("without pools: %s", out)
+	gone := fmt.Sprintf(group, "g", "gone")
+	if code, out, err := newPooled().run(t, "donors "+pools12+" "+gone); code != engine.ExitFailed || !strings.Contains(out, "k8s-agentpool2") || !strings.Contains(err, "cannot judge scale set gone: Azure has no such scale set; ") {
+		t.Errorf("a named pool that is gone: code %d\n%s%s", code, out, err)
 	}
-	if _, out, _ = runAuto(t, &fakeAuto{}, "donors", "-o", "json"); out != "[]\n" {
-		t.Errorf("without pools, -o json: %s", out)
+	for form, want := range map[string]string{"table": noPools, "json": "[]", "yaml": "[]"} {
+		for _, command := range []string{"donors", "capture --all"} {
+			if code, out, err := (&pooled{}).run(t, command+" -o "+form); code != 0 || out != want+"\n" {
+				t.Errorf("%s -o %s without pools: code %d, %s%s", command, form, code, out, err)
+			}
+		}
 	}
 }
 
-func TestResultsOfPools(t *testing.T) {
-	code, out, err := runAuto(t, &fakeAuto{results: someResults()}, "capture", "--all")
-	if code != engine.ExitNeedsPerson {
-		t.Errorf("code %d, want the gravest", code)
+// The flags of the rules do what they say, on both commands.
+func TestPolicyFlags(t *testing.T) {
+	first, second := "k8s-agentpool1-12345678-vmss000000", "k8s-agentpool1-12345678-vmss000001"
+	for flags, want := range map[string]string{
+		"":                                     first,
+		"--ignore-node " + first:               second,
+		"--reboot-annotation example.com/none": first,
+		"--min-ready 9d":                       first,
+		"--min-ready 12d":                      "",
+		"--min-ready 1036680":                  first, // 12 days less 2 minutes, in seconds
+		"--min-ready 1036681":                  "",
+		"--min-ready 287h58m":                  first,
+		"--min-candidates 2":                   first,
+		"--min-candidates 3":                   "",
+		"--min-candidates 3 --skip-rule taints --skip-rule kernel": "", // it is cordoned, too
+		"--ignore-annotation example.com/patched":                  "",
+		"--reboot-annotation example.com/patched":                  "",
+		"--patch-annotation example.com/unknown":                   "",
+		"--patch-annotation example.com/unknown --max-image-age 9": first,
+	} {
+		code, out, err := newPooled().run(t, "donors -o json k8s-agentpool1-12345678-vmss "+flags)
+		var looks []auto.Look
+		if e := json.Unmarshal([]byte(out), &looks); code != 0 || e != nil || len(looks) != 1 || looks[0].Donor != want {
+			t.Errorf("ortet donors %s: code %d, want donor %q\n%s%s", flags, code, want, out, err)
+		}
+		code, out, err = newPooled().run(t, "capture --dry-run -o json --pool k8s-agentpool1-12345678-vmss "+flags)
+		var results []auto.Result
+		if e := json.Unmarshal([]byte(out), &results); code != 0 || e != nil || len(results) != 1 || results[0].Donor != want {
+			t.Errorf("ortet capture --dry-run %s: code %d, want donor %q\n%s%s", flags, code, want, out, err)
+		}
+	}
+}
+
+func TestCaptureOfPools(t *testing.T) {
+	p := newPooled()
+	code, out, err := p.run(t, "capture --all --history 5")
+	if code != engine.ExitNeedsPerson || p.request.History != 5 || p.request.Check == nil {
+		t.Errorf("code %d, want the gravest; the request is %+v", code, p.request)
 	}
 	golden(t, "capture-pools", out)
-	fits(t, out)
-	for _, want := range []string{"\npool4:\nortet: refused for 1 reason, nothing was changed\n  - node n: it is not Ready\n", "\npool5:\nortet: step start: no capacity", "- start instance 0"} {
+	for _, want := range []string{
+		"refused:\nortet: refused for 2 reasons", "  - scale set refused: its upgrade mode is Rolling\n    -> use --allow-rolling\n  - Azure: no quota\n",
+		"stuck:\nNote: the node was cordoned before, and still is\nortet: step start: no capacity; this needs a person\n", "- start instance 0\n", "other/twin:\nortet: refused for 1 reason",
+	} {
 		if !strings.Contains(err, want) {
 			t.Errorf("standard error lacks %q:\n%s", want, err)
 		}
 	}
-	code, out, _ = runAuto(t, &fakeAuto{results: someResults()}, "capture", "--all", "-o", "json")
-	var back []auto.Result
-	if err := json.Unmarshal([]byte(out), &back); code != engine.ExitNeedsPerson || err != nil || len(back) != len(someResults()) || back[3].Exit != engine.ExitRefused {
-		t.Errorf("-o json: code %d, %v\n%s", code, err, out)
-	}
-	if code, out, err := runAuto(t, &fakeAuto{results: someResults()[1:2]}, "capture", "--all"); code != 0 || !strings.HasPrefix(out, pool2.Name()+": not due: version 2026.11.20 is there") || strings.Contains(err, "ortet:") {
-		t.Errorf("nothing is due: code %d\n%s%s", code, out, err)
-	}
-	if code, _, err := runAuto(t, &fakeAuto{err: errors.New("list nodes: forbidden")}, "donors"); code != engine.ExitFailed || !strings.Contains(err, "ortet: list nodes: forbidden") {
-		t.Errorf("pools that cannot be read: code %d\n%s", code, err)
-	}
-}
-
-func TestPlansOfPools(t *testing.T) {
-	p := thePlan(input(plan.Options{}))
-	_, out, _ := runAuto(t, &fakeAuto{results: []auto.Result{{Pool: pool1, Outcome: auto.Planned, Donor: donor, Plan: &p, Because: "no version yet"}, someResults()[1]}}, "capture", "--all", "--dry-run")
-	golden(t, "capture-pools-plan", out)
-	fits(t, out)
-}
-
-func fits(t *testing.T, out string) {
-	t.Helper()
-	for l := range strings.Lines(out) {
-		if n := len([]rune(strings.TrimSuffix(l, "\n"))); n > resultWidth {
-			t.Errorf("%d columns: %s", n, l)
+	for _, want := range []string{"stuck: 12:00:00 stop: Power off stuck000000\n", "g/twin: 12:00:00 stop: Power off twin000000\n"} {
+		if !strings.Contains(err, want) {
+			t.Errorf("progress of several pools lacks %q:\n%s", want, err)
 		}
 	}
+
+	code, out, _ = newPooled().run(t, "capture --all -o json")
+	var back []auto.Result
+	if err := json.Unmarshal([]byte(out), &back); code != engine.ExitNeedsPerson || err != nil || len(back) != 7 {
+		t.Errorf("-o json: code %d, %v\n%s", code, err, out)
+	}
+}
+
+func TestCaptureOfNamedPools(t *testing.T) {
+	p, one := newPooled(), "k8s-agentpool1-12345678-vmss"
+	code, out, err := p.run(t, "capture --pool "+one+" --pool "+strings.ToUpper(one)+" --pool "+fmt.Sprintf(group, "g", one))
+	if code != 0 || len(p.captured) != 2 || !strings.Contains(out, one+": captured "+one+"000001 as\n  2026.11.21 in 14m00s: no version yet\n  passed over: "+one+"000000: ") {
+		t.Errorf("code %d, captured %v\n%s%s", code, p.captured, out, err)
+	}
+	if !strings.HasPrefix(err, "12:00:00 stop: Power off") {
+		t.Errorf("progress of one pool names it:\n%s", err)
+	}
+	if code, out, err := newPooled().run(t, "capture --pool k8s-agentpool2-12345678-vmss"); code != 0 || !strings.Contains(out, "not due: version 2026.11.20") || err != "" {
+		t.Errorf("one that is not due: code %d\n%s%s", code, out, err)
+	}
+	if code, _, err := newPooled().run(t, "capture --pool aks-system-12345678-vmss"); code != engine.ExitRefused || !strings.Contains(err, "AKS manages it") {
+		t.Errorf("one of AKS's, by name: code %d\n%s", code, err)
+	}
+	p = newPooled()
+	if code, _, err := p.run(t, "capture --pool refused --pool twin"); code != engine.ExitFailed || len(p.captured) > 0 || !strings.Contains(err, "2 have that name") {
+		t.Errorf("an ambiguous name: code %d, captured %v\n%s", code, p.captured, err)
+	}
+}
+
+func TestDryRunOfPools(t *testing.T) {
+	p := newPooled()
+	code, out, err := p.run(t, "capture --dry-run --all")
+	if code != engine.ExitRefused || len(p.captured) > 0 { // for other/twin
+		t.Errorf("code %d, captured %v\n%s", code, p.captured, err)
+	}
+	golden(t, "capture-pools-plan", out)
 }

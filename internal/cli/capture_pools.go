@@ -19,8 +19,7 @@ import (
 
 // checkSelection checks NODE, --pool, --all, and the flags that go with them.
 func (f *captureFlags) checkSelection(cmd *cobra.Command, args []string) error {
-	pools := f.all || len(f.pools) > 0
-	if !pools {
+	if !f.all && len(f.pools) == 0 {
 		if len(args) == 0 {
 			return usagef("name the node to capture (as in 'kubectl get nodes'), or its pool with --pool POOL, or all pools with --all")
 		}
@@ -49,50 +48,34 @@ func (f *captureFlags) checkSelection(cmd *cobra.Command, args []string) error {
 }
 
 func (f *captureFlags) runPools(ctx context.Context, o *options) error {
-	if err := f.check(o); err != nil {
-		return err
-	}
 	if err := f.complete(""); err != nil {
 		return err
 	}
 	var shows map[controller.Key]*progress
-	a, client, err := o.openAuto(ctx, f.work(o), auto.Config{Policy: f.policy, Request: f.request, MaxParallel: f.maxParallel},
-		func(pool fleet.ResourceID) *progress { return shows[controller.KeyOf(pool)] })
-	if err != nil {
-		return err
-	}
-	pools, err := f.find(ctx, o, a, client)
+	show := func(pool fleet.ResourceID) *progress { return shows[controller.KeyOf(pool)] }
+	a, pools, err := f.open(ctx, o, f.work(o), show, auto.Config{Request: f.request, MaxParallel: f.maxParallel})
 	if err != nil {
 		return err
 	}
 	shows = o.showPools(pools)
-	show := shows[""]
-	defer show.Close()
+	defer show("").Close()
 	if !f.dryRun {
-		defer o.explainInterrupt(ctx, show)()
+		defer o.explainInterrupt(ctx, show(""))()
 	}
 	results := a.Run(ctx, pools, f.all, f.dryRun)
-	show.Close()
-	return o.printResults(results)
+	show("").Close()
+	return o.printResults(results, poolNames(pools))
 }
 
 // printResults writes failures in full to standard error, then the results.
-func (o *options) printResults(results []auto.Result) error {
-	var pools []fleet.ResourceID
-	for _, r := range results {
-		pools = append(pools, r.Pool)
-	}
-	name := poolNames(pools)
+func (o *options) printResults(results []auto.Result, name func(fleet.ResourceID) string) error {
 	for _, r := range results {
 		if r.Exit == engine.ExitDone {
 			continue
 		}
 		fmt.Fprintf(o.process.Err, "%s:\n", name(r.Pool))
-		if refused := (*engine.Refused)(nil); r.Capture != nil && !errors.As(r.Err, &refused) {
+		if r.Capture != nil && r.Exit != engine.ExitRefused {
 			list(o.process.Err, "Note", r.Capture.Notes)
-		}
-		if r.Err == nil {
-			r.Err = errors.New(r.Error)
 		}
 		writeError(o.process.Err, r.Err)
 	}
@@ -113,7 +96,7 @@ func writeResults(w io.Writer, results []auto.Result, name func(fleet.ResourceID
 		switch {
 		case r.Plan != nil:
 			writePlan(&b, *r.Plan)
-		case r.Outcome == auto.Captured && r.Capture != nil:
+		case r.Outcome == auto.Captured:
 			writeCaptureLists(&b, *r.Capture)
 			if b.Len() > 0 {
 				fmt.Fprintf(w, "%s:\n", name(r.Pool))
@@ -138,7 +121,7 @@ func outcome(r auto.Result) string {
 		return fmt.Sprintf("failed with %d: %s", r.Exit, shortError(r))
 	case r.Outcome == auto.Planned:
 		text = "would capture " + r.Donor
-	case r.Outcome == auto.Captured && r.Capture != nil:
+	case r.Outcome == auto.Captured:
 		text = "captured " + r.Donor + " as " + r.Capture.Version.Name()
 		if d := r.Capture.Timing.End.Sub(r.Capture.Timing.Begin); d > 0 {
 			text += " in " + duration(d)
@@ -168,34 +151,24 @@ func (o *options) showPools(pools []fleet.ResourceID) map[controller.Key]*progre
 		one := newProgress(o.process.Err, o.process.Getenv)
 		return map[controller.Key]*progress{"": one, controller.KeyOf(pools[0]): one}
 	}
-	lines, name := newSharedLines(o.process.Err), poolNames(pools)
-	shows := map[controller.Key]*progress{"": newProgress(lines.after(""), o.process.Getenv)}
+	lock, name := &sync.Mutex{}, poolNames(pools)
+	shows := map[controller.Key]*progress{"": newProgress(sharedWriter{lock, o.process.Err, ""}, o.process.Getenv)}
 	for _, id := range pools {
-		shows[controller.KeyOf(id)] = newProgress(lines.after(name(id)+": "), o.process.Getenv)
+		shows[controller.KeyOf(id)] = newProgress(sharedWriter{lock, o.process.Err, name(id) + ": "}, o.process.Getenv)
 	}
 	return shows
 }
 
-// sharedLines lets several writers put whole lines on one.
-type sharedLines struct {
-	mu *sync.Mutex
-	to io.Writer
-	// begin comes before each text that is written.
+// A sharedWriter writes whole lines after begin, beside others on the same output.
+type sharedWriter struct {
+	lock  *sync.Mutex
+	to    io.Writer
 	begin string
 }
 
-func newSharedLines(to io.Writer) sharedLines { return sharedLines{mu: &sync.Mutex{}, to: to} }
-
-func (s sharedLines) after(begin string) sharedLines {
-	s.begin = begin
-	return s
-}
-
-func (s sharedLines) Write(text []byte) (int, error) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	if _, err := io.WriteString(s.to, s.begin+string(text)); err != nil {
-		return 0, err
-	}
-	return len(text), nil
+func (s sharedWriter) Write(line []byte) (int, error) {
+	s.lock.Lock()
+	defer s.lock.Unlock()
+	_, err := io.WriteString(s.to, s.begin+string(line))
+	return len(line), err
 }

@@ -36,8 +36,8 @@ type Process struct {
 
 	// rollouts replaces how ortet config connects, in tests.
 	rollouts openRollouts
-	// auto replaces how ortet donors and ortet capture --pool connect, in tests.
-	auto openAuto
+	// pools replaces how ortet donors and ortet capture --pool connect, in tests.
+	pools openPools
 }
 
 // usageError is a mistake in the command line.

