@@ -313,7 +313,7 @@ func TestWhatIsOpenIsFinishedFirst(t *testing.T) {
 	w.pool("c", 2, func(s *engine.PoolStatus) { s.JournalDenied, s.Problem = true, "forbidden" })
 	w.pool("d", 2, func(s *engine.PoolStatus) { s.Problem = "cannot list versions" })
 	lines, code := all(t, w.auto(t, nil))
-	expect(t, lines, "a: captured 0 a1 … interrupted", "b: failed 3 … ortet rollback", "c: failed 3 … ortet.pools ("+group+"c)", "d: failed 3 … cannot list versions")
+	expect(t, lines, "a: captured 0 a1 … interrupted", "b: failed 3 … ortet rollback", "c: failed 3 … ("+group+"c)", "d: failed 3 … cannot list versions")
 	if code != 3 {
 		t.Errorf("exit %d, want 3", code)
 	}

@@ -116,7 +116,7 @@ func (a *Auto) look(s engine.PoolStatus, nodes []fleet.Node, all bool) Look {
 	switch c := s.Capture; {
 	case s.JournalDenied:
 		refuse("ClusterDenied", "these credentials may not read the Secret with its journal, as where it was made after the Helm chart was installed",
-			fmt.Sprintf("upgrade the release with its ARM id in ortet.pools (%s), or grant get and update on its Secrets (docs/kubernetes-permissions.md)", s.Pool.ID))
+			fmt.Sprintf("run helm upgrade, which finds it, or where ortet.pools is set add it there (%s); without the chart, grant get and update on its Secrets (docs/kubernetes-permissions.md)", s.Pool.ID))
 	case s.Problem != "":
 		refuse("Unreadable", s.Problem, "try again")
 	case c != nil && c.Ended == nil && c.Kind == plan.KindRollback:

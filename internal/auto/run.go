@@ -87,7 +87,7 @@ func (a *Auto) run(ctx context.Context, pool fleet.ResourceID, all, dryRun bool)
 			r.Err = &engine.Refused{Problems: l.Refused}
 			return r
 		case l.Resumes != "":
-			donor, r.Because = l.Resumes, "its interrupted capture was resumed"
+			donor, r.Because = l.Resumes, "an interrupted capture, resumed"
 		case !l.Due:
 			r.Outcome, r.Because, r.Donor, r.Err = NotDue, l.Because, "", nil
 			return r
