@@ -23,7 +23,7 @@ func (l *lab) checkKilled(ctx context.Context, t *testing.T, donor, version stri
 	l.helm(ctx, t, "uninstall", "prototype", "--wait")
 	l.install(ctx, t, donor, "ortet.again=true")
 	killed := ""
-	j := l.follow(ctx, t, donor, func(pod *corev1.Pod, line string) {
+	j := l.follow(ctx, t, jobName, donor, func(pod *corev1.Pod, line string) {
 		if killed == "" && strings.Contains(line, " attach: ") {
 			killed = pod.Name
 			// No other process of a machine has that name; ortet-node is another.

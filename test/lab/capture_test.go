@@ -20,7 +20,7 @@ import (
 )
 
 // TestCaptureOnRealMachines is the whole story: a pool of three real machines;
-// one is captured by the Job of the Helm chart, in a pod on a real kubelet; the
+// one is chosen and captured by the Job of the Helm chart, in a pod on a real kubelet; the
 // pool is scaled out by two, and both clones are nodes of their own.
 func TestCaptureOnRealMachines(t *testing.T) {
 	ctx, cancel := context.WithTimeout(t.Context(), 18*time.Minute)
@@ -58,11 +58,12 @@ func TestCaptureOnRealMachines(t *testing.T) {
 		snapshot <- opened{f, err}
 	}()
 	assertLeftoversAreSeen(t, l.machines.dir)
-	line.begin("the chart's Job captures " + donor)
-	l.install(ctx, t, donor)
-	if job := l.follow(ctx, t, donor, nil); len(job.pods) != 1 {
-		t.Errorf("the Job took the pods %v, want one", job.pods)
+	line.begin("the chart's Job finds " + donor + " by itself, and captures it")
+	l.installAuto(ctx, t, others[0], others[1])
+	if job := l.follow(ctx, t, autoJobName, donor, nil); len(job.pods) != 1 || !strings.Contains(job.log, "captured "+donor) {
+		t.Errorf("the Job took the pods %v, want one that captured %s", job.pods, donor)
 	}
+	l.mark(ctx, t, others[0], "null")
 	line.begin("the Job is done; what it left is looked at")
 
 	t.Run("the donor is given back as it was", func(t *testing.T) { l.checkDonor(ctx, t, donor, before) })
@@ -248,7 +249,7 @@ func (l *lab) checkAgain(ctx context.Context, t *testing.T, donor, version strin
 	boot := l.node(ctx, t, donor).Status.NodeInfo.BootID
 	l.helm(ctx, t, "uninstall", "prototype", "--wait")
 	l.install(ctx, t, donor)
-	if job := l.follow(ctx, t, donor, nil); !strings.Contains(job.log, "Nothing to do") {
+	if job := l.follow(ctx, t, jobName, donor, nil); !strings.Contains(job.log, "Nothing to do") {
 		t.Error("the Job did not say that there was nothing to do")
 	}
 	if id := l.checkModel(ctx, t); id != version {

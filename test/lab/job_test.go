@@ -14,10 +14,14 @@ import (
 	batchv1 "k8s.io/api/batch/v1"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
 )
 
-// jobName is what the chart calls it.
-const jobName = "kamino-gen-" + poolName
+// What the chart calls its Job, for a node and for all pools.
+const (
+	jobName     = "kamino-gen-" + poolName
+	autoJobName = "kamino-gen-autoupdate"
+)
 
 // helm runs it.
 func (l *lab) helm(ctx context.Context, t *testing.T, args ...string) {
@@ -36,6 +40,25 @@ func (l *lab) install(ctx context.Context, t *testing.T, donor string, settings 
 	l.helm(ctx, t, args...)
 }
 
+// installAuto installs the chart so that its Job finds the pool and its donor by itself.
+// The Job's pod runs on the node that is marked as AKS Engine marks a control plane's, and
+// so is no donor; neither are those that are ignored.
+func (l *lab) installAuto(ctx context.Context, t *testing.T, controlPlane string, ignored ...string) {
+	t.Helper()
+	l.mark(ctx, t, controlPlane, `"master"`)
+	l.helm(ctx, t, "install", "prototype", "charts/vmss-prototype", "--set", "kamino.targetVMSS=ALL,kamino.drain.gracePeriod=30,kamino.scheduleOnControlPlane=true",
+		"--set", "kamino.auto.minimumReadyTime=1s,ortet.auto.ignoreNodes={"+strings.Join(ignored, ",")+"}")
+}
+
+// mark sets the label of AKS Engine's control planes on a node, or takes it off (null).
+func (l *lab) mark(ctx context.Context, t *testing.T, node, value string) {
+	t.Helper()
+	patch := `{"metadata":{"labels":{"kubernetes.io/role":` + value + `}}}`
+	if _, err := l.client.CoreV1().Nodes().Patch(ctx, node, types.MergePatchType, []byte(patch), metav1.PatchOptions{}); err != nil {
+		t.Fatal(err)
+	}
+}
+
 // A job is one that has succeeded.
 type job struct {
 	pods []string // in the order in which they ran
@@ -44,7 +67,7 @@ type job struct {
 
 // follow follows the logs of the Job's pods until it has succeeded; each line is
 // given to heard as well, if it is not nil.
-func (l *lab) follow(ctx context.Context, t *testing.T, donor string, heard func(pod *corev1.Pod, line string)) job {
+func (l *lab) follow(ctx context.Context, t *testing.T, name, donor string, heard func(pod *corev1.Pod, line string)) job {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(ctx, 6*time.Minute)
 	defer cancel()
@@ -59,7 +82,7 @@ func (l *lab) follow(ctx context.Context, t *testing.T, donor string, heard func
 	for done := false; !done; {
 		var next *corev1.Pod
 		poll(ctx, t, "the Job to end, or a pod of its", 2*time.Minute, func(ctx context.Context) (bool, error) {
-			list, err := pods.List(ctx, metav1.ListOptions{LabelSelector: "batch.kubernetes.io/job-name=" + jobName})
+			list, err := pods.List(ctx, metav1.ListOptions{LabelSelector: "batch.kubernetes.io/job-name=" + name})
 			if err != nil {
 				return false, err
 			}
@@ -69,7 +92,7 @@ func (l *lab) follow(ctx context.Context, t *testing.T, donor string, heard func
 					return true, nil
 				}
 			}
-			done, err = l.jobDone(ctx)
+			done, err = l.jobDone(ctx, name)
 			return done, err
 		})
 		if done {
@@ -97,8 +120,8 @@ func (l *lab) follow(ctx context.Context, t *testing.T, donor string, heard func
 }
 
 // jobDone says whether the Job has succeeded; that it failed is an error.
-func (l *lab) jobDone(ctx context.Context) (bool, error) {
-	j, err := l.client.BatchV1().Jobs("default").Get(ctx, jobName, metav1.GetOptions{})
+func (l *lab) jobDone(ctx context.Context, name string) (bool, error) {
+	j, err := l.client.BatchV1().Jobs("default").Get(ctx, name, metav1.GetOptions{})
 	if err != nil {
 		return false, err
 	}
