@@ -224,7 +224,7 @@ func TestTheNextDonorIsTaken(t *testing.T) {
 			w.pools["a"].Versions = []engine.VersionStatus{version(now)}
 			return nil
 		}, `a: not due 0 (version 2026.11.26`},
-		"all refused": {func(_ *world, q engine.CaptureRequest) error { return about("node "+q.Node, "no") }, `a: failed 3 a2`},
+		"all refused": {func(_ *world, q engine.CaptureRequest) error { return about("node "+q.Node, "no") }, `a: failed 3 a2 … passed ["a0: no" "a1: no"]`},
 		"the pool is refused": {func(_ *world, q engine.CaptureRequest) error {
 			return about(group+"a", "its upgrade mode is Automatic")
 		}, `a: failed 3 a0 … passed []`},

@@ -97,6 +97,9 @@ func (a *Auto) run(ctx context.Context, pool fleet.ResourceID, all, dryRun bool)
 		if donor == "" || passed[donor] || len(passed) == maxDonors {
 			return r // with the last donor's error
 		}
+		if r.Err != nil {
+			r.Passed = append(r.Passed, r.Donor+": "+why(r.Err))
+		}
 		r.Donor, r.Err = donor, nil
 		if err = a.capture(ctx, &r, l, all, dryRun); err == nil {
 			return r
@@ -106,7 +109,6 @@ func (a *Auto) run(ctx context.Context, pool fleet.ResourceID, all, dryRun bool)
 			return r
 		}
 		passed[donor] = true
-		r.Passed = append(r.Passed, donor+": "+why(err))
 	}
 }
 

@@ -278,3 +278,24 @@ func TestDryRunOfPools(t *testing.T) {
 	}
 	golden(t, "capture-pools-plan", out)
 }
+
+// The line of a pool says once what it needs: how to resume, without the request that was
+// cut short, and a reason that its nodes share, with their names.
+func TestLineOfAPool(t *testing.T) {
+	const pool = "k8s-agentpool1-12345678-vmss"
+	p := newPooled()
+	p.fails[pool+"000000"] = &engine.Interrupted{Step: plan.StepStop, Donor: "node " + pool + "000000 is in service", Err: fmt.Errorf("get instance: %w", context.Canceled)}
+	code, out, _ := p.run(t, "capture --pool "+pool)
+	if want := pool + ": interrupted at step stop; node\n  " + pool + "000000 is in service; run the same command to\n  resume\n"; code != engine.ExitInterrupted || !strings.HasSuffix(out, want) {
+		t.Errorf("interrupted: code %d\n%s\nwant %s", code, out, want)
+	}
+	p = newPooled()
+	p.nodes[2].Unschedulable, p.nodes[2].Taints, p.nodes[2].Kernel = false, nil, p.nodes[0].Kernel
+	for _, n := range p.nodes[:3] {
+		p.fails[n.Name] = &engine.Refused{Problems: []plan.Problem{{On: "node " + n.Name, What: "its disk has a secret"}}}
+	}
+	code, out, _ = p.run(t, "capture --pool "+pool)
+	if want := pool + ": refused: node " + pool + "000002:\n  its disk has a secret\n  passed over: " + pool + "000000,\n    " + pool + "000001: its disk has a secret\n"; code != engine.ExitRefused || !strings.HasSuffix(out, want) {
+		t.Errorf("all refused: code %d\n%s\nwant %s", code, out, want)
+	}
+}
