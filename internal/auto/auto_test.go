@@ -170,13 +170,17 @@ func TestPoolsThatAreDueAreCaptured(t *testing.T) {
 		w.pool(name, 2, nil)
 	}
 	w.pool("old", 2, old)
+	w.pool("rolledback", 2, func(s *engine.PoolStatus) {
+		old(s)
+		s.Versions[0].RolledBack = true // it counts, so that the next night does not undo the rollback
+	})
 	w.pool("failed", 2, func(s *engine.PoolStatus) {
 		old(s)
 		s.Versions[0].ProvisioningState = "Failed" // not a version that nodes can come from
 	})
 	a := w.auto(t, func(c *auto.Config) { c.MaxParallel = 2 })
 	lines, code := all(t, a)
-	expect(t, lines, "a: captured 0 a0", "b: captured 0 b0", "c: captured 0 c0", "d: captured 0 d0", "e: captured 0 e0", "failed: captured 0 failed0", "old: not due 0 … 2026.11.23")
+	expect(t, lines, "a: captured 0 a0", "b: captured 0 b0", "c: captured 0 c0", "d: captured 0 d0", "e: captured 0 e0", "failed: captured 0 failed0", "old: not due 0 … 2026.11.23 is there", "rolledback: not due 0 … version 2026.11.23 (rolled back) is there")
 	if code != 0 || w.most != 2 {
 		t.Errorf("exit %d, %d at a time; want 0 and 2", code, w.most)
 	}

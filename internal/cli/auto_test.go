@@ -166,6 +166,11 @@ func TestDonors(t *testing.T) {
 		}
 		golden(t, name, out)
 	}
+	for flag, want := range map[string]string{"--min-candidates=-1": "cannot use minimum candidates -1: ", "--max-image-age=-2": "cannot use maximum image age -2: "} {
+		if code, _, err := newPooled().run(t, "donors "+flag); code != 2 || !strings.Contains(err, want) {
+			t.Errorf("%s: code %d, %s", flag, code, err)
+		}
+	}
 	_, without, _ := newPooled().run(t, "donors")
 	if _, all, _ := newPooled().run(t, "donors --all"); without != all {
 		t.Errorf("without arguments not all are shown:\n%s", without)
