@@ -41,16 +41,28 @@ func (a *Auto) Run(ctx context.Context, pools []fleet.ResourceID, all, dryRun bo
 		g.Go(func() error {
 			for _, i := range same {
 				r := a.run(ctx, pools[i], all, dryRun)
-				if r.Err != nil {
-					r.Outcome, r.Exit, r.Error = Ended, engine.ExitCode(r.Err), r.Err.Error()
-				}
-				results[i] = r
+				results[i] = r.ended()
 			}
 			return nil
 		})
 	}
 	_ = g.Wait() // the results have the errors
 	return results
+}
+
+// ended is r with what its error says.
+func (r Result) ended() Result {
+	if r.Err == nil {
+		return r
+	}
+	r.Outcome, r.Exit, r.Error = Ended, engine.ExitCode(r.Err), r.Err.Error()
+	if refused := new(engine.Refused); errors.As(r.Err, &refused) {
+		r.Problems = refused.Problems
+	}
+	if person := new(engine.NeedsPerson); errors.As(r.Err, &person) {
+		r.Left = person.Left
+	}
+	return r
 }
 
 // Exit gives the gravest exit code of the results: 4, then 1, 5, 3, 0.

@@ -252,6 +252,16 @@ func TestCaptureOfPools(t *testing.T) {
 	if err := json.Unmarshal([]byte(out), &back); code != engine.ExitNeedsPerson || err != nil || len(back) != 7 {
 		t.Errorf("-o json: code %d, %v\n%s", code, err, out)
 	}
+	var problems, left []string
+	for _, r := range back {
+		left = append(left, r.Left...)
+		for _, p := range r.Problems {
+			problems = append(problems, p.What+" -> "+p.WayOut)
+		}
+	}
+	if len(problems) != 3 || problems[0] != "its upgrade mode is Rolling -> use --allow-rolling" || !slices.Equal(left, []string{"start instance 0"}) {
+		t.Errorf("-o json: problems %q, left %q", problems, left)
+	}
 }
 
 func TestCaptureOfNamedPools(t *testing.T) {
