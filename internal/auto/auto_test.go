@@ -338,7 +338,13 @@ func TestADryRunPlansWhatIsDue(t *testing.T) {
 	w := &world{}
 	w.pool("a", 2, nil)
 	w.pool("b", 2, old)
-	results := w.auto(t, nil).Run(t.Context(), []fleet.ResourceID{group + "a", group + "b"}, true, true)
+	// Its donor is gone: a run would end that capture, and take the next.
+	w.pool("c", 2, func(s *engine.PoolStatus) { s.Capture = &engine.CaptureStatus{Kind: plan.KindCapture, Donor: "c9"} })
+	w.pool("d", 2, func(s *engine.PoolStatus) { s.Capture = &engine.CaptureStatus{Kind: plan.KindCapture, Donor: "d1"} })
+	results := w.auto(t, nil).Run(t.Context(), []fleet.ResourceID{group + "a", group + "b", group + "c", group + "d"}, true, true)
+	if results[2].Donor != "c0" || results[3].Donor != "d1" {
+		t.Errorf("of interrupted captures: %+v", results[2:])
+	}
 	if results[0].Outcome != auto.Planned || results[0].Plan.Donor != "a0" || results[1].Outcome != auto.NotDue || len(w.captured) > 0 {
 		t.Errorf("%+v", results)
 	}

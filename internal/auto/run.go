@@ -98,7 +98,8 @@ func (a *Auto) run(ctx context.Context, pool fleet.ResourceID, all, dryRun bool)
 		case len(l.Refused) > 0:
 			r.Err = &engine.Refused{Problems: l.Refused}
 			return r
-		case l.Resumes != "":
+		// The capture of a donor that is gone is ended by a run, before it takes the next.
+		case l.Resumes != "" && (!dryRun || slices.ContainsFunc(l.Candidates, isNamed(l.Resumes))):
 			donor, r.Because = l.Resumes, "an interrupted capture, resumed"
 		case !l.Due:
 			r.Outcome, r.Because, r.Donor, r.Err = NotDue, l.Because, "", nil
