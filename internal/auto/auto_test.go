@@ -219,7 +219,7 @@ func TestTheNextDonorIsTaken(t *testing.T) {
 				return &engine.Failed{Step: "drain", Err: errors.New("no such node")}
 			}
 			return nil
-		}, `a: captured 0 a1 … no such node`},
+		}, `a: captured 0 a1 … passed ["a0: it is gone: step drain: no such node`},
 		"cordoned since it was chosen": {func(w *world, q engine.CaptureRequest) error {
 			w.nodes[0].Unschedulable = true
 			return nil

@@ -215,7 +215,7 @@ func isNamed(node string) func(donors.Candidate) bool {
 	return func(c donors.Candidate) bool { return c.Node == node }
 }
 
-// why is an error in one line.
+// why says why a donor was passed over, in one line: it was refused, or it is gone.
 func why(err error) string {
 	if refused := new(engine.Refused); errors.As(err, &refused) {
 		all := make([]string, len(refused.Problems))
@@ -224,5 +224,5 @@ func why(err error) string {
 		}
 		return strings.Join(all, "; ")
 	}
-	return fmt.Sprint(err)
+	return fmt.Sprintf("it is gone: %v", err)
 }
