@@ -12,6 +12,8 @@ import (
 
 	batchv1 "k8s.io/api/batch/v1"
 	"sigs.k8s.io/yaml"
+
+	"github.com/ortet/ortet/internal/donors"
 )
 
 func cronJob(t *testing.T, args ...string) batchv1.CronJob {
@@ -138,6 +140,19 @@ func TestKaminosOwnValuesRender(t *testing.T) {
 		if got := job(t, "--values", kaminosValues, "--set", set).Spec.Template.Spec.Containers[0].Image; got != want {
 			t.Errorf("%s: image %s, want %s", set, got, want)
 		}
+	}
+}
+
+// A rule that cannot be skipped is refused at installation, not by the Job at night.
+func TestRulesToSkip(t *testing.T) {
+	for _, r := range donors.Rules() {
+		out, err := helm(t, "template", "r", "vmss-prototype", "--set", "kamino.targetVMSS=ALL,ortet.auto.skipRules={"+r.Name+"}")
+		if (err == nil) != r.Ours {
+			t.Errorf("skipping %s: %v\n%s", r.Name, err, out)
+		}
+	}
+	if out, err := helm(t, "template", "r", "vmss-prototype", "--set", "ortet.auto.skipRules={kernal}"); err == nil || !strings.Contains(out, "'kernel'") {
+		t.Errorf("a misspelled rule: %v\n%s", err, out)
 	}
 }
 

@@ -143,6 +143,7 @@ ortet() { %s/ortet --azure-config=%s "$@"; }
 	}
 	say(out, "This world is yours until Ctrl-C. In another terminal, to be closed afterwards:")
 	fmt.Fprintf(out, `. %s
+ortet donors --min-ready=0
 ortet capture %[2]s --accept-pool-credentials --dry-run
 ortet capture %[2]s --accept-pool-credentials --grow=1
 ortet status

@@ -93,6 +93,9 @@ type Result struct {
 	Donor   string `json:"donor,omitempty"`
 	Exit    int    `json:"exit"` // engine.ExitCode of Err
 	Error   string `json:"error,omitempty"`
+	// Problems are why it was refused, Left is what needs a person.
+	Problems []plan.Problem `json:"problems,omitempty"`
+	Left     []string       `json:"left,omitempty"`
 	// Passed are donors that were chosen first and could not be used, each with why.
 	Passed  []string              `json:"passed,omitempty"`
 	Capture *engine.CaptureResult `json:"capture,omitempty"`

@@ -170,13 +170,17 @@ func TestPoolsThatAreDueAreCaptured(t *testing.T) {
 		w.pool(name, 2, nil)
 	}
 	w.pool("old", 2, old)
+	w.pool("rolledback", 2, func(s *engine.PoolStatus) {
+		old(s)
+		s.Versions[0].RolledBack = true // it counts, so that the next night does not undo the rollback
+	})
 	w.pool("failed", 2, func(s *engine.PoolStatus) {
 		old(s)
 		s.Versions[0].ProvisioningState = "Failed" // not a version that nodes can come from
 	})
 	a := w.auto(t, func(c *auto.Config) { c.MaxParallel = 2 })
 	lines, code := all(t, a)
-	expect(t, lines, "a: captured 0 a0", "b: captured 0 b0", "c: captured 0 c0", "d: captured 0 d0", "e: captured 0 e0", "failed: captured 0 failed0", "old: not due 0 … 2026.11.23")
+	expect(t, lines, "a: captured 0 a0", "b: captured 0 b0", "c: captured 0 c0", "d: captured 0 d0", "e: captured 0 e0", "failed: captured 0 failed0", "old: not due 0 … 2026.11.23 is there", "rolledback: not due 0 … version 2026.11.23 (rolled back) is there")
 	if code != 0 || w.most != 2 {
 		t.Errorf("exit %d, %d at a time; want 0 and 2", code, w.most)
 	}
@@ -215,7 +219,7 @@ func TestTheNextDonorIsTaken(t *testing.T) {
 				return &engine.Failed{Step: "drain", Err: errors.New("no such node")}
 			}
 			return nil
-		}, `a: captured 0 a1 … no such node`},
+		}, `a: captured 0 a1 … passed ["a0: it is gone: step drain: no such node`},
 		"cordoned since it was chosen": {func(w *world, q engine.CaptureRequest) error {
 			w.nodes[0].Unschedulable = true
 			return nil
@@ -224,7 +228,7 @@ func TestTheNextDonorIsTaken(t *testing.T) {
 			w.pools["a"].Versions = []engine.VersionStatus{version(now)}
 			return nil
 		}, `a: not due 0 (version 2026.11.26`},
-		"all refused": {func(_ *world, q engine.CaptureRequest) error { return about("node "+q.Node, "no") }, `a: failed 3 a2`},
+		"all refused": {func(_ *world, q engine.CaptureRequest) error { return about("node "+q.Node, "no") }, `a: failed 3 a2 … passed ["a0: no" "a1: no"]`},
 		"the pool is refused": {func(_ *world, q engine.CaptureRequest) error {
 			return about(group+"a", "its upgrade mode is Automatic")
 		}, `a: failed 3 a0 … passed []`},
@@ -334,7 +338,13 @@ func TestADryRunPlansWhatIsDue(t *testing.T) {
 	w := &world{}
 	w.pool("a", 2, nil)
 	w.pool("b", 2, old)
-	results := w.auto(t, nil).Run(t.Context(), []fleet.ResourceID{group + "a", group + "b"}, true, true)
+	// Its donor is gone: a run would end that capture, and take the next.
+	w.pool("c", 2, func(s *engine.PoolStatus) { s.Capture = &engine.CaptureStatus{Kind: plan.KindCapture, Donor: "c9"} })
+	w.pool("d", 2, func(s *engine.PoolStatus) { s.Capture = &engine.CaptureStatus{Kind: plan.KindCapture, Donor: "d1"} })
+	results := w.auto(t, nil).Run(t.Context(), []fleet.ResourceID{group + "a", group + "b", group + "c", group + "d"}, true, true)
+	if results[2].Donor != "c0" || results[3].Donor != "d1" {
+		t.Errorf("of interrupted captures: %+v", results[2:])
+	}
 	if results[0].Outcome != auto.Planned || results[0].Plan.Donor != "a0" || results[1].Outcome != auto.NotDue || len(w.captured) > 0 {
 		t.Errorf("%+v", results)
 	}

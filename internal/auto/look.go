@@ -98,7 +98,7 @@ func (a *Auto) look(s engine.PoolStatus, nodes []fleet.Node, all bool) Look {
 	}
 	for _, v := range s.Versions {
 		if at := madeAt(v); v.ProvisioningState != "Failed" && v.ProvisioningState != "Deleting" && at.After(p.Newest) {
-			p.Newest, p.NewestName = at, v.Name
+			p.Newest, p.NewestName, p.RolledBack = at, v.Name, v.RolledBack
 		}
 	}
 	l := Look{Choice: donors.Choose(p, a.c.Policy, a.c.Now())}

@@ -41,16 +41,28 @@ func (a *Auto) Run(ctx context.Context, pools []fleet.ResourceID, all, dryRun bo
 		g.Go(func() error {
 			for _, i := range same {
 				r := a.run(ctx, pools[i], all, dryRun)
-				if r.Err != nil {
-					r.Outcome, r.Exit, r.Error = Ended, engine.ExitCode(r.Err), r.Err.Error()
-				}
-				results[i] = r
+				results[i] = r.ended()
 			}
 			return nil
 		})
 	}
 	_ = g.Wait() // the results have the errors
 	return results
+}
+
+// ended is r with what its error says.
+func (r Result) ended() Result {
+	if r.Err == nil {
+		return r
+	}
+	r.Outcome, r.Exit, r.Error = Ended, engine.ExitCode(r.Err), r.Err.Error()
+	if refused := new(engine.Refused); errors.As(r.Err, &refused) {
+		r.Problems = refused.Problems
+	}
+	if person := new(engine.NeedsPerson); errors.As(r.Err, &person) {
+		r.Left = person.Left
+	}
+	return r
 }
 
 // Exit gives the gravest exit code of the results: 4, then 1, 5, 3, 0.
@@ -86,7 +98,8 @@ func (a *Auto) run(ctx context.Context, pool fleet.ResourceID, all, dryRun bool)
 		case len(l.Refused) > 0:
 			r.Err = &engine.Refused{Problems: l.Refused}
 			return r
-		case l.Resumes != "":
+		// The capture of a donor that is gone is ended by a run, before it takes the next.
+		case l.Resumes != "" && (!dryRun || slices.ContainsFunc(l.Candidates, isNamed(l.Resumes))):
 			donor, r.Because = l.Resumes, "an interrupted capture, resumed"
 		case !l.Due:
 			r.Outcome, r.Because, r.Donor, r.Err = NotDue, l.Because, "", nil
@@ -97,6 +110,9 @@ func (a *Auto) run(ctx context.Context, pool fleet.ResourceID, all, dryRun bool)
 		if donor == "" || passed[donor] || len(passed) == maxDonors {
 			return r // with the last donor's error
 		}
+		if r.Err != nil {
+			r.Passed = append(r.Passed, r.Donor+": "+why(r.Err))
+		}
 		r.Donor, r.Err = donor, nil
 		if err = a.capture(ctx, &r, l, all, dryRun); err == nil {
 			return r
@@ -106,7 +122,6 @@ func (a *Auto) run(ctx context.Context, pool fleet.ResourceID, all, dryRun bool)
 			return r
 		}
 		passed[donor] = true
-		r.Passed = append(r.Passed, donor+": "+why(err))
 	}
 }
 
@@ -200,7 +215,7 @@ func isNamed(node string) func(donors.Candidate) bool {
 	return func(c donors.Candidate) bool { return c.Node == node }
 }
 
-// why is an error in one line.
+// why says why a donor was passed over, in one line: it was refused, or it is gone.
 func why(err error) string {
 	if refused := new(engine.Refused); errors.As(err, &refused) {
 		all := make([]string, len(refused.Problems))
@@ -209,5 +224,5 @@ func why(err error) string {
 		}
 		return strings.Join(all, "; ")
 	}
-	return fmt.Sprint(err)
+	return fmt.Sprintf("it is gone: %v", err)
 }

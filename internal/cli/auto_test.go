@@ -166,6 +166,11 @@ func TestDonors(t *testing.T) {
 		}
 		golden(t, name, out)
 	}
+	for flag, want := range map[string]string{"--min-candidates=-1": "cannot use minimum candidates -1: ", "--max-image-age=-2": "cannot use maximum image age -2: "} {
+		if code, _, err := newPooled().run(t, "donors "+flag); code != 2 || !strings.Contains(err, want) {
+			t.Errorf("%s: code %d, %s", flag, code, err)
+		}
+	}
 	_, without, _ := newPooled().run(t, "donors")
 	if _, all, _ := newPooled().run(t, "donors --all"); without != all {
 		t.Errorf("without arguments not all are shown:\n%s", without)
@@ -247,6 +252,16 @@ func TestCaptureOfPools(t *testing.T) {
 	if err := json.Unmarshal([]byte(out), &back); code != engine.ExitNeedsPerson || err != nil || len(back) != 7 {
 		t.Errorf("-o json: code %d, %v\n%s", code, err, out)
 	}
+	var problems, left []string
+	for _, r := range back {
+		left = append(left, r.Left...)
+		for _, p := range r.Problems {
+			problems = append(problems, p.What+" -> "+p.WayOut)
+		}
+	}
+	if len(problems) != 3 || problems[0] != "its upgrade mode is Rolling -> use --allow-rolling" || !slices.Equal(left, []string{"start instance 0"}) {
+		t.Errorf("-o json: problems %q, left %q", problems, left)
+	}
 }
 
 func TestCaptureOfNamedPools(t *testing.T) {
@@ -277,4 +292,25 @@ func TestDryRunOfPools(t *testing.T) {
 		t.Errorf("code %d, captured %v\n%s", code, p.captured, err)
 	}
 	golden(t, "capture-pools-plan", out)
+}
+
+// The line of a pool says once what it needs: how to resume, without the request that was
+// cut short, and a reason that its nodes share, with their names.
+func TestLineOfAPool(t *testing.T) {
+	const pool = "k8s-agentpool1-12345678-vmss"
+	p := newPooled()
+	p.fails[pool+"000000"] = &engine.Interrupted{Step: plan.StepStop, Donor: "node " + pool + "000000 is in service", Err: fmt.Errorf("get instance: %w", context.Canceled)}
+	code, out, _ := p.run(t, "capture --pool "+pool)
+	if want := pool + ": interrupted at step stop; node\n  " + pool + "000000 is in service; run the same command to\n  resume\n"; code != engine.ExitInterrupted || !strings.HasSuffix(out, want) {
+		t.Errorf("interrupted: code %d\n%s\nwant %s", code, out, want)
+	}
+	p = newPooled()
+	p.nodes[2].Unschedulable, p.nodes[2].Taints, p.nodes[2].Kernel = false, nil, p.nodes[0].Kernel
+	for _, n := range p.nodes[:3] {
+		p.fails[n.Name] = &engine.Refused{Problems: []plan.Problem{{On: "node " + n.Name, What: "its disk has a secret"}}}
+	}
+	code, out, _ = p.run(t, "capture --pool "+pool)
+	if want := pool + ": refused: node " + pool + "000002:\n  its disk has a secret\n  passed over: " + pool + "000000,\n    " + pool + "000001: its disk has a secret\n"; code != engine.ExitRefused || !strings.HasSuffix(out, want) {
+		t.Errorf("all refused: code %d\n%s\nwant %s", code, out, want)
+	}
 }

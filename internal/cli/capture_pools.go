@@ -1,6 +1,7 @@
 package cli
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -108,15 +109,35 @@ func writeResults(w io.Writer, results []auto.Result, name func(fleet.ResourceID
 	}
 	for _, r := range results {
 		paragraph(w, resultWidth, "", "  ", name(r.Pool)+": "+outcome(r))
-		for _, passed := range r.Passed {
+		for _, passed := range byReason(r.Passed) {
 			paragraph(w, resultWidth, "  ", "    ", "passed over: "+passed)
 		}
 	}
 }
 
+// byReason joins the nodes that follow each other with the same reason: a secret that
+// all nodes of a pool have is named once.
+func byReason(passed []string) []string {
+	var lines, reasons []string
+	for _, p := range passed {
+		node, reason, _ := strings.Cut(p, ": ")
+		if n := len(lines) - 1; n >= 0 && reasons[n] == reason {
+			lines[n] += ", " + node
+			continue
+		}
+		lines, reasons = append(lines, node), append(reasons, reason)
+	}
+	for i := range lines {
+		lines[i] += ": " + reasons[i]
+	}
+	return lines
+}
+
 func outcome(r auto.Result) string {
 	text := string(r.Outcome)
 	switch {
+	case r.Exit == engine.ExitRefused || r.Exit == engine.ExitInterrupted:
+		return shortError(r)
 	case r.Outcome == auto.Ended:
 		return fmt.Sprintf("failed with %d: %s", r.Exit, shortError(r))
 	case r.Outcome == auto.Planned:
@@ -140,7 +161,7 @@ func shortError(r auto.Result) string {
 		}
 		return text
 	}
-	text, _, _ := strings.Cut(r.Error, "\n")
+	text, _, _ := strings.Cut(cmp.Or(interruption(r.Err), r.Error), "\n")
 	return text
 }
 

@@ -100,13 +100,12 @@ func writeLook(w io.Writer, name string, l auto.Look) {
 		return
 	case len(l.Refused) > 0:
 		head = "cannot be captured"
+	case l.Resumes != "":
+		head = "a capture of " + l.Resumes + " runs, or is resumed by the next run"
 	case l.Due:
 		head = "due, from " + l.Donor + ": " + l.Because
 	}
 	paragraph(w, resultWidth, "", "  ", name+": "+head)
-	if l.Resumes != "" {
-		add("the interrupted capture of " + l.Resumes + " is finished first")
-	}
 	for _, p := range l.Refused {
 		add("refused: " + shortly(p.On) + ": " + p.What + "; " + p.WayOut)
 	}

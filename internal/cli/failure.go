@@ -16,10 +16,8 @@ import (
 // are broken where w is a terminal; in a log, a message stays in one line.
 func writeError(w io.Writer, err error) {
 	width := columnsOf(w)
-	var (
-		refused     *engine.Refused
-		interrupted *engine.Interrupted
-	)
+	var refused *engine.Refused
+	text := interruption(err)
 	switch {
 	case errors.As(err, &refused):
 		reasons := "1 reason"
@@ -34,13 +32,8 @@ func writeError(w io.Writer, err error) {
 			}
 		}
 		return
-	case errors.As(err, &interrupted) && stopped(interrupted.Err):
-		// That a request was cut short is what was asked for.
-		text := "interrupted at step " + interrupted.Step
-		if interrupted.Donor != "" {
-			text += "; " + interrupted.Donor
-		}
-		paragraph(w, width, "ortet: ", "  ", text+"; run the same command to resume")
+	case text != "":
+		paragraph(w, width, "ortet: ", "  ", text)
 		return
 	}
 	begin := "ortet: "
@@ -50,6 +43,20 @@ func writeError(w io.Writer, err error) {
 		paragraph(w, width, begin, strings.Repeat(" ", len(l)-len(rest)+2), rest)
 		begin = ""
 	}
+}
+
+// interruption describes an error that is no more than the trace of a signal, without
+// the request that was cut short; "" for any other.
+func interruption(err error) string {
+	var interrupted *engine.Interrupted
+	if !errors.As(err, &interrupted) || !stopped(interrupted.Err) {
+		return ""
+	}
+	text := "interrupted at step " + interrupted.Step
+	if interrupted.Donor != "" {
+		text += "; " + interrupted.Donor
+	}
+	return text + "; run the same command to resume"
 }
 
 // stopped reports whether an error is no more than the trace of a signal.

@@ -133,7 +133,7 @@ func (s *timeSpan) Set(text string) error {
 		d, err = min(time.Duration(n), time.Duration(1<<63-1)/unit)*unit, nil
 	}
 	if err != nil || d < 0 {
-		return errors.New("want seconds (90), or a duration with the units s, m, h or d (5m, 1h30m, 2d)")
+		return errors.New("want seconds (90), whole days (2d), or a duration with the units s, m or h (5m, 1h30m)")
 	}
 	*s = timeSpan(d)
 	return nil

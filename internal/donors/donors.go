@@ -23,6 +23,8 @@ type Pool struct {
 	Newest time.Time
 	// NewestName is its name, "2026.11.20"; "" where there is none.
 	NewestName string
+	// RolledBack is true where the newest version was rolled back, which texts name.
+	RolledBack bool
 }
 
 // A Policy says which nodes qualify, and when an image is due. Its zero value wants one

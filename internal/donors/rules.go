@@ -81,9 +81,13 @@ func Rules() []Rule {
 
 // Check reports the first value of the policy that makes no sense.
 func (p Policy) Check() error {
-	if p.MinReady < 0 || p.MinCandidates < 0 || p.MaxImageAge < 0 {
-		return fmt.Errorf("cannot use minimum ready time %s, minimum candidates %d and maximum image age %d: none may be negative; give 0 or more",
-			p.MinReady, p.MinCandidates, p.MaxImageAge)
+	switch {
+	case p.MinReady < 0:
+		return fmt.Errorf("cannot use minimum ready time %s: it is negative; give 0 or more", p.MinReady)
+	case p.MinCandidates < 0:
+		return fmt.Errorf("cannot use minimum candidates %d: it is negative; give 1 or more", p.MinCandidates)
+	case p.MaxImageAge < 0:
+		return fmt.Errorf("cannot use maximum image age %d: it is negative; give 0 or more days", p.MaxImageAge)
 	}
 	why, ours := map[string]string{}, []string{}
 	for _, r := range Rules() {

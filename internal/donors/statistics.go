@@ -131,10 +131,14 @@ func dateIn(text string) (time.Time, bool) {
 // version names the newest version, with its date where the name does not have it.
 func (p Pool) version() string {
 	day := p.Newest.UTC().Format(time.DateOnly)
-	if strings.HasPrefix(p.NewestName, strings.ReplaceAll(day, "-", ".")) {
-		return "version " + p.NewestName
+	text := "version " + p.NewestName
+	if !strings.HasPrefix(p.NewestName, strings.ReplaceAll(day, "-", ".")) {
+		text += " (" + day + ")"
 	}
-	return "version " + p.NewestName + " (" + day + ")"
+	if p.RolledBack {
+		text += " (rolled back)"
+	}
+	return text
 }
 
 // short writes a duration for a reason: "212s", "12m", "1h30m", "3d04h".
