@@ -19,9 +19,9 @@ import (
 const maxDonors = 5
 
 // Run captures those of the pools that are due, MaxParallel at a time, and gives a
-// Result for each in their order; with dryRun, it plans them and changes nothing. When
-// ctx ends, captures under way return their donors to service first, and no other is
-// begun.
+// Result for each in their order; with dryRun, it plans them and changes nothing. Those
+// that took each other's nodes are run again at the end, one after the other. When ctx
+// ends, captures under way return their donors to service first, and no other is begun.
 func (a *Auto) Run(ctx context.Context, pools []fleet.ResourceID, all, dryRun bool) []Result {
 	results := make([]Result, len(pools))
 	// Pods that inspect and generalise are named by the pool's name, which pools of several
@@ -30,6 +30,13 @@ func (a *Auto) Run(ctx context.Context, pools []fleet.ResourceID, all, dryRun bo
 	for i, id := range pools {
 		name := strings.ToLower(id.Name())
 		byName[name] = append(byName[name], i)
+	}
+	run := func(i int) {
+		r := a.run(ctx, pools[i], all, dryRun)
+		if r.Err != nil {
+			r.Outcome, r.Exit, r.Error = Ended, engine.ExitCode(r.Err), r.Err.Error()
+		}
+		results[i] = r
 	}
 	var g errgroup.Group
 	g.SetLimit(a.c.MaxParallel)
@@ -40,17 +47,28 @@ func (a *Auto) Run(ctx context.Context, pools []fleet.ResourceID, all, dryRun bo
 		}
 		g.Go(func() error {
 			for _, i := range same {
-				r := a.run(ctx, pools[i], all, dryRun)
-				if r.Err != nil {
-					r.Outcome, r.Exit, r.Error = Ended, engine.ExitCode(r.Err), r.Err.Error()
-				}
-				results[i] = r
+				run(i)
 			}
 			return nil
 		})
 	}
 	_ = g.Wait() // the results have the errors
+	for i, r := range results {
+		if len(pools) > 1 && !dryRun && ctx.Err() == nil && contended(r.Err) {
+			run(i)
+		}
+	}
 	return results
+}
+
+// contended reports whether a capture may have ended, before its donor left service, for
+// a node that another pool's capture used: as its workbench, or as its donor.
+func contended(err error) bool {
+	if refused := new(engine.Refused); errors.As(err, &refused) {
+		return slices.ContainsFunc(refused.Problems, func(p plan.Problem) bool { return p.Code == "NoWorkbench" })
+	}
+	failed := new(engine.Failed)
+	return errors.As(err, &failed) && (failed.Step == plan.StepProtect || failed.Step == plan.StepProtectBench)
 }
 
 // Exit gives the gravest exit code of the results: 4, then 1, 5, 3, 0.
