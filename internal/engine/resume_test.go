@@ -1,12 +1,37 @@
 package engine
 
 import (
+	"strings"
 	"testing"
 	"testing/synctest"
 	"time"
 
+	"github.com/ortet/ortet/internal/fleet"
 	"github.com/ortet/ortet/internal/plan"
 )
+
+// TestAStoppedDonorWithoutNodeIsFound: the rights of an account may end at some pools. It
+// starts a donor of one of those although it may not read the journals of all others.
+func TestAStoppedDonorWithoutNodeIsFound(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld()
+		w.secret = strings.ToLower("/subscriptions/s/resourceGroups/my-group/providers/Microsoft.Compute/virtualMachineScaleSets/a-pool")
+		w.nodes["a-node"] = &fleet.Node{Name: "a-node", OS: "linux", ProviderID: "azure://" + w.secret + "/virtualMachines/0"}
+		e, p, ctx, _ := w.process(t, "killed", 0)
+		p.killWhen = "after create disk disk_pool1_work"
+		_, _ = e.Capture(ctx, request())
+		w.mu.Lock()
+		w.catchUp()
+		delete(w.nodes, donorName) // by the cloud's controller
+		w.mu.Unlock()
+		e, _, ctx, _ = w.process(t, "next", 0)
+		started := false
+		e.reporter = ReporterFunc(func(v Event) { started = started || v.Step == plan.StepStart && v.State == StepDone })
+		if _, err := e.Capture(ctx, request()); !started {
+			t.Errorf("the donor was not started: %v", err)
+		}
+	})
+}
 
 // TestDonorReturnsBeforeAllElse: whoever takes up a capture whose donor is stopped
 // starts it first, and not once the workbench is protected or replaced.
