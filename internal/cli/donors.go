@@ -105,7 +105,7 @@ func writeLook(w io.Writer, name string, l auto.Look) {
 	}
 	paragraph(w, resultWidth, "", "  ", name+": "+head)
 	if l.Resumes != "" {
-		add("the interrupted capture of " + l.Resumes + " is finished first")
+		add("a capture of " + l.Resumes + " has not ended: if it is not under way, it is finished first")
 	}
 	for _, p := range l.Refused {
 		add("refused: " + shortly(p.On) + ": " + p.What + "; " + p.WayOut)
