@@ -22,17 +22,12 @@ func (a *Auto) Pools(ctx context.Context) ([]fleet.ResourceID, error) {
 	if err != nil {
 		return nil, err
 	}
-	pools := map[string]fleet.ResourceID{}
-	for key, members := range nodes {
-		id, _ := fleet.ParseProviderID(members[0].ProviderID) // it was read before
-		pools[key] = id.Parent()
+	var pools []fleet.ResourceID
+	for _, key := range slices.Sorted(maps.Keys(nodes)) {
+		id, _ := fleet.ParseProviderID(nodes[key][0].ProviderID) // it was read before
+		pools = append(pools, id.Parent())
 	}
-	keys := slices.Sorted(maps.Keys(pools))
-	ids := make([]fleet.ResourceID, len(keys))
-	for i, key := range keys {
-		ids[i] = pools[key]
-	}
-	return ids, nil
+	return pools, nil
 }
 
 // Looks gives a Look for each of the pools, in their order, and changes nothing. With

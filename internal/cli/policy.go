@@ -121,7 +121,9 @@ type timeSpan time.Duration
 
 func (s *timeSpan) Type() string { return "duration" }
 
-func (s *timeSpan) String() string { return strings.Replace(time.Duration(*s).String(), "h0m0s", "h", 1) }
+func (s *timeSpan) String() string {
+	return strings.Replace(time.Duration(*s).String(), "h0m0s", "h", 1)
+}
 
 func (s *timeSpan) Set(text string) error {
 	d, err := time.ParseDuration(text)
