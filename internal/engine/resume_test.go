@@ -1,6 +1,7 @@
 package engine
 
 import (
+	"errors"
 	"strings"
 	"testing"
 	"testing/synctest"
@@ -30,6 +31,24 @@ func TestAStoppedDonorWithoutNodeIsFound(t *testing.T) {
 		if _, err := e.Capture(ctx, request()); !started {
 			t.Errorf("the donor was not started: %v", err)
 		}
+	})
+}
+
+// TestAResumedCaptureDoesNotDrainItsOwnNode: the next pod of a Job may run on the donor of
+// the capture that the one before it began.
+func TestAResumedCaptureDoesNotDrainItsOwnNode(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld()
+		e, p, ctx, _ := w.process(t, "killed", 0)
+		p.killWhen = "after annotate " + donorName
+		_, _ = e.Capture(ctx, request())
+		e, _, ctx, _ = w.process(t, "on-donor", 0)
+		e.config.SelfNode = donorName
+		_, err := e.Capture(ctx, request())
+		if refused := new(Refused); !errors.As(err, &refused) || refused.Problems[0].Code != "OwnNode" {
+			t.Errorf("want a refusal, got %v", err)
+		}
+		w.whole(t)
 	})
 }
 
