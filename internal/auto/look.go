@@ -115,7 +115,7 @@ func (a *Auto) look(s engine.PoolStatus, nodes []fleet.Node, all bool) Look {
 	case s.Problem != "":
 		refuse("Unreadable", s.Problem, "try again")
 	case c != nil && c.Ended == nil && c.Kind == plan.KindRollback:
-		refuse("RollbackOpen", "a rollback of it was interrupted", "run ortet rollback "+string(s.Pool.ID)+" again, which finishes it")
+		refuse("RollbackOpen", "a rollback of it has not ended", "if it is not under way, run ortet rollback "+string(s.Pool.ID)+" again, which finishes it")
 	case c != nil && c.Ended == nil:
 		l.Resumes = c.Donor
 	}

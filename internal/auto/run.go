@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"maps"
 	"slices"
 	"strings"
 
@@ -40,13 +41,9 @@ func (a *Auto) Run(ctx context.Context, pools []fleet.ResourceID, all, dryRun bo
 	}
 	var g errgroup.Group
 	g.SetLimit(a.c.MaxParallel)
-	for i, id := range pools {
-		same := byName[strings.ToLower(id.Name())]
-		if same[0] != i {
-			continue
-		}
+	for _, name := range slices.Sorted(maps.Keys(byName)) {
 		g.Go(func() error {
-			for _, i := range same {
+			for _, i := range byName[name] {
 				run(i)
 			}
 			return nil
@@ -166,7 +163,7 @@ func (a *Auto) capture(ctx context.Context, r *Result, l Look, all, dryRun bool)
 	return nil
 }
 
-// check chooses once more when the pool is held: another run may have captured it
+// check chooses again under the pool's lock: another run may have captured the pool
 // meanwhile, or taken the donor as its workbench.
 func (a *Auto) check(ctx context.Context, pool fleet.ResourceID, donor string, all bool) error {
 	looks, err := a.Looks(ctx, []fleet.ResourceID{pool}, all)
@@ -199,7 +196,7 @@ func (a *Auto) check(ctx context.Context, pool fleet.ResourceID, donor string, a
 }
 
 // another reports whether the next donor is to be tried after err: where it was refused
-// for reasons of its own, or is gone and all is put back.
+// for reasons of its own, or is gone and all is undone.
 func (a *Auto) another(ctx context.Context, pool fleet.ResourceID, donor string, err error) bool {
 	if refused := new(engine.Refused); errors.As(err, &refused) {
 		return !slices.ContainsFunc(refused.Problems, func(p plan.Problem) bool {

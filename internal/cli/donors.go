@@ -70,7 +70,7 @@ func (s *poolSelection) showDonors(ctx context.Context, o *options) error {
 	if err != nil {
 		return err
 	}
-	err = o.print(append([]auto.Look{}, looks...), func(w io.Writer) {
+	err = o.print(looks, func(w io.Writer) {
 		if len(looks) == 0 {
 			fmt.Fprintln(w, noPools)
 		}
@@ -108,9 +108,6 @@ func writeLook(w io.Writer, name string, l auto.Look) {
 	}
 	for _, p := range l.Refused {
 		add("refused: " + shortly(p.On) + ": " + p.What + "; " + p.WayOut)
-	}
-	for _, note := range l.Notes {
-		add("note: " + note)
 	}
 	writeCandidates(w, l.Candidates)
 	if unknown := unknownRules(l.Candidates); unknown != "" {

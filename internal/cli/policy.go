@@ -83,7 +83,7 @@ func (s *poolSelection) open(ctx context.Context, o *options, w work, show poolS
 	return a, pools, nil
 }
 
-// poolShow gives the display of a pool's capture; nil where there is none.
+// poolShow gives the display of a pool's capture; nil without one.
 type poolShow func(pool fleet.ResourceID) *progress
 
 // openPools sets the Doors and Nodes of config; tests replace it.

@@ -123,7 +123,7 @@ func holdReboots(ctx context.Context, t *task) error {
 	if err := r.write(func(rec *journal.Record, _ *facts) { addUndo(rec, undoReboots, nil) }); err != nil {
 		return err
 	}
-	const ttl = 3 * time.Hour // the deadlines of the steps in which it is held
+	const ttl = 3 * time.Hour // the deadlines of the steps from here to its release
 	for n := 0; ; n++ {
 		known, err := r.e.cluster.HoldReboots(ctx, r.rebootHolder(), ttl)
 		switch {
