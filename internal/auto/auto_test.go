@@ -30,6 +30,7 @@ type world struct {
 	captured []string
 	running  int
 	most     int
+	stale    bool // interrupted captures are undone, and their donors captured again
 }
 
 // pool adds one with nodes NAME0, NAME1, …, the first Ready longest.
@@ -96,7 +97,10 @@ func (w *world) Capture(ctx context.Context, q engine.CaptureRequest) (engine.Ca
 		}
 	}
 	s := w.pools[q.Node[:len(q.Node)-1]]
-	resumed := s.Capture != nil && s.Capture.Ended == nil
+	resumed := !w.stale && s.Capture != nil && s.Capture.Ended == nil
+	if w.stale {
+		s.Capture = nil
+	}
 	w.mu.Unlock()
 	var err error
 	if !resumed {
@@ -110,7 +114,7 @@ func (w *world) Capture(ctx context.Context, q engine.CaptureRequest) (engine.Ca
 	}
 	w.captured = append(w.captured, q.Node)
 	s.Versions = append(s.Versions, version(now))
-	return engine.CaptureResult{Version: s.Pool.ID + "/v"}, nil
+	return engine.CaptureResult{Version: s.Pool.ID + "/v", Resumed: resumed}, nil
 }
 
 func version(at time.Time) engine.VersionStatus {
@@ -373,6 +377,23 @@ func TestNoPoolIsBegunOnceInterrupted(t *testing.T) {
 	results := w.auto(t, nil).Run(ctx, []fleet.ResourceID{group + "a"}, true, false)
 	if auto.Exit(results) != engine.ExitInterrupted || len(w.captured) > 0 {
 		t.Errorf("%+v, captured %v", results, w.captured)
+	}
+}
+
+func TestACaptureThatIsTooOldToResumeIsUndone(t *testing.T) {
+	open := func(donor string) func(*engine.PoolStatus) {
+		return func(s *engine.PoolStatus) { s.Capture = &engine.CaptureStatus{Kind: plan.KindCapture, Donor: donor} }
+	}
+	w := &world{stale: true}
+	w.pool("a", 2, open("a1"))
+	w.pool("b", 2, func(s *engine.PoolStatus) {
+		open("b1")(s)
+		s.Versions = []engine.VersionStatus{version(now)}
+	})
+	lines, code := all(t, w.auto(t, nil))
+	expect(t, lines, "a: captured 0 a1 (an interrupted capture was undone; no version yet)", "b: not due 0 … version 2026.11.26")
+	if code != 0 {
+		t.Errorf("exit %d, want 0", code)
 	}
 }
 

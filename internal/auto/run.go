@@ -157,6 +157,9 @@ func (a *Auto) capture(ctx context.Context, r *Result, l Look, all, dryRun bool)
 		return err
 	case result.NothingToDo:
 		r.Outcome, r.Donor, r.Because = NotDue, "", "today's version "+result.Version.Name()+" is there, and its model uses it"
+	case l.Resumes != "" && !result.Resumed:
+		r.Because = "an interrupted capture was undone; " + l.Because
+		fallthrough
 	default:
 		r.Outcome = Captured
 	}
