@@ -60,16 +60,14 @@ func New(c Config) (*Auto, error) {
 // A Look is what is seen of a pool, before anything is changed.
 type Look struct {
 	donors.Choice
-	// Left says why the pool is left out: AKS or Cluster API owns it, it is gone, it is
-	// not Linux. "" where it is not.
+	// Left says why the pool is left out: AKS or Cluster API owns it, it is gone, not
+	// Linux, or a control plane. "" where it is not.
 	Left string `json:"left,omitempty"`
 	// Resumes is the donor of an interrupted capture of the pool, which is finished
-	// first; "" where there is none.
+	// first, and may be under way; "" without one.
 	Resumes string `json:"resumes,omitempty"`
 	// Refused are reasons why the pool cannot be captured though it is not left out.
 	Refused []plan.Problem `json:"refused,omitempty"`
-	// Notes are worth knowing: what could not be read.
-	Notes []string `json:"notes,omitempty"`
 }
 
 // An Outcome is what became of a pool.
@@ -79,7 +77,7 @@ type Outcome string
 const (
 	Captured Outcome = "captured"
 	NotDue   Outcome = "not due"  // nothing to do, Because says why
-	LeftOut  Outcome = "left out" // owned by others, gone, not Linux
+	LeftOut  Outcome = "left out" // see Look.Left
 	Planned  Outcome = "planned"  // a dry run
 	Ended    Outcome = "failed"   // Exit and Error say how
 )

@@ -30,6 +30,7 @@ type world struct {
 	captured []string
 	running  int
 	most     int
+	stale    bool // interrupted captures are undone, and their donors captured again
 }
 
 // pool adds one with nodes NAME0, NAME1, …, the first Ready longest.
@@ -96,7 +97,10 @@ func (w *world) Capture(ctx context.Context, q engine.CaptureRequest) (engine.Ca
 		}
 	}
 	s := w.pools[q.Node[:len(q.Node)-1]]
-	resumed := s.Capture != nil && s.Capture.Ended == nil
+	resumed := !w.stale && s.Capture != nil && s.Capture.Ended == nil
+	if w.stale {
+		s.Capture = nil
+	}
 	w.mu.Unlock()
 	var err error
 	if !resumed {
@@ -110,7 +114,7 @@ func (w *world) Capture(ctx context.Context, q engine.CaptureRequest) (engine.Ca
 	}
 	w.captured = append(w.captured, q.Node)
 	s.Versions = append(s.Versions, version(now))
-	return engine.CaptureResult{Version: s.Pool.ID + "/v"}, nil
+	return engine.CaptureResult{Version: s.Pool.ID + "/v", Resumed: resumed}, nil
 }
 
 func version(at time.Time) engine.VersionStatus {
@@ -287,12 +291,18 @@ func TestPoolsThatAreNotOursToChange(t *testing.T) {
 	})
 	w.pool("gone", 1, func(s *engine.PoolStatus) { s.Gone, s.Unread, s.Problem = true, true, "404" })
 	w.pool("windows", 1, func(s *engine.PoolStatus) { s.Pool.Model.Linux = false })
+	w.pool("masters", 2, func(s *engine.PoolStatus) { s.JournalDenied, s.Problem = true, "forbidden" })
+	for i := range w.nodes {
+		w.nodes[i].ControlPlane = strings.HasPrefix(w.nodes[i].Name, "masters")
+	}
 	lines, code := all(t, w.auto(t, nil))
-	expect(t, lines, "aks: left out 0 … AKS manages it", "capz: left out 0 … Cluster API", "gone: left out 0 … no such scale set", "windows: left out 0 … Linux")
+	expect(t, lines, "aks: left out 0 … AKS manages it", "capz: left out 0 … Cluster API", "gone: left out 0 … no such scale set", "masters: left out 0 … control plane", "windows: left out 0 … Linux")
 	if code != 0 || len(w.captured) > 0 {
 		t.Errorf("exit %d, captured %v", code, w.captured)
 	}
-	for _, name := range []string{"aks", "capz", "gone", "windows"} {
+	// No Node's providerID names one: it is known by its ARM id alone.
+	w.pool("flexible", 0, func(s *engine.PoolStatus) { s.Pool.Orchestration = "Flexible" })
+	for _, name := range []string{"aks", "capz", "flexible", "gone", "masters", "windows"} {
 		r := w.auto(t, nil).Run(t.Context(), []fleet.ResourceID{fleet.ResourceID(group + name)}, false, false)[0]
 		if r.Exit != 3 {
 			t.Errorf("%s by name: exit %d %s, want a refusal", name, r.Exit, r.Error)
@@ -323,6 +333,46 @@ func TestWhatIsOpenIsFinishedFirst(t *testing.T) {
 	}
 }
 
+func TestAVersionThatItsCaptureDidNotPutIntoUseDoesNotCount(t *testing.T) {
+	failed := func(change func(*engine.VersionStatus)) func(*engine.PoolStatus) {
+		return func(s *engine.PoolStatus) {
+			old(s)
+			s.Capture = &engine.CaptureStatus{Kind: plan.KindCapture, Ended: &engine.Ending{Exit: engine.ExitFailed}}
+			change(&s.Versions[0])
+		}
+	}
+	w := &world{}
+	w.pool("a", 1, failed(func(*engine.VersionStatus) {}))
+	w.pool("b", 1, failed(func(v *engine.VersionStatus) { v.InModel = true }))
+	w.pool("c", 1, failed(func(v *engine.VersionStatus) { v.RolledBack = true }))
+	w.pool("d", 1, failed(func(v *engine.VersionStatus) { v.Instances = 1 }))
+	lines, _ := all(t, w.auto(t, nil))
+	expect(t, lines, "a: captured 0 a0", "b: not due 0", "c: not due 0", "d: not due 0")
+}
+
+func TestPoolsThatTakeEachOthersNodesAreCapturedOneAfterTheOther(t *testing.T) {
+	tries := map[string]int{}
+	w := &world{capture: func(_ *world, q engine.CaptureRequest) error {
+		switch tries[q.Node]++; {
+		case q.Node == "a0" && tries[q.Node] == 1:
+			return &engine.Failed{Step: plan.StepProtectBench, Err: errors.New("it is being captured")}
+		case q.Node == "b0" && tries[q.Node] == 1:
+			return &engine.Refused{Problems: []plan.Problem{{Code: "NoWorkbench", On: "node b0", What: "no other node"}}}
+		case q.Node == "c0":
+			return &engine.Failed{Step: plan.StepProtect, Err: errors.New("403")}
+		}
+		return nil
+	}}
+	for _, name := range []string{"a", "b", "c"} {
+		w.pool(name, 1, nil)
+	}
+	lines, _ := all(t, w.auto(t, nil))
+	expect(t, lines, "a: captured 0 a0", "b: captured 0 b0", "c: failed 1 c0 … 403")
+	if tries["c0"] != 2 {
+		t.Errorf("c0 was tried %d times, want 2", tries["c0"])
+	}
+}
+
 func TestNoPoolIsBegunOnceInterrupted(t *testing.T) {
 	w := &world{}
 	w.pool("a", 1, nil)
@@ -331,6 +381,23 @@ func TestNoPoolIsBegunOnceInterrupted(t *testing.T) {
 	results := w.auto(t, nil).Run(ctx, []fleet.ResourceID{group + "a"}, true, false)
 	if auto.Exit(results) != engine.ExitInterrupted || len(w.captured) > 0 {
 		t.Errorf("%+v, captured %v", results, w.captured)
+	}
+}
+
+func TestACaptureThatIsTooOldToResumeIsUndone(t *testing.T) {
+	open := func(donor string) func(*engine.PoolStatus) {
+		return func(s *engine.PoolStatus) { s.Capture = &engine.CaptureStatus{Kind: plan.KindCapture, Donor: donor} }
+	}
+	w := &world{stale: true}
+	w.pool("a", 2, open("a1"))
+	w.pool("b", 2, func(s *engine.PoolStatus) {
+		open("b1")(s)
+		s.Versions = []engine.VersionStatus{version(now)}
+	})
+	lines, code := all(t, w.auto(t, nil))
+	expect(t, lines, "a: captured 0 a1 (an interrupted capture was undone; no version yet)", "b: not due 0 … version 2026.11.26")
+	if code != 0 {
+		t.Errorf("exit %d, want 0", code)
 	}
 }
 

@@ -22,17 +22,12 @@ func (a *Auto) Pools(ctx context.Context) ([]fleet.ResourceID, error) {
 	if err != nil {
 		return nil, err
 	}
-	pools := map[string]fleet.ResourceID{}
-	for key, members := range nodes {
-		id, _ := fleet.ParseProviderID(members[0].ProviderID) // it was read before
-		pools[key] = id.Parent()
+	var pools []fleet.ResourceID
+	for _, key := range slices.Sorted(maps.Keys(nodes)) {
+		id, _ := fleet.ParseProviderID(nodes[key][0].ProviderID) // it was read before
+		pools = append(pools, id.Parent())
 	}
-	keys := slices.Sorted(maps.Keys(pools))
-	ids := make([]fleet.ResourceID, len(keys))
-	for i, key := range keys {
-		ids[i] = pools[key]
-	}
-	return ids, nil
+	return pools, nil
 }
 
 // Looks gives a Look for each of the pools, in their order, and changes nothing. With
@@ -97,7 +92,7 @@ func (a *Auto) look(s engine.PoolStatus, nodes []fleet.Node, all bool) Look {
 		}
 	}
 	for _, v := range s.Versions {
-		if at := madeAt(v); v.ProvisioningState != "Failed" && v.ProvisioningState != "Deleting" && at.After(p.Newest) {
+		if at := madeAt(v); counts(v, s.Capture) && at.After(p.Newest) {
 			p.Newest, p.NewestName, p.RolledBack = at, v.Name, v.RolledBack
 		}
 	}
@@ -120,7 +115,7 @@ func (a *Auto) look(s engine.PoolStatus, nodes []fleet.Node, all bool) Look {
 	case s.Problem != "":
 		refuse("Unreadable", s.Problem, "try again")
 	case c != nil && c.Ended == nil && c.Kind == plan.KindRollback:
-		refuse("RollbackOpen", "a rollback of it was interrupted", "run ortet rollback "+string(s.Pool.ID)+" again, which finishes it")
+		refuse("RollbackOpen", "a rollback of it has not ended", "if it is not under way, run ortet rollback "+string(s.Pool.ID)+" again, which finishes it")
 	case c != nil && c.Ended == nil:
 		l.Resumes = c.Donor
 	}
@@ -135,23 +130,39 @@ func (a *Auto) owned(s engine.PoolStatus, nodes []fleet.Node) *plan.Problem {
 	if s.Gone {
 		return problem("PoolNotFound", "Azure has no such scale set", "name a pool that exists (az vmss list)")
 	}
+	workers := len(nodes) == 0
 	for _, n := range nodes {
 		if by := plan.Managed(n, &s.Pool); by != "" {
 			return problem("ManagedByAKS", "AKS manages it ("+by+")", "use AKS's own node images, or a pool of your own")
 		}
+		workers = workers || !n.ControlPlane
 	}
-	if s.Unread {
+	switch p := s.Pool; {
+	case !workers:
+		return problem("ControlPlane", "its nodes are control plane nodes", "name a pool of workers")
+	case s.Unread:
 		return nil
+	case p.Orchestration != "" && p.Orchestration != fleet.Uniform:
+		return problem("NotUniform", "its orchestration mode is "+p.Orchestration, "name a Uniform scale set")
+	case !p.Model.Linux:
+		return problem("NotLinuxPool", "its model is not Linux", "name a Linux pool")
 	}
 	for _, p := range plan.ModelProblems(s.Pool, true, true, a.c.Request.AllowOwned) {
 		if p.Code == "OwnedByClusterAPI" {
 			return &p
 		}
 	}
-	if !s.Pool.Model.Linux {
-		return problem("NotLinuxPool", "its model is not Linux", "name a Linux pool")
-	}
 	return nil
+}
+
+// counts reports whether a version decides when the next one is due. One that the last
+// capture made before it failed, as at the model, does not: nodes never came from it.
+func counts(v engine.VersionStatus, last *engine.CaptureStatus) bool {
+	if v.ProvisioningState == "Failed" || v.ProvisioningState == "Deleting" {
+		return false
+	}
+	failed := last != nil && last.Kind == plan.KindCapture && last.Ended != nil && last.Ended.Exit != engine.ExitDone
+	return !failed || v.InModel || v.RolledBack || v.Instances > 0
 }
 
 // madeAt is when a version's disk was captured, or else when the version was published.

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"maps"
 	"slices"
 	"strings"
 
@@ -19,9 +20,9 @@ import (
 const maxDonors = 5
 
 // Run captures those of the pools that are due, MaxParallel at a time, and gives a
-// Result for each in their order; with dryRun, it plans them and changes nothing. When
-// ctx ends, captures under way return their donors to service first, and no other is
-// begun.
+// Result for each in their order; with dryRun, it plans them and changes nothing. Those
+// that took each other's nodes are run again at the end, one after the other. When ctx
+// ends, captures under way return their donors to service first, and no other is begun.
 func (a *Auto) Run(ctx context.Context, pools []fleet.ResourceID, all, dryRun bool) []Result {
 	results := make([]Result, len(pools))
 	// Pods that inspect and generalise are named by the pool's name, which pools of several
@@ -31,22 +32,26 @@ func (a *Auto) Run(ctx context.Context, pools []fleet.ResourceID, all, dryRun bo
 		name := strings.ToLower(id.Name())
 		byName[name] = append(byName[name], i)
 	}
+	run := func(i int) {
+		r := a.run(ctx, pools[i], all, dryRun)
+		results[i] = r.ended()
+	}
 	var g errgroup.Group
 	g.SetLimit(a.c.MaxParallel)
-	for i, id := range pools {
-		same := byName[strings.ToLower(id.Name())]
-		if same[0] != i {
-			continue
-		}
+	for _, name := range slices.Sorted(maps.Keys(byName)) {
 		g.Go(func() error {
-			for _, i := range same {
-				r := a.run(ctx, pools[i], all, dryRun)
-				results[i] = r.ended()
+			for _, i := range byName[name] {
+				run(i)
 			}
 			return nil
 		})
 	}
 	_ = g.Wait() // the results have the errors
+	for i, r := range results {
+		if len(pools) > 1 && !dryRun && ctx.Err() == nil && contended(r.Err) {
+			run(i)
+		}
+	}
 	return results
 }
 
@@ -63,6 +68,16 @@ func (r Result) ended() Result {
 		r.Left = person.Left
 	}
 	return r
+}
+
+// contended reports whether a capture may have ended, before its donor left service, for
+// a node that another pool's capture used: as its workbench, or as its donor.
+func contended(err error) bool {
+	if refused := new(engine.Refused); errors.As(err, &refused) {
+		return slices.ContainsFunc(refused.Problems, func(p plan.Problem) bool { return p.Code == "NoWorkbench" })
+	}
+	failed := new(engine.Failed)
+	return errors.As(err, &failed) && (failed.Step == plan.StepProtect || failed.Step == plan.StepProtectBench)
 }
 
 // Exit gives the gravest exit code of the results: 4, then 1, 5, 3, 0.
@@ -157,13 +172,16 @@ func (a *Auto) capture(ctx context.Context, r *Result, l Look, all, dryRun bool)
 		return err
 	case result.NothingToDo:
 		r.Outcome, r.Donor, r.Because = NotDue, "", "today's version "+result.Version.Name()+" is there, and its model uses it"
+	case l.Resumes != "" && !result.Resumed:
+		r.Because = "an interrupted capture was undone; " + l.Because
+		fallthrough
 	default:
 		r.Outcome = Captured
 	}
 	return nil
 }
 
-// check chooses once more when the pool is held: another run may have captured it
+// check chooses again under the pool's lock: another run may have captured the pool
 // meanwhile, or taken the donor as its workbench.
 func (a *Auto) check(ctx context.Context, pool fleet.ResourceID, donor string, all bool) error {
 	looks, err := a.Looks(ctx, []fleet.ResourceID{pool}, all)
@@ -196,7 +214,7 @@ func (a *Auto) check(ctx context.Context, pool fleet.ResourceID, donor string, a
 }
 
 // another reports whether the next donor is to be tried after err: where it was refused
-// for reasons of its own, or is gone and all is put back.
+// for reasons of its own, or is gone and all is undone.
 func (a *Auto) another(ctx context.Context, pool fleet.ResourceID, donor string, err error) bool {
 	if refused := new(engine.Refused); errors.As(err, &refused) {
 		return !slices.ContainsFunc(refused.Problems, func(p plan.Problem) bool {

@@ -29,7 +29,6 @@ import (
 	admissionkube "github.com/ortet/ortet/internal/admission/kube"
 	"github.com/ortet/ortet/internal/azure"
 	"github.com/ortet/ortet/internal/azure/arm"
-	"github.com/ortet/ortet/internal/azure/credential"
 	"github.com/ortet/ortet/internal/cluster/kube"
 	"github.com/ortet/ortet/internal/engine"
 	"github.com/ortet/ortet/internal/fleet"
@@ -101,17 +100,9 @@ func (o *options) connectAdmission(ctx context.Context, f admissionFlags, audit 
 	if err != nil {
 		return nil, err
 	}
-	who, err := credential.Load(ctx, credential.Config{File: o.azureConfig, Getenv: o.process.Getenv})
+	azureCloud, who, err := logIn(ctx, o, arm.New)
 	if err != nil {
 		return nil, err
-	}
-	o.log.Info("credentials found", "source", who.Source)
-	azureCloud, err := arm.New(arm.Options{Cloud: who.Cloud, Credential: who.TokenCredential, Transport: who.Transport, Version: o.process.Version})
-	if err != nil {
-		return nil, err
-	}
-	if err := azureCloud.LogIn(ctx); fleet.Is(err, fleet.KindUnauthenticated) {
-		return nil, fmt.Errorf("credentials of %s: %w", who.Source, err)
 	}
 	issuers := attest.NewFetcher(nil, time.Now)
 	verifier, err := f.verifier(who.Cloud, issuers)

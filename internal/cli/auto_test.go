@@ -121,7 +121,7 @@ func (p *pooled) Capture(_ context.Context, q engine.CaptureRequest) (engine.Cap
 	p.show(pool).Report(event(plan.StepStop, "Power off "+q.Node, engine.StepStarted, 0, ""))
 	p.request, p.captured = q, append(p.captured, q.Node)
 	r := engine.CaptureResult{
-		Pool: pool, Donor: q.Node, Version: plan.DefinitionOf(pool).Child("versions", "2026.11.21"), Notes: []string{"the node was cordoned before, and still is"},
+		Pool: pool, Donor: q.Node, Resumed: pool.Name() == "twin", Version: plan.DefinitionOf(pool).Child("versions", "2026.11.21"), Notes: []string{"the node was cordoned before, and still is"},
 		Timing: engine.Timing{Begin: noon, End: noon.Add(14 * time.Minute)},
 	}
 	return r, p.fails[q.Node]

@@ -59,7 +59,6 @@ func (f *captureFlags) runPools(ctx context.Context, o *options) error {
 		return err
 	}
 	shows = o.showPools(pools)
-	defer show("").Close()
 	if !f.dryRun {
 		defer o.explainInterrupt(ctx, show(""))()
 	}
@@ -80,7 +79,7 @@ func (o *options) printResults(results []auto.Result, name func(fleet.ResourceID
 		}
 		writeError(o.process.Err, r.Err)
 	}
-	err := o.print(append([]auto.Result{}, results...), func(w io.Writer) { writeResults(w, results, name) })
+	err := o.print(results, func(w io.Writer) { writeResults(w, results, name) })
 	if exit := auto.Exit(results); exit != engine.ExitDone {
 		return errors.Join(err, exitError(exit))
 	}

@@ -120,7 +120,7 @@ func (c *clusterOptions) connect(ctx context.Context, own *ownAddresses) (*site,
 		return nil, err
 	}
 	var who credential.Credentials
-	if s.arm, who, err = c.resources(ctx); err != nil {
+	if s.arm, who, err = logIn(ctx, c.options, arm.NewResources); err != nil {
 		return nil, err
 	}
 	s.subscription = cmp.Or(c.subscription, c.process.Getenv("AZURE_SUBSCRIPTION_ID"), who.Subscription)

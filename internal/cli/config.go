@@ -14,6 +14,7 @@ import (
 	"k8s.io/client-go/kubernetes"
 
 	"github.com/ortet/ortet/internal/azure"
+	"github.com/ortet/ortet/internal/azure/arm"
 	"github.com/ortet/ortet/internal/fleet"
 	"github.com/ortet/ortet/internal/nodeconfig"
 	"github.com/ortet/ortet/internal/nodeconfig/file"
@@ -79,7 +80,7 @@ func (o *options) openRollout(ctx context.Context, report func(line string)) (pu
 	if err != nil {
 		return nil, nil, fmt.Errorf("set up the Kubernetes client: %w", err)
 	}
-	resources, _, err := o.resources(ctx)
+	resources, _, err := logIn(ctx, o, arm.NewResources)
 	if err != nil {
 		return nil, nil, err
 	}

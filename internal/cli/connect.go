@@ -57,8 +57,7 @@ func (o *options) connect(ctx context.Context, show *progress, w work) (*engine.
 	return c.engine(show)
 }
 
-// open connects by the flags and the environment, and logs in: wrong credentials are
-// reported at once, rather than waited for as ones that are being renewed.
+// open connects by the flags and the environment, and logs in.
 func (o *options) open(ctx context.Context, w work) (connection, error) {
 	config, err := o.kubernetes()
 	if err != nil {
@@ -75,17 +74,9 @@ func (o *options) open(ctx context.Context, w work) (connection, error) {
 	if err := o.reach(ctx, config); err != nil {
 		return connection{}, err
 	}
-	who, err := credential.Load(ctx, credential.Config{File: o.azureConfig, Getenv: o.process.Getenv})
+	cloud, _, err := logIn(ctx, o, arm.New)
 	if err != nil {
 		return connection{}, err
-	}
-	o.log.Info("credentials found", "source", who.Source)
-	cloud, err := arm.New(arm.Options{Cloud: who.Cloud, Credential: who.TokenCredential, Transport: who.Transport, Version: o.process.Version})
-	if err != nil {
-		return connection{}, err
-	}
-	if err := cloud.LogIn(ctx); fleet.Is(err, fleet.KindUnauthenticated) {
-		return connection{}, fmt.Errorf("credentials of %s: %w", who.Source, err)
 	}
 	var accesses []cluster.Access
 	if w.needs != nil {
@@ -105,21 +96,20 @@ func (o *options) open(ctx context.Context, w work) (connection, error) {
 	}}, nil
 }
 
-// resources finds the credentials and logs in to ARM.
-func (o *options) resources(ctx context.Context) (*arm.Resources, credential.Credentials, error) {
-	who, err := credential.Load(ctx, credential.Config{File: o.azureConfig, Getenv: o.process.Getenv})
-	if err != nil {
-		return nil, who, err
+// logIn finds the credentials, and logs the client in that is made with them: wrong
+// credentials are reported at once, rather than waited for as ones that are being renewed.
+func logIn[C interface{ LogIn(context.Context) error }](ctx context.Context, o *options, client func(arm.Options) (C, error)) (c C, who credential.Credentials, err error) {
+	if who, err = credential.Load(ctx, credential.Config{File: o.azureConfig, Getenv: o.process.Getenv}); err != nil {
+		return c, who, err
 	}
 	o.log.Info("credentials found", "source", who.Source)
-	r, err := arm.NewResources(arm.Options{Cloud: who.Cloud, Credential: who.TokenCredential, Transport: who.Transport, Version: o.process.Version})
-	if err != nil {
-		return nil, who, err
+	if c, err = client(arm.Options{Cloud: who.Cloud, Credential: who.TokenCredential, Transport: who.Transport, Version: o.process.Version}); err != nil {
+		return c, who, err
 	}
-	if err := r.LogIn(ctx); fleet.Is(err, fleet.KindUnauthenticated) {
-		return nil, who, fmt.Errorf("credentials of %s: %w", who.Source, err)
+	if err := c.LogIn(ctx); fleet.Is(err, fleet.KindUnauthenticated) {
+		return c, who, fmt.Errorf("credentials of %s: %w", who.Source, err)
 	}
-	return r, who, nil
+	return c, who, nil
 }
 
 // reach waits for the API server's first answer, and says meanwhile what for.

@@ -2,7 +2,6 @@ package cli
 
 import (
 	"context"
-	"fmt"
 	"math/rand/v2"
 	"net/http"
 	"net/url"
@@ -15,7 +14,6 @@ import (
 
 	"github.com/ortet/ortet/internal/azure"
 	"github.com/ortet/ortet/internal/azure/arm"
-	"github.com/ortet/ortet/internal/azure/credential"
 	"github.com/ortet/ortet/internal/controller"
 	"github.com/ortet/ortet/internal/engine"
 	"github.com/ortet/ortet/internal/fleet"
@@ -171,22 +169,15 @@ type lookout struct {
 // connectBoots logs in to Azure to look at boots. The budget counts the requests
 // where it is not nil.
 func (o *options) connectBoots(ctx context.Context, budget *controller.Budget) (lookout, error) {
-	who, err := credential.Load(ctx, credential.Config{File: o.azureConfig, Getenv: o.process.Getenv})
-	if err != nil {
-		return lookout{}, err
-	}
-	o.log.Info("credentials found", "source", who.Source)
 	var l lookout
-	transport := who.Transport
-	if budget != nil {
-		transport, l.metered = meter(budget, who)
-	}
-	c, err := arm.New(arm.Options{Cloud: who.Cloud, Credential: who.TokenCredential, Transport: transport, Version: o.process.Version})
+	c, who, err := logIn(ctx, o, func(a arm.Options) (*arm.Cloud, error) {
+		if budget != nil {
+			a.Transport, l.metered = meter(budget, a)
+		}
+		return arm.New(a)
+	})
 	if err != nil {
 		return lookout{}, err
-	}
-	if err := c.LogIn(ctx); fleet.Is(err, fleet.KindUnauthenticated) {
-		return lookout{}, fmt.Errorf("credentials of %s: %w", who.Source, err)
 	}
 	if fleet.ValidName(who.Subscription) && fleet.ValidName(who.ResourceGroup) {
 		l.group = fleet.ResourceID("/subscriptions/" + who.Subscription + "/resourceGroups/" + who.ResourceGroup)
@@ -197,10 +188,10 @@ func (o *options) connectBoots(ctx context.Context, budget *controller.Budget) (
 
 // meter makes the budget count what the credentials' transport sends to Azure
 // Resource Manager, as far as the transport is one of package http.
-func meter(budget *controller.Budget, who credential.Credentials) (policy.Transporter, bool) {
-	base, ok := who.Transport.(*http.Client)
-	if !ok && who.Transport != nil {
-		return who.Transport, false
+func meter(budget *controller.Budget, a arm.Options) (policy.Transporter, bool) {
+	base, ok := a.Transport.(*http.Client)
+	if !ok && a.Transport != nil {
+		return a.Transport, false
 	}
 	if base == nil {
 		base = &http.Client{}
@@ -210,9 +201,9 @@ func meter(budget *controller.Budget, who credential.Credentials) (policy.Transp
 	if next == nil {
 		next = http.DefaultTransport
 	}
-	endpoint, err := url.Parse(who.Cloud.Services[cloud.ResourceManager].Endpoint)
+	endpoint, err := url.Parse(a.Cloud.Services[cloud.ResourceManager].Endpoint)
 	if err != nil || endpoint.Host == "" {
-		return who.Transport, false
+		return a.Transport, false
 	}
 	metered.Transport = budget.Meter(next, endpoint.Host)
 	return &metered, true

@@ -70,25 +70,24 @@ func (s *poolSelection) showDonors(ctx context.Context, o *options) error {
 	if err != nil {
 		return err
 	}
-	err = o.print(append([]auto.Look{}, looks...), func(w io.Writer) { writeDonors(w, looks, poolNames(pools)) })
+	err = o.print(looks, func(w io.Writer) {
+		if len(looks) == 0 {
+			fmt.Fprintln(w, noPools)
+		}
+		name := poolNames(pools)
+		for i, l := range looks {
+			if i > 0 {
+				fmt.Fprintln(w)
+			}
+			writeLook(w, name(l.Pool), l)
+		}
+	})
 	for _, l := range looks {
 		if !s.all && len(l.Refused) > 0 && len(l.Candidates) == 0 {
 			err = errors.Join(err, fmt.Errorf("cannot judge scale set %s: %s; %s", l.Pool.Name(), l.Refused[0].What, l.Refused[0].WayOut))
 		}
 	}
 	return err
-}
-
-func writeDonors(w io.Writer, looks []auto.Look, name func(fleet.ResourceID) string) {
-	if len(looks) == 0 {
-		fmt.Fprintln(w, noPools)
-	}
-	for i, l := range looks {
-		if i > 0 {
-			fmt.Fprintln(w)
-		}
-		writeLook(w, name(l.Pool), l)
-	}
 }
 
 func writeLook(w io.Writer, name string, l auto.Look) {
@@ -108,9 +107,6 @@ func writeLook(w io.Writer, name string, l auto.Look) {
 	paragraph(w, resultWidth, "", "  ", name+": "+head)
 	for _, p := range l.Refused {
 		add("refused: " + shortly(p.On) + ": " + p.What + "; " + p.WayOut)
-	}
-	for _, note := range l.Notes {
-		add("note: " + note)
 	}
 	writeCandidates(w, l.Candidates)
 	if unknown := unknownRules(l.Candidates); unknown != "" {
@@ -143,12 +139,12 @@ func writeCandidates(w io.Writer, all []donors.Candidate) {
 			boot = duration(c.Boot)
 		}
 		row(rank, c.Node, ready, dash(c.Patched), boot)
-		var why []string
+		why := ""
 		for _, r := range c.Reasons {
-			why = append(why, r.Rule+": "+r.Text)
+			why += "; " + r.Rule + ": " + r.Text
 		}
-		if len(why) > 0 {
-			paragraph(w, resultWidth, "        ", "        ", strings.Join(why, "; "))
+		if why != "" {
+			paragraph(w, resultWidth, "        ", "        ", why[2:])
 		}
 	}
 }
@@ -167,10 +163,7 @@ func unknownRules(all []donors.Candidate) string {
 	}
 	for _, u := range unknown {
 		rule, why, _ := strings.Cut(u, ": ")
-		cause := fmt.Sprintf("(%d nodes: %s)", nodes[u], why)
-		if nodes[u] == 1 {
-			cause = "(1 node: " + why + ")"
-		}
+		cause := "(" + count(nodes[u], "node") + ": " + why + ")"
 		if rules[cause] == nil {
 			causes = append(causes, cause)
 		}

@@ -83,7 +83,7 @@ func (s *poolSelection) open(ctx context.Context, o *options, w work, show poolS
 	return a, pools, nil
 }
 
-// poolShow gives the display of a pool's capture; nil where there is none.
+// poolShow gives the display of a pool's capture; nil without one.
 type poolShow func(pool fleet.ResourceID) *progress
 
 // openPools sets the Doors and Nodes of config; tests replace it.
@@ -121,7 +121,9 @@ type timeSpan time.Duration
 
 func (s *timeSpan) Type() string { return "duration" }
 
-func (s *timeSpan) String() string { return strings.TrimSuffix(time.Duration(*s).String(), "0m0s") }
+func (s *timeSpan) String() string {
+	return strings.Replace(time.Duration(*s).String(), "h0m0s", "h", 1)
+}
 
 func (s *timeSpan) Set(text string) error {
 	d, err := time.ParseDuration(text)

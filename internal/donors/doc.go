@@ -13,7 +13,7 @@
 // version: the annotation's date is later than the version's. Dates are compared, so
 // the same day is not newer, and a date in the future never qualifies. Where too few
 // nodes are, MaxImageAge is set, and the newest version is more than that many days old
-// (or there is none), the rule is left out, for a date in the future too.
+// (or the pool has none), the rule is left out, for a date in the future too.
 //
 // Without it, an image is due where the pool has no version, or its newest is more
 // than MaxImageAge days old.

@@ -18,10 +18,10 @@ type Member struct {
 type Pool struct {
 	ID      fleet.ResourceID
 	Members []Member
-	// Newest is when the newest version was made, in UTC; zero where there is none. One
+	// Newest is when the newest version was made, in UTC; zero without one. A version
 	// that was rolled back counts, so that a rollback is not undone the next night.
 	Newest time.Time
-	// NewestName is its name, "2026.11.20"; "" where there is none.
+	// NewestName is its name, "2026.11.20"; "" without one.
 	NewestName string
 	// RolledBack is true where the newest version was rolled back, which texts name.
 	RolledBack bool
@@ -31,7 +31,7 @@ type Pool struct {
 // node, Ready for any time, and a new image only for a pool without a version.
 type Policy struct {
 	// PatchAnnotation names the annotation with the time of a node's last patch: RFC
-	// 3339, or anything with a date YYYY-MM-DD in it. "" means that none is looked at.
+	// 3339, or anything with a date YYYY-MM-DD in it. "" switches the rule off.
 	PatchAnnotation string
 	// RebootAnnotation names the annotation of a node that is going to reboot; kured's
 	// fleet.AnnotationKuredReboot counts beside it.

@@ -197,3 +197,33 @@ func TestEachReason(t *testing.T) {
 func has(texts []string, prefix, part string) bool {
 	return slices.ContainsFunc(texts, func(s string) bool { return strings.HasPrefix(s, prefix) && strings.Contains(s, part) })
 }
+
+func TestAPointReleaseIsNewer(t *testing.T) {
+	for most, newer := range map[string]string{
+		"Ubuntu 24.04 LTS":                 "Ubuntu 24.04.1 LTS",
+		"4.18.0-553.el8_10.x86_64":         "4.18.0-553.5.1.el8_10.x86_64",
+		"5.14.0-427.el9.x86_64":            "5.14.0-427.13.1.el9_4.x86_64",
+		"5.15.0-999-azure":                 "5.15.0-1057-azure",
+		"containerd://1.7.9":               "containerd://1.7.12",
+		"Red Hat Enterprise Linux 8 (Oo)":  "Red Hat Enterprise Linux 8.10 (Oo)",
+		"containerd://1.7.12-1":            "containerd://1.7.12-1.1",
+		"Flatcar Container Linux 3975.2.1": "Flatcar Container Linux 3975.2.1-2",
+	} {
+		p := aPool(4)
+		set := func(i int, v string) { p.Members[i].Node.OSImage = v }
+		for i := range p.Members {
+			set(i, most)
+		}
+		set(0, newer)
+		if c := donors.Choose(p, policy(), now); c.Donor != "n0" {
+			t.Errorf("%q among %q: donor %s, %+v", newer, most, c.Donor, c.Candidates[3].Reasons)
+		}
+		for i := range p.Members {
+			set(i, newer)
+		}
+		set(0, most)
+		if c := donors.Choose(p, policy(), now); c.Donor == "n0" {
+			t.Errorf("%q is a donor among %q", most, newer)
+		}
+	}
+}

@@ -15,15 +15,18 @@ func asMost(have, most string) (reason, unknown string) {
 	return when(have != most && !newer(have, most), have+"; most nodes have "+most)
 }
 
-// newer reports whether a is a later version than b: the same text with higher numbers,
-// as "Ubuntu 22.04.10 LTS" and "Ubuntu 22.04.4 LTS". Other texts have no order.
+// newer reports whether a is a later version than b: the same words with higher numbers,
+// or more of them, as "Ubuntu 24.04.1 LTS" and "Ubuntu 24.04 LTS". Other texts have no order.
 func newer(a, b string) bool {
+	noLetter := func(r rune) bool { return !unicode.IsLetter(r) }
 	noDigit := func(r rune) bool { return !unicode.IsDigit(r) }
-	if !slices.Equal(strings.FieldsFunc(a, unicode.IsDigit), strings.FieldsFunc(b, unicode.IsDigit)) {
+	if !slices.Equal(strings.FieldsFunc(a, noLetter), strings.FieldsFunc(b, noLetter)) {
 		return false
 	}
-	return slices.CompareFunc(strings.FieldsFunc(a, noDigit), strings.FieldsFunc(b, noDigit), func(x, y string) int {
-		x, y = strings.TrimLeft(x, "0"), strings.TrimLeft(y, "0")
-		return cmp.Or(cmp.Compare(len(x), len(y)), cmp.Compare(x, y))
+	return slices.CompareFunc(strings.FieldsFunc(a, unicode.IsLetter), strings.FieldsFunc(b, unicode.IsLetter), func(x, y string) int {
+		return slices.CompareFunc(strings.FieldsFunc(x, noDigit), strings.FieldsFunc(y, noDigit), func(x, y string) int {
+			x, y = strings.TrimLeft(x, "0"), strings.TrimLeft(y, "0")
+			return cmp.Or(cmp.Compare(len(x), len(y)), cmp.Compare(x, y))
+		})
 	}) > 0
 }

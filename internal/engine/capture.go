@@ -271,7 +271,9 @@ func (r *run) openJournal(step plan.Step, q CaptureRequest, pool fleet.ResourceI
 		if err := r.adopt(rec); err != nil {
 			return nil, &NeedsPerson{Step: plan.StepJournal, Err: err, Left: []string{"the journal was written by another version of Ortet: finish with that"}}
 		}
-		if rec.Kind == plan.KindCapture && plan.GoesOn(r.facts.Undoing != "", rec.Donor == q.Node, r.facts.SnapshotTaken || r.donorOut(), r.e.now().Sub(rec.Begun)) {
+		// This process may run on the donor by now, which it would evict itself from.
+		own := rec.Donor == r.e.config.SelfNode && !r.facts.SnapshotTaken
+		if rec.Kind == plan.KindCapture && !own && plan.GoesOn(r.facts.Undoing != "", rec.Donor == q.Node, r.facts.SnapshotTaken || r.donorOut(), r.e.now().Sub(rec.Begun)) {
 			result.Resumed = true
 			r.note("finished what was begun at %s as %s", rec.Begun.UTC().Format(time.RFC3339), rec.Capture)
 			if asked, err := json.Marshal(q); err == nil && !sameJSON(asked, rec.Request) {

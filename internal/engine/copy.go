@@ -123,7 +123,7 @@ func holdReboots(ctx context.Context, t *task) error {
 	if err := r.write(func(rec *journal.Record, _ *facts) { addUndo(rec, undoReboots, nil) }); err != nil {
 		return err
 	}
-	const ttl = 3 * time.Hour // the deadlines of all steps in which it is held
+	const ttl = 3 * time.Hour // the deadlines of the steps from here to its release
 	for n := 0; ; n++ {
 		known, err := r.e.cluster.HoldReboots(ctx, r.rebootHolder(), ttl)
 		switch {
@@ -133,7 +133,7 @@ func holdReboots(ctx context.Context, t *task) error {
 		case err == nil:
 			return nil
 		case fleet.Is(err, fleet.KindHeld):
-			t.progress(-1, "waiting for a reboot to end: %v", err)
+			t.progress(-1, "waiting for kured's lock, which a reboot or another capture has: %v", err)
 			if t.wait(ctx, 10*time.Second, forWorld) != nil {
 				return t.timedOut(ctx, "hold reboots", "", err)
 			}

@@ -147,7 +147,7 @@ type CaptureRequest struct {
 	ExcludeFromLatest bool `json:"excludeFromLatest,omitempty"`
 	// AllowOwned opts in to a pool whose model Cluster API owns.
 	AllowOwned bool `json:"allowOwned,omitempty"`
-	// Check, if not nil, is called once the pool is held for this run and before
+	// Check, if not nil, is called under the pool's lock and before
 	// anything is changed; its error ends the capture, and is in the chain of what
 	// Capture returns. A capture that is resumed is not checked.
 	Check func(ctx context.Context) error `json:"-"`

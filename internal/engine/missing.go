@@ -70,8 +70,13 @@ func (r *run) openRecordOfGone(ctx context.Context, t *task, node string) (rec j
 	if err != nil {
 		return journal.Record{}, false, err
 	}
+	var denied error // at pools that these credentials are not for
 	for _, pool := range pools {
 		rec, open, err := r.loadHeld(ctx, t, pool)
+		if fleet.Is(err, fleet.KindDenied) {
+			denied = err
+			continue
+		}
 		if err != nil {
 			return journal.Record{}, false, err
 		}
@@ -80,7 +85,7 @@ func (r *run) openRecordOfGone(ctx context.Context, t *task, node string) (rec j
 			return rec, true, nil
 		}
 	}
-	return journal.Record{}, false, nil
+	return journal.Record{}, false, denied
 }
 
 // load reads the pool's record; open is true where it has not ended. Who begins another

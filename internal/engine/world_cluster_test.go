@@ -381,6 +381,9 @@ func (p procJournals) Load(ctx context.Context, pool string) (journal.Record, er
 		return journal.Record{}, err
 	}
 	defer leave()
+	if pool == p.w.secret {
+		return journal.Record{}, &fleet.Error{Op: "read journal", Resource: pool, Kind: fleet.KindDenied}
+	}
 	return p.w.journals.Load(ctx, pool)
 }
 

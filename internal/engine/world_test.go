@@ -41,6 +41,7 @@ type world struct {
 	lease    map[string]*leaseState
 	kured    string
 	journals *journal.Memory
+	secret   string // pool whose journal may not be read
 
 	// Switches.
 	noZRS       bool

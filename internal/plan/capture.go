@@ -150,7 +150,7 @@ func CaptureSteps(in CaptureInput) []Step {
 		{ID: StepUncordon, Title: "Uncordon " + donor, Deadline: 5 * moment, Skip: back, GivesBack: true},
 		{ID: StepUnprotect, Title: "Restore " + donor + "'s protection", Usual: 15 * time.Second, Deadline: 15 * moment, Skip: back, GivesBack: true},
 
-		{ID: StepHoldReboots, Title: "Block kured reboots", Deadline: 30 * moment, Skip: work},
+		{ID: StepHoldReboots, Title: "Block kured reboots", Deadline: 120 * moment, Skip: work},
 		{ID: StepWorkDisk, Title: "Create a copy of the disk from the snapshot", Usual: 10 * time.Second, Deadline: 30 * moment, Skip: work},
 		{ID: StepAttach, Title: strings.TrimSpace("Attach the copy to the workbench " + in.Workbench), Usual: 30 * time.Second, Deadline: 20 * moment, Skip: work},
 		{ID: StepGeneralize, Title: generalizeTitle(o), Usual: 2 * time.Minute, Deadline: 60 * moment, Skip: work},

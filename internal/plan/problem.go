@@ -135,9 +135,9 @@ func donorProblems(o Observed, options Options, course Course, add adder) {
 	}
 }
 
-// Managed says by what AKS can be told, or "". pool may be nil. AKS Engine, which is served,
-// labels its nodes with kubernetes.azure.com/cluster too, but names its own
-// resource group there.
+// Managed gives the mark of a pool that AKS manages, or ""; pool may be nil. AKS Engine,
+// which is served, labels its nodes with kubernetes.azure.com/cluster too, but names its
+// own resource group there.
 func Managed(d fleet.Node, pool *fleet.Pool) string {
 	if v := d.Labels["kubernetes.azure.com/cluster"]; strings.HasPrefix(strings.ToUpper(v), "MC_") {
 		return "label kubernetes.azure.com/cluster=" + v
