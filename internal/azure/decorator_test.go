@@ -49,6 +49,14 @@ func (f *fake) next() error {
 	return err
 }
 
+func (f *fake) Instances(context.Context, fleet.ResourceID) ([]fleet.Instance, error) {
+	return nil, f.next()
+}
+
+func (f *fake) Instance(context.Context, fleet.ResourceID) (fleet.Instance, error) {
+	return fleet.Instance{}, f.next()
+}
+
 func (f *fake) Pool(context.Context, fleet.ResourceID) (fleet.Pool, error) {
 	err := f.next()
 	return fleet.Pool{Name: "p"}, err
@@ -204,6 +212,49 @@ func TestLimit(t *testing.T) {
 		}
 		if d := f.at[3]; d != 6*time.Second {
 			t.Errorf("a turn that nobody took was not given back: next at %v", d)
+		}
+	})
+}
+
+// A read that Azure throttled has the other reads wait for its Retry-After, also where
+// another step asks in another way. What is changed does not wait, nor what is read of
+// another instance.
+func TestLimitWaitsForOthersRetryAfter(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		list, one := fleet.ResourceID("/subscriptions/s"), scaleSet.Child("virtualMachines", "1")
+		f := &fake{began: time.Now(), errs: []error{fail(fleet.KindThrottled, 30*time.Second), nil, fail(fleet.KindThrottled, 7*time.Second)}}
+		c := azure.Limit(f, azure.Limits{})
+		ask := func(ctx context.Context, id fleet.ResourceID) error {
+			if id != list {
+				_, err := c.Instance(ctx, id)
+				return err
+			}
+			_, err := c.Instances(ctx, scaleSet)
+			return err
+		}
+		for _, tc := range []struct {
+			id      fleet.ResourceID
+			at      time.Duration
+			refused bool
+		}{{list, 0, true}, {one, 0, false}, {one, 0, true}, {scaleSet.Child("virtualMachines", "2"), 0, false}, {one, 7 * time.Second, false}, {list, 30 * time.Second, false}} {
+			err := ask(t.Context(), tc.id)
+			if got := f.at[len(f.at)-1]; got != tc.at || tc.refused != fleet.Is(err, fleet.KindThrottled) || !tc.refused && err != nil {
+				t.Errorf("%s was asked at %v: %v, want %v", tc.id, got, err, tc.at)
+			}
+		}
+
+		f.errs = []error{fail(fleet.KindThrottled, 30*time.Second)}
+		if err := ask(t.Context(), list); !fleet.Is(err, fleet.KindThrottled) {
+			t.Fatal(err)
+		}
+		asked := len(f.at)
+		ctx, cancel := context.WithTimeout(t.Context(), time.Second)
+		defer cancel()
+		if err := ask(ctx, list); !errors.Is(err, azure.ErrTurn) || azure.RetryAfter(err) != 30*time.Second || len(f.at) != asked {
+			t.Errorf("a read whose turn is past its deadline: %v, %d requests", err, len(f.at)-asked)
+		}
+		if _, err := c.Begin(t.Context(), fleet.DeleteDisk{ID: "/disk"}); err != nil || f.at[asked] != f.at[asked-1] {
+			t.Errorf("a change waited: %v, %v", err, f.at)
 		}
 	})
 }

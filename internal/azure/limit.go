@@ -9,6 +9,8 @@ import (
 	"sync"
 	"time"
 
+	"golang.org/x/time/rate"
+
 	"github.com/ortet/ortet/internal/fleet"
 )
 
@@ -71,6 +73,9 @@ func (l Limits) withDefaults() Limits {
 // below Retry, so that tries count. A request whose turn cannot come before
 // ctx's deadline fails at once with fleet.KindThrottled.
 //
+// A read that Azure throttled has the other reads of the same scale set or instance, or
+// of everything else, wait for its Retry-After, too.
+//
 // A list counts as one read though it has a request per page: its pages follow
 // each other, and lists are rare.
 func Limit(cloud Cloud, limits Limits) Cloud {
@@ -80,56 +85,82 @@ func Limit(cloud Cloud, limits Limits) Cloud {
 func newLimiter(limits Limits) *limiter {
 	l := limits.withDefaults()
 	return &limiter{
-		slots:   make(chan struct{}, l.Concurrent),
-		reads:   newBucket(l.Reads, l.ReadBurst),
-		changes: newBucket(l.Changes, l.ChangeBurst),
-		limits:  l,
-		each:    map[string]*bucket{},
+		slots:  make(chan struct{}, l.Concurrent),
+		limits: l,
+		all:    newShare(l.Reads, l.ReadBurst, l.Changes, l.ChangeBurst),
+		each:   map[string]*share{},
 	}
 }
 
 type limiter struct {
-	slots          chan struct{}
-	reads, changes *bucket
-	limits         Limits
+	slots  chan struct{}
+	limits Limits
+	all    *share
 
 	mu   sync.Mutex
-	each map[string]*bucket // of one scale set or instance
+	each map[string]*share // of one scale set or instance
 }
 
-// maxEach is when buckets that have filled up again are forgotten: a new one is as
-// full, and instances come and go for as long as the process lives.
+// A share is what may be asked of one scale set or instance, or of the subscription.
+type share struct {
+	reads, changes *rate.Limiter
+	after          time.Time // no read goes before; limiter.mu guards it
+}
+
+func newShare(reads float64, readBurst int, changes float64, changeBurst int) *share {
+	return &share{reads: rate.NewLimiter(rate.Limit(reads), readBurst), changes: rate.NewLimiter(rate.Limit(changes), changeBurst)}
+}
+
+// unused reports whether the share is as a new one.
+func (s *share) unused(now time.Time) bool {
+	return s.reads.TokensAt(now) >= float64(s.reads.Burst()) && s.changes.TokensAt(now) >= float64(s.changes.Burst()) && now.After(s.after)
+}
+
+// maxEach is when shares that are as new again are forgotten: instances come and go for
+// as long as the process lives.
 const maxEach = 4096
 
-// buckets are those that the request takes from.
-func (l *limiter) buckets(c request) []*bucket {
-	all, what, rate, burst := l.reads, "read ", l.limits.EachReads, l.limits.EachReadBurst
-	if c.change != nil || c.changes {
-		all, what, rate, burst = l.changes, "change ", l.limits.EachChanges, l.limits.EachChangeBurst
+// share is that of the scale set or instance, or of the subscription where on is "".
+func (l *limiter) share(on fleet.ResourceID) *share {
+	if on == "" {
+		return l.all
 	}
-	if c.on == "" {
-		return []*bucket{all}
-	}
-	key := what + strings.ToLower(string(c.on))
+	key := strings.ToLower(string(on))
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	one := l.each[key]
-	if one == nil {
-		if len(l.each) >= maxEach {
-			now := time.Now()
-			maps.DeleteFunc(l.each, func(_ string, b *bucket) bool { return b.full(now) })
-		}
-		one = newBucket(rate/60, burst)
-		l.each[key] = one
+	if s := l.each[key]; s != nil {
+		return s
 	}
-	return []*bucket{one, all}
+	if len(l.each) >= maxEach {
+		now := time.Now()
+		maps.DeleteFunc(l.each, func(_ string, s *share) bool { return s.unused(now) })
+	}
+	s := newShare(l.limits.EachReads/60, l.limits.EachReadBurst, l.limits.EachChanges/60, l.limits.EachChangeBurst)
+	l.each[key] = s
+	return s
 }
 
 func (l *limiter) around(ctx context.Context, c request, do func(context.Context) error) error {
-	for _, b := range l.buckets(c) {
-		if d := b.take(time.Now()); d > 0 {
+	share := l.share(c.on)
+	reads := c.change == nil && !c.changes
+	limits := []*rate.Limiter{share.reads, l.all.reads}
+	if !reads {
+		limits = []*rate.Limiter{share.changes, l.all.changes}
+	}
+	if c.on == "" {
+		limits = limits[1:]
+	}
+	for _, limit := range limits {
+		turn := limit.Reserve()
+		if d := turn.Delay(); d > 0 && !sleep(ctx, d) {
+			turn.Cancel()
+			return l.late(ctx, c, d)
+		}
+	}
+	alike := reads && c.poll == nil // others may ask for the same
+	if alike {
+		for d := l.throttled(share); d > 0; d = l.throttled(share) {
 			if !sleep(ctx, d) {
-				b.giveBack()
 				return l.late(ctx, c, d)
 			}
 		}
@@ -140,7 +171,28 @@ func (l *limiter) around(ctx context.Context, c request, do func(context.Context
 		return l.late(ctx, c, 0)
 	}
 	defer func() { <-l.slots }()
-	return do(ctx)
+	err := do(ctx)
+	if alike && fleet.Is(err, fleet.KindThrottled) {
+		l.throttle(share, RetryAfter(err))
+	}
+	return err
+}
+
+// throttle has the share's reads wait: another caller may ask for the same as the one
+// that Azure answered, in another way.
+func (l *limiter) throttle(s *share, d time.Duration) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if after := time.Now().Add(d); after.After(s.after) {
+		s.after = after
+	}
+}
+
+// throttled gives for how long Azure wants no read of the share.
+func (l *limiter) throttled(s *share) time.Duration {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return time.Until(s.after)
 }
 
 // ErrTurn is in the error of a request that was not sent, since Limit would have
@@ -160,47 +212,4 @@ func (l *limiter) late(ctx context.Context, c request, d time.Duration) error {
 		}
 	}
 	return e
-}
-
-// A bucket lets rate a second through, and burst at once.
-type bucket struct {
-	mu          sync.Mutex
-	rate, burst float64
-	level       float64 // may be negative: turns that are promised
-	at          time.Time
-}
-
-func newBucket(rate float64, burst int) *bucket {
-	return &bucket{rate: rate, burst: float64(burst), level: float64(burst)}
-}
-
-// take gives how long to wait for the turn that it hands out.
-func (b *bucket) take(now time.Time) time.Duration {
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	if !b.at.IsZero() && now.After(b.at) {
-		b.level = min(b.burst, b.level+b.rate*now.Sub(b.at).Seconds())
-	}
-	if b.at.IsZero() || now.After(b.at) {
-		b.at = now
-	}
-	b.level--
-	if b.level >= 0 {
-		return 0
-	}
-	return time.Duration(-b.level / b.rate * float64(time.Second))
-}
-
-// full reports whether the bucket is as a new one.
-func (b *bucket) full(now time.Time) bool {
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	return b.at.IsZero() || b.level+b.rate*now.Sub(b.at).Seconds() >= b.burst
-}
-
-// giveBack returns a turn that was not used.
-func (b *bucket) giveBack() {
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	b.level = min(b.burst, b.level+1)
 }

@@ -94,16 +94,8 @@ func (x site) fixture(t *testing.T, s *azsim.Server) azuretest.Fixture {
 		Cloud: x.cloud(t, s, azsim.DefaultClientID), Another: x.cloud(t, s, azsim.DefaultClientID),
 		Pool:     "/subscriptions/" + azsim.DefaultSubscription + "/resourceGroups/" + azsim.DefaultResourceGroup + "/providers/Microsoft.Compute/virtualMachineScaleSets/pool1",
 		Location: "westeurope", Size: "Standard_D2s_v5",
-		Restricted: func(t *testing.T, actions []string) azure.Cloud {
-			for _, p := range s.Principals {
-				if slices.Equal(p.Roles[0].Actions, actions) {
-					return x.cloud(t, s, p.ClientID)
-				}
-			}
-			t.Fatalf("no principal was made with the actions %v", actions)
-			return nil
-		},
-		Wait: func(d time.Duration) { time.Sleep(d) },
+		Restricted: func(t *testing.T, actions []string) azure.Cloud { return x.cloud(t, s, clientWith(t, s, actions)) },
+		Wait:       func(d time.Duration) { time.Sleep(d) },
 		Fault: func(t *testing.T, f azuretest.Fault) {
 			if err := s.AddFault(faultOf(f)); err != nil {
 				t.Fatal(err)
@@ -192,4 +184,16 @@ func principals() []azsim.Principal {
 		out = append(out, azsim.Principal{Name: fmt.Sprintf("role %d", i), ClientID: id, Secret: secretOf(id), Roles: []azsim.Grant{{Actions: actions}}})
 	}
 	return out
+}
+
+// clientWith is the principal that may do just these actions.
+func clientWith(t *testing.T, s *azsim.Server, actions []string) string {
+	t.Helper()
+	for _, p := range s.Principals {
+		if slices.Equal(p.Roles[0].Actions, actions) {
+			return p.ClientID
+		}
+	}
+	t.Fatalf("no principal was made with the actions %v", actions)
+	return ""
 }

@@ -3,25 +3,17 @@ package arm_test
 import (
 	"context"
 	"encoding/json"
-	"fmt"
-	"net/http/httptest"
 	"net/url"
 	"reflect"
-	"slices"
-	"strconv"
 	"strings"
 	"sync"
-	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
 	"unicode/utf8"
 
-	"github.com/Azure/azure-sdk-for-go/sdk/azcore"
 	"github.com/Azure/azure-sdk-for-go/sdk/azcore/cloud"
-	"github.com/Azure/azure-sdk-for-go/sdk/azcore/policy"
 	"github.com/Azure/azure-sdk-for-go/sdk/azcore/runtime"
-	"github.com/Azure/azure-sdk-for-go/sdk/azidentity"
 	"github.com/Azure/azure-sdk-for-go/sdk/resourcemanager/compute/armcompute/v8"
 
 	"github.com/ortet/ortet/internal/azsim"
@@ -72,27 +64,6 @@ func bootPool(instances int64, mode armcompute.OrchestrationMode) armcompute.Vir
 	return p
 }
 
-// bootPrincipals are an owner, and one for each role that the contract wants.
-func bootPrincipals() []azsim.Principal {
-	out := []azsim.Principal{{Name: "owner", ClientID: azsim.DefaultClientID, Secret: azsim.DefaultClientSecret, Roles: []azsim.Grant{{Role: "Owner"}}}}
-	for i, actions := range azuretest.BootRoles() {
-		id := fmt.Sprintf("aaaaaaaa-0000-4000-8000-%012d", i)
-		out = append(out, azsim.Principal{Name: fmt.Sprintf("role %d", i), ClientID: id, Secret: secretOf(id), Roles: []azsim.Grant{{Actions: actions}}})
-	}
-	return out
-}
-
-// newBootServer counts what Resource Manager is asked.
-func newBootServer() (*azsim.Server, *atomic.Int64) {
-	asked := &atomic.Int64{}
-	s := &azsim.Server{Principals: bootPrincipals(), Substrate: &consoles{}, OnRequest: func(r azsim.Request) {
-		if r.Action != "" {
-			asked.Add(1)
-		}
-	}}
-	return s, asked
-}
-
 func (x site) boots(t *testing.T, s *azsim.Server, client string) azure.Boots {
 	t.Helper()
 	b, ok := x.cloud(t, s, client).(azure.Boots)
@@ -102,16 +73,16 @@ func (x site) boots(t *testing.T, s *azsim.Server, client string) azure.Boots {
 	return b
 }
 
-func (x site) bootFixture(t *testing.T, s *azsim.Server, asked *atomic.Int64, each int64) azuretest.BootFixture {
+func (x site) bootFixture(t *testing.T, s *azsim.Server) azuretest.BootFixture {
 	t.Helper()
 	sets, err := armcompute.NewVirtualMachineScaleSetsClient(azsim.DefaultSubscription, s.Credential(""), s.ClientOptions())
 	if err != nil {
 		t.Fatal(err)
 	}
 	s.Instant(true)
-	f := azuretest.BootFixture{Boots: x.boots(t, s, azsim.DefaultClientID), Each: int(each), PageSize: 50}
+	f := azuretest.BootFixture{Boots: x.boots(t, s, azsim.DefaultClientID), Each: 2}
 	for name, mode := range map[string]armcompute.OrchestrationMode{"pool1": armcompute.OrchestrationModeUniform, "flex1": armcompute.OrchestrationModeFlexible} {
-		p, err := sets.BeginCreateOrUpdate(t.Context(), azsim.DefaultResourceGroup, name, bootPool(each, mode), nil)
+		p, err := sets.BeginCreateOrUpdate(t.Context(), azsim.DefaultResourceGroup, name, bootPool(2, mode), nil)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -131,94 +102,29 @@ func (x site) bootFixture(t *testing.T, s *azsim.Server, asked *atomic.Int64, ea
 			f.Flexible = p
 		}
 	}
-	f.Restricted = func(t *testing.T, actions []string) azure.Boots {
-		for _, p := range s.Principals {
-			if slices.Equal(p.Roles[0].Actions, actions) {
-				return x.boots(t, s, p.ClientID)
-			}
-		}
-		t.Fatalf("no principal was made with the actions %v", actions)
-		return nil
-	}
-	f.Tell = func(t *testing.T, instance fleet.ResourceID, told fleet.Boot) { tell(t, s, instance, told) }
-	f.Asked = func() int { return int(asked.Swap(0)) }
+	f.Restricted = func(t *testing.T, actions []string) azure.Boots { return x.boots(t, s, clientWith(t, s, actions)) }
 	return f
-}
-
-// tell makes a simulated machine's agent report.
-func tell(t *testing.T, s *azsim.Server, instance fleet.ResourceID, told fleet.Boot) {
-	t.Helper()
-	word := map[string]string{"succeeded": azsim.StatusSuccess, "failed": azsim.StatusError, "transitioning": azsim.StatusTransitioning}
-	number := func(st fleet.BootStatus) int {
-		if st.Reason == "" {
-			return 0
-		}
-		n, err := strconv.Atoi(st.Reason)
-		if err != nil {
-			t.Fatal(err)
-		}
-		return n
-	}
-	r := azsim.Report{Agent: &azsim.AgentReport{Version: told.Agent.Version, Ready: told.Agent.Ready, Message: told.Agent.Message, Time: told.Agent.Time}}
-	for _, e := range told.Extensions {
-		st := e.Statuses[0]
-		x := azsim.ExtensionReport{Name: e.Name, Status: word[st.State], Code: number(st), Message: st.Message, Time: st.Time}
-		for _, sub := range e.Substatuses {
-			x.Substatus = append(x.Substatus, azsim.Substatus{Name: sub.Name, Status: word[sub.State], Code: number(sub), Message: sub.Message})
-		}
-		r.Extensions = append(r.Extensions, x)
-	}
-	if err := s.Report(string(instance), r); err != nil {
-		t.Fatal(err)
-	}
 }
 
 func TestBootsContractInProcess(t *testing.T) {
 	for _, tc := range azuretest.BootCases() {
 		t.Run(tc.Name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
-				s, asked := newBootServer()
+				s := &azsim.Server{Principals: principals(), Substrate: &consoles{}}
 				defer s.Close()
-				each := int64(2)
-				if tc.Name == "Frugal" {
-					each = 100
-				}
-				tc.Do(t, inProcess(s).bootFixture(t, s, asked, each))
+				tc.Do(t, inProcess(s).bootFixture(t, s))
 			})
 		})
 	}
-}
-
-func TestBootsContractTLS(t *testing.T) {
-	azuretest.RunBoots(t, func(t *testing.T) azuretest.BootFixture {
-		s, asked := newBootServer()
-		s.Speed = 20000
-		web := httptest.NewTLSServer(s)
-		t.Cleanup(func() {
-			web.Close()
-			s.Close()
-		})
-		x := site{where: azsim.Cloud(web.URL), transport: web.Client()}
-		x.credential = func(client string) (azcore.TokenCredential, error) {
-			return azidentity.NewClientSecretCredential(azsim.DefaultTenant, client, secretOf(client), &azidentity.ClientSecretCredentialOptions{
-				ClientOptions: policy.ClientOptions{Cloud: x.where, Transport: web.Client()}, DisableInstanceDiscovery: true,
-			})
-		}
-		each := int64(2)
-		if strings.HasSuffix(t.Name(), "/Frugal") {
-			each = 101
-		}
-		return x.bootFixture(t, s, asked, each)
-	})
 }
 
 // A node of a Flexible pool is refused in words that say why, and its pool is in
 // nobody's way.
 func TestFlexiblePoolsAreLeftAlone(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		s, asked := newBootServer()
+		s := &azsim.Server{Principals: principals(), Substrate: &consoles{}}
 		defer s.Close()
-		f := inProcess(s).bootFixture(t, s, asked, 2)
+		f := inProcess(s).bootFixture(t, s)
 		list, err := f.Boots.Boots(t.Context(), f.Flexible)
 		if err != nil {
 			t.Fatal(err)

@@ -123,7 +123,7 @@ func newCloud(o Options, retry policy.RetryOptions) (*Cloud, error) {
 			Transport:        &boundedTransport{next: o.Transport, max: o.MaxBody},
 			Retry:            retry,
 			Telemetry:        policy.TelemetryOptions{ApplicationID: "ortet/" + version},
-			PerCallPolicies:  []policy.Policy{&homePolicy{endpoint}, &throttlePolicy{}},
+			PerCallPolicies:  []policy.Policy{&homePolicy{endpoint}},
 			PerRetryPolicies: nil,
 		},
 	}

@@ -5,7 +5,6 @@ import (
 	"slices"
 	"strings"
 	"testing"
-	"time"
 
 	"github.com/ortet/ortet/internal/azure"
 	"github.com/ortet/ortet/internal/fleet"
@@ -23,20 +22,6 @@ type BootFixture struct {
 
 	Uniform, Flexible fleet.Pool
 	Each              int // instances of each pool
-	// Tell makes the instance's agent report; nil where machines cannot be told
-	// to.
-	Tell func(t *testing.T, instance fleet.ResourceID, told fleet.Boot)
-	// Asked counts the requests to Resource Manager since the last call; nil
-	// where nobody counts. PageSize is how many items a page of its lists has.
-	Asked    func() int
-	PageSize int
-}
-
-// RunBoots runs the contract of azure.Boots.
-func RunBoots(t *testing.T, setup func(t *testing.T) BootFixture) {
-	for _, tc := range BootCases() {
-		t.Run(tc.Name, func(t *testing.T) { tc.Do(t, setup(t)) })
-	}
 }
 
 // A BootCase is a Case of the contract of azure.Boots.
@@ -50,22 +35,10 @@ func BootCases() []BootCase {
 	return []BootCase{
 		{"Pools", bootPools},
 		{"Views", bootViews},
-		{"Reports", bootReports},
 		{"SerialLog", bootSerial},
-		{"Frugal", bootFrugal},
 		{"Missing", bootMissing},
 		{"Denied", bootDenied},
 	}
-}
-
-// BootRoles lists the action lists that BootFixture.Restricted is asked for.
-func BootRoles() [][]string {
-	all := azure.BootActions()
-	roles := [][]string{all}
-	for _, a := range all {
-		roles = append(roles, without(all, a))
-	}
-	return roles
 }
 
 func boots(t *testing.T, f BootFixture, pool fleet.Pool) []fleet.Boot {
@@ -127,49 +100,6 @@ func bootViews(t *testing.T, f BootFixture) {
 	}
 }
 
-func bootReports(t *testing.T, f BootFixture) {
-	if f.Tell == nil {
-		t.Log("nobody can tell these machines what to report: not tested")
-		return
-	}
-	at := time.Date(2026, 11, 21, 8, 0, 0, 0, time.UTC)
-	told := fleet.Boot{
-		Agent: fleet.Agent{Version: "2.15.0.1", Message: "stuck", Time: at},
-		Extensions: []fleet.ExtensionStatus{{
-			Name:     "first",
-			Statuses: []fleet.BootStatus{{State: "failed", Reason: "7", Message: "kubeadm: exit 2", Time: at}},
-			Substatuses: []fleet.BootStatus{
-				{Name: "cloud-init", State: "succeeded", Message: "ok", Time: at},
-				{Name: "kubelet", State: "failed", Reason: "3", Message: "no <containerd> \u2028", Time: at},
-				{Name: "join", State: "transitioning", Time: at},
-			},
-		}},
-	}
-	for _, pool := range []fleet.Pool{f.Uniform, f.Flexible} {
-		before := boots(t, f, pool)
-		f.Tell(t, before[0].Instance, told)
-		after := boots(t, f, pool)
-		if !reflect.DeepEqual(before[1].Extensions, after[1].Extensions) {
-			t.Errorf("%s: another's report: %+v", pool.Name, after[1].Extensions)
-		}
-		b := after[0]
-		if b.Agent != told.Agent {
-			t.Errorf("%s: agent %+v", b.Name, b.Agent)
-		}
-		got := b.Extensions[0]
-		if len(got.Statuses) != 1 || len(got.Substatuses) != 3 || !got.Statuses[0].Failed() {
-			t.Fatalf("%s: %+v", b.Name, got)
-		}
-		want := told.Extensions[0]
-		for i, st := range append(slices.Clone(got.Statuses), got.Substatuses...) {
-			w := append(slices.Clone(want.Statuses), want.Substatuses...)[i]
-			if st.Name != w.Name || st.State != w.State || st.Reason != w.Reason || st.Message != w.Message || !st.Time.Equal(w.Time) || st.Code == "" || st.Level == "" {
-				t.Errorf("%s: %+v, want %+v", b.Name, st, w)
-			}
-		}
-	}
-}
-
 func bootSerial(t *testing.T, f BootFixture) {
 	for _, pool := range []fleet.Pool{f.Uniform, f.Flexible} {
 		for _, b := range boots(t, f, pool) {
@@ -177,28 +107,6 @@ func bootSerial(t *testing.T, f BootFixture) {
 			if err != nil || !strings.Contains(string(log), b.HostName) {
 				t.Errorf("%s: %q, %v", b.Name, log, err)
 			}
-		}
-	}
-}
-
-// bootFrugal counts requests: as many as Azure has pages, however many instances
-// there are.
-func bootFrugal(t *testing.T, f BootFixture) {
-	if f.Asked == nil {
-		t.Log("nobody counts requests: not tested")
-		return
-	}
-	f.Asked()
-	if _, err := f.Boots.Pools(t.Context(), f.Uniform.ID.Group()); err != nil {
-		t.Fatal(err)
-	}
-	if n := f.Asked(); n != 1 {
-		t.Errorf("%d requests for the pools", n)
-	}
-	for _, pool := range []fleet.Pool{f.Uniform, f.Flexible} {
-		boots(t, f, pool)
-		if n, want := f.Asked(), (f.Each+f.PageSize-1)/f.PageSize; n != want {
-			t.Errorf("%s: %d requests for %d instances, want %d", pool.Name, n, f.Each, want)
 		}
 	}
 }
@@ -232,7 +140,8 @@ func bootMissing(t *testing.T, f BootFixture) {
 // bootDenied takes the documented actions away one by one.
 func bootDenied(t *testing.T, f BootFixture) {
 	uniform, flexible := boots(t, f, f.Uniform)[0].Instance, boots(t, f, f.Flexible)[0].Instance
-	try := func(b azure.Boots) (errs []error) {
+	denied := deniedWithout(t, azure.BootActions(), func(actions []string) (errs []error) {
+		b := f.Restricted(t, actions)
 		_, err := b.Pools(t.Context(), f.Uniform.ID.Group())
 		errs = append(errs, err)
 		for _, pool := range []fleet.Pool{f.Uniform, f.Flexible} {
@@ -244,27 +153,10 @@ func bootDenied(t *testing.T, f BootFixture) {
 			errs = append(errs, err)
 		}
 		return errs
-	}
-	all := azure.BootActions()
-	for i, err := range try(f.Restricted(t, all)) {
-		if err != nil {
-			t.Errorf("with all that is documented: %d: %v", i, err)
-		}
-	}
-	for _, action := range all {
-		denied := 0
-		for _, err := range try(f.Restricted(t, without(all, action))) {
-			if err == nil {
-				continue
-			}
-			denied++
-			wantKind(t, err, fleet.KindDenied)
-			if !strings.Contains(strings.ToLower(err.Error()), strings.ToLower(action)) {
-				t.Errorf("the error does not name %s: %v", action, err)
-			}
-		}
-		if denied != 1 {
-			t.Errorf("without %s %d of 5 methods are denied", action, denied)
+	})
+	for _, action := range azure.BootActions() {
+		if denied[action] != 1 {
+			t.Errorf("without %s %d of 5 methods are denied", action, denied[action])
 		}
 	}
 }

@@ -1,6 +1,7 @@
 package azuretest
 
 import (
+	"errors"
 	"slices"
 	"strings"
 	"testing"
@@ -9,74 +10,31 @@ import (
 	"github.com/ortet/ortet/internal/fleet"
 )
 
-// Roles lists the action lists that Fixture.Restricted is asked for, for
+// Roles lists the action lists that the fixtures' Restricted is asked for, for
 // implementations that must know before.
 func Roles() [][]string {
-	all := documented()
-	roles := [][]string{all, wildcards(), irrelevant()}
-	for _, a := range all {
-		roles = append(roles, without(all, a))
-	}
-	for _, ch := range azure.Changes() {
-		need := needed(ch)
+	var roles [][]string
+	add := func(need, of []string) {
 		roles = append(roles, need)
-		for _, a := range azure.Actions(ch.Verb()) {
+		for _, a := range of {
 			roles = append(roles, without(need, a))
 		}
 	}
+	for _, ch := range azure.Changes() {
+		add(needed(ch), azure.Actions(ch.Verb()))
+	}
+	add(azure.BootActions(), azure.BootActions())
+	add(azure.MemberActions(), azure.MemberActions())
 	return roles
 }
 
-// documented are all the actions that docs/azure-permissions.md asks for.
-func documented() []string {
-	all := azure.ActionsOf(azure.Changes()...)
-	return append(all, azure.SubscriptionReadActions()...)
-}
-
-// needed are those of one change alone.
+// needed are the actions of one change alone. A role without any action would be no role.
 func needed(ch fleet.Change) []string {
-	// A role without any action would be no role.
-	return append(azure.Actions(ch.Verb()), irrelevant()...)
+	return append(azure.Actions(ch.Verb()), "Microsoft.Storage/storageAccounts/read")
 }
-
-func wildcards() []string  { return []string{"microsoft.compute/*", "*/read"} }
-func irrelevant() []string { return []string{"Microsoft.Storage/storageAccounts/read"} }
 
 func without(all []string, action string) []string {
 	return slices.DeleteFunc(slices.Clone(all), func(a string) bool { return a == action })
-}
-
-// denied takes the documented actions away one by one: preflight says which.
-func denied(t *testing.T, f Fixture) {
-	all := documented()
-	exact := f
-	exact.Cloud = f.Restricted(t, all)
-	exact.Another = exact.Cloud
-	if got, err := exact.Cloud.Denied(t.Context(), f.Pool.Group(), all); err != nil || len(got) > 0 {
-		t.Fatalf("denied %v, %v", got, err)
-	}
-	reads(t, exact)
-
-	for _, action := range all {
-		if action == "Microsoft.Authorization/permissions/read" {
-			continue // without it there is no preflight
-		}
-		less := f.Restricted(t, without(all, action))
-		got, err := less.Denied(t.Context(), f.Pool.Group(), all)
-		if err != nil || !slices.Equal(got, []string{action}) {
-			t.Errorf("without %s: denied %v, %v", action, got, err)
-		}
-	}
-	wild := f.Restricted(t, wildcards())
-	if got, err := wild.Denied(t.Context(), f.Pool.Group(), append(all, "Microsoft.Network/virtualNetworks/write")); err != nil || !slices.Equal(got, []string{"Microsoft.Network/virtualNetworks/write"}) {
-		t.Errorf("with wildcards: denied %v, %v", got, err)
-	}
-	nothing := f.Restricted(t, irrelevant())
-	_, err := nothing.Pool(t.Context(), f.Pool)
-	wantKind(t, err, fleet.KindDenied)
-	if err != nil && !strings.Contains(err.Error(), "Microsoft.Compute/virtualMachineScaleSets/read") {
-		t.Errorf("the error does not name the action: %v", err)
-	}
 }
 
 // actions makes every change with exactly its own actions, after it was refused
@@ -135,4 +93,27 @@ func linkedDisk(ch fleet.Change, action string) bool {
 		return strings.HasPrefix(action, "Microsoft.Compute/disks/")
 	}
 	return false
+}
+
+// deniedWithout takes the actions away one by one: with all of them nothing is denied,
+// and without one the error names it. It gives how many of the errors did, by action.
+func deniedWithout(t *testing.T, all []string, try func(actions []string) []error) map[string]int {
+	t.Helper()
+	if err := errors.Join(try(all)...); err != nil {
+		t.Errorf("with all that is documented: %v", err)
+	}
+	denied := map[string]int{}
+	for _, action := range all {
+		for _, err := range try(without(all, action)) {
+			if err == nil {
+				continue
+			}
+			denied[action]++
+			wantKind(t, err, fleet.KindDenied)
+			if !strings.Contains(strings.ToLower(err.Error()), strings.ToLower(action)) {
+				t.Errorf("the error does not name %s: %v", action, err)
+			}
+		}
+	}
+	return denied
 }

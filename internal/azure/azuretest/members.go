@@ -26,17 +26,6 @@ type MemberFixture struct {
 	// Delete and Stop delete an instance and deallocate it, and return when that is
 	// done.
 	Delete, Stop func(t *testing.T, instance fleet.ResourceID)
-	// Asked counts the requests to Resource Manager since the last call; nil where
-	// nobody counts. PageSize is how many items a page of its lists has.
-	Asked    func() int
-	PageSize int
-}
-
-// RunMembers runs the contract of azure.Members.
-func RunMembers(t *testing.T, setup func(t *testing.T) MemberFixture) {
-	for _, tc := range MemberCases() {
-		t.Run(tc.Name, func(t *testing.T) { tc.Do(t, setup(t)) })
-	}
 }
 
 // A MemberCase is a Case of the contract of azure.Members.
@@ -50,20 +39,9 @@ func MemberCases() []MemberCase {
 	return []MemberCase{
 		{"Everybody", memberEverybody},
 		{"Fresh", memberFresh},
-		{"Frugal", memberFrugal},
 		{"Missing", memberMissing},
 		{"Denied", memberDenied},
 	}
-}
-
-// MemberRoles lists the action lists that MemberFixture.Restricted is asked for.
-func MemberRoles() [][]string {
-	all := azure.MemberActions()
-	roles := [][]string{all}
-	for _, a := range all {
-		roles = append(roles, without(all, a))
-	}
-	return roles
 }
 
 func members(t *testing.T, f MemberFixture, pool fleet.ResourceID, views bool) []fleet.Member {
@@ -140,43 +118,12 @@ func memberFresh(t *testing.T, f MemberFixture) {
 	}
 }
 
-// memberFrugal counts requests: one for the pool and as many as Azure has pages,
-// however many instances there are.
-func memberFrugal(t *testing.T, f MemberFixture) {
-	if f.Asked == nil {
-		t.Log("nobody counts requests: not tested")
-		return
-	}
-	for _, pool := range []fleet.ResourceID{f.Uniform, f.Flexible} {
-		f.Asked()
-		list := members(t, f, pool, false)
-		pages := func(items int) int { return (items + f.PageSize - 1) / f.PageSize }
-		want := 2
-		if pool == f.Flexible { // one by one
-			want = 1 + f.Interfaces
-		}
-		if n, want := f.Asked(), 1+pages(f.Each)+pages(f.Each*f.Interfaces); n != want {
-			t.Errorf("%s: %d requests for %d instances, want %d", pool.Name(), n, f.Each, want)
-		}
-		if _, err := f.Members.Member(t.Context(), list[0].Instance); err != nil {
-			t.Error(err)
-		}
-		if n := f.Asked(); n != want {
-			t.Errorf("%s: %d requests for one instance, want %d", pool.Name(), n, want)
-		}
-	}
-}
-
 func memberMissing(t *testing.T, f MemberFixture) {
 	_, err := f.Members.Members(t.Context(), f.Uniform.In("virtualMachineScaleSets", "none"), false)
 	wantKind(t, err, fleet.KindNotFound)
 	for _, none := range []fleet.ResourceID{f.Uniform.Child("virtualMachines", "4711"), f.Uniform.In("virtualMachineScaleSets", "none").Child("virtualMachines", "0"), f.Flexible.In("virtualMachines", "none")} {
 		_, err = f.Members.Member(t.Context(), none)
 		wantKind(t, err, fleet.KindNotFound)
-	}
-	for _, wrong := range []fleet.ResourceID{"x", f.Uniform, f.Uniform.In("disks", "d")} {
-		_, err := f.Members.Member(t.Context(), wrong)
-		wantKind(t, err, fleet.KindInvalid)
 	}
 	_, err = f.Members.Members(t.Context(), f.Uniform.In("disks", "d"), false)
 	wantKind(t, err, fleet.KindInvalid)
@@ -185,7 +132,8 @@ func memberMissing(t *testing.T, f MemberFixture) {
 // memberDenied takes the documented actions away one by one.
 func memberDenied(t *testing.T, f MemberFixture) {
 	uniform, flexible := members(t, f, f.Uniform, false)[0].Instance, members(t, f, f.Flexible, false)[0].Instance
-	try := func(m azure.Members) (errs []error) {
+	denied := deniedWithout(t, azure.MemberActions(), func(actions []string) (errs []error) {
+		m := f.Restricted(t, actions)
 		for _, pool := range []fleet.ResourceID{f.Uniform, f.Flexible} {
 			list, err := m.Members(t.Context(), pool, true)
 			errs = append(errs, err)
@@ -201,26 +149,9 @@ func memberDenied(t *testing.T, f MemberFixture) {
 			}
 		}
 		return errs
-	}
-	all := azure.MemberActions()
-	for i, err := range try(f.Restricted(t, all)) {
-		if err != nil {
-			t.Errorf("with all that is documented: %d: %v", i, err)
-		}
-	}
-	for _, action := range all {
-		denied := 0
-		for _, err := range try(f.Restricted(t, without(all, action))) {
-			if err == nil {
-				continue
-			}
-			denied++
-			wantKind(t, err, fleet.KindDenied)
-			if !strings.Contains(strings.ToLower(err.Error()), strings.ToLower(action)) {
-				t.Errorf("the error does not name %s: %v", action, err)
-			}
-		}
-		if denied == 0 {
+	})
+	for _, action := range azure.MemberActions() {
+		if denied[action] == 0 {
 			t.Errorf("without %s nothing is denied", action)
 		}
 	}

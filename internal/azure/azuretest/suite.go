@@ -71,7 +71,6 @@ func Cases() []Case {
 		{"Capacity", capacity},
 		{"Conditions", conditions},
 		{"Resume", resume},
-		{"Denied", denied},
 		{"Actions", actions},
 		{"Faults", faults},
 	}
