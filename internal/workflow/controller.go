@@ -15,7 +15,7 @@ import (
 func (r *Runner) Pass(ctx context.Context, rec *journal.Record, w Workflow) (next time.Duration, err error) {
 	x := r.newRun(ctx, fleet.ResourceID(rec.Pool), r.Holder, w)
 	x.rec = *rec
-	defer func() { *rec = x.record(); x.lock.end() }()
+	defer func() { *rec = x.record() }()
 	switch _, err := x.lock.hold(ctx); {
 	case rec.Ended != nil || fleet.Is(err, fleet.KindHeld):
 		return 0, err

@@ -11,36 +11,34 @@ import (
 	"github.com/ortet/ortet/internal/fleet"
 )
 
-// errLost ends a run: another process works on the pool.
-var errLost = errors.New("another process took the pool lock")
-
-// errLapsed cancels a pass whose lock is not renewed in time. It is repeated.
-var errLapsed = errors.New("the pool lock is not renewed")
+var (
+	// errLost ends a run: another process works on the pool.
+	errLost = errors.New("another process took the pool lock")
+	// errLapsed cancels a pass whose lock is not renewed in time. The pass is repeated.
+	errLapsed = errors.New("the pool lock is not renewed")
+)
 
 // renewals is how often the lock is renewed before it would expire.
 const renewals = 3
 
-// A lock keeps other processes off a pool. While it cannot be renewed it has lapsed and
-// the run waits, since a Lease that nobody else takes can be renewed late; only another
-// holder ends the run.
+// A lock keeps other processes off a pool. While it cannot be renewed the run waits,
+// since a Lease that nobody else takes can be renewed late.
 type lock struct {
 	leases       cluster.Leases
 	name, holder string
 	ttl          time.Duration
 	now          func() time.Time
 	log          *slog.Logger
-	back         func(away time.Duration) // the lock is valid again
+	back         func(away time.Duration) // the lock had lapsed and is valid again
 
 	mu      sync.Mutex
 	expires time.Time
 	renewed chan struct{}   // closed at the next renewal
 	valid   context.Context // canceled when the lock lapses
 	lapse   context.CancelCauseFunc
-	timer   *time.Timer
-	lost    context.Context // canceled once another has the lock
+	lost    context.Context // canceled once another has the lock, and at release
 	lose    context.CancelCauseFunc
-	stop    context.CancelFunc
-	done    chan struct{}
+	renewer sync.WaitGroup
 }
 
 // hold asks for the Lease once.
@@ -52,100 +50,91 @@ func (l *lock) hold(ctx context.Context) (cluster.Holding, error) {
 	}
 	l.mu.Lock()
 	away := asked.Sub(l.expires)
-	again := l.valid != nil && (l.valid.Err() != nil || away > 0)
-	l.expires = asked.Add(l.ttl)
-	if l.valid == nil || again {
-		if l.lapse != nil {
-			l.lapse(errLapsed)
-		}
-		l.valid, l.lapse = context.WithCancelCause(context.Background())
+	again := l.valid != nil && away > 0
+	if l.valid == nil || l.valid.Err() != nil {
+		l.valid, l.lapse = context.WithCancelCause(context.WithoutCancel(ctx))
 	}
-	if l.timer != nil {
-		l.timer.Stop()
-	}
-	lapse := l.lapse
-	l.timer = time.AfterFunc(l.expires.Sub(l.now()), func() { lapse(errLapsed) })
 	if l.renewed != nil {
 		close(l.renewed)
 	}
-	l.renewed = make(chan struct{})
+	l.expires, l.renewed = asked.Add(l.ttl), make(chan struct{})
 	l.mu.Unlock()
-	if again && l.back != nil {
-		l.back(max(away, 0))
+	if again {
+		l.back(away)
 	}
 	return holding, nil
 }
 
-// acquire takes the lock: one that nobody renews is waited for until it expires; if its
-// holder renews it, the pool is Refused.
+// acquire takes the lock and keeps it until release. One that nobody renews is waited
+// for until it expires; if its holder renews it, the pool is Refused.
 func (l *lock) acquire(ctx context.Context) error {
 	begun := l.now()
 	var first cluster.Holding
-	for failures := 0; ; {
+	for failures := 1; ; failures++ {
 		holding, err := l.hold(ctx)
 		if err == nil {
-			return nil
+			break
 		}
-		pause := time.Second
-		if fleet.Is(err, fleet.KindHeld) {
-			if first.Holder == holding.Holder && holding.Renewed.After(first.Renewed) {
-				return &Refused{Problems: []Problem{{
-					Code: "Held", On: l.name, What: holding.Holder + " has the pool lock since " + holding.Since.UTC().Format(time.RFC3339),
-					WayOut: "wait until it has ended; ortet status shows its progress",
-				}}}
-			}
-			if first.Holder != holding.Holder {
-				first = holding
-			}
-		} else {
-			var again bool
-			failures++
-			if pause, again = retry(err, false, false, failures, l.now().Sub(begun)); !again || l.now().Sub(begun) > planDeadline {
-				return err
-			}
+		pause, again := retry(err, false, false, failures, l.now().Sub(begun))
+		switch held := fleet.Is(err, fleet.KindHeld); {
+		case held && first.Holder != holding.Holder:
+			first, pause = holding, time.Second
+		case held && holding.Renewed.After(first.Renewed):
+			return &Refused{[]Problem{{
+				"Held", l.name, holding.Holder + " has the pool lock since " + holding.Since.UTC().Format(time.RFC3339),
+				"wait until it has ended; ortet status shows its progress",
+			}}}
+		case held:
+			pause = time.Second
+		case !again || l.now().Sub(begun) > planDeadline:
+			return err
 		}
 		if err := sleep(ctx, pause); err != nil {
 			return err
 		}
 	}
+	l.renewer.Go(l.renew)
+	return nil
 }
 
-// keep renews the lock until release.
-func (l *lock) keep() {
-	ctx, stop := context.WithCancel(l.lost)
-	l.stop, l.done = stop, make(chan struct{})
+func (l *lock) renew() {
 	every := l.ttl / renewals
-	go func() {
-		defer close(l.done)
-		for pause := every; sleep(ctx, pause) == nil; {
-			pause = every
-			try, cancel := context.WithTimeout(ctx, every)
-			_, err := l.hold(try)
-			cancel()
-			switch {
-			case err == nil || ctx.Err() != nil:
-			case fleet.Is(err, fleet.KindHeld):
-				l.lose(errors.Join(errLost, err))
-			default:
-				pause = every / renewals
-				l.log.Warn("cannot renew the pool lock", "lease", l.name, "error", err)
+	for pause := every; sleep(l.lost, pause) == nil; {
+		pause = every
+		try, cancel := context.WithTimeout(l.lost, every)
+		_, err := l.hold(try)
+		cancel()
+		switch {
+		case err == nil || l.lost.Err() != nil:
+		case fleet.Is(err, fleet.KindHeld):
+			l.lose(errors.Join(errLost, err))
+		default:
+			pause = every / renewals
+			l.log.Warn("cannot renew the pool lock", "lease", l.name, "error", err)
+			if ok, _ := l.state(); !ok {
+				l.lapse(errLapsed)
 			}
 		}
-	}()
+	}
 }
 
-// wait returns once the lock is valid, by the monotonic clock and by the wall clock: the
-// first stands still while a machine sleeps.
+// state reports whether the lock is valid, by the monotonic clock and by the wall clock,
+// since the first stands still while a machine sleeps.
+func (l *lock) state() (ok bool, renewed <-chan struct{}) {
+	now := l.now()
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return now.Before(l.expires) && now.Round(0).Before(l.expires.Round(0)), l.renewed
+}
+
+// wait returns once the lock is valid.
 func (l *lock) wait(ctx context.Context) error {
 	for {
-		now := l.now()
-		l.mu.Lock()
-		ok, renewed := now.Before(l.expires) && now.Round(0).Before(l.expires.Round(0)), l.renewed
-		l.mu.Unlock()
-		if l.lost.Err() != nil {
+		ok, renewed := l.state()
+		switch {
+		case l.lost.Err() != nil:
 			return context.Cause(l.lost)
-		}
-		if ok {
+		case ok:
 			return nil
 		}
 		select {
@@ -158,47 +147,35 @@ func (l *lock) wait(ctx context.Context) error {
 }
 
 // context gives one that ends when the lock lapses.
-func (l *lock) context(ctx context.Context) (context.Context, context.CancelFunc) {
+func (l *lock) context(ctx context.Context) (context.Context, func()) {
 	ctx, cancel := context.WithCancelCause(ctx)
 	l.mu.Lock()
+	defer l.mu.Unlock()
 	unhook := context.AfterFunc(l.valid, func() { cancel(errLapsed) })
-	l.mu.Unlock()
 	return ctx, func() { unhook(); cancel(nil) }
 }
 
-// release ends renewing and gives the Lease up. Failing to is logged alone: it expires.
+// release gives the lock up, unless another has it. Failing to is logged alone: it
+// expires by itself.
 func (l *lock) release() {
-	if l.stop != nil {
-		l.stop()
-		<-l.done
-	}
 	lost := l.lost.Err() != nil
-	l.end()
-	if lost {
+	l.lose(nil)
+	l.renewer.Wait()
+	if lost || l.valid == nil {
 		return
 	}
+	l.lapse(nil)
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(l.lost), l.ttl)
 	defer cancel()
 	for failures := 1; ; failures++ {
 		err := l.leases.Release(ctx, l.name, l.holder)
-		if err == nil {
-			return
-		}
-		pause, again := retry(err, false, true, failures, 0)
-		if !again || sleep(ctx, pause) != nil {
-			l.log.Warn("cannot release the pool lock: it expires by itself", "lease", l.name, "error", err)
+		if err == nil || sleep(ctx, backoff(failures)) != nil {
+			if err != nil {
+				l.log.Warn("cannot release the pool lock", "lease", l.name, "error", err)
+			}
 			return
 		}
 	}
-}
-
-// end ends all contexts of the lock.
-func (l *lock) end() {
-	if l.timer != nil {
-		l.timer.Stop()
-		l.lapse(errLapsed)
-	}
-	l.lose(nil)
 }
 
 // sleep waits, or gives the cause of ctx's end.
@@ -207,8 +184,7 @@ func sleep(ctx context.Context, d time.Duration) error {
 	defer timer.Stop()
 	select {
 	case <-timer.C:
-		return context.Cause(ctx)
 	case <-ctx.Done():
-		return context.Cause(ctx)
 	}
+	return context.Cause(ctx)
 }

@@ -17,18 +17,13 @@ const (
 
 // ExitCode gives the exit code for what a run returned.
 func ExitCode(err error) int {
-	var (
-		refused     *Refused
-		needsPerson *NeedsPerson
-		interrupted *Interrupted
-	)
+	var outcome *Outcome
+	var refused *Refused
 	switch {
 	case err == nil:
 		return ExitDone
-	case errors.As(err, &needsPerson):
-		return ExitNeedsPerson
-	case errors.As(err, &interrupted):
-		return ExitInterrupted
+	case errors.As(err, &outcome):
+		return outcome.Exit
 	case errors.As(err, &refused):
 		return ExitRefused
 	}
@@ -43,66 +38,32 @@ type Problem struct {
 	WayOut string `json:"wayOut,omitempty"`
 }
 
-func (p Problem) String() string {
-	s := p.Code + ": " + p.What
-	if p.On != "" {
-		s = p.Code + " (" + p.On + "): " + p.What
-	}
-	if p.WayOut != "" {
-		s += "; " + p.WayOut
-	}
-	return s
-}
-
 // Refused means that nothing was begun: all reasons at once.
 type Refused struct{ Problems []Problem } //nolint:errname // an outcome
 
 func (e *Refused) Error() string {
-	lines := []string{fmt.Sprintf("refused for %d reason(s), nothing was changed", len(e.Problems))}
+	s := fmt.Sprintf("refused for %d reason(s), nothing was changed", len(e.Problems))
 	for _, p := range e.Problems {
-		lines = append(lines, "  - "+p.String())
+		s += fmt.Sprintf("\n  - %s (%s): %s; %s", p.Code, p.On, p.What, p.WayOut)
 	}
-	return strings.Join(lines, "\n")
+	return s
 }
 
-// Failed means that a step failed and all changes were undone.
-type Failed struct { //nolint:errname // an outcome
-	Step string
-	Err  error
-}
-
-func (e *Failed) Error() string {
-	return fmt.Sprintf("step %s: %v; all changes were undone", e.Step, e.Err)
-}
-
-// Unwrap gives the cause.
-func (e *Failed) Unwrap() error { return e.Err }
-
-// NeedsPerson means that something is left that Ortet cannot undo or finish. The same
-// command again tries what is left first.
-type NeedsPerson struct { //nolint:errname // an outcome
+// An Outcome is the end of a run that is not done: ExitFailed, all changes were undone;
+// ExitNeedsPerson, something is left or not finished that Ortet cannot put right;
+// ExitInterrupted, the same command resumes.
+type Outcome struct { //nolint:errname // an outcome
+	Exit int
 	Step string
 	Left []string // what is left, each with what to do
 	Err  error
 }
 
-func (e *NeedsPerson) Error() string {
-	return strings.Join(append([]string{fmt.Sprintf("step %s: %v; this needs a person", e.Step, e.Err)}, e.Left...), "\n  - ")
+func (e *Outcome) Error() string {
+	s := fmt.Sprintf("step %s: %v; ", e.Step, e.Err)
+	s += map[int]string{ExitFailed: "all changes were undone", ExitNeedsPerson: "this needs a person", ExitInterrupted: "interrupted, run the same command to resume"}[e.Exit]
+	return strings.Join(append([]string{s}, e.Left...), "\n  - ")
 }
 
 // Unwrap gives the cause.
-func (e *NeedsPerson) Unwrap() error { return e.Err }
-
-// Interrupted means that the run was stopped and the same command resumes it.
-type Interrupted struct { //nolint:errname // an outcome
-	Step string
-	Left []string // what could not be undone until then
-	Err  error
-}
-
-func (e *Interrupted) Error() string {
-	return strings.Join(append([]string{fmt.Sprintf("interrupted at step %s: %v; run the same command to resume", e.Step, e.Err)}, e.Left...), "\n  - ")
-}
-
-// Unwrap gives the cause.
-func (e *Interrupted) Unwrap() error { return e.Err }
+func (e *Outcome) Unwrap() error { return e.Err }

@@ -69,7 +69,7 @@ func (p *Pass) Saved(v any) (bool, error) {
 }
 
 // Since gives the time since the action began, also in an earlier process.
-func (p *Pass) Since() time.Duration { return p.run.now().Sub(p.step().Begun) }
+func (p *Pass) Since() time.Duration { return p.run.Now().Sub(p.step().Begun) }
 
 // Note reports something that the user shall read at the end, too.
 func (p *Pass) Note(format string, args ...any) {
@@ -102,7 +102,7 @@ func (p *Pass) Ensure(ctx context.Context, c fleet.Change, is func(context.Conte
 	}
 	fresh := st.Change == name && (st.Token != "" || st.Recheck) // an operation of this change ended
 	ok, err := is(ctx)
-	switch unknown := p.run.now().Sub(st.Asked); {
+	switch unknown := p.run.Now().Sub(st.Asked); {
 	case ok && err == nil && p.action.Undo && st.Change != name && unknown < settleIn:
 		return Wait{In: settleIn - unknown, Percent: -1, Status: "waiting for the effect of: " + st.Change}, nil
 	case ok || err != nil:
@@ -127,7 +127,7 @@ func (p *Pass) Ensure(ctx context.Context, c fleet.Change, is func(context.Conte
 }
 
 func (p *Pass) begin(ctx context.Context, c fleet.Change, is func(context.Context) (bool, error)) (Wait, error) {
-	p.set(func(st *journal.Step) { st.Recheck, st.Asked = false, p.run.now() })
+	p.set(func(st *journal.Step) { st.Recheck, st.Asked = false, p.run.Now() })
 	if err := p.Save(ctx); err != nil {
 		return Wait{}, err
 	}

@@ -5,16 +5,11 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"slices"
 	"time"
 
 	"github.com/ortet/ortet/internal/fleet"
 	"github.com/ortet/ortet/internal/workflow/journal"
 )
-
-func (x *run) now() time.Time { return x.Now() }
-
-func contains(ids []string, id string) bool { return slices.Contains(ids, id) }
 
 func (x *run) record() journal.Record {
 	x.mu.Lock()
@@ -22,7 +17,7 @@ func (x *run) record() journal.Record {
 	return x.rec
 }
 
-// update changes the record. It is written with the next save.
+// update changes the record. The next save writes it.
 func (x *run) update(change func(journal.Record) journal.Record) {
 	x.mu.Lock()
 	defer x.mu.Unlock()
@@ -30,31 +25,19 @@ func (x *run) update(change func(journal.Record) journal.Record) {
 	x.changes++
 }
 
-// changed reports whether the run may have changed the world.
-func (x *run) changed() bool {
-	for _, st := range x.record().Steps {
-		if st.State != journal.Pending && st.State != journal.Skipped && (st.State != journal.Running || st.Change != "" || st.Before != nil) {
-			return true
-		}
-	}
-	return false
-}
-
-// extend has the deadlines not count the time for which the lock had lapsed.
+// extend moves deadlines by the time for which the lock had lapsed.
 func (x *run) extend(away time.Duration) {
 	x.update(func(r journal.Record) journal.Record {
 		for id, st := range r.Steps {
-			if !st.Begun.IsZero() {
-				st.Begun = st.Begun.Add(away)
-				r = with(r, id, st)
-			}
+			st.Begun = st.Begun.Add(away)
+			r = with(r, id, st)
 		}
 		return r
 	})
 }
 
-// save writes the record unless another save has written it, and returns once the pool
-// lock is valid. The write outlives ctx, so that what was begun is written down.
+// save writes the record, unless another save has, and returns once the lock is valid.
+// The write outlives ctx, so that what was begun is written down.
 func (x *run) save(ctx context.Context) error {
 	x.mu.Lock()
 	want := x.changes
@@ -78,31 +61,22 @@ func (x *run) write(want int) error {
 		x.mu.Unlock()
 		return nil
 	}
-	x.rec.State, x.rec.Writer = state, x.writer
+	x.rec.State, x.rec.Writer = state, x.lock.holder
 	rec, changes := x.rec, x.changes
 	x.mu.Unlock()
 	for failures := 1; ; failures++ {
 		stored, err := x.Journal.Save(x.ctx, rec)
-		if err == nil {
+		if fleet.Is(err, fleet.KindConflict) {
+			rec.Revision, err = x.reclaim(rec, err)
+		}
+		if err == nil && stored.Revision != "" {
 			x.mu.Lock()
 			x.rec.Revision, x.saved = stored.Revision, changes
 			x.mu.Unlock()
 			return nil
 		}
-		if x.ctx.Err() != nil {
-			return context.Cause(x.ctx)
-		}
-		if fleet.Is(err, fleet.KindConflict) {
-			if rec.Revision, err = x.reclaim(rec, err); err == nil {
-				continue
-			}
-			if errors.Is(err, errLost) {
-				x.lock.lose(err)
-				return err
-			}
-		}
 		pause, again := retry(err, false, true, failures, 0)
-		if !again {
+		if err != nil && !again {
 			return err
 		}
 		if err := sleep(x.ctx, pause); err != nil {
@@ -111,105 +85,84 @@ func (x *run) write(want int) error {
 	}
 }
 
-// reclaim gives the revision to write over after a conflict: of a write of ours whose
-// answer was lost, or none if the record was deleted. Another writer ends the run.
+// reclaim gives the revision to write over after a conflict: that of our own write
+// whose answer was lost, or none if the record was deleted. Another writer ends the run.
 func (x *run) reclaim(rec journal.Record, conflict error) (string, error) {
 	there, err := x.Journal.Load(x.ctx, rec.Pool)
 	switch {
 	case fleet.Is(err, fleet.KindNotFound):
 		return "", nil
-	case err != nil:
-		return rec.Revision, err
-	case there.Writer != x.writer:
-		return "", fmt.Errorf("%w: %w", errLost, conflict)
+	case err == nil && there.Writer != rec.Writer:
+		err = fmt.Errorf("%w: %w", errLost, errors.New(conflict.Error()))
+		x.lock.lose(err)
+	case err == nil:
+		return there.Revision, nil
 	}
-	return there.Revision, nil
+	return rec.Revision, err
 }
 
 // close ends the record.
 func (x *run) close(exit int, message string) error {
 	x.update(func(r journal.Record) journal.Record {
-		r.Ended = &journal.End{At: x.now(), Exit: exit, Message: message}
+		r.Ended = &journal.End{At: x.Now(), Exit: exit, Message: message}
 		return r
 	})
-	err := x.save(x.ctx)
-	if err != nil {
-		x.update(func(r journal.Record) journal.Record { r.Ended = nil; return r })
-	}
-	return err
+	return x.save(x.ctx)
 }
 
-// outcome says how the run ended, and closes the record unless something is left for
-// the same command.
+// outcome says how the run ended, and closes the record unless something is left that
+// the same command tries again.
 func (x *run) outcome(ctx context.Context) error {
 	rec := x.record()
-	step, cause := x.failed, x.failure
-	if cause == nil {
-		cause = errors.New(rec.Why)
+	out := &Outcome{Step: x.failed, Err: x.failure}
+	if out.Err == nil {
+		out.Err = errors.New(rec.Why)
 	}
-	if x.ctx.Err() != nil {
-		return &Interrupted{Step: x.current(), Err: context.Cause(x.ctx), Left: []string{"another process goes on from the journal"}}
-	}
-	var left []string
-	for _, s := range Remaining(x.table, rec) {
-		text := s.Undo.ID + " is not done"
-		if st := rec.Steps[s.ID]; st.Error != "" {
-			text += ": " + st.Error
+	committed := false
+	for _, s := range x.table {
+		st := rec.Steps[s.ID].State
+		committed = committed || s.Commits && st == journal.Done
+		if out.Step == "" && (st == journal.Pending || st == journal.Running) {
+			out.Step = s.ID // where an interruption met it
 		}
+	}
+	left := Remaining(x.table, rec)
+	for _, s := range left {
+		text := s.Undo.ID + " is not done: " + rec.Steps[s.ID].Error
 		if s.Undo.Manual != nil {
 			text += "; " + s.Undo.Manual()
 		}
-		left = append(left, text)
+		out.Left = append(out.Left, text)
 	}
-	committed := ""
-	for _, s := range x.table {
-		if s.Commits && rec.Steps[s.ID].State == journal.Done {
-			committed = s.ID
-		}
-	}
-	exit, message, result := ExitDone, "done", error(nil)
 	switch {
-	case rec.Phase == journal.Suspend, ctx.Err() != nil && committed == "":
-		if rec.Phase == journal.Suspend || len(left) > 0 {
-			if err := x.save(x.ctx); err != nil {
-				left = append(left, "the journal is not written: "+err.Error())
-			}
-			return &Interrupted{Step: x.current(), Err: cause, Left: left}
-		}
-		exit, message, result = ExitInterrupted, rec.Why, &Interrupted{Step: step, Err: cause}
-	case rec.Phase == journal.Forward && len(left) == 0:
-	case len(left) > 0 || committed != "":
+	case x.ctx.Err() != nil, rec.Phase == journal.Suspend, ctx.Err() != nil && !committed:
+		out.Exit = ExitInterrupted
+	case len(left) > 0 || rec.Phase != journal.Forward && committed:
+		out.Exit = ExitNeedsPerson
 		if rec.Phase == journal.Forward {
-			step, cause = Remaining(x.table, rec)[0].Undo.ID, errors.New("not all is undone")
+			out.Step, out.Err = left[0].Undo.ID, errors.New("not all is undone")
 		}
-		exit, message, result = ExitNeedsPerson, rec.Why, &NeedsPerson{Step: step, Err: cause, Left: left}
+	case rec.Phase != journal.Forward:
+		out.Exit = ExitFailed
+	}
+	var err error
+	switch {
+	case x.ctx.Err() != nil:
+		err = context.Cause(x.ctx)
+	case len(left) > 0 || rec.Phase == journal.Suspend:
+		err = x.save(x.ctx)
 	default:
-		exit, message, result = ExitFailed, rec.Why, &Failed{Step: step, Err: cause}
+		err = x.close(out.Exit, rec.Why)
 	}
-	save := func() error { return x.close(exit, message) }
-	if len(left) > 0 { // stays open: the next run tries it first
-		save = func() error { return x.save(x.ctx) }
+	switch {
+	case x.ctx.Err() != nil:
+		out.Exit, out.Err = ExitInterrupted, err
+	case err != nil:
+		out.Exit, out.Step, out.Err = ExitNeedsPerson, "journal", err
+	case out.Exit == ExitDone:
+		return nil
 	}
-	if err := save(); err != nil && x.ctx.Err() != nil {
-		return &Interrupted{Step: "journal", Err: context.Cause(x.ctx)}
-	} else if err != nil {
-		return &NeedsPerson{Step: "journal", Err: err, Left: append(left, "the record is not closed: run the same command again")}
-	}
-	return result
-}
-
-// current names the rows that are at work, or were when the run stopped.
-func (x *run) current() string {
-	rec := x.record()
-	if x.failed != "" {
-		return x.failed
-	}
-	for _, s := range x.table {
-		if st := rec.Steps[s.ID].State; st == journal.Running || st == journal.Pending {
-			return s.ID
-		}
-	}
-	return "end"
+	return out
 }
 
 func (x *run) report(a Action, kind, message string, percent int32) {
@@ -220,8 +173,6 @@ func (x *run) report(a Action, kind, message string, percent int32) {
 	if a.Undo {
 		e.Title, e.Usual = a.Step.Undo.Title, a.Step.Undo.Usual
 	}
-	if begun := x.record().Steps[a.Step.ID].Begun; !begun.IsZero() {
-		e.Elapsed = x.now().Sub(begun)
-	}
+	e.Elapsed = x.Now().Sub(x.record().Steps[a.Step.ID].Begun)
 	x.Report(e)
 }

@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"log/slog"
 	"maps"
+	"slices"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -18,7 +19,7 @@ import (
 	"github.com/ortet/ortet/internal/workflow/journal"
 )
 
-// planDeadline bounds what is observed before anything is done.
+// planDeadline bounds how long the lock is asked for before anything is done.
 const planDeadline = 5 * time.Minute
 
 // A Workflow is what capture and rollback are to the runner. It is used from several
@@ -81,50 +82,49 @@ type run struct {
 	*Runner
 	workflow Workflow
 	table    Table
-	writer   string
 	lock     *lock
 	ctx      context.Context // ends when the lock is lost, not with the caller
 
-	saving   chan struct{} // holds one token: one write follows the other
+	saving   chan struct{} // full while a write is under way
 	mu       sync.Mutex
 	rec      journal.Record
 	changes  int // of rec
 	saved    int // the changes that are written
 	inFlight map[string]bool
-	failure  error // of the step that ended the phase forward
-	failed   string
+	failed   string // the step that ended the phase forward
+	failure  error
 }
 
-func (r *Runner) newRun(ctx context.Context, pool fleet.ResourceID, writer string, w Workflow) *run {
-	x := &run{Runner: r, workflow: w, writer: writer, saving: make(chan struct{}, 1), inFlight: map[string]bool{}}
-	x.lock = &lock{leases: r.Locks, name: strings.ToLower(string(pool)), holder: x.writer, ttl: r.LockFor, now: r.Now, log: r.Log, back: x.extend}
+func (r *Runner) newRun(ctx context.Context, pool fleet.ResourceID, holder string, w Workflow) *run {
+	x := &run{Runner: r, workflow: w, saving: make(chan struct{}, 1), inFlight: map[string]bool{}}
+	x.lock = &lock{leases: r.Locks, name: strings.ToLower(string(pool)), holder: holder, ttl: r.LockFor, now: r.Now, log: r.Log, back: x.extend}
 	x.lock.lost, x.lock.lose = context.WithCancelCause(context.WithoutCancel(ctx))
 	x.ctx = x.lock.lost
 	return x
 }
 
 // Run runs a workflow on a pool to its end. When ctx ends, it undoes what may not be
-// left and returns Interrupted. The error is Refused, Failed, NeedsPerson, Interrupted,
-// or of a record or cluster that cannot be read.
+// left. The error is *Refused, *Outcome, or that of a cluster that cannot be asked.
 func (r *Runner) Run(ctx context.Context, pool fleet.ResourceID, w Workflow) error {
 	x := r.newRun(ctx, pool, fmt.Sprintf("%s/%d", r.Holder, r.runs.Add(1)), w)
 	defer x.lock.release()
 	err := x.lock.acquire(ctx)
 	if err == nil {
-		x.lock.keep()
-		err = x.load(ctx)
+		x.rec, err = r.Journal.Load(ctx, x.lock.name)
+		if fleet.Is(err, fleet.KindNotFound) {
+			err = nil
+		}
 	}
 	if err != nil {
-		if refused := new(Refused); !errors.As(err, &refused) && ctx.Err() == nil {
-			// What the credentials lack is reported at once, with all other problems.
-			if plan, planErr := w.Plan(ctx, journal.Record{}); planErr == nil && len(plan.Problems) > 0 {
-				return &Refused{plan.Problems}
-			}
+		refused := new(Refused)
+		// What the credentials lack is reported at once, with all other problems.
+		if plan, planErr := w.Plan(ctx, journal.Record{}); !errors.As(err, &refused) && planErr == nil && len(plan.Problems) > 0 {
+			return &Refused{plan.Problems}
 		}
 		return x.unbegun(ctx, err)
 	}
 	if x.rec.Open() {
-		if err := x.recover(ctx); err != nil {
+		if over, err := x.recover(ctx); over || err != nil {
 			return err
 		}
 	}
@@ -138,81 +138,63 @@ func (r *Runner) Run(ctx context.Context, pool fleet.ResourceID, w Workflow) err
 // unbegun is the outcome of what failed before this run began a step.
 func (x *run) unbegun(ctx context.Context, err error) error {
 	if err != nil && (ctx.Err() != nil || x.ctx.Err() != nil || x.record().Open()) {
-		return &Interrupted{Step: "preflight", Err: err}
+		return &Outcome{Exit: ExitInterrupted, Step: "preflight", Err: err}
 	}
-	return err
-}
-
-func (x *run) load(ctx context.Context) error {
-	rec, err := repeat(ctx, x, func() (journal.Record, error) { return x.Journal.Load(ctx, x.lock.name) })
-	if fleet.Is(err, fleet.KindNotFound) {
-		rec, err = journal.Record{Pool: x.lock.name}, nil
-	}
-	x.rec = rec
 	return err
 }
 
 // recover undoes what the run before has left, so that the donor is back before
-// anything else.
-func (x *run) recover(ctx context.Context) error {
-	w, mine := x.workflow, x.workflow
-	var err error
+// anything else, and reports whether that was all.
+func (x *run) recover(ctx context.Context) (over bool, err error) {
+	w := x.workflow
 	if x.rec.Kind != w.Kind() {
-		if w, err = x.Workflow(x.rec.Kind); err != nil {
-			return &NeedsPerson{Step: "journal", Err: err}
-		}
+		x.workflow, err = x.Workflow(x.rec.Kind)
 	}
-	table, resumable, err := w.Restore(x.rec)
+	resumable := false
 	if err == nil {
-		err = table.Check()
+		x.table, resumable, err = x.workflow.Restore(x.rec)
 	}
 	if err != nil {
-		return &NeedsPerson{Step: "journal", Err: fmt.Errorf("cannot read the state of %s %s: %w", x.rec.Kind, x.rec.Name, err)}
+		return true, &Outcome{Exit: ExitNeedsPerson, Step: "journal", Err: fmt.Errorf("cannot read the state of %s %s: %w", x.rec.Kind, x.rec.Name, err)}
 	}
 	phase := journal.Undo
-	if resumable && w == mine {
+	if resumable && x.workflow == w {
 		phase = journal.Suspend
 	}
-	x.workflow, x.table = w, table
 	x.update(func(r journal.Record) journal.Record {
 		return Recover(r, phase, fmt.Sprintf("%s %s did not finish", r.Kind, r.Name))
 	})
 	x.walk(ctx)
-	if x.ctx.Err() != nil || ctx.Err() != nil || len(Remaining(table, x.rec)) > 0 {
-		return x.outcome(ctx)
+	rec := x.record()
+	if x.ctx.Err() != nil || ctx.Err() != nil || len(Remaining(x.table, rec)) > 0 {
+		return true, x.outcome(ctx)
 	}
-	if x.rec.Phase == journal.Undo {
-		if err := x.close(ExitFailed, x.rec.Why); err != nil {
-			return x.unbegun(ctx, err)
-		}
+	if rec.Phase == journal.Undo {
+		err = x.close(ExitFailed, rec.Why)
 	}
-	x.workflow = mine
-	return nil
+	x.workflow = w
+	return false, x.unbegun(ctx, err)
 }
 
-// plan makes the plan and opens the record, or reports that nothing is to be done.
+// plan makes the plan and begins the record, or reports that nothing is to be done.
 func (x *run) plan(ctx context.Context) (nothing bool, err error) {
-	plan, err := repeat(ctx, x, func() (Plan, error) { return x.workflow.Plan(ctx, x.record()) })
-	switch {
-	case err != nil:
-		return false, err
-	case len(plan.Problems) > 0:
-		return false, &Refused{plan.Problems}
+	plan, err := x.workflow.Plan(ctx, x.record())
+	if err == nil && len(plan.Problems) > 0 {
+		err = &Refused{plan.Problems}
 	}
-	if err := plan.Table.Check(); err != nil {
+	if err == nil {
+		err = plan.Table.Check()
+	}
+	if err != nil {
 		return false, err
 	}
 	request, err := json.Marshal(plan.Request)
 	if err != nil {
-		return false, err
-	}
-	nothing = true
-	for _, s := range plan.Table {
-		nothing = nothing && s.Skip != "" && !s.Taken
+		return false, fmt.Errorf("encode the request: %w", err)
 	}
 	x.table = plan.Table
-	old := x.record()
-	if nothing && !old.Open() {
+	nothing = !slices.ContainsFunc(plan.Table, func(s Step) bool { return s.Skip == "" || s.Taken }) && !x.record().Open()
+	if nothing {
 		return true, nil
 	}
 	x.update(func(r journal.Record) journal.Record {
@@ -227,20 +209,6 @@ func (x *run) plan(ctx context.Context) (nothing bool, err error) {
 	return false, nil
 }
 
-// repeat repeats a read before anything is changed.
-func repeat[T any](ctx context.Context, x *run, read func() (T, error)) (T, error) {
-	for begun, failures := x.now(), 1; ; failures++ {
-		v, err := read()
-		if err == nil || ctx.Err() != nil || x.now().Sub(begun) > planDeadline {
-			return v, err
-		}
-		pause, again := retry(err, false, x.record().Open(), failures, x.now().Sub(begun))
-		if !again || sleep(ctx, pause) != nil {
-			return v, err
-		}
-	}
-}
-
 // walk carries out actions until none is open in any phase. When ctx ends, the phase
 // forward ends with it.
 func (x *run) walk(ctx context.Context) {
@@ -250,7 +218,7 @@ func (x *run) walk(ctx context.Context) {
 	}
 	ends := make(chan end)
 	cancels := map[string]context.CancelFunc{} // of Dos
-	canceled := ctx.Done()
+	interrupt := ctx.Done()
 	for {
 		x.mu.Lock()
 		var open []Action
@@ -263,38 +231,40 @@ func (x *run) walk(ctx context.Context) {
 		working := len(x.inFlight)
 		x.mu.Unlock()
 		for _, a := range open {
-			doCtx := x.ctx
+			actCtx, cancel := context.WithCancel(x.ctx)
 			if !a.Undo {
-				doCtx, cancels[a.Step.ID] = context.WithCancel(x.ctx)
+				cancels[a.Step.ID] = cancel
 			}
-			go func() { ends <- end{a, x.carryOut(doCtx, a)} }()
+			go func() {
+				defer cancel()
+				ends <- end{a, x.carryOut(actCtx, a)}
+			}()
 		}
 		if working == 0 {
 			return
 		}
 		select {
-		case <-canceled:
-			canceled = nil
+		case <-interrupt:
+			interrupt = nil
 			x.update(func(r journal.Record) journal.Record {
 				return GoBack(r, journal.Suspend, context.Cause(ctx).Error())
 			})
 		case e := <-ends:
 			if !e.Undo {
-				cancels[e.Step.ID]()
 				delete(cancels, e.Step.ID)
 			}
 			x.finish(e.Action, e.err)
 		}
 		rec := x.record()
 		for id, cancel := range cancels {
-			if rec.Phase != journal.Forward || contains(rec.Redo, id) {
+			if rec.Phase != journal.Forward || slices.Contains(rec.Redo, id) {
 				cancel()
 			}
 		}
 	}
 }
 
-// finish books the end of an action. After the lock was lost nothing is booked.
+// finish books the end of an action, unless the lock was lost.
 func (x *run) finish(a Action, err error) {
 	x.mu.Lock()
 	delete(x.inFlight, a.Step.ID)
@@ -305,7 +275,7 @@ func (x *run) finish(a Action, err error) {
 	}
 	x.update(func(r journal.Record) journal.Record {
 		next := Ended(x.table, r, a, err, inFlight)
-		if r.Phase == journal.Forward && next.Phase != journal.Forward {
+		if r.Phase != next.Phase {
 			x.failed, x.failure = a.ID(), err
 		}
 		return next
@@ -328,7 +298,7 @@ func (x *run) carryOut(ctx context.Context, a Action) error {
 			return err
 		}
 		if sleep(ctx, wait.In) != nil {
-			return canceledBy(ctx)
+			return context.Canceled
 		}
 	}
 }
@@ -338,17 +308,17 @@ func (x *run) start(a Action) {
 		r = Started(r, a)
 		st := r.Steps[a.Step.ID]
 		if st.Begun.IsZero() {
-			st.Begun = x.now()
+			st.Begun = x.Now()
 		}
 		return with(r, a.Step.ID, st)
 	})
 }
 
 // once makes one pass: the zero Wait says that the action is done, an error that it has
-// failed.
+// failed, and context.Canceled that it was canceled.
 func (x *run) once(ctx context.Context, a Action) (Wait, error) {
-	if err := x.lock.wait(ctx); err != nil {
-		return Wait{}, canceledBy(ctx)
+	if x.lock.wait(ctx) != nil {
+		return Wait{}, context.Canceled
 	}
 	act, every, deadline := a.Step.Do, a.Step.Every, a.Step.Deadline
 	if a.Undo {
@@ -361,40 +331,31 @@ func (x *run) once(ctx context.Context, a Action) (Wait, error) {
 	passCtx, end := x.lock.context(ctx)
 	defer end()
 	wait, err := act(passCtx, p)
-	late := p.Since() >= deadline
 	switch {
-	case ctx.Err() != nil && err != nil:
-		return Wait{}, canceledBy(ctx)
-	case err != nil && errors.Is(context.Cause(passCtx), errLapsed):
+	case err != nil && ctx.Err() != nil:
+		return Wait{}, context.Canceled
+	case err != nil && passCtx.Err() != nil:
 		return Wait{In: time.Millisecond}, nil // waits for the lock
-	case err == nil && wait.In > 0 && late:
-		return Wait{}, &fleet.Error{Op: a.ID(), Kind: fleet.KindTimedOut, Err: fmt.Errorf("not done within %s: %s", deadline, wait.Status)}
-	case err == nil:
-		if p.step().Failures > 0 {
-			p.set(func(st *journal.Step) { st.Failures = 0 })
-		}
-		if wait.In > 0 {
-			if every > 0 {
-				wait.In = min(wait.In, every)
-			}
-			x.report(a, EventProgress, wait.Status, wait.Percent)
-		}
-		return wait, nil
+	case err == nil && wait.In == 0:
+		return Wait{}, nil
 	}
-	p.set(func(st *journal.Step) { st.Failures, st.Error = st.Failures+1, err.Error() })
-	pause, again := retry(err, a.Undo, x.changed(), p.step().Failures, p.Since())
-	switch {
-	case !again:
-		return Wait{}, err
-	case late:
-		return Wait{}, &fleet.Error{Op: a.ID(), Kind: fleet.KindTimedOut, Err: fmt.Errorf("not done within %s: %w", deadline, err)}
+	status, late := wait.Status, p.Since() >= deadline
+	if err != nil {
+		status, wait.Percent = err.Error(), -1
+		p.set(func(st *journal.Step) { st.Failures, st.Error = st.Failures+1, status })
+		again := false
+		if wait.In, again = retry(err, a.Undo, true, p.step().Failures, p.Since()); !again {
+			return Wait{}, err
+		}
+	} else {
+		p.set(func(st *journal.Step) { st.Failures = 0 })
+		if every > 0 {
+			wait.In = min(wait.In, every)
+		}
 	}
-	x.report(a, EventProgress, err.Error(), -1)
-	return Wait{In: pause}, nil
-}
-
-// canceledBy gives context.Canceled for a canceled Do, which Ended expects, whatever
-// the pass made of it.
-func canceledBy(ctx context.Context) error {
-	return fmt.Errorf("%w: %w", context.Canceled, context.Cause(ctx))
+	if late {
+		return Wait{}, &fleet.Error{Op: a.ID(), Kind: fleet.KindTimedOut, Err: fmt.Errorf("not done within %s: %s", deadline, status)}
+	}
+	x.report(a, EventProgress, status, wait.Percent)
+	return wait, nil
 }
