@@ -19,8 +19,8 @@ func TestCheck(t *testing.T) {
 		table workflow.Table
 	}{
 		{`waits for the unknown id "b"`, workflow.Table{{ID: "a", After: []string{"b"}}}},
-		{`two rows have the id "a"`, workflow.Table{{ID: "a"}, {ID: "a"}}},
-		{`two rows have the id "a"`, workflow.Table{{ID: "a", Undo: undo("a")}}},
+		{`id "a" is empty, used twice`, workflow.Table{{ID: "a"}, {ID: "a"}}},
+		{`id "a" is empty, used twice`, workflow.Table{{ID: "a", Undo: undo("a")}}},
 		{"wait for each other", workflow.Table{{ID: "a", After: []string{"b"}}, {ID: "b", After: []string{"a"}}}},
 		{"wait for each other", workflow.Table{{ID: "a", After: []string{"undo-b"}}, {ID: "b", After: []string{"a"}, Undo: undo("undo-b", "b")}}},
 		{"wait for each other", workflow.Table{{ID: "a", Undo: needs(undo("undo-a", "b"), "undo-b")}, {ID: "b", Undo: needs(undo("undo-b", "a"), "undo-a")}}},

@@ -151,12 +151,11 @@ func Ended(t Table, r journal.Record, a Action, err error, inFlight map[string]b
 	r = with(r, id, st)
 	switch {
 	case r.Phase != journal.Forward:
-	case a.Undo && redone && err != nil,
-		a.Undo && slices.ContainsFunc(t, func(s Step) bool {
-			return r.Steps[s.ID].State == journal.Pending && slices.ContainsFunc(s.After, func(id string) bool { return impossible(t, r, id) })
-		}),
+	case st.State == journal.Left && (redone || slices.ContainsFunc(t, func(s Step) bool {
+		return r.Steps[s.ID].State == journal.Pending && !all(s.After, func(id string) bool { return !impossible(t, r, id) })
+	})),
 		st.State == journal.Failed && !redone && !a.Step.Optional && !(errors.As(err, &lost) && r.Redos < maxRedos && known(t, lost.Steps)):
-		return GoBack(r, journal.Undo, "step "+a.ID()+": "+errorText(err))
+		return GoBack(r, journal.Undo, "step "+a.ID()+": "+err.Error())
 	case lost != nil:
 		r.Redo, r.Redos = slices.Concat(r.Redo, lost.Steps, []string{id}), r.Redos+1
 	}
@@ -228,11 +227,10 @@ func Resume(t Table, r journal.Record) journal.Record {
 // Remaining gives the rows of which something may be there although the phase is over.
 func Remaining(t Table, r journal.Record) (rows []Step) {
 	for _, s := range t {
-		switch st := r.Steps[s.ID].State; {
-		case st == journal.Left,
-			taken(r, s) && r.Phase == journal.Undo,
-			taken(r, s) && r.Phase == journal.Suspend && !kept(r, s),
-			taken(r, s) && r.Phase == journal.Forward && (len(s.Undo.When) > 0 || st != journal.Done):
+		st := r.Steps[s.ID].State
+		stays := r.Phase == journal.Suspend && kept(r, s) ||
+			r.Phase == journal.Forward && st == journal.Done && (s.Undo == nil || len(s.Undo.When) == 0)
+		if st == journal.Left || taken(r, s) && !stays {
 			rows = append(rows, s)
 		}
 	}
@@ -257,11 +255,4 @@ func known(t Table, ids []string) bool {
 
 func all(ids []string, is func(string) bool) bool {
 	return !slices.ContainsFunc(ids, func(id string) bool { return !is(id) })
-}
-
-func errorText(err error) string {
-	if err == nil {
-		return "cannot go on"
-	}
-	return err.Error()
 }

@@ -82,76 +82,59 @@ func (t Table) owner(id string) (Step, bool) {
 func (t Table) Check() error {
 	waits := map[string][]string{} // what each id waits for in the good case
 	undos := map[string]*Undo{}
-	for _, s := range t {
-		if s.ID == "" || s.Do == nil {
-			return fmt.Errorf("step %q has no ID or no Do", s.ID)
+	add := func(id string, do Act, after ...string) error {
+		if _, again := waits[id]; again || id == "" || do == nil {
+			return fmt.Errorf("id %q is empty, used twice or without a Do", id)
 		}
-		if _, again := waits[s.ID]; again {
-			return fmt.Errorf("two rows have the id %q", s.ID)
-		}
-		waits[s.ID] = s.After
-		u := s.Undo
-		if u == nil {
-			continue
-		}
-		if _, again := waits[u.ID]; again {
-			return fmt.Errorf("two rows have the id %q", u.ID)
-		}
-		if u.ID == "" || u.Do == nil || !slices.Contains([]journal.State{"", journal.Running, journal.Done}, u.Keep) {
-			return fmt.Errorf("undo %q of %s has no ID, no Do or a wrong Keep", u.ID, s.ID)
-		}
-		waits[u.ID] = slices.Concat([]string{s.ID}, u.When, u.After, u.Needs)
-		undos[u.ID] = u
+		waits[id] = after
+		return nil
 	}
 	for _, s := range t {
-		for _, id := range s.After {
-			if u := undos[id]; u != nil && len(u.When) == 0 {
-				return fmt.Errorf("step %s waits for undo %s, which runs only after a failure", s.ID, id)
+		if err := add(s.ID, s.Do, s.After...); err != nil {
+			return err
+		}
+		if u := s.Undo; u != nil {
+			if err := add(u.ID, u.Do, slices.Concat([]string{s.ID}, u.When, u.After, u.Needs)...); err != nil {
+				return err
 			}
+			undos[u.ID] = u
 		}
-		if s.Undo == nil {
-			continue
-		}
-		for _, id := range s.Undo.When {
-			if undos[id] != nil {
-				return fmt.Errorf("undo %s: When names undo %s, not a step", s.Undo.ID, id)
-			}
-		}
-		for _, id := range slices.Concat(s.Undo.After, s.Undo.Needs) {
-			switch u := undos[id]; {
-			case u == nil:
-				return fmt.Errorf("undo %s waits for %q, which is no undo", s.Undo.ID, id)
-			case len(s.Undo.When) > 0 && len(u.When) == 0:
-				return fmt.Errorf("undo %s waits for undo %s, which runs only after a failure", s.Undo.ID, id)
-			case s.Undo.Keep == "" && u.Keep != "":
-				return fmt.Errorf("undo %s waits for undo %s, which an interruption leaves out", s.Undo.ID, id)
+	}
+	for id, after := range waits {
+		u := undos[id]
+		for _, other := range after {
+			switch o := undos[other]; {
+			case o == nil && u != nil && (slices.Contains(u.After, other) || slices.Contains(u.Needs, other)):
+				return fmt.Errorf("undo %s waits for %q, which is no undo", id, other)
+			case o == nil:
+			case u != nil && slices.Contains(u.When, other):
+				return fmt.Errorf("undo %s: When names undo %s, not a step", id, other)
+			case len(o.When) == 0 && (u == nil || len(u.When) > 0):
+				return fmt.Errorf("%s waits for undo %s, which runs only after a failure", id, other)
+			case o.Keep != "" && u != nil && u.Keep == "":
+				return fmt.Errorf("undo %s waits for undo %s, which an interruption leaves out", id, other)
 			}
 		}
 	}
-	return acyclic(waits)
-}
-
-// acyclic reports an unknown id or a cycle.
-func acyclic(waits map[string][]string) error {
-	state := map[string]int{} // 1: being visited, 2: finished
+	visited := map[string]bool{} // false while its own waits are being visited
 	var visit func(id, from string) error
 	visit = func(id, from string) error {
 		after, known := waits[id]
-		switch {
+		switch finished, met := visited[id]; {
 		case !known:
 			return fmt.Errorf("%s waits for the unknown id %q", from, id)
-		case state[id] == 1:
-			return fmt.Errorf("%s and %s wait for each other", from, id)
-		case state[id] == 2:
+		case finished:
 			return nil
+		case met:
+			return fmt.Errorf("%s and %s wait for each other", from, id)
 		}
-		state[id] = 1
+		visited[id] = false
 		for _, next := range after {
 			if err := visit(next, id); err != nil {
 				return err
 			}
 		}
-		state[id] = 2
+		visited[id] = true
 		return nil
 	}
 	for id := range waits {

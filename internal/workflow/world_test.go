@@ -14,6 +14,7 @@ import (
 	"github.com/ortet/ortet/internal/fleet"
 	"github.com/ortet/ortet/internal/workflow"
 	"github.com/ortet/ortet/internal/workflow/journal"
+	"github.com/ortet/ortet/internal/workflow/journal/journaltest"
 )
 
 const (
@@ -34,7 +35,7 @@ type world struct {
 	fault func(call string, n int) string
 	calls map[string]int
 
-	records journal.Memory
+	records journaltest.Memory
 	holder  string
 	renewed time.Time
 	ttl     time.Duration

@@ -5,7 +5,6 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"io"
 
 	"github.com/ortet/ortet/internal/fleet"
 )
@@ -40,45 +39,36 @@ func Encode(r Record) ([]byte, error) {
 	return data, nil
 }
 
-// Decode reads what Encode wrote, strictly: unknown fields, trailing data, oversize and
-// the record of another pool are fleet.KindInvalid, another schema is
-// fleet.KindUnsupported.
+// Decode reads what Encode wrote, strictly: unknown fields, oversize and the record of
+// another pool are fleet.KindInvalid, another schema is fleet.KindUnsupported.
 func Decode(pool string, data []byte) (Record, error) {
 	fail := func(kind fleet.Kind, err error, remedy string) (Record, error) {
 		return Record{}, &fleet.Error{Op: "read journal", Resource: pool, Kind: kind, Remedy: remedy, Err: err}
 	}
-	const foreign = "inspect the Secret; delete it once nothing in it has to be undone"
-	if len(data) > MaxSize {
-		return fail(fleet.KindInvalid, fmt.Errorf("record has %d bytes, limit %d", len(data), MaxSize), foreign)
-	}
+	var r Record
 	var version struct {
 		Schema int `json:"schema"`
 	}
-	if err := json.Unmarshal(data, &version); err != nil {
-		return fail(fleet.KindInvalid, err, foreign)
+	err := json.Unmarshal(data, &version)
+	if err == nil && version.Schema != Schema { // before unknown fields: another schema has others
+		return fail(fleet.KindUnsupported, fmt.Errorf("schema %d is not %d", version.Schema, Schema), "use the version of ortet that wrote it")
 	}
-	if version.Schema != Schema { // before unknown fields: another schema has others
-		return fail(fleet.KindUnsupported, fmt.Errorf("schema %d is not %d", version.Schema, Schema),
-			"use the version of ortet that wrote it")
-	}
-	var r Record
-	decoder := json.NewDecoder(bytes.NewReader(data))
-	decoder.DisallowUnknownFields()
-	err := decoder.Decode(&r)
 	if err == nil {
-		if _, end := decoder.Token(); !errors.Is(end, io.EOF) {
-			err = errors.New("data after the record")
-		}
+		decoder := json.NewDecoder(bytes.NewReader(data))
+		decoder.DisallowUnknownFields()
+		err = decoder.Decode(&r)
 	}
 	switch {
 	case err != nil:
+	case len(data) > MaxSize:
+		err = fmt.Errorf("record has %d bytes, limit %d", len(data), MaxSize)
 	case r.Name == "" || r.Kind == "":
 		err = errors.New("name or kind is missing")
 	case !fleet.ResourceID(r.Pool).Equal(fleet.ResourceID(pool)):
 		err = fmt.Errorf("record belongs to %q", r.Pool)
 	}
 	if err != nil {
-		return fail(fleet.KindInvalid, err, foreign)
+		return fail(fleet.KindInvalid, err, "inspect the Secret; delete it once nothing in it has to be undone")
 	}
 	return r, nil
 }

@@ -1,6 +1,6 @@
 // Package journal is what a workflow writes down before it acts, so that another
-// process can undo it or go on: schema 2. This is the contract, with an in-memory
-// store; the real store is a Secret beside the pool's Lease.
+// process can undo it or go on: schema 2. The store is a Secret beside the pool's Lease;
+// journaltest has one in memory.
 //
 // The record says what was attempted; the world says what is done. It is read and
 // written whole, under the store's revision, so that of two writers one fails.

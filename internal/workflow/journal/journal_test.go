@@ -9,6 +9,7 @@ import (
 
 	"github.com/ortet/ortet/internal/fleet"
 	"github.com/ortet/ortet/internal/workflow/journal"
+	"github.com/ortet/ortet/internal/workflow/journal/journaltest"
 )
 
 const pool = "/subscriptions/s/resourceGroups/g/providers/Microsoft.Compute/virtualMachineScaleSets/pool1"
@@ -71,7 +72,7 @@ func TestDecodeRefuses(t *testing.T) {
 }
 
 func TestMemory(t *testing.T) {
-	var store journal.Memory
+	var store journaltest.Memory
 	if _, err := store.Load(t.Context(), pool); !fleet.Is(err, fleet.KindNotFound) {
 		t.Fatal(err)
 	}

@@ -1,4 +1,5 @@
-package journal
+// Package journaltest has a journal.Store in memory.
+package journaltest
 
 import (
 	"context"
@@ -8,9 +9,10 @@ import (
 	"sync"
 
 	"github.com/ortet/ortet/internal/fleet"
+	"github.com/ortet/ortet/internal/workflow/journal"
 )
 
-// Memory is a Store in memory, for tests and simulation. The zero value is ready; it
+// Memory is a journal.Store in memory, for tests and simulation. The zero value is ready; it
 // may be used from several goroutines.
 type Memory struct {
 	mu     sync.Mutex
@@ -23,38 +25,38 @@ type stored struct {
 	revision string
 }
 
-var _ Store = (*Memory)(nil)
+var _ journal.Store = (*Memory)(nil)
 
-// Load implements Store.
-func (m *Memory) Load(ctx context.Context, pool string) (Record, error) {
+// Load implements journal.Store.
+func (m *Memory) Load(ctx context.Context, pool string) (journal.Record, error) {
 	if err := context.Cause(ctx); err != nil {
-		return Record{}, &fleet.Error{Op: "read journal", Resource: pool, Kind: fleet.KindTimedOut, Err: err}
+		return journal.Record{}, &fleet.Error{Op: "read journal", Resource: pool, Kind: fleet.KindTimedOut, Err: err}
 	}
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	s, ok := m.byPool[strings.ToLower(pool)]
 	if !ok {
-		return Record{}, &fleet.Error{Op: "read journal", Resource: pool, Kind: fleet.KindNotFound}
+		return journal.Record{}, &fleet.Error{Op: "read journal", Resource: pool, Kind: fleet.KindNotFound}
 	}
-	r, err := Decode(pool, s.data)
+	r, err := journal.Decode(pool, s.data)
 	r.Revision = s.revision
 	return r, err
 }
 
-// Save implements Store.
-func (m *Memory) Save(ctx context.Context, r Record) (Record, error) {
-	data, err := Encode(r)
+// Save implements journal.Store.
+func (m *Memory) Save(ctx context.Context, r journal.Record) (journal.Record, error) {
+	data, err := journal.Encode(r)
 	if err != nil {
-		return Record{}, err
+		return journal.Record{}, err
 	}
 	if err := context.Cause(ctx); err != nil {
-		return Record{}, &fleet.Error{Op: "write journal", Resource: r.Pool, Kind: fleet.KindTimedOut, Err: err}
+		return journal.Record{}, &fleet.Error{Op: "write journal", Resource: r.Pool, Kind: fleet.KindTimedOut, Err: err}
 	}
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	key := strings.ToLower(r.Pool)
 	if m.byPool[key].revision != r.Revision {
-		return Record{}, &fleet.Error{Op: "write journal", Resource: r.Pool, Kind: fleet.KindConflict,
+		return journal.Record{}, &fleet.Error{Op: "write journal", Resource: r.Pool, Kind: fleet.KindConflict,
 			Err: errors.New("another writer saved it since it was read")}
 	}
 	if m.byPool == nil {
@@ -63,7 +65,7 @@ func (m *Memory) Save(ctx context.Context, r Record) (Record, error) {
 	m.writes++
 	s := stored{data, strconv.Itoa(m.writes)}
 	m.byPool[key] = s
-	r, err = Decode(r.Pool, data)
+	r, err = journal.Decode(r.Pool, data)
 	r.Revision = s.revision
 	return r, err
 }
