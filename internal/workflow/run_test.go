@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/ortet/ortet/internal/workflow"
+	"github.com/ortet/ortet/internal/workflow/journal"
 )
 
 // clean reports what is not as a finished run leaves it.
@@ -50,6 +51,9 @@ func TestRun(t *testing.T) {
 		rec, err := w.records.Load(t.Context(), string(pool))
 		if err != nil || rec.Open() || rec.Ended.Exit != 0 {
 			t.Errorf("record %+v, %v", rec, err)
+		}
+		if n, stop := w.calls["poll patch model"], w.calls["poll stop instance"]; n < 25 || stop > 5 {
+			t.Errorf("polled %d and %d times in 30 s: Every is 1 s, and Azure asks for 10 s", n, stop)
 		}
 		t.Logf("%s, %d saves, calls %v", time.Since(begun), w.saves, w.calls)
 		if err := p.runner(t).Run(t.Context(), pool, &small{p: p}); err != nil || w.saves != p.writes {
@@ -170,11 +174,14 @@ func TestKilledAtEachWrite(t *testing.T) {
 	}
 }
 
-// Ctrl-C at any second gives the donor back, and the same command ends clean.
+// Ctrl-C at any second gives the donor back, also if the answers of the changes were
+// lost, and the same command ends clean.
 func TestInterruptedAtAnySecond(t *testing.T) {
-	for at := time.Duration(0); at < 5*time.Minute; at += 3 * time.Second {
+	for at := time.Duration(0); at < 5*time.Minute; at += 1500 * time.Millisecond {
+		lost := at%(3*time.Second) != 0
 		synctest.Test(t, func(t *testing.T) {
 			w := newWorld()
+			w.fault = func(string, int) string { return map[bool]string{true: "lost"}[lost] }
 			p := &process{world: w, name: "a"}
 			ctx, cancel := context.WithTimeoutCause(t.Context(), at, errors.New("Ctrl-C"))
 			defer cancel()
@@ -186,6 +193,7 @@ func TestInterruptedAtAnySecond(t *testing.T) {
 			default:
 				t.Fatalf("at %s: %v\n%s", at, err, w.text())
 			}
+			time.Sleep(2 * time.Minute)
 			if w.look("stopped") || w.look("protected") || w.busy != "" {
 				t.Fatalf("at %s: the donor is not back: %v %s\n%s", at, w.is, w.busy, w.text())
 			}
@@ -311,4 +319,84 @@ func TestOtherKindIsUndoneFirst(t *testing.T) {
 			t.Errorf("%+v %v", rec, err)
 		}
 	})
+}
+
+// A write of the journal whose answer is lost, and a record that somebody deletes, hold
+// nothing up.
+func TestJournalWrites(t *testing.T) {
+	for n := 1; n <= 16; n++ {
+		for _, deleted := range []bool{false, true} {
+			synctest.Test(t, func(t *testing.T) {
+				w := newWorld()
+				p := &process{world: w, name: "a"}
+				if deleted {
+					w.fault = func(string, int) string {
+						if w.saves == n {
+							w.records.Delete(string(pool))
+						}
+						return ""
+					}
+				} else {
+					w.lose = n
+				}
+				err := p.runner(t).Run(t.Context(), pool, &small{p: p})
+				if err == nil {
+					err = w.clean(true)
+				}
+				if err != nil {
+					t.Errorf("write %d, deleted %t: %v\n%s", n, deleted, err, w.text())
+				}
+			})
+		}
+	}
+}
+
+func TestRetryAfterIsHonoured(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld()
+		w.fault = func(call string, n int) string {
+			if call == "begin create snapshot" && n == 1 {
+				return "throttled"
+			}
+			return ""
+		}
+		p := &process{world: w, name: "a"}
+		begun := time.Now()
+		if err := p.runner(t).Run(t.Context(), pool, &small{p: p}); err != nil {
+			t.Fatal(err)
+		}
+		if took := time.Since(begun); took < 3*time.Minute+90*time.Second || took > 5*time.Minute {
+			t.Errorf("took %s", took)
+		}
+	})
+}
+
+// Before anything is changed, refused credentials are not waited for.
+func TestRefusedCredentials(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld()
+		w.refused = true
+		p := &process{world: w, name: "a"}
+		begun := time.Now()
+		err := p.runner(t).Run(t.Context(), pool, &small{p: p})
+		if took := time.Since(begun); workflow.ExitCode(err) != workflow.ExitFailed || took < 30*time.Second || took > time.Minute {
+			t.Errorf("after %s: %v", took, err)
+		}
+	})
+}
+
+// What an interruption kept and the plan does not skip is looked at again, and its undo
+// stays due.
+func TestResumeKeeps(t *testing.T) {
+	rec := workflow.Resume(captureTable(), journal.Record{Phase: journal.Suspend, Steps: map[string]journal.Step{
+		"snapshot": {State: journal.Done}, "version": {State: journal.Running, Token: "t"}, "stop": {State: journal.Undone},
+	}})
+	for id, want := range map[string]journal.State{"snapshot": journal.Running, "version": journal.Running, "stop": journal.Pending} {
+		if got := rec.Steps[id].State; got != want {
+			t.Errorf("%s is %q, want %q", id, got, want)
+		}
+	}
+	if rec.Steps["version"].Token != "t" || rec.Phase != journal.Forward {
+		t.Errorf("%+v", rec)
+	}
 }

@@ -40,6 +40,8 @@ type world struct {
 	renewed time.Time
 	ttl     time.Duration
 	away    bool // the API server does not answer
+	refused bool // the API server refuses the credentials
+	lose    int  // the save whose answer is lost
 	saves   int
 	busy    string // an invariant was broken
 }
@@ -142,6 +144,8 @@ func (p *process) Begin(_ context.Context, c fleet.Change) (fleet.Token, error) 
 	switch fault {
 	case "refused":
 		return "", failure(fleet.KindTransient, "503")
+	case "throttled":
+		return "", &fleet.Error{Op: "test", Kind: fleet.KindThrottled, RetryAfter: 90 * time.Second}
 	case "denied":
 		return "", failure(fleet.KindDenied, "no")
 	case "no effect":
@@ -214,7 +218,11 @@ func (p *process) Save(ctx context.Context, r journal.Record) (journal.Record, e
 		return journal.Record{}, failure(fleet.KindTransient, "API server away")
 	}
 	p.saves++
-	return p.records.Save(ctx, r)
+	saved, err := p.records.Save(ctx, r)
+	if p.saves == p.lose {
+		return journal.Record{}, failure(fleet.KindTransient, "connection reset")
+	}
+	return saved, err
 }
 
 func (p *process) Hold(_ context.Context, _, holder string, ttl time.Duration) (cluster.Holding, error) {
@@ -225,6 +233,8 @@ func (p *process) Hold(_ context.Context, _, holder string, ttl time.Duration) (
 		return cluster.Holding{}, failure(fleet.KindHeld, "dead")
 	case p.away:
 		return cluster.Holding{}, failure(fleet.KindTransient, "API server away")
+	case p.refused:
+		return cluster.Holding{}, failure(fleet.KindUnauthenticated, "401")
 	case p.holder != "" && p.holder != holder && time.Since(p.renewed) < p.ttl:
 		return cluster.Holding{Holder: p.holder, Renewed: p.renewed}, failure(fleet.KindHeld, "held by "+p.holder)
 	}
@@ -338,7 +348,7 @@ func (s *small) table() workflow.Table {
 			Undo: &workflow.Undo{ID: "delete-snapshot", When: []string{"version"}, Keep: journal.Done, Do: s.ensure(fleet.DeleteSnapshot{ID: snapshot}, "snapshot", false)}},
 		{ID: "version", After: []string{"snapshot", "start", "unprotect"}, Do: s.ensure(fleet.CreateVersion{ID: version}, "version", true),
 			Undo: &workflow.Undo{ID: "delete-version", Keep: journal.Running, Do: nothing}},
-		{ID: "model", After: []string{"version"}, Commits: true, Do: s.ensure(fleet.PatchModel{Pool: pool}, "model", true)},
+		{ID: "model", After: []string{"version"}, Commits: true, Every: time.Second, Do: s.ensure(fleet.PatchModel{Pool: pool}, "model", true)},
 		{ID: "grow", After: []string{"model"}, Do: s.ensure(fleet.SetCapacity{Pool: pool}, "grown", true)},
 	}
 }
