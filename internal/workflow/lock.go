@@ -76,15 +76,15 @@ func (l *lock) acquire(ctx context.Context) error {
 			break
 		}
 		pause, again := retry(err, false, false, failures, l.now().Sub(begun))
-		switch held := fleet.Is(err, fleet.KindHeld); {
-		case held && first.Holder != holding.Holder:
+		switch busy := fleet.Is(err, fleet.KindHeld); {
+		case busy && first.Holder != holding.Holder:
 			first, pause = holding, time.Second
-		case held && holding.Renewed.After(first.Renewed):
+		case busy && holding.Renewed.After(first.Renewed):
 			return &Refused{[]Problem{{
 				"Held", l.name, holding.Holder + " has the pool lock since " + holding.Since.UTC().Format(time.RFC3339),
 				"wait until it has ended; ortet status shows its progress",
 			}}}
-		case held:
+		case busy:
 			pause = time.Second
 		case !again || l.now().Sub(begun) > planDeadline:
 			return err

@@ -177,8 +177,8 @@ func TestKilledAtEachWrite(t *testing.T) {
 // Ctrl-C at any second gives the donor back, also if the answers of the changes were
 // lost, and the same command ends clean.
 func TestInterruptedAtAnySecond(t *testing.T) {
-	for at := time.Duration(0); at < 5*time.Minute; at += 1500 * time.Millisecond {
-		lost := at%(3*time.Second) != 0
+	for at := time.Duration(0); at < 5*time.Minute; at += 500 * time.Millisecond {
+		lost := at%time.Second != 0
 		synctest.Test(t, func(t *testing.T) {
 			w := newWorld()
 			w.fault = func(string, int) string { return map[bool]string{true: "lost"}[lost] }

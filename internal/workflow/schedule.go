@@ -28,14 +28,6 @@ func (a Action) ID() string {
 // whose Do or Undo is at work in this process: such a row is offered neither. Nothing
 // offered and nothing in flight means that the phase is over.
 func Next(t Table, r journal.Record, inFlight map[string]bool) (open []Action) {
-	if r.Phase != journal.Forward {
-		// What is undone must not be taken again by a Do that is being canceled.
-		for id := range inFlight {
-			if r.Steps[id].State == journal.Running {
-				return nil
-			}
-		}
-	}
 	for _, s := range t {
 		switch {
 		case inFlight[s.ID]:
