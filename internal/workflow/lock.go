@@ -22,7 +22,7 @@ var (
 const renewals = 3
 
 // A lock keeps other processes off a pool. While it cannot be renewed the run waits,
-// since a Lease that nobody else takes can be renewed late.
+// since a Lease that no other process took can be renewed late.
 type lock struct {
 	leases       cluster.Leases
 	name, holder string
@@ -65,7 +65,7 @@ func (l *lock) hold(ctx context.Context) (cluster.Holding, error) {
 	return holding, nil
 }
 
-// acquire takes the lock and keeps it until release. One that nobody renews is waited
+// acquire takes the lock and keeps it until release. A lock that is not renewed is waited
 // for until it expires; if its holder renews it, the pool is Refused.
 func (l *lock) acquire(ctx context.Context) error {
 	begun := l.now()
