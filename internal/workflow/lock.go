@@ -49,8 +49,10 @@ func (l *lock) hold(ctx context.Context) (cluster.Holding, error) {
 		return holding, err
 	}
 	l.mu.Lock()
-	away := asked.Sub(l.expires)
-	again := l.valid != nil && away > 0
+	defer l.mu.Unlock()
+	if away := asked.Sub(l.expires); l.valid != nil && away > 0 {
+		l.back(away) // before a pass can go on
+	}
 	if l.valid == nil || l.valid.Err() != nil {
 		l.valid, l.lapse = context.WithCancelCause(context.WithoutCancel(ctx))
 	}
@@ -58,10 +60,6 @@ func (l *lock) hold(ctx context.Context) (cluster.Holding, error) {
 		close(l.renewed)
 	}
 	l.expires, l.renewed = asked.Add(l.ttl), make(chan struct{})
-	l.mu.Unlock()
-	if again {
-		l.back(away)
-	}
 	return holding, nil
 }
 
