@@ -36,6 +36,8 @@ var rooms = map[string][]string{
 	"internal/azure":            {"internal/fleet"},
 	"internal/cluster":          {"internal/fleet", "internal/journal"},
 	"internal/engine":           {"internal/plan", "internal/journal", "internal/azure", "internal/cluster", "internal/fleet", "internal/wire"},
+	"internal/workflow":         {"internal/azure", "internal/cluster", "internal/fleet"},
+	"internal/workflow/journal": {"internal/fleet"},
 	"internal/donors":           {"internal/fleet"},
 	"internal/auto":             {"internal/donors", "internal/engine", "internal/plan", "internal/fleet"},
 	"internal/redact":           {"internal/wire"},
@@ -276,7 +278,7 @@ func TestMainsAreShort(t *testing.T) {
 
 // Clocks are passed in where something is decided.
 func TestDecisionsTakeTheTime(t *testing.T) {
-	for _, room := range []string{"internal/plan", "internal/fleet"} {
+	for _, room := range []string{"internal/plan", "internal/fleet", "internal/workflow"} {
 		err := filepath.WalkDir("../../"+room, func(path string, d fs.DirEntry, err error) error {
 			if err != nil || d.IsDir() || !strings.HasSuffix(path, ".go") {
 				return err

@@ -1,0 +1,103 @@
+package azure
+
+import (
+	"context"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/ortet/ortet/internal/fleet"
+)
+
+// settledAfter is how long after a write a read from another region may answer 404.
+const settledAfter = time.Minute
+
+// Settled makes the fleet.KindNotFound of a resource KindTransient for a minute after
+// this process began a change of it, since ARM's reads may be older than its writes. A
+// 404 after a deletion, and any later one, is the truth. It belongs below Retry.
+func Settled(cloud Cloud) Cloud {
+	return &settled{Cloud: cloud, begun: map[string]time.Time{}}
+}
+
+type settled struct {
+	Cloud
+	mu    sync.Mutex
+	begun map[string]time.Time // by the resource's id in lower case
+}
+
+func (s *settled) Begin(ctx context.Context, c fleet.Change) (fleet.Token, error) {
+	token, err := s.Cloud.Begin(ctx, c)
+	s.mu.Lock()
+	if key := strings.ToLower(string(c.Target())); strings.HasPrefix(c.Verb(), "delete ") {
+		delete(s.begun, key)
+	} else {
+		s.begun[key] = time.Now()
+	}
+	s.mu.Unlock()
+	return token, s.judge(source(c), err)
+}
+
+// source is what a change reads beside its target.
+func source(c fleet.Change) fleet.ResourceID {
+	switch c := c.(type) {
+	case fleet.CreateSnapshot:
+		return c.Source
+	case fleet.CreateDisk:
+		return c.Source
+	case fleet.CreateVersion:
+		return c.Source
+	case fleet.AttachDisk:
+		return c.Disk
+	case fleet.PatchModel:
+		return c.Image.ID
+	}
+	return ""
+}
+
+func (s *settled) judge(id fleet.ResourceID, err error) error {
+	if !fleet.Is(err, fleet.KindNotFound) {
+		return err
+	}
+	s.mu.Lock()
+	begun, ok := s.begun[strings.ToLower(string(id))]
+	s.mu.Unlock()
+	if !ok || time.Since(begun) >= settledAfter {
+		return err
+	}
+	return &fleet.Error{Op: "read soon after a write", Resource: string(id), Kind: fleet.KindTransient, Err: err}
+}
+
+func (s *settled) Pool(ctx context.Context, id fleet.ResourceID) (fleet.Pool, error) {
+	v, err := s.Cloud.Pool(ctx, id)
+	return v, s.judge(id, err)
+}
+
+func (s *settled) Instance(ctx context.Context, id fleet.ResourceID) (fleet.Instance, error) {
+	v, err := s.Cloud.Instance(ctx, id)
+	return v, s.judge(id, err)
+}
+
+func (s *settled) Disk(ctx context.Context, id fleet.ResourceID) (fleet.Disk, error) {
+	v, err := s.Cloud.Disk(ctx, id)
+	return v, s.judge(id, err)
+}
+
+func (s *settled) Snapshot(ctx context.Context, id fleet.ResourceID) (fleet.Snapshot, error) {
+	v, err := s.Cloud.Snapshot(ctx, id)
+	return v, s.judge(id, err)
+}
+
+func (s *settled) Gallery(ctx context.Context, id fleet.ResourceID) (fleet.Gallery, error) {
+	v, err := s.Cloud.Gallery(ctx, id)
+	return v, s.judge(id, err)
+}
+
+func (s *settled) Definition(ctx context.Context, id fleet.ResourceID) (fleet.Definition, error) {
+	v, err := s.Cloud.Definition(ctx, id)
+	return v, s.judge(id, err)
+}
+
+func (s *settled) Version(ctx context.Context, id fleet.ResourceID) (fleet.ImageVersion, error) {
+	v, err := s.Cloud.Version(ctx, id)
+	return v, s.judge(id, err)
+}

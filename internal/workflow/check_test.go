@@ -1,0 +1,43 @@
+package workflow_test
+
+import (
+	"strings"
+	"testing"
+
+	"github.com/ortet/ortet/internal/workflow"
+	"github.com/ortet/ortet/internal/workflow/journal"
+)
+
+func TestCheck(t *testing.T) {
+	for name, table := range map[string]workflow.Table{"capture": captureTable(), "rollback": rollbackTable()} {
+		if err := table.Check(); err != nil {
+			t.Errorf("%s: %v", name, err)
+		}
+	}
+	for _, c := range []struct {
+		wrong string
+		table workflow.Table
+	}{
+		{`waits for the unknown id "b"`, workflow.Table{{ID: "a", After: []string{"b"}}}},
+		{`id "a" is empty, used twice`, workflow.Table{{ID: "a"}, {ID: "a"}}},
+		{`id "a" is empty, used twice`, workflow.Table{{ID: "a", Undo: undo("a")}}},
+		{"wait for each other", workflow.Table{{ID: "a", After: []string{"b"}}, {ID: "b", After: []string{"a"}}}},
+		{"wait for each other", workflow.Table{{ID: "a", After: []string{"undo-b"}}, {ID: "b", After: []string{"a"}, Undo: undo("undo-b", "b")}}},
+		{"wait for each other", workflow.Table{{ID: "a", Undo: needs(undo("undo-a", "b"), "undo-b")}, {ID: "b", Undo: needs(undo("undo-b", "a"), "undo-a")}}},
+		{"only after a failure", workflow.Table{{ID: "a", Undo: undo("undo-a")}, {ID: "b", After: []string{"undo-a"}}}},
+		{"only after a failure", workflow.Table{{ID: "a", Undo: undo("undo-a")}, {ID: "b", Undo: needs(undo("undo-b", "a"), "undo-a")}}},
+		{"which is no undo", workflow.Table{{ID: "a"}, {ID: "b", Undo: needs(undo("undo-b"), "a")}}},
+		{"not a step", workflow.Table{{ID: "a", Undo: undo("undo-a", "b")}, {ID: "b", Undo: undo("undo-b", "undo-a")}}},
+		{"which an interruption leaves out", workflow.Table{
+			{ID: "a", Undo: with(undo("undo-a", "b"), func(u *workflow.Undo) { u.Keep = journal.Done })},
+			{ID: "b", Undo: needs(undo("undo-b", "b"), "undo-a")},
+		}},
+	} {
+		if err := filled(c.table).Check(); err == nil || !strings.Contains(err.Error(), c.wrong) {
+			t.Errorf("want %q, got %v", c.wrong, err)
+		}
+	}
+	if err := (workflow.Table{{ID: "a"}}).Check(); err == nil {
+		t.Error("a row without Do is accepted")
+	}
+}

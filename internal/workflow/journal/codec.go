@@ -1,0 +1,74 @@
+package journal
+
+import (
+	"bytes"
+	"encoding/json"
+	"errors"
+	"fmt"
+
+	"github.com/ortet/ortet/internal/fleet"
+)
+
+// Schema is the version of Record that this build writes. It rises when a reader of
+// the old one would misunderstand the new one.
+const Schema = 2
+
+// MaxSize is the limit of an encoded record in bytes: a Kubernetes Secret holds 1 MiB,
+// with the object around it.
+const MaxSize = 1<<20 - 16<<10
+
+// Encode gives the bytes that a store keeps. A record without pool, name or kind, of
+// another schema or over MaxSize is fleet.KindInvalid.
+func Encode(r Record) ([]byte, error) {
+	var err error
+	var data []byte
+	switch {
+	case r.Schema != Schema:
+		err = fmt.Errorf("schema %d is not %d", r.Schema, Schema)
+	case r.Pool == "", r.Name == "", r.Kind == "":
+		err = errors.New("pool, name or kind is missing")
+	default:
+		data, err = json.Marshal(r)
+	}
+	if err == nil && len(data) > MaxSize {
+		err = fmt.Errorf("record has %d bytes, limit %d", len(data), MaxSize)
+	}
+	if err != nil {
+		return nil, &fleet.Error{Op: "write journal", Resource: r.Pool, Kind: fleet.KindInvalid, Err: err}
+	}
+	return data, nil
+}
+
+// Decode reads what Encode wrote, strictly: unknown fields, oversize and the record of
+// another pool are fleet.KindInvalid, another schema is fleet.KindUnsupported.
+func Decode(pool string, data []byte) (Record, error) {
+	fail := func(kind fleet.Kind, err error, remedy string) (Record, error) {
+		return Record{}, &fleet.Error{Op: "read journal", Resource: pool, Kind: kind, Remedy: remedy, Err: err}
+	}
+	var r Record
+	var version struct {
+		Schema int `json:"schema"`
+	}
+	err := json.Unmarshal(data, &version)
+	if err == nil && version.Schema != Schema { // before unknown fields: another schema has others
+		return fail(fleet.KindUnsupported, fmt.Errorf("schema %d is not %d", version.Schema, Schema), "use the version of ortet that wrote it")
+	}
+	if err == nil {
+		decoder := json.NewDecoder(bytes.NewReader(data))
+		decoder.DisallowUnknownFields()
+		err = decoder.Decode(&r)
+	}
+	switch {
+	case err != nil:
+	case len(data) > MaxSize:
+		err = fmt.Errorf("record has %d bytes, limit %d", len(data), MaxSize)
+	case r.Name == "" || r.Kind == "":
+		err = errors.New("name or kind is missing")
+	case !fleet.ResourceID(r.Pool).Equal(fleet.ResourceID(pool)):
+		err = fmt.Errorf("record belongs to %q", r.Pool)
+	}
+	if err != nil {
+		return fail(fleet.KindInvalid, err, "inspect the Secret; delete it once nothing in it has to be undone")
+	}
+	return r, nil
+}

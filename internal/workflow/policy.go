@@ -1,0 +1,42 @@
+package workflow
+
+import (
+	"errors"
+	"time"
+
+	"github.com/ortet/ortet/internal/azure"
+	"github.com/ortet/ortet/internal/fleet"
+)
+
+const (
+	firstPause, longestPause = time.Second, 30 * time.Second
+	// credentialWait is how long refused credentials are tried before anything is changed.
+	credentialWait = time.Minute
+)
+
+// retry is the only policy that repeats a pass: it gives the pause before the next one,
+// or false if the action has failed. failures counts passes that failed in a row, err's
+// among them; changed says that the run has changed something.
+func retry(err error, undo, changed bool, failures int, since time.Duration) (time.Duration, bool) {
+	pause := max(backoff(failures), azure.RetryAfter(err))
+	if lost := new(Redo); errors.As(err, &lost) {
+		return 0, false
+	}
+	switch fleet.KindOf(err) {
+	case fleet.KindTransient, fleet.KindThrottled, fleet.KindConflict, fleet.KindTimedOut:
+		return pause, true
+	case fleet.KindStale:
+		if failures == 1 {
+			return time.Millisecond, true
+		}
+		return pause, true
+	case fleet.KindUnauthenticated:
+		return pause, undo || changed || since+pause <= credentialWait
+	}
+	return pause, undo
+}
+
+// backoff is 1 s, 2 s, 4 s … 30 s after so many failures.
+func backoff(failures int) time.Duration {
+	return min(firstPause<<min(max(failures-1, 0), 5), longestPause)
+}

@@ -1,0 +1,178 @@
+package workflow
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/ortet/ortet/internal/fleet"
+	"github.com/ortet/ortet/internal/workflow/journal"
+)
+
+func (x *run) record() journal.Record {
+	x.mu.Lock()
+	defer x.mu.Unlock()
+	return x.rec
+}
+
+// update changes the record. The next save writes it.
+func (x *run) update(change func(journal.Record) journal.Record) {
+	x.mu.Lock()
+	defer x.mu.Unlock()
+	x.rec = change(x.rec)
+	x.changes++
+}
+
+// extend moves deadlines by the time for which the lock had lapsed.
+func (x *run) extend(away time.Duration) {
+	x.update(func(r journal.Record) journal.Record {
+		for id, st := range r.Steps {
+			st.Begun = st.Begun.Add(away)
+			r = with(r, id, st)
+		}
+		return r
+	})
+}
+
+// save writes the record, unless another save has, and returns once the lock is valid.
+// The write outlives ctx, so that what was begun is written down.
+func (x *run) save(ctx context.Context) error {
+	x.mu.Lock()
+	want := x.changes
+	x.mu.Unlock()
+	x.saving <- struct{}{}
+	err := x.write(want)
+	<-x.saving
+	if err != nil {
+		return err
+	}
+	return x.lock.wait(ctx)
+}
+
+func (x *run) write(want int) error {
+	state, err := json.Marshal(x.workflow.State(!x.record().Open()))
+	if err != nil {
+		return fmt.Errorf("encode the workflow's state: %w", err)
+	}
+	x.mu.Lock()
+	if x.saved >= want && string(x.rec.State) == string(state) {
+		x.mu.Unlock()
+		return nil
+	}
+	x.rec.State, x.rec.Writer = state, x.lock.holder
+	rec, changes := x.rec, x.changes
+	x.mu.Unlock()
+	for failures := 1; ; failures++ {
+		stored, err := x.Journal.Save(x.ctx, rec)
+		if fleet.Is(err, fleet.KindConflict) {
+			rec.Revision, err = x.reclaim(rec, err)
+		}
+		if err == nil && stored.Revision != "" {
+			x.mu.Lock()
+			x.rec.Revision, x.saved = stored.Revision, changes
+			x.mu.Unlock()
+			return nil
+		}
+		pause, again := retry(err, false, true, failures, 0)
+		if err != nil && !again {
+			return err
+		}
+		if err := sleep(x.ctx, pause); err != nil {
+			return err
+		}
+	}
+}
+
+// reclaim gives the revision to write over after a conflict: that of our own write
+// whose answer was lost, or none if the record was deleted. Another writer ends the run.
+func (x *run) reclaim(rec journal.Record, conflict error) (string, error) {
+	there, err := x.Journal.Load(x.ctx, rec.Pool)
+	switch {
+	case fleet.Is(err, fleet.KindNotFound):
+		return "", nil
+	case err == nil && there.Writer != rec.Writer:
+		err = fmt.Errorf("%w: %s", errLost, conflict)
+		x.lock.lose(err)
+	case err == nil:
+		return there.Revision, nil
+	}
+	return rec.Revision, err
+}
+
+// close ends the record.
+func (x *run) close(exit int, message string) error {
+	x.update(func(r journal.Record) journal.Record {
+		r.Ended = &journal.End{At: x.Now(), Exit: exit, Message: message}
+		return r
+	})
+	return x.save(x.ctx)
+}
+
+// outcome says how the run ended, and closes the record unless something is left that
+// the same command tries again.
+func (x *run) outcome(ctx context.Context) error {
+	rec := x.record()
+	out := &Outcome{Step: x.failed, Err: x.failure}
+	if out.Err == nil {
+		out.Err = errors.New(rec.Why)
+	}
+	committed := false
+	for _, s := range x.table {
+		st := rec.Steps[s.ID].State
+		committed = committed || s.Commits && st == journal.Done
+		if out.Step == "" && (st == journal.Pending || st == journal.Running) {
+			out.Step = s.ID // where an interruption met it
+		}
+	}
+	left := Remaining(x.table, rec)
+	for _, s := range left {
+		text := s.Undo.ID + " is not done: " + rec.Steps[s.ID].Error
+		if s.Undo.Manual != nil {
+			text += "; " + s.Undo.Manual()
+		}
+		out.Left = append(out.Left, text)
+	}
+	switch {
+	case x.ctx.Err() != nil, rec.Phase == journal.Suspend, ctx.Err() != nil && !committed:
+		out.Exit = ExitInterrupted
+	case len(left) > 0 || rec.Phase != journal.Forward && committed:
+		out.Exit = ExitNeedsPerson
+		if rec.Phase == journal.Forward {
+			out.Step, out.Err = left[0].Undo.ID, errors.New("not all is undone")
+		}
+	case rec.Phase != journal.Forward:
+		out.Exit = ExitFailed
+	}
+	var err error
+	switch {
+	case x.ctx.Err() != nil:
+		err = context.Cause(x.ctx)
+	case len(left) > 0 || rec.Phase == journal.Suspend:
+		err = x.save(x.ctx)
+	default:
+		err = x.close(out.Exit, rec.Why)
+	}
+	switch {
+	case x.ctx.Err() != nil:
+		out.Exit, out.Err = ExitInterrupted, err
+	case err != nil:
+		out.Exit, out.Step, out.Err = ExitNeedsPerson, "journal", err
+	case out.Exit == ExitDone:
+		return nil
+	}
+	return out
+}
+
+func (x *run) report(a Action, kind, message string, percent int32) {
+	if x.Report == nil {
+		return
+	}
+	e := Event{Kind: kind, Step: a.ID(), Title: a.Step.Title, Message: message, Percent: percent, Usual: a.Step.Usual}
+	if a.Undo {
+		e.Title, e.Usual = a.Step.Undo.Title, a.Step.Undo.Usual
+	}
+	e.Elapsed = x.Now().Sub(x.record().Steps[a.Step.ID].Begun)
+	x.Report(e)
+}

@@ -1,0 +1,250 @@
+package workflow
+
+import (
+	"context"
+	"errors"
+	"maps"
+	"slices"
+	"time"
+
+	"github.com/ortet/ortet/internal/workflow/journal"
+)
+
+// An Action is a row's Do or its Undo.
+type Action struct {
+	Step Step
+	Undo bool
+}
+
+// ID is the id that people see.
+func (a Action) ID() string {
+	if a.Undo {
+		return a.Step.Undo.ID
+	}
+	return a.Step.ID
+}
+
+// Next gives the actions that may begin, in the table's order. inFlight names the rows
+// whose Do or Undo is at work in this process: such a row is offered neither. Nothing
+// offered and nothing in flight means that the phase is over.
+func Next(t Table, r journal.Record, inFlight map[string]bool) (open []Action) {
+	for _, s := range t {
+		switch {
+		case inFlight[s.ID]:
+		case mayDo(t, r, s):
+			open = append(open, Action{Step: s})
+		case mayUndo(t, r, s):
+			open = append(open, Action{Step: s, Undo: true})
+		}
+	}
+	return open
+}
+
+func mayDo(t Table, r journal.Record, s Step) bool {
+	st := r.Steps[s.ID].State
+	return r.Phase == journal.Forward && !slices.Contains(r.Redo, s.ID) && (st == journal.Pending || st == journal.Running) &&
+		all(s.After, func(id string) bool { return succeeded(t, r, id) })
+}
+
+func mayUndo(t Table, r journal.Record, s Step) bool {
+	if !taken(r, s) {
+		return false
+	}
+	due := slices.Contains(r.Redo, s.ID) || r.Steps[s.ID].State == journal.Undoing
+	switch r.Phase {
+	case journal.Undo:
+		due = true
+	case journal.Suspend:
+		due = due || !kept(r, s)
+	default:
+		due = due || len(s.Undo.When) > 0 && all(s.Undo.When, func(id string) bool { return succeeded(t, r, id) })
+	}
+	return due &&
+		all(s.Undo.After, func(id string) bool { o, _ := t.owner(id); return !taken(r, o) }) &&
+		all(s.Undo.Needs, func(id string) bool {
+			o, _ := t.owner(id)
+			return !taken(r, o) && r.Steps[o.ID].State != journal.Left
+		})
+}
+
+// taken reports whether what Do takes may be there and its Undo has not failed.
+func taken(r journal.Record, s Step) bool {
+	switch r.Steps[s.ID].State {
+	case journal.Running, journal.Done, journal.Failed, journal.Undoing:
+		return s.Undo != nil
+	}
+	return false
+}
+
+// kept reports whether an interruption leaves what the row took to the next run.
+func kept(r journal.Record, s Step) bool {
+	st := r.Steps[s.ID].State
+	return s.Undo != nil && s.Undo.Keep != "" && (st == journal.Done || st == s.Undo.Keep)
+}
+
+// succeeded reports it of a step or of an undo.
+func succeeded(t Table, r journal.Record, id string) bool {
+	o, _ := t.owner(id)
+	if slices.Contains(r.Redo, o.ID) {
+		return false
+	}
+	switch st := r.Steps[o.ID].State; st {
+	case journal.Skipped, journal.Undone:
+		return true
+	case journal.Done, journal.Undoing, journal.Left:
+		return o.ID == id
+	case journal.Failed:
+		return o.ID == id && o.Optional
+	}
+	return false
+}
+
+// impossible reports whether the undo id failed, or needs one that did.
+func impossible(t Table, r journal.Record, id string) bool {
+	o, _ := t.owner(id)
+	if o.ID == id || o.Undo == nil {
+		return false
+	}
+	return r.Steps[o.ID].State == journal.Left ||
+		taken(r, o) && slices.ContainsFunc(o.Undo.Needs, func(id string) bool { return impossible(t, r, id) })
+}
+
+// Started gives the record at the begin of an action.
+func Started(r journal.Record, a Action) journal.Record {
+	state := journal.Running
+	if a.Undo {
+		state = journal.Undoing
+	}
+	st := r.Steps[a.Step.ID]
+	if st.State == state {
+		return r
+	}
+	st.State, st.Begun, st.Due, st.Tries, st.Failures = state, time.Time{}, time.Time{}, 0, 0 // an undo waits for the operation that its Do began
+	return with(r, a.Step.ID, st)
+}
+
+// Ended gives the record after an action, which is in flight no more, and ends the
+// phase forward if that is called for. A Do that was canceled stays Running.
+func Ended(t Table, r journal.Record, a Action, err error, inFlight map[string]bool) journal.Record {
+	id, st := a.Step.ID, r.Steps[a.Step.ID]
+	redone := slices.Contains(r.Redo, id)
+	var lost *Redo
+	switch {
+	case err == nil && a.Undo:
+		st = journal.Step{State: journal.Undone}
+	case err == nil:
+		st = journal.Step{State: journal.Done, Before: st.Before}
+	case a.Undo:
+		st.State, st.Error = journal.Left, err.Error()
+	case errors.Is(err, context.Canceled) && !redone:
+	default:
+		st.State, st.Error = journal.Failed, err.Error()
+	}
+	r = with(r, id, st)
+	switch {
+	case r.Phase != journal.Forward:
+	case st.State == journal.Left && (redone || slices.ContainsFunc(t, func(s Step) bool {
+		return r.Steps[s.ID].State == journal.Pending && !all(s.After, func(id string) bool { return !impossible(t, r, id) })
+	})),
+		st.State == journal.Failed && !redone && !a.Step.Optional && !(errors.As(err, &lost) && r.Redos < maxRedos && known(t, lost.Steps)):
+		return GoBack(r, journal.Undo, "step "+a.ID()+": "+err.Error())
+	case lost != nil:
+		r.Redo, r.Redos = slices.Concat(r.Redo, lost.Steps, []string{id}), r.Redos+1
+	}
+	return redo(t, r, inFlight)
+}
+
+// redo makes the rows of Redo pending again once all of them are undone.
+func redo(t Table, r journal.Record, inFlight map[string]bool) journal.Record {
+	if !all(r.Redo, func(id string) bool { o, _ := t.owner(id); return !inFlight[id] && !taken(r, o) }) {
+		return r
+	}
+	for _, id := range r.Redo {
+		r = with(r, id, journal.Step{})
+	}
+	r.Redo = nil
+	return r
+}
+
+// GoBack ends the phase forward.
+func GoBack(r journal.Record, phase journal.Phase, why string) journal.Record {
+	if r.Phase == journal.Forward {
+		r.Phase, r.Why, r.Redo = phase, why, nil
+	}
+	return r
+}
+
+// Recover begins to undo what the process before has left: what failed to be undone is
+// tried again.
+func Recover(r journal.Record, phase journal.Phase, why string) journal.Record {
+	for id, st := range r.Steps {
+		if st.State == journal.Left {
+			st = journal.Step{State: journal.Undoing, Before: st.Before}
+		}
+		st.Begun, st.Due, st.Tries, st.Failures = time.Time{}, time.Time{}, 0, 0
+		r = with(r, id, st)
+	}
+	if r.Phase == journal.Suspend {
+		r.Phase = phase
+	}
+	return GoBack(r, phase, why)
+}
+
+// Resume begins the phase forward with the rows of a plan that was made from the world,
+// for a new record and for one that was suspended. Of the rows before only what an
+// interruption kept counts: if the plan does not skip it, its Do looks at it again.
+func Resume(t Table, r journal.Record) journal.Record {
+	old := r.Steps
+	r.Steps = map[string]journal.Step{}
+	for _, s := range t {
+		st := old[s.ID]
+		keep := kept(journal.Record{Steps: old}, s)
+		switch {
+		case s.Skip != "" && (s.Taken || keep && st.State == journal.Done):
+			st.State = journal.Done
+		case s.Skip != "":
+			st = journal.Step{State: journal.Skipped}
+		case keep:
+			st.State = journal.Running
+		default:
+			continue
+		}
+		st.Begun, st.Due, st.Tries = time.Time{}, time.Time{}, 0
+		r.Steps[s.ID] = st
+	}
+	r.Phase, r.Why, r.Redo, r.Redos = journal.Forward, "", nil, 0
+	return r
+}
+
+// Remaining gives the rows of which something may be there although the phase is over.
+func Remaining(t Table, r journal.Record) (rows []Step) {
+	for _, s := range t {
+		st := r.Steps[s.ID].State
+		stays := r.Phase == journal.Suspend && kept(r, s) ||
+			r.Phase == journal.Forward && st == journal.Done && (s.Undo == nil || len(s.Undo.When) == 0)
+		if st == journal.Left || taken(r, s) && !stays {
+			rows = append(rows, s)
+		}
+	}
+	return rows
+}
+
+// with gives the record with another step; the old one is unchanged.
+func with(r journal.Record, id string, st journal.Step) journal.Record {
+	r.Steps = maps.Clone(r.Steps)
+	if r.Steps == nil {
+		r.Steps = map[string]journal.Step{}
+	}
+	r.Steps[id] = st
+	return r
+}
+
+func known(t Table, ids []string) bool {
+	return all(ids, func(id string) bool {
+		return slices.ContainsFunc(t, func(s Step) bool { return s.ID == id })
+	})
+}
+
+func all(ids []string, is func(string) bool) bool {
+	return !slices.ContainsFunc(ids, func(id string) bool { return !is(id) })
+}
