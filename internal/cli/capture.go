@@ -20,6 +20,7 @@ type captureFlags struct {
 	dryRun     bool
 	image      string
 	pullSecret string
+	lease      leaseDuration
 
 	poolSelection
 	policySet   *pflag.FlagSet // flags that go with pools only
@@ -83,6 +84,7 @@ captured side by side; the exit code is the gravest of all pools (4, 1, 5, 3, 0)
 	flags.BoolVar(&r.AllowOwned, "allow-owned", false, "continue if Cluster API owns the scale set's model and may revert it")
 	flags.StringVar(&f.image, "image", defaultImage, "container `IMAGE` with ortet-node for the pod that prepares the disk")
 	flags.StringVar(&f.pullSecret, "image-pull-secret", "", "`NAME` of the pull secret for --image, in --namespace")
+	leaseFlag(flags, &f.lease)
 	f.policySet = f.policyFlags()
 	f.policySet.IntVar(&f.maxParallel, "max-parallel", 4, "maximum `NUMBER` of pools that are captured at a time")
 	flags.AddFlagSet(f.policySet)
@@ -162,7 +164,7 @@ func (f *captureFlags) run(cmd *cobra.Command, o *options, node string) error {
 func (f *captureFlags) work(o *options) work {
 	needs := kube.Everything(o.namespace)
 	needs.Force = f.request.ForceDrain
-	return work{image: f.image, pullSecret: f.pullSecret, needs: &needs}
+	return work{image: f.image, pullSecret: f.pullSecret, needs: &needs, lease: f.lease}
 }
 
 func writeCapture(w io.Writer, r engine.CaptureResult) {

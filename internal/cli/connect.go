@@ -7,7 +7,9 @@ import (
 	"math/rand/v2"
 	"os"
 	"strings"
+	"time"
 
+	"github.com/spf13/pflag"
 	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/rest"
 	"k8s.io/client-go/tools/clientcmd"
@@ -30,6 +32,30 @@ type work struct {
 	// needs is what Kubernetes has to allow, for preflight; nil leaves the list
 	// to the engine.
 	needs *kube.Needs
+	// lease is how long the pool's Lease lasts; 0 leaves it to the engine.
+	lease leaseDuration
+}
+
+// A leaseDuration is --lease-duration. With less than 5s, one slow renewal would lose the
+// pool.
+type leaseDuration time.Duration
+
+func leaseFlag(flags *pflag.FlagSet, d *leaseDuration) {
+	*d = leaseDuration(45 * time.Second)
+	flags.Var(d, "lease-duration", "time after its last renewal until the pool's Lease expires, 5s to 1h")
+}
+
+func (d *leaseDuration) Type() string { return "duration" }
+
+func (d *leaseDuration) String() string { return time.Duration(*d).String() }
+
+func (d *leaseDuration) Set(text string) error {
+	got, err := time.ParseDuration(text)
+	if err != nil || got < 5*time.Second || got > time.Hour {
+		return errors.New("want a duration from 5s to 1h")
+	}
+	*d = leaseDuration(got)
+	return nil
 }
 
 // A connection is the cluster and Azure, logged in.
@@ -93,6 +119,7 @@ func (o *options) open(ctx context.Context, w work) (connection, error) {
 		Secrets:    kube.Secrets,
 		Namespace:  o.namespace,
 		SelfNode:   o.process.Getenv("NODE_NAME"),
+		LeaseFor:   time.Duration(w.lease),
 	}}, nil
 }
 

@@ -14,6 +14,7 @@ func newRollback(o *options) *cobra.Command {
 	var (
 		request engine.RollbackRequest
 		dryRun  bool
+		lease   leaseDuration
 	)
 	cmd := &cobra.Command{
 		Use:   "rollback NODE|SCALE-SET-ID",
@@ -38,7 +39,7 @@ on the same day does not use it again.`,
 			ctx := cmd.Context()
 			show := newProgress(o.process.Err, o.process.Getenv)
 			defer show.Close()
-			e, err := o.connect(ctx, show, work{})
+			e, err := o.connect(ctx, show, work{lease: lease})
 			if err != nil {
 				return err
 			}
@@ -61,6 +62,7 @@ on the same day does not use it again.`,
 	f := cmd.Flags()
 	f.StringVar(&request.To, "to", engine.Previous, "`VERSION` to use: previous, original (the state before the first capture), or a name such as 2026.11.20")
 	f.BoolVar(&dryRun, "dry-run", false, "show the plan and all blockers; change nothing")
+	leaseFlag(f, &lease)
 	f.BoolVar(&request.AllowRolling, "allow-rolling", false, "continue if the scale set's upgrade policy is Rolling; Azure then replaces running instances")
 	f.BoolVar(&request.AllowOwned, "allow-owned", false, "continue if Cluster API owns the scale set's model and may revert it")
 	return cmd

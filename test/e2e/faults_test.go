@@ -135,6 +135,8 @@ func (f faulted) played(t *testing.T, w *world) {
 	}
 }
 
+func lastOf(s []string) string { return s[len(s)-1] }
+
 // toldVersions counts the versions that a playing tells of.
 func toldVersions(told string) int {
 	_, rest, _ := strings.Cut(told, "versions:")
