@@ -20,7 +20,7 @@ func (r *Runner) Pass(ctx context.Context, rec *journal.Record, w Workflow) (nex
 	case rec.Ended != nil || fleet.Is(err, fleet.KindHeld):
 		return 0, err
 	case err != nil:
-		return longestPause, nil //nolint:nilerr // asked again
+		return longestPause, nil // asked again
 	case !rec.Open():
 		if nothing, err := x.plan(ctx); err != nil || nothing {
 			x.lock.release()

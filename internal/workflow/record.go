@@ -93,7 +93,7 @@ func (x *run) reclaim(rec journal.Record, conflict error) (string, error) {
 	case fleet.Is(err, fleet.KindNotFound):
 		return "", nil
 	case err == nil && there.Writer != rec.Writer:
-		err = fmt.Errorf("%w: %s", errLost, conflict)
+		err = fmt.Errorf("%w: %w", errLost, conflict)
 		x.lock.lose(err)
 	case err == nil:
 		return there.Revision, nil

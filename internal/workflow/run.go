@@ -343,10 +343,11 @@ func (x *run) once(ctx context.Context, a Action) (Wait, error) {
 	if err != nil {
 		status, wait.Percent = err.Error(), -1
 		p.set(func(st *journal.Step) { st.Failures, st.Error = st.Failures+1, status })
-		again := false
-		if wait.In, again = retry(err, a.Undo, true, p.step().Failures, p.Since()); !again {
+		in, again := retry(err, a.Undo, true, p.step().Failures, p.Since())
+		if !again {
 			return Wait{}, err
 		}
+		wait.In = in
 	} else {
 		p.set(func(st *journal.Step) { st.Failures = 0 })
 		if every > 0 {

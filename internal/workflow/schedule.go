@@ -60,9 +60,9 @@ func mayUndo(t Table, r journal.Record, s Step) bool {
 		due = due || len(s.Undo.When) > 0 && all(s.Undo.When, func(id string) bool { return succeeded(t, r, id) })
 	}
 	return due &&
-		all(s.Undo.After, func(id string) bool { o, _ := t.owner(id); return !taken(r, o) }) &&
+		all(s.Undo.After, func(id string) bool { return !taken(r, t.owner(id)) }) &&
 		all(s.Undo.Needs, func(id string) bool {
-			o, _ := t.owner(id)
+			o := t.owner(id)
 			return !taken(r, o) && r.Steps[o.ID].State != journal.Left
 		})
 }
@@ -84,7 +84,7 @@ func kept(r journal.Record, s Step) bool {
 
 // succeeded reports it of a step or of an undo.
 func succeeded(t Table, r journal.Record, id string) bool {
-	o, _ := t.owner(id)
+	o := t.owner(id)
 	if slices.Contains(r.Redo, o.ID) {
 		return false
 	}
@@ -101,7 +101,7 @@ func succeeded(t Table, r journal.Record, id string) bool {
 
 // impossible reports whether the undo id failed, or needs one that did.
 func impossible(t Table, r journal.Record, id string) bool {
-	o, _ := t.owner(id)
+	o := t.owner(id)
 	if o.ID == id || o.Undo == nil {
 		return false
 	}
@@ -156,7 +156,7 @@ func Ended(t Table, r journal.Record, a Action, err error, inFlight map[string]b
 
 // redo makes the rows of Redo pending again once all of them are undone.
 func redo(t Table, r journal.Record, inFlight map[string]bool) journal.Record {
-	if !all(r.Redo, func(id string) bool { o, _ := t.owner(id); return !inFlight[id] && !taken(r, o) }) {
+	if !all(r.Redo, func(id string) bool { return !inFlight[id] && !taken(r, t.owner(id)) }) {
 		return r
 	}
 	for _, id := range r.Redo {

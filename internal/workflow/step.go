@@ -68,13 +68,9 @@ func (e *Redo) Error() string { return e.Err.Error() }
 // Unwrap gives the cause.
 func (e *Redo) Unwrap() error { return e.Err }
 
-// owner gives the row that has id as its own or its undo's.
-func (t Table) owner(id string) (Step, bool) {
-	i := slices.IndexFunc(t, func(s Step) bool { return s.ID == id || s.Undo != nil && s.Undo.ID == id })
-	if i < 0 {
-		return Step{}, false
-	}
-	return t[i], true
+// owner gives the row that has id as its own or its undo's, as Check has seen to.
+func (t Table) owner(id string) Step {
+	return t[slices.IndexFunc(t, func(s Step) bool { return s.ID == id || s.Undo != nil && s.Undo.ID == id })]
 }
 
 // Check reports what is wrong with a table: unknown or repeated ids, cycles, a step or

@@ -275,7 +275,6 @@ type small struct {
 	p        *process
 	kind     string
 	problems []workflow.Problem
-	optional error
 }
 
 func (s *small) Kind() string   { return "small" + s.kind }

@@ -3,7 +3,6 @@
 package e2e
 
 import (
-	"context"
 	"crypto/tls"
 	"crypto/x509"
 	"encoding/json"
@@ -388,9 +387,4 @@ func (p *pool) objects(t *testing.T) map[string]string {
 		}
 	}
 	return out
-}
-
-// background is for what has to be done after a test's context has ended.
-func background() (context.Context, context.CancelFunc) {
-	return context.WithTimeout(context.Background(), patience)
 }
