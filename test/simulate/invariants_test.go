@@ -177,8 +177,8 @@ func (w *world) leftovers(p *process) (all []lack) {
 		v.Each("Microsoft.Compute/disks", func(id string, body any) { add(id, body.(*armcompute.Disk).Tags) })
 	})
 	for id, version := range w.versions() {
-		if s := stateOf(version); s != plan.Succeeded && s != "Updating" {
-			all = append(all, lack{7, fleet.ResourceID(id).Name(), "is a version in state " + string(s), ""})
+		if s := stateOf(version); s == "Failed" || s == "Creating" {
+			all = append(all, lack{7, fleet.ResourceID(id).Name(), "is a version in state " + s, ""})
 		}
 	}
 	if c := w.workbench(); c != nil {
@@ -190,7 +190,8 @@ func (w *world) leftovers(p *process) (all []lack) {
 		}
 		return true
 	})
-	if holder, lease := w.holder(); strings.HasPrefix(holder, p.name+"/") {
+	// One that the API server is away for runs out by itself.
+	if holder, lease := w.holder(); !w.isDown("kube") && strings.HasPrefix(holder, p.name+"/") {
 		all = append(all, lack{7, lease, "is a Lease that is still locked", ""})
 	}
 	if d := w.kube.DaemonSet("kube-system", "kured"); d != nil && strings.Contains(d.Annotations[kuredLock], "ortet/") {

@@ -8,7 +8,11 @@ import (
 	"testing/synctest"
 	"time"
 
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+
 	"github.com/ortet/ortet/internal/engine"
+	"github.com/ortet/ortet/internal/fleet"
 )
 
 // A result is what came of a story.
@@ -86,8 +90,33 @@ func (w *world) pursue(i int, ask Ask) {
 			w.broken(10, "%s ends with exit %d, %s after the last event: %v", ask.Do, code, calm, p.err)
 			return
 		}
+		if ended && w.putRight(ask) {
+			return
+		}
 		time.Sleep(min(time.Minute<<try, 2*time.Hour) + w.between(0, time.Minute, "try", i, try))
 	}
+}
+
+// putRight is a person who does what a message asks for: starts instances and uncordons
+// nodes. It reports whether nothing helps: the donor was deleted.
+func (w *world) putRight(ask Ask) (hopeless bool) {
+	donor := w.computerOf(nodeName(ask.Node))
+	if ask.Do == "capture" && donor == nil {
+		return true
+	}
+	for _, name := range w.nodeNames() {
+		c := w.computerOf(name)
+		if c == nil || !w.isTouched(name) {
+			continue
+		}
+		if !w.isOn(c, 0) {
+			_ = w.request(http.MethodPost, fleet.ResourceID(c.ResourceID)+"/start", computeAPI, nil)
+		}
+		if n := w.kube.Node(name); n != nil && n.Annotations[fleet.AnnotationCapture] == "" {
+			w.kube.Change("nodes", "", name, func(o runtime.Object) { o.(*corev1.Node).Spec.Unschedulable = false })
+		}
+	}
+	return false
 }
 
 // await waits until a process has ended by itself; false where it was killed.

@@ -1,0 +1,133 @@
+package simulate
+
+import (
+	"flag"
+	"fmt"
+	"maps"
+	"regexp"
+	"runtime"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+)
+
+var (
+	sweepAll = flag.Bool("sweep", false, "play every case of the sweep; otherwise one in sampleEvery")
+	only     = flag.String("only", "", "with -sweep, play only cases whose event matches this regular expression")
+)
+
+// sampleEvery is how many cases of the sweep are skipped for one that is played by default.
+const sampleEvery = 60
+
+// swept are the stories of the sweep.
+var swept = []Story{
+	{Name: "sweep capture", Seed: 1, Pool: usual, Asks: []Ask{{Do: "capture", Grow: 1, History: 2}}},
+	{Name: "sweep rollback", Seed: 2, Pool: Pool{Instances: 3, Versions: 3, Extensions: []string{"monitor"}}, Asks: []Ask{{Do: "rollback"}}},
+}
+
+// cases gives what may happen at each request of a story that was played: a crash before and
+// after each write, and each fault and each deed that fits.
+func cases(requests []request) (all []Event) {
+	for _, r := range requests {
+		// Of polls the first three are enough. Each renewal of the Lease is like the others.
+		if !r.write() && r.n > 3 || strings.Contains(r.name, "/leases/") && r.n > 3 {
+			continue
+		}
+		add := func(e Event) {
+			e.At, e.N = r.name, r.n
+			all = append(all, e)
+		}
+		if r.write() {
+			add(Event{What: "kill before"})
+			add(Event{What: "kill after"})
+			add(Event{What: "interrupt"})
+			for _, d := range deeds {
+				add(d)
+			}
+		}
+		for _, f := range faults {
+			if f.fits(r) {
+				add(Event{What: f.name})
+			}
+		}
+	}
+	return all
+}
+
+// TestSweep plays stories with one event at each of their requests.
+func TestSweep(t *testing.T) {
+	match := regexp.MustCompile(*only)
+	for _, s := range swept {
+		t.Run(s.Name, func(t *testing.T) {
+			plain := play(t, s)
+			if len(plain.violations) > 0 {
+				t.Fatal(explain(s, plain))
+			}
+			var all []Story
+			for i, e := range cases(plain.requests) {
+				if *sweepAll && match.MatchString(fmt.Sprintf("%+v", e)) || !*sweepAll && i%sampleEvery == sampleEvery/2 {
+					s.Happen = []Event{e}
+					all = append(all, s)
+				}
+			}
+			playAll(t, all)
+		})
+	}
+}
+
+// playAll plays stories on all cores, and prints figures by event.
+func playAll(t *testing.T, all []Story) {
+	t.Helper()
+	var (
+		mu     sync.Mutex
+		next   int
+		failed = map[string]int{}
+		played = map[string]int{}
+		begun  = time.Now()
+	)
+	t.Run("play", func(t *testing.T) {
+		for i := range runtime.GOMAXPROCS(0) {
+			t.Run(fmt.Sprint(i), func(t *testing.T) {
+				t.Parallel()
+				for {
+					mu.Lock()
+					i := next
+					next++
+					mu.Unlock()
+					if i >= len(all) {
+						return
+					}
+					r := play(t, all[i])
+					mu.Lock()
+					what := all[i].Happen[0].What
+					played[what]++
+					if len(r.violations) > 0 || len(r.missed) == len(all[i].Happen) {
+						failed[what]++
+						t.Errorf("%d events missed\n%s", len(r.missed), explain(all[i], r))
+					}
+					mu.Unlock()
+				}
+			})
+		}
+	})
+	took := time.Since(begun)
+	for _, what := range slices.Sorted(maps.Keys(played)) {
+		t.Logf("%-34s %5d plays, %d with violations", what, played[what], failed[what])
+	}
+	t.Logf("%d plays in %.1f s", len(all), took.Seconds())
+}
+
+// TestReplay plays the story that replay holds: paste a literal that a test printed.
+func TestReplay(t *testing.T) {
+	for _, s := range replay {
+		r := play(t, s)
+		t.Log(explain(s, r))
+		if len(r.violations) > 0 {
+			t.Fail()
+		}
+	}
+}
+
+var replay []Story
