@@ -21,8 +21,9 @@ import (
 type fault struct {
 	name  string
 	azure azsim.Fault
-	kube  int // status of the API server
-	after bool
+	kube  int  // status of the API server
+	after bool // the request has its effect
+	lasts bool // for 30 s
 	fits  func(r request) bool
 }
 
@@ -47,14 +48,14 @@ var faults = []fault{
 	{name: "operation fails", azure: azsim.Fault{Effect: azsim.EffectFailAtEnd}, fits: begins},
 	{name: "operation preempted", azure: azsim.Fault{Effect: azsim.EffectNeverEnds}, fits: begins},
 	{name: "slow", azure: azsim.Fault{Effect: azsim.EffectSlow}, fits: begins},
-	{name: "not found yet", azure: azsim.Fault{Effect: azsim.EffectError, Status: http.StatusNotFound, Code: "ResourceNotFound"},
-		fits: func(r request) bool { return r.fresh && r.side() == "azure" }},
+	{name: "not found yet", lasts: true, azure: azsim.Fault{Effect: azsim.EffectError, Status: http.StatusNotFound, Code: "ResourceNotFound"},
+		fits: func(r request) bool { return r.fresh }},
 	{name: "deletion without effect", azure: azsim.Fault{Effect: azsim.EffectReportSuccess},
 		fits: func(r request) bool {
 			return strings.Contains(r.name, "azure DELETE ") && strings.Contains(r.name, "/extensions/")
 		}},
-	{name: "list still has it", azure: azsim.Fault{Effect: azsim.EffectStale},
-		fits: func(r request) bool { return r.fresh && strings.HasSuffix(r.name, "/extensions") }},
+	{name: "list still has it", lasts: true, azure: azsim.Fault{Effect: azsim.EffectStale},
+		fits: func(r request) bool { return r.unlisted }},
 }
 
 func faultOf(e *Event) fault {

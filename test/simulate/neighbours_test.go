@@ -133,6 +133,7 @@ func (w *world) changeNode(what, name string, c *computer) {
 	switch what {
 	case "instance deleted":
 		if w.request(http.MethodPost, w.pool+"/delete", computeAPI, object{"instanceIds": []string{id.Name()}}) == nil {
+			w.touch("capacity")
 			w.mu.Lock()
 			w.capacity--
 			w.mu.Unlock()
@@ -172,6 +173,7 @@ func (w *world) scaleIn() {
 		w.touch(name, c.ResourceID)
 	}
 	if len(ids) > 0 && w.request(http.MethodPost, w.pool+"/delete", computeAPI, object{"instanceIds": ids}) == nil {
+		w.touch("capacity")
 		w.mu.Lock()
 		w.capacity -= int64(len(ids))
 		w.mu.Unlock()

@@ -64,7 +64,7 @@ type Event struct {
 	For    time.Duration
 }
 
-var zeroFields = regexp.MustCompile(`(\w+:(0x0|0|false|""|\[\][\w.]+\(nil\)), )|(, \w+:(0x0|0|false|""|\[\][\w.]+\(nil\)))`)
+var zeroFields = regexp.MustCompile(`(, )?\w+:(0x0\b|0\b|false\b|""|\[\][\w.]+\(nil\))`)
 
 // GoString is the story as a literal, without what is zero.
 func (s Story) GoString() string {

@@ -13,9 +13,10 @@ import (
 
 // A request is one of ortet's that was sent while a story played.
 type request struct {
-	name  string // "azure PATCH virtualMachineScaleSets/pool1"
-	n     int    // of that name, from 1
-	fresh bool   // a read of what was written within the last minute
+	name     string // "azure PATCH virtualMachineScaleSets/pool1"
+	n        int    // of that name, from 1
+	fresh    bool   // a read of what was made within the last 30 s
+	unlisted bool   // a read of the model, of which an extension was deleted within the last 30 s
 }
 
 func (r request) side() string  { side, _, _ := strings.Cut(r.name, " "); return side }
@@ -101,11 +102,17 @@ func (w *world) arrived(name string) (request, []Event) {
 	defer w.mu.Unlock()
 	w.counts[name]++
 	r := request{name: name, n: w.counts[name]}
-	at, written := w.written[r.about()]
-	r.fresh = !r.write() && written && time.Since(at) < time.Minute
-	if r.write() {
-		w.written[r.about()] = time.Now()
-		w.written[path.Dir(r.about())] = time.Now() // lists
+	about := r.about()
+	switch {
+	case strings.HasPrefix(name, "azure PUT ") && !strings.HasPrefix(about, "virtualMachineScaleSets/"):
+		w.written[about] = time.Now()
+	case strings.HasPrefix(name, "azure DELETE ") && strings.Contains(about, "/extensions/"):
+		w.written["extension"] = time.Now()
+	case !r.write():
+		at, written := w.written[about]
+		r.fresh = written && time.Since(at) < time.Minute/2
+		at, written = w.written["extension"]
+		r.unlisted = written && time.Since(at) < time.Minute/2 && strings.HasPrefix(name, "azure GET ") && strings.HasSuffix(about, "/"+poolName)
 	}
 	w.requests = append(w.requests, r)
 	var due, later []Event
@@ -119,6 +126,14 @@ func (w *world) arrived(name string) (request, []Event) {
 		}
 	}
 	w.pending = later
+	for _, e := range due {
+		if faultOf(&e).lasts {
+			w.lasting, w.lastsUntil = e, time.Now().Add(time.Minute/2)
+		}
+	}
+	if len(due) == 0 && w.lasting.At == name && time.Now().Before(w.lastsUntil) {
+		due = []Event{w.lasting}
+	}
 	return r, due
 }
 

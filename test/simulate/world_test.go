@@ -66,6 +66,8 @@ type world struct {
 	operations  map[string]string // operation id to the request that began it
 	written     map[string]time.Time
 	pending     []Event
+	lasting     Event // a fault that meets each request of its name until then
+	lastsUntil  time.Time
 	happened    int
 	lastEvent   time.Time
 	down        map[string]time.Time // side to the end of its outage
