@@ -433,7 +433,7 @@ func (w *world) observeRest() {
 }
 
 // checkRest: model, extensions and capacity change while the set is at rest. What began in the
-// last minute, no process has to have seen.
+// last seconds, no process has to have seen.
 func (w *world) checkRest(p *process, req request) {
 	set := "virtualMachineScaleSets/" + poolName
 	if about := req.about(); about != set && !strings.HasPrefix(about, set+"/extensions/") || p.ask.Do != "capture" {
@@ -442,7 +442,7 @@ func (w *world) checkRest(p *process, req request) {
 	w.mu.Lock()
 	since := w.unrest
 	w.mu.Unlock()
-	if d := time.Since(since); !since.IsZero() && d > time.Minute && d < 20*time.Minute {
+	if d := time.Since(since); !since.IsZero() && d > 5*time.Second && d < 20*time.Minute {
 		w.broken(13, "%s sends %s while the set has not been at rest for %s", p.name, req.name, d)
 	}
 }

@@ -35,6 +35,7 @@ var deeds = []Event{
 	{What: "laptop sleeps", For: 303 * time.Second},
 	{What: "laptop sleeps", For: 2 * time.Hour},
 	{What: "model changed by others"},
+	{What: "laptop sleeps and another ortet begins", For: 303 * time.Second},
 }
 
 // touch notes what neighbours changed.
@@ -95,8 +96,13 @@ func (w *world) neighbour(e Event, p *process) bool {
 		if newest := w.newestVersion(); newest != "" {
 			w.deleted(newest, galleryAPI)
 		}
-	case "another ortet":
-		if rival, err := w.start(p.ask); err == nil {
+	case "another ortet", "laptop sleeps and another ortet begins":
+		ask := p.ask
+		if e.For > 0 {
+			p.suspend(e.For)
+			ask.elsewhere = true
+		}
+		if rival, err := w.start(ask); err == nil {
 			w.mu.Lock()
 			w.rivals = append(w.rivals, rival)
 			w.mu.Unlock()

@@ -73,9 +73,11 @@ func (w *world) pursue(i int, ask Ask) {
 			return
 		}
 		ended := w.await(p)
-		w.awaitRivals()
-		if ended {
+		if alone := !w.awaitRivals(); ended && alone {
 			w.checkEnd(p)
+		} else if ended { // what is there now may be the other's
+			time.Sleep(time.Minute)
+			continue
 		}
 		w.mu.Lock()
 		quiet := w.lastEvent.Before(p.began) || w.lastEvent.Equal(p.began)
@@ -138,12 +140,13 @@ func (w *world) await(p *process) bool {
 	}
 }
 
-func (w *world) awaitRivals() {
-	for {
+// awaitRivals waits until all others have ended, and reports whether there were any.
+func (w *world) awaitRivals() (any bool) {
+	for ; ; any = true {
 		w.mu.Lock()
 		if len(w.rivals) == 0 {
 			w.mu.Unlock()
-			return
+			return any
 		}
 		r := w.rivals[0]
 		w.rivals = w.rivals[1:]

@@ -64,7 +64,7 @@ func (w *world) newEngine(name string, to transporter, cluster http.RoundTripper
 	return engine.New(engine.Config{
 		Cloud: azure.Retry(azure.Limit(cloud, azure.Limits{}), azure.RetryPolicy{}), Cluster: c, Logger: slog.New(slog.DiscardHandler),
 		Reporter: engine.ReporterFunc(p.report), Now: p.now, Version: "test", Image: "ortet:test", Namespace: namespace,
-		Holder: name, Liveness: w.liveness, LeaseFor: leaseFor,
+		Holder: name, Liveness: p.liveness, LeaseFor: leaseFor,
 	})
 }
 
@@ -131,15 +131,19 @@ func (p *process) report(e engine.Event) {
 }
 
 // liveness is what a machine knows of the processes that ran on it.
-func (w *world) liveness(holder string) engine.Liveness {
+func (p *process) liveness(holder string) engine.Liveness {
+	if p == nil || p.ask.elsewhere {
+		return engine.Unknown
+	}
+	w := p.w
 	name, _, _ := strings.Cut(holder, "/")
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	for _, p := range w.processes {
-		if p.name == name {
-			p.mu.Lock()
-			defer p.mu.Unlock()
-			if p.killedAt || p.ended {
+	for _, other := range w.processes {
+		if other.name == name {
+			other.mu.Lock()
+			defer other.mu.Unlock()
+			if other.killedAt || other.ended {
 				return engine.Dead
 			}
 			return engine.Alive
