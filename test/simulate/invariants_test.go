@@ -251,8 +251,9 @@ func (w *world) checkModel(p *process, now model) {
 	if code == engine.ExitDone && p.ask.Do == "capture" {
 		grown += p.ask.Grow
 	}
-	// Where neighbours delete instances while it grows, they may race.
-	raced := now.capacity > grown && w.isTouched("capacity")
+	// Where neighbours delete instances while it grows, they may race; where they deleted the
+	// model's version, no instance can be made.
+	raced := now.capacity > grown && w.isTouched("capacity") || now.capacity < grown && w.anyTouched("/versions/")
 	if now.capacity != grown && !raced && !(nothing && now.capacity == capacity) && (code == engine.ExitDone || code == engine.ExitFailed) {
 		w.broken(8, "%s ends with exit %d and capacity %d, expected %d", p.name, code, now.capacity, grown)
 	}

@@ -102,6 +102,9 @@ func (w *world) neighbour(e Event, p *process) bool {
 			p.suspend(e.For)
 			ask.elsewhere = true
 		}
+		if ask.Do == "rollback" && ask.To == "" {
+			break // two of them go back twice
+		}
 		if rival, err := w.start(ask); err == nil {
 			w.mu.Lock()
 			w.rivals = append(w.rivals, rival)

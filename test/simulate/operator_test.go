@@ -1,8 +1,10 @@
 package simulate
 
 import (
+	"errors"
 	"fmt"
 	"net/http"
+	"slices"
 	"strings"
 	"testing"
 	"testing/synctest"
@@ -13,6 +15,7 @@ import (
 
 	"github.com/ortet/ortet/internal/engine"
 	"github.com/ortet/ortet/internal/fleet"
+	"github.com/ortet/ortet/internal/plan"
 )
 
 // A result is what came of a story.
@@ -92,19 +95,23 @@ func (w *world) pursue(i int, ask Ask) {
 			w.broken(10, "%s ends with exit %d, %s after the last event: %v", ask.Do, code, calm, p.err)
 			return
 		}
-		if ended && w.putRight(ask) {
+		if ended && w.putRight(ask, p.err) {
 			return
 		}
 		time.Sleep(min(time.Minute<<try, 2*time.Hour) + w.between(0, time.Minute, "try", i, try))
 	}
 }
 
-// putRight is a person who does what a message asks for: starts instances and uncordons
-// nodes. It reports whether nothing helps: the donor was deleted.
-func (w *world) putRight(ask Ask) (hopeless bool) {
+// putRight is a person who does what a message asks for: starts instances, uncordons and
+// adds nodes. It reports whether nothing helps: the donor was deleted.
+func (w *world) putRight(ask Ask, err error) (hopeless bool) {
 	donor := w.computerOf(nodeName(ask.Node))
 	if ask.Do == "capture" && donor == nil {
 		return true
+	}
+	refused := new(engine.Refused)
+	if errors.As(err, &refused) && slices.ContainsFunc(refused.Problems, func(p plan.Problem) bool { return p.Code == "NoWorkbench" }) {
+		w.scaleOut(int64(max(1, w.story.Pool.Zones)))
 	}
 	for _, name := range w.nodeNames() {
 		c := w.computerOf(name)
