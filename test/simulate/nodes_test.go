@@ -25,7 +25,7 @@ import (
 
 const (
 	bootTime         = 15 * time.Second // from the OS's start to a Ready node; up to twice that
-	nodeMonitorGrace = 40 * time.Second
+	nodeMonitorGrace = 40 * time.Second // five minutes in a quarter of the stories
 	unreachable      = "node.kubernetes.io/unreachable"
 	kuredLock        = "weave.works/kured-node-lock"
 )
@@ -139,7 +139,11 @@ func (w *world) halted(c *computer) {
 	w.mu.Lock()
 	life := c.life
 	w.mu.Unlock()
-	w.after(nodeMonitorGrace+w.between(0, 10*time.Second, "halt", c.node(), life), func() {
+	grace := nodeMonitorGrace
+	if w.story.Seed%4 == 2 {
+		grace = 5 * time.Minute
+	}
+	w.after(grace+w.between(0, 10*time.Second, "halt", c.node(), life), func() {
 		w.mu.Lock()
 		back := c.life != life
 		w.mu.Unlock()
@@ -277,7 +281,10 @@ func (w *world) podEnds(p *corev1.Pod, grace time.Duration) time.Duration {
 	if c == nil || !w.isOn(c, 0) {
 		return -1
 	}
-	return min(time.Second, grace)
+	if p.Namespace == namespace {
+		return min(time.Second, grace)
+	}
+	return min(max(time.Second, w.story.Pool.PodsTake), grace)
 }
 
 func (w *world) podDeleted(d kubesim.Deletion) {

@@ -33,6 +33,7 @@ type Pool struct {
 	Unmanaged               bool
 	Cordoned, Protected     bool          // the donor, by its owners
 	ScaleDown               string        // the donor's annotation
+	PodsTake                time.Duration // to end
 	Rebooting               time.Duration // how long kured reboots a node of another pool
 	Disk                    string        // secrets, preserve, nojoin, lost
 }
@@ -103,6 +104,8 @@ var stories = []Story{
 	{Name: "donor protected by its owners", Seed: 11, Pool: with(func(p *Pool) { p.Protected, p.ScaleDown = true, "true" }), Asks: []Ask{{Do: "capture"}}},
 	{Name: "donor offered to the autoscaler", Seed: 12, Pool: with(func(p *Pool) { p.ScaleDown = "false" }), Asks: []Ask{{Do: "capture"}}},
 	{Name: "pods that come late", Seed: 13, Pool: with(func(p *Pool) { p.LatePods = 3 }), Asks: []Ask{{Do: "capture"}}},
+	{Name: "pods that take three minutes to end, and a node controller that waits for five", Seed: 30, Pool: with(func(p *Pool) { p.PodsTake, p.Pods, p.Budgeted = 3*time.Minute, 3, 3 }),
+		Asks: []Ask{{Do: "capture", Grow: 1}}},
 	{Name: "pod without a controller", Seed: 14, Pool: with(func(p *Pool) { p.Unmanaged = true }), Asks: []Ask{{Do: "capture", Exit: 3}}, Cannot: "PodNotEvictable"},
 	{Name: "pod without a controller, by force", Seed: 14, Pool: with(func(p *Pool) { p.Unmanaged = true }), Asks: []Ask{{Do: "capture", Force: true}}},
 	{Name: "deallocate", Seed: 15, Pool: usual, Asks: []Ask{{Do: "capture", Deallocate: true}}},
