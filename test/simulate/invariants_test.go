@@ -345,6 +345,9 @@ func (w *world) checkRequest(p *process, req request, r *http.Request) func(*htt
 		p.mu.Lock()
 		p.changes++
 		p.mu.Unlock()
+		if bench := w.workbench(); bench != nil && strings.HasPrefix(about, "kube-system/") && w.isOn(bench, 0) {
+			w.checkAttached(bench.node())
+		}
 		after := w.kube.Node(node)
 		if before == nil || after == nil {
 			return
