@@ -150,6 +150,27 @@ var known = []struct {
 		"a model that was preempted is patched again without waiting for the operation that preempted it"},
 	{regexp.MustCompile("^invariant 7: .* exit 1, and ortet-generalize-pool1-look is left: step journal:"), []string{"away for 20 minutes"},
 		"the pod that inspects is left, and exit 1 does not name it, where the API server is away while the journal is opened"},
+	{regexp.MustCompile("^invariant 7: .* exit 1, and snapshot_pool1_generalized is left: step version:"), []string{"not found yet"},
+		"a 404 within 30 s of the snapshot's creation is believed at the second read: the capture fails, and leaves the snapshot"},
+}
+
+// failing are stories that break an invariant today, one for each that is known.
+var failing = []Story{
+	{Name: "an autoscaler preempts the model's change", Seed: 1, Pool: usual, Asks: []Ask{{Do: "capture", Grow: 1, History: 2}},
+		Happen: []Event{{At: "azure DELETE snapshots/snapshot_pool1_generalized", N: 1, What: "autoscaler adds a node"}}},
+	{Name: "API server away while the journal is opened", Seed: 1, Pool: usual, Asks: []Ask{{Do: "capture", Grow: 1, History: 2}},
+		Happen: []Event{{At: "kube GET ortet-system/pods/ortet-generalize-pool1-look", N: 2, What: "away for 20 minutes"}}},
+	{Name: "snapshot not found for 30 s", Seed: 2247, Pool: usual, Asks: []Ask{{Do: "capture", Deallocate: true}},
+		Happen: []Event{{At: "azure GET snapshots/snapshot_pool1_generalized", N: 6, What: "not found yet"}}},
+}
+
+// TestKnown fails once a story no longer breaks its invariant: it belongs to stories then.
+func TestKnown(t *testing.T) {
+	for _, s := range failing {
+		if r := play(t, s); knownReason(s, r) == "" {
+			t.Errorf("%s: no known violation\n%s", s.Name, explain(s, r))
+		}
+	}
 }
 
 func knownReason(s Story, r result) string {
