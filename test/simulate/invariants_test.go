@@ -36,7 +36,7 @@ import (
 //	 8  the capacity is what there was, and what was asked for
 //	 9  exit codes are true
 //	10  once calm, the same command ends with 0 within a day
-//	11  the journal is closed at exit 0 and 1; nobody writes while another process locks the pool
+//	11  the journal is closed at exit 0 and 1; no process writes while another locks the pool
 //	12  at no time: a donor stopped with pods to evict, or uncordoned before it is Ready; a copy attached to an
 //	    unprotected workbench or without kured's lock; the donor's disk attached elsewhere
 //	13  model, extensions and capacity change while the set is at rest, for 20 minutes
@@ -207,7 +207,7 @@ func stateOf(v *armcompute.GalleryImageVersion) string {
 	return string(*v.Properties.ProvisioningState)
 }
 
-// holder is who locks the pool, "" for nobody.
+// holder is the process that locks the pool, "" for none.
 func (w *world) holder() (holder, lease string) {
 	w.kube.Peek("leases", func(o runtime.Object) bool {
 		l, _ := o.(*coordinationv1.Lease)

@@ -7,7 +7,7 @@ import (
 	"time"
 )
 
-// A Story is a pool, what operators ask for, and what happens meanwhile.
+// A Story is a pool, what operators ask for, and what happens at which request.
 type Story struct {
 	Name   string
 	Seed   uint64
