@@ -22,6 +22,7 @@ const (
 	EffectHang          Effect = "hang"          // no answer until the client gives up, nothing done
 	EffectNeverEnds     Effect = "neverEnds"     // its operation stays InProgress
 	EffectFailAtEnd     Effect = "failAtEnd"     // its operation fails at its end, without effect on the substrate
+	EffectSlow          Effect = "slow"          // its operation takes ten minutes more
 	EffectReportFailure Effect = "reportFailure" // done, and said to have failed
 	EffectReportSuccess Effect = "reportSuccess" // not done, and said to have succeeded
 	EffectIgnoreNull    Effect = "ignoreNull"    // a PATCH's null keeps the value
@@ -31,7 +32,7 @@ const (
 )
 
 var effects = []Effect{EffectThrottle, EffectError, EffectDropBefore, EffectDropAfter, EffectHang, EffectNeverEnds,
-	EffectFailAtEnd, EffectReportFailure, EffectReportSuccess, EffectIgnoreNull, EffectExpireToken, EffectStale, EffectConflict}
+	EffectFailAtEnd, EffectSlow, EffectReportFailure, EffectReportSuccess, EffectIgnoreNull, EffectExpireToken, EffectStale, EffectConflict}
 
 // A Fault is a rule: requests that match meet its effect. Of several that match,
 // the first is met. Fields that are empty match everything.
@@ -224,7 +225,7 @@ func (c *call) canMeet(f *Fault) bool {
 func (c *call) meets(f Fault) {
 	c.fault = &f
 	switch f.Effect {
-	case EffectNeverEnds, EffectFailAtEnd, EffectReportFailure:
+	case EffectNeverEnds, EffectFailAtEnd, EffectSlow, EffectReportFailure:
 		c.opFault = &f
 	case EffectIgnoreNull:
 		c.ignoreNull = true

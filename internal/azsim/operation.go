@@ -19,6 +19,9 @@ const (
 	stateDeleting   = "Deleting"
 )
 
+// slowness is what EffectSlow adds to an operation.
+const slowness = 10 * time.Minute
+
 // work is what a long-running operation does.
 type work struct {
 	// span is how long it takes in all; run's own time is part of it.
@@ -104,6 +107,9 @@ func (c *call) begin(on *entry, w work) *operation {
 func (s *Server) perform(op *operation, on *entry, w work, fault *Fault) {
 	defer op.stop(nil)
 	var failure *armError
+	if fault.is(EffectSlow) {
+		w.span += slowness
+	}
 	deadline := op.start.Add(w.span)
 	ctx := s.ctx
 	if w.yields {

@@ -1,0 +1,206 @@
+package simulate
+
+import (
+	"context"
+	"crypto/sha256"
+	"encoding/hex"
+	"fmt"
+	"strings"
+	"time"
+
+	"github.com/ortet/ortet/internal/azsim"
+	"github.com/ortet/ortet/internal/fleet"
+)
+
+// A disk records what was done to its content.
+type disk struct {
+	generalized bool         // wholly
+	partly      bool         // a pod worked on it and did not finish
+	running     bool         // copied from a disk in use
+	user        string       // computer whose OS disk it is, by lower-case id
+	version     azsim.Volume // image version that it was made from
+}
+
+// A computer is an instance as the substrate has it.
+type computer struct {
+	azsim.Computer
+	running bool
+	life    int // counts boots and ends
+	ready   int // life in which its node became Ready
+	copies  map[int32]azsim.Volume
+}
+
+func (c *computer) node() string { return strings.ToLower(c.HostName) }
+
+// machines is the world as azsim.Substrate.
+type machines world
+
+func (m *machines) CreateVolume(_ context.Context, v azsim.Volume, from azsim.Source) error {
+	w := (*world)(m)
+	w.mu.Lock()
+	d := &disk{generalized: true}
+	if from.Volume != "" {
+		source := w.disks[from.Volume]
+		if source == nil {
+			w.mu.Unlock()
+			return fmt.Errorf("no volume %s", from.Volume)
+		}
+		*d = disk{generalized: source.generalized, partly: source.partly, running: source.running}
+		if c := w.computers[source.user]; c != nil && c.running {
+			d.running = true
+		}
+		if strings.Contains(string(from.Volume), "/versions/") {
+			d.version = from.Volume
+		}
+	}
+	if _, there := w.disks[v]; !there {
+		w.disks[v] = d
+	}
+	w.mu.Unlock()
+	if strings.Contains(string(v), "/versions/") && (!d.generalized || d.partly || d.running) {
+		w.broken(5, "version %s is made of a disk that is %+v", fleet.ResourceID(v).Name(), *d)
+	}
+	return nil
+}
+
+func (m *machines) DeleteVolume(_ context.Context, v azsim.Volume) error {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	delete(m.disks, v)
+	return nil
+}
+
+func (m *machines) Boot(_ context.Context, c azsim.Computer) error {
+	w := (*world)(m)
+	w.mu.Lock()
+	d := w.disks[c.OSDisk]
+	if d == nil {
+		w.mu.Unlock()
+		return fmt.Errorf("%s: no volume %s", c.Name, c.OSDisk)
+	}
+	there := w.computers[c.ID]
+	if there == nil {
+		there = &computer{copies: map[int32]azsim.Volume{}}
+		w.computers[c.ID] = there
+	}
+	if there.running {
+		w.mu.Unlock()
+		return nil
+	}
+	d.user, d.generalized = c.ID, false
+	there.Computer, there.running = c, true
+	there.life++
+	for lun, v := range c.DataDisks {
+		there.copies[lun] = v
+	}
+	version := d.version
+	w.mu.Unlock()
+	if c.Provision && version != "" {
+		w.checkClone(c, version)
+	}
+	w.booted(there)
+	return nil
+}
+
+// checkClone compares a new instance's customData with its version's tag.
+func (w *world) checkClone(c azsim.Computer, version azsim.Volume) {
+	made := w.versions()[string(version)]
+	if made == nil || made.Tags[fleet.TagCustomData] == nil || w.isTouched("model", string(version)) {
+		return
+	}
+	if sum := sha256.Sum256(c.CustomData); hex.EncodeToString(sum[:]) != *made.Tags[fleet.TagCustomData] {
+		w.broken(5, "%s is made of version %s with customData %q, which is not that of its tag", c.Name, fleet.ResourceID(version).Name(), c.CustomData)
+	}
+}
+
+func (m *machines) Shutdown(_ context.Context, id string, _ bool) error {
+	w := (*world)(m)
+	w.mu.Lock()
+	c := w.computers[id]
+	if c == nil || !c.running {
+		w.mu.Unlock()
+		return nil
+	}
+	c.running = false
+	c.life++
+	w.mu.Unlock()
+	w.halted(c)
+	return nil
+}
+
+func (m *machines) Remove(ctx context.Context, id string) error {
+	if err := m.Shutdown(ctx, id, false); err != nil {
+		return err
+	}
+	w := (*world)(m)
+	w.mu.Lock()
+	c := w.computers[id]
+	delete(w.computers, id)
+	w.mu.Unlock()
+	if c != nil {
+		w.after(nodeRemoved, func() { w.removeNode(c) })
+	}
+	return nil
+}
+
+func (m *machines) Attach(_ context.Context, id string, lun int32, v azsim.Volume) error {
+	w := (*world)(m)
+	w.mu.Lock()
+	c, d := w.computers[id], w.disks[v]
+	if c == nil || d == nil {
+		w.mu.Unlock()
+		return fmt.Errorf("attach %s to %s: not both exist", v, id)
+	}
+	c.copies[lun] = v
+	user := d.user
+	w.mu.Unlock()
+	if user != "" {
+		w.broken(12, "the OS disk %s of %s is attached to %s", v, user, id)
+	}
+	w.checkAttached(c.node())
+	return nil
+}
+
+func (m *machines) Detach(_ context.Context, id string, lun int32) error {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	if c := m.computers[id]; c != nil {
+		delete(c.copies, lun)
+	}
+	return nil
+}
+
+func (m *machines) Console(context.Context, string) ([]byte, error) { return nil, nil }
+
+// computerOf gives the computer of a node, nil without one.
+func (w *world) computerOf(node string) *computer {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	for _, c := range w.computers {
+		if c.node() == node {
+			return c
+		}
+	}
+	return nil
+}
+
+// workbench gives the node that a copy is attached to.
+func (w *world) workbench() (c *computer) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	for _, c := range w.computers {
+		if len(c.copies) > 0 {
+			return c
+		}
+	}
+	return nil
+}
+
+// isOn reports whether a computer runs since its boot of that life; 0 is any.
+func (w *world) isOn(c *computer, life int) bool {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	return c.running && (life == 0 || c.life == life)
+}
+
+const nodeRemoved = time.Minute // until the cloud controller deletes the Node of an instance that is gone

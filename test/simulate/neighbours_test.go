@@ -1,0 +1,226 @@
+package simulate
+
+import (
+	"encoding/json"
+	"net/http"
+	"path"
+	"strings"
+	"time"
+
+	appsv1 "k8s.io/api/apps/v1"
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+
+	"github.com/ortet/ortet/internal/fleet"
+)
+
+// deeds are what neighbours do just before a request is served.
+var deeds = []Event{
+	{What: "autoscaler adds a node"},
+	{What: "autoscaler deletes empty nodes"},
+	{What: "kured reboots", For: 5 * time.Minute},
+	{What: "instance deleted", Target: "donor"},
+	{What: "instance deleted", Target: "workbench"},
+	{What: "instance stopped", Target: "donor"},
+	{What: "instance stopped", Target: "workbench"},
+	{What: "instance restarted", Target: "workbench"},
+	{What: "cordoned", Target: "workbench"},
+	{What: "uncordoned", Target: "donor"},
+	{What: "node deleted", Target: "donor"},
+	{What: "node deleted", Target: "workbench"},
+	{What: "snapshot deleted"},
+	{What: "copy deleted"},
+	{What: "version deleted"},
+	{What: "another ortet"},
+	{What: "laptop sleeps", For: 303 * time.Second},
+	{What: "laptop sleeps", For: 2 * time.Hour},
+	{What: "model changed by others"},
+	{What: "laptop sleeps and another ortet begins", For: 303 * time.Second},
+}
+
+// touch notes what neighbours changed.
+func (w *world) touch(names ...string) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	for _, name := range names {
+		w.touched[strings.ToLower(name)] = true
+	}
+}
+
+// isTouched is the only excuse: a neighbour changed this very object.
+func (w *world) isTouched(names ...string) bool {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	for _, name := range names {
+		if w.touched[strings.ToLower(name)] {
+			return true
+		}
+	}
+	return false
+}
+
+// target gives the node that an event is about.
+func (w *world) target(e Event, p *process) (string, *computer) {
+	name := nodeName(p.ask.Node)
+	if e.Target != "donor" {
+		c := w.workbench()
+		if c == nil {
+			return "", nil
+		}
+		name = c.node()
+	}
+	return name, w.computerOf(name)
+}
+
+// neighbour does what an event has others do; false where the event is a fault.
+func (w *world) neighbour(e Event, p *process) bool {
+	switch e.What {
+	case "away for 20 minutes":
+		side, _, _ := strings.Cut(e.At, " ")
+		w.goesAway(side)
+		return true
+	case "operation preempted":
+		w.after(10*time.Minute, w.azure.EndHung)
+		return false
+	case "autoscaler adds a node":
+		w.scaleOut(1)
+	case "autoscaler deletes empty nodes":
+		w.scaleIn()
+	case "kured reboots":
+		w.kuredReboots(e.For)
+	case "snapshot deleted":
+		w.deleted(w.names.Snapshot, disksAPI)
+	case "copy deleted":
+		w.deleted(w.names.WorkDisk, disksAPI)
+	case "version deleted":
+		if newest := w.newestVersion(); newest != "" {
+			w.deleted(newest, galleryAPI)
+		}
+	case "another ortet", "laptop sleeps and another ortet begins":
+		ask := p.ask
+		if e.For > 0 {
+			p.suspend(e.For)
+			ask.elsewhere = true
+		}
+		if ask.Do == "rollback" && ask.To == "" {
+			break // two of them go back twice
+		}
+		if rival, err := w.start(ask); err == nil {
+			w.mu.Lock()
+			w.rivals = append(w.rivals, rival)
+			w.mu.Unlock()
+		}
+	case "model changed by others":
+		w.changeModel()
+	case "instance deleted", "instance stopped", "instance restarted", "cordoned", "uncordoned", "node deleted":
+		if name, c := w.target(e, p); c != nil {
+			w.changeNode(e.What, name, c)
+		}
+	default:
+		return false
+	}
+	return true
+}
+
+func (w *world) deleted(id fleet.ResourceID, version string) {
+	w.touch(string(id))
+	_ = w.request(http.MethodDelete, id, version, nil)
+}
+
+func (w *world) newestVersion() (newest fleet.ResourceID) {
+	for id := range w.versions() {
+		if id > low(newest) {
+			newest = fleet.ResourceID(id)
+		}
+	}
+	return newest
+}
+
+func (w *world) changeNode(what, name string, c *computer) {
+	w.touch(name, c.ResourceID)
+	id := fleet.ResourceID(c.ResourceID)
+	switch what {
+	case "instance deleted":
+		if w.request(http.MethodPost, w.pool+"/delete", computeAPI, object{"instanceIds": []string{id.Name()}}) == nil {
+			w.touch("capacity")
+			w.mu.Lock()
+			w.capacity--
+			w.mu.Unlock()
+		}
+	case "instance stopped":
+		_ = w.request(http.MethodPost, id+"/poweroff", computeAPI, nil)
+	case "instance restarted":
+		_ = w.request(http.MethodPost, id+"/restart", computeAPI, nil)
+	case "cordoned", "uncordoned":
+		w.kube.Change("nodes", "", name, func(o runtime.Object) { o.(*corev1.Node).Spec.Unschedulable = what == "cordoned" })
+	case "node deleted":
+		pods := w.podsOn(name)
+		w.kube.Remove("nodes", "", name)
+		for _, p := range pods {
+			w.replace(p)
+		}
+		w.mu.Lock()
+		life := c.life
+		w.mu.Unlock()
+		w.after(time.Minute, func() { w.report(c, life, true) })
+	}
+}
+
+// scaleIn is cluster-autoscaler, which deletes empty nodes that nothing protects; it leaves two.
+func (w *world) scaleIn() {
+	names := w.nodeNames()
+	var ids []string
+	for _, name := range names {
+		n, c := w.kube.Node(name), w.computerOf(name)
+		if len(names)-len(ids) <= 2 || n == nil || c == nil || n.Annotations[fleet.AnnotationScaleDownDisabled] == "true" || len(w.evictable(name)) > 0 {
+			continue
+		}
+		if w.hasCopy(c) && !w.isTouched(name) {
+			w.broken(12, "an autoscaler deletes %s, to which a copy is attached", name)
+		}
+		ids = append(ids, path.Base(c.ID))
+		w.touch(name, c.ResourceID)
+	}
+	if len(ids) > 0 && w.request(http.MethodPost, w.pool+"/delete", computeAPI, object{"instanceIds": ids}) == nil {
+		w.touch("capacity")
+		w.mu.Lock()
+		w.capacity -= int64(len(ids))
+		w.mu.Unlock()
+	}
+	w.observeRest()
+}
+
+func (w *world) hasCopy(c *computer) bool {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	return len(c.copies) > 0
+}
+
+// kuredReboots has kured lock reboots for a node of another pool, where the lock is free.
+func (w *world) kuredReboots(d time.Duration) {
+	const other = "pool2000000"
+	w.kube.Change("daemonsets", "kube-system", "kured", func(o runtime.Object) {
+		if a := o.(*appsv1.DaemonSet); a.Annotations[kuredLock] == "" {
+			text, _ := json.Marshal(object{"nodeID": other, "metadata": object{"unschedulable": false}, "created": time.Now().UTC(), "TTL": 0}) // of strings and numbers
+			a.Annotations = map[string]string{kuredLock: string(text)}
+		}
+	})
+	w.after(d, func() {
+		w.kube.Change("daemonsets", "kube-system", "kured", func(o runtime.Object) {
+			if a := o.(*appsv1.DaemonSet); strings.Contains(a.Annotations[kuredLock], other) {
+				delete(a.Annotations, kuredLock)
+			}
+		})
+	})
+}
+
+// changeModel has others set the pool's image and a tag.
+func (w *world) changeModel() {
+	w.touch("model")
+	_ = w.request(http.MethodPatch, w.pool, computeAPI, object{"tags": object{"team": "others"}, "properties": object{"virtualMachineProfile": object{
+		"storageProfile": object{"imageReference": object{"id": nil, "publisher": "Canonical", "offer": "ubuntu-24_04-lts", "sku": "server", "version": "24.04.202510010"}}}}})
+	now := w.modelNow()
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.model.image, w.model.rest = now.image, now.rest
+}

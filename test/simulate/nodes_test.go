@@ -1,0 +1,319 @@
+package simulate
+
+import (
+	"fmt"
+	"maps"
+	"slices"
+	"strconv"
+	"time"
+
+	appsv1 "k8s.io/api/apps/v1"
+	corev1 "k8s.io/api/core/v1"
+	policyv1 "k8s.io/api/policy/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/apimachinery/pkg/util/intstr"
+
+	"github.com/Azure/azure-sdk-for-go/sdk/resourcemanager/compute/armcompute/v8"
+
+	"github.com/ortet/ortet/internal/azsim"
+	"github.com/ortet/ortet/internal/fleet"
+	"github.com/ortet/ortet/test/kubesim"
+)
+
+const (
+	bootTime         = 15 * time.Second // from the OS's start to a Ready node; up to twice that
+	nodeMonitorGrace = 40 * time.Second // five minutes in a quarter of the stories
+	unreachable      = "node.kubernetes.io/unreachable"
+	kuredLock        = "weave.works/kured-node-lock"
+)
+
+// A nodeState is a node with its instance and Machine as others have them.
+type nodeState struct {
+	unschedulable bool
+	annotations   map[string]string
+	machine       map[string]string
+	scaleIn       bool // protected from
+	actions       bool
+}
+
+func (w *world) stateOf(name string) (s nodeState) {
+	if n := w.kube.Node(name); n != nil {
+		s.unschedulable, s.annotations = n.Spec.Unschedulable, maps.Clone(n.Annotations)
+	}
+	if m, ok := w.kube.Get("machines", workload, name).(*unstructured.Unstructured); ok {
+		s.machine = m.GetAnnotations()
+	}
+	if c := w.computerOf(name); c != nil {
+		w.azure.View(func(v *azsim.View) {
+			i, ok := v.Get(c.ResourceID).(*armcompute.VirtualMachineScaleSetVM)
+			if !ok || i.Properties == nil || i.Properties.ProtectionPolicy == nil {
+				return
+			}
+			p := i.Properties.ProtectionPolicy
+			s.scaleIn = p.ProtectFromScaleIn != nil && *p.ProtectFromScaleIn
+			s.actions = p.ProtectFromScaleSetActions != nil && *p.ProtectFromScaleSetActions
+		})
+	}
+	return s
+}
+
+func nodeName(n int) string { return fmt.Sprintf("%s%06s", poolName, strconv.FormatInt(int64(n), 36)) }
+
+func (w *world) nodeNames() (names []string) {
+	w.kube.Peek("nodes", func(o runtime.Object) bool {
+		names = append(names, o.(*corev1.Node).Name)
+		return true
+	})
+	return names
+}
+
+// booted has a computer's kubelet report, after a while.
+func (w *world) booted(c *computer) {
+	w.mu.Lock()
+	life := c.life
+	w.mu.Unlock()
+	if time.Since(w.begin) == 0 { // the world is being set up
+		w.report(c, life, true)
+		return
+	}
+	takes := w.between(bootTime, 2*bootTime, "boot", c.node(), life)
+	w.after(takes*2/3, func() { w.report(c, life, false) })
+	w.after(takes, func() { w.report(c, life, true) })
+}
+
+// report is a kubelet's heartbeat: it registers the Node where that is missing.
+func (w *world) report(c *computer, life int, ready bool) {
+	if !w.isOn(c, life) {
+		return
+	}
+	name := c.node()
+	condition := corev1.NodeCondition{Type: corev1.NodeReady, Status: corev1.ConditionFalse, Reason: "KubeletNotReady", LastTransitionTime: metav1.Now()}
+	if ready {
+		w.mu.Lock()
+		c.ready = life
+		w.mu.Unlock()
+		condition.Status, condition.Reason = corev1.ConditionTrue, "KubeletReady"
+	}
+	status := corev1.NodeStatus{
+		NodeInfo:   corev1.NodeSystemInfo{OperatingSystem: "linux", Architecture: "amd64", BootID: fmt.Sprintf("%s-%d", name, life), KubeletVersion: "v1.36.3"},
+		Conditions: []corev1.NodeCondition{condition}, Addresses: []corev1.NodeAddress{{Type: corev1.NodeInternalIP, Address: "10.0.0.4"}},
+	}
+	if !w.kube.Change("nodes", "", name, func(o runtime.Object) {
+		n := o.(*corev1.Node)
+		n.Status = status
+		if ready {
+			n.Spec.Taints = slices.DeleteFunc(n.Spec.Taints, func(t corev1.Taint) bool { return t.Key == unreachable })
+		}
+	}) {
+		node := &corev1.Node{
+			ObjectMeta: metav1.ObjectMeta{Name: name, Labels: map[string]string{corev1.LabelHostname: name, corev1.LabelOSStable: "linux", corev1.LabelArchStable: "amd64"}},
+			Spec:       corev1.NodeSpec{ProviderID: "azure://" + c.ResourceID}, Status: status,
+		}
+		if c.Zone != "" {
+			node.Labels[corev1.LabelTopologyZone] = location + "-" + c.Zone
+		}
+		if w.story.Pool.Machines {
+			node.Annotations = map[string]string{fleet.AnnotationCapiMachine: name, fleet.AnnotationCapiNamespace: workload}
+			w.kube.Put(&unstructured.Unstructured{Object: object{"apiVersion": "cluster.x-k8s.io/v1beta1", "kind": "Machine",
+				"metadata": object{"namespace": workload, "name": name}, "spec": object{}}})
+		}
+		w.kube.Put(node)
+		w.mu.Lock()
+		w.nodes[name] = nodeState{annotations: node.Annotations}
+		w.mu.Unlock()
+	}
+	if ready { // what was deleted while the kubelet was away ends now
+		for _, p := range w.podsOn(name) {
+			if p.DeletionTimestamp != nil {
+				w.kube.Remove("pods", p.Namespace, p.Name)
+			}
+		}
+	}
+}
+
+// halted is what the cluster sees of a computer that stopped.
+func (w *world) halted(c *computer) {
+	w.mu.Lock()
+	life := c.life
+	w.mu.Unlock()
+	grace := nodeMonitorGrace
+	if w.story.Seed%4 == 2 {
+		grace = 5 * time.Minute
+	}
+	w.after(grace+w.between(0, 10*time.Second, "halt", c.node(), life), func() {
+		w.mu.Lock()
+		back := c.life != life
+		w.mu.Unlock()
+		if back {
+			return
+		}
+		w.kube.Change("nodes", "", c.node(), func(o runtime.Object) {
+			n := o.(*corev1.Node)
+			n.Status.Conditions = []corev1.NodeCondition{{Type: corev1.NodeReady, Status: corev1.ConditionUnknown, Reason: "NodeStatusUnknown", LastTransitionTime: metav1.Now()}}
+			n.Spec.Taints = append(n.Spec.Taints, corev1.Taint{Key: unreachable, Effect: corev1.TaintEffectNoSchedule})
+		})
+	})
+}
+
+// removeNode is the cloud controller, which deletes the Node of a deleted instance.
+func (w *world) removeNode(c *computer) {
+	if n := w.kube.Node(c.node()); n == nil || n.Spec.ProviderID != "azure://"+c.ResourceID {
+		return
+	}
+	pods := w.podsOn(c.node())
+	w.kube.Remove("nodes", "", c.node())
+	w.kube.Remove("machines", workload, c.node())
+	for _, p := range pods {
+		w.kube.Remove("pods", p.Namespace, p.Name)
+		if p.DeletionTimestamp == nil {
+			w.replace(p)
+		}
+	}
+}
+
+func (w *world) podsOn(node string) (pods []*corev1.Pod) {
+	w.kube.Peek("pods", func(o runtime.Object) bool {
+		if p := o.(*corev1.Pod); p.Spec.NodeName == node {
+			pods = append(pods, p)
+		}
+		return true
+	})
+	return pods
+}
+
+// evictable gives the pods on a node that a drain has to evict.
+func (w *world) evictable(node string) (pods []*corev1.Pod) {
+	for _, p := range w.podsOn(node) {
+		owner := metav1.GetControllerOf(p)
+		if p.Namespace == workload && (owner == nil || owner.Kind != "DaemonSet") && p.Annotations[corev1.MirrorPodAnnotationKey] == "" {
+			pods = append(pods, p)
+		}
+	}
+	return pods
+}
+
+// populate puts the workload on the donor, and what its owners set on it.
+func (w *world) populate() {
+	p, donor := w.story.Pool, nodeName(0)
+	for _, ns := range []string{workload, "kube-system", namespace} {
+		w.kube.Put(&corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: ns}})
+	}
+	if p.Kured {
+		w.kube.Put(&appsv1.DaemonSet{ObjectMeta: metav1.ObjectMeta{Namespace: "kube-system", Name: "kured"}, Spec: appsv1.DaemonSetSpec{
+			Selector: &metav1.LabelSelector{MatchLabels: map[string]string{"name": "kured"}},
+			Template: corev1.PodTemplateSpec{Spec: corev1.PodSpec{Containers: []corev1.Container{{Name: "kured", Image: "kured"}}, NodeSelector: map[string]string{"none": "none"}}},
+		}})
+		if p.Rebooting > 0 {
+			w.kuredReboots(p.Rebooting)
+		}
+	}
+	w.kube.Change("nodes", "", donor, func(o runtime.Object) {
+		n := o.(*corev1.Node)
+		n.Spec.Unschedulable = p.Cordoned
+		n.Annotations = maps.Clone(n.Annotations)
+		if n.Annotations == nil {
+			n.Annotations = map[string]string{}
+		}
+		n.Annotations["example.com/owner"] = "others"
+		if p.ScaleDown != "" {
+			n.Annotations[fleet.AnnotationScaleDownDisabled] = p.ScaleDown
+		}
+	})
+	w.putSet("web", p.Pods)
+	w.putSet("db", p.Budgeted)
+	for i := range p.Pods {
+		w.putPod(donor, "web", i, nil)
+	}
+	for i := range p.Budgeted {
+		w.putPod(donor, "db", i, nil)
+	}
+	if p.Budgeted > 0 {
+		one := intstr.FromInt32(1)
+		w.kube.Put(&policyv1.PodDisruptionBudget{ObjectMeta: metav1.ObjectMeta{Namespace: workload, Name: "db"},
+			Spec: policyv1.PodDisruptionBudgetSpec{Selector: &metav1.LabelSelector{MatchLabels: map[string]string{"app": "db"}}, MaxUnavailable: &one}})
+	}
+	for i := range p.Daemons {
+		w.putPod(donor, "agent", i, func(pod *corev1.Pod) {
+			pod.OwnerReferences[0].Kind = "DaemonSet"
+			w.kube.Put(&appsv1.DaemonSet{ObjectMeta: metav1.ObjectMeta{Namespace: workload, Name: "agent", UID: pod.OwnerReferences[0].UID},
+				Spec: appsv1.DaemonSetSpec{Selector: &metav1.LabelSelector{MatchLabels: map[string]string{"app": "agent"}},
+					Template: corev1.PodTemplateSpec{Spec: corev1.PodSpec{NodeSelector: map[string]string{"none": "none"}}}}})
+		})
+	}
+	if p.Unmanaged {
+		w.putPod(donor, "alone", 0, func(pod *corev1.Pod) { pod.OwnerReferences = nil })
+	}
+}
+
+func (w *world) putSet(app string, pods int) {
+	n := int32(pods)
+	w.kube.Put(&appsv1.ReplicaSet{ObjectMeta: metav1.ObjectMeta{Namespace: workload, Name: app, UID: types.UID(app)},
+		Spec: appsv1.ReplicaSetSpec{Replicas: &n, Selector: &metav1.LabelSelector{MatchLabels: map[string]string{"app": app}}}})
+}
+
+func (w *world) putPod(node, app string, i int, change func(*corev1.Pod)) {
+	yes := true
+	p := &corev1.Pod{
+		ObjectMeta: metav1.ObjectMeta{Namespace: workload, Name: fmt.Sprintf("%s-%d", app, i), Labels: map[string]string{"app": app},
+			OwnerReferences: []metav1.OwnerReference{{APIVersion: "apps/v1", Kind: "ReplicaSet", Name: app, UID: types.UID(app), Controller: &yes}}},
+		Spec:   corev1.PodSpec{NodeName: node, Containers: []corev1.Container{{Name: "c", Image: app}}},
+		Status: corev1.PodStatus{Phase: corev1.PodRunning, Conditions: []corev1.PodCondition{{Type: corev1.PodReady, Status: corev1.ConditionTrue}}},
+	}
+	if change != nil {
+		change(p)
+	}
+	w.kube.Put(p)
+}
+
+func (w *world) nextPod() int {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.podNumber++
+	return 1000 + w.podNumber
+}
+
+// podEnds is how long a kubelet takes to end a pod: for ever while its computer is off.
+func (w *world) podEnds(p *corev1.Pod, grace time.Duration) time.Duration {
+	c := w.computerOf(p.Spec.NodeName)
+	if c == nil || !w.isOn(c, 0) {
+		return -1
+	}
+	if p.Namespace == namespace {
+		return min(time.Second, grace)
+	}
+	return min(max(time.Second, w.story.Pool.PodsTake), grace)
+}
+
+func (w *world) podDeleted(d kubesim.Deletion) {
+	if d.Pod.DeletionTimestamp == nil {
+		w.replace(d.Pod)
+	}
+}
+
+// replace has the ReplicaSet of a deleted pod make another.
+func (w *world) replace(p *corev1.Pod) {
+	if owner := metav1.GetControllerOf(p); owner == nil || owner.Kind != "ReplicaSet" {
+		return
+	}
+	n, app, left := w.nextPod(), p.Labels["app"], p.Spec.NodeName
+	w.after(w.between(2*time.Second, 20*time.Second, "replace", p.Name), func() { w.schedule(app, n, left) })
+}
+
+// schedule binds a pod to a node other than the one that it left.
+func (w *world) schedule(app string, n int, left string) {
+	node := ""
+	w.kube.Peek("nodes", func(o runtime.Object) bool {
+		if n := o.(*corev1.Node); !n.Spec.Unschedulable && len(n.Spec.Taints) == 0 && n.Name != left {
+			node = n.Name
+		}
+		return node == ""
+	})
+	if node == "" {
+		w.after(time.Minute, func() { w.schedule(app, n, left) })
+		return
+	}
+	w.putPod(node, app, n, nil)
+}

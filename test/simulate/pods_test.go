@@ -1,0 +1,208 @@
+package simulate
+
+import (
+	"crypto/ecdh"
+	"crypto/hpke"
+	"crypto/sha256"
+	"encoding/base64"
+	"encoding/hex"
+	"encoding/json"
+	"maps"
+	"slices"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+
+	"github.com/ortet/ortet/internal/wire"
+	"github.com/ortet/ortet/test/kubesim"
+)
+
+// podCreated starts the pods of ortet, as a kubelet does.
+func (w *world) podCreated(r kubesim.Request) {
+	if r.Verb != "create" || r.Resource != "pods" || r.Subresource != "" || r.Status >= 300 {
+		return
+	}
+	var all, made []*corev1.Pod
+	w.kube.Each("pods", func(o runtime.Object) bool {
+		all = append(all, o.(*corev1.Pod))
+		return true
+	})
+	w.mu.Lock()
+	for _, p := range all {
+		if p.Namespace == namespace && !w.begun[p.UID] {
+			w.begun[p.UID] = true
+			made = append(made, p)
+		}
+	}
+	w.mu.Unlock()
+	for _, p := range made {
+		w.after(w.between(2*time.Second, 4*time.Second, "pod", p.Name, p.UID), func() { w.podStarts(p) })
+	}
+}
+
+// runsOn gives the computer of a pod that runs, else nil.
+func (w *world) runsOn(p *corev1.Pod) *computer {
+	now := w.kube.Pod(p.Namespace, p.Name)
+	if now == nil || now.UID != p.UID || now.DeletionTimestamp != nil {
+		return nil
+	}
+	if c := w.computerOf(p.Spec.NodeName); c != nil && w.isOn(c, 0) {
+		return c
+	}
+	return nil
+}
+
+func (w *world) podStarts(p *corev1.Pod) {
+	c := w.runsOn(p)
+	if c == nil {
+		return
+	}
+	w.setStatus(p, corev1.PodStatus{Phase: corev1.PodRunning, ContainerStatuses: []corev1.ContainerStatus{{
+		Name: p.Spec.Containers[0].Name, State: corev1.ContainerState{Running: &corev1.ContainerStateRunning{}}}}})
+	command := p.Spec.Containers[0].Command
+	if slices.Contains(command, "--inspect") {
+		w.after(time.Second, func() { w.inspected(p, command) })
+		return
+	}
+	w.mu.Lock()
+	life := c.life
+	var d *disk
+	for _, lun := range slices.Sorted(maps.Keys(c.copies)) {
+		d = w.disks[c.copies[lun]]
+	}
+	broken := d != nil && d.partly && !d.generalized // by a pod that was lost
+	if d != nil && !d.generalized {
+		d.partly = true
+	}
+	w.mu.Unlock()
+	w.after(w.between(5*time.Second, 20*time.Second, "generalize", p.Name, p.UID), func() { w.generalized(p, command, c, life, d, broken) })
+}
+
+// inspected is the end of ortet-node generalize --inspect.
+func (w *world) inspected(p *corev1.Pod, command []string) {
+	if w.runsOn(p) == nil {
+		return
+	}
+	report := wire.GeneralizeReport{Capture: flagOf(command, "--capture"), Donor: flagOf(command, "--donor"), Outcome: wire.Generalized, DryRun: true,
+		Unsaved: []string{"customData: there is no key to seal it to (--seal-to)"}}
+	code := int32(0)
+	if w.story.Pool.Disk == "preserve" {
+		report.Outcome, report.Message, code = wire.DiskRefused, "/etc/cloud/cloud.cfg sets preserve_hostname: true", 3
+	}
+	w.reported(p, code, report)
+}
+
+// generalized is the end of ortet-node generalize on a copy.
+func (w *world) generalized(p *corev1.Pod, command []string, c *computer, life int, d *disk, half bool) {
+	if w.runsOn(p) == nil || !w.isOn(c, life) {
+		w.podTerminated(p, 0)
+		return
+	}
+	report := wire.GeneralizeReport{Capture: flagOf(command, "--capture"), Donor: flagOf(command, "--donor"), Outcome: wire.Generalized, Removed: 10, OS: "Debian"}
+	disk := w.story.Pool.Disk
+	secrets := disk == "secrets" && !slices.Contains(command, "--accept-pool-credentials")
+	w.mu.Lock()
+	lost := disk == "lost" && !w.podLost
+	w.podLost = w.podLost || lost
+	attached := false
+	for _, v := range c.copies {
+		attached = attached || d != nil && w.disks[v] == d
+	}
+	again := attached && d.generalized
+	if attached && !lost && !again && !secrets {
+		d.generalized, d.partly = true, half
+	}
+	w.mu.Unlock()
+	switch {
+	case lost:
+		w.podEnded(p, 137, []byte("killed\n"))
+		return
+	case !attached:
+		report.Outcome, report.Message = wire.DiskRefused, "there is no disk at the LUN"
+	case again:
+		report.Outcome, report.Message = wire.DiskRefused, "it is generalised already"
+	case secrets:
+		report.Outcome, report.Findings = wire.SecretsFound, []wire.SecretFinding{{Path: "/etc/kubernetes/azure.json", Class: wire.PoolCredential, Rule: "azure-json"}}
+	default:
+		if disk == "secrets" {
+			report.Findings = []wire.SecretFinding{{Path: "/etc/kubernetes/azure.json", Class: wire.PoolCredential, Rule: "azure-json", Accepted: true}}
+		}
+		if disk != "nojoin" {
+			report.Joins = []string{"/etc/kubernetes/bootstrap-kubelet.conf"}
+		}
+		item, err := seal(flagOf(command, "--seal-to"))
+		if err != nil {
+			w.broken(0, "seal customData: %v", err)
+		}
+		report.Saved = []wire.SealedItem{item}
+		w.reported(p, 0, report)
+		return
+	}
+	w.reported(p, 3, report)
+}
+
+// podTerminated has a kubelet that is back report a pod that did not survive its reboot.
+func (w *world) podTerminated(p *corev1.Pod, tries int) {
+	if now := w.kube.Pod(p.Namespace, p.Name); now == nil || now.UID != p.UID || tries > 100 {
+		return
+	}
+	if w.runsOn(p) == nil {
+		w.after(30*time.Second, func() { w.podTerminated(p, tries+1) })
+		return
+	}
+	w.setStatus(p, corev1.PodStatus{Phase: corev1.PodFailed, Reason: "Terminated", Message: "Pod was terminated in response to imminent node shutdown."})
+}
+
+func (w *world) setStatus(p *corev1.Pod, s corev1.PodStatus) {
+	w.kube.Change("pods", p.Namespace, p.Name, func(o runtime.Object) { o.(*corev1.Pod).Status = s })
+}
+
+func (w *world) reported(p *corev1.Pod, code int32, report wire.GeneralizeReport) {
+	text, _ := json.Marshal(wire.GeneralizeLine{Report: &report}) // of strings and numbers
+	w.podEnded(p, code, append(text, '\n'))
+}
+
+func (w *world) podEnded(p *corev1.Pod, code int32, log []byte) {
+	w.mu.Lock()
+	w.logs[p.Name] = log
+	w.mu.Unlock()
+	phase := corev1.PodSucceeded
+	if code != 0 {
+		phase = corev1.PodFailed
+	}
+	w.setStatus(p, corev1.PodStatus{Phase: phase, ContainerStatuses: []corev1.ContainerStatus{{
+		Name: p.Spec.Containers[0].Name, State: corev1.ContainerState{Terminated: &corev1.ContainerStateTerminated{ExitCode: code}}}}})
+}
+
+func (w *world) log(_, pod string) []byte {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	return w.logs[pod]
+}
+
+func flagOf(command []string, name string) string {
+	if i := slices.Index(command, name); i >= 0 && i+1 < len(command) {
+		return command[i+1]
+	}
+	return ""
+}
+
+// seal encrypts customData to a capture's key, as ortet-node does.
+func seal(to string) (wire.SealedItem, error) {
+	raw, err := base64.StdEncoding.DecodeString(to)
+	if err != nil {
+		return wire.SealedItem{}, err
+	}
+	key, err := ecdh.X25519().NewPublicKey(raw)
+	if err != nil {
+		return wire.SealedItem{}, err
+	}
+	public, err := hpke.NewDHKEMPublicKey(key)
+	if err != nil {
+		return wire.SealedItem{}, err
+	}
+	sealed, err := hpke.Seal(public, hpke.HKDFSHA256(), hpke.AES256GCM(), []byte("ortet.io/saved/customData/"), []byte(firstCustomData))
+	sum := sha256.Sum256([]byte(firstCustomData))
+	return wire.SealedItem{Kind: wire.CustomData, SHA256: hex.EncodeToString(sum[:]), Sealed: sealed}, err
+}

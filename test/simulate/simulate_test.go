@@ -1,0 +1,85 @@
+package simulate
+
+import (
+	"flag"
+	"os"
+	"runtime"
+	"runtime/debug"
+	"syscall"
+	"testing"
+	"time"
+)
+
+var verbose = flag.Bool("full", false, "print the whole trace of a story that breaks an invariant")
+var pace = flag.Int("pace", 0, "measure so many plays of the first story")
+
+func TestMain(m *testing.M) {
+	// Worlds come and go: collecting less often saves a quarter of the time.
+	debug.SetGCPercent(800)
+	flag.Parse()
+	if flag.Lookup("test.memprofile").Value.String() == "" {
+		runtime.MemProfileRate = 0
+	}
+	os.Exit(m.Run())
+}
+
+func TestStories(t *testing.T) {
+	for _, s := range stories {
+		t.Run(s.Name, func(t *testing.T) {
+			t.Parallel()
+			if r := play(t, s); len(r.violations)+len(r.missed) > 0 {
+				t.Errorf("%d events missed\n%s", len(r.missed), explain(s, r))
+			} else if *verbose {
+				t.Log(explain(s, r))
+			}
+		})
+	}
+}
+
+// TestSame plays a story with a crash and a neighbour three times: all that happens is the same.
+func TestSame(t *testing.T) {
+	s := stories[0]
+	s.Happen = []Event{{At: "azure PUT snapshots/snapshot_pool1", What: "kill after"}, {At: "azure PATCH virtualMachineScaleSets/pool1", What: "autoscaler adds a node"}}
+	first := play(t, s)
+	for range 2 {
+		r := play(t, s)
+		for i := range max(len(r.trace), len(first.trace)) {
+			if i >= len(r.trace) || i >= len(first.trace) || r.trace[i] != first.trace[i] {
+				t.Fatalf("line %d differs:\n%s\n%s", i, at(first.trace, i), at(r.trace, i))
+			}
+		}
+	}
+}
+
+func at(lines []string, i int) string {
+	if i < len(lines) {
+		return lines[i]
+	}
+	return "(end)"
+}
+
+// TestPace measures plays of the first story: CPU, and requests of a play.
+func TestPace(t *testing.T) {
+	if *pace == 0 {
+		t.Skip("-pace is not given")
+	}
+	sides := map[string]int{}
+	before := cpu(t)
+	for range *pace {
+		for _, r := range play(t, stories[0]).requests {
+			sides[r.side()]++
+		}
+	}
+	t.Logf("%d plays: %s of CPU each; %d requests to Azure and %d to Kubernetes each", *pace,
+		(cpu(t)-before)/time.Duration(*pace), sides["azure"] / *pace, sides["kube"] / *pace)
+}
+
+// cpu is the time that this process has computed.
+func cpu(t *testing.T) time.Duration {
+	t.Helper()
+	var u syscall.Rusage
+	if err := syscall.Getrusage(syscall.RUSAGE_SELF, &u); err != nil {
+		t.Fatal(err)
+	}
+	return time.Duration(u.Utime.Nano() + u.Stime.Nano())
+}

@@ -1,0 +1,184 @@
+package simulate
+
+import (
+	"flag"
+	"fmt"
+	"maps"
+	"regexp"
+	"runtime"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+)
+
+var (
+	sweepAll = flag.Bool("sweep", false, "play every case of the sweep; otherwise one in sampleEvery")
+	only     = flag.String("only", "", "with -sweep, play only cases whose event matches this regular expression")
+)
+
+// sampleEvery is how many cases of the sweep are skipped for one that is played by default.
+const sampleEvery = 60
+
+// swept are the stories of the sweep.
+var swept = []Story{
+	{Name: "sweep capture", Seed: 1, Pool: usual, Asks: []Ask{{Do: "capture", Grow: 1, History: 2}}},
+	{Name: "sweep rollback", Seed: 2, Pool: Pool{Instances: 3, Versions: 3, Extensions: []string{"monitor"}}, Asks: []Ask{{Do: "rollback"}}},
+}
+
+// cases gives what may happen at each request of a story that was played: a crash before and
+// after each write, and each fault and each deed that fits.
+func cases(requests []request) (all []Event) {
+	last := map[string]request{} // reads by what they are about
+	for _, r := range requests {
+		if !r.write() {
+			last[r.about()] = r
+		} else if before := last[r.about()]; before.side() == "kube" {
+			// A client that reads, sleeps and writes.
+			all = append(all, Event{At: before.name, N: before.n, What: "laptop sleeps and another ortet begins", For: 303 * time.Second})
+		}
+		// Of polls the first three are enough. Each renewal of the Lease is like the others.
+		seen := !r.write() && r.n > 3
+		if seen && !r.fresh && !r.unlisted || strings.Contains(r.name, "/leases/") && r.n > 3 {
+			continue
+		}
+		add := func(e Event) {
+			e.At, e.N = r.name, r.n
+			all = append(all, e)
+		}
+		if r.write() {
+			add(Event{What: "kill before"})
+			add(Event{What: "kill after"})
+			add(Event{What: "interrupt"})
+		}
+		for _, d := range deeds {
+			if r.write() {
+				add(d)
+			}
+		}
+		for _, f := range faults {
+			if f.fits(r) && (!seen || f.lasts) {
+				add(Event{What: f.name})
+			}
+		}
+	}
+	return all
+}
+
+// TestSweep plays stories with one event at each of their requests.
+func TestSweep(t *testing.T) {
+	match := regexp.MustCompile(*only)
+	for _, s := range swept {
+		t.Run(s.Name, func(t *testing.T) {
+			plain := play(t, s)
+			if len(plain.violations) > 0 {
+				t.Fatal(explain(s, plain))
+			}
+			var all []Story
+			for i, e := range cases(plain.requests) {
+				if *sweepAll && match.MatchString(fmt.Sprintf("%+v", e)) || !*sweepAll && i%sampleEvery == sampleEvery/2 {
+					s.Happen = []Event{e}
+					all = append(all, s)
+				}
+			}
+			playAll(t, all)
+		})
+	}
+}
+
+// playAll plays stories on all cores, and prints figures by event.
+func playAll(t *testing.T, all []Story) {
+	t.Helper()
+	var (
+		mu     sync.Mutex
+		next   int
+		failed = map[string]int{}
+		played = map[string]int{}
+		begun  = time.Now()
+	)
+	t.Run("play", func(t *testing.T) {
+		for i := range runtime.GOMAXPROCS(0) {
+			t.Run(fmt.Sprint(i), func(t *testing.T) {
+				t.Parallel()
+				for {
+					mu.Lock()
+					i := next
+					next++
+					mu.Unlock()
+					if i >= len(all) {
+						return
+					}
+					r := play(t, all[i])
+					mu.Lock()
+					what := all[i].Happen[0].What
+					if len(all[i].Happen) > 1 {
+						what = "several"
+					}
+					played[what]++
+					if reason := knownReason(all[i], r); reason != "" {
+						t.Logf("known: %s", reason)
+					} else if len(r.violations) > 0 || len(r.missed) == len(all[i].Happen) {
+						failed[what]++
+						one := all[i]
+						if len(one.Happen) > 1 && len(r.violations) > 0 {
+							one = simplest(t, one)
+							r = play(t, one)
+						}
+						t.Errorf("%d events missed\n%s", len(r.missed), explain(one, r))
+					}
+					mu.Unlock()
+				}
+			})
+		}
+	})
+	took := time.Since(begun)
+	for _, what := range slices.Sorted(maps.Keys(played)) {
+		t.Logf("%-34s %5d plays, %d with violations", what, played[what], failed[what])
+	}
+	t.Logf("%d plays in %.1f s", len(all), took.Seconds())
+}
+
+// known are violations of today's engine that stay until it is replaced.
+var known = []struct {
+	violation *regexp.Regexp
+	events    []string
+	reason    string
+}{
+	{regexp.MustCompile("^invariant 13: .* sends azure PATCH"),
+		[]string{"autoscaler adds a node", "autoscaler deletes empty nodes", "instance deleted", "model changed by others"},
+		"a model that was preempted is patched again without waiting for the operation that preempted it"},
+	{regexp.MustCompile("^invariant 7: .* exit 1, and ortet-generalize-pool1-look is left: step journal:"), []string{"away for 20 minutes"},
+		"the pod that inspects is left, and exit 1 does not name it, where the API server is away while the journal is opened"},
+	{regexp.MustCompile("^invariant 7: .* exit 1, and snapshot_pool1_generalized is left: step version:"), []string{"not found yet"},
+		"a 404 within 30 s of the snapshot's creation is believed at the second read: the capture fails, and leaves the snapshot"},
+}
+
+// failing are stories that break an invariant today, one for each that is known.
+var failing = []Story{
+	{Name: "an autoscaler preempts the model's change", Seed: 1, Pool: usual, Asks: []Ask{{Do: "capture", Grow: 1, History: 2}},
+		Happen: []Event{{At: "azure DELETE snapshots/snapshot_pool1_generalized", N: 1, What: "autoscaler adds a node"}}},
+	{Name: "API server away while the journal is opened", Seed: 1, Pool: usual, Asks: []Ask{{Do: "capture", Grow: 1, History: 2}},
+		Happen: []Event{{At: "kube GET ortet-system/pods/ortet-generalize-pool1-look", N: 2, What: "away for 20 minutes"}}},
+	{Name: "snapshot not found for 30 s", Seed: 2247, Pool: usual, Asks: []Ask{{Do: "capture", Deallocate: true}},
+		Happen: []Event{{At: "azure GET snapshots/snapshot_pool1_generalized", N: 6, What: "not found yet"}}},
+}
+
+// TestKnown fails once a story no longer breaks its invariant: it belongs to stories then.
+func TestKnown(t *testing.T) {
+	for _, s := range failing {
+		if r := play(t, s); knownReason(s, r) == "" {
+			t.Errorf("%s: no known violation\n%s", s.Name, explain(s, r))
+		}
+	}
+}
+
+func knownReason(s Story, r result) string {
+	for _, k := range known {
+		here := slices.ContainsFunc(s.Happen, func(e Event) bool { return slices.Contains(k.events, e.What) })
+		if here && len(r.violations) > 0 && k.violation.MatchString(r.violations[0]) {
+			return k.reason
+		}
+	}
+	return ""
+}

@@ -1,0 +1,216 @@
+package simulate
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net/http"
+	"net/url"
+	"path"
+	"strings"
+	"time"
+)
+
+// A request is one of ortet's that was sent while a story played.
+type request struct {
+	name     string // "azure PATCH virtualMachineScaleSets/pool1"
+	n        int    // of that name, from 1
+	fresh    bool   // a read of what was made within the last 30 s
+	unlisted bool   // a read of the model, of which an extension was deleted within the last 30 s
+}
+
+func (r request) side() string  { side, _, _ := strings.Cut(r.name, " "); return side }
+func (r request) write() bool   { return !strings.Contains(r.name, " GET ") }
+func (r request) about() string { return r.name[strings.LastIndex(r.name, " ")+1:] }
+
+// send takes one request of a process over the network: it counts the request, lets
+// its latency pass, and has happen what the story says.
+func (p *process) send(side, name string, r *http.Request, serve func(*http.Request, *Event) (*http.Response, error)) (*http.Response, error) {
+	w, ctx := p.w, r.Context()
+	p.awake()
+	name = side + " " + r.Method + " " + name
+	// The time of sending is part of the hash; a count would depend on requests that
+	// are given up in the instant in which a process dies.
+	if err := sleep(ctx, w.between(time.Millisecond, 40*time.Millisecond, p.name, name, time.Since(w.begin))); err != nil {
+		return nil, err
+	}
+	if p.isDead() {
+		<-ctx.Done()
+		return nil, context.Cause(ctx)
+	}
+	req, events := w.arrived(name)
+	var met *Event
+	killed := false
+	for _, e := range events {
+		w.trace("%s: %s %s", name, e.What, e.Target)
+		switch e.What {
+		case "kill before":
+			return nil, p.killed(ctx)
+		case "kill after":
+			killed = true
+		case "interrupt":
+			w.after(w.between(time.Microsecond, time.Millisecond, "interrupt", name, req.n), p.interrupt)
+		case "laptop sleeps":
+			p.suspend(e.For)
+		default:
+			if !w.neighbour(e, p) {
+				met = &e
+				continue
+			}
+			// What neighbours began is under way before the request is served.
+			if err := sleep(ctx, w.between(time.Microsecond, time.Millisecond, "neighbour", name, req.n)); err != nil {
+				return nil, err
+			}
+		}
+	}
+	if w.isDown(side) {
+		return nil, &url.Error{Op: "dial", URL: name, Err: errors.New("connection refused")}
+	}
+	after := w.checkRequest(p, req, r)
+	answer, err := serve(r, met)
+	after(answer)
+	w.trace("%s %s %d: %s", p.name, name, req.n, outcome(answer, err))
+	if killed {
+		return nil, p.killed(ctx)
+	}
+	p.awake()
+	return answer, err
+}
+
+func outcome(answer *http.Response, err error) string {
+	if err != nil {
+		return "no answer"
+	}
+	return fmt.Sprint(answer.StatusCode)
+}
+
+// sleep waits, or gives the context's cause.
+func sleep(ctx context.Context, d time.Duration) error {
+	timer := time.NewTimer(d)
+	defer timer.Stop()
+	select {
+	case <-timer.C:
+		return nil
+	case <-ctx.Done():
+		return context.Cause(ctx)
+	}
+}
+
+// arrived counts a request and gives the events that are due.
+func (w *world) arrived(name string) (request, []Event) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.counts[name]++
+	r := request{name: name, n: w.counts[name]}
+	about := r.about()
+	switch {
+	case strings.HasPrefix(name, "azure PUT ") && !strings.HasPrefix(about, "virtualMachineScaleSets/"):
+		w.written[about] = time.Now()
+	case strings.HasPrefix(name, "azure DELETE ") && strings.Contains(about, "/extensions/"):
+		w.written["extension"] = time.Now()
+	case !r.write():
+		at, written := w.written[about]
+		r.fresh = written && time.Since(at) < time.Minute/2
+		at, written = w.written["extension"]
+		r.unlisted = written && time.Since(at) < time.Minute/2 && strings.HasPrefix(name, "azure GET ") && strings.HasSuffix(about, "/"+poolName)
+	}
+	w.requests = append(w.requests, r)
+	var due, later []Event
+	for _, e := range w.pending {
+		if e.At == name && max(e.N, 1) == r.n {
+			due = append(due, e)
+			w.happened++
+			w.lastEvent = time.Now()
+		} else {
+			later = append(later, e)
+		}
+	}
+	w.pending = later
+	for _, e := range due {
+		if faultOf(&e).lasts {
+			w.lasting, w.lastsUntil = e, time.Now().Add(time.Minute/2)
+		}
+	}
+	if len(due) == 0 && w.lasting.At == name && time.Now().Before(w.lastsUntil) {
+		due = []Event{w.lasting}
+	}
+	return r, due
+}
+
+func (w *world) isDown(side string) bool {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	return time.Now().Before(w.down[side])
+}
+
+// azureWire is a process's way to Azure: policy.Transporter.
+type azureWire struct{ p *process }
+
+func (a azureWire) Do(r *http.Request) (*http.Response, error) {
+	w := a.p.w
+	name := w.azureName(r)
+	return a.p.send("azure", name, r, func(r *http.Request, met *Event) (*http.Response, error) {
+		answer, err := azureFault(met, r, w.azure.Transport().Do)
+		if err == nil {
+			w.remember(name, r.Method, answer)
+		}
+		return answer, err
+	})
+}
+
+// remember keeps which request began an operation.
+func (w *world) remember(name, method string, answer *http.Response) {
+	if link := answer.Header.Get("Azure-AsyncOperation"); link != "" && !strings.HasPrefix(name, "operation-of") {
+		if u, err := url.Parse(link); err == nil {
+			w.mu.Lock()
+			defer w.mu.Unlock()
+			w.operations[path.Base(u.Path)] = "operation-of-" + method + "-" + name
+		}
+	}
+}
+
+// azureName is a request's path without what is the same everywhere.
+func (w *world) azureName(r *http.Request) string {
+	parts := strings.Split(strings.Trim(r.URL.Path, "/"), "/")
+	last := parts[len(parts)-1]
+	for i := len(parts) - 1; i >= 0; i-- {
+		if strings.EqualFold(parts[i], "providers") && i+2 < len(parts) {
+			parts = parts[i+2:]
+			break
+		}
+	}
+	if parts[0] == "locations" && len(parts) == 4 {
+		w.mu.Lock()
+		defer w.mu.Unlock()
+		return w.operations[last]
+	}
+	return strings.Join(parts, "/")
+}
+
+// kubeWire is a process's way to Kubernetes: http.RoundTripper.
+type kubeWire struct{ p *process }
+
+func (k kubeWire) RoundTrip(r *http.Request) (*http.Response, error) {
+	parts := strings.Split(strings.Trim(r.URL.Path, "/"), "/")
+	switch {
+	case parts[0] == "api" && len(parts) > 2:
+		parts = parts[2:]
+	case parts[0] == "apis" && len(parts) > 3:
+		parts = parts[3:]
+	}
+	if len(parts) > 2 && parts[0] == "namespaces" {
+		parts = parts[1:]
+	}
+	name := strings.Join(parts, "/")
+	if parts[0] == "selfsubjectaccessreviews" {
+		// Many are sent at once, with names in their bodies only.
+		return k.p.w.kube.RoundTrip(r)
+	}
+	return k.p.send("kube", name, r, func(r *http.Request, met *Event) (*http.Response, error) {
+		return kubeFault(met, r, k.p.w.kube.RoundTrip)
+	})
+}
+
+// CancelRequest is what an http.Client with a timeout calls; the request's context has
+// ended by then.
+func (k kubeWire) CancelRequest(*http.Request) {}

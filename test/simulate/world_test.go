@@ -1,0 +1,401 @@
+package simulate
+
+import (
+	"bytes"
+	"context"
+	"encoding/base64"
+	"encoding/json"
+	"fmt"
+	"hash/fnv"
+	"io"
+	"net/http"
+	"slices"
+	"strings"
+	"sync"
+	"testing/synctest"
+	"time"
+
+	"github.com/Azure/azure-sdk-for-go/sdk/azcore/policy"
+	"github.com/Azure/azure-sdk-for-go/sdk/resourcemanager/compute/armcompute/v8"
+	"k8s.io/apimachinery/pkg/types"
+
+	"github.com/ortet/ortet/internal/azsim"
+	"github.com/ortet/ortet/internal/fleet"
+	"github.com/ortet/ortet/internal/plan"
+	"github.com/ortet/ortet/test/kubesim"
+)
+
+const (
+	poolName    = "pool1"
+	location    = "westeurope"
+	namespace   = "ortet-system"
+	workload    = "default" // namespace of the pool's pods
+	ortetUser   = "ortet"
+	ortetClient = "0e7e7000-0000-4000-8000-000000000001"
+	computeAPI  = "2024-11-01"
+	galleryAPI  = "2024-03-03"
+	disksAPI    = "2025-01-02"
+	versionType = "Microsoft.Compute/galleries/images/versions"
+	memberType  = "Microsoft.Compute/virtualMachineScaleSets/virtualMachines"
+	setType     = "Microsoft.Compute/virtualMachineScaleSets"
+
+	firstCustomData = "#cloud-config\nruncmd: [join, '>>>>???']\n" // its base64 has + and /
+)
+
+var tokenScope = policy.TokenRequestOptions{Scopes: []string{azsim.InProcess + "//.default"}}
+
+type object = map[string]any
+
+// A world is one Azure and one cluster, and what has been seen of them.
+type world struct {
+	story Story
+	azure *azsim.Server
+	kube  *kubesim.Server
+	begin time.Time
+	ctx   context.Context // ends with the world
+	end   context.CancelFunc
+	pool  fleet.ResourceID
+	names plan.Names
+
+	mu          sync.Mutex
+	lines       []string // trace
+	requests    []request
+	violations  []string
+	timers      []*time.Timer
+	counts      map[string]int    // requests by name
+	operations  map[string]string // operation id to the request that began it
+	written     map[string]time.Time
+	pending     []Event
+	lasting     Event // a fault that meets each request of its name until then
+	lastsUntil  time.Time
+	happened    int
+	lastEvent   time.Time
+	down        map[string]time.Time // side to the end of its outage
+	disks       map[azsim.Volume]*disk
+	computers   map[string]*computer // by lower-case id
+	logs        map[string][]byte    // of pods
+	begun       map[types.UID]bool   // pods of ortet whose kubelet has seen them
+	podLost     bool
+	podNumber   int
+	nodes       map[string]nodeState                       // as others have them
+	touched     map[string]bool                            // objects that neighbours changed, by name or lower-case id
+	model       model                                      // as others have it
+	before      map[string]*armcompute.GalleryImageVersion // when the ask began
+	workbenches map[string]bool
+	capacity    int64     // that others asked for
+	unrest      time.Time // since when the set has not been at rest; zero at rest
+	processes   []*process
+	rivals      []*process
+	open        bool // a process was killed or ended with 4 or 5, and no later one ended with 0 or 1
+}
+
+func low[T ~string](id T) string { return strings.ToLower(string(id)) }
+
+// hash gives a number that the seed and the words decide.
+func (w *world) hash(words ...any) uint64 {
+	h := fnv.New64a()
+	_, _ = fmt.Fprintln(h, append(words, w.story.Seed)...) // never fails
+	v := h.Sum64()
+	v ^= v >> 32
+	v *= 0xd6e8feb86659fd93
+	return v ^ v>>32
+}
+
+func (w *world) between(least, most time.Duration, words ...any) time.Duration {
+	return least + time.Duration(w.hash(words...)%uint64(most-least+1))
+}
+
+func newWorld(s Story) (*world, error) {
+	w := &world{
+		story: s, begin: time.Now(), pending: slices.Clone(s.Happen),
+		counts: map[string]int{}, operations: map[string]string{}, written: map[string]time.Time{}, down: map[string]time.Time{},
+		disks: map[azsim.Volume]*disk{}, computers: map[string]*computer{}, logs: map[string][]byte{}, begun: map[types.UID]bool{},
+		nodes: map[string]nodeState{}, touched: map[string]bool{}, workbenches: map[string]bool{},
+		pool: "/subscriptions/" + azsim.DefaultSubscription + "/resourceGroups/" + azsim.DefaultResourceGroup + "/providers/" + setType + "/" + poolName,
+	}
+	w.names = plan.NamesOf(w.pool, "", "")
+	w.ctx, w.end = context.WithCancel(context.Background())
+	w.kube = &kubesim.Server{Machines: s.Pool.Machines, Log: w.log, Deleting: w.podDeleted, Ends: w.podEnds, OnRequest: w.podCreated}
+	stale := slices.ContainsFunc(s.Happen, func(e Event) bool { return e.What == "list still has it" })
+	w.azure = &azsim.Server{Seed: s.Seed, Substrate: (*machines)(w), KeepAnswers: stale, PageSize: s.Pool.PageSize,
+		Principals: []azsim.Principal{
+			{Name: "owner", ClientID: azsim.DefaultClientID, Roles: []azsim.Grant{{Role: "Owner"}}},
+			{Name: ortetUser, ClientID: ortetClient, Roles: []azsim.Grant{{Role: "Ortet", Actions: []string{"*"}}}},
+		},
+		Profile: azsim.Profile{"version.create": {Min: 2 * time.Minute, Max: 10 * time.Minute}},
+	}
+	if s.Pool.NoZRS {
+		w.azure.Locations = []azsim.Location{{Name: location, DisplayName: "West Europe"}}
+	}
+	if err := w.setUp(); err != nil {
+		w.close()
+		return nil, err
+	}
+	return w, nil
+}
+
+func (w *world) close() {
+	w.end()
+	w.mu.Lock()
+	for _, t := range w.timers {
+		t.Stop()
+	}
+	w.mu.Unlock()
+	w.azure.Close()
+}
+
+// after calls f when d has passed, unless the world has ended.
+func (w *world) after(d time.Duration, f func()) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.timers = append(w.timers, time.AfterFunc(d, func() {
+		if w.ctx.Err() == nil {
+			f()
+		}
+	}))
+}
+
+func (w *world) trace(format string, args ...any) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.lines = append(w.lines, fmt.Sprintf("%10.3f ", time.Since(w.begin).Seconds())+fmt.Sprintf(format, args...))
+}
+
+// broken notes a violation of an invariant, by its number.
+func (w *world) broken(invariant int, format string, args ...any) {
+	text := fmt.Sprintf("invariant %d: ", invariant) + fmt.Sprintf(format, args...)
+	w.trace("VIOLATION %s", text)
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	if !slices.Contains(w.violations, text) {
+		w.violations = append(w.violations, text)
+	}
+}
+
+// request asks Azure as the owner of the subscription, without faults.
+func (w *world) request(method string, id fleet.ResourceID, version string, body any) error {
+	var in io.Reader = http.NoBody
+	if body != nil {
+		text, err := json.Marshal(body)
+		if err != nil {
+			return err
+		}
+		in = bytes.NewReader(text)
+	}
+	r, err := http.NewRequestWithContext(w.ctx, method, azsim.InProcess+string(id)+"?api-version="+version, in)
+	if err != nil {
+		return err
+	}
+	token, err := w.azure.Credential("").GetToken(w.ctx, tokenScope)
+	if err != nil {
+		return err
+	}
+	r.Header.Set("Authorization", "Bearer "+token.Token)
+	r.Header.Set("Content-Type", "application/json")
+	answer, err := w.azure.Transport().Do(r)
+	if err != nil {
+		return err
+	}
+	defer func() { _ = answer.Body.Close() }()
+	if answer.StatusCode >= http.StatusBadRequest {
+		text, _ := io.ReadAll(io.LimitReader(answer.Body, 2000))
+		return fmt.Errorf("%s %s: %s: %s", method, id, answer.Status, text)
+	}
+	return nil
+}
+
+// setUp makes what there is at the beginning, at once.
+func (w *world) setUp() error {
+	w.azure.Instant(true)
+	defer w.azure.Instant(false)
+	settle := func(method string, id fleet.ResourceID, version string, body any) error {
+		err := w.request(method, id, version, body)
+		synctest.Wait()
+		return err
+	}
+	image := object{"publisher": "Canonical", "offer": "ubuntu-24_04-lts", "sku": "server", "version": "latest"}
+	if w.story.Pool.Versions > 0 {
+		newest, err := w.setUpGallery(settle)
+		if err != nil {
+			return err
+		}
+		image = object{"id": string(newest)}
+		if w.story.Pool.Latest {
+			image = object{"id": string(w.names.Definition)}
+		}
+		w.begin = time.Now()
+	}
+	if err := settle(http.MethodPut, w.pool, computeAPI, w.setBody(image)); err != nil {
+		return err
+	}
+	w.populate()
+	if w.story.Pool.Protected {
+		body := object{"location": location, "properties": object{"protectionPolicy": object{"protectFromScaleIn": true}}}
+		if err := settle(http.MethodPut, w.instance(0), computeAPI, body); err != nil {
+			return err
+		}
+	}
+	synctest.Wait()
+	for _, name := range w.nodeNames() {
+		w.nodes[name] = w.stateOf(name)
+	}
+	w.model = w.modelNow()
+	w.capacity = w.model.capacity
+	return nil
+}
+
+func (w *world) instance(n int) fleet.ResourceID {
+	return w.pool.Child("virtualMachines", fmt.Sprint(n))
+}
+
+// setUpGallery makes the versions of earlier captures, a week apart, and gives the newest.
+func (w *world) setUpGallery(settle func(string, fleet.ResourceID, string, any) error) (newest fleet.ResourceID, err error) {
+	snapshot, empty := w.pool.In("snapshots", "earlier"), w.pool.In("disks", "earlier")
+	w.disks[azsim.Volume(low(empty))] = &disk{generalized: true}
+	tags := object{fleet.TagCreatedBy: "ortet test", fleet.TagReason: "earlier captures"}
+	var features []object
+	if w.story.Pool.NVMe {
+		features = []object{{"name": "SecurityType", "value": "Standard"}, {"name": "DiskControllerTypes", "value": "SCSI, NVMe"}}
+	}
+	type put struct {
+		id      fleet.ResourceID
+		version string
+		body    object
+	}
+	puts := []put{
+		{empty, disksAPI, object{"location": location, "sku": object{"name": "StandardSSD_LRS"}, "properties": object{"creationData": object{"createOption": "Empty"}, "diskSizeGB": 30, "osType": "Linux", "hyperVGeneration": "V2"}}},
+		{snapshot, disksAPI, object{"location": location, "properties": object{"creationData": object{"createOption": "Copy", "sourceResourceId": string(empty)}, "incremental": true}}},
+		{w.names.Gallery, galleryAPI, object{"location": location, "tags": tags, "properties": object{}}},
+		{w.names.Definition, galleryAPI, object{"location": location, "tags": tags, "properties": object{
+			"osType": "Linux", "osState": "Generalized", "hyperVGeneration": "V2", "architecture": "x64", "features": features,
+			"identifier": object{"publisher": "VMSS-Prototype-Pattern", "offer": azsim.DefaultResourceGroup, "sku": poolName},
+		}}},
+	}
+	for i := range w.story.Pool.Versions {
+		at := w.begin.AddDate(0, 0, -7*(w.story.Pool.Versions-i))
+		capture := plan.CaptureName(at, "")
+		newest = w.names.Definition.Child("versions", plan.VersionName(at, false))
+		puts = append(puts, put{newest, galleryAPI, object{
+			"location": location,
+			"tags": object{fleet.TagCapture: capture, fleet.TagGeneralized: capture, fleet.TagCreatedBy: "ortet test",
+				fleet.TagBuiltFrom: "pool1000099", fleet.TagBuiltAt: at.Format(fleet.BuiltAtLayout)},
+			"properties": object{
+				"publishingProfile": object{"replicationMode": "Full", "storageAccountType": "Standard_LRS", "targetRegions": []object{{"name": location, "regionalReplicaCount": 1}}},
+				"storageProfile":    object{"osDiskImage": object{"source": object{"id": string(snapshot)}}},
+			},
+		}})
+	}
+	for _, p := range puts {
+		time.Sleep(time.Second) // no two versions are published in the same one
+		if err := settle(http.MethodPut, p.id, p.version, p.body); err != nil {
+			return "", err
+		}
+	}
+	for _, id := range []fleet.ResourceID{snapshot, empty} {
+		if err := settle(http.MethodDelete, id, disksAPI, nil); err != nil {
+			return "", err
+		}
+	}
+	return newest, nil
+}
+
+func (w *world) setBody(image object) object {
+	p := w.story.Pool
+	kinds := map[string][3]string{
+		"cse":     {"vmssCSE", "Microsoft.Azure.Extensions", "CustomScript"},
+		"billing": {poolName + "-computeAKSLinuxBilling", "Microsoft.AKS", "Compute.AKS-Engine.Linux.Billing"},
+		"monitor": {"monitor", "Microsoft.Azure.Monitor", "AzureMonitorLinuxAgent"},
+	}
+	var extensions []object
+	for i, e := range p.Extensions {
+		properties := object{"publisher": kinds[e][1], "type": kinds[e][2], "typeHandlerVersion": "1.0", "settings": object{}}
+		if i > 0 {
+			properties["provisionAfterExtensions"] = []string{kinds[p.Extensions[i-1]][0]}
+		}
+		extensions = append(extensions, object{"name": kinds[e][0], "properties": properties})
+	}
+	profile := object{
+		"osProfile": object{"computerNamePrefix": poolName, "adminUsername": "azureuser", "adminPassword": "Corr3ct-horse",
+			"customData": base64.StdEncoding.EncodeToString([]byte(firstCustomData))},
+		"storageProfile":   object{"imageReference": image},
+		"extensionProfile": object{"extensions": extensions},
+	}
+	size := "Standard_D2s_v5"
+	if p.NVMe {
+		size = "Standard_D2s_v6"
+	}
+	if p.Spot {
+		profile["priority"], profile["evictionPolicy"] = "Spot", "Deallocate"
+	}
+	body := object{
+		"location": location, "sku": object{"name": size, "tier": "Standard", "capacity": p.Instances}, "tags": object{"owner": `Zoë & "co" <a+b/c=%20\>`},
+		"properties": object{"orchestrationMode": "Uniform", "overprovision": false, "singlePlacementGroup": false,
+			"upgradePolicy": object{"mode": "Manual"}, "virtualMachineProfile": profile},
+	}
+	if p.Zones > 0 {
+		body["zones"] = []string{"1", "2", "3"}[:p.Zones]
+	}
+	return body
+}
+
+// A model is what of a scale set captures may change, and the rest of it.
+type model struct {
+	image, customData string
+	extensions        []string
+	capacity          int64
+	rest              string
+}
+
+func (w *world) modelNow() (m model) {
+	w.azure.View(func(v *azsim.View) {
+		set, ok := v.Get(string(w.pool)).(*armcompute.VirtualMachineScaleSet)
+		if !ok {
+			return
+		}
+		text, err := json.Marshal(set)
+		var own armcompute.VirtualMachineScaleSet
+		if err == nil {
+			err = json.Unmarshal(text, &own)
+		}
+		if err != nil || own.Properties == nil || own.Properties.VirtualMachineProfile == nil {
+			return
+		}
+		profile := own.Properties.VirtualMachineProfile
+		if r := profile.StorageProfile.ImageReference; r != nil {
+			switch {
+			case r.ID != nil:
+				m.image = *r.ID
+			case r.Offer != nil && r.Version != nil:
+				m.image = *r.Offer + ":" + *r.Version
+			}
+		}
+		if profile.OSProfile.CustomData != nil {
+			data, _ := base64.StdEncoding.DecodeString(*profile.OSProfile.CustomData)
+			m.customData = string(data)
+		}
+		if profile.ExtensionProfile != nil {
+			for _, e := range profile.ExtensionProfile.Extensions {
+				m.extensions = append(m.extensions, *e.Name)
+			}
+		}
+		m.capacity = *own.SKU.Capacity
+		own.Etag, own.Properties.ProvisioningState, own.SKU.Capacity = nil, nil, nil
+		profile.StorageProfile.ImageReference, profile.OSProfile.CustomData, profile.ExtensionProfile = nil, nil, nil
+		text, err = json.Marshal(own)
+		m.rest = string(text)
+	})
+	return m
+}
+
+// versions gives the states of all image versions by lower-case id.
+func (w *world) versions() map[string]*armcompute.GalleryImageVersion {
+	all := map[string]*armcompute.GalleryImageVersion{}
+	w.azure.View(func(v *azsim.View) {
+		v.Each(versionType, func(id string, body any) {
+			if version, ok := body.(*armcompute.GalleryImageVersion); ok {
+				all[low(id)] = version
+			}
+		})
+	})
+	return all
+}
