@@ -3,6 +3,7 @@ package workflow_test
 import (
 	"context"
 	"errors"
+	"flag"
 	"fmt"
 	"maps"
 	"math/rand/v2"
@@ -263,11 +264,10 @@ func capturePlan(w *walk) workflow.Table {
 
 func rollbackPlan(w *walk) workflow.Table { return rollbackTable() }
 
+var walksFlag = flag.Uint64("walks", 20_000, "random walks of each table")
+
 func TestRandomWalk(t *testing.T) {
-	walks := uint64(100_000)
-	if testing.Short() {
-		walks = 20_000
-	}
+	walks := *walksFlag
 	for name, rows := range map[string]func(*walk) workflow.Table{"capture": capturePlan, "rollback": rollbackPlan} {
 		t.Run(name, func(t *testing.T) {
 			begun, ends := time.Now(), map[string]int{}

@@ -98,10 +98,10 @@ func kubeFault(e *Event, r *http.Request, serve func(*http.Request) (*http.Respo
 	} else if err := closeBody(r); err != nil {
 		return nil, err
 	}
-	switch {
-	case f.kube == 0:
+	switch f.kube {
+	case 0:
 		return nil, errReset
-	case f.kube == http.StatusBadGateway:
+	case http.StatusBadGateway:
 		return answer(r, f.kube, "text/html", []byte("<html><h1>502 Bad Gateway</h1></html>"), 0), nil
 	}
 	status := metav1.Status{TypeMeta: metav1.TypeMeta{APIVersion: "v1", Kind: "Status"}, Status: metav1.StatusFailure, Code: int32(f.kube), Message: "simulated"}

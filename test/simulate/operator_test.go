@@ -148,12 +148,12 @@ func (w *world) await(p *process) bool {
 }
 
 // awaitRivals waits until all others have ended, and reports whether there were any.
-func (w *world) awaitRivals() (any bool) {
-	for ; ; any = true {
+func (w *world) awaitRivals() (came bool) {
+	for ; ; came = true {
 		w.mu.Lock()
 		if len(w.rivals) == 0 {
 			w.mu.Unlock()
-			return any
+			return came
 		}
 		r := w.rivals[0]
 		w.rivals = w.rivals[1:]

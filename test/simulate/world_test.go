@@ -381,7 +381,7 @@ func (w *world) modelNow() (m model) {
 		m.capacity = *own.SKU.Capacity
 		own.Etag, own.Properties.ProvisioningState, own.SKU.Capacity = nil, nil, nil
 		profile.StorageProfile.ImageReference, profile.OSProfile.CustomData, profile.ExtensionProfile = nil, nil, nil
-		text, err = json.Marshal(own)
+		text, _ = json.Marshal(own) // what was read from JSON just now
 		m.rest = string(text)
 	})
 	return m
