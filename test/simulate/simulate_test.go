@@ -6,6 +6,7 @@ import (
 	"os"
 	"runtime"
 	"runtime/debug"
+	"slices"
 	"syscall"
 	"testing"
 	"time"
@@ -25,7 +26,7 @@ func TestMain(m *testing.M) {
 }
 
 func TestStories(t *testing.T) {
-	for _, s := range stories {
+	for _, s := range slices.Concat(stories, moreStories) {
 		t.Run(s.Name, func(t *testing.T) {
 			t.Parallel()
 			if r := play(t, s); len(r.violations)+len(r.missed) > 0 {
