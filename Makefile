@@ -16,14 +16,14 @@ GOVULNCHECK_VERSION := v1.9.0
 GOVULNCHECK := $(ORTET_CACHE)/tools/govulncheck-$(GOVULNCHECK_VERSION)/govulncheck
 GOLANGCI := $(ORTET_CACHE)/tools/golangci-lint-$(GOLANGCI_VERSION)/golangci-lint
 TESTFLAGS ?= -timeout 8m
-SEEDS ?= 1000
+SEEDS ?=
 FROM ?= 1
 WITHIN ?=
 BENCH ?=
 FUZZTIME ?= 10s
 EXTENSIONS ?= linux-amd64 linux-arm64 windows-amd64 windows-arm64
 
-.PHONY: build story demo playground test e2e check browser azclient simulate simulate-totals mutants fuzz lab elastic bench lint vulncheck arch controlplane helm image extension clean help
+.PHONY: build story demo playground test e2e check browser azclient simulate mutants fuzz lab elastic bench lint vulncheck arch controlplane helm image extension clean help
 
 build: ## bin/ortet, bin/ortet-node, bin/azsim
 	@mkdir -p bin
@@ -66,20 +66,12 @@ azclient: controlplane ## azsim used by cluster-autoscaler's Azure client
 fuzz: ## every fuzzer for FUZZTIME, one after the other
 	hack/fuzz.sh $(FUZZTIME:s=)
 
-# The program is kept under one name, so that ranges of seeds are found again by its
-# content.
-SIMULATE = cd test/scenario/play && mkdir -p $(ORTET_CACHE)/simulate && go test -c -o $(ORTET_CACHE)/simulate/play.test . && \
-	$(ORTET_CACHE)/simulate/play.test -test.run '^TestSimulate$$' -state=$(ORTET_CACHE)/simulate
+simulate: ## captures that go wrong: all, or seeds only by SEEDS=N, FROM=M, WITHIN=2h
+	go test -count=1 -timeout 0 -v ./test/simulate -run '^Test($(if $(SEEDS)$(WITHIN),,Stories|Sweep|)Seeds)$$' \
+		-args -sweep -seeds=$(or $(SEEDS),$(if $(WITHIN),100,1000)) -first=$(FROM) $(if $(WITHIN),-within=$(WITHIN))
 
-simulate: ## captures that go wrong: SEEDS=N, FROM=M, WITHIN=2m
-	@$(SIMULATE) -seeds=$(SEEDS) -from=$(FROM) $(if $(WITHIN),-within=$(WITHIN))
-
-mutants: ## plant bugs and see what finds them: MUTANT=NAME
-	@mkdir -p $(ORTET_CACHE)/mutants
-	@go run ./hack/mutants -cache $(ORTET_CACHE)/mutants -seeds $(SEEDS) $(if $(MUTANT),-only $(MUTANT))
-
-simulate-totals: ## add up what make simulate has played
-	@$(SIMULATE) -totals
+mutants: ## plant bugs; the simulation has to find each
+	go test -count=1 -timeout 0 -v ./test/simulate -run '^TestMutants$$' -args -mutants
 
 lab: build controlplane helm image ## captures on real machines; root on Debian
 	hack/lab/run.sh $(LABFLAGS)

@@ -165,7 +165,7 @@ type source struct {
 
 func sources() ([]source, error) {
 	var all []source
-	for _, top := range []string{"docs", "charts", "cmd", "deploy", "internal", "test/scenario"} {
+	for _, top := range []string{"docs", "charts", "cmd", "deploy", "internal", "test/kubesim"} {
 		err := filepath.WalkDir(top, func(at string, e fs.DirEntry, err error) error {
 			if err != nil || !e.Type().IsRegular() || strings.HasSuffix(at, "_test.go") || strings.Contains(at, "/testdata/") {
 				return err

@@ -7,7 +7,5 @@
 // and still count what they alone have changed. The environment variable
 // ORTET_BIN names a folder with the three binaries; without it they are built.
 //
-// The scenarios of test/scenario/testdata/real are played here through a proxy
-// that has faults come to requests to Kubernetes, and come to the same end as in
-// memory.
+// What faults of Azure and Kubernetes come to is the simulation's matter (test/simulate).
 package e2e

@@ -32,7 +32,7 @@ func TestOrtet(t *testing.T) {
 		t.Skip("skipped: -short, and this starts a control plane")
 	}
 	awaitDay(t)
-	pools := []poolSpec{
+	w := newWorld(t, []poolSpec{
 		{short: "story", capacity: 2},
 		{short: "chain", capacity: 2},
 		{short: "storm", capacity: 2},
@@ -41,17 +41,12 @@ func TestOrtet(t *testing.T) {
 		{short: "ctrlc", capacity: 2},
 		{short: "first", capacity: 2},
 		{short: "wrong", capacity: 2, denied: []string{"Microsoft.Compute/snapshots/write"}, change: automatic},
-	}
-	for _, f := range faultedStories(t) {
-		pools = append(pools, poolSpec{short: f.short, capacity: int64(f.story.Pool.Instances)})
-	}
-	w := newWorld(t, pools)
+	})
 	// The longest first, since they run some at a time.
 	for _, c := range []struct {
 		name string
 		run  func(*testing.T, *world)
 	}{
-		{"faults", faultsOnTheWay},
 		{"terminal", onTerminal},
 		{"story", story},
 		{"killed", killedAfterEachStep},

@@ -91,7 +91,9 @@ func (m *machines) Boot(_ context.Context, c azsim.Computer) error {
 	there.Computer, there.running = c, true
 	there.life++
 	for lun, v := range c.DataDisks {
-		there.copies[lun] = v
+		if !ofOthers(v) {
+			there.copies[lun] = v
+		}
 	}
 	version := d.version
 	w.mu.Unlock()
@@ -150,6 +152,10 @@ func (m *machines) Attach(_ context.Context, id string, lun int32, v azsim.Volum
 	if c == nil || d == nil {
 		w.mu.Unlock()
 		return fmt.Errorf("attach %s to %s: not both exist", v, id)
+	}
+	if ofOthers(v) {
+		w.mu.Unlock()
+		return nil
 	}
 	c.copies[lun] = v
 	user := d.user

@@ -40,6 +40,8 @@ var faults = []fault{
 		fits: func(r request) bool {
 			return r.write() && (r.side() == "azure" || strings.Contains(r.name, " PATCH ") || strings.Contains(r.name, " PUT "))
 		}},
+	{name: "changed meanwhile", azure: azsim.Fault{Effect: azsim.EffectError, Status: http.StatusPreconditionFailed, Code: "PreconditionFailed"},
+		fits: func(r request) bool { return r.ifMatch }},
 	{name: "server error", azure: azsim.Fault{Effect: azsim.EffectError, Status: http.StatusInternalServerError}, kube: http.StatusInternalServerError, fits: anyRequest},
 	{name: "server error after the effect", azure: azsim.Fault{Effect: azsim.EffectReportFailure}, kube: http.StatusInternalServerError, after: true, fits: isWrite},
 	{name: "lost answer", azure: azsim.Fault{Effect: azsim.EffectDropAfter}, after: true, fits: anyRequest},

@@ -56,6 +56,7 @@ func playIn(s Story) (r result) {
 	if len(w.violations) == 0 {
 		time.Sleep(time.Hour) // what is under way ends
 		w.checkOver()
+		w.checkOthers()
 	}
 	w.close()
 	for _, p := range w.processes {
@@ -68,7 +69,10 @@ func playIn(s Story) (r result) {
 // pursue is an operator who repeats a command until it ends with 0, or as Cannot expects.
 func (w *world) pursue(i int, ask Ask) {
 	w.beginAsk()
+	w.mu.Lock()
+	w.open = slices.ContainsFunc(w.story.Asks[:i], func(a Ask) bool { return a.Once })
 	w.lastEvent = time.Now()
+	w.mu.Unlock()
 	for try := 1; ; try++ {
 		p, err := w.start(ask)
 		if err != nil {
@@ -89,7 +93,7 @@ func (w *world) pursue(i int, ask Ask) {
 		code := p.code()
 		cannot := w.story.Cannot != "" && i == len(w.story.Asks)-1
 		switch {
-		case violations > 0, ended && code == engine.ExitDone, ended && cannot && quiet && code == ask.Exit:
+		case violations > 0, ask.Once, ended && code == engine.ExitDone, ended && cannot && quiet && code == ask.Exit:
 			return
 		case ended && happened == 0, calm > day:
 			w.broken(10, "%s ends with exit %d, %s after the last event: %v", ask.Do, code, calm, p.err)

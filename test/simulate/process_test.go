@@ -84,10 +84,10 @@ func (w *world) start(ask Ask) (*process, error) {
 	go func() {
 		defer close(p.done)
 		if ask.Do == "rollback" {
-			p.rollback, p.err = p.engine.Rollback(p.ctx, engine.RollbackRequest{Pool: w.pool, To: ask.To})
+			p.rollback, p.err = p.engine.Rollback(p.ctx, engine.RollbackRequest{Pool: w.pool, To: ask.To, AllowRolling: ask.Rolling})
 		} else {
 			q := engine.CaptureRequest{Node: nodeName(ask.Node), Again: ask.Again, Deallocate: ask.Deallocate, ForceDrain: ask.Force,
-				History: ask.History, AcceptPoolCredentials: ask.Accept, NewNodes: ask.Grow,
+				History: ask.History, AcceptPoolCredentials: ask.Accept, NewNodes: ask.Grow, AllowRolling: ask.Rolling,
 				Extensions: prototype.ExtensionRule{None: ask.KeepExtensions}}
 			if ask.Baked {
 				q.Bootstrap = engine.BootstrapBaked

@@ -5,19 +5,21 @@ import (
 	"math/rand/v2"
 	"slices"
 	"testing"
+	"time"
 )
 
 var (
-	seeds     = flag.Uint64("seeds", 6, "play so many seeds")
+	seeds     = flag.Uint64("seeds", 150, "play so many seeds")
 	firstSeed = flag.Uint64("first", 1, "the first of the seeds")
+	within    = flag.Duration("within", 0, "play so many seeds again and again, for so long")
 )
 
 // TestSeeds plays stories with two to four events, drawn from what the sweep plays one by one.
 func TestSeeds(t *testing.T) {
-	from := slices.Concat(stories, swept)
+	from := slices.Concat(stories, moreStories, swept)
 	events := make([][]Event, len(from))
 	var all []Story
-	for seed := *firstSeed; seed < *firstSeed+*seeds; seed++ {
+	for seed, begun := *firstSeed, time.Now(); seed < *firstSeed+*seeds || time.Since(begun) < *within && !t.Failed(); seed++ {
 		random := rand.New(rand.NewPCG(seed, 1)) // #nosec G404 -- the same at every run
 		i := random.IntN(len(from))
 		if events[i] == nil {
@@ -28,9 +30,11 @@ func TestSeeds(t *testing.T) {
 		for range 2 + random.IntN(3) {
 			s.Happen = append(s.Happen, events[i][random.IntN(len(events[i]))])
 		}
-		all = append(all, s)
+		if all = append(all, s); uint64(len(all)) == *seeds {
+			playAll(t, all)
+			all = nil
+		}
 	}
-	playAll(t, all)
 }
 
 // simplest drops events as long as the story still breaks an invariant.

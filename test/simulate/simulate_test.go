@@ -2,16 +2,18 @@ package simulate
 
 import (
 	"flag"
+	"fmt"
 	"os"
 	"runtime"
 	"runtime/debug"
+	"slices"
 	"syscall"
 	"testing"
 	"time"
 )
 
 var verbose = flag.Bool("full", false, "print the whole trace of a story that breaks an invariant")
-var pace = flag.Int("pace", 0, "measure so many plays of the first story")
+var pace = flag.Int("pace", 0, "measure so many captures")
 
 func TestMain(m *testing.M) {
 	// Worlds come and go: collecting less often saves a quarter of the time.
@@ -24,7 +26,7 @@ func TestMain(m *testing.M) {
 }
 
 func TestStories(t *testing.T) {
-	for _, s := range stories {
+	for _, s := range slices.Concat(stories, moreStories) {
 		t.Run(s.Name, func(t *testing.T) {
 			t.Parallel()
 			if r := play(t, s); len(r.violations)+len(r.missed) > 0 {
@@ -58,20 +60,25 @@ func at(lines []string, i int) string {
 	return "(end)"
 }
 
-// TestPace measures plays of the first story: CPU, and requests of a play.
+// TestPace measures captures in which nothing goes wrong: their number in a second of CPU, and
+// their requests. The benchmark simulated-captures reads its line.
 func TestPace(t *testing.T) {
 	if *pace == 0 {
 		t.Skip("-pace is not given")
 	}
 	sides := map[string]int{}
 	before := cpu(t)
-	for range *pace {
-		for _, r := range play(t, stories[0]).requests {
-			sides[r.side()]++
+	for i := range *pace {
+		r := play(t, Story{Seed: uint64(i), Pool: Pool{Instances: 3, Extensions: []string{"cse"}, Pods: 2}, Asks: []Ask{{Do: "capture"}}})
+		if len(r.violations) > 0 {
+			t.Fatal(r.violations)
+		}
+		for _, sent := range r.requests {
+			sides[sent.side()]++
 		}
 	}
-	t.Logf("%d plays: %s of CPU each; %d requests to Azure and %d to Kubernetes each", *pace,
-		(cpu(t)-before)/time.Duration(*pace), sides["azure"] / *pace, sides["kube"] / *pace)
+	fmt.Printf("%.1f captures a second of CPU; %d requests to Azure and %d to Kubernetes each\n",
+		float64(*pace)/(cpu(t)-before).Seconds(), sides["azure"] / *pace, sides["kube"] / *pace)
 }
 
 // cpu is the time that this process has computed.

@@ -36,6 +36,14 @@ type Pool struct {
 	PodsTake                time.Duration // to end
 	Rebooting               time.Duration // how long kured reboots a node of another pool
 	Disk                    string        // secrets, preserve, nojoin, lost
+
+	Mode              string // of upgrades; "" is Manual
+	Spelling          string // provider ids in lower case; ids in Azure's answers in upper case
+	Others            string // the other nodes: cordoned, protected
+	Old               int    // instances made of the oldest version
+	Foreign, Leftover bool   // others made the oldest version; snapshot and disk of an earlier capture are left
+	Volumes           bool   // data disks of others at LUN 0
+	Trusted, Blocked  bool   // Trusted Launch; the budget allows no eviction
 }
 
 // An Ask is one command of an operator, or what others do between two commands.
@@ -52,6 +60,8 @@ type Ask struct {
 	Accept         bool
 	Force          bool
 	Deallocate     bool
+	Rolling        bool
+	Once           bool // not repeated, however it ends
 	KeepExtensions bool
 	Exit           int  // that Cannot expects
 	elsewhere      bool // on another machine, which knows nothing of the processes here

@@ -1,14 +1,20 @@
 package simulate
 
 import (
+	"bytes"
 	"context"
 	"errors"
 	"fmt"
+	"io"
 	"net/http"
 	"net/url"
 	"path"
+	"regexp"
 	"strings"
 	"time"
+
+	authorizationv1 "k8s.io/api/authorization/v1"
+	"k8s.io/client-go/kubernetes/scheme"
 )
 
 // A request is one of ortet's that was sent while a story played.
@@ -16,11 +22,15 @@ type request struct {
 	name     string // "azure PATCH virtualMachineScaleSets/pool1"
 	n        int    // of that name, from 1
 	fresh    bool   // a read of what was made within the last 30 s
+	ifMatch  bool   // a write on the condition that nobody else wrote
 	unlisted bool   // a read of the model, of which an extension was deleted within the last 30 s
 }
 
-func (r request) side() string  { side, _, _ := strings.Cut(r.name, " "); return side }
-func (r request) write() bool   { return !strings.Contains(r.name, " GET ") }
+func (r request) side() string { side, _, _ := strings.Cut(r.name, " "); return side }
+func (r request) write() bool {
+	return !strings.Contains(r.name, " GET ") && !strings.Contains(r.name, " "+accessReviews)
+}
+
 func (r request) about() string { return r.name[strings.LastIndex(r.name, " ")+1:] }
 
 // send takes one request of a process over the network: it counts the request, lets
@@ -38,7 +48,7 @@ func (p *process) send(side, name string, r *http.Request, serve func(*http.Requ
 		<-ctx.Done()
 		return nil, context.Cause(ctx)
 	}
-	req, events := w.arrived(name)
+	req, events := w.arrived(name, r.Header.Get("If-Match") != "")
 	var met *Event
 	killed := false
 	for _, e := range events {
@@ -97,11 +107,11 @@ func sleep(ctx context.Context, d time.Duration) error {
 }
 
 // arrived counts a request and gives the events that are due.
-func (w *world) arrived(name string) (request, []Event) {
+func (w *world) arrived(name string, ifMatch bool) (request, []Event) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	w.counts[name]++
-	r := request{name: name, n: w.counts[name]}
+	r := request{name: name, n: w.counts[name], ifMatch: ifMatch}
 	about := r.about()
 	switch {
 	case strings.HasPrefix(name, "azure PUT ") && !strings.HasPrefix(about, "virtualMachineScaleSets/"):
@@ -154,6 +164,9 @@ func (a azureWire) Do(r *http.Request) (*http.Response, error) {
 		if err == nil {
 			w.remember(name, r.Method, answer)
 		}
+		if err == nil && w.story.Pool.Spelling == "upper" {
+			err = upperIDs(answer)
+		}
 		return answer, err
 	})
 }
@@ -184,8 +197,32 @@ func (w *world) azureName(r *http.Request) string {
 		defer w.mu.Unlock()
 		return w.operations[last]
 	}
+	for i := 1; i < len(parts) && w.story.Pool.Spelling == "upper"; i += 2 {
+		parts[i] = strings.ToLower(parts[i])
+	}
 	return strings.Join(parts, "/")
 }
+
+var idNames = regexp.MustCompile(`(?i)"/subscriptions/[^/"]+/resourceGroups/[^"]+"`)
+
+// upperIDs spells resource group and names in an answer's ids in upper case.
+func upperIDs(answer *http.Response) error {
+	body, err := io.ReadAll(answer.Body)
+	body = idNames.ReplaceAllFunc(body, func(id []byte) []byte {
+		parts := bytes.Split(id, []byte("/"))
+		for i := 4; i < len(parts); i += 2 {
+			if i != 6 {
+				parts[i] = bytes.ToUpper(parts[i])
+			}
+		}
+		return bytes.Join(parts, []byte("/"))
+	})
+	answer.Body, answer.ContentLength = io.NopCloser(bytes.NewReader(body)), int64(len(body))
+	return err
+}
+
+// accessReviews have what they ask for in their bodies only.
+const accessReviews = "selfsubjectaccessreviews"
 
 // kubeWire is a process's way to Kubernetes: http.RoundTripper.
 type kubeWire struct{ p *process }
@@ -202,13 +239,31 @@ func (k kubeWire) RoundTrip(r *http.Request) (*http.Response, error) {
 		parts = parts[1:]
 	}
 	name := strings.Join(parts, "/")
-	if parts[0] == "selfsubjectaccessreviews" {
-		// Many are sent at once, with names in their bodies only.
-		return k.p.w.kube.RoundTrip(r)
+	if parts[0] == accessReviews {
+		review, err := readReview(r)
+		if err != nil {
+			return nil, err
+		}
+		name += "/" + review
 	}
 	return k.p.send("kube", name, r, func(r *http.Request, met *Event) (*http.Response, error) {
 		return kubeFault(met, r, k.p.w.kube.RoundTrip)
 	})
+}
+
+// readReview gives what an access review asks for.
+func readReview(r *http.Request) (string, error) {
+	body, err := io.ReadAll(r.Body)
+	if err != nil {
+		return "", err
+	}
+	r.Body = io.NopCloser(bytes.NewReader(body))
+	review, _, err := scheme.Codecs.UniversalDeserializer().Decode(body, nil, nil)
+	if a, ok := review.(*authorizationv1.SelfSubjectAccessReview); ok && a.Spec.ResourceAttributes != nil {
+		of := a.Spec.ResourceAttributes
+		return strings.Join([]string{of.Verb, of.Group, of.Resource, of.Subresource, of.Namespace, of.Name}, "."), nil
+	}
+	return "other", err
 }
 
 // CancelRequest is what an http.Client with a timeout calls; the request's context has

@@ -2,6 +2,7 @@ package simulate
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"encoding/base64"
 	"encoding/json"
@@ -56,6 +57,8 @@ type world struct {
 	end   context.CancelFunc
 	pool  fleet.ResourceID
 	names prototype.Names
+	// oldest is the version that the first of the earlier captures made.
+	oldest fleet.ResourceID
 
 	mu          sync.Mutex
 	lines       []string // trace
@@ -225,7 +228,12 @@ func (w *world) setUp() error {
 		}
 		w.begin = time.Now()
 	}
-	if err := settle(http.MethodPut, w.pool, computeAPI, w.setBody(image)); err != nil {
+	if n := w.story.Pool.Old; n > 0 {
+		if err := settle(http.MethodPut, w.pool, computeAPI, w.setBody(object{"id": w.oldest}, n)); err != nil {
+			return err
+		}
+	}
+	if err := settle(http.MethodPut, w.pool, computeAPI, w.setBody(image, w.story.Pool.Instances)); err != nil {
 		return err
 	}
 	w.populate()
@@ -235,7 +243,9 @@ func (w *world) setUp() error {
 			return err
 		}
 	}
-	synctest.Wait()
+	if err := w.setUpMore(settle); err != nil {
+		return err
+	}
 	for _, name := range w.nodeNames() {
 		w.nodes[name] = w.stateOf(name)
 	}
@@ -251,11 +261,18 @@ func (w *world) instance(n int) fleet.ResourceID {
 // setUpGallery makes the versions of earlier captures, a week apart, and gives the newest.
 func (w *world) setUpGallery(settle func(string, fleet.ResourceID, string, any) error) (newest fleet.ResourceID, err error) {
 	snapshot, empty := w.pool.In("snapshots", "earlier"), w.pool.In("disks", "earlier")
+	left := object{}
+	if w.story.Pool.Leftover {
+		snapshot, empty, left = w.names.Snapshot, w.names.WorkDisk, object{fleet.TagCapture: prototype.CaptureName(w.begin, ""), fleet.TagCreatedBy: "ortet test"}
+	}
 	w.disks[azsim.Volume(low(empty))] = &disk{generalized: true}
 	tags := object{fleet.TagCreatedBy: "ortet test", fleet.TagReason: "earlier captures"}
 	var features []object
 	if w.story.Pool.NVMe {
 		features = []object{{"name": "SecurityType", "value": "Standard"}, {"name": "DiskControllerTypes", "value": "SCSI, NVMe"}}
+	}
+	if w.story.Pool.Trusted {
+		features = []object{{"name": "SecurityType", "value": "TrustedLaunch"}}
 	}
 	type put struct {
 		id      fleet.ResourceID
@@ -263,8 +280,8 @@ func (w *world) setUpGallery(settle func(string, fleet.ResourceID, string, any) 
 		body    object
 	}
 	puts := []put{
-		{empty, disksAPI, object{"location": location, "sku": object{"name": "StandardSSD_LRS"}, "properties": object{"creationData": object{"createOption": "Empty"}, "diskSizeGB": 30, "osType": "Linux", "hyperVGeneration": "V2"}}},
-		{snapshot, disksAPI, object{"location": location, "properties": object{"creationData": object{"createOption": "Copy", "sourceResourceId": string(empty)}, "incremental": true}}},
+		{empty, disksAPI, object{"location": location, "tags": left, "sku": object{"name": "StandardSSD_LRS"}, "properties": object{"creationData": object{"createOption": "Empty"}, "diskSizeGB": 30, "osType": "Linux", "hyperVGeneration": "V2"}}},
+		{snapshot, disksAPI, object{"location": location, "tags": left, "properties": object{"creationData": object{"createOption": "Copy", "sourceResourceId": string(empty)}, "incremental": true}}},
 		{w.names.Gallery, galleryAPI, object{"location": location, "tags": tags, "properties": object{}}},
 		{w.names.Definition, galleryAPI, object{"location": location, "tags": tags, "properties": object{
 			"osType": "Linux", "osState": "Generalized", "hyperVGeneration": "V2", "architecture": "x64", "features": features,
@@ -275,10 +292,16 @@ func (w *world) setUpGallery(settle func(string, fleet.ResourceID, string, any) 
 		at := w.begin.AddDate(0, 0, -7*(w.story.Pool.Versions-i))
 		capture := prototype.CaptureName(at, "")
 		newest = w.names.Definition.Child("versions", prototype.VersionName(at, false))
+		tags := object{fleet.TagCapture: capture, fleet.TagGeneralized: capture, fleet.TagCreatedBy: "ortet test",
+			fleet.TagBuiltFrom: "pool1000099", fleet.TagBuiltAt: at.Format(fleet.BuiltAtLayout)}
+		if i == 0 {
+			w.oldest = newest
+			if w.story.Pool.Foreign {
+				tags = object{"team": "others"}
+			}
+		}
 		puts = append(puts, put{newest, galleryAPI, object{
-			"location": location,
-			"tags": object{fleet.TagCapture: capture, fleet.TagGeneralized: capture, fleet.TagCreatedBy: "ortet test",
-				fleet.TagBuiltFrom: "pool1000099", fleet.TagBuiltAt: at.Format(fleet.BuiltAtLayout)},
+			"location": location, "tags": tags,
 			"properties": object{
 				"publishingProfile": object{"replicationMode": "Full", "storageAccountType": "Standard_LRS", "targetRegions": []object{{"name": location, "regionalReplicaCount": 1}}},
 				"storageProfile":    object{"osDiskImage": object{"source": object{"id": string(snapshot)}}},
@@ -291,6 +314,9 @@ func (w *world) setUpGallery(settle func(string, fleet.ResourceID, string, any) 
 			return "", err
 		}
 	}
+	if w.story.Pool.Leftover {
+		return newest, nil
+	}
 	for _, id := range []fleet.ResourceID{snapshot, empty} {
 		if err := settle(http.MethodDelete, id, disksAPI, nil); err != nil {
 			return "", err
@@ -299,11 +325,12 @@ func (w *world) setUpGallery(settle func(string, fleet.ResourceID, string, any) 
 	return newest, nil
 }
 
-func (w *world) setBody(image object) object {
+func (w *world) setBody(image object, instances int) object {
 	p := w.story.Pool
 	kinds := map[string][3]string{
 		"cse":     {"vmssCSE", "Microsoft.Azure.Extensions", "CustomScript"},
 		"billing": {poolName + "-computeAKSLinuxBilling", "Microsoft.AKS", "Compute.AKS-Engine.Linux.Billing"},
+		"health":  {"health", "Microsoft.ManagedServices", "ApplicationHealthLinux"},
 		"monitor": {"monitor", "Microsoft.Azure.Monitor", "AzureMonitorLinuxAgent"},
 	}
 	var extensions []object
@@ -324,13 +351,16 @@ func (w *world) setBody(image object) object {
 	if p.NVMe {
 		size = "Standard_D2s_v6"
 	}
+	if p.Trusted {
+		profile["securityProfile"] = object{"securityType": "TrustedLaunch", "uefiSettings": object{"secureBootEnabled": true, "vTpmEnabled": true}}
+	}
 	if p.Spot {
 		profile["priority"], profile["evictionPolicy"] = "Spot", "Deallocate"
 	}
 	body := object{
-		"location": location, "sku": object{"name": size, "tier": "Standard", "capacity": p.Instances}, "tags": object{"owner": `Zoë & "co" <a+b/c=%20\>`},
+		"location": location, "sku": object{"name": size, "tier": "Standard", "capacity": instances}, "tags": object{"owner": `Zoë & "co" <a+b/c=%20\>`},
 		"properties": object{"orchestrationMode": "Uniform", "overprovision": false, "singlePlacementGroup": false,
-			"upgradePolicy": object{"mode": "Manual"}, "virtualMachineProfile": profile},
+			"upgradePolicy": object{"mode": cmp.Or(p.Mode, "Manual")}, "virtualMachineProfile": profile},
 	}
 	if p.Zones > 0 {
 		body["zones"] = []string{"1", "2", "3"}[:p.Zones]

@@ -1,11 +1,16 @@
 package kube_test
 
 import (
-	"errors"
+	"bytes"
+	"context"
+	"encoding/json"
 	"flag"
+	"fmt"
+	"io"
 	"net"
 	"net/http"
 	"os"
+	"strconv"
 	"strings"
 	"sync"
 	"syscall"
@@ -21,8 +26,6 @@ import (
 	"github.com/ortet/ortet/internal/cluster/clustertest"
 	"github.com/ortet/ortet/internal/cluster/kube"
 	"github.com/ortet/ortet/test/kubesim"
-	"github.com/ortet/ortet/test/scenario"
-	"github.com/ortet/ortet/test/scenario/fault"
 )
 
 var updateFaults = flag.Bool("update-faults", false, "rewrite testdata/faults.txt by the API server in memory")
@@ -32,30 +35,82 @@ const unanswered = 3 * time.Second
 
 // nthMeets is a way to an API server on which one request meets a fault.
 type nthMeets struct {
-	next  http.RoundTripper
-	event scenario.Event
-	nth   int
+	next http.RoundTripper
+	kind string
+	nth  int
 
-	mu     sync.Mutex
-	begun  bool
-	count  int
-	faults fault.Faults
+	mu    sync.Mutex
+	begun bool
+	count int
 }
 
 func (n *nthMeets) RoundTrip(r *http.Request) (*http.Response, error) {
 	n.mu.Lock()
-	var met *scenario.Event
+	meets := false
 	if n.begun {
-		if n.count++; n.count == n.nth {
-			met = &n.event
-		}
+		n.count++
+		meets = n.count == n.nth
 	}
 	n.mu.Unlock()
-	answer, err := n.faults.Serve(met, r, n.next.RoundTrip)
-	if errors.Is(err, fault.ErrDropped) {
-		err = &net.OpError{Op: "read", Net: "tcp", Err: os.NewSyscallError("read", syscall.ECONNRESET)}
+	if !meets {
+		return n.next.RoundTrip(r)
 	}
-	return answer, err
+	if n.kind == "dropAfter" || n.kind == "reportFailure" {
+		answer, err := n.next.RoundTrip(r)
+		if err != nil {
+			return nil, err
+		}
+		if err := answer.Body.Close(); err != nil {
+			return nil, err
+		}
+	} else if r.Body != nil {
+		if err := r.Body.Close(); err != nil {
+			return nil, err
+		}
+	}
+	switch n.kind {
+	case "throttle 1":
+		return failed(http.StatusTooManyRequests, 1), nil
+	case "expireToken":
+		return failed(http.StatusUnauthorized, 0), nil
+	case "reportFailure":
+		return failed(http.StatusInternalServerError, 0), nil
+	case "hang":
+		<-r.Context().Done()
+		return nil, context.Cause(r.Context())
+	case "dropBefore", "dropAfter":
+		return nil, &net.OpError{Op: "read", Net: "tcp", Err: os.NewSyscallError("read", syscall.ECONNRESET)}
+	}
+	status, err := strconv.Atoi(strings.TrimPrefix(n.kind, "error "))
+	if err != nil {
+		return nil, fmt.Errorf("unknown fault %q", n.kind)
+	}
+	return failed(status, 0), nil
+}
+
+// reasons are those that an API server gives with a status.
+var reasons = map[int]metav1.StatusReason{
+	http.StatusBadRequest:          metav1.StatusReasonBadRequest,
+	http.StatusUnauthorized:        metav1.StatusReasonUnauthorized,
+	http.StatusForbidden:           metav1.StatusReasonForbidden,
+	http.StatusConflict:            metav1.StatusReasonConflict,
+	http.StatusTooManyRequests:     metav1.StatusReasonTooManyRequests,
+	http.StatusInternalServerError: metav1.StatusReasonInternalError,
+	http.StatusServiceUnavailable:  metav1.StatusReasonServiceUnavailable,
+	http.StatusGatewayTimeout:      metav1.StatusReasonTimeout,
+}
+
+// failed is an API server's answer that a request failed; retryAfter is in seconds, 0 leaves it out.
+func failed(status int, retryAfter int32) *http.Response {
+	s := metav1.Status{TypeMeta: metav1.TypeMeta{APIVersion: "v1", Kind: "Status"}, Status: metav1.StatusFailure,
+		Code: int32(status), Reason: reasons[status], Message: "simulated"}
+	header := http.Header{"Content-Type": {"application/json"}}
+	if retryAfter > 0 {
+		s.Details = &metav1.StatusDetails{RetryAfterSeconds: retryAfter}
+		header.Set("Retry-After", fmt.Sprint(retryAfter))
+	}
+	body, _ := json.Marshal(s) // of strings and numbers
+	return &http.Response{StatusCode: status, Header: header, Body: io.NopCloser(bytes.NewReader(body)), ContentLength: int64(len(body))}
 }
 
 func (n *nthMeets) WrappedRoundTripper() http.RoundTripper { return n.next }
@@ -83,10 +138,9 @@ func faultKinds() []string {
 func failing(config *rest.Config, namespace string) func(t *testing.T, kind string, nth int) clustertest.Faulted {
 	return func(t *testing.T, kind string, nth int) clustertest.Faulted {
 		t.Helper()
-		words := strings.Fields(kind)
-		n := &nthMeets{nth: nth, event: scenario.Event{Side: scenario.Kube, What: scenario.What(words[0]), Args: words[1:]}}
+		n := &nthMeets{nth: nth, kind: kind}
 		config := rest.CopyConfig(config)
-		if n.event.What == scenario.Hang {
+		if kind == "hang" {
 			config.Timeout = unanswered
 		}
 		config.Wrap(func(next http.RoundTripper) http.RoundTripper {
