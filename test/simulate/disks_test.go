@@ -5,8 +5,11 @@ import (
 	"crypto/sha256"
 	"encoding/hex"
 	"fmt"
+	"slices"
 	"strings"
 	"time"
+
+	corev1 "k8s.io/api/core/v1"
 
 	"github.com/ortet/ortet/internal/azsim"
 	"github.com/ortet/ortet/internal/fleet"
@@ -17,6 +20,7 @@ type disk struct {
 	generalized bool         // wholly
 	partly      bool         // a pod worked on it and did not finish
 	running     bool         // copied from a disk in use
+	of          string       // node whose OS disk it is a copy of
 	user        string       // computer whose OS disk it is, by lower-case id
 	version     azsim.Volume // image version that it was made from
 }
@@ -45,9 +49,9 @@ func (m *machines) CreateVolume(_ context.Context, v azsim.Volume, from azsim.So
 			w.mu.Unlock()
 			return fmt.Errorf("no volume %s", from.Volume)
 		}
-		*d = disk{generalized: source.generalized, partly: source.partly, running: source.running}
-		if c := w.computers[source.user]; c != nil && c.running {
-			d.running = true
+		*d = disk{generalized: source.generalized, partly: source.partly, running: source.running, of: source.of}
+		if c := w.computers[source.user]; c != nil {
+			d.running, d.of = c.running, c.node()
 		}
 		if strings.Contains(string(from.Volume), "/versions/") {
 			d.version = from.Volume
@@ -162,10 +166,20 @@ func (m *machines) Attach(_ context.Context, id string, lun int32, v azsim.Volum
 }
 
 func (m *machines) Detach(_ context.Context, id string, lun int32) error {
-	m.mu.Lock()
-	defer m.mu.Unlock()
-	if c := m.computers[id]; c != nil {
-		delete(c.copies, lun)
+	w := (*world)(m)
+	w.mu.Lock()
+	c := w.computers[id]
+	if c == nil {
+		w.mu.Unlock()
+		return nil
+	}
+	delete(c.copies, lun)
+	touched := w.touched[c.node()]
+	w.mu.Unlock()
+	for _, p := range w.podsOn(c.node()) {
+		if p.Namespace == namespace && p.Status.Phase == corev1.PodRunning && !slices.Contains(p.Spec.Containers[0].Command, "--inspect") && !touched {
+			w.broken(12, "the copy is detached from %s while pod %s works on it", c.node(), p.Name)
+		}
 	}
 	return nil
 }

@@ -54,7 +54,6 @@ func (w *world) beginAsk() {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	w.before = versions
-	w.open = false
 }
 
 // checkEnd compares a process's exit code with what Azure and the cluster show.
@@ -73,6 +72,8 @@ func (w *world) checkEnd(p *process) {
 	lacks := append(w.nodeLacks(p), w.leftovers(p)...)
 	model := w.modelNow()
 	w.checkModel(p, model)
+	w.checkOrigin(p, model)
+	w.checkTags(p)
 	w.checkVersions(p, model)
 	switch code {
 	case engine.ExitDone, engine.ExitFailed:
@@ -232,6 +233,8 @@ func (w *world) checkModel(p *process, now model) {
 	nothing := p.capture.NothingToDo || p.rollback.NothingToDo
 	touched := w.isTouched("model")
 	switch {
+	case touched && code == engine.ExitFailed && !strings.EqualFold(now.image, was.image):
+		w.broken(4, "%s ends with exit 1, and the model has %s, and others chose %s: %s", p.name, now.image, was.image, text)
 	case touched:
 	case code == engine.ExitFailed && !same:
 		w.broken(4, "%s ends with exit 1, and the model has %s, %v, and had %s, %v: %s", p.name, now.image, now.extensions, was.image, was.extensions, text)
@@ -259,6 +262,33 @@ func (w *world) checkModel(p *process, now model) {
 	}
 }
 
+// checkOrigin: what a command reports is what it was asked for.
+func (w *world) checkOrigin(p *process, now model) {
+	version := w.versions()[low(now.image)]
+	if p.code() != engine.ExitDone || version == nil || w.before[low(now.image)] != nil || w.isTouched("model", now.image) {
+		return
+	}
+	w.mu.Lock()
+	d := w.disks[azsim.Volume(low(now.image))]
+	w.mu.Unlock()
+	if donor := nodeName(p.ask.Node); p.ask.Do == "capture" && !p.capture.NothingToDo && d != nil && d.of != donor {
+		w.broken(5, "%s captured %s, and version %s is of the disk of %q", p.name, donor, now.image, d.of)
+	}
+}
+
+// checkTags: a version keeps its tags, but for those that a rollback sets and removes.
+func (w *world) checkTags(p *process) {
+	versions := w.versions()
+	for id, was := range w.before {
+		now := versions[id]
+		for tag := range was.Tags {
+			if now != nil && now.Tags[tag] == nil && tag != fleet.TagRolledBack && !w.isTouched(id) {
+				w.broken(6, "%s removed tag %s of version %s", p.name, tag, id)
+			}
+		}
+	}
+}
+
 // checkVersions: the model's version succeeded, and none is gone that is in use or of the history.
 func (w *world) checkVersions(p *process, now model) {
 	versions := w.versions()
@@ -266,14 +296,19 @@ func (w *world) checkVersions(p *process, now model) {
 		v := versions[low(now.image)]
 		if v == nil || stateOf(v) != plan.Succeeded && stateOf(v) != "Updating" {
 			w.broken(4, "%s ended, and the model uses %s, which is no version that succeeded", p.name, now.image)
+		} else if p.code() == engine.ExitDone && v.Tags[fleet.TagRolledBack] != nil && !w.isTouched("model") {
+			w.broken(4, "%s ended, and the model uses %s, which is tagged as rolled back", p.name, now.image)
 		} else if sum := sha256.Sum256([]byte(now.customData)); v.Tags[fleet.TagCustomData] != nil && hex.EncodeToString(sum[:]) != *v.Tags[fleet.TagCustomData] && !w.isTouched("model") {
 			w.broken(5, "%s ended, and the model has customData %q, which is not that of its version's tag", p.name, now.customData)
 		}
 	}
-	succeeded := 0
+	succeeded, good := 0, 0
 	for _, v := range versions {
 		if stateOf(v) == plan.Succeeded {
 			succeeded++
+			if v.Tags[fleet.TagRolledBack] == nil {
+				good++
+			}
 		}
 	}
 	history := 3
@@ -283,6 +318,9 @@ func (w *world) checkVersions(p *process, now model) {
 	for id := range w.before {
 		if versions[id] != nil || w.isTouched(id) {
 			continue
+		}
+		if good < 2 && !w.anyTouched("/versions/") {
+			w.broken(6, "%s pruned %s, and %d versions are left that were not rolled back from", p.name, id, good)
 		}
 		if succeeded < history && !w.anyTouched("/versions/") {
 			w.broken(6, "%s pruned %s, and %d versions are left", p.name, id, succeeded)
@@ -335,6 +373,7 @@ func (w *world) checkRequest(p *process, req request, r *http.Request) func(*htt
 	if req.side() == "azure" {
 		w.checkRest(p, req)
 		w.checkStop(p, about)
+		w.checkBuild(p, req)
 	}
 	node, _ := strings.CutPrefix(about, "nodes/")
 	before := w.kube.Node(node)
@@ -372,6 +411,20 @@ func (w *world) checkRequest(p *process, req request, r *http.Request) func(*htt
 			w.workbenches[node] = true
 			w.mu.Unlock()
 		}
+	}
+}
+
+// checkBuild: a version is built once the donor is back.
+func (w *world) checkBuild(p *process, req request) {
+	c := w.computerOf(nodeName(p.ask.Node))
+	if !strings.HasPrefix(req.name, "azure PUT ") || !strings.Contains(req.name, "/versions/") || c == nil || w.isTouched(c.node()) {
+		return
+	}
+	w.mu.Lock()
+	ready := c.running && c.ready == c.life
+	w.mu.Unlock()
+	if !ready {
+		w.broken(12, "%s sends %s while donor %s is not Ready since its last boot", p.name, req.name, c.node())
 	}
 }
 

@@ -87,6 +87,9 @@ func (w *world) pursue(i int, ask Ask) {
 		calm, happened, violations := time.Since(w.lastEvent), w.happened, len(w.violations)
 		w.mu.Unlock()
 		code := p.code()
+		if ask.Once {
+			return
+		}
 		cannot := w.story.Cannot != "" && i == len(w.story.Asks)-1
 		switch {
 		case violations > 0, ended && code == engine.ExitDone, ended && cannot && quiet && code == ask.Exit:
@@ -118,7 +121,7 @@ func (w *world) putRight(ask Ask, err error) (hopeless bool) {
 		if c == nil || !w.isTouched(name) {
 			continue
 		}
-		if !w.isOn(c, 0) {
+		if !w.isOn(c, 0) && w.isTouched("stopped "+name) {
 			_ = w.request(http.MethodPost, fleet.ResourceID(c.ResourceID)+"/start", computeAPI, nil)
 		}
 		if n := w.kube.Node(name); n != nil && n.Annotations[fleet.AnnotationCapture] == "" {

@@ -5,6 +5,7 @@ import (
 	"os"
 	"runtime"
 	"runtime/debug"
+	"slices"
 	"syscall"
 	"testing"
 	"time"
@@ -24,7 +25,7 @@ func TestMain(m *testing.M) {
 }
 
 func TestStories(t *testing.T) {
-	for _, s := range stories {
+	for _, s := range slices.Concat(stories, found) {
 		t.Run(s.Name, func(t *testing.T) {
 			t.Parallel()
 			if r := play(t, s); len(r.violations)+len(r.missed) > 0 {

@@ -36,6 +36,8 @@ type Pool struct {
 	PodsTake                time.Duration // to end
 	Rebooting               time.Duration // how long kured reboots a node of another pool
 	Disk                    string        // secrets, preserve, nojoin, lost
+	SlowBoot                time.Duration // that each boot takes longer
+	Tight                   time.Duration // until the budget allows an eviction
 }
 
 // An Ask is one command of an operator, or what others do between two commands.
@@ -53,6 +55,7 @@ type Ask struct {
 	Force          bool
 	Deallocate     bool
 	KeepExtensions bool
+	Once           bool // not repeated when it is killed
 	Exit           int  // that Cannot expects
 	elsewhere      bool // on another machine, which knows nothing of the processes here
 }
