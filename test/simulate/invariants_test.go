@@ -373,7 +373,7 @@ func (w *world) checkRequest(p *process, req request, r *http.Request) func(*htt
 	if req.side() == "azure" {
 		w.checkRest(p, req)
 		w.checkStop(p, about)
-		w.checkBuild(p, req)
+		w.checkOrder(p, req)
 	}
 	node, _ := strings.CutPrefix(about, "nodes/")
 	before := w.kube.Node(node)
@@ -414,8 +414,14 @@ func (w *world) checkRequest(p *process, req request, r *http.Request) func(*htt
 	}
 }
 
-// checkBuild: a version is built once the donor is back.
-func (w *world) checkBuild(p *process, req request) {
+// checkOrder: a version is built once the donor is back, and extensions go once the model uses it.
+func (w *world) checkOrder(p *process, req request) {
+	w.mu.Lock()
+	before := w.model
+	w.mu.Unlock()
+	if strings.HasPrefix(req.name, "azure DELETE ") && strings.Contains(req.name, "/extensions/") && !w.isTouched("model") && strings.EqualFold(w.modelNow().image, before.image) {
+		w.broken(4, "%s sends %s while the model uses %s", p.name, req.name, before.image)
+	}
 	c := w.computerOf(nodeName(p.ask.Node))
 	if !strings.HasPrefix(req.name, "azure PUT ") || !strings.Contains(req.name, "/versions/") || c == nil || w.isTouched(c.node()) {
 		return

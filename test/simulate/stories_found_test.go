@@ -22,6 +22,8 @@ var found = []Story{
 	{Name: "donor that is Ready from before its stop while it boots", Seed: 42, Pool: with(func(p *Pool) { p.SlowBoot = 4 * time.Minute }), Asks: []Ask{{Do: "capture"}}},
 	{Name: "forward to a version that was rolled back", Seed: 43, Pool: usual, Asks: []Ask{
 		{Do: "capture"}, {Do: "rollback"}, {Do: "rollback", To: "2000.01.01"}, {Do: "capture"}}},
+	{Name: "rollback past a version that was rolled back", Seed: 54, Pool: usual, Asks: []Ask{
+		{Do: "capture"}, {Do: "rollback"}, {Do: "wait", For: day}, {Do: "capture", Node: 1}, {Do: "rollback"}}},
 	{Name: "history after rollbacks", Seed: 44, Pool: with(func(p *Pool) { p.Versions = 5 }), Asks: []Ask{
 		{Do: "rollback"}, {Do: "rollback"}, {Do: "rollback"}, {Do: "capture", History: 2}, {Do: "wait", For: day}, {Do: "capture", History: 2}}},
 	{Name: "rollback from a version with customData of its own", Seed: 45, Pool: Pool{Instances: 3}, Asks: []Ask{
