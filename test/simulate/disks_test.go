@@ -5,11 +5,8 @@ import (
 	"crypto/sha256"
 	"encoding/hex"
 	"fmt"
-	"slices"
 	"strings"
 	"time"
-
-	corev1 "k8s.io/api/core/v1"
 
 	"github.com/ortet/ortet/internal/azsim"
 	"github.com/ortet/ortet/internal/fleet"
@@ -166,20 +163,10 @@ func (m *machines) Attach(_ context.Context, id string, lun int32, v azsim.Volum
 }
 
 func (m *machines) Detach(_ context.Context, id string, lun int32) error {
-	w := (*world)(m)
-	w.mu.Lock()
-	c := w.computers[id]
-	if c == nil {
-		w.mu.Unlock()
-		return nil
-	}
-	delete(c.copies, lun)
-	touched := w.touched[c.node()]
-	w.mu.Unlock()
-	for _, p := range w.podsOn(c.node()) {
-		if p.Namespace == namespace && p.Status.Phase == corev1.PodRunning && !slices.Contains(p.Spec.Containers[0].Command, "--inspect") && !touched {
-			w.broken(12, "the copy is detached from %s while pod %s works on it", c.node(), p.Name)
-		}
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	if c := m.computers[id]; c != nil {
+		delete(c.copies, lun)
 	}
 	return nil
 }

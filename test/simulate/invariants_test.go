@@ -51,6 +51,11 @@ type lack struct {
 // beginAsk notes how everything is before an ask.
 func (w *world) beginAsk() {
 	versions := w.versions()
+	for id, v := range versions {
+		own := *v
+		own.Tags = maps.Clone(v.Tags) // azsim changes them in place
+		versions[id] = &own
+	}
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	w.before = versions
@@ -265,7 +270,13 @@ func (w *world) checkModel(p *process, now model) {
 // checkOrigin: what a command reports is what it was asked for.
 func (w *world) checkOrigin(p *process, now model) {
 	version := w.versions()[low(now.image)]
-	if p.code() != engine.ExitDone || version == nil || w.before[low(now.image)] != nil || w.isTouched("model", now.image) {
+	if p.code() != engine.ExitDone || version == nil || w.isTouched("model", now.image) {
+		return
+	}
+	if was := w.before[low(now.image)]; was != nil {
+		if was.Tags[fleet.TagRolledBack] != nil && p.ask.To == "" {
+			w.broken(4, "%s ended, and the model uses %s, which was rolled back before", p.name, now.image)
+		}
 		return
 	}
 	w.mu.Lock()
@@ -374,6 +385,7 @@ func (w *world) checkRequest(p *process, req request, r *http.Request) func(*htt
 		w.checkRest(p, req)
 		w.checkStop(p, about)
 		w.checkOrder(p, req)
+		w.checkDetach(p, about)
 	}
 	node, _ := strings.CutPrefix(about, "nodes/")
 	before := w.kube.Node(node)
@@ -431,6 +443,19 @@ func (w *world) checkOrder(p *process, req request) {
 	w.mu.Unlock()
 	if !ready {
 		w.broken(12, "%s sends %s while donor %s is not Ready since its last boot", p.name, req.name, c.node())
+	}
+}
+
+// checkDetach: no pod works on a copy that is detached.
+func (w *world) checkDetach(p *process, about string) {
+	bench := w.workbench()
+	if path.Base(about) != "attachDetachDataDisks" || bench == nil || !strings.HasSuffix(low(bench.ResourceID), low(path.Dir(about))) || w.isTouched(bench.node()) || !w.isOn(bench, 0) {
+		return
+	}
+	for _, pod := range w.podsOn(bench.node()) {
+		if pod.Namespace == namespace && pod.Status.Phase == corev1.PodRunning && !slices.Contains(pod.Spec.Containers[0].Command, "--inspect") {
+			w.broken(12, "%s detaches the copy from %s while pod %s works on it", p.name, bench.node(), pod.Name)
+		}
 	}
 }
 

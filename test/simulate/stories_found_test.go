@@ -33,7 +33,7 @@ var found = []Story{
 	{Name: "autoscaler while the donor is empty", Seed: 47, Pool: usual, Asks: []Ask{{Do: "capture"}}, Happen: []Event{
 		{At: "azure PUT snapshots/snapshot_pool1", What: "autoscaler deletes empty nodes"}}},
 	{Name: "donor started while its disk is copied", Seed: 48, Pool: usual, Asks: []Ask{{Do: "capture"}}, Happen: []Event{
-		{At: "azure PUT snapshots/snapshot_pool1", What: "instance started", Target: "donor"}}},
+		{At: "azure PUT snapshots/snapshot_pool1", What: "slow"}, {At: "azure PUT snapshots/snapshot_pool1", What: "instance started", Target: "donor"}}},
 	slow("azure POST "+instance0+"/powerOff", 1), slow("azure PUT snapshots/snapshot_pool1", 1), slow("azure POST "+instance0+"/start", 1),
 	slow("azure PUT disks/disk_pool1_work", 1), slow("azure PUT "+definition+"/versions/2000.01.01", 1),
 	slow("azure PATCH virtualMachineScaleSets/pool1", 1), slow("azure PATCH virtualMachineScaleSets/pool1", 2),
