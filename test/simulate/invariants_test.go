@@ -105,7 +105,7 @@ func (w *world) checkEnd(p *process) {
 		}
 	case engine.ExitInterrupted:
 		for _, l := range lacks {
-			if l.invariant == 1 && strings.Contains(text, "is in service as it was found") {
+			if l.invariant == 1 && (strings.Contains(text, "is in service as it was found") || interrupted && w.happened == 1) {
 				w.broken(1, "%s is interrupted, and %s %s: %s", p.name, l.name, l.what, text)
 			}
 		}

@@ -32,6 +32,8 @@ var found = []Story{
 		{At: "azure PUT snapshots/snapshot_pool1", What: "node deleted", Target: "donor"}, {At: "azure PUT snapshots/snapshot_pool1", What: "kill after"}}},
 	{Name: "autoscaler while the donor is empty", Seed: 47, Pool: usual, Asks: []Ask{{Do: "capture"}}, Happen: []Event{
 		{At: "azure PUT snapshots/snapshot_pool1", What: "autoscaler deletes empty nodes"}}},
+	{Name: "autoscaler deletes nodes when the version is built", Seed: 1, Pool: usual, Asks: []Ask{{Do: "capture", Grow: 1}}, Happen: []Event{
+		{At: "azure GET operation-of-PUT-" + definition + "/versions/2000.01.01", N: 9, What: "autoscaler deletes empty nodes"}}},
 	{Name: "donor started while its disk is copied", Seed: 48, Pool: usual, Asks: []Ask{{Do: "capture"}}, Happen: []Event{
 		{At: "azure PUT snapshots/snapshot_pool1", What: "slow"}, {At: "azure PUT snapshots/snapshot_pool1", What: "instance started", Target: "donor"}}},
 	slow("azure POST "+instance0+"/powerOff", 1), slow("azure PUT snapshots/snapshot_pool1", 1), slow("azure POST "+instance0+"/start", 1),
