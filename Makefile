@@ -77,6 +77,7 @@ simulate: ## captures that go wrong: SEEDS=N, FROM=M, WITHIN=2m
 mutants: ## plant bugs and see what finds them: MUTANT=NAME
 	@mkdir -p $(ORTET_CACHE)/mutants
 	@go run ./hack/mutants -cache $(ORTET_CACHE)/mutants -seeds $(SEEDS) $(if $(MUTANT),-only $(MUTANT))
+	@go test -count=1 -run '^TestMutants$$' ./test/simulate -mutants
 
 simulate-totals: ## add up what make simulate has played
 	@$(SIMULATE) -totals
