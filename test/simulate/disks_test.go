@@ -17,6 +17,7 @@ type disk struct {
 	generalized bool         // wholly
 	partly      bool         // a pod worked on it and did not finish
 	running     bool         // copied from a disk in use
+	of          string       // node whose OS disk it is a copy of
 	user        string       // computer whose OS disk it is, by lower-case id
 	version     azsim.Volume // image version that it was made from
 }
@@ -45,9 +46,9 @@ func (m *machines) CreateVolume(_ context.Context, v azsim.Volume, from azsim.So
 			w.mu.Unlock()
 			return fmt.Errorf("no volume %s", from.Volume)
 		}
-		*d = disk{generalized: source.generalized, partly: source.partly, running: source.running}
-		if c := w.computers[source.user]; c != nil && c.running {
-			d.running = true
+		*d = disk{generalized: source.generalized, partly: source.partly, running: source.running, of: source.of}
+		if c := w.computers[source.user]; c != nil {
+			d.running, d.of = c.running, c.node()
 		}
 		if strings.Contains(string(from.Volume), "/versions/") {
 			d.version = from.Volume

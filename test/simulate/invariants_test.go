@@ -3,11 +3,8 @@ package simulate
 import (
 	"crypto/sha256"
 	"encoding/hex"
-	"encoding/json"
 	"fmt"
 	"maps"
-	"net/http"
-	"path"
 	"slices"
 	"strings"
 	"time"
@@ -51,10 +48,14 @@ type lack struct {
 // beginAsk notes how everything is before an ask.
 func (w *world) beginAsk() {
 	versions := w.versions()
+	for id, v := range versions {
+		own := *v
+		own.Tags = maps.Clone(v.Tags) // azsim changes them in place
+		versions[id] = &own
+	}
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	w.before = versions
-	w.open = false
 }
 
 // checkEnd compares a process's exit code with what Azure and the cluster show.
@@ -73,6 +74,8 @@ func (w *world) checkEnd(p *process) {
 	lacks := append(w.nodeLacks(p), w.leftovers(p)...)
 	model := w.modelNow()
 	w.checkModel(p, model)
+	w.checkOrigin(p, model)
+	w.checkTags(p)
 	w.checkVersions(p, model)
 	switch code {
 	case engine.ExitDone, engine.ExitFailed:
@@ -99,7 +102,7 @@ func (w *world) checkEnd(p *process) {
 		}
 	case engine.ExitInterrupted:
 		for _, l := range lacks {
-			if l.invariant == 1 && strings.Contains(text, "is in service as it was found") {
+			if l.invariant == 1 && (strings.Contains(text, "is in service as it was found") || interrupted && w.happened == 1) {
 				w.broken(1, "%s is interrupted, and %s %s: %s", p.name, l.name, l.what, text)
 			}
 		}
@@ -232,6 +235,8 @@ func (w *world) checkModel(p *process, now model) {
 	nothing := p.capture.NothingToDo || p.rollback.NothingToDo
 	touched := w.isTouched("model")
 	switch {
+	case touched && code == engine.ExitFailed && !strings.EqualFold(now.image, was.image):
+		w.broken(4, "%s ends with exit 1, and the model has %s, and others chose %s: %s", p.name, now.image, was.image, text)
 	case touched:
 	case code == engine.ExitFailed && !same:
 		w.broken(4, "%s ends with exit 1, and the model has %s, %v, and had %s, %v: %s", p.name, now.image, now.extensions, was.image, was.extensions, text)
@@ -259,6 +264,39 @@ func (w *world) checkModel(p *process, now model) {
 	}
 }
 
+// checkOrigin: what a command reports is what it was asked for.
+func (w *world) checkOrigin(p *process, now model) {
+	version := w.versions()[low(now.image)]
+	if p.code() != engine.ExitDone || version == nil || w.isTouched("model", now.image) {
+		return
+	}
+	if was := w.before[low(now.image)]; was != nil {
+		if was.Tags[fleet.TagRolledBack] != nil && p.ask.To == "" {
+			w.broken(4, "%s ended, and the model uses %s, which was rolled back before", p.name, now.image)
+		}
+		return
+	}
+	w.mu.Lock()
+	d := w.disks[azsim.Volume(low(now.image))]
+	w.mu.Unlock()
+	if donor := nodeName(p.ask.Node); p.ask.Do == "capture" && !p.capture.NothingToDo && d != nil && d.of != donor {
+		w.broken(5, "%s captured %s, and version %s is of the disk of %q", p.name, donor, now.image, d.of)
+	}
+}
+
+// checkTags: a version keeps its tags, but for those that a rollback sets and removes.
+func (w *world) checkTags(p *process) {
+	versions := w.versions()
+	for id, was := range w.before {
+		now := versions[id]
+		for tag := range was.Tags {
+			if now != nil && now.Tags[tag] == nil && tag != fleet.TagRolledBack && !w.isTouched(id) {
+				w.broken(6, "%s removed tag %s of version %s", p.name, tag, id)
+			}
+		}
+	}
+}
+
 // checkVersions: the model's version succeeded, and none is gone that is in use or of the history.
 func (w *world) checkVersions(p *process, now model) {
 	versions := w.versions()
@@ -266,14 +304,19 @@ func (w *world) checkVersions(p *process, now model) {
 		v := versions[low(now.image)]
 		if v == nil || stateOf(v) != prototype.Succeeded && stateOf(v) != "Updating" {
 			w.broken(4, "%s ended, and the model uses %s, which is no version that succeeded", p.name, now.image)
+		} else if p.code() == engine.ExitDone && v.Tags[fleet.TagRolledBack] != nil && !w.isTouched("model") {
+			w.broken(4, "%s ended, and the model uses %s, which is tagged as rolled back", p.name, now.image)
 		} else if sum := sha256.Sum256([]byte(now.customData)); v.Tags[fleet.TagCustomData] != nil && hex.EncodeToString(sum[:]) != *v.Tags[fleet.TagCustomData] && !w.isTouched("model") {
 			w.broken(5, "%s ended, and the model has customData %q, which is not that of its version's tag", p.name, now.customData)
 		}
 	}
-	succeeded := 0
+	succeeded, good := 0, 0
 	for _, v := range versions {
 		if stateOf(v) == prototype.Succeeded {
 			succeeded++
+			if v.Tags[fleet.TagRolledBack] == nil {
+				good++
+			}
 		}
 	}
 	history := 3
@@ -283,6 +326,9 @@ func (w *world) checkVersions(p *process, now model) {
 	for id := range w.before {
 		if versions[id] != nil || w.isTouched(id) {
 			continue
+		}
+		if good < 2 && !w.anyTouched("/versions/") {
+			w.broken(6, "%s pruned %s, and %d versions are left that were not rolled back from", p.name, id, good)
 		}
 		if succeeded < history && !w.anyTouched("/versions/") {
 			w.broken(6, "%s pruned %s, and %d versions are left", p.name, id, succeeded)
@@ -318,135 +364,5 @@ func (w *world) checkOver() {
 		for _, l := range append(w.nodeLacks(p), w.leftovers(p)...) {
 			w.broken(l.invariant, "an hour after the end %s %s", l.name, l.what)
 		}
-	}
-}
-
-// checkRequest judges a request that is about to be served; what it returns judges its answer.
-func (w *world) checkRequest(p *process, req request, r *http.Request) func(*http.Response) {
-	w.observeRest()
-	about := req.about()
-	toPool := req.write() && (req.side() == "azure" || strings.HasPrefix(about, "nodes/") || strings.HasPrefix(about, workload+"/") || strings.HasPrefix(about, "kube-system/"))
-	if !toPool {
-		return func(*http.Response) {}
-	}
-	if holder, _ := w.holder(); holder != "" && !strings.HasPrefix(holder, p.name+"/") {
-		w.broken(11, "%s sends %s while %s locks the pool", p.name, req.name, holder)
-	}
-	if req.side() == "azure" {
-		w.checkRest(p, req)
-		w.checkStop(p, about)
-	}
-	node, _ := strings.CutPrefix(about, "nodes/")
-	before := w.kube.Node(node)
-	return func(answer *http.Response) {
-		if answer == nil || answer.StatusCode >= 300 {
-			return
-		}
-		p.mu.Lock()
-		p.changes++
-		p.mu.Unlock()
-		if bench := w.workbench(); bench != nil && strings.HasPrefix(about, "kube-system/") && w.isOn(bench, 0) {
-			w.checkAttached(bench.node())
-		}
-		after := w.kube.Node(node)
-		if before == nil || after == nil {
-			return
-		}
-		if n := w.story.Pool.LatePods; n > 0 && !before.Spec.Unschedulable && after.Spec.Unschedulable {
-			for i := range n {
-				id := w.nextPod()
-				w.after(w.between(0, time.Second, "late", i, id), func() { w.putPod(node, "web", id, nil) })
-			}
-		}
-		c := w.computerOf(node)
-		if c != nil && before.Spec.Unschedulable && !after.Spec.Unschedulable && !w.isTouched(node) {
-			w.mu.Lock()
-			ready := c.running && c.ready == c.life
-			w.mu.Unlock()
-			if !ready {
-				w.broken(12, "%s uncordons %s, which is not Ready since its last boot", p.name, node)
-			}
-		}
-		if after.Annotations[fleet.AnnotationWorkbench] != "" {
-			w.mu.Lock()
-			w.workbenches[node] = true
-			w.mu.Unlock()
-		}
-	}
-}
-
-// checkStop: a donor is stopped once its pods are evicted.
-func (w *world) checkStop(p *process, about string) {
-	what := strings.ToLower(path.Base(about))
-	if what != "poweroff" && what != "deallocate" {
-		return
-	}
-	id := low(w.pool.Child("virtualMachines", path.Base(path.Dir(about))))
-	w.mu.Lock()
-	c := w.computers[id]
-	on := c != nil && c.running
-	w.mu.Unlock()
-	if !on || w.isTouched(c.node()) {
-		return
-	}
-	if c.node() != nodeName(p.ask.Node) {
-		w.broken(3, "%s stops %s, which is not its donor", p.name, c.node())
-	}
-	for _, pod := range w.evictable(c.node()) {
-		w.broken(12, "%s stops %s while pod %s is on it", p.name, c.node(), pod.Name)
-	}
-}
-
-// checkAttached: a workbench is protected, and kured locked, when a copy is attached to it.
-func (w *world) checkAttached(node string) {
-	if w.isTouched(node) {
-		return
-	}
-	s := w.stateOf(node)
-	if s.annotations[fleet.AnnotationScaleDownDisabled] != "true" || !s.scaleIn {
-		w.broken(12, "a copy is attached to %s, which is not protected", node)
-	}
-	if d := w.kube.DaemonSet("kube-system", "kured"); d != nil {
-		var lock struct{ NodeID string }
-		if json.Unmarshal([]byte(d.Annotations[kuredLock]), &lock) != nil || !strings.HasPrefix(lock.NodeID, "ortet/") {
-			w.broken(12, "a copy is attached to %s while kured's lock is %q", node, lock.NodeID)
-		}
-	}
-}
-
-// observeRest notes since when the set is not at rest.
-func (w *world) observeRest() {
-	rest := true
-	w.azure.View(func(v *azsim.View) {
-		rest = !v.Running(string(w.pool))
-		v.Each(memberType, func(id string, body any) {
-			i, ok := v.Instance(id)
-			vm, _ := body.(*armcompute.VirtualMachineScaleSetVM)
-			creating := vm != nil && vm.Properties != nil && vm.Properties.ProvisioningState != nil && *vm.Properties.ProvisioningState == "Creating"
-			rest = rest && !creating && !(ok && i.Deleting)
-		})
-	})
-	w.mu.Lock()
-	defer w.mu.Unlock()
-	switch {
-	case rest:
-		w.unrest = time.Time{}
-	case w.unrest.IsZero():
-		w.unrest = time.Now()
-	}
-}
-
-// checkRest: model, extensions and capacity change while the set is at rest. What began in the
-// last seconds, no process has to have seen.
-func (w *world) checkRest(p *process, req request) {
-	set := "virtualMachineScaleSets/" + poolName
-	if about := req.about(); about != set && !strings.HasPrefix(about, set+"/extensions/") || p.ask.Do != "capture" {
-		return
-	}
-	w.mu.Lock()
-	since := w.unrest
-	w.mu.Unlock()
-	if d := time.Since(since); !since.IsZero() && d > 5*time.Second && d < 20*time.Minute {
-		w.broken(13, "%s sends %s while the set has not been at rest for %s", p.name, req.name, d)
 	}
 }

@@ -22,6 +22,7 @@ var deeds = []Event{
 	{What: "instance deleted", Target: "donor"},
 	{What: "instance deleted", Target: "workbench"},
 	{What: "instance stopped", Target: "donor"},
+	{What: "instance started", Target: "donor"},
 	{What: "instance stopped", Target: "workbench"},
 	{What: "instance restarted", Target: "workbench"},
 	{What: "cordoned", Target: "workbench"},
@@ -112,7 +113,7 @@ func (w *world) neighbour(e Event, p *process) bool {
 		}
 	case "model changed by others":
 		w.changeModel()
-	case "instance deleted", "instance stopped", "instance restarted", "cordoned", "uncordoned", "node deleted":
+	case "instance deleted", "instance stopped", "instance started", "instance restarted", "cordoned", "uncordoned", "node deleted":
 		if name, c := w.target(e, p); c != nil {
 			w.changeNode(e.What, name, c)
 		}
@@ -147,7 +148,10 @@ func (w *world) changeNode(what, name string, c *computer) {
 			w.capacity--
 			w.mu.Unlock()
 		}
+	case "instance started":
+		_ = w.request(http.MethodPost, id+"/start", computeAPI, nil)
 	case "instance stopped":
+		w.touch("stopped " + name)
 		_ = w.request(http.MethodPost, id+"/poweroff", computeAPI, nil)
 	case "instance restarted":
 		_ = w.request(http.MethodPost, id+"/restart", computeAPI, nil)
@@ -177,6 +181,9 @@ func (w *world) scaleIn() {
 		}
 		if w.hasCopy(c) && !w.isTouched(name) {
 			w.broken(12, "an autoscaler deletes %s, to which a copy is attached", name)
+		}
+		if n.Annotations[fleet.AnnotationCapture] != "" && n.Spec.Unschedulable && !w.isTouched(name) {
+			w.broken(12, "an autoscaler deletes %s, which a capture emptied", name)
 		}
 		ids = append(ids, path.Base(c.ID))
 		w.touch(name, c.ResourceID)

@@ -28,6 +28,7 @@ const (
 	nodeMonitorGrace = 40 * time.Second // five minutes in a quarter of the stories
 	unreachable      = "node.kubernetes.io/unreachable"
 	kuredLock        = "weave.works/kured-node-lock"
+	tightPod         = 99 // number of the pod that keeps the budget
 )
 
 // A nodeState is a node with its instance and Machine as others have them.
@@ -79,7 +80,7 @@ func (w *world) booted(c *computer) {
 		w.report(c, life, true)
 		return
 	}
-	takes := w.between(bootTime, 2*bootTime, "boot", c.node(), life)
+	takes := w.between(bootTime, 2*bootTime, "boot", c.node(), life) + w.story.Pool.SlowBoot
 	w.after(takes*2/3, func() { w.report(c, life, false) })
 	w.after(takes, func() { w.report(c, life, true) })
 }
@@ -223,7 +224,15 @@ func (w *world) populate() {
 		}
 	})
 	w.putSet("web", p.Pods)
-	w.putSet("db", p.Budgeted)
+	if p.Tight > 0 { // one more elsewhere, which is not Ready until then
+		w.putPod(nodeName(1), "db", tightPod, func(pod *corev1.Pod) { pod.Status.Conditions[0].Status = corev1.ConditionFalse })
+		w.after(p.Tight, func() {
+			w.kube.Change("pods", workload, fmt.Sprintf("db-%d", tightPod), func(o runtime.Object) { o.(*corev1.Pod).Status.Conditions[0].Status = corev1.ConditionTrue })
+		})
+		w.putSet("db", p.Budgeted+1)
+	} else {
+		w.putSet("db", p.Budgeted)
+	}
 	for i := range p.Pods {
 		w.putPod(donor, "web", i, nil)
 	}
@@ -288,6 +297,10 @@ func (w *world) podEnds(p *corev1.Pod, grace time.Duration) time.Duration {
 }
 
 func (w *world) podDeleted(d kubesim.Deletion) {
+	forced := slices.ContainsFunc(w.story.Asks, func(a Ask) bool { return a.Force })
+	if d.User == ortetUser && !d.Eviction && !forced && d.Pod.Namespace == workload {
+		w.broken(12, "pod %s is deleted and not evicted, without --force", d.Pod.Name)
+	}
 	if d.Pod.DeletionTimestamp == nil {
 		w.replace(d.Pod)
 	}

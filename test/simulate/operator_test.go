@@ -122,7 +122,7 @@ func (w *world) putRight(ask Ask, err error) (hopeless bool) {
 		if c == nil || !w.isTouched(name) {
 			continue
 		}
-		if !w.isOn(c, 0) {
+		if !w.isOn(c, 0) && w.isTouched("stopped "+name) {
 			_ = w.request(http.MethodPost, fleet.ResourceID(c.ResourceID)+"/start", computeAPI, nil)
 		}
 		if n := w.kube.Node(name); n != nil && n.Annotations[fleet.AnnotationCapture] == "" {

@@ -44,6 +44,9 @@ type Pool struct {
 	Foreign, Leftover bool   // others made the oldest version; snapshot and disk of an earlier capture are left
 	Volumes           bool   // data disks of others at LUN 0
 	Trusted, Blocked  bool   // Trusted Launch; the budget allows no eviction
+
+	SlowBoot time.Duration // that each boot takes longer
+	Tight    time.Duration // until the budget allows an eviction
 }
 
 // An Ask is one command of an operator, or what others do between two commands.

@@ -1,0 +1,181 @@
+package simulate
+
+import (
+	"encoding/json"
+	"net/http"
+	"path"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/Azure/azure-sdk-for-go/sdk/resourcemanager/compute/armcompute/v8"
+	corev1 "k8s.io/api/core/v1"
+
+	"github.com/ortet/ortet/internal/azsim"
+	"github.com/ortet/ortet/internal/fleet"
+)
+
+// checkRequest judges a request that is about to be served; what it returns judges its answer.
+func (w *world) checkRequest(p *process, req request, r *http.Request) func(*http.Response) {
+	w.observeRest()
+	about := req.about()
+	toPool := req.write() && (req.side() == "azure" || strings.HasPrefix(about, "nodes/") || strings.HasPrefix(about, workload+"/") || strings.HasPrefix(about, "kube-system/"))
+	if !toPool {
+		return func(*http.Response) {}
+	}
+	if holder, _ := w.holder(); holder != "" && !strings.HasPrefix(holder, p.name+"/") {
+		w.broken(11, "%s sends %s while %s locks the pool", p.name, req.name, holder)
+	}
+	if req.side() == "azure" {
+		w.checkRest(p, req)
+		w.checkStop(p, about)
+		w.checkOrder(p, req)
+		w.checkDetach(p, about)
+	}
+	node, _ := strings.CutPrefix(about, "nodes/")
+	before := w.kube.Node(node)
+	return func(answer *http.Response) {
+		if answer == nil || answer.StatusCode >= 300 {
+			return
+		}
+		p.mu.Lock()
+		p.changes++
+		p.mu.Unlock()
+		if bench := w.workbench(); bench != nil && strings.HasPrefix(about, "kube-system/") && w.isOn(bench, 0) {
+			w.checkAttached(bench.node())
+		}
+		after := w.kube.Node(node)
+		if before == nil || after == nil {
+			return
+		}
+		if n := w.story.Pool.LatePods; n > 0 && !before.Spec.Unschedulable && after.Spec.Unschedulable {
+			for i := range n {
+				id := w.nextPod()
+				w.after(w.between(0, time.Second, "late", i, id), func() { w.putPod(node, "web", id, nil) })
+			}
+		}
+		c := w.computerOf(node)
+		if c != nil && before.Spec.Unschedulable && !after.Spec.Unschedulable && !w.isTouched(node) {
+			w.mu.Lock()
+			ready := c.running && c.ready == c.life
+			w.mu.Unlock()
+			if !ready {
+				w.broken(12, "%s uncordons %s, which is not Ready since its last boot", p.name, node)
+			}
+		}
+		if after.Annotations[fleet.AnnotationWorkbench] != "" {
+			w.mu.Lock()
+			w.workbenches[node] = true
+			w.mu.Unlock()
+		}
+	}
+}
+
+// checkOrder: a version is built once the donor is back, and extensions go once the model uses it.
+func (w *world) checkOrder(p *process, req request) {
+	w.mu.Lock()
+	before := w.model
+	w.mu.Unlock()
+	if strings.HasPrefix(req.name, "azure DELETE ") && strings.Contains(req.name, "/extensions/") && !w.isTouched("model") && strings.EqualFold(w.modelNow().image, before.image) {
+		w.broken(4, "%s sends %s while the model uses %s", p.name, req.name, before.image)
+	}
+	c := w.computerOf(nodeName(p.ask.Node))
+	if !strings.HasPrefix(req.name, "azure PUT ") || !strings.Contains(req.name, "/versions/") || c == nil || w.isTouched(c.node()) {
+		return
+	}
+	w.mu.Lock()
+	ready := c.running && c.ready == c.life
+	w.mu.Unlock()
+	if !ready {
+		w.broken(12, "%s sends %s while donor %s is not Ready since its last boot", p.name, req.name, c.node())
+	}
+}
+
+// checkDetach: no pod works on a copy that is detached.
+func (w *world) checkDetach(p *process, about string) {
+	bench := w.workbench()
+	if path.Base(about) != "attachDetachDataDisks" || bench == nil || !strings.HasSuffix(low(bench.ResourceID), low(path.Dir(about))) || w.isTouched(bench.node()) || !w.isOn(bench, 0) {
+		return
+	}
+	for _, pod := range w.podsOn(bench.node()) {
+		if pod.Namespace == namespace && pod.Status.Phase == corev1.PodRunning && !slices.Contains(pod.Spec.Containers[0].Command, "--inspect") {
+			w.broken(12, "%s detaches the copy from %s while pod %s works on it", p.name, bench.node(), pod.Name)
+		}
+	}
+}
+
+// checkStop: a donor is stopped once its pods are evicted.
+func (w *world) checkStop(p *process, about string) {
+	what := strings.ToLower(path.Base(about))
+	if what != "poweroff" && what != "deallocate" {
+		return
+	}
+	id := low(w.pool.Child("virtualMachines", path.Base(path.Dir(about))))
+	w.mu.Lock()
+	c := w.computers[id]
+	on := c != nil && c.running
+	w.mu.Unlock()
+	if !on || w.isTouched(c.node()) {
+		return
+	}
+	if c.node() != nodeName(p.ask.Node) {
+		w.broken(3, "%s stops %s, which is not its donor", p.name, c.node())
+	}
+	for _, pod := range w.evictable(c.node()) {
+		w.broken(12, "%s stops %s while pod %s is on it", p.name, c.node(), pod.Name)
+	}
+}
+
+// checkAttached: a workbench is protected, and kured locked, when a copy is attached to it.
+func (w *world) checkAttached(node string) {
+	if w.isTouched(node) {
+		return
+	}
+	s := w.stateOf(node)
+	if s.annotations[fleet.AnnotationScaleDownDisabled] != "true" || !s.scaleIn {
+		w.broken(12, "a copy is attached to %s, which is not protected", node)
+	}
+	if d := w.kube.DaemonSet("kube-system", "kured"); d != nil {
+		var lock struct{ NodeID string }
+		if json.Unmarshal([]byte(d.Annotations[kuredLock]), &lock) != nil || !strings.HasPrefix(lock.NodeID, "ortet/") {
+			w.broken(12, "a copy is attached to %s while kured's lock is %q", node, lock.NodeID)
+		}
+	}
+}
+
+// observeRest notes since when the set is not at rest.
+func (w *world) observeRest() {
+	rest := true
+	w.azure.View(func(v *azsim.View) {
+		rest = !v.Running(string(w.pool))
+		v.Each(memberType, func(id string, body any) {
+			i, ok := v.Instance(id)
+			vm, _ := body.(*armcompute.VirtualMachineScaleSetVM)
+			creating := vm != nil && vm.Properties != nil && vm.Properties.ProvisioningState != nil && *vm.Properties.ProvisioningState == "Creating"
+			rest = rest && !creating && !(ok && i.Deleting)
+		})
+	})
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	switch {
+	case rest:
+		w.unrest = time.Time{}
+	case w.unrest.IsZero():
+		w.unrest = time.Now()
+	}
+}
+
+// checkRest: model, extensions and capacity change while the set is at rest. What began in the
+// last seconds, no process has to have seen.
+func (w *world) checkRest(p *process, req request) {
+	set := "virtualMachineScaleSets/" + poolName
+	if about := req.about(); about != set && !strings.HasPrefix(about, set+"/extensions/") || p.ask.Do != "capture" {
+		return
+	}
+	w.mu.Lock()
+	since := w.unrest
+	w.mu.Unlock()
+	if d := time.Since(since); !since.IsZero() && d > 5*time.Second && d < 20*time.Minute {
+		w.broken(13, "%s sends %s while the set has not been at rest for %s", p.name, req.name, d)
+	}
+}
