@@ -38,7 +38,7 @@ type tester struct {
 // The packages whose tests may find a bug that no seed finds, in the order in
 // which they are asked: those nearest to the decisions first.
 var suites = []string{
-	"./internal/plan/...", "./internal/engine/...", "./internal/journal/...",
+	"./internal/prototype/...", "./internal/engine/...", "./internal/journal/...",
 	"./internal/azure/...", "./internal/cluster/kube/...", "./internal/cli/...",
 	"./test/scenario/...", "./internal/fleet/...", "./internal/node/generalize/...",
 }

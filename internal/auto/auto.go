@@ -9,13 +9,13 @@ import (
 	"github.com/ortet/ortet/internal/donors"
 	"github.com/ortet/ortet/internal/engine"
 	"github.com/ortet/ortet/internal/fleet"
-	"github.com/ortet/ortet/internal/plan"
+	"github.com/ortet/ortet/internal/prototype"
 )
 
 // Doors are those of engine.Engine that are used.
 type Doors interface {
 	Capture(ctx context.Context, request engine.CaptureRequest) (engine.CaptureResult, error)
-	Plan(ctx context.Context, request engine.CaptureRequest) (plan.Plan, error)
+	Plan(ctx context.Context, request engine.CaptureRequest) (prototype.Plan, error)
 	Status(ctx context.Context, pools []fleet.ResourceID) ([]engine.PoolStatus, error)
 }
 
@@ -67,7 +67,7 @@ type Look struct {
 	// first, and may be under way; "" without one.
 	Resumes string `json:"resumes,omitempty"`
 	// Refused are reasons why the pool cannot be captured though it is not left out.
-	Refused []plan.Problem `json:"refused,omitempty"`
+	Refused []prototype.Problem `json:"refused,omitempty"`
 }
 
 // An Outcome is what became of a pool.
@@ -92,11 +92,11 @@ type Result struct {
 	Exit    int    `json:"exit"` // engine.ExitCode of Err
 	Error   string `json:"error,omitempty"`
 	// Problems are why it was refused, Left is what needs a person.
-	Problems []plan.Problem `json:"problems,omitempty"`
-	Left     []string       `json:"left,omitempty"`
+	Problems []prototype.Problem `json:"problems,omitempty"`
+	Left     []string            `json:"left,omitempty"`
 	// Passed are donors that were chosen first and could not be used, each with why.
 	Passed  []string              `json:"passed,omitempty"`
 	Capture *engine.CaptureResult `json:"capture,omitempty"`
-	Plan    *plan.Plan            `json:"plan,omitempty"`
+	Plan    *prototype.Plan       `json:"plan,omitempty"`
 	Err     error                 `json:"-"`
 }

@@ -14,7 +14,7 @@ import (
 	"github.com/ortet/ortet/internal/donors"
 	"github.com/ortet/ortet/internal/engine"
 	"github.com/ortet/ortet/internal/fleet"
-	"github.com/ortet/ortet/internal/plan"
+	"github.com/ortet/ortet/internal/prototype"
 )
 
 var now = time.Date(2026, 11, 26, 0, 42, 0, 0, time.UTC)
@@ -81,8 +81,8 @@ func (w *world) Status(_ context.Context, pools []fleet.ResourceID) ([]engine.Po
 	return []engine.PoolStatus{*w.pools[pools[0].Name()]}, nil
 }
 
-func (w *world) Plan(_ context.Context, q engine.CaptureRequest) (plan.Plan, error) {
-	return plan.Plan{Donor: q.Node}, nil
+func (w *world) Plan(_ context.Context, q engine.CaptureRequest) (prototype.Plan, error) {
+	return prototype.Plan{Donor: q.Node}, nil
 }
 
 func (w *world) Capture(ctx context.Context, q engine.CaptureRequest) (engine.CaptureResult, error) {
@@ -197,7 +197,7 @@ func TestPoolsThatAreDueAreCaptured(t *testing.T) {
 }
 
 func about(on, what string) error {
-	return &engine.Refused{Problems: []plan.Problem{{On: on, What: what}}}
+	return &engine.Refused{Problems: []prototype.Problem{{On: on, What: what}}}
 }
 
 func TestTheNextDonorIsTaken(t *testing.T) {
@@ -322,8 +322,8 @@ func TestWhatIsOpenIsFinishedFirst(t *testing.T) {
 		}
 	}
 	w := &world{}
-	w.pool("a", 2, open(plan.KindCapture))
-	w.pool("b", 2, open(plan.KindRollback))
+	w.pool("a", 2, open(prototype.KindCapture))
+	w.pool("b", 2, open(prototype.KindRollback))
 	w.pool("c", 2, func(s *engine.PoolStatus) { s.JournalDenied, s.Problem = true, "forbidden" })
 	w.pool("d", 2, func(s *engine.PoolStatus) { s.Problem = "cannot list versions" })
 	lines, code := all(t, w.auto(t, nil))
@@ -337,7 +337,7 @@ func TestAVersionThatItsCaptureDidNotPutIntoUseDoesNotCount(t *testing.T) {
 	failed := func(change func(*engine.VersionStatus)) func(*engine.PoolStatus) {
 		return func(s *engine.PoolStatus) {
 			old(s)
-			s.Capture = &engine.CaptureStatus{Kind: plan.KindCapture, Ended: &engine.Ending{Exit: engine.ExitFailed}}
+			s.Capture = &engine.CaptureStatus{Kind: prototype.KindCapture, Ended: &engine.Ending{Exit: engine.ExitFailed}}
 			change(&s.Versions[0])
 		}
 	}
@@ -355,11 +355,11 @@ func TestPoolsThatTakeEachOthersNodesAreCapturedOneAfterTheOther(t *testing.T) {
 	w := &world{capture: func(_ *world, q engine.CaptureRequest) error {
 		switch tries[q.Node]++; {
 		case q.Node == "a0" && tries[q.Node] == 1:
-			return &engine.Failed{Step: plan.StepProtectBench, Err: errors.New("it is being captured")}
+			return &engine.Failed{Step: prototype.StepProtectBench, Err: errors.New("it is being captured")}
 		case q.Node == "b0" && tries[q.Node] == 1:
-			return &engine.Refused{Problems: []plan.Problem{{Code: "NoWorkbench", On: "node b0", What: "no other node"}}}
+			return &engine.Refused{Problems: []prototype.Problem{{Code: "NoWorkbench", On: "node b0", What: "no other node"}}}
 		case q.Node == "c0":
-			return &engine.Failed{Step: plan.StepProtect, Err: errors.New("403")}
+			return &engine.Failed{Step: prototype.StepProtect, Err: errors.New("403")}
 		}
 		return nil
 	}}
@@ -386,7 +386,9 @@ func TestNoPoolIsBegunOnceInterrupted(t *testing.T) {
 
 func TestACaptureThatIsTooOldToResumeIsUndone(t *testing.T) {
 	open := func(donor string) func(*engine.PoolStatus) {
-		return func(s *engine.PoolStatus) { s.Capture = &engine.CaptureStatus{Kind: plan.KindCapture, Donor: donor} }
+		return func(s *engine.PoolStatus) {
+			s.Capture = &engine.CaptureStatus{Kind: prototype.KindCapture, Donor: donor}
+		}
 	}
 	w := &world{stale: true}
 	w.pool("a", 2, open("a1"))
@@ -406,8 +408,12 @@ func TestADryRunPlansWhatIsDue(t *testing.T) {
 	w.pool("a", 2, nil)
 	w.pool("b", 2, old)
 	// Its donor is gone: a run would end that capture, and take the next.
-	w.pool("c", 2, func(s *engine.PoolStatus) { s.Capture = &engine.CaptureStatus{Kind: plan.KindCapture, Donor: "c9"} })
-	w.pool("d", 2, func(s *engine.PoolStatus) { s.Capture = &engine.CaptureStatus{Kind: plan.KindCapture, Donor: "d1"} })
+	w.pool("c", 2, func(s *engine.PoolStatus) {
+		s.Capture = &engine.CaptureStatus{Kind: prototype.KindCapture, Donor: "c9"}
+	})
+	w.pool("d", 2, func(s *engine.PoolStatus) {
+		s.Capture = &engine.CaptureStatus{Kind: prototype.KindCapture, Donor: "d1"}
+	})
 	results := w.auto(t, nil).Run(t.Context(), []fleet.ResourceID{group + "a", group + "b", group + "c", group + "d"}, true, true)
 	if results[2].Donor != "c0" || results[3].Donor != "d1" {
 		t.Errorf("of interrupted captures: %+v", results[2:])

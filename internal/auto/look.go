@@ -13,7 +13,7 @@ import (
 	"github.com/ortet/ortet/internal/donors"
 	"github.com/ortet/ortet/internal/engine"
 	"github.com/ortet/ortet/internal/fleet"
-	"github.com/ortet/ortet/internal/plan"
+	"github.com/ortet/ortet/internal/prototype"
 )
 
 // Pools gives the Uniform scale sets that the cluster's Nodes are instances of, by id.
@@ -98,7 +98,7 @@ func (a *Auto) look(s engine.PoolStatus, nodes []fleet.Node, all bool) Look {
 	}
 	l := Look{Choice: donors.Choose(p, a.c.Policy, a.c.Now())}
 	refuse := func(code, what, wayOut string) {
-		l.Refused = append(l.Refused, plan.Problem{Code: code, On: string(s.Pool.ID), What: what, WayOut: wayOut})
+		l.Refused = append(l.Refused, prototype.Problem{Code: code, On: string(s.Pool.ID), What: what, WayOut: wayOut})
 	}
 	if owned := a.owned(s, nodes); owned != nil {
 		if all {
@@ -114,7 +114,7 @@ func (a *Auto) look(s engine.PoolStatus, nodes []fleet.Node, all bool) Look {
 			fmt.Sprintf("run helm upgrade, which finds it, or where ortet.pools is set add it there (%s); without the chart, grant get and update on its Secrets (docs/kubernetes-permissions.md)", s.Pool.ID))
 	case s.Problem != "":
 		refuse("Unreadable", s.Problem, "try again")
-	case c != nil && c.Ended == nil && c.Kind == plan.KindRollback:
+	case c != nil && c.Ended == nil && c.Kind == prototype.KindRollback:
 		refuse("RollbackOpen", "a rollback of it has not ended", "if it is not under way, run ortet rollback "+string(s.Pool.ID)+" again, which finishes it")
 	case c != nil && c.Ended == nil:
 		l.Resumes = c.Donor
@@ -123,16 +123,16 @@ func (a *Auto) look(s engine.PoolStatus, nodes []fleet.Node, all bool) Look {
 }
 
 // owned says why a pool is not ours to change; nil where it is.
-func (a *Auto) owned(s engine.PoolStatus, nodes []fleet.Node) *plan.Problem {
-	problem := func(code, what, wayOut string) *plan.Problem {
-		return &plan.Problem{Code: code, On: string(s.Pool.ID), What: what, WayOut: wayOut}
+func (a *Auto) owned(s engine.PoolStatus, nodes []fleet.Node) *prototype.Problem {
+	problem := func(code, what, wayOut string) *prototype.Problem {
+		return &prototype.Problem{Code: code, On: string(s.Pool.ID), What: what, WayOut: wayOut}
 	}
 	if s.Gone {
 		return problem("PoolNotFound", "Azure has no such scale set", "name a pool that exists (az vmss list)")
 	}
 	workers := len(nodes) == 0
 	for _, n := range nodes {
-		if by := plan.Managed(n, &s.Pool); by != "" {
+		if by := prototype.Managed(n, &s.Pool); by != "" {
 			return problem("ManagedByAKS", "AKS manages it ("+by+")", "use AKS's own node images, or a pool of your own")
 		}
 		workers = workers || !n.ControlPlane
@@ -147,7 +147,7 @@ func (a *Auto) owned(s engine.PoolStatus, nodes []fleet.Node) *plan.Problem {
 	case !p.Model.Linux:
 		return problem("NotLinuxPool", "its model is not Linux", "name a Linux pool")
 	}
-	for _, p := range plan.ModelProblems(s.Pool, true, true, a.c.Request.AllowOwned) {
+	for _, p := range prototype.ModelProblems(s.Pool, true, true, a.c.Request.AllowOwned) {
 		if p.Code == "OwnedByClusterAPI" {
 			return &p
 		}
@@ -161,7 +161,7 @@ func counts(v engine.VersionStatus, last *engine.CaptureStatus) bool {
 	if v.ProvisioningState == "Failed" || v.ProvisioningState == "Deleting" {
 		return false
 	}
-	failed := last != nil && last.Kind == plan.KindCapture && last.Ended != nil && last.Ended.Exit != engine.ExitDone
+	failed := last != nil && last.Kind == prototype.KindCapture && last.Ended != nil && last.Ended.Exit != engine.ExitDone
 	return !failed || v.InModel || v.RolledBack || v.Instances > 0
 }
 

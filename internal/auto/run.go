@@ -13,7 +13,7 @@ import (
 	"github.com/ortet/ortet/internal/donors"
 	"github.com/ortet/ortet/internal/engine"
 	"github.com/ortet/ortet/internal/fleet"
-	"github.com/ortet/ortet/internal/plan"
+	"github.com/ortet/ortet/internal/prototype"
 )
 
 // maxDonors bounds how many donors of a pool are tried in one run.
@@ -74,10 +74,10 @@ func (r Result) ended() Result {
 // a node that another pool's capture used: as its workbench, or as its donor.
 func contended(err error) bool {
 	if refused := new(engine.Refused); errors.As(err, &refused) {
-		return slices.ContainsFunc(refused.Problems, func(p plan.Problem) bool { return p.Code == "NoWorkbench" })
+		return slices.ContainsFunc(refused.Problems, func(p prototype.Problem) bool { return p.Code == "NoWorkbench" })
 	}
 	failed := new(engine.Failed)
-	return errors.As(err, &failed) && (failed.Step == plan.StepProtect || failed.Step == plan.StepProtectBench)
+	return errors.As(err, &failed) && (failed.Step == prototype.StepProtect || failed.Step == prototype.StepProtectBench)
 }
 
 // Exit gives the gravest exit code of the results: 4, then 1, 5, 3, 0.
@@ -96,7 +96,7 @@ func (a *Auto) run(ctx context.Context, pool fleet.ResourceID, all, dryRun bool)
 	passed := map[string]bool{}
 	for {
 		if ctx.Err() != nil {
-			r.Err = &engine.Interrupted{Step: plan.StepPreflight, Err: context.Cause(ctx)}
+			r.Err = &engine.Interrupted{Step: prototype.StepPreflight, Err: context.Cause(ctx)}
 			return r
 		}
 		looks, err := a.Looks(ctx, []fleet.ResourceID{pool}, all)
@@ -208,7 +208,7 @@ func (a *Auto) check(ctx context.Context, pool fleet.ResourceID, donor string, a
 	default:
 		return nil
 	}
-	return &engine.Refused{Problems: []plan.Problem{{
+	return &engine.Refused{Problems: []prototype.Problem{{
 		Code: "NotChosen", On: "node " + donor, What: "it is no longer the donor to choose: " + strings.TrimPrefix(what, "; "), WayOut: "nothing: the pool is judged again",
 	}}}
 }
@@ -217,7 +217,7 @@ func (a *Auto) check(ctx context.Context, pool fleet.ResourceID, donor string, a
 // for reasons of its own, or is gone and all is undone.
 func (a *Auto) another(ctx context.Context, pool fleet.ResourceID, donor string, err error) bool {
 	if refused := new(engine.Refused); errors.As(err, &refused) {
-		return !slices.ContainsFunc(refused.Problems, func(p plan.Problem) bool {
+		return !slices.ContainsFunc(refused.Problems, func(p prototype.Problem) bool {
 			instance := fleet.ResourceID(p.On)
 			return p.On != "node "+donor && !(instance.Segment("virtualMachines") != "" && instance.Parent().Equal(pool))
 		})

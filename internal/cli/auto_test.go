@@ -17,7 +17,7 @@ import (
 	"github.com/ortet/ortet/internal/auto"
 	"github.com/ortet/ortet/internal/engine"
 	"github.com/ortet/ortet/internal/fleet"
-	"github.com/ortet/ortet/internal/plan"
+	"github.com/ortet/ortet/internal/prototype"
 )
 
 // pooled is an engine and a cluster for auto: a capture ends as fails says, and else is
@@ -66,20 +66,20 @@ func newPooled() *pooled {
 		nodes[3].Ready, nodes[3].NotReadyWhy, nodes[3].Runtime = false, "KubeletNotReady: container runtime network not ready", ""
 		set(&nodes[3], "example.com/patched", "2026-11-27T03:00:00Z")
 	})
-	p.fails["k8s-agentpool1-12345678-vmss000000"] = &engine.Refused{Problems: []plan.Problem{{On: "node k8s-agentpool1-12345678-vmss000000", What: "its pod default/db has no controller"}}}
+	p.fails["k8s-agentpool1-12345678-vmss000000"] = &engine.Refused{Problems: []prototype.Problem{{On: "node k8s-agentpool1-12345678-vmss000000", What: "its pod default/db has no controller"}}}
 	p.add("g", "k8s-agentpool2-12345678-vmss", 1, func(s *engine.PoolStatus, _ []fleet.Node) {
 		s.Versions = []engine.VersionStatus{version("2026.11.20", "", noon.Add(-24*time.Hour), nil)}
 	})
 	p.add("MC_g", "aks-system-12345678-vmss", 1, nil)
 	for name, err := range map[string]error{
-		"refused": &engine.Refused{Problems: []plan.Problem{{On: fmt.Sprintf(group, "g", "refused"), What: "its upgrade mode is Rolling", WayOut: "use --allow-rolling"}, {On: "Azure", What: "no quota"}}},
-		"stuck":   &engine.NeedsPerson{Step: plan.StepStart, Left: []string{"start instance 0"}, Err: errors.New("no capacity")},
+		"refused": &engine.Refused{Problems: []prototype.Problem{{On: fmt.Sprintf(group, "g", "refused"), What: "its upgrade mode is Rolling", WayOut: "use --allow-rolling"}, {On: "Azure", What: "no quota"}}},
+		"stuck":   &engine.NeedsPerson{Step: prototype.StepStart, Left: []string{"start instance 0"}, Err: errors.New("no capacity")},
 	} {
 		p.add("g", name, 1, nil)
 		p.fails[name+"000000"] = err
 	}
 	p.add("g", "twin", 1, func(s *engine.PoolStatus, _ []fleet.Node) {
-		s.Capture = &engine.CaptureStatus{Name: capture, Kind: plan.KindCapture, Donor: "twin000000", Begun: noon.Add(-time.Hour)}
+		s.Capture = &engine.CaptureStatus{Name: capture, Kind: prototype.KindCapture, Donor: "twin000000", Begun: noon.Add(-time.Hour)}
 	})
 	p.add("other", "twin", 1, func(s *engine.PoolStatus, _ []fleet.Node) { s.JournalDenied = true })
 	return p
@@ -110,18 +110,18 @@ func (p *pooled) poolOf(node string) fleet.ResourceID {
 	return id.Parent()
 }
 
-func (p *pooled) Plan(_ context.Context, q engine.CaptureRequest) (plan.Plan, error) {
-	return plan.Plan{Kind: plan.KindCapture, Pool: p.poolOf(q.Node), Donor: q.Node, Steps: []plan.Step{{ID: plan.StepPreflight, Title: "Run preflight checks"}}}, nil
+func (p *pooled) Plan(_ context.Context, q engine.CaptureRequest) (prototype.Plan, error) {
+	return prototype.Plan{Kind: prototype.KindCapture, Pool: p.poolOf(q.Node), Donor: q.Node, Steps: []prototype.Step{{ID: prototype.StepPreflight, Title: "Run preflight checks"}}}, nil
 }
 
 func (p *pooled) Capture(_ context.Context, q engine.CaptureRequest) (engine.CaptureResult, error) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	pool := p.poolOf(q.Node)
-	p.show(pool).Report(event(plan.StepStop, "Power off "+q.Node, engine.StepStarted, 0, ""))
+	p.show(pool).Report(event(prototype.StepStop, "Power off "+q.Node, engine.StepStarted, 0, ""))
 	p.request, p.captured = q, append(p.captured, q.Node)
 	r := engine.CaptureResult{
-		Pool: pool, Donor: q.Node, Resumed: pool.Name() == "twin", Version: plan.DefinitionOf(pool).Child("versions", "2026.11.21"), Notes: []string{"the node was cordoned before, and still is"},
+		Pool: pool, Donor: q.Node, Resumed: pool.Name() == "twin", Version: prototype.DefinitionOf(pool).Child("versions", "2026.11.21"), Notes: []string{"the node was cordoned before, and still is"},
 		Timing: engine.Timing{Begin: noon, End: noon.Add(14 * time.Minute)},
 	}
 	return r, p.fails[q.Node]
@@ -299,7 +299,7 @@ func TestDryRunOfPools(t *testing.T) {
 func TestLineOfAPool(t *testing.T) {
 	const pool = "k8s-agentpool1-12345678-vmss"
 	p := newPooled()
-	p.fails[pool+"000000"] = &engine.Interrupted{Step: plan.StepStop, Donor: "node " + pool + "000000 is in service", Err: fmt.Errorf("get instance: %w", context.Canceled)}
+	p.fails[pool+"000000"] = &engine.Interrupted{Step: prototype.StepStop, Donor: "node " + pool + "000000 is in service", Err: fmt.Errorf("get instance: %w", context.Canceled)}
 	code, out, _ := p.run(t, "capture --pool "+pool)
 	if want := pool + ": interrupted at step stop; node\n  " + pool + "000000 is in service; run the same command to\n  resume\n"; code != engine.ExitInterrupted || !strings.HasSuffix(out, want) {
 		t.Errorf("interrupted: code %d\n%s\nwant %s", code, out, want)
@@ -307,7 +307,7 @@ func TestLineOfAPool(t *testing.T) {
 	p = newPooled()
 	p.nodes[2].Unschedulable, p.nodes[2].Taints, p.nodes[2].Kernel = false, nil, p.nodes[0].Kernel
 	for _, n := range p.nodes[:3] {
-		p.fails[n.Name] = &engine.Refused{Problems: []plan.Problem{{On: "node " + n.Name, What: "its disk has a secret"}}}
+		p.fails[n.Name] = &engine.Refused{Problems: []prototype.Problem{{On: "node " + n.Name, What: "its disk has a secret"}}}
 	}
 	code, out, _ = p.run(t, "capture --pool "+pool)
 	if want := pool + ": refused: node " + pool + "000002:\n  its disk has a secret\n  passed over: " + pool + "000000,\n    " + pool + "000001: its disk has a secret\n"; code != engine.ExitRefused || !strings.HasSuffix(out, want) {

@@ -9,7 +9,7 @@ import (
 
 	"github.com/ortet/ortet/internal/cluster/kube"
 	"github.com/ortet/ortet/internal/engine"
-	"github.com/ortet/ortet/internal/plan"
+	"github.com/ortet/ortet/internal/prototype"
 	"github.com/ortet/ortet/internal/wire"
 )
 
@@ -117,12 +117,12 @@ func (f *captureFlags) complete(node string) error {
 	}
 	switch f.extensions {
 	case "default":
-		r.Extensions = plan.ExtensionRule{Keep: f.keep}
+		r.Extensions = prototype.ExtensionRule{Keep: f.keep}
 	case "none":
-		r.Extensions = plan.ExtensionRule{None: true}
+		r.Extensions = prototype.ExtensionRule{None: true}
 	case "all":
 		// A rule without patterns would be the default one; no name is empty.
-		r.Extensions = plan.ExtensionRule{AllBut: append([]string{""}, f.keep...)}
+		r.Extensions = prototype.ExtensionRule{AllBut: append([]string{""}, f.keep...)}
 	default:
 		return usagef("--extensions %s: want default, all or none", f.extensions)
 	}

@@ -15,13 +15,13 @@ import (
 
 	"github.com/ortet/ortet/internal/engine"
 	"github.com/ortet/ortet/internal/fleet"
-	"github.com/ortet/ortet/internal/plan"
+	"github.com/ortet/ortet/internal/prototype"
 )
 
 var update = flag.Bool("update", false, "write the golden texts anew")
 
 // goes asks a rule for one extension; vmssCSE is a CustomScript.
-func goes(rule plan.ExtensionRule, name string) bool {
+func goes(rule prototype.ExtensionRule, name string) bool {
 	e := fleet.Extension{Name: name, Type: "Monitor"}
 	if name == "vmssCSE" {
 		e.Type = "CustomScript"
@@ -54,33 +54,33 @@ const (
 )
 
 // input is a capture of a pool that never was captured.
-func input(options plan.Options) plan.CaptureInput {
+func input(options prototype.Options) prototype.CaptureInput {
 	options.Node, options.History, options.GracePeriod = donor, 3, 5*time.Minute
-	return plan.CaptureInput{
-		Names: plan.NamesOf(pool1, capture, "2026.11.21"), Options: options,
+	return prototype.CaptureInput{
+		Names: prototype.NamesOf(pool1, capture, "2026.11.21"), Options: options,
 		Pool: fleet.Pool{ID: pool1, Name: pool1.Name()}, Workbench: "k8s-pool1-12345678-vmss000001",
 	}
 }
 
-func thePlan(in plan.CaptureInput) plan.Plan {
-	return plan.Plan{Kind: plan.KindCapture, Pool: pool1, Donor: donor, Workbench: in.Workbench, Version: in.Names.Version, Steps: plan.CaptureSteps(in)}
+func thePlan(in prototype.CaptureInput) prototype.Plan {
+	return prototype.Plan{Kind: prototype.KindCapture, Pool: pool1, Donor: donor, Workbench: in.Workbench, Version: in.Names.Version, Steps: prototype.CaptureSteps(in)}
 }
 
 func version(name, from string, at time.Time, tags map[string]string) engine.VersionStatus {
-	v := fleet.ImageVersion{ID: plan.DefinitionOf(pool1).Child("versions", name), Name: name, ProvisioningState: plan.Succeeded, Published: at, Tags: tags}
-	return engine.VersionStatus{ImageVersion: v, BuiltFrom: from, BuiltAt: at, RolledBack: plan.RolledBack(v)}
+	v := fleet.ImageVersion{ID: prototype.DefinitionOf(pool1).Child("versions", name), Name: name, ProvisioningState: prototype.Succeeded, Published: at, Tags: tags}
+	return engine.VersionStatus{ImageVersion: v, BuiltFrom: from, BuiltAt: at, RolledBack: prototype.RolledBack(v)}
 }
 
 func TestShown(t *testing.T) {
-	first := input(plan.Options{})
-	baked := input(plan.Options{Bake: true, NewNodes: 2})
+	first := input(prototype.Options{})
+	baked := input(prototype.Options{Bake: true, NewNodes: 2})
 	baked.Doomed = []fleet.Extension{{Name: "vmssCSE", Type: "CustomScript"}}
 	baked.Prunable = []string{"2026.11.02", "2026.11.01"}
-	done := input(plan.Options{})
-	done.Course = plan.Course{Start: plan.AtVersion, Version: &fleet.ImageVersion{ProvisioningState: plan.Succeeded}}
+	done := input(prototype.Options{})
+	done.Course = prototype.Course{Start: prototype.AtVersion, Version: &fleet.ImageVersion{ProvisioningState: prototype.Succeeded}}
 	done.HasGallery, done.HasDefinition, done.InModel, done.Workbench = true, true, true, ""
 	nothing := thePlan(done)
-	nothing.NothingToDo = plan.NothingToDo(done)
+	nothing.NothingToDo = prototype.NothingToDo(done)
 	resumed := thePlan(baked)
 	resumed.Resumes = true
 	resumed.Notes = []string{"capture " + capture + " of " + donor + ", begun 2026-11-21T12:00:00Z, has not ended and is finished first", "node " + donor + " is cordoned, and stays so"}
@@ -89,7 +89,7 @@ func TestShown(t *testing.T) {
 	newest.InModel, newest.Instances = true, 1
 	left := version("2026.1120.180000", "k8s-pool1-12345678-vmss00000a", noon.Add(-18*time.Hour), map[string]string{fleet.TagRolledBack: "2026-11-20T19:00:00Z"})
 	broken := version("2026.11.19", "", time.Time{}, nil)
-	broken.ProvisioningState = plan.Failed
+	broken.ProvisioningState = prototype.Failed
 	full := engine.PoolStatus{
 		Pool:     fleet.Pool{ID: pool1, Name: pool1.Name(), Location: "westeurope", Size: "Standard_D2s_v5"},
 		Versions: []engine.VersionStatus{newest, left, broken},
@@ -98,18 +98,18 @@ func TestShown(t *testing.T) {
 			{InstanceID: "3", HostName: "k8s-pool1-12345678-vmss000003", Power: fleet.PowerRunning, Image: "2026.11.21", LatestModel: true},
 			{InstanceID: "4", HostName: "k8s-pool1-12345678-vmss000004", Power: fleet.PowerStopped, Image: "2026.11.21", LatestModel: true},
 		},
-		Capture: &engine.CaptureStatus{Name: capture, Kind: plan.KindCapture, Donor: donor, Begun: noon.Add(-4 * time.Hour), Ended: &engine.Ending{At: noon.Add(-3 * time.Hour)}},
+		Capture: &engine.CaptureStatus{Name: capture, Kind: prototype.KindCapture, Donor: donor, Begun: noon.Add(-4 * time.Hour), Ended: &engine.Ending{At: noon.Add(-3 * time.Hour)}},
 	}
 	fresh := engine.PoolStatus{
 		Pool: fleet.Pool{ID: pool1, Name: pool1.Name(), Location: "westeurope", Size: "Standard_D2s_v5",
 			Model: fleet.Model{Image: fleet.ImageReference{Publisher: "Debian", Offer: "debian-12", SKU: "12-gen2", Version: "latest"}}},
 	}
 	kamino := full
-	kamino.Pool.Model.Image = fleet.ImageReference{ID: plan.DefinitionOf(pool1)}
+	kamino.Pool.Model.Image = fleet.ImageReference{ID: prototype.DefinitionOf(pool1)}
 	kamino.Instances = []engine.InstanceStatus{{InstanceID: "0", HostName: donor, Power: fleet.PowerRunning, Image: somePool + "/../galleries/other/images/linux/versions/1.2.3"}}
 	underway := fresh
 	underway.Problem = "GET versions: 403 AuthorizationFailed"
-	underway.Capture = &engine.CaptureStatus{Name: capture, Kind: plan.KindCapture, Donor: donor, Begun: noon, Undo: []string{"cordon", "stop", "protection"}}
+	underway.Capture = &engine.CaptureStatus{Name: capture, Kind: prototype.KindCapture, Donor: donor, Begun: noon, Undo: []string{"cordon", "stop", "protection"}}
 
 	for name, show := range map[string]func(io.Writer){
 		"plan-first":   func(w io.Writer) { writePlan(w, thePlan(first)) },
@@ -117,12 +117,12 @@ func TestShown(t *testing.T) {
 		"plan-nothing": func(w io.Writer) { writePlan(w, nothing) },
 		"plan-refused": func(w io.Writer) {
 			p := thePlan(first)
-			p.Problems = []plan.Problem{{Code: "NodeNotReady", On: "node n", What: "it is not Ready"}}
+			p.Problems = []prototype.Problem{{Code: "NodeNotReady", On: "node n", What: "it is not Ready"}}
 			writePlan(w, p)
 		},
 		"plan-rollback": func(w io.Writer) {
-			r := plan.Return{To: left.ImageVersion, TagFrom: newest.ID, Untag: true}
-			writePlan(w, plan.Plan{Kind: plan.KindRollback, Pool: pool1, Version: left.ID, Steps: plan.RollbackSteps(first.Pool, r),
+			r := prototype.Return{To: left.ImageVersion, TagFrom: newest.ID, Untag: true}
+			writePlan(w, prototype.Plan{Kind: prototype.KindRollback, Pool: pool1, Version: left.ID, Steps: prototype.RollbackSteps(first.Pool, r),
 				Notes: []string{"extensions that were deleted for 2026.11.21 are not brought back"}})
 		},
 		"status":          func(w io.Writer) { writeStatus(w, full, noon) },
@@ -172,8 +172,8 @@ func TestShown(t *testing.T) {
 // A plan in JSON or YAML is whole, also where it is refused, which is the
 // command's answer too.
 func TestPlanForPrograms(t *testing.T) {
-	p := thePlan(input(plan.Options{}))
-	p.Problems = []plan.Problem{{Code: "NodeNotReady", What: "it is not Ready", On: "node n", WayOut: "wait"}}
+	p := thePlan(input(prototype.Options{}))
+	p.Problems = []prototype.Problem{{Code: "NodeNotReady", What: "it is not Ready", On: "node n", WayOut: "wait"}}
 	for form, decode := range map[string]func([]byte, any) error{
 		"json": json.Unmarshal,
 		"yaml": func(data []byte, v any) error { return yaml.UnmarshalStrict(data, v) },
@@ -185,7 +185,7 @@ func TestPlanForPrograms(t *testing.T) {
 		if !errors.As(err, &refused) || len(refused.Problems) != 1 {
 			t.Errorf("%s: a plan with problems ends with %v", form, err)
 		}
-		var back plan.Plan
+		var back prototype.Plan
 		if err := decode([]byte(out.String()), &back); err != nil {
 			t.Errorf("%s: %v\n%s", form, err, out.String())
 			continue

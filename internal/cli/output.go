@@ -9,7 +9,7 @@ import (
 	"sigs.k8s.io/yaml"
 
 	"github.com/ortet/ortet/internal/engine"
-	"github.com/ortet/ortet/internal/plan"
+	"github.com/ortet/ortet/internal/prototype"
 )
 
 // print writes a result in the form that -o asks for.
@@ -32,7 +32,7 @@ func (o *options) print(result any, table func(io.Writer)) error {
 }
 
 // printPlan shows a plan; one with problems ends as refused.
-func (o *options) printPlan(p plan.Plan) error {
+func (o *options) printPlan(p prototype.Plan) error {
 	if err := o.print(p, func(w io.Writer) { writePlan(w, p) }); err != nil {
 		return err
 	}
@@ -42,7 +42,7 @@ func (o *options) printPlan(p plan.Plan) error {
 	return nil
 }
 
-func writePlan(w io.Writer, p plan.Plan) {
+func writePlan(w io.Writer, p prototype.Plan) {
 	if len(p.Problems) > 0 {
 		return // the error lists them
 	}

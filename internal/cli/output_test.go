@@ -9,7 +9,7 @@ import (
 
 	"github.com/ortet/ortet/internal/engine"
 	"github.com/ortet/ortet/internal/fleet"
-	"github.com/ortet/ortet/internal/plan"
+	"github.com/ortet/ortet/internal/prototype"
 )
 
 const somePool = "/subscriptions/s/resourceGroups/g/providers/Microsoft.Compute/virtualMachineScaleSets/k8s-pool1-12345678-vmss"
@@ -36,13 +36,13 @@ func TestParagraphBreaksBetweenWords(t *testing.T) {
 }
 
 func TestPlanFitsATerminal(t *testing.T) {
-	in := plan.CaptureInput{
-		Names:   plan.NamesOf(somePool, "20261121-000000", "2026.1121.000000"),
-		Options: plan.Options{Node: "k8s-pool1-12345678-vmss000000", History: 3, GracePeriod: 5 * time.Minute, Bake: true},
+	in := prototype.CaptureInput{
+		Names:   prototype.NamesOf(somePool, "20261121-000000", "2026.1121.000000"),
+		Options: prototype.Options{Node: "k8s-pool1-12345678-vmss000000", History: 3, GracePeriod: 5 * time.Minute, Bake: true},
 		Pool:    fleet.Pool{ID: somePool, Name: "k8s-pool1-12345678-vmss"},
 		Doomed:  []fleet.Extension{{Name: "vmssCSE", Type: "CustomScript"}, {Name: "CAPZ.Linux.Bootstrapping", Type: "CAPZ.Linux.Bootstrapping"}},
 	}
-	p := plan.Plan{Kind: plan.KindCapture, Donor: in.Options.Node, Pool: somePool, Workbench: "k8s-pool1-12345678-vmss000001", Steps: plan.CaptureSteps(in),
+	p := prototype.Plan{Kind: prototype.KindCapture, Donor: in.Options.Node, Pool: somePool, Workbench: "k8s-pool1-12345678-vmss000001", Steps: prototype.CaptureSteps(in),
 		Notes: []string{strings.Repeat("a note that is long ", 10)}}
 	var b strings.Builder
 	writePlan(&b, p)
@@ -65,7 +65,7 @@ func TestErrorsForPeople(t *testing.T) {
 		want string
 	}{
 		"plain": {errors.New("it broke"), "ortet: it broke\n"},
-		"refused": {&engine.Refused{Problems: []plan.Problem{
+		"refused": {&engine.Refused{Problems: []prototype.Problem{
 			{On: string(instance), What: "it is off", WayOut: "start it"}, {On: "node n", What: "it is gone"},
 		}}, "ortet: refused for 2 reasons, nothing was changed\n  - instance 3 of scale set k8s-pool1-12345678-vmss: it is off\n    -> start it\n  - node n: it is gone\n"},
 		"needs a person": {&engine.NeedsPerson{Step: "start", Left: []string{"start it"}, Err: errors.New("no capacity")},
@@ -107,7 +107,7 @@ func TestShortly(t *testing.T) {
 
 func TestProgressLinesNeverWrap(t *testing.T) {
 	e := engine.Event{
-		At: time.Date(2026, 11, 21, 0, 0, 0, 0, time.UTC), Step: plan.StepGeneralizedSnapshot, State: engine.StepDone,
+		At: time.Date(2026, 11, 21, 0, 0, 0, 0, time.UTC), Step: prototype.StepGeneralizedSnapshot, State: engine.StepDone,
 		Message: strings.Repeat("Azure does something at length ", 10), Elapsed: 90 * time.Minute,
 	}
 	for _, width := range []int{0, 40, 80, 200} {

@@ -7,7 +7,7 @@ import (
 	"unicode/utf8"
 
 	"github.com/ortet/ortet/internal/engine"
-	"github.com/ortet/ortet/internal/plan"
+	"github.com/ortet/ortet/internal/prototype"
 )
 
 var noon = time.Date(2026, 11, 21, 12, 0, 0, 0, time.UTC)
@@ -20,7 +20,7 @@ func TestPlainProgress(t *testing.T) {
 	var b strings.Builder
 	p := newProgress(&b, func(string) string { return "" })
 	stop := func(state engine.State, after time.Duration, message string) engine.Event {
-		return event(plan.StepStop, "Power off n", state, after, message)
+		return event(prototype.StepStop, "Power off n", state, after, message)
 	}
 	begun := stop(engine.StepStarted, 0, "")
 	begun.Usual = 150 * time.Second
@@ -29,13 +29,13 @@ func TestPlainProgress(t *testing.T) {
 	p.Report(stop(engine.StepProgress, 2*time.Second, "Azure: stop instance: InProgress"))         // no news
 	p.Report(stop(engine.StepProgress, 32*time.Second, "Azure: stop instance: InProgress"))        // a sign of life
 	p.Report(stop(engine.StepProgress, 33500*time.Millisecond, "Azure: stop instance: Succeeded")) // news
-	version := event(plan.StepVersion, "Build image version 2026.11.21", engine.StepProgress, 40*time.Second, "Azure: create image version: InProgress")
+	version := event(prototype.StepVersion, "Build image version 2026.11.21", engine.StepProgress, 40*time.Second, "Azure: create image version: InProgress")
 	version.Percent = 29
 	p.Report(version)
 	p.Report(stop(engine.StepDone, 95*time.Second, ""))
-	p.Report(event(plan.StepHoldReboots, "Block kured reboots", engine.StepSkipped, 10*time.Millisecond, "there is no kured"))
-	p.Report(event(plan.StepDrain, "Drain n", engine.StepFailed, time.Minute, "pods are left\n  - a/b"))
-	p.Report(event(plan.StepAttach, "Attach", engine.StepUndone, time.Minute, "Detach the copy from the workbench"))
+	p.Report(event(prototype.StepHoldReboots, "Block kured reboots", engine.StepSkipped, 10*time.Millisecond, "there is no kured"))
+	p.Report(event(prototype.StepDrain, "Drain n", engine.StepFailed, time.Minute, "pods are left\n  - a/b"))
+	p.Report(event(prototype.StepAttach, "Attach", engine.StepUndone, time.Minute, "Detach the copy from the workbench"))
 	p.Close()
 	p.Report(stop(engine.StepDone, time.Hour, "after the end")) // is not shown
 	want := `12:00:00 stop: Power off n (usually 2m30s)
@@ -95,17 +95,17 @@ func TestLiveProgress(t *testing.T) {
 	now := time.Now()
 	at := func(e engine.Event) engine.Event { e.At = now; return e }
 	long := strings.Repeat("Azure says a great deal ", 20)
-	start := event(plan.StepStart, "Start n", engine.StepStarted, 0, "")
+	start := event(prototype.StepStart, "Start n", engine.StepStarted, 0, "")
 	start.Usual = time.Minute
 	p.Report(at(start))
-	p.Report(at(event(plan.StepWorkDisk, "Make a copy", engine.StepStarted, 0, "")))
-	going := event(plan.StepStart, "Start n", engine.StepProgress, time.Second, long)
+	p.Report(at(event(prototype.StepWorkDisk, "Make a copy", engine.StepStarted, 0, "")))
+	going := event(prototype.StepStart, "Start n", engine.StepProgress, time.Second, long)
 	going.Usual = time.Minute
 	p.Report(at(going))
-	p.Report(at(event(plan.StepWorkDisk, "Make a copy", engine.StepDone, 9*time.Second, "")))
-	p.Report(at(event(plan.StepHoldReboots, "Hold", engine.StepSkipped, 0, "there is no kured")))
+	p.Report(at(event(prototype.StepWorkDisk, "Make a copy", engine.StepDone, 9*time.Second, "")))
+	p.Report(at(event(prototype.StepHoldReboots, "Hold", engine.StepSkipped, 0, "there is no kured")))
 	p.Say("Interrupted.")
-	p.Report(at(event(plan.StepGeneralizedSnapshot, "Take a snapshot", engine.StepStarted, 0, "")))
+	p.Report(at(event(prototype.StepGeneralizedSnapshot, "Take a snapshot", engine.StepStarted, 0, "")))
 
 	shown := screen(b.String())
 	for i, begins := range []string{" ✓ work-disk ", " - hold-reboots ", "Interrupted.", " ⠋ start ", " ⠋ generalized-snapshot "} {

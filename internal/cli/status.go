@@ -12,7 +12,7 @@ import (
 
 	"github.com/ortet/ortet/internal/engine"
 	"github.com/ortet/ortet/internal/fleet"
-	"github.com/ortet/ortet/internal/plan"
+	"github.com/ortet/ortet/internal/prototype"
 )
 
 func newStatus(o *options) *cobra.Command {
@@ -122,7 +122,7 @@ func writeStatus(w io.Writer, s engine.PoolStatus, now time.Time) {
 func versionState(v engine.VersionStatus) string {
 	state := ""
 	switch {
-	case v.ProvisioningState != plan.Succeeded:
+	case v.ProvisioningState != prototype.Succeeded:
 		state = v.ProvisioningState
 	case v.RolledBack:
 		state = "rolled back"

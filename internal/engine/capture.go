@@ -13,7 +13,7 @@ import (
 	"github.com/ortet/ortet/internal/azure"
 	"github.com/ortet/ortet/internal/fleet"
 	"github.com/ortet/ortet/internal/journal"
-	"github.com/ortet/ortet/internal/plan"
+	"github.com/ortet/ortet/internal/prototype"
 )
 
 // withDefaults fills in what was left out.
@@ -33,8 +33,8 @@ func (q CaptureRequest) withDefaults() CaptureRequest {
 	return q
 }
 
-func (q CaptureRequest) options() plan.Options {
-	return plan.Options{
+func (q CaptureRequest) options() prototype.Options {
+	return prototype.Options{
 		Node: q.Node, Again: q.Again, Deallocate: q.Deallocate, GracePeriod: q.GracePeriod, ForceDrain: q.ForceDrain,
 		History: q.History, Replicas: q.Replicas, Shallow: q.Shallow, Bake: q.Bootstrap == BootstrapBaked,
 		AcceptPoolCredentials: q.AcceptPoolCredentials, AcceptSecrets: q.AcceptSecrets, RemoveSecrets: q.RemoveSecrets, ScanImages: q.ScanImages,
@@ -44,7 +44,7 @@ func (q CaptureRequest) options() plan.Options {
 }
 
 // optionsOf gives the options that a record was begun with.
-func optionsOf(rec journal.Record) plan.Options {
+func optionsOf(rec journal.Record) prototype.Options {
 	var q CaptureRequest
 	if err := json.Unmarshal(rec.Request, &q); err != nil {
 		return CaptureRequest{Node: rec.Donor}.withDefaults().options()
@@ -52,22 +52,22 @@ func optionsOf(rec journal.Record) plan.Options {
 	return q.withDefaults().options()
 }
 
-// captureActs carries out plan.CaptureSteps.
+// captureActs carries out prototype.CaptureSteps.
 func (r *run) captureActs() map[string]act {
 	return map[string]act{
-		plan.StepGallery: gallery, plan.StepDefinition: definition,
-		plan.StepProtect: protect, plan.StepProtectBench: onBench(plan.StepProtectBench), plan.StepCordon: cordon, plan.StepDrain: drain, plan.StepStop: stop, plan.StepSnapshot: snapshot,
-		plan.StepStart: start, plan.StepReady: ready, plan.StepUncordon: uncordon, plan.StepUnprotect: unprotect,
-		plan.StepHoldReboots: holdReboots, plan.StepWorkDisk: workDisk, plan.StepAttach: onBench(plan.StepAttach), plan.StepGeneralize: onBench(plan.StepGeneralize),
-		plan.StepSave: onBench(plan.StepSave), plan.StepDetach: onBench(plan.StepDetach), plan.StepUnprotectBench: unprotectBench, plan.StepDeletePod: deletePod, plan.StepReleaseReboots: releaseReboots,
-		plan.StepGeneralizedSnapshot: generalizedSnapshot, plan.StepDeleteWorkDisk: deleteWorkDisk,
-		plan.StepVersion: version, plan.StepDeleteSnapshots: deleteSnapshots, plan.StepPrune: prune,
-		plan.StepModel: model, plan.StepExclude: exclude, plan.StepExtensions: extensions, plan.StepGrow: grow, plan.StepEnd: end,
+		prototype.StepGallery: gallery, prototype.StepDefinition: definition,
+		prototype.StepProtect: protect, prototype.StepProtectBench: onBench(prototype.StepProtectBench), prototype.StepCordon: cordon, prototype.StepDrain: drain, prototype.StepStop: stop, prototype.StepSnapshot: snapshot,
+		prototype.StepStart: start, prototype.StepReady: ready, prototype.StepUncordon: uncordon, prototype.StepUnprotect: unprotect,
+		prototype.StepHoldReboots: holdReboots, prototype.StepWorkDisk: workDisk, prototype.StepAttach: onBench(prototype.StepAttach), prototype.StepGeneralize: onBench(prototype.StepGeneralize),
+		prototype.StepSave: onBench(prototype.StepSave), prototype.StepDetach: onBench(prototype.StepDetach), prototype.StepUnprotectBench: unprotectBench, prototype.StepDeletePod: deletePod, prototype.StepReleaseReboots: releaseReboots,
+		prototype.StepGeneralizedSnapshot: generalizedSnapshot, prototype.StepDeleteWorkDisk: deleteWorkDisk,
+		prototype.StepVersion: version, prototype.StepDeleteSnapshots: deleteSnapshots, prototype.StepPrune: prune,
+		prototype.StepModel: model, prototype.StepExclude: exclude, prototype.StepExtensions: extensions, prototype.StepGrow: grow, prototype.StepEnd: end,
 	}
 }
 
 // Steps whose failure holds nothing up: the end looks at them again.
-var tolerated = []string{plan.StepUnprotectBench, plan.StepDeletePod, plan.StepReleaseReboots, plan.StepDeleteWorkDisk, plan.StepDeleteSnapshots, plan.StepPrune, plan.StepExclude}
+var tolerated = []string{prototype.StepUnprotectBench, prototype.StepDeletePod, prototype.StepReleaseReboots, prototype.StepDeleteWorkDisk, prototype.StepDeleteSnapshots, prototype.StepPrune, prototype.StepExclude}
 
 // journalKey is the pool's ARM id as journals and Leases are kept by.
 func journalKey(pool fleet.ResourceID) string { return strings.ToLower(string(pool)) }
@@ -129,7 +129,7 @@ func (e *Engine) Capture(ctx context.Context, q CaptureRequest) (CaptureResult, 
 			for _, p := range refused.Problems {
 				problems = append(problems, p.String())
 			}
-			return more, &Failed{Step: plan.StepPreflight, Err: fmt.Errorf("%w, and when the cluster answered again there were reasons not to begin anew: %s", errLost, strings.Join(problems, "; "))}
+			return more, &Failed{Step: prototype.StepPreflight, Err: fmt.Errorf("%w, and when the cluster answered again there were reasons not to begin anew: %s", errLost, strings.Join(problems, "; "))}
 		}
 		if more.NothingToDo && result.Capture != "" {
 			// "Nothing to do" would not be true of the whole either.
@@ -174,14 +174,14 @@ func (e *Engine) captureOnce(ctx context.Context, q CaptureRequest) (result Capt
 		result.open = !r.ended()
 	}()
 	result.Donor = q.Node
-	heads := plan.CaptureSteps(plan.CaptureInput{Options: q.options()})
-	head := func(id string) plan.Step {
-		return heads[slices.IndexFunc(heads, func(s plan.Step) bool { return s.ID == id })]
+	heads := prototype.CaptureSteps(prototype.CaptureInput{Options: q.options()})
+	head := func(id string) prototype.Step {
+		return heads[slices.IndexFunc(heads, func(s prototype.Step) bool { return s.ID == id })]
 	}
 
 	var prep preparation
 	prepare := func() error {
-		err := r.carry(r.work, head(plan.StepPreflight), func(ctx context.Context, t *task) (err error) {
+		err := r.carry(r.work, head(prototype.StepPreflight), func(ctx context.Context, t *task) (err error) {
 			prep, err = e.prepare(ctx, t, q)
 			if err == nil && len(prep.plan.Problems) > 0 {
 				return &Refused{Problems: prep.plan.Problems}
@@ -191,8 +191,8 @@ func (e *Engine) captureOnce(ctx context.Context, q CaptureRequest) (result Capt
 		r.noteAll(prep.plan.Notes)
 		return err
 	}
-	t := r.task(head(plan.StepPreflight))
-	looking, stopLooking := context.WithTimeout(r.work, head(plan.StepPreflight).Deadline)
+	t := r.task(head(prototype.StepPreflight))
+	looking, stopLooking := context.WithTimeout(r.work, head(prototype.StepPreflight).Deadline)
 	last, open, err := r.openRecord(looking, t, q.Node)
 	stopLooking()
 	if err != nil {
@@ -201,7 +201,7 @@ func (e *Engine) captureOnce(ctx context.Context, q CaptureRequest) (result Capt
 		if refused := new(Refused); errors.As(prepare(), &refused) {
 			return result, refused
 		}
-		return result, r.unbegun(plan.StepPreflight, err)
+		return result, r.unbegun(prototype.StepPreflight, err)
 	}
 	if !open {
 		err := prepare()
@@ -215,7 +215,7 @@ func (e *Engine) captureOnce(ctx context.Context, q CaptureRequest) (result Capt
 			}
 		}
 		if err != nil {
-			return result, r.unbegun(plan.StepPreflight, err)
+			return result, r.unbegun(prototype.StepPreflight, err)
 		}
 		if prep.plan.NothingToDo {
 			r.letGo(last)
@@ -233,7 +233,7 @@ func (e *Engine) captureOnce(ctx context.Context, q CaptureRequest) (result Capt
 	} else if id, err := fleet.ParseProviderID(r.node.ProviderID); err == nil {
 		pool = id.Parent()
 	}
-	err = r.carry(r.work, e.holdStep(head(plan.StepHold)), func(ctx context.Context, t *task) (err error) {
+	err = r.carry(r.work, e.holdStep(head(prototype.StepHold)), func(ctx context.Context, t *task) (err error) {
 		hold, err := e.take(ctx, t, pool, r.holder)
 		if err == nil {
 			r.hold = hold
@@ -244,7 +244,7 @@ func (e *Engine) captureOnce(ctx context.Context, q CaptureRequest) (result Capt
 	if err != nil {
 		return result, r.unheld(t, pool, err)
 	}
-	steps, err := r.openJournal(head(plan.StepJournal), q, pool, &prep, prepare, &result)
+	steps, err := r.openJournal(head(prototype.StepJournal), q, pool, &prep, prepare, &result)
 	if err != nil {
 		return result, err
 	}
@@ -253,7 +253,7 @@ func (e *Engine) captureOnce(ctx context.Context, q CaptureRequest) (result Capt
 }
 
 // openJournal begins a record, or takes up the one that is open.
-func (r *run) openJournal(step plan.Step, q CaptureRequest, pool fleet.ResourceID, prep *preparation, prepare func() error, result *CaptureResult) ([]plan.Step, error) {
+func (r *run) openJournal(step prototype.Step, q CaptureRequest, pool fleet.ResourceID, prep *preparation, prepare func() error, result *CaptureResult) ([]prototype.Step, error) {
 	t := r.task(step)
 	r.sweepLook(pool, prep.plan.Pool == "")
 	var (
@@ -265,15 +265,15 @@ func (r *run) openJournal(step plan.Step, q CaptureRequest, pool fleet.ResourceI
 		return err
 	})
 	if err != nil {
-		return nil, r.unbegun(plan.StepJournal, err)
+		return nil, r.unbegun(prototype.StepJournal, err)
 	}
 	if open {
 		if err := r.adopt(rec); err != nil {
-			return nil, &NeedsPerson{Step: plan.StepJournal, Err: err, Left: []string{"the journal was written by another version of Ortet: finish with that"}}
+			return nil, &NeedsPerson{Step: prototype.StepJournal, Err: err, Left: []string{"the journal was written by another version of Ortet: finish with that"}}
 		}
 		// This process may run on the donor by now, which it would evict itself from.
 		own := rec.Donor == r.e.config.SelfNode && !r.facts.SnapshotTaken
-		if rec.Kind == plan.KindCapture && !own && plan.GoesOn(r.facts.Undoing != "", rec.Donor == q.Node, r.facts.SnapshotTaken || r.donorOut(), r.e.now().Sub(rec.Begun)) {
+		if rec.Kind == prototype.KindCapture && !own && prototype.GoesOn(r.facts.Undoing != "", rec.Donor == q.Node, r.facts.SnapshotTaken || r.donorOut(), r.e.now().Sub(rec.Begun)) {
 			result.Resumed = true
 			r.note("finished what was begun at %s as %s", rec.Begun.UTC().Format(time.RFC3339), rec.Capture)
 			if asked, err := json.Marshal(q); err == nil && !sameJSON(asked, rec.Request) {
@@ -281,7 +281,7 @@ func (r *run) openJournal(step plan.Step, q CaptureRequest, pool fleet.ResourceI
 			}
 			steps, err := r.resumeSteps(t)
 			if err != nil {
-				return nil, &Interrupted{Step: plan.StepJournal, Err: err}
+				return nil, &Interrupted{Step: prototype.StepJournal, Err: err}
 			}
 			return steps, nil
 		}
@@ -294,19 +294,19 @@ func (r *run) openJournal(step plan.Step, q CaptureRequest, pool fleet.ResourceI
 	}
 	if prep.steps == nil {
 		if err := prepare(); err != nil {
-			return nil, r.unbegun(plan.StepPreflight, err)
+			return nil, r.unbegun(prototype.StepPreflight, err)
 		}
 	}
 	if q.Check != nil {
 		if err := q.Check(r.work); err != nil {
-			return nil, r.unbegun(plan.StepPreflight, err)
+			return nil, r.unbegun(prototype.StepPreflight, err)
 		}
 	}
 	if err := r.inspectBefore(q, *prep); err != nil {
-		return nil, r.unbegun(plan.StepInspect, err)
+		return nil, r.unbegun(prototype.StepInspect, err)
 	}
 	if err := r.open(rec, q, *prep); err != nil {
-		return nil, r.unbegun(plan.StepJournal, err)
+		return nil, r.unbegun(prototype.StepJournal, err)
 	}
 	r.event(false, "CaptureBegun", "its OS disk becomes a prototype of its pool ("+r.captureName()+")")
 	return prep.steps, nil
@@ -328,14 +328,14 @@ func (r *run) open(old journal.Record, q CaptureRequest, prep preparation) error
 		return err
 	}
 	o, now := prep.observed, r.e.now()
-	name := plan.CaptureName(now, old.Capture)
+	name := prototype.CaptureName(now, old.Capture)
 	names := prep.input.Names
-	names.Job = plan.JobName(o.Pool.ID, name)
+	names.Job = prototype.JobName(o.Pool.ID, name)
 	f := facts{
 		Names: names, Pool: o.Pool.ID, Location: o.Pool.Location, Start: prep.input.Course.Start, PrivateKey: key,
 		Before: o.Pool.Model.Image,
 	}
-	if v, ok := plan.VersionOf(o.Versions, f.Before, o.Pool.Location); ok {
+	if v, ok := prototype.VersionOf(o.Versions, f.Before, o.Pool.Location); ok {
 		f.Used = v.ID
 	}
 	f.remember(old, *o.Pool, o.Instance, now)
@@ -354,38 +354,38 @@ func (r *run) open(old journal.Record, q CaptureRequest, prep preparation) error
 		if o.Size != nil {
 			size = *o.Size
 		}
-		f.Definition = plan.NewDefinition(names.Definition, *o.Pool, *o.Instance, *o.Disk, size, map[string]string{
+		f.Definition = prototype.NewDefinition(names.Definition, *o.Pool, *o.Instance, *o.Disk, size, map[string]string{
 			fleet.TagCreatedBy: "ortet " + r.e.config.Version, fleet.TagReason: "prototypes of scale set " + o.Pool.Name,
 		})
 	}
 	if w := o.Workbench; w != nil {
 		f.Bench = benchFacts{Node: w.Node.Name, Instance: w.Instance.ID, Zone: w.Instance.Zone, LUN: w.LUN}
 	}
-	if f.Start >= plan.AtSnapshot {
+	if f.Start >= prototype.AtSnapshot {
 		f.SnapshotTaken = true
 	}
-	if f.Start >= plan.AtGeneralized {
+	if f.Start >= prototype.AtGeneralized {
 		f.Saved = true
 	}
 	f.ModelChanged = prep.input.InModel
 	if v := prep.input.Course.Version; v != nil {
 		f.BuiltFrom = v.Tags[fleet.TagBuiltFrom]
 	}
-	if g := o.Generalized; g != nil && f.Start == plan.AtGeneralized {
+	if g := o.Generalized; g != nil && f.Start == prototype.AtGeneralized {
 		f.CustomData = g.Tags[fleet.TagCustomData]
 	}
 	r.mu.Lock()
 	r.record = journal.Record{
-		Revision: old.Revision, Schema: schema, Capture: name, Kind: plan.KindCapture, Pool: journalKey(o.Pool.ID),
+		Revision: old.Revision, Schema: schema, Capture: name, Kind: prototype.KindCapture, Pool: journalKey(o.Pool.ID),
 		Donor: q.Node, Begun: now, Request: request,
 	}
 	r.facts = f
 	r.mu.Unlock()
 	return r.write(func(rec *journal.Record, _ *facts) {
-		if f.Start == plan.AtSnapshot {
+		if f.Start == prototype.AtSnapshot {
 			addUndo(rec, undoSnapshot, nil)
 		}
-		if f.Start == plan.AtGeneralized {
+		if f.Start == prototype.AtGeneralized {
 			addUndo(rec, undoGeneralized, nil)
 		}
 	})
@@ -412,13 +412,13 @@ func (r *run) adopt(rec journal.Record) error {
 // undoAll puts back what a capture that does not go on has left.
 func (r *run) undoAll(why string) error {
 	if err := r.write(func(_ *journal.Record, f *facts) { f.Undoing = why }); err != nil {
-		return r.unbegun(plan.StepJournal, err)
+		return r.unbegun(prototype.StepJournal, err)
 	}
 	r.mu.Lock()
-	in := plan.CaptureInput{Options: optionsOf(r.record), Names: r.facts.Names, DonorOut: true, Course: plan.Course{Start: plan.AtVersion}}
+	in := prototype.CaptureInput{Options: optionsOf(r.record), Names: r.facts.Names, DonorOut: true, Course: prototype.Course{Start: prototype.AtVersion}}
 	r.mu.Unlock()
-	var back []plan.Step
-	for _, s := range plan.CaptureSteps(in) {
+	var back []prototype.Step
+	for _, s := range prototype.CaptureSteps(in) {
 		if s.GivesBack {
 			back = append(back, s)
 		}
@@ -451,12 +451,12 @@ func (r *run) undoAll(why string) error {
 	out.left = append(out.left, left...)
 	if out.err != nil || len(out.left) > 0 {
 		if out.err == nil {
-			out.step, out.err = plan.StepEnd, errors.New(why)
+			out.step, out.err = prototype.StepEnd, errors.New(why)
 		}
 		return r.conclude(out)
 	}
 	if err := r.close(ExitFailed, why+", and was undone"); err != nil {
-		return r.unbegun(plan.StepJournal, err)
+		return r.unbegun(prototype.StepJournal, err)
 	}
 	return nil
 }

@@ -12,7 +12,7 @@ import (
 	"time"
 
 	"github.com/ortet/ortet/internal/fleet"
-	"github.com/ortet/ortet/internal/plan"
+	"github.com/ortet/ortet/internal/prototype"
 )
 
 // process starts a process in the world; it dies at the boundary killAt, if
@@ -108,7 +108,7 @@ func (w *world) tidy(t *testing.T) {
 		t.Errorf("kured is held by %s", w.kured)
 	}
 	for _, v := range w.versions {
-		if v.ProvisioningState != plan.Succeeded {
+		if v.ProvisioningState != prototype.Succeeded {
 			t.Errorf("version %s is %s", v.Name, v.ProvisioningState)
 		}
 		if !v.generalized || v.torn {
@@ -166,7 +166,7 @@ func TestCapture(t *testing.T) {
 		if result.Version.Name() != today || result.BuiltFrom != donorName || result.Resumed || result.NothingToDo {
 			t.Errorf("result %+v", result)
 		}
-		for _, s := range plan.CaptureSteps(plan.CaptureInput{}) {
+		for _, s := range prototype.CaptureSteps(prototype.CaptureInput{}) {
 			if seen.count(s.ID, StepDone)+seen.count(s.ID, StepSkipped) != 1 {
 				t.Errorf("step %s was reported done %d times, skipped %d times", s.ID, seen.count(s.ID, StepDone), seen.count(s.ID, StepSkipped))
 			}
@@ -288,10 +288,10 @@ func TestBlockedDrainGivesBackAtOnce(t *testing.T) {
 		_, err := e.Capture(ctx, request())
 		var gaveUp, back time.Time
 		for _, ev := range seen.all {
-			if ev.Step == plan.StepDrain && ev.State == StepFailed {
+			if ev.Step == prototype.StepDrain && ev.State == StepFailed {
 				gaveUp = ev.At
 			}
-			if ev.Step == plan.StepUncordon && ev.State == StepDone {
+			if ev.Step == prototype.StepUncordon && ev.State == StepDone {
 				back = ev.At
 			}
 		}

@@ -9,7 +9,7 @@ import (
 
 	"github.com/ortet/ortet/internal/fleet"
 	"github.com/ortet/ortet/internal/journal"
-	"github.com/ortet/ortet/internal/plan"
+	"github.com/ortet/ortet/internal/prototype"
 )
 
 // A leftover is what the end could not put away.
@@ -92,7 +92,7 @@ func (r *run) unheld(t *task, pool fleet.ResourceID, err error) error {
 			r.e.log.Warn("cannot read whether a record is open", "pool", pool, "error", lookErr)
 		}
 	}
-	return r.unbegun(plan.StepHold, err)
+	return r.unbegun(prototype.StepHold, err)
 }
 
 // givenUp is an error once all is let go, which takes a while: where nothing was begun

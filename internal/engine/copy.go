@@ -9,7 +9,7 @@ import (
 
 	"github.com/ortet/ortet/internal/fleet"
 	"github.com/ortet/ortet/internal/journal"
-	"github.com/ortet/ortet/internal/plan"
+	"github.com/ortet/ortet/internal/prototype"
 )
 
 // tags say of everything that is made who made it, from what, and why.
@@ -63,7 +63,7 @@ func snapshot(ctx context.Context, t *task) error {
 		return err
 	}
 	change := fleet.CreateSnapshot{ID: f.Names.Snapshot, Location: f.Location, Source: f.Disk, Tags: r.tags(nil), Closed: true}
-	err = t.change(ctx, plan.StepSnapshot, change, func(ctx context.Context) (bool, error) { return t.snapshotDone(ctx, f.Names.Snapshot) })
+	err = t.change(ctx, prototype.StepSnapshot, change, func(ctx context.Context) (bool, error) { return t.snapshotDone(ctx, f.Names.Snapshot) })
 	if err != nil {
 		return err
 	}
@@ -96,10 +96,10 @@ func (t *task) snapshotDone(ctx context.Context, id fleet.ResourceID) (bool, err
 	if s.Tags[fleet.TagCapture] != t.r.captureName() {
 		return false, &fleet.Error{Op: "create snapshot", Resource: string(id), Kind: fleet.KindInvalid, Err: errors.New("a snapshot of this name is there that this capture did not make")}
 	}
-	if s.ProvisioningState == plan.Failed {
+	if s.ProvisioningState == prototype.Failed {
 		return false, t.deleteSnapshot(ctx, id)
 	}
-	return s.ProvisioningState == plan.Succeeded, nil
+	return s.ProvisioningState == prototype.Succeeded, nil
 }
 
 func (t *task) deleteStaleSnapshot(ctx context.Context, id fleet.ResourceID, s fleet.Snapshot) error {
@@ -176,7 +176,7 @@ func workDisk(ctx context.Context, t *task) error {
 	if err := r.amend(func(rec *journal.Record, _ *facts) {
 		addUndo(rec, undoWorkDisk, nil)
 		if !ours { // no pod has worked on the copy that is made now
-			delete(rec.Intents, plan.StepGeneralize)
+			delete(rec.Intents, prototype.StepGeneralize)
 		}
 	}); err != nil {
 		return err
@@ -184,12 +184,12 @@ func workDisk(ctx context.Context, t *task) error {
 	change := fleet.CreateDisk{
 		ID: f.Names.WorkDisk, Location: f.Location, Zone: f.Bench.Zone, SKU: workDiskSKU, Source: f.Names.Snapshot, Tags: r.tags(nil),
 	}
-	return t.change(ctx, plan.StepWorkDisk, change, func(ctx context.Context) (bool, error) {
+	return t.change(ctx, prototype.StepWorkDisk, change, func(ctx context.Context) (bool, error) {
 		d, ok, err := t.disk(ctx, f.Names.WorkDisk)
-		if err == nil && ok && d.ProvisioningState == plan.Failed {
+		if err == nil && ok && d.ProvisioningState == prototype.Failed {
 			return false, t.deleteDisk(ctx, f.Names.WorkDisk)
 		}
-		return ok && d.ProvisioningState == plan.Succeeded, err
+		return ok && d.ProvisioningState == prototype.Succeeded, err
 	})
 }
 
@@ -245,7 +245,7 @@ func attach(ctx context.Context, t *task) error {
 	}); err != nil {
 		return err
 	}
-	return t.change(ctx, plan.StepAttach, fleet.AttachDisk{Instance: f.Bench.Instance, Disk: f.Names.WorkDisk, LUN: lun}, func(ctx context.Context) (bool, error) {
+	return t.change(ctx, prototype.StepAttach, fleet.AttachDisk{Instance: f.Bench.Instance, Disk: f.Names.WorkDisk, LUN: lun}, func(ctx context.Context) (bool, error) {
 		i, err := instance(ctx)
 		return err == nil && attached(i, f.Names.WorkDisk) && !busy(i.ProvisioningState), err
 	})
@@ -253,7 +253,7 @@ func attach(ctx context.Context, t *task) error {
 
 // busy reports whether a change is still under way.
 func busy(state string) bool {
-	return state != "" && state != plan.Succeeded && state != plan.Failed
+	return state != "" && state != prototype.Succeeded && state != prototype.Failed
 }
 
 func attached(i fleet.Instance, disk fleet.ResourceID) bool {
@@ -270,7 +270,7 @@ func detach(ctx context.Context, t *task) error {
 	if _, ours := t.r.undo(undoAttach); !ours {
 		return needless("it is attached to nothing")
 	}
-	err := t.change(ctx, plan.StepDetach, fleet.DetachDisk{Instance: f.Bench.Instance, Disk: f.Names.WorkDisk}, func(ctx context.Context) (bool, error) {
+	err := t.change(ctx, prototype.StepDetach, fleet.DetachDisk{Instance: f.Bench.Instance, Disk: f.Names.WorkDisk}, func(ctx context.Context) (bool, error) {
 		i, err := t.instance(ctx, f.Bench.Instance)
 		if ignoreMissing(err) != nil || attached(i, f.Names.WorkDisk) {
 			return false, err
@@ -291,8 +291,8 @@ func detach(ctx context.Context, t *task) error {
 	// Forgotten, so that a copy that is made anew is attached anew.
 	return t.r.amend(func(rec *journal.Record, _ *facts) {
 		dropUndo(rec, undoAttach)
-		delete(rec.Intents, plan.StepAttach)
-		delete(rec.Intents, plan.StepDetach)
+		delete(rec.Intents, prototype.StepAttach)
+		delete(rec.Intents, prototype.StepDetach)
 	})
 }
 
@@ -338,7 +338,7 @@ func deleteWorkDisk(ctx context.Context, t *task) error {
 	}
 	return t.r.amend(func(rec *journal.Record, _ *facts) {
 		dropUndo(rec, undoWorkDisk)
-		delete(rec.Intents, plan.StepWorkDisk)
+		delete(rec.Intents, prototype.StepWorkDisk)
 	})
 }
 
@@ -361,7 +361,7 @@ func generalizedSnapshot(ctx context.Context, t *task) error {
 		return err
 	}
 	change := fleet.CreateSnapshot{ID: f.Names.Generalized, Location: f.Location, Source: f.Names.WorkDisk, Tags: r.imageTags()}
-	return t.change(ctx, plan.StepGeneralizedSnapshot, change, func(ctx context.Context) (bool, error) {
+	return t.change(ctx, prototype.StepGeneralizedSnapshot, change, func(ctx context.Context) (bool, error) {
 		return t.snapshotDone(ctx, f.Names.Generalized)
 	})
 }

@@ -7,21 +7,21 @@ import (
 	"time"
 
 	"github.com/ortet/ortet/internal/fleet"
-	"github.com/ortet/ortet/internal/plan"
+	"github.com/ortet/ortet/internal/prototype"
 )
 
 // byDefinition is a world of kamino's: the model refers to the image definition,
 // and so do instances; each runs the version that was the latest when it was made.
 func byDefinition(names ...string) *world {
 	w := newWorld()
-	definition := plan.DefinitionOf(poolID)
+	definition := prototype.DefinitionOf(poolID)
 	for n, name := range names {
 		at, err := time.Parse("2006.01.02", name)
 		if err != nil {
 			panic(err)
 		}
 		w.versions[low(versionID(name))] = &image{generalized: true, ImageVersion: fleet.ImageVersion{
-			ID: versionID(name), Name: name, ProvisioningState: plan.Succeeded, Published: at, Tags: map[string]string{fleet.TagBuiltFrom: "n"},
+			ID: versionID(name), Name: name, ProvisioningState: prototype.Succeeded, Published: at, Tags: map[string]string{fleet.TagBuiltFrom: "n"},
 		}}
 		if n < len(w.instances) {
 			w.instances[low(instanceID(n))].Image = fleet.ImageReference{ID: definition, ExactVersion: name}
@@ -42,7 +42,7 @@ func TestRollbackFromTheDefinition(t *testing.T) {
 		if got := w.pool.Model.Image; !pinned(got, versionID("1999.12.30")) {
 			t.Errorf("the model uses %+v", got)
 		}
-		if !plan.RolledBack(w.versions[low(versionID("1999.12.31"))].ImageVersion) {
+		if !prototype.RolledBack(w.versions[low(versionID("1999.12.31"))].ImageVersion) {
 			t.Error("the version that was left is not tagged")
 		}
 	})
@@ -92,7 +92,7 @@ func TestUndoRestoresTheDefinition(t *testing.T) {
 		if _, err := e.Rollback(ctx, RollbackRequest{Pool: poolID, To: "1999.12.01"}); ExitCode(err) != ExitRefused {
 			t.Errorf("exit %d: %v", ExitCode(err), err)
 		}
-		if got := w.pool.Model.Image; got != (fleet.ImageReference{ID: plan.DefinitionOf(poolID)}) || w.customData == noop {
+		if got := w.pool.Model.Image; got != (fleet.ImageReference{ID: prototype.DefinitionOf(poolID)}) || w.customData == noop {
 			t.Errorf("the model is left with %+v, customData %q", got, w.customData)
 		}
 	})

@@ -2,7 +2,7 @@
 // act. CLI, Job and controller are doors to it, so that crash safety is written
 // and tested once.
 //
-// A capture is the list of plan.CaptureSteps. Each step looks at the world
+// A capture is the list of prototype.CaptureSteps. Each step looks at the world
 // before it acts, writes to the journal what it is about to do, begins it,
 // writes down how to ask for it, and asks until it is over; then it looks
 // again, since answers lie. So a process may die anywhere, and the next one

@@ -8,7 +8,7 @@ import (
 	"github.com/ortet/ortet/internal/cluster"
 	"github.com/ortet/ortet/internal/fleet"
 	"github.com/ortet/ortet/internal/journal"
-	"github.com/ortet/ortet/internal/plan"
+	"github.com/ortet/ortet/internal/prototype"
 )
 
 // The value of the annotations that keep autoscalers and health checks away.
@@ -39,7 +39,7 @@ func protect(ctx context.Context, t *task) error {
 		return err
 	}
 	f := r.get()
-	if by := plan.UsedBy(node, f.Pool); by != "" {
+	if by := prototype.UsedBy(node, f.Pool); by != "" {
 		return &fleet.Error{Op: "protect", Resource: "node " + node.Name, Kind: fleet.KindInvalid, Err: fmt.Errorf("a capture of %s uses it as its workbench", by)}
 	}
 	instance, err := t.instance(ctx, f.Instance)
@@ -108,7 +108,7 @@ func protect(ctx context.Context, t *task) error {
 			return err
 		}
 	}
-	return t.setProtection(ctx, plan.StepProtect, f.Instance, full)
+	return t.setProtection(ctx, prototype.StepProtect, f.Instance, full)
 }
 
 // An earlier capture's mark is believed only when so many answers in a row show it.
@@ -228,7 +228,7 @@ func drain(ctx context.Context, t *task) error {
 			return needless("it is drained, and " + string(i.Power))
 		}
 	}
-	var o plan.Options
+	var o prototype.Options
 	r.look(func(rec *journal.Record, _ *facts) { o = optionsOf(*rec) })
 	begun := r.e.now()
 	err := r.e.cluster.Drain(ctx, r.donorName(), cluster.DrainOptions{
@@ -257,7 +257,7 @@ func down(i fleet.Instance) bool {
 func stop(ctx context.Context, t *task) error {
 	r := t.r
 	f := r.get()
-	var o plan.Options
+	var o prototype.Options
 	r.look(func(rec *journal.Record, _ *facts) { o = optionsOf(*rec) })
 	if f.SnapshotTaken {
 		return needless("the snapshot is taken")
@@ -282,7 +282,7 @@ func stop(ctx context.Context, t *task) error {
 		return err
 	}
 	disk := f.Disk
-	err := t.change(ctx, plan.StepStop, fleet.StopInstance{Instance: f.Instance, Deallocate: o.Deallocate}, func(ctx context.Context) (bool, error) {
+	err := t.change(ctx, prototype.StepStop, fleet.StopInstance{Instance: f.Instance, Deallocate: o.Deallocate}, func(ctx context.Context) (bool, error) {
 		i, err := t.instance(ctx, f.Instance)
 		if err == nil && i.OSDisk != "" {
 			disk = i.OSDisk

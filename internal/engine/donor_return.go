@@ -9,7 +9,7 @@ import (
 
 	"github.com/ortet/ortet/internal/fleet"
 	"github.com/ortet/ortet/internal/journal"
-	"github.com/ortet/ortet/internal/plan"
+	"github.com/ortet/ortet/internal/prototype"
 )
 
 // donorWaits reports whether the donor is out of service for as long as this step's
@@ -17,7 +17,7 @@ import (
 // Ready, which is looked at by itself.
 func (t *task) donorWaits() bool {
 	switch t.step.ID {
-	case plan.StepStop, plan.StepSnapshot:
+	case prototype.StepStop, prototype.StepSnapshot:
 		_, out := t.r.undo(undoStop)
 		return out
 	}
@@ -89,7 +89,7 @@ func startDonor(ctx context.Context, t *task) error {
 	}
 	f := r.get()
 	power := fleet.StartInstance{Instance: f.Instance}
-	begunStop := r.intended(plan.StepStop)
+	begunStop := r.intended(prototype.StepStop)
 	if begunStop && !f.Stopped {
 		// The stop may still be under way, or may have been carried out by now.
 		if i, err := t.instance(ctx, f.Instance); err == nil && down(i) {
@@ -99,7 +99,7 @@ func startDonor(ctx context.Context, t *task) error {
 		} else {
 			// A start queues behind a stop that is under way, and is nothing on
 			// an instance that runs.
-			_, err := ask(ctx, t, func(ctx context.Context) (string, error) { return t.begin(ctx, plan.StepStart, power) })
+			_, err := ask(ctx, t, func(ctx context.Context) (string, error) { return t.begin(ctx, prototype.StepStart, power) })
 			switch {
 			case err != nil && ctx.Err() != nil:
 				return t.ended(ctx, power, err)
@@ -108,7 +108,7 @@ func startDonor(ctx context.Context, t *task) error {
 			}
 		}
 	}
-	return t.change(ctx, plan.StepStart, power, func(ctx context.Context) (bool, error) {
+	return t.change(ctx, prototype.StepStart, power, func(ctx context.Context) (bool, error) {
 		i, err := t.instance(ctx, f.Instance)
 		return err == nil && i.Power == fleet.PowerRunning, err
 	})
@@ -129,8 +129,8 @@ func donorIsBack(rec *journal.Record, f *facts) {
 // the donor again.
 func stopAgain(rec *journal.Record, f *facts) {
 	f.Stopped, f.Drained = false, false
-	delete(rec.Intents, plan.StepStop)
-	delete(rec.Intents, plan.StepStart)
+	delete(rec.Intents, prototype.StepStop)
+	delete(rec.Intents, prototype.StepStart)
 }
 
 // ready waits until the donor has booted and is Ready. It does not wait for the
@@ -141,7 +141,7 @@ func ready(ctx context.Context, t *task) error {
 	if _, ours := r.undo(undoStop); !ours {
 		return needless("it was not stopped")
 	}
-	maybe := r.intended(plan.StepStop)
+	maybe := r.intended(prototype.StepStop)
 	why, said := "", ""
 	var settling time.Time // since the start ended
 	for {
@@ -169,10 +169,10 @@ func ready(ctx context.Context, t *task) error {
 			// What undid the stop is done with: the donor booted, or never went. A start that
 			// goes on may ask again, and keeps its intent.
 			return r.amend(func(rec *journal.Record, f *facts) {
-				start, begun := rec.Intents[plan.StepStart]
+				start, begun := rec.Intents[prototype.StepStart]
 				donorIsBack(rec, f)
 				if begun && !started {
-					rec.Intents[plan.StepStart] = start
+					rec.Intents[prototype.StepStart] = start
 				}
 			})
 		case f.Stopped:
@@ -280,7 +280,7 @@ func (t *task) unprotectInstance(ctx context.Context) error {
 	if err := json.Unmarshal(entry.What, &before); err != nil {
 		return err
 	}
-	if err := t.restoreProtection(ctx, plan.StepUnprotect, t.r.get().Instance, before); err != nil {
+	if err := t.restoreProtection(ctx, prototype.StepUnprotect, t.r.get().Instance, before); err != nil {
 		return err
 	}
 	t.r.drop(undoProtection)

@@ -10,7 +10,7 @@ import (
 	"github.com/ortet/ortet/internal/azure"
 	"github.com/ortet/ortet/internal/cluster"
 	"github.com/ortet/ortet/internal/fleet"
-	"github.com/ortet/ortet/internal/plan"
+	"github.com/ortet/ortet/internal/prototype"
 )
 
 // Config is what an Engine works with. Cloud, Cluster, Logger, Holder and
@@ -134,7 +134,7 @@ type CaptureRequest struct {
 	// ScanImages searches image layers for all kinds of secrets.
 	ScanImages bool `json:"scanImages,omitempty"`
 	// Extensions says which of the model's extensions go.
-	Extensions plan.ExtensionRule `json:"extensions"`
+	Extensions prototype.ExtensionRule `json:"extensions"`
 	// NewNodes is how many to add once the model is changed.
 	NewNodes int64 `json:"newNodes,omitempty"`
 	// Workbench names the node to work on the disk; "" means any that fits.
@@ -189,10 +189,10 @@ type CaptureResult struct {
 
 // Previous asks for the version before the one that the model uses, by
 // publishing date.
-const Previous = plan.Previous
+const Previous = prototype.Previous
 
 // Original asks for what the model was before its first capture.
-const Original = plan.ToOriginal
+const Original = prototype.ToOriginal
 
 // A RollbackRequest says what to go back to. Node or Pool is required.
 type RollbackRequest struct {
@@ -212,11 +212,11 @@ type RollbackResult struct {
 	From fleet.ResourceID `json:"from,omitempty"` // a version's id, or "" for an image that is not a prototype
 	To   fleet.ResourceID `json:"to"`             // "" with Original
 	// Original is what the model was before its first capture, where it went there.
-	Original    *plan.Original `json:"original,omitempty"`
-	NothingToDo bool           `json:"nothingToDo,omitempty"`
-	Resumed     bool           `json:"resumed,omitempty"`
-	Notes       []string       `json:"notes,omitempty"`
-	Timing      Timing         `json:"timing"`
+	Original    *prototype.Original `json:"original,omitempty"`
+	NothingToDo bool                `json:"nothingToDo,omitempty"`
+	Resumed     bool                `json:"resumed,omitempty"`
+	Notes       []string            `json:"notes,omitempty"`
+	Timing      Timing              `json:"timing"`
 }
 
 // PoolStatus is what there is to know of one pool's prototypes.
@@ -263,7 +263,7 @@ type InstanceStatus struct {
 // CaptureStatus is what the journal says of the newest capture or rollback.
 type CaptureStatus struct {
 	Name  string    `json:"name"`
-	Kind  string    `json:"kind"` // plan.KindCapture or plan.KindRollback
+	Kind  string    `json:"kind"` // prototype.KindCapture or prototype.KindRollback
 	Donor string    `json:"donor,omitempty"`
 	Begun time.Time `json:"begun"`
 	// Steps that were attempted, by id, in no order that matters.
@@ -291,11 +291,11 @@ type Doors interface {
 	Capture(ctx context.Context, request CaptureRequest) (CaptureResult, error)
 	// Plan says what Capture would do, and changes nothing. Reasons to refuse
 	// are in the plan, not in the error.
-	Plan(ctx context.Context, request CaptureRequest) (plan.Plan, error)
+	Plan(ctx context.Context, request CaptureRequest) (prototype.Plan, error)
 	// Rollback points the model at an earlier version.
 	Rollback(ctx context.Context, request RollbackRequest) (RollbackResult, error)
 	// PlanRollback says what Rollback would do, and changes nothing.
-	PlanRollback(ctx context.Context, request RollbackRequest) (plan.Plan, error)
+	PlanRollback(ctx context.Context, request RollbackRequest) (prototype.Plan, error)
 	// Status tells of the pools; of all that the cluster's nodes are in where
 	// none is named.
 	Status(ctx context.Context, pools []fleet.ResourceID) ([]PoolStatus, error)

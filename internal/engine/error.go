@@ -5,7 +5,7 @@ import (
 	"fmt"
 	"strings"
 
-	"github.com/ortet/ortet/internal/plan"
+	"github.com/ortet/ortet/internal/prototype"
 )
 
 // Exit codes of a capture or rollback.
@@ -40,7 +40,7 @@ func ExitCode(err error) int {
 
 // Refused means that nothing was begun, and why: all reasons at once.
 type Refused struct { //nolint:errname // callers read the outcome: *engine.Refused
-	Problems []plan.Problem
+	Problems []prototype.Problem
 }
 
 func (e *Refused) Error() string {
@@ -54,7 +54,7 @@ func (e *Refused) Error() string {
 
 // Failed means that a step failed and all that was changed is put back.
 type Failed struct { //nolint:errname // callers read the outcome: *engine.Failed
-	Step string // plan.Step's ID
+	Step string // prototype.Step's ID
 	Err  error
 
 	unbegun bool // this run changed nothing
@@ -70,7 +70,7 @@ func (e *Failed) Unwrap() error { return e.Err }
 // NeedsPerson means that something is left that only a person can put right.
 // The same command again puts back what is left once that is done.
 type NeedsPerson struct { //nolint:errname // callers read the outcome: *engine.NeedsPerson
-	Step string   // plan.Step's ID
+	Step string   // prototype.Step's ID
 	Left []string // what is left, each with what to do
 	Err  error
 }

@@ -7,7 +7,7 @@ import (
 	"testing/synctest"
 
 	"github.com/ortet/ortet/internal/fleet"
-	"github.com/ortet/ortet/internal/plan"
+	"github.com/ortet/ortet/internal/prototype"
 )
 
 // madeAgain is a world of kamino's whose latest version was made with --again by a
@@ -29,7 +29,7 @@ func TestExcludeAfterTheModel(t *testing.T) {
 		w := madeAgain()
 		e, _, ctx, _ := w.process(t, "a", 0)
 		p, err := e.Plan(ctx, request())
-		if err != nil || !slices.ContainsFunc(p.Steps, func(s plan.Step) bool {
+		if err != nil || !slices.ContainsFunc(p.Steps, func(s prototype.Step) bool {
 			return s.Skip == "" && strings.HasSuffix(s.Title, "from latest: 1999.1231.120000")
 		}) {
 			t.Errorf("the plan does not say what is excluded: %+v, %v", p.Steps, err)

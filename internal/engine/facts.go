@@ -11,7 +11,7 @@ import (
 	"github.com/ortet/ortet/internal/azure"
 	"github.com/ortet/ortet/internal/fleet"
 	"github.com/ortet/ortet/internal/journal"
-	"github.com/ortet/ortet/internal/plan"
+	"github.com/ortet/ortet/internal/prototype"
 )
 
 // schema of the facts and the request in a journal record.
@@ -24,13 +24,13 @@ type facts struct {
 	Writer string `json:"writer"`
 	Seq    int64  `json:"seq"`
 
-	Names    plan.Names       `json:"names"`
+	Names    prototype.Names  `json:"names"`
 	Pool     fleet.ResourceID `json:"pool"` // as Azure spells it
 	Location string           `json:"location"`
 	Instance fleet.ResourceID `json:"instance"`
 	Disk     fleet.ResourceID `json:"disk"`
 	Zone     string           `json:"zone,omitempty"`
-	Start    plan.Start       `json:"start"`
+	Start    prototype.Start  `json:"start"`
 	// BootID of the donor before it was stopped; another one says that it booted.
 	BootID string `json:"bootId,omitempty"`
 	// NodeUID is the donor's Node that we marked and cordoned.
@@ -80,8 +80,8 @@ type facts struct {
 	GrowTo   int64            `json:"growTo,omitempty"`
 	// Original is what the model was before its first capture: it is carried from
 	// record to record. Learns is true where the donor's customData is its.
-	Original *plan.Original `json:"original,omitempty"`
-	Learns   bool           `json:"learns,omitempty"`
+	Original *prototype.Original `json:"original,omitempty"`
+	Learns   bool                `json:"learns,omitempty"`
 	// Undoing says why all is being put back; "" while the capture goes on.
 	Undoing string `json:"undoing,omitempty"`
 	// Return is a rollback's.
@@ -115,7 +115,7 @@ func factsOf(rec journal.Record) (facts, error) {
 	if !f.Pool.Equal(fleet.ResourceID(rec.Pool)) {
 		return foreign("the pool", f.Pool)
 	}
-	n, definition := f.Names, plan.DefinitionOf(f.Pool)
+	n, definition := f.Names, prototype.DefinitionOf(f.Pool)
 	back := returnFacts{}
 	if f.Return != nil {
 		back = *f.Return
@@ -151,13 +151,13 @@ func factsOf(rec journal.Record) (facts, error) {
 
 // originalOf gives what a record carries of before the pool's first capture; nil
 // where it has nothing, or cannot be read.
-func originalOf(rec journal.Record) *plan.Original {
+func originalOf(rec journal.Record) *prototype.Original {
 	f, err := factsOf(rec)
 	if err != nil || f.Original == nil {
 		return nil
 	}
 	o := *f.Original
-	if (f.Return != nil && f.CustomData != "" || f.CustomData == sha(noop)) && rec.Intents[plan.StepModel].Tries > 0 {
+	if (f.Return != nil && f.CustomData != "" || f.CustomData == sha(noop)) && rec.Intents[prototype.StepModel].Tries > 0 {
 		o.Replaced = o.CustomData == ""
 	}
 	return &o
@@ -174,7 +174,7 @@ func (f *facts) remember(old journal.Record, pool fleet.Pool, donor *fleet.Insta
 	}
 	if f.Original == nil || !f.Original.Image.Same(image) {
 		image.ExactVersion = ""
-		f.Original = &plan.Original{Image: image, Extensions: pool.Model.Extensions, At: now}
+		f.Original = &prototype.Original{Image: image, Extensions: pool.Model.Extensions, At: now}
 	}
 	// A change of the model's userData makes LatestModelApplied false everywhere, and
 	// Azure does not say why it is. A donor that was created after the record of the

@@ -7,7 +7,7 @@ import (
 	"time"
 
 	"github.com/ortet/ortet/internal/fleet"
-	"github.com/ortet/ortet/internal/plan"
+	"github.com/ortet/ortet/internal/prototype"
 )
 
 func keeping() CaptureRequest {
@@ -104,7 +104,7 @@ func TestEarlierImageSetByOthersAfterABakedCapture(t *testing.T) {
 				t.Errorf("%+v, %v", p, err)
 			}
 			for _, s := range p.Steps {
-				if s.ID == plan.StepModel && s.Skip != "" {
+				if s.ID == prototype.StepModel && s.Skip != "" {
 					t.Errorf("the plan leaves the model alone: %s", s.Skip)
 				}
 			}

@@ -14,7 +14,7 @@ import (
 
 	"github.com/ortet/ortet/internal/fleet"
 	"github.com/ortet/ortet/internal/journal"
-	"github.com/ortet/ortet/internal/plan"
+	"github.com/ortet/ortet/internal/prototype"
 	"github.com/ortet/ortet/internal/wire"
 )
 
@@ -156,7 +156,7 @@ func merge(into map[string]any, change any) bool {
 // FuzzFacts asserts that facts which are taken name the pool's own resources
 // alone, and come back as they were written.
 func FuzzFacts(f *testing.F) {
-	good := facts{Pool: poolID, Instance: instanceID(0), Names: plan.NamesOf(poolID, "c", "2026.11.21"), PrivateKey: []byte("k"), Start: plan.AtSnapshot}
+	good := facts{Pool: poolID, Instance: instanceID(0), Names: prototype.NamesOf(poolID, "c", "2026.11.21"), PrivateKey: []byte("k"), Start: prototype.AtSnapshot}
 	raw, err := json.Marshal(good)
 	if err != nil {
 		f.Fatal(err)

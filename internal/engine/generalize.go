@@ -14,7 +14,7 @@ import (
 	"github.com/ortet/ortet/internal/cluster"
 	"github.com/ortet/ortet/internal/fleet"
 	"github.com/ortet/ortet/internal/journal"
-	"github.com/ortet/ortet/internal/plan"
+	"github.com/ortet/ortet/internal/prototype"
 	"github.com/ortet/ortet/internal/wire"
 )
 
@@ -42,7 +42,7 @@ func generalize(ctx context.Context, t *task) error {
 				return err
 			}
 		}
-		if err := r.forget(plan.StepGeneralize); err != nil {
+		if err := r.forget(prototype.StepGeneralize); err != nil {
 			return err
 		}
 	}
@@ -62,7 +62,7 @@ func (t *task) runJob(ctx context.Context) (wire.GeneralizeReport, error) {
 	if err != nil {
 		return wire.GeneralizeReport{}, err
 	}
-	started := r.intended(plan.StepGeneralize)
+	started := r.intended(prototype.StepGeneralize)
 	if _, left := r.undo(undoJob); left && !started {
 		// It worked on a copy that is gone: what it reports is not about this one.
 		if err := deletePodNow(ctx, t); err != nil {
@@ -79,7 +79,7 @@ func (t *task) runJob(ctx context.Context) (wire.GeneralizeReport, error) {
 		}
 		err = r.write(func(rec *journal.Record, _ *facts) {
 			addUndo(rec, undoJob, nil)
-			rec.Intents[plan.StepGeneralize] = journal.Intent{Verb: "start job", Target: job.Name, At: r.e.now(), Tries: 1}
+			rec.Intents[prototype.StepGeneralize] = journal.Intent{Verb: "start job", Target: job.Name, At: r.e.now(), Tries: 1}
 		})
 		if err != nil {
 			return wire.GeneralizeReport{}, err

@@ -9,7 +9,7 @@ import (
 
 	"github.com/ortet/ortet/internal/fleet"
 	"github.com/ortet/ortet/internal/journal"
-	"github.com/ortet/ortet/internal/plan"
+	"github.com/ortet/ortet/internal/prototype"
 )
 
 func gallery(ctx context.Context, t *task) error {
@@ -18,7 +18,7 @@ func gallery(ctx context.Context, t *task) error {
 	change := fleet.CreateGallery{ID: f.Names.Gallery, Location: f.Location, Tags: map[string]string{
 		fleet.TagCreatedBy: "ortet " + r.e.config.Version, fleet.TagReason: "prototypes of scale sets in " + f.Pool.Segment("resourceGroups"),
 	}}
-	return t.change(ctx, plan.StepGallery, change, func(ctx context.Context) (bool, error) {
+	return t.change(ctx, prototype.StepGallery, change, func(ctx context.Context) (bool, error) {
 		_, ok, err := found(ctx, t, func(ctx context.Context) (fleet.Gallery, error) { return r.e.cloud.Gallery(ctx, f.Names.Gallery) })
 		return ok, err
 	})
@@ -27,7 +27,7 @@ func gallery(ctx context.Context, t *task) error {
 func definition(ctx context.Context, t *task) error {
 	r := t.r
 	f := r.get()
-	return t.change(ctx, plan.StepDefinition, fleet.CreateDefinition{Definition: f.Definition}, func(ctx context.Context) (bool, error) {
+	return t.change(ctx, prototype.StepDefinition, fleet.CreateDefinition{Definition: f.Definition}, func(ctx context.Context) (bool, error) {
 		d, ok, err := found(ctx, t, func(ctx context.Context) (fleet.Definition, error) {
 			return r.e.cloud.Definition(ctx, f.Names.Definition)
 		})
@@ -58,7 +58,7 @@ func (t *task) versions(ctx context.Context, definition, used fleet.ResourceID) 
 			versions, err = ask(ctx, t, read)
 		}
 	}
-	if _, listed := plan.FindVersion(versions, used); err != nil || listed || !used.Parent().Equal(definition) {
+	if _, listed := prototype.FindVersion(versions, used); err != nil || listed || !used.Parent().Equal(definition) {
 		return versions, err
 	}
 	v, there, err := t.versionAt(ctx, used)
@@ -112,7 +112,7 @@ func version(ctx context.Context, t *task) error {
 			}
 			err := r.amend(func(rec *journal.Record, f *facts) {
 				f.StorageType = fleet.LRS
-				delete(rec.Intents, plan.StepVersion)
+				delete(rec.Intents, prototype.StepVersion)
 			})
 			if err != nil {
 				return err
@@ -122,7 +122,7 @@ func version(ctx context.Context, t *task) error {
 			if err := t.deleteVersion(ctx, id, true); err != nil {
 				return err
 			}
-			if err := r.forget(plan.StepVersion); err != nil {
+			if err := r.forget(prototype.StepVersion); err != nil {
 				return err
 			}
 		default:
@@ -140,15 +140,15 @@ func (t *task) buildVersion(ctx context.Context) error {
 		switch {
 		case err != nil:
 			return err
-		case ok && plan.RolledBack(v):
+		case ok && prototype.RolledBack(v):
 			return &fleet.Error{Op: "create image version", Resource: string(id), Kind: fleet.KindInvalid, Err: errors.New("it was rolled back meanwhile"), Remedy: "say --again to make another"}
-		case ok && v.ProvisioningState == plan.Succeeded:
+		case ok && v.ProvisioningState == prototype.Succeeded:
 			return nil
-		case ok && v.ProvisioningState == plan.Failed:
+		case ok && v.ProvisioningState == prototype.Failed:
 			return &failedVersionError{v.FailureMessage}
-		case ok && (v.ProvisioningState == plan.Deleting || v.Tags[fleet.TagCapture] != r.captureName()):
+		case ok && (v.ProvisioningState == prototype.Deleting || v.Tags[fleet.TagCapture] != r.captureName()):
 			// Somebody else's, in the making or going: its end is waited for.
-			if n == 0 && v.ProvisioningState != plan.Deleting {
+			if n == 0 && v.ProvisioningState != prototype.Deleting {
 				t.progress(v.Progress, "adopted version %s, which is %s", v.Name, v.ProvisioningState)
 			} else {
 				t.progress(v.Progress, "Azure: %s", v.ProvisioningState)
@@ -187,7 +187,7 @@ func (t *task) createVersion(ctx context.Context) error {
 	change := fleet.CreateVersion{
 		ID: id, Location: f.Location, Source: f.Names.Generalized, Replicas: o.Replicas,
 		StorageType: first(f.StorageType, fleet.ZRS), ReplicationMode: fleet.ReplicationFull,
-		ExcludeFromLatest: o.ExcludeFromLatest || plan.AgainNamed(id.Name()), Tags: tags,
+		ExcludeFromLatest: o.ExcludeFromLatest || prototype.AgainNamed(id.Name()), Tags: tags,
 	}
 	if o.Bake && !change.ExcludeFromLatest {
 		// Where the pool's model refers to the definition, new nodes would be made from
@@ -204,12 +204,12 @@ func (t *task) createVersion(ctx context.Context) error {
 	if err := r.amend(func(rec *journal.Record, _ *facts) { addUndo(rec, undoVersion, nil) }); err != nil {
 		return err
 	}
-	return t.change(ctx, plan.StepVersion, change, func(ctx context.Context) (bool, error) {
+	return t.change(ctx, prototype.StepVersion, change, func(ctx context.Context) (bool, error) {
 		v, ok, err := t.versionAt(ctx, id)
-		if err == nil && ok && v.ProvisioningState == plan.Failed {
+		if err == nil && ok && v.ProvisioningState == prototype.Failed {
 			err = &failedVersionError{v.FailureMessage}
 		}
-		return ok && v.ProvisioningState == plan.Succeeded, err
+		return ok && v.ProvisioningState == prototype.Succeeded, err
 	})
 }
 
@@ -217,7 +217,7 @@ func (t *task) createVersion(ctx context.Context) error {
 func (t *task) deleteVersion(ctx context.Context, id fleet.ResourceID, onlyFailed bool) error {
 	if v, ok, err := t.heldVersion(ctx, id); err != nil || !ok {
 		return err
-	} else if onlyFailed && (v.ProvisioningState != plan.Failed && v.ProvisioningState != plan.Deleting || !plan.Ours(v.Tags)) {
+	} else if onlyFailed && (v.ProvisioningState != prototype.Failed && v.ProvisioningState != prototype.Deleting || !prototype.Ours(v.Tags)) {
 		return fmt.Errorf("image version %s is %s, and not ours to delete", v.Name, v.ProvisioningState)
 	}
 	return t.change(ctx, "delete/"+string(id), fleet.DeleteVersion{ID: id}, deleted(t, func(ctx context.Context) (fleet.ImageVersion, error) {
@@ -277,7 +277,7 @@ func prune(ctx context.Context, t *task) error {
 		if err != nil {
 			return err
 		}
-		doomed, spared := plan.Prune(versions, uses, f.Names.Version, o.History)
+		doomed, spared := prototype.Prune(versions, uses, f.Names.Version, o.History)
 		var next *fleet.ImageVersion
 		for i := range doomed {
 			if !tried[strings.ToLower(doomed[i].Name)] {
@@ -323,20 +323,20 @@ func exclude(ctx context.Context, t *task) error {
 	}
 	var failed []error
 	for _, v := range t.r.excludable(versions, uses) {
-		failed = append(failed, t.change(ctx, plan.StepExclude+"/"+v.Name, fleet.ExcludeVersion{ID: v.ID}, func(ctx context.Context) (bool, error) {
+		failed = append(failed, t.change(ctx, prototype.StepExclude+"/"+v.Name, fleet.ExcludeVersion{ID: v.ID}, func(ctx context.Context) (bool, error) {
 			now, ok, err := t.heldVersion(ctx, v.ID)
-			return !ok || now.ExcludeFromLatest && now.ProvisioningState == plan.Succeeded, err
+			return !ok || now.ExcludeFromLatest && now.ProvisioningState == prototype.Succeeded, err
 		}))
 	}
 	return errors.Join(failed...)
 }
 
-// excludable is plan.Excludable with those whose update a process began that died: an
+// excludable is prototype.Excludable with those whose update a process began that died: an
 // update that fails leaves a version that nothing can be made from, until the next.
 func (r *run) excludable(versions []fleet.ImageVersion, uses []fleet.ImageUse) []fleet.ImageVersion {
-	all := plan.Excludable(versions, uses, r.get().Pool)
+	all := prototype.Excludable(versions, uses, r.get().Pool)
 	for _, v := range versions {
-		if _, ok := plan.FindVersion(all, v.ID); !ok && r.intended(plan.StepExclude+"/"+v.Name) {
+		if _, ok := prototype.FindVersion(all, v.ID); !ok && r.intended(prototype.StepExclude+"/"+v.Name) {
 			all = append(all, v)
 		}
 	}

@@ -10,7 +10,7 @@ import (
 
 	"github.com/ortet/ortet/internal/cluster"
 	"github.com/ortet/ortet/internal/fleet"
-	"github.com/ortet/ortet/internal/plan"
+	"github.com/ortet/ortet/internal/prototype"
 	"github.com/ortet/ortet/internal/wire"
 )
 
@@ -26,7 +26,7 @@ const (
 // the donor reads it as the scan of the copy will. Where it cannot, that is a note and
 // no reason to refuse: the same is found on the copy, later.
 func (r *run) inspectBefore(q CaptureRequest, prep preparation) error {
-	i := slices.IndexFunc(prep.steps, func(s plan.Step) bool { return s.ID == plan.StepInspect })
+	i := slices.IndexFunc(prep.steps, func(s prototype.Step) bool { return s.ID == prototype.StepInspect })
 	if i < 0 || prep.steps[i].Skip != "" || prep.observed.Donor == nil {
 		return nil
 	}
@@ -60,10 +60,10 @@ const maxNamed = 10
 
 // inspectionProblems says what the report of a donor's disk gives for reasons to
 // refuse, each with the way out.
-func inspectionProblems(q CaptureRequest, prep preparation, report wire.GeneralizeReport) []plan.Problem {
-	var problems []plan.Problem
+func inspectionProblems(q CaptureRequest, prep preparation, report wire.GeneralizeReport) []prototype.Problem {
+	var problems []prototype.Problem
 	add := func(code, what, wayOut string) {
-		problems = append(problems, plan.Problem{Code: code, On: "node " + q.Node, What: what, WayOut: wayOut})
+		problems = append(problems, prototype.Problem{Code: code, On: "node " + q.Node, What: what, WayOut: wayOut})
 	}
 	paths := map[wire.SecretClass][]string{}
 	for _, f := range report.Findings {
@@ -115,7 +115,7 @@ func inspectionProblems(q CaptureRequest, prep preparation, report wire.Generali
 }
 
 // lookName names the pod that looks.
-func lookName(pool fleet.ResourceID) string { return plan.JobName(pool, "look") }
+func lookName(pool fleet.ResourceID) string { return prototype.JobName(pool, "look") }
 
 // sweepLook takes away a pod that looked for a run which died. One that may be
 // looking now for another process is left to it. Where this run may take over from one that

@@ -10,7 +10,7 @@ import (
 	"time"
 
 	"github.com/ortet/ortet/internal/fleet"
-	"github.com/ortet/ortet/internal/plan"
+	"github.com/ortet/ortet/internal/prototype"
 	"github.com/ortet/ortet/internal/wire"
 )
 
@@ -32,7 +32,7 @@ func TestWhatWouldEndTheCaptureLaterIsRefusedBeforeTheDonorIsTouched(t *testing.
 				w.outcome = outcome
 				e, _, ctx, _ := w.process(t, "a", 0)
 				q := request()
-				wants := func(what string, problems []plan.Problem) {
+				wants := func(what string, problems []prototype.Problem) {
 					t.Helper()
 					if len(problems) != 1 || problems[0].Code != c.code || !strings.Contains(problems[0].WayOut, c.wayOut) {
 						t.Errorf("%s: %+v; want %s", what, problems, c.code)
@@ -46,7 +46,7 @@ func TestWhatWouldEndTheCaptureLaterIsRefusedBeforeTheDonorIsTouched(t *testing.
 					t.Fatal(err)
 				}
 				wants("a dry run", p.Problems)
-				if i := slices.IndexFunc(p.Steps, func(s plan.Step) bool { return s.ID == plan.StepInspect }); i < 0 || p.Steps[i].Skip != "" {
+				if i := slices.IndexFunc(p.Steps, func(s prototype.Step) bool { return s.ID == prototype.StepInspect }); i < 0 || p.Steps[i].Skip != "" {
 					t.Errorf("the plan does not have the step: %+v", p.Steps)
 				}
 				_, err = e.Capture(ctx, q)
@@ -114,7 +114,7 @@ func TestInspectionNamesTheRefusalAndTheSecrets(t *testing.T) {
 		"baked":       {wire.GeneralizeReport{Outcome: wire.Generalized}, baked, []string{"CannotJoin: does nothing"}},
 		"baked joins": {wire.GeneralizeReport{Outcome: wire.Generalized, Joins: joins}, baked, nil},
 	} {
-		prep := preparation{input: plan.CaptureInput{Doomed: make([]fleet.Extension, max(0, c.doomed))}}
+		prep := preparation{input: prototype.CaptureInput{Doomed: make([]fleet.Extension, max(0, c.doomed))}}
 		if c.doomed == baked {
 			id := versionID("2026.11.20")
 			prep.input.Pool.Model.Image.ID = id
@@ -166,7 +166,7 @@ func TestADryRunFindsACaptureUnderWay(t *testing.T) {
 		_, _ = e.Capture(ctx, request())
 		dry, _, dryCtx, _ = w.process(t, "other", 0)
 		got, err = dry.Plan(dryCtx, request())
-		if err != nil || !got.Resumes || slices.ContainsFunc(got.Problems, func(p plan.Problem) bool { return p.Code == "Held" }) {
+		if err != nil || !got.Resumes || slices.ContainsFunc(got.Problems, func(p prototype.Problem) bool { return p.Code == "Held" }) {
 			t.Errorf("after one that was killed: %+v, resumes %t, %v", got.Problems, got.Resumes, err)
 		}
 	})

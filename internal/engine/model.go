@@ -9,7 +9,7 @@ import (
 	"github.com/ortet/ortet/internal/cluster"
 	"github.com/ortet/ortet/internal/fleet"
 	"github.com/ortet/ortet/internal/journal"
-	"github.com/ortet/ortet/internal/plan"
+	"github.com/ortet/ortet/internal/prototype"
 )
 
 func (t *task) pool(ctx context.Context, id fleet.ResourceID) (fleet.Pool, error) {
@@ -157,9 +157,9 @@ func (t *task) usable(ctx context.Context, id fleet.ResourceID) error {
 		return err
 	case !ok:
 		err = errors.New("it is gone")
-	case v.ProvisioningState != plan.Succeeded:
+	case v.ProvisioningState != prototype.Succeeded:
 		err = errors.New("it is " + v.ProvisioningState)
-	case plan.RolledBack(v) && t.r.get().Return == nil:
+	case prototype.RolledBack(v) && t.r.get().Return == nil:
 		err = errors.New("it was rolled back meanwhile")
 	default:
 		return nil
@@ -169,7 +169,7 @@ func (t *task) usable(ctx context.Context, id fleet.ResourceID) error {
 
 // point changes the model's image, once the pool is seen to allow it still.
 func (t *task) point(ctx context.Context, patch fleet.PatchModel, allowRolling, excludeFromLatest, allowOwned bool) error {
-	earlier := t.r.intended(plan.StepModel)
+	earlier := t.r.intended(prototype.StepModel)
 	return t.anew(ctx, func() error {
 		return t.pointOnce(ctx, patch, earlier, allowRolling, excludeFromLatest, allowOwned)
 	})
@@ -183,7 +183,7 @@ func (t *task) pointOnce(ctx context.Context, patch fleet.PatchModel, earlier, a
 	if err != nil {
 		return err
 	}
-	if problems := plan.ModelProblems(pool, allowRolling, excludeFromLatest, allowOwned); len(problems) > 0 {
+	if problems := prototype.ModelProblems(pool, allowRolling, excludeFromLatest, allowOwned); len(problems) > 0 {
 		return &fleet.Error{Op: patch.Verb(), Resource: string(patch.Pool), Kind: fleet.KindInvalid, Err: errors.New(problems[0].What), Remedy: problems[0].WayOut}
 	}
 	if err := t.notOlder(ctx, pool); err != nil {
@@ -205,7 +205,7 @@ func (t *task) pointOnce(ctx context.Context, patch fleet.PatchModel, earlier, a
 	// Azure does not show customData: where the image is there already, since the
 	// version was made anew under the model, it is asked for all the same.
 	unseen := patch.CustomData != nil && !earlier && pool.Model.Image.Same(patch.Image)
-	err = t.change(ctx, plan.StepModel, patch, func(ctx context.Context) (bool, error) {
+	err = t.change(ctx, prototype.StepModel, patch, func(ctx context.Context) (bool, error) {
 		p, err := t.pool(ctx, patch.Pool)
 		return err == nil && t.settled(p) && p.Model.Image.Same(patch.Image) && (!unseen || t.asked), err
 	})
@@ -233,8 +233,8 @@ func (t *task) notOlder(ctx context.Context, pool fleet.Pool) error {
 	if err != nil {
 		return err
 	}
-	used, known := plan.VersionOf(versions, image, pool.Location)
-	if ours, there := plan.FindVersion(versions, f.Names.Version); !known || !there || !plan.Newer(used, ours) {
+	used, known := prototype.VersionOf(versions, image, pool.Location)
+	if ours, there := prototype.FindVersion(versions, f.Names.Version); !known || !there || !prototype.Newer(used, ours) {
 		return nil
 	}
 	return &fleet.Error{Op: "patch model", Resource: string(pool.ID), Kind: fleet.KindInvalid,
@@ -263,7 +263,7 @@ func (t *task) unpointOnce(ctx context.Context) error {
 	if f.Return != nil && f.Return.Original != nil {
 		theirs = !p.Model.Image.Same(f.Return.Original.Image)
 	}
-	if f.Return != nil && f.CustomData != "" && f.Restore == "" && r.intended(plan.StepModel) {
+	if f.Return != nil && f.CustomData != "" && f.Restore == "" && r.intended(prototype.StepModel) {
 		return t.cannotUnpoint(p.Model.Image, theirs)
 	}
 	if theirs {
@@ -293,7 +293,7 @@ func (t *task) unpointOnce(ctx context.Context) error {
 		r.drop(undoModel)
 		return nil
 	}
-	err = t.change(ctx, "undo/"+plan.StepModel, patch, func(ctx context.Context) (bool, error) {
+	err = t.change(ctx, "undo/"+prototype.StepModel, patch, func(ctx context.Context) (bool, error) {
 		p, err := t.pool(ctx, f.Pool)
 		return err == nil && t.settled(p) && p.Model.Image.Same(image) && (!theirs || t.asked), err
 	})
@@ -357,7 +357,7 @@ func extensions(ctx context.Context, t *task) error {
 		}
 		for _, e := range doomed {
 			t.progress(-1, "deleting extension %s", e.Name)
-			err := t.change(ctx, plan.StepExtensions+"/"+e.Name, fleet.DeleteExtension{Pool: f.Pool, Name: e.Name}, func(ctx context.Context) (bool, error) {
+			err := t.change(ctx, prototype.StepExtensions+"/"+e.Name, fleet.DeleteExtension{Pool: f.Pool, Name: e.Name}, func(ctx context.Context) (bool, error) {
 				// Others may have changed the set since the last try, and theirs comes first.
 				p, err := t.quietPool(ctx, f.Pool)
 				return err == nil && !hasExtension(p.Model.Extensions, e.Name), err
@@ -375,7 +375,7 @@ func (r *run) deletesExtensions() bool {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	for key := range r.record.Intents {
-		if strings.HasPrefix(key, plan.StepExtensions+"/") {
+		if strings.HasPrefix(key, prototype.StepExtensions+"/") {
 			return true
 		}
 	}
@@ -395,7 +395,7 @@ func hasExtension(extensions []fleet.Extension, name string) bool {
 // asked for. An autoscaler changes it, too, so it is asked for on the condition
 // that the pool is as it was read, and computed anew where it is not.
 func grow(ctx context.Context, t *task) error {
-	earlier := t.r.intended(plan.StepGrow) // it may have been asked for by a process that died
+	earlier := t.r.intended(prototype.StepGrow) // it may have been asked for by a process that died
 	return t.anew(ctx, func() error { return t.growOnce(ctx, earlier) })
 }
 
@@ -427,7 +427,7 @@ func (t *task) growOnce(ctx context.Context, earlier bool) error {
 		}
 		f = r.get()
 	}
-	return t.change(ctx, plan.StepGrow, fleet.SetCapacity{Pool: f.Pool, Capacity: f.GrowTo, Etag: p.Etag}, func(ctx context.Context) (bool, error) {
+	return t.change(ctx, prototype.StepGrow, fleet.SetCapacity{Pool: f.Pool, Capacity: f.GrowTo, Etag: p.Etag}, func(ctx context.Context) (bool, error) {
 		p, err := t.pool(ctx, f.Pool)
 		if err == nil && p.Capacity != f.GrowFrom && !earlier && !t.asked {
 			return false, &fleet.Error{Op: "set capacity", Resource: string(f.Pool), Kind: fleet.KindStale,

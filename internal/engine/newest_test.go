@@ -11,7 +11,7 @@ import (
 	"time"
 
 	"github.com/ortet/ortet/internal/fleet"
-	"github.com/ortet/ortet/internal/plan"
+	"github.com/ortet/ortet/internal/prototype"
 )
 
 func again() CaptureRequest {
@@ -91,7 +91,7 @@ func TestClockSetBack(t *testing.T) {
 // published a newer version, and the model uses it.
 func TestModelIsNotPointedAtAnOlderVersion(t *testing.T) {
 	for name, image := range map[string]fleet.ImageReference{
-		"by its name": {ID: versionID("2000.01.02")}, "by the definition": {ID: plan.DefinitionOf(poolID)},
+		"by its name": {ID: versionID("2000.01.02")}, "by the definition": {ID: prototype.DefinitionOf(poolID)},
 	} {
 		synctest.Test(t, func(t *testing.T) {
 			t.Log(name)
@@ -103,7 +103,7 @@ func TestModelIsNotPointedAtAnOlderVersion(t *testing.T) {
 			w.mu.Lock()
 			w.catchUp() // dates what was built
 			time.Sleep(time.Minute)
-			w.halfMade(fleet.CreateVersion{ID: versionID("2000.01.02"), Tags: map[string]string{fleet.TagBuiltFrom: "n"}}, plan.Succeeded)
+			w.halfMade(fleet.CreateVersion{ID: versionID("2000.01.02"), Tags: map[string]string{fleet.TagBuiltFrom: "n"}}, prototype.Succeeded)
 			w.pool.Model.Image = image
 			w.mu.Unlock()
 			e, _, ctx, _ = w.process(t, "next", 0)

@@ -8,7 +8,7 @@ import (
 
 	"github.com/ortet/ortet/internal/cluster"
 	"github.com/ortet/ortet/internal/fleet"
-	"github.com/ortet/ortet/internal/plan"
+	"github.com/ortet/ortet/internal/prototype"
 )
 
 // maxBenches bounds how many candidates of other pools are looked at.
@@ -20,7 +20,7 @@ type watcher struct {
 	t *task
 
 	mu sync.Mutex
-	o  plan.Observed
+	o  prototype.Observed
 }
 
 // together calls all at once and waits for them.
@@ -34,7 +34,7 @@ func together(calls ...func()) {
 
 // observe looks at all that a capture depends on. What cannot be read is a
 // problem, not an error, so that all problems are found at once.
-func (e *Engine) observe(ctx context.Context, t *task, request CaptureRequest) (plan.Observed, plan.Names) {
+func (e *Engine) observe(ctx context.Context, t *task, request CaptureRequest) (prototype.Observed, prototype.Names) {
 	w := &watcher{e: e, t: t}
 	w.o.SelfNode = e.config.SelfNode
 	donor, ok, err := found(ctx, t, func(ctx context.Context) (fleet.Node, error) { return e.cluster.Node(ctx, request.Node) })
@@ -43,14 +43,14 @@ func (e *Engine) observe(ctx context.Context, t *task, request CaptureRequest) (
 	}
 	if !ok {
 		together(func() { w.deniedCluster(ctx, request.ForceDrain, "") })
-		return w.o, plan.Names{}
+		return w.o, prototype.Names{}
 	}
 	w.o.Donor = &donor
 	id, err := fleet.ParseProviderID(donor.ProviderID)
 	if err != nil {
 		w.o.NotInstance = err
 		together(func() { w.deniedCluster(ctx, request.ForceDrain, "") })
-		return w.o, plan.Names{}
+		return w.o, prototype.Names{}
 	}
 	w.o.InstanceID = id
 	var (
@@ -77,16 +77,16 @@ func (e *Engine) observe(ctx context.Context, t *task, request CaptureRequest) (
 		if len(w.o.Unreadable) == 0 {
 			w.problem(string(id.Parent()), "PoolNotFound", "there is no such scale set", "check the credentials' subscription")
 		}
-		return w.o, plan.Names{}
+		return w.o, prototype.Names{}
 	}
 	if w.o.Instance == nil && len(w.o.Unreadable) == 0 {
 		w.problem(string(id), "InstanceNotFound", "there is no such instance", "the node is stale: delete it")
 	}
 	now := e.now()
-	names := plan.NamesOf(w.o.Pool.ID, plan.CaptureName(now, ""), plan.VersionName(now, request.Again))
+	names := prototype.NamesOf(w.o.Pool.ID, prototype.CaptureName(now, ""), prototype.VersionName(now, request.Again))
 	w.resources(ctx, names)
 	if !request.Again {
-		names.Version = names.Definition.Child("versions", plan.TodaysVersion(w.o.Versions, now))
+		names.Version = names.Definition.Child("versions", prototype.TodaysVersion(w.o.Versions, now))
 	}
 	if w.o.Instance != nil {
 		w.bench(ctx, request.Workbench, candidates, why, siblings)
@@ -107,12 +107,12 @@ func (w *watcher) obstacles(ctx context.Context, request CaptureRequest, pool fl
 		w.unreadable("the pods of node "+request.Node, err)
 	}
 	for _, p := range pods {
-		w.o.Obstacles = append(w.o.Obstacles, plan.Obstacle{Pod: p.Pod, Budget: p.Budget, Why: p.Why})
+		w.o.Obstacles = append(w.o.Obstacles, prototype.Obstacle{Pod: p.Pod, Budget: p.Budget, Why: p.Why})
 	}
 }
 
 // resources looks at what has one of the capture's names, and at the disk.
-func (w *watcher) resources(ctx context.Context, names plan.Names) {
+func (w *watcher) resources(ctx context.Context, names prototype.Names) {
 	c, o := w.e.cloud, &w.o
 	calls := []func(){
 		func() {
@@ -214,7 +214,7 @@ func (w *watcher) unreadable(on string, err error) {
 func (w *watcher) problem(on, code, what, way string) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	w.o.Unreadable = append(w.o.Unreadable, plan.Problem{Code: code, On: on, What: what, WayOut: way})
+	w.o.Unreadable = append(w.o.Unreadable, prototype.Problem{Code: code, On: on, What: what, WayOut: way})
 }
 
 // candidates walks the cluster's nodes and keeps those that may be a
@@ -238,7 +238,7 @@ func (w *watcher) candidates(ctx context.Context, donor fleet.Node, id fleet.Res
 			if wanted != "" && n.Name != wanted {
 				continue
 			}
-			if reason := plan.CannotServe(donor, n); reason != "" {
+			if reason := prototype.CannotServe(donor, n); reason != "" {
 				why[reason]++
 				continue
 			}
@@ -248,7 +248,7 @@ func (w *watcher) candidates(ctx context.Context, donor fleet.Node, id fleet.Res
 		return nil
 	})
 	w.unreadable("the cluster's nodes", err)
-	plan.RankWorkbenches(id.Parent(), candidates)
+	prototype.RankWorkbenches(id.Parent(), candidates)
 	return candidates, why
 }
 
@@ -289,18 +289,18 @@ func (w *watcher) bench(ctx context.Context, wanted string, candidates []fleet.N
 			}
 			sizes[name] = size
 		}
-		lun, reason := plan.BenchLUN(*w.o.Instance, i, size)
+		lun, reason := prototype.BenchLUN(*w.o.Instance, i, size)
 		if reason != "" {
 			why[reason]++
 			continue
 		}
-		w.o.Workbench = &plan.Workbench{Node: n, Instance: i, LUN: lun}
+		w.o.Workbench = &prototype.Workbench{Node: n, Instance: i, LUN: lun}
 		return
 	}
 	if wanted != "" && len(why) == 0 {
 		why["does not exist"]++
 	}
-	w.o.NoWorkbench = plan.Tally(why)
+	w.o.NoWorkbench = prototype.Tally(why)
 	if wanted != "" {
 		w.o.NoWorkbench = fmt.Sprintf("node %s %s", wanted, w.o.NoWorkbench)
 	}

@@ -7,7 +7,7 @@ import (
 	"time"
 
 	"github.com/ortet/ortet/internal/fleet"
-	"github.com/ortet/ortet/internal/plan"
+	"github.com/ortet/ortet/internal/prototype"
 )
 
 const (
@@ -77,7 +77,7 @@ func (t *task) restlessness(ctx context.Context, pool fleet.Pool) (string, error
 		return "", err
 	}
 	for _, i := range instances {
-		if i.ProvisioningState == plan.Creating || i.ProvisioningState == plan.Deleting {
+		if i.ProvisioningState == prototype.Creating || i.ProvisioningState == prototype.Deleting {
 			return fmt.Sprintf("instance %s is %s", i.InstanceID, i.ProvisioningState), nil
 		}
 	}

@@ -6,7 +6,7 @@ import (
 	"testing/synctest"
 	"time"
 
-	"github.com/ortet/ortet/internal/plan"
+	"github.com/ortet/ortet/internal/prototype"
 )
 
 // scale has an instance in a state from one time until another, as a scale-up or
@@ -18,8 +18,8 @@ func (w *world) scale(n int, state string, from, to time.Duration) {
 		w.instances[low(instanceID(n))].ProvisioningState = state
 	})
 	w.sabotage(to, func() {
-		if i := w.instances[low(instanceID(n))]; state == plan.Creating {
-			i.ProvisioningState = plan.Succeeded
+		if i := w.instances[low(instanceID(n))]; state == prototype.Creating {
+			i.ProvisioningState = prototype.Succeeded
 		} else {
 			w.remove(i.HostName)
 		}
@@ -32,11 +32,11 @@ func instanceNode(n int) string { return "pool100000" + string(rune('0'+n)) }
 // changed while others add or remove instances, or change the scale set.
 func TestModelWaitsForScaleUp(t *testing.T) {
 	for name, prepare := range map[string]func(w *world){
-		"instance is Creating": func(w *world) { w.scale(3, plan.Creating, 40*time.Minute, 55*time.Minute) },
-		"instance is Deleting": func(w *world) { w.scale(3, plan.Deleting, 40*time.Minute, 55*time.Minute) },
+		"instance is Creating": func(w *world) { w.scale(3, prototype.Creating, 40*time.Minute, 55*time.Minute) },
+		"instance is Deleting": func(w *world) { w.scale(3, prototype.Deleting, 40*time.Minute, 55*time.Minute) },
 		"set is Updating": func(w *world) {
 			w.sabotage(40*time.Minute, func() { w.pool.ProvisioningState = "Updating" })
-			w.sabotage(55*time.Minute, func() { w.pool.ProvisioningState = plan.Succeeded })
+			w.sabotage(55*time.Minute, func() { w.pool.ProvisioningState = prototype.Succeeded })
 		},
 		"again after the model": func(w *world) {
 			begun := false
@@ -44,7 +44,7 @@ func TestModelWaitsForScaleUp(t *testing.T) {
 				if w.pool.Model.Image.ID != "" && !begun {
 					begun = true
 					w.pool.ProvisioningState = "Updating"
-					w.in(3*time.Minute, func() { w.pool.ProvisioningState = plan.Succeeded })
+					w.in(3*time.Minute, func() { w.pool.ProvisioningState = prototype.Succeeded })
 				}
 			})
 		},
@@ -78,7 +78,7 @@ func TestModelWaitsForScaleUp(t *testing.T) {
 func TestModelWaitIsBounded(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newWorld()
-		w.scale(3, plan.Creating, 30*time.Minute, 24*time.Hour)
+		w.scale(3, prototype.Creating, 30*time.Minute, 24*time.Hour)
 		e, _, ctx, _ := w.process(t, "a", 0)
 		result, err := e.Capture(ctx, request())
 		if err != nil {

@@ -18,8 +18,8 @@ const (
 // An Event is something that a person who watches wants to see.
 type Event struct {
 	At    time.Time `json:"at"`
-	Step  string    `json:"step"`  // plan.Step's ID
-	Title string    `json:"title"` // plan.Step's Title
+	Step  string    `json:"step"`  // prototype.Step's ID
+	Title string    `json:"title"` // prototype.Step's Title
 	State State     `json:"state"`
 	// Message is what the cloud or the cluster is doing, or what went wrong.
 	Message string `json:"message,omitempty"`

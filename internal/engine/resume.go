@@ -6,7 +6,7 @@ import (
 
 	"github.com/ortet/ortet/internal/fleet"
 	"github.com/ortet/ortet/internal/journal"
-	"github.com/ortet/ortet/internal/plan"
+	"github.com/ortet/ortet/internal/prototype"
 )
 
 func isIP(s string) bool {
@@ -17,7 +17,7 @@ func isIP(s string) bool {
 // resumeSteps says what is left of a capture that another process began, by
 // what the world shows. What must not be left alone is put back at once where
 // it is of no more use.
-func (r *run) resumeSteps(t *task) ([]plan.Step, error) {
+func (r *run) resumeSteps(t *task) ([]prototype.Step, error) {
 	ctx, cancel := context.WithTimeout(r.work, preflightDeadline)
 	defer cancel()
 	f := r.get()
@@ -51,7 +51,7 @@ func (r *run) resumeSteps(t *task) ([]plan.Step, error) {
 	}
 	// What was never made is not asked for twice.
 	snapshotOf, diskOf := t.snapshotAt, t.disk
-	if _, made := r.undo(undoGeneralized); made || f.Start >= plan.AtGeneralized {
+	if _, made := r.undo(undoGeneralized); made || f.Start >= prototype.AtGeneralized {
 		snapshotOf = t.heldSnapshot
 	}
 	generalized, hasGeneralized, err := snapshotOf(ctx, f.Names.Generalized)
@@ -59,7 +59,7 @@ func (r *run) resumeSteps(t *task) ([]plan.Step, error) {
 		return nil, err
 	}
 	snapshotOf = t.snapshotAt
-	if _, made := r.undo(undoSnapshot); made || f.Start >= plan.AtSnapshot {
+	if _, made := r.undo(undoSnapshot); made || f.Start >= prototype.AtSnapshot {
 		snapshotOf = t.heldSnapshot
 	}
 	_, hasSnapshot, err := snapshotOf(ctx, f.Names.Snapshot)
@@ -77,7 +77,7 @@ func (r *run) resumeSteps(t *task) ([]plan.Step, error) {
 		// Somebody deleted the generalised copy, or it was of no more use: it is made anew.
 		if err := r.write(func(rec *journal.Record, f *facts) {
 			f.Saved = false
-			for _, k := range []string{plan.StepGeneralize, plan.StepWorkDisk, plan.StepAttach, plan.StepDetach, plan.StepGeneralizedSnapshot} {
+			for _, k := range []string{prototype.StepGeneralize, prototype.StepWorkDisk, prototype.StepAttach, prototype.StepDetach, prototype.StepGeneralizedSnapshot} {
 				delete(rec.Intents, k)
 			}
 		}); err != nil {
@@ -86,39 +86,39 @@ func (r *run) resumeSteps(t *task) ([]plan.Step, error) {
 		f = r.get()
 	}
 
-	in := plan.CaptureInput{
+	in := prototype.CaptureInput{
 		Names: f.Names, Options: options, Pool: pool, Workbench: f.Bench.Node, DonorOut: r.donorOut(),
 		Saved: f.Saved, HasGallery: hasGallery, HasDefinition: hasDefinition || f.Definition.ID == "",
-		InModel:  pinned(pool.Model.Image, f.Names.Version) && (f.ModelChanged || !r.intended(plan.StepModel)),
+		InModel:  pinned(pool.Model.Image, f.Names.Version) && (f.ModelChanged || !r.intended(prototype.StepModel)),
 		Prunable: prunable(versions, uses, f.Names.Version, options.History),
 	}
 	in.Doomed, _ = options.Extensions.Doomed(pool.Model.Extensions)
-	switch v, ok := plan.FindVersion(versions, f.Names.Version); {
-	case ok && v.ProvisioningState != plan.Failed && v.ProvisioningState != plan.Deleting:
-		in.Course = plan.Course{Start: plan.AtVersion, Version: &v}
-	case hasGeneralized && f.Saved && generalized.ProvisioningState == plan.Succeeded && generalized.Tags[fleet.TagGeneralized] != "" &&
-		(generalized.Tags[fleet.TagCapture] == r.captureName() || f.Start >= plan.AtGeneralized):
-		in.Course.Start = plan.AtGeneralized
+	switch v, ok := prototype.FindVersion(versions, f.Names.Version); {
+	case ok && v.ProvisioningState != prototype.Failed && v.ProvisioningState != prototype.Deleting:
+		in.Course = prototype.Course{Start: prototype.AtVersion, Version: &v}
+	case hasGeneralized && f.Saved && generalized.ProvisioningState == prototype.Succeeded && generalized.Tags[fleet.TagGeneralized] != "" &&
+		(generalized.Tags[fleet.TagCapture] == r.captureName() || f.Start >= prototype.AtGeneralized):
+		in.Course.Start = prototype.AtGeneralized
 	case f.SnapshotTaken && (hasSnapshot || f.Saved):
-		in.Course.Start = plan.AtSnapshot
-	case f.SnapshotTaken || f.Start >= plan.AtSnapshot:
+		in.Course.Start = prototype.AtSnapshot
+	case f.SnapshotTaken || f.Start >= prototype.AtSnapshot:
 		// Somebody deleted it: the donor has to be stopped again.
 		if err := r.write(func(rec *journal.Record, f *facts) {
 			f.SnapshotTaken, f.Stopped, f.Drained = false, false, false
 			dropUndo(rec, undoSnapshot)
-			for _, k := range []string{plan.StepSnapshot, plan.StepStop, plan.StepStart, plan.StepWorkDisk} {
+			for _, k := range []string{prototype.StepSnapshot, prototype.StepStop, prototype.StepStart, prototype.StepWorkDisk} {
 				delete(rec.Intents, k)
 			}
 		}); err != nil {
 			return nil, err
 		}
 	}
-	if in.Course.Start >= plan.AtGeneralized {
+	if in.Course.Start >= prototype.AtGeneralized {
 		if left := r.tidy(r.care, undoJob, undoAttach, undoBench, undoReboots, undoWorkDisk); len(left) > 0 {
 			r.e.log.Warn("what is left is tried again at the end", "left", left)
 		}
 	}
-	if in.Course.Start == plan.AtVersion {
+	if in.Course.Start == prototype.AtVersion {
 		for _, s := range f.snapshots() {
 			if _, there := r.undo(s.undo); there {
 				in.Course.Stale = append(in.Course.Stale, s.id)
@@ -126,9 +126,9 @@ func (r *run) resumeSteps(t *task) ([]plan.Step, error) {
 		}
 	}
 	in.Course.Exclude = r.excludable(versions, uses)
-	steps := plan.CaptureSteps(in)
+	steps := prototype.CaptureSteps(in)
 	for i := range steps {
-		if steps[i].ID == plan.StepExtensions && r.deletesExtensions() {
+		if steps[i].ID == prototype.StepExtensions && r.deletesExtensions() {
 			steps[i].Skip = ""
 		}
 	}

@@ -8,7 +8,7 @@ import (
 	"time"
 
 	"github.com/ortet/ortet/internal/fleet"
-	"github.com/ortet/ortet/internal/plan"
+	"github.com/ortet/ortet/internal/prototype"
 )
 
 // TestAStoppedDonorWithoutNodeIsFound: the rights of an account may end at some pools. It
@@ -27,7 +27,7 @@ func TestAStoppedDonorWithoutNodeIsFound(t *testing.T) {
 		w.mu.Unlock()
 		e, _, ctx, _ = w.process(t, "next", 0)
 		started := false
-		e.reporter = ReporterFunc(func(v Event) { started = started || v.Step == plan.StepStart && v.State == StepDone })
+		e.reporter = ReporterFunc(func(v Event) { started = started || v.Step == prototype.StepStart && v.State == StepDone })
 		if _, err := e.Capture(ctx, request()); !started {
 			t.Errorf("the donor was not started: %v", err)
 		}
@@ -71,9 +71,9 @@ func TestDonorReturnsBeforeAllElse(t *testing.T) {
 			var locked, started time.Time
 			e.reporter = ReporterFunc(func(v Event) {
 				switch {
-				case v.Step == plan.StepJournal && v.State == StepDone:
+				case v.Step == prototype.StepJournal && v.State == StepDone:
 					locked = v.At
-				case v.Step == plan.StepStart && v.State == StepStarted:
+				case v.Step == prototype.StepStart && v.State == StepStarted:
 					started = v.At
 				}
 			})

@@ -12,7 +12,7 @@ import (
 	"github.com/ortet/ortet/internal/cluster"
 	"github.com/ortet/ortet/internal/fleet"
 	"github.com/ortet/ortet/internal/journal"
-	"github.com/ortet/ortet/internal/plan"
+	"github.com/ortet/ortet/internal/prototype"
 )
 
 // returnFacts is what a rollback has decided.
@@ -24,12 +24,12 @@ type returnFacts struct {
 	// CustomData is the SHA-256 of what the model's is replaced by; "" leaves it.
 	CustomData string `json:"customData,omitempty"`
 	// Original is set instead of To where it goes back to before the first capture.
-	Original *plan.Original `json:"original,omitempty"`
+	Original *prototype.Original `json:"original,omitempty"`
 }
 
 // back is the decision, as far as it is written down.
-func (f returnFacts) back() plan.Return {
-	return plan.Return{To: fleet.ImageVersion{ID: f.To, Name: f.To.Name()}, Original: f.Original, TagFrom: f.TagFrom, Untag: f.Untag}
+func (f returnFacts) back() prototype.Return {
+	return prototype.Return{To: fleet.ImageVersion{ID: f.To, Name: f.To.Name()}, Original: f.Original, TagFrom: f.TagFrom, Untag: f.Untag}
 }
 
 // asked reports whether this is what a request asks for.
@@ -40,55 +40,55 @@ func (f returnFacts) asked(to string) bool {
 // A comeback is a rollback that was looked at.
 type comeback struct {
 	pool  fleet.Pool
-	back  plan.Return
+	back  prototype.Return
 	facts returnFacts
 	had   string // SHA-256 of the customData that goes with what the model leaves
-	plan  plan.Plan
+	plan  prototype.Plan
 }
 
 // lookBack observes and decides, and changes nothing.
 func (e *Engine) lookBack(ctx context.Context, t *task, q RollbackRequest, last journal.Record) (c comeback) {
-	c.plan = plan.Plan{Kind: plan.KindRollback}
-	problem := func(p plan.Problem) { c.plan.Problems = append(c.plan.Problems, p) }
+	c.plan = prototype.Plan{Kind: prototype.KindRollback}
+	problem := func(p prototype.Problem) { c.plan.Problems = append(c.plan.Problems, p) }
 	id, err := t.poolOf(ctx, q)
 	if err != nil {
-		problem(plan.Problem{Code: "NoPool", On: first(string(q.Pool), "node "+q.Node), What: err.Error(), WayOut: "name a pool, or a node of one"})
+		problem(prototype.Problem{Code: "NoPool", On: first(string(q.Pool), "node "+q.Node), What: err.Error(), WayOut: "name a pool, or a node of one"})
 		return c
 	}
 	c.pool, err = t.pool(ctx, id)
 	if err != nil {
-		problem(plan.Problem{Code: "Unreadable", On: string(id), What: "it cannot be read: " + err.Error(), WayOut: "check its name and the credentials"})
+		problem(prototype.Problem{Code: "Unreadable", On: string(id), What: "it cannot be read: " + err.Error(), WayOut: "check its name and the credentials"})
 		return c
 	}
 	c.plan.Pool = c.pool.ID
-	for _, m := range plan.ModelProblems(c.pool, q.AllowRolling, true, q.AllowOwned) {
+	for _, m := range prototype.ModelProblems(c.pool, q.AllowRolling, true, q.AllowOwned) {
 		problem(m)
 	}
-	definition := plan.DefinitionOf(c.pool.ID)
+	definition := prototype.DefinitionOf(c.pool.ID)
 	versions, err := t.versions(ctx, definition, c.pool.Model.Image.Exact())
 	if err != nil {
-		problem(plan.Problem{Code: "Unreadable", On: string(definition), What: "its versions cannot be read: " + err.Error(), WayOut: "check the credentials"})
+		problem(prototype.Problem{Code: "Unreadable", On: string(definition), What: "its versions cannot be read: " + err.Error(), WayOut: "check the credentials"})
 		return c
 	}
 	denied, err := ask(ctx, t, func(ctx context.Context) ([]string, error) {
-		return e.cloud.Denied(ctx, c.pool.ID.Group(), azure.ActionsOf(plan.RollbackChanges()...))
+		return e.cloud.Denied(ctx, c.pool.ID.Group(), azure.ActionsOf(prototype.RollbackChanges()...))
 	})
 	if err != nil {
-		problem(plan.Problem{Code: "Unreadable", On: string(c.pool.ID.Group()), What: "what these credentials may do cannot be read: " + err.Error(), WayOut: "let them read their own permissions"})
+		problem(prototype.Problem{Code: "Unreadable", On: string(c.pool.ID.Group()), What: "what these credentials may do cannot be read: " + err.Error(), WayOut: "let them read their own permissions"})
 	}
 	w := &watcher{e: e, t: t}
 	w.deniedAmong(ctx, e.accesses(RollbackAccesses(e.config.Namespace)), c.pool.ID)
 	w.o.DeniedAzure, w.o.Pool = denied, &c.pool
-	c.plan.Problems = append(c.plan.Problems, plan.DeniedProblems(w.o)...)
+	c.plan.Problems = append(c.plan.Problems, prototype.DeniedProblems(w.o)...)
 	c.plan.Problems = append(c.plan.Problems, w.o.Unreadable...)
 
-	back, refusal := plan.ReturnTo(versions, c.pool, originalOf(last), q.To)
+	back, refusal := prototype.ReturnTo(versions, c.pool, originalOf(last), q.To)
 	if refusal != nil {
 		problem(*refusal)
 		return c
 	}
 	c.back = back
-	current, known := plan.VersionOf(versions, c.pool.Model.Image, c.pool.Location)
+	current, known := prototype.VersionOf(versions, c.pool.Model.Image, c.pool.Location)
 	c.facts = returnFacts{From: c.pool.Model.Image.ID, To: back.To.ID, TagFrom: back.TagFrom, Untag: back.Untag, Original: back.Original}
 	if known {
 		c.facts.From = current.ID
@@ -97,7 +97,7 @@ func (e *Engine) lookBack(ctx context.Context, t *task, q RollbackRequest, last 
 	if back.Original != nil {
 		want, on = back.Original.CustomData, string(c.pool.ID)
 		if want == "" && (back.Original.Replaced || current.Tags[fleet.TagCustomData] == sha(noop)) && !back.NothingToDo {
-			problem(plan.Problem{Code: "CustomDataLost", On: on, What: "the model's customData from before the first capture is not known",
+			problem(prototype.Problem{Code: "CustomDataLost", On: on, What: "the model's customData from before the first capture is not known",
 				WayOut: "name a version by --to, or set image and customData by hand"})
 		}
 	}
@@ -113,9 +113,9 @@ func (e *Engine) lookBack(ctx context.Context, t *task, q RollbackRequest, last 
 				return e.cluster.Kept(ctx, c.pool.ID, "customData", want)
 			})
 			if fleet.Is(err, fleet.KindDenied) { // it may be there
-				problem(plan.Problem{Code: "Unreadable", On: on, What: "the customData that it needs cannot be read: " + err.Error(), WayOut: "let the Role name that Secret"})
+				problem(prototype.Problem{Code: "Unreadable", On: on, What: "the customData that it needs cannot be read: " + err.Error(), WayOut: "let the Role name that Secret"})
 			} else if err != nil || !ok {
-				problem(plan.Problem{Code: "CustomDataLost", On: on,
+				problem(prototype.Problem{Code: "CustomDataLost", On: on,
 					What:   "it needs customData that is not kept (SHA-256 " + want + ")",
 					WayOut: "name a version that was made with --bootstrap baked, or capture a node again"})
 			}
@@ -133,9 +133,9 @@ func (e *Engine) lookBack(ctx context.Context, t *task, q RollbackRequest, last 
 		c.plan.Notes = append(c.plan.Notes, "extensions that were deleted for "+current.Name+" are not brought back")
 	}
 	c.plan.Version = back.To.ID
-	c.plan.Steps = plan.RollbackSteps(c.pool, back)
+	c.plan.Steps = prototype.RollbackSteps(c.pool, back)
 	for i := range c.plan.Steps {
-		if c.plan.Steps[i].ID == plan.StepModel && c.facts.CustomData != "" {
+		if c.plan.Steps[i].ID == prototype.StepModel && c.facts.CustomData != "" {
 			c.plan.Steps[i].Skip = ""
 		}
 	}
@@ -172,10 +172,10 @@ func (t *task) poolOf(ctx context.Context, q RollbackRequest) (fleet.ResourceID,
 var errNoNode = errors.New("there is no such node")
 
 // PlanRollback implements Doors.
-func (e *Engine) PlanRollback(ctx context.Context, q RollbackRequest) (plan.Plan, error) {
+func (e *Engine) PlanRollback(ctx context.Context, q RollbackRequest) (prototype.Plan, error) {
 	r, done := e.begin(ctx)
 	defer done()
-	t := r.task(plan.Step{ID: plan.StepPreflight, Title: "Run preflight checks"})
+	t := r.task(prototype.Step{ID: prototype.StepPreflight, Title: "Run preflight checks"})
 	var (
 		rec  journal.Record
 		open bool
@@ -189,7 +189,7 @@ func (e *Engine) PlanRollback(ctx context.Context, q RollbackRequest) (plan.Plan
 		return c.plan, ctx.Err()
 	}
 	if err == nil && open {
-		c.plan.Resumes = rec.Kind == plan.KindRollback
+		c.plan.Resumes = rec.Kind == prototype.KindRollback
 		c.plan.Notes = append(c.plan.Notes, resumption(rec, ""))
 	}
 	return c.plan, nil
@@ -207,7 +207,7 @@ func (e *Engine) Rollback(ctx context.Context, q RollbackRequest) (result Rollba
 		defer r.mu.Unlock()
 		result.Notes = append(result.Notes, r.notes...)
 	}()
-	heads := plan.RollbackSteps(fleet.Pool{}, plan.Return{})
+	heads := prototype.RollbackSteps(fleet.Pool{}, prototype.Return{})
 	var (
 		c    comeback
 		last journal.Record
@@ -228,7 +228,7 @@ func (e *Engine) Rollback(ctx context.Context, q RollbackRequest) (result Rollba
 	t := r.task(heads[0])
 	id, err := t.poolOf(r.work, q)
 	if err != nil {
-		return result, &Refused{Problems: []plan.Problem{{Code: "NoPool", On: first(string(q.Pool), "node "+q.Node), What: err.Error(), WayOut: "name a pool, or a node of one"}}}
+		return result, &Refused{Problems: []prototype.Problem{{Code: "NoPool", On: first(string(q.Pool), "node "+q.Node), What: err.Error(), WayOut: "name a pool, or a node of one"}}}
 	}
 	result.Pool = id
 	last, open, err = r.loadHeld(r.work, t, id)
@@ -237,11 +237,11 @@ func (e *Engine) Rollback(ctx context.Context, q RollbackRequest) (result Rollba
 		if refused := new(Refused); errors.As(look(), &refused) {
 			return result, refused
 		}
-		return result, r.unbegun(plan.StepPreflight, err)
+		return result, r.unbegun(prototype.StepPreflight, err)
 	}
 	if !open {
 		if err := look(); err != nil {
-			return result, r.unbegun(plan.StepPreflight, err)
+			return result, r.unbegun(prototype.StepPreflight, err)
 		}
 		result.From, result.To, result.NothingToDo = c.facts.From, c.facts.To, c.plan.NothingToDo
 		result.Original = c.facts.Original
@@ -276,8 +276,8 @@ func (e *Engine) Rollback(ctx context.Context, q RollbackRequest) (result Rollba
 		result.NothingToDo = true
 		return result, nil
 	}
-	steps := plan.RollbackSteps(c.pool, c.back)
-	acts := map[string]act{plan.StepModel: goBack, plan.StepTag: tagBack, plan.StepEnd: end}
+	steps := prototype.RollbackSteps(c.pool, c.back)
+	acts := map[string]act{prototype.StepModel: goBack, prototype.StepTag: tagBack, prototype.StepEnd: end}
 	for i := range steps {
 		steps[i].Skip = "" // the acts look for themselves
 	}
@@ -286,7 +286,7 @@ func (e *Engine) Rollback(ctx context.Context, q RollbackRequest) (result Rollba
 }
 
 // openRollback begins a record, or takes up the one that is open.
-func (r *run) openRollback(step plan.Step, q RollbackRequest, id fleet.ResourceID, c *comeback, look func() error) (goesOn bool, err error) {
+func (r *run) openRollback(step prototype.Step, q RollbackRequest, id fleet.ResourceID, c *comeback, look func() error) (goesOn bool, err error) {
 	var (
 		rec  journal.Record
 		open bool
@@ -296,19 +296,19 @@ func (r *run) openRollback(step plan.Step, q RollbackRequest, id fleet.ResourceI
 		return err
 	})
 	if err != nil {
-		return false, r.unbegun(plan.StepJournal, err)
+		return false, r.unbegun(prototype.StepJournal, err)
 	}
 	if open {
 		if err := r.adopt(rec); err != nil {
-			return false, &NeedsPerson{Step: plan.StepJournal, Err: err, Left: []string{"the journal was written by another version of Ortet: finish with that"}}
+			return false, &NeedsPerson{Step: prototype.StepJournal, Err: err, Left: []string{"the journal was written by another version of Ortet: finish with that"}}
 		}
-		wanted := rec.Kind == plan.KindRollback && r.facts.Return != nil && r.facts.Undoing == "" &&
+		wanted := rec.Kind == prototype.KindRollback && r.facts.Return != nil && r.facts.Undoing == "" &&
 			r.facts.Return.asked(q.To)
 		if to := r.facts.Return; wanted && r.facts.ModelChanged && to.To != "" {
 			// Somebody may have deleted it since the model uses it.
 			_, there, err := r.task(step).heldVersion(r.work, to.To)
 			if err != nil {
-				return false, r.unbegun(plan.StepJournal, err)
+				return false, r.unbegun(prototype.StepJournal, err)
 			}
 			wanted = there
 		}
@@ -326,7 +326,7 @@ func (r *run) openRollback(step plan.Step, q RollbackRequest, id fleet.ResourceI
 	}
 	if c.plan.Pool == "" {
 		if err := look(); err != nil {
-			return false, r.unbegun(plan.StepPreflight, err)
+			return false, r.unbegun(prototype.StepPreflight, err)
 		}
 	}
 	request, err := json.Marshal(q)
@@ -335,12 +335,12 @@ func (r *run) openRollback(step plan.Step, q RollbackRequest, id fleet.ResourceI
 	}
 	r.mu.Lock()
 	r.record = journal.Record{
-		Revision: rec.Revision, Schema: schema, Capture: plan.CaptureName(r.e.now(), rec.Capture), Kind: plan.KindRollback,
+		Revision: rec.Revision, Schema: schema, Capture: prototype.CaptureName(r.e.now(), rec.Capture), Kind: prototype.KindRollback,
 		Pool: journalKey(c.pool.ID), Begun: r.e.now(), Request: request,
 	}
 	back := c.facts
 	r.facts = facts{
-		Names: plan.Names{Definition: plan.DefinitionOf(c.pool.ID), Version: back.To}, Pool: c.pool.ID, Location: c.pool.Location,
+		Names: prototype.Names{Definition: prototype.DefinitionOf(c.pool.ID), Version: back.To}, Pool: c.pool.ID, Location: c.pool.Location,
 		Before: c.pool.Model.Image, Return: &back, Original: originalOf(rec), CustomData: back.CustomData, Restore: c.had,
 		Went: wentBy(rec), WentTo: wentTo(rec),
 	}
@@ -349,7 +349,7 @@ func (r *run) openRollback(step plan.Step, q RollbackRequest, id fleet.ResourceI
 		return false, nil
 	}
 	if err := r.write(func(*journal.Record, *facts) {}); err != nil {
-		return false, r.unbegun(plan.StepJournal, err)
+		return false, r.unbegun(prototype.StepJournal, err)
 	}
 	return false, nil
 }
@@ -408,7 +408,7 @@ func tagBack(ctx context.Context, t *task) error {
 }
 
 // tagKey is what the intent to tag a version is written down under.
-func tagKey(id fleet.ResourceID) string { return plan.StepTag + "/" + id.Name() }
+func tagKey(id fleet.ResourceID) string { return prototype.StepTag + "/" + id.Name() }
 
 func (t *task) tagVersion(ctx context.Context, id fleet.ResourceID, rolledBack string) error {
 	change := fleet.TagVersion{ID: id, Tags: map[string]string{fleet.TagRolledBack: rolledBack}}
@@ -416,9 +416,9 @@ func (t *task) tagVersion(ctx context.Context, id fleet.ResourceID, rolledBack s
 	whole := t.r.intended(key) // it was, before we asked
 	return t.change(ctx, key, change, func(ctx context.Context) (bool, error) {
 		v, ok, err := t.heldVersion(ctx, id)
-		whole = whole || ok && v.ProvisioningState == plan.Succeeded
+		whole = whole || ok && v.ProvisioningState == prototype.Succeeded
 		// An update that fails may set the tag before it ends, and leaves a version that
 		// nothing can be made from: the next one that succeeds mends it.
-		return !ok || plan.RolledBack(v) == (rolledBack != "") && (v.ProvisioningState == plan.Succeeded || !whole), err
+		return !ok || prototype.RolledBack(v) == (rolledBack != "") && (v.ProvisioningState == prototype.Succeeded || !whole), err
 	})
 }

@@ -7,11 +7,11 @@ import (
 	"time"
 
 	"github.com/ortet/ortet/internal/fleet"
-	"github.com/ortet/ortet/internal/plan"
+	"github.com/ortet/ortet/internal/prototype"
 )
 
 func versionID(name string) fleet.ResourceID {
-	return plan.DefinitionOf(poolID).Child("versions", name)
+	return prototype.DefinitionOf(poolID).Child("versions", name)
 }
 
 // twoVersions is a world whose model uses the second of two versions; the
@@ -27,7 +27,7 @@ func twoVersions() *world {
 			panic(err)
 		}
 		w.versions[low(versionID(name))] = &image{generalized: true, ImageVersion: fleet.ImageVersion{
-			ID: versionID(name), Name: name, ProvisioningState: plan.Succeeded, Published: at,
+			ID: versionID(name), Name: name, ProvisioningState: prototype.Succeeded, Published: at,
 			Tags: map[string]string{fleet.TagBuiltFrom: "n", fleet.TagCustomData: custom},
 		}}
 	}
@@ -63,7 +63,7 @@ func TestRollback(t *testing.T) {
 			t.Error(err)
 		}
 		for name, v := range w.versions {
-			if plan.RolledBack(v.ImageVersion) {
+			if prototype.RolledBack(v.ImageVersion) {
 				t.Errorf("%s is tagged as rolled back", name)
 			}
 		}

@@ -10,7 +10,7 @@ import (
 
 	"github.com/ortet/ortet/internal/fleet"
 	"github.com/ortet/ortet/internal/journal"
-	"github.com/ortet/ortet/internal/plan"
+	"github.com/ortet/ortet/internal/prototype"
 )
 
 // A run is one capture or rollback under way.
@@ -84,7 +84,7 @@ type act func(ctx context.Context, t *task) error
 // A task is a step under way.
 type task struct {
 	r     *run
-	step  plan.Step
+	step  prototype.Step
 	begun time.Time
 
 	// percent says how far a change is where its operation does not; may be nil.
@@ -118,7 +118,7 @@ func (t *task) troubled(err error) error {
 	return err
 }
 
-func (r *run) task(step plan.Step) *task {
+func (r *run) task(step prototype.Step) *task {
 	now := r.e.now()
 	return &task{r: r, step: step, begun: now, timing: StepTiming{Step: step.ID, After: step.After, Begin: now}}
 }
@@ -181,7 +181,7 @@ type needless string
 func (n needless) Error() string { return string(n) }
 
 // carry carries one step out, within its deadline.
-func (r *run) carry(ctx context.Context, step plan.Step, what act) error {
+func (r *run) carry(ctx context.Context, step prototype.Step, what act) error {
 	ctx, cancel := context.WithTimeout(ctx, step.Deadline)
 	defer cancel()
 	t := r.task(step)
@@ -221,7 +221,7 @@ type outcome struct {
 }
 
 type result struct {
-	step plan.Step
+	step prototype.Step
 	err  error
 }
 
@@ -230,7 +230,7 @@ type result struct {
 // puts the rest back (tidy), both at once. Where the donor comes back later than
 // tidy gave up, what was in its way may be gone, so that it is tried once more.
 // tolerated are steps whose failure holds nothing up.
-func (r *run) walk(steps []plan.Step, acts map[string]act, tolerated []string, tidy func(ctx context.Context) []string) outcome {
+func (r *run) walk(steps []prototype.Step, acts map[string]act, tolerated []string, tidy func(ctx context.Context) []string) outcome {
 	var (
 		out     outcome
 		settled = map[string]bool{} // done, skipped, or not to be waited for
@@ -242,7 +242,7 @@ func (r *run) walk(steps []plan.Step, acts map[string]act, tolerated []string, t
 		untidy  []string // what tidy left; read only after its result
 	)
 	r.starts(false, nil)
-	launch := func(s plan.Step) {
+	launch := func(s prototype.Step) {
 		begun[s.ID] = true
 		if s.Skip != "" || acts[s.ID] == nil {
 			if s.Skip != "" {
@@ -258,7 +258,7 @@ func (r *run) walk(steps []plan.Step, acts map[string]act, tolerated []string, t
 		running[s.ID] = true
 		go func() { results <- result{s, r.carry(ctx, s, acts[s.ID])} }()
 	}
-	ready := func(s plan.Step) bool {
+	ready := func(s prototype.Step) bool {
 		for _, a := range s.After {
 			if !settled[a] && (out.err == nil || givesBack(steps, a)) {
 				return false
@@ -296,7 +296,7 @@ func (r *run) walk(steps []plan.Step, acts map[string]act, tolerated []string, t
 			running["tidy"] = true
 			go func() {
 				untidy = tidy(r.care)
-				results <- result{step: plan.Step{ID: "tidy"}}
+				results <- result{step: prototype.Step{ID: "tidy"}}
 			}()
 		}
 		if len(running) == 0 {
@@ -314,7 +314,7 @@ func (r *run) walk(steps []plan.Step, acts map[string]act, tolerated []string, t
 		switch {
 		case res.err == nil:
 			settled[res.step.ID] = true
-			if res.step.ID == plan.StepReady {
+			if res.step.ID == prototype.StepReady {
 				out.lost = nil // whatever became of the start
 			}
 		case slices.Contains(tolerated, res.step.ID) && r.work.Err() == nil:
@@ -324,10 +324,10 @@ func (r *run) walk(steps []plan.Step, acts map[string]act, tolerated []string, t
 		default:
 			if res.step.GivesBack {
 				settled[res.step.ID] = true
-				if out.lost == nil && !errors.Is(res.err, errDonorGone) && (res.step.ID == plan.StepStart || res.step.ID == plan.StepReady) {
+				if out.lost == nil && !errors.Is(res.err, errDonorGone) && (res.step.ID == prototype.StepStart || res.step.ID == prototype.StepReady) {
 					out.lost = res.err
 				}
-				if res.step.ID == plan.StepUncordon || res.step.ID == plan.StepUnprotect {
+				if res.step.ID == prototype.StepUncordon || res.step.ID == prototype.StepUnprotect {
 					out.left = append(out.left, fmt.Sprintf("%s: %v", res.step.Title, res.err))
 				}
 			}
@@ -350,10 +350,10 @@ func (m *meanwhile) Error() string { return fmt.Sprintf("step %s failed meanwhil
 
 // skips reports whether a step that gives the donor back is left out, since
 // the donor did not come back: it stays cordoned, and is unprotected.
-func (o *outcome) skips(s plan.Step) bool {
-	return o.lost != nil && (s.ID == plan.StepReady || s.ID == plan.StepUncordon)
+func (o *outcome) skips(s prototype.Step) bool {
+	return o.lost != nil && (s.ID == prototype.StepReady || s.ID == prototype.StepUncordon)
 }
 
-func givesBack(steps []plan.Step, id string) bool {
-	return slices.ContainsFunc(steps, func(s plan.Step) bool { return s.ID == id && s.GivesBack })
+func givesBack(steps []prototype.Step, id string) bool {
+	return slices.ContainsFunc(steps, func(s prototype.Step) bool { return s.ID == id && s.GivesBack })
 }

@@ -14,11 +14,11 @@ import (
 	"github.com/ortet/ortet/internal/cluster"
 	"github.com/ortet/ortet/internal/fleet"
 	"github.com/ortet/ortet/internal/journal"
-	"github.com/ortet/ortet/internal/plan"
+	"github.com/ortet/ortet/internal/prototype"
 	"github.com/ortet/ortet/internal/wire"
 )
 
-const noop = plan.NoopCustomData
+const noop = prototype.NoopCustomData
 
 func sha(data string) string {
 	sum := sha256.Sum256([]byte(data))

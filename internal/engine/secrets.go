@@ -5,12 +5,12 @@ import (
 	"slices"
 	"strings"
 
-	"github.com/ortet/ortet/internal/plan"
+	"github.com/ortet/ortet/internal/prototype"
 	"github.com/ortet/ortet/internal/wire"
 )
 
 // secretFlags are ortet-node's, for what may be done about secrets on the disk.
-func secretFlags(o plan.Options) []string {
+func secretFlags(o prototype.Options) []string {
 	var flags []string
 	for name, on := range map[string]bool{"--accept-pool-credentials": o.AcceptPoolCredentials, "--remove-secrets": o.RemoveSecrets, "--scan-images": o.ScanImages} {
 		if on {

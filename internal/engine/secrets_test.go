@@ -9,7 +9,7 @@ import (
 	"testing/synctest"
 
 	"github.com/ortet/ortet/internal/fleet"
-	"github.com/ortet/ortet/internal/plan"
+	"github.com/ortet/ortet/internal/prototype"
 	"github.com/ortet/ortet/internal/wire"
 )
 
@@ -54,7 +54,7 @@ func TestAcceptedAndRemovedSecretsAreKept(t *testing.T) {
 			if err != nil || len(planned.Problems) > 0 {
 				t.Fatalf("%+v, %v", planned.Problems, err)
 			}
-			i := slices.IndexFunc(planned.Steps, func(s plan.Step) bool { return s.ID == plan.StepGeneralize })
+			i := slices.IndexFunc(planned.Steps, func(s prototype.Step) bool { return s.ID == prototype.StepGeneralize })
 			if !strings.Contains(planned.Steps[i].Title, "delete files with secrets") || !slices.Contains(planned.Notes, "--remove-secrets deletes from the copy: /etc/app.env") {
 				t.Errorf("step %q, notes %q", planned.Steps[i].Title, planned.Notes)
 			}

@@ -9,14 +9,14 @@ import (
 
 	"github.com/ortet/ortet/internal/fleet"
 	"github.com/ortet/ortet/internal/journal"
-	"github.com/ortet/ortet/internal/plan"
+	"github.com/ortet/ortet/internal/prototype"
 )
 
 // Status implements Doors. A pool that cannot be read says so in its Problem.
 func (e *Engine) Status(ctx context.Context, pools []fleet.ResourceID) ([]PoolStatus, error) {
 	r, done := e.begin(ctx)
 	defer done()
-	t := r.task(plan.Step{ID: "status"})
+	t := r.task(prototype.Step{ID: "status"})
 	if len(pools) == 0 {
 		var err error
 		if pools, err = e.allPools(ctx); err != nil {
@@ -52,7 +52,7 @@ func (e *Engine) allPools(ctx context.Context) ([]fleet.ResourceID, error) {
 }
 
 func (r *run) status(ctx context.Context, t *task, id fleet.ResourceID) PoolStatus {
-	s := PoolStatus{Pool: fleet.Pool{ID: id, Name: id.Name()}, Definition: plan.DefinitionOf(id)}
+	s := PoolStatus{Pool: fleet.Pool{ID: id, Name: id.Name()}, Definition: prototype.DefinitionOf(id)}
 	problem := func(err error) {
 		if err != nil && s.Problem == "" {
 			s.Problem = err.Error()
@@ -86,7 +86,7 @@ func (r *run) status(ctx context.Context, t *task, id fleet.ResourceID) PoolStat
 	if s.Unread = poolErr != nil; !s.Unread {
 		s.Pool = pool
 	}
-	used, _ := plan.VersionOf(versions, s.Pool.Model.Image, s.Pool.Location)
+	used, _ := prototype.VersionOf(versions, s.Pool.Model.Image, s.Pool.Location)
 	made := map[string]int{}
 	for _, i := range instances {
 		image, exact := i.Image.Text(), i.Image.Exact()
@@ -98,14 +98,14 @@ func (r *run) status(ctx context.Context, t *task, id fleet.ResourceID) PoolStat
 			InstanceID: i.InstanceID, Name: i.Name, HostName: i.HostName, Power: i.Power, Image: image, LatestModel: latest(i, s.Pool.Model), Created: i.Created,
 		})
 	}
-	for _, v := range plan.NewestFirst(versions) {
+	for _, v := range prototype.NewestFirst(versions) {
 		builtAt, err := time.Parse(fleet.BuiltAtLayout, v.Tags[fleet.TagBuiltAt])
 		if err != nil {
 			builtAt = time.Time{}
 		}
 		s.Versions = append(s.Versions, VersionStatus{
 			ImageVersion: v, BuiltFrom: v.Tags[fleet.TagBuiltFrom], BuiltAt: builtAt, InModel: v.ID.Equal(used.ID),
-			RolledBack: plan.RolledBack(v), Instances: made[journalKey(v.ID)],
+			RolledBack: prototype.RolledBack(v), Instances: made[journalKey(v.ID)],
 		})
 	}
 	return s

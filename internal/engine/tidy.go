@@ -8,7 +8,7 @@ import (
 
 	"github.com/ortet/ortet/internal/fleet"
 	"github.com/ortet/ortet/internal/journal"
-	"github.com/ortet/ortet/internal/plan"
+	"github.com/ortet/ortet/internal/prototype"
 )
 
 // A putter puts one entry of the undo list back.
@@ -30,30 +30,30 @@ func putters() []putter {
 		return func(f facts, _ string) string { return "az " + what + " delete --ids " + string(id(f)) }
 	}
 	return []putter{
-		{undoJob, plan.StepGeneralize, "Delete the pod on the workbench", 90 * time.Second, deletePodAndForget,
+		{undoJob, prototype.StepGeneralize, "Delete the pod on the workbench", 90 * time.Second, deletePodAndForget,
 			func(f facts, namespace string) string {
 				return fmt.Sprintf("see kubectl describe pod -n %s %s; once node %s is known to be off: kubectl delete pod -n %s %s --force --grace-period=0", namespace, f.Names.Job, f.Bench.Node, namespace, f.Names.Job)
 			}},
-		{undoAttach, plan.StepAttach, "Detach the copy from the workbench", 20 * time.Minute, detach,
+		{undoAttach, prototype.StepAttach, "Detach the copy from the workbench", 20 * time.Minute, detach,
 			func(f facts, _ string) string {
 				return fmt.Sprintf("detach %s from %s before it reboots: az vmss disk detach", f.Names.WorkDisk, f.Bench.Instance)
 			}},
-		{undoBench, plan.StepProtectBench, "Restore the workbench's protection", 15 * time.Minute, unprotectBench,
+		{undoBench, prototype.StepProtectBench, "Restore the workbench's protection", 15 * time.Minute, unprotectBench,
 			func(f facts, _ string) string {
 				return fmt.Sprintf("kubectl annotate node %s %s- %s-; az vmss update -g %s -n %s --instance-id %s --protect-from-scale-in false", f.Bench.Node, fleet.AnnotationScaleDownDisabled, fleet.AnnotationWorkbench,
 					f.Bench.Instance.Group().Name(), f.Bench.Instance.Parent().Name(), f.Bench.Instance.Name())
 			}},
-		{undoReboots, plan.StepHoldReboots, "Unblock kured reboots", 5 * time.Minute, releaseReboots,
+		{undoReboots, prototype.StepHoldReboots, "Unblock kured reboots", 5 * time.Minute, releaseReboots,
 			func(facts, string) string { return "kured's lock is held until it runs out" }},
-		{undoWorkDisk, plan.StepWorkDisk, "Delete the copy of the disk", 15 * time.Minute, deleteWorkDisk,
+		{undoWorkDisk, prototype.StepWorkDisk, "Delete the copy of the disk", 15 * time.Minute, deleteWorkDisk,
 			az("disk", func(f facts) fleet.ResourceID { return f.Names.WorkDisk })},
-		{undoVersion, plan.StepVersion, "Delete the incomplete version", 30 * time.Minute, deleteHalfMade,
+		{undoVersion, prototype.StepVersion, "Delete the incomplete version", 30 * time.Minute, deleteHalfMade,
 			az("sig image-version", func(f facts) fleet.ResourceID { return f.Names.Version })},
-		{undoGeneralized, plan.StepGeneralizedSnapshot, "Delete the snapshot of the generalised copy", 15 * time.Minute, deleteGeneralizedSnapshot,
+		{undoGeneralized, prototype.StepGeneralizedSnapshot, "Delete the snapshot of the generalised copy", 15 * time.Minute, deleteGeneralizedSnapshot,
 			az("snapshot", func(f facts) fleet.ResourceID { return f.Names.Generalized })},
-		{undoSnapshot, plan.StepSnapshot, "Delete the snapshot of the donor's disk", 15 * time.Minute, deleteDonorSnapshot,
+		{undoSnapshot, prototype.StepSnapshot, "Delete the snapshot of the donor's disk", 15 * time.Minute, deleteDonorSnapshot,
 			az("snapshot", func(f facts) fleet.ResourceID { return f.Names.Snapshot })},
-		{undoModel, plan.StepModel, "Restore the model", 60 * time.Minute, unpoint,
+		{undoModel, prototype.StepModel, "Restore the model", 60 * time.Minute, unpoint,
 			func(f facts, _ string) string {
 				return "set the image of " + string(f.Pool) + " to " + f.Before.Text()
 			}},
@@ -95,7 +95,7 @@ func contains(names []string, name string) bool {
 
 func (r *run) putBack(ctx context.Context, p putter) error {
 	// Patient as with a donor: what is left behind needs a person.
-	t := r.task(plan.Step{ID: p.step, Title: p.title, Deadline: p.deadline, GivesBack: true})
+	t := r.task(prototype.Step{ID: p.step, Title: p.title, Deadline: p.deadline, GivesBack: true})
 	ctx, cancel := context.WithTimeout(ctx, p.deadline)
 	defer cancel()
 	err := r.fence(ctx)
@@ -177,11 +177,11 @@ func deletePodAndForget(ctx context.Context, t *task) error {
 }
 
 func deleteDonorSnapshot(ctx context.Context, t *task) error {
-	return t.deleteOurSnapshot(ctx, undoSnapshot, plan.StepSnapshot, t.r.get().Names.Snapshot)
+	return t.deleteOurSnapshot(ctx, undoSnapshot, prototype.StepSnapshot, t.r.get().Names.Snapshot)
 }
 
 func deleteGeneralizedSnapshot(ctx context.Context, t *task) error {
-	return t.deleteOurSnapshot(ctx, undoGeneralized, plan.StepGeneralizedSnapshot, t.r.get().Names.Generalized)
+	return t.deleteOurSnapshot(ctx, undoGeneralized, prototype.StepGeneralizedSnapshot, t.r.get().Names.Generalized)
 }
 
 func (t *task) deleteOurSnapshot(ctx context.Context, undo, step string, id fleet.ResourceID) error {
@@ -209,11 +209,11 @@ func (t *task) deleteOurSnapshot(ctx context.Context, undo, step string, id flee
 func deleteHalfMade(ctx context.Context, t *task) error {
 	id := t.r.get().Names.Version
 	v, ok, err := t.heldVersion(ctx, id)
-	if err == nil && ok && v.ProvisioningState != plan.Succeeded && v.Tags[fleet.TagCapture] == t.r.captureName() {
+	if err == nil && ok && v.ProvisioningState != prototype.Succeeded && v.Tags[fleet.TagCapture] == t.r.captureName() {
 		err = t.change(ctx, "delete/"+string(id), fleet.DeleteVersion{ID: id}, func(ctx context.Context) (bool, error) {
 			// Azure refuses while it is made: it may have succeeded meanwhile.
 			v, ok, err := t.heldVersion(ctx, id)
-			return !ok || v.ProvisioningState == plan.Succeeded, err
+			return !ok || v.ProvisioningState == prototype.Succeeded, err
 		})
 	}
 	if err != nil {
@@ -221,6 +221,6 @@ func deleteHalfMade(ctx context.Context, t *task) error {
 	}
 	return t.r.amend(func(rec *journal.Record, _ *facts) {
 		dropUndo(rec, undoVersion)
-		delete(rec.Intents, plan.StepVersion)
+		delete(rec.Intents, prototype.StepVersion)
 	})
 }

@@ -10,7 +10,7 @@ import (
 
 	"github.com/ortet/ortet/internal/azure"
 	"github.com/ortet/ortet/internal/fleet"
-	"github.com/ortet/ortet/internal/plan"
+	"github.com/ortet/ortet/internal/prototype"
 )
 
 func TestLookAfter(t *testing.T) {
@@ -52,7 +52,7 @@ func TestOwnRateLimitIsNoCause(t *testing.T) {
 			e, _, ctx, _ := w.process(t, "a", 0)
 			r, done := e.begin(ctx)
 			defer done()
-			err := r.carry(r.work, plan.Step{ID: plan.StepStart, Deadline: 3 * time.Second}, wait)
+			err := r.carry(r.work, prototype.Step{ID: prototype.StepStart, Deadline: 3 * time.Second}, wait)
 			if err == nil || strings.Contains(err.Error(), "rate limit") || !strings.Contains(err.Error(), "not done within 3s") {
 				t.Errorf("%s: %v", name, err)
 			}

@@ -8,7 +8,7 @@ import (
 
 	"github.com/ortet/ortet/internal/fleet"
 	"github.com/ortet/ortet/internal/journal"
-	"github.com/ortet/ortet/internal/plan"
+	"github.com/ortet/ortet/internal/prototype"
 )
 
 // benchFound is how a workbench was found, before it was protected.
@@ -66,7 +66,7 @@ func protectBench(ctx context.Context, t *task) error {
 	if i.Protection.ScaleIn && !ours {
 		return nil
 	}
-	return t.setProtection(ctx, plan.StepProtectBench, i.ID, fleet.Protection{ScaleIn: true, ScaleSetActions: i.Protection.ScaleSetActions})
+	return t.setProtection(ctx, prototype.StepProtectBench, i.ID, fleet.Protection{ScaleIn: true, ScaleSetActions: i.Protection.ScaleSetActions})
 }
 
 // taken gives an error where another capture uses the node, as donor or workbench: the
@@ -74,7 +74,7 @@ func protectBench(ctx context.Context, t *task) error {
 // moment find out when they attach.
 func taken(node fleet.Node, pool fleet.ResourceID) error {
 	why := ""
-	if by := plan.UsedBy(node, pool); by != "" {
+	if by := prototype.UsedBy(node, pool); by != "" {
 		why = "a capture of " + string(by) + " uses it as its workbench"
 	} else if _, marked := node.Annotations[fleet.AnnotationCapture]; marked {
 		why = "it is being captured"
@@ -131,7 +131,7 @@ func unprotectBench(ctx context.Context, t *task) error {
 		return err
 	}
 	node, there, err := held(ctx, t, func(ctx context.Context) (fleet.Node, error) { return r.e.cluster.Node(ctx, found.Node) })
-	if err == nil && there && plan.UsedBy(node, r.get().Pool) != "" {
+	if err == nil && there && prototype.UsedBy(node, r.get().Pool) != "" {
 		r.drop(undoBench) // the protection is that capture's now
 		return nil
 	}
@@ -139,7 +139,7 @@ func unprotectBench(ctx context.Context, t *task) error {
 		err = t.unannotateBench(ctx, node, found)
 	}
 	if !found.Protection.ScaleIn {
-		err = errors.Join(err, t.restoreProtection(ctx, plan.StepUnprotectBench, found.Instance, found.Protection))
+		err = errors.Join(err, t.restoreProtection(ctx, prototype.StepUnprotectBench, found.Instance, found.Protection))
 	}
 	if err != nil {
 		return err

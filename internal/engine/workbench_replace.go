@@ -9,7 +9,7 @@ import (
 
 	"github.com/ortet/ortet/internal/fleet"
 	"github.com/ortet/ortet/internal/journal"
-	"github.com/ortet/ortet/internal/plan"
+	"github.com/ortet/ortet/internal/prototype"
 )
 
 // maxWorkbenches bounds how many workbenches a capture uses: who loses three has
@@ -37,8 +37,8 @@ func onBench(step string) act {
 		step string
 		act  act
 	}{
-		{plan.StepProtectBench, protectBench}, {plan.StepWorkDisk, workDisk}, {plan.StepAttach, attach},
-		{plan.StepGeneralize, generalize}, {plan.StepSave, save}, {plan.StepDetach, detachCopy},
+		{prototype.StepProtectBench, protectBench}, {prototype.StepWorkDisk, workDisk}, {prototype.StepAttach, attach},
+		{prototype.StepGeneralize, generalize}, {prototype.StepSave, save}, {prototype.StepDetach, detachCopy},
 	}
 	var acts []act
 	for _, w := range work {
@@ -90,7 +90,7 @@ func (t *task) benchLost(ctx context.Context) string {
 		return ""
 	case !there:
 		return "its instance was deleted"
-	case i.ProvisioningState == plan.Deleting:
+	case i.ProvisioningState == prototype.Deleting:
 		return "its instance is being deleted"
 	case down(i):
 		return "its instance is " + string(i.Power)
@@ -144,13 +144,13 @@ func (t *task) moveBench(ctx context.Context, why string) error {
 	}
 	err = r.write(func(rec *journal.Record, f *facts) {
 		dropUndo(rec, undoJob)
-		for _, k := range []string{plan.StepProtectBench, plan.StepUnprotectBench, plan.StepWorkDisk, plan.StepAttach, plan.StepGeneralize, plan.StepDetach} {
+		for _, k := range []string{prototype.StepProtectBench, prototype.StepUnprotectBench, prototype.StepWorkDisk, prototype.StepAttach, prototype.StepGeneralize, prototype.StepDetach} {
 			delete(rec.Intents, k)
 		}
 		f.Saved = false
 		f.Bench = benchFacts{Node: next.Node.Name, Instance: next.Instance.ID, Zone: next.Instance.Zone, LUN: next.LUN, Lost: lost}
 		// The lost node's kubelet may not have ended its pod yet.
-		f.Names.Job = plan.JobName(f.Pool, fmt.Sprintf("%s-%d", rec.Capture, len(lost)+1))
+		f.Names.Job = prototype.JobName(f.Pool, fmt.Sprintf("%s-%d", rec.Capture, len(lost)+1))
 	})
 	if err != nil {
 		return err
@@ -161,7 +161,7 @@ func (t *task) moveBench(ctx context.Context, why string) error {
 }
 
 // anotherBench chooses a workbench as preflight does, but for those that were lost.
-func (t *task) anotherBench(ctx context.Context, lost []string) (*plan.Workbench, error) {
+func (t *task) anotherBench(ctx context.Context, lost []string) (*prototype.Workbench, error) {
 	r := t.r
 	f := r.get()
 	donor, err := t.donor(ctx)

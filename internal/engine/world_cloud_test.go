@@ -10,7 +10,7 @@ import (
 	"time"
 
 	"github.com/ortet/ortet/internal/fleet"
-	"github.com/ortet/ortet/internal/plan"
+	"github.com/ortet/ortet/internal/prototype"
 )
 
 // usual durations of the world's operations.
@@ -54,11 +54,11 @@ func (p *proc) Begin(ctx context.Context, c fleet.Change) (token fleet.Token, er
 		case w.opFails[verb] > 0:
 			w.opFails[verb]--
 			if v := w.versions[low(c.Target())]; v != nil && verb == (fleet.ExcludeVersion{}).Verb() {
-				v.ProvisioningState = plan.Failed
+				v.ProvisioningState = prototype.Failed
 			}
 			o.failed = &fleet.Error{Op: verb, Kind: fleet.KindUnknown, Code: "InternalError", Err: errors.New("switched on")}
 			if c, ok := c.(fleet.CreateVersion); ok {
-				w.halfMade(c, plan.Failed)
+				w.halfMade(c, prototype.Failed)
 			}
 			return nil
 		case w.liesFailed[verb] > 0:
@@ -66,7 +66,7 @@ func (p *proc) Begin(ctx context.Context, c fleet.Change) (token fleet.Token, er
 			o.failed = &fleet.Error{Op: verb, Kind: fleet.KindUnknown, Err: errors.New("switched on")}
 		}
 		if c, ok := c.(fleet.CreateVersion); ok && w.noZRS && c.StorageType == fleet.ZRS {
-			w.halfMade(c, plan.Failed)
+			w.halfMade(c, prototype.Failed)
 			o.failed = &fleet.Error{Op: verb, Kind: fleet.KindUnsupported, Err: errors.New("ZRS is not supported")}
 			return nil
 		}
@@ -109,11 +109,11 @@ func (w *world) halfMade(c fleet.CreateVersion, state string) {
 // scaling reports whether others' change of the scale set is under way.
 func (w *world) scaling() bool {
 	for _, i := range w.instances {
-		if i.ProvisioningState == plan.Creating || i.ProvisioningState == plan.Deleting {
+		if i.ProvisioningState == prototype.Creating || i.ProvisioningState == prototype.Deleting {
 			return true
 		}
 	}
-	return w.pool.ProvisioningState != plan.Succeeded
+	return w.pool.ProvisioningState != prototype.Succeeded
 }
 
 // effect says what a change does at once and what it does at its end; both are
@@ -197,27 +197,27 @@ func (w *world) effect(c fleet.Change) (first, last func(), err error) {
 		if !ok {
 			return bad("no such disk")
 		}
-		if s, ok := w.snapshots[low(c.ID)]; ok && s.ProvisioningState == plan.Succeeded {
+		if s, ok := w.snapshots[low(c.ID)]; ok && s.ProvisioningState == prototype.Succeeded {
 			return bad("it is there")
 		}
 		if !d.generalized && !c.Closed {
 			return bad("a snapshot with a node's keys allows export")
 		}
 		s := &snap{generalized: d.generalized}
-		s.Snapshot = fleet.Snapshot{ID: c.ID, Source: c.Source, Tags: maps.Clone(c.Tags), ProvisioningState: plan.Creating, Created: time.Now()}
+		s.Snapshot = fleet.Snapshot{ID: c.ID, Source: c.Source, Tags: maps.Clone(c.Tags), ProvisioningState: prototype.Creating, Created: time.Now()}
 		running := func() bool {
 			i := w.instances[low(d.ManagedBy)]
 			return i != nil && i.Power != fleet.PowerStopped
 		}
 		s.torn = running()
 		return func() { w.snapshots[low(c.ID)] = s }, func() {
-			s.ProvisioningState = plan.Succeeded
+			s.ProvisioningState = prototype.Succeeded
 			s.torn = s.torn || running()
 		}, nil
 	case fleet.DeleteSnapshot:
 		if s := w.snapshots[low(c.ID)]; s == nil {
 			return nil, nil, nil
-		} else if s.ProvisioningState == plan.Creating {
+		} else if s.ProvisioningState == prototype.Creating {
 			return conflict("it is being made")
 		}
 		return nil, func() { delete(w.snapshots, low(c.ID)) }, nil
@@ -229,8 +229,8 @@ func (w *world) effect(c fleet.Change) (first, last func(), err error) {
 		if _, ok := w.disks[low(c.ID)]; ok {
 			return nil, func() {}, nil
 		}
-		d := &disk{Disk: fleet.Disk{ID: c.ID, Source: c.Source, Tags: maps.Clone(c.Tags), ProvisioningState: plan.Creating, SKU: c.SKU}, generalized: s.generalized, from: donorName}
-		return func() { w.disks[low(c.ID)] = d }, func() { d.ProvisioningState = plan.Succeeded }, nil
+		d := &disk{Disk: fleet.Disk{ID: c.ID, Source: c.Source, Tags: maps.Clone(c.Tags), ProvisioningState: prototype.Creating, SKU: c.SKU}, generalized: s.generalized, from: donorName}
+		return func() { w.disks[low(c.ID)] = d }, func() { d.ProvisioningState = prototype.Succeeded }, nil
 	case fleet.DeleteDisk:
 		if d := w.disks[low(c.ID)]; d == nil {
 			return nil, nil, nil
@@ -240,7 +240,7 @@ func (w *world) effect(c fleet.Change) (first, last func(), err error) {
 		return nil, func() { delete(w.disks, low(c.ID)) }, nil
 	case fleet.AttachDisk:
 		i, d := w.instances[low(c.Instance)], w.disks[low(c.Disk)]
-		if d == nil || d.ProvisioningState != plan.Succeeded {
+		if d == nil || d.ProvisioningState != prototype.Succeeded {
 			return bad("no such disk")
 		}
 		if d.ManagedBy != "" {
@@ -261,11 +261,11 @@ func (w *world) effect(c fleet.Change) (first, last func(), err error) {
 		return nil, func() { w.galleries[low(c.ID)] = fleet.Gallery(c) }, nil
 	case fleet.CreateDefinition:
 		d := c.Definition
-		d.ProvisioningState = plan.Succeeded
+		d.ProvisioningState = prototype.Succeeded
 		return nil, func() { w.definitions[low(d.ID)] = d }, nil
 	case fleet.CreateVersion:
 		if v := w.versions[low(c.ID)]; v != nil {
-			if v.ProvisioningState == plan.Failed {
+			if v.ProvisioningState == prototype.Failed {
 				return bad("it is Failed")
 			}
 			return nil, func() {}, nil
@@ -274,12 +274,12 @@ func (w *world) effect(c fleet.Change) (first, last func(), err error) {
 		if s == nil {
 			return bad("no such snapshot")
 		}
-		return func() { w.builds++; w.halfMade(c, plan.Creating) }, func() {
+		return func() { w.builds++; w.halfMade(c, prototype.Creating) }, func() {
 			v := w.versions[low(c.ID)]
 			if v == nil {
 				return
 			}
-			v.ProvisioningState, v.generalized, v.torn, v.Published = plan.Succeeded, s.generalized, s.torn, time.Now()
+			v.ProvisioningState, v.generalized, v.torn, v.Published = prototype.Succeeded, s.generalized, s.torn, time.Now()
 		}, nil
 	case fleet.TagVersion:
 		v := w.versions[low(c.ID)]
@@ -294,7 +294,7 @@ func (w *world) effect(c fleet.Change) (first, last func(), err error) {
 		}, nil
 	case fleet.ExcludeVersion:
 		v := w.versions[low(c.ID)]
-		return nil, func() { v.ExcludeFromLatest, v.ProvisioningState = true, plan.Succeeded }, nil
+		return nil, func() { v.ExcludeFromLatest, v.ProvisioningState = true, prototype.Succeeded }, nil
 	case fleet.DeleteVersion:
 		if v := w.versions[low(c.ID)]; v == nil {
 			return nil, nil, nil

@@ -31,15 +31,15 @@ var rooms = map[string][]string{
 	"internal/fleet":            {},
 	"internal/wire":             {},
 	"internal/ber":              {},
-	"internal/plan":             {"internal/fleet"},
+	"internal/prototype":        {"internal/fleet"},
 	"internal/journal":          {"internal/fleet"},
 	"internal/azure":            {"internal/fleet"},
 	"internal/cluster":          {"internal/fleet", "internal/journal"},
-	"internal/engine":           {"internal/plan", "internal/journal", "internal/azure", "internal/cluster", "internal/fleet", "internal/wire"},
+	"internal/engine":           {"internal/prototype", "internal/journal", "internal/azure", "internal/cluster", "internal/fleet", "internal/wire"},
 	"internal/workflow":         {"internal/azure", "internal/cluster", "internal/fleet"},
 	"internal/workflow/journal": {"internal/fleet"},
 	"internal/donors":           {"internal/fleet"},
-	"internal/auto":             {"internal/donors", "internal/engine", "internal/plan", "internal/fleet"},
+	"internal/auto":             {"internal/donors", "internal/engine", "internal/prototype", "internal/fleet"},
 	"internal/redact":           {"internal/wire"},
 	"internal/verdict":          {"internal/redact", "internal/wire"},
 	"internal/controller":       {"internal/engine", "internal/azure", "internal/cluster", "internal/fleet", "internal/wire", "internal/verdict", "internal/timeline"},
@@ -52,11 +52,11 @@ var rooms = map[string][]string{
 	"internal/cli":               {"internal"},
 	"internal/azsim":             {},
 	"internal/elastic":           {"internal/azure", "internal/cluster", "internal/fleet", "internal/yamlfile", "deploy", "docs/schema"},
-	"internal/elastic/lifecycle": {"internal/elastic", "internal/engine", "internal/plan", "internal/azure", "internal/fleet"},
+	"internal/elastic/lifecycle": {"internal/elastic", "internal/engine", "internal/prototype", "internal/azure", "internal/fleet"},
 	"internal/nodeconfig":        {},
 	"internal/nodeconfig/file":   {"internal/nodeconfig", "internal/redact", "internal/yamlfile", "docs/schema"},
 	"internal/yamlfile":          {},
-	"internal/rollout":           {"internal/azure", "internal/engine", "internal/plan", "internal/fleet", "internal/wire", "internal/nodeconfig", "internal/redact"},
+	"internal/rollout":           {"internal/azure", "internal/engine", "internal/prototype", "internal/fleet", "internal/wire", "internal/nodeconfig", "internal/redact"},
 	"deploy":                     {},
 	"docs/schema":                {},
 	"cmd/ortet":                  {"internal"},
@@ -78,10 +78,10 @@ var rooms = map[string][]string{
 
 // mayNot lists what a room may not import although its row's prefix allows it.
 var mayNot = map[string][]string{
-	"internal/cli":   {"internal/azsim", "internal/node"},
-	"cmd/ortet":      {"internal/azsim", "internal/node"},
-	"internal/plan":  {"internal/fleet/"},
-	"internal/azure": {"internal/engine"},
+	"internal/cli":       {"internal/azsim", "internal/node"},
+	"cmd/ortet":          {"internal/azsim", "internal/node"},
+	"internal/prototype": {"internal/fleet/"},
+	"internal/azure":     {"internal/engine"},
 }
 
 type pkg struct {
@@ -278,7 +278,7 @@ func TestMainsAreShort(t *testing.T) {
 
 // Clocks are passed in where something is decided.
 func TestDecisionsTakeTheTime(t *testing.T) {
-	for _, room := range []string{"internal/plan", "internal/fleet", "internal/workflow"} {
+	for _, room := range []string{"internal/prototype", "internal/fleet", "internal/workflow"} {
 		err := filepath.WalkDir("../../"+room, func(path string, d fs.DirEntry, err error) error {
 			if err != nil || d.IsDir() || !strings.HasSuffix(path, ".go") {
 				return err

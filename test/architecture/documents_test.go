@@ -198,8 +198,8 @@ func TestProblemsAndStepsAreDocumented(t *testing.T) {
 			t.Errorf("docs/capture.md does not tell of the problem %s", value)
 		}
 	}
-	literals(t, "internal/plan", step)
-	literals(t, "internal/plan", code)
+	literals(t, "internal/prototype", step)
+	literals(t, "internal/prototype", code)
 	literals(t, "internal/engine", code)
 	if codes < 30 || steps < 30 {
 		t.Errorf("found only %d codes and %d steps in the code: does this test still see them?", codes, steps)

@@ -12,7 +12,7 @@ import (
 	"github.com/Azure/azure-sdk-for-go/sdk/azcore/to"
 	"github.com/Azure/azure-sdk-for-go/sdk/resourcemanager/compute/armcompute/v8"
 
-	"github.com/ortet/ortet/internal/plan"
+	"github.com/ortet/ortet/internal/prototype"
 )
 
 // automatic is a pool whose upgrade policy forbids a capture.
@@ -48,10 +48,10 @@ func refused(t *testing.T, w *world) {
 			t.Errorf("ortet %s: standard output is not empty:\n%s", strings.Join(c.args, " "), o.stdout)
 		}
 	}
-	var shown struct{ Problems []plan.Problem }
+	var shown struct{ Problems []prototype.Problem }
 	p.ortet(t, nil, "capture", donor, "--dry-run", "-o", "json").exits(t, exitRefused).json(t, &shown)
 	for _, code := range []string{"AutomaticUpgrade", "AzureDenied", "ForeignSnapshot"} {
-		if !slices.ContainsFunc(shown.Problems, func(b plan.Problem) bool { return b.Code == code }) {
+		if !slices.ContainsFunc(shown.Problems, func(b prototype.Problem) bool { return b.Code == code }) {
 			t.Errorf("the dry run's JSON has no %s: %+v", code, shown.Problems)
 		}
 	}
@@ -66,7 +66,7 @@ func refused(t *testing.T, w *world) {
 // foreignSnapshot makes a snapshot of somebody else, with the name that a capture's has.
 func (p *pool) foreignSnapshot(t *testing.T, donor string) string {
 	t.Helper()
-	name := plan.NamesOf(p.id(), "", "").Snapshot.Name()
+	name := prototype.NamesOf(p.id(), "", "").Snapshot.Name()
 	poller, err := p.clients(t).NewSnapshotsClient().BeginCreateOrUpdate(t.Context(), p.group(), name, armcompute.Snapshot{
 		Location: to.Ptr("westeurope"), Tags: map[string]*string{"owner": to.Ptr("accounting")},
 		Properties: &armcompute.SnapshotProperties{CreationData: &armcompute.CreationData{

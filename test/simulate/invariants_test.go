@@ -20,7 +20,7 @@ import (
 	"github.com/ortet/ortet/internal/azsim"
 	"github.com/ortet/ortet/internal/engine"
 	"github.com/ortet/ortet/internal/fleet"
-	"github.com/ortet/ortet/internal/plan"
+	"github.com/ortet/ortet/internal/prototype"
 )
 
 // The invariants, by number. One excuse holds for all: a neighbour changed this very
@@ -264,7 +264,7 @@ func (w *world) checkVersions(p *process, now model) {
 	versions := w.versions()
 	if strings.Contains(low(now.image), "/versions/") && !w.isTouched(now.image) {
 		v := versions[low(now.image)]
-		if v == nil || stateOf(v) != plan.Succeeded && stateOf(v) != "Updating" {
+		if v == nil || stateOf(v) != prototype.Succeeded && stateOf(v) != "Updating" {
 			w.broken(4, "%s ended, and the model uses %s, which is no version that succeeded", p.name, now.image)
 		} else if sum := sha256.Sum256([]byte(now.customData)); v.Tags[fleet.TagCustomData] != nil && hex.EncodeToString(sum[:]) != *v.Tags[fleet.TagCustomData] && !w.isTouched("model") {
 			w.broken(5, "%s ended, and the model has customData %q, which is not that of its version's tag", p.name, now.customData)
@@ -272,7 +272,7 @@ func (w *world) checkVersions(p *process, now model) {
 	}
 	succeeded := 0
 	for _, v := range versions {
-		if stateOf(v) == plan.Succeeded {
+		if stateOf(v) == prototype.Succeeded {
 			succeeded++
 		}
 	}

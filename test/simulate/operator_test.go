@@ -15,7 +15,7 @@ import (
 
 	"github.com/ortet/ortet/internal/engine"
 	"github.com/ortet/ortet/internal/fleet"
-	"github.com/ortet/ortet/internal/plan"
+	"github.com/ortet/ortet/internal/prototype"
 )
 
 // A result is what came of a story.
@@ -110,7 +110,7 @@ func (w *world) putRight(ask Ask, err error) (hopeless bool) {
 		return true
 	}
 	refused := new(engine.Refused)
-	if errors.As(err, &refused) && slices.ContainsFunc(refused.Problems, func(p plan.Problem) bool { return p.Code == "NoWorkbench" }) {
+	if errors.As(err, &refused) && slices.ContainsFunc(refused.Problems, func(p prototype.Problem) bool { return p.Code == "NoWorkbench" }) {
 		w.scaleOut(int64(max(1, w.story.Pool.Zones)))
 	}
 	for _, name := range w.nodeNames() {

@@ -17,7 +17,7 @@ import (
 	"github.com/ortet/ortet/internal/cluster/kube"
 	"github.com/ortet/ortet/internal/engine"
 	"github.com/ortet/ortet/internal/fleet"
-	"github.com/ortet/ortet/internal/plan"
+	"github.com/ortet/ortet/internal/prototype"
 )
 
 // A process is one ortet at work.
@@ -88,7 +88,7 @@ func (w *world) start(ask Ask) (*process, error) {
 		} else {
 			q := engine.CaptureRequest{Node: nodeName(ask.Node), Again: ask.Again, Deallocate: ask.Deallocate, ForceDrain: ask.Force,
 				History: ask.History, AcceptPoolCredentials: ask.Accept, NewNodes: ask.Grow,
-				Extensions: plan.ExtensionRule{None: ask.KeepExtensions}}
+				Extensions: prototype.ExtensionRule{None: ask.KeepExtensions}}
 			if ask.Baked {
 				q.Bootstrap = engine.BootstrapBaked
 			}

@@ -21,7 +21,7 @@ import (
 
 	"github.com/ortet/ortet/internal/azsim"
 	"github.com/ortet/ortet/internal/fleet"
-	"github.com/ortet/ortet/internal/plan"
+	"github.com/ortet/ortet/internal/prototype"
 	"github.com/ortet/ortet/test/kubesim"
 )
 
@@ -55,7 +55,7 @@ type world struct {
 	ctx   context.Context // ends with the world
 	end   context.CancelFunc
 	pool  fleet.ResourceID
-	names plan.Names
+	names prototype.Names
 
 	mu          sync.Mutex
 	lines       []string // trace
@@ -113,7 +113,7 @@ func newWorld(s Story) (*world, error) {
 		nodes: map[string]nodeState{}, touched: map[string]bool{}, workbenches: map[string]bool{},
 		pool: "/subscriptions/" + azsim.DefaultSubscription + "/resourceGroups/" + azsim.DefaultResourceGroup + "/providers/" + setType + "/" + poolName,
 	}
-	w.names = plan.NamesOf(w.pool, "", "")
+	w.names = prototype.NamesOf(w.pool, "", "")
 	w.ctx, w.end = context.WithCancel(context.Background())
 	w.kube = &kubesim.Server{Machines: s.Pool.Machines, Log: w.log, Deleting: w.podDeleted, Ends: w.podEnds, OnRequest: w.podCreated}
 	stale := slices.ContainsFunc(s.Happen, func(e Event) bool { return e.What == "list still has it" })
@@ -273,8 +273,8 @@ func (w *world) setUpGallery(settle func(string, fleet.ResourceID, string, any) 
 	}
 	for i := range w.story.Pool.Versions {
 		at := w.begin.AddDate(0, 0, -7*(w.story.Pool.Versions-i))
-		capture := plan.CaptureName(at, "")
-		newest = w.names.Definition.Child("versions", plan.VersionName(at, false))
+		capture := prototype.CaptureName(at, "")
+		newest = w.names.Definition.Child("versions", prototype.VersionName(at, false))
 		puts = append(puts, put{newest, galleryAPI, object{
 			"location": location,
 			"tags": object{fleet.TagCapture: capture, fleet.TagGeneralized: capture, fleet.TagCreatedBy: "ortet test",

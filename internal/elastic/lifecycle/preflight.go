@@ -11,7 +11,7 @@ import (
 	"github.com/ortet/ortet/internal/elastic/recipe"
 	"github.com/ortet/ortet/internal/engine"
 	"github.com/ortet/ortet/internal/fleet"
-	"github.com/ortet/ortet/internal/plan"
+	"github.com/ortet/ortet/internal/prototype"
 )
 
 // neededRole is what the templates need, since they define and assign roles. Role Based
@@ -19,10 +19,10 @@ import (
 const neededRole = "have Owner, or Contributor and User Access Administrator, on the subscription"
 
 // problems collects all reasons to refuse a command.
-type problems []plan.Problem
+type problems []prototype.Problem
 
 func (p *problems) add(code string, on fleet.ResourceID, what, wayOut string) {
-	*p = append(*p, plan.Problem{Code: code, On: string(on), What: what, WayOut: wayOut})
+	*p = append(*p, prototype.Problem{Code: code, On: string(on), What: what, WayOut: wayOut})
 }
 
 // err is *engine.Refused, or nil without problems.

@@ -17,7 +17,7 @@ import (
 	"github.com/ortet/ortet/internal/azsim"
 	"github.com/ortet/ortet/internal/engine"
 	"github.com/ortet/ortet/internal/fleet"
-	"github.com/ortet/ortet/internal/plan"
+	"github.com/ortet/ortet/internal/prototype"
 	"github.com/ortet/ortet/test/scenario"
 )
 
@@ -66,7 +66,7 @@ func (w *world) checkModel() {
 	w.mu.Lock()
 	theirs := w.othersGone[low(id)]
 	w.mu.Unlock()
-	if state := w.stateOf(id); state != plan.Succeeded && state != "Updating" && !theirs {
+	if state := w.stateOf(id); state != prototype.Succeeded && state != "Updating" && !theirs {
 		w.broken("the model uses image version %s, which is %q", id.Name(), state)
 	}
 }
@@ -196,7 +196,7 @@ func (w *world) checkDone(p *process) {
 	w.mu.Lock()
 	theirs := w.othersGone[low(version)]
 	w.mu.Unlock()
-	if state := w.stateOf(version); state != plan.Succeeded && state != "Updating" && !theirs {
+	if state := w.stateOf(version); state != prototype.Succeeded && state != "Updating" && !theirs {
 		w.broken("%s reports version %s, which is %q", p.name, version.Name(), state)
 	}
 	p.mu.Lock()

@@ -9,7 +9,7 @@ import (
 	"k8s.io/apimachinery/pkg/runtime"
 
 	"github.com/ortet/ortet/internal/engine"
-	"github.com/ortet/ortet/internal/plan"
+	"github.com/ortet/ortet/internal/prototype"
 	"github.com/ortet/ortet/test/scenario"
 )
 
@@ -17,7 +17,7 @@ import (
 // not come back, where Events can be made.
 func (w *world) checkFailureTold(p *process) {
 	rec, ok := w.record()
-	if !ok || rec.Kind != plan.KindCapture || p.ask.Verb != scenario.Capture || w.eventsLacked() {
+	if !ok || rec.Kind != prototype.KindCapture || p.ask.Verb != scenario.Capture || w.eventsLacked() {
 		return
 	}
 	failed, person := new(engine.Failed), new(engine.NeedsPerson)

@@ -17,7 +17,7 @@ import (
 	"strings"
 	"time"
 
-	"github.com/ortet/ortet/internal/plan"
+	"github.com/ortet/ortet/internal/prototype"
 )
 
 // Kinds of nodes, as in the setting kind of donor.
@@ -182,10 +182,10 @@ func (w *world) firstBoot(from *content, b birth) (*content, error) {
 		m.files = maps.Clone(from.files)
 		m.plants = append([]plant(nil), from.plants...)
 	}
-	m.unserved = b.customData == plan.NoopCustomData
+	m.unserved = b.customData == prototype.NoopCustomData
 	m.system()
 	m.azure(b.customData)
-	if fresh || b.customData != plan.NoopCustomData {
+	if fresh || b.customData != prototype.NoopCustomData {
 		// Its pool has the same credentials, whichever node is made first.
 		own := m.r
 		m.r = rand.New(rand.NewPCG(w.hash("credentials of the pool"), 1))

@@ -8,7 +8,7 @@ import (
 	"strings"
 
 	"github.com/ortet/ortet/internal/fleet"
-	"github.com/ortet/ortet/internal/plan"
+	"github.com/ortet/ortet/internal/prototype"
 	"github.com/ortet/ortet/test/scenario"
 )
 
@@ -59,11 +59,11 @@ func (w *world) judgeImage(p *process, rec open, version string, source fleet.Re
 		customData = string(text)
 	}
 	if sum := tags[fleet.TagCustomData]; sum != nil && *sum == noopSum() {
-		customData = plan.NoopCustomData
+		customData = prototype.NoopCustomData
 	} else if sum != nil && *sum != "" {
 		customData = firstCustomData // what was kept under another sum joins as well
 	}
-	for _, wrong := range c.wrongInImage(may, customData != plan.NoopCustomData && customData != "") {
+	for _, wrong := range c.wrongInImage(may, customData != prototype.NoopCustomData && customData != "") {
 		w.broken("%s makes version %s of a disk %s", p.name, version, wrong)
 	}
 }
@@ -139,7 +139,7 @@ func (w *world) diskReasons(ask scenario.Ask) (codes []string, scanned bool) {
 		return []string{"DiskRefused"}, false
 	}
 	may := allowed{AcceptPoolCredentials: ask.Accept, RemoveSecrets: ask.RemoveSecrets, AcceptSecrets: w.acceptedPaths(ask)}
-	served, noopText := w.pointedAt().customData, base64.StdEncoding.EncodeToString([]byte(plan.NoopCustomData))
+	served, noopText := w.pointedAt().customData, base64.StdEncoding.EncodeToString([]byte(prototype.NoopCustomData))
 	add := func(code string) {
 		if !slices.Contains(codes, code) {
 			codes = append(codes, code)

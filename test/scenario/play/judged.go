@@ -12,7 +12,7 @@ import (
 
 	"github.com/ortet/ortet/internal/fleet"
 	"github.com/ortet/ortet/internal/journal"
-	"github.com/ortet/ortet/internal/plan"
+	"github.com/ortet/ortet/internal/prototype"
 )
 
 // open is the journal's record that has not ended, as the rules read it.
@@ -22,7 +22,7 @@ type open struct {
 }
 
 type openFacts struct {
-	Names    plan.Names
+	Names    prototype.Names
 	Instance fleet.ResourceID // of the donor
 	Bench    struct {
 		Node     string

@@ -10,7 +10,7 @@ import (
 
 	"github.com/ortet/ortet/internal/azsim"
 	"github.com/ortet/ortet/internal/fleet"
-	"github.com/ortet/ortet/internal/plan"
+	"github.com/ortet/ortet/internal/prototype"
 	"github.com/ortet/ortet/test/scenario"
 )
 
@@ -37,7 +37,7 @@ func (w *world) hopeless(ask scenario.Ask) bool {
 	case w.diskForbids(ask),
 		w.drainsFor() > virtualDay/2,
 		ask.Bake && !ask.Again && w.madeToKeep(),
-		!ask.Again && w.rolledBack(w.names.Definition.Child("versions", plan.VersionName(time.Now(), false))):
+		!ask.Again && w.rolledBack(w.names.Definition.Child("versions", prototype.VersionName(time.Now(), false))):
 		return true
 	}
 	return w.excused(ask)
@@ -46,7 +46,7 @@ func (w *world) hopeless(ask scenario.Ask) bool {
 // madeToKeep reports whether today's version was made with --bootstrap keep: one that
 // is baked needs --again then (OtherBootstrap).
 func (w *world) madeToKeep() bool {
-	tags, _ := w.tagsOf(w.names.Definition.Child("versions", plan.VersionName(time.Now(), false)))
+	tags, _ := w.tagsOf(w.names.Definition.Child("versions", prototype.VersionName(time.Now(), false)))
 	sum := tags[fleet.TagCustomData]
 	return sum != nil && *sum != "" && *sum != noopSum()
 }
@@ -104,7 +104,7 @@ func (w *world) failed(node string) (failed bool) {
 			return
 		}
 		i, ok := v.Get(c.ResourceID).(*armcompute.VirtualMachineScaleSetVM)
-		failed = ok && i.Properties != nil && i.Properties.ProvisioningState != nil && *i.Properties.ProvisioningState == plan.Failed
+		failed = ok && i.Properties != nil && i.Properties.ProvisioningState != nil && *i.Properties.ProvisioningState == prototype.Failed
 	})
 	return failed
 }
@@ -112,7 +112,7 @@ func (w *world) failed(node string) (failed bool) {
 // returns reports whether a rollback has somewhere to go: an earlier version that
 // succeeded and was not rolled back, whose customData is kept, or the one named.
 func (w *world) returns(ask scenario.Ask) bool {
-	if ask.To == plan.ToOriginal {
+	if ask.To == prototype.ToOriginal {
 		return w.originalKnown()
 	}
 	current := w.model()
@@ -120,7 +120,7 @@ func (w *world) returns(ask scenario.Ask) bool {
 	w.azure.View(func(v *azsim.View) {
 		v.Each("Microsoft.Compute/galleries/images/versions", func(id string, body any) {
 			r, ok := body.(*armcompute.GalleryImageVersion)
-			if !ok || r.Properties == nil || r.Properties.ProvisioningState == nil || string(*r.Properties.ProvisioningState) != plan.Succeeded {
+			if !ok || r.Properties == nil || r.Properties.ProvisioningState == nil || string(*r.Properties.ProvisioningState) != prototype.Succeeded {
 				return
 			}
 			name := fleet.ResourceID(id).Name()

@@ -10,7 +10,7 @@ import (
 
 	"github.com/ortet/ortet/internal/engine"
 	"github.com/ortet/ortet/internal/fleet"
-	"github.com/ortet/ortet/internal/plan"
+	"github.com/ortet/ortet/internal/prototype"
 	"github.com/ortet/ortet/test/scenario"
 )
 
@@ -33,7 +33,7 @@ func (w *world) judgeUncordon(p *process, node *corev1.Node) {
 	if theirs {
 		return // others' hands may be quicker than any look
 	}
-	if rec, ok := w.record(); ok && rec.Intents[plan.StepStop].Tries == 0 && len(w.happenedTo(scenario.RestartInstance)) > 0 {
+	if rec, ok := w.record(); ok && rec.Intents[prototype.StepStop].Tries == 0 && len(w.happenedTo(scenario.RestartInstance)) > 0 {
 		return // who did not stop it waits for no boot that others want
 	}
 	switch {

@@ -21,7 +21,7 @@ import (
 	"github.com/ortet/ortet/internal/engine"
 	"github.com/ortet/ortet/internal/fleet"
 	"github.com/ortet/ortet/internal/journal"
-	"github.com/ortet/ortet/internal/plan"
+	"github.com/ortet/ortet/internal/prototype"
 	"github.com/ortet/ortet/test/scenario"
 )
 
@@ -87,7 +87,7 @@ func (w *world) hurtModel() (all []lack) {
 		baked = baked || a.Bake
 	}
 	was := base64.StdEncoding.EncodeToString([]byte(firstCustomData))
-	noop := base64.StdEncoding.EncodeToString([]byte(plan.NoopCustomData))
+	noop := base64.StdEncoding.EncodeToString([]byte(prototype.NoopCustomData))
 	if customData != was && (!baked || customData != noop) && !w.story.Pool.CustomData {
 		all = append(all, lack{name: poolName, what: fmt.Sprintf("with the customData %q", customData)})
 	}
@@ -111,7 +111,7 @@ func (w *world) hurtModel() (all []lack) {
 
 // noopSum is how a version is tagged whose nodes need no customData.
 func noopSum() string {
-	sum := sha256.Sum256([]byte(plan.NoopCustomData))
+	sum := sha256.Sum256([]byte(prototype.NoopCustomData))
 	return hex.EncodeToString(sum[:])
 }
 
@@ -283,7 +283,7 @@ const usualHistory = 3
 // judgePruning: as many versions are left as are to be kept. The newest goes where
 // the capture that made it failed after all.
 func (w *world) judgePruning(p *process, id fleet.ResourceID) {
-	if w.stateOf(id) != plan.Succeeded || w.newestVersion().Equal(id) {
+	if w.stateOf(id) != prototype.Succeeded || w.newestVersion().Equal(id) {
 		return
 	}
 	least := usualHistory

@@ -13,7 +13,7 @@ import (
 
 	"github.com/ortet/ortet/internal/engine"
 	"github.com/ortet/ortet/internal/fleet"
-	"github.com/ortet/ortet/internal/plan"
+	"github.com/ortet/ortet/internal/prototype"
 	"github.com/ortet/ortet/test/scenario"
 )
 
@@ -86,7 +86,7 @@ func (w *world) reasons(ask scenario.Ask) (all []reason) {
 		}
 	}
 	return slices.DeleteFunc(all, func(r reason) bool {
-		foreign := r.code == "ForeignVersion" && (ask.Again || w.story.Pool.Versions == 0 || plan.VersionName(time.Now(), false) != plan.VersionName(w.begin, false))
+		foreign := r.code == "ForeignVersion" && (ask.Again || w.story.Pool.Versions == 0 || prototype.VersionName(time.Now(), false) != prototype.VersionName(w.begin, false))
 		return ask.Verb == scenario.Rollback && !r.pool || foreign
 	})
 }
@@ -139,7 +139,7 @@ func (w *world) seenBefore() bool { return w.hash("inspection")%3 > 0 }
 // today gives the version of the day, of which a capture without --again goes on: the
 // newest that nobody rolled back from, or the one of the day's own name.
 func (w *world) today() (of image, there bool) {
-	day, further := plan.VersionName(time.Now(), false), time.Now().UTC().Format("2006.0102.")
+	day, further := prototype.VersionName(time.Now(), false), time.Now().UTC().Format("2006.0102.")
 	all := w.images()
 	for _, i := range all {
 		if (i.id.Name() == day || strings.HasPrefix(i.id.Name(), further)) && i.made() && !i.left() {
@@ -347,7 +347,7 @@ func (w *world) setUpForeign(settle func(method string, id fleet.ResourceID, ver
 	}}); err != nil {
 		return err
 	}
-	return settle(http.MethodPut, w.names.Definition.Child("versions", plan.VersionName(w.begin, false)), galleries, object{
+	return settle(http.MethodPut, w.names.Definition.Child("versions", prototype.VersionName(w.begin, false)), galleries, object{
 		"location": location,
 		"properties": object{
 			"publishingProfile": object{"replicationMode": "Full", "storageAccountType": "Standard_LRS", "targetRegions": []object{{"name": location, "regionalReplicaCount": 1}}},

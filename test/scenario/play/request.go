@@ -14,7 +14,7 @@ import (
 
 	"github.com/ortet/ortet/internal/azsim"
 	"github.com/ortet/ortet/internal/fleet"
-	"github.com/ortet/ortet/internal/plan"
+	"github.com/ortet/ortet/internal/prototype"
 	"github.com/ortet/ortet/test/kubesim"
 	"github.com/ortet/ortet/test/scenario"
 )
@@ -94,7 +94,7 @@ func (w *world) judgeRequest(p *process, r *http.Request) {
 		w.mu.Unlock()
 		// One that others deleted under the model, and whose making anew failed, has
 		// to go before it can be made once more.
-		anew := theirs && w.stateOf(id) == plan.Failed
+		anew := theirs && w.stateOf(id) == prototype.Failed
 		if by := w.references(id); by != "" && !anew {
 			w.broken("%s deletes image version %s, which %s refers to", p.name, id.Name(), by)
 		}

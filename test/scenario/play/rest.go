@@ -8,7 +8,7 @@ import (
 	"github.com/Azure/azure-sdk-for-go/sdk/resourcemanager/compute/armcompute/v8"
 
 	"github.com/ortet/ortet/internal/azsim"
-	"github.com/ortet/ortet/internal/plan"
+	"github.com/ortet/ortet/internal/prototype"
 	"github.com/ortet/ortet/test/scenario"
 )
 
@@ -41,7 +41,7 @@ func (w *world) looks(p *process, r *http.Request, fault *scenario.Event) {
 		at := ""
 		w.azure.View(func(v *azsim.View) {
 			set, ok := v.Get(string(w.pool)).(*armcompute.VirtualMachineScaleSet)
-			if ok && set.Properties != nil && set.Properties.ProvisioningState != nil && *set.Properties.ProvisioningState == plan.Updating {
+			if ok && set.Properties != nil && set.Properties.ProvisioningState != nil && *set.Properties.ProvisioningState == prototype.Updating {
 				at = "it is Updating"
 			}
 		})
@@ -54,7 +54,7 @@ func (w *world) looks(p *process, r *http.Request, fault *scenario.Event) {
 				if !ok || !strings.HasPrefix(strings.ToLower(id), path) || i.Properties == nil || i.Properties.ProvisioningState == nil {
 					return
 				}
-				if s := *i.Properties.ProvisioningState; s == plan.Creating || s == plan.Deleting {
+				if s := *i.Properties.ProvisioningState; s == prototype.Creating || s == prototype.Deleting {
 					at = id[strings.LastIndex(id, "/")+1:] + " is " + s
 				}
 			})

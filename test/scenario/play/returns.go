@@ -10,7 +10,7 @@ import (
 	"github.com/ortet/ortet/internal/engine"
 	"github.com/ortet/ortet/internal/fleet"
 	"github.com/ortet/ortet/internal/journal"
-	"github.com/ortet/ortet/internal/plan"
+	"github.com/ortet/ortet/internal/prototype"
 	"github.com/ortet/ortet/test/scenario"
 )
 
@@ -38,7 +38,7 @@ func (w *world) restOfModel() string {
 
 // versionAsked gives the name of the version that a rollback is to go to.
 func (w *world) versionAsked(to string) string {
-	all := slices.DeleteFunc(w.images(), func(i image) bool { return i.state != plan.Succeeded })
+	all := slices.DeleteFunc(w.images(), func(i image) bool { return i.state != prototype.Succeeded })
 	var at int
 	switch to {
 	case scenario.Oldest:
@@ -51,7 +51,7 @@ func (w *world) versionAsked(to string) string {
 		return to
 	}
 	if at < 0 {
-		return plan.Previous
+		return prototype.Previous
 	}
 	return all[at].id.Name()
 }
@@ -62,7 +62,7 @@ func (r returning) previous() fleet.ResourceID {
 	used, known := imageAt(r.images, r.model)
 	for _, i := range r.images {
 		older := !known || i.published.Before(used.published)
-		if older && i.state == plan.Succeeded && !i.left() && !i.id.Equal(r.model) {
+		if older && i.state == prototype.Succeeded && !i.left() && !i.id.Equal(r.model) {
 			return i.id
 		}
 	}
@@ -86,12 +86,12 @@ func (w *world) checkReturn(p *process) {
 	if rec, ok := w.record(); ok && p.rollback.Resumed {
 		asked = recordedTo(rec) // by who began it
 	}
-	byName := func(to string) bool { return to != "" && to != plan.Previous && to != plan.ToOriginal }
+	byName := func(to string) bool { return to != "" && to != prototype.Previous && to != prototype.ToOriginal }
 	want := r.previous()
 	switch {
 	case byName(asked):
 		want = w.names.Definition.Child("versions", asked)
-	case asked == plan.ToOriginal:
+	case asked == prototype.ToOriginal:
 		want = ""
 	}
 	// Who waited for a process that went back to the same version finds that done.
@@ -99,7 +99,7 @@ func (w *world) checkReturn(p *process) {
 	if !done && !p.rollback.To.Equal(want) {
 		w.broken("%s goes back to %q, and the version to go back to is %q", p.name, p.rollback.To.Name(), want.Name())
 	}
-	if byName(p.ask.To) && p.rollback.To.Name() != p.ask.To || p.ask.To == plan.ToOriginal && p.rollback.Original == nil {
+	if byName(p.ask.To) && p.rollback.To.Name() != p.ask.To || p.ask.To == prototype.ToOriginal && p.rollback.Original == nil {
 		w.broken("%s was asked to go back to %s, and reports %q", p.name, p.ask.To, p.rollback.To.Name())
 	}
 	if alone && !p.rollback.From.Equal(r.model) && imagesHave(r.images, r.model) {
@@ -211,7 +211,7 @@ func (w *world) checkClosedAt(rec noted) {
 	case now.image != `{"id":"`+low(to)+`"}`:
 		w.broken("the record of %s ends, and the model has the image %s, and not version %s", rec.Capture, now.image, to.Name())
 	}
-	if rec.Kind != plan.KindRollback || len(w.happenedTo(scenario.ChangeModel, scenario.ScaleOut, scenario.ScaleIn, scenario.DeleteInstance, scenario.Evict)) > 0 {
+	if rec.Kind != prototype.KindRollback || len(w.happenedTo(scenario.ChangeModel, scenario.ScaleOut, scenario.ScaleIn, scenario.DeleteInstance, scenario.Evict)) > 0 {
 		return
 	}
 	if rest := w.restOfModel(); rest != was.rest {

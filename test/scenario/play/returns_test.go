@@ -8,7 +8,7 @@ import (
 	"time"
 
 	"github.com/ortet/ortet/internal/engine"
-	"github.com/ortet/ortet/internal/plan"
+	"github.com/ortet/ortet/internal/prototype"
 	"github.com/ortet/ortet/test/scenario"
 )
 
@@ -43,7 +43,7 @@ func scales(n int) func(*world) {
 func closes(n int) func(*world, *process) {
 	return func(w *world, _ *process) {
 		var rec noted
-		rec.Capture, rec.Kind, rec.Ended = "c1", plan.KindRollback, &struct{ Exit int }{}
+		rec.Capture, rec.Kind, rec.Ended = "c1", prototype.KindRollback, &struct{ Exit int }{}
 		rec.Facts.Names.Version = version(w, n)
 		w.checkClosedAt(rec)
 	}
@@ -75,7 +75,7 @@ func TestRulesOfRollbacks(t *testing.T) {
 	says := func(n int) func(*world, *process) {
 		return func(w *world, p *process) {
 			left := "the model uses " + version(w, n).Name() + ", but step tag is not done"
-			p.err = &engine.NeedsPerson{Step: plan.StepTag, Err: errors.New("refused"), Left: []string{left}}
+			p.err = &engine.NeedsPerson{Step: prototype.StepTag, Err: errors.New("refused"), Left: []string{left}}
 			w.checkUses(p)
 		}
 	}
@@ -103,7 +103,7 @@ func TestNamesOfVersionsAsked(t *testing.T) {
 			t.Fatal(err)
 		}
 		defer w.close()
-		if got := w.versionAsked(scenario.Left); got != plan.Previous {
+		if got := w.versionAsked(scenario.Left); got != prototype.Previous {
 			t.Errorf("where nobody rolled back, %s is %s", scenario.Left, got)
 		}
 		leave(1)(w)

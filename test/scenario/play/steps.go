@@ -16,7 +16,7 @@ import (
 
 	"github.com/ortet/ortet/internal/cluster/kube"
 	"github.com/ortet/ortet/internal/fleet"
-	"github.com/ortet/ortet/internal/plan"
+	"github.com/ortet/ortet/internal/prototype"
 	"github.com/ortet/ortet/test/scenario"
 )
 
@@ -45,7 +45,7 @@ func (w *world) judgeTemporary(p *process, rec open, id fleet.ResourceID, r *htt
 	if r.Method == http.MethodDelete {
 		now, there := imageAt(w.images(), rec.facts.Names.Version)
 		// One whose making never ends cannot be deleted, and what it is made of goes all the same.
-		if len(w.happenedTo(scenario.NeverEnds)) == 0 && there && now.state == plan.Creating && now.tags[fleet.TagCapture] == rec.Capture && strings.Contains(low(id), "/snapshots/") {
+		if len(w.happenedTo(scenario.NeverEnds)) == 0 && there && now.state == prototype.Creating && now.tags[fleet.TagCapture] == rec.Capture && strings.Contains(low(id), "/snapshots/") {
 			w.broken("%s deletes %s while version %s is made of it", p.name, id.Name(), now.id.Name())
 		}
 		return
@@ -106,7 +106,7 @@ func (w *world) judgeTemporary(p *process, rec open, id fleet.ResourceID, r *htt
 // judgeSaved: before the model changes, what the copy had of customData is kept.
 func (w *world) judgeSaved(p *process, rec open, profile string) {
 	now, there := imageAt(w.images(), rec.facts.Names.Version)
-	if rec.Kind != plan.KindCapture || !there || now.tags[fleet.TagCapture] != rec.Capture || !strings.Contains(strings.ToLower(profile), low(now.id)) {
+	if rec.Kind != prototype.KindCapture || !there || now.tags[fleet.TagCapture] != rec.Capture || !strings.Contains(strings.ToLower(profile), low(now.id)) {
 		return
 	}
 	had := firstCustomData // what a made-up report says
@@ -117,7 +117,7 @@ func (w *world) judgeSaved(p *process, rec open, profile string) {
 	sum := hex.EncodeToString(digest[:])[:16]
 	secret, kept := w.kube.Get("secrets", namespace, kube.SavedName(string(w.pool))).(*corev1.Secret)
 	_, before := w.kube.Get("secrets", namespace, "ortet-saved-customdata-"+sum).(*corev1.Secret)
-	if had != plan.NoopCustomData && !before && (!kept || string(secret.Data["customData-"+sum]) != had) {
+	if had != prototype.NoopCustomData && !before && (!kept || string(secret.Data["customData-"+sum]) != had) {
 		w.broken("%s changes the model, and the customData that %s came with is not kept", p.name, rec.Donor)
 	}
 }

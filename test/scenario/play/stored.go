@@ -9,7 +9,7 @@ import (
 
 	"github.com/ortet/ortet/internal/azsim"
 	"github.com/ortet/ortet/internal/fleet"
-	"github.com/ortet/ortet/internal/plan"
+	"github.com/ortet/ortet/internal/prototype"
 )
 
 // references says who refers to a version: a model, also by its definition, or an
@@ -37,7 +37,7 @@ func latest(v *azsim.View, definition fleet.ResourceID) (best fleet.ResourceID) 
 			return
 		}
 		state := string(*r.Properties.ProvisioningState)
-		if state != plan.Succeeded && state != "Updating" {
+		if state != prototype.Succeeded && state != "Updating" {
 			return
 		}
 		if p := r.Properties.PublishingProfile; p != nil && p.ExcludeFromLatest != nil && *p.ExcludeFromLatest {

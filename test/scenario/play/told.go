@@ -13,7 +13,7 @@ import (
 	"github.com/ortet/ortet/internal/azsim"
 	"github.com/ortet/ortet/internal/engine"
 	"github.com/ortet/ortet/internal/fleet"
-	"github.com/ortet/ortet/internal/plan"
+	"github.com/ortet/ortet/internal/prototype"
 	"github.com/ortet/ortet/test/scenario"
 )
 
@@ -52,7 +52,7 @@ func (w *world) tell() string {
 			if !ok || r.Properties == nil || r.Properties.ProvisioningState == nil {
 				return
 			}
-			if state := string(*r.Properties.ProvisioningState); state != plan.Succeeded {
+			if state := string(*r.Properties.ProvisioningState); state != prototype.Succeeded {
 				fmt.Fprintf(&b, " (%s)", state)
 			}
 			if r.Tags[fleet.TagRolledBack] != nil {

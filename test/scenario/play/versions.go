@@ -13,7 +13,7 @@ import (
 	"github.com/ortet/ortet/internal/azsim"
 	"github.com/ortet/ortet/internal/engine"
 	"github.com/ortet/ortet/internal/fleet"
-	"github.com/ortet/ortet/internal/plan"
+	"github.com/ortet/ortet/internal/prototype"
 	"github.com/ortet/ortet/test/scenario"
 )
 
@@ -35,7 +35,7 @@ type image struct {
 
 // made reports whether Ortet or kamino made it, and it is of use.
 func (i image) made() bool {
-	return (i.tags[fleet.TagCapture] != "" || i.tags[fleet.TagBuiltFrom] != "") && (i.state == plan.Succeeded || i.state == plan.Updating)
+	return (i.tags[fleet.TagCapture] != "" || i.tags[fleet.TagBuiltFrom] != "") && (i.state == prototype.Succeeded || i.state == prototype.Updating)
 }
 
 func (i image) left() bool { return i.tags[fleet.TagRolledBack] != "" }
@@ -149,7 +149,7 @@ func (w *world) judgeVersion(p *process, rec open, id fleet.ResourceID, r *http.
 		switch excludes := profile.ExcludeFromLatest != nil && *profile.ExcludeFromLatest; {
 		case !excludes && now.excluded:
 			w.broken("%s includes version %s in latest", p.name, id.Name())
-		case excludes && !now.excluded && (!againName.MatchString(id.Name()) || !now.made() && now.state != plan.Failed):
+		case excludes && !now.excluded && (!againName.MatchString(id.Name()) || !now.made() && now.state != prototype.Failed):
 			w.broken("%s excludes version %s from latest, which was not made with --again", p.name, id.Name())
 		}
 		for _, region := range now.regions {
@@ -169,7 +169,7 @@ func (w *world) judgeVersion(p *process, rec open, id fleet.ResourceID, r *http.
 				w.broken("%s leaves out the tag %s of version %s", p.name, k, id.Name())
 			}
 		}
-		if rec.Kind != plan.KindRollback {
+		if rec.Kind != prototype.KindRollback {
 			w.broken("%s tags version %s, and is no rollback", p.name, id.Name())
 		}
 	}
@@ -245,7 +245,7 @@ const usualReplicas = 3
 // judgeOlder: a capture moves the model to no version that is older than the one it
 // uses, but to give back what was there.
 func (w *world) judgeOlder(p *process, rec open, profile string) {
-	if rec.Kind != plan.KindCapture {
+	if rec.Kind != prototype.KindCapture {
 		return
 	}
 	all := w.images()

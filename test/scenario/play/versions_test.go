@@ -15,7 +15,7 @@ import (
 	"github.com/ortet/ortet/internal/cluster/kube"
 	"github.com/ortet/ortet/internal/fleet"
 	"github.com/ortet/ortet/internal/journal"
-	"github.com/ortet/ortet/internal/plan"
+	"github.com/ortet/ortet/internal/prototype"
 )
 
 // recorded changes the journal's record.
@@ -39,7 +39,7 @@ func version(w *world, n int) fleet.ResourceID { return w.images()[n].id }
 // makes is a request that makes a version, as a capture makes it but for the change.
 func makes(again bool, change func(body, tags, profile object)) func(*world, *process) {
 	return func(w *world, p *process) {
-		name := plan.VersionName(time.Now(), again)
+		name := prototype.VersionName(time.Now(), again)
 		tags := object{
 			fleet.TagCapture: "c1", fleet.TagGeneralized: "c1", fleet.TagBuiltAt: "2026-11-22 09:10", fleet.TagBuiltFrom: w.node(0),
 			fleet.TagCreatedBy: "ortet test", fleet.TagReason: "x", fleet.TagCustomData: "0123",
@@ -75,7 +75,7 @@ func changes(n int, change func(tags, profile object)) func(*world, *process) {
 
 func rollingBack(w *world) {
 	onRecord(w)
-	recorded(func(r *journal.Record) { r.Kind = plan.KindRollback })(w)
+	recorded(func(r *journal.Record) { r.Kind = prototype.KindRollback })(w)
 }
 
 func again(w *world) {
@@ -110,7 +110,7 @@ func TestRulesOfVersions(t *testing.T) {
 		{"a version's regions stay", story, rollingBack, nil, changes(1, none), changes(1, func(_, p object) { p["targetRegions"] = nil }), "takes version"},
 		{"a version's tags stay", story, rollingBack, nil, changes(1, func(tags, _ object) { tags[fleet.TagRolledBack] = "now" }), changes(1, func(tags, _ object) { tags[fleet.TagBuiltFrom] = "x" }), "changes the tag"},
 		{"no tag is left out", story, rollingBack, nil, changes(1, none), changes(1, func(tags, _ object) { delete(tags, fleet.TagBuiltFrom) }), "leaves out the tag"},
-		{"no capture tags versions", story, rollingBack, recorded(func(r *journal.Record) { r.Kind = plan.KindCapture }), changes(1, none), nil, "and is no rollback"},
+		{"no capture tags versions", story, rollingBack, recorded(func(r *journal.Record) { r.Kind = prototype.KindCapture }), changes(1, none), nil, "and is no rollback"},
 		{"the newest stay", story, base, nil, deletes(4), deletes(1), "one of the newest 3"},
 		{"two good ones stay", story, base, leave(0, 1, 2, 3), deletes(4), nil, "that nobody rolled back from"},
 		{"no capture goes back", story, all(base, func(w *world) { w.pointed0.image = "another" }), nil, pointsAt(0), pointsAt(1), "to the older"},

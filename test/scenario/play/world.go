@@ -24,7 +24,7 @@ import (
 
 	"github.com/ortet/ortet/internal/azsim"
 	"github.com/ortet/ortet/internal/fleet"
-	"github.com/ortet/ortet/internal/plan"
+	"github.com/ortet/ortet/internal/prototype"
 	"github.com/ortet/ortet/test/kubesim"
 	"github.com/ortet/ortet/test/scenario"
 	"github.com/ortet/ortet/test/scenario/fault"
@@ -54,7 +54,7 @@ type world struct {
 	end     context.CancelFunc
 
 	pool  fleet.ResourceID
-	names plan.Names // of the pool; version, job and day aside
+	names prototype.Names // of the pool; version, job and day aside
 
 	mu         sync.Mutex
 	counts     map[string]int    // requests by side and name
@@ -145,7 +145,7 @@ func newWorld(s scenario.Scenario) (*world, error) {
 		buckets: map[string]*bucket{}, waits: map[string]time.Time{}, begun: map[types.UID]bool{}, grown: map[string]int64{},
 		pool: "/subscriptions/" + azsim.DefaultSubscription + "/resourceGroups/" + azsim.DefaultResourceGroup + "/providers/Microsoft.Compute/virtualMachineScaleSets/" + poolName,
 	}
-	w.names = plan.NamesOf(w.pool, "", "")
+	w.names = prototype.NamesOf(w.pool, "", "")
 	w.over, w.end = context.WithCancel(context.Background())
 	w.kube = &kubesim.Server{Machines: s.Pool.Machines, Log: w.log, Deleting: w.podGoes, Ends: w.podEnds, OnRequest: w.kubeServed}
 	w.azure = &azsim.Server{Seed: s.Seed, Principals: principals(s.Pool.Refuses), Substrate: (*machines)(w), KeepAnswers: true, PageSize: s.Pool.Pages, Profile: azsim.Profile{
@@ -320,8 +320,8 @@ func (w *world) setUpGallery(versions []fleet.ResourceID, settle func(method str
 	}
 	for i := range versions {
 		day := w.begin.AddDate(0, 0, -7*(len(versions)-i))
-		versions[i] = w.names.Definition.Child("versions", plan.VersionName(day, w.story.Pool.Again && i == len(versions)-1))
-		capture := plan.CaptureName(day, "")
+		versions[i] = w.names.Definition.Child("versions", prototype.VersionName(day, w.story.Pool.Again && i == len(versions)-1))
+		capture := prototype.CaptureName(day, "")
 		of := object{fleet.TagCapture: capture, fleet.TagGeneralized: capture, fleet.TagCreatedBy: "ortet test",
 			fleet.TagBuiltFrom: "pool1000099", fleet.TagBuiltAt: day.Format(fleet.BuiltAtLayout), "owner": oddTag}
 		switch {

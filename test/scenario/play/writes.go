@@ -18,7 +18,7 @@ import (
 	"github.com/ortet/ortet/internal/azsim"
 	"github.com/ortet/ortet/internal/cluster/kube"
 	"github.com/ortet/ortet/internal/engine"
-	"github.com/ortet/ortet/internal/plan"
+	"github.com/ortet/ortet/internal/prototype"
 )
 
 // pointed is what a pool's new instances are made from.
@@ -224,8 +224,8 @@ type noted struct {
 	Kind    string
 	Ended   *struct{ Exit int }
 	Facts   struct {
-		Names        plan.Names
-		Return       *struct{ Original *plan.Original }
+		Names        prototype.Names
+		Return       *struct{ Original *prototype.Original }
 		Writer       string
 		ModelChanged bool
 		Undoing      string
@@ -290,7 +290,7 @@ func (w *world) checkUnchanged(p *process) {
 	found := p.err != nil && strings.Contains(p.err.Error(), "as it was found") && !strings.Contains(p.err.Error(), "not as it was found") &&
 		!strings.Contains(p.err.Error(), "from being as it was found")
 	rec, open := w.record()
-	began := open && rec.Ended == nil && rec.Intents[plan.StepModel].Tries > 0
+	began := open && rec.Ended == nil && rec.Intents[prototype.StepModel].Tries > 0
 	if code == engine.ExitFailed || found && !began {
 		w.checkPointed(p.name + " ends with: " + firstLine(p.err))
 	}

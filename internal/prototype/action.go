@@ -1,4 +1,4 @@
-package plan
+package prototype
 
 import "github.com/ortet/ortet/internal/fleet"
 
