@@ -20,7 +20,7 @@ import (
 	"github.com/ortet/ortet/internal/azure"
 	"github.com/ortet/ortet/internal/cluster"
 	"github.com/ortet/ortet/internal/fleet"
-	"github.com/ortet/ortet/internal/plan"
+	"github.com/ortet/ortet/internal/prototype"
 	"github.com/ortet/ortet/internal/workflow"
 	"github.com/ortet/ortet/internal/workflow/journal"
 )
@@ -37,25 +37,25 @@ const (
 // A Request says which node to capture, and how. It is part of the record, so that a
 // resumed run does the same.
 type Request struct {
-	Node                  string             `json:"node"`                            // the donor
-	Again                 bool               `json:"again,omitempty"`                 // a second version on the same day
-	Deallocate            bool               `json:"deallocate,omitempty"`            // instead of powering off
-	GracePeriod           time.Duration      `json:"gracePeriod,omitempty"`           // of each pod; 0 is 300 s
-	ForceDrain            bool               `json:"forceDrain,omitempty"`            // delete what is left at the drain's deadline
-	History               int                `json:"history,omitempty"`               // versions to keep; 0 is 3
-	Replicas              int32              `json:"replicas,omitempty"`              // of the version; 0 is 3
-	Shallow               bool               `json:"shallow,omitempty"`               // a version without copies, for development
-	Bootstrap             string             `json:"bootstrap,omitempty"`             // "" is BootstrapKeep
-	AcceptPoolCredentials bool               `json:"acceptPoolCredentials,omitempty"` // in the image
-	AcceptSecrets         []string           `json:"acceptSecrets,omitempty"`         // paths of files, or of folders that end in "/"
-	RemoveSecrets         bool               `json:"removeSecrets,omitempty"`         // from the copy of the disk
-	ScanImages            bool               `json:"scanImages,omitempty"`            // image layers, for all kinds of secrets
-	Extensions            plan.ExtensionRule `json:"extensions"`                      // which of the model's go
-	NewNodes              int64              `json:"newNodes,omitempty"`              // to add once the model is changed
-	Workbench             string             `json:"workbench,omitempty"`             // node; "" is any that fits
-	AllowRolling          bool               `json:"allowRolling,omitempty"`
-	ExcludeFromLatest     bool               `json:"excludeFromLatest,omitempty"`
-	AllowOwned            bool               `json:"allowOwned,omitempty"`
+	Node                  string                  `json:"node"`                            // the donor
+	Again                 bool                    `json:"again,omitempty"`                 // a second version on the same day
+	Deallocate            bool                    `json:"deallocate,omitempty"`            // instead of powering off
+	GracePeriod           time.Duration           `json:"gracePeriod,omitempty"`           // of each pod; 0 is 300 s
+	ForceDrain            bool                    `json:"forceDrain,omitempty"`            // delete what is left at the drain's deadline
+	History               int                     `json:"history,omitempty"`               // versions to keep; 0 is 3
+	Replicas              int32                   `json:"replicas,omitempty"`              // of the version; 0 is 3
+	Shallow               bool                    `json:"shallow,omitempty"`               // a version without copies, for development
+	Bootstrap             string                  `json:"bootstrap,omitempty"`             // "" is BootstrapKeep
+	AcceptPoolCredentials bool                    `json:"acceptPoolCredentials,omitempty"` // in the image
+	AcceptSecrets         []string                `json:"acceptSecrets,omitempty"`         // paths of files, or of folders that end in "/"
+	RemoveSecrets         bool                    `json:"removeSecrets,omitempty"`         // from the copy of the disk
+	ScanImages            bool                    `json:"scanImages,omitempty"`            // image layers, for all kinds of secrets
+	Extensions            prototype.ExtensionRule `json:"extensions"`                      // which of the model's go
+	NewNodes              int64                   `json:"newNodes,omitempty"`              // to add once the model is changed
+	Workbench             string                  `json:"workbench,omitempty"`             // node; "" is any that fits
+	AllowRolling          bool                    `json:"allowRolling,omitempty"`
+	ExcludeFromLatest     bool                    `json:"excludeFromLatest,omitempty"`
+	AllowOwned            bool                    `json:"allowOwned,omitempty"`
 	// Check, if not nil, is called under the pool lock before anything is changed. Its
 	// error ends the capture. A resumed capture is not checked.
 	Check func(ctx context.Context) error `json:"-"`
@@ -79,8 +79,8 @@ func (q Request) withDefaults() Request {
 
 func (q Request) bakes() bool { return q.Bootstrap == BootstrapBaked }
 
-func (q Request) options() plan.Options {
-	return plan.Options{
+func (q Request) options() prototype.Options {
+	return prototype.Options{
 		Node: q.Node, Again: q.Again, Deallocate: q.Deallocate, GracePeriod: q.GracePeriod, ForceDrain: q.ForceDrain,
 		History: q.History, Replicas: q.Replicas, Shallow: q.Shallow, Bake: q.bakes(),
 		AcceptPoolCredentials: q.AcceptPoolCredentials, AcceptSecrets: q.AcceptSecrets, RemoveSecrets: q.RemoveSecrets, ScanImages: q.ScanImages,
@@ -184,6 +184,7 @@ type capture struct {
 	tried     map[string]bool  // versions that it tried to delete
 	looked    time.Time        // at the workbench's node
 	inspected bool             // the inspection pod is created
+	grew      bool             // the capacity was asked for, maybe by an earlier process
 	extension string           // that is being deleted
 }
 

@@ -6,7 +6,7 @@ import (
 	"time"
 
 	"github.com/ortet/ortet/internal/fleet"
-	"github.com/ortet/ortet/internal/plan"
+	"github.com/ortet/ortet/internal/prototype"
 	"github.com/ortet/ortet/internal/workflow"
 )
 
@@ -44,7 +44,7 @@ func (c *capture) stillDown(ctx context.Context) error {
 // ensureSnapshot replaces what an earlier capture left under the name, and what failed.
 func (c *capture) ensureSnapshot(ctx context.Context, p *workflow.Pass, change fleet.CreateSnapshot) (workflow.Wait, error) {
 	ours := func(x fleet.Snapshot) bool {
-		return x.Tags[fleet.TagCapture] == c.name && x.ProvisioningState != plan.Failed
+		return x.Tags[fleet.TagCapture] == c.name && x.ProvisioningState != prototype.Failed
 	}
 	stale := false
 	w, err := p.Ensure(ctx, change, func(ctx context.Context) (bool, error) {
@@ -56,7 +56,7 @@ func (c *capture) ensureSnapshot(ctx context.Context, p *workflow.Pass, change f
 			return false, invalid("create snapshot", string(change.ID), "delete it if it is not needed", "a snapshot of this name exists that Ortet did not make")
 		}
 		stale = !ours(x)
-		return stale || x.ProvisioningState == plan.Succeeded, nil
+		return stale || x.ProvisioningState == prototype.Succeeded, nil
 	})
 	if err != nil || w.In > 0 || !stale {
 		return w, err
@@ -125,8 +125,8 @@ func (c *capture) workDisk(ctx context.Context, p *workflow.Pass) (workflow.Wait
 		if d.Tags[fleet.TagCapture] == "" || !ours && d.ManagedBy != "" {
 			return false, invalid("create disk", string(d.ID), "detach and delete it if it is not needed", "a disk of this name exists that is not this capture's")
 		}
-		stale = !ours || d.ProvisioningState == plan.Failed
-		return stale || d.ProvisioningState == plan.Succeeded, nil
+		stale = !ours || d.ProvisioningState == prototype.Failed
+		return stale || d.ProvisioningState == prototype.Succeeded, nil
 	})
 	if err != nil || w.In > 0 || !stale {
 		return w, err
@@ -193,7 +193,7 @@ func (c *capture) readBench(ctx context.Context, b workbench) error {
 
 // busy reports whether a change of a resource is under way.
 func busy(state string) bool {
-	return state != "" && state != plan.Succeeded && state != plan.Failed
+	return state != "" && state != prototype.Succeeded && state != prototype.Failed
 }
 
 func attached(i fleet.Instance, disk fleet.ResourceID) bool {

@@ -8,7 +8,7 @@ import (
 
 	"github.com/ortet/ortet/internal/cluster"
 	"github.com/ortet/ortet/internal/fleet"
-	"github.com/ortet/ortet/internal/plan"
+	"github.com/ortet/ortet/internal/prototype"
 	"github.com/ortet/ortet/internal/workflow"
 )
 
@@ -73,7 +73,7 @@ func (c *capture) readProtection(ctx context.Context, p *workflow.Pass, was *pro
 	if err != nil {
 		return err
 	}
-	if by := plan.UsedBy(node, s.Pool); by != "" {
+	if by := prototype.UsedBy(node, s.Pool); by != "" {
 		return invalid("protect", "node "+node.Name, "", "a capture of %s uses it as its workbench", by)
 	}
 	i, err := c.Cloud.Instance(ctx, s.Instance)

@@ -13,7 +13,7 @@ import (
 
 	"github.com/ortet/ortet/internal/cluster"
 	"github.com/ortet/ortet/internal/fleet"
-	"github.com/ortet/ortet/internal/plan"
+	"github.com/ortet/ortet/internal/prototype"
 	"github.com/ortet/ortet/internal/wire"
 	"github.com/ortet/ortet/internal/workflow"
 )
@@ -51,7 +51,7 @@ func (c *capture) generalize(ctx context.Context, p *workflow.Pass) (workflow.Wa
 			return done, c.onBench(ctx, err)
 		}
 		c.set(func(s *state) { s.Pods++ })
-		was = podBefore{plan.JobName(s.Pool, fmt.Sprintf("%s-%d", c.name, c.get().Pods)), s.Bench.Node}
+		was = podBefore{prototype.JobName(s.Pool, fmt.Sprintf("%s-%d", c.name, c.get().Pods)), s.Bench.Node}
 		if err := p.Before(ctx, &was); err != nil {
 			return done, err
 		}

@@ -9,7 +9,7 @@ import (
 
 	"github.com/ortet/ortet/internal/cluster"
 	"github.com/ortet/ortet/internal/fleet"
-	"github.com/ortet/ortet/internal/plan"
+	"github.com/ortet/ortet/internal/prototype"
 	"github.com/ortet/ortet/internal/wire"
 	"github.com/ortet/ortet/internal/workflow"
 )
@@ -21,7 +21,7 @@ const (
 )
 
 // inspectionPod names the pod that inspects.
-func inspectionPod(pool fleet.ResourceID) string { return plan.JobName(pool, "look") }
+func inspectionPod(pool fleet.ResourceID) string { return prototype.JobName(pool, "look") }
 
 // inspect finds what only the disk shows, before the donor is touched. That it cannot is
 // a note: the same is found on the copy, later.
@@ -47,7 +47,7 @@ func (c *capture) inspect(ctx context.Context, p *workflow.Pass) (workflow.Wait,
 }
 
 // inspectNow inspects without a workflow, for a dry run.
-func (c *capture) inspectNow(ctx context.Context) (problems []plan.Problem, err error) {
+func (c *capture) inspectNow(ctx context.Context) (problems []prototype.Problem, err error) {
 	begun := c.Now()
 	w := done
 	for err == nil {
@@ -70,7 +70,7 @@ func (c *capture) inspectNow(ctx context.Context) (problems []plan.Problem, err 
 }
 
 // inspectOnce is one pass: the pod is created, or read.
-func (c *capture) inspectOnce(ctx context.Context, name string, since time.Duration) (workflow.Wait, []plan.Problem, error) {
+func (c *capture) inspectOnce(ctx context.Context, name string, since time.Duration) (workflow.Wait, []prototype.Problem, error) {
 	pod := inspectionPod(c.get().Pool)
 	if !c.inspected {
 		err := c.Cluster.StartJob(ctx, cluster.Job{
@@ -123,9 +123,9 @@ func (c *capture) deleteInspection(ctx context.Context, _ *workflow.Pass) (workf
 
 // inspectionProblems are the reasons to refuse that a report gives, each with the way
 // out. The rest of it becomes notes.
-func (c *capture) inspectionProblems(report wire.GeneralizeReport) (problems []plan.Problem) {
+func (c *capture) inspectionProblems(report wire.GeneralizeReport) (problems []prototype.Problem) {
 	add := func(code, what, wayOut string) {
-		problems = append(problems, plan.Problem{Code: code, On: "node " + c.req.Node, What: what, WayOut: wayOut})
+		problems = append(problems, prototype.Problem{Code: code, On: "node " + c.req.Node, What: what, WayOut: wayOut})
 	}
 	named := func(class wire.SecretClass) string {
 		var all []string

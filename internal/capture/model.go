@@ -6,7 +6,7 @@ import (
 	"time"
 
 	"github.com/ortet/ortet/internal/fleet"
-	"github.com/ortet/ortet/internal/plan"
+	"github.com/ortet/ortet/internal/prototype"
 	"github.com/ortet/ortet/internal/workflow"
 )
 
@@ -24,7 +24,7 @@ func unrest(pool fleet.Pool, instances []fleet.Instance) string {
 		return "it is " + pool.ProvisioningState
 	}
 	for _, i := range instances {
-		if i.ProvisioningState == plan.Creating || i.ProvisioningState == plan.Deleting {
+		if i.ProvisioningState == prototype.Creating || i.ProvisioningState == prototype.Deleting {
 			return fmt.Sprintf("instance %s is %s", i.InstanceID, i.ProvisioningState)
 		}
 	}
@@ -182,9 +182,9 @@ func (c *capture) usable(ctx context.Context) (fleet.ImageVersion, error) {
 	case fleet.Is(err, fleet.KindNotFound):
 		err = invalid("patch model", string(id), "", "it was deleted")
 	case err != nil:
-	case v.ProvisioningState != plan.Succeeded:
+	case v.ProvisioningState != prototype.Succeeded:
 		err = invalid("patch model", string(id), "", "it is %s", v.ProvisioningState)
-	case plan.RolledBack(v):
+	case prototype.RolledBack(v):
 		err = invalid("patch model", string(id), "", "it was rolled back meanwhile")
 	}
 	return v, err
@@ -194,7 +194,7 @@ func (c *capture) usable(ctx context.Context) (fleet.ImageVersion, error) {
 // does.
 func (c *capture) mayChange(ctx context.Context, pool fleet.Pool) error {
 	s := c.get()
-	if problems := plan.ModelProblems(pool, c.req.AllowRolling, c.req.ExcludeFromLatest, c.req.AllowOwned); len(problems) > 0 {
+	if problems := prototype.ModelProblems(pool, c.req.AllowRolling, c.req.ExcludeFromLatest, c.req.AllowOwned); len(problems) > 0 {
 		return invalid("patch model", string(pool.ID), problems[0].WayOut, "%s", problems[0].What)
 	}
 	if _, err := c.usable(ctx); err != nil {
@@ -208,8 +208,8 @@ func (c *capture) mayChange(ctx context.Context, pool fleet.Pool) error {
 	if err != nil {
 		return err
 	}
-	used, known := plan.VersionOf(versions, image, pool.Location)
-	if ours, there := plan.FindVersion(versions, s.Names.Version); known && there && plan.Newer(used, ours) {
+	used, known := prototype.VersionOf(versions, image, pool.Location)
+	if ours, there := prototype.FindVersion(versions, s.Names.Version); known && there && prototype.Newer(used, ours) {
 		return invalid("patch model", string(pool.ID), "to use the older one: ortet rollback --to "+ours.Name,
 			"the model uses %s by now, which is newer than %s", used.Name, ours.Name)
 	}

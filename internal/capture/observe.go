@@ -10,7 +10,7 @@ import (
 
 	"github.com/ortet/ortet/internal/cluster"
 	"github.com/ortet/ortet/internal/fleet"
-	"github.com/ortet/ortet/internal/plan"
+	"github.com/ortet/ortet/internal/prototype"
 )
 
 // maxForeign limits how many workbench candidates of other pools are read in Azure.
@@ -22,7 +22,7 @@ type observer struct {
 	*Service
 	q  Request
 	mu sync.Mutex
-	o  plan.Observed
+	o  prototype.Observed
 }
 
 func together(calls ...func()) {
@@ -33,19 +33,19 @@ func together(calls ...func()) {
 	wg.Wait()
 }
 
-func (c *capture) observe(ctx context.Context) (plan.Observed, plan.Names) {
-	w := &observer{Service: c.Service, q: c.req, o: plan.Observed{SelfNode: c.SelfNode}}
+func (c *capture) observe(ctx context.Context) (prototype.Observed, prototype.Names) {
+	w := &observer{Service: c.Service, q: c.req, o: prototype.Observed{SelfNode: c.SelfNode}}
 	read(ctx, w, "node "+w.q.Node, &w.o.Donor, func(ctx context.Context) (fleet.Node, error) { return c.Cluster.Node(ctx, w.q.Node) })
 	if w.o.Donor == nil {
 		w.denied(ctx, "")
-		return w.o, plan.Names{}
+		return w.o, prototype.Names{}
 	}
 	donor := *w.o.Donor
 	id, err := fleet.ParseProviderID(donor.ProviderID)
 	if err != nil {
 		w.o.NotInstance = err
 		w.denied(ctx, "")
-		return w.o, plan.Names{}
+		return w.o, prototype.Names{}
 	}
 	w.o.InstanceID = id
 	var candidates []fleet.Node
@@ -74,13 +74,13 @@ func (c *capture) observe(ctx context.Context) (plan.Observed, plan.Names) {
 		w.problem(string(id), "InstanceNotFound", "there is no such instance", "the node is stale: delete it")
 	}
 	if w.o.Pool == nil {
-		return w.o, plan.Names{}
+		return w.o, prototype.Names{}
 	}
 	now := c.Now()
-	names := plan.NamesOf(w.o.Pool.ID, c.name, plan.VersionName(now, w.q.Again))
+	names := prototype.NamesOf(w.o.Pool.ID, c.name, prototype.VersionName(now, w.q.Again))
 	w.resources(ctx, names)
 	if !w.q.Again {
-		names.Version = names.Definition.Child("versions", plan.TodaysVersion(w.o.Versions, now))
+		names.Version = names.Definition.Child("versions", prototype.TodaysVersion(w.o.Versions, now))
 	}
 	if w.o.Instance != nil {
 		w.choose(ctx, candidates, why, siblings)
@@ -98,12 +98,12 @@ func (w *observer) obstacles(ctx context.Context, pool fleet.ResourceID) {
 		w.unreadable("the pods of node "+w.q.Node, err)
 	}
 	for _, p := range pods {
-		w.o.Obstacles = append(w.o.Obstacles, plan.Obstacle{Pod: p.Pod, Budget: p.Budget, Why: p.Why})
+		w.o.Obstacles = append(w.o.Obstacles, prototype.Obstacle{Pod: p.Pod, Budget: p.Budget, Why: p.Why})
 	}
 }
 
 // resources reads what has one of the capture's names, and the donor's disk.
-func (w *observer) resources(ctx context.Context, names plan.Names) {
+func (w *observer) resources(ctx context.Context, names prototype.Names) {
 	c, o := w.Cloud, &w.o
 	calls := []func(){
 		func() {
@@ -191,7 +191,7 @@ func (w *observer) unreadable(on string, err error) {
 func (w *observer) problem(on, code, what, way string) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	w.o.Unreadable = append(w.o.Unreadable, plan.Problem{Code: code, On: on, What: what, WayOut: way})
+	w.o.Unreadable = append(w.o.Unreadable, prototype.Problem{Code: code, On: on, What: what, WayOut: way})
 }
 
 // candidates gives the nodes that may be a workbench, and counts the others by why not.
@@ -210,14 +210,14 @@ func (w *observer) candidates(ctx context.Context, donor fleet.Node, id fleet.Re
 		if w.q.Workbench != "" && n.Name != w.q.Workbench {
 			continue
 		}
-		if reason := plan.CannotServe(donor, n); reason != "" {
+		if reason := prototype.CannotServe(donor, n); reason != "" {
 			why[reason]++
 			continue
 		}
 		n.Annotations, n.Labels = nil, nil // a thousand nodes fit in memory
 		candidates = append(candidates, n)
 	}
-	plan.RankWorkbenches(id.Parent(), candidates)
+	prototype.RankWorkbenches(id.Parent(), candidates)
 	return candidates, why
 }
 
@@ -254,9 +254,9 @@ func (w *observer) choose(ctx context.Context, candidates []fleet.Node, why map[
 			}
 			sizes[name] = size
 		}
-		lun, reason := plan.BenchLUN(*w.o.Instance, i, size)
+		lun, reason := prototype.BenchLUN(*w.o.Instance, i, size)
 		if reason == "" {
-			w.o.Workbench = &plan.Workbench{Node: n, Instance: i, LUN: lun}
+			w.o.Workbench = &prototype.Workbench{Node: n, Instance: i, LUN: lun}
 			return
 		}
 		why[reason]++
@@ -264,7 +264,7 @@ func (w *observer) choose(ctx context.Context, candidates []fleet.Node, why map[
 	if w.q.Workbench != "" && len(why) == 0 {
 		why["does not exist"]++
 	}
-	w.o.NoWorkbench = plan.Tally(why)
+	w.o.NoWorkbench = prototype.Tally(why)
 	if w.q.Workbench != "" {
 		w.o.NoWorkbench = fmt.Sprintf("node %s %s", w.q.Workbench, w.o.NoWorkbench)
 	}

@@ -8,7 +8,7 @@ import (
 
 	"github.com/ortet/ortet/internal/azure"
 	"github.com/ortet/ortet/internal/fleet"
-	"github.com/ortet/ortet/internal/plan"
+	"github.com/ortet/ortet/internal/prototype"
 	"github.com/ortet/ortet/internal/wire"
 	"github.com/ortet/ortet/internal/workflow"
 	"github.com/ortet/ortet/internal/workflow/journal"
@@ -36,13 +36,13 @@ func (c *capture) Plan(ctx context.Context, r journal.Record) (workflow.Plan, er
 }
 
 // decide observes, and sets the capture's name and state for a run that begins now.
-func (c *capture) decide(ctx context.Context, r journal.Record) (at start, o plan.Observed, err error) {
+func (c *capture) decide(ctx context.Context, r journal.Record) (at start, o prototype.Observed, err error) {
 	now := c.Now()
 	before := state{}
 	if r.Open() {
 		before = c.get()
 	} else {
-		c.req, c.name, c.begun = c.asked, plan.CaptureName(now, r.Name), now
+		c.req, c.name, c.begun = c.asked, prototype.CaptureName(now, r.Name), now
 	}
 	o, names := c.observe(ctx)
 	if ctx.Err() != nil {
@@ -56,18 +56,18 @@ func (c *capture) decide(ctx context.Context, r journal.Record) (at start, o pla
 		}
 	}
 	names.Job = ""
-	course := plan.Course{}
+	course := prototype.Course{}
 	if o.Pool != nil {
-		course = plan.CourseOf(o, names, options, day)
-		o.DeniedAzure, err = c.Cloud.Denied(ctx, o.Pool.ID.Group(), azure.ActionsOf(plan.CaptureChanges(options, course)...))
+		course = prototype.CourseOf(o, names, options, day)
+		o.DeniedAzure, err = c.Cloud.Denied(ctx, o.Pool.ID.Group(), azure.ActionsOf(prototype.CaptureChanges(options, course)...))
 		if err != nil {
-			o.Unreadable = append(o.Unreadable, plan.Problem{
+			o.Unreadable = append(o.Unreadable, prototype.Problem{
 				Code: "Unreadable", On: string(o.Pool.ID.Group()), What: "what these credentials may do cannot be read: " + err.Error(),
 				WayOut: "let them read their own permissions",
 			})
 		}
 	}
-	for _, p := range append(plan.CaptureProblems(o, options, course), c.requestProblems(course)...) {
+	for _, p := range append(prototype.CaptureProblems(o, options, course), c.requestProblems(course)...) {
 		at.problems = append(at.problems, workflow.Problem{Code: p.Code, On: p.On, What: p.What, WayOut: p.WayOut})
 	}
 	at.notes = course.Notes
@@ -89,7 +89,7 @@ func (c *capture) decide(ctx context.Context, r journal.Record) (at start, o pla
 }
 
 // begin sets the state of a run, from what was observed and from the record before.
-func (c *capture) begin(r journal.Record, before state, o plan.Observed, names plan.Names, course plan.Course, now time.Time) error {
+func (c *capture) begin(r journal.Record, before state, o prototype.Observed, names prototype.Names, course prototype.Course, now time.Time) error {
 	s := state{Names: names, Pool: o.Pool.ID, Location: o.Pool.Location, Key: before.Key, Pods: before.Pods, Builds: before.Builds, StorageType: before.StorageType}
 	if r.Open() {
 		s.LastCustomData, s.Original, s.LearnsOriginal, s.ImageBefore = before.LastCustomData, before.Original, before.LearnsOriginal, before.ImageBefore
@@ -106,7 +106,7 @@ func (c *capture) begin(r journal.Record, before state, o plan.Observed, names p
 		}
 		s.Key = key
 	}
-	if x := o.Snapshot; x != nil && course.Start >= plan.AtSnapshot {
+	if x := o.Snapshot; x != nil && course.Start >= prototype.AtSnapshot {
 		s.BuiltAt, _ = time.Parse(fleet.BuiltAtLayout, x.Tags[fleet.TagBuiltAt])
 	}
 	toDelete, _ := c.req.Extensions.Doomed(o.Pool.Model.Extensions)
@@ -122,27 +122,27 @@ func (c *capture) begin(r journal.Record, before state, o plan.Observed, names p
 		if o.Size != nil {
 			size = *o.Size
 		}
-		s.Definition = plan.NewDefinition(names.Definition, *o.Pool, *o.Instance, *o.Disk, size, map[string]string{
+		s.Definition = prototype.NewDefinition(names.Definition, *o.Pool, *o.Instance, *o.Disk, size, map[string]string{
 			fleet.TagCreatedBy: "ortet " + c.Version, fleet.TagReason: "prototypes of scale set " + o.Pool.Name,
 		})
 	}
 	if w := o.Workbench; w != nil {
 		s.Bench = workbench{Node: w.Node.Name, Instance: w.Instance.ID, Zone: w.Instance.Zone, LUN: w.LUN}
 	}
-	s.Saved = course.Start >= plan.AtGeneralized
-	if course.Start == plan.AtGeneralized && s.CustomData == "" && o.Generalized != nil {
+	s.Saved = course.Start >= prototype.AtGeneralized
+	if course.Start == prototype.AtGeneralized && s.CustomData == "" && o.Generalized != nil {
 		s.CustomData = o.Generalized.Tags[fleet.TagCustomData]
 	}
 	if v := course.Version; v != nil {
 		s.BuiltFrom = v.Tags[fleet.TagBuiltFrom]
 	}
-	s.ModelChanged = course.Start == plan.AtVersion && o.Pool.Model.Image.Same(fleet.ImageReference{ID: names.Version})
+	s.ModelChanged = course.Start == prototype.AtVersion && o.Pool.Model.Image.Same(fleet.ImageReference{ID: names.Version})
 	c.set(func(old *state) { *old = s })
 	return nil
 }
 
 // skips decides which rows the plan does not need, and of which the effect is there.
-func (c *capture) skips(at *start, o plan.Observed, names plan.Names, course plan.Course) {
+func (c *capture) skips(at *start, o prototype.Observed, names prototype.Names, course prototype.Course) {
 	at.skip, at.taken, at.irreversible, at.fromDonor = map[string]string{}, map[string]bool{}, map[string][]string{}, course.FromDonor()
 	skip := func(why string, ids ...string) {
 		for _, id := range ids {
@@ -160,18 +160,18 @@ func (c *capture) skips(at *start, o plan.Observed, names plan.Names, course pla
 		skip("already exists", "definition")
 	}
 	donor := []string{"inspect", "protect", "cordon", "drain", "stop", "snapshot"}
-	if course.Start >= plan.AtSnapshot {
+	if course.Start >= prototype.AtSnapshot {
 		skip("a snapshot of the donor's disk exists from today", donor...)
 		at.taken["snapshot"] = o.Snapshot != nil && ours(o.Snapshot.Tags)
 	}
-	if course.Start >= plan.AtGeneralized {
+	if course.Start >= prototype.AtGeneralized {
 		skip("the generalised snapshot exists", onWorkbench...)
 		skip("the generalised snapshot exists", "generalized-snapshot")
 		at.taken["generalized-snapshot"] = o.Generalized != nil && ours(o.Generalized.Tags)
 		at.taken["work-disk"] = o.WorkDisk != nil && ours(o.WorkDisk.Tags) && o.WorkDisk.ManagedBy == ""
 	}
-	made := course.Start == plan.AtVersion && course.Version != nil && course.Version.ProvisioningState == plan.Succeeded
-	if course.Start == plan.AtVersion {
+	made := course.Start == prototype.AtVersion && course.Version != nil && course.Version.ProvisioningState == prototype.Succeeded
+	if course.Start == prototype.AtVersion {
 		reason := "today's version exists"
 		skip(reason, donor...)
 		skip(reason, onWorkbench...)
@@ -181,10 +181,10 @@ func (c *capture) skips(at *start, o plan.Observed, names plan.Names, course pla
 		}
 	}
 	history := c.req.History
-	if _, there := plan.FindVersion(o.Versions, names.Version); !there {
+	if _, there := prototype.FindVersion(o.Versions, names.Version); !there {
 		history--
 	}
-	old, _ := plan.Prune(o.Versions, o.Uses, names.Version, history)
+	old, _ := prototype.Prune(o.Versions, o.Uses, names.Version, history)
 	for _, v := range old {
 		if !v.ID.Equal(names.Version) {
 			at.toPrune = append(at.toPrune, v.Name)
@@ -221,10 +221,10 @@ func (c *capture) skips(at *start, o plan.Observed, names plan.Names, course pla
 }
 
 // requestProblems are those of the request by itself.
-func (c *capture) requestProblems(course plan.Course) (problems []plan.Problem) {
+func (c *capture) requestProblems(course prototype.Course) (problems []prototype.Problem) {
 	q := c.req
 	add := func(code, on, what, wayOut string) {
-		problems = append(problems, plan.Problem{Code: code, On: on, What: what, WayOut: wayOut})
+		problems = append(problems, prototype.Problem{Code: code, On: on, What: what, WayOut: wayOut})
 	}
 	if q.Bootstrap != BootstrapKeep && q.Bootstrap != BootstrapBaked {
 		add("BadBootstrap", "--bootstrap", fmt.Sprintf("%q is neither keep nor baked", q.Bootstrap), "say one of them")
@@ -252,9 +252,9 @@ func extensionNames(extensions []fleet.Extension) (names []string) {
 
 // Plan says what Capture would do, and changes nothing but for the pod that inspects
 // the donor's disk. Problems are in the plan, not in the error.
-func (s *Service) Plan(ctx context.Context, q Request) (plan.Plan, error) {
+func (s *Service) Plan(ctx context.Context, q Request) (prototype.Plan, error) {
 	c := s.capture(q)
-	p := plan.Plan{Kind: Kind, Donor: q.Node}
+	p := prototype.Plan{Kind: Kind, Donor: q.Node}
 	pool, err := c.findPool(ctx)
 	var rec journal.Record
 	var recErr error
@@ -266,21 +266,21 @@ func (s *Service) Plan(ctx context.Context, q Request) (plan.Plan, error) {
 	}
 	at, o, startErr := c.decide(ctx, journal.Record{Name: rec.Name, State: rec.State, Pool: rec.Pool, Ended: &journal.End{}})
 	if startErr != nil {
-		return plan.Plan{}, startErr
+		return prototype.Plan{}, startErr
 	}
 	p.Notes = at.notes
 	for _, x := range at.problems {
-		p.Problems = append(p.Problems, plan.Problem{Code: x.Code, On: x.On, What: x.What, WayOut: x.WayOut})
+		p.Problems = append(p.Problems, prototype.Problem{Code: x.Code, On: x.On, What: x.What, WayOut: x.WayOut})
 	}
 	if o.Pool == nil || recErr != nil && len(p.Problems) > 0 {
 		return p, nil
 	}
 	if recErr != nil {
-		return plan.Plan{}, recErr
+		return prototype.Plan{}, recErr
 	}
 	p.Pool, p.Version, p.Workbench, p.NothingToDo = o.Pool.ID, c.get().Names.Version, at.workbench, at.nothing
 	for _, row := range c.table(at) {
-		p.Steps = append(p.Steps, plan.Step{ID: row.ID, Title: row.Title, After: row.After, Usual: row.Usual, Deadline: row.Deadline, Skip: row.Skip, Irreversible: at.irreversible[row.ID]})
+		p.Steps = append(p.Steps, prototype.Step{ID: row.ID, Title: row.Title, After: row.After, Usual: row.Usual, Deadline: row.Deadline, Skip: row.Skip, Irreversible: at.irreversible[row.ID]})
 	}
 	if o.Donor != nil && o.Donor.Unschedulable {
 		p.Notes = append(p.Notes, "node "+q.Node+" is cordoned, and stays so")
@@ -290,16 +290,16 @@ func (s *Service) Plan(ctx context.Context, q Request) (plan.Plan, error) {
 	}
 	switch holding, held, err := c.Cluster.Holding(ctx, string(pool)); {
 	case err == nil && held && c.Now().Sub(holding.Renewed) < c.LockFor:
-		p.Problems = []plan.Problem{{Code: "Held", On: string(pool), What: holding.Holder + " has the pool lock since " + holding.Since.UTC().Format(time.RFC3339), WayOut: "wait until it has ended"}}
+		p.Problems = []prototype.Problem{{Code: "Held", On: string(pool), What: holding.Holder + " has the pool lock since " + holding.Since.UTC().Format(time.RFC3339), WayOut: "wait until it has ended"}}
 	case rec.Open():
 		p.Resumes, p.NothingToDo = true, false
 		p.Notes = append(p.Notes, resumption(rec, q.Node))
-	case at.fromDonor && !slices.ContainsFunc(p.Problems, func(x plan.Problem) bool {
+	case at.fromDonor && !slices.ContainsFunc(p.Problems, func(x prototype.Problem) bool {
 		return x.Code != "PodNotEvictable" && x.Code != "BudgetAllowsNoEviction"
 	}):
 		found, err := c.inspectNow(ctx)
 		if err != nil {
-			return plan.Plan{}, err
+			return prototype.Plan{}, err
 		}
 		p.Problems = append(p.Problems, found...)
 		p.Notes = append(p.Notes, c.result.Notes...)

@@ -13,12 +13,12 @@ import (
 
 	"github.com/ortet/ortet/internal/cluster"
 	"github.com/ortet/ortet/internal/fleet"
-	"github.com/ortet/ortet/internal/plan"
+	"github.com/ortet/ortet/internal/prototype"
 	"github.com/ortet/ortet/internal/wire"
 	"github.com/ortet/ortet/internal/workflow"
 )
 
-const noop = plan.NoopCustomData
+const noop = prototype.NoopCustomData
 
 var noopSHA = sha(noop) //nolint:gochecknoglobals // a constant
 

@@ -7,14 +7,14 @@ import (
 	"time"
 
 	"github.com/ortet/ortet/internal/fleet"
-	"github.com/ortet/ortet/internal/plan"
+	"github.com/ortet/ortet/internal/prototype"
 	"github.com/ortet/ortet/internal/workflow/journal"
 )
 
 // A state is what was chosen or observed and cannot be observed again. It is saved with
 // the record.
 type state struct {
-	Names      plan.Names       `json:"names"`
+	Names      prototype.Names  `json:"names"`
 	Pool       fleet.ResourceID `json:"pool"` // as Azure spells it
 	Location   string           `json:"location"`
 	Instance   fleet.ResourceID `json:"instance"` // the donor's
@@ -55,8 +55,8 @@ type state struct {
 
 	// LastCustomData is the SHA-256 of what Ortet last gave the model, "" if never. It
 	// and Original go from record to record.
-	LastCustomData string         `json:"lastCustomData,omitempty"`
-	Original       *plan.Original `json:"original,omitempty"`
+	LastCustomData string              `json:"lastCustomData,omitempty"`
+	Original       *prototype.Original `json:"original,omitempty"`
 	// LearnsOriginal says that the donor's customData is the original's.
 	LearnsOriginal bool `json:"learnsOriginal,omitempty"`
 }
@@ -88,7 +88,7 @@ func stateOf(r journal.Record) (s state, err error) {
 	if err := json.Unmarshal(r.State, &s); err != nil {
 		return state{}, fmt.Errorf("decode the state: %w", err)
 	}
-	n, definition := s.Names, plan.DefinitionOf(s.Pool)
+	n, definition := s.Names, prototype.DefinitionOf(s.Pool)
 	for _, x := range []struct{ id, want fleet.ResourceID }{
 		{s.Pool, fleet.ResourceID(r.Pool)},
 		{s.Instance, s.Pool.Child("virtualMachines", s.Instance.Name())},
@@ -125,7 +125,7 @@ func (s *state) inherit(old journal.Record, pool fleet.Pool, donor *fleet.Instan
 	}
 	if s.Original == nil || !s.Original.Image.Same(image) {
 		image.ExactVersion = ""
-		s.Original = &plan.Original{Image: image, Extensions: pool.Model.Extensions, At: now}
+		s.Original = &prototype.Original{Image: image, Extensions: pool.Model.Extensions, At: now}
 	}
 	// A donor that was created after the record has customData at least as new.
 	s.LearnsOriginal = donor != nil && donor.Image.Same(image) &&

@@ -7,7 +7,7 @@ import (
 	"time"
 
 	"github.com/ortet/ortet/internal/fleet"
-	"github.com/ortet/ortet/internal/plan"
+	"github.com/ortet/ortet/internal/prototype"
 	"github.com/ortet/ortet/internal/workflow"
 )
 
@@ -56,11 +56,11 @@ func (c *capture) version(ctx context.Context, p *workflow.Pass) (workflow.Wait,
 			return false, invalid("create image version", string(id), "", "no snapshot %s of a generalised disk exists to make it from", s.Names.Generalized.Name())
 		case err != nil:
 			return false, missing(err)
-		case plan.RolledBack(v):
+		case prototype.RolledBack(v):
 			return false, invalid("create image version", string(id), "say --again to make another", "it was rolled back meanwhile")
 		}
-		ours := v.Tags[fleet.TagCapture] == c.name && v.ProvisioningState != plan.Deleting
-		return !ours || v.ProvisioningState == plan.Succeeded || v.ProvisioningState == plan.Failed, nil
+		ours := v.Tags[fleet.TagCapture] == c.name && v.ProvisioningState != prototype.Deleting
+		return !ours || v.ProvisioningState == prototype.Succeeded || v.ProvisioningState == prototype.Failed, nil
 	}
 	w, err := p.Ensure(ctx, change, is)
 	switch {
@@ -68,9 +68,9 @@ func (c *capture) version(ctx context.Context, p *workflow.Pass) (workflow.Wait,
 		p.Progress(-1, "zone-redundant images are not supported here: %v", err)
 		c.set(func(s *state) { s.StorageType = fleet.LRS })
 		return in(time.Millisecond, "building it locally redundant"), nil
-	case err != nil || w.In > 0 || there.ProvisioningState == plan.Succeeded:
+	case err != nil || w.In > 0 || there.ProvisioningState == prototype.Succeeded:
 		return w, err
-	case there.ProvisioningState == plan.Failed && plan.Ours(there.Tags):
+	case there.ProvisioningState == prototype.Failed && prototype.Ours(there.Tags):
 		if st := c.get(); st.StorageType == s.StorageType && st.Builds >= maxBuilds {
 			return done, invalid("create image version", string(id), "", "Azure failed to build it: %s", first(there.FailureMessage, "no reason given"))
 		}
@@ -104,7 +104,7 @@ func (c *capture) newVersion(ctx context.Context) (fleet.CreateVersion, error) {
 		id := s.Names.Version
 		change := fleet.CreateVersion{
 			ID: id, Location: s.Location, Source: s.Names.Generalized, Replicas: c.req.Replicas, ReplicationMode: fleet.ReplicationFull,
-			ExcludeFromLatest: c.req.ExcludeFromLatest || plan.AgainNamed(id.Name()), Tags: tags,
+			ExcludeFromLatest: c.req.ExcludeFromLatest || prototype.AgainNamed(id.Name()), Tags: tags,
 		}
 		if c.req.Shallow {
 			change.Replicas, change.ReplicationMode = 1, fleet.ReplicationShallow
@@ -133,7 +133,7 @@ func (c *capture) deleteVersion(ctx context.Context, p *workflow.Pass) (workflow
 	id := c.get().Names.Version
 	return p.Ensure(ctx, fleet.DeleteVersion{ID: id}, func(ctx context.Context) (bool, error) {
 		v, err := c.Cloud.Version(ctx, id)
-		kept := err == nil && (v.ProvisioningState == plan.Succeeded || v.Tags[fleet.TagCapture] != c.name)
+		kept := err == nil && (v.ProvisioningState == prototype.Succeeded || v.Tags[fleet.TagCapture] != c.name)
 		return kept || fleet.Is(err, fleet.KindNotFound), missing(err)
 	})
 }
@@ -163,7 +163,7 @@ func (c *capture) prune(ctx context.Context, p *workflow.Pass) (workflow.Wait, e
 	if err != nil {
 		return done, err
 	}
-	old, kept := plan.Prune(versions, uses, s.Names.Version, c.req.History)
+	old, kept := prototype.Prune(versions, uses, s.Names.Version, c.req.History)
 	for _, v := range old {
 		if !c.tried[strings.ToLower(v.Name)] {
 			c.deleting = v.ID

@@ -8,7 +8,7 @@ import (
 	"strings"
 
 	"github.com/ortet/ortet/internal/fleet"
-	"github.com/ortet/ortet/internal/plan"
+	"github.com/ortet/ortet/internal/prototype"
 	"github.com/ortet/ortet/internal/workflow"
 )
 
@@ -62,7 +62,7 @@ func (c *capture) protectWorkbench(ctx context.Context, p *workflow.Pass) (workf
 // usedByOthers gives an error if another capture uses the node, as donor or workbench:
 // the first of the two to end would remove its protection.
 func usedByOthers(node fleet.Node, pool fleet.ResourceID) error {
-	if by := plan.UsedBy(node, pool); by != "" {
+	if by := prototype.UsedBy(node, pool); by != "" {
 		return invalid("use workbench", "node "+node.Name, "", "a capture of %s uses it as its workbench", by)
 	}
 	if _, marked := node.Annotations[fleet.AnnotationCapture]; marked {
@@ -93,7 +93,7 @@ func (c *capture) chooseWorkbench(ctx context.Context, p *workflow.Pass) error {
 	if err != nil {
 		return err
 	}
-	w := &observer{Service: c.Service, o: plan.Observed{Pool: &pool, Instance: &instance}}
+	w := &observer{Service: c.Service, o: prototype.Observed{Pool: &pool, Instance: &instance}}
 	candidates, why := w.candidates(ctx, donor, s.Instance)
 	candidates = slices.DeleteFunc(candidates, func(n fleet.Node) bool { return slices.Contains(s.Lost, n.Name) })
 	w.choose(ctx, candidates, why, siblings)
@@ -119,7 +119,7 @@ func (c *capture) unprotectWorkbench(ctx context.Context, p *workflow.Pass) (wor
 	switch {
 	case missing(err) != nil:
 		return done, err
-	case err == nil && plan.UsedBy(node, c.get().Pool) != "":
+	case err == nil && prototype.UsedBy(node, c.get().Pool) != "":
 		return done, nil
 	case err == nil && node.UID == was.UID && node.Annotations[fleet.AnnotationWorkbench] != "":
 		if err := c.Cluster.Annotate(ctx, was.Node, map[string]*string{fleet.AnnotationWorkbench: nil, fleet.AnnotationScaleDownDisabled: was.ScaleDown}); missing(err) != nil {
@@ -178,7 +178,7 @@ func (c *capture) benchLost(ctx context.Context) string {
 		return "its instance was deleted"
 	case err != nil:
 		return ""
-	case i.ProvisioningState == plan.Deleting:
+	case i.ProvisioningState == prototype.Deleting:
 		return "its instance is being deleted"
 	case isDown(i):
 		return "its instance is " + string(i.Power)
