@@ -180,6 +180,7 @@ type capture struct {
 	restless  map[string]time.Time // since when an act waits for the scale set
 	patch     *fleet.PatchModel
 	create    *fleet.CreateVersion
+	failed    bool             // the version was seen Failed
 	deleting  fleet.ResourceID // version that prune deletes
 	tried     map[string]bool  // versions that it tried to delete
 	looked    time.Time        // at the workbench's node

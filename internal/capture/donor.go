@@ -43,48 +43,51 @@ func valueOf(annotations map[string]string, key string) *string {
 	return nil
 }
 
-// protect keeps autoscalers, health checks and upgrades off the donor.
+// protect keeps autoscalers, health checks and upgrades off the donor. The Node's mark is
+// set last and removed last: it says that the annotations are there.
 func (c *capture) protect(ctx context.Context, p *workflow.Pass) (workflow.Wait, error) {
 	s := c.get()
+	node, err := c.Cluster.Node(ctx, c.req.Node)
+	if err == nil && prototype.UsedBy(node, s.Pool) != "" {
+		err = invalid("protect", "node "+node.Name, "", "a capture of %s uses it as its workbench", prototype.UsedBy(node, s.Pool))
+	}
+	if err != nil {
+		return done, err
+	}
 	var was protectBefore
 	if there, err := p.Saved(&was); err != nil {
 		return done, err
 	} else if !there {
-		if err := c.readProtection(ctx, p, &was); err != nil {
+		if was, err = c.readProtection(ctx, p, node); err != nil {
 			return done, err
 		}
+		if err := p.Before(ctx, &was); err != nil {
+			return done, err
+		}
+	}
+	if node.Annotations[fleet.AnnotationCapture] != c.name {
 		value := yes
-		if err := c.Cluster.Annotate(ctx, c.req.Node, map[string]*string{fleet.AnnotationCapture: &c.name, fleet.AnnotationScaleDownDisabled: &value}); err != nil {
+		if err := c.annotateMachine(ctx, was, &value, &c.name); err != nil {
 			return done, err
 		}
-		if was.HasMachine {
-			if err := c.annotateMachine(ctx, was, &value, &c.name); err != nil {
-				return done, err
-			}
+		if err := c.Cluster.Annotate(ctx, node.Name, map[string]*string{fleet.AnnotationCapture: &c.name, fleet.AnnotationScaleDownDisabled: &value}); err != nil {
+			return done, err
 		}
 		c.event(false, "CaptureBegun", "its OS disk becomes a prototype of its pool ("+c.name+")")
 	}
 	return c.ensureProtection(ctx, p, s.Instance, fleet.Protection{ScaleIn: true, ScaleSetActions: true})
 }
 
-func (c *capture) readProtection(ctx context.Context, p *workflow.Pass, was *protectBefore) error {
-	s := c.get()
-	node, err := c.Cluster.Node(ctx, c.req.Node)
+func (c *capture) readProtection(ctx context.Context, p *workflow.Pass, node fleet.Node) (was protectBefore, err error) {
+	i, err := c.Cloud.Instance(ctx, c.get().Instance)
 	if err != nil {
-		return err
-	}
-	if by := prototype.UsedBy(node, s.Pool); by != "" {
-		return invalid("protect", "node "+node.Name, "", "a capture of %s uses it as its workbench", by)
-	}
-	i, err := c.Cloud.Instance(ctx, s.Instance)
-	if err != nil {
-		return err
+		return was, err
 	}
 	machine, known, err := c.Cluster.Machine(ctx, node)
 	if err != nil {
-		return err
+		return was, err
 	}
-	*was = protectBefore{UID: node.UID, Protection: i.Protection, ScaleDown: valueOf(node.Annotations, fleet.AnnotationScaleDownDisabled), HasMachine: known}
+	was = protectBefore{UID: node.UID, Protection: i.Protection, ScaleDown: valueOf(node.Annotations, fleet.AnnotationScaleDownDisabled), HasMachine: known}
 	if known {
 		was.Skip, was.Machine = valueOf(machine, fleet.AnnotationSkipRemediation), map[string]string{}
 		for _, k := range []string{fleet.AnnotationCapiMachine, fleet.AnnotationCapiNamespace} {
@@ -97,23 +100,27 @@ func (c *capture) readProtection(ctx context.Context, p *workflow.Pass, was *pro
 	if was.ScaleDown != nil && *was.ScaleDown == yes {
 		p.Note("node %s had %s=true before, and still has", node.Name, fleet.AnnotationScaleDownDisabled)
 	}
-	return p.Before(ctx, was)
+	return was, nil
 }
 
 func (c *capture) annotateMachine(ctx context.Context, was protectBefore, skip, mark *string) error {
+	if !was.HasMachine {
+		return nil
+	}
 	_, _, err := c.Cluster.AnnotateMachine(ctx, fleet.Node{Name: c.req.Node, Annotations: was.Machine}, map[string]*string{
 		fleet.AnnotationSkipRemediation: skip, fleet.AnnotationCapture: mark,
 	})
 	return err
 }
 
-// ensureProtection sets an instance's protection. One that is gone has none.
+// ensureProtection sets an instance's protection: an empty policy, not null, to remove
+// it, since Azure does not document that null does.
 func (c *capture) ensureProtection(ctx context.Context, p *workflow.Pass, id fleet.ResourceID, want fleet.Protection) (workflow.Wait, error) {
-	w, err := p.Ensure(ctx, fleet.ProtectInstance{Instance: id, Protection: want}, func(ctx context.Context) (bool, error) {
+	want.Off = !want.Protects()
+	return p.Ensure(ctx, fleet.ProtectInstance{Instance: id, Protection: want}, func(ctx context.Context) (bool, error) {
 		i, err := c.Cloud.Instance(ctx, id)
 		return err == nil && i.Protection.ScaleIn == want.ScaleIn && i.Protection.ScaleSetActions == want.ScaleSetActions, err
 	})
-	return w, err
 }
 
 // unprotect restores what protect found. A Node that was made again by its kubelet since
@@ -123,23 +130,22 @@ func (c *capture) unprotect(ctx context.Context, p *workflow.Pass) (workflow.Wai
 	if there, err := p.Saved(&was); !there || err != nil {
 		return done, err
 	}
-	if was.HasMachine {
+	node, err := c.Cluster.Node(ctx, c.req.Node)
+	if missing(err) != nil {
+		return done, err
+	}
+	same := err == nil && node.UID == was.UID
+	if !same || node.Annotations[fleet.AnnotationCapture] == c.name {
 		if err := c.annotateMachine(ctx, was, was.Skip, nil); err != nil {
 			return done, err
 		}
 	}
-	node, err := c.Cluster.Node(ctx, c.req.Node)
-	if err == nil && node.UID == was.UID && node.Annotations[fleet.AnnotationCapture] != "" {
-		err = c.Cluster.Annotate(ctx, c.req.Node, map[string]*string{fleet.AnnotationCapture: nil, fleet.AnnotationScaleDownDisabled: was.ScaleDown})
-		if err == nil {
-			c.event(false, "CaptureGaveBack", "returned to service after its disk was captured ("+c.name+")")
+	if same && node.Annotations[fleet.AnnotationCapture] == c.name {
+		if err := c.Cluster.Annotate(ctx, c.req.Node, map[string]*string{fleet.AnnotationCapture: nil, fleet.AnnotationScaleDownDisabled: was.ScaleDown}); err != nil {
+			return done, err
 		}
+		c.event(false, "CaptureGaveBack", "returned to service after its disk was captured ("+c.name+")")
 	}
-	if missing(err) != nil {
-		return done, err
-	}
-	// An empty policy, not null: Azure does not document that null removes one.
-	was.Protection.Off = !was.Protection.Protects()
 	w, err := c.ensureProtection(ctx, p, c.get().Instance, was.Protection)
 	return w, missing(err)
 }

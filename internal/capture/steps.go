@@ -28,7 +28,8 @@ const minute = time.Minute
 // onWorkbench are the rows that are undone and done again if the workbench is lost.
 var onWorkbench = []string{"protect-workbench", "hold-reboots", "work-disk", "attach", "generalize", "save"}
 
-// table gives a capture's rows. Usual durations are those of kamino's published logs
+// table gives a capture's rows. A row that is skipped has succeeded, whatever it waits
+// for: who must wait for two rows names both. Usual durations are those of kamino's published logs
 // and of the documentation.
 func (c *capture) table(at start) workflow.Table {
 	s := c.get()
@@ -59,14 +60,14 @@ func (c *capture) table(at start) workflow.Table {
 		{ID: "gallery", Title: "Create the gallery " + s.Names.Gallery.Name(), Usual: 10 * row, After: []string{"inspect"}, Do: c.gallery},
 		{ID: "definition", Title: "Create the image definition " + s.Names.Definition.Name(), Usual: 10 * row, After: []string{"gallery"}, Do: c.definition},
 		{
-			ID: "protect", Title: "Protect " + donor + " from autoscalers and repairs", Usual: 15 * row, After: []string{"definition"}, Do: c.protect,
+			ID: "protect", Title: "Protect " + donor + " from autoscalers and repairs", Usual: 15 * row, After: []string{"inspect", "definition"}, Do: c.protect,
 			Undo: undo(workflow.Undo{
 				ID: "unprotect", Title: "Restore " + donor + "'s protection", Usual: 15 * row, Deadline: 40 * minute, When: []string{"snapshot"}, After: []string{"start", "uncordon"},
 				Do: c.unprotect, Manual: c.manualUnprotect,
 			}),
 		},
 		{
-			ID: "protect-workbench", Title: strings.TrimSpace("Protect the workbench "+bench) + " from scale-in", Usual: 15 * row, After: []string{"definition"}, Do: c.protectWorkbench,
+			ID: "protect-workbench", Title: strings.TrimSpace("Protect the workbench "+bench) + " from scale-in", Usual: 15 * row, After: []string{"inspect", "definition"}, Do: c.protectWorkbench,
 			Undo: undo(workflow.Undo{
 				ID: "unprotect-workbench", Title: "Restore the workbench's protection", Usual: 15 * row, When: []string{"save"}, Needs: []string{"detach"},
 				Do: c.unprotectWorkbench, Manual: c.manualUnprotectWorkbench,
@@ -129,7 +130,7 @@ func (c *capture) table(at start) workflow.Table {
 			// The version waits for the donor: an image of one that does not come back must
 			// not be used.
 			ID: "version", Title: "Build image version " + version, Usual: build, Deadline: buildFor,
-			After: []string{"generalized-snapshot", "start", "uncordon", "unprotect"}, Do: c.version,
+			After: []string{"definition", "generalized-snapshot", "start", "uncordon", "unprotect"}, Do: c.version,
 			Undo: undo(workflow.Undo{
 				ID: "delete-version", Title: "Delete the unfinished image version", Usual: minute, Deadline: 60 * minute, Keep: journal.Running,
 				Do: c.deleteVersion, Manual: manualDelete("resource", s.Names.Version),
@@ -141,7 +142,7 @@ func (c *capture) table(at start) workflow.Table {
 		},
 		{ID: "model", Title: "Point " + s.Pool.Name() + "'s model at " + version, Usual: 30 * row, Deadline: 60 * minute, After: []string{"version"}, Commits: true, Do: c.model},
 		{ID: "extensions", Title: "Delete extensions from the model" + list(at.toDelete), Usual: time.Duration(len(at.toDelete)) * 30 * row, Deadline: 60 * minute, After: []string{"model"}, Do: c.extensions},
-		{ID: "grow", Title: fmt.Sprintf("Add %d new node(s)", c.req.NewNodes), Usual: 2 * minute, Deadline: 60 * minute, After: []string{"extensions"}, Do: c.grow},
+		{ID: "grow", Title: fmt.Sprintf("Add %d new node(s)", c.req.NewNodes), Usual: 2 * minute, Deadline: 60 * minute, After: []string{"model", "extensions"}, Do: c.grow},
 	}
 	for i := range t {
 		t[i].Skip, t[i].Taken = at.skip[t[i].ID], at.taken[t[i].ID]

@@ -71,14 +71,11 @@ func (c *capture) version(ctx context.Context, p *workflow.Pass) (workflow.Wait,
 	case err != nil || w.In > 0 || there.ProvisioningState == prototype.Succeeded:
 		return w, err
 	case there.ProvisioningState == prototype.Failed && prototype.Ours(there.Tags):
-		if st := c.get(); st.StorageType == s.StorageType && st.Builds >= maxBuilds {
+		if c.get().Builds > maxBuilds {
 			return done, invalid("create image version", string(id), "", "Azure failed to build it: %s", first(there.FailureMessage, "no reason given"))
 		}
-		w, err := p.Ensure(ctx, fleet.DeleteVersion{ID: id}, gone(c.Cloud.Version, id))
-		if err == nil && w.In == 0 {
-			c.set(func(s *state) { s.Builds++ })
-		}
-		return c.then(w, err)
+		c.failed = false
+		return c.then(p.Ensure(ctx, fleet.DeleteVersion{ID: id}, gone(c.Cloud.Version, id)))
 	}
 	w = in(versionEvery, "Azure: %s", there.ProvisioningState) // another's, or being deleted
 	w.Percent = there.Progress

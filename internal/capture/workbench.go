@@ -28,20 +28,22 @@ type benchBefore struct {
 // instance's policy, the cluster's the Node's annotation.
 func (c *capture) protectWorkbench(ctx context.Context, p *workflow.Pass) (workflow.Wait, error) {
 	var was benchBefore
-	if there, err := p.Saved(&was); err != nil {
+	there, err := p.Saved(&was)
+	if err == nil && !there {
+		err = c.chooseWorkbench(ctx, p)
+	}
+	if err != nil {
 		return done, err
-	} else if !there {
-		if err := c.chooseWorkbench(ctx, p); err != nil {
-			return done, err
-		}
-		b, pool := c.get().Bench, c.get().Pool
-		node, err := c.Cluster.Node(ctx, b.Node)
-		if err == nil {
-			err = usedByOthers(node, pool)
-		}
-		if err != nil {
-			return done, c.onBench(ctx, err)
-		}
+	}
+	b, by := c.get().Bench, string(c.get().Pool)
+	node, err := c.Cluster.Node(ctx, b.Node)
+	if err == nil {
+		err = usedByOthers(node, c.get().Pool)
+	}
+	if err != nil {
+		return done, c.onBench(ctx, err)
+	}
+	if !there {
 		i, err := c.Cloud.Instance(ctx, b.Instance)
 		if err != nil {
 			return done, c.onBench(ctx, err)
@@ -51,9 +53,11 @@ func (c *capture) protectWorkbench(ctx context.Context, p *workflow.Pass) (workf
 			return done, err
 		}
 	}
-	value, by := yes, string(c.get().Pool)
-	if err := c.Cluster.Annotate(ctx, was.Node, map[string]*string{fleet.AnnotationScaleDownDisabled: &value, fleet.AnnotationWorkbench: &by}); err != nil {
-		return done, c.onBench(ctx, err)
+	if node.Annotations[fleet.AnnotationWorkbench] != by {
+		value := yes
+		if err := c.Cluster.Annotate(ctx, was.Node, map[string]*string{fleet.AnnotationScaleDownDisabled: &value, fleet.AnnotationWorkbench: &by}); err != nil {
+			return done, c.onBench(ctx, err)
+		}
 	}
 	w, err := c.ensureProtection(ctx, p, was.Instance, fleet.Protection{ScaleIn: true, ScaleSetActions: was.Protection.ScaleSetActions})
 	return w, c.onBench(ctx, err)
@@ -126,7 +130,6 @@ func (c *capture) unprotectWorkbench(ctx context.Context, p *workflow.Pass) (wor
 			return done, err
 		}
 	}
-	was.Protection.Off = !was.Protection.Protects()
 	w, err := c.ensureProtection(ctx, p, was.Instance, was.Protection)
 	return w, missing(err)
 }
