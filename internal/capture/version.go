@@ -59,6 +59,11 @@ func (c *capture) version(ctx context.Context, p *workflow.Pass) (workflow.Wait,
 		case prototype.RolledBack(v):
 			return false, invalid("create image version", string(id), "say --again to make another", "it was rolled back meanwhile")
 		}
+		if v.ProvisioningState == prototype.Failed && !c.failed { // Ensure gives the operation's error
+			c.failed = true
+			c.set(func(s *state) { s.Builds++ })
+			return false, nil
+		}
 		ours := v.Tags[fleet.TagCapture] == c.name && v.ProvisioningState != prototype.Deleting
 		return !ours || v.ProvisioningState == prototype.Succeeded || v.ProvisioningState == prototype.Failed, nil
 	}
