@@ -18,11 +18,13 @@ import (
 	"github.com/ortet/ortet/internal/azure"
 	"github.com/ortet/ortet/internal/azure/arm"
 	"github.com/ortet/ortet/internal/capture"
+	"github.com/ortet/ortet/internal/cluster"
 	"github.com/ortet/ortet/internal/cluster/kube"
 	"github.com/ortet/ortet/internal/engine"
 	"github.com/ortet/ortet/internal/fleet"
 	"github.com/ortet/ortet/internal/prototype"
 	"github.com/ortet/ortet/internal/workflow"
+	"github.com/ortet/ortet/internal/workflow/journal"
 )
 
 // A process is one ortet at work.
@@ -118,10 +120,37 @@ func (w *world) newCaptures(name string, to transporter, cluster http.RoundTripp
 		return nil, err
 	}
 	return captures{capture.New(capture.Config{
-		Cloud: azure.Retry(azure.Settled(azure.Limit(cloud, azure.Limits{})), azure.RetryPolicy{}), Cluster: c, Journal: &w.records, Log: slog.New(slog.DiscardHandler),
+		Cloud: azure.Retry(azure.Settled(azure.Limit(cloud, azure.Limits{})), azure.RetryPolicy{}), Cluster: mortal{c, p}, Journal: records{p}, Log: slog.New(slog.DiscardHandler),
 		Report: func(e workflow.Event) { p.report(engine.Event{Step: e.Step, State: states[e.Kind]}) }, Now: p.now,
 		Version: "test", Image: "ortet:test", Namespace: namespace, Holder: name, LockFor: leaseFor,
 	})}, nil
+}
+
+// mortal ends the run of a killed process, whose requests wait for ever.
+type mortal struct {
+	cluster.Cluster
+	p *process
+}
+
+func (m mortal) Hold(ctx context.Context, name, holder string, ttl time.Duration) (cluster.Holding, error) {
+	if m.p.isDead() {
+		return cluster.Holding{}, &fleet.Error{Op: "lock pool", Kind: fleet.KindHeld}
+	}
+	return m.Cluster.Hold(ctx, name, holder, ttl)
+}
+
+// records is the world's journal as a process sees it: once killed, it writes no more.
+type records struct{ p *process }
+
+func (r records) Load(ctx context.Context, pool string) (journal.Record, error) {
+	return r.p.w.records.Load(ctx, pool)
+}
+
+func (r records) Save(ctx context.Context, rec journal.Record) (journal.Record, error) {
+	if r.p.isDead() {
+		<-ctx.Done()
+	}
+	return r.p.w.records.Save(ctx, rec)
 }
 
 var states = map[string]engine.State{workflow.EventBegun: engine.StepStarted, workflow.EventDone: engine.StepDone, workflow.EventFailed: engine.StepFailed,
