@@ -44,7 +44,7 @@ func valueOf(annotations map[string]string, key string) *string {
 }
 
 // protect keeps autoscalers, health checks and upgrades off the donor. The Node's mark is
-// set last and removed last: it says that the annotations are there.
+// set last: it says that the annotations are there.
 func (c *capture) protect(ctx context.Context, p *workflow.Pass) (workflow.Wait, error) {
 	s := c.get()
 	node, err := c.Cluster.Node(ctx, c.req.Node)
@@ -135,8 +135,12 @@ func (c *capture) unprotect(ctx context.Context, p *workflow.Pass) (workflow.Wai
 		return done, err
 	}
 	same := err == nil && node.UID == was.UID
-	if !same || node.Annotations[fleet.AnnotationCapture] == c.name {
-		if err := c.annotateMachine(ctx, was, was.Skip, nil); err != nil {
+	if was.HasMachine {
+		machine, _, err := c.Cluster.Machine(ctx, fleet.Node{Name: c.req.Node, Annotations: was.Machine})
+		if err == nil && machine[fleet.AnnotationCapture] == c.name {
+			err = c.annotateMachine(ctx, was, was.Skip, nil)
+		}
+		if err != nil {
 			return done, err
 		}
 	}
