@@ -166,14 +166,16 @@ type capture struct {
 	*Service
 	asked Request // by this command
 
-	mu      sync.Mutex
-	req     Request // of the record
-	name    string  // of the capture
-	begun   time.Time
-	s       state
-	nothing bool
-	result  Result
-	events  map[string]time.Time // begin of what is under way
+	mu        sync.Mutex
+	req       Request // of the record
+	name      string  // of the capture
+	begun     time.Time
+	s         state
+	nothing   bool
+	result    Result
+	failure   string // of a step, and whether the donor did not come back
+	donorLost bool
+	events    map[string]time.Time // begin of what is under way
 
 	// Of this process alone.
 	pool      fleet.Pool           // as last read, for its Etag
@@ -228,12 +230,8 @@ func (c *capture) run(ctx context.Context) error {
 	}
 	err = runner.Run(ctx, pool, c)
 	var refused *workflow.Refused
-	var outcome *workflow.Outcome
-	switch {
-	case errors.As(err, &outcome) && outcome.Exit == workflow.ExitFailed && errors.As(err, &refused):
+	if workflow.ExitCode(err) == workflow.ExitFailed && errors.As(err, &refused) {
 		return refused // the inspection changes nothing
-	case errors.As(err, &outcome):
-		c.event(true, "CaptureFailed", "its disk was not captured; step "+outcome.Step+": "+outcome.Err.Error())
 	}
 	return err
 }
@@ -280,6 +278,9 @@ func (c *capture) report(e workflow.Event) {
 	case workflow.EventBegun:
 		c.events[e.Step] = c.Now()
 	case workflow.EventDone, workflow.EventFailed:
+		if e.Kind == workflow.EventFailed && (c.failure == "" || e.Step == "start") {
+			c.failure, c.donorLost = e.Step+": "+e.Message, e.Step == "start"
+		}
 		if begin, ok := c.events[e.Step]; ok {
 			c.result.Timing.Steps = append(c.result.Timing.Steps, StepTiming{e.Step, begin, c.Now()})
 		}
@@ -315,12 +316,18 @@ func (c *capture) fill() {
 	}
 }
 
-// event records a Kubernetes Event on the donor's Node.
-func (c *capture) event(warning bool, reason, message string) {
-	ctx, cancel := context.WithTimeout(context.Background(), 10*time.Second)
-	defer cancel()
-	if n, err := c.Cluster.Node(ctx, c.req.Node); err == nil {
-		c.Cluster.Event(ctx, n, warning, reason, message)
+// released records a Kubernetes Event on the donor's Node at the end of its protection.
+func (c *capture) released(ctx context.Context, node fleet.Node) {
+	c.mu.Lock()
+	failure, lost := c.failure, c.donorLost
+	c.mu.Unlock()
+	switch {
+	case lost:
+		c.Cluster.Event(ctx, node, true, "CaptureDonorLost", "did not come back after its disk was captured: "+failure)
+	case failure != "":
+		c.Cluster.Event(ctx, node, true, "CaptureFailed", "its disk was not captured; step "+failure)
+	default:
+		c.Cluster.Event(ctx, node, false, "CaptureGaveBack", "returned to service after its disk was captured ("+c.name+")")
 	}
 }
 

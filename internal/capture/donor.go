@@ -73,7 +73,7 @@ func (c *capture) protect(ctx context.Context, p *workflow.Pass) (workflow.Wait,
 		if err := c.Cluster.Annotate(ctx, node.Name, map[string]*string{fleet.AnnotationCapture: &c.name, fleet.AnnotationScaleDownDisabled: &value}); err != nil {
 			return done, err
 		}
-		c.event(false, "CaptureBegun", "its OS disk becomes a prototype of its pool ("+c.name+")")
+		c.Cluster.Event(ctx, node, false, "CaptureBegun", "its OS disk becomes a prototype of its pool ("+c.name+")")
 	}
 	return c.ensureProtection(ctx, p, s.Instance, fleet.Protection{ScaleIn: true, ScaleSetActions: true})
 }
@@ -148,7 +148,7 @@ func (c *capture) unprotect(ctx context.Context, p *workflow.Pass) (workflow.Wai
 		if err := c.Cluster.Annotate(ctx, c.req.Node, map[string]*string{fleet.AnnotationCapture: nil, fleet.AnnotationScaleDownDisabled: was.ScaleDown}); err != nil {
 			return done, err
 		}
-		c.event(false, "CaptureGaveBack", "returned to service after its disk was captured ("+c.name+")")
+		c.released(ctx, node)
 	}
 	w, err := c.ensureProtection(ctx, p, c.get().Instance, was.Protection)
 	return w, missing(err)

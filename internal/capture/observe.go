@@ -35,12 +35,13 @@ func together(calls ...func()) {
 
 func (c *capture) observe(ctx context.Context) (prototype.Observed, prototype.Names) {
 	w := &observer{Service: c.Service, q: c.req, o: prototype.Observed{SelfNode: c.SelfNode}}
-	read(ctx, w, "node "+w.q.Node, &w.o.Donor, func(ctx context.Context) (fleet.Node, error) { return c.Cluster.Node(ctx, w.q.Node) })
-	if w.o.Donor == nil {
+	donor, err := c.Cluster.Node(ctx, w.q.Node)
+	w.unreadable("node "+w.q.Node, missing(err))
+	if err != nil {
 		w.denied(ctx, "")
 		return w.o, prototype.Names{}
 	}
-	donor := *w.o.Donor
+	w.o.Donor = &donor
 	id, err := fleet.ParseProviderID(donor.ProviderID)
 	if err != nil {
 		w.o.NotInstance = err
@@ -52,12 +53,8 @@ func (c *capture) observe(ctx context.Context) (prototype.Observed, prototype.Na
 	var why map[string]int
 	var siblings []fleet.Instance
 	together(
-		func() {
-			read(ctx, w, string(id.Parent()), &w.o.Pool, func(ctx context.Context) (fleet.Pool, error) { return c.Cloud.Pool(ctx, id.Parent()) })
-		},
-		func() {
-			read(ctx, w, string(id), &w.o.Instance, func(ctx context.Context) (fleet.Instance, error) { return c.Cloud.Instance(ctx, id) })
-		},
+		func() { read(ctx, w, id.Parent(), &w.o.Pool, c.Cloud.Pool) },
+		func() { read(ctx, w, id, &w.o.Instance, c.Cloud.Instance) },
 		func() {
 			all, err := c.Cloud.Instances(ctx, id.Parent())
 			w.unreadable(string(id.Parent()), err)
@@ -106,21 +103,11 @@ func (w *observer) obstacles(ctx context.Context, pool fleet.ResourceID) {
 func (w *observer) resources(ctx context.Context, names prototype.Names) {
 	c, o := w.Cloud, &w.o
 	calls := []func(){
-		func() {
-			read(ctx, w, string(names.Gallery), &o.Gallery, func(ctx context.Context) (fleet.Gallery, error) { return c.Gallery(ctx, names.Gallery) })
-		},
-		func() {
-			read(ctx, w, string(names.Definition), &o.Definition, func(ctx context.Context) (fleet.Definition, error) { return c.Definition(ctx, names.Definition) })
-		},
-		func() {
-			read(ctx, w, string(names.Snapshot), &o.Snapshot, func(ctx context.Context) (fleet.Snapshot, error) { return c.Snapshot(ctx, names.Snapshot) })
-		},
-		func() {
-			read(ctx, w, string(names.Generalized), &o.Generalized, func(ctx context.Context) (fleet.Snapshot, error) { return c.Snapshot(ctx, names.Generalized) })
-		},
-		func() {
-			read(ctx, w, string(names.WorkDisk), &o.WorkDisk, func(ctx context.Context) (fleet.Disk, error) { return c.Disk(ctx, names.WorkDisk) })
-		},
+		func() { read(ctx, w, names.Gallery, &o.Gallery, c.Gallery) },
+		func() { read(ctx, w, names.Definition, &o.Definition, c.Definition) },
+		func() { read(ctx, w, names.Snapshot, &o.Snapshot, c.Snapshot) },
+		func() { read(ctx, w, names.Generalized, &o.Generalized, c.Snapshot) },
+		func() { read(ctx, w, names.WorkDisk, &o.WorkDisk, c.Disk) },
 		func() {
 			versions, err := c.Versions(ctx, names.Definition)
 			w.unreadable(string(names.Definition), missing(err))
@@ -139,9 +126,7 @@ func (w *observer) resources(ctx context.Context, names prototype.Names) {
 			}
 		})
 		if id := o.Instance.OSDisk; id != "" {
-			calls = append(calls, func() {
-				read(ctx, w, string(id), &o.Disk, func(ctx context.Context) (fleet.Disk, error) { return c.Disk(ctx, id) })
-			})
+			calls = append(calls, func() { read(ctx, w, id, &o.Disk, c.Disk) })
 		}
 	}
 	together(calls...)
@@ -166,12 +151,12 @@ func (w *observer) size(ctx context.Context, name string) (fleet.SizeInfo, bool)
 }
 
 // read reads one resource; one that is missing leaves it nil.
-func read[T any](ctx context.Context, w *observer, on string, into **T, get func(ctx context.Context) (T, error)) {
-	v, err := get(ctx)
+func read[T any](ctx context.Context, w *observer, id fleet.ResourceID, into **T, get func(context.Context, fleet.ResourceID) (T, error)) {
+	v, err := get(ctx, id)
 	if err == nil {
 		*into = &v
 	}
-	w.unreadable(on, missing(err))
+	w.unreadable(string(id), missing(err))
 }
 
 func (w *observer) unreadable(on string, err error) {
