@@ -2,6 +2,7 @@ package capture_test
 
 import (
 	"flag"
+	"math/rand/v2"
 	"testing"
 
 	"github.com/ortet/ortet/internal/capture"
@@ -18,9 +19,9 @@ func TestTable(t *testing.T) {
 	}
 	ends := map[string]int{}
 	for seed := range *walks {
-		end, err := workflowtest.Walk{Rows: workflowtest.Skipping(capture.Table), Redo: capture.OnWorkbench}.Play(seed)
+		end, err := workflowtest.Walk{Rows: workflowtest.Skipping(capture.Table), Redo: capture.OnWorkbench}.Play(rand.New(rand.NewPCG(seed, 1)))
 		if err != nil {
-			t.Fatal(err)
+			t.Fatalf("seed %d: %v", seed, err)
 		}
 		ends[end]++
 	}

@@ -2,6 +2,7 @@ package workflow_test
 
 import (
 	"flag"
+	"math/rand/v2"
 	"testing"
 	"time"
 
@@ -21,9 +22,9 @@ func TestRandomWalk(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			begun, ends := time.Now(), map[string]int{}
 			for seed := range *walksFlag {
-				end, err := workflowtest.Walk{Rows: rows, Redo: redoRows}.Play(seed)
+				end, err := workflowtest.Walk{Rows: rows, Redo: redoRows}.Play(rand.New(rand.NewPCG(seed, 1)))
 				if err != nil {
-					t.Fatal(err)
+					t.Fatalf("seed %d: %v", seed, err)
 				}
 				ends[end]++
 			}
@@ -37,7 +38,7 @@ func TestRandomWalkFindsUndoInFlight(t *testing.T) {
 	const walks = 5_000
 	found := 0
 	for seed := range uint64(walks) {
-		if _, err := (workflowtest.Walk{Rows: workflowtest.Skipping(captureTable), Redo: redoRows, InFlight: true}).Play(seed); err != nil {
+		if _, err := (workflowtest.Walk{Rows: workflowtest.Skipping(captureTable), Redo: redoRows, InFlight: true}).Play(rand.New(rand.NewPCG(seed, 1))); err != nil {
 			found++
 		}
 	}

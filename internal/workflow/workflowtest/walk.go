@@ -25,12 +25,12 @@ type Walk struct {
 	InFlight bool
 }
 
-// Play plays the walk of a seed. It gives how that ended, or what was broken.
-func (w Walk) Play(seed uint64) (end string, err error) {
-	x := &walk{Rand: rand.New(rand.NewPCG(seed, 1)), Walk: w} // #nosec G404 -- the same at every run
+// Play plays a walk. It gives how that ended, or what was broken.
+func (w Walk) Play(random *rand.Rand) (end string, err error) {
+	x := &walk{Rand: random, Walk: w}
 	end = x.play()
 	if x.broken != "" {
-		return "", fmt.Errorf("seed %d: %s\n%v\n%v", seed, x.broken, x.log, x.rec.Steps)
+		return "", fmt.Errorf("%s\n%v\n%v", x.broken, x.log, x.rec.Steps)
 	}
 	return end, nil
 }
