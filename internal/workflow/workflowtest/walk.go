@@ -6,7 +6,6 @@ import (
 	"errors"
 	"fmt"
 	"maps"
-	"math/rand/v2"
 	"slices"
 
 	"github.com/ortet/ortet/internal/workflow"
@@ -26,8 +25,8 @@ type Walk struct {
 }
 
 // Play plays a walk. It gives how that ended, or what was broken.
-func (w Walk) Play(random *rand.Rand) (end string, err error) {
-	x := &walk{Rand: random, Walk: w}
+func (w Walk) Play(random Random) (end string, err error) {
+	x := &walk{Random: random, Walk: w}
 	end = x.play()
 	if x.broken != "" {
 		return "", fmt.Errorf("%s\n%v\n%v", x.broken, x.log, x.rec.Steps)
@@ -35,8 +34,11 @@ func (w Walk) Play(random *rand.Rand) (end string, err error) {
 	return end, nil
 }
 
+// A Random is a *rand.Rand.
+type Random interface{ IntN(n int) int }
+
 type walk struct {
-	*rand.Rand
+	Random
 	Walk
 	there   map[string]bool
 	version bool // a complete version stays
