@@ -34,7 +34,7 @@ func (w Walk) Play(random Random) (end string, err error) {
 	return end, nil
 }
 
-// A Random is a *rand.Rand.
+// A Random gives numbers below n, as those of math/rand/v2 do.
 type Random interface{ IntN(n int) int }
 
 type walk struct {
