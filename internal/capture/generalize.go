@@ -112,7 +112,7 @@ func (c *capture) checkBench(ctx context.Context, name string) error {
 	node, err := c.Cluster.Node(ctx, name)
 	silent := now.Sub(node.ReadySince)
 	if err != nil || node.Ready || silent < offFor {
-		return nil //nolint:nilerr // the pod is read next, and tells what is wrong
+		return nil //nolint:nilerr // the pod is read next, and shows what is wrong
 	}
 	i, err := c.Cloud.Instance(ctx, c.get().Bench.Instance)
 	off := fleet.Is(err, fleet.KindNotFound) || err == nil && isDown(i)

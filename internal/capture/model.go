@@ -185,7 +185,7 @@ func (c *capture) usable(ctx context.Context) (fleet.ImageVersion, error) {
 	case v.ProvisioningState != prototype.Succeeded:
 		err = invalid("patch model", string(id), "", "it is %s", v.ProvisioningState)
 	case prototype.RolledBack(v):
-		err = invalid("patch model", string(id), "", "it was rolled back meanwhile")
+		err = invalid("patch model", string(id), "", "it was rolled back since")
 	}
 	return v, err
 }

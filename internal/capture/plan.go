@@ -288,8 +288,8 @@ func (s *Service) Plan(ctx context.Context, q Request) (prototype.Plan, error) {
 	if at.fromDonor {
 		p.Notes = append(p.Notes, "the drain evicts the pods of "+q.Node+": where they fit on no other node, an autoscaler may add one, and remove it later; the model is changed once that has ended")
 	}
-	switch holding, held, err := c.Cluster.Holding(ctx, string(pool)); {
-	case err == nil && held && c.Now().Sub(holding.Renewed) < c.LockFor:
+	switch holding, locked, err := c.Cluster.Holding(ctx, string(pool)); {
+	case err == nil && locked && c.Now().Sub(holding.Renewed) < c.LockFor:
 		p.Problems = []prototype.Problem{{Code: "Held", On: string(pool), What: holding.Holder + " has the pool lock since " + holding.Since.UTC().Format(time.RFC3339), WayOut: "wait until it has ended"}}
 	case rec.Open():
 		p.Resumes, p.NothingToDo = true, false

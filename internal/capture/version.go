@@ -57,7 +57,7 @@ func (c *capture) version(ctx context.Context, p *workflow.Pass) (workflow.Wait,
 		case err != nil:
 			return false, missing(err)
 		case prototype.RolledBack(v):
-			return false, invalid("create image version", string(id), "say --again to make another", "it was rolled back meanwhile")
+			return false, invalid("create image version", string(id), "say --again to make another", "it was rolled back since")
 		}
 		if v.ProvisioningState == prototype.Failed && !c.failed { // Ensure gives the operation's error
 			c.failed = true
