@@ -214,8 +214,8 @@ func (s *Service) Capture(ctx context.Context, q Request) (Result, error) {
 
 func (c *capture) run(ctx context.Context) error {
 	pool, err := c.findPool(ctx)
-	if err != nil {
-		return err
+	if err != nil { // a record may be open
+		return &workflow.Outcome{Exit: workflow.ExitInterrupted, Step: "preflight", Err: err}
 	}
 	if pool == "" {
 		found, err := c.Plan(ctx, journal.Record{})
