@@ -8,6 +8,7 @@ import (
 	"fmt"
 	"log/slog"
 	"net/http"
+	"slices"
 	"strings"
 	"sync"
 	"time"
@@ -53,6 +54,11 @@ type process struct {
 
 // programName chooses what is tested: "engine", or "capture" for internal/capture.
 var programName = flag.String("program", "engine", "what is tested: engine or capture")
+
+// unplayable reports whether a story needs what the program does not have yet.
+func unplayable(s Story) bool {
+	return *programName == "capture" && slices.ContainsFunc(s.Asks, func(a Ask) bool { return a.Do == "rollback" })
+}
 
 // A program is what a command calls.
 type program interface {
