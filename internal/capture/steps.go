@@ -95,7 +95,7 @@ func (c *capture) table(at start) workflow.Table {
 		},
 		{
 			ID: "hold-reboots", Title: "Block kured reboots", Deadline: 120 * minute, After: []string{"snapshot"}, Do: c.holdReboots,
-			Undo: &workflow.Undo{ID: "release-reboots", Title: "Unblock kured reboots", When: []string{"save"}, Needs: []string{"detach"}, Do: c.releaseReboots},
+			Undo: &workflow.Undo{ID: "release-reboots", Title: "Unblock kured reboots", When: []string{"save"}, Needs: []string{"detach"}, Do: c.releaseReboots, Manual: func() string { return "kured's lock has a time to live of 3 hours, or remove it from its DaemonSet" }},
 		},
 		{
 			ID: "work-disk", Title: "Create a copy of the disk from the snapshot", Usual: 10 * time.Second, Deadline: 30 * minute, After: []string{"snapshot"}, Do: c.workDisk,
