@@ -84,7 +84,7 @@ func (c *capture) decide(ctx context.Context, r journal.Record) (at start, o pro
 			c.set(func(s *state) { s.Names = names })
 		}
 	}
-	c.skips(&at, o, names, course)
+	c.skips(&at, o, names, course, r.Open())
 	return at, o, nil
 }
 
@@ -142,7 +142,7 @@ func (c *capture) begin(r journal.Record, before state, o prototype.Observed, na
 }
 
 // skips decides which rows the plan does not need, and of which the effect is there.
-func (c *capture) skips(at *start, o prototype.Observed, names prototype.Names, course prototype.Course) {
+func (c *capture) skips(at *start, o prototype.Observed, names prototype.Names, course prototype.Course, open bool) {
 	at.skip, at.taken, at.irreversible, at.fromDonor = map[string]string{}, map[string]bool{}, map[string][]string{}, course.FromDonor()
 	skip := func(why string, ids ...string) {
 		for _, id := range ids {
@@ -214,7 +214,7 @@ func (c *capture) skips(at *start, o prototype.Observed, names prototype.Names, 
 	at.nothing = !slices.ContainsFunc(c.table(*at), func(s workflow.Step) bool {
 		return s.ID != "grow" && s.Skip == "" || s.Taken
 	})
-	if at.nothing && c.req.NewNodes > 0 && c.get().GrowTo == 0 { // a repeat must not add them twice
+	if at.nothing && c.req.NewNodes > 0 && !open { // a repeat must not add them twice
 		skip("nothing else is to be done", "grow")
 		at.notes = append(at.notes, "no nodes were added, since nothing else was to do")
 	}
