@@ -38,6 +38,7 @@ var rooms = map[string][]string{
 	"internal/engine":           {"internal/prototype", "internal/journal", "internal/azure", "internal/cluster", "internal/fleet", "internal/wire"},
 	"internal/workflow":         {"internal/azure", "internal/cluster", "internal/fleet"},
 	"internal/workflow/journal": {"internal/fleet"},
+	"internal/capture":          {"internal/workflow", "internal/prototype", "internal/azure", "internal/cluster", "internal/fleet", "internal/wire"},
 	"internal/donors":           {"internal/fleet"},
 	"internal/auto":             {"internal/donors", "internal/engine", "internal/prototype", "internal/fleet"},
 	"internal/redact":           {"internal/wire"},

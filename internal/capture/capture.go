@@ -1,0 +1,386 @@
+// Package capture makes a node's OS disk the image of its pool's new nodes.
+//
+// steps.go is the table: each row names an act and its undo. plan.go decides from the
+// world which rows run; nothing else does. An act is one pass of internal/workflow: it
+// observes, and asks for what is not so.
+package capture
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"log/slog"
+	"slices"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/ortet/ortet/internal/azure"
+	"github.com/ortet/ortet/internal/cluster"
+	"github.com/ortet/ortet/internal/fleet"
+	"github.com/ortet/ortet/internal/prototype"
+	"github.com/ortet/ortet/internal/workflow"
+	"github.com/ortet/ortet/internal/workflow/journal"
+)
+
+// Kind is that of a capture's record.
+const Kind = "capture"
+
+// How new nodes come to join the cluster.
+const (
+	BootstrapKeep  = "keep"  // the model's customData stays
+	BootstrapBaked = "baked" // all that a node needs is on its disk: customData becomes a no-op
+)
+
+// A Request says which node to capture, and how. It is part of the record, so that a
+// resumed run does the same.
+type Request struct {
+	Node                  string                  `json:"node"`                            // the donor
+	Again                 bool                    `json:"again,omitempty"`                 // a second version on the same day
+	Deallocate            bool                    `json:"deallocate,omitempty"`            // instead of powering off
+	GracePeriod           time.Duration           `json:"gracePeriod,omitempty"`           // of each pod; 0 is 300 s
+	ForceDrain            bool                    `json:"forceDrain,omitempty"`            // delete what is left at the drain's deadline
+	History               int                     `json:"history,omitempty"`               // versions to keep; 0 is 3
+	Replicas              int32                   `json:"replicas,omitempty"`              // of the version; 0 is 3
+	Shallow               bool                    `json:"shallow,omitempty"`               // a version without copies, for development
+	Bootstrap             string                  `json:"bootstrap,omitempty"`             // "" is BootstrapKeep
+	AcceptPoolCredentials bool                    `json:"acceptPoolCredentials,omitempty"` // in the image
+	AcceptSecrets         []string                `json:"acceptSecrets,omitempty"`         // paths of files, or of folders that end in "/"
+	RemoveSecrets         bool                    `json:"removeSecrets,omitempty"`         // from the copy of the disk
+	ScanImages            bool                    `json:"scanImages,omitempty"`            // image layers, for all kinds of secrets
+	Extensions            prototype.ExtensionRule `json:"extensions"`                      // which of the model's go
+	NewNodes              int64                   `json:"newNodes,omitempty"`              // to add once the model is changed
+	Workbench             string                  `json:"workbench,omitempty"`             // node; "" is any that fits
+	AllowRolling          bool                    `json:"allowRolling,omitempty"`
+	ExcludeFromLatest     bool                    `json:"excludeFromLatest,omitempty"`
+	AllowOwned            bool                    `json:"allowOwned,omitempty"`
+	// Check, if not nil, is called under the pool lock before anything is changed. Its
+	// error ends the capture. A resumed capture is not checked.
+	Check func(ctx context.Context) error `json:"-"`
+}
+
+func (q Request) withDefaults() Request {
+	if q.GracePeriod <= 0 {
+		q.GracePeriod = 300 * time.Second
+	}
+	if q.History == 0 {
+		q.History = 3
+	}
+	if q.Replicas == 0 {
+		q.Replicas = 3
+	}
+	if q.Bootstrap == "" {
+		q.Bootstrap = BootstrapKeep
+	}
+	return q
+}
+
+func (q Request) bakes() bool { return q.Bootstrap == BootstrapBaked }
+
+func (q Request) options() prototype.Options {
+	return prototype.Options{
+		Node: q.Node, Again: q.Again, Deallocate: q.Deallocate, GracePeriod: q.GracePeriod, ForceDrain: q.ForceDrain,
+		History: q.History, Replicas: q.Replicas, Shallow: q.Shallow, Bake: q.bakes(),
+		AcceptPoolCredentials: q.AcceptPoolCredentials, AcceptSecrets: q.AcceptSecrets, RemoveSecrets: q.RemoveSecrets, ScanImages: q.ScanImages,
+		Extensions: q.Extensions, NewNodes: q.NewNodes,
+		AllowRolling: q.AllowRolling, ExcludeFromLatest: q.ExcludeFromLatest, AllowOwned: q.AllowOwned,
+	}
+}
+
+// A Result says what a capture did, as far as it came if it failed.
+type Result struct {
+	Capture         string           `json:"capture,omitempty"`
+	Pool            fleet.ResourceID `json:"pool,omitempty"`
+	Donor           string           `json:"donor"`
+	Version         fleet.ResourceID `json:"version,omitempty"`   // that the model uses now
+	BuiltFrom       string           `json:"builtFrom,omitempty"` // node of the version
+	NothingToDo     bool             `json:"nothingToDo,omitempty"`
+	Resumed         bool             `json:"resumed,omitempty"`
+	Pruned          []string         `json:"pruned,omitempty"`
+	Kept            []string         `json:"kept,omitempty"`         // beyond the history, with the reason
+	Irreversible    []string         `json:"irreversible,omitempty"` // not saved, and deleted from the model
+	Notes           []string         `json:"notes,omitempty"`
+	PoolCredentials []string         `json:"poolCredentials,omitempty"` // accepted, by path
+	AcceptedSecrets []string         `json:"acceptedSecrets,omitempty"`
+	RemovedSecrets  []string         `json:"removedSecrets,omitempty"`
+	Timing          Timing           `json:"timing"`
+}
+
+// Timing says where the time went.
+type Timing struct {
+	Begin time.Time    `json:"begin"`
+	End   time.Time    `json:"end"`
+	Steps []StepTiming `json:"steps,omitempty"`
+}
+
+// StepTiming is that of one step or undo.
+type StepTiming struct {
+	Step  string    `json:"step"`
+	Begin time.Time `json:"begin"`
+	End   time.Time `json:"end"`
+}
+
+// A Config is what a Service works with.
+type Config struct {
+	Cloud               azure.Cloud
+	Cluster             cluster.Cluster
+	Journal             journal.Store
+	Log                 *slog.Logger
+	Report              func(workflow.Event) // may be nil; it must not block
+	Now                 func() time.Time
+	Version             string // Ortet's own
+	Image, PullSecret   string // container image with ortet-node
+	Namespace, SelfNode string
+	Holder              string // unique for the process
+	LockFor             time.Duration
+	Accesses            []cluster.Access // asked for in preflight
+	// Secrets gives the names of a pool's Secrets, which preflight asks for.
+	Secrets func(pool fleet.ResourceID) []string
+	// Workflow gives the workflow of another kind, whose open record is undone first.
+	Workflow func(kind string) (workflow.Workflow, error)
+}
+
+// A Service captures. It may be used from several goroutines.
+type Service struct {
+	Config
+	runs atomic.Int64
+}
+
+// New makes a Service.
+func New(config Config) *Service {
+	if config.LockFor <= 0 {
+		config.LockFor = 45 * time.Second
+	}
+	if config.Workflow == nil {
+		config.Workflow = func(kind string) (workflow.Workflow, error) {
+			return nil, fmt.Errorf("unknown kind of record %q", kind)
+		}
+	}
+	return &Service{Config: config}
+}
+
+// A capture is one call of Capture or Plan, as a workflow.
+type capture struct {
+	*Service
+	asked Request // by this command
+
+	mu        sync.Mutex
+	req       Request // of the record
+	name      string  // of the capture
+	begun     time.Time
+	s         state
+	nothing   bool
+	result    Result
+	failure   string // of a step, and whether the donor did not come back
+	donorLost bool
+	events    map[string]time.Time // begin of what is under way
+
+	// Of this process alone.
+	pool      fleet.Pool           // as last read, for its Etag
+	restless  map[string]time.Time // since when an act waits for the scale set
+	patch     *fleet.PatchModel
+	create    *fleet.CreateVersion
+	failed    bool             // the version was seen Failed
+	deleting  fleet.ResourceID // version that prune deletes
+	tried     map[string]bool  // versions that it tried to delete
+	looked    time.Time        // at the workbench's node
+	inspected bool             // the inspection pod is created
+	grew      bool             // the capacity was asked for, maybe by an earlier process
+	extension string           // that is being deleted
+}
+
+var _ workflow.Workflow = (*capture)(nil)
+
+func (s *Service) capture(q Request) *capture {
+	q = q.withDefaults()
+	return &capture{Service: s, asked: q, req: q, result: Result{Donor: q.Node}, events: map[string]time.Time{}, restless: map[string]time.Time{}, tried: map[string]bool{}}
+}
+
+// Capture captures a node. An open record of the pool is resumed (the same donor) or
+// undone first. Errors are *workflow.Refused or *workflow.Outcome, or of a cluster
+// that does not answer. When ctx ends, the donor is returned to service first.
+func (s *Service) Capture(ctx context.Context, q Request) (Result, error) {
+	c := s.capture(q)
+	c.result.Timing.Begin = s.Now()
+	err := c.run(ctx)
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.result.Timing.End = s.Now()
+	c.fill()
+	return c.result, err
+}
+
+func (c *capture) run(ctx context.Context) error {
+	pool, err := c.findPool(ctx)
+	if err != nil { // a record may be open
+		return &workflow.Outcome{Exit: workflow.ExitInterrupted, Step: "preflight", Err: err}
+	}
+	if pool == "" {
+		found, err := c.Plan(ctx, journal.Record{})
+		if err == nil {
+			err = &workflow.Refused{Problems: found.Problems}
+		}
+		return err
+	}
+	runner := &workflow.Runner{
+		Cloud: c.Cloud, Journal: c.Journal, Locks: c.Cluster, LockFor: c.LockFor, Now: c.Now, Log: c.Log,
+		Holder: fmt.Sprintf("%s/%d", c.Holder, c.runs.Add(1)), Workflow: c.Workflow, Report: c.report,
+	}
+	err = runner.Run(ctx, pool, c)
+	var refused *workflow.Refused
+	if workflow.ExitCode(err) == workflow.ExitFailed && errors.As(err, &refused) {
+		return refused // the inspection changes nothing
+	}
+	return err
+}
+
+// findPool gives the donor's pool, that of its open record if its Node was deleted; ""
+// if neither exists.
+func (c *capture) findPool(ctx context.Context) (fleet.ResourceID, error) {
+	n, err := c.Cluster.Node(ctx, c.asked.Node)
+	if err == nil {
+		if id, parseErr := fleet.ParseProviderID(n.ProviderID); parseErr == nil {
+			return id.Parent(), nil
+		}
+		return "", nil
+	}
+	if !fleet.Is(err, fleet.KindNotFound) {
+		return "", err
+	}
+	asked := map[string]bool{}
+	for n, err := range c.Cluster.Nodes(ctx) {
+		if err != nil {
+			return "", err
+		}
+		id, err := fleet.ParseProviderID(n.ProviderID)
+		key := strings.ToLower(string(id.Parent()))
+		if err != nil || asked[key] {
+			continue
+		}
+		asked[key] = true
+		rec, err := c.Journal.Load(ctx, key)
+		switch {
+		case err == nil && rec.Open() && rec.Subject == c.asked.Node:
+			return id.Parent(), nil
+		case err != nil && !fleet.Is(err, fleet.KindNotFound) && !fleet.Is(err, fleet.KindDenied):
+			return "", err
+		}
+	}
+	return "", nil
+}
+
+// report books what the run reports, and passes it on.
+func (c *capture) report(e workflow.Event) {
+	c.mu.Lock()
+	switch e.Kind {
+	case workflow.EventBegun:
+		c.events[e.Step] = c.Now()
+	case workflow.EventDone, workflow.EventFailed:
+		if e.Kind == workflow.EventFailed && (c.failure == "" || e.Step == "start") {
+			c.failure, c.donorLost = e.Step+": "+e.Message, e.Step == "start"
+		}
+		if begin, ok := c.events[e.Step]; ok {
+			c.result.Timing.Steps = append(c.result.Timing.Steps, StepTiming{e.Step, begin, c.Now()})
+		}
+	case workflow.EventNote:
+		c.result.Notes = append(c.result.Notes, e.Message)
+	}
+	c.mu.Unlock()
+	if c.Report != nil {
+		c.Report(e)
+	}
+}
+
+// note adds one to the result outside of a step.
+func (c *capture) note(format string, args ...any) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if text := fmt.Sprintf(format, args...); !slices.Contains(c.result.Notes, text) {
+		c.result.Notes = append(c.result.Notes, text)
+	}
+}
+
+// fill completes the result from the state.
+func (c *capture) fill() {
+	r, s := &c.result, c.s
+	r.NothingToDo, r.Pool = c.nothing, s.Pool
+	if c.name != "" && !c.nothing {
+		r.Capture = c.name
+	}
+	r.PoolCredentials, r.AcceptedSecrets, r.RemovedSecrets = s.Credentials, s.AcceptedSecrets, s.RemovedSecrets
+	r.Notes = append(r.Notes, s.ScanNotes...)
+	if s.ModelChanged || c.nothing {
+		r.Version, r.Irreversible, r.BuiltFrom = s.Names.Version, s.Unsaved, first(s.BuiltFrom, c.req.Node)
+	}
+}
+
+// released records a Kubernetes Event on the donor's Node at the end of its protection.
+func (c *capture) released(ctx context.Context, node fleet.Node) {
+	c.mu.Lock()
+	failure, lost := c.failure, c.donorLost
+	c.mu.Unlock()
+	switch {
+	case lost:
+		c.Cluster.Event(ctx, node, true, "CaptureDonorLost", "did not come back after its disk was captured: "+failure)
+	case failure != "":
+		c.Cluster.Event(ctx, node, true, "CaptureFailed", "its disk was not captured; step "+failure)
+	default:
+		c.Cluster.Event(ctx, node, false, "CaptureGaveBack", "returned to service after its disk was captured ("+c.name+")")
+	}
+}
+
+func first(values ...string) string {
+	for _, v := range values {
+		if v != "" {
+			return v
+		}
+	}
+	return ""
+}
+
+// State implements workflow.Workflow. The key that opens what is saved does not
+// outlive the run.
+func (c *capture) State(closed bool) any {
+	s := c.get()
+	if closed {
+		s.Key = nil
+	}
+	return s
+}
+
+// Kind implements workflow.Workflow.
+func (c *capture) Kind() string { return Kind }
+
+// resumableFor is how old an open record may be whose donor was not copied yet: its
+// version is named by a day.
+const resumableFor = 24 * time.Hour
+
+// Restore implements workflow.Workflow.
+func (c *capture) Restore(r journal.Record) (workflow.Table, bool, error) {
+	var q Request
+	if err := json.Unmarshal(r.Request, &q); err != nil {
+		return nil, false, fmt.Errorf("decode the request: %w", err)
+	}
+	s, err := stateOf(r)
+	if err != nil {
+		return nil, false, err
+	}
+	c.mu.Lock()
+	c.req, c.name, c.begun, c.s = q.withDefaults(), r.Name, r.Begun, s
+	c.mu.Unlock()
+	copied := r.Steps["snapshot"].State == journal.Done || r.Steps["snapshot"].State == journal.Skipped
+	own := r.Subject == c.SelfNode && !copied // this process would evict itself
+	resumable := r.Subject == c.asked.Node && !own && r.Phase != journal.Undo && (copied || c.Now().Sub(r.Begun) < resumableFor)
+	if resumable {
+		c.result.Resumed = true
+		c.note("resumed %s, begun at %s", r.Name, r.Begun.UTC().Format(time.RFC3339))
+		if asked, err := json.Marshal(c.asked); err == nil && string(asked) != string(r.Request) {
+			c.note("this command's options differ from those that %s was begun with, which are used", r.Name)
+		}
+	} else {
+		c.note("%s of %s, begun at %s, was undone first", r.Name, first(r.Subject, r.Pool), r.Begun.UTC().Format(time.RFC3339))
+	}
+	return c.table(start{}), resumable, nil
+}

@@ -1,0 +1,9 @@
+package capture
+
+import "github.com/ortet/ortet/internal/workflow"
+
+// Table gives a capture's rows, none of them skipped.
+func Table() workflow.Table { return (&Service{}).capture(Request{Node: "n"}).table(start{}) }
+
+// OnWorkbench are the rows that a lost workbench has done again.
+var OnWorkbench = onWorkbench

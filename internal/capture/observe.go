@@ -1,0 +1,295 @@
+package capture
+
+import (
+	"context"
+	"fmt"
+	"net/netip"
+	"slices"
+	"strings"
+	"sync"
+
+	"github.com/ortet/ortet/internal/cluster"
+	"github.com/ortet/ortet/internal/fleet"
+	"github.com/ortet/ortet/internal/prototype"
+)
+
+// maxForeign limits how many workbench candidates of other pools are read in Azure.
+const maxForeign = 10
+
+// An observer reads all that a capture depends on. What cannot be read is a problem, not
+// an error, so that all problems are found at once.
+type observer struct {
+	*Service
+	q  Request
+	mu sync.Mutex
+	o  prototype.Observed
+}
+
+func together(calls ...func()) {
+	var wg sync.WaitGroup
+	for _, c := range calls {
+		wg.Go(c)
+	}
+	wg.Wait()
+}
+
+func (c *capture) observe(ctx context.Context) (prototype.Observed, prototype.Names) {
+	w := &observer{Service: c.Service, q: c.req, o: prototype.Observed{SelfNode: c.SelfNode}}
+	donor, err := c.Cluster.Node(ctx, w.q.Node)
+	w.unreadable("node "+w.q.Node, missing(err))
+	if err != nil {
+		w.denied(ctx, "")
+		return w.o, prototype.Names{}
+	}
+	w.o.Donor = &donor
+	id, err := fleet.ParseProviderID(donor.ProviderID)
+	if err != nil {
+		w.o.NotInstance = err
+		w.denied(ctx, "")
+		return w.o, prototype.Names{}
+	}
+	w.o.InstanceID = id
+	var candidates []fleet.Node
+	var why map[string]int
+	var siblings []fleet.Instance
+	together(
+		func() { read(ctx, w, id.Parent(), &w.o.Pool, c.Cloud.Pool) },
+		func() { read(ctx, w, id, &w.o.Instance, c.Cloud.Instance) },
+		func() {
+			all, err := c.Cloud.Instances(ctx, id.Parent())
+			w.unreadable(string(id.Parent()), err)
+			siblings = all
+		},
+		func() { candidates, why = w.candidates(ctx, donor, id) },
+		func() { w.denied(ctx, id.Parent()) },
+		func() { w.obstacles(ctx, id.Parent()) },
+	)
+	switch {
+	case w.o.Pool == nil && len(w.o.Unreadable) == 0:
+		w.problem(string(id.Parent()), "PoolNotFound", "there is no such scale set", "check the credentials' subscription")
+	case w.o.Instance == nil && len(w.o.Unreadable) == 0:
+		w.problem(string(id), "InstanceNotFound", "there is no such instance", "the node is stale: delete it")
+	}
+	if w.o.Pool == nil {
+		return w.o, prototype.Names{}
+	}
+	now := c.Now()
+	names := prototype.NamesOf(w.o.Pool.ID, c.name, prototype.VersionName(now, w.q.Again))
+	w.resources(ctx, names)
+	if !w.q.Again {
+		names.Version = names.Definition.Child("versions", prototype.TodaysVersion(w.o.Versions, now))
+	}
+	if w.o.Instance != nil {
+		w.choose(ctx, candidates, why, siblings)
+	}
+	return w.o, names
+}
+
+// obstacles finds the pods that the drain would not evict.
+func (w *observer) obstacles(ctx context.Context, pool fleet.ResourceID) {
+	if w.q.ForceDrain {
+		return
+	}
+	pods, err := w.Cluster.Obstacles(ctx, w.q.Node, []string{inspectionPod(pool)})
+	if !fleet.Is(err, fleet.KindDenied) { // the permission is named by itself
+		w.unreadable("the pods of node "+w.q.Node, err)
+	}
+	for _, p := range pods {
+		w.o.Obstacles = append(w.o.Obstacles, prototype.Obstacle{Pod: p.Pod, Budget: p.Budget, Why: p.Why})
+	}
+}
+
+// resources reads what has one of the capture's names, and the donor's disk.
+func (w *observer) resources(ctx context.Context, names prototype.Names) {
+	c, o := w.Cloud, &w.o
+	calls := []func(){
+		func() { read(ctx, w, names.Gallery, &o.Gallery, c.Gallery) },
+		func() { read(ctx, w, names.Definition, &o.Definition, c.Definition) },
+		func() { read(ctx, w, names.Snapshot, &o.Snapshot, c.Snapshot) },
+		func() { read(ctx, w, names.Generalized, &o.Generalized, c.Snapshot) },
+		func() { read(ctx, w, names.WorkDisk, &o.WorkDisk, c.Disk) },
+		func() {
+			versions, err := c.Versions(ctx, names.Definition)
+			w.unreadable(string(names.Definition), missing(err))
+			o.Versions = versions
+		},
+		func() {
+			uses, err := c.Uses(ctx, names.Definition)
+			w.unreadable(string(names.Definition), missing(err))
+			o.Uses = uses
+		},
+	}
+	if o.Instance != nil {
+		calls = append(calls, func() {
+			if size, ok := w.size(ctx, first(o.Instance.Size, o.Pool.Size)); ok {
+				o.Size = &size
+			}
+		})
+		if id := o.Instance.OSDisk; id != "" {
+			calls = append(calls, func() { read(ctx, w, id, &o.Disk, c.Disk) })
+		}
+	}
+	together(calls...)
+}
+
+// missing is an error that is not KindNotFound.
+func missing(err error) error {
+	if fleet.Is(err, fleet.KindNotFound) {
+		return nil
+	}
+	return err
+}
+
+// size gives what the region's catalogue says. That it cannot be read is no reason to
+// refuse: listing sizes needs a right on the subscription.
+func (w *observer) size(ctx context.Context, name string) (fleet.SizeInfo, bool) {
+	size, err := w.Cloud.Size(ctx, w.o.Pool.ID.Segment("subscriptions"), w.o.Pool.Location, name)
+	if err != nil {
+		w.Log.Debug("cannot read what a VM size can do", "size", name, "error", err)
+	}
+	return size, err == nil
+}
+
+// read reads one resource; one that is missing leaves it nil.
+func read[T any](ctx context.Context, w *observer, id fleet.ResourceID, into **T, get func(context.Context, fleet.ResourceID) (T, error)) {
+	v, err := get(ctx, id)
+	if err == nil {
+		*into = &v
+	}
+	w.unreadable(string(id), missing(err))
+}
+
+func (w *observer) unreadable(on string, err error) {
+	if err == nil {
+		return
+	}
+	way := "try again"
+	switch fleet.KindOf(err) {
+	case fleet.KindDenied:
+		way = "grant these credentials the right to read it"
+	case fleet.KindUnauthenticated:
+		way = "check the credentials"
+	}
+	w.problem(on, "Unreadable", "it cannot be read: "+err.Error(), way)
+}
+
+func (w *observer) problem(on, code, what, way string) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.o.Unreadable = append(w.o.Unreadable, prototype.Problem{Code: code, On: on, What: what, WayOut: way})
+}
+
+// candidates gives the nodes that may be a workbench, and counts the others by why not.
+func (w *observer) candidates(ctx context.Context, donor fleet.Node, id fleet.ResourceID) (candidates []fleet.Node, why map[string]int) {
+	why = map[string]int{}
+	for n, err := range w.Cluster.Nodes(ctx) {
+		if err != nil {
+			w.unreadable("the cluster's nodes", err)
+			break
+		}
+		if other, err := fleet.ParseProviderID(n.ProviderID); err == nil && n.Name != donor.Name && other.Equal(id) {
+			w.problem("node "+donor.Name, "DuplicateNode", "node "+n.Name+" says that it is the same instance", "delete the one that is stale")
+			why["claims the donor's instance"]++
+			continue
+		}
+		if w.q.Workbench != "" && n.Name != w.q.Workbench {
+			continue
+		}
+		if reason := prototype.CannotServe(donor, n); reason != "" {
+			why[reason]++
+			continue
+		}
+		n.Annotations, n.Labels = nil, nil // a thousand nodes fit in memory
+		candidates = append(candidates, n)
+	}
+	prototype.RankWorkbenches(id.Parent(), candidates)
+	return candidates, why
+}
+
+// choose takes the first candidate whose instance has room for a disk.
+func (w *observer) choose(ctx context.Context, candidates []fleet.Node, why map[string]int, siblings []fleet.Instance) {
+	known := map[string]fleet.Instance{}
+	for _, i := range siblings {
+		known[strings.ToLower(string(i.ID))] = i
+	}
+	sizes := map[string]fleet.SizeInfo{} // the catalogue is large
+	if w.o.Size != nil {
+		sizes[first(w.o.Instance.Size, w.o.Pool.Size)] = *w.o.Size
+	}
+	foreign := 0
+	for _, n := range candidates {
+		id, err := fleet.ParseProviderID(n.ProviderID)
+		i, ok := known[strings.ToLower(string(id))]
+		if err == nil && !ok {
+			if foreign++; foreign > maxForeign {
+				why["was not looked at"]++
+				continue
+			}
+			i, err = w.Cloud.Instance(ctx, id)
+		}
+		if err != nil {
+			why["cannot be read in Azure"]++
+			continue
+		}
+		name := first(i.Size, w.o.Pool.Size)
+		size, ok := sizes[name]
+		if !ok {
+			if size, ok = w.size(ctx, name); !ok {
+				size.MaxDataDisks = 2 // what the smallest sizes of Azure take
+			}
+			sizes[name] = size
+		}
+		lun, reason := prototype.BenchLUN(*w.o.Instance, i, size)
+		if reason == "" {
+			w.o.Workbench = &prototype.Workbench{Node: n, Instance: i, LUN: lun}
+			return
+		}
+		why[reason]++
+	}
+	if w.q.Workbench != "" && len(why) == 0 {
+		why["does not exist"]++
+	}
+	w.o.NoWorkbench = prototype.Tally(why)
+	if w.q.Workbench != "" {
+		w.o.NoWorkbench = fmt.Sprintf("node %s %s", w.q.Workbench, w.o.NoWorkbench)
+	}
+}
+
+// denied asks which of the accesses RBAC does not allow. The Secrets are named, since a
+// Role may name no others.
+func (w *observer) denied(ctx context.Context, pool fleet.ResourceID) {
+	var all []cluster.Access
+	for _, a := range w.Accesses {
+		if w.Secrets == nil || a.Resource != "secrets" || a.Name != "" || a.Verb == "create" {
+			all = append(all, a)
+			continue
+		}
+		if pool == "" {
+			continue
+		}
+		for _, a.Name = range w.Secrets(pool) {
+			all = append(all, a)
+		}
+	}
+	denied, err := w.Cluster.Denied(ctx, all)
+	w.unreadable("what the cluster allows", err)
+	for _, a := range denied {
+		what := a.Verb + " " + a.Resource
+		for _, x := range [][2]string{{"/", a.Subresource}, {".", a.Group}, {" ", a.Name}, {" in ", a.Namespace}} {
+			if x[1] != "" {
+				what += x[0] + x[1]
+			}
+		}
+		w.o.DeniedCluster = append(w.o.DeniedCluster, what)
+	}
+}
+
+// ipsOf keeps what is an IP address.
+func ipsOf(addresses []string) (ips []string) {
+	for _, a := range addresses {
+		if _, err := netip.ParseAddr(a); err == nil && !slices.Contains(ips, a) {
+			ips = append(ips, a)
+		}
+	}
+	return ips
+}

@@ -1,0 +1,218 @@
+package capture
+
+import (
+	"context"
+	"crypto/ecdh"
+	"crypto/hpke"
+	"crypto/sha256"
+	"encoding/hex"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+
+	"github.com/ortet/ortet/internal/cluster"
+	"github.com/ortet/ortet/internal/fleet"
+	"github.com/ortet/ortet/internal/prototype"
+	"github.com/ortet/ortet/internal/wire"
+	"github.com/ortet/ortet/internal/workflow"
+)
+
+const noop = prototype.NoopCustomData
+
+var noopSHA = sha(noop) //nolint:gochecknoglobals // a constant
+
+func sha(data string) string {
+	sum := sha256.Sum256([]byte(data))
+	return hex.EncodeToString(sum[:])
+}
+
+func kem() hpke.KEM { return hpke.DHKEM(ecdh.X25519()) }
+
+// newKey makes the private key that opens what the pod on the workbench seals.
+func newKey() ([]byte, error) {
+	key, err := kem().GenerateKey()
+	if err != nil {
+		return nil, fmt.Errorf("make a key for what is saved: %w", err)
+	}
+	return key.Bytes()
+}
+
+func publicKey(private []byte) ([]byte, error) {
+	key, err := kem().NewPrivateKey(private)
+	if err != nil {
+		return nil, fmt.Errorf("read the journal's key: %w", err)
+	}
+	return key.PublicKey().Bytes(), nil
+}
+
+// open opens a sealed item, and checks its hash.
+func open(private []byte, item wire.SealedItem) (string, error) {
+	key, err := kem().NewPrivateKey(private)
+	if err != nil {
+		return "", fmt.Errorf("read the journal's key: %w", err)
+	}
+	data, err := hpke.Open(key, hpke.HKDFSHA256(), hpke.AES256GCM(), []byte("ortet.io/saved/"+string(item.Kind)+"/"+item.Name), item.Sealed)
+	if err == nil && sha(string(data)) != item.SHA256 {
+		err = errors.New("its hash is another")
+	}
+	if err != nil {
+		return "", fmt.Errorf("open %s %s: %w", item.Kind, item.Name, err)
+	}
+	return string(data), nil
+}
+
+// save keeps what the pod found on the disk that Azure never gives back. It reads the
+// pod's report again, so that it can be repeated.
+func (c *capture) save(ctx context.Context, p *workflow.Pass) (workflow.Wait, error) {
+	if err := p.Save(ctx); err != nil {
+		return done, err
+	}
+	s := c.get()
+	pod, err := c.Cluster.Job(ctx, s.Pod)
+	if err != nil {
+		return done, err
+	}
+	_, report := readOutput(pod.Output)
+	if report == nil || report.Outcome != wire.Generalized || report.Capture != c.name {
+		return done, c.lostPod(ctx, errors.New("the pod's report is gone"))
+	}
+	custom := ""
+	needed := func(ctx context.Context) ([]string, error) { return c.neededItems(ctx, report.Saved) }
+	for _, item := range report.Saved {
+		data, err := open(s.Key, item)
+		if err != nil {
+			return done, err
+		}
+		if item.Kind == wire.CustomData {
+			custom = item.SHA256
+			if data == noop {
+				continue
+			}
+		}
+		if err := c.Cluster.Keep(ctx, cluster.Kept{
+			Kind: string(item.Kind), Name: item.Name, SHA256: item.SHA256, Data: fleet.NewSecret(data), Pool: s.Pool, Donor: c.req.Node, At: c.Now(),
+		}, needed); err != nil {
+			return done, err
+		}
+		p.Progress(-1, "kept %s %s", item.Kind, item.Name)
+	}
+	original := custom
+	if custom == "" && !c.req.bakes() && !customDataUnread(*report) && s.LastCustomData == noopSHA {
+		custom = noopSHA // the no-op that stays in the model is not sealed
+	}
+	if err := c.canJoin(*report, custom); err != nil {
+		return done, err
+	}
+	if c.req.bakes() {
+		custom = noopSHA
+	}
+	c.set(func(s *state) {
+		s.Saved, s.CustomData, s.Unsaved = true, custom, report.Unsaved
+		s.keepScan(*report)
+		if s.LearnsOriginal && original != "" {
+			o := *s.Original
+			o.CustomData = original
+			s.Original = &o
+		}
+	})
+	return done, p.Save(ctx)
+}
+
+// neededItems are the hashes of what the Vault must not drop to make room.
+func (c *capture) neededItems(ctx context.Context, saved []wire.SealedItem) ([]string, error) {
+	s := c.get()
+	versions, err := c.Cloud.Versions(ctx, s.Names.Definition)
+	if missing(err) != nil {
+		return nil, err
+	}
+	needed := []string{s.CustomData, s.LastCustomData}
+	if s.Original != nil {
+		needed = append(needed, s.Original.CustomData)
+	}
+	for _, v := range versions {
+		needed = append(needed, v.Tags[fleet.TagCustomData])
+	}
+	for _, item := range saved {
+		needed = append(needed, item.SHA256)
+	}
+	return needed, nil
+}
+
+// customDataUnread reports whether there may be customData that could not be read.
+func customDataUnread(report wire.GeneralizeReport) bool {
+	return slices.ContainsFunc(report.Unsaved, func(s string) bool { return strings.HasPrefix(s, string(wire.CustomData)) })
+}
+
+// canJoin refuses to strand the pool: if nothing on the disk and no customData lets a
+// clone join, the extensions that are to be deleted are what does.
+func (c *capture) canJoin(report wire.GeneralizeReport, customData string) error {
+	const on = "the copy of the disk"
+	bakes := c.req.bakes()
+	switch {
+	case len(report.Joins) > 0, !bakes && customData != "" && customData != noopSHA:
+		return nil
+	case !bakes && customData == noopSHA:
+		return invalid("generalize", on, "capture with --bootstrap baked",
+			"nothing that is left on it lets a clone join, and the model's customData does nothing since a capture with --bootstrap baked")
+	case !bakes && (len(report.Unsaved) > 0 || len(c.get().ToDelete) == 0):
+		return nil // there may be customData, or the extensions stay
+	}
+	return invalid("generalize", on, "leave the extensions alone (--extensions none), or let the disk hold a bootstrap kubeconfig",
+		"nothing on it lets a clone join, and it came with no customData: its extensions may be all that does")
+}
+
+// secretFlags are ortet-node's, for what may be done about secrets on the disk.
+func (c *capture) secretFlags() (flags []string) {
+	for _, f := range []struct {
+		name string
+		on   bool
+	}{{"--accept-pool-credentials", c.req.AcceptPoolCredentials}, {"--remove-secrets", c.req.RemoveSecrets}, {"--scan-images", c.req.ScanImages}} {
+		if f.on {
+			flags = append(flags, f.name)
+		}
+	}
+	for _, at := range c.req.AcceptSecrets {
+		flags = append(flags, "--accept-secret", at)
+	}
+	return flags
+}
+
+// keepScan keeps what the scan of the copy accepted, removed and passed over.
+func (s *state) keepScan(report wire.GeneralizeReport) {
+	paths := func(is func(wire.SecretFinding) bool) (all []string) {
+		for _, x := range report.Findings {
+			if is(x) {
+				all = append(all, x.Path)
+			}
+		}
+		slices.Sort(all)
+		return slices.Compact(all) // a file may hold several
+	}
+	s.Credentials = paths(func(x wire.SecretFinding) bool { return x.Accepted && x.Class == wire.PoolCredential })
+	s.AcceptedSecrets = paths(func(x wire.SecretFinding) bool { return x.Accepted && x.Class == wire.OtherSecret })
+	s.RemovedSecrets = paths(func(x wire.SecretFinding) bool { return x.Removed })
+	var counts []string
+	for _, x := range []struct {
+		what string
+		n    int
+	}{{"pool", len(s.Credentials)}, {"other", len(s.AcceptedSecrets)}, {"removed", report.SecretsRemoved}} {
+		if x.n > 0 {
+			counts = append(counts, fmt.Sprintf("%s %d", x.what, x.n))
+		}
+	}
+	s.Secrets, s.ScanNotes = strings.Join(counts, ", "), nil
+	var stores []string
+	var bytes int64
+	for _, x := range report.Stores {
+		if !x.ByForm {
+			stores, bytes = append(stores, x.Path), bytes+x.Bytes
+		}
+	}
+	if bytes > 0 {
+		s.ScanNotes = append(s.ScanNotes, fmt.Sprintf("%.1f GiB of image layers were searched for the node's own secrets only (%s); --scan-images searches them for all kinds", float64(bytes)/(1<<30), strings.Join(stores, ", ")))
+	}
+	if report.More > 0 {
+		s.ScanNotes = append(s.ScanNotes, fmt.Sprintf("%d more secrets were found on the disk than are listed", report.More))
+	}
+}

@@ -1,0 +1,149 @@
+package capture
+
+import (
+	"encoding/json"
+	"fmt"
+	"maps"
+	"time"
+
+	"github.com/ortet/ortet/internal/fleet"
+	"github.com/ortet/ortet/internal/prototype"
+	"github.com/ortet/ortet/internal/workflow/journal"
+)
+
+// A state is what was chosen or observed and cannot be observed again. It is saved with
+// the record.
+type state struct {
+	Names      prototype.Names  `json:"names"`
+	Pool       fleet.ResourceID `json:"pool"` // as Azure spells it
+	Location   string           `json:"location"`
+	Instance   fleet.ResourceID `json:"instance"` // the donor's
+	Disk       fleet.ResourceID `json:"disk"`     // its OS disk when it was stopped
+	Addresses  []string         `json:"addresses,omitempty"`
+	Definition fleet.Definition `json:"definition"`
+	// Key opens what the pod on the workbench seals.
+	Key     []byte    `json:"key,omitempty"`
+	BuiltAt time.Time `json:"builtAt,omitzero"`
+
+	// BootID is the donor's when it was stopped: another one is of a boot since.
+	BootID    string `json:"bootId,omitempty"`
+	Stopped   bool   `json:"stopped,omitempty"` // it was seen so
+	DonorGone bool   `json:"donorGone,omitempty"`
+
+	Bench workbench `json:"workbench"`
+	Lost  []string  `json:"lost,omitempty"` // workbenches before this one, by node
+	Pods  int       `json:"pods,omitempty"` // that were begun: each has a name of its own
+	Pod   string    `json:"pod,omitempty"`  // that was created
+
+	Saved           bool     `json:"saved,omitempty"`      // the copy is generalised, and what was on it saved
+	CustomData      string   `json:"customData,omitempty"` // SHA-256 of what goes with the version
+	ToDelete        []string `json:"toDelete,omitempty"`   // extensions, when the capture began
+	Unsaved         []string `json:"unsaved,omitempty"`
+	Credentials     []string `json:"credentials,omitempty"`
+	AcceptedSecrets []string `json:"acceptedSecrets,omitempty"`
+	RemovedSecrets  []string `json:"removedSecrets,omitempty"`
+	Secrets         string   `json:"secrets,omitempty"` // the version's tag
+	ScanNotes       []string `json:"scanNotes,omitempty"`
+
+	StorageType  string               `json:"storageType,omitempty"`
+	Builds       int                  `json:"builds,omitempty"` // that Azure failed
+	ImageBefore  fleet.ImageReference `json:"imageBefore"`      // the model's
+	ModelChanged bool                 `json:"modelChanged,omitempty"`
+	GrowFrom     int64                `json:"growFrom,omitempty"`
+	GrowTo       int64                `json:"growTo,omitempty"`
+	BuiltFrom    string               `json:"builtFrom,omitempty"` // node of a version that was found
+
+	// LastCustomData is the SHA-256 of what Ortet last gave the model, "" if never. It
+	// and Original go from record to record.
+	LastCustomData string              `json:"lastCustomData,omitempty"`
+	Original       *prototype.Original `json:"original,omitempty"`
+	// LearnsOriginal says that the donor's customData is the original's.
+	LearnsOriginal bool `json:"learnsOriginal,omitempty"`
+}
+
+type workbench struct {
+	Node     string           `json:"node,omitempty"`
+	Instance fleet.ResourceID `json:"instance,omitempty"`
+	Zone     string           `json:"zone,omitempty"`
+	LUN      int32            `json:"lun"`
+	BootID   string           `json:"bootId,omitempty"` // when the copy was attached
+}
+
+func (c *capture) get() state {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return c.s
+}
+
+// set changes the state. The next save writes it.
+func (c *capture) set(change func(s *state)) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	change(&c.s)
+}
+
+// stateOf reads a record's state, and refuses one that names what is not the pool's:
+// who can write the Secret must not have Ortet change or delete that.
+func stateOf(r journal.Record) (s state, err error) {
+	if err := json.Unmarshal(r.State, &s); err != nil {
+		return state{}, fmt.Errorf("decode the state: %w", err)
+	}
+	n, definition := s.Names, prototype.DefinitionOf(s.Pool)
+	for _, x := range []struct{ id, want fleet.ResourceID }{
+		{s.Pool, fleet.ResourceID(r.Pool)},
+		{s.Instance, s.Pool.Child("virtualMachines", s.Instance.Name())},
+		{n.Gallery, definition.Parent()},
+		{n.Definition, definition},
+		{s.Definition.ID, definition},
+		{n.Version, definition.Child("versions", n.Version.Name())},
+		{n.Snapshot, s.Pool.In("snapshots", n.Snapshot.Name())},
+		{n.Generalized, s.Pool.In("snapshots", n.Generalized.Name())},
+		{n.WorkDisk, s.Pool.In("disks", n.WorkDisk.Name())},
+	} {
+		if x.id != "" && (!x.id.Equal(x.want) || !fleet.ValidName(x.id.Name())) {
+			return state{}, fmt.Errorf("%q does not belong to the pool %s", x.id, r.Pool)
+		}
+	}
+	if id := s.Bench.Instance; id != "" { // it may be of another pool
+		if _, err := fleet.ParseProviderID("azure://" + string(id)); err != nil {
+			return state{}, fmt.Errorf("read the workbench: %w", err)
+		}
+	}
+	return s, nil
+}
+
+// inherit takes over what goes from record to record, and records what the model is
+// before the pool's first capture.
+func (s *state) inherit(old journal.Record, pool fleet.Pool, donor *fleet.Instance, now time.Time) {
+	if before, err := stateOf(old); err == nil {
+		s.LastCustomData, s.Original = before.LastCustomData, before.Original
+	}
+	image := pool.Model.Image
+	s.ImageBefore = image
+	if image.LatestOf().Equal(s.Names.Definition) || image.Exact().Parent().Equal(s.Names.Definition) {
+		return
+	}
+	if s.Original == nil || !s.Original.Image.Same(image) {
+		image.ExactVersion = ""
+		s.Original = &prototype.Original{Image: image, Extensions: pool.Model.Extensions, At: now}
+	}
+	// A donor that was created after the record has customData at least as new.
+	s.LearnsOriginal = donor != nil && donor.Image.Same(image) &&
+		(s.Original.CustomData == "" || donor.LatestModelApplied || donor.Created.After(s.Original.At))
+}
+
+// tags are on everything that a capture makes.
+func (c *capture) tags(more map[string]string) map[string]string {
+	s := c.get()
+	tags := map[string]string{
+		fleet.TagCapture:   c.name,
+		fleet.TagCreatedBy: "ortet " + c.Version,
+		fleet.TagReason:    "prototype of " + s.Names.Definition.Name() + " from node " + c.req.Node,
+		fleet.TagBuiltFrom: c.req.Node,
+	}
+	if !s.BuiltAt.IsZero() {
+		tags[fleet.TagBuiltAt] = s.BuiltAt.UTC().Format(fleet.BuiltAtLayout)
+	}
+	maps.Copy(tags, more)
+	return tags
+}
