@@ -259,11 +259,12 @@ func (c *capture) start(ctx context.Context, p *workflow.Pass) (workflow.Wait, e
 		return done, err // the stop was never begun
 	}
 	s := c.get()
-	node, nodeErr := c.Cluster.Node(ctx, c.req.Node)
-	if missing(nodeErr) != nil {
-		return done, nodeErr
+	node, err := c.Cluster.Node(ctx, c.req.Node)
+	if missing(err) != nil {
+		return done, err
 	}
-	if nodeErr == nil && node.Ready && s.Stopped && node.BootID != s.BootID {
+	there := err == nil
+	if there && node.Ready && s.Stopped && node.BootID != s.BootID {
 		return done, nil
 	}
 	w, err := p.Ensure(ctx, fleet.StartInstance{Instance: s.Instance}, func(ctx context.Context) (bool, error) {
@@ -286,7 +287,7 @@ func (c *capture) start(ctx context.Context, p *workflow.Pass) (workflow.Wait, e
 	case w.In > 0:
 		w.In = min(w.In, readyEvery)
 		return w, nil
-	case nodeErr != nil:
+	case !there:
 		return in(readyEvery, "node %s is gone from the cluster", c.req.Node), nil
 	case !node.Ready:
 		return in(readyEvery, "node %s is not Ready: %s", c.req.Node, node.NotReadyWhy), nil

@@ -49,8 +49,8 @@ func (c *capture) inspect(ctx context.Context, p *workflow.Pass) (workflow.Wait,
 // inspectNow inspects without a workflow, for a dry run.
 func (c *capture) inspectNow(ctx context.Context) (problems []prototype.Problem, err error) {
 	begun := c.Now()
-	w := done
 	for err == nil {
+		var w workflow.Wait
 		if w, problems, err = c.inspectOnce(ctx, "inspection", c.Now().Sub(begun)); err != nil || w.In == 0 {
 			break
 		}

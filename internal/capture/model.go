@@ -51,7 +51,7 @@ func (c *capture) changePool(ctx context.Context, p *workflow.Pass, row string, 
 			return false, err
 		}
 		c.pool = pool
-		why := ""
+		var why string
 		if busy(pool.ProvisioningState) {
 			why = unrest(pool, nil)
 		} else if is(pool) {
