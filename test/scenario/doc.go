@@ -8,7 +8,7 @@
 // A scenario is lines of words. The first word says what the line is about;
 // what follows are settings, key=value, in any order, each with a default, and
 // those at their default are not printed. A line that begins with # is a
-// comment: those at the top say why the scenario is kept. docs/simulation.md
+// comment: those at the top say why the scenario is kept. docs/scenarios.md
 // lists the settings and happenings.
 //
 //	# The answer to the power-off is lost, and the process dies.
