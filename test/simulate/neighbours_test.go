@@ -224,6 +224,9 @@ func (w *world) kuredReboots(d time.Duration) {
 // changeModel has others set the pool's image and a tag.
 func (w *world) changeModel() {
 	w.touch("model")
+	if w.story.Pool.Mode == "Rolling" { // Azure replaces what runs
+		w.touch(w.nodeNames()...)
+	}
 	_ = w.request(http.MethodPatch, w.pool, computeAPI, object{"tags": object{"team": "others"}, "properties": object{"virtualMachineProfile": object{
 		"storageProfile": object{"imageReference": object{"id": nil, "publisher": "Canonical", "offer": "ubuntu-24_04-lts", "sku": "server", "version": "24.04.202510010"}}}}})
 	now := w.modelNow()

@@ -50,14 +50,15 @@ type object = map[string]any
 
 // A world is one Azure and one cluster, and what has been seen of them.
 type world struct {
-	story Story
-	azure *azsim.Server
-	kube  *kubesim.Server
-	begin time.Time
-	ctx   context.Context // ends with the world
-	end   context.CancelFunc
-	pool  fleet.ResourceID
-	names prototype.Names
+	story   Story
+	azure   *azsim.Server
+	kube    *kubesim.Server
+	begin   time.Time
+	earlier string          // name of the capture that left something
+	ctx     context.Context // ends with the world
+	end     context.CancelFunc
+	pool    fleet.ResourceID
+	names   prototype.Names
 	// oldest is the version that the first of the earlier captures made.
 	oldest fleet.ResourceID
 
@@ -265,7 +266,8 @@ func (w *world) setUpGallery(settle func(string, fleet.ResourceID, string, any) 
 	snapshot, empty := w.pool.In("snapshots", "earlier"), w.pool.In("disks", "earlier")
 	left := object{}
 	if w.story.Pool.Leftover {
-		snapshot, empty, left = w.names.Snapshot, w.names.WorkDisk, object{fleet.TagCapture: prototype.CaptureName(w.begin, ""), fleet.TagCreatedBy: "ortet test"}
+		w.earlier = prototype.CaptureName(w.begin, "")
+		snapshot, empty, left = w.names.Snapshot, w.names.WorkDisk, object{fleet.TagCapture: w.earlier, fleet.TagCreatedBy: "ortet test"}
 	}
 	w.disks[azsim.Volume(low(empty))] = &disk{generalized: true}
 	tags := object{fleet.TagCreatedBy: "ortet test", fleet.TagReason: "earlier captures"}
