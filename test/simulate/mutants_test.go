@@ -39,7 +39,7 @@ var mutants = []struct {
 	{"kured's lock kept while the copy is attached", "capture twice a day", "12", "internal/prototype/capture.go",
 		`StepReleaseReboots: {StepDetach}`,
 		`StepReleaseReboots: {StepSave}`},
-	{"extensions deleted once the model is changed", "capture twice a day", "4", "internal/prototype/capture.go",
+	{"extensions deleted once the model is changed", "capture, scale out, capture again, rollback", "4", "internal/prototype/capture.go",
 		`StepExtensions: {StepModel}, StepGrow: {StepExtensions}`,
 		`StepExtensions: {StepVersion}, StepGrow: {StepModel, StepExtensions}`},
 	{"versions that instances use kept", "capture, scale out, capture again, rollback", "6", "internal/azure/arm/uses.go",
