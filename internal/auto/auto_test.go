@@ -228,6 +228,13 @@ func TestTheNextDonorIsTaken(t *testing.T) {
 			w.nodes[0].Unschedulable = true
 			return nil
 		}, `a: captured 0 a1 … cordoned`},
+		"its disk has what all nodes share": {func(_ *world, q engine.CaptureRequest) error {
+			return &engine.Refused{Problems: []prototype.Problem{{Code: "PoolCredentials", On: "node " + q.Node, What: "credentials"}}}
+		}, `a: failed 3 a0 … passed []`},
+		"all vanished": {func(w *world, q engine.CaptureRequest) error {
+			w.remove(q.Node)
+			return &engine.Failed{Step: "drain", Err: errors.New("no such node")}
+		}, `a: not due 0 … passed ["a0: it is gone: step drain: no such node; all changes were undone" "a1: it is gone`},
 		"captured by another run meanwhile": {func(w *world, q engine.CaptureRequest) error {
 			w.pools["a"].Versions = []engine.VersionStatus{version(now)}
 			return nil

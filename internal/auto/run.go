@@ -117,6 +117,9 @@ func (a *Auto) run(ctx context.Context, pool fleet.ResourceID, all, dryRun bool)
 		case l.Resumes != "" && (!dryRun || slices.ContainsFunc(l.Candidates, isNamed(l.Resumes))):
 			donor, r.Because = l.Resumes, "an interrupted capture, resumed"
 		case !l.Due:
+			if r.Err != nil {
+				r.Passed = append(r.Passed, r.Donor+": "+why(r.Err))
+			}
 			r.Outcome, r.Because, r.Donor, r.Err = NotDue, l.Because, "", nil
 			return r
 		default:
@@ -214,12 +217,13 @@ func (a *Auto) check(ctx context.Context, pool fleet.ResourceID, donor string, a
 }
 
 // another reports whether the next donor is to be tried after err: where it was refused
-// for reasons of its own, or is gone and all is undone.
+// for reasons of its own, or is gone and all is undone. Credentials that all nodes of the
+// pool share are no such reason: the next disk would only be inspected for the same.
 func (a *Auto) another(ctx context.Context, pool fleet.ResourceID, donor string, err error) bool {
 	if refused := new(engine.Refused); errors.As(err, &refused) {
 		return !slices.ContainsFunc(refused.Problems, func(p prototype.Problem) bool {
 			instance := fleet.ResourceID(p.On)
-			return p.On != "node "+donor && !(instance.Segment("virtualMachines") != "" && instance.Parent().Equal(pool))
+			return p.Code == "PoolCredentials" || p.On != "node "+donor && !(instance.Segment("virtualMachines") != "" && instance.Parent().Equal(pool))
 		})
 	}
 	if failed := new(engine.Failed); !errors.As(err, &failed) {
