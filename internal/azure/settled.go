@@ -67,37 +67,36 @@ func (s *settled) judge(id fleet.ResourceID, err error) error {
 	return &fleet.Error{Op: "read soon after a write", Resource: string(id), Kind: fleet.KindTransient, Err: err}
 }
 
-func (s *settled) Pool(ctx context.Context, id fleet.ResourceID) (fleet.Pool, error) {
-	v, err := s.Cloud.Pool(ctx, id)
+// read reads one resource, and judges an error of it.
+func read[T any](ctx context.Context, s *settled, id fleet.ResourceID, get func(context.Context, fleet.ResourceID) (T, error)) (T, error) {
+	v, err := get(ctx, id)
 	return v, s.judge(id, err)
+}
+
+func (s *settled) Pool(ctx context.Context, id fleet.ResourceID) (fleet.Pool, error) {
+	return read(ctx, s, id, s.Cloud.Pool)
 }
 
 func (s *settled) Instance(ctx context.Context, id fleet.ResourceID) (fleet.Instance, error) {
-	v, err := s.Cloud.Instance(ctx, id)
-	return v, s.judge(id, err)
+	return read(ctx, s, id, s.Cloud.Instance)
 }
 
 func (s *settled) Disk(ctx context.Context, id fleet.ResourceID) (fleet.Disk, error) {
-	v, err := s.Cloud.Disk(ctx, id)
-	return v, s.judge(id, err)
+	return read(ctx, s, id, s.Cloud.Disk)
 }
 
 func (s *settled) Snapshot(ctx context.Context, id fleet.ResourceID) (fleet.Snapshot, error) {
-	v, err := s.Cloud.Snapshot(ctx, id)
-	return v, s.judge(id, err)
+	return read(ctx, s, id, s.Cloud.Snapshot)
 }
 
 func (s *settled) Gallery(ctx context.Context, id fleet.ResourceID) (fleet.Gallery, error) {
-	v, err := s.Cloud.Gallery(ctx, id)
-	return v, s.judge(id, err)
+	return read(ctx, s, id, s.Cloud.Gallery)
 }
 
 func (s *settled) Definition(ctx context.Context, id fleet.ResourceID) (fleet.Definition, error) {
-	v, err := s.Cloud.Definition(ctx, id)
-	return v, s.judge(id, err)
+	return read(ctx, s, id, s.Cloud.Definition)
 }
 
 func (s *settled) Version(ctx context.Context, id fleet.ResourceID) (fleet.ImageVersion, error) {
-	v, err := s.Cloud.Version(ctx, id)
-	return v, s.judge(id, err)
+	return read(ctx, s, id, s.Cloud.Version)
 }
