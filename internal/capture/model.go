@@ -153,7 +153,7 @@ func (c *capture) modelPatch(ctx context.Context, p *workflow.Pass) (fleet.Patch
 		patch.CustomData = &nothing
 	case want == noopSHA && s.LastCustomData != noopSHA:
 		patch.CustomData = &nothing
-		p.Note("the model's customData becomes one that does nothing: the nodes of %s need none", v.Name)
+		p.Note("the model's customData is replaced by a no-op: the nodes of %s need none", v.Name)
 	case s.LastCustomData == "" || want == "" || want == noopSHA:
 	default:
 		kept, err := c.Cluster.Kept(ctx, s.Pool, "customData", want)

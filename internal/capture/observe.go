@@ -150,7 +150,7 @@ func (w *observer) size(ctx context.Context, name string) (fleet.SizeInfo, bool)
 	return size, err == nil
 }
 
-// read reads one resource; one that is missing leaves it nil.
+// read reads one resource; a missing one leaves it nil.
 func read[T any](ctx context.Context, w *observer, id fleet.ResourceID, into **T, get func(context.Context, fleet.ResourceID) (T, error)) {
 	v, err := get(ctx, id)
 	if err == nil {
@@ -188,7 +188,7 @@ func (w *observer) candidates(ctx context.Context, donor fleet.Node, id fleet.Re
 			break
 		}
 		if other, err := fleet.ParseProviderID(n.ProviderID); err == nil && n.Name != donor.Name && other.Equal(id) {
-			w.problem("node "+donor.Name, "DuplicateNode", "node "+n.Name+" says that it is the same instance", "delete the one that is stale")
+			w.problem("node "+donor.Name, "DuplicateNode", "node "+n.Name+" says that it is the same instance", "delete the stale Node")
 			why["claims the donor's instance"]++
 			continue
 		}

@@ -82,7 +82,7 @@ func (c *capture) set(change func(s *state)) {
 	change(&c.s)
 }
 
-// stateOf reads a record's state, and refuses one that names what is not the pool's:
+// stateOf reads a record's state, and refuses a state that names what is not the pool's:
 // who can write the Secret must not have Ortet change or delete that.
 func stateOf(r journal.Record) (s state, err error) {
 	if err := json.Unmarshal(r.State, &s); err != nil {

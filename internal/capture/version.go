@@ -36,7 +36,7 @@ const (
 )
 
 // version builds the image version: zone-redundant, or locally redundant if the region
-// refuses that. One that another makes is waited for, one that Failed is built again.
+// refuses that. A version that another capture builds is waited for, a Failed one is built again.
 func (c *capture) version(ctx context.Context, p *workflow.Pass) (workflow.Wait, error) {
 	s := c.get()
 	if s.DonorGone {

@@ -144,7 +144,7 @@ func (l *lock) wait(ctx context.Context) error {
 	}
 }
 
-// context gives one that ends when the lock lapses.
+// context gives a context that ends when the lock lapses.
 func (l *lock) context(ctx context.Context) (context.Context, func()) {
 	ctx, cancel := context.WithCancelCause(ctx)
 	l.mu.Lock()

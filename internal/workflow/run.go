@@ -31,7 +31,7 @@ type Workflow interface {
 	// undone.
 	Restore(r journal.Record) (t Table, resumable bool, err error)
 	// Plan observes the world and gives the rows with what can be skipped, and all
-	// problems. r is the open record, or the last one that ended.
+	// problems. r is the open record, or the last, which ended.
 	Plan(ctx context.Context, r journal.Record) (Plan, error)
 	// State is saved with the record. What must not outlive the run, such as a key, is
 	// left out once it is closed.

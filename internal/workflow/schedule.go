@@ -99,7 +99,7 @@ func succeeded(t Table, r journal.Record, id string) bool {
 	return false
 }
 
-// impossible reports whether the undo id failed, or needs one that did.
+// impossible reports whether the undo id failed, or needs a failed one.
 func impossible(t Table, r journal.Record, id string) bool {
 	o := t.owner(id)
 	if o.ID == id || o.Undo == nil {
@@ -191,7 +191,7 @@ func Recover(r journal.Record, phase journal.Phase, why string) journal.Record {
 }
 
 // Resume begins the phase forward with the rows of a plan that was made from the world,
-// for a new record and for one that was suspended. Of the rows before only what an
+// for a new record and for a suspended one. Of the rows before only what an
 // interruption kept counts: if the plan does not skip it, its Do looks at it again.
 func Resume(t Table, r journal.Record) journal.Record {
 	old := r.Steps

@@ -172,7 +172,7 @@ func (w *world) wasWorkbench(name string) bool {
 func (w *world) leftovers(p *process) (all []lack) {
 	w.azure.View(func(v *azsim.View) {
 		add := func(id string, tags map[string]*string) {
-			// What an earlier capture left goes with one that succeeds.
+			// What an earlier capture left is deleted by the next that succeeds.
 			if of := tags[fleet.TagCapture]; of != nil && (*of != w.earlier || p.code() == engine.ExitDone) {
 				all = append(all, lack{7, fleet.ResourceID(id).Name(), "is left", ""})
 			}

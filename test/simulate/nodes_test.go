@@ -315,7 +315,7 @@ func (w *world) replace(p *corev1.Pod) {
 	w.after(w.between(2*time.Second, 20*time.Second, "replace", p.Name), func() { w.schedule(app, n, left) })
 }
 
-// schedule binds a pod to a node other than the one that it left.
+// schedule binds a pod to a node other than the node that it left.
 func (w *world) schedule(app string, n int, left string) {
 	node := ""
 	w.kube.Peek("nodes", func(o runtime.Object) bool {

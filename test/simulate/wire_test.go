@@ -22,7 +22,7 @@ type request struct {
 	name     string // "azure PATCH virtualMachineScaleSets/pool1"
 	n        int    // of that name, from 1
 	fresh    bool   // a read of what was made within the last 30 s
-	ifMatch  bool   // a write on the condition that nobody else wrote
+	ifMatch  bool   // a write on the condition that no other process wrote
 	unlisted bool   // a read of the model, of which an extension was deleted within the last 30 s
 }
 
