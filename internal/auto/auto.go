@@ -67,7 +67,7 @@ type Look struct {
 	// first, and may be under way; "" without one.
 	Resumes string `json:"resumes,omitempty"`
 	// Refused are reasons why the pool cannot be captured though it is not left out.
-	Refused []prototype.Problem `json:"refused,omitempty"`
+	Refused []fleet.Problem `json:"refused,omitempty"`
 }
 
 // An Outcome is what became of a pool.
@@ -92,8 +92,8 @@ type Result struct {
 	Exit    int    `json:"exit"` // engine.ExitCode of Err
 	Error   string `json:"error,omitempty"`
 	// Problems are why it was refused, Left is what needs a person.
-	Problems []prototype.Problem `json:"problems,omitempty"`
-	Left     []string            `json:"left,omitempty"`
+	Problems []fleet.Problem `json:"problems,omitempty"`
+	Left     []string        `json:"left,omitempty"`
 	// Passed are donors that were chosen first and could not be used, each with why.
 	Passed  []string              `json:"passed,omitempty"`
 	Capture *engine.CaptureResult `json:"capture,omitempty"`

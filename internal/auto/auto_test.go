@@ -197,7 +197,7 @@ func TestPoolsThatAreDueAreCaptured(t *testing.T) {
 }
 
 func about(on, what string) error {
-	return &engine.Refused{Problems: []prototype.Problem{{On: on, What: what}}}
+	return &engine.Refused{Problems: []fleet.Problem{{On: on, What: what}}}
 }
 
 func TestTheNextDonorIsTaken(t *testing.T) {
@@ -229,7 +229,7 @@ func TestTheNextDonorIsTaken(t *testing.T) {
 			return nil
 		}, `a: captured 0 a1 … cordoned`},
 		"its disk has what all nodes share": {func(_ *world, q engine.CaptureRequest) error {
-			return &engine.Refused{Problems: []prototype.Problem{{Code: "PoolCredentials", On: "node " + q.Node, What: "credentials"}}}
+			return &engine.Refused{Problems: []fleet.Problem{{Code: "PoolCredentials", On: "node " + q.Node, What: "credentials"}}}
 		}, `a: failed 3 a0 … passed []`},
 		"all vanished": {func(w *world, q engine.CaptureRequest) error {
 			w.remove(q.Node)
@@ -364,7 +364,7 @@ func TestPoolsThatTakeEachOthersNodesAreCapturedOneAfterTheOther(t *testing.T) {
 		case q.Node == "a0" && tries[q.Node] == 1:
 			return &engine.Failed{Step: prototype.StepProtectBench, Err: errors.New("it is being captured")}
 		case q.Node == "b0" && tries[q.Node] == 1:
-			return &engine.Refused{Problems: []prototype.Problem{{Code: "NoWorkbench", On: "node b0", What: "no other node"}}}
+			return &engine.Refused{Problems: []fleet.Problem{{Code: "NoWorkbench", On: "node b0", What: "no other node"}}}
 		case q.Node == "c0":
 			return &engine.Failed{Step: prototype.StepProtect, Err: errors.New("403")}
 		}

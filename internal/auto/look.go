@@ -98,7 +98,7 @@ func (a *Auto) look(s engine.PoolStatus, nodes []fleet.Node, all bool) Look {
 	}
 	l := Look{Choice: donors.Choose(p, a.c.Policy, a.c.Now())}
 	refuse := func(code, what, wayOut string) {
-		l.Refused = append(l.Refused, prototype.Problem{Code: code, On: string(s.Pool.ID), What: what, WayOut: wayOut})
+		l.Refused = append(l.Refused, fleet.Problem{Code: code, On: string(s.Pool.ID), What: what, WayOut: wayOut})
 	}
 	if owned := a.owned(s, nodes); owned != nil {
 		if all {
@@ -123,9 +123,9 @@ func (a *Auto) look(s engine.PoolStatus, nodes []fleet.Node, all bool) Look {
 }
 
 // owned says why a pool is not ours to change; nil where it is.
-func (a *Auto) owned(s engine.PoolStatus, nodes []fleet.Node) *prototype.Problem {
-	problem := func(code, what, wayOut string) *prototype.Problem {
-		return &prototype.Problem{Code: code, On: string(s.Pool.ID), What: what, WayOut: wayOut}
+func (a *Auto) owned(s engine.PoolStatus, nodes []fleet.Node) *fleet.Problem {
+	problem := func(code, what, wayOut string) *fleet.Problem {
+		return &fleet.Problem{Code: code, On: string(s.Pool.ID), What: what, WayOut: wayOut}
 	}
 	if s.Gone {
 		return problem("PoolNotFound", "Azure has no such scale set", "name a pool that exists (az vmss list)")

@@ -74,7 +74,7 @@ func (r Result) ended() Result {
 // a node that another pool's capture used: as its workbench, or as its donor.
 func contended(err error) bool {
 	if refused := new(engine.Refused); errors.As(err, &refused) {
-		return slices.ContainsFunc(refused.Problems, func(p prototype.Problem) bool { return p.Code == "NoWorkbench" })
+		return slices.ContainsFunc(refused.Problems, func(p fleet.Problem) bool { return p.Code == "NoWorkbench" })
 	}
 	failed := new(engine.Failed)
 	return errors.As(err, &failed) && (failed.Step == prototype.StepProtect || failed.Step == prototype.StepProtectBench)
@@ -211,7 +211,7 @@ func (a *Auto) check(ctx context.Context, pool fleet.ResourceID, donor string, a
 	default:
 		return nil
 	}
-	return &engine.Refused{Problems: []prototype.Problem{{
+	return &engine.Refused{Problems: []fleet.Problem{{
 		Code: "NotChosen", On: "node " + donor, What: "it is no longer the donor to choose: " + strings.TrimPrefix(what, "; "), WayOut: "nothing: the pool is judged again",
 	}}}
 }
@@ -221,7 +221,7 @@ func (a *Auto) check(ctx context.Context, pool fleet.ResourceID, donor string, a
 // pool share are no such reason: the next disk would only be inspected for the same.
 func (a *Auto) another(ctx context.Context, pool fleet.ResourceID, donor string, err error) bool {
 	if refused := new(engine.Refused); errors.As(err, &refused) {
-		return !slices.ContainsFunc(refused.Problems, func(p prototype.Problem) bool {
+		return !slices.ContainsFunc(refused.Problems, func(p fleet.Problem) bool {
 			instance := fleet.ResourceID(p.On)
 			return p.Code == "PoolCredentials" || p.On != "node "+donor && !(instance.Segment("virtualMachines") != "" && instance.Parent().Equal(pool))
 		})

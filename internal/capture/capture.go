@@ -138,8 +138,8 @@ type Config struct {
 	Accesses            []cluster.Access // asked for in preflight
 	// Secrets gives the names of a pool's Secrets, which preflight asks for.
 	Secrets func(pool fleet.ResourceID) []string
-	// Workflow gives the workflow of another kind, whose open record is undone first.
-	Workflow func(kind string) (workflow.Workflow, error)
+	// Others gives the workflow of another kind, whose open record is undone first.
+	Others func(kind string) (workflow.Workflow, error)
 }
 
 // A Service captures. It may be used from several goroutines.
@@ -153,13 +153,16 @@ func New(config Config) *Service {
 	if config.LockFor <= 0 {
 		config.LockFor = 45 * time.Second
 	}
-	if config.Workflow == nil {
-		config.Workflow = func(kind string) (workflow.Workflow, error) {
+	if config.Others == nil {
+		config.Others = func(kind string) (workflow.Workflow, error) {
 			return nil, fmt.Errorf("unknown kind of record %q", kind)
 		}
 	}
 	return &Service{Config: config}
 }
+
+// Workflow gives what undoes an open record of a capture for a workflow of another kind.
+func (s *Service) Workflow() workflow.Workflow { return s.capture(Request{}) }
 
 // A capture is one call of Capture or Plan, as a workflow.
 type capture struct {
@@ -226,7 +229,7 @@ func (c *capture) run(ctx context.Context) error {
 	}
 	runner := &workflow.Runner{
 		Cloud: c.Cloud, Journal: c.Journal, Locks: c.Cluster, LockFor: c.LockFor, Now: c.Now, Log: c.Log,
-		Holder: fmt.Sprintf("%s/%d", c.Holder, c.runs.Add(1)), Workflow: c.Workflow, Report: c.report,
+		Holder: fmt.Sprintf("%s/%d", c.Holder, c.runs.Add(1)), Workflow: c.Others, Report: c.report,
 	}
 	err = runner.Run(ctx, pool, c)
 	var refused *workflow.Refused

@@ -36,7 +36,7 @@ func (c *capture) inspect(ctx context.Context, p *workflow.Pass) (workflow.Wait,
 	case len(problems) > 0:
 		refused := &workflow.Refused{}
 		for _, x := range problems {
-			refused.Problems = append(refused.Problems, workflow.Problem{Code: x.Code, On: x.On, What: x.What, WayOut: x.WayOut})
+			refused.Problems = append(refused.Problems, x)
 		}
 		return done, refused
 	case err != nil && ctx.Err() == nil && p.Since() >= inspectFor:
@@ -47,7 +47,7 @@ func (c *capture) inspect(ctx context.Context, p *workflow.Pass) (workflow.Wait,
 }
 
 // inspectNow inspects without a workflow, for a dry run.
-func (c *capture) inspectNow(ctx context.Context) (problems []prototype.Problem, err error) {
+func (c *capture) inspectNow(ctx context.Context) (problems []fleet.Problem, err error) {
 	begun := c.Now()
 	for err == nil {
 		var w workflow.Wait
@@ -70,7 +70,7 @@ func (c *capture) inspectNow(ctx context.Context) (problems []prototype.Problem,
 }
 
 // inspectOnce is one pass: the pod is created, or read.
-func (c *capture) inspectOnce(ctx context.Context, name string, since time.Duration) (workflow.Wait, []prototype.Problem, error) {
+func (c *capture) inspectOnce(ctx context.Context, name string, since time.Duration) (workflow.Wait, []fleet.Problem, error) {
 	pod := inspectionPod(c.get().Pool)
 	if !c.inspected {
 		err := c.Cluster.StartJob(ctx, cluster.Job{
@@ -123,9 +123,9 @@ func (c *capture) deleteInspection(ctx context.Context, _ *workflow.Pass) (workf
 
 // inspectionProblems are the reasons to refuse that a report gives, each with the way
 // out. The rest of it becomes notes.
-func (c *capture) inspectionProblems(report wire.GeneralizeReport) (problems []prototype.Problem) {
+func (c *capture) inspectionProblems(report wire.GeneralizeReport) (problems []fleet.Problem) {
 	add := func(code, what, wayOut string) {
-		problems = append(problems, prototype.Problem{Code: code, On: "node " + c.req.Node, What: what, WayOut: wayOut})
+		problems = append(problems, fleet.Problem{Code: code, On: "node " + c.req.Node, What: what, WayOut: wayOut})
 	}
 	named := func(class wire.SecretClass) string {
 		var all []string

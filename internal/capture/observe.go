@@ -176,7 +176,7 @@ func (w *observer) unreadable(on string, err error) {
 func (w *observer) problem(on, code, what, way string) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	w.o.Unreadable = append(w.o.Unreadable, prototype.Problem{Code: code, On: on, What: what, WayOut: way})
+	w.o.Unreadable = append(w.o.Unreadable, fleet.Problem{Code: code, On: on, What: what, WayOut: way})
 }
 
 // candidates gives the nodes that may be a workbench, and counts the others by why not.

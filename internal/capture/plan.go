@@ -61,14 +61,14 @@ func (c *capture) decide(ctx context.Context, r journal.Record) (at start, o pro
 		course = prototype.CourseOf(o, names, options, day)
 		o.DeniedAzure, err = c.Cloud.Denied(ctx, o.Pool.ID.Group(), azure.ActionsOf(prototype.CaptureChanges(options, course)...))
 		if err != nil {
-			o.Unreadable = append(o.Unreadable, prototype.Problem{
+			o.Unreadable = append(o.Unreadable, fleet.Problem{
 				Code: "Unreadable", On: string(o.Pool.ID.Group()), What: "what these credentials may do cannot be read: " + err.Error(),
 				WayOut: "let them read their own permissions",
 			})
 		}
 	}
 	for _, p := range append(prototype.CaptureProblems(o, options, course), c.requestProblems(course)...) {
-		at.problems = append(at.problems, workflow.Problem{Code: p.Code, On: p.On, What: p.What, WayOut: p.WayOut})
+		at.problems = append(at.problems, p)
 	}
 	at.notes = course.Notes
 	if o.Pool == nil {
@@ -221,10 +221,10 @@ func (c *capture) skips(at *start, o prototype.Observed, names prototype.Names, 
 }
 
 // requestProblems are those of the request by itself.
-func (c *capture) requestProblems(course prototype.Course) (problems []prototype.Problem) {
+func (c *capture) requestProblems(course prototype.Course) (problems []fleet.Problem) {
 	q := c.req
 	add := func(code, on, what, wayOut string) {
-		problems = append(problems, prototype.Problem{Code: code, On: on, What: what, WayOut: wayOut})
+		problems = append(problems, fleet.Problem{Code: code, On: on, What: what, WayOut: wayOut})
 	}
 	if q.Bootstrap != BootstrapKeep && q.Bootstrap != BootstrapBaked {
 		add("BadBootstrap", "--bootstrap", fmt.Sprintf("%q is neither keep nor baked", q.Bootstrap), "say one of them")
@@ -270,7 +270,7 @@ func (s *Service) Plan(ctx context.Context, q Request) (prototype.Plan, error) {
 	}
 	p.Notes = at.notes
 	for _, x := range at.problems {
-		p.Problems = append(p.Problems, prototype.Problem{Code: x.Code, On: x.On, What: x.What, WayOut: x.WayOut})
+		p.Problems = append(p.Problems, x)
 	}
 	if o.Pool == nil || recErr != nil && len(p.Problems) > 0 {
 		return p, nil
@@ -290,11 +290,11 @@ func (s *Service) Plan(ctx context.Context, q Request) (prototype.Plan, error) {
 	}
 	switch holding, locked, err := c.Cluster.Holding(ctx, string(pool)); {
 	case err == nil && locked && c.Now().Sub(holding.Renewed) < c.LockFor:
-		p.Problems = []prototype.Problem{{Code: "Held", On: string(pool), What: holding.Holder + " has the pool lock since " + holding.Since.UTC().Format(time.RFC3339), WayOut: "wait until it has ended"}}
+		p.Problems = []fleet.Problem{{Code: "Held", On: string(pool), What: holding.Holder + " has the pool lock since " + holding.Since.UTC().Format(time.RFC3339), WayOut: "wait until it has ended"}}
 	case rec.Open():
 		p.Resumes, p.NothingToDo = true, false
 		p.Notes = append(p.Notes, resumption(rec, q.Node))
-	case at.fromDonor && !slices.ContainsFunc(p.Problems, func(x prototype.Problem) bool {
+	case at.fromDonor && !slices.ContainsFunc(p.Problems, func(x fleet.Problem) bool {
 		return x.Code != "PodNotEvictable" && x.Code != "BudgetAllowsNoEviction"
 	}):
 		found, err := c.inspectNow(ctx)

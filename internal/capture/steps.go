@@ -5,6 +5,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/ortet/ortet/internal/fleet"
 	"github.com/ortet/ortet/internal/workflow"
 	"github.com/ortet/ortet/internal/workflow/journal"
 )
@@ -18,7 +19,7 @@ type start struct {
 	toDelete, toPrune  []string // extensions, versions
 	irreversible       map[string][]string
 	nothing, fromDonor bool
-	problems           []workflow.Problem
+	problems           []fleet.Problem
 	notes              []string
 }
 

@@ -66,13 +66,13 @@ func newPooled() *pooled {
 		nodes[3].Ready, nodes[3].NotReadyWhy, nodes[3].Runtime = false, "KubeletNotReady: container runtime network not ready", ""
 		set(&nodes[3], "example.com/patched", "2026-11-27T03:00:00Z")
 	})
-	p.fails["k8s-agentpool1-12345678-vmss000000"] = &engine.Refused{Problems: []prototype.Problem{{On: "node k8s-agentpool1-12345678-vmss000000", What: "its pod default/db has no controller"}}}
+	p.fails["k8s-agentpool1-12345678-vmss000000"] = &engine.Refused{Problems: []fleet.Problem{{On: "node k8s-agentpool1-12345678-vmss000000", What: "its pod default/db has no controller"}}}
 	p.add("g", "k8s-agentpool2-12345678-vmss", 1, func(s *engine.PoolStatus, _ []fleet.Node) {
 		s.Versions = []engine.VersionStatus{version("2026.11.20", "", noon.Add(-24*time.Hour), nil)}
 	})
 	p.add("MC_g", "aks-system-12345678-vmss", 1, nil)
 	for name, err := range map[string]error{
-		"refused": &engine.Refused{Problems: []prototype.Problem{{On: fmt.Sprintf(group, "g", "refused"), What: "its upgrade mode is Rolling", WayOut: "use --allow-rolling"}, {On: "Azure", What: "no quota"}}},
+		"refused": &engine.Refused{Problems: []fleet.Problem{{On: fmt.Sprintf(group, "g", "refused"), What: "its upgrade mode is Rolling", WayOut: "use --allow-rolling"}, {On: "Azure", What: "no quota"}}},
 		"stuck":   &engine.NeedsPerson{Step: prototype.StepStart, Left: []string{"start instance 0"}, Err: errors.New("no capacity")},
 	} {
 		p.add("g", name, 1, nil)
@@ -307,7 +307,7 @@ func TestLineOfAPool(t *testing.T) {
 	p = newPooled()
 	p.nodes[2].Unschedulable, p.nodes[2].Taints, p.nodes[2].Kernel = false, nil, p.nodes[0].Kernel
 	for _, n := range p.nodes[:3] {
-		p.fails[n.Name] = &engine.Refused{Problems: []prototype.Problem{{On: "node " + n.Name, What: "its disk has a secret"}}}
+		p.fails[n.Name] = &engine.Refused{Problems: []fleet.Problem{{On: "node " + n.Name, What: "its disk has a secret"}}}
 	}
 	code, out, _ = p.run(t, "capture --pool "+pool)
 	if want := pool + ": refused: node " + pool + "000002:\n  its disk has a secret\n  passed over: " + pool + "000000,\n    " + pool + "000001: its disk has a secret\n"; code != engine.ExitRefused || !strings.HasSuffix(out, want) {

@@ -20,7 +20,6 @@ import (
 	"github.com/ortet/ortet/internal/elastic/recipe"
 	"github.com/ortet/ortet/internal/engine"
 	"github.com/ortet/ortet/internal/fleet"
-	"github.com/ortet/ortet/internal/prototype"
 )
 
 // clusterOptions are what every command of ortet cluster takes.
@@ -164,7 +163,7 @@ func (c *clusterOptions) confirm(what, name, yes, consequence string) error {
 		_, _ = fmt.Fscanln(c.process.In, &yes) // no answer is not the name
 	}
 	if yes != name {
-		return &engine.Refused{Problems: []prototype.Problem{{Code: "NotConfirmed", On: what + " " + name, What: fmt.Sprintf("%q is not its name", yes), WayOut: "type " + name + ", or give --yes " + name}}}
+		return &engine.Refused{Problems: []fleet.Problem{{Code: "NotConfirmed", On: what + " " + name, What: fmt.Sprintf("%q is not its name", yes), WayOut: "type " + name + ", or give --yes " + name}}}
 	}
 	return nil
 }

@@ -24,7 +24,6 @@ import (
 	"github.com/ortet/ortet/internal/engine"
 	"github.com/ortet/ortet/internal/fleet"
 	"github.com/ortet/ortet/internal/nodeconfig"
-	"github.com/ortet/ortet/internal/prototype"
 	"github.com/ortet/ortet/internal/rollout"
 )
 
@@ -304,7 +303,7 @@ func TestPushThatFails(t *testing.T) {
 	if code, out, said := runConfig(t, f, "", args...); code != engine.ExitInterrupted || !strings.Contains(out, "k8s-pool1") || !strings.Contains(said, "run the same command to resume") {
 		t.Errorf("%d\n%s\n%s", code, out, said)
 	}
-	f = &fakePusher{result: &rollout.Result{Pool: pool1, Nodes: result.Nodes}, err: &engine.Refused{Problems: []prototype.Problem{{Code: "UserDataForeign", On: string(pool1), What: "has userData that is not Ortet's", WayOut: "give --replace-user-data"}}}}
+	f = &fakePusher{result: &rollout.Result{Pool: pool1, Nodes: result.Nodes}, err: &engine.Refused{Problems: []fleet.Problem{{Code: "UserDataForeign", On: string(pool1), What: "has userData that is not Ortet's", WayOut: "give --replace-user-data"}}}}
 	code, out, said = runConfig(t, f, "", args...)
 	if code != engine.ExitRefused || out != "" || !strings.Contains(said, "-> give --replace-user-data") {
 		t.Errorf("%d\n%s\n%s", code, out, said)

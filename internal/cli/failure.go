@@ -9,7 +9,6 @@ import (
 
 	"github.com/ortet/ortet/internal/engine"
 	"github.com/ortet/ortet/internal/fleet"
-	"github.com/ortet/ortet/internal/prototype"
 )
 
 // writeError tells a person why a command ended otherwise than it should. Lines
@@ -67,11 +66,11 @@ func stopped(err error) bool {
 // failure is what a program that reads -o json gets where a command did not end
 // well: as far as it came, and why it ended.
 type failure struct {
-	Result   any                 `json:"result"`
-	Exit     int                 `json:"exit"`
-	Error    string              `json:"error"`
-	Problems []prototype.Problem `json:"problems,omitempty"` // where it was refused
-	Left     []string            `json:"left,omitempty"`     // what needs a person
+	Result   any             `json:"result"`
+	Exit     int             `json:"exit"`
+	Error    string          `json:"error"`
+	Problems []fleet.Problem `json:"problems,omitempty"` // where it was refused
+	Left     []string        `json:"left,omitempty"`     // what needs a person
 }
 
 // printFailure writes a failure in the form that -o asks for and gives err back,

@@ -7,7 +7,7 @@ import (
 	"testing"
 
 	"github.com/ortet/ortet/internal/engine"
-	"github.com/ortet/ortet/internal/prototype"
+	"github.com/ortet/ortet/internal/fleet"
 )
 
 // A program that asked for JSON gets JSON, however the command ends.
@@ -16,8 +16,8 @@ func TestFailuresAreJSONToo(t *testing.T) {
 		err  error
 		want failure
 	}{
-		"refused": {&engine.Refused{Problems: []prototype.Problem{{Code: "NodeNotReady", What: "w", On: "node n"}}},
-			failure{Exit: 3, Problems: []prototype.Problem{{Code: "NodeNotReady"}}}},
+		"refused": {&engine.Refused{Problems: []fleet.Problem{{Code: "NodeNotReady", What: "w", On: "node n"}}},
+			failure{Exit: 3, Problems: []fleet.Problem{{Code: "NodeNotReady"}}}},
 		"needs a person": {&engine.NeedsPerson{Step: "ready", Left: []string{"node n"}, Err: errors.New("x")}, failure{Exit: 4, Left: []string{"node n"}}},
 		"failed":         {&engine.Failed{Step: "drain", Err: errors.New("x")}, failure{Exit: 1}},
 	} {

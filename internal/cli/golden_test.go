@@ -117,7 +117,7 @@ func TestShown(t *testing.T) {
 		"plan-nothing": func(w io.Writer) { writePlan(w, nothing) },
 		"plan-refused": func(w io.Writer) {
 			p := thePlan(first)
-			p.Problems = []prototype.Problem{{Code: "NodeNotReady", On: "node n", What: "it is not Ready"}}
+			p.Problems = []fleet.Problem{{Code: "NodeNotReady", On: "node n", What: "it is not Ready"}}
 			writePlan(w, p)
 		},
 		"plan-rollback": func(w io.Writer) {
@@ -173,7 +173,7 @@ func TestShown(t *testing.T) {
 // command's answer too.
 func TestPlanForPrograms(t *testing.T) {
 	p := thePlan(input(prototype.Options{}))
-	p.Problems = []prototype.Problem{{Code: "NodeNotReady", What: "it is not Ready", On: "node n", WayOut: "wait"}}
+	p.Problems = []fleet.Problem{{Code: "NodeNotReady", What: "it is not Ready", On: "node n", WayOut: "wait"}}
 	for form, decode := range map[string]func([]byte, any) error{
 		"json": json.Unmarshal,
 		"yaml": func(data []byte, v any) error { return yaml.UnmarshalStrict(data, v) },

@@ -65,7 +65,7 @@ func TestErrorsForPeople(t *testing.T) {
 		want string
 	}{
 		"plain": {errors.New("it broke"), "ortet: it broke\n"},
-		"refused": {&engine.Refused{Problems: []prototype.Problem{
+		"refused": {&engine.Refused{Problems: []fleet.Problem{
 			{On: string(instance), What: "it is off", WayOut: "start it"}, {On: "node n", What: "it is gone"},
 		}}, "ortet: refused for 2 reasons, nothing was changed\n  - instance 3 of scale set k8s-pool1-12345678-vmss: it is off\n    -> start it\n  - node n: it is gone\n"},
 		"needs a person": {&engine.NeedsPerson{Step: "start", Left: []string{"start it"}, Err: errors.New("no capacity")},

@@ -5,7 +5,7 @@ import (
 	"fmt"
 	"strings"
 
-	"github.com/ortet/ortet/internal/prototype"
+	"github.com/ortet/ortet/internal/fleet"
 )
 
 // Exit codes of a capture or rollback.
@@ -40,7 +40,7 @@ func ExitCode(err error) int {
 
 // Refused means that nothing was begun, and why: all reasons at once.
 type Refused struct { //nolint:errname // callers read the outcome: *engine.Refused
-	Problems []prototype.Problem
+	Problems []fleet.Problem
 }
 
 func (e *Refused) Error() string {

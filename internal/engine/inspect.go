@@ -60,10 +60,10 @@ const maxNamed = 10
 
 // inspectionProblems says what the report of a donor's disk gives for reasons to
 // refuse, each with the way out.
-func inspectionProblems(q CaptureRequest, prep preparation, report wire.GeneralizeReport) []prototype.Problem {
-	var problems []prototype.Problem
+func inspectionProblems(q CaptureRequest, prep preparation, report wire.GeneralizeReport) []fleet.Problem {
+	var problems []fleet.Problem
 	add := func(code, what, wayOut string) {
-		problems = append(problems, prototype.Problem{Code: code, On: "node " + q.Node, What: what, WayOut: wayOut})
+		problems = append(problems, fleet.Problem{Code: code, On: "node " + q.Node, What: what, WayOut: wayOut})
 	}
 	paths := map[wire.SecretClass][]string{}
 	for _, f := range report.Findings {

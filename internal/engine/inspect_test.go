@@ -32,7 +32,7 @@ func TestWhatWouldEndTheCaptureLaterIsRefusedBeforeTheDonorIsTouched(t *testing.
 				w.outcome = outcome
 				e, _, ctx, _ := w.process(t, "a", 0)
 				q := request()
-				wants := func(what string, problems []prototype.Problem) {
+				wants := func(what string, problems []fleet.Problem) {
 					t.Helper()
 					if len(problems) != 1 || problems[0].Code != c.code || !strings.Contains(problems[0].WayOut, c.wayOut) {
 						t.Errorf("%s: %+v; want %s", what, problems, c.code)
@@ -166,7 +166,7 @@ func TestADryRunFindsACaptureUnderWay(t *testing.T) {
 		_, _ = e.Capture(ctx, request())
 		dry, _, dryCtx, _ = w.process(t, "other", 0)
 		got, err = dry.Plan(dryCtx, request())
-		if err != nil || !got.Resumes || slices.ContainsFunc(got.Problems, func(p prototype.Problem) bool { return p.Code == "Held" }) {
+		if err != nil || !got.Resumes || slices.ContainsFunc(got.Problems, func(p fleet.Problem) bool { return p.Code == "Held" }) {
 			t.Errorf("after one that was killed: %+v, resumes %t, %v", got.Problems, got.Resumes, err)
 		}
 	})

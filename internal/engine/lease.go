@@ -82,7 +82,7 @@ func (e *Engine) take(ctx context.Context, t *task, pool fleet.ResourceID, holde
 		}
 		switch alive {
 		case Alive:
-			return nil, &Refused{Problems: []prototype.Problem{heldProblem(pool, holding, "")}}
+			return nil, &Refused{Problems: []fleet.Problem{heldProblem(pool, holding, "")}}
 		case Dead:
 			if err := e.cluster.Release(ctx, h.name, holding.Holder); err == nil {
 				t.progress(-1, "%s is gone: taking over", holding.Holder)
@@ -105,8 +105,8 @@ func (e *Engine) take(ctx context.Context, t *task, pool fleet.ResourceID, holde
 	}
 }
 
-func heldProblem(pool fleet.ResourceID, holding cluster.Holding, on string) prototype.Problem {
-	return prototype.Problem{
+func heldProblem(pool fleet.ResourceID, holding cluster.Holding, on string) fleet.Problem {
+	return fleet.Problem{
 		Code: "Held", On: string(pool),
 		What:   fmt.Sprintf("%s holds it since %s, and is at work%s", holding.Holder, holding.Since.UTC().Format(time.RFC3339), on),
 		WayOut: "wait until it is done; ortet status shows how far it is",
@@ -116,7 +116,7 @@ func heldProblem(pool fleet.ResourceID, holding cluster.Holding, on string) prot
 // atWork gives the problem that another process works on the pool. It changes
 // nothing: whether a process of which nothing is known runs shows in whether it renews
 // its hold.
-func (e *Engine) atWork(ctx context.Context, t *task, pool fleet.ResourceID, rec journal.Record, open bool) []prototype.Problem {
+func (e *Engine) atWork(ctx context.Context, t *task, pool fleet.ResourceID, rec journal.Record, open bool) []fleet.Problem {
 	if pool == "" {
 		return nil
 	}
@@ -128,7 +128,7 @@ func (e *Engine) atWork(ctx context.Context, t *task, pool fleet.ResourceID, rec
 			return holding, err
 		})
 		if err != nil {
-			return []prototype.Problem{{Code: "Unreadable", On: string(pool), What: "whether another process works on it cannot be read: " + err.Error(), WayOut: "try again"}}
+			return []fleet.Problem{{Code: "Unreadable", On: string(pool), What: "whether another process works on it cannot be read: " + err.Error(), WayOut: "try again"}}
 		}
 		if !held {
 			return nil
@@ -143,7 +143,7 @@ func (e *Engine) atWork(ctx context.Context, t *task, pool fleet.ResourceID, rec
 			if open {
 				on = fmt.Sprintf(" on %s %s of %s, begun %s", rec.Kind, rec.Capture, first(rec.Donor, rec.Pool), rec.Begun.UTC().Format(time.RFC3339))
 			}
-			return []prototype.Problem{heldProblem(pool, holding, on)}
+			return []fleet.Problem{heldProblem(pool, holding, on)}
 		case alive == Dead, e.now().Sub(began) >= e.config.LeaseFor, t.wait(ctx, time.Second, forWorld) != nil:
 			return nil
 		}

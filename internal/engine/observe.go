@@ -214,7 +214,7 @@ func (w *watcher) unreadable(on string, err error) {
 func (w *watcher) problem(on, code, what, way string) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	w.o.Unreadable = append(w.o.Unreadable, prototype.Problem{Code: code, On: on, What: what, WayOut: way})
+	w.o.Unreadable = append(w.o.Unreadable, fleet.Problem{Code: code, On: on, What: what, WayOut: way})
 }
 
 // candidates walks the cluster's nodes and keeps those that may be a

@@ -38,7 +38,7 @@ func (e *Engine) prepare(ctx context.Context, t *task, q CaptureRequest) (prepar
 		})
 		o.DeniedAzure = denied
 		if err != nil {
-			o.Unreadable = append(o.Unreadable, prototype.Problem{
+			o.Unreadable = append(o.Unreadable, fleet.Problem{
 				Code: "Unreadable", On: string(o.Pool.ID.Group()), What: "what these credentials may do cannot be read: " + err.Error(),
 				WayOut: "let them read their own permissions",
 			})
@@ -97,21 +97,21 @@ func prunable(versions []fleet.ImageVersion, uses []fleet.ImageUse, id fleet.Res
 }
 
 // requestProblems are those that only the engine's own request has.
-func (e *Engine) requestProblems(q CaptureRequest, course prototype.Course) []prototype.Problem {
-	var problems []prototype.Problem
+func (e *Engine) requestProblems(q CaptureRequest, course prototype.Course) []fleet.Problem {
+	var problems []fleet.Problem
 	if q.Bootstrap != BootstrapKeep && q.Bootstrap != BootstrapBaked {
-		problems = append(problems, prototype.Problem{Code: "BadBootstrap", On: "--bootstrap", What: fmt.Sprintf("%q is neither keep nor baked", q.Bootstrap), WayOut: "say one of them"})
+		problems = append(problems, fleet.Problem{Code: "BadBootstrap", On: "--bootstrap", What: fmt.Sprintf("%q is neither keep nor baked", q.Bootstrap), WayOut: "say one of them"})
 	}
 	for _, at := range q.AcceptSecrets {
 		if err := wire.CheckAcceptedSecret(at); err != nil {
-			problems = append(problems, prototype.Problem{Code: "BadPath", On: "--accept-secret", What: err.Error(), WayOut: "give the path as the scan reports it"})
+			problems = append(problems, fleet.Problem{Code: "BadPath", On: "--accept-secret", What: err.Error(), WayOut: "give the path as the scan reports it"})
 		}
 	}
 	if n := len(q.AcceptSecrets); n > wire.MaxAcceptedSecrets {
-		problems = append(problems, prototype.Problem{Code: "BadNumber", On: "--accept-secret", What: fmt.Sprintf("%d paths", n), WayOut: fmt.Sprintf("give at most %d; a folder that ends in / stands for all below it", wire.MaxAcceptedSecrets)})
+		problems = append(problems, fleet.Problem{Code: "BadNumber", On: "--accept-secret", What: fmt.Sprintf("%d paths", n), WayOut: fmt.Sprintf("give at most %d; a folder that ends in / stands for all below it", wire.MaxAcceptedSecrets)})
 	}
 	if e.config.Image == "" && course.NeedsWorkbench() {
-		problems = append(problems, prototype.Problem{Code: "NoContainerImage", On: "--image", What: "the container image with ortet-node is not known", WayOut: "name it"})
+		problems = append(problems, fleet.Problem{Code: "NoContainerImage", On: "--image", What: "the container image with ortet-node is not known", WayOut: "name it"})
 	}
 	return problems
 }
@@ -160,7 +160,7 @@ func (e *Engine) Plan(ctx context.Context, q CaptureRequest) (prototype.Plan, er
 // inspectable reports whether a dry run may inspect the donor's disk: nothing is
 // wrong, or pods alone that a drain would not evict.
 func (p preparation) inspectable() bool {
-	return !slices.ContainsFunc(p.plan.Problems, func(x prototype.Problem) bool {
+	return !slices.ContainsFunc(p.plan.Problems, func(x fleet.Problem) bool {
 		return x.Code != "PodNotEvictable" && x.Code != "BudgetAllowsNoEviction"
 	})
 }

@@ -49,15 +49,15 @@ type comeback struct {
 // lookBack observes and decides, and changes nothing.
 func (e *Engine) lookBack(ctx context.Context, t *task, q RollbackRequest, last journal.Record) (c comeback) {
 	c.plan = prototype.Plan{Kind: prototype.KindRollback}
-	problem := func(p prototype.Problem) { c.plan.Problems = append(c.plan.Problems, p) }
+	problem := func(p fleet.Problem) { c.plan.Problems = append(c.plan.Problems, p) }
 	id, err := t.poolOf(ctx, q)
 	if err != nil {
-		problem(prototype.Problem{Code: "NoPool", On: first(string(q.Pool), "node "+q.Node), What: err.Error(), WayOut: "name a pool, or a node of one"})
+		problem(fleet.Problem{Code: "NoPool", On: first(string(q.Pool), "node "+q.Node), What: err.Error(), WayOut: "name a pool, or a node of one"})
 		return c
 	}
 	c.pool, err = t.pool(ctx, id)
 	if err != nil {
-		problem(prototype.Problem{Code: "Unreadable", On: string(id), What: "it cannot be read: " + err.Error(), WayOut: "check its name and the credentials"})
+		problem(fleet.Problem{Code: "Unreadable", On: string(id), What: "it cannot be read: " + err.Error(), WayOut: "check its name and the credentials"})
 		return c
 	}
 	c.plan.Pool = c.pool.ID
@@ -67,14 +67,14 @@ func (e *Engine) lookBack(ctx context.Context, t *task, q RollbackRequest, last 
 	definition := prototype.DefinitionOf(c.pool.ID)
 	versions, err := t.versions(ctx, definition, c.pool.Model.Image.Exact())
 	if err != nil {
-		problem(prototype.Problem{Code: "Unreadable", On: string(definition), What: "its versions cannot be read: " + err.Error(), WayOut: "check the credentials"})
+		problem(fleet.Problem{Code: "Unreadable", On: string(definition), What: "its versions cannot be read: " + err.Error(), WayOut: "check the credentials"})
 		return c
 	}
 	denied, err := ask(ctx, t, func(ctx context.Context) ([]string, error) {
 		return e.cloud.Denied(ctx, c.pool.ID.Group(), azure.ActionsOf(prototype.RollbackChanges()...))
 	})
 	if err != nil {
-		problem(prototype.Problem{Code: "Unreadable", On: string(c.pool.ID.Group()), What: "what these credentials may do cannot be read: " + err.Error(), WayOut: "let them read their own permissions"})
+		problem(fleet.Problem{Code: "Unreadable", On: string(c.pool.ID.Group()), What: "what these credentials may do cannot be read: " + err.Error(), WayOut: "let them read their own permissions"})
 	}
 	w := &watcher{e: e, t: t}
 	w.deniedAmong(ctx, e.accesses(RollbackAccesses(e.config.Namespace)), c.pool.ID)
@@ -97,7 +97,7 @@ func (e *Engine) lookBack(ctx context.Context, t *task, q RollbackRequest, last 
 	if back.Original != nil {
 		want, on = back.Original.CustomData, string(c.pool.ID)
 		if want == "" && (back.Original.Replaced || current.Tags[fleet.TagCustomData] == sha(noop)) && !back.NothingToDo {
-			problem(prototype.Problem{Code: "CustomDataLost", On: on, What: "the model's customData from before the first capture is not known",
+			problem(fleet.Problem{Code: "CustomDataLost", On: on, What: "the model's customData from before the first capture is not known",
 				WayOut: "name a version by --to, or set image and customData by hand"})
 		}
 	}
@@ -113,9 +113,9 @@ func (e *Engine) lookBack(ctx context.Context, t *task, q RollbackRequest, last 
 				return e.cluster.Kept(ctx, c.pool.ID, "customData", want)
 			})
 			if fleet.Is(err, fleet.KindDenied) { // it may be there
-				problem(prototype.Problem{Code: "Unreadable", On: on, What: "the customData that it needs cannot be read: " + err.Error(), WayOut: "let the Role name that Secret"})
+				problem(fleet.Problem{Code: "Unreadable", On: on, What: "the customData that it needs cannot be read: " + err.Error(), WayOut: "let the Role name that Secret"})
 			} else if err != nil || !ok {
-				problem(prototype.Problem{Code: "CustomDataLost", On: on,
+				problem(fleet.Problem{Code: "CustomDataLost", On: on,
 					What:   "it needs customData that is not kept (SHA-256 " + want + ")",
 					WayOut: "name a version that was made with --bootstrap baked, or capture a node again"})
 			}
@@ -228,7 +228,7 @@ func (e *Engine) Rollback(ctx context.Context, q RollbackRequest) (result Rollba
 	t := r.task(heads[0])
 	id, err := t.poolOf(r.work, q)
 	if err != nil {
-		return result, &Refused{Problems: []prototype.Problem{{Code: "NoPool", On: first(string(q.Pool), "node "+q.Node), What: err.Error(), WayOut: "name a pool, or a node of one"}}}
+		return result, &Refused{Problems: []fleet.Problem{{Code: "NoPool", On: first(string(q.Pool), "node "+q.Node), What: err.Error(), WayOut: "name a pool, or a node of one"}}}
 	}
 	result.Pool = id
 	last, open, err = r.loadHeld(r.work, t, id)

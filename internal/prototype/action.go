@@ -1,6 +1,8 @@
 package prototype
 
-import "github.com/ortet/ortet/internal/fleet"
+import (
+	"github.com/ortet/ortet/internal/fleet"
+)
 
 // CaptureChanges gives a zero change of every verb that a capture of the course
 // may ask for, so that preflight knows which permissions it needs. Undoing

@@ -39,7 +39,7 @@ type Course struct {
 	Stale []fleet.ResourceID
 	// Exclude are versions to exclude from latest once the model is changed.
 	Exclude  []fleet.ImageVersion
-	Problems []Problem
+	Problems []fleet.Problem
 	Notes    []string
 }
 
@@ -57,7 +57,7 @@ func CourseOf(o Observed, names Names, options Options, now time.Time) (c Course
 		c.Exclude = Excludable(o.Versions, o.Uses, o.Pool.ID)
 	}
 	refuse := func(on fleet.ResourceID, code, what, wayOut string) {
-		c.Problems = append(c.Problems, Problem{Code: code, On: string(on), What: what, WayOut: wayOut})
+		c.Problems = append(c.Problems, fleet.Problem{Code: code, On: string(on), What: what, WayOut: wayOut})
 	}
 	if v, ok := FindVersion(o.Versions, names.Version); ok {
 		switch {

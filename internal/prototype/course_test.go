@@ -21,7 +21,7 @@ func good() Observed {
 	}
 }
 
-func codes(problems []Problem) (out []string) {
+func codes(problems []fleet.Problem) (out []string) {
 	for _, p := range problems {
 		out = append(out, p.Code)
 	}

@@ -59,7 +59,7 @@ type Observed struct {
 	DeniedCluster []string
 	// Unreadable says what could not be observed for another reason than that
 	// it is not there.
-	Unreadable []Problem
+	Unreadable []fleet.Problem
 }
 
 // An Obstacle is a pod that a drain without force does not evict.

@@ -11,10 +11,10 @@ import (
 
 // CaptureProblems gives every reason to refuse a capture that takes the course.
 // What only matters to steps that the course skips is no problem.
-func CaptureProblems(o Observed, options Options, course Course) []Problem {
+func CaptureProblems(o Observed, options Options, course Course) []fleet.Problem {
 	problems := slices.Clone(o.Unreadable)
 	add := func(on, code, what, wayOut string) {
-		problems = append(problems, Problem{Code: code, What: what, On: on, WayOut: wayOut})
+		problems = append(problems, fleet.Problem{Code: code, What: what, On: on, WayOut: wayOut})
 	}
 	optionProblems(options, add)
 	donorProblems(o, options, course, add)
@@ -35,10 +35,10 @@ func CaptureProblems(o Observed, options Options, course Course) []Problem {
 }
 
 // DeniedProblems says which permissions lack.
-func DeniedProblems(o Observed) []Problem {
-	var problems []Problem
+func DeniedProblems(o Observed) []fleet.Problem {
+	var problems []fleet.Problem
 	add := func(on, code, what, wayOut string) {
-		problems = append(problems, Problem{Code: code, What: what, On: on, WayOut: wayOut})
+		problems = append(problems, fleet.Problem{Code: code, What: what, On: on, WayOut: wayOut})
 	}
 	if len(o.DeniedAzure) > 0 {
 		on := "Azure"
@@ -185,10 +185,10 @@ func poolProblems(o Observed, options Options, add adder) {
 
 // ModelProblems gives the reasons not to change a pool's model, which are
 // looked at again right before it is changed.
-func ModelProblems(p fleet.Pool, allowRolling, excludeFromLatest, allowOwned bool) []Problem {
-	var problems []Problem
+func ModelProblems(p fleet.Pool, allowRolling, excludeFromLatest, allowOwned bool) []fleet.Problem {
+	var problems []fleet.Problem
 	add := func(code, what, wayOut string) {
-		problems = append(problems, Problem{Code: code, What: what, On: string(p.ID), WayOut: wayOut})
+		problems = append(problems, fleet.Problem{Code: code, What: what, On: string(p.ID), WayOut: wayOut})
 	}
 	switch {
 	case strings.EqualFold(p.UpgradeMode, fleet.Automatic):
@@ -281,12 +281,12 @@ func securityFits(donor, definition string) bool {
 }
 
 func unreadable(o Observed, on string) bool {
-	return slices.ContainsFunc(o.Unreadable, func(p Problem) bool { return p.On == on })
+	return slices.ContainsFunc(o.Unreadable, func(p fleet.Problem) bool { return p.On == on })
 }
 
-func dedupe(problems []Problem) []Problem {
-	seen := map[Problem]bool{}
-	var out []Problem
+func dedupe(problems []fleet.Problem) []fleet.Problem {
+	seen := map[fleet.Problem]bool{}
+	var out []fleet.Problem
 	for _, p := range problems {
 		if !seen[p] {
 			seen[p] = true

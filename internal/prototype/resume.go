@@ -1,6 +1,8 @@
 package prototype
 
-import "time"
+import (
+	"time"
+)
 
 // staleAfter is how old an interrupted capture may be whose donor has not been
 // copied yet: its version is named by a day, and the node may be another by now.

@@ -72,10 +72,10 @@ const (
 // ReturnTo decides what a rollback to a version's name, Previous or ToOriginal comes
 // down to. original is nil where it was not recorded. problem is nil where it can be
 // done.
-func ReturnTo(versions []fleet.ImageVersion, pool fleet.Pool, original *Original, to string) (r Return, problem *Problem) {
+func ReturnTo(versions []fleet.ImageVersion, pool fleet.Pool, original *Original, to string) (r Return, problem *fleet.Problem) {
 	definition := DefinitionOf(pool.ID)
-	refuse := func(code, what, wayOut string) (Return, *Problem) {
-		return Return{}, &Problem{Code: code, On: string(definition), What: what, WayOut: wayOut}
+	refuse := func(code, what, wayOut string) (Return, *fleet.Problem) {
+		return Return{}, &fleet.Problem{Code: code, On: string(definition), What: what, WayOut: wayOut}
 	}
 	sorted := NewestFirst(versions)
 	current, known := VersionOf(versions, pool.Model.Image, pool.Location)

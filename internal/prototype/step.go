@@ -27,23 +27,6 @@ type Step struct {
 	Irreversible []string `json:"irreversible,omitempty"`
 }
 
-// A Problem is a reason to refuse. All of a request's problems are found at once.
-type Problem struct {
-	Code   string `json:"code"`   // stable, "NodeNotReady"
-	What   string `json:"what"`   // "the node is not Ready (KubeletNotReady: …)"
-	On     string `json:"on"`     // "node aks-1", an ARM id
-	WayOut string `json:"wayOut"` // what a person can do about it
-}
-
-// String gives the problem in one line.
-func (p Problem) String() string {
-	s := p.On + ": " + p.What
-	if p.WayOut != "" {
-		s += "; " + p.WayOut
-	}
-	return s
-}
-
 // The kinds of plan.
 const (
 	KindCapture  = "capture"
@@ -61,7 +44,7 @@ type Plan struct {
 	// Steps in an order in which they could run one after another.
 	Steps []Step `json:"steps"`
 	// Problems are all reasons to refuse; none means that it can be done.
-	Problems []Problem `json:"problems,omitempty"`
+	Problems []fleet.Problem `json:"problems,omitempty"`
 	// Notes are worth knowing and no reason to refuse.
 	Notes []string `json:"notes,omitempty"`
 	// Resumes is true where an earlier run was interrupted and this one goes on.

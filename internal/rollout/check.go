@@ -23,7 +23,6 @@ import (
 	"github.com/ortet/ortet/internal/engine"
 	"github.com/ortet/ortet/internal/fleet"
 	"github.com/ortet/ortet/internal/nodeconfig"
-	"github.com/ortet/ortet/internal/prototype"
 	"github.com/ortet/ortet/internal/redact"
 )
 
@@ -31,10 +30,10 @@ import (
 const tagCAPZ = "sigs.k8s.io_cluster-api-provider-azure_cluster_"
 
 // problems gives the reasons of the pool itself to refuse a push.
-func (o *observation) problems() []prototype.Problem {
-	var out []prototype.Problem
+func (o *observation) problems() []fleet.Problem {
+	var out []fleet.Problem
 	add := func(code, what, wayOut string) {
-		out = append(out, prototype.Problem{On: string(o.pool), Code: code, What: what, WayOut: wayOut})
+		out = append(out, fleet.Problem{On: string(o.pool), Code: code, What: what, WayOut: wayOut})
 	}
 	p := o.set.Properties
 	if p.OrchestrationMode != "" && !strings.EqualFold(p.OrchestrationMode, fleet.Uniform) {
@@ -52,7 +51,7 @@ func (o *observation) problems() []prototype.Problem {
 }
 
 func refused(on fleet.ResourceID, code, what, wayOut string) error {
-	return &engine.Refused{Problems: []prototype.Problem{{On: string(on), Code: code, What: what, WayOut: wayOut}}}
+	return &engine.Refused{Problems: []fleet.Problem{{On: string(on), Code: code, What: what, WayOut: wayOut}}}
 }
 
 func publicOf(key ed25519.PrivateKey) nodeconfig.PublicKey {
@@ -60,13 +59,13 @@ func publicOf(key ed25519.PrivateKey) nodeconfig.PublicKey {
 }
 
 // foreignProblem says that userData is not Ortet's.
-func foreignProblem(on, what string) prototype.Problem {
-	return prototype.Problem{On: on, Code: "ForeignUserData", What: "its userData is not Ortet's: " + what,
+func foreignProblem(on, what string) fleet.Problem {
+	return fleet.Problem{On: on, Code: "ForeignUserData", What: "its userData is not Ortet's: " + what,
 		WayOut: "move what it does elsewhere (an image, customData), then push with --replace-user-data, which overwrites it"}
 }
 
 // keyProblems says whether nodes that have the model's document accept the key.
-func (o *observation) keyProblems(key nodeconfig.PublicKey) []prototype.Problem {
+func (o *observation) keyProblems(key nodeconfig.PublicKey) []fleet.Problem {
 	if o.document == nil {
 		return nil
 	}
@@ -77,7 +76,7 @@ func (o *observation) keyProblems(key nodeconfig.PublicKey) []prototype.Problem 
 	if slices.Contains(accepted, key) {
 		return nil
 	}
-	return []prototype.Problem{{On: string(o.pool), Code: "KeyNotAccepted",
+	return []fleet.Problem{{On: string(o.pool), Code: "KeyNotAccepted",
 		What:   fmt.Sprintf("its nodes accept documents signed by %s, and not by %s", strings.Trim(fmt.Sprint(accepted), "[]"), key),
 		WayOut: "push with an accepted key; to change keys, push with the old one first, and name the new one with --accept-key"}}
 }
@@ -94,18 +93,18 @@ func describe(userData string) string {
 }
 
 // check gives the reasons of the Nodes to refuse a configuration.
-func (r *Rollout) check(ctx context.Context, o *observation, c nodeconfig.Config) ([]prototype.Problem, error) {
+func (r *Rollout) check(ctx context.Context, o *observation, c nodeconfig.Config) ([]fleet.Problem, error) {
 	if len(c.Kubelet) == 0 || len(o.members) == 0 {
 		return nil, nil
 	}
-	var out []prototype.Problem
+	var out []fleet.Problem
 	if r.CheckKubelet != nil {
 		var versions []string
 		for _, m := range o.members {
 			versions = append(versions, m.kube.Status.NodeInfo.KubeletVersion)
 		}
 		if err := r.CheckKubelet(c, versions); err != nil {
-			out = append(out, prototype.Problem{On: string(o.pool), Code: "KubeletField", What: err.Error(), WayOut: "correct the member kubelet of the configuration"})
+			out = append(out, fleet.Problem{On: string(o.pool), Code: "KubeletField", What: err.Error(), WayOut: "correct the member kubelet of the configuration"})
 		}
 	}
 	reserved, err := reservationOf(c.Kubelet)
@@ -130,7 +129,7 @@ func (r *Rollout) check(ctx context.Context, o *observation, c nodeconfig.Config
 		if more := len(names) - maxShown; more > 0 {
 			names = append(names[:maxShown:maxShown], fmt.Sprintf("and %d more", more))
 		}
-		out = append(out, prototype.Problem{On: on + strings.Join(names, ", "), Code: "PodsDoNotFit", What: what,
+		out = append(out, fleet.Problem{On: on + strings.Join(names, ", "), Code: "PodsDoNotFit", What: what,
 			WayOut: "reserve less, or move pods away first: a kubelet that restarts rejects pods that no longer fit"})
 	}
 	return out, nil

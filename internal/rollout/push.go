@@ -17,7 +17,6 @@ import (
 	"github.com/ortet/ortet/internal/engine"
 	"github.com/ortet/ortet/internal/fleet"
 	"github.com/ortet/ortet/internal/nodeconfig"
-	"github.com/ortet/ortet/internal/prototype"
 )
 
 // Push brings the configuration to the pool's model and nodes, or goes on with a push of
@@ -177,10 +176,10 @@ func (p *push) prepare(ctx context.Context) (*observation, *member, error) {
 }
 
 // canary chooses the first node, and sees whose its userData is.
-func (p *push) canary(ctx context.Context, o *observation) (*member, []prototype.Problem, error) {
+func (p *push) canary(ctx context.Context, o *observation) (*member, []fleet.Problem, error) {
 	i := slices.IndexFunc(o.members, func(m member) bool { return m.Ready && (m.Name == p.o.Canary || p.o.Canary == "") })
 	if i < 0 && p.o.Canary != "" {
-		return nil, []prototype.Problem{{On: "node " + p.o.Canary, Code: "BadCanary", What: "the pool has no such Node that is Ready", WayOut: "name a Ready Node of the pool with --canary, or leave it out"}}, nil
+		return nil, []fleet.Problem{{On: "node " + p.o.Canary, Code: "BadCanary", What: "the pool has no such Node that is Ready", WayOut: "name a Ready Node of the pool with --canary, or leave it out"}}, nil
 	}
 	if i < 0 {
 		return nil, nil, nil
@@ -191,7 +190,7 @@ func (p *push) canary(ctx context.Context, o *observation) (*member, []prototype
 		return nil, nil, err
 	}
 	if foreign != "" && o.foreign == "" {
-		return nil, []prototype.Problem{foreignProblem("instance "+chosen.Instance, foreign)}, nil
+		return nil, []fleet.Problem{foreignProblem("instance "+chosen.Instance, foreign)}, nil
 	}
 	return chosen, nil, nil
 }

@@ -78,9 +78,9 @@ func (l *lock) acquire(ctx context.Context) error {
 		case busy && first.Holder != holding.Holder:
 			first, pause = holding, time.Second
 		case busy && holding.Renewed.After(first.Renewed):
-			return &Refused{[]Problem{{
-				"Held", l.name, holding.Holder + " has the pool lock since " + holding.Since.UTC().Format(time.RFC3339),
-				"wait until it has ended; ortet status shows its progress",
+			return &Refused{[]fleet.Problem{{
+				Code: "Held", On: l.name, What: holding.Holder + " has the pool lock since " + holding.Since.UTC().Format(time.RFC3339),
+				WayOut: "wait until it has ended; ortet status shows its progress",
 			}}}
 		case busy:
 			pause = time.Second

@@ -4,6 +4,8 @@ import (
 	"errors"
 	"fmt"
 	"strings"
+
+	"github.com/ortet/ortet/internal/fleet"
 )
 
 // Exit codes of a run.
@@ -30,21 +32,13 @@ func ExitCode(err error) int {
 	return ExitFailed
 }
 
-// A Problem is one reason not to begin.
-type Problem struct {
-	Code   string `json:"code"`
-	On     string `json:"on,omitempty"`
-	What   string `json:"what"`
-	WayOut string `json:"wayOut,omitempty"`
-}
-
 // Refused means that nothing was begun: all reasons at once.
-type Refused struct{ Problems []Problem } //nolint:errname // an outcome
+type Refused struct{ Problems []fleet.Problem } //nolint:errname // an outcome
 
 func (e *Refused) Error() string {
 	s := fmt.Sprintf("refused for %d reason(s), nothing was changed", len(e.Problems))
 	for _, p := range e.Problems {
-		s += fmt.Sprintf("\n  - %s (%s): %s; %s", p.Code, p.On, p.What, p.WayOut)
+		s += "\n  - " + p.String()
 	}
 	return s
 }

@@ -169,10 +169,12 @@ func (x *run) report(a Action, kind, message string, percent int32) {
 	if x.Report == nil {
 		return
 	}
-	e := Event{Kind: kind, Step: a.ID(), Title: a.Step.Title, Message: message, Percent: percent, Usual: a.Step.Usual}
+	e := Event{At: x.Now(), Kind: kind, Step: a.ID(), Title: a.Step.Title, Message: message, Percent: percent, Usual: a.Step.Usual}
 	if a.Undo {
 		e.Title, e.Usual = a.Step.Undo.Title, a.Step.Undo.Usual
 	}
-	e.Elapsed = x.Now().Sub(x.record().Steps[a.Step.ID].Begun)
+	if begun := x.record().Steps[a.Step.ID].Begun; !begun.IsZero() {
+		e.Elapsed = e.At.Sub(begun)
+	}
 	x.Report(e)
 }

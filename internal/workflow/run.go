@@ -43,7 +43,7 @@ type Plan struct {
 	Name, Subject string // of the record
 	Request       any
 	Table         Table
-	Problems      []Problem
+	Problems      []fleet.Problem
 }
 
 // A Runner runs workflows. Its fields are set before the first use.
@@ -67,11 +67,13 @@ const (
 	EventProgress = "progress"
 	EventDone     = "done"
 	EventFailed   = "failed"
+	EventSkipped  = "skipped" // Message says why
 	EventNote     = "note"
 )
 
 // An Event is progress to show.
 type Event struct {
+	At                         time.Time
 	Kind, Step, Title, Message string
 	Percent                    int32 // -1: unknown
 	Elapsed, Usual             time.Duration
@@ -206,6 +208,11 @@ func (x *run) plan(ctx context.Context) (nothing bool, err error) {
 		}
 		return Resume(plan.Table, r)
 	})
+	for _, s := range plan.Table {
+		if s.Skip != "" {
+			x.report(Action{Step: s}, EventSkipped, s.Skip, -1)
+		}
+	}
 	return false, nil
 }
 

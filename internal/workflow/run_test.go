@@ -9,6 +9,7 @@ import (
 	"testing/synctest"
 	"time"
 
+	"github.com/ortet/ortet/internal/fleet"
 	"github.com/ortet/ortet/internal/workflow"
 	"github.com/ortet/ortet/internal/workflow/journal"
 )
@@ -272,7 +273,7 @@ func TestRefused(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newWorld()
 		p := &process{world: w, name: "a"}
-		problem := []workflow.Problem{{Code: "NotLinux", What: "the node is not Linux"}}
+		problem := []fleet.Problem{{Code: "NotLinux", What: "the node is not Linux"}}
 		err := p.runner(t).Run(t.Context(), pool, &small{p: p, problems: problem})
 		if workflow.ExitCode(err) != workflow.ExitRefused || w.saves > 0 || len(w.calls) > 0 || w.holder != "" {
 			t.Errorf("%v, %d saves, %v", err, w.saves, w.calls)
@@ -307,7 +308,7 @@ func TestOtherKindIsUndoneFirst(t *testing.T) {
 		p := &process{world: w, name: "a", killAt: 6}
 		_ = p.runner(t).Run(t.Context(), pool, &small{p: p})
 		second := &process{world: w, name: "b"}
-		problem := []workflow.Problem{{Code: "NotLinux", What: "the node is not Linux"}}
+		problem := []fleet.Problem{{Code: "NotLinux", What: "the node is not Linux"}}
 		err := second.runner(t).Run(t.Context(), pool, &small{p: second, kind: "er", problems: problem})
 		if workflow.ExitCode(err) != workflow.ExitRefused {
 			t.Errorf("%v\n%s", err, w.text())

@@ -229,6 +229,16 @@ func Remaining(t Table, r journal.Record) (rows []Step) {
 	return rows
 }
 
+// ToUndo gives the ids of the undos that are due if a run does not go on.
+func ToUndo(t Table, r journal.Record) (ids []string) {
+	for _, s := range t {
+		if taken(r, s) || r.Steps[s.ID].State == journal.Left {
+			ids = append(ids, s.Undo.ID)
+		}
+	}
+	return ids
+}
+
 // with gives the record with another step; the old one is unchanged.
 func with(r journal.Record, id string, st journal.Step) journal.Record {
 	r.Steps = maps.Clone(r.Steps)

@@ -274,7 +274,7 @@ func (p *process) runner(t *testing.T) *workflow.Runner {
 type small struct {
 	p        *process
 	kind     string
-	problems []workflow.Problem
+	problems []fleet.Problem
 }
 
 func (s *small) Kind() string   { return "small" + s.kind }

@@ -12,6 +12,7 @@ import (
 	"github.com/Azure/azure-sdk-for-go/sdk/azcore/to"
 	"github.com/Azure/azure-sdk-for-go/sdk/resourcemanager/compute/armcompute/v8"
 
+	"github.com/ortet/ortet/internal/fleet"
 	"github.com/ortet/ortet/internal/prototype"
 )
 
@@ -48,10 +49,10 @@ func refused(t *testing.T, w *world) {
 			t.Errorf("ortet %s: standard output is not empty:\n%s", strings.Join(c.args, " "), o.stdout)
 		}
 	}
-	var shown struct{ Problems []prototype.Problem }
+	var shown struct{ Problems []fleet.Problem }
 	p.ortet(t, nil, "capture", donor, "--dry-run", "-o", "json").exits(t, exitRefused).json(t, &shown)
 	for _, code := range []string{"AutomaticUpgrade", "AzureDenied", "ForeignSnapshot"} {
-		if !slices.ContainsFunc(shown.Problems, func(b prototype.Problem) bool { return b.Code == code }) {
+		if !slices.ContainsFunc(shown.Problems, func(b fleet.Problem) bool { return b.Code == code }) {
 			t.Errorf("the dry run's JSON has no %s: %+v", code, shown.Problems)
 		}
 	}

@@ -1,6 +1,8 @@
 package scenario
 
-import "time"
+import (
+	"time"
+)
 
 // A Scenario is one story. Its zero value is not complete: Parse and Generate
 // fill in the defaults that are said at the fields.

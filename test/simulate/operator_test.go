@@ -15,7 +15,6 @@ import (
 
 	"github.com/ortet/ortet/internal/engine"
 	"github.com/ortet/ortet/internal/fleet"
-	"github.com/ortet/ortet/internal/prototype"
 	"github.com/ortet/ortet/internal/workflow"
 )
 
@@ -115,10 +114,10 @@ func (w *world) putRight(ask Ask, err error) (hopeless bool) {
 		return true
 	}
 	refused := new(engine.Refused)
-	if errors.As(err, &refused) && slices.ContainsFunc(refused.Problems, func(p prototype.Problem) bool { return p.Code == "NoWorkbench" }) {
+	if errors.As(err, &refused) && slices.ContainsFunc(refused.Problems, func(p fleet.Problem) bool { return p.Code == "NoWorkbench" }) {
 		w.scaleOut(int64(max(1, w.story.Pool.Zones)))
 	}
-	if r := new(workflow.Refused); errors.As(err, &r) && slices.ContainsFunc(r.Problems, func(p workflow.Problem) bool { return p.Code == "NoWorkbench" }) {
+	if r := new(workflow.Refused); errors.As(err, &r) && slices.ContainsFunc(r.Problems, func(p fleet.Problem) bool { return p.Code == "NoWorkbench" }) {
 		w.scaleOut(int64(max(1, w.story.Pool.Zones)))
 	}
 	for _, name := range w.nodeNames() {

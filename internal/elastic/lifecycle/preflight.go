@@ -11,7 +11,6 @@ import (
 	"github.com/ortet/ortet/internal/elastic/recipe"
 	"github.com/ortet/ortet/internal/engine"
 	"github.com/ortet/ortet/internal/fleet"
-	"github.com/ortet/ortet/internal/prototype"
 )
 
 // neededRole is what the templates need, since they define and assign roles. Role Based
@@ -19,10 +18,10 @@ import (
 const neededRole = "have Owner, or Contributor and User Access Administrator, on the subscription"
 
 // problems collects all reasons to refuse a command.
-type problems []prototype.Problem
+type problems []fleet.Problem
 
 func (p *problems) add(code string, on fleet.ResourceID, what, wayOut string) {
-	*p = append(*p, prototype.Problem{Code: code, On: string(on), What: what, WayOut: wayOut})
+	*p = append(*p, fleet.Problem{Code: code, On: string(on), What: what, WayOut: wayOut})
 }
 
 // err is *engine.Refused, or nil without problems.

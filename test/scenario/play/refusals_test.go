@@ -6,16 +6,15 @@ import (
 
 	"github.com/ortet/ortet/internal/engine"
 	"github.com/ortet/ortet/internal/fleet"
-	"github.com/ortet/ortet/internal/prototype"
 )
 
 // ends has a process be refused for some codes; without any it is done.
 func ends(codes ...string) func(*world, *process) {
 	return func(w *world, p *process) {
 		w.expectRefusal(p)
-		var problems []prototype.Problem
+		var problems []fleet.Problem
 		for _, c := range codes {
-			problems = append(problems, prototype.Problem{Code: c})
+			problems = append(problems, fleet.Problem{Code: c})
 		}
 		if len(problems) > 0 {
 			p.err = &engine.Refused{Problems: problems}

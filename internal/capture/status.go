@@ -1,0 +1,185 @@
+package capture
+
+import (
+	"context"
+	"slices"
+	"strings"
+	"time"
+
+	"golang.org/x/sync/errgroup"
+
+	"github.com/ortet/ortet/internal/fleet"
+	"github.com/ortet/ortet/internal/prototype"
+	"github.com/ortet/ortet/internal/workflow"
+	"github.com/ortet/ortet/internal/workflow/journal"
+)
+
+// PoolStatus is what there is to know of one pool's prototypes.
+type PoolStatus struct {
+	Pool       fleet.Pool       `json:"pool"`
+	Definition fleet.ResourceID `json:"definition"`
+	// Versions, newest first by publishing date.
+	Versions  []VersionStatus  `json:"versions"`
+	Instances []InstanceStatus `json:"instances"`
+	// Capture is the newest capture or rollback, running, interrupted or
+	// ended; nil where there was none.
+	Capture *CaptureStatus `json:"capture,omitempty"`
+	// Problem says why the rest could not be read; "" where all is there. Unread is
+	// true where the scale set itself could not be.
+	Problem string `json:"problem,omitempty"`
+	Unread  bool   `json:"unread,omitempty"`
+	// Gone is true where Azure has no such scale set, JournalDenied where these
+	// credentials may not read the Secret of its journal.
+	Gone          bool `json:"gone,omitempty"`
+	JournalDenied bool `json:"journalDenied,omitempty"`
+}
+
+// VersionStatus is one version.
+type VersionStatus struct {
+	fleet.ImageVersion
+	BuiltFrom  string    `json:"builtFrom,omitempty"`
+	BuiltAt    time.Time `json:"builtAt"` // zero where it is not said
+	InModel    bool      `json:"inModel"` // named by the model, or the latest where that refers to the definition
+	RolledBack bool      `json:"rolledBack"`
+	Instances  int       `json:"instances"` // that run it
+}
+
+// InstanceStatus is one instance, with what it was made from.
+type InstanceStatus struct {
+	InstanceID  string           `json:"instanceId"`
+	Name        string           `json:"name"`
+	HostName    string           `json:"hostName"`
+	Power       fleet.PowerState `json:"power"`
+	Image       string           `json:"image"`       // version name, or the image's URN or id
+	LatestModel bool             `json:"latestModel"` // applied, or else its image is the model's
+	Created     time.Time        `json:"created,omitzero"`
+}
+
+// CaptureStatus is what the journal says of the newest capture or rollback.
+type CaptureStatus struct {
+	Name  string    `json:"name"`
+	Kind  string    `json:"kind"` // "capture" or "rollback"
+	Donor string    `json:"donor,omitempty"`
+	Begun time.Time `json:"begun"`
+	// Steps that were attempted, by id, in no order that matters.
+	Steps []string `json:"steps,omitempty"`
+	// Undo is what is still to be put back.
+	Undo []string `json:"undo,omitempty"`
+	// Ended is nil where it runs or can be resumed.
+	Ended *Ending `json:"ended,omitempty"`
+}
+
+// Ending says how one ended.
+type Ending struct {
+	At      time.Time `json:"at"`
+	Exit    int       `json:"exit"`
+	Message string    `json:"message,omitempty"`
+}
+
+// Status reports on pools; on all that the cluster's nodes are in if pools is empty. A
+// pool that cannot be read says so in its Problem.
+func (s *Service) Status(ctx context.Context, pools []fleet.ResourceID) ([]PoolStatus, error) {
+	if len(pools) == 0 {
+		seen := map[string]bool{}
+		for n, err := range s.Cluster.Nodes(ctx) {
+			if err != nil {
+				return nil, err
+			}
+			id, err := fleet.ParseProviderID(n.ProviderID)
+			if key := strings.ToLower(string(id.Parent())); err == nil && !seen[key] {
+				seen[key] = true
+				pools = append(pools, id.Parent())
+			}
+		}
+		slices.SortFunc(pools, func(a, b fleet.ResourceID) int {
+			return strings.Compare(strings.ToLower(string(a)), strings.ToLower(string(b)))
+		})
+	}
+	out := make([]PoolStatus, len(pools))
+	for i, id := range pools {
+		out[i] = s.status(ctx, id)
+	}
+	return out, ctx.Err()
+}
+
+func (s *Service) status(ctx context.Context, id fleet.ResourceID) PoolStatus {
+	st := PoolStatus{Pool: fleet.Pool{ID: id, Name: id.Name()}, Definition: prototype.DefinitionOf(id)}
+	var (
+		pool                                fleet.Pool
+		versions                            []fleet.ImageVersion
+		instances                           []fleet.Instance
+		poolErr, versionErr, instErr, jrErr error
+		group                               errgroup.Group
+	)
+	group.Go(func() error { pool, poolErr = s.Cloud.Pool(ctx, id); return nil })
+	group.Go(func() error { versions, versionErr = s.Cloud.Versions(ctx, st.Definition); return nil })
+	group.Go(func() error { instances, instErr = s.Cloud.Instances(ctx, id); return nil })
+	group.Go(func() error {
+		rec, err := s.Journal.Load(ctx, string(id))
+		if err == nil {
+			st.Capture = s.captureStatus(rec)
+		}
+		jrErr = err
+		return nil
+	})
+	_ = group.Wait()
+	for _, err := range []error{poolErr, missing(versionErr), instErr, missing(jrErr)} {
+		if err != nil && st.Problem == "" {
+			st.Problem = err.Error()
+		}
+	}
+	st.Gone, st.JournalDenied = fleet.Is(poolErr, fleet.KindNotFound), fleet.Is(jrErr, fleet.KindDenied)
+	if st.Unread = poolErr != nil; !st.Unread {
+		st.Pool = pool
+	}
+	used, _ := prototype.VersionOf(versions, st.Pool.Model.Image, st.Pool.Location)
+	made := map[string]int{}
+	for _, i := range instances {
+		image, exact := i.Image.Text(), i.Image.Exact()
+		made[strings.ToLower(string(exact))]++
+		if exact.Parent().Equal(st.Definition) {
+			image = exact.Name()
+		}
+		st.Instances = append(st.Instances, InstanceStatus{
+			InstanceID: i.InstanceID, Name: i.Name, HostName: i.HostName, Power: i.Power, Image: image, Created: i.Created,
+			// A new configuration in the model's userData makes LatestModelApplied false for all.
+			LatestModel: i.LatestModelApplied || i.Image.Same(st.Pool.Model.Image),
+		})
+	}
+	for _, v := range prototype.NewestFirst(versions) {
+		builtAt, err := time.Parse(fleet.BuiltAtLayout, v.Tags[fleet.TagBuiltAt])
+		if err != nil {
+			builtAt = time.Time{}
+		}
+		st.Versions = append(st.Versions, VersionStatus{
+			ImageVersion: v, BuiltFrom: v.Tags[fleet.TagBuiltFrom], BuiltAt: builtAt, InModel: v.ID.Equal(used.ID),
+			RolledBack: prototype.RolledBack(v), Instances: made[strings.ToLower(string(v.ID))],
+		})
+	}
+	return st
+}
+
+// captureStatus is what a record says, without its secrets.
+func (s *Service) captureStatus(rec journal.Record) *CaptureStatus {
+	c := &CaptureStatus{Name: rec.Name, Kind: rec.Kind, Donor: rec.Subject, Begun: rec.Begun}
+	if rec.Ended != nil {
+		c.Ended = &Ending{At: rec.Ended.At, Exit: rec.Ended.Exit, Message: rec.Ended.Message}
+	}
+	for id, step := range rec.Steps {
+		if step.State != journal.Pending && step.State != journal.Skipped {
+			c.Steps = append(c.Steps, id)
+		}
+	}
+	slices.Sort(c.Steps)
+	if rec.Open() {
+		if w := s.capture(Request{}); rec.Kind == Kind {
+			if table, _, err := w.Restore(rec); err == nil {
+				c.Undo = workflow.ToUndo(table, rec)
+			}
+		}
+		if rec.Why != "" {
+			c.Undo = append(c.Undo, "because "+rec.Why)
+		}
+	}
+	return c
+}

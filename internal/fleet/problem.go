@@ -1,0 +1,18 @@
+package fleet
+
+// A Problem is a reason to refuse. All of a request's problems are found at once.
+type Problem struct {
+	Code   string `json:"code"`   // stable, "NodeNotReady"
+	What   string `json:"what"`   // "the node is not Ready (KubeletNotReady: …)"
+	On     string `json:"on"`     // "node aks-1", an ARM id
+	WayOut string `json:"wayOut"` // what a person can do about it
+}
+
+// String gives the problem in one line.
+func (p Problem) String() string {
+	s := p.On + ": " + p.What
+	if p.WayOut != "" {
+		s += "; " + p.WayOut
+	}
+	return s
+}
