@@ -227,8 +227,7 @@ func (c *Cluster) output(ctx context.Context, name string) (output []byte, err e
 // DeleteJob deletes the pod and waits until it is gone. A pod on a node that
 // does not answer stays until the node is back or deleted: then the wait ends
 // with ctx, as fleet.KindTimedOut where that was a deadline. It is not deleted by
-// force, since its command may still hold the disk. That it is not there has to be
-// said twice.
+// force, since its command may still hold the disk.
 func (c *Cluster) DeleteJob(ctx context.Context, name string) error {
 	return c.deleteJob(ctx, name, nil)
 }
@@ -245,9 +244,6 @@ func (c *Cluster) deleteJob(ctx context.Context, name string, grace *int64) erro
 		return c.client.CoreV1().Pods(c.namespace).Get(ctx, name, metav1.GetOptions{})
 	}
 	pod, err := get()
-	if apierrors.IsNotFound(err) && pause(ctx, lookAgain) == nil {
-		pod, err = get()
-	}
 	if apierrors.IsNotFound(err) {
 		return nil
 	}
@@ -259,22 +255,16 @@ func (c *Cluster) deleteJob(ctx context.Context, name string, grace *int64) erro
 	}
 	uid := pod.UID
 	for {
-		refused := false
 		if pod.DeletionTimestamp == nil || grace != nil {
-			// Another pod may bear the name by now, which the next look tells from one
-			// that only changed meanwhile.
+			// After a conflict the next read shows whether another pod has the name.
 			err = c.client.CoreV1().Pods(c.namespace).Delete(ctx, name, metav1.DeleteOptions{
 				GracePeriodSeconds: grace, Preconditions: &metav1.Preconditions{UID: &uid},
 			})
 			if err != nil && !apierrors.IsNotFound(err) && !apierrors.IsConflict(err) {
 				return a.fail(ctx, err)
 			}
-			refused = apierrors.IsConflict(err)
 		}
 		pod, err = get()
-		if apierrors.IsNotFound(err) && refused && pause(ctx, lookAgain) == nil {
-			pod, err = get() // nothing deleted it that is known of
-		}
 		if apierrors.IsNotFound(err) || err == nil && pod.UID != uid {
 			return nil
 		}
