@@ -15,9 +15,6 @@ func CaptureChanges(options Options, course Course) []fleet.Change {
 	if options.NewNodes > 0 {
 		changes = append(changes, fleet.SetCapacity{})
 	}
-	if len(course.Exclude) > 0 {
-		changes = append(changes, fleet.ExcludeVersion{})
-	}
 	if course.Start < AtVersion {
 		changes = append(changes, fleet.CreateGallery{}, fleet.CreateDefinition{}, fleet.CreateVersion{})
 	}

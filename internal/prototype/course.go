@@ -36,9 +36,7 @@ type Course struct {
 	// Version is what was found under today's name, where Start is AtVersion.
 	Version *fleet.ImageVersion
 	// Stale are leftovers of ours under the names that will be needed.
-	Stale []fleet.ResourceID
-	// Exclude are versions to exclude from latest once the model is changed.
-	Exclude  []fleet.ImageVersion
+	Stale    []fleet.ResourceID
 	Problems []fleet.Problem
 	Notes    []string
 }
@@ -53,9 +51,6 @@ func (c Course) NeedsWorkbench() bool { return c.Start <= AtSnapshot }
 // today's snapshot exists → on to the build. What has one of the names and is
 // not ours is a problem; what is ours and of no use is stale.
 func CourseOf(o Observed, names Names, options Options, now time.Time) (c Course) {
-	if o.Pool != nil {
-		c.Exclude = Excludable(o.Versions, o.Uses, o.Pool.ID)
-	}
 	refuse := func(on fleet.ResourceID, code, what, wayOut string) {
 		c.Problems = append(c.Problems, fleet.Problem{Code: code, On: string(on), What: what, WayOut: wayOut})
 	}
