@@ -50,7 +50,7 @@ func (c Course) NeedsWorkbench() bool { return c.Start <= AtSnapshot }
 // CourseOf decides where to begin: today's version exists → on to the model;
 // today's snapshot exists → on to the build. What has one of the names and is
 // not ours is a problem; what is ours and of no use is stale.
-func CourseOf(o Observed, names Names, options Options, now time.Time) (c Course) {
+func CourseOf(o Observed, names Names, options Request, now time.Time) (c Course) {
 	refuse := func(on fleet.ResourceID, code, what, wayOut string) {
 		c.Problems = append(c.Problems, fleet.Problem{Code: code, On: string(on), What: what, WayOut: wayOut})
 	}
@@ -78,7 +78,7 @@ func CourseOf(o Observed, names Names, options Options, now time.Time) (c Course
 						"say --again to make another today, or ortet rollback --to "+v.Name+" to go back to it")
 				}
 			}
-			if custom := v.Tags[fleet.TagCustomData]; options.Bake && custom != "" && custom != noopSHA() {
+			if custom := v.Tags[fleet.TagCustomData]; options.Bakes() && custom != "" && custom != noopSHA() {
 				refuse(v.ID, "OtherBootstrap", "today's version was made with --bootstrap keep: its nodes need the model's customData to join",
 					"say --again to make another today, or --bootstrap keep")
 			}

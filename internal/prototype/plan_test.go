@@ -13,8 +13,8 @@ const pool = fleet.ResourceID("/subscriptions/s/resourceGroups/my-group/provider
 
 var noon = time.Date(2026, 11, 21, 12, 0, 0, 0, time.UTC)
 
-func options() Options {
-	return Options{Node: "pool1000000", GracePeriod: 300 * time.Second, History: 3, Replicas: 3, Bake: true}
+func options() Request {
+	return Request{Node: "pool1000000", GracePeriod: 300 * time.Second, History: 3, Replicas: 3, Bootstrap: BootstrapBaked}
 }
 
 func TestNames(t *testing.T) {
