@@ -129,35 +129,34 @@ func TestCourse(t *testing.T) {
 		change func(o *Observed, q *Request)
 		start  Start
 		code   string
-		stale  int
 	}{
-		"nothing there":     {func(*Observed, *Request) {}, AtDonor, "", 0},
-		"version":           {func(o *Observed, _ *Request) { o.Versions = []fleet.ImageVersion{ver("2026.11.21", 0, Succeeded)} }, AtVersion, "", 0},
-		"version, creating": {func(o *Observed, _ *Request) { o.Versions = []fleet.ImageVersion{ver("2026.11.21", 0, Updating)} }, AtVersion, "", 0},
-		"version, failed":   {func(o *Observed, _ *Request) { o.Versions = []fleet.ImageVersion{ver("2026.11.21", 0, Failed)} }, AtDonor, "", 0},
+		"nothing there":     {func(*Observed, *Request) {}, AtDonor, ""},
+		"version":           {func(o *Observed, _ *Request) { o.Versions = []fleet.ImageVersion{ver("2026.11.21", 0, Succeeded)} }, AtVersion, ""},
+		"version, creating": {func(o *Observed, _ *Request) { o.Versions = []fleet.ImageVersion{ver("2026.11.21", 0, Updating)} }, AtVersion, ""},
+		"version, failed":   {func(o *Observed, _ *Request) { o.Versions = []fleet.ImageVersion{ver("2026.11.21", 0, Failed)} }, AtDonor, ""},
 		"version, back": {func(o *Observed, _ *Request) {
 			o.Versions = []fleet.ImageVersion{ver("2026.11.21", 0, Succeeded, fleet.TagRolledBack)}
-		}, AtVersion, "RolledBack", 0},
-		"yesterday's version": {func(o *Observed, _ *Request) { o.Versions = []fleet.ImageVersion{ver("2026.11.20", -1, Succeeded)} }, AtDonor, "", 0},
+		}, AtVersion, "RolledBack"},
+		"yesterday's version": {func(o *Observed, _ *Request) { o.Versions = []fleet.ImageVersion{ver("2026.11.20", -1, Succeeded)} }, AtDonor, ""},
 		"foreign version": {func(o *Observed, _ *Request) {
 			v := ver("2026.11.21", 0, Succeeded)
 			v.Tags = nil
 			o.Versions = []fleet.ImageVersion{v}
-		}, AtVersion, "ForeignVersion", 0},
-		"snapshot":         {func(o *Observed, _ *Request) { o.Snapshot = snapshot(n.Snapshot, today) }, AtSnapshot, "", 0},
-		"yesterday's":      {func(o *Observed, _ *Request) { o.Snapshot = snapshot(n.Snapshot, yesterday) }, AtDonor, "", 1},
-		"snapshot, again":  {func(o *Observed, q *Request) { o.Snapshot = snapshot(n.Snapshot, today); q.Again = true }, AtDonor, "", 1},
-		"of another node":  {func(o *Observed, q *Request) { o.Snapshot = snapshot(n.Snapshot, today); q.Node = "other" }, AtDonor, "", 1},
-		"foreign snapshot": {func(o *Observed, _ *Request) { o.Snapshot = &fleet.Snapshot{ID: n.Snapshot} }, AtDonor, "ForeignSnapshot", 0},
-		"not generalised":  {func(o *Observed, _ *Request) { o.Generalized = snapshot(n.Generalized, today) }, AtDonor, "", 1},
-		"generalised":      {func(o *Observed, _ *Request) { o.Generalized = snapshot(n.Generalized, today, fleet.TagGeneralized) }, AtGeneralized, "", 0},
-		"foreign disk":     {func(o *Observed, _ *Request) { o.WorkDisk = &fleet.Disk{ID: n.WorkDisk} }, AtDonor, "ForeignDisk", 0},
+		}, AtVersion, "ForeignVersion"},
+		"snapshot":         {func(o *Observed, _ *Request) { o.Snapshot = snapshot(n.Snapshot, today) }, AtSnapshot, ""},
+		"yesterday's":      {func(o *Observed, _ *Request) { o.Snapshot = snapshot(n.Snapshot, yesterday) }, AtDonor, ""},
+		"snapshot, again":  {func(o *Observed, q *Request) { o.Snapshot = snapshot(n.Snapshot, today); q.Again = true }, AtDonor, ""},
+		"of another node":  {func(o *Observed, q *Request) { o.Snapshot = snapshot(n.Snapshot, today); q.Node = "other" }, AtDonor, ""},
+		"foreign snapshot": {func(o *Observed, _ *Request) { o.Snapshot = &fleet.Snapshot{ID: n.Snapshot} }, AtDonor, "ForeignSnapshot"},
+		"not generalised":  {func(o *Observed, _ *Request) { o.Generalized = snapshot(n.Generalized, today) }, AtDonor, ""},
+		"generalised":      {func(o *Observed, _ *Request) { o.Generalized = snapshot(n.Generalized, today, fleet.TagGeneralized) }, AtGeneralized, ""},
+		"foreign disk":     {func(o *Observed, _ *Request) { o.WorkDisk = &fleet.Disk{ID: n.WorkDisk} }, AtDonor, "ForeignDisk"},
 	} {
 		o, q := good(), options()
 		c.change(&o, &q)
 		got := CourseOf(o, n, q, noon)
-		if got.Start != c.start || strings.Join(codes(got.Problems), " ") != c.code || len(got.Stale) != c.stale {
-			t.Errorf("%s: starts at %d with %v, %d stale; want %d with %q, %d", name, got.Start, codes(got.Problems), len(got.Stale), c.start, c.code, c.stale)
+		if got.Start != c.start || strings.Join(codes(got.Problems), " ") != c.code {
+			t.Errorf("%s: starts at %d with %v; want %d with %q", name, got.Start, codes(got.Problems), c.start, c.code)
 		}
 	}
 }
