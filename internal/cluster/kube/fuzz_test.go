@@ -87,7 +87,10 @@ func FuzzAnswer(f *testing.F) {
 			}
 			return err
 		},
-		func(ctx context.Context, _ *testing.T, c *Cluster) error { return c.DeleteJob(ctx, "j") },
+		func(ctx context.Context, _ *testing.T, c *Cluster) error {
+			_, err := c.DeleteJob(ctx, "j")
+			return err
+		},
 		func(ctx context.Context, _ *testing.T, c *Cluster) error {
 			_, err := c.Hold(ctx, fuzzPool, "me", time.Minute)
 			return err
