@@ -184,6 +184,9 @@ func (c *capture) run(ctx context.Context) error {
 	if workflow.ExitCode(err) == workflow.ExitFailed && errors.As(err, &refused) {
 		return refused // the inspection changes nothing
 	}
+	if out := new(workflow.Outcome); errors.As(err, &out) && out.Exit == workflow.ExitInterrupted && out.Step != "preflight" && len(out.Left) == 0 {
+		out.Left = []string{"node " + c.req.Node + " is in service as it was found"}
+	}
 	return err
 }
 
