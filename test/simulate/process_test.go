@@ -21,7 +21,6 @@ import (
 	"github.com/ortet/ortet/internal/prototype"
 	"github.com/ortet/ortet/internal/rollback"
 	"github.com/ortet/ortet/internal/workflow"
-	"github.com/ortet/ortet/internal/workflow/journal"
 )
 
 // A process is one ortet at work.
@@ -66,7 +65,7 @@ func (w *world) config(name string, to transporter, c http.RoundTripper, p *proc
 		return capture.Config{}, err
 	}
 	config := capture.Config{
-		Cloud: azure.Retry(azure.Settled(azure.Limit(cloud, azure.Limits{})), azure.RetryPolicy{}), Cluster: mortal{api, p}, Journal: records{w, p},
+		Cloud: azure.Retry(azure.Settled(azure.Limit(cloud, azure.Limits{})), azure.RetryPolicy{}), Cluster: mortal{api, p}, Journal: api.Journals(),
 		Log: slog.New(slog.DiscardHandler), Report: p.report, Now: p.now, Version: "test", Image: "ortet:test", Namespace: namespace, Holder: name, LockFor: leaseFor,
 	}
 	config.Others = func(string) (workflow.Workflow, error) {
@@ -89,23 +88,6 @@ func (m mortal) Hold(ctx context.Context, name, holder string, ttl time.Duration
 		return cluster.Holding{}, &fleet.Error{Op: "lock pool", Kind: fleet.KindHeld}
 	}
 	return m.Cluster.Hold(ctx, name, holder, ttl)
-}
-
-// records is the world's journal as a process sees it: once killed, it writes no more.
-type records struct {
-	w *world
-	p *process
-}
-
-func (r records) Load(ctx context.Context, pool string) (journal.Record, error) {
-	return r.w.records.Load(ctx, pool)
-}
-
-func (r records) Save(ctx context.Context, rec journal.Record) (journal.Record, error) {
-	if r.p.isDead() {
-		<-ctx.Done()
-	}
-	return r.w.records.Save(ctx, rec)
 }
 
 // start begins a process.
