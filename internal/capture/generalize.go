@@ -233,7 +233,7 @@ func (c *capture) judge(p *workflow.Pass, report wire.GeneralizeReport) error {
 		return invalid("generalize", on, "", "%s", first(report.Message, "the disk was refused"))
 	case report.Outcome != wire.Generalized:
 		return invalid("generalize", on, "", "%s", first(report.Message, "it failed without a reason"))
-	case c.req.bakes() && len(report.Joins) == 0:
+	case c.req.Bakes() && len(report.Joins) == 0:
 		return invalid("generalize", on, "say --bootstrap keep, or let the disk hold a bootstrap kubeconfig",
 			"nothing on it lets a clone join, and --bootstrap baked leaves it nothing else")
 	}

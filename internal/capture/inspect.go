@@ -158,7 +158,7 @@ func (c *capture) inspectionProblems(report wire.GeneralizeReport) (problems []f
 	}
 	s := c.get()
 	seen := report.Outcome == wire.Generalized || report.Outcome == wire.SecretsFound
-	if seen && len(report.Joins) == 0 && !customDataUnread(report) && !c.req.bakes() {
+	if seen && len(report.Joins) == 0 && !customDataUnread(report) && !c.req.Bakes() {
 		switch {
 		case s.LastCustomData == noopSHA:
 			add("CannotJoin", "nothing that generalising leaves on its disk lets a new node join, and the model's customData does nothing since a capture with --bootstrap baked",

@@ -48,7 +48,7 @@ func (c *capture) decide(ctx context.Context, r journal.Record) (at start, o pro
 	if ctx.Err() != nil {
 		return at, o, context.Cause(ctx)
 	}
-	options, day := c.req.options(), now
+	options, day := c.req, now
 	if r.Open() {
 		names.Version, day = before.Names.Version, r.Begun
 		if s := o.Snapshot; c.req.Again && s != nil && s.Tags[fleet.TagCapture] == c.name {
@@ -205,7 +205,7 @@ func (c *capture) skips(at *start, o prototype.Observed, names prototype.Names, 
 		at.irreversible["extensions"] = append(at.irreversible["extensions"],
 			fmt.Sprintf("extension %s (%s): its protected settings cannot be read back; they are kept where the donor's certificate decrypts them, else they are lost", e.Name, e.Type))
 	}
-	if c.req.bakes() {
+	if c.req.Bakes() {
 		at.irreversible["model"] = []string{"the model's customData cannot be read back: it is kept in Ortet's Secrets where the donor's disk still has it, else it is lost"}
 	}
 	if c.req.NewNodes == 0 {
