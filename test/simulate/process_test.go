@@ -68,8 +68,8 @@ func (w *world) config(name string, to transporter, c http.RoundTripper, p *proc
 		Cloud: azure.Retry(azure.Settled(azure.Limit(cloud, azure.Limits{})), azure.RetryPolicy{}), Cluster: mortal{api, p}, Journal: api.Journals(),
 		Log: slog.New(slog.DiscardHandler), Report: p.report, Now: p.now, Version: "test", Image: "ortet:test", Namespace: namespace, Holder: name, LockFor: leaseFor,
 	}
-	config.Others = func(string) (workflow.Workflow, error) {
-		if p.ask.Do == "capture" {
+	config.Others = func(kind string) (workflow.Workflow, error) {
+		if kind == rollback.Kind {
 			return rollback.New(config).Workflow(), nil
 		}
 		return capture.New(config).Workflow(), nil
