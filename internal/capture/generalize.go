@@ -167,13 +167,10 @@ func (c *capture) deletePod(ctx context.Context, p *workflow.Pass) (workflow.Wai
 
 // endPod asks for the end of a pod, and waits for it.
 func (c *capture) endPod(ctx context.Context, name string) (workflow.Wait, error) {
-	short, cancel := context.WithTimeout(ctx, podEvery)
-	defer cancel()
-	err := c.Cluster.DeleteJob(short, name)
-	if err != nil && ctx.Err() == nil && short.Err() != nil {
-		return in(time.Second, "waiting for the end of pod %s", name), nil
+	if gone, err := c.Cluster.DeleteJob(ctx, name); gone || err != nil {
+		return done, err
 	}
-	return done, err
+	return in(time.Second, "waiting for the end of pod %s", name), nil
 }
 
 func (c *capture) manualDeletePod() string {

@@ -185,7 +185,7 @@ func operations() []operation {
 			job := w.faultedJob()
 			w.kubelet(job.Node)
 			w.must(w.under.StartJob(w.ctx, job), "start")
-			return func(ctx context.Context) error { return under.DeleteJob(ctx, job.Name) },
+			return func(ctx context.Context) error { return deleteJob(ctx, under, job.Name) },
 				func() string { return w.settled(w.setup.Namespace, job.Name) }
 		}},
 		{"Hold", 1, 2, func(w *world, under cluster.Cluster) (asked, func() string) {
