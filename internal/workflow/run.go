@@ -284,6 +284,8 @@ func (x *run) finish(a Action, err error) {
 		next := Ended(x.table, r, a, err, inFlight)
 		if r.Phase != next.Phase {
 			x.failed, x.failure = a.ID(), err
+		} else if x.failed == "" && next.Phase == journal.Suspend && !a.Undo && errors.Is(err, context.Canceled) {
+			x.failed = a.ID() // where an interruption met it
 		}
 		return next
 	})

@@ -162,8 +162,11 @@ func TestProblemsAndStepsAreDocumented(t *testing.T) {
 	page := read(t, "docs/capture.md")
 	codes, steps := 0, 0
 	step := func(parents []ast.Node, value string) {
-		p, ok := parents[len(parents)-1].(*ast.ValueSpec)
-		if !ok || len(p.Names) != 1 || !strings.HasPrefix(p.Names[0].Name, "Step") {
+		p, ok := parents[len(parents)-1].(*ast.KeyValueExpr) // workflow.Step{ID: "…"}
+		if !ok {
+			return
+		}
+		if key, ok := p.Key.(*ast.Ident); !ok || key.Name != "ID" {
 			return
 		}
 		steps++
@@ -198,9 +201,11 @@ func TestProblemsAndStepsAreDocumented(t *testing.T) {
 			t.Errorf("docs/capture.md does not tell of the problem %s", value)
 		}
 	}
-	literals(t, "internal/prototype", step)
+	literals(t, "internal/capture", step)
+	literals(t, "internal/rollback", step)
 	literals(t, "internal/prototype", code)
-	literals(t, "internal/engine", code)
+	literals(t, "internal/capture", code)
+	literals(t, "internal/rollback", code)
 	if codes < 30 || steps < 30 {
 		t.Errorf("found only %d codes and %d steps in the code: does this test still see them?", codes, steps)
 	}
