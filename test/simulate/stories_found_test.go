@@ -46,5 +46,8 @@ var found = []Story{
 	{Name: "killed at the stop, and another donor is named", Seed: 53, Pool: usual, Asks: []Ask{{Do: "capture", Once: true}, {Do: "capture", Node: 2}}, Happen: []Event{
 		{At: "azure POST virtualMachineScaleSets/pool1/virtualMachines/0/powerOff", What: "kill after"}}},
 	{Name: "interrupted while the pod works", Seed: 51, Pool: usual, Asks: []Ask{{Do: "capture"}}, Happen: []Event{
-		{At: "kube GET ortet-system/pods/ortet-generalize-pool1-20000101-000011", N: 3, What: "interrupt"}}},
+		{At: "kube GET ortet-system/pods/ortet-generalize-pool1-1", N: 3, What: "interrupt"}}},
+	{Name: "Node of the donor deleted, and its instance stopped", Seed: 0x465, Pool: usual, Asks: []Ask{{Do: "capture"}}, Happen: []Event{
+		{At: "kube PATCH default/machines/pool1000000", What: "node deleted", Target: "donor"},
+		{At: "kube DELETE ortet-system/leases/ortet-pool1-fd34c415d62c", What: "instance stopped", Target: "donor"}}},
 }
