@@ -5,6 +5,7 @@ import (
 	"encoding/hex"
 	"fmt"
 	"maps"
+	"reflect"
 	"slices"
 	"strings"
 	"time"
@@ -101,6 +102,10 @@ func (w *world) checkEnd(p *process) {
 			}
 		}
 	case engine.ExitInterrupted:
+		rival := slices.ContainsFunc(w.story.Happen, func(e Event) bool { return strings.Contains(e.What, "another ortet") })
+		if !interrupted && !rival && !strings.Contains(text, "preflight") {
+			w.broken(9, "%s ends with exit 5, and nobody interrupted it: %s", p.name, text)
+		}
 		for _, l := range lacks {
 			if l.invariant == 1 && (strings.Contains(text, "is in service as it was found") || interrupted && w.happened == 1) {
 				w.broken(1, "%s is interrupted, and %s %s: %s", p.name, l.name, l.what, text)
@@ -324,8 +329,14 @@ func (w *world) checkVersions(p *process, now model) {
 	if p.ask.History > 0 {
 		history = p.ask.History
 	}
-	for id := range w.before {
-		if versions[id] != nil || w.isTouched(id) {
+	for id, was := range w.before {
+		if w.isTouched(id) {
+			continue
+		}
+		if now := versions[id]; now != nil {
+			if stateOf(was) == prototype.Succeeded && !reflect.DeepEqual(was.Tags[fleet.TagCapture], now.Tags[fleet.TagCapture]) {
+				w.broken(6, "%s replaced version %s, which was complete", p.name, id)
+			}
 			continue
 		}
 		if good < 2 && !w.anyTouched("/versions/") {

@@ -58,6 +58,9 @@ func playIn(s Story) (r result) {
 		time.Sleep(time.Hour) // what is under way ends
 		w.checkOver()
 		w.checkOthers()
+		if n := w.counts[s.Single]; s.Single != "" && n != 1 {
+			w.broken(10, "%s was sent %d times", s.Single, n)
+		}
 	}
 	w.close()
 	for _, p := range w.processes {
