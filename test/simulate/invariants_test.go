@@ -103,8 +103,8 @@ func (w *world) checkEnd(p *process) {
 		}
 	case engine.ExitInterrupted:
 		rival := slices.ContainsFunc(w.story.Happen, func(e Event) bool { return strings.Contains(e.What, "another ortet") })
-		if !interrupted && !rival && !strings.Contains(text, "preflight") {
-			w.broken(9, "%s ends with exit 5, and nobody interrupted it: %s", p.name, text)
+		if !earlier && !interrupted && !rival && !strings.Contains(text, "preflight") {
+			w.broken(9, "%s ends with exit 5, and was not interrupted: %s", p.name, text)
 		}
 		for _, l := range lacks {
 			if l.invariant == 1 && (strings.Contains(text, "is in service as it was found") || interrupted && w.happened == 1) {
