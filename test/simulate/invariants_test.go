@@ -78,6 +78,9 @@ func (w *world) checkEnd(p *process) {
 	w.checkOrigin(p, model)
 	w.checkTags(p)
 	w.checkVersions(p, model)
+	if code == engine.ExitFailed && w.story.Cannot == "" && w.onlyPassing() {
+		w.broken(10, "%s ends with exit 1 although what it met passes: %s", p.name, text)
+	}
 	switch code {
 	case engine.ExitDone, engine.ExitFailed:
 		for _, l := range lacks {
@@ -118,6 +121,16 @@ func (w *world) checkEnd(p *process) {
 		w.capacity = model.capacity
 		w.mu.Unlock()
 	}
+}
+
+// onlyPassing reports whether something happened, and all of it faults after which a
+// request is repeated with success.
+func (w *world) onlyPassing() bool {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	passing := []string{"throttled", "conflict", "changed meanwhile", "server error", "server error after the effect", "lost answer", "proxy page", "slow",
+		"not found yet", "deletion without effect", "list still has it"}
+	return w.happened == 1 && len(w.story.Happen) == 1 && slices.Contains(passing, w.story.Happen[0].What)
 }
 
 // nodeLacks lists what of nodes and instances is not as others have it.

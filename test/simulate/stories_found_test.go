@@ -76,6 +76,10 @@ var found = []Story{
 	{Name: "extension that is deleted at the eleventh time", Seed: 67, Pool: usual, Asks: []Ask{{Do: "capture"}}, Happen: failures(10, "azure DELETE virtualMachineScaleSets/pool1/extensions/vmssCSE")},
 	{Name: "laptop that sleeps while another process locks the pool", Seed: 1, Pool: usual, Asks: []Ask{{Do: "capture", Grow: 1, History: 2}}, Happen: []Event{
 		{At: "kube GET default/machines/pool1000000", N: 2, What: "laptop sleeps and another ortet begins", For: 303 * time.Second}}},
+	{Name: "donor that its owner stops when the capture does", Seed: 70, Pool: usual, Asks: []Ask{{Do: "capture"}}, Happen: []Event{
+		{At: "azure GET " + instance0, N: 6, What: "instance stopped", Target: "donor"}}},
+	{Name: "conflict at the model's change", Seed: 71, Pool: usual, Asks: []Ask{{Do: "capture"}}, Happen: []Event{
+		{At: "azure PATCH virtualMachineScaleSets/pool1", What: "conflict"}}},
 	{Name: "deletion that is preempted while the version is built", Seed: 69, Pool: usual, Asks: []Ask{{Do: "capture"}}, Happen: []Event{
 		{At: "azure PUT " + definition + "/versions/2000.01.01", What: "autoscaler adds a node while it deletes one"}}},
 	{Name: "baked, and a node added before the model has its customData", Seed: 68, Pool: with(func(p *Pool) { p.Latest = true }), Asks: []Ask{{Do: "capture", Baked: true}}, Happen: []Event{
