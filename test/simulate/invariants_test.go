@@ -29,14 +29,14 @@ import (
 //	 3  no other node or instance changed
 //	 4  the model uses a version that succeeded; exit 0: the reported one; exit 1 or 3: the one from before
 //	 5  a version is of a disk that was copied while stopped and generalised wholly; its customData tag is what clones get
-//	 6  no version in use is gone, and the history is kept
+//	 6  no version in use is gone, no complete one replaced, and the history is kept
 //	 7  nothing is left, or exit 4 names it
 //	 8  the capacity is what there was, and what was asked for
 //	 9  exit codes are true
-//	10  once calm, the same command ends with 0 within a day
+//	10  once calm, the same command ends with 0 within a day; a fault that passes is no exit 1
 //	11  the journal is closed at exit 0 and 1; no process writes while another locks the pool
 //	12  at no time: a donor stopped with pods to evict, or uncordoned before it is Ready; a copy attached to an
-//	    unprotected workbench or without kured's lock; the donor's disk attached elsewhere
+//	    unprotected workbench or without kured's lock; another's kured lock replaced; the donor's disk attached elsewhere
 //	13  model, extensions and capacity change while the set is at rest, for 20 minutes
 
 // A lack is something that is not as it has to be at a process's end.
