@@ -16,6 +16,8 @@ type Story struct {
 	Happen []Event
 	// Cannot says why the last ask may end with 1 or 3; "" requires 0.
 	Cannot string
+	// Single names a request that is sent once.
+	Single string
 }
 
 // A Pool is the scale set at the beginning. Its first instance is the donor.

@@ -266,7 +266,8 @@ func (w *world) setUpGallery(settle func(string, fleet.ResourceID, string, any) 
 	left := object{}
 	if w.story.Pool.Leftover {
 		w.earlier = prototype.CaptureName(w.begin, "")
-		snapshot, empty, left = w.names.Snapshot, w.names.WorkDisk, object{fleet.TagCapture: w.earlier, fleet.TagCreatedBy: "ortet test"}
+		snapshot, empty, left = w.names.Snapshot, w.names.WorkDisk, object{fleet.TagCapture: w.earlier, fleet.TagCreatedBy: "ortet test",
+			fleet.TagBuiltFrom: "pool1000099", fleet.TagBuiltAt: w.begin.UTC().Format(fleet.BuiltAtLayout)}
 	}
 	w.disks[azsim.Volume(low(empty))] = &disk{generalized: true}
 	tags := object{fleet.TagCreatedBy: "ortet test", fleet.TagReason: "earlier captures"}
