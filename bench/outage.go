@@ -99,7 +99,7 @@ func outOfService(ctx context.Context, o options) (_ []figure, err error) {
 	var drain time.Duration
 	for _, s := range result.Timing.Steps {
 		if s.Step == "drain" {
-			drain = s.World
+			drain = s.End.Sub(s.Begin)
 		}
 	}
 	seen.mu.Lock()

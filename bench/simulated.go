@@ -14,7 +14,7 @@ import (
 // simulatedCaptures is how many are played, 70 ms each.
 const simulatedCaptures = 200
 
-// simulated measures what a capture costs in virtual time: the engine, Azure's
+// simulated measures what a capture costs in virtual time: the workflow, Azure's
 // SDK, client-go, the simulated Azure and the API server in memory, all on one
 // core, by the processor's time. The play is a test, since virtual time is a
 // test's: see docs/simulation.md.

@@ -190,7 +190,7 @@ func (c *capture) run(ctx context.Context) error {
 }
 
 // findPool gives the donor's pool, that of its open record if its Node was deleted; ""
-// if neither exists.
+// if neither exists or the Node may not be read.
 func (c *capture) findPool(ctx context.Context) (fleet.ResourceID, error) {
 	n, err := c.Cluster.Node(ctx, c.asked.Node)
 	if err == nil {
@@ -198,6 +198,9 @@ func (c *capture) findPool(ctx context.Context) (fleet.ResourceID, error) {
 			return id.Parent(), nil
 		}
 		return "", nil
+	}
+	if fleet.Is(err, fleet.KindDenied) {
+		return "", nil // preflight names all that is denied
 	}
 	if !fleet.Is(err, fleet.KindNotFound) {
 		return "", err

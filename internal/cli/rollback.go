@@ -71,11 +71,11 @@ on the same day does not use it again.`,
 	return cmd
 }
 
-// rollbackRules are those of a capture's that a rollback needs: the pool lock, the
-// journal, and what a capture saved.
+// rollbackRules are those of a capture's that a rollback needs: preflight, the pool lock,
+// the journal, and what a capture saved.
 func rollbackRules(namespace string) []kube.Rule {
 	return slices.DeleteFunc(kube.Rules(kube.Needs{Namespace: namespace}), func(r kube.Rule) bool {
-		return r.Resource != "leases" && r.Resource != "secrets"
+		return !slices.Contains([]string{"selfsubjectaccessreviews", "leases", "secrets"}, r.Resource)
 	})
 }
 

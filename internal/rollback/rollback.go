@@ -149,6 +149,8 @@ func (r *rollback) findPool(ctx context.Context) (fleet.ResourceID, error) {
 	n, err := r.Cluster.Node(ctx, r.asked.Node)
 	if fleet.Is(err, fleet.KindNotFound) {
 		return "", no(on, "there is no such node")
+	} else if fleet.Is(err, fleet.KindDenied) {
+		return "", &workflow.Refused{Problems: prototype.DeniedProblems(prototype.Observed{DeniedCluster: []string{"get nodes"}})}
 	} else if err != nil {
 		return "", err
 	}

@@ -9,7 +9,7 @@ import (
 
 	"github.com/ortet/ortet/internal/azure"
 	"github.com/ortet/ortet/internal/cluster/kube"
-	"github.com/ortet/ortet/internal/engine"
+	"github.com/ortet/ortet/internal/rollback"
 	"github.com/ortet/ortet/test/kubesim"
 )
 
@@ -109,15 +109,15 @@ func TestRollbackDeniedInAzure(t *testing.T) {
 		t.Run("without "+short(without), func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				w := captured(t, less(actions, without), nil, rules)
-				e := w.open(nil)
+				e := w.open(rules)
 				if without != "" {
-					p, err := e.PlanRollback(t.Context(), engine.RollbackRequest{Node: donor})
+					p, err := e.rollback.Plan(t.Context(), rollback.Request{Node: donor})
 					must(t, err)
 					if len(p.Problems) == 0 {
 						t.Error("the plan sees no problem")
 					}
 				}
-				_, err := e.Rollback(t.Context(), engine.RollbackRequest{Node: donor})
+				_, err := e.rollback.Rollback(t.Context(), rollback.Request{Node: donor})
 				if without == "" {
 					must(t, err)
 					return
@@ -201,19 +201,19 @@ func TestRollbackDeniedInCluster(t *testing.T) {
 	actions, rules := rollbackActions(t), rollbackRules(t)
 	synctest.Test(t, func(t *testing.T) {
 		w := captured(t, actions, nil, rules)
-		_, err := w.open(nil).Rollback(t.Context(), engine.RollbackRequest{Node: donor})
+		_, err := w.open(rollbackRules(t)).rollback.Rollback(t.Context(), rollback.Request{Node: donor})
 		must(t, err)
 	})
 	for _, v := range verbsOf(rules) {
 		t.Run("without "+v.String(), func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				w := captured(t, actions, nil, without(rules, v))
-				p, err := w.open(nil).PlanRollback(t.Context(), engine.RollbackRequest{Node: donor})
+				p, err := w.open(rollbackRules(t)).rollback.Plan(t.Context(), rollback.Request{Node: donor})
 				must(t, err)
 				if len(p.Problems) == 0 {
 					t.Error("the plan sees no problem")
 				}
-				_, err = w.open(nil).Rollback(t.Context(), engine.RollbackRequest{Node: donor})
+				_, err = w.open(rollbackRules(t)).rollback.Rollback(t.Context(), rollback.Request{Node: donor})
 				for _, what := range v.resources() {
 					w.refused(err, v.verb+" "+what)
 				}
@@ -232,7 +232,7 @@ func captured(t *testing.T, onGroup, onSubscription []string, rules []kube.Rule)
 	for range 2 {
 		q := fullRequest(false)
 		q.NewNodes = 0
-		capture(w, q)
+		mustCapture(w, q)
 		time.Sleep(25 * time.Hour)
 	}
 	w.azure.Instant(false)

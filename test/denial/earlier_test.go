@@ -10,8 +10,10 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
+	"github.com/ortet/ortet/internal/capture"
 	"github.com/ortet/ortet/internal/cluster/kube"
-	"github.com/ortet/ortet/internal/engine"
+	"github.com/ortet/ortet/internal/rollback"
+	"github.com/ortet/ortet/internal/workflow"
 	"github.com/ortet/ortet/test/kubesim"
 )
 
@@ -25,10 +27,10 @@ func TestRollbackReadsWhatEarlierVersionsSaved(t *testing.T) {
 		w := newWorld(t, onGroup, onSubscription, rules)
 		q := fullRequest(false)
 		q.NewNodes = 0
-		first := capture(w, q)
+		first := mustCapture(w, q)
 		time.Sleep(25 * time.Hour)
-		q.Bootstrap = engine.BootstrapBaked
-		capture(w, q)
+		q.Bootstrap = capture.BootstrapBaked
+		mustCapture(w, q)
 
 		pools := kube.SavedName(string(pool))
 		var earlier string
@@ -39,13 +41,13 @@ func TestRollbackReadsWhatEarlierVersionsSaved(t *testing.T) {
 		}
 		w.kube.Remove("secrets", kube.DefaultNamespace, pools)
 
-		_, err := w.open(nil).Rollback(t.Context(), engine.RollbackRequest{Node: donor})
-		if engine.ExitCode(err) != engine.ExitRefused || !strings.Contains(err.Error(), "grant get secrets "+earlier) || strings.Contains(err.Error(), "is not kept") {
+		_, err := w.open(rollbackRules(t)).rollback.Rollback(t.Context(), rollback.Request{Node: donor})
+		if workflow.ExitCode(err) != workflow.ExitRefused || !strings.Contains(err.Error(), "grant get secrets "+earlier) || strings.Contains(err.Error(), "is not kept") {
 			t.Errorf("without the Secret in the Role: %v", err)
 		}
 		granted := kube.Rule{Namespace: kube.DefaultNamespace, Resource: "secrets", Names: []string{earlier}, Verbs: []string{"get"}}
 		w.kube.Users[user] = kubesim.Grants(kube.PolicyRules(append(slices.Clone(rules), granted)))
-		back, err := w.open(nil).Rollback(t.Context(), engine.RollbackRequest{Node: donor})
+		back, err := w.open(rollbackRules(t)).rollback.Rollback(t.Context(), rollback.Request{Node: donor})
 		must(t, err)
 		if !back.To.Equal(first.Version) {
 			t.Errorf("went back to %s, not %s", back.To, first.Version)

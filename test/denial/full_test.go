@@ -11,8 +11,8 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
+	"github.com/ortet/ortet/internal/capture"
 	"github.com/ortet/ortet/internal/cluster/kube"
-	"github.com/ortet/ortet/internal/engine"
 )
 
 // The donor's customData is the oldest item of a full Secret, other customData was saved
@@ -40,8 +40,8 @@ func TestFullSecretKeepsWhatTheCaptureSaves(t *testing.T) {
 		w.kube.Put(full)
 		w.settings = strings.Repeat("y", 64<<10)
 		q := fullRequest(false)
-		q.NewNodes, q.Bootstrap = 0, engine.BootstrapBaked
-		capture(w, q)
+		q.NewNodes, q.Bootstrap = 0, capture.BootstrapBaked
+		mustCapture(w, q)
 
 		there := w.kube.Secret(kube.DefaultNamespace, name)
 		if string(there.Data[theirs]) != customData {

@@ -12,9 +12,11 @@ import (
 	corev1 "k8s.io/api/core/v1"
 
 	"github.com/ortet/ortet/internal/azure"
+	"github.com/ortet/ortet/internal/capture"
 	"github.com/ortet/ortet/internal/cluster/kube"
-	"github.com/ortet/ortet/internal/engine"
 	"github.com/ortet/ortet/internal/fleet"
+	"github.com/ortet/ortet/internal/rollback"
+	"github.com/ortet/ortet/internal/workflow"
 )
 
 // conditions are those of the rules that only some runs need; together they are
@@ -23,8 +25,8 @@ var conditions = []string{"force", "kured", "Cluster API"}
 
 // fullRequest is a capture that needs all that can be needed, but that a donor
 // is either powered off or deallocated.
-func fullRequest(deallocate bool) engine.CaptureRequest {
-	return engine.CaptureRequest{
+func fullRequest(deallocate bool) capture.Request {
+	return capture.Request{
 		Node: donor, GracePeriod: 10 * time.Second, ForceDrain: true, History: 2, NewNodes: 1, Deallocate: deallocate, Replicas: 1,
 	}
 }
@@ -50,21 +52,21 @@ func TestDocumentedPermissionsSuffice(t *testing.T) {
 		// The first finds no kured, so it looks everywhere for one.
 		q := fullRequest(false)
 		q.NewNodes = 0 // a node made from it would keep its version
-		first := capture(w, q)
+		first := mustCapture(w, q)
 		day()
 		w.addKured()
 		w.fill()
 		q = fullRequest(true)
-		q.Bootstrap = engine.BootstrapBaked
-		second := capture(w, q)
+		q.Bootstrap = capture.BootstrapBaked
+		second := mustCapture(w, q)
 		day()
 		q = fullRequest(true)
 		q.Node, q.NewNodes = "pool1000001", 0
-		third := capture(w, q)
+		third := mustCapture(w, q)
 		if !slices.Contains(third.Pruned, first.Version.Name()) {
 			t.Errorf("pruned %v, not %s", third.Pruned, first.Version.Name())
 		}
-		back, err := w.open(nil).Rollback(t.Context(), engine.RollbackRequest{Node: donor})
+		back, err := w.open(rollbackRules(t)).rollback.Rollback(t.Context(), rollback.Request{Node: donor})
 		must(t, err)
 		if !back.To.Equal(second.Version) {
 			t.Errorf("went back to %s, not %s", back.To, second.Version)
@@ -114,7 +116,7 @@ func TestDocumentedPermissionsSuffice(t *testing.T) {
 	})
 }
 
-func capture(w *world, q engine.CaptureRequest) engine.CaptureResult {
+func mustCapture(w *world, q capture.Request) capture.Result {
 	w.t.Helper()
 	result, err := w.open(documentedRules(w.t, conditions...)).Capture(w.t.Context(), q)
 	must(w.t, err)
@@ -147,8 +149,8 @@ func TestLinkedActionsAreNeeded(t *testing.T) {
 				w := newWorld(t, less(onGroup, action), onSubscription, rules)
 				before := w.kube.Node(donor)
 				_, err := w.openOn(rules, func(c azure.Cloud) azure.Cloud { return trusting{c} }).Capture(t.Context(), fullRequest(false))
-				if engine.ExitCode(err) != engine.ExitFailed || !strings.Contains(err.Error(), action) {
-					t.Errorf("exit code %d: %v", engine.ExitCode(err), err)
+				if workflow.ExitCode(err) != workflow.ExitFailed || !strings.Contains(err.Error(), action) {
+					t.Errorf("exit code %d: %v", workflow.ExitCode(err), err)
 				}
 				if after := w.kube.Node(donor); after.Spec.Unschedulable || !maps.Equal(after.Annotations, before.Annotations) || after.Status.Conditions[0].Status != corev1.ConditionTrue {
 					t.Errorf("the donor was %+v, and is %+v", before, after)

@@ -30,10 +30,12 @@ import (
 	"github.com/ortet/ortet/internal/azsim"
 	"github.com/ortet/ortet/internal/azure"
 	"github.com/ortet/ortet/internal/azure/arm"
+	"github.com/ortet/ortet/internal/capture"
 	"github.com/ortet/ortet/internal/cluster/kube"
-	"github.com/ortet/ortet/internal/engine"
 	"github.com/ortet/ortet/internal/fleet"
+	"github.com/ortet/ortet/internal/rollback"
 	"github.com/ortet/ortet/internal/wire"
+	"github.com/ortet/ortet/internal/workflow"
 	"github.com/ortet/ortet/test/kubesim"
 )
 
@@ -326,32 +328,36 @@ func (m machines) Shutdown(_ context.Context, id string, _ bool) error {
 	return nil
 }
 
-// open makes the engine as the command line does: for a capture with the rules
-// that preflight asks for, which are nil for a rollback.
-func (w *world) open(asked []kube.Rule) *engine.Engine {
+// services are what the command line makes of one connection.
+type services struct {
+	*capture.Service
+	rollback *rollback.Service
+}
+
+// open makes them with the rules that preflight asks for.
+func (w *world) open(asked []kube.Rule) services {
 	w.t.Helper()
 	return w.openOn(asked, func(c azure.Cloud) azure.Cloud { return c })
 }
 
 // openOn does so with a cloud of another kind.
-func (w *world) openOn(asked []kube.Rule, change func(azure.Cloud) azure.Cloud) *engine.Engine {
+func (w *world) openOn(asked []kube.Rule, change func(azure.Cloud) azure.Cloud) services {
 	w.t.Helper()
 	cloud, err := arm.New(arm.Options{Cloud: azsim.Cloud(azsim.InProcess), Credential: w.azure.Credential(w.client), Transport: w.azure.Transport()})
 	must(w.t, err)
 	c, err := kube.New(kube.Config{REST: w.kube.Config(user)})
 	must(w.t, err)
 	quiet := slog.New(slog.DiscardHandler)
-	e, err := engine.New(engine.Config{
-		Cloud:   change(azure.Audit(azure.Retry(azure.Limit(cloud, azure.Limits{}), azure.RetryPolicy{}), quiet)),
-		Cluster: c, Logger: quiet, Version: "test", Image: "ortet:test", Namespace: kube.DefaultNamespace, Holder: "test",
-		Accesses: kube.Accesses(asked), Secrets: kube.Secrets, Liveness: func(string) engine.Liveness { return engine.Unknown },
-	})
-	must(w.t, err)
-	return e
+	config := capture.Config{
+		Cloud:   change(azure.Audit(azure.Retry(azure.Settled(azure.Limit(cloud, azure.Limits{})), azure.RetryPolicy{}), quiet)),
+		Cluster: c, Journal: c.Journals(), Log: quiet, Now: time.Now, Version: "test", Image: "ortet:test", Namespace: kube.DefaultNamespace, Holder: "test",
+		Accesses: kube.Accesses(asked), Secrets: kube.Secrets,
+	}
+	return services{capture.New(config), rollback.New(config)}
 }
 
 // wrote lists what Ortet asked that may change something, in Azure and in the
-// cluster, done or refused.
+// cluster, done or refused. Preflight takes and releases the pool lock.
 func (w *world) wrote() []string {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -362,7 +368,7 @@ func (w *world) wrote() []string {
 		}
 	}
 	for _, r := range w.asks {
-		if r.Verb != "get" && r.Verb != "list" && r.Resource != "selfsubjectaccessreviews" {
+		if r.Verb != "get" && r.Verb != "list" && r.Resource != "selfsubjectaccessreviews" && r.Resource != "leases" {
 			all = append(all, fmt.Sprintf("%s %s %s/%s: %d", r.Verb, r.Resource, r.Namespace, r.Name, r.Status))
 		}
 	}
@@ -380,9 +386,9 @@ func (w *world) forget() {
 // and nothing was changed.
 func (w *world) refused(err error, words ...string) {
 	w.t.Helper()
-	var refusal *engine.Refused
-	if !errors.As(err, &refusal) || engine.ExitCode(err) != engine.ExitRefused {
-		w.t.Errorf("not refused (exit code %d): %v", engine.ExitCode(err), err)
+	var refusal *workflow.Refused
+	if !errors.As(err, &refusal) || workflow.ExitCode(err) != workflow.ExitRefused {
+		w.t.Errorf("not refused (exit code %d): %v", workflow.ExitCode(err), err)
 	} else {
 		for _, word := range words {
 			if !strings.Contains(err.Error(), word) {
