@@ -174,7 +174,7 @@ func (f *facts) remember(old journal.Record, pool fleet.Pool, donor *fleet.Insta
 	}
 	if f.Original == nil || !f.Original.Image.Same(image) {
 		image.ExactVersion = ""
-		f.Original = &prototype.Original{Image: image, Extensions: pool.Model.Extensions, At: now}
+		f.Original = &prototype.Original{Image: image, Extensions: prototype.OriginalExtensions(pool.Model.Extensions, nil), At: now}
 	}
 	// A change of the model's userData makes LatestModelApplied false everywhere, and
 	// Azure does not say why it is. A donor that was created after the record of the
