@@ -167,6 +167,7 @@ func (s *Service) Workflow() workflow.Workflow { return s.capture(Request{}) }
 // A capture is one call of Capture or Plan, as a workflow.
 type capture struct {
 	*Service
+	*ScaleSet
 	asked Request // by this command
 
 	mu        sync.Mutex
@@ -181,8 +182,6 @@ type capture struct {
 	events    map[string]time.Time // begin of what is under way
 
 	// Of this process alone.
-	pool      fleet.Pool           // as last read, for its Etag
-	restless  map[string]time.Time // since when an act waits for the scale set
 	patch     *fleet.PatchModel
 	create    *fleet.CreateVersion
 	failed    bool             // the version was seen Failed
@@ -198,7 +197,7 @@ var _ workflow.Workflow = (*capture)(nil)
 
 func (s *Service) capture(q Request) *capture {
 	q = q.withDefaults()
-	return &capture{Service: s, asked: q, req: q, result: Result{Donor: q.Node}, events: map[string]time.Time{}, restless: map[string]time.Time{}, tried: map[string]bool{}}
+	return &capture{Service: s, ScaleSet: NewScaleSet(s.Config), asked: q, req: q, result: Result{Donor: q.Node}, events: map[string]time.Time{}, tried: map[string]bool{}}
 }
 
 // Capture captures a node. An open record of the pool is resumed (the same donor) or

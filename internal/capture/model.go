@@ -2,103 +2,13 @@ package capture
 
 import (
 	"context"
-	"fmt"
-	"time"
-
 	"github.com/ortet/ortet/internal/fleet"
 	"github.com/ortet/ortet/internal/prototype"
 	"github.com/ortet/ortet/internal/workflow"
 )
 
-const (
-	// restFor is how long a change of the scale set waits for others': Azure gives up on
-	// an instance that does not come up after 20 minutes.
-	restFor = 20 * time.Minute
-	// restEvery is how often a scale set is read until it is at rest.
-	restEvery = 20 * time.Second
-)
-
-// unrest says what is under way in a scale set; "" if it is at rest.
-func unrest(pool fleet.Pool, instances []fleet.Instance) string {
-	if busy(pool.ProvisioningState) {
-		return "it is " + pool.ProvisioningState
-	}
-	for _, i := range instances {
-		if i.ProvisioningState == prototype.Creating || i.ProvisioningState == prototype.Deleting {
-			return fmt.Sprintf("instance %s is %s", i.InstanceID, i.ProvisioningState)
-		}
-	}
-	return ""
-}
-
-// changePool makes a change of the scale set true. It is asked for while the set is at
-// rest, since a newer write preempts an older one (OperationPreempted), and on the
-// condition that the set is as it was read. begin may refuse the change at that moment.
 func (c *capture) changePool(ctx context.Context, p *workflow.Pass, row string, change func(fleet.Pool) fleet.Change, is func(fleet.Pool) bool, begin func(context.Context, fleet.Pool) error) (workflow.Wait, error) {
-	id := c.get().Pool
-	if c.pool.ID == "" {
-		pool, err := c.Cloud.Pool(ctx, id)
-		if err != nil {
-			return done, err
-		}
-		c.pool = pool
-	}
-	asked := c.pool.Etag
-	var waits string
-	w, err := p.Ensure(ctx, change(c.pool), func(ctx context.Context) (bool, error) {
-		pool, err := c.Cloud.Pool(ctx, id)
-		if err != nil {
-			return false, err
-		}
-		c.pool = pool
-		var why string
-		if busy(pool.ProvisioningState) {
-			why = unrest(pool, nil)
-		} else if is(pool) {
-			return true, nil
-		} else if instances, err := c.Cloud.Instances(ctx, id); err != nil {
-			return false, err
-		} else {
-			why = unrest(pool, instances)
-		}
-		if why != "" && c.waitsForRest(p, row, why) {
-			waits = why
-			return false, &fleet.Error{Op: "change scale set", Resource: string(id), Kind: fleet.KindBlocked, Err: fmt.Errorf("it is not at rest: %s", why)}
-		}
-		if is(pool) {
-			return true, nil
-		}
-		if err := begin(ctx, pool); err != nil {
-			return false, err
-		}
-		if pool.Etag != asked {
-			return false, &fleet.Error{Op: "change scale set", Resource: string(id), Kind: fleet.KindStale, Err: fmt.Errorf("it changed since it was read")}
-		}
-		return false, nil
-	})
-	if waits != "" {
-		return in(restEvery, "waiting until scale set %s is at rest: %s", id.Name(), waits), nil
-	}
-	if fleet.Is(err, fleet.KindStale) {
-		c.pool = fleet.Pool{}
-	}
-	return w, err
-}
-
-// waitsForRest reports whether a row still waits. After restFor it notes that it does not.
-func (c *capture) waitsForRest(p *workflow.Pass, row, why string) bool {
-	c.mu.Lock()
-	since, waits := c.restless[row]
-	if !waits {
-		since = c.Now()
-		c.restless[row] = since
-	}
-	c.mu.Unlock()
-	if c.Now().Sub(since) < restFor {
-		return true
-	}
-	p.Note("scale set %s did not come to rest within %s (%s): it was changed all the same", c.get().Pool.Name(), restFor, why)
-	return false
+	return c.Change(ctx, p, c.get().Pool, row, change, is, begin)
 }
 
 // model points the pool's model at the version. There is no undo: the operation's end is
@@ -174,17 +84,11 @@ func (c *capture) modelPatch(ctx context.Context, p *workflow.Pass) (fleet.Patch
 	return patch, nil
 }
 
-// usable refuses a version that a new instance could not be made from.
+// usable refuses a version that the model must not be pointed at.
 func (c *capture) usable(ctx context.Context) (fleet.ImageVersion, error) {
 	id := c.get().Names.Version
-	v, err := c.Cloud.Version(ctx, id)
-	switch {
-	case fleet.Is(err, fleet.KindNotFound):
-		err = invalid("patch model", string(id), "", "it was deleted")
-	case err != nil:
-	case v.ProvisioningState != prototype.Succeeded:
-		err = invalid("patch model", string(id), "", "it is %s", v.ProvisioningState)
-	case prototype.RolledBack(v):
+	v, err := Usable(ctx, c.Cloud, id)
+	if err == nil && prototype.RolledBack(v) {
 		err = invalid("patch model", string(id), "", "it was rolled back since")
 	}
 	return v, err
@@ -194,8 +98,8 @@ func (c *capture) usable(ctx context.Context) (fleet.ImageVersion, error) {
 // does.
 func (c *capture) mayChange(ctx context.Context, pool fleet.Pool) error {
 	s := c.get()
-	if problems := prototype.ModelProblems(pool, c.req.AllowRolling, c.req.ExcludeFromLatest, c.req.AllowOwned); len(problems) > 0 {
-		return invalid("patch model", string(pool.ID), problems[0].WayOut, "%s", problems[0].What)
+	if err := MayPatch(pool, c.req.AllowRolling, c.req.ExcludeFromLatest, c.req.AllowOwned); err != nil {
+		return err
 	}
 	if _, err := c.usable(ctx); err != nil {
 		return err

@@ -255,24 +255,29 @@ func (w *observer) choose(ctx context.Context, candidates []fleet.Node, why map[
 	}
 }
 
-// denied asks which of the accesses RBAC does not allow. The Secrets are named, since a
-// Role may name no others.
 func (w *observer) denied(ctx context.Context, pool fleet.ResourceID) {
+	denied, err := w.Denied(ctx, pool)
+	w.unreadable("what the cluster allows", err)
+	w.o.DeniedCluster = denied
+}
+
+// Denied asks which of the accesses RBAC does not allow. The Secrets are named, since a
+// Role may name no others.
+func (c Config) Denied(ctx context.Context, pool fleet.ResourceID) (names []string, err error) {
 	var all []cluster.Access
-	for _, a := range w.Accesses {
-		if w.Secrets == nil || a.Resource != "secrets" || a.Name != "" || a.Verb == "create" {
+	for _, a := range c.Accesses {
+		if c.Secrets == nil || a.Resource != "secrets" || a.Name != "" || a.Verb == "create" {
 			all = append(all, a)
 			continue
 		}
 		if pool == "" {
 			continue
 		}
-		for _, a.Name = range w.Secrets(pool) {
+		for _, a.Name = range c.Secrets(pool) {
 			all = append(all, a)
 		}
 	}
-	denied, err := w.Cluster.Denied(ctx, all)
-	w.unreadable("what the cluster allows", err)
+	denied, err := c.Cluster.Denied(ctx, all)
 	for _, a := range denied {
 		what := a.Verb + " " + a.Resource
 		for _, x := range [][2]string{{"/", a.Subresource}, {".", a.Group}, {" ", a.Name}, {" in ", a.Namespace}} {
@@ -280,8 +285,9 @@ func (w *observer) denied(ctx context.Context, pool fleet.ResourceID) {
 				what += x[0] + x[1]
 			}
 		}
-		w.o.DeniedCluster = append(w.o.DeniedCluster, what)
+		names = append(names, what)
 	}
+	return names, err
 }
 
 // ipsOf keeps what is an IP address.

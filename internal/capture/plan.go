@@ -92,7 +92,7 @@ func (c *capture) decide(ctx context.Context, r journal.Record) (at start, o pro
 func (c *capture) begin(r journal.Record, before state, o prototype.Observed, names prototype.Names, course prototype.Course, now time.Time) error {
 	s := state{Names: names, Pool: o.Pool.ID, Location: o.Pool.Location, Key: before.Key, Pods: before.Pods, Builds: before.Builds, StorageType: before.StorageType}
 	if r.Open() {
-		s.LastCustomData, s.Original, s.LearnsOriginal, s.ImageBefore = before.LastCustomData, before.Original, before.LearnsOriginal, before.ImageBefore
+		s.Inherited, s.LearnsOriginal, s.ImageBefore = before.Inherited, before.LearnsOriginal, before.ImageBefore
 		c.grew = before.GrowTo != 0
 		s.GrowFrom, s.GrowTo, s.Unsaved, s.CustomData = before.GrowFrom, before.GrowTo, before.Unsaved, before.CustomData
 		s.Credentials, s.AcceptedSecrets, s.RemovedSecrets, s.Secrets, s.ScanNotes = before.Credentials, before.AcceptedSecrets, before.RemovedSecrets, before.Secrets, before.ScanNotes
@@ -308,9 +308,14 @@ func (s *Service) Plan(ctx context.Context, q Request) (prototype.Plan, error) {
 }
 
 func resumption(rec journal.Record, node string) string {
-	what := "is finished first"
-	if rec.Kind != Kind || rec.Subject != node || rec.Phase == journal.Undo {
-		what = "is undone first"
+	return Unfinished(rec, rec.Kind == Kind && rec.Subject == node && rec.Phase != journal.Undo)
+}
+
+// Unfinished says of an open record what becomes of it.
+func Unfinished(rec journal.Record, resumes bool) string {
+	what := "is undone first"
+	if resumes {
+		what = "is finished first"
 	}
 	return fmt.Sprintf("%s %s of %s, begun %s, has not ended and %s", rec.Kind, rec.Name, first(rec.Subject, rec.Pool), rec.Begun.UTC().Format(time.RFC3339), what)
 }

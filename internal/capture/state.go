@@ -53,12 +53,25 @@ type state struct {
 	GrowTo       int64                `json:"growTo,omitempty"`
 	BuiltFrom    string               `json:"builtFrom,omitempty"` // node of a version that was found
 
-	// LastCustomData is the SHA-256 of what Ortet last gave the model, "" if never. It
-	// and Original go from record to record.
-	LastCustomData string              `json:"lastCustomData,omitempty"`
-	Original       *prototype.Original `json:"original,omitempty"`
+	Inherited
 	// LearnsOriginal says that the donor's customData is the original's.
 	LearnsOriginal bool `json:"learnsOriginal,omitempty"`
+}
+
+// Inherited is the part of a state that goes from record to record of a pool, of
+// captures and of rollbacks.
+type Inherited struct {
+	// LastCustomData is the SHA-256 of what Ortet last gave the model, "" if never.
+	LastCustomData string              `json:"lastCustomData,omitempty"`
+	Original       *prototype.Original `json:"original,omitempty"`
+}
+
+// InheritedFrom reads it from a record of any kind; none if the state cannot be read.
+func InheritedFrom(r journal.Record) (i Inherited) {
+	if err := json.Unmarshal(r.State, &i); err != nil {
+		return Inherited{}
+	}
+	return i
 }
 
 type workbench struct {
@@ -115,9 +128,7 @@ func stateOf(r journal.Record) (s state, err error) {
 // inherit takes over what goes from record to record, and records what the model is
 // before the pool's first capture.
 func (s *state) inherit(old journal.Record, pool fleet.Pool, donor *fleet.Instance, now time.Time) {
-	if before, err := stateOf(old); err == nil {
-		s.LastCustomData, s.Original = before.LastCustomData, before.Original
-	}
+	s.Inherited = InheritedFrom(old)
 	image := pool.Model.Image
 	s.ImageBefore = image
 	if image.LatestOf().Equal(s.Names.Definition) || image.Exact().Parent().Equal(s.Names.Definition) {
