@@ -8,6 +8,9 @@ package rollback
 import (
 	"context"
 	"errors"
+	"fmt"
+	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/ortet/ortet/internal/capture"
@@ -56,25 +59,129 @@ type Result struct {
 // A Service rolls back. It may be used from several goroutines.
 type Service struct {
 	capture.Config
+	runs atomic.Int64
 }
 
 // New makes a Service. Config is a capture's; Others gives the workflow of one.
-func New(config capture.Config) *Service { return &Service{Config: config} }
-
-var errUnfinished = errors.New("not implemented")
-
-// Workflow gives what undoes an open record of a rollback for a workflow of another kind.
-func (s *Service) Workflow() workflow.Workflow { return nil }
-
-// Rollback points the model at what is asked for. Errors are as those of
-// capture.Service.Capture.
-func (s *Service) Rollback(_ context.Context, q Request) (Result, error) {
-	now := s.Now()
-	return Result{Pool: q.Pool, Timing: capture.Timing{Begin: now, End: now.Add(time.Duration(0))}}, errUnfinished
+func New(config capture.Config) *Service {
+	return &Service{Config: capture.New(config).Config} // with its defaults
 }
 
-// Plan says what Rollback would do, and changes nothing. Problems are in the plan, not
-// in the error.
-func (s *Service) Plan(context.Context, Request) (prototype.Plan, error) {
-	return prototype.Plan{Kind: Kind}, errUnfinished
+// Workflow gives what ends an open record of a rollback for a workflow of another kind.
+func (s *Service) Workflow() workflow.Workflow { return s.rollback(Request{}) }
+
+// A rollback is one call of Rollback or Plan, as a workflow.
+type rollback struct {
+	*Service
+	*capture.ScaleSet
+	asked Request // by this command
+
+	mu     sync.Mutex
+	req    Request // of the record
+	name   string
+	pool   fleet.ResourceID // that is asked for
+	s      state
+	result Result
+	events map[string]time.Time // begin of what is under way
+
+	// Of this process alone.
+	patch   *fleet.PatchModel
+	etag    string // of the scale set when the model was last asked to change
+	nothing bool
+}
+
+var _ workflow.Workflow = (*rollback)(nil)
+
+func (s *Service) rollback(q Request) *rollback {
+	return &rollback{Service: s, ScaleSet: capture.NewScaleSet(s.Config), asked: q, req: q, events: map[string]time.Time{}}
+}
+
+// Rollback points the model at what is asked for. An open record of the same request is
+// resumed; of another rollback it is ended, and of a capture undone first. Errors are as
+// those of capture.Service.Capture.
+func (s *Service) Rollback(ctx context.Context, q Request) (Result, error) {
+	r := s.rollback(q)
+	r.result.Timing.Begin = s.Now()
+	err := r.run(ctx)
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.result.Timing.End = s.Now()
+	r.result.From, r.result.To, r.result.NothingToDo = r.s.From, r.s.To, r.nothing
+	if r.s.Pool != "" {
+		r.result.Pool = r.s.Pool
+	}
+	if r.s.ToOriginal {
+		r.result.Original = r.s.Original
+	}
+	return r.result, err
+}
+
+func (r *rollback) run(ctx context.Context) error {
+	pool, err := r.findPool(ctx)
+	var refused *workflow.Refused
+	switch {
+	case errors.As(err, &refused):
+		return err
+	case err != nil: // a record may be open
+		return &workflow.Outcome{Exit: workflow.ExitInterrupted, Step: "preflight", Err: err}
+	}
+	r.result.Pool = pool
+	runner := &workflow.Runner{
+		Cloud: r.Cloud, Journal: r.Journal, Locks: r.Cluster, LockFor: r.LockFor, Now: r.Now, Log: r.Log,
+		Holder: fmt.Sprintf("%s/rollback-%d", r.Holder, r.runs.Add(1)), Workflow: r.Others, Report: r.report,
+	}
+	return runner.Run(ctx, pool, r)
+}
+
+// findPool gives the pool that the request names, or refuses the request.
+func (r *rollback) findPool(ctx context.Context) (fleet.ResourceID, error) {
+	no := func(on, what string) error {
+		return &workflow.Refused{Problems: []fleet.Problem{{Code: "NoPool", On: on, What: what, WayOut: "name a pool, or a node of one"}}}
+	}
+	switch {
+	case r.asked.Pool != "":
+		r.pool = r.asked.Pool
+		return r.pool, nil
+	case r.asked.Node == "":
+		return "", no("the request", "neither a pool nor a node is named")
+	}
+	on := "node " + r.asked.Node
+	n, err := r.Cluster.Node(ctx, r.asked.Node)
+	if fleet.Is(err, fleet.KindNotFound) {
+		return "", no(on, "there is no such node")
+	} else if err != nil {
+		return "", err
+	}
+	id, err := fleet.ParseProviderID(n.ProviderID)
+	if err != nil {
+		return "", no(on, err.Error())
+	}
+	r.pool = id.Parent()
+	return r.pool, nil
+}
+
+// report books what the run reports, and passes it on.
+func (r *rollback) report(e workflow.Event) {
+	r.mu.Lock()
+	switch e.Kind {
+	case workflow.EventBegun:
+		r.events[e.Step] = e.At
+	case workflow.EventDone, workflow.EventFailed:
+		if begin, ok := r.events[e.Step]; ok {
+			r.result.Timing.Steps = append(r.result.Timing.Steps, capture.StepTiming{Step: e.Step, Begin: begin, End: e.At})
+		}
+	case workflow.EventNote:
+		r.result.Notes = append(r.result.Notes, e.Message)
+	}
+	r.mu.Unlock()
+	if r.Report != nil {
+		r.Report(e)
+	}
+}
+
+// note adds to the result outside of a step.
+func (r *rollback) note(notes ...string) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.result.Notes = append(r.result.Notes, notes...)
 }

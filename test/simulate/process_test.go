@@ -3,12 +3,10 @@ package simulate
 import (
 	"context"
 	"encoding/json"
-	"errors"
 	"flag"
 	"fmt"
 	"log/slog"
 	"net/http"
-	"slices"
 	"strings"
 	"sync"
 	"time"
@@ -24,6 +22,7 @@ import (
 	"github.com/ortet/ortet/internal/engine"
 	"github.com/ortet/ortet/internal/fleet"
 	"github.com/ortet/ortet/internal/prototype"
+	"github.com/ortet/ortet/internal/rollback"
 	"github.com/ortet/ortet/internal/workflow"
 	"github.com/ortet/ortet/internal/workflow/journal"
 )
@@ -55,19 +54,18 @@ type process struct {
 // programName chooses what is tested: "engine", or "capture" for internal/capture.
 var programName = flag.String("program", "engine", "what is tested: engine or capture")
 
-// unplayable reports whether a story needs what the program does not have yet.
-func unplayable(s Story) bool {
-	return *programName == "capture" && slices.ContainsFunc(s.Asks, func(a Ask) bool { return a.Do == "rollback" })
-}
-
 // A program is what a command calls.
 type program interface {
 	Capture(ctx context.Context, q engine.CaptureRequest) (engine.CaptureResult, error)
 	Rollback(ctx context.Context, q engine.RollbackRequest) (engine.RollbackResult, error)
 }
 
-// captures makes internal/capture a program: requests and results have the same fields.
-type captures struct{ *capture.Service }
+// captures makes internal/capture and internal/rollback a program: requests and results
+// have the same fields.
+type captures struct {
+	*capture.Service
+	rollbacks *rollback.Service
+}
 
 func (c captures) Capture(ctx context.Context, q engine.CaptureRequest) (result engine.CaptureResult, err error) {
 	var request capture.Request
@@ -77,8 +75,12 @@ func (c captures) Capture(ctx context.Context, q engine.CaptureRequest) (result 
 	return result, err
 }
 
-func (c captures) Rollback(context.Context, engine.RollbackRequest) (engine.RollbackResult, error) {
-	return engine.RollbackResult{}, errors.New("internal/rollback is not there yet")
+func (c captures) Rollback(ctx context.Context, q engine.RollbackRequest) (result engine.RollbackResult, err error) {
+	var request rollback.Request
+	convert(q, &request)
+	done, err := c.rollbacks.Rollback(ctx, request)
+	convert(done, &result)
+	return result, err
 }
 
 func convert(from, into any) {
@@ -125,11 +127,20 @@ func (w *world) newCaptures(name string, to transporter, cluster http.RoundTripp
 	if err != nil {
 		return nil, err
 	}
-	return captures{capture.New(capture.Config{
+	config := capture.Config{
 		Cloud: azure.Retry(azure.Settled(azure.Limit(cloud, azure.Limits{})), azure.RetryPolicy{}), Cluster: mortal{c, p}, Journal: records{p}, Log: slog.New(slog.DiscardHandler),
 		Report: func(e workflow.Event) { p.report(engine.Event{Step: e.Step, State: states[e.Kind]}) }, Now: p.now,
 		Version: "test", Image: "ortet:test", Namespace: namespace, Holder: name, LockFor: leaseFor,
-	})}, nil
+	}
+	program := captures{}
+	config.Others = func(kind string) (workflow.Workflow, error) {
+		if kind == rollback.Kind {
+			return program.rollbacks.Workflow(), nil
+		}
+		return program.Service.Workflow(), nil
+	}
+	program.Service, program.rollbacks = capture.New(config), rollback.New(config)
+	return program, nil
 }
 
 // mortal ends the run of a killed process, whose requests wait for ever.

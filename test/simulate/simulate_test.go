@@ -29,9 +29,6 @@ func TestStories(t *testing.T) {
 	for _, s := range slices.Concat(stories, moreStories, found) {
 		t.Run(s.Name, func(t *testing.T) {
 			t.Parallel()
-			if unplayable(s) {
-				t.Skip("no rollback yet")
-			}
 			if r := play(t, s); len(r.violations)+len(r.missed) > 0 {
 				t.Errorf("%d events missed\n%s", len(r.missed), explain(s, r))
 			} else if *verbose {

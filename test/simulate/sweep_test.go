@@ -91,9 +91,6 @@ func TestSweep(t *testing.T) {
 	match := regexp.MustCompile(*only)
 	for _, s := range swept {
 		t.Run(s.Name, func(t *testing.T) {
-			if unplayable(s) {
-				t.Skip("no rollback yet")
-			}
 			plain := play(t, s)
 			if len(plain.violations) > 0 {
 				t.Fatal(explain(s, plain))

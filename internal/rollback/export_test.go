@@ -1,0 +1,9 @@
+package rollback
+
+import (
+	"github.com/ortet/ortet/internal/capture"
+	"github.com/ortet/ortet/internal/workflow"
+)
+
+// Table gives a rollback's rows, none of them skipped.
+func Table() workflow.Table { return New(capture.Config{}).rollback(Request{}).table(nil) }

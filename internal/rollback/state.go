@@ -1,0 +1,94 @@
+package rollback
+
+import (
+	"encoding/json"
+	"fmt"
+	"time"
+
+	"github.com/ortet/ortet/internal/capture"
+	"github.com/ortet/ortet/internal/fleet"
+	"github.com/ortet/ortet/internal/prototype"
+	"github.com/ortet/ortet/internal/workflow"
+	"github.com/ortet/ortet/internal/workflow/journal"
+)
+
+// A state is what a rollback decided. It is saved with the record.
+type state struct {
+	capture.Inherited
+	Pool       fleet.ResourceID `json:"pool"`           // as Azure spells it
+	From       fleet.ResourceID `json:"from,omitempty"` // that the model used
+	To         fleet.ResourceID `json:"to,omitempty"`   // "" with ToOriginal
+	ToOriginal bool             `json:"toOriginal,omitempty"`
+	TagFrom    fleet.ResourceID `json:"tagFrom,omitempty"` // to tag as rolled back
+	Untag      bool             `json:"untag,omitempty"`   // To was rolled back earlier
+	// CustomData is the SHA-256 of what the model's is replaced by; "" leaves it.
+	CustomData string `json:"customData,omitempty"`
+	// SameImage says that the model had the image, and only its customData changes.
+	SameImage    bool `json:"sameImage,omitempty"`
+	ModelChanged bool `json:"modelChanged,omitempty"`
+}
+
+// target gives the image that the model is pointed at, and its name for people.
+func (s state) target() (fleet.ImageReference, string) {
+	if s.ToOriginal {
+		return s.Original.Image, s.Original.Image.Text()
+	}
+	return fleet.ImageReference{ID: s.To}, s.To.Name()
+}
+
+// requested reports whether this is what a request asks for.
+func (s state) requested(to string) bool {
+	return to == "" || to == Previous || s.ToOriginal && to == Original || !s.ToOriginal && to == s.To.Name()
+}
+
+func (r *rollback) get() state {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return r.s
+}
+
+// set changes the state. The next save writes it.
+func (r *rollback) set(change func(s *state)) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	change(&r.s)
+}
+
+// Kind implements workflow.Workflow.
+func (r *rollback) Kind() string { return Kind }
+
+// State implements workflow.Workflow.
+func (r *rollback) State(bool) any { return r.get() }
+
+// Restore implements workflow.Workflow. It refuses a state that names what is not the
+// pool's: who can write the Secret must not have Ortet change that.
+func (r *rollback) Restore(rec journal.Record) (workflow.Table, bool, error) {
+	var q Request
+	if err := json.Unmarshal(rec.Request, &q); err != nil {
+		return nil, false, fmt.Errorf("decode the request: %w", err)
+	}
+	var s state
+	if err := json.Unmarshal(rec.State, &s); err != nil {
+		return nil, false, fmt.Errorf("decode the state: %w", err)
+	}
+	definition := prototype.DefinitionOf(s.Pool)
+	for _, id := range []fleet.ResourceID{s.To, s.TagFrom} {
+		if id != "" && (!id.Equal(definition.Child("versions", id.Name())) || !fleet.ValidName(id.Name())) {
+			return nil, false, fmt.Errorf("%q is not a version of the pool %s", id, rec.Pool)
+		}
+	}
+	if !s.Pool.Equal(fleet.ResourceID(rec.Pool)) || s.ToOriginal && s.Original == nil {
+		return nil, false, fmt.Errorf("the state is not of the pool %s", rec.Pool)
+	}
+	r.mu.Lock()
+	r.req, r.name, r.s = q, rec.Name, s
+	r.mu.Unlock()
+	begun := rec.Begun.UTC().Format(time.RFC3339)
+	if rec.Phase == journal.Undo || !s.requested(r.asked.To) {
+		r.note(fmt.Sprintf("%s, begun at %s, was ended first", rec.Name, begun))
+		return r.table(nil), false, nil
+	}
+	r.result.Resumed = true
+	r.note(fmt.Sprintf("resumed %s, begun at %s", rec.Name, begun))
+	return r.table(nil), true, nil
+}

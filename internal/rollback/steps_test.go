@@ -1,0 +1,29 @@
+package rollback_test
+
+import (
+	"flag"
+	"math/rand/v2"
+	"testing"
+
+	"github.com/ortet/ortet/internal/rollback"
+	"github.com/ortet/ortet/internal/workflow/workflowtest"
+)
+
+var walks = flag.Uint64("walks", 20_000, "random walks of the table")
+
+// TestTable plays the table with failures, deaths and interruptions at any action: a
+// rollback that ends well has changed the model.
+func TestTable(t *testing.T) {
+	if err := rollback.Table().Check(); err != nil {
+		t.Fatal(err)
+	}
+	ends := map[string]int{}
+	for seed := range *walks {
+		end, err := workflowtest.Walk{Rows: workflowtest.Skipping(rollback.Table)}.Play(rand.New(rand.NewPCG(seed, 1)))
+		if err != nil {
+			t.Fatalf("seed %d: %v", seed, err)
+		}
+		ends[end]++
+	}
+	t.Logf("%v", ends)
+}
