@@ -64,7 +64,8 @@ type program interface {
 // have the same fields.
 type captures struct {
 	*capture.Service
-	rollbacks *rollback.Service
+	rollbacks  *rollback.Service
+	acceptLost bool
 }
 
 func (c captures) Capture(ctx context.Context, q engine.CaptureRequest) (result engine.CaptureResult, err error) {
@@ -78,6 +79,7 @@ func (c captures) Capture(ctx context.Context, q engine.CaptureRequest) (result 
 func (c captures) Rollback(ctx context.Context, q engine.RollbackRequest) (result engine.RollbackResult, err error) {
 	var request rollback.Request
 	convert(q, &request)
+	request.AcceptLostExtensions = c.acceptLost
 	done, err := c.rollbacks.Rollback(ctx, request)
 	convert(done, &result)
 	return result, err
@@ -132,7 +134,7 @@ func (w *world) newCaptures(name string, to transporter, cluster http.RoundTripp
 		Report: func(e workflow.Event) { p.report(engine.Event{Step: e.Step, State: states[e.Kind]}) }, Now: p.now,
 		Version: "test", Image: "ortet:test", Namespace: namespace, Holder: name, LockFor: leaseFor,
 	}
-	program := captures{}
+	program := captures{acceptLost: p.ask.AcceptLost}
 	config.Others = func(kind string) (workflow.Workflow, error) {
 		if kind == rollback.Kind {
 			return program.rollbacks.Workflow(), nil
