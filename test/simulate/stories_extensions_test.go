@@ -2,6 +2,7 @@ package simulate
 
 import (
 	"encoding/json"
+	"errors"
 	"fmt"
 	"maps"
 	"slices"
@@ -11,7 +12,9 @@ import (
 	"github.com/Azure/azure-sdk-for-go/sdk/resourcemanager/compute/armcompute/v8"
 
 	"github.com/ortet/ortet/internal/azsim"
+	"github.com/ortet/ortet/internal/fleet"
 	"github.com/ortet/ortet/internal/wire"
+	"github.com/ortet/ortet/internal/workflow"
 )
 
 // bootstrapped is a pool that boots by two extensions.
@@ -65,6 +68,13 @@ func (w *world) extensionsNow() map[string]string {
 		}
 	})
 	return all
+}
+
+// lost reports whether a rollback was refused for settings that no donor's disk could
+// show, since others gave the model another image.
+func (w *world) lost(err error) bool {
+	refused := new(workflow.Refused)
+	return w.isTouched("model") && errors.As(err, &refused) && slices.ContainsFunc(refused.Problems, func(p fleet.Problem) bool { return p.Code == "ExtensionLost" })
 }
 
 // checkOriginal compares the model's extensions after a rollback to the original.
