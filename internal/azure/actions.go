@@ -15,7 +15,7 @@ func Changes() []fleet.Change {
 		fleet.AttachDisk{}, fleet.DetachDisk{},
 		fleet.CreateGallery{}, fleet.CreateDefinition{},
 		fleet.CreateVersion{}, fleet.TagVersion{}, fleet.DeleteVersion{},
-		fleet.PatchModel{}, fleet.DeleteExtension{}, fleet.SetCapacity{},
+		fleet.PatchModel{}, fleet.DeleteExtension{}, fleet.WriteExtension{}, fleet.SetCapacity{},
 	}
 }
 
@@ -69,6 +69,8 @@ func Actions(verb string) []string {
 		a = []string{"Microsoft.Compute/virtualMachineScaleSets/write", versionActions + "read"}
 	case fleet.DeleteExtension{}.Verb():
 		a = []string{"Microsoft.Compute/virtualMachineScaleSets/extensions/delete"}
+	case fleet.WriteExtension{}.Verb():
+		a = []string{"Microsoft.Compute/virtualMachineScaleSets/extensions/write"}
 	case fleet.SetCapacity{}.Verb():
 		a = []string{"Microsoft.Compute/virtualMachineScaleSets/read", "Microsoft.Compute/virtualMachineScaleSets/write"}
 	}

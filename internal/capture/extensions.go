@@ -2,10 +2,14 @@ package capture
 
 import (
 	"context"
+	"slices"
 	"strings"
 	"time"
 
+	"github.com/ortet/ortet/internal/cluster"
 	"github.com/ortet/ortet/internal/fleet"
+	"github.com/ortet/ortet/internal/prototype"
+	"github.com/ortet/ortet/internal/wire"
 	"github.com/ortet/ortet/internal/workflow"
 )
 
@@ -25,6 +29,9 @@ func (c *capture) extensions(ctx context.Context, p *workflow.Pass) (workflow.Wa
 		if len(toDelete) == 0 {
 			return done, nil
 		}
+		if err := c.keepSettings(ctx, p, toDelete[0]); err != nil {
+			return done, err
+		}
 		c.extension = toDelete[0].Name
 	}
 	name := c.extension
@@ -36,6 +43,46 @@ func (c *capture) extensions(ctx context.Context, p *workflow.Pass) (workflow.Wa
 	}
 	c.extension = ""
 	return in(time.Millisecond, "deleted extension %s", name), nil
+}
+
+// keepSettings keeps the public settings of an extension, which Azure shows no more once
+// the extension is deleted.
+func (c *capture) keepSettings(ctx context.Context, p *workflow.Pass, e fleet.Extension) error {
+	text := e.Settings.Reveal()
+	if text == "" {
+		return nil
+	}
+	if err := p.Save(ctx); err != nil {
+		return err
+	}
+	return c.Cluster.Keep(ctx, cluster.Kept{
+		Kind: cluster.ExtensionSettings, Name: e.Name, SHA256: sha(text), Data: e.Settings, Pool: c.get().Pool, Donor: c.req.Node, At: c.Now(),
+	}, func(ctx context.Context) ([]string, error) { return c.neededItems(ctx, nil) })
+}
+
+// learn completes what is recorded of the original's extensions from a donor's disk, by
+// their handlers' names.
+func learn(o prototype.Original, report wire.GeneralizeReport) prototype.Original {
+	o.Extensions = slices.Clone(o.Extensions)
+	for i := range o.Extensions {
+		e := &o.Extensions[i]
+		if e.KeyVault != nil {
+			continue
+		}
+		names := []string{e.Handler(), e.Handler() + "/" + e.Name}
+		is := func(name string) bool {
+			return slices.ContainsFunc(names, func(n string) bool { return strings.EqualFold(n, name) })
+		}
+		if slices.ContainsFunc(report.NoProtected, is) {
+			e.ProtectedSHA256 = prototype.NoSettings
+		}
+		for _, item := range report.Saved {
+			if item.Kind == wire.ProtectedSettings && is(item.Name) {
+				e.ProtectedSHA256 = item.SHA256
+			}
+		}
+	}
+	return o
 }
 
 func hasExtension(extensions []fleet.Extension, name string) bool {

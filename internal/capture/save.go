@@ -110,9 +110,11 @@ func (c *capture) save(ctx context.Context, p *workflow.Pass) (workflow.Wait, er
 	c.set(func(s *state) {
 		s.Saved, s.CustomData, s.Unsaved = true, custom, report.Unsaved
 		s.keepScan(*report)
-		if s.LearnsOriginal && original != "" {
-			o := *s.Original
-			o.CustomData = original
+		if s.LearnsOriginal {
+			o := learn(*s.Original, *report)
+			if original != "" {
+				o.CustomData = original
+			}
 			s.Original = &o
 		}
 	})
@@ -129,6 +131,9 @@ func (c *capture) neededItems(ctx context.Context, saved []wire.SealedItem) ([]s
 	needed := []string{s.CustomData, s.LastCustomData}
 	if s.Original != nil {
 		needed = append(needed, s.Original.CustomData)
+		for _, e := range s.Original.Extensions {
+			needed = append(needed, e.PublicSHA256, e.ProtectedSHA256)
+		}
 	}
 	for _, v := range versions {
 		needed = append(needed, v.Tags[fleet.TagCustomData])

@@ -136,8 +136,9 @@ func (s *state) inherit(old journal.Record, pool fleet.Pool, donor *fleet.Instan
 	}
 	if s.Original == nil || !s.Original.Image.Same(image) {
 		image.ExactVersion = ""
-		s.Original = &prototype.Original{Image: image, Extensions: pool.Model.Extensions, At: now}
+		s.Original = &prototype.Original{Image: image, At: now}
 	}
+	s.Original.Extensions = prototype.OriginalExtensions(pool.Model.Extensions, s.Original.Extensions)
 	// A donor that was created after the record has customData at least as new.
 	s.LearnsOriginal = donor != nil && donor.Image.Same(image) &&
 		(s.Original.CustomData == "" || donor.LatestModelApplied || donor.Created.After(s.Original.At))

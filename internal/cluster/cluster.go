@@ -164,9 +164,12 @@ type Vault interface {
 	Kept(ctx context.Context, pool fleet.ResourceID, kind, sha256 string) (Kept, error)
 }
 
+// ExtensionSettings is the kind of an extension's public settings.
+const ExtensionSettings = "extensionSettings"
+
 // Kept is one item of the Vault.
 type Kept struct {
-	Kind   string // "customData", "protectedSettings"
+	Kind   string // "customData", "protectedSettings", ExtensionSettings
 	Name   string // extension name; "" for customData
 	SHA256 string // lower-case hex, of Data
 	Data   fleet.Secret

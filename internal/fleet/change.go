@@ -104,6 +104,13 @@ type (
 		Pool ResourceID
 		Name string
 	}
+	// WriteExtension creates an extension of the model, or replaces the one of its
+	// name. Protected are its protected settings as JSON; an empty Secret is none.
+	WriteExtension struct {
+		Pool      ResourceID
+		Extension Extension
+		Protected Secret
+	}
 	// SetCapacity sets the scale set's capacity. Add up from a fresh GET, since
 	// an autoscaler may have changed it, and give its Etag, since one may yet:
 	// as for PatchModel.
@@ -130,6 +137,7 @@ func (c TagVersion) Target() ResourceID       { return c.ID }
 func (c DeleteVersion) Target() ResourceID    { return c.ID }
 func (c PatchModel) Target() ResourceID       { return c.Pool }
 func (c DeleteExtension) Target() ResourceID  { return c.Pool.Child("extensions", c.Name) }
+func (c WriteExtension) Target() ResourceID   { return c.Pool.Child("extensions", c.Extension.Name) }
 func (c SetCapacity) Target() ResourceID      { return c.Pool }
 
 func (c StopInstance) Verb() string {
@@ -153,6 +161,7 @@ func (TagVersion) Verb() string       { return "tag image version" }
 func (DeleteVersion) Verb() string    { return "delete image version" }
 func (PatchModel) Verb() string       { return "patch model" }
 func (DeleteExtension) Verb() string  { return "delete extension" }
+func (WriteExtension) Verb() string   { return "write extension" }
 func (SetCapacity) Verb() string      { return "set capacity" }
 
 // A Token resumes an operation that was begun, also in another process. It is

@@ -105,7 +105,7 @@ func (i ImageReference) Exact() ResourceID {
 	return definition.Child("versions", i.ExactVersion)
 }
 
-// An Extension of the model. Its protected settings never read back.
+// An Extension of the model. Azure never shows its protected settings.
 type Extension struct {
 	Name                 string   `json:"name"`
 	Publisher            string   `json:"publisher,omitempty"`
@@ -113,6 +113,22 @@ type Extension struct {
 	Version              string   `json:"version,omitempty"`
 	After                []string `json:"after,omitempty"`      // provisionAfterExtensions
 	HasProtectedSettings bool     `json:"hasProtectedSettings"` // Azure does not say; true where the type is known to use them
+	// KeyVault is where Azure reads the protected settings from; nil if they were given.
+	KeyVault *KeyVaultSecret `json:"keyVault,omitempty"`
+
+	AutoUpgradeMinorVersion bool   `json:"autoUpgradeMinorVersion,omitempty"`
+	AutomaticUpgrade        bool   `json:"automaticUpgrade,omitempty"` // enableAutomaticUpgrade
+	ForceUpdateTag          string `json:"forceUpdateTag,omitempty"`
+	SuppressFailures        bool   `json:"suppressFailures,omitempty"`
+	// Settings are the public settings as compact JSON with sorted keys; empty is none.
+	// They often hold secrets by mistake (commandToExecute), so they are never encoded.
+	Settings Secret `json:"-"`
+}
+
+// A KeyVaultSecret names a secret of a key vault.
+type KeyVaultSecret struct {
+	URL   string     `json:"url"`
+	Vault ResourceID `json:"vault"`
 }
 
 // PowerState is what an instance view says: "running", "stopped",

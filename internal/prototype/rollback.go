@@ -1,6 +1,8 @@
 package prototype
 
 import (
+	"crypto/sha256"
+	"encoding/hex"
 	"slices"
 	"strings"
 	"time"
@@ -15,9 +17,9 @@ type Original struct {
 	// not known.
 	CustomData string `json:"customData,omitempty"`
 	// Replaced is true where a rollback or a baked capture replaced what is not known.
-	Replaced   bool              `json:"replaced,omitempty"`
-	Extensions []fleet.Extension `json:"extensions,omitempty"`
-	At         time.Time         `json:"at"` // when it was recorded
+	Replaced   bool                `json:"replaced,omitempty"`
+	Extensions []OriginalExtension `json:"extensions,omitempty"`
+	At         time.Time           `json:"at"` // when it was recorded
 }
 
 // Missing names those of its extensions that a model lacks.
@@ -28,6 +30,42 @@ func (o Original) Missing(model fleet.Model) (missing []string) {
 		}
 	}
 	return missing
+}
+
+// NoSettings is the hash of settings that an extension does not have.
+const NoSettings = "none"
+
+// An OriginalExtension is an extension of an Original, with the SHA-256 of its settings,
+// which the Vault has: NoSettings for none, "" if not known.
+type OriginalExtension struct {
+	fleet.Extension
+	PublicSHA256    string `json:"publicSha256,omitempty"`
+	ProtectedSHA256 string `json:"protectedSha256,omitempty"`
+}
+
+// Handler names the extension's handler, as its folder on a node does.
+func (e OriginalExtension) Handler() string { return e.Publisher + "." + e.Type }
+
+// OriginalExtensions records a model's extensions. What is known of the protected settings
+// of an extension in before holds as long as the rest of that extension is the same.
+func OriginalExtensions(model []fleet.Extension, before []OriginalExtension) (all []OriginalExtension) {
+	for _, e := range model {
+		x := OriginalExtension{Extension: e, PublicSHA256: NoSettings}
+		if text := e.Settings.Reveal(); text != "" {
+			sum := sha256.Sum256([]byte(text))
+			x.PublicSHA256 = hex.EncodeToString(sum[:])
+		}
+		if e.KeyVault != nil {
+			x.ProtectedSHA256 = NoSettings
+		}
+		for _, old := range before {
+			if strings.EqualFold(old.Name, x.Name) && old.Handler() == x.Handler() && old.PublicSHA256 == x.PublicSHA256 && old.ForceUpdateTag == x.ForceUpdateTag && x.KeyVault == nil {
+				x.ProtectedSHA256 = old.ProtectedSHA256
+			}
+		}
+		all = append(all, x)
+	}
+	return all
 }
 
 // A Return is what a rollback comes down to.

@@ -7,3 +7,6 @@ import (
 
 // Table gives a rollback's rows, none of them skipped.
 func Table() workflow.Table { return New(capture.Config{}).rollback(Request{}).table(nil) }
+
+// Restorable decides what becomes of the original's extensions.
+var Restorable = restorable

@@ -34,7 +34,7 @@ func (r *rollback) Plan(ctx context.Context, rec journal.Record) (workflow.Plan,
 	table := r.table(d.skip)
 	r.nothing = nothing(table) && !rec.Open()
 	r.note(d.notes...)
-	return workflow.Plan{Name: r.name, Request: r.req, Table: table}, nil
+	return workflow.Plan{Name: r.name, Request: r.req, Table: table, Left: r.lost}, nil
 }
 
 func nothing(t workflow.Table) bool {
@@ -67,6 +67,9 @@ func (r *rollback) decide(ctx context.Context, rec journal.Record) (d decision, 
 	r.set(func(old *state) { *old = s })
 	image, name := s.target()
 	d.skip = map[string]string{}
+	if err := r.planExtensions(ctx, &d, pool); err != nil || len(d.problems) > 0 {
+		return d, err
+	}
 	ended := !rec.Open() || pool.ProvisioningState == prototype.Succeeded // what an earlier process asked for
 	if pool.Model.Image.Same(image) && (s.CustomData == "" || s.ModelChanged) && ended {
 		d.skip["model"] = "the model uses " + name
@@ -156,11 +159,7 @@ func (r *rollback) choose(ctx context.Context, d *decision, inherited capture.In
 	case !s.ToOriginal && want == "" && has+last != "":
 		d.notes = append(d.notes, "which customData the nodes of "+back.Name()+" need is not known: the model keeps what it has")
 	}
-	if s.ToOriginal {
-		if missing := back.Original.Missing(pool.Model); len(missing) > 0 {
-			d.notes = append(d.notes, "extensions that the model had are not added again: "+strings.Join(missing, ", ")+"; where one bootstraps nodes, new ones do not join until it is (az vmss extension set)")
-		}
-	} else if len(current.Tags) > 0 && back.TagFrom != "" {
+	if !s.ToOriginal && len(current.Tags) > 0 && back.TagFrom != "" {
 		d.notes = append(d.notes, "extensions that were deleted for "+current.Name+" are not added again")
 	}
 	return s

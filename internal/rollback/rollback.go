@@ -88,6 +88,8 @@ type rollback struct {
 	patch   *fleet.PatchModel
 	etag    string // of the scale set when the model was last asked to change
 	nothing bool
+	write   *fleet.WriteExtension // that is under way
+	lost    []string              // extensions that are not restored, with the reason
 }
 
 var _ workflow.Workflow = (*rollback)(nil)
@@ -107,6 +109,7 @@ func (s *Service) Rollback(ctx context.Context, q Request) (Result, error) {
 	defer r.mu.Unlock()
 	r.result.Timing.End = s.Now()
 	r.result.From, r.result.To, r.result.NothingToDo = r.s.From, r.s.To, r.nothing
+	r.result.Restored, r.result.Lost = r.s.Restored, r.lost
 	if r.s.Pool != "" {
 		r.result.Pool = r.s.Pool
 	}

@@ -26,6 +26,9 @@ type state struct {
 	// SameImage says that the model had the image, and only its customData changes.
 	SameImage    bool `json:"sameImage,omitempty"`
 	ModelChanged bool `json:"modelChanged,omitempty"`
+	// ToRestore and Restored are extensions, by name.
+	ToRestore []string `json:"toRestore,omitempty"`
+	Restored  []string `json:"restored,omitempty"`
 }
 
 // target gives the image that the model is pointed at, and its name for people.

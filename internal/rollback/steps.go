@@ -2,6 +2,7 @@ package rollback
 
 import (
 	"context"
+	"strings"
 	"time"
 
 	"github.com/ortet/ortet/internal/capture"
@@ -16,7 +17,7 @@ func (r *rollback) table(skip map[string]string) workflow.Table {
 	_, name := s.target()
 	t := workflow.Table{
 		{ID: "model", Title: "Point " + s.Pool.Name() + "'s model at " + name, Usual: 30 * time.Second, Deadline: time.Hour, Commits: true, Do: r.model},
-		// The row extensions goes here: it restores what captures deleted from the model.
+		{ID: "extensions", Title: "Restore extensions of the model: " + strings.Join(s.ToRestore, ", "), Usual: time.Duration(len(s.ToRestore)) * 30 * time.Second, Deadline: time.Hour, After: []string{"model"}, Commits: true, Do: r.extensions},
 		{ID: "tag", Title: "Tag version " + s.TagFrom.Name() + " as rolled back", Usual: 10 * time.Second, Deadline: time.Hour, After: []string{"model"}, Do: r.tag(s.TagFrom, true)},
 		{ID: "untag", Title: "Remove the rolled-back tag of version " + s.To.Name(), Usual: 10 * time.Second, Deadline: time.Hour, After: []string{"model", "tag"}, Do: r.tag(s.To, false)},
 	}

@@ -49,6 +49,9 @@ type GeneralizeReport struct {
 	Saved []SealedItem `json:"saved,omitempty"`
 	// Unsaved names what should have been saved and could not, with the reason.
 	Unsaved []string `json:"unsaved,omitempty"`
+	// NoProtected names the extension handlers whose settings on the disk have no
+	// protected ones.
+	NoProtected []string `json:"noProtected,omitempty"`
 	// Ancestry is the line that was added to /var/log/ancestry.log.
 	Ancestry string `json:"ancestry,omitempty"`
 	// Resumed says that an earlier run of this capture had begun on this disk.

@@ -48,13 +48,16 @@ func (e *Refused) Error() string {
 // ExitInterrupted, the same command resumes.
 type Outcome struct { //nolint:errname // an outcome
 	Exit int
-	Step string
+	Step string   // "" if all steps are done
 	Left []string // what is left, each with what to do
 	Err  error
 }
 
 func (e *Outcome) Error() string {
-	s := fmt.Sprintf("step %s: %v; ", e.Step, e.Err)
+	s := fmt.Sprintf("%v; ", e.Err)
+	if e.Step != "" {
+		s = "step " + e.Step + ": " + s
+	}
 	s += map[int]string{ExitFailed: "all changes were undone", ExitNeedsPerson: "this needs a person", ExitInterrupted: "interrupted, run the same command to resume"}[e.Exit]
 	return strings.Join(append([]string{s}, e.Left...), "\n  - ")
 }

@@ -145,6 +145,10 @@ func (x *run) outcome(ctx context.Context) error {
 	case rec.Phase != journal.Forward:
 		out.Exit = ExitFailed
 	}
+	if out.Exit == ExitDone && len(x.left) > 0 {
+		out = needsPerson(x.left)
+		rec.Why = out.Err.Error()
+	}
 	var err error
 	switch {
 	case x.ctx.Err() != nil:
@@ -163,6 +167,11 @@ func (x *run) outcome(ctx context.Context) error {
 		return nil
 	}
 	return out
+}
+
+// needsPerson is the end of a run that did all that it planned.
+func needsPerson(left []string) *Outcome {
+	return &Outcome{Exit: ExitNeedsPerson, Left: left, Err: errors.New("all steps are done, but something is left")}
 }
 
 func (x *run) report(a Action, kind, message string, percent int32) {

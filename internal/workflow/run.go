@@ -44,6 +44,9 @@ type Plan struct {
 	Request       any
 	Table         Table
 	Problems      []fleet.Problem
+	// Left is what the run leaves for a person, each with what to do: it then ends with
+	// ExitNeedsPerson.
+	Left []string
 }
 
 // A Runner runs workflows. Its fields are set before the first use.
@@ -93,7 +96,8 @@ type run struct {
 	changes  int // of rec
 	saved    int // the changes that are written
 	inFlight map[string]bool
-	failed   string // the step that ended the phase forward
+	left     []string // of the plan
+	failed   string   // the step that ended the phase forward
 	failure  error
 }
 
@@ -130,8 +134,10 @@ func (r *Runner) Run(ctx context.Context, pool fleet.ResourceID, w Workflow) err
 			return err
 		}
 	}
-	if nothing, err := x.plan(ctx); err != nil || nothing {
+	if nothing, err := x.plan(ctx); err != nil || nothing && len(x.left) == 0 {
 		return x.unbegun(ctx, err)
+	} else if nothing {
+		return needsPerson(x.left)
 	}
 	x.walk(ctx)
 	return x.outcome(ctx)
@@ -194,7 +200,7 @@ func (x *run) plan(ctx context.Context) (nothing bool, err error) {
 	if err != nil {
 		return false, fmt.Errorf("encode the request: %w", err)
 	}
-	x.table = plan.Table
+	x.table, x.left = plan.Table, plan.Left
 	nothing = !slices.ContainsFunc(plan.Table, func(s Step) bool { return s.Skip == "" || s.Taken }) && !x.record().Open()
 	if nothing {
 		return true, nil

@@ -301,6 +301,27 @@ func TestRefused(t *testing.T) {
 	})
 }
 
+// What a plan leaves for a person is the run's end, also if nothing else is to be done.
+func TestLeft(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld()
+		p := &process{world: w, name: "a"}
+		for _, saves := range []bool{true, false} {
+			before := w.saves
+			err := p.runner(t).Run(t.Context(), pool, &small{p: p, left: []string{"extension x is lost"}})
+			if workflow.ExitCode(err) != workflow.ExitNeedsPerson || !strings.Contains(err.Error(), "extension x is lost") || (w.saves > before) != saves {
+				t.Errorf("%v, %d saves", err, w.saves-before)
+			}
+			if err := w.clean(true); err != nil {
+				t.Error(err)
+			}
+			if rec, err := w.records.Load(t.Context(), string(pool)); err != nil || rec.Open() || rec.Ended.Exit != workflow.ExitNeedsPerson {
+				t.Errorf("%+v %v", rec, err)
+			}
+		}
+	})
+}
+
 // A workflow of another kind undoes what is open before it begins.
 func TestOtherKindIsUndoneFirst(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {

@@ -275,6 +275,7 @@ type small struct {
 	p        *process
 	kind     string
 	problems []fleet.Problem
+	left     []string
 }
 
 func (s *small) Kind() string   { return "small" + s.kind }
@@ -297,7 +298,7 @@ func (s *small) Plan(context.Context, journal.Record) (workflow.Plan, error) {
 			break
 		}
 	}
-	return workflow.Plan{Name: "run", Subject: "node", Request: 1, Table: table, Problems: s.problems}, nil
+	return workflow.Plan{Name: "run", Subject: "node", Request: 1, Table: table, Problems: s.problems, Left: s.left}, nil
 }
 
 // ensure is an act that makes a change true.

@@ -38,6 +38,7 @@ import (
 //	12  at no time: a donor stopped with pods to evict, or uncordoned before it is Ready; a copy attached to an
 //	    unprotected workbench or without kured's lock; another's kured lock replaced; the donor's disk attached elsewhere
 //	13  model, extensions and capacity change while the set is at rest, for 20 minutes
+//	14  a rollback to the original restores its extensions, or exit 4 names those that are lost
 
 // A lack is something that is not as it has to be at a process's end.
 type lack struct {
@@ -77,6 +78,7 @@ func (w *world) checkEnd(p *process) {
 	w.checkModel(p, model)
 	w.checkOrigin(p, model)
 	w.checkRollback(p, model)
+	w.checkOriginal(p)
 	w.checkTags(p)
 	w.checkVersions(p, model)
 	if code == workflow.ExitFailed && w.story.Cannot == "" && w.onlyPassing() {

@@ -98,7 +98,7 @@ func (w *world) pursue(i int, ask Ask) {
 		code := p.code()
 		cannot := w.story.Cannot != "" && i == len(w.story.Asks)-1
 		switch {
-		case violations > 0, ask.Once, ended && code == workflow.ExitDone, ended && cannot && quiet && code == ask.Exit:
+		case violations > 0, ask.Once, ended && code == workflow.ExitDone, ended && cannot && quiet && code == ask.Exit, ended && w.lost(p.err):
 			return
 		case ended && happened == 0, calm > day:
 			w.broken(10, "%s ends with exit %d, %s after the last event: %v", ask.Do, code, calm, p.err)

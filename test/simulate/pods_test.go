@@ -131,11 +131,13 @@ func (w *world) generalized(p *corev1.Pod, command []string, c *computer, life i
 		if disk != "nojoin" {
 			report.Joins = []string{"/etc/kubernetes/bootstrap-kubelet.conf"}
 		}
-		item, err := seal(flagOf(command, "--seal-to"))
-		if err != nil {
-			w.broken(0, "seal customData: %v", err)
+		for _, x := range w.saved(&report) {
+			item, err := seal(flagOf(command, "--seal-to"), x.kind, x.name, x.text)
+			if err != nil {
+				w.broken(0, "seal %s: %v", x.kind, err)
+			}
+			report.Saved = append(report.Saved, item)
 		}
-		report.Saved = []wire.SealedItem{item}
 		w.reported(p, 0, report)
 		return
 	}
@@ -188,8 +190,8 @@ func flagOf(command []string, name string) string {
 	return ""
 }
 
-// seal encrypts customData to a capture's key, as ortet-node does.
-func seal(to string) (wire.SealedItem, error) {
+// seal encrypts to a capture's key, as ortet-node does.
+func seal(to string, kind wire.SealedKind, name, text string) (wire.SealedItem, error) {
 	raw, err := base64.StdEncoding.DecodeString(to)
 	if err != nil {
 		return wire.SealedItem{}, err
@@ -202,7 +204,7 @@ func seal(to string) (wire.SealedItem, error) {
 	if err != nil {
 		return wire.SealedItem{}, err
 	}
-	sealed, err := hpke.Seal(public, hpke.HKDFSHA256(), hpke.AES256GCM(), []byte("ortet.io/saved/customData/"), []byte(firstCustomData))
-	sum := sha256.Sum256([]byte(firstCustomData))
-	return wire.SealedItem{Kind: wire.CustomData, SHA256: hex.EncodeToString(sum[:]), Sealed: sealed}, err
+	sealed, err := hpke.Seal(public, hpke.HKDFSHA256(), hpke.AES256GCM(), []byte("ortet.io/saved/"+string(kind)+"/"+name), []byte(text))
+	sum := sha256.Sum256([]byte(text))
+	return wire.SealedItem{Kind: kind, Name: name, SHA256: hex.EncodeToString(sum[:]), Sealed: sealed}, err
 }

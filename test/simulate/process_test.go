@@ -106,7 +106,7 @@ func (w *world) start(ask Ask) (*process, error) {
 	go func() {
 		defer close(p.done)
 		if ask.Do == "rollback" {
-			p.rollback, p.err = rollback.New(config).Rollback(p.ctx, rollback.Request{Pool: w.pool, To: ask.To, AllowRolling: ask.Rolling})
+			p.rollback, p.err = rollback.New(config).Rollback(p.ctx, rollback.Request{Pool: w.pool, To: ask.To, AllowRolling: ask.Rolling, AcceptLostExtensions: ask.AcceptLost})
 		} else {
 			q := capture.Request{Node: nodeName(ask.Node), Again: ask.Again, Deallocate: ask.Deallocate, ForceDrain: ask.Force,
 				History: ask.History, AcceptPoolCredentials: ask.Accept, NewNodes: ask.Grow, AllowRolling: ask.Rolling,

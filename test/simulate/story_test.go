@@ -28,7 +28,8 @@ type Pool struct {
 	Kured, Machines     bool
 	Latest              bool // the model refers to the image definition
 	NoZRS, NVMe, Spot   bool
-	Extensions          []string // cse, billing, monitor; each waits for the one before it
+	Extensions          []string // cse, bootstrap, billing, monitor; each waits for the one before it
+	Settings            string   // protected ones of cse: sealed, unknown, or "" for none
 
 	Pods, Budgeted, Daemons int // on the donor
 	LatePods                int // bound to the donor just after it is cordoned
@@ -68,6 +69,7 @@ type Ask struct {
 	Rolling        bool
 	Once           bool // not repeated, however it ends
 	KeepExtensions bool
+	AcceptLost     bool
 	Exit           int // that Cannot expects
 }
 

@@ -84,6 +84,7 @@ type world struct {
 	nodes       map[string]nodeState                       // as others have them
 	touched     map[string]bool                            // objects that neighbours changed, by name or lower-case id
 	model       model                                      // as others have it
+	original    map[string]string                          // extensions before the first capture
 	before      map[string]*armcompute.GalleryImageVersion // when the ask began
 	imageBefore string                                     // the model's, when the ask began
 	workbenches map[string]bool
@@ -253,6 +254,7 @@ func (w *world) setUp() error {
 	}
 	w.model = w.modelNow()
 	w.capacity = w.model.capacity
+	w.original = w.extensionsNow()
 	return nil
 }
 
@@ -329,17 +331,23 @@ func (w *world) setUpGallery(settle func(string, fleet.ResourceID, string, any) 
 	return newest, nil
 }
 
+// kinds are extensions: name, publisher and type.
+var kinds = map[string][3]string{
+	"cse":       {"vmssCSE", "Microsoft.Azure.Extensions", "CustomScript"},
+	"bootstrap": {"bootstrap", "Microsoft.Azure.ContainerUpstream", "CAPZ.Linux.Bootstrapping"},
+	"billing":   {poolName + "-computeAKSLinuxBilling", "Microsoft.AKS", "Compute.AKS-Engine.Linux.Billing"},
+	"health":    {"health", "Microsoft.ManagedServices", "ApplicationHealthLinux"},
+	"monitor":   {"monitor", "Microsoft.Azure.Monitor", "AzureMonitorLinuxAgent"},
+}
+
 func (w *world) setBody(image object, instances int) object {
 	p := w.story.Pool
-	kinds := map[string][3]string{
-		"cse":     {"vmssCSE", "Microsoft.Azure.Extensions", "CustomScript"},
-		"billing": {poolName + "-computeAKSLinuxBilling", "Microsoft.AKS", "Compute.AKS-Engine.Linux.Billing"},
-		"health":  {"health", "Microsoft.ManagedServices", "ApplicationHealthLinux"},
-		"monitor": {"monitor", "Microsoft.Azure.Monitor", "AzureMonitorLinuxAgent"},
-	}
 	var extensions []object
 	for i, e := range p.Extensions {
-		properties := object{"publisher": kinds[e][1], "type": kinds[e][2], "typeHandlerVersion": "1.0", "settings": object{}}
+		properties := object{"publisher": kinds[e][1], "type": kinds[e][2], "typeHandlerVersion": "1.0", "settings": object{"of": e, "commandToExecute": "join <here>"}}
+		if e == "cse" && p.Settings != "" {
+			properties["protectedSettings"] = object{"script": "secret"}
+		}
 		if i > 0 {
 			properties["provisionAfterExtensions"] = []string{kinds[p.Extensions[i-1]][0]}
 		}

@@ -2,6 +2,7 @@ package arm
 
 import (
 	"context"
+	"encoding/json"
 	"fmt"
 	"net/http"
 	"net/url"
@@ -226,11 +227,21 @@ type profileAnswer struct {
 type extensionAnswer struct {
 	Name       string `json:"name"`
 	Properties *struct {
-		Publisher                     string    `json:"publisher"`
-		Type                          string    `json:"type"`
-		TypeHandlerVersion            string    `json:"typeHandlerVersion"`
-		ProvisionAfterExtensions      []string  `json:"provisionAfterExtensions"`
-		ProtectedSettingsFromKeyVault *struct{} `json:"protectedSettingsFromKeyVault"`
+		Publisher                     string          `json:"publisher"`
+		Type                          string          `json:"type"`
+		TypeHandlerVersion            string          `json:"typeHandlerVersion"`
+		AutoUpgradeMinorVersion       bool            `json:"autoUpgradeMinorVersion"`
+		EnableAutomaticUpgrade        bool            `json:"enableAutomaticUpgrade"`
+		ForceUpdateTag                string          `json:"forceUpdateTag"`
+		SuppressFailures              bool            `json:"suppressFailures"`
+		Settings                      json.RawMessage `json:"settings"`
+		ProvisionAfterExtensions      []string        `json:"provisionAfterExtensions"`
+		ProtectedSettingsFromKeyVault *struct {
+			SecretURL   string `json:"secretUrl"`
+			SourceVault struct {
+				ID string `json:"id"`
+			} `json:"sourceVault"`
+		} `json:"protectedSettingsFromKeyVault"`
 	} `json:"properties"`
 }
 

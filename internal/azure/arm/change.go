@@ -42,6 +42,8 @@ func (c *Cloud) Begin(ctx context.Context, change fleet.Change) (fleet.Token, er
 		return c.patchModel(ctx, ch)
 	case fleet.DeleteExtension:
 		return c.deleteExtension(ctx, ch)
+	case fleet.WriteExtension:
+		return c.writeExtension(ctx, ch)
 	case fleet.SetCapacity:
 		return c.setCapacity(ctx, ch)
 	}

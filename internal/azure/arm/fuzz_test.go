@@ -111,7 +111,8 @@ func changes() []fleet.Change {
 		fleet.CreateVersion{ID: version, Location: "l", Source: snapshot, Replicas: 1},
 		fleet.TagVersion{ID: version, Tags: map[string]string{"a": "b", "c": ""}}, fleet.DeleteVersion{ID: version},
 		fleet.PatchModel{Pool: pool, Image: fleet.ImageReference{ID: version}, CustomData: &secret},
-		fleet.DeleteExtension{Pool: pool, Name: "e"}, fleet.SetCapacity{Pool: pool, Capacity: 3},
+		fleet.DeleteExtension{Pool: pool, Name: "e"},
+		fleet.WriteExtension{Pool: pool, Extension: fleet.Extension{Name: "e", Type: "t", Settings: fleet.NewSecret("{}")}, Protected: fleet.NewSecret(`{"k":"v"}`)}, fleet.SetCapacity{Pool: pool, Capacity: 3},
 	}
 }
 
@@ -257,7 +258,8 @@ func FuzzTarget(f *testing.F) {
 			fleet.CreateSnapshot{ID: id, Source: id}, fleet.DeleteSnapshot{ID: id}, fleet.CreateDisk{ID: id, Source: id}, fleet.DeleteDisk{ID: id},
 			fleet.AttachDisk{Instance: id, Disk: id}, fleet.DetachDisk{Instance: id, Disk: id}, fleet.CreateGallery{ID: id},
 			fleet.CreateDefinition{Definition: fleet.Definition{ID: id}}, fleet.CreateVersion{ID: id, Source: id}, fleet.TagVersion{ID: id}, fleet.DeleteVersion{ID: id},
-			fleet.PatchModel{Pool: id, CustomData: &secret}, fleet.DeleteExtension{Pool: id, Name: name}, fleet.SetCapacity{Pool: id},
+			fleet.PatchModel{Pool: id, CustomData: &secret}, fleet.DeleteExtension{Pool: id, Name: name},
+			fleet.WriteExtension{Pool: id, Extension: fleet.Extension{Name: name}}, fleet.SetCapacity{Pool: id},
 		} {
 			before := len(p.sent)
 			if _, err := c.Begin(t.Context(), change); err != nil {

@@ -148,6 +148,8 @@ func (c *Cloud) resumeVerb(t token) (operation, error) {
 		return resume[armcompute.GalleryImageVersionsClientDeleteResponse](c, t.Operation)
 	case fleet.PatchModel{}.Verb(), fleet.SetCapacity{}.Verb():
 		return resume[armcompute.VirtualMachineScaleSetsClientUpdateResponse](c, t.Operation)
+	case fleet.WriteExtension{}.Verb():
+		return resume[armcompute.VirtualMachineScaleSetExtensionsClientCreateOrUpdateResponse](c, t.Operation)
 	case fleet.DeleteExtension{}.Verb():
 		return resume[armcompute.VirtualMachineScaleSetExtensionsClientDeleteResponse](c, t.Operation)
 	}

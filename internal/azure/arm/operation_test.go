@@ -182,7 +182,8 @@ func TestEveryVerbResumes(t *testing.T) {
 		fleet.CreateGallery{ID: gallery, Location: "l"},
 		fleet.CreateDefinition{Definition: fleet.Definition{ID: image, Location: "l"}},
 		fleet.CreateVersion{ID: version, Location: "l", Source: snapshot}, fleet.TagVersion{ID: version, Tags: map[string]string{"a": "b"}}, fleet.DeleteVersion{ID: version},
-		fleet.PatchModel{Pool: pool, Image: fleet.ImageReference{ID: version}}, fleet.DeleteExtension{Pool: pool, Name: "x"}, fleet.SetCapacity{Pool: pool, Capacity: 3},
+		fleet.PatchModel{Pool: pool, Image: fleet.ImageReference{ID: version}}, fleet.DeleteExtension{Pool: pool, Name: "x"},
+		fleet.WriteExtension{Pool: pool, Extension: fleet.Extension{Name: "x"}}, fleet.SetCapacity{Pool: pool, Capacity: 3},
 	} {
 		t.Run(ch.Verb(), func(t *testing.T) {
 			answers := []answer{accepted(), status(`{"status":"InProgress"}`)}
@@ -195,7 +196,7 @@ func TestEveryVerbResumes(t *testing.T) {
 				answers = append([]answer{refusal(404, "ResourceNotFound", "")}, answers...)
 			}
 			switch n := len(answers) - 2; ch.(type) { // the answer to the change
-			case fleet.PatchModel, fleet.SetCapacity, fleet.TagVersion:
+			case fleet.PatchModel, fleet.SetCapacity, fleet.TagVersion, fleet.WriteExtension:
 				answers[n].status, answers[n].body = 200, `{"properties":{"provisioningState":"Updating"}}`
 			case fleet.CreateSnapshot, fleet.CreateDisk, fleet.CreateGallery, fleet.CreateDefinition, fleet.CreateVersion:
 				answers[n].status, answers[n].body = 202, `{"properties":{"provisioningState":"Creating"}}`
@@ -218,7 +219,7 @@ func TestEveryVerbResumes(t *testing.T) {
 			}
 		})
 	}
-	if n := len(azure.Changes()); n != 19 {
+	if n := len(azure.Changes()); n != 20 {
 		t.Errorf("there are %d changes: add the new one here", n)
 	}
 }

@@ -96,32 +96,6 @@ func modelOf(p *profileAnswer) fleet.Model {
 	return m
 }
 
-func extensionOf(e *extensionAnswer) fleet.Extension {
-	x := fleet.Extension{Name: e.Name}
-	if p := e.Properties; p != nil {
-		x.Publisher = p.Publisher
-		x.Type = p.Type
-		x.Version = p.TypeHandlerVersion
-		if len(p.ProvisionAfterExtensions) > 0 {
-			x.After = p.ProvisionAfterExtensions
-		}
-		x.HasProtectedSettings = p.ProtectedSettingsFromKeyVault != nil || usesProtectedSettings(x.Type)
-	}
-	return x
-}
-
-// usesProtectedSettings names the extension types that are of little use
-// without protected settings: they hold the command to run, or its secrets.
-func usesProtectedSettings(typ string) bool {
-	switch strings.ToLower(typ) {
-	case "customscript", "customscriptforlinux", "customscriptextension",
-		"capz.linux.bootstrapping", "capz.windows.bootstrapping",
-		"vmaccessforlinux", "omsagentforlinux", "azuremonitorlinuxagent", "linuxdiagnostic", "keyvaultforlinux":
-		return true
-	}
-	return false
-}
-
 func imageOf(r *imageAnswer) fleet.ImageReference {
 	if r == nil {
 		return fleet.ImageReference{}
@@ -197,15 +171,6 @@ func pointAt(i fleet.ImageReference) *armcompute.ImageReference {
 	}
 	r.Publisher, r.Offer, r.SKU, r.Version = or(i.Publisher), or(i.Offer), or(i.SKU), or(i.Version)
 	return r
-}
-
-func (c *Cloud) deleteExtension(ctx context.Context, ch fleet.DeleteExtension) (fleet.Token, error) {
-	p, err := c.at(ch.Target(), typeScaleSet+"/extensions")
-	if err != nil {
-		return "", failed(ctx, ch.Verb(), ch.Target(), err)
-	}
-	op, err := p.NewVirtualMachineScaleSetExtensionsClient().BeginDelete(ctx, p.group, p.names[0], p.names[1], nil)
-	return gone(begun(ctx, ch, op, err))
 }
 
 // setCapacity changes the capacity alone; Azure wants the size's name with it.

@@ -61,7 +61,8 @@ func actions(t *testing.T, f Fixture) {
 		version("1.0.0"), version("2.0.0"), fleet.DeleteSnapshot{ID: snapshot},
 		fleet.TagVersion{ID: version("1.0.0").ID, Tags: map[string]string{"x": "y"}}, fleet.DeleteVersion{ID: version("2.0.0").ID},
 		fleet.PatchModel{Pool: f.Pool, Image: fleet.ImageReference{ID: version("1.0.0").ID}},
-		fleet.DeleteExtension{Pool: f.Pool, Name: "second"}, fleet.SetCapacity{Pool: f.Pool, Capacity: 3},
+		fleet.DeleteExtension{Pool: f.Pool, Name: "second"},
+		fleet.WriteExtension{Pool: f.Pool, Extension: fleet.Extension{Name: "third", Publisher: "p", Type: "t", Version: "1.0"}}, fleet.SetCapacity{Pool: f.Pool, Capacity: 3},
 	} {
 		made[ch.Verb()] = true
 		need := needed(ch)

@@ -5,8 +5,10 @@
 package azuretest
 
 import (
+	"encoding/json"
 	"errors"
 	"fmt"
+	"reflect"
 	"slices"
 	"strings"
 	"testing"
@@ -389,6 +391,31 @@ func extensions(t *testing.T, f Fixture) {
 				t.Errorf("%s is still there", name)
 			}
 		}
+	}
+	first := fleet.Extension{
+		Name: "first", Publisher: "Microsoft.Azure.Extensions", Type: "CustomScript", Version: "2.1", AutoUpgradeMinorVersion: true, ForceUpdateTag: "2",
+		SuppressFailures: true, HasProtectedSettings: true, Settings: fleet.NewSecret(`{"commandToExecute":"join \u003ehere","n":12345678901234567890}`),
+	}
+	second := fleet.Extension{
+		Name: "second", Publisher: "Microsoft.Azure.Monitor", Type: "AzureMonitorLinuxAgent", Version: "1.0", AutomaticUpgrade: true, HasProtectedSettings: true,
+		After: []string{"first"}, KeyVault: &fleet.KeyVaultSecret{URL: "https://kv.vault.azure.net/secrets/s/1", Vault: f.Pool.In("vaults", "kv")},
+	}
+	if err := try(t, f, f.Cloud, fleet.WriteExtension{Pool: f.Pool, Extension: second}); err == nil {
+		t.Error("an extension was written that needs one that is missing")
+	}
+	finish(t, f, fleet.WriteExtension{Pool: f.Pool, Extension: first, Protected: fleet.NewSecret(`{"storageAccountKey":"k"}`)})
+	finish(t, f, fleet.WriteExtension{Pool: f.Pool, Extension: second})
+	replaced := first
+	replaced.Settings, replaced.ForceUpdateTag = fleet.NewSecret(`{"commandToExecute":"other"}`), ""
+	for range 2 {
+		finish(t, f, fleet.WriteExtension{Pool: f.Pool, Extension: replaced})
+	}
+	got := f.pool(t).Model.Extensions
+	if want := []fleet.Extension{replaced, second}; !reflect.DeepEqual(got, want) {
+		t.Errorf("extensions %+v, want %+v", got, want)
+	}
+	if text, err := json.Marshal(got); err != nil || strings.Contains(string(text), "commandToExecute") {
+		t.Errorf("public settings are shown: %s, %v", text, err)
 	}
 }
 

@@ -156,6 +156,6 @@ func save(t *tree.Tree, o Options, found inspection, r *wire.GeneralizeReport) e
 		}
 	}
 	slices.Sort(s.unsaved)
-	r.Unsaved = s.unsaved
+	r.Unsaved, r.NoProtected = s.unsaved, s.noProtected
 	return nil
 }

@@ -170,6 +170,7 @@ func TestAfterARefusedScanNothingIsLost(t *testing.T) {
 func TestSaving(t *testing.T) {
 	const custom = "#!/bin/sh\nkubeadm join\n"
 	d := newDonor(t).azureAgent(custom, map[string]string{"commandToExecute": "secret"})
+	d.write(map[string]string{"var/lib/waagent/Microsoft.Azure.Monitor.Agent-1.0/config/0.settings": `{"runtimeSettings":[{"handlerSettings":{"publicSettings":{"a":1}}}]}`})
 	key := sealKey(t)
 	r := d.run(func(o *Options) { o.SealTo = key.PublicKey() })
 	wantOutcome(t, r, wire.Generalized)
@@ -200,6 +201,9 @@ func TestSaving(t *testing.T) {
 		if strings.HasSuffix(p, ".prv") || strings.HasSuffix(p, ".settings") || strings.HasSuffix(p, "mrseq") || strings.HasSuffix(p, "HandlerStatus") || strings.HasSuffix(p, "ovf-env.xml") {
 			t.Errorf("/%s is still there", p)
 		}
+	}
+	if len(r.NoProtected) != 1 || r.NoProtected[0] != "Microsoft.Azure.Monitor.Agent" {
+		t.Errorf("without protected settings: %v", r.NoProtected)
 	}
 	if !d.paths()["var/lib/waagent/Microsoft.Azure.Extensions.CustomScript-2.1.10/bin/custom-script"] {
 		t.Error("the extension's program is gone")

@@ -46,8 +46,9 @@ type secret struct {
 
 // savings is what was found to be saved, and what could not be.
 type savings struct {
-	secrets []secret
-	unsaved []string
+	secrets     []secret
+	unsaved     []string
+	noProtected []string // handlers
 }
 
 func (s *savings) fail(format string, args ...any) {
@@ -237,6 +238,8 @@ func (s *savings) findProtectedSettings(t *tree.Tree) error {
 			s.fail("protected settings of %s: %v", name, err)
 		case plain != nil:
 			s.secrets = append(s.secrets, secret{kind: wire.ProtectedSettings, name: name, data: plain})
+		default:
+			s.noProtected = append(s.noProtected, name)
 		}
 	}
 	return nil

@@ -1,0 +1,28 @@
+package prototype
+
+import (
+	"testing"
+
+	"github.com/ortet/ortet/internal/fleet"
+)
+
+// What is known of protected settings holds while the extension is the same.
+func TestOriginalExtensions(t *testing.T) {
+	e := fleet.Extension{Name: "cse", Publisher: "P", Type: "T", Settings: fleet.NewSecret(`{"a":1}`)}
+	all := OriginalExtensions([]fleet.Extension{e, {Name: "plain"}, {Name: "kv", KeyVault: &fleet.KeyVaultSecret{}}}, nil)
+	if all[0].PublicSHA256 != "015abd7f5cc57a2dd94b7590f04ad8084273905ee33ec5cebeae62276a97f862" || all[0].ProtectedSHA256 != "" || all[0].Handler() != "P.T" {
+		t.Errorf("%+v", all[0])
+	}
+	if all[1].PublicSHA256 != NoSettings || all[1].ProtectedSHA256 != "" || all[2].ProtectedSHA256 != NoSettings {
+		t.Errorf("%+v", all[1:])
+	}
+	all[0].ProtectedSHA256 = "known"
+	other := e
+	other.Settings = fleet.NewSecret(`{"a":2}`)
+	if same := OriginalExtensions([]fleet.Extension{e}, all); same[0].ProtectedSHA256 != "known" {
+		t.Errorf("%+v", same)
+	}
+	if changed := OriginalExtensions([]fleet.Extension{other}, all); changed[0].ProtectedSHA256 != "" {
+		t.Errorf("%+v", changed)
+	}
+}

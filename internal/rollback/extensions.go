@@ -1,0 +1,172 @@
+package rollback
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/ortet/ortet/internal/azure"
+	"github.com/ortet/ortet/internal/cluster"
+	"github.com/ortet/ortet/internal/fleet"
+	"github.com/ortet/ortet/internal/prototype"
+	"github.com/ortet/ortet/internal/wire"
+	"github.com/ortet/ortet/internal/workflow"
+)
+
+// restorable decides what becomes of the original's extensions that the model lacks. It
+// gives those that can be written again, dependencies first, and for each of the others
+// why not. An extension of the same name stays as it is.
+func restorable(ctx context.Context, vault cluster.Vault, original prototype.Original, pool fleet.Pool) (writes []fleet.WriteExtension, lost []fleet.Problem, err error) {
+	there := map[string]bool{} // by lower-case name, those to be written among them
+	for _, e := range pool.Model.Extensions {
+		there[strings.ToLower(e.Name)] = true
+	}
+	lose := func(e prototype.OriginalExtension, what string) {
+		lost = append(lost, fleet.Problem{
+			Code: "ExtensionLost", On: "extension " + e.Name, What: what,
+			WayOut: "go back without it (--accept-lost-extensions), then add it by az vmss extension set",
+		})
+	}
+	var left []fleet.WriteExtension
+	for _, name := range original.Missing(pool.Model) {
+		i := slices.IndexFunc(original.Extensions, func(e prototype.OriginalExtension) bool { return e.Name == name })
+		e := original.Extensions[i]
+		write, why, err := withSettings(ctx, vault, pool.ID, e)
+		switch {
+		case err != nil:
+			return nil, nil, err
+		case why != "":
+			lose(e, why)
+		default:
+			left = append(left, write)
+		}
+	}
+	for len(left) > 0 {
+		i := slices.IndexFunc(left, func(w fleet.WriteExtension) bool { return needs(w, there) == "" })
+		if i < 0 {
+			break
+		}
+		there[strings.ToLower(left[i].Extension.Name)] = true
+		writes, left = append(writes, left[i]), slices.Delete(left, i, i+1)
+	}
+	for _, w := range left {
+		lose(prototype.OriginalExtension{Extension: w.Extension}, "it runs after extension "+needs(w, there)+", which the model does not have")
+	}
+	return writes, lost, nil
+}
+
+// needs gives an extension that has to be in the model first and is not there.
+func needs(w fleet.WriteExtension, there map[string]bool) string {
+	for _, name := range w.Extension.After {
+		if !there[strings.ToLower(name)] {
+			return name
+		}
+	}
+	return ""
+}
+
+// withSettings reads an extension's settings from the Vault, or says why they are lost.
+func withSettings(ctx context.Context, vault cluster.Vault, pool fleet.ResourceID, e prototype.OriginalExtension) (w fleet.WriteExtension, why string, err error) {
+	w = fleet.WriteExtension{Pool: pool, Extension: e.Extension}
+	for _, x := range []struct {
+		what, kind, sha string
+		into            *fleet.Secret
+	}{
+		{"public", cluster.ExtensionSettings, e.PublicSHA256, &w.Extension.Settings},
+		{"protected", string(wire.ProtectedSettings), e.ProtectedSHA256, &w.Protected},
+	} {
+		switch x.sha {
+		case prototype.NoSettings:
+			continue
+		case "":
+			return w, "its " + x.what + " settings were not recorded before it was deleted, and Azure does not show them", nil
+		}
+		kept, err := vault.Kept(ctx, pool, x.kind, x.sha)
+		if fleet.Is(err, fleet.KindNotFound) {
+			return w, fmt.Sprintf("its %s settings are not kept (SHA-256 %s)", x.what, x.sha), nil
+		} else if err != nil {
+			return w, "", err
+		}
+		*x.into = kept.Data
+	}
+	return w, "", nil
+}
+
+// acceptsLost is the request's, or that of the command that resumes it.
+func (r *rollback) acceptsLost() bool {
+	return r.req.AcceptLostExtensions || r.asked.AcceptLostExtensions
+}
+
+// planExtensions decides on the row extensions.
+func (r *rollback) planExtensions(ctx context.Context, d *decision, pool fleet.Pool) error {
+	s := r.get()
+	d.skip["extensions"] = "none to restore"
+	if !s.ToOriginal {
+		return nil
+	}
+	writes, lost, err := restorable(ctx, r.Cluster, *s.Original, pool)
+	if err != nil {
+		d.problem("Unreadable", string(pool.ID), "the settings of extensions that are kept cannot be read: "+err.Error(), "let the Role name that Secret")
+		return nil
+	}
+	if !r.acceptsLost() {
+		d.problems = append(d.problems, lost...)
+	}
+	r.lost = nil
+	for _, p := range lost {
+		r.lost = append(r.lost, p.On+": "+p.What+"; add it by az vmss extension set")
+	}
+	if len(writes) == 0 {
+		return nil
+	}
+	delete(d.skip, "extensions")
+	var names []string
+	for _, w := range writes {
+		names = append(names, w.Extension.Name)
+	}
+	r.set(func(s *state) { s.ToRestore = names })
+	denied, err := r.Cloud.Denied(ctx, pool.ID.Group(), azure.Actions(writes[0].Verb()))
+	if err != nil {
+		return err
+	}
+	d.problems = append(d.problems, prototype.DeniedProblems(prototype.Observed{Pool: &pool, DeniedAzure: denied})...)
+	return nil
+}
+
+// extensions writes those of the original's extensions that the model lacks and that can
+// be restored, one at a time.
+func (r *rollback) extensions(ctx context.Context, p *workflow.Pass) (workflow.Wait, error) {
+	s := r.get()
+	if r.write == nil {
+		pool, err := r.Cloud.Pool(ctx, s.Pool)
+		if err != nil {
+			return workflow.Wait{}, err
+		}
+		writes, lost, err := restorable(ctx, r.Cluster, *s.Original, pool)
+		switch {
+		case err != nil:
+			return workflow.Wait{}, err
+		case len(lost) > 0 && !r.acceptsLost():
+			return workflow.Wait{}, &fleet.Error{Op: "write extensions", Resource: string(s.Pool), Kind: fleet.KindInvalid, Err: fmt.Errorf("%s", lost[0])}
+		case len(writes) == 0:
+			return workflow.Wait{}, nil
+		}
+		r.write = &writes[0]
+	}
+	want := r.write.Extension
+	is := func(pool fleet.Pool) bool {
+		return slices.ContainsFunc(pool.Model.Extensions, func(e fleet.Extension) bool {
+			return strings.EqualFold(e.Name, want.Name) && strings.EqualFold(e.Publisher, want.Publisher) && strings.EqualFold(e.Type, want.Type) && e.Settings == want.Settings
+		})
+	}
+	w, err := r.Change(ctx, p, s.Pool, "extensions", func(fleet.Pool) fleet.Change { return *r.write }, is,
+		func(context.Context, fleet.Pool) error { return nil })
+	if err != nil || w.In > 0 {
+		return w, err
+	}
+	r.write = nil
+	r.set(func(s *state) { s.Restored = append(s.Restored, want.Name) })
+	return workflow.Wait{In: time.Millisecond, Percent: -1, Status: "wrote extension " + want.Name}, nil
+}
