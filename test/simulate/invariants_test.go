@@ -47,7 +47,7 @@ type lack struct {
 
 // beginAsk notes how everything is before an ask.
 func (w *world) beginAsk() {
-	versions := w.versions()
+	versions, image := w.versions(), w.modelNow().image
 	for id, v := range versions {
 		own := *v
 		own.Tags = maps.Clone(v.Tags) // azsim changes them in place
@@ -55,7 +55,7 @@ func (w *world) beginAsk() {
 	}
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	w.before = versions
+	w.before, w.imageBefore = versions, low(image)
 }
 
 // checkEnd compares a process's exit code with what Azure and the cluster show.
@@ -75,6 +75,7 @@ func (w *world) checkEnd(p *process) {
 	model := w.modelNow()
 	w.checkModel(p, model)
 	w.checkOrigin(p, model)
+	w.checkRollback(p, model)
 	w.checkTags(p)
 	w.checkVersions(p, model)
 	switch code {
