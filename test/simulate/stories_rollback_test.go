@@ -2,6 +2,7 @@ package simulate
 
 import (
 	"net/http"
+	"slices"
 	"strings"
 	"time"
 
@@ -82,10 +83,14 @@ func (w *world) checkRollback(p *process, now model) {
 	if p.rollback.Original != nil && (now.image != firstImage || now.customData != firstCustomData) {
 		w.broken(4, "%s reports the original model, which has %s and customData %q", p.name, now.image, now.customData)
 	}
+	killed := slices.ContainsFunc(w.processes, (*process).isDead)
+	if p.ask.To != "" || killed && !p.rollback.Resumed {
+		return // what was killed may have been undone first, or had ended
+	}
 	for id, v := range w.versions() {
 		before := w.before[id]
 		tagged := v.Tags[fleet.TagRolledBack] != nil
-		if p.ask.To == "" && before != nil && before.Tags[fleet.TagRolledBack] == nil && tagged != (id == was && !p.rollback.NothingToDo) && !w.isTouched(id) {
+		if before != nil && before.Tags[fleet.TagRolledBack] == nil && tagged != (id == was && !p.rollback.NothingToDo) && !w.isTouched(id) {
 			w.broken(6, "%s went back from %s, and %s is tagged as rolled back: %t", p.name, was, id, tagged)
 		}
 	}
