@@ -194,11 +194,7 @@ func seal(to string) (wire.SealedItem, error) {
 	if err != nil {
 		return wire.SealedItem{}, err
 	}
-	key, err := ecdh.X25519().NewPublicKey(raw)
-	if err != nil {
-		return wire.SealedItem{}, err
-	}
-	public, err := hpke.NewDHKEMPublicKey(key)
+	public, err := hpke.DHKEM(ecdh.X25519()).NewPublicKey(raw)
 	if err != nil {
 		return wire.SealedItem{}, err
 	}
