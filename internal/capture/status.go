@@ -177,7 +177,7 @@ func (s *Service) captureStatus(rec journal.Record) *CaptureStatus {
 				c.Undo = workflow.ToUndo(table, rec)
 			}
 		}
-		if rec.Why != "" {
+		if rec.Why != "" && len(c.Undo) > 0 {
 			c.Undo = append(c.Undo, "because "+rec.Why)
 		}
 	}

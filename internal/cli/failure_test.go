@@ -20,6 +20,7 @@ func TestFailuresAreJSONToo(t *testing.T) {
 		"refused": {&workflow.Refused{Problems: []fleet.Problem{{Code: "NodeNotReady", What: "w", On: "node n"}}},
 			failure{Exit: 3, Problems: []fleet.Problem{{Code: "NodeNotReady"}}}},
 		"needs a person": {&workflow.Outcome{Exit: workflow.ExitNeedsPerson, Step: "ready", Left: []string{"node n"}, Err: errors.New("x")}, failure{Exit: 4, Left: []string{"node n"}}},
+		"interrupted":    {&workflow.Outcome{Exit: workflow.ExitInterrupted, Step: "stop", Left: []string{"node n is in service"}, Err: errors.New("x")}, failure{Exit: 5}},
 		"failed":         {&workflow.Outcome{Exit: workflow.ExitFailed, Step: "drain", Err: errors.New("x")}, failure{Exit: 1}},
 	} {
 		t.Run(name, func(t *testing.T) {

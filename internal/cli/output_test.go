@@ -65,6 +65,8 @@ func TestErrorsForPeople(t *testing.T) {
 			"ortet: step start: no capacity; this needs a person\n  - start it\n"},
 		"interrupted": {&workflow.Outcome{Exit: workflow.ExitInterrupted, Step: "stop", Left: []string{"node n is in service"}, Err: errors.New("interrupt signal received")},
 			"ortet: interrupted at step stop; node n is in service; run the same command to resume\n"},
+		"not resumed": {&workflow.Outcome{Exit: workflow.ExitInterrupted, Step: "preflight", Err: &workflow.Refused{Problems: []fleet.Problem{{On: "node n", What: "it is off"}}}},
+			"ortet: cannot resume for 1 reason; run the same command again to resume\n  - node n: it is off\n"},
 		"lost": {&workflow.Outcome{Exit: workflow.ExitInterrupted, Step: "stop", Err: errors.New("the hold on the pool was lost")},
 			"ortet: interrupted at step stop: the hold on the pool was lost; run the same command to resume\n"},
 	} {

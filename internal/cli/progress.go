@@ -173,6 +173,9 @@ func (p *progress) Report(e workflow.Event) {
 			fmt.Fprintln(p.out, plainLine(e))
 		}
 	default:
+		if e.Elapsed == 0 && step != nil {
+			e.Elapsed = e.At.Sub(step.since)
+		}
 		if e.Kind != workflow.EventNote {
 			p.running = slices.DeleteFunc(p.running, func(s *runningStep) bool { return s == step })
 		}
@@ -265,7 +268,7 @@ func text(e workflow.Event) string {
 // columns lays one line out: sign, step, what it does, time at the right edge.
 // A line never reaches the last column, where some terminals would wrap.
 func columns(sign, step, what, right string, width int) string {
-	const stepWidth = 20 // the longest id of a step
+	const stepWidth = 20 // that of all ids but delete-generalized-snapshot
 	if width < 40 {
 		width = 40
 	}

@@ -1,6 +1,7 @@
 package cli
 
 import (
+	"errors"
 	"strings"
 	"testing"
 	"time"
@@ -48,6 +49,33 @@ func TestPlainProgress(t *testing.T) {
 `
 	if b.String() != want {
 		t.Errorf("shown:\n%s\nwant:\n%s", b.String(), want)
+	}
+}
+
+// Preflight is shown until the first step, or until the run ends without one.
+func TestPreflight(t *testing.T) {
+	var b strings.Builder
+	p := newProgress(&b, func(string) string { return "" })
+	ended := p.Preflight()
+	p.Report(event("drain", "Drain n", workflow.EventBegun, time.Hour, ""))
+	ended(errors.New("it failed"))
+	p.Preflight()(errors.New("refused"))
+	p.Preflight()(nil)
+	var shown []string
+	for l := range strings.Lines(b.String()) {
+		_, text, _ := strings.Cut(strings.TrimSpace(l), " ")
+		begin, _, _ := strings.Cut(text, " after ")
+		shown = append(shown, begin)
+	}
+	const begun = "preflight: Acquire the pool lock, and run preflight checks"
+	want := []string{begun, "preflight: done", "drain: Drain n", begun, "preflight: failed: refused", begun, "preflight: done: Acquire the pool lock, and run preflight checks"}
+	if len(shown) != len(want) {
+		t.Fatalf("shown:\n%s", b.String())
+	}
+	for i := range want {
+		if !strings.HasPrefix(shown[i], want[i]) {
+			t.Errorf("line %d is %q, want %q", i, shown[i], want[i])
+		}
 	}
 }
 

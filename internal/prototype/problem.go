@@ -76,7 +76,7 @@ func donorProblems(o Observed, options Request, course Course, add adder) {
 	on := "node " + options.Node
 	if o.Donor == nil {
 		if !unreadable(o, on) {
-			add(on, "NodeNotFound", "there is no such node", "name a node as `kubectl get nodes` shows it")
+			add(on, "NodeNotFound", "there is no such node", "name a node as `kubectl get nodes` shows it; if the Node was deleted, start its instance, whose kubelet registers it again")
 		}
 		return
 	}

@@ -98,7 +98,12 @@ func (p *Pass) Ensure(ctx context.Context, c fleet.Change, is func(context.Conte
 		case st.Change == name:
 			ended = err
 		}
-		p.set(func(st *journal.Step) { st.Token, st.Error = "", "" })
+		p.set(func(st *journal.Step) {
+			st.Token, st.Error = "", ""
+			if ended != nil {
+				st.Error = ended.Error()
+			}
+		})
 	}
 	fresh := st.Change == name && (st.Token != "" || st.Recheck) // an operation of this change ended
 	ok, err := is(ctx)
@@ -108,12 +113,7 @@ func (p *Pass) Ensure(ctx context.Context, c fleet.Change, is func(context.Conte
 	case ok || err != nil:
 		return Wait{}, err
 	case fresh && !st.Recheck:
-		p.set(func(st *journal.Step) {
-			st.Recheck = true
-			if ended != nil {
-				st.Error = ended.Error()
-			}
-		})
+		p.set(func(st *journal.Step) { st.Recheck = true })
 		if final(ended) && st.Tries > 0 {
 			return Wait{}, ended
 		}

@@ -121,7 +121,7 @@ func (x *run) outcome(ctx context.Context) error {
 	committed := false
 	for _, s := range x.table {
 		st := rec.Steps[s.ID].State
-		committed = committed || s.Commits && st == journal.Done
+		committed = committed || s.Commits && (st == journal.Done || st == journal.Skipped)
 		if out.Step == "" && (st == journal.Pending || st == journal.Running) {
 			out.Step = s.ID // where an interruption met it
 		}

@@ -284,6 +284,8 @@ func (x *run) finish(a Action, err error) {
 		next := Ended(x.table, r, a, err, inFlight)
 		if r.Phase != next.Phase {
 			x.failed, x.failure = a.ID(), err
+		} else if x.failed == "" && next.Phase == journal.Suspend && !a.Undo && errors.Is(err, context.Canceled) {
+			x.failed = a.ID() // where an interruption met it
 		}
 		return next
 	})
@@ -351,7 +353,12 @@ func (x *run) once(ctx context.Context, a Action) (Wait, error) {
 	status, late := wait.Status, p.Since() >= deadline
 	if err != nil {
 		status, wait.Percent = err.Error(), -1
-		p.set(func(st *journal.Step) { st.Failures, st.Error = st.Failures+1, status })
+		p.set(func(st *journal.Step) {
+			st.Failures++
+			if !fleet.Is(err, fleet.KindStale) { // the operation's error before it says more
+				st.Error = status
+			}
+		})
 		in, again := retry(err, a.Undo, true, p.step().Failures, p.Since())
 		if !again {
 			return Wait{}, err

@@ -67,25 +67,6 @@ func (s *Server) delete(c *call, t *table) (answer, error) {
 	}), nil
 }
 
-func (s *Server) deleteAll(c *call, t *table) (answer, error) {
-	options, err := c.options()
-	if err != nil {
-		return answer{}, err
-	}
-	selects, err := c.selector()
-	if err != nil {
-		return answer{}, err
-	}
-	for _, e := range slices.Clone(t.within(c.Namespace)) {
-		if selects(e.object) {
-			if _, err := s.deleteOne(t, e, options, Deletion{User: c.User}); err != nil {
-				return answer{}, err
-			}
-		}
-	}
-	return c.many(metav1.ListMeta{ResourceVersion: strconv.FormatUint(s.revision, 10)}, nil)
-}
-
 // deleteOne deletes as far as the API server does by itself: it gives what is
 // left, or nil. of says who deletes; the rest of it is filled in here.
 func (s *Server) deleteOne(t *table, old *entry, options metav1.DeleteOptions, of Deletion) (*entry, error) {

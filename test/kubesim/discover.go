@@ -82,7 +82,7 @@ func (k *kind) groupForDiscovery() metav1.APIGroup {
 func (k *kind) resources() []metav1.APIResource {
 	all := []metav1.APIResource{{
 		Name: k.resource, SingularName: strings.ToLower(k.name), Kind: k.name, Namespaced: k.namespaced, ShortNames: k.short,
-		Verbs: metav1.Verbs{"create", "delete", "deletecollection", "get", "list", "patch", "update", "watch"},
+		Verbs: metav1.Verbs{"create", "delete", "get", "list", "patch", "update", "watch"},
 	}}
 	if k.status {
 		all = append(all, metav1.APIResource{Name: k.resource + "/status", Kind: k.name, Namespaced: k.namespaced, Verbs: metav1.Verbs{"get", "patch", "update"}})

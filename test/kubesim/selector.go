@@ -2,7 +2,6 @@ package kubesim
 
 import (
 	"fmt"
-	"strconv"
 
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
@@ -46,8 +45,8 @@ func (c *call) selector() (func(object) bool, error) {
 	}, nil
 }
 
-// fieldOf gives a field that can be selected by, as the conversion functions of
-// each kind in Kubernetes list them.
+// fieldOf gives a field that can be selected by: those of Kubernetes that our
+// programs, their tests and kubectl use.
 func fieldOf(o object, name string) (value string, ok bool) {
 	switch name {
 	case "metadata.name":
@@ -60,27 +59,7 @@ func fieldOf(o object, name string) (value string, ok bool) {
 		switch name {
 		case "spec.nodeName":
 			return o.Spec.NodeName, true
-		case "spec.restartPolicy":
-			return string(o.Spec.RestartPolicy), true
-		case "spec.schedulerName":
-			return o.Spec.SchedulerName, true
-		case "spec.serviceAccountName":
-			return o.Spec.ServiceAccountName, true
-		case "spec.hostNetwork":
-			return strconv.FormatBool(o.Spec.HostNetwork), true
 		case "status.phase":
-			return string(o.Status.Phase), true
-		case "status.podIP":
-			return o.Status.PodIP, true
-		case "status.nominatedNodeName":
-			return o.Status.NominatedNodeName, true
-		}
-	case *corev1.Node:
-		if name == "spec.unschedulable" {
-			return strconv.FormatBool(o.Spec.Unschedulable), true
-		}
-	case *corev1.Namespace:
-		if name == "status.phase" {
 			return string(o.Status.Phase), true
 		}
 	case *corev1.Secret:
@@ -97,23 +76,8 @@ func fieldOf(o object, name string) (value string, ok bool) {
 			return o.InvolvedObject.Name, true
 		case "involvedObject.uid":
 			return string(o.InvolvedObject.UID), true
-		case "involvedObject.apiVersion":
-			return o.InvolvedObject.APIVersion, true
-		case "involvedObject.resourceVersion":
-			return o.InvolvedObject.ResourceVersion, true
-		case "involvedObject.fieldPath":
-			return o.InvolvedObject.FieldPath, true
 		case "reason":
 			return o.Reason, true
-		case "reportingComponent":
-			return o.ReportingController, true
-		case "source":
-			if o.Source.Component == "" {
-				return o.ReportingController, true
-			}
-			return o.Source.Component, true
-		case "type":
-			return o.Type, true
 		}
 	}
 	return "", false

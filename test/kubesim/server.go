@@ -408,8 +408,6 @@ func (s *Server) stored(c *call, t *table) (answer, error) {
 		return s.patch(c, t)
 	case "delete":
 		return s.delete(c, t)
-	case "deletecollection":
-		return s.deleteAll(c, t)
 	}
 	return answer{}, apierrors.NewMethodNotSupported(t.kind.groupResource(), c.Verb)
 }

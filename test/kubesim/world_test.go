@@ -311,7 +311,7 @@ func TestRequests(t *testing.T) {
 		{"GET", "/api/v1/namespaces/default/pods/p/log?container=c", "me", kubesim.Request{Verb: "get", Resource: "pods", Subresource: "log", Namespace: "default", Name: "p", Status: 404}},
 		{"POST", "/api/v1/namespaces/default/pods/p/eviction", "me", kubesim.Request{Verb: "create", Resource: "pods", Subresource: "eviction", Namespace: "default", Name: "p", Status: 400}},
 		{"POST", "/apis/coordination.k8s.io/v1/namespaces/default/leases", "me", kubesim.Request{Verb: "create", Group: "coordination.k8s.io", Resource: "leases", Namespace: "default", Status: 400}},
-		{"DELETE", "/api/v1/namespaces/default/pods", "me", kubesim.Request{Verb: "deletecollection", Resource: "pods", Namespace: "default", Status: 200}},
+		{"DELETE", "/api/v1/namespaces/default/pods", "me", kubesim.Request{Verb: "deletecollection", Resource: "pods", Namespace: "default", Status: 405}},
 		{"GET", "/apis/cluster.x-k8s.io", "nobody", kubesim.Request{Verb: "get", Path: "/apis/cluster.x-k8s.io", Status: 404}},
 		{"GET", "/apis/apps", "nobody", kubesim.Request{Verb: "get", Path: "/apis/apps", Status: 200}},
 		{"GET", "/apis/apps", "", kubesim.Request{Verb: "get", Path: "/apis/apps", Status: 403}},

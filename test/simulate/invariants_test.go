@@ -5,6 +5,7 @@ import (
 	"encoding/hex"
 	"fmt"
 	"maps"
+	"reflect"
 	"slices"
 	"strings"
 	"time"
@@ -28,14 +29,14 @@ import (
 //	 3  no other node or instance changed
 //	 4  the model uses a version that succeeded; exit 0: the reported one; exit 1 or 3: the one from before
 //	 5  a version is of a disk that was copied while stopped and generalised wholly; its customData tag is what clones get
-//	 6  no version in use is gone, and the history is kept
+//	 6  no version in use is gone, no complete one replaced, and the history is kept
 //	 7  nothing is left, or exit 4 names it
 //	 8  the capacity is what there was, and what was asked for
 //	 9  exit codes are true
-//	10  once calm, the same command ends with 0 within a day
+//	10  once calm, the same command ends with 0 within a day; a fault that passes is no exit 1
 //	11  the journal is closed at exit 0 and 1; no process writes while another locks the pool
 //	12  at no time: a donor stopped with pods to evict, or uncordoned before it is Ready; a copy attached to an
-//	    unprotected workbench or without kured's lock; the donor's disk attached elsewhere
+//	    unprotected workbench or without kured's lock; another's kured lock replaced; the donor's disk attached elsewhere
 //	13  model, extensions and capacity change while the set is at rest, for 20 minutes
 
 // A lack is something that is not as it has to be at a process's end.
@@ -47,7 +48,7 @@ type lack struct {
 
 // beginAsk notes how everything is before an ask.
 func (w *world) beginAsk() {
-	versions := w.versions()
+	versions, image := w.versions(), w.modelNow().image
 	for id, v := range versions {
 		own := *v
 		own.Tags = maps.Clone(v.Tags) // azsim changes them in place
@@ -55,7 +56,7 @@ func (w *world) beginAsk() {
 	}
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	w.before = versions
+	w.before, w.imageBefore = versions, low(image)
 }
 
 // checkEnd compares a process's exit code with what Azure and the cluster show.
@@ -75,8 +76,12 @@ func (w *world) checkEnd(p *process) {
 	model := w.modelNow()
 	w.checkModel(p, model)
 	w.checkOrigin(p, model)
+	w.checkRollback(p, model)
 	w.checkTags(p)
 	w.checkVersions(p, model)
+	if code == workflow.ExitFailed && w.story.Cannot == "" && w.onlyPassing() {
+		w.broken(10, "%s ends with exit 1 although what it met passes: %s", p.name, text)
+	}
 	switch code {
 	case workflow.ExitDone, workflow.ExitFailed:
 		for _, l := range lacks {
@@ -101,6 +106,10 @@ func (w *world) checkEnd(p *process) {
 			}
 		}
 	case workflow.ExitInterrupted:
+		rival := slices.ContainsFunc(w.story.Happen, func(e Event) bool { return strings.Contains(e.What, "another ortet") })
+		if !earlier && !interrupted && !rival && !strings.Contains(text, "preflight") {
+			w.broken(9, "%s ends with exit 5, and was not interrupted: %s", p.name, text)
+		}
 		for _, l := range lacks {
 			if l.invariant == 1 && (strings.Contains(text, "is in service as it was found") || interrupted && w.happened == 1) {
 				w.broken(1, "%s is interrupted, and %s %s: %s", p.name, l.name, l.what, text)
@@ -113,6 +122,16 @@ func (w *world) checkEnd(p *process) {
 		w.capacity = model.capacity
 		w.mu.Unlock()
 	}
+}
+
+// onlyPassing reports whether something happened, and all of it faults after which a
+// request is repeated with success.
+func (w *world) onlyPassing() bool {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	passing := []string{"throttled", "conflict", "changed meanwhile", "server error", "server error after the effect", "lost answer", "proxy page", "slow",
+		"not found yet", "deletion without effect", "list still has it"}
+	return w.happened == 1 && len(w.story.Happen) == 1 && slices.Contains(passing, w.story.Happen[0].What)
 }
 
 // nodeLacks lists what of nodes and instances is not as others have it.
@@ -324,8 +343,14 @@ func (w *world) checkVersions(p *process, now model) {
 	if p.ask.History > 0 {
 		history = p.ask.History
 	}
-	for id := range w.before {
-		if versions[id] != nil || w.isTouched(id) {
+	for id, was := range w.before {
+		if w.isTouched(id) {
+			continue
+		}
+		if now := versions[id]; now != nil {
+			if stateOf(was) == prototype.Succeeded && !reflect.DeepEqual(was.Tags[fleet.TagCapture], now.Tags[fleet.TagCapture]) {
+				w.broken(6, "%s replaced version %s, which was complete", p.name, id)
+			}
 			continue
 		}
 		if good < 2 && !w.anyTouched("/versions/") {

@@ -18,42 +18,72 @@ var mutants = []struct {
 	promise, story, invariant string
 	file, old, now            string
 }{
-	{"donor kept from autoscalers", "autoscaler while the donor is empty", "12", "internal/capture/donor.go",
-		`{fleet.AnnotationCapture: &c.name, fleet.AnnotationScaleDownDisabled: &value}`,
-		`{fleet.AnnotationCapture: &c.name, "none": &value}`},
-	{"donor stopped once its pods are evicted", "pods that come late", "12", "internal/cluster/kube/drain.go",
-		"\t\tif err := helper.DeleteOrEvictPods(pods); err != nil {\n\t\t\treturn err\n\t\t}\n",
-		"\t\treturn helper.DeleteOrEvictPods(pods)\n"},
-	{"budgets respected without --force", "budget that allows no eviction", "12", "internal/cluster/kube/drain.go",
-		`errors.Is(cause, errDeadline) && options.Force:`,
-		`errors.Is(cause, errDeadline) && options.GracePeriod >= 0:`},
-	{"drain given three times its grace period", "budget that allows evictions after ten minutes", "10", "internal/capture/donor.go",
-		`deadline := max(3*c.req.GracePeriod-p.Since(), time.Second)`,
-		`deadline := c.req.GracePeriod`},
-	{"donor uncordoned once it is Ready since its boot", "donor that is Ready from before its stop while it boots", "12", "internal/capture/donor.go",
-		"\tcase c.get().Stopped:",
-		"\tcase !c.get().Stopped:"},
+	{"what was there before written ahead", "killed after the cordon", "1", "internal/capture/donor.go",
+		`	if err := p.Before(ctx, &was); err != nil {
+		return done, err
+	}
+	if was.Unschedulable {`,
+		`	if err := c.Cluster.SetUnschedulable(ctx, node.Name, true); err != nil {
+		return done, err
+	}
+	if err := p.Before(ctx, &was); err != nil {
+		return done, err
+	}
+	if was.Unschedulable {`},
+	{"nothing changed without the pool lock", "laptop that sleeps while another process locks the pool", "11", "internal/workflow/lock.go",
+		`return now.Before(l.expires) && now.Round(0).Before(l.expires.Round(0)), l.renewed`,
+		`return !now.IsZero(), l.renewed`},
 	{"version built once the donor is back", "donor that is Ready from before its stop while it boots", "12", "internal/capture/steps.go",
-		`"generalized-snapshot", "start", "uncordon", "unprotect"},`,
-		`"generalized-snapshot"},`},
-	{"kured's lock kept while the copy is attached", "capture twice a day", "12", "internal/capture/steps.go",
-		`When: []string{"save"}, Needs: []string{"detach"}, Do: c.releaseReboots`,
-		`When: []string{"save"}, Do: c.releaseReboots`},
-	{"extensions deleted once the model is changed", "capture, scale out, capture again, rollback", "4", "internal/capture/steps.go",
-		`After: []string{"model"}, Do: c.extensions`,
-		`After: []string{"version"}, Do: c.extensions`},
-	{"versions that instances use kept", "capture, scale out, capture again, rollback", "6", "internal/azure/arm/uses.go",
-		"\t\tif !flexible { //",
-		"\t\tif flexible { //"},
-	{"history kept", "capture twice a day", "6", "internal/prototype/version.go",
-		`(kept < history ||`,
-		`(kept < history-1 ||`},
-	{"customData goes with the version", "baked, then kept", "5", "internal/capture/model.go",
-		"\t\tpatch.CustomData = &kept.Data\n",
-		"\t\t_ = kept.Data\n"},
-	{"interrupted capture finished though the Node is deleted", "Node of the stopped donor deleted, and killed", "10", "internal/capture/capture.go",
-		`err == nil && rec.Open() && rec.Subject == c.asked.Node:`,
-		`err == nil && rec.Open() && rec.Subject == "":`},
+		`"generalized-snapshot", "start", "uncordon", "unprotect"}`,
+		`"generalized-snapshot"}`},
+	{"snapshot of a stopped donor", "donor started while its disk is copied", "5", "internal/capture/copy.go",
+		`return done, c.stillDown(ctx)`,
+		`return done, nil`},
+	{"donor uncordoned once it is Ready", "donor that is Ready from before its stop while it boots", "12", "internal/capture/steps.go",
+		`When: []string{"snapshot"}, Needs: []string{"start"},`,
+		`When: []string{"snapshot"},`},
+	{"model changed while the scale set is at rest", "deletion that is preempted while the version is built", "13", "internal/capture/model.go",
+		`if why != "" && c.waitsForRest(p, row, why) {`,
+		`if why == "none" && c.waitsForRest(p, row, why) {`},
+	{"workbench protected while the copy is attached", "capture twice a day", "12", "internal/capture/steps.go",
+		`When: []string{"save"}, Needs: []string{"detach"},
+				Do: c.unprotectWorkbench`,
+		`When: []string{"save"},
+				Do: c.unprotectWorkbench`},
+	{"kured's lock given back", "capture twice a day", "7", "internal/capture/copy.go",
+		`return done, c.Cluster.ReleaseReboots(ctx, c.rebootHolder())`,
+		`return done, ctx.Err()`},
+	{"kured's lock of others respected", "kured reboots another node", "12", "internal/cluster/kube/kured/lock.go",
+		`if lock.NodeID == holder || lock.expired(now) {`,
+		`if lock.NodeID != "" || lock.expired(now) {`},
+	{"extensions listed until they are gone", "extension that is deleted at the eleventh time", "4", "internal/capture/extensions.go",
+		`	is := func(pool fleet.Pool) bool { return !hasExtension(pool.Model.Extensions, name) }
+	w, err := c.changePool(ctx, p, "extensions", change, is, func(context.Context, fleet.Pool) error { return nil })
+	if err != nil || w.In > 0 {
+		return w, err
+	}
+	c.extension = ""
+	return in(time.Millisecond, "deleted extension %s", name), nil`,
+		`	is := func(pool fleet.Pool) bool { return c.tried[name] || !hasExtension(pool.Model.Extensions, name) }
+	w, err := c.changePool(ctx, p, "extensions", change, is, func(context.Context, fleet.Pool) error { c.tried[name] = true; return nil })
+	if err != nil || w.In > 0 {
+		return w, err
+	}
+	return in(0, "deleted extension %s, %s", name, time.Millisecond), nil`},
+	{"customData kept unless --bootstrap baked", "capture twice a day", "5", "internal/capture/model.go",
+		`	case c.req.Bakes():
+		patch`,
+		`	case c.req.Bakes(), s.LastCustomData == "":
+		patch`},
+	{"copy of the disk deleted", "capture twice a day", "7", "internal/capture/steps.go",
+		`When: []string{"generalized-snapshot"}, Needs: []string{"detach"},`,
+		`Needs: []string{"detach"},`},
+	{"another donor's snapshot replaced", "left by an earlier capture", "10", "internal/prototype/course.go",
+		`strings.EqualFold(s.Tags[fleet.TagBuiltFrom], options.Node)`,
+		`s.Tags[fleet.TagBuiltFrom] != ""`},
+	{"conflict repeated", "conflict at the model's change", "10", "internal/workflow/policy.go",
+		`fleet.KindThrottled, fleet.KindConflict,`,
+		`fleet.KindThrottled,`},
 }
 
 // TestMutants checks that the bugs still apply to the code; with -mutants it plants them.
@@ -87,7 +117,7 @@ func TestMutants(t *testing.T) {
 				}
 			}
 			name := regexp.QuoteMeta(strings.ReplaceAll(m.story, " ", "_"))
-			cmd := exec.CommandContext(t.Context(), "go", "test", "-overlay", overlay, "-vet=off", "-count=1", "-timeout=2m", "-run", "^TestStories$/^"+name+"$", ".")
+			cmd := exec.CommandContext(t.Context(), "go", "test", "-overlay", overlay, "-vet=off", "-count=1", "-timeout=2m", "-run", "^TestStories$/^"+name+"$", ".", "-args", "-program", "capture")
 			out, err := cmd.CombinedOutput()
 			if err == nil || !strings.Contains(string(out), "invariant "+m.invariant+": ") {
 				t.Errorf("story %q does not break invariant %s: %v\n%s", m.story, m.invariant, err, out)

@@ -4,6 +4,7 @@ import (
 	"encoding/json"
 	"net/http"
 	"path"
+	"slices"
 	"strings"
 	"time"
 
@@ -11,6 +12,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 
+	"github.com/ortet/ortet/internal/azsim"
 	"github.com/ortet/ortet/internal/fleet"
 )
 
@@ -87,6 +89,8 @@ func (w *world) neighbour(e Event, p *process) bool {
 		w.scaleOut(1)
 	case "autoscaler deletes empty nodes":
 		w.scaleIn()
+	case "autoscaler adds a node while it deletes one":
+		w.preemptDeletion()
 	case "kured reboots":
 		w.kuredReboots(e.For)
 	case "snapshot deleted":
@@ -194,6 +198,30 @@ func (w *world) scaleIn() {
 		w.mu.Unlock()
 	}
 	w.observeRest()
+}
+
+// preemptDeletion leaves an instance Deleting in a set that is Succeeded, for ten minutes.
+func (w *world) preemptDeletion() {
+	name := slices.Max(w.nodeNames())
+	c := w.computerOf(name)
+	w.touch(name, c.ResourceID, "capacity")
+	ids := object{"instanceIds": []string{path.Base(c.ID)}}
+	err := w.azure.AddFault(azsim.Fault{Action: setType + "/delete/action", Effect: azsim.EffectNeverEnds, Count: 1})
+	if err == nil {
+		err = w.request(http.MethodPost, w.pool+"/delete", computeAPI, ids)
+	}
+	if err != nil {
+		w.broken(0, "cannot begin a deletion: %v", err)
+	}
+	w.scaleOut(1)
+	w.after(10*time.Minute, func() {
+		if w.request(http.MethodPost, w.pool+"/delete", computeAPI, ids) == nil {
+			now := w.modelNow().capacity
+			w.mu.Lock()
+			w.capacity = now
+			w.mu.Unlock()
+		}
+	})
 }
 
 func (w *world) hasCopy(c *computer) bool {

@@ -3,6 +3,7 @@ package simulate
 import (
 	"errors"
 	"fmt"
+	"maps"
 	"net/http"
 	"slices"
 	"strings"
@@ -45,6 +46,8 @@ func playIn(s Story) (r result) {
 		case "scale out":
 			w.scaleOut(ask.N)
 			time.Sleep(10 * time.Minute)
+		case "set image":
+			w.setImage(ask.To)
 		default:
 			w.pursue(i, ask)
 		}
@@ -56,6 +59,9 @@ func playIn(s Story) (r result) {
 		time.Sleep(time.Hour) // what is under way ends
 		w.checkOver()
 		w.checkOthers()
+		if n := w.counts[s.Single]; s.Single != "" && n != 1 {
+			w.broken(10, "%s was sent %d times", s.Single, n)
+		}
 	}
 	w.close()
 	for _, p := range w.processes {
@@ -115,9 +121,13 @@ func (w *world) putRight(ask Ask, err error) (hopeless bool) {
 	if r := new(workflow.Refused); errors.As(err, &r) && slices.ContainsFunc(r.Problems, func(p fleet.Problem) bool { return p.Code == "NoWorkbench" }) {
 		w.scaleOut(int64(max(1, w.story.Pool.Zones)))
 	}
-	for _, name := range w.nodeNames() {
-		c := w.computerOf(name)
-		if c == nil || !w.isTouched(name) {
+	w.mu.Lock()
+	all := slices.Collect(maps.Values(w.computers)) // of deleted Nodes, too: a kubelet that starts registers its Node
+	w.mu.Unlock()
+	slices.SortFunc(all, func(a, b *computer) int { return strings.Compare(a.node(), b.node()) })
+	for _, c := range all {
+		name := c.node()
+		if !w.isTouched(name) {
 			continue
 		}
 		if !w.isOn(c, 0) && w.isTouched("stopped "+name) {

@@ -33,7 +33,7 @@ func (w *world) checkRequest(p *process, req request, r *http.Request) func(*htt
 		w.checkDetach(p, about)
 	}
 	node, _ := strings.CutPrefix(about, "nodes/")
-	before := w.kube.Node(node)
+	before, lock := w.kube.Node(node), w.kuredHolder()
 	return func(answer *http.Response) {
 		if answer == nil || answer.StatusCode >= 300 {
 			return
@@ -41,7 +41,10 @@ func (w *world) checkRequest(p *process, req request, r *http.Request) func(*htt
 		p.mu.Lock()
 		p.changes++
 		p.mu.Unlock()
-		if bench := w.workbench(); bench != nil && strings.HasPrefix(about, "kube-system/") && w.isOn(bench, 0) {
+		if now := w.kuredHolder(); strings.HasPrefix(about, "kube-system/") && now != lock && lock != "" && !strings.HasPrefix(lock, "ortet/") {
+			w.broken(12, "%s replaces kured's lock of %s by one of %q", p.name, lock, now)
+		}
+		if bench := w.workbench(); bench != nil && w.isOn(bench, 0) {
 			w.checkAttached(bench.node())
 		}
 		after := w.kube.Node(node)
@@ -135,12 +138,18 @@ func (w *world) checkAttached(node string) {
 	if s.annotations[fleet.AnnotationScaleDownDisabled] != "true" || !s.scaleIn {
 		w.broken(12, "a copy is attached to %s, which is not protected", node)
 	}
-	if d := w.kube.DaemonSet("kube-system", "kured"); d != nil {
-		var lock struct{ NodeID string }
-		if json.Unmarshal([]byte(d.Annotations[kuredLock]), &lock) != nil || !strings.HasPrefix(lock.NodeID, "ortet/") {
-			w.broken(12, "a copy is attached to %s while kured's lock is %q", node, lock.NodeID)
-		}
+	if holder := w.kuredHolder(); w.story.Pool.Kured && !strings.HasPrefix(holder, "ortet/") {
+		w.broken(12, "a copy is attached to %s while kured's lock is %q", node, holder)
 	}
+}
+
+// kuredHolder is who has kured's lock, "" for none.
+func (w *world) kuredHolder() string {
+	var lock struct{ NodeID string }
+	if d := w.kube.DaemonSet("kube-system", "kured"); d == nil || json.Unmarshal([]byte(d.Annotations[kuredLock]), &lock) != nil {
+		return ""
+	}
+	return lock.NodeID
 }
 
 // observeRest notes since when the set is not at rest.

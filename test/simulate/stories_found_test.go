@@ -11,8 +11,17 @@ func slow(at string, n int) Story {
 const (
 	instance0  = "virtualMachineScaleSets/pool1/virtualMachines/0"
 	definition = "galleries/SIG_azsim/images/kamino-pool1-prototype"
+	powerOff   = "azure POST " + instance0 + "/powerOff"
 	longer     = 30 * day
 )
+
+// failures are n operations of a request that fail.
+func failures(n int, at string) (events []Event) {
+	for i := range n {
+		events = append(events, Event{At: at, N: i + 1, What: "operation fails"})
+	}
+	return events
+}
 
 // found are stories of planted bugs that no other story and no single event shows.
 var found = []Story{
@@ -44,7 +53,35 @@ var found = []Story{
 	{Name: "killed with a snapshot, and another donor is named", Seed: 50, Pool: usual, Asks: []Ask{{Do: "capture", Once: true}, {Do: "capture", Node: 2}}, Happen: []Event{
 		{At: "azure POST virtualMachineScaleSets/pool1/virtualMachines/0/start", What: "kill before"}}},
 	{Name: "interrupted while the pod works", Seed: 51, Pool: usual, Asks: []Ask{{Do: "capture"}}, Happen: []Event{
-		{At: "kube GET ortet-system/pods/ortet-generalize-pool1-CAPTURE-1", N: 3, What: "interrupt"}}},
+		{At: "kube GET ortet-system/pods/ortet-generalize-pool1-1", N: 3, What: "interrupt"}}},
 	{Name: "autoscaler preempts the model's change", Seed: 1, Pool: usual, Asks: []Ask{{Do: "capture", Grow: 1, History: 2}}, Happen: []Event{
 		{At: "azure DELETE snapshots/snapshot_pool1_generalized", What: "autoscaler adds a node"}}},
+	{Name: "Node of the donor deleted, and its instance stopped", Seed: 0x465, Pool: usual, Asks: []Ask{{Do: "capture"}}, Happen: []Event{
+		{At: "kube PATCH default/machines/pool1000000", What: "node deleted", Target: "donor"},
+		{At: "kube DELETE ortet-system/leases/ortet-pool1-fd34c415d62c", What: "instance stopped", Target: "donor"}}},
+	{Name: "killed after the cordon", Seed: 60, Pool: usual, Asks: []Ask{{Do: "capture"}}, Happen: []Event{
+		{At: "kube PATCH nodes/pool1000000", N: 2, What: "kill after"}}},
+	{Name: "killed after the workbench is annotated", Seed: 61, Pool: usual, Asks: []Ask{{Do: "capture"}}, Happen: []Event{
+		{At: "kube PATCH nodes/pool1000001", What: "kill after"}}},
+	{Name: "killed with kured's lock, and another donor is named", Seed: 62, Pool: usual, Asks: []Ask{{Do: "capture", Once: true}, {Do: "capture", Node: 2}}, Happen: []Event{
+		{At: "kube PATCH kube-system/daemonsets/kured", What: "kill after"}}},
+	{Name: "killed with a complete version, and another donor is named", Seed: 63, Pool: usual, Asks: []Ask{{Do: "capture", Once: true}, {Do: "capture", Node: 2}}, Happen: []Event{
+		{At: "azure PATCH virtualMachineScaleSets/pool1", What: "kill before"}}},
+	{Name: "interrupted with a snapshot, which the next process uses", Seed: 64, Pool: usual, Asks: []Ask{{Do: "capture"}}, Single: powerOff, Happen: []Event{
+		{At: "azure PUT " + definition + "/versions/2000.01.01", What: "interrupt"}}},
+	{Name: "workbench stopped while the pod works, and replaced", Seed: 65, Pool: usual, Asks: []Ask{{Do: "capture"}}, Single: powerOff, Happen: []Event{
+		{At: "kube GET ortet-system/pods/ortet-generalize-pool1-1", N: 2, What: "instance stopped", Target: "workbench"}}},
+	{Name: "API server away while the version is built", Seed: 66, Pool: usual, Asks: []Ask{{Do: "capture"}}, Single: powerOff, Happen: []Event{
+		{At: "kube PUT ortet-system/leases/ortet-pool1-fd34c415d62c", N: 3, What: "away for 20 minutes"}}},
+	{Name: "extension that is deleted at the eleventh time", Seed: 67, Pool: usual, Asks: []Ask{{Do: "capture"}}, Happen: failures(10, "azure DELETE virtualMachineScaleSets/pool1/extensions/vmssCSE")},
+	{Name: "laptop that sleeps while another process locks the pool", Seed: 1, Pool: usual, Asks: []Ask{{Do: "capture", Grow: 1, History: 2}}, Happen: []Event{
+		{At: "kube GET default/machines/pool1000000", N: 2, What: "laptop sleeps and another ortet begins", For: 303 * time.Second}}},
+	{Name: "donor that its owner stops when the capture does", Seed: 70, Pool: usual, Asks: []Ask{{Do: "capture"}}, Happen: []Event{
+		{At: "azure GET " + instance0, N: 6, What: "instance stopped", Target: "donor"}}},
+	{Name: "conflict at the model's change", Seed: 71, Pool: usual, Asks: []Ask{{Do: "capture"}}, Happen: []Event{
+		{At: "azure PATCH virtualMachineScaleSets/pool1", What: "conflict"}}},
+	{Name: "deletion that is preempted while the version is built", Seed: 69, Pool: usual, Asks: []Ask{{Do: "capture"}}, Happen: []Event{
+		{At: "azure PUT " + definition + "/versions/2000.01.01", What: "autoscaler adds a node while it deletes one"}}},
+	{Name: "baked, and a node added before the model has its customData", Seed: 68, Pool: with(func(p *Pool) { p.Latest = true }), Asks: []Ask{{Do: "capture", Baked: true}}, Happen: []Event{
+		{At: "azure PATCH virtualMachineScaleSets/pool1", What: "autoscaler adds a node"}}},
 }

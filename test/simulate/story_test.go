@@ -16,6 +16,8 @@ type Story struct {
 	Happen []Event
 	// Cannot says why the last ask may end with 1 or 3; "" requires 0.
 	Cannot string
+	// Single names a request that is sent once.
+	Single string
 }
 
 // A Pool is the scale set at the beginning. Its first instance is the donor.
@@ -51,9 +53,9 @@ type Pool struct {
 
 // An Ask is one command of an operator, or what others do between two commands.
 type Ask struct {
-	Do             string // capture, rollback, scale out, wait
+	Do             string // capture, rollback, scale out, set image, wait
 	Node           int    // the donor's instance
-	To             string // of a rollback
+	To             string // of a rollback; image of set image
 	N              int64  // of scale out
 	For            time.Duration
 	Grow           int64

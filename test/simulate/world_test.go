@@ -85,6 +85,7 @@ type world struct {
 	touched     map[string]bool                            // objects that neighbours changed, by name or lower-case id
 	model       model                                      // as others have it
 	before      map[string]*armcompute.GalleryImageVersion // when the ask began
+	imageBefore string                                     // the model's, when the ask began
 	workbenches map[string]bool
 	capacity    int64     // that others asked for
 	unrest      time.Time // since when the set has not been at rest; zero at rest
@@ -265,7 +266,8 @@ func (w *world) setUpGallery(settle func(string, fleet.ResourceID, string, any) 
 	left := object{}
 	if w.story.Pool.Leftover {
 		w.earlier = prototype.CaptureName(w.begin, "")
-		snapshot, empty, left = w.names.Snapshot, w.names.WorkDisk, object{fleet.TagCapture: w.earlier, fleet.TagCreatedBy: "ortet test"}
+		snapshot, empty, left = w.names.Snapshot, w.names.WorkDisk, object{fleet.TagCapture: w.earlier, fleet.TagCreatedBy: "ortet test",
+			fleet.TagBuiltFrom: "pool1000099", fleet.TagBuiltAt: w.begin.UTC().Format(fleet.BuiltAtLayout)}
 	}
 	w.disks[azsim.Volume(low(empty))] = &disk{generalized: true}
 	tags := object{fleet.TagCreatedBy: "ortet test", fleet.TagReason: "earlier captures"}
