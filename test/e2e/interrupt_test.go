@@ -41,7 +41,7 @@ func interrupted(t *testing.T, w *world) {
 	var other outcome
 	first, err := p.try(t.Context(), func(process *os.Process) func(line) os.Signal {
 		return func(l line) os.Signal {
-			if other.args == nil && l.step == "hold" && l.state == "done" {
+			if other.args == nil && l.step == "preflight" && l.state == "done" {
 				// It stands still, so that it does not end before the other asks.
 				stopped := process.Signal(syscall.SIGSTOP)
 				var err error
@@ -57,7 +57,7 @@ func interrupted(t *testing.T, w *world) {
 	first.exits(t, exitDone)
 	host, err := os.Hostname()
 	must(t, err)
-	other.exits(t, exitRefused).says(t, "holds it since", host)
+	other.exits(t, exitRefused).says(t, "has the pool lock since", host)
 
 	day := time.Now().UTC().Format("2006.01.02")
 	if got := p.versions(t); !slices.Equal(got, []string{day}) {

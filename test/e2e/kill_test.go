@@ -57,7 +57,7 @@ func (p *pool) killed(t *testing.T, kill func(*os.Process) func(line) os.Signal)
 	p.run2pods(t, "app", donor, "example.invalid/app:"+p.short)
 	before := p.node(t, donor)
 	day := time.Now().UTC().Format("2006.01.02")
-	args := baked("capture", donor, "--workbench="+bench)
+	args := baked("capture", donor, "--workbench="+bench, "--lease-duration=5s")
 
 	const least, most = 15, 100
 	last, times := outcome{code: exitKilled}, -1
@@ -108,7 +108,7 @@ func killedElsewhere(t *testing.T, w *world) {
 	_, err := p.kube.CoordinationV1().Leases(namespace).Patch(t.Context(), kube.LeaseName(string(p.id())), types.MergePatchType, patch, metav1.PatchOptions{})
 	must(t, err)
 	o := p.ortet(t, nil, baked("capture", second, "--workbench="+bench)...).exits(t, exitDone)
-	if waited := o.when("hold", "done").Sub(o.when("hold", "started")); waited < 4*time.Second || waited > 20*time.Second {
+	if waited := o.when("preflight", "done").Sub(o.when("preflight", "started")); waited < 4*time.Second || waited > 20*time.Second {
 		t.Errorf("waited %s for a Lease of 5s\n%s", waited, o)
 	}
 	day := time.Now().UTC().Format("2006.01.02")

@@ -7,7 +7,7 @@
 // what happens at which request. A world (world_test.go) is azsim and kubesim
 // with what joins them: kubelets and controllers (nodes_test.go), disks
 // (disks_test.go) and the pods of ortet-node (pods_test.go). A process is one
-// engine as ortet makes it; the operator repeats the command until it ends in a
+// service as ortet makes it; the operator repeats the command until it ends in a
 // way that the documentation describes.
 //
 // The sweep (sweep_test.go) plays a story once for each of its requests and each

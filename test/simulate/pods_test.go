@@ -196,11 +196,7 @@ func seal(to string, kind wire.SealedKind, name, text string) (wire.SealedItem, 
 	if err != nil {
 		return wire.SealedItem{}, err
 	}
-	key, err := ecdh.X25519().NewPublicKey(raw)
-	if err != nil {
-		return wire.SealedItem{}, err
-	}
-	public, err := hpke.NewDHKEMPublicKey(key)
+	public, err := hpke.DHKEM(ecdh.X25519()).NewPublicKey(raw)
 	if err != nil {
 		return wire.SealedItem{}, err
 	}
