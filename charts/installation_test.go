@@ -24,8 +24,8 @@ import (
 	"github.com/ortet/ortet/internal/cluster"
 	"github.com/ortet/ortet/internal/cluster/kube"
 	"github.com/ortet/ortet/internal/fleet"
-	"github.com/ortet/ortet/internal/journal"
 	"github.com/ortet/ortet/internal/wire"
+	"github.com/ortet/ortet/internal/workflow/journal"
 	"github.com/ortet/ortet/test/controlplane"
 )
 
@@ -268,7 +268,7 @@ func (i *installation) captures(t *testing.T, c *kube.Cluster, on string) {
 	check("hold the pool", err)
 	r, err := c.Journals().Load(i.ctx, accountsPool)
 	if fleet.Is(err, fleet.KindNotFound) {
-		r, err = journal.Record{Capture: "20261121-1", Kind: "capture", Pool: accountsPool, Donor: on, Begun: time.Unix(1790000000, 0).UTC(), Request: []byte("{}")}, nil
+		r, err = journal.Record{Schema: journal.Schema, Name: "20261121-1", Kind: "capture", Pool: accountsPool, Subject: on, Begun: time.Unix(1790000000, 0).UTC(), Request: []byte("{}")}, nil
 	}
 	check("read the journal", err)
 	for range 2 {

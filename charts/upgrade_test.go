@@ -162,8 +162,8 @@ func TestUpgradeKeepsRecordsWithACaptureOpen(t *testing.T) {
 	}
 
 	c := i.capture()
-	if r, err := c.Journals().Load(i.ctx, accountsPool); err != nil || r.Donor != on {
-		t.Errorf("the capture's journal: %v, of %s", err, r.Donor)
+	if r, err := c.Journals().Load(i.ctx, accountsPool); err != nil || r.Subject != on {
+		t.Errorf("the capture's journal: %v, of %s", err, r.Subject)
 	}
 	if held, _, err := c.Holding(i.ctx, accountsPool); err != nil || held.Holder != captureHolder {
 		t.Errorf("the pool is held by %q, %v", held.Holder, err)
