@@ -6,17 +6,17 @@ import (
 	"iter"
 	"time"
 
+	"github.com/ortet/ortet/internal/capture"
 	"github.com/ortet/ortet/internal/donors"
-	"github.com/ortet/ortet/internal/engine"
 	"github.com/ortet/ortet/internal/fleet"
 	"github.com/ortet/ortet/internal/prototype"
 )
 
-// Doors are those of engine.Engine that are used.
-type Doors interface {
-	Capture(ctx context.Context, request engine.CaptureRequest) (engine.CaptureResult, error)
-	Plan(ctx context.Context, request engine.CaptureRequest) (prototype.Plan, error)
-	Status(ctx context.Context, pools []fleet.ResourceID) ([]engine.PoolStatus, error)
+// A Service captures: capture.Service.
+type Service interface {
+	Capture(ctx context.Context, request capture.Request) (capture.Result, error)
+	Plan(ctx context.Context, request capture.Request) (prototype.Plan, error)
+	Status(ctx context.Context, pools []fleet.ResourceID) ([]capture.PoolStatus, error)
 }
 
 // Nodes are the cluster's; cluster.Cluster has them.
@@ -24,14 +24,14 @@ type Nodes interface {
 	Nodes(ctx context.Context) iter.Seq2[fleet.Node, error]
 }
 
-// Config is what an Auto works with. Doors and Nodes are required.
+// Config is what an Auto works with. Service and Nodes are required.
 type Config struct {
-	// Doors gives the engine for one pool, so that what it reports can name the pool.
-	Doors  func(pool fleet.ResourceID) Doors
-	Nodes  Nodes
-	Policy donors.Policy
+	// Service gives that for one pool, so that what it reports can name the pool.
+	Service func(pool fleet.ResourceID) Service
+	Nodes   Nodes
+	Policy  donors.Policy
 	// Request is that of every capture, but for its Node and Check.
-	Request engine.CaptureRequest
+	Request capture.Request
 	// MaxParallel is how many pools are captured at a time; less than 1 means 4.
 	MaxParallel int
 	Now         func() time.Time // nil means time.Now
@@ -42,8 +42,8 @@ type Auto struct{ c Config }
 
 // New checks the configuration. It asks nothing of Azure or the cluster.
 func New(c Config) (*Auto, error) {
-	if c.Doors == nil || c.Nodes == nil {
-		return nil, errors.New("auto: an engine and the cluster's nodes are needed")
+	if c.Service == nil || c.Nodes == nil {
+		return nil, errors.New("auto: a service that captures and the cluster's nodes are needed")
 	}
 	if err := c.Policy.Check(); err != nil {
 		return nil, err
@@ -89,14 +89,14 @@ type Result struct {
 	// Because is why: the choice's, or why it is left out.
 	Because string `json:"because,omitempty"`
 	Donor   string `json:"donor,omitempty"`
-	Exit    int    `json:"exit"` // engine.ExitCode of Err
+	Exit    int    `json:"exit"` // workflow.ExitCode of Err
 	Error   string `json:"error,omitempty"`
 	// Problems are why it was refused, Left is what needs a person.
 	Problems []fleet.Problem `json:"problems,omitempty"`
 	Left     []string        `json:"left,omitempty"`
 	// Passed are donors that were chosen first and could not be used, each with why.
-	Passed  []string              `json:"passed,omitempty"`
-	Capture *engine.CaptureResult `json:"capture,omitempty"`
-	Plan    *prototype.Plan       `json:"plan,omitempty"`
-	Err     error                 `json:"-"`
+	Passed  []string        `json:"passed,omitempty"`
+	Capture *capture.Result `json:"capture,omitempty"`
+	Plan    *prototype.Plan `json:"plan,omitempty"`
+	Err     error           `json:"-"`
 }

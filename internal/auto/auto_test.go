@@ -11,10 +11,12 @@ import (
 	"time"
 
 	"github.com/ortet/ortet/internal/auto"
+	"github.com/ortet/ortet/internal/capture"
 	"github.com/ortet/ortet/internal/donors"
-	"github.com/ortet/ortet/internal/engine"
 	"github.com/ortet/ortet/internal/fleet"
 	"github.com/ortet/ortet/internal/prototype"
+	"github.com/ortet/ortet/internal/rollback"
+	"github.com/ortet/ortet/internal/workflow"
 )
 
 var now = time.Date(2026, 11, 26, 0, 42, 0, 0, time.UTC)
@@ -25,8 +27,8 @@ const group = "/subscriptions/s/resourceGroups/g/providers/Microsoft.Compute/vir
 type world struct {
 	mu       sync.Mutex
 	nodes    []fleet.Node
-	pools    map[string]*engine.PoolStatus
-	capture  func(w *world, q engine.CaptureRequest) error // nil means that it succeeds
+	pools    map[string]*capture.PoolStatus
+	capture  func(w *world, q capture.Request) error // nil means that it succeeds
 	captured []string
 	running  int
 	most     int
@@ -34,11 +36,11 @@ type world struct {
 }
 
 // pool adds one with nodes NAME0, NAME1, …, the first Ready longest.
-func (w *world) pool(name string, nodes int, change func(*engine.PoolStatus)) {
-	s := &engine.PoolStatus{Pool: fleet.Pool{ID: fleet.ResourceID(group + name), Name: name, Model: fleet.Model{Linux: true}}}
+func (w *world) pool(name string, nodes int, change func(*capture.PoolStatus)) {
+	s := &capture.PoolStatus{Pool: fleet.Pool{ID: fleet.ResourceID(group + name), Name: name, Model: fleet.Model{Linux: true}}}
 	for i := range nodes {
 		id := fmt.Sprint(i)
-		s.Instances = append(s.Instances, engine.InstanceStatus{InstanceID: id, Created: now.Add(-time.Duration(9-i) * 24 * time.Hour)})
+		s.Instances = append(s.Instances, capture.InstanceStatus{InstanceID: id, Created: now.Add(-time.Duration(9-i) * 24 * time.Hour)})
 		w.nodes = append(w.nodes, fleet.Node{
 			Name: name + id, ProviderID: "azure://" + group + name + "/virtualMachines/" + id, OS: "linux",
 			Ready: true, ReadySince: now.Add(-time.Duration(9-i) * 24 * time.Hour),
@@ -48,7 +50,7 @@ func (w *world) pool(name string, nodes int, change func(*engine.PoolStatus)) {
 		change(s)
 	}
 	if w.pools == nil {
-		w.pools = map[string]*engine.PoolStatus{}
+		w.pools = map[string]*capture.PoolStatus{}
 	}
 	w.pools[name] = s
 }
@@ -75,17 +77,17 @@ func (w *world) Nodes(context.Context) iter.Seq2[fleet.Node, error] {
 	}
 }
 
-func (w *world) Status(_ context.Context, pools []fleet.ResourceID) ([]engine.PoolStatus, error) {
+func (w *world) Status(_ context.Context, pools []fleet.ResourceID) ([]capture.PoolStatus, error) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	return []engine.PoolStatus{*w.pools[pools[0].Name()]}, nil
+	return []capture.PoolStatus{*w.pools[pools[0].Name()]}, nil
 }
 
-func (w *world) Plan(_ context.Context, q engine.CaptureRequest) (prototype.Plan, error) {
+func (w *world) Plan(_ context.Context, q capture.Request) (prototype.Plan, error) {
 	return prototype.Plan{Donor: q.Node}, nil
 }
 
-func (w *world) Capture(ctx context.Context, q engine.CaptureRequest) (engine.CaptureResult, error) {
+func (w *world) Capture(ctx context.Context, q capture.Request) (capture.Result, error) {
 	w.mu.Lock()
 	w.running++
 	w.most = max(w.most, w.running)
@@ -93,7 +95,7 @@ func (w *world) Capture(ctx context.Context, q engine.CaptureRequest) (engine.Ca
 		if err := w.capture(w, q); err != nil {
 			w.running--
 			w.mu.Unlock()
-			return engine.CaptureResult{}, err
+			return capture.Result{}, err
 		}
 	}
 	s := w.pools[q.Node[:len(q.Node)-1]]
@@ -110,21 +112,21 @@ func (w *world) Capture(ctx context.Context, q engine.CaptureRequest) (engine.Ca
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	if w.running--; err != nil {
-		return engine.CaptureResult{}, err
+		return capture.Result{}, err
 	}
 	w.captured = append(w.captured, q.Node)
 	s.Versions = append(s.Versions, version(now))
-	return engine.CaptureResult{Version: s.Pool.ID + "/v", Resumed: resumed}, nil
+	return capture.Result{Version: s.Pool.ID + "/v", Resumed: resumed}, nil
 }
 
-func version(at time.Time) engine.VersionStatus {
-	return engine.VersionStatus{ImageVersion: fleet.ImageVersion{Name: at.Format("2006.01.02"), ProvisioningState: "Succeeded"}, BuiltAt: at}
+func version(at time.Time) capture.VersionStatus {
+	return capture.VersionStatus{ImageVersion: fleet.ImageVersion{Name: at.Format("2006.01.02"), ProvisioningState: "Succeeded"}, BuiltAt: at}
 }
 
 func (w *world) auto(t *testing.T, change func(*auto.Config)) *auto.Auto {
 	t.Helper()
 	c := auto.Config{
-		Doors: func(fleet.ResourceID) auto.Doors { return w }, Nodes: w, Now: func() time.Time { return now },
+		Service: func(fleet.ResourceID) auto.Service { return w }, Nodes: w, Now: func() time.Time { return now },
 		Policy: donors.Policy{MinReady: time.Hour},
 	}
 	if change != nil {
@@ -164,8 +166,8 @@ func expect(t *testing.T, lines []string, parts ...string) {
 	}
 }
 
-func old(s *engine.PoolStatus) {
-	s.Versions = []engine.VersionStatus{version(now.Add(-72 * time.Hour))}
+func old(s *capture.PoolStatus) {
+	s.Versions = []capture.VersionStatus{version(now.Add(-72 * time.Hour))}
 }
 
 func TestPoolsThatAreDueAreCaptured(t *testing.T) {
@@ -174,11 +176,11 @@ func TestPoolsThatAreDueAreCaptured(t *testing.T) {
 		w.pool(name, 2, nil)
 	}
 	w.pool("old", 2, old)
-	w.pool("rolledback", 2, func(s *engine.PoolStatus) {
+	w.pool("rolledback", 2, func(s *capture.PoolStatus) {
 		old(s)
 		s.Versions[0].RolledBack = true // it counts, so that the next night does not undo the rollback
 	})
-	w.pool("failed", 2, func(s *engine.PoolStatus) {
+	w.pool("failed", 2, func(s *capture.PoolStatus) {
 		old(s)
 		s.Versions[0].ProvisioningState = "Failed" // not a version that nodes can come from
 	})
@@ -197,54 +199,54 @@ func TestPoolsThatAreDueAreCaptured(t *testing.T) {
 }
 
 func about(on, what string) error {
-	return &engine.Refused{Problems: []fleet.Problem{{On: on, What: what}}}
+	return &workflow.Refused{Problems: []fleet.Problem{{On: on, What: what}}}
 }
 
 func TestTheNextDonorIsTaken(t *testing.T) {
 	for name, c := range map[string]struct {
-		capture func(w *world, q engine.CaptureRequest) error
+		capture func(w *world, q capture.Request) error
 		want    string
 	}{
-		"refused for its own reasons": {func(_ *world, q engine.CaptureRequest) error {
+		"refused for its own reasons": {func(_ *world, q capture.Request) error {
 			if q.Node == "a0" {
 				return about("node a0", "a budget allows no eviction")
 			}
 			return nil
 		}, `a: captured 0 a1 … passed ["a0: a budget allows no eviction"]`},
-		"its instance refused": {func(_ *world, q engine.CaptureRequest) error {
+		"its instance refused": {func(_ *world, q capture.Request) error {
 			if q.Node == "a0" {
 				return about(group+"a/virtualMachines/0", "it is stopped")
 			}
 			return nil
 		}, `a: captured 0 a1 … it is stopped`},
-		"vanished before the drain": {func(w *world, q engine.CaptureRequest) error {
+		"vanished before the drain": {func(w *world, q capture.Request) error {
 			if q.Node == "a0" {
 				w.remove("a0")
-				return &engine.Failed{Step: "drain", Err: errors.New("no such node")}
+				return &workflow.Outcome{Exit: workflow.ExitFailed, Step: "drain", Err: errors.New("no such node")}
 			}
 			return nil
 		}, `a: captured 0 a1 … passed ["a0: it is gone: step drain: no such node`},
-		"cordoned since it was chosen": {func(w *world, q engine.CaptureRequest) error {
+		"cordoned since it was chosen": {func(w *world, q capture.Request) error {
 			w.nodes[0].Unschedulable = true
 			return nil
 		}, `a: captured 0 a1 … cordoned`},
-		"its disk has what all nodes share": {func(_ *world, q engine.CaptureRequest) error {
-			return &engine.Refused{Problems: []fleet.Problem{{Code: "PoolCredentials", On: "node " + q.Node, What: "credentials"}}}
+		"its disk has what all nodes share": {func(_ *world, q capture.Request) error {
+			return &workflow.Refused{Problems: []fleet.Problem{{Code: "PoolCredentials", On: "node " + q.Node, What: "credentials"}}}
 		}, `a: failed 3 a0 … passed []`},
-		"all vanished": {func(w *world, q engine.CaptureRequest) error {
+		"all vanished": {func(w *world, q capture.Request) error {
 			w.remove(q.Node)
-			return &engine.Failed{Step: "drain", Err: errors.New("no such node")}
+			return &workflow.Outcome{Exit: workflow.ExitFailed, Step: "drain", Err: errors.New("no such node")}
 		}, `a: not due 0 … passed ["a0: it is gone: step drain: no such node; all changes were undone" "a1: it is gone`},
-		"captured by another run meanwhile": {func(w *world, q engine.CaptureRequest) error {
-			w.pools["a"].Versions = []engine.VersionStatus{version(now)}
+		"captured by another run meanwhile": {func(w *world, q capture.Request) error {
+			w.pools["a"].Versions = []capture.VersionStatus{version(now)}
 			return nil
 		}, `a: not due 0 (version 2026.11.26`},
-		"all refused": {func(_ *world, q engine.CaptureRequest) error { return about("node "+q.Node, "no") }, `a: failed 3 a2 … passed ["a0: no" "a1: no"]`},
-		"the pool is refused": {func(_ *world, q engine.CaptureRequest) error {
+		"all refused": {func(_ *world, q capture.Request) error { return about("node "+q.Node, "no") }, `a: failed 3 a2 … passed ["a0: no" "a1: no"]`},
+		"the pool is refused": {func(_ *world, q capture.Request) error {
 			return about(group+"a", "its upgrade mode is Automatic")
 		}, `a: failed 3 a0 … passed []`},
-		"it failed, and the donor is there": {func(*world, engine.CaptureRequest) error {
-			return &engine.Failed{Step: "version", Err: errors.New("quota")}
+		"it failed, and the donor is there": {func(*world, capture.Request) error {
+			return &workflow.Outcome{Exit: workflow.ExitFailed, Step: "version", Err: errors.New("quota")}
 		}, `a: failed 1 a0 … passed []`},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -257,14 +259,14 @@ func TestTheNextDonorIsTaken(t *testing.T) {
 }
 
 func TestOnePoolStopsNoOther(t *testing.T) {
-	w := &world{capture: func(_ *world, q engine.CaptureRequest) error {
+	w := &world{capture: func(_ *world, q capture.Request) error {
 		switch q.Node {
 		case "a0":
-			return &engine.Failed{Step: "version", Err: errors.New("quota")}
+			return &workflow.Outcome{Exit: workflow.ExitFailed, Step: "version", Err: errors.New("quota")}
 		case "b0":
-			return &engine.NeedsPerson{Step: "start", Err: errors.New("no capacity")}
+			return &workflow.Outcome{Exit: workflow.ExitNeedsPerson, Step: "start", Err: errors.New("no capacity")}
 		case "c0":
-			return &engine.Interrupted{Step: "drain", Err: errors.New("stopped")}
+			return &workflow.Outcome{Exit: workflow.ExitInterrupted, Step: "drain", Err: errors.New("stopped")}
 		case "d0":
 			return about(group+"d", "its upgrade mode is Automatic")
 		}
@@ -292,13 +294,13 @@ func TestOnePoolStopsNoOther(t *testing.T) {
 
 func TestPoolsThatAreNotOursToChange(t *testing.T) {
 	w := &world{}
-	w.pool("aks", 1, func(s *engine.PoolStatus) { s.Pool.Tags = map[string]string{"aks-managed-poolName": "x"} })
-	w.pool("capz", 1, func(s *engine.PoolStatus) {
+	w.pool("aks", 1, func(s *capture.PoolStatus) { s.Pool.Tags = map[string]string{"aks-managed-poolName": "x"} })
+	w.pool("capz", 1, func(s *capture.PoolStatus) {
 		s.Pool.Tags = map[string]string{"sigs.k8s.io_cluster-api-provider-azure_cluster_c": "owned"}
 	})
-	w.pool("gone", 1, func(s *engine.PoolStatus) { s.Gone, s.Unread, s.Problem = true, true, "404" })
-	w.pool("windows", 1, func(s *engine.PoolStatus) { s.Pool.Model.Linux = false })
-	w.pool("masters", 2, func(s *engine.PoolStatus) { s.JournalDenied, s.Problem = true, "forbidden" })
+	w.pool("gone", 1, func(s *capture.PoolStatus) { s.Gone, s.Unread, s.Problem = true, true, "404" })
+	w.pool("windows", 1, func(s *capture.PoolStatus) { s.Pool.Model.Linux = false })
+	w.pool("masters", 2, func(s *capture.PoolStatus) { s.JournalDenied, s.Problem = true, "forbidden" })
 	for i := range w.nodes {
 		w.nodes[i].ControlPlane = strings.HasPrefix(w.nodes[i].Name, "masters")
 	}
@@ -308,7 +310,7 @@ func TestPoolsThatAreNotOursToChange(t *testing.T) {
 		t.Errorf("exit %d, captured %v", code, w.captured)
 	}
 	// No Node's providerID names one: it is known by its ARM id alone.
-	w.pool("flexible", 0, func(s *engine.PoolStatus) { s.Pool.Orchestration = "Flexible" })
+	w.pool("flexible", 0, func(s *capture.PoolStatus) { s.Pool.Orchestration = "Flexible" })
 	for _, name := range []string{"aks", "capz", "flexible", "gone", "masters", "windows"} {
 		r := w.auto(t, nil).Run(t.Context(), []fleet.ResourceID{fleet.ResourceID(group + name)}, false, false)[0]
 		if r.Exit != 3 {
@@ -322,17 +324,17 @@ func TestPoolsThatAreNotOursToChange(t *testing.T) {
 }
 
 func TestWhatIsOpenIsFinishedFirst(t *testing.T) {
-	open := func(kind string) func(*engine.PoolStatus) {
-		return func(s *engine.PoolStatus) {
-			s.Versions = []engine.VersionStatus{version(now)}
-			s.Capture = &engine.CaptureStatus{Kind: kind, Donor: s.Pool.Name + "1"}
+	open := func(kind string) func(*capture.PoolStatus) {
+		return func(s *capture.PoolStatus) {
+			s.Versions = []capture.VersionStatus{version(now)}
+			s.Capture = &capture.CaptureStatus{Kind: kind, Donor: s.Pool.Name + "1"}
 		}
 	}
 	w := &world{}
-	w.pool("a", 2, open(prototype.KindCapture))
-	w.pool("b", 2, open(prototype.KindRollback))
-	w.pool("c", 2, func(s *engine.PoolStatus) { s.JournalDenied, s.Problem = true, "forbidden" })
-	w.pool("d", 2, func(s *engine.PoolStatus) { s.Problem = "cannot list versions" })
+	w.pool("a", 2, open(capture.Kind))
+	w.pool("b", 2, open(rollback.Kind))
+	w.pool("c", 2, func(s *capture.PoolStatus) { s.JournalDenied, s.Problem = true, "forbidden" })
+	w.pool("d", 2, func(s *capture.PoolStatus) { s.Problem = "cannot list versions" })
 	lines, code := all(t, w.auto(t, nil))
 	expect(t, lines, "a: captured 0 a1 … interrupted", "b: failed 3 … ortet rollback", "c: failed 3 … ("+group+"c)", "d: failed 3 … cannot list versions")
 	if code != 3 {
@@ -341,32 +343,32 @@ func TestWhatIsOpenIsFinishedFirst(t *testing.T) {
 }
 
 func TestAVersionThatItsCaptureDidNotPutIntoUseDoesNotCount(t *testing.T) {
-	failed := func(change func(*engine.VersionStatus)) func(*engine.PoolStatus) {
-		return func(s *engine.PoolStatus) {
+	failed := func(change func(*capture.VersionStatus)) func(*capture.PoolStatus) {
+		return func(s *capture.PoolStatus) {
 			old(s)
-			s.Capture = &engine.CaptureStatus{Kind: prototype.KindCapture, Ended: &engine.Ending{Exit: engine.ExitFailed}}
+			s.Capture = &capture.CaptureStatus{Kind: capture.Kind, Ended: &capture.Ending{Exit: workflow.ExitFailed}}
 			change(&s.Versions[0])
 		}
 	}
 	w := &world{}
-	w.pool("a", 1, failed(func(*engine.VersionStatus) {}))
-	w.pool("b", 1, failed(func(v *engine.VersionStatus) { v.InModel = true }))
-	w.pool("c", 1, failed(func(v *engine.VersionStatus) { v.RolledBack = true }))
-	w.pool("d", 1, failed(func(v *engine.VersionStatus) { v.Instances = 1 }))
+	w.pool("a", 1, failed(func(*capture.VersionStatus) {}))
+	w.pool("b", 1, failed(func(v *capture.VersionStatus) { v.InModel = true }))
+	w.pool("c", 1, failed(func(v *capture.VersionStatus) { v.RolledBack = true }))
+	w.pool("d", 1, failed(func(v *capture.VersionStatus) { v.Instances = 1 }))
 	lines, _ := all(t, w.auto(t, nil))
 	expect(t, lines, "a: captured 0 a0", "b: not due 0", "c: not due 0", "d: not due 0")
 }
 
 func TestPoolsThatTakeEachOthersNodesAreCapturedOneAfterTheOther(t *testing.T) {
 	tries := map[string]int{}
-	w := &world{capture: func(_ *world, q engine.CaptureRequest) error {
+	w := &world{capture: func(_ *world, q capture.Request) error {
 		switch tries[q.Node]++; {
 		case q.Node == "a0" && tries[q.Node] == 1:
-			return &engine.Failed{Step: prototype.StepProtectBench, Err: errors.New("it is being captured")}
+			return &workflow.Outcome{Exit: workflow.ExitFailed, Step: "protect-workbench", Err: errors.New("it is being captured")}
 		case q.Node == "b0" && tries[q.Node] == 1:
-			return &engine.Refused{Problems: []fleet.Problem{{Code: "NoWorkbench", On: "node b0", What: "no other node"}}}
+			return &workflow.Refused{Problems: []fleet.Problem{{Code: "NoWorkbench", On: "node b0", What: "no other node"}}}
 		case q.Node == "c0":
-			return &engine.Failed{Step: prototype.StepProtect, Err: errors.New("403")}
+			return &workflow.Outcome{Exit: workflow.ExitFailed, Step: "protect", Err: errors.New("403")}
 		}
 		return nil
 	}}
@@ -386,22 +388,22 @@ func TestNoPoolIsBegunOnceInterrupted(t *testing.T) {
 	ctx, cancel := context.WithCancel(t.Context())
 	cancel()
 	results := w.auto(t, nil).Run(ctx, []fleet.ResourceID{group + "a"}, true, false)
-	if auto.Exit(results) != engine.ExitInterrupted || len(w.captured) > 0 {
+	if auto.Exit(results) != workflow.ExitInterrupted || len(w.captured) > 0 {
 		t.Errorf("%+v, captured %v", results, w.captured)
 	}
 }
 
 func TestACaptureThatIsTooOldToResumeIsUndone(t *testing.T) {
-	open := func(donor string) func(*engine.PoolStatus) {
-		return func(s *engine.PoolStatus) {
-			s.Capture = &engine.CaptureStatus{Kind: prototype.KindCapture, Donor: donor}
+	open := func(donor string) func(*capture.PoolStatus) {
+		return func(s *capture.PoolStatus) {
+			s.Capture = &capture.CaptureStatus{Kind: capture.Kind, Donor: donor}
 		}
 	}
 	w := &world{stale: true}
 	w.pool("a", 2, open("a1"))
-	w.pool("b", 2, func(s *engine.PoolStatus) {
+	w.pool("b", 2, func(s *capture.PoolStatus) {
 		open("b1")(s)
-		s.Versions = []engine.VersionStatus{version(now)}
+		s.Versions = []capture.VersionStatus{version(now)}
 	})
 	lines, code := all(t, w.auto(t, nil))
 	expect(t, lines, "a: captured 0 a1 (an interrupted capture was undone; no version yet)", "b: not due 0 … version 2026.11.26")
@@ -415,11 +417,11 @@ func TestADryRunPlansWhatIsDue(t *testing.T) {
 	w.pool("a", 2, nil)
 	w.pool("b", 2, old)
 	// Its donor is gone: a run would end that capture, and take the next.
-	w.pool("c", 2, func(s *engine.PoolStatus) {
-		s.Capture = &engine.CaptureStatus{Kind: prototype.KindCapture, Donor: "c9"}
+	w.pool("c", 2, func(s *capture.PoolStatus) {
+		s.Capture = &capture.CaptureStatus{Kind: capture.Kind, Donor: "c9"}
 	})
-	w.pool("d", 2, func(s *engine.PoolStatus) {
-		s.Capture = &engine.CaptureStatus{Kind: prototype.KindCapture, Donor: "d1"}
+	w.pool("d", 2, func(s *capture.PoolStatus) {
+		s.Capture = &capture.CaptureStatus{Kind: capture.Kind, Donor: "d1"}
 	})
 	results := w.auto(t, nil).Run(t.Context(), []fleet.ResourceID{group + "a", group + "b", group + "c", group + "d"}, true, true)
 	if results[2].Donor != "c0" || results[3].Donor != "d1" {

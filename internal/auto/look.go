@@ -10,10 +10,12 @@ import (
 
 	"golang.org/x/sync/errgroup"
 
+	"github.com/ortet/ortet/internal/capture"
 	"github.com/ortet/ortet/internal/donors"
-	"github.com/ortet/ortet/internal/engine"
 	"github.com/ortet/ortet/internal/fleet"
 	"github.com/ortet/ortet/internal/prototype"
+	"github.com/ortet/ortet/internal/rollback"
+	"github.com/ortet/ortet/internal/workflow"
 )
 
 // Pools gives the Uniform scale sets that the cluster's Nodes are instances of, by id.
@@ -69,18 +71,18 @@ func (a *Auto) nodes(ctx context.Context) (map[string][]fleet.Node, error) {
 	return nodes, nil
 }
 
-func (a *Auto) status(ctx context.Context, pool fleet.ResourceID) (engine.PoolStatus, error) {
-	all, err := a.c.Doors(pool).Status(ctx, []fleet.ResourceID{pool})
+func (a *Auto) status(ctx context.Context, pool fleet.ResourceID) (capture.PoolStatus, error) {
+	all, err := a.c.Service(pool).Status(ctx, []fleet.ResourceID{pool})
 	if err != nil {
-		return engine.PoolStatus{}, err
+		return capture.PoolStatus{}, err
 	}
 	return all[0], nil
 }
 
 // look judges a pool.
-func (a *Auto) look(s engine.PoolStatus, nodes []fleet.Node, all bool) Look {
+func (a *Auto) look(s capture.PoolStatus, nodes []fleet.Node, all bool) Look {
 	p := donors.Pool{ID: s.Pool.ID}
-	instances := map[string]engine.InstanceStatus{}
+	instances := map[string]capture.InstanceStatus{}
 	for _, i := range s.Instances {
 		instances[i.InstanceID] = i
 	}
@@ -114,7 +116,7 @@ func (a *Auto) look(s engine.PoolStatus, nodes []fleet.Node, all bool) Look {
 			fmt.Sprintf("run helm upgrade, which finds it, or where ortet.pools is set add it there (%s); without the chart, grant get and update on its Secrets (docs/kubernetes-permissions.md)", s.Pool.ID))
 	case s.Problem != "":
 		refuse("Unreadable", s.Problem, "try again")
-	case c != nil && c.Ended == nil && c.Kind == prototype.KindRollback:
+	case c != nil && c.Ended == nil && c.Kind == rollback.Kind:
 		refuse("RollbackOpen", "a rollback of it has not ended", "if it is not under way, run ortet rollback "+string(s.Pool.ID)+" again, which finishes it")
 	case c != nil && c.Ended == nil:
 		l.Resumes = c.Donor
@@ -123,7 +125,7 @@ func (a *Auto) look(s engine.PoolStatus, nodes []fleet.Node, all bool) Look {
 }
 
 // owned says why a pool is not ours to change; nil where it is.
-func (a *Auto) owned(s engine.PoolStatus, nodes []fleet.Node) *fleet.Problem {
+func (a *Auto) owned(s capture.PoolStatus, nodes []fleet.Node) *fleet.Problem {
 	problem := func(code, what, wayOut string) *fleet.Problem {
 		return &fleet.Problem{Code: code, On: string(s.Pool.ID), What: what, WayOut: wayOut}
 	}
@@ -157,16 +159,16 @@ func (a *Auto) owned(s engine.PoolStatus, nodes []fleet.Node) *fleet.Problem {
 
 // counts reports whether a version decides when the next one is due. One that the last
 // capture made before it failed, as at the model, does not: nodes never came from it.
-func counts(v engine.VersionStatus, last *engine.CaptureStatus) bool {
+func counts(v capture.VersionStatus, last *capture.CaptureStatus) bool {
 	if v.ProvisioningState == "Failed" || v.ProvisioningState == "Deleting" {
 		return false
 	}
-	failed := last != nil && last.Kind == prototype.KindCapture && last.Ended != nil && last.Ended.Exit != engine.ExitDone
+	failed := last != nil && last.Kind == capture.Kind && last.Ended != nil && last.Ended.Exit != workflow.ExitDone
 	return !failed || v.InModel || v.RolledBack || v.Instances > 0
 }
 
 // madeAt is when a version's disk was captured, or else when the version was published.
-func madeAt(v engine.VersionStatus) time.Time {
+func madeAt(v capture.VersionStatus) time.Time {
 	if v.BuiltAt.IsZero() {
 		return v.Published
 	}

@@ -11,9 +11,8 @@ import (
 	"golang.org/x/sync/errgroup"
 
 	"github.com/ortet/ortet/internal/donors"
-	"github.com/ortet/ortet/internal/engine"
 	"github.com/ortet/ortet/internal/fleet"
-	"github.com/ortet/ortet/internal/prototype"
+	"github.com/ortet/ortet/internal/workflow"
 )
 
 // maxDonors bounds how many donors of a pool are tried in one run.
@@ -60,12 +59,12 @@ func (r Result) ended() Result {
 	if r.Err == nil {
 		return r
 	}
-	r.Outcome, r.Exit, r.Error = Ended, engine.ExitCode(r.Err), r.Err.Error()
-	if refused := new(engine.Refused); errors.As(r.Err, &refused) {
+	r.Outcome, r.Exit, r.Error = Ended, workflow.ExitCode(r.Err), r.Err.Error()
+	if refused := new(workflow.Refused); errors.As(r.Err, &refused) {
 		r.Problems = refused.Problems
 	}
-	if person := new(engine.NeedsPerson); errors.As(r.Err, &person) {
-		r.Left = person.Left
+	if out := new(workflow.Outcome); errors.As(r.Err, &out) && out.Exit == workflow.ExitNeedsPerson {
+		r.Left = out.Left
 	}
 	return r
 }
@@ -73,21 +72,21 @@ func (r Result) ended() Result {
 // contended reports whether a capture may have ended, before its donor left service, for
 // a node that another pool's capture used: as its workbench, or as its donor.
 func contended(err error) bool {
-	if refused := new(engine.Refused); errors.As(err, &refused) {
+	if refused := new(workflow.Refused); errors.As(err, &refused) {
 		return slices.ContainsFunc(refused.Problems, func(p fleet.Problem) bool { return p.Code == "NoWorkbench" })
 	}
-	failed := new(engine.Failed)
-	return errors.As(err, &failed) && (failed.Step == prototype.StepProtect || failed.Step == prototype.StepProtectBench)
+	failed := new(workflow.Outcome)
+	return errors.As(err, &failed) && failed.Exit == workflow.ExitFailed && (failed.Step == "protect" || failed.Step == "protect-workbench")
 }
 
 // Exit gives the gravest exit code of the results: 4, then 1, 5, 3, 0.
 func Exit(results []Result) int {
-	for _, code := range []int{engine.ExitNeedsPerson, engine.ExitFailed, engine.ExitInterrupted, engine.ExitRefused} {
+	for _, code := range []int{workflow.ExitNeedsPerson, workflow.ExitFailed, workflow.ExitInterrupted, workflow.ExitRefused} {
 		if slices.ContainsFunc(results, func(r Result) bool { return r.Exit == code }) {
 			return code
 		}
 	}
-	return engine.ExitDone
+	return workflow.ExitDone
 }
 
 // run brings one pool up to date.
@@ -96,7 +95,7 @@ func (a *Auto) run(ctx context.Context, pool fleet.ResourceID, all, dryRun bool)
 	passed := map[string]bool{}
 	for {
 		if ctx.Err() != nil {
-			r.Err = &engine.Interrupted{Step: prototype.StepPreflight, Err: context.Cause(ctx)}
+			r.Err = &workflow.Outcome{Exit: workflow.ExitInterrupted, Step: "preflight", Err: context.Cause(ctx)}
 			return r
 		}
 		looks, err := a.Looks(ctx, []fleet.ResourceID{pool}, all)
@@ -111,7 +110,7 @@ func (a *Auto) run(ctx context.Context, pool fleet.ResourceID, all, dryRun bool)
 			r.Outcome, r.Because = LeftOut, l.Left
 			return r
 		case len(l.Refused) > 0:
-			r.Err = &engine.Refused{Problems: l.Refused}
+			r.Err = &workflow.Refused{Problems: l.Refused}
 			return r
 		// The capture of a donor that is gone is ended by a run, before it takes the next.
 		case l.Resumes != "" && (!dryRun || slices.ContainsFunc(l.Candidates, isNamed(l.Resumes))):
@@ -158,9 +157,9 @@ func (a *Auto) capture(ctx context.Context, r *Result, l Look, all, dryRun bool)
 	q := a.c.Request
 	q.Node = r.Donor
 	if dryRun {
-		p, err := a.c.Doors(r.Pool).Plan(ctx, q)
+		p, err := a.c.Service(r.Pool).Plan(ctx, q)
 		if err == nil && len(p.Problems) > 0 {
-			err = &engine.Refused{Problems: p.Problems}
+			err = &workflow.Refused{Problems: p.Problems}
 		}
 		if err == nil {
 			r.Outcome, r.Plan = Planned, &p
@@ -168,7 +167,7 @@ func (a *Auto) capture(ctx context.Context, r *Result, l Look, all, dryRun bool)
 		return err
 	}
 	q.Check = func(ctx context.Context) error { return a.check(ctx, r.Pool, r.Donor, all) }
-	result, err := a.c.Doors(r.Pool).Capture(ctx, q)
+	result, err := a.c.Service(r.Pool).Capture(ctx, q)
 	r.Capture = &result
 	switch {
 	case err != nil:
@@ -202,7 +201,7 @@ func (a *Auto) check(ctx context.Context, pool fleet.ResourceID, donor string, a
 	}
 	switch {
 	case len(l.Refused) > 0:
-		return &engine.Refused{Problems: l.Refused}
+		return &workflow.Refused{Problems: l.Refused}
 	case what != "":
 	case !l.Due:
 		what = "; " + l.Because
@@ -211,7 +210,7 @@ func (a *Auto) check(ctx context.Context, pool fleet.ResourceID, donor string, a
 	default:
 		return nil
 	}
-	return &engine.Refused{Problems: []fleet.Problem{{
+	return &workflow.Refused{Problems: []fleet.Problem{{
 		Code: "NotChosen", On: "node " + donor, What: "it is no longer the donor to choose: " + strings.TrimPrefix(what, "; "), WayOut: "nothing: the pool is judged again",
 	}}}
 }
@@ -220,13 +219,13 @@ func (a *Auto) check(ctx context.Context, pool fleet.ResourceID, donor string, a
 // for reasons of its own, or is gone and all is undone. Credentials that all nodes of the
 // pool share are no such reason: the next disk would only be inspected for the same.
 func (a *Auto) another(ctx context.Context, pool fleet.ResourceID, donor string, err error) bool {
-	if refused := new(engine.Refused); errors.As(err, &refused) {
+	if refused := new(workflow.Refused); errors.As(err, &refused) {
 		return !slices.ContainsFunc(refused.Problems, func(p fleet.Problem) bool {
 			instance := fleet.ResourceID(p.On)
 			return p.Code == "PoolCredentials" || p.On != "node "+donor && !(instance.Segment("virtualMachines") != "" && instance.Parent().Equal(pool))
 		})
 	}
-	if failed := new(engine.Failed); !errors.As(err, &failed) {
+	if failed := new(workflow.Outcome); !errors.As(err, &failed) || failed.Exit != workflow.ExitFailed {
 		return false
 	}
 	looks, lookErr := a.Looks(ctx, []fleet.ResourceID{pool}, false)
@@ -239,7 +238,7 @@ func isNamed(node string) func(donors.Candidate) bool {
 
 // why says why a donor was passed over, in one line: it was refused, or it is gone.
 func why(err error) string {
-	if refused := new(engine.Refused); errors.As(err, &refused) {
+	if refused := new(workflow.Refused); errors.As(err, &refused) {
 		all := make([]string, len(refused.Problems))
 		for i, p := range refused.Problems {
 			all[i] = p.What

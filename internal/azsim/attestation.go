@@ -1,7 +1,6 @@
 package azsim
 
 import (
-	"crypto/x509"
 	"net/http"
 	"time"
 )
@@ -36,15 +35,8 @@ func (s *Server) attestor(location string) (*Attestor, error) {
 	return a, nil
 }
 
-// AttestationRoots holds the root of who signs attested documents, which stands for
-// the roots that a system trusts. It is empty where no key could be made.
-func (s *Server) AttestationRoots() *x509.CertPool {
-	pool := x509.NewCertPool()
-	pool.AppendCertsFromPEM(s.AttestationPEM())
-	return pool
-}
-
-// AttestationPEM is that root's certificate.
+// AttestationPEM is the certificate of the root of who signs attested documents. It
+// is empty where no key could be made.
 func (s *Server) AttestationPEM() []byte {
 	s.init()
 	a, err := s.attestor(s.Location)

@@ -172,9 +172,10 @@ func serverAttests(t *testing.T, l *lab) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	pool := x509.NewCertPool()
+	roots, pool := x509.NewCertPool(), x509.NewCertPool()
+	roots.AppendCertsFromPEM(s.AttestationPEM())
 	pool.AddCert(issuer)
-	if _, err := leaf.Verify(x509.VerifyOptions{Roots: s.AttestationRoots(), Intermediates: pool}); err != nil {
+	if _, err := leaf.Verify(x509.VerifyOptions{Roots: roots, Intermediates: pool}); err != nil {
 		t.Error(err)
 	}
 	if res, err := (&http.Client{Transport: s.Transport()}).Get("http://www.microsoft.com/pkiops/certs/none.crt"); err != nil || res.StatusCode != http.StatusNotFound {

@@ -83,9 +83,6 @@ func (f *Fault) compile() error {
 	return nil
 }
 
-// Check says what is wrong with a fault, nil if AddFault and WithFault take it.
-func (f Fault) Check() error { return f.compile() }
-
 type faultKey struct{}
 
 // WithFault makes the requests that come with the context meet this fault and no
@@ -93,7 +90,7 @@ type faultKey struct{}
 // happens at which request, through a Transport, which keeps a request's context.
 // Of f only the effect with its details (Status, Code, Message,
 // RetryAfterSeconds) and the name count; "" is named after the effect. A fault
-// that Check refuses is answered with 500 InvalidFault. EffectStale needs
+// that AddFault refuses is answered with 500 InvalidFault. EffectStale needs
 // Server.KeepAnswers. What a request cannot meet (EffectIgnoreNull but for a
 // PATCH, EffectStale but for a GET) does nothing.
 func WithFault(ctx context.Context, f Fault) context.Context {
@@ -178,7 +175,7 @@ func (s *Server) FaultsNow() []Fault {
 // the server's. It runs under the lock.
 func (c *call) meet() {
 	if own, _ := c.r.Context().Value(faultKey{}).(*Fault); own != nil {
-		if f := *own; f.Check() != nil || c.canMeet(&f) {
+		if f := *own; f.compile() != nil || c.canMeet(&f) {
 			c.meets(f)
 		}
 		return
@@ -237,7 +234,7 @@ func (c *call) before() *reply {
 	if c.fault == nil {
 		return nil
 	}
-	if err := c.fault.Check(); err != nil { // of a context; the server's are checked when they are added
+	if err := c.fault.compile(); err != nil { // of a context; the server's are checked when they are added
 		return errorReply(refuse(http.StatusInternalServerError, "InvalidFault", "The request's context holds an invalid fault: %v.", err))
 	}
 	switch c.fault.Effect {

@@ -59,12 +59,7 @@ func (v *View) Running(id string) bool {
 
 // An InstanceState is what the server knows of an instance beside its model.
 type InstanceState struct {
-	HostName string
-	Zone     string
-	Power    string // "running", "stopping", "stopped", "deallocating"…; "" before the first start
 	Image    string // id of the image version on its OS disk, or "publisher:offer:sku:version"
-	OSDisk   string // id of its OS disk; "" before it is made
-	Latest   bool   // it is as the scale set's model says
 	Deleting bool
 }
 
@@ -75,10 +70,8 @@ func (v *View) Instance(id string) (InstanceState, bool) {
 		return InstanceState{}, false
 	}
 	x, _ := instanceOf(e)
-	set, _ := setOf(x.set)
-	out := InstanceState{HostName: x.hostName, Zone: x.zone, Power: x.power, Latest: !x.custom && x.key == set.key, Deleting: x.leaves()}
+	out := InstanceState{Deleting: x.leaves()}
 	if x.osDisk != nil {
-		out.OSDisk = x.osDisk.id.String()
 		out.Image = x.image.source.Platform
 		if out.Image == "" {
 			out.Image = val(x.image.ref.ID)

@@ -14,7 +14,7 @@ func Changes() []fleet.Change {
 		fleet.CreateSnapshot{}, fleet.DeleteSnapshot{}, fleet.CreateDisk{}, fleet.DeleteDisk{},
 		fleet.AttachDisk{}, fleet.DetachDisk{},
 		fleet.CreateGallery{}, fleet.CreateDefinition{},
-		fleet.CreateVersion{}, fleet.TagVersion{}, fleet.ExcludeVersion{}, fleet.DeleteVersion{},
+		fleet.CreateVersion{}, fleet.TagVersion{}, fleet.DeleteVersion{},
 		fleet.PatchModel{}, fleet.DeleteExtension{}, fleet.WriteExtension{}, fleet.SetCapacity{},
 	}
 }
@@ -61,7 +61,7 @@ func Actions(verb string) []string {
 		a = []string{"Microsoft.Compute/galleries/images/read", "Microsoft.Compute/galleries/images/write"}
 	case fleet.CreateVersion{}.Verb():
 		a = []string{versionActions + "read", versionActions + "write", "Microsoft.Compute/snapshots/beginGetAccess/action"}
-	case fleet.TagVersion{}.Verb(), fleet.ExcludeVersion{}.Verb():
+	case fleet.TagVersion{}.Verb():
 		a = []string{versionActions + "read", versionActions + "write"}
 	case fleet.DeleteVersion{}.Verb():
 		a = []string{versionActions + "delete"}

@@ -30,64 +30,12 @@ const Kind = "capture"
 
 // How new nodes come to join the cluster.
 const (
-	BootstrapKeep  = "keep"  // the model's customData stays
-	BootstrapBaked = "baked" // all that a node needs is on its disk: customData becomes a no-op
+	BootstrapKeep  = prototype.BootstrapKeep
+	BootstrapBaked = prototype.BootstrapBaked
 )
 
-// A Request says which node to capture, and how. It is part of the record, so that a
-// resumed run does the same.
-type Request struct {
-	Node                  string                  `json:"node"`                            // the donor
-	Again                 bool                    `json:"again,omitempty"`                 // a second version on the same day
-	Deallocate            bool                    `json:"deallocate,omitempty"`            // instead of powering off
-	GracePeriod           time.Duration           `json:"gracePeriod,omitempty"`           // of each pod; 0 is 300 s
-	ForceDrain            bool                    `json:"forceDrain,omitempty"`            // delete what is left at the drain's deadline
-	History               int                     `json:"history,omitempty"`               // versions to keep; 0 is 3
-	Replicas              int32                   `json:"replicas,omitempty"`              // of the version; 0 is 3
-	Shallow               bool                    `json:"shallow,omitempty"`               // a version without copies, for development
-	Bootstrap             string                  `json:"bootstrap,omitempty"`             // "" is BootstrapKeep
-	AcceptPoolCredentials bool                    `json:"acceptPoolCredentials,omitempty"` // in the image
-	AcceptSecrets         []string                `json:"acceptSecrets,omitempty"`         // paths of files, or of folders that end in "/"
-	RemoveSecrets         bool                    `json:"removeSecrets,omitempty"`         // from the copy of the disk
-	ScanImages            bool                    `json:"scanImages,omitempty"`            // image layers, for all kinds of secrets
-	Extensions            prototype.ExtensionRule `json:"extensions"`                      // which of the model's go
-	NewNodes              int64                   `json:"newNodes,omitempty"`              // to add once the model is changed
-	Workbench             string                  `json:"workbench,omitempty"`             // node; "" is any that fits
-	AllowRolling          bool                    `json:"allowRolling,omitempty"`
-	ExcludeFromLatest     bool                    `json:"excludeFromLatest,omitempty"`
-	AllowOwned            bool                    `json:"allowOwned,omitempty"`
-	// Check, if not nil, is called under the pool lock before anything is changed. Its
-	// error ends the capture. A resumed capture is not checked.
-	Check func(ctx context.Context) error `json:"-"`
-}
-
-func (q Request) withDefaults() Request {
-	if q.GracePeriod <= 0 {
-		q.GracePeriod = 300 * time.Second
-	}
-	if q.History == 0 {
-		q.History = 3
-	}
-	if q.Replicas == 0 {
-		q.Replicas = 3
-	}
-	if q.Bootstrap == "" {
-		q.Bootstrap = BootstrapKeep
-	}
-	return q
-}
-
-func (q Request) bakes() bool { return q.Bootstrap == BootstrapBaked }
-
-func (q Request) options() prototype.Options {
-	return prototype.Options{
-		Node: q.Node, Again: q.Again, Deallocate: q.Deallocate, GracePeriod: q.GracePeriod, ForceDrain: q.ForceDrain,
-		History: q.History, Replicas: q.Replicas, Shallow: q.Shallow, Bake: q.bakes(),
-		AcceptPoolCredentials: q.AcceptPoolCredentials, AcceptSecrets: q.AcceptSecrets, RemoveSecrets: q.RemoveSecrets, ScanImages: q.ScanImages,
-		Extensions: q.Extensions, NewNodes: q.NewNodes,
-		AllowRolling: q.AllowRolling, ExcludeFromLatest: q.ExcludeFromLatest, AllowOwned: q.AllowOwned,
-	}
-}
+// A Request says which node to capture, and how.
+type Request = prototype.Request
 
 // A Result says what a capture did, as far as it came if it failed.
 type Result struct {
@@ -196,7 +144,7 @@ type capture struct {
 var _ workflow.Workflow = (*capture)(nil)
 
 func (s *Service) capture(q Request) *capture {
-	q = q.withDefaults()
+	q = q.WithDefaults()
 	return &capture{Service: s, ScaleSet: NewScaleSet(s.Config), asked: q, req: q, result: Result{Donor: q.Node}, events: map[string]time.Time{}, tried: map[string]bool{}}
 }
 
@@ -234,6 +182,9 @@ func (c *capture) run(ctx context.Context) error {
 	var refused *workflow.Refused
 	if workflow.ExitCode(err) == workflow.ExitFailed && errors.As(err, &refused) {
 		return refused // the inspection changes nothing
+	}
+	if out := new(workflow.Outcome); errors.As(err, &out) && out.Exit == workflow.ExitInterrupted && out.Step != "preflight" && len(out.Left) == 0 {
+		out.Left = []string{"node " + c.req.Node + " is in service as it was found"}
 	}
 	return err
 }
@@ -370,7 +321,7 @@ func (c *capture) Restore(r journal.Record) (workflow.Table, bool, error) {
 		return nil, false, err
 	}
 	c.mu.Lock()
-	c.req, c.name, c.begun, c.s = q.withDefaults(), r.Name, r.Begun, s
+	c.req, c.name, c.begun, c.s = q.WithDefaults(), r.Name, r.Begun, s
 	c.mu.Unlock()
 	copied := r.Steps["snapshot"].State == journal.Done || r.Steps["snapshot"].State == journal.Skipped
 	own := r.Subject == c.SelfNode && !copied // this process would evict itself

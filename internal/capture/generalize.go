@@ -167,13 +167,10 @@ func (c *capture) deletePod(ctx context.Context, p *workflow.Pass) (workflow.Wai
 
 // endPod asks for the end of a pod, and waits for it.
 func (c *capture) endPod(ctx context.Context, name string) (workflow.Wait, error) {
-	short, cancel := context.WithTimeout(ctx, podEvery)
-	defer cancel()
-	err := c.Cluster.DeleteJob(short, name)
-	if err != nil && ctx.Err() == nil && short.Err() != nil {
-		return in(time.Second, "waiting for the end of pod %s", name), nil
+	if gone, err := c.Cluster.DeleteJob(ctx, name); gone || err != nil {
+		return done, err
 	}
-	return done, err
+	return in(time.Second, "waiting for the end of pod %s", name), nil
 }
 
 func (c *capture) manualDeletePod() string {
@@ -233,7 +230,7 @@ func (c *capture) judge(p *workflow.Pass, report wire.GeneralizeReport) error {
 		return invalid("generalize", on, "", "%s", first(report.Message, "the disk was refused"))
 	case report.Outcome != wire.Generalized:
 		return invalid("generalize", on, "", "%s", first(report.Message, "it failed without a reason"))
-	case c.req.bakes() && len(report.Joins) == 0:
+	case c.req.Bakes() && len(report.Joins) == 0:
 		return invalid("generalize", on, "say --bootstrap keep, or let the disk hold a bootstrap kubeconfig",
 			"nothing on it lets a clone join, and --bootstrap baked leaves it nothing else")
 	}

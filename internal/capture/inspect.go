@@ -54,11 +54,7 @@ func (c *capture) inspectNow(ctx context.Context) (problems []fleet.Problem, err
 		if w, problems, err = c.inspectOnce(ctx, "inspection", c.Now().Sub(begun)); err != nil || w.In == 0 {
 			break
 		}
-		select {
-		case <-time.After(w.In):
-		case <-ctx.Done():
-			err = context.Cause(ctx)
-		}
+		err = sleep(ctx, w.In)
 	}
 	if err != nil && ctx.Err() == nil {
 		c.note("the donor's disk could not be inspected beforehand: %v", err)
@@ -66,7 +62,24 @@ func (c *capture) inspectNow(ctx context.Context) (problems []fleet.Problem, err
 	}
 	care, cancel := context.WithTimeout(context.WithoutCancel(ctx), startFor)
 	defer cancel()
-	return problems, errors.Join(err, c.Cluster.DeleteJob(care, inspectionPod(c.get().Pool)))
+	for {
+		gone, deleting := c.Cluster.DeleteJob(care, inspectionPod(c.get().Pool))
+		if !gone && deleting == nil {
+			deleting = sleep(care, time.Second)
+		}
+		if gone || deleting != nil {
+			return problems, errors.Join(err, deleting)
+		}
+	}
+}
+
+func sleep(ctx context.Context, d time.Duration) error {
+	select {
+	case <-time.After(d):
+		return nil
+	case <-ctx.Done():
+		return context.Cause(ctx)
+	}
 }
 
 // inspectOnce is one pass: the pod is created, or read.
@@ -158,7 +171,7 @@ func (c *capture) inspectionProblems(report wire.GeneralizeReport) (problems []f
 	}
 	s := c.get()
 	seen := report.Outcome == wire.Generalized || report.Outcome == wire.SecretsFound
-	if seen && len(report.Joins) == 0 && !customDataUnread(report) && !c.req.bakes() {
+	if seen && len(report.Joins) == 0 && !customDataUnread(report) && !c.req.Bakes() {
 		switch {
 		case s.LastCustomData == noopSHA:
 			add("CannotJoin", "nothing that generalising leaves on its disk lets a new node join, and the model's customData does nothing since a capture with --bootstrap baked",

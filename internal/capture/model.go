@@ -59,7 +59,7 @@ func (c *capture) modelPatch(ctx context.Context, p *workflow.Pass) (fleet.Patch
 	nothing := fleet.NewSecret(noop)
 	want := v.Tags[fleet.TagCustomData]
 	switch {
-	case c.req.bakes():
+	case c.req.Bakes():
 		patch.CustomData = &nothing
 	case want == noopSHA && s.LastCustomData != noopSHA:
 		patch.CustomData = &nothing

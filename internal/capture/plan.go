@@ -1,6 +1,7 @@
 package capture
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"slices"
@@ -48,7 +49,7 @@ func (c *capture) decide(ctx context.Context, r journal.Record) (at start, o pro
 	if ctx.Err() != nil {
 		return at, o, context.Cause(ctx)
 	}
-	options, day := c.req.options(), now
+	options, day := c.req, now
 	if r.Open() {
 		names.Version, day = before.Names.Version, r.Begun
 		if s := o.Snapshot; c.req.Again && s != nil && s.Tags[fleet.TagCapture] == c.name {
@@ -205,7 +206,7 @@ func (c *capture) skips(at *start, o prototype.Observed, names prototype.Names, 
 		at.irreversible["extensions"] = append(at.irreversible["extensions"],
 			fmt.Sprintf("extension %s (%s): its protected settings cannot be read back; they are kept where the donor's certificate decrypts them, else they are lost", e.Name, e.Type))
 	}
-	if c.req.bakes() {
+	if c.req.Bakes() {
 		at.irreversible["model"] = []string{"the model's customData cannot be read back: it is kept in Ortet's Secrets where the donor's disk still has it, else it is lost"}
 	}
 	if c.req.NewNodes == 0 {
@@ -279,9 +280,7 @@ func (s *Service) Plan(ctx context.Context, q Request) (prototype.Plan, error) {
 		return prototype.Plan{}, recErr
 	}
 	p.Pool, p.Version, p.Workbench, p.NothingToDo = o.Pool.ID, c.get().Names.Version, at.workbench, at.nothing
-	for _, row := range c.table(at) {
-		p.Steps = append(p.Steps, prototype.Step{ID: row.ID, Title: row.Title, After: row.After, Usual: row.Usual, Deadline: row.Deadline, Skip: row.Skip, Irreversible: at.irreversible[row.ID]})
-	}
+	p.Steps = planned(c.table(at), at.irreversible)
 	if o.Donor != nil && o.Donor.Unschedulable {
 		p.Notes = append(p.Notes, "node "+q.Node+" is cordoned, and stays so")
 	}
@@ -305,6 +304,38 @@ func (s *Service) Plan(ctx context.Context, q Request) (prototype.Plan, error) {
 		p.Notes = append(p.Notes, c.result.Notes...)
 	}
 	return p, nil
+}
+
+// planned gives the rows, and each undo of the good case once all is listed that it
+// waits for.
+func planned(t workflow.Table, irreversible map[string][]string) (steps []prototype.Step) {
+	listed := map[string]bool{}
+	add := func(s prototype.Step) {
+		s.Deadline = cmp.Or(s.Deadline, workflow.DefaultDeadline)
+		steps, listed[s.ID] = append(steps, s), true
+	}
+	for _, row := range t {
+		add(prototype.Step{ID: row.ID, Title: row.Title, After: row.After, Usual: row.Usual, Deadline: row.Deadline, Skip: row.Skip, Irreversible: irreversible[row.ID]})
+		for again := true; again; {
+			again = false
+			for _, row := range t {
+				u, skip := row.Undo, row.Skip
+				if u == nil || len(u.When) == 0 || listed[u.ID] {
+					continue
+				}
+				after := slices.Concat(u.When, u.After, u.Needs)
+				if slices.ContainsFunc(after, func(id string) bool { return !listed[id] }) {
+					continue
+				}
+				if row.Taken {
+					skip = ""
+				}
+				add(prototype.Step{ID: u.ID, Title: u.Title, After: after, Usual: u.Usual, Deadline: u.Deadline, Skip: skip})
+				again = true
+			}
+		}
+	}
+	return steps
 }
 
 func resumption(rec journal.Record, node string) string {

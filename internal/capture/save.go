@@ -98,13 +98,13 @@ func (c *capture) save(ctx context.Context, p *workflow.Pass) (workflow.Wait, er
 		p.Progress(-1, "kept %s %s", item.Kind, item.Name)
 	}
 	original := custom
-	if custom == "" && !c.req.bakes() && !customDataUnread(*report) && s.LastCustomData == noopSHA {
+	if custom == "" && !c.req.Bakes() && !customDataUnread(*report) && s.LastCustomData == noopSHA {
 		custom = noopSHA // the no-op that stays in the model is not sealed
 	}
 	if err := c.canJoin(*report, custom); err != nil {
 		return done, err
 	}
-	if c.req.bakes() {
+	if c.req.Bakes() {
 		custom = noopSHA
 	}
 	c.set(func(s *state) {
@@ -153,7 +153,7 @@ func customDataUnread(report wire.GeneralizeReport) bool {
 // clone join, the extensions that are to be deleted are what does.
 func (c *capture) canJoin(report wire.GeneralizeReport, customData string) error {
 	const on = "the copy of the disk"
-	bakes := c.req.bakes()
+	bakes := c.req.Bakes()
 	switch {
 	case len(report.Joins) > 0, !bakes && customData != "" && customData != noopSHA:
 		return nil

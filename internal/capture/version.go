@@ -111,7 +111,7 @@ func (c *capture) newVersion(ctx context.Context) (fleet.CreateVersion, error) {
 		if c.req.Shallow {
 			change.Replicas, change.ReplicationMode = 1, fleet.ReplicationShallow
 		}
-		if c.req.bakes() && !change.ExcludeFromLatest {
+		if c.req.Bakes() && !change.ExcludeFromLatest {
 			// New nodes of a model that refers to the definition would get the version before
 			// the customData that goes with it.
 			pool, err := c.Cloud.Pool(ctx, s.Pool)

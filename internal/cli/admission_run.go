@@ -30,7 +30,6 @@ import (
 	"github.com/ortet/ortet/internal/azure"
 	"github.com/ortet/ortet/internal/azure/arm"
 	"github.com/ortet/ortet/internal/cluster/kube"
-	"github.com/ortet/ortet/internal/engine"
 	"github.com/ortet/ortet/internal/fleet"
 )
 
@@ -117,7 +116,7 @@ func (o *options) connectAdmission(ctx context.Context, f admissionFlags, audit 
 	if err != nil {
 		return nil, err
 	}
-	a := &admitting{identity: engine.LocalHolder(), registry: prometheus.NewRegistry(), audit: audit, log: o.log}
+	a := &admitting{identity: localHolder(), registry: prometheus.NewRegistry(), audit: audit, log: o.log}
 	if f.roots == "" && f.intermediates == "" { // else they are not Microsoft's, or there already
 		a.issuers = issuers
 	}
@@ -195,7 +194,7 @@ func (a *admitting) keep(c azure.Cloud, members azure.Members, f admissionFlags)
 // admissionCluster is how the server's part of the cluster is reached, and how nodes
 // reach it.
 func (o *options) admissionCluster(ctx context.Context, config *rest.Config, f admissionFlags) (admissionkube.Config, error) {
-	holder := engine.LocalHolder()
+	holder := localHolder()
 	drainer, err := kube.New(kube.Config{REST: config, Namespace: o.namespace, Logger: o.log, Identity: holder})
 	if err != nil {
 		return admissionkube.Config{}, err

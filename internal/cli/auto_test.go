@@ -15,9 +15,10 @@ import (
 	"k8s.io/client-go/kubernetes"
 
 	"github.com/ortet/ortet/internal/auto"
-	"github.com/ortet/ortet/internal/engine"
+	"github.com/ortet/ortet/internal/capture"
 	"github.com/ortet/ortet/internal/fleet"
 	"github.com/ortet/ortet/internal/prototype"
+	"github.com/ortet/ortet/internal/workflow"
 )
 
 // pooled is an engine and a cluster for auto: a capture ends as fails says, and else is
@@ -25,23 +26,23 @@ import (
 type pooled struct {
 	mu       sync.Mutex
 	nodes    []fleet.Node
-	pools    []engine.PoolStatus
+	pools    []capture.PoolStatus
 	fails    map[string]error // by node
 	show     poolShow
-	request  engine.CaptureRequest
+	request  capture.Request
 	captured []string
 }
 
 const group = "/subscriptions/s/resourceGroups/%s/providers/Microsoft.Compute/virtualMachineScaleSets/%s"
 
 // add adds a pool, and its nodes NAME000000, NAME000001, …, the first Ready longest.
-func (p *pooled) add(group1, name string, nodes int, change func(*engine.PoolStatus, []fleet.Node)) {
+func (p *pooled) add(group1, name string, nodes int, change func(*capture.PoolStatus, []fleet.Node)) {
 	id := fleet.ResourceID(fmt.Sprintf(group, group1, name))
-	s := engine.PoolStatus{Pool: fleet.Pool{ID: id, Name: name, Model: fleet.Model{Linux: true}}}
+	s := capture.PoolStatus{Pool: fleet.Pool{ID: id, Name: name, Model: fleet.Model{Linux: true}}}
 	members := make([]fleet.Node, nodes)
 	for i := range members {
 		boot := noon.Add(-time.Duration(12-3*i) * 24 * time.Hour)
-		s.Instances = append(s.Instances, engine.InstanceStatus{InstanceID: fmt.Sprint(i), Created: boot})
+		s.Instances = append(s.Instances, capture.InstanceStatus{InstanceID: fmt.Sprint(i), Created: boot})
 		members[i] = fleet.Node{
 			Name: fmt.Sprintf("%s%06d", name, i), ProviderID: "azure://" + string(id) + "/virtualMachines/" + fmt.Sprint(i), OS: "linux", Ready: true,
 			ReadySince: boot.Add(2 * time.Minute), Created: boot.Add(time.Duration(80+i) * time.Second), Kernel: "5.15.0-1057-azure", OSImage: "Ubuntu 22.04.4 LTS", Runtime: "containerd://1.7.12",
@@ -57,7 +58,7 @@ func (p *pooled) add(group1, name string, nodes int, change func(*engine.PoolSta
 func newPooled() *pooled {
 	p := &pooled{fails: map[string]error{}}
 	set := func(n *fleet.Node, key, value string) { n.Annotations = map[string]string{key: value} }
-	p.add("g", "k8s-agentpool1-12345678-vmss", 4, func(_ *engine.PoolStatus, nodes []fleet.Node) {
+	p.add("g", "k8s-agentpool1-12345678-vmss", 4, func(_ *capture.PoolStatus, nodes []fleet.Node) {
 		for i := range nodes {
 			set(&nodes[i], "example.com/patched", "2026-11-20T03:00:00Z")
 		}
@@ -66,22 +67,22 @@ func newPooled() *pooled {
 		nodes[3].Ready, nodes[3].NotReadyWhy, nodes[3].Runtime = false, "KubeletNotReady: container runtime network not ready", ""
 		set(&nodes[3], "example.com/patched", "2026-11-27T03:00:00Z")
 	})
-	p.fails["k8s-agentpool1-12345678-vmss000000"] = &engine.Refused{Problems: []fleet.Problem{{On: "node k8s-agentpool1-12345678-vmss000000", What: "its pod default/db has no controller"}}}
-	p.add("g", "k8s-agentpool2-12345678-vmss", 1, func(s *engine.PoolStatus, _ []fleet.Node) {
-		s.Versions = []engine.VersionStatus{version("2026.11.20", "", noon.Add(-24*time.Hour), nil)}
+	p.fails["k8s-agentpool1-12345678-vmss000000"] = &workflow.Refused{Problems: []fleet.Problem{{On: "node k8s-agentpool1-12345678-vmss000000", What: "its pod default/db has no controller"}}}
+	p.add("g", "k8s-agentpool2-12345678-vmss", 1, func(s *capture.PoolStatus, _ []fleet.Node) {
+		s.Versions = []capture.VersionStatus{version("2026.11.20", "", noon.Add(-24*time.Hour), nil)}
 	})
 	p.add("MC_g", "aks-system-12345678-vmss", 1, nil)
 	for name, err := range map[string]error{
-		"refused": &engine.Refused{Problems: []fleet.Problem{{On: fmt.Sprintf(group, "g", "refused"), What: "its upgrade mode is Rolling", WayOut: "use --allow-rolling"}, {On: "Azure", What: "no quota"}}},
-		"stuck":   &engine.NeedsPerson{Step: prototype.StepStart, Left: []string{"start instance 0"}, Err: errors.New("no capacity")},
+		"refused": &workflow.Refused{Problems: []fleet.Problem{{On: fmt.Sprintf(group, "g", "refused"), What: "its upgrade mode is Rolling", WayOut: "use --allow-rolling"}, {On: "Azure", What: "no quota"}}},
+		"stuck":   &workflow.Outcome{Exit: workflow.ExitNeedsPerson, Step: "start", Left: []string{"start instance 0"}, Err: errors.New("no capacity")},
 	} {
 		p.add("g", name, 1, nil)
 		p.fails[name+"000000"] = err
 	}
-	p.add("g", "twin", 1, func(s *engine.PoolStatus, _ []fleet.Node) {
-		s.Capture = &engine.CaptureStatus{Name: capture, Kind: prototype.KindCapture, Donor: "twin000000", Begun: noon.Add(-time.Hour)}
+	p.add("g", "twin", 1, func(s *capture.PoolStatus, _ []fleet.Node) {
+		s.Capture = &capture.CaptureStatus{Name: captureName, Kind: capture.Kind, Donor: "twin000000", Begun: noon.Add(-time.Hour)}
 	})
-	p.add("other", "twin", 1, func(s *engine.PoolStatus, _ []fleet.Node) { s.JournalDenied = true })
+	p.add("other", "twin", 1, func(s *capture.PoolStatus, _ []fleet.Node) { s.JournalDenied = true })
 	return p
 }
 
@@ -95,13 +96,13 @@ func (p *pooled) Nodes(context.Context) iter.Seq2[fleet.Node, error] {
 	}
 }
 
-func (p *pooled) Status(_ context.Context, pools []fleet.ResourceID) ([]engine.PoolStatus, error) {
+func (p *pooled) Status(_ context.Context, pools []fleet.ResourceID) ([]capture.PoolStatus, error) {
 	for _, s := range p.pools {
 		if s.Pool.ID.Equal(pools[0]) {
-			return []engine.PoolStatus{s}, nil
+			return []capture.PoolStatus{s}, nil
 		}
 	}
-	return []engine.PoolStatus{{Pool: fleet.Pool{ID: pools[0]}, Gone: true, Unread: true, Problem: "404"}}, nil
+	return []capture.PoolStatus{{Pool: fleet.Pool{ID: pools[0]}, Gone: true, Unread: true, Problem: "404"}}, nil
 }
 
 func (p *pooled) poolOf(node string) fleet.ResourceID {
@@ -110,19 +111,19 @@ func (p *pooled) poolOf(node string) fleet.ResourceID {
 	return id.Parent()
 }
 
-func (p *pooled) Plan(_ context.Context, q engine.CaptureRequest) (prototype.Plan, error) {
-	return prototype.Plan{Kind: prototype.KindCapture, Pool: p.poolOf(q.Node), Donor: q.Node, Steps: []prototype.Step{{ID: prototype.StepPreflight, Title: "Run preflight checks"}}}, nil
+func (p *pooled) Plan(_ context.Context, q capture.Request) (prototype.Plan, error) {
+	return prototype.Plan{Kind: capture.Kind, Pool: p.poolOf(q.Node), Donor: q.Node, Steps: []prototype.Step{{ID: "drain", Title: "Drain " + q.Node}}}, nil
 }
 
-func (p *pooled) Capture(_ context.Context, q engine.CaptureRequest) (engine.CaptureResult, error) {
+func (p *pooled) Capture(_ context.Context, q capture.Request) (capture.Result, error) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	pool := p.poolOf(q.Node)
-	p.show(pool).Report(event(prototype.StepStop, "Power off "+q.Node, engine.StepStarted, 0, ""))
+	p.show(pool).Report(event("stop", "Power off "+q.Node, workflow.EventBegun, 0, ""))
 	p.request, p.captured = q, append(p.captured, q.Node)
-	r := engine.CaptureResult{
+	r := capture.Result{
 		Pool: pool, Donor: q.Node, Resumed: pool.Name() == "twin", Version: prototype.DefinitionOf(pool).Child("versions", "2026.11.21"), Notes: []string{"the node was cordoned before, and still is"},
-		Timing: engine.Timing{Begin: noon, End: noon.Add(14 * time.Minute)},
+		Timing: capture.Timing{Begin: noon, End: noon.Add(14 * time.Minute)},
 	}
 	return r, p.fails[q.Node]
 }
@@ -137,7 +138,7 @@ func (p *pooled) run(t *testing.T, args string) (code int, out, err string) {
 		pools: func(_ context.Context, _ work, show poolShow, config *auto.Config) (kubernetes.Interface, error) {
 			p.show = show
 			config.Nodes, config.Now = p, func() time.Time { return noon }
-			config.Doors = func(fleet.ResourceID) auto.Doors { return p }
+			config.Service = func(fleet.ResourceID) auto.Service { return p }
 			var ids []string
 			for _, n := range p.nodes {
 				ids = append(ids, n.ProviderID)
@@ -181,7 +182,7 @@ func TestDonors(t *testing.T) {
 		t.Errorf("-o json: code %d, %v\n%s", code, err, out)
 	}
 	gone := fmt.Sprintf(group, "g", "gone")
-	if code, out, err := newPooled().run(t, "donors "+pools12+" "+gone); code != engine.ExitFailed || !strings.Contains(out, "k8s-agentpool2") || !strings.Contains(err, "cannot judge scale set gone: Azure has no such scale set; ") {
+	if code, out, err := newPooled().run(t, "donors "+pools12+" "+gone); code != workflow.ExitFailed || !strings.Contains(out, "k8s-agentpool2") || !strings.Contains(err, "cannot judge scale set gone: Azure has no such scale set; ") {
 		t.Errorf("a named pool that is gone: code %d\n%s%s", code, out, err)
 	}
 	for form, want := range map[string]string{"table": noPools, "json": "[]", "yaml": "[]"} {
@@ -229,7 +230,7 @@ func TestPolicyFlags(t *testing.T) {
 func TestCaptureOfPools(t *testing.T) {
 	p := newPooled()
 	code, out, err := p.run(t, "capture --all --history 5")
-	if code != engine.ExitNeedsPerson || p.request.History != 5 || p.request.Check == nil {
+	if code != workflow.ExitNeedsPerson || p.request.History != 5 || p.request.Check == nil {
 		t.Errorf("code %d, want the gravest; the request is %+v", code, p.request)
 	}
 	golden(t, "capture-pools", out)
@@ -249,7 +250,7 @@ func TestCaptureOfPools(t *testing.T) {
 
 	code, out, _ = newPooled().run(t, "capture --all -o json")
 	var back []auto.Result
-	if err := json.Unmarshal([]byte(out), &back); code != engine.ExitNeedsPerson || err != nil || len(back) != 7 {
+	if err := json.Unmarshal([]byte(out), &back); code != workflow.ExitNeedsPerson || err != nil || len(back) != 7 {
 		t.Errorf("-o json: code %d, %v\n%s", code, err, out)
 	}
 	var problems, left []string
@@ -276,11 +277,11 @@ func TestCaptureOfNamedPools(t *testing.T) {
 	if code, out, err := newPooled().run(t, "capture --pool k8s-agentpool2-12345678-vmss"); code != 0 || !strings.Contains(out, "not due: version 2026.11.20") || err != "" {
 		t.Errorf("one that is not due: code %d\n%s%s", code, out, err)
 	}
-	if code, _, err := newPooled().run(t, "capture --pool aks-system-12345678-vmss"); code != engine.ExitRefused || !strings.Contains(err, "AKS manages it") {
+	if code, _, err := newPooled().run(t, "capture --pool aks-system-12345678-vmss"); code != workflow.ExitRefused || !strings.Contains(err, "AKS manages it") {
 		t.Errorf("one of AKS's, by name: code %d\n%s", code, err)
 	}
 	p = newPooled()
-	if code, _, err := p.run(t, "capture --pool refused --pool twin"); code != engine.ExitFailed || len(p.captured) > 0 || !strings.Contains(err, "2 have that name") {
+	if code, _, err := p.run(t, "capture --pool refused --pool twin"); code != workflow.ExitFailed || len(p.captured) > 0 || !strings.Contains(err, "2 have that name") {
 		t.Errorf("an ambiguous name: code %d, captured %v\n%s", code, p.captured, err)
 	}
 }
@@ -288,7 +289,7 @@ func TestCaptureOfNamedPools(t *testing.T) {
 func TestDryRunOfPools(t *testing.T) {
 	p := newPooled()
 	code, out, err := p.run(t, "capture --dry-run --all")
-	if code != engine.ExitRefused || len(p.captured) > 0 { // for other/twin
+	if code != workflow.ExitRefused || len(p.captured) > 0 { // for other/twin
 		t.Errorf("code %d, captured %v\n%s", code, p.captured, err)
 	}
 	golden(t, "capture-pools-plan", out)
@@ -299,18 +300,18 @@ func TestDryRunOfPools(t *testing.T) {
 func TestLineOfAPool(t *testing.T) {
 	const pool = "k8s-agentpool1-12345678-vmss"
 	p := newPooled()
-	p.fails[pool+"000000"] = &engine.Interrupted{Step: prototype.StepStop, Donor: "node " + pool + "000000 is in service", Err: fmt.Errorf("get instance: %w", context.Canceled)}
+	p.fails[pool+"000000"] = &workflow.Outcome{Exit: workflow.ExitInterrupted, Step: "stop", Left: []string{"node " + pool + "000000 is in service"}, Err: fmt.Errorf("get instance: %w", context.Canceled)}
 	code, out, _ := p.run(t, "capture --pool "+pool)
-	if want := pool + ": interrupted at step stop; node\n  " + pool + "000000 is in service; run the same command to\n  resume\n"; code != engine.ExitInterrupted || !strings.HasSuffix(out, want) {
+	if want := pool + ": interrupted at step stop; node\n  " + pool + "000000 is in service; run the same command to\n  resume\n"; code != workflow.ExitInterrupted || !strings.HasSuffix(out, want) {
 		t.Errorf("interrupted: code %d\n%s\nwant %s", code, out, want)
 	}
 	p = newPooled()
 	p.nodes[2].Unschedulable, p.nodes[2].Taints, p.nodes[2].Kernel = false, nil, p.nodes[0].Kernel
 	for _, n := range p.nodes[:3] {
-		p.fails[n.Name] = &engine.Refused{Problems: []fleet.Problem{{On: "node " + n.Name, What: "its disk has a secret"}}}
+		p.fails[n.Name] = &workflow.Refused{Problems: []fleet.Problem{{On: "node " + n.Name, What: "its disk has a secret"}}}
 	}
 	code, out, _ = p.run(t, "capture --pool "+pool)
-	if want := pool + ": refused: node " + pool + "000002:\n  its disk has a secret\n  passed over: " + pool + "000000,\n    " + pool + "000001: its disk has a secret\n"; code != engine.ExitRefused || !strings.HasSuffix(out, want) {
+	if want := pool + ": refused: node " + pool + "000002:\n  its disk has a secret\n  passed over: " + pool + "000000,\n    " + pool + "000001: its disk has a secret\n"; code != workflow.ExitRefused || !strings.HasSuffix(out, want) {
 		t.Errorf("all refused: code %d\n%s\nwant %s", code, out, want)
 	}
 }

@@ -19,10 +19,10 @@ import (
 	kubeclient "k8s.io/client-go/kubernetes/fake"
 
 	"github.com/ortet/ortet/internal/controller"
-	"github.com/ortet/ortet/internal/engine"
 	"github.com/ortet/ortet/internal/fleet"
 	"github.com/ortet/ortet/internal/timeline"
 	"github.com/ortet/ortet/internal/wire"
+	"github.com/ortet/ortet/internal/workflow"
 )
 
 const bootPool = fleet.ResourceID("/subscriptions/s/resourceGroups/g/providers/Microsoft.Compute/virtualMachineScaleSets/Pool1")
@@ -239,16 +239,16 @@ func TestBootAnalyze(t *testing.T) {
 		code int
 		says string
 	}{
-		{[]string{junk}, engine.ExitFailed, "junk.bin: unknown format"},
-		{[]string{blame}, engine.ExitFailed, "the files have no time of any event of a boot"},
-		{[]string{blame, "-o", "json"}, engine.ExitFailed, "but not when"},
-		{[]string{dir}, engine.ExitFailed, "is a directory"},
-		{[]string{filepath.Join(dir, "none")}, engine.ExitFailed, "no such file"},
-		{[]string{"-"}, engine.ExitFailed, "standard input"},
-		{[]string{chain, "--boot", "9"}, engine.ExitFailed, "no boot 9 is in the files"},
-		{[]string{chain, "--otlp", "ftp://x"}, engine.ExitFailed, "http"},
-		{[]string{chain, "--out", filepath.Join(dir, "none", "x")}, engine.ExitFailed, "write the result to"},
-		{[]string{chain, "--out", dir}, engine.ExitFailed, "it is a directory"},
+		{[]string{junk}, workflow.ExitFailed, "junk.bin: unknown format"},
+		{[]string{blame}, workflow.ExitFailed, "the files have no time of any event of a boot"},
+		{[]string{blame, "-o", "json"}, workflow.ExitFailed, "but not when"},
+		{[]string{dir}, workflow.ExitFailed, "is a directory"},
+		{[]string{filepath.Join(dir, "none")}, workflow.ExitFailed, "no such file"},
+		{[]string{"-"}, workflow.ExitFailed, "standard input"},
+		{[]string{chain, "--boot", "9"}, workflow.ExitFailed, "no boot 9 is in the files"},
+		{[]string{chain, "--otlp", "ftp://x"}, workflow.ExitFailed, "http"},
+		{[]string{chain, "--out", filepath.Join(dir, "none", "x")}, workflow.ExitFailed, "write the result to"},
+		{[]string{chain, "--out", dir}, workflow.ExitFailed, "it is a directory"},
 		{nil, ExitUsage, "name files of a machine"},
 		{[]string{"-", "-"}, ExitUsage, "standard input can be read once"},
 		{[]string{chain, "-o", "xml"}, ExitUsage, "-o xml: want table, json, yaml, html or svg"},
@@ -306,7 +306,7 @@ func TestBootUsage(t *testing.T) {
 			t.Errorf("ortet %s: code %d\n%s%s", c.args, code, out, errs)
 		}
 	}
-	if code, _, errs := run(t, "boot", "show", "n", "--kubeconfig", "/none"); code != engine.ExitFailed || !strings.Contains(errs, "--kubeconfig") {
+	if code, _, errs := run(t, "boot", "show", "n", "--kubeconfig", "/none"); code != workflow.ExitFailed || !strings.Contains(errs, "--kubeconfig") {
 		t.Errorf("no cluster: code %d, %s", code, errs)
 	}
 }

@@ -7,14 +7,14 @@ import (
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
 
+	"github.com/ortet/ortet/internal/capture"
 	"github.com/ortet/ortet/internal/cluster/kube"
-	"github.com/ortet/ortet/internal/engine"
 	"github.com/ortet/ortet/internal/prototype"
 	"github.com/ortet/ortet/internal/wire"
 )
 
 type captureFlags struct {
-	request    engine.CaptureRequest
+	request    capture.Request
 	extensions string
 	keep       []string
 	dryRun     bool
@@ -70,7 +70,7 @@ captured side by side; the exit code is the gravest of all pools (4, 1, 5, 3, 0)
 	flags.IntVar(&r.History, "history", 3, "`NUMBER` of image versions to keep, at least 2; versions in use are always kept")
 	flags.Int32Var(&r.Replicas, "replicas", 3, "`NUMBER` of replicas of the image version, 1 to 100")
 	flags.BoolVar(&r.Shallow, "shallow", false, "build a shallow version, without copies of the data; for development and tests")
-	flags.StringVar(&r.Bootstrap, "bootstrap", engine.BootstrapKeep, "`MODE` in which new nodes join: keep (they run the model's customData as before) or baked (all is on the image; customData becomes a no-op)")
+	flags.StringVar(&r.Bootstrap, "bootstrap", capture.BootstrapKeep, "`MODE` in which new nodes join: keep (they run the model's customData as before) or baked (all is on the image; customData becomes a no-op)")
 	flags.BoolVar(&r.AcceptPoolCredentials, "accept-pool-credentials", false, "allow on the image the credentials that all nodes of the pool share")
 	flags.StringArrayVar(&r.AcceptSecrets, "accept-secret", nil, "`PATH` of another secret allowed on the image, or of a folder, ending in /; repeatable")
 	flags.BoolVar(&r.RemoveSecrets, "remove-secrets", false, "delete files with other secrets from the copy of the disk, unless nodes need them to boot")
@@ -105,8 +105,8 @@ func (f *captureFlags) complete(node string) error {
 		return usagef("--grace-period %s: want 0s to 24h", r.GracePeriod)
 	case r.NewNodes < 0 || r.NewNodes > 1000:
 		return usagef("--grow %d: want 0 to 1000; a scale set has at most 1,000 instances", r.NewNodes)
-	case r.Bootstrap != engine.BootstrapKeep && r.Bootstrap != engine.BootstrapBaked:
-		return usagef("--bootstrap %s: want %s or %s", r.Bootstrap, engine.BootstrapKeep, engine.BootstrapBaked)
+	case r.Bootstrap != capture.BootstrapKeep && r.Bootstrap != capture.BootstrapBaked:
+		return usagef("--bootstrap %s: want %s or %s", r.Bootstrap, capture.BootstrapKeep, capture.BootstrapBaked)
 	case f.image == "":
 		return usagef("--image is empty: name a container image that holds ortet-node")
 	}
@@ -139,12 +139,12 @@ func (f *captureFlags) run(cmd *cobra.Command, o *options, node string) error {
 	ctx := cmd.Context()
 	show := newProgress(o.process.Err, o.process.Getenv)
 	defer show.Close()
-	e, err := o.connect(ctx, show, f.work(o))
+	s, err := o.connect(ctx, show, f.work(o))
 	if err != nil {
 		return err
 	}
 	if f.dryRun {
-		p, err := e.Plan(ctx, f.request)
+		p, err := s.Plan(ctx, f.request)
 		if err != nil {
 			return err
 		}
@@ -153,7 +153,7 @@ func (f *captureFlags) run(cmd *cobra.Command, o *options, node string) error {
 	}
 	stop := o.explainInterrupt(ctx, show)
 	defer stop()
-	result, err := e.Capture(ctx, f.request)
+	result, err := s.Capture(ctx, f.request)
 	show.Close()
 	if err != nil {
 		return o.printFailure(result, result.Notes, err)
@@ -164,10 +164,10 @@ func (f *captureFlags) run(cmd *cobra.Command, o *options, node string) error {
 func (f *captureFlags) work(o *options) work {
 	needs := kube.Everything(o.namespace)
 	needs.Force = f.request.ForceDrain
-	return work{image: f.image, pullSecret: f.pullSecret, needs: &needs, lease: f.lease}
+	return work{image: f.image, pullSecret: f.pullSecret, rules: kube.Rules(needs), lease: f.lease}
 }
 
-func writeCapture(w io.Writer, r engine.CaptureResult) {
+func writeCapture(w io.Writer, r capture.Result) {
 	version := r.Version.Name()
 	switch {
 	case r.NothingToDo:
@@ -186,7 +186,7 @@ func writeCapture(w io.Writer, r engine.CaptureResult) {
 	}
 }
 
-func writeCaptureLists(w io.Writer, r engine.CaptureResult) {
+func writeCaptureLists(w io.Writer, r capture.Result) {
 	list(w, "Deleted, beyond the history", r.Pruned)
 	list(w, "Kept beyond the history", r.Kept)
 	list(w, "Lost (could not be saved)", r.Irreversible)

@@ -14,8 +14,8 @@ import (
 
 	"github.com/ortet/ortet/internal/auto"
 	"github.com/ortet/ortet/internal/controller"
-	"github.com/ortet/ortet/internal/engine"
 	"github.com/ortet/ortet/internal/fleet"
+	"github.com/ortet/ortet/internal/workflow"
 )
 
 // checkSelection checks NODE, --pool, --all, and the flags that go with them.
@@ -70,17 +70,17 @@ func (f *captureFlags) runPools(ctx context.Context, o *options) error {
 // printResults writes failures in full to standard error, then the results.
 func (o *options) printResults(results []auto.Result, name func(fleet.ResourceID) string) error {
 	for _, r := range results {
-		if r.Exit == engine.ExitDone {
+		if r.Exit == workflow.ExitDone {
 			continue
 		}
 		fmt.Fprintf(o.process.Err, "%s:\n", name(r.Pool))
-		if r.Capture != nil && r.Exit != engine.ExitRefused {
+		if r.Capture != nil && r.Exit != workflow.ExitRefused {
 			list(o.process.Err, "Note", r.Capture.Notes)
 		}
 		writeError(o.process.Err, r.Err)
 	}
 	err := o.print(results, func(w io.Writer) { writeResults(w, results, name) })
-	if exit := auto.Exit(results); exit != engine.ExitDone {
+	if exit := auto.Exit(results); exit != workflow.ExitDone {
 		return errors.Join(err, exitError(exit))
 	}
 	return err
@@ -135,7 +135,7 @@ func byReason(passed []string) []string {
 func outcome(r auto.Result) string {
 	text := string(r.Outcome)
 	switch {
-	case r.Exit == engine.ExitRefused || r.Exit == engine.ExitInterrupted:
+	case r.Exit == workflow.ExitRefused || r.Exit == workflow.ExitInterrupted:
 		return shortError(r)
 	case r.Outcome == auto.Ended:
 		return fmt.Sprintf("failed with %d: %s", r.Exit, shortError(r))
@@ -152,7 +152,7 @@ func outcome(r auto.Result) string {
 
 // shortError is the first of what went wrong, in one line.
 func shortError(r auto.Result) string {
-	var refused *engine.Refused
+	var refused *workflow.Refused
 	if errors.As(r.Err, &refused) && len(refused.Problems) > 0 {
 		text := "refused: " + shortly(refused.Problems[0].On) + ": " + refused.Problems[0].What
 		if n := len(refused.Problems); n > 1 {

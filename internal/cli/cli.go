@@ -1,5 +1,5 @@
 // Package cli is the operator's command line: a file per command, which reads
-// its flags into one request, asks the engine, and shows the answer. Results go
+// its flags into one request, calls the package that does it, and shows the answer. Results go
 // to standard output, in the form that -o asks for; progress and messages go to
 // standard error, so that a result can be piped.
 package cli
@@ -15,11 +15,11 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"github.com/ortet/ortet/internal/engine"
+	"github.com/ortet/ortet/internal/workflow"
 )
 
-// ExitUsage is the exit code for a command line that cannot be read; the
-// engine has the others.
+// ExitUsage is the exit code for a command line that cannot be read;
+// package workflow has the others.
 const ExitUsage = 2
 
 // A Process is what the outside gives to a command.
@@ -58,7 +58,7 @@ func Run(ctx context.Context, args []string, process Process) int {
 		err = errors.Join(err, fmt.Errorf("cannot write the result to standard output: %w", out.err))
 	}
 	if err == nil {
-		return engine.ExitDone
+		return workflow.ExitDone
 	}
 	var usage usageError
 	if errors.As(err, &usage) || isCobraUsage(err) {
@@ -70,7 +70,7 @@ func Run(ctx context.Context, args []string, process Process) int {
 		return int(exit)
 	}
 	writeError(process.Err, err)
-	return engine.ExitCode(err)
+	return workflow.ExitCode(err)
 }
 
 // A resultWriter is where results go. It keeps the first failure to write one, which

@@ -18,8 +18,8 @@ import (
 	"github.com/ortet/ortet/internal/elastic"
 	"github.com/ortet/ortet/internal/elastic/lifecycle"
 	"github.com/ortet/ortet/internal/elastic/recipe"
-	"github.com/ortet/ortet/internal/engine"
 	"github.com/ortet/ortet/internal/fleet"
+	"github.com/ortet/ortet/internal/workflow"
 )
 
 // clusterOptions are what every command of ortet cluster takes.
@@ -130,17 +130,17 @@ func (c *clusterOptions) connect(ctx context.Context, own *ownAddresses) (*site,
 	return s, nil
 }
 
-func (c *clusterOptions) manager(ctx context.Context, reporter engine.Reporter, own *ownAddresses) (*lifecycle.Manager, error) {
+func (c *clusterOptions) manager(ctx context.Context, report func(workflow.Event), own *ownAddresses) (*lifecycle.Manager, error) {
 	s, err := c.connect(ctx, own)
 	if err != nil {
 		return nil, err
 	}
-	return s.manager(reporter), nil
+	return s.manager(report), nil
 }
 
-func (s *site) manager(reporter engine.Reporter) *lifecycle.Manager {
+func (s *site) manager(report func(workflow.Event)) *lifecycle.Manager {
 	return lifecycle.New(lifecycle.Config{
-		ARM: s.arm, Subscription: s.subscription, Cluster: s.cluster, Render: recipe.Render, Reporter: reporter,
+		ARM: s.arm, Subscription: s.subscription, Cluster: s.cluster, Render: recipe.Render, Report: report,
 		SSHPublicKey: s.facts.SSHPublicKey, OwnAddresses: s.facts.OwnAddresses,
 	})
 }
@@ -163,7 +163,7 @@ func (c *clusterOptions) confirm(what, name, yes, consequence string) error {
 		_, _ = fmt.Fscanln(c.process.In, &yes) // no answer is not the name
 	}
 	if yes != name {
-		return &engine.Refused{Problems: []fleet.Problem{{Code: "NotConfirmed", On: what + " " + name, What: fmt.Sprintf("%q is not its name", yes), WayOut: "type " + name + ", or give --yes " + name}}}
+		return &workflow.Refused{Problems: []fleet.Problem{{Code: "NotConfirmed", On: what + " " + name, What: fmt.Sprintf("%q is not its name", yes), WayOut: "type " + name + ", or give --yes " + name}}}
 	}
 	return nil
 }

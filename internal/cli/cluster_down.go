@@ -30,7 +30,7 @@ it did not make or in which others have resources.`, func(ctx context.Context, _
 		}
 		show := newProgress(c.process.Err, c.process.Getenv)
 		defer show.Close()
-		m, err := c.manager(ctx, show, nil)
+		m, err := c.manager(ctx, show.Report, nil)
 		if err != nil {
 			return err
 		}

@@ -17,8 +17,8 @@ import (
 	"github.com/ortet/ortet/internal/cluster/kube"
 	"github.com/ortet/ortet/internal/elastic"
 	"github.com/ortet/ortet/internal/elastic/agents"
-	"github.com/ortet/ortet/internal/engine"
 	"github.com/ortet/ortet/internal/fleet"
+	"github.com/ortet/ortet/internal/workflow"
 )
 
 // A poolChange is what a command that changes a pool or an agent is given.
@@ -93,7 +93,7 @@ func (c *clusterOptions) poolCommand(use, short, long, consequence string, chang
 		}
 		err = change(ctx, p, args)
 		if err != nil && ctx.Err() != nil {
-			return &engine.Interrupted{Step: cmd.Name(), Donor: "Azure goes on with what it has accepted, and cordoned nodes stay cordoned", Err: context.Cause(ctx)}
+			return &workflow.Outcome{Exit: workflow.ExitInterrupted, Step: cmd.Name(), Left: []string{"Azure goes on with what it has accepted, and cordoned nodes stay cordoned"}, Err: context.Cause(ctx)}
 		}
 		if err != nil {
 			return err
@@ -131,7 +131,7 @@ func (c *clusterOptions) control(ctx context.Context, control agents.Control) (p
 	if err != nil {
 		return p, fmt.Errorf("set up the Kubernetes client: %w", err)
 	}
-	k, err := kube.New(kube.Config{REST: config, Namespace: c.namespace, Logger: c.log, Identity: engine.LocalHolder()})
+	k, err := kube.New(kube.Config{REST: config, Namespace: c.namespace, Logger: c.log, Identity: localHolder()})
 	if err != nil {
 		return p, err
 	}

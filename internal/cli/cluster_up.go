@@ -32,7 +32,7 @@ Interrupted, Azure goes on with what it has accepted; the same command follows i
 		}
 		show := newProgress(c.process.Err, c.process.Getenv)
 		defer show.Close()
-		m, err := c.manager(ctx, show, &own)
+		m, err := c.manager(ctx, show.Report, &own)
 		if err != nil {
 			return err
 		}

@@ -21,10 +21,10 @@ import (
 	"k8s.io/client-go/kubernetes"
 	"sigs.k8s.io/yaml"
 
-	"github.com/ortet/ortet/internal/engine"
 	"github.com/ortet/ortet/internal/fleet"
 	"github.com/ortet/ortet/internal/nodeconfig"
 	"github.com/ortet/ortet/internal/rollout"
+	"github.com/ortet/ortet/internal/workflow"
 )
 
 // fakePusher answers what it is given, and keeps what it was asked.
@@ -143,7 +143,7 @@ func TestKeygen(t *testing.T) {
 	}
 	code, _, said := run(t, "config", "keygen", "--out", file)
 	after, _ := os.ReadFile(file)
-	if code != engine.ExitFailed || !strings.Contains(said, "file exists and is not overwritten") || string(after) != string(before) {
+	if code != workflow.ExitFailed || !strings.Contains(said, "file exists and is not overwritten") || string(after) != string(before) {
 		t.Errorf("over an existing key: %d %s", code, said)
 	}
 	code, out, said := run(t, "config", "keygen", "--public", file)
@@ -200,7 +200,7 @@ func TestKeysThatAreRefused(t *testing.T) {
 			t.Fatal(err)
 		}
 		code, _, said := run(t, "config", "keygen", "--public", file)
-		if said = strings.Join(strings.Fields(said), " "); code != engine.ExitFailed || !strings.Contains(said, c.says) {
+		if said = strings.Join(strings.Fields(said), " "); code != workflow.ExitFailed || !strings.Contains(said, c.says) {
 			t.Errorf("%s: %d %s", name, code, said)
 		}
 	}
@@ -211,11 +211,11 @@ func TestKeysThatAreRefused(t *testing.T) {
 		}
 		f := &fakePusher{}
 		code, _, said := runConfig(t, f, "", "push", "pool1", "-f", aConfig(t), "--key", file)
-		if code != engine.ExitFailed || !strings.Contains(said, "run chmod 600 "+file) || len(f.pushed) > 0 {
+		if code != workflow.ExitFailed || !strings.Contains(said, "run chmod 600 "+file) || len(f.pushed) > 0 {
 			t.Errorf("mode %o: %d %s", mode, code, said)
 		}
 	}
-	if code, _, said := runConfig(t, &fakePusher{}, "", "push", "pool1", "-f", aConfig(t), "--key", file+"x"); code != engine.ExitFailed || !strings.Contains(said, "ortet config keygen") {
+	if code, _, said := runConfig(t, &fakePusher{}, "", "push", "pool1", "-f", aConfig(t), "--key", file+"x"); code != workflow.ExitFailed || !strings.Contains(said, "ortet config keygen") {
 		t.Errorf("no key: %d %s", code, said)
 	}
 }
@@ -232,21 +232,21 @@ func TestValidate(t *testing.T) {
 		t.Errorf("%d %v\n%s", code, err, out)
 	}
 	code, out, said := runConfig(t, &fakePusher{}, configHead+"{files: [{path: a, content: x}],\nsysctls: 1}", "validate", "-")
-	if code != engine.ExitFailed || out != "" || !strings.HasPrefix(said, "ortet: standard input:3: spec.files[0].path: ") || !strings.Contains(said, "\nstandard input:4: spec.sysctls: ") {
+	if code != workflow.ExitFailed || out != "" || !strings.HasPrefix(said, "ortet: standard input:3: spec.files[0].path: ") || !strings.Contains(said, "\nstandard input:4: spec.sysctls: ") {
 		t.Errorf("%d %s\n%s", code, out, said)
 	}
 	code, out, _ = runConfig(t, &fakePusher{}, configHead+"{files: [{path: a, content: x}],\nsysctls: 1}", "validate", "-", "-o", "json")
 	var f failure
-	if err := json.Unmarshal([]byte(out), &f); code != engine.ExitFailed || err != nil || f.Exit != 1 || !strings.Contains(f.Error, "input:4: spec.sysctls") {
+	if err := json.Unmarshal([]byte(out), &f); code != workflow.ExitFailed || err != nil || f.Exit != 1 || !strings.Contains(f.Error, "input:4: spec.sysctls") {
 		t.Errorf("%d %v\n%s", code, err, out)
 	}
 	random := make([]byte, 64<<10)
 	_, _ = rand.Read(random)
 	text := configHead + "{files: [{path: /a, content: " + base64.StdEncoding.EncodeToString(random) + "}]}"
-	if code, out, said := runConfig(t, &fakePusher{}, text, "validate", "-"); code != engine.ExitFailed || out != "" || !strings.Contains(said, "too large for userData") {
+	if code, out, said := runConfig(t, &fakePusher{}, text, "validate", "-"); code != workflow.ExitFailed || out != "" || !strings.Contains(said, "too large for userData") {
 		t.Errorf("%d %s\n%s", code, out, said)
 	}
-	if code, _, said := runConfig(t, &fakePusher{}, "", "validate", file+"x"); code != engine.ExitFailed || !strings.Contains(said, "no such file") {
+	if code, _, said := runConfig(t, &fakePusher{}, "", "validate", file+"x"); code != workflow.ExitFailed || !strings.Contains(said, "no such file") {
 		t.Errorf("%d %s", code, said)
 	}
 }
@@ -270,7 +270,7 @@ func TestPushIsGivenItsFlags(t *testing.T) {
 		!slices.Equal(o.Keys, keys) || nodeconfig.PublicKeyOf(o.Key.Public().(ed25519.PublicKey)) != public {
 		t.Errorf("%+v", o)
 	}
-	if code, _, said := runConfig(t, f, "", "push", "pool1", "-f", aConfig(t), "--key", key); code != engine.ExitFailed || !strings.Contains(said, pool1.Name()) {
+	if code, _, said := runConfig(t, f, "", "push", "pool1", "-f", aConfig(t), "--key", key); code != workflow.ExitFailed || !strings.Contains(said, pool1.Name()) {
 		t.Errorf("a pool that is not there: %d %s", code, said)
 	}
 	// Without --accept-key nodes keep the keys that they accept.
@@ -287,7 +287,7 @@ func TestPushThatFails(t *testing.T) {
 		Left:  []rollout.Node{{Name: "b", Ready: true, Generation: 6, State: "Applied"}}}
 	f := &fakePusher{result: result, err: errors.New("canary a failed: Unhealthy; correct the configuration and push again")}
 	code, out, said := runConfig(t, f, "", args...)
-	if code != engine.ExitFailed || !strings.Contains(out, "generation 7 is on 0 of 2 nodes") || !strings.Contains(out, "\n  kubelet.service exited\n") || !strings.Contains(said, "ortet: canary a failed") {
+	if code != workflow.ExitFailed || !strings.Contains(out, "generation 7 is on 0 of 2 nodes") || !strings.Contains(out, "\n  kubelet.service exited\n") || !strings.Contains(said, "ortet: canary a failed") {
 		t.Errorf("%d\n%s\n%s", code, out, said)
 	}
 	code, out, _ = runConfig(t, f, "", append(args, "-o", "json")...)
@@ -296,16 +296,16 @@ func TestPushThatFails(t *testing.T) {
 		Exit   int
 		Error  string
 	}
-	if err := json.Unmarshal([]byte(out), &got); err != nil || code != engine.ExitFailed || got.Exit != 1 || got.Result.Nodes[0].Reason != "Unhealthy" || len(got.Result.Left) != 1 {
+	if err := json.Unmarshal([]byte(out), &got); err != nil || code != workflow.ExitFailed || got.Exit != 1 || got.Result.Nodes[0].Reason != "Unhealthy" || len(got.Result.Left) != 1 {
 		t.Errorf("%d %v\n%s", code, err, out)
 	}
-	f = &fakePusher{result: result, err: &engine.Interrupted{Step: "waves", Donor: "1 of 2 nodes have generation 7", Err: context.Canceled}}
-	if code, out, said := runConfig(t, f, "", args...); code != engine.ExitInterrupted || !strings.Contains(out, "k8s-pool1") || !strings.Contains(said, "run the same command to resume") {
+	f = &fakePusher{result: result, err: &workflow.Outcome{Exit: workflow.ExitInterrupted, Step: "waves", Left: []string{"1 of 2 nodes have generation 7"}, Err: context.Canceled}}
+	if code, out, said := runConfig(t, f, "", args...); code != workflow.ExitInterrupted || !strings.Contains(out, "k8s-pool1") || !strings.Contains(said, "run the same command to resume") {
 		t.Errorf("%d\n%s\n%s", code, out, said)
 	}
-	f = &fakePusher{result: &rollout.Result{Pool: pool1, Nodes: result.Nodes}, err: &engine.Refused{Problems: []fleet.Problem{{Code: "UserDataForeign", On: string(pool1), What: "has userData that is not Ortet's", WayOut: "give --replace-user-data"}}}}
+	f = &fakePusher{result: &rollout.Result{Pool: pool1, Nodes: result.Nodes}, err: &workflow.Refused{Problems: []fleet.Problem{{Code: "UserDataForeign", On: string(pool1), What: "has userData that is not Ortet's", WayOut: "give --replace-user-data"}}}}
 	code, out, said = runConfig(t, f, "", args...)
-	if code != engine.ExitRefused || out != "" || !strings.Contains(said, "-> give --replace-user-data") {
+	if code != workflow.ExitRefused || out != "" || !strings.Contains(said, "-> give --replace-user-data") {
 		t.Errorf("%d\n%s\n%s", code, out, said)
 	}
 }
@@ -319,7 +319,7 @@ func TestConfigRollback(t *testing.T) {
 	}
 	f.err = errors.New("the history has no generation 3")
 	code, _, said = runConfig(t, f, "", "rollback", string(pool1), "--key", key, "--to", "3", "--max-unavailable", "2")
-	if code != engine.ExitFailed || !strings.Contains(said, "no generation 3") || !slices.Equal(f.to, []int64{0, 3}) || f.pushed[1].MaxUnavailable != "2" {
+	if code != workflow.ExitFailed || !strings.Contains(said, "no generation 3") || !slices.Equal(f.to, []int64{0, 3}) || f.pushed[1].MaxUnavailable != "2" {
 		t.Errorf("%d %v\n%s", code, f.to, said)
 	}
 }

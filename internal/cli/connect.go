@@ -17,10 +17,11 @@ import (
 	"github.com/ortet/ortet/internal/azure"
 	"github.com/ortet/ortet/internal/azure/arm"
 	"github.com/ortet/ortet/internal/azure/credential"
-	"github.com/ortet/ortet/internal/cluster"
+	"github.com/ortet/ortet/internal/capture"
 	"github.com/ortet/ortet/internal/cluster/kube"
-	"github.com/ortet/ortet/internal/engine"
 	"github.com/ortet/ortet/internal/fleet"
+	"github.com/ortet/ortet/internal/rollback"
+	"github.com/ortet/ortet/internal/workflow"
 )
 
 // defaultImage is this release's container image.
@@ -28,12 +29,9 @@ const defaultImage = "ghcr.io/ortet/ortet:v0.1.0"
 
 // work is what a command is going to do, as far as connecting goes.
 type work struct {
-	image, pullSecret string // of the pod that prepares the disk
-	// needs is what Kubernetes has to allow, for preflight; nil leaves the list
-	// to the engine.
-	needs *kube.Needs
-	// lease is how long the pool's Lease lasts; 0 leaves it to the engine.
-	lease leaseDuration
+	image, pullSecret string      // of the pod that prepares the disk
+	rules             []kube.Rule // what Kubernetes has to allow, for preflight
+	lease             leaseDuration
 }
 
 // A leaseDuration is --lease-duration. With less than 5s, one slow renewal would lose the
@@ -61,26 +59,58 @@ func (d *leaseDuration) Set(text string) error {
 // A connection is the cluster and Azure, logged in.
 type connection struct {
 	client kubernetes.Interface
-	config engine.Config // all but Holder and Reporter
+	config capture.Config // all but Holder, Report and Others
 }
 
-// engine makes one for show; each has a Lease holder of its own.
-func (c connection) engine(show *progress) (*engine.Engine, error) {
+// services capture and roll back. Each undoes what the other has begun.
+type services struct {
+	*capture.Service
+	rollback *rollback.Service
+	show     *progress // nil if nothing is run
+}
+
+// Capture is that of capture.Service, and is shown from its begin.
+func (s services) Capture(ctx context.Context, q capture.Request) (capture.Result, error) {
+	ended := s.show.Preflight()
+	result, err := s.Service.Capture(ctx, q)
+	ended(err)
+	return result, err
+}
+
+// Rollback is that of rollback.Service, and is shown from its begin.
+func (s services) Rollback(ctx context.Context, q rollback.Request) (rollback.Result, error) {
+	ended := s.show.Preflight()
+	result, err := s.rollback.Rollback(ctx, q)
+	ended(err)
+	return result, err
+}
+
+// services makes them for show, with a Lease holder of their own.
+func (c connection) services(show *progress) (s services) {
 	config := c.config
-	config.Holder = engine.LocalHolder()
+	config.Holder = localHolder()
 	if show != nil {
-		config.Reporter = show
+		config.Report = show.Report
 	}
-	return engine.New(config)
+	config.Others = func(kind string) (workflow.Workflow, error) {
+		switch kind {
+		case capture.Kind:
+			return s.Workflow(), nil
+		case rollback.Kind:
+			return s.rollback.Workflow(), nil
+		}
+		return nil, fmt.Errorf("unknown kind of record %q", kind)
+	}
+	return services{capture.New(config), rollback.New(config), show}
 }
 
-// connect is an engine on a connection of its own.
-func (o *options) connect(ctx context.Context, show *progress, w work) (*engine.Engine, error) {
+// connect gives services on a connection of their own.
+func (o *options) connect(ctx context.Context, show *progress, w work) (services, error) {
 	c, err := o.open(ctx, w)
 	if err != nil {
-		return nil, err
+		return services{}, err
 	}
-	return c.engine(show)
+	return c.services(show), nil
 }
 
 // open connects by the flags and the environment, and logs in.
@@ -89,7 +119,7 @@ func (o *options) open(ctx context.Context, w work) (connection, error) {
 	if err != nil {
 		return connection{}, err
 	}
-	c, err := kube.New(kube.Config{REST: config, Namespace: o.namespace, Logger: o.log, Identity: engine.LocalHolder()})
+	c, err := kube.New(kube.Config{REST: config, Namespace: o.namespace, Logger: o.log, Identity: localHolder()})
 	if err != nil {
 		return connection{}, err
 	}
@@ -104,22 +134,20 @@ func (o *options) open(ctx context.Context, w work) (connection, error) {
 	if err != nil {
 		return connection{}, err
 	}
-	var accesses []cluster.Access
-	if w.needs != nil {
-		accesses = kube.Accesses(kube.Rules(*w.needs))
-	}
-	return connection{client: client, config: engine.Config{
-		Cloud:      azure.Audit(azure.Retry(azure.Limit(cloud, azure.Limits{}), azure.RetryPolicy{Jitter: rand.Float64}), o.log),
+	return connection{client: client, config: capture.Config{
+		Cloud:      azure.Audit(azure.Retry(azure.Settled(azure.Limit(cloud, azure.Limits{})), azure.RetryPolicy{Jitter: rand.Float64}), o.log),
 		Cluster:    c,
-		Logger:     o.log,
+		Journal:    c.Journals(),
+		Log:        o.log,
+		Now:        time.Now,
 		Version:    o.process.Version,
 		Image:      w.image,
 		PullSecret: w.pullSecret,
-		Accesses:   accesses,
+		Accesses:   kube.Accesses(w.rules),
 		Secrets:    kube.Secrets,
 		Namespace:  o.namespace,
 		SelfNode:   o.process.Getenv("NODE_NAME"),
-		LeaseFor:   time.Duration(w.lease),
+		LockFor:    time.Duration(w.lease),
 	}}, nil
 }
 

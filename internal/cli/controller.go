@@ -15,7 +15,6 @@ import (
 	"github.com/ortet/ortet/internal/azure"
 	"github.com/ortet/ortet/internal/azure/arm"
 	"github.com/ortet/ortet/internal/controller"
-	"github.com/ortet/ortet/internal/engine"
 	"github.com/ortet/ortet/internal/fleet"
 )
 
@@ -152,7 +151,7 @@ func (o *options) runController(ctx context.Context, f controllerFlags) error {
 		also = append(also, look.group)
 	}
 	return controller.Run(ctx, controller.Config{
-		REST: config, Namespace: o.namespace, Identity: engine.LocalHolder(), Boots: look.boots, Budget: budget, Metered: look.metered,
+		REST: config, Namespace: o.namespace, Identity: localHolder(), Boots: look.boots, Budget: budget, Metered: look.metered,
 		Pools: pools, Groups: also, Interval: f.interval, Deadlines: controller.Deadlines{Boot: f.deadline}, Keep: f.keep, MaxEvidence: f.most,
 		BootsPerVersion: f.perVersion, MaxBoots: f.mostBoots, KeepBoots: f.keepBoots, FirstPods: f.firstPod,
 		Metrics: f.metrics, Health: f.health, Elect: f.elect, Log: o.log,

@@ -1,29 +1,29 @@
 package cli
 
 import (
+	"cmp"
 	"context"
 	"errors"
-	"fmt"
 	"io"
 	"strings"
 
-	"github.com/ortet/ortet/internal/engine"
 	"github.com/ortet/ortet/internal/fleet"
+	"github.com/ortet/ortet/internal/workflow"
 )
 
 // writeError tells a person why a command ended otherwise than it should. Lines
 // are broken where w is a terminal; in a log, a message stays in one line.
 func writeError(w io.Writer, err error) {
 	width := columnsOf(w)
-	var refused *engine.Refused
+	var refused *workflow.Refused
 	text := interruption(err)
 	switch {
 	case errors.As(err, &refused):
-		reasons := "1 reason"
-		if n := len(refused.Problems); n != 1 {
-			reasons = fmt.Sprintf("%d reasons", n)
+		head := "refused for " + count(len(refused.Problems), "reason") + ", nothing was changed"
+		if text != "" {
+			head = "cannot resume for " + count(len(refused.Problems), "reason") + "; run the same command again to resume"
 		}
-		fmt.Fprintf(w, "ortet: refused for %s, nothing was changed\n", reasons)
+		paragraph(w, width, "ortet: ", "  ", head)
 		for _, p := range refused.Problems {
 			paragraph(w, width, "  - ", "    ", shortly(p.On)+": "+p.What)
 			if p.WayOut != "" {
@@ -44,23 +44,23 @@ func writeError(w io.Writer, err error) {
 	}
 }
 
-// interruption describes an error that is no more than the trace of a signal, without
-// the request that was cut short; "" for any other.
+// interruption describes the outcome of an interrupted run, without the request that a
+// signal cut short; "" for any other error.
 func interruption(err error) string {
-	var interrupted *engine.Interrupted
-	if !errors.As(err, &interrupted) || !stopped(interrupted.Err) {
+	var out *workflow.Outcome
+	if !errors.As(err, &out) || out.Exit != workflow.ExitInterrupted {
 		return ""
 	}
-	text := "interrupted at step " + interrupted.Step
-	if interrupted.Donor != "" {
-		text += "; " + interrupted.Donor
+	text := "interrupted at step " + out.Step
+	if !stopped(out.Err) {
+		text += ": " + out.Err.Error()
 	}
-	return text + "; run the same command to resume"
+	return strings.Join(append([]string{text}, out.Left...), "; ") + "; run the same command to resume"
 }
 
 // stopped reports whether an error is no more than the trace of a signal.
 func stopped(err error) bool {
-	return errors.Is(err, context.Canceled) || err != nil && strings.HasSuffix(err.Error(), " signal received")
+	return errors.Is(err, context.Canceled) || err.Error() == context.Canceled.Error() || strings.HasSuffix(err.Error(), " signal received")
 }
 
 // failure is what a program that reads -o json gets where a command did not end
@@ -74,12 +74,12 @@ type failure struct {
 }
 
 // printFailure writes a failure in the form that -o asks for and gives err back,
-// which is told on standard error in any form. In a table the notes, which are
-// part of the result, come before it; a refusal says all by itself.
+// which is reported on standard error in any form. In a table the notes, which are
+// part of the result, come before it, unless nothing was begun.
 func (o *options) printFailure(result any, notes []string, err error) error {
 	var (
-		refused     *engine.Refused
-		needsPerson *engine.NeedsPerson
+		refused *workflow.Refused
+		outcome *workflow.Outcome
 	)
 	is := errors.As(err, &refused)
 	if o.output == "table" {
@@ -88,12 +88,12 @@ func (o *options) printFailure(result any, notes []string, err error) error {
 		}
 		return err
 	}
-	f := failure{Result: result, Exit: engine.ExitCode(err), Error: err.Error()}
+	f := failure{Result: result, Exit: workflow.ExitCode(err), Error: cmp.Or(interruption(err), err.Error())}
 	if is {
 		f.Problems = refused.Problems
 	}
-	if errors.As(err, &needsPerson) {
-		f.Left = needsPerson.Left
+	if errors.As(err, &outcome) && outcome.Exit == workflow.ExitNeedsPerson {
+		f.Left = outcome.Left
 	}
 	return errors.Join(err, o.print(f, nil))
 }

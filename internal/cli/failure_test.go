@@ -6,8 +6,9 @@ import (
 	"errors"
 	"testing"
 
-	"github.com/ortet/ortet/internal/engine"
+	"github.com/ortet/ortet/internal/capture"
 	"github.com/ortet/ortet/internal/fleet"
+	"github.com/ortet/ortet/internal/workflow"
 )
 
 // A program that asked for JSON gets JSON, however the command ends.
@@ -16,17 +17,17 @@ func TestFailuresAreJSONToo(t *testing.T) {
 		err  error
 		want failure
 	}{
-		"refused": {&engine.Refused{Problems: []fleet.Problem{{Code: "NodeNotReady", What: "w", On: "node n"}}},
+		"refused": {&workflow.Refused{Problems: []fleet.Problem{{Code: "NodeNotReady", What: "w", On: "node n"}}},
 			failure{Exit: 3, Problems: []fleet.Problem{{Code: "NodeNotReady"}}}},
-		"needs a person": {&engine.NeedsPerson{Step: "ready", Left: []string{"node n"}, Err: errors.New("x")}, failure{Exit: 4, Left: []string{"node n"}}},
-		"failed":         {&engine.Failed{Step: "drain", Err: errors.New("x")}, failure{Exit: 1}},
+		"needs a person": {&workflow.Outcome{Exit: workflow.ExitNeedsPerson, Step: "ready", Left: []string{"node n"}, Err: errors.New("x")}, failure{Exit: 4, Left: []string{"node n"}}},
+		"failed":         {&workflow.Outcome{Exit: workflow.ExitFailed, Step: "drain", Err: errors.New("x")}, failure{Exit: 1}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			var out bytes.Buffer
 			o := &options{output: "json", process: Process{Out: &out}}
-			err := o.printFailure(engine.CaptureResult{Donor: "n"}, nil, c.err)
-			if !errors.Is(err, c.err) || engine.ExitCode(err) != c.want.Exit {
-				t.Errorf("gives %v back, with exit code %d", err, engine.ExitCode(err))
+			err := o.printFailure(capture.Result{Donor: "n"}, nil, c.err)
+			if !errors.Is(err, c.err) || workflow.ExitCode(err) != c.want.Exit {
+				t.Errorf("gives %v back, with exit code %d", err, workflow.ExitCode(err))
 			}
 			var got failure
 			if err := json.Unmarshal(out.Bytes(), &got); err != nil {
@@ -44,10 +45,10 @@ func TestFailuresAreJSONToo(t *testing.T) {
 
 // What is noted is told also where a command fails, but beside a refusal.
 func TestNotesOfAFailure(t *testing.T) {
-	for text, err := range map[string]error{"Note: pod p is left to node n\n": &engine.Failed{Step: "drain", Err: errors.New("x")}, "": &engine.Refused{}} {
+	for text, err := range map[string]error{"Note: pod p is left to node n\n": &workflow.Outcome{Exit: workflow.ExitFailed, Step: "drain", Err: errors.New("x")}, "": &workflow.Refused{}} {
 		var out, stderr bytes.Buffer
 		o := &options{output: "table", process: Process{Out: &out, Err: &stderr}}
-		if got := o.printFailure(engine.CaptureResult{}, []string{"pod p is left to node n"}, err); !errors.Is(got, err) || out.Len() > 0 || stderr.String() != text {
+		if got := o.printFailure(capture.Result{}, []string{"pod p is left to node n"}, err); !errors.Is(got, err) || out.Len() > 0 || stderr.String() != text {
 			t.Errorf("%v: %v, %q, %q", err, got, out.String(), stderr.String())
 		}
 	}

@@ -13,9 +13,11 @@ import (
 
 	"sigs.k8s.io/yaml"
 
-	"github.com/ortet/ortet/internal/engine"
+	"github.com/ortet/ortet/internal/capture"
 	"github.com/ortet/ortet/internal/fleet"
 	"github.com/ortet/ortet/internal/prototype"
+	"github.com/ortet/ortet/internal/rollback"
+	"github.com/ortet/ortet/internal/workflow"
 )
 
 var update = flag.Bool("update", false, "write the golden texts anew")
@@ -48,81 +50,84 @@ func golden(t *testing.T, name, got string) {
 }
 
 const (
-	pool1   = fleet.ResourceID(somePool)
-	donor   = "k8s-pool1-12345678-vmss000000"
-	capture = "20261121-120000"
+	pool1       = fleet.ResourceID(somePool)
+	donor       = "k8s-pool1-12345678-vmss000000"
+	captureName = "20261121-120000"
+	theVersion  = fleet.ResourceID("/subscriptions/s/resourceGroups/g/providers/Microsoft.Compute/galleries/SIG_g/images/kamino-k8s-pool1-12345678-vmss-prototype/versions/2026.11.21")
 )
 
-// input is a capture of a pool that never was captured.
-func input(options prototype.Options) prototype.CaptureInput {
-	options.Node, options.History, options.GracePeriod = donor, 3, 5*time.Minute
-	return prototype.CaptureInput{
-		Names: prototype.NamesOf(pool1, capture, "2026.11.21"), Options: options,
-		Pool: fleet.Pool{ID: pool1, Name: pool1.Name()}, Workbench: "k8s-pool1-12345678-vmss000001",
+// thePlan is that of a pool that never was captured, in short.
+func thePlan() prototype.Plan {
+	return prototype.Plan{
+		Kind: capture.Kind, Pool: pool1, Donor: donor, Workbench: "k8s-pool1-12345678-vmss000001", Version: theVersion,
+		Steps: []prototype.Step{
+			{ID: "inspect", Title: "Inspect " + donor + "'s disk for blockers", Usual: 20 * time.Second},
+			{ID: "gallery", Title: "Create the gallery SIG_g", Usual: 10 * time.Second, Skip: "already exists"},
+			{ID: "cordon", Title: "Cordon " + donor},
+			{ID: "drain", Title: "Drain " + donor, Usual: time.Minute},
+			{ID: "generalized-snapshot", Title: "Take a snapshot of the generalised copy", Usual: 6 * time.Second},
+			{ID: "version", Title: "Build image version 2026.11.21", Usual: 40 * time.Minute},
+			{ID: "model", Title: "Point " + pool1.Name() + "'s model at 2026.11.21", Usual: 30 * time.Second},
+			{ID: "extensions", Title: "Delete extensions from the model", Skip: "none to delete"},
+			{ID: "grow", Title: "Add 0 new node(s)", Skip: "not requested"},
+		},
 	}
 }
 
-func thePlan(in prototype.CaptureInput) prototype.Plan {
-	return prototype.Plan{Kind: prototype.KindCapture, Pool: pool1, Donor: donor, Workbench: in.Workbench, Version: in.Names.Version, Steps: prototype.CaptureSteps(in)}
-}
-
-func version(name, from string, at time.Time, tags map[string]string) engine.VersionStatus {
+func version(name, from string, at time.Time, tags map[string]string) capture.VersionStatus {
 	v := fleet.ImageVersion{ID: prototype.DefinitionOf(pool1).Child("versions", name), Name: name, ProvisioningState: prototype.Succeeded, Published: at, Tags: tags}
-	return engine.VersionStatus{ImageVersion: v, BuiltFrom: from, BuiltAt: at, RolledBack: prototype.RolledBack(v)}
+	return capture.VersionStatus{ImageVersion: v, BuiltFrom: from, BuiltAt: at, RolledBack: prototype.RolledBack(v)}
 }
 
 func TestShown(t *testing.T) {
-	first := input(prototype.Options{})
-	baked := input(prototype.Options{Bake: true, NewNodes: 2})
-	baked.Doomed = []fleet.Extension{{Name: "vmssCSE", Type: "CustomScript"}}
-	baked.Prunable = []string{"2026.11.02", "2026.11.01"}
-	done := input(prototype.Options{})
-	done.Course = prototype.Course{Start: prototype.AtVersion, Version: &fleet.ImageVersion{ProvisioningState: prototype.Succeeded}}
-	done.HasGallery, done.HasDefinition, done.InModel, done.Workbench = true, true, true, ""
-	nothing := thePlan(done)
-	nothing.NothingToDo = prototype.NothingToDo(done)
-	resumed := thePlan(baked)
-	resumed.Resumes = true
-	resumed.Notes = []string{"capture " + capture + " of " + donor + ", begun 2026-11-21T12:00:00Z, has not ended and is finished first", "node " + donor + " is cordoned, and stays so"}
+	nothing, resumed := thePlan(), thePlan()
+	nothing.NothingToDo, resumed.Resumes = true, true
+	resumed.Steps[6].Irreversible = []string{"the model's customData cannot be read back: it is kept in Ortet's Secrets where the donor's disk still has it, else it is lost"}
+	resumed.Steps[7] = prototype.Step{ID: "extensions", Title: "Delete extensions from the model: vmssCSE", Usual: 30 * time.Second,
+		Irreversible: []string{"extension vmssCSE (CustomScript): its protected settings cannot be read back; they are kept where the donor's certificate decrypts them, else they are lost"}}
+	resumed.Notes = []string{"capture " + captureName + " of " + donor + ", begun 2026-11-21T12:00:00Z, has not ended and is finished first", "node " + donor + " is cordoned, and stays so"}
 
 	newest := version("2026.11.21", donor, noon.Add(-3*time.Hour), nil)
 	newest.InModel, newest.Instances = true, 1
 	left := version("2026.1120.180000", "k8s-pool1-12345678-vmss00000a", noon.Add(-18*time.Hour), map[string]string{fleet.TagRolledBack: "2026-11-20T19:00:00Z"})
 	broken := version("2026.11.19", "", time.Time{}, nil)
 	broken.ProvisioningState = prototype.Failed
-	full := engine.PoolStatus{
+	full := capture.PoolStatus{
 		Pool:     fleet.Pool{ID: pool1, Name: pool1.Name(), Location: "westeurope", Size: "Standard_D2s_v5"},
-		Versions: []engine.VersionStatus{newest, left, broken},
-		Instances: []engine.InstanceStatus{
+		Versions: []capture.VersionStatus{newest, left, broken},
+		Instances: []capture.InstanceStatus{
 			{InstanceID: "0", HostName: "K8S-POOL1-12345678-VMSS000000", Power: fleet.PowerRunning, Image: "Debian:debian-12:12-gen2:latest"},
 			{InstanceID: "3", HostName: "k8s-pool1-12345678-vmss000003", Power: fleet.PowerRunning, Image: "2026.11.21", LatestModel: true},
 			{InstanceID: "4", HostName: "k8s-pool1-12345678-vmss000004", Power: fleet.PowerStopped, Image: "2026.11.21", LatestModel: true},
 		},
-		Capture: &engine.CaptureStatus{Name: capture, Kind: prototype.KindCapture, Donor: donor, Begun: noon.Add(-4 * time.Hour), Ended: &engine.Ending{At: noon.Add(-3 * time.Hour)}},
+		Capture: &capture.CaptureStatus{Name: captureName, Kind: capture.Kind, Donor: donor, Begun: noon.Add(-4 * time.Hour), Ended: &capture.Ending{At: noon.Add(-3 * time.Hour)}},
 	}
-	fresh := engine.PoolStatus{
+	fresh := capture.PoolStatus{
 		Pool: fleet.Pool{ID: pool1, Name: pool1.Name(), Location: "westeurope", Size: "Standard_D2s_v5",
 			Model: fleet.Model{Image: fleet.ImageReference{Publisher: "Debian", Offer: "debian-12", SKU: "12-gen2", Version: "latest"}}},
 	}
 	kamino := full
 	kamino.Pool.Model.Image = fleet.ImageReference{ID: prototype.DefinitionOf(pool1)}
-	kamino.Instances = []engine.InstanceStatus{{InstanceID: "0", HostName: donor, Power: fleet.PowerRunning, Image: somePool + "/../galleries/other/images/linux/versions/1.2.3"}}
+	kamino.Instances = []capture.InstanceStatus{{InstanceID: "0", HostName: donor, Power: fleet.PowerRunning, Image: somePool + "/../galleries/other/images/linux/versions/1.2.3"}}
 	underway := fresh
 	underway.Problem = "GET versions: 403 AuthorizationFailed"
-	underway.Capture = &engine.CaptureStatus{Name: capture, Kind: prototype.KindCapture, Donor: donor, Begun: noon, Undo: []string{"cordon", "stop", "protection"}}
+	underway.Capture = &capture.CaptureStatus{Name: captureName, Kind: capture.Kind, Donor: donor, Begun: noon, Undo: []string{"cordon", "stop", "protection"}}
 
 	for name, show := range map[string]func(io.Writer){
-		"plan-first":   func(w io.Writer) { writePlan(w, thePlan(first)) },
+		"plan-first":   func(w io.Writer) { writePlan(w, thePlan()) },
 		"plan-resumed": func(w io.Writer) { writePlan(w, resumed) },
 		"plan-nothing": func(w io.Writer) { writePlan(w, nothing) },
 		"plan-refused": func(w io.Writer) {
-			p := thePlan(first)
+			p := thePlan()
 			p.Problems = []fleet.Problem{{Code: "NodeNotReady", On: "node n", What: "it is not Ready"}}
 			writePlan(w, p)
 		},
 		"plan-rollback": func(w io.Writer) {
-			r := prototype.Return{To: left.ImageVersion, TagFrom: newest.ID, Untag: true}
-			writePlan(w, prototype.Plan{Kind: prototype.KindRollback, Pool: pool1, Version: left.ID, Steps: prototype.RollbackSteps(first.Pool, r),
+			steps := []prototype.Step{
+				{ID: "model", Title: "Point " + pool1.Name() + "'s model at 2026.1120.180000", Usual: 30 * time.Second},
+				{ID: "tag", Title: "Tag version 2026.11.21 as rolled back", Usual: 10 * time.Second},
+			}
+			writePlan(w, prototype.Plan{Kind: rollback.Kind, Pool: pool1, Version: left.ID, Steps: steps,
 				Notes: []string{"extensions that were deleted for 2026.11.21 are not brought back"}})
 		},
 		"status":          func(w io.Writer) { writeStatus(w, full, noon) },
@@ -130,31 +135,35 @@ func TestShown(t *testing.T) {
 		"status-fresh":    func(w io.Writer) { writeStatus(w, fresh, noon) },
 		"status-underway": func(w io.Writer) { writeStatus(w, underway, noon) },
 		"capture": func(w io.Writer) {
-			writeCapture(w, engine.CaptureResult{
-				Pool: pool1, Donor: donor, Version: first.Names.Version, BuiltFrom: donor, Pruned: []string{"2026.11.01"},
+			writeCapture(w, capture.Result{
+				Pool: pool1, Donor: donor, Version: theVersion, BuiltFrom: donor, Pruned: []string{"2026.11.01"},
 				Kept:         []string{"2026.11.02: " + string(pool1.Child("virtualMachines", "7")) + " refers to it", "2026.11.03: its deletion is blocked until its end of life"},
 				Irreversible: []string{"protectedSettings of Microsoft.Azure.Extensions.CustomScript: no certificate decrypts them"},
 				// The scan may find two secrets in one file.
 				PoolCredentials: []string{"/etc/kubernetes/azure.json", "/etc/kubernetes/bootstrap-kubelet.conf"},
 				AcceptedSecrets: []string{"/opt/app/.env"}, RemovedSecrets: []string{"/home/azureuser/.netrc", "/root/.docker/config.json"},
-				Timing: engine.Timing{Begin: noon, End: noon.Add(72 * time.Minute)},
+				Timing: capture.Timing{Begin: noon, End: noon.Add(72 * time.Minute)},
 			})
 		},
 		"capture-nothing": func(w io.Writer) {
-			writeCapture(w, engine.CaptureResult{Pool: pool1, Donor: donor, Version: first.Names.Version, BuiltFrom: "k8s-pool1-12345678-vmss000001", NothingToDo: true,
-				Timing: engine.Timing{Begin: noon, End: noon.Add(time.Second)}})
+			writeCapture(w, capture.Result{Pool: pool1, Donor: donor, Version: theVersion, BuiltFrom: "k8s-pool1-12345678-vmss000001", NothingToDo: true,
+				Timing: capture.Timing{Begin: noon, End: noon.Add(time.Second)}})
 		},
 		"capture-resumed": func(w io.Writer) {
-			writeCapture(w, engine.CaptureResult{Pool: pool1, Donor: donor, Version: first.Names.Version, BuiltFrom: donor, Resumed: true,
-				Notes: []string{"finished what was begun at 2026-11-21T12:00:00Z as " + capture}})
+			writeCapture(w, capture.Result{Pool: pool1, Donor: donor, Version: theVersion, BuiltFrom: donor, Resumed: true,
+				Notes: []string{"finished what was begun at 2026-11-21T12:00:00Z as " + captureName}})
 		},
 		"rollback": func(w io.Writer) {
-			writeRollback(w, engine.RollbackResult{Pool: pool1, From: newest.ID, To: left.ID, Notes: []string{"the model's customData becomes what goes with 2026.1120.180000"}})
+			writeRollback(w, rollback.Result{Pool: pool1, From: newest.ID, To: left.ID, Notes: []string{"the model's customData becomes what goes with 2026.1120.180000"}})
 		},
 		"rollback-nothing": func(w io.Writer) {
-			writeRollback(w, engine.RollbackResult{Pool: pool1, To: left.ID, NothingToDo: true})
+			writeRollback(w, rollback.Result{Pool: pool1, To: left.ID, NothingToDo: true})
 		},
-		"rollback-marketplace": func(w io.Writer) { writeRollback(w, engine.RollbackResult{Pool: pool1, To: left.ID}) },
+		"rollback-original": func(w io.Writer) {
+			writeRollback(w, rollback.Result{Pool: pool1, From: newest.ID, Original: &prototype.Original{Image: fresh.Pool.Model.Image},
+				Restored: []string{"monitor"}, Lost: []string{"vmssCSE: its protected settings were not saved"}})
+		},
+		"rollback-marketplace": func(w io.Writer) { writeRollback(w, rollback.Result{Pool: pool1, To: left.ID}) },
 	} {
 		t.Run(name, func(t *testing.T) {
 			var b strings.Builder
@@ -172,7 +181,7 @@ func TestShown(t *testing.T) {
 // A plan in JSON or YAML is whole, also where it is refused, which is the
 // command's answer too.
 func TestPlanForPrograms(t *testing.T) {
-	p := thePlan(input(prototype.Options{}))
+	p := thePlan()
 	p.Problems = []fleet.Problem{{Code: "NodeNotReady", What: "it is not Ready", On: "node n", WayOut: "wait"}}
 	for form, decode := range map[string]func([]byte, any) error{
 		"json": json.Unmarshal,
@@ -181,7 +190,7 @@ func TestPlanForPrograms(t *testing.T) {
 		var out strings.Builder
 		o := &options{output: form, process: Process{Out: &out}}
 		err := o.printPlan(p)
-		var refused *engine.Refused
+		var refused *workflow.Refused
 		if !errors.As(err, &refused) || len(refused.Problems) != 1 {
 			t.Errorf("%s: a plan with problems ends with %v", form, err)
 		}

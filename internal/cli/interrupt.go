@@ -1,6 +1,8 @@
 package cli
 
-import "context"
+import (
+	"context"
+)
 
 // explainInterrupt tells the person who pressed Ctrl-C why it does not end at
 // once, and lets a second one end it. The caller stops it when the work ended.

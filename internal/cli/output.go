@@ -8,8 +8,8 @@ import (
 
 	"sigs.k8s.io/yaml"
 
-	"github.com/ortet/ortet/internal/engine"
 	"github.com/ortet/ortet/internal/prototype"
+	"github.com/ortet/ortet/internal/workflow"
 )
 
 // print writes a result in the form that -o asks for.
@@ -37,7 +37,7 @@ func (o *options) printPlan(p prototype.Plan) error {
 		return err
 	}
 	if len(p.Problems) > 0 {
-		return &engine.Refused{Problems: p.Problems}
+		return &workflow.Refused{Problems: p.Problems}
 	}
 	return nil
 }

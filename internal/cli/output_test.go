@@ -7,9 +7,8 @@ import (
 	"time"
 	"unicode/utf8"
 
-	"github.com/ortet/ortet/internal/engine"
 	"github.com/ortet/ortet/internal/fleet"
-	"github.com/ortet/ortet/internal/prototype"
+	"github.com/ortet/ortet/internal/workflow"
 )
 
 const somePool = "/subscriptions/s/resourceGroups/g/providers/Microsoft.Compute/virtualMachineScaleSets/k8s-pool1-12345678-vmss"
@@ -36,14 +35,8 @@ func TestParagraphBreaksBetweenWords(t *testing.T) {
 }
 
 func TestPlanFitsATerminal(t *testing.T) {
-	in := prototype.CaptureInput{
-		Names:   prototype.NamesOf(somePool, "20261121-000000", "2026.1121.000000"),
-		Options: prototype.Options{Node: "k8s-pool1-12345678-vmss000000", History: 3, GracePeriod: 5 * time.Minute, Bake: true},
-		Pool:    fleet.Pool{ID: somePool, Name: "k8s-pool1-12345678-vmss"},
-		Doomed:  []fleet.Extension{{Name: "vmssCSE", Type: "CustomScript"}, {Name: "CAPZ.Linux.Bootstrapping", Type: "CAPZ.Linux.Bootstrapping"}},
-	}
-	p := prototype.Plan{Kind: prototype.KindCapture, Donor: in.Options.Node, Pool: somePool, Workbench: "k8s-pool1-12345678-vmss000001", Steps: prototype.CaptureSteps(in),
-		Notes: []string{strings.Repeat("a note that is long ", 10)}}
+	p := thePlan()
+	p.Notes = []string{strings.Repeat("a note that is long ", 10)}
 	var b strings.Builder
 	writePlan(&b, p)
 	for l := range strings.Lines(b.String()) {
@@ -65,14 +58,14 @@ func TestErrorsForPeople(t *testing.T) {
 		want string
 	}{
 		"plain": {errors.New("it broke"), "ortet: it broke\n"},
-		"refused": {&engine.Refused{Problems: []fleet.Problem{
+		"refused": {&workflow.Refused{Problems: []fleet.Problem{
 			{On: string(instance), What: "it is off", WayOut: "start it"}, {On: "node n", What: "it is gone"},
 		}}, "ortet: refused for 2 reasons, nothing was changed\n  - instance 3 of scale set k8s-pool1-12345678-vmss: it is off\n    -> start it\n  - node n: it is gone\n"},
-		"needs a person": {&engine.NeedsPerson{Step: "start", Left: []string{"start it"}, Err: errors.New("no capacity")},
+		"needs a person": {&workflow.Outcome{Exit: workflow.ExitNeedsPerson, Step: "start", Left: []string{"start it"}, Err: errors.New("no capacity")},
 			"ortet: step start: no capacity; this needs a person\n  - start it\n"},
-		"interrupted": {&engine.Interrupted{Step: "stop", Donor: "node n is in service", Err: errors.New("interrupt signal received")},
+		"interrupted": {&workflow.Outcome{Exit: workflow.ExitInterrupted, Step: "stop", Left: []string{"node n is in service"}, Err: errors.New("interrupt signal received")},
 			"ortet: interrupted at step stop; node n is in service; run the same command to resume\n"},
-		"lost": {&engine.Interrupted{Step: "stop", Err: errors.New("the hold on the pool was lost")},
+		"lost": {&workflow.Outcome{Exit: workflow.ExitInterrupted, Step: "stop", Err: errors.New("the hold on the pool was lost")},
 			"ortet: interrupted at step stop: the hold on the pool was lost; run the same command to resume\n"},
 	} {
 		var b strings.Builder
@@ -106,8 +99,8 @@ func TestShortly(t *testing.T) {
 }
 
 func TestProgressLinesNeverWrap(t *testing.T) {
-	e := engine.Event{
-		At: time.Date(2026, 11, 21, 0, 0, 0, 0, time.UTC), Step: prototype.StepGeneralizedSnapshot, State: engine.StepDone,
+	e := workflow.Event{
+		At: time.Date(2026, 11, 21, 0, 0, 0, 0, time.UTC), Step: "generalized-snapshot", Kind: workflow.EventDone,
 		Message: strings.Repeat("Azure does something at length ", 10), Elapsed: 90 * time.Minute,
 	}
 	for _, width := range []int{0, 40, 80, 200} {
@@ -115,7 +108,7 @@ func TestProgressLinesNeverWrap(t *testing.T) {
 			t.Errorf("%d columns of %d: %s", utf8.RuneCountInString(l), width, l)
 		}
 	}
-	e.State, e.Message = engine.StepFailed, "many things\n  - one\n  - two"
+	e.Kind, e.Message = workflow.EventFailed, "many things\n  - one\n  - two"
 	if l := plainLine(e); strings.Contains(l, "\n") || !strings.HasSuffix(l, "many things") {
 		t.Errorf("a failure takes more than its first line: %q", l)
 	}

@@ -86,7 +86,7 @@ func (s *poolSelection) open(ctx context.Context, o *options, w work, show poolS
 // poolShow gives the display of a pool's capture; nil without one.
 type poolShow func(pool fleet.ResourceID) *progress
 
-// openPools sets the Doors and Nodes of config; tests replace it.
+// openPools sets the Service and Nodes of config; tests replace it.
 type openPools func(ctx context.Context, w work, show poolShow, config *auto.Config) (kubernetes.Interface, error)
 
 func (o *options) openPools(ctx context.Context, w work, show poolShow, config *auto.Config) (kubernetes.Interface, error) {
@@ -95,12 +95,8 @@ func (o *options) openPools(ctx context.Context, w work, show poolShow, config *
 		return nil, err
 	}
 	config.Nodes = c.config.Cluster
-	config.Doors = func(pool fleet.ResourceID) auto.Doors {
-		e, _ := c.engine(show(pool)) // its configuration is accepted below
-		return e
-	}
-	_, err = c.engine(nil)
-	return c.client, err
+	config.Service = func(pool fleet.ResourceID) auto.Service { return c.services(show(pool)) }
+	return c.client, nil
 }
 
 // poolNames gives short names: scale sets of one name have their resource group's before it.

@@ -4,13 +4,14 @@ import (
 	"fmt"
 	"io"
 	"os"
+	"slices"
 	"strings"
 	"sync"
 	"time"
 
 	"golang.org/x/term"
 
-	"github.com/ortet/ortet/internal/engine"
+	"github.com/ortet/ortet/internal/workflow"
 )
 
 // progress shows a person what happens: on a terminal, finished steps scroll
@@ -31,7 +32,7 @@ type progress struct {
 }
 
 type runningStep struct {
-	event   engine.Event
+	event   workflow.Event
 	since   time.Time
 	printed time.Time // when a plain line was last written
 }
@@ -117,16 +118,43 @@ func (p *progress) Say(line string) {
 	fmt.Fprintln(p.out, line)
 }
 
+// preflight is what a run does before its first step, which the runner does not report.
+const preflight = "preflight"
+
+// Preflight shows that a run begins. It lasts until the first step, or until ended is
+// called with the run's error.
+func (p *progress) Preflight() (ended func(error)) {
+	p.Report(workflow.Event{At: time.Now(), Kind: workflow.EventBegun, Step: preflight, Title: "Acquire the pool lock, and run preflight checks", Percent: -1})
+	return func(err error) {
+		if err != nil {
+			p.endPreflight(time.Now(), workflow.EventFailed, err.Error())
+		}
+		p.endPreflight(time.Now(), workflow.EventDone, "")
+	}
+}
+
+func (p *progress) endPreflight(at time.Time, kind, message string) {
+	p.mu.Lock()
+	s := p.step(preflight)
+	p.mu.Unlock()
+	if s != nil {
+		p.Report(workflow.Event{At: at, Kind: kind, Step: preflight, Title: s.event.Title, Message: message, Percent: -1, Elapsed: at.Sub(s.since)})
+	}
+}
+
 // Report shows an event.
-func (p *progress) Report(e engine.Event) {
+func (p *progress) Report(e workflow.Event) {
+	if e.Step != preflight {
+		p.endPreflight(e.At, workflow.EventDone, "")
+	}
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	if p.closed {
 		return
 	}
-	step := p.step(e)
-	switch e.State {
-	case engine.StepStarted, engine.StepProgress:
+	step := p.step(e.Step)
+	switch e.Kind {
+	case workflow.EventBegun, workflow.EventProgress:
 		if step == nil {
 			step = &runningStep{since: e.At.Add(-e.Elapsed)}
 			p.running = append(p.running, step)
@@ -140,16 +168,13 @@ func (p *progress) Report(e engine.Event) {
 			p.redraw("")
 			return
 		}
-		if e.State == engine.StepStarted || (fresh && e.At.Sub(step.printed) >= time.Second) || e.At.Sub(step.printed) >= plainEvery {
+		if e.Kind == workflow.EventBegun || (fresh && e.At.Sub(step.printed) >= time.Second) || e.At.Sub(step.printed) >= plainEvery {
 			step.printed = e.At
 			fmt.Fprintln(p.out, plainLine(e))
 		}
 	default:
-		for i, s := range p.running {
-			if s == step {
-				p.running = append(p.running[:i], p.running[i+1:]...)
-				break
-			}
+		if e.Kind != workflow.EventNote {
+			p.running = slices.DeleteFunc(p.running, func(s *runningStep) bool { return s == step })
 		}
 		if p.live {
 			p.redraw(endedLine(e, p.size()) + "\n")
@@ -159,9 +184,9 @@ func (p *progress) Report(e engine.Event) {
 	}
 }
 
-func (p *progress) step(e engine.Event) *runningStep {
+func (p *progress) step(id string) *runningStep {
 	for _, s := range p.running {
-		if s.event.Step == e.Step {
+		if s.event.Step == id {
 			return s
 		}
 	}
@@ -188,14 +213,12 @@ func (p *progress) redraw(text string) {
 	_, _ = io.WriteString(p.out, b.String())
 }
 
-func mark(s engine.State) string {
-	switch s {
-	case engine.StepDone:
+func mark(kind string) string {
+	switch kind {
+	case workflow.EventDone:
 		return "✓"
-	case engine.StepFailed:
+	case workflow.EventFailed:
 		return "✗"
-	case engine.StepUndone:
-		return "↶"
 	}
 	return "-"
 }
@@ -215,25 +238,25 @@ func runningLine(s *runningStep, frame, width int) string {
 	return columns(string(frames[frame%len(frames)]), s.event.Step, text(s.event), right, width)
 }
 
-func endedLine(e engine.Event, width int) string {
+func endedLine(e workflow.Event, width int) string {
 	right := ""
 	if e.Elapsed >= 100*time.Millisecond {
 		right = duration(e.Elapsed)
 	}
-	return columns(mark(e.State), e.Step, text(e), right, width)
+	return columns(mark(e.Kind), e.Step, text(e), right, width)
 }
 
 // text is what the event says, or else what the step is about: the first line,
 // since the end tells the rest.
-func text(e engine.Event) string {
+func text(e workflow.Event) string {
 	t, _, _ := strings.Cut(strings.TrimSpace(e.Message), "\n")
-	if e.State == engine.StepFailed && (strings.HasSuffix(t, "context canceled") || strings.HasSuffix(t, "signal received")) {
+	if e.Kind == workflow.EventFailed && (strings.HasSuffix(t, "context canceled") || strings.HasSuffix(t, "signal received")) {
 		t = "interrupted" // the request that was cut short tells nobody anything
 	}
 	if t == "" {
 		t = e.Title
 	}
-	if e.Percent > 0 && e.State == engine.StepProgress {
+	if e.Percent > 0 && e.Kind == workflow.EventProgress {
 		t = fmt.Sprintf("%d %%, %s", e.Percent, t)
 	}
 	return strings.Join(strings.Fields(t), " ")
@@ -255,21 +278,21 @@ func columns(sign, step, what, right string, width int) string {
 	return left + what + strings.Repeat(" ", max(1, pad)) + right
 }
 
-func plainLine(e engine.Event) string {
+func plainLine(e workflow.Event) string {
 	at := e.At.UTC().Format("15:04:05")
 	took := ""
 	if e.Elapsed >= 100*time.Millisecond {
 		took = " after " + duration(e.Elapsed)
 	}
-	switch e.State {
-	case engine.StepStarted:
+	switch e.Kind {
+	case workflow.EventBegun:
 		usual := ""
 		if e.Usual > 0 {
 			usual = " (usually " + duration(e.Usual) + ")"
 		}
 		return fmt.Sprintf("%s %s: %s%s", at, e.Step, text(e), usual)
-	case engine.StepProgress:
+	case workflow.EventProgress:
 		return fmt.Sprintf("%s %s: %s, %s", at, e.Step, text(e), duration(e.Elapsed))
 	}
-	return fmt.Sprintf("%s %s: %s%s: %s", at, e.Step, e.State, took, text(e))
+	return fmt.Sprintf("%s %s: %s%s: %s", at, e.Step, e.Kind, took, text(e))
 }

@@ -6,38 +6,37 @@ import (
 	"time"
 	"unicode/utf8"
 
-	"github.com/ortet/ortet/internal/engine"
-	"github.com/ortet/ortet/internal/prototype"
+	"github.com/ortet/ortet/internal/workflow"
 )
 
 var noon = time.Date(2026, 11, 21, 12, 0, 0, 0, time.UTC)
 
-func event(step, title string, state engine.State, after time.Duration, message string) engine.Event {
-	return engine.Event{At: noon.Add(after), Step: step, Title: title, State: state, Message: message, Percent: -1, Elapsed: after}
+func event(step, title, kind string, after time.Duration, message string) workflow.Event {
+	return workflow.Event{At: noon.Add(after), Step: step, Title: title, Kind: kind, Message: message, Percent: -1, Elapsed: after}
 }
 
 func TestPlainProgress(t *testing.T) {
 	var b strings.Builder
 	p := newProgress(&b, func(string) string { return "" })
-	stop := func(state engine.State, after time.Duration, message string) engine.Event {
-		return event(prototype.StepStop, "Power off n", state, after, message)
+	stop := func(kind string, after time.Duration, message string) workflow.Event {
+		return event("stop", "Power off n", kind, after, message)
 	}
-	begun := stop(engine.StepStarted, 0, "")
+	begun := stop(workflow.EventBegun, 0, "")
 	begun.Usual = 150 * time.Second
 	p.Report(begun)
-	p.Report(stop(engine.StepProgress, 500*time.Millisecond, "Azure: stop instance: InProgress"))  // within a second of the last line
-	p.Report(stop(engine.StepProgress, 2*time.Second, "Azure: stop instance: InProgress"))         // no news
-	p.Report(stop(engine.StepProgress, 32*time.Second, "Azure: stop instance: InProgress"))        // a sign of life
-	p.Report(stop(engine.StepProgress, 33500*time.Millisecond, "Azure: stop instance: Succeeded")) // news
-	version := event(prototype.StepVersion, "Build image version 2026.11.21", engine.StepProgress, 40*time.Second, "Azure: create image version: InProgress")
+	p.Report(stop(workflow.EventProgress, 500*time.Millisecond, "Azure: stop instance: InProgress"))  // within a second of the last line
+	p.Report(stop(workflow.EventProgress, 2*time.Second, "Azure: stop instance: InProgress"))         // no news
+	p.Report(stop(workflow.EventProgress, 32*time.Second, "Azure: stop instance: InProgress"))        // a sign of life
+	p.Report(stop(workflow.EventProgress, 33500*time.Millisecond, "Azure: stop instance: Succeeded")) // news
+	version := event("version", "Build image version 2026.11.21", workflow.EventProgress, 40*time.Second, "Azure: create image version: InProgress")
 	version.Percent = 29
 	p.Report(version)
-	p.Report(stop(engine.StepDone, 95*time.Second, ""))
-	p.Report(event(prototype.StepHoldReboots, "Block kured reboots", engine.StepSkipped, 10*time.Millisecond, "there is no kured"))
-	p.Report(event(prototype.StepDrain, "Drain n", engine.StepFailed, time.Minute, "pods are left\n  - a/b"))
-	p.Report(event(prototype.StepAttach, "Attach", engine.StepUndone, time.Minute, "Detach the copy from the workbench"))
+	p.Report(stop(workflow.EventDone, 95*time.Second, ""))
+	p.Report(event("hold-reboots", "Block kured reboots", workflow.EventSkipped, 10*time.Millisecond, "there is no kured"))
+	p.Report(event("drain", "Drain n", workflow.EventFailed, time.Minute, "pods are left\n  - a/b"))
+	p.Report(event("drain", "Drain n", workflow.EventNote, time.Minute, "pod a/b is left"))
 	p.Close()
-	p.Report(stop(engine.StepDone, time.Hour, "after the end")) // is not shown
+	p.Report(stop(workflow.EventDone, time.Hour, "after the end")) // is not shown
 	want := `12:00:00 stop: Power off n (usually 2m30s)
 12:00:32 stop: Azure: stop instance: InProgress, 32s
 12:00:33 stop: Azure: stop instance: Succeeded, 33s
@@ -45,7 +44,7 @@ func TestPlainProgress(t *testing.T) {
 12:01:35 stop: done after 1m35s: Power off n
 12:00:00 hold-reboots: skipped: there is no kured
 12:01:00 drain: failed after 1m00s: pods are left
-12:01:00 attach: undone after 1m00s: Detach the copy from the workbench
+12:01:00 drain: note after 1m00s: pod a/b is left
 `
 	if b.String() != want {
 		t.Errorf("shown:\n%s\nwant:\n%s", b.String(), want)
@@ -93,19 +92,19 @@ func TestLiveProgress(t *testing.T) {
 	p := &progress{out: &b, live: true, size: func() int { return columns }, quit: make(chan struct{}), ended: make(chan struct{})}
 	close(p.ended) // nothing animates
 	now := time.Now()
-	at := func(e engine.Event) engine.Event { e.At = now; return e }
+	at := func(e workflow.Event) workflow.Event { e.At = now; return e }
 	long := strings.Repeat("Azure says a great deal ", 20)
-	start := event(prototype.StepStart, "Start n", engine.StepStarted, 0, "")
+	start := event("start", "Start n", workflow.EventBegun, 0, "")
 	start.Usual = time.Minute
 	p.Report(at(start))
-	p.Report(at(event(prototype.StepWorkDisk, "Make a copy", engine.StepStarted, 0, "")))
-	going := event(prototype.StepStart, "Start n", engine.StepProgress, time.Second, long)
+	p.Report(at(event("work-disk", "Make a copy", workflow.EventBegun, 0, "")))
+	going := event("start", "Start n", workflow.EventProgress, time.Second, long)
 	going.Usual = time.Minute
 	p.Report(at(going))
-	p.Report(at(event(prototype.StepWorkDisk, "Make a copy", engine.StepDone, 9*time.Second, "")))
-	p.Report(at(event(prototype.StepHoldReboots, "Hold", engine.StepSkipped, 0, "there is no kured")))
+	p.Report(at(event("work-disk", "Make a copy", workflow.EventDone, 9*time.Second, "")))
+	p.Report(at(event("hold-reboots", "Hold", workflow.EventSkipped, 0, "there is no kured")))
 	p.Say("Interrupted.")
-	p.Report(at(event(prototype.StepGeneralizedSnapshot, "Take a snapshot", engine.StepStarted, 0, "")))
+	p.Report(at(event("generalized-snapshot", "Take a snapshot", workflow.EventBegun, 0, "")))
 
 	shown := screen(b.String())
 	for i, begins := range []string{" ✓ work-disk ", " - hold-reboots ", "Interrupted.", " ⠋ start ", " ⠋ generalized-snapshot "} {

@@ -13,8 +13,9 @@ import (
 	"testing"
 	"time"
 
-	"github.com/ortet/ortet/internal/engine"
+	"github.com/ortet/ortet/internal/capture"
 	"github.com/ortet/ortet/internal/fleet"
+	"github.com/ortet/ortet/internal/workflow"
 )
 
 // Every command that asks the cluster ends with why it could not, and with what stays
@@ -42,8 +43,8 @@ func TestEveryCommandSaysWhyTheAPIServerWasNotAsked(t *testing.T) {
 	}
 	for _, args := range []string{"capture n", "capture n --dry-run", "rollback n", "status", "nodes", "boot show n", "boot stats p", "boot diff a b"} {
 		code, out, said := run(t, append(strings.Fields(args), "--kubeconfig", file)...)
-		if code != engine.ExitFailed || out != "" {
-			t.Errorf("ortet %s: code %d, want %d and no result: %s", args, code, engine.ExitFailed, out)
+		if code != workflow.ExitFailed || out != "" {
+			t.Errorf("ortet %s: code %d, want %d and no result: %s", args, code, workflow.ExitFailed, out)
 		}
 		for _, want := range []string{server.URL, "x509", "the same command goes on"} {
 			if !strings.Contains(said, want) {
@@ -54,24 +55,24 @@ func TestEveryCommandSaysWhyTheAPIServerWasNotAsked(t *testing.T) {
 }
 
 func TestStatusOfWhatCannotBeRead(t *testing.T) {
-	read := engine.PoolStatus{Pool: fleet.Pool{ID: "/subscriptions/s/pool1", Name: "pool1", Location: "eastus"}}
-	typo := engine.PoolStatus{Pool: fleet.Pool{ID: "/subscriptions/s/pool2", Name: "pool2"}, Unread: true, Problem: "404 ResourceNotFound"}
-	half := engine.PoolStatus{Pool: fleet.Pool{ID: "/subscriptions/s/pool3", Name: "pool3", Location: "eastus"}, Problem: "journal: 403 Forbidden"}
+	read := capture.PoolStatus{Pool: fleet.Pool{ID: "/subscriptions/s/pool1", Name: "pool1", Location: "eastus"}}
+	typo := capture.PoolStatus{Pool: fleet.Pool{ID: "/subscriptions/s/pool2", Name: "pool2"}, Unread: true, Problem: "404 ResourceNotFound"}
+	half := capture.PoolStatus{Pool: fleet.Pool{ID: "/subscriptions/s/pool3", Name: "pool3", Location: "eastus"}, Problem: "journal: 403 Forbidden"}
 	var out strings.Builder
 	o := &options{output: "table", process: Process{Out: &out}}
-	err := o.printStatus([]engine.PoolStatus{typo, read, half}, time.Time{})
+	err := o.printStatus([]capture.PoolStatus{typo, read, half}, time.Time{})
 	for _, want := range []string{"pool2", "404 ResourceNotFound", "pool3", "403 Forbidden"} {
 		if err == nil || !strings.Contains(err.Error(), want) {
 			t.Errorf("the error does not say %q: %v", want, err)
 		}
 	}
-	if engine.ExitCode(err) != engine.ExitFailed {
-		t.Errorf("exit %d", engine.ExitCode(err))
+	if workflow.ExitCode(err) != workflow.ExitFailed {
+		t.Errorf("exit %d", workflow.ExitCode(err))
 	}
 	if !strings.HasPrefix(out.String(), "pool1") || strings.Contains(out.String(), "pool2") || !strings.Contains(out.String(), "pool3") {
 		t.Errorf("what was read, and no more, is to be shown:\n%s", out.String())
 	}
-	if err := o.printStatus([]engine.PoolStatus{read}, time.Time{}); err != nil {
+	if err := o.printStatus([]capture.PoolStatus{read}, time.Time{}); err != nil {
 		t.Errorf("all was read: %v", err)
 	}
 }
@@ -101,7 +102,7 @@ func (fullDisk) Write([]byte) (int, error) { return 0, errors.New("no space left
 func TestAResultThatCannotBeWrittenIsAFailure(t *testing.T) {
 	var said strings.Builder
 	code := Run(t.Context(), []string{"--help"}, Process{In: strings.NewReader(""), Out: fullDisk{}, Err: &said, Getenv: func(string) string { return "" }})
-	if code != engine.ExitFailed || !strings.Contains(said.String(), "no space left on device") {
+	if code != workflow.ExitFailed || !strings.Contains(said.String(), "no space left on device") {
 		t.Errorf("code %d: %s", code, said.String())
 	}
 }

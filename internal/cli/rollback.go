@@ -2,17 +2,19 @@ package cli
 
 import (
 	"io"
+	"slices"
 	"strings"
 
 	"github.com/spf13/cobra"
 
-	"github.com/ortet/ortet/internal/engine"
+	"github.com/ortet/ortet/internal/cluster/kube"
 	"github.com/ortet/ortet/internal/fleet"
+	"github.com/ortet/ortet/internal/rollback"
 )
 
 func newRollback(o *options) *cobra.Command {
 	var (
-		request engine.RollbackRequest
+		request rollback.Request
 		dryRun  bool
 		lease   leaseDuration
 	)
@@ -39,19 +41,19 @@ on the same day does not use it again.`,
 			ctx := cmd.Context()
 			show := newProgress(o.process.Err, o.process.Getenv)
 			defer show.Close()
-			e, err := o.connect(ctx, show, work{lease: lease})
+			s, err := o.connect(ctx, show, work{rules: rollbackRules(o.namespace), lease: lease})
 			if err != nil {
 				return err
 			}
 			if dryRun {
-				p, err := e.PlanRollback(ctx, request)
+				p, err := s.rollback.Plan(ctx, request)
 				if err != nil {
 					return err
 				}
 				show.Close()
 				return o.printPlan(p)
 			}
-			result, err := e.Rollback(ctx, request)
+			result, err := s.Rollback(ctx, request)
 			show.Close()
 			if err != nil {
 				return o.printFailure(result, result.Notes, err)
@@ -60,15 +62,24 @@ on the same day does not use it again.`,
 		},
 	}
 	f := cmd.Flags()
-	f.StringVar(&request.To, "to", engine.Previous, "`VERSION` to use: previous, original (the state before the first capture), or a name such as 2026.11.20")
+	f.StringVar(&request.To, "to", rollback.Previous, "`VERSION` to use: previous, original (the state before the first capture), or a name such as 2026.11.20")
 	f.BoolVar(&dryRun, "dry-run", false, "show the plan and all blockers; change nothing")
 	leaseFlag(f, &lease)
 	f.BoolVar(&request.AllowRolling, "allow-rolling", false, "continue if the scale set's upgrade policy is Rolling; Azure then replaces running instances")
 	f.BoolVar(&request.AllowOwned, "allow-owned", false, "continue if Cluster API owns the scale set's model and may revert it")
+	f.BoolVar(&request.AcceptLostExtensions, "accept-lost-extensions", false, "continue although extensions of the original model cannot be restored (exit code 4)")
 	return cmd
 }
 
-func writeRollback(w io.Writer, r engine.RollbackResult) {
+// rollbackRules are those of a capture's that a rollback needs: the pool lock, the
+// journal, and what a capture saved.
+func rollbackRules(namespace string) []kube.Rule {
+	return slices.DeleteFunc(kube.Rules(kube.Needs{Namespace: namespace}), func(r kube.Rule) bool {
+		return r.Resource != "leases" && r.Resource != "secrets"
+	})
+}
+
+func writeRollback(w io.Writer, r rollback.Result) {
 	to := r.To.Name()
 	if r.Original != nil {
 		to = imageText(r.Original.Image)
@@ -82,5 +93,7 @@ func writeRollback(w io.Writer, r engine.RollbackResult) {
 		}
 		say(w, "New nodes of %s come from %s again, no longer from %s.", r.Pool.Name(), to, from)
 	}
+	list(w, "Restored extensions", r.Restored)
+	list(w, "Lost (could not be restored)", r.Lost)
 	list(w, "Note", r.Notes)
 }

@@ -10,7 +10,7 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"github.com/ortet/ortet/internal/engine"
+	"github.com/ortet/ortet/internal/capture"
 	"github.com/ortet/ortet/internal/fleet"
 	"github.com/ortet/ortet/internal/prototype"
 )
@@ -35,11 +35,11 @@ Without an argument it shows all pools that the cluster's nodes belong to.`,
 				}
 				pools = append(pools, fleet.ResourceID(a))
 			}
-			e, err := o.connect(cmd.Context(), nil, work{})
+			s, err := o.connect(cmd.Context(), nil, work{})
 			if err != nil {
 				return err
 			}
-			all, err := e.Status(cmd.Context(), pools)
+			all, err := s.Status(cmd.Context(), pools)
 			if err != nil {
 				return err
 			}
@@ -50,7 +50,7 @@ Without an argument it shows all pools that the cluster's nodes belong to.`,
 
 // printStatus shows the pools as far as they could be read, and is an error where that
 // is not all.
-func (o *options) printStatus(all []engine.PoolStatus, now time.Time) error {
+func (o *options) printStatus(all []capture.PoolStatus, now time.Time) error {
 	var unread []error
 	for _, s := range all {
 		if s.Problem != "" {
@@ -75,7 +75,7 @@ func (o *options) printStatus(all []engine.PoolStatus, now time.Time) error {
 	return errors.Join(append(unread, err)...)
 }
 
-func writeStatus(w io.Writer, s engine.PoolStatus, now time.Time) {
+func writeStatus(w io.Writer, s capture.PoolStatus, now time.Time) {
 	say(w, "%s: %s, %s, %d instance(s)", s.Pool.Name, s.Pool.Location, s.Pool.Size, len(s.Instances))
 	if s.Problem != "" {
 		paragraph(w, resultWidth, "  ", "    ", "could not read all: "+s.Problem)
@@ -119,7 +119,7 @@ func writeStatus(w io.Writer, s engine.PoolStatus, now time.Time) {
 }
 
 // versionState tells what is worth knowing of a version in a word or two.
-func versionState(v engine.VersionStatus) string {
+func versionState(v capture.VersionStatus) string {
 	state := ""
 	switch {
 	case v.ProvisioningState != prototype.Succeeded:
@@ -149,7 +149,7 @@ func age(at, now time.Time) string {
 	return fmt.Sprintf("%dd", int(d.Hours()/24))
 }
 
-func writeLast(w io.Writer, c *engine.CaptureStatus) {
+func writeLast(w io.Writer, c *capture.CaptureStatus) {
 	what := c.Kind
 	if c.Donor != "" {
 		what += " of " + c.Donor

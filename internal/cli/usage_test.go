@@ -14,7 +14,8 @@ import (
 	"github.com/spf13/pflag"
 	"sigs.k8s.io/yaml"
 
-	"github.com/ortet/ortet/internal/engine"
+	"github.com/ortet/ortet/internal/capture"
+	"github.com/ortet/ortet/internal/workflow"
 )
 
 // run carries out a command line without an environment.
@@ -102,12 +103,12 @@ func TestUsageErrors(t *testing.T) {
 func TestNoClusterIsNoUsageError(t *testing.T) {
 	missing := filepath.Join(t.TempDir(), "kubeconfig")
 	code, _, err := run(t, "status", "--kubeconfig", missing)
-	if code != engine.ExitFailed || !strings.Contains(err, missing) || !strings.Contains(err, "--kubeconfig") {
-		t.Errorf("code %d, want %d and what to do: %s", code, engine.ExitFailed, err)
+	if code != workflow.ExitFailed || !strings.Contains(err, missing) || !strings.Contains(err, "--kubeconfig") {
+		t.Errorf("code %d, want %d and what to do: %s", code, workflow.ExitFailed, err)
 	}
 	code, _, err = run(t, "status")
-	if code != engine.ExitFailed || !strings.Contains(err, "find the Kubernetes API server") {
-		t.Errorf("code %d, want %d: %s", code, engine.ExitFailed, err)
+	if code != workflow.ExitFailed || !strings.Contains(err, "find the Kubernetes API server") {
+		t.Errorf("code %d, want %d: %s", code, workflow.ExitFailed, err)
 	}
 }
 
@@ -208,7 +209,7 @@ func TestExtensionFlags(t *testing.T) {
 		{"none", nil, map[string]bool{"vmssCSE": false, "monitor": false}},
 	} {
 		f := captureFlags{extensions: c.extensions, keep: c.keep, image: "i",
-			request: engine.CaptureRequest{History: 3, Replicas: 3, Bootstrap: engine.BootstrapKeep}}
+			request: capture.Request{History: 3, Replicas: 3, Bootstrap: capture.BootstrapKeep}}
 		if err := f.complete("n"); err != nil {
 			t.Fatal(err)
 		}

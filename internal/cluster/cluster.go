@@ -14,7 +14,7 @@ import (
 	"time"
 
 	"github.com/ortet/ortet/internal/fleet"
-	"github.com/ortet/ortet/internal/journal"
+	"github.com/ortet/ortet/internal/workflow/journal"
 )
 
 // Nodes observes and marks nodes. A missing node is fleet.KindNotFound.
@@ -144,10 +144,9 @@ type Jobs interface {
 	// fleet.KindInvalid where Ortet did not make it.
 	StartJob(ctx context.Context, job Job) error
 	Job(ctx context.Context, name string) (JobState, error)
-	// DeleteJob removes the pod and returns when it is gone. A missing one is
-	// no error. On a node that does not answer it goes on until ctx ends, so
-	// give it a deadline: then it is fleet.KindTimedOut.
-	DeleteJob(ctx context.Context, name string) error
+	// DeleteJob asks for the deletion of the pod, once, and reports whether the pod is
+	// gone: call it again until it is. A pod on a node that does not answer stays.
+	DeleteJob(ctx context.Context, name string) (gone bool, err error)
 	// ForceDeleteJob removes the pod without its kubelet. What the pod does may go
 	// on: only for a node whose machine is known to be off. A missing one is no
 	// error.

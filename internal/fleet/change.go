@@ -85,9 +85,6 @@ type (
 		ID   ResourceID
 		Tags map[string]string
 	}
-	// ExcludeVersion has a version not count as its definition's latest. All else
-	// that it is published with stays.
-	ExcludeVersion struct{ ID ResourceID }
 	// DeleteVersion removes one; a missing one is no error.
 	DeleteVersion struct{ ID ResourceID }
 	// PatchModel points the model at an exact image version, with publisher,
@@ -137,7 +134,6 @@ func (c CreateGallery) Target() ResourceID    { return c.ID }
 func (c CreateDefinition) Target() ResourceID { return c.Definition.ID }
 func (c CreateVersion) Target() ResourceID    { return c.ID }
 func (c TagVersion) Target() ResourceID       { return c.ID }
-func (c ExcludeVersion) Target() ResourceID   { return c.ID }
 func (c DeleteVersion) Target() ResourceID    { return c.ID }
 func (c PatchModel) Target() ResourceID       { return c.Pool }
 func (c DeleteExtension) Target() ResourceID  { return c.Pool.Child("extensions", c.Name) }
@@ -162,7 +158,6 @@ func (CreateGallery) Verb() string    { return "create gallery" }
 func (CreateDefinition) Verb() string { return "create image definition" }
 func (CreateVersion) Verb() string    { return "create image version" }
 func (TagVersion) Verb() string       { return "tag image version" }
-func (ExcludeVersion) Verb() string   { return "exclude image version from latest" }
 func (DeleteVersion) Verb() string    { return "delete image version" }
 func (PatchModel) Verb() string       { return "patch model" }
 func (DeleteExtension) Verb() string  { return "delete extension" }

@@ -7,16 +7,13 @@ import (
 // CaptureChanges gives a zero change of every verb that a capture of the course
 // may ask for, so that preflight knows which permissions it needs. Undoing
 // needs no others.
-func CaptureChanges(options Options, course Course) []fleet.Change {
+func CaptureChanges(options Request, course Course) []fleet.Change {
 	changes := []fleet.Change{fleet.DeleteSnapshot{}, fleet.DeleteVersion{}, fleet.PatchModel{}}
 	if !options.Extensions.None {
 		changes = append(changes, fleet.DeleteExtension{})
 	}
 	if options.NewNodes > 0 {
 		changes = append(changes, fleet.SetCapacity{})
-	}
-	if len(course.Exclude) > 0 {
-		changes = append(changes, fleet.ExcludeVersion{})
 	}
 	if course.Start < AtVersion {
 		changes = append(changes, fleet.CreateGallery{}, fleet.CreateDefinition{}, fleet.CreateVersion{})

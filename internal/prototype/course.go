@@ -34,11 +34,7 @@ const (
 type Course struct {
 	Start Start
 	// Version is what was found under today's name, where Start is AtVersion.
-	Version *fleet.ImageVersion
-	// Stale are leftovers of ours under the names that will be needed.
-	Stale []fleet.ResourceID
-	// Exclude are versions to exclude from latest once the model is changed.
-	Exclude  []fleet.ImageVersion
+	Version  *fleet.ImageVersion
 	Problems []fleet.Problem
 	Notes    []string
 }
@@ -51,11 +47,8 @@ func (c Course) NeedsWorkbench() bool { return c.Start <= AtSnapshot }
 
 // CourseOf decides where to begin: today's version exists → on to the model;
 // today's snapshot exists → on to the build. What has one of the names and is
-// not ours is a problem; what is ours and of no use is stale.
-func CourseOf(o Observed, names Names, options Options, now time.Time) (c Course) {
-	if o.Pool != nil {
-		c.Exclude = Excludable(o.Versions, o.Uses, o.Pool.ID)
-	}
+// not ours is a problem.
+func CourseOf(o Observed, names Names, options Request, now time.Time) (c Course) {
 	refuse := func(on fleet.ResourceID, code, what, wayOut string) {
 		c.Problems = append(c.Problems, fleet.Problem{Code: code, On: string(on), What: what, WayOut: wayOut})
 	}
@@ -83,7 +76,7 @@ func CourseOf(o Observed, names Names, options Options, now time.Time) (c Course
 						"say --again to make another today, or ortet rollback --to "+v.Name+" to go back to it")
 				}
 			}
-			if custom := v.Tags[fleet.TagCustomData]; options.Bake && custom != "" && custom != noopSHA() {
+			if custom := v.Tags[fleet.TagCustomData]; options.Bakes() && custom != "" && custom != noopSHA() {
 				refuse(v.ID, "OtherBootstrap", "today's version was made with --bootstrap keep: its nodes need the model's customData to join",
 					"say --again to make another today, or --bootstrap keep")
 			}
@@ -102,24 +95,19 @@ func CourseOf(o Observed, names Names, options Options, now time.Time) (c Course
 		switch {
 		case s == nil:
 		case s.Tags[fleet.TagCapture] == "":
-			refuse(s.ID, "ForeignSnapshot", "a snapshot of this name is there that Ortet did not make",
-				"delete it if nobody needs it: az snapshot delete --ids "+string(s.ID))
+			refuse(s.ID, "ForeignSnapshot", "a snapshot of this name exists that Ortet did not make",
+				"delete it if it is not needed: az snapshot delete --ids "+string(s.ID))
 		case today(s, tag):
 			c.Start = max(c.Start, start)
 		default:
-			c.Stale = append(c.Stale, s.ID)
 			c.Notes = append(c.Notes, "a snapshot that an earlier capture left is replaced: "+s.ID.Name())
 		}
 	}
 	look(o.Snapshot, fleet.TagCapture, AtSnapshot)
 	look(o.Generalized, fleet.TagGeneralized, AtGeneralized)
-	if d := o.WorkDisk; d != nil {
-		if d.Tags[fleet.TagCapture] == "" {
-			refuse(d.ID, "ForeignDisk", "a disk of this name is there that Ortet did not make",
-				"delete it if nobody needs it: az disk delete --ids "+string(d.ID))
-		} else {
-			c.Stale = append(c.Stale, d.ID)
-		}
+	if d := o.WorkDisk; d != nil && d.Tags[fleet.TagCapture] == "" {
+		refuse(d.ID, "ForeignDisk", "a disk of this name exists that Ortet did not make",
+			"delete it if it is not needed: az disk delete --ids "+string(d.ID))
 	}
 	return c
 }

@@ -30,67 +30,67 @@ func codes(problems []fleet.Problem) (out []string) {
 }
 
 func TestCaptureProblems(t *testing.T) {
-	definition := func(change func(d *fleet.Definition)) func(o *Observed, q *Options) {
-		return func(o *Observed, _ *Options) {
+	definition := func(change func(d *fleet.Definition)) func(o *Observed, q *Request) {
+		return func(o *Observed, _ *Request) {
 			d := NewDefinition(DefinitionOf(pool), *o.Pool, *o.Instance, *o.Disk, fleet.SizeInfo{}, nil)
 			change(&d)
 			o.Definition = &d
 		}
 	}
 	for name, c := range map[string]struct {
-		change func(o *Observed, q *Options)
+		change func(o *Observed, q *Request)
 		want   string
 	}{
-		"none":                {func(*Observed, *Options) {}, ""},
-		"no node":             {func(o *Observed, _ *Options) { *o = Observed{} }, "NodeNotFound"},
-		"no instance":         {func(o *Observed, _ *Options) { *o = Observed{Donor: o.Donor, NotInstance: textError("no")} }, "NotAnInstance"},
-		"windows":             {func(o *Observed, _ *Options) { o.Donor.OS = "windows" }, "NotLinux"},
-		"not ready":           {func(o *Observed, _ *Options) { o.Donor.Ready = false }, "NodeNotReady"},
-		"own node":            {func(o *Observed, _ *Options) { o.SelfNode = "pool1000000" }, "OwnNode"},
-		"rebooting":           {func(o *Observed, _ *Options) { o.Donor.Annotations[fleet.AnnotationKuredReboot] = "now" }, "RebootPending"},
-		"stopped":             {func(o *Observed, _ *Options) { o.Instance.Power = fleet.PowerStopped }, "InstanceNotRunning"},
-		"flexible":            {func(o *Observed, _ *Options) { o.Pool.Orchestration = "Flexible" }, "NotUniform"},
-		"ephemeral":           {func(o *Observed, _ *Options) { o.Pool.Model.EphemeralOS, o.Disk, o.Instance.OSDisk = true, nil, "" }, "EphemeralDisk"},
-		"automatic":           {func(o *Observed, _ *Options) { o.Pool.UpgradeMode = "automatic" }, "AutomaticUpgrade"},
-		"rolling":             {func(o *Observed, _ *Options) { o.Pool.UpgradeMode = fleet.Rolling }, "RollingUpgrade"},
-		"rolling, allowed":    {func(o *Observed, q *Options) { o.Pool.UpgradeMode = fleet.Rolling; q.AllowRolling = true }, ""},
-		"OS upgrade":          {func(o *Observed, _ *Options) { o.Pool.AutomaticOSUpgrade = true }, "AutomaticOSUpgrade"},
-		"OS upgrade, allowed": {func(o *Observed, q *Options) { o.Pool.AutomaticOSUpgrade = true; q.ExcludeFromLatest = true }, ""},
-		"repairs":             {func(o *Observed, _ *Options) { o.Pool.AutomaticRepairs = true }, "AutomaticRepairs"},
-		"spot":                {func(o *Observed, _ *Options) { o.Pool.Spot = true }, ""},
-		"spot, deallocated":   {func(o *Observed, q *Options) { o.Pool.Spot = true; q.Deallocate = true }, "SpotDeallocate"},
-		"control plane":       {func(o *Observed, _ *Options) { o.Donor.ControlPlane = true }, "ControlPlane"},
-		"AKS by tag":          {func(o *Observed, _ *Options) { o.Pool.Tags["aks-managed-poolName"] = "p" }, "ManagedByAKS"},
-		"AKS by label":        {func(o *Observed, _ *Options) { o.Donor.Labels["kubernetes.azure.com/cluster"] = "MC_a_b_c" }, "ManagedByAKS"},
-		"AKS Engine":          {func(o *Observed, _ *Options) { o.Donor.Labels["kubernetes.azure.com/cluster"] = "my-group" }, ""},
-		"CAPZ":                {func(o *Observed, _ *Options) { o.Pool.Tags[tagCAPZ+"mine"] = "owned" }, "OwnedByClusterAPI"},
-		"CAPZ, allowed":       {func(o *Observed, q *Options) { o.Pool.Tags[tagCAPZ+"mine"] = "owned"; q.AllowOwned = true }, ""},
-		"no workbench":        {func(o *Observed, _ *Options) { o.Workbench = nil }, "NoWorkbench"},
-		"short history":       {func(_ *Observed, q *Options) { q.History = 1 }, "HistoryTooShort"},
-		"confidential":        {func(o *Observed, _ *Options) { o.Instance.SecurityType = "ConfidentialVM" }, "ConfidentialDisk"},
-		"denied":              {func(o *Observed, _ *Options) { o.DeniedAzure = []string{"a"}; o.DeniedCluster = []string{"b"} }, "AzureDenied ClusterDenied"},
+		"none":                {func(*Observed, *Request) {}, ""},
+		"no node":             {func(o *Observed, _ *Request) { *o = Observed{} }, "NodeNotFound"},
+		"no instance":         {func(o *Observed, _ *Request) { *o = Observed{Donor: o.Donor, NotInstance: textError("no")} }, "NotAnInstance"},
+		"windows":             {func(o *Observed, _ *Request) { o.Donor.OS = "windows" }, "NotLinux"},
+		"not ready":           {func(o *Observed, _ *Request) { o.Donor.Ready = false }, "NodeNotReady"},
+		"own node":            {func(o *Observed, _ *Request) { o.SelfNode = "pool1000000" }, "OwnNode"},
+		"rebooting":           {func(o *Observed, _ *Request) { o.Donor.Annotations[fleet.AnnotationKuredReboot] = "now" }, "RebootPending"},
+		"stopped":             {func(o *Observed, _ *Request) { o.Instance.Power = fleet.PowerStopped }, "InstanceNotRunning"},
+		"flexible":            {func(o *Observed, _ *Request) { o.Pool.Orchestration = "Flexible" }, "NotUniform"},
+		"ephemeral":           {func(o *Observed, _ *Request) { o.Pool.Model.EphemeralOS, o.Disk, o.Instance.OSDisk = true, nil, "" }, "EphemeralDisk"},
+		"automatic":           {func(o *Observed, _ *Request) { o.Pool.UpgradeMode = "automatic" }, "AutomaticUpgrade"},
+		"rolling":             {func(o *Observed, _ *Request) { o.Pool.UpgradeMode = fleet.Rolling }, "RollingUpgrade"},
+		"rolling, allowed":    {func(o *Observed, q *Request) { o.Pool.UpgradeMode = fleet.Rolling; q.AllowRolling = true }, ""},
+		"OS upgrade":          {func(o *Observed, _ *Request) { o.Pool.AutomaticOSUpgrade = true }, "AutomaticOSUpgrade"},
+		"OS upgrade, allowed": {func(o *Observed, q *Request) { o.Pool.AutomaticOSUpgrade = true; q.ExcludeFromLatest = true }, ""},
+		"repairs":             {func(o *Observed, _ *Request) { o.Pool.AutomaticRepairs = true }, "AutomaticRepairs"},
+		"spot":                {func(o *Observed, _ *Request) { o.Pool.Spot = true }, ""},
+		"spot, deallocated":   {func(o *Observed, q *Request) { o.Pool.Spot = true; q.Deallocate = true }, "SpotDeallocate"},
+		"control plane":       {func(o *Observed, _ *Request) { o.Donor.ControlPlane = true }, "ControlPlane"},
+		"AKS by tag":          {func(o *Observed, _ *Request) { o.Pool.Tags["aks-managed-poolName"] = "p" }, "ManagedByAKS"},
+		"AKS by label":        {func(o *Observed, _ *Request) { o.Donor.Labels["kubernetes.azure.com/cluster"] = "MC_a_b_c" }, "ManagedByAKS"},
+		"AKS Engine":          {func(o *Observed, _ *Request) { o.Donor.Labels["kubernetes.azure.com/cluster"] = "my-group" }, ""},
+		"CAPZ":                {func(o *Observed, _ *Request) { o.Pool.Tags[tagCAPZ+"mine"] = "owned" }, "OwnedByClusterAPI"},
+		"CAPZ, allowed":       {func(o *Observed, q *Request) { o.Pool.Tags[tagCAPZ+"mine"] = "owned"; q.AllowOwned = true }, ""},
+		"no workbench":        {func(o *Observed, _ *Request) { o.Workbench = nil }, "NoWorkbench"},
+		"short history":       {func(_ *Observed, q *Request) { q.History = 1 }, "HistoryTooShort"},
+		"confidential":        {func(o *Observed, _ *Request) { o.Instance.SecurityType = "ConfidentialVM" }, "ConfidentialDisk"},
+		"denied":              {func(o *Observed, _ *Request) { o.DeniedAzure = []string{"a"}; o.DeniedCluster = []string{"b"} }, "AzureDenied ClusterDenied"},
 		"fitting definition":  {definition(func(*fleet.Definition) {}), ""},
 		"generation":          {definition(func(d *fleet.Definition) { d.Generation = "V1" }), "DefinitionMismatch"},
 		"architecture":        {definition(func(d *fleet.Definition) { d.Architecture = "Arm64" }), "DefinitionMismatch"},
 		"security":            {definition(func(d *fleet.Definition) { d.SecurityType = "TrustedLaunch" }), "DefinitionMismatch"},
 		"security, supported": {definition(func(d *fleet.Definition) { d.SecurityType = "TrustedLaunchSupported" }), ""},
 		"specialized":         {definition(func(d *fleet.Definition) { d.OSState = "Specialized" }), "DefinitionMismatch"},
-		"NVMe": {func(o *Observed, q *Options) {
+		"NVMe": {func(o *Observed, q *Request) {
 			definition(func(*fleet.Definition) {})(o, q)
 			o.Pool.Model.NVMe = true
 		}, "DefinitionMismatch"},
-		"a size with NVMe alone": {func(o *Observed, q *Options) {
+		"a size with NVMe alone": {func(o *Observed, q *Request) {
 			definition(func(*fleet.Definition) {})(o, q)
 			o.Size = &fleet.SizeInfo{Architecture: "x64", Controllers: []string{"NVMe"}}
 		}, "DefinitionMismatch"},
-		"a size with both": {func(o *Observed, q *Options) {
+		"a size with both": {func(o *Observed, q *Request) {
 			definition(func(*fleet.Definition) {})(o, q)
 			o.Size = &fleet.SizeInfo{Architecture: "x64", Controllers: []string{"SCSI", "NVMe"}}
 		}, ""},
-		"extension needed": {func(o *Observed, _ *Options) {
+		"extension needed": {func(o *Observed, _ *Request) {
 			o.Pool.Model.Extensions = []fleet.Extension{{Name: "cse", Type: "CustomScript"}, {Name: "x", After: []string{"cse"}}}
 		}, "ExtensionNeeded"},
-		"four at once": {func(o *Observed, _ *Options) {
+		"four at once": {func(o *Observed, _ *Request) {
 			o.Pool.UpgradeMode, o.Pool.Model.EphemeralOS, o.Donor.Ready = fleet.Automatic, true, false
 			o.DeniedAzure = []string{"x"}
 		}, "AutomaticUpgrade AzureDenied EphemeralDisk NodeNotReady"},
@@ -126,38 +126,37 @@ func TestCourse(t *testing.T) {
 	}
 	const today, yesterday = "2026-11-21 08:00:00.000000", "2026-11-20 23:59:59.000000"
 	for name, c := range map[string]struct {
-		change func(o *Observed, q *Options)
+		change func(o *Observed, q *Request)
 		start  Start
 		code   string
-		stale  int
 	}{
-		"nothing there":     {func(*Observed, *Options) {}, AtDonor, "", 0},
-		"version":           {func(o *Observed, _ *Options) { o.Versions = []fleet.ImageVersion{ver("2026.11.21", 0, Succeeded)} }, AtVersion, "", 0},
-		"version, creating": {func(o *Observed, _ *Options) { o.Versions = []fleet.ImageVersion{ver("2026.11.21", 0, Updating)} }, AtVersion, "", 0},
-		"version, failed":   {func(o *Observed, _ *Options) { o.Versions = []fleet.ImageVersion{ver("2026.11.21", 0, Failed)} }, AtDonor, "", 0},
-		"version, back": {func(o *Observed, _ *Options) {
+		"nothing there":     {func(*Observed, *Request) {}, AtDonor, ""},
+		"version":           {func(o *Observed, _ *Request) { o.Versions = []fleet.ImageVersion{ver("2026.11.21", 0, Succeeded)} }, AtVersion, ""},
+		"version, creating": {func(o *Observed, _ *Request) { o.Versions = []fleet.ImageVersion{ver("2026.11.21", 0, Updating)} }, AtVersion, ""},
+		"version, failed":   {func(o *Observed, _ *Request) { o.Versions = []fleet.ImageVersion{ver("2026.11.21", 0, Failed)} }, AtDonor, ""},
+		"version, back": {func(o *Observed, _ *Request) {
 			o.Versions = []fleet.ImageVersion{ver("2026.11.21", 0, Succeeded, fleet.TagRolledBack)}
-		}, AtVersion, "RolledBack", 0},
-		"yesterday's version": {func(o *Observed, _ *Options) { o.Versions = []fleet.ImageVersion{ver("2026.11.20", -1, Succeeded)} }, AtDonor, "", 0},
-		"foreign version": {func(o *Observed, _ *Options) {
+		}, AtVersion, "RolledBack"},
+		"yesterday's version": {func(o *Observed, _ *Request) { o.Versions = []fleet.ImageVersion{ver("2026.11.20", -1, Succeeded)} }, AtDonor, ""},
+		"foreign version": {func(o *Observed, _ *Request) {
 			v := ver("2026.11.21", 0, Succeeded)
 			v.Tags = nil
 			o.Versions = []fleet.ImageVersion{v}
-		}, AtVersion, "ForeignVersion", 0},
-		"snapshot":         {func(o *Observed, _ *Options) { o.Snapshot = snapshot(n.Snapshot, today) }, AtSnapshot, "", 0},
-		"yesterday's":      {func(o *Observed, _ *Options) { o.Snapshot = snapshot(n.Snapshot, yesterday) }, AtDonor, "", 1},
-		"snapshot, again":  {func(o *Observed, q *Options) { o.Snapshot = snapshot(n.Snapshot, today); q.Again = true }, AtDonor, "", 1},
-		"of another node":  {func(o *Observed, q *Options) { o.Snapshot = snapshot(n.Snapshot, today); q.Node = "other" }, AtDonor, "", 1},
-		"foreign snapshot": {func(o *Observed, _ *Options) { o.Snapshot = &fleet.Snapshot{ID: n.Snapshot} }, AtDonor, "ForeignSnapshot", 0},
-		"not generalised":  {func(o *Observed, _ *Options) { o.Generalized = snapshot(n.Generalized, today) }, AtDonor, "", 1},
-		"generalised":      {func(o *Observed, _ *Options) { o.Generalized = snapshot(n.Generalized, today, fleet.TagGeneralized) }, AtGeneralized, "", 0},
-		"foreign disk":     {func(o *Observed, _ *Options) { o.WorkDisk = &fleet.Disk{ID: n.WorkDisk} }, AtDonor, "ForeignDisk", 0},
+		}, AtVersion, "ForeignVersion"},
+		"snapshot":         {func(o *Observed, _ *Request) { o.Snapshot = snapshot(n.Snapshot, today) }, AtSnapshot, ""},
+		"yesterday's":      {func(o *Observed, _ *Request) { o.Snapshot = snapshot(n.Snapshot, yesterday) }, AtDonor, ""},
+		"snapshot, again":  {func(o *Observed, q *Request) { o.Snapshot = snapshot(n.Snapshot, today); q.Again = true }, AtDonor, ""},
+		"of another node":  {func(o *Observed, q *Request) { o.Snapshot = snapshot(n.Snapshot, today); q.Node = "other" }, AtDonor, ""},
+		"foreign snapshot": {func(o *Observed, _ *Request) { o.Snapshot = &fleet.Snapshot{ID: n.Snapshot} }, AtDonor, "ForeignSnapshot"},
+		"not generalised":  {func(o *Observed, _ *Request) { o.Generalized = snapshot(n.Generalized, today) }, AtDonor, ""},
+		"generalised":      {func(o *Observed, _ *Request) { o.Generalized = snapshot(n.Generalized, today, fleet.TagGeneralized) }, AtGeneralized, ""},
+		"foreign disk":     {func(o *Observed, _ *Request) { o.WorkDisk = &fleet.Disk{ID: n.WorkDisk} }, AtDonor, "ForeignDisk"},
 	} {
 		o, q := good(), options()
 		c.change(&o, &q)
 		got := CourseOf(o, n, q, noon)
-		if got.Start != c.start || strings.Join(codes(got.Problems), " ") != c.code || len(got.Stale) != c.stale {
-			t.Errorf("%s: starts at %d with %v, %d stale; want %d with %q, %d", name, got.Start, codes(got.Problems), len(got.Stale), c.start, c.code, c.stale)
+		if got.Start != c.start || strings.Join(codes(got.Problems), " ") != c.code {
+			t.Errorf("%s: starts at %d with %v; want %d with %q", name, got.Start, codes(got.Problems), c.start, c.code)
 		}
 	}
 }

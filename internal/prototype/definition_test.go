@@ -53,7 +53,7 @@ func TestReturnFromADefinition(t *testing.T) {
 	}
 	// Naming the latest pins it.
 	r, problem = ReturnTo(versions, p, nil, "2026.11.21")
-	if problem != nil || r.NothingToDo || r.TagFrom != "" || RollbackSteps(p, r)[3].Skip != "" {
+	if problem != nil || r.NothingToDo || r.TagFrom != "" {
 		t.Errorf("%+v, %v", r, problem)
 	}
 }
@@ -130,32 +130,6 @@ func TestOlderVersion(t *testing.T) {
 		course := CourseOf(o, n, options(), noon)
 		if got := codes(course.Problems); !slices.Equal(got, c.want) || course.Start != AtVersion {
 			t.Errorf("the model uses %s: %v, want %v", name, course.Problems, c.want)
-		}
-	}
-}
-
-// TestExcludable: what --again made, unless another model would be given an older
-// version then.
-func TestExcludable(t *testing.T) {
-	done := ver("2026.1118.090000", -3, Succeeded)
-	done.ExcludeFromLatest = true
-	foreign := ver("2026.1117.090000", -3, Succeeded)
-	foreign.Tags = nil
-	all := []fleet.ImageVersion{ver("2026.1121.090000", 0, Succeeded), ver("2026.11.20", -1, Succeeded), done, foreign, ver("2026.1116.090000", -3, Failed)}
-	other := fleet.ImageUse{Image: DefinitionOf(pool), By: pool + "2"}
-	for name, c := range map[string]struct {
-		versions []fleet.ImageVersion
-		uses     []fleet.ImageUse
-		want     []string
-	}{
-		"nobody's":              {all, nil, []string{"2026.1121.090000"}},
-		"its own model's":       {all, []fleet.ImageUse{{Image: DefinitionOf(pool), By: pool}}, []string{"2026.1121.090000"}},
-		"an instance's":         {all, []fleet.ImageUse{{Image: DefinitionOf(pool), By: pool.Child("virtualMachines", "1")}}, []string{"2026.1121.090000"}},
-		"another model's":       {all, []fleet.ImageUse{other}, nil},
-		"another model goes on": {append(slices.Clone(all[:3]), ver("2026.11.22", 1, Succeeded)), []fleet.ImageUse{other}, []string{"2026.1121.090000"}},
-	} {
-		if got := names(Excludable(c.versions, c.uses, pool)); !slices.Equal(got, c.want) {
-			t.Errorf("%s: %v, want %v", name, got, c.want)
 		}
 	}
 }

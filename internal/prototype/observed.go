@@ -1,32 +1,8 @@
 package prototype
 
 import (
-	"time"
-
 	"github.com/ortet/ortet/internal/fleet"
 )
-
-// Options are what was asked for, as far as decisions need it. All are set.
-type Options struct {
-	Node                  string
-	Again                 bool
-	Deallocate            bool
-	GracePeriod           time.Duration
-	ForceDrain            bool
-	History               int
-	Replicas              int32
-	Shallow               bool
-	Bake                  bool // customData is replaced by the no-op
-	AcceptPoolCredentials bool
-	AcceptSecrets         []string
-	RemoveSecrets         bool
-	ScanImages            bool
-	Extensions            ExtensionRule
-	NewNodes              int64
-	AllowRolling          bool
-	ExcludeFromLatest     bool
-	AllowOwned            bool
-}
 
 // Observed is the world before a capture. What could not be observed, because
 // what leads there is missing, is nil.

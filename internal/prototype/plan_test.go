@@ -1,10 +1,6 @@
 package prototype
 
 import (
-	"flag"
-	"fmt"
-	"os"
-	"path/filepath"
 	"slices"
 	"strings"
 	"testing"
@@ -13,89 +9,12 @@ import (
 	"github.com/ortet/ortet/internal/fleet"
 )
 
-var update = flag.Bool("update", false, "rewrite the golden files")
-
 const pool = fleet.ResourceID("/subscriptions/s/resourceGroups/my-group/providers/Microsoft.Compute/virtualMachineScaleSets/pool1")
 
 var noon = time.Date(2026, 11, 21, 12, 0, 0, 0, time.UTC)
 
-func golden(t *testing.T, name, got string) {
-	t.Helper()
-	file := filepath.Join("testdata", name)
-	if *update {
-		if err := os.WriteFile(file, []byte(got), 0o600); err != nil {
-			t.Fatal(err)
-		}
-	}
-	want, err := os.ReadFile(file)
-	if err != nil {
-		t.Fatal(err)
-	}
-	if got != string(want) {
-		t.Errorf("%s differs; go test -update rewrites it. Got:\n%s", file, got)
-	}
-}
-
-func table(steps []Step) string {
-	var b strings.Builder
-	for _, s := range steps {
-		fmt.Fprintf(&b, "%-21s %-70s", s.ID, s.Title)
-		if s.Skip != "" {
-			fmt.Fprintf(&b, " [skipped: %s]", s.Skip)
-		} else {
-			fmt.Fprintf(&b, " usual %s, at most %s", s.Usual, s.Deadline)
-		}
-		if len(s.After) > 0 {
-			fmt.Fprintf(&b, ", after %s", strings.Join(s.After, " "))
-		}
-		b.WriteString("\n")
-		for _, i := range s.Irreversible {
-			fmt.Fprintf(&b, "%22s! %s\n", "", i)
-		}
-	}
-	return b.String()
-}
-
-func options() Options {
-	return Options{Node: "pool1000000", GracePeriod: 300 * time.Second, History: 3, Replicas: 3, Bake: true}
-}
-
-func input(start Start) CaptureInput {
-	return CaptureInput{
-		Names: NamesOf(pool, "c", "2026.11.21"), Options: options(), Pool: fleet.Pool{ID: pool, Name: "pool1"},
-		Course: Course{Start: start}, Workbench: "pool1000001",
-		Doomed: []fleet.Extension{{Name: "cse", Type: "CustomScript"}}, Prunable: []string{"2026.11.18"},
-	}
-}
-
-func TestCaptureStepsReadAsATableOfContents(t *testing.T) {
-	golden(t, "capture.txt", table(CaptureSteps(input(AtDonor))))
-	golden(t, "capture-from-snapshot.txt", table(CaptureSteps(input(AtSnapshot))))
-	in := input(AtVersion)
-	in.Course.Version = &fleet.ImageVersion{Name: "2026.11.21", ProvisioningState: Succeeded}
-	in.HasGallery, in.HasDefinition = true, true
-	golden(t, "capture-from-version.txt", table(CaptureSteps(in)))
-	golden(t, "rollback.txt", table(RollbackSteps(fleet.Pool{ID: pool, Name: "pool1"}, Return{
-		To: fleet.ImageVersion{ID: pool + "/versions/2026.11.20", Name: "2026.11.20"}, TagFrom: "x/versions/2026.11.21",
-	})))
-}
-
-// TestStepsCanBeWalked: every step comes after those it waits for, which exist.
-func TestStepsCanBeWalked(t *testing.T) {
-	for start := AtDonor; start <= AtVersion; start++ {
-		seen := map[string]bool{}
-		for _, s := range CaptureSteps(input(start)) {
-			for _, a := range s.After {
-				if !seen[a] {
-					t.Errorf("step %s waits for %s, which does not come before it", s.ID, a)
-				}
-			}
-			if seen[s.ID] || s.Deadline <= 0 || s.Deadline < s.Usual || s.Title == "" {
-				t.Errorf("step %+v", s)
-			}
-			seen[s.ID] = true
-		}
-	}
+func options() Request {
+	return Request{Node: "pool1000000", GracePeriod: 300 * time.Second, History: 3, Replicas: 3, Bootstrap: BootstrapBaked}
 }
 
 func TestNames(t *testing.T) {
@@ -220,4 +139,11 @@ func TestExtensions(t *testing.T) {
 	if (ExtensionRule{AllBut: []string{"["}}).Check() == nil {
 		t.Error("a pattern that cannot be read is taken")
 	}
+}
+
+func extensionNames(extensions []fleet.Extension) (names []string) {
+	for _, e := range extensions {
+		names = append(names, e.Name)
+	}
+	return names
 }

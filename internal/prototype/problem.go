@@ -11,7 +11,7 @@ import (
 
 // CaptureProblems gives every reason to refuse a capture that takes the course.
 // What only matters to steps that the course skips is no problem.
-func CaptureProblems(o Observed, options Options, course Course) []fleet.Problem {
+func CaptureProblems(o Observed, options Request, course Course) []fleet.Problem {
 	problems := slices.Clone(o.Unreadable)
 	add := func(on, code, what, wayOut string) {
 		problems = append(problems, fleet.Problem{Code: code, What: what, On: on, WayOut: wayOut})
@@ -57,22 +57,22 @@ func DeniedProblems(o Observed) []fleet.Problem {
 
 type adder func(on, code, what, wayOut string)
 
-func optionProblems(o Options, add adder) {
-	if o.History < 2 {
-		add("--history", "HistoryTooShort", fmt.Sprintf("%d version(s) would leave nothing to roll back to", o.History), "keep at least 2")
+func optionProblems(q Request, add adder) {
+	if q.History < 2 {
+		add("--history", "HistoryTooShort", fmt.Sprintf("%d version(s) would leave nothing to roll back to", q.History), "keep at least 2")
 	}
-	if err := o.Extensions.Check(); err != nil {
-		add("--keep-extensions", "BadPattern", err.Error(), "see path.Match for patterns")
+	if err := q.Extensions.Check(); err != nil {
+		add("--keep-extension", "BadPattern", err.Error(), "see path.Match for patterns")
 	}
-	if o.NewNodes < 0 {
-		add("--new-nodes", "BadNumber", "nodes cannot be added by a negative number", "give 0 or more")
+	if q.NewNodes < 0 {
+		add("--grow", "BadNumber", "nodes cannot be added by a negative number", "give 0 or more")
 	}
-	if o.Replicas < 1 || o.Replicas > 100 {
-		add("--replicas", "BadNumber", fmt.Sprintf("%d replicas", o.Replicas), "give 1 to 100")
+	if q.Replicas < 1 || q.Replicas > 100 {
+		add("--replicas", "BadNumber", fmt.Sprintf("%d replicas", q.Replicas), "give 1 to 100")
 	}
 }
 
-func donorProblems(o Observed, options Options, course Course, add adder) {
+func donorProblems(o Observed, options Request, course Course, add adder) {
 	on := "node " + options.Node
 	if o.Donor == nil {
 		if !unreadable(o, on) {
@@ -161,7 +161,7 @@ func Managed(d fleet.Node, pool *fleet.Pool) string {
 
 const tagCAPZ = "sigs.k8s.io_cluster-api-provider-azure_cluster_"
 
-func poolProblems(o Observed, options Options, add adder) {
+func poolProblems(o Observed, options Request, add adder) {
 	p := *o.Pool
 	on := string(p.ID)
 	if p.Orchestration != "" && p.Orchestration != fleet.Uniform {
@@ -214,7 +214,7 @@ func ModelProblems(p fleet.Pool, allowRolling, excludeFromLatest, allowOwned boo
 	return problems
 }
 
-func extensionProblems(p fleet.Pool, options Options, add adder) {
+func extensionProblems(p fleet.Pool, options Request, add adder) {
 	_, kept := options.Extensions.Doomed(p.Model.Extensions)
 	for _, k := range kept {
 		add(string(p.ID), "ExtensionNeeded", "an extension that stays needs one that would go: "+k,
@@ -222,7 +222,7 @@ func extensionProblems(p fleet.Pool, options Options, add adder) {
 	}
 }
 
-func diskProblems(o Observed, _ Options, add adder) {
+func diskProblems(o Observed, _ Request, add adder) {
 	if o.Pool == nil || o.Instance == nil {
 		return
 	}

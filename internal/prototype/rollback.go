@@ -164,23 +164,3 @@ func ReturnTo(versions []fleet.ImageVersion, pool fleet.Pool, original *Original
 	}
 	return r, nil
 }
-
-// RollbackSteps is the table of contents of a rollback.
-func RollbackSteps(pool fleet.Pool, r Return) []Step {
-	title := "Tag the replaced version as rolled back"
-	if r.TagFrom != "" {
-		title = "Tag version " + r.TagFrom.Name() + " as rolled back"
-	}
-	skip := ""
-	if r.NothingToDo {
-		skip = "the model uses " + r.Name()
-	}
-	return []Step{
-		{ID: StepPreflight, Title: "Run preflight checks", Deadline: 5 * moment},
-		{ID: StepHold, Title: "Acquire the pool lock", Deadline: 2 * moment, After: []string{StepPreflight}, Skip: skip},
-		{ID: StepJournal, Title: "Open the journal", Deadline: moment, After: []string{StepHold}, Skip: skip},
-		{ID: StepModel, Title: "Point " + pool.Name + "'s model at " + r.Name(), Usual: 30 * time.Second, Deadline: 60 * moment, After: []string{StepJournal}, Skip: skipIf(r.Image().Same(pool.Model.Image), "the model uses "+r.Name())},
-		{ID: StepTag, Title: title, Usual: 10 * time.Second, Deadline: 60 * moment, After: []string{StepModel}, Skip: skipIf(r.TagFrom == "" && !r.Untag, "nothing to tag")},
-		{ID: StepEnd, Title: "Close the journal and release the pool lock", Deadline: 2 * moment, After: []string{StepTag}, Skip: skip},
-	}
-}

@@ -20,9 +20,6 @@ type Step struct {
 	Deadline time.Duration `json:"deadline"`
 	// Skip says why the step will not run; "" means that it will.
 	Skip string `json:"skip,omitempty"`
-	// GivesBack marks a step that returns the donor to service. It is carried
-	// out whatever else fails, and is the undo of what came before.
-	GivesBack bool `json:"givesBack,omitempty"`
 	// Irreversible names what cannot be had back once the step is done.
 	Irreversible []string `json:"irreversible,omitempty"`
 }

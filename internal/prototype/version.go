@@ -94,30 +94,6 @@ func serves(v fleet.ImageVersion) bool {
 	return v.ProvisioningState == Succeeded || v.ProvisioningState == Updating
 }
 
-// Excludable gives the versions that are to be excluded from latest once the pool's
-// model is pinned: those made with --again, whose names are higher than those of
-// the days that follow. None is where another model refers to the definition and
-// would be given an older version then.
-func Excludable(versions []fleet.ImageVersion, uses []fleet.ImageUse, pool fleet.ResourceID) (excludable []fleet.ImageVersion) {
-	var rest []fleet.ImageVersion
-	for _, v := range versions {
-		if AgainNamed(v.Name) && Ours(v.Tags) && v.ProvisioningState == Succeeded && !v.ExcludeFromLatest {
-			excludable = append(excludable, v)
-		} else {
-			rest = append(rest, v)
-		}
-	}
-	before, _ := Latest(versions, "")
-	after, some := Latest(rest, "")
-	for _, u := range uses {
-		others := !u.By.Equal(pool) && u.By.Segment("virtualMachines") == "" && (fleet.ImageReference{ID: u.Image}).LatestOf() != ""
-		if others && (!some || before.Published.After(after.Published)) {
-			return nil
-		}
-	}
-	return excludable
-}
-
 // VersionOf gives the version that an image reference stands for in a region: the
 // one that it names, that an instance with it runs, or the definition's latest.
 func VersionOf(versions []fleet.ImageVersion, image fleet.ImageReference, region string) (fleet.ImageVersion, bool) {

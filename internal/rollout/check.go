@@ -20,10 +20,10 @@ import (
 	"k8s.io/client-go/tools/pager"
 	resourcehelper "k8s.io/component-helpers/resource"
 
-	"github.com/ortet/ortet/internal/engine"
 	"github.com/ortet/ortet/internal/fleet"
 	"github.com/ortet/ortet/internal/nodeconfig"
 	"github.com/ortet/ortet/internal/redact"
+	"github.com/ortet/ortet/internal/workflow"
 )
 
 // tagCAPZ begins the tag that Cluster API's Azure provider gives to what it owns.
@@ -51,7 +51,7 @@ func (o *observation) problems() []fleet.Problem {
 }
 
 func refused(on fleet.ResourceID, code, what, wayOut string) error {
-	return &engine.Refused{Problems: []fleet.Problem{{On: string(on), Code: code, What: what, WayOut: wayOut}}}
+	return &workflow.Refused{Problems: []fleet.Problem{{On: string(on), Code: code, What: what, WayOut: wayOut}}}
 }
 
 func publicOf(key ed25519.PrivateKey) nodeconfig.PublicKey {

@@ -13,10 +13,10 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 
-	"github.com/ortet/ortet/internal/engine"
 	"github.com/ortet/ortet/internal/nodeconfig"
 	"github.com/ortet/ortet/internal/nodeconfig/file"
 	"github.com/ortet/ortet/internal/rollout"
+	"github.com/ortet/ortet/internal/workflow"
 )
 
 func TestRefused(t *testing.T) {
@@ -80,7 +80,7 @@ func TestForeignInstance(t *testing.T) {
 	play(t, 3, func(w *world) {
 		w.send("PUT", `{"properties": {"userData": "`+foreign+`"}}`, "virtualMachines", "1")
 		_, err := w.push("one")
-		if engine.ExitCode(err) != engine.ExitFailed || !strings.Contains(err.Error(), "pool1_1") || !strings.Contains(err.Error(), "--replace-user-data") || w.userData("1") != foreign {
+		if workflow.ExitCode(err) != workflow.ExitFailed || !strings.Contains(err.Error(), "pool1_1") || !strings.Contains(err.Error(), "--replace-user-data") || w.userData("1") != foreign {
 			t.Errorf("got %v, and the instance has %q", err, w.userData("1"))
 		}
 		w.must("one", func(o *rollout.PushOptions) { o.ReplaceUserData = true })
@@ -124,7 +124,7 @@ func TestKeyLost(t *testing.T) {
 		for _, n := range []string{name(0), name(1)} {
 			w.behave(n, "refuse")
 		}
-		if _, err := w.push("two"); engine.ExitCode(err) != engine.ExitFailed || w.model() != 0 {
+		if _, err := w.push("two"); workflow.ExitCode(err) != workflow.ExitFailed || w.model() != 0 {
 			t.Errorf("old nodes: got %v, model %d", err, w.model())
 		}
 		w.send("PATCH", `{"sku": {"name": "Standard_D2s_v5", "capacity": 4}}`)
@@ -179,11 +179,11 @@ func TestReservations(t *testing.T) {
 				}
 				return
 			}
-			if engine.ExitCode(err) != engine.ExitRefused || !strings.Contains(err.Error(), c.want) {
+			if workflow.ExitCode(err) != workflow.ExitRefused || !strings.Contains(err.Error(), c.want) {
 				t.Errorf("%v: got %v; want it refused with %q", c.kubelet, err, c.want)
 			}
 			_, err = w.rollout().Push(w.ctx, pool, rollout.PushOptions{Config: nodeconfig.Config{Kubelet: c.kubelet}, Key: w.key})
-			if engine.ExitCode(err) != engine.ExitRefused || w.arm.puts != 0 {
+			if workflow.ExitCode(err) != workflow.ExitRefused || w.arm.puts != 0 {
 				t.Errorf("%v: the push ended with %v and %d PUTs", c.kubelet, err, w.arm.puts)
 			}
 		})

@@ -75,7 +75,7 @@ func (r *Rollout) readHistory(ctx context.Context, pool fleet.ResourceID) (histo
 }
 
 // record adds a generation to the history, as which it is allocated. Where another push
-// wrote the history since it was read, it is *engine.Refused.
+// wrote the history since it was read, it is *workflow.Refused.
 func (r *Rollout) record(ctx context.Context, pool fleet.ResourceID, h history, e entry) error {
 	name := HistoryName(pool)
 	next := &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Name: name, Namespace: r.Namespace}}

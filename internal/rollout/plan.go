@@ -5,13 +5,13 @@ import (
 	"fmt"
 	"slices"
 
-	"github.com/ortet/ortet/internal/engine"
 	"github.com/ortet/ortet/internal/fleet"
 	"github.com/ortet/ortet/internal/nodeconfig"
+	"github.com/ortet/ortet/internal/workflow"
 )
 
 // Plan says what a push would do, and changes nothing. Where a push would be refused, the
-// error is *engine.Refused, and the plan is given all the same.
+// error is *workflow.Refused, and the plan is given all the same.
 func (r *Rollout) Plan(ctx context.Context, pool fleet.ResourceID, c nodeconfig.Config) (*Plan, error) {
 	o, err := r.observe(ctx, pool)
 	if err != nil {
@@ -72,7 +72,7 @@ func (r *Rollout) Plan(ctx context.Context, pool fleet.ResourceID, c nodeconfig.
 		return nil, err
 	}
 	if problems = append(o.problems(), problems...); len(problems) > 0 {
-		return p, &engine.Refused{Problems: problems}
+		return p, &workflow.Refused{Problems: problems}
 	}
 	return p, nil
 }

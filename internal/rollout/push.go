@@ -14,15 +14,15 @@ import (
 
 	"k8s.io/apimachinery/pkg/util/intstr"
 
-	"github.com/ortet/ortet/internal/engine"
 	"github.com/ortet/ortet/internal/fleet"
 	"github.com/ortet/ortet/internal/nodeconfig"
+	"github.com/ortet/ortet/internal/workflow"
 )
 
 // Push brings the configuration to the pool's model and nodes, or goes on with a push of
-// the same content. What is refused before anything changed is *engine.Refused; a push
-// that ctx ended is *engine.Interrupted. The result is never nil and says what was reached
-// whatever the error.
+// the same content. What is refused before anything changed is *workflow.Refused; a push
+// that ctx ended is a *workflow.Outcome with ExitInterrupted. The result is never nil and
+// says what was reached whatever the error.
 func (r *Rollout) Push(ctx context.Context, pool fleet.ResourceID, o PushOptions) (*Result, error) {
 	began := r.Now()
 	if o.Timeout <= 0 {
@@ -52,13 +52,13 @@ func (r *Rollout) Push(ctx context.Context, pool fleet.ResourceID, o PushOptions
 	for _, id := range slices.Sorted(maps.Keys(p.left)) {
 		result.Left = append(result.Left, p.left[id])
 	}
-	var refused *engine.Refused
+	var refused *workflow.Refused
 	if err != nil && ctx.Err() != nil && !errors.As(err, &refused) {
 		at := "nothing was changed"
 		if p.generation > 0 {
 			at = fmt.Sprintf("%d of %d nodes have generation %d", reached, len(p.members), p.generation)
 		}
-		err = &engine.Interrupted{Step: p.step, Donor: at, Err: ctx.Err()}
+		err = &workflow.Outcome{Exit: workflow.ExitInterrupted, Step: p.step, Left: []string{at}, Err: ctx.Err()}
 	}
 	return result, err
 }
@@ -170,7 +170,7 @@ func (p *push) prepare(ctx context.Context) (*observation, *member, error) {
 		return nil, nil, err
 	}
 	if problems = append(append(problems, canaryProblems...), nodeProblems...); len(problems) > 0 {
-		return nil, nil, &engine.Refused{Problems: problems}
+		return nil, nil, &workflow.Refused{Problems: problems}
 	}
 	return o, canary, p.allocate(ctx, o)
 }

@@ -2,7 +2,6 @@ package rollout_test
 
 import (
 	"context"
-	"errors"
 	"math/rand/v2"
 	"net/http"
 	"slices"
@@ -16,9 +15,9 @@ import (
 	"k8s.io/client-go/kubernetes"
 
 	"github.com/ortet/ortet/internal/azsim"
-	"github.com/ortet/ortet/internal/engine"
 	"github.com/ortet/ortet/internal/fleet"
 	"github.com/ortet/ortet/internal/rollout"
+	"github.com/ortet/ortet/internal/workflow"
 )
 
 func two(o *rollout.PushOptions) { o.MaxUnavailable = "2" }
@@ -102,7 +101,7 @@ func TestRollback(t *testing.T) {
 			}
 		}
 		_, err = w.rollout().Rollback(ctx, pool, 0, rollout.PushOptions{Key: w.key})
-		if engine.ExitCode(err) != engine.ExitInterrupted {
+		if workflow.ExitCode(err) != workflow.ExitInterrupted {
 			t.Errorf("got %v", err)
 		}
 		w.rollback(0, 9, "one")
@@ -116,7 +115,7 @@ func TestCanaryFails(t *testing.T) {
 			play(t, 3, func(w *world) {
 				w.behave(name(1), how)
 				result, err := w.push("one", func(o *rollout.PushOptions) { o.Canary = name(1) })
-				if engine.ExitCode(err) != engine.ExitFailed || !strings.Contains(err.Error(), want) || !strings.Contains(err.Error(), "the model was not changed") || strings.Contains(err.Error(), "many lines") || w.printed("many lines") {
+				if workflow.ExitCode(err) != workflow.ExitFailed || !strings.Contains(err.Error(), want) || !strings.Contains(err.Error(), "the model was not changed") || strings.Contains(err.Error(), "many lines") || w.printed("many lines") {
 					t.Errorf("got %v; want a failure that says %q", err, want)
 				}
 				if w.arm.puts != 1 || w.model() != 0 || result.Generation != 1 || len(result.Nodes) != 3 {
@@ -142,7 +141,7 @@ func TestCanaryLost(t *testing.T) {
 				}
 			}
 			_, err := w.push("one")
-			if engine.ExitCode(err) != engine.ExitFailed || !strings.Contains(err.Error(), "canary "+name(0)) || w.model() != 0 {
+			if workflow.ExitCode(err) != workflow.ExitFailed || !strings.Contains(err.Error(), "canary "+name(0)) || w.model() != 0 {
 				t.Errorf("%s: got %v, model %d", how, err, w.model())
 			}
 			if w.must("one"); w.model() != 1 {
@@ -156,7 +155,7 @@ func TestCanaryLost(t *testing.T) {
 func TestRetry(t *testing.T) {
 	play(t, 2, func(w *world) {
 		w.behave(name(0), "fail")
-		if _, err := w.push("one"); engine.ExitCode(err) != engine.ExitFailed {
+		if _, err := w.push("one"); workflow.ExitCode(err) != workflow.ExitFailed {
 			t.Fatalf("got %v", err)
 		}
 		w.behave(name(0), "")
@@ -174,7 +173,7 @@ func TestRetry(t *testing.T) {
 func TestRefusedByNode(t *testing.T) {
 	play(t, 2, func(w *world) {
 		w.behave(name(0), "refuse")
-		if _, err := w.push("one"); engine.ExitCode(err) != engine.ExitFailed {
+		if _, err := w.push("one"); workflow.ExitCode(err) != workflow.ExitFailed {
 			t.Fatalf("got %v", err)
 		}
 		w.behave(name(0), "")
@@ -190,7 +189,7 @@ func TestWaveFails(t *testing.T) {
 		w.must("one", func(o *rollout.PushOptions) { o.MaxUnavailable = "50%" })
 		w.behave(name(2), "fail")
 		result, err := w.push("two", two)
-		if engine.ExitCode(err) != engine.ExitFailed || !strings.Contains(err.Error(), name(2)) || strings.Contains(err.Error(), name(1)) {
+		if workflow.ExitCode(err) != workflow.ExitFailed || !strings.Contains(err.Error(), name(2)) || strings.Contains(err.Error(), name(1)) {
 			t.Errorf("got %v; want a failure that names %s alone", err, name(2))
 		}
 		// The wave of nodes 1 and 2 ended; those after it are as they were.
@@ -218,8 +217,7 @@ func TestInterrupted(t *testing.T) {
 				}
 			}
 			result, err := w.rollout().Push(ctx, pool, rollout.PushOptions{Config: config("one"), Key: w.key})
-			var interrupted *engine.Interrupted
-			if !errors.As(err, &interrupted) || !strings.Contains(err.Error(), "have generation 1") || result.Generation != 1 {
+			if workflow.ExitCode(err) != workflow.ExitInterrupted || !strings.Contains(err.Error(), "have generation 1") || result.Generation != 1 {
 				t.Errorf("stopped at PUT %d: got %v, %+v", stop, err, result)
 			}
 			w.arm.hook = nil
@@ -257,7 +255,7 @@ func TestInterruptedAnywhere(t *testing.T) {
 			if ctx.Err() == nil {
 				return // all lines were tried
 			}
-			if err != nil && engine.ExitCode(err) != engine.ExitInterrupted {
+			if err != nil && workflow.ExitCode(err) != workflow.ExitInterrupted {
 				t.Errorf("stopped at line %d: got %v", stop, err)
 			}
 			if result := w.must("one"); result.Generation != 1 || w.model() != 1 {
@@ -312,7 +310,7 @@ func TestInstanceRefuses(t *testing.T) {
 			t.Fatal(err)
 		}
 		result, err := w.push("one", func(o *rollout.PushOptions) { o.Timeout = time.Minute })
-		if engine.ExitCode(err) != engine.ExitFailed || !strings.Contains(err.Error(), "OperationNotAllowed") || len(result.Left) != 2 || result.Took > 4*time.Minute {
+		if workflow.ExitCode(err) != workflow.ExitFailed || !strings.Contains(err.Error(), "OperationNotAllowed") || len(result.Left) != 2 || result.Took > 4*time.Minute {
 			t.Errorf("got %v, %+v", err, result)
 		}
 		w.has(1, name(0))
@@ -352,7 +350,7 @@ func TestTwoPushes(t *testing.T) {
 			}
 		}
 		_, first := w.push("one")
-		if engine.ExitCode(first) != engine.ExitFailed || !strings.Contains(first.Error(), "another push") {
+		if workflow.ExitCode(first) != workflow.ExitFailed || !strings.Contains(first.Error(), "another push") {
 			t.Errorf("the first push ended with %v; want that another push took over", first)
 		}
 		<-done

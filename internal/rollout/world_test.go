@@ -23,11 +23,11 @@ import (
 	"github.com/ortet/ortet/internal/azure"
 	"github.com/ortet/ortet/internal/azure/arm"
 	"github.com/ortet/ortet/internal/cluster/kube"
-	"github.com/ortet/ortet/internal/engine"
 	"github.com/ortet/ortet/internal/fleet"
 	"github.com/ortet/ortet/internal/nodeconfig"
 	"github.com/ortet/ortet/internal/rollout"
 	"github.com/ortet/ortet/internal/wire"
+	"github.com/ortet/ortet/internal/workflow"
 	"github.com/ortet/ortet/test/kubesim"
 )
 
@@ -296,7 +296,7 @@ func (w *world) must(content string, set ...func(*rollout.PushOptions)) *rollout
 // refused wants a refusal of that code.
 func (w *world) refused(err error, code string) {
 	w.Helper()
-	var refused *engine.Refused
+	var refused *workflow.Refused
 	if !errors.As(err, &refused) || len(refused.Problems) != 1 || refused.Problems[0].Code != code || refused.Problems[0].WayOut == "" {
 		w.Errorf("got %v; want it refused for %s alone, with a way out", err, code)
 	}

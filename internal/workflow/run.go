@@ -296,7 +296,9 @@ func (x *run) finish(a Action, err error) {
 	switch {
 	case err == nil:
 		x.report(a, EventDone, "", -1)
-	case !errors.Is(err, context.Canceled):
+	case errors.Is(err, context.Canceled):
+		x.report(a, EventFailed, "interrupted", -1)
+	default:
 		x.report(a, EventFailed, err.Error(), -1)
 	}
 }

@@ -354,7 +354,7 @@ func TestJournalWrites(t *testing.T) {
 				if deleted {
 					w.fault = func(string, int) string {
 						if w.saves == n {
-							w.records.Delete(string(pool))
+							w.records.Put(string(pool), nil)
 						}
 						return ""
 					}

@@ -66,15 +66,11 @@ var rooms = map[string][]string{
 	"bench":                      {"internal", "test"},
 	"hack":                       {"internal", "test"},
 	"test":                       {"internal", "test", "hack"},
-	// Scenarios are text; only those who play them know what they are about.
-	"test/scenario":       {},
-	"test/scenario/play":  {"internal", "test"},
-	"test/scenario/fault": {"test/scenario"},
-	"test/kubesim":        {},
-	"test/kubesim/serve":  {"test/kubesim", "test/access"},
-	"test/access":         {},
-	"test/denial":         {"internal", "test"},
-	"charts":              {"internal"},
+	"test/kubesim":               {},
+	"test/kubesim/serve":         {"test/kubesim", "test/access"},
+	"test/access":                {},
+	"test/denial":                {"internal", "test"},
+	"charts":                     {"internal"},
 }
 
 // mayNot lists what a room may not import although its row's prefix allows it.

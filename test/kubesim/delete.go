@@ -116,7 +116,7 @@ func (s *Server) deleteOne(t *table, old *entry, options metav1.DeleteOptions, o
 		of.Pod = pod
 	}
 	left := s.terminate(t, old, grace)
-	of.Gone = left == nil
+	of.gone = left == nil
 	s.deletions = append(s.deletions, of)
 	return left, nil
 }

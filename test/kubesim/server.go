@@ -83,11 +83,10 @@ type Deletion struct {
 	User     string
 	Eviction bool          // by the eviction subresource
 	Grace    time.Duration // that it gets from now
-	Gone     bool          // it went at once
 	Pod      *corev1.Pod   // as it was; the server's own: do not change it
 
-	// unasked ones are those that no request asked for.
-	unasked bool
+	gone    bool // it went at once
+	unasked bool // no request asked for it
 }
 
 // due is something that the cluster does by itself at its time.
@@ -129,7 +128,7 @@ func (s *Server) end() {
 				s.Deleting(d)
 			}
 			ends[i] = -1
-			if s.Ends != nil && !d.Gone {
+			if s.Ends != nil && !d.gone {
 				ends[i] = s.Ends(d.Pod, d.Grace)
 			}
 		}

@@ -195,7 +195,7 @@ func TestSilentNode(t *testing.T) {
 			t.Error("a pod stays seven minutes after its node fell silent")
 		}
 		must(t, c.CoreV1().Nodes().Delete(t.Context(), "n1", metav1.DeleteOptions{}))
-		if s.Lease(corev1.NamespaceNodeLease, "n1") != nil {
+		if s.Get("leases", corev1.NamespaceNodeLease, "n1") != nil {
 			t.Error("the Lease of a node that was deleted stays")
 		}
 	})

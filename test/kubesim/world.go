@@ -5,7 +5,6 @@ import (
 	"slices"
 
 	appsv1 "k8s.io/api/apps/v1"
-	coordinationv1 "k8s.io/api/coordination/v1"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
@@ -110,11 +109,6 @@ func (s *Server) Pod(namespace, name string) *corev1.Pod {
 	return typed[corev1.Pod](s.Get("pods", namespace, name))
 }
 
-// Lease gives a Lease, or nil.
-func (s *Server) Lease(namespace, name string) *coordinationv1.Lease {
-	return typed[coordinationv1.Lease](s.Get("leases", namespace, name))
-}
-
 // Secret gives a Secret, or nil.
 func (s *Server) Secret(namespace, name string) *corev1.Secret {
 	return typed[corev1.Secret](s.Get("secrets", namespace, name))
@@ -123,11 +117,6 @@ func (s *Server) Secret(namespace, name string) *corev1.Secret {
 // DaemonSet gives a DaemonSet, or nil.
 func (s *Server) DaemonSet(namespace, name string) *appsv1.DaemonSet {
 	return typed[appsv1.DaemonSet](s.Get("daemonsets", namespace, name))
-}
-
-// Machine gives a Machine, or nil.
-func (s *Server) Machine(namespace, name string) *unstructured.Unstructured {
-	return typed[unstructured.Unstructured](s.Get("machines", namespace, name))
 }
 
 // Each gives all objects of a resource, by namespace and name, until yield

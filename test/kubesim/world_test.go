@@ -52,7 +52,7 @@ func TestPodsEnd(t *testing.T) {
 		}
 		s.Deleting = func(d kubesim.Deletion) {
 			there := s.Pod(d.Pod.Namespace, d.Pod.Name) != nil // so it may ask
-			told = append(told, fmt.Sprintf("%s %s eviction=%t grace=%s gone=%t there=%t before=%t", d.User, d.Pod.Name, d.Eviction, d.Grace, d.Gone, there, d.Pod.DeletionTimestamp != nil))
+			told = append(told, fmt.Sprintf("%s %s eviction=%t grace=%s there=%t before=%t", d.User, d.Pod.Name, d.Eviction, d.Grace, there, d.Pod.DeletionTimestamp != nil))
 		}
 		for _, name := range []string{"evicted", "deleted", "shortened", "stuck", "forced", "unbound"} {
 			p := pod("ns", name, "n")
@@ -96,13 +96,13 @@ func TestPodsEnd(t *testing.T) {
 			t.Errorf("left after its removal: %q", left())
 		}
 		want := []string{
-			"me evicted eviction=true grace=10s gone=false there=true before=false",
-			"me deleted eviction=false grace=1m0s gone=false there=true before=false",
-			"me shortened eviction=false grace=1m0s gone=false there=true before=false",
-			"me stuck eviction=false grace=1m0s gone=false there=true before=false",
-			"me forced eviction=false grace=0s gone=true there=false before=false",
-			"me unbound eviction=false grace=0s gone=true there=false before=false",
-			"me shortened eviction=false grace=5s gone=false there=true before=true",
+			"me evicted eviction=true grace=10s there=true before=false",
+			"me deleted eviction=false grace=1m0s there=true before=false",
+			"me shortened eviction=false grace=1m0s there=true before=false",
+			"me stuck eviction=false grace=1m0s there=true before=false",
+			"me forced eviction=false grace=0s there=false before=false",
+			"me unbound eviction=false grace=0s there=false before=false",
+			"me shortened eviction=false grace=5s there=true before=true",
 		}
 		if !reflect.DeepEqual(told, want) {
 			t.Errorf("told:\n%s\nwant:\n%s", strings.Join(told, "\n"), strings.Join(want, "\n"))
@@ -174,12 +174,12 @@ func TestCopies(t *testing.T) {
 	if again := s.Node("n"); again.Annotations["by"] != "" || again.UID != got.UID || again.ResourceVersion == now.ResourceVersion {
 		t.Errorf("%+v", again.ObjectMeta)
 	}
-	if s.Node("none") != nil || s.Pod("ns", "none") != nil || s.Lease("ns", "none") != nil || s.Secret("ns", "none") != nil || s.DaemonSet("ns", "none") != nil || s.Machine("ns", "none") != nil || s.Get("nodes", "", "none") != nil {
+	if s.Node("none") != nil || s.Pod("ns", "none") != nil || s.Secret("ns", "none") != nil || s.DaemonSet("ns", "none") != nil || s.Get("nodes", "", "none") != nil {
 		t.Error("something is there that is not")
 	}
 	s.Machines = true
 	s.Put(&unstructured.Unstructured{Object: map[string]any{"apiVersion": "cluster.x-k8s.io/v1beta1", "kind": "Machine", "metadata": map[string]any{"name": "m", "namespace": "capi"}}})
-	if m := s.Machine("capi", "m"); m == nil || m.GetUID() == "" {
+	if m, ok := s.Get("machines", "capi", "m").(*unstructured.Unstructured); !ok || m.GetUID() == "" {
 		t.Errorf("%+v", m)
 	}
 }

@@ -15,9 +15,9 @@ import (
 	"k8s.io/apimachinery/pkg/runtime"
 
 	"github.com/ortet/ortet/internal/azsim"
-	"github.com/ortet/ortet/internal/engine"
 	"github.com/ortet/ortet/internal/fleet"
 	"github.com/ortet/ortet/internal/prototype"
+	"github.com/ortet/ortet/internal/workflow"
 )
 
 // The invariants, by number. One excuse holds for all: a neighbour changed this very
@@ -64,12 +64,12 @@ func (w *world) checkEnd(p *process) {
 	code, text := p.code(), fmt.Sprint(p.err)
 	w.mu.Lock()
 	earlier := w.open // a process that left its work open
-	w.open = code == engine.ExitNeedsPerson || code == engine.ExitInterrupted || earlier && code == engine.ExitRefused
+	w.open = code == workflow.ExitNeedsPerson || code == workflow.ExitInterrupted || earlier && code == workflow.ExitRefused
 	w.mu.Unlock()
 	p.mu.Lock()
 	changes, interrupted := p.changes, p.interrupted
 	p.mu.Unlock()
-	if interrupted && code == engine.ExitFailed {
+	if interrupted && code == workflow.ExitFailed {
 		w.broken(9, "%s was interrupted, and ends with exit 1: %s", p.name, text)
 	}
 	lacks := append(w.nodeLacks(p), w.leftovers(p)...)
@@ -80,14 +80,14 @@ func (w *world) checkEnd(p *process) {
 	w.checkTags(p)
 	w.checkVersions(p, model)
 	switch code {
-	case engine.ExitDone, engine.ExitFailed:
+	case workflow.ExitDone, workflow.ExitFailed:
 		for _, l := range lacks {
 			w.broken(l.invariant, "%s ends with exit %d, and %s %s: %s", p.name, code, l.name, l.what, text)
 		}
 		if j := w.journal(); j != nil && j.Ended == nil {
 			w.broken(11, "%s ends with exit %d, and %s is open in the journal", p.name, code, j.Name)
 		}
-	case engine.ExitRefused:
+	case workflow.ExitRefused:
 		if !earlier && changes > 0 {
 			w.broken(9, "%s is refused, and changed something %d times: %s", p.name, changes, text)
 		}
@@ -96,20 +96,20 @@ func (w *world) checkEnd(p *process) {
 				w.broken(l.invariant, "%s is refused, and %s %s: %s", p.name, l.name, l.what, text)
 			}
 		}
-	case engine.ExitNeedsPerson:
+	case workflow.ExitNeedsPerson:
 		for _, l := range lacks {
 			if !strings.Contains(text, l.name) && (l.also == "" || !strings.Contains(text, l.also)) {
 				w.broken(l.invariant, "%s ends with exit 4, which does not name %s (%s): %s", p.name, l.name, l.what, text)
 			}
 		}
-	case engine.ExitInterrupted:
+	case workflow.ExitInterrupted:
 		for _, l := range lacks {
 			if l.invariant == 1 && (strings.Contains(text, "is in service as it was found") || interrupted && w.happened == 1) {
 				w.broken(1, "%s is interrupted, and %s %s: %s", p.name, l.name, l.what, text)
 			}
 		}
 	}
-	if code == engine.ExitDone {
+	if code == workflow.ExitDone {
 		w.mu.Lock()
 		w.model = model
 		w.capacity = model.capacity
@@ -175,7 +175,7 @@ func (w *world) leftovers(p *process) (all []lack) {
 	w.azure.View(func(v *azsim.View) {
 		add := func(id string, tags map[string]*string) {
 			// What an earlier capture left is deleted by the next that succeeds.
-			if of := tags[fleet.TagCapture]; of != nil && (*of != w.earlier || p.code() == engine.ExitDone) {
+			if of := tags[fleet.TagCapture]; of != nil && (*of != w.earlier || p.code() == workflow.ExitDone) {
 				all = append(all, lack{7, fleet.ResourceID(id).Name(), "is left", ""})
 			}
 		}
@@ -238,12 +238,12 @@ func (w *world) checkModel(p *process, now model) {
 	nothing := p.capture.NothingToDo || p.rollback.NothingToDo
 	touched := w.isTouched("model")
 	switch {
-	case touched && code == engine.ExitFailed && !strings.EqualFold(now.image, was.image):
+	case touched && code == workflow.ExitFailed && !strings.EqualFold(now.image, was.image):
 		w.broken(4, "%s ends with exit 1, and the model has %s, and others chose %s: %s", p.name, now.image, was.image, text)
 	case touched:
-	case code == engine.ExitFailed && !same:
+	case code == workflow.ExitFailed && !same:
 		w.broken(4, "%s ends with exit 1, and the model has %s, %v, and had %s, %v: %s", p.name, now.image, now.extensions, was.image, was.extensions, text)
-	case code == engine.ExitDone:
+	case code == workflow.ExitDone:
 		version := p.capture.Version
 		if p.ask.Do == "rollback" {
 			version = p.rollback.To
@@ -256,13 +256,13 @@ func (w *world) checkModel(p *process, now model) {
 		}
 	}
 	grown := capacity
-	if code == engine.ExitDone && p.ask.Do == "capture" {
+	if code == workflow.ExitDone && p.ask.Do == "capture" {
 		grown += p.ask.Grow
 	}
 	// Where neighbours delete instances while it grows, they may race; where they deleted the
 	// model's version, no instance can be made.
 	raced := now.capacity > grown && w.isTouched("capacity") || now.capacity < grown && w.anyTouched("/versions/")
-	if now.capacity != grown && !raced && !(nothing && now.capacity == capacity) && (code == engine.ExitDone || code == engine.ExitFailed) {
+	if now.capacity != grown && !raced && !(nothing && now.capacity == capacity) && (code == workflow.ExitDone || code == workflow.ExitFailed) {
 		w.broken(8, "%s ends with exit %d and capacity %d, expected %d", p.name, code, now.capacity, grown)
 	}
 }
@@ -270,7 +270,7 @@ func (w *world) checkModel(p *process, now model) {
 // checkOrigin: what a command reports is what it was asked for.
 func (w *world) checkOrigin(p *process, now model) {
 	version := w.versions()[low(now.image)]
-	if p.code() != engine.ExitDone || version == nil || w.isTouched("model", now.image) {
+	if p.code() != workflow.ExitDone || version == nil || w.isTouched("model", now.image) {
 		return
 	}
 	if was := w.before[low(now.image)]; was != nil {
@@ -307,7 +307,7 @@ func (w *world) checkVersions(p *process, now model) {
 		v := versions[low(now.image)]
 		if v == nil || stateOf(v) != prototype.Succeeded && stateOf(v) != "Updating" {
 			w.broken(4, "%s ended, and the model uses %s, which is no version that succeeded", p.name, now.image)
-		} else if p.code() == engine.ExitDone && v.Tags[fleet.TagRolledBack] != nil && !w.isTouched("model") {
+		} else if p.code() == workflow.ExitDone && v.Tags[fleet.TagRolledBack] != nil && !w.isTouched("model") {
 			w.broken(4, "%s ended, and the model uses %s, which is tagged as rolled back", p.name, now.image)
 		} else if sum := sha256.Sum256([]byte(now.customData)); v.Tags[fleet.TagCustomData] != nil && hex.EncodeToString(sum[:]) != *v.Tags[fleet.TagCustomData] && !w.isTouched("model") {
 			w.broken(5, "%s ended, and the model has customData %q, which is not that of its version's tag", p.name, now.customData)
@@ -363,7 +363,7 @@ func (w *world) checkOver() {
 		return
 	}
 	p := w.processes[len(w.processes)-1]
-	if c := p.code(); c == engine.ExitDone || c == engine.ExitFailed {
+	if c := p.code(); c == workflow.ExitDone || c == workflow.ExitFailed {
 		for _, l := range append(w.nodeLacks(p), w.leftovers(p)...) {
 			w.broken(l.invariant, "an hour after the end %s %s", l.name, l.what)
 		}

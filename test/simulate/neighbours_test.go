@@ -101,7 +101,6 @@ func (w *world) neighbour(e Event, p *process) bool {
 		ask := p.ask
 		if e.For > 0 {
 			p.suspend(e.For)
-			ask.elsewhere = true
 		}
 		if ask.Do == "rollback" && ask.To == "" {
 			break // two of them go back twice

@@ -13,7 +13,6 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 
-	"github.com/ortet/ortet/internal/engine"
 	"github.com/ortet/ortet/internal/fleet"
 	"github.com/ortet/ortet/internal/workflow"
 )
@@ -93,7 +92,7 @@ func (w *world) pursue(i int, ask Ask) {
 		code := p.code()
 		cannot := w.story.Cannot != "" && i == len(w.story.Asks)-1
 		switch {
-		case violations > 0, ask.Once, ended && code == engine.ExitDone, ended && cannot && quiet && code == ask.Exit, ended && w.lost(p.err):
+		case violations > 0, ask.Once, ended && code == workflow.ExitDone, ended && cannot && quiet && code == ask.Exit, ended && w.lost(p.err):
 			return
 		case ended && happened == 0, calm > day:
 			w.broken(10, "%s ends with exit %d, %s after the last event: %v", ask.Do, code, calm, p.err)
@@ -112,10 +111,6 @@ func (w *world) putRight(ask Ask, err error) (hopeless bool) {
 	donor := w.computerOf(nodeName(ask.Node))
 	if ask.Do == "capture" && donor == nil {
 		return true
-	}
-	refused := new(engine.Refused)
-	if errors.As(err, &refused) && slices.ContainsFunc(refused.Problems, func(p fleet.Problem) bool { return p.Code == "NoWorkbench" }) {
-		w.scaleOut(int64(max(1, w.story.Pool.Zones)))
 	}
 	if r := new(workflow.Refused); errors.As(err, &r) && slices.ContainsFunc(r.Problems, func(p fleet.Problem) bool { return p.Code == "NoWorkbench" }) {
 		w.scaleOut(int64(max(1, w.story.Pool.Zones)))

@@ -2,8 +2,6 @@ package simulate
 
 import (
 	"context"
-	"encoding/json"
-	"flag"
 	"fmt"
 	"log/slog"
 	"net/http"
@@ -19,12 +17,10 @@ import (
 	"github.com/ortet/ortet/internal/capture"
 	"github.com/ortet/ortet/internal/cluster"
 	"github.com/ortet/ortet/internal/cluster/kube"
-	"github.com/ortet/ortet/internal/engine"
 	"github.com/ortet/ortet/internal/fleet"
 	"github.com/ortet/ortet/internal/prototype"
 	"github.com/ortet/ortet/internal/rollback"
 	"github.com/ortet/ortet/internal/workflow"
-	"github.com/ortet/ortet/internal/workflow/journal"
 )
 
 // A process is one ortet at work.
@@ -32,7 +28,6 @@ type process struct {
 	w      *world
 	name   string // p1, p2, …
 	ask    Ask
-	engine program
 	ctx    context.Context
 	cancel context.CancelFunc
 	done   chan struct{} // closed when the command returned
@@ -46,53 +41,9 @@ type process struct {
 	asleep      time.Time // until when the laptop sleeps
 	changes     int       // requests that changed Azure or the pool
 
-	capture  engine.CaptureResult
-	rollback engine.RollbackResult
+	capture  capture.Result
+	rollback rollback.Result
 	err      error
-}
-
-// programName chooses what is tested: "engine", or "capture" for internal/capture.
-var programName = flag.String("program", "engine", "what is tested: engine or capture")
-
-// A program is what a command calls.
-type program interface {
-	Capture(ctx context.Context, q engine.CaptureRequest) (engine.CaptureResult, error)
-	Rollback(ctx context.Context, q engine.RollbackRequest) (engine.RollbackResult, error)
-}
-
-// captures makes internal/capture and internal/rollback a program: requests and results
-// have the same fields.
-type captures struct {
-	*capture.Service
-	rollbacks  *rollback.Service
-	acceptLost bool
-}
-
-func (c captures) Capture(ctx context.Context, q engine.CaptureRequest) (result engine.CaptureResult, err error) {
-	var request capture.Request
-	convert(q, &request)
-	done, err := c.Service.Capture(ctx, request)
-	convert(done, &result)
-	return result, err
-}
-
-func (c captures) Rollback(ctx context.Context, q engine.RollbackRequest) (result engine.RollbackResult, err error) {
-	var request rollback.Request
-	convert(q, &request)
-	request.AcceptLostExtensions = c.acceptLost
-	done, err := c.rollbacks.Rollback(ctx, request)
-	convert(done, &result)
-	return result, err
-}
-
-func convert(from, into any) {
-	text, err := json.Marshal(from)
-	if err == nil {
-		err = json.Unmarshal(text, into)
-	}
-	if err != nil {
-		panic(err)
-	}
 }
 
 // leaseFor is longer than ortet's own 45 s: renewals would be most of the requests.
@@ -102,47 +53,28 @@ type transporter interface {
 	Do(*http.Request) (*http.Response, error)
 }
 
-func (w *world) newEngine(name string, to transporter, cluster http.RoundTripper, p *process) (*engine.Engine, error) {
+// config gives what a process works with; nil is one that only reads.
+func (w *world) config(name string, to transporter, c http.RoundTripper, p *process) (capture.Config, error) {
 	cloud, err := arm.New(arm.Options{Cloud: azsim.Cloud(azsim.InProcess), Credential: w.azure.Credential(ortetClient), Transport: to, Version: "test"})
 	if err != nil {
-		return nil, err
+		return capture.Config{}, err
 	}
-	c, err := kube.New(kube.Config{REST: &rest.Config{Host: "http://kubesim.invalid", Transport: cluster, BearerToken: ortetUser},
-		Namespace: namespace, Identity: name, Now: p.now, ReadRetries: -1})
-	if err != nil {
-		return nil, err
-	}
-	return engine.New(engine.Config{
-		Cloud: azure.Retry(azure.Limit(cloud, azure.Limits{}), azure.RetryPolicy{}), Cluster: c, Logger: slog.New(slog.DiscardHandler),
-		Reporter: engine.ReporterFunc(p.report), Now: p.now, Version: "test", Image: "ortet:test", Namespace: namespace,
-		Holder: name, Liveness: p.liveness, LeaseFor: leaseFor,
-	})
-}
-
-func (w *world) newCaptures(name string, to transporter, cluster http.RoundTripper, p *process) (program, error) {
-	cloud, err := arm.New(arm.Options{Cloud: azsim.Cloud(azsim.InProcess), Credential: w.azure.Credential(ortetClient), Transport: to, Version: "test"})
-	if err != nil {
-		return nil, err
-	}
-	c, err := kube.New(kube.Config{REST: &rest.Config{Host: "http://kubesim.invalid", Transport: cluster, BearerToken: ortetUser},
+	api, err := kube.New(kube.Config{REST: &rest.Config{Host: "http://kubesim.invalid", Transport: c, BearerToken: ortetUser},
 		Namespace: namespace, Identity: name, Now: p.now})
 	if err != nil {
-		return nil, err
+		return capture.Config{}, err
 	}
 	config := capture.Config{
-		Cloud: azure.Retry(azure.Settled(azure.Limit(cloud, azure.Limits{})), azure.RetryPolicy{}), Cluster: mortal{c, p}, Journal: records{p}, Log: slog.New(slog.DiscardHandler),
-		Report: func(e workflow.Event) { p.report(engine.Event{Step: e.Step, State: states[e.Kind]}) }, Now: p.now,
-		Version: "test", Image: "ortet:test", Namespace: namespace, Holder: name, LockFor: leaseFor,
+		Cloud: azure.Retry(azure.Settled(azure.Limit(cloud, azure.Limits{})), azure.RetryPolicy{}), Cluster: mortal{api, p}, Journal: api.Journals(),
+		Log: slog.New(slog.DiscardHandler), Report: p.report, Now: p.now, Version: "test", Image: "ortet:test", Namespace: namespace, Holder: name, LockFor: leaseFor,
 	}
-	program := captures{acceptLost: p.ask.AcceptLost}
 	config.Others = func(kind string) (workflow.Workflow, error) {
 		if kind == rollback.Kind {
-			return program.rollbacks.Workflow(), nil
+			return rollback.New(config).Workflow(), nil
 		}
-		return program.Service.Workflow(), nil
+		return capture.New(config).Workflow(), nil
 	}
-	program.Service, program.rollbacks = capture.New(config), rollback.New(config)
-	return program, nil
+	return config, nil
 }
 
 // mortal ends the run of a killed process, whose requests wait for ever.
@@ -158,23 +90,6 @@ func (m mortal) Hold(ctx context.Context, name, holder string, ttl time.Duration
 	return m.Cluster.Hold(ctx, name, holder, ttl)
 }
 
-// records is the world's journal as a process sees it: once killed, it writes no more.
-type records struct{ p *process }
-
-func (r records) Load(ctx context.Context, pool string) (journal.Record, error) {
-	return r.p.w.records.Load(ctx, pool)
-}
-
-func (r records) Save(ctx context.Context, rec journal.Record) (journal.Record, error) {
-	if r.p.isDead() {
-		<-ctx.Done()
-	}
-	return r.p.w.records.Save(ctx, rec)
-}
-
-var states = map[string]engine.State{workflow.EventBegun: engine.StepStarted, workflow.EventDone: engine.StepDone, workflow.EventFailed: engine.StepFailed,
-	workflow.EventProgress: engine.StepProgress, workflow.EventNote: engine.StepProgress}
-
 // start begins a process.
 func (w *world) start(ask Ask) (*process, error) {
 	p := &process{w: w, ask: ask, done: make(chan struct{}), dead: make(chan struct{}), began: time.Now()}
@@ -183,12 +98,7 @@ func (w *world) start(ask Ask) (*process, error) {
 	w.processes = append(w.processes, p)
 	p.name = fmt.Sprintf("p%d", len(w.processes))
 	w.mu.Unlock()
-	var err error
-	if *programName == "capture" {
-		p.engine, err = w.newCaptures(p.name, azureWire{p}, kubeWire{p}, p)
-	} else {
-		p.engine, err = w.newEngine(p.name, azureWire{p}, kubeWire{p}, p)
-	}
+	config, err := w.config(p.name, azureWire{p}, kubeWire{p}, p)
 	if err != nil {
 		return nil, err
 	}
@@ -196,15 +106,15 @@ func (w *world) start(ask Ask) (*process, error) {
 	go func() {
 		defer close(p.done)
 		if ask.Do == "rollback" {
-			p.rollback, p.err = p.engine.Rollback(p.ctx, engine.RollbackRequest{Pool: w.pool, To: ask.To, AllowRolling: ask.Rolling})
+			p.rollback, p.err = rollback.New(config).Rollback(p.ctx, rollback.Request{Pool: w.pool, To: ask.To, AllowRolling: ask.Rolling, AcceptLostExtensions: ask.AcceptLost})
 		} else {
-			q := engine.CaptureRequest{Node: nodeName(ask.Node), Again: ask.Again, Deallocate: ask.Deallocate, ForceDrain: ask.Force,
+			q := capture.Request{Node: nodeName(ask.Node), Again: ask.Again, Deallocate: ask.Deallocate, ForceDrain: ask.Force,
 				History: ask.History, AcceptPoolCredentials: ask.Accept, NewNodes: ask.Grow, AllowRolling: ask.Rolling,
 				Extensions: prototype.ExtensionRule{None: ask.KeepExtensions}}
 			if ask.Baked {
-				q.Bootstrap = engine.BootstrapBaked
+				q.Bootstrap = capture.BootstrapBaked
 			}
-			p.capture, p.err = p.engine.Capture(p.ctx, q)
+			p.capture, p.err = capture.New(config).Capture(p.ctx, q)
 		}
 		p.mu.Lock()
 		p.ended = true
@@ -217,12 +127,7 @@ func (w *world) start(ask Ask) (*process, error) {
 	return p, nil
 }
 
-func (p *process) code() int {
-	if *programName == "capture" {
-		return workflow.ExitCode(p.err)
-	}
-	return engine.ExitCode(p.err)
-}
+func (p *process) code() int { return workflow.ExitCode(p.err) }
 
 // now is the process's clock. What it computes while its machine sleeps it computes,
 // in truth, when the machine wakes.
@@ -241,32 +146,10 @@ func (p *process) now() time.Time {
 
 // report draws steps apart that begin or end at the same instant, so that a story plays
 // the same at every run.
-func (p *process) report(e engine.Event) {
-	if e.State != engine.StepProgress && p != nil {
-		_ = sleep(p.w.ctx, p.w.between(time.Microsecond, time.Millisecond, p.name, e.Step, e.State, time.Since(p.w.begin)))
+func (p *process) report(e workflow.Event) {
+	if e.Kind != workflow.EventProgress && e.Kind != workflow.EventNote && p != nil {
+		_ = sleep(p.w.ctx, p.w.between(time.Microsecond, time.Millisecond, p.name, e.Step, e.Kind, time.Since(p.w.begin)))
 	}
-}
-
-// liveness is what a machine knows of the processes that ran on it.
-func (p *process) liveness(holder string) engine.Liveness {
-	if p == nil || p.ask.elsewhere {
-		return engine.Unknown
-	}
-	w := p.w
-	name, _, _ := strings.Cut(holder, "/")
-	w.mu.Lock()
-	defer w.mu.Unlock()
-	for _, other := range w.processes {
-		if other.name == name {
-			other.mu.Lock()
-			defer other.mu.Unlock()
-			if other.killedAt || other.ended {
-				return engine.Dead
-			}
-			return engine.Alive
-		}
-	}
-	return engine.Unknown
 }
 
 // killed ends the process in the middle of a request.
@@ -289,6 +172,9 @@ func (p *process) die() {
 }
 
 func (p *process) isDead() bool {
+	if p == nil {
+		return false
+	}
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	return p.killedAt
@@ -322,22 +208,11 @@ func (p *process) awake() {
 }
 
 // journal gives what ortet status reports of the pool's newest capture or rollback.
-func (w *world) journal() *engine.CaptureStatus {
-	if *programName == "capture" {
-		r, err := w.records.Load(w.ctx, string(w.pool))
-		if err != nil {
-			return nil
-		}
-		status := &engine.CaptureStatus{Name: r.Name}
-		if r.Ended != nil {
-			status.Ended = &engine.Ending{Exit: r.Ended.Exit}
-		}
-		return status
-	}
-	e, err := w.newEngine("status", w.azure.Transport(), w.kube, nil)
+func (w *world) journal() *capture.CaptureStatus {
+	config, err := w.config("status", w.azure.Transport(), w.kube, nil)
 	if err == nil {
-		var all []engine.PoolStatus
-		if all, err = e.Status(w.ctx, []fleet.ResourceID{w.pool}); err == nil {
+		var all []capture.PoolStatus
+		if all, err = capture.New(config).Status(w.ctx, []fleet.ResourceID{w.pool}); err == nil {
 			return all[0].Capture
 		}
 	}

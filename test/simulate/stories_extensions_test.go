@@ -37,9 +37,6 @@ var extensionStories = []Story{
 }
 
 func TestExtensionStories(t *testing.T) {
-	if *programName != "capture" {
-		t.Skip("the old engine restores no extensions")
-	}
 	for _, s := range extensionStories {
 		t.Run(s.Name, func(t *testing.T) {
 			t.Parallel()
@@ -80,7 +77,7 @@ func (w *world) lost(err error) bool {
 // checkOriginal compares the model's extensions after a rollback to the original.
 func (w *world) checkOriginal(p *process) {
 	code, text := p.code(), fmt.Sprint(p.err)
-	if *programName != "capture" || p.rollback.Original == nil || code != 0 && code != 4 || w.isTouched("model") {
+	if p.rollback.Original == nil || code != 0 && code != 4 || w.isTouched("model") {
 		return
 	}
 	now := w.extensionsNow()

@@ -46,5 +46,11 @@ var found = []Story{
 	{Name: "killed at the stop, and another donor is named", Seed: 53, Pool: usual, Asks: []Ask{{Do: "capture", Once: true}, {Do: "capture", Node: 2}}, Happen: []Event{
 		{At: "azure POST virtualMachineScaleSets/pool1/virtualMachines/0/powerOff", What: "kill after"}}},
 	{Name: "interrupted while the pod works", Seed: 51, Pool: usual, Asks: []Ask{{Do: "capture"}}, Happen: []Event{
-		{At: "kube GET ortet-system/pods/ortet-generalize-pool1-20000101-000011", N: 3, What: "interrupt"}}},
+		{At: "kube GET ortet-system/pods/ortet-generalize-pool1-CAPTURE-1", N: 3, What: "interrupt"}}},
+	{Name: "autoscaler preempts the model's change", Seed: 1, Pool: usual, Asks: []Ask{{Do: "capture", Grow: 1, History: 2}}, Happen: []Event{
+		{At: "azure DELETE snapshots/snapshot_pool1_generalized", What: "autoscaler adds a node"}}},
+	{Name: "API server away while the disk is inspected", Seed: 1, Pool: usual, Asks: []Ask{{Do: "capture", Grow: 1, History: 2}}, Happen: []Event{
+		{At: "kube GET ortet-system/pods/ortet-generalize-pool1-look", N: 2, What: "away for 20 minutes"}}},
+	{Name: "snapshot not found for 30 s after it was made", Seed: 2247, Pool: usual, Asks: []Ask{{Do: "capture", Deallocate: true}}, Happen: []Event{
+		{At: "azure GET snapshots/snapshot_pool1_generalized", N: 4, What: "not found yet"}}},
 }

@@ -68,8 +68,7 @@ type Ask struct {
 	Once           bool // not repeated, however it ends
 	KeepExtensions bool
 	AcceptLost     bool
-	Exit           int  // that Cannot expects
-	elsewhere      bool // on another machine, which knows nothing of the processes here
+	Exit           int // that Cannot expects
 }
 
 // An Event happens just before a request is served: the N-th of that name.

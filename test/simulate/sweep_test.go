@@ -124,7 +124,6 @@ func playAll(t *testing.T, all []Story) {
 		next   int
 		failed = map[string]int{}
 		played = map[string]int{}
-		known  = map[string]int{}
 		begun  = time.Now()
 	)
 	t.Run("play", func(t *testing.T) {
@@ -143,9 +142,7 @@ func playAll(t *testing.T, all []Story) {
 					mu.Lock()
 					what := all[i].Happen[len(all[i].Happen)-1].What
 					played[what]++
-					if reason := knownReason(all[i], r); reason != "" {
-						known[reason]++
-					} else if len(r.violations) > 0 || len(r.missed) == len(all[i].Happen) {
+					if len(r.violations) > 0 || len(r.missed) == len(all[i].Happen) {
 						failed[what]++
 						one := all[i]
 						if len(one.Happen) > 1 && len(r.violations) > 0 {
@@ -163,52 +160,5 @@ func playAll(t *testing.T, all []Story) {
 	for _, what := range slices.Sorted(maps.Keys(played)) {
 		t.Logf("%-34s %5d plays, %d with violations", what, played[what], failed[what])
 	}
-	for reason, n := range known {
-		t.Logf("known, %d times: %s", n, reason)
-	}
 	t.Logf("%d plays in %.1f s", len(all), took.Seconds())
-}
-
-// knownViolations are those of today's engine that stay until it is replaced.
-var knownViolations = []struct {
-	violation *regexp.Regexp
-	events    []string
-	reason    string
-}{
-	{regexp.MustCompile("^invariant 13: .* sends azure PATCH"),
-		[]string{"autoscaler adds a node", "autoscaler deletes empty nodes", "instance deleted", "model changed by others"},
-		"a model that was preempted is patched again without waiting for the operation that preempted it"},
-	{regexp.MustCompile("^invariant 7: .* exit 1, and ortet-generalize-pool1-look is left: step journal:"), []string{"away for 20 minutes"},
-		"the pod that inspects is left, and exit 1 does not name it, where the API server is away while the journal is opened"},
-	{regexp.MustCompile("^invariant 7: .* exit 1, and snapshot_pool1_generalized is left: step version:"), []string{"not found yet"},
-		"a 404 within 30 s of the snapshot's creation is believed at the second read: the capture fails, and leaves the snapshot"},
-}
-
-// failing are stories that break an invariant today, one for each that is known.
-var failing = []Story{
-	{Name: "an autoscaler preempts the model's change", Seed: 1, Pool: usual, Asks: []Ask{{Do: "capture", Grow: 1, History: 2}},
-		Happen: []Event{{At: "azure DELETE snapshots/snapshot_pool1_generalized", N: 1, What: "autoscaler adds a node"}}},
-	{Name: "API server away while the journal is opened", Seed: 1, Pool: usual, Asks: []Ask{{Do: "capture", Grow: 1, History: 2}},
-		Happen: []Event{{At: "kube GET ortet-system/pods/ortet-generalize-pool1-look", N: 2, What: "away for 20 minutes"}}},
-	{Name: "snapshot not found for 30 s", Seed: 2247, Pool: usual, Asks: []Ask{{Do: "capture", Deallocate: true}},
-		Happen: []Event{{At: "azure GET snapshots/snapshot_pool1_generalized", N: 6, What: "not found yet"}}},
-}
-
-// TestKnown fails once a story no longer breaks its invariant: it belongs to stories then.
-func TestKnown(t *testing.T) {
-	for _, s := range failing {
-		if r := play(t, s); knownReason(s, r) == "" {
-			t.Errorf("%s: no known violation\n%s", s.Name, explain(s, r))
-		}
-	}
-}
-
-func knownReason(s Story, r result) string {
-	for _, k := range knownViolations {
-		here := slices.ContainsFunc(s.Happen, func(e Event) bool { return slices.Contains(k.events, e.What) })
-		if here && len(r.violations) > 0 && k.violation.MatchString(r.violations[0]) {
-			return k.reason
-		}
-	}
-	return ""
 }

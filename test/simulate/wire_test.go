@@ -224,6 +224,9 @@ func upperIDs(answer *http.Response) error {
 // accessReviews have what they ask for in their bodies only.
 const accessReviews = "selfsubjectaccessreviews"
 
+// captureNames are times: with another number of requests they are others.
+var captureNames = regexp.MustCompile(`\d{8}-\d{6}`)
+
 // kubeWire is a process's way to Kubernetes: http.RoundTripper.
 type kubeWire struct{ p *process }
 
@@ -238,7 +241,7 @@ func (k kubeWire) RoundTrip(r *http.Request) (*http.Response, error) {
 	if len(parts) > 2 && parts[0] == "namespaces" {
 		parts = parts[1:]
 	}
-	name := strings.Join(parts, "/")
+	name := captureNames.ReplaceAllString(strings.Join(parts, "/"), "CAPTURE")
 	if parts[0] == accessReviews {
 		review, err := readReview(r)
 		if err != nil {

@@ -23,7 +23,6 @@ import (
 	"github.com/ortet/ortet/internal/azsim"
 	"github.com/ortet/ortet/internal/fleet"
 	"github.com/ortet/ortet/internal/prototype"
-	"github.com/ortet/ortet/internal/workflow/journal/journaltest"
 	"github.com/ortet/ortet/test/kubesim"
 )
 
@@ -92,8 +91,7 @@ type world struct {
 	unrest      time.Time // since when the set has not been at rest; zero at rest
 	processes   []*process
 	rivals      []*process
-	records     journaltest.Memory // of internal/capture
-	open        bool               // a process was killed or ended with 4 or 5, and no later one ended with 0 or 1
+	open        bool // a process was killed or ended with 4 or 5, and no later one ended with 0 or 1
 }
 
 func low[T ~string](id T) string { return strings.ToLower(string(id)) }

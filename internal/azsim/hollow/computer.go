@@ -46,8 +46,6 @@ type running struct {
 	programs      sync.WaitGroup
 }
 
-func (r *running) now() time.Time { return r.substrate.now() }
-
 // address is where the node's kubelet is reached: its own, within loopback,
 // because that needs no network.
 func (r *running) address() string { return loopback(r.index).String() }
@@ -94,7 +92,7 @@ func (s *Substrate) Boot(ctx context.Context, wanted azsim.Computer) error {
 	}
 	r := &running{
 		substrate: s, computer: wanted, console: &c.console, tree: root, index: c.index,
-		bootID: uuid.NewString(), bootedAt: s.now(),
+		bootID: uuid.NewString(), bootedAt: time.Now(),
 		lived: make(chan struct{}), pods: map[types.UID]*pod{}, podIPs: map[byte]bool{},
 	}
 	if err := r.boot(); err != nil {
@@ -209,7 +207,7 @@ func (s *Substrate) halt(c *computer) error {
 	if r.listener != nil {
 		errs = append(errs, ignoreClosed(r.listener.Close()))
 	}
-	r.console.printf("[%12.6f] reboot: Power down", s.now().Sub(r.bootedAt).Seconds())
+	r.console.printf("[%12.6f] reboot: Power down", time.Since(r.bootedAt).Seconds())
 	return errors.Join(append(errs, s.unmount(r.tree))...)
 }
 
@@ -224,7 +222,7 @@ func ignoreClosed(err error) error {
 // the node says that it goes, its pods end, and what cannot be said is not
 // waited for, since the power goes in any case.
 func (r *running) shutDownInOrder(ctx context.Context) {
-	r.console.printf("[%12.6f] systemd-shutdown[1]: Sending SIGTERM to remaining processes...", r.now().Sub(r.bootedAt).Seconds())
+	r.console.printf("[%12.6f] systemd-shutdown[1]: Sending SIGTERM to remaining processes...", time.Since(r.bootedAt).Seconds())
 	// systemd writes the machine-id out when it was emptied under way.
 	if _, err := r.tree.commitMachineID(); err != nil {
 		r.console.printf("systemd: machine-id: %s", err)

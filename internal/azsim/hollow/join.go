@@ -50,7 +50,7 @@ func (r *running) credentials(ctx context.Context) (*rest.Config, error) {
 			continue
 		}
 		config, err := r.tree.restConfig(name)
-		if err == nil && usable(config, r.now()) {
+		if err == nil && usable(config, time.Now()) {
 			return config, nil
 		}
 		r.say("%s is unusable, trying to bootstrap: %v", name, err)
@@ -174,7 +174,7 @@ func (r *running) bootstrapTLS(ctx context.Context, name string) (*rest.Config, 
 
 // keepCertificate writes the certificate and the kubeconfig that names it.
 func (r *running) keepCertificate(pair []byte, bootstrap *rest.Config) error {
-	file := "/var/lib/kubelet/pki/kubelet-client-" + r.now().UTC().Format("2006-01-02-15-04-05") + ".pem"
+	file := "/var/lib/kubelet/pki/kubelet-client-" + time.Now().UTC().Format("2006-01-02-15-04-05") + ".pem"
 	config := clientcmdapi.NewConfig()
 	config.Clusters["default-cluster"] = &clientcmdapi.Cluster{Server: bootstrap.Host, CertificateAuthorityData: bootstrap.CAData}
 	config.AuthInfos["default-auth"] = &clientcmdapi.AuthInfo{ClientCertificate: clientCertificate, ClientKey: clientCertificate}

@@ -113,13 +113,13 @@ func (r *running) beat(ctx context.Context) {
 	}
 	ticker := time.NewTicker(s.config.LeaseInterval)
 	defer ticker.Stop()
-	reported := s.now()
+	reported := time.Now()
 	for {
 		lease, problem = r.renew(ctx, lease)
 		if problem != nil && ctx.Err() == nil {
 			s.log.Warn("lease of a hollow node", "node", r.nodeName, "error", problem)
 		}
-		if now := s.now(); r.takeImagesChanged() || now.Sub(reported) >= s.config.StatusInterval {
+		if now := time.Now(); r.takeImagesChanged() || now.Sub(reported) >= s.config.StatusInterval {
 			reported = now
 			if err := r.report(ctx, true, ""); err != nil && ctx.Err() == nil {
 				s.log.Warn("status of a hollow node", "node", r.nodeName, "error", err)
@@ -153,7 +153,7 @@ func (r *running) owner() []metav1.OwnerReference {
 // renew renews the lease that was returned last; nil gets or makes it.
 func (r *running) renew(ctx context.Context, lease *coordinationv1.Lease) (*coordinationv1.Lease, error) {
 	leases := r.substrate.client.CoordinationV1().Leases(corev1.NamespaceNodeLease)
-	now := metav1.NewMicroTime(r.now())
+	now := metav1.NewMicroTime(time.Now())
 	if lease == nil {
 		got, err := leases.Get(ctx, r.nodeName, metav1.GetOptions{})
 		if apierrors.IsNotFound(err) {
@@ -208,7 +208,7 @@ func (r *running) node(ready bool, message string) *corev1.Node {
 		corev1.ResourceEphemeralStorage: *resource.NewQuantity(30<<30, resource.BinarySI),
 		corev1.ResourcePods:             *resource.NewQuantity(podsPerNode, resource.DecimalSI),
 	}
-	now := metav1.NewTime(r.now())
+	now := metav1.NewTime(time.Now())
 	since := metav1.NewTime(r.bootedAt)
 	condition := corev1.NodeCondition{Type: corev1.NodeReady, Status: corev1.ConditionTrue, Reason: "KubeletReady", Message: "kubelet is posting ready status", LastHeartbeatTime: now, LastTransitionTime: since}
 	if !ready {

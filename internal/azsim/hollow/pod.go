@@ -77,7 +77,7 @@ func (c *containerRun) claim(now time.Time) {
 // terminate notes that the pod is deleted and returns how long until it is worth
 // looking again; 0 when only its programs, if any, are left.
 func (p *pod) terminate(spec *corev1.Pod) time.Duration {
-	now := p.r.now()
+	now := time.Now()
 	deadline := spec.DeletionTimestamp.Time
 	p.mu.Lock()
 	active := p.active
@@ -125,7 +125,7 @@ func (p *pod) fail(reason, message string) {
 		return
 	}
 	p.failed, p.reason, p.message = true, reason, message
-	at := metav1.NewTime(p.r.now())
+	at := metav1.NewTime(time.Now())
 	for _, c := range p.containers {
 		if c.state.Terminated == nil {
 			started := at

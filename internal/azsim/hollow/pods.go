@@ -156,7 +156,7 @@ func (s *Substrate) actOnPod(key string) error {
 		}
 	}
 	if d := spec.Spec.ActiveDeadlineSeconds; d != nil {
-		if left := p.startedAt.Add(time.Duration(*d) * time.Second).Sub(s.now()); left > 0 {
+		if left := time.Until(p.startedAt.Add(time.Duration(*d) * time.Second)); left > 0 {
 			s.queue.AddAfter(key, left)
 		} else {
 			p.fail("DeadlineExceeded", "Pod was active on the node longer than the specified deadline")
@@ -174,7 +174,7 @@ func samePod(object any, spec *corev1.Pod) bool {
 func (r *running) startPod(spec *corev1.Pod) (*pod, error) {
 	p := &pod{
 		r: r, uid: spec.UID, name: types.NamespacedName{Namespace: spec.Namespace, Name: spec.Name},
-		restartPolicy: spec.Spec.RestartPolicy, startedAt: metav1.NewTime(r.now()),
+		restartPolicy: spec.Spec.RestartPolicy, startedAt: metav1.NewTime(time.Now()),
 		dir:   filepath.Join(r.scratch(), "pods", string(spec.UID)),
 		asked: make(chan struct{}),
 	}
@@ -231,7 +231,7 @@ func (r *running) startPod(spec *corev1.Pod) (*pod, error) {
 		return p, nil
 	}
 	for _, c := range p.containers {
-		c.claim(r.now())
+		c.claim(time.Now())
 	}
 	return p, nil
 }
@@ -313,7 +313,7 @@ func (r *running) endPods(ctx context.Context) error {
 		pods = append(pods, p)
 	}
 	r.mu.Unlock()
-	deadline := r.now().Add(grace)
+	deadline := time.Now().Add(grace)
 	for _, p := range pods {
 		p.ask(deadline)
 	}

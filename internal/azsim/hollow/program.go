@@ -62,7 +62,7 @@ func (p *pod) runPrograms(spec *corev1.Pod) {
 		if c.program == "" {
 			p.mu.Lock()
 			if !p.failed {
-				c.claim(p.r.now())
+				c.claim(time.Now())
 			}
 			p.mu.Unlock()
 			continue
@@ -125,7 +125,7 @@ func (p *pod) runContainer(spec *corev1.Pod, volumes map[string]string, c *conta
 	if c.program == "" {
 		p.mu.Lock()
 		defer p.mu.Unlock()
-		c.claim(p.r.now())
+		c.claim(time.Now())
 		return true
 	}
 	for retry := restartFirst; ; retry = min(2*retry, restartMost) {
@@ -162,9 +162,9 @@ func (p *pod) runContainer(spec *corev1.Pod, volumes map[string]string, c *conta
 
 // runOnce runs a container's process to its end.
 func (p *pod) runOnce(spec *corev1.Pod, volumes map[string]string, c *containerRun) corev1.ContainerStateTerminated {
-	started := metav1.NewTime(p.r.now())
+	started := metav1.NewTime(time.Now())
 	refused := func(err error) corev1.ContainerStateTerminated {
-		return corev1.ContainerStateTerminated{ExitCode: 128, Reason: "StartError", Message: err.Error(), StartedAt: started, FinishedAt: metav1.NewTime(p.r.now())}
+		return corev1.ContainerStateTerminated{ExitCode: 128, Reason: "StartError", Message: err.Error(), StartedAt: started, FinishedAt: metav1.NewTime(time.Now())}
 	}
 	message := filepath.Join(p.dir, "termination-log-"+c.spec.Name)
 	command, err := p.command(spec, volumes, c, message)
@@ -196,7 +196,7 @@ func (p *pod) runOnce(spec *corev1.Pod, volumes map[string]string, c *containerR
 	if err := errors.Join(out.Close(), problems.Close(), log.end()); err != nil {
 		p.r.substrate.log.Warn("container log", "pod", p.name.String(), "error", err)
 	}
-	ended := corev1.ContainerStateTerminated{StartedAt: started, FinishedAt: metav1.NewTime(p.r.now()), Reason: "Completed"}
+	ended := corev1.ContainerStateTerminated{StartedAt: started, FinishedAt: metav1.NewTime(time.Now()), Reason: "Completed"}
 	if status, ok := command.ProcessState.Sys().(syscall.WaitStatus); ok && status.Signaled() {
 		ended.ExitCode = 128 + int32(status.Signal()) // #nosec G115 -- a signal's number
 	} else {
@@ -227,7 +227,7 @@ func (p *pod) awaitProcess(command *exec.Cmd) {
 	case <-p.asked:
 		signal(syscall.SIGTERM)
 		p.mu.Lock()
-		left := p.killAt.Sub(p.r.now())
+		left := time.Until(p.killAt)
 		p.mu.Unlock()
 		timer := time.NewTimer(max(left, 0))
 		defer timer.Stop()
@@ -254,7 +254,7 @@ func (p *pod) openLog(c *containerRun) (*containerLog, error) {
 	if err != nil {
 		return nil, err
 	}
-	log, err := newContainerLog(file, p.r.now)
+	log, err := newContainerLog(file, time.Now)
 	if err != nil {
 		return nil, err
 	}

@@ -62,7 +62,7 @@ func (r *running) boot() error {
 
 // journal writes a line to the journal, which systemd keys by machine-id.
 func (r *running) journal(unit, format string, args ...any) error {
-	line := fmt.Sprintf("%s %s %s: %s\n", r.now().UTC().Format(time.RFC3339Nano), r.tree.hostName(), unit, fmt.Sprintf(format, args...))
+	line := fmt.Sprintf("%s %s %s: %s\n", time.Now().UTC().Format(time.RFC3339Nano), r.tree.hostName(), unit, fmt.Sprintf(format, args...))
 	return r.tree.appendFile("/var/log/journal/"+r.machineID+"/system.journal", []byte(line), 0o640)
 }
 
@@ -279,7 +279,7 @@ func (r *running) agentFiles() error {
 	return errors.Join(errs...)
 }
 
-func (r *running) stamp() string { return r.now().UTC().Format("2006-01-02T15:04:05.000000Z") }
+func (r *running) stamp() string { return time.Now().UTC().Format("2006-01-02T15:04:05.000000Z") }
 
 // cloudFiles writes what cloud-init keeps of an instance, and its result.
 func (r *running) cloudFiles(previous string, problem error) error {

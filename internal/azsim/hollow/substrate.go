@@ -49,8 +49,7 @@ type Config struct {
 	// machine back reaches this process. Without, Azure's is made up and leads nowhere.
 	LoopbackAddresses bool
 
-	Logger *slog.Logger     // nil discards
-	Now    func() time.Time // nil means the real clock
+	Logger *slog.Logger // nil discards
 }
 
 // podWorkers is how many pods are acted on at the same time.
@@ -65,7 +64,6 @@ var _ azsim.Substrate = (*Substrate)(nil)
 type Substrate struct {
 	config    Config
 	log       *slog.Logger
-	now       func() time.Time
 	client    kubernetes.Interface // nil without a cluster
 	bootstrap []byte
 	pods      cache.Indexer
@@ -119,16 +117,12 @@ func New(config Config) (*Substrate, error) {
 	s := &Substrate{
 		config:    config,
 		log:       config.Logger,
-		now:       config.Now,
 		bootstrap: config.BootstrapKubeconfig,
 		computers: map[string]*computer{},
 		nodes:     map[string][]*running{},
 	}
 	if s.log == nil {
 		s.log = slog.New(slog.DiscardHandler)
-	}
-	if s.now == nil {
-		s.now = time.Now
 	}
 	for _, sub := range []string{"volumes", "computers"} {
 		if err := os.MkdirAll(filepath.Join(dir, sub), 0o700); err != nil {
@@ -161,7 +155,7 @@ func (s *Substrate) connect() error {
 	starting, cancel := context.WithTimeout(s.ctx, startTimeout)
 	defer cancel()
 	if s.bootstrap == nil {
-		if s.bootstrap, err = mintBootstrapKubeconfig(starting, s.client, config, s.now()); err != nil {
+		if s.bootstrap, err = mintBootstrapKubeconfig(starting, s.client, config, time.Now()); err != nil {
 			return err
 		}
 	}

@@ -152,10 +152,6 @@ func (s *Substrate) Close() error {
 	return errors.Join(errs, clean(context.Background(), s.dir), s.lock.Close())
 }
 
-// Gateway is the address in the machines' network at which frontends without an
-// address of their own listen.
-func (s *Substrate) Gateway() netip.Addr { return s.fabric.gateway() }
-
 // VolumeFile is the image file that holds v, for those who look at bytes.
 func (s *Substrate) VolumeFile(v azsim.Volume) string { return s.volumes.file(v) }
 

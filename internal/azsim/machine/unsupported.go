@@ -41,9 +41,6 @@ func (*Substrate) Close() error { return nil }
 // AddFrontend fails: machines need Linux.
 func (*Substrate) AddFrontend(Frontend) error { return errUnsupported }
 
-// Gateway returns no address.
-func (*Substrate) Gateway() netip.Addr { return netip.Addr{} }
-
 // Address fails: machines need Linux.
 func (*Substrate) Address(string) (netip.Addr, error) { return netip.Addr{}, errUnsupported }
 

@@ -36,8 +36,6 @@ func (c *Cloud) Begin(ctx context.Context, change fleet.Change) (fleet.Token, er
 		return c.createVersion(ctx, ch)
 	case fleet.TagVersion:
 		return c.tagVersion(ctx, ch)
-	case fleet.ExcludeVersion:
-		return c.excludeVersion(ctx, ch)
 	case fleet.DeleteVersion:
 		return c.deleteVersion(ctx, ch)
 	case fleet.PatchModel:

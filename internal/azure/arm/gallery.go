@@ -327,34 +327,6 @@ func (c *Cloud) tagVersion(ctx context.Context, ch fleet.TagVersion) (fleet.Toke
 	return begun(ctx, ch, op, err)
 }
 
-// excludeVersion sends the whole publishing profile back: Azure replaces the target
-// regions, and with them the replicas, by what an update has of them.
-func (c *Cloud) excludeVersion(ctx context.Context, ch fleet.ExcludeVersion) (fleet.Token, error) {
-	p, err := c.at(ch.ID, typeVersion)
-	if err != nil {
-		return "", failed(ctx, ch.Verb(), ch.ID, err)
-	}
-	client := p.NewGalleryImageVersionsClient()
-	have, err := client.Get(ctx, p.group, p.names[0], p.names[1], p.names[2], nil)
-	if err != nil {
-		return "", failed(ctx, ch.Verb(), ch.ID, err)
-	}
-	profile := &armcompute.GalleryImageVersionPublishingProfile{}
-	if q := have.Properties; q != nil && q.PublishingProfile != nil {
-		profile = q.PublishingProfile
-		// A version whose last update failed may be excluded; another update mends it.
-		if value(profile.ExcludeFromLatest) && value(q.ProvisioningState) != armcompute.GalleryProvisioningStateFailed {
-			return "", nil
-		}
-	}
-	profile.ExcludeFromLatest = ptr(true)
-	profile.PublishedDate = nil // Azure's own
-	op, err := client.BeginUpdate(ctx, p.group, p.names[0], p.names[1], p.names[2], armcompute.GalleryImageVersionUpdate{
-		Properties: &armcompute.GalleryImageVersionProperties{PublishingProfile: profile},
-	}, nil)
-	return begun(ctx, ch, op, err)
-}
-
 func (c *Cloud) deleteVersion(ctx context.Context, ch fleet.DeleteVersion) (fleet.Token, error) {
 	p, err := c.at(ch.ID, typeVersion)
 	if err != nil {

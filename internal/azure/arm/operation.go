@@ -142,7 +142,7 @@ func (c *Cloud) resumeVerb(t token) (operation, error) {
 		return resume[armcompute.GalleryImagesClientCreateOrUpdateResponse](c, t.Operation)
 	case fleet.CreateVersion{}.Verb():
 		return resume[armcompute.GalleryImageVersionsClientCreateOrUpdateResponse](c, t.Operation)
-	case fleet.TagVersion{}.Verb(), fleet.ExcludeVersion{}.Verb():
+	case fleet.TagVersion{}.Verb():
 		return resume[armcompute.GalleryImageVersionsClientUpdateResponse](c, t.Operation)
 	case fleet.DeleteVersion{}.Verb():
 		return resume[armcompute.GalleryImageVersionsClientDeleteResponse](c, t.Operation)

@@ -59,7 +59,7 @@ func actions(t *testing.T, f Fixture) {
 		fleet.CreateDefinition{Definition: fleet.Definition{ID: def, Location: f.Location, Publisher: "p", Offer: "o", SKU: "s", OSState: "Generalized",
 			Linux: true, Generation: i.Generation, Architecture: d.Architecture}},
 		version("1.0.0"), version("2.0.0"), fleet.DeleteSnapshot{ID: snapshot},
-		fleet.TagVersion{ID: version("1.0.0").ID, Tags: map[string]string{"x": "y"}}, fleet.ExcludeVersion{ID: version("1.0.0").ID}, fleet.DeleteVersion{ID: version("2.0.0").ID},
+		fleet.TagVersion{ID: version("1.0.0").ID, Tags: map[string]string{"x": "y"}}, fleet.DeleteVersion{ID: version("2.0.0").ID},
 		fleet.PatchModel{Pool: f.Pool, Image: fleet.ImageReference{ID: version("1.0.0").ID}},
 		fleet.DeleteExtension{Pool: f.Pool, Name: "second"},
 		fleet.WriteExtension{Pool: f.Pool, Extension: fleet.Extension{Name: "third", Publisher: "p", Type: "t", Version: "1.0"}}, fleet.SetCapacity{Pool: f.Pool, Capacity: 3},

@@ -68,7 +68,6 @@ func Cases() []Case {
 		{"DataDisk", dataDisks},
 		{"Image", images},
 		{"Latest", latest},
-		{"Exclude", exclude},
 		{"Extensions", extensions},
 		{"Capacity", capacity},
 		{"Conditions", conditions},

@@ -1,7 +1,6 @@
 package azuretest
 
 import (
-	"fmt"
 	"testing"
 
 	"github.com/ortet/ortet/internal/fleet"
@@ -54,29 +53,4 @@ func latest(t *testing.T, f Fixture) {
 			t.Errorf("version %s is in %v", v.Name, v.Regions)
 		}
 	}
-}
-
-// exclude takes a version out of the definition's latest, and changes nothing else.
-func exclude(t *testing.T, f Fixture) {
-	ctx := t.Context()
-	def, snapshot := definition(t, f)
-	id := def.Child("versions", "2026.1121.120000")
-	finish(t, f, fleet.CreateVersion{ID: id, Location: f.Location, Source: snapshot, Replicas: 2, StorageType: fleet.ZRS,
-		ReplicationMode: fleet.ReplicationFull, Tags: map[string]string{fleet.TagBuiltFrom: "node-1"}})
-	version := func() fleet.ImageVersion {
-		return look(t, func() (fleet.ImageVersion, error) { return f.Cloud.Version(ctx, id) })
-	}
-	want := version()
-	if want.ExcludeFromLatest || want.Replicas != 2 || len(want.Regions) != 1 {
-		t.Fatalf("version %+v", want)
-	}
-	change := fleet.ExcludeVersion{ID: id}
-	finish(t, f, change)
-	again(t, f, change)
-	want.ExcludeFromLatest = true
-	if got := version(); fmt.Sprintf("%+v", got) != fmt.Sprintf("%+v", want) {
-		t.Errorf("the version is\n%+v, want\n%+v", got, want)
-	}
-	_, err := f.Cloud.Begin(ctx, fleet.ExcludeVersion{ID: def.Child("versions", "1.0.0")})
-	wantKind(t, err, fleet.KindNotFound)
 }

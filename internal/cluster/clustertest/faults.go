@@ -16,7 +16,7 @@ import (
 
 	"github.com/ortet/ortet/internal/cluster"
 	"github.com/ortet/ortet/internal/fleet"
-	"github.com/ortet/ortet/internal/journal"
+	"github.com/ortet/ortet/internal/workflow/journal"
 )
 
 // A Faulted is an implementation one of whose requests meets a fault.
@@ -185,7 +185,7 @@ func operations() []operation {
 			job := w.faultedJob()
 			w.kubelet(job.Node)
 			w.must(w.under.StartJob(w.ctx, job), "start")
-			return func(ctx context.Context) error { return under.DeleteJob(ctx, job.Name) },
+			return func(ctx context.Context) error { return deleteJob(ctx, under, job.Name) },
 				func() string { return w.settled(w.setup.Namespace, job.Name) }
 		}},
 		{"Hold", 1, 2, func(w *world, under cluster.Cluster) (asked, func() string) {
@@ -231,7 +231,7 @@ func operations() []operation {
 		{"Save", 1, 1, func(w *world, under cluster.Cluster) (asked, func() string) {
 			saved, err := w.under.Journals().Save(w.ctx, w.record(""))
 			w.must(err, "save")
-			saved.Donor = "another"
+			saved.Subject = "another"
 			return func(ctx context.Context) error { _, err := under.Journals().Save(ctx, saved); return err }, w.journal
 		}},
 		{"Load", 1, 1, func(w *world, under cluster.Cluster) (asked, func() string) {
@@ -306,7 +306,7 @@ func (w *world) keeps(item cluster.Kept) string {
 }
 
 func (w *world) record(revision string) journal.Record {
-	return journal.Record{Revision: revision, Capture: "c1", Kind: "capture", Pool: w.pool(), Donor: "donor", Begun: time.Date(2026, 11, 21, 10, 0, 0, 0, time.UTC)}
+	return journal.Record{Revision: revision, Schema: journal.Schema, Name: "c1", Kind: "capture", Pool: w.pool(), Subject: "donor", Begun: time.Date(2026, 11, 21, 10, 0, 0, 0, time.UTC)}
 }
 
 func (w *world) journal() string {
@@ -315,5 +315,5 @@ func (w *world) journal() string {
 		return "no journal"
 	}
 	w.must(err, "read the journal")
-	return "journal of " + r.Donor
+	return "journal of " + r.Subject
 }

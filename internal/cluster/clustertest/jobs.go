@@ -2,7 +2,6 @@ package clustertest
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"io"
 	"net"
@@ -44,6 +43,30 @@ func (w *world) reportPod(name string, status corev1.PodStatus) {
 	})
 }
 
+// deleteJob deletes a job and waits until it is gone.
+func deleteJob(ctx context.Context, under cluster.Cluster, name string) error {
+	for {
+		if gone, err := under.DeleteJob(ctx, name); gone || err != nil {
+			return err
+		}
+		select {
+		case <-time.After(50 * time.Millisecond):
+		case <-ctx.Done():
+			return context.Cause(ctx)
+		}
+	}
+}
+
+// deleting asks for the deletion of a job that does not end.
+func (w *world) deleting(name string) {
+	w.Helper()
+	gone, err := w.under.DeleteJob(w.ctx, name)
+	w.must(err, "delete")
+	if gone {
+		w.Error("a pod that nothing ended is reported as gone")
+	}
+}
+
 func jobLife(w *world) {
 	node := w.cordoned()
 	w.kubelet(node)
@@ -53,7 +76,7 @@ func jobLife(w *world) {
 	if state.Exists {
 		w.Errorf("before the start: %+v", state)
 	}
-	w.must(w.under.DeleteJob(w.ctx, job.Name), "delete a job that is not there")
+	w.must(deleteJob(w.ctx, w.under, job.Name), "delete a job that is not there")
 
 	w.must(w.under.StartJob(w.ctx, job), "start")
 	pod, err := w.admin.CoreV1().Pods(w.setup.Namespace).Get(w.ctx, job.Name, metav1.GetOptions{})
@@ -93,11 +116,11 @@ func jobLife(w *world) {
 	if !state.Exists || state.Done || state.Why != "" {
 		w.Errorf("once started: %+v", state)
 	}
-	w.must(w.under.DeleteJob(w.ctx, job.Name), "delete")
+	w.must(deleteJob(w.ctx, w.under, job.Name), "delete")
 	if got := w.podsOn(node); got != "" {
 		w.Errorf("pods after the deletion: %q", got)
 	}
-	w.must(w.under.DeleteJob(w.ctx, job.Name), "delete again")
+	w.must(deleteJob(w.ctx, w.under, job.Name), "delete again")
 }
 
 // jobReadOnly may read all of the node, and nothing else.
@@ -119,7 +142,7 @@ func jobReadOnly(w *world) {
 		pod.Annotations["cluster-autoscaler.kubernetes.io/safe-to-evict"] != "false":
 		w.Errorf("the pod may do more than read: %+v", pod)
 	}
-	w.must(w.under.DeleteJob(w.ctx, job.Name), "delete")
+	w.must(deleteJob(w.ctx, w.under, job.Name), "delete")
 }
 
 func jobStuck(w *world) {
@@ -134,17 +157,11 @@ func jobStuck(w *world) {
 	if state.Done || !strings.Contains(state.Why, "ImagePullBackOff") || !strings.Contains(state.Why, "no such image") {
 		w.Errorf("%+v", state)
 	}
-	// Nobody ends the pod, so the deletion ends with the context.
-	ctx, cancel := context.WithTimeout(w.ctx, time.Second)
-	defer cancel()
-	err = w.under.DeleteJob(ctx, job.Name)
-	w.wantKind(err, fleet.KindTimedOut, "deletion on a silent node")
-	if !errors.Is(err, context.DeadlineExceeded) {
-		w.Errorf("deletion: %v", err)
-	}
+	w.deleting(job.Name)
+	w.deleting(job.Name)
 	w.wantKind(w.under.StartJob(w.ctx, job), fleet.KindConflict, "start while the former pod goes")
 	w.kubelet(node)
-	w.must(w.under.DeleteJob(w.ctx, job.Name), "deletion once the node is back")
+	w.must(deleteJob(w.ctx, w.under, job.Name), "deletion once the node is back")
 }
 
 // jobForced has nobody to end the pod: it goes all the same, also after it was asked
@@ -159,9 +176,7 @@ func jobForced(w *world) {
 			Name: "work", State: corev1.ContainerState{Running: &corev1.ContainerStateRunning{}},
 		}}})
 		if asked {
-			ctx, cancel := context.WithTimeout(w.ctx, time.Second)
-			w.wantKind(w.under.DeleteJob(ctx, job.Name), fleet.KindTimedOut, "deletion on a silent node")
-			cancel()
+			w.deleting(job.Name)
 		}
 		w.must(w.under.ForceDeleteJob(w.ctx, job.Name), "delete by force")
 		if got := w.podsOn(node); got != "" {
@@ -181,7 +196,7 @@ func jobLost(w *world) {
 	if !state.Done || state.ExitCode == 0 || !strings.Contains(state.Why, "low on memory") {
 		w.Errorf("%+v", state)
 	}
-	w.must(w.under.DeleteJob(w.ctx, job.Name), "delete")
+	w.must(deleteJob(w.ctx, w.under, job.Name), "delete")
 }
 
 // jobForeign has a pod of the job's name that somebody else made.
@@ -191,7 +206,8 @@ func jobForeign(w *world) {
 	job := w.job(node)
 	w.pod(w.setup.Namespace, node, job.Name, metav1.OwnerReference{}, nil)
 	w.wantKind(w.under.StartJob(w.ctx, job), fleet.KindInvalid, "start")
-	w.wantKind(w.under.DeleteJob(w.ctx, job.Name), fleet.KindInvalid, "delete")
+	_, err := w.under.DeleteJob(w.ctx, job.Name)
+	w.wantKind(err, fleet.KindInvalid, "delete")
 	w.wantKind(w.under.ForceDeleteJob(w.ctx, job.Name), fleet.KindInvalid, "delete by force")
 	if got := w.podsOn(node); got != job.Name {
 		w.Errorf("pods: %q", got)
@@ -236,7 +252,7 @@ func jobOutput(w *world) {
 	if !state.Done || state.ExitCode != 3 || string(state.Output) != output {
 		w.Errorf("done %t, exit %d, output %q", state.Done, state.ExitCode, state.Output)
 	}
-	w.must(w.under.DeleteJob(w.ctx, job.Name), "delete")
+	w.must(deleteJob(w.ctx, w.under, job.Name), "delete")
 }
 
 // printingKubelet serves what a pod printed, as a node's kubelet does. It gives

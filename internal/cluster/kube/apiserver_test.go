@@ -20,8 +20,8 @@ import (
 	"github.com/ortet/ortet/internal/cluster"
 	"github.com/ortet/ortet/internal/cluster/clustertest"
 	"github.com/ortet/ortet/internal/cluster/kube"
-	"github.com/ortet/ortet/internal/journal"
-	"github.com/ortet/ortet/internal/journal/journaltest"
+	"github.com/ortet/ortet/internal/workflow/journal"
+	"github.com/ortet/ortet/internal/workflow/journal/journaltest"
 	"github.com/ortet/ortet/test/controlplane"
 )
 
@@ -140,11 +140,22 @@ func TestContract(t *testing.T) {
 		ServeMachines: serveMachines(config),
 	})
 	t.Run("Journals", func(t *testing.T) {
-		journaltest.Run(t, "contract-", func(t *testing.T) journal.Store { return open(t, least, namespace, nil).Journals() }, func(t *testing.T, pool string) {
-			t.Helper()
-			if err := admin.CoreV1().Secrets(namespace).Delete(t.Context(), kube.JournalName(pool), metav1.DeleteOptions{}); err != nil {
-				t.Fatal(err)
-			}
+		secrets := admin.CoreV1().Secrets(namespace)
+		journaltest.Run(t, journaltest.Setup{
+			Open: func(t *testing.T) journal.Store { return open(t, least, namespace, nil).Journals() },
+			Put: func(t *testing.T, pool string, data []byte) {
+				t.Helper()
+				err := secrets.Delete(t.Context(), kube.JournalName(pool), metav1.DeleteOptions{})
+				if err != nil && !apierrors.IsNotFound(err) {
+					t.Fatal(err)
+				}
+				if data == nil {
+					return
+				}
+				if _, err := secrets.Create(t.Context(), journalSecret(namespace, pool, data), metav1.CreateOptions{}); err != nil {
+					t.Fatal(err)
+				}
+			},
 		})
 	})
 }

@@ -148,10 +148,6 @@ type podState struct {
 // begin finds the Node that is to be drained, which has to be cordoned.
 func (d *drain) begin(ctx context.Context) error {
 	found, err := d.cluster.Node(ctx, d.node)
-	if err == nil && !found.Unschedulable && pause(ctx, lookAgain) == nil {
-		// Its cordon may be so fresh that this answer is older.
-		found, err = d.cluster.Node(ctx, d.node)
-	}
 	switch {
 	case err != nil:
 		return err

@@ -116,13 +116,7 @@ type watchedDaemonSets struct {
 }
 
 func (w watchedDaemonSets) Get(ctx context.Context, name string, options metav1.GetOptions) (*appsv1.DaemonSet, error) {
-	get := func() (*appsv1.DaemonSet, error) { return w.DaemonSetInterface.Get(ctx, name, options) }
-	daemonSet, err := outlast(ctx, get)
-	if apierrors.IsNotFound(err) {
-		// With force, kubectl deletes the pods of one that is gone: one wrong answer
-		// is not believed.
-		daemonSet, err = outlast(ctx, get)
-	}
+	daemonSet, err := outlast(ctx, func() (*appsv1.DaemonSet, error) { return w.DaemonSetInterface.Get(ctx, name, options) })
 	w.drain.unread(ctx, cluster.Access{Verb: "get", Group: "apps", Resource: "daemonsets"}, err)
 	return daemonSet, err
 }

@@ -18,8 +18,8 @@ import (
 
 	"github.com/ortet/ortet/internal/cluster"
 	"github.com/ortet/ortet/internal/fleet"
-	"github.com/ortet/ortet/internal/journal"
-	"github.com/ortet/ortet/internal/journal/journaltest"
+	"github.com/ortet/ortet/internal/workflow/journal"
+	"github.com/ortet/ortet/internal/workflow/journal/journaltest"
 )
 
 const fuzzPool = "/subscriptions/s/resourceGroups/g/providers/Microsoft.Compute/virtualMachineScaleSets/p"
@@ -87,8 +87,10 @@ func FuzzAnswer(f *testing.F) {
 			}
 			return err
 		},
-		func(ctx context.Context, _ *testing.T, c *Cluster) error { return c.DeleteJob(ctx, "j") },
-		func(ctx context.Context, _ *testing.T, c *Cluster) error { return c.ForceDeleteJob(ctx, "j") },
+		func(ctx context.Context, _ *testing.T, c *Cluster) error {
+			_, err := c.DeleteJob(ctx, "j")
+			return err
+		},
 		func(ctx context.Context, _ *testing.T, c *Cluster) error {
 			_, err := c.Hold(ctx, fuzzPool, "me", time.Minute)
 			return err
@@ -97,7 +99,7 @@ func FuzzAnswer(f *testing.F) {
 		func(ctx context.Context, t *testing.T, c *Cluster) error {
 			r, err := c.Journals().Load(ctx, fuzzPool)
 			if err == nil {
-				if !fleet.ResourceID(r.Pool).Equal(fuzzPool) || r.Capture == "" || r.Schema != journal.Schema {
+				if !fleet.ResourceID(r.Pool).Equal(fuzzPool) || r.Name == "" || r.Schema != journal.Schema {
 					t.Errorf("took the record %+v", r)
 				}
 				if _, err := journal.Encode(r); err != nil {
@@ -129,6 +131,7 @@ func FuzzAnswer(f *testing.F) {
 		func(ctx context.Context, _ *testing.T, c *Cluster) error {
 			return c.Drain(ctx, "n", cluster.DrainOptions{GracePeriod: time.Second, Deadline: time.Minute}, func(cluster.DrainEvent) {})
 		},
+		func(ctx context.Context, _ *testing.T, c *Cluster) error { return c.ForceDeleteJob(ctx, "j") },
 	}
 	record, err := journal.Encode(journaltest.Sample(fuzzPool))
 	if err != nil {
@@ -158,8 +161,8 @@ func FuzzAnswer(f *testing.F) {
 	add(4, `{"kind":"Lease","apiVersion":"coordination.k8s.io/v1","metadata":{"resourceVersion":"1"},"spec":{"holderIdentity":"other","leaseDurationSeconds":-1,"renewTime":"2026-11-21T10:00:00.000000Z"}}`)
 	add(4, `{"kind":"Lease","apiVersion":"coordination.k8s.io/v1","spec":{"holderIdentity":null,"leaseDurationSeconds":2147483647,"leaseTransitions":2147483647}}`)
 	add(6, secret(string(record)))
-	add(6, secret(strings.Replace(string(record), `"schema":1`, `"schema":2`, 1)))
-	add(6, secret(`{"schema":1,"capture":"c","pool":"`+fuzzPool+`2"}`))
+	add(6, secret(strings.Replace(string(record), `"schema":2`, `"schema":3`, 1)))
+	add(6, secret(`{"schema":1,"capture":"c","kind":"k","ended":{},"facts":{"original":{}},"pool":"`+fuzzPool+`"}`))
 	add(7, secret(""))
 	add(8, `{"kind":"DaemonSet","apiVersion":"apps/v1","metadata":{"name":"kured","namespace":"x","annotations":{"weave.works/kured-node-lock":"{\"nodeID\":7}"}},"spec":{"template":{"spec":{"containers":[{"args":["--concurrency"]}]}}}}`)
 	add(9, `{"kind":"APIGroup","preferredVersion":{"version":"v1beta2"},"versions":[]}`)

@@ -23,8 +23,6 @@ const (
 	outputLines = 4000
 	// workContainer is the pod's only container.
 	workContainer = "work"
-	// lookAgain is the pause while a pod goes.
-	lookAgain = 500 * time.Millisecond
 )
 
 func (c *Cluster) onPod(op, verb, subresource, name string) act {
@@ -58,7 +56,7 @@ func (c *Cluster) StartJob(ctx context.Context, job cluster.Job) error {
 			Err: errors.New("a pod of that name is there that Ortet did not make"), Remedy: "delete it, if nobody needs it"}
 	case there.DeletionTimestamp != nil:
 		return &fleet.Error{Op: "start job", Resource: a.on, Kind: fleet.KindConflict,
-			Err: errors.New("a pod of that name is still being deleted"), RetryAfter: lookAgain}
+			Err: errors.New("a pod of that name is still being deleted"), RetryAfter: time.Second}
 	}
 	return nil
 }
@@ -224,70 +222,39 @@ func (c *Cluster) output(ctx context.Context, name string) (output []byte, err e
 	return output, nil
 }
 
-// DeleteJob deletes the pod and waits until it is gone. A pod on a node that
-// does not answer stays until the node is back or deleted: then the wait ends
-// with ctx, as fleet.KindTimedOut where that was a deadline. It is not deleted by
-// force, since its command may still hold the disk. That it is not there has to be
-// said twice.
-func (c *Cluster) DeleteJob(ctx context.Context, name string) error {
+// DeleteJob deletes the pod. It is not deleted by force, since its command may still
+// use the disk.
+func (c *Cluster) DeleteJob(ctx context.Context, name string) (gone bool, err error) {
 	return c.deleteJob(ctx, name, nil)
 }
 
-// ForceDeleteJob takes the pod away as kubectl delete --force --grace-period=0 does.
+// ForceDeleteJob deletes the pod as kubectl delete --force --grace-period=0 does.
 func (c *Cluster) ForceDeleteJob(ctx context.Context, name string) error {
-	return c.deleteJob(ctx, name, ptr(int64(0)))
+	_, err := c.deleteJob(ctx, name, ptr(int64(0)))
+	return err
 }
 
-// deleteJob deletes the pod with a grace period, or its own where that is nil.
-func (c *Cluster) deleteJob(ctx context.Context, name string, grace *int64) error {
+// deleteJob deletes the pod with a grace period, or its own if that is nil.
+func (c *Cluster) deleteJob(ctx context.Context, name string, grace *int64) (gone bool, err error) {
 	a := c.onPod("delete job", "delete", "", name)
-	get := func() (*corev1.Pod, error) {
-		return c.client.CoreV1().Pods(c.namespace).Get(ctx, name, metav1.GetOptions{})
+	pods := c.client.CoreV1().Pods(c.namespace)
+	pod, err := pods.Get(ctx, name, metav1.GetOptions{})
+	switch {
+	case apierrors.IsNotFound(err):
+		return true, nil
+	case err != nil:
+		return false, c.onPod("read job", "get", "", name).fail(ctx, err)
+	case pod.Labels[labelManagedBy] != managedBy:
+		return false, &fleet.Error{Op: a.op, Resource: a.on, Kind: fleet.KindInvalid, Err: errors.New("a pod of that name is there that Ortet did not make")}
+	case pod.DeletionTimestamp != nil && grace == nil:
+		return false, nil
 	}
-	pod, err := get()
-	if apierrors.IsNotFound(err) && pause(ctx, lookAgain) == nil {
-		pod, err = get()
+	err = pods.Delete(ctx, name, metav1.DeleteOptions{GracePeriodSeconds: grace, Preconditions: &metav1.Preconditions{UID: &pod.UID}})
+	switch {
+	case apierrors.IsNotFound(err):
+		return true, nil
+	case apierrors.IsConflict(err): // another pod may have the name: the next call reads it
+		return false, nil
 	}
-	if apierrors.IsNotFound(err) {
-		return nil
-	}
-	if err != nil {
-		return c.onPod("read job", "get", "", name).fail(ctx, err)
-	}
-	if pod.Labels[labelManagedBy] != managedBy {
-		return &fleet.Error{Op: a.op, Resource: a.on, Kind: fleet.KindInvalid, Err: errors.New("a pod of that name is there that Ortet did not make")}
-	}
-	uid := pod.UID
-	for {
-		refused := false
-		if pod.DeletionTimestamp == nil || grace != nil {
-			// Another pod may bear the name by now, which the next look tells from one
-			// that only changed meanwhile.
-			err = c.client.CoreV1().Pods(c.namespace).Delete(ctx, name, metav1.DeleteOptions{
-				GracePeriodSeconds: grace, Preconditions: &metav1.Preconditions{UID: &uid},
-			})
-			if err != nil && !apierrors.IsNotFound(err) && !apierrors.IsConflict(err) {
-				return a.fail(ctx, err)
-			}
-			refused = apierrors.IsConflict(err)
-		}
-		pod, err = get()
-		if apierrors.IsNotFound(err) && refused && pause(ctx, lookAgain) == nil {
-			pod, err = get() // nothing deleted it that is known of
-		}
-		if apierrors.IsNotFound(err) || err == nil && pod.UID != uid {
-			return nil
-		}
-		if err != nil {
-			return c.onPod("read job", "get", "", name).fail(ctx, err)
-		}
-		if err := pause(ctx, lookAgain); err != nil {
-			out := &fleet.Error{Op: a.op, Resource: a.on, Remedy: "look whether node " + pod.Spec.NodeName + " answers: its kubelet has to end the pod",
-				Err: fmt.Errorf("it is still terminating: %w", context.Cause(ctx))}
-			if errors.Is(ctx.Err(), context.DeadlineExceeded) {
-				out.Kind = fleet.KindTimedOut
-			}
-			return out
-		}
-	}
+	return false, a.fail(ctx, err)
 }

@@ -1,23 +1,20 @@
 package kube
 
 import (
-	"bytes"
 	"context"
 	"errors"
-	"maps"
-	"slices"
 
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/ortet/ortet/internal/fleet"
-	"github.com/ortet/ortet/internal/journal"
+	"github.com/ortet/ortet/internal/workflow/journal"
 )
 
 // journals is the journal.Store in Secrets, one for each pool. It is a Secret
-// and no ConfigMap, since resume tokens and requests name what only few need to
-// read. The record's revision is the Secret's resourceVersion.
+// and no ConfigMap, since the state has the key that opens sealed data. The
+// record's revision is the Secret's resourceVersion.
 type journals struct{ *Cluster }
 
 const (
@@ -46,8 +43,7 @@ func recordOf(pool string, secret *corev1.Secret) (journal.Record, error) {
 	return r, nil
 }
 
-// Save creates or updates the Secret. Where the answer was lost, it looks
-// whether the record was written.
+// Save implements journal.Store.
 func (j journals) Save(ctx context.Context, r journal.Record) (journal.Record, error) {
 	data, err := journal.Encode(r)
 	if err != nil {
@@ -66,34 +62,12 @@ func (j journals) Save(ctx context.Context, r journal.Record) (journal.Record, e
 		saved, err = secrets.Create(ctx, secret, metav1.CreateOptions{FieldManager: fieldManager})
 	} else {
 		saved, err = secrets.Update(ctx, secret, metav1.UpdateOptions{FieldManager: fieldManager})
+		if apierrors.IsNotFound(err) {
+			return journal.Record{}, &fleet.Error{Op: a.op, Resource: a.on, Kind: fleet.KindConflict, Err: errors.New("deleted since it was read")}
+		}
 	}
-	if err == nil {
-		return savedAs(r, data, saved)
+	if err != nil {
+		return journal.Record{}, a.fail(ctx, err)
 	}
-	if r.Revision != "" && apierrors.IsNotFound(err) {
-		return journal.Record{}, &fleet.Error{Op: a.op, Resource: a.on, Kind: fleet.KindConflict, Err: errors.New("somebody deleted it since it was read")}
-	}
-	failed := a.fail(ctx, err)
-	if ctx.Err() != nil || !fleet.Is(failed, fleet.KindTransient) && !fleet.Is(failed, fleet.KindConflict) {
-		return journal.Record{}, failed
-	}
-	// A lost answer, also one that client-go itself asked again for, may hide a
-	// success: then the very record is there, under a revision that is not the
-	// one we began from.
-	there, err := secrets.Get(ctx, name, metav1.GetOptions{})
-	if err == nil && there.ResourceVersion != r.Revision && bytes.Equal(there.Data[journalKey], data) {
-		return savedAs(r, data, there)
-	}
-	return journal.Record{}, failed
-}
-
-// savedAs is the record as the Secret has it: most often the bytes that were
-// sent, which need not be read again.
-func savedAs(r journal.Record, data []byte, secret *corev1.Secret) (journal.Record, error) {
-	if !bytes.Equal(secret.Data[journalKey], data) {
-		return recordOf(r.Pool, secret)
-	}
-	r.Schema, r.Revision = journal.Schema, secret.ResourceVersion
-	r.Intents, r.Undo = maps.Clone(r.Intents), slices.Clone(r.Undo)
-	return r, nil
+	return recordOf(r.Pool, saved)
 }

@@ -12,8 +12,8 @@ import (
 	"github.com/ortet/ortet/internal/cluster"
 	"github.com/ortet/ortet/internal/cluster/clustertest"
 	"github.com/ortet/ortet/internal/cluster/kube"
-	"github.com/ortet/ortet/internal/journal"
-	"github.com/ortet/ortet/internal/journal/journaltest"
+	"github.com/ortet/ortet/internal/workflow/journal"
+	"github.com/ortet/ortet/internal/workflow/journal/journaltest"
 	"github.com/ortet/ortet/test/kubesim"
 )
 
@@ -52,8 +52,22 @@ func TestContractInMemory(t *testing.T) {
 		Within: synctest.Test,
 	})
 	t.Run("Journals", func(t *testing.T) {
-		journaltest.Run(t, "contract-", func(t *testing.T) journal.Store { return open(t, least, namespace, nil).Journals() }, func(_ *testing.T, pool string) {
-			s.Remove("secrets", namespace, kube.JournalName(pool))
+		journaltest.Run(t, journaltest.Setup{
+			Open: func(t *testing.T) journal.Store { return open(t, least, namespace, nil).Journals() },
+			Put: func(_ *testing.T, pool string, data []byte) {
+				s.Remove("secrets", namespace, kube.JournalName(pool))
+				if data != nil {
+					s.Put(journalSecret(namespace, pool, data))
+				}
+			},
 		})
 	})
+}
+
+// journalSecret has a journal's data as Ortet stores it.
+func journalSecret(namespace, pool string, data []byte) *corev1.Secret {
+	return &corev1.Secret{
+		ObjectMeta: metav1.ObjectMeta{Name: kube.JournalName(pool), Namespace: namespace},
+		Type:       "ortet.io/journal", Data: map[string][]byte{"record": data},
+	}
 }

@@ -25,42 +25,24 @@ const kuredHolder = "ortet/"
 var kuredPlaces = [...]string{"kube-system/kured", "kured/kured"}
 
 // HoldReboots takes kured's lock, all its places where kured reboots several
-// nodes at once. Held already by the holder, its time to live begins anew. A
-// lock whose time to live passed counts as free, as kured has it. That there is no
-// kured has to be found twice: a write before it may have taken the lock.
+// nodes at once. If the holder has it, its time to live begins again. A lock
+// whose time to live passed counts as free, as kured has it.
 func (c *Cluster) HoldReboots(ctx context.Context, holder string, ttl time.Duration) (bool, error) {
 	if holder == "" || ttl <= 0 {
 		return false, &fleet.Error{Op: "hold kured's lock", Kind: fleet.KindInvalid, Err: errors.New("a lock needs a holder and a time to live")}
 	}
-	take := func() (bool, error) {
-		return c.changeLock(ctx, "hold kured's lock", func(settings kured.Settings, value string) (string, bool, error) {
-			value, err := settings.Take(value, kuredHolder+holder, c.now(), ttl)
-			return value, err == nil, err
-		})
-	}
-	known, err := take()
-	if known || err != nil || pause(ctx, lookAgain) != nil {
-		return known, err
-	}
-	return take()
+	return c.changeLock(ctx, "hold kured's lock", func(settings kured.Settings, value string) (string, bool, error) {
+		value, err := settings.Take(value, kuredHolder+holder, c.now(), ttl)
+		return value, err == nil, err
+	})
 }
 
-// ReleaseReboots gives the lock back where the holder has it. That it does not, or
-// that there is no kured any more, has to be found twice: an answer that is old
-// would leave the lock to its time to live.
+// ReleaseReboots releases the lock if the holder has it.
 func (c *Cluster) ReleaseReboots(ctx context.Context, holder string) error {
-	for again := false; ; again = true {
-		released := false
-		known, err := c.changeLock(ctx, "release kured's lock", func(settings kured.Settings, value string) (rest string, ours bool, err error) {
-			rest, ours, err = settings.Release(value, kuredHolder+holder)
-			released = ours
-			return rest, ours, err
-		})
-		// Released counts only where the write was accepted, and kured found for it.
-		if released && known || err != nil || again || pause(ctx, lookAgain) != nil {
-			return err
-		}
-	}
+	_, err := c.changeLock(ctx, "release kured's lock", func(settings kured.Settings, value string) (string, bool, error) {
+		return settings.Release(value, kuredHolder+holder)
+	})
+	return err
 }
 
 // changeLock changes the lock's annotation as decide says, and only as long as

@@ -100,8 +100,7 @@ func annotateMachine(ctx context.Context, machines dynamic.ResourceInterface, na
 	}
 	a := act{op: "annotate machine", on: "machine " + namespace + "/" + name,
 		access: cluster.Access{Verb: "patch", Group: machineGroup, Resource: "machines", Namespace: namespace}}
-	// With the revision, since what was there before is put back later, and also
-	// where nothing would change: only then it is known that the read was not old.
+	// With the revision: the values before are restored later.
 	body, err := json.Marshal(map[string]any{"metadata": map[string]any{
 		"annotations": annotations, "resourceVersion": machine.GetResourceVersion(),
 	}})

@@ -2,7 +2,6 @@ package kube
 
 import (
 	"context"
-	"encoding/base64"
 	"errors"
 	"fmt"
 	"io"
@@ -16,8 +15,6 @@ import (
 	"k8s.io/client-go/rest"
 
 	"github.com/ortet/ortet/internal/fleet"
-	"github.com/ortet/ortet/internal/journal"
-	"github.com/ortet/ortet/internal/journal/journaltest"
 )
 
 // script answers requests in turn, and repeats its last answer.
@@ -108,55 +105,6 @@ func TestReadEndsWithTheContext(t *testing.T) {
 			t.Errorf("%v after %s", err, time.Since(begun))
 		}
 	})
-}
-
-// A journal whose answer was lost is saved all the same, and what another wrote
-// meanwhile is not taken for ours.
-func TestJournalOutlivesALostAnswer(t *testing.T) {
-	const pool = "/subscriptions/s/resourceGroups/g/providers/Microsoft.Compute/virtualMachineScaleSets/p"
-	record := journaltest.Sample(pool)
-	data, err := journal.Encode(record)
-	if err != nil {
-		t.Fatal(err)
-	}
-	other := record
-	other.Donor = "another"
-	theirs, err := journal.Encode(other)
-	if err != nil {
-		t.Fatal(err)
-	}
-	holding := func(data []byte, revision string) func(*http.Request) (*http.Response, error) {
-		return func(*http.Request) (*http.Response, error) {
-			return text(fmt.Sprintf(`{"apiVersion":"v1","kind":"Secret","metadata":{"name":"s","resourceVersion":%q},"data":{"record":%q}}`, revision, base64.StdEncoding.EncodeToString(data)))
-		}
-	}
-	for name, c := range map[string]struct {
-		first, then func(*http.Request) (*http.Response, error)
-		want        fleet.Kind
-	}{
-		"lost after the effect":     {dropped, holding(data, "8"), ""},
-		"repeated by client-go":     {says(409, metav1.StatusReasonConflict), holding(data, "8"), ""},
-		"lost before the effect":    {dropped, holding(data, "7"), fleet.KindTransient},
-		"another wrote":             {says(409, metav1.StatusReasonConflict), holding(theirs, "8"), fleet.KindConflict},
-		"another wrote, and lost":   {dropped, holding(theirs, "8"), fleet.KindTransient},
-		"deleted":                   {says(404, metav1.StatusReasonNotFound), holding(data, "8"), fleet.KindConflict},
-		"the second look is denied": {dropped, says(403, metav1.StatusReasonForbidden), fleet.KindTransient},
-	} {
-		t.Run(name, func(t *testing.T) {
-			synctest.Test(t, func(t *testing.T) {
-				s := &script{answers: []func(*http.Request) (*http.Response, error){c.first, c.then}}
-				r := record
-				r.Revision = "7"
-				saved, err := s.open(t, -1).Journals().Save(t.Context(), r)
-				if fleet.KindOf(err) != c.want || (err == nil) != (c.want == "") {
-					t.Fatalf("%v (kind %q), want %q", err, fleet.KindOf(err), c.want)
-				}
-				if err == nil && saved.Revision != "8" {
-					t.Errorf("revision %q", saved.Revision)
-				}
-			})
-		})
-	}
 }
 
 // A walk whose snapshot expired goes on from the token that the server gives.

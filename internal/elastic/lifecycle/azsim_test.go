@@ -15,8 +15,8 @@ import (
 	"github.com/ortet/ortet/internal/elastic"
 	"github.com/ortet/ortet/internal/elastic/lifecycle"
 	"github.com/ortet/ortet/internal/elastic/recipe"
-	"github.com/ortet/ortet/internal/engine"
 	"github.com/ortet/ortet/internal/fleet"
+	"github.com/ortet/ortet/internal/workflow"
 )
 
 // A site is a simulated Azure, whose server machine reports itself ready by its tag.
@@ -164,8 +164,8 @@ func TestAzsimRepairs(t *testing.T) {
 		}
 		go x.boot()
 		r, err := x.manager(file).Up(x.Context(), lifecycle.UpOptions{})
-		if engine.ExitCode(err) != engine.ExitNeedsPerson || len(r.Failures) != 1 || r.Failures[0].Resource != "scale set agents" {
-			x.Errorf("exit code %d, %v, %+v", engine.ExitCode(err), err, r)
+		if workflow.ExitCode(err) != workflow.ExitNeedsPerson || len(r.Failures) != 1 || r.Failures[0].Resource != "scale set agents" {
+			x.Errorf("exit code %d, %v, %+v", workflow.ExitCode(err), err, r)
 		}
 		x.up(file)
 	})
@@ -176,13 +176,13 @@ func TestAzsimRefuses(t *testing.T) {
 		s.Unregistered, s.TakenStorageAccounts = []string{"Microsoft.Storage"}, []string{"demo1234567"}
 	}, func(x *site) {
 		_, err := x.manager(file).Up(x.Context(), lifecycle.UpOptions{})
-		if engine.ExitCode(err) != engine.ExitRefused || !strings.Contains(err.Error(), "namespace Microsoft.Storage") {
+		if workflow.ExitCode(err) != workflow.ExitRefused || !strings.Contains(err.Error(), "namespace Microsoft.Storage") {
 			x.Error(err)
 		}
 	})
 	play(t, func(s *azsim.Server) { s.TakenStorageAccounts = []string{"demo1234567"} }, func(x *site) {
 		_, err := x.manager(file).Up(x.Context(), lifecycle.UpOptions{})
-		if engine.ExitCode(err) != engine.ExitRefused || !strings.Contains(err.Error(), "demo1234567") {
+		if workflow.ExitCode(err) != workflow.ExitRefused || !strings.Contains(err.Error(), "demo1234567") {
 			x.Error(err)
 		}
 	})
@@ -191,7 +191,7 @@ func TestAzsimRefuses(t *testing.T) {
 		s.Principals = []azsim.Principal{{Name: "contributor", ClientID: azsim.DefaultClientID, Roles: []azsim.Grant{{Role: "Contributor"}}}}
 	}, func(x *site) {
 		_, err := x.manager(file).Up(x.Context(), lifecycle.UpOptions{})
-		if engine.ExitCode(err) != engine.ExitRefused || !strings.Contains(err.Error(), "User Access Administrator") {
+		if workflow.ExitCode(err) != workflow.ExitRefused || !strings.Contains(err.Error(), "User Access Administrator") {
 			x.Error(err)
 		}
 		time.Sleep(10 * time.Minute) // for the group's deletion
@@ -210,7 +210,7 @@ func TestAzsimForeignPool(t *testing.T) {
 				"osProfile":      object{"computerNamePrefix": "agents", "adminUsername": "ortet", "adminPassword": "Corr3ct-horse"},
 				"storageProfile": object{"imageReference": object{"publisher": "Canonical", "offer": "ubuntu-24_04-lts", "sku": "server", "version": "latest"}}}}})
 		_, err := x.manager(file).Up(x.ctx, lifecycle.UpOptions{})
-		if engine.ExitCode(err) != engine.ExitRefused || !strings.Contains(err.Error(), "scale set agents exists and was not made by ortet cluster") {
+		if workflow.ExitCode(err) != workflow.ExitRefused || !strings.Contains(err.Error(), "scale set agents exists and was not made by ortet cluster") {
 			x.Errorf("up: %v", err)
 		}
 		if err := x.arm.Get(x.ctx, storageGroup, "2021-04-01", &object{}); !fleet.Is(err, fleet.KindNotFound) {
@@ -232,8 +232,8 @@ func TestAzsimCanceledDeployment(t *testing.T) {
 			}
 		}()
 		_, err := x.manager(file).Up(x.ctx, lifecycle.UpOptions{})
-		if engine.ExitCode(err) != engine.ExitNeedsPerson || !strings.Contains(err.Error(), "deployment was canceled") {
-			x.Errorf("exit code %d, %v", engine.ExitCode(err), err)
+		if workflow.ExitCode(err) != workflow.ExitNeedsPerson || !strings.Contains(err.Error(), "deployment was canceled") {
+			x.Errorf("exit code %d, %v", workflow.ExitCode(err), err)
 		}
 		if s, err := x.manager(file).Status(x.ctx); err != nil || s.Groups[1].Deployment != "Canceled" {
 			x.Errorf("status: %v %+v", err, s)
@@ -297,8 +297,8 @@ func TestAzsimChecksumIsShown(t *testing.T) {
 			}
 		}()
 		_, err := x.manager(file).Up(x.ctx, lifecycle.UpOptions{})
-		if engine.ExitCode(err) != engine.ExitNeedsPerson || !strings.Contains(err.Error(), reason) {
-			x.Errorf("exit code %d, %v", engine.ExitCode(err), err)
+		if workflow.ExitCode(err) != workflow.ExitNeedsPerson || !strings.Contains(err.Error(), reason) {
+			x.Errorf("exit code %d, %v", workflow.ExitCode(err), err)
 		}
 		if s, err := x.manager(file).Status(x.ctx); err != nil || s.Server == nil || s.Server.Ready || s.Server.Boot != reason {
 			x.Errorf("status: %v %+v", err, s)
@@ -328,8 +328,8 @@ func TestAzsimInterrupted(t *testing.T) {
 			ctx, cancel := context.WithTimeout(x.ctx, after)
 			defer cancel()
 			_, err := x.manager(file).Up(ctx, lifecycle.UpOptions{})
-			if done = err == nil; !done && engine.ExitCode(err) != engine.ExitInterrupted {
-				x.Fatalf("after %s: exit code %d: %v", after, engine.ExitCode(err), err)
+			if done = err == nil; !done && workflow.ExitCode(err) != workflow.ExitInterrupted {
+				x.Fatalf("after %s: exit code %d: %v", after, workflow.ExitCode(err), err)
 			}
 			x.up(file)
 		})
@@ -363,17 +363,17 @@ func TestAzsimUpWaitsForDeletion(t *testing.T) {
 		x.up(file)
 		ctx, cancel := context.WithTimeout(x.ctx, 5*time.Second)
 		defer cancel()
-		if _, err := x.manager(file).Down(ctx, []string{lifecycle.RoleCompute}); engine.ExitCode(err) != engine.ExitInterrupted {
+		if _, err := x.manager(file).Down(ctx, []string{lifecycle.RoleCompute}); workflow.ExitCode(err) != workflow.ExitInterrupted {
 			x.Errorf("down: %v", err)
 		}
 		if s, err := x.manager(file).Status(x.ctx); err != nil || s.Groups[1].State != "Deleting" {
 			x.Errorf("status: %v %+v", err, s)
 		}
-		if _, err := x.manager(file).Plan(x.ctx); engine.ExitCode(err) != engine.ExitRefused || !strings.Contains(err.Error(), "ortet cluster up waits") {
+		if _, err := x.manager(file).Plan(x.ctx); workflow.ExitCode(err) != workflow.ExitRefused || !strings.Contains(err.Error(), "ortet cluster up waits") {
 			x.Errorf("plan: %v", err)
 		}
 		m, said := x.manager(file), ""
-		m.Reporter = engine.ReporterFunc(func(e engine.Event) { said += e.Message + "\n" })
+		m.Report = func(e workflow.Event) { said += e.Message + "\n" }
 		if r, err := m.Up(x.ctx, lifecycle.UpOptions{}); err != nil || !r.Ready || !strings.Contains(said, "deleting group demo-compute: ") {
 			x.Errorf("up: %v %+v, reported %q", err, r, said)
 		}
@@ -386,7 +386,7 @@ func TestAzsimDeletedIdentity(t *testing.T) {
 		go x.boot()
 		x.up(file)
 		x.send(http.MethodDelete, storageGroup+"/providers/Microsoft.ManagedIdentity/userAssignedIdentities/ortet-agent", "2023-01-31", nil)
-		if _, err := x.manager(file).Up(x.ctx, lifecycle.UpOptions{}); engine.ExitCode(err) != engine.ExitRefused || !strings.Contains(err.Error(), "identity ortet-agent was deleted") {
+		if _, err := x.manager(file).Up(x.ctx, lifecycle.UpOptions{}); workflow.ExitCode(err) != workflow.ExitRefused || !strings.Contains(err.Error(), "identity ortet-agent was deleted") {
 			x.Errorf("up: %v", err)
 		}
 		if _, err := x.manager(file).Down(x.ctx, []string{lifecycle.RoleCompute}); err != nil {

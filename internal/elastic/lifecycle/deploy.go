@@ -11,8 +11,8 @@ import (
 	"time"
 
 	"github.com/ortet/ortet/internal/elastic/recipe"
-	"github.com/ortet/ortet/internal/engine"
 	"github.com/ortet/ortet/internal/fleet"
+	"github.com/ortet/ortet/internal/workflow"
 )
 
 // A Failure is a resource that a deployment could not make.
@@ -73,22 +73,22 @@ type clock struct {
 
 func (m *Manager) begin(step, title string) *clock {
 	c := &clock{m: m, step: step, title: title, began: m.Now()}
-	c.report(engine.StepStarted, "")
+	c.report(workflow.EventBegun, "")
 	return c
 }
 
-func (c *clock) report(s engine.State, message string) {
+func (c *clock) report(kind, message string) {
 	now := c.m.Now()
-	c.ended = s == engine.StepDone || s == engine.StepFailed
-	c.m.Reporter.Report(engine.Event{At: now, Step: c.step, Title: c.title, State: s, Message: message, Percent: -1, Elapsed: now.Sub(c.began)})
+	c.ended = kind == workflow.EventDone || kind == workflow.EventFailed
+	c.m.Report(workflow.Event{At: now, Kind: kind, Step: c.step, Title: c.title, Message: message, Percent: -1, Elapsed: now.Sub(c.began)})
 }
 
 func (c *clock) end(err error) {
 	if err != nil {
-		c.report(engine.StepFailed, err.Error())
+		c.report(workflow.EventFailed, err.Error())
 		return
 	}
-	c.report(engine.StepDone, "")
+	c.report(workflow.EventDone, "")
 }
 
 func deploymentBody(d recipe.Deployment) map[string]any {
@@ -123,7 +123,7 @@ func (m *Manager) deploy(ctx context.Context, role string, d recipe.Deployment, 
 		case codeOf(err) != "DeploymentActive":
 			return true, err
 		}
-		c.report(engine.StepProgress, "another deployment is running; following it")
+		c.report(workflow.EventProgress, "another deployment is running; following it")
 		var failed *deploymentError
 		if err = m.follow(ctx, role, "", c); errors.As(err, &failed) {
 			return false, nil
@@ -157,7 +157,7 @@ func (m *Manager) follow(ctx context.Context, role, correlation string, overall 
 		done, failures := m.showSteps(steps, clocks, group.Name())
 		if now := fmt.Sprintf("%s, %d of %d resources done", strings.ToLower(d.Properties.ProvisioningState), done, len(clocks)); now != last {
 			last = now
-			overall.report(engine.StepProgress, now)
+			overall.report(workflow.EventProgress, now)
 		}
 		if d.Properties.Error != nil && len(failures) == 0 {
 			code, message := d.Properties.Error.deepest()
@@ -193,7 +193,7 @@ func (m *Manager) showSteps(steps []resource, clocks map[string]*clock, group st
 		case s.is("Succeeded"):
 			c.end(nil)
 		case s.is("Failed"), s.is("Canceled"):
-			c.report(engine.StepFailed, f.Code+": "+f.Message)
+			c.report(workflow.EventFailed, f.Code+": "+f.Message)
 		}
 		if c.ended {
 			done++

@@ -8,8 +8,8 @@ import (
 	"strings"
 
 	"github.com/ortet/ortet/internal/elastic/recipe"
-	"github.com/ortet/ortet/internal/engine"
 	"github.com/ortet/ortet/internal/fleet"
+	"github.com/ortet/ortet/internal/workflow"
 )
 
 // A DownResult is what Down deleted.
@@ -127,7 +127,7 @@ func (m *Manager) awaitDeletion(ctx context.Context, role string, c *clock) erro
 		left, err := m.list(ctx, m.group(role)+"/resources", resourcesVersion)
 		if len(left) != last {
 			last = len(left)
-			c.report(engine.StepProgress, fmt.Sprintf("deleting group %s: %d resource(s) left", g.ID.Name(), last))
+			c.report(workflow.EventProgress, fmt.Sprintf("deleting group %s: %d resource(s) left", g.ID.Name(), last))
 		}
 		return false, err
 	})

@@ -15,8 +15,8 @@ import (
 	"github.com/ortet/ortet/internal/elastic"
 	"github.com/ortet/ortet/internal/elastic/lifecycle"
 	"github.com/ortet/ortet/internal/elastic/recipe"
-	"github.com/ortet/ortet/internal/engine"
 	"github.com/ortet/ortet/internal/fleet"
+	"github.com/ortet/ortet/internal/workflow"
 )
 
 type object = map[string]any
@@ -237,7 +237,7 @@ spec:
   storage: {account: demo1234567}
 `
 
-func manager(t *testing.T, f azure.Resources, text string, events *[]engine.Event) *lifecycle.Manager {
+func manager(t *testing.T, f azure.Resources, text string, events *[]workflow.Event) *lifecycle.Manager {
 	t.Helper()
 	c, err := elastic.Parse("cluster.yaml", []byte(text))
 	if err != nil {
@@ -245,13 +245,13 @@ func manager(t *testing.T, f azure.Resources, text string, events *[]engine.Even
 	}
 	var mu sync.Mutex
 	return lifecycle.New(lifecycle.Config{ARM: f, Subscription: "s", Cluster: c, Render: recipe.Render, SSHPublicKey: "ssh-ed25519 AAAA", OwnAddresses: []string{"192.0.2.7"},
-		Poll: time.Millisecond, Ready: time.Second, Reporter: engine.ReporterFunc(func(e engine.Event) {
+		Poll: time.Millisecond, Ready: time.Second, Report: func(e workflow.Event) {
 			mu.Lock()
 			defer mu.Unlock()
 			if events != nil {
 				*events = append(*events, e)
 			}
-		})})
+		}})
 }
 
 // stopping is a fake whose client is interrupted after some observations.

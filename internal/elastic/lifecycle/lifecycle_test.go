@@ -10,7 +10,7 @@ import (
 
 	"github.com/ortet/ortet/internal/elastic/lifecycle"
 	"github.com/ortet/ortet/internal/elastic/recipe"
-	"github.com/ortet/ortet/internal/engine"
+	"github.com/ortet/ortet/internal/workflow"
 )
 
 const (
@@ -86,7 +86,7 @@ func TestUpRefuses(t *testing.T) {
 			c.set(f)
 			before := len(f.objects)
 			_, err := manager(t, f, file, nil).Up(t.Context(), lifecycle.UpOptions{})
-			var refused *engine.Refused
+			var refused *workflow.Refused
 			if !errors.As(err, &refused) {
 				t.Fatalf("not refused: %v", err)
 			}
@@ -107,7 +107,7 @@ func TestRefusedUpLeavesAGroupInUse(t *testing.T) {
 	f := newFake()
 	f.invalid = "The requested size does not support Spot."
 	f.runs["demo-compute"] = &run{state: "Running"}
-	if _, err := manager(t, f, file, nil).Up(t.Context(), lifecycle.UpOptions{}); engine.ExitCode(err) != engine.ExitRefused {
+	if _, err := manager(t, f, file, nil).Up(t.Context(), lifecycle.UpOptions{}); workflow.ExitCode(err) != workflow.ExitRefused {
 		t.Fatal(err)
 	}
 	if want := []string{"put demo-storage", "put demo-compute", "delete demo-storage"}; !slices.Equal(f.writes, want) {
@@ -119,8 +119,8 @@ func TestFailedResourceIsRepaired(t *testing.T) {
 	f := newFake()
 	f.fails["Microsoft.Compute/virtualMachineScaleSets"] = "The requested size is not available in westeurope."
 	r, err := manager(t, f, file, nil).Up(t.Context(), lifecycle.UpOptions{})
-	if engine.ExitCode(err) != engine.ExitNeedsPerson {
-		t.Fatalf("exit code %d: %v", engine.ExitCode(err), err)
+	if workflow.ExitCode(err) != workflow.ExitNeedsPerson {
+		t.Fatalf("exit code %d: %v", workflow.ExitCode(err), err)
 	}
 	if len(r.Failures) != 1 || r.Failures[0].Resource != "scale set agents" || r.Failures[0].Code != "SkuNotAvailable" || !strings.Contains(r.Failures[0].Message, "not available in westeurope") {
 		t.Errorf("failures %+v", r.Failures)
@@ -140,8 +140,8 @@ func TestInterruptedAnywhere(t *testing.T) {
 		m := manager(t, &stopping{fake: f, after: n, stop: cancel}, file, nil)
 		_, err := m.Up(ctx, lifecycle.UpOptions{})
 		cancel()
-		if engine.ExitCode(err) != engine.ExitInterrupted {
-			t.Fatalf("after %d observations: exit code %d: %v", n, engine.ExitCode(err), err)
+		if workflow.ExitCode(err) != workflow.ExitInterrupted {
+			t.Fatalf("after %d observations: exit code %d: %v", n, workflow.ExitCode(err), err)
 		}
 		up(t, f, file)
 	}
@@ -152,7 +152,7 @@ func TestTwoUps(t *testing.T) {
 	var (
 		wg     sync.WaitGroup
 		errs   [2]error
-		events [2][]engine.Event
+		events [2][]workflow.Event
 	)
 	f.hold = true
 	started := make(chan struct{}, 8)
@@ -164,7 +164,7 @@ func TestTwoUps(t *testing.T) {
 	if err := errors.Join(errs[:]...); err != nil {
 		t.Fatal(err)
 	}
-	following := slices.ContainsFunc(slices.Concat(events[0], events[1]), func(e engine.Event) bool { return strings.Contains(e.Message, "another deployment is running") })
+	following := slices.ContainsFunc(slices.Concat(events[0], events[1]), func(e workflow.Event) bool { return strings.Contains(e.Message, "another deployment is running") })
 	if !following {
 		t.Error("neither followed the other")
 	}
@@ -181,12 +181,12 @@ func TestDown(t *testing.T) {
 		t.Errorf("again: %+v: %v", r, err)
 	}
 	up(t, f, file)
-	if _, err := manager(t, f, file, nil).Down(t.Context(), []string{lifecycle.RoleStorage}); engine.ExitCode(err) != engine.ExitRefused {
+	if _, err := manager(t, f, file, nil).Down(t.Context(), []string{lifecycle.RoleStorage}); workflow.ExitCode(err) != workflow.ExitRefused {
 		t.Errorf("storage under a cluster: %v", err)
 	}
 	f.objects[serverID+"2"] = object{"id": serverID + "2", "name": "server2", "type": "Microsoft.Compute/virtualMachines", "tags": object{}}
 	both := []string{lifecycle.RoleCompute, lifecycle.RoleStorage}
-	if _, err := manager(t, f, file, nil).Down(t.Context(), both); engine.ExitCode(err) != engine.ExitRefused || !strings.Contains(err.Error(), "server2") {
+	if _, err := manager(t, f, file, nil).Down(t.Context(), both); workflow.ExitCode(err) != workflow.ExitRefused || !strings.Contains(err.Error(), "server2") {
 		t.Errorf("with a foreign machine: %v", err)
 	}
 	delete(f.objects, serverID+"2")

@@ -12,8 +12,8 @@ import (
 	"github.com/ortet/ortet/internal/azure"
 	"github.com/ortet/ortet/internal/elastic"
 	"github.com/ortet/ortet/internal/elastic/recipe"
-	"github.com/ortet/ortet/internal/engine"
 	"github.com/ortet/ortet/internal/fleet"
+	"github.com/ortet/ortet/internal/workflow"
 )
 
 // API versions of what is read and written besides the templates.
@@ -44,8 +44,8 @@ type Config struct {
 	// SSHPublicKey and OwnAddresses are those of recipe.Facts.
 	SSHPublicKey string
 	OwnAddresses []string
-	// Reporter shows what goes on; it may be nil.
-	Reporter engine.Reporter
+	// Report shows what goes on; it may be nil.
+	Report func(workflow.Event)
 	// Poll is the interval between observations of Azure (default 5s); Ready is the
 	// limit for the server's boot (default 30m).
 	Poll, Ready time.Duration
@@ -61,8 +61,8 @@ func New(c Config) *Manager {
 	if c.Now == nil {
 		c.Now = time.Now
 	}
-	if c.Reporter == nil {
-		c.Reporter = engine.ReporterFunc(func(engine.Event) {})
+	if c.Report == nil {
+		c.Report = func(workflow.Event) {}
 	}
 	return &Manager{c}
 }
@@ -200,7 +200,7 @@ func interrupted(ctx context.Context, step, state string, err error) error {
 	if err == nil || ctx.Err() == nil {
 		return err
 	}
-	return &engine.Interrupted{Step: step, Donor: state, Err: ctx.Err()}
+	return &workflow.Outcome{Exit: workflow.ExitInterrupted, Step: step, Left: []string{state}, Err: ctx.Err()}
 }
 
 func codeOf(err error) string {

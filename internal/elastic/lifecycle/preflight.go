@@ -9,8 +9,8 @@ import (
 	"strings"
 
 	"github.com/ortet/ortet/internal/elastic/recipe"
-	"github.com/ortet/ortet/internal/engine"
 	"github.com/ortet/ortet/internal/fleet"
+	"github.com/ortet/ortet/internal/workflow"
 )
 
 // neededRole is what the templates need, since they define and assign roles. Role Based
@@ -24,12 +24,12 @@ func (p *problems) add(code string, on fleet.ResourceID, what, wayOut string) {
 	*p = append(*p, fleet.Problem{Code: code, On: string(on), What: what, WayOut: wayOut})
 }
 
-// err is *engine.Refused, or nil without problems.
+// err is *workflow.Refused, or nil without problems.
 func (p problems) err() error {
 	if len(p) == 0 {
 		return nil
 	}
-	return &engine.Refused{Problems: p}
+	return &workflow.Refused{Problems: p}
 }
 
 // preflight observes, refuses what cannot end well, all reasons at once, and makes the

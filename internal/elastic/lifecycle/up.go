@@ -7,8 +7,8 @@ import (
 	"fmt"
 
 	"github.com/ortet/ortet/internal/elastic/recipe"
-	"github.com/ortet/ortet/internal/engine"
 	"github.com/ortet/ortet/internal/fleet"
+	"github.com/ortet/ortet/internal/workflow"
 )
 
 // UpOptions are the choices of Up.
@@ -29,10 +29,10 @@ type Result struct {
 	Notes    []string          `json:"notes,omitempty"`    // what was left as it is, and why
 }
 
-// Up makes the cluster what cluster.yaml says. What it refuses is *engine.Refused, and
-// nothing was made then. A deployment that failed halfway is *engine.NeedsPerson, with
-// the failures in the result; the same call repairs. When ctx ends, Azure goes on with
-// what it has accepted: *engine.Interrupted.
+// Up makes the cluster what cluster.yaml says. What it refuses is *workflow.Refused, and
+// nothing was made then. A deployment that failed halfway is a *workflow.Outcome with
+// ExitNeedsPerson, and the failures are in the result; the same call repairs. When ctx
+// ends, Azure goes on with what it has accepted: ExitInterrupted.
 func (m *Manager) Up(ctx context.Context, options UpOptions) (*Result, error) {
 	r := &Result{Cluster: m.name(), Groups: map[string]string{RoleStorage: m.group(RoleStorage).Name(), RoleCompute: m.group(RoleCompute).Name()}}
 	o, d, err := m.preflight(ctx)
@@ -70,7 +70,7 @@ func (m *Manager) deployFailed(ctx context.Context, role string, r *Result, err 
 		return err
 	}
 	r.Failures = failed.failures
-	return &engine.NeedsPerson{Step: role, Err: err, Left: []string{"what was made stays; correct the cause, then run the same command again"}}
+	return &workflow.Outcome{Exit: workflow.ExitNeedsPerson, Step: role, Err: err, Left: []string{"what was made stays; correct the cause, then run the same command again"}}
 }
 
 // awaitServer waits until the server publishes the hash of its admission server's CA,
@@ -86,13 +86,13 @@ func (m *Manager) awaitServer(ctx context.Context) (boot string, err error) {
 		}
 		if vm != nil && vm.Tags[recipe.TagBoot] != "" && vm.Tags[recipe.TagBoot] != boot {
 			boot = vm.Tags[recipe.TagBoot]
-			c.report(engine.StepProgress, boot)
+			c.report(workflow.EventProgress, boot)
 		}
 		if vm != nil && vm.Tags[recipe.TagCAHash] != "" {
 			return true, nil
 		}
 		if m.Now().After(deadline) {
-			return false, &engine.NeedsPerson{Step: "server", Err: fmt.Errorf("server is not ready after %s; it reported %q", m.Ready, cmp.Or(boot, "nothing")),
+			return false, &workflow.Outcome{Exit: workflow.ExitNeedsPerson, Step: "server", Err: fmt.Errorf("server is not ready after %s; it reported %q", m.Ready, cmp.Or(boot, "nothing")),
 				Left: []string{"see the boot's log: az vm boot-diagnostics get-boot-log --ids " + string(m.serverID())}}
 		}
 		return false, nil

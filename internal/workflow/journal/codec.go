@@ -40,7 +40,8 @@ func Encode(r Record) ([]byte, error) {
 }
 
 // Decode reads what Encode wrote, strictly: unknown fields, oversize and the record of
-// another pool are fleet.KindInvalid, another schema is fleet.KindUnsupported.
+// another pool are fleet.KindInvalid, another schema is fleet.KindUnsupported. An ended
+// record of schema 1 becomes one of this schema.
 func Decode(pool string, data []byte) (Record, error) {
 	fail := func(kind fleet.Kind, err error, remedy string) (Record, error) {
 		return Record{}, &fleet.Error{Op: "read journal", Resource: pool, Kind: kind, Remedy: remedy, Err: err}
@@ -50,15 +51,20 @@ func Decode(pool string, data []byte) (Record, error) {
 		Schema int `json:"schema"`
 	}
 	err := json.Unmarshal(data, &version)
-	if err == nil && version.Schema != Schema { // before unknown fields: another schema has others
+	switch { // before unknown fields: another schema has others
+	case err != nil:
+	case version.Schema == 1:
+		r, err = decodeSchema1(pool, data)
+	case version.Schema != Schema:
 		return fail(fleet.KindUnsupported, fmt.Errorf("schema %d is not %d", version.Schema, Schema), "use the version of ortet that wrote it")
-	}
-	if err == nil {
+	default:
 		decoder := json.NewDecoder(bytes.NewReader(data))
 		decoder.DisallowUnknownFields()
 		err = decoder.Decode(&r)
 	}
 	switch {
+	case fleet.Is(err, fleet.KindUnsupported):
+		return Record{}, err
 	case err != nil:
 	case len(data) > MaxSize:
 		err = fmt.Errorf("record has %d bytes, limit %d", len(data), MaxSize)

@@ -1,6 +1,8 @@
 package journal_test
 
 import (
+	"crypto/sha256"
+	"encoding/hex"
 	"encoding/json"
 	"reflect"
 	"strings"
@@ -8,29 +10,15 @@ import (
 	"time"
 
 	"github.com/ortet/ortet/internal/fleet"
+	"github.com/ortet/ortet/internal/prototype"
 	"github.com/ortet/ortet/internal/workflow/journal"
 	"github.com/ortet/ortet/internal/workflow/journal/journaltest"
 )
 
 const pool = "/subscriptions/s/resourceGroups/g/providers/Microsoft.Compute/virtualMachineScaleSets/pool1"
 
-// sample has every field set.
-func sample() journal.Record {
-	at := time.Date(2026, 11, 21, 10, 30, 0, 0, time.UTC)
-	return journal.Record{
-		Schema: journal.Schema, Kind: "capture", Name: "20261121-103000", Pool: pool, Subject: "node1", Begun: at, Writer: "host/1",
-		Request: json.RawMessage(`{"grace":1}`), State: json.RawMessage(`{"zone":"1"}`), Phase: journal.Undo, Why: "step drain: blocked",
-		Redo: []string{"attach"}, Redos: 1,
-		Steps: map[string]journal.Step{"stop": {
-			State: journal.Undoing, Begun: at, Failures: 2, Due: at, Before: json.RawMessage(`true`), Change: "stop instance x",
-			Token: "t", Asked: at, Tries: 1, Recheck: true, Error: "no",
-		}},
-		Ended: &journal.End{At: at, Exit: 1, Message: "drain"},
-	}
-}
-
 func TestRoundTrip(t *testing.T) {
-	want := sample()
+	want := journaltest.Sample(pool)
 	data, err := journal.Encode(want)
 	if err != nil {
 		t.Fatal(err)
@@ -42,7 +30,7 @@ func TestRoundTrip(t *testing.T) {
 }
 
 func TestDecodeRefuses(t *testing.T) {
-	data, err := journal.Encode(sample())
+	data, err := journal.Encode(journaltest.Sample(pool))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -52,7 +40,7 @@ func TestDecodeRefuses(t *testing.T) {
 		want       fleet.Kind
 	}{
 		"empty":           {"", pool, fleet.KindInvalid},
-		"schema 1":        {`{"schema":1,"capture":"c","donor":"n"}`, pool, fleet.KindUnsupported},
+		"schema 1":        {`{"schema":1,"ended":{}}`, pool, fleet.KindInvalid},
 		"schema 3":        {`{"schema":3,"graph":{}}`, pool, fleet.KindUnsupported},
 		"unknown field":   {strings.Replace(good, `{"schema"`, `{"later":1,"schema"`, 1), pool, fleet.KindInvalid},
 		"no name":         {strings.Replace(good, `"20261121-103000"`, `""`, 1), pool, fleet.KindInvalid},
@@ -64,7 +52,7 @@ func TestDecodeRefuses(t *testing.T) {
 			t.Errorf("%s: got %v, want kind %s", name, err, c.want)
 		}
 	}
-	big := sample()
+	big := journaltest.Sample(pool)
 	big.State = json.RawMessage(`"` + strings.Repeat("x", journal.MaxSize) + `"`)
 	if _, err := journal.Encode(big); !fleet.Is(err, fleet.KindInvalid) {
 		t.Errorf("a record over the limit: %v", err)
@@ -73,27 +61,44 @@ func TestDecodeRefuses(t *testing.T) {
 
 func TestMemory(t *testing.T) {
 	var store journaltest.Memory
-	if _, err := store.Load(t.Context(), pool); !fleet.Is(err, fleet.KindNotFound) {
-		t.Fatal(err)
-	}
-	first, err := store.Save(t.Context(), sample())
-	if err != nil {
-		t.Fatal(err)
-	}
-	second, err := store.Save(t.Context(), first)
-	if err != nil || second.Revision == first.Revision {
-		t.Fatal(second.Revision, err)
-	}
-	for name, r := range map[string]journal.Record{"old revision": first, "no revision": sample()} {
-		if _, err := store.Save(t.Context(), r); !fleet.Is(err, fleet.KindConflict) {
-			t.Errorf("%s: %v", name, err)
-		}
-	}
-	if got, err := store.Load(t.Context(), strings.ToUpper(pool)); err != nil || !reflect.DeepEqual(got, second) {
-		t.Errorf("loaded %+v, %v", got, err)
-	}
-	store.Delete(pool)
-	if _, err := store.Save(t.Context(), second); !fleet.Is(err, fleet.KindConflict) {
-		t.Errorf("saved over a deleted record: %v", err)
+	journaltest.Run(t, journaltest.Setup{
+		Open: func(*testing.T) journal.Store { return &store },
+		Put:  func(_ *testing.T, pool string, data []byte) { store.Put(pool, data) },
+	})
+}
+
+// An ended record of schema 1 gives what the next one inherits.
+func TestSchema1(t *testing.T) {
+	sum := sha256.Sum256([]byte(prototype.NoopCustomData))
+	noop := hex.EncodeToString(sum[:])
+	const image = `{"at":"2026-11-01T00:00:00Z","image":{"id":"i"}}`
+	for name, c := range map[string]struct{ facts, intents, want string }{
+		"nothing known":              {`{"writer":"w"}`, `{}`, `{}`},
+		"the model kept its own":     {`{"customData":"a","restore":"a","modelChanged":true,"original":` + image + `}`, `{"model":{"tries":1}}`, `{"original":` + image + `}`},
+		"Ortet replaced it":          {`{"customData":"a","restore":"b","modelChanged":true}`, `{}`, `{"lastCustomData":"a"}`},
+		"baked":                      {`{"customData":"NOOP","restore":"a","modelChanged":true}`, `{}`, `{"lastCustomData":"NOOP"}`},
+		"baked, original unknown":    {`{"customData":"NOOP","modelChanged":true,"original":{"at":"x"}}`, `{"model":{"tries":1}}`, `{"lastCustomData":"NOOP","original":{"at":"x","replaced":true}}`},
+		"after a baked one":          {`{"customData":"a","restore":"a","went":"NOOP","modelChanged":true}`, `{}`, `{"lastCustomData":"a"}`},
+		"failed before the model":    {`{"customData":"a","restore":"b"}`, `{}`, `{}`},
+		"failed, after a baked one":  {`{"customData":"a","went":"NOOP"}`, `{}`, `{"lastCustomData":"NOOP"}`},
+		"rollback":                   {`{"customData":"a","modelChanged":true,"return":{"to":"v"}}`, `{}`, `{"lastCustomData":"a"}`},
+		"rollback, customData stays": {`{"modelChanged":true,"return":{"to":"v"}}`, `{}`, `{}`},
+	} {
+		t.Run(name, func(t *testing.T) {
+			const rest = `"capture":"20261101-1","kind":"capture","pool":"` + pool + `","donor":"node1","begun":"2026-11-01T10:00:00Z","request":{},"undo":[]`
+			begun := `{"schema":1,` + rest + `,"facts":` + c.facts + `,"intents":` + c.intents
+			if _, err := journal.Decode(pool, []byte(begun+`}`)); !fleet.Is(err, fleet.KindUnsupported) || !strings.Contains(err.Error(), "run its command again") {
+				t.Errorf("open: %v", err)
+			}
+			at := time.Date(2026, 11, 1, 10, 0, 0, 0, time.UTC)
+			got, err := journal.Decode(pool, []byte(strings.ReplaceAll(begun, "NOOP", noop)+`,"ended":{"at":"2026-11-01T10:00:00Z","exit":1,"message":"m"}}`))
+			want := journal.Record{
+				Schema: journal.Schema, Kind: "capture", Name: "20261101-1", Pool: pool, Subject: "node1", Begun: at,
+				Ended: &journal.End{At: at, Exit: 1, Message: "m"}, State: json.RawMessage(strings.ReplaceAll(c.want, "NOOP", noop)),
+			}
+			if err != nil || !reflect.DeepEqual(got, want) {
+				t.Errorf("got %+v, %v\nwant %+v\nstate %s", got, err, want, got.State)
+			}
+		})
 	}
 }

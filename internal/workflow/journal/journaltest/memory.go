@@ -1,4 +1,4 @@
-// Package journaltest has a journal.Store in memory.
+// Package journaltest has a journal.Store in memory, and the contract of one as a suite.
 package journaltest
 
 import (
@@ -17,10 +17,10 @@ import (
 type Memory struct {
 	mu     sync.Mutex
 	writes int
-	byPool map[string]stored // by the pool's id in lower case
+	byPool map[string]entry // by the pool's id in lower case
 }
 
-type stored struct {
+type entry struct {
 	data     []byte
 	revision string
 }
@@ -54,25 +54,34 @@ func (m *Memory) Save(ctx context.Context, r journal.Record) (journal.Record, er
 	}
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	key := strings.ToLower(r.Pool)
-	if m.byPool[key].revision != r.Revision {
+	if m.byPool[strings.ToLower(r.Pool)].revision != r.Revision {
 		return journal.Record{}, &fleet.Error{Op: "write journal", Resource: r.Pool, Kind: fleet.KindConflict,
 			Err: errors.New("another writer saved it since it was read")}
 	}
-	if m.byPool == nil {
-		m.byPool = map[string]stored{}
-	}
-	m.writes++
-	s := stored{data, strconv.Itoa(m.writes)}
-	m.byPool[key] = s
+	revision := m.store(r.Pool, data)
 	r, err = journal.Decode(r.Pool, data)
-	r.Revision = s.revision
+	r.Revision = revision
 	return r, err
 }
 
-// Delete removes the pool's record, as a person may.
-func (m *Memory) Delete(pool string) {
+// Put replaces the pool's record by data, as a person may; nil deletes it.
+func (m *Memory) Put(pool string, data []byte) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	delete(m.byPool, strings.ToLower(pool))
+	if data == nil {
+		delete(m.byPool, strings.ToLower(pool))
+		return
+	}
+	m.store(pool, data)
+}
+
+// store replaces a record. The caller has the lock.
+func (m *Memory) store(pool string, data []byte) (revision string) {
+	if m.byPool == nil {
+		m.byPool = map[string]entry{}
+	}
+	m.writes++
+	revision = strconv.Itoa(m.writes)
+	m.byPool[strings.ToLower(pool)] = entry{data, revision}
+	return revision
 }
