@@ -48,7 +48,7 @@ type lack struct {
 
 // beginAsk notes how everything is before an ask.
 func (w *world) beginAsk() {
-	versions := w.versions()
+	versions, image := w.versions(), w.modelNow().image
 	for id, v := range versions {
 		own := *v
 		own.Tags = maps.Clone(v.Tags) // azsim changes them in place
@@ -56,7 +56,7 @@ func (w *world) beginAsk() {
 	}
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	w.before = versions
+	w.before, w.imageBefore = versions, low(image)
 }
 
 // checkEnd compares a process's exit code with what Azure and the cluster show.
@@ -77,6 +77,7 @@ func (w *world) checkEnd(p *process) {
 	w.checkModel(p, model)
 	w.checkOrigin(p, model)
 	w.checkOriginal(p)
+	w.checkRollback(p, model)
 	w.checkTags(p)
 	w.checkVersions(p, model)
 	switch code {

@@ -45,6 +45,8 @@ func playIn(s Story) (r result) {
 		case "scale out":
 			w.scaleOut(ask.N)
 			time.Sleep(10 * time.Minute)
+		case "set image":
+			w.setImage(ask.To)
 		default:
 			w.pursue(i, ask)
 		}

@@ -26,7 +26,7 @@ func TestMain(m *testing.M) {
 }
 
 func TestStories(t *testing.T) {
-	for _, s := range slices.Concat(stories, moreStories, found) {
+	for _, s := range slices.Concat(stories, moreStories, found, rollbacks) {
 		t.Run(s.Name, func(t *testing.T) {
 			t.Parallel()
 			if r := play(t, s); len(r.violations)+len(r.missed) > 0 {

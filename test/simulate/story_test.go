@@ -52,9 +52,9 @@ type Pool struct {
 
 // An Ask is one command of an operator, or what others do between two commands.
 type Ask struct {
-	Do             string // capture, rollback, scale out, wait
+	Do             string // capture, rollback, scale out, set image, wait
 	Node           int    // the donor's instance
-	To             string // of a rollback
+	To             string // of a rollback; image of set image
 	N              int64  // of scale out
 	For            time.Duration
 	Grow           int64

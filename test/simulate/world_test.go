@@ -86,6 +86,7 @@ type world struct {
 	model       model                                      // as others have it
 	original    map[string]string                          // extensions before the first capture
 	before      map[string]*armcompute.GalleryImageVersion // when the ask began
+	imageBefore string                                     // the model's, when the ask began
 	workbenches map[string]bool
 	capacity    int64     // that others asked for
 	unrest      time.Time // since when the set has not been at rest; zero at rest
