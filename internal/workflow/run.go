@@ -116,10 +116,7 @@ func (r *Runner) Run(ctx context.Context, pool fleet.ResourceID, w Workflow) err
 	defer x.lock.release()
 	err := x.lock.acquire(ctx)
 	if err == nil {
-		x.rec, err = r.Journal.Load(ctx, x.lock.name)
-		if fleet.Is(err, fleet.KindNotFound) {
-			err = nil
-		}
+		x.rec, err = x.load(ctx)
 	}
 	if err != nil {
 		refused := new(Refused)
@@ -141,6 +138,25 @@ func (r *Runner) Run(ctx context.Context, pool fleet.ResourceID, w Workflow) err
 	}
 	x.walk(ctx)
 	return x.outcome(ctx)
+}
+
+// load reads the record, and waits for an API server that is away.
+func (x *run) load(ctx context.Context) (journal.Record, error) {
+	begun := x.Now()
+	for failures := 1; ; failures++ {
+		rec, err := x.Journal.Load(ctx, x.lock.name)
+		if err == nil || fleet.Is(err, fleet.KindNotFound) {
+			return rec, nil
+		}
+		since := x.Now().Sub(begun)
+		pause, again := retry(err, false, false, failures, since)
+		if !again || since > planDeadline {
+			return rec, err
+		}
+		if err := sleep(ctx, pause); err != nil {
+			return rec, err
+		}
+	}
 }
 
 // unbegun is the outcome of what failed before this run began a step.

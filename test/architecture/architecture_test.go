@@ -37,7 +37,7 @@ var rooms = map[string][]string{
 	"internal/workflow":         {"internal/azure", "internal/cluster", "internal/fleet"},
 	"internal/workflow/journal": {"internal/fleet"},
 	"internal/capture":          {"internal/workflow", "internal/prototype", "internal/azure", "internal/cluster", "internal/fleet", "internal/wire"},
-	"internal/rollback":         {"internal/capture", "internal/workflow", "internal/prototype", "internal/azure", "internal/cluster", "internal/fleet"},
+	"internal/rollback":         {"internal/capture", "internal/workflow", "internal/prototype", "internal/azure", "internal/cluster", "internal/fleet", "internal/wire"},
 	"internal/donors":           {"internal/fleet"},
 	"internal/auto":             {"internal/donors", "internal/capture", "internal/rollback", "internal/workflow", "internal/prototype", "internal/fleet"},
 	"internal/redact":           {"internal/wire"},

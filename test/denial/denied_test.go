@@ -27,6 +27,9 @@ var azureExceptions = map[string]exception{
 		why:  "it lies on the subscription, which many do not give; without it a VM size's abilities are not checked beforehand, as the documentation says",
 		fine: true,
 	},
+	"Microsoft.Compute/virtualMachineScaleSets/extensions/write": {
+		why: "a capture deletes extensions; only a rollback to the original writes them", fine: true,
+	},
 	"deallocate: Microsoft.Compute/virtualMachineScaleSets/virtualMachines/powerOff/action": {
 		why: "a donor that is deallocated is not powered off", fine: true,
 	},
@@ -64,6 +67,16 @@ func TestCaptureDeniedInAzure(t *testing.T) {
 		}
 	}
 	wantMet(t, azureExceptions, met)
+}
+
+// TestRollbackToTheOriginalDeniedInAzure: with the list of a rollback, what writes the
+// original's extensions again is refused by name.
+func TestRollbackToTheOriginalDeniedInAzure(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := captured(t, rollbackActions(t), nil, rollbackRules(t))
+		_, err := w.open(rollbackRules(t)).rollback.Rollback(t.Context(), rollback.Request{Node: donor, To: rollback.Original})
+		w.refused(err, "Microsoft.Compute/virtualMachineScaleSets/extensions/write")
+	})
 }
 
 func short(action string) string {

@@ -71,6 +71,11 @@ func TestDocumentedPermissionsSuffice(t *testing.T) {
 		if !back.To.Equal(second.Version) {
 			t.Errorf("went back to %s, not %s", back.To, second.Version)
 		}
+		back, err = w.open(rollbackRules(t)).rollback.Rollback(t.Context(), rollback.Request{Node: donor, To: rollback.Original})
+		must(t, err)
+		if len(back.Restored) != 1 {
+			t.Errorf("restored %v", back.Restored)
+		}
 		if nodes := w.nodes(); nodes != 4 {
 			t.Errorf("%d nodes, not 3 and the one that was asked for", nodes)
 		}

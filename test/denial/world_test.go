@@ -231,7 +231,9 @@ func (w *world) run(pod *corev1.Pod) {
 	}
 	if key := flag("--seal-to"); key != "" {
 		report.Saved = []wire.SealedItem{sealed(w.t, key, wire.CustomData, "", customData)}
-		if w.settings != "" {
+		if w.settings == "" {
+			report.NoProtected = []string{"Microsoft.Azure.Extensions.CustomScript"}
+		} else {
 			report.Saved = append(report.Saved, sealed(w.t, key, wire.ProtectedSettings, "cse", w.settings))
 		}
 	}
