@@ -327,7 +327,7 @@ func TestWhatIsOpenIsFinishedFirst(t *testing.T) {
 	open := func(kind string) func(*capture.PoolStatus) {
 		return func(s *capture.PoolStatus) {
 			s.Versions = []capture.VersionStatus{version(now)}
-			s.Capture = &capture.CaptureStatus{Kind: kind, Donor: s.Pool.Name + "1"}
+			s.Capture = &capture.RunStatus{Kind: kind, Donor: s.Pool.Name + "1"}
 		}
 	}
 	w := &world{}
@@ -346,7 +346,7 @@ func TestAVersionThatItsCaptureDidNotPutIntoUseDoesNotCount(t *testing.T) {
 	failed := func(change func(*capture.VersionStatus)) func(*capture.PoolStatus) {
 		return func(s *capture.PoolStatus) {
 			old(s)
-			s.Capture = &capture.CaptureStatus{Kind: capture.Kind, Ended: &capture.Ending{Exit: workflow.ExitFailed}}
+			s.Capture = &capture.RunStatus{Kind: capture.Kind, Ended: &capture.Ending{Exit: workflow.ExitFailed}}
 			change(&s.Versions[0])
 		}
 	}
@@ -396,7 +396,7 @@ func TestNoPoolIsBegunOnceInterrupted(t *testing.T) {
 func TestACaptureThatIsTooOldToResumeIsUndone(t *testing.T) {
 	open := func(donor string) func(*capture.PoolStatus) {
 		return func(s *capture.PoolStatus) {
-			s.Capture = &capture.CaptureStatus{Kind: capture.Kind, Donor: donor}
+			s.Capture = &capture.RunStatus{Kind: capture.Kind, Donor: donor}
 		}
 	}
 	w := &world{stale: true}
@@ -418,10 +418,10 @@ func TestADryRunPlansWhatIsDue(t *testing.T) {
 	w.pool("b", 2, old)
 	// Its donor is gone: a run would end that capture, and take the next.
 	w.pool("c", 2, func(s *capture.PoolStatus) {
-		s.Capture = &capture.CaptureStatus{Kind: capture.Kind, Donor: "c9"}
+		s.Capture = &capture.RunStatus{Kind: capture.Kind, Donor: "c9"}
 	})
 	w.pool("d", 2, func(s *capture.PoolStatus) {
-		s.Capture = &capture.CaptureStatus{Kind: capture.Kind, Donor: "d1"}
+		s.Capture = &capture.RunStatus{Kind: capture.Kind, Donor: "d1"}
 	})
 	results := w.auto(t, nil).Run(t.Context(), []fleet.ResourceID{group + "a", group + "b", group + "c", group + "d"}, true, true)
 	if results[2].Donor != "c0" || results[3].Donor != "d1" {

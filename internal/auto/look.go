@@ -159,7 +159,7 @@ func (a *Auto) owned(s capture.PoolStatus, nodes []fleet.Node) *fleet.Problem {
 
 // counts reports whether a version decides when the next one is due. One that the last
 // capture made before it failed, as at the model, does not: nodes never came from it.
-func counts(v capture.VersionStatus, last *capture.CaptureStatus) bool {
+func counts(v capture.VersionStatus, last *capture.RunStatus) bool {
 	if v.ProvisioningState == "Failed" || v.ProvisioningState == "Deleting" {
 		return false
 	}

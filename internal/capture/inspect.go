@@ -34,11 +34,7 @@ func (c *capture) inspect(ctx context.Context, p *workflow.Pass) (workflow.Wait,
 	w, problems, err := c.inspectOnce(ctx, c.name, p.Since())
 	switch {
 	case len(problems) > 0:
-		refused := &workflow.Refused{}
-		for _, x := range problems {
-			refused.Problems = append(refused.Problems, x)
-		}
-		return done, refused
+		return done, &workflow.Refused{Problems: problems}
 	case err != nil && ctx.Err() == nil && p.Since() >= inspectFor:
 		p.Note("the donor's disk could not be inspected beforehand: %v", err)
 		return done, nil

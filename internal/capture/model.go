@@ -2,6 +2,7 @@ package capture
 
 import (
 	"context"
+
 	"github.com/ortet/ortet/internal/fleet"
 	"github.com/ortet/ortet/internal/prototype"
 	"github.com/ortet/ortet/internal/workflow"

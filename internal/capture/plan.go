@@ -68,9 +68,7 @@ func (c *capture) decide(ctx context.Context, r journal.Record) (at start, o pro
 			})
 		}
 	}
-	for _, p := range append(prototype.CaptureProblems(o, options, course), c.requestProblems(course)...) {
-		at.problems = append(at.problems, p)
-	}
+	at.problems = append(prototype.CaptureProblems(o, options, course), c.requestProblems(course)...)
 	at.notes = course.Notes
 	if o.Pool == nil {
 		return at, o, nil
@@ -270,9 +268,7 @@ func (s *Service) Plan(ctx context.Context, q Request) (prototype.Plan, error) {
 		return prototype.Plan{}, startErr
 	}
 	p.Notes = at.notes
-	for _, x := range at.problems {
-		p.Problems = append(p.Problems, x)
-	}
+	p.Problems = at.problems
 	if o.Pool == nil || recErr != nil && len(p.Problems) > 0 {
 		return p, nil
 	}

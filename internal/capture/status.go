@@ -23,7 +23,7 @@ type PoolStatus struct {
 	Instances []InstanceStatus `json:"instances"`
 	// Capture is the newest capture or rollback, running, interrupted or
 	// ended; nil where there was none.
-	Capture *CaptureStatus `json:"capture,omitempty"`
+	Capture *RunStatus `json:"capture,omitempty"`
 	// Problem says why the rest could not be read; "" where all is there. Unread is
 	// true where the scale set itself could not be.
 	Problem string `json:"problem,omitempty"`
@@ -55,8 +55,8 @@ type InstanceStatus struct {
 	Created     time.Time        `json:"created,omitzero"`
 }
 
-// CaptureStatus is what the journal says of the newest capture or rollback.
-type CaptureStatus struct {
+// RunStatus is what the journal says of the newest capture or rollback.
+type RunStatus struct {
 	Name  string    `json:"name"`
 	Kind  string    `json:"kind"` // "capture" or "rollback"
 	Donor string    `json:"donor,omitempty"`
@@ -160,8 +160,8 @@ func (s *Service) status(ctx context.Context, id fleet.ResourceID) PoolStatus {
 }
 
 // captureStatus is what a record says, without its secrets.
-func (s *Service) captureStatus(rec journal.Record) *CaptureStatus {
-	c := &CaptureStatus{Name: rec.Name, Kind: rec.Kind, Donor: rec.Subject, Begun: rec.Begun}
+func (s *Service) captureStatus(rec journal.Record) *RunStatus {
+	c := &RunStatus{Name: rec.Name, Kind: rec.Kind, Donor: rec.Subject, Begun: rec.Begun}
 	if rec.Ended != nil {
 		c.Ended = &Ending{At: rec.Ended.At, Exit: rec.Ended.Exit, Message: rec.Ended.Message}
 	}

@@ -80,7 +80,7 @@ func newPooled() *pooled {
 		p.fails[name+"000000"] = err
 	}
 	p.add("g", "twin", 1, func(s *capture.PoolStatus, _ []fleet.Node) {
-		s.Capture = &capture.CaptureStatus{Name: captureName, Kind: capture.Kind, Donor: "twin000000", Begun: noon.Add(-time.Hour)}
+		s.Capture = &capture.RunStatus{Name: captureName, Kind: capture.Kind, Donor: "twin000000", Begun: noon.Add(-time.Hour)}
 	})
 	p.add("other", "twin", 1, func(s *capture.PoolStatus, _ []fleet.Node) { s.JournalDenied = true })
 	return p

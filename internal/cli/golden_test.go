@@ -100,7 +100,7 @@ func TestShown(t *testing.T) {
 			{InstanceID: "3", HostName: "k8s-pool1-12345678-vmss000003", Power: fleet.PowerRunning, Image: "2026.11.21", LatestModel: true},
 			{InstanceID: "4", HostName: "k8s-pool1-12345678-vmss000004", Power: fleet.PowerStopped, Image: "2026.11.21", LatestModel: true},
 		},
-		Capture: &capture.CaptureStatus{Name: captureName, Kind: capture.Kind, Donor: donor, Begun: noon.Add(-4 * time.Hour), Ended: &capture.Ending{At: noon.Add(-3 * time.Hour)}},
+		Capture: &capture.RunStatus{Name: captureName, Kind: capture.Kind, Donor: donor, Begun: noon.Add(-4 * time.Hour), Ended: &capture.Ending{At: noon.Add(-3 * time.Hour)}},
 	}
 	fresh := capture.PoolStatus{
 		Pool: fleet.Pool{ID: pool1, Name: pool1.Name(), Location: "westeurope", Size: "Standard_D2s_v5",
@@ -111,7 +111,7 @@ func TestShown(t *testing.T) {
 	kamino.Instances = []capture.InstanceStatus{{InstanceID: "0", HostName: donor, Power: fleet.PowerRunning, Image: somePool + "/../galleries/other/images/linux/versions/1.2.3"}}
 	underway := fresh
 	underway.Problem = "GET versions: 403 AuthorizationFailed"
-	underway.Capture = &capture.CaptureStatus{Name: captureName, Kind: capture.Kind, Donor: donor, Begun: noon, Undo: []string{"cordon", "stop", "protection"}}
+	underway.Capture = &capture.RunStatus{Name: captureName, Kind: capture.Kind, Donor: donor, Begun: noon, Undo: []string{"cordon", "stop", "protection"}}
 
 	for name, show := range map[string]func(io.Writer){
 		"plan-first":   func(w io.Writer) { writePlan(w, thePlan()) },

@@ -149,7 +149,7 @@ func age(at, now time.Time) string {
 	return fmt.Sprintf("%dd", int(d.Hours()/24))
 }
 
-func writeLast(w io.Writer, c *capture.CaptureStatus) {
+func writeLast(w io.Writer, c *capture.RunStatus) {
 	what := c.Kind
 	if c.Donor != "" {
 		what += " of " + c.Donor

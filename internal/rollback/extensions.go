@@ -109,7 +109,7 @@ func (r *rollback) planExtensions(ctx context.Context, d *decision, pool fleet.P
 	writes, lost, err := restorable(ctx, r.Cluster, *s.Original, pool)
 	if err != nil {
 		d.problem("Unreadable", string(pool.ID), "the settings of extensions that are kept cannot be read: "+err.Error(), "let the Role name that Secret")
-		return nil
+		return nil //nolint:nilerr // it is a problem, beside others
 	}
 	if !r.acceptsLost() {
 		d.problems = append(d.problems, lost...)

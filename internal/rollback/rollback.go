@@ -150,11 +150,12 @@ func (r *rollback) findPool(ctx context.Context) (fleet.ResourceID, error) {
 	}
 	on := "node " + r.asked.Node
 	n, err := r.Cluster.Node(ctx, r.asked.Node)
-	if fleet.Is(err, fleet.KindNotFound) {
-		return "", no(on, "there is no such node")
-	} else if fleet.Is(err, fleet.KindDenied) {
+	switch {
+	case fleet.Is(err, fleet.KindNotFound):
+		return "", no(on, "no such node exists")
+	case fleet.Is(err, fleet.KindDenied):
 		return "", &workflow.Refused{Problems: prototype.DeniedProblems(prototype.Observed{DeniedCluster: []string{"get nodes"}})}
-	} else if err != nil {
+	case err != nil:
 		return "", err
 	}
 	id, err := fleet.ParseProviderID(n.ProviderID)

@@ -208,7 +208,7 @@ func (p *process) awake() {
 }
 
 // journal gives what ortet status reports of the pool's newest capture or rollback.
-func (w *world) journal() *capture.CaptureStatus {
+func (w *world) journal() *capture.RunStatus {
 	config, err := w.config("status", w.azure.Transport(), w.kube, nil)
 	if err == nil {
 		var all []capture.PoolStatus
