@@ -3,6 +3,7 @@ package azsim
 import (
 	"crypto/sha256"
 	"encoding/base64"
+	"encoding/json"
 	"maps"
 	"net/http"
 	"net/url"
@@ -49,6 +50,11 @@ func (s *Server) computerOf(e *entry) Computer {
 	for k, v := range body.Tags {
 		c.Tags[k] = val(v)
 	}
+	for _, e := range extensionsOf(x.profile) {
+		if q := e.Properties; q != nil {
+			c.Extensions = append(c.Extensions, ExtensionSettings{val(q.Publisher), val(q.Type), val(q.TypeHandlerVersion), rawSettings(q.Settings), rawSettings(q.ProtectedSettings)})
+		}
+	}
 	if o := x.profile.OSProfile; o != nil {
 		c.AdminUsername = val(o.AdminUsername)
 		if o.CustomData != nil {
@@ -61,6 +67,17 @@ func (s *Server) computerOf(e *entry) Computer {
 		}
 	}
 	return c
+}
+
+func rawSettings(settings any) json.RawMessage {
+	if settings == nil {
+		return nil
+	}
+	text, err := json.Marshal(settings)
+	if err != nil {
+		return nil // it came as JSON
+	}
+	return text
 }
 
 func sshKeys(o *armcompute.VirtualMachineScaleSetOSProfile) []*armcompute.SSHPublicKey {

@@ -2,6 +2,7 @@ package azsim
 
 import (
 	"context"
+	"encoding/json"
 	"net/http"
 	"net/netip"
 )
@@ -81,7 +82,10 @@ type Computer struct {
 	CustomData    []byte // decoded; nil without any
 	AdminUsername string
 	SSHKeys       []string
-	Tags          map[string]string
+	// Extensions are those of the instance's model. The agent keeps their settings on
+	// the disk, the protected ones encrypted to a certificate that lies there too.
+	Extensions []ExtensionSettings
+	Tags       map[string]string
 
 	// Provision is true at the first boot of a new OS disk: the platform then
 	// hands CustomData and HostName over, and waits for the ready report.
@@ -93,4 +97,10 @@ type Computer struct {
 
 	// IMDS answers what the computer asks at 169.254.169.254.
 	IMDS http.Handler
+}
+
+// ExtensionSettings are what a computer's agent gets to run an extension.
+type ExtensionSettings struct {
+	Publisher, Type, Version string
+	Public, Protected        json.RawMessage // nil without any
 }

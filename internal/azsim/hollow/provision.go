@@ -273,7 +273,7 @@ func (r *running) agentFiles() error {
 	if c.CustomData != nil {
 		errs = append(errs, t.writeFile("/var/lib/waagent/CustomData", []byte(base64.StdEncoding.EncodeToString(c.CustomData)), 0o600))
 	}
-	errs = append(errs,
+	errs = append(errs, r.extensionFiles(),
 		t.appendFile("/var/log/waagent.log", fmt.Appendf(nil, "%s INFO ExtHandler Provisioning %s (%s)\n", r.stamp(), c.HostName, c.VMID), 0o644),
 		t.mkdir("/var/log/azure", 0o755))
 	return errors.Join(errs...)
