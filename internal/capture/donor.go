@@ -15,7 +15,7 @@ import (
 // yes is the value of the annotations that keep autoscalers and health checks away.
 const yes = "true"
 
-// done is the Wait of an act that is.
+// done is the Wait of an act that is done.
 var done = workflow.Wait{}
 
 func in(d time.Duration, format string, args ...any) workflow.Wait {
@@ -26,13 +26,13 @@ func invalid(op, on, remedy, format string, args ...any) error {
 	return &fleet.Error{Op: op, Resource: on, Kind: fleet.KindInvalid, Remedy: remedy, Err: fmt.Errorf(format, args...)}
 }
 
-// protectBefore is what protect found on the donor.
+// protectBefore is the protection that the donor had before.
 type protectBefore struct {
 	UID        string            `json:"uid"` // of the Node
 	ScaleDown  *string           `json:"scaleDown"`
 	Protection fleet.Protection  `json:"protection"`
 	HasMachine bool              `json:"hasMachine,omitempty"`
-	Machine    map[string]string `json:"machine,omitempty"` // the Node's annotations that name it
+	Machine    map[string]string `json:"machine,omitempty"` // the Node's annotations that name its Machine
 	Skip       *string           `json:"skip,omitempty"`    // the Machine's
 }
 
@@ -43,8 +43,8 @@ func valueOf(annotations map[string]string, key string) *string {
 	return nil
 }
 
-// protect keeps autoscalers, health checks and upgrades off the donor. The Node's mark is
-// set last: it says that the annotations are there.
+// protect keeps autoscalers, health checks and upgrades off the donor. The Machine is
+// annotated first: fleet.AnnotationCapture on the Node means that both are.
 func (c *capture) protect(ctx context.Context, p *workflow.Pass) (workflow.Wait, error) {
 	s := c.get()
 	node, err := c.Cluster.Node(ctx, c.req.Node)
@@ -94,11 +94,11 @@ func (c *capture) readProtection(ctx context.Context, p *workflow.Pass, node fle
 			was.Machine[k] = node.Annotations[k]
 		}
 		if was.Skip != nil {
-			p.Note("the Machine of %s had %s before, and still has", node.Name, fleet.AnnotationSkipRemediation)
+			p.Note("the Machine of %s had the annotation %s before, and keeps it", node.Name, fleet.AnnotationSkipRemediation)
 		}
 	}
 	if was.ScaleDown != nil && *was.ScaleDown == yes {
-		p.Note("node %s had %s=true before, and still has", node.Name, fleet.AnnotationScaleDownDisabled)
+		p.Note("node %s had the annotation %s=true before, and keeps it", node.Name, fleet.AnnotationScaleDownDisabled)
 	}
 	return was, nil
 }
@@ -113,8 +113,8 @@ func (c *capture) annotateMachine(ctx context.Context, was protectBefore, skip, 
 	return err
 }
 
-// ensureProtection sets an instance's protection: an empty policy, not null, to remove
-// it, since Azure does not document that null does.
+// ensureProtection sets an instance's protection. An empty policy removes it: Azure does
+// not document that null does.
 func (c *capture) ensureProtection(ctx context.Context, p *workflow.Pass, id fleet.ResourceID, want fleet.Protection) (workflow.Wait, error) {
 	want.Off = !want.Protects()
 	return p.Ensure(ctx, fleet.ProtectInstance{Instance: id, Protection: want}, func(ctx context.Context) (bool, error) {
@@ -123,8 +123,8 @@ func (c *capture) ensureProtection(ctx context.Context, p *workflow.Pass, id fle
 	})
 }
 
-// unprotect restores what protect found. A Node that was made again by its kubelet since
-// then has nothing of ours.
+// unprotect restores what protect found. If the kubelet has registered the Node again, the
+// new Node has none of Ortet's annotations.
 func (c *capture) unprotect(ctx context.Context, p *workflow.Pass) (workflow.Wait, error) {
 	var was protectBefore
 	if there, err := p.Saved(&was); !there || err != nil {
@@ -176,12 +176,12 @@ func (c *capture) cordon(ctx context.Context, p *workflow.Pass) (workflow.Wait, 
 		return done, err
 	}
 	if was.Unschedulable {
-		p.Note("node %s was cordoned before, and still is", node.Name)
+		p.Note("node %s was cordoned before, and stays cordoned", node.Name)
 	}
 	return done, c.Cluster.SetUnschedulable(ctx, node.Name, true)
 }
 
-// uncordon leaves a Node alone that its kubelet made again.
+// uncordon does not change a Node that its kubelet has registered again.
 func (c *capture) uncordon(ctx context.Context, p *workflow.Pass) (workflow.Wait, error) {
 	var was cordonBefore
 	if there, err := p.Saved(&was); !there || err != nil || was.Unschedulable {
@@ -207,12 +207,12 @@ func (c *capture) drain(ctx context.Context, p *workflow.Pass) (workflow.Wait, e
 	})
 }
 
-// isDown reports whether an instance does not run, its memory gone.
+// isDown reports whether an instance is stopped or deallocated.
 func isDown(i fleet.Instance) bool {
 	return i.Power == fleet.PowerStopped || i.Power == fleet.PowerDeallocated
 }
 
-// stopBefore is the boot that the donor had.
+// stopBefore is the donor's boot before it is stopped.
 type stopBefore struct {
 	BootID string `json:"bootId"`
 }
@@ -251,12 +251,12 @@ const (
 	readyFor = time.Minute
 )
 
-// start begins the start, and is done when the Node is Ready after a new boot. Azure's
-// operation may end a minute later.
+// start starts the donor's instance, and is done when the Node is Ready with a new boot id.
+// It does not wait for Azure's operation, which may end a minute later.
 func (c *capture) start(ctx context.Context, p *workflow.Pass) (workflow.Wait, error) {
 	var was stopBefore
 	if there, err := p.Saved(&was); !there || err != nil {
-		return done, err // the stop was never begun
+		return done, err // the donor was not stopped
 	}
 	s := c.get()
 	node, err := c.Cluster.Node(ctx, c.req.Node)
@@ -288,13 +288,13 @@ func (c *capture) start(ctx context.Context, p *workflow.Pass) (workflow.Wait, e
 		w.In = min(w.In, readyEvery)
 		return w, nil
 	case !there:
-		return in(readyEvery, "node %s is gone from the cluster", c.req.Node), nil
+		return in(readyEvery, "node %s is not registered in the cluster", c.req.Node), nil
 	case !node.Ready:
 		return in(readyEvery, "node %s is not Ready: %s", c.req.Node, node.NotReadyWhy), nil
 	case c.get().Stopped:
 		return in(readyEvery, "node %s has not reported its boot", c.req.Node), nil
 	case p.Since() < readyFor:
-		return in(readyEvery, "node %s is Ready; making sure that it stays so", c.req.Node), nil
+		return in(readyEvery, "node %s is Ready; checking for %s that it stays Ready", c.req.Node, readyFor), nil
 	}
 	return done, nil
 }

@@ -14,17 +14,17 @@ import (
 )
 
 const (
-	// restFor is how long a change of the scale set waits for others': Azure gives up on
-	// an instance that does not come up after 20 minutes.
+	// restFor limits how long a change waits until the scale set is at rest: Azure gives
+	// up on an instance that does not start within 20 minutes.
 	restFor = 20 * time.Minute
 	// restEvery is how often a scale set is read until it is at rest.
 	restEvery = 20 * time.Second
 )
 
-// unrest says what is under way in a scale set; "" if it is at rest.
+// unrest says which operation a scale set has in progress; "" if it is at rest.
 func unrest(pool fleet.Pool, instances []fleet.Instance) string {
 	if busy(pool.ProvisioningState) {
-		return "it is " + pool.ProvisioningState
+		return "the scale set is " + pool.ProvisioningState
 	}
 	for _, i := range instances {
 		if i.ProvisioningState == prototype.Creating || i.ProvisioningState == prototype.Deleting {
@@ -40,7 +40,7 @@ type ScaleSet struct {
 
 	mu       sync.Mutex
 	pool     fleet.Pool           // as last read, for its Etag
-	restless map[string]time.Time // since when a row waits for the scale set
+	restless map[string]time.Time // by row: since when it waits for the scale set to be at rest
 }
 
 // NewScaleSet makes a ScaleSet.
@@ -48,9 +48,9 @@ func NewScaleSet(config Config) *ScaleSet {
 	return &ScaleSet{config: config, restless: map[string]time.Time{}}
 }
 
-// Change makes a change of the scale set true. It is asked for while the set is at
-// rest, since a newer write preempts an older one (OperationPreempted), and on the
-// condition that the set is as it was read. begin may refuse the change at that moment.
+// Change makes a change of the scale set while that is at rest, since a newer write
+// preempts an older one (OperationPreempted), and only if the set is still as it was read.
+// begin is called right before the write, and may refuse it.
 func (x *ScaleSet) Change(ctx context.Context, p *workflow.Pass, id fleet.ResourceID, row string, change func(fleet.Pool) fleet.Change, is func(fleet.Pool) bool, begin func(context.Context, fleet.Pool) error) (workflow.Wait, error) {
 	if x.pool.ID == "" {
 		pool, err := x.config.Cloud.Pool(ctx, id)
@@ -79,7 +79,7 @@ func (x *ScaleSet) Change(ctx context.Context, p *workflow.Pass, id fleet.Resour
 		}
 		if why != "" && x.waitsForRest(p, row, why) {
 			waits = why
-			return false, &fleet.Error{Op: "change scale set", Resource: string(id), Kind: fleet.KindBlocked, Err: fmt.Errorf("it is not at rest: %s", why)}
+			return false, &fleet.Error{Op: "change scale set", Resource: string(id), Kind: fleet.KindBlocked, Err: fmt.Errorf("not at rest: %s", why)}
 		}
 		if is(pool) {
 			return true, nil
@@ -88,7 +88,7 @@ func (x *ScaleSet) Change(ctx context.Context, p *workflow.Pass, id fleet.Resour
 			return false, err
 		}
 		if pool.Etag != asked {
-			return false, &fleet.Error{Op: "change scale set", Resource: string(id), Kind: fleet.KindStale, Err: fmt.Errorf("it changed since it was read")}
+			return false, &fleet.Error{Op: "change scale set", Resource: string(id), Kind: fleet.KindStale, Err: fmt.Errorf("scale set changed since it was read")}
 		}
 		return false, nil
 	})
@@ -101,7 +101,8 @@ func (x *ScaleSet) Change(ctx context.Context, p *workflow.Pass, id fleet.Resour
 	return w, err
 }
 
-// waitsForRest reports whether a row still waits. After restFor it notes that it does not.
+// waitsForRest reports whether a row has to wait longer. After restFor it adds a note and
+// reports false.
 func (x *ScaleSet) waitsForRest(p *workflow.Pass, row, why string) bool {
 	x.mu.Lock()
 	since, waits := x.restless[row]
@@ -113,23 +114,23 @@ func (x *ScaleSet) waitsForRest(p *workflow.Pass, row, why string) bool {
 	if x.config.Now().Sub(since) < restFor {
 		return true
 	}
-	p.Note("scale set %s did not come to rest within %s (%s): it was changed all the same", x.pool.Name, restFor, why)
+	p.Note("scale set %s was not at rest after %s (%s): it was changed nevertheless", x.pool.Name, restFor, why)
 	return false
 }
 
-// Usable gives a version, and refuses one that a new instance could not be made from.
+// Usable returns an image version, or an error if no instance can be created from it.
 func Usable(ctx context.Context, cloud azure.Cloud, id fleet.ResourceID) (fleet.ImageVersion, error) {
 	v, err := cloud.Version(ctx, id)
 	switch {
 	case fleet.Is(err, fleet.KindNotFound):
-		err = invalid("patch model", string(id), "", "it was deleted")
+		err = invalid("patch model", string(id), "", "the version was deleted")
 	case err == nil && v.ProvisioningState != prototype.Succeeded:
-		err = invalid("patch model", string(id), "", "it is %s", v.ProvisioningState)
+		err = invalid("patch model", string(id), "", "the version is %s", v.ProvisioningState)
 	}
 	return v, err
 }
 
-// MayPatch looks again at what preflight found of the scale set.
+// MayPatch repeats preflight's checks of the model, right before it is changed.
 func MayPatch(pool fleet.Pool, allowRolling, excludeFromLatest, allowOwned bool) error {
 	if problems := prototype.ModelProblems(pool, allowRolling, excludeFromLatest, allowOwned); len(problems) > 0 {
 		return invalid("patch model", string(pool.ID), problems[0].WayOut, "%s", problems[0].What)
@@ -137,8 +138,8 @@ func MayPatch(pool fleet.Pool, allowRolling, excludeFromLatest, allowOwned bool)
 	return nil
 }
 
-// CustomData gives the customData with a SHA-256: the no-op of a baked model, or what is
-// kept in a Secret.
+// CustomData returns the customData that has this SHA-256: the no-op of a baked model, or
+// what was saved in a Secret.
 func CustomData(ctx context.Context, c cluster.Cluster, pool fleet.ResourceID, sha string) (fleet.Secret, error) {
 	if IsNoop(sha) {
 		return fleet.NewSecret(noop), nil

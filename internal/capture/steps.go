@@ -10,8 +10,8 @@ import (
 	"github.com/ortet/ortet/internal/workflow/journal"
 )
 
-// A start is what the planner found: why rows are skipped, and of which rows the effect
-// is there all the same. The zero start skips nothing.
+// A start is what the planner decided: the reason for each skipped row, and the skipped
+// rows whose effect exists and has to be undone. The zero start skips nothing.
 type start struct {
 	skip               map[string]string // by the row's id
 	taken              map[string]bool
@@ -28,9 +28,9 @@ const minute = time.Minute
 // onWorkbench are the rows that are undone and done again if the workbench is lost.
 var onWorkbench = []string{"protect-workbench", "hold-reboots", "work-disk", "attach", "generalize", "save"}
 
-// table gives a capture's rows. A row that is skipped has succeeded, whatever it waits
-// for: who must wait for two rows names both. Usual durations are those of kamino's published logs
-// and of the documentation.
+// table returns a capture's rows. A skipped row counts as succeeded at once, even if the
+// rows of its After have not: a row that has to wait for both names both. Usual durations
+// are those of kamino's published logs and of the documentation.
 func (c *capture) table(at start) workflow.Table {
 	s := c.get()
 	donor, version, bench := c.req.Node, s.Names.Version.Name(), first(at.workbench, s.Bench.Node)
@@ -96,7 +96,9 @@ func (c *capture) table(at start) workflow.Table {
 		},
 		{
 			ID: "hold-reboots", Title: "Block kured reboots", Deadline: 120 * minute, After: []string{"snapshot"}, Do: c.holdReboots,
-			Undo: &workflow.Undo{ID: "release-reboots", Title: "Unblock kured reboots", When: []string{"save"}, Needs: []string{"detach"}, Do: c.releaseReboots, Manual: func() string { return "kured's lock has a time to live of 3 hours, or remove it from its DaemonSet" }},
+			Undo: &workflow.Undo{ID: "release-reboots", Title: "Unblock kured reboots", When: []string{"save"}, Needs: []string{"detach"}, Do: c.releaseReboots, Manual: func() string {
+				return "kured's lock expires after 3 hours; to remove it now, delete the lock annotation of kured's DaemonSet"
+			}},
 		},
 		{
 			ID: "work-disk", Title: "Create a copy of the disk from the snapshot", Usual: 10 * time.Second, Deadline: 30 * minute, After: []string{"snapshot"}, Do: c.workDisk,
@@ -126,8 +128,8 @@ func (c *capture) table(at start) workflow.Table {
 			},
 		},
 		{
-			// The version waits for the donor: an image of one that does not come back must
-			// not be used.
+			// The version waits for the donor: if the donor does not boot again, no node may
+			// be made from its disk.
 			ID: "version", Title: "Build image version " + version, Usual: build, Deadline: buildFor,
 			After: []string{"definition", "generalized-snapshot", "start", "uncordon", "unprotect"}, Do: c.version,
 			Undo: &workflow.Undo{

@@ -15,11 +15,11 @@ import (
 	"github.com/ortet/ortet/internal/workflow"
 )
 
-// restorable decides what becomes of the original's extensions that the model lacks. It
-// gives those that can be written again, dependencies first, and for each of the others
-// why not. An extension of the same name stays as it is.
+// restorable returns writes for the original's extensions that the model lacks and that can
+// be restored, dependencies first, and a problem for each that is lost. An extension of the
+// same name in the model stays as it is.
 func restorable(ctx context.Context, vault cluster.Vault, original prototype.Original, pool fleet.Pool) (writes []fleet.WriteExtension, lost []fleet.Problem, err error) {
-	there := map[string]bool{} // by lower-case name, those to be written among them
+	there := map[string]bool{} // in the model or about to be written, by lower-case name
 	for _, e := range pool.Model.Extensions {
 		there[strings.ToLower(e.Name)] = true
 	}
@@ -57,7 +57,7 @@ func restorable(ctx context.Context, vault cluster.Vault, original prototype.Ori
 	return writes, lost, nil
 }
 
-// needs gives an extension that has to be in the model first and is not there.
+// needs returns an extension that w has to come after and that the model lacks.
 func needs(w fleet.WriteExtension, there map[string]bool) string {
 	for _, name := range w.Extension.After {
 		if !there[strings.ToLower(name)] {
@@ -94,12 +94,12 @@ func withSettings(ctx context.Context, vault cluster.Vault, pool fleet.ResourceI
 	return w, "", nil
 }
 
-// acceptsLost is the request's, or that of the command that resumes it.
+// acceptsLost reports whether the request or the command that resumes it accepts the loss.
 func (r *rollback) acceptsLost() bool {
 	return r.req.AcceptLostExtensions || r.asked.AcceptLostExtensions
 }
 
-// planExtensions decides on the row extensions.
+// planExtensions decides whether the row extensions runs, and adds the problems.
 func (r *rollback) planExtensions(ctx context.Context, d *decision, pool fleet.Pool) error {
 	s := r.get()
 	d.skip["extensions"] = "none to restore"
@@ -108,7 +108,7 @@ func (r *rollback) planExtensions(ctx context.Context, d *decision, pool fleet.P
 	}
 	writes, lost, err := restorable(ctx, r.Cluster, *s.Original, pool)
 	if err != nil {
-		d.problem("Unreadable", string(pool.ID), "the settings of extensions that are kept cannot be read: "+err.Error(), "let the Role name that Secret")
+		d.problem("Unreadable", string(pool.ID), "the saved settings of extensions cannot be read: "+err.Error(), "add that Secret to the resourceNames of the Role")
 		return nil //nolint:nilerr // it is a problem, beside others
 	}
 	if !r.acceptsLost() {

@@ -1,8 +1,9 @@
 // Package rollback points a pool's model at an earlier image version, or at what the
 // model was before its first capture.
 //
-// It is one workflow: model, extensions, tag. What a capture deleted from the model for
-// good is restored from what was saved; what cannot be restored is refused by name.
+// Its steps change the model, restore extensions, and tag versions. What a capture deleted
+// from the model is restored from Ortet's Secrets; if that is not possible, the rollback is
+// refused and names what is lost.
 package rollback
 
 import (
@@ -38,7 +39,7 @@ type Request struct {
 	AllowRolling bool   `json:"allowRolling,omitempty"` // as for a capture
 	AllowOwned   bool   `json:"allowOwned,omitempty"`
 	// AcceptLostExtensions goes on although extensions of the original model cannot be
-	// restored; the end is then workflow.ExitNeedsPerson.
+	// restored. The rollback then ends with workflow.ExitNeedsPerson.
 	AcceptLostExtensions bool `json:"acceptLostExtensions,omitempty"`
 }
 
@@ -62,12 +63,12 @@ type Service struct {
 	runs atomic.Int64
 }
 
-// New makes a Service. Config is a capture's; Others gives the workflow of one.
+// New makes a Service. Others of config returns the workflow that undoes an open capture.
 func New(config capture.Config) *Service {
 	return &Service{Config: capture.New(config).Config} // with its defaults
 }
 
-// Workflow gives what ends an open record of a rollback for a workflow of another kind.
+// Workflow returns the workflow with which a capture ends an open rollback.
 func (s *Service) Workflow() workflow.Workflow { return s.rollback(Request{}) }
 
 // A rollback is one call of Rollback or Plan, as a workflow.
@@ -79,7 +80,7 @@ type rollback struct {
 	mu     sync.Mutex
 	req    Request // of the record
 	name   string
-	pool   fleet.ResourceID // that is asked for
+	pool   fleet.ResourceID // of the request, or of its node
 	s      state
 	result Result
 	events map[string]time.Time // begin of what is under way
@@ -98,9 +99,9 @@ func (s *Service) rollback(q Request) *rollback {
 	return &rollback{Service: s, ScaleSet: capture.NewScaleSet(s.Config), asked: q, req: q, events: map[string]time.Time{}}
 }
 
-// Rollback points the model at what is asked for. An open record of the same request is
-// resumed; of another rollback it is ended, and of a capture undone first. Errors are as
-// those of capture.Service.Capture.
+// Rollback points the model at the version that q names. An open rollback with the same
+// request is resumed; another open rollback is ended first, and an open capture is undone
+// first. Errors are those of capture.Service.Capture.
 func (s *Service) Rollback(ctx context.Context, q Request) (Result, error) {
 	r := s.rollback(q)
 	r.result.Timing.Begin = s.Now()
@@ -139,7 +140,7 @@ func (r *rollback) run(ctx context.Context) error {
 // findPool gives the pool that the request names, or refuses the request.
 func (r *rollback) findPool(ctx context.Context) (fleet.ResourceID, error) {
 	no := func(on, what string) error {
-		return &workflow.Refused{Problems: []fleet.Problem{{Code: "NoPool", On: on, What: what, WayOut: "name a pool, or a node of one"}}}
+		return &workflow.Refused{Problems: []fleet.Problem{{Code: "NoPool", On: on, What: what, WayOut: "name a pool or one of its nodes"}}}
 	}
 	switch {
 	case r.asked.Pool != "":
@@ -166,7 +167,7 @@ func (r *rollback) findPool(ctx context.Context) (fleet.ResourceID, error) {
 	return r.pool, nil
 }
 
-// report books what the run reports, and passes it on.
+// report adds an event of the run to the result, and forwards it.
 func (r *rollback) report(e workflow.Event) {
 	r.mu.Lock()
 	switch e.Kind {
@@ -185,7 +186,7 @@ func (r *rollback) report(e workflow.Event) {
 	}
 }
 
-// note adds to the result outside of a step.
+// note adds notes that belong to no step to the result.
 func (r *rollback) note(notes ...string) {
 	r.mu.Lock()
 	defer r.mu.Unlock()

@@ -13,12 +13,12 @@ import (
 // maxTries is how often a Do begins a change whose operation ends without effect.
 const maxTries = 5
 
-// recheckIn is the pause before an effect is looked for a second time: a read soon after
-// a write may be old.
+// recheckIn is the pause before an effect is checked a second time: a read soon after a
+// write may be stale.
 const recheckIn = 5 * time.Second
 
-// settleIn is how long what Do asked for may still come to be although its answer was
-// lost: an undo does not believe earlier that it has nothing to undo.
+// settleIn is how long a change whose answer was lost may still take effect. Before that
+// an undo does not conclude that there is nothing to undo.
 const settleIn = time.Minute
 
 // A Pass is one call of an act.
@@ -38,32 +38,32 @@ func (p *Pass) set(change func(st *journal.Step)) {
 }
 
 // Save writes the record, with the workflow's state, and returns once the pool lock is
-// valid: what follows may change the world.
+// valid. After it the act may make its change.
 func (p *Pass) Save(ctx context.Context) error { return p.run.save(ctx) }
 
-// Before saves v, what was there before this step, ahead of its first change. Once it
-// was saved, it is read back into v instead.
+// Before saves v, the state that the step found, and is called ahead of its first change.
+// If an earlier pass has saved a value, Before reads that into v instead.
 func (p *Pass) Before(ctx context.Context, v any) error {
 	if there, err := p.Saved(v); there || err != nil {
 		return err
 	}
 	raw, err := json.Marshal(v)
 	if err != nil {
-		return fmt.Errorf("encode what was before step %s: %w", p.action.ID(), err)
+		return fmt.Errorf("encode the state found by step %s: %w", p.action.ID(), err)
 	}
 	p.set(func(st *journal.Step) { st.Before = raw })
 	return p.Save(ctx)
 }
 
-// Saved reads what Before saved into v, and reports whether it did: if not, Do had not
-// changed anything.
+// Saved reads into v what Before has saved. It reports false if nothing was saved: then
+// Do has changed nothing.
 func (p *Pass) Saved(v any) (bool, error) {
 	raw := p.step().Before
 	if raw == nil {
 		return false, nil
 	}
 	if err := json.Unmarshal(raw, v); err != nil {
-		return false, fmt.Errorf("decode what was before step %s: %w", p.action.ID(), err)
+		return false, fmt.Errorf("decode the state found by step %s: %w", p.action.ID(), err)
 	}
 	return true, nil
 }
@@ -71,7 +71,7 @@ func (p *Pass) Saved(v any) (bool, error) {
 // Since gives the time since the action began, also in an earlier process.
 func (p *Pass) Since() time.Duration { return p.run.Now().Sub(p.step().Begun) }
 
-// Note reports something that the user shall read at the end, too.
+// Note reports a message that is also part of the result at the end.
 func (p *Pass) Note(format string, args ...any) {
 	p.run.report(p.action, EventNote, fmt.Sprintf(format, args...), -1)
 }
@@ -81,9 +81,9 @@ func (p *Pass) Progress(percent int32, format string, args ...any) {
 	p.run.report(p.action, EventProgress, fmt.Sprintf(format, args...), percent)
 }
 
-// Ensure makes a change of the cloud true, in passes. An operation under way is polled.
-// If none is, is looks at the world; if it is not so, the change is saved, begun, and
-// its token saved. An operation's answer is not believed, good or bad: the world is.
+// Ensure makes a change in Azure, in passes. An operation in progress is polled. If none
+// is, the function is observes whether the change is in effect; if not, the change is
+// saved, begun, and its token saved. An operation's result alone proves nothing.
 func (p *Pass) Ensure(ctx context.Context, c fleet.Change, is func(context.Context) (bool, error)) (Wait, error) {
 	name := c.Verb() + " " + string(c.Target())
 	st := p.step()
@@ -94,7 +94,7 @@ func (p *Pass) Ensure(ctx context.Context, c fleet.Change, is func(context.Conte
 		case err == nil && !progress.Done:
 			return Wait{In: max(progress.Wait, firstPause), Percent: progress.Percent, Status: progress.Status}, nil
 		case err != nil && !progress.Done && !fleet.Is(err, fleet.KindNotFound) && !fleet.Is(err, fleet.KindInvalid):
-			return Wait{}, err // the question failed, the operation goes on
+			return Wait{}, err // the poll failed, the operation goes on
 		case st.Change == name:
 			ended = err
 		}
@@ -133,7 +133,7 @@ func (p *Pass) begin(ctx context.Context, c fleet.Change, is func(context.Contex
 	}
 	token, err := p.run.Cloud.Begin(ctx, c)
 	if err != nil {
-		// It may have begun all the same. Only what is not repeated is looked at now.
+		// The operation may have begun despite the error. A repeated pass observes that by itself.
 		if _, again := retry(err, p.action.Undo, true, 1, 0); !again {
 			if ok, lookErr := is(ctx); lookErr == nil && ok {
 				return Wait{}, nil
@@ -145,7 +145,7 @@ func (p *Pass) begin(ctx context.Context, c fleet.Change, is func(context.Contex
 		st.Token, st.Asked, st.Tries = string(token), time.Time{}, st.Tries+1
 	})
 	if token != "" {
-		// The token is saved although the pass may be canceled.
+		// The token is saved even if the pass is canceled.
 		return Wait{In: firstPause, Percent: -1, Status: c.Verb()}, p.Save(context.WithoutCancel(ctx))
 	}
 	if ok, err := is(ctx); ok || err != nil {
@@ -155,7 +155,7 @@ func (p *Pass) begin(ctx context.Context, c fleet.Change, is func(context.Contex
 	return Wait{In: recheckIn << min(p.step().Tries-1, 3), Percent: -1, Status: "waiting for the effect"}, nil
 }
 
-// final reports whether an operation ended for a reason that another try meets again.
+// final reports whether a repeated operation would end for the same reason.
 func final(err error) bool {
 	switch fleet.KindOf(err) {
 	case fleet.KindInvalid, fleet.KindDenied, fleet.KindUnsupported:
@@ -164,7 +164,7 @@ func final(err error) bool {
 	return false
 }
 
-// unchanged is the error of a change that was tried often enough.
+// unchanged is the error of a change that was begun maxTries times without effect.
 func unchanged(c fleet.Change, st journal.Step) error {
 	err := fmt.Errorf("operation reported success %d times, resource unchanged", st.Tries)
 	if st.Error != "" {

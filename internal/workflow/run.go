@@ -19,22 +19,21 @@ import (
 	"github.com/ortet/ortet/internal/workflow/journal"
 )
 
-// planDeadline bounds how long the lock is asked for before anything is done.
+// planDeadline limits how long a run that has changed nothing waits for lock and record.
 const planDeadline = 5 * time.Minute
 
-// A Workflow is what capture and rollback are to the runner. It is used from several
-// goroutines at once.
+// A Workflow is what the Runner runs: a capture or a rollback. Its methods are called from
+// several goroutines at once.
 type Workflow interface {
 	Kind() string
-	// Restore takes up the request and state of an open record, without observing. It
-	// gives the rows, and whether this workflow can resume the run; if not, the run is
-	// undone.
+	// Restore loads request and state from an open record, without observing. It returns
+	// the rows, and whether this workflow can resume the run; if not, the run is undone.
 	Restore(r journal.Record) (t Table, resumable bool, err error)
-	// Plan observes the world and gives the rows with what can be skipped, and all
-	// problems. r is the open record, or the last, which ended.
+	// Plan observes Azure and the cluster. It returns the rows, with those to skip, and
+	// all problems. r is the open record; if none is open, the last one, which is closed.
 	Plan(ctx context.Context, r journal.Record) (Plan, error)
-	// State is saved with the record. What must not outlive the run, such as a key, is
-	// left out once it is closed.
+	// State returns what is saved with the record. If the record is closed, it leaves out
+	// what must not outlive the run, such as a key.
 	State(closed bool) any
 }
 
@@ -54,7 +53,7 @@ type Runner struct {
 	Cloud    azure.Changer
 	Journal  journal.Store
 	Locks    cluster.Leases
-	LockFor  time.Duration // of the Lease, renewed three times in it
+	LockFor  time.Duration // duration of the Lease; a third of it passes between renewals
 	Holder   string        // unique for the process
 	Now      func() time.Time
 	Report   func(Event) // from several goroutines; it must not block
@@ -88,13 +87,13 @@ type run struct {
 	workflow Workflow
 	table    Table
 	lock     *lock
-	ctx      context.Context // ends when the lock is lost, not with the caller
+	ctx      context.Context // ends when the lock is lost, not when the caller's context does
 
 	saving   chan struct{} // full while a write is under way
 	mu       sync.Mutex
 	rec      journal.Record
-	changes  int // of rec
-	saved    int // the changes that are written
+	changes  int // number of updates of rec
+	saved    int // value of changes at the last write
 	inFlight map[string]bool
 	left     []string // of the plan
 	failed   string   // the step that ended the phase forward
@@ -109,8 +108,8 @@ func (r *Runner) newRun(ctx context.Context, pool fleet.ResourceID, holder strin
 	return x
 }
 
-// Run runs a workflow on a pool to its end. When ctx ends, it undoes what may not be
-// left. The error is *Refused, *Outcome, or that of a cluster that cannot be asked.
+// Run runs a workflow on a pool to its end. When ctx ends, it undoes what must not stay.
+// The error is *Refused, *Outcome, or the error of a cluster that does not answer.
 func (r *Runner) Run(ctx context.Context, pool fleet.ResourceID, w Workflow) error {
 	x := r.newRun(ctx, pool, fmt.Sprintf("%s/%d", r.Holder, r.runs.Add(1)), w)
 	defer x.lock.release()
@@ -120,7 +119,7 @@ func (r *Runner) Run(ctx context.Context, pool fleet.ResourceID, w Workflow) err
 	}
 	if err != nil {
 		refused := new(Refused)
-		// What the credentials lack is reported at once, with all other problems.
+		// Missing permissions are one problem of several: Plan reports all of them at once.
 		if plan, planErr := w.Plan(ctx, journal.Record{}); !errors.As(err, &refused) && planErr == nil && len(plan.Problems) > 0 {
 			return &Refused{plan.Problems}
 		}
@@ -140,7 +139,7 @@ func (r *Runner) Run(ctx context.Context, pool fleet.ResourceID, w Workflow) err
 	return x.outcome(ctx)
 }
 
-// load reads the record, and waits for an API server that is away.
+// load reads the record, and retries while the API server does not answer.
 func (x *run) load(ctx context.Context) (journal.Record, error) {
 	begun := x.Now()
 	for failures := 1; ; failures++ {
@@ -159,7 +158,7 @@ func (x *run) load(ctx context.Context) (journal.Record, error) {
 	}
 }
 
-// unbegun is the outcome of what failed before this run began a step.
+// unbegun returns the error of a run that failed before its first step.
 func (x *run) unbegun(ctx context.Context, err error) error {
 	if err != nil && (ctx.Err() != nil || x.ctx.Err() != nil || x.record().Open()) {
 		return &Outcome{Exit: ExitInterrupted, Step: "preflight", Err: err}
@@ -167,8 +166,8 @@ func (x *run) unbegun(ctx context.Context, err error) error {
 	return err
 }
 
-// recover undoes what the run before has left, so that the donor is back before
-// anything else, and reports whether that was all.
+// recover undoes what an earlier run left, so that the donor returns to service first.
+// If over, this run ends here.
 func (x *run) recover(ctx context.Context) (over bool, err error) {
 	w := x.workflow
 	if x.rec.Kind != w.Kind() {
@@ -238,8 +237,8 @@ func (x *run) plan(ctx context.Context) (nothing bool, err error) {
 	return false, nil
 }
 
-// walk carries out actions until none is open in any phase. When ctx ends, the phase
-// forward ends with it.
+// walk carries out actions until none may begin and none is in flight. When ctx ends, the
+// phase forward becomes suspend.
 func (x *run) walk(ctx context.Context) {
 	type end struct {
 		Action
@@ -293,7 +292,7 @@ func (x *run) walk(ctx context.Context) {
 	}
 }
 
-// finish books the end of an action, unless the lock was lost.
+// finish records the end of an action, unless the lock was lost.
 func (x *run) finish(a Action, err error) {
 	x.mu.Lock()
 	delete(x.inFlight, a.Step.ID)
@@ -307,7 +306,7 @@ func (x *run) finish(a Action, err error) {
 		if r.Phase != next.Phase {
 			x.failed, x.failure = a.ID(), err
 		} else if x.failed == "" && next.Phase == journal.Suspend && !a.Undo && errors.Is(err, context.Canceled) {
-			x.failed = a.ID() // where an interruption met it
+			x.failed = a.ID() // the step that was interrupted
 		}
 		return next
 	})
@@ -377,7 +376,7 @@ func (x *run) once(ctx context.Context, a Action) (Wait, error) {
 		status, wait.Percent = err.Error(), -1
 		p.set(func(st *journal.Step) {
 			st.Failures++
-			if !fleet.Is(err, fleet.KindStale) { // the operation's error before it says more
+			if !fleet.Is(err, fleet.KindStale) { // keep the operation's error, which explains more
 				st.Error = status
 			}
 		})

@@ -25,7 +25,7 @@ func (a Action) ID() string {
 }
 
 // Next gives the actions that may begin, in the table's order. inFlight names the rows
-// whose Do or Undo is at work in this process: such a row is offered neither. Nothing
+// whose Do or Undo runs in this process: such a row is offered neither. Nothing
 // offered and nothing in flight means that the phase is over.
 func Next(t Table, r journal.Record, inFlight map[string]bool) (open []Action) {
 	for _, s := range t {
@@ -67,7 +67,7 @@ func mayUndo(t Table, r journal.Record, s Step) bool {
 		})
 }
 
-// taken reports whether what Do takes may be there and its Undo has not failed.
+// taken reports whether the effect of Do may exist and its Undo has not failed.
 func taken(r journal.Record, s Step) bool {
 	switch r.Steps[s.ID].State {
 	case journal.Running, journal.Done, journal.Failed, journal.Undoing:
@@ -76,13 +76,13 @@ func taken(r journal.Record, s Step) bool {
 	return false
 }
 
-// kept reports whether an interruption leaves what the row took to the next run.
+// kept reports whether an interruption leaves the row's effect to the next run.
 func kept(r journal.Record, s Step) bool {
 	st := r.Steps[s.ID].State
 	return s.Undo != nil && s.Undo.Keep != "" && (st == journal.Done || st == s.Undo.Keep)
 }
 
-// succeeded reports it of a step or of an undo.
+// succeeded reports whether the step or undo id succeeded.
 func succeeded(t Table, r journal.Record, id string) bool {
 	o := t.owner(id)
 	if slices.Contains(r.Redo, o.ID) {
@@ -99,7 +99,7 @@ func succeeded(t Table, r journal.Record, id string) bool {
 	return false
 }
 
-// impossible reports whether the undo id failed, or needs a failed one.
+// impossible reports whether id is an undo that failed, or that needs an undo that failed.
 func impossible(t Table, r journal.Record, id string) bool {
 	o := t.owner(id)
 	if o.ID == id || o.Undo == nil {
@@ -109,7 +109,7 @@ func impossible(t Table, r journal.Record, id string) bool {
 		taken(r, o) && slices.ContainsFunc(o.Undo.Needs, func(id string) bool { return impossible(t, r, id) })
 }
 
-// Started gives the record at the begin of an action.
+// Started returns the record after an action has begun.
 func Started(r journal.Record, a Action) journal.Record {
 	state := journal.Running
 	if a.Undo {
@@ -119,12 +119,12 @@ func Started(r journal.Record, a Action) journal.Record {
 	if st.State == state {
 		return r
 	}
-	st.State, st.Begun, st.Due, st.Tries, st.Failures = state, time.Time{}, time.Time{}, 0, 0 // an undo waits for the operation that its Do began
+	st.State, st.Begun, st.Due, st.Tries, st.Failures = state, time.Time{}, time.Time{}, 0, 0 // the Token stays: an undo first waits for its Do's operation
 	return with(r, a.Step.ID, st)
 }
 
-// Ended gives the record after an action, which is in flight no more, and ends the
-// phase forward if that is called for. A Do that was canceled stays Running.
+// Ended returns the record after an action, which is no longer in flight. A failure ends
+// the phase forward if the run cannot go on; a Do that was canceled stays Running.
 func Ended(t Table, r journal.Record, a Action, err error, inFlight map[string]bool) journal.Record {
 	id, st := a.Step.ID, r.Steps[a.Step.ID]
 	redone := slices.Contains(r.Redo, id)
@@ -166,7 +166,7 @@ func redo(t Table, r journal.Record, inFlight map[string]bool) journal.Record {
 	return r
 }
 
-// GoBack ends the phase forward.
+// GoBack ends the phase forward and begins another one; in other phases it does nothing.
 func GoBack(r journal.Record, phase journal.Phase, why string) journal.Record {
 	if r.Phase == journal.Forward {
 		r.Phase, r.Why, r.Redo = phase, why, nil
@@ -174,8 +174,8 @@ func GoBack(r journal.Record, phase journal.Phase, why string) journal.Record {
 	return r
 }
 
-// Recover begins to undo what the process before has left: what failed to be undone is
-// tried again.
+// Recover prepares a record that an earlier process left open: its effects are undone, and
+// undos that failed are tried again.
 func Recover(r journal.Record, phase journal.Phase, why string) journal.Record {
 	for id, st := range r.Steps {
 		if st.State == journal.Left {
@@ -190,9 +190,9 @@ func Recover(r journal.Record, phase journal.Phase, why string) journal.Record {
 	return GoBack(r, phase, why)
 }
 
-// Resume begins the phase forward with the rows of a plan that was made from the world,
-// for a new record and for a suspended one. Of the rows before only what an
-// interruption kept counts: if the plan does not skip it, its Do looks at it again.
+// Resume begins the phase forward with the rows of a new plan, for a new record and for a
+// suspended one. Of the earlier rows only those that an interruption kept count: unless
+// the plan skips such a row, its Do runs again.
 func Resume(t Table, r journal.Record) journal.Record {
 	old := r.Steps
 	r.Steps = map[string]journal.Step{}
@@ -216,7 +216,7 @@ func Resume(t Table, r journal.Record) journal.Record {
 	return r
 }
 
-// Remaining gives the rows of which something may be there although the phase is over.
+// Remaining returns the rows whose effect may exist after the phase although it should not.
 func Remaining(t Table, r journal.Record) (rows []Step) {
 	for _, s := range t {
 		st := r.Steps[s.ID].State
@@ -229,7 +229,7 @@ func Remaining(t Table, r journal.Record) (rows []Step) {
 	return rows
 }
 
-// ToUndo gives the ids of the undos that are due if a run does not go on.
+// ToUndo returns the ids of the undos that would run if the run failed now.
 func ToUndo(t Table, r journal.Record) (ids []string) {
 	for _, s := range t {
 		if taken(r, s) || r.Steps[s.ID].State == journal.Left {
@@ -239,7 +239,7 @@ func ToUndo(t Table, r journal.Record) (ids []string) {
 	return ids
 }
 
-// with gives the record with another step; the old one is unchanged.
+// with returns a copy of the record in which step id is st.
 func with(r journal.Record, id string, st journal.Step) journal.Record {
 	r.Steps = maps.Clone(r.Steps)
 	if r.Steps == nil {

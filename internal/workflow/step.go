@@ -15,22 +15,22 @@ type Table []Step
 // A Step is one row.
 type Step struct {
 	ID, Title       string        // "drain", "Drain node X"
-	Usual, Deadline time.Duration // Deadline counts from the saved begin; 0 is DefaultDeadline
+	Usual, Deadline time.Duration // Deadline counts from the first start, also in an earlier process; 0: DefaultDeadline
 	Every           time.Duration // longest pause between two passes; 0: as the pass asks
 	After           []string      // steps or undos that must have succeeded
 	Skip            string        // why the plan does not need it; "" runs it
-	Taken           bool          // with Skip: what Do takes is there, so its Undo is due
-	Optional        bool          // a failure is a note
-	Commits         bool          // once it is done, a later failure needs a person
+	Taken           bool          // with Skip: the effect of Do exists, so its Undo runs
+	Optional        bool          // a failure does not end the run
+	Commits         bool          // once it is done, a later failure ends with ExitNeedsPerson
 	Do              Act
 	Undo            *Undo
 }
 
-// DefaultDeadline is that of a row without one.
+// DefaultDeadline applies to actions without a Deadline.
 const DefaultDeadline = 15 * time.Minute
 
-// An Undo returns what Do took: as soon as When says in the good case, at once after a
-// failure or an interruption.
+// An Undo reverts what Do did: in the good case once the steps of When succeeded, at once
+// after a failure or an interruption.
 type Undo struct {
 	ID, Title       string
 	Usual, Deadline time.Duration
@@ -38,7 +38,7 @@ type Undo struct {
 	When            []string      // good case: once these steps succeeded; empty: only after a failure
 	After           []string      // undos that must have ended first
 	Needs           []string      // undos that must have succeeded first
-	Keep            journal.State // Running or Done: from there on an interruption leaves it for the next run
+	Keep            journal.State // Running or Done: from this state on an interruption leaves the row to the next run
 	Do              Act
 	Manual          func() string // what a person does if it fails
 }
@@ -54,8 +54,8 @@ type Wait struct {
 	Status  string
 }
 
-// A Redo is the error of an act that lost what earlier steps took: the rows are undone
-// and done again, at most maxRedos times in a run.
+// A Redo is the error of an act that found the effect of earlier steps lost: these steps
+// are undone and done again, at most maxRedos times in a run.
 type Redo struct { //nolint:errname // an instruction to the scheduler
 	Steps []string
 	Err   error
@@ -65,16 +65,16 @@ const maxRedos = 3
 
 func (e *Redo) Error() string { return e.Err.Error() }
 
-// Unwrap gives the cause.
+// Unwrap returns the cause.
 func (e *Redo) Unwrap() error { return e.Err }
 
-// owner gives the row that has id as its own or its undo's, as Check has seen to.
+// owner returns the row of the step or undo id, which exists in a table that Check passed.
 func (t Table) owner(id string) Step {
 	return t[slices.IndexFunc(t, func(s Step) bool { return s.ID == id || s.Undo != nil && s.Undo.ID == id })]
 }
 
-// Check reports what is wrong with a table: unknown or repeated ids, cycles, a step or
-// an undo that can never run.
+// Check returns an error for unknown or repeated ids, cycles, and a step or an undo that
+// can never run.
 func (t Table) Check() error {
 	waits := map[string][]string{} // what each id waits for in the good case
 	undos := map[string]*Undo{}

@@ -49,15 +49,19 @@ type lack struct {
 
 // beginAsk notes how everything is before an ask.
 func (w *world) beginAsk() {
-	versions, image := w.versions(), w.modelNow().image
+	versions, image := w.versions(), low(w.modelNow().image)
+	toLatest := image == low(w.names.Definition)
 	for id, v := range versions {
 		own := *v
 		own.Tags = maps.Clone(v.Tags) // azsim changes them in place
 		versions[id] = &own
+		if profile := v.Properties.PublishingProfile; toLatest && id > image && (profile.ExcludeFromLatest == nil || !*profile.ExcludeFromLatest) {
+			image = id // the version that such a model uses
+		}
 	}
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	w.before, w.imageBefore = versions, low(image)
+	w.before, w.imageBefore = versions, image
 }
 
 // checkEnd compares a process's exit code with what Azure and the cluster show.

@@ -240,7 +240,7 @@ func (w *walk) play() string {
 func (w *walk) judge(left []workflow.Step) {
 	rest := maps.Clone(w.there)
 	for _, s := range w.table {
-		if s.Undo == nil || s.ID == "version" && w.version ||
+		if s.Undo == nil || s.ID == "version" && w.version || w.rec.Phase == journal.Forward && len(s.Undo.When) == 0 ||
 			w.rec.Phase == journal.Suspend && s.Undo.Keep != "" && w.rec.Steps[s.ID].State != journal.Undone ||
 			slices.ContainsFunc(left, func(l workflow.Step) bool { return l.ID == s.ID }) {
 			delete(rest, s.ID)
