@@ -348,9 +348,14 @@ func (c Config) Held(ctx context.Context, pool fleet.ResourceID) *fleet.Problem 
 
 // Unfinished says of an open record what becomes of it.
 func Unfinished(rec journal.Record, resumes bool) string {
-	what := "is ended first"
-	if resumes {
-		what = "is resumed"
+	on, what := "", "undone first"
+	if rec.Subject != "" {
+		on = " of " + rec.Subject
 	}
-	return fmt.Sprintf("%s %s of %s, begun %s, has not ended and %s", rec.Kind, rec.Name, first(rec.Subject, rec.Pool), rec.Begun.UTC().Format(time.RFC3339), what)
+	if resumes {
+		what = "resumed"
+	} else if rec.Kind != Kind {
+		what = "ended first"
+	}
+	return fmt.Sprintf("%s %s%s, begun %s, was interrupted: it is %s", rec.Kind, rec.Name, on, rec.Begun.UTC().Format(time.RFC3339), what)
 }

@@ -93,7 +93,8 @@ func (p *Pass) Ensure(ctx context.Context, c fleet.Change, is func(context.Conte
 		progress, err := p.run.Cloud.Poll(ctx, fleet.Token(st.Token))
 		switch {
 		case err == nil && !progress.Done:
-			return Wait{In: max(progress.Wait, firstPause), Percent: progress.Percent, Status: strings.TrimSuffix("Azure: "+c.Verb()+": "+progress.Status, ": ")}, nil
+			verb, _, _ := strings.Cut(st.Change, " /") // of this change or the one before
+			return Wait{In: max(progress.Wait, firstPause), Percent: progress.Percent, Status: strings.TrimSuffix("Azure: "+verb+": "+progress.Status, ": ")}, nil
 		case err != nil && !progress.Done && !fleet.Is(err, fleet.KindNotFound) && !fleet.Is(err, fleet.KindInvalid):
 			return Wait{}, err // the question failed, the operation goes on
 		case st.Change == name:
