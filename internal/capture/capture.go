@@ -159,6 +159,9 @@ func (s *Service) Capture(ctx context.Context, q Request) (Result, error) {
 	defer c.mu.Unlock()
 	c.result.Timing.End = s.Now()
 	c.fill()
+	if workflow.ExitCode(err) == workflow.ExitRefused {
+		c.result.Capture = "" // it was not begun
+	}
 	return c.result, err
 }
 
@@ -176,7 +179,11 @@ func (c *capture) run(ctx context.Context) error {
 	}
 	runner := &workflow.Runner{
 		Cloud: c.Cloud, Journal: c.Journal, Locks: c.Cluster, LockFor: c.LockFor, Now: c.Now, Log: c.Log,
-		Holder: fmt.Sprintf("%s/%d", c.Holder, c.runs.Add(1)), Workflow: c.Others, Report: c.report,
+		Holder: fmt.Sprintf("%s/%d", c.Holder, c.runs.Add(1)), Report: c.report,
+		Workflow: func(kind string) (workflow.Workflow, error) {
+			c.note("an interrupted %s of this pool was ended first", kind)
+			return c.Others(kind)
+		},
 	}
 	err = runner.Run(ctx, pool, c)
 	var refused *workflow.Refused
@@ -283,7 +290,7 @@ func (c *capture) released(ctx context.Context, node fleet.Node) {
 	case failure != "":
 		c.Cluster.Event(ctx, node, true, "CaptureFailed", "its disk was not captured; step "+failure)
 	default:
-		c.Cluster.Event(ctx, node, false, "CaptureGaveBack", "returned to service after its disk was captured ("+c.name+")")
+		c.Cluster.Event(ctx, node, false, "CaptureGaveBack", "returned to service ("+c.name+")")
 	}
 }
 

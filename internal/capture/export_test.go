@@ -2,6 +2,7 @@ package capture
 
 import (
 	"github.com/ortet/ortet/internal/prototype"
+	"github.com/ortet/ortet/internal/wire"
 	"github.com/ortet/ortet/internal/workflow"
 )
 
@@ -13,3 +14,8 @@ var OnWorkbench = onWorkbench
 
 // Planned gives the steps of a plan in which nothing is skipped.
 func Planned() []prototype.Step { return planned(Table(), nil) }
+
+// Unsaved gives what a capture that deletes extensions lists as lost.
+func Unsaved(original prototype.Original, toDelete []string, report wire.GeneralizeReport) []string {
+	return (&state{ToDelete: toDelete, Inherited: Inherited{Original: &original}}).unsaved(report)
+}

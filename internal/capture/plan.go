@@ -283,12 +283,12 @@ func (s *Service) Plan(ctx context.Context, q Request) (prototype.Plan, error) {
 	if at.fromDonor {
 		p.Notes = append(p.Notes, "the drain evicts the pods of "+q.Node+": where they fit on no other node, an autoscaler may add one, and remove it later; the model is changed once that has ended")
 	}
-	switch holding, locked, err := c.Cluster.Holding(ctx, string(pool)); {
-	case err == nil && locked && c.Now().Sub(holding.Renewed) < c.LockFor:
-		p.Problems = []fleet.Problem{{Code: "Held", On: string(pool), What: holding.Holder + " has the pool lock since " + holding.Since.UTC().Format(time.RFC3339), WayOut: "wait until it has ended"}}
+	switch held := c.Held(ctx, pool); {
+	case held != nil:
+		p.Problems = []fleet.Problem{*held}
 	case rec.Open():
-		p.Resumes, p.NothingToDo = true, false
-		p.Notes = append(p.Notes, resumption(rec, q.Node))
+		p.Resumes, p.NothingToDo = rec.Kind == Kind && rec.Subject == q.Node && rec.Phase != journal.Undo, false
+		p.Notes = append(p.Notes, Unfinished(rec, p.Resumes))
 	case at.fromDonor && !slices.ContainsFunc(p.Problems, func(x fleet.Problem) bool {
 		return x.Code != "PodNotEvictable" && x.Code != "BudgetAllowsNoEviction"
 	}):
@@ -334,15 +334,28 @@ func planned(t workflow.Table, irreversible map[string][]string) (steps []protot
 	return steps
 }
 
-func resumption(rec journal.Record, node string) string {
-	return Unfinished(rec, rec.Kind == Kind && rec.Subject == node && rec.Phase != journal.Undo)
+// Held gives the problem that another process has a pool's lock, nil if none has.
+func (c Config) Held(ctx context.Context, pool fleet.ResourceID) *fleet.Problem {
+	holding, locked, err := c.Cluster.Holding(ctx, string(pool))
+	if err != nil || !locked || c.Now().Sub(holding.Renewed) >= c.LockFor {
+		return nil
+	}
+	return &fleet.Problem{
+		Code: "Held", On: string(pool), What: holding.Holder + " has the pool lock since " + holding.Since.UTC().Format(time.RFC3339),
+		WayOut: "wait until it has ended, or if it died, until its Lease expires; ortet status shows its progress",
+	}
 }
 
 // Unfinished says of an open record what becomes of it.
 func Unfinished(rec journal.Record, resumes bool) string {
-	what := "is undone first"
-	if resumes {
-		what = "is finished first"
+	on, what := "", "undone first"
+	if rec.Subject != "" {
+		on = " of " + rec.Subject
 	}
-	return fmt.Sprintf("%s %s of %s, begun %s, has not ended and %s", rec.Kind, rec.Name, first(rec.Subject, rec.Pool), rec.Begun.UTC().Format(time.RFC3339), what)
+	if resumes {
+		what = "resumed"
+	} else if rec.Kind != Kind {
+		what = "ended first"
+	}
+	return fmt.Sprintf("%s %s%s, begun %s, was interrupted: it is %s", rec.Kind, rec.Name, on, rec.Begun.UTC().Format(time.RFC3339), what)
 }

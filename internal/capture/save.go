@@ -108,7 +108,7 @@ func (c *capture) save(ctx context.Context, p *workflow.Pass) (workflow.Wait, er
 		custom = noopSHA
 	}
 	c.set(func(s *state) {
-		s.Saved, s.CustomData, s.Unsaved = true, custom, report.Unsaved
+		s.Saved, s.CustomData, s.Unsaved = true, custom, s.unsaved(*report)
 		s.keepScan(*report)
 		if s.LearnsOriginal {
 			o := learn(*s.Original, *report)
@@ -119,6 +119,22 @@ func (c *capture) save(ctx context.Context, p *workflow.Pass) (workflow.Wait, er
 		}
 	})
 	return done, p.Save(ctx)
+}
+
+// unsaved names what is not saved: what the pod could not save, and the protected settings
+// of extensions that are to be deleted and of which the disk has nothing.
+func (s *state) unsaved(report wire.GeneralizeReport) []string {
+	all := slices.Clone(report.Unsaved)
+	if s.Original == nil {
+		return all
+	}
+	for _, e := range learn(*s.Original, report).Extensions {
+		named := slices.ContainsFunc(all, func(text string) bool { return strings.Contains(text, e.Handler()) })
+		if e.HasProtectedSettings && e.ProtectedSHA256 == "" && slices.Contains(s.ToDelete, e.Name) && !named {
+			all = append(all, "protected settings of extension "+e.Name+": the donor's disk has none of them")
+		}
+	}
+	return all
 }
 
 // neededItems are the hashes of what the Vault must not drop to make room.

@@ -63,8 +63,12 @@ type RunStatus struct {
 	Begun time.Time `json:"begun"`
 	// Steps that were attempted, by id, in no order that matters.
 	Steps []string `json:"steps,omitempty"`
-	// Undo is what is still to be put back.
+	// Running are the steps that were under way when the journal was last written.
+	Running []string `json:"running,omitempty"`
+	// Undo is what is still to be undone unless the run is resumed, Why the reason if it
+	// was begun.
 	Undo []string `json:"undo,omitempty"`
+	Why  string   `json:"why,omitempty"`
 	// Ended is nil where it runs or can be resumed.
 	Ended *Ending `json:"ended,omitempty"`
 }
@@ -169,7 +173,11 @@ func (s *Service) captureStatus(rec journal.Record) *RunStatus {
 		if step.State != journal.Pending && step.State != journal.Skipped {
 			c.Steps = append(c.Steps, id)
 		}
+		if rec.Open() && step.State == journal.Running {
+			c.Running = append(c.Running, id)
+		}
 	}
+	slices.Sort(c.Running)
 	slices.Sort(c.Steps)
 	if rec.Open() {
 		if w := s.capture(Request{}); rec.Kind == Kind {
@@ -177,9 +185,7 @@ func (s *Service) captureStatus(rec journal.Record) *RunStatus {
 				c.Undo = workflow.ToUndo(table, rec)
 			}
 		}
-		if rec.Why != "" && len(c.Undo) > 0 {
-			c.Undo = append(c.Undo, "because "+rec.Why)
-		}
+		c.Why = rec.Why
 	}
 	return c
 }

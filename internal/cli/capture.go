@@ -152,8 +152,8 @@ func (f *captureFlags) run(cmd *cobra.Command, o *options, node string) error {
 		return o.printPlan(p)
 	}
 	stop := o.explainInterrupt(ctx, show)
-	defer stop()
 	result, err := s.Capture(ctx, f.request)
+	stop()
 	show.Close()
 	if err != nil {
 		return o.printFailure(result, result.Notes, err)

@@ -69,6 +69,12 @@ func Run(ctx context.Context, args []string, process Process) int {
 	if errors.As(err, &exit) {
 		return int(exit)
 	}
+	// A capture or rollback may fail before it has a result.
+	name := command.Name()
+	if f := command.Flag("output"); (name == "capture" || name == "rollback") && f.Value.String() != "table" && !out.begun {
+		o := &options{process: process, output: f.Value.String()}
+		err = o.printFailure(nil, nil, err)
+	}
 	writeError(process.Err, err)
 	return workflow.ExitCode(err)
 }
@@ -76,12 +82,14 @@ func Run(ctx context.Context, args []string, process Process) int {
 // A resultWriter is where results go. It keeps the first failure to write one, which
 // tables do not report.
 type resultWriter struct {
-	to  io.Writer
-	err error
+	to    io.Writer
+	begun bool // something was written
+	err   error
 }
 
 func (o *resultWriter) Write(p []byte) (int, error) {
 	n, err := o.to.Write(p)
+	o.begun = true
 	if o.err == nil {
 		o.err = err
 	}

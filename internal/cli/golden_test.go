@@ -85,7 +85,7 @@ func TestShown(t *testing.T) {
 	resumed.Steps[6].Irreversible = []string{"the model's customData cannot be read back: it is kept in Ortet's Secrets where the donor's disk still has it, else it is lost"}
 	resumed.Steps[7] = prototype.Step{ID: "extensions", Title: "Delete extensions from the model: vmssCSE", Usual: 30 * time.Second,
 		Irreversible: []string{"extension vmssCSE (CustomScript): its protected settings cannot be read back; they are kept where the donor's certificate decrypts them, else they are lost"}}
-	resumed.Notes = []string{"capture " + captureName + " of " + donor + ", begun 2026-11-21T12:00:00Z, has not ended and is finished first", "node " + donor + " is cordoned, and stays so"}
+	resumed.Notes = []string{"capture " + captureName + " of " + donor + ", begun 2026-11-21T12:00:00Z, was interrupted: it is resumed", "node " + donor + " is cordoned, and stays so"}
 
 	newest := version("2026.11.21", donor, noon.Add(-3*time.Hour), nil)
 	newest.InModel, newest.Instances = true, 1
@@ -111,7 +111,7 @@ func TestShown(t *testing.T) {
 	kamino.Instances = []capture.InstanceStatus{{InstanceID: "0", HostName: donor, Power: fleet.PowerRunning, Image: somePool + "/../galleries/other/images/linux/versions/1.2.3"}}
 	underway := fresh
 	underway.Problem = "GET versions: 403 AuthorizationFailed"
-	underway.Capture = &capture.RunStatus{Name: captureName, Kind: capture.Kind, Donor: donor, Begun: noon, Undo: []string{"cordon", "stop", "protection"}}
+	underway.Capture = &capture.RunStatus{Name: captureName, Kind: capture.Kind, Donor: donor, Begun: noon, Running: []string{"drain"}, Undo: []string{"cordon", "stop", "protection"}, Why: "interrupt signal received"}
 
 	for name, show := range map[string]func(io.Writer){
 		"plan-first":   func(w io.Writer) { writePlan(w, thePlan()) },

@@ -2,6 +2,7 @@ package cli
 
 import (
 	"context"
+	"time"
 )
 
 // explainInterrupt tells the person who pressed Ctrl-C why it does not end at
@@ -14,6 +15,11 @@ func (o *options) explainInterrupt(ctx context.Context, show *progress) (stop fu
 		case <-ctx.Done():
 			if o.process.Restore != nil {
 				o.process.Restore()
+			}
+			select {
+			case <-ended: // the donor was not out of service
+				return
+			case <-time.After(frameEvery):
 			}
 			show.Say("Interrupted. If the node is out of service, it returns to service first; this\n" +
 				"takes as long as its start. Press Ctrl-C again to exit at once; then run the\n" +

@@ -42,6 +42,10 @@ func (o *options) printPlan(p prototype.Plan) error {
 	return nil
 }
 
+// maxIDWidth is the width of the ids' column in a plan: the titles beside it, such as the
+// name of an image definition, need the rest of the line. Longer ids pass it.
+const maxIDWidth = 20
+
 func writePlan(w io.Writer, p prototype.Plan) {
 	if len(p.Problems) > 0 {
 		return // the error lists them
@@ -65,8 +69,9 @@ func writePlan(w io.Writer, p prototype.Plan) {
 	fmt.Fprintln(w)
 	id := 0
 	for _, s := range p.Steps {
-		id = max(id, len(s.ID))
+		id = max(id, min(len(s.ID), maxIDWidth))
 	}
+	hang := strings.Repeat(" ", id+len("123  1234567  "))
 	for i, s := range p.Steps {
 		usual := ""
 		if s.Usual > 0 {
@@ -77,7 +82,7 @@ func writePlan(w io.Writer, p prototype.Plan) {
 			usual, title = "skip", title+": "+s.Skip
 		}
 		left := fmt.Sprintf("%3d %-*s %7s  ", i+1, id, s.ID, usual)
-		paragraph(w, resultWidth, left, strings.Repeat(" ", len(left)), title)
+		paragraph(w, resultWidth, left, hang, title)
 	}
 	if all := p.Irreversible(); len(all) > 0 {
 		fmt.Fprintln(w)

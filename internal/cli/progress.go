@@ -1,6 +1,7 @@
 package cli
 
 import (
+	"errors"
 	"fmt"
 	"io"
 	"os"
@@ -126,7 +127,13 @@ const preflight = "preflight"
 func (p *progress) Preflight() (ended func(error)) {
 	p.Report(workflow.Event{At: time.Now(), Kind: workflow.EventBegun, Step: preflight, Title: "Acquire the pool lock, and run preflight checks", Percent: -1})
 	return func(err error) {
-		if err != nil {
+		out := new(workflow.Outcome)
+		switch {
+		case workflow.ExitCode(err) == workflow.ExitRefused:
+			p.endPreflight(time.Now(), workflow.EventFailed, "refused")
+		case errors.As(err, &out) && stopped(out.Err):
+			p.endPreflight(time.Now(), workflow.EventFailed, "interrupted")
+		case err != nil && (!errors.As(err, &out) || out.Step != ""): // else all steps were done before
 			p.endPreflight(time.Now(), workflow.EventFailed, err.Error())
 		}
 		p.endPreflight(time.Now(), workflow.EventDone, "")
@@ -163,12 +170,13 @@ func (p *progress) Report(e workflow.Event) {
 		if e.Message == "" {
 			e.Message = step.event.Message
 		}
+		e.Title, e.Elapsed = first(e.Title, step.event.Title), max(e.Elapsed, e.At.Sub(step.since))
 		step.event = e
 		if p.live {
 			p.redraw("")
 			return
 		}
-		if e.Kind == workflow.EventBegun || (fresh && e.At.Sub(step.printed) >= time.Second) || e.At.Sub(step.printed) >= plainEvery {
+		if e.Kind == workflow.EventBegun || fresh && (e.Step == preflight || e.At.Sub(step.printed) >= time.Second) || e.At.Sub(step.printed) >= plainEvery {
 			step.printed = e.At
 			fmt.Fprintln(p.out, plainLine(e))
 		}

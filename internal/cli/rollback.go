@@ -34,7 +34,10 @@ on the same day does not use it again.`,
 		Args: oneArgument("a node of the pool, or the scale set's ARM id"),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			if strings.HasPrefix(args[0], "/") {
-				request.Pool = fleet.ResourceID(args[0])
+				if err := checkPool(args[0]); err != nil {
+					return err
+				}
+				request.Pool = fleet.ResourceID(strings.TrimRight(args[0], "/"))
 			} else {
 				request.Node = args[0]
 			}

@@ -30,7 +30,7 @@ Without an argument it shows all pools that the cluster's nodes belong to.`,
 		RunE: func(cmd *cobra.Command, args []string) error {
 			var pools []fleet.ResourceID
 			for _, a := range args {
-				if !strings.HasPrefix(a, "/subscriptions/") {
+				if !strings.HasPrefix(a, "/subscriptions/") || checkPool(a) != nil {
 					return usagef("%q is not the ARM id of a scale set (/subscriptions/…)", a)
 				}
 				pools = append(pools, fleet.ResourceID(a))
@@ -157,6 +157,9 @@ func writeLast(w io.Writer, c *capture.RunStatus) {
 	what += ", begun " + c.Begun.UTC().Format("2006-01-02 15:04:05") + ", "
 	switch {
 	case c.Ended == nil:
+		if len(c.Running) > 0 {
+			what += "at step " + strings.Join(c.Running, ", ") + ", "
+		}
 		what += "runs or can be resumed"
 	case c.Ended.Exit == 0:
 		what = "last: " + what + "took " + duration(c.Ended.At.Sub(c.Begun))
@@ -165,7 +168,11 @@ func writeLast(w io.Writer, c *capture.RunStatus) {
 	}
 	paragraph(w, resultWidth, "  ", "    ", what)
 	if len(c.Undo) > 0 && (c.Ended == nil || c.Ended.Exit != 0) {
-		paragraph(w, resultWidth, "  ", "    ", "still to undo: "+strings.Join(c.Undo, ", "))
+		text := "still to undo, unless it is resumed: " + strings.Join(c.Undo, ", ")
+		if c.Why != "" {
+			text += " (" + c.Why + ")"
+		}
+		paragraph(w, resultWidth, "  ", "    ", text)
 	}
 }
 

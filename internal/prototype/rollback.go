@@ -147,6 +147,9 @@ func ReturnTo(versions []fleet.ImageVersion, pool fleet.Pool, original *Original
 			if len(versions) == 0 && original == nil {
 				return refuse("NoPrevious", "nothing was captured of this pool yet: there is nothing to go back to", "ortet capture NODE makes its first version")
 			}
+			if there {
+				return refuse("NoPrevious", "the model is as it was before the first capture: there is nothing to go back to", "see ortet status for the versions, and name one by --to")
+			}
 			return refuse("NoPrevious", "no earlier version is kept, and nothing is recorded of before the first capture", "see ortet status for the versions, and name one by --to")
 		}
 		return refuse("NoVersion", "version "+to+" does not exist", "see ortet status for the versions")

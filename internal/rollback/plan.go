@@ -191,13 +191,16 @@ func (s *Service) Plan(ctx context.Context, q Request) (prototype.Plan, error) {
 	}
 	d, err := r.decide(ctx, decided)
 	p.Problems, p.Pool = d.problems, r.get().Pool
+	if held := r.Held(ctx, pool); held != nil {
+		p.Problems, p.Notes = []fleet.Problem{*held}, nil
+	}
 	if err == nil && len(p.Problems) == 0 {
 		err = recErr
 	}
 	if err != nil || len(p.Problems) > 0 {
 		return p, err
 	}
-	p.Version, p.Notes = r.get().To, append(d.notes, p.Notes...)
+	p.Version, p.Notes = r.get().To, slices.Concat(d.notes, r.lost, p.Notes)
 	table := r.table(d.skip)
 	for _, row := range table {
 		p.Steps = append(p.Steps, prototype.Step{ID: row.ID, Title: row.Title, After: row.After, Usual: row.Usual, Deadline: row.Deadline, Skip: row.Skip})

@@ -25,6 +25,7 @@ type fake struct {
 	notAllowed                             []cluster.Access
 	state                                  string // of the first version
 	customData                             string // that it needs
+	locked                                 bool
 }
 
 type clusterOf struct {
@@ -73,6 +74,10 @@ func (c clusterOf) Kept(context.Context, fleet.ResourceID, string, string) (clus
 	return cluster.Kept{}, c.f.keptErr
 }
 
+func (c clusterOf) Holding(context.Context, string) (cluster.Holding, bool, error) {
+	return cluster.Holding{Holder: "b/1", Renewed: time.Now()}, c.f.locked, nil
+}
+
 type noRecords struct{ journal.Store }
 
 func (noRecords) Load(context.Context, string) (journal.Record, error) {
@@ -103,6 +108,7 @@ func TestPlan(t *testing.T) {
 		"no such version":           {q: rollback.Request{Pool: pool, To: "2025.01.01"}, want: []string{"NoVersion"}},
 		"version that is not ready": {f: fake{state: prototype.Creating}, q: rollback.Request{Pool: pool, To: "2026.01.01"}, want: []string{"VersionNotReady"}},
 		"original, never recorded":  {q: rollback.Request{Pool: pool, To: rollback.Original}, want: []string{"NoOriginal"}},
+		"another process at work":   {f: fake{locked: true}, q: byPool, want: []string{"Held"}},
 		"no earlier version usable": {f: fake{state: prototype.Failed}, q: byPool, want: []string{"NoPrevious"}},
 	} {
 		t.Run(name, func(t *testing.T) {

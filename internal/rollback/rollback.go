@@ -132,7 +132,11 @@ func (r *rollback) run(ctx context.Context) error {
 	r.result.Pool = pool
 	runner := &workflow.Runner{
 		Cloud: r.Cloud, Journal: r.Journal, Locks: r.Cluster, LockFor: r.LockFor, Now: r.Now, Log: r.Log,
-		Holder: fmt.Sprintf("%s/rollback-%d", r.Holder, r.runs.Add(1)), Workflow: r.Others, Report: r.report,
+		Holder: fmt.Sprintf("%s/rollback-%d", r.Holder, r.runs.Add(1)), Report: r.report,
+		Workflow: func(kind string) (workflow.Workflow, error) {
+			r.note("an interrupted " + kind + " of this pool was ended first")
+			return r.Others(kind)
+		},
 	}
 	return runner.Run(ctx, pool, r)
 }

@@ -15,11 +15,21 @@ import (
 func (r *rollback) table(skip map[string]string) workflow.Table {
 	s := r.get()
 	_, name := s.target()
+	restore, tag, untag := "Restore extensions of the model", "Tag the replaced version as rolled back", "Remove the version's rolled-back tag"
+	if len(s.ToRestore) > 0 {
+		restore += ": " + strings.Join(s.ToRestore, ", ")
+	}
+	if s.TagFrom != "" {
+		tag = "Tag version " + s.TagFrom.Name() + " as rolled back"
+	}
+	if s.To != "" {
+		untag = "Remove the rolled-back tag of version " + s.To.Name()
+	}
 	t := workflow.Table{
 		{ID: "model", Title: "Point " + s.Pool.Name() + "'s model at " + name, Usual: 30 * time.Second, Deadline: time.Hour, Commits: true, Do: r.model},
-		{ID: "extensions", Title: "Restore extensions of the model: " + strings.Join(s.ToRestore, ", "), Usual: time.Duration(len(s.ToRestore)) * 30 * time.Second, Deadline: time.Hour, After: []string{"model"}, Commits: true, Do: r.extensions},
-		{ID: "tag", Title: "Tag version " + s.TagFrom.Name() + " as rolled back", Usual: 10 * time.Second, Deadline: time.Hour, After: []string{"model"}, Do: r.tag(s.TagFrom, true)},
-		{ID: "untag", Title: "Remove the rolled-back tag of version " + s.To.Name(), Usual: 10 * time.Second, Deadline: time.Hour, After: []string{"model", "tag"}, Do: r.tag(s.To, false)},
+		{ID: "extensions", Title: restore, Usual: time.Duration(len(s.ToRestore)) * 30 * time.Second, Deadline: time.Hour, After: []string{"model"}, Commits: true, Do: r.extensions},
+		{ID: "tag", Title: tag, Usual: 10 * time.Second, Deadline: time.Hour, After: []string{"model"}, Do: r.tag(s.TagFrom, true)},
+		{ID: "untag", Title: untag, Usual: 10 * time.Second, Deadline: time.Hour, After: []string{"model", "tag"}, Do: r.tag(s.To, false)},
 	}
 	for i := range t {
 		t[i].Skip = skip[t[i].ID]

@@ -30,6 +30,7 @@ type lock struct {
 	now          func() time.Time
 	log          *slog.Logger
 	back         func(away time.Duration) // the lock had lapsed and is valid again
+	waits        func(holder string)      // for another process to renew or lose the lock
 
 	mu      sync.Mutex
 	expires time.Time
@@ -77,6 +78,7 @@ func (l *lock) acquire(ctx context.Context) error {
 		switch busy := fleet.Is(err, fleet.KindHeld); {
 		case busy && first.Holder != holding.Holder:
 			first, pause = holding, time.Second
+			l.waits(holding.Holder)
 		case busy && holding.Renewed.After(first.Renewed):
 			return &Refused{[]fleet.Problem{{
 				Code: "Held", On: l.name, What: holding.Holder + " has the pool lock since " + holding.Since.UTC().Format(time.RFC3339),

@@ -4,6 +4,7 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
+	"strings"
 	"time"
 
 	"github.com/ortet/ortet/internal/fleet"
@@ -92,7 +93,8 @@ func (p *Pass) Ensure(ctx context.Context, c fleet.Change, is func(context.Conte
 		progress, err := p.run.Cloud.Poll(ctx, fleet.Token(st.Token))
 		switch {
 		case err == nil && !progress.Done:
-			return Wait{In: max(progress.Wait, firstPause), Percent: progress.Percent, Status: progress.Status}, nil
+			verb, _, _ := strings.Cut(st.Change, " /") // of this change or the one before
+			return Wait{In: max(progress.Wait, firstPause), Percent: progress.Percent, Status: strings.TrimSuffix("Azure: "+verb+": "+progress.Status, ": ")}, nil
 		case err != nil && !progress.Done && !fleet.Is(err, fleet.KindNotFound) && !fleet.Is(err, fleet.KindInvalid):
 			return Wait{}, err // the poll failed, the operation goes on
 		case st.Change == name:
@@ -146,7 +148,7 @@ func (p *Pass) begin(ctx context.Context, c fleet.Change, is func(context.Contex
 	})
 	if token != "" {
 		// The token is saved even if the pass is canceled.
-		return Wait{In: firstPause, Percent: -1, Status: c.Verb()}, p.Save(context.WithoutCancel(ctx))
+		return Wait{In: firstPause, Percent: -1, Status: "Azure: " + c.Verb()}, p.Save(context.WithoutCancel(ctx))
 	}
 	if ok, err := is(ctx); ok || err != nil {
 		return Wait{}, err

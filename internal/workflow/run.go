@@ -102,7 +102,7 @@ type run struct {
 
 func (r *Runner) newRun(ctx context.Context, pool fleet.ResourceID, holder string, w Workflow) *run {
 	x := &run{Runner: r, workflow: w, saving: make(chan struct{}, 1), inFlight: map[string]bool{}}
-	x.lock = &lock{leases: r.Locks, name: strings.ToLower(string(pool)), holder: holder, ttl: r.LockFor, now: r.Now, log: r.Log, back: x.extend}
+	x.lock = &lock{leases: r.Locks, name: strings.ToLower(string(pool)), holder: holder, ttl: r.LockFor, now: r.Now, log: r.Log, back: x.extend, waits: x.waits}
 	x.lock.lost, x.lock.lose = context.WithCancelCause(context.WithoutCancel(ctx))
 	x.ctx = x.lock.lost
 	return x
@@ -137,6 +137,11 @@ func (r *Runner) Run(ctx context.Context, pool fleet.ResourceID, w Workflow) err
 	}
 	x.walk(ctx)
 	return x.outcome(ctx)
+}
+
+// waits reports that another process has the lock, or died with it.
+func (x *run) waits(holder string) {
+	x.report(Action{Step: Step{ID: "preflight"}}, EventProgress, "waiting for the pool lock of "+holder, -1)
 }
 
 // load reads the record, and retries while the API server does not answer.

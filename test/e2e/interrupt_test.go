@@ -3,7 +3,6 @@
 package e2e
 
 import (
-	"errors"
 	"os"
 	"slices"
 	"strings"
@@ -18,7 +17,7 @@ func interrupted(t *testing.T, w *world) {
 	p := w.pool(t, "ctrlc", 2)
 	donor, bench := p.nodes[0], p.nodes[1]
 	before := p.node(t, donor)
-	args := baked("capture", donor, "--workbench="+bench)
+	args := baked("capture", donor, "--workbench="+bench, "--lease-duration=5s") // renewed every 1.7 s
 	p.ortet(t, on("stop", "started", os.Interrupt), args...).exits(t, exitInterrupted).
 		says(t, "Interrupted", "is in service as it was found", "run the same command to resume")
 	p.whole(t, donor, before)
@@ -37,18 +36,14 @@ func interrupted(t *testing.T, w *world) {
 		o.exits(t, exitInterrupted) // the second came late, on a machine with much to do
 	}
 
-	// While a capture runs, another says who holds the pool.
+	// While a capture runs, another says who has the pool.
 	var other outcome
-	first, err := p.try(t.Context(), func(process *os.Process) func(line) os.Signal {
+	first, err := p.try(t.Context(), func(*os.Process) func(line) os.Signal {
 		return func(l line) os.Signal {
 			if other.args == nil && l.step == "preflight" && l.state == "done" {
-				// It stands still, so that it does not end before the other asks.
-				stopped := process.Signal(syscall.SIGSTOP)
 				var err error
 				other, err = p.try(t.Context(), func(*os.Process) func(line) os.Signal { return nil }, append(args, p.access()...)...)
-				if err := errors.Join(stopped, err, process.Signal(syscall.SIGCONT)); err != nil {
-					t.Error(err)
-				}
+				must(t, err)
 			}
 			return nil
 		}
