@@ -203,6 +203,19 @@ func (w *world) workbench() (c *computer) {
 	return nil
 }
 
+func (w *world) lifeOf(c *computer) int {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	return c.life
+}
+
+// isReady reports whether a computer's node is Ready since its last boot.
+func (w *world) isReady(c *computer) bool {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	return c.running && c.ready == c.life
+}
+
 // isOn reports whether a computer runs since its boot of that life; 0 is any.
 func (w *world) isOn(c *computer, life int) bool {
 	w.mu.Lock()

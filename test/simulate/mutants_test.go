@@ -117,7 +117,7 @@ func TestMutants(t *testing.T) {
 				}
 			}
 			name := regexp.QuoteMeta(strings.ReplaceAll(m.story, " ", "_"))
-			cmd := exec.CommandContext(t.Context(), "go", "test", "-overlay", overlay, "-vet=off", "-count=1", "-timeout=2m", "-run", "^TestStories$/^"+name+"$", ".", "-args", "-program", "capture")
+			cmd := exec.CommandContext(t.Context(), "go", "test", "-overlay", overlay, "-vet=off", "-count=1", "-timeout=2m", "-run", "^TestStories$/^"+name+"$", ".")
 			out, err := cmd.CombinedOutput()
 			if err == nil || !strings.Contains(string(out), "invariant "+m.invariant+": ") {
 				t.Errorf("story %q does not break invariant %s: %v\n%s", m.story, m.invariant, err, out)

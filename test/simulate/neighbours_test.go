@@ -110,9 +110,7 @@ func (w *world) neighbour(e Event, p *process) bool {
 			break // two of them go back twice
 		}
 		if rival, err := w.start(ask); err == nil {
-			w.mu.Lock()
-			w.rivals = append(w.rivals, rival)
-			w.mu.Unlock()
+			w.locked(func() { w.rivals = append(w.rivals, rival) })
 		}
 	case "model changed by others":
 		w.changeModel()
@@ -145,12 +143,7 @@ func (w *world) changeNode(what, name string, c *computer) {
 	id := fleet.ResourceID(c.ResourceID)
 	switch what {
 	case "instance deleted":
-		if w.request(http.MethodPost, w.pool+"/delete", computeAPI, object{"instanceIds": []string{id.Name()}}) == nil {
-			w.touch("capacity")
-			w.mu.Lock()
-			w.capacity--
-			w.mu.Unlock()
-		}
+		w.deleteInstances(id.Name())
 	case "instance started":
 		_ = w.request(http.MethodPost, id+"/start", computeAPI, nil)
 	case "instance stopped":
@@ -166,9 +159,7 @@ func (w *world) changeNode(what, name string, c *computer) {
 		for _, p := range pods {
 			w.replace(p)
 		}
-		w.mu.Lock()
-		life := c.life
-		w.mu.Unlock()
+		life := w.lifeOf(c)
 		w.after(time.Minute, func() { w.report(c, life, true) })
 	}
 }
@@ -182,22 +173,24 @@ func (w *world) scaleIn() {
 		if len(names)-len(ids) <= 2 || n == nil || c == nil || n.Annotations[fleet.AnnotationScaleDownDisabled] == "true" || len(w.evictable(name)) > 0 {
 			continue
 		}
-		if w.hasCopy(c) && !w.isTouched(name) {
-			w.broken(12, "an autoscaler deletes %s, to which a copy is attached", name)
-		}
-		if n.Annotations[fleet.AnnotationCapture] != "" && n.Spec.Unschedulable && !w.isTouched(name) {
-			w.broken(12, "an autoscaler deletes %s, which a capture emptied", name)
+		emptied := n.Annotations[fleet.AnnotationCapture] != "" && n.Spec.Unschedulable
+		if bench := w.workbench() == c; (bench || emptied) && !w.isTouched(name) {
+			w.broken(12, "an autoscaler deletes %s: a copy is attached: %t, a capture emptied it: %t", name, bench, emptied)
 		}
 		ids = append(ids, path.Base(c.ID))
 		w.touch(name, c.ResourceID)
 	}
-	if len(ids) > 0 && w.request(http.MethodPost, w.pool+"/delete", computeAPI, object{"instanceIds": ids}) == nil {
-		w.touch("capacity")
-		w.mu.Lock()
-		w.capacity -= int64(len(ids))
-		w.mu.Unlock()
+	if len(ids) > 0 {
+		w.deleteInstances(ids...)
 	}
 	w.observeRest()
+}
+
+func (w *world) deleteInstances(ids ...string) {
+	if w.request(http.MethodPost, w.pool+"/delete", computeAPI, object{"instanceIds": ids}) == nil {
+		w.touch("capacity")
+		w.locked(func() { w.model.capacity -= int64(len(ids)) })
+	}
 }
 
 // preemptDeletion leaves an instance Deleting in a set that is Succeeded, for ten minutes.
@@ -217,17 +210,9 @@ func (w *world) preemptDeletion() {
 	w.after(10*time.Minute, func() {
 		if w.request(http.MethodPost, w.pool+"/delete", computeAPI, ids) == nil {
 			now := w.modelNow().capacity
-			w.mu.Lock()
-			w.capacity = now
-			w.mu.Unlock()
+			w.locked(func() { w.model.capacity = now })
 		}
 	})
-}
-
-func (w *world) hasCopy(c *computer) bool {
-	w.mu.Lock()
-	defer w.mu.Unlock()
-	return len(c.copies) > 0
 }
 
 // kuredReboots has kured lock reboots for a node of another pool, where the lock is free.
@@ -254,10 +239,19 @@ func (w *world) changeModel() {
 	if w.story.Pool.Mode == "Rolling" { // Azure replaces what runs
 		w.touch(w.nodeNames()...)
 	}
-	_ = w.request(http.MethodPatch, w.pool, computeAPI, object{"tags": object{"team": "others"}, "properties": object{"virtualMachineProfile": object{
-		"storageProfile": object{"imageReference": object{"id": nil, "publisher": "Canonical", "offer": "ubuntu-24_04-lts", "sku": "server", "version": "24.04.202510010"}}}}})
+	_ = w.setImage(otherImage, "others")
+}
+
+// setImage has others set the model's image and a tag, and leave its customData, as
+// az vmss update does.
+func (w *world) setImage(to, team string) error {
+	image := object{"id": string(w.names.Definition.Child("versions", to))}
+	if of, version, others := strings.Cut(to, ":"); others {
+		image = object{"id": nil, "publisher": "Canonical", "offer": of, "sku": "server", "version": version}
+	}
+	err := w.request(http.MethodPatch, w.pool, computeAPI, object{"tags": object{"team": team},
+		"properties": object{"virtualMachineProfile": object{"storageProfile": object{"imageReference": image}}}})
 	now := w.modelNow()
-	w.mu.Lock()
-	defer w.mu.Unlock()
-	w.model.image, w.model.rest = now.image, now.rest
+	w.locked(func() { w.model.image, w.model.rest = now.image, now.rest })
+	return err
 }

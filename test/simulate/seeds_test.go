@@ -16,7 +16,7 @@ var (
 
 // TestSeeds plays stories with two to four events, drawn from what the sweep plays one by one.
 func TestSeeds(t *testing.T) {
-	from := slices.Concat(stories, moreStories, swept)
+	from := slices.Concat(stories, extensionStories, swept)
 	events := make([][]Event, len(from))
 	var all []Story
 	for seed, begun := *firstSeed, time.Now(); seed < *firstSeed+*seeds || time.Since(begun) < *within && !t.Failed(); seed++ {
@@ -51,16 +51,3 @@ func simplest(t *testing.T, s Story) Story {
 	}
 	return s
 }
-
-// TestReplay plays the stories in replay: paste the literal that a test printed.
-func TestReplay(t *testing.T) {
-	for _, s := range replay {
-		r := play(t, s)
-		t.Log(explain(s, r))
-		if len(r.violations) > 0 {
-			t.Fail()
-		}
-	}
-}
-
-var replay []Story

@@ -55,7 +55,7 @@ func (p *process) send(side, name string, r *http.Request, serve func(*http.Requ
 		w.trace("%s: %s %s", name, e.What, e.Target)
 		switch e.What {
 		case "kill before":
-			return nil, p.killed(ctx)
+			return nil, p.dies(ctx)
 		case "kill after":
 			killed = true
 		case "interrupt":
@@ -81,7 +81,7 @@ func (p *process) send(side, name string, r *http.Request, serve func(*http.Requ
 	after(answer)
 	w.trace("%s %s %d: %s", p.name, name, req.n, outcome(answer, err))
 	if killed {
-		return nil, p.killed(ctx)
+		return nil, p.dies(ctx)
 	}
 	p.awake()
 	return answer, err
