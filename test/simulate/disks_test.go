@@ -120,14 +120,15 @@ func (m *machines) Shutdown(_ context.Context, id string, _ bool) error {
 	w := (*world)(m)
 	w.mu.Lock()
 	c := w.computers[id]
-	if c == nil || !c.running {
-		w.mu.Unlock()
-		return nil
+	ran := c != nil && c.running
+	if ran {
+		c.running = false
+		c.life++
 	}
-	c.running = false
-	c.life++
 	w.mu.Unlock()
-	w.halted(c)
+	if ran {
+		w.halted(c)
+	}
 	return nil
 }
 
@@ -148,20 +149,19 @@ func (m *machines) Remove(ctx context.Context, id string) error {
 
 func (m *machines) Attach(_ context.Context, id string, lun int32, v azsim.Volume) error {
 	w := (*world)(m)
+	user := ""
 	w.mu.Lock()
 	c, d := w.computers[id], w.disks[v]
-	if c == nil || d == nil {
-		w.mu.Unlock()
-		return fmt.Errorf("attach %s to %s: not both exist", v, id)
+	if c != nil && d != nil && !ofOthers(v) {
+		c.copies[lun], user = v, d.user
 	}
-	if ofOthers(v) {
-		w.mu.Unlock()
-		return nil
-	}
-	c.copies[lun] = v
-	user := d.user
 	w.mu.Unlock()
-	if user != "" {
+	switch {
+	case c == nil || d == nil:
+		return fmt.Errorf("attach %s to %s: not both exist", v, id)
+	case ofOthers(v):
+		return nil
+	case user != "":
 		w.broken(12, "the OS disk %s of %s is attached to %s", v, user, id)
 	}
 	w.checkAttached(c.node())
@@ -181,22 +181,19 @@ func (m *machines) Console(context.Context, string) ([]byte, error) { return nil
 
 // computerOf gives the computer of a node, nil without one.
 func (w *world) computerOf(node string) *computer {
-	w.mu.Lock()
-	defer w.mu.Unlock()
-	for _, c := range w.computers {
-		if c.node() == node {
-			return c
-		}
-	}
-	return nil
+	return w.find(func(c *computer) bool { return c.node() == node })
 }
 
-// workbench gives the node that a copy is attached to.
-func (w *world) workbench() (c *computer) {
+// workbench gives the computer that a copy is attached to.
+func (w *world) workbench() *computer {
+	return w.find(func(c *computer) bool { return len(c.copies) > 0 })
+}
+
+func (w *world) find(is func(*computer) bool) *computer {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	for _, c := range w.computers {
-		if len(c.copies) > 0 {
+		if is(c) {
 			return c
 		}
 	}

@@ -58,7 +58,6 @@ func (w *world) checkEnd(p *process) {
 	lacks := append(w.nodeLacks(p), w.leftovers(p)...)
 	model := w.modelNow()
 	w.checkModel(p, model)
-	w.checkOrigin(p, model)
 	w.checkRollback(p, model)
 	w.checkVersions(p, model)
 	passed := code == workflow.ExitFailed && w.story.Cannot == "" && w.onlyPassing()
@@ -240,28 +239,9 @@ func (w *world) checkModel(p *process, now model) {
 	}
 	// Where neighbours delete instances while it grows, they may race; where they deleted the
 	// model's version, no instance can be made.
-	raced := now.capacity > grown && w.isTouched("capacity") || now.capacity < grown && w.anyTouched("/versions/")
+	raced := now.capacity > grown && w.isTouched("capacity") || now.capacity < grown && w.isTouched("versions")
 	if now.capacity != grown && !raced && !(nothing && now.capacity == was.capacity) && (code == workflow.ExitDone || code == workflow.ExitFailed) {
 		w.broken(8, "%s ends with exit %d and capacity %d, expected %d", p.name, code, now.capacity, grown)
-	}
-}
-
-// checkOrigin: what a command reports is what it was asked for.
-func (w *world) checkOrigin(p *process, now model) {
-	version := w.versions()[low(now.image)]
-	if p.code() != workflow.ExitDone || version == nil || w.isTouched("model", now.image) {
-		return
-	}
-	if was := w.before[low(now.image)]; was != nil {
-		if was.Tags[fleet.TagRolledBack] != nil && p.ask.To == "" {
-			w.broken(4, "%s ended, and the model uses %s, which was rolled back before", p.name, now.image)
-		}
-		return
-	}
-	var d *disk
-	w.locked(func() { d = w.disks[azsim.Volume(low(now.image))] })
-	if donor := nodeName(p.ask.Node); p.ask.Do == "capture" && !p.capture.NothingToDo && d != nil && d.of != donor {
-		w.broken(5, "%s captured %s, and version %s is of the disk of %q", p.name, donor, now.image, d.of)
 	}
 }
 
@@ -296,18 +276,29 @@ func (w *world) checkRollback(p *process, now model) {
 	}
 }
 
-// checkVersions: the model's version succeeded, and none is gone that is in use or of the history.
+// checkVersions: the model's version is whole and what the command was asked for, and none is
+// gone that is in use or of the history.
 func (w *world) checkVersions(p *process, now model) {
-	versions := w.versions()
-	if strings.Contains(low(now.image), "/versions/") && !w.isTouched(now.image) {
-		v := versions[low(now.image)]
-		if v == nil || stateOf(v) != prototype.Succeeded && stateOf(v) != "Updating" {
-			w.broken(4, "%s ended, and the model uses %s, which is no version that succeeded", p.name, now.image)
-		} else if p.code() == workflow.ExitDone && v.Tags[fleet.TagRolledBack] != nil && !w.isTouched("model") {
-			w.broken(4, "%s ended, and the model uses %s, which is tagged as rolled back", p.name, now.image)
-		} else if sum := sha256.Sum256([]byte(now.customData)); v.Tags[fleet.TagCustomData] != nil && hex.EncodeToString(sum[:]) != *v.Tags[fleet.TagCustomData] && !w.isTouched("model") {
-			w.broken(5, "%s ended, and the model has customData %q, which is not that of its version's tag", p.name, now.customData)
+	versions, id, donor := w.versions(), low(now.image), nodeName(p.ask.Node)
+	v, was, sum := versions[id], w.before[id], sha256.Sum256([]byte(now.customData))
+	of := ""
+	w.locked(func() {
+		if d := w.disks[azsim.Volume(id)]; d != nil {
+			of = d.of
 		}
+	})
+	switch {
+	case !strings.Contains(id, "/versions/") || w.isTouched(id):
+	case v == nil || stateOf(v) != prototype.Succeeded && stateOf(v) != "Updating":
+		w.broken(4, "%s ended, and the model uses %s, which is no version that succeeded", p.name, id)
+	case w.isTouched("model"):
+	case v.Tags[fleet.TagCustomData] != nil && hex.EncodeToString(sum[:]) != *v.Tags[fleet.TagCustomData]:
+		w.broken(5, "%s ended, and the model has customData %q, which is not that of its version's tag", p.name, now.customData)
+	case p.code() != workflow.ExitDone:
+	case v.Tags[fleet.TagRolledBack] != nil || was != nil && was.Tags[fleet.TagRolledBack] != nil && p.ask.To == "":
+		w.broken(4, "%s ended, and the model uses %s, which was rolled back", p.name, id)
+	case was == nil && p.ask.Do == "capture" && !p.capture.NothingToDo && of != donor:
+		w.broken(5, "%s captured %s, and version %s is of the disk of %q", p.name, donor, id, of)
 	}
 	succeeded, good := 0, 0
 	for _, v := range versions {
@@ -334,10 +325,10 @@ func (w *world) checkVersions(p *process, now model) {
 			}
 			continue
 		}
-		if good < 2 && !w.anyTouched("/versions/") {
+		if good < 2 && !w.isTouched("versions") {
 			w.broken(6, "%s pruned %s, and %d versions are left that were not rolled back from", p.name, id, good)
 		}
-		if succeeded < history && !w.anyTouched("/versions/") {
+		if succeeded < history && !w.isTouched("versions") {
 			w.broken(6, "%s pruned %s, and %d versions are left", p.name, id, succeeded)
 		}
 		w.azure.View(func(v *azsim.View) {
@@ -348,17 +339,6 @@ func (w *world) checkVersions(p *process, now model) {
 			})
 		})
 	}
-}
-
-func (w *world) anyTouched(part string) bool {
-	w.mu.Lock()
-	defer w.mu.Unlock()
-	for name := range w.touched {
-		if strings.Contains(name, part) {
-			return true
-		}
-	}
-	return false
 }
 
 // checkOver looks once more when everything has ended: what others made is there, too.

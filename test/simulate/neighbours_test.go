@@ -2,6 +2,7 @@ package simulate
 
 import (
 	"encoding/json"
+	"maps"
 	"net/http"
 	"path"
 	"slices"
@@ -98,8 +99,9 @@ func (w *world) neighbour(e Event, p *process) bool {
 	case "copy deleted":
 		w.deleted(w.names.WorkDisk, disksAPI)
 	case "version deleted":
-		if newest := w.newestVersion(); newest != "" {
-			w.deleted(newest, galleryAPI)
+		if ids := slices.Sorted(maps.Keys(w.versions())); len(ids) > 0 {
+			w.touch("versions")
+			w.deleted(fleet.ResourceID(ids[len(ids)-1]), galleryAPI)
 		}
 	case "another ortet", "laptop sleeps and another ortet begins":
 		ask := p.ask
@@ -127,15 +129,6 @@ func (w *world) neighbour(e Event, p *process) bool {
 func (w *world) deleted(id fleet.ResourceID, version string) {
 	w.touch(string(id))
 	_ = w.request(http.MethodDelete, id, version, nil)
-}
-
-func (w *world) newestVersion() (newest fleet.ResourceID) {
-	for id := range w.versions() {
-		if id > low(newest) {
-			newest = fleet.ResourceID(id)
-		}
-	}
-	return newest
 }
 
 func (w *world) changeNode(what, name string, c *computer) {

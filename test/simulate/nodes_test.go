@@ -188,9 +188,7 @@ func (w *world) evictable(node string) (pods []*corev1.Pod) {
 // populate puts the workload on the donor, and what its owners set on it.
 func (w *world) populate() {
 	p, donor := w.story.Pool, nodeName(0)
-	for _, ns := range []string{workload, "kube-system", namespace} {
-		w.kube.Put(&corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: ns}})
-	}
+	w.kube.Put(&corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: namespace}})
 	if p.Kured {
 		w.kube.Put(&appsv1.DaemonSet{ObjectMeta: metav1.ObjectMeta{Namespace: "kube-system", Name: "kured"}, Spec: appsv1.DaemonSetSpec{
 			Selector: &metav1.LabelSelector{MatchLabels: map[string]string{"name": "kured"}},

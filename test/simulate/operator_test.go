@@ -24,7 +24,6 @@ type result struct {
 	trace      []string
 	requests   []request
 	missed     []Event // whose request was not sent
-	processes  int
 }
 
 func play(t *testing.T, s Story) (r result) {
@@ -67,16 +66,14 @@ func playIn(s Story) (r result) {
 		p.cancel()
 		<-p.done
 	}
-	return result{w.violations, w.lines, w.requests, w.pending, len(w.processes)}
+	return result{w.violations, w.lines, w.requests, w.pending}
 }
 
 // pursue is an operator who repeats a command until it ends with 0, or as Cannot expects.
 func (w *world) pursue(i int, ask Ask) {
 	w.beginAsk()
-	w.mu.Lock()
-	w.open = slices.ContainsFunc(w.story.Asks[:i], func(a Ask) bool { return a.Once })
-	w.lastEvent = time.Now()
-	w.mu.Unlock()
+	once := slices.ContainsFunc(w.story.Asks[:i], func(a Ask) bool { return a.Once })
+	w.locked(func() { w.open, w.lastEvent = once, time.Now() })
 	for try := 1; ; try++ {
 		p, err := w.start(ask)
 		if err != nil {
@@ -169,15 +166,16 @@ func (w *world) await(p *process) bool {
 // awaitRivals waits until all others have ended, and reports whether there were any.
 func (w *world) awaitRivals() (came bool) {
 	for ; ; came = true {
-		w.mu.Lock()
-		if len(w.rivals) == 0 {
-			w.mu.Unlock()
+		var rival *process
+		w.locked(func() {
+			if len(w.rivals) > 0 {
+				rival, w.rivals = w.rivals[0], w.rivals[1:]
+			}
+		})
+		if rival == nil {
 			return came
 		}
-		r := w.rivals[0]
-		w.rivals = w.rivals[1:]
-		w.mu.Unlock()
-		w.await(r)
+		w.await(rival)
 	}
 }
 

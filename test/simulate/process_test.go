@@ -9,6 +9,7 @@ import (
 	"sync/atomic"
 	"time"
 
+	"github.com/Azure/azure-sdk-for-go/sdk/azcore/policy"
 	"k8s.io/client-go/rest"
 
 	"github.com/ortet/ortet/internal/azsim"
@@ -47,12 +48,8 @@ type process struct {
 // leaseFor is longer than ortet's own 45 s: renewals would be most of the requests.
 const leaseFor = 5 * time.Minute
 
-type transporter interface {
-	Do(*http.Request) (*http.Response, error)
-}
-
 // config gives what a process works with; nil is one that only reads.
-func (w *world) config(name string, to transporter, c http.RoundTripper, p *process) (capture.Config, error) {
+func (w *world) config(name string, to policy.Transporter, c http.RoundTripper, p *process) (capture.Config, error) {
 	cloud, err := arm.New(arm.Options{Cloud: azsim.Cloud(azsim.InProcess), Credential: w.azure.Credential(ortetClient), Transport: to, Version: "test"})
 	if err != nil {
 		return capture.Config{}, err

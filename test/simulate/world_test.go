@@ -388,10 +388,6 @@ func (w *world) setBody(image object, instances int) object {
 		"storageProfile":   object{"imageReference": image},
 		"extensionProfile": object{"extensions": extensions},
 	}
-	size := "Standard_D2s_v5"
-	if p.NVMe {
-		size = "Standard_D2s_v6"
-	}
 	if p.Trusted {
 		profile["securityProfile"] = object{"securityType": "TrustedLaunch", "uefiSettings": object{"secureBootEnabled": true, "vTpmEnabled": true}}
 	}
@@ -399,7 +395,7 @@ func (w *world) setBody(image object, instances int) object {
 		profile["priority"], profile["evictionPolicy"] = "Spot", "Deallocate"
 	}
 	body := object{
-		"location": location, "sku": object{"name": size, "tier": "Standard", "capacity": instances}, "tags": object{"owner": `Zoë & "co" <a+b/c=%20\>`},
+		"location": location, "sku": object{"name": w.size(), "tier": "Standard", "capacity": instances}, "tags": object{"owner": `Zoë & "co" <a+b/c=%20\>`},
 		"properties": object{"orchestrationMode": "Uniform", "overprovision": false, "singlePlacementGroup": false,
 			"upgradePolicy": object{"mode": cmp.Or(p.Mode, "Manual")}, "virtualMachineProfile": profile},
 	}
