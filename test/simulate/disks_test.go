@@ -141,8 +141,8 @@ func (m *machines) Remove(ctx context.Context, id string) error {
 	c := w.computers[id]
 	delete(w.computers, id)
 	w.mu.Unlock()
-	if c != nil {
-		w.after(nodeRemoved, func() { w.removeNode(c) })
+	if c != nil { // the cloud controller takes a while
+		w.after(time.Minute, func() { w.removeNode(c) })
 	}
 	return nil
 }
@@ -219,5 +219,3 @@ func (w *world) isOn(c *computer, life int) bool {
 	defer w.mu.Unlock()
 	return c.running && (life == 0 || c.life == life)
 }
-
-const nodeRemoved = time.Minute // until the cloud controller deletes the Node of an instance that is gone

@@ -6,7 +6,6 @@ import (
 	"net/http"
 	"net/http/httptest"
 	"strings"
-	"time"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -23,6 +22,7 @@ type fault struct {
 	kube  *apierrors.StatusError
 	after bool // the request has its effect
 	lasts bool // for 30 s
+	fatal bool // a capture may end with exit 1 because of it
 	fits  func(r request) bool
 }
 
@@ -43,9 +43,9 @@ var faults = []fault{
 	{name: "server error after the effect", azure: azsim.Fault{Effect: azsim.EffectReportFailure}, kube: apierrors.NewInternalError(errReset), after: true, fits: request.write},
 	{name: "lost answer", azure: azsim.Fault{Effect: azsim.EffectDropAfter}, after: true, fits: anyRequest},
 	{name: proxyPage, fits: anyRequest},
-	{name: "away for 20 minutes", fits: anyRequest},
-	{name: "operation fails", azure: azsim.Fault{Effect: azsim.EffectFailAtEnd}, fits: begins},
-	{name: "operation preempted", azure: azsim.Fault{Effect: azsim.EffectNeverEnds}, fits: begins},
+	{name: "away for 20 minutes", fatal: true, fits: anyRequest},
+	{name: "operation fails", fatal: true, azure: azsim.Fault{Effect: azsim.EffectFailAtEnd}, fits: begins},
+	{name: "operation preempted", fatal: true, azure: azsim.Fault{Effect: azsim.EffectNeverEnds}, fits: begins},
 	{name: "slow", azure: azsim.Fault{Effect: azsim.EffectSlow}, fits: begins},
 	{name: "not found yet", lasts: true, azure: azsim.Fault{Effect: azsim.EffectError, Status: http.StatusNotFound, Code: "ResourceNotFound"},
 		fits: func(r request) bool { return r.fresh }},
@@ -126,12 +126,4 @@ func answer(r *http.Request, status int, contentType string, body []byte) (*http
 		return got, nil
 	}
 	return got, r.Body.Close()
-}
-
-// goesAway makes a side refuse connections for 20 minutes.
-func (w *world) goesAway(side string) {
-	w.mu.Lock()
-	defer w.mu.Unlock()
-	w.down[side] = time.Now().Add(20 * time.Minute)
-	w.lastEvent = w.down[side]
 }

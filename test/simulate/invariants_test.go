@@ -96,14 +96,14 @@ func (w *world) checkEnd(p *process) {
 	}
 }
 
-// onlyPassing reports whether something happened, and all of it faults after which a
-// request is repeated with success.
+// onlyPassing reports whether one event happened, a fault after which a request is repeated
+// with success.
 func (w *world) onlyPassing() bool {
-	w.mu.Lock()
-	defer w.mu.Unlock()
-	passing := []string{"throttled", "conflict", "changed meanwhile", "server error", "server error after the effect", "lost answer", "proxy page", "slow",
-		"not found yet", "deletion without effect", "list still has it"}
-	return w.happened == 1 && len(w.story.Happen) == 1 && slices.Contains(passing, w.story.Happen[0].What)
+	if len(w.story.Happen) != 1 || w.happened != 1 {
+		return false
+	}
+	f := faultOf(&w.story.Happen[0])
+	return f.name != "" && !f.fatal
 }
 
 // nodeLacks lists what of nodes and instances is not as others have it.

@@ -63,17 +63,12 @@ func (w *world) isTouched(names ...string) bool {
 	return false
 }
 
-// target gives the node that an event is about.
-func (w *world) target(e Event, p *process) (string, *computer) {
-	name := nodeName(p.ask.Node)
-	if e.Target != "donor" {
-		c := w.workbench()
-		if c == nil {
-			return "", nil
-		}
-		name = c.node()
+// target gives the computer that an event is about, nil without one.
+func (w *world) target(e Event, p *process) *computer {
+	if e.Target == "donor" {
+		return w.computerOf(nodeName(p.ask.Node))
 	}
-	return name, w.computerOf(name)
+	return w.workbench()
 }
 
 // neighbour does what an event has others do; false where the event is a fault.
@@ -81,7 +76,8 @@ func (w *world) neighbour(e Event, p *process) bool {
 	switch e.What {
 	case "away for 20 minutes":
 		side, _, _ := strings.Cut(e.At, " ")
-		w.goesAway(side)
+		until := time.Now().Add(20 * time.Minute)
+		w.locked(func() { w.down[side], w.lastEvent = until, until })
 		return true
 	case "operation preempted":
 		w.after(10*time.Minute, w.azure.EndHung)
@@ -117,8 +113,8 @@ func (w *world) neighbour(e Event, p *process) bool {
 	case "model changed by others":
 		w.changeModel()
 	case "instance deleted", "instance stopped", "instance started", "instance restarted", "cordoned", "uncordoned", "node deleted":
-		if name, c := w.target(e, p); c != nil {
-			w.changeNode(e.What, name, c)
+		if c := w.target(e, p); c != nil {
+			w.changeNode(e.What, c)
 		}
 	default:
 		return false
@@ -131,9 +127,9 @@ func (w *world) deleted(id fleet.ResourceID, version string) {
 	_ = w.request(http.MethodDelete, id, version, nil)
 }
 
-func (w *world) changeNode(what, name string, c *computer) {
+func (w *world) changeNode(what string, c *computer) {
+	name, id := c.node(), fleet.ResourceID(c.ResourceID)
 	w.touch(name, c.ResourceID)
-	id := fleet.ResourceID(c.ResourceID)
 	switch what {
 	case "instance deleted":
 		w.deleteInstances(id.Name())

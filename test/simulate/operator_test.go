@@ -148,15 +148,13 @@ func refusedFor(err error, code string) bool {
 
 // await waits until a process has ended by itself; false where it was killed.
 func (w *world) await(p *process) bool {
-	timer := time.NewTimer(36 * time.Hour)
-	defer timer.Stop()
 	select {
 	case <-p.done:
 		return !p.isDead()
 	case <-p.dead:
 		w.locked(func() { w.open = true })
 		return false
-	case <-timer.C:
+	case <-time.After(36 * time.Hour):
 		w.broken(10, "%s does not end within 36 hours", p.name)
 		p.die()
 		return false

@@ -415,16 +415,12 @@ type model struct {
 
 func (w *world) modelNow() (m model) {
 	w.azure.View(func(v *azsim.View) {
-		set, ok := v.Get(string(w.pool)).(*armcompute.VirtualMachineScaleSet)
-		if !ok {
-			return
-		}
-		text, err := json.Marshal(set)
+		text, err := json.Marshal(v.Get(string(w.pool)))
 		var own armcompute.VirtualMachineScaleSet
 		if err == nil {
 			err = json.Unmarshal(text, &own)
 		}
-		if err != nil || own.Properties == nil || own.Properties.VirtualMachineProfile == nil {
+		if err != nil || own.Properties == nil {
 			return
 		}
 		profile := own.Properties.VirtualMachineProfile
