@@ -37,7 +37,7 @@ var faults = []fault{
 		fits: func(r request) bool {
 			return r.write() && (r.side() == "azure" || strings.Contains(r.name, " PATCH ") || strings.Contains(r.name, " PUT "))
 		}},
-	{name: "changed meanwhile", azure: azsim.Fault{Effect: azsim.EffectError, Status: http.StatusPreconditionFailed, Code: "PreconditionFailed"},
+	{name: "precondition failed", azure: azsim.Fault{Effect: azsim.EffectError, Status: http.StatusPreconditionFailed, Code: "PreconditionFailed"},
 		fits: func(r request) bool { return r.ifMatch }},
 	{name: "server error", azure: azsim.Fault{Effect: azsim.EffectError, Status: http.StatusInternalServerError}, kube: apierrors.NewInternalError(errReset), fits: anyRequest},
 	{name: "server error after the effect", azure: azsim.Fault{Effect: azsim.EffectReportFailure}, kube: apierrors.NewInternalError(errReset), after: true, fits: request.write},

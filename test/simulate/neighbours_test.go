@@ -196,10 +196,14 @@ func (w *world) preemptDeletion() {
 		w.broken(0, "cannot begin a deletion: %v", err)
 	}
 	w.scaleOut(1)
+	settle := func() {
+		now := w.modelNow().capacity
+		w.locked(func() { w.model.capacity = now })
+	}
+	settle()
 	w.after(10*time.Minute, func() {
 		if w.request(http.MethodPost, w.pool+"/delete", computeAPI, ids) == nil {
-			now := w.modelNow().capacity
-			w.locked(func() { w.model.capacity = now })
+			settle()
 		}
 	})
 }

@@ -48,7 +48,7 @@ type process struct {
 // leaseFor is longer than ortet's own 45 s: renewals would be most of the requests.
 const leaseFor = 5 * time.Minute
 
-// config gives what a process works with; nil is one that only reads.
+// config gives what a process works with; p is nil for a process that only reads.
 func (w *world) config(name string, to policy.Transporter, c http.RoundTripper, p *process) (capture.Config, error) {
 	cloud, err := arm.New(arm.Options{Cloud: azsim.Cloud(azsim.InProcess), Credential: w.azure.Credential(ortetClient), Transport: to, Version: "test"})
 	if err != nil {

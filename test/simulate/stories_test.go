@@ -101,7 +101,7 @@ var stories = []Story{
 	{Name: "pages of two", Seed: 25, Pool: with(func(p *Pool) { p.PageSize = 2 }), Asks: []Ask{{Do: "capture"}, {Do: "rollback"}}},
 	{Name: "kured reboots another node", Seed: 26, Pool: with(func(p *Pool) { p.Rebooting = 10 * time.Minute }), Asks: aCapture},
 	{Name: "extensions stay", Seed: 27, Pool: usual, Asks: []Ask{{Do: "capture", KeepExtensions: true}}},
-	{Name: "extension that depends on one that goes", Seed: 28, Pool: with(func(p *Pool) { p.Extensions = []string{"cse", "billing"} }),
+	{Name: "extension that depends on a deleted one", Seed: 28, Pool: with(func(p *Pool) { p.Extensions = []string{"cse", "billing"} }),
 		Asks: []Ask{{Do: "capture", Exit: 3}}, Cannot: "ExtensionNeeded"},
 	{Name: "rolling mode", Seed: 40, Pool: rolling, Asks: []Ask{{Do: "capture", Exit: 3}}, Cannot: "RollingUpgrade"},
 	{Name: "rolling mode allowed", Seed: 40, Pool: rolling, Asks: []Ask{{Do: "capture", Rolling: true}, {Do: "wait", For: day}, {Do: "rollback", Rolling: true}}},
@@ -200,6 +200,8 @@ var rollbacks = []Story{
 		{Do: "capture"}, {Do: "wait", For: day}, {Do: "capture", Baked: true}, {Do: "rollback"}, {Do: "rollback", To: "2000.01.02"}, {Do: "scale out", N: 1}}},
 	{Name: "baked capture killed at the model, and a rollback", Seed: 67, Pool: fresh, Asks: []Ask{{Do: "capture"}, {Do: "wait", For: day},
 		{Do: "capture", Baked: true, Once: true}, {Do: "rollback", To: "2000.01.01"}, {Do: "scale out", N: 1}}, Happen: at(patchModel, 2, "kill after")},
+	{Name: "rollback while an instance is being deleted", Seed: 77, Pool: usual, Asks: []Ask{{Do: "capture"}, {Do: "wait", For: time.Minute}, {Do: "rollback"}},
+		Happen: at("kube DELETE ortet-system/leases/ortet-pool1-fd34c415d62c", 1, "autoscaler adds a node while it deletes one")},
 	{Name: "rollback killed at the model, and another one", Seed: 68, Pool: usual, Asks: []Ask{
 		{Do: "rollback", Once: true}, {Do: "rollback", To: "1999.12.11"}}, Happen: at(patchModel, 1, "kill after")},
 	{Name: "rollback killed at the model, and a capture", Seed: 69, Pool: usual, Asks: []Ask{{Do: "rollback", Once: true}, {Do: "capture"}}, Happen: at(patchModel, 1, "kill after")},
