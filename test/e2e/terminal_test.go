@@ -31,7 +31,7 @@ func onTerminal(t *testing.T, w *world) {
 	before := p.node(t, donor)
 
 	shown := p.terminal(t, "capture", donor, "--workbench="+bench, "--accept-pool-credentials", "--again", "--grow=1")
-	for _, step := range []string{"✓ stop", "✓ snapshot", "✓ generalize", "✓ version", "✓ model", "✓ grow", "cordoned before, and still is"} {
+	for _, step := range []string{"✓ stop", "✓ snapshot", "✓ generalize", "✓ version", "✓ model", "✓ grow", "cordoned before, and stays"} {
 		if !strings.Contains(flat(shown), step) {
 			t.Errorf("the terminal does not show %q:\n%s", step, shown)
 		}

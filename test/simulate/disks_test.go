@@ -120,14 +120,15 @@ func (m *machines) Shutdown(_ context.Context, id string, _ bool) error {
 	w := (*world)(m)
 	w.mu.Lock()
 	c := w.computers[id]
-	if c == nil || !c.running {
-		w.mu.Unlock()
-		return nil
+	ran := c != nil && c.running
+	if ran {
+		c.running = false
+		c.life++
 	}
-	c.running = false
-	c.life++
 	w.mu.Unlock()
-	w.halted(c)
+	if ran {
+		w.halted(c)
+	}
 	return nil
 }
 
@@ -140,28 +141,27 @@ func (m *machines) Remove(ctx context.Context, id string) error {
 	c := w.computers[id]
 	delete(w.computers, id)
 	w.mu.Unlock()
-	if c != nil {
-		w.after(nodeRemoved, func() { w.removeNode(c) })
+	if c != nil { // the cloud controller takes a while
+		w.after(time.Minute, func() { w.removeNode(c) })
 	}
 	return nil
 }
 
 func (m *machines) Attach(_ context.Context, id string, lun int32, v azsim.Volume) error {
 	w := (*world)(m)
+	user := ""
 	w.mu.Lock()
 	c, d := w.computers[id], w.disks[v]
-	if c == nil || d == nil {
-		w.mu.Unlock()
-		return fmt.Errorf("attach %s to %s: not both exist", v, id)
+	if c != nil && d != nil && !ofOthers(v) {
+		c.copies[lun], user = v, d.user
 	}
-	if ofOthers(v) {
-		w.mu.Unlock()
-		return nil
-	}
-	c.copies[lun] = v
-	user := d.user
 	w.mu.Unlock()
-	if user != "" {
+	switch {
+	case c == nil || d == nil:
+		return fmt.Errorf("attach %s to %s: not both exist", v, id)
+	case ofOthers(v):
+		return nil
+	case user != "":
 		w.broken(12, "the OS disk %s of %s is attached to %s", v, user, id)
 	}
 	w.checkAttached(c.node())
@@ -181,26 +181,36 @@ func (m *machines) Console(context.Context, string) ([]byte, error) { return nil
 
 // computerOf gives the computer of a node, nil without one.
 func (w *world) computerOf(node string) *computer {
+	return w.find(func(c *computer) bool { return c.node() == node })
+}
+
+// workbench gives the computer that a copy is attached to.
+func (w *world) workbench() *computer {
+	return w.find(func(c *computer) bool { return len(c.copies) > 0 })
+}
+
+func (w *world) find(is func(*computer) bool) *computer {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	for _, c := range w.computers {
-		if c.node() == node {
+		if is(c) {
 			return c
 		}
 	}
 	return nil
 }
 
-// workbench gives the node that a copy is attached to.
-func (w *world) workbench() (c *computer) {
+func (w *world) lifeOf(c *computer) int {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	for _, c := range w.computers {
-		if len(c.copies) > 0 {
-			return c
-		}
-	}
-	return nil
+	return c.life
+}
+
+// isReady reports whether a computer's node is Ready since its last boot.
+func (w *world) isReady(c *computer) bool {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	return c.running && c.ready == c.life
 }
 
 // isOn reports whether a computer runs since its boot of that life; 0 is any.
@@ -209,5 +219,3 @@ func (w *world) isOn(c *computer, life int) bool {
 	defer w.mu.Unlock()
 	return c.running && (life == 0 || c.life == life)
 }
-
-const nodeRemoved = time.Minute // until the cloud controller deletes the Node of an instance that is gone

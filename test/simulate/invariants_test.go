@@ -5,7 +5,6 @@ import (
 	"encoding/hex"
 	"fmt"
 	"maps"
-	"reflect"
 	"slices"
 	"strings"
 	"time"
@@ -21,24 +20,8 @@ import (
 	"github.com/ortet/ortet/internal/workflow"
 )
 
-// The invariants, by number. One excuse holds for all: a neighbour changed this very
-// object (world.touched).
-//
-//	 1  the donor is as it was found: cordon, annotations, Machine, protection, power
-//	 2  so is the workbench
-//	 3  no other node or instance changed
-//	 4  the model uses a version that succeeded; exit 0: the reported one; exit 1 or 3: the one from before
-//	 5  a version is of a disk that was copied while stopped and generalised wholly; its customData tag is what clones get
-//	 6  no version in use is gone, no complete one replaced, and the history is kept
-//	 7  nothing is left, or exit 4 names it
-//	 8  the capacity is what there was, and what was asked for
-//	 9  exit codes are true
-//	10  once calm, the same command ends with 0 within a day; a fault that passes is no exit 1
-//	11  the journal is closed at exit 0 and 1; no process writes while another locks the pool
-//	12  at no time: a donor stopped with pods to evict, or uncordoned before it is Ready; a copy attached to an
-//	    unprotected workbench or without kured's lock; another's kured lock replaced; the donor's disk attached elsewhere
-//	13  model, extensions and capacity change while the set is at rest, for 20 minutes
-//	14  a rollback to the original restores its extensions, or exit 4 names those that are lost
+// The invariants and their numbers are in docs/simulation.md. One excuse holds for all: a
+// neighbour changed this very object (world.touched).
 
 // A lack is something that is not as it has to be at a process's end.
 type lack struct {
@@ -59,93 +42,80 @@ func (w *world) beginAsk() {
 			image = id // the version that such a model uses
 		}
 	}
+	w.locked(func() { w.before, w.imageBefore = versions, low(image) })
+}
+
+// expected is the model as others have it.
+func (w *world) expected() model {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	w.before, w.imageBefore = versions, image
+	return w.model
 }
 
 // checkEnd compares a process's exit code with what Azure and the cluster show.
 func (w *world) checkEnd(p *process) {
-	code, text := p.code(), fmt.Sprint(p.err)
+	code, text, interrupted := p.code(), fmt.Sprint(p.err), p.interrupted.Load()
 	w.mu.Lock()
 	earlier := w.open // a process that left its work open
 	w.open = code == workflow.ExitNeedsPerson || code == workflow.ExitInterrupted || earlier && code == workflow.ExitRefused
 	w.mu.Unlock()
-	p.mu.Lock()
-	changes, interrupted := p.changes, p.interrupted
-	p.mu.Unlock()
-	if interrupted && code == workflow.ExitFailed {
-		w.broken(9, "%s was interrupted, and ends with exit 1: %s", p.name, text)
-	}
 	lacks := append(w.nodeLacks(p), w.leftovers(p)...)
 	model := w.modelNow()
 	w.checkModel(p, model)
-	w.checkOrigin(p, model)
 	w.checkRollback(p, model)
-	w.checkOriginal(p)
-	w.checkTags(p)
 	w.checkVersions(p, model)
-	if code == workflow.ExitFailed && w.story.Cannot == "" && w.onlyPassing() {
+	passed := code == workflow.ExitFailed && w.story.Cannot == "" && w.onlyPassing()
+	rival := slices.ContainsFunc(w.story.Happen, func(e Event) bool { return strings.Contains(e.What, "another ortet") })
+	switch changes := p.changes.Load(); {
+	case interrupted && code == workflow.ExitFailed:
+		w.broken(9, "%s was interrupted, and ends with exit 1: %s", p.name, text)
+	case passed:
 		w.broken(10, "%s ends with exit 1 although what it met passes: %s", p.name, text)
+	case code == workflow.ExitRefused && !earlier && changes > 0:
+		w.broken(9, "%s is refused, and changed something %d times: %s", p.name, changes, text)
+	case code == workflow.ExitInterrupted && !earlier && !interrupted && !rival && !strings.Contains(text, "preflight"):
+		w.broken(9, "%s ends with exit 5, and was not interrupted: %s", p.name, text)
 	}
-	switch code {
-	case workflow.ExitDone, workflow.ExitFailed:
-		for _, l := range lacks {
+	for _, l := range lacks {
+		excused := false
+		switch code {
+		case workflow.ExitRefused:
+			excused = earlier
+		case workflow.ExitNeedsPerson:
+			excused = strings.Contains(text, l.name) || l.also != "" && strings.Contains(text, l.also)
+		case workflow.ExitInterrupted:
+			excused = l.invariant != 1 || !strings.Contains(text, "is in service as it was found") && !(interrupted && w.happened == 1)
+		}
+		if !excused {
 			w.broken(l.invariant, "%s ends with exit %d, and %s %s: %s", p.name, code, l.name, l.what, text)
 		}
+	}
+	if code == workflow.ExitDone || code == workflow.ExitFailed {
 		if j := w.journal(); j != nil && j.Ended == nil {
 			w.broken(11, "%s ends with exit %d, and %s is open in the journal", p.name, code, j.Name)
 		}
-	case workflow.ExitRefused:
-		if !earlier && changes > 0 {
-			w.broken(9, "%s is refused, and changed something %d times: %s", p.name, changes, text)
-		}
-		for _, l := range lacks {
-			if !earlier {
-				w.broken(l.invariant, "%s is refused, and %s %s: %s", p.name, l.name, l.what, text)
-			}
-		}
-	case workflow.ExitNeedsPerson:
-		for _, l := range lacks {
-			if !strings.Contains(text, l.name) && (l.also == "" || !strings.Contains(text, l.also)) {
-				w.broken(l.invariant, "%s ends with exit 4, which does not name %s (%s): %s", p.name, l.name, l.what, text)
-			}
-		}
-	case workflow.ExitInterrupted:
-		rival := slices.ContainsFunc(w.story.Happen, func(e Event) bool { return strings.Contains(e.What, "another ortet") })
-		if !earlier && !interrupted && !rival && !strings.Contains(text, "preflight") {
-			w.broken(9, "%s ends with exit 5, and was not interrupted: %s", p.name, text)
-		}
-		for _, l := range lacks {
-			if l.invariant == 1 && (strings.Contains(text, "is in service as it was found") || interrupted && w.happened == 1) {
-				w.broken(1, "%s is interrupted, and %s %s: %s", p.name, l.name, l.what, text)
-			}
-		}
 	}
 	if code == workflow.ExitDone {
-		w.mu.Lock()
-		w.model = model
-		w.capacity = model.capacity
-		w.mu.Unlock()
+		w.locked(func() { w.model = model })
 	}
 }
 
-// onlyPassing reports whether something happened, and all of it faults after which a
-// request is repeated with success.
+// onlyPassing reports whether one event happened, a fault after which a request is repeated
+// with success.
 func (w *world) onlyPassing() bool {
-	w.mu.Lock()
-	defer w.mu.Unlock()
-	passing := []string{"throttled", "conflict", "changed meanwhile", "server error", "server error after the effect", "lost answer", "proxy page", "slow",
-		"not found yet", "deletion without effect", "list still has it"}
-	return w.happened == 1 && len(w.story.Happen) == 1 && slices.Contains(passing, w.story.Happen[0].What)
+	if len(w.story.Happen) != 1 || w.happened != 1 {
+		return false
+	}
+	f := faultOf(&w.story.Happen[0])
+	return f.name != "" && !f.fatal
 }
 
 // nodeLacks lists what of nodes and instances is not as others have it.
 func (w *world) nodeLacks(p *process) (all []lack) {
-	w.mu.Lock()
-	names := slices.Sorted(maps.Keys(w.nodes))
-	w.mu.Unlock()
-	for _, name := range names {
+	var nodes map[string]nodeState
+	var benches map[string]bool
+	w.locked(func() { nodes, benches = maps.Clone(w.nodes), maps.Clone(w.workbenches) })
+	for _, name := range slices.Sorted(maps.Keys(nodes)) {
 		if w.isTouched(name) {
 			continue
 		}
@@ -153,7 +123,7 @@ func (w *world) nodeLacks(p *process) (all []lack) {
 		switch {
 		case name == nodeName(p.ask.Node) && p.ask.Do == "capture":
 			invariant = 1
-		case w.wasWorkbench(name):
+		case benches[name]:
 			invariant = 2
 		}
 		c := w.computerOf(name)
@@ -161,13 +131,10 @@ func (w *world) nodeLacks(p *process) (all []lack) {
 			all = append(all, lack{invariant, name, "is gone", ""})
 			continue
 		}
-		w.mu.Lock()
-		was := w.nodes[name]
-		w.mu.Unlock()
+		was, now := nodes[name], w.stateOf(name)
 		add := func(format string, args ...any) {
 			all = append(all, lack{invariant, name, fmt.Sprintf(format, args...), c.ResourceID})
 		}
-		now := w.stateOf(name)
 		if now.unschedulable != was.unschedulable {
 			add("has unschedulable=%t", now.unschedulable)
 		}
@@ -185,12 +152,6 @@ func (w *world) nodeLacks(p *process) (all []lack) {
 		}
 	}
 	return all
-}
-
-func (w *world) wasWorkbench(name string) bool {
-	w.mu.Lock()
-	defer w.mu.Unlock()
-	return w.workbenches[name]
 }
 
 // leftovers lists what a capture makes for the time of its work, and is there.
@@ -250,14 +211,12 @@ func (w *world) holder() (holder, lease string) {
 }
 
 func (w *world) checkModel(p *process, now model) {
-	w.mu.Lock()
-	was, capacity := w.model, w.capacity
-	w.mu.Unlock()
+	was := w.expected()
 	code, text := p.code(), fmt.Sprint(p.err)
 	if now.rest != was.rest {
 		w.broken(4, "%s changed what of the model is not its own: %s, and was %s", p.name, now.rest, was.rest)
 	}
-	same := strings.EqualFold(now.image, was.image) && now.customData == was.customData && slices.Equal(now.extensions, was.extensions)
+	same := strings.EqualFold(now.image, was.image) && now.customData == was.customData && maps.Equal(now.extensions, was.extensions)
 	nothing := p.capture.NothingToDo || p.rollback.NothingToDo
 	touched := w.isTouched("model")
 	switch {
@@ -274,67 +233,76 @@ func (w *world) checkModel(p *process, now model) {
 		if p.rollback.Original == nil && !fleet.ResourceID(now.image).Equal(version) && !strings.EqualFold(now.image, string(w.names.Definition)) {
 			w.broken(4, "%s reports %s, and the model uses %s", p.name, version, now.image)
 		}
-		if p.ask.Do == "capture" && !p.ask.KeepExtensions && slices.Contains(now.extensions, "vmssCSE") {
+		if p.ask.Do == "capture" && !p.ask.KeepExtensions && now.extensions["vmssCSE"] != "" {
 			w.broken(4, "%s ends with exit 0, and vmssCSE is in the model", p.name)
 		}
 	}
-	grown := capacity
+	grown := was.capacity
 	if code == workflow.ExitDone && p.ask.Do == "capture" {
 		grown += p.ask.Grow
 	}
 	// Where neighbours delete instances while it grows, they may race; where they deleted the
 	// model's version, no instance can be made.
-	raced := now.capacity > grown && w.isTouched("capacity") || now.capacity < grown && w.anyTouched("/versions/")
-	if now.capacity != grown && !raced && !(nothing && now.capacity == capacity) && (code == workflow.ExitDone || code == workflow.ExitFailed) {
+	raced := now.capacity > grown && w.isTouched("capacity") || now.capacity < grown && w.isTouched("versions")
+	if now.capacity != grown && !raced && !(nothing && now.capacity == was.capacity) && (code == workflow.ExitDone || code == workflow.ExitFailed) {
 		w.broken(8, "%s ends with exit %d and capacity %d, expected %d", p.name, code, now.capacity, grown)
 	}
 }
 
-// checkOrigin: what a command reports is what it was asked for.
-func (w *world) checkOrigin(p *process, now model) {
-	version := w.versions()[low(now.image)]
-	if p.code() != workflow.ExitDone || version == nil || w.isTouched("model", now.image) {
+// checkRollback: a rollback to before the first capture leaves what was there, or exit 4 names
+// the extensions that are lost; and one to the version before tags the version that the model
+// used, and no other.
+func (w *world) checkRollback(p *process, now model) {
+	code, text := p.code(), fmt.Sprint(p.err)
+	if p.ask.Do != "rollback" || code != workflow.ExitDone && code != workflow.ExitNeedsPerson || w.isTouched("model") {
 		return
 	}
-	if was := w.before[low(now.image)]; was != nil {
-		if was.Tags[fleet.TagRolledBack] != nil && p.ask.To == "" {
-			w.broken(4, "%s ended, and the model uses %s, which was rolled back before", p.name, now.image)
+	if p.rollback.Original != nil {
+		if code == workflow.ExitDone && (now.image != firstImage || now.customData != firstCustomData) {
+			w.broken(4, "%s reports the original model, which has %s and customData %q", p.name, now.image, now.customData)
 		}
-		return
-	}
-	w.mu.Lock()
-	d := w.disks[azsim.Volume(low(now.image))]
-	w.mu.Unlock()
-	if donor := nodeName(p.ask.Node); p.ask.Do == "capture" && !p.capture.NothingToDo && d != nil && d.of != donor {
-		w.broken(5, "%s captured %s, and version %s is of the disk of %q", p.name, donor, now.image, d.of)
-	}
-}
-
-// checkTags: a version keeps its tags, but for those that a rollback sets and removes.
-func (w *world) checkTags(p *process) {
-	versions := w.versions()
-	for id, was := range w.before {
-		now := versions[id]
-		for tag := range was.Tags {
-			if now != nil && now.Tags[tag] == nil && tag != fleet.TagRolledBack && !w.isTouched(id) {
-				w.broken(6, "%s removed tag %s of version %s", p.name, tag, id)
+		for name, was := range w.original {
+			if now.extensions[name] != was && (code == workflow.ExitDone || !strings.Contains(text, name)) {
+				w.broken(14, "%s ends with exit %d, and extension %s is %q and was %q: %s", p.name, code, name, now.extensions[name], was, text)
 			}
 		}
 	}
+	killed := slices.ContainsFunc(w.processes, (*process).isDead)
+	if code != workflow.ExitDone || p.ask.To != "" || killed && !p.rollback.Resumed {
+		return // what was killed may have been undone first, or had ended
+	}
+	for id, v := range w.versions() {
+		before := w.before[id]
+		tagged := v.Tags[fleet.TagRolledBack] != nil
+		if before != nil && before.Tags[fleet.TagRolledBack] == nil && tagged != (id == w.imageBefore && !p.rollback.NothingToDo) && !w.isTouched(id) {
+			w.broken(6, "%s went back from %s, and %s is tagged as rolled back: %t", p.name, w.imageBefore, id, tagged)
+		}
+	}
 }
 
-// checkVersions: the model's version succeeded, and none is gone that is in use or of the history.
+// checkVersions: the model's version is whole and what the command was asked for, and none is
+// gone that is in use or of the history.
 func (w *world) checkVersions(p *process, now model) {
-	versions := w.versions()
-	if strings.Contains(low(now.image), "/versions/") && !w.isTouched(now.image) {
-		v := versions[low(now.image)]
-		if v == nil || stateOf(v) != prototype.Succeeded && stateOf(v) != "Updating" {
-			w.broken(4, "%s ended, and the model uses %s, which is no version that succeeded", p.name, now.image)
-		} else if p.code() == workflow.ExitDone && v.Tags[fleet.TagRolledBack] != nil && !w.isTouched("model") {
-			w.broken(4, "%s ended, and the model uses %s, which is tagged as rolled back", p.name, now.image)
-		} else if sum := sha256.Sum256([]byte(now.customData)); v.Tags[fleet.TagCustomData] != nil && hex.EncodeToString(sum[:]) != *v.Tags[fleet.TagCustomData] && !w.isTouched("model") {
-			w.broken(5, "%s ended, and the model has customData %q, which is not that of its version's tag", p.name, now.customData)
+	versions, id, donor := w.versions(), low(now.image), nodeName(p.ask.Node)
+	v, was, sum := versions[id], w.before[id], sha256.Sum256([]byte(now.customData))
+	of := ""
+	w.locked(func() {
+		if d := w.disks[azsim.Volume(id)]; d != nil {
+			of = d.of
 		}
+	})
+	switch {
+	case !strings.Contains(id, "/versions/") || w.isTouched(id):
+	case v == nil || stateOf(v) != prototype.Succeeded && stateOf(v) != "Updating":
+		w.broken(4, "%s ended, and the model uses %s, which is no version that succeeded", p.name, id)
+	case w.isTouched("model"):
+	case v.Tags[fleet.TagCustomData] != nil && hex.EncodeToString(sum[:]) != *v.Tags[fleet.TagCustomData]:
+		w.broken(5, "%s ended, and the model has customData %q, which is not that of its version's tag", p.name, now.customData)
+	case p.code() != workflow.ExitDone:
+	case v.Tags[fleet.TagRolledBack] != nil || was != nil && was.Tags[fleet.TagRolledBack] != nil && p.ask.To == "":
+		w.broken(4, "%s ended, and the model uses %s, which was rolled back", p.name, id)
+	case was == nil && p.ask.Do == "capture" && !p.capture.NothingToDo && of != donor:
+		w.broken(5, "%s captured %s, and version %s is of the disk of %q", p.name, donor, id, of)
 	}
 	succeeded, good := 0, 0
 	for _, v := range versions {
@@ -354,40 +322,39 @@ func (w *world) checkVersions(p *process, now model) {
 			continue
 		}
 		if now := versions[id]; now != nil {
-			if stateOf(was) == prototype.Succeeded && !reflect.DeepEqual(was.Tags[fleet.TagCapture], now.Tags[fleet.TagCapture]) {
-				w.broken(6, "%s replaced version %s, which was complete", p.name, id)
+			for tag, value := range was.Tags { // a version of another capture has other tags
+				if is := now.Tags[tag]; stateOf(was) == prototype.Succeeded && tag != fleet.TagRolledBack && (is == nil || *is != *value) {
+					w.broken(6, "%s replaced complete version %s, or its tag %s", p.name, id, tag)
+				}
 			}
 			continue
 		}
-		if good < 2 && !w.anyTouched("/versions/") {
+		if good < 2 && !w.isTouched("versions") {
 			w.broken(6, "%s pruned %s, and %d versions are left that were not rolled back from", p.name, id, good)
 		}
-		if succeeded < history && !w.anyTouched("/versions/") {
+		if succeeded < history && !w.isTouched("versions") {
 			w.broken(6, "%s pruned %s, and %d versions are left", p.name, id, succeeded)
 		}
 		w.azure.View(func(v *azsim.View) {
 			v.Each(memberType, func(member string, _ any) {
 				if i, ok := v.Instance(member); ok && strings.EqualFold(i.Image, id) {
-					w.violations = append(w.violations, fmt.Sprintf("invariant 6: %s deleted %s, which %s uses", p.name, id, member))
+					w.broken(6, "%s deleted %s, which %s uses", p.name, id, member)
 				}
 			})
 		})
 	}
 }
 
-func (w *world) anyTouched(part string) bool {
-	w.mu.Lock()
-	defer w.mu.Unlock()
-	for name := range w.touched {
-		if strings.Contains(name, part) {
-			return true
+// checkOver looks once more when everything has ended: what others made is there, too.
+func (w *world) checkOver() {
+	if p := w.story.Pool; p.Foreign && w.versions()[low(w.oldest)] == nil && !w.isTouched(string(w.oldest)) {
+		w.broken(6, "the version %s of others is gone", w.oldest)
+	}
+	for i := range w.story.Pool.Instances {
+		if id := w.instance(i); w.story.Pool.Volumes && !w.isTouched(string(id)) && !w.hasVolume(id) {
+			w.broken(3, "the disk of others is not attached to %s", id)
 		}
 	}
-	return false
-}
-
-// checkOver looks once more when everything has ended.
-func (w *world) checkOver() {
 	if len(w.processes) == 0 {
 		return
 	}
@@ -397,4 +364,15 @@ func (w *world) checkOver() {
 			w.broken(l.invariant, "an hour after the end %s %s", l.name, l.what)
 		}
 	}
+}
+
+// hasVolume reports whether the disk of others is attached to an instance.
+func (w *world) hasVolume(id fleet.ResourceID) (is bool) {
+	w.azure.View(func(v *azsim.View) {
+		vm, _ := v.Get(string(id)).(*armcompute.VirtualMachineScaleSetVM)
+		is = vm != nil && slices.ContainsFunc(vm.Properties.StorageProfile.DataDisks, func(d *armcompute.DataDisk) bool {
+			return *d.Lun == 0 && d.ManagedDisk != nil && ofOthers(azsim.Volume(low(*d.ManagedDisk.ID)))
+		})
+	})
+	return is
 }

@@ -2,6 +2,7 @@ package simulate
 
 import (
 	"encoding/json"
+	"maps"
 	"net/http"
 	"path"
 	"slices"
@@ -62,17 +63,12 @@ func (w *world) isTouched(names ...string) bool {
 	return false
 }
 
-// target gives the node that an event is about.
-func (w *world) target(e Event, p *process) (string, *computer) {
-	name := nodeName(p.ask.Node)
-	if e.Target != "donor" {
-		c := w.workbench()
-		if c == nil {
-			return "", nil
-		}
-		name = c.node()
+// target gives the computer that an event is about, nil without one.
+func (w *world) target(e Event, p *process) *computer {
+	if e.Target == "donor" {
+		return w.computerOf(nodeName(p.ask.Node))
 	}
-	return name, w.computerOf(name)
+	return w.workbench()
 }
 
 // neighbour does what an event has others do; false where the event is a fault.
@@ -80,7 +76,8 @@ func (w *world) neighbour(e Event, p *process) bool {
 	switch e.What {
 	case "away for 20 minutes":
 		side, _, _ := strings.Cut(e.At, " ")
-		w.goesAway(side)
+		until := time.Now().Add(20 * time.Minute)
+		w.locked(func() { w.down[side], w.lastEvent = until, until })
 		return true
 	case "operation preempted":
 		w.after(10*time.Minute, w.azure.EndHung)
@@ -98,8 +95,9 @@ func (w *world) neighbour(e Event, p *process) bool {
 	case "copy deleted":
 		w.deleted(w.names.WorkDisk, disksAPI)
 	case "version deleted":
-		if newest := w.newestVersion(); newest != "" {
-			w.deleted(newest, galleryAPI)
+		if ids := slices.Sorted(maps.Keys(w.versions())); len(ids) > 0 {
+			w.touch("versions")
+			w.deleted(fleet.ResourceID(ids[len(ids)-1]), galleryAPI)
 		}
 	case "another ortet", "laptop sleeps and another ortet begins":
 		ask := p.ask
@@ -110,15 +108,13 @@ func (w *world) neighbour(e Event, p *process) bool {
 			break // two of them go back twice
 		}
 		if rival, err := w.start(ask); err == nil {
-			w.mu.Lock()
-			w.rivals = append(w.rivals, rival)
-			w.mu.Unlock()
+			w.locked(func() { w.rivals = append(w.rivals, rival) })
 		}
 	case "model changed by others":
 		w.changeModel()
 	case "instance deleted", "instance stopped", "instance started", "instance restarted", "cordoned", "uncordoned", "node deleted":
-		if name, c := w.target(e, p); c != nil {
-			w.changeNode(e.What, name, c)
+		if c := w.target(e, p); c != nil {
+			w.changeNode(e.What, c)
 		}
 	default:
 		return false
@@ -131,26 +127,12 @@ func (w *world) deleted(id fleet.ResourceID, version string) {
 	_ = w.request(http.MethodDelete, id, version, nil)
 }
 
-func (w *world) newestVersion() (newest fleet.ResourceID) {
-	for id := range w.versions() {
-		if id > low(newest) {
-			newest = fleet.ResourceID(id)
-		}
-	}
-	return newest
-}
-
-func (w *world) changeNode(what, name string, c *computer) {
+func (w *world) changeNode(what string, c *computer) {
+	name, id := c.node(), fleet.ResourceID(c.ResourceID)
 	w.touch(name, c.ResourceID)
-	id := fleet.ResourceID(c.ResourceID)
 	switch what {
 	case "instance deleted":
-		if w.request(http.MethodPost, w.pool+"/delete", computeAPI, object{"instanceIds": []string{id.Name()}}) == nil {
-			w.touch("capacity")
-			w.mu.Lock()
-			w.capacity--
-			w.mu.Unlock()
-		}
+		w.deleteInstances(id.Name())
 	case "instance started":
 		_ = w.request(http.MethodPost, id+"/start", computeAPI, nil)
 	case "instance stopped":
@@ -166,9 +148,7 @@ func (w *world) changeNode(what, name string, c *computer) {
 		for _, p := range pods {
 			w.replace(p)
 		}
-		w.mu.Lock()
-		life := c.life
-		w.mu.Unlock()
+		life := w.lifeOf(c)
 		w.after(time.Minute, func() { w.report(c, life, true) })
 	}
 }
@@ -182,22 +162,24 @@ func (w *world) scaleIn() {
 		if len(names)-len(ids) <= 2 || n == nil || c == nil || n.Annotations[fleet.AnnotationScaleDownDisabled] == "true" || len(w.evictable(name)) > 0 {
 			continue
 		}
-		if w.hasCopy(c) && !w.isTouched(name) {
-			w.broken(12, "an autoscaler deletes %s, to which a copy is attached", name)
-		}
-		if n.Annotations[fleet.AnnotationCapture] != "" && n.Spec.Unschedulable && !w.isTouched(name) {
-			w.broken(12, "an autoscaler deletes %s, which a capture emptied", name)
+		emptied := n.Annotations[fleet.AnnotationCapture] != "" && n.Spec.Unschedulable
+		if bench := w.workbench() == c; (bench || emptied) && !w.isTouched(name) {
+			w.broken(12, "an autoscaler deletes %s: a copy is attached: %t, a capture emptied it: %t", name, bench, emptied)
 		}
 		ids = append(ids, path.Base(c.ID))
 		w.touch(name, c.ResourceID)
 	}
-	if len(ids) > 0 && w.request(http.MethodPost, w.pool+"/delete", computeAPI, object{"instanceIds": ids}) == nil {
-		w.touch("capacity")
-		w.mu.Lock()
-		w.capacity -= int64(len(ids))
-		w.mu.Unlock()
+	if len(ids) > 0 {
+		w.deleteInstances(ids...)
 	}
 	w.observeRest()
+}
+
+func (w *world) deleteInstances(ids ...string) {
+	if w.request(http.MethodPost, w.pool+"/delete", computeAPI, object{"instanceIds": ids}) == nil {
+		w.touch("capacity")
+		w.locked(func() { w.model.capacity -= int64(len(ids)) })
+	}
 }
 
 // preemptDeletion leaves an instance Deleting in a set that is Succeeded, for ten minutes.
@@ -214,20 +196,16 @@ func (w *world) preemptDeletion() {
 		w.broken(0, "cannot begin a deletion: %v", err)
 	}
 	w.scaleOut(1)
+	settle := func() {
+		now := w.modelNow().capacity
+		w.locked(func() { w.model.capacity = now })
+	}
+	settle()
 	w.after(10*time.Minute, func() {
 		if w.request(http.MethodPost, w.pool+"/delete", computeAPI, ids) == nil {
-			now := w.modelNow().capacity
-			w.mu.Lock()
-			w.capacity = now
-			w.mu.Unlock()
+			settle()
 		}
 	})
-}
-
-func (w *world) hasCopy(c *computer) bool {
-	w.mu.Lock()
-	defer w.mu.Unlock()
-	return len(c.copies) > 0
 }
 
 // kuredReboots has kured lock reboots for a node of another pool, where the lock is free.
@@ -254,10 +232,19 @@ func (w *world) changeModel() {
 	if w.story.Pool.Mode == "Rolling" { // Azure replaces what runs
 		w.touch(w.nodeNames()...)
 	}
-	_ = w.request(http.MethodPatch, w.pool, computeAPI, object{"tags": object{"team": "others"}, "properties": object{"virtualMachineProfile": object{
-		"storageProfile": object{"imageReference": object{"id": nil, "publisher": "Canonical", "offer": "ubuntu-24_04-lts", "sku": "server", "version": "24.04.202510010"}}}}})
+	_ = w.setImage(otherImage, "others")
+}
+
+// setImage has others set the model's image and a tag, and leave its customData, as
+// az vmss update does.
+func (w *world) setImage(to, team string) error {
+	image := object{"id": string(w.names.Definition.Child("versions", to))}
+	if of, version, others := strings.Cut(to, ":"); others {
+		image = object{"id": nil, "publisher": "Canonical", "offer": of, "sku": "server", "version": version}
+	}
+	err := w.request(http.MethodPatch, w.pool, computeAPI, object{"tags": object{"team": team},
+		"properties": object{"virtualMachineProfile": object{"storageProfile": object{"imageReference": image}}}})
 	now := w.modelNow()
-	w.mu.Lock()
-	defer w.mu.Unlock()
-	w.model.image, w.model.rest = now.image, now.rest
+	w.locked(func() { w.model.image, w.model.rest = now.image, now.rest })
+	return err
 }

@@ -73,9 +73,7 @@ func (w *world) nodeNames() (names []string) {
 
 // booted has a computer's kubelet report, after a while.
 func (w *world) booted(c *computer) {
-	w.mu.Lock()
-	life := c.life
-	w.mu.Unlock()
+	life := w.lifeOf(c)
 	if time.Since(w.begin) == 0 { // the world is being set up
 		w.report(c, life, true)
 		return
@@ -93,9 +91,7 @@ func (w *world) report(c *computer, life int, ready bool) {
 	name := c.node()
 	condition := corev1.NodeCondition{Type: corev1.NodeReady, Status: corev1.ConditionFalse, Reason: "KubeletNotReady", LastTransitionTime: metav1.Now()}
 	if ready {
-		w.mu.Lock()
-		c.ready = life
-		w.mu.Unlock()
+		w.locked(func() { c.ready = life })
 		condition.Status, condition.Reason = corev1.ConditionTrue, "KubeletReady"
 	}
 	status := corev1.NodeStatus{
@@ -122,9 +118,7 @@ func (w *world) report(c *computer, life int, ready bool) {
 				"metadata": object{"namespace": workload, "name": name}, "spec": object{}}})
 		}
 		w.kube.Put(node)
-		w.mu.Lock()
-		w.nodes[name] = nodeState{annotations: node.Annotations}
-		w.mu.Unlock()
+		w.locked(func() { w.nodes[name] = nodeState{annotations: node.Annotations} })
 	}
 	if ready { // what was deleted while the kubelet was away ends now
 		for _, p := range w.podsOn(name) {
@@ -137,18 +131,13 @@ func (w *world) report(c *computer, life int, ready bool) {
 
 // halted is what the cluster sees of a computer that stopped.
 func (w *world) halted(c *computer) {
-	w.mu.Lock()
-	life := c.life
-	w.mu.Unlock()
+	life := w.lifeOf(c)
 	grace := nodeMonitorGrace
 	if w.story.Seed%4 == 2 {
 		grace = 5 * time.Minute
 	}
 	w.after(grace+w.between(0, 10*time.Second, "halt", c.node(), life), func() {
-		w.mu.Lock()
-		back := c.life != life
-		w.mu.Unlock()
-		if back {
+		if w.lifeOf(c) != life { // it is back
 			return
 		}
 		w.kube.Change("nodes", "", c.node(), func(o runtime.Object) {
@@ -199,9 +188,7 @@ func (w *world) evictable(node string) (pods []*corev1.Pod) {
 // populate puts the workload on the donor, and what its owners set on it.
 func (w *world) populate() {
 	p, donor := w.story.Pool, nodeName(0)
-	for _, ns := range []string{workload, "kube-system", namespace} {
-		w.kube.Put(&corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: ns}})
-	}
+	w.kube.Put(&corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: namespace}})
 	if p.Kured {
 		w.kube.Put(&appsv1.DaemonSet{ObjectMeta: metav1.ObjectMeta{Namespace: "kube-system", Name: "kured"}, Spec: appsv1.DaemonSetSpec{
 			Selector: &metav1.LabelSelector{MatchLabels: map[string]string{"name": "kured"}},
@@ -211,28 +198,16 @@ func (w *world) populate() {
 			w.kuredReboots(p.Rebooting)
 		}
 	}
-	w.kube.Change("nodes", "", donor, func(o runtime.Object) {
-		n := o.(*corev1.Node)
-		n.Spec.Unschedulable = p.Cordoned
-		n.Annotations = maps.Clone(n.Annotations)
-		if n.Annotations == nil {
-			n.Annotations = map[string]string{}
-		}
-		n.Annotations["example.com/owner"] = "others"
-		if p.ScaleDown != "" {
-			n.Annotations[fleet.AnnotationScaleDownDisabled] = p.ScaleDown
-		}
-	})
-	w.putSet("web", p.Pods)
+	budgeted := p.Budgeted
 	if p.Tight > 0 { // one more elsewhere, which is not Ready until then
+		budgeted++
 		w.putPod(nodeName(1), "db", tightPod, func(pod *corev1.Pod) { pod.Status.Conditions[0].Status = corev1.ConditionFalse })
 		w.after(p.Tight, func() {
 			w.kube.Change("pods", workload, fmt.Sprintf("db-%d", tightPod), func(o runtime.Object) { o.(*corev1.Pod).Status.Conditions[0].Status = corev1.ConditionTrue })
 		})
-		w.putSet("db", p.Budgeted+1)
-	} else {
-		w.putSet("db", p.Budgeted)
 	}
+	w.putSet("web", p.Pods)
+	w.putSet("db", budgeted)
 	for i := range p.Pods {
 		w.putPod(donor, "web", i, nil)
 	}
@@ -240,9 +215,12 @@ func (w *world) populate() {
 		w.putPod(donor, "db", i, nil)
 	}
 	if p.Budgeted > 0 {
-		one := intstr.FromInt32(1)
+		at := intstr.FromInt32(1)
+		if p.Blocked {
+			at = intstr.FromInt32(0)
+		}
 		w.kube.Put(&policyv1.PodDisruptionBudget{ObjectMeta: metav1.ObjectMeta{Namespace: workload, Name: "db"},
-			Spec: policyv1.PodDisruptionBudgetSpec{Selector: &metav1.LabelSelector{MatchLabels: map[string]string{"app": "db"}}, MaxUnavailable: &one}})
+			Spec: policyv1.PodDisruptionBudgetSpec{Selector: &metav1.LabelSelector{MatchLabels: map[string]string{"app": "db"}}, MaxUnavailable: &at}})
 	}
 	for i := range p.Daemons {
 		w.putPod(donor, "agent", i, func(pod *corev1.Pod) {

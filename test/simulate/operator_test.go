@@ -24,7 +24,6 @@ type result struct {
 	trace      []string
 	requests   []request
 	missed     []Event // whose request was not sent
-	processes  int
 }
 
 func play(t *testing.T, s Story) (r result) {
@@ -35,11 +34,11 @@ func play(t *testing.T, s Story) (r result) {
 
 // playIn plays a story in a bubble of testing/synctest.
 func playIn(s Story) (r result) {
-	w, err := newWorld(s)
-	if err != nil {
-		return result{violations: []string{"cannot set up the world: " + err.Error()}}
-	}
+	w := newWorld(s)
 	for i, ask := range s.Asks {
+		if len(w.violations) > 0 {
+			break
+		}
 		switch ask.Do {
 		case "wait":
 			time.Sleep(ask.For)
@@ -47,18 +46,17 @@ func playIn(s Story) (r result) {
 			w.scaleOut(ask.N)
 			time.Sleep(10 * time.Minute)
 		case "set image":
-			w.setImage(ask.To)
+			if err := w.setImage(ask.To, "owners"); err != nil {
+				w.broken(0, "cannot set the model's image: %v", err)
+			}
+			time.Sleep(10 * time.Minute)
 		default:
 			w.pursue(i, ask)
-		}
-		if len(w.violations) > 0 {
-			break
 		}
 	}
 	if len(w.violations) == 0 {
 		time.Sleep(time.Hour) // what is under way ends
 		w.checkOver()
-		w.checkOthers()
 		if n := w.counts[s.Single]; s.Single != "" && n != 1 {
 			w.broken(10, "%s was sent %d times", s.Single, n)
 		}
@@ -68,16 +66,14 @@ func playIn(s Story) (r result) {
 		p.cancel()
 		<-p.done
 	}
-	return result{w.violations, w.lines, w.requests, w.pending, len(w.processes)}
+	return result{w.violations, w.lines, w.requests, w.pending}
 }
 
 // pursue is an operator who repeats a command until it ends with 0, or as Cannot expects.
 func (w *world) pursue(i int, ask Ask) {
 	w.beginAsk()
-	w.mu.Lock()
-	w.open = slices.ContainsFunc(w.story.Asks[:i], func(a Ask) bool { return a.Once })
-	w.lastEvent = time.Now()
-	w.mu.Unlock()
+	once := slices.ContainsFunc(w.story.Asks[:i], func(a Ask) bool { return a.Once })
+	w.locked(func() { w.open, w.lastEvent = once, time.Now() })
 	for try := 1; ; try++ {
 		p, err := w.start(ask)
 		if err != nil {
@@ -118,12 +114,11 @@ func (w *world) putRight(ask Ask, err error) (hopeless bool) {
 	if ask.Do == "capture" && donor == nil {
 		return true
 	}
-	if r := new(workflow.Refused); errors.As(err, &r) && slices.ContainsFunc(r.Problems, func(p fleet.Problem) bool { return p.Code == "NoWorkbench" }) {
+	if refusedFor(err, "NoWorkbench") {
 		w.scaleOut(int64(max(1, w.story.Pool.Zones)))
 	}
-	w.mu.Lock()
-	all := slices.Collect(maps.Values(w.computers)) // of deleted Nodes, too: a kubelet that starts registers its Node
-	w.mu.Unlock()
+	var all []*computer // of deleted Nodes, too: a kubelet that starts registers its Node
+	w.locked(func() { all = slices.Collect(maps.Values(w.computers)) })
 	slices.SortFunc(all, func(a, b *computer) int { return strings.Compare(a.node(), b.node()) })
 	for _, c := range all {
 		name := c.node()
@@ -140,19 +135,26 @@ func (w *world) putRight(ask Ask, err error) (hopeless bool) {
 	return false
 }
 
+// lost reports whether a rollback was refused for settings that no donor's disk could
+// show, since others gave the model another image.
+func (w *world) lost(err error) bool {
+	return w.isTouched("model") && refusedFor(err, "ExtensionLost")
+}
+
+func refusedFor(err error, code string) bool {
+	r := new(workflow.Refused)
+	return errors.As(err, &r) && slices.ContainsFunc(r.Problems, func(p fleet.Problem) bool { return p.Code == code })
+}
+
 // await waits until a process has ended by itself; false where it was killed.
 func (w *world) await(p *process) bool {
-	timer := time.NewTimer(36 * time.Hour)
-	defer timer.Stop()
 	select {
 	case <-p.done:
 		return !p.isDead()
 	case <-p.dead:
-		w.mu.Lock()
-		w.open = true
-		w.mu.Unlock()
+		w.locked(func() { w.open = true })
 		return false
-	case <-timer.C:
+	case <-time.After(36 * time.Hour):
 		w.broken(10, "%s does not end within 36 hours", p.name)
 		p.die()
 		return false
@@ -162,23 +164,22 @@ func (w *world) await(p *process) bool {
 // awaitRivals waits until all others have ended, and reports whether there were any.
 func (w *world) awaitRivals() (came bool) {
 	for ; ; came = true {
-		w.mu.Lock()
-		if len(w.rivals) == 0 {
-			w.mu.Unlock()
+		var rival *process
+		w.locked(func() {
+			if len(w.rivals) > 0 {
+				rival, w.rivals = w.rivals[0], w.rivals[1:]
+			}
+		})
+		if rival == nil {
 			return came
 		}
-		r := w.rivals[0]
-		w.rivals = w.rivals[1:]
-		w.mu.Unlock()
-		w.await(r)
+		w.await(rival)
 	}
 }
 
 // scaleOut has others add nodes.
 func (w *world) scaleOut(n int64) {
-	w.mu.Lock()
-	w.capacity += n
-	w.mu.Unlock()
+	w.locked(func() { w.model.capacity += n })
 	now := w.modelNow().capacity
 	_ = w.request(http.MethodPatch, w.pool, computeAPI, object{"sku": object{"name": w.size(), "tier": "Standard", "capacity": now + n}})
 	w.observeRest()

@@ -23,22 +23,15 @@ func (w *world) podCreated(r kubesim.Request) {
 	if r.Verb != "create" || r.Resource != "pods" || r.Subresource != "" || r.Status >= 300 {
 		return
 	}
-	var all, made []*corev1.Pod
 	w.kube.Each("pods", func(o runtime.Object) bool {
-		all = append(all, o.(*corev1.Pod))
+		p := o.(*corev1.Pod)
+		begun := p.Namespace != namespace
+		w.locked(func() { begun, w.begun[p.UID] = begun || w.begun[p.UID], true })
+		if !begun {
+			w.after(w.between(2*time.Second, 4*time.Second, "pod", p.Name, p.UID), func() { w.podStarts(p) })
+		}
 		return true
 	})
-	w.mu.Lock()
-	for _, p := range all {
-		if p.Namespace == namespace && !w.begun[p.UID] {
-			w.begun[p.UID] = true
-			made = append(made, p)
-		}
-	}
-	w.mu.Unlock()
-	for _, p := range made {
-		w.after(w.between(2*time.Second, 4*time.Second, "pod", p.Name, p.UID), func() { w.podStarts(p) })
-	}
 }
 
 // runsOn gives the computer of a pod that runs, else nil.
@@ -166,9 +159,7 @@ func (w *world) reported(p *corev1.Pod, code int32, report wire.GeneralizeReport
 }
 
 func (w *world) podEnded(p *corev1.Pod, code int32, log []byte) {
-	w.mu.Lock()
-	w.logs[p.Name] = log
-	w.mu.Unlock()
+	w.locked(func() { w.logs[p.Name] = log })
 	phase := corev1.PodSucceeded
 	if code != 0 {
 		phase = corev1.PodFailed
@@ -203,4 +194,24 @@ func seal(to string, kind wire.SealedKind, name, text string) (wire.SealedItem, 
 	sealed, err := hpke.Seal(public, hpke.HKDFSHA256(), hpke.AES256GCM(), []byte("ortet.io/saved/"+string(kind)+"/"+name), []byte(text))
 	sum := sha256.Sum256([]byte(text))
 	return wire.SealedItem{Kind: kind, Name: name, SHA256: hex.EncodeToString(sum[:]), Sealed: sealed}, err
+}
+
+type toSave struct {
+	kind       wire.SealedKind
+	name, text string
+}
+
+// saved gives what is on the disk, and reports the handlers without protected settings.
+func (w *world) saved(report *wire.GeneralizeReport) []toSave {
+	all := []toSave{{wire.CustomData, "", firstCustomData}}
+	for _, e := range w.story.Pool.Extensions {
+		handler := kinds[e][1] + "." + kinds[e][2]
+		switch {
+		case e != "cse" || w.story.Pool.Settings == "":
+			report.NoProtected = append(report.NoProtected, handler)
+		case w.story.Pool.Settings == "sealed":
+			all = append(all, toSave{wire.ProtectedSettings, handler, `{"script":"secret"}`})
+		}
+	}
+	return all
 }

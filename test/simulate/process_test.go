@@ -6,9 +6,10 @@ import (
 	"log/slog"
 	"net/http"
 	"strings"
-	"sync"
+	"sync/atomic"
 	"time"
 
+	"github.com/Azure/azure-sdk-for-go/sdk/azcore/policy"
 	"k8s.io/client-go/rest"
 
 	"github.com/ortet/ortet/internal/azsim"
@@ -34,12 +35,10 @@ type process struct {
 	dead   chan struct{} // closed when the process was killed
 	began  time.Time
 
-	mu          sync.Mutex
-	killedAt    bool
-	ended       bool
-	interrupted bool
-	asleep      time.Time // until when the laptop sleeps
-	changes     int       // requests that changed Azure or the pool
+	killed      atomic.Bool
+	interrupted atomic.Bool
+	asleep      atomic.Int64 // Unix time in ns until when the laptop sleeps
+	changes     atomic.Int64 // requests that changed Azure or the pool
 
 	capture  capture.Result
 	rollback rollback.Result
@@ -49,12 +48,8 @@ type process struct {
 // leaseFor is longer than ortet's own 45 s: renewals would be most of the requests.
 const leaseFor = 5 * time.Minute
 
-type transporter interface {
-	Do(*http.Request) (*http.Response, error)
-}
-
-// config gives what a process works with; nil is one that only reads.
-func (w *world) config(name string, to transporter, c http.RoundTripper, p *process) (capture.Config, error) {
+// config gives what a process works with; p is nil for a process that only reads.
+func (w *world) config(name string, to policy.Transporter, c http.RoundTripper, p *process) (capture.Config, error) {
 	cloud, err := arm.New(arm.Options{Cloud: azsim.Cloud(azsim.InProcess), Credential: w.azure.Credential(ortetClient), Transport: to, Version: "test"})
 	if err != nil {
 		return capture.Config{}, err
@@ -116,9 +111,6 @@ func (w *world) start(ask Ask) (*process, error) {
 			}
 			p.capture, p.err = capture.New(config).Capture(p.ctx, q)
 		}
-		p.mu.Lock()
-		p.ended = true
-		p.mu.Unlock()
 		if !p.isDead() {
 			text, _, _ := strings.Cut(fmt.Sprint(p.err), "\n")
 			w.trace("%s ends: %d %s", p.name, p.code(), text)
@@ -136,10 +128,8 @@ func (p *process) now() time.Time {
 	if p == nil {
 		return now
 	}
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	if p.asleep.After(now) {
-		return p.asleep
+	if until := time.Unix(0, p.asleep.Load()); until.After(now) {
+		return until
 	}
 	return now
 }
@@ -152,60 +142,39 @@ func (p *process) report(e workflow.Event) {
 	}
 }
 
-// killed ends the process in the middle of a request.
-func (p *process) killed(ctx context.Context) error {
+// dies ends the process in the middle of a request.
+func (p *process) dies(ctx context.Context) error {
 	p.die()
 	<-ctx.Done()
 	return context.Cause(ctx)
 }
 
 func (p *process) die() {
-	p.mu.Lock()
-	already := p.killedAt
-	p.killedAt = true
-	p.mu.Unlock()
-	if !already {
+	if !p.killed.Swap(true) {
 		p.w.trace("%s is killed", p.name)
 		close(p.dead)
 		p.cancel()
 	}
 }
 
-func (p *process) isDead() bool {
-	if p == nil {
-		return false
-	}
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	return p.killedAt
-}
+func (p *process) isDead() bool { return p != nil && p.killed.Load() }
 
 // interrupt is Ctrl-C.
 func (p *process) interrupt() {
-	p.mu.Lock()
-	p.interrupted = true
-	p.mu.Unlock()
+	p.interrupted.Store(true)
 	p.cancel()
 }
 
-func (p *process) suspend(d time.Duration) {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	p.asleep = time.Now().Add(d)
-}
+func (p *process) suspend(d time.Duration) { p.asleep.Store(time.Now().Add(d).UnixNano()) }
 
 // awake waits until the process's machine is awake.
 func (p *process) awake() {
-	for {
-		p.mu.Lock()
-		left := time.Until(p.asleep)
-		p.mu.Unlock()
-		if left <= 0 || p.isDead() {
-			return
-		}
+	for left := p.sleeps(); left > 0 && !p.isDead(); left = p.sleeps() {
 		_ = sleep(p.w.ctx, left)
 	}
 }
+
+func (p *process) sleeps() time.Duration { return time.Until(time.Unix(0, p.asleep.Load())) }
 
 // journal gives what ortet status reports of the pool's newest capture or rollback.
 func (w *world) journal() *capture.RunStatus {

@@ -38,9 +38,7 @@ func (w *world) checkRequest(p *process, req request, r *http.Request) func(*htt
 		if answer == nil || answer.StatusCode >= 300 {
 			return
 		}
-		p.mu.Lock()
-		p.changes++
-		p.mu.Unlock()
+		p.changes.Add(1)
 		if now := w.kuredHolder(); strings.HasPrefix(about, "kube-system/") && now != lock && lock != "" && !strings.HasPrefix(lock, "ortet/") {
 			w.broken(12, "%s replaces kured's lock of %s by one of %q", p.name, lock, now)
 		}
@@ -58,38 +56,23 @@ func (w *world) checkRequest(p *process, req request, r *http.Request) func(*htt
 			}
 		}
 		c := w.computerOf(node)
-		if c != nil && before.Spec.Unschedulable && !after.Spec.Unschedulable && !w.isTouched(node) {
-			w.mu.Lock()
-			ready := c.running && c.ready == c.life
-			w.mu.Unlock()
-			if !ready {
-				w.broken(12, "%s uncordons %s, which is not Ready since its last boot", p.name, node)
-			}
+		if c != nil && before.Spec.Unschedulable && !after.Spec.Unschedulable && !w.isTouched(node) && !w.isReady(c) {
+			w.broken(12, "%s uncordons %s, which is not Ready since its last boot", p.name, node)
 		}
 		if after.Annotations[fleet.AnnotationWorkbench] != "" {
-			w.mu.Lock()
-			w.workbenches[node] = true
-			w.mu.Unlock()
+			w.locked(func() { w.workbenches[node] = true })
 		}
 	}
 }
 
 // checkOrder: a version is built once the donor is back, and extensions go once the model uses it.
 func (w *world) checkOrder(p *process, req request) {
-	w.mu.Lock()
-	before := w.model
-	w.mu.Unlock()
+	before := w.expected()
 	if strings.HasPrefix(req.name, "azure DELETE ") && strings.Contains(req.name, "/extensions/") && !w.isTouched("model") && strings.EqualFold(w.modelNow().image, before.image) {
 		w.broken(4, "%s sends %s while the model uses %s", p.name, req.name, before.image)
 	}
 	c := w.computerOf(nodeName(p.ask.Node))
-	if !strings.HasPrefix(req.name, "azure PUT ") || !strings.Contains(req.name, "/versions/") || c == nil || w.isTouched(c.node()) {
-		return
-	}
-	w.mu.Lock()
-	ready := c.running && c.ready == c.life
-	w.mu.Unlock()
-	if !ready {
+	if strings.HasPrefix(req.name, "azure PUT ") && strings.Contains(req.name, "/versions/") && c != nil && !w.isTouched(c.node()) && !w.isReady(c) {
 		w.broken(12, "%s sends %s while donor %s is not Ready since its last boot", p.name, req.name, c.node())
 	}
 }
@@ -114,11 +97,9 @@ func (w *world) checkStop(p *process, about string) {
 		return
 	}
 	id := low(w.pool.Child("virtualMachines", path.Base(path.Dir(about))))
-	w.mu.Lock()
-	c := w.computers[id]
-	on := c != nil && c.running
-	w.mu.Unlock()
-	if !on || w.isTouched(c.node()) {
+	var c *computer
+	w.locked(func() { c = w.computers[id] })
+	if c == nil || !w.isOn(c, 0) || w.isTouched(c.node()) {
 		return
 	}
 	if c.node() != nodeName(p.ask.Node) {
@@ -178,12 +159,11 @@ func (w *world) observeRest() {
 // last seconds, no process has to have seen.
 func (w *world) checkRest(p *process, req request) {
 	set := "virtualMachineScaleSets/" + poolName
-	if about := req.about(); about != set && !strings.HasPrefix(about, set+"/extensions/") || p.ask.Do != "capture" {
+	if about := req.about(); about != set && !strings.HasPrefix(about, set+"/extensions/") {
 		return
 	}
-	w.mu.Lock()
-	since := w.unrest
-	w.mu.Unlock()
+	var since time.Time
+	w.locked(func() { since = w.unrest })
 	if d := time.Since(since); !since.IsZero() && d > 5*time.Second && d < 20*time.Minute {
 		w.broken(13, "%s sends %s while the set has not been at rest for %s", p.name, req.name, d)
 	}

@@ -7,6 +7,7 @@ import (
 	"runtime"
 	"runtime/debug"
 	"slices"
+	"strings"
 	"syscall"
 	"testing"
 	"time"
@@ -26,7 +27,7 @@ func TestMain(m *testing.M) {
 }
 
 func TestStories(t *testing.T) {
-	for _, s := range slices.Concat(stories, moreStories, found, rollbacks) {
+	for _, s := range slices.Concat(stories, extensionStories, found, rollbacks) {
 		t.Run(s.Name, func(t *testing.T) {
 			t.Parallel()
 			if r := play(t, s); len(r.violations)+len(r.missed) > 0 {
@@ -41,23 +42,14 @@ func TestStories(t *testing.T) {
 // TestSame plays a story with a crash and a neighbour three times: all that happens is the same.
 func TestSame(t *testing.T) {
 	s := stories[0]
-	s.Happen = []Event{{At: "azure PUT snapshots/snapshot_pool1", What: "kill after"}, {At: "azure PATCH virtualMachineScaleSets/pool1", What: "autoscaler adds a node"}}
-	first := play(t, s)
+	s.Happen = append(at(putSnapshot, 1, "kill after"), at(patchModel, 1, "autoscaler adds a node")...)
+	first := play(t, s).trace
 	for range 2 {
-		r := play(t, s)
-		for i := range max(len(r.trace), len(first.trace)) {
-			if i >= len(r.trace) || i >= len(first.trace) || r.trace[i] != first.trace[i] {
-				t.Fatalf("line %d differs:\n%s\n%s", i, at(first.trace, i), at(r.trace, i))
-			}
+		again := play(t, s).trace
+		if !slices.Equal(again, first) {
+			t.Fatalf("the traces differ:\n%s\n\n%s", strings.Join(first, "\n"), strings.Join(again, "\n"))
 		}
 	}
-}
-
-func at(lines []string, i int) string {
-	if i < len(lines) {
-		return lines[i]
-	}
-	return "(end)"
 }
 
 // TestPace measures captures in which nothing goes wrong: their number in a second of CPU, and

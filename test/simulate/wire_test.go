@@ -4,7 +4,6 @@ import (
 	"bytes"
 	"context"
 	"errors"
-	"fmt"
 	"io"
 	"net/http"
 	"net/url"
@@ -15,6 +14,8 @@ import (
 
 	authorizationv1 "k8s.io/api/authorization/v1"
 	"k8s.io/client-go/kubernetes/scheme"
+
+	"github.com/ortet/ortet/test/kubesim"
 )
 
 // A request is one of ortet's that was sent while a story played.
@@ -55,7 +56,7 @@ func (p *process) send(side, name string, r *http.Request, serve func(*http.Requ
 		w.trace("%s: %s %s", name, e.What, e.Target)
 		switch e.What {
 		case "kill before":
-			return nil, p.killed(ctx)
+			return nil, p.dies(ctx)
 		case "kill after":
 			killed = true
 		case "interrupt":
@@ -79,19 +80,16 @@ func (p *process) send(side, name string, r *http.Request, serve func(*http.Requ
 	after := w.checkRequest(p, req, r)
 	answer, err := serve(r, met)
 	after(answer)
-	w.trace("%s %s %d: %s", p.name, name, req.n, outcome(answer, err))
+	outcome := "no answer"
+	if err == nil {
+		outcome = answer.Status
+	}
+	w.trace("%s %s %d: %s", p.name, name, req.n, outcome)
 	if killed {
-		return nil, p.killed(ctx)
+		return nil, p.dies(ctx)
 	}
 	p.awake()
 	return answer, err
-}
-
-func outcome(answer *http.Response, err error) string {
-	if err != nil {
-		return "no answer"
-	}
-	return fmt.Sprint(answer.StatusCode)
 }
 
 // sleep waits, or gives the context's cause.
@@ -119,10 +117,8 @@ func (w *world) arrived(name string, ifMatch bool) (request, []Event) {
 	case strings.HasPrefix(name, "azure DELETE ") && strings.Contains(about, "/extensions/"):
 		w.written["extension"] = time.Now()
 	case !r.write():
-		at, written := w.written[about]
-		r.fresh = written && time.Since(at) < time.Minute/2
-		at, written = w.written["extension"]
-		r.unlisted = written && time.Since(at) < time.Minute/2 && strings.HasPrefix(name, "azure GET ") && strings.HasSuffix(about, "/"+poolName)
+		r.fresh = time.Since(w.written[about]) < time.Minute/2
+		r.unlisted = time.Since(w.written["extension"]) < time.Minute/2 && strings.HasPrefix(name, "azure GET ") && strings.HasSuffix(about, "/"+poolName)
 	}
 	w.requests = append(w.requests, r)
 	var due, later []Event
@@ -161,25 +157,17 @@ func (a azureWire) Do(r *http.Request) (*http.Response, error) {
 	name := w.azureName(r)
 	return a.p.send("azure", name, r, func(r *http.Request, met *Event) (*http.Response, error) {
 		answer, err := azureFault(met, r, w.azure.Transport().Do)
-		if err == nil {
-			w.remember(name, r.Method, answer)
+		if err != nil {
+			return answer, err
 		}
-		if err == nil && w.story.Pool.Spelling == "upper" {
+		if link, err := url.Parse(answer.Header.Get("Azure-AsyncOperation")); err == nil && link.Path != "" && !strings.HasPrefix(name, "operation-of") {
+			w.locked(func() { w.operations[path.Base(link.Path)] = "operation-of-" + r.Method + "-" + name })
+		}
+		if w.story.Pool.Spelling == "upper" {
 			err = upperIDs(answer)
 		}
 		return answer, err
 	})
-}
-
-// remember keeps which request began an operation.
-func (w *world) remember(name, method string, answer *http.Response) {
-	if link := answer.Header.Get("Azure-AsyncOperation"); link != "" && !strings.HasPrefix(name, "operation-of") {
-		if u, err := url.Parse(link); err == nil {
-			w.mu.Lock()
-			defer w.mu.Unlock()
-			w.operations[path.Base(u.Path)] = "operation-of-" + method + "-" + name
-		}
-	}
 }
 
 // azureName is a request's path without what is the same everywhere.
@@ -231,18 +219,9 @@ var captureTime = regexp.MustCompile(`-\d{8}-\d{6}`)
 type kubeWire struct{ p *process }
 
 func (k kubeWire) RoundTrip(r *http.Request) (*http.Response, error) {
-	parts := strings.Split(strings.Trim(r.URL.Path, "/"), "/")
-	switch {
-	case parts[0] == "api" && len(parts) > 2:
-		parts = parts[2:]
-	case parts[0] == "apis" && len(parts) > 3:
-		parts = parts[3:]
-	}
-	if len(parts) > 2 && parts[0] == "namespaces" {
-		parts = parts[1:]
-	}
-	name := captureTime.ReplaceAllString(strings.Join(parts, "/"), "")
-	if parts[0] == accessReviews {
+	c := kubesim.ParseRequest(r)
+	name := captureTime.ReplaceAllString(path.Join(c.Namespace, c.Resource, c.Name, c.Subresource, c.Path), "")
+	if c.Resource == accessReviews {
 		review, err := readReview(r)
 		if err != nil {
 			return nil, err

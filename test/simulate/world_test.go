@@ -9,6 +9,7 @@ import (
 	"fmt"
 	"hash/fnv"
 	"io"
+	"maps"
 	"net/http"
 	"slices"
 	"strings"
@@ -18,6 +19,9 @@ import (
 
 	"github.com/Azure/azure-sdk-for-go/sdk/azcore/policy"
 	"github.com/Azure/azure-sdk-for-go/sdk/resourcemanager/compute/armcompute/v8"
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/ortet/ortet/internal/azsim"
@@ -88,7 +92,6 @@ type world struct {
 	before      map[string]*armcompute.GalleryImageVersion // when the ask began
 	imageBefore string                                     // the model's, when the ask began
 	workbenches map[string]bool
-	capacity    int64     // that others asked for
 	unrest      time.Time // since when the set has not been at rest; zero at rest
 	processes   []*process
 	rivals      []*process
@@ -111,7 +114,7 @@ func (w *world) between(least, most time.Duration, words ...any) time.Duration {
 	return least + time.Duration(w.hash(words...)%uint64(most-least+1))
 }
 
-func newWorld(s Story) (*world, error) {
+func newWorld(s Story) *world {
 	w := &world{
 		story: s, begin: time.Now(), pending: slices.Clone(s.Happen),
 		counts: map[string]int{}, operations: map[string]string{}, written: map[string]time.Time{}, down: map[string]time.Time{},
@@ -133,11 +136,8 @@ func newWorld(s Story) (*world, error) {
 	if s.Pool.NoZRS {
 		w.azure.Locations = []azsim.Location{{Name: location, DisplayName: "West Europe"}}
 	}
-	if err := w.setUp(); err != nil {
-		w.close()
-		return nil, err
-	}
-	return w, nil
+	w.setUp()
+	return w
 }
 
 func (w *world) close() {
@@ -148,6 +148,13 @@ func (w *world) close() {
 	}
 	w.mu.Unlock()
 	w.azure.Close()
+}
+
+// locked runs f alone.
+func (w *world) locked(f func()) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	f()
 }
 
 // after calls f when d has passed, unless the world has ended.
@@ -210,125 +217,147 @@ func (w *world) request(method string, id fleet.ResourceID, version string, body
 	return nil
 }
 
+// make has the owner make or change what there is at the beginning.
+func (w *world) make(method string, id fleet.ResourceID, version string, body any) {
+	if err := w.request(method, id, version, body); err != nil {
+		w.broken(0, "cannot set up the world: %v", err)
+	}
+	synctest.Wait()
+}
+
 // setUp makes what there is at the beginning, at once.
-func (w *world) setUp() error {
+func (w *world) setUp() {
 	w.azure.Instant(true)
 	defer w.azure.Instant(false)
-	settle := func(method string, id fleet.ResourceID, version string, body any) error {
-		err := w.request(method, id, version, body)
-		synctest.Wait()
-		return err
-	}
+	p := w.story.Pool
 	image := object{"publisher": "Canonical", "offer": "ubuntu-24_04-lts", "sku": "server", "version": "latest"}
-	if w.story.Pool.Versions > 0 {
-		newest, err := w.setUpGallery(settle)
-		if err != nil {
-			return err
-		}
-		image = object{"id": string(newest)}
-		if w.story.Pool.Latest {
+	if p.Versions > 0 {
+		image = object{"id": string(w.setUpGallery())}
+		if p.Latest {
 			image = object{"id": string(w.names.Definition)}
 		}
 		w.begin = time.Now()
 	}
-	if n := w.story.Pool.Old; n > 0 {
-		if err := settle(http.MethodPut, w.pool, computeAPI, w.setBody(object{"id": w.oldest}, n)); err != nil {
-			return err
-		}
+	if p.Old > 0 {
+		w.make(http.MethodPut, w.pool, computeAPI, w.setBody(object{"id": w.oldest}, p.Old))
 	}
-	if err := settle(http.MethodPut, w.pool, computeAPI, w.setBody(image, w.story.Pool.Instances)); err != nil {
-		return err
-	}
+	w.make(http.MethodPut, w.pool, computeAPI, w.setBody(image, p.Instances))
 	w.populate()
-	if w.story.Pool.Protected {
-		body := object{"location": location, "properties": object{"protectionPolicy": object{"protectFromScaleIn": true}}}
-		if err := settle(http.MethodPut, w.instance(0), computeAPI, body); err != nil {
-			return err
-		}
+	for i, name := range w.nodeNames() {
+		w.setUpNode(i, name)
 	}
-	if err := w.setUpMore(settle); err != nil {
-		return err
-	}
+	synctest.Wait()
 	for _, name := range w.nodeNames() {
 		w.nodes[name] = w.stateOf(name)
 	}
 	w.model = w.modelNow()
-	w.capacity = w.model.capacity
-	w.original = w.extensionsNow()
-	return nil
+	w.original = w.model.extensions
 }
+
+// setUpNode sets what owners set on a node and its instance.
+func (w *world) setUpNode(i int, name string) {
+	p := w.story.Pool
+	othersProtect := i > 0 && p.Others == "protected"
+	w.kube.Change("nodes", "", name, func(o runtime.Object) {
+		n := o.(*corev1.Node)
+		n.Spec.Unschedulable = i == 0 && p.Cordoned || i > 0 && p.Others == "cordoned"
+		n.Annotations = maps.Clone(n.Annotations)
+		if n.Annotations == nil {
+			n.Annotations = map[string]string{}
+		}
+		switch {
+		case i == 0:
+			n.Annotations["example.com/owner"] = "others"
+			if p.ScaleDown != "" {
+				n.Annotations[fleet.AnnotationScaleDownDisabled] = p.ScaleDown
+			}
+		case othersProtect:
+			n.Annotations[fleet.AnnotationScaleDownDisabled] = "true"
+		}
+		if p.Spelling == "lower" {
+			n.Spec.ProviderID = "azure://" + strings.ToLower(n.Spec.ProviderID[len("azure://"):])
+		}
+	})
+	if othersProtect {
+		w.kube.Change("machines", workload, name, func(o runtime.Object) {
+			o.(*unstructured.Unstructured).SetAnnotations(map[string]string{"cluster.x-k8s.io/skip-remediation": ""})
+		})
+	}
+	if othersProtect || i == 0 && p.Protected {
+		w.make(http.MethodPut, w.instance(i), computeAPI, object{"location": location,
+			"properties": object{"protectionPolicy": object{"protectFromScaleIn": true, "protectFromScaleSetActions": othersProtect}}})
+	}
+	if p.Volumes {
+		disk := w.pool.In("disks", fmt.Sprintf("%s%d", volumePrefix, i))
+		w.make(http.MethodPut, disk, disksAPI, object{"location": location, "sku": object{"name": "Premium_LRS"},
+			"properties": object{"creationData": object{"createOption": "Empty"}, "diskSizeGB": 4}})
+		w.make(http.MethodPost, w.instance(i)+"/attachDetachDataDisks", computeAPI, object{"dataDisksToAttach": []object{{"diskId": string(disk), "lun": 0}}})
+	}
+}
+
+// volumePrefix begins the names of disks that others attach.
+const volumePrefix = "pvc-"
+
+func ofOthers(v azsim.Volume) bool { return strings.Contains(string(v), "/disks/"+volumePrefix) }
 
 func (w *world) instance(n int) fleet.ResourceID {
 	return w.pool.Child("virtualMachines", fmt.Sprint(n))
 }
 
 // setUpGallery makes the versions of earlier captures, a week apart, and gives the newest.
-func (w *world) setUpGallery(settle func(string, fleet.ResourceID, string, any) error) (newest fleet.ResourceID, err error) {
-	snapshot, empty := w.pool.In("snapshots", "earlier"), w.pool.In("disks", "earlier")
-	left := object{}
-	if w.story.Pool.Leftover {
+func (w *world) setUpGallery() (newest fleet.ResourceID) {
+	p := w.story.Pool
+	made := func(capture string, at time.Time) object {
+		return object{fleet.TagCapture: capture, fleet.TagCreatedBy: "ortet test", fleet.TagBuiltFrom: "pool1000099", fleet.TagBuiltAt: at.UTC().Format(fleet.BuiltAtLayout)}
+	}
+	snapshot, empty, left := w.pool.In("snapshots", "earlier"), w.pool.In("disks", "earlier"), object{}
+	if p.Leftover {
 		w.earlier = prototype.CaptureName(w.begin, "")
-		snapshot, empty, left = w.names.Snapshot, w.names.WorkDisk, object{fleet.TagCapture: w.earlier, fleet.TagCreatedBy: "ortet test",
-			fleet.TagBuiltFrom: "pool1000099", fleet.TagBuiltAt: w.begin.UTC().Format(fleet.BuiltAtLayout)}
+		snapshot, empty, left = w.names.Snapshot, w.names.WorkDisk, made(w.earlier, w.begin)
 	}
 	w.disks[azsim.Volume(low(empty))] = &disk{generalized: true}
-	tags := object{fleet.TagCreatedBy: "ortet test", fleet.TagReason: "earlier captures"}
 	var features []object
-	if w.story.Pool.NVMe {
+	switch {
+	case p.NVMe:
 		features = []object{{"name": "SecurityType", "value": "Standard"}, {"name": "DiskControllerTypes", "value": "SCSI, NVMe"}}
-	}
-	if w.story.Pool.Trusted {
+	case p.Trusted:
 		features = []object{{"name": "SecurityType", "value": "TrustedLaunch"}}
 	}
-	type put struct {
-		id      fleet.ResourceID
-		version string
-		body    object
+	put := func(id fleet.ResourceID, version string, tags, properties object) {
+		time.Sleep(time.Second) // no two versions are published in the same one
+		body := object{"location": location, "tags": tags, "properties": properties}
+		if id == empty {
+			body["sku"] = object{"name": "StandardSSD_LRS"}
+		}
+		w.make(http.MethodPut, id, version, body)
 	}
-	puts := []put{
-		{empty, disksAPI, object{"location": location, "tags": left, "sku": object{"name": "StandardSSD_LRS"}, "properties": object{"creationData": object{"createOption": "Empty"}, "diskSizeGB": 30, "osType": "Linux", "hyperVGeneration": "V2"}}},
-		{snapshot, disksAPI, object{"location": location, "tags": left, "properties": object{"creationData": object{"createOption": "Copy", "sourceResourceId": string(empty)}, "incremental": true}}},
-		{w.names.Gallery, galleryAPI, object{"location": location, "tags": tags, "properties": object{}}},
-		{w.names.Definition, galleryAPI, object{"location": location, "tags": tags, "properties": object{
-			"osType": "Linux", "osState": "Generalized", "hyperVGeneration": "V2", "architecture": "x64", "features": features,
-			"identifier": object{"publisher": "VMSS-Prototype-Pattern", "offer": azsim.DefaultResourceGroup, "sku": poolName},
-		}}},
-	}
-	for i := range w.story.Pool.Versions {
-		at := w.begin.AddDate(0, 0, -7*(w.story.Pool.Versions-i))
-		capture := prototype.CaptureName(at, "")
+	put(empty, disksAPI, left, object{"creationData": object{"createOption": "Empty"}, "diskSizeGB": 30, "osType": "Linux", "hyperVGeneration": "V2"})
+	put(snapshot, disksAPI, left, object{"creationData": object{"createOption": "Copy", "sourceResourceId": string(empty)}, "incremental": true})
+	tags := object{fleet.TagCreatedBy: "ortet test", fleet.TagReason: "earlier captures"}
+	put(w.names.Gallery, galleryAPI, tags, object{})
+	put(w.names.Definition, galleryAPI, tags, object{"osType": "Linux", "osState": "Generalized", "hyperVGeneration": "V2", "architecture": "x64", "features": features,
+		"identifier": object{"publisher": "VMSS-Prototype-Pattern", "offer": azsim.DefaultResourceGroup, "sku": poolName}})
+	for i := range p.Versions {
+		at := w.begin.AddDate(0, 0, -7*(p.Versions-i))
 		newest = w.names.Definition.Child("versions", prototype.VersionName(at, false))
-		tags := object{fleet.TagCapture: capture, fleet.TagGeneralized: capture, fleet.TagCreatedBy: "ortet test",
-			fleet.TagBuiltFrom: "pool1000099", fleet.TagBuiltAt: at.Format(fleet.BuiltAtLayout)}
+		tags := made(prototype.CaptureName(at, ""), at)
+		tags[fleet.TagGeneralized] = tags[fleet.TagCapture]
 		if i == 0 {
 			w.oldest = newest
-			if w.story.Pool.Foreign {
+			if p.Foreign {
 				tags = object{"team": "others"}
 			}
 		}
-		puts = append(puts, put{newest, galleryAPI, object{
-			"location": location, "tags": tags,
-			"properties": object{
-				"publishingProfile": object{"replicationMode": "Full", "storageAccountType": "Standard_LRS", "targetRegions": []object{{"name": location, "regionalReplicaCount": 1}}},
-				"storageProfile":    object{"osDiskImage": object{"source": object{"id": string(snapshot)}}},
-			},
-		}})
+		put(newest, galleryAPI, tags, object{
+			"publishingProfile": object{"replicationMode": "Full", "storageAccountType": "Standard_LRS", "targetRegions": []object{{"name": location, "regionalReplicaCount": 1}}},
+			"storageProfile":    object{"osDiskImage": object{"source": object{"id": string(snapshot)}}},
+		})
 	}
-	for _, p := range puts {
-		time.Sleep(time.Second) // no two versions are published in the same one
-		if err := settle(http.MethodPut, p.id, p.version, p.body); err != nil {
-			return "", err
-		}
+	if !p.Leftover {
+		w.make(http.MethodDelete, snapshot, disksAPI, nil)
+		w.make(http.MethodDelete, empty, disksAPI, nil)
 	}
-	if w.story.Pool.Leftover {
-		return newest, nil
-	}
-	for _, id := range []fleet.ResourceID{snapshot, empty} {
-		if err := settle(http.MethodDelete, id, disksAPI, nil); err != nil {
-			return "", err
-		}
-	}
-	return newest, nil
+	return newest
 }
 
 // kinds are extensions: name, publisher and type.
@@ -359,10 +388,6 @@ func (w *world) setBody(image object, instances int) object {
 		"storageProfile":   object{"imageReference": image},
 		"extensionProfile": object{"extensions": extensions},
 	}
-	size := "Standard_D2s_v5"
-	if p.NVMe {
-		size = "Standard_D2s_v6"
-	}
 	if p.Trusted {
 		profile["securityProfile"] = object{"securityType": "TrustedLaunch", "uefiSettings": object{"secureBootEnabled": true, "vTpmEnabled": true}}
 	}
@@ -370,7 +395,7 @@ func (w *world) setBody(image object, instances int) object {
 		profile["priority"], profile["evictionPolicy"] = "Spot", "Deallocate"
 	}
 	body := object{
-		"location": location, "sku": object{"name": size, "tier": "Standard", "capacity": instances}, "tags": object{"owner": `Zoë & "co" <a+b/c=%20\>`},
+		"location": location, "sku": object{"name": w.size(), "tier": "Standard", "capacity": instances}, "tags": object{"owner": `Zoë & "co" <a+b/c=%20\>`},
 		"properties": object{"orchestrationMode": "Uniform", "overprovision": false, "singlePlacementGroup": false,
 			"upgradePolicy": object{"mode": cmp.Or(p.Mode, "Manual")}, "virtualMachineProfile": profile},
 	}
@@ -383,23 +408,19 @@ func (w *world) setBody(image object, instances int) object {
 // A model is what of a scale set captures may change, and the rest of it.
 type model struct {
 	image, customData string
-	extensions        []string
+	extensions        map[string]string // what they are, with protected settings, by name
 	capacity          int64
 	rest              string
 }
 
 func (w *world) modelNow() (m model) {
 	w.azure.View(func(v *azsim.View) {
-		set, ok := v.Get(string(w.pool)).(*armcompute.VirtualMachineScaleSet)
-		if !ok {
-			return
-		}
-		text, err := json.Marshal(set)
+		text, err := json.Marshal(v.Get(string(w.pool)))
 		var own armcompute.VirtualMachineScaleSet
 		if err == nil {
 			err = json.Unmarshal(text, &own)
 		}
-		if err != nil || own.Properties == nil || own.Properties.VirtualMachineProfile == nil {
+		if err != nil || own.Properties == nil {
 			return
 		}
 		profile := own.Properties.VirtualMachineProfile
@@ -415,15 +436,18 @@ func (w *world) modelNow() (m model) {
 			data, _ := base64.StdEncoding.DecodeString(*profile.OSProfile.CustomData)
 			m.customData = string(data)
 		}
+		m.extensions = map[string]string{}
 		if profile.ExtensionProfile != nil {
 			for _, e := range profile.ExtensionProfile.Extensions {
-				m.extensions = append(m.extensions, *e.Name)
+				e.Properties.ProvisioningState = nil
+				text, _ = json.Marshal(e.Properties) // what was read from JSON just now
+				m.extensions[*e.Name] = string(text)
 			}
 		}
 		m.capacity = *own.SKU.Capacity
 		own.Etag, own.Properties.ProvisioningState, own.SKU.Capacity = nil, nil, nil
 		profile.StorageProfile.ImageReference, profile.OSProfile.CustomData, profile.ExtensionProfile = nil, nil, nil
-		text, _ = json.Marshal(own) // what was read from JSON just now
+		text, _ = json.Marshal(own)
 		m.rest = string(text)
 	})
 	return m
