@@ -80,7 +80,7 @@ func (c *capture) version(ctx context.Context, p *workflow.Pass) (workflow.Wait,
 			return done, invalid("create image version", string(id), "", "Azure failed to build it: %s", first(there.FailureMessage, "no reason given"))
 		}
 		c.failed = false
-		return c.then(p.Ensure(ctx, fleet.DeleteVersion{ID: id}, gone(c.Cloud.Version, id)))
+		return again(p.Ensure(ctx, fleet.DeleteVersion{ID: id}, gone(c.Cloud.Version, id)))
 	}
 	w = in(versionEvery, "Azure: %s", there.ProvisioningState) // another's, or being deleted
 	w.Percent = there.Progress
