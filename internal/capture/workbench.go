@@ -15,52 +15,31 @@ import (
 // maxWorkbenches limits how many a capture uses: what takes three takes a fourth.
 const maxWorkbenches = 3
 
-// benchBefore is the workbench as protectWorkbench found it.
-type benchBefore struct {
-	Node       string           `json:"node"`
-	UID        string           `json:"uid"`
-	Instance   fleet.ResourceID `json:"instance"`
-	Protection fleet.Protection `json:"protection"`
-	ScaleDown  *string          `json:"scaleDown"`
-}
-
 // protectWorkbench keeps the workbench from scale-in: Azure's autoscaler honours the
 // instance's policy, the cluster's the Node's annotation.
 func (c *capture) protectWorkbench(ctx context.Context, p *workflow.Pass) (workflow.Wait, error) {
-	var was benchBefore
-	there, err := p.Saved(&was)
-	if err == nil && !there {
-		err = c.chooseWorkbench(ctx, p)
-	}
-	if err != nil {
+	if err := c.chooseWorkbench(ctx, p); err != nil {
 		return done, err
 	}
-	b, by := c.get().Bench, string(c.get().Pool)
-	node, err := c.Cluster.Node(ctx, b.Node)
+	s := c.get()
+	node, err := c.Cluster.Node(ctx, s.Bench.Node)
 	if err == nil {
-		err = usedByOthers(node, c.get().Pool)
+		err = usedByOthers(node, s.Pool)
 	}
 	if err != nil {
 		return done, c.onBench(ctx, err)
 	}
-	if !there {
-		i, err := c.Cloud.Instance(ctx, b.Instance)
-		if err != nil {
-			return done, c.onBench(ctx, err)
-		}
-		was = benchBefore{node.Name, node.UID, i.ID, i.Protection, valueOf(node.Annotations, fleet.AnnotationScaleDownDisabled)}
-		if err := p.Before(ctx, &was); err != nil {
-			return done, err
-		}
-	}
-	if node.Annotations[fleet.AnnotationWorkbench] != by {
-		value := yes
-		if err := c.Cluster.Annotate(ctx, was.Node, map[string]*string{fleet.AnnotationScaleDownDisabled: &value, fleet.AnnotationWorkbench: &by}); err != nil {
-			return done, c.onBench(ctx, err)
-		}
-	}
-	w, err := c.ensureProtection(ctx, p, was.Instance, fleet.Protection{ScaleIn: true, ScaleSetActions: was.Protection.ScaleSetActions})
+	w, err := c.protectNode(ctx, p, node, s.Bench.Instance, fleet.AnnotationWorkbench, string(s.Pool))
 	return w, c.onBench(ctx, err)
+}
+
+func (c *capture) unprotectWorkbench(ctx context.Context, p *workflow.Pass) (workflow.Wait, error) {
+	return c.unprotectNode(ctx, p, fleet.AnnotationWorkbench, string(c.get().Pool))
+}
+
+func (c *capture) manualUnprotectWorkbench() string {
+	b := c.get().Bench
+	return fmt.Sprintf("%s; kubectl annotate node %s %s- %s-", manualProtection("workbench "+b.Node, b.Instance, ""), b.Node, fleet.AnnotationWorkbench, fleet.AnnotationScaleDownDisabled)
 }
 
 // usedByOthers gives an error if another capture uses the node, as donor or workbench:
@@ -110,34 +89,6 @@ func (c *capture) chooseWorkbench(ctx context.Context, p *workflow.Pass) error {
 		s.Bench = workbench{Node: next.Node.Name, Instance: next.Instance.ID, Zone: next.Instance.Zone, LUN: next.LUN}
 	})
 	return nil
-}
-
-// unprotectWorkbench restores what protectWorkbench found. A Node that was made again by
-// its kubelet has nothing of ours; a capture that uses it now keeps its protection.
-func (c *capture) unprotectWorkbench(ctx context.Context, p *workflow.Pass) (workflow.Wait, error) {
-	var was benchBefore
-	if there, err := p.Saved(&was); !there || err != nil {
-		return done, err
-	}
-	node, err := c.Cluster.Node(ctx, was.Node)
-	switch {
-	case missing(err) != nil:
-		return done, err
-	case err == nil && prototype.UsedBy(node, c.get().Pool) != "":
-		return done, nil
-	case err == nil && node.UID == was.UID && node.Annotations[fleet.AnnotationWorkbench] != "":
-		if err := c.Cluster.Annotate(ctx, was.Node, map[string]*string{fleet.AnnotationWorkbench: nil, fleet.AnnotationScaleDownDisabled: was.ScaleDown}); missing(err) != nil {
-			return done, err
-		}
-	}
-	w, err := c.ensureProtection(ctx, p, was.Instance, was.Protection)
-	return w, missing(err)
-}
-
-func (c *capture) manualUnprotectWorkbench() string {
-	b := c.get().Bench
-	return fmt.Sprintf("workbench %s may still be protected: kubectl annotate node %s %s- %s-, az vmss update -g %s -n %s --instance-id %s --protect-from-scale-in false",
-		b.Node, b.Node, fleet.AnnotationWorkbench, fleet.AnnotationScaleDownDisabled, b.Instance.Group().Name(), b.Instance.Parent().Name(), b.Instance.Name())
 }
 
 // onBench is the error of an act on the workbench: if that is lost, the rows on it are
