@@ -97,15 +97,12 @@ func (c *capture) save(ctx context.Context, p *workflow.Pass) (workflow.Wait, er
 		}
 		p.Progress(-1, "kept %s %s", item.Kind, item.Name)
 	}
-	original := custom
-	if custom == "" && !c.req.Bakes() && !customDataUnread(*report) && s.LastCustomData == noopSHA {
-		custom = noopSHA // the no-op that stays in the model is not sealed
-	}
-	if err := c.canJoin(*report, custom); err != nil {
+	if err := refuse(c.joinProblems(*report, custom)); err != nil {
 		return done, err
 	}
-	if c.req.Bakes() {
-		custom = noopSHA
+	original := custom
+	if c.req.Bakes() || custom == "" && !customDataUnread(*report) && s.LastCustomData == noopSHA {
+		custom = noopSHA // the no-op that stays in the model is not sealed
 	}
 	c.set(func(s *state) {
 		s.Saved, s.CustomData, s.Unsaved = true, custom, report.Unsaved
@@ -147,40 +144,6 @@ func (c *capture) neededItems(ctx context.Context, saved []wire.SealedItem) ([]s
 // customDataUnread reports whether there may be customData that could not be read.
 func customDataUnread(report wire.GeneralizeReport) bool {
 	return slices.ContainsFunc(report.Unsaved, func(s string) bool { return strings.HasPrefix(s, string(wire.CustomData)) })
-}
-
-// canJoin refuses to strand the pool: if nothing on the disk and no customData lets a
-// clone join, the extensions that are to be deleted are what does.
-func (c *capture) canJoin(report wire.GeneralizeReport, customData string) error {
-	const on = "the copy of the disk"
-	bakes := c.req.Bakes()
-	switch {
-	case len(report.Joins) > 0, !bakes && customData != "" && customData != noopSHA:
-		return nil
-	case !bakes && customData == noopSHA:
-		return invalid("generalize", on, "capture with --bootstrap baked",
-			"nothing that is left on it lets a clone join, and the model's customData does nothing since a capture with --bootstrap baked")
-	case !bakes && (len(report.Unsaved) > 0 || len(c.get().ToDelete) == 0):
-		return nil // there may be customData, or the extensions stay
-	}
-	return invalid("generalize", on, "leave the extensions alone (--extensions none), or let the disk hold a bootstrap kubeconfig",
-		"nothing on it lets a clone join, and it came with no customData: its extensions may be all that does")
-}
-
-// secretFlags are ortet-node's, for what may be done about secrets on the disk.
-func (c *capture) secretFlags() (flags []string) {
-	for _, f := range []struct {
-		name string
-		on   bool
-	}{{"--accept-pool-credentials", c.req.AcceptPoolCredentials}, {"--remove-secrets", c.req.RemoveSecrets}, {"--scan-images", c.req.ScanImages}} {
-		if f.on {
-			flags = append(flags, f.name)
-		}
-	}
-	for _, at := range c.req.AcceptSecrets {
-		flags = append(flags, "--accept-secret", at)
-	}
-	return flags
 }
 
 // keepScan keeps what the scan of the copy accepted, removed and passed over.
