@@ -8,10 +8,6 @@ import (
 	"github.com/ortet/ortet/internal/workflow"
 )
 
-func (c *capture) changePool(ctx context.Context, p *workflow.Pass, row string, change func(fleet.Pool) fleet.Change, is func(fleet.Pool) bool, begin func(context.Context, fleet.Pool) error) (workflow.Wait, error) {
-	return c.Change(ctx, p, c.get().Pool, row, change, is, begin)
-}
-
 // model points the pool's model at the version. There is no undo: the operation's end is
 // awaited, and before and after it the model names an image that exists.
 func (c *capture) model(ctx context.Context, p *workflow.Pass) (workflow.Wait, error) {
@@ -29,7 +25,7 @@ func (c *capture) model(ctx context.Context, p *workflow.Pass) (workflow.Wait, e
 		return patch
 	}
 	is := func(pool fleet.Pool) bool { return pool.Model.Image.Same(c.patch.Image) }
-	w, err := c.changePool(ctx, p, "model", change, is, func(ctx context.Context, pool fleet.Pool) error {
+	w, err := c.Change(ctx, p, s.Pool, "model", change, is, func(ctx context.Context, pool fleet.Pool) error {
 		if err := c.mayChange(ctx, pool); err != nil {
 			return err
 		}

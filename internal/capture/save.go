@@ -78,7 +78,6 @@ func (c *capture) save(ctx context.Context, p *workflow.Pass) (workflow.Wait, er
 		return done, c.lostPod(ctx, errors.New("the pod's report is gone"))
 	}
 	custom := ""
-	needed := func(ctx context.Context) ([]string, error) { return c.neededItems(ctx, report.Saved) }
 	for _, item := range report.Saved {
 		data, err := open(s.Key, item)
 		if err != nil {
@@ -90,9 +89,7 @@ func (c *capture) save(ctx context.Context, p *workflow.Pass) (workflow.Wait, er
 				continue
 			}
 		}
-		if err := c.Cluster.Keep(ctx, cluster.Kept{
-			Kind: string(item.Kind), Name: item.Name, SHA256: item.SHA256, Data: fleet.NewSecret(data), Pool: s.Pool, Donor: c.req.Node, At: c.Now(),
-		}, needed); err != nil {
+		if err := c.keep(ctx, string(item.Kind), item.Name, fleet.NewSecret(data), report.Saved); err != nil {
 			return done, err
 		}
 		p.Progress(-1, "kept %s %s", item.Kind, item.Name)
@@ -118,27 +115,28 @@ func (c *capture) save(ctx context.Context, p *workflow.Pass) (workflow.Wait, er
 	return done, p.Save(ctx)
 }
 
-// neededItems are the hashes of what the Vault must not drop to make room.
-func (c *capture) neededItems(ctx context.Context, saved []wire.SealedItem) ([]string, error) {
+// keep keeps an item. Of what is kept already, it must not drop to make room what else is
+// saved now, or what an image version, the model or the original needs.
+func (c *capture) keep(ctx context.Context, kind, name string, data fleet.Secret, saved []wire.SealedItem) error {
 	s := c.get()
-	versions, err := c.Cloud.Versions(ctx, s.Names.Definition)
-	if missing(err) != nil {
-		return nil, err
-	}
-	needed := []string{s.CustomData, s.LastCustomData}
-	if s.Original != nil {
-		needed = append(needed, s.Original.CustomData)
-		for _, e := range s.Original.Extensions {
-			needed = append(needed, e.PublicSHA256, e.ProtectedSHA256)
+	item := cluster.Kept{Kind: kind, Name: name, SHA256: sha(data.Reveal()), Data: data, Pool: s.Pool, Donor: c.req.Node, At: c.Now()}
+	return c.Cluster.Keep(ctx, item, func(ctx context.Context) ([]string, error) {
+		versions, err := c.Cloud.Versions(ctx, s.Names.Definition)
+		needed := []string{s.CustomData, s.LastCustomData}
+		if s.Original != nil {
+			needed = append(needed, s.Original.CustomData)
+			for _, e := range s.Original.Extensions {
+				needed = append(needed, e.PublicSHA256, e.ProtectedSHA256)
+			}
 		}
-	}
-	for _, v := range versions {
-		needed = append(needed, v.Tags[fleet.TagCustomData])
-	}
-	for _, item := range saved {
-		needed = append(needed, item.SHA256)
-	}
-	return needed, nil
+		for _, v := range versions {
+			needed = append(needed, v.Tags[fleet.TagCustomData])
+		}
+		for _, item := range saved {
+			needed = append(needed, item.SHA256)
+		}
+		return needed, missing(err)
+	})
 }
 
 // customDataUnread reports whether there may be customData that could not be read.

@@ -64,22 +64,14 @@ func (c *capture) chooseWorkbench(ctx context.Context, p *workflow.Pass) error {
 	if err != nil {
 		return err
 	}
-	pool, err := c.Cloud.Pool(ctx, s.Pool)
-	if err != nil {
-		return err
+	w := &observer{Service: c.Service, lost: s.Lost, o: prototype.Observed{Donor: &donor, InstanceID: s.Instance}}
+	w.scaleSet(ctx)
+	if len(w.o.Unreadable) == 0 && w.o.Pool != nil {
+		w.workbench(ctx)
 	}
-	instance, err := c.Cloud.Instance(ctx, s.Instance)
-	if err != nil {
-		return err
+	if len(w.o.Unreadable) > 0 {
+		return &fleet.Error{Op: "choose workbench", Resource: w.o.Unreadable[0].On, Kind: fleet.KindTransient, Err: errors.New(w.o.Unreadable[0].What)}
 	}
-	siblings, err := c.Cloud.Instances(ctx, s.Pool)
-	if err != nil {
-		return err
-	}
-	w := &observer{Service: c.Service, o: prototype.Observed{Pool: &pool, Instance: &instance}}
-	candidates, why := w.candidates(ctx, donor, s.Instance)
-	candidates = slices.DeleteFunc(candidates, func(n fleet.Node) bool { return slices.Contains(s.Lost, n.Name) })
-	w.choose(ctx, candidates, why, siblings)
 	next := w.o.Workbench
 	if next == nil {
 		return &fleet.Error{Op: "choose workbench", Resource: string(s.Pool), Kind: fleet.KindBlocked, Err: errors.New("no other node can serve: " + first(w.o.NoWorkbench, "all were lost"))}
