@@ -50,35 +50,27 @@ func (c *capture) modelPatch(ctx context.Context, p *workflow.Pass) (fleet.Patch
 	s := c.get()
 	patch := fleet.PatchModel{Pool: s.Pool, Image: fleet.ImageReference{ID: s.Names.Version}}
 	v, err := c.usable(ctx)
-	if err != nil {
-		return patch, err
-	}
-	nothing := fleet.NewSecret(noop)
-	want := v.Tags[fleet.TagCustomData]
+	want, last := v.Tags[fleet.TagCustomData], s.LastCustomData
 	switch {
+	case err != nil:
+		return patch, err
 	case c.req.Bakes():
-		patch.CustomData = &nothing
-	case want == noopSHA && s.LastCustomData != noopSHA:
-		patch.CustomData = &nothing
-		p.Note("the model's customData is replaced by a no-op: the nodes of %s need none", v.Name)
-	case s.LastCustomData == "" || want == "" || want == noopSHA:
-	default:
-		kept, err := c.Cluster.Kept(ctx, s.Pool, "customData", want)
-		switch {
-		case fleet.Is(err, fleet.KindNotFound) && s.LastCustomData == want:
-			return patch, nil
-		case fleet.Is(err, fleet.KindNotFound):
-			return patch, invalid("patch model", string(v.ID), "capture with --bootstrap baked",
-				"the model's customData is another, and this version's nodes need some that is not kept (SHA-256 %s)", want)
-		case err != nil:
-			return patch, err
-		}
-		patch.CustomData = &kept.Data
-		if s.LastCustomData != want {
-			p.Note("the model's customData becomes what %s came with", c.req.Node)
-		}
+		want = noopSHA
+	case want == "", want == noopSHA && last == noopSHA, want != noopSHA && last == "":
+		return patch, nil
 	}
-	return patch, nil
+	data, err := CustomData(ctx, c.Cluster, s.Pool, want)
+	switch {
+	case fleet.Is(err, fleet.KindNotFound) && last == want:
+		return patch, nil
+	case fleet.Is(err, fleet.KindNotFound):
+		return patch, invalid("patch model", string(v.ID), "capture with --bootstrap baked",
+			"the model's customData is another, and this version's nodes need some that is not kept (SHA-256 %s)", want)
+	case err == nil && last != want && !c.req.Bakes():
+		p.Note("the model's customData is replaced by what the nodes of %s need", v.Name)
+	}
+	patch.CustomData = &data
+	return patch, err
 }
 
 // usable refuses a version that the model must not be pointed at.

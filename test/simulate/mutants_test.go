@@ -68,9 +68,9 @@ var mutants = []struct {
 	c.tried[name] = true`},
 	{"customData kept unless --bootstrap baked", "capture twice a day", "5", "internal/capture/model.go",
 		`	case c.req.Bakes():
-		patch`,
-		`	case c.req.Bakes(), s.LastCustomData == "":
-		patch`},
+		want`,
+		`	case c.req.Bakes(), last == "":
+		want`},
 	{"copy of the disk deleted", "capture twice a day", "7", "internal/capture/steps.go",
 		`When: []string{"generalized-snapshot"}, Needs: []string{"detach"},`,
 		`Needs: []string{"detach"},`},
