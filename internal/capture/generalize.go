@@ -20,10 +20,10 @@ import (
 
 const (
 	podEvery   = 5 * time.Second // how often the pod is read
-	benchEvery = time.Minute     // how often the workbench's node is read while its pod works
-	// offFor and silentFor are how long that node may be NotReady while its instance is
-	// off, or runs: longer than Kubernetes takes to evict the pods of such a node.
-	offFor, silentFor = 5 * time.Minute, 10 * time.Minute
+	benchEvery = time.Minute     // how often the workbench is read while its pod works
+	// silentFor is how long its node may be NotReady then: longer than Kubernetes takes to
+	// evict the pods of such a node.
+	silentFor = 10 * time.Minute
 	// podEnds is how long a deleted pod has before it is asked whether a kubelet is there
 	// to end it, its grace period of 30 s among it.
 	podEnds = 45 * time.Second
@@ -56,44 +56,20 @@ func (c *capture) generalize(ctx context.Context, p *workflow.Pass) (workflow.Wa
 	progress, report := readOutput(pod.Output)
 	switch {
 	case !pod.Exists:
-		return done, c.lostPod(ctx, errors.New("the pod is gone"))
+		return done, c.onBench(ctx, redo(errors.New("the pod is gone")))
 	case pod.Done && report != nil && report.Capture == c.name:
 		p.Progress(100, "removed %d paths; %s", report.Removed, first(report.OS, "an unknown system"))
 		return done, c.judge(*report)
 	case pod.Done && pod.ExitCode == 64:
 		return done, fmt.Errorf("ortet-node generalize does not take its flags: is %s of this version? it printed: %s", c.Image, tail(pod.Output))
 	case pod.Done:
-		return done, c.lostPod(ctx, fmt.Errorf("the pod ended with code %d and no report (%s); it printed: %s", pod.ExitCode, first(pod.Why, "no reason given"), tail(pod.Output)))
+		return done, c.onBench(ctx, redo(fmt.Errorf("the pod ended with code %d and no report (%s); it printed: %s", pod.ExitCode, first(pod.Why, "no reason given"), tail(pod.Output))))
 	case p.Since()%benchEvery < 2*podEvery:
-		if err := c.checkBench(ctx); err != nil {
-			return done, c.lose(err)
+		if why := c.benchLost(ctx, silentFor); why != "" {
+			return done, c.lose(why)
 		}
 	}
 	return in(podEvery, "%s", first(pod.Why, progress, "the pod is starting on "+s.Bench.Node)), nil
-}
-
-// lostPod has a new pod work on a new copy, on another workbench if that is why.
-func (c *capture) lostPod(ctx context.Context, err error) error {
-	if why := c.benchLost(ctx); why != "" {
-		return c.lose(fmt.Errorf("%s: %w", why, err))
-	}
-	return c.redo(err)
-}
-
-// checkBench gives an error once the pod cannot be expected to end: its node is not
-// Ready for long.
-func (c *capture) checkBench(ctx context.Context) error {
-	b := c.get().Bench
-	node, err := c.Cluster.Node(ctx, b.Node)
-	silent := c.Now().Sub(node.ReadySince)
-	if err != nil || node.Ready || silent < offFor {
-		return nil //nolint:nilerr // the pod is read next, and shows what is wrong
-	}
-	i, err := c.Cloud.Instance(ctx, b.Instance)
-	if off := fleet.Is(err, fleet.KindNotFound) || err == nil && isDown(i); !off && silent < silentFor {
-		return nil
-	}
-	return fmt.Errorf("its node is not Ready for %s", silent.Round(time.Second))
 }
 
 func (c *capture) startPod(ctx context.Context, p *workflow.Pass, name string) error {

@@ -25,10 +25,8 @@ func inspectionPod(pool fleet.ResourceID) string { return prototype.JobName(pool
 // inspect finds what only the disk shows, before the donor is touched. That it cannot is
 // a note: the same is found on the copy, later.
 func (c *capture) inspect(ctx context.Context, p *workflow.Pass) (workflow.Wait, error) {
-	if !c.inspected {
-		if err := p.Save(ctx); err != nil {
-			return done, err
-		}
+	if err := p.Save(ctx); err != nil {
+		return done, err
 	}
 	w, problems, err := c.inspectOnce(ctx, c.name, p.Since())
 	switch {

@@ -93,15 +93,11 @@ func (c *capture) mayChange(ctx context.Context, pool fleet.Pool) error {
 	if _, err := c.usable(ctx); err != nil {
 		return err
 	}
-	image := pool.Model.Image
-	if image.LatestOf() == "" && image.Same(s.ImageBefore) {
-		return nil
-	}
 	versions, err := c.Cloud.Versions(ctx, s.Names.Definition)
 	if err != nil {
 		return err
 	}
-	used, known := prototype.VersionOf(versions, image, pool.Location)
+	used, known := prototype.VersionOf(versions, pool.Model.Image, pool.Location)
 	if ours, there := prototype.FindVersion(versions, s.Names.Version); known && there && prototype.Newer(used, ours) {
 		return invalid("patch model", string(pool.ID), "to use the older one: ortet rollback --to "+ours.Name,
 			"the model uses %s by now, which is newer than %s", used.Name, ours.Name)

@@ -75,7 +75,7 @@ func (c *capture) save(ctx context.Context, p *workflow.Pass) (workflow.Wait, er
 	}
 	_, report := readOutput(pod.Output)
 	if report == nil || report.Outcome != wire.Generalized || report.Capture != c.name {
-		return done, c.lostPod(ctx, errors.New("the pod's report is gone"))
+		return done, c.onBench(ctx, redo(errors.New("the pod's report is gone")))
 	}
 	custom := ""
 	for _, item := range report.Saved {
@@ -102,7 +102,7 @@ func (c *capture) save(ctx context.Context, p *workflow.Pass) (workflow.Wait, er
 		custom = noopSHA // the no-op that stays in the model is not sealed
 	}
 	c.set(func(s *state) {
-		s.Saved, s.CustomData, s.Unsaved = true, custom, report.Unsaved
+		s.CustomData, s.Unsaved = custom, report.Unsaved
 		s.keepScan(*report)
 		if s.LearnsOriginal {
 			o := learn(*s.Original, *report)
@@ -158,16 +158,15 @@ func (s *state) keepScan(report wire.GeneralizeReport) {
 	s.Credentials = paths(func(x wire.SecretFinding) bool { return x.Accepted && x.Class == wire.PoolCredential })
 	s.AcceptedSecrets = paths(func(x wire.SecretFinding) bool { return x.Accepted && x.Class == wire.OtherSecret })
 	s.RemovedSecrets = paths(func(x wire.SecretFinding) bool { return x.Removed })
-	var counts []string
-	for _, x := range []struct {
-		what string
-		n    int
-	}{{"pool", len(s.Credentials)}, {"other", len(s.AcceptedSecrets)}, {"removed", report.SecretsRemoved}} {
-		if x.n > 0 {
-			counts = append(counts, fmt.Sprintf("%s %d", x.what, x.n))
+	s.Secrets, s.ScanNotes = "", nil
+	count := func(what string, n int) {
+		if n > 0 {
+			s.Secrets = strings.TrimPrefix(fmt.Sprintf("%s, %s %d", s.Secrets, what, n), ", ")
 		}
 	}
-	s.Secrets, s.ScanNotes = strings.Join(counts, ", "), nil
+	count("pool", len(s.Credentials))
+	count("other", len(s.AcceptedSecrets))
+	count("removed", report.SecretsRemoved)
 	var stores []string
 	var bytes int64
 	for _, x := range report.Stores {

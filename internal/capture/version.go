@@ -66,9 +66,8 @@ func (c *capture) version(ctx context.Context, p *workflow.Pass) (workflow.Wait,
 	})
 	switch {
 	case fleet.Is(err, fleet.KindUnsupported) && s.StorageType != fleet.LRS && !c.req.Shallow:
-		p.Progress(-1, "zone-redundant images are not supported here: %v", err)
 		c.set(func(s *state) { s.StorageType = fleet.LRS })
-		return in(time.Millisecond, "building it locally redundant"), nil
+		return in(time.Millisecond, "building it locally redundant: %v", err), nil
 	case err != nil || w.In > 0 || there.ProvisioningState == prototype.Succeeded:
 		return w, err
 	case there.ProvisioningState == prototype.Failed && prototype.Ours(there.Tags):

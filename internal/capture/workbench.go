@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"slices"
 	"strings"
+	"time"
 
 	"github.com/ortet/ortet/internal/fleet"
 	"github.com/ortet/ortet/internal/prototype"
@@ -89,34 +90,31 @@ func (c *capture) onBench(ctx context.Context, err error) error {
 	if err == nil || ctx.Err() != nil {
 		return err
 	}
-	why := c.benchLost(ctx)
-	if why == "" {
-		return err
+	if why := c.benchLost(ctx, 0); why != "" {
+		return c.lose(why + ": " + err.Error())
 	}
-	return c.lose(fmt.Errorf("%s: %w", why, err))
+	return err
 }
 
 // lose gives up the workbench.
-func (c *capture) lose(err error) error {
+func (c *capture) lose(why string) error {
 	s := c.get()
 	lost := append(slices.Clone(s.Lost), s.Bench.Node)
-	err = fmt.Errorf("workbench %s is lost (%w)", s.Bench.Node, err)
+	err := fmt.Errorf("workbench %s is lost (%s)", s.Bench.Node, why)
 	if len(lost) >= maxWorkbenches {
 		return &fleet.Error{Op: "use workbench", Resource: strings.Join(lost, ", "), Kind: fleet.KindBlocked, Err: fmt.Errorf("%d workbenches were lost: %w", len(lost), err)}
 	}
 	c.set(func(s *state) { s.Lost = lost })
-	return c.redo(err)
+	return redo(err)
 }
 
 // redo has the rows from the snapshot on done again.
-func (c *capture) redo(err error) error {
-	c.set(func(s *state) { s.Saved = false })
-	return &workflow.Redo{Steps: onWorkbench, Err: err}
-}
+func redo(err error) error { return &workflow.Redo{Steps: onWorkbench, Err: err} }
 
 // benchLost says why the workbench can do no work any more; "" if it can, or if that
-// cannot be read.
-func (c *capture) benchLost(ctx context.Context) string {
+// cannot be read. A pod that works there goes on while the node is cordoned, or is not
+// Ready for less than silent.
+func (c *capture) benchLost(ctx context.Context, silent time.Duration) string {
 	s := c.get()
 	i, err := c.Cloud.Instance(ctx, s.Bench.Instance)
 	switch {
@@ -137,9 +135,9 @@ func (c *capture) benchLost(ctx context.Context) string {
 		return ""
 	case s.Bench.BootID != "" && node.BootID != s.Bench.BootID:
 		return "it booted again"
-	case !node.Ready:
+	case !node.Ready && c.Now().Sub(node.ReadySince) >= silent:
 		return "it is not Ready: " + node.NotReadyWhy
-	case node.Unschedulable:
+	case node.Unschedulable && silent == 0:
 		return "it is cordoned"
 	}
 	if err := usedByOthers(node, s.Pool); err != nil {
