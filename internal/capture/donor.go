@@ -2,7 +2,6 @@ package capture
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"time"
 
@@ -307,5 +306,3 @@ func (c *capture) manualStart() string {
 	return fmt.Sprintf("node %s did not come back: it is left cordoned. Check instance %s (az vmss get-instance-view), start or replace it; then run the same command again, or kubectl uncordon %s",
 		c.req.Node, c.get().Instance, c.req.Node)
 }
-
-var errGone = errors.New("the donor was deleted during the capture")

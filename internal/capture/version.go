@@ -2,6 +2,7 @@ package capture
 
 import (
 	"context"
+	"errors"
 	"time"
 
 	"github.com/ortet/ortet/internal/fleet"
@@ -38,7 +39,7 @@ const (
 func (c *capture) version(ctx context.Context, p *workflow.Pass) (workflow.Wait, error) {
 	s := c.get()
 	if s.DonorGone {
-		return done, errGone
+		return done, errors.New("the donor was deleted during the capture")
 	}
 	id := s.Names.Version
 	change, err := c.newVersion(ctx)
