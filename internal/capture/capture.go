@@ -135,10 +135,8 @@ type capture struct {
 	failed    bool             // the version was seen Failed
 	deleting  fleet.ResourceID // version that prune deletes
 	tried     map[string]bool  // versions that it tried to delete
-	looked    time.Time        // at the workbench's node
 	inspected bool             // the inspection pod is created
 	grew      bool             // the capacity was asked for, maybe by an earlier process
-	extension string           // that is being deleted
 }
 
 var _ workflow.Workflow = (*capture)(nil)

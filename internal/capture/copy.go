@@ -3,12 +3,53 @@ package capture
 import (
 	"context"
 	"fmt"
+	"maps"
+	"slices"
 	"time"
 
 	"github.com/ortet/ortet/internal/fleet"
 	"github.com/ortet/ortet/internal/prototype"
 	"github.com/ortet/ortet/internal/workflow"
 )
+
+// A made is a snapshot or disk under one of the capture's names.
+type made struct {
+	tags     map[string]string
+	state    string
+	attached bool
+}
+
+func (c *capture) readSnapshot(ctx context.Context, id fleet.ResourceID) (made, error) {
+	x, err := c.Cloud.Snapshot(ctx, id)
+	return made{x.Tags, x.ProvisioningState, false}, err
+}
+
+func (c *capture) readDisk(ctx context.Context, id fleet.ResourceID) (made, error) {
+	x, err := c.Cloud.Disk(ctx, id)
+	return made{x.Tags, x.ProvisioningState, x.ManagedBy != ""}, err
+}
+
+// ensureMade creates a snapshot or disk. What an earlier capture left under its name, and
+// what failed, is deleted first.
+func (c *capture) ensureMade(ctx context.Context, p *workflow.Pass, create, remove fleet.Change, read func(context.Context, fleet.ResourceID) (made, error)) (workflow.Wait, error) {
+	stale := false
+	w, err := p.Ensure(ctx, create, func(ctx context.Context) (bool, error) {
+		x, err := read(ctx, create.Target())
+		if err != nil {
+			return false, missing(err)
+		}
+		ours := x.tags[fleet.TagCapture] == c.name
+		if x.tags[fleet.TagCapture] == "" || !ours && x.attached {
+			return false, invalid(create.Verb(), string(create.Target()), "detach and delete it if it is not needed", "it exists, and is not this capture's")
+		}
+		stale = !ours || x.state == prototype.Failed
+		return stale || x.state == prototype.Succeeded, nil
+	})
+	if err != nil || w.In > 0 || !stale {
+		return w, err
+	}
+	return again(p.Ensure(ctx, remove, gone(read, remove.Target())))
+}
 
 // gone gives whether a resource is.
 func gone[T any](get func(context.Context, fleet.ResourceID) (T, error), id fleet.ResourceID) func(context.Context) (bool, error) {
@@ -18,68 +59,49 @@ func gone[T any](get func(context.Context, fleet.ResourceID) (T, error), id flee
 	}
 }
 
-// snapshot copies the stopped donor's OS disk. It counts only if the donor is stopped
-// before and after it.
-func (c *capture) snapshot(ctx context.Context, p *workflow.Pass) (workflow.Wait, error) {
-	s := c.get()
-	if s.BuiltAt.IsZero() {
-		c.set(func(s *state) { s.BuiltAt = c.Now() })
-	}
-	change := fleet.CreateSnapshot{ID: s.Names.Snapshot, Location: s.Location, Source: s.Disk, Tags: c.tags(nil), Closed: true}
-	if w, err := c.ensureSnapshot(ctx, p, change); err != nil || w.In > 0 {
-		return w, err
-	}
-	return done, c.stillDown(ctx)
-}
-
-func (c *capture) stillDown(ctx context.Context) error {
-	s := c.get()
-	i, err := c.Cloud.Instance(ctx, s.Instance)
-	if err == nil && !isDown(i) {
-		err = invalid("create snapshot", string(s.Instance), "", "the donor is %s: it was started while its disk was copied", i.Power)
-	}
-	return err
-}
-
-// ensureSnapshot replaces what an earlier capture left under the name, and what failed.
-func (c *capture) ensureSnapshot(ctx context.Context, p *workflow.Pass, change fleet.CreateSnapshot) (workflow.Wait, error) {
-	ours := func(x fleet.Snapshot) bool {
-		return x.Tags[fleet.TagCapture] == c.name && x.ProvisioningState != prototype.Failed
-	}
-	stale := false
-	w, err := p.Ensure(ctx, change, func(ctx context.Context) (bool, error) {
-		x, err := c.Cloud.Snapshot(ctx, change.ID)
-		if err != nil {
-			return false, missing(err)
-		}
-		if x.Tags[fleet.TagCapture] == "" {
-			return false, invalid("create snapshot", string(change.ID), "delete it if it is not needed", "a snapshot of this name exists that Ortet did not make")
-		}
-		stale = !ours(x)
-		return stale || x.ProvisioningState == prototype.Succeeded, nil
-	})
-	if err != nil || w.In > 0 || !stale {
-		return w, err
-	}
-	return c.then(p.Ensure(ctx, fleet.DeleteSnapshot{ID: change.ID}, gone(c.Cloud.Snapshot, change.ID)))
-}
-
-// then makes another pass soon after a change that is not the last one.
-func (c *capture) then(w workflow.Wait, err error) (workflow.Wait, error) {
+// again makes another pass after a change that is not the last one.
+func again(w workflow.Wait, err error) (workflow.Wait, error) {
 	if err == nil && w.In == 0 {
 		w = in(time.Millisecond, "going on")
 	}
 	return w, err
 }
 
-// deleteSnapshot leaves alone what Ortet did not make.
-func (c *capture) deleteSnapshot(id fleet.ResourceID) workflow.Act {
+// remove deletes a snapshot or disk that Ortet made.
+func remove(change fleet.Change, read func(context.Context, fleet.ResourceID) (made, error)) workflow.Act {
 	return func(ctx context.Context, p *workflow.Pass) (workflow.Wait, error) {
-		return p.Ensure(ctx, fleet.DeleteSnapshot{ID: id}, func(ctx context.Context) (bool, error) {
-			x, err := c.Cloud.Snapshot(ctx, id)
-			return fleet.Is(err, fleet.KindNotFound) || err == nil && x.Tags[fleet.TagCapture] == "", missing(err)
+		return p.Ensure(ctx, change, func(ctx context.Context) (bool, error) {
+			x, err := read(ctx, change.Target())
+			return fleet.Is(err, fleet.KindNotFound) || err == nil && x.tags[fleet.TagCapture] == "", missing(err)
 		})
 	}
+}
+
+func (c *capture) deleteSnapshot(id fleet.ResourceID) workflow.Act {
+	return remove(fleet.DeleteSnapshot{ID: id}, c.readSnapshot)
+}
+
+func (c *capture) deleteWorkDisk(ctx context.Context, p *workflow.Pass) (workflow.Wait, error) {
+	return remove(fleet.DeleteDisk{ID: c.get().Names.WorkDisk}, c.readDisk)(ctx, p)
+}
+
+// snapshot copies the stopped donor's OS disk. It counts only if the donor is stopped
+// before and after it.
+func (c *capture) snapshot(ctx context.Context, p *workflow.Pass) (workflow.Wait, error) {
+	if c.get().BuiltAt.IsZero() {
+		c.set(func(s *state) { s.BuiltAt = c.Now() })
+	}
+	s := c.get()
+	id := s.Names.Snapshot
+	w, err := c.ensureMade(ctx, p, fleet.CreateSnapshot{ID: id, Location: s.Location, Source: s.Disk, Tags: c.tags(nil), Closed: true}, fleet.DeleteSnapshot{ID: id}, c.readSnapshot)
+	if err != nil || w.In > 0 {
+		return w, err
+	}
+	i, err := c.Cloud.Instance(ctx, s.Instance)
+	if err == nil && !isDown(i) {
+		err = invalid("create snapshot", string(s.Instance), "", "the donor is %s: it was started while its disk was copied", i.Power)
+	}
+	return done, err
 }
 
 func manualDelete(kind string, id fleet.ResourceID) func() string {
@@ -114,81 +136,27 @@ const workDiskSKU = "StandardSSD_LRS"
 
 func (c *capture) workDisk(ctx context.Context, p *workflow.Pass) (workflow.Wait, error) {
 	s := c.get()
-	change := fleet.CreateDisk{ID: s.Names.WorkDisk, Location: s.Location, Zone: s.Bench.Zone, SKU: workDiskSKU, Source: s.Names.Snapshot, Tags: c.tags(nil)}
-	stale := false
-	w, err := p.Ensure(ctx, change, func(ctx context.Context) (bool, error) {
-		d, err := c.Cloud.Disk(ctx, change.ID)
-		if err != nil {
-			return false, missing(err)
-		}
-		ours := d.Tags[fleet.TagCapture] == c.name
-		if d.Tags[fleet.TagCapture] == "" || !ours && d.ManagedBy != "" {
-			return false, invalid("create disk", string(d.ID), "detach and delete it if it is not needed", "a disk of this name exists that is not this capture's")
-		}
-		stale = !ours || d.ProvisioningState == prototype.Failed
-		return stale || d.ProvisioningState == prototype.Succeeded, nil
-	})
-	if err != nil || w.In > 0 || !stale {
-		return w, err
-	}
-	return c.then(p.Ensure(ctx, fleet.DeleteDisk{ID: change.ID}, gone(c.Cloud.Disk, change.ID)))
+	id := s.Names.WorkDisk
+	change := fleet.CreateDisk{ID: id, Location: s.Location, Zone: s.Bench.Zone, SKU: workDiskSKU, Source: s.Names.Snapshot, Tags: c.tags(nil)}
+	return c.ensureMade(ctx, p, change, fleet.DeleteDisk{ID: id}, c.readDisk)
 }
 
-func (c *capture) deleteWorkDisk(ctx context.Context, p *workflow.Pass) (workflow.Wait, error) {
-	id := c.get().Names.WorkDisk
-	return p.Ensure(ctx, fleet.DeleteDisk{ID: id}, gone(c.Cloud.Disk, id))
-}
-
-// attachBefore is where the copy is attached.
-type attachBefore struct {
-	Instance fleet.ResourceID `json:"instance"`
-	BootID   string           `json:"bootId"`
-}
-
+// attach remembers the workbench's boot: another one is of a node that came up beside the
+// copy, and may have booted from it.
 func (c *capture) attach(ctx context.Context, p *workflow.Pass) (workflow.Wait, error) {
 	s := c.get()
-	var was attachBefore
-	if there, err := p.Saved(&was); err != nil {
-		return done, err
-	} else if !there {
-		if err := c.readBench(ctx, s.Bench); err != nil {
+	if s.Bench.BootID == "" {
+		node, err := c.Cluster.Node(ctx, s.Bench.Node)
+		if err != nil {
 			return done, c.onBench(ctx, err)
 		}
-		was = attachBefore{s.Bench.Instance, c.get().Bench.BootID}
-		if err := p.Before(ctx, &was); err != nil {
-			return done, err
-		}
+		c.set(func(s *state) { s.Bench.BootID = node.BootID })
 	}
-	s = c.get()
-	w, err := p.Ensure(ctx, fleet.AttachDisk{Instance: was.Instance, Disk: s.Names.WorkDisk, LUN: s.Bench.LUN}, func(ctx context.Context) (bool, error) {
-		i, err := c.Cloud.Instance(ctx, was.Instance)
+	w, err := p.Ensure(ctx, fleet.AttachDisk{Instance: s.Bench.Instance, Disk: s.Names.WorkDisk, LUN: s.Bench.LUN}, func(ctx context.Context) (bool, error) {
+		i, err := c.Cloud.Instance(ctx, s.Bench.Instance)
 		return err == nil && attached(i, s.Names.WorkDisk) && !busy(i.ProvisioningState), err
 	})
 	return w, c.onBench(ctx, err)
-}
-
-// readBench takes the workbench's boot and a LUN that is free now.
-func (c *capture) readBench(ctx context.Context, b workbench) error {
-	node, err := c.Cluster.Node(ctx, b.Node)
-	if err == nil {
-		err = usedByOthers(node, c.get().Pool)
-	}
-	if err != nil {
-		return err
-	}
-	i, err := c.Cloud.Instance(ctx, b.Instance)
-	if err != nil {
-		return err
-	}
-	taken := map[int32]bool{}
-	for _, d := range i.DataDisks {
-		taken[d.LUN] = true
-	}
-	for taken[b.LUN] && b.LUN > 0 {
-		b.LUN--
-	}
-	c.set(func(s *state) { s.Bench.LUN, s.Bench.BootID = b.LUN, node.BootID })
-	return nil
 }
 
 // busy reports whether a change of a resource is under way.
@@ -197,23 +165,14 @@ func busy(state string) bool {
 }
 
 func attached(i fleet.Instance, disk fleet.ResourceID) bool {
-	for _, d := range i.DataDisks {
-		if d.Disk.Equal(disk) {
-			return true
-		}
-	}
-	return false
+	return slices.ContainsFunc(i.DataDisks, func(d fleet.AttachedDisk) bool { return d.Disk.Equal(disk) })
 }
 
 func (c *capture) detach(ctx context.Context, p *workflow.Pass) (workflow.Wait, error) {
-	var was attachBefore
-	if there, err := p.Saved(&was); !there || err != nil {
-		return done, err
-	}
-	disk := c.get().Names.WorkDisk
-	return p.Ensure(ctx, fleet.DetachDisk{Instance: was.Instance, Disk: disk}, func(ctx context.Context) (bool, error) {
-		i, err := c.Cloud.Instance(ctx, was.Instance)
-		return fleet.Is(err, fleet.KindNotFound) || err == nil && !attached(i, disk), missing(err)
+	s := c.get()
+	return p.Ensure(ctx, fleet.DetachDisk{Instance: s.Bench.Instance, Disk: s.Names.WorkDisk}, func(ctx context.Context) (bool, error) {
+		i, err := c.Cloud.Instance(ctx, s.Bench.Instance)
+		return fleet.Is(err, fleet.KindNotFound) || err == nil && !attached(i, s.Names.WorkDisk), missing(err)
 	})
 }
 
@@ -226,20 +185,8 @@ func (c *capture) manualDetach() string {
 // version.
 func (c *capture) generalizedSnapshot(ctx context.Context, p *workflow.Pass) (workflow.Wait, error) {
 	s := c.get()
-	if !s.Saved {
-		return done, invalid("create snapshot", string(s.Names.Generalized), "", "the copy of the disk is not generalised")
-	}
-	more := map[string]string{fleet.TagGeneralized: c.name}
-	for tag, value := range map[string]string{fleet.TagCustomData: s.CustomData, fleet.TagSecrets: s.Secrets} {
-		if value != "" {
-			more[tag] = value
-		}
-	}
-	w, err := c.ensureSnapshot(ctx, p, fleet.CreateSnapshot{ID: s.Names.Generalized, Location: s.Location, Source: s.Names.WorkDisk, Tags: c.tags(more)})
-	if err != nil {
-		if _, diskErr := c.Cloud.Disk(ctx, s.Names.WorkDisk); fleet.Is(diskErr, fleet.KindNotFound) {
-			return done, c.redo(fmt.Errorf("the copy of the disk was deleted: %w", err)) // with its workbench
-		}
-	}
-	return w, err
+	tags := c.tags(map[string]string{fleet.TagGeneralized: c.name, fleet.TagCustomData: s.CustomData, fleet.TagSecrets: s.Secrets})
+	maps.DeleteFunc(tags, func(_, value string) bool { return value == "" })
+	id := s.Names.Generalized
+	return c.ensureMade(ctx, p, fleet.CreateSnapshot{ID: id, Location: s.Location, Source: s.Names.WorkDisk, Tags: tags}, fleet.DeleteSnapshot{ID: id}, c.readSnapshot)
 }

@@ -2,7 +2,6 @@ package capture
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"time"
 
@@ -26,13 +25,26 @@ func invalid(op, on, remedy, format string, args ...any) error {
 	return &fleet.Error{Op: op, Resource: on, Kind: fleet.KindInvalid, Remedy: remedy, Err: fmt.Errorf(format, args...)}
 }
 
-// protectBefore is the protection that the donor had before.
-type protectBefore struct {
-	UID        string            `json:"uid"` // of the Node
-	ScaleDown  *string           `json:"scaleDown"`
+// before reads what is there before a step, once, and saves it ahead of the first change.
+func before[T any](ctx context.Context, p *workflow.Pass, read func() (T, error)) (was T, err error) {
+	there, err := p.Saved(&was)
+	if err != nil || there {
+		return was, err
+	}
+	if was, err = read(); err == nil {
+		err = p.Before(ctx, &was)
+	}
+	return was, err
+}
+
+// A protection is what a node had before it was protected.
+type protection struct {
+	Node       string            `json:"node"`
+	UID        string            `json:"uid"`
+	Instance   fleet.ResourceID  `json:"instance"`
 	Protection fleet.Protection  `json:"protection"`
-	HasMachine bool              `json:"hasMachine,omitempty"`
-	Machine    map[string]string `json:"machine,omitempty"` // the Node's annotations that name its Machine
+	ScaleDown  *string           `json:"scaleDown"`
+	Machine    map[string]string `json:"machine,omitempty"` // the donor's annotations that name its Machine
 	Skip       *string           `json:"skip,omitempty"`    // the Machine's
 }
 
@@ -43,71 +55,69 @@ func valueOf(annotations map[string]string, key string) *string {
 	return nil
 }
 
-// protect keeps autoscalers, health checks and upgrades off the donor. The Machine is
-// annotated first: fleet.AnnotationCapture on the Node means that both are.
+// protect keeps autoscalers, health checks and upgrades off the donor.
 func (c *capture) protect(ctx context.Context, p *workflow.Pass) (workflow.Wait, error) {
 	s := c.get()
 	node, err := c.Cluster.Node(ctx, c.req.Node)
-	if err == nil && prototype.UsedBy(node, s.Pool) != "" {
-		err = invalid("protect", "node "+node.Name, "", "a capture of %s uses it as its workbench", prototype.UsedBy(node, s.Pool))
+	if by := prototype.UsedBy(node, s.Pool); err == nil && by != "" {
+		err = invalid("protect", "node "+node.Name, "", "a capture of %s uses it as its workbench", by)
 	}
 	if err != nil {
 		return done, err
 	}
-	var was protectBefore
-	if there, err := p.Saved(&was); err != nil {
-		return done, err
-	} else if !there {
-		if was, err = c.readProtection(ctx, p, node); err != nil {
-			return done, err
-		}
-		if err := p.Before(ctx, &was); err != nil {
-			return done, err
-		}
-	}
-	if node.Annotations[fleet.AnnotationCapture] != c.name {
-		value := yes
-		if err := c.annotateMachine(ctx, was, &value, &c.name); err != nil {
-			return done, err
-		}
-		if err := c.Cluster.Annotate(ctx, node.Name, map[string]*string{fleet.AnnotationCapture: &c.name, fleet.AnnotationScaleDownDisabled: &value}); err != nil {
-			return done, err
-		}
-		c.Cluster.Event(ctx, node, false, "CaptureBegun", "its OS disk becomes a prototype of its pool ("+c.name+")")
-	}
-	return c.ensureProtection(ctx, p, s.Instance, fleet.Protection{ScaleIn: true, ScaleSetActions: true})
+	return c.protectNode(ctx, p, node, s.Instance, fleet.AnnotationCapture, c.name)
 }
 
-func (c *capture) readProtection(ctx context.Context, p *workflow.Pass, node fleet.Node) (was protectBefore, err error) {
-	i, err := c.Cloud.Instance(ctx, c.get().Instance)
+// protectNode protects a node and its instance. The Node's mark is set last: it says that
+// the annotations are there.
+func (c *capture) protectNode(ctx context.Context, p *workflow.Pass, node fleet.Node, instance fleet.ResourceID, mark, value string) (workflow.Wait, error) {
+	isDonor := mark == fleet.AnnotationCapture
+	was, err := before(ctx, p, func() (protection, error) { return c.readProtection(ctx, p, node, instance, isDonor) })
 	if err != nil {
+		return done, err
+	}
+	if node.Annotations[mark] != value {
+		on := yes
+		if err := c.annotateMachine(ctx, was, &on, &value); err != nil {
+			return done, err
+		}
+		if err := c.Cluster.Annotate(ctx, node.Name, map[string]*string{mark: &value, fleet.AnnotationScaleDownDisabled: &on}); err != nil {
+			return done, err
+		}
+		if isDonor {
+			c.Cluster.Event(ctx, node, false, "CaptureBegun", "its OS disk becomes a prototype of its pool ("+c.name+")")
+		}
+	}
+	return c.ensureProtection(ctx, p, instance, fleet.Protection{ScaleIn: true, ScaleSetActions: isDonor || was.Protection.ScaleSetActions})
+}
+
+func (c *capture) readProtection(ctx context.Context, p *workflow.Pass, node fleet.Node, instance fleet.ResourceID, machine bool) (was protection, err error) {
+	i, err := c.Cloud.Instance(ctx, instance)
+	was = protection{Node: node.Name, UID: node.UID, Instance: instance, Protection: i.Protection, ScaleDown: valueOf(node.Annotations, fleet.AnnotationScaleDownDisabled)}
+	if err != nil || !machine {
 		return was, err
 	}
-	machine, known, err := c.Cluster.Machine(ctx, node)
-	if err != nil {
-		return was, err
-	}
-	was = protectBefore{UID: node.UID, Protection: i.Protection, ScaleDown: valueOf(node.Annotations, fleet.AnnotationScaleDownDisabled), HasMachine: known}
+	annotations, known, err := c.Cluster.Machine(ctx, node)
 	if known {
-		was.Skip, was.Machine = valueOf(machine, fleet.AnnotationSkipRemediation), map[string]string{}
+		was.Machine = map[string]string{}
 		for _, k := range []string{fleet.AnnotationCapiMachine, fleet.AnnotationCapiNamespace} {
 			was.Machine[k] = node.Annotations[k]
 		}
-		if was.Skip != nil {
+		if was.Skip = valueOf(annotations, fleet.AnnotationSkipRemediation); was.Skip != nil {
 			p.Note("the Machine of %s had the annotation %s before, and keeps it", node.Name, fleet.AnnotationSkipRemediation)
 		}
 	}
 	if was.ScaleDown != nil && *was.ScaleDown == yes {
 		p.Note("node %s had the annotation %s=true before, and keeps it", node.Name, fleet.AnnotationScaleDownDisabled)
 	}
-	return was, nil
+	return was, err
 }
 
-func (c *capture) annotateMachine(ctx context.Context, was protectBefore, skip, mark *string) error {
-	if !was.HasMachine {
+func (c *capture) annotateMachine(ctx context.Context, was protection, skip, mark *string) error {
+	if was.Machine == nil {
 		return nil
 	}
-	_, _, err := c.Cluster.AnnotateMachine(ctx, fleet.Node{Name: c.req.Node, Annotations: was.Machine}, map[string]*string{
+	_, _, err := c.Cluster.AnnotateMachine(ctx, fleet.Node{Name: was.Node, Annotations: was.Machine}, map[string]*string{
 		fleet.AnnotationSkipRemediation: skip, fleet.AnnotationCapture: mark,
 	})
 	return err
@@ -123,41 +133,48 @@ func (c *capture) ensureProtection(ctx context.Context, p *workflow.Pass, id fle
 	})
 }
 
-// unprotect restores what protect found. If the kubelet has registered the Node again, the
-// new Node has none of Ortet's annotations.
 func (c *capture) unprotect(ctx context.Context, p *workflow.Pass) (workflow.Wait, error) {
-	var was protectBefore
+	return c.unprotectNode(ctx, p, fleet.AnnotationCapture, c.name)
+}
+
+// unprotectNode restores what protectNode found. A Node that its kubelet registered
+// again has none of Ortet's annotations; another capture that uses it now keeps its protection.
+func (c *capture) unprotectNode(ctx context.Context, p *workflow.Pass, mark, value string) (workflow.Wait, error) {
+	var was protection
 	if there, err := p.Saved(&was); !there || err != nil {
 		return done, err
 	}
-	node, err := c.Cluster.Node(ctx, c.req.Node)
-	if missing(err) != nil {
-		return done, err
+	node, err := c.Cluster.Node(ctx, was.Node)
+	if missing(err) != nil || prototype.UsedBy(node, c.get().Pool) != "" {
+		return done, missing(err)
 	}
-	same := err == nil && node.UID == was.UID
-	if was.HasMachine {
-		machine, _, err := c.Cluster.Machine(ctx, fleet.Node{Name: c.req.Node, Annotations: was.Machine})
-		if err == nil && machine[fleet.AnnotationCapture] == c.name {
+	if was.Machine != nil {
+		machine, _, err := c.Cluster.Machine(ctx, fleet.Node{Name: was.Node, Annotations: was.Machine})
+		if err == nil && machine[mark] == value {
 			err = c.annotateMachine(ctx, was, was.Skip, nil)
 		}
 		if err != nil {
 			return done, err
 		}
 	}
-	if same && node.Annotations[fleet.AnnotationCapture] == c.name {
-		if err := c.Cluster.Annotate(ctx, c.req.Node, map[string]*string{fleet.AnnotationCapture: nil, fleet.AnnotationScaleDownDisabled: was.ScaleDown}); err != nil {
+	if node.UID == was.UID && node.Annotations[mark] == value {
+		if err := c.Cluster.Annotate(ctx, was.Node, map[string]*string{mark: nil, fleet.AnnotationScaleDownDisabled: was.ScaleDown}); err != nil {
 			return done, err
 		}
-		c.released(ctx, node)
+		if mark == fleet.AnnotationCapture {
+			c.released(ctx, node)
+		}
 	}
-	w, err := c.ensureProtection(ctx, p, c.get().Instance, was.Protection)
+	w, err := c.ensureProtection(ctx, p, was.Instance, was.Protection)
 	return w, missing(err)
 }
 
 func (c *capture) manualUnprotect() string {
-	id := c.get().Instance
-	return fmt.Sprintf("node %s may still be protected: az vmss update -g %s -n %s --instance-id %s --protect-from-scale-in false --protect-from-scale-set-actions false",
-		c.req.Node, id.Group().Name(), id.Parent().Name(), id.Name())
+	return manualProtection("node "+c.req.Node, c.get().Instance, " --protect-from-scale-set-actions false")
+}
+
+func manualProtection(node string, id fleet.ResourceID, more string) string {
+	return fmt.Sprintf("%s may still be protected: az vmss update -g %s -n %s --instance-id %s --protect-from-scale-in false%s", node, id.Group().Name(), id.Parent().Name(), id.Name(), more)
 }
 
 // cordonBefore is the Node as cordon found it.
@@ -212,25 +229,14 @@ func isDown(i fleet.Instance) bool {
 	return i.Power == fleet.PowerStopped || i.Power == fleet.PowerDeallocated
 }
 
-// stopBefore is the donor's boot before it is stopped.
-type stopBefore struct {
-	BootID string `json:"bootId"`
-}
-
+// stop saves the boot that the donor had: another one is of a boot since.
 func (c *capture) stop(ctx context.Context, p *workflow.Pass) (workflow.Wait, error) {
-	var was stopBefore
-	if there, err := p.Saved(&was); err != nil {
-		return done, err
-	} else if !there {
+	_, err := before(ctx, p, func() (string, error) {
 		node, err := c.Cluster.Node(ctx, c.req.Node)
-		if err != nil {
-			return done, err
-		}
-		was.BootID = node.BootID
-		c.set(func(s *state) { s.BootID, s.Stopped = node.BootID, false })
-		if err := p.Before(ctx, &was); err != nil {
-			return done, err
-		}
+		return node.BootID, err
+	})
+	if err != nil {
+		return done, err
 	}
 	id := c.get().Instance
 	return p.Ensure(ctx, fleet.StopInstance{Instance: id, Deallocate: c.req.Deallocate}, func(ctx context.Context) (bool, error) {
@@ -254,8 +260,8 @@ const (
 // start starts the donor's instance, and is done when the Node is Ready with a new boot id.
 // It does not wait for Azure's operation, which may end a minute later.
 func (c *capture) start(ctx context.Context, p *workflow.Pass) (workflow.Wait, error) {
-	var was stopBefore
-	if there, err := p.Saved(&was); !there || err != nil {
+	var bootID string
+	if there, err := p.Saved(&bootID); !there || err != nil {
 		return done, err // the donor was not stopped
 	}
 	s := c.get()
@@ -263,8 +269,8 @@ func (c *capture) start(ctx context.Context, p *workflow.Pass) (workflow.Wait, e
 	if missing(err) != nil {
 		return done, err
 	}
-	there := err == nil
-	if there && node.Ready && s.Stopped && node.BootID != s.BootID {
+	exists := err == nil
+	if exists && node.Ready && s.Stopped && node.BootID != bootID {
 		return done, nil
 	}
 	w, err := p.Ensure(ctx, fleet.StartInstance{Instance: s.Instance}, func(ctx context.Context) (bool, error) {
@@ -276,9 +282,6 @@ func (c *capture) start(ctx context.Context, p *workflow.Pass) (workflow.Wait, e
 	})
 	switch {
 	case fleet.Is(err, fleet.KindNotFound):
-		if _, err := c.Cloud.Pool(ctx, s.Pool); err != nil {
-			return done, err
-		}
 		p.Note("node %s was deleted during the capture", c.req.Node)
 		c.set(func(s *state) { s.DonorGone = true })
 		return done, nil
@@ -287,7 +290,7 @@ func (c *capture) start(ctx context.Context, p *workflow.Pass) (workflow.Wait, e
 	case w.In > 0:
 		w.In = min(w.In, readyEvery)
 		return w, nil
-	case !there:
+	case !exists:
 		return in(readyEvery, "node %s is not registered in the cluster", c.req.Node), nil
 	case !node.Ready:
 		return in(readyEvery, "node %s is not Ready: %s", c.req.Node, node.NotReadyWhy), nil
@@ -303,5 +306,3 @@ func (c *capture) manualStart() string {
 	return fmt.Sprintf("node %s did not come back: it is left cordoned. Check instance %s (az vmss get-instance-view), start or replace it; then run the same command again, or kubectl uncordon %s",
 		c.req.Node, c.get().Instance, c.req.Node)
 }
-
-var errGone = errors.New("the donor was deleted during the capture")

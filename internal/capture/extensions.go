@@ -4,7 +4,6 @@ import (
 	"context"
 	"slices"
 	"strings"
-	"time"
 
 	"github.com/ortet/ortet/internal/cluster"
 	"github.com/ortet/ortet/internal/fleet"
@@ -14,50 +13,34 @@ import (
 )
 
 // extensions deletes what bootstrapped the donor, dependents first, until the scale set
-// as it is read then has none of them.
+// as it was read last has none of them. Azure shows no settings of a deleted extension:
+// they are kept at the moment at which it may be deleted.
 func (c *capture) extensions(ctx context.Context, p *workflow.Pass) (workflow.Wait, error) {
-	if c.extension == "" {
-		pool, err := c.Cloud.Pool(ctx, c.get().Pool)
-		if err != nil {
-			return done, err
-		}
-		c.pool = pool
-		toDelete, kept := c.req.Extensions.Doomed(pool.Model.Extensions)
-		if len(kept) > 0 {
-			return done, invalid("delete extensions", string(pool.ID), "", "%s", strings.Join(kept, "; "))
-		}
-		if len(toDelete) == 0 {
-			return done, nil
-		}
-		if err := c.keepSettings(ctx, p, toDelete[0]); err != nil {
-			return done, err
-		}
-		c.extension = toDelete[0].Name
+	s := c.get()
+	if err := c.readPool(ctx, s.Pool); err != nil {
+		return done, err
 	}
-	name := c.extension
+	toDelete, kept := c.req.Extensions.Doomed(c.pool.Model.Extensions)
+	switch {
+	case len(kept) > 0:
+		return done, invalid("delete extensions", string(s.Pool), "", "%s", strings.Join(kept, "; "))
+	case len(toDelete) == 0:
+		return done, nil
+	}
+	name := toDelete[0].Name
+	named := func(e fleet.Extension) bool { return strings.EqualFold(e.Name, name) }
 	change := func(pool fleet.Pool) fleet.Change { return fleet.DeleteExtension{Pool: pool.ID, Name: name} }
-	is := func(pool fleet.Pool) bool { return !hasExtension(pool.Model.Extensions, name) }
-	w, err := c.changePool(ctx, p, "extensions", change, is, func(context.Context, fleet.Pool) error { return nil })
-	if err != nil || w.In > 0 {
-		return w, err
-	}
-	c.extension = ""
-	return in(time.Millisecond, "deleted extension %s", name), nil
-}
-
-// keepSettings keeps the public settings of an extension, which Azure shows no more once
-// the extension is deleted.
-func (c *capture) keepSettings(ctx context.Context, p *workflow.Pass, e fleet.Extension) error {
-	text := e.Settings.Reveal()
-	if text == "" {
-		return nil
-	}
-	if err := p.Save(ctx); err != nil {
-		return err
-	}
-	return c.Cluster.Keep(ctx, cluster.Kept{
-		Kind: cluster.ExtensionSettings, Name: e.Name, SHA256: sha(text), Data: e.Settings, Pool: c.get().Pool, Donor: c.req.Node, At: c.Now(),
-	}, func(ctx context.Context) ([]string, error) { return c.neededItems(ctx, nil) })
+	is := func(pool fleet.Pool) bool { return !slices.ContainsFunc(pool.Model.Extensions, named) }
+	return again(c.Change(ctx, p, s.Pool, "extensions", change, is, func(ctx context.Context, pool fleet.Pool) error {
+		settings := pool.Model.Extensions[slices.IndexFunc(pool.Model.Extensions, named)].Settings
+		if settings.Reveal() == "" {
+			return nil
+		}
+		if err := p.Save(ctx); err != nil {
+			return err
+		}
+		return c.keep(ctx, cluster.ExtensionSettings, name, settings, nil)
+	}))
 }
 
 // learn completes what is recorded of the original's extensions from a donor's disk, by
@@ -83,13 +66,4 @@ func learn(o prototype.Original, report wire.GeneralizeReport) prototype.Origina
 		}
 	}
 	return o
-}
-
-func hasExtension(extensions []fleet.Extension, name string) bool {
-	for _, e := range extensions {
-		if strings.EqualFold(e.Name, name) {
-			return true
-		}
-	}
-	return false
 }

@@ -11,23 +11,23 @@ import (
 // grow adds new nodes, once: the capacity to reach is saved ahead. If an autoscaler
 // changed the set before that, the capacity is computed again.
 func (c *capture) grow(ctx context.Context, p *workflow.Pass) (workflow.Wait, error) {
-	if c.pool.ID == "" || c.get().GrowTo == 0 {
-		pool, err := c.Cloud.Pool(ctx, c.get().Pool)
-		if err != nil {
-			return done, err
-		}
-		c.pool = pool
-		if c.get().GrowTo == 0 {
-			c.set(func(s *state) { s.GrowFrom, s.GrowTo = pool.Capacity, pool.Capacity+c.req.NewNodes })
-		}
-	}
 	s := c.get()
+	if s.GrowTo == 0 {
+		c.pool = fleet.Pool{}
+	}
+	if err := c.readPool(ctx, s.Pool); err != nil {
+		return done, err
+	}
+	if s.GrowTo == 0 {
+		s.GrowFrom, s.GrowTo = c.pool.Capacity, c.pool.Capacity+c.req.NewNodes
+		c.set(func(now *state) { now.GrowFrom, now.GrowTo = s.GrowFrom, s.GrowTo })
+	}
 	change := func(pool fleet.Pool) fleet.Change {
 		return fleet.SetCapacity{Pool: pool.ID, Capacity: s.GrowTo, Etag: pool.Etag}
 	}
 	// It was asked for, and this may be what came of it, or an autoscaler decided since.
 	is := func(pool fleet.Pool) bool { return c.grew && pool.Capacity != s.GrowFrom }
-	w, err := c.changePool(ctx, p, "grow", change, is, func(_ context.Context, pool fleet.Pool) error {
+	w, err := c.Change(ctx, p, s.Pool, "grow", change, is, func(_ context.Context, pool fleet.Pool) error {
 		if pool.Capacity != s.GrowFrom {
 			return &fleet.Error{Op: "set capacity", Resource: string(pool.ID), Kind: fleet.KindStale, Err: fmt.Errorf("it was changed from %d to %d", s.GrowFrom, pool.Capacity)}
 		}

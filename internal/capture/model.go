@@ -8,10 +8,6 @@ import (
 	"github.com/ortet/ortet/internal/workflow"
 )
 
-func (c *capture) changePool(ctx context.Context, p *workflow.Pass, row string, change func(fleet.Pool) fleet.Change, is func(fleet.Pool) bool, begin func(context.Context, fleet.Pool) error) (workflow.Wait, error) {
-	return c.Change(ctx, p, c.get().Pool, row, change, is, begin)
-}
-
 // model points the pool's model at the version. There is no undo: the operation's end is
 // awaited, and before and after it the model names an image that exists.
 func (c *capture) model(ctx context.Context, p *workflow.Pass) (workflow.Wait, error) {
@@ -29,7 +25,7 @@ func (c *capture) model(ctx context.Context, p *workflow.Pass) (workflow.Wait, e
 		return patch
 	}
 	is := func(pool fleet.Pool) bool { return pool.Model.Image.Same(c.patch.Image) }
-	w, err := c.changePool(ctx, p, "model", change, is, func(ctx context.Context, pool fleet.Pool) error {
+	w, err := c.Change(ctx, p, s.Pool, "model", change, is, func(ctx context.Context, pool fleet.Pool) error {
 		if err := c.mayChange(ctx, pool); err != nil {
 			return err
 		}
@@ -54,35 +50,27 @@ func (c *capture) modelPatch(ctx context.Context, p *workflow.Pass) (fleet.Patch
 	s := c.get()
 	patch := fleet.PatchModel{Pool: s.Pool, Image: fleet.ImageReference{ID: s.Names.Version}}
 	v, err := c.usable(ctx)
-	if err != nil {
-		return patch, err
-	}
-	nothing := fleet.NewSecret(noop)
-	want := v.Tags[fleet.TagCustomData]
+	want, last := v.Tags[fleet.TagCustomData], s.LastCustomData
 	switch {
+	case err != nil:
+		return patch, err
 	case c.req.Bakes():
-		patch.CustomData = &nothing
-	case want == noopSHA && s.LastCustomData != noopSHA:
-		patch.CustomData = &nothing
-		p.Note("the model's customData is replaced by a no-op: the nodes of %s need none", v.Name)
-	case s.LastCustomData == "" || want == "" || want == noopSHA:
-	default:
-		kept, err := c.Cluster.Kept(ctx, s.Pool, "customData", want)
-		switch {
-		case fleet.Is(err, fleet.KindNotFound) && s.LastCustomData == want:
-			return patch, nil
-		case fleet.Is(err, fleet.KindNotFound):
-			return patch, invalid("patch model", string(v.ID), "capture with --bootstrap baked",
-				"the model's customData is another, and this version's nodes need some that is not kept (SHA-256 %s)", want)
-		case err != nil:
-			return patch, err
-		}
-		patch.CustomData = &kept.Data
-		if s.LastCustomData != want {
-			p.Note("the model's customData becomes what %s came with", c.req.Node)
-		}
+		want = noopSHA
+	case want == "", want == noopSHA && last == noopSHA, want != noopSHA && last == "":
+		return patch, nil
 	}
-	return patch, nil
+	data, err := CustomData(ctx, c.Cluster, s.Pool, want)
+	switch {
+	case fleet.Is(err, fleet.KindNotFound) && last == want:
+		return patch, nil
+	case fleet.Is(err, fleet.KindNotFound):
+		return patch, invalid("patch model", string(v.ID), "capture with --bootstrap baked",
+			"the model's customData is another, and this version's nodes need some that is not kept (SHA-256 %s)", want)
+	case err == nil && last != want && !c.req.Bakes():
+		p.Note("the model's customData is replaced by what the nodes of %s need", v.Name)
+	}
+	patch.CustomData = &data
+	return patch, err
 }
 
 // usable refuses a version that the model must not be pointed at.
@@ -105,15 +93,11 @@ func (c *capture) mayChange(ctx context.Context, pool fleet.Pool) error {
 	if _, err := c.usable(ctx); err != nil {
 		return err
 	}
-	image := pool.Model.Image
-	if image.LatestOf() == "" && image.Same(s.ImageBefore) {
-		return nil
-	}
 	versions, err := c.Cloud.Versions(ctx, s.Names.Definition)
 	if err != nil {
 		return err
 	}
-	used, known := prototype.VersionOf(versions, image, pool.Location)
+	used, known := prototype.VersionOf(versions, pool.Model.Image, pool.Location)
 	if ours, there := prototype.FindVersion(versions, s.Names.Version); known && there && prototype.Newer(used, ours) {
 		return invalid("patch model", string(pool.ID), "to use the older one: ortet rollback --to "+ours.Name,
 			"the model uses %s by now, which is newer than %s", used.Name, ours.Name)

@@ -1,6 +1,7 @@
 package capture
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"net/netip"
@@ -20,9 +21,11 @@ const maxForeign = 10
 // an error, so that all problems are found at once.
 type observer struct {
 	*Service
-	q  Request
-	mu sync.Mutex
-	o  prototype.Observed
+	q         Request
+	lost      []string // nodes that are no workbench any more
+	mu        sync.Mutex
+	o         prototype.Observed
+	instances []fleet.Instance // the pool's
 }
 
 func together(calls ...func()) {
@@ -37,38 +40,25 @@ func (c *capture) observe(ctx context.Context) (prototype.Observed, prototype.Na
 	w := &observer{Service: c.Service, q: c.req, o: prototype.Observed{SelfNode: c.SelfNode}}
 	donor, err := c.Cluster.Node(ctx, w.q.Node)
 	w.unreadable("node "+w.q.Node, missing(err))
-	if err != nil {
+	if err == nil {
+		w.o.Donor = &donor
+		w.o.InstanceID, w.o.NotInstance = fleet.ParseProviderID(donor.ProviderID)
+	}
+	pool := w.o.InstanceID.Parent()
+	if err != nil || w.o.NotInstance != nil {
 		w.denied(ctx, "")
 		return w.o, prototype.Names{}
 	}
-	w.o.Donor = &donor
-	id, err := fleet.ParseProviderID(donor.ProviderID)
-	if err != nil {
-		w.o.NotInstance = err
-		w.denied(ctx, "")
-		return w.o, prototype.Names{}
-	}
-	w.o.InstanceID = id
-	var candidates []fleet.Node
-	var why map[string]int
-	var siblings []fleet.Instance
 	together(
-		func() { read(ctx, w, id.Parent(), &w.o.Pool, c.Cloud.Pool) },
-		func() { read(ctx, w, id, &w.o.Instance, c.Cloud.Instance) },
-		func() {
-			all, err := c.Cloud.Instances(ctx, id.Parent())
-			w.unreadable(string(id.Parent()), err)
-			siblings = all
-		},
-		func() { candidates, why = w.candidates(ctx, donor, id) },
-		func() { w.denied(ctx, id.Parent()) },
-		func() { w.obstacles(ctx, id.Parent()) },
+		func() { w.scaleSet(ctx) },
+		func() { w.denied(ctx, pool) },
+		func() { w.obstacles(ctx, pool) },
 	)
 	switch {
 	case w.o.Pool == nil && len(w.o.Unreadable) == 0:
-		w.problem(string(id.Parent()), "PoolNotFound", "there is no such scale set", "check the credentials' subscription")
+		w.problem(string(pool), "PoolNotFound", "there is no such scale set", "check the credentials' subscription")
 	case w.o.Instance == nil && len(w.o.Unreadable) == 0:
-		w.problem(string(id), "InstanceNotFound", "there is no such instance", "the node is stale: delete it")
+		w.problem(string(w.o.InstanceID), "InstanceNotFound", "there is no such instance", "the node is stale: delete it")
 	}
 	if w.o.Pool == nil {
 		return w.o, prototype.Names{}
@@ -79,10 +69,18 @@ func (c *capture) observe(ctx context.Context) (prototype.Observed, prototype.Na
 	if !w.q.Again {
 		names.Version = names.Definition.Child("versions", prototype.TodaysVersion(w.o.Versions, now))
 	}
-	if w.o.Instance != nil {
-		w.choose(ctx, candidates, why, siblings)
-	}
+	w.workbench(ctx)
 	return w.o, names
+}
+
+// scaleSet reads the donor's pool and the instances in it.
+func (w *observer) scaleSet(ctx context.Context) {
+	id := w.o.InstanceID
+	together(
+		func() { read(ctx, w, id.Parent(), &w.o.Pool, w.Cloud.Pool) },
+		func() { read(ctx, w, id, &w.o.Instance, w.Cloud.Instance) },
+		func() { readAll(ctx, w, id.Parent(), &w.instances, w.Cloud.Instances) },
+	)
 }
 
 // obstacles finds the pods that the drain would not evict.
@@ -108,23 +106,11 @@ func (w *observer) resources(ctx context.Context, names prototype.Names) {
 		func() { read(ctx, w, names.Snapshot, &o.Snapshot, c.Snapshot) },
 		func() { read(ctx, w, names.Generalized, &o.Generalized, c.Snapshot) },
 		func() { read(ctx, w, names.WorkDisk, &o.WorkDisk, c.Disk) },
-		func() {
-			versions, err := c.Versions(ctx, names.Definition)
-			w.unreadable(string(names.Definition), missing(err))
-			o.Versions = versions
-		},
-		func() {
-			uses, err := c.Uses(ctx, names.Definition)
-			w.unreadable(string(names.Definition), missing(err))
-			o.Uses = uses
-		},
+		func() { readAll(ctx, w, names.Definition, &o.Versions, c.Versions) },
+		func() { readAll(ctx, w, names.Definition, &o.Uses, c.Uses) },
 	}
 	if o.Instance != nil {
-		calls = append(calls, func() {
-			if size, ok := w.size(ctx, first(o.Instance.Size, o.Pool.Size)); ok {
-				o.Size = &size
-			}
-		})
+		calls = append(calls, func() { o.Size = w.size(ctx, *o.Instance) })
 		if id := o.Instance.OSDisk; id != "" {
 			calls = append(calls, func() { read(ctx, w, id, &o.Disk, c.Disk) })
 		}
@@ -142,12 +128,14 @@ func missing(err error) error {
 
 // size gives what the region's catalogue says. That it cannot be read is no reason to
 // refuse: listing sizes needs a right on the subscription.
-func (w *observer) size(ctx context.Context, name string) (fleet.SizeInfo, bool) {
+func (w *observer) size(ctx context.Context, i fleet.Instance) *fleet.SizeInfo {
+	name := first(i.Size, w.o.Pool.Size)
 	size, err := w.Cloud.Size(ctx, w.o.Pool.ID.Segment("subscriptions"), w.o.Pool.Location, name)
 	if err != nil {
 		w.Log.Debug("cannot read what a VM size can do", "size", name, "error", err)
+		return nil
 	}
-	return size, err == nil
+	return &size
 }
 
 // read reads one resource; a missing one leaves it nil.
@@ -156,6 +144,12 @@ func read[T any](ctx context.Context, w *observer, id fleet.ResourceID, into **T
 	if err == nil {
 		*into = &v
 	}
+	w.unreadable(string(id), missing(err))
+}
+
+func readAll[T any](ctx context.Context, w *observer, id fleet.ResourceID, into *[]T, get func(context.Context, fleet.ResourceID) ([]T, error)) {
+	var err error
+	*into, err = get(ctx, id)
 	w.unreadable(string(id), missing(err))
 }
 
@@ -179,43 +173,45 @@ func (w *observer) problem(on, code, what, way string) {
 	w.o.Unreadable = append(w.o.Unreadable, fleet.Problem{Code: code, On: on, What: what, WayOut: way})
 }
 
-// candidates gives the nodes that may be a workbench, and counts the others by why not.
-func (w *observer) candidates(ctx context.Context, donor fleet.Node, id fleet.ResourceID) (candidates []fleet.Node, why map[string]int) {
-	why = map[string]int{}
+// candidates gives the nodes that may be a workbench, the best first, and counts the
+// others by why not.
+func (w *observer) candidates(ctx context.Context, why map[string]int) (candidates []fleet.Node) {
+	donor := *w.o.Donor
 	for n, err := range w.Cluster.Nodes(ctx) {
 		if err != nil {
 			w.unreadable("the cluster's nodes", err)
 			break
 		}
-		if other, err := fleet.ParseProviderID(n.ProviderID); err == nil && n.Name != donor.Name && other.Equal(id) {
+		reason := prototype.CannotServe(donor, n)
+		if other, err := fleet.ParseProviderID(n.ProviderID); err == nil && n.Name != donor.Name && other.Equal(w.o.InstanceID) {
 			w.problem("node "+donor.Name, "DuplicateNode", "node "+n.Name+" says that it is the same instance", "delete the stale Node")
-			why["claims the donor's instance"]++
-			continue
+			reason = "claims the donor's instance"
 		}
-		if w.q.Workbench != "" && n.Name != w.q.Workbench {
-			continue
-		}
-		if reason := prototype.CannotServe(donor, n); reason != "" {
+		switch {
+		case w.q.Workbench != "" && n.Name != w.q.Workbench, slices.Contains(w.lost, n.Name):
+		case reason != "":
 			why[reason]++
-			continue
+		default:
+			n.Annotations, n.Labels = nil, nil // a thousand nodes fit in memory
+			candidates = append(candidates, n)
 		}
-		n.Annotations, n.Labels = nil, nil // a thousand nodes fit in memory
-		candidates = append(candidates, n)
 	}
-	prototype.RankWorkbenches(id.Parent(), candidates)
-	return candidates, why
+	prototype.RankWorkbenches(w.o.InstanceID.Parent(), candidates)
+	return candidates
 }
 
-// choose takes the first candidate whose instance has room for a disk.
-func (w *observer) choose(ctx context.Context, candidates []fleet.Node, why map[string]int, siblings []fleet.Instance) {
+// workbench takes the first candidate whose instance has room for a disk.
+func (w *observer) workbench(ctx context.Context) {
+	why := map[string]int{}
+	candidates := w.candidates(ctx, why)
+	if w.o.Instance == nil {
+		return
+	}
 	known := map[string]fleet.Instance{}
-	for _, i := range siblings {
+	for _, i := range w.instances {
 		known[strings.ToLower(string(i.ID))] = i
 	}
-	sizes := map[string]fleet.SizeInfo{} // the catalogue is large
-	if w.o.Size != nil {
-		sizes[first(w.o.Instance.Size, w.o.Pool.Size)] = *w.o.Size
-	}
+	sizes := map[string]*fleet.SizeInfo{w.o.Instance.Size: w.o.Size} // the catalogue is large
 	foreign := 0
 	for _, n := range candidates {
 		id, err := fleet.ParseProviderID(n.ProviderID)
@@ -231,15 +227,10 @@ func (w *observer) choose(ctx context.Context, candidates []fleet.Node, why map[
 			why["cannot be read in Azure"]++
 			continue
 		}
-		name := first(i.Size, w.o.Pool.Size)
-		size, ok := sizes[name]
-		if !ok {
-			if size, ok = w.size(ctx, name); !ok {
-				size.MaxDataDisks = 2 // what the smallest sizes of Azure take
-			}
-			sizes[name] = size
+		if sizes[i.Size] == nil {
+			sizes[i.Size] = cmp.Or(w.size(ctx, i), &fleet.SizeInfo{MaxDataDisks: 2}) // what the smallest sizes of Azure take
 		}
-		lun, reason := prototype.BenchLUN(*w.o.Instance, i, size)
+		lun, reason := prototype.BenchLUN(*w.o.Instance, i, *sizes[i.Size])
 		if reason == "" {
 			w.o.Workbench = &prototype.Workbench{Node: n, Instance: i, LUN: lun}
 			return
@@ -256,9 +247,9 @@ func (w *observer) choose(ctx context.Context, candidates []fleet.Node, why map[
 }
 
 func (w *observer) denied(ctx context.Context, pool fleet.ResourceID) {
-	denied, err := w.Denied(ctx, pool)
+	var err error
+	w.o.DeniedCluster, err = w.Denied(ctx, pool)
 	w.unreadable("what the cluster allows", err)
-	w.o.DeniedCluster = denied
 }
 
 // Denied asks which of the accesses RBAC does not allow. The Secrets are named, since a

@@ -75,10 +75,9 @@ func (c *capture) save(ctx context.Context, p *workflow.Pass) (workflow.Wait, er
 	}
 	_, report := readOutput(pod.Output)
 	if report == nil || report.Outcome != wire.Generalized || report.Capture != c.name {
-		return done, c.lostPod(ctx, errors.New("the pod's report is gone"))
+		return done, c.onBench(ctx, redo(errors.New("the pod's report is gone")))
 	}
 	custom := ""
-	needed := func(ctx context.Context) ([]string, error) { return c.neededItems(ctx, report.Saved) }
 	for _, item := range report.Saved {
 		data, err := open(s.Key, item)
 		if err != nil {
@@ -90,25 +89,20 @@ func (c *capture) save(ctx context.Context, p *workflow.Pass) (workflow.Wait, er
 				continue
 			}
 		}
-		if err := c.Cluster.Keep(ctx, cluster.Kept{
-			Kind: string(item.Kind), Name: item.Name, SHA256: item.SHA256, Data: fleet.NewSecret(data), Pool: s.Pool, Donor: c.req.Node, At: c.Now(),
-		}, needed); err != nil {
+		if err := c.keep(ctx, string(item.Kind), item.Name, fleet.NewSecret(data), report.Saved); err != nil {
 			return done, err
 		}
 		p.Progress(-1, "kept %s %s", item.Kind, item.Name)
 	}
-	original := custom
-	if custom == "" && !c.req.Bakes() && !customDataUnread(*report) && s.LastCustomData == noopSHA {
-		custom = noopSHA // the no-op that stays in the model is not sealed
-	}
-	if err := c.canJoin(*report, custom); err != nil {
+	if err := refuse(c.joinProblems(*report, custom)); err != nil {
 		return done, err
 	}
-	if c.req.Bakes() {
-		custom = noopSHA
+	original := custom
+	if c.req.Bakes() || custom == "" && !customDataUnread(*report) && s.LastCustomData == noopSHA {
+		custom = noopSHA // the no-op that stays in the model is not sealed
 	}
 	c.set(func(s *state) {
-		s.Saved, s.CustomData, s.Unsaved = true, custom, s.unsaved(*report)
+		s.CustomData, s.Unsaved = custom, s.unsaved(*report)
 		s.keepScan(*report)
 		if s.LearnsOriginal {
 			o := learn(*s.Original, *report)
@@ -137,66 +131,33 @@ func (s *state) unsaved(report wire.GeneralizeReport) []string {
 	return all
 }
 
-// neededItems are the hashes of what the Vault must not drop to make room.
-func (c *capture) neededItems(ctx context.Context, saved []wire.SealedItem) ([]string, error) {
+// keep keeps an item. Of what is kept already, it must not drop to make room what else is
+// saved now, or what an image version, the model or the original needs.
+func (c *capture) keep(ctx context.Context, kind, name string, data fleet.Secret, saved []wire.SealedItem) error {
 	s := c.get()
-	versions, err := c.Cloud.Versions(ctx, s.Names.Definition)
-	if missing(err) != nil {
-		return nil, err
-	}
-	needed := []string{s.CustomData, s.LastCustomData}
-	if s.Original != nil {
-		needed = append(needed, s.Original.CustomData)
-		for _, e := range s.Original.Extensions {
-			needed = append(needed, e.PublicSHA256, e.ProtectedSHA256)
+	item := cluster.Kept{Kind: kind, Name: name, SHA256: sha(data.Reveal()), Data: data, Pool: s.Pool, Donor: c.req.Node, At: c.Now()}
+	return c.Cluster.Keep(ctx, item, func(ctx context.Context) ([]string, error) {
+		versions, err := c.Cloud.Versions(ctx, s.Names.Definition)
+		needed := []string{s.CustomData, s.LastCustomData}
+		if s.Original != nil {
+			needed = append(needed, s.Original.CustomData)
+			for _, e := range s.Original.Extensions {
+				needed = append(needed, e.PublicSHA256, e.ProtectedSHA256)
+			}
 		}
-	}
-	for _, v := range versions {
-		needed = append(needed, v.Tags[fleet.TagCustomData])
-	}
-	for _, item := range saved {
-		needed = append(needed, item.SHA256)
-	}
-	return needed, nil
+		for _, v := range versions {
+			needed = append(needed, v.Tags[fleet.TagCustomData])
+		}
+		for _, item := range saved {
+			needed = append(needed, item.SHA256)
+		}
+		return needed, missing(err)
+	})
 }
 
 // customDataUnread reports whether there may be customData that could not be read.
 func customDataUnread(report wire.GeneralizeReport) bool {
 	return slices.ContainsFunc(report.Unsaved, func(s string) bool { return strings.HasPrefix(s, string(wire.CustomData)) })
-}
-
-// canJoin refuses to strand the pool: if nothing on the disk and no customData lets a
-// clone join, the extensions that are to be deleted are what does.
-func (c *capture) canJoin(report wire.GeneralizeReport, customData string) error {
-	const on = "the copy of the disk"
-	bakes := c.req.Bakes()
-	switch {
-	case len(report.Joins) > 0, !bakes && customData != "" && customData != noopSHA:
-		return nil
-	case !bakes && customData == noopSHA:
-		return invalid("generalize", on, "capture with --bootstrap baked",
-			"nothing that is left on it lets a clone join, and the model's customData does nothing since a capture with --bootstrap baked")
-	case !bakes && (len(report.Unsaved) > 0 || len(c.get().ToDelete) == 0):
-		return nil // there may be customData, or the extensions stay
-	}
-	return invalid("generalize", on, "leave the extensions alone (--extensions none), or let the disk hold a bootstrap kubeconfig",
-		"nothing on it lets a clone join, and it came with no customData: its extensions may be all that does")
-}
-
-// secretFlags are ortet-node's, for what may be done about secrets on the disk.
-func (c *capture) secretFlags() (flags []string) {
-	for _, f := range []struct {
-		name string
-		on   bool
-	}{{"--accept-pool-credentials", c.req.AcceptPoolCredentials}, {"--remove-secrets", c.req.RemoveSecrets}, {"--scan-images", c.req.ScanImages}} {
-		if f.on {
-			flags = append(flags, f.name)
-		}
-	}
-	for _, at := range c.req.AcceptSecrets {
-		flags = append(flags, "--accept-secret", at)
-	}
-	return flags
 }
 
 // keepScan keeps what the scan of the copy accepted, removed and passed over.
@@ -213,16 +174,15 @@ func (s *state) keepScan(report wire.GeneralizeReport) {
 	s.Credentials = paths(func(x wire.SecretFinding) bool { return x.Accepted && x.Class == wire.PoolCredential })
 	s.AcceptedSecrets = paths(func(x wire.SecretFinding) bool { return x.Accepted && x.Class == wire.OtherSecret })
 	s.RemovedSecrets = paths(func(x wire.SecretFinding) bool { return x.Removed })
-	var counts []string
-	for _, x := range []struct {
-		what string
-		n    int
-	}{{"pool", len(s.Credentials)}, {"other", len(s.AcceptedSecrets)}, {"removed", report.SecretsRemoved}} {
-		if x.n > 0 {
-			counts = append(counts, fmt.Sprintf("%s %d", x.what, x.n))
+	s.Secrets, s.ScanNotes = "", nil
+	count := func(what string, n int) {
+		if n > 0 {
+			s.Secrets = strings.TrimPrefix(fmt.Sprintf("%s, %s %d", s.Secrets, what, n), ", ")
 		}
 	}
-	s.Secrets, s.ScanNotes = strings.Join(counts, ", "), nil
+	count("pool", len(s.Credentials))
+	count("other", len(s.AcceptedSecrets))
+	count("removed", report.SecretsRemoved)
 	var stores []string
 	var bytes int64
 	for _, x := range report.Stores {

@@ -2,8 +2,8 @@ package capture
 
 import (
 	"context"
+	"errors"
 	"fmt"
-	"sync"
 	"time"
 
 	"github.com/ortet/ortet/internal/azure"
@@ -34,11 +34,9 @@ func unrest(pool fleet.Pool, instances []fleet.Instance) string {
 	return ""
 }
 
-// A ScaleSet changes one scale set for the rows of a run.
+// A ScaleSet changes one scale set for the rows of a run, one after the other.
 type ScaleSet struct {
-	config Config
-
-	mu       sync.Mutex
+	config   Config
 	pool     fleet.Pool           // as last read, for its Etag
 	restless map[string]time.Time // by row: since when it waits for the scale set to be at rest
 }
@@ -48,16 +46,20 @@ func NewScaleSet(config Config) *ScaleSet {
 	return &ScaleSet{config: config, restless: map[string]time.Time{}}
 }
 
+// readPool reads the scale set unless it is known.
+func (x *ScaleSet) readPool(ctx context.Context, id fleet.ResourceID) (err error) {
+	if x.pool.ID == "" {
+		x.pool, err = x.config.Cloud.Pool(ctx, id)
+	}
+	return err
+}
+
 // Change makes a change of the scale set while that is at rest, since a newer write
 // preempts an older one (OperationPreempted), and only if the set is still as it was read.
 // begin is called right before the write, and may refuse it.
 func (x *ScaleSet) Change(ctx context.Context, p *workflow.Pass, id fleet.ResourceID, row string, change func(fleet.Pool) fleet.Change, is func(fleet.Pool) bool, begin func(context.Context, fleet.Pool) error) (workflow.Wait, error) {
-	if x.pool.ID == "" {
-		pool, err := x.config.Cloud.Pool(ctx, id)
-		if err != nil {
-			return done, err
-		}
-		x.pool = pool
+	if err := x.readPool(ctx, id); err != nil {
+		return done, err
 	}
 	asked := x.pool.Etag
 	var waits string
@@ -67,35 +69,31 @@ func (x *ScaleSet) Change(ctx context.Context, p *workflow.Pass, id fleet.Resour
 			return false, err
 		}
 		x.pool = pool
-		var why string
-		if busy(pool.ProvisioningState) {
-			why = unrest(pool, nil)
-		} else if is(pool) {
-			return true, nil
-		} else if instances, err := x.config.Cloud.Instances(ctx, id); err != nil {
-			return false, err
-		} else {
-			why = unrest(pool, instances)
+		var instances []fleet.Instance
+		if !busy(pool.ProvisioningState) {
+			if is(pool) {
+				return true, nil
+			}
+			if instances, err = x.config.Cloud.Instances(ctx, id); err != nil {
+				return false, err
+			}
 		}
-		if why != "" && x.waitsForRest(p, row, why) {
+		if why := unrest(pool, instances); why != "" && x.waitsForRest(p, row, why) {
 			waits = why
-			return false, &fleet.Error{Op: "change scale set", Resource: string(id), Kind: fleet.KindBlocked, Err: fmt.Errorf("not at rest: %s", why)}
+			return false, &fleet.Error{Op: "change scale set", Resource: string(id), Kind: fleet.KindBlocked, Err: errors.New("not at rest: " + why)}
 		}
 		if is(pool) {
 			return true, nil
 		}
-		if err := begin(ctx, pool); err != nil {
-			return false, err
+		if err = begin(ctx, pool); err == nil && pool.Etag != asked {
+			err = &fleet.Error{Op: "change scale set", Resource: string(id), Kind: fleet.KindStale, Err: errors.New("scale set changed since it was read")}
 		}
-		if pool.Etag != asked {
-			return false, &fleet.Error{Op: "change scale set", Resource: string(id), Kind: fleet.KindStale, Err: fmt.Errorf("scale set changed since it was read")}
-		}
-		return false, nil
+		return false, err
 	})
-	if waits != "" {
+	switch {
+	case waits != "":
 		return in(restEvery, "waiting until scale set %s is at rest: %s", id.Name(), waits), nil
-	}
-	if fleet.Is(err, fleet.KindStale) {
+	case fleet.Is(err, fleet.KindStale):
 		x.pool = fleet.Pool{}
 	}
 	return w, err
@@ -104,14 +102,11 @@ func (x *ScaleSet) Change(ctx context.Context, p *workflow.Pass, id fleet.Resour
 // waitsForRest reports whether a row has to wait longer. After restFor it adds a note and
 // reports false.
 func (x *ScaleSet) waitsForRest(p *workflow.Pass, row, why string) bool {
-	x.mu.Lock()
-	since, waits := x.restless[row]
-	if !waits {
-		since = x.config.Now()
-		x.restless[row] = since
+	now := x.config.Now()
+	if x.restless[row].IsZero() {
+		x.restless[row] = now
 	}
-	x.mu.Unlock()
-	if x.config.Now().Sub(since) < restFor {
+	if now.Sub(x.restless[row]) < restFor {
 		return true
 	}
 	p.Note("scale set %s was not at rest after %s (%s): it was changed nevertheless", x.pool.Name, restFor, why)

@@ -2,8 +2,7 @@ package capture
 
 import (
 	"context"
-	"fmt"
-	"strings"
+	"errors"
 	"time"
 
 	"github.com/ortet/ortet/internal/fleet"
@@ -40,7 +39,7 @@ const (
 func (c *capture) version(ctx context.Context, p *workflow.Pass) (workflow.Wait, error) {
 	s := c.get()
 	if s.DonorGone {
-		return done, errGone
+		return done, errors.New("the donor was deleted during the capture")
 	}
 	id := s.Names.Version
 	change, err := c.newVersion(ctx)
@@ -48,7 +47,7 @@ func (c *capture) version(ctx context.Context, p *workflow.Pass) (workflow.Wait,
 		return done, err
 	}
 	var there fleet.ImageVersion
-	is := func(ctx context.Context) (bool, error) {
+	w, err := p.Ensure(ctx, change, func(ctx context.Context) (bool, error) {
 		v, err := c.Cloud.Version(ctx, id)
 		there = v
 		switch {
@@ -58,21 +57,18 @@ func (c *capture) version(ctx context.Context, p *workflow.Pass) (workflow.Wait,
 			return false, missing(err)
 		case prototype.RolledBack(v):
 			return false, invalid("create image version", string(id), "say --again to make another", "it was rolled back since")
-		}
-		if v.ProvisioningState == prototype.Failed && !c.failed { // Ensure gives the operation's error
+		case v.ProvisioningState == prototype.Failed && !c.failed: // Ensure gives the operation's error
 			c.failed = true
 			c.set(func(s *state) { s.Builds++ })
 			return false, nil
 		}
 		ours := v.Tags[fleet.TagCapture] == c.name && v.ProvisioningState != prototype.Deleting
-		return !ours || v.ProvisioningState == prototype.Succeeded || v.ProvisioningState == prototype.Failed, nil
-	}
-	w, err := p.Ensure(ctx, change, is)
+		return !ours || !busy(v.ProvisioningState), nil
+	})
 	switch {
 	case fleet.Is(err, fleet.KindUnsupported) && s.StorageType != fleet.LRS && !c.req.Shallow:
-		p.Progress(-1, "zone-redundant images are not supported here: %v", err)
 		c.set(func(s *state) { s.StorageType = fleet.LRS })
-		return in(time.Millisecond, "building it locally redundant"), nil
+		return in(time.Millisecond, "building it locally redundant: %v", err), nil
 	case err != nil || w.In > 0 || there.ProvisioningState == prototype.Succeeded:
 		return w, err
 	case there.ProvisioningState == prototype.Failed && prototype.Ours(there.Tags):
@@ -80,27 +76,23 @@ func (c *capture) version(ctx context.Context, p *workflow.Pass) (workflow.Wait,
 			return done, invalid("create image version", string(id), "", "Azure failed to build it: %s", first(there.FailureMessage, "no reason given"))
 		}
 		c.failed = false
-		return c.then(p.Ensure(ctx, fleet.DeleteVersion{ID: id}, gone(c.Cloud.Version, id)))
+		return again(p.Ensure(ctx, fleet.DeleteVersion{ID: id}, gone(c.Cloud.Version, id)))
 	}
-	w = in(versionEvery, "Azure: %s", there.ProvisioningState) // another's, or being deleted
-	w.Percent = there.Progress
-	return w, nil
+	return workflow.Wait{In: versionEvery, Percent: there.Progress, Status: "Azure: " + there.ProvisioningState}, nil // another's, or being deleted
 }
 
 // newVersion makes the version from the generalised snapshot, and from no other.
 func (c *capture) newVersion(ctx context.Context) (fleet.CreateVersion, error) {
 	s := c.get()
 	if c.create == nil {
-		tags := c.tags(nil)
 		source, err := c.Cloud.Snapshot(ctx, s.Names.Generalized)
 		if missing(err) != nil {
 			return fleet.CreateVersion{}, err
 		}
-		if source.Tags[fleet.TagCapture] != "" {
-			for _, k := range []string{fleet.TagGeneralized, fleet.TagCustomData, fleet.TagSecrets, fleet.TagBuiltFrom, fleet.TagBuiltAt} {
-				if v := source.Tags[k]; v != "" {
-					tags[k] = v
-				}
+		tags := c.tags(nil)
+		for _, k := range []string{fleet.TagGeneralized, fleet.TagCustomData, fleet.TagSecrets, fleet.TagBuiltFrom, fleet.TagBuiltAt} {
+			if v := source.Tags[k]; v != "" && source.Tags[fleet.TagCapture] != "" {
+				tags[k] = v
 			}
 		}
 		id := s.Names.Version
@@ -109,7 +101,7 @@ func (c *capture) newVersion(ctx context.Context) (fleet.CreateVersion, error) {
 			ExcludeFromLatest: c.req.ExcludeFromLatest || prototype.AgainNamed(id.Name()), Tags: tags,
 		}
 		if c.req.Shallow {
-			change.Replicas, change.ReplicationMode = 1, fleet.ReplicationShallow
+			change.Replicas, change.ReplicationMode, change.StorageType = 1, fleet.ReplicationShallow, fleet.LRS
 		}
 		if c.req.Bakes() && !change.ExcludeFromLatest {
 			// New nodes of a model that refers to the definition would get the version before
@@ -123,10 +115,7 @@ func (c *capture) newVersion(ctx context.Context) (fleet.CreateVersion, error) {
 		c.create = &change
 	}
 	change := *c.create
-	change.StorageType = first(s.StorageType, fleet.ZRS)
-	if c.req.Shallow {
-		change.StorageType = fleet.LRS
-	}
+	change.StorageType = first(change.StorageType, s.StorageType, fleet.ZRS)
 	return change, nil
 }
 
@@ -143,50 +132,59 @@ func (c *capture) deleteVersion(ctx context.Context, p *workflow.Pass) (workflow
 // prune deletes what lies beyond the history, one version after the other. Who refers to
 // what is read again before each. What cannot be deleted is named, and is no failure.
 func (c *capture) prune(ctx context.Context, p *workflow.Pass) (workflow.Wait, error) {
-	if c.deleting != "" {
-		id := c.deleting
-		w, err := p.Ensure(ctx, fleet.DeleteVersion{ID: id}, gone(c.Cloud.Version, id))
-		switch kind := fleet.KindOf(err); {
-		case err == nil && w.In == 0:
-			c.pruned(id.Name(), "")
-		case err == nil, ctx.Err() != nil, kind == fleet.KindTransient, kind == fleet.KindThrottled, kind == fleet.KindTimedOut, kind == fleet.KindConflict:
-			return w, err
-		default:
-			c.pruned(id.Name(), err.Error())
+	if c.deleting == "" {
+		if err := c.nextToPrune(ctx); err != nil || c.deleting == "" {
+			return done, err
 		}
-		c.deleting = ""
 	}
+	id, kept := c.deleting, ""
+	w, err := p.Ensure(ctx, fleet.DeleteVersion{ID: id}, gone(c.Cloud.Version, id))
+	if err != nil {
+		switch kind := fleet.KindOf(err); {
+		case ctx.Err() != nil, kind == fleet.KindTransient, kind == fleet.KindThrottled, kind == fleet.KindTimedOut, kind == fleet.KindConflict:
+			return w, err
+		}
+		kept = err.Error()
+	} else if w.In > 0 {
+		return w, nil
+	}
+	c.pruned(id.Name(), kept)
+	c.deleting = ""
+	return in(time.Millisecond, "deleted %s", id.Name()), nil
+}
+
+func (c *capture) nextToPrune(ctx context.Context) error {
 	s := c.get()
 	versions, err := c.Cloud.Versions(ctx, s.Names.Definition)
 	if err != nil {
-		return done, err
+		return err
 	}
 	uses, err := c.Cloud.Uses(ctx, s.Names.Definition)
 	if err != nil {
-		return done, err
+		return err
 	}
 	old, kept := prototype.Prune(versions, uses, s.Names.Version, c.req.History)
 	for _, v := range old {
-		if !c.tried[strings.ToLower(v.Name)] {
+		if !c.tried[v.Name] {
 			c.deleting = v.ID
-			return in(time.Millisecond, "deleting %s", v.Name), nil
+			return nil
 		}
 	}
 	for _, x := range kept {
-		if !c.tried[strings.ToLower(x.Version.Name)] {
+		if !c.tried[x.Version.Name] {
 			c.pruned(x.Version.Name, x.Why)
 		}
 	}
-	return done, nil
+	return nil
 }
 
 func (c *capture) pruned(name, kept string) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	c.tried[strings.ToLower(name)] = true
+	c.tried[name] = true
 	if kept == "" {
 		c.result.Pruned = append(c.result.Pruned, name)
 	} else {
-		c.result.Kept = append(c.result.Kept, fmt.Sprintf("%s: %s", name, kept))
+		c.result.Kept = append(c.result.Kept, name+": "+kept)
 	}
 }

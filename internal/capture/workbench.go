@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"slices"
 	"strings"
+	"time"
 
 	"github.com/ortet/ortet/internal/fleet"
 	"github.com/ortet/ortet/internal/prototype"
@@ -15,52 +16,31 @@ import (
 // maxWorkbenches limits how many a capture uses: what takes three takes a fourth.
 const maxWorkbenches = 3
 
-// benchBefore is the workbench as protectWorkbench found it.
-type benchBefore struct {
-	Node       string           `json:"node"`
-	UID        string           `json:"uid"`
-	Instance   fleet.ResourceID `json:"instance"`
-	Protection fleet.Protection `json:"protection"`
-	ScaleDown  *string          `json:"scaleDown"`
-}
-
 // protectWorkbench keeps the workbench from scale-in: Azure's autoscaler honours the
 // instance's policy, the cluster's the Node's annotation.
 func (c *capture) protectWorkbench(ctx context.Context, p *workflow.Pass) (workflow.Wait, error) {
-	var was benchBefore
-	there, err := p.Saved(&was)
-	if err == nil && !there {
-		err = c.chooseWorkbench(ctx, p)
-	}
-	if err != nil {
+	if err := c.chooseWorkbench(ctx, p); err != nil {
 		return done, err
 	}
-	b, by := c.get().Bench, string(c.get().Pool)
-	node, err := c.Cluster.Node(ctx, b.Node)
+	s := c.get()
+	node, err := c.Cluster.Node(ctx, s.Bench.Node)
 	if err == nil {
-		err = usedByOthers(node, c.get().Pool)
+		err = usedByOthers(node, s.Pool)
 	}
 	if err != nil {
 		return done, c.onBench(ctx, err)
 	}
-	if !there {
-		i, err := c.Cloud.Instance(ctx, b.Instance)
-		if err != nil {
-			return done, c.onBench(ctx, err)
-		}
-		was = benchBefore{node.Name, node.UID, i.ID, i.Protection, valueOf(node.Annotations, fleet.AnnotationScaleDownDisabled)}
-		if err := p.Before(ctx, &was); err != nil {
-			return done, err
-		}
-	}
-	if node.Annotations[fleet.AnnotationWorkbench] != by {
-		value := yes
-		if err := c.Cluster.Annotate(ctx, was.Node, map[string]*string{fleet.AnnotationScaleDownDisabled: &value, fleet.AnnotationWorkbench: &by}); err != nil {
-			return done, c.onBench(ctx, err)
-		}
-	}
-	w, err := c.ensureProtection(ctx, p, was.Instance, fleet.Protection{ScaleIn: true, ScaleSetActions: was.Protection.ScaleSetActions})
+	w, err := c.protectNode(ctx, p, node, s.Bench.Instance, fleet.AnnotationWorkbench, string(s.Pool))
 	return w, c.onBench(ctx, err)
+}
+
+func (c *capture) unprotectWorkbench(ctx context.Context, p *workflow.Pass) (workflow.Wait, error) {
+	return c.unprotectNode(ctx, p, fleet.AnnotationWorkbench, string(c.get().Pool))
+}
+
+func (c *capture) manualUnprotectWorkbench() string {
+	b := c.get().Bench
+	return fmt.Sprintf("%s; kubectl annotate node %s %s- %s-", manualProtection("workbench "+b.Node, b.Instance, ""), b.Node, fleet.AnnotationWorkbench, fleet.AnnotationScaleDownDisabled)
 }
 
 // usedByOthers gives an error if another capture uses the node, as donor or workbench:
@@ -85,22 +65,14 @@ func (c *capture) chooseWorkbench(ctx context.Context, p *workflow.Pass) error {
 	if err != nil {
 		return err
 	}
-	pool, err := c.Cloud.Pool(ctx, s.Pool)
-	if err != nil {
-		return err
+	w := &observer{Service: c.Service, lost: s.Lost, o: prototype.Observed{Donor: &donor, InstanceID: s.Instance}}
+	w.scaleSet(ctx)
+	if len(w.o.Unreadable) == 0 && w.o.Pool != nil {
+		w.workbench(ctx)
 	}
-	instance, err := c.Cloud.Instance(ctx, s.Instance)
-	if err != nil {
-		return err
+	if len(w.o.Unreadable) > 0 {
+		return &fleet.Error{Op: "choose workbench", Resource: w.o.Unreadable[0].On, Kind: fleet.KindTransient, Err: errors.New(w.o.Unreadable[0].What)}
 	}
-	siblings, err := c.Cloud.Instances(ctx, s.Pool)
-	if err != nil {
-		return err
-	}
-	w := &observer{Service: c.Service, o: prototype.Observed{Pool: &pool, Instance: &instance}}
-	candidates, why := w.candidates(ctx, donor, s.Instance)
-	candidates = slices.DeleteFunc(candidates, func(n fleet.Node) bool { return slices.Contains(s.Lost, n.Name) })
-	w.choose(ctx, candidates, why, siblings)
 	next := w.o.Workbench
 	if next == nil {
 		return &fleet.Error{Op: "choose workbench", Resource: string(s.Pool), Kind: fleet.KindBlocked, Err: errors.New("no other node can serve: " + first(w.o.NoWorkbench, "all were lost"))}
@@ -112,68 +84,37 @@ func (c *capture) chooseWorkbench(ctx context.Context, p *workflow.Pass) error {
 	return nil
 }
 
-// unprotectWorkbench restores what protectWorkbench found. A Node that was made again by
-// its kubelet has nothing of ours; a capture that uses it now keeps its protection.
-func (c *capture) unprotectWorkbench(ctx context.Context, p *workflow.Pass) (workflow.Wait, error) {
-	var was benchBefore
-	if there, err := p.Saved(&was); !there || err != nil {
-		return done, err
-	}
-	node, err := c.Cluster.Node(ctx, was.Node)
-	switch {
-	case missing(err) != nil:
-		return done, err
-	case err == nil && prototype.UsedBy(node, c.get().Pool) != "":
-		return done, nil
-	case err == nil && node.UID == was.UID && node.Annotations[fleet.AnnotationWorkbench] != "":
-		if err := c.Cluster.Annotate(ctx, was.Node, map[string]*string{fleet.AnnotationWorkbench: nil, fleet.AnnotationScaleDownDisabled: was.ScaleDown}); missing(err) != nil {
-			return done, err
-		}
-	}
-	w, err := c.ensureProtection(ctx, p, was.Instance, was.Protection)
-	return w, missing(err)
-}
-
-func (c *capture) manualUnprotectWorkbench() string {
-	b := c.get().Bench
-	return fmt.Sprintf("workbench %s may still be protected: kubectl annotate node %s %s- %s-, az vmss update -g %s -n %s --instance-id %s --protect-from-scale-in false",
-		b.Node, b.Node, fleet.AnnotationWorkbench, fleet.AnnotationScaleDownDisabled, b.Instance.Group().Name(), b.Instance.Parent().Name(), b.Instance.Name())
-}
-
 // onBench is the error of an act on the workbench: if that is lost, the rows on it are
 // done again on another one.
 func (c *capture) onBench(ctx context.Context, err error) error {
 	if err == nil || ctx.Err() != nil {
 		return err
 	}
-	why := c.benchLost(ctx)
-	if why == "" {
-		return err
+	if why := c.benchLost(ctx, 0); why != "" {
+		return c.lose(why + ": " + err.Error())
 	}
-	return c.lose(fmt.Errorf("%s: %w", why, err))
+	return err
 }
 
 // lose gives up the workbench.
-func (c *capture) lose(err error) error {
+func (c *capture) lose(why string) error {
 	s := c.get()
 	lost := append(slices.Clone(s.Lost), s.Bench.Node)
-	err = fmt.Errorf("workbench %s is lost (%w)", s.Bench.Node, err)
+	err := fmt.Errorf("workbench %s is lost (%s)", s.Bench.Node, why)
 	if len(lost) >= maxWorkbenches {
 		return &fleet.Error{Op: "use workbench", Resource: strings.Join(lost, ", "), Kind: fleet.KindBlocked, Err: fmt.Errorf("%d workbenches were lost: %w", len(lost), err)}
 	}
 	c.set(func(s *state) { s.Lost = lost })
-	return c.redo(err)
+	return redo(err)
 }
 
 // redo has the rows from the snapshot on done again.
-func (c *capture) redo(err error) error {
-	c.set(func(s *state) { s.Saved = false })
-	return &workflow.Redo{Steps: onWorkbench, Err: err}
-}
+func redo(err error) error { return &workflow.Redo{Steps: onWorkbench, Err: err} }
 
 // benchLost says why the workbench can do no work any more; "" if it can, or if that
-// cannot be read.
-func (c *capture) benchLost(ctx context.Context) string {
+// cannot be read. A pod that works there goes on while the node is cordoned, or is not
+// Ready for less than silent.
+func (c *capture) benchLost(ctx context.Context, silent time.Duration) string {
 	s := c.get()
 	i, err := c.Cloud.Instance(ctx, s.Bench.Instance)
 	switch {
@@ -194,9 +135,9 @@ func (c *capture) benchLost(ctx context.Context) string {
 		return ""
 	case s.Bench.BootID != "" && node.BootID != s.Bench.BootID:
 		return "it booted again"
-	case !node.Ready:
+	case !node.Ready && c.Now().Sub(node.ReadySince) >= silent:
 		return "it is not Ready: " + node.NotReadyWhy
-	case node.Unschedulable:
+	case node.Unschedulable && silent == 0:
 		return "it is cordoned"
 	}
 	if err := usedByOthers(node, s.Pool); err != nil {

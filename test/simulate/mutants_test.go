@@ -28,14 +28,14 @@ var mutants = []struct {
 		`"generalized-snapshot", "start", "uncordon", "unprotect"}`,
 		`"generalized-snapshot"}`},
 	{"snapshot of a stopped donor", "donor started while its disk is copied", "5", "internal/capture/copy.go",
-		`return done, c.stillDown(ctx)`,
-		`return done, nil`},
+		`if err == nil && !isDown(i) {`,
+		`if err == nil && i.ID == "" {`},
 	{"donor uncordoned once it is Ready", "donor that is Ready from before its stop while it boots", "12", "internal/capture/steps.go",
 		`When: []string{"snapshot"}, Needs: []string{"start"},`,
 		`When: []string{"snapshot"},`},
 	{"model changed while the scale set is at rest", "deletion that is preempted while the version is built", "13", "internal/capture/scaleset.go",
-		`if why != "" && x.waitsForRest(p, row, why) {`,
-		`if why == "none" && x.waitsForRest(p, row, why) {`},
+		`why != "" && x.waitsForRest(p, row, why) {`,
+		`why == "none" && x.waitsForRest(p, row, why) {`},
 	{"workbench protected while the copy is attached", "capture twice a day", "12", "internal/capture/steps.go",
 		`When: []string{"save"}, Needs: []string{"detach"},
 				Do: c.unprotectWorkbench`,
@@ -48,24 +48,20 @@ var mutants = []struct {
 		`if lock.NodeID == holder || lock.expired(now) {`,
 		`if lock.NodeID != "" || lock.expired(now) {`},
 	{"extensions listed until they are gone", "extension that is deleted at the eleventh time", "4", "internal/capture/extensions.go",
-		`	is := func(pool fleet.Pool) bool { return !hasExtension(pool.Model.Extensions, name) }
-	w, err := c.changePool(ctx, p, "extensions", change, is, func(context.Context, fleet.Pool) error { return nil })
-	if err != nil || w.In > 0 {
-		return w, err
+		`	case len(toDelete) == 0:
+		return done, nil
 	}
-	c.extension = ""
-	return in(time.Millisecond, "deleted extension %s", name), nil`,
-		`	is := func(pool fleet.Pool) bool { return c.tried[name] || !hasExtension(pool.Model.Extensions, name) }
-	w, err := c.changePool(ctx, p, "extensions", change, is, func(context.Context, fleet.Pool) error { c.tried[name] = true; return nil })
-	if err != nil || w.In > 0 {
-		return w, err
+	name := toDelete[0].Name`,
+		`	case len(toDelete) == 0 || c.tried[toDelete[0].Name]:
+		return done, nil
 	}
-	return in(0, "deleted extension %s, %s", name, time.Millisecond), nil`},
+	name := toDelete[0].Name
+	c.tried[name] = true`},
 	{"customData kept unless --bootstrap baked", "capture twice a day", "5", "internal/capture/model.go",
 		`	case c.req.Bakes():
-		patch`,
-		`	case c.req.Bakes(), s.LastCustomData == "":
-		patch`},
+		want`,
+		`	case c.req.Bakes(), last == "":
+		want`},
 	{"copy of the disk deleted", "capture twice a day", "7", "internal/capture/steps.go",
 		`When: []string{"generalized-snapshot"}, Needs: []string{"detach"},`,
 		`Needs: []string{"detach"},`},
