@@ -206,9 +206,6 @@ func (x *run) plan(ctx context.Context) (nothing bool, err error) {
 	if err == nil && len(plan.Problems) > 0 {
 		err = &Refused{plan.Problems}
 	}
-	if err == nil {
-		err = plan.Table.Check()
-	}
 	if err != nil {
 		return false, err
 	}
