@@ -38,7 +38,7 @@ func (r *Runner) Pass(ctx context.Context, rec *journal.Record, w Workflow) (nex
 	}
 	next = longestPause
 	for _, a := range open {
-		x.start(a)
+		x.update(func(r journal.Record) journal.Record { return Started(r, a, x.Now()) })
 		if in := x.record().Steps[a.Step.ID].Due.Sub(x.Now()); in > 0 {
 			next = min(next, in)
 			continue

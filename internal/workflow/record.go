@@ -22,7 +22,6 @@ func (x *run) update(change func(journal.Record) journal.Record) {
 	x.mu.Lock()
 	defer x.mu.Unlock()
 	x.rec = change(x.rec)
-	x.changes++
 }
 
 // extend moves deadlines by the time for which the lock had lapsed.
@@ -36,14 +35,11 @@ func (x *run) extend(away time.Duration) {
 	})
 }
 
-// save writes the record, unless another save has, and returns once the lock is valid.
-// The write outlives ctx, so that what was begun is written down.
+// save writes the record, unless that is what the last save wrote, and returns once the
+// lock is valid. The write outlives ctx, so that what was begun is written down.
 func (x *run) save(ctx context.Context) error {
-	x.mu.Lock()
-	want := x.changes
-	x.mu.Unlock()
 	x.saving <- struct{}{}
-	err := x.write(want)
+	err := x.write()
 	<-x.saving
 	if err != nil {
 		return err
@@ -51,38 +47,34 @@ func (x *run) save(ctx context.Context) error {
 	return x.lock.wait(ctx)
 }
 
-func (x *run) write(want int) error {
+func (x *run) write() error {
 	state, err := json.Marshal(x.workflow.State(!x.record().Open()))
 	if err != nil {
 		return fmt.Errorf("encode the workflow's state: %w", err)
 	}
-	x.mu.Lock()
-	if x.saved >= want && string(x.rec.State) == string(state) {
-		x.mu.Unlock()
-		return nil
+	var rec journal.Record
+	x.update(func(r journal.Record) journal.Record {
+		r.State, r.Writer = state, x.lock.holder
+		rec = r
+		return r
+	})
+	data, err := journal.Encode(rec)
+	if err != nil || string(data) == x.written {
+		return err
 	}
-	x.rec.State, x.rec.Writer = state, x.lock.holder
-	rec, changes := x.rec, x.changes
-	x.mu.Unlock()
-	for failures := 1; ; failures++ {
+	return repeat(x.ctx, x.Now, true, func() error {
 		stored, err := x.Journal.Save(x.ctx, rec)
 		if fleet.Is(err, fleet.KindConflict) {
-			rec.Revision, err = x.reclaim(rec, err)
+			if rec.Revision, err = x.reclaim(rec, err); err == nil {
+				stored, err = x.Journal.Save(x.ctx, rec)
+			}
 		}
-		if err == nil && stored.Revision != "" {
-			x.mu.Lock()
-			x.rec.Revision, x.saved = stored.Revision, changes
-			x.mu.Unlock()
-			return nil
+		if err == nil {
+			x.written = string(data)
+			x.update(func(r journal.Record) journal.Record { r.Revision = stored.Revision; return r })
 		}
-		pause, again := retry(err, false, true, failures, 0)
-		if err != nil && !again {
-			return err
-		}
-		if err := sleep(x.ctx, pause); err != nil {
-			return err
-		}
-	}
+		return err
+	})
 }
 
 // reclaim gives the revision to write over after a conflict: that of our own write

@@ -19,9 +19,6 @@ import (
 	"github.com/ortet/ortet/internal/workflow/journal"
 )
 
-// planDeadline bounds how long the lock is asked for before anything is done.
-const planDeadline = 5 * time.Minute
-
 // A Workflow is what capture and rollback are to the runner. It is used from several
 // goroutines at once.
 type Workflow interface {
@@ -91,10 +88,9 @@ type run struct {
 	ctx      context.Context // ends when the lock is lost, not with the caller
 
 	saving   chan struct{} // full while a write is under way
+	written  string        // by the last
 	mu       sync.Mutex
 	rec      journal.Record
-	changes  int // of rec
-	saved    int // the changes that are written
 	inFlight map[string]bool
 	left     []string // of the plan
 	failed   string   // the step that ended the phase forward
@@ -103,7 +99,7 @@ type run struct {
 
 func (r *Runner) newRun(ctx context.Context, pool fleet.ResourceID, holder string, w Workflow) *run {
 	x := &run{Runner: r, workflow: w, saving: make(chan struct{}, 1), inFlight: map[string]bool{}}
-	x.lock = &lock{leases: r.Locks, name: strings.ToLower(string(pool)), holder: holder, ttl: r.LockFor, now: r.Now, log: r.Log, back: x.extend}
+	x.lock = &lock{Runner: r, name: strings.ToLower(string(pool)), holder: holder, back: x.extend}
 	x.lock.lost, x.lock.lose = context.WithCancelCause(context.WithoutCancel(ctx))
 	x.ctx = x.lock.lost
 	return x
@@ -116,7 +112,12 @@ func (r *Runner) Run(ctx context.Context, pool fleet.ResourceID, w Workflow) err
 	defer x.lock.release()
 	err := x.lock.acquire(ctx)
 	if err == nil {
-		x.rec, err = x.load(ctx)
+		err = repeat(ctx, r.Now, false, func() (err error) {
+			if x.rec, err = r.Journal.Load(ctx, x.lock.name); fleet.Is(err, fleet.KindNotFound) {
+				return nil
+			}
+			return err
+		})
 	}
 	if err != nil {
 		refused := new(Refused)
@@ -138,25 +139,6 @@ func (r *Runner) Run(ctx context.Context, pool fleet.ResourceID, w Workflow) err
 	}
 	x.walk(ctx)
 	return x.outcome(ctx)
-}
-
-// load reads the record, and waits for an API server that is away.
-func (x *run) load(ctx context.Context) (journal.Record, error) {
-	begun := x.Now()
-	for failures := 1; ; failures++ {
-		rec, err := x.Journal.Load(ctx, x.lock.name)
-		if err == nil || fleet.Is(err, fleet.KindNotFound) {
-			return rec, nil
-		}
-		since := x.Now().Sub(begun)
-		pause, again := retry(err, false, false, failures, since)
-		if !again || since > planDeadline {
-			return rec, err
-		}
-		if err := sleep(ctx, pause); err != nil {
-			return rec, err
-		}
-	}
 }
 
 // unbegun is the outcome of what failed before this run began a step.
@@ -320,7 +302,7 @@ func (x *run) finish(a Action, err error) {
 
 // carryOut repeats passes of an action until it is done or has failed.
 func (x *run) carryOut(ctx context.Context, a Action) error {
-	x.start(a)
+	x.update(func(r journal.Record) journal.Record { return Started(r, a, x.Now()) })
 	x.report(a, EventBegun, "", -1)
 	for {
 		wait, err := x.once(ctx, a)
@@ -331,17 +313,6 @@ func (x *run) carryOut(ctx context.Context, a Action) error {
 			return context.Canceled
 		}
 	}
-}
-
-func (x *run) start(a Action) {
-	x.update(func(r journal.Record) journal.Record {
-		r = Started(r, a)
-		st := r.Steps[a.Step.ID]
-		if st.Begun.IsZero() {
-			st.Begun = x.Now()
-		}
-		return with(r, a.Step.ID, st)
-	})
 }
 
 // once makes one pass: the zero Wait says that the action is done, an error that it has

@@ -110,16 +110,17 @@ func impossible(t Table, r journal.Record, id string) bool {
 }
 
 // Started gives the record at the begin of an action.
-func Started(r journal.Record, a Action) journal.Record {
-	state := journal.Running
+func Started(r journal.Record, a Action, now time.Time) journal.Record {
+	state, st := journal.Running, r.Steps[a.Step.ID]
 	if a.Undo {
 		state = journal.Undoing
 	}
-	st := r.Steps[a.Step.ID]
-	if st.State == state {
-		return r
+	if st.State != state { // the token stays: an undo waits for the operation that its Do began
+		st.State, st.Begun, st.Due, st.Tries, st.Failures = state, time.Time{}, time.Time{}, 0, 0
 	}
-	st.State, st.Begun, st.Due, st.Tries, st.Failures = state, time.Time{}, time.Time{}, 0, 0 // an undo waits for the operation that its Do began
+	if st.Begun.IsZero() {
+		st.Begun = now
+	}
 	return with(r, a.Step.ID, st)
 }
 
@@ -146,7 +147,7 @@ func Ended(t Table, r journal.Record, a Action, err error, inFlight map[string]b
 	case st.State == journal.Left && (redone || slices.ContainsFunc(t, func(s Step) bool {
 		return r.Steps[s.ID].State == journal.Pending && !all(s.After, func(id string) bool { return !impossible(t, r, id) })
 	})),
-		st.State == journal.Failed && !redone && !a.Step.Optional && !(errors.As(err, &lost) && r.Redos < maxRedos && known(t, lost.Steps)):
+		st.State == journal.Failed && !redone && !a.Step.Optional && !(errors.As(err, &lost) && r.Redos < maxRedos):
 		return GoBack(r, journal.Undo, "step "+a.ID()+": "+err.Error())
 	case lost != nil:
 		r.Redo, r.Redos = slices.Concat(r.Redo, lost.Steps, []string{id}), r.Redos+1
@@ -209,7 +210,6 @@ func Resume(t Table, r journal.Record) journal.Record {
 		default:
 			continue
 		}
-		st.Begun, st.Due, st.Tries = time.Time{}, time.Time{}, 0
 		r.Steps[s.ID] = st
 	}
 	r.Phase, r.Why, r.Redo, r.Redos = journal.Forward, "", nil, 0
@@ -229,16 +229,6 @@ func Remaining(t Table, r journal.Record) (rows []Step) {
 	return rows
 }
 
-// ToUndo gives the ids of the undos that are due if a run does not go on.
-func ToUndo(t Table, r journal.Record) (ids []string) {
-	for _, s := range t {
-		if taken(r, s) || r.Steps[s.ID].State == journal.Left {
-			ids = append(ids, s.Undo.ID)
-		}
-	}
-	return ids
-}
-
 // with gives the record with another step; the old one is unchanged.
 func with(r journal.Record, id string, st journal.Step) journal.Record {
 	r.Steps = maps.Clone(r.Steps)
@@ -247,12 +237,6 @@ func with(r journal.Record, id string, st journal.Step) journal.Record {
 	}
 	r.Steps[id] = st
 	return r
-}
-
-func known(t Table, ids []string) bool {
-	return all(ids, func(id string) bool {
-		return slices.ContainsFunc(t, func(s Step) bool { return s.ID == id })
-	})
 }
 
 func all(ids []string, is func(string) bool) bool {
