@@ -1,6 +1,7 @@
 package workflow
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
@@ -106,10 +107,7 @@ func (x *run) close(exit int, message string) error {
 // the same command tries again.
 func (x *run) outcome(ctx context.Context) error {
 	rec := x.record()
-	out := &Outcome{Step: x.failed, Err: x.failure}
-	if out.Err == nil {
-		out.Err = errors.New(rec.Why)
-	}
+	out := &Outcome{Step: x.failed, Err: cmp.Or(x.failure, errors.New(rec.Why))}
 	committed := false
 	for _, s := range x.table {
 		st := rec.Steps[s.ID].State
@@ -129,22 +127,19 @@ func (x *run) outcome(ctx context.Context) error {
 	switch {
 	case x.ctx.Err() != nil, rec.Phase == journal.Suspend, ctx.Err() != nil && !committed:
 		out.Exit = ExitInterrupted
-	case len(left) > 0 || rec.Phase != journal.Forward && committed:
+	case rec.Phase == journal.Forward && len(left)+len(x.left) > 0:
+		out = needsPerson(append(out.Left, x.left...))
+		rec.Why = out.Err.Error()
+	case len(left) > 0 || rec.Phase == journal.Undo && committed:
 		out.Exit = ExitNeedsPerson
-		if rec.Phase == journal.Forward {
-			out.Step, out.Err = left[0].Undo.ID, errors.New("not all is undone")
-		}
-	case rec.Phase != journal.Forward:
+	case rec.Phase == journal.Undo:
 		out.Exit = ExitFailed
 	}
-	if out.Exit == ExitDone && len(x.left) > 0 {
-		out = needsPerson(x.left)
-		rec.Why = out.Err.Error()
-	}
-	var err error
+	err := context.Cause(x.ctx)
 	switch {
-	case x.ctx.Err() != nil:
-		err = context.Cause(x.ctx)
+	case err != nil:
+		out.Exit, out.Err = ExitInterrupted, err
+		return out
 	case len(left) > 0 || rec.Phase == journal.Suspend:
 		err = x.save(x.ctx)
 	default:
@@ -170,10 +165,8 @@ func (x *run) report(a Action, kind, message string, percent int32) {
 	if x.Report == nil {
 		return
 	}
-	e := Event{At: x.Now(), Kind: kind, Step: a.ID(), Title: a.Step.Title, Message: message, Percent: percent, Usual: a.Step.Usual}
-	if a.Undo {
-		e.Title, e.Usual = a.Step.Undo.Title, a.Step.Undo.Usual
-	}
+	row := a.row()
+	e := Event{At: x.Now(), Kind: kind, Step: row.ID, Title: row.Title, Message: message, Percent: percent, Usual: row.Usual}
 	if begun := x.record().Steps[a.Step.ID].Begun; !begun.IsZero() {
 		e.Elapsed = e.At.Sub(begun)
 	}

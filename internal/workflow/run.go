@@ -1,12 +1,12 @@
 package workflow
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
 	"fmt"
 	"log/slog"
-	"maps"
 	"slices"
 	"strings"
 	"sync"
@@ -89,11 +89,11 @@ type run struct {
 
 	saving   chan struct{} // full while a write is under way
 	written  string        // by the last
-	mu       sync.Mutex
+	mu       sync.Mutex    // of rec
 	rec      journal.Record
-	inFlight map[string]bool
-	left     []string // of the plan
-	failed   string   // the step that ended the phase forward
+	inFlight map[string]bool // rows
+	left     []string        // of the plan
+	failed   string          // the step that ended the phase forward
 	failure  error
 }
 
@@ -128,17 +128,20 @@ func (r *Runner) Run(ctx context.Context, pool fleet.ResourceID, w Workflow) err
 		return x.unbegun(ctx, err)
 	}
 	if x.rec.Open() {
-		if over, err := x.recover(ctx); over || err != nil {
+		if err := x.recover(ctx); err != nil {
 			return err
 		}
 	}
-	if nothing, err := x.plan(ctx); err != nil || nothing && len(x.left) == 0 {
+	switch nothing, err := x.plan(ctx); {
+	case err != nil:
 		return x.unbegun(ctx, err)
-	} else if nothing {
+	case !nothing:
+		x.walk(ctx)
+		return x.outcome(ctx)
+	case len(x.left) > 0:
 		return needsPerson(x.left)
 	}
-	x.walk(ctx)
-	return x.outcome(ctx)
+	return nil
 }
 
 // unbegun is the outcome of what failed before this run began a step.
@@ -150,8 +153,8 @@ func (x *run) unbegun(ctx context.Context, err error) error {
 }
 
 // recover undoes what the run before has left, so that the donor is back before
-// anything else, and reports whether that was all.
-func (x *run) recover(ctx context.Context) (over bool, err error) {
+// anything else. An error ends the run.
+func (x *run) recover(ctx context.Context) (err error) {
 	w := x.workflow
 	if x.rec.Kind != w.Kind() {
 		x.workflow, err = x.Workflow(x.rec.Kind)
@@ -161,7 +164,7 @@ func (x *run) recover(ctx context.Context) (over bool, err error) {
 		x.table, resumable, err = x.workflow.Restore(x.rec)
 	}
 	if err != nil {
-		return true, &Outcome{Exit: ExitNeedsPerson, Step: "journal", Err: fmt.Errorf("cannot read the state of %s %s: %w", x.rec.Kind, x.rec.Name, err)}
+		return &Outcome{Exit: ExitNeedsPerson, Step: "journal", Err: fmt.Errorf("cannot read the state of %s %s: %w", x.rec.Kind, x.rec.Name, err)}
 	}
 	phase := journal.Undo
 	if resumable && x.workflow == w {
@@ -173,13 +176,13 @@ func (x *run) recover(ctx context.Context) (over bool, err error) {
 	x.walk(ctx)
 	rec := x.record()
 	if x.ctx.Err() != nil || ctx.Err() != nil || len(Remaining(x.table, rec)) > 0 {
-		return true, x.outcome(ctx)
+		return x.outcome(ctx)
 	}
 	if rec.Phase == journal.Undo {
 		err = x.close(ExitFailed, rec.Why)
 	}
 	x.workflow = w
-	return false, x.unbegun(ctx, err)
+	return x.unbegun(ctx, err)
 }
 
 // plan makes the plan and begins the record, or reports that nothing is to be done.
@@ -228,17 +231,12 @@ func (x *run) walk(ctx context.Context) {
 	cancels := map[string]context.CancelFunc{} // of Dos
 	interrupt := ctx.Done()
 	for {
-		x.mu.Lock()
 		var open []Action
 		if x.ctx.Err() == nil {
-			open = Next(x.table, x.rec, x.inFlight)
+			open = Next(x.table, x.record(), x.inFlight)
 		}
 		for _, a := range open {
 			x.inFlight[a.Step.ID] = true
-		}
-		working := len(x.inFlight)
-		x.mu.Unlock()
-		for _, a := range open {
 			actCtx, cancel := context.WithCancel(x.ctx)
 			if !a.Undo {
 				cancels[a.Step.ID] = cancel
@@ -248,7 +246,7 @@ func (x *run) walk(ctx context.Context) {
 				ends <- end{a, x.carryOut(actCtx, a)}
 			}()
 		}
-		if working == 0 {
+		if len(x.inFlight) == 0 {
 			return
 		}
 		select {
@@ -258,9 +256,7 @@ func (x *run) walk(ctx context.Context) {
 				return GoBack(r, journal.Suspend, context.Cause(ctx).Error())
 			})
 		case e := <-ends:
-			if !e.Undo {
-				delete(cancels, e.Step.ID)
-			}
+			delete(cancels, e.Step.ID)
 			x.finish(e.Action, e.err)
 		}
 		rec := x.record()
@@ -274,23 +270,19 @@ func (x *run) walk(ctx context.Context) {
 
 // finish books the end of an action, unless the lock was lost.
 func (x *run) finish(a Action, err error) {
-	x.mu.Lock()
 	delete(x.inFlight, a.Step.ID)
-	inFlight := maps.Clone(x.inFlight)
-	x.mu.Unlock()
-	if err != nil && x.ctx.Err() != nil {
-		return
-	}
 	switch {
 	case err == nil:
 		x.report(a, EventDone, "", -1)
+	case x.ctx.Err() != nil:
+		return
 	case errors.Is(err, context.Canceled):
 		x.report(a, EventFailed, "interrupted", -1)
 	default:
 		x.report(a, EventFailed, err.Error(), -1)
 	}
 	x.update(func(r journal.Record) journal.Record {
-		next := Ended(x.table, r, a, err, inFlight)
+		next := Ended(x.table, r, a, err, x.inFlight)
 		if r.Phase != next.Phase {
 			x.failed, x.failure = a.ID(), err
 		} else if x.failed == "" && next.Phase == journal.Suspend && !a.Undo && errors.Is(err, context.Canceled) {
@@ -321,17 +313,10 @@ func (x *run) once(ctx context.Context, a Action) (Wait, error) {
 	if x.lock.wait(ctx) != nil {
 		return Wait{}, context.Canceled
 	}
-	act, every, deadline := a.Step.Do, a.Step.Every, a.Step.Deadline
-	if a.Undo {
-		act, every, deadline = a.Step.Undo.Do, a.Step.Undo.Every, a.Step.Undo.Deadline
-	}
-	if deadline == 0 {
-		deadline = DefaultDeadline
-	}
-	p := &Pass{x, a}
+	p, row := &Pass{x, a}, a.row()
 	passCtx, end := x.lock.context(ctx)
 	defer end()
-	wait, err := act(passCtx, p)
+	wait, err := row.Do(passCtx, p)
 	switch {
 	case err != nil && ctx.Err() != nil:
 		return Wait{}, context.Canceled
@@ -339,30 +324,27 @@ func (x *run) once(ctx context.Context, a Action) (Wait, error) {
 		return Wait{In: time.Millisecond}, nil // waits for the lock
 	case err == nil && wait.In == 0:
 		return Wait{}, nil
-	}
-	status, late := wait.Status, p.Since() >= deadline
-	if err != nil {
-		status, wait.Percent = err.Error(), -1
+	case err == nil:
+		p.set(func(st *journal.Step) { st.Failures = 0 })
+		if row.Every > 0 {
+			wait.In = min(wait.In, row.Every)
+		}
+	default:
+		wait = Wait{Percent: -1, Status: err.Error()}
 		p.set(func(st *journal.Step) {
 			st.Failures++
 			if !fleet.Is(err, fleet.KindStale) { // the operation's error before it says more
-				st.Error = status
+				st.Error = wait.Status
 			}
 		})
-		in, again := retry(err, a.Undo, true, p.step().Failures, p.Since())
-		if !again {
+		again := false
+		if wait.In, again = retry(err, a.Undo, true, p.step().Failures, p.Since()); !again {
 			return Wait{}, err
 		}
-		wait.In = in
-	} else {
-		p.set(func(st *journal.Step) { st.Failures = 0 })
-		if every > 0 {
-			wait.In = min(wait.In, every)
-		}
 	}
-	if late {
-		return Wait{}, &fleet.Error{Op: a.ID(), Kind: fleet.KindTimedOut, Err: fmt.Errorf("not done within %s: %s", deadline, status)}
+	if deadline := cmp.Or(row.Deadline, DefaultDeadline); p.Since() >= deadline {
+		return Wait{}, &fleet.Error{Op: row.ID, Kind: fleet.KindTimedOut, Err: fmt.Errorf("not done within %s: %s", deadline, wait.Status)}
 	}
-	x.report(a, EventProgress, status, wait.Percent)
+	x.report(a, EventProgress, wait.Status, wait.Percent)
 	return wait, nil
 }

@@ -16,13 +16,16 @@ type Action struct {
 	Undo bool
 }
 
-// ID is the id that people see.
-func (a Action) ID() string {
-	if a.Undo {
-		return a.Step.Undo.ID
+// row gives what a Do and an Undo have alike.
+func (a Action) row() Step {
+	if u := a.Step.Undo; a.Undo {
+		return Step{ID: u.ID, Title: u.Title, Usual: u.Usual, Deadline: u.Deadline, Every: u.Every, Do: u.Do}
 	}
-	return a.Step.ID
+	return a.Step
 }
+
+// ID is the id that people see.
+func (a Action) ID() string { return a.row().ID }
 
 // Next gives the actions that may begin, in the table's order. inFlight names the rows
 // whose Do or Undo is at work in this process: such a row is offered neither. Nothing
