@@ -13,7 +13,7 @@ import (
 // with Run's outcome. A record with a pool alone is planned first. Holder stays the same
 // from call to call, and one call follows the other.
 func (r *Runner) Pass(ctx context.Context, rec *journal.Record, w Workflow) (next time.Duration, err error) {
-	x := r.newRun(ctx, fleet.ResourceID(rec.Pool), r.Holder, w)
+	x := r.newRun(ctx, fleet.ResourceID(rec.Pool), w)
 	x.rec = *rec
 	defer func() { *rec = x.record() }()
 	switch _, err := x.lock.hold(ctx); {
@@ -38,7 +38,7 @@ func (r *Runner) Pass(ctx context.Context, rec *journal.Record, w Workflow) (nex
 	}
 	next = longestPause
 	for _, a := range open {
-		x.update(func(r journal.Record) journal.Record { return Started(r, a, x.Now()) })
+		x.update(func(r journal.Record) journal.Record { return Started(r, a, x.lock.clock()) })
 		if in := x.record().Steps[a.Step.ID].Due.Sub(x.Now()); in > 0 {
 			next = min(next, in)
 			continue

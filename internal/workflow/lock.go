@@ -13,18 +13,15 @@ import (
 // errLost ends a run: another process works on the pool.
 var errLost = errors.New("another process took the pool lock")
 
-// renewals is how often the lock is renewed before it would expire.
-const renewals = 3
-
 // A lock keeps other processes off a pool. While it cannot be renewed the run waits,
 // since a Lease that no other process took can be renewed late.
 type lock struct {
 	*Runner
 	name, holder string
-	back         func(away time.Duration) // the lock had lapsed and is valid again
 
 	mu      sync.Mutex
 	expires time.Time
+	lapsed  time.Duration   // in all, while others could have taken it
 	valid   context.Context // canceled when the lock lapses
 	lapse   context.CancelFunc
 	lost    context.Context // canceled once another has the lock, and at release
@@ -42,7 +39,7 @@ func (l *lock) hold(ctx context.Context) (cluster.Holding, error) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	if away := asked.Sub(l.expires); l.valid != nil && away > 0 {
-		l.back(away) // before a pass can go on
+		l.lapsed += away
 	}
 	if l.valid == nil || l.valid.Err() != nil {
 		l.valid, l.lapse = context.WithCancel(context.WithoutCancel(ctx))
@@ -81,7 +78,7 @@ func (l *lock) acquire(ctx context.Context) error {
 }
 
 func (l *lock) renew() {
-	every := l.LockFor / renewals
+	every := l.LockFor / 3
 	for pause := every; sleep(l.lost, pause) == nil; {
 		pause = every
 		try, cancel := context.WithTimeout(l.lost, every)
@@ -92,7 +89,7 @@ func (l *lock) renew() {
 		case fleet.Is(err, fleet.KindHeld):
 			l.lose(errors.Join(errLost, err))
 		default:
-			pause = every / renewals
+			pause = every / 3
 			l.Log.Warn("cannot renew the pool lock", "lease", l.name, "error", err)
 			if !l.ok() {
 				l.lapse()
@@ -108,6 +105,13 @@ func (l *lock) ok() bool {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	return now.Before(l.expires) && now.Round(0).Before(l.expires.Round(0))
+}
+
+// clock stands still while the lock has lapsed: deadlines are by it.
+func (l *lock) clock() time.Time {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.Now().Add(-l.lapsed)
 }
 
 // wait returns once the lock is valid.

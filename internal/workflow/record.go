@@ -6,7 +6,6 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"time"
 
 	"github.com/ortet/ortet/internal/fleet"
 	"github.com/ortet/ortet/internal/workflow/journal"
@@ -23,17 +22,6 @@ func (x *run) update(change func(journal.Record) journal.Record) {
 	x.mu.Lock()
 	defer x.mu.Unlock()
 	x.rec = change(x.rec)
-}
-
-// extend moves deadlines by the time for which the lock had lapsed.
-func (x *run) extend(away time.Duration) {
-	x.update(func(r journal.Record) journal.Record {
-		for id, st := range r.Steps {
-			st.Begun = st.Begun.Add(away)
-			r = with(r, id, st)
-		}
-		return r
-	})
 }
 
 // save writes the record, unless that is what the last save wrote, and returns once the
@@ -168,7 +156,7 @@ func (x *run) report(a Action, kind, message string, percent int32) {
 	row := a.row()
 	e := Event{At: x.Now(), Kind: kind, Step: row.ID, Title: row.Title, Message: message, Percent: percent, Usual: row.Usual}
 	if begun := x.record().Steps[a.Step.ID].Begun; !begun.IsZero() {
-		e.Elapsed = e.At.Sub(begun)
+		e.Elapsed = x.lock.clock().Sub(begun)
 	}
 	x.Report(e)
 }

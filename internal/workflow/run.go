@@ -10,7 +10,6 @@ import (
 	"slices"
 	"strings"
 	"sync"
-	"sync/atomic"
 	"time"
 
 	"github.com/ortet/ortet/internal/azure"
@@ -52,13 +51,11 @@ type Runner struct {
 	Journal  journal.Store
 	Locks    cluster.Leases
 	LockFor  time.Duration // of the Lease, renewed three times in it
-	Holder   string        // unique for the process
+	Holder   string        // unique for the run
 	Now      func() time.Time
 	Report   func(Event) // from several goroutines; it must not block
 	Log      *slog.Logger
 	Workflow func(kind string) (Workflow, error) // for an open record of another kind
-
-	runs atomic.Int64
 }
 
 // The kinds of events.
@@ -97,9 +94,9 @@ type run struct {
 	failure  error
 }
 
-func (r *Runner) newRun(ctx context.Context, pool fleet.ResourceID, holder string, w Workflow) *run {
+func (r *Runner) newRun(ctx context.Context, pool fleet.ResourceID, w Workflow) *run {
 	x := &run{Runner: r, workflow: w, saving: make(chan struct{}, 1), inFlight: map[string]bool{}}
-	x.lock = &lock{Runner: r, name: strings.ToLower(string(pool)), holder: holder, back: x.extend}
+	x.lock = &lock{Runner: r, name: strings.ToLower(string(pool)), holder: r.Holder}
 	x.lock.lost, x.lock.lose = context.WithCancelCause(context.WithoutCancel(ctx))
 	x.ctx = x.lock.lost
 	return x
@@ -108,7 +105,7 @@ func (r *Runner) newRun(ctx context.Context, pool fleet.ResourceID, holder strin
 // Run runs a workflow on a pool to its end. When ctx ends, it undoes what may not be
 // left. The error is *Refused, *Outcome, or that of a cluster that cannot be asked.
 func (r *Runner) Run(ctx context.Context, pool fleet.ResourceID, w Workflow) error {
-	x := r.newRun(ctx, pool, fmt.Sprintf("%s/%d", r.Holder, r.runs.Add(1)), w)
+	x := r.newRun(ctx, pool, w)
 	defer x.lock.release()
 	err := x.lock.acquire(ctx)
 	if err == nil {
@@ -294,7 +291,7 @@ func (x *run) finish(a Action, err error) {
 
 // carryOut repeats passes of an action until it is done or has failed.
 func (x *run) carryOut(ctx context.Context, a Action) error {
-	x.update(func(r journal.Record) journal.Record { return Started(r, a, x.Now()) })
+	x.update(func(r journal.Record) journal.Record { return Started(r, a, x.lock.clock()) })
 	x.report(a, EventBegun, "", -1)
 	for {
 		wait, err := x.once(ctx, a)

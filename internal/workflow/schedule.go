@@ -53,16 +53,9 @@ func mayUndo(t Table, r journal.Record, s Step) bool {
 	if !taken(r, s) {
 		return false
 	}
-	due := slices.Contains(r.Redo, s.ID) || r.Steps[s.ID].State == journal.Undoing
-	switch r.Phase {
-	case journal.Undo:
-		due = true
-	case journal.Suspend:
-		due = due || !kept(r, s)
-	default:
-		due = due || len(s.Undo.When) > 0 && all(s.Undo.When, func(id string) bool { return succeeded(t, r, id) })
-	}
-	return due &&
+	due := r.Phase == journal.Undo || r.Phase == journal.Suspend && !kept(r, s) ||
+		r.Phase == journal.Forward && len(s.Undo.When) > 0 && all(s.Undo.When, func(id string) bool { return succeeded(t, r, id) })
+	return (due || slices.Contains(r.Redo, s.ID) || r.Steps[s.ID].State == journal.Undoing) &&
 		all(s.Undo.After, func(id string) bool { return !taken(r, t.owner(id)) }) &&
 		all(s.Undo.Needs, func(id string) bool {
 			o := t.owner(id)
