@@ -289,6 +289,24 @@ func (x *run) finish(a Action, err error) {
 	})
 }
 
+// Pass makes one pass of an action that Next gives, as a controller would, and writes the
+// record. The zero Wait says that the action has ended, well or not. The error is that of
+// a lock or a journal that cannot be used now.
+func (r *Runner) Pass(ctx context.Context, rec *journal.Record, t Table, w Workflow, a Action) (Wait, error) {
+	x := r.newRun(ctx, fleet.ResourceID(rec.Pool), w)
+	x.table, x.rec = t, *rec
+	defer func() { *rec = x.record() }()
+	if _, err := x.lock.hold(ctx); err != nil {
+		return Wait{}, err
+	}
+	x.update(func(r journal.Record) journal.Record { return Started(r, a, x.lock.clock()) })
+	wait, err := x.once(ctx, a)
+	if err != nil || wait.In == 0 {
+		x.finish(a, err)
+	}
+	return wait, x.save(ctx)
+}
+
 // carryOut repeats passes of an action until it is done or has failed.
 func (x *run) carryOut(ctx context.Context, a Action) error {
 	x.update(func(r journal.Record) journal.Record { return Started(r, a, x.lock.clock()) })

@@ -112,7 +112,7 @@ func Started(r journal.Record, a Action, now time.Time) journal.Record {
 		state = journal.Undoing
 	}
 	if st.State != state { // the token stays: an undo waits for the operation that its Do began
-		st.State, st.Begun, st.Due, st.Tries, st.Failures = state, time.Time{}, time.Time{}, 0, 0
+		st.State, st.Begun, st.Tries, st.Failures = state, time.Time{}, 0, 0
 	}
 	if st.Begun.IsZero() {
 		st.Begun = now
@@ -148,18 +148,12 @@ func Ended(t Table, r journal.Record, a Action, err error, inFlight map[string]b
 	case lost != nil:
 		r.Redo, r.Redos = slices.Concat(r.Redo, lost.Steps, []string{id}), r.Redos+1
 	}
-	return redo(t, r, inFlight)
-}
-
-// redo makes the rows of Redo pending again once all of them are undone.
-func redo(t Table, r journal.Record, inFlight map[string]bool) journal.Record {
-	if !all(r.Redo, func(id string) bool { return !inFlight[id] && !taken(r, t.owner(id)) }) {
-		return r
+	if all(r.Redo, func(id string) bool { return !inFlight[id] && !taken(r, t.owner(id)) }) {
+		for _, id := range r.Redo { // all are undone
+			r = with(r, id, journal.Step{})
+		}
+		r.Redo = nil
 	}
-	for _, id := range r.Redo {
-		r = with(r, id, journal.Step{})
-	}
-	r.Redo = nil
 	return r
 }
 
@@ -178,7 +172,7 @@ func Recover(r journal.Record, phase journal.Phase, why string) journal.Record {
 		if st.State == journal.Left {
 			st = journal.Step{State: journal.Undoing, Before: st.Before}
 		}
-		st.Begun, st.Due, st.Tries, st.Failures = time.Time{}, time.Time{}, 0, 0
+		st.Begun, st.Tries, st.Failures = time.Time{}, 0, 0
 		r = with(r, id, st)
 	}
 	if r.Phase == journal.Suspend {
