@@ -196,15 +196,14 @@ func (x *run) plan(ctx context.Context) (nothing bool, err error) {
 		return false, fmt.Errorf("encode the request: %w", err)
 	}
 	x.table, x.left = plan.Table, plan.Left
-	nothing = !slices.ContainsFunc(plan.Table, func(s Step) bool { return s.Skip == "" || s.Taken }) && !x.record().Open()
-	if nothing {
+	if !x.record().Open() && !slices.ContainsFunc(plan.Table, func(s Step) bool { return s.Skip == "" || s.Taken }) {
 		return true, nil
 	}
 	x.update(func(r journal.Record) journal.Record {
 		if !r.Open() {
 			r = journal.Record{
-				Revision: r.Revision, Schema: journal.Schema, Kind: x.workflow.Kind(), Name: plan.Name,
-				Pool: x.lock.name, Subject: plan.Subject, Begun: x.Now(), Request: request,
+				Revision: r.Revision, Kind: x.workflow.Kind(), Name: plan.Name, Pool: x.lock.name, Subject: plan.Subject,
+				Begun: x.Now(), Request: request,
 			}
 		}
 		return Resume(plan.Table, r)
@@ -225,7 +224,8 @@ func (x *run) walk(ctx context.Context) {
 		err error
 	}
 	ends := make(chan end)
-	cancels := map[string]context.CancelFunc{} // of Dos
+	doing, stop := context.WithCancel(x.ctx) // of each Do
+	defer stop()
 	interrupt := ctx.Done()
 	for {
 		var open []Action
@@ -234,14 +234,11 @@ func (x *run) walk(ctx context.Context) {
 		}
 		for _, a := range open {
 			x.inFlight[a.Step.ID] = true
-			actCtx, cancel := context.WithCancel(x.ctx)
-			if !a.Undo {
-				cancels[a.Step.ID] = cancel
+			actCtx := doing
+			if a.Undo {
+				actCtx = x.ctx
 			}
-			go func() {
-				defer cancel()
-				ends <- end{a, x.carryOut(actCtx, a)}
-			}()
+			go func() { ends <- end{a, x.carryOut(actCtx, a)} }()
 		}
 		if len(x.inFlight) == 0 {
 			return
@@ -253,14 +250,10 @@ func (x *run) walk(ctx context.Context) {
 				return GoBack(r, journal.Suspend, context.Cause(ctx).Error())
 			})
 		case e := <-ends:
-			delete(cancels, e.Step.ID)
 			x.finish(e.Action, e.err)
 		}
-		rec := x.record()
-		for id, cancel := range cancels {
-			if rec.Phase != journal.Forward || slices.Contains(rec.Redo, id) {
-				cancel()
-			}
+		if x.record().Phase != journal.Forward {
+			stop()
 		}
 	}
 }
