@@ -37,16 +37,12 @@ func (x *run) save(ctx context.Context) error {
 }
 
 func (x *run) write() error {
-	state, err := json.Marshal(x.workflow.State(!x.record().Open()))
+	rec := x.record()
+	state, err := json.Marshal(x.workflow.State(!rec.Open()))
 	if err != nil {
 		return fmt.Errorf("encode the workflow's state: %w", err)
 	}
-	var rec journal.Record
-	x.update(func(r journal.Record) journal.Record {
-		r.State, r.Writer = state, x.lock.holder
-		rec = r
-		return r
-	})
+	rec.State, rec.Writer = state, x.lock.holder
 	data, err := journal.Encode(rec)
 	if err != nil || string(data) == x.written {
 		return err
@@ -68,7 +64,10 @@ func (x *run) write() error {
 		}
 		if err == nil {
 			x.written = string(data)
-			x.update(func(r journal.Record) journal.Record { r.Revision = stored.Revision; return r })
+			x.update(func(r journal.Record) journal.Record {
+				r.Revision, r.State = stored.Revision, state
+				return r
+			})
 		}
 		return err
 	})

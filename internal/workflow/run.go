@@ -219,11 +219,7 @@ func (x *run) plan(ctx context.Context) (nothing bool, err error) {
 // walk carries out actions until none is open in any phase. When ctx ends, the phase
 // forward ends with it.
 func (x *run) walk(ctx context.Context) {
-	type end struct {
-		Action
-		err error
-	}
-	ends := make(chan end)
+	ends := make(chan func())
 	doing, stop := context.WithCancel(x.ctx) // of each Do
 	defer stop()
 	interrupt := ctx.Done()
@@ -238,7 +234,10 @@ func (x *run) walk(ctx context.Context) {
 			if a.Undo {
 				actCtx = x.ctx
 			}
-			go func() { ends <- end{a, x.carryOut(actCtx, a)} }()
+			go func() {
+				err := x.carryOut(actCtx, a)
+				ends <- func() { x.finish(a, err) }
+			}()
 		}
 		if len(x.inFlight) == 0 {
 			return
@@ -249,8 +248,8 @@ func (x *run) walk(ctx context.Context) {
 			x.update(func(r journal.Record) journal.Record {
 				return GoBack(r, journal.Suspend, context.Cause(ctx).Error())
 			})
-		case e := <-ends:
-			x.finish(e.Action, e.err)
+		case finish := <-ends:
+			finish()
 		}
 		if x.record().Phase != journal.Forward {
 			stop()
@@ -292,7 +291,6 @@ func (r *Runner) Pass(ctx context.Context, rec *journal.Record, t Table, w Workf
 	if _, err := x.lock.hold(ctx); err != nil {
 		return Wait{}, err
 	}
-	x.update(func(r journal.Record) journal.Record { return Started(r, a, x.lock.clock()) })
 	wait, err := x.once(ctx, a)
 	if err != nil || wait.In == 0 {
 		x.finish(a, err)
@@ -302,7 +300,6 @@ func (r *Runner) Pass(ctx context.Context, rec *journal.Record, t Table, w Workf
 
 // carryOut repeats passes of an action until it is done or has failed.
 func (x *run) carryOut(ctx context.Context, a Action) error {
-	x.update(func(r journal.Record) journal.Record { return Started(r, a, x.lock.clock()) })
 	x.report(a, EventBegun, "", -1)
 	for {
 		wait, err := x.once(ctx, a)
@@ -321,6 +318,7 @@ func (x *run) once(ctx context.Context, a Action) (Wait, error) {
 	if x.lock.wait(ctx) != nil {
 		return Wait{}, context.Canceled
 	}
+	x.update(func(r journal.Record) journal.Record { return Started(r, a, x.lock.clock()) })
 	p, row := &Pass{x, a}, a.row()
 	passCtx, end := x.lock.context(ctx)
 	defer end()
