@@ -40,7 +40,7 @@ func (c *capture) inspect(ctx context.Context, p *workflow.Pass) (workflow.Wait,
 }
 
 func (c *capture) uninspected(why string) {
-	c.note("the donor's disk could not be inspected beforehand: %s", why)
+	c.Note("the donor's disk could not be inspected beforehand: %s", why)
 }
 
 // inspectNow inspects without a workflow, for a dry run.
@@ -125,10 +125,10 @@ func (c *capture) inspectionProblems(report wire.GeneralizeReport) []fleet.Probl
 	var scan state
 	scan.keepScan(report)
 	if len(scan.RemovedSecrets) > 0 {
-		c.note("--remove-secrets deletes from the copy: %s", upTo(maxNamed, scan.RemovedSecrets, report.SecretsRemoved))
+		c.Note("--remove-secrets deletes from the copy: %s", upTo(maxNamed, scan.RemovedSecrets, report.SecretsRemoved))
 	}
 	if report.Partial {
-		c.note("the inspection of the donor's disk ended at its limit of time, files or bytes: the rest is scanned on the copy, later")
+		c.Note("the inspection of the donor's disk ended at its limit of time, files or bytes: the rest is scanned on the copy, later")
 	}
 	return nil
 }

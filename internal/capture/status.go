@@ -182,7 +182,10 @@ func (s *Service) captureStatus(rec journal.Record) *RunStatus {
 	if rec.Open() {
 		if w := s.capture(Request{}); rec.Kind == Kind {
 			if table, _, err := w.Restore(rec); err == nil {
-				c.Undo = workflow.ToUndo(table, rec)
+				rec.Phase = journal.Undo // if it does not go on
+				for _, row := range workflow.Remaining(table, rec) {
+					c.Undo = append(c.Undo, row.Undo.ID)
+				}
 			}
 		}
 		c.Why = rec.Why

@@ -33,7 +33,9 @@ func (r *rollback) Plan(ctx context.Context, rec journal.Record) (workflow.Plan,
 	}
 	table := r.table(d.skip)
 	r.nothing = nothing(table) && !rec.Open()
-	r.note(d.notes...)
+	for _, note := range d.notes {
+		r.Note("%s", note)
+	}
 	return workflow.Plan{Name: r.name, Request: r.req, Table: table, Left: r.lost}, nil
 }
 

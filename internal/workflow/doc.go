@@ -27,20 +27,15 @@
 // # Acts
 //
 // An [Act] is one pass: it observes, and if the world is not as wanted it asks for the
-// change. It never waits and never retries; it returns a [Wait] or an error. Before its
-// first change it calls [Pass.Before], [Pass.Ensure] or [Pass.Save], which write the
-// record first and return once the pool lock is valid. For a change in Azure,
-// [Pass.Ensure] does all of this, and handles lost answers, operations that ended without
-// effect and operations that were preempted. The function retry is the only policy that
-// repeats a pass.
+// change. [Pass.Ensure] does that for a change of the cloud: a lost answer, an operation
+// that ended without effect, and one that another preempted are its concern. The
+// function retry is the only policy that repeats a pass.
 //
 // # A crash
 //
 // No code resumes a step. [Runner.Run] takes the lock; if a record is open, it undoes
-// what must not stay (phase suspend, or undo if the run is not resumable), so that the
-// donor returns to service first. Then the workflow observes and plans as for a new run:
-// steps whose result exists are skipped. While the lock cannot be renewed, the run waits
-// and changes nothing; it ends only if another process takes the lock.
-//
-// [Runner.Pass] drives the same table one pass at a time, as a controller would.
+// what may not be left (suspend, or undo if the run is not resumable), so that the donor
+// is back first. Then the workflow plans from the world as if it were new: what exists
+// is skipped. While the lock cannot be renewed the run waits and changes nothing; only
+// another holder ends it. With [Runner.Pass] a controller can drive the same table.
 package workflow

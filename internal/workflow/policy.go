@@ -1,6 +1,7 @@
 package workflow
 
 import (
+	"context"
 	"errors"
 	"time"
 
@@ -12,23 +13,25 @@ const (
 	firstPause, longestPause = time.Second, 30 * time.Second
 	// credentialWait is how long refused credentials are tried before anything is changed.
 	credentialWait = time.Minute
+	// planDeadline bounds how long lock and record are asked for before that.
+	planDeadline = 5 * time.Minute
 )
 
 // retry is the only policy that repeats a pass: it gives the pause before the next one,
-// or false if the action has failed. failures counts passes that failed in a row, err's
-// among them; changed says that the run has changed something.
+// 1 s, 2 s, 4 s … 30 s, or false if the action has failed. failures counts passes that
+// failed in a row, err's among them; changed says that the run has changed something.
 func retry(err error, undo, changed bool, failures int, since time.Duration) (time.Duration, bool) {
-	pause := max(backoff(failures), azure.RetryAfter(err))
+	pause := max(min(firstPause<<min(failures-1, 5), longestPause), azure.RetryAfter(err))
 	if lost := new(Redo); errors.As(err, &lost) {
 		return 0, false
 	}
 	switch fleet.KindOf(err) {
-	case fleet.KindTransient, fleet.KindThrottled, fleet.KindConflict, fleet.KindTimedOut:
-		return pause, true
 	case fleet.KindStale:
 		if failures == 1 {
-			return time.Millisecond, true
+			pause = time.Millisecond
 		}
+		return pause, true
+	case fleet.KindTransient, fleet.KindThrottled, fleet.KindConflict, fleet.KindTimedOut:
 		return pause, true
 	case fleet.KindUnauthenticated:
 		return pause, undo || changed || since+pause <= credentialWait
@@ -36,7 +39,35 @@ func retry(err error, undo, changed bool, failures int, since time.Duration) (ti
 	return pause, undo
 }
 
-// backoff is 1 s, 2 s, 4 s … 30 s after so many failures.
-func backoff(failures int) time.Duration {
-	return min(firstPause<<min(max(failures-1, 0), 5), longestPause)
+// repeat calls try until it succeeds, or has failed by the same policy.
+func repeat(ctx context.Context, now func() time.Time, changed bool, try func() error) error {
+	var begun time.Time // of the failures: a try may wait long for another process
+	for failures := 1; ; failures++ {
+		err := try()
+		if err == nil {
+			return nil
+		}
+		if failures == 1 {
+			begun = now()
+		}
+		since := now().Sub(begun)
+		pause, again := retry(err, false, changed, failures, since)
+		if !again || !changed && since > planDeadline {
+			return err
+		}
+		if err := sleep(ctx, pause); err != nil {
+			return err
+		}
+	}
+}
+
+// sleep waits, or gives the cause of ctx's end.
+func sleep(ctx context.Context, d time.Duration) error {
+	timer := time.NewTimer(d)
+	defer timer.Stop()
+	select {
+	case <-timer.C:
+	case <-ctx.Done():
+	}
+	return context.Cause(ctx)
 }

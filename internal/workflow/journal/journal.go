@@ -66,8 +66,6 @@ type Step struct {
 	State    State     `json:"state,omitempty"`
 	Begun    time.Time `json:"begun,omitzero"`     // of Do, or of Undo once it is Undoing
 	Failures int       `json:"failures,omitempty"` // failed passes in a row
-	// Due is when a controller makes the next pass.
-	Due time.Time `json:"due,omitzero"`
 	// Before is what was there before Do: what Undo restores.
 	Before json.RawMessage `json:"before,omitempty"`
 
@@ -75,10 +73,9 @@ type Step struct {
 	Change string `json:"change,omitempty"` // verb and target
 	Token  string `json:"token,omitempty"`
 	// Asked is when it was begun, as long as the answer is unknown.
-	Asked   time.Time `json:"asked,omitzero"`
-	Tries   int       `json:"tries,omitempty"`   // how often this process or controller began it
-	Recheck bool      `json:"recheck,omitempty"` // its operation ended, its effect was not seen yet
-	Error   string    `json:"error,omitempty"`   // the last
+	Asked time.Time `json:"asked,omitzero"`
+	Tries int       `json:"tries,omitempty"` // how often this process or controller began it
+	Error string    `json:"error,omitempty"` // the last
 }
 
 // An End is how a run ended.

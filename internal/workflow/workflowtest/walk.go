@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"maps"
 	"slices"
+	"time"
 
 	"github.com/ortet/ortet/internal/workflow"
 	"github.com/ortet/ortet/internal/workflow/journal"
@@ -123,7 +124,7 @@ func (w *walk) next() []workflow.Action {
 }
 
 func (w *walk) begin(a workflow.Action) {
-	w.rec = workflow.Started(w.rec, a)
+	w.rec = workflow.Started(w.rec, a, time.Time{})
 	if !a.Undo || w.IntN(2) == 0 {
 		w.stored = w.rec
 	}
@@ -141,7 +142,7 @@ func (w *walk) end(faults *int) {
 	w.flights = slices.Delete(w.flights, i, i+1)
 	var err error
 	switch {
-	case !f.Undo && (w.rec.Phase != journal.Forward || slices.Contains(w.rec.Redo, f.Step.ID)):
+	case !f.Undo && w.rec.Phase != journal.Forward:
 		err = context.Canceled
 	case *faults > 0 && w.IntN(12) == 0:
 		*faults--
