@@ -185,17 +185,9 @@ func TestReturnTo(t *testing.T) {
 		"failed":             {at("2026.11.21"), "2026.1120.100000", "", "", false, false, "VersionNotReady"},
 		"from a marketplace": {fleet.Pool{ID: pool}, "", "2026.11.21", "", false, false, ""},
 	} {
-		r, problem := ReturnTo(versions, c.pool, nil, c.to)
-		code := ""
-		if problem != nil {
-			code = problem.Code
-		}
-		tagged := ""
-		if r.TagFrom != "" {
-			tagged = r.TagFrom.Name()
-		}
-		if r.To.Name != c.want || tagged != c.tagged || r.Untag != c.untag || r.NothingToDo != c.nothing || code != c.code {
-			t.Errorf("%s: %+v, %v", name, r, problem)
+		r, problems := ReturnTo(versions, c.pool, nil, c.to)
+		if r.To.Name() != c.want || r.TagFrom.Name() != c.tagged || r.Untag != c.untag || r.NothingToDo != c.nothing || strings.Join(codes(problems), " ") != c.code {
+			t.Errorf("%s: %+v, %v", name, r, problems)
 		}
 	}
 }

@@ -134,14 +134,15 @@ func FuzzVersions(f *testing.F) {
 		}
 
 		p := fleet.Pool{ID: pool, Model: fleet.Model{Image: fleet.ImageReference{ID: inUse}}}
-		r, problem := ReturnTo(versions, p, nil, to)
-		if problem != nil {
-			if problem.What == "" || problem.WayOut == "" {
-				t.Errorf("%+v", problem)
+		r, problems := ReturnTo(versions, p, nil, to)
+		if len(problems) > 0 {
+			if problems[0].What == "" || problems[0].WayOut == "" {
+				t.Errorf("%+v", problems)
 			}
 			return
 		}
-		if r.To.ProvisioningState != Succeeded || (to == "" || to == Previous) && (RolledBack(r.To) || r.To.ID.Equal(inUse)) || r.TagFrom != "" && !r.TagFrom.Equal(inUse) {
+		target, _ := FindVersion(versions, r.To)
+		if target.ProvisioningState != Succeeded || (to == "" || to == Previous) && (RolledBack(target) || r.To.Equal(inUse)) || r.TagFrom != "" && !r.TagFrom.Equal(inUse) {
 			t.Errorf("goes back to %+v", r)
 		}
 	})

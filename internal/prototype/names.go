@@ -1,6 +1,7 @@
 package prototype
 
 import (
+	"cmp"
 	"crypto/sha256"
 	"encoding/hex"
 	"fmt"
@@ -164,23 +165,13 @@ func needsNVMe(pool fleet.Pool, size fleet.SizeInfo) bool {
 }
 
 func generation(instance fleet.Instance, disk fleet.Disk) string {
-	return first(disk.Generation, instance.Generation, "V1")
+	return cmp.Or(disk.Generation, instance.Generation, "V1")
 }
 
 func architecture(disk fleet.Disk, size fleet.SizeInfo) string {
-	return first(disk.Architecture, size.Architecture, "x64")
+	return cmp.Or(disk.Architecture, size.Architecture, "x64")
 }
 
 func securityType(pool fleet.Pool, instance fleet.Instance, disk fleet.Disk) string {
-	return first(instance.SecurityType, disk.SecurityType, pool.Model.SecurityType, "Standard")
-}
-
-// first gives the first that is not empty.
-func first(values ...string) string {
-	for _, v := range values {
-		if v != "" {
-			return v
-		}
-	}
-	return ""
+	return cmp.Or(instance.SecurityType, disk.SecurityType, pool.Model.SecurityType, "Standard")
 }

@@ -3,8 +3,8 @@ package prototype
 import (
 	"cmp"
 	"fmt"
+	"maps"
 	"slices"
-	"sort"
 	"strings"
 
 	"github.com/ortet/ortet/internal/fleet"
@@ -91,15 +91,8 @@ func BenchLUN(donor, instance fleet.Instance, size fleet.SizeInfo) (lun int32, w
 	for _, d := range instance.DataDisks {
 		taken[d.LUN] = true
 	}
-	limit := size.MaxDataDisks
-	if limit > 64 {
-		limit = 64
-	}
-	if int32(len(taken)) >= limit {
-		return 0, "has no room for a disk"
-	}
-	for lun := limit - 1; lun >= 0; lun-- {
-		if !taken[lun] {
+	for lun := min(size.MaxDataDisks, 64) - 1; lun >= 0; lun-- {
+		if !taken[lun] && int32(len(taken)) < size.MaxDataDisks {
 			return lun, ""
 		}
 	}
@@ -109,15 +102,8 @@ func BenchLUN(donor, instance fleet.Instance, size fleet.SizeInfo) (lun int32, w
 // Tally counts reasons: "2 are in another zone" would need grammar, so it
 // gives "is in another zone (2), is not Ready (1)", most frequent first.
 func Tally(reasons map[string]int) string {
-	words := make([]string, 0, len(reasons))
-	for w := range reasons {
-		words = append(words, w)
-	}
-	sort.Slice(words, func(i, j int) bool {
-		if reasons[words[i]] != reasons[words[j]] {
-			return reasons[words[i]] > reasons[words[j]]
-		}
-		return words[i] < words[j]
+	words := slices.SortedFunc(maps.Keys(reasons), func(a, b string) int {
+		return cmp.Or(cmp.Compare(reasons[b], reasons[a]), cmp.Compare(a, b))
 	})
 	for i, w := range words {
 		words[i] = fmt.Sprintf("%s (%d)", w, reasons[w])

@@ -99,40 +99,36 @@ func (r *rollback) acceptsLost() bool {
 	return r.req.AcceptLostExtensions || r.asked.AcceptLostExtensions
 }
 
-// planExtensions decides on the row extensions.
-func (r *rollback) planExtensions(ctx context.Context, d *decision, pool fleet.Pool) error {
+// planExtensions decides on the row extensions, or says why it is skipped.
+func (r *rollback) planExtensions(ctx context.Context, d *decision, pool fleet.Pool) (skip string, err error) {
 	s := r.get()
-	d.skip["extensions"] = "none to restore"
+	const none = "none to restore"
 	if !s.ToOriginal {
-		return nil
+		return none, nil
 	}
 	writes, lost, err := restorable(ctx, r.Cluster, *s.Original, pool)
 	if err != nil {
-		d.problem("Unreadable", string(pool.ID), "the settings of extensions that are kept cannot be read: "+err.Error(), "let the Role name that Secret")
-		return nil //nolint:nilerr // it is a problem, beside others
+		d.Refuse(true, "Unreadable", string(pool.ID), "the settings of extensions that are kept cannot be read: "+err.Error(), "let the Role name that Secret")
+		return "", nil //nolint:nilerr // it is a problem, beside others
 	}
 	if !r.acceptsLost() {
-		d.problems = append(d.problems, lost...)
+		d.Add(lost...)
 	}
 	r.lost = nil
 	for _, p := range lost {
 		r.lost = append(r.lost, p.On+": "+p.What+"; add it by az vmss extension set")
 	}
 	if len(writes) == 0 {
-		return nil
+		return none, nil
 	}
-	delete(d.skip, "extensions")
 	var names []string
 	for _, w := range writes {
 		names = append(names, w.Extension.Name)
 	}
 	r.set(func(s *state) { s.ToRestore = names })
 	denied, err := r.Cloud.Denied(ctx, pool.ID.Group(), azure.Actions(writes[0].Verb()))
-	if err != nil {
-		return err
-	}
-	d.problems = append(d.problems, prototype.DeniedProblems(prototype.Observed{Pool: &pool, DeniedAzure: denied})...)
-	return nil
+	d.Add(prototype.DeniedProblems(prototype.Observed{Pool: &pool, DeniedAzure: denied})...)
+	return "", err
 }
 
 // extensions writes those of the original's extensions that the model lacks and that can
