@@ -21,6 +21,7 @@ import (
 	"golang.org/x/sync/errgroup"
 
 	"github.com/ortet/ortet/internal/capture"
+	"github.com/ortet/ortet/internal/workflow"
 	"github.com/ortet/ortet/test/controlplane"
 	"github.com/ortet/ortet/test/simulation"
 )
@@ -176,13 +177,13 @@ func captureOverhead(ctx context.Context, o options) (_ []figure, err error) {
 
 // criticalPath gives the chain of steps that the end waited for, first to last:
 // from the last step back, always to the one that ended last before it began.
-func criticalPath(steps []capture.StepTiming) []capture.StepTiming {
-	var path []capture.StepTiming
-	latest := func(before time.Time) (capture.StepTiming, bool) {
-		var best capture.StepTiming
+func criticalPath(steps []workflow.StepTiming) []workflow.StepTiming {
+	var path []workflow.StepTiming
+	latest := func(before time.Time) (workflow.StepTiming, bool) {
+		var best workflow.StepTiming
 		found := false
 		for _, s := range steps {
-			used := slices.ContainsFunc(path, func(p capture.StepTiming) bool { return p.Step == s.Step })
+			used := slices.ContainsFunc(path, func(p workflow.StepTiming) bool { return p.Step == s.Step })
 			if !used && !s.End.After(before) && s.End.After(best.End) {
 				best, found = s, true
 			}
@@ -190,9 +191,9 @@ func criticalPath(steps []capture.StepTiming) []capture.StepTiming {
 		return best, found
 	}
 	for before, more := time.Unix(1<<40, 0), true; more; {
-		var s capture.StepTiming
+		var s workflow.StepTiming
 		if s, more = latest(before); more {
-			path = append([]capture.StepTiming{s}, path...)
+			path = append([]workflow.StepTiming{s}, path...)
 			before = s.Begin
 		}
 	}

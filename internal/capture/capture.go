@@ -11,7 +11,6 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
-	"slices"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -58,16 +57,9 @@ type Result struct {
 
 // Timing says where the time went.
 type Timing struct {
-	Begin time.Time    `json:"begin"`
-	End   time.Time    `json:"end"`
-	Steps []StepTiming `json:"steps,omitempty"`
-}
-
-// StepTiming is that of one step or undo.
-type StepTiming struct {
-	Step  string    `json:"step"`
-	Begin time.Time `json:"begin"`
-	End   time.Time `json:"end"`
+	Begin time.Time             `json:"begin"`
+	End   time.Time             `json:"end"`
+	Steps []workflow.StepTiming `json:"steps,omitempty"`
 }
 
 // A Config is what a Service works with.
@@ -116,18 +108,16 @@ func (s *Service) Workflow() workflow.Workflow { return s.capture(Request{}) }
 type capture struct {
 	*Service
 	*ScaleSet
+	workflow.Summary
 	asked Request // by this command
 
-	mu        sync.Mutex
-	req       Request // of the record
-	name      string  // of the capture
-	begun     time.Time
-	s         state
-	nothing   bool
-	result    Result
-	failure   string // of a step, and whether the donor did not come back
-	donorLost bool
-	events    map[string]time.Time // begin of what is under way
+	mu      sync.Mutex
+	req     Request // of the record
+	name    string  // of the capture
+	begun   time.Time
+	s       state
+	nothing bool
+	result  Result
 
 	// Of this process alone.
 	patch     *fleet.PatchModel
@@ -145,7 +135,7 @@ var _ workflow.Workflow = (*capture)(nil)
 
 func (s *Service) capture(q Request) *capture {
 	q = q.WithDefaults()
-	return &capture{Service: s, ScaleSet: NewScaleSet(s.Config), asked: q, req: q, result: Result{Donor: q.Node}, events: map[string]time.Time{}, tried: map[string]bool{}}
+	return &capture{Service: s, ScaleSet: NewScaleSet(s.Config), asked: q, req: q, result: Result{Donor: q.Node}, tried: map[string]bool{}}
 }
 
 // Capture captures a node. An open record of the pool is resumed (the same donor) or
@@ -176,7 +166,7 @@ func (c *capture) run(ctx context.Context) error {
 	}
 	runner := &workflow.Runner{
 		Cloud: c.Cloud, Journal: c.Journal, Locks: c.Cluster, LockFor: c.LockFor, Now: c.Now, Log: c.Log,
-		Holder: fmt.Sprintf("%s/%d", c.Holder, c.runs.Add(1)), Workflow: c.Others, Report: c.report,
+		Holder: fmt.Sprintf("%s/%d", c.Holder, c.runs.Add(1)), Workflow: c.Others, Report: c.Reporter(c.Config.Report),
 	}
 	err = runner.Run(ctx, pool, c)
 	var refused *workflow.Refused
@@ -227,37 +217,6 @@ func (c *capture) findPool(ctx context.Context) (fleet.ResourceID, error) {
 	return "", nil
 }
 
-// report books what the run reports, and passes it on.
-func (c *capture) report(e workflow.Event) {
-	c.mu.Lock()
-	switch e.Kind {
-	case workflow.EventBegun:
-		c.events[e.Step] = c.Now()
-	case workflow.EventDone, workflow.EventFailed:
-		if e.Kind == workflow.EventFailed && (c.failure == "" || e.Step == "start") {
-			c.failure, c.donorLost = e.Step+": "+e.Message, e.Step == "start"
-		}
-		if begin, ok := c.events[e.Step]; ok {
-			c.result.Timing.Steps = append(c.result.Timing.Steps, StepTiming{e.Step, begin, c.Now()})
-		}
-	case workflow.EventNote:
-		c.result.Notes = append(c.result.Notes, e.Message)
-	}
-	c.mu.Unlock()
-	if c.Report != nil {
-		c.Report(e)
-	}
-}
-
-// note adds one to the result outside of a step.
-func (c *capture) note(format string, args ...any) {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	if text := fmt.Sprintf(format, args...); !slices.Contains(c.result.Notes, text) {
-		c.result.Notes = append(c.result.Notes, text)
-	}
-}
-
 // fill completes the result from the state.
 func (c *capture) fill() {
 	r, s := &c.result, c.s
@@ -266,6 +225,7 @@ func (c *capture) fill() {
 		r.Capture = c.name
 	}
 	r.PoolCredentials, r.AcceptedSecrets, r.RemovedSecrets = s.Credentials, s.AcceptedSecrets, s.RemovedSecrets
+	r.Notes, r.Timing.Steps = c.Booked()
 	r.Notes = append(r.Notes, s.ScanNotes...)
 	if s.ModelChanged || c.nothing {
 		r.Version, r.Irreversible, r.BuiltFrom = s.Names.Version, s.Unsaved, first(s.BuiltFrom, c.req.Node)
@@ -274,9 +234,13 @@ func (c *capture) fill() {
 
 // released records a Kubernetes Event on the donor's Node at the end of its protection.
 func (c *capture) released(ctx context.Context, node fleet.Node) {
-	c.mu.Lock()
-	failure, lost := c.failure, c.donorLost
-	c.mu.Unlock()
+	failure, lost := "", false
+	_, steps := c.Booked()
+	for _, s := range steps {
+		if s.Failure != "" && (failure == "" || s.Step == "start") {
+			failure, lost = s.Step+": "+s.Failure, s.Step == "start"
+		}
+	}
 	switch {
 	case lost:
 		c.Cluster.Event(ctx, node, true, "CaptureDonorLost", "did not come back after its disk was captured: "+failure)
@@ -331,12 +295,12 @@ func (c *capture) Restore(r journal.Record) (workflow.Table, bool, error) {
 	resumable := r.Subject == c.asked.Node && !own && r.Phase != journal.Undo && (copied || c.Now().Sub(r.Begun) < resumableFor)
 	if resumable {
 		c.result.Resumed = true
-		c.note("resumed %s, begun at %s", r.Name, r.Begun.UTC().Format(time.RFC3339))
+		c.Note("resumed %s, begun at %s", r.Name, r.Begun.UTC().Format(time.RFC3339))
 		if asked, err := json.Marshal(c.asked); err == nil && string(asked) != string(r.Request) {
-			c.note("this command's options differ from those that %s was begun with, which are used", r.Name)
+			c.Note("this command's options differ from those that %s was begun with, which are used", r.Name)
 		}
 	} else {
-		c.note("%s of %s, begun at %s, was undone first", r.Name, first(r.Subject, r.Pool), r.Begun.UTC().Format(time.RFC3339))
+		c.Note("%s of %s, begun at %s, was undone first", r.Name, first(r.Subject, r.Pool), r.Begun.UTC().Format(time.RFC3339))
 	}
 	return c.table(start{}), resumable, nil
 }

@@ -53,7 +53,7 @@ func (c *capture) inspectNow(ctx context.Context) (problems []fleet.Problem, err
 		err = sleep(ctx, w.In)
 	}
 	if err != nil && ctx.Err() == nil {
-		c.note("the donor's disk could not be inspected beforehand: %v", err)
+		c.Note("the donor's disk could not be inspected beforehand: %v", err)
 		err = nil
 	}
 	care, cancel := context.WithTimeout(context.WithoutCancel(ctx), startFor)
@@ -109,7 +109,7 @@ func (c *capture) inspectOnce(ctx context.Context, name string, since time.Durat
 		if report != nil {
 			why = first(report.Message, why)
 		}
-		c.note("the donor's disk could not be inspected beforehand: %s", why)
+		c.Note("the donor's disk could not be inspected beforehand: %s", why)
 		return done, nil, nil
 	}
 	return in(time.Second, "inspecting"), nil, nil
@@ -181,10 +181,10 @@ func (c *capture) inspectionProblems(report wire.GeneralizeReport) (problems []f
 		var scan state
 		scan.keepScan(report)
 		if len(scan.RemovedSecrets) > 0 {
-			c.note("--remove-secrets deletes from the copy: %s", upTo(scan.RemovedSecrets, report.SecretsRemoved))
+			c.Note("--remove-secrets deletes from the copy: %s", upTo(scan.RemovedSecrets, report.SecretsRemoved))
 		}
 		if report.Partial {
-			c.note("the inspection of the donor's disk ended at its limit of time, files or bytes: the rest is scanned on the copy, later")
+			c.Note("the inspection of the donor's disk ended at its limit of time, files or bytes: the rest is scanned on the copy, later")
 		}
 	}
 	return problems

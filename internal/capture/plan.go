@@ -297,7 +297,8 @@ func (s *Service) Plan(ctx context.Context, q Request) (prototype.Plan, error) {
 			return prototype.Plan{}, err
 		}
 		p.Problems = append(p.Problems, found...)
-		p.Notes = append(p.Notes, c.result.Notes...)
+		notes, _ := c.Booked()
+		p.Notes = append(p.Notes, notes...)
 	}
 	return p, nil
 }

@@ -14,7 +14,7 @@ var walks = flag.Uint64("walks", 20_000, "random walks of the table")
 // TestTable plays the table with failures, deaths and interruptions at any action: the
 // donor is never stranded.
 func TestTable(t *testing.T) {
-	if err := capture.Table().Check(); err != nil {
+	if err := workflowtest.Check(capture.Table()); err != nil {
 		t.Fatal(err)
 	}
 	ends := map[string]int{}

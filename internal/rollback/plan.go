@@ -29,7 +29,9 @@ func (r *rollback) Plan(ctx context.Context, rec journal.Record) (workflow.Plan,
 		return workflow.Plan{Problems: d.Problems}, err
 	}
 	r.nothing = d.nothing && !rec.Open()
-	r.note(d.notes...)
+	for _, note := range d.notes {
+		r.Note("%s", note)
+	}
 	return workflow.Plan{Name: r.name, Request: r.req, Table: d.table, Left: r.lost}, nil
 }
 

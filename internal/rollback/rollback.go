@@ -11,7 +11,6 @@ import (
 	"fmt"
 	"sync"
 	"sync/atomic"
-	"time"
 
 	"github.com/ortet/ortet/internal/capture"
 	"github.com/ortet/ortet/internal/fleet"
@@ -74,6 +73,7 @@ func (s *Service) Workflow() workflow.Workflow { return s.rollback(Request{}) }
 type rollback struct {
 	*Service
 	*capture.ScaleSet
+	workflow.Summary
 	asked Request // by this command
 
 	mu     sync.Mutex
@@ -82,7 +82,6 @@ type rollback struct {
 	pool   fleet.ResourceID // that is asked for
 	s      state
 	result Result
-	events map[string]time.Time // begin of what is under way
 
 	// Of this process alone.
 	patch   *fleet.PatchModel
@@ -95,7 +94,7 @@ type rollback struct {
 var _ workflow.Workflow = (*rollback)(nil)
 
 func (s *Service) rollback(q Request) *rollback {
-	return &rollback{Service: s, ScaleSet: capture.NewScaleSet(s.Config), asked: q, req: q, events: map[string]time.Time{}}
+	return &rollback{Service: s, ScaleSet: capture.NewScaleSet(s.Config), asked: q, req: q}
 }
 
 // Rollback points the model at what is asked for. An open record of the same request is
@@ -108,6 +107,7 @@ func (s *Service) Rollback(ctx context.Context, q Request) (Result, error) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	r.result.Timing.End = s.Now()
+	r.result.Notes, r.result.Timing.Steps = r.Booked()
 	r.result.From, r.result.To, r.result.NothingToDo = r.s.From, r.s.To, r.nothing
 	r.result.Restored, r.result.Lost = r.s.Restored, r.lost
 	if r.s.Pool != "" {
@@ -131,7 +131,7 @@ func (r *rollback) run(ctx context.Context) error {
 	r.result.Pool = pool
 	runner := &workflow.Runner{
 		Cloud: r.Cloud, Journal: r.Journal, Locks: r.Cluster, LockFor: r.LockFor, Now: r.Now, Log: r.Log,
-		Holder: fmt.Sprintf("%s/rollback-%d", r.Holder, r.runs.Add(1)), Workflow: r.Others, Report: r.report,
+		Holder: fmt.Sprintf("%s/rollback-%d", r.Holder, r.runs.Add(1)), Workflow: r.Others, Report: r.Reporter(r.Config.Report),
 	}
 	return runner.Run(ctx, pool, r)
 }
@@ -164,30 +164,4 @@ func (r *rollback) findPool(ctx context.Context) (fleet.ResourceID, error) {
 	}
 	r.pool = id.Parent()
 	return r.pool, nil
-}
-
-// report books what the run reports, and passes it on.
-func (r *rollback) report(e workflow.Event) {
-	r.mu.Lock()
-	switch e.Kind {
-	case workflow.EventBegun:
-		r.events[e.Step] = e.At
-	case workflow.EventDone, workflow.EventFailed:
-		if begin, ok := r.events[e.Step]; ok {
-			r.result.Timing.Steps = append(r.result.Timing.Steps, capture.StepTiming{Step: e.Step, Begin: begin, End: e.At})
-		}
-	case workflow.EventNote:
-		r.result.Notes = append(r.result.Notes, e.Message)
-	}
-	r.mu.Unlock()
-	if r.Report != nil {
-		r.Report(e)
-	}
-}
-
-// note adds to the result outside of a step.
-func (r *rollback) note(notes ...string) {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	r.result.Notes = append(r.result.Notes, notes...)
 }

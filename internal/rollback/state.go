@@ -81,10 +81,10 @@ func (r *rollback) Restore(rec journal.Record) (workflow.Table, bool, error) {
 	r.mu.Unlock()
 	begun := rec.Begun.UTC().Format(time.RFC3339)
 	if rec.Phase == journal.Undo || !s.requested(r.asked.To) {
-		r.note(fmt.Sprintf("%s, begun at %s, was ended first", rec.Name, begun))
+		r.Note("%s, begun at %s, was ended first", rec.Name, begun)
 		return r.table(nil), false, nil
 	}
 	r.result.Resumed = true
-	r.note(fmt.Sprintf("resumed %s, begun at %s", rec.Name, begun))
+	r.Note("resumed %s, begun at %s", rec.Name, begun)
 	return r.table(nil), true, nil
 }

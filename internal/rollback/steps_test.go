@@ -14,7 +14,7 @@ var walks = flag.Uint64("walks", 20_000, "random walks of the table")
 // TestTable plays the table with failures, deaths and interruptions at any action: a
 // rollback that ends well has changed the model.
 func TestTable(t *testing.T) {
-	if err := rollback.Table().Check(); err != nil {
+	if err := workflowtest.Check(rollback.Table()); err != nil {
 		t.Fatal(err)
 	}
 	ends := map[string]int{}

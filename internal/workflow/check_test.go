@@ -6,11 +6,12 @@ import (
 
 	"github.com/ortet/ortet/internal/workflow"
 	"github.com/ortet/ortet/internal/workflow/journal"
+	"github.com/ortet/ortet/internal/workflow/workflowtest"
 )
 
 func TestCheck(t *testing.T) {
 	for name, table := range map[string]workflow.Table{"capture": captureTable(), "rollback": rollbackTable()} {
-		if err := table.Check(); err != nil {
+		if err := workflowtest.Check(table); err != nil {
 			t.Errorf("%s: %v", name, err)
 		}
 	}
@@ -33,11 +34,11 @@ func TestCheck(t *testing.T) {
 			{ID: "b", Undo: needs(undo("undo-b", "b"), "undo-a")},
 		}},
 	} {
-		if err := filled(c.table).Check(); err == nil || !strings.Contains(err.Error(), c.wrong) {
+		if err := workflowtest.Check(filled(c.table)); err == nil || !strings.Contains(err.Error(), c.wrong) {
 			t.Errorf("want %q, got %v", c.wrong, err)
 		}
 	}
-	if err := (workflow.Table{{ID: "a"}}).Check(); err == nil {
+	if err := workflowtest.Check(workflow.Table{{ID: "a"}}); err == nil {
 		t.Error("a row without Do is accepted")
 	}
 }

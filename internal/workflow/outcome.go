@@ -3,7 +3,10 @@ package workflow
 import (
 	"errors"
 	"fmt"
+	"slices"
 	"strings"
+	"sync"
+	"time"
 
 	"github.com/ortet/ortet/internal/fleet"
 )
@@ -64,3 +67,53 @@ func (e *Outcome) Error() string {
 
 // Unwrap gives the cause.
 func (e *Outcome) Unwrap() error { return e.Err }
+
+// A Summary is what a result reports of a run's events. It may be used from several
+// goroutines.
+type Summary struct {
+	mu    sync.Mutex
+	notes []string
+	steps []StepTiming
+}
+
+// A StepTiming is that of one step or undo that ended.
+type StepTiming struct {
+	Step    string    `json:"step"`
+	Begin   time.Time `json:"begin"`
+	End     time.Time `json:"end"`
+	Failure string    `json:"-"`
+}
+
+// Reporter gives a Runner's Report, which books each event and passes it to next, if that
+// is set.
+func (s *Summary) Reporter(next func(Event)) func(Event) {
+	return func(e Event) {
+		switch e.Kind {
+		case EventNote:
+			s.Note("%s", e.Message)
+		case EventDone, EventFailed:
+			s.mu.Lock()
+			s.steps = append(s.steps, StepTiming{e.Step, e.At.Add(-e.Elapsed), e.At, e.Message})
+			s.mu.Unlock()
+		}
+		if next != nil {
+			next(e)
+		}
+	}
+}
+
+// Note adds a note, once.
+func (s *Summary) Note(format string, args ...any) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if text := fmt.Sprintf(format, args...); !slices.Contains(s.notes, text) {
+		s.notes = append(s.notes, text)
+	}
+}
+
+// Booked gives the notes, and the steps in the order of their ends.
+func (s *Summary) Booked() (notes []string, steps []StepTiming) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return slices.Clone(s.notes), slices.Clone(s.steps)
+}

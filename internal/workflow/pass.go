@@ -1,6 +1,7 @@
 package workflow
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"fmt"
@@ -13,8 +14,8 @@ import (
 // maxTries is how often a Do begins a change whose operation ends without effect.
 const maxTries = 5
 
-// recheckIn is the pause before an effect is looked for a second time: a read soon after
-// a write may be old.
+// recheckIn is the pause before a change without effect is begun again, doubled with each
+// try up to eight times: a read soon after a write may be old.
 const recheckIn = 5 * time.Second
 
 // settleIn is how long what Do asked for may still come to be although its answer was
@@ -86,8 +87,12 @@ func (p *Pass) Progress(percent int32, format string, args ...any) {
 // its token saved. An operation's answer is not believed, good or bad: the world is.
 func (p *Pass) Ensure(ctx context.Context, c fleet.Change, is func(context.Context) (bool, error)) (Wait, error) {
 	name := c.Verb() + " " + string(c.Target())
+	recheck := func() (Wait, error) {
+		return Wait{In: recheckIn << min(max(p.step().Tries-1, 0), 3), Percent: -1, Status: "waiting for the effect"}, nil
+	}
 	st := p.step()
-	var ended error // how the operation ended
+	over := st.Token != "" && st.Change == name // an operation of this change has ended, with err
+	var ended error
 	if st.Token != "" {
 		progress, err := p.run.Cloud.Poll(ctx, fleet.Token(st.Token))
 		switch {
@@ -95,64 +100,52 @@ func (p *Pass) Ensure(ctx context.Context, c fleet.Change, is func(context.Conte
 			return Wait{In: max(progress.Wait, firstPause), Percent: progress.Percent, Status: progress.Status}, nil
 		case err != nil && !progress.Done && !fleet.Is(err, fleet.KindNotFound) && !fleet.Is(err, fleet.KindInvalid):
 			return Wait{}, err // the question failed, the operation goes on
-		case st.Change == name:
-			ended = err
 		}
 		p.set(func(st *journal.Step) {
 			st.Token, st.Error = "", ""
-			if ended != nil {
-				st.Error = ended.Error()
+			if over && err != nil {
+				ended, st.Error = err, err.Error()
 			}
 		})
 	}
-	fresh := st.Change == name && (st.Token != "" || st.Recheck) // an operation of this change ended
 	ok, err := is(ctx)
 	switch unknown := p.run.Now().Sub(st.Asked); {
 	case ok && err == nil && p.action.Undo && st.Change != name && unknown < settleIn:
 		return Wait{In: settleIn - unknown, Percent: -1, Status: "waiting for the effect of: " + st.Change}, nil
 	case ok || err != nil:
 		return Wait{}, err
-	case fresh && !st.Recheck:
-		p.set(func(st *journal.Step) { st.Recheck = true })
-		if final(ended) && st.Tries > 0 {
-			return Wait{}, ended
-		}
-		return Wait{In: recheckIn, Percent: -1, Status: "waiting for the effect"}, nil
+	case over && final(ended) && st.Tries > 0:
+		return Wait{}, ended
+	case over:
+		return recheck()
 	case st.Change != name:
 		p.set(func(st *journal.Step) { st.Change, st.Tries, st.Error = name, 0, "" })
 	case st.Tries >= maxTries && !p.action.Undo:
 		return Wait{}, unchanged(c, st)
 	}
-	return p.begin(ctx, c, is)
-}
-
-func (p *Pass) begin(ctx context.Context, c fleet.Change, is func(context.Context) (bool, error)) (Wait, error) {
-	p.set(func(st *journal.Step) { st.Recheck, st.Asked = false, p.run.Now() })
+	p.set(func(st *journal.Step) { st.Asked = p.run.Now() })
 	if err := p.Save(ctx); err != nil {
 		return Wait{}, err
 	}
 	token, err := p.run.Cloud.Begin(ctx, c)
-	if err != nil {
-		// It may have begun all the same. Only what is not repeated is looked at now.
-		if _, again := retry(err, p.action.Undo, true, 1, 0); !again {
-			if ok, lookErr := is(ctx); lookErr == nil && ok {
-				return Wait{}, nil
-			}
+	if err == nil {
+		p.set(func(st *journal.Step) {
+			st.Token, st.Asked, st.Tries = string(token), time.Time{}, st.Tries+1
+		})
+		if token != "" { // saved although the pass may be canceled
+			return Wait{In: firstPause, Percent: -1, Status: c.Verb()}, p.Save(context.WithoutCancel(ctx))
 		}
+	} else if _, again := retry(err, p.action.Undo, true, 1, 0); again {
 		return Wait{}, err
 	}
-	p.set(func(st *journal.Step) {
-		st.Token, st.Asked, st.Tries = string(token), time.Time{}, st.Tries+1
-	})
-	if token != "" {
-		// The token is saved although the pass may be canceled.
-		return Wait{In: firstPause, Percent: -1, Status: c.Verb()}, p.Save(context.WithoutCancel(ctx))
+	// Refused, it may have begun all the same.
+	switch ok, lookErr := is(ctx); {
+	case ok && lookErr == nil:
+		return Wait{}, nil
+	case err != nil || lookErr != nil:
+		return Wait{}, cmp.Or(err, lookErr)
 	}
-	if ok, err := is(ctx); ok || err != nil {
-		return Wait{}, err
-	}
-	p.set(func(st *journal.Step) { st.Recheck = true })
-	return Wait{In: recheckIn << min(p.step().Tries-1, 3), Percent: -1, Status: "waiting for the effect"}, nil
+	return recheck()
 }
 
 // final reports whether an operation ended for a reason that another try meets again.

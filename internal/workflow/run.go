@@ -206,9 +206,6 @@ func (x *run) plan(ctx context.Context) (nothing bool, err error) {
 	if err == nil && len(plan.Problems) > 0 {
 		err = &Refused{plan.Problems}
 	}
-	if err == nil {
-		err = plan.Table.Check()
-	}
 	if err != nil {
 		return false, err
 	}
@@ -302,6 +299,14 @@ func (x *run) finish(a Action, err error) {
 	if err != nil && x.ctx.Err() != nil {
 		return
 	}
+	switch {
+	case err == nil:
+		x.report(a, EventDone, "", -1)
+	case errors.Is(err, context.Canceled):
+		x.report(a, EventFailed, "interrupted", -1)
+	default:
+		x.report(a, EventFailed, err.Error(), -1)
+	}
 	x.update(func(r journal.Record) journal.Record {
 		next := Ended(x.table, r, a, err, inFlight)
 		if r.Phase != next.Phase {
@@ -311,14 +316,6 @@ func (x *run) finish(a Action, err error) {
 		}
 		return next
 	})
-	switch {
-	case err == nil:
-		x.report(a, EventDone, "", -1)
-	case errors.Is(err, context.Canceled):
-		x.report(a, EventFailed, "interrupted", -1)
-	default:
-		x.report(a, EventFailed, err.Error(), -1)
-	}
 }
 
 // carryOut repeats passes of an action until it is done or has failed.

@@ -75,10 +75,9 @@ type Step struct {
 	Change string `json:"change,omitempty"` // verb and target
 	Token  string `json:"token,omitempty"`
 	// Asked is when it was begun, as long as the answer is unknown.
-	Asked   time.Time `json:"asked,omitzero"`
-	Tries   int       `json:"tries,omitempty"`   // how often this process or controller began it
-	Recheck bool      `json:"recheck,omitempty"` // its operation ended, its effect was not seen yet
-	Error   string    `json:"error,omitempty"`   // the last
+	Asked time.Time `json:"asked,omitzero"`
+	Tries int       `json:"tries,omitempty"` // how often this process or controller began it
+	Error string    `json:"error,omitempty"` // the last
 }
 
 // An End is how a run ended.

@@ -45,7 +45,7 @@ func Sample(pool string) journal.Record {
 		Redo: []string{"attach"}, Redos: 1,
 		Steps: map[string]journal.Step{"stop": {
 			State: journal.Undoing, Begun: at, Failures: 2, Due: at, Before: json.RawMessage(`true`), Change: "stop instance x",
-			Token: "t", Asked: at, Tries: 1, Recheck: true, Error: "no",
+			Token: "t", Asked: at, Tries: 1, Error: "no",
 		}},
 		Ended: &journal.End{At: at, Exit: 1, Message: "drain"},
 	}
