@@ -6,11 +6,13 @@
 package capture
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
 	"fmt"
 	"log/slog"
+	"slices"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -183,38 +185,41 @@ func (c *capture) run(ctx context.Context) error {
 // if neither exists or the Node may not be read.
 func (c *capture) findPool(ctx context.Context) (fleet.ResourceID, error) {
 	n, err := c.Cluster.Node(ctx, c.asked.Node)
-	if err == nil {
-		if id, parseErr := fleet.ParseProviderID(n.ProviderID); parseErr == nil {
-			return id.Parent(), nil
-		}
-		return "", nil
-	}
-	if fleet.Is(err, fleet.KindDenied) {
+	switch {
+	case err == nil:
+		id, _ := fleet.ParseProviderID(n.ProviderID) // preflight says what is wrong with it
+		return id.Parent(), nil
+	case fleet.Is(err, fleet.KindDenied):
 		return "", nil // preflight names all that is denied
-	}
-	if !fleet.Is(err, fleet.KindNotFound) {
+	case !fleet.Is(err, fleet.KindNotFound):
 		return "", err
 	}
-	asked := map[string]bool{}
-	for n, err := range c.Cluster.Nodes(ctx) {
-		if err != nil {
-			return "", err
-		}
-		id, err := fleet.ParseProviderID(n.ProviderID)
-		key := strings.ToLower(string(id.Parent()))
-		if err != nil || asked[key] {
-			continue
-		}
-		asked[key] = true
-		rec, err := c.Journal.Load(ctx, key)
-		switch {
-		case err == nil && rec.Open() && rec.Subject == c.asked.Node:
-			return id.Parent(), nil
-		case err != nil && !fleet.Is(err, fleet.KindNotFound) && !fleet.Is(err, fleet.KindDenied):
+	pools, err := c.pools(ctx)
+	for _, pool := range pools {
+		rec, err := c.Journal.Load(ctx, string(pool))
+		if err == nil && rec.Open() && rec.Subject == c.asked.Node {
+			return pool, nil
+		} else if missing(err) != nil && !fleet.Is(err, fleet.KindDenied) {
 			return "", err
 		}
 	}
-	return "", nil
+	return "", err
+}
+
+// pools gives those of the cluster's nodes, sorted.
+func (s *Service) pools(ctx context.Context) (pools []fleet.ResourceID, err error) {
+	for n, err := range s.Cluster.Nodes(ctx) {
+		if err != nil {
+			return nil, err
+		}
+		if id, err := fleet.ParseProviderID(n.ProviderID); err == nil {
+			pools = append(pools, id.Parent())
+		}
+	}
+	slices.SortFunc(pools, func(a, b fleet.ResourceID) int {
+		return strings.Compare(strings.ToLower(string(a)), strings.ToLower(string(b)))
+	})
+	return slices.CompactFunc(pools, fleet.ResourceID.Equal), nil
 }
 
 // fill completes the result from the state.
@@ -251,14 +256,7 @@ func (c *capture) released(ctx context.Context, node fleet.Node) {
 	}
 }
 
-func first(values ...string) string {
-	for _, v := range values {
-		if v != "" {
-			return v
-		}
-	}
-	return ""
-}
+func first(values ...string) string { return cmp.Or(values...) }
 
 // State implements workflow.Workflow. The key that opens what is saved does not
 // outlive the run.

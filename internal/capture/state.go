@@ -14,6 +14,7 @@ import (
 // A state is what was chosen or observed and cannot be observed again. It is saved with
 // the record.
 type state struct {
+	carried
 	Names      prototype.Names  `json:"names"`
 	Pool       fleet.ResourceID `json:"pool"` // as Azure spells it
 	Location   string           `json:"location"`
@@ -21,23 +22,30 @@ type state struct {
 	Disk       fleet.ResourceID `json:"disk"`     // its OS disk when it was stopped
 	Addresses  []string         `json:"addresses,omitempty"`
 	Definition fleet.Definition `json:"definition"`
-	// Key opens what the pod on the workbench seals.
-	Key     []byte    `json:"key,omitempty"`
-	BuiltAt time.Time `json:"builtAt,omitzero"`
+	BuiltAt    time.Time        `json:"builtAt,omitzero"`
+	BuiltFrom  string           `json:"builtFrom,omitempty"` // node of a version that was found
 
-	// BootID is the donor's when it was stopped: another one is of a boot since.
-	BootID    string `json:"bootId,omitempty"`
+	BootID    string `json:"bootId,omitempty"`  // the donor's when it was stopped: another one is of a boot since
 	Stopped   bool   `json:"stopped,omitempty"` // it was seen so
 	DonorGone bool   `json:"donorGone,omitempty"`
 
-	Bench workbench `json:"workbench"`
-	Lost  []string  `json:"lost,omitempty"` // workbenches before this one, by node
-	Pods  int       `json:"pods,omitempty"` // that were begun: each has a name of its own
-	Pod   string    `json:"pod,omitempty"`  // that was created
+	Bench        workbench `json:"workbench"`
+	Lost         []string  `json:"lost,omitempty"`     // workbenches before this one, by node
+	Pod          string    `json:"pod,omitempty"`      // that was created
+	Saved        bool      `json:"saved,omitempty"`    // the copy is generalised, and what was on it saved
+	ToDelete     []string  `json:"toDelete,omitempty"` // extensions, when the capture began
+	ModelChanged bool      `json:"modelChanged,omitempty"`
+}
 
-	Saved           bool     `json:"saved,omitempty"`      // the copy is generalised, and what was on it saved
+// carried is the part of a state that a resumed run takes over from the record.
+type carried struct {
+	Inherited
+	LearnsOriginal bool                 `json:"learnsOriginal,omitempty"` // the donor's customData is the original's
+	ImageBefore    fleet.ImageReference `json:"imageBefore"`              // the model's
+	Key            []byte               `json:"key,omitempty"`            // opens what the pod on the workbench seals
+	Pods           int                  `json:"pods,omitempty"`           // that were begun: each has a name of its own
+
 	CustomData      string   `json:"customData,omitempty"` // SHA-256 of what goes with the version
-	ToDelete        []string `json:"toDelete,omitempty"`   // extensions, when the capture began
 	Unsaved         []string `json:"unsaved,omitempty"`
 	Credentials     []string `json:"credentials,omitempty"`
 	AcceptedSecrets []string `json:"acceptedSecrets,omitempty"`
@@ -45,17 +53,10 @@ type state struct {
 	Secrets         string   `json:"secrets,omitempty"` // the version's tag
 	ScanNotes       []string `json:"scanNotes,omitempty"`
 
-	StorageType  string               `json:"storageType,omitempty"`
-	Builds       int                  `json:"builds,omitempty"` // that Azure failed
-	ImageBefore  fleet.ImageReference `json:"imageBefore"`      // the model's
-	ModelChanged bool                 `json:"modelChanged,omitempty"`
-	GrowFrom     int64                `json:"growFrom,omitempty"`
-	GrowTo       int64                `json:"growTo,omitempty"`
-	BuiltFrom    string               `json:"builtFrom,omitempty"` // node of a version that was found
-
-	Inherited
-	// LearnsOriginal says that the donor's customData is the original's.
-	LearnsOriginal bool `json:"learnsOriginal,omitempty"`
+	StorageType string `json:"storageType,omitempty"`
+	Builds      int    `json:"builds,omitempty"` // that Azure failed
+	GrowFrom    int64  `json:"growFrom,omitempty"`
+	GrowTo      int64  `json:"growTo,omitempty"`
 }
 
 // Inherited is the part of a state that goes from record to record of a pool, of

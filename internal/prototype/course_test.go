@@ -32,7 +32,7 @@ func codes(problems []fleet.Problem) (out []string) {
 func TestCaptureProblems(t *testing.T) {
 	definition := func(change func(d *fleet.Definition)) func(o *Observed, q *Request) {
 		return func(o *Observed, _ *Request) {
-			d := NewDefinition(DefinitionOf(pool), *o.Pool, *o.Instance, *o.Disk, fleet.SizeInfo{}, nil)
+			d := NewDefinition(DefinitionOf(pool), *o, nil)
 			change(&d)
 			o.Definition = &d
 		}

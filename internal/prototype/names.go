@@ -134,23 +134,18 @@ func CaptureName(now time.Time, previous string) string {
 
 // NewDefinition gives the pool's image definition, fitting the donor. All
 // features are set, since Azure's defaults changed with its API versions.
-func NewDefinition(id fleet.ResourceID, pool fleet.Pool, instance fleet.Instance, disk fleet.Disk, size fleet.SizeInfo, tags map[string]string) fleet.Definition {
+func NewDefinition(id fleet.ResourceID, o Observed, tags map[string]string) fleet.Definition {
 	d := fleet.Definition{
-		ID: id, Location: pool.Location,
-		Publisher: "VMSS-Prototype-Pattern", Offer: pool.ID.Segment("resourceGroups"), SKU: pool.Name,
-		OSState: "Generalized", Linux: true,
-		Generation:   generation(instance, disk),
-		Architecture: architecture(disk, size),
-		Accelerated:  pool.Model.Accelerated,
-		Tags:         tags,
+		ID: id, Location: o.Pool.Location, Publisher: "VMSS-Prototype-Pattern", Offer: id.Segment("resourceGroups"), SKU: o.Pool.Name,
+		OSState: "Generalized", Linux: true, Generation: generation(o), Architecture: architecture(o), Controllers: "SCSI",
+		Accelerated: o.Pool.Model.Accelerated, Tags: tags,
 	}
-	d.Controllers = "SCSI"
 	if d.Generation == "V2" {
 		d.SecurityType = "Standard"
-		if strings.EqualFold(securityType(pool, instance, disk), "TrustedLaunch") {
+		if strings.EqualFold(securityType(o), "TrustedLaunch") {
 			d.SecurityType = "TrustedLaunch"
 		}
-		if needsNVMe(pool, size) || strings.Contains(strings.ToUpper(disk.Controllers), "NVME") {
+		if needsNVMe(o) || strings.Contains(strings.ToUpper(o.Disk.Controllers), "NVME") {
 			d.Controllers = "SCSI, NVMe"
 		}
 	}
@@ -159,19 +154,18 @@ func NewDefinition(id fleet.ResourceID, pool fleet.Pool, instance fleet.Instance
 
 // needsNVMe reports whether the pool's machines have their disks by NVMe: its model says
 // so, or its size knows nothing else.
-func needsNVMe(pool fleet.Pool, size fleet.SizeInfo) bool {
-	only := len(size.Controllers) > 0 && !slices.ContainsFunc(size.Controllers, func(c string) bool { return strings.EqualFold(c, "SCSI") })
-	return pool.Model.NVMe || only
+func needsNVMe(o Observed) bool {
+	known := o.size().Controllers
+	only := len(known) > 0 && !slices.ContainsFunc(known, func(c string) bool { return strings.EqualFold(c, "SCSI") })
+	return o.Pool.Model.NVMe || only
 }
 
-func generation(instance fleet.Instance, disk fleet.Disk) string {
-	return cmp.Or(disk.Generation, instance.Generation, "V1")
+func generation(o Observed) string { return cmp.Or(o.Disk.Generation, o.Instance.Generation, "V1") }
+
+func architecture(o Observed) string {
+	return cmp.Or(o.Disk.Architecture, o.size().Architecture, "x64")
 }
 
-func architecture(disk fleet.Disk, size fleet.SizeInfo) string {
-	return cmp.Or(disk.Architecture, size.Architecture, "x64")
-}
-
-func securityType(pool fleet.Pool, instance fleet.Instance, disk fleet.Disk) string {
-	return cmp.Or(instance.SecurityType, disk.SecurityType, pool.Model.SecurityType, "Standard")
+func securityType(o Observed) string {
+	return cmp.Or(o.Instance.SecurityType, o.Disk.SecurityType, o.Pool.Model.SecurityType, "Standard")
 }

@@ -181,7 +181,7 @@ func (p *Problems) ofDisk(o Observed) {
 		refuse(o.Instance.OSDisk == "" && !o.Pool.Model.EphemeralOS, "NoDisk", string(o.Instance.ID), "it has no managed OS disk", "use a pool with managed OS disks")
 		return
 	}
-	security := securityType(*o.Pool, *o.Instance, *o.Disk)
+	security := securityType(o)
 	refuse(strings.Contains(strings.ToLower(security), "confidential"), "ConfidentialDisk", string(o.Disk.ID),
 		"it belongs to a confidential VM and can be read by that alone", "use a pool without confidential VMs")
 	if o.Definition == nil {
@@ -195,10 +195,10 @@ func (p *Problems) ofDisk(o Observed) {
 	same := func(what, has, needs string) { need(what, has, needs, strings.EqualFold(has, needs)) }
 	same("OS state", cmp.Or(def.OSState, "Generalized"), "Generalized")
 	need("operating system", "not Linux", "Linux", def.Linux)
-	same("generation", cmp.Or(def.Generation, "V1"), generation(*o.Instance, *o.Disk))
-	same("architecture", cmp.Or(def.Architecture, "x64"), architecture(*o.Disk, o.size()))
+	same("generation", cmp.Or(def.Generation, "V1"), generation(o))
+	same("architecture", cmp.Or(def.Architecture, "x64"), architecture(o))
 	need("security type", cmp.Or(def.SecurityType, "Standard"), security, securityFits(security, def.SecurityType))
-	need("disk controller", cmp.Or(def.Controllers, "SCSI"), "NVMe", !needsNVMe(*o.Pool, o.size()) || strings.Contains(strings.ToUpper(def.Controllers), "NVME"))
+	need("disk controller", cmp.Or(def.Controllers, "SCSI"), "NVMe", !needsNVMe(o) || strings.Contains(strings.ToUpper(def.Controllers), "NVME"))
 }
 
 // securityFits reports whether a VM of the security type can be made from an
