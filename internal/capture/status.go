@@ -145,7 +145,10 @@ func (s *Service) captureStatus(rec journal.Record) *RunStatus {
 	slices.Sort(c.Steps)
 	if rec.Open() {
 		if table, _, err := s.capture(Request{}).Restore(rec); err == nil && rec.Kind == Kind {
-			c.Undo = workflow.ToUndo(table, rec)
+			rec.Phase = journal.Undo // if it does not go on
+			for _, row := range workflow.Remaining(table, rec) {
+				c.Undo = append(c.Undo, row.Undo.ID)
+			}
 		}
 		if rec.Why != "" && len(c.Undo) > 0 {
 			c.Undo = append(c.Undo, "because "+rec.Why)

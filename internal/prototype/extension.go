@@ -50,27 +50,36 @@ func (r ExtensionRule) goes(e fleet.Extension) bool {
 // Doomed gives the extensions that the rule deletes, dependents first, since
 // Azure refuses to delete what another names in provisionAfterExtensions. kept
 // names those that stay and depend on one that goes, which cannot be done:
-// "kept depends on doomed". Names compare in any letter case.
+// "kept depends on doomed".
 func (r ExtensionRule) Doomed(extensions []fleet.Extension) (doomed []fleet.Extension, kept []string) {
-	left := slices.DeleteFunc(slices.Clone(extensions), func(e fleet.Extension) bool { return !r.goes(e) })
-	slices.SortFunc(left, func(a, b fleet.Extension) int {
-		return strings.Compare(strings.ToLower(a.Name), strings.ToLower(b.Name))
-	})
-	for _, d := range left {
+	for _, d := range DependentsFirst(extensions) {
+		if !r.goes(d) {
+			continue
+		}
+		doomed = append(doomed, d)
 		for _, e := range extensions {
 			if !r.goes(e) && dependsOn(e, d) {
 				kept = append(kept, fmt.Sprintf("%s depends on %s", e.Name, d.Name))
 			}
 		}
 	}
+	return doomed, kept
+}
+
+// DependentsFirst sorts extensions so, else by name. Names compare in any letter case.
+func DependentsFirst(extensions []fleet.Extension) (sorted []fleet.Extension) {
+	left := slices.Clone(extensions)
+	slices.SortFunc(left, func(a, b fleet.Extension) int {
+		return strings.Compare(strings.ToLower(a.Name), strings.ToLower(b.Name))
+	})
 	for len(left) > 0 {
 		i := slices.IndexFunc(left, func(d fleet.Extension) bool {
 			return !slices.ContainsFunc(left, func(e fleet.Extension) bool { return dependsOn(e, d) })
 		})
 		i = max(i, 0) // Azure does not allow a circle
-		doomed, left = append(doomed, left[i]), slices.Delete(left, i, i+1)
+		sorted, left = append(sorted, left[i]), slices.Delete(left, i, i+1)
 	}
-	return doomed, kept
+	return sorted
 }
 
 func dependsOn(e, other fleet.Extension) bool {

@@ -1,7 +1,6 @@
 package prototype
 
 import (
-	"slices"
 	"strings"
 	"time"
 
@@ -14,16 +13,6 @@ type Original struct {
 	CustomData string               `json:"customData,omitempty"` // SHA-256 of the model's, which the Vault has; "" if not known
 	Extensions []OriginalExtension  `json:"extensions,omitempty"`
 	At         time.Time            `json:"at"` // when it was recorded
-}
-
-// Missing names those of its extensions that a model lacks.
-func (o Original) Missing(model fleet.Model) (missing []string) {
-	for _, e := range o.Extensions {
-		if !slices.ContainsFunc(model.Extensions, func(x fleet.Extension) bool { return strings.EqualFold(x.Name, e.Name) }) {
-			missing = append(missing, e.Name)
-		}
-	}
-	return missing
 }
 
 // NoSettings is the hash of settings that an extension does not have.

@@ -23,48 +23,33 @@ func restorable(ctx context.Context, vault cluster.Vault, original prototype.Ori
 	for _, e := range pool.Model.Extensions {
 		there[strings.ToLower(e.Name)] = true
 	}
-	lose := func(e prototype.OriginalExtension, what string) {
-		lost = append(lost, fleet.Problem{
-			Code: "ExtensionLost", On: "extension " + e.Name, What: what,
-			WayOut: "go back without it (--accept-lost-extensions), then add it by az vmss extension set",
-		})
+	var all []fleet.Extension
+	known := map[string]prototype.OriginalExtension{}
+	for _, e := range original.Extensions {
+		all, known[e.Name] = append(all, e.Extension), e
 	}
-	var left []fleet.WriteExtension
-	for _, name := range original.Missing(pool.Model) {
-		i := slices.IndexFunc(original.Extensions, func(e prototype.OriginalExtension) bool { return e.Name == name })
-		e := original.Extensions[i]
-		write, why, err := withSettings(ctx, vault, pool.ID, e)
-		switch {
-		case err != nil:
+	for _, e := range slices.Backward(prototype.DependentsFirst(all)) {
+		if there[strings.ToLower(e.Name)] {
+			continue
+		}
+		write, why, err := withSettings(ctx, vault, pool.ID, known[e.Name])
+		if err != nil {
 			return nil, nil, err
-		case why != "":
-			lose(e, why)
-		default:
-			left = append(left, write)
 		}
-	}
-	for len(left) > 0 {
-		i := slices.IndexFunc(left, func(w fleet.WriteExtension) bool { return needs(w, there) == "" })
-		if i < 0 {
-			break
+		absent := slices.IndexFunc(e.After, func(name string) bool { return !there[strings.ToLower(name)] })
+		if why == "" && absent >= 0 {
+			why = "it runs after extension " + e.After[absent] + ", which the model does not have"
 		}
-		there[strings.ToLower(left[i].Extension.Name)] = true
-		writes, left = append(writes, left[i]), slices.Delete(left, i, i+1)
-	}
-	for _, w := range left {
-		lose(prototype.OriginalExtension{Extension: w.Extension}, "it runs after extension "+needs(w, there)+", which the model does not have")
+		if why != "" {
+			lost = append(lost, fleet.Problem{
+				Code: "ExtensionLost", On: "extension " + e.Name, What: why,
+				WayOut: "go back without it (--accept-lost-extensions), then add it by az vmss extension set",
+			})
+			continue
+		}
+		there[strings.ToLower(e.Name)], writes = true, append(writes, write)
 	}
 	return writes, lost, nil
-}
-
-// needs gives an extension that has to be in the model first and is not there.
-func needs(w fleet.WriteExtension, there map[string]bool) string {
-	for _, name := range w.Extension.After {
-		if !there[strings.ToLower(name)] {
-			return name
-		}
-	}
-	return ""
 }
 
 // withSettings reads an extension's settings from the Vault, or says why they are lost.

@@ -26,12 +26,9 @@
 // # Acts
 //
 // An [Act] is one pass: it observes, and if the world is not as wanted it asks for the
-// change. It never waits and never retries; it returns a [Wait] or an error. Before its
-// first change it calls [Pass.Before], [Pass.Ensure] or [Pass.Save], which write the
-// record ahead and return while the pool lock is valid. [Pass.Ensure] does all that for
-// a change of the cloud: a lost answer, an operation that ended without effect, and one
-// that another preempted are its concern. The function retry is the only policy that
-// repeats a pass.
+// change. [Pass.Ensure] does that for a change of the cloud: a lost answer, an operation
+// that ended without effect, and one that another preempted are its concern. The
+// function retry is the only policy that repeats a pass.
 //
 // # A crash
 //
@@ -39,7 +36,5 @@
 // what may not be left (suspend, or undo if the run is not resumable), so that the donor
 // is back first. Then the workflow plans from the world as if it were new: what exists
 // is skipped. While the lock cannot be renewed the run waits and changes nothing; only
-// another holder ends it.
-//
-// [Runner.Pass] drives the same table one pass at a time, as a controller would.
+// another holder ends it. With [Runner.Pass] a controller can drive the same table.
 package workflow

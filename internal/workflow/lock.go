@@ -3,7 +3,6 @@ package workflow
 import (
 	"context"
 	"errors"
-	"log/slog"
 	"sync"
 	"time"
 
@@ -11,31 +10,20 @@ import (
 	"github.com/ortet/ortet/internal/fleet"
 )
 
-var (
-	// errLost ends a run: another process works on the pool.
-	errLost = errors.New("another process took the pool lock")
-	// errLapsed cancels a pass whose lock is not renewed in time. The pass is repeated.
-	errLapsed = errors.New("the pool lock is not renewed")
-)
-
-// renewals is how often the lock is renewed before it would expire.
-const renewals = 3
+// errLost ends a run: another process works on the pool.
+var errLost = errors.New("another process took the pool lock")
 
 // A lock keeps other processes off a pool. While it cannot be renewed the run waits,
 // since a Lease that no other process took can be renewed late.
 type lock struct {
-	leases       cluster.Leases
+	*Runner
 	name, holder string
-	ttl          time.Duration
-	now          func() time.Time
-	log          *slog.Logger
-	back         func(away time.Duration) // the lock had lapsed and is valid again
 
 	mu      sync.Mutex
 	expires time.Time
-	renewed chan struct{}   // closed at the next renewal
+	lapsed  time.Duration   // in all, while others could have taken it
 	valid   context.Context // canceled when the lock lapses
-	lapse   context.CancelCauseFunc
+	lapse   context.CancelFunc
 	lost    context.Context // canceled once another has the lock, and at release
 	lose    context.CancelCauseFunc
 	renewer sync.WaitGroup
@@ -43,60 +31,54 @@ type lock struct {
 
 // hold asks for the Lease once.
 func (l *lock) hold(ctx context.Context) (cluster.Holding, error) {
-	asked := l.now()
-	holding, err := l.leases.Hold(ctx, l.name, l.holder, l.ttl)
+	asked := l.Now()
+	holding, err := l.Locks.Hold(ctx, l.name, l.holder, l.LockFor)
 	if err != nil {
 		return holding, err
 	}
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	if away := asked.Sub(l.expires); l.valid != nil && away > 0 {
-		l.back(away) // before a pass can go on
+		l.lapsed += away
 	}
 	if l.valid == nil || l.valid.Err() != nil {
-		l.valid, l.lapse = context.WithCancelCause(context.WithoutCancel(ctx))
+		l.valid, l.lapse = context.WithCancel(context.WithoutCancel(ctx))
 	}
-	if l.renewed != nil {
-		close(l.renewed)
-	}
-	l.expires, l.renewed = asked.Add(l.ttl), make(chan struct{})
+	l.expires = asked.Add(l.LockFor)
 	return holding, nil
 }
 
 // acquire takes the lock and keeps it until release. A lock that is not renewed is waited
 // for until it expires; if its holder renews it, the pool is Refused.
 func (l *lock) acquire(ctx context.Context) error {
-	begun := l.now()
 	var first cluster.Holding
-	for failures := 1; ; failures++ {
-		holding, err := l.hold(ctx)
-		if err == nil {
-			break
+	err := repeat(ctx, l.Now, false, func() error {
+		for {
+			holding, err := l.hold(ctx)
+			switch {
+			case !fleet.Is(err, fleet.KindHeld):
+				return err
+			case first.Holder != holding.Holder:
+				first = holding
+			case holding.Renewed.After(first.Renewed):
+				return &Refused{[]fleet.Problem{{
+					Code: "Held", On: l.name, What: holding.Holder + " has the pool lock since " + holding.Since.UTC().Format(time.RFC3339),
+					WayOut: "wait until it has ended; ortet status shows its progress",
+				}}}
+			}
+			if err := sleep(ctx, time.Second); err != nil {
+				return err
+			}
 		}
-		pause, again := retry(err, false, false, failures, l.now().Sub(begun))
-		switch busy := fleet.Is(err, fleet.KindHeld); {
-		case busy && first.Holder != holding.Holder:
-			first, pause = holding, time.Second
-		case busy && holding.Renewed.After(first.Renewed):
-			return &Refused{[]fleet.Problem{{
-				Code: "Held", On: l.name, What: holding.Holder + " has the pool lock since " + holding.Since.UTC().Format(time.RFC3339),
-				WayOut: "wait until it has ended; ortet status shows its progress",
-			}}}
-		case busy:
-			pause = time.Second
-		case !again || l.now().Sub(begun) > planDeadline:
-			return err
-		}
-		if err := sleep(ctx, pause); err != nil {
-			return err
-		}
+	})
+	if err == nil {
+		l.renewer.Go(l.renew)
 	}
-	l.renewer.Go(l.renew)
-	return nil
+	return err
 }
 
 func (l *lock) renew() {
-	every := l.ttl / renewals
+	every := l.LockFor / 3
 	for pause := every; sleep(l.lost, pause) == nil; {
 		pause = every
 		try, cancel := context.WithTimeout(l.lost, every)
@@ -107,50 +89,50 @@ func (l *lock) renew() {
 		case fleet.Is(err, fleet.KindHeld):
 			l.lose(errors.Join(errLost, err))
 		default:
-			pause = every / renewals
-			l.log.Warn("cannot renew the pool lock", "lease", l.name, "error", err)
-			if ok, _ := l.state(); !ok {
-				l.lapse(errLapsed)
+			pause = every / 3
+			l.Log.Warn("cannot renew the pool lock", "lease", l.name, "error", err)
+			if !l.ok() {
+				l.lapse()
 			}
 		}
 	}
 }
 
-// state reports whether the lock is valid, by the monotonic clock and by the wall clock,
+// ok reports whether the lock is valid, by the monotonic clock and by the wall clock,
 // since the first stands still while a machine sleeps.
-func (l *lock) state() (ok bool, renewed <-chan struct{}) {
-	now := l.now()
+func (l *lock) ok() bool {
+	now := l.Now()
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	return now.Before(l.expires) && now.Round(0).Before(l.expires.Round(0)), l.renewed
+	return now.Before(l.expires) && now.Round(0).Before(l.expires.Round(0))
+}
+
+// clock stands still while the lock has lapsed: deadlines are by it.
+func (l *lock) clock() time.Time {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.Now().Add(-l.lapsed)
 }
 
 // wait returns once the lock is valid.
 func (l *lock) wait(ctx context.Context) error {
 	for {
-		ok, renewed := l.state()
-		switch {
-		case l.lost.Err() != nil:
-			return context.Cause(l.lost)
-		case ok:
-			return nil
+		if err := context.Cause(l.lost); err != nil || l.ok() {
+			return err
 		}
-		select {
-		case <-renewed:
-		case <-l.lost.Done():
-		case <-ctx.Done():
-			return context.Cause(ctx)
+		if err := sleep(ctx, time.Second); err != nil {
+			return err
 		}
 	}
 }
 
 // context gives a context that ends when the lock lapses.
 func (l *lock) context(ctx context.Context) (context.Context, func()) {
-	ctx, cancel := context.WithCancelCause(ctx)
+	ctx, cancel := context.WithCancel(ctx)
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	unhook := context.AfterFunc(l.valid, func() { cancel(errLapsed) })
-	return ctx, func() { unhook(); cancel(nil) }
+	unhook := context.AfterFunc(l.valid, cancel)
+	return ctx, func() { unhook(); cancel() }
 }
 
 // release gives the lock up, unless another has it. Failing to is logged alone: it
@@ -162,27 +144,9 @@ func (l *lock) release() {
 	if lost || l.valid == nil {
 		return
 	}
-	l.lapse(nil)
-	ctx, cancel := context.WithTimeout(context.WithoutCancel(l.lost), l.ttl)
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(l.lost), l.LockFor)
 	defer cancel()
-	for failures := 1; ; failures++ {
-		err := l.leases.Release(ctx, l.name, l.holder)
-		if err == nil || sleep(ctx, backoff(failures)) != nil {
-			if err != nil {
-				l.log.Warn("cannot release the pool lock", "lease", l.name, "error", err)
-			}
-			return
-		}
+	if err := repeat(ctx, l.Now, true, func() error { return l.Locks.Release(ctx, l.name, l.holder) }); err != nil {
+		l.Log.Warn("cannot release the pool lock", "lease", l.name, "error", err)
 	}
-}
-
-// sleep waits, or gives the cause of ctx's end.
-func sleep(ctx context.Context, d time.Duration) error {
-	timer := time.NewTimer(d)
-	defer timer.Stop()
-	select {
-	case <-timer.C:
-	case <-ctx.Done():
-	}
-	return context.Cause(ctx)
 }

@@ -5,6 +5,7 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
+	"slices"
 	"time"
 
 	"github.com/ortet/ortet/internal/fleet"
@@ -70,7 +71,7 @@ func (p *Pass) Saved(v any) (bool, error) {
 }
 
 // Since gives the time since the action began, also in an earlier process.
-func (p *Pass) Since() time.Duration { return p.run.Now().Sub(p.step().Begun) }
+func (p *Pass) Since() time.Duration { return p.run.lock.clock().Sub(p.step().Begun) }
 
 // Note reports something that the user shall read at the end, too.
 func (p *Pass) Note(format string, args ...any) {
@@ -114,14 +115,18 @@ func (p *Pass) Ensure(ctx context.Context, c fleet.Change, is func(context.Conte
 		return Wait{In: settleIn - unknown, Percent: -1, Status: "waiting for the effect of: " + st.Change}, nil
 	case ok || err != nil:
 		return Wait{}, err
-	case over && final(ended) && st.Tries > 0:
-		return Wait{}, ended
+	case over && st.Tries > 0 && slices.Contains([]fleet.Kind{fleet.KindInvalid, fleet.KindDenied, fleet.KindUnsupported}, fleet.KindOf(ended)):
+		return Wait{}, ended // as another try would
 	case over:
 		return recheck()
 	case st.Change != name:
 		p.set(func(st *journal.Step) { st.Change, st.Tries, st.Error = name, 0, "" })
 	case st.Tries >= maxTries && !p.action.Undo:
-		return Wait{}, unchanged(c, st)
+		err := fmt.Errorf("operation reported success %d times, resource unchanged", st.Tries)
+		if st.Error != "" {
+			err = fmt.Errorf("operation failed %d times: %s", st.Tries, st.Error)
+		}
+		return Wait{}, &fleet.Error{Op: c.Verb(), Resource: string(c.Target()), Kind: fleet.KindUnknown, Err: err}
 	}
 	p.set(func(st *journal.Step) { st.Asked = p.run.Now() })
 	if err := p.Save(ctx); err != nil {
@@ -146,22 +151,4 @@ func (p *Pass) Ensure(ctx context.Context, c fleet.Change, is func(context.Conte
 		return Wait{}, cmp.Or(err, lookErr)
 	}
 	return recheck()
-}
-
-// final reports whether an operation ended for a reason that another try meets again.
-func final(err error) bool {
-	switch fleet.KindOf(err) {
-	case fleet.KindInvalid, fleet.KindDenied, fleet.KindUnsupported:
-		return true
-	}
-	return false
-}
-
-// unchanged is the error of a change that was tried often enough.
-func unchanged(c fleet.Change, st journal.Step) error {
-	err := fmt.Errorf("operation reported success %d times, resource unchanged", st.Tries)
-	if st.Error != "" {
-		err = fmt.Errorf("operation failed %d times: %s", st.Tries, st.Error)
-	}
-	return &fleet.Error{Op: c.Verb(), Resource: string(c.Target()), Kind: fleet.KindUnknown, Err: err}
 }

@@ -1,6 +1,7 @@
 package workflow
 
 import (
+	"context"
 	"errors"
 	"time"
 
@@ -12,6 +13,8 @@ const (
 	firstPause, longestPause = time.Second, 30 * time.Second
 	// credentialWait is how long refused credentials are tried before anything is changed.
 	credentialWait = time.Minute
+	// planDeadline bounds how long lock and record are asked for before that.
+	planDeadline = 5 * time.Minute
 )
 
 // retry is the only policy that repeats a pass: it gives the pause before the next one,
@@ -36,7 +39,37 @@ func retry(err error, undo, changed bool, failures int, since time.Duration) (ti
 	return pause, undo
 }
 
+// repeat calls try until it succeeds, or has failed by the same policy.
+func repeat(ctx context.Context, now func() time.Time, changed bool, try func() error) error {
+	begun := now()
+	for failures := 1; ; failures++ {
+		err := try()
+		if err == nil {
+			return nil
+		}
+		since := now().Sub(begun)
+		pause, again := retry(err, false, changed, failures, since)
+		if !again || !changed && since > planDeadline {
+			return err
+		}
+		if err := sleep(ctx, pause); err != nil {
+			return err
+		}
+	}
+}
+
 // backoff is 1 s, 2 s, 4 s … 30 s after so many failures.
 func backoff(failures int) time.Duration {
 	return min(firstPause<<min(max(failures-1, 0), 5), longestPause)
+}
+
+// sleep waits, or gives the cause of ctx's end.
+func sleep(ctx context.Context, d time.Duration) error {
+	timer := time.NewTimer(d)
+	defer timer.Stop()
+	select {
+	case <-timer.C:
+	case <-ctx.Done():
+	}
+	return context.Cause(ctx)
 }

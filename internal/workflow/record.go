@@ -1,11 +1,11 @@
 package workflow
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
 	"fmt"
-	"time"
 
 	"github.com/ortet/ortet/internal/fleet"
 	"github.com/ortet/ortet/internal/workflow/journal"
@@ -22,28 +22,13 @@ func (x *run) update(change func(journal.Record) journal.Record) {
 	x.mu.Lock()
 	defer x.mu.Unlock()
 	x.rec = change(x.rec)
-	x.changes++
 }
 
-// extend moves deadlines by the time for which the lock had lapsed.
-func (x *run) extend(away time.Duration) {
-	x.update(func(r journal.Record) journal.Record {
-		for id, st := range r.Steps {
-			st.Begun = st.Begun.Add(away)
-			r = with(r, id, st)
-		}
-		return r
-	})
-}
-
-// save writes the record, unless another save has, and returns once the lock is valid.
-// The write outlives ctx, so that what was begun is written down.
+// save writes the record, unless that is what the last save wrote, and returns once the
+// lock is valid. The write outlives ctx, so that what was begun is written down.
 func (x *run) save(ctx context.Context) error {
-	x.mu.Lock()
-	want := x.changes
-	x.mu.Unlock()
 	x.saving <- struct{}{}
-	err := x.write(want)
+	err := x.write()
 	<-x.saving
 	if err != nil {
 		return err
@@ -51,38 +36,34 @@ func (x *run) save(ctx context.Context) error {
 	return x.lock.wait(ctx)
 }
 
-func (x *run) write(want int) error {
+func (x *run) write() error {
 	state, err := json.Marshal(x.workflow.State(!x.record().Open()))
 	if err != nil {
 		return fmt.Errorf("encode the workflow's state: %w", err)
 	}
-	x.mu.Lock()
-	if x.saved >= want && string(x.rec.State) == string(state) {
-		x.mu.Unlock()
-		return nil
+	var rec journal.Record
+	x.update(func(r journal.Record) journal.Record {
+		r.State, r.Writer = state, x.lock.holder
+		rec = r
+		return r
+	})
+	data, err := journal.Encode(rec)
+	if err != nil || string(data) == x.written {
+		return err
 	}
-	x.rec.State, x.rec.Writer = state, x.lock.holder
-	rec, changes := x.rec, x.changes
-	x.mu.Unlock()
-	for failures := 1; ; failures++ {
+	return repeat(x.ctx, x.Now, true, func() error {
 		stored, err := x.Journal.Save(x.ctx, rec)
 		if fleet.Is(err, fleet.KindConflict) {
-			rec.Revision, err = x.reclaim(rec, err)
+			if rec.Revision, err = x.reclaim(rec, err); err == nil {
+				stored, err = x.Journal.Save(x.ctx, rec)
+			}
 		}
-		if err == nil && stored.Revision != "" {
-			x.mu.Lock()
-			x.rec.Revision, x.saved = stored.Revision, changes
-			x.mu.Unlock()
-			return nil
+		if err == nil {
+			x.written = string(data)
+			x.update(func(r journal.Record) journal.Record { r.Revision = stored.Revision; return r })
 		}
-		pause, again := retry(err, false, true, failures, 0)
-		if err != nil && !again {
-			return err
-		}
-		if err := sleep(x.ctx, pause); err != nil {
-			return err
-		}
-	}
+		return err
+	})
 }
 
 // reclaim gives the revision to write over after a conflict: that of our own write
@@ -114,10 +95,7 @@ func (x *run) close(exit int, message string) error {
 // the same command tries again.
 func (x *run) outcome(ctx context.Context) error {
 	rec := x.record()
-	out := &Outcome{Step: x.failed, Err: x.failure}
-	if out.Err == nil {
-		out.Err = errors.New(rec.Why)
-	}
+	out := &Outcome{Step: x.failed, Err: cmp.Or(x.failure, errors.New(rec.Why))}
 	committed := false
 	for _, s := range x.table {
 		st := rec.Steps[s.ID].State
@@ -137,22 +115,19 @@ func (x *run) outcome(ctx context.Context) error {
 	switch {
 	case x.ctx.Err() != nil, rec.Phase == journal.Suspend, ctx.Err() != nil && !committed:
 		out.Exit = ExitInterrupted
-	case len(left) > 0 || rec.Phase != journal.Forward && committed:
+	case rec.Phase == journal.Forward && len(left)+len(x.left) > 0:
+		out = needsPerson(append(out.Left, x.left...))
+		rec.Why = out.Err.Error()
+	case len(left) > 0 || rec.Phase == journal.Undo && committed:
 		out.Exit = ExitNeedsPerson
-		if rec.Phase == journal.Forward {
-			out.Step, out.Err = left[0].Undo.ID, errors.New("not all is undone")
-		}
-	case rec.Phase != journal.Forward:
+	case rec.Phase == journal.Undo:
 		out.Exit = ExitFailed
 	}
-	if out.Exit == ExitDone && len(x.left) > 0 {
-		out = needsPerson(x.left)
-		rec.Why = out.Err.Error()
-	}
-	var err error
+	err := context.Cause(x.ctx)
 	switch {
-	case x.ctx.Err() != nil:
-		err = context.Cause(x.ctx)
+	case err != nil:
+		out.Exit, out.Err = ExitInterrupted, err
+		return out
 	case len(left) > 0 || rec.Phase == journal.Suspend:
 		err = x.save(x.ctx)
 	default:
@@ -178,12 +153,10 @@ func (x *run) report(a Action, kind, message string, percent int32) {
 	if x.Report == nil {
 		return
 	}
-	e := Event{At: x.Now(), Kind: kind, Step: a.ID(), Title: a.Step.Title, Message: message, Percent: percent, Usual: a.Step.Usual}
-	if a.Undo {
-		e.Title, e.Usual = a.Step.Undo.Title, a.Step.Undo.Usual
-	}
+	row := a.row()
+	e := Event{At: x.Now(), Kind: kind, Step: row.ID, Title: row.Title, Message: message, Percent: percent, Usual: row.Usual}
 	if begun := x.record().Steps[a.Step.ID].Begun; !begun.IsZero() {
-		e.Elapsed = e.At.Sub(begun)
+		e.Elapsed = x.lock.clock().Sub(begun)
 	}
 	x.Report(e)
 }

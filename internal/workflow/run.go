@@ -1,16 +1,15 @@
 package workflow
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
 	"fmt"
 	"log/slog"
-	"maps"
 	"slices"
 	"strings"
 	"sync"
-	"sync/atomic"
 	"time"
 
 	"github.com/ortet/ortet/internal/azure"
@@ -18,9 +17,6 @@ import (
 	"github.com/ortet/ortet/internal/fleet"
 	"github.com/ortet/ortet/internal/workflow/journal"
 )
-
-// planDeadline bounds how long the lock is asked for before anything is done.
-const planDeadline = 5 * time.Minute
 
 // A Workflow is what capture and rollback are to the runner. It is used from several
 // goroutines at once.
@@ -55,13 +51,11 @@ type Runner struct {
 	Journal  journal.Store
 	Locks    cluster.Leases
 	LockFor  time.Duration // of the Lease, renewed three times in it
-	Holder   string        // unique for the process
+	Holder   string        // unique for the run
 	Now      func() time.Time
 	Report   func(Event) // from several goroutines; it must not block
 	Log      *slog.Logger
 	Workflow func(kind string) (Workflow, error) // for an open record of another kind
-
-	runs atomic.Int64
 }
 
 // The kinds of events.
@@ -91,19 +85,18 @@ type run struct {
 	ctx      context.Context // ends when the lock is lost, not with the caller
 
 	saving   chan struct{} // full while a write is under way
-	mu       sync.Mutex
+	written  string        // by the last
+	mu       sync.Mutex    // of rec
 	rec      journal.Record
-	changes  int // of rec
-	saved    int // the changes that are written
-	inFlight map[string]bool
-	left     []string // of the plan
-	failed   string   // the step that ended the phase forward
+	inFlight map[string]bool // rows
+	left     []string        // of the plan
+	failed   string          // the step that ended the phase forward
 	failure  error
 }
 
-func (r *Runner) newRun(ctx context.Context, pool fleet.ResourceID, holder string, w Workflow) *run {
+func (r *Runner) newRun(ctx context.Context, pool fleet.ResourceID, w Workflow) *run {
 	x := &run{Runner: r, workflow: w, saving: make(chan struct{}, 1), inFlight: map[string]bool{}}
-	x.lock = &lock{leases: r.Locks, name: strings.ToLower(string(pool)), holder: holder, ttl: r.LockFor, now: r.Now, log: r.Log, back: x.extend}
+	x.lock = &lock{Runner: r, name: strings.ToLower(string(pool)), holder: r.Holder}
 	x.lock.lost, x.lock.lose = context.WithCancelCause(context.WithoutCancel(ctx))
 	x.ctx = x.lock.lost
 	return x
@@ -112,11 +105,16 @@ func (r *Runner) newRun(ctx context.Context, pool fleet.ResourceID, holder strin
 // Run runs a workflow on a pool to its end. When ctx ends, it undoes what may not be
 // left. The error is *Refused, *Outcome, or that of a cluster that cannot be asked.
 func (r *Runner) Run(ctx context.Context, pool fleet.ResourceID, w Workflow) error {
-	x := r.newRun(ctx, pool, fmt.Sprintf("%s/%d", r.Holder, r.runs.Add(1)), w)
+	x := r.newRun(ctx, pool, w)
 	defer x.lock.release()
 	err := x.lock.acquire(ctx)
 	if err == nil {
-		x.rec, err = x.load(ctx)
+		err = repeat(ctx, r.Now, false, func() (err error) {
+			if x.rec, err = r.Journal.Load(ctx, x.lock.name); fleet.Is(err, fleet.KindNotFound) {
+				return nil
+			}
+			return err
+		})
 	}
 	if err != nil {
 		refused := new(Refused)
@@ -127,36 +125,20 @@ func (r *Runner) Run(ctx context.Context, pool fleet.ResourceID, w Workflow) err
 		return x.unbegun(ctx, err)
 	}
 	if x.rec.Open() {
-		if over, err := x.recover(ctx); over || err != nil {
+		if err := x.recover(ctx); err != nil {
 			return err
 		}
 	}
-	if nothing, err := x.plan(ctx); err != nil || nothing && len(x.left) == 0 {
+	switch nothing, err := x.plan(ctx); {
+	case err != nil:
 		return x.unbegun(ctx, err)
-	} else if nothing {
+	case !nothing:
+		x.walk(ctx)
+		return x.outcome(ctx)
+	case len(x.left) > 0:
 		return needsPerson(x.left)
 	}
-	x.walk(ctx)
-	return x.outcome(ctx)
-}
-
-// load reads the record, and waits for an API server that is away.
-func (x *run) load(ctx context.Context) (journal.Record, error) {
-	begun := x.Now()
-	for failures := 1; ; failures++ {
-		rec, err := x.Journal.Load(ctx, x.lock.name)
-		if err == nil || fleet.Is(err, fleet.KindNotFound) {
-			return rec, nil
-		}
-		since := x.Now().Sub(begun)
-		pause, again := retry(err, false, false, failures, since)
-		if !again || since > planDeadline {
-			return rec, err
-		}
-		if err := sleep(ctx, pause); err != nil {
-			return rec, err
-		}
-	}
+	return nil
 }
 
 // unbegun is the outcome of what failed before this run began a step.
@@ -168,8 +150,8 @@ func (x *run) unbegun(ctx context.Context, err error) error {
 }
 
 // recover undoes what the run before has left, so that the donor is back before
-// anything else, and reports whether that was all.
-func (x *run) recover(ctx context.Context) (over bool, err error) {
+// anything else. An error ends the run.
+func (x *run) recover(ctx context.Context) (err error) {
 	w := x.workflow
 	if x.rec.Kind != w.Kind() {
 		x.workflow, err = x.Workflow(x.rec.Kind)
@@ -179,7 +161,7 @@ func (x *run) recover(ctx context.Context) (over bool, err error) {
 		x.table, resumable, err = x.workflow.Restore(x.rec)
 	}
 	if err != nil {
-		return true, &Outcome{Exit: ExitNeedsPerson, Step: "journal", Err: fmt.Errorf("cannot read the state of %s %s: %w", x.rec.Kind, x.rec.Name, err)}
+		return &Outcome{Exit: ExitNeedsPerson, Step: "journal", Err: fmt.Errorf("cannot read the state of %s %s: %w", x.rec.Kind, x.rec.Name, err)}
 	}
 	phase := journal.Undo
 	if resumable && x.workflow == w {
@@ -191,13 +173,13 @@ func (x *run) recover(ctx context.Context) (over bool, err error) {
 	x.walk(ctx)
 	rec := x.record()
 	if x.ctx.Err() != nil || ctx.Err() != nil || len(Remaining(x.table, rec)) > 0 {
-		return true, x.outcome(ctx)
+		return x.outcome(ctx)
 	}
 	if rec.Phase == journal.Undo {
 		err = x.close(ExitFailed, rec.Why)
 	}
 	x.workflow = w
-	return false, x.unbegun(ctx, err)
+	return x.unbegun(ctx, err)
 }
 
 // plan makes the plan and begins the record, or reports that nothing is to be done.
@@ -246,17 +228,12 @@ func (x *run) walk(ctx context.Context) {
 	cancels := map[string]context.CancelFunc{} // of Dos
 	interrupt := ctx.Done()
 	for {
-		x.mu.Lock()
 		var open []Action
 		if x.ctx.Err() == nil {
-			open = Next(x.table, x.rec, x.inFlight)
+			open = Next(x.table, x.record(), x.inFlight)
 		}
 		for _, a := range open {
 			x.inFlight[a.Step.ID] = true
-		}
-		working := len(x.inFlight)
-		x.mu.Unlock()
-		for _, a := range open {
 			actCtx, cancel := context.WithCancel(x.ctx)
 			if !a.Undo {
 				cancels[a.Step.ID] = cancel
@@ -266,7 +243,7 @@ func (x *run) walk(ctx context.Context) {
 				ends <- end{a, x.carryOut(actCtx, a)}
 			}()
 		}
-		if working == 0 {
+		if len(x.inFlight) == 0 {
 			return
 		}
 		select {
@@ -276,9 +253,7 @@ func (x *run) walk(ctx context.Context) {
 				return GoBack(r, journal.Suspend, context.Cause(ctx).Error())
 			})
 		case e := <-ends:
-			if !e.Undo {
-				delete(cancels, e.Step.ID)
-			}
+			delete(cancels, e.Step.ID)
 			x.finish(e.Action, e.err)
 		}
 		rec := x.record()
@@ -292,23 +267,19 @@ func (x *run) walk(ctx context.Context) {
 
 // finish books the end of an action, unless the lock was lost.
 func (x *run) finish(a Action, err error) {
-	x.mu.Lock()
 	delete(x.inFlight, a.Step.ID)
-	inFlight := maps.Clone(x.inFlight)
-	x.mu.Unlock()
-	if err != nil && x.ctx.Err() != nil {
-		return
-	}
 	switch {
 	case err == nil:
 		x.report(a, EventDone, "", -1)
+	case x.ctx.Err() != nil:
+		return
 	case errors.Is(err, context.Canceled):
 		x.report(a, EventFailed, "interrupted", -1)
 	default:
 		x.report(a, EventFailed, err.Error(), -1)
 	}
 	x.update(func(r journal.Record) journal.Record {
-		next := Ended(x.table, r, a, err, inFlight)
+		next := Ended(x.table, r, a, err, x.inFlight)
 		if r.Phase != next.Phase {
 			x.failed, x.failure = a.ID(), err
 		} else if x.failed == "" && next.Phase == journal.Suspend && !a.Undo && errors.Is(err, context.Canceled) {
@@ -318,9 +289,27 @@ func (x *run) finish(a Action, err error) {
 	})
 }
 
+// Pass makes one pass of an action that Next gives, as a controller would, and writes the
+// record. The zero Wait says that the action has ended, well or not. The error is that of
+// a lock or a journal that cannot be used now.
+func (r *Runner) Pass(ctx context.Context, rec *journal.Record, t Table, w Workflow, a Action) (Wait, error) {
+	x := r.newRun(ctx, fleet.ResourceID(rec.Pool), w)
+	x.table, x.rec = t, *rec
+	defer func() { *rec = x.record() }()
+	if _, err := x.lock.hold(ctx); err != nil {
+		return Wait{}, err
+	}
+	x.update(func(r journal.Record) journal.Record { return Started(r, a, x.lock.clock()) })
+	wait, err := x.once(ctx, a)
+	if err != nil || wait.In == 0 {
+		x.finish(a, err)
+	}
+	return wait, x.save(ctx)
+}
+
 // carryOut repeats passes of an action until it is done or has failed.
 func (x *run) carryOut(ctx context.Context, a Action) error {
-	x.start(a)
+	x.update(func(r journal.Record) journal.Record { return Started(r, a, x.lock.clock()) })
 	x.report(a, EventBegun, "", -1)
 	for {
 		wait, err := x.once(ctx, a)
@@ -333,34 +322,16 @@ func (x *run) carryOut(ctx context.Context, a Action) error {
 	}
 }
 
-func (x *run) start(a Action) {
-	x.update(func(r journal.Record) journal.Record {
-		r = Started(r, a)
-		st := r.Steps[a.Step.ID]
-		if st.Begun.IsZero() {
-			st.Begun = x.Now()
-		}
-		return with(r, a.Step.ID, st)
-	})
-}
-
 // once makes one pass: the zero Wait says that the action is done, an error that it has
 // failed, and context.Canceled that it was canceled.
 func (x *run) once(ctx context.Context, a Action) (Wait, error) {
 	if x.lock.wait(ctx) != nil {
 		return Wait{}, context.Canceled
 	}
-	act, every, deadline := a.Step.Do, a.Step.Every, a.Step.Deadline
-	if a.Undo {
-		act, every, deadline = a.Step.Undo.Do, a.Step.Undo.Every, a.Step.Undo.Deadline
-	}
-	if deadline == 0 {
-		deadline = DefaultDeadline
-	}
-	p := &Pass{x, a}
+	p, row := &Pass{x, a}, a.row()
 	passCtx, end := x.lock.context(ctx)
 	defer end()
-	wait, err := act(passCtx, p)
+	wait, err := row.Do(passCtx, p)
 	switch {
 	case err != nil && ctx.Err() != nil:
 		return Wait{}, context.Canceled
@@ -368,30 +339,27 @@ func (x *run) once(ctx context.Context, a Action) (Wait, error) {
 		return Wait{In: time.Millisecond}, nil // waits for the lock
 	case err == nil && wait.In == 0:
 		return Wait{}, nil
-	}
-	status, late := wait.Status, p.Since() >= deadline
-	if err != nil {
-		status, wait.Percent = err.Error(), -1
+	case err == nil:
+		p.set(func(st *journal.Step) { st.Failures = 0 })
+		if row.Every > 0 {
+			wait.In = min(wait.In, row.Every)
+		}
+	default:
+		wait = Wait{Percent: -1, Status: err.Error()}
 		p.set(func(st *journal.Step) {
 			st.Failures++
 			if !fleet.Is(err, fleet.KindStale) { // the operation's error before it says more
-				st.Error = status
+				st.Error = wait.Status
 			}
 		})
-		in, again := retry(err, a.Undo, true, p.step().Failures, p.Since())
-		if !again {
+		again := false
+		if wait.In, again = retry(err, a.Undo, true, p.step().Failures, p.Since()); !again {
 			return Wait{}, err
 		}
-		wait.In = in
-	} else {
-		p.set(func(st *journal.Step) { st.Failures = 0 })
-		if every > 0 {
-			wait.In = min(wait.In, every)
-		}
 	}
-	if late {
-		return Wait{}, &fleet.Error{Op: a.ID(), Kind: fleet.KindTimedOut, Err: fmt.Errorf("not done within %s: %s", deadline, status)}
+	if deadline := cmp.Or(row.Deadline, DefaultDeadline); p.Since() >= deadline {
+		return Wait{}, &fleet.Error{Op: row.ID, Kind: fleet.KindTimedOut, Err: fmt.Errorf("not done within %s: %s", deadline, wait.Status)}
 	}
-	x.report(a, EventProgress, status, wait.Percent)
+	x.report(a, EventProgress, wait.Status, wait.Percent)
 	return wait, nil
 }

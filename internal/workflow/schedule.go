@@ -16,13 +16,16 @@ type Action struct {
 	Undo bool
 }
 
-// ID is the id that people see.
-func (a Action) ID() string {
-	if a.Undo {
-		return a.Step.Undo.ID
+// row gives what a Do and an Undo have alike.
+func (a Action) row() Step {
+	if u := a.Step.Undo; a.Undo {
+		return Step{ID: u.ID, Title: u.Title, Usual: u.Usual, Deadline: u.Deadline, Every: u.Every, Do: u.Do}
 	}
-	return a.Step.ID
+	return a.Step
 }
+
+// ID is the id that people see.
+func (a Action) ID() string { return a.row().ID }
 
 // Next gives the actions that may begin, in the table's order. inFlight names the rows
 // whose Do or Undo is at work in this process: such a row is offered neither. Nothing
@@ -50,16 +53,9 @@ func mayUndo(t Table, r journal.Record, s Step) bool {
 	if !taken(r, s) {
 		return false
 	}
-	due := slices.Contains(r.Redo, s.ID) || r.Steps[s.ID].State == journal.Undoing
-	switch r.Phase {
-	case journal.Undo:
-		due = true
-	case journal.Suspend:
-		due = due || !kept(r, s)
-	default:
-		due = due || len(s.Undo.When) > 0 && all(s.Undo.When, func(id string) bool { return succeeded(t, r, id) })
-	}
-	return due &&
+	due := r.Phase == journal.Undo || r.Phase == journal.Suspend && !kept(r, s) ||
+		r.Phase == journal.Forward && len(s.Undo.When) > 0 && all(s.Undo.When, func(id string) bool { return succeeded(t, r, id) })
+	return (due || slices.Contains(r.Redo, s.ID) || r.Steps[s.ID].State == journal.Undoing) &&
 		all(s.Undo.After, func(id string) bool { return !taken(r, t.owner(id)) }) &&
 		all(s.Undo.Needs, func(id string) bool {
 			o := t.owner(id)
@@ -110,16 +106,17 @@ func impossible(t Table, r journal.Record, id string) bool {
 }
 
 // Started gives the record at the begin of an action.
-func Started(r journal.Record, a Action) journal.Record {
-	state := journal.Running
+func Started(r journal.Record, a Action, now time.Time) journal.Record {
+	state, st := journal.Running, r.Steps[a.Step.ID]
 	if a.Undo {
 		state = journal.Undoing
 	}
-	st := r.Steps[a.Step.ID]
-	if st.State == state {
-		return r
+	if st.State != state { // the token stays: an undo waits for the operation that its Do began
+		st.State, st.Begun, st.Tries, st.Failures = state, time.Time{}, 0, 0
 	}
-	st.State, st.Begun, st.Due, st.Tries, st.Failures = state, time.Time{}, time.Time{}, 0, 0 // an undo waits for the operation that its Do began
+	if st.Begun.IsZero() {
+		st.Begun = now
+	}
 	return with(r, a.Step.ID, st)
 }
 
@@ -146,23 +143,17 @@ func Ended(t Table, r journal.Record, a Action, err error, inFlight map[string]b
 	case st.State == journal.Left && (redone || slices.ContainsFunc(t, func(s Step) bool {
 		return r.Steps[s.ID].State == journal.Pending && !all(s.After, func(id string) bool { return !impossible(t, r, id) })
 	})),
-		st.State == journal.Failed && !redone && !a.Step.Optional && !(errors.As(err, &lost) && r.Redos < maxRedos && known(t, lost.Steps)):
+		st.State == journal.Failed && !redone && !a.Step.Optional && !(errors.As(err, &lost) && r.Redos < maxRedos):
 		return GoBack(r, journal.Undo, "step "+a.ID()+": "+err.Error())
 	case lost != nil:
 		r.Redo, r.Redos = slices.Concat(r.Redo, lost.Steps, []string{id}), r.Redos+1
 	}
-	return redo(t, r, inFlight)
-}
-
-// redo makes the rows of Redo pending again once all of them are undone.
-func redo(t Table, r journal.Record, inFlight map[string]bool) journal.Record {
-	if !all(r.Redo, func(id string) bool { return !inFlight[id] && !taken(r, t.owner(id)) }) {
-		return r
+	if all(r.Redo, func(id string) bool { return !inFlight[id] && !taken(r, t.owner(id)) }) {
+		for _, id := range r.Redo { // all are undone
+			r = with(r, id, journal.Step{})
+		}
+		r.Redo = nil
 	}
-	for _, id := range r.Redo {
-		r = with(r, id, journal.Step{})
-	}
-	r.Redo = nil
 	return r
 }
 
@@ -181,7 +172,7 @@ func Recover(r journal.Record, phase journal.Phase, why string) journal.Record {
 		if st.State == journal.Left {
 			st = journal.Step{State: journal.Undoing, Before: st.Before}
 		}
-		st.Begun, st.Due, st.Tries, st.Failures = time.Time{}, time.Time{}, 0, 0
+		st.Begun, st.Tries, st.Failures = time.Time{}, 0, 0
 		r = with(r, id, st)
 	}
 	if r.Phase == journal.Suspend {
@@ -209,7 +200,6 @@ func Resume(t Table, r journal.Record) journal.Record {
 		default:
 			continue
 		}
-		st.Begun, st.Due, st.Tries = time.Time{}, time.Time{}, 0
 		r.Steps[s.ID] = st
 	}
 	r.Phase, r.Why, r.Redo, r.Redos = journal.Forward, "", nil, 0
@@ -229,16 +219,6 @@ func Remaining(t Table, r journal.Record) (rows []Step) {
 	return rows
 }
 
-// ToUndo gives the ids of the undos that are due if a run does not go on.
-func ToUndo(t Table, r journal.Record) (ids []string) {
-	for _, s := range t {
-		if taken(r, s) || r.Steps[s.ID].State == journal.Left {
-			ids = append(ids, s.Undo.ID)
-		}
-	}
-	return ids
-}
-
 // with gives the record with another step; the old one is unchanged.
 func with(r journal.Record, id string, st journal.Step) journal.Record {
 	r.Steps = maps.Clone(r.Steps)
@@ -247,12 +227,6 @@ func with(r journal.Record, id string, st journal.Step) journal.Record {
 	}
 	r.Steps[id] = st
 	return r
-}
-
-func known(t Table, ids []string) bool {
-	return all(ids, func(id string) bool {
-		return slices.ContainsFunc(t, func(s Step) bool { return s.ID == id })
-	})
 }
 
 func all(ids []string, is func(string) bool) bool {

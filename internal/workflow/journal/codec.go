@@ -39,42 +39,36 @@ func Encode(r Record) ([]byte, error) {
 	return data, nil
 }
 
-// Decode reads what Encode wrote, strictly: unknown fields, oversize and the record of
-// another pool are fleet.KindInvalid, another schema is fleet.KindUnsupported. An ended
-// record of schema 1 becomes one of this schema.
-func Decode(pool string, data []byte) (Record, error) {
-	fail := func(kind fleet.Kind, err error, remedy string) (Record, error) {
-		return Record{}, &fleet.Error{Op: "read journal", Resource: pool, Kind: kind, Remedy: remedy, Err: err}
-	}
-	var r Record
-	var version struct {
-		Schema int `json:"schema"`
-	}
-	err := json.Unmarshal(data, &version)
+// Decode reads what Encode wrote, strictly: unknown fields and the record of another pool
+// are fleet.KindInvalid, another schema is fleet.KindUnsupported. An ended record of
+// schema 1 becomes one of this schema.
+func Decode(pool string, data []byte) (r Record, err error) {
+	kind, remedy := fleet.KindInvalid, "inspect the Secret; delete it once nothing in it has to be undone"
+	var version struct{ Schema int }
+	err = json.Unmarshal(data, &version)
 	switch { // before unknown fields: another schema has others
 	case err != nil:
 	case version.Schema == 1:
-		r, err = decodeSchema1(pool, data)
+		if r, err = decodeSchema1(pool, data); fleet.Is(err, fleet.KindUnsupported) {
+			return r, err
+		}
 	case version.Schema != Schema:
-		return fail(fleet.KindUnsupported, fmt.Errorf("schema %d is not %d", version.Schema, Schema), "use the version of ortet that wrote it")
+		kind, remedy = fleet.KindUnsupported, "use the version of ortet that wrote it"
+		err = fmt.Errorf("schema %d is not %d", version.Schema, Schema)
 	default:
 		decoder := json.NewDecoder(bytes.NewReader(data))
 		decoder.DisallowUnknownFields()
 		err = decoder.Decode(&r)
 	}
 	switch {
-	case fleet.Is(err, fleet.KindUnsupported):
-		return Record{}, err
 	case err != nil:
-	case len(data) > MaxSize:
-		err = fmt.Errorf("record has %d bytes, limit %d", len(data), MaxSize)
 	case r.Name == "" || r.Kind == "":
 		err = errors.New("name or kind is missing")
 	case !fleet.ResourceID(r.Pool).Equal(fleet.ResourceID(pool)):
 		err = fmt.Errorf("record belongs to %q", r.Pool)
 	}
 	if err != nil {
-		return fail(fleet.KindInvalid, err, "inspect the Secret; delete it once nothing in it has to be undone")
+		return Record{}, &fleet.Error{Op: "read journal", Resource: pool, Kind: kind, Remedy: remedy, Err: err}
 	}
 	return r, nil
 }

@@ -66,8 +66,6 @@ type Step struct {
 	State    State     `json:"state,omitempty"`
 	Begun    time.Time `json:"begun,omitzero"`     // of Do, or of Undo once it is Undoing
 	Failures int       `json:"failures,omitempty"` // failed passes in a row
-	// Due is when a controller makes the next pass.
-	Due time.Time `json:"due,omitzero"`
 	// Before is what was there before Do: what Undo restores.
 	Before json.RawMessage `json:"before,omitempty"`
 

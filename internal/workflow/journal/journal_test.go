@@ -46,7 +46,6 @@ func TestDecodeRefuses(t *testing.T) {
 		"no name":         {strings.Replace(good, `"20261121-103000"`, `""`, 1), pool, fleet.KindInvalid},
 		"trailing data":   {good + "{}", pool, fleet.KindInvalid},
 		"of another pool": {good, pool + "2", fleet.KindInvalid},
-		"too large":       {good + strings.Repeat(" ", journal.MaxSize), pool, fleet.KindInvalid},
 	} {
 		if _, err := journal.Decode(c.pool, []byte(c.data)); !fleet.Is(err, c.want) {
 			t.Errorf("%s: got %v, want kind %s", name, err, c.want)

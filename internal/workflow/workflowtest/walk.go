@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"maps"
 	"slices"
+	"time"
 
 	"github.com/ortet/ortet/internal/workflow"
 	"github.com/ortet/ortet/internal/workflow/journal"
@@ -123,7 +124,7 @@ func (w *walk) next() []workflow.Action {
 }
 
 func (w *walk) begin(a workflow.Action) {
-	w.rec = workflow.Started(w.rec, a)
+	w.rec = workflow.Started(w.rec, a, time.Time{})
 	if !a.Undo || w.IntN(2) == 0 {
 		w.stored = w.rec
 	}

@@ -44,7 +44,7 @@ func Sample(pool string) journal.Record {
 		Request: json.RawMessage(`{"grace":1}`), State: json.RawMessage(`{"zone":"1"}`), Phase: journal.Undo, Why: "step drain: blocked",
 		Redo: []string{"attach"}, Redos: 1,
 		Steps: map[string]journal.Step{"stop": {
-			State: journal.Undoing, Begun: at, Failures: 2, Due: at, Before: json.RawMessage(`true`), Change: "stop instance x",
+			State: journal.Undoing, Begun: at, Failures: 2, Before: json.RawMessage(`true`), Change: "stop instance x",
 			Token: "t", Asked: at, Tries: 1, Error: "no",
 		}},
 		Ended: &journal.End{At: at, Exit: 1, Message: "drain"},
