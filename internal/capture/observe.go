@@ -48,7 +48,6 @@ func (c *capture) observe(ctx context.Context) (prototype.Observed, prototype.Na
 		w.denied(ctx, "")
 		return w.o, prototype.Names{}
 	}
-	w.o.InstanceID = id
 	var candidates []fleet.Node
 	var why map[string]int
 	var siblings []fleet.Instance
@@ -74,7 +73,7 @@ func (c *capture) observe(ctx context.Context) (prototype.Observed, prototype.Na
 		return w.o, prototype.Names{}
 	}
 	now := c.Now()
-	names := prototype.NamesOf(w.o.Pool.ID, c.name, prototype.VersionName(now, w.q.Again))
+	names := prototype.NamesOf(w.o.Pool.ID, prototype.VersionName(now, w.q.Again))
 	w.resources(ctx, names)
 	if !w.q.Again {
 		names.Version = names.Definition.Child("versions", prototype.TodaysVersion(w.o.Versions, now))

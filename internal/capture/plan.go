@@ -63,7 +63,7 @@ func (c *capture) decide(ctx context.Context, r journal.Record) (at start, err e
 	}
 	options := c.req
 	if r.Open() {
-		names.Version = before.Names.Version
+		names.Version = names.Definition.Child("versions", before.Names.Version.Name())
 		if s := o.Snapshot; options.Again && s != nil && s.Tags[fleet.TagCapture] == c.name {
 			options.Again = false // it is this run's own
 		}

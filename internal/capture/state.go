@@ -102,21 +102,10 @@ func stateOf(r journal.Record) (s state, err error) {
 	if err := json.Unmarshal(r.State, &s); err != nil {
 		return state{}, fmt.Errorf("decode the state: %w", err)
 	}
-	n, definition := s.Names, prototype.DefinitionOf(s.Pool)
-	for _, x := range []struct{ id, want fleet.ResourceID }{
-		{s.Pool, fleet.ResourceID(r.Pool)},
-		{s.Instance, s.Pool.Child("virtualMachines", s.Instance.Name())},
-		{n.Gallery, definition.Parent()},
-		{n.Definition, definition},
-		{s.Definition.ID, definition},
-		{n.Version, definition.Child("versions", n.Version.Name())},
-		{n.Snapshot, s.Pool.In("snapshots", n.Snapshot.Name())},
-		{n.Generalized, s.Pool.In("snapshots", n.Generalized.Name())},
-		{n.WorkDisk, s.Pool.In("disks", n.WorkDisk.Name())},
-	} {
-		if x.id != "" && (!x.id.Equal(x.want) || !fleet.ValidName(x.id.Name())) {
-			return state{}, fmt.Errorf("%q does not belong to the pool %s", x.id, r.Pool)
-		}
+	names := prototype.NamesOf(s.Pool, s.Names.Version.Name())
+	ours := s.Pool.Equal(fleet.ResourceID(r.Pool)) && s.Names == names && fleet.ValidName(names.Version.Name()) && (s.Definition.ID == "" || s.Definition.ID == names.Definition)
+	if i := s.Instance; !ours || i != "" && (!i.Equal(s.Pool.Child("virtualMachines", i.Name())) || !fleet.ValidName(i.Name())) {
+		return state{}, fmt.Errorf("the state is not of the pool %s", r.Pool)
 	}
 	if id := s.Bench.Instance; id != "" { // it may be of another pool
 		if _, err := fleet.ParseProviderID("azure://" + string(id)); err != nil {

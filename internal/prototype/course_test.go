@@ -14,7 +14,7 @@ func good() Observed {
 	id := pool.Child("virtualMachines", "0")
 	disk := fleet.Disk{ID: "d", Generation: "V2", Architecture: "x64"}
 	return Observed{
-		Donor: &donor, InstanceID: id, Disk: &disk, SelfNode: "elsewhere",
+		Donor: &donor, Disk: &disk, SelfNode: "elsewhere",
 		Pool:      &fleet.Pool{ID: pool, Name: "pool1", Orchestration: fleet.Uniform, UpgradeMode: fleet.Manual, Tags: map[string]string{}, Model: fleet.Model{Linux: true}},
 		Instance:  &fleet.Instance{ID: id, Power: fleet.PowerRunning, OSDisk: "d", Generation: "V2"},
 		Workbench: &Workbench{},
@@ -114,7 +114,7 @@ type textError string
 func (e textError) Error() string { return string(e) }
 
 func TestCourse(t *testing.T) {
-	n := NamesOf(pool, "c", "2026.11.21")
+	n := NamesOf(pool, "2026.11.21")
 	snapshot := func(id fleet.ResourceID, built string, tags ...string) *fleet.Snapshot {
 		s := &fleet.Snapshot{ID: id, ProvisioningState: Succeeded, Tags: map[string]string{
 			fleet.TagCapture: "old", fleet.TagBuiltFrom: "pool1000000", fleet.TagBuiltAt: built,

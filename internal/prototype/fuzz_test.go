@@ -33,7 +33,7 @@ func FuzzNames(f *testing.F) {
 		}
 		pool := id.Parent()
 		now := time.Date(2026, 11, 21, 10, 0, 0, 0, time.UTC)
-		n := NamesOf(pool, CaptureName(now, ""), VersionName(now, true))
+		n := NamesOf(pool, VersionName(now, true))
 		within := string(pool.Group()) + "/providers/Microsoft.Compute/"
 		for _, id := range []fleet.ResourceID{n.Gallery, n.Definition, n.Version, n.Snapshot, n.WorkDisk, n.Generalized} {
 			rest, ok := strings.CutPrefix(string(id), within)
@@ -49,11 +49,11 @@ func FuzzNames(f *testing.F) {
 		if !gallery.MatchString(n.Gallery.Name()) {
 			t.Errorf("gallery %q", n.Gallery.Name())
 		}
-		if !pod.MatchString(n.Job) {
-			t.Errorf("pod %q", n.Job)
+		if job := JobName(pool, CaptureName(now, "")); !pod.MatchString(job) {
+			t.Errorf("pod %q", job)
 		}
 		// A pool whose name begins alike has names of its own.
-		other := NamesOf(pool+"2", "c", "v")
+		other := NamesOf(pool+"2", "v")
 		if fleet.ValidName(other.Definition.Name()) && utf8.ValidString(string(pool)) &&
 			(n.Snapshot.Equal(other.Snapshot) || n.WorkDisk.Equal(other.WorkDisk) || n.Generalized.Equal(other.Generalized) || n.Definition.Equal(other.Definition)) {
 			t.Errorf("%s and %s2 share names", pool, pool)

@@ -2,8 +2,6 @@ package prototype
 
 import (
 	"cmp"
-	"crypto/sha256"
-	"encoding/hex"
 	"fmt"
 	"regexp"
 	"slices"
@@ -23,7 +21,6 @@ type Names struct {
 	Snapshot    fleet.ResourceID `json:"snapshot"`    // of the donor's disk
 	WorkDisk    fleet.ResourceID `json:"workDisk"`    // made from Snapshot, generalised
 	Generalized fleet.ResourceID `json:"generalized"` // snapshot of WorkDisk
-	Job         string           `json:"job"`         // pod on the workbench
 }
 
 // maxName is Azure's limit of the names of galleries, image definitions,
@@ -51,14 +48,13 @@ func fit(before, name, after string) string {
 	if len(before)+len(name)+len(after) <= maxName {
 		return before + name + after
 	}
-	sum := sha256.Sum256([]byte(strings.ToLower(name)))
-	hash := "-" + hex.EncodeToString(sum[:4])
+	hash := "-" + SHA256(strings.ToLower(name))[:8]
 	most := maxName - len(before) - len(hash) - len(after)
 	return before + strings.ToValidUTF8(name[:most], "") + hash + after
 }
 
-// NamesOf gives the names of one capture of the pool, for a version's name.
-func NamesOf(pool fleet.ResourceID, capture, version string) Names {
+// NamesOf gives the names of a capture of the pool, for a version's name.
+func NamesOf(pool fleet.ResourceID, version string) Names {
 	definition := DefinitionOf(pool)
 	return Names{
 		Gallery:     definition.Parent(),
@@ -67,7 +63,6 @@ func NamesOf(pool fleet.ResourceID, capture, version string) Names {
 		Snapshot:    pool.In("snapshots", fit("snapshot_", pool.Name(), "")),
 		WorkDisk:    pool.In("disks", fit("disk_", pool.Name(), "_work")),
 		Generalized: pool.In("snapshots", fit("snapshot_", pool.Name(), "_generalized")),
-		Job:         JobName(pool, capture),
 	}
 }
 

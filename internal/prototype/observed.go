@@ -8,8 +8,7 @@ import (
 // what leads there is missing, is nil.
 type Observed struct {
 	Donor         *fleet.Node
-	InstanceID    fleet.ResourceID // from the donor's provider id
-	NotInstance   error            // why that id is none
+	NotInstance   error // why the donor's provider id is not an instance's
 	Pool          *fleet.Pool
 	Instance      *fleet.Instance
 	Disk          *fleet.Disk // the donor's OS disk

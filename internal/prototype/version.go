@@ -41,21 +41,14 @@ func NewestFirst(versions []fleet.ImageVersion) []fleet.ImageVersion {
 
 // compareNumbers orders version names as Azure's "latest" does.
 func compareNumbers(a, b string) int {
-	x, y := strings.Split(a, "."), strings.Split(b, ".")
-	for i := range min(len(x), len(y)) {
-		m, errM := strconv.Atoi(x[i])
-		n, errN := strconv.Atoi(y[i])
+	return slices.CompareFunc(strings.Split(a, "."), strings.Split(b, "."), func(x, y string) int {
+		m, errM := strconv.Atoi(x)
+		n, errN := strconv.Atoi(y)
 		if errM != nil || errN != nil {
-			if c := strings.Compare(x[i], y[i]); c != 0 {
-				return c
-			}
-			continue
+			return strings.Compare(x, y)
 		}
-		if c := cmp.Compare(m, n); c != 0 {
-			return c
-		}
-	}
-	return cmp.Compare(len(x), len(y))
+		return cmp.Compare(m, n)
+	})
 }
 
 // FindVersion gives the version with the id, in any letter case.

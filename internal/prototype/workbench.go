@@ -20,15 +20,14 @@ type Workbench struct {
 // CannotServe says why a node cannot be the donor's workbench, as far as
 // Kubernetes knows; "" means that it may. The words are for counting.
 func CannotServe(donor, node fleet.Node) string {
-	if node.Name == donor.Name {
-		return "is the donor"
-	}
-	if _, err := fleet.ParseProviderID(node.ProviderID); err != nil {
-		return "is not an instance of a Uniform scale set"
-	}
 	id, _ := fleet.ParseProviderID(donor.ProviderID) // without one, no pool is its own
+	_, err := fleet.ParseProviderID(node.ProviderID)
 	_, marked := node.Annotations[fleet.AnnotationCapture]
 	switch {
+	case node.Name == donor.Name:
+		return "is the donor"
+	case err != nil:
+		return "is not an instance of a Uniform scale set"
 	case !strings.EqualFold(node.OS, "linux"):
 		return "is not Linux"
 	case node.Architecture != donor.Architecture:
@@ -60,10 +59,9 @@ func UsedBy(node fleet.Node, pool fleet.ResourceID) fleet.ResourceID {
 // RankWorkbenches sorts candidates, the best first: of the donor's pool, no
 // control plane, then by name.
 func RankWorkbenches(pool fleet.ResourceID, candidates []fleet.Node) {
-	rank := func(n fleet.Node) int {
-		r := 0
+	rank := func(n fleet.Node) (r int) {
 		if id, err := fleet.ParseProviderID(n.ProviderID); err != nil || !id.Parent().Equal(pool) {
-			r += 2
+			r = 2
 		}
 		if n.ControlPlane {
 			r++
