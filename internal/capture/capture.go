@@ -84,6 +84,14 @@ type Config struct {
 	Others func(kind string) (workflow.Workflow, error)
 }
 
+// Runner gives the runner of one run, whose name is unique for the holder.
+func (c Config) Runner(name string, s *workflow.Summary) *workflow.Runner {
+	return &workflow.Runner{
+		Cloud: c.Cloud, Journal: c.Journal, Locks: c.Cluster, LockFor: c.LockFor, Now: c.Now, Log: c.Log,
+		Holder: c.Holder + "/" + name, Workflow: c.Others, Report: s.Reporter(c.Report),
+	}
+}
+
 // A Service captures. It may be used from several goroutines.
 type Service struct {
 	Config
@@ -166,11 +174,7 @@ func (c *capture) run(ctx context.Context) error {
 		}
 		return err
 	}
-	runner := &workflow.Runner{
-		Cloud: c.Cloud, Journal: c.Journal, Locks: c.Cluster, LockFor: c.LockFor, Now: c.Now, Log: c.Log,
-		Holder: fmt.Sprintf("%s/%d", c.Holder, c.runs.Add(1)), Workflow: c.Others, Report: c.Reporter(c.Config.Report),
-	}
-	err = runner.Run(ctx, pool, c)
+	err = c.Runner(fmt.Sprint(c.runs.Add(1)), &c.Summary).Run(ctx, pool, c)
 	var refused *workflow.Refused
 	if workflow.ExitCode(err) == workflow.ExitFailed && errors.As(err, &refused) {
 		return refused // the inspection changes nothing

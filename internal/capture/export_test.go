@@ -12,4 +12,4 @@ func Table() workflow.Table { return (&Service{}).capture(Request{Node: "n"}).ta
 var OnWorkbench = onWorkbench
 
 // Planned gives the steps of a plan in which nothing is skipped.
-func Planned() []prototype.Step { return planned(Table(), nil) }
+func Planned() []prototype.Step { return Steps(Table(), nil) }

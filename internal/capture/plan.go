@@ -164,11 +164,7 @@ func (c *capture) skips(at *start, names prototype.Names) {
 	skip(at.Start >= prototype.AtGeneralized, why, append(slices.Clone(onWorkbench), "generalized-snapshot")...)
 	made := at.Version != nil && at.Version.ProvisioningState == prototype.Succeeded
 	skip(made, why, "version")
-	history := c.req.History
-	if _, there := prototype.FindVersion(o.Versions, names.Version); !there {
-		history--
-	}
-	old, _ := prototype.Prune(o.Versions, o.Uses, names.Version, history)
+	old, _ := prototype.Prune(o.Versions, o.Uses, names.Version, c.req.History)
 	for _, v := range old {
 		at.toPrune = append(at.toPrune, v.Name)
 	}
@@ -226,7 +222,7 @@ func (s *Service) Plan(ctx context.Context, q Request) (prototype.Plan, error) {
 		return p, nil
 	}
 	p.Pool, p.Version, p.NothingToDo = at.o.Pool.ID, c.get().Names.Version, at.nothing
-	p.Steps = planned(c.table(at), at.irreversible)
+	p.Steps = Steps(c.table(at), at.irreversible)
 	if at.o.Workbench != nil {
 		p.Workbench = at.o.Workbench.Node.Name
 	}
@@ -255,9 +251,9 @@ func (s *Service) Plan(ctx context.Context, q Request) (prototype.Plan, error) {
 	return p, nil
 }
 
-// planned gives the rows, and each undo of the good case once all is listed that it
+// Steps gives the rows, and each undo of the good case once all is listed that it
 // waits for.
-func planned(t workflow.Table, irreversible map[string][]string) (steps []prototype.Step) {
+func Steps(t workflow.Table, irreversible map[string][]string) (steps []prototype.Step) {
 	listed := map[string]bool{}
 	var add func(s prototype.Step)
 	add = func(s prototype.Step) {

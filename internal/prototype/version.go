@@ -53,12 +53,11 @@ func compareNumbers(a, b string) int {
 
 // FindVersion gives the version with the id, in any letter case.
 func FindVersion(versions []fleet.ImageVersion, id fleet.ResourceID) (fleet.ImageVersion, bool) {
-	for _, v := range versions {
-		if v.ID.Equal(id) {
-			return v, true
-		}
+	i := slices.IndexFunc(versions, func(v fleet.ImageVersion) bool { return v.ID.Equal(id) })
+	if i < 0 {
+		return fleet.ImageVersion{}, false
 	}
-	return fleet.ImageVersion{}, false
+	return versions[i], true
 }
 
 // Newer reports whether a version that Ortet or kamino made was built after
@@ -131,7 +130,7 @@ func Prune(versions []fleet.ImageVersion, uses []fleet.ImageUse, current fleet.R
 	latest := latestOf(versions)
 	kept, good := 0, 0
 	if _, there := FindVersion(versions, current); !there {
-		good = 1 // it is about to be made
+		kept, good = 1, 1 // it is about to be made
 	}
 	for _, v := range NewestFirst(versions) {
 		spare := func(why string) { spared = append(spared, Spared{Version: v, Why: why}) }
@@ -175,11 +174,9 @@ func latestOf(versions []fleet.ImageVersion) map[string]bool {
 			}
 		}
 	}
-	for _, v := range NewestFirst(versions) {
-		if serves(v) && !v.ExcludeFromLatest {
-			names[strings.ToLower(v.Name)] = true
-			break
-		}
+	sorted := NewestFirst(versions)
+	if i := slices.IndexFunc(sorted, func(v fleet.ImageVersion) bool { return serves(v) && !v.ExcludeFromLatest }); i >= 0 {
+		names[strings.ToLower(sorted[i].Name)] = true
 	}
 	return names
 }

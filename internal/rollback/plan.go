@@ -190,8 +190,6 @@ func (s *Service) Plan(ctx context.Context, q Request) (prototype.Plan, error) {
 		return p, err
 	}
 	p.Version, p.Notes, p.NothingToDo = r.get().To, append(d.notes, p.Notes...), d.nothing && !rec.Open()
-	for _, row := range d.table {
-		p.Steps = append(p.Steps, prototype.Step{ID: row.ID, Title: row.Title, After: row.After, Usual: row.Usual, Deadline: row.Deadline, Skip: row.Skip})
-	}
+	p.Steps = capture.Steps(d.table, nil)
 	return p, nil
 }

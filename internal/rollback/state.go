@@ -67,13 +67,10 @@ func (r *rollback) Restore(rec journal.Record) (workflow.Table, bool, error) {
 	if err := json.Unmarshal(rec.State, &s); err != nil {
 		return nil, false, fmt.Errorf("decode the state: %w", err)
 	}
-	definition := prototype.DefinitionOf(s.Pool)
-	for _, id := range []fleet.ResourceID{s.To, s.TagFrom} {
-		if id != "" && (!id.Equal(definition.Child("versions", id.Name())) || !fleet.ValidName(id.Name())) {
-			return nil, false, fmt.Errorf("%q is not a version of the pool %s", id, rec.Pool)
-		}
+	ours := func(id fleet.ResourceID) bool {
+		return id == "" || id.Equal(prototype.DefinitionOf(s.Pool).Child("versions", id.Name())) && fleet.ValidName(id.Name())
 	}
-	if !s.Pool.Equal(fleet.ResourceID(rec.Pool)) || s.ToOriginal && s.Original == nil {
+	if !s.Pool.Equal(fleet.ResourceID(rec.Pool)) || !ours(s.To) || !ours(s.TagFrom) || s.ToOriginal && s.Original == nil {
 		return nil, false, fmt.Errorf("the state is not of the pool %s", rec.Pool)
 	}
 	r.mu.Lock()
