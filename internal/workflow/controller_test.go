@@ -18,7 +18,7 @@ func drive(t *testing.T, w *world, meet func(n int, rec *journal.Record)) journa
 	if err != nil {
 		t.Fatal(err)
 	}
-	rec := workflow.Resume(plan.Table, journal.Record{Schema: journal.Schema, Kind: "small", Name: plan.Name, Pool: string(pool)})
+	rec := workflow.Resume(plan.Table, journal.Record{Kind: "small", Name: plan.Name, Pool: string(pool)})
 	due := map[string]time.Time{} // by the action's id
 	for n := 0; n < 1000; n++ {
 		open := workflow.Next(plan.Table, rec, nil)

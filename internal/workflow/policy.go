@@ -18,20 +18,20 @@ const (
 )
 
 // retry is the only policy that repeats a pass: it gives the pause before the next one,
-// or false if the action has failed. failures counts passes that failed in a row, err's
-// among them; changed says that the run has changed something.
+// 1 s, 2 s, 4 s … 30 s, or false if the action has failed. failures counts passes that
+// failed in a row, err's among them; changed says that the run has changed something.
 func retry(err error, undo, changed bool, failures int, since time.Duration) (time.Duration, bool) {
-	pause := max(backoff(failures), azure.RetryAfter(err))
+	pause := max(min(firstPause<<min(failures-1, 5), longestPause), azure.RetryAfter(err))
 	if lost := new(Redo); errors.As(err, &lost) {
 		return 0, false
 	}
 	switch fleet.KindOf(err) {
-	case fleet.KindTransient, fleet.KindThrottled, fleet.KindConflict, fleet.KindTimedOut:
-		return pause, true
 	case fleet.KindStale:
 		if failures == 1 {
-			return time.Millisecond, true
+			pause = time.Millisecond
 		}
+		return pause, true
+	case fleet.KindTransient, fleet.KindThrottled, fleet.KindConflict, fleet.KindTimedOut:
 		return pause, true
 	case fleet.KindUnauthenticated:
 		return pause, undo || changed || since+pause <= credentialWait
@@ -56,11 +56,6 @@ func repeat(ctx context.Context, now func() time.Time, changed bool, try func() 
 			return err
 		}
 	}
-}
-
-// backoff is 1 s, 2 s, 4 s … 30 s after so many failures.
-func backoff(failures int) time.Duration {
-	return min(firstPause<<min(max(failures-1, 0), 5), longestPause)
 }
 
 // sleep waits, or gives the cause of ctx's end.

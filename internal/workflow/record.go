@@ -37,16 +37,12 @@ func (x *run) save(ctx context.Context) error {
 }
 
 func (x *run) write() error {
-	state, err := json.Marshal(x.workflow.State(!x.record().Open()))
+	rec := x.record()
+	state, err := json.Marshal(x.workflow.State(!rec.Open()))
 	if err != nil {
 		return fmt.Errorf("encode the workflow's state: %w", err)
 	}
-	var rec journal.Record
-	x.update(func(r journal.Record) journal.Record {
-		r.State, r.Writer = state, x.lock.holder
-		rec = r
-		return r
-	})
+	rec.State, rec.Writer = state, x.lock.holder
 	data, err := journal.Encode(rec)
 	if err != nil || string(data) == x.written {
 		return err
@@ -54,32 +50,27 @@ func (x *run) write() error {
 	return repeat(x.ctx, x.Now, true, func() error {
 		stored, err := x.Journal.Save(x.ctx, rec)
 		if fleet.Is(err, fleet.KindConflict) {
-			if rec.Revision, err = x.reclaim(rec, err); err == nil {
-				stored, err = x.Journal.Save(x.ctx, rec)
+			there, loadErr := x.Journal.Load(x.ctx, rec.Pool)
+			switch {
+			case fleet.Is(loadErr, fleet.KindNotFound): // it was deleted
+				rec.Revision = ""
+			case loadErr != nil:
+				return loadErr
+			case there.Writer != rec.Writer:
+				x.lock.lose(fmt.Errorf("%w: %w", errLost, err))
+			default: // our own write, whose answer was lost
+				rec.Revision = there.Revision
 			}
 		}
 		if err == nil {
 			x.written = string(data)
-			x.update(func(r journal.Record) journal.Record { r.Revision = stored.Revision; return r })
+			x.update(func(r journal.Record) journal.Record {
+				r.Revision, r.State = stored.Revision, state
+				return r
+			})
 		}
 		return err
 	})
-}
-
-// reclaim gives the revision to write over after a conflict: that of our own write
-// whose answer was lost, or none if the record was deleted. Another writer ends the run.
-func (x *run) reclaim(rec journal.Record, conflict error) (string, error) {
-	there, err := x.Journal.Load(x.ctx, rec.Pool)
-	switch {
-	case fleet.Is(err, fleet.KindNotFound):
-		return "", nil
-	case err == nil && there.Writer != rec.Writer:
-		err = fmt.Errorf("%w: %w", errLost, conflict)
-		x.lock.lose(err)
-	case err == nil:
-		return there.Revision, nil
-	}
-	return rec.Revision, err
 }
 
 // close ends the record.

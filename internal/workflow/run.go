@@ -196,15 +196,14 @@ func (x *run) plan(ctx context.Context) (nothing bool, err error) {
 		return false, fmt.Errorf("encode the request: %w", err)
 	}
 	x.table, x.left = plan.Table, plan.Left
-	nothing = !slices.ContainsFunc(plan.Table, func(s Step) bool { return s.Skip == "" || s.Taken }) && !x.record().Open()
-	if nothing {
+	if !x.record().Open() && !slices.ContainsFunc(plan.Table, func(s Step) bool { return s.Skip == "" || s.Taken }) {
 		return true, nil
 	}
 	x.update(func(r journal.Record) journal.Record {
 		if !r.Open() {
 			r = journal.Record{
-				Revision: r.Revision, Schema: journal.Schema, Kind: x.workflow.Kind(), Name: plan.Name,
-				Pool: x.lock.name, Subject: plan.Subject, Begun: x.Now(), Request: request,
+				Revision: r.Revision, Kind: x.workflow.Kind(), Name: plan.Name, Pool: x.lock.name, Subject: plan.Subject,
+				Begun: x.Now(), Request: request,
 			}
 		}
 		return Resume(plan.Table, r)
@@ -220,12 +219,9 @@ func (x *run) plan(ctx context.Context) (nothing bool, err error) {
 // walk carries out actions until none is open in any phase. When ctx ends, the phase
 // forward ends with it.
 func (x *run) walk(ctx context.Context) {
-	type end struct {
-		Action
-		err error
-	}
-	ends := make(chan end)
-	cancels := map[string]context.CancelFunc{} // of Dos
+	ends := make(chan func())
+	doing, stop := context.WithCancel(x.ctx) // of each Do
+	defer stop()
 	interrupt := ctx.Done()
 	for {
 		var open []Action
@@ -234,13 +230,13 @@ func (x *run) walk(ctx context.Context) {
 		}
 		for _, a := range open {
 			x.inFlight[a.Step.ID] = true
-			actCtx, cancel := context.WithCancel(x.ctx)
-			if !a.Undo {
-				cancels[a.Step.ID] = cancel
+			actCtx := doing
+			if a.Undo {
+				actCtx = x.ctx
 			}
 			go func() {
-				defer cancel()
-				ends <- end{a, x.carryOut(actCtx, a)}
+				err := x.carryOut(actCtx, a)
+				ends <- func() { x.finish(a, err) }
 			}()
 		}
 		if len(x.inFlight) == 0 {
@@ -252,15 +248,11 @@ func (x *run) walk(ctx context.Context) {
 			x.update(func(r journal.Record) journal.Record {
 				return GoBack(r, journal.Suspend, context.Cause(ctx).Error())
 			})
-		case e := <-ends:
-			delete(cancels, e.Step.ID)
-			x.finish(e.Action, e.err)
+		case finish := <-ends:
+			finish()
 		}
-		rec := x.record()
-		for id, cancel := range cancels {
-			if rec.Phase != journal.Forward || slices.Contains(rec.Redo, id) {
-				cancel()
-			}
+		if x.record().Phase != journal.Forward {
+			stop()
 		}
 	}
 }
@@ -299,7 +291,6 @@ func (r *Runner) Pass(ctx context.Context, rec *journal.Record, t Table, w Workf
 	if _, err := x.lock.hold(ctx); err != nil {
 		return Wait{}, err
 	}
-	x.update(func(r journal.Record) journal.Record { return Started(r, a, x.lock.clock()) })
 	wait, err := x.once(ctx, a)
 	if err != nil || wait.In == 0 {
 		x.finish(a, err)
@@ -309,7 +300,6 @@ func (r *Runner) Pass(ctx context.Context, rec *journal.Record, t Table, w Workf
 
 // carryOut repeats passes of an action until it is done or has failed.
 func (x *run) carryOut(ctx context.Context, a Action) error {
-	x.update(func(r journal.Record) journal.Record { return Started(r, a, x.lock.clock()) })
 	x.report(a, EventBegun, "", -1)
 	for {
 		wait, err := x.once(ctx, a)
@@ -328,6 +318,7 @@ func (x *run) once(ctx context.Context, a Action) (Wait, error) {
 	if x.lock.wait(ctx) != nil {
 		return Wait{}, context.Canceled
 	}
+	x.update(func(r journal.Record) journal.Record { return Started(r, a, x.lock.clock()) })
 	p, row := &Pass{x, a}, a.row()
 	passCtx, end := x.lock.context(ctx)
 	defer end()

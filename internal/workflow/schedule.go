@@ -19,7 +19,7 @@ type Action struct {
 // row gives what a Do and an Undo have alike.
 func (a Action) row() Step {
 	if u := a.Step.Undo; a.Undo {
-		return Step{ID: u.ID, Title: u.Title, Usual: u.Usual, Deadline: u.Deadline, Every: u.Every, Do: u.Do}
+		return Step{ID: u.ID, Title: u.Title, Usual: u.Usual, Deadline: u.Deadline, Do: u.Do}
 	}
 	return a.Step
 }
@@ -133,7 +133,7 @@ func Ended(t Table, r journal.Record, a Action, err error, inFlight map[string]b
 		st = journal.Step{State: journal.Done, Before: st.Before}
 	case a.Undo:
 		st.State, st.Error = journal.Left, err.Error()
-	case errors.Is(err, context.Canceled) && !redone:
+	case errors.Is(err, context.Canceled):
 	default:
 		st.State, st.Error = journal.Failed, err.Error()
 	}

@@ -33,7 +33,6 @@ const DefaultDeadline = 15 * time.Minute
 type Undo struct {
 	ID, Title       string
 	Usual, Deadline time.Duration
-	Every           time.Duration
 	When            []string      // good case: once these steps succeeded; empty: only after a failure
 	After           []string      // undos that must have ended first
 	Needs           []string      // undos that must have succeeded first

@@ -17,19 +17,10 @@ const Schema = 2
 // with the object around it.
 const MaxSize = 1<<20 - 16<<10
 
-// Encode gives the bytes that a store keeps. A record without pool, name or kind, of
-// another schema or over MaxSize is fleet.KindInvalid.
+// Encode gives the bytes that a store keeps. A record over MaxSize is fleet.KindInvalid.
 func Encode(r Record) ([]byte, error) {
-	var err error
-	var data []byte
-	switch {
-	case r.Schema != Schema:
-		err = fmt.Errorf("schema %d is not %d", r.Schema, Schema)
-	case r.Pool == "", r.Name == "", r.Kind == "":
-		err = errors.New("pool, name or kind is missing")
-	default:
-		data, err = json.Marshal(r)
-	}
+	r.Schema = Schema
+	data, err := json.Marshal(r)
 	if err == nil && len(data) > MaxSize {
 		err = fmt.Errorf("record has %d bytes, limit %d", len(data), MaxSize)
 	}

@@ -142,7 +142,7 @@ func (w *walk) end(faults *int) {
 	w.flights = slices.Delete(w.flights, i, i+1)
 	var err error
 	switch {
-	case !f.Undo && (w.rec.Phase != journal.Forward || slices.Contains(w.rec.Redo, f.Step.ID)):
+	case !f.Undo && w.rec.Phase != journal.Forward:
 		err = context.Canceled
 	case *faults > 0 && w.IntN(12) == 0:
 		*faults--
