@@ -48,6 +48,7 @@ func (c *capture) observe(ctx context.Context) (prototype.Observed, prototype.Na
 		w.denied(ctx, "")
 		return w.o, prototype.Names{}
 	}
+	w.o.InstanceID = id
 	var candidates []fleet.Node
 	var why map[string]int
 	var siblings []fleet.Instance

@@ -1,6 +1,7 @@
 package capture
 
 import (
+	"cmp"
 	"context"
 	"slices"
 	"strings"
@@ -98,10 +99,8 @@ func (s *Service) status(ctx context.Context, id fleet.ResourceID) PoolStatus {
 	if jrErr == nil {
 		st.Capture = s.captureStatus(rec)
 	}
-	for _, err := range []error{poolErr, missing(versionErr), instErr, missing(jrErr)} {
-		if err != nil && st.Problem == "" {
-			st.Problem = err.Error()
-		}
+	if err := cmp.Or(poolErr, missing(versionErr), instErr, missing(jrErr)); err != nil {
+		st.Problem = err.Error()
 	}
 	st.Gone, st.JournalDenied = fleet.Is(poolErr, fleet.KindNotFound), fleet.Is(jrErr, fleet.KindDenied)
 	if st.Unread = poolErr != nil; !st.Unread {

@@ -110,22 +110,17 @@ func (c *Course) ofVersion(o Observed, v fleet.ImageVersion, q Request) {
 // CaptureChanges gives a zero change of every verb that a capture of the course
 // may ask for, so that preflight knows which permissions it needs. Undoing
 // needs no others.
-func CaptureChanges(options Request, course Course) []fleet.Change {
-	changes := []fleet.Change{fleet.DeleteSnapshot{}, fleet.DeleteVersion{}, fleet.PatchModel{}}
-	if !options.Extensions.None {
-		changes = append(changes, fleet.DeleteExtension{})
+func CaptureChanges(options Request, course Course) (changes []fleet.Change) {
+	add := func(applies bool, more ...fleet.Change) {
+		if applies {
+			changes = append(changes, more...)
+		}
 	}
-	if options.NewNodes > 0 {
-		changes = append(changes, fleet.SetCapacity{})
-	}
-	if course.Start < AtVersion {
-		changes = append(changes, fleet.CreateGallery{}, fleet.CreateDefinition{}, fleet.CreateVersion{})
-	}
-	if course.NeedsWorkbench() {
-		changes = append(changes, fleet.ProtectInstance{}, fleet.CreateSnapshot{}, fleet.CreateDisk{}, fleet.DeleteDisk{}, fleet.AttachDisk{}, fleet.DetachDisk{})
-	}
-	if course.FromDonor() {
-		changes = append(changes, fleet.StopInstance{Deallocate: options.Deallocate}, fleet.StartInstance{})
-	}
+	add(true, fleet.DeleteSnapshot{}, fleet.DeleteVersion{}, fleet.PatchModel{})
+	add(!options.Extensions.None, fleet.DeleteExtension{})
+	add(options.NewNodes > 0, fleet.SetCapacity{})
+	add(course.Start < AtVersion, fleet.CreateGallery{}, fleet.CreateDefinition{}, fleet.CreateVersion{})
+	add(course.NeedsWorkbench(), fleet.ProtectInstance{}, fleet.CreateSnapshot{}, fleet.CreateDisk{}, fleet.DeleteDisk{}, fleet.AttachDisk{}, fleet.DetachDisk{})
+	add(course.FromDonor(), fleet.StopInstance{Deallocate: options.Deallocate}, fleet.StartInstance{})
 	return changes
 }

@@ -8,7 +8,8 @@ import (
 // what leads there is missing, is nil.
 type Observed struct {
 	Donor         *fleet.Node
-	NotInstance   error // why the donor's provider id is not an instance's
+	InstanceID    fleet.ResourceID // from the donor's provider id
+	NotInstance   error            // why that id is none
 	Pool          *fleet.Pool
 	Instance      *fleet.Instance
 	Disk          *fleet.Disk // the donor's OS disk
