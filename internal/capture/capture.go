@@ -6,11 +6,13 @@
 package capture
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
 	"fmt"
 	"log/slog"
+	"slices"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -80,6 +82,18 @@ type Config struct {
 	Secrets func(pool fleet.ResourceID) []string
 	// Others gives the workflow of another kind, whose open record is undone first.
 	Others func(kind string) (workflow.Workflow, error)
+}
+
+// Runner gives the runner of one run, whose name is unique for the holder.
+func (c Config) Runner(name string, s *workflow.Summary) *workflow.Runner {
+	return &workflow.Runner{
+		Cloud: c.Cloud, Journal: c.Journal, Locks: c.Cluster, LockFor: c.LockFor, Now: c.Now, Log: c.Log,
+		Holder: c.Holder + "/" + name, Report: s.Reporter(c.Report),
+		Workflow: func(kind string) (workflow.Workflow, error) {
+			s.Note("an interrupted %s of this pool was ended first", kind)
+			return c.Others(kind)
+		},
+	}
 }
 
 // A Service captures. It may be used from several goroutines.
@@ -165,15 +179,7 @@ func (c *capture) run(ctx context.Context) error {
 		}
 		return err
 	}
-	runner := &workflow.Runner{
-		Cloud: c.Cloud, Journal: c.Journal, Locks: c.Cluster, LockFor: c.LockFor, Now: c.Now, Log: c.Log,
-		Holder: fmt.Sprintf("%s/%d", c.Holder, c.runs.Add(1)), Report: c.Reporter(c.Config.Report),
-		Workflow: func(kind string) (workflow.Workflow, error) {
-			c.Note("an interrupted %s of this pool was ended first", kind)
-			return c.Others(kind)
-		},
-	}
-	err = runner.Run(ctx, pool, c)
+	err = c.Runner(fmt.Sprint(c.runs.Add(1)), &c.Summary).Run(ctx, pool, c)
 	var refused *workflow.Refused
 	if workflow.ExitCode(err) == workflow.ExitFailed && errors.As(err, &refused) {
 		return refused // the inspection changes nothing
@@ -188,38 +194,41 @@ func (c *capture) run(ctx context.Context) error {
 // if neither exists or the Node may not be read.
 func (c *capture) findPool(ctx context.Context) (fleet.ResourceID, error) {
 	n, err := c.Cluster.Node(ctx, c.asked.Node)
-	if err == nil {
-		if id, parseErr := fleet.ParseProviderID(n.ProviderID); parseErr == nil {
-			return id.Parent(), nil
-		}
-		return "", nil
-	}
-	if fleet.Is(err, fleet.KindDenied) {
+	switch {
+	case err == nil:
+		id, _ := fleet.ParseProviderID(n.ProviderID) // preflight says what is wrong with it
+		return id.Parent(), nil
+	case fleet.Is(err, fleet.KindDenied):
 		return "", nil // preflight names all that is denied
-	}
-	if !fleet.Is(err, fleet.KindNotFound) {
+	case !fleet.Is(err, fleet.KindNotFound):
 		return "", err
 	}
-	asked := map[string]bool{}
-	for n, err := range c.Cluster.Nodes(ctx) {
-		if err != nil {
-			return "", err
-		}
-		id, err := fleet.ParseProviderID(n.ProviderID)
-		key := strings.ToLower(string(id.Parent()))
-		if err != nil || asked[key] {
-			continue
-		}
-		asked[key] = true
-		rec, err := c.Journal.Load(ctx, key)
-		switch {
-		case err == nil && rec.Open() && rec.Subject == c.asked.Node:
-			return id.Parent(), nil
-		case err != nil && !fleet.Is(err, fleet.KindNotFound) && !fleet.Is(err, fleet.KindDenied):
+	pools, err := c.pools(ctx)
+	for _, pool := range pools {
+		rec, err := c.Journal.Load(ctx, string(pool))
+		if err == nil && rec.Open() && rec.Subject == c.asked.Node {
+			return pool, nil
+		} else if missing(err) != nil && !fleet.Is(err, fleet.KindDenied) {
 			return "", err
 		}
 	}
-	return "", nil
+	return "", err
+}
+
+// pools gives those of the cluster's nodes, sorted.
+func (s *Service) pools(ctx context.Context) (pools []fleet.ResourceID, err error) {
+	for n, err := range s.Cluster.Nodes(ctx) {
+		if err != nil {
+			return nil, err
+		}
+		if id, err := fleet.ParseProviderID(n.ProviderID); err == nil {
+			pools = append(pools, id.Parent())
+		}
+	}
+	slices.SortFunc(pools, func(a, b fleet.ResourceID) int {
+		return strings.Compare(strings.ToLower(string(a)), strings.ToLower(string(b)))
+	})
+	return slices.CompactFunc(pools, fleet.ResourceID.Equal), nil
 }
 
 // fill completes the result from the state.
@@ -256,14 +265,7 @@ func (c *capture) released(ctx context.Context, node fleet.Node) {
 	}
 }
 
-func first(values ...string) string {
-	for _, v := range values {
-		if v != "" {
-			return v
-		}
-	}
-	return ""
-}
+func first(values ...string) string { return cmp.Or(values...) }
 
 // State implements workflow.Workflow. The key that opens what is saved does not
 // outlive the run.

@@ -13,9 +13,9 @@ func Table() workflow.Table { return (&Service{}).capture(Request{Node: "n"}).ta
 var OnWorkbench = onWorkbench
 
 // Planned gives the steps of a plan in which nothing is skipped.
-func Planned() []prototype.Step { return planned(Table(), nil) }
+func Planned() []prototype.Step { return Steps(Table(), nil) }
 
 // Unsaved gives what a capture that deletes extensions lists as lost.
 func Unsaved(original prototype.Original, toDelete []string, report wire.GeneralizeReport) []string {
-	return (&state{ToDelete: toDelete, Inherited: Inherited{Original: &original}}).unsaved(report)
+	return (&state{ToDelete: toDelete, carried: carried{Inherited: Inherited{Original: &original}}}).unsaved(report)
 }

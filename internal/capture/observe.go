@@ -64,7 +64,7 @@ func (c *capture) observe(ctx context.Context) (prototype.Observed, prototype.Na
 		return w.o, prototype.Names{}
 	}
 	now := c.Now()
-	names := prototype.NamesOf(w.o.Pool.ID, c.name, prototype.VersionName(now, w.q.Again))
+	names := prototype.NamesOf(w.o.Pool.ID, prototype.VersionName(now, w.q.Again))
 	w.resources(ctx, names)
 	if !w.q.Again {
 		names.Version = names.Definition.Child("versions", prototype.TodaysVersion(w.o.Versions, now))

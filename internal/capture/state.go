@@ -14,6 +14,7 @@ import (
 // A state is what was chosen or observed and cannot be observed again. It is saved with
 // the record.
 type state struct {
+	carried
 	Names      prototype.Names  `json:"names"`
 	Pool       fleet.ResourceID `json:"pool"` // as Azure spells it
 	Location   string           `json:"location"`
@@ -21,23 +22,27 @@ type state struct {
 	Disk       fleet.ResourceID `json:"disk"`     // its OS disk when it was stopped
 	Addresses  []string         `json:"addresses,omitempty"`
 	Definition fleet.Definition `json:"definition"`
-	// Key opens what the pod on the workbench seals.
-	Key     []byte    `json:"key,omitempty"`
-	BuiltAt time.Time `json:"builtAt,omitzero"`
+	BuiltAt    time.Time        `json:"builtAt,omitzero"`
+	BuiltFrom  string           `json:"builtFrom,omitempty"` // node of a version that was found
 
-	// BootID is the donor's when it was stopped: another one is of a boot since.
-	BootID    string `json:"bootId,omitempty"`
-	Stopped   bool   `json:"stopped,omitempty"` // it was seen so
-	DonorGone bool   `json:"donorGone,omitempty"`
+	Stopped   bool `json:"stopped,omitempty"` // it was seen so
+	DonorGone bool `json:"donorGone,omitempty"`
 
-	Bench workbench `json:"workbench"`
-	Lost  []string  `json:"lost,omitempty"` // workbenches before this one, by node
-	Pods  int       `json:"pods,omitempty"` // that were begun: each has a name of its own
-	Pod   string    `json:"pod,omitempty"`  // that was created
+	Bench        workbench `json:"workbench"`
+	Lost         []string  `json:"lost,omitempty"`     // workbenches before this one, by node
+	Pod          string    `json:"pod,omitempty"`      // that was created
+	ToDelete     []string  `json:"toDelete,omitempty"` // extensions, when the capture began
+	ModelChanged bool      `json:"modelChanged,omitempty"`
+}
 
-	Saved           bool     `json:"saved,omitempty"`      // the copy is generalised, and what was on it saved
+// carried is the part of a state that a resumed run takes over from the record.
+type carried struct {
+	Inherited
+	LearnsOriginal bool   `json:"learnsOriginal,omitempty"` // the donor's customData is the original's
+	Key            []byte `json:"key,omitempty"`            // opens what the pod on the workbench seals
+	Pods           int    `json:"pods,omitempty"`           // that were begun: each has a name of its own
+
 	CustomData      string   `json:"customData,omitempty"` // SHA-256 of what goes with the version
-	ToDelete        []string `json:"toDelete,omitempty"`   // extensions, when the capture began
 	Unsaved         []string `json:"unsaved,omitempty"`
 	Credentials     []string `json:"credentials,omitempty"`
 	AcceptedSecrets []string `json:"acceptedSecrets,omitempty"`
@@ -45,17 +50,10 @@ type state struct {
 	Secrets         string   `json:"secrets,omitempty"` // the version's tag
 	ScanNotes       []string `json:"scanNotes,omitempty"`
 
-	StorageType  string               `json:"storageType,omitempty"`
-	Builds       int                  `json:"builds,omitempty"` // that Azure failed
-	ImageBefore  fleet.ImageReference `json:"imageBefore"`      // the model's
-	ModelChanged bool                 `json:"modelChanged,omitempty"`
-	GrowFrom     int64                `json:"growFrom,omitempty"`
-	GrowTo       int64                `json:"growTo,omitempty"`
-	BuiltFrom    string               `json:"builtFrom,omitempty"` // node of a version that was found
-
-	Inherited
-	// LearnsOriginal says that the donor's customData is the original's.
-	LearnsOriginal bool `json:"learnsOriginal,omitempty"`
+	StorageType string `json:"storageType,omitempty"`
+	Builds      int    `json:"builds,omitempty"` // that Azure failed
+	GrowFrom    int64  `json:"growFrom,omitempty"`
+	GrowTo      int64  `json:"growTo,omitempty"`
 }
 
 // Inherited is the part of a state that goes from record to record of a pool, of
@@ -101,21 +99,10 @@ func stateOf(r journal.Record) (s state, err error) {
 	if err := json.Unmarshal(r.State, &s); err != nil {
 		return state{}, fmt.Errorf("decode the state: %w", err)
 	}
-	n, definition := s.Names, prototype.DefinitionOf(s.Pool)
-	for _, x := range []struct{ id, want fleet.ResourceID }{
-		{s.Pool, fleet.ResourceID(r.Pool)},
-		{s.Instance, s.Pool.Child("virtualMachines", s.Instance.Name())},
-		{n.Gallery, definition.Parent()},
-		{n.Definition, definition},
-		{s.Definition.ID, definition},
-		{n.Version, definition.Child("versions", n.Version.Name())},
-		{n.Snapshot, s.Pool.In("snapshots", n.Snapshot.Name())},
-		{n.Generalized, s.Pool.In("snapshots", n.Generalized.Name())},
-		{n.WorkDisk, s.Pool.In("disks", n.WorkDisk.Name())},
-	} {
-		if x.id != "" && (!x.id.Equal(x.want) || !fleet.ValidName(x.id.Name())) {
-			return state{}, fmt.Errorf("%q does not belong to the pool %s", x.id, r.Pool)
-		}
+	names := prototype.NamesOf(s.Pool, s.Names.Version.Name())
+	ours := s.Pool.Equal(fleet.ResourceID(r.Pool)) && s.Names == names && fleet.ValidName(names.Version.Name()) && (s.Definition.ID == "" || s.Definition.ID == names.Definition)
+	if i := s.Instance; !ours || i != "" && (!i.Equal(s.Pool.Child("virtualMachines", i.Name())) || !fleet.ValidName(i.Name())) {
+		return state{}, fmt.Errorf("the state is not of the pool %s", r.Pool)
 	}
 	if id := s.Bench.Instance; id != "" { // it may be of another pool
 		if _, err := fleet.ParseProviderID("azure://" + string(id)); err != nil {
@@ -130,7 +117,6 @@ func stateOf(r journal.Record) (s state, err error) {
 func (s *state) inherit(old journal.Record, pool fleet.Pool, donor *fleet.Instance, now time.Time) {
 	s.Inherited = InheritedFrom(old)
 	image := pool.Model.Image
-	s.ImageBefore = image
 	if image.LatestOf().Equal(s.Names.Definition) || image.Exact().Parent().Equal(s.Names.Definition) {
 		return
 	}

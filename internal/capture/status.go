@@ -1,12 +1,11 @@
 package capture
 
 import (
+	"cmp"
 	"context"
 	"slices"
 	"strings"
 	"time"
-
-	"golang.org/x/sync/errgroup"
 
 	"github.com/ortet/ortet/internal/fleet"
 	"github.com/ortet/ortet/internal/prototype"
@@ -16,22 +15,15 @@ import (
 
 // PoolStatus is what there is to know of one pool's prototypes.
 type PoolStatus struct {
-	Pool       fleet.Pool       `json:"pool"`
-	Definition fleet.ResourceID `json:"definition"`
-	// Versions, newest first by publishing date.
-	Versions  []VersionStatus  `json:"versions"`
-	Instances []InstanceStatus `json:"instances"`
-	// Capture is the newest capture or rollback, running, interrupted or
-	// ended; nil where there was none.
-	Capture *RunStatus `json:"capture,omitempty"`
-	// Problem says why the rest could not be read; "" where all is there. Unread is
-	// true where the scale set itself could not be.
-	Problem string `json:"problem,omitempty"`
-	Unread  bool   `json:"unread,omitempty"`
-	// Gone is true where Azure has no such scale set, JournalDenied where these
-	// credentials may not read the Secret of its journal.
-	Gone          bool `json:"gone,omitempty"`
-	JournalDenied bool `json:"journalDenied,omitempty"`
+	Pool          fleet.Pool       `json:"pool"`
+	Definition    fleet.ResourceID `json:"definition"`
+	Versions      []VersionStatus  `json:"versions"` // newest first by publishing date
+	Instances     []InstanceStatus `json:"instances"`
+	Capture       *RunStatus       `json:"capture,omitempty"`       // newest capture or rollback, open or ended; nil if none
+	Problem       string           `json:"problem,omitempty"`       // why the rest could not be read; "" if all is there
+	Unread        bool             `json:"unread,omitempty"`        // the scale set itself could not be read
+	Gone          bool             `json:"gone,omitempty"`          // Azure has no such scale set
+	JournalDenied bool             `json:"journalDenied,omitempty"` // these credentials may not read its journal's Secret
 }
 
 // VersionStatus is one version.
@@ -84,20 +76,10 @@ type Ending struct {
 // pool that cannot be read says so in its Problem.
 func (s *Service) Status(ctx context.Context, pools []fleet.ResourceID) ([]PoolStatus, error) {
 	if len(pools) == 0 {
-		seen := map[string]bool{}
-		for n, err := range s.Cluster.Nodes(ctx) {
-			if err != nil {
-				return nil, err
-			}
-			id, err := fleet.ParseProviderID(n.ProviderID)
-			if key := strings.ToLower(string(id.Parent())); err == nil && !seen[key] {
-				seen[key] = true
-				pools = append(pools, id.Parent())
-			}
+		var err error
+		if pools, err = s.pools(ctx); err != nil {
+			return nil, err
 		}
-		slices.SortFunc(pools, func(a, b fleet.ResourceID) int {
-			return strings.Compare(strings.ToLower(string(a)), strings.ToLower(string(b)))
-		})
 	}
 	out := make([]PoolStatus, len(pools))
 	for i, id := range pools {
@@ -109,28 +91,23 @@ func (s *Service) Status(ctx context.Context, pools []fleet.ResourceID) ([]PoolS
 func (s *Service) status(ctx context.Context, id fleet.ResourceID) PoolStatus {
 	st := PoolStatus{Pool: fleet.Pool{ID: id, Name: id.Name()}, Definition: prototype.DefinitionOf(id)}
 	var (
+		rec                                 journal.Record
 		pool                                fleet.Pool
 		versions                            []fleet.ImageVersion
 		instances                           []fleet.Instance
 		poolErr, versionErr, instErr, jrErr error
-		group                               errgroup.Group
 	)
-	group.Go(func() error { pool, poolErr = s.Cloud.Pool(ctx, id); return nil })
-	group.Go(func() error { versions, versionErr = s.Cloud.Versions(ctx, st.Definition); return nil })
-	group.Go(func() error { instances, instErr = s.Cloud.Instances(ctx, id); return nil })
-	group.Go(func() error {
-		rec, err := s.Journal.Load(ctx, string(id))
-		if err == nil {
-			st.Capture = s.captureStatus(rec)
-		}
-		jrErr = err
-		return nil
-	})
-	_ = group.Wait()
-	for _, err := range []error{poolErr, missing(versionErr), instErr, missing(jrErr)} {
-		if err != nil && st.Problem == "" {
-			st.Problem = err.Error()
-		}
+	together(
+		func() { pool, poolErr = s.Cloud.Pool(ctx, id) },
+		func() { versions, versionErr = s.Cloud.Versions(ctx, st.Definition) },
+		func() { instances, instErr = s.Cloud.Instances(ctx, id) },
+		func() { rec, jrErr = s.Journal.Load(ctx, string(id)) },
+	)
+	if jrErr == nil {
+		st.Capture = s.captureStatus(rec)
+	}
+	if err := cmp.Or(poolErr, missing(versionErr), instErr, missing(jrErr)); err != nil {
+		st.Problem = err.Error()
 	}
 	st.Gone, st.JournalDenied = fleet.Is(poolErr, fleet.KindNotFound), fleet.Is(jrErr, fleet.KindDenied)
 	if st.Unread = poolErr != nil; !st.Unread {
@@ -151,10 +128,7 @@ func (s *Service) status(ctx context.Context, id fleet.ResourceID) PoolStatus {
 		})
 	}
 	for _, v := range prototype.NewestFirst(versions) {
-		builtAt, err := time.Parse(fleet.BuiltAtLayout, v.Tags[fleet.TagBuiltAt])
-		if err != nil {
-			builtAt = time.Time{}
-		}
+		builtAt, _ := time.Parse(fleet.BuiltAtLayout, v.Tags[fleet.TagBuiltAt])
 		st.Versions = append(st.Versions, VersionStatus{
 			ImageVersion: v, BuiltFrom: v.Tags[fleet.TagBuiltFrom], BuiltAt: builtAt, InModel: v.ID.Equal(used.ID),
 			RolledBack: prototype.RolledBack(v), Instances: made[strings.ToLower(string(v.ID))],
@@ -180,12 +154,10 @@ func (s *Service) captureStatus(rec journal.Record) *RunStatus {
 	slices.Sort(c.Running)
 	slices.Sort(c.Steps)
 	if rec.Open() {
-		if w := s.capture(Request{}); rec.Kind == Kind {
-			if table, _, err := w.Restore(rec); err == nil {
-				rec.Phase = journal.Undo // if it does not go on
-				for _, row := range workflow.Remaining(table, rec) {
-					c.Undo = append(c.Undo, row.Undo.ID)
-				}
+		if table, _, err := s.capture(Request{}).Restore(rec); err == nil && rec.Kind == Kind {
+			rec.Phase = journal.Undo // if it does not go on
+			for _, row := range workflow.Remaining(table, rec) {
+				c.Undo = append(c.Undo, row.Undo.ID)
 			}
 		}
 		c.Why = rec.Why

@@ -2,7 +2,6 @@ package prototype
 
 import (
 	"crypto/sha256"
-	"encoding/hex"
 	"fmt"
 	"strings"
 	"time"
@@ -13,11 +12,8 @@ import (
 // NoopCustomData does nothing at boot; kamino's.
 const NoopCustomData = "#cloud-config\n"
 
-// noopSHA is what a version's TagCustomData is that needs no customData.
-func noopSHA() string {
-	sum := sha256.Sum256([]byte(NoopCustomData))
-	return hex.EncodeToString(sum[:])
-}
+// SHA256 is the hash by which the Vault and tags name data.
+func SHA256(data string) string { return fmt.Sprintf("%x", sha256.Sum256([]byte(data))) }
 
 // Start is where a capture's work begins.
 type Start int
@@ -32,10 +28,9 @@ const (
 
 // A Course is how far today's work has come, by what is there.
 type Course struct {
-	Start Start
-	// Version is what was found under today's name, where Start is AtVersion.
-	Version  *fleet.ImageVersion
-	Problems []fleet.Problem
+	Start    Start
+	Version  *fleet.ImageVersion // of today's name, with AtVersion
+	Problems Problems
 	Notes    []string
 }
 
@@ -49,53 +44,30 @@ func (c Course) NeedsWorkbench() bool { return c.Start <= AtSnapshot }
 // today's snapshot exists → on to the build. What has one of the names and is
 // not ours is a problem.
 func CourseOf(o Observed, names Names, options Request, now time.Time) (c Course) {
-	refuse := func(on fleet.ResourceID, code, what, wayOut string) {
-		c.Problems = append(c.Problems, fleet.Problem{Code: code, On: string(on), What: what, WayOut: wayOut})
-	}
-	if v, ok := FindVersion(o.Versions, names.Version); ok {
-		switch {
-		case RolledBack(v):
-			refuse(v.ID, "RolledBack", "today's version was rolled back at "+v.Tags[fleet.TagRolledBack]+" and is not brought back by itself",
-				"say --again to make another today, or ortet rollback --to "+v.Name+" to use it after all")
-			c.Start, c.Version = AtVersion, &v
-			return c
-		case v.ProvisioningState == Failed && Ours(v.Tags):
-			c.Notes = append(c.Notes, "today's version "+v.Name+" is Failed: it is deleted and built again")
-		case v.ProvisioningState == Deleting:
-			c.Notes = append(c.Notes, "today's version "+v.Name+" is being deleted: it is built again")
-		case !Ours(v.Tags):
-			refuse(v.ID, "ForeignVersion", "a version of today's name is there that neither Ortet nor kamino made",
-				"say --again to make another today, or delete it")
-			c.Start, c.Version = AtVersion, &v
-			return c
-		default:
-			c.Start, c.Version = AtVersion, &v
-			if o.Pool != nil {
-				if used, ok := VersionOf(o.Versions, o.Pool.Model.Image, o.Pool.Location); ok && Newer(used, v) {
-					refuse(v.ID, "OlderVersion", "today's version "+v.Name+" is older than "+used.Name+", which the model uses",
-						"say --again to make another today, or ortet rollback --to "+v.Name+" to go back to it")
-				}
-			}
-			if custom := v.Tags[fleet.TagCustomData]; options.Bakes() && custom != "" && custom != noopSHA() {
-				refuse(v.ID, "OtherBootstrap", "today's version was made with --bootstrap keep: its nodes need the model's customData to join",
-					"say --again to make another today, or --bootstrap keep")
-			}
-			if from := v.Tags[fleet.TagBuiltFrom]; from != "" && !strings.EqualFold(from, options.Node) {
-				c.Notes = append(c.Notes, fmt.Sprintf("today's version %s was built from %s; say --again to make one from %s", v.Name, from, options.Node))
-			}
-			return c
-		}
+	refuse := c.Problems.Refuse
+	v, found := FindVersion(o.Versions, names.Version)
+	failed, deleting := v.ProvisioningState == Failed && Ours(v.Tags), v.ProvisioningState == Deleting
+	switch {
+	case !found:
+	case failed && !RolledBack(v):
+		c.Notes = append(c.Notes, "today's version "+v.Name+" is Failed: it is deleted and built again")
+	case deleting && !RolledBack(v):
+		c.Notes = append(c.Notes, "today's version "+v.Name+" is being deleted: it is built again")
+	default:
+		c.Start, c.Version = AtVersion, &v
+		c.ofVersion(o, v, options)
+		return c
 	}
 	today := func(s *fleet.Snapshot, tag string) bool {
 		at, err := time.Parse(fleet.BuiltAtLayout, s.Tags[fleet.TagBuiltAt])
-		return err == nil && Day(at) == Day(now) && !options.Again && s.ProvisioningState == Succeeded &&
+		return err == nil && VersionName(at, false) == VersionName(now, false) && !options.Again && s.ProvisioningState == Succeeded &&
 			s.Tags[tag] != "" && strings.EqualFold(s.Tags[fleet.TagBuiltFrom], options.Node)
 	}
 	look := func(s *fleet.Snapshot, tag string, start Start) {
 		switch {
 		case s == nil:
 		case s.Tags[fleet.TagCapture] == "":
-			refuse(s.ID, "ForeignSnapshot", "a snapshot of this name exists that Ortet did not make",
+			refuse(true, "ForeignSnapshot", string(s.ID), "a snapshot of this name exists that Ortet did not make",
 				"delete it if it is not needed: az snapshot delete --ids "+string(s.ID))
 		case today(s, tag):
 			c.Start = max(c.Start, start)
@@ -105,9 +77,50 @@ func CourseOf(o Observed, names Names, options Request, now time.Time) (c Course
 	}
 	look(o.Snapshot, fleet.TagCapture, AtSnapshot)
 	look(o.Generalized, fleet.TagGeneralized, AtGeneralized)
-	if d := o.WorkDisk; d != nil && d.Tags[fleet.TagCapture] == "" {
-		refuse(d.ID, "ForeignDisk", "a disk of this name exists that Ortet did not make",
+	if d := o.WorkDisk; d != nil {
+		refuse(d.Tags[fleet.TagCapture] == "", "ForeignDisk", string(d.ID), "a disk of this name exists that Ortet did not make",
 			"delete it if it is not needed: az disk delete --ids "+string(d.ID))
 	}
 	return c
+}
+
+// ofVersion says what speaks against the use of today's version.
+func (c *Course) ofVersion(o Observed, v fleet.ImageVersion, q Request) {
+	refuse, on, back := c.Problems.Refuse, string(v.ID), "ortet rollback --to "+v.Name
+	refuse(RolledBack(v), "RolledBack", on, "today's version was rolled back at "+v.Tags[fleet.TagRolledBack]+" and is not brought back by itself",
+		"say --again to make another today, or "+back+" to use it after all")
+	refuse(!RolledBack(v) && !Ours(v.Tags), "ForeignVersion", on, "a version of today's name is there that neither Ortet nor kamino made",
+		"say --again to make another today, or delete it")
+	if len(c.Problems) > 0 {
+		return
+	}
+	if o.Pool != nil {
+		used, known := VersionOf(o.Versions, o.Pool.Model.Image, o.Pool.Location)
+		refuse(known && Newer(used, v), "OlderVersion", on, "today's version "+v.Name+" is older than "+used.Name+", which the model uses",
+			"say --again to make another today, or "+back+" to go back to it")
+	}
+	custom := v.Tags[fleet.TagCustomData]
+	refuse(q.Bakes() && custom != "" && custom != SHA256(NoopCustomData), "OtherBootstrap", on,
+		"today's version was made with --bootstrap keep: its nodes need the model's customData to join", "say --again to make another today, or --bootstrap keep")
+	if from := v.Tags[fleet.TagBuiltFrom]; from != "" && !strings.EqualFold(from, q.Node) {
+		c.Notes = append(c.Notes, fmt.Sprintf("today's version %s was built from %s; say --again to make one from %s", v.Name, from, q.Node))
+	}
+}
+
+// CaptureChanges gives a zero change of every verb that a capture of the course
+// may ask for, so that preflight knows which permissions it needs. Undoing
+// needs no others.
+func CaptureChanges(options Request, course Course) (changes []fleet.Change) {
+	add := func(applies bool, more ...fleet.Change) {
+		if applies {
+			changes = append(changes, more...)
+		}
+	}
+	add(true, fleet.DeleteSnapshot{}, fleet.DeleteVersion{}, fleet.PatchModel{})
+	add(!options.Extensions.None, fleet.DeleteExtension{})
+	add(options.NewNodes > 0, fleet.SetCapacity{})
+	add(course.Start < AtVersion, fleet.CreateGallery{}, fleet.CreateDefinition{}, fleet.CreateVersion{})
+	add(course.NeedsWorkbench(), fleet.ProtectInstance{}, fleet.CreateSnapshot{}, fleet.CreateDisk{}, fleet.DeleteDisk{}, fleet.AttachDisk{}, fleet.DetachDisk{})
+	add(course.FromDonor(), fleet.StopInstance{Deallocate: options.Deallocate}, fleet.StartInstance{})
+	return changes
 }

@@ -14,7 +14,7 @@ func good() Observed {
 	id := pool.Child("virtualMachines", "0")
 	disk := fleet.Disk{ID: "d", Generation: "V2", Architecture: "x64"}
 	return Observed{
-		Donor: &donor, InstanceID: id, Disk: &disk, SelfNode: "elsewhere",
+		Donor: &donor, Disk: &disk, SelfNode: "elsewhere",
 		Pool:      &fleet.Pool{ID: pool, Name: "pool1", Orchestration: fleet.Uniform, UpgradeMode: fleet.Manual, Tags: map[string]string{}, Model: fleet.Model{Linux: true}},
 		Instance:  &fleet.Instance{ID: id, Power: fleet.PowerRunning, OSDisk: "d", Generation: "V2"},
 		Workbench: &Workbench{},
@@ -32,7 +32,7 @@ func codes(problems []fleet.Problem) (out []string) {
 func TestCaptureProblems(t *testing.T) {
 	definition := func(change func(d *fleet.Definition)) func(o *Observed, q *Request) {
 		return func(o *Observed, _ *Request) {
-			d := NewDefinition(DefinitionOf(pool), *o.Pool, *o.Instance, *o.Disk, fleet.SizeInfo{}, nil)
+			d := NewDefinition(DefinitionOf(pool), *o, nil)
 			change(&d)
 			o.Definition = &d
 		}
@@ -114,7 +114,7 @@ type textError string
 func (e textError) Error() string { return string(e) }
 
 func TestCourse(t *testing.T) {
-	n := NamesOf(pool, "c", "2026.11.21")
+	n := NamesOf(pool, "2026.11.21")
 	snapshot := func(id fleet.ResourceID, built string, tags ...string) *fleet.Snapshot {
 		s := &fleet.Snapshot{ID: id, ProvisioningState: Succeeded, Tags: map[string]string{
 			fleet.TagCapture: "old", fleet.TagBuiltFrom: "pool1000000", fleet.TagBuiltAt: built,
@@ -185,17 +185,9 @@ func TestReturnTo(t *testing.T) {
 		"failed":             {at("2026.11.21"), "2026.1120.100000", "", "", false, false, "VersionNotReady"},
 		"from a marketplace": {fleet.Pool{ID: pool}, "", "2026.11.21", "", false, false, ""},
 	} {
-		r, problem := ReturnTo(versions, c.pool, nil, c.to)
-		code := ""
-		if problem != nil {
-			code = problem.Code
-		}
-		tagged := ""
-		if r.TagFrom != "" {
-			tagged = r.TagFrom.Name()
-		}
-		if r.To.Name != c.want || tagged != c.tagged || r.Untag != c.untag || r.NothingToDo != c.nothing || code != c.code {
-			t.Errorf("%s: %+v, %v", name, r, problem)
+		r, problems := ReturnTo(versions, c.pool, nil, c.to)
+		if r.To.Name() != c.want || r.TagFrom.Name() != c.tagged || r.Untag != c.untag || r.NothingToDo != c.nothing || strings.Join(codes(problems), " ") != c.code {
+			t.Errorf("%s: %+v, %v", name, r, problems)
 		}
 	}
 }

@@ -48,7 +48,7 @@ func TestReturnFromADefinition(t *testing.T) {
 	versions := []fleet.ImageVersion{ver("2026.11.19", -2, Succeeded), ver("2026.11.20", -1, Succeeded), ver("2026.11.21", 0, Succeeded)}
 	p := fleet.Pool{ID: pool, Name: "pool1", Model: fleet.Model{Image: latest("")}}
 	r, problem := ReturnTo(versions, p, nil, Previous)
-	if problem != nil || r.To.Name != "2026.11.20" || r.TagFrom.Name() != "2026.11.21" {
+	if problem != nil || r.To.Name() != "2026.11.20" || r.TagFrom.Name() != "2026.11.21" {
 		t.Errorf("%+v, %v", r, problem)
 	}
 	// Naming the latest pins it.
@@ -113,7 +113,7 @@ func TestTodaysVersionIsTheNewest(t *testing.T) {
 
 // TestOlderVersion: a capture that would only use an older version again is refused.
 func TestOlderVersion(t *testing.T) {
-	n := NamesOf(pool, "c", "2026.11.21")
+	n := NamesOf(pool, "2026.11.21")
 	o := good()
 	o.Versions = []fleet.ImageVersion{ver("2026.11.21", 0, Succeeded), ver("2026.11.22", 1, Succeeded), ver("2026.11.20", -1, Succeeded)}
 	for name, c := range map[string]struct {

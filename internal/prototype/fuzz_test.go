@@ -33,7 +33,7 @@ func FuzzNames(f *testing.F) {
 		}
 		pool := id.Parent()
 		now := time.Date(2026, 11, 21, 10, 0, 0, 0, time.UTC)
-		n := NamesOf(pool, CaptureName(now, ""), VersionName(now, true))
+		n := NamesOf(pool, VersionName(now, true))
 		within := string(pool.Group()) + "/providers/Microsoft.Compute/"
 		for _, id := range []fleet.ResourceID{n.Gallery, n.Definition, n.Version, n.Snapshot, n.WorkDisk, n.Generalized} {
 			rest, ok := strings.CutPrefix(string(id), within)
@@ -49,11 +49,11 @@ func FuzzNames(f *testing.F) {
 		if !gallery.MatchString(n.Gallery.Name()) {
 			t.Errorf("gallery %q", n.Gallery.Name())
 		}
-		if !pod.MatchString(n.Job) {
-			t.Errorf("pod %q", n.Job)
+		if job := JobName(pool, CaptureName(now, "")); !pod.MatchString(job) {
+			t.Errorf("pod %q", job)
 		}
 		// A pool whose name begins alike has names of its own.
-		other := NamesOf(pool+"2", "c", "v")
+		other := NamesOf(pool+"2", "v")
 		if fleet.ValidName(other.Definition.Name()) && utf8.ValidString(string(pool)) &&
 			(n.Snapshot.Equal(other.Snapshot) || n.WorkDisk.Equal(other.WorkDisk) || n.Generalized.Equal(other.Generalized) || n.Definition.Equal(other.Definition)) {
 			t.Errorf("%s and %s2 share names", pool, pool)
@@ -134,14 +134,15 @@ func FuzzVersions(f *testing.F) {
 		}
 
 		p := fleet.Pool{ID: pool, Model: fleet.Model{Image: fleet.ImageReference{ID: inUse}}}
-		r, problem := ReturnTo(versions, p, nil, to)
-		if problem != nil {
-			if problem.What == "" || problem.WayOut == "" {
-				t.Errorf("%+v", problem)
+		r, problems := ReturnTo(versions, p, nil, to)
+		if len(problems) > 0 {
+			if problems[0].What == "" || problems[0].WayOut == "" {
+				t.Errorf("%+v", problems)
 			}
 			return
 		}
-		if r.To.ProvisioningState != Succeeded || (to == "" || to == Previous) && (RolledBack(r.To) || r.To.ID.Equal(inUse)) || r.TagFrom != "" && !r.TagFrom.Equal(inUse) {
+		target, _ := FindVersion(versions, r.To)
+		if target.ProvisioningState != Succeeded || (to == "" || to == Previous) && (RolledBack(target) || r.To.Equal(inUse)) || r.TagFrom != "" && !r.TagFrom.Equal(inUse) {
 			t.Errorf("goes back to %+v", r)
 		}
 	})

@@ -1,8 +1,7 @@
 package prototype
 
 import (
-	"crypto/sha256"
-	"encoding/hex"
+	"cmp"
 	"fmt"
 	"regexp"
 	"slices"
@@ -22,7 +21,6 @@ type Names struct {
 	Snapshot    fleet.ResourceID `json:"snapshot"`    // of the donor's disk
 	WorkDisk    fleet.ResourceID `json:"workDisk"`    // made from Snapshot, generalised
 	Generalized fleet.ResourceID `json:"generalized"` // snapshot of WorkDisk
-	Job         string           `json:"job"`         // pod on the workbench
 }
 
 // maxName is Azure's limit of the names of galleries, image definitions,
@@ -50,14 +48,13 @@ func fit(before, name, after string) string {
 	if len(before)+len(name)+len(after) <= maxName {
 		return before + name + after
 	}
-	sum := sha256.Sum256([]byte(strings.ToLower(name)))
-	hash := "-" + hex.EncodeToString(sum[:4])
+	hash := "-" + SHA256(strings.ToLower(name))[:8]
 	most := maxName - len(before) - len(hash) - len(after)
 	return before + strings.ToValidUTF8(name[:most], "") + hash + after
 }
 
-// NamesOf gives the names of one capture of the pool, for a version's name.
-func NamesOf(pool fleet.ResourceID, capture, version string) Names {
+// NamesOf gives the names of a capture of the pool, for a version's name.
+func NamesOf(pool fleet.ResourceID, version string) Names {
 	definition := DefinitionOf(pool)
 	return Names{
 		Gallery:     definition.Parent(),
@@ -66,7 +63,6 @@ func NamesOf(pool fleet.ResourceID, capture, version string) Names {
 		Snapshot:    pool.In("snapshots", fit("snapshot_", pool.Name(), "")),
 		WorkDisk:    pool.In("disks", fit("disk_", pool.Name(), "_work")),
 		Generalized: pool.In("snapshots", fit("snapshot_", pool.Name(), "_generalized")),
-		Job:         JobName(pool, capture),
 	}
 }
 
@@ -133,23 +129,18 @@ func CaptureName(now time.Time, previous string) string {
 
 // NewDefinition gives the pool's image definition, fitting the donor. All
 // features are set, since Azure's defaults changed with its API versions.
-func NewDefinition(id fleet.ResourceID, pool fleet.Pool, instance fleet.Instance, disk fleet.Disk, size fleet.SizeInfo, tags map[string]string) fleet.Definition {
+func NewDefinition(id fleet.ResourceID, o Observed, tags map[string]string) fleet.Definition {
 	d := fleet.Definition{
-		ID: id, Location: pool.Location,
-		Publisher: "VMSS-Prototype-Pattern", Offer: pool.ID.Segment("resourceGroups"), SKU: pool.Name,
-		OSState: "Generalized", Linux: true,
-		Generation:   generation(instance, disk),
-		Architecture: architecture(disk, size),
-		Accelerated:  pool.Model.Accelerated,
-		Tags:         tags,
+		ID: id, Location: o.Pool.Location, Publisher: "VMSS-Prototype-Pattern", Offer: id.Segment("resourceGroups"), SKU: o.Pool.Name,
+		OSState: "Generalized", Linux: true, Generation: generation(o), Architecture: architecture(o), Controllers: "SCSI",
+		Accelerated: o.Pool.Model.Accelerated, Tags: tags,
 	}
-	d.Controllers = "SCSI"
 	if d.Generation == "V2" {
 		d.SecurityType = "Standard"
-		if strings.EqualFold(securityType(pool, instance, disk), "TrustedLaunch") {
+		if strings.EqualFold(securityType(o), "TrustedLaunch") {
 			d.SecurityType = "TrustedLaunch"
 		}
-		if needsNVMe(pool, size) || strings.Contains(strings.ToUpper(disk.Controllers), "NVME") {
+		if needsNVMe(o) || strings.Contains(strings.ToUpper(o.Disk.Controllers), "NVME") {
 			d.Controllers = "SCSI, NVMe"
 		}
 	}
@@ -158,29 +149,18 @@ func NewDefinition(id fleet.ResourceID, pool fleet.Pool, instance fleet.Instance
 
 // needsNVMe reports whether the pool's machines have their disks by NVMe: its model says
 // so, or its size knows nothing else.
-func needsNVMe(pool fleet.Pool, size fleet.SizeInfo) bool {
-	only := len(size.Controllers) > 0 && !slices.ContainsFunc(size.Controllers, func(c string) bool { return strings.EqualFold(c, "SCSI") })
-	return pool.Model.NVMe || only
+func needsNVMe(o Observed) bool {
+	known := o.size().Controllers
+	only := len(known) > 0 && !slices.ContainsFunc(known, func(c string) bool { return strings.EqualFold(c, "SCSI") })
+	return o.Pool.Model.NVMe || only
 }
 
-func generation(instance fleet.Instance, disk fleet.Disk) string {
-	return first(disk.Generation, instance.Generation, "V1")
+func generation(o Observed) string { return cmp.Or(o.Disk.Generation, o.Instance.Generation, "V1") }
+
+func architecture(o Observed) string {
+	return cmp.Or(o.Disk.Architecture, o.size().Architecture, "x64")
 }
 
-func architecture(disk fleet.Disk, size fleet.SizeInfo) string {
-	return first(disk.Architecture, size.Architecture, "x64")
-}
-
-func securityType(pool fleet.Pool, instance fleet.Instance, disk fleet.Disk) string {
-	return first(instance.SecurityType, disk.SecurityType, pool.Model.SecurityType, "Standard")
-}
-
-// first gives the first that is not empty.
-func first(values ...string) string {
-	for _, v := range values {
-		if v != "" {
-			return v
-		}
-	}
-	return ""
+func securityType(o Observed) string {
+	return cmp.Or(o.Instance.SecurityType, o.Disk.SecurityType, o.Pool.Model.SecurityType, "Standard")
 }

@@ -18,10 +18,10 @@ func options() Request {
 }
 
 func TestNames(t *testing.T) {
-	n := NamesOf(pool, "20261121-120000", "2026.11.21")
+	n := NamesOf(pool, "2026.11.21")
 	for got, want := range map[string]string{
 		n.Gallery.Name(): "SIG_my_group", n.Definition.Name(): "kamino-pool1-prototype", n.Version.Name(): "2026.11.21",
-		n.Snapshot.Name(): "snapshot_pool1", n.Generalized.Name(): "snapshot_pool1_generalized", n.Job: "ortet-generalize-pool1-20261121-120000",
+		n.Snapshot.Name(): "snapshot_pool1", n.Generalized.Name(): "snapshot_pool1_generalized", JobName(pool, "20261121-120000"): "ortet-generalize-pool1-20261121-120000",
 		VersionName(noon, false): "2026.11.21", VersionName(noon, true): "2026.1121.120000",
 		CaptureName(noon, ""): "20261121-120000", CaptureName(noon, "20261121-120000"): "20261121-120000-2", CaptureName(noon, "20261121-120000-2"): "20261121-120000-3",
 	} {

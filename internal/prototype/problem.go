@@ -1,138 +1,113 @@
 package prototype
 
 import (
+	"cmp"
 	"fmt"
+	"maps"
 	"slices"
 	"strings"
-	"time"
 
 	"github.com/ortet/ortet/internal/fleet"
 )
 
+// Problems are reasons to refuse.
+type Problems []fleet.Problem
+
+// Add adds reasons, each once.
+func (p *Problems) Add(problems ...fleet.Problem) {
+	for _, x := range problems {
+		if !slices.Contains(*p, x) {
+			*p = append(*p, x)
+		}
+	}
+}
+
+// Refuse adds a reason if it applies.
+func (p *Problems) Refuse(applies bool, code, on, what, wayOut string) {
+	if applies {
+		p.Add(fleet.Problem{Code: code, On: on, What: what, WayOut: wayOut})
+	}
+}
+
 // CaptureProblems gives every reason to refuse a capture that takes the course.
 // What only matters to steps that the course skips is no problem.
-func CaptureProblems(o Observed, options Request, course Course) []fleet.Problem {
-	problems := slices.Clone(o.Unreadable)
-	add := func(on, code, what, wayOut string) {
-		problems = append(problems, fleet.Problem{Code: code, What: what, On: on, WayOut: wayOut})
+func CaptureProblems(o Observed, q Request, course Course) (p Problems) {
+	p.Add(o.Unreadable...)
+	refuse := p.Refuse
+	refuse(q.History < 2, "HistoryTooShort", "--history", fmt.Sprintf("%d version(s) would leave nothing to roll back to", q.History), "keep at least 2")
+	if err := q.Extensions.Check(); err != nil {
+		refuse(true, "BadPattern", "--keep-extension", err.Error(), "see path.Match for patterns")
 	}
-	optionProblems(options, add)
-	donorProblems(o, options, course, add)
+	refuse(q.NewNodes < 0, "BadNumber", "--grow", "nodes cannot be added by a negative number", "give 0 or more")
+	refuse(q.Replicas < 1 || q.Replicas > 100, "BadNumber", "--replicas", fmt.Sprintf("%d replicas", q.Replicas), "give 1 to 100")
+	if on := "node " + q.Node; o.Donor != nil {
+		p.ofDonor(o, q, course)
+	} else {
+		unreadable := slices.ContainsFunc(o.Unreadable, func(x fleet.Problem) bool { return x.On == on })
+		refuse(!unreadable, "NodeNotFound", on, "there is no such node",
+			"name a node as `kubectl get nodes` shows it; if the Node was deleted, start its instance, whose kubelet registers it again")
+	}
 	if o.Pool != nil {
-		poolProblems(o, options, add)
-		extensionProblems(*o.Pool, options, add)
+		p.ofPool(*o.Pool, q)
 	}
-	if course.FromDonor() {
-		diskProblems(o, options, add)
+	if course.FromDonor() && o.Pool != nil && o.Instance != nil {
+		p.ofDisk(o)
 	}
-	if course.NeedsWorkbench() && o.Pool != nil && o.Instance != nil && o.Workbench == nil {
-		add("node "+options.Node, "NoWorkbench",
-			"no other node can work on a copy of its disk: "+first(o.NoWorkbench, "there is none"),
-			"add a node in its zone and of its architecture, or name one by --workbench")
-	}
-	problems = append(problems, DeniedProblems(o)...)
-	return dedupe(append(problems, course.Problems...))
+	refuse(course.NeedsWorkbench() && o.Pool != nil && o.Instance != nil && o.Workbench == nil, "NoWorkbench", "node "+q.Node,
+		"no other node can work on a copy of its disk: "+cmp.Or(o.NoWorkbench, "there is none"),
+		"add a node in its zone and of its architecture, or name one by --workbench")
+	p.Add(DeniedProblems(o)...)
+	p.Add(course.Problems...)
+	return p
 }
 
 // DeniedProblems says which permissions lack.
-func DeniedProblems(o Observed) []fleet.Problem {
-	var problems []fleet.Problem
-	add := func(on, code, what, wayOut string) {
-		problems = append(problems, fleet.Problem{Code: code, What: what, On: on, WayOut: wayOut})
+func DeniedProblems(o Observed) (p Problems) {
+	refuse, on := p.Refuse, "Azure"
+	if o.Pool != nil {
+		on = string(o.Pool.ID.Group())
 	}
-	if len(o.DeniedAzure) > 0 {
-		on := "Azure"
-		if o.Pool != nil {
-			on = string(o.Pool.ID.Group())
-		}
-		add(on, "AzureDenied", "these credentials may not do "+strings.Join(o.DeniedAzure, ", "),
-			"grant them a role with these actions on the resource group")
-	}
-	if len(o.DeniedCluster) > 0 {
-		add("the cluster", "ClusterDenied", "these credentials may not "+strings.Join(o.DeniedCluster, ", "),
-			"grant them the documented ClusterRole and Role")
-	}
-	return problems
+	refuse(len(o.DeniedAzure) > 0, "AzureDenied", on, "these credentials may not do "+strings.Join(o.DeniedAzure, ", "),
+		"grant them a role with these actions on the resource group")
+	refuse(len(o.DeniedCluster) > 0, "ClusterDenied", "the cluster", "these credentials may not "+strings.Join(o.DeniedCluster, ", "),
+		"grant them the documented ClusterRole and Role")
+	return p
 }
 
-type adder func(on, code, what, wayOut string)
-
-func optionProblems(q Request, add adder) {
-	if q.History < 2 {
-		add("--history", "HistoryTooShort", fmt.Sprintf("%d version(s) would leave nothing to roll back to", q.History), "keep at least 2")
-	}
-	if err := q.Extensions.Check(); err != nil {
-		add("--keep-extension", "BadPattern", err.Error(), "see path.Match for patterns")
-	}
-	if q.NewNodes < 0 {
-		add("--grow", "BadNumber", "nodes cannot be added by a negative number", "give 0 or more")
-	}
-	if q.Replicas < 1 || q.Replicas > 100 {
-		add("--replicas", "BadNumber", fmt.Sprintf("%d replicas", q.Replicas), "give 1 to 100")
-	}
-}
-
-func donorProblems(o Observed, options Request, course Course, add adder) {
-	on := "node " + options.Node
-	if o.Donor == nil {
-		if !unreadable(o, on) {
-			add(on, "NodeNotFound", "there is no such node", "name a node as `kubectl get nodes` shows it; if the Node was deleted, start its instance, whose kubelet registers it again")
-		}
-		return
-	}
-	d := *o.Donor
+func (p *Problems) ofDonor(o Observed, q Request, course Course) {
+	refuse, d, on := p.Refuse, *o.Donor, "node "+q.Node
 	if o.NotInstance != nil {
-		add(on, "NotAnInstance", o.NotInstance.Error(), "name a node of a Uniform scale set")
+		refuse(true, "NotAnInstance", on, o.NotInstance.Error(), "name a node of a Uniform scale set")
 	}
-	if !strings.EqualFold(d.OS, "linux") {
-		add(on, "NotLinux", fmt.Sprintf("its operating system is %q", d.OS), "name a Linux node")
-	}
-	if d.ControlPlane {
-		// Its disk holds the cluster's own keys, which no image may hold, and
-		// stopping it may take the API server away, which is needed to start it.
-		add(on, "ControlPlane", "it is a control plane node", "name a worker")
-	}
-	if why := Managed(d, o.Pool); why != "" {
-		add(on, "ManagedByAKS", "AKS manages this pool ("+why+"), and does not support changes to its scale sets",
-			"use AKS's own node images, or a pool of your own")
-	}
+	refuse(!strings.EqualFold(d.OS, "linux"), "NotLinux", on, fmt.Sprintf("its operating system is %q", d.OS), "name a Linux node")
+	// Its disk holds the cluster's own keys, which no image may hold, and stopping it may
+	// take the API server away, which is needed to start it.
+	refuse(d.ControlPlane, "ControlPlane", on, "it is a control plane node", "name a worker")
+	why := Managed(d, o.Pool)
+	refuse(why != "", "ManagedByAKS", on, "AKS manages this pool ("+why+"), and does not support changes to its scale sets",
+		"use AKS's own node images, or a pool of your own")
 	if !course.FromDonor() {
 		return
 	}
-	if !d.Ready {
-		add(on, "NodeNotReady", "it is not Ready: "+first(d.NotReadyWhy, "no reason given"), "name a node that works")
-	}
-	if o.SelfNode != "" && d.Name == o.SelfNode {
-		add(on, "OwnNode", "this process runs on it and would be evicted with it", "run it elsewhere, or name another node")
-	}
-	if o.Instance != nil {
-		i := *o.Instance
-		if i.Power != fleet.PowerRunning {
-			add(string(i.ID), "InstanceNotRunning", fmt.Sprintf("the instance is %s", first(string(i.Power), "in no known state")), "start it first")
-		}
-		if options.Deallocate && o.Pool != nil && o.Pool.Spot {
-			add(string(i.ID), "SpotDeallocate", "a Spot instance that is deallocated may not come back", "leave out --deallocate: power-off keeps its place")
-		}
+	refuse(!d.Ready, "NodeNotReady", on, "it is not Ready: "+cmp.Or(d.NotReadyWhy, "no reason given"), "name a node that works")
+	refuse(o.SelfNode != "" && d.Name == o.SelfNode, "OwnNode", on, "this process runs on it and would be evicted with it", "run it elsewhere, or name another node")
+	if i := o.Instance; i != nil {
+		refuse(i.Power != fleet.PowerRunning, "InstanceNotRunning", string(i.ID), "the instance is "+cmp.Or(string(i.Power), "in no known state"), "start it first")
+		refuse(q.Deallocate && o.Pool != nil && o.Pool.Spot, "SpotDeallocate", string(i.ID), "a Spot instance that is deallocated may not come back",
+			"leave out --deallocate: power-off keeps its place")
 	}
 	if o.Pool != nil {
-		if by := UsedBy(d, o.Pool.ID); by != "" {
-			add(on, "IsWorkbench", "a capture of "+string(by)+" uses it as its workbench",
-				"wait until that capture ends, or name another node; if no such capture is open (ortet status): kubectl annotate node "+d.Name+" "+fleet.AnnotationWorkbench+"-")
-		}
+		by := string(UsedBy(d, o.Pool.ID))
+		refuse(by != "", "IsWorkbench", on, "a capture of "+by+" uses it as its workbench",
+			"wait until that capture ends, or name another node; if no such capture is open (ortet status): kubectl annotate node "+d.Name+" "+fleet.AnnotationWorkbench+"-")
 	}
 	for _, x := range o.Obstacles {
-		switch {
-		case options.ForceDrain:
-		case x.Budget != "":
-			add(on, "BudgetAllowsNoEviction", "its pod "+x.Pod+" cannot be evicted (PodDisruptionBudget "+x.Budget+"): "+x.Why,
-				"let the budget allow an eviction, add a replica, name another node, or say --force, which overrides budgets when the drain's time is over")
-		default:
-			add(on, "PodNotEvictable", "its pod "+x.Pod+" cannot be evicted: "+x.Why, "give it a controller, remove it, or say --force, which deletes it")
-		}
+		refuse(!q.ForceDrain && x.Budget != "", "BudgetAllowsNoEviction", on, "its pod "+x.Pod+" cannot be evicted (PodDisruptionBudget "+x.Budget+"): "+x.Why,
+			"let the budget allow an eviction, add a replica, name another node, or say --force, which overrides budgets when the drain's time is over")
+		refuse(!q.ForceDrain && x.Budget == "", "PodNotEvictable", on, "its pod "+x.Pod+" cannot be evicted: "+x.Why,
+			"give it a controller, remove it, or say --force, which deletes it")
 	}
-	if d.Annotations[fleet.AnnotationKuredReboot] != "" {
-		add(on, "RebootPending", "kured is about to reboot it", "wait until it has")
-	}
+	refuse(d.Annotations[fleet.AnnotationKuredReboot] != "", "RebootPending", on, "kured is about to reboot it", "wait until it has")
 }
 
 // Managed gives the mark of a pool that AKS manages, or ""; pool may be nil. AKS Engine,
@@ -148,10 +123,8 @@ func Managed(d fleet.Node, pool *fleet.Pool) string {
 	if pool == nil {
 		return ""
 	}
-	for _, k := range sortedKeys(pool.Tags) {
-		if strings.HasPrefix(strings.ToLower(k), "aks-managed-") {
-			return "tag " + k
-		}
+	if k := tagWith(*pool, "aks-managed-"); k != "" {
+		return "tag " + k
 	}
 	if g := pool.ID.Segment("resourceGroups"); strings.HasPrefix(strings.ToUpper(g), "MC_") {
 		return "resource group " + g
@@ -161,113 +134,71 @@ func Managed(d fleet.Node, pool *fleet.Pool) string {
 
 const tagCAPZ = "sigs.k8s.io_cluster-api-provider-azure_cluster_"
 
-func poolProblems(o Observed, options Request, add adder) {
-	p := *o.Pool
-	on := string(p.ID)
-	if p.Orchestration != "" && p.Orchestration != fleet.Uniform {
-		add(on, "NotUniform", "its orchestration mode is "+p.Orchestration, "only Uniform scale sets are served")
-	}
-	if !p.Model.Linux {
-		add(on, "NotLinuxPool", "its model is not Linux", "name a node of a Linux pool")
-	}
-	problems := ModelProblems(p, options.AllowRolling, options.ExcludeFromLatest, options.AllowOwned)
-	for _, m := range problems {
-		add(m.On, m.Code, m.What, m.WayOut)
-	}
-	if p.AutomaticRepairs {
-		add(on, "AutomaticRepairs", "its automatic instance repairs would replace the donor while it is stopped",
-			"switch them off for the capture: az vmss update --enable-automatic-repairs false")
-	}
-	if p.Model.EphemeralOS {
-		add(on, "EphemeralDisk", "its OS disks are ephemeral: they cannot be stopped or snapshotted", "use a pool with managed OS disks")
+func (p *Problems) ofPool(pool fleet.Pool, q Request) {
+	refuse, on := p.Refuse, string(pool.ID)
+	refuse(pool.Orchestration != "" && pool.Orchestration != fleet.Uniform, "NotUniform", on, "its orchestration mode is "+pool.Orchestration, "only Uniform scale sets are served")
+	refuse(!pool.Model.Linux, "NotLinuxPool", on, "its model is not Linux", "name a node of a Linux pool")
+	p.Add(ModelProblems(pool, q.AllowRolling, q.ExcludeFromLatest, q.AllowOwned)...)
+	refuse(pool.AutomaticRepairs, "AutomaticRepairs", on, "its automatic instance repairs would replace the donor while it is stopped",
+		"switch them off for the capture: az vmss update --enable-automatic-repairs false")
+	refuse(pool.Model.EphemeralOS, "EphemeralDisk", on, "its OS disks are ephemeral: they cannot be stopped or snapshotted", "use a pool with managed OS disks")
+	_, kept := q.Extensions.Doomed(pool.Model.Extensions)
+	for _, k := range kept {
+		refuse(true, "ExtensionNeeded", on, "an extension that stays needs one that would go: "+k, "keep both, or let both go")
 	}
 }
 
 // ModelProblems gives the reasons not to change a pool's model, which are
 // looked at again right before it is changed.
-func ModelProblems(p fleet.Pool, allowRolling, excludeFromLatest, allowOwned bool) []fleet.Problem {
-	var problems []fleet.Problem
-	add := func(code, what, wayOut string) {
-		problems = append(problems, fleet.Problem{Code: code, What: what, On: string(p.ID), WayOut: wayOut})
-	}
-	switch {
-	case strings.EqualFold(p.UpgradeMode, fleet.Automatic):
-		add("AutomaticUpgrade", "its upgrade mode is Automatic: a changed model may take down all instances at once",
-			"set it to Manual: az vmss update --set upgradePolicy.mode=Manual")
-	case strings.EqualFold(p.UpgradeMode, fleet.Rolling) && !allowRolling:
-		add("RollingUpgrade", "its upgrade mode is Rolling: Azure will replace the instances by itself",
-			"set it to Manual, or say --allow-rolling")
-	}
-	if p.AutomaticOSUpgrade && !excludeFromLatest {
-		add("AutomaticOSUpgrade", "automatic OS upgrades are on: a published version would be rolled out by itself",
-			"switch them off, or say --exclude-from-latest")
-	}
-	if !allowOwned {
-		for _, k := range sortedKeys(p.Tags) {
-			if name, ok := strings.CutPrefix(k, tagCAPZ); ok {
-				add("OwnedByClusterAPI", "Cluster API's cluster "+name+" owns its model and would change it back",
-					"change the image of its AzureMachinePool instead, or say --allow-owned")
-				break
-			}
+func ModelProblems(pool fleet.Pool, allowRolling, excludeFromLatest, allowOwned bool) (p Problems) {
+	refuse, on := p.Refuse, string(pool.ID)
+	refuse(strings.EqualFold(pool.UpgradeMode, fleet.Automatic), "AutomaticUpgrade", on,
+		"its upgrade mode is Automatic: a changed model may take down all instances at once", "set it to Manual: az vmss update --set upgradePolicy.mode=Manual")
+	refuse(strings.EqualFold(pool.UpgradeMode, fleet.Rolling) && !allowRolling, "RollingUpgrade", on,
+		"its upgrade mode is Rolling: Azure will replace the instances by itself", "set it to Manual, or say --allow-rolling")
+	refuse(pool.AutomaticOSUpgrade && !excludeFromLatest, "AutomaticOSUpgrade", on,
+		"automatic OS upgrades are on: a published version would be rolled out by itself", "switch them off, or say --exclude-from-latest")
+	owner := tagWith(pool, tagCAPZ)
+	refuse(owner != "" && !allowOwned, "OwnedByClusterAPI", on, "Cluster API's cluster "+strings.TrimPrefix(owner, tagCAPZ)+" owns its model and would change it back",
+		"change the image of its AzureMachinePool instead, or say --allow-owned")
+	return p
+}
+
+// tagWith gives the first tag of a pool whose name begins so, in any letter case; "" if
+// it has none.
+func tagWith(pool fleet.Pool, prefix string) string {
+	for _, k := range slices.Sorted(maps.Keys(pool.Tags)) {
+		if strings.HasPrefix(strings.ToLower(k), prefix) {
+			return k
 		}
 	}
-	return problems
+	return ""
 }
 
-func extensionProblems(p fleet.Pool, options Request, add adder) {
-	_, kept := options.Extensions.Doomed(p.Model.Extensions)
-	for _, k := range kept {
-		add(string(p.ID), "ExtensionNeeded", "an extension that stays needs one that would go: "+k,
-			"keep both, or let both go")
-	}
-}
-
-func diskProblems(o Observed, _ Request, add adder) {
-	if o.Pool == nil || o.Instance == nil {
-		return
-	}
+func (p *Problems) ofDisk(o Observed) {
+	refuse := p.Refuse
 	if o.Disk == nil {
-		if o.Instance.OSDisk == "" && !o.Pool.Model.EphemeralOS {
-			add(string(o.Instance.ID), "NoDisk", "it has no managed OS disk", "use a pool with managed OS disks")
-		}
+		refuse(o.Instance.OSDisk == "" && !o.Pool.Model.EphemeralOS, "NoDisk", string(o.Instance.ID), "it has no managed OS disk", "use a pool with managed OS disks")
 		return
 	}
-	on := string(o.Disk.ID)
-	size := fleet.SizeInfo{}
-	if o.Size != nil {
-		size = *o.Size
-	}
-	security := securityType(*o.Pool, *o.Instance, *o.Disk)
-	if strings.Contains(strings.ToLower(security), "confidential") {
-		add(on, "ConfidentialDisk", "it belongs to a confidential VM and can be read by that alone", "use a pool without confidential VMs")
-	}
+	security := securityType(o)
+	refuse(strings.Contains(strings.ToLower(security), "confidential"), "ConfidentialDisk", string(o.Disk.ID),
+		"it belongs to a confidential VM and can be read by that alone", "use a pool without confidential VMs")
 	if o.Definition == nil {
 		return
 	}
 	def := *o.Definition
-	mismatch := func(what, has, needs string) {
-		add(string(def.ID), "DefinitionMismatch",
-			fmt.Sprintf("the image definition's %s is %s, the donor needs %s", what, has, needs),
+	need := func(what, has, needs string, fits bool) {
+		refuse(!fits, "DefinitionMismatch", string(def.ID), fmt.Sprintf("the image definition's %s is %s, the donor needs %s", what, has, needs),
 			"what a definition says cannot be changed: delete it once nothing uses it; the capture creates it again")
 	}
-	if def.OSState != "" && !strings.EqualFold(def.OSState, "Generalized") {
-		mismatch("OS state", def.OSState, "Generalized")
-	}
-	if !def.Linux {
-		mismatch("operating system", "not Linux", "Linux")
-	}
-	if g := generation(*o.Instance, *o.Disk); !strings.EqualFold(first(def.Generation, "V1"), g) {
-		mismatch("generation", first(def.Generation, "V1"), g)
-	}
-	if a := architecture(*o.Disk, size); !strings.EqualFold(first(def.Architecture, "x64"), a) {
-		mismatch("architecture", first(def.Architecture, "x64"), a)
-	}
-	if !securityFits(security, def.SecurityType) {
-		mismatch("security type", first(def.SecurityType, "Standard"), security)
-	}
-	if needsNVMe(*o.Pool, size) && !strings.Contains(strings.ToUpper(def.Controllers), "NVME") {
-		mismatch("disk controller", first(def.Controllers, "SCSI"), "NVMe")
-	}
+	same := func(what, has, needs string) { need(what, has, needs, strings.EqualFold(has, needs)) }
+	same("OS state", cmp.Or(def.OSState, "Generalized"), "Generalized")
+	need("operating system", "not Linux", "Linux", def.Linux)
+	same("generation", cmp.Or(def.Generation, "V1"), generation(o))
+	same("architecture", cmp.Or(def.Architecture, "x64"), architecture(o))
+	need("security type", cmp.Or(def.SecurityType, "Standard"), security, securityFits(security, def.SecurityType))
+	need("disk controller", cmp.Or(def.Controllers, "SCSI"), "NVMe", !needsNVMe(o) || strings.Contains(strings.ToUpper(def.Controllers), "NVME"))
 }
 
 // securityFits reports whether a VM of the security type can be made from an
@@ -279,31 +210,3 @@ func securityFits(donor, definition string) bool {
 	}
 	return d == "" || d == "standard" || strings.HasSuffix(d, "supported")
 }
-
-func unreadable(o Observed, on string) bool {
-	return slices.ContainsFunc(o.Unreadable, func(p fleet.Problem) bool { return p.On == on })
-}
-
-func dedupe(problems []fleet.Problem) []fleet.Problem {
-	seen := map[fleet.Problem]bool{}
-	var out []fleet.Problem
-	for _, p := range problems {
-		if !seen[p] {
-			seen[p] = true
-			out = append(out, p)
-		}
-	}
-	return out
-}
-
-func sortedKeys(m map[string]string) []string {
-	keys := make([]string, 0, len(m))
-	for k := range m {
-		keys = append(keys, k)
-	}
-	slices.Sort(keys)
-	return keys
-}
-
-// Day is the UTC day of a time, as versions are named.
-func Day(t time.Time) string { return t.UTC().Format("2006-01-02") }

@@ -1,6 +1,7 @@
 package prototype
 
 import (
+	"cmp"
 	"context"
 	"time"
 )
@@ -43,15 +44,7 @@ func (q Request) WithDefaults() Request {
 	if q.GracePeriod <= 0 {
 		q.GracePeriod = 300 * time.Second
 	}
-	if q.History == 0 {
-		q.History = 3
-	}
-	if q.Replicas == 0 {
-		q.Replicas = 3
-	}
-	if q.Bootstrap == "" {
-		q.Bootstrap = BootstrapKeep
-	}
+	q.History, q.Replicas, q.Bootstrap = cmp.Or(q.History, 3), cmp.Or(q.Replicas, 3), cmp.Or(q.Bootstrap, BootstrapKeep)
 	return q
 }
 

@@ -6,48 +6,30 @@ import (
 	"github.com/ortet/ortet/internal/fleet"
 )
 
-// A Step is one line of the table of contents of a capture or rollback.
+// A Step is one line of a plan: a step, or an undo of the good case.
 type Step struct {
-	// ID is stable: journals, reports and tests name a step by it.
-	ID string `json:"id"`
-	// Title is for people, in the imperative: "Take a snapshot of the donor's disk".
-	Title string `json:"title"`
-	// After names the steps that have to be done, or skipped, before.
-	After []string `json:"after,omitempty"`
-	// Usual is how long it usually takes; 0 means a moment.
-	Usual time.Duration `json:"usual,omitempty"`
-	// Deadline is when it is given up, from when it began.
-	Deadline time.Duration `json:"deadline"`
-	// Skip says why the step will not run; "" means that it will.
-	Skip string `json:"skip,omitempty"`
-	// Irreversible names what cannot be had back once the step is done.
-	Irreversible []string `json:"irreversible,omitempty"`
+	ID           string        `json:"id"`
+	Title        string        `json:"title"`
+	After        []string      `json:"after,omitempty"`        // ids that have to be done, or skipped, before
+	Usual        time.Duration `json:"usual,omitempty"`        // 0: a moment
+	Deadline     time.Duration `json:"deadline"`               // counts from its begin
+	Skip         string        `json:"skip,omitempty"`         // why it will not run; "" runs it
+	Irreversible []string      `json:"irreversible,omitempty"` // what cannot be recovered once it is done
 }
-
-// The kinds of plan.
-const (
-	KindCapture  = "capture"
-	KindRollback = "rollback"
-)
 
 // A Plan is what a capture or rollback would do, and why it may not.
 type Plan struct {
-	Kind      string           `json:"kind"` // KindCapture or KindRollback
-	Capture   string           `json:"capture,omitempty"`
-	Pool      fleet.ResourceID `json:"pool"`
-	Donor     string           `json:"donor,omitempty"`     // node name
-	Workbench string           `json:"workbench,omitempty"` // node name
-	Version   fleet.ResourceID `json:"version,omitempty"`   // what the model will use
-	// Steps in an order in which they could run one after another.
-	Steps []Step `json:"steps"`
-	// Problems are all reasons to refuse; none means that it can be done.
-	Problems []fleet.Problem `json:"problems,omitempty"`
-	// Notes are worth knowing and no reason to refuse.
-	Notes []string `json:"notes,omitempty"`
-	// Resumes is true where an earlier run was interrupted and this one goes on.
-	Resumes bool `json:"resumes,omitempty"`
-	// NothingToDo is true where every step that changes anything is skipped.
-	NothingToDo bool `json:"nothingToDo,omitempty"`
+	Kind        string           `json:"kind"` // "capture" or "rollback"
+	Capture     string           `json:"capture,omitempty"`
+	Pool        fleet.ResourceID `json:"pool"`
+	Donor       string           `json:"donor,omitempty"`     // node name
+	Workbench   string           `json:"workbench,omitempty"` // node name
+	Version     fleet.ResourceID `json:"version,omitempty"`   // what the model will use
+	Steps       []Step           `json:"steps"`               // in an order in which they could run one after another
+	Problems    []fleet.Problem  `json:"problems,omitempty"`  // all reasons to refuse
+	Notes       []string         `json:"notes,omitempty"`     // no reasons to refuse
+	Resumes     bool             `json:"resumes,omitempty"`   // an earlier run was interrupted and this one goes on
+	NothingToDo bool             `json:"nothingToDo,omitempty"`
 }
 
 // Irreversible collects what the plan cannot take back, in the order of its steps.

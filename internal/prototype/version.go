@@ -41,31 +41,23 @@ func NewestFirst(versions []fleet.ImageVersion) []fleet.ImageVersion {
 
 // compareNumbers orders version names as Azure's "latest" does.
 func compareNumbers(a, b string) int {
-	x, y := strings.Split(a, "."), strings.Split(b, ".")
-	for i := range min(len(x), len(y)) {
-		m, errM := strconv.Atoi(x[i])
-		n, errN := strconv.Atoi(y[i])
+	return slices.CompareFunc(strings.Split(a, "."), strings.Split(b, "."), func(x, y string) int {
+		m, errM := strconv.Atoi(x)
+		n, errN := strconv.Atoi(y)
 		if errM != nil || errN != nil {
-			if c := strings.Compare(x[i], y[i]); c != 0 {
-				return c
-			}
-			continue
+			return strings.Compare(x, y)
 		}
-		if c := cmp.Compare(m, n); c != 0 {
-			return c
-		}
-	}
-	return cmp.Compare(len(x), len(y))
+		return cmp.Compare(m, n)
+	})
 }
 
 // FindVersion gives the version with the id, in any letter case.
 func FindVersion(versions []fleet.ImageVersion, id fleet.ResourceID) (fleet.ImageVersion, bool) {
-	for _, v := range versions {
-		if v.ID.Equal(id) {
-			return v, true
-		}
+	i := slices.IndexFunc(versions, func(v fleet.ImageVersion) bool { return v.ID.Equal(id) })
+	if i < 0 {
+		return fleet.ImageVersion{}, false
 	}
-	return fleet.ImageVersion{}, false
+	return versions[i], true
 }
 
 // Newer reports whether a version that Ortet or kamino made was built after
@@ -138,7 +130,7 @@ func Prune(versions []fleet.ImageVersion, uses []fleet.ImageUse, current fleet.R
 	latest := latestOf(versions)
 	kept, good := 0, 0
 	if _, there := FindVersion(versions, current); !there {
-		good = 1 // it is about to be made
+		kept, good = 1, 1 // it is about to be made
 	}
 	for _, v := range NewestFirst(versions) {
 		spare := func(why string) { spared = append(spared, Spared{Version: v, Why: why}) }
@@ -182,11 +174,9 @@ func latestOf(versions []fleet.ImageVersion) map[string]bool {
 			}
 		}
 	}
-	for _, v := range NewestFirst(versions) {
-		if serves(v) && !v.ExcludeFromLatest {
-			names[strings.ToLower(v.Name)] = true
-			break
-		}
+	sorted := NewestFirst(versions)
+	if i := slices.IndexFunc(sorted, func(v fleet.ImageVersion) bool { return serves(v) && !v.ExcludeFromLatest }); i >= 0 {
+		names[strings.ToLower(sorted[i].Name)] = true
 	}
 	return names
 }

@@ -3,8 +3,8 @@ package prototype
 import (
 	"cmp"
 	"fmt"
+	"maps"
 	"slices"
-	"sort"
 	"strings"
 
 	"github.com/ortet/ortet/internal/fleet"
@@ -20,15 +20,14 @@ type Workbench struct {
 // CannotServe says why a node cannot be the donor's workbench, as far as
 // Kubernetes knows; "" means that it may. The words are for counting.
 func CannotServe(donor, node fleet.Node) string {
-	if node.Name == donor.Name {
-		return "is the donor"
-	}
-	if _, err := fleet.ParseProviderID(node.ProviderID); err != nil {
-		return "is not an instance of a Uniform scale set"
-	}
 	id, _ := fleet.ParseProviderID(donor.ProviderID) // without one, no pool is its own
+	_, err := fleet.ParseProviderID(node.ProviderID)
 	_, marked := node.Annotations[fleet.AnnotationCapture]
 	switch {
+	case node.Name == donor.Name:
+		return "is the donor"
+	case err != nil:
+		return "is not an instance of a Uniform scale set"
 	case !strings.EqualFold(node.OS, "linux"):
 		return "is not Linux"
 	case node.Architecture != donor.Architecture:
@@ -60,10 +59,9 @@ func UsedBy(node fleet.Node, pool fleet.ResourceID) fleet.ResourceID {
 // RankWorkbenches sorts candidates, the best first: of the donor's pool, no
 // control plane, then by name.
 func RankWorkbenches(pool fleet.ResourceID, candidates []fleet.Node) {
-	rank := func(n fleet.Node) int {
-		r := 0
+	rank := func(n fleet.Node) (r int) {
 		if id, err := fleet.ParseProviderID(n.ProviderID); err != nil || !id.Parent().Equal(pool) {
-			r += 2
+			r = 2
 		}
 		if n.ControlPlane {
 			r++
@@ -91,15 +89,8 @@ func BenchLUN(donor, instance fleet.Instance, size fleet.SizeInfo) (lun int32, w
 	for _, d := range instance.DataDisks {
 		taken[d.LUN] = true
 	}
-	limit := size.MaxDataDisks
-	if limit > 64 {
-		limit = 64
-	}
-	if int32(len(taken)) >= limit {
-		return 0, "has no room for a disk"
-	}
-	for lun := limit - 1; lun >= 0; lun-- {
-		if !taken[lun] {
+	for lun := min(size.MaxDataDisks, 64) - 1; lun >= 0; lun-- {
+		if !taken[lun] && int32(len(taken)) < size.MaxDataDisks {
 			return lun, ""
 		}
 	}
@@ -109,15 +100,8 @@ func BenchLUN(donor, instance fleet.Instance, size fleet.SizeInfo) (lun int32, w
 // Tally counts reasons: "2 are in another zone" would need grammar, so it
 // gives "is in another zone (2), is not Ready (1)", most frequent first.
 func Tally(reasons map[string]int) string {
-	words := make([]string, 0, len(reasons))
-	for w := range reasons {
-		words = append(words, w)
-	}
-	sort.Slice(words, func(i, j int) bool {
-		if reasons[words[i]] != reasons[words[j]] {
-			return reasons[words[i]] > reasons[words[j]]
-		}
-		return words[i] < words[j]
+	words := slices.SortedFunc(maps.Keys(reasons), func(a, b string) int {
+		return cmp.Or(cmp.Compare(reasons[b], reasons[a]), cmp.Compare(a, b))
 	})
 	for i, w := range words {
 		words[i] = fmt.Sprintf("%s (%d)", w, reasons[w])

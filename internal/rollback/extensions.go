@@ -23,48 +23,33 @@ func restorable(ctx context.Context, vault cluster.Vault, original prototype.Ori
 	for _, e := range pool.Model.Extensions {
 		there[strings.ToLower(e.Name)] = true
 	}
-	lose := func(e prototype.OriginalExtension, what string) {
-		lost = append(lost, fleet.Problem{
-			Code: "ExtensionLost", On: "extension " + e.Name, What: what,
-			WayOut: "go back without it (--accept-lost-extensions), then add it by az vmss extension set",
-		})
+	var all []fleet.Extension
+	known := map[string]prototype.OriginalExtension{}
+	for _, e := range original.Extensions {
+		all, known[e.Name] = append(all, e.Extension), e
 	}
-	var left []fleet.WriteExtension
-	for _, name := range original.Missing(pool.Model) {
-		i := slices.IndexFunc(original.Extensions, func(e prototype.OriginalExtension) bool { return e.Name == name })
-		e := original.Extensions[i]
-		write, why, err := withSettings(ctx, vault, pool.ID, e)
-		switch {
-		case err != nil:
+	for _, e := range slices.Backward(prototype.DependentsFirst(all)) {
+		if there[strings.ToLower(e.Name)] {
+			continue
+		}
+		write, why, err := withSettings(ctx, vault, pool.ID, known[e.Name])
+		if err != nil {
 			return nil, nil, err
-		case why != "":
-			lose(e, why)
-		default:
-			left = append(left, write)
 		}
-	}
-	for len(left) > 0 {
-		i := slices.IndexFunc(left, func(w fleet.WriteExtension) bool { return needs(w, there) == "" })
-		if i < 0 {
-			break
+		absent := slices.IndexFunc(e.After, func(name string) bool { return !there[strings.ToLower(name)] })
+		if why == "" && absent >= 0 {
+			why = "it runs after extension " + e.After[absent] + ", which the model does not have"
 		}
-		there[strings.ToLower(left[i].Extension.Name)] = true
-		writes, left = append(writes, left[i]), slices.Delete(left, i, i+1)
-	}
-	for _, w := range left {
-		lose(prototype.OriginalExtension{Extension: w.Extension}, "it runs after extension "+needs(w, there)+", which the model does not have")
+		if why != "" {
+			lost = append(lost, fleet.Problem{
+				Code: "ExtensionLost", On: "extension " + e.Name, What: why,
+				WayOut: "go back without it (--accept-lost-extensions), then add it by az vmss extension set",
+			})
+			continue
+		}
+		there[strings.ToLower(e.Name)], writes = true, append(writes, write)
 	}
 	return writes, lost, nil
-}
-
-// needs returns an extension that w has to come after and that the model lacks.
-func needs(w fleet.WriteExtension, there map[string]bool) string {
-	for _, name := range w.Extension.After {
-		if !there[strings.ToLower(name)] {
-			return name
-		}
-	}
-	return ""
 }
 
 // withSettings reads an extension's settings from the Vault, or says why they are lost.
@@ -99,40 +84,36 @@ func (r *rollback) acceptsLost() bool {
 	return r.req.AcceptLostExtensions || r.asked.AcceptLostExtensions
 }
 
-// planExtensions decides whether the row extensions runs, and adds the problems.
-func (r *rollback) planExtensions(ctx context.Context, d *decision, pool fleet.Pool) error {
+// planExtensions decides whether the row extensions runs: skip is the reason why not.
+func (r *rollback) planExtensions(ctx context.Context, d *decision, pool fleet.Pool) (skip string, err error) {
 	s := r.get()
-	d.skip["extensions"] = "none to restore"
+	const none = "none to restore"
 	if !s.ToOriginal {
-		return nil
+		return none, nil
 	}
 	writes, lost, err := restorable(ctx, r.Cluster, *s.Original, pool)
 	if err != nil {
-		d.problem("Unreadable", string(pool.ID), "the saved settings of extensions cannot be read: "+err.Error(), "add that Secret to the resourceNames of the Role")
-		return nil //nolint:nilerr // it is a problem, beside others
+		d.Refuse(true, "Unreadable", string(pool.ID), "the saved settings of extensions cannot be read: "+err.Error(), "add that Secret to the resourceNames of the Role")
+		return "", nil //nolint:nilerr // it is a problem, beside others
 	}
 	if !r.acceptsLost() {
-		d.problems = append(d.problems, lost...)
+		d.Add(lost...)
 	}
 	r.lost = nil
 	for _, p := range lost {
 		r.lost = append(r.lost, p.On+": "+p.What+"; add it by az vmss extension set")
 	}
 	if len(writes) == 0 {
-		return nil
+		return none, nil
 	}
-	delete(d.skip, "extensions")
 	var names []string
 	for _, w := range writes {
 		names = append(names, w.Extension.Name)
 	}
 	r.set(func(s *state) { s.ToRestore = names })
 	denied, err := r.Cloud.Denied(ctx, pool.ID.Group(), azure.Actions(writes[0].Verb()))
-	if err != nil {
-		return err
-	}
-	d.problems = append(d.problems, prototype.DeniedProblems(prototype.Observed{Pool: &pool, DeniedAzure: denied})...)
-	return nil
+	d.Add(prototype.DeniedProblems(prototype.Observed{Pool: &pool, DeniedAzure: denied})...)
+	return "", err
 }
 
 // extensions writes those of the original's extensions that the model lacks and that can

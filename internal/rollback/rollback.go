@@ -33,13 +33,11 @@ const (
 type Request struct {
 	Pool fleet.ResourceID `json:"pool,omitempty"`
 	Node string           `json:"node,omitempty"` // any node of the pool
-	// To is a version's name, "2026.11.20", Previous or Original; "" is Previous.
-	To           string `json:"to,omitempty"`
-	AllowRolling bool   `json:"allowRolling,omitempty"` // as for a capture
-	AllowOwned   bool   `json:"allowOwned,omitempty"`
-	// AcceptLostExtensions goes on although extensions of the original model cannot be
-	// restored. The rollback then ends with workflow.ExitNeedsPerson.
-	AcceptLostExtensions bool `json:"acceptLostExtensions,omitempty"`
+	To   string           `json:"to,omitempty"`   // a version's name, "2026.11.20", Previous or Original; "" is Previous
+
+	AllowRolling         bool `json:"allowRolling,omitempty"` // as for a capture
+	AllowOwned           bool `json:"allowOwned,omitempty"`
+	AcceptLostExtensions bool `json:"acceptLostExtensions,omitempty"` // what cannot be restored ends in workflow.ExitNeedsPerson
 }
 
 // A Result says what a rollback did.
@@ -95,7 +93,7 @@ type rollback struct {
 var _ workflow.Workflow = (*rollback)(nil)
 
 func (s *Service) rollback(q Request) *rollback {
-	return &rollback{Service: s, ScaleSet: capture.NewScaleSet(s.Config), asked: q, req: q}
+	return &rollback{Service: s, ScaleSet: capture.NewScaleSet(s.Config), asked: q, req: q, pool: q.Pool}
 }
 
 // Rollback points the model at the version that q names. An open rollback with the same
@@ -130,15 +128,7 @@ func (r *rollback) run(ctx context.Context) error {
 		return &workflow.Outcome{Exit: workflow.ExitInterrupted, Step: "preflight", Err: err}
 	}
 	r.result.Pool = pool
-	runner := &workflow.Runner{
-		Cloud: r.Cloud, Journal: r.Journal, Locks: r.Cluster, LockFor: r.LockFor, Now: r.Now, Log: r.Log,
-		Holder: fmt.Sprintf("%s/rollback-%d", r.Holder, r.runs.Add(1)), Report: r.Reporter(r.Config.Report),
-		Workflow: func(kind string) (workflow.Workflow, error) {
-			r.Note("an interrupted %s of this pool was ended first", kind)
-			return r.Others(kind)
-		},
-	}
-	return runner.Run(ctx, pool, r)
+	return r.Runner(fmt.Sprintf("rollback-%d", r.runs.Add(1)), &r.Summary).Run(ctx, pool, r)
 }
 
 // findPool gives the pool that the request names, or refuses the request.
@@ -147,17 +137,15 @@ func (r *rollback) findPool(ctx context.Context) (fleet.ResourceID, error) {
 		return &workflow.Refused{Problems: []fleet.Problem{{Code: "NoPool", On: on, What: what, WayOut: "name a pool or one of its nodes"}}}
 	}
 	switch {
-	case r.asked.Pool != "":
-		r.pool = r.asked.Pool
+	case r.pool != "":
 		return r.pool, nil
 	case r.asked.Node == "":
 		return "", no("the request", "neither a pool nor a node is named")
 	}
-	on := "node " + r.asked.Node
 	n, err := r.Cluster.Node(ctx, r.asked.Node)
 	switch {
 	case fleet.Is(err, fleet.KindNotFound):
-		return "", no(on, "no such node exists")
+		return "", no("node "+r.asked.Node, "no such node exists")
 	case fleet.Is(err, fleet.KindDenied):
 		return "", &workflow.Refused{Problems: prototype.DeniedProblems(prototype.Observed{DeniedCluster: []string{"get nodes"}})}
 	case err != nil:
@@ -165,7 +153,7 @@ func (r *rollback) findPool(ctx context.Context) (fleet.ResourceID, error) {
 	}
 	id, err := fleet.ParseProviderID(n.ProviderID)
 	if err != nil {
-		return "", no(on, err.Error())
+		return "", no("node "+r.asked.Node, err.Error())
 	}
 	r.pool = id.Parent()
 	return r.pool, nil

@@ -15,20 +15,13 @@ import (
 // A state is what a rollback decided. It is saved with the record.
 type state struct {
 	capture.Inherited
-	Pool       fleet.ResourceID `json:"pool"`           // as Azure spells it
-	From       fleet.ResourceID `json:"from,omitempty"` // that the model used
-	To         fleet.ResourceID `json:"to,omitempty"`   // "" with ToOriginal
-	ToOriginal bool             `json:"toOriginal,omitempty"`
-	TagFrom    fleet.ResourceID `json:"tagFrom,omitempty"` // to tag as rolled back
-	Untag      bool             `json:"untag,omitempty"`   // To was rolled back earlier
-	// CustomData is the SHA-256 of what the model's is replaced by; "" leaves it.
-	CustomData string `json:"customData,omitempty"`
-	// SameImage says that the model had the image, and only its customData changes.
-	SameImage    bool `json:"sameImage,omitempty"`
-	ModelChanged bool `json:"modelChanged,omitempty"`
-	// ToRestore and Restored are extensions, by name.
-	ToRestore []string `json:"toRestore,omitempty"`
-	Restored  []string `json:"restored,omitempty"`
+	prototype.Return
+	Pool         fleet.ResourceID `json:"pool"`                 // as Azure spells it
+	CustomData   string           `json:"customData,omitempty"` // SHA-256 of what the model's is replaced by; "" leaves it
+	SameImage    bool             `json:"sameImage,omitempty"`  // the model had it: only its customData changes
+	ModelChanged bool             `json:"modelChanged,omitempty"`
+	ToRestore    []string         `json:"toRestore,omitempty"` // extensions, by name
+	Restored     []string         `json:"restored,omitempty"`
 }
 
 // target gives the image that the model is pointed at, and its name for people.
@@ -74,13 +67,10 @@ func (r *rollback) Restore(rec journal.Record) (workflow.Table, bool, error) {
 	if err := json.Unmarshal(rec.State, &s); err != nil {
 		return nil, false, fmt.Errorf("decode the state: %w", err)
 	}
-	definition := prototype.DefinitionOf(s.Pool)
-	for _, id := range []fleet.ResourceID{s.To, s.TagFrom} {
-		if id != "" && (!id.Equal(definition.Child("versions", id.Name())) || !fleet.ValidName(id.Name())) {
-			return nil, false, fmt.Errorf("%q is not a version of the pool %s", id, rec.Pool)
-		}
+	ours := func(id fleet.ResourceID) bool {
+		return id == "" || id.Equal(prototype.DefinitionOf(s.Pool).Child("versions", id.Name())) && fleet.ValidName(id.Name())
 	}
-	if !s.Pool.Equal(fleet.ResourceID(rec.Pool)) || s.ToOriginal && s.Original == nil {
+	if !s.Pool.Equal(fleet.ResourceID(rec.Pool)) || !ours(s.To) || !ours(s.TagFrom) || s.ToOriginal && s.Original == nil {
 		return nil, false, fmt.Errorf("the state is not of the pool %s", rec.Pool)
 	}
 	r.mu.Lock()

@@ -122,7 +122,7 @@ func newWorld(s Story) *world {
 		nodes: map[string]nodeState{}, touched: map[string]bool{}, workbenches: map[string]bool{},
 		pool: "/subscriptions/" + azsim.DefaultSubscription + "/resourceGroups/" + azsim.DefaultResourceGroup + "/providers/" + setType + "/" + poolName,
 	}
-	w.names = prototype.NamesOf(w.pool, "", "")
+	w.names = prototype.NamesOf(w.pool, "")
 	w.ctx, w.end = context.WithCancel(context.Background())
 	w.kube = &kubesim.Server{Machines: s.Pool.Machines, Log: w.log, Deleting: w.podDeleted, Ends: w.podEnds, OnRequest: w.podCreated}
 	stale := slices.ContainsFunc(s.Happen, func(e Event) bool { return e.What == "list still has it" })
