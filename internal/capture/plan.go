@@ -219,7 +219,7 @@ func (s *Service) Plan(ctx context.Context, q Request) (prototype.Plan, error) {
 	}
 	p := prototype.Plan{Kind: Kind, Donor: q.Node, Notes: at.Notes, Problems: at.Problems}
 	if at.o.Pool == nil || missing(recErr) != nil {
-		return p, nil
+		return p, nil //nolint:nilerr // the problems say why
 	}
 	p.Pool, p.Version, p.NothingToDo = at.o.Pool.ID, c.get().Names.Version, at.nothing
 	p.Steps = Steps(c.table(at), at.irreversible)

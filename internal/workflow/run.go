@@ -342,7 +342,7 @@ func (x *run) once(ctx context.Context, a Action) (Wait, error) {
 				st.Error = wait.Status
 			}
 		})
-		again := false
+		var again bool
 		if wait.In, again = retry(err, a.Undo, true, p.step().Failures, p.Since()); !again {
 			return Wait{}, err
 		}
