@@ -41,11 +41,15 @@ func killedAnywhere(t *testing.T, w *world) {
 	random := rand.New(rand.NewPCG(seed, 0))
 	n := 0
 	w.pool(t, "storm", 2).killed(t, func(process *os.Process) func(line) os.Signal {
-		// Longer each time, so that it ends whatever the machine is.
 		n++
-		after := time.Duration(random.Int64N(int64(time.Duration(100+40*n+n*n*n/50) * time.Millisecond)))
-		time.AfterFunc(after, func() { _ = process.Kill() }) // it may have ended
-		return nil
+		return func(l line) os.Signal {
+			if l.step == "preflight" && l.state == "done" { // before that it waits for the lock of the last one
+				// Longer each time, so that it ends whatever the machine is.
+				after := time.Duration(random.Int64N(int64(time.Duration(300+150*n) * time.Millisecond)))
+				time.AfterFunc(after, func() { _ = process.Kill() }) // it may have ended
+			}
+			return nil
+		}
 	})
 }
 
