@@ -56,7 +56,7 @@ func (x *run) write() error {
 				rec.Revision = ""
 			case loadErr != nil:
 				return loadErr
-			case there.Writer != rec.Writer:
+			case there.Writer != rec.Writer && there.Revision != rec.Revision:
 				x.lock.lose(fmt.Errorf("%w: %w", errLost, err))
 			default: // our own write, whose answer was lost
 				rec.Revision = there.Revision

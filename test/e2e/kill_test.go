@@ -45,7 +45,7 @@ func killedAnywhere(t *testing.T, w *world) {
 		return func(l line) os.Signal {
 			if l.step == "preflight" && l.state == "done" { // before that it waits for the lock of the last one
 				// Longer each time, so that it ends whatever the machine is.
-				after := time.Duration(random.Int64N(int64(time.Duration(300+150*n) * time.Millisecond)))
+				after := time.Duration(random.Int64N(int64(time.Duration(n+1) * time.Second)))
 				time.AfterFunc(after, func() { _ = process.Kill() }) // it may have ended
 			}
 			return nil
