@@ -56,7 +56,8 @@ func (c *capture) inspectNow(ctx context.Context) (problems []fleet.Problem, err
 	}
 	care, cancel := context.WithTimeout(context.WithoutCancel(ctx), startFor)
 	defer cancel()
-	return problems, errors.Join(err, repeat(care, func(ctx context.Context) (workflow.Wait, error) { return c.deleteInspection(ctx, nil) }))
+	began := c.Now()
+	return problems, errors.Join(err, repeat(care, func(ctx context.Context) (workflow.Wait, error) { return c.endInspection(ctx, c.Now().Sub(began)) }))
 }
 
 // repeat makes passes until one is done.
@@ -79,7 +80,11 @@ func repeat(ctx context.Context, pass func(context.Context) (workflow.Wait, erro
 func (c *capture) inspectOnce(ctx context.Context, name string, since time.Duration) (workflow.Wait, []fleet.Problem, error) {
 	pod := inspectionPod(c.get().Pool)
 	if !c.inspected {
-		if w, err := c.endPod(ctx, pod); err != nil || w.In > 0 {
+		if since >= inspectFor {
+			c.uninspected("its pod could not be started in time")
+			return done, nil, nil
+		}
+		if w, err := c.endInspection(ctx, since); err != nil || w.In > 0 {
 			return w, nil, err
 		}
 		job := c.job(pod, c.req.Node, "inspect", name, c.Now(), "--root", "/host", "--inspect")
@@ -107,8 +112,18 @@ func (c *capture) inspectOnce(ctx context.Context, name string, since time.Durat
 	return in(time.Second, "inspecting"), nil, nil
 }
 
-func (c *capture) deleteInspection(ctx context.Context, _ *workflow.Pass) (workflow.Wait, error) {
-	return c.endPod(ctx, inspectionPod(c.get().Pool))
+func (c *capture) deleteInspection(ctx context.Context, p *workflow.Pass) (workflow.Wait, error) {
+	return c.endInspection(ctx, p.Since())
+}
+
+// endInspection deletes the pod, by force if its node does not end it: it only reads, and
+// all inspections of a pool have its name.
+func (c *capture) endInspection(ctx context.Context, since time.Duration) (workflow.Wait, error) {
+	pod := inspectionPod(c.get().Pool)
+	if since >= podEnds {
+		return done, c.Cluster.ForceDeleteJob(ctx, pod)
+	}
+	return c.endPod(ctx, pod)
 }
 
 func (c *capture) problem(code, what, wayOut string) fleet.Problem {

@@ -232,9 +232,9 @@ func (s *Service) Plan(ctx context.Context, q Request) (prototype.Plan, error) {
 	if at.FromDonor() {
 		p.Notes = append(p.Notes, "the drain evicts the pods of "+q.Node+": where they fit on no other node, an autoscaler may add one, and remove it later; the model is changed once that has ended")
 	}
-	switch held := c.Held(ctx, pool); {
-	case held != nil:
-		p.Problems = []fleet.Problem{*held}
+	switch locked := c.Held(ctx, pool); {
+	case locked != nil:
+		p.Problems = []fleet.Problem{*locked}
 	case rec.Open():
 		p.Resumes, p.NothingToDo = rec.Kind == Kind && rec.Subject == q.Node && rec.Phase != journal.Undo, false
 		p.Notes = append(p.Notes, Unfinished(rec, p.Resumes))

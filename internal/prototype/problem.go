@@ -54,7 +54,7 @@ func CaptureProblems(o Observed, q Request, course Course) (p Problems) {
 		p.ofDisk(o)
 	}
 	refuse(course.NeedsWorkbench() && o.Pool != nil && o.Instance != nil && o.Workbench == nil, "NoWorkbench", "node "+q.Node,
-		"no other node can work on a copy of its disk: "+cmp.Or(o.NoWorkbench, "there is none"),
+		"no other node can work on a copy of its disk: "+cmp.Or(o.NoWorkbench, "the cluster has no other"),
 		"add a node in its zone and of its architecture, or name one by --workbench")
 	p.Add(DeniedProblems(o)...)
 	p.Add(course.Problems...)

@@ -61,8 +61,8 @@ type Return struct {
 }
 
 const (
-	// Previous asks for the version before the model's, by publishing date, or where
-	// there is none for ToOriginal.
+	// Previous asks for the version before the model's, by publishing date; if no
+	// such version exists, for ToOriginal.
 	Previous = "previous"
 	// ToOriginal asks for what the model was before its first capture.
 	ToOriginal = "original"

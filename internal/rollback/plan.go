@@ -183,8 +183,8 @@ func (s *Service) Plan(ctx context.Context, q Request) (prototype.Plan, error) {
 	}
 	d, err := r.decide(ctx, decided)
 	p.Problems, p.Pool = d.Problems, r.get().Pool
-	if held := r.Held(ctx, pool); held != nil {
-		p.Problems, p.Notes = []fleet.Problem{*held}, nil
+	if locked := r.Held(ctx, pool); locked != nil {
+		p.Problems, p.Notes = []fleet.Problem{*locked}, nil
 	}
 	if err == nil && len(p.Problems) == 0 {
 		err = recErr

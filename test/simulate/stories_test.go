@@ -174,6 +174,8 @@ var found = []Story{
 	{Name: "killed with a snapshot, and another donor is named", Seed: 50, Pool: usual, Asks: another(2), Happen: at(start, 1, "kill before")},
 	{Name: "killed with kured's lock, and another donor is named", Seed: 62, Pool: usual, Asks: another(2), Happen: at("kube PATCH kube-system/daemonsets/kured", 1, "kill after")},
 	{Name: "killed with a complete version, and another donor is named", Seed: 63, Pool: usual, Asks: another(2), Happen: at(patchModel, 1, "kill before")},
+	{Name: "donor gone with the pod that inspects it", Seed: 0xa9e, Pool: usual, Asks: []Ask{{Do: "capture", Once: true}, {Do: "capture", Node: 1}}, Happen: []Event{
+		{At: "kube GET ortet-system/pods/ortet-generalize-pool1-look", What: "away for 20 minutes"}, {At: "kube GET ortet-system/pods/ortet-generalize-pool1-look", N: 2, What: "instance deleted", Target: "donor"}}},
 	{Name: "interrupted while the pod works", Seed: 51, Pool: usual, Asks: aCapture, Happen: at(getPod, 3, "interrupt")},
 	{Name: "interrupted with a snapshot, which the next process uses", Seed: 64, Pool: usual, Asks: aCapture, Single: powerOff, Happen: at(putVersion, 1, "interrupt")},
 	{Name: "API server away while the version is built", Seed: 66, Pool: usual, Asks: aCapture, Single: powerOff,
