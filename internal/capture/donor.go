@@ -251,7 +251,7 @@ func (c *capture) stop(ctx context.Context, p *workflow.Pass) (workflow.Wait, er
 
 const (
 	// readyEvery is how often the donor's Node is read while it boots.
-	readyEvery = 3 * time.Second
+	readyEvery = 2 * time.Second
 	// readyFor is how long a donor has to stay Ready if it is not known whether it was
 	// stopped: longer than Kubernetes takes to notice that a kubelet is gone (50 s).
 	readyFor = time.Minute

@@ -65,7 +65,7 @@ func (c *capture) table(at start) workflow.Table {
 			ID: "start", Title: "Start " + donor + ", and wait until it is Ready", Usual: 2 * minute, Deadline: 40 * minute, When: []string{"snapshot"},
 			Do: c.start, Manual: c.manualStart,
 		}},
-		{ID: "snapshot", Title: "Take a snapshot of " + donor + "'s OS disk", Usual: 6 * time.Second, Deadline: 30 * minute, Every: time.Second, After: []string{"stop"},
+		{ID: "snapshot", Title: "Take a snapshot of " + donor + "'s OS disk", Usual: 6 * time.Second, Deadline: 30 * minute, Every: time.Second / 2, After: []string{"stop"},
 			Do: c.snapshot, Undo: &workflow.Undo{
 				ID: "delete-snapshot", Title: "Delete the snapshot of the donor's disk", Usual: 5 * time.Second, When: []string{"version"}, Keep: journal.Done,
 				Do: c.deleteSnapshot(s.Names.Snapshot), Manual: manualDelete("snapshot", s.Names.Snapshot),
