@@ -140,6 +140,7 @@ type capture struct {
 	deleting  fleet.ResourceID // version that prune deletes
 	tried     map[string]bool  // versions that it tried to delete
 	inspected bool             // the inspection pod is created
+	anyBench  bool             // the workbench was lost: any node that can serve takes its place
 	grew      bool             // the capacity was asked for, maybe by an earlier process
 }
 

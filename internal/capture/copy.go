@@ -48,7 +48,7 @@ func (c *capture) ensureMade(ctx context.Context, p *workflow.Pass, create, remo
 	if err != nil || w.In > 0 || !stale {
 		return w, err
 	}
-	return again(p.Ensure(ctx, remove, gone(read, remove.Target())))
+	return goOn(p.Ensure(ctx, remove, gone(read, remove.Target())))
 }
 
 // gone gives whether a resource is.
@@ -59,8 +59,8 @@ func gone[T any](get func(context.Context, fleet.ResourceID) (T, error), id flee
 	}
 }
 
-// again makes another pass after a change that is not the last one.
-func again(w workflow.Wait, err error) (workflow.Wait, error) {
+// goOn makes another pass after a change that is not the last one.
+func goOn(w workflow.Wait, err error) (workflow.Wait, error) {
 	if err == nil && w.In == 0 {
 		w = in(time.Millisecond, "going on")
 	}

@@ -9,9 +9,6 @@ import (
 // Table gives a capture's rows, none of them skipped.
 func Table() workflow.Table { return (&Service{}).capture(Request{Node: "n"}).table(start{}) }
 
-// OnWorkbench are the rows that a lost workbench has done again.
-var OnWorkbench = onWorkbench
-
 // Planned gives the steps of a plan in which nothing is skipped.
 func Planned() []prototype.Step { return Steps(Table(), nil) }
 

@@ -31,7 +31,7 @@ func (c *capture) extensions(ctx context.Context, p *workflow.Pass) (workflow.Wa
 	named := func(e fleet.Extension) bool { return strings.EqualFold(e.Name, name) }
 	change := func(pool fleet.Pool) fleet.Change { return fleet.DeleteExtension{Pool: pool.ID, Name: name} }
 	is := func(pool fleet.Pool) bool { return !slices.ContainsFunc(pool.Model.Extensions, named) }
-	return again(c.Change(ctx, p, s.Pool, "extensions", change, is, func(ctx context.Context, pool fleet.Pool) error {
+	return goOn(c.Change(ctx, p, s.Pool, "extensions", change, is, func(ctx context.Context, pool fleet.Pool) error {
 		settings := pool.Model.Extensions[slices.IndexFunc(pool.Model.Extensions, named)].Settings
 		if settings.Reveal() == "" {
 			return nil

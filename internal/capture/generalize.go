@@ -56,17 +56,17 @@ func (c *capture) generalize(ctx context.Context, p *workflow.Pass) (workflow.Wa
 	progress, report := readOutput(pod.Output)
 	switch {
 	case !pod.Exists:
-		return done, c.onBench(ctx, redo(errors.New("the pod is gone")))
+		return done, c.onBench(ctx, again("the pod is gone"))
 	case pod.Done && report != nil && report.Capture == c.name:
 		p.Progress(100, "removed %d paths; %s", report.Removed, first(report.OS, "an unknown system"))
 		return done, c.judge(*report)
 	case pod.Done && pod.ExitCode == 64:
 		return done, fmt.Errorf("ortet-node generalize does not take its flags: is %s of this version? it printed: %s", c.Image, tail(pod.Output))
 	case pod.Done:
-		return done, c.onBench(ctx, redo(fmt.Errorf("the pod ended with code %d and no report (%s); it printed: %s", pod.ExitCode, first(pod.Why, "no reason given"), tail(pod.Output))))
+		return done, c.onBench(ctx, again("the pod ended with code %d and no report (%s); it printed: %s", pod.ExitCode, first(pod.Why, "no reason given"), tail(pod.Output)))
 	case p.Since()%benchEvery < 2*podEvery:
 		if why := c.benchLost(ctx, silentFor); why != "" {
-			return done, c.lose(why)
+			return done, c.benchIsLost(why)
 		}
 	}
 	return in(podEvery, "%s", first(pod.Why, progress, "the pod is starting on "+s.Bench.Node)), nil

@@ -22,7 +22,6 @@ const maxForeign = 10
 type observer struct {
 	*Service
 	q         Request
-	lost      []string // nodes that are no workbench any more
 	mu        sync.Mutex
 	o         prototype.Observed
 	instances []fleet.Instance // the pool's
@@ -188,7 +187,7 @@ func (w *observer) candidates(ctx context.Context, why map[string]int) (candidat
 			reason = "claims the donor's instance"
 		}
 		switch {
-		case w.q.Workbench != "" && n.Name != w.q.Workbench, slices.Contains(w.lost, n.Name):
+		case w.q.Workbench != "" && n.Name != w.q.Workbench:
 		case reason != "":
 			why[reason]++
 		default:

@@ -57,6 +57,9 @@ func (c *capture) decide(ctx context.Context, r journal.Record) (at start, err e
 	} else {
 		c.req, c.name, c.begun, before = c.asked, prototype.CaptureName(day, r.Name), day, state{}
 	}
+	if c.anyBench {
+		c.req.Workbench = ""
+	}
 	o, names := c.observe(ctx)
 	if at.o = o; ctx.Err() != nil {
 		return at, context.Cause(ctx)
@@ -161,7 +164,7 @@ func (c *capture) skips(at *start, names prototype.Names) {
 	skip(o.Gallery != nil, "already exists", "gallery")
 	skip(o.Definition != nil, "already exists", "definition")
 	skip(at.Start >= prototype.AtSnapshot, why, "inspect", "protect", "cordon", "drain", "stop", "snapshot")
-	skip(at.Start >= prototype.AtGeneralized, why, append(slices.Clone(onWorkbench), "generalized-snapshot")...)
+	skip(at.Start >= prototype.AtGeneralized, why, "protect-workbench", "hold-reboots", "work-disk", "attach", "generalize", "save", "generalized-snapshot")
 	made := at.Version != nil && at.Version.ProvisioningState == prototype.Succeeded
 	skip(made, why, "version")
 	old, _ := prototype.Prune(o.Versions, o.Uses, names.Version, c.req.History)

@@ -75,7 +75,7 @@ func (c *capture) save(ctx context.Context, p *workflow.Pass) (workflow.Wait, er
 	}
 	_, report := readOutput(pod.Output)
 	if report == nil || report.Outcome != wire.Generalized || report.Capture != c.name {
-		return done, c.onBench(ctx, redo(errors.New("the pod's report is gone")))
+		return done, c.onBench(ctx, again("the pod's report is gone"))
 	}
 	custom := ""
 	for _, item := range report.Saved {

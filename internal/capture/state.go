@@ -29,7 +29,6 @@ type state struct {
 	DonorGone bool `json:"donorGone,omitempty"`
 
 	Bench        workbench `json:"workbench"`
-	Lost         []string  `json:"lost,omitempty"`     // workbenches before this one, by node
 	Pod          string    `json:"pod,omitempty"`      // that was created
 	ToDelete     []string  `json:"toDelete,omitempty"` // extensions, when the capture began
 	ModelChanged bool      `json:"modelChanged,omitempty"`

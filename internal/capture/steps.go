@@ -11,9 +11,6 @@ import (
 
 const minute = time.Minute
 
-// onWorkbench are the rows that are undone and done again if the workbench is lost.
-var onWorkbench = []string{"protect-workbench", "hold-reboots", "work-disk", "attach", "generalize", "save"}
-
 // table returns a capture's rows. A skipped row counts as succeeded at once, even if the
 // rows of its After have not: a row that has to wait for both names both. Usual durations
 // are those of kamino's published logs and of the documentation.

@@ -19,7 +19,7 @@ func TestTable(t *testing.T) {
 	}
 	ends := map[string]int{}
 	for seed := range *walks {
-		end, err := workflowtest.Walk{Rows: workflowtest.Skipping(capture.Table), Redo: capture.OnWorkbench}.Play(rand.New(rand.NewPCG(seed, 1)))
+		end, err := workflowtest.Walk{Rows: workflowtest.Skipping(capture.Table)}.Play(rand.New(rand.NewPCG(seed, 1)))
 		if err != nil {
 			t.Fatalf("seed %d: %v", seed, err)
 		}

@@ -76,7 +76,7 @@ func (c *capture) version(ctx context.Context, p *workflow.Pass) (workflow.Wait,
 			return done, invalid("create image version", string(id), "", "Azure failed to build it: %s", first(there.FailureMessage, "no reason given"))
 		}
 		c.failed = false
-		return again(p.Ensure(ctx, fleet.DeleteVersion{ID: id}, gone(c.Cloud.Version, id)))
+		return goOn(p.Ensure(ctx, fleet.DeleteVersion{ID: id}, gone(c.Cloud.Version, id)))
 	}
 	return workflow.Wait{In: versionEvery, Percent: there.Progress, Status: "Azure: " + there.ProvisioningState}, nil // another's, or being deleted
 }

@@ -2,10 +2,7 @@ package capture
 
 import (
 	"context"
-	"errors"
 	"fmt"
-	"slices"
-	"strings"
 	"time"
 
 	"github.com/ortet/ortet/internal/fleet"
@@ -13,15 +10,9 @@ import (
 	"github.com/ortet/ortet/internal/workflow"
 )
 
-// maxWorkbenches limits how many a capture uses: what takes three takes a fourth.
-const maxWorkbenches = 3
-
 // protectWorkbench keeps the workbench from scale-in: Azure's autoscaler honours the
 // instance's policy, the cluster's the Node's annotation.
 func (c *capture) protectWorkbench(ctx context.Context, p *workflow.Pass) (workflow.Wait, error) {
-	if err := c.chooseWorkbench(ctx, p); err != nil {
-		return done, err
-	}
 	s := c.get()
 	node, err := c.Cluster.Node(ctx, s.Bench.Node)
 	if err == nil {
@@ -55,61 +46,28 @@ func usedByOthers(node fleet.Node, pool fleet.ResourceID) error {
 	return nil
 }
 
-// chooseWorkbench takes another one if the last was lost.
-func (c *capture) chooseWorkbench(ctx context.Context, p *workflow.Pass) error {
-	s := c.get()
-	if !slices.Contains(s.Lost, s.Bench.Node) {
-		return nil
-	}
-	donor, err := c.Cluster.Node(ctx, c.req.Node)
-	if err != nil {
-		return err
-	}
-	w := &observer{Service: c.Service, lost: s.Lost, o: prototype.Observed{Donor: &donor, InstanceID: s.Instance}}
-	w.scaleSet(ctx)
-	if len(w.o.Unreadable) == 0 && w.o.Pool != nil {
-		w.workbench(ctx)
-	}
-	if len(w.o.Unreadable) > 0 {
-		return &fleet.Error{Op: "choose workbench", Resource: w.o.Unreadable[0].On, Kind: fleet.KindTransient, Err: errors.New(w.o.Unreadable[0].What)}
-	}
-	next := w.o.Workbench
-	if next == nil {
-		return &fleet.Error{Op: "choose workbench", Resource: string(s.Pool), Kind: fleet.KindBlocked, Err: errors.New("no other node can serve: " + first(w.o.NoWorkbench, "all were lost"))}
-	}
-	p.Note("workbench %s was lost: went on with %s, from the snapshot", s.Bench.Node, next.Node.Name)
-	c.set(func(s *state) {
-		s.Bench = workbench{Node: next.Node.Name, Instance: next.Instance.ID, Zone: next.Instance.Zone, LUN: next.LUN}
-	})
-	return nil
-}
-
-// onBench is the error of an act on the workbench: if that is lost, the rows on it are
-// done again on another one.
+// onBench is the error of an act on the workbench: if that is lost, the run is planned
+// again, with any node that can serve.
 func (c *capture) onBench(ctx context.Context, err error) error {
 	if err == nil || ctx.Err() != nil {
 		return err
 	}
 	if why := c.benchLost(ctx, 0); why != "" {
-		return c.lose(why + ": " + err.Error())
+		return c.benchIsLost(fmt.Sprintf("%s: %v", why, err))
 	}
 	return err
 }
 
-// lose gives up the workbench.
-func (c *capture) lose(why string) error {
-	s := c.get()
-	lost := append(slices.Clone(s.Lost), s.Bench.Node)
-	err := fmt.Errorf("workbench %s is lost (%s)", s.Bench.Node, why)
-	if len(lost) >= maxWorkbenches {
-		return &fleet.Error{Op: "use workbench", Resource: strings.Join(lost, ", "), Kind: fleet.KindBlocked, Err: fmt.Errorf("%d workbenches were lost: %w", len(lost), err)}
-	}
-	c.set(func(s *state) { s.Lost = lost })
-	return redo(err)
+func (c *capture) benchIsLost(why string) error {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.anyBench = true
+	return again("workbench %s is lost (%s)", c.s.Bench.Node, why)
 }
 
-// redo has the rows from the snapshot on done again.
-func redo(err error) error { return &workflow.Redo{Steps: onWorkbench, Err: err} }
+func again(format string, args ...any) error {
+	return &workflow.Again{Err: fmt.Errorf(format, args...)}
+}
 
 // benchLost says why the workbench can do no work any more; "" if it can, or if that
 // cannot be read. A pod that works there goes on while the node is cordoned, or is not

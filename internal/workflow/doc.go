@@ -21,8 +21,8 @@
 //
 // In each phase an Undo waits until the undos of its After have ended and those of its
 // Needs have succeeded. While an action of a row is in flight, the row is offered neither
-// Do nor Undo. If an act returns a [Redo], the rows that it names are undone and done
-// again within the phase forward.
+// Do nor Undo. If an act returns an [Again], the run is suspended, planned from the world
+// and goes on in the same process.
 //
 // # Acts
 //

@@ -22,7 +22,7 @@ const (
 // failed in a row, err's among them; changed says that the run has changed something.
 func retry(err error, undo, changed bool, failures int, since time.Duration) (time.Duration, bool) {
 	pause := max(min(firstPause<<min(failures-1, 5), longestPause), azure.RetryAfter(err))
-	if lost := new(Redo); errors.As(err, &lost) {
+	if again := new(Again); errors.As(err, &again) {
 		return 0, false
 	}
 	switch fleet.KindOf(err) {

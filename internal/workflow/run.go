@@ -88,6 +88,7 @@ type run struct {
 	mu       sync.Mutex    // of rec
 	rec      journal.Record
 	inFlight map[string]bool // rows
+	plans    int             // that were made
 	left     []string        // of the plan
 	failed   string          // the step that ended the phase forward
 	failure  error
@@ -128,16 +129,38 @@ func (r *Runner) Run(ctx context.Context, pool fleet.ResourceID, w Workflow) err
 			return err
 		}
 	}
-	switch nothing, err := x.plan(ctx); {
-	case err != nil:
-		return x.unbegun(ctx, err)
-	case !nothing:
+	for x.plans = 1; ; x.plans++ {
+		nothing, err := x.plan(ctx)
+		switch {
+		case err != nil && x.plans == 1:
+			return x.unbegun(ctx, err)
+		case err != nil:
+			return x.giveUp(ctx, err)
+		case nothing && len(x.left) > 0:
+			return needsPerson(x.left)
+		case nothing:
+			return nil
+		}
 		x.walk(ctx)
-		return x.outcome(ctx)
-	case len(x.left) > 0:
-		return needsPerson(x.left)
+		again := new(Again)
+		switch {
+		case ctx.Err() != nil, x.record().Phase != journal.Suspend, !errors.As(x.failure, &again):
+			return x.outcome(ctx)
+		case len(Remaining(x.table, x.record())) > 0:
+			return x.giveUp(ctx, x.failure)
+		}
 	}
-	return nil
+}
+
+// giveUp undoes a suspended run that cannot go on.
+func (x *run) giveUp(ctx context.Context, err error) error {
+	x.update(func(r journal.Record) journal.Record {
+		r.Phase, r.Why = journal.Undo, err.Error()
+		return r
+	})
+	x.failure = err
+	x.walk(ctx)
+	return x.outcome(ctx)
 }
 
 // unbegun returns the error of a run that failed before its first step.
@@ -270,7 +293,11 @@ func (x *run) finish(a Action, err error) {
 		x.report(a, EventFailed, err.Error(), -1)
 	}
 	x.update(func(r journal.Record) journal.Record {
-		next := Ended(x.table, r, a, err, x.inFlight)
+		next := r
+		if again := new(Again); errors.As(err, &again) && x.plans < maxPlans {
+			next = GoBack(r, journal.Suspend, "step "+a.ID()+": "+err.Error())
+		}
+		next = Ended(x.table, next, a, err)
 		if r.Phase != next.Phase {
 			x.failed, x.failure = a.ID(), err
 		} else if x.failed == "" && next.Phase == journal.Suspend && !a.Undo && errors.Is(err, context.Canceled) {

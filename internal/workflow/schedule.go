@@ -45,7 +45,7 @@ func Next(t Table, r journal.Record, inFlight map[string]bool) (open []Action) {
 
 func mayDo(t Table, r journal.Record, s Step) bool {
 	st := r.Steps[s.ID].State
-	return r.Phase == journal.Forward && !slices.Contains(r.Redo, s.ID) && (st == journal.Pending || st == journal.Running) &&
+	return r.Phase == journal.Forward && (st == journal.Pending || st == journal.Running) &&
 		all(s.After, func(id string) bool { return succeeded(t, r, id) })
 }
 
@@ -55,7 +55,7 @@ func mayUndo(t Table, r journal.Record, s Step) bool {
 	}
 	due := r.Phase == journal.Undo || r.Phase == journal.Suspend && !kept(r, s) ||
 		r.Phase == journal.Forward && len(s.Undo.When) > 0 && all(s.Undo.When, func(id string) bool { return succeeded(t, r, id) })
-	return (due || slices.Contains(r.Redo, s.ID) || r.Steps[s.ID].State == journal.Undoing) &&
+	return (due || r.Steps[s.ID].State == journal.Undoing) &&
 		all(s.Undo.After, func(id string) bool { return !taken(r, t.owner(id)) }) &&
 		all(s.Undo.Needs, func(id string) bool {
 			o := t.owner(id)
@@ -81,9 +81,6 @@ func kept(r journal.Record, s Step) bool {
 // succeeded reports whether the step or undo id succeeded.
 func succeeded(t Table, r journal.Record, id string) bool {
 	o := t.owner(id)
-	if slices.Contains(r.Redo, o.ID) {
-		return false
-	}
 	switch st := r.Steps[o.ID].State; st {
 	case journal.Skipped, journal.Undone:
 		return true
@@ -122,10 +119,8 @@ func Started(r journal.Record, a Action, now time.Time) journal.Record {
 
 // Ended returns the record after an action, which is no longer in flight. A failure ends
 // the phase forward if the run cannot go on; a Do that was canceled stays Running.
-func Ended(t Table, r journal.Record, a Action, err error, inFlight map[string]bool) journal.Record {
-	id, st := a.Step.ID, r.Steps[a.Step.ID]
-	redone := slices.Contains(r.Redo, id)
-	var lost *Redo
+func Ended(t Table, r journal.Record, a Action, err error) journal.Record {
+	st := r.Steps[a.Step.ID]
 	switch {
 	case err == nil && a.Undo:
 		st = journal.Step{State: journal.Undone}
@@ -137,22 +132,12 @@ func Ended(t Table, r journal.Record, a Action, err error, inFlight map[string]b
 	default:
 		st.State, st.Error = journal.Failed, err.Error()
 	}
-	r = with(r, id, st)
-	switch {
-	case r.Phase != journal.Forward:
-	case st.State == journal.Left && (redone || slices.ContainsFunc(t, func(s Step) bool {
+	r = with(r, a.Step.ID, st)
+	stuck := st.State == journal.Left && slices.ContainsFunc(t, func(s Step) bool {
 		return r.Steps[s.ID].State == journal.Pending && !all(s.After, func(id string) bool { return !impossible(t, r, id) })
-	})),
-		st.State == journal.Failed && !redone && !a.Step.Optional && !(errors.As(err, &lost) && r.Redos < maxRedos):
+	})
+	if stuck || st.State == journal.Failed && !a.Step.Optional {
 		return GoBack(r, journal.Undo, "step "+a.ID()+": "+err.Error())
-	case lost != nil:
-		r.Redo, r.Redos = slices.Concat(r.Redo, lost.Steps, []string{id}), r.Redos+1
-	}
-	if all(r.Redo, func(id string) bool { return !inFlight[id] && !taken(r, t.owner(id)) }) {
-		for _, id := range r.Redo { // all are undone
-			r = with(r, id, journal.Step{})
-		}
-		r.Redo = nil
 	}
 	return r
 }
@@ -160,7 +145,7 @@ func Ended(t Table, r journal.Record, a Action, err error, inFlight map[string]b
 // GoBack ends the phase forward and begins another one; in other phases it does nothing.
 func GoBack(r journal.Record, phase journal.Phase, why string) journal.Record {
 	if r.Phase == journal.Forward {
-		r.Phase, r.Why, r.Redo = phase, why, nil
+		r.Phase, r.Why = phase, why
 	}
 	return r
 }
@@ -202,7 +187,7 @@ func Resume(t Table, r journal.Record) journal.Record {
 		}
 		r.Steps[s.ID] = st
 	}
-	r.Phase, r.Why, r.Redo, r.Redos = journal.Forward, "", nil, 0
+	r.Phase, r.Why = journal.Forward, ""
 	return r
 }
 

@@ -52,19 +52,16 @@ type Wait struct {
 	Status  string
 }
 
-// A Redo is the error of an act that found the effect of earlier steps lost: these steps
-// are undone and done again, at most maxRedos times in a run.
-type Redo struct { //nolint:errname // an instruction to the scheduler
-	Steps []string
-	Err   error
-}
+// An Again is the error of an act that found the effect of earlier steps lost: the run is
+// suspended and planned again, as after an interruption; the third time it fails.
+type Again struct{ Err error } //nolint:errname // an instruction to the runner
 
-const maxRedos = 3
+const maxPlans = 3
 
-func (e *Redo) Error() string { return e.Err.Error() }
+func (e *Again) Error() string { return e.Err.Error() }
 
 // Unwrap returns the cause.
-func (e *Redo) Unwrap() error { return e.Err }
+func (e *Again) Unwrap() error { return e.Err }
 
 // owner gives the row that has id as its own or its undo's, as workflowtest.Check has seen to.
 func (t Table) owner(id string) Step {

@@ -12,8 +12,6 @@ import (
 
 var walksFlag = flag.Uint64("walks", 20_000, "random walks of each table")
 
-var redoRows = []string{"protect-workbench", "work-disk", "attach", "generalize", "save"}
-
 func TestRandomWalk(t *testing.T) {
 	for name, rows := range map[string]func(map[string]bool) workflow.Table{
 		"capture":  workflowtest.Skipping(captureTable),
@@ -22,7 +20,7 @@ func TestRandomWalk(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			begun, ends := time.Now(), map[string]int{}
 			for seed := range *walksFlag {
-				end, err := workflowtest.Walk{Rows: rows, Redo: redoRows}.Play(rand.New(rand.NewPCG(seed, 1)))
+				end, err := workflowtest.Walk{Rows: rows}.Play(rand.New(rand.NewPCG(seed, 1)))
 				if err != nil {
 					t.Fatalf("seed %d: %v", seed, err)
 				}
@@ -38,7 +36,7 @@ func TestRandomWalkFindsUndoInFlight(t *testing.T) {
 	const walks = 5_000
 	found := 0
 	for seed := range uint64(walks) {
-		if _, err := (workflowtest.Walk{Rows: workflowtest.Skipping(captureTable), Redo: redoRows, InFlight: true}).Play(rand.New(rand.NewPCG(seed, 1))); err != nil {
+		if _, err := (workflowtest.Walk{Rows: workflowtest.Skipping(captureTable), InFlight: true}).Play(rand.New(rand.NewPCG(seed, 1))); err != nil {
 			found++
 		}
 	}

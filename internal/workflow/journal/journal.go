@@ -25,12 +25,9 @@ type Record struct {
 	Request  json.RawMessage `json:"request,omitempty"` // as asked
 	State    json.RawMessage `json:"state,omitempty"`   // the workflow's own: what cannot be observed again
 	Phase    Phase           `json:"phase,omitempty"`
-	Why      string          `json:"why,omitempty"` // what ended the phase forward
-	// Redo names rows that are being undone to be done again.
-	Redo  []string        `json:"redo,omitempty"`
-	Redos int             `json:"redos,omitempty"`
-	Steps map[string]Step `json:"steps,omitempty"` // by the row's ID
-	Ended *End            `json:"ended,omitempty"` // nil while something is to be done or undone
+	Why      string          `json:"why,omitempty"`   // what ended the phase forward
+	Steps    map[string]Step `json:"steps,omitempty"` // by the row's ID
+	Ended    *End            `json:"ended,omitempty"` // nil while something is to be done or undone
 }
 
 // Open reports whether a workflow has begun and not ended.

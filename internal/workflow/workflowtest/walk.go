@@ -19,8 +19,6 @@ import (
 type Walk struct {
 	// Rows is the plan, from what is there by row.
 	Rows func(there map[string]bool) workflow.Table
-	// Redo names the rows that a lost workbench has done again.
-	Redo []string
 	// InFlight offers the undo of a step in flight, which breaks the promises.
 	InFlight bool
 }
@@ -148,7 +146,7 @@ func (w *walk) end(faults *int) {
 		*faults--
 		err = errors.New("fault")
 		if slices.Contains([]string{"attach", "generalize", "save"}, f.ID()) && w.IntN(2) == 0 {
-			err = &workflow.Redo{Steps: w.Redo, Err: err}
+			w.rec = workflow.GoBack(w.rec, journal.Suspend, "again")
 		}
 	}
 	if err == nil || w.IntN(2) == 0 {
@@ -158,7 +156,7 @@ func (w *walk) end(faults *int) {
 		w.lost = err != nil
 	}
 	w.log = append(w.log, fmt.Sprint("end ", f.ID(), " ", err))
-	w.rec = workflow.Ended(w.table, w.rec, f.Action, err, w.inFlight(func(flight) bool { return false }))
+	w.rec = workflow.Ended(w.table, w.rec, f.Action, err)
 	if w.IntN(2) == 0 {
 		w.stored = w.rec
 	}

@@ -42,7 +42,6 @@ func Sample(pool string) journal.Record {
 	return journal.Record{
 		Schema: journal.Schema, Kind: "capture", Name: "20261121-103000", Pool: pool, Subject: "node1", Begun: at, Writer: "host/1",
 		Request: json.RawMessage(`{"grace":1}`), State: json.RawMessage(`{"zone":"1"}`), Phase: journal.Undo, Why: "step drain: blocked",
-		Redo: []string{"attach"}, Redos: 1,
 		Steps: map[string]journal.Step{"stop": {
 			State: journal.Undoing, Begun: at, Failures: 2, Before: json.RawMessage(`true`), Change: "stop instance x",
 			Token: "t", Asked: at, Tries: 1, Error: "no",
