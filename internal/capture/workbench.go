@@ -15,11 +15,11 @@ import (
 func (c *capture) protectWorkbench(ctx context.Context, p *workflow.Pass) (workflow.Wait, error) {
 	s := c.get()
 	node, err := c.Cluster.Node(ctx, s.Bench.Node)
-	if err == nil {
-		err = usedByOthers(node, s.Pool)
-	}
 	if err != nil {
 		return done, c.onBench(ctx, err)
+	}
+	if prototype.UsedBy(node, s.Pool) != "" || node.Annotations[fleet.AnnotationCapture] != "" {
+		return done, again("another capture uses workbench %s by now", node.Name)
 	}
 	w, err := c.protectNode(ctx, p, node, s.Bench.Instance, fleet.AnnotationWorkbench, string(s.Pool))
 	return w, c.onBench(ctx, err)
@@ -32,18 +32,6 @@ func (c *capture) unprotectWorkbench(ctx context.Context, p *workflow.Pass) (wor
 func (c *capture) manualUnprotectWorkbench() string {
 	b := c.get().Bench
 	return fmt.Sprintf("%s; kubectl annotate node %s %s- %s-", manualProtection("workbench "+b.Node, b.Instance, ""), b.Node, fleet.AnnotationWorkbench, fleet.AnnotationScaleDownDisabled)
-}
-
-// usedByOthers gives an error if another capture uses the node, as donor or workbench:
-// the first of the two to end would remove its protection.
-func usedByOthers(node fleet.Node, pool fleet.ResourceID) error {
-	if by := prototype.UsedBy(node, pool); by != "" {
-		return invalid("use workbench", "node "+node.Name, "", "a capture of %s uses it as its workbench", by)
-	}
-	if _, marked := node.Annotations[fleet.AnnotationCapture]; marked {
-		return invalid("use workbench", "node "+node.Name, "", "it is being captured")
-	}
-	return nil
 }
 
 // onBench is the error of an act on the workbench: if that is lost, the run is planned
@@ -97,9 +85,6 @@ func (c *capture) benchLost(ctx context.Context, silent time.Duration) string {
 		return "it is not Ready: " + node.NotReadyWhy
 	case node.Unschedulable && silent == 0:
 		return "it is cordoned"
-	}
-	if err := usedByOthers(node, s.Pool); err != nil {
-		return err.Error()
 	}
 	return ""
 }

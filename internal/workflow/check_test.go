@@ -1,6 +1,7 @@
 package workflow_test
 
 import (
+	"context"
 	"strings"
 	"testing"
 
@@ -9,12 +10,30 @@ import (
 	"github.com/ortet/ortet/internal/workflow/workflowtest"
 )
 
-func TestCheck(t *testing.T) {
-	for name, table := range map[string]workflow.Table{"capture": captureTable(), "rollback": rollbackTable()} {
-		if err := workflowtest.Check(table); err != nil {
-			t.Errorf("%s: %v", name, err)
-		}
+func nothing(context.Context, *workflow.Pass) (workflow.Wait, error) { return workflow.Wait{}, nil }
+
+func undo(id string, when ...string) *workflow.Undo {
+	return &workflow.Undo{ID: id, When: when, Do: nothing}
+}
+
+func with(u *workflow.Undo, change func(*workflow.Undo)) *workflow.Undo {
+	change(u)
+	return u
+}
+
+func needs(u *workflow.Undo, ids ...string) *workflow.Undo {
+	u.Needs = ids
+	return u
+}
+
+func filled(t workflow.Table) workflow.Table {
+	for i := range t {
+		t[i].Do = nothing
 	}
+	return t
+}
+
+func TestCheck(t *testing.T) {
 	for _, c := range []struct {
 		wrong string
 		table workflow.Table

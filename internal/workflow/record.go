@@ -84,7 +84,7 @@ func (x *run) close(exit int, message string) error {
 
 // outcome says how the run ended, and closes the record unless something is left that
 // the same command tries again.
-func (x *run) outcome(ctx context.Context) error {
+func (x *run) outcome() error {
 	rec := x.record()
 	out := &Outcome{Step: x.failed, Err: cmp.Or(x.failure, errors.New(rec.Why))}
 	committed := false
@@ -104,7 +104,7 @@ func (x *run) outcome(ctx context.Context) error {
 		out.Left = append(out.Left, text)
 	}
 	switch {
-	case x.ctx.Err() != nil, rec.Phase == journal.Suspend, ctx.Err() != nil && !committed:
+	case x.ctx.Err() != nil, rec.Phase == journal.Suspend:
 		out.Exit = ExitInterrupted
 	case rec.Phase == journal.Forward && len(left)+len(x.left) > 0:
 		out = needsPerson(append(out.Left, x.left...))

@@ -145,7 +145,7 @@ func (r *Runner) Run(ctx context.Context, pool fleet.ResourceID, w Workflow) err
 		again := new(Again)
 		switch {
 		case ctx.Err() != nil, x.record().Phase != journal.Suspend, !errors.As(x.failure, &again):
-			return x.outcome(ctx)
+			return x.outcome()
 		case len(Remaining(x.table, x.record())) > 0:
 			return x.giveUp(ctx, x.failure)
 		}
@@ -160,7 +160,7 @@ func (x *run) giveUp(ctx context.Context, err error) error {
 	})
 	x.failure = err
 	x.walk(ctx)
-	return x.outcome(ctx)
+	return x.outcome()
 }
 
 // unbegun returns the error of a run that failed before its first step.
@@ -195,7 +195,7 @@ func (x *run) recover(ctx context.Context) (err error) {
 	x.walk(ctx)
 	rec := x.record()
 	if x.ctx.Err() != nil || ctx.Err() != nil || len(Remaining(x.table, rec)) > 0 {
-		return x.outcome(ctx)
+		return x.outcome()
 	}
 	if rec.Phase == journal.Undo {
 		err = x.close(ExitFailed, rec.Why)

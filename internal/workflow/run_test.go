@@ -393,6 +393,21 @@ func TestRetryAfterIsHonoured(t *testing.T) {
 	})
 }
 
+// An act that finds the effect of earlier steps lost has the run planned again, from the
+// snapshot; the third time the run fails and is undone.
+func TestAgain(t *testing.T) {
+	for times, exit := range map[int]int{2: workflow.ExitDone, 3: workflow.ExitFailed} {
+		synctest.Test(t, func(t *testing.T) {
+			w := newWorld()
+			p := &process{world: w, name: "a"}
+			err := p.runner(t).Run(t.Context(), pool, &small{p: p, again: times})
+			if broken := w.clean(exit == 0); workflow.ExitCode(err) != exit || broken != nil || w.calls["begin stop instance"] != 1 {
+				t.Errorf("%d times: %v, %v\n%s", times, err, broken, w.text())
+			}
+		})
+	}
+}
+
 // Before anything is changed, refused credentials are not waited for.
 func TestRefusedCredentials(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
@@ -410,7 +425,7 @@ func TestRefusedCredentials(t *testing.T) {
 // What an interruption kept and the plan does not skip is looked at again, and its undo
 // stays due.
 func TestResumeKeeps(t *testing.T) {
-	rec := workflow.Resume(captureTable(), journal.Record{Phase: journal.Suspend, Steps: map[string]journal.Step{
+	rec := workflow.Resume((&small{p: &process{world: newWorld()}}).table(), journal.Record{Phase: journal.Suspend, Steps: map[string]journal.Step{
 		"snapshot": {State: journal.Done}, "version": {State: journal.Running, Token: "t"}, "stop": {State: journal.Undone},
 	}})
 	for id, want := range map[string]journal.State{"snapshot": journal.Running, "version": journal.Running, "stop": journal.Pending} {

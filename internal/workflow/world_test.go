@@ -276,6 +276,7 @@ type small struct {
 	kind     string
 	problems []fleet.Problem
 	left     []string
+	again    int // how often version finds the snapshot lost
 }
 
 func (s *small) Kind() string   { return "small" + s.kind }
@@ -306,6 +307,13 @@ func (s *small) ensure(c fleet.Change, what string, want bool) workflow.Act {
 	return func(ctx context.Context, p *workflow.Pass) (workflow.Wait, error) {
 		return p.Ensure(ctx, c, func(context.Context) (bool, error) { return s.p.look(what) == want, nil })
 	}
+}
+
+func (s *small) version(ctx context.Context, p *workflow.Pass) (workflow.Wait, error) {
+	if s.again--; s.again >= 0 {
+		return workflow.Wait{}, &workflow.Again{Err: errors.New("the snapshot is lost")}
+	}
+	return s.ensure(fleet.CreateVersion{ID: version}, "version", true)(ctx, p)
 }
 
 func (s *small) protect(ctx context.Context, p *workflow.Pass) (workflow.Wait, error) {
@@ -346,7 +354,7 @@ func (s *small) table() workflow.Table {
 			Undo: &workflow.Undo{ID: "start", When: []string{"snapshot"}, Do: s.ensure(fleet.StartInstance{Instance: instance}, "stopped", false)}},
 		{ID: "snapshot", After: []string{"stop"}, Do: s.ensure(fleet.CreateSnapshot{ID: snapshot}, "snapshot", true),
 			Undo: &workflow.Undo{ID: "delete-snapshot", When: []string{"version"}, Keep: journal.Done, Do: s.ensure(fleet.DeleteSnapshot{ID: snapshot}, "snapshot", false)}},
-		{ID: "version", After: []string{"snapshot", "start", "unprotect"}, Do: s.ensure(fleet.CreateVersion{ID: version}, "version", true),
+		{ID: "version", After: []string{"snapshot", "start", "unprotect"}, Do: s.version,
 			Undo: &workflow.Undo{ID: "delete-version", Keep: journal.Running, Do: nothing}},
 		{ID: "model", After: []string{"version"}, Commits: true, Every: time.Second, Do: s.ensure(fleet.PatchModel{Pool: pool}, "model", true)},
 		{ID: "grow", After: []string{"model"}, Do: s.ensure(fleet.SetCapacity{Pool: pool}, "grown", true)},
