@@ -65,20 +65,18 @@ func (c *capture) generalize(ctx context.Context, p *workflow.Pass) (workflow.Wa
 	case pod.Done:
 		return done, c.onBench(ctx, again("the pod ended with code %d and no report (%s); it printed: %s", pod.ExitCode, first(pod.Why, "no reason given"), tail(pod.Output)))
 	case p.Since()%benchEvery < 2*podEvery:
-		if why := c.benchLost(ctx, silentFor); why != "" {
-			return done, c.benchIsLost(why)
-		}
+		err = c.benchLost(ctx, silentFor)
 	}
-	return in(podEvery, "%s", first(pod.Why, progress, "the pod is starting on "+s.Bench.Node)), nil
+	return in(podEvery, "%s", first(pod.Why, progress, "the pod is starting on "+s.Bench.Node)), err
 }
 
 func (c *capture) startPod(ctx context.Context, p *workflow.Pass, name string) error {
 	s := c.get()
 	public, err := publicKey(s.Key)
-	if err != nil {
-		return err
+	if err == nil {
+		err = p.Save(ctx)
 	}
-	if err := p.Save(ctx); err != nil {
+	if err != nil {
 		return err
 	}
 	job := c.job(name, s.Bench.Node, "generalize", c.name, c.begun, "--host", "/host", "--lun", strconv.Itoa(int(s.Bench.LUN)), "--seal-to", base64.StdEncoding.EncodeToString(public))

@@ -40,27 +40,31 @@ func (c *capture) onBench(ctx context.Context, err error) error {
 	if err == nil || ctx.Err() != nil {
 		return err
 	}
-	if why := c.benchLost(ctx, 0); why != "" {
-		return c.benchIsLost(fmt.Sprintf("%s: %v", why, err))
+	if lost := c.benchLost(ctx, 0); lost != nil {
+		return fmt.Errorf("%w: %w", lost, err)
 	}
 	return err
-}
-
-func (c *capture) benchIsLost(why string) error {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	c.anyBench = true
-	return again("workbench %s is lost (%s)", c.s.Bench.Node, why)
 }
 
 func again(format string, args ...any) error {
 	return &workflow.Again{Err: fmt.Errorf(format, args...)}
 }
 
-// benchLost says why the workbench can do no work any more; "" if it can, or if that
-// cannot be read. A pod that works there goes on while the node is cordoned, or is not
-// Ready for less than silent.
-func (c *capture) benchLost(ctx context.Context, silent time.Duration) string {
+// benchLost gives up a workbench that can do no work any more. It returns nil if it can,
+// or if that cannot be read. A pod that works there goes on while the node is cordoned, or
+// is not Ready for less than silent.
+func (c *capture) benchLost(ctx context.Context, silent time.Duration) error {
+	why := c.whyBenchLost(ctx, silent)
+	if why == "" {
+		return nil
+	}
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.anyBench = true
+	return again("workbench %s is lost: %s", c.s.Bench.Node, why)
+}
+
+func (c *capture) whyBenchLost(ctx context.Context, silent time.Duration) string {
 	s := c.get()
 	i, err := c.Cloud.Instance(ctx, s.Bench.Instance)
 	switch {

@@ -149,6 +149,8 @@ func (r *Runner) Run(ctx context.Context, pool fleet.ResourceID, w Workflow) err
 		case len(Remaining(x.table, x.record())) > 0:
 			return x.giveUp(ctx, x.failure)
 		}
+		x.report(Action{}, EventNote, x.record().Why+": the run was planned again", -1)
+		x.failed, x.failure = "", nil
 	}
 }
 
