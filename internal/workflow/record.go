@@ -103,22 +103,21 @@ func (x *run) outcome() error {
 		}
 		out.Left = append(out.Left, text)
 	}
+	err := context.Cause(x.ctx)
 	switch {
-	case x.ctx.Err() != nil, rec.Phase == journal.Suspend:
-		out.Exit = ExitInterrupted
+	case err != nil:
 	case rec.Phase == journal.Forward && len(left)+len(x.left) > 0:
 		out = needsPerson(append(out.Left, x.left...))
 		rec.Why = out.Err.Error()
 	case len(left) > 0 || rec.Phase == journal.Undo && committed:
 		out.Exit = ExitNeedsPerson
+	case rec.Phase == journal.Suspend:
+		out.Exit = ExitInterrupted
 	case rec.Phase == journal.Undo:
 		out.Exit = ExitFailed
 	}
-	err := context.Cause(x.ctx)
 	switch {
 	case err != nil:
-		out.Exit, out.Err = ExitInterrupted, err
-		return out
 	case len(left) > 0 || rec.Phase == journal.Suspend:
 		err = x.save(x.ctx)
 	default:

@@ -132,37 +132,21 @@ func (r *Runner) Run(ctx context.Context, pool fleet.ResourceID, w Workflow) err
 	for x.plans = 1; ; x.plans++ {
 		nothing, err := x.plan(ctx)
 		switch {
-		case err != nil && x.plans == 1:
-			return x.unbegun(ctx, err)
 		case err != nil:
-			return x.giveUp(ctx, err)
+			return x.unbegun(ctx, err)
 		case nothing && len(x.left) > 0:
 			return needsPerson(x.left)
 		case nothing:
 			return nil
 		}
 		x.walk(ctx)
-		again := new(Again)
-		switch {
-		case ctx.Err() != nil, x.record().Phase != journal.Suspend, !errors.As(x.failure, &again):
+		rec, again := x.record(), new(Again)
+		if !errors.As(x.failure, &again) || rec.Phase != journal.Suspend || ctx.Err() != nil || len(Remaining(x.table, rec)) > 0 {
 			return x.outcome()
-		case len(Remaining(x.table, x.record())) > 0:
-			return x.giveUp(ctx, x.failure)
 		}
-		x.report(Action{}, EventNote, x.record().Why+": the run was planned again", -1)
+		x.report(Action{}, EventNote, rec.Why+": the run was planned again", -1)
 		x.failed, x.failure = "", nil
 	}
-}
-
-// giveUp undoes a suspended run that cannot go on.
-func (x *run) giveUp(ctx context.Context, err error) error {
-	x.update(func(r journal.Record) journal.Record {
-		r.Phase, r.Why = journal.Undo, err.Error()
-		return r
-	})
-	x.failure = err
-	x.walk(ctx)
-	return x.outcome()
 }
 
 // unbegun returns the error of a run that failed before its first step.
