@@ -77,14 +77,6 @@ func remove(change fleet.Change, read func(context.Context, fleet.ResourceID) (m
 	}
 }
 
-func (c *capture) deleteSnapshot(id fleet.ResourceID) workflow.Act {
-	return remove(fleet.DeleteSnapshot{ID: id}, c.readSnapshot)
-}
-
-func (c *capture) deleteWorkDisk(ctx context.Context, p *workflow.Pass) (workflow.Wait, error) {
-	return remove(fleet.DeleteDisk{ID: c.get().Names.WorkDisk}, c.readDisk)(ctx, p)
-}
-
 // snapshot copies the stopped donor's OS disk. It counts only if the donor is stopped
 // before and after it.
 func (c *capture) snapshot(ctx context.Context, p *workflow.Pass) (workflow.Wait, error) {
