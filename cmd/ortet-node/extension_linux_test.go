@@ -103,7 +103,7 @@ type handlerPart struct {
 	FormattedMessage struct{ Lang, Message string }
 }
 
-// status is what the agent reads; without a status where there is none, or it is
+// status is what the agent reads; its Status is empty where no file is, or it is
 // being written.
 func (v *vm) status(file string) handlerStatus {
 	text, err := os.ReadFile(v.path("status/" + file))
@@ -206,8 +206,8 @@ func TestExtension(t *testing.T) {
 	s = v.untilStatus("7.status", "success")
 	if s.Code != 0 || !strings.HasPrefix(s.FormattedMessage.Message, "Degraded: ") || !strings.Contains(s.FormattedMessage.Message, "protected settings are not used") ||
 		!slices.ContainsFunc(s.Substatus, func(p handlerPart) bool {
-			told, ok := wire.FindVerdict([]byte(p.FormattedMessage.Message))
-			return ok && told.Outcome == wire.Degraded
+			verdict, ok := wire.FindVerdict([]byte(p.FormattedMessage.Message))
+			return ok && verdict.Outcome == wire.Degraded
 		}) {
 		t.Errorf("in the end: %+v", s)
 	}

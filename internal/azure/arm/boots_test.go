@@ -216,8 +216,8 @@ func without(all []string, action string) []string {
 	return slices.DeleteFunc(slices.Clone(all), func(a string) bool { return a == action })
 }
 
-// A node of a Flexible pool is refused in words that say why, and its pool is in
-// nobody's way.
+// A node of a Flexible pool is refused with the reason, and its pool does not disturb
+// what is read of others.
 func TestFlexiblePoolsAreLeftAlone(t *testing.T) {
 	onTwoPools(t, func(t *testing.T, _ *azsim.Server, c *arm.Cloud) {
 		for _, b := range bootsOf(t, c, flexiblePool) {
