@@ -280,13 +280,7 @@ func (w *wine) extension(t *testing.T) {
 	w.write(t, winSentinel, "")
 	until("the status is final", func() bool { return status("0").Status == "success" })
 	s := status("0")
-	if i := slices.IndexFunc(s.Substatus, func(p struct {
-		Name, Status     string
-		Code             int
-		FormattedMessage struct{ Lang, Message string }
-	}) bool {
-		return p.Name == "verdict"
-	}); i < 0 || s.Code != 0 || !strings.HasPrefix(s.FormattedMessage.Message, "Succeeded") {
+	if i := slices.IndexFunc(s.Substatus, func(p handlerPart) bool { return p.Name == "verdict" }); i < 0 || s.Code != 0 || !strings.HasPrefix(s.FormattedMessage.Message, "Succeeded") {
 		t.Errorf("%+v", s)
 	} else if v, ok := wire.FindVerdict([]byte(s.Substatus[i].FormattedMessage.Message)); !ok || v.Outcome != wire.Succeeded {
 		t.Errorf("programs read %+v", v)

@@ -1,13 +1,12 @@
 package arm_test
 
 import (
-	"bytes"
-	"encoding/json"
+	"context"
+	"errors"
 	"fmt"
-	"net/http"
 	"net/http/httptest"
-	"regexp"
 	"slices"
+	"strings"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -22,45 +21,51 @@ import (
 	"github.com/ortet/ortet/internal/azsim"
 	"github.com/ortet/ortet/internal/azure"
 	"github.com/ortet/ortet/internal/azure/arm"
-	"github.com/ortet/ortet/internal/azure/azuretest"
+	"github.com/ortet/ortet/internal/fleet"
+)
+
+const (
+	simGroup = fleet.ResourceID("/subscriptions/" + azsim.DefaultSubscription + "/resourceGroups/" + azsim.DefaultResourceGroup)
+	simPool  = simGroup + "/providers/Microsoft.Compute/virtualMachineScaleSets/pool1"
+	region   = "westeurope"
+	size     = "Standard_D2s_v5"
 )
 
 func ptr[T any](v T) *T { return &v }
 
-// site is how a test reaches a simulated Azure.
-type site struct {
-	where     cloud.Configuration
-	transport policy.Transporter
-	speed     float64
-	// credential logs in as a client; nil needs no log-in.
-	credential func(client string) (azcore.TokenCredential, error)
+// A fixture is a simulated Azure with one pool in it, that of poolBody(2).
+type fixture struct {
+	t              *testing.T
+	s              *azsim.Server
+	cloud, another *arm.Cloud // another is what another process has
+	wait           func(time.Duration)
 }
 
-func (x site) cloud(t *testing.T, s *azsim.Server, client string) azure.Cloud {
+func connect(t *testing.T, where cloud.Configuration, credential azcore.TokenCredential, transport policy.Transporter) *arm.Cloud {
 	t.Helper()
-	credential := s.Credential(client)
-	if x.credential != nil {
-		var err error
-		if credential, err = x.credential(client); err != nil {
-			t.Fatal(err)
-		}
-	}
-	c, err := arm.New(arm.Options{Cloud: x.where, Credential: credential, Transport: x.transport, Version: "test"})
+	c, err := arm.New(arm.Options{Cloud: where, Credential: credential, Transport: transport, Version: "test"})
 	if err != nil {
 		t.Fatal(err)
 	}
 	return c
 }
 
-// fixturePool is the body of the pool that the suite wants.
-func fixturePool(instances int64) armcompute.VirtualMachineScaleSet {
+// inProcess connects to a server without a network.
+func inProcess(t *testing.T, s *azsim.Server, client string) *arm.Cloud {
+	t.Helper()
+	return connect(t, azsim.Cloud(azsim.InProcess), s.Credential(client), s.Transport())
+}
+
+// poolBody is a Uniform scale set in a region with zones, made from a Marketplace
+// image, with two extensions: "second" is provisioned after "first".
+func poolBody(instances int64) armcompute.VirtualMachineScaleSet {
 	ext := func(name string, after ...*string) *armcompute.VirtualMachineScaleSetExtension {
 		return &armcompute.VirtualMachineScaleSetExtension{Name: ptr(name), Properties: &armcompute.VirtualMachineScaleSetExtensionProperties{
 			Publisher: ptr("Microsoft.Azure.Extensions"), Type: ptr("CustomScript"), TypeHandlerVersion: ptr("2.1"), ProvisionAfterExtensions: after,
 		}}
 	}
 	return armcompute.VirtualMachineScaleSet{
-		Location: ptr("westeurope"), Zones: []*string{ptr("1"), ptr("2")}, SKU: &armcompute.SKU{Name: ptr("Standard_D2s_v5"), Capacity: ptr(instances)},
+		Location: ptr(region), Zones: []*string{ptr("1"), ptr("2")}, SKU: &armcompute.SKU{Name: ptr(size), Capacity: ptr(instances)},
 		Properties: &armcompute.VirtualMachineScaleSetProperties{
 			Overprovision: ptr(false),
 			UpgradePolicy: &armcompute.UpgradePolicy{Mode: ptr(armcompute.UpgradeModeManual)},
@@ -75,125 +80,229 @@ func fixturePool(instances int64) armcompute.VirtualMachineScaleSet {
 	}
 }
 
-// fixture makes the pool that the suite wants.
-func (x site) fixture(t *testing.T, s *azsim.Server) azuretest.Fixture {
+// done waits until what was begun with the SDK has ended.
+func done[T any](t *testing.T, p *runtime.Poller[T], err error) {
 	t.Helper()
-	o := s.ClientOptions()
-	sets, err := armcompute.NewVirtualMachineScaleSetsClient(azsim.DefaultSubscription, s.Credential(""), o)
+	if err == nil {
+		_, err = p.PollUntilDone(t.Context(), &runtime.PollUntilDoneOptions{Frequency: time.Second})
+	}
 	if err != nil {
 		t.Fatal(err)
 	}
-	p, err := sets.BeginCreateOrUpdate(t.Context(), azsim.DefaultResourceGroup, "pool1", fixturePool(2), nil)
-	if err != nil {
-		t.Fatal(err)
-	}
-	if _, err := p.PollUntilDone(t.Context(), &runtime.PollUntilDoneOptions{Frequency: time.Second}); err != nil {
-		t.Fatal(err)
-	}
-	return azuretest.Fixture{
-		Cloud: x.cloud(t, s, azsim.DefaultClientID), Another: x.cloud(t, s, azsim.DefaultClientID),
-		Pool:     "/subscriptions/" + azsim.DefaultSubscription + "/resourceGroups/" + azsim.DefaultResourceGroup + "/providers/Microsoft.Compute/virtualMachineScaleSets/pool1",
-		Location: "westeurope", Size: "Standard_D2s_v5",
-		Restricted: func(t *testing.T, actions []string) azure.Cloud { return x.cloud(t, s, clientWith(t, s, actions)) },
-		Wait:       func(d time.Duration) { time.Sleep(d) },
-		Fault: func(t *testing.T, f azuretest.Fault) {
-			if err := s.AddFault(faultOf(f)); err != nil {
-				t.Fatal(err)
-			}
-		},
-	}
 }
 
-// faultOf is the suite's fault as azsim takes it.
-func faultOf(f azuretest.Fault) azsim.Fault {
-	return azsim.Fault{Method: f.Method, Path: regexp.QuoteMeta(string(f.Resource)) + "$", Count: 1, Effect: azsim.Effect(f.Effect),
-		Status: f.Status, Code: f.Code, RetryAfterSeconds: int(f.RetryAfter / time.Second)}
-}
-
-func inProcess(s *azsim.Server) site {
-	return site{where: azsim.Cloud(azsim.InProcess), transport: s.Transport()}
-}
-
-// The suite in one process and virtual time: hours of Azure in milliseconds.
-func TestContractInProcess(t *testing.T) {
-	for _, tc := range azuretest.Cases() {
-		t.Run(tc.Name, func(t *testing.T) {
-			synctest.Test(t, func(t *testing.T) {
-				s := &azsim.Server{Principals: principals(), Seed: 1}
-				defer s.Close()
-				tc.Do(t, inProcess(s).fixture(t, s))
-			})
-		})
-	}
-}
-
-// switchOn adds a fault by the control API, as one does to bin/azsim.
-func switchOn(t *testing.T, web *httptest.Server, f azsim.Fault) {
+// sdk is what tests change the simulated Azure with, besides the adapter.
+func sdk(t *testing.T, s *azsim.Server) *armcompute.ClientFactory {
 	t.Helper()
-	body, err := json.Marshal(f)
+	factory, err := armcompute.NewClientFactory(azsim.DefaultSubscription, s.Credential(""), s.ClientOptions())
 	if err != nil {
 		t.Fatal(err)
 	}
-	resp, err := web.Client().Post(web.URL+"/azsim/faults", "application/json", bytes.NewReader(body))
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer func() { _ = resp.Body.Close() }() // only its status counts
-	if resp.StatusCode != http.StatusCreated {
-		t.Fatalf("adding a fault: %s", resp.Status)
-	}
+	return factory
 }
 
-// The suite over a network with TLS, where Azure runs fast and clients log in by
-// their secret.
-func TestContractTLS(t *testing.T) {
-	azuretest.Run(t, func(t *testing.T) azuretest.Fixture {
-		s := &azsim.Server{Principals: principals(), Speed: 20000}
-		web := httptest.NewTLSServer(s)
-		t.Cleanup(func() {
-			web.Close()
-			s.Close()
+// onAzsim runs a test in one process and virtual time: hours of Azure in milliseconds.
+func onAzsim(t *testing.T, name string, do func(t *testing.T, f fixture)) {
+	t.Helper()
+	t.Run(name, func(t *testing.T) {
+		synctest.Test(t, func(t *testing.T) {
+			s := &azsim.Server{Seed: 1}
+			defer s.Close()
+			p, err := sdk(t, s).NewVirtualMachineScaleSetsClient().BeginCreateOrUpdate(t.Context(), azsim.DefaultResourceGroup, "pool1", poolBody(2), nil)
+			done(t, p, err)
+			do(t, fixture{t, s, inProcess(t, s, ""), inProcess(t, s, ""), time.Sleep})
 		})
-		x := site{where: azsim.Cloud(web.URL), transport: web.Client(), speed: s.Speed}
-		x.credential = func(client string) (azcore.TokenCredential, error) {
-			return azidentity.NewClientSecretCredential(azsim.DefaultTenant, client, secretOf(client), &azidentity.ClientSecretCredentialOptions{
-				ClientOptions: policy.ClientOptions{Cloud: x.where, Transport: web.Client()}, DisableInstanceDiscovery: true,
-			})
-		}
-		f := x.fixture(t, s)
-		f.Wait = func(d time.Duration) { time.Sleep(min(d, 20*time.Millisecond)) }
-		f.Fault = func(t *testing.T, f azuretest.Fault) { switchOn(t, web, faultOf(f)) }
-		return f
 	})
 }
 
-// secretOf is the client secret of a principal.
-func secretOf(client string) string {
-	if client == azsim.DefaultClientID {
-		return azsim.DefaultClientSecret
+// What the adapter does shows in a fresh read of the simulated Azure.
+func TestOnAzsim(t *testing.T) {
+	for name, do := range map[string]func(t *testing.T, f fixture){
+		"Reads": testReads, "Missing": testMissing, "Power": testPower, "Protection": testProtection, "Snapshot": testSnapshots, "DataDisk": testDataDisks, "Image": testImages,
+		"Latest": testLatest, "Extensions": testExtensions, "Capacity": testCapacity, "Conditions": testConditions, "Resume": testResume, "Faults": testFaults,
+	} {
+		onAzsim(t, name, do)
 	}
-	return "secret of " + client
 }
 
-// principals are an owner, and one for each role that the suite wants: a
-// server's principals are fixed before its first request.
-func principals() []azsim.Principal {
-	out := []azsim.Principal{{Name: "owner", ClientID: azsim.DefaultClientID, Secret: azsim.DefaultClientSecret, Roles: []azsim.Grant{{Role: "Owner"}}}}
-	for i, actions := range azuretest.Roles() {
-		id := fmt.Sprintf("aaaaaaaa-0000-4000-8000-%012d", i)
-		out = append(out, azsim.Principal{Name: fmt.Sprintf("role %d", i), ClientID: id, Secret: secretOf(id), Roles: []azsim.Grant{{Actions: actions}}})
+// Over a network with TLS, where Azure runs fast and clients log in by their secret,
+// faults show as the same errors.
+func TestFaultsOverTLS(t *testing.T) {
+	s := &azsim.Server{Principals: []azsim.Principal{{Name: "owner", ClientID: azsim.DefaultClientID, Secret: azsim.DefaultClientSecret, Roles: []azsim.Grant{{Role: "Owner"}}}}, Speed: 20000}
+	web := httptest.NewTLSServer(s)
+	t.Cleanup(func() {
+		web.Close()
+		s.Close()
+	})
+	p, err := sdk(t, s).NewVirtualMachineScaleSetsClient().BeginCreateOrUpdate(t.Context(), azsim.DefaultResourceGroup, "pool1", poolBody(2), nil)
+	done(t, p, err)
+	where := azsim.Cloud(web.URL)
+	credential, err := azidentity.NewClientSecretCredential(azsim.DefaultTenant, azsim.DefaultClientID, azsim.DefaultClientSecret, &azidentity.ClientSecretCredentialOptions{
+		ClientOptions: policy.ClientOptions{Cloud: where, Transport: web.Client()}, DisableInstanceDiscovery: true,
+	})
+	if err != nil {
+		t.Fatal(err)
 	}
-	return out
+	testFaults(t, fixture{t, s, connect(t, where, credential, web.Client()), connect(t, where, credential, web.Client()),
+		func(d time.Duration) { time.Sleep(min(d, 20*time.Millisecond)) }})
 }
 
-// clientWith is the principal that may do just these actions.
-func clientWith(t *testing.T, s *azsim.Server, actions []string) string {
-	t.Helper()
-	for _, p := range s.Principals {
-		if slices.Equal(p.Roles[0].Actions, actions) {
-			return p.ClientID
+// maxPolls bounds how often one operation is polled.
+const maxPolls = 2000
+
+// finish begins a change and waits for its end.
+func (f fixture) finish(change fleet.Change) {
+	f.t.Helper()
+	if err := f.try(change); err != nil {
+		f.t.Fatal(err)
+	}
+}
+
+// try also checks that beginning a change needs no action that is not documented.
+func (f fixture) try(change fleet.Change) error {
+	f.t.Helper()
+	before := len(f.s.Requests())
+	tok, err := f.cloud.Begin(f.t.Context(), change)
+	for _, r := range f.s.Requests()[before:] {
+		if r.Action != "" && !slices.ContainsFunc(azure.Actions(change.Verb()), func(a string) bool { return strings.EqualFold(a, r.Action) }) {
+			f.t.Errorf("%s needs %s", change.Verb(), r.Action)
 		}
 	}
-	t.Fatalf("no principal was made with the actions %v", actions)
-	return ""
+	if err != nil {
+		return err
+	}
+	return f.follow(f.cloud, tok)
+}
+
+func (f fixture) follow(c azure.Cloud, tok fleet.Token) error {
+	f.t.Helper()
+	if tok == "" {
+		return nil
+	}
+	for range maxPolls {
+		p, err := c.Poll(f.t.Context(), tok)
+		if err != nil || p.Done {
+			return err
+		}
+		if p.Wait <= 0 || p.Percent < -1 || p.Percent > 100 {
+			f.t.Fatalf("an operation that runs: %+v", p)
+		}
+		f.wait(p.Wait)
+	}
+	return errors.New("the operation does not end")
+}
+
+// again begins a change whose effect is there: it must change nothing.
+func (f fixture) again(change fleet.Change) {
+	f.t.Helper()
+	if tok, err := f.cloud.Begin(f.t.Context(), change); err != nil || tok != "" {
+		f.t.Errorf("%s again: token %.20q, error %v", change.Verb(), tok, err)
+	}
+}
+
+// instances lists the pool's, of which there must be n.
+func (f fixture) instances(n int) []fleet.Instance {
+	f.t.Helper()
+	list := get(f.t, f.cloud.Instances, simPool)
+	if len(list) != n {
+		f.t.Fatalf("%d instances, want %d", len(list), n)
+	}
+	return list
+}
+
+func get[T any](t *testing.T, read func(context.Context, fleet.ResourceID) (T, error), id fleet.ResourceID) T {
+	t.Helper()
+	v, err := read(t.Context(), id)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return v
+}
+
+// wantKind fails unless the error has the kind, and names what was tried on what.
+func wantKind(t *testing.T, err error, kind fleet.Kind) {
+	t.Helper()
+	var e *fleet.Error
+	if !errors.As(err, &e) || e.Kind != kind || e.Op == "" || e.Resource == "" {
+		t.Errorf("%+v (%v), want kind %q", e, err, kind)
+	}
+}
+
+func only[T any](_ T, err error) error { return err }
+
+func testReads(t *testing.T, f fixture) {
+	p := get(t, f.cloud.Pool, simPool)
+	if !p.ID.Equal(simPool) || p.Name != simPool.Name() || p.Location != region || p.Size != size || p.Capacity != 2 {
+		t.Errorf("pool %+v", p)
+	}
+	if p.Orchestration != fleet.Uniform || p.UpgradeMode != fleet.Manual || p.AutomaticOSUpgrade || p.AutomaticRepairs || p.Spot || p.ProvisioningState != "Succeeded" || len(p.Zones) == 0 {
+		t.Errorf("pool %+v", p)
+	}
+	m := p.Model
+	if m.Image.ID != "" || m.Image.Publisher == "" || m.Image.Offer == "" || m.Image.SKU == "" || m.Image.Version == "" || !m.Linux || m.EphemeralOS {
+		t.Errorf("model %+v", m)
+	}
+	if len(m.Extensions) != 2 || m.Extensions[0].Name != "first" || m.Extensions[1].Name != "second" || !slices.Equal(m.Extensions[1].After, []string{"first"}) {
+		t.Errorf("extensions %+v", m.Extensions)
+	}
+	for _, i := range f.instances(2) {
+		if !i.ID.Parent().Equal(simPool) || i.InstanceID != i.ID.Name() || i.HostName == "" || i.VMID == "" || i.Size != size || !i.LatestModelApplied {
+			t.Errorf("instance %+v", i)
+		}
+		if i.Power != fleet.PowerRunning || i.ProvisioningState != "Succeeded" || i.Generation == "" || i.OSDisk == "" || len(i.DataDisks) != 0 || i.Zone == "" {
+			t.Errorf("instance %+v", i)
+		}
+		if one := get(t, f.cloud.Instance, i.ID); fmt.Sprint(one) != fmt.Sprint(i) {
+			t.Errorf("an instance looks different alone and in the list:\n%+v\n%+v", one, i)
+		}
+		if upper := get(t, f.cloud.Instance, fleet.ResourceID(strings.ToUpper(string(i.ID)))); !upper.ID.Equal(i.ID) {
+			t.Errorf("letter case counts: %s", upper.ID)
+		}
+		d := get(t, f.cloud.Disk, i.OSDisk)
+		if !d.ID.Equal(i.OSDisk) || d.Location != region || d.Zone != i.Zone || d.SizeGB <= 0 || d.SKU == "" || !d.ManagedBy.Equal(i.ID) ||
+			d.Generation != i.Generation || d.Architecture == "" || d.ProvisioningState != "Succeeded" {
+			t.Errorf("disk %+v", d)
+		}
+	}
+	s, err := f.cloud.Size(t.Context(), simPool.Segment("subscriptions"), region, size)
+	if err != nil || s.Name != size || s.Architecture == "" || len(s.Generations) == 0 || len(s.Controllers) == 0 || s.MaxDataDisks <= 0 {
+		t.Errorf("size %+v, %v", s, err)
+	}
+}
+
+func testMissing(t *testing.T, f fixture) {
+	ctx := t.Context()
+	gallery := simPool.In("galleries", "none")
+	definition := gallery.Child("images", "none")
+	version := definition.Child("versions", "1.0.0")
+	instance := simPool.Child("virtualMachines", "999")
+	for name, err := range map[string]error{
+		"pool":             only(f.cloud.Pool(ctx, simPool.In("virtualMachineScaleSets", "none"))),
+		"pool's instances": only(f.cloud.Instances(ctx, simPool.In("virtualMachineScaleSets", "none"))),
+		"instance":         only(f.cloud.Instance(ctx, instance)),
+		"disk":             only(f.cloud.Disk(ctx, simPool.In("disks", "none"))),
+		"snapshot":         only(f.cloud.Snapshot(ctx, simPool.In("snapshots", "none"))),
+		"gallery":          only(f.cloud.Gallery(ctx, gallery)),
+		"definition":       only(f.cloud.Definition(ctx, definition)),
+		"size":             only(f.cloud.Size(ctx, simPool.Segment("subscriptions"), region, "Standard_None")),
+		"instance to stop": only(f.cloud.Begin(ctx, fleet.StopInstance{Instance: instance})),
+		"version":          only(f.cloud.Version(ctx, version)),
+		"version to tag":   only(f.cloud.Begin(ctx, fleet.TagVersion{ID: version, Tags: map[string]string{"a": "b"}})),
+	} {
+		if !fleet.Is(err, fleet.KindNotFound) { // no subtests in virtual time
+			t.Errorf("%s: %v", name, err)
+		}
+	}
+	if list, err := f.cloud.Versions(ctx, definition); err != nil || len(list) != 0 {
+		t.Errorf("versions of a missing definition: %v, %v", list, err)
+	}
+	if list, err := f.cloud.Uses(ctx, definition); err != nil || len(list) != 0 {
+		t.Errorf("uses of a missing definition: %v, %v", list, err)
+	}
+	for _, ch := range []fleet.Change{
+		fleet.DeleteSnapshot{ID: simPool.In("snapshots", "none")}, fleet.DeleteDisk{ID: simPool.In("disks", "none")},
+		fleet.DeleteVersion{ID: version}, fleet.DeleteExtension{Pool: simPool, Name: "none"}, fleet.DetachDisk{Instance: instance, Disk: simPool.In("disks", "none")},
+	} {
+		f.again(ch)
+	}
 }

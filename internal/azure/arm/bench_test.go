@@ -99,14 +99,14 @@ func BenchmarkRequests(b *testing.B) {
 	}
 }
 
-// poolOf makes a scale set of n instances, as the suite's fixture is.
+// poolOf makes a scale set of n instances, as poolBody makes it.
 func poolOf(b *testing.B, s *azsim.Server, n int64) fleet.ResourceID {
 	b.Helper()
 	sets, err := armcompute.NewVirtualMachineScaleSetsClient(azsim.DefaultSubscription, s.Credential(""), s.ClientOptions())
 	if err != nil {
 		b.Fatal(err)
 	}
-	p, err := sets.BeginCreateOrUpdate(context.Background(), azsim.DefaultResourceGroup, "pool1", fixturePool(n), nil)
+	p, err := sets.BeginCreateOrUpdate(context.Background(), azsim.DefaultResourceGroup, "pool1", poolBody(n), nil)
 	if err != nil {
 		b.Fatal(err)
 	}
@@ -115,7 +115,7 @@ func poolOf(b *testing.B, s *azsim.Server, n int64) fleet.ResourceID {
 			b.Fatal(err)
 		}
 	}
-	return "/subscriptions/" + azsim.DefaultSubscription + "/resourceGroups/" + azsim.DefaultResourceGroup + "/providers/Microsoft.Compute/virtualMachineScaleSets/pool1"
+	return simPool
 }
 
 // A look at all boots of a large pool, with azsim's part in it; and of one page

@@ -3,8 +3,10 @@ package arm_test
 import (
 	"context"
 	"encoding/json"
+	"fmt"
 	"net/url"
 	"reflect"
+	"slices"
 	"strings"
 	"sync"
 	"testing"
@@ -13,13 +15,11 @@ import (
 	"unicode/utf8"
 
 	"github.com/Azure/azure-sdk-for-go/sdk/azcore/cloud"
-	"github.com/Azure/azure-sdk-for-go/sdk/azcore/runtime"
 	"github.com/Azure/azure-sdk-for-go/sdk/resourcemanager/compute/armcompute/v8"
 
 	"github.com/ortet/ortet/internal/azsim"
 	"github.com/ortet/ortet/internal/azure"
 	"github.com/ortet/ortet/internal/azure/arm"
-	"github.com/ortet/ortet/internal/azure/azuretest"
 	"github.com/ortet/ortet/internal/fleet"
 )
 
@@ -53,90 +53,180 @@ func (c *consoles) Console(_ context.Context, id string) ([]byte, error) {
 	return []byte(c.log[id]), nil
 }
 
-// bootPool is a pool of the boots' contract.
-func bootPool(instances int64, mode armcompute.OrchestrationMode) armcompute.VirtualMachineScaleSet {
-	p := fixturePool(instances)
-	p.Properties.VirtualMachineProfile.DiagnosticsProfile = &armcompute.DiagnosticsProfile{BootDiagnostics: &armcompute.BootDiagnostics{Enabled: ptr(true)}}
-	p.Properties.OrchestrationMode = ptr(mode)
-	if mode == armcompute.OrchestrationModeFlexible {
-		p.Properties.UpgradePolicy = nil
-	}
-	return p
-}
+var (
+	uniformPool  = fleet.Pool{ID: simPool, Name: "pool1", Orchestration: fleet.Uniform}
+	flexiblePool = fleet.Pool{ID: simPool.In("virtualMachineScaleSets", "flex1"), Name: "flex1", Orchestration: fleet.Flexible}
+)
 
-func (x site) boots(t *testing.T, s *azsim.Server, client string) azure.Boots {
+// onTwoPools runs a test on a simulated Azure with one pool of each orchestration mode
+// in one resource group, each of three running instances with managed boot diagnostics
+// and two network interfaces: the second is the primary one, with an address of a pod.
+func onTwoPools(t *testing.T, do func(t *testing.T, s *azsim.Server, c *arm.Cloud), more ...azsim.Principal) {
 	t.Helper()
-	b, ok := x.cloud(t, s, client).(azure.Boots)
-	if !ok {
-		t.Fatal("the adapter does not look at boots")
-	}
-	return b
+	synctest.Test(t, func(t *testing.T) {
+		s := &azsim.Server{Substrate: &consoles{}, Principals: append([]azsim.Principal{{Name: "owner", ClientID: azsim.DefaultClientID, Roles: []azsim.Grant{{Role: "Owner"}}}}, more...)}
+		defer s.Close()
+		subnet := &armcompute.APIEntityReference{ID: ptr("/subscriptions/" + azsim.DefaultSubscription + "/resourceGroups/n/providers/Microsoft.Network/virtualNetworks/v/subnets/s")}
+		conf := func(name string, primary bool) *armcompute.VirtualMachineScaleSetIPConfiguration {
+			return &armcompute.VirtualMachineScaleSetIPConfiguration{Name: ptr(name), Properties: &armcompute.VirtualMachineScaleSetIPConfigurationProperties{Primary: ptr(primary), Subnet: subnet}}
+		}
+		nic := func(name string, primary bool, confs ...*armcompute.VirtualMachineScaleSetIPConfiguration) *armcompute.VirtualMachineScaleSetNetworkConfiguration {
+			return &armcompute.VirtualMachineScaleSetNetworkConfiguration{Name: ptr(name), Properties: &armcompute.VirtualMachineScaleSetNetworkConfigurationProperties{Primary: ptr(primary), IPConfigurations: confs}}
+		}
+		s.Instant(true)
+		for _, pool := range []fleet.Pool{uniformPool, flexiblePool} {
+			body := poolBody(3)
+			profile := body.Properties.VirtualMachineProfile
+			profile.DiagnosticsProfile = &armcompute.DiagnosticsProfile{BootDiagnostics: &armcompute.BootDiagnostics{Enabled: ptr(true)}}
+			profile.NetworkProfile = &armcompute.VirtualMachineScaleSetNetworkProfile{
+				NetworkInterfaceConfigurations: []*armcompute.VirtualMachineScaleSetNetworkConfiguration{nic("storage", false, conf("own", true)), nic("eth0", true, conf("pod", false), conf("own", true))},
+			}
+			body.Properties.OrchestrationMode = ptr(armcompute.OrchestrationMode(pool.Orchestration))
+			if pool.Orchestration == fleet.Flexible {
+				body.Properties.UpgradePolicy = nil
+				profile.NetworkProfile.NetworkAPIVersion = ptr(armcompute.NetworkAPIVersion("2020-11-01"))
+			}
+			p, err := sdk(t, s).NewVirtualMachineScaleSetsClient().BeginCreateOrUpdate(t.Context(), azsim.DefaultResourceGroup, pool.Name, body, nil)
+			done(t, p, err)
+		}
+		s.Instant(false)
+		do(t, s, inProcess(t, s, azsim.DefaultClientID))
+	})
 }
 
-func (x site) bootFixture(t *testing.T, s *azsim.Server) azuretest.BootFixture {
+func bootsOf(t *testing.T, c *arm.Cloud, pool fleet.Pool) []fleet.Boot {
 	t.Helper()
-	sets, err := armcompute.NewVirtualMachineScaleSetsClient(azsim.DefaultSubscription, s.Credential(""), s.ClientOptions())
-	if err != nil {
-		t.Fatal(err)
+	list, err := c.Boots(t.Context(), pool)
+	if err != nil || len(list) != 3 {
+		t.Fatalf("%d instances of %s, %v", len(list), pool.Name, err)
 	}
-	s.Instant(true)
-	f := azuretest.BootFixture{Boots: x.boots(t, s, azsim.DefaultClientID), Each: 2}
-	for name, mode := range map[string]armcompute.OrchestrationMode{"pool1": armcompute.OrchestrationModeUniform, "flex1": armcompute.OrchestrationModeFlexible} {
-		p, err := sets.BeginCreateOrUpdate(t.Context(), azsim.DefaultResourceGroup, name, bootPool(2, mode), nil)
-		if err != nil {
-			t.Fatal(err)
-		}
-		if _, err := p.PollUntilDone(t.Context(), &runtime.PollUntilDoneOptions{Frequency: time.Second}); err != nil {
-			t.Fatal(err)
-		}
-	}
-	s.Instant(false)
-	list, err := f.Boots.Pools(t.Context(), "/subscriptions/"+azsim.DefaultSubscription+"/resourceGroups/"+azsim.DefaultResourceGroup)
-	if err != nil {
-		t.Fatal(err)
-	}
-	for _, p := range list {
-		if p.Name == "pool1" {
-			f.Uniform = p
-		} else {
-			f.Flexible = p
-		}
-	}
-	f.Restricted = func(t *testing.T, actions []string) azure.Boots { return x.boots(t, s, clientWith(t, s, actions)) }
-	return f
+	return list
 }
 
-func TestBootsContractInProcess(t *testing.T) {
-	for _, tc := range azuretest.BootCases() {
-		t.Run(tc.Name, func(t *testing.T) {
-			synctest.Test(t, func(t *testing.T) {
-				s := &azsim.Server{Principals: principals(), Substrate: &consoles{}}
-				defer s.Close()
-				tc.Do(t, inProcess(s).bootFixture(t, s))
-			})
+func TestBoots(t *testing.T) {
+	onTwoPools(t, func(t *testing.T, _ *azsim.Server, c *arm.Cloud) {
+		modes := map[string]string{}
+		for _, p := range get(t, c.Pools, simGroup) {
+			modes[p.Name] = p.Orchestration
+			if p.ID.Name() != p.Name || p.Capacity != 3 {
+				t.Errorf("%s has capacity %d", p.ID, p.Capacity)
+			}
+		}
+		if want := map[string]string{"pool1": fleet.Uniform, "flex1": fleet.Flexible}; !reflect.DeepEqual(modes, want) {
+			t.Errorf("pools %v, want %v", modes, want)
+		}
+		for pool, kind := range map[*fleet.Pool]string{&uniformPool: "virtualMachineScaleSets", &flexiblePool: "virtualMachines"} {
+			ids, vms := map[fleet.ResourceID]bool{"": true}, map[string]bool{"": true}
+			for _, b := range bootsOf(t, c, *pool) {
+				if ids[b.Instance] || vms[b.VMID] || vms[b.HostName] {
+					t.Errorf("not of its own: %+v", b)
+				}
+				ids[b.Instance], vms[b.VMID], vms[b.HostName] = true, true, true
+				if !b.Pool.Equal(pool.ID) || b.Flexible != (pool == &flexiblePool) || b.Instance.Segment("Microsoft.Compute") != kind || !strings.HasPrefix(b.Name, pool.Name+"_") ||
+					b.ProvisioningState != "Succeeded" || b.Provisioning.State != "succeeded" || b.Power != fleet.PowerRunning || b.Created.IsZero() || b.Image == "" || !b.Console || b.ConsoleStorage != "" ||
+					!b.Agent.Ready || b.Agent.Version == "" || b.Agent.Time.IsZero() ||
+					len(b.Extensions) != 2 || b.Extensions[0].Name != "first" || b.Extensions[0].Type == "" || len(b.Extensions[0].Statuses) != 1 || b.Extensions[0].Statuses[0].State != "succeeded" {
+					t.Errorf("%+v", b)
+				}
+				if log := get(t, c.SerialLog, b.Instance); !strings.Contains(string(log), b.HostName) {
+					t.Errorf("%s: %q", b.Name, log)
+				}
+			}
+		}
+		if list, err := c.Boots(t.Context(), fleet.Pool{ID: simPool.In("virtualMachineScaleSets", "none"), Orchestration: fleet.Flexible}); err != nil || len(list) > 0 {
+			t.Errorf("of no Flexible pool: %v, %v", list, err)
+		}
+	})
+}
+
+// Both interfaces say alike what is missing, and what is no ID of theirs.
+func TestBootsAndMembersThatAreMissing(t *testing.T) {
+	onTwoPools(t, func(t *testing.T, _ *azsim.Server, c *arm.Cloud) {
+		ctx := t.Context()
+		none, disk := simPool.In("virtualMachineScaleSets", "none"), simPool.In("disks", "d")
+		for _, id := range []fleet.ResourceID{simPool.Child("virtualMachines", "4711"), none.Child("virtualMachines", "0"), simPool.In("virtualMachines", "none")} {
+			wantKind(t, only(c.SerialLog(ctx, id)), fleet.KindNotFound)
+			wantKind(t, only(c.Member(ctx, id)), fleet.KindNotFound)
+		}
+		wantKind(t, only(c.Boots(ctx, fleet.Pool{ID: none, Orchestration: fleet.Uniform})), fleet.KindNotFound)
+		wantKind(t, only(c.Members(ctx, none, false)), fleet.KindNotFound)
+		for _, err := range []error{
+			only(c.SerialLog(ctx, "")), only(c.SerialLog(ctx, "x")), only(c.SerialLog(ctx, simPool)), only(c.SerialLog(ctx, disk)),
+			only(c.Boots(ctx, fleet.Pool{ID: disk})), only(c.Pools(ctx, simPool)), only(c.Members(ctx, disk, false)),
+		} {
+			if !fleet.Is(err, fleet.KindInvalid) {
+				t.Errorf("%v", err)
+			}
+		}
+	})
+}
+
+// Each documented action is needed, and named by the error where it is missing.
+func TestBootsAndMembersDenied(t *testing.T) {
+	addressed := func(list []fleet.Member, err error) error {
+		for _, m := range list {
+			if len(m.Addresses) == 0 && err == nil {
+				return fmt.Errorf("no addresses: %+v", m)
+			}
+		}
+		return err
+	}
+	for name, tc := range map[string]struct {
+		actions []string
+		ask     func(ctx context.Context, c *arm.Cloud, pool fleet.Pool, id fleet.ResourceID) []error
+	}{
+		"boots": {azure.BootActions(), func(ctx context.Context, c *arm.Cloud, pool fleet.Pool, id fleet.ResourceID) []error {
+			return []error{only(c.Pools(ctx, simGroup)), only(c.Boots(ctx, pool)), only(c.SerialLog(ctx, id))}
+		}},
+		"members": {azure.MemberActions(), func(ctx context.Context, c *arm.Cloud, pool fleet.Pool, id fleet.ResourceID) []error {
+			one, err := c.Member(ctx, id)
+			return []error{addressed(c.Members(ctx, pool.ID, true)), addressed([]fleet.Member{one}, err)}
+		}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			principals := []azsim.Principal{{Name: "all", ClientID: "all", Roles: []azsim.Grant{{Actions: tc.actions}}}}
+			for _, a := range tc.actions {
+				principals = append(principals, azsim.Principal{Name: a, ClientID: a, Roles: []azsim.Grant{{Actions: append(without(tc.actions, a), "Microsoft.Storage/storageAccounts/read")}}})
+			}
+			onTwoPools(t, func(t *testing.T, s *azsim.Server, owner *arm.Cloud) {
+				for _, p := range principals {
+					var denied []error
+					for _, pool := range []fleet.Pool{uniformPool, flexiblePool} {
+						for _, err := range tc.ask(t.Context(), inProcess(t, s, p.ClientID), pool, bootsOf(t, owner, pool)[0].Instance) {
+							if err != nil {
+								denied = append(denied, err)
+							}
+						}
+					}
+					if (len(denied) == 0) != (p.Name == "all") {
+						t.Errorf("%s: %v", p.Name, denied)
+					}
+					for _, err := range denied {
+						if !fleet.Is(err, fleet.KindDenied) || !strings.Contains(strings.ToLower(err.Error()), strings.ToLower(p.Name)) {
+							t.Errorf("without %s: %v", p.Name, err)
+						}
+					}
+				}
+			}, principals...)
 		})
 	}
 }
 
-// A node of a Flexible pool is refused in words that say why, and its pool is in
-// nobody's way.
+func without(all []string, action string) []string {
+	return slices.DeleteFunc(slices.Clone(all), func(a string) bool { return a == action })
+}
+
+// A node of a Flexible pool is refused with the reason, and its pool does not disturb
+// what is read of others.
 func TestFlexiblePoolsAreLeftAlone(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		s := &azsim.Server{Principals: principals(), Substrate: &consoles{}}
-		defer s.Close()
-		f := inProcess(s).bootFixture(t, s)
-		list, err := f.Boots.Boots(t.Context(), f.Flexible)
-		if err != nil {
-			t.Fatal(err)
-		}
-		for _, b := range list {
+	onTwoPools(t, func(t *testing.T, _ *azsim.Server, c *arm.Cloud) {
+		for _, b := range bootsOf(t, c, flexiblePool) {
 			_, err := fleet.ParseProviderID("azure://" + string(b.Instance))
 			if !fleet.Is(err, fleet.KindInvalid) || !strings.Contains(err.Error(), "of a Flexible scale set, not an instance of a Uniform scale set") {
 				t.Errorf("%v", err)
 			}
 		}
-		c := inProcess(s).cloud(t, s, azsim.DefaultClientID)
-		if uses, err := c.Uses(t.Context(), f.Flexible.ID.In("galleries", "g").Child("images", "i")); err != nil || len(uses) > 0 {
+		if uses, err := c.Uses(t.Context(), simGroup.In("galleries", "g").Child("images", "i")); err != nil || len(uses) > 0 {
 			t.Errorf("%v, %v", uses, err)
 		}
 	})

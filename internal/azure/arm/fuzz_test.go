@@ -98,7 +98,7 @@ func readers() []func(context.Context, azure.Cloud) (any, error) {
 	}
 }
 
-// changes are all changes, of resources with usual names.
+// changes are all changes, one of each verb, of resources with usual names.
 func changes() []fleet.Change {
 	secret := fleet.NewSecret("#cloud-config\n")
 	return []fleet.Change{

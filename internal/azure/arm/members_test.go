@@ -1,104 +1,79 @@
 package arm_test
 
 import (
+	"net/netip"
+	"reflect"
+	"slices"
+	"strings"
 	"testing"
-	"testing/synctest"
-	"time"
-
-	"github.com/Azure/azure-sdk-for-go/sdk/azcore/runtime"
-	"github.com/Azure/azure-sdk-for-go/sdk/resourcemanager/compute/armcompute/v8"
 
 	"github.com/ortet/ortet/internal/azsim"
-	"github.com/ortet/ortet/internal/azure"
-	"github.com/ortet/ortet/internal/azure/azuretest"
+	"github.com/ortet/ortet/internal/azure/arm"
 	"github.com/ortet/ortet/internal/fleet"
 )
 
-// memberPool is a pool of the members' contract: of two network interfaces, the second
-// is the primary one, with an address of a pod.
-func memberPool(instances int64, mode armcompute.OrchestrationMode) armcompute.VirtualMachineScaleSet {
-	subnet := &armcompute.APIEntityReference{ID: ptr("/subscriptions/" + azsim.DefaultSubscription + "/resourceGroups/n/providers/Microsoft.Network/virtualNetworks/v/subnets/s")}
-	conf := func(name string, primary bool) *armcompute.VirtualMachineScaleSetIPConfiguration {
-		return &armcompute.VirtualMachineScaleSetIPConfiguration{Name: ptr(name), Properties: &armcompute.VirtualMachineScaleSetIPConfigurationProperties{Primary: ptr(primary), Subnet: subnet}}
-	}
-	nic := func(name string, primary bool, confs ...*armcompute.VirtualMachineScaleSetIPConfiguration) *armcompute.VirtualMachineScaleSetNetworkConfiguration {
-		return &armcompute.VirtualMachineScaleSetNetworkConfiguration{Name: ptr(name), Properties: &armcompute.VirtualMachineScaleSetNetworkConfigurationProperties{Primary: ptr(primary), IPConfigurations: confs}}
-	}
-	p := bootPool(instances, mode)
-	p.Properties.VirtualMachineProfile.NetworkProfile = &armcompute.VirtualMachineScaleSetNetworkProfile{
-		NetworkInterfaceConfigurations: []*armcompute.VirtualMachineScaleSetNetworkConfiguration{nic("storage", false, conf("own", true)), nic("eth0", true, conf("pod", false), conf("own", true))},
-	}
-	if mode == armcompute.OrchestrationModeFlexible {
-		p.Properties.VirtualMachineProfile.NetworkProfile.NetworkAPIVersion = ptr(armcompute.NetworkAPIVersion("2020-11-01"))
-	}
-	return p
-}
-
-func (x site) members(t *testing.T, s *azsim.Server, client string) azure.Members {
-	t.Helper()
-	m, ok := x.cloud(t, s, client).(azure.Members)
-	if !ok {
-		t.Fatal("the adapter does not know members")
-	}
-	return m
-}
-
-func done[T any](t *testing.T, p *runtime.Poller[T], err error) {
-	t.Helper()
-	if err == nil {
-		_, err = p.PollUntilDone(t.Context(), &runtime.PollUntilDoneOptions{Frequency: time.Second})
-	}
-	if err != nil {
-		t.Fatal(err)
-	}
-}
-
-func (x site) memberFixture(t *testing.T, s *azsim.Server) azuretest.MemberFixture {
-	t.Helper()
-	factory, err := armcompute.NewClientFactory(azsim.DefaultSubscription, s.Credential(""), s.ClientOptions())
-	if err != nil {
-		t.Fatal(err)
-	}
-	const rg = azsim.DefaultResourceGroup
-	s.Instant(true)
-	for name, mode := range map[string]armcompute.OrchestrationMode{"pool1": armcompute.OrchestrationModeUniform, "flex1": armcompute.OrchestrationModeFlexible} {
-		p, err := factory.NewVirtualMachineScaleSetsClient().BeginCreateOrUpdate(t.Context(), rg, name, memberPool(3, mode), nil)
-		done(t, p, err)
-	}
-	s.Instant(false)
-	sets := fleet.ResourceID("/subscriptions/" + azsim.DefaultSubscription + "/resourceGroups/" + rg + "/providers/Microsoft.Compute/virtualMachineScaleSets/")
-	return azuretest.MemberFixture{
-		Members: x.members(t, s, azsim.DefaultClientID), Uniform: sets + "pool1", Flexible: sets + "flex1", Each: 3, Interfaces: 2,
-		Restricted: func(t *testing.T, actions []string) azure.Members { return x.members(t, s, clientWith(t, s, actions)) },
-		Delete: func(t *testing.T, id fleet.ResourceID) {
-			if set := id.Segment("virtualMachineScaleSets"); set != "" {
-				p, err := factory.NewVirtualMachineScaleSetVMsClient().BeginDelete(t.Context(), rg, set, id.Name(), nil)
-				done(t, p, err)
-				return
+// The list and each instance by itself say the same, no two members are alike, and a
+// deleted one is gone from the next answer.
+func TestMembers(t *testing.T) {
+	onTwoPools(t, func(t *testing.T, s *azsim.Server, c *arm.Cloud) {
+		machines := sdk(t, s)
+		seen, addresses := map[string]bool{"": true}, map[netip.Addr]bool{}
+		for _, pool := range []fleet.Pool{uniformPool, flexiblePool} {
+			members := func(views bool) []fleet.Member {
+				list, err := c.Members(t.Context(), pool.ID, views)
+				if err != nil {
+					t.Fatal(err)
+				}
+				slices.SortFunc(list, func(a, b fleet.Member) int { return strings.Compare(a.Name, b.Name) })
+				return list
 			}
-			p, err := factory.NewVirtualMachinesClient().BeginDelete(t.Context(), rg, id.Name(), nil)
-			done(t, p, err)
-		},
-		Stop: func(t *testing.T, id fleet.ResourceID) {
-			if set := id.Segment("virtualMachineScaleSets"); set != "" {
-				p, err := factory.NewVirtualMachineScaleSetVMsClient().BeginDeallocate(t.Context(), rg, set, id.Name(), nil)
-				done(t, p, err)
-				return
+			bare, list := members(false), members(true)
+			if len(list) != 3 || len(bare) != 3 {
+				t.Fatalf("%d and %d of %s", len(list), len(bare), pool.Name)
 			}
-			p, err := factory.NewVirtualMachinesClient().BeginDeallocate(t.Context(), rg, id.Name(), nil)
-			done(t, p, err)
-		},
-	}
-}
-
-func TestMembersContractInProcess(t *testing.T) {
-	for _, tc := range azuretest.MemberCases() {
-		t.Run(tc.Name, func(t *testing.T) {
-			synctest.Test(t, func(t *testing.T) {
-				s := &azsim.Server{Principals: principals()}
-				defer s.Close()
-				tc.Do(t, inProcess(s).memberFixture(t, s))
-			})
-		})
-	}
+			for i, m := range list {
+				for _, of := range []string{strings.ToLower(string(m.Instance)), m.NodeName(), m.VMID} {
+					if seen[of] {
+						t.Errorf("%q is another's: %+v", of, m)
+					}
+					seen[of] = true
+				}
+				for _, a := range m.Addresses {
+					if addresses[a] {
+						t.Errorf("%s is another's: %+v", a, m)
+					}
+					addresses[a] = true
+				}
+				if m.Flexible != (pool.Orchestration == fleet.Flexible) || !m.Pool.Equal(pool.ID) || m.Power != fleet.PowerRunning || m.ProvisioningState != "Succeeded" || m.Created.IsZero() || m.VMID != strings.ToLower(m.VMID) ||
+					len(m.Addresses) != 2 || m.OfPrimary != 1 || !m.Addresses[0].IsPrivate() || !strings.HasPrefix(m.Name, pool.Name+"_") {
+					t.Errorf("%+v", m)
+				}
+				one := get(t, c.Member, m.Instance)
+				if !one.Instance.Equal(m.Instance) || !one.Pool.Equal(m.Pool) {
+					t.Errorf("by itself %+v\nin the list %+v", one, m)
+				}
+				one.Instance, one.Pool = m.Instance, m.Pool
+				if !reflect.DeepEqual(one, m) {
+					t.Errorf("by itself %+v\nin the list %+v", one, m)
+				}
+				if bare[i].Power == "" {
+					m.Power = ""
+				}
+				if !reflect.DeepEqual(bare[i], m) {
+					t.Errorf("without views %+v\nwith %+v", bare[i], m)
+				}
+			}
+			if pool.Orchestration == fleet.Flexible {
+				p, err := machines.NewVirtualMachinesClient().BeginDelete(t.Context(), azsim.DefaultResourceGroup, list[1].Instance.Name(), nil)
+				done(t, p, err)
+			} else {
+				p, err := machines.NewVirtualMachineScaleSetVMsClient().BeginDelete(t.Context(), azsim.DefaultResourceGroup, pool.Name, list[1].Instance.Name(), nil)
+				done(t, p, err)
+			}
+			wantKind(t, only(c.Member(t.Context(), list[1].Instance)), fleet.KindNotFound)
+			if after := members(true); len(after) != 2 || after[0].VMID != list[0].VMID || after[1].VMID != list[2].VMID {
+				t.Errorf("%+v", after)
+			}
+		}
+	})
 }

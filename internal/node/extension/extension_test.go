@@ -328,6 +328,20 @@ func TestWaiterThatIsNotWanted(t *testing.T) {
 	}
 }
 
+// A process that has the number of a waiter that ended is not the waiter, and so not
+// ended.
+func TestNumberOfAWaiterIsAnothers(t *testing.T) {
+	started, err := startOf(os.Getpid())
+	if err != nil && runtime.GOOS == "linux" {
+		t.Fatal(err)
+	}
+	for w, want := range map[waiter]bool{{PID: os.Getpid(), Started: started, Boot: bootID()}: err == nil, {PID: os.Getpid(), Started: "1", Boot: bootID()}: false, {PID: os.Getpid(), Started: started, Boot: "x"}: false} {
+		if w.runs() != want {
+			t.Errorf("%+v runs: %t", w, !want)
+		}
+	}
+}
+
 // A process that was told to end leaves the status as it is: it is waited for
 // after the reboot.
 func TestWaiterThatIsInterrupted(t *testing.T) {
@@ -367,7 +381,7 @@ func TestSettings(t *testing.T) {
 		}
 	}
 	for _, text := range []string{
-		"{", "[]", "null", `{"runtimeSettings":[]}`, file(`"{}"`), file(`{"deadline":"soon"}`), file(`{"deadline":20}`), file(`{"deadline":"-1m"}`), file(`{"deadline":"25h"}`),
+		"{", "[]", "null", `{"runtimeSettings":[]}`, file(`"{}"`), file(`{"deadline":"soon"}`), file(`{"deadline":20}`), file(`{"deadline":"0s"}`), file(`{"deadline":"-1m"}`), file(`{"deadline":"25h"}`),
 		file(`{"settle":"-1s"}`), file(`{"settle":"25h"}`), file(`{"settle":10}`), file(`{"grace":"soon"}`), file(`{"grace":"-1ns"}`), file(`{"grace":""}`),
 		file(`{"units":["../x"]}`), file(`{"units":"a b"}`), file(`{"units":{}}`), file(`{"sentinel":"relative"}`), file(`{"kubelet":"perhaps"}`), file(`{"node":"maybe"}`), file(`{"x":1}`),
 	} {

@@ -100,11 +100,12 @@ func TestStatusThatIsTooLargeIsCut(t *testing.T) {
 
 func TestSummary(t *testing.T) {
 	code := 1
-	got := summary(&wire.Verdict{
+	v := wire.Verdict{
 		Outcome: wire.Failed, Reason: "KubeadmPreflightFailed", Owner: wire.OwnerUser, Retryable: true, Message: "what happened", Remedy: "what to do",
 		Stage: "modules-final", Module: "runcmd", Phase: "preflight", ExitCode: &code,
-		Evidence: []wire.Excerpt{{Source: "a log", Lines: []string{"one", "two"}}},
-	}, "a note")
+		Evidence: []wire.Excerpt{{Source: "a log", Lines: []string{"one", "two"}}}, Stages: []wire.StageTime{{Name: "init", Begin: 1, End: 1500}},
+	}
+	got := summary(&v, "a note")
 	const want = `Failed: KubeadmPreflightFailed (owner: user; trying again may help)
 what happened
 Remedy: what to do
@@ -115,6 +116,13 @@ a log:
   two`
 	if got != want {
 		t.Errorf("got\n%s\nwant\n%s", got, want)
+	}
+	states := ""
+	for _, p := range report(v, 1, "").Subparts {
+		states += p.Name + " " + p.State + ", "
+	}
+	if states != "init success, modules-final error, node error, verdict error, evidence warning, " {
+		t.Errorf("parts: %s", states)
 	}
 }
 
