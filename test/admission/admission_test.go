@@ -31,7 +31,6 @@ import (
 	"github.com/Azure/azure-sdk-for-go/sdk/azcore/runtime"
 	"github.com/Azure/azure-sdk-for-go/sdk/azcore/to"
 	"github.com/Azure/azure-sdk-for-go/sdk/resourcemanager/compute/armcompute/v8"
-	authorizationv1 "k8s.io/api/authorization/v1"
 	certificatesv1 "k8s.io/api/certificates/v1"
 	corev1 "k8s.io/api/core/v1"
 	rbacv1 "k8s.io/api/rbac/v1"
@@ -150,30 +149,16 @@ const admissionPool = "/subscriptions/" + azsim.DefaultSubscription + "/resource
 
 func newAdmissionWorld(t *testing.T) *admissionWorld {
 	t.Helper()
-	binary, err := controlplane.Binary(t.Context())
-	must(t, err)
-	cp, err := controlplane.Start(t.Context(), controlplane.Config{Dir: filepath.Join(t.TempDir(), "controlplane"), Binary: binary,
-		StartTimeout: 10 * time.Minute, NodeMonitorGracePeriod: 30 * time.Minute}) // nobody renews the nodes' Leases
-	must(t, err)
-	t.Cleanup(func() {
-		ctx, cancel := context.WithTimeout(context.WithoutCancel(t.Context()), 30*time.Second)
-		defer cancel()
-		if err := cp.Stop(ctx); err != nil {
-			t.Error(err)
-		}
-	})
+	cp := controlplane.Run(t, controlplane.Config{StartTimeout: 10 * time.Minute, NodeMonitorGracePeriod: 30 * time.Minute}) // nobody renews the nodes' Leases
 	w := &admissionWorld{t: t, cp: cp, machines: &simulatedMachines{running: map[string]azsim.Computer{}}, out: &lockedBuffer{}}
-	config, err := cp.RESTConfig()
-	must(t, err)
-	w.admin, err = kubernetes.NewForConfig(config)
-	must(t, err)
+	w.admin = cp.Admin(t)
 	for _, name := range []string{"ortet-system", admissionkube.KeysNamespace("ortet-system")} {
-		_, err = w.admin.CoreV1().Namespaces().Create(t.Context(), &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: name}}, metav1.CreateOptions{})
+		_, err := w.admin.CoreV1().Namespaces().Create(t.Context(), &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: name}}, metav1.CreateOptions{})
 		must(t, err)
 	}
 
 	// What a token is for, as the chart has it: to ask for a certificate.
-	_, err = w.admin.RbacV1().ClusterRoleBindings().Create(t.Context(), &rbacv1.ClusterRoleBinding{
+	_, err := w.admin.RbacV1().ClusterRoleBindings().Create(t.Context(), &rbacv1.ClusterRoleBinding{
 		ObjectMeta: metav1.ObjectMeta{Name: "ortet-tokens"}, RoleRef: rbacv1.RoleRef{APIGroup: rbacv1.GroupName, Kind: "ClusterRole", Name: "system:node-bootstrapper"},
 		Subjects: []rbacv1.Subject{{APIGroup: rbacv1.GroupName, Kind: rbacv1.GroupKind, Name: "system:bootstrappers:ortet"}},
 	}, metav1.CreateOptions{})
@@ -218,31 +203,11 @@ func (w *admissionWorld) allow() string {
 	t := w.t
 	t.Helper()
 	rules := map[string][]rbacv1.PolicyRule{}
-	var granted []authorizationv1.ResourceAttributes
 	for _, r := range admissionkube.Rules("ortet-system") {
-		resource, sub, _ := strings.Cut(r.Resource, "/")
-		granted = append(granted, authorizationv1.ResourceAttributes{Namespace: r.Namespace, Verb: r.Verbs[0], Group: r.Group, Resource: resource, Subresource: sub, Name: slices.Concat(r.Names, []string{""})[0]})
 		rules[r.Namespace] = append(rules[r.Namespace], rbacv1.PolicyRule{APIGroups: []string{r.Group}, Resources: []string{r.Resource}, ResourceNames: r.Names, Verbs: r.Verbs})
 	}
-	meta := metav1.ObjectMeta{Name: "ortet-admission"}
-	subject := []rbacv1.Subject{{Kind: "User", Name: meta.Name, APIGroup: rbacv1.GroupName}}
-	for namespace, rules := range rules {
-		if namespace == "" {
-			_, err := w.admin.RbacV1().ClusterRoles().Create(t.Context(), &rbacv1.ClusterRole{ObjectMeta: meta, Rules: rules}, metav1.CreateOptions{})
-			must(t, err)
-			_, err = w.admin.RbacV1().ClusterRoleBindings().Create(t.Context(), &rbacv1.ClusterRoleBinding{ObjectMeta: meta, Subjects: subject,
-				RoleRef: rbacv1.RoleRef{APIGroup: rbacv1.GroupName, Kind: "ClusterRole", Name: meta.Name}}, metav1.CreateOptions{})
-			must(t, err)
-			continue
-		}
-		_, err := w.admin.RbacV1().Roles(namespace).Create(t.Context(), &rbacv1.Role{ObjectMeta: meta, Rules: rules}, metav1.CreateOptions{})
-		must(t, err)
-		_, err = w.admin.RbacV1().RoleBindings(namespace).Create(t.Context(), &rbacv1.RoleBinding{ObjectMeta: meta, Subjects: subject,
-			RoleRef: rbacv1.RoleRef{APIGroup: rbacv1.GroupName, Kind: "Role", Name: meta.Name}}, metav1.CreateOptions{})
-		must(t, err)
-	}
-	must(t, w.cp.AwaitAccess(t.Context(), meta.Name, granted))
-	file, err := w.cp.WriteKubeconfig("ortet-admission", controlplane.Client{User: meta.Name})
+	w.cp.Grant(t.Context(), t, "ortet-admission", rules)
+	file, err := w.cp.WriteKubeconfig("ortet-admission", controlplane.Client{User: "ortet-admission"})
 	must(t, err)
 	return file
 }

@@ -21,7 +21,6 @@ import (
 	"testing"
 	"time"
 
-	authorizationv1 "k8s.io/api/authorization/v1"
 	certificatesv1 "k8s.io/api/certificates/v1"
 	corev1 "k8s.io/api/core/v1"
 	policyv1 "k8s.io/api/policy/v1"
@@ -30,6 +29,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/util/intstr"
 	"k8s.io/client-go/kubernetes"
+	"k8s.io/client-go/rest"
 
 	"github.com/ortet/ortet/internal/admission"
 	admissionkube "github.com/ortet/ortet/internal/admission/kube"
@@ -45,11 +45,12 @@ func TestMain(m *testing.M) { os.Exit(controlplane.Main(m)) }
 // An admissionWorld is a real API server, on which the admission server does all that
 // it ever does there.
 type admissionWorld struct {
-	t     *testing.T
-	ctx   context.Context
-	name  string // of the namespace, the user and the nodes
-	cp    *controlplane.ControlPlane
-	admin kubernetes.Interface
+	t      *testing.T
+	ctx    context.Context
+	name   string // of the namespace, the user and the nodes
+	cp     *controlplane.ControlPlane
+	admin  kubernetes.Interface
+	config *rest.Config
 
 	mu      sync.Mutex
 	asked   map[string]bool // "verb resource" that were granted
@@ -66,16 +67,13 @@ func newAdmissionWorld(t *testing.T, name string, rules []admissionkube.Rule) *a
 	w := &admissionWorld{t: t, name: name, cp: controlplane.Shared(t), asked: map[string]bool{}, refused: map[string]bool{}}
 	w.ctx, w.stop = context.WithCancel(ctx)
 	t.Cleanup(w.stop)
-	config, err := w.cp.RESTConfig()
-	must(t, err)
-	w.admin, err = kubernetes.NewForConfig(config)
-	must(t, err)
+	w.admin = w.cp.Admin(t)
 	for _, b := range []string{"node-autoapprove-bootstrap", "kubelet-bootstrap"} {
 		if err := w.admin.RbacV1().ClusterRoleBindings().Delete(ctx, b, metav1.DeleteOptions{}); !apierrors.IsNotFound(err) {
 			must(t, err)
 		}
 	}
-	_, err = w.admin.RbacV1().ClusterRoleBindings().Create(ctx, &rbacv1.ClusterRoleBinding{ObjectMeta: metav1.ObjectMeta{Name: "ortet-bootstrap"},
+	_, err := w.admin.RbacV1().ClusterRoleBindings().Create(ctx, &rbacv1.ClusterRoleBinding{ObjectMeta: metav1.ObjectMeta{Name: "ortet-bootstrap"},
 		RoleRef:  rbacv1.RoleRef{APIGroup: rbacv1.GroupName, Kind: "ClusterRole", Name: "system:node-bootstrapper"},
 		Subjects: []rbacv1.Subject{{APIGroup: rbacv1.GroupName, Kind: rbacv1.GroupKind, Name: admissionkube.TokenGroup}}}, metav1.CreateOptions{})
 	if !apierrors.IsAlreadyExists(err) {
@@ -85,35 +83,13 @@ func newAdmissionWorld(t *testing.T, name string, rules []admissionkube.Rule) *a
 		_, err = w.admin.CoreV1().Namespaces().Create(ctx, &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: n}}, metav1.CreateOptions{})
 		must(t, err)
 	}
-	subject := []rbacv1.Subject{{Kind: "User", Name: name, APIGroup: rbacv1.GroupName}}
 	policies := map[string][]rbacv1.PolicyRule{}
 	for _, r := range rules {
 		if len(r.Verbs) > 0 {
 			policies[r.Namespace] = append(policies[r.Namespace], rbacv1.PolicyRule{APIGroups: []string{r.Group}, Resources: []string{r.Resource}, ResourceNames: r.Names, Verbs: r.Verbs})
 		}
 	}
-	for namespace, policy := range policies {
-		meta := metav1.ObjectMeta{Name: name, Namespace: namespace}
-		if namespace == "" {
-			_, err = w.admin.RbacV1().ClusterRoles().Create(ctx, &rbacv1.ClusterRole{ObjectMeta: meta, Rules: policy}, metav1.CreateOptions{})
-			must(t, err)
-			_, err = w.admin.RbacV1().ClusterRoleBindings().Create(ctx, &rbacv1.ClusterRoleBinding{ObjectMeta: meta, Subjects: subject, RoleRef: rbacv1.RoleRef{APIGroup: rbacv1.GroupName, Kind: "ClusterRole", Name: name}}, metav1.CreateOptions{})
-		} else {
-			_, err = w.admin.RbacV1().Roles(namespace).Create(ctx, &rbacv1.Role{ObjectMeta: meta, Rules: policy}, metav1.CreateOptions{})
-			must(t, err)
-			_, err = w.admin.RbacV1().RoleBindings(namespace).Create(ctx, &rbacv1.RoleBinding{ObjectMeta: meta, Subjects: subject, RoleRef: rbacv1.RoleRef{APIGroup: rbacv1.GroupName, Kind: "Role", Name: name}}, metav1.CreateOptions{})
-		}
-		must(t, err)
-	}
-	// What is made, each in its place, counts a little later.
-	var granted []authorizationv1.ResourceAttributes
-	for _, r := range rules {
-		resource, sub, _ := strings.Cut(r.Resource, "/")
-		for _, v := range r.Verbs {
-			granted = append(granted, authorizationv1.ResourceAttributes{Namespace: r.Namespace, Verb: v, Group: r.Group, Resource: resource, Subresource: sub, Name: slices.Concat(r.Names, []string{""})[0]})
-		}
-	}
-	must(t, w.cp.AwaitAccess(ctx, name, granted))
+	w.config = w.cp.Grant(ctx, t, name, policies)
 	return w
 }
 
@@ -152,10 +128,7 @@ func (n noting) RoundTrip(r *http.Request) (*http.Response, error) {
 }
 
 func (w *admissionWorld) open(now func() time.Time) (*admissionkube.Cluster, error) {
-	config, err := w.cp.RESTConfigFor(controlplane.Client{User: w.name})
-	if err != nil {
-		return nil, err
-	}
+	config := rest.CopyConfig(w.config)
 	config.Wrap(func(next http.RoundTripper) http.RoundTripper { return noting{next, w} })
 	drainer, err := kube.New(kube.Config{REST: config, Namespace: w.name})
 	if err != nil {
