@@ -28,9 +28,6 @@ import (
 	"testing"
 	"time"
 
-	"github.com/Azure/azure-sdk-for-go/sdk/azcore/runtime"
-	"github.com/Azure/azure-sdk-for-go/sdk/azcore/to"
-	"github.com/Azure/azure-sdk-for-go/sdk/resourcemanager/compute/armcompute/v8"
 	certificatesv1 "k8s.io/api/certificates/v1"
 	corev1 "k8s.io/api/core/v1"
 	rbacv1 "k8s.io/api/rbac/v1"
@@ -49,6 +46,7 @@ import (
 	"github.com/ortet/ortet/internal/wire"
 	"github.com/ortet/ortet/test/controlplane"
 	"github.com/ortet/ortet/test/port"
+	"github.com/ortet/ortet/test/simulation"
 )
 
 // TestMain has this process trust httptest's server: what is trusted is read once.
@@ -71,6 +69,7 @@ func trusting(m *testing.M) int {
 // simulatedMachines is a Substrate that remembers what runs, so that a test can be
 // the machine.
 type simulatedMachines struct {
+	azsim.NopSubstrate
 	mu      sync.Mutex
 	running map[string]azsim.Computer
 }
@@ -87,14 +86,6 @@ func (m *simulatedMachines) get(name string) azsim.Computer {
 	defer m.mu.Unlock()
 	return m.running[name]
 }
-
-func (*simulatedMachines) CreateVolume(context.Context, azsim.Volume, azsim.Source) error { return nil }
-func (*simulatedMachines) DeleteVolume(context.Context, azsim.Volume) error               { return nil }
-func (*simulatedMachines) Shutdown(context.Context, string, bool) error                   { return nil }
-func (*simulatedMachines) Remove(context.Context, string) error                           { return nil }
-func (*simulatedMachines) Attach(context.Context, string, int32, azsim.Volume) error      { return nil }
-func (*simulatedMachines) Detach(context.Context, string, int32) error                    { return nil }
-func (*simulatedMachines) Console(context.Context, string) ([]byte, error)                { return nil, nil }
 
 // admissionWorld is a cluster, an Azure and an admission server.
 type admissionWorld struct {
@@ -169,12 +160,7 @@ func newAdmissionWorld(t *testing.T) *admissionWorld {
 	azure := &azsim.Server{Speed: 20000, Substrate: w.machines, AttestationChain: true}
 	web := httptest.NewTLSServer(azure)
 	t.Cleanup(func() { web.Close(); azure.Close() })
-	sets, err := armcompute.NewVirtualMachineScaleSetsClient(azsim.DefaultSubscription, azure.Credential(""), azure.ClientOptions())
-	must(t, err)
-	p, err := sets.BeginCreateOrUpdate(t.Context(), azsim.DefaultResourceGroup, "pool1", scaleSetOf(2), nil)
-	must(t, err)
-	_, err = p.PollUntilDone(t.Context(), &runtime.PollUntilDoneOptions{Frequency: 10 * time.Millisecond})
-	must(t, err)
+	must(t, simulation.Pool{Name: "pool1", Capacity: 2, Change: simulation.Bare}.CreateIn(t.Context(), azure))
 
 	dir := t.TempDir()
 	file := func(name string, text []byte) string {
@@ -222,24 +208,6 @@ func home(ctx context.Context, network, address string) (net.Conn, error) {
 		return nil, errors.New("called back at " + address)
 	}
 	return new(net.Dialer).DialContext(ctx, network, net.JoinHostPort("127.0.0.1", port))
-}
-
-func scaleSetOf(instances int64) armcompute.VirtualMachineScaleSet {
-	return armcompute.VirtualMachineScaleSet{
-		Location: to.Ptr("westeurope"), SKU: &armcompute.SKU{Name: to.Ptr("Standard_D2s_v5"), Capacity: to.Ptr(instances)},
-		Properties: &armcompute.VirtualMachineScaleSetProperties{
-			Overprovision: to.Ptr(false), UpgradePolicy: &armcompute.UpgradePolicy{Mode: to.Ptr(armcompute.UpgradeModeManual)},
-			VirtualMachineProfile: &armcompute.VirtualMachineScaleSetVMProfile{
-				OSProfile:      &armcompute.VirtualMachineScaleSetOSProfile{ComputerNamePrefix: to.Ptr("pool1"), AdminUsername: to.Ptr("azureuser"), AdminPassword: to.Ptr("Corr3ct-horse")},
-				StorageProfile: &armcompute.VirtualMachineScaleSetStorageProfile{ImageReference: &armcompute.ImageReference{Publisher: to.Ptr("Canonical"), Offer: to.Ptr("ubuntu-24_04-lts"), SKU: to.Ptr("server"), Version: to.Ptr("latest")}},
-				NetworkProfile: &armcompute.VirtualMachineScaleSetNetworkProfile{NetworkInterfaceConfigurations: []*armcompute.VirtualMachineScaleSetNetworkConfiguration{{
-					Name: to.Ptr("nic"), Properties: &armcompute.VirtualMachineScaleSetNetworkConfigurationProperties{Primary: to.Ptr(true), IPConfigurations: []*armcompute.VirtualMachineScaleSetIPConfiguration{{
-						Name: to.Ptr("ip"), Properties: &armcompute.VirtualMachineScaleSetIPConfigurationProperties{Subnet: &armcompute.APIEntityReference{ID: to.Ptr("/subscriptions/" + azsim.DefaultSubscription + "/resourceGroups/" + azsim.DefaultResourceGroup + "/providers/Microsoft.Network/virtualNetworks/vnet/subnets/nodes")}},
-					}}},
-				}}},
-			},
-		},
-	}
 }
 
 // serve runs ortet admission until the test ends.

@@ -15,7 +15,6 @@ import (
 	"github.com/Azure/azure-sdk-for-go/sdk/azcore"
 	"github.com/Azure/azure-sdk-for-go/sdk/azcore/cloud"
 	"github.com/Azure/azure-sdk-for-go/sdk/azcore/policy"
-	"github.com/Azure/azure-sdk-for-go/sdk/azcore/runtime"
 	"github.com/Azure/azure-sdk-for-go/sdk/azidentity"
 	"github.com/Azure/azure-sdk-for-go/sdk/resourcemanager/compute/armcompute/v8"
 
@@ -75,21 +74,26 @@ func fixturePool(instances int64) armcompute.VirtualMachineScaleSet {
 	}
 }
 
+// create makes a scale set, in none of Azure's time.
+func create(t testing.TB, s *azsim.Server, name string, set armcompute.VirtualMachineScaleSet) {
+	t.Helper()
+	spec := azsim.ScaleSetSpec{Name: name}
+	text, err := json.Marshal(set)
+	if err == nil {
+		err = json.Unmarshal(text, &spec.Body)
+	}
+	if err == nil {
+		err = s.Create(t.Context(), &azsim.Spec{ScaleSets: []azsim.ScaleSetSpec{spec}})
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+}
+
 // fixture makes the pool that the suite wants.
 func (x site) fixture(t *testing.T, s *azsim.Server) azuretest.Fixture {
 	t.Helper()
-	o := s.ClientOptions()
-	sets, err := armcompute.NewVirtualMachineScaleSetsClient(azsim.DefaultSubscription, s.Credential(""), o)
-	if err != nil {
-		t.Fatal(err)
-	}
-	p, err := sets.BeginCreateOrUpdate(t.Context(), azsim.DefaultResourceGroup, "pool1", fixturePool(2), nil)
-	if err != nil {
-		t.Fatal(err)
-	}
-	if _, err := p.PollUntilDone(t.Context(), &runtime.PollUntilDoneOptions{Frequency: time.Second}); err != nil {
-		t.Fatal(err)
-	}
+	create(t, s, "pool1", fixturePool(2))
 	return azuretest.Fixture{
 		Cloud: x.cloud(t, s, azsim.DefaultClientID), Another: x.cloud(t, s, azsim.DefaultClientID),
 		Pool:     "/subscriptions/" + azsim.DefaultSubscription + "/resourceGroups/" + azsim.DefaultResourceGroup + "/providers/Microsoft.Compute/virtualMachineScaleSets/pool1",

@@ -8,8 +8,6 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/Azure/azure-sdk-for-go/sdk/resourcemanager/compute/armcompute/v8"
-
 	"github.com/ortet/ortet/internal/azsim"
 	"github.com/ortet/ortet/internal/azure/arm"
 	"github.com/ortet/ortet/internal/fleet"
@@ -102,19 +100,7 @@ func BenchmarkRequests(b *testing.B) {
 // poolOf makes a scale set of n instances, as the suite's fixture is.
 func poolOf(b *testing.B, s *azsim.Server, n int64) fleet.ResourceID {
 	b.Helper()
-	sets, err := armcompute.NewVirtualMachineScaleSetsClient(azsim.DefaultSubscription, s.Credential(""), s.ClientOptions())
-	if err != nil {
-		b.Fatal(err)
-	}
-	p, err := sets.BeginCreateOrUpdate(context.Background(), azsim.DefaultResourceGroup, "pool1", fixturePool(n), nil)
-	if err != nil {
-		b.Fatal(err)
-	}
-	for !p.Done() { // nothing takes any time
-		if _, err := p.Poll(context.Background()); err != nil {
-			b.Fatal(err)
-		}
-	}
+	create(b, s, "pool1", fixturePool(n))
 	return "/subscriptions/" + azsim.DefaultSubscription + "/resourceGroups/" + azsim.DefaultResourceGroup + "/providers/Microsoft.Compute/virtualMachineScaleSets/pool1"
 }
 

@@ -13,7 +13,6 @@ import (
 	"unicode/utf8"
 
 	"github.com/Azure/azure-sdk-for-go/sdk/azcore/cloud"
-	"github.com/Azure/azure-sdk-for-go/sdk/azcore/runtime"
 	"github.com/Azure/azure-sdk-for-go/sdk/resourcemanager/compute/armcompute/v8"
 
 	"github.com/ortet/ortet/internal/azsim"
@@ -26,16 +25,10 @@ import (
 // consoles is a Substrate of computers that do nothing but write their host names
 // to their serial consoles.
 type consoles struct {
+	azsim.NopSubstrate
 	mu  sync.Mutex
 	log map[string]string
 }
-
-func (*consoles) CreateVolume(context.Context, azsim.Volume, azsim.Source) error { return nil }
-func (*consoles) DeleteVolume(context.Context, azsim.Volume) error               { return nil }
-func (*consoles) Shutdown(context.Context, string, bool) error                   { return nil }
-func (*consoles) Remove(context.Context, string) error                           { return nil }
-func (*consoles) Attach(context.Context, string, int32, azsim.Volume) error      { return nil }
-func (*consoles) Detach(context.Context, string, int32) error                    { return nil }
 
 func (c *consoles) Boot(_ context.Context, x azsim.Computer) error {
 	c.mu.Lock()
@@ -75,22 +68,9 @@ func (x site) boots(t *testing.T, s *azsim.Server, client string) azure.Boots {
 
 func (x site) bootFixture(t *testing.T, s *azsim.Server) azuretest.BootFixture {
 	t.Helper()
-	sets, err := armcompute.NewVirtualMachineScaleSetsClient(azsim.DefaultSubscription, s.Credential(""), s.ClientOptions())
-	if err != nil {
-		t.Fatal(err)
-	}
-	s.Instant(true)
+	create(t, s, "pool1", bootPool(2, armcompute.OrchestrationModeUniform))
+	create(t, s, "flex1", bootPool(2, armcompute.OrchestrationModeFlexible))
 	f := azuretest.BootFixture{Boots: x.boots(t, s, azsim.DefaultClientID), Each: 2}
-	for name, mode := range map[string]armcompute.OrchestrationMode{"pool1": armcompute.OrchestrationModeUniform, "flex1": armcompute.OrchestrationModeFlexible} {
-		p, err := sets.BeginCreateOrUpdate(t.Context(), azsim.DefaultResourceGroup, name, bootPool(2, mode), nil)
-		if err != nil {
-			t.Fatal(err)
-		}
-		if _, err := p.PollUntilDone(t.Context(), &runtime.PollUntilDoneOptions{Frequency: time.Second}); err != nil {
-			t.Fatal(err)
-		}
-	}
-	s.Instant(false)
 	list, err := f.Boots.Pools(t.Context(), "/subscriptions/"+azsim.DefaultSubscription+"/resourceGroups/"+azsim.DefaultResourceGroup)
 	if err != nil {
 		t.Fatal(err)

@@ -60,12 +60,8 @@ func (x site) memberFixture(t *testing.T, s *azsim.Server) azuretest.MemberFixtu
 		t.Fatal(err)
 	}
 	const rg = azsim.DefaultResourceGroup
-	s.Instant(true)
-	for name, mode := range map[string]armcompute.OrchestrationMode{"pool1": armcompute.OrchestrationModeUniform, "flex1": armcompute.OrchestrationModeFlexible} {
-		p, err := factory.NewVirtualMachineScaleSetsClient().BeginCreateOrUpdate(t.Context(), rg, name, memberPool(3, mode), nil)
-		done(t, p, err)
-	}
-	s.Instant(false)
+	create(t, s, "pool1", memberPool(3, armcompute.OrchestrationModeUniform))
+	create(t, s, "flex1", memberPool(3, armcompute.OrchestrationModeFlexible))
 	sets := fleet.ResourceID("/subscriptions/" + azsim.DefaultSubscription + "/resourceGroups/" + rg + "/providers/Microsoft.Compute/virtualMachineScaleSets/")
 	return azuretest.MemberFixture{
 		Members: x.members(t, s, azsim.DefaultClientID), Uniform: sets + "pool1", Flexible: sets + "flex1", Each: 3, Interfaces: 2,
