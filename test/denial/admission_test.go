@@ -152,53 +152,39 @@ func (w *admissionWorld) live() error {
 	if err != nil {
 		return err
 	}
-	if _, err := w.admin.CoreV1().Secrets(w.name).Create(ctx, &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Name: "ortet-admission-authority"},
-		Data: map[string][]byte{"tls.crt": []byte("c"), "tls.key": []byte("k")}}, metav1.CreateOptions{}); err != nil {
-		return err // an earlier version's
+	later, err := w.open(func() time.Time { return time.Now().Add(2 * time.Hour) })
+	if err != nil {
+		return err
 	}
 	member := func(n int) fleet.Member {
 		set := fleet.ResourceID("/subscriptions/s/resourceGroups/g/providers/Microsoft.Compute/virtualMachineScaleSets/p")
 		return fleet.Member{Pool: set, Instance: set + fleet.ResourceID(fmt.Sprintf("/virtualMachines/%d", n)), HostName: fmt.Sprintf("%s-%d", w.name, n), VMID: fmt.Sprintf("vm-%d", n)}
 	}
-	if _, err := c.NonceKey(ctx); err != nil {
-		return err
-	}
-	if _, _, err := c.Authority(ctx, func() ([]byte, []byte, error) { return []byte("c"), []byte("k"), nil }); err != nil {
-		return err
-	}
-	if _, _, err := c.Authority(ctx, nil); err != nil {
-		return err
-	}
-	if _, err := c.ClientCAs(ctx); err != nil {
-		return err
-	}
-	if err := c.Spend(ctx, "aa", time.Now().Add(-time.Hour)); err != nil {
-		return err
-	}
-	if err := c.Prepare(ctx); err != nil {
-		return err
-	}
-	if err := c.Tell(ctx, member(1), &wire.Verdict{}, nil); err != nil {
-		return err
-	}
-	if err := c.Sweep(ctx); err != nil {
-		return err
-	}
-	later, err := w.open(func() time.Time { return time.Now().Add(2 * time.Hour) })
-	if err != nil {
-		return err
-	}
-	if err := later.Sweep(ctx); err != nil {
-		return err
-	}
-	if err := w.lead(ctx, c); err != nil {
-		return err
-	}
-	if err := w.approve(ctx, c, member(1)); err != nil {
-		return err
-	}
-	if err := w.depart(ctx, c, member(2)); err != nil {
-		return err
+	for _, do := range []func() error{
+		func() error { // an earlier version's
+			_, err := w.admin.CoreV1().Secrets(w.name).Create(ctx, &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Name: "ortet-admission-authority"},
+				Data: map[string][]byte{"tls.crt": []byte("c"), "tls.key": []byte("k")}}, metav1.CreateOptions{})
+			return err
+		},
+		func() error { _, err := c.NonceKey(ctx); return err },
+		func() error {
+			_, _, err := c.Authority(ctx, func() ([]byte, []byte, error) { return []byte("c"), []byte("k"), nil })
+			return err
+		},
+		func() error { _, _, err := c.Authority(ctx, nil); return err },
+		func() error { _, err := c.ClientCAs(ctx); return err },
+		func() error { return c.Spend(ctx, "aa", time.Now().Add(-time.Hour)) },
+		func() error { return c.Prepare(ctx) },
+		func() error { return c.Tell(ctx, member(1), &wire.Verdict{}, nil) },
+		func() error { return c.Sweep(ctx) },
+		func() error { return later.Sweep(ctx) },
+		func() error { return w.lead(ctx, c) },
+		func() error { return w.approve(ctx, c, member(1)) },
+		func() error { return w.depart(ctx, c, member(2)) },
+	} {
+		if err := do(); err != nil {
+			return err
+		}
 	}
 	nodes, err := c.Admitted(ctx)
 	if err != nil {
