@@ -19,8 +19,6 @@ import (
 	"syscall"
 	"time"
 
-	"github.com/Azure/azure-sdk-for-go/sdk/azcore/runtime"
-	"github.com/Azure/azure-sdk-for-go/sdk/resourcemanager/compute/armcompute/v8"
 	corev1 "k8s.io/api/core/v1"
 	rbacv1 "k8s.io/api/rbac/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -170,27 +168,13 @@ func (s *admissionSite) startCluster(ctx context.Context) error {
 }
 
 func (s *admissionSite) makeMachines(ctx context.Context, nodes int64, change func(map[string]any)) error {
-	s.cloud.Instant(true)
-	defer s.cloud.Instant(false)
-	sets, err := armcompute.NewVirtualMachineScaleSetsClient(azsim.DefaultSubscription, s.cloud.Credential(""), s.cloud.ClientOptions())
-	if err != nil {
-		return err
-	}
-	set, err := simulation.Pool{Name: admissionPool, Capacity: nodes, Change: func(body map[string]any) {
+	if err := (simulation.Pool{Name: admissionPool, Capacity: nodes, Change: func(body map[string]any) {
 		simulation.Bare(body)
 		body["properties"].(map[string]any)["singlePlacementGroup"] = false // more than 100
 		if change != nil {
 			change(body)
 		}
-	}}.ScaleSet()
-	if err != nil {
-		return err
-	}
-	p, err := sets.BeginCreateOrUpdate(ctx, azsim.DefaultResourceGroup, admissionPool, set, nil)
-	if err != nil {
-		return err
-	}
-	if _, err := p.PollUntilDone(ctx, &runtime.PollUntilDoneOptions{Frequency: time.Second}); err != nil {
+	}}).CreateIn(ctx, s.cloud); err != nil {
 		return err
 	}
 	s.hosts = s.machines.hosts()
@@ -404,11 +388,10 @@ func (s *admissionSite) armRequests() int {
 // paperMachines are computers that are nothing but their metadata service, which
 // answers below /HOSTNAME.
 type paperMachines struct {
+	azsim.NopSubstrate
 	mu  sync.Mutex
 	all map[string]azsim.Computer
 }
-
-var _ azsim.Substrate = (*paperMachines)(nil)
 
 func (m *paperMachines) Boot(_ context.Context, c azsim.Computer) error {
 	m.mu.Lock()
@@ -439,13 +422,3 @@ func (m *paperMachines) hosts() []string {
 	}
 	return all
 }
-
-// The rest of a machine is not asked for.
-
-func (*paperMachines) CreateVolume(context.Context, azsim.Volume, azsim.Source) error { return nil }
-func (*paperMachines) DeleteVolume(context.Context, azsim.Volume) error               { return nil }
-func (*paperMachines) Shutdown(context.Context, string, bool) error                   { return nil }
-func (*paperMachines) Remove(context.Context, string) error                           { return nil }
-func (*paperMachines) Attach(context.Context, string, int32, azsim.Volume) error      { return nil }
-func (*paperMachines) Detach(context.Context, string, int32) error                    { return nil }
-func (*paperMachines) Console(context.Context, string) ([]byte, error)                { return nil, nil }

@@ -16,8 +16,6 @@ import (
 	"syscall"
 	"time"
 
-	"github.com/Azure/azure-sdk-for-go/sdk/azcore/runtime"
-	"github.com/Azure/azure-sdk-for-go/sdk/resourcemanager/compute/armcompute/v8"
 	"golang.org/x/sync/errgroup"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -143,29 +141,12 @@ func statusOf(pid int, name string) (int64, error) {
 }
 
 func makePools(ctx context.Context, s *azsim.Server) error {
-	s.Instant(true)
-	defer s.Instant(false)
-	sets, err := armcompute.NewVirtualMachineScaleSetsClient(azsim.DefaultSubscription, s.Credential(""), s.ClientOptions())
-	if err != nil {
-		return err
-	}
-	var g errgroup.Group // they are asked after only now and then
 	for i := range controllerPools {
-		g.Go(func() error {
-			name := fmt.Sprintf("pool%02d", i)
-			set, err := simulation.Pool{Name: name, Capacity: controllerEach, Change: simulation.Bare}.ScaleSet()
-			if err != nil {
-				return err
-			}
-			p, err := sets.BeginCreateOrUpdate(ctx, azsim.DefaultResourceGroup, name, set, nil)
-			if err != nil {
-				return err
-			}
-			_, err = p.PollUntilDone(ctx, &runtime.PollUntilDoneOptions{Frequency: time.Second})
+		if err := (simulation.Pool{Name: fmt.Sprintf("pool%02d", i), Capacity: controllerEach, Change: simulation.Bare}).CreateIn(ctx, s); err != nil {
 			return err
-		})
+		}
 	}
-	return g.Wait()
+	return nil
 }
 
 // makeNodes makes a Node, with the images that a real one names, of all instances

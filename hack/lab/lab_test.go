@@ -62,14 +62,7 @@ func TestMachinesJoinAndRunPods(t *testing.T) {
 			t.Error(err)
 		}
 	})
-	config, err := cp.RESTConfig()
-	if err != nil {
-		t.Fatal(err)
-	}
-	client, err := kubernetes.NewForConfig(config)
-	if err != nil {
-		t.Fatal(err)
-	}
+	client := cp.Admin(t)
 	bootstrap, err := cp.BootstrapKubeconfig(ctx, lab.APIServer, time.Now().Add(time.Hour))
 	if err != nil {
 		t.Fatal(err)

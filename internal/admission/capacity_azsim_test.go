@@ -18,6 +18,7 @@ import (
 	"github.com/ortet/ortet/internal/azure"
 	"github.com/ortet/ortet/internal/azure/arm"
 	"github.com/ortet/ortet/internal/fleet"
+	"github.com/ortet/ortet/test/simulation"
 )
 
 const simPools = fleet.ResourceID("/subscriptions/" + azsim.DefaultSubscription + "/resourceGroups/" + azsim.DefaultResourceGroup + "/providers/Microsoft.Compute/virtualMachineScaleSets/")
@@ -50,20 +51,13 @@ func newAzsimWorld(t *testing.T) *azsimWorld {
 // pool makes a Uniform scale set.
 func (w *azsimWorld) pool(name string, instances int64, spot bool) fleet.ResourceID {
 	w.Helper()
-	profile := &armcompute.VirtualMachineScaleSetVMProfile{
-		OSProfile: &armcompute.VirtualMachineScaleSetOSProfile{ComputerNamePrefix: at(name), AdminUsername: at("azureuser"), AdminPassword: at("Corr3ct-horse")},
-		StorageProfile: &armcompute.VirtualMachineScaleSetStorageProfile{
-			ImageReference: &armcompute.ImageReference{Publisher: at("Canonical"), Offer: at("ubuntu-24_04-lts"), SKU: at("server"), Version: at("latest")},
-		},
-	}
+	p := simulation.Pool{Name: name, Capacity: instances, Change: simulation.Bare}
 	if spot {
-		profile.Priority, profile.EvictionPolicy = at(armcompute.VirtualMachinePriorityTypesSpot), at(armcompute.VirtualMachineEvictionPolicyTypesDelete)
+		p.Change = simulation.Spot("Delete")
 	}
-	p, err := w.compute.NewVirtualMachineScaleSetsClient().BeginCreateOrUpdate(w.Context(), azsim.DefaultResourceGroup, name, armcompute.VirtualMachineScaleSet{
-		Location: at("westeurope"), SKU: &armcompute.SKU{Name: at("Standard_D2s_v5"), Capacity: at(instances)},
-		Properties: &armcompute.VirtualMachineScaleSetProperties{Overprovision: at(false), UpgradePolicy: &armcompute.UpgradePolicy{Mode: at(armcompute.UpgradeModeManual)}, VirtualMachineProfile: profile},
-	}, nil)
-	settle(w, p, err)
+	if err := p.CreateIn(w.Context(), w.sim); err != nil {
+		w.Fatal(err)
+	}
 	return simPools + fleet.ResourceID(name)
 }
 

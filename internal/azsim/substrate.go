@@ -53,6 +53,20 @@ type Substrate interface {
 	Console(ctx context.Context, id string) ([]byte, error)
 }
 
+// A NopSubstrate does nothing: embed it where only some of the methods matter.
+type NopSubstrate struct{ nop }
+
+type nop struct{}
+
+func (nop) CreateVolume(context.Context, Volume, Source) error  { return nil }
+func (nop) DeleteVolume(context.Context, Volume) error          { return nil }
+func (nop) Boot(context.Context, Computer) error                { return nil }
+func (nop) Shutdown(context.Context, string, bool) error        { return nil }
+func (nop) Remove(context.Context, string) error                { return nil }
+func (nop) Attach(context.Context, string, int32, Volume) error { return nil }
+func (nop) Detach(context.Context, string, int32) error         { return nil }
+func (nop) Console(context.Context, string) ([]byte, error)     { return nil, nil }
+
 // A Computer is all that a Substrate needs to run one instance.
 type Computer struct {
 	ID         string // lower-case ARM id; the key

@@ -3,9 +3,7 @@
 package cli
 
 import (
-	"context"
 	"encoding/json"
-	"errors"
 	"os"
 	"path/filepath"
 	"strings"
@@ -15,7 +13,6 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	rbacv1 "k8s.io/api/rbac/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/client-go/kubernetes"
 
 	"github.com/ortet/ortet/internal/timeline"
 	"github.com/ortet/ortet/test/controlplane"
@@ -24,29 +21,8 @@ import (
 // The commands on a real API server, by a user who may list ConfigMaps in the
 // namespace, and get Nodes, as docs/kubernetes-permissions.md says.
 func TestBootInACluster(t *testing.T) {
-	binary, err := controlplane.Binary(t.Context())
-	if err != nil {
-		t.Fatal(err)
-	}
-	cp, err := controlplane.Start(t.Context(), controlplane.Config{Dir: filepath.Join(t.TempDir(), "controlplane"), Binary: binary})
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() {
-		ctx, cancel := context.WithTimeout(context.WithoutCancel(t.Context()), 30*time.Second)
-		defer cancel()
-		if err := cp.Stop(ctx); err != nil {
-			t.Error(err)
-		}
-	})
-	config, err := cp.RESTConfig()
-	if err != nil {
-		t.Fatal(err)
-	}
-	admin, err := kubernetes.NewForConfig(config)
-	if err != nil {
-		t.Fatal(err)
-	}
+	cp := controlplane.Run(t, controlplane.Config{})
+	admin := cp.Admin(t)
 	if _, err := admin.CoreV1().Namespaces().Create(t.Context(), &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: "ortet-system"}}, metav1.CreateOptions{}); err != nil {
 		t.Fatal(err)
 	}
@@ -58,7 +34,10 @@ func TestBootInACluster(t *testing.T) {
 			}
 		}
 	}
-	allow(t, admin, "reader")
+	cp.Grant(t.Context(), t, "reader", map[string][]rbacv1.PolicyRule{
+		"":             {{APIGroups: []string{""}, Resources: []string{"nodes"}, Verbs: []string{"get"}}},
+		"ortet-system": {{APIGroups: []string{""}, Resources: []string{"configmaps"}, Verbs: []string{"list"}}},
+	})
 	text, err := cp.KubeconfigFor(controlplane.Client{User: "reader"})
 	if err != nil {
 		t.Fatal(err)
@@ -97,20 +76,5 @@ func TestBootInACluster(t *testing.T) {
 	}
 	if _, errs := ask(1, "stats", "pool1", "--namespace", "default"); !strings.Contains(errs, "forbidden") {
 		t.Error(errs)
-	}
-}
-
-// allow gives a user what the commands need.
-func allow(t *testing.T, admin kubernetes.Interface, user string) {
-	t.Helper()
-	meta := metav1.ObjectMeta{Name: user}
-	subject := []rbacv1.Subject{{Kind: "User", Name: user, APIGroup: rbacv1.GroupName}}
-	rbac := admin.RbacV1()
-	_, errs1 := rbac.ClusterRoles().Create(t.Context(), &rbacv1.ClusterRole{ObjectMeta: meta, Rules: []rbacv1.PolicyRule{{APIGroups: []string{""}, Resources: []string{"nodes"}, Verbs: []string{"get"}}}}, metav1.CreateOptions{})
-	_, errs2 := rbac.ClusterRoleBindings().Create(t.Context(), &rbacv1.ClusterRoleBinding{ObjectMeta: meta, Subjects: subject, RoleRef: rbacv1.RoleRef{APIGroup: rbacv1.GroupName, Kind: "ClusterRole", Name: user}}, metav1.CreateOptions{})
-	_, errs3 := rbac.Roles("ortet-system").Create(t.Context(), &rbacv1.Role{ObjectMeta: meta, Rules: []rbacv1.PolicyRule{{APIGroups: []string{""}, Resources: []string{"configmaps"}, Verbs: []string{"list"}}}}, metav1.CreateOptions{})
-	_, errs4 := rbac.RoleBindings("ortet-system").Create(t.Context(), &rbacv1.RoleBinding{ObjectMeta: meta, Subjects: subject, RoleRef: rbacv1.RoleRef{APIGroup: rbacv1.GroupName, Kind: "Role", Name: user}}, metav1.CreateOptions{})
-	if err := errors.Join(errs1, errs2, errs3, errs4); err != nil {
-		t.Fatal(err)
 	}
 }

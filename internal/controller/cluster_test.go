@@ -19,7 +19,6 @@ import (
 	"testing"
 	"time"
 
-	authorizationv1 "k8s.io/api/authorization/v1"
 	corev1 "k8s.io/api/core/v1"
 	rbacv1 "k8s.io/api/rbac/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
@@ -52,29 +51,12 @@ type site struct {
 func newSite(t *testing.T) *site {
 	t.Helper()
 	// Its own, so that it may be played again; there are no kubelets to report.
-	binary, err := controlplane.Binary(t.Context())
-	if err != nil {
-		t.Fatal(err)
-	}
-	cp, err := controlplane.Start(t.Context(), controlplane.Config{Dir: filepath.Join(t.TempDir(), "controlplane"), Binary: binary, NodeMonitorGracePeriod: 24 * time.Hour})
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() {
-		ctx, cancel := context.WithTimeout(context.WithoutCancel(t.Context()), 30*time.Second)
-		defer cancel()
-		if err := errors.Join(cp.Failed(), cp.Stop(ctx)); err != nil {
-			t.Error(err)
-		}
-	})
+	cp := controlplane.Run(t, controlplane.Config{NodeMonitorGracePeriod: 24 * time.Hour})
 	config, err := cp.RESTConfig()
 	if err != nil {
 		t.Fatal(err)
 	}
-	s := &site{space: "ortet-test", as: cp.RESTConfigFor, cloud: &cloud{logs: map[fleet.ResourceID]string{}}}
-	if s.admin, err = kubernetes.NewForConfig(config); err != nil {
-		t.Fatal(err)
-	}
+	s := &site{space: "ortet-test", as: cp.RESTConfigFor, admin: cp.Admin(t), cloud: &cloud{logs: map[fleet.ResourceID]string{}}}
 	if s.dynamic, err = dynamic.NewForConfig(config); err != nil {
 		t.Fatal(err)
 	}
@@ -84,26 +66,10 @@ func newSite(t *testing.T) *site {
 		}
 	}
 	by := map[string][]rbacv1.PolicyRule{}
-	var granted []authorizationv1.ResourceAttributes
 	for _, r := range Rules(s.space) {
-		resource, sub, _ := strings.Cut(r.Resource, "/")
-		granted = append(granted, authorizationv1.ResourceAttributes{Namespace: r.Namespace, Verb: r.Verbs[0], Group: r.Group, Resource: resource, Subresource: sub, Name: slices.Concat(r.Names, []string{""})[0]})
 		by[r.Namespace] = append(by[r.Namespace], rbacv1.PolicyRule{APIGroups: []string{r.Group}, Resources: []string{r.Resource}, ResourceNames: r.Names, Verbs: r.Verbs})
 	}
-	meta := metav1.ObjectMeta{Name: "ortet-controller"}
-	subject := []rbacv1.Subject{{Kind: "User", Name: meta.Name, APIGroup: rbacv1.GroupName}}
-	_, errs1 := s.admin.RbacV1().ClusterRoles().Create(t.Context(), &rbacv1.ClusterRole{ObjectMeta: meta, Rules: by[""]}, metav1.CreateOptions{})
-	_, errs2 := s.admin.RbacV1().ClusterRoleBindings().Create(t.Context(), &rbacv1.ClusterRoleBinding{ObjectMeta: meta, Subjects: subject,
-		RoleRef: rbacv1.RoleRef{APIGroup: rbacv1.GroupName, Kind: "ClusterRole", Name: meta.Name}}, metav1.CreateOptions{})
-	_, errs3 := s.admin.RbacV1().Roles(s.space).Create(t.Context(), &rbacv1.Role{ObjectMeta: meta, Rules: by[s.space]}, metav1.CreateOptions{})
-	_, errs4 := s.admin.RbacV1().RoleBindings(s.space).Create(t.Context(), &rbacv1.RoleBinding{ObjectMeta: meta, Subjects: subject,
-		RoleRef: rbacv1.RoleRef{APIGroup: rbacv1.GroupName, Kind: "Role", Name: meta.Name}}, metav1.CreateOptions{})
-	if err := errors.Join(errs1, errs2, errs3, errs4, cp.AwaitAccess(t.Context(), meta.Name, granted)); err != nil {
-		t.Fatal(err)
-	}
-	if s.user, err = cp.RESTConfigFor(controlplane.Client{User: meta.Name}); err != nil {
-		t.Fatal(err)
-	}
+	s.user = cp.Grant(t.Context(), t, "ortet-controller", by)
 	return s
 }
 

@@ -11,9 +11,6 @@ import (
 	"testing/synctest"
 	"time"
 
-	azruntime "github.com/Azure/azure-sdk-for-go/sdk/azcore/runtime"
-	"github.com/Azure/azure-sdk-for-go/sdk/resourcemanager/compute/armcompute/v8"
-
 	"github.com/ortet/ortet/internal/azsim"
 	"github.com/ortet/ortet/internal/azure"
 	"github.com/ortet/ortet/internal/azure/arm"
@@ -53,17 +50,10 @@ func (c *cloud) SerialLog(_ context.Context, id fleet.ResourceID) ([]byte, error
 // consoles is a Substrate whose computers write what they are told to their serial
 // consoles, and nothing else.
 type consoles struct {
+	azsim.NopSubstrate
 	mu  sync.Mutex
 	log map[string]string
 }
-
-func (*consoles) CreateVolume(context.Context, azsim.Volume, azsim.Source) error { return nil }
-func (*consoles) DeleteVolume(context.Context, azsim.Volume) error               { return nil }
-func (*consoles) Shutdown(context.Context, string, bool) error                   { return nil }
-func (*consoles) Remove(context.Context, string) error                           { return nil }
-func (*consoles) Attach(context.Context, string, int32, azsim.Volume) error      { return nil }
-func (*consoles) Detach(context.Context, string, int32) error                    { return nil }
-func (*consoles) Boot(context.Context, azsim.Computer) error                     { return nil }
 
 func (c *consoles) Console(_ context.Context, id string) ([]byte, error) {
 	c.mu.Lock()
@@ -86,23 +76,8 @@ const someGroup = fleet.ResourceID("/subscriptions/" + azsim.DefaultSubscription
 // newPools makes pools of so many instances each, that boot at once.
 func newPools(t testing.TB, s *azsim.Server, pools, each int) {
 	t.Helper()
-	s.Instant(true)
-	defer s.Instant(false)
-	sets, err := armcompute.NewVirtualMachineScaleSetsClient(azsim.DefaultSubscription, s.Credential(""), s.ClientOptions())
-	if err != nil {
-		t.Fatal(err)
-	}
 	for i := range pools {
-		name := fmt.Sprintf("pool%02d", i)
-		set, err := simulation.Pool{Name: name, Capacity: int64(each), Change: simulation.Bare}.ScaleSet()
-		if err != nil {
-			t.Fatal(err)
-		}
-		p, err := sets.BeginCreateOrUpdate(t.Context(), azsim.DefaultResourceGroup, name, set, nil)
-		if err != nil {
-			t.Fatal(err)
-		}
-		if _, err := p.PollUntilDone(t.Context(), &azruntime.PollUntilDoneOptions{Frequency: time.Second}); err != nil {
+		if err := (simulation.Pool{Name: fmt.Sprintf("pool%02d", i), Capacity: int64(each), Change: simulation.Bare}).CreateIn(t.Context(), s); err != nil {
 			t.Fatal(err)
 		}
 	}

@@ -28,10 +28,6 @@ import (
 	"testing"
 	"time"
 
-	"github.com/Azure/azure-sdk-for-go/sdk/azcore/runtime"
-	"github.com/Azure/azure-sdk-for-go/sdk/azcore/to"
-	"github.com/Azure/azure-sdk-for-go/sdk/resourcemanager/compute/armcompute/v8"
-	authorizationv1 "k8s.io/api/authorization/v1"
 	certificatesv1 "k8s.io/api/certificates/v1"
 	corev1 "k8s.io/api/core/v1"
 	rbacv1 "k8s.io/api/rbac/v1"
@@ -50,6 +46,7 @@ import (
 	"github.com/ortet/ortet/internal/wire"
 	"github.com/ortet/ortet/test/controlplane"
 	"github.com/ortet/ortet/test/port"
+	"github.com/ortet/ortet/test/simulation"
 )
 
 // TestMain has this process trust httptest's server: what is trusted is read once.
@@ -72,6 +69,7 @@ func trusting(m *testing.M) int {
 // simulatedMachines is a Substrate that remembers what runs, so that a test can be
 // the machine.
 type simulatedMachines struct {
+	azsim.NopSubstrate
 	mu      sync.Mutex
 	running map[string]azsim.Computer
 }
@@ -88,14 +86,6 @@ func (m *simulatedMachines) get(name string) azsim.Computer {
 	defer m.mu.Unlock()
 	return m.running[name]
 }
-
-func (*simulatedMachines) CreateVolume(context.Context, azsim.Volume, azsim.Source) error { return nil }
-func (*simulatedMachines) DeleteVolume(context.Context, azsim.Volume) error               { return nil }
-func (*simulatedMachines) Shutdown(context.Context, string, bool) error                   { return nil }
-func (*simulatedMachines) Remove(context.Context, string) error                           { return nil }
-func (*simulatedMachines) Attach(context.Context, string, int32, azsim.Volume) error      { return nil }
-func (*simulatedMachines) Detach(context.Context, string, int32) error                    { return nil }
-func (*simulatedMachines) Console(context.Context, string) ([]byte, error)                { return nil, nil }
 
 // admissionWorld is a cluster, an Azure and an admission server.
 type admissionWorld struct {
@@ -150,30 +140,16 @@ const admissionPool = "/subscriptions/" + azsim.DefaultSubscription + "/resource
 
 func newAdmissionWorld(t *testing.T) *admissionWorld {
 	t.Helper()
-	binary, err := controlplane.Binary(t.Context())
-	must(t, err)
-	cp, err := controlplane.Start(t.Context(), controlplane.Config{Dir: filepath.Join(t.TempDir(), "controlplane"), Binary: binary,
-		StartTimeout: 10 * time.Minute, NodeMonitorGracePeriod: 30 * time.Minute}) // nobody renews the nodes' Leases
-	must(t, err)
-	t.Cleanup(func() {
-		ctx, cancel := context.WithTimeout(context.WithoutCancel(t.Context()), 30*time.Second)
-		defer cancel()
-		if err := cp.Stop(ctx); err != nil {
-			t.Error(err)
-		}
-	})
+	cp := controlplane.Run(t, controlplane.Config{StartTimeout: 10 * time.Minute, NodeMonitorGracePeriod: 30 * time.Minute}) // nobody renews the nodes' Leases
 	w := &admissionWorld{t: t, cp: cp, machines: &simulatedMachines{running: map[string]azsim.Computer{}}, out: &lockedBuffer{}}
-	config, err := cp.RESTConfig()
-	must(t, err)
-	w.admin, err = kubernetes.NewForConfig(config)
-	must(t, err)
+	w.admin = cp.Admin(t)
 	for _, name := range []string{"ortet-system", admissionkube.KeysNamespace("ortet-system")} {
-		_, err = w.admin.CoreV1().Namespaces().Create(t.Context(), &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: name}}, metav1.CreateOptions{})
+		_, err := w.admin.CoreV1().Namespaces().Create(t.Context(), &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: name}}, metav1.CreateOptions{})
 		must(t, err)
 	}
 
 	// What a token is for, as the chart has it: to ask for a certificate.
-	_, err = w.admin.RbacV1().ClusterRoleBindings().Create(t.Context(), &rbacv1.ClusterRoleBinding{
+	_, err := w.admin.RbacV1().ClusterRoleBindings().Create(t.Context(), &rbacv1.ClusterRoleBinding{
 		ObjectMeta: metav1.ObjectMeta{Name: "ortet-tokens"}, RoleRef: rbacv1.RoleRef{APIGroup: rbacv1.GroupName, Kind: "ClusterRole", Name: "system:node-bootstrapper"},
 		Subjects: []rbacv1.Subject{{APIGroup: rbacv1.GroupName, Kind: rbacv1.GroupKind, Name: "system:bootstrappers:ortet"}},
 	}, metav1.CreateOptions{})
@@ -184,12 +160,7 @@ func newAdmissionWorld(t *testing.T) *admissionWorld {
 	azure := &azsim.Server{Speed: 20000, Substrate: w.machines, AttestationChain: true}
 	web := httptest.NewTLSServer(azure)
 	t.Cleanup(func() { web.Close(); azure.Close() })
-	sets, err := armcompute.NewVirtualMachineScaleSetsClient(azsim.DefaultSubscription, azure.Credential(""), azure.ClientOptions())
-	must(t, err)
-	p, err := sets.BeginCreateOrUpdate(t.Context(), azsim.DefaultResourceGroup, "pool1", scaleSetOf(2), nil)
-	must(t, err)
-	_, err = p.PollUntilDone(t.Context(), &runtime.PollUntilDoneOptions{Frequency: 10 * time.Millisecond})
-	must(t, err)
+	must(t, simulation.Pool{Name: "pool1", Capacity: 2, Change: simulation.Bare}.CreateIn(t.Context(), azure))
 
 	dir := t.TempDir()
 	file := func(name string, text []byte) string {
@@ -218,31 +189,11 @@ func (w *admissionWorld) allow() string {
 	t := w.t
 	t.Helper()
 	rules := map[string][]rbacv1.PolicyRule{}
-	var granted []authorizationv1.ResourceAttributes
 	for _, r := range admissionkube.Rules("ortet-system") {
-		resource, sub, _ := strings.Cut(r.Resource, "/")
-		granted = append(granted, authorizationv1.ResourceAttributes{Namespace: r.Namespace, Verb: r.Verbs[0], Group: r.Group, Resource: resource, Subresource: sub, Name: slices.Concat(r.Names, []string{""})[0]})
 		rules[r.Namespace] = append(rules[r.Namespace], rbacv1.PolicyRule{APIGroups: []string{r.Group}, Resources: []string{r.Resource}, ResourceNames: r.Names, Verbs: r.Verbs})
 	}
-	meta := metav1.ObjectMeta{Name: "ortet-admission"}
-	subject := []rbacv1.Subject{{Kind: "User", Name: meta.Name, APIGroup: rbacv1.GroupName}}
-	for namespace, rules := range rules {
-		if namespace == "" {
-			_, err := w.admin.RbacV1().ClusterRoles().Create(t.Context(), &rbacv1.ClusterRole{ObjectMeta: meta, Rules: rules}, metav1.CreateOptions{})
-			must(t, err)
-			_, err = w.admin.RbacV1().ClusterRoleBindings().Create(t.Context(), &rbacv1.ClusterRoleBinding{ObjectMeta: meta, Subjects: subject,
-				RoleRef: rbacv1.RoleRef{APIGroup: rbacv1.GroupName, Kind: "ClusterRole", Name: meta.Name}}, metav1.CreateOptions{})
-			must(t, err)
-			continue
-		}
-		_, err := w.admin.RbacV1().Roles(namespace).Create(t.Context(), &rbacv1.Role{ObjectMeta: meta, Rules: rules}, metav1.CreateOptions{})
-		must(t, err)
-		_, err = w.admin.RbacV1().RoleBindings(namespace).Create(t.Context(), &rbacv1.RoleBinding{ObjectMeta: meta, Subjects: subject,
-			RoleRef: rbacv1.RoleRef{APIGroup: rbacv1.GroupName, Kind: "Role", Name: meta.Name}}, metav1.CreateOptions{})
-		must(t, err)
-	}
-	must(t, w.cp.AwaitAccess(t.Context(), meta.Name, granted))
-	file, err := w.cp.WriteKubeconfig("ortet-admission", controlplane.Client{User: meta.Name})
+	w.cp.Grant(t.Context(), t, "ortet-admission", rules)
+	file, err := w.cp.WriteKubeconfig("ortet-admission", controlplane.Client{User: "ortet-admission"})
 	must(t, err)
 	return file
 }
@@ -257,24 +208,6 @@ func home(ctx context.Context, network, address string) (net.Conn, error) {
 		return nil, errors.New("called back at " + address)
 	}
 	return new(net.Dialer).DialContext(ctx, network, net.JoinHostPort("127.0.0.1", port))
-}
-
-func scaleSetOf(instances int64) armcompute.VirtualMachineScaleSet {
-	return armcompute.VirtualMachineScaleSet{
-		Location: to.Ptr("westeurope"), SKU: &armcompute.SKU{Name: to.Ptr("Standard_D2s_v5"), Capacity: to.Ptr(instances)},
-		Properties: &armcompute.VirtualMachineScaleSetProperties{
-			Overprovision: to.Ptr(false), UpgradePolicy: &armcompute.UpgradePolicy{Mode: to.Ptr(armcompute.UpgradeModeManual)},
-			VirtualMachineProfile: &armcompute.VirtualMachineScaleSetVMProfile{
-				OSProfile:      &armcompute.VirtualMachineScaleSetOSProfile{ComputerNamePrefix: to.Ptr("pool1"), AdminUsername: to.Ptr("azureuser"), AdminPassword: to.Ptr("Corr3ct-horse")},
-				StorageProfile: &armcompute.VirtualMachineScaleSetStorageProfile{ImageReference: &armcompute.ImageReference{Publisher: to.Ptr("Canonical"), Offer: to.Ptr("ubuntu-24_04-lts"), SKU: to.Ptr("server"), Version: to.Ptr("latest")}},
-				NetworkProfile: &armcompute.VirtualMachineScaleSetNetworkProfile{NetworkInterfaceConfigurations: []*armcompute.VirtualMachineScaleSetNetworkConfiguration{{
-					Name: to.Ptr("nic"), Properties: &armcompute.VirtualMachineScaleSetNetworkConfigurationProperties{Primary: to.Ptr(true), IPConfigurations: []*armcompute.VirtualMachineScaleSetIPConfiguration{{
-						Name: to.Ptr("ip"), Properties: &armcompute.VirtualMachineScaleSetIPConfigurationProperties{Subnet: &armcompute.APIEntityReference{ID: to.Ptr("/subscriptions/" + azsim.DefaultSubscription + "/resourceGroups/" + azsim.DefaultResourceGroup + "/providers/Microsoft.Network/virtualNetworks/vnet/subnets/nodes")}},
-					}}},
-				}}},
-			},
-		},
-	}
 }
 
 // serve runs ortet admission until the test ends.

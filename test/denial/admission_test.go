@@ -21,7 +21,6 @@ import (
 	"testing"
 	"time"
 
-	authorizationv1 "k8s.io/api/authorization/v1"
 	certificatesv1 "k8s.io/api/certificates/v1"
 	corev1 "k8s.io/api/core/v1"
 	policyv1 "k8s.io/api/policy/v1"
@@ -30,6 +29,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/util/intstr"
 	"k8s.io/client-go/kubernetes"
+	"k8s.io/client-go/rest"
 
 	"github.com/ortet/ortet/internal/admission"
 	admissionkube "github.com/ortet/ortet/internal/admission/kube"
@@ -45,11 +45,12 @@ func TestMain(m *testing.M) { os.Exit(controlplane.Main(m)) }
 // An admissionWorld is a real API server, on which the admission server does all that
 // it ever does there.
 type admissionWorld struct {
-	t     *testing.T
-	ctx   context.Context
-	name  string // of the namespace, the user and the nodes
-	cp    *controlplane.ControlPlane
-	admin kubernetes.Interface
+	t      *testing.T
+	ctx    context.Context
+	name   string // of the namespace, the user and the nodes
+	cp     *controlplane.ControlPlane
+	admin  kubernetes.Interface
+	config *rest.Config
 
 	mu      sync.Mutex
 	asked   map[string]bool // "verb resource" that were granted
@@ -66,16 +67,13 @@ func newAdmissionWorld(t *testing.T, name string, rules []admissionkube.Rule) *a
 	w := &admissionWorld{t: t, name: name, cp: controlplane.Shared(t), asked: map[string]bool{}, refused: map[string]bool{}}
 	w.ctx, w.stop = context.WithCancel(ctx)
 	t.Cleanup(w.stop)
-	config, err := w.cp.RESTConfig()
-	must(t, err)
-	w.admin, err = kubernetes.NewForConfig(config)
-	must(t, err)
+	w.admin = w.cp.Admin(t)
 	for _, b := range []string{"node-autoapprove-bootstrap", "kubelet-bootstrap"} {
 		if err := w.admin.RbacV1().ClusterRoleBindings().Delete(ctx, b, metav1.DeleteOptions{}); !apierrors.IsNotFound(err) {
 			must(t, err)
 		}
 	}
-	_, err = w.admin.RbacV1().ClusterRoleBindings().Create(ctx, &rbacv1.ClusterRoleBinding{ObjectMeta: metav1.ObjectMeta{Name: "ortet-bootstrap"},
+	_, err := w.admin.RbacV1().ClusterRoleBindings().Create(ctx, &rbacv1.ClusterRoleBinding{ObjectMeta: metav1.ObjectMeta{Name: "ortet-bootstrap"},
 		RoleRef:  rbacv1.RoleRef{APIGroup: rbacv1.GroupName, Kind: "ClusterRole", Name: "system:node-bootstrapper"},
 		Subjects: []rbacv1.Subject{{APIGroup: rbacv1.GroupName, Kind: rbacv1.GroupKind, Name: admissionkube.TokenGroup}}}, metav1.CreateOptions{})
 	if !apierrors.IsAlreadyExists(err) {
@@ -85,35 +83,13 @@ func newAdmissionWorld(t *testing.T, name string, rules []admissionkube.Rule) *a
 		_, err = w.admin.CoreV1().Namespaces().Create(ctx, &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: n}}, metav1.CreateOptions{})
 		must(t, err)
 	}
-	subject := []rbacv1.Subject{{Kind: "User", Name: name, APIGroup: rbacv1.GroupName}}
 	policies := map[string][]rbacv1.PolicyRule{}
 	for _, r := range rules {
 		if len(r.Verbs) > 0 {
 			policies[r.Namespace] = append(policies[r.Namespace], rbacv1.PolicyRule{APIGroups: []string{r.Group}, Resources: []string{r.Resource}, ResourceNames: r.Names, Verbs: r.Verbs})
 		}
 	}
-	for namespace, policy := range policies {
-		meta := metav1.ObjectMeta{Name: name, Namespace: namespace}
-		if namespace == "" {
-			_, err = w.admin.RbacV1().ClusterRoles().Create(ctx, &rbacv1.ClusterRole{ObjectMeta: meta, Rules: policy}, metav1.CreateOptions{})
-			must(t, err)
-			_, err = w.admin.RbacV1().ClusterRoleBindings().Create(ctx, &rbacv1.ClusterRoleBinding{ObjectMeta: meta, Subjects: subject, RoleRef: rbacv1.RoleRef{APIGroup: rbacv1.GroupName, Kind: "ClusterRole", Name: name}}, metav1.CreateOptions{})
-		} else {
-			_, err = w.admin.RbacV1().Roles(namespace).Create(ctx, &rbacv1.Role{ObjectMeta: meta, Rules: policy}, metav1.CreateOptions{})
-			must(t, err)
-			_, err = w.admin.RbacV1().RoleBindings(namespace).Create(ctx, &rbacv1.RoleBinding{ObjectMeta: meta, Subjects: subject, RoleRef: rbacv1.RoleRef{APIGroup: rbacv1.GroupName, Kind: "Role", Name: name}}, metav1.CreateOptions{})
-		}
-		must(t, err)
-	}
-	// What is made, each in its place, counts a little later.
-	var granted []authorizationv1.ResourceAttributes
-	for _, r := range rules {
-		resource, sub, _ := strings.Cut(r.Resource, "/")
-		for _, v := range r.Verbs {
-			granted = append(granted, authorizationv1.ResourceAttributes{Namespace: r.Namespace, Verb: v, Group: r.Group, Resource: resource, Subresource: sub, Name: slices.Concat(r.Names, []string{""})[0]})
-		}
-	}
-	must(t, w.cp.AwaitAccess(ctx, name, granted))
+	w.config = w.cp.Grant(ctx, t, name, policies)
 	return w
 }
 
@@ -152,10 +128,7 @@ func (n noting) RoundTrip(r *http.Request) (*http.Response, error) {
 }
 
 func (w *admissionWorld) open(now func() time.Time) (*admissionkube.Cluster, error) {
-	config, err := w.cp.RESTConfigFor(controlplane.Client{User: w.name})
-	if err != nil {
-		return nil, err
-	}
+	config := rest.CopyConfig(w.config)
 	config.Wrap(func(next http.RoundTripper) http.RoundTripper { return noting{next, w} })
 	drainer, err := kube.New(kube.Config{REST: config, Namespace: w.name})
 	if err != nil {
@@ -179,53 +152,39 @@ func (w *admissionWorld) live() error {
 	if err != nil {
 		return err
 	}
-	if _, err := w.admin.CoreV1().Secrets(w.name).Create(ctx, &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Name: "ortet-admission-authority"},
-		Data: map[string][]byte{"tls.crt": []byte("c"), "tls.key": []byte("k")}}, metav1.CreateOptions{}); err != nil {
-		return err // an earlier version's
+	later, err := w.open(func() time.Time { return time.Now().Add(2 * time.Hour) })
+	if err != nil {
+		return err
 	}
 	member := func(n int) fleet.Member {
 		set := fleet.ResourceID("/subscriptions/s/resourceGroups/g/providers/Microsoft.Compute/virtualMachineScaleSets/p")
 		return fleet.Member{Pool: set, Instance: set + fleet.ResourceID(fmt.Sprintf("/virtualMachines/%d", n)), HostName: fmt.Sprintf("%s-%d", w.name, n), VMID: fmt.Sprintf("vm-%d", n)}
 	}
-	if _, err := c.NonceKey(ctx); err != nil {
-		return err
-	}
-	if _, _, err := c.Authority(ctx, func() ([]byte, []byte, error) { return []byte("c"), []byte("k"), nil }); err != nil {
-		return err
-	}
-	if _, _, err := c.Authority(ctx, nil); err != nil {
-		return err
-	}
-	if _, err := c.ClientCAs(ctx); err != nil {
-		return err
-	}
-	if err := c.Spend(ctx, "aa", time.Now().Add(-time.Hour)); err != nil {
-		return err
-	}
-	if err := c.Prepare(ctx); err != nil {
-		return err
-	}
-	if err := c.Tell(ctx, member(1), &wire.Verdict{}, nil); err != nil {
-		return err
-	}
-	if err := c.Sweep(ctx); err != nil {
-		return err
-	}
-	later, err := w.open(func() time.Time { return time.Now().Add(2 * time.Hour) })
-	if err != nil {
-		return err
-	}
-	if err := later.Sweep(ctx); err != nil {
-		return err
-	}
-	if err := w.lead(ctx, c); err != nil {
-		return err
-	}
-	if err := w.approve(ctx, c, member(1)); err != nil {
-		return err
-	}
-	if err := w.depart(ctx, c, member(2)); err != nil {
-		return err
+	for _, do := range []func() error{
+		func() error { // an earlier version's
+			_, err := w.admin.CoreV1().Secrets(w.name).Create(ctx, &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Name: "ortet-admission-authority"},
+				Data: map[string][]byte{"tls.crt": []byte("c"), "tls.key": []byte("k")}}, metav1.CreateOptions{})
+			return err
+		},
+		func() error { _, err := c.NonceKey(ctx); return err },
+		func() error {
+			_, _, err := c.Authority(ctx, func() ([]byte, []byte, error) { return []byte("c"), []byte("k"), nil })
+			return err
+		},
+		func() error { _, _, err := c.Authority(ctx, nil); return err },
+		func() error { _, err := c.ClientCAs(ctx); return err },
+		func() error { return c.Spend(ctx, "aa", time.Now().Add(-time.Hour)) },
+		func() error { return c.Prepare(ctx) },
+		func() error { return c.Tell(ctx, member(1), &wire.Verdict{}, nil) },
+		func() error { return c.Sweep(ctx) },
+		func() error { return later.Sweep(ctx) },
+		func() error { return w.lead(ctx, c) },
+		func() error { return w.approve(ctx, c, member(1)) },
+		func() error { return w.depart(ctx, c, member(2)) },
+	} {
+		if err := do(); err != nil {
+			return err
+		}
 	}
 	nodes, err := c.Admitted(ctx)
 	if err != nil {

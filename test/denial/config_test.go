@@ -4,7 +4,6 @@ import (
 	"crypto/ed25519"
 	"encoding/json"
 	"net/http"
-	"slices"
 	"strings"
 	"testing"
 	"testing/synctest"
@@ -16,6 +15,7 @@ import (
 	"k8s.io/client-go/kubernetes"
 
 	"github.com/ortet/ortet/internal/azsim"
+	"github.com/ortet/ortet/internal/azure"
 	"github.com/ortet/ortet/internal/azure/arm"
 	"github.com/ortet/ortet/internal/cluster/kube"
 	"github.com/ortet/ortet/internal/nodeconfig"
@@ -23,24 +23,6 @@ import (
 	"github.com/ortet/ortet/internal/wire"
 	"github.com/ortet/ortet/test/kubesim"
 )
-
-// configurationPermissions are those that the two pages list for ortet config.
-func configurationPermissions(t *testing.T) (actions []string, rules []kube.Rule) {
-	t.Helper()
-	for _, row := range strings.Split(strings.TrimSpace(part(t, "kubernetes-permissions.md", "configuration")), "\n")[2:] {
-		cells := strings.Split(strings.Trim(row, "|"), "|")
-		r := kube.Rule{Resource: strings.TrimSpace(cells[1]), Verbs: strings.Split(strings.TrimSpace(cells[2]), ", ")}
-		if where := strings.TrimSpace(cells[0]); where != "whole cluster" {
-			r.Namespace = strings.Trim(where, "`")
-		}
-		rules = append(rules, r)
-	}
-	actions = ticked(part(t, "azure-permissions.md", "configuration"))
-	if len(actions) < 4 || len(rules) < 3 {
-		t.Fatalf("the documentation lists %q and %v", actions, rules)
-	}
-	return actions, rules
-}
 
 // pushed is a world whose nodes apply what they are asked to, after a first push as
 // Ortet may; the next one changes the history, too.
@@ -79,63 +61,35 @@ func (w *world) push(value string) error {
 // and each permission is used.
 func TestConfigurationPermissionsSuffice(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		actions, rules := configurationPermissions(t)
+		actions, rules := azure.ConfigurationActions(), kube.ConfigurationRules("")
 		w, err := pushed(t, actions, rules, "1024")
 		must(t, err)
 		must(t, w.push("4096"))
-		used := map[string]bool{}
-		for _, r := range w.actions {
-			if r.Status == http.StatusForbidden {
-				t.Errorf("%s %s was refused", r.Method, r.Path)
-			}
-			used[strings.ToLower(r.Action)] = true
-		}
-		for _, r := range w.asks {
-			if r.Status == http.StatusForbidden {
-				t.Errorf("%+v was refused", r)
-			}
-			used[r.Verb+" "+r.Resource] = true
-		}
-		for _, a := range actions {
-			if !used[strings.ToLower(a)] {
-				t.Errorf("%s is documented, and nothing needed it", a)
-			}
-		}
-		for _, v := range verbsOf(rules) {
-			if !used[v.verb+" "+v.rule.Resource] {
-				t.Errorf("%s is documented, and nothing needed it", v)
-			}
-		}
+		w.usedAll(actions, rules)
 	})
 }
 
 // TestConfigurationNeedsEachPermission: without any one of them a push fails, and says
 // what to grant.
 func TestConfigurationNeedsEachPermission(t *testing.T) {
-	actions, rules := configurationPermissions(t)
-	for _, a := range actions {
-		t.Run("without "+short(a), func(t *testing.T) {
+	for _, d := range denials(azure.ConfigurationActions(), nil, kube.ConfigurationRules("")) {
+		t.Run("without "+short(d.of), func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
-				if _, err := pushed(t, less(actions, a), rules, "1024"); err == nil || !strings.Contains(err.Error(), a) {
-					t.Errorf("does not name %s: %v", a, err)
-				}
-			})
-		})
-	}
-	for _, v := range verbsOf(rules) {
-		t.Run("without "+v.String(), func(t *testing.T) {
-			synctest.Test(t, func(t *testing.T) {
-				w, err := pushed(t, actions, without(rules, v), "1024")
+				w, err := pushed(t, d.onGroup, d.rules, "1024")
 				if err == nil {
 					err = w.push("4096") // the second changes the history
 				}
 				if err == nil {
 					t.Fatal("not needed")
 				}
-				if _, grant, _ := strings.Cut(err.Error(), "; grant "); !strings.Contains(grant, v.verb) || !strings.Contains(grant, v.rule.Resource) {
-					t.Errorf("does not say to grant %s: %v", v, err)
+				_, grant, _ := strings.Cut(err.Error(), "; grant ")
+				for _, word := range strings.Fields(strings.TrimSuffix(d.of, " in "+kube.DefaultNamespace)) {
+					if !strings.Contains(grant, word) {
+						t.Errorf("does not say to grant %s: %v", d.of, err)
+					}
 				}
-				if wrote := w.wrote(); slices.Contains([]string{"get", "list"}, v.verb) && v.rule.Resource != "nodes" && len(wrote) > 0 {
+				reads := strings.HasPrefix(d.of, "get ") || strings.HasPrefix(d.of, "list ")
+				if wrote := w.wrote(); reads && !strings.HasSuffix(d.of, " nodes") && len(wrote) > 0 {
 					t.Errorf("was refused, and yet asked for changes: %q", wrote)
 				}
 			})

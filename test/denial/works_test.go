@@ -17,11 +17,8 @@ import (
 	"github.com/ortet/ortet/internal/fleet"
 	"github.com/ortet/ortet/internal/rollback"
 	"github.com/ortet/ortet/internal/workflow"
+	"github.com/ortet/ortet/test/kubesim"
 )
-
-// conditions are those of the rules that only some runs need; together they are
-// what the chart grants.
-var conditions = []string{"force", "kured", "Cluster API"}
 
 // fullRequest is a capture that needs all that can be needed, but that a donor
 // is either powered off or deallocated.
@@ -44,8 +41,8 @@ var linked = map[string]string{
 // documented permission was used.
 func TestDocumentedPermissionsSuffice(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		onGroup, onSubscription := documentedActions(t)
-		rules := documentedRules(t, conditions...)
+		onGroup, onSubscription := documentedActions()
+		rules := documentedRules(true)
 		w := newWorld(t, onGroup, onSubscription, rules)
 		day := func() { time.Sleep(25 * time.Hour) }
 
@@ -54,7 +51,7 @@ func TestDocumentedPermissionsSuffice(t *testing.T) {
 		q.NewNodes = 0 // a node made from it would keep its version
 		first := mustCapture(w, q)
 		day()
-		w.addKured()
+		w.putDaemonSet("kured")
 		w.fill()
 		q = fullRequest(true)
 		q.Bootstrap = capture.BootstrapBaked
@@ -80,50 +77,49 @@ func TestDocumentedPermissionsSuffice(t *testing.T) {
 			t.Errorf("%d nodes, not 3 and the one that was asked for", nodes)
 		}
 
-		used := map[string]bool{}
-		for _, r := range w.actions {
-			if r.Status < 400 || r.Status == 404 {
-				used[strings.ToLower(r.Action)] = true
-			}
-			if r.Status == 403 {
-				t.Errorf("%s %s was refused", r.Method, r.Path)
-			}
-		}
-		for _, a := range append(slices.Clone(onGroup), onSubscription...) {
-			switch why, only := linked[a]; {
-			case only && used[strings.ToLower(a)]:
-				t.Errorf("%s was asked for by itself, and is said to be %s", a, why)
-			case !only && !used[strings.ToLower(a)]:
-				t.Errorf("%s is documented, and nothing needed it", a)
-			}
-		}
-		asked := map[string]bool{}
-		for _, r := range w.asks {
-			if r.Status == 403 {
-				t.Errorf("%+v was refused", r)
-			}
-			resource := r.Resource
-			if r.Subresource != "" {
-				resource += "/" + r.Subresource
-			}
-			for _, v := range verbsOf(rules) {
-				if v.verb == r.Verb && v.rule.Resource == resource && v.rule.Group == r.Group && (v.rule.Namespace == "" || v.rule.Namespace == r.Namespace) &&
-					(len(v.rule.Names) == 0 || slices.Contains(v.rule.Names, r.Name)) {
-					asked[v.String()] = true
-				}
-			}
-		}
-		for _, v := range verbsOf(rules) {
-			if !asked[v.String()] {
-				t.Errorf("%s is documented, and nothing needed it; used: %q", v, slices.Sorted(maps.Keys(asked)))
-			}
-		}
+		w.usedAll(append(onGroup, onSubscription...), rules)
 	})
+}
+
+// usedAll fails unless requests needed each of the permissions, and none was refused.
+func (w *world) usedAll(actions []string, rules []kube.Rule) {
+	w.t.Helper()
+	used := map[string]bool{}
+	for _, r := range w.actions {
+		if r.Status < 400 || r.Status == 404 {
+			used[strings.ToLower(r.Action)] = true
+		}
+		if r.Status == 403 {
+			w.t.Errorf("%s %s was refused", r.Method, r.Path)
+		}
+	}
+	for _, a := range actions {
+		switch why, only := linked[a]; {
+		case only && used[strings.ToLower(a)]:
+			w.t.Errorf("%s was asked for by itself, and is said to be %s", a, why)
+		case !only && !used[strings.ToLower(a)]:
+			w.t.Errorf("%s is documented, and nothing needed it", a)
+		}
+	}
+	for _, r := range w.asks {
+		if r.Status == 403 {
+			w.t.Errorf("%+v was refused", r)
+		}
+	}
+	for _, v := range verbsOf(rules) {
+		resource, sub, _ := strings.Cut(v.rule.Resource, "/")
+		if !slices.ContainsFunc(w.asks, func(r kubesim.Request) bool {
+			return r.Verb == v.verb && r.Resource == resource && r.Subresource == sub && r.Group == v.rule.Group &&
+				(v.rule.Namespace == "" || v.rule.Namespace == r.Namespace) && (len(v.rule.Names) == 0 || slices.Contains(v.rule.Names, r.Name))
+		}) {
+			w.t.Errorf("%s is documented, and nothing needed it", v)
+		}
+	}
 }
 
 func mustCapture(w *world, q capture.Request) capture.Result {
 	w.t.Helper()
-	result, err := w.open(documentedRules(w.t, conditions...)).Capture(w.t.Context(), q)
+	result, err := w.open(documentedRules(true)).Capture(w.t.Context(), q)
 	must(w.t, err)
 	if result.NothingToDo || result.Version == "" {
 		w.t.Errorf("%+v", result)
@@ -146,15 +142,18 @@ func (trusting) Denied(context.Context, fleet.ResourceID, []string) ([]string, e
 // does not see it, the capture fails at Azure's own check, which names it, and
 // gives the donor back.
 func TestLinkedActionsAreNeeded(t *testing.T) {
-	onGroup, onSubscription := documentedActions(t)
-	rules := documentedRules(t, conditions...)
-	for action := range linked {
-		t.Run("without "+short(action), func(t *testing.T) {
+	onGroup, onSubscription := documentedActions()
+	rules := documentedRules(true)
+	for _, d := range denials(onGroup, onSubscription, nil) {
+		if linked[d.of] == "" {
+			continue
+		}
+		t.Run("without "+short(d.of), func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
-				w := newWorld(t, less(onGroup, action), onSubscription, rules)
+				w := newWorld(t, d.onGroup, onSubscription, rules)
 				before := w.kube.Node(donor)
-				_, err := w.openOn(rules, func(c azure.Cloud) azure.Cloud { return trusting{c} }).Capture(t.Context(), fullRequest(false))
-				if workflow.ExitCode(err) != workflow.ExitFailed || !strings.Contains(err.Error(), action) {
+				_, err := w.open(rules, func(c azure.Cloud) azure.Cloud { return trusting{c} }).Capture(t.Context(), fullRequest(false))
+				if workflow.ExitCode(err) != workflow.ExitFailed || !strings.Contains(err.Error(), d.of) {
 					t.Errorf("exit code %d: %v", workflow.ExitCode(err), err)
 				}
 				if after := w.kube.Node(donor); after.Spec.Unschedulable || !maps.Equal(after.Annotations, before.Annotations) || after.Status.Conditions[0].Status != corev1.ConditionTrue {
@@ -169,7 +168,7 @@ func TestLinkedActionsAreNeeded(t *testing.T) {
 // for it.
 func TestStatusNeedsLess(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		w := captured(t, azure.ReadActions(), nil, []kube.Rule{
+		w := captured(t, azure.ReadActions(), []kube.Rule{
 			{Resource: "nodes", Verbs: []string{"list"}}, {Namespace: kube.DefaultNamespace, Resource: "secrets", Verbs: []string{"get"}},
 		})
 		pools, err := w.open(nil).Status(t.Context(), nil)

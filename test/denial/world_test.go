@@ -2,23 +2,16 @@ package denial
 
 import (
 	"context"
-	"crypto/ecdh"
-	"crypto/hpke"
-	"crypto/sha256"
-	"encoding/base64"
-	"encoding/hex"
 	"encoding/json"
 	"errors"
 	"fmt"
 	"log/slog"
 	"net/http"
-	"slices"
 	"strings"
 	"sync"
 	"testing"
 	"time"
 
-	"github.com/Azure/azure-sdk-for-go/sdk/resourcemanager/compute/armcompute/v8"
 	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
 	policyv1 "k8s.io/api/policy/v1"
@@ -37,6 +30,7 @@ import (
 	"github.com/ortet/ortet/internal/wire"
 	"github.com/ortet/ortet/internal/workflow"
 	"github.com/ortet/ortet/test/kubesim"
+	"github.com/ortet/ortet/test/simulation"
 )
 
 const (
@@ -62,8 +56,7 @@ type world struct {
 	actions []azsim.Request   // Ortet's
 	asks    []kubesim.Request // Ortet's
 	boots   int
-	output  map[string]string // of pods, by namespace/name
-	// settings are the donor's protected settings of the extension cse, if any.
+	// settings are the protected settings of the donor's CustomScript.
 	settings string
 }
 
@@ -72,7 +65,7 @@ type world struct {
 // subscription, and in the cluster what the rules say.
 func newWorld(t *testing.T, onGroup, onSubscription []string, rules []kube.Rule, others ...azsim.Principal) *world {
 	t.Helper()
-	w := &world{t: t, output: map[string]string{}, client: clientID}
+	w := &world{t: t, client: clientID}
 	w.kube = &kubesim.Server{
 		Users: map[string][]kubesim.Grant{user: kubesim.Grants(kube.PolicyRules(rules))},
 		Log:   w.log, OnRequest: w.kubelet, Machines: true,
@@ -80,20 +73,13 @@ func newWorld(t *testing.T, onGroup, onSubscription []string, rules []kube.Rule,
 	}
 	w.kube.Put(&corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: kube.DefaultNamespace}})
 	w.azure = &azsim.Server{
-		Seed: 1, Substrate: machines{w},
+		Seed: 1, Substrate: machines{w: w},
 		Principals: append([]azsim.Principal{
 			{Name: "owner", ClientID: azsim.DefaultClientID, Roles: []azsim.Grant{{Role: "Owner"}}}, principal(clientID, onGroup, onSubscription),
 		}, others...),
 	}
 	t.Cleanup(w.azure.Close)
-	w.azure.Instant(true)
-	sets, err := armcompute.NewVirtualMachineScaleSetsClient(azsim.DefaultSubscription, w.azure.Credential(""), w.azure.ClientOptions())
-	must(t, err)
-	poller, err := sets.BeginCreateOrUpdate(t.Context(), azsim.DefaultResourceGroup, pool.Name(), scaleSet(), nil)
-	must(t, err)
-	_, err = poller.PollUntilDone(t.Context(), nil)
-	must(t, err)
-	w.azure.Instant(false)
+	must(t, simulation.Pool{Name: pool.Name(), Capacity: 3, CustomData: customData}.CreateIn(t.Context(), w.azure))
 	w.azure.OnRequest = func(r azsim.Request) {
 		w.mu.Lock()
 		defer w.mu.Unlock()
@@ -126,71 +112,38 @@ func must(t *testing.T, err error) {
 	}
 }
 
-func scaleSet() armcompute.VirtualMachineScaleSet {
-	return armcompute.VirtualMachineScaleSet{
-		Location: new("westeurope"), SKU: &armcompute.SKU{Name: new("Standard_D2s_v5"), Capacity: new(int64(3))},
-		Properties: &armcompute.VirtualMachineScaleSetProperties{
-			Overprovision: new(false), UpgradePolicy: &armcompute.UpgradePolicy{Mode: new(armcompute.UpgradeModeManual)},
-			VirtualMachineProfile: &armcompute.VirtualMachineScaleSetVMProfile{
-				OSProfile: &armcompute.VirtualMachineScaleSetOSProfile{
-					ComputerNamePrefix: new("pool1"), AdminUsername: new("azureuser"), AdminPassword: new("Corr3ct-horse"),
-					CustomData: new(base64.StdEncoding.EncodeToString([]byte(customData))),
-				},
-				StorageProfile: &armcompute.VirtualMachineScaleSetStorageProfile{
-					ImageReference: &armcompute.ImageReference{Publisher: new("Canonical"), Offer: new("ubuntu-24_04-lts"), SKU: new("server"), Version: new("latest")},
-				},
-				ExtensionProfile: &armcompute.VirtualMachineScaleSetExtensionProfile{Extensions: []*armcompute.VirtualMachineScaleSetExtension{{
-					Name: new("cse"), Properties: &armcompute.VirtualMachineScaleSetExtensionProperties{
-						Publisher: new("Microsoft.Azure.Extensions"), Type: new("CustomScript"), TypeHandlerVersion: new("2.1"),
-					},
-				}}},
-			},
-		},
-	}
-}
-
 // populate puts onto the donor what a drain meets: a pod that a budget guards
-// for a while, one that nothing would create again, and a DaemonSet's.
+// for a while, a pod that nothing would create again, and a DaemonSet's.
 func (w *world) populate() {
-	w.kube.Put(&appsv1.DaemonSet{ObjectMeta: metav1.ObjectMeta{Namespace: "kube-system", Name: "agent"}, Spec: appsv1.DaemonSetSpec{
-		Selector: &metav1.LabelSelector{MatchLabels: map[string]string{"app": "agent"}},
-		Template: corev1.PodTemplateSpec{ObjectMeta: metav1.ObjectMeta{Labels: map[string]string{"app": "agent"}}, Spec: corev1.PodSpec{Containers: []corev1.Container{{Name: "c", Image: "i"}}}},
-	}})
+	w.putDaemonSet("agent")
 	w.fill()
-	machine := &unstructured.Unstructured{Object: map[string]any{
+	w.kube.Put(&unstructured.Unstructured{Object: map[string]any{
 		"apiVersion": "cluster.x-k8s.io/v1beta1", "kind": "Machine", "metadata": map[string]any{"namespace": "default", "name": donor},
-	}}
-	w.kube.Put(machine)
+	}})
 }
 
 // fill puts the pods on the donor that a drain takes away.
 func (w *world) fill() {
-	labels := map[string]string{"app": "guarded"}
-	owner := []metav1.OwnerReference{{APIVersion: "apps/v1", Kind: "ReplicaSet", Name: "r", UID: "r-1", Controller: new(true)}}
-	for name, owners := range map[string][]metav1.OwnerReference{"guarded": owner, "alone": nil} {
-		w.kube.Put(&corev1.Pod{
-			ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: name, Labels: labels, OwnerReferences: owners},
-			Spec:       corev1.PodSpec{NodeName: donor, Containers: []corev1.Container{{Name: "c", Image: "i"}}},
-			Status:     corev1.PodStatus{Phase: corev1.PodRunning, Conditions: []corev1.PodCondition{{Type: corev1.PodReady, Status: corev1.ConditionTrue}}},
-		})
-		if owners == nil {
-			w.kube.Change("pods", "default", name, func(o runtime.Object) { o.(*corev1.Pod).Labels = nil })
-		}
+	guarded := &corev1.Pod{
+		ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: "guarded", Labels: map[string]string{"app": "guarded"},
+			OwnerReferences: []metav1.OwnerReference{{APIVersion: "apps/v1", Kind: "ReplicaSet", Name: "r", UID: "r-1", Controller: new(true)}}},
+		Spec:   corev1.PodSpec{NodeName: donor, Containers: []corev1.Container{{Name: "c", Image: "i"}}},
+		Status: corev1.PodStatus{Phase: corev1.PodRunning, Conditions: []corev1.PodCondition{{Type: corev1.PodReady, Status: corev1.ConditionTrue}}},
 	}
-	none := intstr.FromInt32(0)
-	w.kube.Put(&policyv1.PodDisruptionBudget{
-		ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: "budget"},
-		Spec:       policyv1.PodDisruptionBudgetSpec{MaxUnavailable: &none, Selector: &metav1.LabelSelector{MatchLabels: labels}},
-	})
+	alone := guarded.DeepCopy()
+	alone.Name, alone.Labels, alone.OwnerReferences = "alone", nil, nil
+	w.kube.Put(guarded)
+	w.kube.Put(alone)
+	w.kube.Put(&policyv1.PodDisruptionBudget{ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: "budget"},
+		Spec: policyv1.PodDisruptionBudgetSpec{MaxUnavailable: new(intstr.IntOrString), Selector: &metav1.LabelSelector{MatchLabels: guarded.Labels}}})
 }
 
-// addKured gives the cluster a kured.
-func (w *world) addKured() {
-	w.kube.Put(&appsv1.DaemonSet{ObjectMeta: metav1.ObjectMeta{Namespace: "kube-system", Name: "kured", Labels: map[string]string{"app.kubernetes.io/name": "kured"}},
-		Spec: appsv1.DaemonSetSpec{
-			Selector: &metav1.LabelSelector{MatchLabels: map[string]string{"name": "kured"}},
-			Template: corev1.PodTemplateSpec{ObjectMeta: metav1.ObjectMeta{Labels: map[string]string{"name": "kured"}}, Spec: corev1.PodSpec{Containers: []corev1.Container{{Name: "kured", Image: "kured"}}}},
-		}})
+func (w *world) putDaemonSet(name string) {
+	meta := metav1.ObjectMeta{Namespace: "kube-system", Name: name, Labels: map[string]string{"app.kubernetes.io/name": name}}
+	w.kube.Put(&appsv1.DaemonSet{ObjectMeta: meta, Spec: appsv1.DaemonSetSpec{
+		Selector: &metav1.LabelSelector{MatchLabels: meta.Labels},
+		Template: corev1.PodTemplateSpec{ObjectMeta: metav1.ObjectMeta{Labels: meta.Labels}, Spec: corev1.PodSpec{Containers: []corev1.Container{{Name: "c", Image: "i"}}}},
+	}})
 }
 
 // kubelet hears of every request, and does what kubelets and people do: pods of
@@ -211,123 +164,81 @@ func (w *world) kubelet(r kubesim.Request) {
 	}
 	w.kube.Each("pods", func(o runtime.Object) bool {
 		if pod := o.(*corev1.Pod); pod.Namespace == r.Namespace && pod.Status.Phase != corev1.PodSucceeded {
-			w.run(pod)
+			w.kube.Change("pods", pod.Namespace, pod.Name, func(o runtime.Object) { o.(*corev1.Pod).Status = simulation.Ended(pod, 0) })
 		}
 		return true
 	})
 }
 
-// run is what the pod does: it reports that the disk is generalised.
-func (w *world) run(pod *corev1.Pod) {
-	flag := func(name string) string {
-		command := pod.Spec.Containers[0].Command
-		if i := slices.Index(command, name); i >= 0 && i+1 < len(command) {
-			return command[i+1]
-		}
-		return ""
+// log is what a pod of Ortet's prints: a report that the disk is generalised.
+func (w *world) log(namespace, name string) []byte {
+	pod := w.kube.Pod(namespace, name)
+	if pod.Status.Phase != corev1.PodSucceeded {
+		return nil
 	}
+	command := pod.Spec.Containers[0].Command
 	report := wire.GeneralizeReport{
-		Capture: flag("--capture"), Donor: flag("--donor"), Outcome: wire.Generalized, Joins: []string{"/etc/kubernetes/bootstrap-kubelet.conf"},
+		Capture: simulation.Flag(command, "--capture"), Donor: simulation.Flag(command, "--donor"), Outcome: wire.Generalized,
+		Joins: []string{"/etc/kubernetes/bootstrap-kubelet.conf"}, NoProtected: []string{"Microsoft.AKS.Compute.AKS-Engine.Linux.Billing"},
 	}
-	if key := flag("--seal-to"); key != "" {
-		report.Saved = []wire.SealedItem{sealed(w.t, key, wire.CustomData, "", customData)}
-		if w.settings == "" {
-			report.NoProtected = []string{"Microsoft.Azure.Extensions.CustomScript"}
-		} else {
-			report.Saved = append(report.Saved, sealed(w.t, key, wire.ProtectedSettings, "cse", w.settings))
+	const script = "Microsoft.Azure.Extensions.CustomScript"
+	if w.settings == "" {
+		report.NoProtected = append(report.NoProtected, script)
+	}
+	save := func(kind wire.SealedKind, name, text string) {
+		item, err := simulation.Seal(command, kind, name, text)
+		if err != nil {
+			w.t.Error(err)
+		}
+		report.Saved = append(report.Saved, item)
+	}
+	if simulation.Flag(command, "--seal-to") != "" {
+		save(wire.CustomData, "", customData)
+		if w.settings != "" {
+			save(wire.ProtectedSettings, script, w.settings)
 		}
 	}
 	line, err := json.Marshal(wire.GeneralizeLine{Report: &report})
 	if err != nil {
 		w.t.Error(err)
-		return
 	}
-	w.mu.Lock()
-	w.output[pod.Namespace+"/"+pod.Name] = string(line) + "\n"
-	w.mu.Unlock()
-	w.kube.Change("pods", pod.Namespace, pod.Name, func(o runtime.Object) {
-		p := o.(*corev1.Pod)
-		p.Status.Phase = corev1.PodSucceeded
-		p.Status.ContainerStatuses = []corev1.ContainerStatus{{Name: p.Spec.Containers[0].Name, State: corev1.ContainerState{Terminated: &corev1.ContainerStateTerminated{}}}}
-	})
-}
-
-func sealed(t *testing.T, to string, kind wire.SealedKind, name, data string) wire.SealedItem {
-	public, err := base64.StdEncoding.DecodeString(to)
-	if err != nil {
-		t.Error(err)
-		return wire.SealedItem{}
-	}
-	key, err := hpke.DHKEM(ecdh.X25519()).NewPublicKey(public)
-	if err != nil {
-		t.Error(err)
-		return wire.SealedItem{}
-	}
-	sum := sha256.Sum256([]byte(data))
-	item := wire.SealedItem{Kind: kind, Name: name, SHA256: hex.EncodeToString(sum[:])}
-	item.Sealed, err = hpke.Seal(key, hpke.HKDFSHA256(), hpke.AES256GCM(), []byte("ortet.io/saved/"+string(kind)+"/"+name), []byte(data))
-	if err != nil {
-		t.Error(err)
-	}
-	return item
-}
-
-func (w *world) log(namespace, pod string) []byte {
-	w.mu.Lock()
-	defer w.mu.Unlock()
-	if text, ok := w.output[namespace+"/"+pod]; ok {
-		return []byte(text)
-	}
-	return nil
+	return append(line, '\n')
 }
 
 // machines is a substrate whose computers are the cluster's nodes.
-type machines struct{ w *world }
-
-func (machines) CreateVolume(context.Context, azsim.Volume, azsim.Source) error { return nil }
-func (machines) DeleteVolume(context.Context, azsim.Volume) error               { return nil }
-func (machines) Attach(context.Context, string, int32, azsim.Volume) error      { return nil }
-func (machines) Detach(context.Context, string, int32) error                    { return nil }
-func (machines) Console(context.Context, string) ([]byte, error)                { return nil, nil }
-func (m machines) Remove(ctx context.Context, id string) error                  { return m.Shutdown(ctx, id, false) }
+type machines struct {
+	azsim.NopSubstrate
+	w *world
+}
 
 func (m machines) Boot(_ context.Context, c azsim.Computer) error {
-	w := m.w
+	w, name := m.w, strings.ToLower(c.HostName)
+	if w.kube.Node(name) == nil {
+		w.kube.Put(&corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: name, Annotations: map[string]string{
+			fleet.AnnotationCapiMachine: name, fleet.AnnotationCapiNamespace: "default",
+		}}, Spec: corev1.NodeSpec{ProviderID: "azure://" + c.ResourceID}})
+	}
 	w.mu.Lock()
 	w.boots++
 	boot := fmt.Sprintf("boot-%d", w.boots)
 	w.mu.Unlock()
-	up := func(n *corev1.Node) {
-		n.Status.NodeInfo = corev1.NodeSystemInfo{BootID: boot, OperatingSystem: "linux", Architecture: "amd64"}
-		n.Status.Conditions = []corev1.NodeCondition{{Type: corev1.NodeReady, Status: corev1.ConditionTrue, LastTransitionTime: metav1.Now()}}
-	}
-	name := strings.ToLower(c.HostName)
-	if w.kube.Change("nodes", "", name, func(o runtime.Object) { up(o.(*corev1.Node)) }) {
-		return nil
-	}
-	n := &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: name, Annotations: map[string]string{
-		fleet.AnnotationCapiMachine: name, fleet.AnnotationCapiNamespace: "default",
-	}}, Spec: corev1.NodeSpec{ProviderID: "azure://" + c.ResourceID}}
-	up(n)
-	w.kube.Put(n)
+	w.report(name, corev1.ConditionTrue, boot)
 	return nil
 }
 
 func (m machines) Shutdown(_ context.Context, id string, _ bool) error {
-	var names []string
-	m.w.kube.Each("nodes", func(o runtime.Object) bool {
-		if n := o.(*corev1.Node); strings.EqualFold(n.Spec.ProviderID, "azure://"+id) {
-			names = append(names, n.Name)
-		}
-		return true
-	})
-	for _, name := range names {
-		m.w.kube.Change("nodes", "", name, func(o runtime.Object) {
-			n := o.(*corev1.Node)
-			n.Status.Conditions = []corev1.NodeCondition{{Type: corev1.NodeReady, Status: corev1.ConditionUnknown, Reason: "NodeStatusUnknown", LastTransitionTime: metav1.Now()}}
-		})
-	}
+	m.w.report("pool100000"+fleet.ResourceID(id).Name(), corev1.ConditionUnknown, "")
 	return nil
+}
+
+// report writes a node's status.
+func (w *world) report(node string, ready corev1.ConditionStatus, boot string) {
+	w.kube.Change("nodes", "", node, func(o runtime.Object) {
+		o.(*corev1.Node).Status = corev1.NodeStatus{
+			NodeInfo:   corev1.NodeSystemInfo{BootID: boot, OperatingSystem: "linux", Architecture: "amd64"},
+			Conditions: []corev1.NodeCondition{{Type: corev1.NodeReady, Status: ready, LastTransitionTime: metav1.Now()}},
+		}
+	})
 }
 
 // services are what the command line makes of one connection.
@@ -336,14 +247,9 @@ type services struct {
 	rollback *rollback.Service
 }
 
-// open makes them with the rules that preflight asks for.
-func (w *world) open(asked []kube.Rule) services {
-	w.t.Helper()
-	return w.openOn(asked, func(c azure.Cloud) azure.Cloud { return c })
-}
-
-// openOn does so with a cloud of another kind.
-func (w *world) openOn(asked []kube.Rule, change func(azure.Cloud) azure.Cloud) services {
+// open makes them with the rules that preflight asks for, and with a cloud that may be
+// changed.
+func (w *world) open(asked []kube.Rule, change ...func(azure.Cloud) azure.Cloud) services {
 	w.t.Helper()
 	cloud, err := arm.New(arm.Options{Cloud: azsim.Cloud(azsim.InProcess), Credential: w.azure.Credential(w.client), Transport: w.azure.Transport()})
 	must(w.t, err)
@@ -351,9 +257,12 @@ func (w *world) openOn(asked []kube.Rule, change func(azure.Cloud) azure.Cloud) 
 	must(w.t, err)
 	quiet := slog.New(slog.DiscardHandler)
 	config := capture.Config{
-		Cloud:   change(azure.Audit(azure.Retry(azure.Settled(azure.Limit(cloud, azure.Limits{})), azure.RetryPolicy{}), quiet)),
+		Cloud:   azure.Audit(azure.Retry(azure.Settled(azure.Limit(cloud, azure.Limits{})), azure.RetryPolicy{}), quiet),
 		Cluster: c, Journal: c.Journals(), Log: quiet, Now: time.Now, Version: "test", Image: "ortet:test", Namespace: kube.DefaultNamespace, Holder: "test",
 		Accesses: kube.Accesses(asked), Secrets: kube.Secrets,
+	}
+	for _, f := range change {
+		config.Cloud = f(config.Cloud)
 	}
 	return services{capture.New(config), rollback.New(config)}
 }
@@ -377,7 +286,7 @@ func (w *world) wrote() []string {
 	return all
 }
 
-// forget begins to write down anew.
+// forget drops the requests so far.
 func (w *world) forget() {
 	w.mu.Lock()
 	defer w.mu.Unlock()

@@ -17,7 +17,6 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
-	"k8s.io/client-go/kubernetes"
 	"sigs.k8s.io/yaml"
 
 	"github.com/ortet/ortet/internal/auto"
@@ -38,10 +37,7 @@ func TestAuto(t *testing.T) {
 	}
 	awaitDay(t)
 	// What other tests of this package left are Nodes of pools that are gone.
-	config, err := controlplane.Shared(t).RESTConfig()
-	must(t, err)
-	admin, err := kubernetes.NewForConfig(config)
-	must(t, err)
+	admin := controlplane.Shared(t).Admin(t)
 	must(t, admin.CoreV1().Nodes().DeleteCollection(t.Context(), metav1.DeleteOptions{}, metav1.ListOptions{}))
 	w := newWorld(t, []poolSpec{{short: "patched", capacity: 3}, {short: "mixed", capacity: 3}, {short: "stale", capacity: 2}})
 	patched, mixed, stale := w.pool(t, "patched", 3), w.pool(t, "mixed", 3), w.pool(t, "stale", 2)

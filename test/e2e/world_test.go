@@ -91,10 +91,7 @@ func newWorld(t *testing.T, pools []poolSpec) *world {
 			t.Error(err)
 		}
 	})
-	config, err := w.cp.RESTConfig()
-	must(t, err)
-	w.kube, err = kubernetes.NewForConfig(config)
-	must(t, err)
+	w.kube = w.cp.Admin(t)
 	w.web = webClient(t, w.azure.Endpoint.CAFile)
 	return w
 }

@@ -55,13 +55,5 @@ func startCluster(ctx context.Context, t *testing.T, dir, binary string) (*contr
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { end(t, cp.Stop) })
-	config, err := cp.RESTConfig()
-	if err != nil {
-		t.Fatal(err)
-	}
-	client, err := kubernetes.NewForConfig(config)
-	if err != nil {
-		t.Fatal(err)
-	}
-	return cp, client
+	return cp, cp.Admin(t)
 }

@@ -1,11 +1,6 @@
 package simulate
 
 import (
-	"crypto/ecdh"
-	"crypto/hpke"
-	"crypto/sha256"
-	"encoding/base64"
-	"encoding/hex"
 	"encoding/json"
 	"maps"
 	"slices"
@@ -16,6 +11,7 @@ import (
 
 	"github.com/ortet/ortet/internal/wire"
 	"github.com/ortet/ortet/test/kubesim"
+	"github.com/ortet/ortet/test/simulation"
 )
 
 // podCreated starts the pods of ortet, as a kubelet does.
@@ -77,7 +73,7 @@ func (w *world) inspected(p *corev1.Pod, command []string) {
 	if w.runsOn(p) == nil {
 		return
 	}
-	report := wire.GeneralizeReport{Capture: flagOf(command, "--capture"), Donor: flagOf(command, "--donor"), Outcome: wire.Generalized, DryRun: true,
+	report := wire.GeneralizeReport{Capture: simulation.Flag(command, "--capture"), Donor: simulation.Flag(command, "--donor"), Outcome: wire.Generalized, DryRun: true,
 		Unsaved: []string{"customData: there is no key to seal it to (--seal-to)"}}
 	code := int32(0)
 	if w.story.Pool.Disk == "preserve" {
@@ -92,7 +88,7 @@ func (w *world) generalized(p *corev1.Pod, command []string, c *computer, life i
 		w.podTerminated(p, 0)
 		return
 	}
-	report := wire.GeneralizeReport{Capture: flagOf(command, "--capture"), Donor: flagOf(command, "--donor"), Outcome: wire.Generalized, Removed: 10, OS: "Debian"}
+	report := wire.GeneralizeReport{Capture: simulation.Flag(command, "--capture"), Donor: simulation.Flag(command, "--donor"), Outcome: wire.Generalized, Removed: 10, OS: "Debian"}
 	disk := w.story.Pool.Disk
 	secrets := disk == "secrets" && !slices.Contains(command, "--accept-pool-credentials")
 	w.mu.Lock()
@@ -125,7 +121,7 @@ func (w *world) generalized(p *corev1.Pod, command []string, c *computer, life i
 			report.Joins = []string{"/etc/kubernetes/bootstrap-kubelet.conf"}
 		}
 		for _, x := range w.saved(&report) {
-			item, err := seal(flagOf(command, "--seal-to"), x.kind, x.name, x.text)
+			item, err := simulation.Seal(command, x.kind, x.name, x.text)
 			if err != nil {
 				w.broken(0, "seal %s: %v", x.kind, err)
 			}
@@ -160,40 +156,13 @@ func (w *world) reported(p *corev1.Pod, code int32, report wire.GeneralizeReport
 
 func (w *world) podEnded(p *corev1.Pod, code int32, log []byte) {
 	w.locked(func() { w.logs[p.Name] = log })
-	phase := corev1.PodSucceeded
-	if code != 0 {
-		phase = corev1.PodFailed
-	}
-	w.setStatus(p, corev1.PodStatus{Phase: phase, ContainerStatuses: []corev1.ContainerStatus{{
-		Name: p.Spec.Containers[0].Name, State: corev1.ContainerState{Terminated: &corev1.ContainerStateTerminated{ExitCode: code}}}}})
+	w.setStatus(p, simulation.Ended(p, code))
 }
 
 func (w *world) log(_, pod string) []byte {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	return w.logs[pod]
-}
-
-func flagOf(command []string, name string) string {
-	if i := slices.Index(command, name); i >= 0 && i+1 < len(command) {
-		return command[i+1]
-	}
-	return ""
-}
-
-// seal encrypts to a capture's key, as ortet-node does.
-func seal(to string, kind wire.SealedKind, name, text string) (wire.SealedItem, error) {
-	raw, err := base64.StdEncoding.DecodeString(to)
-	if err != nil {
-		return wire.SealedItem{}, err
-	}
-	public, err := hpke.DHKEM(ecdh.X25519()).NewPublicKey(raw)
-	if err != nil {
-		return wire.SealedItem{}, err
-	}
-	sealed, err := hpke.Seal(public, hpke.HKDFSHA256(), hpke.AES256GCM(), []byte("ortet.io/saved/"+string(kind)+"/"+name), []byte(text))
-	sum := sha256.Sum256([]byte(text))
-	return wire.SealedItem{Kind: kind, Name: name, SHA256: hex.EncodeToString(sum[:]), Sealed: sealed}, err
 }
 
 type toSave struct {

@@ -8,15 +8,21 @@ import (
 	"strings"
 
 	"github.com/Azure/azure-sdk-for-go/sdk/resourcemanager/compute/armcompute/v8"
+
+	"github.com/ortet/ortet/internal/azsim"
 )
 
 // Create makes a scale set as an operator does, by ARM, and returns when Azure
 // has done it: its instances have booted. For pools whose customData names what
 // is known only of an Azure that runs, such as its certificates.
 func (a *Azure) Create(ctx context.Context, p Pool) error {
-	set, err := p.ScaleSet()
+	text, err := json.Marshal(p.body())
 	if err != nil {
-		return err
+		return fmt.Errorf("write the body of scale set %s: %w", p.Name, err)
+	}
+	var set armcompute.VirtualMachineScaleSet
+	if err := json.Unmarshal(text, &set); err != nil {
+		return fmt.Errorf("read the body of scale set %s: %w", p.Name, err)
 	}
 	f, err := a.Clients()
 	if err != nil {
@@ -30,26 +36,28 @@ func (a *Azure) Create(ctx context.Context, p Pool) error {
 	return err
 }
 
-// ScaleSet is the pool as Azure's client gives it to ARM, for those who have an Azure
-// of their own.
-func (p Pool) ScaleSet() (set armcompute.VirtualMachineScaleSet, err error) {
-	text, err := json.Marshal(p.body())
-	if err != nil {
-		return set, fmt.Errorf("write the body of scale set %s: %w", p.Name, err)
-	}
-	if err := json.Unmarshal(text, &set); err != nil {
-		return set, fmt.Errorf("read the body of scale set %s: %w", p.Name, err)
-	}
-	return set, nil
+// CreateIn makes the pool in an Azure of the caller's own, in none of Azure's time.
+func (p Pool) CreateIn(ctx context.Context, s *azsim.Server) error {
+	return s.Create(ctx, &azsim.Spec{ScaleSets: []azsim.ScaleSetSpec{{Name: p.Name, Body: p.body()}}})
 }
 
 // Bare is a Change to a pool without extensions, whose machines nobody makes nodes.
-func Bare(body map[string]any) {
-	if properties, ok := body["properties"].(map[string]any); ok {
-		if profile, ok := properties["virtualMachineProfile"].(map[string]any); ok {
-			delete(profile, "extensionProfile")
-		}
+func Bare(body map[string]any) { delete(profileOf(body), "extensionProfile") }
+
+// Spot gives a Change to such a pool of spot instances, which Azure evicts by the policy:
+// Deallocate or Delete.
+func Spot(policy string) func(map[string]any) {
+	return func(body map[string]any) {
+		Bare(body)
+		profile := profileOf(body)
+		profile["priority"], profile["evictionPolicy"] = "Spot", policy
 	}
+}
+
+func profileOf(body map[string]any) map[string]any {
+	properties, _ := body["properties"].(map[string]any)
+	profile, _ := properties["virtualMachineProfile"].(map[string]any)
+	return profile
 }
 
 // Images names the image that each instance's OS disk was made from, by the provider

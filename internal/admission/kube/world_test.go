@@ -13,13 +13,10 @@ import (
 	"net"
 	"net/netip"
 	"os"
-	"slices"
-	"strings"
 	"sync"
 	"testing"
 	"time"
 
-	authorizationv1 "k8s.io/api/authorization/v1"
 	certificatesv1 "k8s.io/api/certificates/v1"
 	corev1 "k8s.io/api/core/v1"
 	rbacv1 "k8s.io/api/rbac/v1"
@@ -69,10 +66,7 @@ func newWorld(t *testing.T, namespace string) *world {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(t.Context()), 15*time.Minute)
 	t.Cleanup(cancel)
 	cp := controlplane.Shared(t)
-	config, err := cp.RESTConfig()
-	must(t, err)
-	admin, err := kubernetes.NewForConfig(config)
-	must(t, err)
+	admin := cp.Admin(t)
 	w := &world{T: t, ctx: ctx, namespace: namespace, admin: admin, cp: cp, directory: &directory{members: map[fleet.ResourceID]fleet.Member{}}, drainer: &drainer{}, now: time.Now}
 	prepared.Do(func() {
 		// A cluster as the documentation wants it: nobody approves for bootstrap
@@ -88,7 +82,7 @@ func newWorld(t *testing.T, namespace string) *world {
 		must(t, err)
 	})
 	for _, name := range []string{namespace, kube.KeysNamespace(namespace)} {
-		_, err = admin.CoreV1().Namespaces().Create(ctx, &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: name}}, metav1.CreateOptions{})
+		_, err := admin.CoreV1().Namespaces().Create(ctx, &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: name}}, metav1.CreateOptions{})
 		must(t, err)
 	}
 	w.least = w.user(namespace, kube.Rules(namespace))
@@ -105,48 +99,11 @@ func must(t testing.TB, err error) {
 // user gives somebody who may do what the rules say and nothing else.
 func (w *world) user(name string, rules []kube.Rule) *rest.Config {
 	w.Helper()
-	subject := []rbacv1.Subject{{Kind: "User", Name: name, APIGroup: rbacv1.GroupName}}
-	for namespace, policy := range policyRules(rules) {
-		meta := metav1.ObjectMeta{Name: name, Namespace: namespace}
-		if namespace == "" {
-			_, err := w.admin.RbacV1().ClusterRoles().Create(w.ctx, &rbacv1.ClusterRole{ObjectMeta: meta, Rules: policy}, metav1.CreateOptions{})
-			must(w, err)
-			_, err = w.admin.RbacV1().ClusterRoleBindings().Create(w.ctx, &rbacv1.ClusterRoleBinding{ObjectMeta: meta, Subjects: subject,
-				RoleRef: rbacv1.RoleRef{APIGroup: rbacv1.GroupName, Kind: "ClusterRole", Name: name}}, metav1.CreateOptions{})
-			must(w, err)
-			continue
-		}
-		_, err := w.admin.RbacV1().Roles(namespace).Create(w.ctx, &rbacv1.Role{ObjectMeta: meta, Rules: policy}, metav1.CreateOptions{})
-		must(w, err)
-		_, err = w.admin.RbacV1().RoleBindings(namespace).Create(w.ctx, &rbacv1.RoleBinding{ObjectMeta: meta, Subjects: subject,
-			RoleRef: rbacv1.RoleRef{APIGroup: rbacv1.GroupName, Kind: "Role", Name: name}}, metav1.CreateOptions{})
-		must(w, err)
-	}
-	config, err := w.cp.RESTConfigFor(controlplane.Client{User: name})
-	must(w, err)
-	must(w, w.cp.AwaitAccess(w.ctx, name, accesses(rules)))
-	return config
-}
-
-// accesses gives what the rules allow, one by one.
-func accesses(rules []kube.Rule) (all []authorizationv1.ResourceAttributes) {
+	by := map[string][]rbacv1.PolicyRule{}
 	for _, r := range rules {
-		resource, sub, _ := strings.Cut(r.Resource, "/")
-		for _, verb := range r.Verbs {
-			for _, name := range append(slices.Clone(r.Names), "")[:max(len(r.Names), 1)] {
-				all = append(all, authorizationv1.ResourceAttributes{Namespace: r.Namespace, Verb: verb, Group: r.Group, Resource: resource, Subresource: sub, Name: name})
-			}
-		}
+		by[r.Namespace] = append(by[r.Namespace], rbacv1.PolicyRule{APIGroups: []string{r.Group}, Resources: []string{r.Resource}, ResourceNames: r.Names, Verbs: r.Verbs})
 	}
-	return all
-}
-
-func policyRules(rules []kube.Rule) map[string][]rbacv1.PolicyRule {
-	out := map[string][]rbacv1.PolicyRule{}
-	for _, r := range rules {
-		out[r.Namespace] = append(out[r.Namespace], rbacv1.PolicyRule{APIGroups: []string{r.Group}, Resources: []string{r.Resource}, ResourceNames: r.Names, Verbs: r.Verbs})
-	}
-	return out
+	return w.cp.Grant(w.ctx, w, name, by)
 }
 
 // open gives a replica.

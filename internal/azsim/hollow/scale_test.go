@@ -7,7 +7,6 @@ import (
 	"flag"
 	"fmt"
 	"os"
-	"path/filepath"
 	"strconv"
 	"strings"
 	"sync"
@@ -59,20 +58,8 @@ func TestScale(t *testing.T) {
 	if testing.Short() {
 		t.Skip("takes a minute of two processors; left out by -short")
 	}
-	binary, err := controlplane.Binary(t.Context())
-	if err != nil {
-		t.Fatal(err)
-	}
 	// The shared one has little patience with nodes that renew as kubelets do.
-	cp, err := controlplane.Start(t.Context(), controlplane.Config{Dir: filepath.Join(t.TempDir(), "cp"), Binary: binary})
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() {
-		if err := cp.Stop(context.Background()); err != nil {
-			t.Error(err)
-		}
-	})
+	cp := controlplane.Run(t, controlplane.Config{})
 	w := newWorldOn(t, cp, func(c *hollow.Config) { c.LeaseInterval = 0 })
 	pids := w.cp.PIDs()
 	self, others := used(t, pids...)

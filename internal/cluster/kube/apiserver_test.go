@@ -11,7 +11,6 @@ import (
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
-	rbacv1 "k8s.io/api/rbac/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/client-go/kubernetes"
@@ -46,11 +45,7 @@ func cp(t testing.TB) (*rest.Config, kubernetes.Interface) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	client, err := kubernetes.NewForConfig(config)
-	if err != nil {
-		t.Fatal(err)
-	}
-	return config, client
+	return config, controlplane.Shared(t).Admin(t)
 }
 
 // makeNamespace makes Ortet's namespace, named for the test.
@@ -72,27 +67,8 @@ func makeNamespace(t testing.TB, admin kubernetes.Interface, name string) {
 // else.
 func user(t testing.TB, admin kubernetes.Interface, name string, rules []kube.Rule) *rest.Config {
 	t.Helper()
-	subject := []rbacv1.Subject{{Kind: "User", Name: name, APIGroup: rbacv1.GroupName}}
-	ctx := t.Context()
-	for namespace, policy := range kube.PolicyRules(rules) {
-		meta := metav1.ObjectMeta{Name: name, Namespace: namespace}
-		var err error
-		if namespace == "" {
-			_, err = admin.RbacV1().ClusterRoles().Create(ctx, &rbacv1.ClusterRole{ObjectMeta: meta, Rules: policy}, metav1.CreateOptions{})
-			if err == nil {
-				_, err = admin.RbacV1().ClusterRoleBindings().Create(ctx, &rbacv1.ClusterRoleBinding{ObjectMeta: meta, Subjects: subject,
-					RoleRef: rbacv1.RoleRef{APIGroup: rbacv1.GroupName, Kind: "ClusterRole", Name: name}}, metav1.CreateOptions{})
-			}
-		} else {
-			_, err = admin.RbacV1().Roles(namespace).Create(ctx, &rbacv1.Role{ObjectMeta: meta, Rules: policy}, metav1.CreateOptions{})
-			if err == nil {
-				_, err = admin.RbacV1().RoleBindings(namespace).Create(ctx, &rbacv1.RoleBinding{ObjectMeta: meta, Subjects: subject,
-					RoleRef: rbacv1.RoleRef{APIGroup: rbacv1.GroupName, Kind: "Role", Name: name}}, metav1.CreateOptions{})
-			}
-		}
-		if err != nil {
-			t.Fatal(err)
-		}
+	policies, ctx := kube.PolicyRules(rules), t.Context()
+	for namespace := range policies {
 		t.Cleanup(func() {
 			ctx := context.WithoutCancel(ctx)
 			if namespace == "" {
@@ -104,11 +80,7 @@ func user(t testing.TB, admin kubernetes.Interface, name string, rules []kube.Ru
 			_ = admin.RbacV1().RoleBindings(namespace).Delete(ctx, name, metav1.DeleteOptions{})
 		})
 	}
-	config, err := controlplane.Shared(t).RESTConfigFor(controlplane.Client{User: name})
-	if err != nil {
-		t.Fatal(err)
-	}
-	return config
+	return controlplane.Shared(t).Grant(ctx, t, name, policies)
 }
 
 // realServer is a real API server.

@@ -10,7 +10,6 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/util/retry"
 
 	"github.com/ortet/ortet/test/controlplane"
@@ -21,14 +20,7 @@ func TestMain(m *testing.M) { os.Exit(controlplane.Main(m)) }
 // What a real API server, with its Node authorizer, tells a kubelet of its node.
 func TestMembershipByTheAPIServer(t *testing.T) {
 	cp := controlplane.Shared(t)
-	config, err := cp.RESTConfig()
-	if err != nil {
-		t.Fatal(err)
-	}
-	client, err := kubernetes.NewForConfig(config)
-	if err != nil {
-		t.Fatal(err)
-	}
+	client := cp.Admin(t)
 	const name = "membership-000003"
 	r := newRoot(t)
 	o := r.options()
@@ -46,7 +38,7 @@ func TestMembershipByTheAPIServer(t *testing.T) {
 	if m := ask(); !m.answered || m.registered || !strings.Contains(m.said, `404 Not Found: nodes "`+name+`" not found`) {
 		t.Errorf("without a Node: %+v", m)
 	}
-	if _, err = client.CoreV1().Nodes().Create(t.Context(), &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: name}}, metav1.CreateOptions{}); err != nil {
+	if _, err := client.CoreV1().Nodes().Create(t.Context(), &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: name}}, metav1.CreateOptions{}); err != nil {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() {

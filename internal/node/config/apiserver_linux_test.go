@@ -16,7 +16,6 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
-	clientset "k8s.io/client-go/kubernetes"
 
 	"github.com/ortet/ortet/internal/node/config"
 	"github.com/ortet/ortet/internal/wire"
@@ -29,14 +28,7 @@ func TestMain(m *testing.M) { os.Exit(controlplane.Main(m)) }
 // NodeRestriction, lets the agent watch and patch its own Node and no other.
 func TestAgentAtTheAPIServer(t *testing.T) {
 	cp := controlplane.Shared(t)
-	rest, err := cp.RESTConfig()
-	if err != nil {
-		t.Fatal(err)
-	}
-	client, err := clientset.NewForConfig(rest)
-	if err != nil {
-		t.Fatal(err)
-	}
+	client := cp.Admin(t)
 	const name = "config-000003"
 	login, err := cp.KubeconfigFor(controlplane.Client{User: "system:node:" + name, Groups: []string{"system:nodes"}})
 	if err != nil {

@@ -17,7 +17,6 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/util/intstr"
-	clientset "k8s.io/client-go/kubernetes"
 
 	"github.com/ortet/ortet/internal/node/bootstrap"
 	"github.com/ortet/ortet/internal/wire"
@@ -30,14 +29,7 @@ func TestMain(m *testing.M) { os.Exit(controlplane.Main(m)) }
 // NodeRestriction: all that a drain without the admission server asks for.
 func TestDrainByTheAPIServer(t *testing.T) {
 	cp := controlplane.Shared(t)
-	config, err := cp.RESTConfig()
-	if err != nil {
-		t.Fatal(err)
-	}
-	client, err := clientset.NewForConfig(config)
-	if err != nil {
-		t.Fatal(err)
-	}
+	client := cp.Admin(t)
 	const name = "events-000003"
 	login, err := cp.KubeconfigFor(controlplane.Client{User: "system:node:" + name, Groups: []string{"system:nodes"}})
 	root := t.TempDir()

@@ -11,16 +11,13 @@ import (
 	"testing/synctest"
 	"time"
 
-	"github.com/Azure/azure-sdk-for-go/sdk/azcore/runtime"
-	"github.com/Azure/azure-sdk-for-go/sdk/azcore/to"
-	"github.com/Azure/azure-sdk-for-go/sdk/resourcemanager/compute/armcompute/v8"
-
 	"github.com/ortet/ortet/internal/azsim"
 	"github.com/ortet/ortet/test/simulation"
 )
 
 // computers is a Substrate that remembers what runs.
 type computers struct {
+	azsim.NopSubstrate
 	mu      sync.Mutex
 	running map[string]azsim.Computer // by id
 	metas   map[string]http.Handler   // by name; of computers that ran once
@@ -41,12 +38,6 @@ func (m *computers) Shutdown(_ context.Context, id string, _ bool) error {
 }
 
 func (m *computers) Remove(ctx context.Context, id string) error { return m.Shutdown(ctx, id, false) }
-
-func (*computers) CreateVolume(context.Context, azsim.Volume, azsim.Source) error { return nil }
-func (*computers) DeleteVolume(context.Context, azsim.Volume) error               { return nil }
-func (*computers) Attach(context.Context, string, int32, azsim.Volume) error      { return nil }
-func (*computers) Detach(context.Context, string, int32) error                    { return nil }
-func (*computers) Console(context.Context, string) ([]byte, error)                { return nil, nil }
 
 // runs gives the ids of what runs.
 func (m *computers) runs() map[string]azsim.Computer {
@@ -76,26 +67,9 @@ func onAzure(t *testing.T, play func(w *world, azure *azsim.Server, m *computers
 		m := &computers{running: map[string]azsim.Computer{}, metas: map[string]http.Handler{}}
 		azure := &azsim.Server{Seed: 1, Substrate: m}
 		defer azure.Close()
-		azure.Instant(true)
-		set, err := simulation.Pool{Name: "pool1", Capacity: 2, Change: simulation.Bare}.ScaleSet()
-		if err != nil {
+		if err := (simulation.Pool{Name: "pool1", Capacity: 2, Change: simulation.Spot("Deallocate")}).CreateIn(t.Context(), azure); err != nil {
 			t.Fatal(err)
 		}
-		set.Properties.VirtualMachineProfile.Priority = to.Ptr(armcompute.VirtualMachinePriorityTypesSpot)
-		set.Properties.VirtualMachineProfile.EvictionPolicy = to.Ptr(armcompute.VirtualMachineEvictionPolicyTypesDeallocate)
-		sets, err := armcompute.NewVirtualMachineScaleSetsClient(azsim.DefaultSubscription, azure.Credential(""), azure.ClientOptions())
-		if err != nil {
-			t.Fatal(err)
-		}
-		p, err := sets.BeginCreateOrUpdate(t.Context(), azsim.DefaultResourceGroup, "pool1", set, nil)
-		if err == nil {
-			_, err = p.PollUntilDone(t.Context(), &runtime.PollUntilDoneOptions{Frequency: time.Second})
-		}
-		if err != nil {
-			t.Fatal(err)
-		}
-		azure.Instant(false)
-
 		w, neighbour := newWorld(t), newWorld(t)
 		id := ""
 		for _, c := range m.runs() {
