@@ -3,6 +3,7 @@ package capture
 import (
 	"context"
 	"fmt"
+	"strings"
 	"time"
 
 	"github.com/ortet/ortet/internal/cluster"
@@ -40,13 +41,14 @@ func before[T any](ctx context.Context, p *workflow.Pass, read func() (T, error)
 // A protection is what a node had before it was protected.
 type protection struct {
 	Node       string            `json:"node"`
-	UID        string            `json:"uid"`
 	Instance   fleet.ResourceID  `json:"instance"`
 	Protection fleet.Protection  `json:"protection"`
 	ScaleDown  *string           `json:"scaleDown"`
-	Machine    map[string]string `json:"machine,omitempty"` // the donor's annotations that name its Machine
+	Machine    map[string]string `json:"machine,omitempty"` // the donor's annotations that name its Machine, which may outlive the Node
 	Skip       *string           `json:"skip,omitempty"`    // the Machine's
 }
+
+func (was protection) node() fleet.Node { return fleet.Node{Name: was.Node, Annotations: was.Machine} }
 
 func valueOf(annotations map[string]string, key string) *string {
 	if v, ok := annotations[key]; ok {
@@ -72,55 +74,33 @@ func (c *capture) protect(ctx context.Context, p *workflow.Pass) (workflow.Wait,
 // the annotations are there.
 func (c *capture) protectNode(ctx context.Context, p *workflow.Pass, node fleet.Node, instance fleet.ResourceID, mark, value string) (workflow.Wait, error) {
 	isDonor := mark == fleet.AnnotationCapture
-	was, err := before(ctx, p, func() (protection, error) { return c.readProtection(ctx, p, node, instance, isDonor) })
-	if err != nil {
-		return done, err
-	}
-	if node.Annotations[mark] != value {
-		on := yes
-		if err := c.annotateMachine(ctx, was, &on, &value); err != nil {
-			return done, err
+	was, err := before(ctx, p, func() (protection, error) {
+		i, err := c.Cloud.Instance(ctx, instance)
+		was := protection{Node: node.Name, Instance: instance, Protection: i.Protection, ScaleDown: valueOf(node.Annotations, fleet.AnnotationScaleDownDisabled)}
+		if err != nil || !isDonor {
+			return was, err
 		}
-		if err := c.Cluster.Annotate(ctx, node.Name, map[string]*string{mark: &value, fleet.AnnotationScaleDownDisabled: &on}); err != nil {
-			return done, err
-		}
-		if isDonor {
-			c.Cluster.Event(ctx, node, false, "CaptureBegun", "its OS disk becomes a prototype of its pool ("+c.name+")")
-		}
-	}
-	return c.ensureProtection(ctx, p, instance, fleet.Protection{ScaleIn: true, ScaleSetActions: isDonor || was.Protection.ScaleSetActions})
-}
-
-func (c *capture) readProtection(ctx context.Context, p *workflow.Pass, node fleet.Node, instance fleet.ResourceID, machine bool) (was protection, err error) {
-	i, err := c.Cloud.Instance(ctx, instance)
-	was = protection{Node: node.Name, UID: node.UID, Instance: instance, Protection: i.Protection, ScaleDown: valueOf(node.Annotations, fleet.AnnotationScaleDownDisabled)}
-	if err != nil || !machine {
-		return was, err
-	}
-	annotations, known, err := c.Cluster.Machine(ctx, node)
-	if known {
 		was.Machine = map[string]string{}
 		for _, k := range []string{fleet.AnnotationCapiMachine, fleet.AnnotationCapiNamespace} {
 			was.Machine[k] = node.Annotations[k]
 		}
-		if was.Skip = valueOf(annotations, fleet.AnnotationSkipRemediation); was.Skip != nil {
-			p.Note("the Machine of %s had the annotation %s before, and keeps it", node.Name, fleet.AnnotationSkipRemediation)
+		machine, _, err := c.Cluster.Machine(ctx, node)
+		was.Skip = valueOf(machine, fleet.AnnotationSkipRemediation)
+		return was, err
+	})
+	if on := yes; err == nil && node.Annotations[mark] != value {
+		_, _, err = c.Cluster.AnnotateMachine(ctx, was.node(), map[string]*string{fleet.AnnotationSkipRemediation: &on, mark: &value})
+		if err == nil {
+			err = c.Cluster.Annotate(ctx, node.Name, map[string]*string{fleet.AnnotationScaleDownDisabled: &on, mark: &value})
+		}
+		if err == nil && isDonor {
+			c.Cluster.Event(ctx, node, false, "CaptureBegun", "its OS disk becomes a prototype of its pool ("+c.name+")")
 		}
 	}
-	if was.ScaleDown != nil && *was.ScaleDown == yes {
-		p.Note("node %s had the annotation %s=true before, and keeps it", node.Name, fleet.AnnotationScaleDownDisabled)
+	if err != nil {
+		return done, err
 	}
-	return was, err
-}
-
-func (c *capture) annotateMachine(ctx context.Context, was protection, skip, mark *string) error {
-	if was.Machine == nil {
-		return nil
-	}
-	_, _, err := c.Cluster.AnnotateMachine(ctx, fleet.Node{Name: was.Node, Annotations: was.Machine}, map[string]*string{
-		fleet.AnnotationSkipRemediation: skip, fleet.AnnotationCapture: mark,
-	})
-	return err
+	return c.ensureProtection(ctx, p, instance, fleet.Protection{ScaleIn: true, ScaleSetActions: isDonor || was.Protection.ScaleSetActions})
 }
 
 // ensureProtection sets an instance's protection. An empty policy removes it: Azure does
@@ -148,22 +128,18 @@ func (c *capture) unprotectNode(ctx context.Context, p *workflow.Pass, mark, val
 	if missing(err) != nil || prototype.UsedBy(node, c.get().Pool) != "" {
 		return done, missing(err)
 	}
-	if was.Machine != nil {
-		machine, _, err := c.Cluster.Machine(ctx, fleet.Node{Name: was.Node, Annotations: was.Machine})
-		if err == nil && machine[mark] == value {
-			err = c.annotateMachine(ctx, was, was.Skip, nil)
-		}
-		if err != nil {
-			return done, err
-		}
+	machine, _, err := c.Cluster.Machine(ctx, was.node())
+	if err == nil && machine[mark] == value {
+		_, _, err = c.Cluster.AnnotateMachine(ctx, was.node(), map[string]*string{fleet.AnnotationSkipRemediation: was.Skip, mark: nil})
 	}
-	if node.UID == was.UID && node.Annotations[mark] == value {
-		if err := c.Cluster.Annotate(ctx, was.Node, map[string]*string{mark: nil, fleet.AnnotationScaleDownDisabled: was.ScaleDown}); err != nil {
-			return done, err
-		}
-		if mark == fleet.AnnotationCapture {
+	if err == nil && node.Annotations[mark] == value {
+		err = c.Cluster.Annotate(ctx, was.Node, map[string]*string{fleet.AnnotationScaleDownDisabled: was.ScaleDown, mark: nil})
+		if err == nil && mark == fleet.AnnotationCapture {
 			c.released(ctx, node)
 		}
+	}
+	if err != nil {
+		return done, err
 	}
 	w, err := c.ensureProtection(ctx, p, was.Instance, was.Protection)
 	return w, missing(err)
@@ -177,38 +153,31 @@ func manualProtection(node string, id fleet.ResourceID, more string) string {
 	return fmt.Sprintf("%s may still be protected: az vmss update -g %s -n %s --instance-id %s --protect-from-scale-in false%s", node, id.Group().Name(), id.Parent().Name(), id.Name(), more)
 }
 
-// cordonBefore is the Node as cordon found it.
-type cordonBefore struct {
-	UID           string `json:"uid"`
-	Unschedulable bool   `json:"unschedulable,omitempty"`
-}
-
 func (c *capture) cordon(ctx context.Context, p *workflow.Pass) (workflow.Wait, error) {
-	node, err := c.Cluster.Node(ctx, c.req.Node)
+	was, err := before(ctx, p, func() (bool, error) {
+		node, err := c.Cluster.Node(ctx, c.req.Node)
+		return node.Unschedulable, err
+	})
 	if err != nil {
 		return done, err
 	}
-	was := cordonBefore{node.UID, node.Unschedulable}
-	if err := p.Before(ctx, &was); err != nil {
-		return done, err
+	if was {
+		p.Note("node %s was cordoned before, and stays cordoned", c.req.Node)
 	}
-	if was.Unschedulable {
-		p.Note("node %s was cordoned before, and stays cordoned", node.Name)
-	}
-	return done, c.Cluster.SetUnschedulable(ctx, node.Name, true)
+	return done, c.Cluster.SetUnschedulable(ctx, c.req.Node, true)
 }
 
-// uncordon does not change a Node that its kubelet has registered again.
+// uncordon does not change a Node that its kubelet has registered again: that has no mark.
 func (c *capture) uncordon(ctx context.Context, p *workflow.Pass) (workflow.Wait, error) {
-	var was cordonBefore
-	if there, err := p.Saved(&was); !there || err != nil || was.Unschedulable {
+	var was bool
+	if there, err := p.Saved(&was); !there || err != nil || was {
 		return done, err
 	}
 	node, err := c.Cluster.Node(ctx, c.req.Node)
-	if err != nil || node.UID != was.UID {
+	if err != nil || node.Annotations[fleet.AnnotationCapture] != c.name {
 		return done, missing(err)
 	}
-	return done, c.Cluster.SetUnschedulable(ctx, node.Name, false)
+	return done, c.Cluster.SetUnschedulable(ctx, c.req.Node, false)
 }
 
 func (c *capture) drain(ctx context.Context, p *workflow.Pass) (workflow.Wait, error) {
@@ -216,10 +185,7 @@ func (c *capture) drain(ctx context.Context, p *workflow.Pass) (workflow.Wait, e
 	return done, c.Cluster.Drain(ctx, c.req.Node, cluster.DrainOptions{
 		GracePeriod: c.req.GracePeriod, Deadline: deadline, Force: c.req.ForceDrain, Leave: []string{inspectionPod(c.get().Pool)},
 	}, func(e cluster.DrainEvent) {
-		text := e.What + " " + e.Pod
-		if e.Because != "" {
-			text += " (" + e.Because + ")"
-		}
+		text := strings.TrimSuffix(fmt.Sprintf("%s %s (%s)", e.What, e.Pod, e.Because), " ()")
 		p.Progress(-1, "%s, %d to go", text, e.Left)
 	})
 }

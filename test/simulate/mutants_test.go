@@ -19,8 +19,8 @@ var mutants = []struct {
 	file, old, now            string
 }{
 	{"what was there before written ahead", "killed after the cordon", "1", "internal/capture/donor.go",
-		`was := cordonBefore{node.UID, node.Unschedulable}`,
-		`was, _ := cordonBefore{node.UID, node.Unschedulable}, c.Cluster.SetUnschedulable(ctx, node.Name, true)`},
+		`return node.Unschedulable, err`,
+		`return node.Unschedulable || c.Cluster.SetUnschedulable(ctx, node.Name, true) != nil, err`},
 	{"nothing changed without the pool lock", "laptop that sleeps while another process locks the pool", "11", "internal/workflow/lock.go",
 		`return now.Before(l.expires) && now.Round(0).Before(l.expires.Round(0))`,
 		`return !now.IsZero()`},
