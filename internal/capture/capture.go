@@ -135,12 +135,10 @@ type capture struct {
 
 	// Of this process alone.
 	patch     *fleet.PatchModel
-	create    *fleet.CreateVersion
-	failed    bool             // the version was seen Failed
+	builds    int              // of the version, that Azure failed
 	deleting  fleet.ResourceID // version that prune deletes
 	tried     map[string]bool  // versions that it tried to delete
 	inspected bool             // the inspection pod is created
-	grew      bool             // the capacity was asked for, maybe by an earlier process
 }
 
 var _ workflow.Workflow = (*capture)(nil)

@@ -34,8 +34,8 @@ var mutants = []struct {
 		`When: []string{"snapshot"}, Needs: []string{"start"},`,
 		`When: []string{"snapshot"},`},
 	{"model changed while the scale set is at rest", "deletion that is preempted while the version is built", "13", "internal/capture/scaleset.go",
-		`why != "" && x.waitsForRest(p, row, why) {`,
-		`why == "none" && x.waitsForRest(p, row, why) {`},
+		`why != "" && now.Sub(x.restless) < restFor {`,
+		`why == "none" && now.Sub(x.restless) < restFor {`},
 	{"workbench protected while the copy is attached", "capture twice a day", "12", "internal/capture/steps.go",
 		`When: []string{"save"}, Needs: []string{"detach"},
 				Do: c.unprotectWorkbench`,
@@ -47,17 +47,17 @@ var mutants = []struct {
 	{"kured's lock of others respected", "kured reboots another node", "12", "internal/cluster/kube/kured/lock.go",
 		`if lock.NodeID == holder || lock.expired(now) {`,
 		`if lock.NodeID != "" || lock.expired(now) {`},
-	{"extensions listed until they are gone", "extension that is deleted at the eleventh time", "4", "internal/capture/extensions.go",
+	{"extensions listed until they are gone", "extension that is deleted at the eleventh time", "4", "internal/capture/scaleset.go",
 		`	case len(toDelete) == 0:
 		return done, nil
 	}
-	name := toDelete[0].Name`,
+	name, settings :=`,
 		`	case len(toDelete) == 0 || c.tried[toDelete[0].Name]:
 		return done, nil
 	}
-	name := toDelete[0].Name
-	c.tried[name] = true`},
-	{"customData kept unless --bootstrap baked", "capture twice a day", "5", "internal/capture/model.go",
+	c.tried[toDelete[0].Name] = true
+	name, settings :=`},
+	{"customData kept unless --bootstrap baked", "capture twice a day", "5", "internal/capture/scaleset.go",
 		`	case c.req.Bakes():
 		want`,
 		`	case c.req.Bakes(), last == "":
