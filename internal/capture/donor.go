@@ -3,6 +3,7 @@ package capture
 import (
 	"context"
 	"fmt"
+	"maps"
 	"strings"
 	"time"
 
@@ -41,6 +42,8 @@ func before[T any](ctx context.Context, p *workflow.Pass, read func() (T, error)
 // A protection is what a node had before it was protected.
 type protection struct {
 	Node       string            `json:"node"`
+	Mark       string            `json:"mark"` // the annotation that says that its protection is the capture's
+	Value      string            `json:"value"`
 	Instance   fleet.ResourceID  `json:"instance"`
 	Protection fleet.Protection  `json:"protection"`
 	ScaleDown  *string           `json:"scaleDown"`
@@ -59,31 +62,32 @@ func valueOf(annotations map[string]string, key string) *string {
 
 // protect keeps autoscalers, health checks and upgrades off the donor.
 func (c *capture) protect(ctx context.Context, p *workflow.Pass) (workflow.Wait, error) {
-	s := c.get()
-	node, err := c.Cluster.Node(ctx, c.req.Node)
-	if by := prototype.UsedBy(node, s.Pool); err == nil && by != "" {
-		err = invalid("protect", "node "+node.Name, "", "a capture of %s uses it as its workbench", by)
-	}
-	if err != nil {
-		return done, err
-	}
-	return c.protectNode(ctx, p, node, s.Instance, fleet.AnnotationCapture, c.name)
+	return c.protectNode(ctx, p, c.req.Node, c.get().Instance, fleet.AnnotationCapture, c.name)
 }
 
 // protectNode protects a node and its instance. The Node's mark is set last: it says that
 // the annotations are there.
-func (c *capture) protectNode(ctx context.Context, p *workflow.Pass, node fleet.Node, instance fleet.ResourceID, mark, value string) (workflow.Wait, error) {
+func (c *capture) protectNode(ctx context.Context, p *workflow.Pass, name string, instance fleet.ResourceID, mark, value string) (workflow.Wait, error) {
+	node, err := c.Cluster.Node(ctx, name)
+	if err == nil {
+		err = c.usedByOthers(node)
+	}
+	if err != nil {
+		return done, err
+	}
 	isDonor := mark == fleet.AnnotationCapture
 	was, err := before(ctx, p, func() (protection, error) {
 		i, err := c.Cloud.Instance(ctx, instance)
-		was := protection{Node: node.Name, Instance: instance, Protection: i.Protection, ScaleDown: valueOf(node.Annotations, fleet.AnnotationScaleDownDisabled)}
+		was := protection{
+			Node: name, Mark: mark, Value: value, Instance: instance, Protection: i.Protection, ScaleDown: valueOf(node.Annotations, fleet.AnnotationScaleDownDisabled),
+		}
 		if err != nil || !isDonor {
 			return was, err
 		}
-		was.Machine = map[string]string{}
-		for _, k := range []string{fleet.AnnotationCapiMachine, fleet.AnnotationCapiNamespace} {
-			was.Machine[k] = node.Annotations[k]
-		}
+		was.Machine = maps.Clone(node.Annotations)
+		maps.DeleteFunc(was.Machine, func(key, _ string) bool {
+			return key != fleet.AnnotationCapiMachine && key != fleet.AnnotationCapiNamespace
+		})
 		machine, _, err := c.Cluster.Machine(ctx, node)
 		was.Skip = valueOf(machine, fleet.AnnotationSkipRemediation)
 		return was, err
@@ -113,13 +117,9 @@ func (c *capture) ensureProtection(ctx context.Context, p *workflow.Pass, id fle
 	})
 }
 
-func (c *capture) unprotect(ctx context.Context, p *workflow.Pass) (workflow.Wait, error) {
-	return c.unprotectNode(ctx, p, fleet.AnnotationCapture, c.name)
-}
-
-// unprotectNode restores what protectNode found. A Node that its kubelet registered
+// unprotect restores what protectNode found. A Node that its kubelet registered
 // again has none of Ortet's annotations; another capture that uses it now keeps its protection.
-func (c *capture) unprotectNode(ctx context.Context, p *workflow.Pass, mark, value string) (workflow.Wait, error) {
+func (c *capture) unprotect(ctx context.Context, p *workflow.Pass) (workflow.Wait, error) {
 	var was protection
 	if there, err := p.Saved(&was); !there || err != nil {
 		return done, err
@@ -129,12 +129,12 @@ func (c *capture) unprotectNode(ctx context.Context, p *workflow.Pass, mark, val
 		return done, missing(err)
 	}
 	machine, _, err := c.Cluster.Machine(ctx, was.node())
-	if err == nil && machine[mark] == value {
-		_, _, err = c.Cluster.AnnotateMachine(ctx, was.node(), map[string]*string{fleet.AnnotationSkipRemediation: was.Skip, mark: nil})
+	if err == nil && machine[was.Mark] == was.Value {
+		_, _, err = c.Cluster.AnnotateMachine(ctx, was.node(), map[string]*string{fleet.AnnotationSkipRemediation: was.Skip, was.Mark: nil})
 	}
-	if err == nil && node.Annotations[mark] == value {
-		err = c.Cluster.Annotate(ctx, was.Node, map[string]*string{fleet.AnnotationScaleDownDisabled: was.ScaleDown, mark: nil})
-		if err == nil && mark == fleet.AnnotationCapture {
+	if err == nil && node.Annotations[was.Mark] == was.Value {
+		err = c.Cluster.Annotate(ctx, was.Node, map[string]*string{fleet.AnnotationScaleDownDisabled: was.ScaleDown, was.Mark: nil})
+		if err == nil && was.Mark == fleet.AnnotationCapture {
 			c.released(ctx, node)
 		}
 	}
@@ -145,12 +145,10 @@ func (c *capture) unprotectNode(ctx context.Context, p *workflow.Pass, mark, val
 	return w, missing(err)
 }
 
-func (c *capture) manualUnprotect() string {
-	return manualProtection("node "+c.req.Node, c.get().Instance, " --protect-from-scale-set-actions false")
-}
-
-func manualProtection(node string, id fleet.ResourceID, more string) string {
-	return fmt.Sprintf("%s may still be protected: az vmss update -g %s -n %s --instance-id %s --protect-from-scale-in false%s", node, id.Group().Name(), id.Parent().Name(), id.Name(), more)
+// manualUnprotect is for the donor and the workbench.
+func manualUnprotect(node string, id fleet.ResourceID) string {
+	return fmt.Sprintf("node %s may still be protected: az vmss update -g %s -n %s --instance-id %s --protect-from-scale-in false --protect-from-scale-set-actions false; kubectl annotate node %s %s- %s- %s-",
+		node, id.Group().Name(), id.Parent().Name(), id.Name(), node, fleet.AnnotationCapture, fleet.AnnotationWorkbench, fleet.AnnotationScaleDownDisabled)
 }
 
 func (c *capture) cordon(ctx context.Context, p *workflow.Pass) (workflow.Wait, error) {

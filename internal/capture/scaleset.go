@@ -1,6 +1,7 @@
 package capture
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -8,7 +9,6 @@ import (
 	"strings"
 	"time"
 
-	"github.com/ortet/ortet/internal/azure"
 	"github.com/ortet/ortet/internal/cluster"
 	"github.com/ortet/ortet/internal/fleet"
 	"github.com/ortet/ortet/internal/prototype"
@@ -80,20 +80,17 @@ func (x *ScaleSet) Change(ctx context.Context, p *workflow.Pass, id fleet.Resour
 		if !busy(pool.ProvisioningState) && is(pool) {
 			return true, nil
 		}
-		why, err := x.unrest(ctx)
-		now := x.config.Now()
-		switch {
+		switch why, err := x.unrest(ctx); {
 		case err != nil:
 			return false, err
 		case why == "":
 			x.restless = time.Time{}
-		case x.restless.IsZero():
-			x.restless = now
-		}
-		if why != "" && now.Sub(x.restless) < restFor {
-			waits = why
-			return false, errors.New(why)
-		} else if why != "" {
+		default:
+			x.restless = cmp.Or(x.restless, x.config.Now())
+			if x.config.Now().Sub(x.restless) < restFor {
+				waits = why
+				return false, errors.New(why)
+			}
 			p.Note("scale set %s was not at rest after %s (%s): it was changed nevertheless", pool.Name, restFor, why)
 		}
 		if is(pool) {
@@ -113,20 +110,12 @@ func (x *ScaleSet) Change(ctx context.Context, p *workflow.Pass, id fleet.Resour
 	return w, err
 }
 
-// MayPatch repeats preflight's checks right before the model is pointed at a version, ""
-// if it is not a version's.
-func MayPatch(ctx context.Context, cloud azure.Cloud, pool fleet.Pool, version fleet.ResourceID, allowRolling, excludeFromLatest, allowOwned bool) error {
+// MayPatch repeats preflight's checks of the model, right before it is changed.
+func MayPatch(pool fleet.Pool, allowRolling, excludeFromLatest, allowOwned bool) error {
 	if problems := prototype.ModelProblems(pool, allowRolling, excludeFromLatest, allowOwned); len(problems) > 0 {
 		return invalid("patch model", string(pool.ID), problems[0].WayOut, "%s", problems[0].What)
 	}
-	if version == "" {
-		return nil
-	}
-	v, err := cloud.Version(ctx, version)
-	if err == nil && v.ProvisioningState != prototype.Succeeded {
-		err = invalid("patch model", string(version), "", "the version is %s", v.ProvisioningState)
-	}
-	return err
+	return nil
 }
 
 // CustomData returns the customData that has this SHA-256: the no-op of a baked model, or
@@ -152,12 +141,10 @@ func (c *capture) model(ctx context.Context, p *workflow.Pass) (workflow.Wait, e
 	}
 	is := func(pool fleet.Pool) bool { return pool.Model.Image.Same(c.patch.Image) }
 	w, err := c.Change(ctx, p, s.Pool, *c.patch, is, func(ctx context.Context, pool fleet.Pool) error {
-		if err := c.mayChange(ctx, pool); err != nil {
+		if err := c.mayChange(ctx, pool); err != nil || c.patch.CustomData == nil {
 			return err
 		}
-		if c.patch.CustomData != nil {
-			c.set(func(s *state) { s.LastCustomData = prototype.SHA256(c.patch.CustomData.Reveal()) })
-		}
+		c.set(func(s *state) { s.LastCustomData = prototype.SHA256(c.patch.CustomData.Reveal()) })
 		return nil
 	})
 	if err == nil && w.In == 0 {
@@ -197,7 +184,7 @@ func (c *capture) modelPatch(ctx context.Context, p *workflow.Pass) (fleet.Patch
 // mayChange repeats preflight's checks, and refuses to go back: only a rollback does.
 func (c *capture) mayChange(ctx context.Context, pool fleet.Pool) error {
 	s := c.get()
-	if err := MayPatch(ctx, c.Cloud, pool, s.Names.Version, c.req.AllowRolling, c.req.ExcludeFromLatest, c.req.AllowOwned); err != nil {
+	if err := MayPatch(pool, c.req.AllowRolling, c.req.ExcludeFromLatest, c.req.AllowOwned); err != nil {
 		return err
 	}
 	versions, err := c.Cloud.Versions(ctx, s.Names.Definition)
@@ -217,11 +204,8 @@ func (c *capture) extensions(ctx context.Context, p *workflow.Pass) (workflow.Wa
 	if err := c.readPool(ctx, s.Pool); err != nil {
 		return done, err
 	}
-	toDelete, kept := c.req.Extensions.Doomed(c.pool.Model.Extensions)
-	switch {
-	case len(kept) > 0:
-		return done, invalid("delete extensions", string(s.Pool), "", "%s", strings.Join(kept, "; "))
-	case len(toDelete) == 0:
+	toDelete, _ := c.req.Extensions.Doomed(c.pool.Model.Extensions)
+	if len(toDelete) == 0 {
 		return done, nil
 	}
 	name, settings := toDelete[0].Name, toDelete[0].Settings

@@ -22,34 +22,18 @@ func (c *capture) protectWorkbench(ctx context.Context, p *workflow.Pass) (workf
 	if err := c.chooseWorkbench(ctx, p); err != nil {
 		return done, err
 	}
-	s := c.get()
-	node, err := c.Cluster.Node(ctx, s.Bench.Node)
-	if err == nil {
-		err = usedByOthers(node, s.Pool)
-	}
-	if err != nil {
-		return done, c.onBench(ctx, err)
-	}
-	w, err := c.protectNode(ctx, p, node, s.Bench.Instance, fleet.AnnotationWorkbench, string(s.Pool))
+	b := c.get().Bench
+	w, err := c.protectNode(ctx, p, b.Node, b.Instance, fleet.AnnotationWorkbench, string(c.get().Pool))
 	return w, c.onBench(ctx, err)
 }
 
-func (c *capture) unprotectWorkbench(ctx context.Context, p *workflow.Pass) (workflow.Wait, error) {
-	return c.unprotectNode(ctx, p, fleet.AnnotationWorkbench, string(c.get().Pool))
-}
-
-func (c *capture) manualUnprotectWorkbench() string {
-	b := c.get().Bench
-	return fmt.Sprintf("%s; kubectl annotate node %s %s- %s-", manualProtection("workbench "+b.Node, b.Instance, ""), b.Node, fleet.AnnotationWorkbench, fleet.AnnotationScaleDownDisabled)
-}
-
-// usedByOthers gives an error if another capture uses the node, as donor or workbench:
+// usedByOthers returns an error if another capture uses the node, as donor or workbench:
 // the first of the two to end would remove its protection.
-func usedByOthers(node fleet.Node, pool fleet.ResourceID) error {
-	if by := prototype.UsedBy(node, pool); by != "" {
-		return invalid("use workbench", "node "+node.Name, "", "a capture of %s uses it as its workbench", by)
+func (c *capture) usedByOthers(node fleet.Node) error {
+	if by := prototype.UsedBy(node, c.get().Pool); by != "" {
+		return invalid("use", "node "+node.Name, "", "a capture of %s uses it as its workbench", by)
 	}
-	if _, marked := node.Annotations[fleet.AnnotationCapture]; marked {
+	if _, marked := node.Annotations[fleet.AnnotationCapture]; marked && node.Name != c.req.Node {
 		return invalid("use workbench", "node "+node.Name, "", "it is being captured")
 	}
 	return nil
@@ -140,7 +124,7 @@ func (c *capture) benchLost(ctx context.Context, silent time.Duration) string {
 	case node.Unschedulable && silent == 0:
 		return "it is cordoned"
 	}
-	if err := usedByOthers(node, s.Pool); err != nil {
+	if err := c.usedByOthers(node); err != nil {
 		return err.Error()
 	}
 	return ""

@@ -57,7 +57,7 @@ func (r *rollback) model(ctx context.Context, p *workflow.Pass) (workflow.Wait, 
 		return pool.Model.Image.Same(r.patch.Image) && (!s.SameImage || s.CustomData == "" || r.etag != "" && pool.Etag != r.etag)
 	}
 	w, err := r.Change(ctx, p, s.Pool, *r.patch, is, func(ctx context.Context, pool fleet.Pool) error {
-		if err := capture.MayPatch(ctx, r.Cloud, pool, s.To, r.req.AllowRolling, true, r.req.AllowOwned); err != nil {
+		if err := capture.MayPatch(pool, r.req.AllowRolling, true, r.req.AllowOwned); err != nil {
 			return err
 		}
 		r.etag = pool.Etag

@@ -34,13 +34,13 @@ var mutants = []struct {
 		`When: []string{"snapshot"}, Needs: []string{"start"},`,
 		`When: []string{"snapshot"},`},
 	{"model changed while the scale set is at rest", "deletion that is preempted while the version is built", "13", "internal/capture/scaleset.go",
-		`why != "" && now.Sub(x.restless) < restFor {`,
-		`why == "none" && now.Sub(x.restless) < restFor {`},
+		`if x.config.Now().Sub(x.restless) < restFor {`,
+		`if x.config.Now().Sub(x.restless) < 0 {`},
 	{"workbench protected while the copy is attached", "capture twice a day", "12", "internal/capture/steps.go",
 		`When: []string{"save"}, Needs: []string{"detach"},
-				Do: c.unprotectWorkbench`,
+				Do: c.unprotect,`,
 		`When: []string{"save"},
-				Do: c.unprotectWorkbench`},
+				Do: c.unprotect,`},
 	{"kured's lock given back", "capture twice a day", "7", "internal/capture/copy.go",
 		`return done, c.Cluster.ReleaseReboots(ctx, c.rebootHolder())`,
 		`return done, ctx.Err()`},
@@ -48,11 +48,11 @@ var mutants = []struct {
 		`if lock.NodeID == holder || lock.expired(now) {`,
 		`if lock.NodeID != "" || lock.expired(now) {`},
 	{"extensions listed until they are gone", "extension that is deleted at the eleventh time", "4", "internal/capture/scaleset.go",
-		`	case len(toDelete) == 0:
+		`	if len(toDelete) == 0 {
 		return done, nil
 	}
 	name, settings :=`,
-		`	case len(toDelete) == 0 || c.tried[toDelete[0].Name]:
+		`	if len(toDelete) == 0 || c.tried[toDelete[0].Name] {
 		return done, nil
 	}
 	c.tried[toDelete[0].Name] = true
