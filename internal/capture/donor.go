@@ -3,7 +3,6 @@ package capture
 import (
 	"context"
 	"fmt"
-	"maps"
 	"strings"
 	"time"
 
@@ -84,10 +83,8 @@ func (c *capture) protectNode(ctx context.Context, p *workflow.Pass, name string
 		if err != nil || !isDonor {
 			return was, err
 		}
-		was.Machine = maps.Clone(node.Annotations)
-		maps.DeleteFunc(was.Machine, func(key, _ string) bool {
-			return key != fleet.AnnotationCapiMachine && key != fleet.AnnotationCapiNamespace
-		})
+		const machineName, namespace = fleet.AnnotationCapiMachine, fleet.AnnotationCapiNamespace
+		was.Machine = map[string]string{machineName: node.Annotations[machineName], namespace: node.Annotations[namespace]}
 		machine, _, err := c.Cluster.Machine(ctx, node)
 		was.Skip = valueOf(machine, fleet.AnnotationSkipRemediation)
 		return was, err
@@ -183,8 +180,7 @@ func (c *capture) drain(ctx context.Context, p *workflow.Pass) (workflow.Wait, e
 	return done, c.Cluster.Drain(ctx, c.req.Node, cluster.DrainOptions{
 		GracePeriod: c.req.GracePeriod, Deadline: deadline, Force: c.req.ForceDrain, Leave: []string{inspectionPod(c.get().Pool)},
 	}, func(e cluster.DrainEvent) {
-		text := strings.TrimSuffix(fmt.Sprintf("%s %s (%s)", e.What, e.Pod, e.Because), " ()")
-		p.Progress(-1, "%s, %d to go", text, e.Left)
+		p.Progress(-1, "%s, %d to go", strings.TrimSuffix(fmt.Sprintf("%s %s (%s)", e.What, e.Pod, e.Because), " ()"), e.Left)
 	})
 }
 
@@ -233,8 +229,7 @@ func (c *capture) start(ctx context.Context, p *workflow.Pass) (workflow.Wait, e
 	if missing(err) != nil {
 		return done, err
 	}
-	exists := err == nil
-	if exists && node.Ready && s.Stopped && node.BootID != bootID {
+	if node.Ready && s.Stopped && node.BootID != bootID {
 		return done, nil
 	}
 	w, err := p.Ensure(ctx, fleet.StartInstance{Instance: s.Instance}, func(ctx context.Context) (bool, error) {
@@ -254,10 +249,8 @@ func (c *capture) start(ctx context.Context, p *workflow.Pass) (workflow.Wait, e
 	case w.In > 0:
 		w.In = min(w.In, readyEvery)
 		return w, nil
-	case !exists:
-		return in(readyEvery, "node %s is not registered in the cluster", c.req.Node), nil
 	case !node.Ready:
-		return in(readyEvery, "node %s is not Ready: %s", c.req.Node, node.NotReadyWhy), nil
+		return in(readyEvery, "node %s is not Ready: %s", c.req.Node, first(node.NotReadyWhy, "it is not registered in the cluster")), nil
 	case c.get().Stopped:
 		return in(readyEvery, "node %s has not reported its boot", c.req.Node), nil
 	case p.Since() < readyFor:

@@ -1,6 +1,7 @@
 package capture
 
 import (
+	"cmp"
 	"context"
 	"crypto/ecdh"
 	"crypto/hpke"
@@ -40,12 +41,9 @@ func (c *capture) save(ctx context.Context, p *workflow.Pass) (workflow.Wait, er
 		return done, err
 	}
 	s := c.get()
+	pod, podErr := c.Cluster.Job(ctx, s.Pod)
 	key, err := readKey(s.Key)
-	if err != nil {
-		return done, err
-	}
-	pod, err := c.Cluster.Job(ctx, s.Pod)
-	if err != nil {
+	if err = cmp.Or(podErr, err); err != nil {
 		return done, err
 	}
 	_, report := readOutput(pod.Output)

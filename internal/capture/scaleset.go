@@ -15,13 +15,9 @@ import (
 	"github.com/ortet/ortet/internal/workflow"
 )
 
-const (
-	// restFor limits how long a change waits until the scale set is at rest: Azure gives
-	// up on an instance that does not start within 20 minutes.
-	restFor = 20 * time.Minute
-	// restEvery is how often a scale set is read until it is at rest.
-	restEvery = 20 * time.Second
-)
+// restFor limits how long a change waits until the scale set is at rest: Azure gives
+// up on an instance that does not start within 20 minutes.
+const restFor = 20 * time.Minute
 
 // A ScaleSet changes one scale set for the rows of a run, one after the other.
 type ScaleSet struct {
@@ -103,7 +99,7 @@ func (x *ScaleSet) Change(ctx context.Context, p *workflow.Pass, id fleet.Resour
 	})
 	switch {
 	case waits != "":
-		return in(restEvery, "waiting until scale set %s is at rest: %s", id.Name(), waits), nil
+		return in(20*time.Second, "waiting until scale set %s is at rest: %s", id.Name(), waits), nil
 	case fleet.Is(err, fleet.KindStale):
 		x.pool = fleet.Pool{}
 	}

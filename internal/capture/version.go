@@ -1,6 +1,7 @@
 package capture
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"maps"
@@ -117,12 +118,9 @@ func (c *capture) deleteVersion(ctx context.Context, p *workflow.Pass) (workflow
 func (c *capture) prune(ctx context.Context, p *workflow.Pass) (workflow.Wait, error) {
 	if c.deleting == "" {
 		s := c.get()
-		versions, err := c.Cloud.Versions(ctx, s.Names.Definition)
-		if err != nil {
-			return done, err
-		}
+		versions, versionsErr := c.Cloud.Versions(ctx, s.Names.Definition)
 		uses, err := c.Cloud.Uses(ctx, s.Names.Definition)
-		if err != nil {
+		if err = cmp.Or(versionsErr, err); err != nil {
 			return done, err
 		}
 		old, kept := prototype.Prune(versions, uses, s.Names.Version, c.req.History)
