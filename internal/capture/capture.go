@@ -135,13 +135,11 @@ type capture struct {
 
 	// Of this process alone.
 	patch     *fleet.PatchModel
-	create    *fleet.CreateVersion
-	failed    bool             // the version was seen Failed
+	builds    int              // of the version, that Azure failed
 	deleting  fleet.ResourceID // version that prune deletes
 	tried     map[string]bool  // versions that it tried to delete
 	inspected bool             // the inspection pod is created
 	anyBench  bool             // the workbench was lost: any node that can serve takes its place
-	grew      bool             // the capacity was asked for, maybe by an earlier process
 }
 
 var _ workflow.Workflow = (*capture)(nil)

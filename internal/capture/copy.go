@@ -3,7 +3,6 @@ package capture
 import (
 	"context"
 	"fmt"
-	"maps"
 	"slices"
 	"time"
 
@@ -177,8 +176,6 @@ func (c *capture) manualDetach() string {
 // version.
 func (c *capture) generalizedSnapshot(ctx context.Context, p *workflow.Pass) (workflow.Wait, error) {
 	s := c.get()
-	tags := c.tags(map[string]string{fleet.TagGeneralized: c.name, fleet.TagCustomData: s.CustomData, fleet.TagSecrets: s.Secrets})
-	maps.DeleteFunc(tags, func(_, value string) bool { return value == "" })
 	id := s.Names.Generalized
-	return c.ensureMade(ctx, p, fleet.CreateSnapshot{ID: id, Location: s.Location, Source: s.Names.WorkDisk, Tags: tags}, fleet.DeleteSnapshot{ID: id}, c.readSnapshot)
+	return c.ensureMade(ctx, p, fleet.CreateSnapshot{ID: id, Location: s.Location, Source: s.Names.WorkDisk, Tags: c.imageTags()}, fleet.DeleteSnapshot{ID: id}, c.readSnapshot)
 }

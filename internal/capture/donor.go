@@ -3,6 +3,7 @@ package capture
 import (
 	"context"
 	"fmt"
+	"strings"
 	"time"
 
 	"github.com/ortet/ortet/internal/cluster"
@@ -40,13 +41,16 @@ func before[T any](ctx context.Context, p *workflow.Pass, read func() (T, error)
 // A protection is what a node had before it was protected.
 type protection struct {
 	Node       string            `json:"node"`
-	UID        string            `json:"uid"`
+	Mark       string            `json:"mark"` // the annotation that says that its protection is the capture's
+	Value      string            `json:"value"`
 	Instance   fleet.ResourceID  `json:"instance"`
 	Protection fleet.Protection  `json:"protection"`
 	ScaleDown  *string           `json:"scaleDown"`
-	Machine    map[string]string `json:"machine,omitempty"` // the donor's annotations that name its Machine
+	Machine    map[string]string `json:"machine,omitempty"` // the donor's annotations that name its Machine, which may outlive the Node
 	Skip       *string           `json:"skip,omitempty"`    // the Machine's
 }
+
+func (was protection) node() fleet.Node { return fleet.Node{Name: was.Node, Annotations: was.Machine} }
 
 func valueOf(annotations map[string]string, key string) *string {
 	if v, ok := annotations[key]; ok {
@@ -57,70 +61,47 @@ func valueOf(annotations map[string]string, key string) *string {
 
 // protect keeps autoscalers, health checks and upgrades off the donor.
 func (c *capture) protect(ctx context.Context, p *workflow.Pass) (workflow.Wait, error) {
-	s := c.get()
-	node, err := c.Cluster.Node(ctx, c.req.Node)
-	if by := prototype.UsedBy(node, s.Pool); err == nil && by != "" {
-		err = invalid("protect", "node "+node.Name, "", "a capture of %s uses it as its workbench", by)
-	}
-	if err != nil {
-		return done, err
-	}
-	return c.protectNode(ctx, p, node, s.Instance, fleet.AnnotationCapture, c.name)
+	return c.protectNode(ctx, p, c.req.Node, c.get().Instance, fleet.AnnotationCapture, c.name)
 }
 
 // protectNode protects a node and its instance. The Node's mark is set last: it says that
 // the annotations are there.
-func (c *capture) protectNode(ctx context.Context, p *workflow.Pass, node fleet.Node, instance fleet.ResourceID, mark, value string) (workflow.Wait, error) {
-	isDonor := mark == fleet.AnnotationCapture
-	was, err := before(ctx, p, func() (protection, error) { return c.readProtection(ctx, p, node, instance, isDonor) })
+func (c *capture) protectNode(ctx context.Context, p *workflow.Pass, name string, instance fleet.ResourceID, mark, value string) (workflow.Wait, error) {
+	node, err := c.Cluster.Node(ctx, name)
+	if err == nil {
+		err = c.usedByOthers(node)
+	}
 	if err != nil {
 		return done, err
 	}
-	if node.Annotations[mark] != value {
-		on := yes
-		if err := c.annotateMachine(ctx, was, &on, &value); err != nil {
-			return done, err
+	isDonor := mark == fleet.AnnotationCapture
+	was, err := before(ctx, p, func() (protection, error) {
+		i, err := c.Cloud.Instance(ctx, instance)
+		was := protection{
+			Node: name, Mark: mark, Value: value, Instance: instance, Protection: i.Protection, ScaleDown: valueOf(node.Annotations, fleet.AnnotationScaleDownDisabled),
 		}
-		if err := c.Cluster.Annotate(ctx, node.Name, map[string]*string{mark: &value, fleet.AnnotationScaleDownDisabled: &on}); err != nil {
-			return done, err
+		if err != nil || !isDonor {
+			return was, err
 		}
-		if isDonor {
+		const machineName, namespace = fleet.AnnotationCapiMachine, fleet.AnnotationCapiNamespace
+		was.Machine = map[string]string{machineName: node.Annotations[machineName], namespace: node.Annotations[namespace]}
+		machine, _, err := c.Cluster.Machine(ctx, node)
+		was.Skip = valueOf(machine, fleet.AnnotationSkipRemediation)
+		return was, err
+	})
+	if on := yes; err == nil && node.Annotations[mark] != value {
+		_, _, err = c.Cluster.AnnotateMachine(ctx, was.node(), map[string]*string{fleet.AnnotationSkipRemediation: &on, mark: &value})
+		if err == nil {
+			err = c.Cluster.Annotate(ctx, node.Name, map[string]*string{fleet.AnnotationScaleDownDisabled: &on, mark: &value})
+		}
+		if err == nil && isDonor {
 			c.Cluster.Event(ctx, node, false, "CaptureBegun", "its OS disk becomes a prototype of its pool ("+c.name+")")
 		}
 	}
+	if err != nil {
+		return done, err
+	}
 	return c.ensureProtection(ctx, p, instance, fleet.Protection{ScaleIn: true, ScaleSetActions: isDonor || was.Protection.ScaleSetActions})
-}
-
-func (c *capture) readProtection(ctx context.Context, p *workflow.Pass, node fleet.Node, instance fleet.ResourceID, machine bool) (was protection, err error) {
-	i, err := c.Cloud.Instance(ctx, instance)
-	was = protection{Node: node.Name, UID: node.UID, Instance: instance, Protection: i.Protection, ScaleDown: valueOf(node.Annotations, fleet.AnnotationScaleDownDisabled)}
-	if err != nil || !machine {
-		return was, err
-	}
-	annotations, known, err := c.Cluster.Machine(ctx, node)
-	if known {
-		was.Machine = map[string]string{}
-		for _, k := range []string{fleet.AnnotationCapiMachine, fleet.AnnotationCapiNamespace} {
-			was.Machine[k] = node.Annotations[k]
-		}
-		if was.Skip = valueOf(annotations, fleet.AnnotationSkipRemediation); was.Skip != nil {
-			p.Note("the Machine of %s had the annotation %s before, and keeps it", node.Name, fleet.AnnotationSkipRemediation)
-		}
-	}
-	if was.ScaleDown != nil && *was.ScaleDown == yes {
-		p.Note("node %s had the annotation %s=true before, and keeps it", node.Name, fleet.AnnotationScaleDownDisabled)
-	}
-	return was, err
-}
-
-func (c *capture) annotateMachine(ctx context.Context, was protection, skip, mark *string) error {
-	if was.Machine == nil {
-		return nil
-	}
-	_, _, err := c.Cluster.AnnotateMachine(ctx, fleet.Node{Name: was.Node, Annotations: was.Machine}, map[string]*string{
-		fleet.AnnotationSkipRemediation: skip, fleet.AnnotationCapture: mark,
-	})
-	return err
 }
 
 // ensureProtection sets an instance's protection. An empty policy removes it: Azure does
@@ -133,13 +114,9 @@ func (c *capture) ensureProtection(ctx context.Context, p *workflow.Pass, id fle
 	})
 }
 
-func (c *capture) unprotect(ctx context.Context, p *workflow.Pass) (workflow.Wait, error) {
-	return c.unprotectNode(ctx, p, fleet.AnnotationCapture, c.name)
-}
-
-// unprotectNode restores what protectNode found. A Node that its kubelet registered
+// unprotect restores what protectNode found. A Node that its kubelet registered
 // again has none of Ortet's annotations; another capture that uses it now keeps its protection.
-func (c *capture) unprotectNode(ctx context.Context, p *workflow.Pass, mark, value string) (workflow.Wait, error) {
+func (c *capture) unprotect(ctx context.Context, p *workflow.Pass) (workflow.Wait, error) {
 	var was protection
 	if there, err := p.Saved(&was); !there || err != nil {
 		return done, err
@@ -148,67 +125,54 @@ func (c *capture) unprotectNode(ctx context.Context, p *workflow.Pass, mark, val
 	if missing(err) != nil || prototype.UsedBy(node, c.get().Pool) != "" {
 		return done, missing(err)
 	}
-	if was.Machine != nil {
-		machine, _, err := c.Cluster.Machine(ctx, fleet.Node{Name: was.Node, Annotations: was.Machine})
-		if err == nil && machine[mark] == value {
-			err = c.annotateMachine(ctx, was, was.Skip, nil)
-		}
-		if err != nil {
-			return done, err
-		}
+	machine, _, err := c.Cluster.Machine(ctx, was.node())
+	if err == nil && machine[was.Mark] == was.Value {
+		_, _, err = c.Cluster.AnnotateMachine(ctx, was.node(), map[string]*string{fleet.AnnotationSkipRemediation: was.Skip, was.Mark: nil})
 	}
-	if node.UID == was.UID && node.Annotations[mark] == value {
-		if err := c.Cluster.Annotate(ctx, was.Node, map[string]*string{mark: nil, fleet.AnnotationScaleDownDisabled: was.ScaleDown}); err != nil {
-			return done, err
-		}
-		if mark == fleet.AnnotationCapture {
+	if err == nil && node.Annotations[was.Mark] == was.Value {
+		err = c.Cluster.Annotate(ctx, was.Node, map[string]*string{fleet.AnnotationScaleDownDisabled: was.ScaleDown, was.Mark: nil})
+		if err == nil && was.Mark == fleet.AnnotationCapture {
 			c.released(ctx, node)
 		}
+	}
+	if err != nil {
+		return done, err
 	}
 	w, err := c.ensureProtection(ctx, p, was.Instance, was.Protection)
 	return w, missing(err)
 }
 
-func (c *capture) manualUnprotect() string {
-	return manualProtection("node "+c.req.Node, c.get().Instance, " --protect-from-scale-set-actions false")
-}
-
-func manualProtection(node string, id fleet.ResourceID, more string) string {
-	return fmt.Sprintf("%s may still be protected: az vmss update -g %s -n %s --instance-id %s --protect-from-scale-in false%s", node, id.Group().Name(), id.Parent().Name(), id.Name(), more)
-}
-
-// cordonBefore is the Node as cordon found it.
-type cordonBefore struct {
-	UID           string `json:"uid"`
-	Unschedulable bool   `json:"unschedulable,omitempty"`
+// manualUnprotect is for the donor and the workbench.
+func manualUnprotect(node string, id fleet.ResourceID) string {
+	return fmt.Sprintf("node %s may still be protected: az vmss update -g %s -n %s --instance-id %s --protect-from-scale-in false --protect-from-scale-set-actions false; kubectl annotate node %s %s- %s- %s-",
+		node, id.Group().Name(), id.Parent().Name(), id.Name(), node, fleet.AnnotationCapture, fleet.AnnotationWorkbench, fleet.AnnotationScaleDownDisabled)
 }
 
 func (c *capture) cordon(ctx context.Context, p *workflow.Pass) (workflow.Wait, error) {
-	node, err := c.Cluster.Node(ctx, c.req.Node)
+	was, err := before(ctx, p, func() (bool, error) {
+		node, err := c.Cluster.Node(ctx, c.req.Node)
+		return node.Unschedulable, err
+	})
 	if err != nil {
 		return done, err
 	}
-	was := cordonBefore{node.UID, node.Unschedulable}
-	if err := p.Before(ctx, &was); err != nil {
-		return done, err
+	if was {
+		p.Note("node %s was cordoned before, and stays cordoned", c.req.Node)
 	}
-	if was.Unschedulable {
-		p.Note("node %s was cordoned before, and stays cordoned", node.Name)
-	}
-	return done, c.Cluster.SetUnschedulable(ctx, node.Name, true)
+	return done, c.Cluster.SetUnschedulable(ctx, c.req.Node, true)
 }
 
-// uncordon does not change a Node that its kubelet has registered again.
+// uncordon does not change a Node that its kubelet has registered again: that has no mark.
 func (c *capture) uncordon(ctx context.Context, p *workflow.Pass) (workflow.Wait, error) {
-	var was cordonBefore
-	if there, err := p.Saved(&was); !there || err != nil || was.Unschedulable {
+	var was bool
+	if there, err := p.Saved(&was); !there || err != nil || was {
 		return done, err
 	}
 	node, err := c.Cluster.Node(ctx, c.req.Node)
-	if err != nil || node.UID != was.UID {
+	if err != nil || node.Annotations[fleet.AnnotationCapture] != c.name {
 		return done, missing(err)
 	}
-	return done, c.Cluster.SetUnschedulable(ctx, node.Name, false)
+	return done, c.Cluster.SetUnschedulable(ctx, c.req.Node, false)
 }
 
 func (c *capture) drain(ctx context.Context, p *workflow.Pass) (workflow.Wait, error) {
@@ -216,11 +180,7 @@ func (c *capture) drain(ctx context.Context, p *workflow.Pass) (workflow.Wait, e
 	return done, c.Cluster.Drain(ctx, c.req.Node, cluster.DrainOptions{
 		GracePeriod: c.req.GracePeriod, Deadline: deadline, Force: c.req.ForceDrain, Leave: []string{inspectionPod(c.get().Pool)},
 	}, func(e cluster.DrainEvent) {
-		text := e.What + " " + e.Pod
-		if e.Because != "" {
-			text += " (" + e.Because + ")"
-		}
-		p.Progress(-1, "%s, %d to go", text, e.Left)
+		p.Progress(-1, "%s, %d to go", strings.TrimSuffix(fmt.Sprintf("%s %s (%s)", e.What, e.Pod, e.Because), " ()"), e.Left)
 	})
 }
 
@@ -269,8 +229,7 @@ func (c *capture) start(ctx context.Context, p *workflow.Pass) (workflow.Wait, e
 	if missing(err) != nil {
 		return done, err
 	}
-	exists := err == nil
-	if exists && node.Ready && s.Stopped && node.BootID != bootID {
+	if node.Ready && s.Stopped && node.BootID != bootID {
 		return done, nil
 	}
 	w, err := p.Ensure(ctx, fleet.StartInstance{Instance: s.Instance}, func(ctx context.Context) (bool, error) {
@@ -290,10 +249,8 @@ func (c *capture) start(ctx context.Context, p *workflow.Pass) (workflow.Wait, e
 	case w.In > 0:
 		w.In = min(w.In, readyEvery)
 		return w, nil
-	case !exists:
-		return in(readyEvery, "node %s is not registered in the cluster", c.req.Node), nil
 	case !node.Ready:
-		return in(readyEvery, "node %s is not Ready: %s", c.req.Node, node.NotReadyWhy), nil
+		return in(readyEvery, "node %s is not Ready: %s", c.req.Node, first(node.NotReadyWhy, "it is not registered in the cluster")), nil
 	case c.get().Stopped:
 		return in(readyEvery, "node %s has not reported its boot", c.req.Node), nil
 	case p.Since() < readyFor:

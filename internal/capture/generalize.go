@@ -72,14 +72,14 @@ func (c *capture) generalize(ctx context.Context, p *workflow.Pass) (workflow.Wa
 
 func (c *capture) startPod(ctx context.Context, p *workflow.Pass, name string) error {
 	s := c.get()
-	public, err := publicKey(s.Key)
+	key, err := readKey(s.Key)
 	if err == nil {
 		err = p.Save(ctx)
 	}
 	if err != nil {
 		return err
 	}
-	job := c.job(name, s.Bench.Node, "generalize", c.name, c.begun, "--host", "/host", "--lun", strconv.Itoa(int(s.Bench.LUN)), "--seal-to", base64.StdEncoding.EncodeToString(public))
+	job := c.job(name, s.Bench.Node, "generalize", c.name, c.begun, "--host", "/host", "--lun", strconv.Itoa(int(s.Bench.LUN)), "--seal-to", base64.StdEncoding.EncodeToString(key.PublicKey().Bytes()))
 	job.Labels["ortet.io/capture"] = c.name
 	job.Deadline = time.Hour
 	if err = c.Cluster.StartJob(ctx, job); err == nil {

@@ -191,8 +191,8 @@ func (c *capture) diskProblems(report wire.GeneralizeReport, most int) (problems
 func (c *capture) joinProblems(report wire.GeneralizeReport, customData string) []fleet.Problem {
 	s := c.get()
 	switch {
-	case report.Outcome == wire.DiskRefused, len(report.Joins) > 0, c.req.Bakes(), customDataUnread(report), customData != "" && customData != noopSHA:
-	case customData == noopSHA, s.LastCustomData == noopSHA:
+	case report.Outcome == wire.DiskRefused, len(report.Joins) > 0, c.req.Bakes(), customDataUnread(report), customData != "" && customData != prototype.NoopSHA256:
+	case customData == prototype.NoopSHA256, s.LastCustomData == prototype.NoopSHA256:
 		return []fleet.Problem{c.problem("CannotJoin", "nothing that generalising leaves on its disk lets a new node join, and the model's customData does nothing since a capture with --bootstrap baked",
 			"capture with --bootstrap baked")}
 	case len(s.ToDelete) > 0:

@@ -111,7 +111,6 @@ func (c *capture) begin(r journal.Record, before state, at start, names prototyp
 		Addresses: ipsOf(o.Donor.Addresses), ToDelete: at.toDelete,
 		ModelChanged: at.Start == prototype.AtVersion && o.Pool.Model.Image.Same(fleet.ImageReference{ID: names.Version}),
 	}
-	c.grew = s.GrowTo != 0
 	if !r.Open() {
 		s.inherit(r, *o.Pool, o.Instance, c.Now())
 	}
@@ -131,11 +130,12 @@ func (c *capture) begin(r journal.Record, before state, at start, names prototyp
 	if w := o.Workbench; w != nil {
 		s.Bench = workbench{Node: w.Node.Name, Instance: w.Instance.ID, Zone: w.Instance.Zone, LUN: w.LUN}
 	}
-	if at.Start == prototype.AtGeneralized && s.CustomData == "" {
-		s.CustomData = o.Generalized.Tags[fleet.TagCustomData]
+	if g := o.Generalized; g != nil && at.Start >= prototype.AtGeneralized {
+		s.CustomData, s.Secrets = g.Tags[fleet.TagCustomData], g.Tags[fleet.TagSecrets]
+		s.BuiltAt, _ = time.Parse(fleet.BuiltAtLayout, g.Tags[fleet.TagBuiltAt])
 	}
-	if at.Version != nil {
-		s.BuiltFrom = at.Version.Tags[fleet.TagBuiltFrom]
+	if v := at.Version; v != nil {
+		s.BuiltFrom, s.CustomData = v.Tags[fleet.TagBuiltFrom], v.Tags[fleet.TagCustomData]
 	}
 	c.set(func(old *state) { *old = s })
 	return nil

@@ -1,11 +1,10 @@
 package capture
 
 import (
+	"cmp"
 	"context"
 	"crypto/ecdh"
 	"crypto/hpke"
-	"crypto/sha256"
-	"encoding/hex"
 	"errors"
 	"fmt"
 	"slices"
@@ -18,48 +17,21 @@ import (
 	"github.com/ortet/ortet/internal/workflow"
 )
 
-const noop = prototype.NoopCustomData
-
-var noopSHA = sha(noop) //nolint:gochecknoglobals // a constant
-
-func sha(data string) string {
-	sum := sha256.Sum256([]byte(data))
-	return hex.EncodeToString(sum[:])
-}
-
-func kem() hpke.KEM { return hpke.DHKEM(ecdh.X25519()) }
-
 // newKey makes the private key that opens what the pod on the workbench seals.
 func newKey() ([]byte, error) {
-	key, err := kem().GenerateKey()
+	key, err := hpke.DHKEM(ecdh.X25519()).GenerateKey()
 	if err != nil {
 		return nil, fmt.Errorf("make a key for what is saved: %w", err)
 	}
 	return key.Bytes()
 }
 
-func publicKey(private []byte) ([]byte, error) {
-	key, err := kem().NewPrivateKey(private)
+func readKey(private []byte) (hpke.PrivateKey, error) {
+	key, err := hpke.DHKEM(ecdh.X25519()).NewPrivateKey(private)
 	if err != nil {
 		return nil, fmt.Errorf("read the journal's key: %w", err)
 	}
-	return key.PublicKey().Bytes(), nil
-}
-
-// open opens a sealed item, and checks its hash.
-func open(private []byte, item wire.SealedItem) (string, error) {
-	key, err := kem().NewPrivateKey(private)
-	if err != nil {
-		return "", fmt.Errorf("read the journal's key: %w", err)
-	}
-	data, err := hpke.Open(key, hpke.HKDFSHA256(), hpke.AES256GCM(), []byte("ortet.io/saved/"+string(item.Kind)+"/"+item.Name), item.Sealed)
-	if err == nil && sha(string(data)) != item.SHA256 {
-		err = errors.New("its hash is another")
-	}
-	if err != nil {
-		return "", fmt.Errorf("open %s %s: %w", item.Kind, item.Name, err)
-	}
-	return string(data), nil
+	return key, nil
 }
 
 // save keeps what the pod found on the disk that Azure never gives back. It reads the
@@ -69,8 +41,9 @@ func (c *capture) save(ctx context.Context, p *workflow.Pass) (workflow.Wait, er
 		return done, err
 	}
 	s := c.get()
-	pod, err := c.Cluster.Job(ctx, s.Pod)
-	if err != nil {
+	pod, podErr := c.Cluster.Job(ctx, s.Pod)
+	key, err := readKey(s.Key)
+	if err = cmp.Or(podErr, err); err != nil {
 		return done, err
 	}
 	_, report := readOutput(pod.Output)
@@ -79,17 +52,20 @@ func (c *capture) save(ctx context.Context, p *workflow.Pass) (workflow.Wait, er
 	}
 	custom := ""
 	for _, item := range report.Saved {
-		data, err := open(s.Key, item)
+		data, err := hpke.Open(key, hpke.HKDFSHA256(), hpke.AES256GCM(), []byte("ortet.io/saved/"+string(item.Kind)+"/"+item.Name), item.Sealed)
+		if err == nil && prototype.SHA256(string(data)) != item.SHA256 {
+			err = errors.New("its hash is another")
+		}
 		if err != nil {
-			return done, err
+			return done, fmt.Errorf("open %s %s: %w", item.Kind, item.Name, err)
 		}
 		if item.Kind == wire.CustomData {
 			custom = item.SHA256
-			if data == noop {
-				continue
-			}
 		}
-		if err := c.keep(ctx, string(item.Kind), item.Name, fleet.NewSecret(data), report.Saved); err != nil {
+		if item.SHA256 == prototype.NoopSHA256 {
+			continue
+		}
+		if err := c.keep(ctx, string(item.Kind), item.Name, fleet.NewSecret(string(data)), report.Saved); err != nil {
 			return done, err
 		}
 		p.Progress(-1, "kept %s %s", item.Kind, item.Name)
@@ -98,44 +74,57 @@ func (c *capture) save(ctx context.Context, p *workflow.Pass) (workflow.Wait, er
 		return done, err
 	}
 	original := custom
-	if c.req.Bakes() || custom == "" && !customDataUnread(*report) && s.LastCustomData == noopSHA {
-		custom = noopSHA // the no-op that stays in the model is not sealed
+	if c.req.Bakes() || custom == "" && !customDataUnread(*report) && s.LastCustomData == prototype.NoopSHA256 {
+		custom = prototype.NoopSHA256 // the no-op that stays in the model is not sealed
 	}
 	c.set(func(s *state) {
-		s.CustomData, s.Unsaved = custom, s.unsaved(*report)
+		var extensions []prototype.OriginalExtension
+		s.CustomData = custom
+		extensions, s.Unsaved = s.learn(*report)
 		s.keepScan(*report)
 		if s.LearnsOriginal {
-			o := learn(*s.Original, *report)
-			if original != "" {
-				o.CustomData = original
-			}
+			o := *s.Original
+			o.Extensions, o.CustomData = extensions, first(original, o.CustomData)
 			s.Original = &o
 		}
 	})
-	return done, p.Save(ctx)
+	return done, nil
 }
 
-// unsaved names what is not saved: what the pod could not save, and the protected settings
-// of extensions that are to be deleted and of which the disk has nothing.
-func (s *state) unsaved(report wire.GeneralizeReport) []string {
-	all := slices.Clone(report.Unsaved)
+// learn completes the original's extensions from the donor's disk, by their handlers'
+// names. unsaved names what the pod could not save, and the protected settings of extensions
+// that are to be deleted and of which the disk has nothing.
+func (s *state) learn(report wire.GeneralizeReport) (extensions []prototype.OriginalExtension, unsaved []string) {
+	unsaved = slices.Clone(report.Unsaved)
 	if s.Original == nil {
-		return all
+		return nil, unsaved
 	}
-	for _, e := range learn(*s.Original, report).Extensions {
-		named := slices.ContainsFunc(all, func(text string) bool { return strings.Contains(text, e.Handler()) })
+	for _, e := range s.Original.Extensions {
+		is := func(name string) bool {
+			return strings.EqualFold(name, e.Handler()) || strings.EqualFold(name, e.Handler()+"/"+e.Name)
+		}
+		if e.KeyVault == nil && slices.ContainsFunc(report.NoProtected, is) {
+			e.ProtectedSHA256 = prototype.NoSettings
+		}
+		for _, item := range report.Saved {
+			if e.KeyVault == nil && item.Kind == wire.ProtectedSettings && is(item.Name) {
+				e.ProtectedSHA256 = item.SHA256
+			}
+		}
+		extensions = append(extensions, e)
+		named := slices.ContainsFunc(report.Unsaved, func(text string) bool { return strings.Contains(text, e.Handler()) })
 		if e.HasProtectedSettings && e.ProtectedSHA256 == "" && slices.Contains(s.ToDelete, e.Name) && !named {
-			all = append(all, "protected settings of extension "+e.Name+": the donor's disk has none of them")
+			unsaved = append(unsaved, "protected settings of extension "+e.Name+": the donor's disk has none of them")
 		}
 	}
-	return all
+	return extensions, unsaved
 }
 
 // keep keeps an item. Of what is kept already, it must not drop to make room what else is
 // saved now, or what an image version, the model or the original needs.
 func (c *capture) keep(ctx context.Context, kind, name string, data fleet.Secret, saved []wire.SealedItem) error {
 	s := c.get()
-	item := cluster.Kept{Kind: kind, Name: name, SHA256: sha(data.Reveal()), Data: data, Pool: s.Pool, Donor: c.req.Node, At: c.Now()}
+	item := cluster.Kept{Kind: kind, Name: name, SHA256: prototype.SHA256(data.Reveal()), Data: data, Pool: s.Pool, Donor: c.req.Node, At: c.Now()}
 	return c.Cluster.Keep(ctx, item, func(ctx context.Context) ([]string, error) {
 		versions, err := c.Cloud.Versions(ctx, s.Names.Definition)
 		needed := []string{s.CustomData, s.LastCustomData}
@@ -174,15 +163,16 @@ func (s *state) keepScan(report wire.GeneralizeReport) {
 	s.Credentials = paths(func(x wire.SecretFinding) bool { return x.Accepted && x.Class == wire.PoolCredential })
 	s.AcceptedSecrets = paths(func(x wire.SecretFinding) bool { return x.Accepted && x.Class == wire.OtherSecret })
 	s.RemovedSecrets = paths(func(x wire.SecretFinding) bool { return x.Removed })
-	s.Secrets, s.ScanNotes = "", nil
+	var counts []string
 	count := func(what string, n int) {
 		if n > 0 {
-			s.Secrets = strings.TrimPrefix(fmt.Sprintf("%s, %s %d", s.Secrets, what, n), ", ")
+			counts = append(counts, fmt.Sprint(what, n))
 		}
 	}
-	count("pool", len(s.Credentials))
-	count("other", len(s.AcceptedSecrets))
-	count("removed", report.SecretsRemoved)
+	count("pool ", len(s.Credentials))
+	count("other ", len(s.AcceptedSecrets))
+	count("removed ", report.SecretsRemoved)
+	s.Secrets, s.ScanNotes = strings.Join(counts, ", "), nil
 	var stores []string
 	var bytes int64
 	for _, x := range report.Stores {

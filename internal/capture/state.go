@@ -50,8 +50,6 @@ type carried struct {
 	ScanNotes       []string `json:"scanNotes,omitempty"`
 
 	StorageType string `json:"storageType,omitempty"`
-	Builds      int    `json:"builds,omitempty"` // that Azure failed
-	GrowFrom    int64  `json:"growFrom,omitempty"`
 	GrowTo      int64  `json:"growTo,omitempty"`
 }
 
@@ -136,7 +134,7 @@ func (c *capture) tags(more map[string]string) map[string]string {
 		fleet.TagCapture:   c.name,
 		fleet.TagCreatedBy: "ortet " + c.Version,
 		fleet.TagReason:    "prototype of " + s.Names.Definition.Name() + " from node " + c.req.Node,
-		fleet.TagBuiltFrom: c.req.Node,
+		fleet.TagBuiltFrom: first(s.BuiltFrom, c.req.Node),
 	}
 	if !s.BuiltAt.IsZero() {
 		tags[fleet.TagBuiltAt] = s.BuiltAt.UTC().Format(fleet.BuiltAtLayout)

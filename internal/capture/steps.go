@@ -47,12 +47,12 @@ func (c *capture) table(at start) workflow.Table {
 		{ID: "protect", Title: "Protect " + donor + " from autoscalers and repairs", Usual: 15 * time.Second, After: []string{"inspect", "definition"},
 			Do: c.protect, Undo: &workflow.Undo{
 				ID: "unprotect", Title: "Restore " + donor + "'s protection", Usual: 15 * time.Second, Deadline: 40 * minute, When: []string{"snapshot"}, After: []string{"start", "uncordon"},
-				Do: c.unprotect, Manual: c.manualUnprotect,
+				Do: c.unprotect, Manual: func() string { return manualUnprotect(donor, c.get().Instance) },
 			}},
 		{ID: "protect-workbench", Title: strings.TrimSpace("Protect the workbench "+bench) + " from scale-in", Usual: 15 * time.Second, After: []string{"inspect", "definition"},
 			Do: c.protectWorkbench, Undo: &workflow.Undo{
 				ID: "unprotect-workbench", Title: "Restore the workbench's protection", Usual: 15 * time.Second, When: []string{"save"}, Needs: []string{"detach"},
-				Do: c.unprotectWorkbench, Manual: c.manualUnprotectWorkbench,
+				Do: c.unprotect, Manual: func() string { return manualUnprotect(c.get().Bench.Node, c.get().Bench.Instance) },
 			}},
 		{ID: "cordon", Title: "Cordon " + donor, After: []string{"protect", "protect-workbench"}, Do: c.cordon, Undo: &workflow.Undo{
 			ID: "uncordon", Title: "Uncordon " + donor, When: []string{"snapshot"}, Needs: []string{"start"},

@@ -1,8 +1,11 @@
 package capture
 
 import (
+	"cmp"
 	"context"
 	"errors"
+	"maps"
+	"slices"
 	"time"
 
 	"github.com/ortet/ortet/internal/fleet"
@@ -37,86 +40,67 @@ const (
 // version builds the image version: zone-redundant, or locally redundant if the region
 // refuses that. A version that another capture builds is waited for, a Failed one is built again.
 func (c *capture) version(ctx context.Context, p *workflow.Pass) (workflow.Wait, error) {
-	s := c.get()
-	if s.DonorGone {
+	if c.get().DonorGone {
 		return done, errors.New("the donor was deleted during the capture")
 	}
-	id := s.Names.Version
 	change, err := c.newVersion(ctx)
 	if err != nil {
 		return done, err
 	}
 	var there fleet.ImageVersion
 	w, err := p.Ensure(ctx, change, func(ctx context.Context) (bool, error) {
-		v, err := c.Cloud.Version(ctx, id)
+		v, err := c.Cloud.Version(ctx, change.ID)
 		there = v
-		switch {
-		case fleet.Is(err, fleet.KindNotFound) && change.Tags[fleet.TagGeneralized] == "":
-			return false, invalid("create image version", string(id), "", "no snapshot %s of a generalised disk exists to make it from", s.Names.Generalized.Name())
-		case err != nil:
-			return false, missing(err)
-		case prototype.RolledBack(v):
-			return false, invalid("create image version", string(id), "say --again to make another", "it was rolled back since")
-		case v.ProvisioningState == prototype.Failed && !c.failed: // Ensure gives the operation's error
-			c.failed = true
-			c.set(func(s *state) { s.Builds++ })
+		if v.ProvisioningState == prototype.Failed && c.builds == 0 { // Ensure returns the operation's error
+			c.builds++
 			return false, nil
 		}
 		ours := v.Tags[fleet.TagCapture] == c.name && v.ProvisioningState != prototype.Deleting
-		return !ours || !busy(v.ProvisioningState), nil
+		return err == nil && !(ours && busy(v.ProvisioningState)), missing(err)
 	})
 	switch {
-	case fleet.Is(err, fleet.KindUnsupported) && s.StorageType != fleet.LRS && !c.req.Shallow:
+	case fleet.Is(err, fleet.KindUnsupported) && change.StorageType == fleet.ZRS:
 		c.set(func(s *state) { s.StorageType = fleet.LRS })
 		return in(time.Millisecond, "building it locally redundant: %v", err), nil
 	case err != nil || w.In > 0 || there.ProvisioningState == prototype.Succeeded:
 		return w, err
-	case there.ProvisioningState == prototype.Failed && prototype.Ours(there.Tags):
-		if c.get().Builds > maxBuilds {
-			return done, invalid("create image version", string(id), "", "Azure failed to build it: %s", first(there.FailureMessage, "no reason given"))
-		}
-		c.failed = false
-		return goOn(p.Ensure(ctx, fleet.DeleteVersion{ID: id}, gone(c.Cloud.Version, id)))
+	case there.ProvisioningState != prototype.Failed || !prototype.Ours(there.Tags): // another's, or being deleted
+		return workflow.Wait{In: versionEvery, Percent: there.Progress, Status: "Azure: " + there.ProvisioningState}, nil
+	case c.builds > maxBuilds:
+		return done, invalid("create image version", string(change.ID), "", "Azure failed to build it: %s", first(there.FailureMessage, "no reason given"))
 	}
-	return workflow.Wait{In: versionEvery, Percent: there.Progress, Status: "Azure: " + there.ProvisioningState}, nil // another's, or being deleted
+	if w, err = p.Ensure(ctx, fleet.DeleteVersion{ID: change.ID}, gone(c.Cloud.Version, change.ID)); err == nil {
+		c.builds++
+	}
+	return goOn(w, err)
 }
 
-// newVersion makes the version from the generalised snapshot, and from no other.
-func (c *capture) newVersion(ctx context.Context) (fleet.CreateVersion, error) {
+// newVersion makes the version from the generalised snapshot.
+func (c *capture) newVersion(ctx context.Context) (change fleet.CreateVersion, err error) {
 	s := c.get()
-	if c.create == nil {
-		source, err := c.Cloud.Snapshot(ctx, s.Names.Generalized)
-		if missing(err) != nil {
-			return fleet.CreateVersion{}, err
-		}
-		tags := c.tags(nil)
-		for _, k := range []string{fleet.TagGeneralized, fleet.TagCustomData, fleet.TagSecrets, fleet.TagBuiltFrom, fleet.TagBuiltAt} {
-			if v := source.Tags[k]; v != "" && source.Tags[fleet.TagCapture] != "" {
-				tags[k] = v
-			}
-		}
-		id := s.Names.Version
-		change := fleet.CreateVersion{
-			ID: id, Location: s.Location, Source: s.Names.Generalized, Replicas: c.req.Replicas, ReplicationMode: fleet.ReplicationFull,
-			ExcludeFromLatest: c.req.ExcludeFromLatest || prototype.AgainNamed(id.Name()), Tags: tags,
-		}
-		if c.req.Shallow {
-			change.Replicas, change.ReplicationMode, change.StorageType = 1, fleet.ReplicationShallow, fleet.LRS
-		}
-		if c.req.Bakes() && !change.ExcludeFromLatest {
-			// New nodes of a model that refers to the definition would get the version before
-			// the customData that goes with it.
-			pool, err := c.Cloud.Pool(ctx, s.Pool)
-			if err != nil {
-				return change, err
-			}
-			change.ExcludeFromLatest = pool.Model.Image.LatestOf().Equal(s.Names.Definition)
-		}
-		c.create = &change
+	id := s.Names.Version
+	change = fleet.CreateVersion{
+		ID: id, Location: s.Location, Source: s.Names.Generalized, Replicas: c.req.Replicas, ReplicationMode: fleet.ReplicationFull,
+		StorageType: first(s.StorageType, fleet.ZRS), ExcludeFromLatest: c.req.ExcludeFromLatest || prototype.AgainNamed(id.Name()), Tags: c.imageTags(),
 	}
-	change := *c.create
-	change.StorageType = first(change.StorageType, s.StorageType, fleet.ZRS)
-	return change, nil
+	if c.req.Shallow {
+		change.Replicas, change.ReplicationMode, change.StorageType = 1, fleet.ReplicationShallow, fleet.LRS
+	}
+	if c.req.Bakes() && !change.ExcludeFromLatest {
+		// New nodes of a model that refers to the definition would get the version before
+		// the customData that goes with it.
+		err = c.readPool(ctx, s.Pool)
+		change.ExcludeFromLatest = c.pool.Model.Image.LatestOf().Equal(s.Names.Definition)
+	}
+	return change, err
+}
+
+// imageTags are on the snapshot of the generalised copy and on the version made from it.
+func (c *capture) imageTags() map[string]string {
+	s := c.get()
+	tags := c.tags(map[string]string{fleet.TagGeneralized: c.name, fleet.TagCustomData: s.CustomData, fleet.TagSecrets: s.Secrets})
+	maps.DeleteFunc(tags, func(_, value string) bool { return value == "" })
+	return tags
 }
 
 // deleteVersion deletes a version that is not complete.
@@ -133,58 +117,33 @@ func (c *capture) deleteVersion(ctx context.Context, p *workflow.Pass) (workflow
 // what is read again before each. What cannot be deleted is named, and is no failure.
 func (c *capture) prune(ctx context.Context, p *workflow.Pass) (workflow.Wait, error) {
 	if c.deleting == "" {
-		if err := c.nextToPrune(ctx); err != nil || c.deleting == "" {
+		s := c.get()
+		versions, versionsErr := c.Cloud.Versions(ctx, s.Names.Definition)
+		uses, err := c.Cloud.Uses(ctx, s.Names.Definition)
+		if err = cmp.Or(versionsErr, err); err != nil {
 			return done, err
 		}
-	}
-	id, kept := c.deleting, ""
-	w, err := p.Ensure(ctx, fleet.DeleteVersion{ID: id}, gone(c.Cloud.Version, id))
-	if err != nil {
-		switch kind := fleet.KindOf(err); {
-		case ctx.Err() != nil, kind == fleet.KindTransient, kind == fleet.KindThrottled, kind == fleet.KindTimedOut, kind == fleet.KindConflict:
-			return w, err
+		old, kept := prototype.Prune(versions, uses, s.Names.Version, c.req.History)
+		next := slices.IndexFunc(old, func(v fleet.ImageVersion) bool { return !c.tried[v.Name] })
+		if next < 0 {
+			for _, x := range kept {
+				c.result.Kept = append(c.result.Kept, x.Version.Name+": "+x.Why)
+			}
+			return done, nil
 		}
-		kept = err.Error()
-	} else if w.In > 0 {
-		return w, nil
+		c.deleting = old[next].ID
 	}
-	c.pruned(id.Name(), kept)
-	c.deleting = ""
-	return in(time.Millisecond, "deleted %s", id.Name()), nil
-}
-
-func (c *capture) nextToPrune(ctx context.Context) error {
-	s := c.get()
-	versions, err := c.Cloud.Versions(ctx, s.Names.Definition)
-	if err != nil {
-		return err
-	}
-	uses, err := c.Cloud.Uses(ctx, s.Names.Definition)
-	if err != nil {
-		return err
-	}
-	old, kept := prototype.Prune(versions, uses, s.Names.Version, c.req.History)
-	for _, v := range old {
-		if !c.tried[v.Name] {
-			c.deleting = v.ID
-			return nil
-		}
-	}
-	for _, x := range kept {
-		if !c.tried[x.Version.Name] {
-			c.pruned(x.Version.Name, x.Why)
-		}
-	}
-	return nil
-}
-
-func (c *capture) pruned(name, kept string) {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	c.tried[name] = true
-	if kept == "" {
+	name := c.deleting.Name()
+	w, err := p.Ensure(ctx, fleet.DeleteVersion{ID: c.deleting}, gone(c.Cloud.Version, c.deleting))
+	repeated := []fleet.Kind{fleet.KindTransient, fleet.KindThrottled, fleet.KindTimedOut, fleet.KindConflict}
+	switch {
+	case w.In > 0, ctx.Err() != nil, err != nil && slices.Contains(repeated, fleet.KindOf(err)):
+		return w, err
+	case err != nil:
+		c.result.Kept = append(c.result.Kept, name+": "+err.Error())
+	default:
 		c.result.Pruned = append(c.result.Pruned, name)
-	} else {
-		c.result.Kept = append(c.result.Kept, name+": "+kept)
 	}
+	c.tried[name], c.deleting = true, ""
+	return in(time.Millisecond, "deleted %s", name), nil
 }

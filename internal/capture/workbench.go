@@ -13,25 +13,21 @@ import (
 // protectWorkbench keeps the workbench from scale-in: Azure's autoscaler honours the
 // instance's policy, the cluster's the Node's annotation.
 func (c *capture) protectWorkbench(ctx context.Context, p *workflow.Pass) (workflow.Wait, error) {
-	s := c.get()
-	node, err := c.Cluster.Node(ctx, s.Bench.Node)
-	if err != nil {
-		return done, c.onBench(ctx, err)
-	}
-	if prototype.UsedBy(node, s.Pool) != "" || node.Annotations[fleet.AnnotationCapture] != "" {
-		return done, again("another capture uses workbench %s by now", node.Name)
-	}
-	w, err := c.protectNode(ctx, p, node, s.Bench.Instance, fleet.AnnotationWorkbench, string(s.Pool))
+	b := c.get().Bench
+	w, err := c.protectNode(ctx, p, b.Node, b.Instance, fleet.AnnotationWorkbench, string(c.get().Pool))
 	return w, c.onBench(ctx, err)
 }
 
-func (c *capture) unprotectWorkbench(ctx context.Context, p *workflow.Pass) (workflow.Wait, error) {
-	return c.unprotectNode(ctx, p, fleet.AnnotationWorkbench, string(c.get().Pool))
-}
-
-func (c *capture) manualUnprotectWorkbench() string {
-	b := c.get().Bench
-	return fmt.Sprintf("%s; kubectl annotate node %s %s- %s-", manualProtection("workbench "+b.Node, b.Instance, ""), b.Node, fleet.AnnotationWorkbench, fleet.AnnotationScaleDownDisabled)
+// usedByOthers returns an error if another capture uses the node, as donor or workbench:
+// the first of the two to end would remove its protection.
+func (c *capture) usedByOthers(node fleet.Node) error {
+	if by := prototype.UsedBy(node, c.get().Pool); by != "" {
+		return invalid("use", "node "+node.Name, "", "a capture of %s uses it as its workbench", by)
+	}
+	if _, marked := node.Annotations[fleet.AnnotationCapture]; marked && node.Name != c.req.Node {
+		return invalid("use workbench", "node "+node.Name, "", "it is being captured")
+	}
+	return nil
 }
 
 // onBench is the error of an act on the workbench: if that is lost, the run is planned
@@ -89,6 +85,9 @@ func (c *capture) whyBenchLost(ctx context.Context, silent time.Duration) string
 		return "it is not Ready: " + node.NotReadyWhy
 	case node.Unschedulable && silent == 0:
 		return "it is cordoned"
+	}
+	if err := c.usedByOthers(node); err != nil {
+		return err.Error()
 	}
 	return ""
 }

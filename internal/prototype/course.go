@@ -12,6 +12,9 @@ import (
 // NoopCustomData does nothing at boot; kamino's.
 const NoopCustomData = "#cloud-config\n"
 
+// NoopSHA256 is the SHA256 of NoopCustomData.
+const NoopSHA256 = "88c95955b024402aa9572b663f7eeb134f01343bb92af27b50e97e72b22c565f"
+
 // SHA256 is the hash by which the Vault and tags name data.
 func SHA256(data string) string { return fmt.Sprintf("%x", sha256.Sum256([]byte(data))) }
 
@@ -100,7 +103,7 @@ func (c *Course) ofVersion(o Observed, v fleet.ImageVersion, q Request) {
 			"say --again to make another today, or "+back+" to go back to it")
 	}
 	custom := v.Tags[fleet.TagCustomData]
-	refuse(q.Bakes() && custom != "" && custom != SHA256(NoopCustomData), "OtherBootstrap", on,
+	refuse(q.Bakes() && custom != "" && custom != NoopSHA256, "OtherBootstrap", on,
 		"today's version was made with --bootstrap keep: its nodes need the model's customData to join", "say --again to make another today, or --bootstrap keep")
 	if from := v.Tags[fleet.TagBuiltFrom]; from != "" && !strings.EqualFold(from, q.Node) {
 		c.Notes = append(c.Notes, fmt.Sprintf("today's version %s was built from %s; say --again to make one from %s", v.Name, from, q.Node))

@@ -26,3 +26,10 @@ func TestOriginalExtensions(t *testing.T) {
 		t.Errorf("%+v", changed)
 	}
 }
+
+// TestNoopSHA256 computes the constant.
+func TestNoopSHA256(t *testing.T) {
+	if got := SHA256(NoopCustomData); got != NoopSHA256 {
+		t.Errorf("%s, want %s", NoopSHA256, got)
+	}
+}

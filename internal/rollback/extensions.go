@@ -142,8 +142,7 @@ func (r *rollback) extensions(ctx context.Context, p *workflow.Pass) (workflow.W
 			return strings.EqualFold(e.Name, want.Name) && strings.EqualFold(e.Publisher, want.Publisher) && strings.EqualFold(e.Type, want.Type) && e.Settings == want.Settings
 		})
 	}
-	w, err := r.Change(ctx, p, s.Pool, "extensions", func(fleet.Pool) fleet.Change { return *r.write }, is,
-		func(context.Context, fleet.Pool) error { return nil })
+	w, err := r.Change(ctx, p, s.Pool, *r.write, is, func(context.Context, fleet.Pool) error { return nil })
 	if err != nil || w.In > 0 {
 		return w, err
 	}

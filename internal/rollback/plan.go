@@ -134,9 +134,9 @@ func (r *rollback) choose(ctx context.Context, d *decision, inherited capture.In
 	}
 	has, last := current.Tags[fleet.TagCustomData], inherited.LastCustomData
 	switch {
-	case s.NothingToDo && (want == "" || want == last || !capture.IsNoop(last)):
+	case s.NothingToDo && (want == "" || want == last || last != prototype.NoopSHA256):
 		return s
-	case s.ToOriginal && want == "" && (last != "" || capture.IsNoop(has)):
+	case s.ToOriginal && want == "" && (last != "" || has == prototype.NoopSHA256):
 		d.Refuse(true, "CustomDataLost", on, "the model's customData from before the first capture is not known",
 			"name a version by --to, or set image and customData by hand")
 	case want != "" && (want != has || last != "" && want != last):

@@ -53,22 +53,12 @@ func (r *rollback) model(ctx context.Context, p *workflow.Pass) (workflow.Wait, 
 		}
 		r.patch = &patch
 	}
-	change := func(pool fleet.Pool) fleet.Change {
-		patch := *r.patch
-		patch.Etag = pool.Etag
-		return patch
-	}
 	is := func(pool fleet.Pool) bool { // Azure does not show customData
 		return pool.Model.Image.Same(r.patch.Image) && (!s.SameImage || s.CustomData == "" || r.etag != "" && pool.Etag != r.etag)
 	}
-	w, err := r.Change(ctx, p, s.Pool, "model", change, is, func(ctx context.Context, pool fleet.Pool) error {
+	w, err := r.Change(ctx, p, s.Pool, *r.patch, is, func(ctx context.Context, pool fleet.Pool) error {
 		if err := capture.MayPatch(pool, r.req.AllowRolling, true, r.req.AllowOwned); err != nil {
 			return err
-		}
-		if s.To != "" {
-			if _, err := capture.Usable(ctx, r.Cloud, s.To); err != nil {
-				return err
-			}
 		}
 		r.etag = pool.Etag
 		if s.CustomData != "" {

@@ -19,8 +19,8 @@ var mutants = []struct {
 	file, old, now            string
 }{
 	{"what was there before written ahead", "killed after the cordon", "1", "internal/capture/donor.go",
-		`was := cordonBefore{node.UID, node.Unschedulable}`,
-		`was, _ := cordonBefore{node.UID, node.Unschedulable}, c.Cluster.SetUnschedulable(ctx, node.Name, true)`},
+		`return node.Unschedulable, err`,
+		`return node.Unschedulable || c.Cluster.SetUnschedulable(ctx, node.Name, true) != nil, err`},
 	{"nothing changed without the pool lock", "laptop that sleeps while another process locks the pool", "11", "internal/workflow/lock.go",
 		`return now.Before(l.expires) && now.Round(0).Before(l.expires.Round(0))`,
 		`return !now.IsZero()`},
@@ -34,30 +34,30 @@ var mutants = []struct {
 		`When: []string{"snapshot"}, Needs: []string{"start"},`,
 		`When: []string{"snapshot"},`},
 	{"model changed while the scale set is at rest", "deletion that is preempted while the version is built", "13", "internal/capture/scaleset.go",
-		`why != "" && x.waitsForRest(p, row, why) {`,
-		`why == "none" && x.waitsForRest(p, row, why) {`},
+		`if x.config.Now().Sub(x.restless) < restFor {`,
+		`if x.config.Now().Sub(x.restless) < 0 {`},
 	{"workbench protected while the copy is attached", "capture twice a day", "12", "internal/capture/steps.go",
 		`When: []string{"save"}, Needs: []string{"detach"},
-				Do: c.unprotectWorkbench`,
+				Do: c.unprotect,`,
 		`When: []string{"save"},
-				Do: c.unprotectWorkbench`},
+				Do: c.unprotect,`},
 	{"kured's lock given back", "capture twice a day", "7", "internal/capture/copy.go",
 		`return done, c.Cluster.ReleaseReboots(ctx, c.rebootHolder())`,
 		`return done, ctx.Err()`},
 	{"kured's lock of others respected", "kured reboots another node", "12", "internal/cluster/kube/kured/lock.go",
 		`if lock.NodeID == holder || lock.expired(now) {`,
 		`if lock.NodeID != "" || lock.expired(now) {`},
-	{"extensions listed until they are gone", "extension that is deleted at the eleventh time", "4", "internal/capture/extensions.go",
-		`	case len(toDelete) == 0:
+	{"extensions listed until they are gone", "extension that is deleted at the eleventh time", "4", "internal/capture/scaleset.go",
+		`	if len(toDelete) == 0 {
 		return done, nil
 	}
-	name := toDelete[0].Name`,
-		`	case len(toDelete) == 0 || c.tried[toDelete[0].Name]:
+	name, settings :=`,
+		`	if len(toDelete) == 0 || c.tried[toDelete[0].Name] {
 		return done, nil
 	}
-	name := toDelete[0].Name
-	c.tried[name] = true`},
-	{"customData kept unless --bootstrap baked", "capture twice a day", "5", "internal/capture/model.go",
+	c.tried[toDelete[0].Name] = true
+	name, settings :=`},
+	{"customData kept unless --bootstrap baked", "capture twice a day", "5", "internal/capture/scaleset.go",
 		`	case c.req.Bakes():
 		want`,
 		`	case c.req.Bakes(), last == "":
