@@ -77,9 +77,8 @@ type Config struct {
 	Namespace, SelfNode string
 	Holder              string // unique for the process
 	LockFor             time.Duration
-	Accesses            []cluster.Access // asked for in preflight
-	// Secrets gives the names of a pool's Secrets, which preflight asks for.
-	Secrets func(pool fleet.ResourceID) []string
+	// Accesses gives what preflight asks RBAC for; nil asks for nothing. The pool may be "".
+	Accesses func(pool fleet.ResourceID) []cluster.Access
 	// Others gives the workflow of another kind, whose open record is undone first.
 	Others func(kind string) (workflow.Workflow, error)
 }

@@ -4,12 +4,10 @@ import (
 	"cmp"
 	"context"
 	"fmt"
-	"net/netip"
 	"slices"
 	"strings"
 	"sync"
 
-	"github.com/ortet/ortet/internal/cluster"
 	"github.com/ortet/ortet/internal/fleet"
 	"github.com/ortet/ortet/internal/prototype"
 )
@@ -252,41 +250,14 @@ func (w *observer) denied(ctx context.Context, pool fleet.ResourceID) {
 	w.unreadable("what the cluster allows", err)
 }
 
-// Denied asks which of the accesses RBAC does not allow. The Secrets are named, since a
-// Role may name no others.
+// Denied gives the accesses that RBAC does not allow.
 func (c Config) Denied(ctx context.Context, pool fleet.ResourceID) (names []string, err error) {
-	var all []cluster.Access
-	for _, a := range c.Accesses {
-		if c.Secrets == nil || a.Resource != "secrets" || a.Name != "" || a.Verb == "create" {
-			all = append(all, a)
-			continue
-		}
-		if pool == "" {
-			continue
-		}
-		for _, a.Name = range c.Secrets(pool) {
-			all = append(all, a)
-		}
+	if c.Accesses == nil {
+		return nil, nil
 	}
-	denied, err := c.Cluster.Denied(ctx, all)
+	denied, err := c.Cluster.Denied(ctx, c.Accesses(pool))
 	for _, a := range denied {
-		what := a.Verb + " " + a.Resource
-		for _, x := range [][2]string{{"/", a.Subresource}, {".", a.Group}, {" ", a.Name}, {" in ", a.Namespace}} {
-			if x[1] != "" {
-				what += x[0] + x[1]
-			}
-		}
-		names = append(names, what)
+		names = append(names, a.String())
 	}
 	return names, err
-}
-
-// ipsOf keeps what is an IP address.
-func ipsOf(addresses []string) (ips []string) {
-	for _, a := range addresses {
-		if _, err := netip.ParseAddr(a); err == nil && !slices.Contains(ips, a) {
-			ips = append(ips, a)
-		}
-	}
-	return ips
 }

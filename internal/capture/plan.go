@@ -105,7 +105,7 @@ func (c *capture) begin(r journal.Record, before state, at start, names prototyp
 	o := at.o
 	s := state{
 		carried: before.carried, Names: names, Pool: o.Pool.ID, Location: o.Pool.Location, Instance: o.Instance.ID,
-		Addresses: ipsOf(o.Donor.Addresses), ToDelete: at.toDelete,
+		Addresses: o.Donor.Addresses, ToDelete: at.toDelete,
 		ModelChanged: at.Start == prototype.AtVersion && o.Pool.Model.Image.Same(fleet.ImageReference{ID: names.Version}),
 	}
 	c.grew = s.GrowTo != 0

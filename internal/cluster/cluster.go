@@ -218,6 +218,17 @@ type Access struct {
 	Verb, Group, Resource, Subresource, Namespace, Name string
 }
 
+// String gives it as "verb resource/subresource.group name in namespace".
+func (a Access) String() string {
+	text := a.Verb + " " + a.Resource
+	for _, x := range [][2]string{{"/", a.Subresource}, {".", a.Group}, {" ", a.Name}, {" in ", a.Namespace}} {
+		if x[1] != "" {
+			text += x[0] + x[1]
+		}
+	}
+	return text
+}
+
 // Accesses asks what the credentials may do.
 type Accesses interface {
 	// Denied gives those that are not allowed, by SelfSubjectAccessReview.

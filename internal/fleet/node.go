@@ -17,7 +17,7 @@ type Node struct {
 	ControlPlane  bool
 	Annotations   map[string]string
 	Labels        map[string]string
-	Addresses     []string
+	Addresses     []string // IP addresses
 	BootID        string
 	MachineID     string
 	OSImage       string
