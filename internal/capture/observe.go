@@ -5,115 +5,79 @@ import (
 	"context"
 	"fmt"
 	"slices"
-	"strings"
-	"sync"
 
 	"github.com/ortet/ortet/internal/fleet"
 	"github.com/ortet/ortet/internal/prototype"
 )
 
-// maxForeign limits how many workbench candidates of other pools are read in Azure.
-const maxForeign = 10
+// maxCandidates limits how many workbench candidates are read in Azure.
+const maxCandidates = 50
 
 // An observer reads all that a capture depends on. What cannot be read is a problem, not
 // an error, so that all problems are found at once.
 type observer struct {
 	*Service
-	q         Request
-	lost      []string // nodes that are no workbench any more
-	mu        sync.Mutex
-	o         prototype.Observed
-	instances []fleet.Instance // the pool's
-}
-
-func together(calls ...func()) {
-	var wg sync.WaitGroup
-	for _, c := range calls {
-		wg.Go(c)
-	}
-	wg.Wait()
+	q    Request
+	lost []string // nodes that are no workbench any more
+	o    prototype.Observed
 }
 
 func (c *capture) observe(ctx context.Context) (prototype.Observed, prototype.Names) {
 	w := &observer{Service: c.Service, q: c.req, o: prototype.Observed{SelfNode: c.SelfNode}}
+	o := &w.o
 	donor, err := c.Cluster.Node(ctx, w.q.Node)
 	w.unreadable("node "+w.q.Node, missing(err))
 	if err == nil {
-		w.o.Donor = &donor
-		w.o.InstanceID, w.o.NotInstance = fleet.ParseProviderID(donor.ProviderID)
+		o.Donor = &donor
+		o.InstanceID, o.NotInstance = fleet.ParseProviderID(donor.ProviderID)
 	}
-	pool := w.o.InstanceID.Parent()
-	if err != nil || w.o.NotInstance != nil {
-		w.denied(ctx, "")
-		return w.o, prototype.Names{}
+	pool := o.InstanceID.Parent()
+	o.DeniedCluster, err = c.Denied(ctx, pool)
+	w.unreadable("what the cluster allows", err)
+	if pool == "" {
+		return *o, prototype.Names{}
 	}
-	together(
-		func() { w.scaleSet(ctx) },
-		func() { w.denied(ctx, pool) },
-		func() { w.obstacles(ctx, pool) },
-	)
-	switch {
-	case w.o.Pool == nil && len(w.o.Unreadable) == 0:
-		w.problem(string(pool), "PoolNotFound", "there is no such scale set", "check the credentials' subscription")
-	case w.o.Instance == nil && len(w.o.Unreadable) == 0:
-		w.problem(string(w.o.InstanceID), "InstanceNotFound", "there is no such instance", "the node is stale: delete it")
-	}
-	if w.o.Pool == nil {
-		return w.o, prototype.Names{}
-	}
-	now := c.Now()
-	names := prototype.NamesOf(w.o.Pool.ID, prototype.VersionName(now, w.q.Again))
-	w.resources(ctx, names)
-	if !w.q.Again {
-		names.Version = names.Definition.Child("versions", prototype.TodaysVersion(w.o.Versions, now))
-	}
-	w.workbench(ctx)
-	return w.o, names
-}
-
-// scaleSet reads the donor's pool and the instances in it.
-func (w *observer) scaleSet(ctx context.Context) {
-	id := w.o.InstanceID
-	together(
-		func() { read(ctx, w, id.Parent(), &w.o.Pool, w.Cloud.Pool) },
-		func() { read(ctx, w, id, &w.o.Instance, w.Cloud.Instance) },
-		func() { readAll(ctx, w, id.Parent(), &w.instances, w.Cloud.Instances) },
-	)
-}
-
-// obstacles finds the pods that the drain would not evict.
-func (w *observer) obstacles(ctx context.Context, pool fleet.ResourceID) {
-	if w.q.ForceDrain {
-		return
-	}
-	pods, err := w.Cluster.Obstacles(ctx, w.q.Node, []string{inspectionPod(pool)})
-	if !fleet.Is(err, fleet.KindDenied) { // the permission is named by itself
-		w.unreadable("the pods of node "+w.q.Node, err)
-	}
-	for _, p := range pods {
-		w.o.Obstacles = append(w.o.Obstacles, prototype.Obstacle{Pod: p.Pod, Budget: p.Budget, Why: p.Why})
-	}
-}
-
-// resources reads what has one of the capture's names, and the donor's disk.
-func (w *observer) resources(ctx context.Context, names prototype.Names) {
-	c, o := w.Cloud, &w.o
-	calls := []func(){
-		func() { read(ctx, w, names.Gallery, &o.Gallery, c.Gallery) },
-		func() { read(ctx, w, names.Definition, &o.Definition, c.Definition) },
-		func() { read(ctx, w, names.Snapshot, &o.Snapshot, c.Snapshot) },
-		func() { read(ctx, w, names.Generalized, &o.Generalized, c.Snapshot) },
-		func() { read(ctx, w, names.WorkDisk, &o.WorkDisk, c.Disk) },
-		func() { readAll(ctx, w, names.Definition, &o.Versions, c.Versions) },
-		func() { readAll(ctx, w, names.Definition, &o.Uses, c.Uses) },
-	}
-	if o.Instance != nil {
-		calls = append(calls, func() { o.Size = w.size(ctx, *o.Instance) })
-		if id := o.Instance.OSDisk; id != "" {
-			calls = append(calls, func() { read(ctx, w, id, &o.Disk, c.Disk) })
+	w.scaleSet(ctx)
+	if !w.q.ForceDrain {
+		if o.Obstacles, err = c.Cluster.Obstacles(ctx, w.q.Node, []string{inspectionPod(pool)}); !fleet.Is(err, fleet.KindDenied) { // which is named by itself
+			w.unreadable("the pods of node "+w.q.Node, err)
 		}
 	}
-	together(calls...)
+	if len(o.Unreadable) == 0 && o.Pool == nil {
+		w.problem(string(pool), "PoolNotFound", "there is no such scale set", "check the credentials' subscription")
+	} else if len(o.Unreadable) == 0 && o.Instance == nil {
+		w.problem(string(o.InstanceID), "InstanceNotFound", "there is no such instance", "the node is stale: delete it")
+	}
+	if o.Pool == nil {
+		return *o, prototype.Names{}
+	}
+	now := c.Now()
+	names := prototype.NamesOf(o.Pool.ID, prototype.VersionName(now, w.q.Again))
+	read(ctx, w, names.Gallery, &o.Gallery, c.Cloud.Gallery)
+	read(ctx, w, names.Definition, &o.Definition, c.Cloud.Definition)
+	read(ctx, w, names.Snapshot, &o.Snapshot, c.Cloud.Snapshot)
+	read(ctx, w, names.Generalized, &o.Generalized, c.Cloud.Snapshot)
+	read(ctx, w, names.WorkDisk, &o.WorkDisk, c.Cloud.Disk)
+	readAll(ctx, w, names.Definition, &o.Versions, c.Cloud.Versions)
+	readAll(ctx, w, names.Definition, &o.Uses, c.Cloud.Uses)
+	if i := o.Instance; i != nil {
+		o.Size = w.size(ctx, *i)
+		if i.OSDisk != "" {
+			read(ctx, w, i.OSDisk, &o.Disk, c.Cloud.Disk)
+		}
+	}
+	if !w.q.Again {
+		names.Version = names.Definition.Child("versions", prototype.TodaysVersion(o.Versions, now))
+	}
+	w.workbench(ctx)
+	return *o, names
+}
+
+// scaleSet reads the donor's pool and instance.
+func (w *observer) scaleSet(ctx context.Context) {
+	id := w.o.InstanceID
+	read(ctx, w, id.Parent(), &w.o.Pool, w.Cloud.Pool)
+	read(ctx, w, id, &w.o.Instance, w.Cloud.Instance)
 }
 
 // missing is an error that is not KindNotFound.
@@ -166,8 +130,6 @@ func (w *observer) unreadable(on string, err error) {
 }
 
 func (w *observer) problem(on, code, what, way string) {
-	w.mu.Lock()
-	defer w.mu.Unlock()
 	w.o.Unreadable = append(w.o.Unreadable, fleet.Problem{Code: code, On: on, What: what, WayOut: way})
 }
 
@@ -190,11 +152,10 @@ func (w *observer) candidates(ctx context.Context, why map[string]int) (candidat
 		case reason != "":
 			why[reason]++
 		default:
-			n.Annotations, n.Labels = nil, nil // a thousand nodes fit in memory
 			candidates = append(candidates, n)
 		}
 	}
-	prototype.RankWorkbenches(w.o.InstanceID.Parent(), candidates)
+	prototype.RankWorkbenches(donor, candidates)
 	return candidates
 }
 
@@ -205,22 +166,14 @@ func (w *observer) workbench(ctx context.Context) {
 	if w.o.Instance == nil {
 		return
 	}
-	known := map[string]fleet.Instance{}
-	for _, i := range w.instances {
-		known[strings.ToLower(string(i.ID))] = i
-	}
 	sizes := map[string]*fleet.SizeInfo{w.o.Instance.Size: w.o.Size} // the catalogue is large
-	foreign := 0
-	for _, n := range candidates {
-		id, err := fleet.ParseProviderID(n.ProviderID)
-		i, ok := known[strings.ToLower(string(id))]
-		if err == nil && !ok {
-			if foreign++; foreign > maxForeign {
-				why["was not looked at"]++
-				continue
-			}
-			i, err = w.Cloud.Instance(ctx, id)
+	for at, n := range candidates {
+		if at == maxCandidates {
+			why["was not looked at"] = len(candidates) - at
+			break
 		}
+		id, _ := fleet.ParseProviderID(n.ProviderID) // as CannotServe has seen to
+		i, err := w.Cloud.Instance(ctx, id)
 		if err != nil {
 			why["cannot be read in Azure"]++
 			continue
@@ -242,12 +195,6 @@ func (w *observer) workbench(ctx context.Context) {
 	if w.q.Workbench != "" {
 		w.o.NoWorkbench = fmt.Sprintf("node %s %s", w.q.Workbench, w.o.NoWorkbench)
 	}
-}
-
-func (w *observer) denied(ctx context.Context, pool fleet.ResourceID) {
-	var err error
-	w.o.DeniedCluster, err = w.Denied(ctx, pool)
-	w.unreadable("what the cluster allows", err)
 }
 
 // Denied gives the accesses that RBAC does not allow.

@@ -29,6 +29,13 @@ type Node struct {
 	Conditions    []Condition // all but Ready
 }
 
+// A BlockedPod is a pod that a drain does not evict.
+type BlockedPod struct {
+	Pod    string // "namespace/name"
+	Budget string // "namespace/name", several joined by ", "; "" where no budget is the reason
+	Why    string // in the API server's words
+}
+
 // A Taint of a node.
 type Taint struct{ Key, Value, Effect string }
 
