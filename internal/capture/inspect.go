@@ -14,9 +14,8 @@ import (
 )
 
 const (
-	// inspectFor limits the inspection of the donor's disk, startFor the start of its pod.
-	inspectFor, startFor = 2 * time.Minute, time.Minute
-	maxNamed             = 10 // paths in a problem
+	inspectFor = 2 * time.Minute // limit of the inspection of the donor's disk
+	maxNamed   = 10              // paths in a problem
 )
 
 // inspectionPod names the pod that inspects.
@@ -29,12 +28,8 @@ func (c *capture) inspect(ctx context.Context, p *workflow.Pass) (workflow.Wait,
 		return done, err
 	}
 	w, problems, err := c.inspectOnce(ctx, c.name, p.Since())
-	switch {
-	case len(problems) > 0:
-		return done, &workflow.Refused{Problems: problems}
-	case err != nil && ctx.Err() == nil && p.Since() >= inspectFor:
-		c.uninspected(err.Error())
-		return done, nil
+	if len(problems) > 0 {
+		err = &workflow.Refused{Problems: problems}
 	}
 	return w, err
 }
@@ -45,85 +40,60 @@ func (c *capture) uninspected(why string) {
 
 // inspectNow inspects without a workflow, for a dry run.
 func (c *capture) inspectNow(ctx context.Context) (problems []fleet.Problem, err error) {
-	begun := c.Now()
-	err = repeat(ctx, func(ctx context.Context) (w workflow.Wait, err error) {
+	begun, w := c.Now(), in(time.Millisecond, "")
+	for err == nil && w.In > 0 {
 		w, problems, err = c.inspectOnce(ctx, "inspection", c.Now().Sub(begun))
-		return w, err
-	})
+		select {
+		case <-time.After(w.In):
+		case <-ctx.Done():
+		}
+	}
 	if err != nil && ctx.Err() == nil {
 		c.uninspected(err.Error())
 		err = nil
 	}
-	care, cancel := context.WithTimeout(context.WithoutCancel(ctx), startFor)
+	care, cancel := context.WithTimeout(context.WithoutCancel(ctx), time.Minute)
 	defer cancel()
-	began := c.Now()
-	return problems, errors.Join(err, repeat(care, func(ctx context.Context) (workflow.Wait, error) { return c.endInspection(ctx, c.Now().Sub(began)) }))
-}
-
-// repeat makes passes until one is done.
-func repeat(ctx context.Context, pass func(context.Context) (workflow.Wait, error)) error {
-	for {
-		w, err := pass(ctx)
-		if err != nil || w.In == 0 {
-			return err
-		}
-		select {
-		case <-time.After(w.In):
-		case <-ctx.Done():
-			return context.Cause(ctx)
-		}
-	}
+	return problems, errors.Join(err, c.Cluster.ForceDeleteJob(care, inspectionPod(c.get().Pool)))
 }
 
 // inspectOnce is one pass: the pod is created, after an earlier process's was deleted, or
 // read.
 func (c *capture) inspectOnce(ctx context.Context, name string, since time.Duration) (workflow.Wait, []fleet.Problem, error) {
 	pod := inspectionPod(c.get().Pool)
-	if !c.inspected {
-		if since >= inspectFor {
-			c.uninspected("its pod could not be started in time")
-			return done, nil, nil
+	if !c.inspected && since < inspectFor {
+		err := c.Cluster.ForceDeleteJob(ctx, pod)
+		if err == nil {
+			job := c.job(pod, c.req.Node, "inspect", name, c.Now(), "--root", "/host", "--inspect")
+			job.Deadline, job.ReadOnly = inspectFor, true
+			err = c.Cluster.StartJob(ctx, job)
 		}
-		if w, err := c.endInspection(ctx, since); err != nil || w.In > 0 {
-			return w, nil, err
-		}
-		job := c.job(pod, c.req.Node, "inspect", name, c.Now(), "--root", "/host", "--inspect")
-		job.Deadline, job.ReadOnly = inspectFor, true
-		err := c.Cluster.StartJob(ctx, job)
 		c.inspected = err == nil
 		return in(time.Second, "the pod is starting on %s", c.req.Node), nil, err
 	}
 	s, err := c.Cluster.Job(ctx, pod)
-	if err != nil {
-		return done, nil, err
-	}
 	_, report := readOutput(s.Output)
 	switch {
+	case err != nil && (ctx.Err() != nil || since < inspectFor):
+		return done, nil, err
+	case err != nil:
+		c.uninspected(err.Error())
 	case s.Done && report != nil && report.Outcome != wire.GeneralizeFailed:
 		return done, c.inspectionProblems(*report), nil
-	case s.Done || !s.Exists, since >= inspectFor, since >= startFor && len(s.Output) == 0:
-		why := first(s.Why, "the pod ended without a report: "+tail(s.Output))
-		if report != nil {
-			why = first(report.Message, why)
-		}
-		c.uninspected(why)
-		return done, nil, nil
+	case s.Exists && !s.Done && since < inspectFor:
+		return in(time.Second, "inspecting"), nil, nil
+	case report != nil && report.Message != "":
+		c.uninspected(report.Message)
+	default:
+		c.uninspected(first(s.Why, "its pod gave no report: "+tail(s.Output)))
 	}
-	return in(time.Second, "inspecting"), nil, nil
+	return done, nil, nil
 }
 
-func (c *capture) deleteInspection(ctx context.Context, p *workflow.Pass) (workflow.Wait, error) {
-	return c.endInspection(ctx, p.Since())
-}
-
-// endInspection deletes the pod, by force if its node does not end it: it only reads, and
-// all inspections of a pool have its name.
-func (c *capture) endInspection(ctx context.Context, since time.Duration) (workflow.Wait, error) {
-	pod := inspectionPod(c.get().Pool)
-	if since >= podEnds {
-		return done, c.Cluster.ForceDeleteJob(ctx, pod)
-	}
-	return c.endPod(ctx, pod)
+// deleteInspection deletes the pod without its node, which may be gone: it only reads,
+// and all inspections of a pool have its name.
+func (c *capture) deleteInspection(ctx context.Context, _ *workflow.Pass) (workflow.Wait, error) {
+	return done, c.Cluster.ForceDeleteJob(ctx, inspectionPod(c.get().Pool))
 }
 
 func (c *capture) problem(code, what, wayOut string) fleet.Problem {

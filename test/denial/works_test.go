@@ -15,6 +15,7 @@ import (
 	"github.com/ortet/ortet/internal/capture"
 	"github.com/ortet/ortet/internal/cluster/kube"
 	"github.com/ortet/ortet/internal/fleet"
+	"github.com/ortet/ortet/internal/prototype"
 	"github.com/ortet/ortet/internal/rollback"
 	"github.com/ortet/ortet/internal/workflow"
 )
@@ -57,7 +58,7 @@ func TestDocumentedPermissionsSuffice(t *testing.T) {
 		w.addKured()
 		w.fill()
 		q = fullRequest(true)
-		q.Bootstrap = capture.BootstrapBaked
+		q.Bootstrap = prototype.BootstrapBaked
 		second := mustCapture(w, q)
 		day()
 		q = fullRequest(true)

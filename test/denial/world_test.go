@@ -353,6 +353,7 @@ func (w *world) openOn(asked []kube.Rule, change func(azure.Cloud) azure.Cloud) 
 	config := capture.Config{
 		Cloud:   change(azure.Audit(azure.Retry(azure.Settled(azure.Limit(cloud, azure.Limits{})), azure.RetryPolicy{}), quiet)),
 		Cluster: c, Journal: c.Journals(), Log: quiet, Now: time.Now, Version: "test", Image: "ortet:test", Namespace: kube.DefaultNamespace, Holder: "test",
+		LockFor:  45 * time.Second,
 		Accesses: kube.PoolAccesses(asked),
 	}
 	return services{capture.New(config), rollback.New(config)}
