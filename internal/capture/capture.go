@@ -125,8 +125,6 @@ type capture struct {
 	grew      bool             // the capacity was asked for, maybe by an earlier process
 }
 
-var _ workflow.Workflow = (*capture)(nil)
-
 func (s *Service) capture(q Request) *capture {
 	q = q.WithDefaults()
 	return &capture{Service: s, ScaleSet: NewScaleSet(s.Config), asked: q, req: q, result: Result{Donor: q.Node}, tried: map[string]bool{}}
@@ -176,17 +174,15 @@ func (c *capture) run(ctx context.Context) error {
 }
 
 // findPool gives the donor's pool, that of its open record if its Node was deleted; ""
-// if neither exists or the Node may not be read.
+// if neither exists or the Node may not be read, as preflight then says.
 func (c *capture) findPool(ctx context.Context) (fleet.ResourceID, error) {
 	n, err := c.Cluster.Node(ctx, c.asked.Node)
-	switch {
-	case err == nil:
-		id, _ := fleet.ParseProviderID(n.ProviderID) // preflight says what is wrong with it
-		return id.Parent(), nil
-	case fleet.Is(err, fleet.KindDenied):
-		return "", nil // preflight names all that is denied
-	case !fleet.Is(err, fleet.KindNotFound):
-		return "", err
+	if err == nil || !fleet.Is(err, fleet.KindNotFound) {
+		id, _ := fleet.ParseProviderID(n.ProviderID)
+		if fleet.Is(err, fleet.KindDenied) {
+			err = nil
+		}
+		return id.Parent(), err
 	}
 	pools, err := c.pools(ctx)
 	for _, pool := range pools {
@@ -329,11 +325,9 @@ type Inherited struct {
 	Original       *prototype.Original `json:"original,omitempty"`
 }
 
-// InheritedFrom reads it from a record of any kind; none if the state cannot be read.
+// InheritedFrom reads it from a record of any kind.
 func InheritedFrom(r journal.Record) (i Inherited) {
-	if err := json.Unmarshal(r.State, &i); err != nil {
-		return Inherited{}
-	}
+	_ = json.Unmarshal(r.State, &i) // a state that cannot be read has none
 	return i
 }
 

@@ -84,7 +84,9 @@ func (noRecords) Load(context.Context, string) (journal.Record, error) {
 	return journal.Record{}, &fleet.Error{Kind: fleet.KindNotFound}
 }
 
-func accesses(fleet.ResourceID) []cluster.Access { return []cluster.Access{{Verb: "get", Resource: "nodes"}} }
+func accesses(fleet.ResourceID) []cluster.Access {
+	return []cluster.Access{{Verb: "get", Resource: "nodes"}}
+}
 
 // TestPlan gives a version to return to, or all reasons why it cannot.
 func TestPlan(t *testing.T) {
