@@ -17,6 +17,7 @@ import (
 	"github.com/ortet/ortet/internal/prototype"
 	"github.com/ortet/ortet/internal/rollback"
 	"github.com/ortet/ortet/internal/workflow"
+	"github.com/ortet/ortet/internal/workflow/journal"
 )
 
 var now = time.Date(2026, 11, 26, 0, 42, 0, 0, time.UTC)
@@ -346,7 +347,7 @@ func TestAVersionThatItsCaptureDidNotPutIntoUseDoesNotCount(t *testing.T) {
 	failed := func(change func(*capture.VersionStatus)) func(*capture.PoolStatus) {
 		return func(s *capture.PoolStatus) {
 			old(s)
-			s.Capture = &capture.RunStatus{Kind: capture.Kind, Ended: &capture.Ending{Exit: workflow.ExitFailed}}
+			s.Capture = &capture.RunStatus{Kind: capture.Kind, Ended: &journal.End{Exit: workflow.ExitFailed}}
 			change(&s.Versions[0])
 		}
 	}

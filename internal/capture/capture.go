@@ -12,8 +12,8 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"maps"
 	"slices"
-	"strings"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -28,12 +28,6 @@ import (
 
 // Kind is that of a capture's record.
 const Kind = "capture"
-
-// How new nodes come to join the cluster.
-const (
-	BootstrapKeep  = prototype.BootstrapKeep
-	BootstrapBaked = prototype.BootstrapBaked
-)
 
 // A Request says which node to capture, and how.
 type Request = prototype.Request
@@ -77,9 +71,8 @@ type Config struct {
 	Namespace, SelfNode string
 	Holder              string // unique for the process
 	LockFor             time.Duration
-	Accesses            []cluster.Access // asked for in preflight
-	// Secrets gives the names of a pool's Secrets, which preflight asks for.
-	Secrets func(pool fleet.ResourceID) []string
+	// Accesses gives what preflight asks RBAC for; nil asks for nothing. The pool may be "".
+	Accesses func(pool fleet.ResourceID) []cluster.Access
 	// Others gives the workflow of another kind, whose open record is undone first.
 	Others func(kind string) (workflow.Workflow, error)
 }
@@ -103,17 +96,7 @@ type Service struct {
 }
 
 // New makes a Service.
-func New(config Config) *Service {
-	if config.LockFor <= 0 {
-		config.LockFor = 45 * time.Second
-	}
-	if config.Others == nil {
-		config.Others = func(kind string) (workflow.Workflow, error) {
-			return nil, fmt.Errorf("unknown kind of record %q", kind)
-		}
-	}
-	return &Service{Config: config}
-}
+func New(config Config) *Service { return &Service{Config: config} }
 
 // Workflow gives what undoes an open record of a capture for a workflow of another kind.
 func (s *Service) Workflow() workflow.Workflow { return s.capture(Request{}) }
@@ -125,13 +108,12 @@ type capture struct {
 	workflow.Summary
 	asked Request // by this command
 
-	mu      sync.Mutex
-	req     Request // of the record
-	name    string  // of the capture
-	begun   time.Time
-	s       state
-	nothing bool
-	result  Result
+	mu     sync.Mutex
+	req    Request // of the record
+	name   string  // of the capture
+	begun  time.Time
+	s      state
+	result Result
 
 	// Of this process alone.
 	patch     *fleet.PatchModel
@@ -141,8 +123,6 @@ type capture struct {
 	inspected bool             // the inspection pod is created
 	anyBench  bool             // the workbench was lost: any node that can serve takes its place
 }
-
-var _ workflow.Workflow = (*capture)(nil)
 
 func (s *Service) capture(q Request) *capture {
 	q = q.WithDefaults()
@@ -154,16 +134,19 @@ func (s *Service) capture(q Request) *capture {
 // that does not answer. When ctx ends, the donor is returned to service first.
 func (s *Service) Capture(ctx context.Context, q Request) (Result, error) {
 	c := s.capture(q)
-	c.result.Timing.Begin = s.Now()
+	begin := s.Now()
 	err := c.run(ctx)
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	c.result.Timing.End = s.Now()
-	c.fill()
-	if workflow.ExitCode(err) == workflow.ExitRefused {
-		c.result.Capture = "" // it was not begun
+	r, st := &c.result, c.get()
+	r.Pool, r.PoolCredentials, r.AcceptedSecrets, r.RemovedSecrets = st.Pool, st.Credentials, st.AcceptedSecrets, st.RemovedSecrets
+	if !r.NothingToDo && workflow.ExitCode(err) != workflow.ExitRefused {
+		r.Capture = c.name
 	}
-	return c.result, err
+	if st.ModelChanged || r.NothingToDo {
+		r.Version, r.Irreversible, r.BuiltFrom = st.Names.Version, st.Unsaved, first(st.BuiltFrom, c.req.Node)
+	}
+	notes, steps := c.Booked()
+	r.Notes, r.Timing = append(notes, st.ScanNotes...), Timing{begin, s.Now(), steps}
+	return *r, err
 }
 
 func (c *capture) run(ctx context.Context) error {
@@ -190,17 +173,15 @@ func (c *capture) run(ctx context.Context) error {
 }
 
 // findPool gives the donor's pool, that of its open record if its Node was deleted; ""
-// if neither exists or the Node may not be read.
+// if neither exists or the Node may not be read, as preflight then says.
 func (c *capture) findPool(ctx context.Context) (fleet.ResourceID, error) {
 	n, err := c.Cluster.Node(ctx, c.asked.Node)
-	switch {
-	case err == nil:
-		id, _ := fleet.ParseProviderID(n.ProviderID) // preflight says what is wrong with it
-		return id.Parent(), nil
-	case fleet.Is(err, fleet.KindDenied):
-		return "", nil // preflight names all that is denied
-	case !fleet.Is(err, fleet.KindNotFound):
-		return "", err
+	if err == nil || !fleet.Is(err, fleet.KindNotFound) {
+		id, _ := fleet.ParseProviderID(n.ProviderID)
+		if fleet.Is(err, fleet.KindDenied) {
+			err = nil
+		}
+		return id.Parent(), err
 	}
 	pools, err := c.pools(ctx)
 	for _, pool := range pools {
@@ -220,48 +201,27 @@ func (s *Service) pools(ctx context.Context) (pools []fleet.ResourceID, err erro
 		if err != nil {
 			return nil, err
 		}
-		if id, err := fleet.ParseProviderID(n.ProviderID); err == nil {
+		if id, err := fleet.ParseProviderID(n.ProviderID); err == nil && !slices.ContainsFunc(pools, id.Parent().Equal) {
 			pools = append(pools, id.Parent())
 		}
 	}
-	slices.SortFunc(pools, func(a, b fleet.ResourceID) int {
-		return strings.Compare(strings.ToLower(string(a)), strings.ToLower(string(b)))
-	})
-	return slices.CompactFunc(pools, fleet.ResourceID.Equal), nil
-}
-
-// fill completes the result from the state.
-func (c *capture) fill() {
-	r, s := &c.result, c.s
-	r.NothingToDo, r.Pool = c.nothing, s.Pool
-	if c.name != "" && !c.nothing {
-		r.Capture = c.name
-	}
-	r.PoolCredentials, r.AcceptedSecrets, r.RemovedSecrets = s.Credentials, s.AcceptedSecrets, s.RemovedSecrets
-	r.Notes, r.Timing.Steps = c.Booked()
-	r.Notes = append(r.Notes, s.ScanNotes...)
-	if s.ModelChanged || c.nothing {
-		r.Version, r.Irreversible, r.BuiltFrom = s.Names.Version, s.Unsaved, first(s.BuiltFrom, c.req.Node)
-	}
+	slices.Sort(pools)
+	return pools, nil
 }
 
 // released records a Kubernetes Event on the donor's Node at the end of its protection.
 func (c *capture) released(ctx context.Context, node fleet.Node) {
-	failure, lost := "", false
+	reason, text := "CaptureGaveBack", "returned to service ("+c.name+")"
 	_, steps := c.Booked()
-	for _, s := range steps {
-		if s.Failure != "" && (failure == "" || s.Step == "start") {
-			failure, lost = s.Step+": "+s.Failure, s.Step == "start"
+	for _, s := range slices.Backward(steps) {
+		if s.Failure != "" && reason != "CaptureDonorLost" {
+			reason, text = "CaptureFailed", "its disk was not captured; step "+s.Step+": "+s.Failure
+		}
+		if s.Failure != "" && s.Step == "start" {
+			reason, text = "CaptureDonorLost", "did not come back after its disk was captured: "+s.Step+": "+s.Failure
 		}
 	}
-	switch {
-	case lost:
-		c.Cluster.Event(ctx, node, true, "CaptureDonorLost", "did not come back after its disk was captured: "+failure)
-	case failure != "":
-		c.Cluster.Event(ctx, node, true, "CaptureFailed", "its disk was not captured; step "+failure)
-	default:
-		c.Cluster.Event(ctx, node, false, "CaptureGaveBack", "returned to service ("+c.name+")")
-	}
+	c.Cluster.Event(ctx, node, reason != "CaptureGaveBack", reason, text)
 }
 
 func first(values ...string) string { return cmp.Or(values...) }
@@ -293,20 +253,150 @@ func (c *capture) Restore(r journal.Record) (workflow.Table, bool, error) {
 	if err != nil {
 		return nil, false, err
 	}
-	c.mu.Lock()
-	c.req, c.name, c.begun, c.s = q.WithDefaults(), r.Name, r.Begun, s
-	c.mu.Unlock()
+	c.req, c.name, c.begun = q.WithDefaults(), r.Name, r.Begun
+	c.set(func(old *state) { *old = s })
 	copied := r.Steps["snapshot"].State == journal.Done || r.Steps["snapshot"].State == journal.Skipped
 	own := r.Subject == c.SelfNode && !copied // this process would evict itself
 	resumable := r.Subject == c.asked.Node && !own && r.Phase != journal.Undo && (copied || c.Now().Sub(r.Begun) < resumableFor)
-	if resumable {
-		c.result.Resumed = true
-		c.Note("resumed %s, begun at %s", r.Name, r.Begun.UTC().Format(time.RFC3339))
-		if asked, err := json.Marshal(c.asked); err == nil && string(asked) != string(r.Request) {
-			c.Note("this command's options differ from those that %s was begun with, which are used", r.Name)
-		}
-	} else {
-		c.Note("%s of %s, begun at %s, was undone first", r.Name, first(r.Subject, r.Pool), r.Begun.UTC().Format(time.RFC3339))
+	begun := r.Begun.UTC().Format(time.RFC3339)
+	c.result.Resumed = resumable
+	if !resumable {
+		c.Note("%s of %s, begun at %s, was undone first", r.Name, first(r.Subject, r.Pool), begun)
+		return c.table(start{}), false, nil
 	}
-	return c.table(start{}), resumable, nil
+	c.Note("resumed %s, begun at %s", r.Name, begun)
+	if asked, err := json.Marshal(c.asked); err == nil && string(asked) != string(r.Request) {
+		c.Note("this command's options differ from those that %s was begun with, which are used", r.Name)
+	}
+	return c.table(start{}), true, nil
+}
+
+// A state is what was chosen or observed and cannot be observed again. It is saved with
+// the record.
+type state struct {
+	carried
+	Names      prototype.Names  `json:"names"`
+	Pool       fleet.ResourceID `json:"pool"` // as Azure spells it
+	Location   string           `json:"location"`
+	Instance   fleet.ResourceID `json:"instance"` // the donor's
+	Disk       fleet.ResourceID `json:"disk"`     // its OS disk when it was stopped
+	Addresses  []string         `json:"addresses,omitempty"`
+	Definition fleet.Definition `json:"definition"`
+	BuiltAt    time.Time        `json:"builtAt,omitzero"`
+	BuiltFrom  string           `json:"builtFrom,omitempty"` // node of a version that was found
+
+	Stopped   bool `json:"stopped,omitempty"` // it was seen so
+	DonorGone bool `json:"donorGone,omitempty"`
+
+	Bench        workbench `json:"workbench"`
+	Pod          string    `json:"pod,omitempty"`      // that was created
+	ToDelete     []string  `json:"toDelete,omitempty"` // extensions, when the capture began
+	ModelChanged bool      `json:"modelChanged,omitempty"`
+}
+
+// carried is the part of a state that a resumed run takes over from the record.
+type carried struct {
+	Inherited
+	LearnsOriginal bool   `json:"learnsOriginal,omitempty"` // the donor's customData is the original's
+	Key            []byte `json:"key,omitempty"`            // opens what the pod on the workbench seals
+	Pods           int    `json:"pods,omitempty"`           // that were begun: each has a name of its own
+
+	CustomData      string   `json:"customData,omitempty"` // SHA-256 of what goes with the version
+	Unsaved         []string `json:"unsaved,omitempty"`
+	Credentials     []string `json:"credentials,omitempty"`
+	AcceptedSecrets []string `json:"acceptedSecrets,omitempty"`
+	RemovedSecrets  []string `json:"removedSecrets,omitempty"`
+	Secrets         string   `json:"secrets,omitempty"` // the version's tag
+	ScanNotes       []string `json:"scanNotes,omitempty"`
+
+	StorageType string `json:"storageType,omitempty"`
+	GrowTo      int64  `json:"growTo,omitempty"`
+}
+
+// Inherited is the part of a state that goes from record to record of a pool, of
+// captures and of rollbacks.
+type Inherited struct {
+	// LastCustomData is the SHA-256 of what Ortet last gave the model, "" if never.
+	LastCustomData string              `json:"lastCustomData,omitempty"`
+	Original       *prototype.Original `json:"original,omitempty"`
+}
+
+// InheritedFrom reads it from a record of any kind.
+func InheritedFrom(r journal.Record) (i Inherited) {
+	_ = json.Unmarshal(r.State, &i) // a state that cannot be read has none
+	return i
+}
+
+type workbench struct {
+	Node     string           `json:"node,omitempty"`
+	Instance fleet.ResourceID `json:"instance,omitempty"`
+	Zone     string           `json:"zone,omitempty"`
+	LUN      int32            `json:"lun"`
+	BootID   string           `json:"bootId,omitempty"` // when the copy was attached
+}
+
+func (c *capture) get() state {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return c.s
+}
+
+// set changes the state. The next save writes it.
+func (c *capture) set(change func(s *state)) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	change(&c.s)
+}
+
+// stateOf reads a record's state, and refuses a state that names what is not the pool's:
+// who can write the Secret must not have Ortet change or delete that.
+func stateOf(r journal.Record) (s state, err error) {
+	if err := json.Unmarshal(r.State, &s); err != nil {
+		return state{}, fmt.Errorf("decode the state: %w", err)
+	}
+	names := prototype.NamesOf(s.Pool, s.Names.Version.Name())
+	ours := s.Pool.Equal(fleet.ResourceID(r.Pool)) && s.Names == names && fleet.ValidName(names.Version.Name()) && (s.Definition.ID == "" || s.Definition.ID == names.Definition)
+	if i := s.Instance; !ours || i != "" && (!i.Equal(s.Pool.Child("virtualMachines", i.Name())) || !fleet.ValidName(i.Name())) {
+		return state{}, fmt.Errorf("the state is not of the pool %s", r.Pool)
+	}
+	if id := s.Bench.Instance; id != "" { // it may be of another pool
+		if _, err := fleet.ParseProviderID("azure://" + string(id)); err != nil {
+			return state{}, fmt.Errorf("read the workbench: %w", err)
+		}
+	}
+	return s, nil
+}
+
+// inherit takes over what goes from record to record, and records what the model is
+// before the pool's first capture.
+func (s *state) inherit(old journal.Record, pool fleet.Pool, donor *fleet.Instance, now time.Time) {
+	s.Inherited = InheritedFrom(old)
+	image := pool.Model.Image
+	if image.LatestOf().Equal(s.Names.Definition) || image.Exact().Parent().Equal(s.Names.Definition) {
+		return
+	}
+	if s.Original == nil || !s.Original.Image.Same(image) {
+		image.ExactVersion = ""
+		s.Original = &prototype.Original{Image: image, At: now}
+	}
+	s.Original.Extensions = prototype.OriginalExtensions(pool.Model.Extensions, s.Original.Extensions)
+	// A donor that was created after the record has customData at least as new.
+	s.LearnsOriginal = donor != nil && donor.Image.Same(image) &&
+		(s.Original.CustomData == "" || donor.LatestModelApplied || donor.Created.After(s.Original.At))
+}
+
+// tags are on everything that a capture makes.
+func (c *capture) tags(more map[string]string) map[string]string {
+	s := c.get()
+	tags := map[string]string{
+		fleet.TagCapture:   c.name,
+		fleet.TagCreatedBy: "ortet " + c.Version,
+		fleet.TagReason:    "prototype of " + s.Names.Definition.Name() + " from node " + c.req.Node,
+		fleet.TagBuiltFrom: first(s.BuiltFrom, c.req.Node),
+	}
+	if !s.BuiltAt.IsZero() {
+		tags[fleet.TagBuiltAt] = s.BuiltAt.UTC().Format(fleet.BuiltAtLayout)
+	}
+	maps.Copy(tags, more)
+	return tags
 }

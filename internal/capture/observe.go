@@ -3,118 +3,87 @@ package capture
 import (
 	"cmp"
 	"context"
+	"errors"
 	"fmt"
-	"net/netip"
-	"slices"
 	"strings"
-	"sync"
+	"time"
 
-	"github.com/ortet/ortet/internal/cluster"
 	"github.com/ortet/ortet/internal/fleet"
 	"github.com/ortet/ortet/internal/prototype"
+	"github.com/ortet/ortet/internal/wire"
+	"github.com/ortet/ortet/internal/workflow"
 )
 
-// maxForeign limits how many workbench candidates of other pools are read in Azure.
-const maxForeign = 10
+const (
+	maxCandidates = 50              // limit of the workbench candidates that are read in Azure
+	inspectFor    = 2 * time.Minute // limit of the inspection of the donor's disk
+	maxNamed      = 10              // paths in a problem
+)
 
 // An observer reads all that a capture depends on. What cannot be read is a problem, not
 // an error, so that all problems are found at once.
 type observer struct {
 	*Service
-	q         Request
-	mu        sync.Mutex
-	o         prototype.Observed
-	instances []fleet.Instance // the pool's
-}
-
-func together(calls ...func()) {
-	var wg sync.WaitGroup
-	for _, c := range calls {
-		wg.Go(c)
-	}
-	wg.Wait()
+	q Request
+	o prototype.Observed
 }
 
 func (c *capture) observe(ctx context.Context) (prototype.Observed, prototype.Names) {
 	w := &observer{Service: c.Service, q: c.req, o: prototype.Observed{SelfNode: c.SelfNode}}
+	o := &w.o
 	donor, err := c.Cluster.Node(ctx, w.q.Node)
 	w.unreadable("node "+w.q.Node, missing(err))
 	if err == nil {
-		w.o.Donor = &donor
-		w.o.InstanceID, w.o.NotInstance = fleet.ParseProviderID(donor.ProviderID)
+		o.Donor = &donor
+		o.InstanceID, o.NotInstance = fleet.ParseProviderID(donor.ProviderID)
 	}
-	pool := w.o.InstanceID.Parent()
-	if err != nil || w.o.NotInstance != nil {
-		w.denied(ctx, "")
-		return w.o, prototype.Names{}
+	pool := o.InstanceID.Parent()
+	o.DeniedCluster, err = c.Denied(ctx, pool)
+	w.unreadable("what the cluster allows", err)
+	if pool == "" {
+		return *o, prototype.Names{}
 	}
-	together(
-		func() { w.scaleSet(ctx) },
-		func() { w.denied(ctx, pool) },
-		func() { w.obstacles(ctx, pool) },
-	)
-	switch {
-	case w.o.Pool == nil && len(w.o.Unreadable) == 0:
-		w.problem(string(pool), "PoolNotFound", "there is no such scale set", "check the credentials' subscription")
-	case w.o.Instance == nil && len(w.o.Unreadable) == 0:
-		w.problem(string(w.o.InstanceID), "InstanceNotFound", "there is no such instance", "the node is stale: delete it")
-	}
-	if w.o.Pool == nil {
-		return w.o, prototype.Names{}
-	}
-	now := c.Now()
-	names := prototype.NamesOf(w.o.Pool.ID, prototype.VersionName(now, w.q.Again))
-	w.resources(ctx, names)
-	if !w.q.Again {
-		names.Version = names.Definition.Child("versions", prototype.TodaysVersion(w.o.Versions, now))
-	}
-	w.workbench(ctx)
-	return w.o, names
-}
-
-// scaleSet reads the donor's pool and the instances in it.
-func (w *observer) scaleSet(ctx context.Context) {
-	id := w.o.InstanceID
-	together(
-		func() { read(ctx, w, id.Parent(), &w.o.Pool, w.Cloud.Pool) },
-		func() { read(ctx, w, id, &w.o.Instance, w.Cloud.Instance) },
-		func() { readAll(ctx, w, id.Parent(), &w.instances, w.Cloud.Instances) },
-	)
-}
-
-// obstacles finds the pods that the drain would not evict.
-func (w *observer) obstacles(ctx context.Context, pool fleet.ResourceID) {
-	if w.q.ForceDrain {
-		return
-	}
-	pods, err := w.Cluster.Obstacles(ctx, w.q.Node, []string{inspectionPod(pool)})
-	if !fleet.Is(err, fleet.KindDenied) { // the permission is named by itself
-		w.unreadable("the pods of node "+w.q.Node, err)
-	}
-	for _, p := range pods {
-		w.o.Obstacles = append(w.o.Obstacles, prototype.Obstacle{Pod: p.Pod, Budget: p.Budget, Why: p.Why})
-	}
-}
-
-// resources reads what has one of the capture's names, and the donor's disk.
-func (w *observer) resources(ctx context.Context, names prototype.Names) {
-	c, o := w.Cloud, &w.o
-	calls := []func(){
-		func() { read(ctx, w, names.Gallery, &o.Gallery, c.Gallery) },
-		func() { read(ctx, w, names.Definition, &o.Definition, c.Definition) },
-		func() { read(ctx, w, names.Snapshot, &o.Snapshot, c.Snapshot) },
-		func() { read(ctx, w, names.Generalized, &o.Generalized, c.Snapshot) },
-		func() { read(ctx, w, names.WorkDisk, &o.WorkDisk, c.Disk) },
-		func() { readAll(ctx, w, names.Definition, &o.Versions, c.Versions) },
-		func() { readAll(ctx, w, names.Definition, &o.Uses, c.Uses) },
-	}
-	if o.Instance != nil {
-		calls = append(calls, func() { o.Size = w.size(ctx, *o.Instance) })
-		if id := o.Instance.OSDisk; id != "" {
-			calls = append(calls, func() { read(ctx, w, id, &o.Disk, c.Disk) })
+	w.scaleSet(ctx)
+	if !w.q.ForceDrain {
+		if o.Obstacles, err = c.Cluster.Obstacles(ctx, w.q.Node, []string{inspectionPod(pool)}); !fleet.Is(err, fleet.KindDenied) { // which is named by itself
+			w.unreadable("the pods of node "+w.q.Node, err)
 		}
 	}
-	together(calls...)
+	if len(o.Unreadable) == 0 && o.Pool == nil {
+		w.problem(string(pool), "PoolNotFound", "there is no such scale set", "check the credentials' subscription")
+	} else if len(o.Unreadable) == 0 && o.Instance == nil {
+		w.problem(string(o.InstanceID), "InstanceNotFound", "there is no such instance", "the node is stale: delete it")
+	}
+	if o.Pool == nil {
+		return *o, prototype.Names{}
+	}
+	now := c.Now()
+	names := prototype.NamesOf(o.Pool.ID, prototype.VersionName(now, w.q.Again))
+	read(ctx, w, names.Gallery, &o.Gallery, c.Cloud.Gallery)
+	read(ctx, w, names.Definition, &o.Definition, c.Cloud.Definition)
+	read(ctx, w, names.Snapshot, &o.Snapshot, c.Cloud.Snapshot)
+	read(ctx, w, names.Generalized, &o.Generalized, c.Cloud.Snapshot)
+	read(ctx, w, names.WorkDisk, &o.WorkDisk, c.Cloud.Disk)
+	readAll(ctx, w, names.Definition, &o.Versions, c.Cloud.Versions)
+	readAll(ctx, w, names.Definition, &o.Uses, c.Cloud.Uses)
+	if i := o.Instance; i != nil {
+		o.Size = w.size(ctx, *i)
+		if i.OSDisk != "" {
+			read(ctx, w, i.OSDisk, &o.Disk, c.Cloud.Disk)
+		}
+	}
+	if !w.q.Again {
+		names.Version = names.Definition.Child("versions", prototype.TodaysVersion(o.Versions, now))
+	}
+	w.workbench(ctx)
+	return *o, names
+}
+
+// scaleSet reads the donor's pool and instance.
+func (w *observer) scaleSet(ctx context.Context) {
+	id := w.o.InstanceID
+	read(ctx, w, id.Parent(), &w.o.Pool, w.Cloud.Pool)
+	read(ctx, w, id, &w.o.Instance, w.Cloud.Instance)
 }
 
 // missing is an error that is not KindNotFound.
@@ -153,22 +122,14 @@ func readAll[T any](ctx context.Context, w *observer, id fleet.ResourceID, into 
 }
 
 func (w *observer) unreadable(on string, err error) {
-	if err == nil {
-		return
+	if fleet.Is(err, fleet.KindDenied) {
+		w.problem(on, "Unreadable", "it cannot be read: "+err.Error(), "grant these credentials the right to read it")
+	} else if err != nil {
+		w.problem(on, "Unreadable", "it cannot be read: "+err.Error(), "try again")
 	}
-	way := "try again"
-	switch fleet.KindOf(err) {
-	case fleet.KindDenied:
-		way = "grant these credentials the right to read it"
-	case fleet.KindUnauthenticated:
-		way = "check the credentials"
-	}
-	w.problem(on, "Unreadable", "it cannot be read: "+err.Error(), way)
 }
 
 func (w *observer) problem(on, code, what, way string) {
-	w.mu.Lock()
-	defer w.mu.Unlock()
 	w.o.Unreadable = append(w.o.Unreadable, fleet.Problem{Code: code, On: on, What: what, WayOut: way})
 }
 
@@ -191,11 +152,10 @@ func (w *observer) candidates(ctx context.Context, why map[string]int) (candidat
 		case reason != "":
 			why[reason]++
 		default:
-			n.Annotations, n.Labels = nil, nil // a thousand nodes fit in memory
 			candidates = append(candidates, n)
 		}
 	}
-	prototype.RankWorkbenches(w.o.InstanceID.Parent(), candidates)
+	prototype.RankWorkbenches(donor, candidates)
 	return candidates
 }
 
@@ -206,22 +166,14 @@ func (w *observer) workbench(ctx context.Context) {
 	if w.o.Instance == nil {
 		return
 	}
-	known := map[string]fleet.Instance{}
-	for _, i := range w.instances {
-		known[strings.ToLower(string(i.ID))] = i
-	}
 	sizes := map[string]*fleet.SizeInfo{w.o.Instance.Size: w.o.Size} // the catalogue is large
-	foreign := 0
-	for _, n := range candidates {
-		id, err := fleet.ParseProviderID(n.ProviderID)
-		i, ok := known[strings.ToLower(string(id))]
-		if err == nil && !ok {
-			if foreign++; foreign > maxForeign {
-				why["was not looked at"]++
-				continue
-			}
-			i, err = w.Cloud.Instance(ctx, id)
+	for at, n := range candidates {
+		if at == maxCandidates {
+			why["was not looked at"] = len(candidates) - at
+			break
 		}
+		id, _ := fleet.ParseProviderID(n.ProviderID) // as CannotServe has seen to
+		i, err := w.Cloud.Instance(ctx, id)
 		if err != nil {
 			why["cannot be read in Azure"]++
 			continue
@@ -245,47 +197,177 @@ func (w *observer) workbench(ctx context.Context) {
 	}
 }
 
-func (w *observer) denied(ctx context.Context, pool fleet.ResourceID) {
-	var err error
-	w.o.DeniedCluster, err = w.Denied(ctx, pool)
-	w.unreadable("what the cluster allows", err)
-}
-
-// Denied asks which of the accesses RBAC does not allow. The Secrets are named, since a
-// Role may name no others.
+// Denied gives the accesses that RBAC does not allow.
 func (c Config) Denied(ctx context.Context, pool fleet.ResourceID) (names []string, err error) {
-	var all []cluster.Access
-	for _, a := range c.Accesses {
-		if c.Secrets == nil || a.Resource != "secrets" || a.Name != "" || a.Verb == "create" {
-			all = append(all, a)
-			continue
-		}
-		if pool == "" {
-			continue
-		}
-		for _, a.Name = range c.Secrets(pool) {
-			all = append(all, a)
-		}
+	if c.Accesses == nil {
+		return nil, nil
 	}
-	denied, err := c.Cluster.Denied(ctx, all)
+	denied, err := c.Cluster.Denied(ctx, c.Accesses(pool))
 	for _, a := range denied {
-		what := a.Verb + " " + a.Resource
-		for _, x := range [][2]string{{"/", a.Subresource}, {".", a.Group}, {" ", a.Name}, {" in ", a.Namespace}} {
-			if x[1] != "" {
-				what += x[0] + x[1]
-			}
-		}
-		names = append(names, what)
+		names = append(names, a.String())
 	}
 	return names, err
 }
 
-// ipsOf keeps what is an IP address.
-func ipsOf(addresses []string) (ips []string) {
-	for _, a := range addresses {
-		if _, err := netip.ParseAddr(a); err == nil && !slices.Contains(ips, a) {
-			ips = append(ips, a)
+// inspectionPod names the pod that inspects.
+func inspectionPod(pool fleet.ResourceID) string { return prototype.JobName(pool, "look") }
+
+// inspect finds what only the disk shows, before the donor is touched. That it cannot is
+// a note: the same is found on the copy, later.
+func (c *capture) inspect(ctx context.Context, p *workflow.Pass) (workflow.Wait, error) {
+	if err := p.Save(ctx); err != nil {
+		return done, err
+	}
+	w, problems, err := c.inspectOnce(ctx, c.name, p.Since())
+	if len(problems) > 0 {
+		err = &workflow.Refused{Problems: problems}
+	}
+	return w, err
+}
+
+func (c *capture) uninspected(why string) {
+	c.Note("the donor's disk could not be inspected beforehand: %s", why)
+}
+
+// inspectNow inspects without a workflow, for a dry run.
+func (c *capture) inspectNow(ctx context.Context) (problems []fleet.Problem, err error) {
+	begun, w := c.Now(), in(time.Millisecond, "")
+	for err == nil && w.In > 0 {
+		w, problems, err = c.inspectOnce(ctx, "inspection", c.Now().Sub(begun))
+		select {
+		case <-time.After(w.In):
+		case <-ctx.Done():
 		}
 	}
-	return ips
+	if err != nil && ctx.Err() == nil {
+		c.uninspected(err.Error())
+		err = nil
+	}
+	care, cancel := context.WithTimeout(context.WithoutCancel(ctx), time.Minute)
+	defer cancel()
+	return problems, errors.Join(err, c.Cluster.ForceDeleteJob(care, inspectionPod(c.get().Pool)))
+}
+
+// inspectOnce is one pass: the pod is created, after an earlier process's was deleted, or
+// read.
+func (c *capture) inspectOnce(ctx context.Context, name string, since time.Duration) (workflow.Wait, []fleet.Problem, error) {
+	pod := inspectionPod(c.get().Pool)
+	if !c.inspected && since < inspectFor {
+		err := c.Cluster.ForceDeleteJob(ctx, pod)
+		if err == nil {
+			job := c.job(pod, c.req.Node, "inspect", name, c.Now(), "--root", "/host", "--inspect")
+			job.Deadline, job.ReadOnly = inspectFor, true
+			err = c.Cluster.StartJob(ctx, job)
+		}
+		c.inspected = err == nil
+		return in(time.Second, "the pod is starting on %s", c.req.Node), nil, err
+	}
+	s, err := c.Cluster.Job(ctx, pod)
+	_, report := readOutput(s.Output)
+	switch {
+	case err != nil && (ctx.Err() != nil || since < inspectFor):
+		return done, nil, err
+	case err != nil:
+		c.uninspected(err.Error())
+	case s.Done && report != nil && report.Outcome != wire.GeneralizeFailed:
+		return done, c.inspectionProblems(*report), nil
+	case s.Exists && !s.Done && since < inspectFor:
+		return in(time.Second, "inspecting"), nil, nil
+	case report != nil && report.Message != "":
+		c.uninspected(report.Message)
+	default:
+		c.uninspected(first(s.Why, "its pod gave no report: "+tail(s.Output)))
+	}
+	return done, nil, nil
+}
+
+// deleteInspection deletes the pod without its node, which may be gone: it only reads,
+// and all inspections of a pool have its name.
+func (c *capture) deleteInspection(ctx context.Context, _ *workflow.Pass) (workflow.Wait, error) {
+	return done, c.Cluster.ForceDeleteJob(ctx, inspectionPod(c.get().Pool))
+}
+
+func (c *capture) problem(code, what, wayOut string) fleet.Problem {
+	return fleet.Problem{Code: code, On: "node " + c.req.Node, What: what, WayOut: wayOut}
+}
+
+// inspectionProblems are the reasons to refuse that the report of an inspection gives.
+// The rest of it becomes notes.
+func (c *capture) inspectionProblems(report wire.GeneralizeReport) []fleet.Problem {
+	problems := append(c.diskProblems(report, maxNamed), c.joinProblems(report, "")...)
+	if len(problems) > 0 {
+		return problems
+	}
+	var scan state
+	scan.keepScan(report)
+	if len(scan.RemovedSecrets) > 0 {
+		c.Note("--remove-secrets deletes from the copy: %s", upTo(maxNamed, scan.RemovedSecrets, report.SecretsRemoved))
+	}
+	if report.Partial {
+		c.Note("the inspection of the donor's disk ended at its limit of time, files or bytes: the rest is scanned on the copy, later")
+	}
+	return nil
+}
+
+// diskProblems are the reasons why a disk must not become an image, at most so many
+// paths of each.
+func (c *capture) diskProblems(report wire.GeneralizeReport, most int) (problems []fleet.Problem) {
+	if report.Outcome == wire.DiskRefused {
+		return []fleet.Problem{c.problem("DiskRefused", first(report.Message, "its disk cannot be captured"), "mend it on the node")}
+	}
+	if report.Outcome != wire.SecretsFound {
+		return nil
+	}
+	for _, x := range []struct {
+		class              wire.SecretClass
+		code, what, wayOut string
+	}{
+		{wire.NodeIdentity, "IdentityOnDisk", "its disk holds its identity where generalising does not remove it: ", "remove it from the node; no flag accepts it"},
+		{wire.PoolCredential, "PoolCredentials", "its disk holds credentials, which every new node would hold: ", "accept them with --accept-pool-credentials, or remove them from the node"},
+		{
+			wire.OtherSecret, "OtherSecrets", "its disk holds secrets that no node needs to join: ",
+			"delete their files from the copy with --remove-secrets, accept them with --accept-secret PATH, or remove them from the node",
+		},
+	} {
+		var found []string
+		for _, f := range report.Findings {
+			if f.Class == x.class && !f.Accepted && !f.Removed {
+				found = append(found, fmt.Sprintf("%s (%s)", f.Path, strings.TrimSuffix(f.Rule+", "+f.Detail, ", ")))
+			}
+		}
+		text := upTo(most, found, len(found))
+		if x.class == wire.OtherSecret && len(problems) == 0 {
+			text = first(text, report.Message) // it fails for more than it lists
+		}
+		if text != "" {
+			problems = append(problems, c.problem(x.code, x.what+text, x.wayOut))
+		}
+	}
+	return problems
+}
+
+// joinProblems refuses to strand the pool: if nothing on the disk and no customData lets a
+// new node join, the extensions that are to be deleted are what does. What --bootstrap
+// baked needs, ortet-node checks.
+func (c *capture) joinProblems(report wire.GeneralizeReport, customData string) []fleet.Problem {
+	s := c.get()
+	switch {
+	case report.Outcome == wire.DiskRefused, len(report.Joins) > 0, c.req.Bakes(), customDataUnread(report), customData != "" && customData != prototype.NoopSHA256:
+	case customData == prototype.NoopSHA256, s.LastCustomData == prototype.NoopSHA256:
+		return []fleet.Problem{c.problem("CannotJoin", "nothing that generalising leaves on its disk lets a new node join, and the model's customData does nothing since a capture with --bootstrap baked",
+			"capture with --bootstrap baked")}
+	case len(s.ToDelete) > 0:
+		return []fleet.Problem{c.problem("CannotJoin", "nothing on its disk lets a new node join, and it came with no customData: the extensions that go may be all that does",
+			"leave the extensions alone (--extensions none), or let the disk hold a bootstrap kubeconfig")}
+	}
+	return nil
+}
+
+// upTo lists most of the names, of so many.
+func upTo(most int, names []string, all int) string {
+	text := strings.Join(names[:min(len(names), most)], ", ")
+	if more := all - most; more > 0 {
+		text += fmt.Sprintf(" and %d more", more)
+	}
+	return text
 }

@@ -3,15 +3,21 @@ package capture
 import (
 	"cmp"
 	"context"
+	"maps"
 	"slices"
 	"strings"
 	"time"
+
+	"golang.org/x/sync/errgroup"
 
 	"github.com/ortet/ortet/internal/fleet"
 	"github.com/ortet/ortet/internal/prototype"
 	"github.com/ortet/ortet/internal/workflow"
 	"github.com/ortet/ortet/internal/workflow/journal"
 )
+
+// poolsAtOnce limits how many pools are read at once.
+const poolsAtOnce = 4
 
 // PoolStatus is what there is to know of one pool's prototypes.
 type PoolStatus struct {
@@ -49,27 +55,15 @@ type InstanceStatus struct {
 
 // RunStatus is what the journal says of the newest capture or rollback.
 type RunStatus struct {
-	Name  string    `json:"name"`
-	Kind  string    `json:"kind"` // "capture" or "rollback"
-	Donor string    `json:"donor,omitempty"`
-	Begun time.Time `json:"begun"`
-	// Steps that were attempted, by id, in no order that matters.
-	Steps []string `json:"steps,omitempty"`
-	// Running are the steps that were under way when the journal was last written.
-	Running []string `json:"running,omitempty"`
-	// Undo is what is still to be undone unless the run is resumed, Why the reason if it
-	// was begun.
-	Undo []string `json:"undo,omitempty"`
-	Why  string   `json:"why,omitempty"`
-	// Ended is nil where it runs or can be resumed.
-	Ended *Ending `json:"ended,omitempty"`
-}
-
-// Ending says how one ended.
-type Ending struct {
-	At      time.Time `json:"at"`
-	Exit    int       `json:"exit"`
-	Message string    `json:"message,omitempty"`
+	Name    string       `json:"name"`
+	Kind    string       `json:"kind"` // "capture" or "rollback"
+	Donor   string       `json:"donor,omitempty"`
+	Begun   time.Time    `json:"begun"`
+	Steps   []string     `json:"steps,omitempty"`   // that were attempted, by id, sorted
+	Running []string     `json:"running,omitempty"` // when the journal was last written
+	Undo    []string     `json:"undo,omitempty"`    // what is still to be undone unless the run is resumed
+	Why     string       `json:"why,omitempty"`     // of the undo, if that was begun
+	Ended   *journal.End `json:"ended,omitempty"`   // nil where it runs or can be resumed
 }
 
 // Status reports on pools; on all that the cluster's nodes are in if pools is empty. A
@@ -82,27 +76,23 @@ func (s *Service) Status(ctx context.Context, pools []fleet.ResourceID) ([]PoolS
 		}
 	}
 	out := make([]PoolStatus, len(pools))
+	var group errgroup.Group
+	group.SetLimit(poolsAtOnce)
 	for i, id := range pools {
-		out[i] = s.status(ctx, id)
+		group.Go(func() error {
+			out[i] = s.status(ctx, id)
+			return nil
+		})
 	}
-	return out, ctx.Err()
+	return out, cmp.Or(group.Wait(), ctx.Err())
 }
 
 func (s *Service) status(ctx context.Context, id fleet.ResourceID) PoolStatus {
 	st := PoolStatus{Pool: fleet.Pool{ID: id, Name: id.Name()}, Definition: prototype.DefinitionOf(id)}
-	var (
-		rec                                 journal.Record
-		pool                                fleet.Pool
-		versions                            []fleet.ImageVersion
-		instances                           []fleet.Instance
-		poolErr, versionErr, instErr, jrErr error
-	)
-	together(
-		func() { pool, poolErr = s.Cloud.Pool(ctx, id) },
-		func() { versions, versionErr = s.Cloud.Versions(ctx, st.Definition) },
-		func() { instances, instErr = s.Cloud.Instances(ctx, id) },
-		func() { rec, jrErr = s.Journal.Load(ctx, string(id)) },
-	)
+	pool, poolErr := s.Cloud.Pool(ctx, id)
+	versions, versionErr := s.Cloud.Versions(ctx, st.Definition)
+	instances, instErr := s.Cloud.Instances(ctx, id)
+	rec, jrErr := s.Journal.Load(ctx, string(id))
 	if jrErr == nil {
 		st.Capture = s.captureStatus(rec)
 	}
@@ -139,28 +129,25 @@ func (s *Service) status(ctx context.Context, id fleet.ResourceID) PoolStatus {
 
 // captureStatus is what a record says, without its secrets.
 func (s *Service) captureStatus(rec journal.Record) *RunStatus {
-	c := &RunStatus{Name: rec.Name, Kind: rec.Kind, Donor: rec.Subject, Begun: rec.Begun}
-	if rec.Ended != nil {
-		c.Ended = &Ending{At: rec.Ended.At, Exit: rec.Ended.Exit, Message: rec.Ended.Message}
-	}
-	for id, step := range rec.Steps {
-		if step.State != journal.Pending && step.State != journal.Skipped {
+	c := &RunStatus{Name: rec.Name, Kind: rec.Kind, Donor: rec.Subject, Begun: rec.Begun, Ended: rec.Ended}
+	for _, id := range slices.Sorted(maps.Keys(rec.Steps)) {
+		state := rec.Steps[id].State
+		if state != journal.Pending && state != journal.Skipped {
 			c.Steps = append(c.Steps, id)
 		}
-		if rec.Open() && step.State == journal.Running {
+		if rec.Open() && state == journal.Running {
 			c.Running = append(c.Running, id)
 		}
 	}
-	slices.Sort(c.Running)
-	slices.Sort(c.Steps)
-	if rec.Open() {
-		if table, _, err := s.capture(Request{}).Restore(rec); err == nil && rec.Kind == Kind {
-			rec.Phase = journal.Undo // if it does not go on
-			for _, row := range workflow.Remaining(table, rec) {
-				c.Undo = append(c.Undo, row.Undo.ID)
-			}
+	if !rec.Open() {
+		return c
+	}
+	c.Why = rec.Why
+	if table, _, err := s.capture(Request{}).Restore(rec); err == nil && rec.Kind == Kind {
+		rec.Phase = journal.Undo // if it does not go on
+		for _, row := range workflow.Remaining(table, rec) {
+			c.Undo = append(c.Undo, row.Undo.ID)
 		}
-		c.Why = rec.Why
 	}
 	return c
 }

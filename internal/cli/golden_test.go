@@ -18,6 +18,7 @@ import (
 	"github.com/ortet/ortet/internal/prototype"
 	"github.com/ortet/ortet/internal/rollback"
 	"github.com/ortet/ortet/internal/workflow"
+	"github.com/ortet/ortet/internal/workflow/journal"
 )
 
 var update = flag.Bool("update", false, "write the golden texts anew")
@@ -100,7 +101,7 @@ func TestShown(t *testing.T) {
 			{InstanceID: "3", HostName: "k8s-pool1-12345678-vmss000003", Power: fleet.PowerRunning, Image: "2026.11.21", LatestModel: true},
 			{InstanceID: "4", HostName: "k8s-pool1-12345678-vmss000004", Power: fleet.PowerStopped, Image: "2026.11.21", LatestModel: true},
 		},
-		Capture: &capture.RunStatus{Name: captureName, Kind: capture.Kind, Donor: donor, Begun: noon.Add(-4 * time.Hour), Ended: &capture.Ending{At: noon.Add(-3 * time.Hour)}},
+		Capture: &capture.RunStatus{Name: captureName, Kind: capture.Kind, Donor: donor, Begun: noon.Add(-4 * time.Hour), Ended: &journal.End{At: noon.Add(-3 * time.Hour)}},
 	}
 	fresh := capture.PoolStatus{
 		Pool: fleet.Pool{ID: pool1, Name: pool1.Name(), Location: "westeurope", Size: "Standard_D2s_v5",

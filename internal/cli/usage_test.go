@@ -15,6 +15,7 @@ import (
 	"sigs.k8s.io/yaml"
 
 	"github.com/ortet/ortet/internal/capture"
+	"github.com/ortet/ortet/internal/prototype"
 	"github.com/ortet/ortet/internal/workflow"
 )
 
@@ -209,7 +210,7 @@ func TestExtensionFlags(t *testing.T) {
 		{"none", nil, map[string]bool{"vmssCSE": false, "monitor": false}},
 	} {
 		f := captureFlags{extensions: c.extensions, keep: c.keep, image: "i",
-			request: capture.Request{History: 3, Replicas: 3, Bootstrap: capture.BootstrapKeep}}
+			request: capture.Request{History: 3, Replicas: 3, Bootstrap: prototype.BootstrapKeep}}
 		if err := f.complete("n"); err != nil {
 			t.Fatal(err)
 		}

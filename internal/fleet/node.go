@@ -17,7 +17,7 @@ type Node struct {
 	ControlPlane  bool
 	Annotations   map[string]string
 	Labels        map[string]string
-	Addresses     []string
+	Addresses     []string // IP addresses
 	BootID        string
 	MachineID     string
 	OSImage       string
@@ -27,6 +27,13 @@ type Node struct {
 	Created       time.Time // when the Node was registered
 	Taints        []Taint
 	Conditions    []Condition // all but Ready
+}
+
+// A BlockedPod is a pod that a drain does not evict.
+type BlockedPod struct {
+	Pod    string // "namespace/name"
+	Budget string // "namespace/name", several joined by ", "; "" where no budget is the reason
+	Why    string // in the API server's words
 }
 
 // A Taint of a node.

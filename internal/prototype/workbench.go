@@ -57,13 +57,17 @@ func UsedBy(node fleet.Node, pool fleet.ResourceID) fleet.ResourceID {
 }
 
 // RankWorkbenches sorts candidates, the best first: of the donor's pool, no
-// control plane, then by name.
-func RankWorkbenches(pool fleet.ResourceID, candidates []fleet.Node) {
+// control plane, of the donor's zone, then by name.
+func RankWorkbenches(donor fleet.Node, candidates []fleet.Node) {
+	pool, _ := fleet.ParseProviderID(donor.ProviderID)
 	rank := func(n fleet.Node) (r int) {
-		if id, err := fleet.ParseProviderID(n.ProviderID); err != nil || !id.Parent().Equal(pool) {
-			r = 2
+		if id, err := fleet.ParseProviderID(n.ProviderID); err != nil || !id.Parent().Equal(pool.Parent()) {
+			r += 4
 		}
 		if n.ControlPlane {
+			r += 2
+		}
+		if n.Zone != donor.Zone {
 			r++
 		}
 		return r

@@ -84,6 +84,10 @@ func (noRecords) Load(context.Context, string) (journal.Record, error) {
 	return journal.Record{}, &fleet.Error{Kind: fleet.KindNotFound}
 }
 
+func accesses(fleet.ResourceID) []cluster.Access {
+	return []cluster.Access{{Verb: "get", Resource: "nodes"}}
+}
+
 // TestPlan gives a version to return to, or all reasons why it cannot.
 func TestPlan(t *testing.T) {
 	missing, denied := &fleet.Error{Kind: fleet.KindNotFound}, &fleet.Error{Kind: fleet.KindDenied}
@@ -112,7 +116,7 @@ func TestPlan(t *testing.T) {
 		"no earlier version usable": {f: fake{state: prototype.Failed}, q: byPool, want: []string{"NoPrevious"}},
 	} {
 		t.Run(name, func(t *testing.T) {
-			s := rollback.New(capture.Config{Cloud: cloudOf{f: &c.f}, Cluster: clusterOf{f: &c.f}, Journal: noRecords{}, Now: time.Now, Log: slog.New(slog.DiscardHandler)})
+			s := rollback.New(capture.Config{Cloud: cloudOf{f: &c.f}, Cluster: clusterOf{f: &c.f}, Journal: noRecords{}, Now: time.Now, LockFor: time.Minute, Accesses: accesses, Log: slog.New(slog.DiscardHandler)})
 			p, err := s.Plan(t.Context(), c.q)
 			var codes []string
 			for _, x := range p.Problems {
@@ -131,7 +135,7 @@ func TestPlan(t *testing.T) {
 // TestPlanOfTheModelsVersion has nothing to do.
 func TestPlanOfTheModelsVersion(t *testing.T) {
 	f := &fake{}
-	s := rollback.New(capture.Config{Cloud: cloudOf{f: f}, Cluster: clusterOf{f: f}, Journal: noRecords{}, Now: time.Now, Log: slog.New(slog.DiscardHandler)})
+	s := rollback.New(capture.Config{Cloud: cloudOf{f: f}, Cluster: clusterOf{f: f}, Journal: noRecords{}, Now: time.Now, LockFor: time.Minute, Accesses: accesses, Log: slog.New(slog.DiscardHandler)})
 	p, err := s.Plan(t.Context(), rollback.Request{Pool: pool, To: "2026.01.02"})
 	if err != nil || !p.NothingToDo || len(p.Problems) > 0 {
 		t.Errorf("%+v, %v", p, err)

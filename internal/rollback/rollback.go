@@ -62,7 +62,7 @@ type Service struct {
 
 // New makes a Service. Others of config returns the workflow that undoes an open capture.
 func New(config capture.Config) *Service {
-	return &Service{Config: capture.New(config).Config} // with its defaults
+	return &Service{Config: config}
 }
 
 // Workflow returns the workflow with which a capture ends an open rollback.

@@ -10,8 +10,8 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
-	"github.com/ortet/ortet/internal/capture"
 	"github.com/ortet/ortet/internal/cluster/kube"
+	"github.com/ortet/ortet/internal/prototype"
 	"github.com/ortet/ortet/internal/rollback"
 	"github.com/ortet/ortet/internal/workflow"
 	"github.com/ortet/ortet/test/kubesim"
@@ -29,7 +29,7 @@ func TestRollbackReadsWhatEarlierVersionsSaved(t *testing.T) {
 		q.NewNodes = 0
 		first := mustCapture(w, q)
 		time.Sleep(25 * time.Hour)
-		q.Bootstrap = capture.BootstrapBaked
+		q.Bootstrap = prototype.BootstrapBaked
 		mustCapture(w, q)
 
 		pools := kube.SavedName(string(pool))

@@ -11,8 +11,8 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
-	"github.com/ortet/ortet/internal/capture"
 	"github.com/ortet/ortet/internal/cluster/kube"
+	"github.com/ortet/ortet/internal/prototype"
 )
 
 // The donor's customData is the oldest item of a full Secret, other customData was saved
@@ -40,7 +40,7 @@ func TestFullSecretKeepsWhatTheCaptureSaves(t *testing.T) {
 		w.kube.Put(full)
 		w.settings = strings.Repeat("y", 64<<10)
 		q := fullRequest(false)
-		q.NewNodes, q.Bootstrap = 0, capture.BootstrapBaked
+		q.NewNodes, q.Bootstrap = 0, prototype.BootstrapBaked
 		mustCapture(w, q)
 
 		there := w.kube.Secret(kube.DefaultNamespace, name)

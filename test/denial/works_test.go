@@ -15,6 +15,7 @@ import (
 	"github.com/ortet/ortet/internal/capture"
 	"github.com/ortet/ortet/internal/cluster/kube"
 	"github.com/ortet/ortet/internal/fleet"
+	"github.com/ortet/ortet/internal/prototype"
 	"github.com/ortet/ortet/internal/rollback"
 	"github.com/ortet/ortet/internal/workflow"
 	"github.com/ortet/ortet/test/kubesim"
@@ -54,7 +55,7 @@ func TestDocumentedPermissionsSuffice(t *testing.T) {
 		w.putDaemonSet("kured")
 		w.fill()
 		q = fullRequest(true)
-		q.Bootstrap = capture.BootstrapBaked
+		q.Bootstrap = prototype.BootstrapBaked
 		second := mustCapture(w, q)
 		day()
 		q = fullRequest(true)

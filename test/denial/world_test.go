@@ -259,7 +259,8 @@ func (w *world) open(asked []kube.Rule, change ...func(azure.Cloud) azure.Cloud)
 	config := capture.Config{
 		Cloud:   azure.Audit(azure.Retry(azure.Settled(azure.Limit(cloud, azure.Limits{})), azure.RetryPolicy{}), quiet),
 		Cluster: c, Journal: c.Journals(), Log: quiet, Now: time.Now, Version: "test", Image: "ortet:test", Namespace: kube.DefaultNamespace, Holder: "test",
-		Accesses: kube.Accesses(asked), Secrets: kube.Secrets,
+		LockFor:  45 * time.Second,
+		Accesses: kube.PoolAccesses(asked),
 	}
 	for _, f := range change {
 		config.Cloud = f(config.Cloud)

@@ -107,7 +107,7 @@ func (w *world) start(ask Ask) (*process, error) {
 				History: ask.History, AcceptPoolCredentials: ask.Accept, NewNodes: ask.Grow, AllowRolling: ask.Rolling,
 				Extensions: prototype.ExtensionRule{None: ask.KeepExtensions}}
 			if ask.Baked {
-				q.Bootstrap = capture.BootstrapBaked
+				q.Bootstrap = prototype.BootstrapBaked
 			}
 			p.capture, p.err = capture.New(config).Capture(p.ctx, q)
 		}

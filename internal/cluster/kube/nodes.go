@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"errors"
 	"iter"
+	"net/netip"
 
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
@@ -118,7 +119,9 @@ func lean(n *corev1.Node) fleet.Node {
 		}
 	}
 	for _, address := range n.Status.Addresses {
-		out.Addresses = append(out.Addresses, address.Address)
+		if _, err := netip.ParseAddr(address.Address); err == nil {
+			out.Addresses = append(out.Addresses, address.Address)
+		}
 	}
 	for _, taint := range n.Spec.Taints {
 		out.Taints = append(out.Taints, fleet.Taint{Key: taint.Key, Value: taint.Value, Effect: string(taint.Effect)})

@@ -1,6 +1,7 @@
 package kube
 
 import (
+	"slices"
 	"sort"
 	"strings"
 
@@ -8,6 +9,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/ortet/ortet/internal/cluster"
+	"github.com/ortet/ortet/internal/fleet"
 )
 
 // A Rule is what RBAC has to allow of one resource. What is not listed is not
@@ -103,6 +105,23 @@ func Accesses(rules []Rule) []cluster.Access {
 		}
 	}
 	return out
+}
+
+// PoolAccesses gives the accesses that a run on a pool needs. Its Secrets are named, since
+// a Role may name no others; without a pool they are left out.
+func PoolAccesses(rules []Rule) func(pool fleet.ResourceID) []cluster.Access {
+	return func(pool fleet.ResourceID) (all []cluster.Access) {
+		for _, rule := range rules {
+			if rule.Resource == "secrets" && len(rule.Names) == 0 && !slices.Contains(rule.Verbs, "create") {
+				if pool == "" {
+					continue
+				}
+				rule.Names = Secrets(pool)
+			}
+			all = append(all, Accesses([]Rule{rule})...)
+		}
+		return all
+	}
 }
 
 // PolicyRules gives rules as RBAC writes them, by namespace; "" is what a

@@ -79,7 +79,7 @@ type Step struct {
 type End struct {
 	At      time.Time `json:"at"`
 	Exit    int       `json:"exit"`
-	Message string    `json:"message"`
+	Message string    `json:"message,omitempty"`
 }
 
 // A Store keeps one record for each pool, whose ARM id it compares without letter
