@@ -41,17 +41,6 @@ type Plan struct {
 	NothingToDo bool             `json:"nothingToDo,omitempty"`
 }
 
-// Irreversible collects what the plan cannot take back, in the order of its steps.
-func (p Plan) Irreversible() []string {
-	var all []string
-	for _, s := range p.Steps {
-		if s.Skip == "" {
-			all = append(all, s.Irreversible...)
-		}
-	}
-	return all
-}
-
 // How new nodes come to join the cluster.
 const (
 	BootstrapKeep  = "keep"  // the model's customData stays
@@ -87,10 +76,8 @@ type Request struct {
 
 // WithDefaults sets what is 0.
 func (q Request) WithDefaults() Request {
-	if q.GracePeriod <= 0 {
-		q.GracePeriod = 300 * time.Second
-	}
-	q.History, q.Replicas, q.Bootstrap = cmp.Or(q.History, 3), cmp.Or(q.Replicas, 3), cmp.Or(q.Bootstrap, BootstrapKeep)
+	q.GracePeriod, q.History, q.Replicas = cmp.Or(q.GracePeriod, 300*time.Second), cmp.Or(q.History, 3), cmp.Or(q.Replicas, 3)
+	q.Bootstrap = cmp.Or(q.Bootstrap, BootstrapKeep)
 	return q
 }
 
@@ -98,17 +85,17 @@ func (q Request) WithDefaults() Request {
 func (q Request) Bakes() bool { return q.Bootstrap == BootstrapBaked }
 
 // An ExtensionRule says which of a model's extensions go when a prototype goes
-// live, by patterns of path.Match in any letter case. Its zero value deletes those that
-// bootstrap a node once: CustomScript and Cluster API's bootstrapping.
+// live. Its zero value deletes those that bootstrap a node once: CustomScript and
+// Cluster API's bootstrapping.
 type ExtensionRule struct {
-	None   bool     `json:"none,omitempty"`   // leave all alone
-	AllBut []string `json:"allBut,omitempty"` // kamino's rule: delete all but those that match ("*AKSLinuxBilling*")
-	Keep   []string `json:"keep,omitempty"`   // never delete these, under any rule
+	None bool     `json:"none,omitempty"` // leave all alone
+	All  bool     `json:"all,omitempty"`  // delete all but Keep, as kamino does
+	Keep []string `json:"keep,omitempty"` // under any rule: patterns of path.Match in any letter case
 }
 
 // Check gives an error where a pattern cannot be read.
 func (r ExtensionRule) Check() error {
-	for _, p := range slices.Concat(r.AllBut, r.Keep) {
+	for _, p := range r.Keep {
 		if _, err := path.Match(strings.ToLower(p), ""); err != nil {
 			return fmt.Errorf("extension pattern %q: %w", p, err)
 		}
@@ -116,23 +103,14 @@ func (r ExtensionRule) Check() error {
 	return nil
 }
 
-func matches(patterns []string, name string) bool {
-	return slices.ContainsFunc(patterns, func(p string) bool {
-		ok, err := path.Match(strings.ToLower(p), strings.ToLower(name))
-		return err == nil && ok
-	})
-}
-
 // goes reports whether the rule deletes the extension.
 func (r ExtensionRule) goes(e fleet.Extension) bool {
-	switch {
-	case r.None, matches(r.Keep, e.Name):
-		return false
-	case len(r.AllBut) > 0:
-		return !matches(r.AllBut, e.Name)
-	}
-	// They do what needs doing once per image, not once per node.
-	return slices.Contains([]string{"customscript", "customscriptforlinux", "capz.linux.bootstrapping"}, strings.ToLower(e.Type))
+	once := slices.Contains([]string{"customscript", "customscriptforlinux", "capz.linux.bootstrapping"}, strings.ToLower(e.Type))
+	keeps := slices.ContainsFunc(r.Keep, func(pattern string) bool {
+		ok, _ := path.Match(strings.ToLower(pattern), strings.ToLower(e.Name))
+		return ok
+	})
+	return !r.None && !keeps && (r.All || once)
 }
 
 // Doomed gives the extensions that the rule deletes, dependents first, since
@@ -154,12 +132,9 @@ func (r ExtensionRule) Doomed(extensions []fleet.Extension) (doomed []fleet.Exte
 	return doomed, kept
 }
 
-// DependentsFirst sorts extensions so, else by name. Names compare in any letter case.
+// DependentsFirst sorts extensions so.
 func DependentsFirst(extensions []fleet.Extension) (sorted []fleet.Extension) {
 	left := slices.Clone(extensions)
-	slices.SortFunc(left, func(a, b fleet.Extension) int {
-		return strings.Compare(strings.ToLower(a.Name), strings.ToLower(b.Name))
-	})
 	for len(left) > 0 {
 		i := slices.IndexFunc(left, func(d fleet.Extension) bool {
 			return !slices.ContainsFunc(left, func(e fleet.Extension) bool { return dependsOn(e, d) })
@@ -171,5 +146,5 @@ func DependentsFirst(extensions []fleet.Extension) (sorted []fleet.Extension) {
 }
 
 func dependsOn(e, other fleet.Extension) bool {
-	return !strings.EqualFold(e.Name, other.Name) && slices.ContainsFunc(e.After, func(name string) bool { return strings.EqualFold(name, other.Name) })
+	return slices.ContainsFunc(e.After, func(name string) bool { return strings.EqualFold(name, other.Name) })
 }
