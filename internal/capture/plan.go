@@ -55,7 +55,7 @@ func (c *capture) decide(ctx context.Context, r journal.Record) (at start, err e
 	if r.Open() {
 		day = r.Begun
 	} else {
-		c.req, c.name, c.begun, before = c.asked, prototype.CaptureName(day, r.Name), day, state{}
+		c.req, c.name, c.begun, before = c.asked, prototype.CaptureName(day), day, state{}
 	}
 	o, names := c.observe(ctx)
 	if at.o = o; ctx.Err() != nil {

@@ -23,7 +23,7 @@ func TestNames(t *testing.T) {
 		n.Gallery.Name(): "SIG_my_group", n.Definition.Name(): "kamino-pool1-prototype", n.Version.Name(): "2026.11.21",
 		n.Snapshot.Name(): "snapshot_pool1", n.Generalized.Name(): "snapshot_pool1_generalized", JobName(pool, "20261121-120000"): "ortet-generalize-pool1-20261121-120000",
 		VersionName(noon, false): "2026.11.21", VersionName(noon, true): "2026.1121.120000",
-		CaptureName(noon, ""): "20261121-120000", CaptureName(noon, "20261121-120000"): "20261121-120000-2", CaptureName(noon, "20261121-120000-2"): "20261121-120000-3",
+		CaptureName(noon): "20261121-120000",
 	} {
 		if got != want {
 			t.Errorf("%q, want %q", got, want)

@@ -43,14 +43,6 @@ type Obstacle struct {
 	Why    string
 }
 
-// size is what is known of the donor's, maybe nothing.
-func (o Observed) size() (size fleet.SizeInfo) {
-	if o.Size != nil {
-		size = *o.Size
-	}
-	return size
-}
-
 // A Workbench is a node on which a copy of the donor's disk is worked on.
 type Workbench struct {
 	Node     fleet.Node
@@ -64,27 +56,17 @@ func CannotServe(donor, node fleet.Node) string {
 	id, _ := fleet.ParseProviderID(donor.ProviderID) // without one, no pool is its own
 	_, err := fleet.ParseProviderID(node.ProviderID)
 	_, marked := node.Annotations[fleet.AnnotationCapture]
-	switch {
-	case node.Name == donor.Name:
-		return "is the donor"
-	case err != nil:
-		return "is not an instance of a Uniform scale set"
-	case !strings.EqualFold(node.OS, "linux"):
-		return "is not Linux"
-	case node.Architecture != donor.Architecture:
-		return "has another architecture"
-	case !node.Ready:
-		return "is not Ready"
-	case node.Unschedulable:
-		return "is cordoned"
-	case marked:
-		return "is being captured"
-	case UsedBy(node, id.Parent()) != "":
-		return "is another capture's workbench"
-	case node.Annotations[fleet.AnnotationKuredReboot] != "":
-		return "is about to reboot"
-	}
-	return ""
+	return cmp.Or(
+		when(node.Name == donor.Name, "is the donor"),
+		when(err != nil, "is not an instance of a Uniform scale set"),
+		when(!strings.EqualFold(node.OS, "linux"), "is not Linux"),
+		when(node.Architecture != donor.Architecture, "has another architecture"),
+		when(!node.Ready, "is not Ready"),
+		when(node.Unschedulable, "is cordoned"),
+		when(marked, "is being captured"),
+		when(UsedBy(node, id.Parent()) != "", "is another capture's workbench"),
+		when(node.Annotations[fleet.AnnotationKuredReboot] != "", "is about to reboot"),
+	)
 }
 
 // UsedBy gives the pool whose capture uses the node as its workbench; "" where none
@@ -100,50 +82,33 @@ func UsedBy(node fleet.Node, pool fleet.ResourceID) fleet.ResourceID {
 // RankWorkbenches sorts candidates, the best first: of the donor's pool, no
 // control plane, then by name.
 func RankWorkbenches(pool fleet.ResourceID, candidates []fleet.Node) {
-	rank := func(n fleet.Node) (r int) {
-		if id, err := fleet.ParseProviderID(n.ProviderID); err != nil || !id.Parent().Equal(pool) {
-			r = 2
-		}
-		if n.ControlPlane {
-			r++
-		}
-		return r
+	rank := func(n fleet.Node) string { // false sorts before true
+		id, _ := fleet.ParseProviderID(n.ProviderID)
+		return fmt.Sprintf("%t %t %s", !id.Parent().Equal(pool), n.ControlPlane, n.Name)
 	}
-	slices.SortFunc(candidates, func(a, b fleet.Node) int {
-		return cmp.Or(cmp.Compare(rank(a), rank(b)), cmp.Compare(a.Name, b.Name))
-	})
+	slices.SortFunc(candidates, func(a, b fleet.Node) int { return strings.Compare(rank(a), rank(b)) })
 }
 
 // BenchLUN gives a free LUN of an instance that may be the donor's workbench,
 // or why it cannot serve. The highest is taken, since volume drivers take the
 // lowest, so that the two do not race for one.
 func BenchLUN(donor, instance fleet.Instance, size fleet.SizeInfo) (lun int32, why string) {
-	switch {
-	case instance.Zone != donor.Zone:
-		return 0, "is in another zone"
-	case instance.Power != fleet.PowerRunning:
-		return 0, "is " + string(instance.Power)
-	case instance.ProvisioningState != "" && instance.ProvisioningState != Succeeded && instance.ProvisioningState != Updating:
-		return 0, "is " + instance.ProvisioningState
+	lun = min(size.MaxDataDisks, 64) - 1
+	for slices.ContainsFunc(instance.DataDisks, func(d fleet.AttachedDisk) bool { return d.LUN == lun }) {
+		lun--
 	}
-	taken := map[int32]bool{}
-	for _, d := range instance.DataDisks {
-		taken[d.LUN] = true
-	}
-	for lun := min(size.MaxDataDisks, 64) - 1; lun >= 0; lun-- {
-		if !taken[lun] && int32(len(taken)) < size.MaxDataDisks {
-			return lun, ""
-		}
-	}
-	return 0, "has no room for a disk"
+	state := cmp.Or(instance.ProvisioningState, Succeeded)
+	return lun, cmp.Or(
+		when(instance.Zone != donor.Zone, "is in another zone"),
+		when(instance.Power != fleet.PowerRunning, "is "+string(instance.Power)),
+		when(state != Succeeded && state != Updating, "is "+state),
+		when(lun < 0 || len(instance.DataDisks) >= int(size.MaxDataDisks), "has no room for a disk"),
+	)
 }
 
-// Tally counts reasons: "2 are in another zone" would need grammar, so it
-// gives "is in another zone (2), is not Ready (1)", most frequent first.
+// Tally counts reasons: "is in another zone (2), is not Ready (1)".
 func Tally(reasons map[string]int) string {
-	words := slices.SortedFunc(maps.Keys(reasons), func(a, b string) int {
-		return cmp.Or(cmp.Compare(reasons[b], reasons[a]), cmp.Compare(a, b))
-	})
+	words := slices.Sorted(maps.Keys(reasons))
 	for i, w := range words {
 		words[i] = fmt.Sprintf("%s (%d)", w, reasons[w])
 	}
@@ -153,14 +118,8 @@ func Tally(reasons map[string]int) string {
 // Problems are reasons to refuse.
 type Problems []fleet.Problem
 
-// Add adds reasons, each once.
-func (p *Problems) Add(problems ...fleet.Problem) {
-	for _, x := range problems {
-		if !slices.Contains(*p, x) {
-			*p = append(*p, x)
-		}
-	}
-}
+// Add adds reasons.
+func (p *Problems) Add(problems ...fleet.Problem) { *p = append(*p, problems...) }
 
 // Refuse adds a reason if it applies.
 func (p *Problems) Refuse(applies bool, code, on, what, wayOut string) {
@@ -175,9 +134,8 @@ func CaptureProblems(o Observed, q Request, course Course) (p Problems) {
 	p.Add(o.Unreadable...)
 	refuse := p.Refuse
 	refuse(q.History < 2, "HistoryTooShort", "--history", fmt.Sprintf("%d version(s) would leave nothing to roll back to", q.History), "keep at least 2")
-	if err := q.Extensions.Check(); err != nil {
-		refuse(true, "BadPattern", "--keep-extension", err.Error(), "see path.Match for patterns")
-	}
+	err := q.Extensions.Check()
+	refuse(err != nil, "BadPattern", "--keep-extension", fmt.Sprint(err), "see path.Match for patterns")
 	refuse(q.NewNodes < 0, "BadNumber", "--grow", "nodes cannot be added by a negative number", "give 0 or more")
 	refuse(q.Replicas < 1 || q.Replicas > 100, "BadNumber", "--replicas", fmt.Sprintf("%d replicas", q.Replicas), "give 1 to 100")
 	if on := "node " + q.Node; o.Donor != nil {
@@ -216,9 +174,7 @@ func DeniedProblems(o Observed) (p Problems) {
 
 func (p *Problems) ofDonor(o Observed, q Request, course Course) {
 	refuse, d, on := p.Refuse, *o.Donor, "node "+q.Node
-	if o.NotInstance != nil {
-		refuse(true, "NotAnInstance", on, o.NotInstance.Error(), "name a node of a Uniform scale set")
-	}
+	refuse(o.NotInstance != nil, "NotAnInstance", on, fmt.Sprint(o.NotInstance), "name a node of a Uniform scale set")
 	refuse(!strings.EqualFold(d.OS, "linux"), "NotLinux", on, fmt.Sprintf("its operating system is %q", d.OS), "name a Linux node")
 	// Its disk holds the cluster's own keys, which no image may hold, and stopping it may
 	// take the API server away, which is needed to start it.
@@ -254,22 +210,15 @@ func (p *Problems) ofDonor(o Observed, q Request, course Course) {
 // which is served, labels its nodes with kubernetes.azure.com/cluster too, but names its
 // own resource group there.
 func Managed(d fleet.Node, pool *fleet.Pool) string {
-	if v := d.Labels["kubernetes.azure.com/cluster"]; strings.HasPrefix(strings.ToUpper(v), "MC_") {
-		return "label kubernetes.azure.com/cluster=" + v
-	}
-	if v, ok := d.Labels["kubernetes.azure.com/node-image-version"]; ok {
-		return "label kubernetes.azure.com/node-image-version=" + v
-	}
-	if pool == nil {
-		return ""
-	}
-	if k := tagWith(*pool, "aks-managed-"); k != "" {
-		return "tag " + k
-	}
-	if g := pool.ID.Segment("resourceGroups"); strings.HasPrefix(strings.ToUpper(g), "MC_") {
-		return "resource group " + g
-	}
-	return ""
+	pool = cmp.Or(pool, &fleet.Pool{})
+	in, version := d.Labels["kubernetes.azure.com/cluster"], d.Labels["kubernetes.azure.com/node-image-version"]
+	tag, group := tagWith(*pool, "aks-managed-"), pool.ID.Segment("resourceGroups")
+	return cmp.Or(
+		when(strings.HasPrefix(strings.ToUpper(in), "MC_"), "label kubernetes.azure.com/cluster="+in),
+		when(version != "", "label kubernetes.azure.com/node-image-version="+version),
+		when(tag != "", "tag "+tag),
+		when(strings.HasPrefix(strings.ToUpper(group), "MC_"), "resource group "+group),
+	)
 }
 
 const tagCAPZ = "sigs.k8s.io_cluster-api-provider-azure_cluster_"
@@ -317,36 +266,60 @@ func tagWith(pool fleet.Pool, prefix string) string {
 
 func (p *Problems) ofDisk(o Observed) {
 	refuse := p.Refuse
+	refuse(o.Instance.OSDisk == "" && !o.Pool.Model.EphemeralOS, "NoDisk", string(o.Instance.ID), "it has no managed OS disk", "use a pool with managed OS disks")
 	if o.Disk == nil {
-		refuse(o.Instance.OSDisk == "" && !o.Pool.Model.EphemeralOS, "NoDisk", string(o.Instance.ID), "it has no managed OS disk", "use a pool with managed OS disks")
 		return
 	}
-	security := securityType(o)
-	refuse(strings.Contains(strings.ToLower(security), "confidential"), "ConfidentialDisk", string(o.Disk.ID),
+	refuse(strings.Contains(strings.ToLower(securityType(o)), "confidential"), "ConfidentialDisk", string(o.Disk.ID),
 		"it belongs to a confidential VM and can be read by that alone", "use a pool without confidential VMs")
 	if o.Definition == nil {
 		return
 	}
-	def := *o.Definition
+	def, want := *o.Definition, NewDefinition(o.Definition.ID, o, nil)
 	need := func(what, has, needs string, fits bool) {
 		refuse(!fits, "DefinitionMismatch", string(def.ID), fmt.Sprintf("the image definition's %s is %s, the donor needs %s", what, has, needs),
 			"what a definition says cannot be changed: delete it once nothing uses it; the capture creates it again")
 	}
 	same := func(what, has, needs string) { need(what, has, needs, strings.EqualFold(has, needs)) }
-	same("OS state", cmp.Or(def.OSState, "Generalized"), "Generalized")
+	same("OS state", cmp.Or(def.OSState, "Generalized"), want.OSState)
 	need("operating system", "not Linux", "Linux", def.Linux)
-	same("generation", cmp.Or(def.Generation, "V1"), generation(o))
-	same("architecture", cmp.Or(def.Architecture, "x64"), architecture(o))
-	need("security type", cmp.Or(def.SecurityType, "Standard"), security, securityFits(security, def.SecurityType))
+	same("generation", cmp.Or(def.Generation, "V1"), want.Generation)
+	same("architecture", cmp.Or(def.Architecture, "x64"), want.Architecture)
+	// TrustedLaunchSupported is for Standard and TrustedLaunch.
+	has, needs := cmp.Or(def.SecurityType, "Standard"), cmp.Or(want.SecurityType, "Standard")
+	kind, supports := strings.CutSuffix(strings.ToLower(has), "supported")
+	need("security type", has, needs, kind == strings.ToLower(needs) || supports && (needs == "Standard" || strings.HasPrefix(kind, strings.ToLower(needs))))
 	need("disk controller", cmp.Or(def.Controllers, "SCSI"), "NVMe", !needsNVMe(o) || strings.Contains(strings.ToUpper(def.Controllers), "NVME"))
 }
 
-// securityFits reports whether a VM of the security type can be made from an
-// image whose definition has the feature.
-func securityFits(donor, definition string) bool {
-	d := strings.ToLower(definition)
-	if strings.EqualFold(donor, "TrustedLaunch") {
-		return strings.HasPrefix(d, "trustedlaunch")
+// NewDefinition gives the pool's image definition, fitting the donor. All
+// features are set, since Azure's defaults changed with its API versions.
+func NewDefinition(id fleet.ResourceID, o Observed, tags map[string]string) fleet.Definition {
+	size := cmp.Or(o.Size, &fleet.SizeInfo{})
+	d := fleet.Definition{
+		ID: id, Location: o.Pool.Location, Publisher: "VMSS-Prototype-Pattern", Offer: id.Segment("resourceGroups"), SKU: o.Pool.Name,
+		OSState: "Generalized", Linux: true, Controllers: "SCSI", Accelerated: o.Pool.Model.Accelerated, Tags: tags,
+		Generation: cmp.Or(o.Disk.Generation, o.Instance.Generation, "V1"), Architecture: cmp.Or(o.Disk.Architecture, size.Architecture, "x64"),
 	}
-	return d == "" || d == "standard" || strings.HasSuffix(d, "supported")
+	if d.Generation == "V2" {
+		d.SecurityType = "Standard"
+		if strings.EqualFold(securityType(o), "TrustedLaunch") {
+			d.SecurityType = "TrustedLaunch"
+		}
+		if needsNVMe(o) || strings.Contains(strings.ToUpper(o.Disk.Controllers), "NVME") {
+			d.Controllers = "SCSI, NVMe"
+		}
+	}
+	return d
+}
+
+func securityType(o Observed) string {
+	return cmp.Or(o.Instance.SecurityType, o.Disk.SecurityType, o.Pool.Model.SecurityType, "Standard")
+}
+
+// needsNVMe reports whether the pool's machines have their disks by NVMe: its model says
+// so, or its size knows nothing else.
+func needsNVMe(o Observed) bool {
+	only := o.Size != nil && len(o.Size.Controllers) > 0 && !slices.ContainsFunc(o.Size.Controllers, func(c string) bool { return strings.EqualFold(c, "SCSI") })
+	return o.Pool.Model.NVMe || only
 }
