@@ -47,9 +47,7 @@ func CourseOf(o Observed, names Names, options Request, now time.Time) (c Course
 	refuse := c.Problems.Refuse
 	if v, found := FindVersion(o.Versions, names.Version); found {
 		if RolledBack(v) || v.ProvisioningState != Deleting && !(v.ProvisioningState == Failed && Ours(v.Tags)) {
-			c.Start, c.Version = AtVersion, &v
-			c.ofVersion(o, v, options)
-			return c
+			return ofVersion(o, v, options)
 		}
 		c.Notes = append(c.Notes, "today's version "+v.Name+" is "+v.ProvisioningState+": it is built again")
 	}
@@ -76,8 +74,9 @@ func CourseOf(o Observed, names Names, options Request, now time.Time) (c Course
 	return c
 }
 
-// ofVersion says what speaks against the use of today's version.
-func (c *Course) ofVersion(o Observed, v fleet.ImageVersion, q Request) {
+// ofVersion begins at today's version, and says what speaks against its use.
+func ofVersion(o Observed, v fleet.ImageVersion, q Request) Course {
+	c := Course{Start: AtVersion, Version: &v}
 	refuse, on, back := c.Problems.Refuse, string(v.ID), "ortet rollback --to "+v.Name
 	refuse(RolledBack(v), "RolledBack", on, "today's version was rolled back at "+v.Tags[fleet.TagRolledBack]+" and is not brought back by itself",
 		"say --again to make another today, or "+back+" to use it after all")
@@ -92,6 +91,7 @@ func (c *Course) ofVersion(o Observed, v fleet.ImageVersion, q Request) {
 	if from := v.Tags[fleet.TagBuiltFrom]; from != "" && !strings.EqualFold(from, q.Node) {
 		c.Notes = append(c.Notes, fmt.Sprintf("today's version %s was built from %s; say --again to make one from %s", v.Name, from, q.Node))
 	}
+	return c
 }
 
 // CaptureChanges gives a zero change of every verb that a capture of the course

@@ -191,13 +191,9 @@ func Prune(versions []fleet.ImageVersion, uses []fleet.ImageUse, current fleet.R
 			unknown = u.By
 		}
 	}
-	kept, good := 0, 0
-	if _, there := FindVersion(versions, current); !there {
-		kept, good = 1, 1 // it is about to be made
-	}
-	for _, v := range NewestFirst(versions) {
-		counts := v.ProvisioningState == Succeeded && Ours(v.Tags)
-		if v.ID.Equal(current) || counts && (kept < history || good < 2 && !RolledBack(v)) {
+	kept, good := 1, 1 // current, which may be about to be made
+	for _, v := range slices.DeleteFunc(NewestFirst(versions), func(v fleet.ImageVersion) bool { return v.ID.Equal(current) }) {
+		if v.ProvisioningState == Succeeded && Ours(v.Tags) && (kept < history || good < 2 && !RolledBack(v)) {
 			kept++
 			if !RolledBack(v) {
 				good++

@@ -186,21 +186,19 @@ func (p *Problems) ofDonor(o Observed, q Request, course Course) {
 		return
 	}
 	refuse(!d.Ready, "NodeNotReady", on, "it is not Ready: "+cmp.Or(d.NotReadyWhy, "no reason given"), "name a node that works")
-	refuse(o.SelfNode != "" && d.Name == o.SelfNode, "OwnNode", on, "this process runs on it and would be evicted with it", "run it elsewhere, or name another node")
+	refuse(d.Name == o.SelfNode, "OwnNode", on, "this process runs on it and would be evicted with it", "run it elsewhere, or name another node")
 	if i := o.Instance; i != nil {
 		refuse(i.Power != fleet.PowerRunning, "InstanceNotRunning", string(i.ID), "the instance is "+cmp.Or(string(i.Power), "in no known state"), "start it first")
 		refuse(q.Deallocate && o.Pool != nil && o.Pool.Spot, "SpotDeallocate", string(i.ID), "a Spot instance that is deallocated may not come back",
 			"leave out --deallocate: power-off keeps its place")
 	}
-	if o.Pool != nil {
-		by := string(UsedBy(d, o.Pool.ID))
-		refuse(by != "", "IsWorkbench", on, "a capture of "+by+" uses it as its workbench",
-			"wait until that capture ends, or name another node; if no such capture is open (ortet status): kubectl annotate node "+d.Name+" "+fleet.AnnotationWorkbench+"-")
-	}
+	by := string(UsedBy(d, o.InstanceID.Parent()))
+	refuse(by != "", "IsWorkbench", on, "a capture of "+by+" uses it as its workbench",
+		"wait until that capture ends, or name another node; if no such capture is open (ortet status): kubectl annotate node "+d.Name+" "+fleet.AnnotationWorkbench+"-")
 	for _, x := range o.Obstacles {
-		refuse(!q.ForceDrain && x.Budget != "", "BudgetAllowsNoEviction", on, "its pod "+x.Pod+" cannot be evicted (PodDisruptionBudget "+x.Budget+"): "+x.Why,
+		refuse(x.Budget != "", "BudgetAllowsNoEviction", on, "its pod "+x.Pod+" cannot be evicted (PodDisruptionBudget "+x.Budget+"): "+x.Why,
 			"let the budget allow an eviction, add a replica, name another node, or say --force, which overrides budgets when the drain's time is over")
-		refuse(!q.ForceDrain && x.Budget == "", "PodNotEvictable", on, "its pod "+x.Pod+" cannot be evicted: "+x.Why,
+		refuse(x.Budget == "", "PodNotEvictable", on, "its pod "+x.Pod+" cannot be evicted: "+x.Why,
 			"give it a controller, remove it, or say --force, which deletes it")
 	}
 	refuse(d.Annotations[fleet.AnnotationKuredReboot] != "", "RebootPending", on, "kured is about to reboot it", "wait until it has")
