@@ -92,9 +92,7 @@ func (w *observer) obstacles(ctx context.Context, pool fleet.ResourceID) {
 	if !fleet.Is(err, fleet.KindDenied) { // the permission is named by itself
 		w.unreadable("the pods of node "+w.q.Node, err)
 	}
-	for _, p := range pods {
-		w.o.Obstacles = append(w.o.Obstacles, prototype.Obstacle{Pod: p.Pod, Budget: p.Budget, Why: p.Why})
-	}
+	w.o.Obstacles = pods
 }
 
 // resources reads what has one of the capture's names, and the donor's disk.

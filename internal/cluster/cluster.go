@@ -77,14 +77,7 @@ type DrainEvent struct {
 // It is wrapped in a *fleet.Error of KindBlocked.
 type BlockedError struct {
 	Node string
-	Pods []BlockedPod
-}
-
-// BlockedPod is one of them.
-type BlockedPod struct {
-	Pod    string // "namespace/name"
-	Budget string // "namespace/name", several joined by ", "; "" where no budget is the reason
-	Why    string // in the API server's words
+	Pods []fleet.BlockedPod
 }
 
 // Drainer evicts.
@@ -103,7 +96,7 @@ type Obstacles interface {
 	// Obstacles gives the pods that a drain without force would not evict however long
 	// it waits: those without a controller, and those of budgets that allow no eviction
 	// with all their pods healthy. leave is DrainOptions.Leave. It changes nothing.
-	Obstacles(ctx context.Context, node string, leave []string) ([]BlockedPod, error)
+	Obstacles(ctx context.Context, node string, leave []string) ([]fleet.BlockedPod, error)
 }
 
 // Job is a pod that works on a disk attached to a node.

@@ -28,19 +28,12 @@ type Observed struct {
 	Generalized   *fleet.Snapshot // of Names.Generalized
 	WorkDisk      *fleet.Disk     // of Names.WorkDisk
 	Workbench     *Workbench
-	NoWorkbench   string     // why none fits
-	Obstacles     []Obstacle // to a drain
-	SelfNode      string     // that this process runs on
-	DeniedAzure   []string   // permissions that lack
+	NoWorkbench   string             // why none fits
+	Obstacles     []fleet.BlockedPod // to a drain
+	SelfNode      string             // that this process runs on
+	DeniedAzure   []string           // permissions that lack
 	DeniedCluster []string
 	Unreadable    []fleet.Problem // for another reason than that it is not there
-}
-
-// An Obstacle is a pod that a drain without force does not evict.
-type Obstacle struct {
-	Pod    string // "namespace/name"
-	Budget string // "namespace/name", several joined by ", "; "" where no budget is the reason
-	Why    string
 }
 
 // A Workbench is a node on which a copy of the donor's disk is worked on.

@@ -145,7 +145,7 @@ func TestLeaveAndReturn(t *testing.T) {
 		t.Errorf("%+v, %v", left, err)
 	}
 	w.nodeReady("leave-blocked", "")
-	w.drainer.err = &fleet.Error{Op: "drain node", Kind: fleet.KindBlocked, Err: &cluster.BlockedError{Pods: []cluster.BlockedPod{{Pod: "ns/db"}}}}
+	w.drainer.err = &fleet.Error{Op: "drain node", Kind: fleet.KindBlocked, Err: &cluster.BlockedError{Pods: []fleet.BlockedPod{{Pod: "ns/db"}}}}
 	left, err := c.Leave(w.ctx, "leave-blocked", wire.LeaveRequest{Cause: "Preempt", Within: 30})
 	must(t, err)
 	if left.Drained || !slices.Equal(left.Left, []string{"ns/db"}) {

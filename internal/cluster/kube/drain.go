@@ -425,7 +425,7 @@ func (d *drain) refusedByKubectl(errs []error) error {
 			return &fleet.Error{Op: a.op, Resource: a.on, Kind: fleet.KindDenied, Remedy: a.remedyOfDenial(why), Err: err}
 		}
 		for pod := range strings.SplitSeq(pods, ", ") {
-			blocked.Pods = append(blocked.Pods, cluster.BlockedPod{Pod: pod, Why: why})
+			blocked.Pods = append(blocked.Pods, fleet.BlockedPod{Pod: pod, Why: why})
 		}
 	}
 	sort.Slice(blocked.Pods, func(i, j int) bool { return blocked.Pods[i].Pod < blocked.Pods[j].Pod })
@@ -444,11 +444,11 @@ func (d *drain) refusedForGood() error {
 	return d.blockedBy(&cluster.BlockedError{Node: d.node, Pods: d.stuck(func(s podState) bool { return s.refused != "" })})
 }
 
-func (d *drain) stuck(which func(podState) bool) []cluster.BlockedPod {
-	var pods []cluster.BlockedPod
+func (d *drain) stuck(which func(podState) bool) []fleet.BlockedPod {
+	var pods []fleet.BlockedPod
 	for key, s := range d.left() {
 		if which(s) {
-			pods = append(pods, cluster.BlockedPod{Pod: key.String(), Budget: s.budget, Why: s.why()})
+			pods = append(pods, fleet.BlockedPod{Pod: key.String(), Budget: s.budget, Why: s.why()})
 		}
 	}
 	sort.Slice(pods, func(i, j int) bool { return pods[i].Pod < pods[j].Pod })

@@ -14,11 +14,12 @@ import (
 	"k8s.io/apimachinery/pkg/util/intstr"
 
 	"github.com/ortet/ortet/internal/cluster"
+	"github.com/ortet/ortet/internal/fleet"
 )
 
 // Obstacles lists the pods as a drain without force does, and names those that it
 // would not evict however long it waits. It changes nothing.
-func (c *Cluster) Obstacles(ctx context.Context, node string, leave []string) ([]cluster.BlockedPod, error) {
+func (c *Cluster) Obstacles(ctx context.Context, node string, leave []string) ([]fleet.BlockedPod, error) {
 	ctx, stop := context.WithCancelCause(ctx)
 	defer stop(nil)
 	d := &drain{
@@ -33,7 +34,7 @@ func (c *Cluster) Obstacles(ctx context.Context, node string, leave []string) ([
 	if list == nil {
 		return nil, d.a.fail(ctx, errors.Join(errs...))
 	}
-	var found []cluster.BlockedPod
+	var found []fleet.BlockedPod
 	if len(errs) > 0 {
 		err := d.refusedByKubectl(errs)
 		blocked := (*cluster.BlockedError)(nil)
@@ -66,7 +67,7 @@ func (c *Cluster) Obstacles(ctx context.Context, node string, leave []string) ([
 }
 
 // staying leaves out what is being deleted already, and so goes without a drain.
-func (d *drain) staying(ctx context.Context, pods []cluster.BlockedPod) (stay []cluster.BlockedPod, err error) {
+func (d *drain) staying(ctx context.Context, pods []fleet.BlockedPod) (stay []fleet.BlockedPod, err error) {
 	for _, blocked := range pods {
 		namespace, name, _ := strings.Cut(blocked.Pod, "/")
 		pod, err := d.client.CoreV1().Pods(namespace).Get(ctx, name, metav1.GetOptions{})
@@ -93,7 +94,7 @@ func ready(pod corev1.Pod) bool {
 
 // neverEvicted says of a Ready pod why its budgets will not let it go, and false where
 // they may, now or later.
-func neverEvicted(pod corev1.Pod, budgets []policyv1.PodDisruptionBudget) (cluster.BlockedPod, bool) {
+func neverEvicted(pod corev1.Pod, budgets []policyv1.PodDisruptionBudget) (fleet.BlockedPod, bool) {
 	var names []string
 	why := ""
 	for i := range budgets {
@@ -106,7 +107,7 @@ func neverEvicted(pod corev1.Pod, budgets []policyv1.PodDisruptionBudget) (clust
 		why = "several budgets cover it, and the API server then evicts by none"
 	}
 	sort.Strings(names)
-	return cluster.BlockedPod{Pod: pod.Namespace + "/" + pod.Name, Budget: strings.Join(names, ", "), Why: why}, why != ""
+	return fleet.BlockedPod{Pod: pod.Namespace + "/" + pod.Name, Budget: strings.Join(names, ", "), Why: why}, why != ""
 }
 
 // never reports whether a budget allows no eviction with all of its pods healthy, as
