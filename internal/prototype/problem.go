@@ -66,10 +66,7 @@ func CannotServe(donor, node fleet.Node) string {
 // but the given pool's does.
 func UsedBy(node fleet.Node, pool fleet.ResourceID) fleet.ResourceID {
 	by := fleet.ResourceID(node.Annotations[fleet.AnnotationWorkbench])
-	if by.Equal(pool) {
-		return ""
-	}
-	return by
+	return fleet.ResourceID(when(!by.Equal(pool), string(by)))
 }
 
 // RankWorkbenches sorts candidates, the best first: of the donor's pool, no
@@ -293,13 +290,8 @@ func NewDefinition(id fleet.ResourceID, o Observed, tags map[string]string) flee
 		Generation: cmp.Or(o.Disk.Generation, o.Instance.Generation, "V1"), Architecture: cmp.Or(o.Disk.Architecture, size.Architecture, "x64"),
 	}
 	if d.Generation == "V2" {
-		d.SecurityType = "Standard"
-		if strings.EqualFold(securityType(o), "TrustedLaunch") {
-			d.SecurityType = "TrustedLaunch"
-		}
-		if needsNVMe(o) || strings.Contains(strings.ToUpper(o.Disk.Controllers), "NVME") {
-			d.Controllers = "SCSI, NVMe"
-		}
+		d.SecurityType = cmp.Or(when(strings.EqualFold(securityType(o), "TrustedLaunch"), "TrustedLaunch"), "Standard")
+		d.Controllers += when(needsNVMe(o) || strings.Contains(strings.ToUpper(o.Disk.Controllers), "NVME"), ", NVMe")
 	}
 	return d
 }
