@@ -43,7 +43,8 @@ func (c *capture) observe(ctx context.Context) (prototype.Observed, prototype.Na
 	if pool == "" {
 		return *o, prototype.Names{}
 	}
-	w.scaleSet(ctx)
+	read(ctx, w, pool, &o.Pool, c.Cloud.Pool)
+	read(ctx, w, o.InstanceID, &o.Instance, c.Cloud.Instance)
 	if !w.q.ForceDrain {
 		if o.Obstacles, err = c.Cluster.Obstacles(ctx, w.q.Node, []string{inspectionPod(pool)}); !fleet.Is(err, fleet.KindDenied) { // which is named by itself
 			w.unreadable("the pods of node "+w.q.Node, err)
@@ -77,13 +78,6 @@ func (c *capture) observe(ctx context.Context) (prototype.Observed, prototype.Na
 	}
 	w.workbench(ctx)
 	return *o, names
-}
-
-// scaleSet reads the donor's pool and instance.
-func (w *observer) scaleSet(ctx context.Context) {
-	id := w.o.InstanceID
-	read(ctx, w, id.Parent(), &w.o.Pool, w.Cloud.Pool)
-	read(ctx, w, id, &w.o.Instance, w.Cloud.Instance)
 }
 
 // missing is an error that is not KindNotFound.

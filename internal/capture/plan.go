@@ -44,7 +44,7 @@ type start struct {
 // decide observes, and sets the capture's name and state for a run that begins now.
 func (c *capture) decide(ctx context.Context, r journal.Record) (at start, err error) {
 	if !r.Open() {
-		c.req, c.name, c.begun = c.asked, prototype.CaptureName(c.Now(), r.Name), c.Now()
+		c.req, c.name, c.begun = c.asked, prototype.CaptureName(c.Now()), c.Now()
 		c.set(func(s *state) { *s = state{} })
 	}
 	if c.anyBench {

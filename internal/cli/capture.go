@@ -123,8 +123,7 @@ func (f *captureFlags) complete(node string) error {
 	case "none":
 		r.Extensions = prototype.ExtensionRule{None: true}
 	case "all":
-		// A rule without patterns would be the default one; no name is empty.
-		r.Extensions = prototype.ExtensionRule{AllBut: append([]string{""}, f.keep...)}
+		r.Extensions = prototype.ExtensionRule{All: true, Keep: f.keep}
 	default:
 		return usagef("--extensions %s: want default, all or none", f.extensions)
 	}

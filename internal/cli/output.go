@@ -72,6 +72,7 @@ func writePlan(w io.Writer, p prototype.Plan) {
 		id = max(id, min(len(s.ID), maxIDWidth))
 	}
 	hang := strings.Repeat(" ", id+len("123  1234567  "))
+	var irreversible []string
 	for i, s := range p.Steps {
 		usual := ""
 		if s.Usual > 0 {
@@ -80,13 +81,15 @@ func writePlan(w io.Writer, p prototype.Plan) {
 		title := s.Title
 		if s.Skip != "" {
 			usual, title = "skip", title+": "+s.Skip
+		} else {
+			irreversible = append(irreversible, s.Irreversible...)
 		}
 		left := fmt.Sprintf("%3d %-*s %7s  ", i+1, id, s.ID, usual)
 		paragraph(w, resultWidth, left, hang, title)
 	}
-	if all := p.Irreversible(); len(all) > 0 {
+	if len(irreversible) > 0 {
 		fmt.Fprintln(w)
-		list(w, "Irreversible", all)
+		list(w, "Irreversible", irreversible)
 	}
 	if len(p.Notes) > 0 {
 		fmt.Fprintln(w)

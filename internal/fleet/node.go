@@ -29,18 +29,18 @@ type Node struct {
 	Conditions    []Condition // all but Ready
 }
 
-// A BlockedPod is a pod that a drain does not evict.
-type BlockedPod struct {
-	Pod    string // "namespace/name"
-	Budget string // "namespace/name", several joined by ", "; "" where no budget is the reason
-	Why    string // in the API server's words
-}
-
 // A Taint of a node.
 type Taint struct{ Key, Value, Effect string }
 
 // A Condition of a node. Status is "True", "False" or "Unknown".
 type Condition struct{ Type, Status, Reason string }
+
+// A BlockedPod is a pod that a drain could not evict, or would not without force.
+type BlockedPod struct {
+	Pod    string // "namespace/name"
+	Budget string // "namespace/name", several joined by ", "; "" where no budget is the reason
+	Why    string // in the API server's words
+}
 
 // Annotations of other projects that matter.
 const (

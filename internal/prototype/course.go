@@ -48,33 +48,23 @@ func (c Course) NeedsWorkbench() bool { return c.Start <= AtSnapshot }
 // not ours is a problem.
 func CourseOf(o Observed, names Names, options Request, now time.Time) (c Course) {
 	refuse := c.Problems.Refuse
-	v, found := FindVersion(o.Versions, names.Version)
-	failed, deleting := v.ProvisioningState == Failed && Ours(v.Tags), v.ProvisioningState == Deleting
-	switch {
-	case !found:
-	case failed && !RolledBack(v):
-		c.Notes = append(c.Notes, "today's version "+v.Name+" is Failed: it is deleted and built again")
-	case deleting && !RolledBack(v):
-		c.Notes = append(c.Notes, "today's version "+v.Name+" is being deleted: it is built again")
-	default:
-		c.Start, c.Version = AtVersion, &v
-		c.ofVersion(o, v, options)
-		return c
-	}
-	today := func(s *fleet.Snapshot, tag string) bool {
-		at, err := time.Parse(fleet.BuiltAtLayout, s.Tags[fleet.TagBuiltAt])
-		return err == nil && VersionName(at, false) == VersionName(now, false) && !options.Again && s.ProvisioningState == Succeeded &&
-			s.Tags[tag] != "" && strings.EqualFold(s.Tags[fleet.TagBuiltFrom], options.Node)
+	if v, found := FindVersion(o.Versions, names.Version); found {
+		if RolledBack(v) || v.ProvisioningState != Deleting && !(v.ProvisioningState == Failed && Ours(v.Tags)) {
+			return ofVersion(o, v, options)
+		}
+		c.Notes = append(c.Notes, "today's version "+v.Name+" is "+v.ProvisioningState+": it is built again")
 	}
 	look := func(s *fleet.Snapshot, tag string, start Start) {
-		switch {
-		case s == nil:
-		case s.Tags[fleet.TagCapture] == "":
-			refuse(true, "ForeignSnapshot", string(s.ID), "a snapshot of this name exists that Ortet did not make",
-				"delete it if it is not needed: az snapshot delete --ids "+string(s.ID))
-		case today(s, tag):
+		if s == nil {
+			return
+		}
+		refuse(s.Tags[fleet.TagCapture] == "", "ForeignSnapshot", string(s.ID), "a snapshot of this name exists that Ortet did not make",
+			"delete it if it is not needed: az snapshot delete --ids "+string(s.ID))
+		at, err := time.Parse(fleet.BuiltAtLayout, s.Tags[fleet.TagBuiltAt])
+		if err == nil && VersionName(at, false) == VersionName(now, false) && !options.Again && s.ProvisioningState == Succeeded &&
+			s.Tags[tag] != "" && strings.EqualFold(s.Tags[fleet.TagBuiltFrom], options.Node) {
 			c.Start = max(c.Start, start)
-		default:
+		} else if s.Tags[fleet.TagCapture] != "" {
 			c.Notes = append(c.Notes, "a snapshot that an earlier capture left is replaced: "+s.ID.Name())
 		}
 	}
@@ -87,27 +77,24 @@ func CourseOf(o Observed, names Names, options Request, now time.Time) (c Course
 	return c
 }
 
-// ofVersion says what speaks against the use of today's version.
-func (c *Course) ofVersion(o Observed, v fleet.ImageVersion, q Request) {
+// ofVersion begins at today's version, and says what speaks against its use.
+func ofVersion(o Observed, v fleet.ImageVersion, q Request) Course {
+	c := Course{Start: AtVersion, Version: &v}
 	refuse, on, back := c.Problems.Refuse, string(v.ID), "ortet rollback --to "+v.Name
 	refuse(RolledBack(v), "RolledBack", on, "today's version was rolled back at "+v.Tags[fleet.TagRolledBack]+" and is not brought back by itself",
 		"say --again to make another today, or "+back+" to use it after all")
 	refuse(!RolledBack(v) && !Ours(v.Tags), "ForeignVersion", on, "a version of today's name is there that neither Ortet nor kamino made",
 		"say --again to make another today, or delete it")
-	if len(c.Problems) > 0 {
-		return
-	}
-	if o.Pool != nil {
-		used, known := VersionOf(o.Versions, o.Pool.Model.Image, o.Pool.Location)
-		refuse(known && Newer(used, v), "OlderVersion", on, "today's version "+v.Name+" is older than "+used.Name+", which the model uses",
-			"say --again to make another today, or "+back+" to go back to it")
-	}
+	used, known := VersionOf(o.Versions, o.Pool.Model.Image, o.Pool.Location)
+	refuse(known && Newer(used, v), "OlderVersion", on, "today's version "+v.Name+" is older than "+used.Name+", which the model uses",
+		"say --again to make another today, or "+back+" to go back to it")
 	custom := v.Tags[fleet.TagCustomData]
 	refuse(q.Bakes() && custom != "" && custom != NoopSHA256, "OtherBootstrap", on,
 		"today's version was made with --bootstrap keep: its nodes need the model's customData to join", "say --again to make another today, or --bootstrap keep")
 	if from := v.Tags[fleet.TagBuiltFrom]; from != "" && !strings.EqualFold(from, q.Node) {
 		c.Notes = append(c.Notes, fmt.Sprintf("today's version %s was built from %s; say --again to make one from %s", v.Name, from, q.Node))
 	}
+	return c
 }
 
 // CaptureChanges gives a zero change of every verb that a capture of the course

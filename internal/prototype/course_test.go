@@ -124,6 +124,12 @@ func TestCourse(t *testing.T) {
 		}
 		return s
 	}
+	model := func(image fleet.ImageReference) func(o *Observed, q *Request) {
+		return func(o *Observed, _ *Request) {
+			o.Versions = []fleet.ImageVersion{ver("2026.11.21", 0, Succeeded), ver("2026.11.22", 1, Succeeded), ver("2026.11.20", -1, Succeeded)}
+			o.Pool.Model.Image = image
+		}
+	}
 	const today, yesterday = "2026-11-21 08:00:00.000000", "2026-11-20 23:59:59.000000"
 	for name, c := range map[string]struct {
 		change func(o *Observed, q *Request)
@@ -138,6 +144,10 @@ func TestCourse(t *testing.T) {
 			o.Versions = []fleet.ImageVersion{ver("2026.11.21", 0, Succeeded, fleet.TagRolledBack)}
 		}, AtVersion, "RolledBack"},
 		"yesterday's version": {func(o *Observed, _ *Request) { o.Versions = []fleet.ImageVersion{ver("2026.11.20", -1, Succeeded)} }, AtDonor, ""},
+		"older version":       {model(fleet.ImageReference{ID: ver("2026.11.22", 1, Succeeded).ID}), AtVersion, "OlderVersion"},
+		"older by latest":     {model(latest("")), AtVersion, "OlderVersion"},
+		"newer version":       {model(fleet.ImageReference{ID: ver("2026.11.20", -1, Succeeded).ID}), AtVersion, ""},
+		"the model's version": {model(fleet.ImageReference{ID: ver("2026.11.21", 0, Succeeded).ID}), AtVersion, ""},
 		"foreign version": {func(o *Observed, _ *Request) {
 			v := ver("2026.11.21", 0, Succeeded)
 			v.Tags = nil
@@ -184,6 +194,8 @@ func TestReturnTo(t *testing.T) {
 		"no such":            {at("2026.11.21"), "1.2.3", "", "", false, false, "NoVersion"},
 		"failed":             {at("2026.11.21"), "2026.1120.100000", "", "", false, false, "VersionNotReady"},
 		"from a marketplace": {fleet.Pool{ID: pool}, "", "2026.11.21", "", false, false, ""},
+		"from a definition":  {fleet.Pool{ID: pool, Model: fleet.Model{Image: latest("")}}, Previous, "2026.11.20", "2026.11.21", false, false, ""},
+		"pins the latest":    {fleet.Pool{ID: pool, Model: fleet.Model{Image: latest("")}}, "2026.11.21", "2026.11.21", "", false, false, ""},
 	} {
 		r, problems := ReturnTo(versions, c.pool, nil, c.to)
 		if r.To.Name() != c.want || r.TagFrom.Name() != c.tagged || r.Untag != c.untag || r.NothingToDo != c.nothing || strings.Join(codes(problems), " ") != c.code {

@@ -42,22 +42,6 @@ func TestVersionOf(t *testing.T) {
 	}
 }
 
-// TestReturnFromADefinition: what the model leaves is the version that it stands
-// for, which is not gone back to.
-func TestReturnFromADefinition(t *testing.T) {
-	versions := []fleet.ImageVersion{ver("2026.11.19", -2, Succeeded), ver("2026.11.20", -1, Succeeded), ver("2026.11.21", 0, Succeeded)}
-	p := fleet.Pool{ID: pool, Name: "pool1", Model: fleet.Model{Image: latest("")}}
-	r, problem := ReturnTo(versions, p, nil, Previous)
-	if problem != nil || r.To.Name() != "2026.11.20" || r.TagFrom.Name() != "2026.11.21" {
-		t.Errorf("%+v, %v", r, problem)
-	}
-	// Naming the latest pins it.
-	r, problem = ReturnTo(versions, p, nil, "2026.11.21")
-	if problem != nil || r.NothingToDo || r.TagFrom != "" {
-		t.Errorf("%+v, %v", r, problem)
-	}
-}
-
 // TestInUse: what a model or an instance refers to or runs never goes.
 func TestInUse(t *testing.T) {
 	all := []fleet.ImageVersion{
@@ -107,29 +91,6 @@ func TestTodaysVersionIsTheNewest(t *testing.T) {
 	} {
 		if got := TodaysVersion(c.versions, noon); got != c.want {
 			t.Errorf("%s: %s, want %s", name, got, c.want)
-		}
-	}
-}
-
-// TestOlderVersion: a capture that would only use an older version again is refused.
-func TestOlderVersion(t *testing.T) {
-	n := NamesOf(pool, "2026.11.21")
-	o := good()
-	o.Versions = []fleet.ImageVersion{ver("2026.11.21", 0, Succeeded), ver("2026.11.22", 1, Succeeded), ver("2026.11.20", -1, Succeeded)}
-	for name, c := range map[string]struct {
-		image fleet.ImageReference
-		want  []string
-	}{
-		"a newer one":        {fleet.ImageReference{ID: o.Versions[1].ID}, []string{"OlderVersion"}},
-		"an older one":       {fleet.ImageReference{ID: o.Versions[2].ID}, nil},
-		"the same":           {fleet.ImageReference{ID: o.Versions[0].ID}, nil},
-		"the latest":         {latest(""), []string{"OlderVersion"}},
-		"a platform's image": {fleet.ImageReference{Publisher: "p"}, nil},
-	} {
-		o.Pool.Model.Image = c.image
-		course := CourseOf(o, n, options(), noon)
-		if got := codes(course.Problems); !slices.Equal(got, c.want) || course.Start != AtVersion {
-			t.Errorf("the model uses %s: %v, want %v", name, course.Problems, c.want)
 		}
 	}
 }

@@ -23,7 +23,7 @@ func TestNames(t *testing.T) {
 		n.Gallery.Name(): "SIG_my_group", n.Definition.Name(): "kamino-pool1-prototype", n.Version.Name(): "2026.11.21",
 		n.Snapshot.Name(): "snapshot_pool1", n.Generalized.Name(): "snapshot_pool1_generalized", JobName(pool, "20261121-120000"): "ortet-generalize-pool1-20261121-120000",
 		VersionName(noon, false): "2026.11.21", VersionName(noon, true): "2026.1121.120000",
-		CaptureName(noon, ""): "20261121-120000", CaptureName(noon, "20261121-120000"): "20261121-120000-2", CaptureName(noon, "20261121-120000-2"): "20261121-120000-3",
+		CaptureName(noon): "20261121-120000",
 	} {
 		if got != want {
 			t.Errorf("%q, want %q", got, want)
@@ -120,12 +120,12 @@ func TestExtensions(t *testing.T) {
 		doomed []string
 		kept   int
 	}{
-		"default":       {ExtensionRule{}, nil, []string{"capz", "second", "cse"}, 0},
+		"default":       {ExtensionRule{}, nil, []string{"second", "cse", "capz"}, 0},
 		"none":          {ExtensionRule{None: true}, nil, nil, 0},
-		"kamino":        {ExtensionRule{AllBut: []string{"*AKSLinuxBilling*"}}, nil, []string{"capz", "monitor", "second", "cse"}, 0},
+		"kamino":        {ExtensionRule{All: true, Keep: []string{"*AKSLinuxBilling*"}}, nil, []string{"second", "cse", "capz", "monitor"}, 0},
 		"keep one":      {ExtensionRule{Keep: []string{"capz"}}, nil, []string{"second", "cse"}, 0},
-		"kept depends":  {ExtensionRule{}, []fleet.Extension{{Name: "x", Type: "y", After: []string{"cse"}}}, []string{"capz", "second", "cse"}, 1},
-		"keep a second": {ExtensionRule{Keep: []string{"second"}}, nil, []string{"capz", "cse"}, 1},
+		"kept depends":  {ExtensionRule{}, []fleet.Extension{{Name: "x", Type: "y", After: []string{"cse"}}}, []string{"second", "capz", "cse"}, 1},
+		"keep a second": {ExtensionRule{Keep: []string{"second"}}, nil, []string{"cse", "capz"}, 1},
 	} {
 		doomed, kept := c.rule.Doomed(append(slices.Clone(all), c.add...))
 		if got := extensionNames(doomed); !slices.Equal(got, c.doomed) && len(got)+len(c.doomed) > 0 || len(kept) != c.kept {
@@ -136,7 +136,7 @@ func TestExtensions(t *testing.T) {
 	if doomed, _ := (ExtensionRule{}).Doomed(circle); len(doomed) != 2 {
 		t.Errorf("a circle gives %v", doomed)
 	}
-	if (ExtensionRule{AllBut: []string{"["}}).Check() == nil {
+	if (ExtensionRule{Keep: []string{"["}}).Check() == nil {
 		t.Error("a pattern that cannot be read is taken")
 	}
 }

@@ -10,17 +10,107 @@ import (
 	"github.com/ortet/ortet/internal/fleet"
 )
 
+// Observed is the world before a capture. What could not be observed, because
+// what leads there is missing, is nil.
+type Observed struct {
+	Donor         *fleet.Node
+	InstanceID    fleet.ResourceID // from the donor's provider id
+	NotInstance   error            // why that id is none
+	Pool          *fleet.Pool
+	Instance      *fleet.Instance
+	Disk          *fleet.Disk // the donor's OS disk
+	Size          *fleet.SizeInfo
+	Gallery       *fleet.Gallery
+	Definition    *fleet.Definition
+	Versions      []fleet.ImageVersion
+	Uses          []fleet.ImageUse
+	Snapshot      *fleet.Snapshot // of Names.Snapshot
+	Generalized   *fleet.Snapshot // of Names.Generalized
+	WorkDisk      *fleet.Disk     // of Names.WorkDisk
+	Workbench     *Workbench
+	NoWorkbench   string             // why none fits
+	Obstacles     []fleet.BlockedPod // to a drain
+	SelfNode      string             // that this process runs on
+	DeniedAzure   []string           // permissions that lack
+	DeniedCluster []string
+	Unreadable    []fleet.Problem // for another reason than that it is not there
+}
+
+// A Workbench is a node on which a copy of the donor's disk is worked on.
+type Workbench struct {
+	Node     fleet.Node
+	Instance fleet.Instance
+	LUN      int32 // free on it
+}
+
+// CannotServe says why a node cannot be the donor's workbench, as far as
+// Kubernetes knows; "" means that it may. The words are for counting.
+func CannotServe(donor, node fleet.Node) string {
+	id, _ := fleet.ParseProviderID(donor.ProviderID) // without one, no pool is its own
+	_, err := fleet.ParseProviderID(node.ProviderID)
+	_, marked := node.Annotations[fleet.AnnotationCapture]
+	return cmp.Or(
+		when(node.Name == donor.Name, "is the donor"),
+		when(err != nil, "is not an instance of a Uniform scale set"),
+		when(!strings.EqualFold(node.OS, "linux"), "is not Linux"),
+		when(node.Architecture != donor.Architecture, "has another architecture"),
+		when(!node.Ready, "is not Ready"),
+		when(node.Unschedulable, "is cordoned"),
+		when(marked, "is being captured"),
+		when(UsedBy(node, id.Parent()) != "", "is another capture's workbench"),
+		when(node.Annotations[fleet.AnnotationKuredReboot] != "", "is about to reboot"),
+	)
+}
+
+// UsedBy gives the pool whose capture uses the node as its workbench; "" where none
+// but the given pool's does.
+func UsedBy(node fleet.Node, pool fleet.ResourceID) fleet.ResourceID {
+	by := fleet.ResourceID(node.Annotations[fleet.AnnotationWorkbench])
+	return fleet.ResourceID(when(!by.Equal(pool), string(by)))
+}
+
+// RankWorkbenches sorts candidates, the best first: of the donor's pool, no
+// control plane, of the donor's zone, then by name.
+func RankWorkbenches(donor fleet.Node, candidates []fleet.Node) {
+	pool, _ := fleet.ParseProviderID(donor.ProviderID)
+	rank := func(n fleet.Node) string { // false sorts before true
+		id, _ := fleet.ParseProviderID(n.ProviderID)
+		return fmt.Sprintf("%t %t %t %s", !id.Parent().Equal(pool.Parent()), n.ControlPlane, n.Zone != donor.Zone, n.Name)
+	}
+	slices.SortFunc(candidates, func(a, b fleet.Node) int { return strings.Compare(rank(a), rank(b)) })
+}
+
+// BenchLUN gives a free LUN of an instance that may be the donor's workbench,
+// or why it cannot serve. The highest is taken, since volume drivers take the
+// lowest, so that the two do not race for one.
+func BenchLUN(donor, instance fleet.Instance, size fleet.SizeInfo) (lun int32, why string) {
+	lun = min(size.MaxDataDisks, 64) - 1
+	for slices.ContainsFunc(instance.DataDisks, func(d fleet.AttachedDisk) bool { return d.LUN == lun }) {
+		lun--
+	}
+	state := cmp.Or(instance.ProvisioningState, Succeeded)
+	return lun, cmp.Or(
+		when(instance.Zone != donor.Zone, "is in another zone"),
+		when(instance.Power != fleet.PowerRunning, "is "+string(instance.Power)),
+		when(state != Succeeded && state != Updating, "is "+state),
+		when(lun < 0 || len(instance.DataDisks) >= int(size.MaxDataDisks), "has no room for a disk"),
+	)
+}
+
+// Tally counts reasons: "is in another zone (2), is not Ready (1)".
+func Tally(reasons map[string]int) string {
+	words := slices.Sorted(maps.Keys(reasons))
+	for i, w := range words {
+		words[i] = fmt.Sprintf("%s (%d)", w, reasons[w])
+	}
+	return strings.Join(words, ", ")
+}
+
 // Problems are reasons to refuse.
 type Problems []fleet.Problem
 
-// Add adds reasons, each once.
-func (p *Problems) Add(problems ...fleet.Problem) {
-	for _, x := range problems {
-		if !slices.Contains(*p, x) {
-			*p = append(*p, x)
-		}
-	}
-}
+// Add adds reasons.
+func (p *Problems) Add(problems ...fleet.Problem) { *p = append(*p, problems...) }
 
 // Refuse adds a reason if it applies.
 func (p *Problems) Refuse(applies bool, code, on, what, wayOut string) {
@@ -35,9 +125,8 @@ func CaptureProblems(o Observed, q Request, course Course) (p Problems) {
 	p.Add(o.Unreadable...)
 	refuse := p.Refuse
 	refuse(q.History < 2, "HistoryTooShort", "--history", fmt.Sprintf("%d version(s) would leave nothing to roll back to", q.History), "keep at least 2")
-	if err := q.Extensions.Check(); err != nil {
-		refuse(true, "BadPattern", "--keep-extension", err.Error(), "see path.Match for patterns")
-	}
+	err := q.Extensions.Check()
+	refuse(err != nil, "BadPattern", "--keep-extension", fmt.Sprint(err), "see path.Match for patterns")
 	refuse(q.NewNodes < 0, "BadNumber", "--grow", "nodes cannot be added by a negative number", "give 0 or more")
 	refuse(q.Replicas < 1 || q.Replicas > 100, "BadNumber", "--replicas", fmt.Sprintf("%d replicas", q.Replicas), "give 1 to 100")
 	if on := "node " + q.Node; o.Donor != nil {
@@ -76,9 +165,7 @@ func DeniedProblems(o Observed) (p Problems) {
 
 func (p *Problems) ofDonor(o Observed, q Request, course Course) {
 	refuse, d, on := p.Refuse, *o.Donor, "node "+q.Node
-	if o.NotInstance != nil {
-		refuse(true, "NotAnInstance", on, o.NotInstance.Error(), "name a node of a Uniform scale set")
-	}
+	refuse(o.NotInstance != nil, "NotAnInstance", on, fmt.Sprint(o.NotInstance), "name a node of a Uniform scale set")
 	refuse(!strings.EqualFold(d.OS, "linux"), "NotLinux", on, fmt.Sprintf("its operating system is %q", d.OS), "name a Linux node")
 	// Its disk holds the cluster's own keys, which no image may hold, and stopping it may
 	// take the API server away, which is needed to start it.
@@ -90,21 +177,19 @@ func (p *Problems) ofDonor(o Observed, q Request, course Course) {
 		return
 	}
 	refuse(!d.Ready, "NodeNotReady", on, "it is not Ready: "+cmp.Or(d.NotReadyWhy, "no reason given"), "name a node that works")
-	refuse(o.SelfNode != "" && d.Name == o.SelfNode, "OwnNode", on, "this process runs on it and would be evicted with it", "run it elsewhere, or name another node")
+	refuse(d.Name == o.SelfNode, "OwnNode", on, "this process runs on it and would be evicted with it", "run it elsewhere, or name another node")
 	if i := o.Instance; i != nil {
 		refuse(i.Power != fleet.PowerRunning, "InstanceNotRunning", string(i.ID), "the instance is "+cmp.Or(string(i.Power), "in no known state"), "start it first")
 		refuse(q.Deallocate && o.Pool != nil && o.Pool.Spot, "SpotDeallocate", string(i.ID), "a Spot instance that is deallocated may not come back",
 			"leave out --deallocate: power-off keeps its place")
 	}
-	if o.Pool != nil {
-		by := string(UsedBy(d, o.Pool.ID))
-		refuse(by != "", "IsWorkbench", on, "a capture of "+by+" uses it as its workbench",
-			"wait until that capture ends, or name another node; if no such capture is open (ortet status): kubectl annotate node "+d.Name+" "+fleet.AnnotationWorkbench+"-")
-	}
+	by := string(UsedBy(d, o.InstanceID.Parent()))
+	refuse(by != "", "IsWorkbench", on, "a capture of "+by+" uses it as its workbench",
+		"wait until that capture ends, or name another node; if no such capture is open (ortet status): kubectl annotate node "+d.Name+" "+fleet.AnnotationWorkbench+"-")
 	for _, x := range o.Obstacles {
-		refuse(!q.ForceDrain && x.Budget != "", "BudgetAllowsNoEviction", on, "its pod "+x.Pod+" cannot be evicted (PodDisruptionBudget "+x.Budget+"): "+x.Why,
+		refuse(x.Budget != "", "BudgetAllowsNoEviction", on, "its pod "+x.Pod+" cannot be evicted (PodDisruptionBudget "+x.Budget+"): "+x.Why,
 			"let the budget allow an eviction, add a replica, name another node, or say --force, which overrides budgets when the drain's time is over")
-		refuse(!q.ForceDrain && x.Budget == "", "PodNotEvictable", on, "its pod "+x.Pod+" cannot be evicted: "+x.Why,
+		refuse(x.Budget == "", "PodNotEvictable", on, "its pod "+x.Pod+" cannot be evicted: "+x.Why,
 			"give it a controller, remove it, or say --force, which deletes it")
 	}
 	refuse(d.Annotations[fleet.AnnotationKuredReboot] != "", "RebootPending", on, "kured is about to reboot it", "wait until it has")
@@ -114,22 +199,15 @@ func (p *Problems) ofDonor(o Observed, q Request, course Course) {
 // which is served, labels its nodes with kubernetes.azure.com/cluster too, but names its
 // own resource group there.
 func Managed(d fleet.Node, pool *fleet.Pool) string {
-	if v := d.Labels["kubernetes.azure.com/cluster"]; strings.HasPrefix(strings.ToUpper(v), "MC_") {
-		return "label kubernetes.azure.com/cluster=" + v
-	}
-	if v, ok := d.Labels["kubernetes.azure.com/node-image-version"]; ok {
-		return "label kubernetes.azure.com/node-image-version=" + v
-	}
-	if pool == nil {
-		return ""
-	}
-	if k := tagWith(*pool, "aks-managed-"); k != "" {
-		return "tag " + k
-	}
-	if g := pool.ID.Segment("resourceGroups"); strings.HasPrefix(strings.ToUpper(g), "MC_") {
-		return "resource group " + g
-	}
-	return ""
+	pool = cmp.Or(pool, &fleet.Pool{})
+	in, version := d.Labels["kubernetes.azure.com/cluster"], d.Labels["kubernetes.azure.com/node-image-version"]
+	tag, group := tagWith(*pool, "aks-managed-"), pool.ID.Segment("resourceGroups")
+	return cmp.Or(
+		when(strings.HasPrefix(strings.ToUpper(in), "MC_"), "label kubernetes.azure.com/cluster="+in),
+		when(version != "", "label kubernetes.azure.com/node-image-version="+version),
+		when(tag != "", "tag "+tag),
+		when(strings.HasPrefix(strings.ToUpper(group), "MC_"), "resource group "+group),
+	)
 }
 
 const tagCAPZ = "sigs.k8s.io_cluster-api-provider-azure_cluster_"
@@ -177,36 +255,55 @@ func tagWith(pool fleet.Pool, prefix string) string {
 
 func (p *Problems) ofDisk(o Observed) {
 	refuse := p.Refuse
+	refuse(o.Instance.OSDisk == "" && !o.Pool.Model.EphemeralOS, "NoDisk", string(o.Instance.ID), "it has no managed OS disk", "use a pool with managed OS disks")
 	if o.Disk == nil {
-		refuse(o.Instance.OSDisk == "" && !o.Pool.Model.EphemeralOS, "NoDisk", string(o.Instance.ID), "it has no managed OS disk", "use a pool with managed OS disks")
 		return
 	}
-	security := securityType(o)
-	refuse(strings.Contains(strings.ToLower(security), "confidential"), "ConfidentialDisk", string(o.Disk.ID),
+	refuse(strings.Contains(strings.ToLower(securityType(o)), "confidential"), "ConfidentialDisk", string(o.Disk.ID),
 		"it belongs to a confidential VM and can be read by that alone", "use a pool without confidential VMs")
 	if o.Definition == nil {
 		return
 	}
-	def := *o.Definition
+	def, want := *o.Definition, NewDefinition(o.Definition.ID, o, nil)
 	need := func(what, has, needs string, fits bool) {
 		refuse(!fits, "DefinitionMismatch", string(def.ID), fmt.Sprintf("the image definition's %s is %s, the donor needs %s", what, has, needs),
 			"what a definition says cannot be changed: delete it once nothing uses it; the capture creates it again")
 	}
 	same := func(what, has, needs string) { need(what, has, needs, strings.EqualFold(has, needs)) }
-	same("OS state", cmp.Or(def.OSState, "Generalized"), "Generalized")
+	same("OS state", cmp.Or(def.OSState, "Generalized"), want.OSState)
 	need("operating system", "not Linux", "Linux", def.Linux)
-	same("generation", cmp.Or(def.Generation, "V1"), generation(o))
-	same("architecture", cmp.Or(def.Architecture, "x64"), architecture(o))
-	need("security type", cmp.Or(def.SecurityType, "Standard"), security, securityFits(security, def.SecurityType))
+	same("generation", cmp.Or(def.Generation, "V1"), want.Generation)
+	same("architecture", cmp.Or(def.Architecture, "x64"), want.Architecture)
+	// TrustedLaunchSupported is for Standard and TrustedLaunch.
+	has, needs := cmp.Or(def.SecurityType, "Standard"), cmp.Or(want.SecurityType, "Standard")
+	kind, supports := strings.CutSuffix(strings.ToLower(has), "supported")
+	need("security type", has, needs, kind == strings.ToLower(needs) || supports && (needs == "Standard" || strings.HasPrefix(kind, strings.ToLower(needs))))
 	need("disk controller", cmp.Or(def.Controllers, "SCSI"), "NVMe", !needsNVMe(o) || strings.Contains(strings.ToUpper(def.Controllers), "NVME"))
 }
 
-// securityFits reports whether a VM of the security type can be made from an
-// image whose definition has the feature.
-func securityFits(donor, definition string) bool {
-	d := strings.ToLower(definition)
-	if strings.EqualFold(donor, "TrustedLaunch") {
-		return strings.HasPrefix(d, "trustedlaunch")
+// NewDefinition gives the pool's image definition, fitting the donor. All
+// features are set, since Azure's defaults changed with its API versions.
+func NewDefinition(id fleet.ResourceID, o Observed, tags map[string]string) fleet.Definition {
+	size := cmp.Or(o.Size, &fleet.SizeInfo{})
+	d := fleet.Definition{
+		ID: id, Location: o.Pool.Location, Publisher: "VMSS-Prototype-Pattern", Offer: id.Segment("resourceGroups"), SKU: o.Pool.Name,
+		OSState: "Generalized", Linux: true, Controllers: "SCSI", Accelerated: o.Pool.Model.Accelerated, Tags: tags,
+		Generation: cmp.Or(o.Disk.Generation, o.Instance.Generation, "V1"), Architecture: cmp.Or(o.Disk.Architecture, size.Architecture, "x64"),
 	}
-	return d == "" || d == "standard" || strings.HasSuffix(d, "supported")
+	if d.Generation == "V2" {
+		d.SecurityType = cmp.Or(when(strings.EqualFold(securityType(o), "TrustedLaunch"), "TrustedLaunch"), "Standard")
+		d.Controllers += when(needsNVMe(o) || strings.Contains(strings.ToUpper(o.Disk.Controllers), "NVME"), ", NVMe")
+	}
+	return d
+}
+
+func securityType(o Observed) string {
+	return cmp.Or(o.Instance.SecurityType, o.Disk.SecurityType, o.Pool.Model.SecurityType, "Standard")
+}
+
+// needsNVMe reports whether the pool's machines have their disks by NVMe: its model says
+// so, or its size knows nothing else.
+func needsNVMe(o Observed) bool {
+	only := o.Size != nil && len(o.Size.Controllers) > 0 && !slices.ContainsFunc(o.Size.Controllers, func(c string) bool { return strings.EqualFold(c, "SCSI") })
+	return o.Pool.Model.NVMe || only
 }

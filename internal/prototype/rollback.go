@@ -1,6 +1,7 @@
 package prototype
 
 import (
+	"slices"
 	"strings"
 	"time"
 
@@ -37,13 +38,13 @@ func OriginalExtensions(model []fleet.Extension, before []OriginalExtension) (al
 		if text := e.Settings.Reveal(); text != "" {
 			x.PublicSHA256 = SHA256(text)
 		}
+		i := slices.IndexFunc(before, func(old OriginalExtension) bool {
+			return strings.EqualFold(old.Name, x.Name) && old.Handler() == x.Handler() && old.PublicSHA256 == x.PublicSHA256 && old.ForceUpdateTag == x.ForceUpdateTag
+		})
 		if e.KeyVault != nil {
 			x.ProtectedSHA256 = NoSettings
-		}
-		for _, old := range before {
-			if strings.EqualFold(old.Name, x.Name) && old.Handler() == x.Handler() && old.PublicSHA256 == x.PublicSHA256 && old.ForceUpdateTag == x.ForceUpdateTag && x.KeyVault == nil {
-				x.ProtectedSHA256 = old.ProtectedSHA256
-			}
+		} else if i >= 0 {
+			x.ProtectedSHA256 = before[i].ProtectedSHA256
 		}
 		all = append(all, x)
 	}
@@ -91,12 +92,10 @@ func ReturnTo(versions []fleet.ImageVersion, pool fleet.Pool, original *Original
 	case to == ToOriginal:
 		refuse("NoOriginal", "what the model was before its first capture is not recorded: an earlier release captured it first",
 			"set its image by az vmss update, or name a version by --to")
-	case target == nil && previous && len(versions) == 0 && original == nil:
-		refuse("NoPrevious", "nothing was captured of this pool yet: there is nothing to go back to", "ortet capture NODE makes its first version")
 	case target == nil && previous && uses:
-		refuse("NoPrevious", "the model is as it was before the first capture: there is nothing to go back to", "see ortet status for the versions, and name one by --to")
+		refuse("NoPrevious", "the model is as it was before the first capture", "see ortet status for the versions, and name one by --to")
 	case target == nil && previous:
-		refuse("NoPrevious", "no earlier version is kept, and nothing is recorded of before the first capture", "see ortet status for the versions, and name one by --to")
+		refuse("NoPrevious", "no earlier version is kept, and no first capture is recorded", "see ortet status for the versions, and name one by --to")
 	case target == nil:
 		refuse("NoVersion", "version "+to+" does not exist", "see ortet status for the versions")
 	case target.ProvisioningState != Succeeded:

@@ -40,7 +40,7 @@ func (r *rollback) decide(ctx context.Context, rec journal.Record) (d decision, 
 	s := r.get()
 	if !rec.Open() {
 		s = state{Inherited: capture.InheritedFrom(rec)}
-		r.req, r.name = r.asked, prototype.CaptureName(r.Now(), rec.Name)
+		r.req, r.name = r.asked, prototype.CaptureName(r.Now())
 	}
 	pool, versions := r.observe(ctx, &d)
 	if ctx.Err() != nil {

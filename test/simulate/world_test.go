@@ -312,7 +312,7 @@ func (w *world) setUpGallery() (newest fleet.ResourceID) {
 	}
 	snapshot, empty, left := w.pool.In("snapshots", "earlier"), w.pool.In("disks", "earlier"), object{}
 	if p.Leftover {
-		w.earlier = prototype.CaptureName(w.begin, "")
+		w.earlier = prototype.CaptureName(w.begin)
 		snapshot, empty, left = w.names.Snapshot, w.names.WorkDisk, made(w.earlier, w.begin)
 	}
 	w.disks[azsim.Volume(low(empty))] = &disk{generalized: true}
@@ -340,7 +340,7 @@ func (w *world) setUpGallery() (newest fleet.ResourceID) {
 	for i := range p.Versions {
 		at := w.begin.AddDate(0, 0, -7*(p.Versions-i))
 		newest = w.names.Definition.Child("versions", prototype.VersionName(at, false))
-		tags := made(prototype.CaptureName(at, ""), at)
+		tags := made(prototype.CaptureName(at), at)
 		tags[fleet.TagGeneralized] = tags[fleet.TagCapture]
 		if i == 0 {
 			w.oldest = newest

@@ -1,0 +1,231 @@
+package prototype
+
+import (
+	"cmp"
+	"regexp"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/ortet/ortet/internal/fleet"
+)
+
+// Names are those of everything that a capture makes. They are deterministic,
+// so that a repeat finds what was made before, and kamino's where kamino has
+// one, so that an existing gallery is adopted.
+type Names struct {
+	Gallery     fleet.ResourceID `json:"gallery"`
+	Definition  fleet.ResourceID `json:"definition"`
+	Version     fleet.ResourceID `json:"version"`
+	Snapshot    fleet.ResourceID `json:"snapshot"`    // of the donor's disk
+	WorkDisk    fleet.ResourceID `json:"workDisk"`    // made from Snapshot, generalised
+	Generalized fleet.ResourceID `json:"generalized"` // snapshot of WorkDisk
+}
+
+// maxName is Azure's limit of the names of galleries, image definitions,
+// snapshots and disks. Resource groups may have 90 characters, and scale sets 64.
+const maxName = 80
+
+// NamesOf gives the names of a capture of the pool, for a version's name.
+func NamesOf(pool fleet.ResourceID, version string) Names {
+	definition := DefinitionOf(pool)
+	return Names{
+		Gallery:     definition.Parent(),
+		Definition:  definition,
+		Version:     definition.Child("versions", version),
+		Snapshot:    pool.In("snapshots", fit("snapshot_", pool.Name(), "")),
+		WorkDisk:    pool.In("disks", fit("disk_", pool.Name(), "_work")),
+		Generalized: pool.In("snapshots", fit("snapshot_", pool.Name(), "_generalized")),
+	}
+}
+
+// DefinitionOf gives the pool's image definition.
+func DefinitionOf(pool fleet.ResourceID) fleet.ResourceID {
+	gallery := "SIG_" + clean(pool.Segment("resourceGroups"), "_.", '_')
+	return pool.In("galleries", gallery[:min(len(gallery), maxName)]).Child("images", fit("kamino-", pool.Name(), "-prototype"))
+}
+
+// clean replaces all but ASCII letters, digits and the characters of also.
+func clean(s, also string, by rune) string {
+	return strings.Map(func(r rune) rune {
+		if r >= 'a' && r <= 'z' || r >= 'A' && r <= 'Z' || r >= '0' && r <= '9' || strings.ContainsRune(also, r) {
+			return r
+		}
+		return by
+	}, s)
+}
+
+// fit puts a pool's name between two others, shortened where it has to be, and
+// then with a hash that keeps it apart from others that begin alike.
+func fit(before, name, after string) string {
+	if len(before)+len(name)+len(after) <= maxName {
+		return before + name + after
+	}
+	hash := "-" + SHA256(strings.ToLower(name))[:8]
+	most := maxName - len(before) - len(hash) - len(after)
+	return before + strings.ToValidUTF8(name[:most], "") + hash + after
+}
+
+// JobName names a capture's pod; the 63 characters of a label may cut the pool's name.
+func JobName(pool fleet.ResourceID, capture string) string {
+	begin, end := "ortet-generalize-"+clean(strings.ToLower(pool.Name()), "", '-'), "-"+capture
+	return begin[:min(len(begin), max(0, 63-len(end)))] + end
+}
+
+// CaptureName names a capture that begins now.
+func CaptureName(now time.Time) string { return now.UTC().Format("20060102-150405") }
+
+// VersionName gives the day's version, YYYY.MM.DD in UTC, or with again one
+// that no other second has, YYYY.MMDD.HHMMSS.
+func VersionName(now time.Time, again bool) string {
+	if again {
+		return now.UTC().Format("2006.0102.150405")
+	}
+	return now.UTC().Format("2006.01.02")
+}
+
+// AgainNamed reports whether a version has a name of VersionName's with again. It
+// is higher than every date's until the end of the year.
+var AgainNamed = regexp.MustCompile(`^\d{4}\.\d{3,4}\.\d{1,6}$`).MatchString
+
+// TodaysVersion names the version that a capture without again finds or makes: of
+// today's, under either name, the newest that is of use and nobody rolled back from.
+func TodaysVersion(versions []fleet.ImageVersion, now time.Time) string {
+	day, further := VersionName(now, false), now.UTC().Format("2006.0102.")
+	for _, v := range NewestFirst(versions) {
+		if (v.Name == day || strings.HasPrefix(v.Name, further)) && Ours(v.Tags) && !RolledBack(v) &&
+			v.ProvisioningState != Failed && v.ProvisioningState != Deleting {
+			return v.Name
+		}
+	}
+	return day
+}
+
+// Provisioning states, as Azure spells them.
+const (
+	Succeeded = "Succeeded"
+	Creating  = "Creating"
+	Updating  = "Updating"
+	Failed    = "Failed"
+	Deleting  = "Deleting"
+)
+
+// RolledBack reports whether somebody went back from the version.
+func RolledBack(v fleet.ImageVersion) bool { return v.Tags[fleet.TagRolledBack] != "" }
+
+// Ours reports whether Ortet or kamino made what has these tags.
+func Ours(tags map[string]string) bool {
+	return tags[fleet.TagCapture] != "" || tags[fleet.TagBuiltFrom] != ""
+}
+
+// NewestFirst sorts by publishing date. Names give no order: 2026.1121.090000 was made
+// before 2026.12.01, and is the higher version.
+func NewestFirst(versions []fleet.ImageVersion) []fleet.ImageVersion {
+	sorted := slices.Clone(versions)
+	slices.SortStableFunc(sorted, func(a, b fleet.ImageVersion) int { return b.Published.Compare(a.Published) })
+	return sorted
+}
+
+// Newer reports whether a version that Ortet or kamino made was built after
+// another, by Azure's clock: the names are those of clocks that may be wrong.
+func Newer(a, b fleet.ImageVersion) bool {
+	return Ours(a.Tags) && !b.Published.IsZero() && a.Published.After(b.Published)
+}
+
+// FindVersion gives the version with the id, in any letter case.
+func FindVersion(versions []fleet.ImageVersion, id fleet.ResourceID) (fleet.ImageVersion, bool) {
+	i := slices.IndexFunc(versions, func(v fleet.ImageVersion) bool { return v.ID.Equal(id) })
+	if i < 0 {
+		return fleet.ImageVersion{}, false
+	}
+	return versions[i], true
+}
+
+// VersionOf gives the version that an image reference stands for in a region: the one
+// that it names, that an instance with it runs, or as Azure resolves the definition's
+// latest, the highest number that is there and not excluded. The region "" is any.
+func VersionOf(versions []fleet.ImageVersion, image fleet.ImageReference, region string) (latest fleet.ImageVersion, found bool) {
+	if id := image.Exact(); id != "" {
+		return FindVersion(versions, id)
+	}
+	definition := image.LatestOf()
+	for _, v := range versions {
+		there := region == "" || len(v.Regions) == 0 ||
+			slices.ContainsFunc(v.Regions, func(r string) bool { return fleet.SameRegion(r, region) })
+		serves := v.ProvisioningState == Succeeded || v.ProvisioningState == Updating
+		if there && serves && !v.ExcludeFromLatest && v.ID.Parent().Equal(definition) && (!found || compareNumbers(v.Name, latest.Name) > 0) {
+			latest, found = v, true
+		}
+	}
+	return latest, found
+}
+
+// compareNumbers orders version names as Azure's "latest" does.
+func compareNumbers(a, b string) int {
+	return slices.CompareFunc(strings.Split(a, "."), strings.Split(b, "."), func(x, y string) int {
+		x, y = strings.TrimLeft(x, "0"), strings.TrimLeft(y, "0")
+		return cmp.Or(cmp.Compare(len(x), len(y)), strings.Compare(x, y))
+	})
+}
+
+// A Spared version lies beyond the history and stays.
+type Spared struct {
+	Version fleet.ImageVersion
+	Why     string
+}
+
+// Prune says which versions go when the newest history are kept, and two of them that
+// nobody rolled back from. Where Azure does not say which version of the definition an
+// instance runs, none goes.
+func Prune(versions []fleet.ImageVersion, uses []fleet.ImageUse, current fleet.ResourceID, history int) (doomed []fleet.ImageVersion, spared []Spared) {
+	used := map[string]fleet.ResourceID{}
+	var byLatest, unknown fleet.ResourceID
+	for _, u := range uses {
+		used[strings.ToLower(string(u.Image))] = u.By
+		if (fleet.ImageReference{ID: u.Image}).LatestOf() == "" {
+			continue
+		}
+		byLatest = u.By
+		runs := func(x fleet.ImageUse) bool { return x.By.Equal(u.By) && !x.Image.Equal(u.Image) }
+		if u.By.Segment("virtualMachines") != "" && !slices.ContainsFunc(uses, runs) {
+			unknown = u.By
+		}
+	}
+	kept, good := 1, 1 // current, which may be about to be made
+	for _, v := range slices.DeleteFunc(NewestFirst(versions), func(v fleet.ImageVersion) bool { return v.ID.Equal(current) }) {
+		if v.ProvisioningState == Succeeded && Ours(v.Tags) && (kept < history || good < 2 && !RolledBack(v)) {
+			kept++
+			if !RolledBack(v) {
+				good++
+			}
+			continue
+		}
+		isLatest := func(region string) bool {
+			latest, _ := VersionOf(versions, fleet.ImageReference{ID: current.Parent()}, region)
+			return latest.ID == v.ID
+		}
+		by := used[strings.ToLower(string(v.ID))]
+		why := cmp.Or(
+			when(by != "", string(by)+" refers to it"),
+			when(byLatest != "" && slices.ContainsFunc(append([]string{""}, v.Regions...), isLatest), string(byLatest)+" refers to the latest version"),
+			when(unknown != "", string(unknown)+" may run it: Azure does not report its version"),
+			when(v.DeletionBlocked, "its deletion is blocked until its end of life"),
+			when(!Ours(v.Tags), "neither Ortet nor kamino made it"),
+			when(v.ProvisioningState != Succeeded && v.ProvisioningState != Failed, "it is "+v.ProvisioningState),
+		)
+		if why == "" {
+			doomed = append(doomed, v)
+		} else {
+			spared = append(spared, Spared{Version: v, Why: why})
+		}
+	}
+	return doomed, spared
+}
+
+// when gives the text where it applies, else "".
+func when(applies bool, text string) string {
+	if applies {
+		return text
+	}
+	return ""
+}
