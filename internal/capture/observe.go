@@ -39,7 +39,7 @@ func together(calls ...func()) {
 func (c *capture) observe(ctx context.Context) (prototype.Observed, prototype.Names) {
 	w := &observer{Service: c.Service, q: c.req, o: prototype.Observed{SelfNode: c.SelfNode}}
 	donor, err := c.Cluster.Node(ctx, w.q.Node)
-	w.unreadable("node "+w.q.Node, missing(err))
+	w.unreadable("node "+w.q.Node, err)
 	if err == nil {
 		w.o.Donor = &donor
 		w.o.InstanceID, w.o.NotInstance = fleet.ParseProviderID(donor.ProviderID)
@@ -118,13 +118,7 @@ func (w *observer) resources(ctx context.Context, names prototype.Names) {
 	together(calls...)
 }
 
-// missing is an error that is not KindNotFound.
-func missing(err error) error {
-	if fleet.Is(err, fleet.KindNotFound) {
-		return nil
-	}
-	return err
-}
+func missing(err error) error { return fleet.IgnoreNotFound(err) }
 
 // size gives what the region's catalogue says. That it cannot be read is no reason to
 // refuse: listing sizes needs a right on the subscription.
@@ -144,33 +138,25 @@ func read[T any](ctx context.Context, w *observer, id fleet.ResourceID, into **T
 	if err == nil {
 		*into = &v
 	}
-	w.unreadable(string(id), missing(err))
+	w.unreadable(string(id), err)
 }
 
 func readAll[T any](ctx context.Context, w *observer, id fleet.ResourceID, into *[]T, get func(context.Context, fleet.ResourceID) ([]T, error)) {
 	var err error
 	*into, err = get(ctx, id)
-	w.unreadable(string(id), missing(err))
+	w.unreadable(string(id), err)
 }
 
 func (w *observer) unreadable(on string, err error) {
-	if err == nil {
-		return
-	}
-	way := "try again"
-	switch fleet.KindOf(err) {
-	case fleet.KindDenied:
-		way = "grant these credentials the right to read it"
-	case fleet.KindUnauthenticated:
-		way = "check the credentials"
-	}
-	w.problem(on, "Unreadable", "it cannot be read: "+err.Error(), way)
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.o.Unreadable.Unreadable(on, err)
 }
 
 func (w *observer) problem(on, code, what, way string) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	w.o.Unreadable = append(w.o.Unreadable, fleet.Problem{Code: code, On: on, What: what, WayOut: way})
+	w.o.Unreadable.Refuse(true, code, on, what, way)
 }
 
 // candidates gives the nodes that may be a workbench, the best first, and counts the

@@ -27,7 +27,7 @@ type Observed struct {
 	SelfNode      string     // that this process runs on
 	DeniedAzure   []string   // permissions that lack
 	DeniedCluster []string
-	Unreadable    []fleet.Problem // for another reason than that it is not there
+	Unreadable    Problems // for another reason than that it is not there
 }
 
 // An Obstacle is a pod that a drain without force does not evict.

@@ -29,6 +29,21 @@ func (p *Problems) Refuse(applies bool, code, on, what, wayOut string) {
 	}
 }
 
+// Unreadable adds that something cannot be read. That it does not exist is no reason.
+func (p *Problems) Unreadable(on string, err error) {
+	if fleet.IgnoreNotFound(err) == nil {
+		return
+	}
+	way := "try again"
+	switch fleet.KindOf(err) {
+	case fleet.KindDenied:
+		way = "grant these credentials the right to read it"
+	case fleet.KindUnauthenticated:
+		way = "check the credentials"
+	}
+	p.Refuse(true, "Unreadable", on, "it cannot be read: "+err.Error(), way)
+}
+
 // CaptureProblems gives every reason to refuse a capture that takes the course.
 // What only matters to steps that the course skips is no problem.
 func CaptureProblems(o Observed, q Request, course Course) (p Problems) {
