@@ -96,7 +96,6 @@ func TestPlan(t *testing.T) {
 		"by pool":                   {q: byPool},
 		"by node":                   {q: rollback.Request{Node: "n"}},
 		"customData that is kept":   {f: fake{customData: "abc"}, q: byPool},
-		"nothing named":             {want: []string{"NoPool"}},
 		"no such node":              {f: fake{nodeErr: missing}, q: rollback.Request{Node: "n"}, want: []string{"NoPool"}},
 		"no such pool":              {f: fake{poolErr: missing}, q: byPool, want: []string{"PoolNotFound"}},
 		"pool that is not readable": {f: fake{poolErr: denied}, q: byPool, want: []string{"Unreadable"}},
