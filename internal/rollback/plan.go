@@ -13,29 +13,18 @@ import (
 	"github.com/ortet/ortet/internal/workflow/journal"
 )
 
-// A decision is what a rollback comes down to, or why it cannot be done.
-type decision struct {
-	prototype.Problems
-	notes   []string
-	table   workflow.Table
-	nothing bool // is to be done
-}
-
 // Plan implements workflow.Workflow. An open record keeps what it decided.
 func (r *rollback) Plan(ctx context.Context, rec journal.Record) (workflow.Plan, error) {
-	d, err := r.decide(ctx, rec)
-	if err != nil || len(d.Problems) > 0 {
-		return workflow.Plan{Problems: d.Problems}, err
-	}
-	r.result.NothingToDo = d.nothing
-	for _, note := range d.notes {
+	table, problems, err := r.decide(ctx, rec)
+	for _, note := range r.notes {
 		r.Note("%s", note)
 	}
-	return workflow.Plan{Name: prototype.CaptureName(r.Now(), rec.Name), Request: r.req, Table: d.table, Left: r.result.Lost}, nil
+	return workflow.Plan{Name: prototype.CaptureName(r.Now(), rec.Name), Request: r.req, Table: table, Problems: problems, Left: r.result.Lost}, err
 }
 
-// decide observes, and sets the state of a run that begins now.
-func (r *rollback) decide(ctx context.Context, rec journal.Record) (d decision, err error) {
+// decide observes, and sets the state of a run that begins now. It returns the rows, or why
+// they cannot be carried out.
+func (r *rollback) decide(ctx context.Context, rec journal.Record) (t workflow.Table, d prototype.Problems, err error) {
 	if !rec.Open() {
 		r.s = state{Inherited: capture.InheritedFrom(rec)}
 	}
@@ -64,9 +53,10 @@ func (r *rollback) decide(ctx context.Context, rec journal.Record) (d decision, 
 	d.Unreadable("what "+string(r.pool.Group())+" allows", err)
 	d.Add(prototype.DeniedProblems(o)...)
 	if ctx.Err() != nil {
-		return d, context.Cause(ctx)
-	} else if len(d.Problems) > 0 {
-		return d, nil
+		return nil, nil, context.Cause(ctx)
+	} else if len(d) > 0 {
+		r.notes = nil
+		return nil, d, nil
 	}
 	skip := map[string]string{}
 	skips := func(id, why string, applies bool) {
@@ -83,13 +73,13 @@ func (r *rollback) decide(ctx context.Context, rec journal.Record) (d decision, 
 	skips("extensions", "none to restore", len(r.writes) == 0)
 	skips("tag", "nothing to tag", s.TagFrom == "" || tagged(from, true))
 	skips("untag", "not tagged", !s.Untag || tagged(to, false))
-	d.table = r.table(skip)
-	d.nothing = !rec.Open() && len(skip) == len(d.table)
-	return d, nil
+	t = r.table(skip)
+	r.result.NothingToDo = !rec.Open() && len(skip) == len(t)
+	return t, nil, nil
 }
 
 // choose decides what the request comes down to, and which customData goes with it.
-func (r *rollback) choose(d *decision, pool fleet.Pool, versions []fleet.ImageVersion) {
+func (r *rollback) choose(d *prototype.Problems, pool fleet.Pool, versions []fleet.ImageVersion) {
 	s := &r.s
 	back, problems := prototype.ReturnTo(versions, pool, s.Original, r.req.To)
 	if d.Add(problems...); len(problems) > 0 {
@@ -110,17 +100,17 @@ func (r *rollback) choose(d *decision, pool fleet.Pool, versions []fleet.ImageVe
 			"name a version by --to, or set image and customData by hand")
 	case want != "" && (want != has || last != "" && want != last):
 		s.CustomData = want
-		d.notes = append(d.notes, "the model's customData becomes what goes with "+name)
+		r.notes = append(r.notes, "the model's customData becomes what goes with "+name)
 	case !s.ToOriginal && want == "" && has+last != "":
-		d.notes = append(d.notes, "which customData the nodes of "+name+" need is not known: the model keeps what it has")
+		r.notes = append(r.notes, "which customData the nodes of "+name+" need is not known: the model keeps what it has")
 	}
 	if !s.ToOriginal && len(current.Tags) > 0 && s.TagFrom != "" {
-		d.notes = append(d.notes, "extensions that were deleted for "+current.Name+" are not added again")
+		r.notes = append(r.notes, "extensions that were deleted for "+current.Name+" are not added again")
 	}
 }
 
 // load reads from the Vault what the model is given, and refuses what is lost.
-func (r *rollback) load(ctx context.Context, d *decision, pool fleet.Pool) {
+func (r *rollback) load(ctx context.Context, d *prototype.Problems, pool fleet.Pool) {
 	s := r.s
 	if s.CustomData != "" {
 		_, name := s.target()
@@ -163,8 +153,8 @@ func (s *Service) Plan(ctx context.Context, q Request) (p prototype.Plan, err er
 	if !p.Resumes {
 		planned.Ended = &journal.End{}
 	}
-	d, err := r.decide(ctx, planned)
-	p.Problems, p.Pool = d.Problems, r.s.Pool
+	table, problems, err := r.decide(ctx, planned)
+	p.Problems, p.Pool = problems, r.s.Pool
 	if locked := r.Held(ctx, r.pool); locked != nil {
 		p.Problems, p.Notes = []fleet.Problem{*locked}, nil
 	}
@@ -174,7 +164,7 @@ func (s *Service) Plan(ctx context.Context, q Request) (p prototype.Plan, err er
 	if err != nil || len(p.Problems) > 0 {
 		return p, err
 	}
-	p.Version, p.Notes, p.NothingToDo = r.s.To, slices.Concat(d.notes, r.result.Lost, p.Notes), d.nothing && !rec.Open()
-	p.Steps = capture.Steps(d.table, nil)
+	p.Version, p.Notes, p.NothingToDo = r.s.To, slices.Concat(r.notes, r.result.Lost, p.Notes), r.result.NothingToDo && !rec.Open()
+	p.Steps = capture.Steps(table, nil)
 	return p, nil
 }

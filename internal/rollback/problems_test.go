@@ -106,7 +106,7 @@ func TestPlan(t *testing.T) {
 		"customData not readable":   {f: fake{customData: "abc", keptErr: denied}, q: byPool, want: []string{"Unreadable"}},
 		"no such version":           {q: rollback.Request{Pool: pool, To: "2025.01.01"}, want: []string{"NoVersion"}},
 		"version that is not ready": {f: fake{state: prototype.Creating}, q: rollback.Request{Pool: pool, To: "2026.01.01"}, want: []string{"VersionNotReady"}},
-		"original, never recorded":  {q: rollback.Request{Pool: pool, To: rollback.Original}, want: []string{"NoOriginal"}},
+		"original, never recorded":  {q: rollback.Request{Pool: pool, To: prototype.ToOriginal}, want: []string{"NoOriginal"}},
 		"another process at work":   {f: fake{locked: true}, q: byPool, want: []string{"Held"}},
 		"no earlier version usable": {f: fake{state: prototype.Failed}, q: byPool, want: []string{"NoPrevious"}},
 	} {

@@ -25,18 +25,11 @@ import (
 // Kind is that of a rollback's record.
 const Kind = "rollback"
 
-// Previous asks for the version before the one that the model uses, by publishing
-// date; Original for what the model was before its first capture.
-const (
-	Previous = prototype.Previous
-	Original = prototype.ToOriginal
-)
-
 // A Request says what to return to. Node or Pool is required.
 type Request struct {
 	Pool fleet.ResourceID `json:"pool,omitempty"`
 	Node string           `json:"node,omitempty"` // any node of the pool
-	To   string           `json:"to,omitempty"`   // a version's name, "2026.11.20", Previous or Original; "" is Previous
+	To   string           `json:"to,omitempty"`   // a version's name, "2026.11.20", prototype.Previous or ToOriginal; "" is Previous
 
 	AllowRolling         bool `json:"allowRolling,omitempty"` // as for a capture
 	AllowOwned           bool `json:"allowOwned,omitempty"`
@@ -47,7 +40,7 @@ type Request struct {
 type Result struct {
 	Pool        fleet.ResourceID    `json:"pool"`
 	From        fleet.ResourceID    `json:"from,omitempty"` // a version's id, or "" for an image that is not a prototype
-	To          fleet.ResourceID    `json:"to"`             // "" with Original
+	To          fleet.ResourceID    `json:"to"`             // "" with prototype.ToOriginal
 	Original    *prototype.Original `json:"original,omitempty"`
 	NothingToDo bool                `json:"nothingToDo,omitempty"`
 	Resumed     bool                `json:"resumed,omitempty"`
@@ -81,6 +74,7 @@ type rollback struct {
 	s      state            // changes in the plan and in row model, beside which no other row runs
 	result Result
 
+	notes      []string
 	customData *fleet.Secret          // what the model's is replaced by; nil leaves it
 	writes     []fleet.WriteExtension // to do
 	etag       string                 // of the scale set when the model was last asked to change
@@ -172,7 +166,7 @@ func (r *rollback) Restore(rec journal.Record) (workflow.Table, bool, error) {
 		return nil, false, fmt.Errorf("the state is not of the pool %s", rec.Pool)
 	}
 	r.s = s
-	same := slices.Contains([]string{"", Previous, cmp.Or(s.To.Name(), Original)}, r.req.To)
+	same := slices.Contains([]string{"", prototype.Previous, cmp.Or(s.To.Name(), prototype.ToOriginal)}, r.req.To)
 	note := "%s, begun at %s, was ended first"
 	if r.result.Resumed = same && rec.Phase != journal.Undo; r.result.Resumed {
 		note = "resumed %s, begun at %s"

@@ -15,6 +15,7 @@ import (
 	"github.com/ortet/ortet/internal/capture"
 	"github.com/ortet/ortet/internal/cluster/kube"
 	"github.com/ortet/ortet/internal/fleet"
+	"github.com/ortet/ortet/internal/prototype"
 	"github.com/ortet/ortet/internal/rollback"
 	"github.com/ortet/ortet/internal/workflow"
 )
@@ -71,7 +72,7 @@ func TestDocumentedPermissionsSuffice(t *testing.T) {
 		if !back.To.Equal(second.Version) {
 			t.Errorf("went back to %s, not %s", back.To, second.Version)
 		}
-		back, err = w.open(rollbackRules(t)).rollback.Rollback(t.Context(), rollback.Request{Node: donor, To: rollback.Original})
+		back, err = w.open(rollbackRules(t)).rollback.Rollback(t.Context(), rollback.Request{Node: donor, To: prototype.ToOriginal})
 		must(t, err)
 		if len(back.Restored) != 1 {
 			t.Errorf("restored %v", back.Restored)
