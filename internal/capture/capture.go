@@ -188,7 +188,7 @@ func (c *capture) findPool(ctx context.Context) (fleet.ResourceID, error) {
 		rec, err := c.Journal.Load(ctx, string(pool))
 		if err == nil && rec.Open() && rec.Subject == c.asked.Node {
 			return pool, nil
-		} else if missing(err) != nil && !fleet.Is(err, fleet.KindDenied) {
+		} else if fleet.IgnoreNotFound(err) != nil && !fleet.Is(err, fleet.KindDenied) {
 			return "", err
 		}
 	}

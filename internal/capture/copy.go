@@ -35,7 +35,7 @@ func (c *capture) ensureMade(ctx context.Context, p *workflow.Pass, create, remo
 	w, err := p.Ensure(ctx, create, func(ctx context.Context) (bool, error) {
 		x, err := read(ctx, create.Target())
 		if err != nil {
-			return false, missing(err)
+			return false, fleet.IgnoreNotFound(err)
 		}
 		ours := x.tags[fleet.TagCapture] == c.name
 		if x.tags[fleet.TagCapture] == "" || !ours && x.attached {
@@ -54,7 +54,7 @@ func (c *capture) ensureMade(ctx context.Context, p *workflow.Pass, create, remo
 func gone[T any](get func(context.Context, fleet.ResourceID) (T, error), id fleet.ResourceID) func(context.Context) (bool, error) {
 	return func(ctx context.Context) (bool, error) {
 		_, err := get(ctx, id)
-		return fleet.Is(err, fleet.KindNotFound), missing(err)
+		return fleet.Is(err, fleet.KindNotFound), fleet.IgnoreNotFound(err)
 	}
 }
 
@@ -71,7 +71,7 @@ func remove(change fleet.Change, read func(context.Context, fleet.ResourceID) (m
 	return func(ctx context.Context, p *workflow.Pass) (workflow.Wait, error) {
 		return p.Ensure(ctx, change, func(ctx context.Context) (bool, error) {
 			x, err := read(ctx, change.Target())
-			return fleet.Is(err, fleet.KindNotFound) || err == nil && x.tags[fleet.TagCapture] == "", missing(err)
+			return fleet.Is(err, fleet.KindNotFound) || err == nil && x.tags[fleet.TagCapture] == "", fleet.IgnoreNotFound(err)
 		})
 	}
 }
@@ -163,7 +163,7 @@ func (c *capture) detach(ctx context.Context, p *workflow.Pass) (workflow.Wait, 
 	s := c.get()
 	return p.Ensure(ctx, fleet.DetachDisk{Instance: s.Bench.Instance, Disk: s.Names.WorkDisk}, func(ctx context.Context) (bool, error) {
 		i, err := c.Cloud.Instance(ctx, s.Bench.Instance)
-		return fleet.Is(err, fleet.KindNotFound) || err == nil && !attached(i, s.Names.WorkDisk), missing(err)
+		return fleet.Is(err, fleet.KindNotFound) || err == nil && !attached(i, s.Names.WorkDisk), fleet.IgnoreNotFound(err)
 	})
 }
 

@@ -122,8 +122,8 @@ func (c *capture) unprotect(ctx context.Context, p *workflow.Pass) (workflow.Wai
 		return done, err
 	}
 	node, err := c.Cluster.Node(ctx, was.Node)
-	if missing(err) != nil || prototype.UsedBy(node, c.get().Pool) != "" {
-		return done, missing(err)
+	if fleet.IgnoreNotFound(err) != nil || prototype.UsedBy(node, c.get().Pool) != "" {
+		return done, fleet.IgnoreNotFound(err)
 	}
 	machine, _, err := c.Cluster.Machine(ctx, was.node())
 	if err == nil && machine[was.Mark] == was.Value {
@@ -139,7 +139,7 @@ func (c *capture) unprotect(ctx context.Context, p *workflow.Pass) (workflow.Wai
 		return done, err
 	}
 	w, err := c.ensureProtection(ctx, p, was.Instance, was.Protection)
-	return w, missing(err)
+	return w, fleet.IgnoreNotFound(err)
 }
 
 // manualUnprotect is for the donor and the workbench.
@@ -170,7 +170,7 @@ func (c *capture) uncordon(ctx context.Context, p *workflow.Pass) (workflow.Wait
 	}
 	node, err := c.Cluster.Node(ctx, c.req.Node)
 	if err != nil || node.Annotations[fleet.AnnotationCapture] != c.name {
-		return done, missing(err)
+		return done, fleet.IgnoreNotFound(err)
 	}
 	return done, c.Cluster.SetUnschedulable(ctx, c.req.Node, false)
 }
@@ -226,7 +226,7 @@ func (c *capture) start(ctx context.Context, p *workflow.Pass) (workflow.Wait, e
 	}
 	s := c.get()
 	node, err := c.Cluster.Node(ctx, c.req.Node)
-	if missing(err) != nil {
+	if fleet.IgnoreNotFound(err) != nil {
 		return done, err
 	}
 	if node.Ready && s.Stopped && node.BootID != bootID {

@@ -125,8 +125,8 @@ func (c *capture) deletePod(ctx context.Context, p *workflow.Pass) (workflow.Wai
 		return w, err
 	}
 	node, err := c.Cluster.Node(ctx, c.get().Bench.Node)
-	if missing(err) != nil || node.Ready {
-		return w, missing(err)
+	if fleet.IgnoreNotFound(err) != nil || node.Ready {
+		return w, fleet.IgnoreNotFound(err)
 	}
 	p.Note("pod %s is deleted, and ends when node %s, which does not answer, is back or deleted", name, c.get().Bench.Node)
 	return done, nil

@@ -32,7 +32,7 @@ func (c *capture) observe(ctx context.Context) (prototype.Observed, prototype.Na
 	w := &observer{Service: c.Service, q: c.req, o: prototype.Observed{SelfNode: c.SelfNode}}
 	o := &w.o
 	donor, err := c.Cluster.Node(ctx, w.q.Node)
-	w.unreadable("node "+w.q.Node, missing(err))
+	w.unreadable("node "+w.q.Node, err)
 	if err == nil {
 		o.Donor = &donor
 		o.InstanceID, o.NotInstance = fleet.ParseProviderID(donor.ProviderID)
@@ -80,14 +80,6 @@ func (c *capture) observe(ctx context.Context) (prototype.Observed, prototype.Na
 	return *o, names
 }
 
-// missing is an error that is not KindNotFound.
-func missing(err error) error {
-	if fleet.Is(err, fleet.KindNotFound) {
-		return nil
-	}
-	return err
-}
-
 // size gives what the region's catalogue says. That it cannot be read is no reason to
 // refuse: listing sizes needs a right on the subscription.
 func (w *observer) size(ctx context.Context, i fleet.Instance) *fleet.SizeInfo {
@@ -106,25 +98,21 @@ func read[T any](ctx context.Context, w *observer, id fleet.ResourceID, into **T
 	if err == nil {
 		*into = &v
 	}
-	w.unreadable(string(id), missing(err))
+	w.unreadable(string(id), err)
 }
 
 func readAll[T any](ctx context.Context, w *observer, id fleet.ResourceID, into *[]T, get func(context.Context, fleet.ResourceID) ([]T, error)) {
 	var err error
 	*into, err = get(ctx, id)
-	w.unreadable(string(id), missing(err))
+	w.unreadable(string(id), err)
 }
 
 func (w *observer) unreadable(on string, err error) {
-	if fleet.Is(err, fleet.KindDenied) {
-		w.problem(on, "Unreadable", "it cannot be read: "+err.Error(), "grant these credentials the right to read it")
-	} else if err != nil {
-		w.problem(on, "Unreadable", "it cannot be read: "+err.Error(), "try again")
-	}
+	w.o.Unreadable.Unreadable(on, err)
 }
 
 func (w *observer) problem(on, code, what, way string) {
-	w.o.Unreadable = append(w.o.Unreadable, fleet.Problem{Code: code, On: on, What: what, WayOut: way})
+	w.o.Unreadable.Refuse(true, code, on, what, way)
 }
 
 // candidates gives the nodes that may be a workbench, the best first, and counts the

@@ -173,7 +173,7 @@ func (s *Service) Plan(ctx context.Context, q Request) (prototype.Plan, error) {
 	c := s.capture(q)
 	pool, _ := c.findPool(ctx) // decide reports why none is found
 	rec, recErr := c.Journal.Load(ctx, string(pool))
-	recErr = missing(recErr)
+	recErr = fleet.IgnoreNotFound(recErr)
 	ended := rec // it is planned as new
 	ended.Ended = &journal.End{}
 	at, err := c.decide(ctx, ended)

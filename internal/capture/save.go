@@ -140,7 +140,7 @@ func (c *capture) keep(ctx context.Context, kind, name string, data fleet.Secret
 		for _, item := range saved {
 			needed = append(needed, item.SHA256)
 		}
-		return needed, missing(err)
+		return needed, fleet.IgnoreNotFound(err)
 	})
 }
 

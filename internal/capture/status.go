@@ -96,7 +96,7 @@ func (s *Service) status(ctx context.Context, id fleet.ResourceID) PoolStatus {
 	if jrErr == nil {
 		st.Capture = s.captureStatus(rec)
 	}
-	if err := cmp.Or(poolErr, missing(versionErr), instErr, missing(jrErr)); err != nil {
+	if err := cmp.Or(poolErr, fleet.IgnoreNotFound(versionErr), instErr, fleet.IgnoreNotFound(jrErr)); err != nil {
 		st.Problem = err.Error()
 	}
 	st.Gone, st.JournalDenied = fleet.Is(poolErr, fleet.KindNotFound), fleet.Is(jrErr, fleet.KindDenied)

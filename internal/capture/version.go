@@ -20,7 +20,7 @@ func (c *capture) gallery(ctx context.Context, p *workflow.Pass) (workflow.Wait,
 	}}
 	return p.Ensure(ctx, change, func(ctx context.Context) (bool, error) {
 		_, err := c.Cloud.Gallery(ctx, s.Names.Gallery)
-		return err == nil, missing(err)
+		return err == nil, fleet.IgnoreNotFound(err)
 	})
 }
 
@@ -28,7 +28,7 @@ func (c *capture) definition(ctx context.Context, p *workflow.Pass) (workflow.Wa
 	s := c.get()
 	return p.Ensure(ctx, fleet.CreateDefinition{Definition: s.Definition}, func(ctx context.Context) (bool, error) {
 		d, err := c.Cloud.Definition(ctx, s.Names.Definition)
-		return err == nil && !busy(d.ProvisioningState), missing(err)
+		return err == nil && !busy(d.ProvisioningState), fleet.IgnoreNotFound(err)
 	})
 }
 
@@ -56,7 +56,7 @@ func (c *capture) version(ctx context.Context, p *workflow.Pass) (workflow.Wait,
 			return false, nil
 		}
 		ours := v.Tags[fleet.TagCapture] == c.name && v.ProvisioningState != prototype.Deleting
-		return err == nil && !(ours && busy(v.ProvisioningState)), missing(err)
+		return err == nil && !(ours && busy(v.ProvisioningState)), fleet.IgnoreNotFound(err)
 	})
 	switch {
 	case fleet.Is(err, fleet.KindUnsupported) && change.StorageType == fleet.ZRS:
@@ -109,7 +109,7 @@ func (c *capture) deleteVersion(ctx context.Context, p *workflow.Pass) (workflow
 	return p.Ensure(ctx, fleet.DeleteVersion{ID: id}, func(ctx context.Context) (bool, error) {
 		v, err := c.Cloud.Version(ctx, id)
 		kept := err == nil && (v.ProvisioningState == prototype.Succeeded || v.Tags[fleet.TagCapture] != c.name)
-		return kept || fleet.Is(err, fleet.KindNotFound), missing(err)
+		return kept || fleet.Is(err, fleet.KindNotFound), fleet.IgnoreNotFound(err)
 	})
 }
 

@@ -96,3 +96,11 @@ func KindOf(err error) Kind {
 
 // Is reports whether err is of the kind.
 func Is(err error, kind Kind) bool { return err != nil && KindOf(err) == kind }
+
+// IgnoreNotFound returns nil for an error of KindNotFound.
+func IgnoreNotFound(err error) error {
+	if Is(err, KindNotFound) {
+		return nil
+	}
+	return err
+}

@@ -33,7 +33,7 @@ type Observed struct {
 	SelfNode      string             // that this process runs on
 	DeniedAzure   []string           // permissions that lack
 	DeniedCluster []string
-	Unreadable    []fleet.Problem // for another reason than that it is not there
+	Unreadable    Problems // for another reason than that it is not there
 }
 
 // A Workbench is a node on which a copy of the donor's disk is worked on.
@@ -117,6 +117,21 @@ func (p *Problems) Refuse(applies bool, code, on, what, wayOut string) {
 	if applies {
 		p.Add(fleet.Problem{Code: code, On: on, What: what, WayOut: wayOut})
 	}
+}
+
+// Unreadable adds that something cannot be read. That it does not exist is no reason.
+func (p *Problems) Unreadable(on string, err error) {
+	if fleet.IgnoreNotFound(err) == nil {
+		return
+	}
+	way := "try again"
+	switch fleet.KindOf(err) {
+	case fleet.KindDenied:
+		way = "grant these credentials the right to read it"
+	case fleet.KindUnauthenticated:
+		way = "check the credentials"
+	}
+	p.Refuse(true, "Unreadable", on, "it cannot be read: "+err.Error(), way)
 }
 
 // CaptureProblems gives every reason to refuse a capture that takes the course.

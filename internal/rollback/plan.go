@@ -2,7 +2,6 @@ package rollback
 
 import (
 	"context"
-	"errors"
 	"slices"
 	"strings"
 
@@ -14,185 +13,158 @@ import (
 	"github.com/ortet/ortet/internal/workflow/journal"
 )
 
-// A decision is what a rollback comes down to, or why it cannot be done.
-type decision struct {
-	prototype.Problems
-	notes   []string
-	table   workflow.Table
-	nothing bool // is to be done
-}
-
 // Plan implements workflow.Workflow. An open record keeps what it decided.
 func (r *rollback) Plan(ctx context.Context, rec journal.Record) (workflow.Plan, error) {
-	d, err := r.decide(ctx, rec)
-	if err != nil || len(d.Problems) > 0 {
-		return workflow.Plan{Problems: d.Problems}, err
-	}
-	r.nothing = d.nothing && !rec.Open()
-	for _, note := range d.notes {
+	table, problems, err := r.decide(ctx, rec)
+	for _, note := range r.notes {
 		r.Note("%s", note)
 	}
-	return workflow.Plan{Name: r.name, Request: r.req, Table: d.table, Left: r.lost}, nil
+	return workflow.Plan{Name: prototype.CaptureName(r.Now()), Request: r.req, Table: table, Problems: problems, Left: r.result.Lost}, err
 }
 
-// decide observes, and sets the state of a run that begins now.
-func (r *rollback) decide(ctx context.Context, rec journal.Record) (d decision, err error) {
-	s := r.get()
+// decide observes, and sets the state of a run that begins now. It returns the rows, or why
+// they cannot be carried out.
+func (r *rollback) decide(ctx context.Context, rec journal.Record) (t workflow.Table, d prototype.Problems, err error) {
 	if !rec.Open() {
-		s = state{Inherited: capture.InheritedFrom(rec)}
-		r.req, r.name = r.asked, prototype.CaptureName(r.Now())
+		r.s = state{Inherited: capture.InheritedFrom(rec)}
 	}
-	pool, versions := r.observe(ctx, &d)
-	if ctx.Err() != nil {
-		return d, context.Cause(ctx)
-	}
-	if pool.ID == "" {
-		return d, nil
-	}
-	r.set(func(old *state) { old.Pool = pool.ID })
-	if !rec.Open() || !stands(s, pool, versions) {
-		s = r.choose(ctx, &d, s.Inherited, pool, versions)
-	}
-	if len(d.Problems) > 0 {
-		return d, nil
-	}
-	r.set(func(old *state) { *old = s })
-	skip := map[string]string{}
-	if skip["extensions"], err = r.planExtensions(ctx, &d, pool); err != nil || len(d.Problems) > 0 {
-		return d, err
-	}
-	image, name := s.target()
-	ended := !rec.Open() || pool.ProvisioningState == prototype.Succeeded // what an earlier process asked for
-	if pool.Model.Image.Same(image) && (s.CustomData == "" || s.ModelChanged) && ended {
-		skip["model"] = "the model uses " + name
-	}
-	from, _ := prototype.FindVersion(versions, s.TagFrom)
-	if s.TagFrom == "" || prototype.RolledBack(from) && from.ProvisioningState == prototype.Succeeded {
-		skip["tag"] = "nothing to tag"
-	}
-	to, _ := prototype.FindVersion(versions, s.To)
-	if !s.Untag || !prototype.RolledBack(to) && to.ProvisioningState == prototype.Succeeded {
-		skip["untag"] = "not tagged"
-	}
-	d.table = r.table(skip)
-	d.nothing = !slices.ContainsFunc(d.table, func(s workflow.Step) bool { return s.Skip == "" })
-	return d, nil
-}
-
-// observe reads the pool and its versions, and what the credentials may not do. A pool
-// without an ID could not be read.
-func (r *rollback) observe(ctx context.Context, d *decision) (pool fleet.Pool, versions []fleet.ImageVersion) {
-	unreadable := func(err error, on, what, wayOut string) {
-		if err != nil {
-			d.Refuse(true, "Unreadable", on, what+" cannot be read: "+err.Error(), wayOut)
+	s, changes := &r.s, []fleet.Change{fleet.PatchModel{}, fleet.TagVersion{}}
+	var o prototype.Observed
+	var versions []fleet.ImageVersion
+	pool, err := r.Cloud.Pool(ctx, r.pool)
+	d.Refuse(fleet.Is(err, fleet.KindNotFound), "PoolNotFound", string(r.pool), "there is no such scale set", "check its name, and the credentials' subscription")
+	d.Unreadable(string(r.pool), err)
+	if err == nil {
+		o.Pool, s.Pool = &pool, pool.ID
+		d.Add(prototype.ModelProblems(pool, r.req.AllowRolling, true, r.req.AllowOwned)...)
+		definition := prototype.DefinitionOf(pool.ID)
+		versions, err = r.Cloud.Versions(ctx, definition)
+		d.Unreadable(string(definition), err)
+		if !rec.Open() && fleet.IgnoreNotFound(err) == nil {
+			r.choose(&d, pool, versions)
+		}
+		if r.load(ctx, &d, pool); len(r.writes) > 0 {
+			changes = append(changes, r.writes[0])
 		}
 	}
-	o := prototype.Observed{}
-	pool, err := r.Cloud.Pool(ctx, r.pool)
-	if err == nil {
-		o.Pool = &pool
-		d.Add(prototype.ModelProblems(pool, r.req.AllowRolling, true, r.req.AllowOwned)...)
-	}
-	d.Refuse(fleet.Is(err, fleet.KindNotFound), "PoolNotFound", string(r.pool), "there is no such scale set", "check its name, and the credentials' subscription")
-	unreadable(ignoreMissing(err), string(r.pool), "it", "check the credentials")
 	o.DeniedCluster, err = r.Denied(ctx, r.pool)
-	unreadable(err, "what the cluster allows", "it", "let the credentials ask what they may do")
-	o.DeniedAzure, err = r.Cloud.Denied(ctx, r.pool.Group(), azure.ActionsOf(fleet.PatchModel{}, fleet.TagVersion{}))
-	unreadable(err, string(r.pool.Group()), "what these credentials may do", "let them read their own permissions")
+	d.Unreadable("what the cluster allows", err)
+	o.DeniedAzure, err = r.Cloud.Denied(ctx, r.pool.Group(), azure.ActionsOf(changes...))
+	d.Unreadable("what "+string(r.pool.Group())+" allows", err)
 	d.Add(prototype.DeniedProblems(o)...)
-	if o.Pool == nil {
-		return fleet.Pool{}, nil
+	if ctx.Err() != nil {
+		return nil, nil, context.Cause(ctx)
+	} else if len(d) > 0 {
+		r.notes = nil
+		return nil, d, nil
 	}
-	definition := prototype.DefinitionOf(pool.ID)
-	if versions, err = r.Cloud.Versions(ctx, definition); ignoreMissing(err) != nil {
-		unreadable(err, string(definition), "its versions", "check the credentials")
-		return fleet.Pool{}, nil
+	skip := map[string]string{}
+	skips := func(id, why string, applies bool) {
+		if applies {
+			skip[id] = why
+		}
 	}
-	return pool, versions
-}
-
-// stands reports whether the model can still be pointed at what an open record decided.
-func stands(s state, pool fleet.Pool, versions []fleet.ImageVersion) bool {
-	to, there := prototype.FindVersion(versions, s.To)
-	return s.ToOriginal || there && (to.ProvisioningState == prototype.Succeeded || pool.Model.Image.Exact().Equal(s.To))
+	image, name := s.target()
+	from, _ := prototype.FindVersion(versions, s.TagFrom)
+	to, _ := prototype.FindVersion(versions, s.To)
+	state := rec.Steps["model"].State
+	patched := !rec.Open() && s.CustomData == "" || rec.Open() && (state == journal.Done || state == journal.Skipped)
+	skips("model", "the model uses "+name, patched && pool.Model.Image.Same(image))
+	skips("extensions", "none to restore", len(r.writes) == 0)
+	skips("tag", "nothing to tag", s.TagFrom == "" || tagged(from, true))
+	skips("untag", "not tagged", !s.Untag || tagged(to, false))
+	t = r.table(skip)
+	r.result.NothingToDo = !rec.Open() && len(skip) == len(t)
+	return t, nil, nil
 }
 
 // choose decides what the request comes down to, and which customData goes with it.
-func (r *rollback) choose(ctx context.Context, d *decision, inherited capture.Inherited, pool fleet.Pool, versions []fleet.ImageVersion) state {
-	back, problems := prototype.ReturnTo(versions, pool, inherited.Original, r.req.To)
-	s := state{Inherited: inherited, Return: back, Pool: pool.ID}
+func (r *rollback) choose(d *prototype.Problems, pool fleet.Pool, versions []fleet.ImageVersion) {
+	s := &r.s
+	back, problems := prototype.ReturnTo(versions, pool, s.Original, r.req.To)
 	if d.Add(problems...); len(problems) > 0 {
-		return s
+		return
 	}
-	image, name := s.target()
-	s.SameImage = pool.Model.Image.Same(image)
+	s.Return = back
 	to, _ := prototype.FindVersion(versions, s.To)
 	current, _ := prototype.FindVersion(versions, s.From)
-	want, on := to.Tags[fleet.TagCustomData], string(s.To)
+	want, has, last := to.Tags[fleet.TagCustomData], current.Tags[fleet.TagCustomData], s.LastCustomData
 	if s.ToOriginal {
-		want, on = s.Original.CustomData, string(pool.ID)
+		want = s.Original.CustomData
 	}
-	has, last := current.Tags[fleet.TagCustomData], inherited.LastCustomData
+	_, name := s.target()
 	switch {
 	case s.NothingToDo && (want == "" || want == last || last != prototype.NoopSHA256):
-		return s
 	case s.ToOriginal && want == "" && (last != "" || has == prototype.NoopSHA256):
-		d.Refuse(true, "CustomDataLost", on, "the model's customData from before the first capture is not known",
+		d.Refuse(true, "CustomDataLost", string(pool.ID), "the model's customData from before the first capture is not known",
 			"name a version by --to, or set image and customData by hand")
 	case want != "" && (want != has || last != "" && want != last):
 		s.CustomData = want
-		if _, err := capture.CustomData(ctx, r.Cluster, pool.ID, want); fleet.Is(err, fleet.KindNotFound) {
-			d.Refuse(true, "CustomDataLost", on, "it needs customData that is not kept (SHA-256 "+want+")",
-				"name a version that was made with --bootstrap baked, or capture a node again")
-		} else if err != nil {
-			d.Refuse(true, "Unreadable", on, "the customData that it needs cannot be read: "+err.Error(), "let the Role name that Secret")
-		}
-		d.notes = append(d.notes, "the model's customData becomes what goes with "+name)
+		r.notes = append(r.notes, "the model's customData becomes what goes with "+name)
 	case !s.ToOriginal && want == "" && has+last != "":
-		d.notes = append(d.notes, "which customData the nodes of "+name+" need is not known: the model keeps what it has")
+		r.notes = append(r.notes, "which customData the nodes of "+name+" need is not known: the model keeps what it has")
 	}
 	if !s.ToOriginal && len(current.Tags) > 0 && s.TagFrom != "" {
-		d.notes = append(d.notes, "extensions that were deleted for "+current.Name+" are not added again")
+		r.notes = append(r.notes, "extensions that were deleted for "+current.Name+" are not added again")
 	}
-	return s
+}
+
+// load reads from the Vault what the model is given, and refuses what is lost.
+func (r *rollback) load(ctx context.Context, d *prototype.Problems, pool fleet.Pool) {
+	s := r.s
+	if s.CustomData != "" {
+		_, name := s.target()
+		data, err := capture.CustomData(ctx, r.Cluster, pool.ID, s.CustomData)
+		d.Refuse(fleet.Is(err, fleet.KindNotFound), "CustomDataLost", name, "it needs customData that is not kept (SHA-256 "+s.CustomData+")",
+			"name a version that was made with --bootstrap baked, or capture a node again")
+		d.Unreadable("the customData of "+name, err)
+		r.customData = &data
+	}
+	if !s.ToOriginal {
+		return
+	}
+	writes, lost, err := restorable(ctx, r.Cluster, *s.Original, pool)
+	d.Unreadable("the saved settings of extensions", err)
+	r.writes, r.result.Lost = writes, nil
+	for _, p := range lost {
+		r.result.Lost = append(r.result.Lost, p.On+": "+p.What+"; add it by az vmss extension set")
+	}
+	if !r.req.AcceptLostExtensions {
+		d.Add(lost...)
+	}
 }
 
 // Plan says what Rollback would do, and changes nothing. Problems are in the plan, not
 // in the error.
-func (s *Service) Plan(ctx context.Context, q Request) (prototype.Plan, error) {
+func (s *Service) Plan(ctx context.Context, q Request) (p prototype.Plan, err error) {
 	r := s.rollback(q)
-	p := prototype.Plan{Kind: Kind}
-	pool, err := r.findPool(ctx)
-	if refused := new(workflow.Refused); errors.As(err, &refused) {
-		p.Problems = refused.Problems
-		return p, nil
-	} else if err != nil {
+	p.Kind = Kind
+	if p.Problems, err = r.findPool(ctx); err != nil || len(p.Problems) > 0 {
 		return p, err
 	}
-	rec, recErr := r.Journal.Load(ctx, strings.ToLower(string(pool)))
-	recErr = ignoreMissing(recErr)
-	decided := rec // what a run would plan from
+	rec, recErr := r.Journal.Load(ctx, strings.ToLower(string(r.pool)))
 	if rec.Open() {
 		if rec.Kind == Kind {
 			_, p.Resumes, recErr = r.Restore(rec)
 		}
-		if !p.Resumes {
-			decided.Ended = &journal.End{}
-		}
 		p.Notes = append(p.Notes, capture.Unfinished(rec, p.Resumes))
 	}
-	d, err := r.decide(ctx, decided)
-	p.Problems, p.Pool = d.Problems, r.get().Pool
-	if locked := r.Held(ctx, pool); locked != nil {
+	planned := rec
+	if !p.Resumes {
+		planned.Ended = &journal.End{}
+	}
+	table, problems, err := r.decide(ctx, planned)
+	p.Problems, p.Pool = problems, r.s.Pool
+	if locked := r.Held(ctx, r.pool); locked != nil {
 		p.Problems, p.Notes = []fleet.Problem{*locked}, nil
 	}
 	if err == nil && len(p.Problems) == 0 {
-		err = recErr
+		err = fleet.IgnoreNotFound(recErr)
 	}
 	if err != nil || len(p.Problems) > 0 {
 		return p, err
 	}
-	p.Version, p.Notes, p.NothingToDo = r.get().To, slices.Concat(d.notes, r.lost, p.Notes), d.nothing && !rec.Open()
-	p.Steps = capture.Steps(d.table, nil)
+	p.Version, p.Notes, p.NothingToDo = r.s.To, slices.Concat(r.notes, r.result.Lost, p.Notes), r.result.NothingToDo && !rec.Open()
+	p.Steps = capture.Steps(table, nil)
 	return p, nil
 }

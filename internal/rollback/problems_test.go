@@ -100,7 +100,6 @@ func TestPlan(t *testing.T) {
 		"by pool":                   {q: byPool},
 		"by node":                   {q: rollback.Request{Node: "n"}},
 		"customData that is kept":   {f: fake{customData: "abc"}, q: byPool},
-		"nothing named":             {want: []string{"NoPool"}},
 		"no such node":              {f: fake{nodeErr: missing}, q: rollback.Request{Node: "n"}, want: []string{"NoPool"}},
 		"no such pool":              {f: fake{poolErr: missing}, q: byPool, want: []string{"PoolNotFound"}},
 		"pool that is not readable": {f: fake{poolErr: denied}, q: byPool, want: []string{"Unreadable"}},
@@ -111,7 +110,7 @@ func TestPlan(t *testing.T) {
 		"customData not readable":   {f: fake{customData: "abc", keptErr: denied}, q: byPool, want: []string{"Unreadable"}},
 		"no such version":           {q: rollback.Request{Pool: pool, To: "2025.01.01"}, want: []string{"NoVersion"}},
 		"version that is not ready": {f: fake{state: prototype.Creating}, q: rollback.Request{Pool: pool, To: "2026.01.01"}, want: []string{"VersionNotReady"}},
-		"original, never recorded":  {q: rollback.Request{Pool: pool, To: rollback.Original}, want: []string{"NoOriginal"}},
+		"original, never recorded":  {q: rollback.Request{Pool: pool, To: prototype.ToOriginal}, want: []string{"NoOriginal"}},
 		"another process at work":   {f: fake{locked: true}, q: byPool, want: []string{"Held"}},
 		"no earlier version usable": {f: fake{state: prototype.Failed}, q: byPool, want: []string{"NoPrevious"}},
 	} {

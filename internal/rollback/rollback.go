@@ -7,33 +7,29 @@
 package rollback
 
 import (
+	"cmp"
 	"context"
-	"errors"
+	"encoding/json"
 	"fmt"
-	"sync"
+	"slices"
 	"sync/atomic"
+	"time"
 
 	"github.com/ortet/ortet/internal/capture"
 	"github.com/ortet/ortet/internal/fleet"
 	"github.com/ortet/ortet/internal/prototype"
 	"github.com/ortet/ortet/internal/workflow"
+	"github.com/ortet/ortet/internal/workflow/journal"
 )
 
 // Kind is that of a rollback's record.
 const Kind = "rollback"
 
-// Previous asks for the version before the one that the model uses, by publishing
-// date; Original for what the model was before its first capture.
-const (
-	Previous = prototype.Previous
-	Original = prototype.ToOriginal
-)
-
 // A Request says what to return to. Node or Pool is required.
 type Request struct {
 	Pool fleet.ResourceID `json:"pool,omitempty"`
 	Node string           `json:"node,omitempty"` // any node of the pool
-	To   string           `json:"to,omitempty"`   // a version's name, "2026.11.20", Previous or Original; "" is Previous
+	To   string           `json:"to,omitempty"`   // a version's name, "2026.11.20", prototype.Previous or ToOriginal; "" is Previous
 
 	AllowRolling         bool `json:"allowRolling,omitempty"` // as for a capture
 	AllowOwned           bool `json:"allowOwned,omitempty"`
@@ -44,7 +40,7 @@ type Request struct {
 type Result struct {
 	Pool        fleet.ResourceID    `json:"pool"`
 	From        fleet.ResourceID    `json:"from,omitempty"` // a version's id, or "" for an image that is not a prototype
-	To          fleet.ResourceID    `json:"to"`             // "" with Original
+	To          fleet.ResourceID    `json:"to"`             // "" with prototype.ToOriginal
 	Original    *prototype.Original `json:"original,omitempty"`
 	NothingToDo bool                `json:"nothingToDo,omitempty"`
 	Resumed     bool                `json:"resumed,omitempty"`
@@ -73,88 +69,108 @@ type rollback struct {
 	*Service
 	*capture.ScaleSet
 	workflow.Summary
-	asked Request // by this command
-
-	mu     sync.Mutex
-	req    Request // of the record
-	name   string
+	req    Request
 	pool   fleet.ResourceID // of the request, or of its node
-	s      state
+	s      state            // changes in the plan and in row model, beside which no other row runs
 	result Result
 
-	// Of this process alone.
-	patch   *fleet.PatchModel
-	etag    string // of the scale set when the model was last asked to change
-	nothing bool
-	write   *fleet.WriteExtension // that is under way
-	lost    []string              // extensions that are not restored, with the reason
+	notes      []string
+	customData *fleet.Secret          // what the model's is replaced by; nil leaves it
+	writes     []fleet.WriteExtension // to do
+	etag       string                 // of the scale set when the model was last asked to change
 }
 
-var _ workflow.Workflow = (*rollback)(nil)
+// A state is what a rollback decided. It is saved with the record.
+type state struct {
+	capture.Inherited
+	prototype.Return
+	Pool       fleet.ResourceID `json:"pool"`                 // as Azure spells it
+	CustomData string           `json:"customData,omitempty"` // SHA-256 of what the model's is replaced by; "" leaves it
+}
+
+// target gives the image that the model is pointed at, and its name for people.
+func (s state) target() (fleet.ImageReference, string) {
+	if s.ToOriginal {
+		return s.Original.Image, s.Original.Image.Text()
+	}
+	return fleet.ImageReference{ID: s.To}, s.To.Name()
+}
 
 func (s *Service) rollback(q Request) *rollback {
-	return &rollback{Service: s, ScaleSet: capture.NewScaleSet(s.Config), asked: q, req: q, pool: q.Pool}
+	return &rollback{Service: s, ScaleSet: capture.NewScaleSet(s.Config), req: q, pool: q.Pool}
 }
 
-// Rollback points the model at the version that q names. An open rollback with the same
-// request is resumed; another open rollback is ended first, and an open capture is undone
+// Rollback points the model at the version that q names. An open rollback to the same
+// version is resumed; another open rollback is ended first, and an open capture is undone
 // first. Errors are those of capture.Service.Capture.
 func (s *Service) Rollback(ctx context.Context, q Request) (Result, error) {
 	r := s.rollback(q)
-	r.result.Timing.Begin = s.Now()
+	x := &r.result
+	x.Timing.Begin = s.Now()
 	err := r.run(ctx)
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	r.result.Timing.End = s.Now()
-	r.result.Notes, r.result.Timing.Steps = r.Booked()
-	r.result.From, r.result.To, r.result.NothingToDo = r.s.From, r.s.To, r.nothing
-	r.result.Restored, r.result.Lost = r.s.Restored, r.lost
-	if r.s.Pool != "" {
-		r.result.Pool = r.s.Pool
-	}
+	x.Timing.End = s.Now()
+	x.Notes, x.Timing.Steps = r.Booked()
+	x.Pool, x.From, x.To = cmp.Or(r.s.Pool, r.pool), r.s.From, r.s.To
 	if r.s.ToOriginal {
-		r.result.Original = r.s.Original
+		x.Original = r.s.Original
 	}
 	return r.result, err
 }
 
 func (r *rollback) run(ctx context.Context) error {
-	pool, err := r.findPool(ctx)
-	var refused *workflow.Refused
-	switch {
-	case errors.As(err, &refused):
-		return err
+	switch problems, err := r.findPool(ctx); {
 	case err != nil: // a record may be open
 		return &workflow.Outcome{Exit: workflow.ExitInterrupted, Step: "preflight", Err: err}
+	case len(problems) > 0:
+		return &workflow.Refused{Problems: problems}
 	}
-	r.result.Pool = pool
-	return r.Runner(fmt.Sprintf("rollback-%d", r.runs.Add(1)), &r.Summary).Run(ctx, pool, r)
+	return r.Runner(fmt.Sprintf("rollback-%d", r.runs.Add(1)), &r.Summary).Run(ctx, r.pool, r)
 }
 
-// findPool gives the pool that the request names, or refuses the request.
-func (r *rollback) findPool(ctx context.Context) (fleet.ResourceID, error) {
-	no := func(on, what string) error {
-		return &workflow.Refused{Problems: []fleet.Problem{{Code: "NoPool", On: on, What: what, WayOut: "name a pool or one of its nodes"}}}
+// findPool finds the pool that the request names, or returns why that is not possible.
+func (r *rollback) findPool(ctx context.Context) ([]fleet.Problem, error) {
+	if r.pool != "" {
+		return nil, nil
 	}
+	n, err := r.Cluster.Node(ctx, r.req.Node)
+	id, invalid := fleet.ParseProviderID(n.ProviderID)
 	switch {
-	case r.pool != "":
-		return r.pool, nil
-	case r.asked.Node == "":
-		return "", no("the request", "neither a pool nor a node is named")
-	}
-	n, err := r.Cluster.Node(ctx, r.asked.Node)
-	switch {
-	case fleet.Is(err, fleet.KindNotFound):
-		return "", no("node "+r.asked.Node, "no such node exists")
 	case fleet.Is(err, fleet.KindDenied):
-		return "", &workflow.Refused{Problems: prototype.DeniedProblems(prototype.Observed{DeniedCluster: []string{"get nodes"}})}
-	case err != nil:
-		return "", err
-	}
-	id, err := fleet.ParseProviderID(n.ProviderID)
-	if err != nil {
-		return "", no("node "+r.asked.Node, err.Error())
+		return prototype.DeniedProblems(prototype.Observed{DeniedCluster: []string{"get nodes"}}), nil
+	case fleet.IgnoreNotFound(err) != nil:
+		return nil, err
+	case err != nil || invalid != nil:
+		return []fleet.Problem{{Code: "NoPool", On: "node " + r.req.Node, What: cmp.Or(err, invalid).Error(), WayOut: "name a pool or one of its nodes"}}, nil
 	}
 	r.pool = id.Parent()
-	return r.pool, nil
+	return nil, nil
+}
+
+// Kind implements workflow.Workflow.
+func (r *rollback) Kind() string { return Kind }
+
+// State implements workflow.Workflow.
+func (r *rollback) State(bool) any { return r.s }
+
+// Restore implements workflow.Workflow. It refuses a state that names what is not the
+// pool's: who can write the Secret must not have Ortet change that.
+func (r *rollback) Restore(rec journal.Record) (workflow.Table, bool, error) {
+	var s state
+	if err := json.Unmarshal(rec.State, &s); err != nil {
+		return nil, false, fmt.Errorf("decode the state: %w", err)
+	}
+	ours := func(id fleet.ResourceID) bool {
+		return id == "" || id.Equal(prototype.DefinitionOf(s.Pool).Child("versions", id.Name())) && fleet.ValidName(id.Name())
+	}
+	if !s.Pool.Equal(fleet.ResourceID(rec.Pool)) || !ours(s.To) || !ours(s.TagFrom) || s.ToOriginal && s.Original == nil {
+		return nil, false, fmt.Errorf("the state is not of the pool %s", rec.Pool)
+	}
+	r.s = s
+	same := slices.Contains([]string{"", prototype.Previous, cmp.Or(s.To.Name(), prototype.ToOriginal)}, r.req.To)
+	note := "%s, begun at %s, was ended first"
+	if r.result.Resumed = same && rec.Phase != journal.Undo; r.result.Resumed {
+		note = "resumed %s, begun at %s"
+	}
+	r.Note(note, rec.Name, rec.Begun.UTC().Format(time.RFC3339))
+	return r.table(nil), r.result.Resumed, nil
 }

@@ -1,38 +1,39 @@
 package rollback
 
 import (
+	"cmp"
 	"context"
+	"fmt"
+	"slices"
 	"strings"
 	"time"
 
 	"github.com/ortet/ortet/internal/capture"
+	"github.com/ortet/ortet/internal/cluster"
 	"github.com/ortet/ortet/internal/fleet"
 	"github.com/ortet/ortet/internal/prototype"
+	"github.com/ortet/ortet/internal/wire"
 	"github.com/ortet/ortet/internal/workflow"
 )
 
 // table gives a rollback's rows. skip says by id why a row is not needed.
 func (r *rollback) table(skip map[string]string) workflow.Table {
-	s := r.get()
+	s := r.s
 	_, name := s.target()
-	restore, tag, untag := "Restore extensions of the model", "Tag the replaced version as rolled back", "Remove the version's rolled-back tag"
-	if len(s.ToRestore) > 0 {
-		restore += ": " + strings.Join(s.ToRestore, ", ")
+	var names []string
+	for _, w := range r.writes {
+		names = append(names, w.Extension.Name)
 	}
-	if s.TagFrom != "" {
-		tag = "Tag version " + s.TagFrom.Name() + " as rolled back"
-	}
-	if s.To != "" {
-		untag = "Remove the rolled-back tag of version " + s.To.Name()
-	}
+	restore := cmp.Or(strings.Join(names, ", "), "none")
+	from, to := cmp.Or(s.TagFrom.Name(), "the replaced version"), cmp.Or(s.To.Name(), "the version")
 	t := workflow.Table{
-		{ID: "model", Title: "Point " + s.Pool.Name() + "'s model at " + name, Usual: 30 * time.Second, Deadline: time.Hour, Commits: true, Do: r.model},
-		{ID: "extensions", Title: restore, Usual: time.Duration(len(s.ToRestore)) * 30 * time.Second, Deadline: time.Hour, After: []string{"model"}, Commits: true, Do: r.extensions},
-		{ID: "tag", Title: tag, Usual: 10 * time.Second, Deadline: time.Hour, After: []string{"model"}, Do: r.tag(s.TagFrom, true)},
-		{ID: "untag", Title: untag, Usual: 10 * time.Second, Deadline: time.Hour, After: []string{"model", "tag"}, Do: r.tag(s.To, false)},
+		{ID: "model", Title: "Point " + s.Pool.Name() + "'s model at " + name, Usual: 30 * time.Second, Commits: true, Do: r.model},
+		{ID: "extensions", Title: "Restore extensions of the model: " + restore, Usual: time.Duration(len(names)) * 30 * time.Second, After: []string{"model"}, Commits: true, Do: r.extensions},
+		{ID: "tag", Title: "Tag " + from + " as rolled back", Usual: 10 * time.Second, After: []string{"model"}, Do: r.tag(s.TagFrom, true)},
+		{ID: "untag", Title: "Remove the rolled-back tag of " + to, Usual: 10 * time.Second, After: []string{"model", "tag"}, Do: r.tag(s.To, false)},
 	}
 	for i := range t {
-		t[i].Skip = skip[t[i].ID]
+		t[i].Skip, t[i].Deadline = skip[t[i].ID], time.Hour
 	}
 	return t
 }
@@ -40,76 +41,115 @@ func (r *rollback) table(skip map[string]string) workflow.Table {
 // model points the model at the image, with the customData that goes with it. There is
 // no undo: before and after it the model names an image that exists.
 func (r *rollback) model(ctx context.Context, p *workflow.Pass) (workflow.Wait, error) {
-	s := r.get()
-	if r.patch == nil {
-		image, _ := s.target()
-		patch := fleet.PatchModel{Pool: s.Pool, Image: image}
-		if s.CustomData != "" {
-			data, err := capture.CustomData(ctx, r.Cluster, s.Pool, s.CustomData)
-			if err != nil {
-				return workflow.Wait{}, err
-			}
-			patch.CustomData = &data
-		}
-		r.patch = &patch
-	}
+	image, _ := r.s.target()
+	patch := fleet.PatchModel{Pool: r.s.Pool, Image: image, CustomData: r.customData}
 	is := func(pool fleet.Pool) bool { // Azure does not show customData
-		return pool.Model.Image.Same(r.patch.Image) && (!s.SameImage || s.CustomData == "" || r.etag != "" && pool.Etag != r.etag)
+		return pool.Model.Image.Same(image) && (r.customData == nil || r.etag != "" && pool.Etag != r.etag)
 	}
-	w, err := r.Change(ctx, p, s.Pool, *r.patch, is, func(ctx context.Context, pool fleet.Pool) error {
+	w, err := r.Change(ctx, p, r.s.Pool, patch, is, func(ctx context.Context, pool fleet.Pool) error {
 		if err := capture.MayPatch(pool, r.req.AllowRolling, true, r.req.AllowOwned); err != nil {
 			return err
 		}
-		r.etag = pool.Etag
-		if s.CustomData != "" {
-			r.set(func(s *state) { s.LastCustomData = s.CustomData })
-		}
+		r.etag, r.s.LastCustomData = pool.Etag, cmp.Or(r.s.CustomData, r.s.LastCustomData)
 		return nil
 	})
 	if fleet.Is(err, fleet.KindStale) { // it had no effect
 		r.etag = ""
 	}
+	return w, err
+}
+
+// extensions writes those of the original's extensions that the model lacks and that can
+// be restored, one at a time.
+func (r *rollback) extensions(ctx context.Context, p *workflow.Pass) (workflow.Wait, error) {
+	if len(r.writes) == 0 {
+		return workflow.Wait{}, nil
+	}
+	name := r.writes[0].Extension.Name
+	is := func(pool fleet.Pool) bool { return has(pool.Model.Extensions, name) }
+	w, err := r.Change(ctx, p, r.s.Pool, r.writes[0], is, func(context.Context, fleet.Pool) error { return nil })
 	if err != nil || w.In > 0 {
 		return w, err
 	}
-	r.set(func(s *state) { s.ModelChanged = true })
-	return workflow.Wait{}, p.Save(ctx)
+	r.writes, r.result.Restored = r.writes[1:], append(r.result.Restored, name)
+	return workflow.Wait{In: time.Millisecond, Percent: -1, Status: "wrote extension " + name}, nil
+}
+
+// has reports whether a model has an extension of that name, in any letter case.
+func has(extensions []fleet.Extension, name string) bool {
+	return slices.ContainsFunc(extensions, func(e fleet.Extension) bool { return strings.EqualFold(e.Name, name) })
+}
+
+// restorable returns writes for the original's extensions that the model lacks and that can
+// be restored, dependencies first, and a problem for each that is lost. An extension of the
+// same name in the model stays as it is.
+func restorable(ctx context.Context, vault cluster.Vault, original prototype.Original, pool fleet.Pool) (writes []fleet.WriteExtension, lost []fleet.Problem, err error) {
+	there := slices.Clone(pool.Model.Extensions) // or about to be written
+	var all []fleet.Extension
+	known := map[string]prototype.OriginalExtension{}
+	for _, e := range original.Extensions {
+		all, known[e.Name] = append(all, e.Extension), e
+	}
+	for _, e := range slices.Backward(prototype.DependentsFirst(all)) {
+		if has(there, e.Name) {
+			continue
+		}
+		public, noPublic, err1 := settings(ctx, vault, pool.ID, "public", cluster.ExtensionSettings, known[e.Name].PublicSHA256)
+		protected, noProtected, err2 := settings(ctx, vault, pool.ID, "protected", string(wire.ProtectedSettings), known[e.Name].ProtectedSHA256)
+		if err := cmp.Or(err1, err2); err != nil {
+			return nil, nil, err
+		}
+		why := cmp.Or(noPublic, noProtected)
+		absent := slices.IndexFunc(e.After, func(name string) bool { return !has(there, name) })
+		if why == "" && absent >= 0 {
+			why = "it runs after extension " + e.After[absent] + ", which the model does not have"
+		}
+		if why != "" {
+			lost = append(lost, fleet.Problem{
+				Code: "ExtensionLost", On: "extension " + e.Name, What: why,
+				WayOut: "go back without it (--accept-lost-extensions), then add it by az vmss extension set",
+			})
+			continue
+		}
+		e.Settings = public
+		there, writes = append(there, e), append(writes, fleet.WriteExtension{Pool: pool.ID, Extension: e, Protected: protected})
+	}
+	return writes, lost, nil
+}
+
+// settings reads settings of an extension from the Vault, or says why they are lost.
+func settings(ctx context.Context, vault cluster.Vault, pool fleet.ResourceID, what, kind, sha string) (data fleet.Secret, lost string, err error) {
+	switch sha {
+	case prototype.NoSettings:
+		return data, "", nil
+	case "":
+		return data, "its " + what + " settings were not recorded before it was deleted, and Azure does not show them", nil
+	}
+	kept, err := vault.Kept(ctx, pool, kind, sha)
+	if fleet.Is(err, fleet.KindNotFound) {
+		return data, fmt.Sprintf("its %s settings are not kept (SHA-256 %s)", what, sha), nil
+	}
+	return kept.Data, "", err
+}
+
+// tagged reports whether a version has the rolled-back tag, or not, and is usable. An update
+// that fails may set the tag, and leaves a version that nothing can be made from: the next
+// update that succeeds repairs it.
+func tagged(v fleet.ImageVersion, rolledBack bool) bool {
+	return prototype.RolledBack(v) == rolledBack && v.ProvisioningState == prototype.Succeeded
 }
 
 // tag sets or removes the tag of a version that was rolled back from: the same day's
 // capture must not bring it back.
 func (r *rollback) tag(id fleet.ResourceID, rolledBack bool) workflow.Act {
 	return func(ctx context.Context, p *workflow.Pass) (workflow.Wait, error) {
-		v, err := r.Cloud.Version(ctx, id)
-		if fleet.Is(err, fleet.KindNotFound) {
-			return workflow.Wait{}, nil
-		}
-		// An update that fails may set the tag, and leaves a version that nothing can be
-		// made from: the next update that succeeds repairs it.
-		whole := v.ProvisioningState == prototype.Succeeded
-		if err == nil {
-			err = p.Before(ctx, &whole)
-		}
-		if err != nil {
-			return workflow.Wait{}, err
-		}
 		value := ""
 		if rolledBack {
 			value = r.Now().UTC().Format(time.RFC3339)
 		}
 		return p.Ensure(ctx, fleet.TagVersion{ID: id, Tags: map[string]string{fleet.TagRolledBack: value}}, func(ctx context.Context) (bool, error) {
 			v, err := r.Cloud.Version(ctx, id)
-			if err != nil {
-				return fleet.Is(err, fleet.KindNotFound), ignoreMissing(err)
-			}
-			return prototype.RolledBack(v) == rolledBack && (v.ProvisioningState == prototype.Succeeded || !whole), nil
+			return err != nil || tagged(v, rolledBack), fleet.IgnoreNotFound(err)
 		})
 	}
-}
-
-func ignoreMissing(err error) error {
-	if fleet.Is(err, fleet.KindNotFound) {
-		return nil
-	}
-	return err
 }

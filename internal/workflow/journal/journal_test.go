@@ -71,21 +71,21 @@ func TestSchema1(t *testing.T) {
 	sum := sha256.Sum256([]byte(prototype.NoopCustomData))
 	noop := hex.EncodeToString(sum[:])
 	const image = `{"at":"2026-11-01T00:00:00Z","image":{"id":"i"}}`
-	for name, c := range map[string]struct{ facts, intents, want string }{
-		"nothing known":              {`{"writer":"w"}`, `{}`, `{}`},
-		"the model kept its own":     {`{"customData":"a","restore":"a","modelChanged":true,"original":` + image + `}`, `{"model":{"tries":1}}`, `{"original":` + image + `}`},
-		"Ortet replaced it":          {`{"customData":"a","restore":"b","modelChanged":true}`, `{}`, `{"lastCustomData":"a"}`},
-		"baked":                      {`{"customData":"NOOP","restore":"a","modelChanged":true}`, `{}`, `{"lastCustomData":"NOOP"}`},
-		"baked, original unknown":    {`{"customData":"NOOP","modelChanged":true,"original":{"at":"x"}}`, `{"model":{"tries":1}}`, `{"lastCustomData":"NOOP","original":{"at":"x","replaced":true}}`},
-		"after a baked one":          {`{"customData":"a","restore":"a","went":"NOOP","modelChanged":true}`, `{}`, `{"lastCustomData":"a"}`},
-		"failed before the model":    {`{"customData":"a","restore":"b"}`, `{}`, `{}`},
-		"failed, after a baked one":  {`{"customData":"a","went":"NOOP"}`, `{}`, `{"lastCustomData":"NOOP"}`},
-		"rollback":                   {`{"customData":"a","modelChanged":true,"return":{"to":"v"}}`, `{}`, `{"lastCustomData":"a"}`},
-		"rollback, customData stays": {`{"modelChanged":true,"return":{"to":"v"}}`, `{}`, `{}`},
+	for name, c := range map[string]struct{ facts, want string }{
+		"nothing known":              {`{"writer":"w"}`, `{}`},
+		"the model kept its own":     {`{"customData":"a","restore":"a","modelChanged":true,"original":` + image + `}`, `{"original":` + image + `}`},
+		"Ortet replaced it":          {`{"customData":"a","restore":"b","modelChanged":true}`, `{"lastCustomData":"a"}`},
+		"baked":                      {`{"customData":"NOOP","restore":"a","modelChanged":true}`, `{"lastCustomData":"NOOP"}`},
+		"baked, original unknown":    {`{"customData":"NOOP","modelChanged":true,"original":{"at":"x"}}`, `{"lastCustomData":"NOOP","original":{"at":"x"}}`},
+		"after a baked one":          {`{"customData":"a","restore":"a","went":"NOOP","modelChanged":true}`, `{"lastCustomData":"a"}`},
+		"failed before the model":    {`{"customData":"a","restore":"b"}`, `{}`},
+		"failed, after a baked one":  {`{"customData":"a","went":"NOOP"}`, `{"lastCustomData":"NOOP"}`},
+		"rollback":                   {`{"customData":"a","modelChanged":true,"return":{"to":"v"}}`, `{"lastCustomData":"a"}`},
+		"rollback, customData stays": {`{"modelChanged":true,"return":{"to":"v"}}`, `{}`},
 	} {
 		t.Run(name, func(t *testing.T) {
 			const rest = `"capture":"20261101-1","kind":"capture","pool":"` + pool + `","donor":"node1","begun":"2026-11-01T10:00:00Z","request":{},"undo":[]`
-			begun := `{"schema":1,` + rest + `,"facts":` + c.facts + `,"intents":` + c.intents
+			begun := `{"schema":1,` + rest + `,"facts":` + c.facts
 			if _, err := journal.Decode(pool, []byte(begun+`}`)); !fleet.Is(err, fleet.KindUnsupported) || !strings.Contains(err.Error(), "run its command again") {
 				t.Errorf("open: %v", err)
 			}

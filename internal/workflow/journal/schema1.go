@@ -17,12 +17,10 @@ func decodeSchema1(pool string, data []byte) (Record, error) {
 	var old struct {
 		Record
 		Capture, Donor string
-		Intents        map[string]struct{ Tries int }
 		Facts          struct {
-			Original                  map[string]json.RawMessage
-			CustomData, Restore, Went string // SHA-256
+			Original, Return          json.RawMessage // Return is a rollback's
+			CustomData, Restore, Went string          // SHA-256
 			ModelChanged              bool
-			Return                    json.RawMessage // a rollback's
 		}
 	}
 	if err := json.Unmarshal(data, &old); err != nil {
@@ -35,27 +33,21 @@ func decodeSchema1(pool string, data []byte) (Record, error) {
 			Remedy: "run its command again with that version, or undo by hand what it left and delete the Secret",
 		}
 	}
-	f, state := old.Facts, map[string]any{}
-	baked, rollback := f.CustomData == noopSHA, f.Return != nil
-	if f.Original != nil {
-		// A change of customData that was begun may have replaced what is unknown.
-		if f.Original["customData"] == nil && (baked || rollback && f.CustomData != "") && old.Intents["model"].Tries > 0 {
-			f.Original["replaced"] = json.RawMessage("true")
-		}
-		state["original"] = f.Original
+	var state struct {
+		LastCustomData string          `json:"lastCustomData,omitempty"`
+		Original       json.RawMessage `json:"original,omitempty"`
 	}
+	f := old.Facts
+	state.Original = f.Original
 	// Schema 1 has the customData that the model was left with; lastCustomData is what
 	// Ortet gave it: the no-op, a rollback's, or one that replaced another.
-	given := baked || rollback || f.Went == noopSHA || f.Restore != "" && f.Restore != f.CustomData
+	given := f.CustomData == noopSHA || f.Return != nil || f.Went == noopSHA || f.Restore != "" && f.Restore != f.CustomData
 	switch {
 	case f.ModelChanged && f.CustomData != "" && given:
-		state["lastCustomData"] = f.CustomData
+		state.LastCustomData = f.CustomData
 	case f.Went == noopSHA:
-		state["lastCustomData"] = f.Went
+		state.LastCustomData = f.Went
 	}
 	raw, err := json.Marshal(state)
-	return Record{
-		Schema: Schema, Kind: old.Kind, Name: old.Capture, Pool: old.Pool, Subject: old.Donor,
-		Begun: old.Begun, Ended: old.Ended, State: raw,
-	}, err
+	return Record{Schema: Schema, Kind: old.Kind, Name: old.Capture, Pool: old.Pool, Subject: old.Donor, Begun: old.Begun, Ended: old.Ended, State: raw}, err
 }
