@@ -145,7 +145,7 @@ func (s *Service) Capture(ctx context.Context, q Request) (Result, error) {
 		r.Version, r.Irreversible, r.BuiltFrom = st.Names.Version, st.Unsaved, first(st.BuiltFrom, c.req.Node)
 	}
 	notes, steps := c.Booked()
-	r.Notes, r.Timing = append(notes, st.ScanNotes...), Timing{begin, s.Now(), steps}
+	r.Notes, r.Timing = slices.Concat(notes, st.ScanNotes), Timing{begin, s.Now(), steps}
 	return *r, err
 }
 
