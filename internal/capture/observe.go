@@ -212,19 +212,16 @@ func (c *capture) inspectOnce(ctx context.Context, name string, since time.Durat
 	s, err := c.Cluster.Job(ctx, pod)
 	_, report := readOutput(s.Output)
 	switch {
-	case err != nil && (ctx.Err() != nil || since < inspectFor):
-		return done, nil, err
 	case err != nil:
-		c.uninspected(err.Error())
+		return done, nil, err
 	case s.Done && report != nil && report.Outcome != wire.GeneralizeFailed:
 		return done, c.inspectionProblems(*report), nil
 	case s.Exists && !s.Done && since < inspectFor:
 		return in(time.Second, "inspecting"), nil, nil
-	case report != nil && report.Message != "":
-		c.uninspected(report.Message)
-	default:
-		c.uninspected(first(s.Why, "its pod gave no report: "+tail(s.Output)))
+	case report != nil:
+		s.Why = first(report.Message, s.Why)
 	}
+	c.uninspected(first(s.Why, "its pod gave no report: "+tail(s.Output)))
 	return done, nil, nil
 }
 
@@ -234,14 +231,10 @@ func (c *capture) deleteInspection(ctx context.Context, _ *workflow.Pass) (workf
 	return done, c.Cluster.ForceDeleteJob(ctx, inspectionPod(c.get().Pool))
 }
 
-func (c *capture) problem(code, what, wayOut string) fleet.Problem {
-	return fleet.Problem{Code: code, On: "node " + c.req.Node, What: what, WayOut: wayOut}
-}
-
 // inspectionProblems are the reasons to refuse that the report of an inspection gives.
 // The rest of it becomes notes.
 func (c *capture) inspectionProblems(report wire.GeneralizeReport) []fleet.Problem {
-	problems := append(c.diskProblems(report, maxNamed), c.joinProblems(report, "")...)
+	problems := c.diskProblems(report, maxNamed)
 	if len(problems) > 0 {
 		return problems
 	}
@@ -258,56 +251,48 @@ func (c *capture) inspectionProblems(report wire.GeneralizeReport) []fleet.Probl
 
 // diskProblems are the reasons why a disk must not become an image, at most so many
 // paths of each.
-func (c *capture) diskProblems(report wire.GeneralizeReport, most int) (problems []fleet.Problem) {
-	if report.Outcome == wire.DiskRefused {
-		return []fleet.Problem{c.problem("DiskRefused", first(report.Message, "its disk cannot be captured"), "mend it on the node")}
+func (c *capture) diskProblems(report wire.GeneralizeReport, most int) (p prototype.Problems) {
+	s, on, customData := c.get(), "node "+c.req.Node, ""
+	switch report.Outcome {
+	case wire.DiskRefused:
+		return prototype.Problems{{Code: "DiskRefused", On: on, What: first(report.Message, "its disk cannot be captured"), WayOut: "mend it on the node"}}
+	case wire.GeneralizeFailed:
+		return prototype.Problems{{On: on, What: first(report.Message, "it failed without a reason")}}
 	}
-	if report.Outcome != wire.SecretsFound {
-		return nil
-	}
-	for _, x := range []struct {
-		class              wire.SecretClass
-		code, what, wayOut string
-	}{
-		{wire.NodeIdentity, "IdentityOnDisk", "its disk holds its identity where generalising does not remove it: ", "remove it from the node; no flag accepts it"},
-		{wire.PoolCredential, "PoolCredentials", "its disk holds credentials, which every new node would hold: ", "accept them with --accept-pool-credentials, or remove them from the node"},
-		{
-			wire.OtherSecret, "OtherSecrets", "its disk holds secrets that no node needs to join: ",
-			"delete their files from the copy with --remove-secrets, accept them with --accept-secret PATH, or remove them from the node",
-		},
-	} {
-		var found []string
-		for _, f := range report.Findings {
-			if f.Class == x.class && !f.Accepted && !f.Removed {
-				found = append(found, fmt.Sprintf("%s (%s)", f.Path, strings.TrimSuffix(f.Rule+", "+f.Detail, ", ")))
-			}
-		}
-		text := upTo(most, found, len(found))
-		if x.class == wire.OtherSecret && len(problems) == 0 {
-			text = first(text, report.Message) // it fails for more than it lists
-		}
-		if text != "" {
-			problems = append(problems, c.problem(x.code, x.what+text, x.wayOut))
+	found := map[wire.SecretClass][]string{}
+	for _, f := range report.Findings {
+		if !f.Accepted && !f.Removed {
+			found[f.Class] = append(found[f.Class], fmt.Sprintf("%s (%s)", f.Path, strings.TrimSuffix(f.Rule+", "+f.Detail, ", ")))
 		}
 	}
-	return problems
-}
+	if report.Outcome == wire.SecretsFound && len(found) == 0 { // it fails for more than it lists
+		found[wire.OtherSecret] = []string{report.Message}
+	}
+	refuse := func(class wire.SecretClass, code, what, wayOut string) {
+		p.Refuse(len(found[class]) > 0, code, on, what+upTo(most, found[class], len(found[class])), wayOut)
+	}
+	refuse(wire.NodeIdentity, "IdentityOnDisk", "its disk holds its identity where generalising does not remove it: ", "remove it from the node; no flag accepts it")
+	refuse(wire.PoolCredential, "PoolCredentials", "its disk holds credentials, which every new node would hold: ", "accept them with --accept-pool-credentials, or remove them from the node")
+	refuse(wire.OtherSecret, "OtherSecrets", "its disk holds secrets that no node needs to join: ",
+		"delete their files from the copy with --remove-secrets, accept them with --accept-secret PATH, or remove them from the node")
 
-// joinProblems refuses to strand the pool: if nothing on the disk and no customData lets a
-// new node join, the extensions that are to be deleted are what does. What --bootstrap
-// baked needs, ortet-node checks.
-func (c *capture) joinProblems(report wire.GeneralizeReport, customData string) []fleet.Problem {
-	s := c.get()
-	switch {
-	case report.Outcome == wire.DiskRefused, len(report.Joins) > 0, c.req.Bakes(), customDataUnread(report), customData != "" && customData != prototype.NoopSHA256:
-	case customData == prototype.NoopSHA256, s.LastCustomData == prototype.NoopSHA256:
-		return []fleet.Problem{c.problem("CannotJoin", "nothing that generalising leaves on its disk lets a new node join, and the model's customData does nothing since a capture with --bootstrap baked",
-			"capture with --bootstrap baked")}
-	case len(s.ToDelete) > 0:
-		return []fleet.Problem{c.problem("CannotJoin", "nothing on its disk lets a new node join, and it came with no customData: the extensions that go may be all that does",
-			"leave the extensions alone (--extensions none), or let the disk hold a bootstrap kubeconfig")}
+	// If nothing on the disk and no customData lets a new node join, the extensions that are
+	// to be deleted are what does. What --bootstrap baked needs, ortet-node checks.
+	for _, item := range report.Saved {
+		if item.Kind == wire.CustomData {
+			customData = item.SHA256
+		}
 	}
-	return nil
+	noop := customData == prototype.NoopSHA256
+	if len(report.Joins) > 0 || c.req.Bakes() || customDataUnread(report) || customData != "" && !noop {
+		return p
+	}
+	noop = noop || s.LastCustomData == prototype.NoopSHA256
+	p.Refuse(noop, "CannotJoin", on, "nothing that generalising leaves on its disk lets a new node join, and the model's customData does nothing since a capture with --bootstrap baked",
+		"capture with --bootstrap baked")
+	p.Refuse(!noop && len(s.ToDelete) > 0, "CannotJoin", on, "nothing on its disk lets a new node join, and it came with no customData: the extensions that go may be all that does",
+		"leave the extensions alone (--extensions none), or let the disk hold a bootstrap kubeconfig")
+	return p
 }
 
 // upTo lists most of the names, of so many.
