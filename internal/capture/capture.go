@@ -116,7 +116,6 @@ type capture struct {
 	result Result
 
 	// Of this process alone.
-	patch     *fleet.PatchModel
 	builds    int              // of the version, that Azure failed
 	deleting  fleet.ResourceID // version that prune deletes
 	tried     map[string]bool  // versions that it tried to delete

@@ -59,7 +59,7 @@ func (c *capture) generalize(ctx context.Context, p *workflow.Pass) (workflow.Wa
 		return done, c.onBench(ctx, again("the pod is gone"))
 	case pod.Done && report != nil && report.Capture == c.name:
 		p.Progress(100, "removed %d paths; %s", report.Removed, first(report.OS, "an unknown system"))
-		return done, refuse("generalize", "the copy of the disk", c.diskProblems(*report, len(report.Findings)))
+		return done, Refuse("generalize", "the copy of the disk", c.diskProblems(*report, len(report.Findings)))
 	case pod.Done && pod.ExitCode == 64:
 		return done, fmt.Errorf("ortet-node generalize does not take its flags: is %s of this version? it printed: %s", c.Image, tail(pod.Output))
 	case pod.Done:
@@ -175,8 +175,8 @@ func tail(output []byte) string {
 	return strconv.Quote(text)
 }
 
-// refuse makes one error of problems.
-func refuse(op, on string, problems []fleet.Problem) error {
+// Refuse makes one error of problems, nil if there are none.
+func Refuse(op, on string, problems []fleet.Problem) error {
 	var what, wayOut []string
 	for _, x := range problems {
 		what, wayOut = append(what, x.What), append(wayOut, x.WayOut)
