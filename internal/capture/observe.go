@@ -146,9 +146,6 @@ func (c *capture) findWorkbench(ctx context.Context, o *prototype.Observed) {
 
 // Denied gives the accesses that RBAC does not allow.
 func (c Config) Denied(ctx context.Context, pool fleet.ResourceID) (names []string, err error) {
-	if c.Accesses == nil {
-		return nil, nil
-	}
 	denied, err := c.Cluster.Denied(ctx, c.Accesses(pool))
 	for _, a := range denied {
 		names = append(names, a.String())
@@ -156,7 +153,6 @@ func (c Config) Denied(ctx context.Context, pool fleet.ResourceID) (names []stri
 	return names, err
 }
 
-// inspectionPod names the pod that inspects.
 func inspectionPod(pool fleet.ResourceID) string { return prototype.JobName(pool, "look") }
 
 // inspect finds what only the disk shows, before the donor is touched. That it cannot is

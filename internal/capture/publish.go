@@ -189,10 +189,7 @@ func (c *capture) extensions(ctx context.Context, p *workflow.Pass) (workflow.Wa
 		return !slices.ContainsFunc(pool.Model.Extensions, func(e fleet.Extension) bool { return strings.EqualFold(e.Name, name) })
 	}
 	return goOn(c.Change(ctx, p, s.Pool, change, is, func(ctx context.Context, _ fleet.Pool) error {
-		if settings.Reveal() == "" {
-			return nil
-		}
-		if err := p.Save(ctx); err != nil {
+		if err := p.Save(ctx); err != nil || settings.Reveal() == "" {
 			return err
 		}
 		return c.keep(ctx, cluster.ExtensionSettings, name, settings, nil)
@@ -259,9 +256,8 @@ func (c *capture) version(ctx context.Context, p *workflow.Pass) (workflow.Wait,
 	}
 	var there fleet.ImageVersion
 	w, err := p.Ensure(ctx, change, func(ctx context.Context) (bool, error) {
-		v, err := c.Cloud.Version(ctx, change.ID)
-		there = v
-		if v.ProvisioningState == prototype.Failed && c.builds == 0 { // Ensure returns the operation's error
+		there, err = c.Cloud.Version(ctx, change.ID)
+		if there.ProvisioningState == prototype.Failed && c.builds == 0 { // Ensure returns the operation's error
 			c.builds++
 			return false, nil
 		}
